@@ -1,0 +1,5 @@
+module github.com/optool/optool
+
+go 1.26
+
+toolchain go1.26.8

@@ -1,0 +1,458 @@
+package tensor
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// blockLen is the number of elements computed or converted at a time: 64 KiB
+// of float64, small enough for L1+L2, large enough to hide the call.
+const blockLen = 8192
+
+// A lazy computes blocks of a contiguous tensor on demand.
+type lazy struct {
+	numel int
+	grain int // blocks start and end at multiples of grain (or at numel)
+	f     func(lo int, dst []float64)
+	i     func(lo int, dst []int64)
+	c     func(lo int, dst []complex128)
+
+	once sync.Once
+	full backing
+}
+
+// Lazy returns a contiguous tensor of shape whose elements fill computes on
+// demand: fill(lo, dst) stores elements lo .. lo+len(dst) in row-major order.
+// It is called from several goroutines at once and must not keep dst. grain is
+// the number of consecutive elements that are cheapest computed together, such
+// as the length of a row (softmax); fill may be asked for any range, but Blocks
+// asks for multiples of grain. The elements are not rounded to dt.
+func Lazy[T Elem](dt DType, shape []int, grain int, fill func(lo int, dst []T)) *Tensor {
+	l := &lazy{numel: Numel(shape), grain: max(grain, 1)}
+	switch f := any(fill).(type) {
+	case func(int, []float64):
+		l.f = f
+	case func(int, []int64):
+		l.i = f
+	case func(int, []complex128):
+		l.c = f
+	}
+	return &Tensor{DType: dt, Shape: slices.Clone(shape), Stride: Contiguous(shape), back: backing{lazy: l}}
+}
+
+func (l *lazy) materialize() backing {
+	l.once.Do(func() {
+		switch {
+		case l.f != nil:
+			l.full.f = make([]float64, l.numel)
+			parallelBlocks(l.numel, l.grain, func(lo, hi int) { l.f(lo, l.full.f[lo:hi]) })
+		case l.i != nil:
+			l.full.i = make([]int64, l.numel)
+			parallelBlocks(l.numel, l.grain, func(lo, hi int) { l.i(lo, l.full.i[lo:hi]) })
+		default:
+			l.full.c = make([]complex128, l.numel)
+			parallelBlocks(l.numel, l.grain, func(lo, hi int) { l.c(lo, l.full.c[lo:hi]) })
+		}
+	})
+	return l.full
+}
+
+// parallelBlocks calls f over [0, n) in blocks of about blockLen elements that
+// respect grain.
+func parallelBlocks(n, grain int, f func(lo, hi int)) {
+	step := blockSize(grain)
+	Parallel((n+step-1)/step, 1, func(a, b int) {
+		for k := a; k < b; k++ {
+			f(k*step, min((k+1)*step, n))
+		}
+	})
+}
+
+func blockSize(grain int) int { return (blockLen + grain - 1) / grain * grain }
+
+// Block is the number of elements to ask t for at a time, so that each request
+// is cheap: about 8192, a multiple of the grain of a lazy tensor.
+func (t *Tensor) Block() int {
+	if t.back.lazy != nil {
+		return blockSize(t.back.lazy.grain)
+	}
+	return blockLen
+}
+
+// Load stores elements lo .. lo+len(dst) of t, in row-major order of its
+// shape, into dst, converting to T: exactly where T is the dtype's compute
+// type, as torch casts otherwise (complex to real drops the imaginary part,
+// float to int truncates).
+//
+// It panics with a *ReadError if the storage cannot be read.
+func Load[T Elem](t *Tensor, lo int, dst []T) {
+	if len(dst) == 0 {
+		return
+	}
+	if l := t.back.lazy; l != nil {
+		if !l.load(lo, dst) {
+			l.materialize()
+			solid := *t
+			solid.back = l.full
+			Load(&solid, lo, dst)
+		}
+		return
+	}
+	if t.back.stored != nil {
+		if !t.DType.Computable() {
+			panic(fmt.Sprintf("tensor: no values can be read from dtype %s", t.DType))
+		}
+		raw, size := t.back.stored.mustLoad(), t.DType.Size()
+		c := &dtypes[t.DType].codec
+		t.runs(lo, lo+len(dst), func(at, off, step, n int) {
+			switch d := any(dst[at : at+n]).(type) {
+			case []float64:
+				c.loadFloat(d, raw[off*size:], step)
+			case []int64:
+				c.loadInt(d, raw[off*size:], step)
+			case []complex128:
+				c.loadComplex(d, raw[off*size:], step)
+			}
+		})
+		return
+	}
+	unsigned64 := t.DType == Uint64
+	t.runs(lo, lo+len(dst), func(at, off, step, n int) {
+		out := dst[at : at+n]
+		switch {
+		case t.back.f != nil:
+			gather(out, t.back.f[off:], step, fromFloat[T])
+		case t.back.i != nil && unsigned64:
+			gather(out, t.back.i[off:], step, fromUint[T])
+		case t.back.i != nil:
+			gather(out, t.back.i[off:], step, fromInt[T])
+		default:
+			gather(out, t.back.c[off:], step, fromComplex[T])
+		}
+	})
+}
+
+// load computes a block straight into dst when T is the lazy tensor's own
+// compute type; a block of another type is computed into scratch, converted.
+func (l *lazy) load(lo int, dst any) bool {
+	switch d := dst.(type) {
+	case []float64:
+		if l.f != nil {
+			l.f(lo, d)
+			return true
+		}
+	case []int64:
+		if l.i != nil {
+			l.i(lo, d)
+			return true
+		}
+	case []complex128:
+		if l.c != nil {
+			l.c(lo, d)
+			return true
+		}
+	}
+	n := lenOf(dst)
+	switch {
+	case l.f != nil:
+		tmp := make([]float64, n)
+		l.f(lo, tmp)
+		convert(dst, tmp, fromFloat[float64], fromFloat[int64], fromFloat[complex128])
+	case l.i != nil:
+		tmp := make([]int64, n)
+		l.i(lo, tmp)
+		convert(dst, tmp, fromInt[float64], fromInt[int64], fromInt[complex128])
+	default:
+		tmp := make([]complex128, n)
+		l.c(lo, tmp)
+		convert(dst, tmp, fromComplex[float64], fromComplex[int64], fromComplex[complex128])
+	}
+	return true
+}
+
+func lenOf(dst any) int {
+	switch d := dst.(type) {
+	case []float64:
+		return len(d)
+	case []int64:
+		return len(d)
+	case []complex128:
+		return len(d)
+	}
+	return 0
+}
+
+func convert[S Elem](dst any, src []S, f func(S) float64, i func(S) int64, c func(S) complex128) {
+	switch d := dst.(type) {
+	case []float64:
+		gather(d, src, 1, f)
+	case []int64:
+		gather(d, src, 1, i)
+	case []complex128:
+		gather(d, src, 1, c)
+	}
+}
+
+func gather[T, S Elem](dst []T, src []S, step int, conv func(S) T) {
+	if same, ok := any(src).([]T); ok {
+		if step == 1 {
+			copy(dst, same)
+			return
+		}
+		for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+			dst[i] = same[p]
+		}
+		return
+	}
+	for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+		dst[i] = conv(src[p])
+	}
+}
+
+func fromFloat[T Elem](x float64) (r T) {
+	switch p := any(&r).(type) {
+	case *float64:
+		*p = x
+	case *int64:
+		*p = FloatToInt(x)
+	case *complex128:
+		*p = complex(x, 0)
+	}
+	return r
+}
+
+func fromInt[T Elem](x int64) (r T) {
+	switch p := any(&r).(type) {
+	case *float64:
+		*p = float64(x)
+	case *int64:
+		*p = x
+	case *complex128:
+		*p = complex(float64(x), 0)
+	}
+	return r
+}
+
+func fromUint[T Elem](x int64) (r T) {
+	switch p := any(&r).(type) {
+	case *float64:
+		*p = float64(uint64(x))
+	case *int64:
+		*p = x
+	case *complex128:
+		*p = complex(float64(uint64(x)), 0)
+	}
+	return r
+}
+
+func fromComplex[T Elem](x complex128) (r T) {
+	switch p := any(&r).(type) {
+	case *float64:
+		*p = real(x)
+	case *int64:
+		*p = FloatToInt(real(x))
+	case *complex128:
+		*p = x
+	}
+	return r
+}
+
+// runs splits elements [lo, hi) in row-major order into runs along the
+// innermost dimension (merged with outer ones where the strides allow) and
+// calls f(at, off, step, n): n elements that start at element off of the
+// backing, step apart, and go to position at of the destination.
+func (t *Tensor) runs(lo, hi int, f func(at, off, step, n int)) {
+	shape, stride := coalesce(t.Shape, t.Stride)
+	if len(shape) == 0 {
+		f(0, t.Offset, 0, hi-lo)
+		return
+	}
+	inner := len(shape) - 1
+	n, step := shape[inner], stride[inner]
+	idx := make([]int, inner)
+	row := lo / n
+	off := t.Offset
+	for d := inner - 1; d >= 0; d-- {
+		idx[d] = row % shape[d]
+		row /= shape[d]
+		off += idx[d] * stride[d]
+	}
+	at, col := 0, lo%n
+	for at < hi-lo {
+		k := min(n-col, hi-lo-at)
+		f(at, off+col*step, step, k)
+		at, col = at+k, 0
+		for d := inner - 1; d >= 0; d-- {
+			idx[d]++
+			off += stride[d]
+			if idx[d] < shape[d] {
+				break
+			}
+			off -= shape[d] * stride[d]
+			idx[d] = 0
+		}
+	}
+}
+
+// coalesce drops dimensions of size 1 and merges neighbours that are laid out
+// as one.
+func coalesce(shape, stride []int) ([]int, []int) {
+	sh, st := make([]int, 0, len(shape)), make([]int, 0, len(shape))
+	for i, n := range shape {
+		if n == 1 {
+			continue
+		}
+		if k := len(sh) - 1; k >= 0 && st[k] == n*stride[i] {
+			sh[k] *= n
+			st[k] = stride[i]
+			continue
+		}
+		sh, st = append(sh, n), append(st, stride[i])
+	}
+	return sh, st
+}
+
+// Data returns all elements of t in row-major order as compute type T. The
+// slice may be t's own backing: it must not be written.
+//
+// It panics with a *ReadError if the storage cannot be read.
+func Data[T Elem](t *Tensor) []T {
+	n := t.Numel()
+	b := t.solid()
+	if t.IsContiguous() {
+		if own := ownSlice[T](b); own != nil {
+			return own[t.Offset : t.Offset+n]
+		}
+	}
+	out := make([]T, n)
+	solid := *t
+	solid.back = b
+	parallelBlocks(n, 1, func(lo, hi int) { Load(&solid, lo, out[lo:hi]) })
+	return out
+}
+
+func ownSlice[T Elem](b backing) []T {
+	var r any
+	var zero T
+	switch any(zero).(type) {
+	case float64:
+		r = b.f
+	case int64:
+		r = b.i
+	case complex128:
+		r = b.c
+	}
+	return r.([]T)
+}
+
+// At returns element i of t in row-major order.
+func At[T Elem](t *Tensor, i int) T {
+	var one [1]T
+	Load(t, i, one[:])
+	return one[0]
+}
+
+// Item returns the single element of a one-element tensor as float64.
+func (t *Tensor) Item() float64 { return At[float64](t, 0) }
+
+// AppendBytes appends the elements of t in row-major order, encoded in its
+// dtype (rounded once if t is computed), to b.
+func (t *Tensor) AppendBytes(b []byte) []byte {
+	n, size := t.Numel(), t.DType.Size()
+	b = slices.Grow(b, n*size)
+	if s := t.back.stored; s != nil {
+		raw := s.mustLoad()
+		t.runs(0, n, func(_, off, step, k int) {
+			if step == 1 {
+				b = append(b, raw[off*size:(off+k)*size]...)
+				return
+			}
+			for j := range k {
+				p := (off + j*step) * size
+				b = append(b, raw[p:p+size]...)
+			}
+		})
+		return b
+	}
+	at := len(b)
+	b = b[:at+n*size]
+	out := b[at:]
+	c := &dtypes[t.DType].codec
+	step := t.Block()
+	Parallel((n+step-1)/step, 1, func(x, y int) {
+		for k := x; k < y; k++ {
+			lo, hi := k*step, min((k+1)*step, n)
+			dst := out[lo*size : hi*size]
+			switch t.DType.Kind() {
+			case KindFloat:
+				v := make([]float64, hi-lo)
+				Load(t, lo, v)
+				c.storeFloat(dst, v)
+			case KindComplex:
+				v := make([]complex128, hi-lo)
+				Load(t, lo, v)
+				c.storeComplex(dst, v)
+			default:
+				v := make([]int64, hi-lo)
+				Load(t, lo, v)
+				c.storeInt(dst, v)
+			}
+		}
+	})
+	return b
+}
+
+// Rounded returns t rounded once to its dtype, as a stored tensor: what a
+// file would hold. A stored tensor is returned as it is.
+func (t *Tensor) Rounded() *Tensor {
+	if t.back.stored != nil {
+		return t
+	}
+	u := *t
+	u.Stride, u.Offset = Contiguous(t.Shape), 0
+	u.back = backing{stored: NewStorage(t.AppendBytes(nil))}
+	return &u
+}
+
+// RoundBlock rounds v in place, once, to dt: floats to dt's grid, with dt's
+// overflow rule.
+func RoundBlock(dt DType, v []float64) {
+	switch dt.Real() {
+	case Float64:
+	case Float32:
+		for i, x := range v {
+			v[i] = float64(float32(x))
+		}
+	default:
+		f := &dtypes[dt].format
+		for i, x := range v {
+			v[i] = f.round(x)
+		}
+	}
+}
+
+// WrapInt reduces v to the range of integer dtype dt as a C cast does
+// (int8(128) is -128); for bool, non-zero is 1.
+func WrapInt(dt DType, v int64) int64 {
+	switch dt {
+	case Bool:
+		if v != 0 {
+			return 1
+		}
+		return 0
+	case Int8:
+		return int64(int8(v))
+	case Uint8:
+		return int64(uint8(v))
+	case Int16:
+		return int64(int16(v))
+	case Uint16:
+		return int64(uint16(v))
+	case Int32:
+		return int64(int32(v))
+	case Uint32:
+		return int64(uint32(v))
+	}
+	return v
+}

@@ -1,0 +1,418 @@
+package tensor
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// A codec converts blocks of stored little-endian elements to and from the
+// compute types. step is the distance between source elements, in elements;
+// 0 repeats one element. Whole blocks are converted because a call per element
+// costs several times the conversion.
+type codec struct {
+	loadFloat    func(dst []float64, src []byte, step int)
+	loadInt      func(dst []int64, src []byte, step int)
+	loadComplex  func(dst []complex128, src []byte, step int)
+	storeFloat   func(dst []byte, src []float64)
+	storeInt     func(dst []byte, src []int64)
+	storeComplex func(dst []byte, src []complex128)
+}
+
+var le = binary.LittleEndian
+
+// floatCodec builds the codec of a real floating dtype of the given byte size
+// from its scalar conversions; the common dtypes get loops of their own.
+func floatCodec(size int, get func([]byte) float64, put func([]byte, float64)) codec {
+	c := codec{
+		loadFloat: func(dst []float64, src []byte, step int) {
+			step *= size
+			for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+				dst[i] = get(src[p:])
+			}
+		},
+		loadInt: func(dst []int64, src []byte, step int) {
+			step *= size
+			for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+				dst[i] = FloatToInt(get(src[p:]))
+			}
+		},
+		loadComplex: func(dst []complex128, src []byte, step int) {
+			step *= size
+			for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+				dst[i] = complex(get(src[p:]), 0)
+			}
+		},
+		storeFloat: func(dst []byte, src []float64) {
+			for i, v := range src {
+				put(dst[i*size:], v)
+			}
+		},
+		storeInt: func(dst []byte, src []int64) {
+			for i, v := range src {
+				put(dst[i*size:], intToFloat(v))
+			}
+		},
+		storeComplex: func(dst []byte, src []complex128) {
+			for i, v := range src {
+				put(dst[i*size:], real(v))
+			}
+		},
+	}
+	return c
+}
+
+func complexCodec(part int, get func([]byte) float64, put func([]byte, float64)) codec {
+	size := 2 * part
+	return codec{
+		loadFloat: func(dst []float64, src []byte, step int) {
+			step *= size
+			for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+				dst[i] = get(src[p:])
+			}
+		},
+		loadInt: func(dst []int64, src []byte, step int) {
+			step *= size
+			for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+				dst[i] = FloatToInt(get(src[p:]))
+			}
+		},
+		loadComplex: func(dst []complex128, src []byte, step int) {
+			step *= size
+			for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+				dst[i] = complex(get(src[p:]), get(src[p+part:]))
+			}
+		},
+		storeFloat: func(dst []byte, src []float64) {
+			for i, v := range src {
+				put(dst[i*size:], v)
+				put(dst[i*size+part:], 0)
+			}
+		},
+		storeInt: func(dst []byte, src []int64) {
+			for i, v := range src {
+				put(dst[i*size:], intToFloat(v))
+				put(dst[i*size+part:], 0)
+			}
+		},
+		storeComplex: func(dst []byte, src []complex128) {
+			for i, v := range src {
+				put(dst[i*size:], real(v))
+				put(dst[i*size+part:], imag(v))
+			}
+		},
+	}
+}
+
+func intCodec(get func(src []byte, i int) int64, put func(dst []byte, i int, v int64)) codec {
+	return codec{
+		loadFloat: func(dst []float64, src []byte, step int) {
+			for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+				dst[i] = float64(get(src, p))
+			}
+		},
+		loadInt: func(dst []int64, src []byte, step int) {
+			for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+				dst[i] = get(src, p)
+			}
+		},
+		loadComplex: func(dst []complex128, src []byte, step int) {
+			for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+				dst[i] = complex(float64(get(src, p)), 0)
+			}
+		},
+		storeFloat: func(dst []byte, src []float64) {
+			for i, v := range src {
+				put(dst, i, FloatToInt(v))
+			}
+		},
+		storeInt: func(dst []byte, src []int64) {
+			for i, v := range src {
+				put(dst, i, v)
+			}
+		},
+		storeComplex: func(dst []byte, src []complex128) {
+			for i, v := range src {
+				put(dst, i, FloatToInt(real(v)))
+			}
+		},
+	}
+}
+
+// uint64Codec is intCodec for uint64, whose elements travel as two's
+// complement int64 bits but widen to float64 as unsigned numbers.
+func uint64Codec() codec {
+	c := intCodec(getI64, putU64)
+	c.loadFloat = func(dst []float64, src []byte, step int) {
+		for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+			dst[i] = float64(le.Uint64(src[8*p:]))
+		}
+	}
+	c.loadComplex = func(dst []complex128, src []byte, step int) {
+		for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+			dst[i] = complex(float64(le.Uint64(src[8*p:])), 0)
+		}
+	}
+	return c
+}
+
+// The dtypes that bulk data has get loops of their own.
+
+func float32Codec() codec {
+	c := floatCodec(4, getF32, putF32)
+	c.loadFloat = func(dst []float64, src []byte, step int) {
+		if step == 1 {
+			src = src[:4*len(dst)]
+			for i := range dst {
+				dst[i] = float64(math.Float32frombits(le.Uint32(src[4*i : 4*i+4])))
+			}
+			return
+		}
+		for i, p := 0, 0; i < len(dst); i, p = i+1, p+4*step {
+			dst[i] = float64(math.Float32frombits(le.Uint32(src[p:])))
+		}
+	}
+	c.storeFloat = func(dst []byte, src []float64) {
+		for i, v := range src {
+			le.PutUint32(dst[4*i:4*i+4], math.Float32bits(float32(v)))
+		}
+	}
+	return c
+}
+
+func bfloat16Codec() codec {
+	c := floatCodec(2, getBF16, putBF16)
+	c.loadFloat = func(dst []float64, src []byte, step int) {
+		for i, p := 0, 0; i < len(dst); i, p = i+1, p+2*step {
+			dst[i] = float64(math.Float32frombits(uint32(le.Uint16(src[p:])) << 16))
+		}
+	}
+	return c
+}
+
+func float64Codec() codec {
+	c := floatCodec(8, getF64, putF64)
+	c.loadFloat = func(dst []float64, src []byte, step int) {
+		for i, p := 0, 0; i < len(dst); i, p = i+1, p+8*step {
+			dst[i] = math.Float64frombits(le.Uint64(src[p:]))
+		}
+	}
+	return c
+}
+
+// FloatToInt converts as torch does on x86-64: truncation towards zero; NaN
+// and values outside int64 become the smallest int64.
+func FloatToInt(x float64) int64 {
+	if x >= -0x1p63 && x < 0x1p63 {
+		return int64(x)
+	}
+	return math.MinInt64
+}
+
+// intToFloat widens v so that one later rounding to any float format of at
+// most 51 mantissa bits is correct: magnitudes of 2^53 or more are rounded to
+// odd, which a second rounding cannot mistake for a tie.
+func intToFloat(v int64) float64 {
+	f := float64(v)
+	if v > -1<<53 && v < 1<<53 || f >= 0x1p63 || int64(f) == v {
+		return f
+	}
+	b := math.Float64bits(f)
+	if b&1 == 1 {
+		return f
+	}
+	if (int64(f) < v) == (f > 0) {
+		b++ // away from zero, towards v
+	} else {
+		b--
+	}
+	return math.Float64frombits(b)
+}
+
+// round rounds x to the format, ties to even, once.
+func (f *floatFormat) round(x float64) float64 {
+	if f.mant == 52 || x == 0 || x != x {
+		if x == 0 && !f.negZero && f.mant != 52 {
+			return 0
+		}
+		return x
+	}
+	b := math.Float64bits(x)
+	a := b &^ (1 << 63)
+	var r float64
+	if int(a>>52)-1023 >= f.emin {
+		shift := uint(52 - f.mant)
+		a += 1<<(shift-1) - 1 + a>>shift&1
+		a &^= 1<<shift - 1
+		r = math.Float64frombits(a)
+	} else {
+		// Below the normals the grid is uniform: adding and subtracting a
+		// number whose ULP is that grid's spacing rounds to it, ties to even.
+		magic := math.Ldexp(1.5, 52+f.emin-f.mant)
+		r = math.Float64frombits(a) + magic - magic
+	}
+	if r > f.max || math.IsInf(x, 0) {
+		r = f.overflow
+	}
+	if r == 0 && !f.negZero {
+		return 0
+	}
+	return math.Copysign(r, x)
+}
+
+func getBool(b []byte, i int) int64 {
+	if b[i] != 0 {
+		return 1
+	}
+	return 0
+}
+func getU8(b []byte, i int) int64  { return int64(b[i]) }
+func getI8(b []byte, i int) int64  { return int64(int8(b[i])) }
+func getU16(b []byte, i int) int64 { return int64(le.Uint16(b[2*i:])) }
+func getI16(b []byte, i int) int64 { return int64(int16(le.Uint16(b[2*i:]))) }
+func getU32(b []byte, i int) int64 { return int64(le.Uint32(b[4*i:])) }
+func getI32(b []byte, i int) int64 { return int64(int32(le.Uint32(b[4*i:]))) }
+func getI64(b []byte, i int) int64 { return int64(le.Uint64(b[8*i:])) }
+
+func putBool(b []byte, i int, v int64) {
+	b[i] = 0
+	if v != 0 {
+		b[i] = 1
+	}
+}
+func putU8(b []byte, i int, v int64)  { b[i] = byte(v) }
+func putU16(b []byte, i int, v int64) { le.PutUint16(b[2*i:], uint16(v)) }
+func putU32(b []byte, i int, v int64) { le.PutUint32(b[4*i:], uint32(v)) }
+func putU64(b []byte, i int, v int64) { le.PutUint64(b[8*i:], uint64(v)) }
+
+func getF64(b []byte) float64    { return math.Float64frombits(le.Uint64(b)) }
+func putF64(b []byte, v float64) { le.PutUint64(b, math.Float64bits(v)) }
+func getF32(b []byte) float64    { return float64(math.Float32frombits(le.Uint32(b))) }
+func putF32(b []byte, v float64) { le.PutUint32(b, math.Float32bits(float32(v))) }
+func getBF16(b []byte) float64 {
+	return float64(math.Float32frombits(uint32(le.Uint16(b)) << 16))
+}
+func putBF16(b []byte, v float64) {
+	le.PutUint16(b, uint16(math.Float32bits(float32(formatBF16.round(v)))>>16))
+}
+
+// decode gives the value of a code of the small format: sign, exponent and
+// mantissa fields with the format's bias; specials are the caller's.
+func (f *floatFormat) decode(code uint, width int) float64 {
+	expBits := width - 1 - f.mant
+	m := code & (1<<f.mant - 1)
+	e := int(code >> f.mant & (1<<expBits - 1))
+	v := math.Ldexp(float64(m), f.emin-f.mant)
+	if e > 0 {
+		v = math.Ldexp(float64(m|1<<f.mant), e-1+f.emin-f.mant)
+	}
+	if code>>(width-1)&1 == 1 {
+		v = -v
+	}
+	return v
+}
+
+// encode is decode's inverse for a finite value already on the format's grid.
+func (f *floatFormat) encode(v float64, width int) uint {
+	var sign uint
+	if math.Signbit(v) {
+		sign, v = 1<<(width-1), -v
+	}
+	if v < math.Ldexp(1, f.emin) {
+		return sign | uint(math.Ldexp(v, f.mant-f.emin))
+	}
+	b := math.Float64bits(v)
+	e := int(b>>52) - 1023 - f.emin + 1
+	return sign | uint(e)<<f.mant | uint(b>>(52-f.mant))&(1<<f.mant-1)
+}
+
+func getF16(b []byte) float64 {
+	h := uint32(le.Uint16(b))
+	sign, exp, mant := h>>15<<31, h>>10&31, h&1023
+	switch exp {
+	case 0:
+		v := float64(mant) * 0x1p-24
+		if sign != 0 {
+			return -v
+		}
+		return v
+	case 31:
+		return float64(math.Float32frombits(sign | 0x7f800000 | mant<<13))
+	}
+	return float64(math.Float32frombits(sign | (exp+112)<<23 | mant<<13))
+}
+
+func putF16(b []byte, v float64) {
+	r := formatF16.round(v)
+	switch {
+	case r != r:
+		le.PutUint16(b, 0x7e00|uint16(math.Float64bits(v)>>63)<<15)
+	case math.IsInf(r, 0):
+		le.PutUint16(b, 0x7c00|uint16(math.Float64bits(r)>>63)<<15)
+	default:
+		le.PutUint16(b, uint16(formatF16.encode(r, 16)))
+	}
+}
+
+func getE4M3FN(b []byte) float64 {
+	if b[0]&0x7f == 0x7f {
+		return math.NaN()
+	}
+	return formatE4M3FN.decode(uint(b[0]), 8)
+}
+
+func putE4M3FN(b []byte, v float64) {
+	r := formatE4M3FN.round(v)
+	if r != r {
+		b[0] = 0x7f | byte(math.Float64bits(v)>>63)<<7
+		return
+	}
+	b[0] = byte(formatE4M3FN.encode(r, 8))
+}
+
+func getE5M2(b []byte) float64 {
+	if b[0]>>2&31 == 31 {
+		if b[0]&3 != 0 {
+			return math.NaN()
+		}
+		return math.Inf(1 - int(b[0]>>7)*2)
+	}
+	return formatE5M2.decode(uint(b[0]), 8)
+}
+
+func putE5M2(b []byte, v float64) {
+	r := formatE5M2.round(v)
+	sign := byte(math.Float64bits(v)>>63) << 7
+	switch {
+	case r != r:
+		b[0] = 0x7e | sign
+	case math.IsInf(r, 0):
+		b[0] = 0x7c | sign
+	default:
+		b[0] = byte(formatE5M2.encode(r, 8))
+	}
+}
+
+func getE4M3FNUZ(b []byte) float64 { return getFNUZ(&formatE4M3FNUZ, b[0]) }
+func putE4M3FNUZ(b []byte, v float64) {
+	b[0] = putFNUZ(&formatE4M3FNUZ, v)
+}
+func getE5M2FNUZ(b []byte) float64 { return getFNUZ(&formatE5M2FNUZ, b[0]) }
+func putE5M2FNUZ(b []byte, v float64) {
+	b[0] = putFNUZ(&formatE5M2FNUZ, v)
+}
+
+// The FNUZ formats have no infinities and one NaN, where -0 would be.
+func getFNUZ(f *floatFormat, code byte) float64 {
+	if code == 0x80 {
+		return math.NaN()
+	}
+	return f.decode(uint(code), 8)
+}
+
+func putFNUZ(f *floatFormat, v float64) byte {
+	r := f.round(v)
+	if r != r {
+		return 0x80
+	}
+	return byte(f.encode(r, 8))
+}
