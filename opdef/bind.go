@@ -1,0 +1,482 @@
+package opdef
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// A setter stores a Python value into the argument struct's field.
+type setter struct {
+	field []int // reflect index; nil for arguments kernels do not see
+	conv  func(value.Value) (reflect.Value, error)
+	def   reflect.Value // what an absent argument gets
+}
+
+// goTypes is the field type each schema type must have.
+func goType(t Type) (reflect.Type, error) {
+	var base reflect.Type
+	switch t.Base {
+	case "Tensor":
+		base = reflect.TypeFor[*tensor.Tensor]()
+		if t.List {
+			return reflect.SliceOf(base), nil
+		}
+		return base, nil
+	case "Scalar":
+		base = reflect.TypeFor[Scalar]()
+	case "int":
+		base = reflect.TypeFor[int]()
+	case "float":
+		base = reflect.TypeFor[float64]()
+	case "bool":
+		base = reflect.TypeFor[bool]()
+	case "str":
+		base = reflect.TypeFor[string]()
+	case "dtype":
+		base = reflect.TypeFor[tensor.DType]()
+	case "any":
+		return reflect.TypeFor[value.Value](), nil
+	}
+	switch {
+	case t.List:
+		return reflect.SliceOf(base), nil
+	case t.Optional:
+		return reflect.PointerTo(base), nil
+	}
+	return base, nil
+}
+
+func fieldName(param string) string {
+	var b strings.Builder
+	for _, w := range strings.Split(param, "_") {
+		if w != "" {
+			b.WriteString(strings.ToUpper(w[:1]) + w[1:])
+		}
+	}
+	return b.String()
+}
+
+// makePlan checks the argument struct against the schema and prepares the
+// conversion of every parameter.
+func makePlan(s *Schema, args reflect.Type) ([]setter, error) {
+	if args.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("argument type %v is not a struct", args)
+	}
+	plan := make([]setter, len(s.Params))
+	used := map[string]bool{}
+	for i, p := range s.Params {
+		if !p.Type.carried() {
+			continue
+		}
+		name := fieldName(p.Name)
+		f, ok := args.FieldByName(name)
+		if !ok {
+			return nil, fmt.Errorf("argument %q: struct %v has no field %s", p.Name, args, name)
+		}
+		want, err := goType(p.Type)
+		if err != nil {
+			return nil, err
+		}
+		if f.Type != want {
+			return nil, fmt.Errorf("argument %q: field %s is %v, want %v", p.Name, name, f.Type, want)
+		}
+		used[name] = true
+		st := setter{field: f.Index, conv: converter(p.Type), def: reflect.Zero(want)}
+		if !p.Required && p.Default != "None" {
+			v, err := parseDefault(p.Default)
+			if err != nil {
+				return nil, fmt.Errorf("argument %q: default %q: %w", p.Name, p.Default, err)
+			}
+			if st.def, err = st.conv(v); err != nil {
+				return nil, fmt.Errorf("argument %q: default %q: %w", p.Name, p.Default, err)
+			}
+		}
+		plan[i] = st
+	}
+	for _, f := range reflect.VisibleFields(args) {
+		if f.IsExported() && !f.Anonymous && !used[f.Name] {
+			return nil, fmt.Errorf("field %s of %v is no argument of the schema", f.Name, args)
+		}
+	}
+	return plan, nil
+}
+
+func parseDefault(s string) (value.Value, error) {
+	switch s {
+	case "True":
+		return true, nil
+	case "False":
+		return false, nil
+	case "None":
+		return nil, nil
+	case "inf":
+		return math.Inf(1), nil
+	case "-inf":
+		return math.Inf(-1), nil
+	}
+	if v, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return v, nil
+	}
+	if v, err := strconv.ParseFloat(s, 64); err == nil {
+		return v, nil
+	}
+	if n := len(s); n >= 2 && (s[0] == '"' || s[0] == '\'') && s[n-1] == s[0] {
+		return s[1 : n-1], nil
+	}
+	if n := len(s); n >= 2 && s[0] == '[' && s[n-1] == ']' {
+		list := value.NewList()
+		for _, p := range splitArgs(s[1 : n-1]) {
+			v, err := parseDefault(p)
+			if err != nil {
+				return nil, err
+			}
+			list.Items = append(list.Items, v)
+		}
+		return list, nil
+	}
+	if d, ok := tensor.ParseDType(s); ok {
+		return d, nil
+	}
+	return nil, fmt.Errorf("not a literal")
+}
+
+// converter returns the conversion of a Python value to the field of a
+// schema type.
+func converter(t Type) func(value.Value) (reflect.Value, error) {
+	item := itemConverter(t)
+	typ, _ := goType(t)
+	if t.Base == "any" {
+		return func(v value.Value) (reflect.Value, error) {
+			r := reflect.New(typ).Elem()
+			if v != nil {
+				r.Set(reflect.ValueOf(v))
+			}
+			return r, nil
+		}
+	}
+	if t.List {
+		return func(v value.Value) (reflect.Value, error) {
+			if v == nil && t.Optional {
+				return reflect.Zero(typ), nil
+			}
+			seq, ok := v.(*value.Sequence)
+			if !ok || seq.Kind >= value.Set {
+				if t.Len > 0 {
+					x, err := item(v)
+					if err != nil {
+						return x, fmt.Errorf("want a sequence of %s or one %s, got %s", t.Base, t.Base, TypeName(v))
+					}
+					s := reflect.MakeSlice(typ, t.Len, t.Len)
+					for i := range t.Len {
+						s.Index(i).Set(x)
+					}
+					return s, nil
+				}
+				return reflect.Value{}, fmt.Errorf("want a sequence of %s, got %s", t.Base, TypeName(v))
+			}
+			s := reflect.MakeSlice(typ, len(seq.Items), len(seq.Items))
+			for i, it := range seq.Items {
+				x, err := item(it)
+				if err != nil {
+					return x, fmt.Errorf("item %d: %w", i, err)
+				}
+				s.Index(i).Set(x)
+			}
+			return s, nil
+		}
+	}
+	if !t.Optional || t.Base == "Tensor" {
+		return item
+	}
+	return func(v value.Value) (reflect.Value, error) {
+		if v == nil {
+			return reflect.Zero(typ), nil
+		}
+		x, err := item(v)
+		if err != nil {
+			return x, err
+		}
+		p := reflect.New(typ.Elem())
+		p.Elem().Set(x)
+		return p, nil
+	}
+}
+
+func itemConverter(t Type) func(value.Value) (reflect.Value, error) {
+	wrong := func(v value.Value) (reflect.Value, error) {
+		return reflect.Value{}, fmt.Errorf("want %s, got %s", t.Base, TypeName(v))
+	}
+	switch t.Base {
+	case "Tensor":
+		none := reflect.Zero(reflect.TypeFor[*tensor.Tensor]())
+		optional := t.Optional && !t.List || t.ListOpt
+		return func(v value.Value) (reflect.Value, error) {
+			switch x := v.(type) {
+			case *tensor.Tensor:
+				if !x.DType.Computable() {
+					return none, fmt.Errorf("dtype %s has no values to compute with", x.DType)
+				}
+				return reflect.ValueOf(x), nil
+			case nil:
+				if optional {
+					return none, nil
+				}
+			default:
+				if t.Scalar {
+					if s, ok := ScalarOf(v); ok {
+						return reflect.ValueOf(s.Tensor()), nil
+					}
+				}
+			}
+			return wrong(v)
+		}
+	case "Scalar":
+		return func(v value.Value) (reflect.Value, error) {
+			if s, ok := scalarOrItem(v); ok {
+				return reflect.ValueOf(s), nil
+			}
+			return wrong(v)
+		}
+	case "int":
+		return func(v value.Value) (reflect.Value, error) {
+			if s, ok := scalarOrItem(v); ok && s.Kind() == tensor.KindInt {
+				return reflect.ValueOf(int(s.Int64())), nil
+			}
+			return wrong(v)
+		}
+	case "float":
+		return func(v value.Value) (reflect.Value, error) {
+			if s, ok := scalarOrItem(v); ok && s.Kind() <= tensor.KindFloat {
+				return reflect.ValueOf(s.Float64()), nil
+			}
+			return wrong(v)
+		}
+	case "bool":
+		return func(v value.Value) (reflect.Value, error) {
+			if b, ok := v.(bool); ok {
+				return reflect.ValueOf(b), nil
+			}
+			return wrong(v)
+		}
+	case "str":
+		return func(v value.Value) (reflect.Value, error) {
+			if s, ok := v.(string); ok {
+				return reflect.ValueOf(s), nil
+			}
+			return wrong(v)
+		}
+	case "dtype":
+		return func(v value.Value) (reflect.Value, error) {
+			if d, ok := v.(tensor.DType); ok {
+				return reflect.ValueOf(d), nil
+			}
+			return wrong(v)
+		}
+	}
+	return func(v value.Value) (reflect.Value, error) { return reflect.ValueOf(v), nil }
+}
+
+// ScalarOf converts a Python number.
+func ScalarOf(v value.Value) (Scalar, bool) {
+	switch v := v.(type) {
+	case bool:
+		return Bool(v), true
+	case int64:
+		return Int(v), true
+	case float64:
+		return Float(v), true
+	case complex128:
+		return Cplx(v), true
+	case *big.Int: // beyond int64: torch refuses it for integers, uses it as a float
+		f, _ := new(big.Float).SetInt(v).Float64()
+		return Float(f), true
+	}
+	return Scalar{}, false
+}
+
+// scalarOrItem also accepts a 0-d tensor, as torch's argument parser does.
+func scalarOrItem(v value.Value) (Scalar, bool) {
+	t, ok := v.(*tensor.Tensor)
+	if !ok {
+		return ScalarOf(v)
+	}
+	if t.Dim() != 0 || !t.DType.Computable() {
+		return Scalar{}, false
+	}
+	return ScalarAt(t, 0), true
+}
+
+// ScalarAt is element i of t as a Python number of its category.
+func ScalarAt(t *tensor.Tensor, i int) Scalar {
+	switch t.DType.Kind() {
+	case tensor.KindFloat:
+		return Float(tensor.At[float64](t, i))
+	case tensor.KindComplex:
+		return Cplx(tensor.At[complex128](t, i))
+	case tensor.KindBool:
+		return Bool(tensor.At[int64](t, i) != 0)
+	}
+	return Int(tensor.At[int64](t, i))
+}
+
+// TypeName names the Python type of v for messages.
+func TypeName(v value.Value) string {
+	switch v := v.(type) {
+	case nil:
+		return "None"
+	case bool:
+		return "bool"
+	case int64, *big.Int:
+		return "int"
+	case float64:
+		return "float"
+	case complex128:
+		return "complex"
+	case string:
+		return "str"
+	case *tensor.Tensor:
+		return "tensor " + v.Meta()
+	case tensor.DType:
+		return "torch." + v.String()
+	case *value.Sequence:
+		if v.Class != "" {
+			return v.Class
+		}
+		return [...]string{"list", "tuple", "set", "frozenset"}[v.Kind]
+	case *value.Dict:
+		return "dict"
+	case value.Slice:
+		return "slice"
+	case value.Ellipsis:
+		return "ellipsis"
+	case value.Device:
+		return "torch.device"
+	case *value.Opaque:
+		return v.Global
+	}
+	return fmt.Sprintf("%T", v)
+}
+
+// aliases are further keywords torch's argument parser and the functions in
+// torch.nn.functional accept for a parameter.
+var aliases = map[string][]string{
+	"self":    {"input", "x", "a", "x1"},
+	"dim":     {"axis"},
+	"keepdim": {"keepdims"},
+	"other":   {"x2"},
+}
+
+// bind converts the arguments of a call to a new argument struct.
+func (e *Entry) bind(args []value.Value, kwargs *value.Dict) (any, error) {
+	p := reflect.New(e.args)
+	st := p.Elem()
+	params := e.Schema.Params
+	given := make([]bool, len(params))
+	set := func(i int, v value.Value) error {
+		given[i] = true
+		if e.plan[i].field == nil {
+			return nil
+		}
+		x, err := e.plan[i].conv(v)
+		if err != nil {
+			return &RefusedError{Arg: params[i].Name, Msg: err.Error()}
+		}
+		st.FieldByIndex(e.plan[i].field).Set(x)
+		return nil
+	}
+	i := 0
+	for k := 0; k < len(args); i++ {
+		if i >= len(params) || params[i].Keyword {
+			return nil, &RefusedError{Msg: fmt.Sprintf("takes %d positional arguments, got %d", i, len(args))}
+		}
+		v := args[k]
+		if params[i].Type.Variadic {
+			if seq, ok := v.(*value.Sequence); !ok || seq.Kind >= value.Set || params[i].Type.Base == "Tensor" && len(args)-k > 1 {
+				v = value.NewTuple(args[k:]...)
+				k = len(args) - 1
+			}
+		}
+		if err := set(i, v); err != nil {
+			return nil, err
+		}
+		k++
+	}
+	if kwargs != nil {
+		for _, it := range kwargs.Items {
+			key, _ := it.Key.(string)
+			at := e.keyword(key, given)
+			if at < 0 {
+				return nil, &RefusedError{Msg: fmt.Sprintf("unexpected keyword argument %q", key)}
+			}
+			if given[at] {
+				return nil, &RefusedError{Arg: key, Msg: "given twice"}
+			}
+			if err := set(at, it.Value); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i, prm := range params {
+		if given[i] {
+			continue
+		}
+		if prm.Required && !prm.Type.Variadic {
+			return nil, &RefusedError{Arg: prm.Name, Msg: "missing"}
+		}
+		if f := e.plan[i].field; f != nil {
+			st.FieldByIndex(f).Set(e.plan[i].def)
+		}
+	}
+	return p.Interface(), nil
+}
+
+func (e *Entry) keyword(key string, given []bool) int {
+	for i, p := range e.Schema.Params {
+		if p.Name == key {
+			return i
+		}
+	}
+	for i, p := range e.Schema.Params {
+		if given[i] {
+			continue
+		}
+		for _, a := range aliases[p.Name] {
+			if a == key {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// A RefusedError is a call that torch refuses too: a wrong argument, a shape
+// that does not fit.
+type RefusedError struct {
+	Op  string
+	Arg string // "" if no single argument is to blame
+	Msg string
+}
+
+func (e *RefusedError) Error() string {
+	s := ""
+	if e.Op != "" {
+		s = "op " + e.Op + ": "
+	}
+	if e.Arg != "" {
+		s += fmt.Sprintf("argument %q: ", e.Arg)
+	}
+	return s + e.Msg
+}
+
+// Refuse returns the error of a kernel for an argument torch refuses too. arg
+// is the schema name of the argument, "" if none is to blame.
+func Refuse(arg, format string, args ...any) error {
+	return &RefusedError{Arg: arg, Msg: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,411 @@
+package opdef
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// A Call is an op with its arguments bound.
+type Call struct {
+	Entry *Entry
+	Name  string // the captured name
+	args  any
+	// written is the argument whose elements the results replace: self of an
+	// in-place form; out are the tensors given as out=.
+	written *tensor.Tensor
+	out     []*tensor.Tensor
+}
+
+// Bind converts the arguments of a call of e under one of its names.
+func (e *Entry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call, error) {
+	c := &Call{Entry: e, Name: name}
+	kwargs, err := c.takeOut(kwargs)
+	if err == nil {
+		c.args, err = e.bind(args, kwargs)
+	}
+	if err != nil {
+		return nil, e.refused(err)
+	}
+	if e.InPlace && IsInPlaceName(name) || c.inplaceFlag() {
+		c.written = c.tensors()[0].Tensor
+	}
+	return c, nil
+}
+
+// NewCall is a call of e on a ready argument struct (a *A).
+func (e *Entry) NewCall(args any) *Call { return &Call{Entry: e, Name: e.Names[0], args: args} }
+
+func (e *Entry) refused(err error) error {
+	var r *RefusedError
+	if errors.As(err, &r) && r.Op == "" {
+		return &RefusedError{Op: e.Op(), Arg: r.Arg, Msg: r.Msg}
+	}
+	return err
+}
+
+// takeOut removes out= from the keywords, unless the op declares it itself.
+func (c *Call) takeOut(kwargs *value.Dict) (*value.Dict, error) {
+	if kwargs == nil {
+		return nil, nil
+	}
+	at := slices.IndexFunc(kwargs.Items, func(it value.Item) bool { return it.Key == value.Value("out") })
+	if at < 0 || slices.ContainsFunc(c.Entry.Schema.Params, func(p Param) bool { return p.Name == "out" }) {
+		return kwargs, nil
+	}
+	switch v := kwargs.Items[at].Value.(type) {
+	case nil:
+	case *tensor.Tensor:
+		c.out = []*tensor.Tensor{v}
+	case *value.Sequence:
+		for _, it := range v.Items {
+			t, ok := it.(*tensor.Tensor)
+			if !ok {
+				return nil, Refuse("out", "want tensors, got %s", TypeName(it))
+			}
+			c.out = append(c.out, t)
+		}
+	default:
+		return nil, Refuse("out", "want a tensor, got %s", TypeName(v))
+	}
+	return &value.Dict{Class: kwargs.Class, Items: slices.Delete(slices.Clone(kwargs.Items), at, at+1)}, nil
+}
+
+func (c *Call) inplaceFlag() bool {
+	for i, p := range c.Entry.Schema.Params {
+		if p.Name == "inplace" && c.Entry.plan[i].field != nil {
+			b, ok := reflect.ValueOf(c.args).Elem().FieldByIndex(c.Entry.plan[i].field).Interface().(bool)
+			return ok && b
+		}
+	}
+	return false
+}
+
+// Args is the bound argument struct, a pointer to the op's argument type.
+func (c *Call) Args() any { return c.args }
+
+// An Arg is a tensor among the arguments of a call.
+type Arg struct {
+	Name   string // schema name
+	Index  int    // position in a list argument, -1 for a plain one
+	Tensor *tensor.Tensor
+}
+
+// Tensors returns the tensor arguments in schema order, list items in order,
+// absent ones left out. Python numbers are not included.
+func (c *Call) Tensors() []Arg {
+	return slices.DeleteFunc(c.tensors(), func(a Arg) bool { return a.Tensor == nil || a.Tensor.Wrapped })
+}
+
+func (c *Call) tensors() []Arg {
+	var out []Arg
+	st := reflect.ValueOf(c.args).Elem()
+	for i, p := range c.Entry.Schema.Params {
+		if p.Type.Base != "Tensor" {
+			continue
+		}
+		switch f := st.FieldByIndex(c.Entry.plan[i].field).Interface().(type) {
+		case *tensor.Tensor:
+			out = append(out, Arg{p.Name, -1, f})
+		case []*tensor.Tensor:
+			for k, t := range f {
+				out = append(out, Arg{p.Name, k, t})
+			}
+		}
+	}
+	return out
+}
+
+// Map returns the call with every tensor argument (numbers that became 0-d
+// tensors included) replaced by f of it; nil ones stay.
+func (c *Call) Map(f func(Arg) *tensor.Tensor) *Call {
+	p := reflect.New(c.Entry.args)
+	p.Elem().Set(reflect.ValueOf(c.args).Elem())
+	for i, prm := range c.Entry.Schema.Params {
+		if prm.Type.Base != "Tensor" {
+			continue
+		}
+		field := p.Elem().FieldByIndex(c.Entry.plan[i].field)
+		switch v := field.Interface().(type) {
+		case *tensor.Tensor:
+			if v != nil {
+				field.Set(reflect.ValueOf(f(Arg{prm.Name, -1, v})))
+			}
+		case []*tensor.Tensor:
+			out := make([]*tensor.Tensor, len(v))
+			for k, t := range v {
+				if t != nil {
+					out[k] = f(Arg{prm.Name, k, t})
+				}
+			}
+			if v != nil {
+				field.Set(reflect.ValueOf(out))
+			}
+		}
+	}
+	d := *c
+	d.args = p.Interface()
+	return &d
+}
+
+// magnitudes is the call on the magnitudes of all its tensors and scalars.
+func (c *Call) magnitudes() *Call {
+	d := c.Map(func(a Arg) *tensor.Tensor { return Abs(a.Tensor) })
+	st := reflect.ValueOf(d.args).Elem()
+	for i, p := range c.Entry.Schema.Params {
+		if p.Type.Base != "Scalar" || p.Type.List {
+			continue
+		}
+		field := st.FieldByIndex(c.Entry.plan[i].field)
+		switch v := field.Interface().(type) {
+		case Scalar:
+			field.Set(reflect.ValueOf(v.Abs()))
+		case *Scalar:
+			if v != nil {
+				a := v.Abs()
+				field.Set(reflect.ValueOf(&a))
+			}
+		}
+	}
+	d.written, d.out = nil, nil
+	return d
+}
+
+// A Forward is the result of a call.
+type Forward struct {
+	// Value is the Python value torch returns: a tensor, a tuple of tensors, or
+	// what Op.Value gave.
+	Value value.Value
+	// Outs are the result tensors, nil for ops that return none.
+	Outs []*tensor.Tensor
+	// After are the new values of arguments changed but not returned.
+	After map[string][]*tensor.Tensor
+	// Written reports that Outs replace self (in-place) or out=.
+	Written bool
+}
+
+// Forward runs the kernel. A refusal is a *RefusedError. Panics of kernels and
+// of storage reads (*tensor.ReadError) are the caller's to recover.
+func (c *Call) Forward() (*Forward, error) {
+	e := c.Entry
+	if e.value != nil {
+		v, err := e.value(c.args)
+		if err != nil {
+			return nil, e.refused(err)
+		}
+		return &Forward{Value: v}, nil
+	}
+	outs, err := e.kernel(c.args)
+	if err != nil {
+		return nil, e.refused(err)
+	}
+	f := &Forward{Outs: outs}
+	targets := c.out
+	if c.written != nil {
+		targets = []*tensor.Tensor{c.written}
+	}
+	if targets != nil {
+		f.Written = true
+		if f.Outs, err = c.write(outs, targets); err != nil {
+			return nil, e.refused(err)
+		}
+	}
+	if e.after != nil {
+		if f.After, err = e.after(c.args, f.Outs); err != nil {
+			return nil, e.refused(err)
+		}
+	}
+	if len(f.Outs) == 1 {
+		f.Value = f.Outs[0]
+	} else {
+		t := value.NewTuple()
+		for _, o := range f.Outs {
+			t.Items = append(t.Items, o)
+		}
+		f.Value = t
+	}
+	return f, nil
+}
+
+// write gives results the dtype of the tensors they are written to, after
+// torch's checks.
+func (c *Call) write(outs, targets []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	if len(targets) > len(outs) {
+		return nil, Refuse("out", "want %d tensors, got %d", len(outs), len(targets))
+	}
+	res := slices.Clone(outs)
+	for i, dst := range targets {
+		o := outs[i]
+		arg := "out"
+		if c.written != nil {
+			arg = c.Entry.Schema.Params[0].Name
+			if !slices.Equal(o.Shape, dst.Shape) {
+				return nil, Refuse(arg, "shape %s does not hold the result's shape %s", tensor.ShapeString(dst.Shape), tensor.ShapeString(o.Shape))
+			}
+			if !dst.IsWrittenOnce() {
+				return nil, Refuse(arg, "several elements share one memory location: clone the tensor before writing to it")
+			}
+		}
+		if !tensor.CanCast(o.DType, dst.DType) {
+			return nil, Refuse(arg, "a result of dtype %s cannot be written to dtype %s", o.DType, dst.DType)
+		}
+		res[i] = Cast(o, dst.DType)
+	}
+	return res, nil
+}
+
+// Backward computes the gradients of the arguments that need one, as unrounded
+// values in the argument's dtype. out are the gradients of the results, nil
+// where none flowed.
+func (c *Call) Backward(f *Forward, out []*tensor.Tensor, need map[string]bool) (Grads, error) {
+	return c.backward(NewGrad(f.Outs, out, need))
+}
+
+func (c *Call) backward(g *Grad) (Grads, error) {
+	if c.Entry.grad == nil {
+		return nil, fmt.Errorf("op %s: no gradient: %s", c.Entry.Op(), c.Entry.NoGrad)
+	}
+	grads, err := c.Entry.grad(c.args, g)
+	if err != nil {
+		return nil, c.Entry.refused(err)
+	}
+	byArg := map[string][]*tensor.Tensor{}
+	for _, a := range c.tensors() {
+		byArg[a.Name] = append(byArg[a.Name], a.Tensor)
+	}
+	for name, ts := range maps.All(grads) {
+		args := byArg[name]
+		if len(args) != len(ts) {
+			return nil, fmt.Errorf("op %s: %d gradients for argument %q of %d tensors", c.Entry.Op(), len(ts), name, len(args))
+		}
+		for i, t := range ts {
+			if t == nil {
+				continue
+			}
+			if !slices.Equal(t.Shape, args[i].Shape) {
+				return nil, fmt.Errorf("op %s: gradient of %q has shape %s, argument %s", c.Entry.Op(), name, tensor.ShapeString(t.Shape), tensor.ShapeString(args[i].Shape))
+			}
+			ts[i] = Cast(t, args[i].DType)
+		}
+	}
+	return grads, nil
+}
+
+// Node computes what op_tools saved as grad_inputs for ops whose last autograd
+// node is another's; ok is false where the gradients are the arguments' own.
+func (c *Call) Node(f *Forward, out []*tensor.Tensor) (n Node, ok bool, err error) {
+	if c.Entry.node == nil {
+		return Node{}, false, nil
+	}
+	n, err = c.Entry.node(c.args, NewGrad(f.Outs, out, nil))
+	if err != nil {
+		return Node{}, false, c.Entry.refused(err)
+	}
+	return n, n.Skip != "" || n.Grads != nil, nil
+}
+
+// Accept asks the op about results that differ; ok is false if it has no rule.
+func (c *Call) Accept(got, want []*tensor.Tensor) (as []Acceptance, ok bool) {
+	if c.Entry.accept == nil {
+		return nil, false
+	}
+	return c.Entry.accept(c.args, got, want), true
+}
+
+// Bound is the error model of one result or gradient.
+type Bound struct {
+	Class Class
+	ULPs  float64
+	Terms int
+	// Scale computes S, of the result's shape; nil where the class needs none.
+	Scale func() *tensor.Tensor
+}
+
+// OutBound is the error model of result i of f.
+func (c *Call) OutBound(f *Forward, i int) Bound {
+	e := c.Entry
+	b := Bound{Class: e.Error.Class, ULPs: e.Error.ulps(), Terms: 1}
+	if e.terms != nil {
+		b.Terms = e.terms(c.args)
+	}
+	switch {
+	case !f.Outs[i].DType.IsFloat() && !f.Outs[i].DType.IsComplex():
+		return Bound{Class: Exact}
+	case e.scale != nil:
+		b.Scale = func() *tensor.Tensor { return e.scale(c.args, f.Outs)[i] }
+	case b.Class == Accumulated:
+		b.Scale = func() *tensor.Tensor {
+			outs, err := c.magnitudes().Entry.kernel(c.magnitudes().args)
+			if err != nil {
+				return largest(f.Outs[i])
+			}
+			return Abs(outs[i])
+		}
+	case b.Class == Normwise:
+		b.Scale = func() *tensor.Tensor { return largest(f.Outs[i]) }
+	}
+	return b
+}
+
+// GradBound is the error model of the gradient of item i (0 for a plain
+// argument) of an argument.
+func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg string, i int) Bound {
+	e := c.Entry
+	class := e.Error.grad()
+	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1}
+	if e.gterms != nil {
+		b.Terms = e.gterms(c.args)
+	}
+	t := grads[arg][i]
+	switch {
+	case e.gscale != nil:
+		b.Scale = func() *tensor.Tensor {
+			s, err := e.gscale(c.args, NewGrad(f.Outs, out, nil), grads)
+			if err != nil || len(s[arg]) <= i || s[arg][i] == nil {
+				return largest(t)
+			}
+			return s[arg][i]
+		}
+	case b.Class == Accumulated:
+		b.Scale = func() *tensor.Tensor {
+			s, err := c.magnitudes().backward(NewGrad(absAll(f.Outs), absAll(out), nil))
+			if err != nil || len(s[arg]) <= i || s[arg][i] == nil {
+				return largest(t)
+			}
+			return Abs(s[arg][i])
+		}
+	case b.Class == Normwise:
+		b.Scale = func() *tensor.Tensor { return largest(t) }
+	}
+	return b
+}
+
+// NodeBound is the error model of a gradient computed by Node.
+func (c *Call) NodeBound(t *tensor.Tensor) Bound {
+	class := c.Entry.Error.grad()
+	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Scale: func() *tensor.Tensor { return largest(t) }}
+	if c.Entry.gterms != nil {
+		b.Terms = c.Entry.gterms(c.args)
+	}
+	return b
+}
+
+func absAll(ts []*tensor.Tensor) []*tensor.Tensor {
+	out := make([]*tensor.Tensor, len(ts))
+	for i, t := range ts {
+		if t != nil {
+			out[i] = Abs(t)
+		}
+	}
+	return out
+}
+
+// largest is the tensor of t's shape filled with its largest finite magnitude.
+func largest(t *tensor.Tensor) *tensor.Tensor {
+	return tensor.Full(tensor.Float64, t.Shape, MaxAbs(t))
+}

@@ -1,0 +1,366 @@
+package opdef
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+
+	"github.com/optool/optool/tensor"
+)
+
+// UnaryArgs are the arguments of a Unary op.
+type UnaryArgs struct{ Self *tensor.Tensor }
+
+// Unary declares a function of one tensor, element by element. The schema is
+// "<name>(Tensor self) -> Tensor". F, C and I give the function on floats,
+// complex numbers and integers; where I is nil integers and bool are promoted
+// to float32 first, where C is nil complex input is refused.
+type Unary struct {
+	Name    string
+	Names   string
+	InPlace bool
+	Doc     Doc
+	Error   Error
+
+	F func(x float64) float64
+	C func(x complex128) complex128
+	I func(x int64) int64
+
+	// DF is the derivative at x, where y = F(x); DC likewise (of a holomorphic
+	// function). Both nil: NoGrad says why.
+	DF     func(x, y float64) float64
+	DC     func(x, y complex128) complex128
+	NoGrad string
+
+	// S is the largest magnitude among the terms that make y (1 for erf-like
+	// functions near 0): where a sound implementation cancels. nil: |y|.
+	S func(x, y float64) float64
+
+	// Lo, Hi bound the values of generated cases; both 0: standard normal.
+	// Kinks are points where F has no derivative.
+	Lo, Hi float64
+	Kinks  []float64
+}
+
+// Entry declares the op.
+func (u Unary) Entry() *Entry {
+	op := Op[UnaryArgs]{
+		Schema: u.Name + "(Tensor self) -> Tensor", Names: u.Names, InPlace: u.InPlace, Doc: u.Doc, Error: u.Error, NoGrad: u.NoGrad,
+		Kernel: u.kernel,
+		Cases:  u.cases,
+	}
+	if u.DF != nil || u.DC != nil {
+		op.Grad = u.grad
+		if op.Error.Class != Exact && op.Error.Grad == nil {
+			op.Error.Grad = &Error{Class: Elementwise, ULPs: 4}
+			op.GradScale = u.gradScale
+		}
+	}
+	if u.S != nil {
+		op.Scale = func(a *UnaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{Zip(tensor.Float64, a.Self, outs[0], func(x, y float64) float64 { return math.Max(math.Abs(y), u.S(x, y)) })}
+		}
+	}
+	return op.Entry()
+}
+
+func (u Unary) kernel(a *UnaryArgs) ([]*tensor.Tensor, error) {
+	x := a.Self
+	switch {
+	case x.DType.IsComplex():
+		if u.C == nil {
+			return nil, Refuse("self", "not defined for complex numbers, got %s", x.DType)
+		}
+		return []*tensor.Tensor{Map(x.DType, x, u.C)}, nil
+	case x.DType.IsFloat():
+		return []*tensor.Tensor{Map(x.DType, x, u.F)}, nil
+	case u.I != nil:
+		return []*tensor.Tensor{Map(x.DType, x, u.I)}, nil
+	}
+	return []*tensor.Tensor{Map(tensor.DefaultDType, x, u.F)}, nil
+}
+
+func (u Unary) grad(a *UnaryArgs, g *Grad) (Grads, error) {
+	gr := Grads{}
+	if a.Self.DType.IsComplex() {
+		if u.DC == nil {
+			return nil, Refuse("self", "no gradient for complex numbers")
+		}
+		gr.Set("self", ZipN(a.Self.DType, a.Self.Shape, func(dst []complex128, s [][]complex128) {
+			for i, gi := range s[0] {
+				dst[i] = gi * cmplx.Conj(u.DC(s[1][i], s[2][i]))
+			}
+		}, g.Out[0], a.Self, g.Outs[0]))
+		return gr, nil
+	}
+	gr.Set("self", ZipN(a.Self.DType, a.Self.Shape, func(dst []float64, s [][]float64) {
+		for i, gi := range s[0] {
+			dst[i] = gi * u.DF(s[1][i], s[2][i])
+		}
+	}, g.Out[0], a.Self, g.Outs[0]))
+	return gr, nil
+}
+
+// gradScale is |g| * max(1, |f'(x)|): derivatives are computed from values
+// rounded near 1 (1 - y*y of tanh).
+func (u Unary) gradScale(a *UnaryArgs, g *Grad, grads Grads) (Grads, error) {
+	return Grads{"self": {Zip(tensor.Float64, Abs(g.Out[0]), Abs(grads["self"][0]), math.Max)}}, nil
+}
+
+func (u Unary) cases(r *rand.Rand) []*UnaryArgs {
+	g := Gen{r}
+	make := func(dt tensor.DType, shape ...int) *tensor.Tensor {
+		switch {
+		case u.Lo != 0 || u.Hi != 0:
+			return g.Uniform(dt, u.Lo, u.Hi, shape...)
+		case len(u.Kinks) > 0 && dt.IsFloat():
+			return g.Apart(dt, u.Kinks, shape...)
+		}
+		return g.Normal(dt, shape...)
+	}
+	cs := []*UnaryArgs{
+		{make(tensor.Float64, 3, 4)}, {make(tensor.Float32, 5)}, {make(tensor.BFloat16, 2, 3)}, {make(tensor.Float16, 7)},
+		{make(tensor.Float32)}, {make(tensor.Float32, 0, 3)}, {NonContiguous(make(tensor.Float64, 3, 4))},
+	}
+	if u.C != nil {
+		cs = append(cs, &UnaryArgs{make(tensor.Complex128, 3, 2)}, &UnaryArgs{make(tensor.Complex64, 4)})
+	}
+	if u.F != nil && u.I == nil || u.I != nil {
+		lo, hi := -4, 4
+		if u.Lo != 0 || u.Hi != 0 {
+			lo, hi = int(math.Ceil(u.Lo)), int(math.Floor(u.Hi))
+		}
+		if lo <= hi {
+			cs = append(cs, &UnaryArgs{g.Int(tensor.Int32, lo, hi, 6)}, &UnaryArgs{g.Int(tensor.Int64, lo, hi, 2, 2)})
+		}
+	}
+	return cs
+}
+
+// BinaryArgs are the arguments of a Binary op.
+type BinaryArgs struct{ Self, Other *tensor.Tensor }
+
+// Binary declares a function of two broadcast tensors, element by element; the
+// schema is "<name>(Tensor|Scalar self, Tensor|Scalar other) -> Tensor". The
+// result has the promoted dtype of the operands. F, C and I give the function
+// by category; ToFloat promotes integers to float32 first (true division), a
+// nil function refuses its category.
+type Binary struct {
+	Name    string
+	Names   string
+	InPlace bool
+	Doc     Doc
+	Error   Error
+
+	F       func(x, y float64) float64
+	C       func(x, y complex128) complex128
+	I       func(x, y int64) int64
+	ToFloat bool
+	NoBool  bool // bool with bool is refused
+
+	// DF are the partial derivatives at x, y with result z; DC likewise.
+	DF     func(x, y, z float64) (dx, dy float64)
+	DC     func(x, y, z complex128) (dx, dy complex128)
+	NoGrad string
+
+	// S as in Unary.
+	S func(x, y, z float64) float64
+
+	// Lo, Hi bound generated values; both 0: standard normal kept away from 0.
+	Lo, Hi float64
+	// Reversed swaps the operands: rsub, __rtruediv__, __rpow__.
+	Reversed bool
+}
+
+// Entry declares the op.
+func (b Binary) Entry() *Entry {
+	op := Op[BinaryArgs]{
+		Schema: b.Name + "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", Names: b.Names, InPlace: b.InPlace,
+		Doc: b.Doc, Error: b.Error, NoGrad: b.NoGrad,
+		Kernel: b.kernel,
+		Cases:  b.cases,
+	}
+	if b.DF != nil || b.DC != nil {
+		op.Grad = b.grad
+		if op.Error.Class != Exact && op.Error.Grad == nil {
+			op.Error.Grad = &Error{Class: Normwise, ULPs: 4}
+		}
+	}
+	if b.S != nil {
+		op.Scale = func(a *BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			ts, shape, err := BroadcastAll(b.operands(a))
+			if err != nil || outs[0].DType.IsComplex() {
+				return []*tensor.Tensor{Abs(outs[0])}
+			}
+			return []*tensor.Tensor{ZipN(tensor.Float64, shape, func(dst []float64, s [][]float64) {
+				for i := range dst {
+					dst[i] = math.Max(math.Abs(s[2][i]), b.S(s[0][i], s[1][i], s[2][i]))
+				}
+			}, ts[0], ts[1], outs[0])}
+		}
+	}
+	return op.Entry()
+}
+
+func (b Binary) operands(a *BinaryArgs) (x, y *tensor.Tensor) {
+	if b.Reversed {
+		return a.Other, a.Self
+	}
+	return a.Self, a.Other
+}
+
+// Common is the dtype a and b compute in, and the operands as torch casts
+// them: a Python number is rounded to the precision arithmetic is done in
+// (float32 for 16-bit types).
+func Common(ts ...*tensor.Tensor) (tensor.DType, []*tensor.Tensor, error) {
+	dt := tensor.ResultType(ts...)
+	if dt == tensor.Invalid {
+		return dt, nil, Refuse("", "no common dtype for %s", metaList(ts))
+	}
+	out := make([]*tensor.Tensor, len(ts))
+	for i, t := range ts {
+		out[i] = t
+		if t.Wrapped {
+			out[i] = roundNumber(t, dt)
+		}
+	}
+	return dt, out, nil
+}
+
+func metaList(ts []*tensor.Tensor) string {
+	s := ""
+	for i, t := range ts {
+		if i > 0 {
+			s += " and "
+		}
+		s += t.Meta()
+	}
+	return s
+}
+
+func roundNumber(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
+	prec := dt.Real()
+	if prec.IsFloat() && prec.Size() < 4 {
+		prec = tensor.Float32
+	}
+	switch {
+	case dt.IsFloat() && !t.DType.IsComplex():
+		return tensor.Scalar(dt, prec.Round(tensor.At[float64](t, 0)))
+	case dt.IsComplex():
+		c := tensor.At[complex128](t, 0)
+		return tensor.Scalar(dt, complex(prec.Round(real(c)), prec.Round(imag(c))))
+	}
+	return t
+}
+
+func (b Binary) kernel(a *BinaryArgs) ([]*tensor.Tensor, error) {
+	x, y := b.operands(a)
+	dt, xy, err := Common(x, y)
+	if err != nil {
+		return nil, err
+	}
+	if dt.Kind() < tensor.KindFloat && b.ToFloat {
+		dt = tensor.DefaultDType
+	}
+	if b.NoBool && dt == tensor.Bool {
+		return nil, Refuse("other", "not defined for two bool operands")
+	}
+	xy, _, err = BroadcastAll(xy...)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case dt.IsComplex() && b.C != nil:
+		return []*tensor.Tensor{Zip(dt, xy[0], xy[1], b.C)}, nil
+	case dt.IsFloat() && b.F != nil:
+		return []*tensor.Tensor{Zip(dt, xy[0], xy[1], b.F)}, nil
+	case dt.Kind() < tensor.KindFloat && b.I != nil:
+		return []*tensor.Tensor{Zip(dt, xy[0], xy[1], b.I)}, nil
+	}
+	return nil, Refuse("self", "not defined for dtype %s", dt)
+}
+
+func (b Binary) grad(a *BinaryArgs, g *Grad) (Grads, error) {
+	x, y := b.operands(a)
+	ts, shape, err := BroadcastAll(x, y)
+	if err != nil {
+		return nil, err
+	}
+	nx, ny := "self", "other"
+	if b.Reversed {
+		nx, ny = ny, nx
+	}
+	gr := Grads{}
+	dt := g.Outs[0].DType
+	part := func(name string, like *tensor.Tensor, pick int) error {
+		if like.Wrapped || !g.Need(name) {
+			gr[name] = []*tensor.Tensor{nil}
+			return nil
+		}
+		var t *tensor.Tensor
+		if dt.IsComplex() {
+			if b.DC == nil {
+				return Refuse("self", "no gradient for complex numbers")
+			}
+			t = ZipN(dt, shape, func(dst []complex128, s [][]complex128) {
+				for i, gi := range s[0] {
+					d := [2]complex128{}
+					d[0], d[1] = b.DC(s[1][i], s[2][i], s[3][i])
+					dst[i] = gi * cmplx.Conj(d[pick])
+				}
+			}, g.Out[0], ts[0], ts[1], g.Outs[0])
+		} else {
+			t = ZipN(dt, shape, func(dst []float64, s [][]float64) {
+				for i, gi := range s[0] {
+					d := [2]float64{}
+					d[0], d[1] = b.DF(s[1][i], s[2][i], s[3][i])
+					dst[i] = gi * d[pick]
+				}
+			}, g.Out[0], ts[0], ts[1], g.Outs[0])
+		}
+		gr.Set(name, SumTo(t, like.Shape))
+		return nil
+	}
+	if err := part(nx, x, 0); err != nil {
+		return nil, err
+	}
+	return gr, part(ny, y, 1)
+}
+
+func (b Binary) cases(r *rand.Rand) []*BinaryArgs {
+	g := Gen{r}
+	make := func(dt tensor.DType, shape ...int) *tensor.Tensor {
+		if b.Lo != 0 || b.Hi != 0 {
+			return g.Uniform(dt, b.Lo, b.Hi, shape...)
+		}
+		if dt.IsFloat() {
+			return g.Apart(dt, []float64{0}, shape...)
+		}
+		return g.Normal(dt, shape...)
+	}
+	var cs []*BinaryArgs
+	add := func(x, y *tensor.Tensor) { cs = append(cs, &BinaryArgs{x, y}) }
+	if b.F != nil {
+		f32, f64 := tensor.Float32, tensor.Float64
+		add(make(f64, 3, 4), make(f64, 3, 4))
+		add(make(f64, 3, 1), make(f64, 4))
+		add(make(f32, 2, 3), make(f64, 2, 3))
+		add(make(f32, 2, 3), tensor.Wrap(1.5))
+		add(make(f32, 5), tensor.Wrap(int64(2)))
+		add(make(tensor.BFloat16, 4), make(tensor.BFloat16, 4))
+		add(make(tensor.Float16, 4), make(f32))
+		add(make(f32), make(f32))
+		add(make(f32, 0, 3), make(f32, 3))
+		add(NonContiguous(make(f64, 3, 4)), make(f64, 3, 4))
+	}
+	if b.C != nil {
+		add(make(tensor.Complex128, 3), make(tensor.Complex128, 2, 3))
+		add(make(tensor.Complex64, 3), make(tensor.Complex64, 3))
+	}
+	if b.I != nil || b.ToFloat && b.F != nil {
+		add(g.Int(tensor.Int32, 1, 6, 4), g.Int(tensor.Int32, 1, 6, 4))
+		add(g.Int(tensor.Int64, 1, 6, 2, 3), g.Int(tensor.Uint8, 1, 6, 3))
+		add(g.Int(tensor.Int64, 1, 6, 3), tensor.Wrap(int64(3)))
+	}
+	return cs
+}

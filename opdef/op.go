@@ -1,0 +1,314 @@
+package opdef
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// An Op declares one operator overload: everything that optool knows about it
+// stands here and nowhere else. A is the struct its arguments arrive in: one
+// exported field per schema argument, in Go case (negative_slope:
+// NegativeSlope); it is checked against the schema when the registry is built.
+//
+// Field types by schema type:
+//
+//	Tensor, Tensor|Scalar  *tensor.Tensor    Tensor?   *tensor.Tensor (nil)
+//	Tensor[], Tensor?[]    []*tensor.Tensor  Scalar    Scalar,  Scalar? *Scalar
+//	int    int,  int?   *int                 int[], int[n]  []int, int[]? []int (nil)
+//	float  float64, float? *float64          float[]? []float64 (nil)
+//	bool   bool, bool? *bool                 bool[] []bool
+//	str    string, str? *string              dtype? *tensor.DType
+//	any    value.Value
+//
+// Device, Layout, MemoryFormat, Generator and ignored arguments need no field.
+type Op[A any] struct {
+	// Schema is the op's identity, in the notation of type Schema.
+	Schema string
+
+	// Names lists the public names captures use, separated by spaces, without
+	// the leading "torch.": "relu Tensor.relu F.relu" (F is nn.functional).
+	// Empty means torch.<name> and torch.Tensor.<name>.
+	Names string
+
+	// InPlace adds the in-place names: each name of Names with "_" appended
+	// (__add__ becomes __iadd__). The result is then written to self: its dtype
+	// and shape are self's.
+	InPlace bool
+
+	Doc Doc
+
+	// Error is the error class: how far a sound implementation may be from the
+	// reference. Scale and GradScale refine it.
+	Error Error
+
+	// Kernel computes the results from the arguments: tensors whose elements
+	// are unrounded compute values and whose DType is the dtype torch gives.
+	// Most are lazy. An argument torch refuses gives an error made by Refuse.
+	Kernel func(a *A) ([]*tensor.Tensor, error)
+
+	// Value replaces Kernel for ops whose result is not made of tensors (item,
+	// tolist, size): the Python value torch returns.
+	Value func(a *A) (value.Value, error)
+
+	// After gives the new values of arguments the call changes without
+	// returning them, by argument name (running_mean of batch_norm). nil if none.
+	After func(a *A, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
+
+	// Grad computes the gradients of the differentiable arguments. NoGrad says
+	// why there are none. One of the two is set unless no result is floating.
+	Grad   func(a *A, g *Grad) (Grads, error)
+	NoGrad string
+
+	// Node computes what op_tools saved as grad_inputs when that is not one
+	// gradient per argument requiring it: what the last autograd node of the
+	// result received for its own inputs. nil: the gradients of Grad.
+	Node func(a *A, g *Grad) (Node, error)
+
+	// Scale gives, for each result, S: the sum of the magnitudes of the terms
+	// added to make each element (or the largest intermediate), as a tensor of
+	// the result's shape. It replaces the class's own rule. GradScale does the
+	// same for gradients.
+	Scale     func(a *A, outs []*tensor.Tensor) []*tensor.Tensor
+	GradScale func(a *A, g *Grad, grads Grads) (Grads, error)
+
+	// Terms is the number of terms added to make one element; nil: 1. GradTerms
+	// likewise for gradients; nil: Terms.
+	Terms     func(a *A) int
+	GradTerms func(a *A) int
+
+	// Accept decides on results that differ but may be right: ties in topk,
+	// the order of unique. It gets the call's results as recorded (got) and as
+	// computed (want) and returns a verdict per result; nil: no such freedom.
+	Accept func(a *A, got, want []*tensor.Tensor) []Acceptance
+
+	// Random says why values cannot be compared: "draws random numbers",
+	// "uninitialised memory". Only shape and dtype are then checked.
+	Random string
+
+	// Trivial marks ops whose results are zeros, empty or NaN by nature (zeros,
+	// eq), which otherwise make a comparison mistrusted.
+	Trivial bool
+
+	// Cases generates arguments for the checks of package opcheck, small and of
+	// every kind of call the op has; deterministic for a given r.
+	Cases func(r *rand.Rand) []*A
+}
+
+// Doc is what a reader of docs/ops.md sees.
+type Doc struct {
+	Summary string // one line, no full stop
+	Formula string // result in terms of the argument names
+	Notes   string // shapes, deviations from PyTorch (ties, subgradients)
+	Source  string // PyTorch documentation page or ATen file
+}
+
+// Grad is what a backward pass starts from.
+type Grad struct {
+	Outs []*tensor.Tensor // the forward results
+	Out  []*tensor.Tensor // gradient of each result; nil where none flowed
+	need map[string]bool
+}
+
+// NewGrad returns the start of a backward pass of results outs with gradients
+// out. need tells the arguments whose gradients are wanted; nil means all.
+func NewGrad(outs, out []*tensor.Tensor, need map[string]bool) *Grad {
+	return &Grad{Outs: outs, Out: out, need: need}
+}
+
+// Need reports whether the gradient of the named argument is wanted; computing
+// it anyway is allowed.
+func (g *Grad) Need(arg string) bool { return g.need == nil || g.need[arg] }
+
+// Grads are gradients by argument name; a list argument has one per item (nil:
+// no gradient). Their DType is set to the argument's by the caller.
+type Grads map[string][]*tensor.Tensor
+
+// Set stores the gradient of a plain tensor argument.
+func (g Grads) Set(arg string, t *tensor.Tensor) { g[arg] = []*tensor.Tensor{t} }
+
+// Node is what the last autograd node of a result received.
+type Node struct {
+	// Grads are the gradients in the order of the node's inputs, nil for None.
+	Grads []*tensor.Tensor
+	// Skip says that nothing can be compared, and why: "gradients belong to
+	// another op".
+	Skip string
+	// Weak says why a comparison proves little: "the incoming gradient
+	// reshaped". Its results are mistrusted instead of pass.
+	Weak string
+}
+
+// Acceptance is the decision on one result of Accept.
+type Acceptance struct {
+	OK     bool
+	Rule   string // the rule that decided: "ties"
+	Reason string // one sentence when not OK; empty leaves the plain comparison's
+}
+
+// Class is the error class of an op.
+type Class uint8
+
+// Error classes. u is the unit roundoff a sound device accumulates in.
+const (
+	// Exact: values are moved, selected or compared; results must be equal.
+	Exact Class = iota
+	// Rounded: computed as if exactly and rounded once (add, mul, sqrt): 1 ulp.
+	Rounded
+	// Elementwise: a function of one element of each argument (exp, tanh): a
+	// few ulp, Error.ULPs or 4.
+	Elementwise
+	// Accumulated: multilinear in its arguments (matmul, conv, sum). S is the op
+	// itself on the magnitudes of its arguments.
+	Accumulated
+	// Normwise: errors scale with the largest element of the result (solve,
+	// fft, and gradients without a finer rule).
+	Normwise
+)
+
+func (c Class) String() string {
+	return [...]string{"exact", "rounded", "elementwise", "accumulated", "normwise"}[c]
+}
+
+// Error is the declared error bound: an element passes when
+// |out-ref| <= ULPs*ulp(ref) + c*u*S with c growing slowly with the number of
+// terms.
+type Error struct {
+	Class Class
+	ULPs  float64 // k; 0: the class's default (1, 4, 2, 2)
+	// Grad is the class of the gradients; nil: Exact stays Exact, Accumulated
+	// stays Accumulated, all others are Normwise with 4 ulp.
+	Grad *Error
+}
+
+func (e Error) ulps() float64 {
+	if e.ULPs != 0 {
+		return e.ULPs
+	}
+	return [...]float64{0, 1, 4, 2, 2}[e.Class]
+}
+
+func (e Error) grad() Error {
+	switch {
+	case e.Grad != nil:
+		return *e.Grad
+	case e.Class == Exact || e.Class == Accumulated:
+		return Error{Class: e.Class, ULPs: e.ULPs}
+	}
+	return Error{Class: Normwise, ULPs: 4}
+}
+
+// An Entry is a declared op with its argument type erased.
+type Entry struct {
+	Schema  *Schema
+	Names   []string // full public names, in-place ones included
+	InPlace bool
+	Doc     Doc
+	Error   Error
+	NoGrad  string
+	Random  string
+	Trivial bool
+	HasGrad bool
+
+	args    reflect.Type
+	plan    []setter // per schema parameter
+	kernel  func(any) ([]*tensor.Tensor, error)
+	value   func(any) (value.Value, error)
+	after   func(any, []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
+	grad    func(any, *Grad) (Grads, error)
+	node    func(any, *Grad) (Node, error)
+	scale   func(any, []*tensor.Tensor) []*tensor.Tensor
+	gscale  func(any, *Grad, Grads) (Grads, error)
+	terms   func(any) int
+	gterms  func(any) int
+	accept  func(any, []*tensor.Tensor, []*tensor.Tensor) []Acceptance
+	cases   func(*rand.Rand) []any
+	problem error
+}
+
+// Entry erases the argument type. A declaration that contradicts itself is
+// reported by NewRegistry.
+func (o Op[A]) Entry() *Entry {
+	e := &Entry{
+		InPlace: o.InPlace, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random, Trivial: o.Trivial,
+		HasGrad: o.Grad != nil, args: reflect.TypeFor[A](),
+	}
+	if o.Kernel != nil {
+		e.kernel = func(a any) ([]*tensor.Tensor, error) { return o.Kernel(a.(*A)) }
+	}
+	if o.Value != nil {
+		e.value = func(a any) (value.Value, error) { return o.Value(a.(*A)) }
+	}
+	if o.After != nil {
+		e.after = func(a any, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) { return o.After(a.(*A), outs) }
+	}
+	if o.Grad != nil {
+		e.grad = func(a any, g *Grad) (Grads, error) { return o.Grad(a.(*A), g) }
+	}
+	if o.Node != nil {
+		e.node = func(a any, g *Grad) (Node, error) { return o.Node(a.(*A), g) }
+	}
+	if o.Scale != nil {
+		e.scale = func(a any, outs []*tensor.Tensor) []*tensor.Tensor { return o.Scale(a.(*A), outs) }
+	}
+	if o.GradScale != nil {
+		e.gscale = func(a any, g *Grad, gr Grads) (Grads, error) { return o.GradScale(a.(*A), g, gr) }
+	}
+	if o.Terms != nil {
+		e.terms = func(a any) int { return o.Terms(a.(*A)) }
+		e.gterms = e.terms
+	}
+	if o.GradTerms != nil {
+		e.gterms = func(a any) int { return o.GradTerms(a.(*A)) }
+	}
+	if o.Accept != nil {
+		e.accept = func(a any, got, want []*tensor.Tensor) []Acceptance { return o.Accept(a.(*A), got, want) }
+	}
+	if o.Cases != nil {
+		e.cases = func(r *rand.Rand) []any {
+			cs := o.Cases(r)
+			out := make([]any, len(cs))
+			for i, c := range cs {
+				out[i] = c
+			}
+			return out
+		}
+	}
+	e.problem = e.init(o.Schema, o.Names)
+	return e
+}
+
+func (e *Entry) init(schema, names string) error {
+	var err error
+	if e.Schema, err = ParseSchema(schema); err != nil {
+		return err
+	}
+	wrap := func(format string, args ...any) error {
+		return fmt.Errorf("op %s: %s", e.Schema.Name, fmt.Sprintf(format, args...))
+	}
+	if e.Names, err = expandNames(e.Schema.Name, names, e.InPlace); err != nil {
+		return wrap("%v", err)
+	}
+	if e.plan, err = makePlan(e.Schema, e.args); err != nil {
+		return wrap("%v", err)
+	}
+	switch {
+	case (e.kernel == nil) == (e.value == nil) && e.Random == "":
+		return wrap("want one of Kernel and Value")
+	case e.Doc.Summary == "" || e.Doc.Source == "":
+		return wrap("want a summary and a source")
+	case e.Doc.Summary[len(e.Doc.Summary)-1] == '.':
+		return wrap("summary ends in a full stop")
+	case e.kernel != nil && e.cases == nil:
+		return wrap("no cases")
+	case e.kernel != nil && !e.HasGrad && e.NoGrad == "":
+		return wrap("want Grad, or NoGrad with the reason")
+	}
+	return nil
+}
+
+// Op is the schema's name without the overload.
+func (e *Entry) Op() string { return e.Schema.Name }

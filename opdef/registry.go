@@ -1,0 +1,84 @@
+package opdef
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/value"
+)
+
+// A Registry finds ops by the names captures use.
+type Registry struct {
+	entries []*Entry
+	byName  map[string][]*Entry // overloads in order of declaration
+}
+
+// NewRegistry checks the tables and builds a registry of them. Every
+// contradiction in a declaration is reported.
+func NewRegistry(tables ...[]*Entry) (*Registry, error) {
+	r := &Registry{byName: map[string][]*Entry{}}
+	schemas := map[string]bool{}
+	var errs []error
+	for _, t := range tables {
+		for _, e := range t {
+			if e.problem != nil {
+				errs = append(errs, e.problem)
+				continue
+			}
+			if schemas[e.Schema.text] {
+				errs = append(errs, fmt.Errorf("op %s: declared twice: %s", e.Op(), e.Schema.text))
+			}
+			schemas[e.Schema.text] = true
+			r.entries = append(r.entries, e)
+			for _, n := range e.Names {
+				r.byName[n] = append(r.byName[n], e)
+			}
+		}
+	}
+	return r, errors.Join(errs...)
+}
+
+// Entries returns all ops in order of declaration.
+func (r *Registry) Entries() []*Entry { return r.entries }
+
+// Lookup returns the overloads that answer to a public name.
+func (r *Registry) Lookup(name string) []*Entry { return r.byName[name] }
+
+// ErrUnknownOp is the error of Bind for a name no op answers to.
+var ErrUnknownOp = errors.New("unknown op")
+
+// Bind finds the overload of name that accepts the arguments. It returns
+// ErrUnknownOp, or a *RefusedError from the overload that got furthest.
+func (r *Registry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call, error) {
+	overloads := r.byName[name]
+	if len(overloads) == 0 {
+		return nil, fmt.Errorf("%w %s", ErrUnknownOp, name)
+	}
+	var first error
+	for _, e := range overloads {
+		c, err := e.Bind(name, args, kwargs)
+		if err == nil {
+			return c, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, first
+}
+
+// Similar returns the known names nearest to an unknown one, best first: the
+// same last part under another prefix.
+func (r *Registry) Similar(name string) []string {
+	base := name[strings.LastIndexByte(name, '.')+1:]
+	var out []string
+	for n := range r.byName {
+		if strings.HasSuffix(n, "."+base) {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

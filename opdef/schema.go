@@ -1,0 +1,153 @@
+package opdef
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A Schema is the parsed identity of an op, in ATen's notation with two
+// additions:
+//
+//	leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor
+//	add(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor
+//	view(Tensor self, int[]... size) -> Tensor
+//
+// Tensor|Scalar accepts a Python number, which becomes a wrapped 0-d tensor.
+// A list type followed by ... also accepts its items as separate positional
+// arguments. A * alone starts the keyword-only arguments.
+type Schema struct {
+	Name    string
+	Params  []Param
+	Returns string
+	text    string
+}
+
+// A Param is one argument of a Schema.
+type Param struct {
+	Name     string
+	Type     Type
+	Default  string // Python literal, "" if required
+	Required bool
+	Keyword  bool // keyword only
+}
+
+// Type is a schema type: base name with its modifiers.
+type Type struct {
+	Base     string // Tensor, Scalar, int, float, bool, str, dtype, any, Device, Layout, MemoryFormat, Generator
+	Optional bool   // T?: None allowed
+	List     bool   // T[]
+	ListOpt  bool   // T?[]: items may be None
+	Len      int    // T[n]: a single number stands for n equal ones
+	Scalar   bool   // Tensor|Scalar
+	Variadic bool   // T[]...
+}
+
+func (t Type) String() string {
+	s := t.Base
+	if t.Scalar {
+		s += "|Scalar"
+	}
+	if t.ListOpt {
+		s += "?"
+	}
+	if t.List {
+		s += "["
+		if t.Len > 0 {
+			s += strconv.Itoa(t.Len)
+		}
+		s += "]"
+	}
+	if t.Optional {
+		s += "?"
+	}
+	return s
+}
+
+// carried reports whether values of t reach kernels; devices, layouts, memory
+// formats and generators do not change what is computed.
+func (t Type) carried() bool {
+	switch t.Base {
+	case "Device", "Layout", "MemoryFormat", "Generator", "ignored":
+		return false
+	}
+	return true
+}
+
+// String returns the text the schema was parsed from.
+func (s *Schema) String() string { return s.text }
+
+// ParseSchema parses the notation described at Schema.
+func ParseSchema(text string) (*Schema, error) {
+	open, arrow := strings.IndexByte(text, '('), strings.LastIndex(text, ") -> ")
+	if open <= 0 || arrow < open {
+		return nil, fmt.Errorf("schema %q: want name(args) -> returns", text)
+	}
+	s := &Schema{Name: text[:open], Returns: text[arrow+len(") -> "):], text: text}
+	keyword := false
+	for _, part := range splitArgs(text[open+1 : arrow]) {
+		if part == "*" {
+			keyword = true
+			continue
+		}
+		p, err := parseParam(part)
+		if err != nil {
+			return nil, fmt.Errorf("schema %q: %w", text, err)
+		}
+		p.Keyword = keyword
+		s.Params = append(s.Params, p)
+	}
+	return s, nil
+}
+
+func splitArgs(s string) []string {
+	var out []string
+	depth, start := 0, 0
+	for i := 0; i <= len(s); i++ {
+		switch {
+		case i == len(s) || s[i] == ',' && depth == 0:
+			if p := strings.TrimSpace(s[start:i]); p != "" {
+				out = append(out, p)
+			}
+			start = i + 1
+		case s[i] == '[' || s[i] == '(':
+			depth++
+		case s[i] == ']' || s[i] == ')':
+			depth--
+		}
+	}
+	return out
+}
+
+func parseParam(s string) (Param, error) {
+	typ, rest, ok := strings.Cut(s, " ")
+	if !ok {
+		return Param{}, fmt.Errorf("argument %q: want type and name", s)
+	}
+	p := Param{Name: rest, Required: true}
+	if name, def, ok := strings.Cut(rest, "="); ok {
+		p.Name, p.Default, p.Required = name, def, false
+	}
+	t := &p.Type
+	typ, t.Variadic = strings.CutSuffix(typ, "...")
+	typ, t.Optional = strings.CutSuffix(typ, "?")
+	if i := strings.IndexByte(typ, '['); i > 0 && strings.HasSuffix(typ, "]") {
+		t.List = true
+		if n := typ[i+1 : len(typ)-1]; n != "" {
+			v, err := strconv.Atoi(n)
+			if err != nil {
+				return p, fmt.Errorf("argument %q: bad length %q", s, n)
+			}
+			t.Len = v
+		}
+		typ, t.ListOpt = strings.CutSuffix(typ[:i], "?")
+	}
+	typ, t.Scalar = strings.CutSuffix(typ, "|Scalar")
+	t.Base = typ
+	switch typ {
+	case "Tensor", "Scalar", "int", "float", "bool", "str", "dtype", "any", "Device", "Layout", "MemoryFormat", "Generator", "ignored":
+	default:
+		return p, fmt.Errorf("argument %q: unknown type %q", s, typ)
+	}
+	return p, nil
+}

@@ -1,0 +1,5 @@
+package ops
+
+import "github.com/optool/optool/opdef"
+
+var normOps = []*opdef.Entry{}

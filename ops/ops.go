@@ -1,0 +1,34 @@
+// Package ops is the table of operators the CPU reference knows: one
+// declaration per operator overload, in files by family. See docs/adding-an-op.md.
+package ops
+
+import (
+	"sync"
+
+	"github.com/optool/optool/opdef"
+)
+
+// Default is the registry of all operators. It is built once, on first use; an
+// error means a declaration contradicts itself, which TestTable prevents.
+var Default = sync.OnceValues(func() (*opdef.Registry, error) {
+	return opdef.NewRegistry(
+		arithmeticOps,
+		pointwiseOps,
+		activationOps,
+		compareOps,
+		convertOps,
+		createOps,
+		randomOps,
+		shapeOps,
+		indexOps,
+		sortOps,
+		reduceOps,
+		normOps,
+		lossOps,
+		matmulOps,
+		convOps,
+		poolOps,
+		visionOps,
+		queryOps,
+	)
+})

@@ -1,0 +1,5 @@
+package ops
+
+import "github.com/optool/optool/opdef"
+
+var reduceOps = []*opdef.Entry{}
