@@ -86,6 +86,15 @@ func (c *Call) inplaceFlag() bool {
 	return false
 }
 
+// Random says why the values of the results cannot be compared, "" where they
+// can.
+func (c *Call) Random() string {
+	if c.Entry.random != nil {
+		return c.Entry.random(c.args)
+	}
+	return c.Entry.Random
+}
+
 // Args is the bound argument struct, a pointer to the op's argument type.
 func (c *Call) Args() any { return c.args }
 

@@ -89,6 +89,10 @@ type Op[A any] struct {
 	// "uninitialised memory". Only shape and dtype are then checked.
 	Random string
 
+	// RandomIf is Random for ops that draw numbers only in some calls (dropout
+	// in training); it returns "" where the result is determined.
+	RandomIf func(a *A) string
+
 	// Trivial marks ops whose results are zeros, empty or NaN by nature (zeros,
 	// eq), which otherwise make a comparison mistrusted.
 	Trivial bool
@@ -216,6 +220,7 @@ type Entry struct {
 	args    reflect.Type
 	plan    []setter // per schema parameter
 	kernel  func(any) ([]*tensor.Tensor, error)
+	random  func(any) string
 	value   func(any) (value.Value, error)
 	after   func(any, []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
 	grad    func(any, *Grad) (Grads, error)
@@ -238,6 +243,9 @@ func (o Op[A]) Entry() *Entry {
 	}
 	if o.Kernel != nil {
 		e.kernel = func(a any) ([]*tensor.Tensor, error) { return o.Kernel(a.(*A)) }
+	}
+	if o.RandomIf != nil {
+		e.random = func(a any) string { return o.RandomIf(a.(*A)) }
 	}
 	if o.Value != nil {
 		e.value = func(a any) (value.Value, error) { return o.Value(a.(*A)) }
