@@ -1,0 +1,11 @@
+//go:build !(goexperiment.simd && amd64)
+
+package vec
+
+// useSIMD is false in builds without vector instructions; the SIMD entry
+// points are then the pure Go loops.
+const useSIMD = false
+
+func float32SIMD(a, b []float32, c *consts) Stats { return scalar32(a, b, c) }
+func halfSIMD(a, b []uint16, c *consts) Stats     { return scalar16(a, b, c) }
+func float64SIMD(a, b []float64, r Rule) Stats    { return scalar64(a, b, r) }
