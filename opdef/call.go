@@ -33,7 +33,9 @@ func (e *Entry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call
 		return nil, e.refused(err)
 	}
 	if e.InPlace && IsInPlaceName(name) || c.inplaceFlag() {
-		c.written = c.tensors()[0].Tensor
+		if c.written = c.first(); c.written == nil {
+			return nil, e.refused(Refuse("", "an in-place form wants a tensor to write to"))
+		}
 	}
 	return c, nil
 }
@@ -164,23 +166,7 @@ func (c *Call) Map(f func(Arg) *tensor.Tensor) *Call {
 
 // magnitudes is the call on the magnitudes of all its tensors and scalars.
 func (c *Call) magnitudes() *Call {
-	d := c.Map(func(a Arg) *tensor.Tensor { return Abs(a.Tensor) })
-	st := reflect.ValueOf(d.args).Elem()
-	for i, p := range c.Entry.Schema.Params {
-		if p.Type.Base != "Scalar" || p.Type.List {
-			continue
-		}
-		field := st.FieldByIndex(c.Entry.plan[i].field)
-		switch v := field.Interface().(type) {
-		case Scalar:
-			field.Set(reflect.ValueOf(v.Abs()))
-		case *Scalar:
-			if v != nil {
-				a := v.Abs()
-				field.Set(reflect.ValueOf(&a))
-			}
-		}
-	}
+	d := c.Map(func(a Arg) *tensor.Tensor { return Abs(a.Tensor) }).MapScalars(Scalar.Abs)
 	d.written, d.out = nil, nil
 	return d
 }

@@ -100,6 +100,10 @@ type Op[A any] struct {
 	// Cases generates arguments for the checks of package opcheck, small and of
 	// every kind of call the op has; deterministic for a given r.
 	Cases func(r *rand.Rand) []*A
+
+	// Exempt names checks of package opcheck that do not hold for the op, with
+	// the reason: {"strides": "addresses memory by its strides"}.
+	Exempt map[string]string
 }
 
 // Doc is what a reader of docs/ops.md sees.
@@ -216,6 +220,7 @@ type Entry struct {
 	Random  string
 	Trivial bool
 	HasGrad bool
+	Exempt  map[string]string
 
 	args    reflect.Type
 	plan    []setter // per schema parameter
@@ -239,7 +244,7 @@ type Entry struct {
 func (o Op[A]) Entry() *Entry {
 	e := &Entry{
 		InPlace: o.InPlace, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random, Trivial: o.Trivial,
-		HasGrad: o.Grad != nil, args: reflect.TypeFor[A](),
+		HasGrad: o.Grad != nil, Exempt: o.Exempt, args: reflect.TypeFor[A](),
 	}
 	if o.Kernel != nil {
 		e.kernel = func(a any) ([]*tensor.Tensor, error) { return o.Kernel(a.(*A)) }

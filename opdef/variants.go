@@ -1,0 +1,148 @@
+package opdef
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// Cases generates calls of the op from its declaration, the same ones for the
+// same state of r. Ops without cases give none.
+func (e *Entry) Cases(r *rand.Rand) []*Call {
+	if e.cases == nil {
+		return nil
+	}
+	args := e.cases(r)
+	calls := make([]*Call, len(args))
+	for i, a := range args {
+		calls[i] = e.NewCall(a)
+		if calls[i].inplaceFlag() {
+			calls[i].written = calls[i].first()
+		}
+	}
+	return calls
+}
+
+// first is the tensor an in-place form writes to, nil if the call has none.
+func (c *Call) first() *tensor.Tensor {
+	if ts := c.tensors(); len(ts) > 0 {
+		return ts[0].Tensor
+	}
+	return nil
+}
+
+// As returns the call under another name of its op: an in-place name makes it
+// write to its first tensor.
+func (c *Call) As(name string) *Call {
+	d := *c
+	d.Name = name
+	if c.Entry.InPlace && IsInPlaceName(name) {
+		d.written = c.first()
+	}
+	return &d
+}
+
+// To returns the call with its results written to out, as out= does.
+func (c *Call) To(out ...*tensor.Tensor) *Call {
+	d := *c
+	d.out = out
+	return &d
+}
+
+// Python returns the arguments of the call as the Python values that bind to
+// them: positional ones, then the keyword-only ones.
+func (c *Call) Python() (args []value.Value, kwargs *value.Dict) {
+	kwargs = &value.Dict{}
+	st := reflect.ValueOf(c.args).Elem()
+	for i, p := range c.Entry.Schema.Params {
+		var v value.Value
+		if f := c.Entry.plan[i].field; f != nil {
+			v = python(st.FieldByIndex(f))
+		}
+		if p.Keyword {
+			kwargs.Items = append(kwargs.Items, value.Item{Key: p.Name, Value: v})
+		} else {
+			args = append(args, v)
+		}
+	}
+	return args, kwargs
+}
+
+func python(f reflect.Value) value.Value {
+	switch v := f.Interface().(type) {
+	case *tensor.Tensor:
+		switch {
+		case v == nil:
+			return nil
+		case v.Wrapped:
+			return ScalarAt(v, 0).Python()
+		}
+		return v
+	case Scalar:
+		return v.Python()
+	case int:
+		return int64(v)
+	case float64, bool, string, tensor.DType, nil:
+		return v
+	}
+	switch {
+	case f.Kind() == reflect.Interface:
+		return f.Interface()
+	case f.IsNil():
+		return nil
+	case f.Kind() == reflect.Pointer:
+		return python(f.Elem())
+	}
+	list := value.NewList()
+	for i := range f.Len() {
+		list.Items = append(list.Items, python(f.Index(i)))
+	}
+	return list
+}
+
+// Python is the number as a Python value.
+func (s Scalar) Python() value.Value {
+	switch s.Kind() {
+	case tensor.KindBool:
+		return s.i != 0
+	case tensor.KindFloat:
+		return s.f
+	case tensor.KindComplex:
+		return s.c
+	}
+	return s.i
+}
+
+// MapScalars returns the call with every Scalar argument replaced by f of it,
+// items of lists included; absent ones stay.
+func (c *Call) MapScalars(f func(Scalar) Scalar) *Call {
+	p := reflect.New(c.Entry.args)
+	p.Elem().Set(reflect.ValueOf(c.args).Elem())
+	for i, prm := range c.Entry.Schema.Params {
+		if prm.Type.Base != "Scalar" {
+			continue
+		}
+		field := p.Elem().FieldByIndex(c.Entry.plan[i].field)
+		switch v := field.Interface().(type) {
+		case Scalar:
+			field.Set(reflect.ValueOf(f(v)))
+		case *Scalar:
+			if v != nil {
+				s := f(*v)
+				field.Set(reflect.ValueOf(&s))
+			}
+		case []Scalar:
+			out := slices.Clone(v)
+			for k, s := range out {
+				out[k] = f(s)
+			}
+			field.Set(reflect.ValueOf(out))
+		}
+	}
+	d := *c
+	d.args = p.Interface()
+	return &d
+}
