@@ -32,9 +32,11 @@ type Unary struct {
 	DC     func(x, y complex128) complex128
 	NoGrad string
 
-	// S is the largest magnitude among the terms that make y (1 for erf-like
-	// functions near 0): where a sound implementation cancels. nil: |y|.
-	S func(x, y float64) float64
+	// Saved, S and DS as in Pointwise.
+	Saved bool
+	S, DS func(x, y float64) float64
+
+	NoInts, NoBool bool // integers, or bool alone, are refused
 
 	// Lo, Hi bound the values of generated cases; both 0: standard normal.
 	// Kinks are points where F has no derivative.
@@ -44,67 +46,15 @@ type Unary struct {
 
 // Entry declares the op.
 func (u Unary) Entry() *Entry {
-	op := Op[UnaryArgs]{
+	type A = UnaryArgs
+	return Pointwise[A]{
 		Schema: u.Name + "(Tensor self) -> Tensor", Names: u.Names, InPlace: u.InPlace, Doc: u.Doc, Error: u.Error, NoGrad: u.NoGrad,
-		Kernel: u.kernel,
-		Cases:  u.cases,
-	}
-	if u.DF != nil || u.DC != nil {
-		op.Grad = u.grad
-		if op.Error.Class != Exact && op.Error.Grad == nil {
-			op.Error.Grad = &Error{Class: Elementwise, ULPs: 4}
-			op.GradScale = u.gradScale
-		}
-	}
-	if u.S != nil {
-		op.Scale = func(a *UnaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{Zip(tensor.Float64, a.Self, outs[0], func(x, y float64) float64 { return math.Max(math.Abs(y), u.S(x, y)) })}
-		}
-	}
-	return op.Entry()
-}
-
-func (u Unary) kernel(a *UnaryArgs) ([]*tensor.Tensor, error) {
-	x := a.Self
-	switch {
-	case x.DType.IsComplex():
-		if u.C == nil {
-			return nil, Refuse("self", "not defined for complex numbers, got %s", x.DType)
-		}
-		return []*tensor.Tensor{Map(x.DType, x, u.C)}, nil
-	case x.DType.IsFloat():
-		return []*tensor.Tensor{Map(x.DType, x, u.F)}, nil
-	case u.I != nil:
-		return []*tensor.Tensor{Map(x.DType, x, u.I)}, nil
-	}
-	return []*tensor.Tensor{Map(tensor.DefaultDType, x, u.F)}, nil
-}
-
-func (u Unary) grad(a *UnaryArgs, g *Grad) (Grads, error) {
-	gr := Grads{}
-	if a.Self.DType.IsComplex() {
-		if u.DC == nil {
-			return nil, Refuse("self", "no gradient for complex numbers")
-		}
-		gr.Set("self", ZipN(a.Self.DType, a.Self.Shape, func(dst []complex128, s [][]complex128) {
-			for i, gi := range s[0] {
-				dst[i] = gi * cmplx.Conj(u.DC(s[1][i], s[2][i]))
-			}
-		}, g.Out[0], a.Self, g.Outs[0]))
-		return gr, nil
-	}
-	gr.Set("self", ZipN(a.Self.DType, a.Self.Shape, func(dst []float64, s [][]float64) {
-		for i, gi := range s[0] {
-			dst[i] = gi * u.DF(s[1][i], s[2][i])
-		}
-	}, g.Out[0], a.Self, g.Outs[0]))
-	return gr, nil
-}
-
-// gradScale is |g| * max(1, |f'(x)|): derivatives are computed from values
-// rounded near 1 (1 - y*y of tanh).
-func (u Unary) gradScale(a *UnaryArgs, g *Grad, grads Grads) (Grads, error) {
-	return Grads{"self": {Zip(tensor.Float64, Abs(g.Out[0]), Abs(grads["self"][0]), math.Max)}}, nil
+		Self: func(a *A) *tensor.Tensor { return a.Self },
+		F:    fixed[A](u.F, u.F == nil), C: fixed[A](u.C, u.C == nil), I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
+		DF: fixed[A](u.DF, u.DF == nil), DC: fixed[A](u.DC, u.DC == nil), Saved: u.Saved,
+		S: fixed[A](u.S, u.S == nil), DS: fixed[A](u.DS, u.DS == nil),
+		Cases: u.cases,
+	}.Entry()
 }
 
 func (u Unary) cases(r *rand.Rand) []*UnaryArgs {
@@ -125,7 +75,7 @@ func (u Unary) cases(r *rand.Rand) []*UnaryArgs {
 	if u.C != nil {
 		cs = append(cs, &UnaryArgs{make(tensor.Complex128, 3, 2)}, &UnaryArgs{make(tensor.Complex64, 4)})
 	}
-	if u.F != nil && u.I == nil || u.I != nil {
+	if u.I != nil || u.F != nil && !u.NoInts {
 		lo, hi := -4, 4
 		if u.Lo != 0 || u.Hi != 0 {
 			lo, hi = int(math.Ceil(u.Lo)), int(math.Floor(u.Hi))
@@ -183,14 +133,19 @@ func (b Binary) Entry() *Entry {
 	if b.DF != nil || b.DC != nil {
 		op.Grad = b.grad
 		if op.Error.Class != Exact && op.Error.Grad == nil {
-			op.Error.Grad = &Error{Class: Normwise, ULPs: 4}
+			op.Error.Grad = &Error{Class: Elementwise, ULPs: 4}
+			op.GradScale = func(a *BinaryArgs, g *Grad, _ Grads) (Grads, error) { return b.gradients(a, g, true) }
+			op.GradTerms = func(a *BinaryArgs) int { return broadcastTerms(a.Self, a.Other) }
 		}
 	}
-	if b.S != nil {
+	if b.S != nil || b.C != nil && op.Error.Class != Exact {
 		op.Scale = func(a *BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			ts, shape, err := BroadcastAll(b.operands(a))
-			if err != nil || outs[0].DType.IsComplex() {
+			switch {
+			case err != nil || outs[0].DType.IsComplex(): // the parts are as exact as the magnitude
 				return []*tensor.Tensor{Abs(outs[0])}
+			case b.S == nil:
+				return []*tensor.Tensor{tensor.Full(tensor.Float64, shape, 0.0)}
 			}
 			return []*tensor.Tensor{ZipN(tensor.Float64, shape, func(dst []float64, s [][]float64) {
 				for i := range dst {
@@ -280,7 +235,27 @@ func (b Binary) kernel(a *BinaryArgs) ([]*tensor.Tensor, error) {
 	return nil, Refuse("self", "not defined for dtype %s", dt)
 }
 
-func (b Binary) grad(a *BinaryArgs, g *Grad) (Grads, error) {
+func (b Binary) grad(a *BinaryArgs, g *Grad) (Grads, error) { return b.gradients(a, g, false) }
+
+// broadcastTerms is the largest number of result elements that one element of
+// an operand takes part in.
+func broadcastTerms(ts ...*tensor.Tensor) int {
+	_, shape, err := BroadcastAll(ts...)
+	if err != nil {
+		return 1
+	}
+	n, terms := tensor.Numel(shape), 1
+	for _, t := range ts {
+		if k := t.Numel(); k > 0 {
+			terms = max(terms, n/k)
+		}
+	}
+	return terms
+}
+
+// gradients are the gradients of the operands, or, if magnitudes is set, the
+// sums of the magnitudes of their terms.
+func (b Binary) gradients(a *BinaryArgs, g *Grad, magnitudes bool) (Grads, error) {
 	x, y := b.operands(a)
 	ts, shape, err := BroadcastAll(x, y)
 	if err != nil {
@@ -317,6 +292,9 @@ func (b Binary) grad(a *BinaryArgs, g *Grad) (Grads, error) {
 					dst[i] = gi * d[pick]
 				}
 			}, g.Out[0], ts[0], ts[1], g.Outs[0])
+		}
+		if magnitudes {
+			t = Abs(t)
 		}
 		gr.Set(name, SumTo(t, like.Shape))
 		return nil

@@ -1,0 +1,159 @@
+package opdef
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+
+	"github.com/optool/optool/tensor"
+)
+
+// Pointwise declares a function of one tensor, element by element, that has
+// further arguments (negative_slope, eps, n). Each function field is called
+// once per call of the op and returns the function of one element. F, C and I
+// give it on floats, complex numbers and integers: where I is nil integers and
+// bool are promoted to float32 first, or refused if NoInts is set; where C is
+// nil complex input is refused.
+type Pointwise[A any] struct {
+	Schema  string
+	Names   string
+	InPlace bool
+	Doc     Doc
+	Error   Error
+
+	Self  func(a *A) *tensor.Tensor
+	Check func(a *A) error // refuses arguments; nil: none
+
+	F      func(a *A) func(x float64) float64
+	C      func(a *A) func(x complex128) complex128
+	I      func(a *A) func(x int64) int64
+	NoInts bool
+	NoBool bool // bool is refused although I is set
+
+	// DF is the derivative at x, where y = F(x); DC likewise (of a holomorphic
+	// function). Both nil: NoGrad says why.
+	DF     func(a *A) func(x, y float64) float64
+	DC     func(a *A) func(x, y complex128) complex128
+	NoGrad string
+	// Saved: the derivative is computed from the result as autograd keeps it,
+	// rounded to its dtype (derivatives.yaml: tanh_backward(grad, result)).
+	Saved bool
+
+	// S is the largest magnitude among the terms that make y, where a sound
+	// implementation cancels (1 for 1 - tanh near 1); nil: it does not. DS is
+	// the same for the derivative (1 for the 1 - y*y of tanh).
+	S  func(a *A) func(x, y float64) float64
+	DS func(a *A) func(x, y float64) float64
+
+	Node  func(a *A, g *Grad) (Node, error)
+	Cases func(r *rand.Rand) []*A
+}
+
+// Entry declares the op.
+func (p Pointwise[A]) Entry() *Entry {
+	op := Op[A]{
+		Schema: p.Schema, Names: p.Names, InPlace: p.InPlace, Doc: p.Doc, Error: p.Error, NoGrad: p.NoGrad,
+		Kernel: p.kernel, Node: p.Node, Cases: p.Cases,
+	}
+	if op.Error.Class != Exact && (p.S != nil || p.C != nil) {
+		op.Scale = p.scale
+	}
+	if p.DF != nil || p.DC != nil {
+		op.Grad = p.grad
+		if op.Error.Class != Exact && op.Error.Grad == nil {
+			op.Error.Grad = &Error{Class: Elementwise, ULPs: 4}
+		}
+		if p.DS != nil || p.DC != nil {
+			op.GradScale = p.gradScale
+		}
+	}
+	return op.Entry()
+}
+
+func (p Pointwise[A]) kernel(a *A) ([]*tensor.Tensor, error) {
+	x := p.Self(a)
+	if p.Check != nil {
+		if err := p.Check(a); err != nil {
+			return nil, err
+		}
+	}
+	one := func(t *tensor.Tensor) ([]*tensor.Tensor, error) { return []*tensor.Tensor{t}, nil }
+	switch dt := x.DType; {
+	case dt.IsComplex() && p.C != nil:
+		return one(Map(dt, x, p.C(a)))
+	case dt.IsFloat() && p.F != nil:
+		return one(Map(dt, x, p.F(a)))
+	case dt.Kind() < tensor.KindFloat && p.I != nil && !(p.NoBool && dt == tensor.Bool):
+		return one(Map(dt, x, p.I(a)))
+	case dt.Kind() < tensor.KindFloat && p.I == nil && !p.NoInts:
+		return one(Map(tensor.DefaultDType, x, p.F(a)))
+	}
+	return nil, Refuse("self", "not defined for dtype %s", x.DType)
+}
+
+func (p Pointwise[A]) grad(a *A, g *Grad) (Grads, error) {
+	x, y := p.Self(a), g.Outs[0]
+	gr := Grads{}
+	switch {
+	case x.DType.IsComplex() && p.DC == nil, x.DType.IsFloat() && p.DF == nil:
+		return nil, Refuse("self", "no gradient for dtype %s", x.DType)
+	case x.DType.IsComplex():
+		d := p.DC(a)
+		gr.Set("self", ZipN(x.DType, x.Shape, func(dst []complex128, s [][]complex128) {
+			for i, gi := range s[0] {
+				dst[i] = gi * cmplx.Conj(d(s[1][i], s[2][i]))
+			}
+		}, g.Out[0], x, y))
+	case x.DType.IsFloat():
+		d := p.DF(a)
+		gr.Set("self", p.zip(x.DType, g, x, func(gi, xi, yi float64) float64 { return gi * d(xi, yi) }))
+	}
+	return gr, nil
+}
+
+// zip maps the incoming gradient, the argument and the result as saved.
+func (p Pointwise[A]) zip(dt tensor.DType, g *Grad, x *tensor.Tensor, f func(g, x, y float64) float64) *tensor.Tensor {
+	y := g.Outs[0]
+	return ZipN(dt, x.Shape, func(dst []float64, s [][]float64) {
+		if p.Saved {
+			tensor.RoundBlock(y.DType, s[2])
+		}
+		for i, gi := range s[0] {
+			dst[i] = f(gi, s[1][i], s[2][i])
+		}
+	}, g.Out[0], x, y)
+}
+
+// scale: the parts of a complex result are as exact as its magnitude is.
+func (p Pointwise[A]) scale(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+	x, y := p.Self(a), outs[0]
+	switch {
+	case y.DType.IsComplex():
+		return []*tensor.Tensor{Abs(y)}
+	case p.S == nil:
+		return []*tensor.Tensor{tensor.Full(tensor.Float64, y.Shape, 0.0)}
+	}
+	s := p.S(a)
+	return []*tensor.Tensor{Zip(tensor.Float64, x, y, func(xi, yi float64) float64 { return math.Abs(s(xi, yi)) })}
+}
+
+func (p Pointwise[A]) gradScale(a *A, g *Grad, grads Grads) (Grads, error) {
+	x := p.Self(a)
+	switch {
+	case x.DType.IsComplex():
+		return Grads{"self": {Abs(grads["self"][0])}}, nil
+	case p.DS == nil:
+		return Grads{"self": {tensor.Full(tensor.Float64, x.Shape, 0.0)}}, nil
+	}
+	s := p.DS(a)
+	return Grads{"self": {p.zip(tensor.Float64, g, x, func(gi, xi, yi float64) float64 { return math.Abs(gi * s(xi, yi)) })}}, nil
+}
+
+// fixed makes a function of one element that needs no arguments out of f; nil
+// stays nil.
+func fixed[A, F any](f F, isNil bool) func(*A) F {
+	if isNil {
+		return nil
+	}
+	return func(*A) F { return f }
+}
