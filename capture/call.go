@@ -1,0 +1,145 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// LoadOptions select what Load reads.
+type LoadOptions struct {
+	Read pthformat.ReadMode
+	Side Side
+	Only FileSet // files to read; zero means all
+}
+
+// Of is the set of the given kinds.
+func Of(kinds ...Kind) FileSet {
+	var s FileSet
+	for _, k := range kinds {
+		s.add(k)
+	}
+	return s
+}
+
+// A Call is a recorded call with its arguments, results and gradients in one
+// form, whatever the layout. Payloads are not read until a tensor is.
+type Call struct {
+	Op         string        // the file's name for the op; the path's where no file could be read
+	Args       []value.Value // positional arguments before the call
+	Kwargs     *value.Dict   // keyword arguments; never nil
+	Output     []value.Value // args of output.pth: one item, the result
+	HasOutput  bool          // output.pth was read
+	Identifier string        // of the first file read
+	ByOpTools  bool          // see Record.ByOpTools
+
+	GradInputs, GradOutputs []value.Value // nil where there is no file; entries may be nil (None)
+
+	HasAfter    bool          // after.pth was read
+	After       []value.Value // positional arguments after the call
+	AfterKwargs *value.Dict   // keyword arguments after the call
+
+	entry *Entry
+	side  Side
+	files []*pthformat.File
+	read  FileSet
+	errs  [numKinds]error
+}
+
+// Load opens the files of one side of a capture. It always returns a Call with
+// what could be read, which the caller closes; the error joins the FileErrors
+// of the files that could not. A file that does not exist is no error here:
+// see Call.Err.
+func (e *Entry) Load(opt LoadOptions) (*Call, error) {
+	c := &Call{Op: e.Op, Kwargs: &value.Dict{}, ByOpTools: true, entry: e, side: opt.Side}
+	for _, k := range Kinds() {
+		if !e.Has(opt.Side, k) || opt.Only != 0 && !opt.Only.Has(k) {
+			continue
+		}
+		r, err := c.open(k, opt.Read)
+		if err != nil {
+			c.errs[k] = &FileError{Path: e.RelPath(opt.Side, k), Err: err}
+			continue
+		}
+		c.set(k, r)
+	}
+	return c, errors.Join(c.errs[:]...)
+}
+
+func (c *Call) open(k Kind, mode pthformat.ReadMode) (*Record, error) {
+	f, err := pthformat.Open(c.entry.Path(c.side, k), pthformat.Options{Read: mode})
+	if err != nil {
+		return nil, err
+	}
+	r, err := ParseRecord(f.Root)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	c.files = append(c.files, f)
+	r.flatten(k, c.entry.Layout)
+	return r, nil
+}
+
+func (c *Call) set(k Kind, r *Record) {
+	if c.read == 0 {
+		c.Op, c.Identifier, c.ByOpTools = r.Name, r.Identifier, r.ByOpTools()
+	}
+	c.read.add(k)
+	switch k {
+	case Input:
+		c.Args, c.Kwargs = r.Args, r.Kwargs
+	case Output:
+		c.Output, c.HasOutput = r.Args, true
+	case GradInputs:
+		c.GradInputs = r.Args
+	case GradOutputs:
+		c.GradOutputs = r.Args
+	case After:
+		c.After, c.AfterKwargs, c.HasAfter = r.Args, r.Kwargs, true
+	}
+}
+
+// Has reports whether the file of kind k was read.
+func (c *Call) Has(k Kind) bool { return c.read.Has(k) }
+
+// ErrNoFile is wrapped by Call.Err where the capture lacks the file.
+var ErrNoFile = errors.New("capture is incomplete")
+
+// Err says why the file of kind k could not be used: nil if it was read, its
+// *FileError if it was refused, an error that wraps ErrNoFile if there is none.
+func (c *Call) Err(k Kind) error {
+	switch {
+	case c.read.Has(k):
+		return nil
+	case c.errs[k] != nil:
+		return c.errs[k]
+	}
+	return fmt.Errorf("no %s.pth: %w", k, ErrNoFile)
+}
+
+// Values returns the positional values of the file of kind k.
+func (c *Call) Values(k Kind) []value.Value {
+	return [...][]value.Value{c.Args, c.Output, c.GradInputs, c.GradOutputs, c.After}[k]
+}
+
+// Inputs returns the tensors among the arguments, positional ones first.
+func (c *Call) Inputs() []*tensor.Tensor {
+	return value.Tensors(value.NewTuple(value.NewTuple(c.Args...), c.Kwargs))
+}
+
+// Outputs returns the tensors of the result.
+func (c *Call) Outputs() []*tensor.Tensor { return value.Tensors(value.NewTuple(c.Output...)) }
+
+// Close releases the files. Tensors of the call must not be used after it.
+func (c *Call) Close() error {
+	var errs []error
+	for _, f := range c.files {
+		errs = append(errs, f.Close())
+	}
+	c.files = nil
+	return errors.Join(errs...)
+}

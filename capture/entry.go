@@ -1,0 +1,187 @@
+package capture
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A Kind is one of the files of a recorded call.
+type Kind uint8
+
+// The files, in the order in which they are written and shown.
+const (
+	Input Kind = iota
+	Output
+	GradInputs
+	GradOutputs
+	After // the arguments after the call; not written by op_tools
+	numKinds
+)
+
+var kindNames = [numKinds]string{"input", "output", "grad_inputs", "grad_outputs", "after"}
+
+// String is the stem of the file: "grad_inputs".
+func (k Kind) String() string { return kindNames[k] }
+
+// Kinds lists all kinds in order.
+func Kinds() []Kind { return []Kind{Input, Output, GradInputs, GradOutputs, After} }
+
+// A FileSet says which files exist.
+type FileSet uint8
+
+// Has reports whether the file of kind k exists.
+func (s FileSet) Has(k Kind) bool { return s&(1<<k) != 0 }
+
+func (s *FileSet) add(k Kind) { *s |= 1 << k }
+
+// String lists the stems, separated by commas.
+func (s FileSet) String() string {
+	var names []string
+	for _, k := range Kinds() {
+		if s.Has(k) {
+			names = append(names, k.String())
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// A Side is one of the two runs of a failure that op_tools saved.
+type Side uint8
+
+// Device is the run that was checked, and the only side of a plain capture;
+// Host is the one it was compared with.
+const (
+	Device Side = iota
+	Host
+)
+
+func (s Side) String() string { return [...]string{"device", "cpu"}[s] }
+
+// An Entry is one recorded call, found by its path; nothing was read yet.
+// Entries are small (a few hundred bytes) and immutable.
+type Entry struct {
+	Rel  string // name in results: relative to the PATH given, "." for that itself
+	Dir  string // directory of the capture, to open files in
+	Name        // what the path tells
+
+	Files FileSet // the call's files (those of the device side of a saved failure)
+	Host  FileSet // the host side of a saved failure
+
+	single string // base name of a file that was given or found by itself
+	sides  sides
+}
+
+// IsPair reports whether the entry is a failure saved with both sides.
+func (e *Entry) IsPair() bool { return e.sides != plain }
+
+// Has reports whether a file exists.
+func (e *Entry) Has(s Side, k Kind) bool {
+	if s == Host {
+		return e.Host.Has(k)
+	}
+	return e.Files.Has(k)
+}
+
+// Path is where the file of kind k on side s is, whether it exists or not.
+func (e *Entry) Path(s Side, k Kind) string { return filepath.Join(e.Dir, e.base(s, k)) }
+
+// RelPath is Path as results name it: relative to the PATH given.
+func (e *Entry) RelPath(s Side, k Kind) string {
+	if e.single != "" {
+		return e.Rel
+	}
+	return filepath.ToSlash(filepath.Join(e.Rel, e.base(s, k)))
+}
+
+func (e *Entry) base(s Side, k Kind) string {
+	switch {
+	case e.single != "":
+		return e.single
+	case e.sides == folders:
+		return s.String() + "/" + k.String() + ".pth"
+	case e.sides == flat:
+		return s.String() + "_" + k.String() + ".pth"
+	}
+	return k.String() + ".pth"
+}
+
+// A FileRef names one existing file of an entry.
+type FileRef struct {
+	Side Side
+	Kind Kind
+}
+
+// All lists the files that exist: the device side first, each in order.
+func (e *Entry) All() []FileRef {
+	var refs []FileRef
+	for _, s := range []Side{Device, Host} {
+		for _, k := range Kinds() {
+			if e.Has(s, k) {
+				refs = append(refs, FileRef{s, k})
+			}
+		}
+	}
+	return refs
+}
+
+// Bytes is the total size of the entry's files. Files that cannot be examined
+// count as empty.
+func (e *Entry) Bytes() int64 {
+	var n int64
+	for _, r := range e.All() {
+		if info, err := os.Stat(e.Path(r.Side, r.Kind)); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
+// newSingle is the entry of one .pth file.
+func newSingle(dir, base, abs, rel string) *Entry {
+	e := &Entry{Rel: rel, Dir: dir, single: base, Name: parseName(abs, plain)}
+	e.Layout = File
+	e.Files.add(singleKind(base))
+	return e
+}
+
+// singleKind guesses from its name which file of a call a file is; any other
+// name is taken for a call.
+func singleKind(base string) Kind {
+	if _, k, ok := fileOf(base); ok {
+		return k
+	}
+	return Input
+}
+
+// fileOf parses the name of a file that belongs to a capture.
+func fileOf(base string) (prefix string, k Kind, ok bool) {
+	stem, isPth := strings.CutSuffix(base, ".pth")
+	if !isPth {
+		return "", 0, false
+	}
+	for _, s := range []Side{Device, Host} {
+		if rest, cut := strings.CutPrefix(stem, s.String()+"_"); cut {
+			prefix, stem = s.String(), rest
+		}
+	}
+	for _, k := range Kinds() {
+		if stem == k.String() {
+			return prefix, k, true
+		}
+	}
+	return "", 0, false
+}
+
+// isDir reports whether an entry of a directory is one, following links.
+func isDir(parent string, d fs.DirEntry) (dir, link bool) {
+	if d.IsDir() {
+		return true, false
+	}
+	if d.Type()&fs.ModeSymlink == 0 {
+		return false, false
+	}
+	info, err := os.Stat(filepath.Join(parent, d.Name()))
+	return err == nil && info.IsDir(), true
+}

@@ -1,0 +1,196 @@
+package capture
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// Patterns is a list of op names as op_tools reads it from its environment
+// variables: an op matches if it is equal to an item, or an item is a regular
+// expression that matches the whole name. The empty list matches nothing.
+type Patterns struct {
+	names map[string]bool
+	exprs []*regexp.Regexp
+	cache sync.Map // op -> bool
+}
+
+// ParsePatterns parses a comma-separated list.
+func ParsePatterns(list string) (*Patterns, error) {
+	p := &Patterns{names: map[string]bool{}}
+	for item := range strings.SplitSeq(list, ",") {
+		if item == "" {
+			continue
+		}
+		p.names[item] = true
+		if regexp.QuoteMeta(item) == strings.ReplaceAll(item, ".", `\.`) {
+			continue // a plain name: its dots match nothing else of a dotted name's length
+		}
+		re, err := regexp.Compile("^(?:" + item + ")$")
+		if err != nil {
+			return nil, fmt.Errorf("op pattern %q: %w", item, err)
+		}
+		p.exprs = append(p.exprs, re)
+	}
+	return p, nil
+}
+
+// Match reports whether op is in the list.
+func (p *Patterns) Match(op string) bool {
+	if p.names[op] {
+		return true
+	}
+	if m, ok := p.cache.Load(op); ok {
+		return m.(bool)
+	}
+	m := slices.ContainsFunc(p.exprs, func(re *regexp.Regexp) bool { return re.MatchString(op) })
+	p.cache.Store(op, m)
+	return m
+}
+
+// A Filter selects captures. Its zero value selects all. It is safe for use by
+// several goroutines.
+type Filter struct {
+	Ops    *Patterns      // only these ops; nil means all
+	NotOps *Patterns      // but not these
+	DTypes []tensor.DType // only calls with an input tensor of one of these
+	where  *vm.Program
+	uses   map[string]bool // variables of where
+}
+
+// A TensorVar is a tensor as an expression of Where sees it.
+type TensorVar struct {
+	DType        string `expr:"dtype"`
+	Shape        []int  `expr:"shape"`
+	NDim         int    `expr:"ndim"`
+	Numel        int    `expr:"numel"`
+	Device       string `expr:"device"`
+	Contiguous   bool   `expr:"contiguous"`
+	RequiresGrad bool   `expr:"requires_grad"`
+}
+
+// vars are the variables of an expression. Those of the first input tensor are
+// empty and -1 where there is none.
+type vars struct {
+	Op      string      `expr:"op"`
+	ID      int         `expr:"id"`
+	PID     int         `expr:"pid"`
+	Rank    int         `expr:"rank"`
+	Time    string      `expr:"time"`
+	Path    string      `expr:"path"`
+	Bytes   int64       `expr:"bytes"`
+	Inputs  []TensorVar `expr:"inputs"`
+	Outputs []TensorVar `expr:"outputs"`
+	DType   string      `expr:"dtype"`
+	Shape   []int       `expr:"shape"`
+	NDim    int         `expr:"ndim"`
+	Numel   int         `expr:"numel"`
+}
+
+// identifiers collects the variables that an expression names.
+type identifiers map[string]bool
+
+func (ids identifiers) Visit(node *ast.Node) {
+	if id, ok := (*node).(*ast.IdentifierNode); ok {
+		ids[id.Value] = true
+	}
+}
+
+// Where adds a condition, such as `dtype == "float16" && ndim == 2`. It sees
+// op, id, pid, rank, time, path, bytes, inputs and outputs (lists of tensors
+// with dtype, shape, ndim, numel, device, contiguous, requires_grad), and
+// dtype, shape, ndim, numel of the first input tensor. The language is that of
+// https://expr-lang.org.
+func (f *Filter) Where(condition string) error {
+	ids := identifiers{}
+	p, err := expr.Compile(condition, expr.Env(vars{}), expr.AsBool(), expr.Patch(ids))
+	if err != nil {
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		return fmt.Errorf("condition %q: %s", condition, first)
+	}
+	f.where, f.uses = p, ids
+	return nil
+}
+
+// needsCall reports whether the files have to be opened to decide.
+func (f *Filter) needsCall(e *Entry) bool {
+	if len(f.DTypes) > 0 || e.Op == "" && (f.Ops != nil || f.NotOps != nil || f.uses["op"]) {
+		return true
+	}
+	for _, v := range []string{"inputs", "outputs", "dtype", "shape", "ndim", "numel"} {
+		if f.uses[v] {
+			return true
+		}
+	}
+	return false
+}
+
+// Match reports whether e is selected. Files are opened only if the filter
+// asks for what they hold; a capture whose files cannot be read is selected,
+// so that its errors are reported. The error is that of the condition.
+func (f *Filter) Match(e *Entry, read pthformat.ReadMode) (bool, error) {
+	if e.Op != "" && !f.matchOp(e.Op) {
+		return false, nil
+	}
+	c := &Call{Op: e.Op, Kwargs: &value.Dict{}}
+	if f.needsCall(e) {
+		var err error
+		c, err = e.Load(LoadOptions{Read: read, Only: Of(Input, Output)})
+		defer c.Close()
+		if err != nil {
+			return true, nil
+		}
+	}
+	if !f.matchOp(c.Op) {
+		return false, nil
+	}
+	in := c.Inputs()
+	if len(f.DTypes) > 0 && !slices.ContainsFunc(in, func(t *tensor.Tensor) bool { return slices.Contains(f.DTypes, t.DType) }) {
+		return false, nil
+	}
+	if f.where == nil {
+		return true, nil
+	}
+	v := vars{
+		Op: c.Op, ID: e.ID, PID: e.PID, Rank: e.Rank, Time: e.Time, Path: e.Rel,
+		Inputs: tensorVars(in), Outputs: tensorVars(c.Outputs()), NDim: -1, Numel: -1,
+	}
+	if f.uses["bytes"] {
+		v.Bytes = e.Bytes()
+	}
+	if len(v.Inputs) > 0 {
+		t := v.Inputs[0]
+		v.DType, v.Shape, v.NDim, v.Numel = t.DType, t.Shape, t.NDim, t.Numel
+	}
+	out, err := expr.Run(f.where, v)
+	if err != nil {
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		return false, fmt.Errorf("%s: condition: %s", e.Rel, first)
+	}
+	return out.(bool), nil
+}
+
+func (f *Filter) matchOp(op string) bool {
+	return (f.Ops == nil || f.Ops.Match(op)) && (f.NotOps == nil || !f.NotOps.Match(op))
+}
+
+func tensorVars(ts []*tensor.Tensor) []TensorVar {
+	vs := make([]TensorVar, len(ts))
+	for i, t := range ts {
+		vs[i] = TensorVar{
+			DType: t.DType.String(), Shape: t.Shape, NDim: t.Dim(), Numel: t.Numel(),
+			Device: t.Device, Contiguous: t.IsContiguous(), RequiresGrad: t.RequiresGrad,
+		}
+	}
+	return vs
+}

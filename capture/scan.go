@@ -1,0 +1,267 @@
+package capture
+
+import (
+	"context"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Options of a scan.
+type Options struct {
+	// Loose also yields .pth files that belong to no capture, each as an
+	// entry of layout File.
+	Loose bool
+}
+
+// Scan finds the recorded calls under the paths and yields them one by one, in
+// the order of the paths and, within one, sorted by path with numbers compared
+// by value. Only directories are read, each once; no file is opened.
+//
+// A directory that cannot be read is yielded as an error and the scan goes on.
+// Names are relative to the path given; with several paths they begin with it.
+// The scan ends early when ctx is done.
+func Scan(ctx context.Context, paths []string, opt Options) iter.Seq2[*Entry, error] {
+	return func(yield func(*Entry, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for _, p := range paths {
+			prefix := ""
+			if len(paths) > 1 {
+				prefix = filepath.ToSlash(p)
+			}
+			if !scanPath(ctx, p, prefix, opt, yield) {
+				return
+			}
+		}
+	}
+}
+
+func scanPath(ctx context.Context, path, prefix string, opt Options, yield func(*Entry, error) bool) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return yield(nil, err)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return yield(nil, err)
+	}
+	if !info.IsDir() {
+		rel := prefix
+		if rel == "" {
+			rel = filepath.Base(path)
+		}
+		return yield(newSingle(filepath.Dir(path), filepath.Base(path), filepath.Dir(abs), rel), nil)
+	}
+	w := &walker{ctx: ctx, opt: opt, yield: yield, root: path, abs: abs, prefix: prefix, free: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
+	return w.visit("", w.read("", 0))
+}
+
+// A walker yields the captures of one tree. Directories are read ahead of the
+// point reached, by a few goroutines at a time and a bounded distance, so that
+// the order stays that of the paths and memory stays bounded.
+type walker struct {
+	ctx    context.Context
+	opt    Options
+	yield  func(*Entry, error) bool
+	root   string // as given
+	abs    string
+	prefix string
+	free   chan struct{} // one token per directory being read
+}
+
+// ahead is how many directories of one level are read before they are reached:
+// enough to keep the readers busy, a few kilobytes of names each.
+const ahead = 64
+
+// A listing is what the walk needs of one directory.
+type listing struct {
+	err   error
+	files FileSet // input.pth, ...
+	flat  [2]FileSet
+	loose []string
+	dirs  []string
+	sub   []*listing // of dirs, where read already: short lists only
+}
+
+// read lists a directory, and its sub-directories too where there are few.
+func (w *walker) read(rel string, depth int) *listing {
+	l := &listing{}
+	dir := filepath.Join(w.root, rel)
+	entries, err := readDir(dir)
+	if err != nil {
+		l.err = err
+		return l
+	}
+	for _, d := range entries {
+		name := d.Name()
+		if ok, link := isDir(dir, d); ok {
+			if link && w.loops(rel, name) {
+				continue
+			}
+			l.dirs = append(l.dirs, name)
+			continue
+		}
+		switch prefix, k, ok := fileOf(name); {
+		case ok && prefix == "":
+			l.files.add(k)
+		case ok && prefix == Device.String():
+			l.flat[Device].add(k)
+		case ok:
+			l.flat[Host].add(k)
+		case w.opt.Loose && strings.HasSuffix(name, ".pth"):
+			l.loose = append(l.loose, name)
+		}
+	}
+	slices.SortFunc(l.dirs, compareNames)
+	slices.Sort(l.loose)
+	if len(l.dirs) <= 2 && depth < 4 {
+		for _, d := range l.dirs {
+			l.sub = append(l.sub, w.read(join(rel, d), depth+1))
+		}
+	}
+	return l
+}
+
+// readDir lists a directory without sorting and without examining its files.
+func readDir(dir string) ([]fs.DirEntry, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(-1)
+}
+
+// loops reports whether the linked directory is one of those that lead to it.
+func (w *walker) loops(rel, name string) bool {
+	p := filepath.Join(w.abs, rel)
+	target, err := os.Stat(filepath.Join(p, name))
+	if err != nil {
+		return true
+	}
+	for ; ; p = filepath.Dir(p) {
+		if info, err := os.Stat(p); err == nil && os.SameFile(info, target) {
+			return true
+		}
+		if p == filepath.Dir(p) {
+			return false
+		}
+	}
+}
+
+// visit yields what l holds, then what its directories hold.
+func (w *walker) visit(rel string, l *listing) bool {
+	if w.ctx.Err() != nil {
+		return false
+	}
+	if l.err != nil {
+		return w.yield(nil, l.err)
+	}
+	if l.files.Has(Input) || l.files.Has(Output) {
+		if !w.yield(w.entry(rel, plain, l.files, 0), nil) {
+			return false
+		}
+	}
+	if l.flat != [2]FileSet{} && !w.yield(w.entry(rel, flat, l.flat[Device], l.flat[Host]), nil) {
+		return false
+	}
+	for _, name := range l.loose {
+		dir := filepath.Join(w.root, rel)
+		if !w.yield(newSingle(dir, name, filepath.Join(w.abs, rel), w.relName(join(rel, name))), nil) {
+			return false
+		}
+	}
+	return w.visitDirs(rel, l)
+}
+
+// visitDirs visits the sub-directories of a listing in order, reading ahead.
+func (w *walker) visitDirs(rel string, l *listing) bool {
+	pending := make(chan chan *listing, ahead)
+	if l.sub == nil && len(l.dirs) > 0 {
+		stop := make(chan struct{})
+		defer close(stop)
+		go func() {
+			for _, d := range l.dirs {
+				c := make(chan *listing, 1)
+				select {
+				case pending <- c:
+				case <-stop:
+					return
+				}
+				w.free <- struct{}{}
+				go func() {
+					c <- w.read(join(rel, d), 0)
+					<-w.free
+				}()
+			}
+		}()
+	}
+	var pair [2]*listing
+	for i, d := range l.dirs {
+		var sub *listing
+		if l.sub != nil {
+			sub = l.sub[i]
+		} else {
+			sub = <-<-pending
+		}
+		if s, ok := sideOf(d); ok && sub.err == nil && sub.files != 0 {
+			pair[s] = sub
+			continue
+		}
+		if !w.visit(join(rel, d), sub) {
+			return false
+		}
+	}
+	if pair == [2]*listing{} {
+		return true
+	}
+	var files [2]FileSet
+	for s, sub := range pair {
+		if sub != nil {
+			files[s] = sub.files
+		}
+	}
+	return w.yield(w.entry(rel, folders, files[Device], files[Host]), nil)
+}
+
+func sideOf(name string) (Side, bool) {
+	switch name {
+	case "device":
+		return Device, true
+	case "cpu":
+		return Host, true
+	}
+	return 0, false
+}
+
+func (w *walker) entry(rel string, s sides, files, host FileSet) *Entry {
+	return &Entry{
+		Rel: w.relName(rel), Dir: filepath.Join(w.root, rel), Name: parseName(filepath.Join(w.abs, rel), s),
+		Files: files, Host: host, sides: s,
+	}
+}
+
+// relName is how results name the path rel under the root.
+func (w *walker) relName(rel string) string {
+	switch {
+	case w.prefix == "" && rel == "":
+		return "."
+	case w.prefix == "":
+		return rel
+	case rel == "":
+		return w.prefix
+	}
+	return strings.TrimSuffix(w.prefix, "/") + "/" + rel
+}
+
+func join(rel, name string) string {
+	if rel == "" {
+		return name
+	}
+	return rel + "/" + name
+}

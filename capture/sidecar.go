@@ -1,0 +1,65 @@
+package capture
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"strconv"
+)
+
+// Addresses maps the path of a tensor in a call, "args[0][1]" or "kwargs.out",
+// to the address it had while the job ran.
+type Addresses map[string]string
+
+// sidecarLimit bounds what is read of a .pth.json file, in bytes.
+const sidecarLimit = 1 << 20
+
+// Addresses reads the .pth.json file beside a file of the capture, where
+// op_tools noted what a .pth cannot hold. It is only shown, never relied on: a
+// file that is missing or unusable gives no addresses.
+func (e *Entry) Addresses(s Side, k Kind) Addresses {
+	f, err := os.Open(e.Path(s, k) + ".json")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var doc struct {
+		Args   []any          `json:"args"`
+		Kwargs map[string]any `json:"kwargs"`
+	}
+	d := json.NewDecoder(io.LimitReader(f, sidecarLimit))
+	d.UseNumber()
+	if d.Decode(&doc) != nil {
+		return nil
+	}
+	if len(doc.Args) == 2 && len(doc.Kwargs) == 0 && (e.Layout == V1 || e.Layout == AutocompareV0) {
+		args, isList := doc.Args[0].([]any)
+		kwargs, isDict := doc.Args[1].(map[string]any)
+		if isList && isDict {
+			doc.Args, doc.Kwargs = args, kwargs
+		}
+	}
+	a := Addresses{}
+	for i, v := range doc.Args {
+		a.collect("args["+strconv.Itoa(i)+"]", v)
+	}
+	for key, v := range doc.Kwargs {
+		a.collect("kwargs."+key, v)
+	}
+	return a
+}
+
+func (a Addresses) collect(path string, v any) {
+	switch v := v.(type) {
+	case []any:
+		for i, it := range v {
+			a.collect(path+"["+strconv.Itoa(i)+"]", it)
+		}
+	case map[string]any:
+		for _, key := range []string{"data_ptr", "data"} { // "data" until 2024-09-14
+			if n, ok := v[key].(json.Number); ok {
+				a[path] = n.String()
+			}
+		}
+	}
+}

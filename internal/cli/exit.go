@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Exit codes of every command.
+const (
+	ExitOK          = 0   // all compared and passed
+	ExitDiffers     = 1   // differences found, or the device failed
+	ExitUsage       = 2   // wrong usage
+	ExitFailed      = 3   // could not run, nothing was compared, or some input was refused
+	ExitInterrupted = 130 // what was finished is saved
+)
+
+// An exitError ends a command with a code and, if it is not empty, a message.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// exitWith ends a command whose output says all there is to say.
+func exitWith(code int) error {
+	if code == ExitOK {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+// usageError is a mistake in the command line.
+func usageError(format string, args ...any) error {
+	return &exitError{ExitUsage, fmt.Errorf(format, args...)}
+}
+
+// exitCode is the code for the error a command returned. Errors that commands
+// do not make themselves are those of the command line's parser.
+func exitCode(err error) int {
+	var e *exitError
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &e):
+		return e.code
+	case errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	}
+	return ExitUsage
+}
+
+// failed turns an error of the world (files, pipes) into exit code 3. An
+// interruption keeps its own.
+func failed(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &exitError{ExitFailed, err}
+}

@@ -1,0 +1,451 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor"
+)
+
+type replayOptions struct {
+	selection
+	accCheck    bool
+	runTimes    int
+	forwardOnly bool
+	device      string
+	json        string
+	out         string
+	tolerances  string
+	tables      bool
+	saveRef     string
+}
+
+func newReplayCmd(a *app) *cobra.Command {
+	var o replayOptions
+	cmd := &cobra.Command{
+		Use:   "replay PATH...",
+		Short: "Run recorded calls again and compare",
+		Long: `Run each recorded call under PATH on the CPU reference, forward and backward,
+in float64, and compare what was recorded with it. Each value gets op_tools'
+numbers and a verdict that tells rounding from a bug.
+
+Findings are printed with the command that repeats them. op_tools' CSV file and
+failing calls as .pth go to op_tools_results under the working directory or --out.`,
+		Example: `  optool replay --acc_check op_tools_results
+  optool replay --acc_check --op torch.matmul,torch.nn.functional.linear --json result.jsonl op_tools_results
+  optool replay --acc_check --tables op_tools_results/op_capture_results/torch.add/25021/4/2026-11-20-21-06-02`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error { return runReplay(cmd, a, &o, paths) },
+	}
+	o.addFlags(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&o.accCheck, "acc_check", false, "compare with the reference (what replay does; kept for scripts)")
+	f.IntVar(&o.runTimes, "run_times", 1, "run each call `N` times; all runs must give the same")
+	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not compare gradients")
+	f.StringVar(&o.device, "device", "none", "what to check: none, the recorded results")
+	f.StringVar(&o.json, "json", "", "write JSON lines to `FILE`, - for standard output")
+	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")
+	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
+	f.BoolVar(&o.tables, "tables", false, "print op_tools' comparison table of every call, not only of findings")
+	f.StringVar(&o.saveRef, "save-reference", "", "write the reference's results below `DIR`, unrounded")
+	return cmd
+}
+
+func (o *replayOptions) check() error {
+	switch {
+	case o.runTimes < 1:
+		return usageError("--run_times: want at least 1, got %d", o.runTimes)
+	case o.device != "none":
+		return usageError("--device: want none, got %q", o.device)
+	}
+	return nil
+}
+
+// A replayed is what one capture gave.
+type replayed struct {
+	results  []*reports.Result
+	rows     []reports.CompareRow
+	title    string
+	finding  bool
+	selected bool
+	err      error
+}
+
+func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
+		return err
+	}
+	reg, err := ops.Default()
+	if err != nil {
+		return err
+	}
+	tol, err := loadTolerances(o.tolerances)
+	if err != nil {
+		return err
+	}
+	opt := replay.Options{Registry: reg, Tolerances: tol, ForwardOnly: o.forwardOnly, Read: o.read, Runs: o.runTimes}
+	sink, err := newResultSink(a, o.json, "none")
+	if err != nil {
+		return err
+	}
+	defer sink.close()
+	csv := &lazyCSV{dir: o.out}
+	defer csv.close()
+	saver := &failureSaver{dir: o.out, now: time.Now()}
+
+	var t tally
+	stop := a.progress(cmd.Context(), paths, o.json)
+	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}),
+		func(f found) replayed { return o.replay(f, opt, saver) },
+		func(r replayed) error {
+			t.walked++
+			if r.err != nil {
+				t.refused++
+				a.warn("%v", r.err)
+			}
+			if !r.selected {
+				return nil
+			}
+			t.captures++
+			stop.add(r.finding)
+			for _, res := range r.results {
+				if err := sink.result(res); err != nil {
+					return err
+				}
+			}
+			for _, row := range r.rows {
+				if err := csv.row(row); err != nil {
+					return err
+				}
+			}
+			return o.print(a, r)
+		})
+	stop.end()
+	if err != nil && cmd.Context().Err() == nil {
+		return failed(err)
+	}
+	if err == nil {
+		if err := t.check(paths); err != nil {
+			return err
+		}
+	}
+	sink.interrupted(cmd.Context().Err() != nil)
+	return sink.finish(a, t, csv.path)
+}
+
+// replay runs one capture.
+func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver) replayed {
+	if f.err != nil {
+		return replayed{err: f.err}
+	}
+	ok, err := o.filter.Match(f.entry, o.read)
+	if err != nil || !ok {
+		return replayed{err: err}
+	}
+	r := replayed{selected: true}
+	saved := ""
+	outcome := replay.Run(f.entry, opt, func(out *replay.Outcome) {
+		if o.saveRef != "" {
+			r.err = saveReference(filepath.Join(o.saveRef, filepath.FromSlash(f.entry.Rel)), out)
+		}
+		if r.err == nil {
+			saved, r.err = saver.save(f.entry, out)
+		}
+	})
+	if saved != "" {
+		r.title = "saved to " + saved
+	}
+	repro := o.repro(f.entry)
+	id := ""
+	if f.entry.ID >= 0 {
+		id = strconv.Itoa(f.entry.ID)
+	}
+	for _, in := range outcome.Inputs {
+		r.rows = append(r.rows, compareRow(id, outcome.Op, in.Label, in.Numbers, "", ""))
+	}
+	for _, res := range outcome.Results {
+		rep := toReport(f.entry, outcome.Op, res)
+		rep.Repro = &repro
+		r.results = append(r.results, rep)
+		if res.Compared != nil {
+			r.rows = append(r.rows, compareRow(id, outcome.Op, res.Label, res.Compared.OpTools, string(res.Verdict), res.Reason))
+		}
+		switch res.Verdict {
+		case compare.Pass, compare.Warn, compare.Mistrusted, compare.Skipped, compare.Unsupported:
+		default:
+			r.finding = true
+		}
+	}
+	return r
+}
+
+// repro is the command line that replays one capture.
+func (o *replayOptions) repro(e *capture.Entry) string {
+	path := e.Dir
+	if e.Layout == capture.File {
+		path = e.Path(capture.Device, e.All()[0].Kind)
+	}
+	args := []string{"optool", "replay", "--acc_check", "--tables"}
+	if o.forwardOnly {
+		args = append(args, "--only_run_forward")
+	}
+	if o.tolerances != "" {
+		args = append(args, "--tolerances", quote(o.tolerances))
+	}
+	return strings.Join(append(args, quote(path)), " ")
+}
+
+// quote quotes an argument for a POSIX shell where it has to be.
+func quote(s string) string {
+	if s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/+=:@,", r))
+	}) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// print shows a finding, or with --tables any call.
+func (o *replayOptions) print(a *app, r replayed) error {
+	if o.json == "-" || !r.finding && !o.tables {
+		return nil
+	}
+	w := a.Out
+	first := r.results[0]
+	if _, err := fmt.Fprintf(w, "%s  %s\n", strings.ToUpper(worstOf(r.results)), first.Op); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "  capture  %s\n", first.Capture)
+	for _, res := range r.results {
+		if res.Verdict == reports.Pass && res.Reason == "" {
+			continue
+		}
+		target := res.Target
+		if target == "" {
+			target = "call"
+		}
+		fmt.Fprintf(w, "  %-8s %s: %s\n", target, res.Verdict, res.Reason)
+	}
+	if r.finding {
+		fmt.Fprintf(w, "  again    %s\n", *first.Repro)
+		if r.title != "" {
+			fmt.Fprintf(w, "  %s\n", r.title)
+		}
+	}
+	if len(r.rows) > 0 {
+		if err := reports.WriteCompare(w, r.rows); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+func worstOf(rs []*reports.Result) string {
+	v := compare.Skipped
+	for _, r := range rs {
+		v = compare.Worse(v, compare.Verdict(r.Verdict))
+	}
+	return string(v)
+}
+
+func loadTolerances(path string) (*compare.Tolerances, error) {
+	var file *compare.ToleranceFile
+	if path != "" {
+		var err error
+		if file, err = compare.LoadToleranceFile(path); err != nil {
+			return nil, usageError("--tolerances: %w", err)
+		}
+	}
+	t, err := compare.NewTolerances(os.Environ(), file)
+	if err != nil {
+		return nil, usageError("%w", err)
+	}
+	return t, nil
+}
+
+// toReport converts a result of replay to the record that reports write.
+func toReport(e *capture.Entry, op string, r replay.Result) *reports.Result {
+	out := comparisonReport(r.Compared, r.DType, r.Shape)
+	out.Capture, out.Op, out.Phase, out.Target = e.Rel, op, string(r.Phase), r.Target
+	out.Verdict, out.Reason = string(r.Verdict), r.Reason
+	if e.ID >= 0 {
+		out.ForwardID = &e.ID
+	}
+	source := "captured"
+	if r.Compared != nil {
+		out.Source = &source
+		out.Reference = &r.Reference
+	}
+	return out
+}
+
+// comparisonReport fills the fields that come from a comparison; c may be nil.
+func comparisonReport(c *compare.Result, dt tensor.DType, shape []int) *reports.Result {
+	out := &reports.Result{}
+	if dt != tensor.Invalid {
+		name := dt.String()
+		out.DType = &name
+		out.Shape = slices.Clone(shape)
+		if out.Shape == nil {
+			out.Shape = []int{}
+		}
+	}
+	if c == nil {
+		return out
+	}
+	n := c.OpTools
+	out.Allclose = &n.AllClose
+	out.Cosine, out.MaxAbs, out.MaxRel = reports.Num(n.Cosine), reports.Num(n.MaxAbs), reports.Num(n.MaxRel)
+	out.ATol, out.RTol = reports.Num(n.Atol), reports.Num(n.Rtol)
+	out.MaxULP = reports.Num(c.MaxULP)
+	out.Mismatch, out.Numel, out.Rule = &c.Mismatched, &c.Numel, &c.Rule
+	if c.WorstIndex != nil {
+		out.Worst = c.WorstIndex
+		out.Actual, out.Expected = jsonValue(c.Actual), jsonValue(c.Expected)
+	}
+	return out
+}
+
+// jsonValue is a number, or a string for what JSON cannot hold.
+func jsonValue(v any) json.RawMessage {
+	switch x := v.(type) {
+	case float64:
+		b, _ := reports.Number(x).MarshalJSON()
+		return b
+	case complex128:
+		return fmt.Appendf(nil, "%q", strconv.FormatComplex(x, 'g', -1, 128))
+	case nil:
+		return nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		b = fmt.Appendf(nil, "%q", fmt.Sprint(v))
+	}
+	return b
+}
+
+// compareRow is op_tools' row of one comparison.
+func compareRow(id, op, label string, n compare.OpTools, verdict, reason string) reports.CompareRow {
+	return reports.CompareRow{
+		ForwardID: id, Name: op + " " + label, Allclose: n.AllClose, Cosine: n.Cosine, MaxAbs: n.MaxAbs, MaxRelative: n.MaxRel,
+		ATol: n.Atol, RTol: n.Rtol, ErrorInfo: n.Note, Verdict: verdict, Reason: reason,
+	}
+}
+
+// lazyCSV creates op_tools' comparison file when the first row is known.
+type lazyCSV struct {
+	dir  string
+	path string
+	file io.WriteCloser
+	csv  *reports.CSV
+}
+
+func (l *lazyCSV) row(r reports.CompareRow) error {
+	if l.csv == nil {
+		f, err := reports.CreateCompareCSV(l.dir, time.Now())
+		if err != nil {
+			return err
+		}
+		l.file, l.path = f, f.Name()
+		block, _ := strconv.Atoi(os.Getenv("OP_TOOLS_MAX_CACHE_SIZE"))
+		l.csv = reports.NewCompareCSV(f, block)
+	}
+	return l.csv.Compare(r)
+}
+
+func (l *lazyCSV) close() {
+	if l.file != nil {
+		l.file.Close()
+	}
+}
+
+// resultSink writes results as JSON lines and counts them.
+type resultSink struct {
+	json    *reports.JSONLines
+	file    io.Closer
+	std     bool // JSON goes to standard output
+	summary *reports.Summary
+	start   time.Time
+}
+
+func newResultSink(a *app, path, device string) (*resultSink, error) {
+	s := &resultSink{summary: reports.NewSummary(), start: time.Now(), std: path == "-"}
+	switch path {
+	case "":
+		return s, nil
+	case "-":
+		s.json = reports.NewJSONLines(a.Out)
+	default:
+		f, err := os.Create(path)
+		if err != nil {
+			return nil, failed(err)
+		}
+		s.file, s.json = f, reports.NewJSONLines(f)
+	}
+	host, _ := os.Hostname()
+	return s, failed(s.json.Run(reports.Run{Command: append([]string{"optool"}, a.args...), Version: version(), Host: host, Device: device, Start: s.start}))
+}
+
+func (s *resultSink) result(r *reports.Result) error {
+	s.summary.Add(r)
+	if s.json == nil {
+		return nil
+	}
+	return s.json.Result(r)
+}
+
+func (s *resultSink) interrupted(yes bool) { s.summary.Interrupted = yes }
+
+func (s *resultSink) close() {
+	if s.file != nil {
+		s.file.Close()
+	}
+}
+
+// finish writes the summary and returns the exit code.
+func (s *resultSink) finish(a *app, t tally, csv string) error {
+	s.summary.Elapsed = time.Since(s.start)
+	s.summary.PeakRSS = peakRSS()
+	if s.json != nil {
+		if err := s.json.Summary(s.summary); err != nil {
+			return failed(err)
+		}
+	}
+	if !s.std {
+		if err := s.summary.Write(a.Out, a.outputWidth()); err != nil {
+			return failed(err)
+		}
+		if csv != "" && !a.quiet {
+			fmt.Fprintf(a.Err, "op autocompare result saved to %s\n", csv)
+		}
+	}
+	switch {
+	case s.summary.Interrupted:
+		return context.Canceled
+	case s.summary.Differs():
+		return exitWith(ExitDiffers)
+	case s.summary.Refused() || t.refused > 0 || s.summary.Compared() == 0:
+		return exitWith(ExitFailed)
+	}
+	return nil
+}
+

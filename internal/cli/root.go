@@ -1,0 +1,97 @@
+// Package cli is the command line: flags, environment, exit codes. One file
+// per command holds its options, newXCmd and runX; what they do is in the
+// other packages.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/pthformat"
+)
+
+// An app is what every command has: streams and the flags of the root.
+type app struct {
+	Streams
+	quiet bool
+	read  string
+	jobs  int
+	args  []string // the command line, for reports
+}
+
+// Main runs a command line (without the program's name) and returns the exit
+// code. No panic leaves it.
+func Main(args []string, s Streams) (code int) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.warn("internal error: %v", r)
+			code = ExitFailed
+		}
+	}()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	root := newRootCmd(&app{Streams: s, args: args})
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil && err.Error() != "" && exitCode(err) != ExitInterrupted {
+		s.warn("%v", err)
+		if exitCode(err) == ExitUsage {
+			fmt.Fprintln(s.Err, `run "optool --help" for usage`)
+		}
+	}
+	return exitCode(err)
+}
+
+func newRootCmd(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "optool",
+		Short: "Read operator calls recorded by op_tools, and check them",
+		Long: `optool reads the operator calls that ditorch op_tools captured, runs them again
+on a CPU reference, compares, and tells rounding from bugs. It needs no Python,
+no torch and no accelerator.
+
+Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
+3 could not run, nothing compared or some input refused, 130 interrupted.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if a.jobs < 1 {
+				return usageError("--jobs: want at least 1, got %d", a.jobs)
+			}
+			_, err := a.readMode()
+			return err
+		},
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	cmd.SetOut(a.Out)
+	cmd.SetErr(a.Err)
+	cmd.SetIn(a.In)
+	f := cmd.PersistentFlags()
+	f.BoolVar(&a.quiet, "quiet", false, "print findings only: no tables of what passed, no progress")
+	f.StringVar(&a.read, "read", "mmap", "how to read payloads: mmap, or plain for network disks")
+	f.IntVar(&a.jobs, "jobs", runtime.GOMAXPROCS(0), "captures to work on at once")
+
+	cmd.AddCommand(newLsCmd(a))
+	cmd.AddCommand(newShowCmd(a))
+	cmd.AddCommand(newCompareCmd(a))
+	cmd.AddCommand(newCheckCmd(a))
+	cmd.AddCommand(newVersionCmd(a))
+	return cmd
+}
+
+func (a *app) readMode() (pthformat.ReadMode, error) {
+	switch a.read {
+	case "mmap":
+		return pthformat.Mmap, nil
+	case "plain":
+		return pthformat.Plain, nil
+	}
+	return 0, usageError("--read: want mmap or plain, got %q", a.read)
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// A failureSaver writes failing calls as op_tools does: the recorded values as
+// device/, the reference's, rounded, as cpu/.
+type failureSaver struct {
+	dir string
+	now time.Time
+}
+
+// save writes the call's files and returns their directory, "" if nothing failed.
+func (s *failureSaver) save(e *capture.Entry, o *replay.Outcome) (string, error) {
+	fwd, bwd := o.FailedForward(), o.FailedBackward()
+	if !fwd && !bwd {
+		return "", nil
+	}
+	when := e.Time
+	if when == "" {
+		when = s.now.Format(reports.TimeLayout)
+	}
+	rel := filepath.Join("op_tools_results", "op_capture_results", o.Op, number(e.PID, os.Getpid()), "autocompare", number(e.ID, 0), when)
+	dir := filepath.Join(s.dir, rel)
+	ident := number(e.ID, 0) + "/" + when + "/"
+	write := func(side, name string, args []value.Value, kwargs *value.Dict) error {
+		if args == nil {
+			return nil
+		}
+		path := filepath.Join(dir, side, name+".pth")
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return err
+		}
+		return pthformat.WriteFile(path, record(o.Op, args, kwargs, ident+side+"/"+name))
+	}
+	type file struct {
+		side, name string
+		args       []value.Value
+		kwargs     *value.Dict
+	}
+	files := []file{
+		{"device", "input", o.Args, o.Kwargs}, {"device", "output", o.RecordedOutput, nil},
+		{"cpu", "input", o.Args, o.Kwargs}, {"cpu", "output", rounded(o.Output), nil},
+	}
+	if bwd {
+		files = append(files,
+			file{"device", "grad_outputs", o.RecordedGradOutputs, nil}, file{"device", "grad_inputs", o.RecordedGradInputs, nil},
+			file{"cpu", "grad_outputs", o.RecordedGradOutputs, nil}, file{"cpu", "grad_inputs", rounded(o.GradInputs), nil})
+	}
+	for _, f := range files {
+		if err := write(f.side, f.name, f.args, f.kwargs); err != nil {
+			return "", fmt.Errorf("saving %s: %w", dir, err)
+		}
+	}
+	return dir, nil
+}
+
+func number(n, otherwise int) string {
+	if n < 0 {
+		n = otherwise
+	}
+	return strconv.Itoa(n)
+}
+
+// record is the dict op_tools writes.
+func record(op string, args []value.Value, kwargs *value.Dict, ident string) *value.Dict {
+	if kwargs == nil {
+		kwargs = &value.Dict{}
+	}
+	return &value.Dict{Items: []value.Item{
+		{Key: "name", Value: op}, {Key: "args", Value: value.NewTuple(args...)}, {Key: "kwargs", Value: kwargs}, {Key: "identifier", Value: ident},
+	}}
+}
+
+// saveReference writes the reference's results of one call below dir, unrounded.
+func saveReference(dir string, o *replay.Outcome) error {
+	for name, args := range map[string][]value.Value{"output": o.Output, "grad_inputs": o.GradInputs} {
+		if args == nil {
+			continue
+		}
+		path := filepath.Join(dir, "cpu", name+".pth")
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return err
+		}
+		wide := mapTensors(args, func(t *tensor.Tensor) *tensor.Tensor {
+			switch t.DType.Kind() {
+			case tensor.KindFloat:
+				return opdef.Cast(t, tensor.Float64)
+			case tensor.KindComplex:
+				return opdef.Cast(t, tensor.Complex128)
+			}
+			return t
+		})
+		if err := pthformat.WriteFile(path, record(o.Op, wide, nil, "reference/"+name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rounded replaces computed tensors by what a file would hold.
+func rounded(vs []value.Value) []value.Value {
+	if vs == nil {
+		return nil
+	}
+	return mapTensors(vs, (*tensor.Tensor).Rounded)
+}
+
+// mapTensors applies f to the tensors in vs, one level of containers deep.
+func mapTensors(vs []value.Value, f func(*tensor.Tensor) *tensor.Tensor) []value.Value {
+	out := make([]value.Value, len(vs))
+	for i, v := range vs {
+		switch v := v.(type) {
+		case *tensor.Tensor:
+			out[i] = f(v)
+		case *value.Sequence:
+			out[i] = &value.Sequence{Kind: v.Kind, Class: v.Class, Items: mapTensors(v.Items, f)}
+		default:
+			out[i] = v
+		}
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/tensor"
+)
+
+// A selection is the flags that filter captures, the same for every command
+// that walks them.
+type selection struct {
+	op, notOp, dtype, where string
+
+	filter capture.Filter
+	read   pthformat.ReadMode
+}
+
+func (s *selection) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.op, "op", "", "only ops in this comma-separated list: names, or patterns of the whole name")
+	f.StringVar(&s.notOp, "not-op", "", "but not the ops in this list")
+	f.StringVar(&s.dtype, "dtype", "", "only calls with an input tensor of one of these dtypes")
+	f.StringVar(&s.where, "where", "", `only calls for which this holds, such as 'dtype == "float16" && ndim == 2'`)
+}
+
+// parse reads the flags and op_tools' environment variables: the tool's name
+// selects them, "CAPTURE" OP_CAPTURE_LIST and OP_CAPTURE_DISABLE_LIST. A flag
+// that was given wins.
+func (s *selection) parse(cmd *cobra.Command, a *app, tool string) error {
+	var err error
+	if s.read, err = a.readMode(); err != nil {
+		return err
+	}
+	list := func(flag, value, env string) (*capture.Patterns, error) {
+		source := "--" + flag
+		if !cmd.Flags().Changed(flag) {
+			var set bool
+			if value, set = os.LookupEnv(env); !set {
+				return nil, nil
+			}
+			source = env
+		}
+		p, err := capture.ParsePatterns(value)
+		if err != nil {
+			return nil, usageError("%s: %w", source, err)
+		}
+		return p, nil
+	}
+	if s.filter.Ops, err = list("op", s.op, "OP_"+tool+"_LIST"); err != nil {
+		return err
+	}
+	if s.filter.NotOps, err = list("not-op", s.notOp, "OP_"+tool+"_DISABLE_LIST"); err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(s.dtype, ",") {
+		if name == "" {
+			continue
+		}
+		dt, ok := tensor.ParseDType(name)
+		if !ok {
+			return usageError("--dtype: unknown dtype %q", name)
+		}
+		s.filter.DTypes = append(s.filter.DTypes, dt)
+	}
+	if s.where != "" {
+		if err := s.filter.Where(s.where); err != nil {
+			return usageError("--where: %w", err)
+		}
+	}
+	return nil
+}
+
+// A found is one step of a walk: a capture, or what could not be walked.
+type found struct {
+	entry *capture.Entry
+	err   error
+}
+
+// scan walks the paths. Filtering is left to the workers, since it may have to
+// open files.
+func scan(ctx context.Context, paths []string, opt capture.Options) iter.Seq[found] {
+	return func(yield func(found) bool) {
+		for e, err := range capture.Scan(ctx, paths, opt) {
+			if !yield(found{e, err}) {
+				return
+			}
+		}
+	}
+}
+
+// A tally counts what a walk met, for the exit code.
+type tally struct {
+	captures int // selected
+	walked   int // before filtering
+	refused  int // unreadable files and directories
+}
+
+// check returns an error if a walk over paths found nothing to work on.
+func (t tally) check(paths []string) error {
+	where := strings.Join(paths, ", ")
+	switch {
+	case t.captures > 0 || t.refused > 0:
+		return nil
+	case t.walked > 0:
+		return &exitError{ExitFailed, fmt.Errorf("%s: none of %d captures is selected", where, t.walked)}
+	}
+	return &exitError{ExitFailed, fmt.Errorf("%s: no captures found", where)}
+}
+
+// code is the exit code of a command that only reads.
+func (t tally) code() int {
+	if t.refused > 0 {
+		return ExitFailed
+	}
+	return ExitOK
+}

@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/value"
+)
+
+type showOptions struct {
+	selection
+	json   bool
+	sha256 bool
+	values int
+}
+
+func newShowCmd(a *app) *cobra.Command {
+	var o showOptions
+	cmd := &cobra.Command{
+		Use:   "show PATH...",
+		Short: "Show what captures or .pth files hold",
+		Long: `Show the contents of each capture under PATH, or of any .pth file, as op_tools'
+table. data_ptr comes from the .pth.json beside a file. With --json one object
+is printed for each file.`,
+		Example: `  optool show op_tools_results/op_capture_results/torch.add/25021/4/2026-11-20-21-06-02
+  optool show --values 8 input.pth
+  optool show --json --sha256 op_tools_results`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error { return runShow(cmd, a, &o, paths) },
+	}
+	o.addFlags(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&o.json, "json", false, "print one JSON object for each file")
+	f.BoolVar(&o.sha256, "sha256", false, "with --json: hash each tensor's elements, contiguous and little endian")
+	f.IntVar(&o.values, "values", 0, "print the first `N` elements of each tensor")
+	return cmd
+}
+
+// A shown is what one capture or file has to show.
+type shown struct {
+	text     []byte
+	records  []any // *fileRecord or *fileFailure
+	failures []error
+	selected bool
+}
+
+func runShow(cmd *cobra.Command, a *app, o *showOptions, paths []string) error {
+	if err := o.parse(cmd, a, "CAPTURE"); err != nil {
+		return err
+	}
+	if o.sha256 && !o.json {
+		return usageError("--sha256 needs --json")
+	}
+	if o.values < 0 {
+		return usageError("--values: want a count, got %d", o.values)
+	}
+	var t tally
+	out := reports.NewJSONLines(a.Out)
+	err := ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{Loose: true}),
+		o.show,
+		func(s shown) error {
+			t.walked++
+			if s.selected {
+				t.captures++
+			}
+			t.refused += len(s.failures)
+			for _, r := range s.records {
+				if err := out.Write(r); err != nil {
+					return err
+				}
+			}
+			if _, err := a.Out.Write(s.text); err != nil {
+				return err
+			}
+			for _, err := range s.failures {
+				a.warn("%v", err)
+			}
+			return nil
+		})
+	if err != nil {
+		return failed(err)
+	}
+	if err := t.check(paths); err != nil {
+		return err
+	}
+	return exitWith(t.code())
+}
+
+func (o *showOptions) show(f found) shown {
+	if f.err != nil {
+		return shown{failures: []error{f.err}}
+	}
+	ok, err := o.filter.Match(f.entry, o.read)
+	if err != nil || !ok {
+		return shown{failures: errs(err)}
+	}
+	if o.json {
+		return o.records(f.entry)
+	}
+	return o.tables(f.entry)
+}
+
+func errs(err error) []error {
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+// records lists the capture's files one by one, as they are.
+func (o *showOptions) records(e *capture.Entry) shown {
+	s := shown{selected: true}
+	for _, ref := range e.All() {
+		name := e.RelPath(ref.Side, ref.Kind)
+		r, err := o.record(name, e.Path(ref.Side, ref.Kind))
+		if err != nil {
+			fe := &capture.FileError{Path: name, Err: err}
+			s.records = append(s.records, &fileFailure{File: name, Error: fe.Reason()})
+			s.failures = append(s.failures, fe)
+			continue
+		}
+		s.records = append(s.records, r)
+	}
+	return s
+}
+
+func (o *showOptions) record(name, path string) (*fileRecord, error) {
+	f, err := pthformat.Open(path, pthformat.Options{Read: o.read})
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := newRecord(name, f)
+	if err != nil {
+		return nil, err
+	}
+	if o.sha256 {
+		if err := r.hash(); err != nil {
+			return nil, err
+		}
+	}
+	if o.values > 0 {
+		for i := range r.Items {
+			if t := r.Items[i].tensor; t != nil {
+				if r.Items[i].Values, err = firstValues(t, o.values); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return r, nil
+}
+
+// A page is what the tables of one capture show.
+type page struct {
+	title             []string
+	forward, backward []argRow
+}
+
+// tables prints op_tools' tables: arguments and results, then gradients.
+func (o *showOptions) tables(e *capture.Entry) shown {
+	s := shown{selected: true}
+	p := page{}
+	sides := []capture.Side{capture.Device}
+	if e.IsPair() {
+		sides = append(sides, capture.Host)
+	}
+	for _, side := range sides {
+		c, _ := e.Load(capture.LoadOptions{Read: o.read, Side: side})
+		defer c.Close()
+		if e.Layout == capture.File && errors.Is(c.Err(e.All()[0].Kind), capture.ErrNotCapture) {
+			return o.looseTable(e)
+		}
+		for _, k := range capture.Kinds() {
+			if err := c.Err(k); err == nil {
+				p.add(e, c, side, k)
+			} else if !errors.Is(err, capture.ErrNoFile) {
+				s.failures = append(s.failures, err)
+			}
+		}
+		if p.title == nil && c.Op != "" {
+			p.title = []string{c.Op, "forward_id: " + forwardID(e, c.Identifier)}
+		}
+	}
+	p.title = append(p.title, e.Rel)
+	s.print(o, &p)
+	return s
+}
+
+// forwardID is the call's number and time as op_tools prints them.
+func forwardID(e *capture.Entry, identifier string) string {
+	switch {
+	case e.ID >= 0 && e.Time != "":
+		return fmt.Sprintf("%d/%s", e.ID, e.Time)
+	case e.ID >= 0:
+		return strconv.Itoa(e.ID)
+	}
+	return cmp.Or(identifier, "-")
+}
+
+// add adds the rows of one file.
+func (p *page) add(e *capture.Entry, c *capture.Call, side capture.Side, k capture.Kind) {
+	prefix := c.Op + " " + [...]string{"inputs", "outputs", "grad_inputs", "grad_output", "inputs(after)"}[k]
+	if side == capture.Host {
+		prefix += "(cpu)"
+	}
+	var kwargs *value.Dict
+	switch k {
+	case capture.Input:
+		kwargs = c.Kwargs
+	case capture.After:
+		kwargs = c.AfterKwargs
+	}
+	rows := argRows(prefix, c.Values(k), kwargs, e.Addresses(side, k))
+	switch k {
+	case capture.GradInputs:
+		p.backward = append(p.backward, rows...)
+	case capture.GradOutputs: // op_tools prints them first
+		p.backward = append(rows, p.backward...)
+	default:
+		p.forward = append(p.forward, rows...)
+	}
+}
+
+// looseTable lists a .pth file that is no capture from its root.
+func (o *showOptions) looseTable(e *capture.Entry) shown {
+	s := shown{selected: true}
+	refuse := func(err error) shown {
+		s.failures = append(s.failures, &capture.FileError{Path: e.Rel, Err: err})
+		return s
+	}
+	f, err := pthformat.Open(e.Path(capture.Device, e.All()[0].Kind), pthformat.Options{Read: o.read})
+	if err != nil {
+		return refuse(err)
+	}
+	defer f.Close()
+	r, err := newRecord(e.Rel, f)
+	if err != nil {
+		return refuse(err)
+	}
+	p := page{title: []string{e.Rel}}
+	for _, it := range r.Items {
+		row := argRow{tensor: it.tensor}
+		row.Name = it.Path
+		if it.tensor != nil {
+			row.Tensor = tensorInfo(it.tensor, "")
+		} else {
+			row.Value = it.text()
+		}
+		p.forward = append(p.forward, row)
+	}
+	s.print(o, &p)
+	return s
+}
+
+// print renders a page into s.text.
+func (s *shown) print(o *showOptions, p *page) {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, strings.Join(p.title, "    "))
+	for _, rows := range [][]argRow{p.forward, p.backward} {
+		if err := reports.WriteArgs(&b, plainRows(rows)); err != nil {
+			s.failures = append(s.failures, err)
+		}
+	}
+	if o.values > 0 {
+		for _, r := range slices.Concat(p.forward, p.backward) {
+			if r.tensor == nil {
+				continue
+			}
+			v, err := firstValues(r.tensor, o.values)
+			if err != nil {
+				s.failures = append(s.failures, fmt.Errorf("%s: %w", r.Name, err))
+				continue
+			}
+			if r.tensor.Numel() > len(v) {
+				v = append(v, "...")
+			}
+			fmt.Fprintf(&b, "%s: [%s]\n", r.Name, strings.Join(v, ", "))
+		}
+	}
+	b.WriteByte('\n')
+	s.text = b.Bytes()
+}

@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/term"
+)
+
+// Streams are a command's standard streams. Data goes to Out, everything else
+// to Err.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// System returns the streams of the process.
+func System() Streams { return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr} }
+
+// terminal returns the width of the terminal that w is, and whether it is one.
+func terminal(w io.Writer) (int, bool) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0, false
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width <= 0 {
+		width = 80
+	}
+	return width, true
+}
+
+// outputWidth is the width that tables for people keep to: COLUMNS if it is
+// set, else that of the terminal, else 0 for no limit.
+func (s Streams) outputWidth() int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	width, _ := terminal(s.Out)
+	return width
+}
+
+// warn prints a message on standard error.
+func (s Streams) warn(format string, args ...any) {
+	fmt.Fprintf(s.Err, "optool: "+format+"\n", args...)
+}

@@ -1,0 +1,134 @@
+package reports
+
+import (
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// A Listing prints rows in columns without borders, a header first. It streams:
+// the widths are those of the first rows, later rows only widen them, so that a
+// listing of any length takes the memory of a screen.
+type Listing struct {
+	w      io.Writer
+	width  int // of the terminal, 0 for no limit
+	head   []string
+	widths []int
+	right  []bool
+	rows   [][]string
+	begun  bool
+}
+
+// held is how many rows decide the widths.
+const held = 200
+
+// NewListing returns a listing with the given column titles. Lines are at most
+// width columns wide: the widest cells are shortened in the middle. A width of
+// zero is no limit, for output that is not read on a terminal.
+func NewListing(w io.Writer, width int, head ...string) *Listing {
+	return &Listing{w: w, width: width, head: head, widths: make([]int, len(head)), right: make([]bool, len(head))}
+}
+
+// Right aligns a column to the right.
+func (l *Listing) Right(col int) { l.right[col] = true }
+
+// Add adds a row with one cell per column.
+func (l *Listing) Add(cells ...string) error {
+	for i := range cells {
+		cells[i] = oneLine(cells[i])
+	}
+	l.rows = append(l.rows, cells)
+	if l.begun || len(l.rows) == held {
+		return l.Flush()
+	}
+	return nil
+}
+
+// Flush prints the rows held back.
+func (l *Listing) Flush() error {
+	if len(l.rows) == 0 {
+		return nil
+	}
+	if !l.begun {
+		l.begun = true
+		l.rows = append([][]string{l.head}, l.rows...)
+	}
+	for _, r := range l.rows {
+		for i, c := range r {
+			l.widths[i] = max(l.widths[i], text.StringWidthWithoutEscSequences(c))
+		}
+	}
+	limits := l.fit()
+	var b strings.Builder
+	for _, r := range l.rows {
+		line := ""
+		for i, c := range r {
+			c = shorten(c, limits[i])
+			pad := strings.Repeat(" ", limits[i]-text.StringWidthWithoutEscSequences(c))
+			if i > 0 {
+				line += "  "
+			}
+			if l.right[i] {
+				line += pad + c
+			} else {
+				line += c + pad
+			}
+		}
+		b.WriteString(strings.TrimRight(line, " "))
+		b.WriteByte('\n')
+	}
+	l.rows = l.rows[:0]
+	_, err := io.WriteString(l.w, b.String())
+	return err
+}
+
+// fit narrows the widest columns until a line fits.
+func (l *Listing) fit() []int {
+	limits := append([]int(nil), l.widths...)
+	if l.width == 0 {
+		return limits
+	}
+	const least = 8
+	for total := sum(limits) + 2*(len(limits)-1); total > l.width; total-- {
+		widest := 0
+		for i, n := range limits {
+			if n > limits[widest] {
+				widest = i
+			}
+		}
+		if limits[widest] <= least {
+			break
+		}
+		limits[widest]--
+	}
+	return limits
+}
+
+func sum(v []int) int {
+	n := 0
+	for _, x := range v {
+		n += x
+	}
+	return n
+}
+
+// shorten cuts s to a width by taking out its middle.
+func shorten(s string, width int) string {
+	if text.StringWidthWithoutEscSequences(s) <= width {
+		return s
+	}
+	r := []rune(s)
+	head, tail := 0, len(r)
+	for left := width - 1; head < tail; {
+		if left -= text.RuneWidth(r[head]); left < 0 {
+			break
+		}
+		head++
+		if left -= text.RuneWidth(r[tail-1]); left < 0 {
+			break
+		}
+		tail--
+	}
+	return string(r[:head]) + "…" + string(r[tail:])
+}

@@ -1,0 +1,133 @@
+package reports
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+)
+
+// A TensorInfo is what op_tools' tables show of a tensor.
+type TensorInfo struct {
+	Device       string
+	DType        string // short: "float32"
+	Numel        int
+	Shape        []int
+	Stride       []int // in elements
+	RequiresGrad bool
+	Layout       string // "torch.strided"
+	DataPtr      string // address while the job ran; empty if not recorded
+}
+
+// An ArgRow is one row of an argument table: a tensor or any other value.
+type ArgRow struct {
+	Name   string // "torch.add inputs[0]"
+	Tensor *TensorInfo
+	Value  string // str() of what is not a tensor
+}
+
+// A CompareRow is one row of op_tools' comparison table and CSV file.
+type CompareRow struct {
+	ForwardID   string
+	Name        string // "torch.add output"
+	Allclose    bool
+	Cosine      float64
+	MaxAbs      float64
+	MaxRelative float64
+	ATol, RTol  float64
+	ErrorInfo   string
+	Verdict     string // optool's; after op_tools' columns
+	Reason      string
+}
+
+// An OverflowRow is one row of the overflow check: statistics of a tensor over
+// its finite elements (Std with n-1), or of a number.
+type OverflowRow struct {
+	Name     string
+	Overflow bool // any inf or nan
+	Tensor   bool // the statistics below apply
+	NaN, Inf int
+	Min, Max float64
+	Mean     float64
+	Std      float64
+	Norm     float64 // 2-norm
+}
+
+// A Number is a float64 that JSON can hold: nan and infinities are written as
+// the strings "nan", "inf" and "-inf".
+type Number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) {
+	switch f := float64(n); {
+	case math.IsNaN(f):
+		return []byte(`"nan"`), nil
+	case math.IsInf(f, 1):
+		return []byte(`"inf"`), nil
+	case math.IsInf(f, -1):
+		return []byte(`"-inf"`), nil
+	default:
+		return strconv.AppendFloat(nil, f, 'g', -1, 64), nil
+	}
+}
+
+// Num returns a pointer to f as a Number, for fields that may be null.
+func Num(f float64) *Number {
+	n := Number(f)
+	return &n
+}
+
+// Verdicts of a Result: a closed set.
+const (
+	Pass        = "pass"
+	Warn        = "warn"
+	Fail        = "fail"
+	Mistrusted  = "mistrusted"  // compared, but proves little
+	Unsupported = "unsupported" // op or argument not known
+	Skipped     = "skipped"
+	Invalid     = "invalid" // unreadable or inconsistent input
+	Crash       = "crash"
+	Timeout     = "timeout"
+	Error       = "error"
+)
+
+// Verdicts lists the verdicts from best to worst as summaries rank them.
+func Verdicts() []string {
+	return []string{Skipped, Mistrusted, Pass, Warn, Unsupported, Fail, Invalid, Error, Timeout, Crash}
+}
+
+// A Result is one compared value, or the one line of a call that could not be
+// compared (Target is then empty). Nil fields do not apply.
+type Result struct {
+	Capture   string          `json:"capture"`    // relative to the PATH given
+	Op        string          `json:"op"`         // dotted name
+	ForwardID *int            `json:"forward_id"` // counts hooks within a process
+	Phase     string          `json:"phase"`      // input, forward or backward
+	Target    string          `json:"target"`     // output[0]
+	Verdict   string          `json:"verdict"`    // one of Verdicts
+	Reason    string          `json:"reason"`     // one sentence; empty on a plain pass
+	Allclose  *bool           `json:"allclose"`   // op_tools' rule
+	Cosine    *Number         `json:"cosine_similarity"`
+	MaxAbs    *Number         `json:"max_abs_diff"`
+	MaxRel    *Number         `json:"max_relative_diff"`
+	MaxULP    *Number         `json:"max_ulp"`
+	Mismatch  *int            `json:"mismatched"` // elements outside the tolerance
+	Numel     *int            `json:"numel"`
+	ATol      *Number         `json:"atol"`
+	RTol      *Number         `json:"rtol"`
+	Rule      *string         `json:"rule"` // which tolerance decided
+	Worst     []int           `json:"worst_index"`
+	Actual    json.RawMessage `json:"actual"`   // value at Worst: a number, or a string as Number writes it
+	Expected  json.RawMessage `json:"expected"` // reference there
+	DType     *string         `json:"dtype"`
+	Shape     []int           `json:"shape"`
+	Source    *string         `json:"source"`    // captured or device
+	Reference *string         `json:"reference"` // float64, int64, ...
+	Repro     *string         `json:"repro"`     // a command line
+}
+
+// An OpSummary counts the captures of one op by their worst verdict.
+type OpSummary struct {
+	Op     string         `json:"op"`
+	Counts map[string]int `json:"counts"` // by verdict
+	Worst  *Result        `json:"worst,omitempty"`
+}

@@ -1,0 +1,152 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Summary counts results and keeps the worst of each op. Its memory grows
+// with the number of ops, not of results, provided that the results of a
+// capture are added one after the other.
+type Summary struct {
+	Captures    map[string]int // captures by their worst verdict
+	Results     map[string]int // results by verdict
+	Interrupted bool
+
+	ops          map[string]*OpSummary
+	capture, op  string // being added
+	worst        string
+	addedCapture bool
+}
+
+// NewSummary returns an empty summary.
+func NewSummary() *Summary {
+	return &Summary{Captures: map[string]int{}, Results: map[string]int{}, ops: map[string]*OpSummary{}}
+}
+
+// Add counts one result.
+func (s *Summary) Add(r *Result) {
+	if !s.addedCapture || r.Capture != s.capture || r.Op != s.op {
+		s.endCapture()
+		s.capture, s.op, s.worst, s.addedCapture = r.Capture, r.Op, r.Verdict, true
+	}
+	s.Results[r.Verdict]++
+	if rank(r.Verdict) > rank(s.worst) {
+		s.worst = r.Verdict
+	}
+	o := s.opOf(r.Op)
+	if o.Worst == nil || worse(r, o.Worst) {
+		keep := *r
+		o.Worst = &keep
+	}
+}
+
+// worse orders results by verdict, then by how many elements differ.
+func worse(a, b *Result) bool {
+	if d := cmp.Compare(rank(a.Verdict), rank(b.Verdict)); d != 0 {
+		return d > 0
+	}
+	return a.Mismatch != nil && (b.Mismatch == nil || *a.Mismatch > *b.Mismatch)
+}
+
+func (s *Summary) opOf(op string) *OpSummary {
+	o := s.ops[op]
+	if o == nil {
+		o = &OpSummary{Op: op, Counts: map[string]int{}}
+		s.ops[op] = o
+	}
+	return o
+}
+
+func (s *Summary) endCapture() {
+	if s.addedCapture {
+		s.Captures[s.worst]++
+		s.opOf(s.op).Counts[s.worst]++
+		s.addedCapture = false
+	}
+}
+
+// Ops returns the summaries by op: the worst first, then by name.
+func (s *Summary) Ops() []*OpSummary {
+	s.endCapture()
+	return slices.SortedFunc(maps.Values(s.ops), func(a, b *OpSummary) int {
+		return cmp.Or(cmp.Compare(rank(b.Worst.Verdict), rank(a.Worst.Verdict)), cmp.Compare(a.Op, b.Op))
+	})
+}
+
+// Compared is the number of results that compared something.
+func (s *Summary) Compared() int {
+	return s.Results[Pass] + s.Results[Warn] + s.Results[Fail] + s.Results[Mistrusted]
+}
+
+// Differs reports whether any result is a difference or a device's failure.
+func (s *Summary) Differs() bool {
+	return s.Results[Fail]+s.Results[Crash]+s.Results[Timeout] > 0
+}
+
+// Refused reports whether any input was unreadable or could not be run.
+func (s *Summary) Refused() bool { return s.Results[Invalid]+s.Results[Error] > 0 }
+
+func rank(verdict string) int { return slices.Index(Verdicts(), verdict) }
+
+// Write prints the counts by op and one line in total. width limits the lines;
+// zero is no limit.
+func (s *Summary) Write(w io.Writer, width int) error {
+	ops := s.Ops()
+	var used []string
+	for _, v := range []string{Pass, Warn, Fail, Mistrusted, Unsupported, Skipped, Invalid, Error, Timeout, Crash} {
+		if s.Captures[v] > 0 {
+			used = append(used, v)
+		}
+	}
+	if len(ops) > 0 {
+		l := NewListing(w, width, append(append([]string{"op"}, used...), "worst")...)
+		for i := range used {
+			l.Right(i + 1)
+		}
+		for _, o := range ops {
+			row := []string{o.Op}
+			for _, v := range used {
+				n := ""
+				if o.Counts[v] > 0 {
+					n = strconv.Itoa(o.Counts[v])
+				}
+				row = append(row, n)
+			}
+			note := ""
+			if o.Worst.Verdict != Pass {
+				note = strings.TrimSpace(o.Worst.Target + " " + o.Worst.Reason)
+			}
+			if err := l.Add(append(row, note)...); err != nil {
+				return err
+			}
+		}
+		if err := l.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	total, parts := 0, []string{}
+	for _, v := range used {
+		total += s.Captures[v]
+		parts = append(parts, fmt.Sprintf("%d %s", s.Captures[v], v))
+	}
+	end := ""
+	if s.Interrupted {
+		end = " (interrupted)"
+	}
+	_, err := fmt.Fprintf(w, "%s: %s%s\n", plural(total, "capture"), cmp.Or(strings.Join(parts, ", "), "nothing compared"), end)
+	return err
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,224 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// A column of a prettytable: cells that were formatted already.
+type column struct {
+	name  string
+	left  bool // cells are flush left; centred otherwise
+	cells []string
+}
+
+// writeTable renders columns as prettytable does: cells centred, with the odd
+// space after texts of odd length and before those of even length.
+func writeTable(w io.Writer, cols []column) error {
+	t := table.NewWriter()
+	t.SetStyle(table.StyleDefault)
+	t.Style().Format.Header = text.FormatDefault
+	head, configs := table.Row{}, []table.ColumnConfig{}
+	rows := 0
+	widths := make([]int, len(cols))
+	for i, c := range cols {
+		widths[i] = text.StringWidthWithoutEscSequences(c.name)
+		for _, cell := range c.cells {
+			widths[i] = max(widths[i], text.StringWidthWithoutEscSequences(cell))
+		}
+		rows = len(c.cells)
+		head = append(head, centre(c.name, widths[i]))
+		configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignLeft, AlignHeader: text.AlignLeft})
+	}
+	t.SetColumnConfigs(configs)
+	t.AppendHeader(head)
+	for r := range rows {
+		row := table.Row{}
+		for i, c := range cols {
+			if c.left {
+				row = append(row, c.cells[r])
+			} else {
+				row = append(row, centre(c.cells[r], widths[i]))
+			}
+		}
+		t.AppendRow(row)
+	}
+	_, err := fmt.Fprintln(w, t.Render())
+	return err
+}
+
+// centre pads s to width on both sides.
+func centre(s string, width int) string {
+	n := text.StringWidthWithoutEscSequences(s)
+	excess := width - n
+	left := excess / 2
+	if excess%2 == 1 && n%2 == 0 {
+		left++
+	}
+	return strings.Repeat(" ", left) + s + strings.Repeat(" ", excess-left)
+}
+
+// argColumns are the columns of an argument table, in op_tools' order.
+var argColumns = []struct {
+	name string
+	cell func(*TensorInfo) string
+}{
+	{"device", func(t *TensorInfo) string { return t.Device }},
+	{"dtype", func(t *TensorInfo) string { return t.DType }},
+	{"numel", func(t *TensorInfo) string { return strconv.Itoa(t.Numel) }},
+	{"shape", func(t *TensorInfo) string { return pyTuple(t.Shape) }},
+	{"stride", func(t *TensorInfo) string { return pyTuple(t.Stride) }},
+	{"requires_grad", func(t *TensorInfo) string { return pyBool(t.RequiresGrad) }},
+	{"layout", func(t *TensorInfo) string { return t.Layout }},
+	{"data_ptr", func(t *TensorInfo) string { return t.DataPtr }},
+}
+
+// WriteArgs prints the table of a call's arguments, results or gradients.
+// Columns come in order of first appearance: a first row that is no tensor
+// puts value before device.
+func WriteArgs(w io.Writer, rows []ArgRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	name, val := column{name: "name"}, column{name: "value"}
+	var tensors []column
+	anyTensor := slices.ContainsFunc(rows, func(r ArgRow) bool { return r.Tensor != nil })
+	anyValue := slices.ContainsFunc(rows, func(r ArgRow) bool { return r.Tensor == nil })
+	if anyTensor {
+		for _, c := range argColumns {
+			tensors = append(tensors, column{name: c.name})
+		}
+	}
+	for _, r := range rows {
+		name.cells = append(name.cells, oneLine(r.Name))
+		val.cells = append(val.cells, oneLine(r.Value))
+		for i := range tensors {
+			cell := ""
+			if r.Tensor != nil {
+				cell = argColumns[i].cell(r.Tensor)
+			}
+			tensors[i].cells = append(tensors[i].cells, cell)
+		}
+	}
+	cols := []column{name}
+	if anyValue && rows[0].Tensor == nil {
+		cols = append(append(cols, val), tensors...)
+	} else {
+		cols = append(cols, tensors...)
+		if anyValue {
+			cols = append(cols, val)
+		}
+	}
+	return writeTable(w, cols)
+}
+
+// WriteCompare prints op_tools' comparison table, followed by optool's verdict
+// where rows have one.
+func WriteCompare(w io.Writer, rows []CompareRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	cols := make([]column, len(compareColumns))
+	for i, c := range compareColumns {
+		cols[i].name = c.name
+		for _, r := range rows {
+			cols[i].cells = append(cols[i].cells, c.cell(r))
+		}
+	}
+	if slices.ContainsFunc(rows, func(r CompareRow) bool { return r.Verdict != "" }) {
+		verdict := column{name: "verdict"}
+		for _, r := range rows {
+			verdict.cells = append(verdict.cells, r.Verdict)
+		}
+		cols = append(cols, verdict)
+	}
+	return writeTable(w, cols)
+}
+
+var compareColumns = []struct {
+	name string
+	cell func(CompareRow) string
+}{
+	{"name", func(r CompareRow) string { return fmt.Sprintf("%-30s", oneLine(r.Name)) }},
+	{"allclose", func(r CompareRow) string { return pyBool(r.Allclose) }},
+	{"cosine_similarity", func(r CompareRow) string { return fixed9(r.Cosine, 0) }},
+	{"max_abs_diff", func(r CompareRow) string { return fixed9(r.MaxAbs, 10) }},
+	{"max_relative_diff", func(r CompareRow) string { return fixed9(r.MaxRelative, 10) }},
+	{"atol", func(r CompareRow) string { return fixed9(r.ATol, 10) }},
+	{"rtol", func(r CompareRow) string { return fixed9(r.RTol, 10) }},
+	{"error_info", func(r CompareRow) string { return oneLine(r.ErrorInfo) }},
+}
+
+// WriteOverflow prints the table of the overflow check: op_tools' columns,
+// then the counts.
+func WriteOverflow(w io.Writer, rows []OverflowRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	cols := []column{{name: "name"}, {name: "inf_or_nan"}}
+	stats := []struct {
+		name string
+		cell func(OverflowRow) string
+	}{
+		{"min", func(r OverflowRow) string { return number(r.Min, -1) }},
+		{"max", func(r OverflowRow) string { return number(r.Max, -1) }},
+		{"mean", func(r OverflowRow) string { return number(r.Mean, 6) }},
+		{"std", func(r OverflowRow) string { return number(r.Std, 6) }},
+		{"norm", func(r OverflowRow) string { return number(r.Norm, 6) }},
+		{"nan", func(r OverflowRow) string { return strconv.Itoa(r.NaN) }},
+		{"inf", func(r OverflowRow) string { return strconv.Itoa(r.Inf) }},
+	}
+	if slices.ContainsFunc(rows, func(r OverflowRow) bool { return r.Tensor }) {
+		for _, s := range stats {
+			cols = append(cols, column{name: s.name})
+		}
+	}
+	for _, r := range rows {
+		cols[0].cells = append(cols[0].cells, oneLine(r.Name))
+		cols[1].cells = append(cols[1].cells, pyBool(r.Overflow))
+		for i := range cols[2:] {
+			cell := ""
+			if r.Tensor {
+				cell = stats[i].cell(r)
+			}
+			cols[i+2].cells = append(cols[i+2].cells, cell)
+		}
+	}
+	return writeTable(w, cols)
+}
+
+// WriteGrid prints a table of texts, flush left under a header, without
+// borders; its width is limited as a Listing's is.
+func WriteGrid(w io.Writer, width int, head []string, rows [][]string) error {
+	l := NewListing(w, width, head...)
+	for _, r := range rows {
+		if err := l.Add(r...); err != nil {
+			return err
+		}
+	}
+	return l.Flush()
+}
+
+// oneLine makes s safe for one line of a terminal: what does not print, line
+// breaks and escape sequences among it, is written as Go writes it in a string.
+func oneLine(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
