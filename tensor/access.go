@@ -360,6 +360,9 @@ func (t *Tensor) Item() float64 { return At[float64](t, 0) }
 // dtype (rounded once if t is computed), to b.
 func (t *Tensor) AppendBytes(b []byte) []byte {
 	n, size := t.Numel(), t.DType.Size()
+	if n == 0 {
+		return b
+	}
 	b = slices.Grow(b, n*size)
 	if s := t.back.stored; s != nil {
 		raw := s.mustLoad()
