@@ -208,63 +208,17 @@ func ReduceView(t *tensor.Tensor, dims []int, keepdim bool) (view *tensor.Tensor
 }
 
 // Sum adds t over dims in the compute type of dt (float64, int64 or
-// complex128), pairwise over blocks of 128 terms so that the rounding error of
-// n terms is below (128 + log2 n) 2^-53 of the sum of their magnitudes. The
-// result has dtype dt.
+// complex128), pairwise within runs and runs one after the other (PairwiseSum,
+// FoldDims), so that the rounding error of n terms is below (256 + n/128) 2^-53
+// of the sum of their magnitudes. The result has dtype dt.
 func Sum(dt tensor.DType, t *tensor.Tensor, dims []int, keepdim bool) *tensor.Tensor {
-	view, shape, n := ReduceView(t, dims, keepdim)
 	switch dt.Kind() {
 	case tensor.KindFloat:
-		return foldRows(dt, shape, view, n, PairwiseSum[float64])
+		return sumDims[float64](dt, t, dims, keepdim)
 	case tensor.KindComplex:
-		return foldRows(dt, shape, view, n, PairwiseSum[complex128])
+		return sumDims[complex128](dt, t, dims, keepdim)
 	}
-	return foldRows(dt, shape, view, n, PairwiseSum[int64])
-}
-
-// foldRows reduces each row of n elements of view to one element. Long rows
-// are folded in pieces, in parallel when there are few of them; add must be
-// associative up to rounding and fold pieces of its own results.
-func foldRows[T tensor.Elem](dt tensor.DType, shape []int, view *tensor.Tensor, n int, add func([]T) T) *tensor.Tensor {
-	const piece = 1 << 15
-	row := func(k int, buf []T) T {
-		if n <= piece {
-			tensor.Load(view, k*n, buf[:n])
-			return add(buf[:n])
-		}
-		parts := make([]T, (n+piece-1)/piece)
-		for p := range parts {
-			lo, hi := p*piece, min((p+1)*piece, n)
-			tensor.Load(view, k*n+lo, buf[:hi-lo])
-			parts[p] = add(buf[:hi-lo])
-		}
-		return add(parts)
-	}
-	rows := tensor.Numel(shape)
-	if rows < 8 && n > piece { // few long rows: parallel inside each
-		out := make([]T, rows)
-		for k := range out {
-			parts := make([]T, (n+piece-1)/piece)
-			tensor.Parallel(len(parts), 1, func(a, b int) {
-				buf := Scratch[T](piece)
-				for p := a; p < b; p++ {
-					lo, hi := p*piece, min((p+1)*piece, n)
-					tensor.Load(view, k*n+lo, (*buf)[:hi-lo])
-					parts[p] = add((*buf)[:hi-lo])
-				}
-				Release(buf)
-			})
-			out[k] = add(parts)
-		}
-		return tensor.New(dt, shape, out)
-	}
-	return tensor.Lazy(dt, shape, max(1, piece/max(n, 1)), func(lo int, dst []T) {
-		buf := Scratch[T](min(n, piece))
-		for i := range dst {
-			dst[i] = row(lo+i, *buf)
-		}
-		Release(buf)
-	})
+	return sumDims[int64](dt, t, dims, keepdim)
 }
 
 // PairwiseSum adds v in a fixed order: runs of 128 with four accumulators,

@@ -1,0 +1,317 @@
+package opdef
+
+import (
+	"math"
+	"slices"
+
+	"github.com/optool/optool/tensor"
+)
+
+// A Fold accumulates elements of one or several tensors of equal shape, in
+// order. The zero value of A is the accumulator of no elements.
+type Fold[S tensor.Elem, A any] struct {
+	// Add accumulates a run: v[k] holds elements at, at+1, ... (counted within
+	// what is folded into one result) of tensor k.
+	Add func(acc *A, at int, v [][]S)
+	// Join adds to acc what was accumulated in next, from later elements.
+	Join func(acc *A, next A)
+}
+
+// Folded holds the accumulators of a reduction, one per result.
+type Folded[A any] struct {
+	Shape []int // of the result
+	N     int   // elements folded into each result
+
+	accs []A // nil when there are too many to keep
+	fold func(lo int, dst []A)
+}
+
+// Sizes that decide how a reduction is cut up: elements loaded at a time,
+// elements accumulated by one goroutine at a time, results kept.
+const (
+	foldTile = 1 << 15
+	foldUnit = 1 << 20
+	foldKept = 1 << 22
+)
+
+// FoldDims folds ts, tensors of equal shape, over the dimensions dims; those
+// are dropped from the result's shape, or have size 1 if keepdim. Long
+// reductions are cut into parts that are joined in order, so results do not
+// depend on the number of processors. Memory beyond the results is that of a
+// tile, except that lazy tensors are computed whole unless dims are their first
+// or their last dimensions.
+func FoldDims[S tensor.Elem, A any](f Fold[S, A], dims []int, keepdim bool, ts ...*tensor.Tensor) *Folded[A] {
+	t := ts[0]
+	var kept, reduced []int
+	r := &Folded[A]{N: 1}
+	rows := 1
+	for d, n := range t.Shape {
+		switch {
+		case !slices.Contains(dims, d):
+			kept = append(kept, d)
+			r.Shape = append(r.Shape, n)
+			rows *= n
+			continue
+		case keepdim:
+			r.Shape = append(r.Shape, 1)
+		}
+		reduced = append(reduced, d)
+		r.N *= n
+	}
+	g := &folder[S, A]{Fold: f, rows: rows, n: r.N, srcs: make([]*tensor.Tensor, len(ts))}
+	g.across = rows > 1 && r.N > 1 && innermost(t, kept, reduced)
+	order := append(slices.Clone(kept), reduced...)
+	if g.across {
+		order = append(slices.Clone(reduced), kept...)
+	}
+	inOrder := slices.IsSorted(order)
+	block := 1
+	for k, t := range ts {
+		g.srcs[k] = t
+		if !inOrder {
+			g.srcs[k] = t.Permute(order...)
+		}
+		if g.srcs[k].IsLazy() {
+			block = max(block, g.srcs[k].Block())
+		}
+	}
+	g.size(block)
+	r.fold = g.fold
+	if rows <= foldKept {
+		r.accs = make([]A, rows)
+		g.all(r.accs)
+	}
+	return r
+}
+
+// innermost reports whether the kept dimensions are nearer together in memory
+// than the reduced ones.
+func innermost(t *tensor.Tensor, kept, reduced []int) bool {
+	if t.IsLazy() {
+		return kept[0] > reduced[len(reduced)-1]
+	}
+	least := func(dims []int) int {
+		m := math.MaxInt
+		for _, d := range dims {
+			if t.Shape[d] > 1 && t.Stride[d] > 0 {
+				m = min(m, t.Stride[d])
+			}
+		}
+		return m
+	}
+	return least(kept) < least(reduced)
+}
+
+// A folder walks rows x n elements: element c of row r is element r*n+c of each
+// source, or c*rows+r if across.
+type folder[S tensor.Elem, A any] struct {
+	Fold[S, A]
+	srcs    []*tensor.Tensor
+	rows, n int
+	across  bool
+	tile    [2]int // rows and columns loaded at a time
+	unit    int    // columns accumulated before a join
+}
+
+func (g *folder[S, A]) size(block int) {
+	tile := max(foldTile, block)
+	if g.across {
+		g.tile[0] = min(g.rows, max(256, block))
+		g.tile[1] = min(g.n, max(1, 4*tile/g.tile[0]))
+	} else {
+		g.tile[0] = max(1, min(g.rows, tile/max(g.n, 1)))
+		g.tile[1] = min(g.n, tile)
+	}
+	g.unit = max(1, foldUnit/max(g.tile[0]*g.tile[1], 1)) * max(g.tile[1], 1)
+}
+
+// all computes every row, cut into units that run in parallel.
+func (g *folder[S, A]) all(accs []A) {
+	parts := max(1, (g.n+g.unit-1)/g.unit)
+	height := g.tile[0]
+	if parts == 1 { // several tiles of short rows make a unit
+		height *= max(1, foldUnit/max(1, 4*height*g.n))
+	}
+	bands := (g.rows + height - 1) / max(height, 1)
+	partial := make([]A, (parts-1)*g.rows)
+	tensor.Parallel(bands*parts, 1, func(a, b int) {
+		for k := a; k < b; k++ {
+			band, part := k/parts, k%parts
+			lo, hi := band*height, min((band+1)*height, g.rows)
+			dst := accs[lo:hi]
+			if part > 0 {
+				dst = partial[(part-1)*g.rows+lo : (part-1)*g.rows+hi]
+			}
+			g.part(lo, dst, part*g.unit, min((part+1)*g.unit, g.n))
+		}
+	})
+	for p := range parts - 1 {
+		for i := range accs {
+			g.Join(&accs[i], partial[p*g.rows+i])
+		}
+	}
+}
+
+// fold computes rows lo .. lo+len(dst) on the calling goroutine.
+func (g *folder[S, A]) fold(lo int, dst []A) {
+	clear(dst)
+	for c := 0; c < g.n; c += g.unit {
+		if c == 0 {
+			g.part(lo, dst, 0, min(g.unit, g.n))
+			continue
+		}
+		next := make([]A, len(dst))
+		g.part(lo, next, c, min(c+g.unit, g.n))
+		for i := range dst {
+			g.Join(&dst[i], next[i])
+		}
+	}
+}
+
+// part accumulates columns [c0, c1) of rows lo .. lo+len(dst).
+func (g *folder[S, A]) part(lo int, dst []A, c0, c1 int) {
+	if g.n == 0 {
+		return
+	}
+	bufs, runs := make([]*[]S, len(g.srcs)), make([][]S, len(g.srcs))
+	for k := range bufs {
+		bufs[k] = Scratch[S](g.tile[0] * g.tile[1])
+		defer Release(bufs[k])
+	}
+	for r := 0; r < len(dst); r += g.tile[0] {
+		h := min(g.tile[0], len(dst)-r)
+		for c := c0; c < c1; c += g.tile[1] {
+			w := min(g.tile[1], c1-c)
+			for k, src := range g.srcs {
+				g.load(src, lo+r, h, c, w, (*bufs[k])[:h*w])
+			}
+			for i := range h {
+				for k := range runs {
+					runs[k] = (*bufs[k])[i*w : (i+1)*w]
+				}
+				g.Add(&dst[r+i], c, runs)
+			}
+		}
+	}
+}
+
+// load stores h rows of w columns of src, row by row, in dst.
+func (g *folder[S, A]) load(src *tensor.Tensor, r, h, c, w int, dst []S) {
+	switch {
+	case g.across && h == g.rows:
+		tmp := Scratch[S](len(dst))
+		tensor.Load(src, c*g.rows, *tmp)
+		for j := range w {
+			for i, x := range (*tmp)[j*h : (j+1)*h] {
+				dst[i*w+j] = x
+			}
+		}
+		Release(tmp)
+	case g.across:
+		tmp := Scratch[S](h)
+		for j := range w {
+			tensor.Load(src, (c+j)*g.rows+r, *tmp)
+			for i, x := range *tmp {
+				dst[i*w+j] = x
+			}
+		}
+		Release(tmp)
+	case w == g.n:
+		tensor.Load(src, r*g.n, dst)
+	default:
+		for i := range h {
+			tensor.Load(src, (r+i)*g.n+c, dst[i*w:(i+1)*w])
+		}
+	}
+}
+
+// Collect makes the result tensor of a reduction: get takes the result out of
+// an accumulator.
+func Collect[T tensor.Elem, A any](f *Folded[A], dt tensor.DType, get func(acc *A) T) *tensor.Tensor {
+	if f.accs != nil {
+		out := make([]T, len(f.accs))
+		for i := range out {
+			out[i] = get(&f.accs[i])
+		}
+		return tensor.New(dt, f.Shape, out)
+	}
+	return tensor.Lazy(dt, f.Shape, 1, func(lo int, dst []T) {
+		accs := make([]A, len(dst))
+		f.fold(lo, accs)
+		for i := range dst {
+			dst[i] = get(&accs[i])
+		}
+	})
+}
+
+// Summing is the fold that adds the elements of one tensor: pairwise within a
+// run (PairwiseSum), runs one after the other.
+func Summing[T tensor.Elem]() Fold[T, T] {
+	return Fold[T, T]{
+		Add:  func(acc *T, _ int, v [][]T) { *acc += PairwiseSum(v[0]) },
+		Join: func(acc *T, next T) { *acc += next },
+	}
+}
+
+func sumDims[T tensor.Elem](dt tensor.DType, t *tensor.Tensor, dims []int, keepdim bool) *tensor.Tensor {
+	return Collect(FoldDims(Summing[T](), dims, keepdim, t), dt, func(acc *T) T { return *acc })
+}
+
+// Unreduce expands a reduction over dims of a tensor of the given shape, or the
+// gradient of it, back to that shape; whether it was made with keepdim does not
+// matter.
+func Unreduce(t *tensor.Tensor, shape, dims []int) *tensor.Tensor {
+	keep := slices.Clone(shape)
+	for _, d := range dims {
+		keep[d] = 1
+	}
+	u, err := t.Reshape(keep...).Expand(shape...)
+	if err != nil {
+		panic(err)
+	}
+	return u
+}
+
+// AlongDim computes a tensor of t's shape whose runs along dimension dim are
+// functions of those of t: fill(src, dst) gets one run of t and stores one of
+// the result. A result along any but the last dimension is computed whole when
+// it is first used.
+func AlongDim[S, T tensor.Elem](dt tensor.DType, t *tensor.Tensor, dim int, fill func(src []S, dst []T)) *tensor.Tensor {
+	return AlongDimN(dt, dim, func(src [][]S, dst []T) { fill(src[0], dst) }, t)
+}
+
+// AlongDimN is AlongDim for several tensors of equal shape.
+func AlongDimN[S, T tensor.Elem](dt tensor.DType, dim int, fill func(src [][]S, dst []T), ts ...*tensor.Tensor) *tensor.Tensor {
+	t := ts[0]
+	last := max(t.Dim()-1, 0)
+	views := slices.Clone(ts)
+	n := 1
+	if t.Dim() > 0 {
+		n = t.Shape[dim]
+	}
+	if dim != last {
+		for k := range views {
+			views[k] = ts[k].Transpose(dim, last)
+		}
+	}
+	shape := views[0].Shape
+	if t.Numel() == 0 {
+		return tensor.New(dt, t.Shape, []T{})
+	}
+	u := Rows(dt, shape, n, func(row int, dst []T) {
+		bufs, src := make([]*[]S, len(views)), make([][]S, len(views))
+		for k, v := range views {
+			bufs[k] = Scratch[S](n)
+			src[k] = *bufs[k]
+			tensor.Load(v, row*n, src[k])
+		}
+		fill(src, dst)
+		for _, b := range bufs {
+			Release(b)
+		}
+	})
+	if dim != last {
+		return u.Transpose(dim, last)
+	}
+	return u
+}
