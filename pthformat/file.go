@@ -1,0 +1,292 @@
+package pthformat
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// ReadMode says how the bytes of a file are reached.
+type ReadMode int
+
+// Read modes. A mapped file that another process makes shorter while it is
+// read kills the reader (SIGBUS); Plain reports an error. On network disks
+// Plain can be several times faster.
+const (
+	Mmap  ReadMode = iota // map the file; storages are views of the map
+	Plain                 // read each storage when it is first used
+)
+
+// Options of Open. The zero value is what most callers want.
+type Options struct {
+	Read   ReadMode
+	Limits Limits
+}
+
+// Limits bound what a file can make its reader do. Zero fields get the
+// defaults, which no file of torch's comes near.
+type Limits struct {
+	Objects  int   // objects made by one pickle; default 2^20
+	Depth    int   // nesting of objects, open marks; default 1000
+	Expanded int   // objects in the value where every reference counts; default 2^22
+	Records  int   // records of the zip; default 2^20
+	Pickle   int64 // bytes of one pickle; default 256 MiB
+	Inflate  int64 // bytes of one compressed storage once inflated; default 1 GiB
+}
+
+func (l Limits) withDefaults() Limits {
+	def := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	def(&l.Objects, 1<<20)
+	def(&l.Depth, 1000)
+	def(&l.Expanded, 1<<22)
+	def(&l.Records, 1<<20)
+	if l.Pickle <= 0 {
+		l.Pickle = 256 << 20
+	}
+	if l.Inflate <= 0 {
+		l.Inflate = 1 << 30
+	}
+	return l
+}
+
+// A File is an open .pth file. Its tensors are views of the file: no byte of a
+// storage is read before a value is needed.
+type File struct {
+	Path     string
+	Format   string      // "zip" or "legacy"
+	Root     value.Value // the saved object
+	Protocol int         // of the pickle of the saved object
+	Globals  []string    // names of the classes and functions in that pickle, in order of appearance
+	Warnings []string    // what is odd but does not keep the file from being read
+	Size     int64       // bytes
+
+	// Expanded is the number of objects in Root where every reference counts
+	// as an object: what a walk visits that knows nothing of sharing.
+	Expanded int
+	// Cyclic says that an object in Root contains itself: only a walk that
+	// remembers where it has been (value.Walk) ends.
+	Cyclic bool
+
+	src source
+	lim Limits
+}
+
+// Open reads the structure of a .pth file. Storages are checked against what
+// is declared of them, but not read. The caller closes the file.
+//
+// The error is a *FormatError if the content is at fault.
+func Open(path string, opt Options) (*File, error) {
+	src, err := openSource(path, opt.Read)
+	if err != nil {
+		return nil, err
+	}
+	f, err := read(path, src, opt.Limits)
+	if err != nil {
+		src.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close releases the file. Its tensors must not be used afterwards.
+func (f *File) Close() error {
+	if f.src == nil {
+		return fs.ErrClosed
+	}
+	src := f.src
+	f.src = nil
+	return src.close()
+}
+
+// read finds out the format and reads the structure.
+func read(path string, src source, lim Limits) (*File, error) {
+	f := &File{Path: path, Size: src.size(), src: src, lim: lim.withDefaults()}
+	head, err := src.view(0, min(4, f.Size))
+	if err == nil {
+		switch {
+		case f.Size == 0:
+			err = malformed("empty file")
+		case f.Size < 4:
+			err = malformed("not a torch file: %d bytes are too short", f.Size)
+		case string(head[:2]) == "PK" && (head[2] == 3 && head[3] == 4 || head[2] == 5 && head[3] == 6):
+			err = f.readZip()
+		case head[0] == 0x80 || head[0] == 'L': // PROTO, or LONG in protocols 0 and 1
+			err = f.readLegacy()
+		default:
+			err = malformed("not a torch file: neither a zip nor a pickle")
+		}
+	}
+	if err != nil {
+		return nil, f.named(err)
+	}
+	return f, nil
+}
+
+// named adds the path to an error.
+func (f *File) named(err error) error {
+	var fe *FormatError
+	if !errors.As(err, &fe) {
+		fe = &FormatError{Offset: -1, Err: err}
+	}
+	fe.File = f.Path
+	return fe
+}
+
+func (f *File) warn(format string, args ...any) {
+	f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
+}
+
+// decode walks and runs the pickle at the start of b and converts its value.
+func (f *File) decode(b []byte, u *unpickler) (*program, value.Value, error) {
+	p, werr := walk(b, f.lim)
+	if werr != nil {
+		return nil, nil, werr
+	}
+	x, err := u.run(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := converter{lim: f.lim}
+	v, n, err := c.convert(x, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	f.Expanded, f.Cyclic = n, c.cyclic
+	return p, v, nil
+}
+
+// newestVersion is the newest version record that this package knows.
+//
+// Source: caffe2/serialize/versions.h, kMaxSupportedFileFormatVersion.
+const newestVersion = 10
+
+// checkedStorage is the size up to which a storage is compared with its
+// checksum when it is loaded: it is in the cache then, and the time is small.
+const checkedStorage = 1 << 20
+
+func (f *File) readZip() error {
+	f.Format = "zip"
+	a, err := openArchive(f.src, f.lim.Records)
+	if err != nil {
+		return err
+	}
+	root, err := a.root()
+	if err != nil {
+		return err
+	}
+	pkl, _ := a.lookup(root + "/data.pkl")
+	inRecord := func(name string, err error) error {
+		var fe *FormatError
+		if errors.As(err, &fe) && fe.Record == "" {
+			fe.Record = name
+		}
+		return err
+	}
+	if pkl.size > f.lim.Pickle {
+		return malformed("%d bytes exceed the limit of %d for a pickle", pkl.size, f.lim.Pickle).in("data.pkl")
+	}
+	b, err := a.read(pkl, f.lim.Pickle)
+	if err != nil {
+		return inRecord("data.pkl", err)
+	}
+	// torch.serialization.set_crc32_options(False) leaves checksums out. A
+	// pickle that disagrees with its own says that the others mean nothing.
+	checked := pkl.intact(b)
+	if !checked {
+		f.warn("data.pkl: checksum mismatch")
+	}
+	bigEndian, err := f.readMarks(a, root)
+	if err != nil {
+		return err
+	}
+	table := storageTable{open: func(id storageID) (*storage, error) {
+		name := "data/" + id.key
+		s := &storage{class: id.class.name, dtype: id.class.dtype, count: id.count, swap: bigEndian}
+		r, ok := a.lookup(root + "/" + name)
+		if !ok {
+			return nil, malformed("missing storage record %s", name)
+		}
+		if r.size != s.bytes() {
+			return nil, malformed("storage %s is %d bytes, %d declared", id.key, r.size, s.bytes())
+		}
+		s.data = tensor.OpenStorage(r.size, func() ([]byte, error) {
+			b, err := a.read(r, f.lim.Inflate)
+			if err == nil && checked && r.size <= checkedStorage && !r.intact(b) {
+				err = malformed("checksum mismatch")
+			}
+			if err != nil {
+				return nil, f.named(inRecord(name, err))
+			}
+			return s.littleEndian(b), nil
+		})
+		s.data.Key, s.data.Location = id.key, id.location
+		return s, nil
+	}}
+	p, v, err := f.decode(b, &unpickler{persistent: table.resolve})
+	if err != nil {
+		return inRecord("data.pkl", err)
+	}
+	if extra := len(b) - p.length; extra > 0 {
+		f.warn("data.pkl: %d bytes follow the pickle", extra)
+	}
+	f.Root, f.Protocol, f.Globals = v, p.protocol, p.globals
+	return nil
+}
+
+// littleEndian returns b, or a copy with the bytes of each element swapped if
+// the file is big-endian.
+func (s *storage) littleEndian(b []byte) []byte {
+	size := s.dtype.Real().Size()
+	if !s.swap || size < 2 {
+		return b
+	}
+	out := append([]byte(nil), b...)
+	swapBytes(out, size)
+	return out
+}
+
+// readMarks reads the records that say how the others are written.
+func (f *File) readMarks(a *archive, root string) (bigEndian bool, err error) {
+	const longest = 64 // bytes; real ones have 1 to 6
+	text := func(name string) (string, bool) {
+		r, ok := a.lookup(root + "/" + name)
+		if !ok {
+			return "", false
+		}
+		if r.size > longest {
+			return fmt.Sprintf("(%d bytes)", r.size), true
+		}
+		b, e := a.read(r, longest)
+		if e != nil {
+			err = e
+		}
+		return strings.TrimSpace(string(b)), true
+	}
+	if v, ok := text("version"); ok && err == nil {
+		switch n, e := strconv.Atoi(v); {
+		case e != nil:
+			f.warn("version: %q is not a number", v)
+		case n > newestVersion:
+			f.warn("version: %d is newer than %d, the newest known", n, newestVersion)
+		}
+	}
+	if v, ok := text("byteorder"); ok && err == nil {
+		switch v {
+		case "little":
+		case "big":
+			bigEndian = true
+		default:
+			return false, malformed("byte order %q, want little or big", v).in("byteorder")
+		}
+	}
+	return bigEndian, err
+}

@@ -1,0 +1,438 @@
+package pthformat
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/nlpodyssey/gopickle/pickle"
+	"github.com/nlpodyssey/gopickle/types"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// An unpickler runs one walked pickle on gopickle's machine. persistent
+// answers persistent ids; nil refuses them.
+type unpickler struct {
+	persistent func(id any) (any, error)
+}
+
+// cursor feeds the machine and knows how far it has read.
+type cursor struct {
+	b  []byte
+	at int
+}
+
+func (c *cursor) Read(p []byte) (int, error) {
+	if c.at >= len(c.b) {
+		return 0, io.EOF
+	}
+	n := copy(p, c.b[c.at:])
+	c.at += n
+	return n, nil
+}
+
+func (c *cursor) ReadByte() (byte, error) {
+	if c.at >= len(c.b) {
+		return 0, io.EOF
+	}
+	c.at++
+	return c.b[c.at-1], nil
+}
+
+// run executes the program. The result is made of the machine's types, our
+// nodes and finished values; convert turns it into values.
+func (u *unpickler) run(p *program) (result any, err error) {
+	c := &cursor{b: p.code}
+	fail := func(e error) error {
+		var fe *FormatError
+		if !errors.As(e, &fe) {
+			fe = &FormatError{Msg: "malformed pickle", Err: e}
+		}
+		if fe.Record == "" { // else it speaks of another record
+			fe.Offset = p.origin(max(c.at-1, 0))
+		}
+		return fe
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			result, err = nil, fail(fmt.Errorf("%v", r))
+		}
+	}()
+	m := pickle.NewUnpickler(c)
+	m.FindClass = u.findClass
+	m.PersistentLoad = u.persistentID
+	result, err = m.Load()
+	if err != nil {
+		return nil, fail(err)
+	}
+	return result, nil
+}
+
+func (u *unpickler) persistentID(id any) (any, error) {
+	if u.persistent == nil {
+		return nil, malformed("unexpected persistent id")
+	}
+	return u.persistent(id)
+}
+
+// The nodes are what the machine's stack holds beside its own types.
+
+// object is an instance of a class outside the closed list. It takes whatever
+// the pickle gives it and never does anything.
+type object struct {
+	global string
+	reason string
+	args   []any
+	state  any
+	items  []any // APPEND, ADDITEMS
+	pairs  []any // SETITEM: key, value, key, value
+}
+
+func (o *object) PySetState(state any) error { o.state = state; return nil }
+func (o *object) Append(v any)               { o.items = append(o.items, v) }
+func (o *object) Add(v any)                  { o.items = append(o.items, v) }
+func (o *object) Set(k, v any)               { o.pairs = append(o.pairs, k, v) }
+
+// mapping is an OrderedDict, defaultdict, Counter or dict made by a call. Its
+// attributes (BUILD) are of no interest: state_dict's _metadata.
+type mapping struct {
+	class string
+	pairs []any
+}
+
+func (m *mapping) PySetState(any) error { return nil }
+func (m *mapping) Set(k, v any)         { m.pairs = append(m.pairs, k, v) }
+
+// sequence is a list, tuple or set made by a call.
+type sequence struct {
+	kind  value.SequenceKind
+	class string
+	items []any
+}
+
+func (s *sequence) Append(v any) { s.items = append(s.items, v) }
+func (s *sequence) Add(v any)    { s.items = append(s.items, v) }
+
+// slice is a slice object.
+type slice struct{ parts [3]any }
+
+// converter turns what the machine made into values. Shared objects stay
+// shared; objects may contain themselves.
+type converter struct {
+	lim    Limits
+	seen   map[any]*visit
+	cyclic bool
+}
+
+type visit struct {
+	v     value.Value
+	count int // objects inside, each counted as often as it is reached; 0 while open
+}
+
+// convert returns the value of x and the number of objects a walk would visit
+// that knows nothing of sharing. The walk may come later and may be naive, so
+// the limit holds for that number; an object met inside itself counts once.
+func (c *converter) convert(x any, depth int) (value.Value, int, error) {
+	switch x := x.(type) {
+	case nil, bool, float64, complex128, string, *big.Int, *tensor.Tensor, tensor.DType,
+		value.Device, value.Layout, value.MemoryFormat, value.Ellipsis, value.Bytes:
+		return x, 1, nil
+	case int:
+		return int64(x), 1, nil
+	case []byte:
+		return value.Bytes(x), 1, nil
+	case *types.ByteArray:
+		return value.Bytes(*x), 1, nil
+	case *class:
+		return &value.Opaque{Global: x.name}, 1, nil
+	case storageClass:
+		return &value.Opaque{Global: x.name}, 1, nil
+	case *types.ObjectClass:
+		return &value.Opaque{Global: "builtins.object"}, 1, nil
+	case *types.OrderedDictClass:
+		return &value.Opaque{Global: "collections.OrderedDict"}, 1, nil
+	case *types.Reconstructor:
+		return &value.Opaque{Global: "copyreg._reconstructor"}, 1, nil
+	case *storage:
+		return x.opaque(), 1, nil
+	case *slice:
+		return c.slice(x, depth)
+	}
+	if depth >= c.lim.Depth {
+		return nil, 0, malformed("objects are nested more than %d deep", c.lim.Depth)
+	}
+	if v, ok := c.seen[x]; ok {
+		if v.count == 0 {
+			c.cyclic = true
+			return v.v, 1, nil
+		}
+		return v.v, v.count, nil
+	}
+	if c.seen == nil {
+		c.seen = map[any]*visit{}
+	}
+	here := &visit{}
+	c.seen[x] = here
+	n, err := c.container(x, here, depth+1)
+	if err != nil {
+		return nil, 0, err
+	}
+	if n > c.lim.Expanded {
+		return nil, 0, malformed("value expands to more than %d items", c.lim.Expanded)
+	}
+	here.count = n
+	return here.v, n, nil
+}
+
+// container converts x and what is in it. here.v is set before its items are
+// converted, so that they can refer to it.
+func (c *converter) container(x any, here *visit, depth int) (int, error) {
+	list := func(kind value.SequenceKind, class string, items []any) (int, error) {
+		s := &value.Sequence{Kind: kind, Class: class}
+		here.v = s
+		n, err := c.items(items, depth, &s.Items)
+		if err == nil && (kind == value.Set || kind == value.FrozenSet) {
+			err = checkMembers(s.Items)
+		}
+		return n, err
+	}
+	dict := func(class string, pairs []any) (int, error) {
+		d := &value.Dict{Class: class}
+		here.v = d
+		var flat []value.Value
+		n, err := c.items(pairs, depth, &flat)
+		if err != nil {
+			return 0, err
+		}
+		d.Items = make([]value.Item, len(flat)/2)
+		for i := range d.Items {
+			d.Items[i] = value.Item{Key: flat[2*i], Value: flat[2*i+1]}
+		}
+		return n, checkKeys(d.Items)
+	}
+	switch x := x.(type) {
+	case *types.List:
+		return list(value.List, "", *x)
+	case *types.Tuple:
+		return list(value.Tuple, "", *x)
+	case *types.Set:
+		return list(value.Set, "", members(*x))
+	case *types.FrozenSet:
+		return list(value.FrozenSet, "", members(*x))
+	case *types.Dict:
+		pairs := make([]any, 0, 2*len(*x))
+		for _, e := range *x {
+			pairs = append(pairs, e.Key, e.Value)
+		}
+		return dict("", pairs)
+	case *types.OrderedDict: // protocol 4 and later; see hooked
+		pairs := make([]any, 0, 2*len(x.Map))
+		for e := x.List.Front(); e != nil; e = e.Next() {
+			entry := e.Value.(*types.OrderedDictEntry)
+			pairs = append(pairs, entry.Key, entry.Value)
+		}
+		return dict("collections.OrderedDict", pairs)
+	case *sequence:
+		return list(x.kind, x.class, x.items)
+	case *mapping:
+		return dict(x.class, x.pairs)
+	case *array:
+		v, err := x.value()
+		here.v = v
+		return 1, err
+	case *object:
+		return c.object(x, here, depth)
+	}
+	return 0, malformed("unexpected %T in the pickle", x)
+}
+
+func (c *converter) items(in []any, depth int, out *[]value.Value) (int, error) {
+	if len(in) == 0 {
+		return 1, nil
+	}
+	vs := make([]value.Value, len(in))
+	*out = vs
+	total := 1
+	for i, x := range in {
+		v, n, err := c.convert(x, depth)
+		if err != nil {
+			return 0, err
+		}
+		vs[i] = v
+		if total += n; total > c.lim.Expanded {
+			return total, nil // convert reports it
+		}
+	}
+	return total, nil
+}
+
+func (c *converter) slice(s *slice, depth int) (value.Value, int, error) {
+	var parts []value.Value
+	if depth >= c.lim.Depth {
+		return nil, 0, malformed("objects are nested more than %d deep", c.lim.Depth)
+	}
+	n, err := c.items(s.parts[:], depth+1, &parts)
+	if err != nil || n > c.lim.Expanded {
+		return nil, n, err
+	}
+	return value.Slice{Start: parts[0], Stop: parts[1], Step: parts[2]}, n, nil
+}
+
+// object converts an opaque object: its arguments, and as its state what was
+// given to it later. Items and pairs follow the state in a tuple.
+func (c *converter) object(o *object, here *visit, depth int) (int, error) {
+	op := &value.Opaque{Global: o.global, Reason: o.reason}
+	here.v = op
+	total := 1
+	add := func(x any) (value.Value, error) {
+		v, n, err := c.convert(x, depth)
+		total += n
+		return v, err
+	}
+	var err error
+	args := types.Tuple(o.args)
+	if op.Args, err = add(&args); err != nil {
+		return 0, err
+	}
+	state := []any{}
+	if o.state != nil {
+		state = append(state, o.state)
+	}
+	if len(o.items) > 0 {
+		items := types.List(o.items)
+		state = append(state, &items)
+	}
+	if len(o.pairs) > 0 {
+		state = append(state, &mapping{pairs: o.pairs})
+	}
+	switch len(state) {
+	case 0:
+		return total, nil
+	case 1:
+		op.State, err = add(state[0])
+	default:
+		all := types.Tuple(state)
+		op.State, err = add(&all)
+	}
+	return total, err
+}
+
+// members lists a set that the machine made, in an order of our own: the
+// machine keeps none.
+func members[V any](m map[any]V) []any {
+	out := make([]any, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, func(a, b any) int {
+		x, xIsNumber := number(a)
+		y, yIsNumber := number(b)
+		switch {
+		case xIsNumber && yIsNumber && x != y:
+			if x < y {
+				return -1
+			}
+			return 1
+		case xIsNumber != yIsNumber:
+			if xIsNumber {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(sortKey(a, 4), sortKey(b, 4))
+	})
+	return out
+}
+
+func number(x any) (float64, bool) {
+	switch x := x.(type) {
+	case bool:
+		if x {
+			return 1, true
+		}
+		return 0, true
+	case int:
+		return float64(x), true
+	case float64:
+		return x, x == x
+	}
+	return 0, false
+}
+
+// sortKey is a text that orders hashable objects: by type, then by content.
+func sortKey(x any, depth int) string {
+	if t, ok := x.(*types.Tuple); ok && depth > 0 {
+		var b strings.Builder
+		b.WriteString("(")
+		for _, e := range *t {
+			b.WriteString(sortKey(e, depth-1) + ",")
+		}
+		return b.String()
+	}
+	switch x.(type) {
+	case nil, bool, int, float64, complex128, string, tensor.DType, value.Device:
+		return fmt.Sprintf("%T %v", x, x)
+	}
+	return fmt.Sprintf("%T", x)
+}
+
+// checkKeys refuses keys that Python could not hash, and equal keys: no
+// pickler writes them.
+func checkKeys(items []value.Item) error {
+	seen := make(map[any]struct{}, min(len(items), 1<<16))
+	for _, it := range items {
+		k, err := hashable(it.Key)
+		if err != nil {
+			return err
+		}
+		if k == nil {
+			continue
+		}
+		if _, dup := seen[k]; dup {
+			return malformed("dict key %v appears twice", it.Key)
+		}
+		seen[k] = struct{}{}
+	}
+	return nil
+}
+
+func checkMembers(items []value.Value) error {
+	for _, it := range items {
+		if _, err := hashable(it); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hashable returns a Go value that is equal for equal Python keys, nil for
+// keys that are not compared.
+func hashable(v value.Value) (any, error) {
+	switch v := v.(type) {
+	case string, int64:
+		return v, nil
+	case bool:
+		if v {
+			return int64(1), nil
+		}
+		return int64(0), nil
+	case float64:
+		if i := int64(v); v >= math.MinInt64 && v < math.MaxInt64 && float64(i) == v {
+			return i, nil
+		}
+		return v, nil
+	case *value.Dict:
+		return nil, malformed("unhashable dict key or set member: dict")
+	case *value.Sequence:
+		if v.Kind == value.List || v.Kind == value.Set {
+			return nil, malformed("unhashable dict key or set member: list or set")
+		}
+	}
+	return nil, nil
+}
