@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,16 +171,4 @@ func fileOf(base string) (prefix string, k Kind, ok bool) {
 		}
 	}
 	return "", 0, false
-}
-
-// isDir reports whether an entry of a directory is one, following links.
-func isDir(parent string, d fs.DirEntry) (dir, link bool) {
-	if d.IsDir() {
-		return true, false
-	}
-	if d.Type()&fs.ModeSymlink == 0 {
-		return false, false
-	}
-	info, err := os.Stat(filepath.Join(parent, d.Name()))
-	return err == nil && info.IsDir(), true
 }

@@ -2,7 +2,6 @@ package capture
 
 import (
 	"context"
-	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -91,18 +90,14 @@ type listing struct {
 // read lists a directory, and its sub-directories too where there are few.
 func (w *walker) read(rel string, depth int) *listing {
 	l := &listing{}
-	dir := filepath.Join(w.root, rel)
-	entries, err := readDir(dir)
+	entries, err := readDir(filepath.Join(w.root, rel))
 	if err != nil {
 		l.err = err
 		return l
 	}
 	for _, d := range entries {
-		name := d.Name()
-		if ok, link := isDir(dir, d); ok {
-			if link && w.loops(rel, name) {
-				continue
-			}
+		name := d.name
+		if w.isDir(rel, d) {
 			l.dirs = append(l.dirs, name)
 			continue
 		}
@@ -127,24 +122,33 @@ func (w *walker) read(rel string, depth int) *listing {
 	return l
 }
 
-// readDir lists a directory without sorting and without examining its files.
-func readDir(dir string) ([]fs.DirEntry, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return f.ReadDir(-1)
+// A dirEntry is a name in a directory and what the directory says it is.
+type dirEntry struct {
+	name string
+	kind dirKind
 }
 
-// loops reports whether the linked directory is one of those that lead to it.
-func (w *walker) loops(rel, name string) bool {
-	p := filepath.Join(w.abs, rel)
-	target, err := os.Stat(filepath.Join(p, name))
-	if err != nil {
-		return true
+type dirKind uint8
+
+const (
+	isFile   dirKind = iota
+	isDir            // a directory
+	mayBeDir         // a link, or not told: has to be examined
+)
+
+// isDir reports whether d is a directory to walk: itself one, or a link to one
+// that does not lead back.
+func (w *walker) isDir(rel string, d dirEntry) bool {
+	if d.kind != mayBeDir {
+		return d.kind == isDir
 	}
-	for ; ; p = filepath.Dir(p) {
+	info, err := os.Stat(filepath.Join(w.root, rel, d.name))
+	return err == nil && info.IsDir() && !w.loops(rel, info)
+}
+
+// loops reports whether a linked directory is one of those that lead to it.
+func (w *walker) loops(rel string, target os.FileInfo) bool {
+	for p := filepath.Join(w.abs, rel); ; p = filepath.Dir(p) {
 		if info, err := os.Stat(p); err == nil && os.SameFile(info, target) {
 			return true
 		}

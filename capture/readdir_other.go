@@ -1,0 +1,31 @@
+//go:build !linux
+
+package capture
+
+import (
+	"io/fs"
+	"os"
+)
+
+// readDir lists a directory in no particular order, without examining its
+// files.
+func readDir(dir string) ([]dirEntry, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := f.ReadDir(-1)
+	entries := make([]dirEntry, len(list))
+	for i, d := range list {
+		kind := isFile
+		switch {
+		case d.IsDir():
+			kind = isDir
+		case d.Type()&fs.ModeSymlink != 0:
+			kind = mayBeDir
+		}
+		entries[i] = dirEntry{d.Name(), kind}
+	}
+	return entries, err
+}
