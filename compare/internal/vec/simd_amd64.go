@@ -4,7 +4,9 @@ package vec
 
 import (
 	"math"
+	"math/bits"
 	"simd/archsimd"
+	"slices"
 	"unsafe"
 )
 
@@ -20,64 +22,73 @@ const (
 	stretch = 4096
 )
 
-// sums are the float64 accumulators of the float32 partial sums.
-type sums struct{ dot, aa, bb archsimd.Float64x4 }
-
-func (s *sums) fold(dot, aa, bb archsimd.Float32x8) {
-	s.dot = fold64(s.dot, dot)
-	s.aa = fold64(s.aa, aa)
-	s.bb = fold64(s.bb, bb)
+// lanes receives the accumulators of a stretch. They are stored as vectors and
+// reduced only after the upper register halves are cleared: with those in use,
+// each instruction of the legacy SSE encoding, in which scalar floating-point
+// code is compiled, stalls for some hundred cycles.
+type lanes struct {
+	dot, aa, bb    [4]float64
+	maxAbs, maxRel [8]float32
 }
 
-func fold64(acc archsimd.Float64x4, x archsimd.Float32x8) archsimd.Float64x4 {
+func (l *lanes) store(dot, aa, bb archsimd.Float64x4, maxAbs, maxRel archsimd.Float32x8) {
+	dot.Store(&l.dot)
+	aa.Store(&l.aa)
+	bb.Store(&l.bb)
+	maxAbs.Store(&l.maxAbs)
+	maxRel.Store(&l.maxRel)
+}
+
+// stats begins the statistics of a stretch of n elements.
+func (l *lanes) stats(n int) Stats {
+	t := Stats{N: n, MaxAbs: float64(slices.Max(l.maxAbs[:])), MaxRel: float64(slices.Max(l.maxRel[:])), Dot: total(&l.dot), AA: total(&l.aa), BB: total(&l.bb)}
+	t.NonZero = t.AA > 0 || t.BB > 0
+	return t
+}
+
+func total(v *[4]float64) float64 { return (v[0] + v[1]) + (v[2] + v[3]) }
+
+// foldInto adds float32 partial sums to float64 ones.
+func foldInto(acc archsimd.Float64x4, x archsimd.Float32x8) archsimd.Float64x4 {
 	return acc.Add(x.GetLo().ConvertToFloat64()).Add(x.GetHi().ConvertToFloat64())
 }
 
-func total(x archsimd.Float64x4) float64 {
-	var v [4]float64
-	x.Store(&v)
-	return (v[0] + v[1]) + (v[2] + v[3])
-}
-
-func maxLane(x archsimd.Float32x8) float64 {
-	var v [8]float32
-	x.Store(&v)
-	m := v[0]
-	for _, f := range v[1:] {
-		m = max(m, f)
+// ulp32 is the largest distance in representable values between two stretches
+// in which signs differ somewhere. Elsewhere the difference of the bit patterns
+// is the distance, which the main loops take.
+func ulp32(p, q unsafe.Pointer, n int) uint64 {
+	mag := archsimd.BroadcastInt32x8(math.MaxInt32)
+	var m archsimd.Uint32x8
+	for i := 0; i < n; i += 8 {
+		x, y := archsimd.LoadInt32x8((*[8]int32)(unsafe.Add(p, 4*i))), archsimd.LoadInt32x8((*[8]int32)(unsafe.Add(q, 4*i)))
+		sx, sy := x.ShiftAllRight(31), y.ShiftAllRight(31)
+		x, y = x.And(mag).Xor(sx).Sub(sx), y.And(mag).Xor(sy).Sub(sy)
+		m = m.Max(x.Max(y).Sub(x.Min(y)).AsUint32x8())
 	}
-	return float64(m)
-}
-
-func maxLaneU(x archsimd.Uint32x8) uint64 {
 	var v [8]uint32
-	x.Store(&v)
-	m := v[0]
-	for _, f := range v[1:] {
-		m = max(m, f)
+	m.Store(&v)
+	return uint64(slices.Max(v[:]))
+}
+
+// ulp16 is ulp32 for 16-bit patterns.
+func ulp16(p, q unsafe.Pointer, n int) uint64 {
+	mag := archsimd.BroadcastInt16x16(math.MaxInt16)
+	var m archsimd.Uint16x16
+	for i := 0; i < n; i += 16 {
+		x, y := archsimd.LoadInt16x16((*[16]int16)(unsafe.Add(p, 2*i))), archsimd.LoadInt16x16((*[16]int16)(unsafe.Add(q, 2*i)))
+		sx, sy := x.ShiftAllRight(15), y.ShiftAllRight(15)
+		x, y = x.And(mag).Xor(sx).Sub(sx), y.And(mag).Xor(sy).Sub(sy)
+		m = m.Max(x.Max(y).Sub(x.Min(y)).AsUint16x16())
 	}
-	return uint64(m)
+	var v [16]uint16
+	m.Store(&v)
+	return uint64(slices.Max(v[:]))
 }
 
-func sumLanes(x archsimd.Int32x8) int {
-	var v [8]int32
-	x.Store(&v)
-	n := 0
-	for _, f := range v {
-		n += int(f)
-	}
-	return n
-}
-
-// ordered maps float bits to integers in the order of the values.
-func ordered(x archsimd.Int32x8, mag archsimd.Int32x8) archsimd.Int32x8 {
-	m := x.ShiftAllRight(31)
-	return x.And(mag).Xor(m).Sub(m)
-}
-
-// distance is |x-y| for ordered integers, as unsigned numbers.
-func distance(x, y archsimd.Int32x8) archsimd.Uint32x8 {
-	return x.Max(y).Sub(x.Min(y)).AsUint32x8()
+// signBit reports whether the sign bit of any lane is set.
+func signBit(x archsimd.Int32x8) bool {
+	var zero archsimd.Int32x8
+	return zero.Greater(x).ToBits() != 0
 }
 
 func float32SIMD(a, b []float32, c *consts) Stats {
@@ -101,11 +112,11 @@ func float32SIMD(a, b []float32, c *consts) Stats {
 func float32Stretch(a, b []float32, c *consts) Stats {
 	mag := archsimd.BroadcastInt32x8(math.MaxInt32)
 	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol), archsimd.BroadcastFloat32x8(c.eps)
-	var s sums
+	var sdot, saa, sbb archsimd.Float64x4
 	var maxAbs, maxRel archsimd.Float32x8
 	var maxULP archsimd.Uint32x8
-	var close archsimd.Int32x8
-	n := len(a)
+	var signs archsimd.Int32x8
+	n, close := len(a), 0
 	p, q := unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b[:n]))
 	for i := 0; i < n; {
 		var dot, aa, bb archsimd.Float32x8
@@ -116,17 +127,27 @@ func float32Stretch(a, b []float32, c *consts) Stats {
 			aa = x.MulAdd(x, aa)
 			bb = y.MulAdd(y, bb)
 			ix, iy := x.AsInt32x8(), y.AsInt32x8()
-			maxULP = maxULP.Max(distance(ordered(ix, mag), ordered(iy, mag)))
+			signs = signs.Or(ix.Xor(iy))
+			maxULP = maxULP.Max(ix.Sub(iy).Abs().AsUint32x8())
 			d := x.Sub(y).AsInt32x8().And(mag).AsFloat32x8()
 			maxAbs = maxAbs.Max(d)
 			maxRel = maxRel.Max(d.Div(ix.And(mag).AsFloat32x8().Add(eps)))
-			allowed := iy.And(mag).AsFloat32x8().Mul(rtol).Add(atol)
-			close = close.Add(d.LessEqual(allowed).ToInt32x8())
+			close += bits.OnesCount8(d.LessEqual(iy.And(mag).AsFloat32x8().Mul(rtol).Add(atol)).ToBits())
 		}
-		s.fold(dot, aa, bb)
+		sdot, saa, sbb = foldInto(sdot, dot), foldInto(saa, aa), foldInto(sbb, bb)
 	}
-	m := maxima{maxAbs, maxRel, maxULP, close}
-	return m.stats(n, 0, &s)
+	var l lanes
+	l.store(sdot, saa, sbb, maxAbs, maxRel)
+	var ulp [8]uint32
+	maxULP.Store(&ulp)
+	far := uint64(slices.Max(ulp[:]))
+	if signBit(signs) {
+		far = ulp32(p, q, n)
+	}
+	archsimd.ClearAVXUpperBits()
+	t := l.stats(n)
+	t.NotClose, t.MaxULP = n-close, far
+	return t
 }
 
 func halfSIMD(a, b []uint16, c *consts) Stats {
@@ -144,7 +165,6 @@ func halfSIMD(a, b []uint16, c *consts) Stats {
 		if !(t.AA <= limit && t.BB <= limit) {
 			t = scalar16(a[:n], b[:n], c)
 		} else {
-			t.MaxULP >>= 16
 			t.MaxRel = float64(roundTo(float32(t.MaxRel), c.grid))
 			if t.AA == 0 && t.BB == 0 && !s.NonZero {
 				t.NonZero = scalar16(a[:n], b[:n], c).NonZero
@@ -158,42 +178,28 @@ func halfSIMD(a, b []uint16, c *consts) Stats {
 	return s
 }
 
-// maxima are the accumulators that need no folding. close counts down from 0.
-type maxima struct {
-	abs, rel archsimd.Float32x8
-	ulp      archsimd.Uint32x8
-	close    archsimd.Int32x8
-}
-
-// stats sums up a stretch of n elements, of which same were found equal
-// without entering the accumulators.
-func (m *maxima) stats(n, same int, s *sums) Stats {
-	t := Stats{N: n, MaxAbs: maxLane(m.abs), MaxRel: maxLane(m.rel), NotClose: n - same + sumLanes(m.close),
-		Dot: total(s.dot), AA: total(s.aa), BB: total(s.bb), MaxULP: maxLaneU(m.ulp)}
-	t.NonZero = t.AA > 0 || t.BB > 0
-	return t
-}
-
 // load16 loads sixteen patterns as the eight pairs they form in memory.
 func load16(p unsafe.Pointer, i int) archsimd.Uint32x8 {
 	return archsimd.LoadUint32x8((*[8]uint32)(unsafe.Add(p, 2*i)))
 }
 
-// roundBF16 rounds non-negative float32 to bfloat16, ties to even.
+// roundBF16 rounds non-negative float32 to bfloat16, ties to even. (The shift is
+// the signed one: go1.26 compiles the unsigned shift by a constant into a move
+// of the legacy SSE encoding, which stalls AVX code for some hundred cycles.)
 func roundBF16(x archsimd.Float32x8, one, half, keep archsimd.Uint32x8) archsimd.Float32x8 {
 	u := x.AsUint32x8()
-	return u.Add(half).Add(u.ShiftAllRight(16).And(one)).And(keep).AsFloat32x8()
+	return u.Add(half).Add(x.AsInt32x8().ShiftAllRight(16).AsUint32x8().And(one)).And(keep).AsFloat32x8()
 }
 
 func bfloat16Stretch(a, b []uint16, c *consts) Stats {
 	mag := archsimd.BroadcastInt32x8(math.MaxInt32)
 	one, half, keep := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(0xffff0000)
 	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol), archsimd.BroadcastFloat32x8(c.eps)
-	var s sums
+	var sdot, saa, sbb archsimd.Float64x4
 	var maxAbs, maxRel archsimd.Float32x8
-	var maxULP archsimd.Uint32x8
-	var close archsimd.Int32x8
-	n, same := len(a), 0
+	var maxULP archsimd.Uint16x16
+	var signs archsimd.Uint16x16
+	n, close := len(a), 0
 	p, q := unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b[:n]))
 	for i := 0; i < n; {
 		var dot, aa, bb, eq archsimd.Float32x8
@@ -202,31 +208,42 @@ func bfloat16Stretch(a, b []uint16, c *consts) Stats {
 			if u.Equal(v).ToBits() == 0xff {
 				lo, hi := u.ShiftAllLeft(16).AsFloat32x8(), u.And(keep).AsFloat32x8()
 				eq = hi.MulAdd(hi, lo.MulAdd(lo, eq))
-				same += 16
+				close += 16
 				continue
 			}
+			signs = signs.Or(u.Xor(v).AsUint16x16())
+			maxULP = maxULP.Max(u.AsInt16x16().Sub(v.AsInt16x16()).Abs().AsUint16x16())
+
 			x, y := u.ShiftAllLeft(16).AsFloat32x8(), v.ShiftAllLeft(16).AsFloat32x8()
-			for pass := 0; ; pass++ {
-				dot = x.MulAdd(y, dot)
-				aa = x.MulAdd(x, aa)
-				bb = y.MulAdd(y, bb)
-				ix, iy := x.AsInt32x8(), y.AsInt32x8()
-				maxULP = maxULP.Max(distance(ordered(ix, mag), ordered(iy, mag)))
-				d := roundBF16(x.Sub(y).AsInt32x8().And(mag).AsFloat32x8(), one, half, keep)
-				maxAbs = maxAbs.Max(d)
-				maxRel = maxRel.Max(d.Div(roundBF16(ix.And(mag).AsFloat32x8().Add(eps), one, half, keep)))
-				allowed := roundBF16(roundBF16(iy.And(mag).AsFloat32x8().Mul(rtol), one, half, keep).Add(atol), one, half, keep)
-				close = close.Add(d.LessEqual(allowed).ToInt32x8())
-				if pass == 1 {
-					break
-				}
-				x, y = u.And(keep).AsFloat32x8(), v.And(keep).AsFloat32x8()
-			}
+			dot, aa, bb = x.MulAdd(y, dot), x.MulAdd(x, aa), y.MulAdd(y, bb)
+			d := roundBF16(x.Sub(y).AsInt32x8().And(mag).AsFloat32x8(), one, half, keep)
+			den := roundBF16(x.AsInt32x8().And(mag).AsFloat32x8().Add(eps), one, half, keep)
+			allowed := roundBF16(roundBF16(y.AsInt32x8().And(mag).AsFloat32x8().Mul(rtol), one, half, keep).Add(atol), one, half, keep)
+			maxAbs, maxRel = maxAbs.Max(d), maxRel.Max(d.Div(den))
+			close += bits.OnesCount8(d.LessEqual(allowed).ToBits())
+
+			x, y = u.And(keep).AsFloat32x8(), v.And(keep).AsFloat32x8()
+			dot, aa, bb = x.MulAdd(y, dot), x.MulAdd(x, aa), y.MulAdd(y, bb)
+			d = roundBF16(x.Sub(y).AsInt32x8().And(mag).AsFloat32x8(), one, half, keep)
+			den = roundBF16(x.AsInt32x8().And(mag).AsFloat32x8().Add(eps), one, half, keep)
+			allowed = roundBF16(roundBF16(y.AsInt32x8().And(mag).AsFloat32x8().Mul(rtol), one, half, keep).Add(atol), one, half, keep)
+			maxAbs, maxRel = maxAbs.Max(d), maxRel.Max(d.Div(den))
+			close += bits.OnesCount8(d.LessEqual(allowed).ToBits())
 		}
-		s.fold(dot.Add(eq), aa.Add(eq), bb.Add(eq))
+		sdot, saa, sbb = foldInto(sdot, dot.Add(eq)), foldInto(saa, aa.Add(eq)), foldInto(sbb, bb.Add(eq))
 	}
-	m := maxima{maxAbs, maxRel, maxULP, close}
-	return m.stats(n, same, &s)
+	var l lanes
+	l.store(sdot, saa, sbb, maxAbs, maxRel)
+	var ulp [16]uint16
+	maxULP.Store(&ulp)
+	far := uint64(slices.Max(ulp[:]))
+	if signBit(signs.AsInt32x8()) || signBit(signs.AsUint32x8().ShiftAllLeft(16).AsInt32x8()) {
+		far = ulp16(p, q, n)
+	}
+	archsimd.ClearAVXUpperBits()
+	t := l.stats(n)
+	t.NotClose, t.MaxULP = n-close, far
+	return t
 }
 
 // widenF16 converts float16 patterns in the upper halves of the lanes: placed
@@ -242,54 +259,66 @@ func widenF16(h archsimd.Int32x8, mag archsimd.Int32x8, scale archsimd.Float32x8
 // 2^-24 wherever they are below 2^-14.
 func roundF16(x archsimd.Float32x8, one, half, keep archsimd.Uint32x8) archsimd.Float32x8 {
 	u := x.AsUint32x8()
-	return u.Add(half).Add(u.ShiftAllRight(13).And(one)).And(keep).AsFloat32x8()
+	return u.Add(half).Add(x.AsInt32x8().ShiftAllRight(13).AsUint32x8().And(one)).And(keep).AsFloat32x8()
 }
 
 func float16Stretch(a, b []uint16, c *consts) Stats {
 	mag := archsimd.BroadcastInt32x8(math.MaxInt32)
-	hi := archsimd.BroadcastUint32x8(0xffff0000)
+	upper := archsimd.BroadcastUint32x8(0xffff0000)
 	one, half, keep := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0xfff), archsimd.BroadcastUint32x8(^uint32(0x1fff))
 	scale, point5, normal := archsimd.BroadcastFloat32x8(0x1p112), archsimd.BroadcastFloat32x8(0.5), archsimd.BroadcastFloat32x8(0x1p-14)
 	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol), archsimd.BroadcastFloat32x8(c.eps)
-	var s sums
+	var sdot, saa, sbb archsimd.Float64x4
 	var maxAbs, maxRel archsimd.Float32x8
-	var maxULP archsimd.Uint32x8
-	var close archsimd.Int32x8
-	n, same := len(a), 0
+	var maxULP archsimd.Uint16x16
+	var signs archsimd.Uint16x16
+	n, close := len(a), 0
 	p, q := unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b[:n]))
 	for i := 0; i < n; {
 		var dot, aa, bb, eq archsimd.Float32x8
 		for end := min(n, i+fold); i < end; i += 16 {
 			u, v := load16(p, i), load16(q, i)
 			if u.Equal(v).ToBits() == 0xff {
-				lo, hi := widenF16(u.ShiftAllLeft(16).AsInt32x8(), mag, scale), widenF16(u.And(hi).AsInt32x8(), mag, scale)
+				lo, hi := widenF16(u.ShiftAllLeft(16).AsInt32x8(), mag, scale), widenF16(u.And(upper).AsInt32x8(), mag, scale)
 				eq = hi.MulAdd(hi, lo.MulAdd(lo, eq))
-				same += 16
+				close += 16
 				continue
 			}
-			ix, iy := u.ShiftAllLeft(16).AsInt32x8(), v.ShiftAllLeft(16).AsInt32x8()
-			for pass := 0; ; pass++ {
-				x, y := widenF16(ix, mag, scale), widenF16(iy, mag, scale)
-				dot = x.MulAdd(y, dot)
-				aa = x.MulAdd(x, aa)
-				bb = y.MulAdd(y, bb)
-				maxULP = maxULP.Max(distance(ordered(ix, mag), ordered(iy, mag)))
-				d := roundF16(x.Sub(y).AsInt32x8().And(mag).AsFloat32x8(), one, half, keep)
-				maxAbs = maxAbs.Max(d)
-				maxRel = maxRel.Max(d.Div(roundF16(x.AsInt32x8().And(mag).AsFloat32x8().Add(eps), one, half, keep)))
-				t := y.AsInt32x8().And(mag).AsFloat32x8().Mul(rtol)
-				t = t.Add(point5).Sub(point5).Merge(roundF16(t, one, half, keep), t.Less(normal))
-				close = close.Add(d.LessEqual(roundF16(t.Add(atol), one, half, keep)).ToInt32x8())
-				if pass == 1 {
-					break
-				}
-				ix, iy = u.And(hi).AsInt32x8(), v.And(hi).AsInt32x8()
-			}
+			signs = signs.Or(u.Xor(v).AsUint16x16())
+			maxULP = maxULP.Max(u.AsInt16x16().Sub(v.AsInt16x16()).Abs().AsUint16x16())
+
+			x, y := widenF16(u.ShiftAllLeft(16).AsInt32x8(), mag, scale), widenF16(v.ShiftAllLeft(16).AsInt32x8(), mag, scale)
+			dot, aa, bb = x.MulAdd(y, dot), x.MulAdd(x, aa), y.MulAdd(y, bb)
+			d := roundF16(x.Sub(y).AsInt32x8().And(mag).AsFloat32x8(), one, half, keep)
+			den := roundF16(x.AsInt32x8().And(mag).AsFloat32x8().Add(eps), one, half, keep)
+			t := y.AsInt32x8().And(mag).AsFloat32x8().Mul(rtol)
+			t = t.Add(point5).Sub(point5).Merge(roundF16(t, one, half, keep), t.Less(normal))
+			maxAbs, maxRel = maxAbs.Max(d), maxRel.Max(d.Div(den))
+			close += bits.OnesCount8(d.LessEqual(roundF16(t.Add(atol), one, half, keep)).ToBits())
+
+			x, y = widenF16(u.And(upper).AsInt32x8(), mag, scale), widenF16(v.And(upper).AsInt32x8(), mag, scale)
+			dot, aa, bb = x.MulAdd(y, dot), x.MulAdd(x, aa), y.MulAdd(y, bb)
+			d = roundF16(x.Sub(y).AsInt32x8().And(mag).AsFloat32x8(), one, half, keep)
+			den = roundF16(x.AsInt32x8().And(mag).AsFloat32x8().Add(eps), one, half, keep)
+			t = y.AsInt32x8().And(mag).AsFloat32x8().Mul(rtol)
+			t = t.Add(point5).Sub(point5).Merge(roundF16(t, one, half, keep), t.Less(normal))
+			maxAbs, maxRel = maxAbs.Max(d), maxRel.Max(d.Div(den))
+			close += bits.OnesCount8(d.LessEqual(roundF16(t.Add(atol), one, half, keep)).ToBits())
 		}
-		s.fold(dot.Add(eq), aa.Add(eq), bb.Add(eq))
+		sdot, saa, sbb = foldInto(sdot, dot.Add(eq)), foldInto(saa, aa.Add(eq)), foldInto(sbb, bb.Add(eq))
 	}
-	m := maxima{maxAbs, maxRel, maxULP, close}
-	return m.stats(n, same, &s)
+	var l lanes
+	l.store(sdot, saa, sbb, maxAbs, maxRel)
+	var ulp [16]uint16
+	maxULP.Store(&ulp)
+	far := uint64(slices.Max(ulp[:]))
+	if signBit(signs.AsInt32x8()) || signBit(signs.AsUint32x8().ShiftAllLeft(16).AsInt32x8()) {
+		far = ulp16(p, q, n)
+	}
+	archsimd.ClearAVXUpperBits()
+	t := l.stats(n)
+	t.NotClose, t.MaxULP = n-close, far
+	return t
 }
 
 func float64SIMD(a, b []float64, r Rule) Stats {
@@ -337,16 +366,18 @@ func float64Stretch(a, b []float64, r Rule) Stats {
 		maxRel = maxRel.Max(d.Div(ux.AsFloat64x4().Add(eps)))
 		close = close.Add(d.LessEqual(uy.AsFloat64x4().Mul(rtol).Add(atol)).ToInt64x4())
 	}
-	var fa, fr [4]float64
+	var sums [5][4]float64
 	var iu, ic [4]int64
-	maxAbs.Store(&fa)
-	maxRel.Store(&fr)
+	dot.Store(&sums[0])
+	aa.Store(&sums[1])
+	bb.Store(&sums[2])
+	maxAbs.Store(&sums[3])
+	maxRel.Store(&sums[4])
 	maxULP.Store(&iu)
 	close.Store(&ic)
-	t := Stats{N: n, NotClose: n, Dot: total(dot), AA: total(aa), BB: total(bb)}
+	archsimd.ClearAVXUpperBits()
+	t := Stats{N: n, NotClose: n, Dot: total(&sums[0]), AA: total(&sums[1]), BB: total(&sums[2]), MaxAbs: slices.Max(sums[3][:]), MaxRel: slices.Max(sums[4][:])}
 	for i := range 4 {
-		t.MaxAbs = max(t.MaxAbs, fa[i])
-		t.MaxRel = max(t.MaxRel, fr[i])
 		t.MaxULP = max(t.MaxULP, uint64(iu[i])^(1<<63))
 		t.NotClose += int(ic[i])
 	}
