@@ -60,8 +60,10 @@ func (j *JSONLines) Summary(s *Summary) error {
 	return j.Write(struct {
 		Kind        string         `json:"kind"`
 		Interrupted bool           `json:"interrupted"`
+		ElapsedNS   int64          `json:"elapsed_ns"`
+		PeakRSS     int64          `json:"peak_rss_bytes"`
 		Captures    map[string]int `json:"captures"`
 		Results     map[string]int `json:"results"`
 		Ops         []*OpSummary   `json:"ops"`
-	}{"summary", s.Interrupted, s.Captures, s.Results, s.Ops()})
+	}{"summary", s.Interrupted, s.Elapsed.Nanoseconds(), s.PeakRSS, s.Captures, s.Results, s.Ops()})
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A Summary counts results and keeps the worst of each op. Its memory grows
@@ -17,6 +18,8 @@ type Summary struct {
 	Captures    map[string]int // captures by their worst verdict
 	Results     map[string]int // results by verdict
 	Interrupted bool
+	Elapsed     time.Duration // 0 if not measured
+	PeakRSS     int64         // largest resident set in bytes, 0 if not measured
 
 	ops          map[string]*OpSummary
 	capture, op  string // being added
@@ -137,8 +140,14 @@ func (s *Summary) Write(w io.Writer, width int) error {
 		parts = append(parts, fmt.Sprintf("%d %s", s.Captures[v], v))
 	}
 	end := ""
+	if s.Elapsed > 0 {
+		end += fmt.Sprintf(", %.2f s", s.Elapsed.Seconds())
+	}
+	if s.PeakRSS > 0 {
+		end += ", peak " + Bytes(s.PeakRSS)
+	}
 	if s.Interrupted {
-		end = " (interrupted)"
+		end += " (interrupted)"
 	}
 	_, err := fmt.Fprintf(w, "%s: %s%s\n", plural(total, "capture"), cmp.Or(strings.Join(parts, ", "), "nothing compared"), end)
 	return err

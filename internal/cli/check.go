@@ -107,13 +107,13 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 		if c.overflow {
 			found++
 		}
-		bar.add()
+		bar.add(c.overflow)
 		if !c.overflow && !all {
 			return nil
 		}
 		return c.write(j.text())
 	})
-	bar.done()
+	bar.end()
 	if err := cmp.Or(j.write(struct {
 		Kind        string `json:"kind"`
 		Captures    int    `json:"captures"`
