@@ -14,6 +14,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 	return opdef.NewRegistry(
 		arithmeticOps,
 		pointwiseOps,
+		trigOps,
 		activationOps,
 		compareOps,
 		convertOps,
