@@ -275,6 +275,9 @@ func itemConverter(t Type) func(value.Value) (reflect.Value, error) {
 	case "dtype":
 		return func(v value.Value) (reflect.Value, error) {
 			if d, ok := v.(tensor.DType); ok {
+				if !d.Computable() {
+					return reflect.Value{}, fmt.Errorf("dtype %s has no values to compute with", d)
+				}
 				return reflect.ValueOf(d), nil
 			}
 			return wrong(v)

@@ -326,7 +326,7 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 	e := c.Entry
 	b := Bound{Class: e.Error.Class, ULPs: e.Error.ulps(), Terms: 1}
 	if e.terms != nil {
-		b.Terms = e.terms(c.args)
+		b.Terms = max(1, e.terms(c.args))
 	}
 	switch {
 	case !f.Outs[i].DType.IsFloat() && !f.Outs[i].DType.IsComplex():
@@ -354,7 +354,7 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 	class := e.Error.grad()
 	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1}
 	if e.gterms != nil {
-		b.Terms = e.gterms(c.args)
+		b.Terms = max(1, e.gterms(c.args))
 	}
 	t := grads[arg][i]
 	switch {
@@ -385,7 +385,7 @@ func (c *Call) NodeBound(t *tensor.Tensor) Bound {
 	class := c.Entry.Error.grad()
 	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Scale: func() *tensor.Tensor { return largest(t) }}
 	if c.Entry.gterms != nil {
-		b.Terms = c.Entry.gterms(c.args)
+		b.Terms = max(1, c.Entry.gterms(c.args))
 	}
 	return b
 }

@@ -118,23 +118,28 @@ func (s Scalar) Python() value.Value {
 
 // MapScalars returns the call with every Scalar argument replaced by f of it,
 // items of lists included; absent ones stay.
-func (c *Call) MapScalars(f func(Scalar) Scalar) *Call {
+func (c *Call) MapScalars(f func(Scalar) Scalar) *Call { return mapFields(c, "Scalar", f) }
+
+// MapDTypes is MapScalars for dtype arguments.
+func (c *Call) MapDTypes(f func(tensor.DType) tensor.DType) *Call { return mapFields(c, "dtype", f) }
+
+func mapFields[T any](c *Call, base string, f func(T) T) *Call {
 	p := reflect.New(c.Entry.args)
 	p.Elem().Set(reflect.ValueOf(c.args).Elem())
 	for i, prm := range c.Entry.Schema.Params {
-		if prm.Type.Base != "Scalar" {
+		if prm.Type.Base != base {
 			continue
 		}
 		field := p.Elem().FieldByIndex(c.Entry.plan[i].field)
 		switch v := field.Interface().(type) {
-		case Scalar:
+		case T:
 			field.Set(reflect.ValueOf(f(v)))
-		case *Scalar:
+		case *T:
 			if v != nil {
 				s := f(*v)
 				field.Set(reflect.ValueOf(&s))
 			}
-		case []Scalar:
+		case []T:
 			out := slices.Clone(v)
 			for k, s := range out {
 				out[k] = f(s)
