@@ -1,0 +1,278 @@
+package opcheck
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// A Runner executes bound calls.
+type Runner interface {
+	// Forward runs the call. Calls that torch refuses too give a
+	// *opdef.RefusedError.
+	Forward(c *opdef.Call) (*opdef.Forward, error)
+	// Backward returns the gradients of the arguments in need (nil: all) for
+	// the gradients out of the results of f, nil where none flowed.
+	Backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (opdef.Grads, error)
+}
+
+// Reference runs calls on the CPU reference, unrounded.
+type Reference struct{}
+
+// Forward runs the kernel of the op.
+func (Reference) Forward(c *opdef.Call) (*opdef.Forward, error) { return c.Forward() }
+
+// Backward runs the gradient of the op.
+func (Reference) Backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (opdef.Grads, error) {
+	return c.Backward(f, out, need)
+}
+
+// A Finding is one way in which an op breaks a check.
+type Finding struct {
+	Op     string // schema name
+	Check  string // name in Checks
+	Case   string // the generated call: "3: add(float32[2, 3], 1.5, alpha=1)"
+	Detail string // one sentence
+}
+
+func (f Finding) String() string {
+	s := "op " + f.Op + ": " + f.Check + ": "
+	if f.Case != "" {
+		s += "case " + f.Case + ": "
+	}
+	return s + f.Detail
+}
+
+// A Check is one property of ops.
+type Check struct {
+	Name string
+	Doc  string // what must hold, one sentence without a full stop
+	run  func(x *subject)
+}
+
+var checks = []Check{
+	{"cases", "every generated case runs, and some case of a differentiable op asks for gradients", checkCase},
+	{"gradients", "gradients agree with difference quotients, in float64 and complex128, for every argument, result and selection of wanted gradients", checkGradients},
+	{"strides", "the layout of arguments and incoming gradients in memory does not change results", checkStrides},
+	{"inputs", "arguments and incoming gradients keep their elements", checkInputs},
+	{"blocks", "any range of a result loaded alone equals that range of the whole, and rounding is idempotent", checkBlocks},
+	{"dtypes", "narrower floating dtypes give the same values and dtypes of their own width", checkDTypes},
+	{"binding", "the Python form of a call, positional, by keyword and through every name, gives the same results", checkBinding},
+	{"inplace", "in-place forms and out= give the functional results in the dtype of the tensor written, or refuse", checkWritten},
+	{"special", "NaN, infinities, negative zero and the largest numbers do not panic", checkSpecial},
+	{"empty", "tensors without elements or without dimensions do not panic", checkEmpty},
+	{"refusals", "wrong shapes, dtypes, numbers and names are computed or refused, never a panic", checkRefusals},
+	{"bounds", "the error model has the shape of the result, is finite and covers rounded arguments", checkBounds},
+}
+
+// Checks lists the checks in the order they run.
+func Checks() []Check { return slices.Clone(checks) }
+
+// A Suite runs checks. The zero Runner is Reference; without a Registry the
+// binding check looks at each op alone.
+type Suite struct {
+	Runner   Runner
+	Registry *opdef.Registry
+	Seed     uint64
+	Only     []string // names of checks to run; nil: all
+}
+
+// A subject is one case under check.
+type subject struct {
+	suite *Suite
+	entry *opdef.Entry
+	call  *opdef.Call
+	name  string // of the case
+	index int
+	check string
+	rand  *rand.Rand
+	found *[]Finding
+}
+
+func (x *subject) report(format string, args ...any) {
+	*x.found = append(*x.found, Finding{Op: x.entry.Op(), Check: x.check, Case: x.name, Detail: fmt.Sprintf(format, args...)})
+}
+
+// Entry runs the checks on every case of one op. A check that fails on a case
+// reports once or a few times; the other checks and cases still run.
+func (s *Suite) Entry(e *opdef.Entry) []Finding {
+	var found []Finding
+	h := fnv.New64a()
+	h.Write([]byte(e.Schema.String()))
+	id := h.Sum64()
+	entryLevel := func(format string, args ...any) {
+		found = append(found, Finding{Op: e.Op(), Check: "cases", Detail: fmt.Sprintf(format, args...)})
+	}
+	for name, reason := range e.Exempt {
+		if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == name }) || reason == "" {
+			entryLevel("exempt from %q for the reason %q: want the name of a check and a reason", name, reason)
+		}
+	}
+	var cases []*opdef.Call
+	if err := guard(func() error {
+		cases = e.Cases(rand.New(rand.NewPCG(s.Seed, id)))
+		return nil
+	}); err != nil {
+		entryLevel("generating cases: %v", err)
+		return found
+	}
+	asked := false
+	for i, c := range cases {
+		asked = asked || slices.ContainsFunc(c.Tensors(), func(a opdef.Arg) bool { return a.Tensor.RequiresGrad })
+		for k, ch := range checks {
+			if len(s.Only) > 0 && !slices.Contains(s.Only, ch.Name) || e.Exempt[ch.Name] != "" {
+				continue
+			}
+			x := &subject{
+				suite: s, entry: e, call: c, index: i, name: fmt.Sprintf("%d: %s", i, Text(c)), check: ch.Name,
+				rand: rand.New(rand.NewPCG(s.Seed+uint64(i), id+uint64(k))), found: &found,
+			}
+			before := len(found)
+			if err := guard(func() error { ch.run(x); return nil }); err != nil {
+				x.report("%v", err)
+			}
+			if ch.Name == "cases" && len(found) > before {
+				break // nothing else can be learnt from a case that does not run
+			}
+		}
+	}
+	if e.HasGrad && !asked && len(cases) > 0 {
+		entryLevel("no case asks for a gradient")
+	}
+	return found
+}
+
+// All runs the checks on every op of the registry.
+func (s *Suite) All() []Finding {
+	var found []Finding
+	for _, e := range s.Registry.Entries() {
+		found = append(found, s.Entry(e)...)
+	}
+	return found
+}
+
+// Determinism runs every case of every op on one processor and on several and
+// reports results that differ in any bit. It sets GOMAXPROCS for the time it
+// runs, so nothing else should.
+func (s *Suite) Determinism(entries []*opdef.Entry) []Finding {
+	pass := func(procs int) map[Finding]string {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		sums := map[Finding]string{}
+		for _, e := range entries {
+			for i, c := range e.Cases(rand.New(rand.NewPCG(s.Seed, 0))) {
+				x := &subject{suite: s, entry: e, call: c, rand: rand.New(rand.NewPCG(s.Seed, uint64(i)))}
+				f := Finding{Op: e.Op(), Check: "determinism", Case: fmt.Sprintf("%d: %s", i, Text(c)), Detail: "one processor and several give different bits"}
+				if c.Random() != "" {
+					continue
+				}
+				rs, err := x.run(c, nil)
+				if err != nil {
+					sums[f] = err.Error()
+					continue
+				}
+				h := fnv.New128a()
+				for _, r := range rs {
+					fmt.Fprint(h, r.name, r.text)
+					if r.t != nil {
+						h.Write(r.t.AppendBytes(nil))
+					}
+				}
+				sums[f] = string(h.Sum(nil))
+			}
+		}
+		return sums
+	}
+	one, several := pass(1), pass(4)
+	var found []Finding
+	for f, sum := range one {
+		if several[f] != sum {
+			found = append(found, f)
+		}
+	}
+	slices.SortFunc(found, func(a, b Finding) int { return strings.Compare(a.Op+a.Case, b.Op+b.Case) })
+	return found
+}
+
+// Text shows a call as Python would, tensors as dtype and shape.
+func Text(c *opdef.Call) string {
+	args, kwargs := c.Python()
+	var parts []string
+	for _, a := range args {
+		parts = append(parts, argText(a))
+	}
+	for _, it := range kwargs.Items {
+		parts = append(parts, fmt.Sprintf("%s=%s", it.Key, argText(it.Value)))
+	}
+	return c.Entry.Op() + "(" + strings.Join(parts, ", ") + ")"
+}
+
+func argText(v value.Value) string {
+	if t, ok := v.(*tensor.Tensor); ok {
+		return t.Meta()
+	}
+	return value.Repr(v)
+}
+
+// A panicError is a panic of a kernel.
+type panicError struct {
+	value any
+	at    string
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic at %s: %v", e.at, e.value) }
+
+// guard turns a panic in f into an error that says where it happened.
+func guard(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &panicError{r, panicSite()}
+		}
+	}()
+	return f()
+}
+
+// panicSite is the function, file and line that panicked: the first frame
+// below the runtime's.
+func panicSite() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, "runtime.") {
+			return fmt.Sprintf("%s (%s:%d)", f.Function[strings.LastIndexByte(f.Function, '/')+1:], f.File[strings.LastIndexByte(f.File, '/')+1:], f.Line)
+		}
+		if !more {
+			return "unknown place"
+		}
+	}
+}
+
+func refused(err error) bool {
+	var r *opdef.RefusedError
+	return errors.As(err, &r)
+}
+
+func (s *Suite) runner() Runner {
+	if s.Runner == nil {
+		return Reference{}
+	}
+	return s.Runner
+}
+
+func (x *subject) forward(c *opdef.Call) (f *opdef.Forward, err error) {
+	err = guard(func() (err error) { f, err = x.suite.runner().Forward(c); return err })
+	return f, err
+}
+
+func (x *subject) backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (g opdef.Grads, err error) {
+	err = guard(func() (err error) { g, err = x.suite.runner().Backward(c, f, out, need); return err })
+	return g, err
+}

@@ -1,0 +1,37 @@
+package ops_test
+
+import (
+	"testing"
+
+	"github.com/optool/optool/opcheck"
+	"github.com/optool/optool/ops"
+)
+
+// TestChecks runs every check of package opcheck on every op.
+func TestChecks(t *testing.T) {
+	reg, err := ops.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &opcheck.Suite{Registry: reg, Seed: 1}
+	for _, e := range reg.Entries() {
+		t.Run(e.Schema.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, f := range s.Entry(e) {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// TestDeterminism computes everything on one processor and on several.
+func TestDeterminism(t *testing.T) {
+	reg, err := ops.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &opcheck.Suite{Seed: 1}
+	for _, f := range s.Determinism(reg.Entries()) {
+		t.Error(f)
+	}
+}
