@@ -36,7 +36,7 @@ func argRows(prefix string, args []value.Value, kwargs *value.Dict, ptrs capture
 		if t, ok := v.(*tensor.Tensor); ok {
 			row.tensor, row.Tensor = t, tensorInfo(t, ptrs[path])
 		} else {
-			row.Value = value.Str(v)
+			row.Value = value.Str(textual(v))
 		}
 		rows = append(rows, row)
 	}
@@ -61,6 +61,28 @@ func argRows(prefix string, args []value.Value, kwargs *value.Dict, ptrs capture
 		}
 	}
 	return rows
+}
+
+// textual is v as op_tools' tables hold it: the items of containers as texts.
+func textual(v value.Value) value.Value {
+	switch v := v.(type) {
+	case *value.Sequence:
+		if v.Class != "" {
+			return v
+		}
+		c := &value.Sequence{Kind: v.Kind}
+		for _, it := range v.Items {
+			c.Items = append(c.Items, value.Str(it))
+		}
+		return c
+	case *value.Dict:
+		c := &value.Dict{Class: v.Class}
+		for _, it := range v.Items {
+			c.Items = append(c.Items, value.Item{Key: it.Key, Value: value.Str(it.Value)})
+		}
+		return c
+	}
+	return v
 }
 
 func tensorInfo(t *tensor.Tensor, ptr string) *reports.TensorInfo {

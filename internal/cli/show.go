@@ -267,7 +267,10 @@ func (o *showOptions) looseTable(e *capture.Entry) shown {
 func (s *shown) print(o *showOptions, p *page) {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, strings.Join(p.title, "    "))
-	for _, rows := range [][]argRow{p.forward, p.backward} {
+	for i, rows := range [][]argRow{p.forward, p.backward} {
+		if i > 0 && len(rows) > 0 {
+			b.WriteByte('\n')
+		}
 		if err := reports.WriteArgs(&b, plainRows(rows)); err != nil {
 			s.failures = append(s.failures, err)
 		}
