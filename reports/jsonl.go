@@ -55,15 +55,22 @@ func (j *JSONLines) Result(r *Result) error {
 	}{"result", r})
 }
 
-// Summary writes the last line of a comparison.
+// Summary writes the last line of a comparison: "captures" and "compared", one
+// count per verdict of results and, as captures_<verdict>, of captures by their
+// worst, then time, memory and the counts by op.
 func (j *JSONLines) Summary(s *Summary) error {
-	return j.Write(struct {
-		Kind        string         `json:"kind"`
-		Interrupted bool           `json:"interrupted"`
-		ElapsedNS   int64          `json:"elapsed_ns"`
-		PeakRSS     int64          `json:"peak_rss_bytes"`
-		Captures    map[string]int `json:"captures"`
-		Results     map[string]int `json:"results"`
-		Ops         []*OpSummary   `json:"ops"`
-	}{"summary", s.Interrupted, s.Elapsed.Nanoseconds(), s.PeakRSS, s.Captures, s.Results, s.Ops()})
+	ops := s.Ops()
+	total := 0
+	for _, n := range s.Captures {
+		total += n
+	}
+	m := map[string]any{
+		"kind": "summary", "captures": total, "compared": s.Compared(), "interrupted": s.Interrupted,
+		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops,
+	}
+	for _, v := range Verdicts() {
+		m[v] = s.Results[v]
+		m["captures_"+v] = s.Captures[v]
+	}
+	return j.Write(m)
 }
