@@ -32,7 +32,7 @@ hold inf or nan, and for all with --all. Exit code 1 means that some were found.
 		Example: `  optool check op_tools_results
   optool check --all --op torch.nn.functional.softmax op_tools_results
   optool check --json overflow.jsonl op_tools_results`,
-		Args: cobra.MinimumNArgs(1),
+		Args: somePaths,
 	}
 	all := cmd.Flags().Bool("all", false, "print the tables of all calls")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error { return runCheck(cmd, a, &o, *all && !a.quiet, paths) }

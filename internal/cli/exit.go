@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/spf13/cobra"
 )
 
 // Exit codes of every command.
@@ -41,6 +43,14 @@ func exitWith(code int) error {
 // usageError is a mistake in the command line.
 func usageError(format string, args ...any) error {
 	return &exitError{ExitUsage, fmt.Errorf(format, args...)}
+}
+
+// somePaths is the Args of commands that take one or more PATHs.
+func somePaths(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usageError("%s: want at least one PATH", cmd.Name())
+	}
+	return nil
 }
 
 // exitCode is the code for the error a command returned. Errors that commands

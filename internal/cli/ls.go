@@ -31,7 +31,7 @@ results where the call itself was not saved). Payloads are not read.`,
   optool ls --op 'torch.nn.functional.*' --dtype bfloat16 op_tools_results
   optool ls --where 'numel > 1000000' --paths op_tools_results
   optool ls --json op_tools_results`,
-		Args: cobra.MinimumNArgs(1),
+		Args: somePaths,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runLs(cmd, a, &o, paths) },
 	}
 	o.addFlags(cmd)
@@ -74,13 +74,13 @@ func runLs(cmd *cobra.Command, a *app, o *lsOptions, paths []string) error {
 	}
 	var t tally
 	out := reports.NewJSONLines(a.Out)
-	head := []string{"id", "op", "pid", "time", "files", "size", "dtype", "shapes"}
-	if o.paths {
-		head = append(head, "path")
+	columns := lsColumns(a.outputWidth(), o.paths)
+	head := make([]string, len(columns))
+	for i, c := range columns {
+		head[i] = c.name
 	}
 	table := reports.NewListing(a.Out, a.outputWidth(), head...)
-	table.Right(0)
-	table.Right(5)
+	table.Right(slices.Index(head, "size"))
 	err := ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}),
 		func(f found) *lsLine { return o.line(f) },
 		func(l *lsLine) error {
@@ -98,7 +98,11 @@ func runLs(cmd *cobra.Command, a *app, o *lsOptions, paths []string) error {
 			if o.json {
 				return out.Write(l)
 			}
-			return table.Add(l.cells(o.paths)...)
+			cells := make([]string, len(columns))
+			for i, c := range columns {
+				cells[i] = c.cell(l)
+			}
+			return table.Add(cells...)
 		})
 	if err := cmp.Or(table.Flush(), err); err != nil {
 		return failed(err)
@@ -152,35 +156,75 @@ func lsTensors(ts []*tensor.Tensor) []lsTensor {
 	return out
 }
 
-func (l *lsLine) cells(paths bool) []string {
-	tensors := l.Inputs
-	if !slices.Contains(l.Files, capture.Input.String()) {
-		tensors = l.Outputs
-	}
-	var dtypes, shapes []string
-	for _, t := range tensors {
-		if !slices.Contains(dtypes, t.DType) {
-			dtypes = append(dtypes, t.DType)
-		}
-		shapes = append(shapes, tensor.ShapeString(t.Shape))
-	}
-	text := func(n *int) string {
-		if n == nil {
-			return "-"
-		}
-		return strconv.Itoa(*n)
-	}
-	cells := []string{
-		text(l.ID), cmp.Or(l.Op, l.Path), text(l.PID), cmp.Or(l.Time, "-"), fileLetters(l.Files, l.HostFiles),
-		reports.Bytes(l.Bytes), strings.Join(dtypes, ","), strings.Join(shapes, " "),
-	}
-	if l.Error != "" {
-		cells[len(cells)-1] = "unreadable"
+// An lsColumn is one column of the listing.
+type lsColumn struct {
+	name   string
+	detail bool // left out on narrow terminals
+	cell   func(*lsLine) string
+}
+
+// lsColumns are the columns that make sense on a terminal of this width.
+func lsColumns(width int, paths bool) []lsColumn {
+	columns := []lsColumn{
+		{"id", false, (*lsLine).label},
+		{"op", false, func(l *lsLine) string { return cmp.Or(l.Op, "-") }},
+		{"pid", true, func(l *lsLine) string {
+			if l.PID == nil {
+				return "-"
+			}
+			return strconv.Itoa(*l.PID)
+		}},
+		{"time", true, func(l *lsLine) string { return cmp.Or(l.Time, "-") }},
+		{"files", false, func(l *lsLine) string { return fileLetters(l.Files, l.HostFiles) }},
+		{"size", false, func(l *lsLine) string { return reports.Bytes(l.Bytes) }},
+		{"dtype", false, (*lsLine).dtypes},
+		{"shapes", false, (*lsLine).shapes},
 	}
 	if paths {
-		cells = append(cells, l.Path)
+		columns = append(columns, lsColumn{"path", false, func(l *lsLine) string { return l.Path }})
 	}
-	return cells
+	const roomy = 110
+	if width > 0 && width < roomy {
+		columns = slices.DeleteFunc(columns, func(c lsColumn) bool { return c.detail })
+	}
+	return columns
+}
+
+// label is the call's id, or its path where that tells no id.
+func (l *lsLine) label() string {
+	if l.ID != nil {
+		return strconv.Itoa(*l.ID)
+	}
+	return l.Path
+}
+
+// tensors are the inputs, or the outputs where the call was not saved.
+func (l *lsLine) tensors() []lsTensor {
+	if !slices.Contains(l.Files, capture.Input.String()) {
+		return l.Outputs
+	}
+	return l.Inputs
+}
+
+func (l *lsLine) dtypes() string {
+	var names []string
+	for _, t := range l.tensors() {
+		if !slices.Contains(names, t.DType) {
+			names = append(names, t.DType)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+func (l *lsLine) shapes() string {
+	if l.Error != "" {
+		return "unreadable"
+	}
+	var shapes []string
+	for _, t := range l.tensors() {
+		shapes = append(shapes, tensor.ShapeString(t.Shape))
+	}
+	return strings.Join(shapes, " ")
 }
 
 // fileLetters abbreviates the files present: i input, o output, gi and go the

@@ -35,7 +35,7 @@ is printed for each file.`,
 		Example: `  optool show op_tools_results/op_capture_results/torch.add/25021/4/2026-11-20-21-06-02
   optool show --values 8 input.pth
   optool show --json --sha256 op_tools_results`,
-		Args: cobra.MinimumNArgs(1),
+		Args: somePaths,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runShow(cmd, a, &o, paths) },
 	}
 	o.addFlags(cmd)
@@ -178,13 +178,20 @@ func (o *showOptions) tables(e *capture.Entry) shown {
 	for _, side := range sides {
 		c, _ := e.Load(capture.LoadOptions{Read: o.read, Side: side})
 		defer c.Close()
-		if e.Layout == capture.File && errors.Is(c.Err(e.All()[0].Kind), capture.ErrNotCapture) {
-			return o.looseTable(e)
-		}
 		for _, k := range capture.Kinds() {
-			if err := c.Err(k); err == nil {
+			err := c.Err(k)
+			if errors.Is(err, capture.ErrNotCapture) {
+				var f *pthformat.File
+				if f, err = pthformat.Open(e.Path(side, k), pthformat.Options{Read: o.read}); err == nil {
+					defer f.Close()
+					var rows []argRow
+					rows, err = looseRows(e.RelPath(side, k), f)
+					p.forward = append(p.forward, rows...)
+				}
+			} else if err == nil {
 				p.add(e, c, side, k)
-			} else if !errors.Is(err, capture.ErrNoFile) {
+			}
+			if err != nil && !errors.Is(err, capture.ErrNoFile) {
 				s.failures = append(s.failures, err)
 			}
 		}
@@ -232,35 +239,23 @@ func (p *page) add(e *capture.Entry, c *capture.Call, side capture.Side, k captu
 	}
 }
 
-// looseTable lists a .pth file that is no capture from its root.
-func (o *showOptions) looseTable(e *capture.Entry) shown {
-	s := shown{selected: true}
-	refuse := func(err error) shown {
-		s.failures = append(s.failures, &capture.FileError{Path: e.Rel, Err: err})
-		return s
-	}
-	f, err := pthformat.Open(e.Path(capture.Device, e.All()[0].Kind), pthformat.Options{Read: o.read})
+// looseRows lists an open file that is no capture from its root.
+func looseRows(name string, f *pthformat.File) ([]argRow, error) {
+	r, err := newRecord(name, f)
 	if err != nil {
-		return refuse(err)
+		return nil, err
 	}
-	defer f.Close()
-	r, err := newRecord(e.Rel, f)
-	if err != nil {
-		return refuse(err)
-	}
-	p := page{title: []string{e.Rel}}
+	var rows []argRow
 	for _, it := range r.Items {
-		row := argRow{tensor: it.tensor}
-		row.Name = it.Path
+		row := argRow{ArgRow: reports.ArgRow{Name: it.Path}, tensor: it.tensor}
 		if it.tensor != nil {
 			row.Tensor = tensorInfo(it.tensor, "")
 		} else {
 			row.Value = it.text()
 		}
-		p.forward = append(p.forward, row)
+		rows = append(rows, row)
 	}
-	s.print(o, &p)
-	return s
+	return rows, nil
 }
 
 // print renders a page into s.text.
