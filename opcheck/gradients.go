@@ -215,7 +215,7 @@ func (x *subject) compareAlong(c *opdef.Call, a opdef.Arg, base, v, grad []compl
 	}
 	best := math.Inf(1)
 	noise := 0.0
-	for _, h := range []float64{0x1p-10, 0x1p-13, 0x1p-16, 0x1p-7} {
+	for _, h := range []float64{0x1p-10, 0x1p-13, 0x1p-16, 0x1p-20, 0x1p-7} {
 		wide, w1, err := x.quotient(c, a, base, v, out, h)
 		if err != nil {
 			return got, want, false, err
