@@ -60,7 +60,9 @@ func (c *Call) Python() (args []value.Value, kwargs *value.Dict) {
 	for i, p := range c.Entry.Schema.Params {
 		var v value.Value
 		if f := c.Entry.plan[i].field; f != nil {
-			v = python(st.FieldByIndex(f))
+			if v = python(st.FieldByIndex(f)); v == nil && p.Type.List && !p.Type.Optional {
+				v = value.NewList()
+			}
 		}
 		if p.Keyword {
 			kwargs.Items = append(kwargs.Items, value.Item{Key: p.Name, Value: v})
