@@ -268,7 +268,7 @@ func shareTies(x, y, up *tensor.Tensor, dim []int) *tensor.Tensor {
 // extremum declares amax and amin.
 func extremum(name, summary string, least bool) *opdef.Entry {
 	return opdef.Op[extremumArgs]{
-		Schema: name + "(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+		Schema: name + "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
 		Doc:    opdef.Doc{Summary: summary, Notes: "nan wins. Ties share the gradient equally.", Source: "torch." + name},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
 		Kernel: func(a *extremumArgs) ([]*tensor.Tensor, error) {

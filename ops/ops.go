@@ -25,6 +25,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		sortOps,
 		reduceOps,
 		extremaOps,
+		momentOps,
 		normOps,
 		lossOps,
 		matmulOps,
