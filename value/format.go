@@ -256,3 +256,9 @@ func StringRepr(s string) string {
 	b.WriteRune(quote)
 	return b.String()
 }
+
+// String is Python's repr.
+func (s Slice) String() string { return Repr(s) }
+
+// String is Python's repr.
+func (e Ellipsis) String() string { return Repr(e) }
