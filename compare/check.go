@@ -1,0 +1,525 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/optool/optool/compare/internal/vec"
+	"github.com/optool/optool/tensor"
+)
+
+// Check compares a recorded tensor with the reference, which is unrounded: it
+// is rounded once to got's dtype. tol gives op_tools' numbers; a non-nil
+// override decides the verdict in place of the model. Neither tensor is
+// copied: both are walked in blocks, in parallel, once.
+//
+// It panics with a *tensor.ReadError if a storage cannot be read.
+func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance) Result {
+	r := newResult(got.Numel())
+	for _, t := range []*tensor.Tensor{got, ref} {
+		if !t.DType.Computable() {
+			r.Verdict, r.Reason = Unsupported, fmt.Sprintf("values of dtype %s cannot be compared", t.DType)
+			r.OpTools = incomparable(r.Reason)
+			return r
+		}
+	}
+	if !slices.Equal(got.Shape, ref.Shape) {
+		r.Verdict = Fail
+		r.Reason = fmt.Sprintf("shape is %s, want %s", tensor.ShapeString(got.Shape), tensor.ShapeString(ref.Shape))
+		r.Rule = "shape"
+		r.OpTools = incomparable(shapeNote(got, ref))
+		return r
+	}
+	c := &checker{pair: newPair(got, ref, tol, m.Cast), model: m, override: override, grid: got.DType}
+	if m.Round != tensor.Invalid && m.Round != got.DType {
+		c.grid = m.Round
+		if got.DType.IsComplex() {
+			c.grid = m.Round.Complex()
+		}
+		c.regrid = true
+	}
+	c.run(&r, tol)
+	if got.DType != ref.DType && !m.Cast {
+		r.Verdict, r.Rule = Fail, "dtype"
+		r.Reason = fmt.Sprintf("dtype is %s, want %s", got.DType, ref.DType)
+	}
+	return r
+}
+
+// A checker judges the elements of a pair.
+type checker struct {
+	*pair
+	model    Model
+	override *Tolerance
+	grid     tensor.DType // what the elements are precise to
+	regrid   bool         // grid is not got's dtype
+	sameTol  bool         // the override is what the statistics counted by
+	bound    bound
+
+	scaleOnce sync.Once
+	scale     *tensor.Tensor
+}
+
+// class is how one element came off.
+type class int
+
+const (
+	passed class = iota
+	warned
+	failed
+)
+
+// part is what is known of one span of elements.
+type part struct {
+	stats        vec.Stats
+	counts       [3]int // differing elements per class
+	worst        [3]candidate
+	above, below int
+	maxULP       float64 // where stats does not have it
+}
+
+// candidate is the worst element so far; score is distance over bound.
+type candidate struct {
+	score float64
+	at    int
+	valid bool
+}
+
+func (c *candidate) offer(score float64, at int) {
+	if score != score {
+		score = math.Inf(1)
+	}
+	if !c.valid || score > c.score {
+		*c = candidate{score, at, true}
+	}
+}
+
+func (p *part) add(q *part) {
+	p.stats.Add(&q.stats)
+	for i := range q.counts {
+		p.counts[i] += q.counts[i]
+		if w := q.worst[i]; w.valid {
+			p.worst[i].offer(w.score, w.at)
+		}
+	}
+	p.above += q.above
+	p.below += q.below
+	p.maxULP = math.Max(p.maxULP, q.maxULP)
+}
+
+// differs records one element that is not equal to the rounded reference.
+func (p *part) differs(cl class, score float64, at int, above, below bool) {
+	p.counts[cl]++
+	p.worst[cl].offer(score, at)
+	p.above += count(above)
+	p.below += count(below)
+}
+
+func (c *checker) run(r *Result, tol Tolerance) {
+	float := c.dt.IsFloat() || c.dt.IsComplex()
+	switch {
+	case c.override != nil:
+		o := *c.override
+		c.sameTol = o.Atol == tol.Atol && o.Rtol == tol.Rtol
+		c.bound = newBound(Model{ULPs: o.ULP}, floatGrid(c.grid))
+		c.bound.rule = o.String()
+	case float:
+		c.bound = newBound(c.model, c.grid)
+	default:
+		c.bound.rule = "exact"
+	}
+	parts := make([]part, c.spans())
+	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
+		p := &parts[k]
+		blocks(func(lo, n int, s *scratch) {
+			st := c.measure(lo, n, s)
+			p.stats.Add(&st)
+			if st.NotClose == 0 && (st.Equal() && !c.regrid || c.sameTol) {
+				return
+			}
+			switch {
+			case c.dt.IsComplex():
+				c.complexBlock(p, lo, n, s)
+			case float:
+				c.floatBlock(p, lo, n, s)
+			default:
+				c.intBlock(p, lo, n, s)
+			}
+		})
+	})
+	var sum part
+	for i := range parts {
+		sum.add(&parts[i])
+	}
+	c.conclude(r, &sum, tol)
+}
+
+// floatGrid is dt, or float64 where an integer tensor is judged by tolerance.
+func floatGrid(dt tensor.DType) tensor.DType {
+	if dt.IsFloat() || dt.IsComplex() {
+		return dt
+	}
+	return tensor.Float64
+}
+
+func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
+	s := &p.stats
+	r.OpTools = c.opTools(*s, tol)
+	r.Rule = c.bound.rule
+	r.NaNActual, r.NaNExpected, r.InfActual, r.InfExpected = s.NaNA, s.NaNB, s.InfA, s.InfB
+	r.Mismatched = p.counts[warned] + p.counts[failed]
+	if n := p.above + p.below; n > 0 {
+		r.Bias = float64(p.above-p.below) / float64(n)
+	}
+	r.PassAtol = r.OpTools.MaxAbs
+	switch {
+	case r.OpTools.AllClose && tol.Rtol == 0:
+		r.PassAtol = math.Min(tol.Atol, r.OpTools.MaxAbs)
+	case math.IsNaN(r.PassAtol):
+		r.PassAtol = math.Inf(1)
+	}
+	switch {
+	case c.regrid || c.dt.IsComplex():
+		r.MaxULP = p.maxULP
+	case c.dt.IsFloat():
+		r.MaxULP = float64(s.MaxULP)
+	}
+	cl := failed
+	for cl > passed && p.counts[cl] == 0 {
+		cl--
+	}
+	if w := p.worst[cl]; w.valid {
+		r.WorstIndex = unravel(w.at, c.got.Shape)
+		r.Actual, r.Expected = c.valuesAt(w.at)
+	}
+	slope := ""
+	if cl == warned {
+		slope = c.notRounding(p)
+	}
+	switch {
+	case cl == failed, slope != "":
+		r.Verdict = Fail
+		r.Pattern = slope
+		if slope == "" {
+			r.Pattern = c.pattern(p.worst[failed].at)
+		}
+		r.Reason = c.reason(r, p, p.counts[failed]+p.counts[warned], c.override == nil)
+	case cl == warned:
+		r.Verdict = Warn
+		r.Reason = fmt.Sprintf("accumulated in %s: %d of %d elements are off by more than a float32 accumulator explains, by no more than a %s one does; worst at %s: got %s want %s",
+			c.bound.lowest, p.counts[warned], c.n, c.bound.lowest, tensor.ShapeString(r.WorstIndex), show(r.Actual), show(r.Expected))
+	case c.model.Trivial:
+	case c.n == 0:
+		r.Verdict, r.Reason = Mistrusted, "the tensor is empty: nothing was compared"
+	case !s.NonZero:
+		r.Verdict, r.Reason = Mistrusted, fmt.Sprintf("all %d elements are zero on both sides", c.n)
+	case s.NaNA == c.n && s.NaNB == c.n:
+		r.Verdict, r.Reason = Mistrusted, fmt.Sprintf("all %d elements are NaN on both sides", c.n)
+	}
+}
+
+// notRounding tells errors that are inside a low-precision accumulator's bound
+// but do not look like its rounding: all values off by one factor, or a tail
+// that was never written. It returns what they look like, or "".
+func (c *checker) notRounding(p *part) string {
+	s := &p.stats
+	if !c.dt.IsFloat() || c.regrid || s.Dot != s.Dot || s.BB == 0 || s.N < 2 {
+		return ""
+	}
+	// Least squares of got = (1+slope)*ref, from the sums at hand; the residual
+	// gives the standard error.
+	slope := (s.Dot - s.BB) / s.BB
+	residual := math.Max(s.AA-s.Dot*s.Dot/s.BB, 1e-7*s.AA)
+	sigma := math.Sqrt(residual / float64(s.N-1) / s.BB)
+	if math.Abs(slope) > slopeEps*c.grid.Eps() && math.Abs(slope) > slopeSigma*sigma {
+		return fmt.Sprintf("all scaled by %.5g", 1+slope)
+	}
+	if n := c.zeroTail(); n >= 2 && n < c.n {
+		return fmt.Sprintf("tail of %d zeros", n)
+	}
+	return ""
+}
+
+// zeroTail is the number of elements at the end that are exactly zero although
+// the rounded reference is not.
+func (c *checker) zeroTail() int {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	n := 0
+	for hi := c.n; hi > 0; {
+		lo := (hi - 1) / c.block * c.block
+		s.next()
+		g, q := s.loadGot(c.pair, lo, hi-lo), s.loadRounded(c.pair, lo, hi-lo)
+		for i := len(g) - 1; i >= 0; i-- {
+			if g[i] != 0 || q[i] == 0 {
+				return n
+			}
+			n++
+		}
+		hi = lo
+	}
+	return n
+}
+
+// reason is the sentence of a failure.
+func (c *checker) reason(r *Result, p *part, bad int, rounding bool) string {
+	what := "differ from the reference"
+	switch {
+	case !rounding:
+		what = "are outside " + c.bound.rule
+	case c.bound.rule != "exact":
+		what = "differ by more than rounding"
+	}
+	far := ""
+	if g, ok := r.Actual.(float64); ok {
+		if w, ok := r.Expected.(float64); ok && g == g && w == w {
+			far = fmt.Sprintf(" (%.4g ulp)", ulps(floatGrid(c.grid), g, w))
+		}
+	}
+	at := ""
+	if len(r.WorstIndex) > 0 {
+		at = "at " + tensor.ShapeString(r.WorstIndex) + " "
+	}
+	text := fmt.Sprintf("%d of %d elements %s: %sgot %s want %s%s", bad, c.n, what, at, show(r.Actual), show(r.Expected), far)
+	if c.n == 1 {
+		text = fmt.Sprintf("got %s want %s%s", show(r.Actual), show(r.Expected), far)
+	}
+	if r.Pattern != "" {
+		text += "; " + r.Pattern
+	}
+	return text
+}
+
+func show(v any) string {
+	switch v := v.(type) {
+	case float64:
+		return fmt.Sprintf("%.7g", v)
+	case complex128:
+		return fmt.Sprintf("%.7g", v)
+	}
+	return fmt.Sprint(v)
+}
+
+// unravel is the index of flat element i in shape.
+func unravel(i int, shape []int) []int {
+	idx := make([]int, len(shape))
+	for d := len(shape) - 1; d >= 0; d-- {
+		idx[d] = i % shape[d]
+		i /= shape[d]
+	}
+	return idx
+}
+
+// valuesAt are both values of flat element i, the reference rounded.
+func (c *checker) valuesAt(i int) (got, want any) {
+	switch c.dt.Kind() {
+	case tensor.KindFloat:
+		return tensor.At[float64](c.got, i), c.grid.Round(tensor.At[float64](c.ref, i))
+	case tensor.KindComplex:
+		w, part := tensor.At[complex128](c.ref, i), c.grid.Real()
+		return tensor.At[complex128](c.got, i), complex(part.Round(real(w)), part.Round(imag(w)))
+	}
+	var s scratch
+	g, w := s.loadInts(c.pair, i, 1)
+	switch c.dt {
+	case tensor.Bool:
+		return g[0] != 0, w[0] != 0
+	case tensor.Uint64:
+		return uint64(g[0]), uint64(w[0])
+	}
+	return g[0], w[0]
+}
+
+// loadScale loads S for a block: zero where there is none or it is not finite.
+func (c *checker) loadScale(lo, n int, s *scratch) []float64 {
+	if s.scaleAt == lo {
+		return s.scale
+	}
+	v := resize(&s.scale, n)
+	s.scaleAt = lo
+	clear(v)
+	if c.model.Scale == nil || c.override != nil {
+		return v
+	}
+	c.scaleOnce.Do(func() { c.scale = c.model.Scale() })
+	if c.scale == nil || c.scale.Numel() != c.n {
+		return v
+	}
+	tensor.Load(c.scale, lo, v)
+	for i, x := range v {
+		if !(math.Abs(x) <= math.MaxFloat64) {
+			v[i] = 0
+		} else {
+			v[i] = math.Abs(x)
+		}
+	}
+	return v
+}
+
+func (c *checker) floatBlock(p *part, lo, n int, s *scratch) {
+	g, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
+	var q []float64
+	if c.regrid {
+		q = resize(&s.exact, n)
+		copy(q, r)
+		tensor.RoundBlock(c.grid, q)
+	} else {
+		q = s.loadRounded(c.pair, lo, n)
+	}
+	b := &c.bound
+	for i, x := range g {
+		w := q[i]
+		if x == w || x != x && w != w {
+			continue
+		}
+		if c.regrid && x == x && w == w {
+			p.maxULP = math.Max(p.maxULP, ulps(c.grid, x, w))
+		}
+		var cl class
+		var score float64
+		switch {
+		case c.override != nil:
+			cl, score = c.within(x, w, w)
+		case b.ulps == 0 && b.sum == 0:
+			cl, score = failed, math.Abs(x-w)
+		default:
+			d := math.Abs(x - r[i])
+			cheap := b.ulps * b.ulp(r[i])
+			if d <= cheap {
+				score = d / cheap
+			} else {
+				cl, score = b.judge(x, w, r[i], cheap, c.loadScale(lo, n, s)[i])
+			}
+		}
+		p.differs(cl, score, lo+i, x > w, x < w)
+	}
+}
+
+// judge decides on an element that is off by more than cheap: x recorded, w
+// the rounded and r the exact reference.
+func (b *bound) judge(x, w, r, cheap, scale float64) (class, float64) {
+	if x != x || w != w || math.IsInf(r, 0) {
+		return failed, math.Inf(1)
+	}
+	d := math.Abs(x - r)
+	if math.IsInf(x, 0) {
+		// An overflow is right if the exact value is within the bound of the
+		// magnitudes that overflow.
+		d = b.overflow - math.Copysign(1, x)*r
+	}
+	full := cheap + b.sum*scale
+	score := d / full
+	switch {
+	case d <= full:
+		return passed, score
+	case d <= cheap+b.low*scale:
+		return warned, score
+	}
+	return failed, score
+}
+
+// within applies the override to one element: op_tools' rule, or the distance
+// in ULP. scaleOf is the value whose magnitude rtol multiplies.
+func (c *checker) within(x, w, scaleOf float64) (class, float64) {
+	if x != x || w != w || math.IsInf(x, 0) || math.IsInf(w, 0) {
+		return failed, math.Inf(1)
+	}
+	d := math.Abs(x - w)
+	allowed := c.override.Atol + c.override.Rtol*math.Abs(scaleOf)
+	if c.sameTol {
+		d, allowed = c.stepwise(x, w)
+	}
+	if c.override.ULP > 0 {
+		allowed = math.Max(allowed, c.override.ULP*c.bound.ulp(w))
+	}
+	if d <= allowed {
+		return passed, d / allowed
+	}
+	return failed, d / allowed
+}
+
+// stepwise is the difference and the bound with op_tools' rounding after each
+// step.
+func (c *checker) stepwise(x, w float64) (d, allowed float64) {
+	round := floatGrid(c.dt).Real().Round
+	if !c.dt.IsFloat() && !c.dt.IsComplex() {
+		round = tensor.Float32.Round
+	}
+	return math.Abs(round(round(x) - round(w))), round(round(c.override.Atol) + round(round(c.override.Rtol)*math.Abs(round(w))))
+}
+
+func (c *checker) complexBlock(p *part, lo, n int, s *scratch) {
+	g := resize(&s.gotC, n)
+	r := resize(&s.refC, n)
+	tensor.Load(c.got, lo, g)
+	tensor.Load(c.ref, lo, r)
+	b, grid := &c.bound, c.grid.Real()
+	for i, x := range g {
+		w := complex(grid.Round(real(r[i])), grid.Round(imag(r[i])))
+		if same(real(x), real(w)) && same(imag(x), imag(w)) {
+			continue
+		}
+		if !nan(x) && !nan(w) {
+			p.maxULP = math.Max(p.maxULP, complexULPs(grid, x, w))
+		}
+		var cl class
+		var score float64
+		switch {
+		case c.override != nil:
+			cl, score = c.withinComplex(x, w)
+		case b.ulps == 0 && b.sum == 0:
+			cl, score = failed, modulus(x-w)
+		default:
+			cheap := b.ulps * b.ulp(modulus(r[i]))
+			scale := 0.0
+			if !(math.Abs(real(x)-real(r[i])) <= cheap && math.Abs(imag(x)-imag(r[i])) <= cheap) {
+				scale = c.loadScale(lo, n, s)[i]
+			}
+			for _, v := range [2][3]float64{{real(x), real(w), real(r[i])}, {imag(x), imag(w), imag(r[i])}} {
+				if same(v[0], v[1]) {
+					continue
+				}
+				k, sc := b.judge(v[0], v[1], v[2], cheap, scale)
+				cl, score = max(cl, k), math.Max(score, sc)
+			}
+		}
+		p.differs(cl, score, lo+i, modulus(x) > modulus(w), modulus(x) < modulus(w))
+	}
+}
+
+func same(x, w float64) bool { return x == w || x != x && w != w }
+
+func (c *checker) withinComplex(x, w complex128) (class, float64) {
+	d := modulus(x - w)
+	allowed := c.override.Atol + c.override.Rtol*modulus(w)
+	if c.override.ULP > 0 {
+		allowed = math.Max(allowed, c.override.ULP*c.bound.ulp(modulus(w)))
+	}
+	if d <= allowed && !math.IsInf(d, 0) {
+		return passed, d / allowed
+	}
+	return failed, d / allowed
+}
+
+func (c *checker) intBlock(p *part, lo, n int, s *scratch) {
+	g, w := s.loadInts(c.pair, lo, n)
+	for i, x := range g {
+		y := w[i]
+		if x == y {
+			continue
+		}
+		above := x > y
+		fx, fy := float64(x), float64(y)
+		if c.dt == tensor.Uint64 {
+			above = uint64(x) > uint64(y)
+			fx, fy = float64(uint64(x)), float64(uint64(y))
+		}
+		cl, score := failed, math.Abs(fx-fy)
+		if c.override != nil {
+			cl, score = c.within(fx, fy, fy)
+		}
+		p.differs(cl, score, lo+i, above, !above)
+	}
+}

@@ -1,0 +1,141 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/optool/optool/tensor"
+)
+
+// A Model says how far a sound implementation may be from the reference. The
+// package documentation derives the bound.
+type Model struct {
+	// Exact: the op moves, selects or compares values, so results must be
+	// equal. Integer and bool results always must.
+	Exact bool
+
+	// ULPs is the number of units in the last place an element may be off
+	// whatever its terms are: 1 for correctly rounded element-wise ops.
+	ULPs float64
+
+	// Scale returns S, the sum of the magnitudes of the terms that were added
+	// to make each element, in the shape of the result; nil if there is no
+	// such term. It is called at most once, and only if some element is off by
+	// more than ULPs.
+	Scale func() *tensor.Tensor
+
+	// Terms is the number of terms of each element, at least 1.
+	Terms int
+
+	// Trivial: zeros, NaN or an empty tensor are what the op makes, so a
+	// result of nothing else is not mistrusted.
+	Trivial bool
+
+	// Round, if set, is the dtype the recorded values are precise to although
+	// they are stored wider.
+	Round tensor.DType
+
+	// Cast: the reference is another implementation's result, possibly in
+	// another dtype, and is cast to the recorded dtype as torch casts. Without
+	// it, different dtypes are a failure.
+	Cast bool
+}
+
+// Constants of the bounds; doc.go says where they come from.
+const (
+	u32 = 0x1p-24 // unit roundoff of float32, the accumulator of dtypes up to 32 bits
+	u64 = 0x1p-53 // of float64
+
+	growthConst = 4       // constant part of growth
+	growthRoot  = 4       // factor of the square root of the number of terms
+	longestSum  = 1 << 20 // terms in one chain of additions, at most
+	warnGrowth  = 2       // growth allowed to a low-precision accumulator
+
+	slopeEps   = 2 // a factor off by more than this many eps is not rounding,
+	slopeSigma = 6 // if it is this many standard errors from 1
+)
+
+// growth is c(n), the factor of u*S for a sum of n terms.
+func growth(n int) float64 {
+	return growthConst + growthRoot*math.Sqrt(float64(min(max(n, 1), longestSum)))
+}
+
+// bound is a Model made ready for elements of one floating dtype.
+type bound struct {
+	dt     tensor.DType // grid of the elements, real
+	ulps   float64
+	sum    float64 // c*u, factor of S
+	low    float64 // the same for a low-precision accumulator; 0 if there is none
+	lowest string  // name of that accumulator's dtype
+	rule   string
+
+	emin, mant int
+	tiny, top  float64 // ULP at zero and at the largest value
+	overflow   float64 // magnitudes from here on round to Inf
+}
+
+func newBound(m Model, dt tensor.DType) bound {
+	dt = dt.Real()
+	b := bound{dt: dt, ulps: m.ULPs, mant: dt.MantissaBits(), tiny: dt.ULP(0), top: dt.ULP(math.Inf(1))}
+	b.emin = math.Ilogb(dt.SmallestNormal())
+	b.overflow = dt.Max() + b.top/2
+	u, name := u32, "2^-24"
+	if dt == tensor.Float64 {
+		u, name = u64, "2^-53"
+	}
+	switch {
+	case m.Exact:
+		b.ulps, b.rule = 0, "exact"
+	case m.Scale == nil:
+		b.rule = fmt.Sprintf("%g ulp", m.ULPs)
+	default:
+		c := growth(m.Terms)
+		b.sum = c * u
+		b.rule = fmt.Sprintf("%g ulp + %.3g*%s*S, n=%d", m.ULPs, c, name, max(m.Terms, 1))
+		if dt.Size() <= 2 {
+			low := dt
+			if dt.Size() == 1 {
+				low = tensor.Float16
+			}
+			b.low, b.lowest = warnGrowth*low.Eps()/2, low.String()
+		}
+	}
+	return b
+}
+
+// ulp is dt.ULP(x), cheap.
+func (b *bound) ulp(x float64) float64 {
+	e := int(math.Float64bits(x)>>52&0x7ff) - 1023
+	switch {
+	case e < b.emin:
+		return b.tiny
+	case e-b.mant <= -1023 || e >= 1023:
+		return b.dt.ULP(x)
+	}
+	return math.Min(math.Float64frombits(uint64(e-b.mant+1023)<<52), b.top)
+}
+
+// ulps is the number of representable values of floating dtype dt from x to y.
+func ulps(dt tensor.DType, x, y float64) float64 {
+	return math.Abs(ordinal(dt, x) - ordinal(dt, y))
+}
+
+// ordinal numbers the values of dt in order, 0 for both zeros. Float64 has
+// more values than float64 has integers: distances beyond 2^53 are rounded.
+func ordinal(dt tensor.DType, x float64) float64 {
+	a := math.Abs(x)
+	mant, emin := dt.MantissaBits(), math.Ilogb(dt.SmallestNormal())
+	if a > dt.Max() { // Inf is the successor of the largest value
+		a = dt.Max() + dt.ULP(dt.Max())
+	}
+	var n float64
+	switch {
+	case a == 0:
+	case math.IsInf(a, 0): // float64
+		n = math.Ldexp(2046, mant) + math.Ldexp(1, mant)
+	default:
+		e := max(math.Ilogb(a), emin)
+		n = math.Ldexp(float64(e-emin), mant) + math.Ldexp(a, mant-e)
+	}
+	return math.Copysign(n, x)
+}
