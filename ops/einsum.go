@@ -381,6 +381,9 @@ func tensordotDims(a *tensordotArgs) (da, db []int, err error) {
 				if !ok {
 					return nil, nil, opdef.Refuse("dims", "want numbers, got %s", opdef.TypeName(x))
 				}
+				if rank == 0 {
+					return nil, nil, opdef.Refuse("dims", "dimension %d of a 0-d tensor", d)
+				}
 				r, err := opdef.Dim("dims", int(d), rank)
 				if err != nil {
 					return nil, nil, err

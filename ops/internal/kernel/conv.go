@@ -1,0 +1,250 @@
+package kernel
+
+import "gonum.org/v1/gonum/blas/blas64"
+
+// Conv is the geometry of a cross-correlation of up to three spatial
+// dimensions (unused leading ones have size 1) over tensors in the layouts
+// input (Batch, InC, In...), weight (OutC, InC/Groups, Kernel...) and output
+// (Batch, OutC, Out...). Output position o and kernel position k meet at input
+// position o*Stride - Pad + k*Dilation; outside [0, In) the input is zero.
+type Conv struct {
+	Batch, Groups, InC, OutC               int
+	In, Out, Kernel, Stride, Dilation, Pad [3]int
+}
+
+func volume(d [3]int) int { return d[0] * d[1] * d[2] }
+
+// Patch is the number of input elements that make one output element.
+func (c *Conv) Patch() int { return c.InC / c.Groups * volume(c.Kernel) }
+
+// direct reports whether plain loops beat a matrix product: with one input
+// channel a group the product has an inner size of a single kernel.
+func (c *Conv) direct() bool { return c.InC == c.Groups && c.OutC/c.Groups <= 4 }
+
+// block is the number of output positions unfolded at a time: 2 MiB of
+// float64, at least a row of blocks of a matrix product.
+func (c *Conv) block() int {
+	return max(1, min(volume(c.Out), max(256, 1<<18/max(c.Patch(), 1))))
+}
+
+// Scratch is the number of elements of scratch that the methods need.
+func (c *Conv) Scratch() int {
+	if c.direct() {
+		return 0
+	}
+	return c.Patch() * c.block()
+}
+
+// ForwardUnits is the number of independent pieces of the forward pass.
+func (c *Conv) ForwardUnits() int {
+	if volume(c.Out) == 0 {
+		return 0
+	}
+	return c.Batch * c.Groups * ((volume(c.Out) + c.block() - 1) / c.block())
+}
+
+// Forward computes piece u of the output y, without bias.
+func Forward[T Number](c *Conv, u int, x, w, y, scratch []T) {
+	p, block := volume(c.Out), c.block()
+	blocks := (p + block - 1) / block
+	ng, lo := u/blocks, u%blocks*block
+	hi := min(lo+block, p)
+	n, g := ng/c.Groups, ng%c.Groups
+	x, w, y = slices(c, n, g, x, w, y)
+	if c.direct() {
+		forwardDirect(c, lo, hi, x, w, y)
+		return
+	}
+	og, patch, cols := c.OutC/c.Groups, c.Patch(), hi-lo
+	col := scratch[:patch*cols]
+	unfold(c, lo, hi, x, col)
+	Gemm(Dense(og, patch, w), Dense(patch, cols, col), 0, Matrix[T]{Rows: og, Cols: cols, Data: y[lo:], Stride: p})
+}
+
+// InputGradUnits is the number of independent pieces of the gradient of the
+// input.
+func (c *Conv) InputGradUnits() int { return c.Batch * c.Groups }
+
+// InputGrad adds piece u of the gradient of the input to dx, from the gradient
+// dy of the output.
+func InputGrad[T Number](c *Conv, u int, dx, w, dy, scratch []T) {
+	p, block := volume(c.Out), c.block()
+	n, g := u/c.Groups, u%c.Groups
+	dx, w, dy = slices(c, n, g, dx, w, dy)
+	if c.direct() {
+		inputGradDirect(c, dx, w, dy)
+		return
+	}
+	og, patch := c.OutC/c.Groups, c.Patch()
+	for lo := 0; lo < p; lo += block {
+		hi := min(lo+block, p)
+		col := scratch[:patch*(hi-lo)]
+		Gemm(Dense(og, patch, w).T(), Matrix[T]{Rows: og, Cols: hi - lo, Data: dy[lo:], Stride: p}, 0, Dense(patch, hi-lo, col))
+		fold(c, lo, hi, dx, col)
+	}
+}
+
+// WeightGrad adds the gradient of the weights of group g to dw.
+func WeightGrad[T Number](c *Conv, g int, x, dw, dy, scratch []T) {
+	p, block := volume(c.Out), c.block()
+	og, patch := c.OutC/c.Groups, c.Patch()
+	for n := range c.Batch {
+		xs, ws, ys := slices(c, n, g, x, dw, dy)
+		if c.direct() {
+			weightGradDirect(c, xs, ws, ys)
+			continue
+		}
+		for lo := 0; lo < p; lo += block {
+			hi := min(lo+block, p)
+			col := scratch[:patch*(hi-lo)]
+			unfold(c, lo, hi, xs, col)
+			Gemm(Matrix[T]{Rows: og, Cols: hi - lo, Data: ys[lo:], Stride: p}, Dense(patch, hi-lo, col).T(), 1, Dense(og, patch, ws))
+		}
+	}
+}
+
+// slices cuts sample n, group g out of input-, weight- and output-shaped data.
+func slices[T Number](c *Conv, n, g int, x, w, y []T) (xs, ws, ys []T) {
+	ig, og := c.InC/c.Groups, c.OutC/c.Groups
+	in, out := ig*volume(c.In), og*volume(c.Out)
+	at := n*c.Groups + g
+	return x[at*in : (at+1)*in], w[g*og*c.Patch() : (g+1)*og*c.Patch()], y[at*out : (at+1)*out]
+}
+
+// eachRun calls f for runs of output positions [lo, hi) that lie in one row
+// and, at one kernel position, inside the input: n positions that start at
+// index at of [lo, hi) in output row order and at element in of a channel of
+// the input, Stride[2] apart.
+func (c *Conv) eachRun(lo, hi int, k [3]int, f func(at, in, n int)) {
+	width, height := c.Out[2], c.Out[1]
+	shift := k[2]*c.Dilation[2] - c.Pad[2]
+	// Positions [first, last) of a row meet the input.
+	s := c.Stride[2]
+	first := max(0, ceilDiv(-shift, s))
+	last := min(width, ceilDiv(c.In[2]-shift, s))
+	for p := lo; p < hi; {
+		row, from := p/width, p%width
+		to := min(width, from+hi-p)
+		a, b := max(first, from), min(last, to)
+		z, y := row/height, row%height
+		iz := z*c.Stride[0] - c.Pad[0] + k[0]*c.Dilation[0]
+		iy := y*c.Stride[1] - c.Pad[1] + k[1]*c.Dilation[1]
+		if a < b && iz >= 0 && iz < c.In[0] && iy >= 0 && iy < c.In[1] {
+			f(p-lo+a-from, (iz*c.In[1]+iy)*c.In[2]+a*s+shift, b-a)
+		}
+		p += to - from
+	}
+}
+
+func ceilDiv(a, b int) int {
+	if a <= 0 {
+		return -(-a / b)
+	}
+	return (a + b - 1) / b
+}
+
+// eachTap calls f for every position of the kernel, with its index.
+func (c *Conv) eachTap(f func(i int, k [3]int)) {
+	i := 0
+	for z := range c.Kernel[0] {
+		for y := range c.Kernel[1] {
+			for x := range c.Kernel[2] {
+				f(i, [3]int{z, y, x})
+				i++
+			}
+		}
+	}
+}
+
+// unfold stores in col the input elements that meet each kernel position (row)
+// at output positions [lo, hi) (column), channel by channel.
+func unfold[T Number](c *Conv, lo, hi int, x, col []T) {
+	clear(col)
+	in, kv, s := volume(c.In), volume(c.Kernel), c.Stride[2]
+	for ch := range c.InC / c.Groups {
+		src := x[ch*in : (ch+1)*in]
+		c.eachTap(func(i int, k [3]int) {
+			row := col[(ch*kv+i)*(hi-lo):]
+			c.eachRun(lo, hi, k, func(at, from, n int) {
+				if s == 1 {
+					copy(row[at:at+n], src[from:from+n])
+					return
+				}
+				for j := range n {
+					row[at+j] = src[from+j*s]
+				}
+			})
+		})
+	}
+}
+
+// fold is the adjoint of unfold: it adds col to the elements it came from.
+func fold[T Number](c *Conv, lo, hi int, x, col []T) {
+	in, kv, s := volume(c.In), volume(c.Kernel), c.Stride[2]
+	for ch := range c.InC / c.Groups {
+		dst := x[ch*in : (ch+1)*in]
+		c.eachTap(func(i int, k [3]int) {
+			row := col[(ch*kv+i)*(hi-lo):]
+			c.eachRun(lo, hi, k, func(at, from, n int) {
+				for j, v := range row[at : at+n] {
+					dst[from+j*s] += v
+				}
+			})
+		})
+	}
+}
+
+func forwardDirect[T Number](c *Conv, lo, hi int, x, w, y []T) {
+	p, kv := volume(c.Out), volume(c.Kernel)
+	for o := range c.OutC / c.Groups {
+		dst := y[o*p+lo : o*p+hi]
+		clear(dst)
+		c.eachTap(func(i int, k [3]int) {
+			v := w[o*kv+i]
+			c.eachRun(lo, hi, k, func(at, from, n int) { axpy(n, v, x[from:], c.Stride[2], dst[at:], 1) })
+		})
+	}
+}
+
+func inputGradDirect[T Number](c *Conv, dx, w, dy []T) {
+	p, kv := volume(c.Out), volume(c.Kernel)
+	for o := range c.OutC / c.Groups {
+		src := dy[o*p : (o+1)*p]
+		c.eachTap(func(i int, k [3]int) {
+			v := w[o*kv+i]
+			c.eachRun(0, p, k, func(at, from, n int) { axpy(n, v, src[at:], 1, dx[from:], c.Stride[2]) })
+		})
+	}
+}
+
+func weightGradDirect[T Number](c *Conv, x, dw, dy []T) {
+	p, kv := volume(c.Out), volume(c.Kernel)
+	for o := range c.OutC / c.Groups {
+		src := dy[o*p : (o+1)*p]
+		c.eachTap(func(i int, k [3]int) {
+			c.eachRun(0, p, k, func(at, from, n int) { dw[o*kv+i] += dot(n, src[at:], x[from:], c.Stride[2]) })
+		})
+	}
+}
+
+// axpy adds a*x to y, n elements that are ix and iy apart.
+func axpy[T Number](n int, a T, x []T, ix int, y []T, iy int) {
+	if xs, ok := any(x).([]float64); ok && n >= 8 && a != 0 {
+		blas64.Implementation().Daxpy(n, any(a).(float64), xs, ix, any(y).([]float64), iy)
+		return
+	}
+	for i, p, q := 0, 0, 0; i < n; i, p, q = i+1, p+ix, q+iy {
+		y[q] += a * x[p]
+	}
+}
+
+// dot is the inner product of x and y, whose elements are iy apart.
+func dot[T Number](n int, x, y []T, iy int) (s T) {
+	if xs, ok := any(x).([]float64); ok && n >= 8 {
+		return any(blas64.Implementation().Ddot(n, xs, 1, any(y).([]float64), iy)).(T)
+	}
+	for i, q := 0, 0; i < n; i, q = i+1, q+iy {
+		s += x[i] * y[q]
+	}
+	return s
+}
