@@ -7,7 +7,7 @@ import (
 )
 
 func BenchmarkOpenSmall(b *testing.B) {
-	path := filepath.Join("testdata", "zip", "protocol-2.pth")
+	path := filepath.Join("testdata", "torch", "getitem.pth")
 	if p := os.Getenv("PTH"); p != "" {
 		path = p
 	}
