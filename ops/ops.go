@@ -26,6 +26,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		reduceOps,
 		extremaOps,
 		momentOps,
+		softmaxOps,
 		normOps,
 		lossOps,
 		matmulOps,

@@ -1,0 +1,279 @@
+package ops
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// softmaxOps normalise exponentials along a dimension.
+var softmaxOps = []*opdef.Entry{
+	softmaxFunction("softmax", softmaxKind),
+	softmaxMethod("softmax", softmaxKind),
+	softmaxFunction("log_softmax", logSoftmaxKind),
+	softmaxMethod("log_softmax", logSoftmaxKind),
+	softmaxFunction("softmin", softminKind),
+}
+
+type softmaxFunctionArgs struct {
+	Input *tensor.Tensor
+	Dim   *int
+	Dtype *tensor.DType
+}
+
+type softmaxMethodArgs struct {
+	Self  *tensor.Tensor
+	Dim   int
+	Dtype *tensor.DType
+}
+
+// A softmaxVariant is one of the three functions.
+type softmaxVariant struct {
+	summary, formula string
+	sign             float64 // of the exponent
+	log              bool
+}
+
+var (
+	softmaxKind    = softmaxVariant{"Exponentials along a dimension, scaled to sum 1", "exp(x) / sum(exp(x))", 1, false}
+	logSoftmaxKind = softmaxVariant{"Logarithm of softmax", "x - log(sum(exp(x)))", 1, true}
+	softminKind    = softmaxVariant{"Softmax of the negated elements", "exp(-x) / sum(exp(-x))", -1, false}
+)
+
+// softmaxDim is the dimension torch.nn.functional picks for dim=None.
+func softmaxDim(dim *int, n int) int {
+	switch {
+	case dim != nil:
+		return *dim
+	case n == 0 || n == 1 || n == 3:
+		return 0
+	}
+	return 1
+}
+
+// softmaxFunction declares the form of torch.nn.functional.
+func softmaxFunction(name string, v softmaxVariant) *opdef.Entry {
+	type A = softmaxFunctionArgs
+	return softmaxOp(name+".functional(Tensor input, int? dim=None, ignored _stacklevel=3, dtype? dtype=None) -> Tensor", "F."+name, "torch.nn.functional."+name, "input", v,
+		func(a *A) softmaxCall {
+			return softmaxCall{v, a.Input, softmaxDim(a.Dim, a.Input.Dim()), a.Dtype}
+		},
+		func(x *tensor.Tensor, dim int, dt *tensor.DType) *A { return &A{x, &dim, dt} })
+}
+
+// softmaxMethod declares the form of torch, torch.special and Tensor.
+func softmaxMethod(name string, v softmaxVariant) *opdef.Entry {
+	type A = softmaxMethodArgs
+	return softmaxOp(name+"(Tensor self, int dim, dtype? dtype=None) -> Tensor", name+" Tensor."+name+" special."+name, "torch."+name, "self", v,
+		func(a *A) softmaxCall { return softmaxCall{v, a.Self, a.Dim, a.Dtype} },
+		func(x *tensor.Tensor, dim int, dt *tensor.DType) *A { return &A{x, dim, dt} })
+}
+
+// A softmaxCall is what both forms come to.
+type softmaxCall struct {
+	softmaxVariant
+	x   *tensor.Tensor
+	dim int
+	dt  *tensor.DType
+}
+
+func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant, call func(*A) softmaxCall, args func(*tensor.Tensor, int, *tensor.DType) *A) *opdef.Entry {
+	return opdef.Op[A]{
+		Schema: schema, Names: names,
+		Doc:    opdef.Doc{Summary: v.summary, Formula: v.formula, Notes: "x is the input, converted to dtype. A row of -inf alone gives nan.", Source: source},
+		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}},
+		Terms:  func(a *A) int { c := call(a); return termsOver(c.x.Shape, []int{c.dim}) },
+		Kernel: func(a *A) ([]*tensor.Tensor, error) { return call(a).kernel(arg) },
+		Grad: func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+			t, err := call(a).grad(g)
+			return gradOf(arg, t), err
+		},
+		// A conversion by dtype= comes first, as a node of its own.
+		Node: func(a *A, g *opdef.Grad) (opdef.Node, error) {
+			c := call(a)
+			if c.x.DType == g.Outs[0].DType && c.sign > 0 {
+				return opdef.Node{}, nil
+			}
+			c.sign = 1 // softmin negates first
+			d := call(a)
+			t, err := d.grad(g)
+			if err != nil {
+				return opdef.Node{}, err
+			}
+			if d.sign < 0 {
+				t = times(t, -1)
+			}
+			return opdef.Node{Grads: single(t)}, nil
+		},
+		Scale: func(a *A, outs []*tensor.Tensor) []*tensor.Tensor { return single(call(a).scale(outs[0])) },
+		GradScale: func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return gradOf(arg, call(a).gradScale(g)), nil
+		},
+		Cases: func(r *rand.Rand) []*A {
+			g := opdef.Gen{R: r}
+			f32, f64 := tensor.Float32, tensor.Float64
+			return []*A{
+				args(g.Normal(f64, 3, 4), 1, nil), args(g.Normal(f64, 2, 3, 4), -2, nil), args(g.Normal(f32, 5), 0, nil), args(g.Normal(tensor.BFloat16, 3, 5), -1, &f32),
+				args(g.Normal(f64), 0, nil), args(g.Normal(f32, 0, 3), 1, nil), args(g.Int(tensor.Int64, -3, 3, 4), 0, &f32),
+				args(opdef.NonContiguous(g.Normal(f64, 3, 4)), 0, nil), args(g.Uniform(f32, -200, 200, 2, 6), 1, nil),
+			}
+		},
+	}.Entry()
+}
+
+// prepare is the input as it is computed with, and the dimension.
+func (c softmaxCall) prepare(arg string) (*tensor.Tensor, int, error) {
+	dt := c.x.DType
+	if c.dt != nil {
+		dt = *c.dt
+	}
+	if !dt.IsFloat() {
+		return nil, 0, opdef.Refuse(arg, "want a floating dtype, got %s", dt)
+	}
+	dim, err := opdef.Dim("dim", c.dim, c.x.Dim())
+	return converted(c.x, dt), dim, err
+}
+
+func (c softmaxCall) kernel(arg string) ([]*tensor.Tensor, error) {
+	x, dim, err := c.prepare(arg)
+	if err != nil {
+		return nil, err
+	}
+	return single(opdef.AlongDim(x.DType, x, dim, func(src, dst []float64) {
+		if c.sign < 0 {
+			negate(src)
+		}
+		if c.log {
+			logSoftmaxRun(src, dst)
+		} else {
+			softmaxRun(src, dst)
+		}
+	})), nil
+}
+
+func negate(v []float64) {
+	for i, x := range v {
+		v[i] = -x
+	}
+}
+
+// softmaxRun stores softmax of src in dst. The largest element is taken out
+// first, so that nothing overflows; a run of -Inf alone is nan.
+func softmaxRun(src, dst []float64) {
+	m, s := maxOf(src), 0.0
+	for i, x := range src {
+		e := math.Exp(x - m)
+		dst[i] = e
+		s += e
+	}
+	r := 1 / s
+	for i := range dst {
+		dst[i] *= r
+	}
+}
+
+// logSoftmaxRun stores the logarithm of softmax of src in dst.
+func logSoftmaxRun(src, dst []float64) {
+	m, l := logSumRun(src)
+	for i, x := range src {
+		dst[i] = x - m - l
+	}
+}
+
+// logSumRun returns the largest element m of src and l, such that m + l is the
+// logarithm of the sum of the exponentials.
+func logSumRun(src []float64) (m, l float64) {
+	m = maxOf(src)
+	s := 0.0
+	for _, x := range src {
+		s += math.Exp(x - m)
+	}
+	return m, math.Log(s)
+}
+
+// grad is the gradient of the input: with y the result, y*(g - sum(g*y)) or, of
+// the logarithm, g - exp(y)*sum(g).
+func (c softmaxCall) grad(g *opdef.Grad) (*tensor.Tensor, error) {
+	y := g.Outs[0]
+	dim, err := opdef.Dim("dim", c.dim, y.Dim())
+	if err != nil {
+		return nil, err
+	}
+	return opdef.AlongDimN(y.DType, dim, func(s [][]float64, dst []float64) {
+		g, y := s[0], s[1][:len(s[0])]
+		if c.log {
+			logSoftmaxBackward(g, y, dst)
+			return
+		}
+		dot := 0.0
+		for i, gi := range g {
+			dot += gi * y[i]
+		}
+		for i, gi := range g {
+			dst[i] = c.sign * y[i] * (gi - dot)
+		}
+	}, g.Out[0], y), nil
+}
+
+func logSoftmaxBackward(g, y, dst []float64) {
+	sum := opdef.PairwiseSum(g)
+	for i, gi := range g {
+		dst[i] = gi - math.Exp(y[i])*sum
+	}
+}
+
+// scale is, for softmax, y*(1 + |x-max|): the exponent is a rounded difference;
+// for its logarithm the largest of the three numbers added.
+func (c softmaxCall) scale(y *tensor.Tensor) *tensor.Tensor {
+	x, dim, err := c.prepare("")
+	if err != nil {
+		return opdef.Abs(y)
+	}
+	return opdef.AlongDimN(tensor.Float64, dim, func(s [][]float64, dst []float64) {
+		x := s[0]
+		if c.sign < 0 {
+			negate(x)
+		}
+		m, l := logSumRun(x)
+		for i := range dst {
+			switch d := math.Abs(x[i] - m); {
+			case math.IsInf(d, 0): // of -Inf nothing is computed
+				dst[i] = 0
+			case c.log:
+				dst[i] = 1 + d + l
+			default:
+				dst[i] = s[1][i] * (2 + d + l)
+			}
+		}
+	}, x, y)
+}
+
+// gradScale is the sum of the magnitudes of the terms of the gradient, with the
+// error of the result it is computed from.
+func (c softmaxCall) gradScale(g *opdef.Grad) *tensor.Tensor {
+	y := g.Outs[0]
+	dim, err := opdef.Dim("dim", c.dim, y.Dim())
+	if err != nil {
+		return opdef.Abs(g.Out[0])
+	}
+	return opdef.AlongDimN(tensor.Float64, dim, func(s [][]float64, dst []float64) {
+		g, y, sy := s[0], s[1], s[2]
+		sum := 0.0
+		for i, gi := range g {
+			if c.log {
+				sum += math.Abs(gi)
+			} else {
+				sum += math.Abs(gi) * sy[i]
+			}
+		}
+		for i, gi := range g {
+			if c.log {
+				dst[i] = math.Abs(gi) + math.Exp(y[i])*(1+sy[i])*sum
+			} else {
+				dst[i] = sy[i]*math.Abs(gi) + (sy[i]+y[i])*sum
+			}
+		}
+	}, g.Out[0], y, c.scale(y))
+}
