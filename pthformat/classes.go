@@ -1,7 +1,6 @@
 package pthformat
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/optool/optool/tensor"
@@ -160,10 +159,10 @@ func (c *class) Call(args ...any) (any, error) {
 		return &object{global: c.name, args: args}, nil
 	}
 	v, err := c.build(c.u, c.name, args)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.name, err)
+	if fe, ok := err.(*FormatError); ok {
+		fe.Msg = c.name + ": " + fe.Msg
 	}
-	return v, nil
+	return v, err
 }
 
 // PyNew is NEWOBJ.

@@ -141,6 +141,10 @@ func dumpTo(b *strings.Builder, v value.Value, indent string, open map[any]bool)
 		children(nil, []string{"start ", "stop ", "step "}, []value.Value{v.Start, v.Stop, v.Step})
 	case *big.Int:
 		line("int %v", v)
+	case value.Ellipsis:
+		line("Ellipsis")
+	case value.Device:
+		line("device %s %d", v.Type, v.Index)
 	default:
 		line("%T %v", v, v)
 	}
