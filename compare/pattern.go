@@ -1,3 +1,268 @@
 package compare
 
-func (c *checker) pattern(at int) string { return "" }
+import (
+	"fmt"
+	"math"
+
+	"github.com/optool/optool/tensor"
+)
+
+// patternWindow is the largest number of elements a pattern is looked for in:
+// all of a smaller tensor, the neighbourhood of the worst element of a larger.
+const patternWindow = 1 << 20
+
+// A window is a run of elements of both sides, in float64; integers are exact
+// to 2^53, of complex numbers the real parts are looked at.
+type window struct {
+	got, want []float64 // want is rounded
+	lo        int       // first element
+	shape     []int     // of the whole tensor
+	whole     bool      // the window is the whole tensor
+	dt        tensor.DType
+	off       []int // elements that differ by more than a few ULP, relative to lo
+}
+
+// pattern says what the errors around flat element at look like, "" if like
+// nothing in particular. It only words the finding: the verdict stands.
+func (c *checker) pattern(at int) string {
+	lo := max(0, min(at-patternWindow/2, c.n-patternWindow))
+	n := min(c.n, patternWindow)
+	w := window{got: make([]float64, n), want: make([]float64, n), lo: lo, shape: c.got.Shape, whole: n == c.n, dt: floatGrid(c.grid).Real()}
+	tensor.Load(c.got, lo, w.got)
+	tensor.Load(c.ref, lo, w.want)
+	if c.dt.IsFloat() || c.dt.IsComplex() {
+		tensor.RoundBlock(w.dt, w.want)
+	}
+	for i := range n {
+		if !w.alike(w.got[i], w.want[i]) {
+			w.off = append(w.off, i)
+		}
+	}
+	if len(w.off) == 0 {
+		return ""
+	}
+	for _, f := range []func(*window) string{
+		(*window).nans, (*window).zeros, (*window).saturated, (*window).negated, (*window).scaled,
+		(*window).shifted, (*window).transposed, (*window).swapped, (*window).oneIndex, (*window).coarse,
+	} {
+		if s := f(&w); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// alike reports whether two values are the same up to rounding of an input or
+// a result: patterns compare a value with another place's reference.
+func (w *window) alike(x, y float64) bool {
+	return same(x, y) || math.Abs(x-y) <= 8*w.dt.ULP(y)
+}
+
+// allOff reports whether f holds for every element that is off.
+func (w *window) allOff(f func(i int) bool) bool {
+	for _, i := range w.off {
+		if !f(i) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *window) nans() string {
+	nans := 0
+	for _, i := range w.off {
+		nans += count(w.got[i] != w.got[i] && w.want[i] == w.want[i])
+	}
+	if nans == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s NaN where a number is due", elements(nans))
+}
+
+func elements(n int) string {
+	if n == 1 {
+		return "1 element is"
+	}
+	return fmt.Sprintf("%d elements are", n)
+}
+
+func (w *window) zeros() string {
+	if !w.allOff(func(i int) bool { return w.got[i] == 0 }) {
+		return ""
+	}
+	if tiny := w.dt.SmallestNormal(); w.allOff(func(i int) bool { return math.Abs(w.want[i]) < tiny }) {
+		return fmt.Sprintf("%s flushed to zero though subnormal", elements(len(w.off)))
+	}
+	tail := 0
+	for i := len(w.got) - 1; i >= 0 && w.got[i] == 0; i-- {
+		tail++
+	}
+	if n := len(w.got); tail > 1 && n-w.off[0] <= tail && w.lo+n == numel(w.shape) {
+		return fmt.Sprintf("tail of %d zeros", n-w.off[0])
+	}
+	return fmt.Sprintf("%s zero", elements(len(w.off)))
+}
+
+func (w *window) saturated() string {
+	top := w.dt.Max()
+	if w.allOff(func(i int) bool { return math.Abs(w.got[i]) == top && math.Abs(w.want[i]) > top }) {
+		return "saturated at the largest value instead of overflowing"
+	}
+	if w.allOff(func(i int) bool { return math.IsInf(w.got[i], 0) && !math.IsInf(w.want[i], 0) }) {
+		return fmt.Sprintf("%s infinite where a finite number is due", elements(len(w.off)))
+	}
+	return ""
+}
+
+func (w *window) negated() string {
+	if !w.allOff(func(i int) bool { return w.alike(w.got[i], -w.want[i]) }) {
+		return ""
+	}
+	if len(w.off) == 1 {
+		return "the sign is flipped"
+	}
+	return "signs are flipped"
+}
+
+// scaled recognises one factor: the least-squares factor explains all but a
+// hundredth of the error of every element that is off.
+func (w *window) scaled() string {
+	if len(w.off) < 2 {
+		return ""
+	}
+	var gw, ww float64
+	for _, i := range w.off {
+		gw += w.got[i] * w.want[i]
+		ww += w.want[i] * w.want[i]
+	}
+	f := gw / ww
+	if !(math.Abs(f) <= math.MaxFloat64) || ww == 0 || f == 1 || f == 0 {
+		return ""
+	}
+	if !w.allOff(func(i int) bool {
+		left := math.Abs(w.got[i] - f*w.want[i])
+		return left <= 2*w.dt.ULP(w.got[i]) || left <= 0.01*math.Abs(w.got[i]-w.want[i])
+	}) {
+		return ""
+	}
+	if 2*len(w.off) >= len(w.got) {
+		return fmt.Sprintf("all scaled by %.5g", f)
+	}
+	return fmt.Sprintf("%d elements are scaled by %.5g", len(w.off), f)
+}
+
+// most reports whether f holds for nine tenths of at least four elements.
+func (w *window) most(f func(i int) bool) bool {
+	if len(w.off) < 4 {
+		return false
+	}
+	n := 0
+	for _, i := range w.off {
+		n += count(f(i))
+	}
+	return 10*n >= 9*len(w.off)
+}
+
+func (w *window) shifted() string {
+	for _, by := range []int{1, -1} {
+		if w.most(func(i int) bool {
+			j := i + by
+			return j >= 0 && j < len(w.want) && w.alike(w.got[i], w.want[j])
+		}) {
+			return fmt.Sprintf("shifted: each element holds the value of %s", map[int]string{1: "the next one", -1: "the previous one"}[by])
+		}
+	}
+	return ""
+}
+
+func (w *window) transposed() string {
+	d := len(w.shape)
+	if d < 2 || !w.whole || w.shape[d-1] < 2 || w.shape[d-2] < 2 {
+		return ""
+	}
+	rows, cols := w.shape[d-2], w.shape[d-1]
+	// The bytes of the transposed matrix, read in the result's shape.
+	if w.most(func(i int) bool {
+		base, at := i/(rows*cols)*rows*cols, i%(rows*cols)
+		return w.alike(w.got[i], w.want[base+at%rows*cols+at/rows])
+	}) {
+		return "the last two dimensions are transposed"
+	}
+	return ""
+}
+
+func (w *window) swapped() string {
+	d := len(w.shape)
+	if d < 2 || !w.whole || w.shape[d-1] < 2 {
+		return ""
+	}
+	cols := w.shape[d-1]
+	rows := map[int]bool{}
+	for _, i := range w.off {
+		rows[i/cols] = true
+		if len(rows) > 2 {
+			return ""
+		}
+	}
+	if len(rows) != 2 {
+		return ""
+	}
+	a, b := w.off[0]/cols, w.off[len(w.off)-1]/cols
+	for k := range cols {
+		if !w.alike(w.got[a*cols+k], w.want[b*cols+k]) || !w.alike(w.got[b*cols+k], w.want[a*cols+k]) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("rows %s and %s are swapped", tensor.ShapeString(unravel(a, w.shape[:d-1])), tensor.ShapeString(unravel(b, w.shape[:d-1])))
+}
+
+// oneIndex recognises errors confined to one index of a dimension: a channel,
+// a row, a column.
+func (w *window) oneIndex() string {
+	if len(w.off) < 2 || !w.whole {
+		return ""
+	}
+	inner := numel(w.shape)
+	for d, n := range w.shape {
+		inner /= n
+		if n < 2 {
+			continue
+		}
+		at := w.off[0] / inner % n
+		if w.allOff(func(i int) bool { return i/inner%n == at }) {
+			return fmt.Sprintf("only index %d of dimension %d is wrong", at, d)
+		}
+	}
+	return ""
+}
+
+// coarse recognises values computed in a shorter format: errors on both sides,
+// of one size relative to the largest value.
+func (w *window) coarse() string {
+	if len(w.off) < 16 || 4*len(w.off) < len(w.got) {
+		return ""
+	}
+	var square, size float64
+	above := 0
+	for _, i := range w.off {
+		d := w.got[i] - w.want[i]
+		square += d * d
+		size += w.want[i] * w.want[i]
+		above += count(d > 0)
+	}
+	rel := math.Sqrt(square / size)
+	if 4*above < len(w.off) || 4*above > 3*len(w.off) || !(rel > 2*w.dt.Eps()) {
+		return ""
+	}
+	for _, f := range []struct {
+		name string
+		eps  float64
+	}{{"float32", 0x1p-23}, {"float16 or TF32", 0x1p-10}, {"bfloat16", 0x1p-7}} {
+		if f.eps > w.dt.Eps() && rel > f.eps/16 && rel < f.eps {
+			return fmt.Sprintf("errors of both signs, %.2g of the values: as if computed in %s", rel, f.name)
+		}
+	}
+	return ""
+}
+
+func numel(shape []int) int { return tensor.Numel(shape) }
