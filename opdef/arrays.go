@@ -96,6 +96,8 @@ func Cast(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
 		return Map(dt, t, func(x int64) int64 { return truth(x != 0) })
 	case dt.IsComplex():
 		return load[complex128](t, dt)
+	case dt.IsFloat() && dt != tensor.Float64 && t.DType == tensor.Int64:
+		return Map(dt, t, tensor.IntToFloat) // rounded once, to dt
 	case dt.IsFloat():
 		return load[float64](t, dt)
 	}

@@ -8,7 +8,8 @@ import (
 // A codec converts blocks of stored little-endian elements to and from the
 // compute types. step is the distance between source elements, in elements;
 // 0 repeats one element. Whole blocks are converted because a call per element
-// costs several times the conversion.
+// costs several times the conversion. Elements are stored from the compute type
+// of their own category.
 type codec struct {
 	loadFloat    func(dst []float64, src []byte, step int)
 	loadInt      func(dst []int64, src []byte, step int)
@@ -23,7 +24,7 @@ var le = binary.LittleEndian
 // floatCodec builds the codec of a real floating dtype of the given byte size
 // from its scalar conversions; the common dtypes get loops of their own.
 func floatCodec(size int, get func([]byte) float64, put func([]byte, float64)) codec {
-	c := codec{
+	return codec{
 		loadFloat: func(dst []float64, src []byte, step int) {
 			step *= size
 			for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
@@ -47,18 +48,7 @@ func floatCodec(size int, get func([]byte) float64, put func([]byte, float64)) c
 				put(dst[i*size:], v)
 			}
 		},
-		storeInt: func(dst []byte, src []int64) {
-			for i, v := range src {
-				put(dst[i*size:], intToFloat(v))
-			}
-		},
-		storeComplex: func(dst []byte, src []complex128) {
-			for i, v := range src {
-				put(dst[i*size:], real(v))
-			}
-		},
 	}
-	return c
 }
 
 func complexCodec(part int, get func([]byte) float64, put func([]byte, float64)) codec {
@@ -80,18 +70,6 @@ func complexCodec(part int, get func([]byte) float64, put func([]byte, float64))
 			step *= size
 			for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
 				dst[i] = complex(get(src[p:]), get(src[p+part:]))
-			}
-		},
-		storeFloat: func(dst []byte, src []float64) {
-			for i, v := range src {
-				put(dst[i*size:], v)
-				put(dst[i*size+part:], 0)
-			}
-		},
-		storeInt: func(dst []byte, src []int64) {
-			for i, v := range src {
-				put(dst[i*size:], intToFloat(v))
-				put(dst[i*size+part:], 0)
 			}
 		},
 		storeComplex: func(dst []byte, src []complex128) {
@@ -120,19 +98,9 @@ func intCodec(get func(src []byte, i int) int64, put func(dst []byte, i int, v i
 				dst[i] = complex(float64(get(src, p)), 0)
 			}
 		},
-		storeFloat: func(dst []byte, src []float64) {
-			for i, v := range src {
-				put(dst, i, FloatToInt(v))
-			}
-		},
 		storeInt: func(dst []byte, src []int64) {
 			for i, v := range src {
 				put(dst, i, v)
-			}
-		},
-		storeComplex: func(dst []byte, src []complex128) {
-			for i, v := range src {
-				put(dst, i, FloatToInt(real(v)))
 			}
 		},
 	}
@@ -208,10 +176,10 @@ func FloatToInt(x float64) int64 {
 	return math.MinInt64
 }
 
-// intToFloat widens v so that one later rounding to any float format of at
-// most 51 mantissa bits is correct: magnitudes of 2^53 or more are rounded to
-// odd, which a second rounding cannot mistake for a tie.
-func intToFloat(v int64) float64 {
+// IntToFloat widens v so that one later rounding to any float format of at
+// most 51 mantissa bits is correct: magnitudes of 2^53 or more that float64 does
+// not hold are rounded to odd, which a second rounding cannot mistake for a tie.
+func IntToFloat(v int64) float64 {
 	f := float64(v)
 	if v > -1<<53 && v < 1<<53 || f >= 0x1p63 || int64(f) == v {
 		return f
