@@ -45,13 +45,13 @@ func (l *lazy) materialize() backing {
 	l.once.Do(func() {
 		switch {
 		case l.f != nil:
-			l.full.f = make([]float64, l.numel)
+			l.full.f = Make[float64](l.numel)
 			parallelBlocks(l.numel, l.grain, func(lo, hi int) { l.f(lo, l.full.f[lo:hi]) })
 		case l.i != nil:
-			l.full.i = make([]int64, l.numel)
+			l.full.i = Make[int64](l.numel)
 			parallelBlocks(l.numel, l.grain, func(lo, hi int) { l.i(lo, l.full.i[lo:hi]) })
 		default:
-			l.full.c = make([]complex128, l.numel)
+			l.full.c = Make[complex128](l.numel)
 			parallelBlocks(l.numel, l.grain, func(lo, hi int) { l.c(lo, l.full.c[lo:hi]) })
 		}
 	})
@@ -325,7 +325,7 @@ func Data[T Elem](t *Tensor) []T {
 			return own[t.Offset : t.Offset+n]
 		}
 	}
-	out := make([]T, n)
+	out := Make[T](n)
 	solid := *t
 	solid.back = b
 	parallelBlocks(n, 1, func(lo, hi int) { Load(&solid, lo, out[lo:hi]) })

@@ -1,48 +1,58 @@
 package cli
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 )
 
-// A progress shows on a terminal's standard error how many captures are done;
-// elsewhere, and with --quiet, it shows nothing.
-type progress struct{ bar *progressbar.ProgressBar }
+// A progress counts captures on standard error while a command runs. It shows
+// nothing unless standard error is a terminal.
+type progress struct {
+	bar      *progressbar.ProgressBar
+	findings int
+}
 
-// newProgress starts a progress of unknown length.
-func (a *app) newProgress(what string) *progress {
-	width, ok := terminal(a.Err)
-	if !ok || a.quiet {
+// newProgress starts counting; name is what is being done.
+func (a *app) newProgress(name string) *progress {
+	if _, tty := terminal(a.Err); !tty || a.quiet {
 		return &progress{}
 	}
-	return &progress{progressbar.NewOptions(-1,
+	return &progress{bar: progressbar.NewOptions(-1,
 		progressbar.OptionSetWriter(a.Err),
-		progressbar.OptionSetWidth(min(40, width/3)),
-		progressbar.OptionSetDescription(what),
+		progressbar.OptionSetDescription(name),
 		progressbar.OptionShowCount(),
 		progressbar.OptionShowIts(),
-		progressbar.OptionSpinnerType(14),
-		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetItsString("captures"),
+		progressbar.OptionThrottle(200*time.Millisecond),
 		progressbar.OptionClearOnFinish(),
+		progressbar.OptionSpinnerType(14),
 	)}
 }
 
-func (p *progress) add() {
-	if p.bar != nil {
-		p.bar.Add(1)
+// add counts one capture.
+func (p *progress) add(finding bool) {
+	if p.bar == nil {
+		return
 	}
+	if finding {
+		p.findings++
+		p.bar.Describe(fmt.Sprintf("%d findings", p.findings))
+	}
+	_ = p.bar.Add(1) // a terminal that cannot be written to is no reason to stop
 }
 
-// pause removes the bar so that other output can be printed.
+// pause clears the line so that something else can be printed.
 func (p *progress) pause() {
 	if p.bar != nil {
-		p.bar.Clear()
+		_ = p.bar.Clear()
 	}
 }
 
-func (p *progress) done() {
+// end removes the bar.
+func (p *progress) end() {
 	if p.bar != nil {
-		p.bar.Finish()
+		_ = p.bar.Finish()
 	}
 }

@@ -58,7 +58,7 @@ failing calls as .pth go to op_tools_results under the working directory or --ou
 	f.IntVar(&o.runTimes, "run_times", 1, "run each call `N` times; all runs must give the same")
 	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not compare gradients")
 	f.StringVar(&o.device, "device", "none", "what to check: none, the recorded results")
-	f.StringVar(&o.json, "json", "", "write JSON lines to `FILE`, - for standard output")
+	addJSONFlag(cmd, &o.json)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.BoolVar(&o.tables, "tables", false, "print op_tools' comparison table of every call, not only of findings")
@@ -101,20 +101,28 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	if err != nil {
 		return err
 	}
+	memory := newMemoryBudget()
 	opt := replay.Options{Registry: reg, Tolerances: tol, ForwardOnly: o.forwardOnly, Read: o.read, Runs: o.runTimes}
-	sink, err := newResultSink(a, o.json, "none")
+	start := time.Now()
+	j, err := a.openJSON(o.json, o.device)
 	if err != nil {
 		return err
 	}
-	defer sink.close()
+	defer j.close()
+	summary := reports.NewSummary()
 	csv := &lazyCSV{dir: o.out}
 	defer csv.close()
-	saver := &failureSaver{dir: o.out, now: time.Now()}
+	saver := &failureSaver{dir: o.out, now: start}
 
 	var t tally
-	stop := a.progress(cmd.Context(), paths, o.json)
+	bar := a.newProgress("replay")
 	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}),
-		func(f found) replayed { return o.replay(f, opt, saver) },
+		func(f found) replayed {
+			if f.entry != nil {
+				defer memory.acquire(cmd.Context(), f.entry.Bytes())()
+			}
+			return o.replay(f, opt, saver)
+		},
 		func(r replayed) error {
 			t.walked++
 			if r.err != nil {
@@ -125,9 +133,10 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 				return nil
 			}
 			t.captures++
-			stop.add(r.finding)
+			bar.add(r.finding)
 			for _, res := range r.results {
-				if err := sink.result(res); err != nil {
+				summary.Add(res)
+				if err := j.result(res); err != nil {
 					return err
 				}
 			}
@@ -136,9 +145,9 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 					return err
 				}
 			}
-			return o.print(a, r)
+			return o.print(j.text(), bar, r)
 		})
-	stop.end()
+	bar.end()
 	if err != nil && cmd.Context().Err() == nil {
 		return failed(err)
 	}
@@ -147,8 +156,11 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 			return err
 		}
 	}
-	sink.interrupted(cmd.Context().Err() != nil)
-	return sink.finish(a, t, csv.path)
+	summary.Interrupted = cmd.Context().Err() != nil
+	if csv.path != "" && !a.quiet {
+		fmt.Fprintf(a.Err, "op autocompare result saved to %s\n", csv.path)
+	}
+	return a.finish(j, summary, t, start)
 }
 
 // replay runs one capture.
@@ -224,11 +236,11 @@ func quote(s string) string {
 }
 
 // print shows a finding, or with --tables any call.
-func (o *replayOptions) print(a *app, r replayed) error {
-	if o.json == "-" || !r.finding && !o.tables {
+func (o *replayOptions) print(w io.Writer, bar *progress, r replayed) error {
+	if !r.finding && !o.tables {
 		return nil
 	}
-	w := a.Out
+	bar.pause()
 	first := r.results[0]
 	if _, err := fmt.Fprintf(w, "%s  %s\n", strings.ToUpper(worstOf(r.results)), first.Op); err != nil {
 		return err
@@ -378,74 +390,22 @@ func (l *lazyCSV) close() {
 	}
 }
 
-// resultSink writes results as JSON lines and counts them.
-type resultSink struct {
-	json    *reports.JSONLines
-	file    io.Closer
-	std     bool // JSON goes to standard output
-	summary *reports.Summary
-	start   time.Time
-}
-
-func newResultSink(a *app, path, device string) (*resultSink, error) {
-	s := &resultSink{summary: reports.NewSummary(), start: time.Now(), std: path == "-"}
-	switch path {
-	case "":
-		return s, nil
-	case "-":
-		s.json = reports.NewJSONLines(a.Out)
-	default:
-		f, err := os.Create(path)
-		if err != nil {
-			return nil, failed(err)
-		}
-		s.file, s.json = f, reports.NewJSONLines(f)
+// finish writes the summary of a comparison and returns the exit code.
+func (a *app) finish(j *jsonOutput, s *reports.Summary, t tally, start time.Time) error {
+	s.Elapsed, s.PeakRSS = time.Since(start), peakRSS()
+	if err := j.summary(s); err != nil {
+		return failed(err)
 	}
-	host, _ := os.Hostname()
-	return s, failed(s.json.Run(reports.Run{Command: append([]string{"optool"}, a.args...), Version: version(), Host: host, Device: device, Start: s.start}))
-}
-
-func (s *resultSink) result(r *reports.Result) error {
-	s.summary.Add(r)
-	if s.json == nil {
-		return nil
-	}
-	return s.json.Result(r)
-}
-
-func (s *resultSink) interrupted(yes bool) { s.summary.Interrupted = yes }
-
-func (s *resultSink) close() {
-	if s.file != nil {
-		s.file.Close()
-	}
-}
-
-// finish writes the summary and returns the exit code.
-func (s *resultSink) finish(a *app, t tally, csv string) error {
-	s.summary.Elapsed = time.Since(s.start)
-	s.summary.PeakRSS = peakRSS()
-	if s.json != nil {
-		if err := s.json.Summary(s.summary); err != nil {
-			return failed(err)
-		}
-	}
-	if !s.std {
-		if err := s.summary.Write(a.Out, a.outputWidth()); err != nil {
-			return failed(err)
-		}
-		if csv != "" && !a.quiet {
-			fmt.Fprintf(a.Err, "op autocompare result saved to %s\n", csv)
-		}
+	if err := s.Write(j.text(), a.outputWidth()); err != nil {
+		return failed(err)
 	}
 	switch {
-	case s.summary.Interrupted:
+	case s.Interrupted:
 		return context.Canceled
-	case s.summary.Differs():
+	case s.Differs():
 		return exitWith(ExitDiffers)
-	case s.summary.Refused() || t.refused > 0 || s.summary.Compared() == 0:
+	case s.Refused() || t.refused > 0 || s.Compared() == 0:
 		return exitWith(ExitFailed)
 	}
 	return nil
 }
-

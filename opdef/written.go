@@ -1,0 +1,25 @@
+package opdef
+
+import "github.com/optool/optool/tensor"
+
+// Written returns the tensors whose elements the results replace: self of an
+// in-place form, the tensors given as out=. Result i replaces tensor i.
+func (c *Call) Written() []*tensor.Tensor {
+	if c.written != nil {
+		return []*tensor.Tensor{c.written}
+	}
+	return c.out
+}
+
+// AfterBound is the error model of t, an argument's value after the call
+// (Forward.After): that of a result without a finer rule.
+func (c *Call) AfterBound(t *tensor.Tensor) Bound {
+	if c.Entry.Error.Class == Exact || !t.DType.IsFloat() && !t.DType.IsComplex() {
+		return Bound{Class: Exact}
+	}
+	b := Bound{Class: c.Entry.Error.Class, ULPs: c.Entry.Error.ulps(), Terms: 1, Scale: func() *tensor.Tensor { return largest(t) }}
+	if c.Entry.terms != nil {
+		b.Terms = c.Entry.terms(c.args)
+	}
+	return b
+}

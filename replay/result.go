@@ -1,0 +1,78 @@
+package replay
+
+import (
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// Phase is the part of a call a value belongs to.
+type Phase string
+
+// The phases.
+const (
+	Input    Phase = "input"    // an argument after the call
+	Forward  Phase = "forward"  // a result
+	Backward Phase = "backward" // a gradient
+)
+
+// A Result is one compared value, or the one reason why a call could not be
+// compared (Target is then empty).
+type Result struct {
+	Phase   Phase
+	Target  string // "output[0]", "grad[1]", "input[0]"
+	Label   string // op_tools' row label: "output", "output[1]", "grad"
+	Verdict compare.Verdict
+	Reason  string // one sentence; empty on a plain pass
+
+	// Compared is the comparison, nil where there was none.
+	Compared  *compare.Result
+	DType     tensor.DType // of the recorded tensor; Invalid for other values
+	Shape     []int
+	Reference string // compute type of the reference: "float64", "int64", "complex128", "bool"
+}
+
+// An InputRow is op_tools' row for an argument: the argument after the call on
+// both sides. Arguments that the call does not change are equal by nature, so
+// these rows have no verdict.
+type InputRow struct {
+	Label   string // "input[0]"
+	Numbers compare.OpTools
+}
+
+// An Outcome is all that replaying one capture gave.
+type Outcome struct {
+	Op      string
+	Results []Result
+	Inputs  []InputRow
+
+	// The reference's values, for saving: results and gradients as op_tools
+	// arranges them, rounded to nothing. nil where not computed.
+	Output, GradInputs []value.Value
+	// The recorded values they were compared with.
+	RecordedOutput, RecordedGradInputs, RecordedGradOutputs []value.Value
+	Args                                                    []value.Value
+	Kwargs                                                  *value.Dict
+}
+
+// Verdict is the worst verdict of the outcome's results.
+func (o *Outcome) Verdict() compare.Verdict {
+	v := compare.Skipped
+	for _, r := range o.Results {
+		v = compare.Worse(v, r.Verdict)
+	}
+	return v
+}
+
+// FailedForward and FailedBackward report whether a value of that phase failed.
+func (o *Outcome) FailedForward() bool  { return o.failed(Forward) || o.failed(Input) }
+func (o *Outcome) FailedBackward() bool { return o.failed(Backward) }
+
+func (o *Outcome) failed(p Phase) bool {
+	for _, r := range o.Results {
+		if r.Phase == p && r.Verdict == compare.Fail {
+			return true
+		}
+	}
+	return false
+}
