@@ -45,15 +45,16 @@ type Pointwise[A any] struct {
 	S  func(a *A) func(x, y float64) float64
 	DS func(a *A) func(x, y float64) float64
 
-	Node  func(a *A, g *Grad) (Node, error)
-	Cases func(r *rand.Rand) []*A
+	Node   func(a *A, g *Grad) (Node, error)
+	Exempt map[string]string // as in Op
+	Cases  func(r *rand.Rand) []*A
 }
 
 // Entry declares the op.
 func (p Pointwise[A]) Entry() *Entry {
 	op := Op[A]{
 		Schema: p.Schema, Names: p.Names, InPlace: p.InPlace, Doc: p.Doc, Error: p.Error, NoGrad: p.NoGrad,
-		Kernel: p.kernel, Node: p.Node, Cases: p.Cases,
+		Kernel: p.kernel, Node: p.Node, Exempt: p.Exempt, Cases: p.Cases,
 	}
 	if op.Error.Class != Exact && (p.S != nil || p.C != nil) {
 		op.Scale = p.scale

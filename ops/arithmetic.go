@@ -18,8 +18,70 @@ var arithmeticOps = []*opdef.Entry{
 		Doc:     opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other", Source: "torch.add"},
 		Error:   opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 		Kernel:  func(a *addArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
-		Grad:    func(a *addArgs, g *opdef.Grad) (opdef.Grads, error) { return addScaledGrad(a.Self, a.Other, a.Alpha, 1, g) },
-		Cases:   addCases,
+		Grad: func(a *addArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return addScaledGrad(a.Self, a.Other, a.Alpha, 1, g)
+		},
+		Cases: addCases,
+	}.Entry(),
+	opdef.Op[addArgs]{
+		Schema:  "add.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor",
+		Names:   "add Tensor.add",
+		InPlace: true,
+		Doc:     opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other", Source: "torch.add"},
+		Error:   opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel:  func(a *addArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
+		Grad: func(a *addArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return addScaledGrad(a.Self, a.Other, a.Alpha, 1, g)
+		},
+		Cases: func(r *rand.Rand) []*addArgs { return addCases(r)[:2] },
+	}.Entry(),
+	opdef.Op[addArgs]{
+		Schema:  "sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+		Names:   "sub subtract Tensor.sub Tensor.subtract Tensor.__sub__",
+		InPlace: true,
+		Doc:     opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other", Source: "torch.sub"},
+		Error:   opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel:  func(a *addArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
+		Grad: func(a *addArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return addScaledGrad(a.Self, a.Other, a.Alpha, -1, g)
+		},
+		Scale: func(a *addArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return sumOfMagnitudes(a.Self, a.Other, a.Alpha)
+		},
+		Cases: subCases,
+	}.Entry(),
+	opdef.Op[addArgs]{
+		Schema:  "sub.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor",
+		Names:   "sub Tensor.sub",
+		InPlace: true,
+		Doc:     opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other", Source: "torch.sub"},
+		Error:   opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel:  func(a *addArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
+		Grad: func(a *addArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return addScaledGrad(a.Self, a.Other, a.Alpha, -1, g)
+		},
+		Scale: func(a *addArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return sumOfMagnitudes(a.Self, a.Other, a.Alpha)
+		},
+		Cases: func(r *rand.Rand) []*addArgs { return subCases(r)[:2] },
+	}.Entry(),
+	opdef.Op[addArgs]{
+		Schema: "rsub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+		Names:  "rsub Tensor.rsub Tensor.__rsub__",
+		Doc:    opdef.Doc{Summary: "Difference of two tensors, the first scaled and subtracted", Formula: "other - alpha*self", Source: "torch.rsub"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *addArgs) ([]*tensor.Tensor, error) { return subtract(a.Other, a.Self, a.Alpha) },
+		Grad: func(a *addArgs, g *opdef.Grad) (opdef.Grads, error) {
+			gr, err := addScaledGrad(a.Other, a.Self, a.Alpha, -1, g)
+			if err == nil {
+				gr["self"], gr["other"] = gr["other"], gr["self"]
+			}
+			return gr, err
+		},
+		Scale: func(a *addArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return sumOfMagnitudes(a.Other, a.Self, a.Alpha)
+		},
+		Cases: subCases,
 	}.Entry(),
 	opdef.Binary{
 		Name:    "mul",
@@ -45,6 +107,194 @@ var arithmeticOps = []*opdef.Entry{
 		DF:      func(_, y, z float64) (float64, float64) { return 1 / y, -z / y },
 		DC:      func(_, y, z complex128) (complex128, complex128) { return 1 / y, -z / y },
 	}.Entry(),
+	opdef.Op[opdef.BinaryArgs]{
+		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",
+		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__",
+		Doc: opdef.Doc{Summary: "Quotient with the operands swapped", Formula: "(1 / self) * other",
+			Notes: "Two roundings, since torch multiplies by the reciprocal; the last node is that product.", Source: "torch.Tensor.__rtruediv__"},
+		Error:  opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return quotient(a.Other, a.Self) },
+		Grad:   reverseQuotientGrad,
+		Node: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Node, error) {
+			inner, err := mapN(g.Outs[0].DType, func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]) },
+				func(v []float64) float64 { return v[0] * v[1] }, g.Out[0], a.Other)
+			return opdef.Node{Grads: []*tensor.Tensor{inner}}, err
+		},
+		Scale: func(_ *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{magnitudeIfComplex(outs[0])}
+		},
+		GradScale: func(_ *opdef.BinaryArgs, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+			return opdef.Grads{"self": {opdef.Abs(gr["self"][0])}, "other": {nil}}, nil
+		},
+		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
+			var cs []*opdef.BinaryArgs
+			for _, c := range awayFromZero(r) {
+				cs = append(cs, &opdef.BinaryArgs{Self: c.Self, Other: tensor.Wrap(2.5)})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Op[divModeArgs]{
+		Schema:  "div.Tensor_mode(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor",
+		Names:   "div divide Tensor.div Tensor.divide",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Quotient of two tensors, rounded to an integer on request", Formula: "self / other, then floor or trunc",
+			Notes: "With trunc the quotient is rounded to the dtype before it is truncated, as torch does.", Source: "torch.div"},
+		Error:  opdef.Error{Class: opdef.Rounded},
+		Kernel: divMode,
+		Grad: func(a *divModeArgs, g *opdef.Grad) (opdef.Grads, error) {
+			if a.RoundingMode == nil {
+				return quotientGrad(a.Self, a.Other, g)
+			}
+			return opdef.Grads{"self": {zerosLike(a.Self)}, "other": {zerosLike(a.Other)}}, nil
+		},
+		Exempt: map[string]string{"dtypes": "the quotient is rounded to the dtype before it is truncated"},
+		Cases:  divModeCases,
+	}.Entry(),
+	opdef.Op[opdef.BinaryArgs]{
+		Schema:  "floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+		Names:   "floor_divide Tensor.floor_divide Tensor.__floordiv__",
+		InPlace: true,
+		Doc:     opdef.Doc{Summary: "Quotient rounded down", Formula: "floor(self / other)", Notes: "Rounds down as Python does; torch before 1.13 truncated.", Source: "torch.floor_divide"},
+		Error:   opdef.Error{Class: opdef.Rounded},
+		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
+			return integral(a.Self, a.Other, floorDiv, floorDivInt)
+		},
+		NoGrad: "torch defines none for floor_divide",
+		Cases:  reverseIntegralCases,
+	}.Entry(),
+	opdef.Op[opdef.BinaryArgs]{
+		Schema: "__rfloordiv__(Tensor self, Tensor|Scalar other) -> Tensor",
+		Names:  "Tensor.__rfloordiv__",
+		Doc:    opdef.Doc{Summary: "Quotient rounded down, operands swapped", Formula: "floor(other / self)", Source: "torch.Tensor.__rfloordiv__"},
+		Error:  opdef.Error{Class: opdef.Rounded},
+		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
+			return integral(a.Other, a.Self, floorDiv, floorDivInt)
+		},
+		NoGrad: "torch defines none for floor_divide",
+		Cases:  reverseIntegralCases,
+	}.Entry(),
+	modulus("fmod", "fmod Tensor.fmod", true, false, "Remainder with the sign of the dividend", "self - other*trunc(self/other)", math.Mod,
+		func(x, y int64) int64 { return x % y }, func(x, y float64) float64 { return -math.Trunc(x / y) }),
+	modulus("remainder", "remainder Tensor.remainder Tensor.__mod__", true, false, "Remainder with the sign of the divisor", "self - other*floor(self/other)", pyMod,
+		pyModInt, func(x, y float64) float64 { return -math.Floor(x / y) }),
+	modulus("__rmod__", "Tensor.__rmod__", false, true, "Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
+		pyModInt, func(x, y float64) float64 { return -math.Floor(x / y) }),
+	opdef.Op[addcArgs]{
+		Schema:  "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+		InPlace: true,
+		Doc:     opdef.Doc{Summary: "Tensor plus scaled product of two tensors", Formula: "self + value*tensor1*tensor2", Source: "torch.addcmul"},
+		Error:   opdef.Error{Class: opdef.Accumulated},
+		Kernel:  addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
+	}.Entry(),
+	opdef.Op[addcArgs]{
+		Schema:  "addcmul.deprecated(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
+		Names:   "addcmul Tensor.addcmul",
+		InPlace: true,
+		Doc:     opdef.Doc{Summary: "Tensor plus scaled product of two tensors", Formula: "self + value*tensor1*tensor2", Source: "torch.addcmul"},
+		Error:   opdef.Error{Class: opdef.Accumulated},
+		Kernel:  addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
+	}.Entry(),
+	opdef.Op[addcArgs]{
+		Schema:  "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+		InPlace: true,
+		Doc:     opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors", Formula: "self + value*tensor1/tensor2", Source: "torch.addcdiv"},
+		Error:   opdef.Error{Class: opdef.Accumulated},
+		Kernel:  addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
+	}.Entry(),
+	opdef.Op[addcArgs]{
+		Schema:  "addcdiv.deprecated(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
+		Names:   "addcdiv Tensor.addcdiv",
+		InPlace: true,
+		Doc:     opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors", Formula: "self + value*tensor1/tensor2", Source: "torch.addcdiv"},
+		Error:   opdef.Error{Class: opdef.Accumulated},
+		Kernel:  addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
+	}.Entry(),
+	opdef.Op[lerpArgs]{
+		Schema:  "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
+		InPlace: true,
+		Doc:     opdef.Doc{Summary: "Linear interpolation", Formula: "self + weight*(end - self)", Source: "torch.lerp"},
+		Error:   opdef.Error{Class: opdef.Accumulated},
+		Kernel:  lerp, Grad: lerpGrad,
+		Scale: func(a *lerpArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{magnitudes(func(v []float64) float64 { return v[0] + v[2]*(v[0]+v[1]) }, a.Self, a.End, a.Weight)}
+		},
+		GradScale: func(a *lerpArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			sum := func(t *tensor.Tensor, f func(v []float64) float64) []*tensor.Tensor {
+				return []*tensor.Tensor{opdef.SumTo(magnitudes(f, g.Out[0], a.Self, a.End, a.Weight), t.Shape)}
+			}
+			return opdef.Grads{
+				"self":   sum(a.Self, func(v []float64) float64 { return v[0] * (1 + v[3]) }),
+				"end":    sum(a.End, func(v []float64) float64 { return v[0] * v[3] }),
+				"weight": sum(a.Weight, func(v []float64) float64 { return v[0] * (v[1] + v[2]) }),
+			}, nil
+		},
+		GradTerms: func(a *lerpArgs) int { return 2 + broadcastTerms(a.Self, a.End, a.Weight) },
+		Cases:     lerpCases,
+	}.Entry(),
+	opdef.Op[powArgs]{
+		Schema:  "pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
+		Names:   "pow Tensor.pow Tensor.__pow__",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Power", Formula: "self ** exponent", Notes: "An integer base takes negative exponents only from a tensor; the result is then 0 unless the base is 1 or -1. " +
+			"The gradient is 0 for exponent 0; that of the exponent is 0 where the base is 0 and the exponent not negative.", Source: "torch.pow"},
+		Error:  opdef.Error{Class: opdef.Elementwise},
+		Kernel: func(a *powArgs) ([]*tensor.Tensor, error) { return power(a.Self, a.Exponent) },
+		Grad: func(a *powArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
+		},
+		Scale: func(_ *powArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{magnitudeIfComplex(outs[0])}
+		},
+		GradScale: func(a *powArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
+		},
+		GradTerms: func(a *powArgs) int { return broadcastTerms(a.Self, a.Exponent) },
+		Cases:     powCases,
+	}.Entry(),
+	opdef.Op[opdef.BinaryArgs]{
+		Schema: "__rpow__(Tensor self, Tensor|Scalar other) -> Tensor",
+		Names:  "Tensor.__rpow__",
+		Doc: opdef.Doc{Summary: "Power with the operands swapped", Formula: "other ** self",
+			Notes: "The base is first rounded to the result's dtype, since torch makes a tensor of it.", Source: "torch.Tensor.__rpow__"},
+		Error:  opdef.Error{Class: opdef.Elementwise},
+		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return power(baseOf(a), a.Self) },
+		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return reversePowGrad(a, g, false)
+		},
+		Scale: func(_ *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{magnitudeIfComplex(outs[0])}
+		},
+		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return reversePowGrad(a, g, true)
+		},
+		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
+			var cs []*opdef.BinaryArgs
+			for _, c := range awayFromZero(r)[:8] {
+				cs = append(cs, &opdef.BinaryArgs{Self: c.Self, Other: tensor.Wrap(2.5)})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Op[powArgs]{
+		Schema:  "float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
+		InPlace: true,
+		Doc:     opdef.Doc{Summary: "Power in double precision", Formula: "self ** exponent", Notes: "The result is float64 or complex128.", Source: "torch.float_power"},
+		Error:   opdef.Error{Class: opdef.Elementwise},
+		Kernel:  floatPower,
+		Grad: func(a *powArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
+		},
+		Scale: func(_ *powArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{magnitudeIfComplex(outs[0])}
+		},
+		GradScale: func(a *powArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
+		},
+		GradTerms: func(a *powArgs) int { return broadcastTerms(a.Self, a.Exponent) },
+		Exempt:    map[string]string{"dtypes": "the result is of double precision whatever the arguments"},
+		Cases:     powCases,
+	}.Entry(),
 }
 
 type addArgs struct {
@@ -57,6 +307,9 @@ func addScaled(self, other *tensor.Tensor, alpha opdef.Scalar, sign float64) ([]
 	dt, xy, err := opdef.Common(self, other)
 	if err != nil {
 		return nil, err
+	}
+	if alpha.Kind() == tensor.KindBool && dt != tensor.Bool {
+		return nil, opdef.Refuse("alpha", "a bool scales bool tensors only, got dtype %s", dt)
 	}
 	if dt.Kind() < tensor.KindFloat && alpha.Kind() >= tensor.KindFloat {
 		return nil, opdef.Refuse("alpha", "a floating number cannot scale dtype %s", dt)
