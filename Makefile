@@ -38,8 +38,8 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./...
 
 # docs/ops.md from the operator table.
-generate:
-	$(GO) generate ./...
+generate: build
+	bin/optool ops --markdown > docs/ops.md
 
 clean:
 	rm -rf bin

@@ -12,8 +12,9 @@ import (
 )
 
 type opsOptions struct {
-	json bool
-	op   string
+	json     bool
+	markdown bool
+	op       string
 }
 
 // An opInfo is one operator overload in `ops --json`.
@@ -43,6 +44,7 @@ func newOpsCmd(a *app) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return runOps(a, &o) },
 	}
 	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON array")
+	cmd.Flags().BoolVar(&o.markdown, "markdown", false, "print the page docs/ops.md")
 	cmd.Flags().StringVar(&o.op, "op", "", "only operators one of whose names contains this")
 	return cmd
 }
@@ -62,6 +64,9 @@ func runOps(a *app, o *opsOptions) error {
 		enc := json.NewEncoder(a.Out)
 		enc.SetEscapeHTML(false)
 		return failed(enc.Encode(infos))
+	}
+	if o.markdown {
+		return failed(writeOpsPage(a.Out, reg))
 	}
 	l := reports.NewListing(a.Out, a.outputWidth(), "op", "backward", "error", "summary", "names")
 	for _, i := range infos {

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/opdef"
+)
+
+const opsPageHead = "# Operators\n\n" +
+	"%d overloads, %d public names. Written by `optool ops --markdown` from the table in\n" +
+	"package ops; do not edit. Error class: how far a sound implementation may be from\n" +
+	"the reference, see package opdef.\n\n" +
+	"| op | what it computes | gradient | error class | names | source |\n|---|---|---|---|---|---|\n"
+
+// writeOpsPage writes docs/ops.md: one line per overload, sorted by name.
+func writeOpsPage(w io.Writer, reg *opdef.Registry) error {
+	entries := slices.Clone(reg.Entries())
+	slices.SortStableFunc(entries, func(a, b *opdef.Entry) int { return strings.Compare(a.Op(), b.Op()) })
+	names := map[string]bool{}
+	for _, e := range entries {
+		for _, n := range e.Names {
+			names[n] = true
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, opsPageHead, len(entries), len(names))
+	cell := strings.NewReplacer("|", `\|`, "\n", " ")
+	for _, e := range entries {
+		for _, c := range []string{code(e.Op()), opText(e), gradientText(e), e.Error.Class.String(), shortNames(e), e.Doc.Source} {
+			b.WriteString("| " + cell.Replace(c) + " ")
+		}
+		b.WriteString("|\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func code(s string) string { return "`" + s + "`" }
+
+func opText(e *opdef.Entry) string {
+	s := e.Doc.Summary
+	if e.Doc.Formula != "" {
+		s += ": " + code(e.Doc.Formula)
+	}
+	if e.Doc.Notes != "" {
+		s += ". " + e.Doc.Notes
+	}
+	return s
+}
+
+func gradientText(e *opdef.Entry) string {
+	switch {
+	case e.Random != "":
+		return "no: " + e.Random
+	case e.HasGrad:
+		return "yes"
+	}
+	return "no: " + e.NoGrad
+}
+
+// shortNames lists the public names without "torch.", as code since many have
+// double underscores.
+func shortNames(e *opdef.Entry) string {
+	short := make([]string, len(e.Names))
+	for i, n := range e.Names {
+		short[i] = strings.TrimPrefix(n, "torch.")
+	}
+	return code(strings.Join(short, " "))
+}
