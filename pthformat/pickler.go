@@ -461,7 +461,7 @@ func (p *pickler) storage(t *tensor.Tensor, class string) (offset int, stride []
 	p.op('(')
 	p.shared("storage")
 	if class == "" {
-		p.global("torch", "UntypedStorage")
+		p.global("torch.storage", "UntypedStorage")
 		count *= int64(t.DType.Size())
 	} else {
 		p.global("torch", class)

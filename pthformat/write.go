@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,9 +92,10 @@ const alignment = 64
 
 // recordWriter writes stored, aligned records.
 type recordWriter struct {
-	n    *countingWriter
-	zip  *zip.Writer
-	root string
+	n          *countingWriter
+	zip        *zip.Writer
+	root       string
+	descriptor int64 // bytes that follow the last record, written before the next one
 }
 
 type countingWriter struct {
@@ -109,7 +111,7 @@ func (c *countingWriter) Write(b []byte) (int, error) {
 
 func newRecordWriter(w io.Writer, root string) *recordWriter {
 	n := &countingWriter{w: w}
-	return &recordWriter{n, zip.NewWriter(n), root}
+	return &recordWriter{n: n, zip: zip.NewWriter(n), root: root}
 }
 
 // write adds a record. Its local header is padded by an extra field "FB".
@@ -121,12 +123,16 @@ func (z *recordWriter) write(name string, data []byte) error {
 		Name: z.root + "/" + name, Method: zip.Store, Flags: 0x808, // UTF-8; sizes follow in a descriptor, as torch 1 writes them
 		CRC32: crc32.ChecksumIEEE(data), CompressedSize64: uint64(len(data)), UncompressedSize64: uint64(len(data)),
 	}
-	begin := z.n.n + lenLocal + int64(len(h.Name)) + 4
+	begin := z.n.n + z.descriptor + lenLocal + int64(len(h.Name)) + 4
 	pad := (alignment - begin%alignment) % alignment
 	h.Extra = append([]byte{'F', 'B', byte(pad), 0}, strings.Repeat("Z", int(pad))...)
 	w, err := z.zip.CreateRaw(h)
 	if err != nil {
 		return err
+	}
+	z.descriptor = lenDescriptor
+	if len(data) >= math.MaxUint32 {
+		z.descriptor = lenDescriptor64
 	}
 	_, err = w.Write(data)
 	return err

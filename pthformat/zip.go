@@ -28,6 +28,9 @@ const (
 	lenEnd64   = 56
 	lenLoc64   = 20
 
+	lenDescriptor   = 16 // sizes of 4 bytes
+	lenDescriptor64 = 24 // sizes of 8 bytes
+
 	methodStored   = 0
 	methodDeflated = 8
 
