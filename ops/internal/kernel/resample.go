@@ -1,0 +1,96 @@
+package kernel
+
+// An Axis is a linear map along one dimension: output o is the sum of
+// Weight[j] * input[Index[j]] for j in [Ptr[o], Ptr[o+1]).
+type Axis struct {
+	In, Out int
+	Ptr     []int
+	Index   []int
+	Weight  []float64
+}
+
+// Add appends one output that reads n inputs; at gives their index and weight.
+func (a *Axis) Add(n int, at func(j int) (int, float64)) {
+	if a.Ptr == nil {
+		a.Ptr = []int{0}
+	}
+	for j := range n {
+		i, w := at(j)
+		a.Index, a.Weight = append(a.Index, i), append(a.Weight, w)
+	}
+	a.Ptr = append(a.Ptr, len(a.Index))
+	a.Out++
+}
+
+// apply maps x, of shape (outer, In, inner), to y, of shape (outer, Out, inner).
+func (a *Axis) apply(outer, inner int, x, y []float64) {
+	clear(y)
+	for n := range outer {
+		src, dst := x[n*a.In*inner:(n+1)*a.In*inner], y[n*a.Out*inner:(n+1)*a.Out*inner]
+		if inner == 1 {
+			for o := range dst {
+				s := 0.0
+				for j := a.Ptr[o]; j < a.Ptr[o+1]; j++ {
+					s += a.Weight[j] * src[a.Index[j]]
+				}
+				dst[o] = s
+			}
+			continue
+		}
+		for o := range a.Out {
+			row := dst[o*inner : (o+1)*inner]
+			for j := a.Ptr[o]; j < a.Ptr[o+1]; j++ {
+				w := a.Weight[j]
+				for i, v := range src[a.Index[j]*inner : (a.Index[j]+1)*inner] {
+					row[i] += w * v
+				}
+			}
+		}
+	}
+}
+
+// adjoint is the transpose of apply: y, of shape (outer, Out, inner), to x.
+func (a *Axis) adjoint(outer, inner int, y, x []float64) {
+	clear(x)
+	for n := range outer {
+		dst, src := x[n*a.In*inner:(n+1)*a.In*inner], y[n*a.Out*inner:(n+1)*a.Out*inner]
+		for o := range a.Out {
+			row := src[o*inner : (o+1)*inner]
+			for j := a.Ptr[o]; j < a.Ptr[o+1]; j++ {
+				w := a.Weight[j]
+				out := dst[a.Index[j]*inner : (a.Index[j]+1)*inner]
+				for i, v := range row {
+					out[i] += w * v
+				}
+			}
+		}
+	}
+}
+
+// Axes is a separable linear map of a plane of up to three dimensions (unused
+// ones map 1 to 1).
+type Axes [3]Axis
+
+// Scratch is the number of elements of each of the two buffers Apply and
+// Adjoint need.
+func (m *Axes) Scratch() int {
+	return max(m[0].In, m[0].Out) * max(m[1].In, m[1].Out) * max(m[2].In, m[2].Out)
+}
+
+// Apply maps plane x to y. buf holds two buffers of Scratch elements.
+func (m *Axes) Apply(x, y []float64, buf [2][]float64) {
+	n := m[0].In * m[1].In * m[2].Out
+	m[2].apply(m[0].In*m[1].In, 1, x, buf[0][:n])
+	k := m[0].In * m[1].Out * m[2].Out
+	m[1].apply(m[0].In, m[2].Out, buf[0][:n], buf[1][:k])
+	m[0].apply(1, m[1].Out*m[2].Out, buf[1][:k], y)
+}
+
+// Adjoint is the transpose of Apply.
+func (m *Axes) Adjoint(y, x []float64, buf [2][]float64) {
+	k := m[0].In * m[1].Out * m[2].Out
+	m[0].adjoint(1, m[1].Out*m[2].Out, y, buf[1][:k])
+	n := m[0].In * m[1].In * m[2].Out
+	m[1].adjoint(m[0].In, m[2].Out, buf[1][:k], buf[0][:n])
+	m[2].adjoint(m[0].In*m[1].In, 1, buf[0][:n], x)
+}
