@@ -91,12 +91,7 @@ func Load[T Elem](t *Tensor, lo int, dst []T) {
 		return
 	}
 	if l := t.back.lazy; l != nil {
-		if !l.load(lo, dst) {
-			l.materialize()
-			solid := *t
-			solid.back = l.full
-			Load(&solid, lo, dst)
-		}
+		l.load(lo, dst)
 		return
 	}
 	if t.back.stored != nil {
@@ -105,8 +100,8 @@ func Load[T Elem](t *Tensor, lo int, dst []T) {
 		}
 		raw, size := t.back.stored.mustLoad(), t.DType.Size()
 		c := &dtypes[t.DType].codec
-		t.runs(lo, lo+len(dst), func(at, off, step, n int) {
-			switch d := any(dst[at : at+n]).(type) {
+		forward(t, lo, dst, func(dst []T, off, step int) {
+			switch d := any(dst).(type) {
 			case []float64:
 				c.loadFloat(d, raw[off*size:], step)
 			case []int64:
@@ -118,8 +113,7 @@ func Load[T Elem](t *Tensor, lo int, dst []T) {
 		return
 	}
 	unsigned64 := t.DType == Uint64
-	t.runs(lo, lo+len(dst), func(at, off, step, n int) {
-		out := dst[at : at+n]
+	forward(t, lo, dst, func(out []T, off, step int) {
 		switch {
 		case t.back.f != nil:
 			gather(out, t.back.f[off:], step, fromFloat[T])
@@ -133,24 +127,39 @@ func Load[T Elem](t *Tensor, lo int, dst []T) {
 	})
 }
 
-// load computes a block straight into dst when T is the lazy tensor's own
+// forward calls read for the runs of elements [lo, lo+len(dst)): read stores
+// elements off, off+step, ... of the backing. step is never negative: a run
+// that goes backwards is read forwards, then reversed.
+func forward[T Elem](t *Tensor, lo int, dst []T, read func(dst []T, off, step int)) {
+	t.runs(lo, lo+len(dst), func(at, off, step, n int) {
+		out := dst[at : at+n]
+		if step >= 0 {
+			read(out, off, step)
+			return
+		}
+		read(out, off+(n-1)*step, -step)
+		slices.Reverse(out)
+	})
+}
+
+// load computes a block straight into dst if that is of the lazy tensor's own
 // compute type; a block of another type is computed into scratch, converted.
-func (l *lazy) load(lo int, dst any) bool {
+func (l *lazy) load(lo int, dst any) {
 	switch d := dst.(type) {
 	case []float64:
 		if l.f != nil {
 			l.f(lo, d)
-			return true
+			return
 		}
 	case []int64:
 		if l.i != nil {
 			l.i(lo, d)
-			return true
+			return
 		}
 	case []complex128:
 		if l.c != nil {
 			l.c(lo, d)
-			return true
+			return
 		}
 	}
 	n := lenOf(dst)
@@ -168,7 +177,6 @@ func (l *lazy) load(lo int, dst any) bool {
 		l.c(lo, tmp)
 		convert(dst, tmp, fromComplex[float64], fromComplex[int64], fromComplex[complex128])
 	}
-	return true
 }
 
 func lenOf(dst any) int {
@@ -319,6 +327,9 @@ func coalesce(shape, stride []int) ([]int, []int) {
 // It panics with a *ReadError if the storage cannot be read.
 func Data[T Elem](t *Tensor) []T {
 	n := t.Numel()
+	if n == 0 { // the offset of a view without elements may be anywhere
+		return []T{}
+	}
 	b := t.solid()
 	if t.IsContiguous() {
 		if own := ownSlice[T](b); own != nil {
