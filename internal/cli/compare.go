@@ -203,7 +203,7 @@ func corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[match], e
 			}
 		}
 	}
-	if len(as) == 1 && len(bs) == 1 {
+	if givenItself(as) && givenItself(bs) {
 		partner[as[0]], taken[bs[0]] = bs[0], true
 	}
 	pair(func(e *capture.Entry) any { return e.Rel })
@@ -239,6 +239,11 @@ func corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[match], e
 			}
 		}
 	}, nil
+}
+
+// givenItself reports whether the path of a scan was one capture or file.
+func givenItself(entries []*capture.Entry) bool {
+	return len(entries) == 1 && (entries[0].Rel == "." || entries[0].Layout == capture.File)
 }
 
 func collect(ctx context.Context, path string) (entries []*capture.Entry, errs []error) {

@@ -389,11 +389,11 @@ func firstValues(t *tensor.Tensor, n int) ([]string, error) {
 	return out, nil
 }
 
-// elementText is the shortest text that reads back as x in dtype dt; formats
-// narrower than float32 are printed in full.
+// elementText is the shortest text that reads back as x in dtype dt, for the
+// dtypes up to 32 bits in float32.
 func elementText(dt tensor.DType, x float64) string {
-	if dt != tensor.Float32 || math.IsNaN(x) || math.IsInf(x, 0) {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return value.FloatRepr(x)
 	}
-	return strconv.FormatFloat(x, 'g', -1, 32)
+	return strconv.FormatFloat(x, 'g', -1, min(64, max(32, 8*dt.Size())))
 }
