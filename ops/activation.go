@@ -81,14 +81,14 @@ var activationOps = []*opdef.Entry{
 			return x
 		},
 		i:  func(x int64) int64 { return max(x, 0) },
-		df: func(x, _ float64) float64 { return choose(x <= 0, 0, 1) },
+		df: func(x, _ float64) float64 { return either(x <= 0, 0, 1) },
 	}.entry(),
 	activation{
 		name: "relu6", names: "F.relu6", summary: "Rectifier capped at 6", formula: "min(max(self, 0), 6)", notes: "The subgradient at 0 and 6 is 0.",
 		error: moves, kinks: []float64{0, 6},
 		f:  func(x float64) float64 { return min(max(x, 0), 6) },
 		i:  func(x int64) int64 { return min(max(x, 0), 6) },
-		df: func(x, _ float64) float64 { return choose(x <= 0 || x >= 6, 0, 1) },
+		df: func(x, _ float64) float64 { return either(x <= 0 || x >= 6, 0, 1) },
 	}.entry(),
 	activation{
 		name: "silu", names: "F.silu _C._nn.silu", summary: "Sigmoid linear unit", formula: "self * sigmoid(self)", error: smooth,
@@ -129,15 +129,15 @@ var activationOps = []*opdef.Entry{
 		name: "hardsigmoid", names: "F.hardsigmoid _C._nn.hardsigmoid", summary: "Piecewise approximation of sigmoid", formula: "min(max(self + 3, 0), 6) / 6",
 		notes: "The subgradient at -3 and 3 is 0.", error: opdef.Error{Class: opdef.Rounded, ULPs: 2}, kinks: []float64{-3, 3},
 		f:  func(x float64) float64 { return min(max(x+3, 0), 6) / 6 },
-		df: func(x, _ float64) float64 { return choose(x > -3 && x < 3, 1.0/6, 0) },
-		s:  func(x, _ float64) float64 { return choose(math.Abs(x) < 3, 0.5, 0) },
+		df: func(x, _ float64) float64 { return either(x > -3 && x < 3, 1.0/6, 0) },
+		s:  func(x, _ float64) float64 { return either(math.Abs(x) < 3, 0.5, 0) },
 	}.entry(),
 	activation{
 		name: "selu", names: "selu Tensor.selu F.selu", summary: "Scaled exponential linear unit",
 		formula: "scale*self if self > 0, else scale*alpha*(exp(self) - 1); alpha = 1.6732632423543772, scale = 1.0507009873554805", error: smooth, kinks: []float64{0},
 		f:  func(x float64) float64 { return elu(x, seluAlpha*seluScale, seluScale, 1) },
 		df: func(x, _ float64) float64 { return eluSlope(x, seluAlpha*seluScale, seluScale, 1) },
-		s:  func(x, _ float64) float64 { return choose(x <= 0, seluAlpha*seluScale, 0) },
+		s:  func(x, _ float64) float64 { return either(x <= 0, seluAlpha*seluScale, 0) },
 	}.entry(),
 	activation{
 		name: "tanhshrink", names: "F.tanhshrink", summary: "Argument minus its hyperbolic tangent", formula: "self - tanh(self)", noInPlace: true,
@@ -215,7 +215,7 @@ var activationOps = []*opdef.Entry{
 			if a.Approximate == "tanh" {
 				return func(x, _ float64) float64 { // 1 - tanh^2 is rounded near 1
 					t := math.Tanh(geluInner(x))
-					return 0.5*(1+math.Abs(t)) + choose(t*t < 1, 0.5*math.Abs(x)*geluInnerSlope(x)*(1+t*t), 0)
+					return 0.5*(1+math.Abs(t)) + either(t*t < 1, 0.5*math.Abs(x)*geluInnerSlope(x)*(1+t*t), 0)
 				}
 			}
 			return func(x, _ float64) float64 {
@@ -239,11 +239,11 @@ var activationOps = []*opdef.Entry{
 		Self:  func(a *leakyReLUArgs) *tensor.Tensor { return a.Self },
 		F: func(a *leakyReLUArgs) func(float64) float64 {
 			k := number(a.NegativeSlope, a.Self.DType)
-			return func(x float64) float64 { return x * choose(x > 0, 1, k) }
+			return func(x float64) float64 { return x * either(x > 0, 1, k) }
 		},
 		DF: func(a *leakyReLUArgs) func(x, y float64) float64 {
 			k := number(a.NegativeSlope, a.Self.DType)
-			return func(x, _ float64) float64 { return choose(x > 0, 1, k) }
+			return func(x, _ float64) float64 { return either(x > 0, 1, k) }
 		},
 		Cases: func(r *rand.Rand) []*leakyReLUArgs {
 			var cs []*leakyReLUArgs
@@ -306,7 +306,7 @@ var activationOps = []*opdef.Entry{
 		},
 		DF: func(a *hardtanhArgs) func(x, y float64) float64 {
 			lo, hi := a.MinVal.Float64(), a.MaxVal.Float64()
-			return func(x, _ float64) float64 { return choose(x <= lo || x >= hi, 0, 1) }
+			return func(x, _ float64) float64 { return either(x <= lo || x >= hi, 0, 1) }
 		},
 		Cases: func(r *rand.Rand) []*hardtanhArgs {
 			var cs []*hardtanhArgs
@@ -324,7 +324,7 @@ var activationOps = []*opdef.Entry{
 		Self:  func(a *shrinkArgs) *tensor.Tensor { return a.Self },
 		F: func(a *shrinkArgs) func(float64) float64 {
 			k := a.Self.DType.Round(a.Lambd.Float64())
-			return func(x float64) float64 { return choose(x >= -k && x <= k, 0, x) }
+			return func(x float64) float64 { return either(x >= -k && x <= k, 0, x) }
 		},
 		DF:    shrinkSlope,
 		Cases: shrinkCases,
@@ -397,7 +397,7 @@ var activationOps = []*opdef.Entry{
 		Self:  func(a *thresholdArgs) *tensor.Tensor { return a.Self },
 		F: func(a *thresholdArgs) func(float64) float64 {
 			t, v := a.Self.DType.Round(a.Threshold.Float64()), a.Self.DType.Round(a.Value.Float64())
-			return func(x float64) float64 { return choose(x <= t, v, x) }
+			return func(x float64) float64 { return either(x <= t, v, x) }
 		},
 		I: func(a *thresholdArgs) func(int64) int64 {
 			t, v := a.Threshold.Int64(), a.Value.Int64()
@@ -410,7 +410,7 @@ var activationOps = []*opdef.Entry{
 		},
 		DF: func(a *thresholdArgs) func(x, y float64) float64 {
 			t := a.Self.DType.Round(a.Threshold.Float64())
-			return func(x, _ float64) float64 { return choose(x <= t, 0, 1) }
+			return func(x, _ float64) float64 { return either(x <= t, 0, 1) }
 		},
 		Cases: func(r *rand.Rand) []*thresholdArgs {
 			var cs []*thresholdArgs
@@ -469,7 +469,7 @@ type thresholdArgs struct {
 	Inplace          bool
 }
 
-func choose(cond bool, yes, no float64) float64 {
+func either(cond bool, yes, no float64) float64 {
 	if cond {
 		return yes
 	}
@@ -512,7 +512,7 @@ func eluSlope(x, neg, pos, in float64) float64 {
 
 // eluScale: implementations that subtract 1 from exp cancel near 0.
 func eluScale(alpha float64) func(x, y float64) float64 {
-	return func(x, _ float64) float64 { return choose(x <= 0, alpha, 0) }
+	return func(x, _ float64) float64 { return either(x <= 0, alpha, 0) }
 }
 
 func eluCases(r *rand.Rand) []*eluArgs {
@@ -525,7 +525,7 @@ func eluCases(r *rand.Rand) []*eluArgs {
 
 func shrinkSlope(a *shrinkArgs) func(x, y float64) float64 {
 	k := a.Self.DType.Round(a.Lambd.Float64())
-	return func(x, _ float64) float64 { return choose(x >= -k && x <= k, 0, 1) }
+	return func(x, _ float64) float64 { return either(x >= -k && x <= k, 0, 1) }
 }
 
 func shrinkCases(r *rand.Rand) []*shrinkArgs {
