@@ -194,15 +194,15 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 		r.WorstIndex = unravel(w.at, c.got.Shape)
 		r.Actual, r.Expected = c.valuesAt(w.at)
 	}
-	slope := ""
+	unsound := ""
 	if cl == warned {
-		slope = c.notRounding(p)
+		unsound = c.notRounding(p)
 	}
 	switch {
-	case cl == failed, slope != "":
+	case cl == failed, unsound != "":
 		r.Verdict = Fail
-		r.Pattern = slope
-		if slope == "" {
+		r.Pattern = unsound
+		if unsound == "" {
 			r.Pattern = c.pattern(p.worst[failed].at)
 		}
 		r.Reason = c.reason(r, p, p.counts[failed]+p.counts[warned], c.override == nil)
@@ -221,25 +221,62 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 }
 
 // notRounding tells errors that are inside a low-precision accumulator's bound
-// but do not look like its rounding: all values off by one factor, or a tail
-// that was never written. It returns what they look like, or "".
+// but do not look like its rounding: all values off by one factor, a tail that
+// was never written, one error far beyond all others. It returns what they look
+// like, or "".
 func (c *checker) notRounding(p *part) string {
 	s := &p.stats
-	if !c.dt.IsFloat() || c.regrid || s.Dot != s.Dot || s.BB == 0 || s.N < 2 {
+	if s.N < 2 {
 		return ""
 	}
-	// Least squares of got = (1+slope)*ref, from the sums at hand; the residual
-	// gives the standard error.
-	slope := (s.Dot - s.BB) / s.BB
-	residual := math.Max(s.AA-s.Dot*s.Dot/s.BB, 1e-7*s.AA)
-	sigma := math.Sqrt(residual / float64(s.N-1) / s.BB)
-	if math.Abs(slope) > slopeEps*c.grid.Eps() && math.Abs(slope) > slopeSigma*sigma {
-		return fmt.Sprintf("all scaled by %.5g", 1+slope)
+	if c.dt.IsFloat() && !c.regrid && s.Dot == s.Dot && s.BB > 0 {
+		// Least squares of got = (1+slope)*ref, from the sums at hand; the
+		// residual gives the standard error.
+		slope := (s.Dot - s.BB) / s.BB
+		residual := math.Max(s.AA-s.Dot*s.Dot/s.BB, 1e-7*s.AA)
+		sigma := math.Sqrt(residual / float64(s.N-1) / s.BB)
+		if math.Abs(slope) > slopeEps*c.grid.Eps() && math.Abs(slope) > slopeSigma*sigma {
+			return fmt.Sprintf("all scaled by %.5g", 1+slope)
+		}
 	}
-	if n := c.zeroTail(); n >= 2 && n < c.n {
-		return fmt.Sprintf("tail of %d zeros", n)
+	if c.dt.IsFloat() {
+		if n := c.zeroTail(); n >= 2 && n < c.n {
+			return fmt.Sprintf("tail of %d zeros", n)
+		}
+	}
+	if worst, rest := c.relativeErrors(); worst > (alone+math.Log(float64(c.n)))*rest {
+		return "one error stands alone: the others do not look accumulated in " + c.bound.lowest
 	}
 	return ""
+}
+
+// relativeErrors walks all elements once more: the largest |got-ref|/S, and
+// the root mean square of the others. The errors of one accumulator are all of
+// one size by this measure.
+func (c *checker) relativeErrors() (worst, rest float64) {
+	type sum struct{ square, worst float64 }
+	parts := make([]sum, c.spans())
+	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
+		p := &parts[k]
+		blocks(func(lo, n int, s *scratch) {
+			scale := c.loadScale(lo, n, s)
+			g, r := resize(&s.gotC, n), resize(&s.refC, n)
+			tensor.Load(c.got, lo, g)
+			tensor.Load(c.ref, lo, r)
+			for i, x := range g {
+				if t := modulus(x-r[i]) / scale[i]; t <= math.MaxFloat64 { // neither NaN nor an overflow
+					p.square += t * t
+					p.worst = math.Max(p.worst, t)
+				}
+			}
+		})
+	})
+	var all sum
+	for _, p := range parts {
+		all.square += p.square
+		all.worst = math.Max(all.worst, p.worst)
+	}
+	return all.worst, math.Sqrt(math.Max(all.square-all.worst*all.worst, 0) / float64(c.n-1))
 }
 
 // zeroTail is the number of elements at the end that are exactly zero although

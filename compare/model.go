@@ -49,10 +49,11 @@ const (
 	growthConst = 4       // constant part of growth
 	growthRoot  = 4       // factor of the square root of the number of terms
 	longestSum  = 1 << 20 // terms in one chain of additions, at most
-	warnGrowth  = 2       // growth allowed to a low-precision accumulator
+	warnGrowth  = 6       // growth allowed to a low-precision accumulator
 
-	slopeEps   = 2 // a factor off by more than this many eps is not rounding,
-	slopeSigma = 6 // if it is this many standard errors from 1
+	slopeEps   = 2  // a factor off by more than this many eps is not rounding,
+	slopeSigma = 6  // if it is this many standard errors from 1
+	alone      = 10 // an error this far beyond the others (plus log n) is not of their kind
 )
 
 // growth is c(n), the factor of u*S for a sum of n terms.

@@ -131,27 +131,16 @@ func Unordered(got, want *tensor.Tensor) bool {
 	}
 	switch got.DType.Kind() {
 	case tensor.KindFloat:
-		return sameSet(tensor.Data[float64](got), tensor.Data[float64](want), lessFloat)
+		return sameSet(tensor.Data[float64](got), tensor.Data[float64](want), cmp.Compare[float64])
 	case tensor.KindComplex:
 		return sameSet(tensor.Data[complex128](got), tensor.Data[complex128](want), func(a, b complex128) int {
-			if c := lessFloat(real(a), real(b)); c != 0 {
+			if c := cmp.Compare(real(a), real(b)); c != 0 {
 				return c
 			}
-			return lessFloat(imag(a), imag(b))
+			return cmp.Compare(imag(a), imag(b))
 		})
 	}
 	return sameSet(tensor.Data[int64](got), tensor.Data[int64](want), cmp.Compare[int64])
-}
-
-// lessFloat orders numbers, NaN first; both zeros are equal.
-func lessFloat(a, b float64) int {
-	switch {
-	case a < b || a != a && b == b:
-		return -1
-	case a > b || b != b && a == a:
-		return 1
-	}
-	return 0
 }
 
 func sameSet[T any](a, b []T, compare func(a, b T) int) bool {
