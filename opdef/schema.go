@@ -2,6 +2,7 @@ package opdef
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -95,17 +96,28 @@ func ParseSchema(text string) (*Schema, error) {
 			return nil, fmt.Errorf("schema %q: %w", text, err)
 		}
 		p.Keyword = keyword
+		if slices.ContainsFunc(s.Params, func(q Param) bool { return q.Name == p.Name }) {
+			return nil, fmt.Errorf("schema %q: argument %q appears twice", text, p.Name)
+		}
 		s.Params = append(s.Params, p)
 	}
 	return s, nil
 }
 
+// splitArgs splits at commas outside brackets and quotes.
 func splitArgs(s string) []string {
 	var out []string
 	depth, start := 0, 0
+	quote := byte(0)
 	for i := 0; i <= len(s); i++ {
 		switch {
-		case i == len(s) || s[i] == ',' && depth == 0:
+		case i < len(s) && quote != 0:
+			if s[i] == quote {
+				quote = 0
+			}
+		case i < len(s) && (s[i] == '"' || s[i] == '\''):
+			quote = s[i]
+		case i == len(s) || s[i] == ',' && depth <= 0:
 			if p := strings.TrimSpace(s[start:i]); p != "" {
 				out = append(out, p)
 			}
@@ -128,6 +140,9 @@ func parseParam(s string) (Param, error) {
 	if name, def, ok := strings.Cut(rest, "="); ok {
 		p.Name, p.Default, p.Required = name, def, false
 	}
+	if !isName(p.Name) {
+		return p, fmt.Errorf("argument %q: bad name %q", s, p.Name)
+	}
 	t := &p.Type
 	typ, t.Variadic = strings.CutSuffix(typ, "...")
 	typ, t.Optional = strings.CutSuffix(typ, "?")
@@ -149,5 +164,19 @@ func parseParam(s string) (Param, error) {
 	default:
 		return p, fmt.Errorf("argument %q: unknown type %q", s, typ)
 	}
+	if t.Variadic && !t.List {
+		return p, fmt.Errorf("argument %q: only a list can be variadic", s)
+	}
 	return p, nil
+}
+
+// isName reports whether s is a Python identifier in ASCII.
+func isName(s string) bool {
+	for i, c := range []byte(s) {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
 }
