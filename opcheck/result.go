@@ -27,7 +27,7 @@ func outputs(f *opdef.Forward) []result {
 		for _, t := range value.Tensors(f.Value) {
 			rs = append(rs, result{name: "tensor in the value", t: t})
 		}
-		return append(rs, result{name: "value", text: value.Repr(f.Value)})
+		rs = append(rs, result{name: "value", text: value.Repr(f.Value)})
 	}
 	for i, t := range f.Outs {
 		rs = append(rs, result{name: fmt.Sprintf("result %d", i), t: t})
