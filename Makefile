@@ -43,3 +43,9 @@ generate: build
 
 clean:
 	rm -rf bin
+
+# optool against torch and op_tools' formulas, in one run; needs python3 with torch.
+PYTHON ?= python3
+.PHONY: bench-peers
+bench-peers:
+	$(PYTHON) bench/peers.py

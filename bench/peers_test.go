@@ -1,0 +1,83 @@
+// Package bench measures optool on the files that peers.py writes, so that
+// ratios to other tools come from one run.
+package bench
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// BenchmarkPeers runs over the folders of OPTOOL_BENCH_DIR, which peers.py sets.
+func BenchmarkPeers(b *testing.B) {
+	dir := os.Getenv("OPTOOL_BENCH_DIR")
+	if dir == "" {
+		b.Skip("OPTOOL_BENCH_DIR is not set: run bench/peers.py")
+	}
+	for _, tag := range []string{"float32", "bfloat16", "float64"} {
+		device, cpu := filepath.Join(dir, "pair", tag, "device", "output.pth"), filepath.Join(dir, "pair", tag, "cpu", "output.pth")
+		b.Run("load/"+tag, func(b *testing.B) {
+			for b.Loop() {
+				f, x := open(b, device)
+				tensor.At[float64](x, 0)
+				f.Close()
+			}
+		})
+		b.Run("compare/"+tag, func(b *testing.B) {
+			f, x := open(b, device)
+			defer f.Close()
+			g, y := open(b, cpu)
+			defer g.Close()
+			model := compare.Model{ULPs: 1, Cast: true}
+			tol := compare.DefaultTolerance(x.DType)
+			compare.Check(x, y, model, tol, nil) // maps the pages
+			b.SetBytes(2 * x.Bytes())
+			for b.Loop() {
+				compare.Check(x, y, model, tol, nil)
+			}
+		})
+	}
+	reg, err := ops.Default()
+	if err != nil {
+		b.Fatal(err)
+	}
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for e, err := range capture.Scan(context.Background(), []string{filepath.Join(dir, "ops")}, capture.Options{}) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("ops/"+filepath.Base(e.Dir), func(b *testing.B) {
+			for b.Loop() {
+				o := replay.Run(e, replay.Options{Registry: reg, Tolerances: tol}, nil)
+				if v := o.Verdict(); v != compare.Pass && v != compare.Warn && v != compare.Mistrusted {
+					b.Fatalf("%s: %+v", v, o.Results)
+				}
+			}
+		})
+	}
+}
+
+func open(b *testing.B, path string) (*pthformat.File, *tensor.Tensor) {
+	b.Helper()
+	f, err := pthformat.Open(path, pthformat.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ts := value.Tensors(f.Root)
+	if len(ts) != 1 {
+		b.Fatalf("%s: %d tensors", path, len(ts))
+	}
+	return f, ts[0]
+}
