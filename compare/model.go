@@ -51,7 +51,7 @@ const (
 	longestSum  = 1 << 20 // terms in one chain of additions, at most
 	warnGrowth  = 6       // growth allowed to a low-precision accumulator
 
-	slopeEps   = 2  // a factor off by more than this many eps is not rounding,
+	slopeEps   = 4  // a factor off by more than this many eps is not rounding,
 	slopeSigma = 6  // if it is this many standard errors from 1
 	alone      = 10 // an error this far beyond the others (plus log n) is not of their kind
 )

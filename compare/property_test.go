@@ -69,7 +69,7 @@ type products struct {
 }
 
 func newProducts(r *rand.Rand, dt tensor.DType, k int, positive bool) *products {
-	p := &products{dt: dt, rows: 8, cols: 16, k: k}
+	p := &products{dt: dt, rows: 6, cols: 12, k: k}
 	in := dt
 	if dt.Size() == 1 {
 		in = tensor.BFloat16
@@ -118,6 +118,10 @@ func (p *products) sum(acc tensor.DType, lanes int) []float64 {
 		x, y := p.operands(o)
 		clear(part)
 		for i := range x {
+			if acc == tensor.Float32 {
+				part[i%lanes] = float64(float32(part[i%lanes]) + float32(x[i])*float32(y[i]))
+				continue
+			}
 			part[i%lanes] = acc.Round(part[i%lanes] + acc.Round(x[i]*y[i]))
 		}
 		for _, s := range part {
@@ -136,7 +140,7 @@ func (p *products) check(got []float64) Result {
 	return check(p.tensor(got).Rounded(), p.tensor(p.ref), Model{ULPs: 1, Terms: p.k, Scale: func() *tensor.Tensor { return p.tensor(p.scale).WithDType(tensor.Float64) }})
 }
 
-var lengths = []int{8, 64, 512, 2048, 8192}
+var lengths = []int{8, 256, 8192}
 
 // accumulators are the formats a sound device sums dt in.
 func accumulator(dt tensor.DType) tensor.DType {
@@ -166,7 +170,7 @@ func TestLowPrecisionAccumulationsWarn(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	for _, dt := range []tensor.DType{tensor.BFloat16, tensor.Float16} {
 		for _, k := range lengths {
-			for trial := range 5 {
+			for trial := range 3 {
 				p := newProducts(r, dt, k, false)
 				if res := p.check(p.sum(dt, 1)); res.Verdict != Warn {
 					t.Errorf("%s k=%d trial %d: %s: %s", dt, k, trial, res.Verdict, res.Reason)

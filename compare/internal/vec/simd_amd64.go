@@ -19,7 +19,7 @@ var useSIMD = archsimd.X86.AVX2() && archsimd.X86.FMA()
 // need no test for special values.
 const (
 	fold    = 256
-	stretch = 4096
+	stretch = 8192
 )
 
 // lanes receives the accumulators of a stretch. They are stored as vectors and
@@ -31,12 +31,16 @@ type lanes struct {
 	maxAbs, maxRel [8]float32
 }
 
-func (l *lanes) store(dot, aa, bb archsimd.Float64x4, maxAbs, maxRel archsimd.Float32x8) {
-	dot.Store(&l.dot)
-	aa.Store(&l.aa)
-	bb.Store(&l.bb)
-	maxAbs.Store(&l.maxAbs)
-	maxRel.Store(&l.maxRel)
+// fold adds float32 partial sums to the float64 sums. These stay in memory, to
+// leave the registers to the inner loops.
+func (l *lanes) fold(dot, aa, bb archsimd.Float32x8) {
+	foldInto(&l.dot, dot)
+	foldInto(&l.aa, aa)
+	foldInto(&l.bb, bb)
+}
+
+func foldInto(sum *[4]float64, x archsimd.Float32x8) {
+	archsimd.LoadFloat64x4(sum).Add(x.GetLo().ConvertToFloat64()).Add(x.GetHi().ConvertToFloat64()).Store(sum)
 }
 
 // stats begins the statistics of a stretch of n elements.
@@ -47,11 +51,6 @@ func (l *lanes) stats(n int) Stats {
 }
 
 func total(v *[4]float64) float64 { return (v[0] + v[1]) + (v[2] + v[3]) }
-
-// foldInto adds float32 partial sums to float64 ones.
-func foldInto(acc archsimd.Float64x4, x archsimd.Float32x8) archsimd.Float64x4 {
-	return acc.Add(x.GetLo().ConvertToFloat64()).Add(x.GetHi().ConvertToFloat64())
-}
 
 // ulp32 is the largest distance in representable values between two stretches
 // in which signs differ somewhere. Elsewhere the difference of the bit patterns
@@ -112,7 +111,7 @@ func float32SIMD(a, b []float32, c *consts) Stats {
 func float32Stretch(a, b []float32, c *consts) Stats {
 	mag := archsimd.BroadcastInt32x8(math.MaxInt32)
 	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol), archsimd.BroadcastFloat32x8(c.eps)
-	var sdot, saa, sbb archsimd.Float64x4
+	var l lanes
 	var maxAbs, maxRel archsimd.Float32x8
 	var maxULP archsimd.Uint32x8
 	var signs archsimd.Int32x8
@@ -134,10 +133,10 @@ func float32Stretch(a, b []float32, c *consts) Stats {
 			maxRel = maxRel.Max(d.Div(ix.And(mag).AsFloat32x8().Add(eps)))
 			close += bits.OnesCount8(d.LessEqual(iy.And(mag).AsFloat32x8().Mul(rtol).Add(atol)).ToBits())
 		}
-		sdot, saa, sbb = foldInto(sdot, dot), foldInto(saa, aa), foldInto(sbb, bb)
+		l.fold(dot, aa, bb)
 	}
-	var l lanes
-	l.store(sdot, saa, sbb, maxAbs, maxRel)
+	maxAbs.Store(&l.maxAbs)
+	maxRel.Store(&l.maxRel)
 	var ulp [8]uint32
 	maxULP.Store(&ulp)
 	far := uint64(slices.Max(ulp[:]))
@@ -195,7 +194,7 @@ func bfloat16Stretch(a, b []uint16, c *consts) Stats {
 	mag := archsimd.BroadcastInt32x8(math.MaxInt32)
 	one, half, keep := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(0xffff0000)
 	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol), archsimd.BroadcastFloat32x8(c.eps)
-	var sdot, saa, sbb archsimd.Float64x4
+	var l lanes
 	var maxAbs, maxRel archsimd.Float32x8
 	var maxULP archsimd.Uint16x16
 	var signs archsimd.Uint16x16
@@ -230,10 +229,10 @@ func bfloat16Stretch(a, b []uint16, c *consts) Stats {
 			maxAbs, maxRel = maxAbs.Max(d), maxRel.Max(d.Div(den))
 			close += bits.OnesCount8(d.LessEqual(allowed).ToBits())
 		}
-		sdot, saa, sbb = foldInto(sdot, dot.Add(eq)), foldInto(saa, aa.Add(eq)), foldInto(sbb, bb.Add(eq))
+		l.fold(dot.Add(eq), aa.Add(eq), bb.Add(eq))
 	}
-	var l lanes
-	l.store(sdot, saa, sbb, maxAbs, maxRel)
+	maxAbs.Store(&l.maxAbs)
+	maxRel.Store(&l.maxRel)
 	var ulp [16]uint16
 	maxULP.Store(&ulp)
 	far := uint64(slices.Max(ulp[:]))
@@ -268,7 +267,7 @@ func float16Stretch(a, b []uint16, c *consts) Stats {
 	one, half, keep := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0xfff), archsimd.BroadcastUint32x8(^uint32(0x1fff))
 	scale, point5, normal := archsimd.BroadcastFloat32x8(0x1p112), archsimd.BroadcastFloat32x8(0.5), archsimd.BroadcastFloat32x8(0x1p-14)
 	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol), archsimd.BroadcastFloat32x8(c.eps)
-	var sdot, saa, sbb archsimd.Float64x4
+	var l lanes
 	var maxAbs, maxRel archsimd.Float32x8
 	var maxULP archsimd.Uint16x16
 	var signs archsimd.Uint16x16
@@ -305,10 +304,10 @@ func float16Stretch(a, b []uint16, c *consts) Stats {
 			maxAbs, maxRel = maxAbs.Max(d), maxRel.Max(d.Div(den))
 			close += bits.OnesCount8(d.LessEqual(roundF16(t.Add(atol), one, half, keep)).ToBits())
 		}
-		sdot, saa, sbb = foldInto(sdot, dot.Add(eq)), foldInto(saa, aa.Add(eq)), foldInto(sbb, bb.Add(eq))
+		l.fold(dot.Add(eq), aa.Add(eq), bb.Add(eq))
 	}
-	var l lanes
-	l.store(sdot, saa, sbb, maxAbs, maxRel)
+	maxAbs.Store(&l.maxAbs)
+	maxRel.Store(&l.maxRel)
 	var ulp [16]uint16
 	maxULP.Store(&ulp)
 	far := uint64(slices.Max(ulp[:]))
