@@ -32,8 +32,12 @@ func expandNames(op, names string, inPlace bool) ([]string, error) {
 }
 
 // inPlaceName is the name of the in-place form: add_ of add, __iadd__ of
-// __add__. Names that have none (__radd__, linalg functions) report false.
+// __add__. Names that have none (__radd__, linalg functions) or are one (copy_)
+// report false.
 func inPlaceName(name string) (string, bool) {
+	if IsInPlaceName(name) {
+		return "", false
+	}
 	dot := strings.LastIndexByte(name, '.')
 	base := name[dot+1:]
 	if strings.HasPrefix(base, "__") {

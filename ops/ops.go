@@ -18,6 +18,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		activationOps,
 		compareOps,
 		convertOps,
+		complexOps,
 		createOps,
 		randomOps,
 		shapeOps,

@@ -1,0 +1,187 @@
+package ops
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// complexOps make complex numbers and take them apart.
+var complexOps = []*opdef.Entry{
+	opdef.Op[complexArgs]{
+		Schema: "complex(Tensor real, Tensor imag) -> Tensor", Names: "complex",
+		Doc:   opdef.Doc{Summary: "Complex numbers from their parts", Formula: "real + i*imag", Source: "torch.complex"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
+		Kernel: func(a *complexArgs) ([]*tensor.Tensor, error) {
+			return fromParts(a.Real, a.Imag, "imag", func(x, y float64) complex128 { return complex(x, y) })
+		},
+		Grad: func(a *complexArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return opdef.Grads{"real": {opdef.SumTo(realPart(g.Out[0]), a.Real.Shape)}, "imag": {opdef.SumTo(imagPart(g.Out[0]), a.Imag.Shape)}}, nil
+		},
+		GradScale: func(a *complexArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return opdef.Grads{"real": {opdef.SumTo(opdef.Abs(g.Out[0]), a.Real.Shape)}, "imag": {opdef.SumTo(opdef.Abs(g.Out[0]), a.Imag.Shape)}}, nil
+		},
+		GradTerms: func(a *complexArgs) int { return broadcastTerms(a.Real, a.Imag) },
+		Cases: func(r *rand.Rand) []*complexArgs {
+			g := opdef.Gen{R: r}
+			return []*complexArgs{{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4)}, {g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5)}, {g.Normal(tensor.Float32, 0), g.Normal(tensor.Float32, 0)}}
+		},
+	}.Entry(),
+	opdef.Op[polarArgs]{
+		Schema: "polar(Tensor abs, Tensor angle) -> Tensor", Names: "polar",
+		Doc:   opdef.Doc{Summary: "Complex numbers from magnitude and angle", Formula: "abs * exp(i*angle)", Source: "torch.polar"},
+		Error: opdef.Error{Class: opdef.Elementwise},
+		Kernel: func(a *polarArgs) ([]*tensor.Tensor, error) {
+			return fromParts(a.Abs, a.Angle, "angle", func(r, phi float64) complex128 {
+				s, c := math.Sincos(phi)
+				return complex(r*c, r*s)
+			})
+		},
+		Grad: polarGrad,
+		Scale: func(_ *polarArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{opdef.Abs(outs[0])}
+		},
+		GradScale: func(a *polarArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			grown, err := mapN(tensor.Float64, nil, func(v []float64) float64 { return v[0] * v[1] }, opdef.Abs(g.Out[0]), opdef.Abs(a.Abs))
+			if err != nil {
+				return nil, err
+			}
+			return opdef.Grads{"abs": {opdef.SumTo(opdef.Abs(g.Out[0]), a.Abs.Shape)}, "angle": {opdef.SumTo(grown, a.Angle.Shape)}}, nil
+		},
+		GradTerms: func(a *polarArgs) int { return 2 * broadcastTerms(a.Abs, a.Angle) },
+		Cases: func(r *rand.Rand) []*polarArgs {
+			g := opdef.Gen{R: r}
+			return []*polarArgs{{g.Uniform(tensor.Float64, 0.5, 2, 3, 4), g.Normal(tensor.Float64, 4)}, {g.Uniform(tensor.Float32, 0.5, 2, 5), g.Normal(tensor.Float32, 5)}, {g.Normal(tensor.Float32, 0), g.Normal(tensor.Float32, 0)}}
+		},
+	}.Entry(),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "real(Tensor self) -> Tensor", Names: "real Tensor.real",
+		Doc:   opdef.Doc{Summary: "Real part", Formula: "Re(self)", Notes: "A real tensor is returned as it is.", Source: "torch.real"},
+		Error: moves,
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
+			if !a.Self.DType.IsComplex() {
+				return one(a.Self)
+			}
+			return one(realPart(a.Self))
+		},
+		Grad:  func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) { return passOn(g) },
+		Cases: awayFromZero,
+	}.Entry(),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "imag(Tensor self) -> Tensor", Names: "imag Tensor.imag",
+		Doc:   opdef.Doc{Summary: "Imaginary part", Formula: "Im(self)", Source: "torch.imag"},
+		Error: moves,
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
+			if !a.Self.DType.IsComplex() {
+				return nil, opdef.Refuse("self", "want a complex tensor, got %s", a.Self.DType)
+			}
+			return one(imagPart(a.Self))
+		},
+		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return opdef.Grads{"self": {opdef.Map(a.Self.DType, g.Out[0], func(x float64) complex128 { return complex(0, x) })}}, nil
+		},
+		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
+			g := opdef.Gen{R: r}
+			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Complex128, 3, 2)}, {Self: g.Normal(tensor.Complex64, 4)}, {Self: g.Normal(tensor.Complex64, 0)}}
+		},
+	}.Entry(),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "conj(Tensor self) -> Tensor", Names: "conj conj_physical resolve_conj Tensor.conj Tensor.conj_physical Tensor.resolve_conj", InPlace: true,
+		Doc:    opdef.Doc{Summary: "Complex conjugate", Formula: "conj(self)", Notes: "resolve_conj changes no values of a stored tensor, which torch saves unconjugated.", Source: "torch.conj"},
+		Error:  moves,
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return one(conjugate(a.Self)) },
+		Grad: func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return opdef.Grads{"self": {conjugate(g.Out[0])}}, nil
+		},
+		Cases: awayFromZero,
+	}.Entry(),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "angle(Tensor self) -> Tensor",
+		Doc:    opdef.Doc{Summary: "Angle", Formula: "atan2(Im(self), Re(self))", Notes: "pi for negative real numbers; the gradient of real input is 0.", Source: "torch.angle"},
+		Error:  opdef.Error{Class: opdef.Elementwise},
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
+			x := a.Self
+			if x.DType.IsComplex() {
+				return one(opdef.Map(x.DType.Real(), x, cmplx.Phase))
+			}
+			dt := x.DType
+			if !dt.IsFloat() {
+				dt = tensor.DefaultDType
+			}
+			return one(opdef.Map(dt, x, func(x float64) float64 {
+				switch {
+				case x < 0:
+					return math.Pi
+				case x != x:
+					return x
+				}
+				return 0
+			}))
+		},
+		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+			if !a.Self.DType.IsComplex() {
+				return opdef.Grads{"self": {zerosLike(a.Self)}}, nil
+			}
+			return opdef.Grads{"self": {opdef.Zip(a.Self.DType, g.Out[0], a.Self, func(gi, z complex128) complex128 {
+				if z == 0 {
+					return 0
+				}
+				x, y := real(z), imag(z)
+				k := real(gi) / (x*x + y*y)
+				return complex(-k*y, k*x)
+			})}}, nil
+		},
+		GradScale: complexGradScale,
+		Cases:     awayFromZero,
+	}.Entry(),
+}
+
+type complexArgs struct{ Real, Imag *tensor.Tensor }
+
+type polarArgs struct{ Abs, Angle *tensor.Tensor }
+
+func fromParts(x, y *tensor.Tensor, arg string, f func(x, y float64) complex128) ([]*tensor.Tensor, error) {
+	switch {
+	case x.DType != tensor.Float16 && x.DType != tensor.Float32 && x.DType != tensor.Float64:
+		return nil, opdef.Refuse("", "want float16, float32 or float64, got %s", x.DType)
+	case y.DType != x.DType:
+		return nil, opdef.Refuse(arg, "want dtype %s, got %s", x.DType, y.DType)
+	}
+	ts, shape, err := opdef.BroadcastAll(x, y)
+	if err != nil {
+		return nil, err
+	}
+	return one(zipWith(x.DType.Complex(), shape, func(v []float64) complex128 { return f(v[0], v[1]) }, ts))
+}
+
+// polarGrad: d/d|z| is the part along z, d/d angle |z| times the part across.
+func polarGrad(a *polarArgs, g *opdef.Grad) (opdef.Grads, error) {
+	ts, shape, err := opdef.BroadcastAll(g.Out[0], a.Abs, a.Angle)
+	if err != nil {
+		return nil, err
+	}
+	dt := a.Abs.DType
+	along := zipWith(dt, shape, func(v []complex128) float64 { return real(cmplx.Conj(v[0]) * cmplx.Rect(1, real(v[2]))) }, ts)
+	across := zipWith(dt, shape, func(v []complex128) float64 {
+		return real(cmplx.Conj(v[0]) * cmplx.Rect(1, real(v[2])) * complex(0, real(v[1])))
+	}, ts)
+	return opdef.Grads{"abs": {opdef.SumTo(along, a.Abs.Shape)}, "angle": {opdef.SumTo(across, a.Angle.Shape)}}, nil
+}
+
+func realPart(t *tensor.Tensor) *tensor.Tensor {
+	return opdef.Map(t.DType.Real(), t, func(x complex128) float64 { return real(x) })
+}
+
+func imagPart(t *tensor.Tensor) *tensor.Tensor {
+	return opdef.Map(t.DType.Real(), t, func(x complex128) float64 { return imag(x) })
+}
+
+func conjugate(t *tensor.Tensor) *tensor.Tensor {
+	if !t.DType.IsComplex() {
+		return t
+	}
+	return opdef.Map(t.DType, t, cmplx.Conj)
+}
