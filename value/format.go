@@ -84,7 +84,11 @@ func (p *printer) print(v Value) {
 	case string:
 		p.text(StringRepr(v))
 	case Bytes:
-		p.text("b" + StringRepr(string(v)))
+		chars := make([]rune, min(len(v), textLimit+1))
+		for i := range chars {
+			chars[i] = rune(v[i])
+		}
+		p.text("b" + quoted(string(chars), unicode.MaxASCII))
 	case *tensor.Tensor:
 		p.text("tensor(" + v.Meta() + ")")
 	case tensor.DType:
@@ -221,7 +225,10 @@ func complexRepr(c complex128) string {
 
 // StringRepr is Python's repr of a string: in single quotes unless only double
 // quotes avoid escapes, with what does not print escaped.
-func StringRepr(s string) string {
+func StringRepr(s string) string { return quoted(s, unicode.MaxRune) }
+
+// quoted is StringRepr with everything beyond last escaped.
+func quoted(s string, last rune) string {
 	quote := '\''
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
 		quote = '"'
@@ -243,7 +250,7 @@ func StringRepr(s string) string {
 			b.WriteString(`\r`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case unicode.IsPrint(r):
+		case unicode.IsPrint(r) && r <= last:
 			b.WriteRune(r)
 		case r < 0x100:
 			fmt.Fprintf(&b, `\x%02x`, r)
