@@ -225,6 +225,20 @@ func (g *folder[S, A]) load(src *tensor.Tensor, r, h, c, w int, dst []S) {
 	}
 }
 
+// All returns the accumulators of all results, in row-major order of Shape.
+func (f *Folded[A]) All() []A {
+	if f.accs == nil {
+		const chunk = 1 << 14
+		f.accs = make([]A, tensor.Numel(f.Shape))
+		tensor.Parallel((len(f.accs)+chunk-1)/chunk, 1, func(a, b int) {
+			for k := a; k < b; k++ {
+				f.fold(k*chunk, f.accs[k*chunk:min((k+1)*chunk, len(f.accs))])
+			}
+		})
+	}
+	return f.accs
+}
+
 // Collect makes the result tensor of a reduction: get takes the result out of
 // an accumulator.
 func Collect[T tensor.Elem, A any](f *Folded[A], dt tensor.DType, get func(acc *A) T) *tensor.Tensor {

@@ -30,6 +30,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		softmaxOps,
 		normOps,
 		lossOps,
+		crossEntropyOps,
 		matmulOps,
 		einsumOps,
 		convOps,
