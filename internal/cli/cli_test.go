@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// TestOrdered checks that results come in the order of the items although they
+// are finished in another.
+func TestOrdered(t *testing.T) {
+	items := make([]int, 200)
+	for i := range items {
+		items[i] = i
+	}
+	var got []int
+	err := ordered(context.Background(), 4, slices.Values(items),
+		func(i int) int {
+			if i%4 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			return i * i
+		},
+		func(r int) error { got = append(got, r); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range got {
+		if r != i*i {
+			t.Fatalf("result %d is %d, want %d", i, r, i*i)
+		}
+	}
+	if len(got) != len(items) {
+		t.Errorf("%d results, want %d", len(got), len(items))
+	}
+}
+
+// endless yields numbers without end.
+func endless(yield func(int) bool) {
+	for i := 0; yield(i); i++ {
+	}
+}
+
+func TestOrderedStops(t *testing.T) {
+	same := func(i int) int { return i }
+
+	boom := errors.New("boom")
+	emitted := 0
+	err := ordered(context.Background(), 2, endless, same, func(int) error {
+		if emitted++; emitted == 5 {
+			return boom
+		}
+		return nil
+	})
+	if err != boom || emitted != 5 {
+		t.Errorf("error of emit: got %v after %d results, want boom after 5", err, emitted)
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var started atomic.Int64
+	emitted = 0
+	err = ordered(ctx, 2, endless, func(i int) int { started.Add(1); return i }, func(int) error {
+		if emitted++; emitted == 5 {
+			cancel()
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: error %v", err)
+	}
+	if int64(emitted) != started.Load() {
+		t.Errorf("cancelled: %d results of %d calls that were started", emitted, started.Load())
+	}
+
+	defer func() {
+		if r := recover(); r != "broken" {
+			t.Errorf("panic of work: recovered %v, want broken", r)
+		}
+	}()
+	_ = ordered(context.Background(), 2, endless, func(i int) int { panic("broken") }, func(int) error { return nil })
+}
+
+func TestStats(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	long := make([]float64, 100_000)
+	for i := range long {
+		long[i] = 1e6 + float64(i%2)
+	}
+	for _, tc := range []struct {
+		name string
+		t    *tensor.Tensor
+		want tensorStats
+	}{
+		{"plain", tensor.New(tensor.Float64, []int{2, 2}, []float64{1, 2, 3, 4}), tensorStats{4, 0, 0, 1, 4, 2.5, math.Sqrt(5.0 / 3), math.Sqrt(30)}},
+		{"special", tensor.New(tensor.Float32, []int{5}, []float64{nan, inf, -inf, 3, 1}), tensorStats{5, 1, 2, 1, 3, 2, math.Sqrt2, math.Sqrt(10)}},
+		{"one", tensor.Scalar(tensor.Float32, 3.0), tensorStats{1, 0, 0, 3, 3, 3, nan, 3}},
+		{"empty", tensor.New(tensor.Float32, []int{0}, []float64{}), tensorStats{0, 0, 0, nan, nan, nan, nan, 0}},
+		{"only inf", tensor.New(tensor.Float32, []int{2}, []float64{inf, inf}), tensorStats{2, 0, 2, nan, nan, nan, nan, 0}},
+		{"integers", tensor.New(tensor.Int64, []int{3}, []int64{-1, 0, 1}), tensorStats{3, 0, 0, -1, 1, 0, 1, math.Sqrt2}},
+		{"complex", tensor.New(tensor.Complex64, []int{3}, []complex128{3 + 4i, complex(nan, 0), complex(0, inf)}), tensorStats{3, 1, 1, nan, nan, nan, nan, 5}},
+		{"large mean", tensor.New(tensor.Float64, []int{len(long)}, long), tensorStats{len(long), 0, 0, 1e6, 1e6 + 1, 1e6 + 0.5, 0.5 * math.Sqrt(1e5/(1e5-1)), math.Sqrt(5e4*1e12 + 5e4*(1e6+1)*(1e6+1))}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := statsOf(tc.t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			near := func(a, b float64) bool {
+				return a == b || a != a && b != b || math.Abs(a-b) <= 1e-12*math.Abs(b)
+			}
+			if got.numel != tc.want.numel || got.nan != tc.want.nan || got.inf != tc.want.inf ||
+				!near(got.min, tc.want.min) || !near(got.max, tc.want.max) || !near(got.mean, tc.want.mean) ||
+				!near(got.std, tc.want.std) || !near(got.norm, tc.want.norm) {
+				t.Errorf("statsOf = %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestStatsUnreadable(t *testing.T) {
+	s := tensor.OpenStorage(8, func() ([]byte, error) { return nil, errors.New("gone") })
+	x, err := tensor.NewView(s, tensor.View{DType: tensor.Float32, Shape: []int{2}, Stride: []int{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statsOf(x); err == nil || err.Error() != "gone" {
+		t.Errorf("statsOf an unreadable tensor: error %v, want gone", err)
+	}
+}
+
+func TestLeaves(t *testing.T) {
+	shared := value.NewList(int64(1), nil)
+	got, err := leaves([]value.Value{
+		shared, value.NewTuple(shared, "x"), &value.Dict{Items: []value.Item{{Key: "k", Value: true}}}, nil,
+	})
+	if want := "(1, None, 1, None, 'x', 'k', True, None)"; err != nil || value.Repr(value.NewTuple(got...)) != want {
+		t.Errorf("leaves = %s, %v, want %s", value.Repr(value.NewTuple(got...)), err, want)
+	}
+
+	loop := value.NewList()
+	loop.Items = append(loop.Items, loop)
+	if _, err := leaves([]value.Value{loop}); err == nil {
+		t.Error("leaves of a list that holds itself: no error")
+	}
+	bomb := value.NewList(int64(1))
+	for range 40 {
+		bomb = value.NewList(bomb, bomb)
+	}
+	if _, err := leaves([]value.Value{bomb}); !errors.Is(err, errTooMany) {
+		t.Errorf("leaves of 2^40 values: error %v", err)
+	}
+}
+
+// TestEachBlock reads a tensor too large for one block through strides.
+func TestEachBlock(t *testing.T) {
+	raw := make([]byte, 3<<20)
+	for i := range raw {
+		raw[i] = byte(i * 7 >> 3)
+	}
+	s := tensor.NewStorage(raw)
+	for _, v := range []tensor.View{
+		{DType: tensor.Float32, Shape: []int{3 << 18}, Stride: []int{1}},
+		{DType: tensor.Float32, Shape: []int{3, 1 << 18}, Stride: []int{1, 3}},
+		{DType: tensor.Uint8, Shape: []int{1 << 20, 3}, Stride: []int{1, 1 << 20}},
+		{DType: tensor.Int16, Shape: []int{700, 2, 999}, Stride: []int{1, 700, 1400}, Offset: 5},
+		{DType: tensor.Uint8, Shape: []int{3000, 1000}, Stride: []int{0, 1}},
+		{DType: tensor.Uint8, Shape: []int{0, 5}, Stride: []int{5, 1}},
+		{DType: tensor.Uint8, Shape: []int{}, Stride: []int{}, Offset: 9},
+	} {
+		x, err := tensor.NewView(s, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []byte
+		if err := eachBlock(x, func(b []byte) { got = append(got, b...) }); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, x.AppendBytes(nil)) {
+			t.Errorf("eachBlock of %s, stride %v: bytes differ from AppendBytes", x.Meta(), v.Stride)
+		}
+	}
+}
+
+func TestElementText(t *testing.T) {
+	for _, tc := range []struct {
+		dt   tensor.DType
+		x    float64
+		want string
+	}{
+		{tensor.Float32, float64(float32(0.1)), "0.1"},
+		{tensor.Float64, 0.1, "0.1"},
+		{tensor.BFloat16, 0.10009765625, "0.100097656"},
+		{tensor.Float32, math.Inf(-1), "-inf"},
+	} {
+		if got := elementText(tc.dt, tc.x); got != tc.want {
+			t.Errorf("elementText(%s, %v) = %s, want %s", tc.dt, tc.x, got, tc.want)
+		}
+	}
+}
