@@ -1,5 +1,722 @@
 package ops
 
-import "github.com/optool/optool/opdef"
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
 
-var createOps = []*opdef.Entry{}
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// options are the keyword arguments of every op that makes a tensor and that do
+// not change its values.
+const options = ", Layout? layout=None, Device? device=None, ignored pin_memory=False, ignored requires_grad=False, ignored names=None, MemoryFormat? memory_format=None) -> Tensor"
+
+// noInput is why creation ops have no gradient.
+const noInput = "no argument is differentiable"
+
+// createOps make tensors from sizes and numbers.
+var createOps = []*opdef.Entry{
+	filled("zeros", "Zeros", 0), filled("ones", "Ones", 1),
+	filledLike("zeros_like", "Zeros of the shape of another tensor", 0), filledLike("ones_like", "Ones of the shape of another tensor", 1),
+	filledNew("new_zeros", "Zeros of the dtype of another tensor", 0), filledNew("new_ones", "Ones of the dtype of another tensor", 1),
+	opdef.Op[fullArgs]{
+		Schema: "full(int[] size, Scalar fill_value, *, dtype? dtype=None" + options, Names: "full",
+		Doc:   opdef.Doc{Summary: "A tensor of one value", Formula: "fill_value", Notes: "Without dtype: bool, int64, float32 or complex64 by the kind of fill_value.", Source: "torch.full"},
+		Error: moves, NoGrad: noInput, Trivial: true,
+		Kernel: func(a *fullArgs) ([]*tensor.Tensor, error) {
+			return full(a.Size, a.FillValue, orElse(a.Dtype, dtypeOfNumber(a.FillValue)))
+		},
+		Cases: func(*rand.Rand) []*fullArgs {
+			bf := tensor.BFloat16
+			return []*fullArgs{{[]int{2, 3}, opdef.Float(1.5), nil}, {[]int{}, opdef.Int(7), nil}, {[]int{0, 2}, opdef.Bool(true), nil}, {[]int{3}, opdef.Float(0.1), &bf}, {[]int{2}, opdef.Cplx(1 + 2i), nil}}
+		},
+	}.Entry(),
+	opdef.Op[fullLikeArgs]{
+		Schema: "full_like(Tensor self, Scalar fill_value, *, dtype? dtype=None" + options, Names: "full_like",
+		Doc:   opdef.Doc{Summary: "A tensor of one value, of the shape of another", Formula: "fill_value", Source: "torch.full_like"},
+		Error: moves, NoGrad: noInput, Trivial: true,
+		Kernel: func(a *fullLikeArgs) ([]*tensor.Tensor, error) {
+			return full(a.Self.Shape, a.FillValue, orElse(a.Dtype, a.Self.DType))
+		},
+		Cases: func(r *rand.Rand) []*fullLikeArgs {
+			var cs []*fullLikeArgs
+			for _, x := range conversionCases(r) {
+				cs = append(cs, &fullLikeArgs{Self: x, FillValue: opdef.Int(1)})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Op[newFullArgs]{
+		Schema: "new_full(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None" + options, Names: "Tensor.new_full",
+		Doc:   opdef.Doc{Summary: "A tensor of one value, of the dtype of another", Formula: "fill_value", Source: "torch.Tensor.new_full"},
+		Error: moves, NoGrad: noInput, Trivial: true,
+		Kernel: func(a *newFullArgs) ([]*tensor.Tensor, error) {
+			return full(a.Size, a.FillValue, orElse(a.Dtype, a.Self.DType))
+		},
+		Cases: func(r *rand.Rand) []*newFullArgs {
+			var cs []*newFullArgs
+			for _, x := range conversionCases(r) {
+				cs = append(cs, &newFullArgs{Self: x, Size: []int{2, 3}, FillValue: opdef.Int(1)})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Op[fillArgs]{
+		Schema: "fill(Tensor self, Tensor|Scalar value) -> Tensor", Names: "fill", InPlace: true,
+		Doc:   opdef.Doc{Summary: "The tensor filled with one value", Formula: "value", Source: "torch.Tensor.fill_"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}}, Trivial: true,
+		Kernel: fill, Grad: fillGrad, GradTerms: func(a *fillArgs) int { return a.Self.Numel() }, Cases: fillCases,
+	}.Entry(),
+	opdef.Op[fillArgs]{
+		Schema: "fill_(Tensor self, Tensor|Scalar value) -> Tensor", Names: "Tensor.fill_", InPlace: true,
+		Doc:   opdef.Doc{Summary: "Fills the tensor with one value", Formula: "value", Source: "torch.Tensor.fill_"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}}, Trivial: true,
+		Kernel: fill, Grad: fillGrad, GradTerms: func(a *fillArgs) int { return a.Self.Numel() }, Cases: fillCases,
+	}.Entry(),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "zero_(Tensor self) -> Tensor", Names: "Tensor.zero_ zero_ nn.init.zeros_", InPlace: true,
+		Doc:   opdef.Doc{Summary: "Fills the tensor with zeros", Formula: "0", Source: "torch.Tensor.zero_"},
+		Error: moves, Trivial: true,
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
+			return full(a.Self.Shape, opdef.Int(0), a.Self.DType)
+		},
+		Grad: func(a *opdef.UnaryArgs, _ *opdef.Grad) (opdef.Grads, error) {
+			return opdef.Grads{"self": {zerosLike(a.Self)}}, nil
+		},
+		Cases: sameCases,
+	}.Entry(),
+	opdef.Op[arangeArgs]{
+		Schema: "arange.start(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None" + options, Names: "arange",
+		Doc: opdef.Doc{Summary: "Evenly spaced numbers", Formula: "start + i*step, i = 0 .. ceil((end - start)/step) - 1",
+			Notes: "Without dtype: int64 if all numbers are integers, else float32.", Source: "torch.arange"},
+		Error: rounded, NoGrad: noInput, Kernel: arange, Scale: arangeScale,
+		Cases: func(*rand.Rand) []*arangeArgs {
+			f64 := tensor.Float64
+			return []*arangeArgs{
+				{opdef.Int(1), opdef.Int(7), opdef.Int(2), nil}, {opdef.Float(0), opdef.Float(1), opdef.Float(0.1), nil},
+				{opdef.Int(5), opdef.Int(-5), opdef.Int(-3), nil}, {opdef.Float(-1), opdef.Float(1), opdef.Float(0.3), &f64}, {opdef.Int(3), opdef.Int(3), opdef.Int(1), nil},
+			}
+		},
+	}.Entry(),
+	opdef.Op[arangeEndArgs]{
+		Schema: "arange(Scalar end, *, dtype? dtype=None" + options, Names: "arange",
+		Doc:   opdef.Doc{Summary: "Numbers from 0", Formula: "i, i = 0 .. ceil(end) - 1", Source: "torch.arange"},
+		Error: rounded, NoGrad: noInput,
+		Kernel: func(a *arangeEndArgs) ([]*tensor.Tensor, error) {
+			return arange(&arangeArgs{opdef.Int(0), a.End, opdef.Int(1), arangeDType(a.Dtype, a.End)})
+		},
+		Cases: func(*rand.Rand) []*arangeEndArgs {
+			h := tensor.Float16
+			return []*arangeEndArgs{{opdef.Int(5), nil}, {opdef.Float(3.5), nil}, {opdef.Int(0), nil}, {opdef.Int(4), &h}}
+		},
+	}.Entry(),
+	opdef.Op[linspaceArgs]{
+		Schema: "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None" + options, Names: "linspace",
+		Doc: opdef.Doc{Summary: "Evenly spaced numbers with both ends", Formula: "start + i*(end - start)/(steps - 1)",
+			Notes: "The second half counts back from end. Integers are computed in float32 and truncated.", Source: "torch.linspace"},
+		Error: rounded, NoGrad: noInput, Kernel: linspace,
+		Scale: func(a *linspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			s := math.Max(magnitudeOfNumber(a.Start), magnitudeOfNumber(a.End))
+			return []*tensor.Tensor{tensor.Full(tensor.Float64, outs[0].Shape, s)}
+		},
+		Cases: func(*rand.Rand) []*linspaceArgs {
+			i64, c := tensor.Int64, tensor.Complex64
+			return []*linspaceArgs{
+				{opdef.Int(0), opdef.Int(1), 5, nil}, {opdef.Float(-2.5), opdef.Float(3), 4, nil}, {opdef.Int(1), opdef.Int(9), 4, &i64}, {opdef.Int(1), opdef.Int(2), 1, nil},
+				{opdef.Int(1), opdef.Int(2), 0, nil}, {opdef.Int(1), opdef.Cplx(2i), 3, &c},
+			}
+		},
+	}.Entry(),
+	opdef.Op[logspaceArgs]{
+		Schema: "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, dtype? dtype=None" + options, Names: "logspace",
+		Doc:   opdef.Doc{Summary: "Powers of a base with evenly spaced exponents", Formula: "base ** (start + i*(end - start)/(steps - 1))", Source: "torch.logspace"},
+		Error: opdef.Error{Class: opdef.Elementwise}, NoGrad: noInput, Kernel: logspace,
+		Scale: func(a *logspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			// The exponent is rounded before the power is taken.
+			k := math.Abs(math.Log(math.Abs(a.Base))) * math.Max(magnitudeOfNumber(a.Start), magnitudeOfNumber(a.End))
+			if !isFinite(k) {
+				k = 1
+			}
+			return []*tensor.Tensor{opdef.Map(tensor.Float64, opdef.Abs(outs[0]), func(y float64) float64 { return y * (1 + k) })}
+		},
+		Cases: func(*rand.Rand) []*logspaceArgs {
+			i64 := tensor.Int64
+			return []*logspaceArgs{{opdef.Int(0), opdef.Int(2), 5, 10, nil}, {opdef.Float(-2.5), opdef.Float(3), 4, 2, nil}, {opdef.Int(0), opdef.Int(3), 4, 2, &i64}}
+		},
+	}.Entry(),
+	opdef.Op[eyeArgs]{
+		Schema: "eye(int n, int? m=None, *, dtype? dtype=None" + options, Names: "eye",
+		Doc:   opdef.Doc{Summary: "Identity matrix", Formula: "1 where row = column, else 0", Source: "torch.eye"},
+		Error: moves, NoGrad: noInput, Trivial: true,
+		Kernel: func(a *eyeArgs) ([]*tensor.Tensor, error) {
+			n, m := a.N, orElse(a.M, a.N)
+			if n < 0 || m < 0 {
+				return nil, opdef.Refuse("n", "want sizes of 0 or more, got %d and %d", n, m)
+			}
+			v := make([]int64, n*m)
+			for i := range min(n, m) {
+				v[i*m+i] = 1
+			}
+			return one(opdef.Cast(tensor.New(tensor.Int64, []int{n, m}, v), orElse(a.Dtype, tensor.DefaultDType)))
+		},
+		Cases: func(*rand.Rand) []*eyeArgs {
+			m, c := 4, tensor.Complex64
+			return []*eyeArgs{{3, nil, nil}, {2, &m, nil}, {0, nil, nil}, {2, nil, &c}}
+		},
+	}.Entry(),
+	triangle("tril_indices", "Indices of the lower triangle", func(r, c, offset int) bool { return c <= r+offset }),
+	triangle("triu_indices", "Indices of the upper triangle", func(r, c, offset int) bool { return c >= r+offset }),
+	opdef.Op[dataArgs]{
+		Schema: "tensor(any data, *, dtype? dtype=None" + options, Names: "tensor",
+		Doc:   opdef.Doc{Summary: "A tensor of Python numbers in nested sequences", Formula: "data", Source: "torch.tensor"},
+		Error: moves, NoGrad: "the result is a leaf", Trivial: true,
+		Kernel: func(a *dataArgs) ([]*tensor.Tensor, error) { return fromData(a.Data, a.Dtype) },
+		Cases:  dataCases,
+	}.Entry(),
+	opdef.Op[dataArgs]{
+		Schema: "as_tensor(any data, dtype? dtype=None, Device? device=None) -> Tensor", Names: "as_tensor asarray from_numpy",
+		Doc:   opdef.Doc{Summary: "A tensor of Python numbers in nested sequences, or a tensor converted", Formula: "data", Source: "torch.as_tensor"},
+		Error: moves, NoGrad: "gradients belong to the argument", Trivial: true,
+		Kernel: func(a *dataArgs) ([]*tensor.Tensor, error) { return fromData(a.Data, a.Dtype) },
+		Cases:  dataCases,
+	}.Entry(),
+	opdef.Op[newTensorArgs]{
+		Schema: "new_tensor(Tensor self, any data, *, dtype? dtype=None" + options, Names: "Tensor.new_tensor",
+		Doc:   opdef.Doc{Summary: "A tensor of Python numbers, of the dtype of another tensor", Formula: "data", Source: "torch.Tensor.new_tensor"},
+		Error: moves, NoGrad: "the result is a leaf", Trivial: true,
+		Kernel: func(a *newTensorArgs) ([]*tensor.Tensor, error) {
+			dt := orElse(a.Dtype, a.Self.DType)
+			return fromData(a.Data, &dt)
+		},
+		Cases: func(r *rand.Rand) []*newTensorArgs {
+			var cs []*newTensorArgs
+			for _, c := range dataCases(r) {
+				cs = append(cs, &newTensorArgs{opdef.Gen{R: r}.Normal(tensor.Float32, 2), c.Data, nil})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Op[scalarTensorArgs]{
+		Schema: "scalar_tensor(Scalar s, *, dtype? dtype=None" + options, Names: "scalar_tensor",
+		Doc:   opdef.Doc{Summary: "A 0-d tensor", Formula: "s", Source: "torch.scalar_tensor"},
+		Error: moves, NoGrad: noInput, Trivial: true,
+		Kernel: func(a *scalarTensorArgs) ([]*tensor.Tensor, error) {
+			return full(nil, a.S, orElse(a.Dtype, tensor.DefaultDType))
+		},
+		Cases: func(*rand.Rand) []*scalarTensorArgs {
+			return []*scalarTensorArgs{{opdef.Float(2.5), nil}, {opdef.Int(3), nil}}
+		},
+	}.Entry(),
+	constantInit("constant_", "(Tensor tensor, Scalar val) -> Tensor", func(a *constantArgs) opdef.Scalar { return a.Val }),
+	opdef.Op[onesInitArgs]{
+		Schema: "ones_(Tensor tensor) -> Tensor", Names: "nn.init.ones_", InPlace: true,
+		Doc:   opdef.Doc{Summary: "Fills the tensor with ones", Formula: "1", Source: "torch.nn.init.ones_"},
+		Error: moves, NoGrad: "run without gradients", Trivial: true,
+		Kernel: func(a *onesInitArgs) ([]*tensor.Tensor, error) {
+			return full(a.Tensor.Shape, opdef.Int(1), a.Tensor.DType)
+		},
+		Cases: func(r *rand.Rand) []*onesInitArgs {
+			return []*onesInitArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3)}}
+		},
+	}.Entry(),
+}
+
+type sizeArgs struct {
+	Size  []int
+	Dtype *tensor.DType
+}
+
+type likeArgs struct {
+	Self  *tensor.Tensor
+	Dtype *tensor.DType
+}
+
+type newArgs struct {
+	Self  *tensor.Tensor
+	Size  []int
+	Dtype *tensor.DType
+}
+
+type fullArgs struct {
+	Size      []int
+	FillValue opdef.Scalar
+	Dtype     *tensor.DType
+}
+
+type fullLikeArgs struct {
+	Self      *tensor.Tensor
+	FillValue opdef.Scalar
+	Dtype     *tensor.DType
+}
+
+type newFullArgs struct {
+	Self      *tensor.Tensor
+	Size      []int
+	FillValue opdef.Scalar
+	Dtype     *tensor.DType
+}
+
+type fillArgs struct{ Self, Value *tensor.Tensor }
+
+type arangeArgs struct {
+	Start, End, Step opdef.Scalar
+	Dtype            *tensor.DType
+}
+
+type arangeEndArgs struct {
+	End   opdef.Scalar
+	Dtype *tensor.DType
+}
+
+type linspaceArgs struct {
+	Start, End opdef.Scalar
+	Steps      int
+	Dtype      *tensor.DType
+}
+
+type logspaceArgs struct {
+	Start, End opdef.Scalar
+	Steps      int
+	Base       float64
+	Dtype      *tensor.DType
+}
+
+type eyeArgs struct {
+	N     int
+	M     *int
+	Dtype *tensor.DType
+}
+
+type triangleArgs struct {
+	Row, Col, Offset int
+	Dtype            tensor.DType
+}
+
+type dataArgs struct {
+	Data  value.Value
+	Dtype *tensor.DType
+}
+
+type newTensorArgs struct {
+	Self  *tensor.Tensor
+	Data  value.Value
+	Dtype *tensor.DType
+}
+
+type scalarTensorArgs struct {
+	S     opdef.Scalar
+	Dtype *tensor.DType
+}
+
+type constantArgs struct {
+	Tensor *tensor.Tensor
+	Val    opdef.Scalar
+}
+
+type onesInitArgs struct{ Tensor *tensor.Tensor }
+
+// full is a tensor of one value; it takes the memory of one element.
+func full(size []int, v opdef.Scalar, dt tensor.DType) ([]*tensor.Tensor, error) {
+	if err := checkSize(size); err != nil {
+		return nil, err
+	}
+	t, err := fillValue("fill_value", v, dt)
+	if err != nil {
+		return nil, err
+	}
+	switch dt.Kind() {
+	case tensor.KindComplex:
+		return one(tensor.Full(dt, size, tensor.At[complex128](t, 0)))
+	case tensor.KindFloat:
+		return one(tensor.Full(dt, size, tensor.At[float64](t, 0)))
+	}
+	return one(tensor.Full(dt, size, tensor.At[int64](t, 0)))
+}
+
+// checkSize refuses negative sizes and those whose product is no element count.
+func checkSize(size []int) error {
+	n := big.NewInt(1)
+	for _, d := range size {
+		if d < 0 {
+			return opdef.Refuse("size", "want sizes of 0 or more, got %s", tensor.ShapeString(size))
+		}
+		n.Mul(n, big.NewInt(int64(d)))
+	}
+	if !slices.Contains(size, 0) && (!n.IsInt64() || n.Int64() > math.MaxInt64/16) {
+		return opdef.Refuse("size", "%s is too large", tensor.ShapeString(size))
+	}
+	return nil
+}
+
+func dtypeOfNumber(s opdef.Scalar) tensor.DType {
+	switch s.Kind() {
+	case tensor.KindBool:
+		return tensor.Bool
+	case tensor.KindInt:
+		return tensor.Int64
+	case tensor.KindComplex:
+		return tensor.DefaultDType.Complex()
+	}
+	return tensor.DefaultDType
+}
+
+func magnitudeOfNumber(s opdef.Scalar) float64 { return s.Abs().Float64() }
+
+func filled(name, summary string, v int64) *opdef.Entry {
+	return opdef.Op[sizeArgs]{
+		Schema: name + "(int[]... size, *, dtype? dtype=None" + options, Names: name,
+		Doc:   opdef.Doc{Summary: summary, Source: "torch." + name},
+		Error: moves, NoGrad: noInput, Trivial: true,
+		Kernel: func(a *sizeArgs) ([]*tensor.Tensor, error) {
+			return full(a.Size, opdef.Int(v), orElse(a.Dtype, tensor.DefaultDType))
+		},
+		Cases: sizeCases,
+	}.Entry()
+}
+
+func sizeCases(*rand.Rand) []*sizeArgs {
+	i32, c := tensor.Int32, tensor.Complex64
+	return []*sizeArgs{{[]int{2, 3}, nil}, {[]int{}, nil}, {[]int{0, 2}, nil}, {[]int{4}, &i32}, {[]int{2}, &c}}
+}
+
+func filledLike(name, summary string, v int64) *opdef.Entry {
+	return opdef.Op[likeArgs]{
+		Schema: name + "(Tensor self, *, dtype? dtype=None" + options, Names: name,
+		Doc:   opdef.Doc{Summary: summary, Source: "torch." + name},
+		Error: moves, NoGrad: noInput, Trivial: true,
+		Kernel: func(a *likeArgs) ([]*tensor.Tensor, error) {
+			return full(a.Self.Shape, opdef.Int(v), orElse(a.Dtype, a.Self.DType))
+		},
+		Cases: likeCases,
+	}.Entry()
+}
+
+func likeCases(r *rand.Rand) []*likeArgs {
+	i32 := tensor.Int32
+	var cs []*likeArgs
+	for _, x := range conversionCases(r) {
+		cs = append(cs, &likeArgs{Self: x})
+	}
+	return append(cs, &likeArgs{cs[0].Self, &i32})
+}
+
+func filledNew(name, summary string, v int64) *opdef.Entry {
+	return opdef.Op[newArgs]{
+		Schema: name + "(Tensor self, int[]... size, *, dtype? dtype=None" + options, Names: "Tensor." + name,
+		Doc:   opdef.Doc{Summary: summary, Source: "torch.Tensor." + name},
+		Error: moves, NoGrad: noInput, Trivial: true,
+		Kernel: func(a *newArgs) ([]*tensor.Tensor, error) {
+			return full(a.Size, opdef.Int(v), orElse(a.Dtype, a.Self.DType))
+		},
+		Cases: newCases,
+	}.Entry()
+}
+
+func newCases(r *rand.Rand) []*newArgs {
+	var cs []*newArgs
+	for i, x := range conversionCases(r) {
+		cs = append(cs, &newArgs{Self: x, Size: [][]int{{2, 3}, {}, {0, 2}}[i%3]})
+	}
+	return cs
+}
+
+func fill(a *fillArgs) ([]*tensor.Tensor, error) {
+	if a.Value.Dim() != 0 {
+		return nil, opdef.Refuse("value", "want a number or a 0-d tensor, got %s", a.Value.Meta())
+	}
+	return full(a.Self.Shape, opdef.ScalarAt(a.Value, 0), a.Self.DType)
+}
+
+func fillGrad(a *fillArgs, g *opdef.Grad) (opdef.Grads, error) {
+	return opdef.Grads{"self": {zerosLike(a.Self)}, "value": {sumToArg(g.Out[0], a.Value)}}, nil
+}
+
+func fillCases(r *rand.Rand) []*fillArgs {
+	var cs []*fillArgs
+	for _, x := range conversionCases(r) {
+		cs = append(cs, &fillArgs{x, tensor.Wrap(int64(1))})
+	}
+	return append(cs, &fillArgs{cs[0].Self, opdef.Gen{R: r}.Normal(tensor.Float64)})
+}
+
+// arangeDType is the dtype of a range of the given numbers; nil if all are
+// integers, which give int64.
+func arangeDType(dt *tensor.DType, ns ...opdef.Scalar) *tensor.DType {
+	if dt != nil {
+		return dt
+	}
+	d := tensor.Int64
+	for _, n := range ns {
+		if n.Kind() >= tensor.KindFloat {
+			d = tensor.DefaultDType
+		}
+	}
+	return &d
+}
+
+func arange(a *arangeArgs) ([]*tensor.Tensor, error) {
+	dt := *arangeDType(a.Dtype, a.Start, a.End, a.Step)
+	start, end, step := a.Start.Float64(), a.End.Float64(), a.Step.Float64()
+	switch {
+	case dt == tensor.Bool || dt.IsComplex():
+		return nil, opdef.Refuse("dtype", "not defined for dtype %s", dt)
+	case step == 0 || step != step || dt.IsIntegral() && a.Step.Int64() == 0:
+		return nil, opdef.Refuse("step", "must not be 0")
+	case !isFinite(start) || !isFinite(end):
+		return nil, opdef.Refuse("end", "no range from %v to %v", start, end)
+	case step > 0 && end < start || step < 0 && end > start:
+		return nil, opdef.Refuse("step", "%v leads from %v away from %v", step, start, end)
+	}
+	if dt.IsIntegral() {
+		lo, by := a.Start.Int64(), a.Step.Int64()
+		n := int(math.Ceil((end - start) / step))
+		if a.Start.Kind() < tensor.KindFloat && a.End.Kind() < tensor.KindFloat {
+			n = rangeLen(lo, a.End.Int64(), by)
+		}
+		if err := checkSize([]int{n}); err != nil {
+			return nil, err
+		}
+		return one(tensor.Lazy(dt, []int{n}, 1, func(at int, dst []int64) {
+			for i := range dst {
+				dst[i] = lo + int64(at+i)*by
+			}
+		}))
+	}
+	n := int(math.Ceil((end - start) / step))
+	if err := checkSize([]int{n}); err != nil {
+		return nil, err
+	}
+	return one(tensor.Lazy(dt, []int{n}, 1, func(at int, dst []float64) {
+		for i := range dst {
+			dst[i] = start + float64(at+i)*step
+		}
+	}))
+}
+
+// rangeLen is the number of elements of a range of integers; torch counts in
+// double precision too, but exactly where its numbers are integers.
+func rangeLen(start, end, step int64) int {
+	n := (end - start) / step
+	if n*step != end-start {
+		n++
+	}
+	return int(n)
+}
+
+// arangeScale: the product and the sum are rounded to float32 by some.
+func arangeScale(a *arangeArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+	start, step := a.Start.Float64(), a.Step.Float64()
+	return []*tensor.Tensor{tensor.Lazy(tensor.Float64, outs[0].Shape, 1, func(lo int, dst []float64) {
+		for i := range dst {
+			dst[i] = math.Abs(start) + math.Abs(float64(lo+i)*step)
+		}
+	})}
+}
+
+// spaced is element i of n numbers from start to end: the second half is
+// counted back from the end, as torch does.
+func spaced[T float64 | complex128](start, end, step T, i, n int, scale func(k int) T) T {
+	if i < n/2 {
+		return start + step*scale(i)
+	}
+	return end - step*scale(n-1-i)
+}
+
+func checkSteps(n int) error {
+	if n < 0 {
+		return opdef.Refuse("steps", "must not be negative, got %d", n)
+	}
+	return checkSize([]int{n})
+}
+
+// spacedTensor computes f of evenly spaced numbers.
+func spacedTensor(start, end opdef.Scalar, n int, dt tensor.DType, f func(float64) float64, c func(complex128) complex128) (*tensor.Tensor, error) {
+	if err := checkSteps(n); err != nil {
+		return nil, err
+	}
+	gaps := math.Max(1, float64(n-1))
+	if dt.IsComplex() {
+		a, b := start.Complex128(), end.Complex128()
+		v := make([]complex128, n)
+		for i := range v {
+			v[i] = c(spaced(a, b, (b-a)/complex(gaps, 0), i, n, func(k int) complex128 { return complex(float64(k), 0) }))
+		}
+		if n == 1 {
+			v[0] = c(a)
+		}
+		return tensor.New(dt, []int{n}, v), nil
+	}
+	if start.Kind() == tensor.KindComplex || end.Kind() == tensor.KindComplex {
+		return nil, opdef.Refuse("dtype", "complex ends need a complex dtype, got %s", dt)
+	}
+	a, b := start.Float64(), end.Float64()
+	if dt.IsIntegral() {
+		a, b = math.Trunc(a), math.Trunc(b)
+	}
+	step := (b - a) / gaps
+	if dt.IsIntegral() {
+		step = float64(float32(b-a) / float32(gaps))
+	}
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = spaced(a, b, step, i, n, func(k int) float64 { return float64(k) })
+		if dt.IsIntegral() {
+			v[i] = float64(float32(v[i]))
+		}
+		v[i] = f(v[i])
+	}
+	if n == 1 {
+		v[0] = f(a)
+	}
+	return opdef.Cast(tensor.New(tensor.Float64, []int{n}, v), dt), nil
+}
+
+func linspace(a *linspaceArgs) ([]*tensor.Tensor, error) {
+	dt := tensor.DefaultDType
+	if a.Start.Kind() == tensor.KindComplex || a.End.Kind() == tensor.KindComplex {
+		dt = dt.Complex()
+	}
+	t, err := spacedTensor(a.Start, a.End, a.Steps, orElse(a.Dtype, dt), func(x float64) float64 { return x }, func(x complex128) complex128 { return x })
+	return []*tensor.Tensor{t}, err
+}
+
+func logspace(a *logspaceArgs) ([]*tensor.Tensor, error) {
+	dt := tensor.DefaultDType
+	if a.Start.Kind() == tensor.KindComplex || a.End.Kind() == tensor.KindComplex {
+		dt = dt.Complex()
+	}
+	dt = orElse(a.Dtype, dt)
+	t, err := spacedTensor(a.Start, a.End, a.Steps, dt, func(x float64) float64 {
+		y := math.Pow(a.Base, x)
+		if dt.IsIntegral() { // torch takes the power in float32
+			y = float64(float32(y))
+		}
+		return y
+	}, func(x complex128) complex128 { return powC(complex(a.Base, 0), x) })
+	return []*tensor.Tensor{t}, err
+}
+
+func triangle(name, summary string, in func(r, c, offset int) bool) *opdef.Entry {
+	return opdef.Op[triangleArgs]{
+		Schema: name + "(int row, int col, int offset=0, *, dtype dtype=int64" + options, Names: name,
+		Doc:   opdef.Doc{Summary: summary, Formula: "rows in the first row of the result, columns in the second", Source: "torch." + name},
+		Error: moves, NoGrad: noInput, Trivial: true,
+		Kernel: func(a *triangleArgs) ([]*tensor.Tensor, error) {
+			if a.Row < 0 || a.Col < 0 {
+				return nil, opdef.Refuse("row", "want sizes of 0 or more, got %d and %d", a.Row, a.Col)
+			}
+			if !a.Dtype.IsIntegral() {
+				return nil, opdef.Refuse("dtype", "want an integer dtype, got %s", a.Dtype)
+			}
+			var rows, cols []int64
+			for r := range a.Row {
+				for c := range a.Col {
+					if in(r, c, a.Offset) {
+						rows, cols = append(rows, int64(r)), append(cols, int64(c))
+					}
+				}
+			}
+			return one(tensor.New(a.Dtype, []int{2, len(rows)}, append(rows, cols...)))
+		},
+		Cases: func(*rand.Rand) []*triangleArgs {
+			return []*triangleArgs{{3, 3, 0, tensor.Int64}, {3, 4, 1, tensor.Int64}, {4, 2, -1, tensor.Int32}, {0, 3, 0, tensor.Int64}}
+		},
+	}.Entry()
+}
+
+func constantInit(name, params string, v func(*constantArgs) opdef.Scalar) *opdef.Entry {
+	return opdef.Op[constantArgs]{
+		Schema: name + params, Names: "nn.init." + name, InPlace: true,
+		Doc:   opdef.Doc{Summary: "Fills the tensor with one value", Formula: "val", Source: "torch.nn.init." + name},
+		Error: moves, NoGrad: "run without gradients", Trivial: true,
+		Kernel: func(a *constantArgs) ([]*tensor.Tensor, error) { return full(a.Tensor.Shape, v(a), a.Tensor.DType) },
+		Cases: func(r *rand.Rand) []*constantArgs {
+			return []*constantArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), opdef.Float(0.5)}}
+		},
+	}.Entry()
+}
+
+// fromData makes a tensor of numbers in nested sequences, or converts one.
+func fromData(v value.Value, dt *tensor.DType) ([]*tensor.Tensor, error) {
+	if t, ok := v.(*tensor.Tensor); ok {
+		if !t.DType.Computable() {
+			return nil, opdef.Refuse("data", "dtype %s has no values to compute with", t.DType)
+		}
+		return one(opdef.Cast(t, orElse(dt, t.DType)))
+	}
+	var flat []opdef.Scalar
+	shape, err := nestedNumbers(v, &flat, 0)
+	if err != nil {
+		return nil, err
+	}
+	d := tensor.Invalid
+	for _, s := range flat {
+		d = tensor.Promote(d, dtypeOfNumber(s))
+	}
+	if len(flat) == 0 {
+		d = tensor.DefaultDType
+	}
+	d = orElse(dt, d)
+	switch d.Kind() {
+	case tensor.KindComplex:
+		return one(tensor.New(d, shape, numbers(flat, opdef.Scalar.Complex128)))
+	case tensor.KindFloat:
+		return one(tensor.New(d, shape, numbers(flat, opdef.Scalar.Float64)))
+	case tensor.KindBool:
+		return one(tensor.New(d, shape, numbers(flat, func(s opdef.Scalar) int64 { return bit(s.Complex128() != 0) })))
+	}
+	return one(tensor.New(d, shape, numbers(flat, opdef.Scalar.Int64)))
+}
+
+func numbers[T any](ss []opdef.Scalar, f func(opdef.Scalar) T) []T {
+	out := make([]T, len(ss))
+	for i, s := range ss {
+		out[i] = f(s)
+	}
+	return out
+}
+
+// maxNesting bounds the depth of nested sequences, which may contain themselves.
+const maxNesting = 64
+
+// nestedNumbers appends the numbers in v to flat and returns the shape v spells.
+func nestedNumbers(v value.Value, flat *[]opdef.Scalar, depth int) ([]int, error) {
+	seq, ok := v.(*value.Sequence)
+	if !ok {
+		s, ok := opdef.ScalarOf(v)
+		if t, isTensor := v.(*tensor.Tensor); isTensor && t.Numel() == 1 && t.DType.Computable() {
+			s, ok = opdef.ScalarAt(t, 0), true
+		}
+		if !ok {
+			return nil, opdef.Refuse("data", "want numbers, got %s", opdef.TypeName(v))
+		}
+		*flat = append(*flat, s)
+		return []int{}, nil
+	}
+	if depth == maxNesting {
+		return nil, opdef.Refuse("data", "nested more than %d deep", maxNesting)
+	}
+	var inner []int
+	for i, it := range seq.Items {
+		sh, err := nestedNumbers(it, flat, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 && !slices.Equal(sh, inner) {
+			return nil, opdef.Refuse("data", "items of different shapes at depth %d", depth)
+		}
+		inner = sh
+	}
+	return append([]int{len(seq.Items)}, inner...), nil
+}
+
+func dataCases(*rand.Rand) []*dataArgs {
+	bf := tensor.BFloat16
+	return []*dataArgs{
+		{value.NewList(int64(1), int64(2), int64(3)), nil}, {value.NewList(value.NewTuple(1.5, int64(2)), value.NewTuple(0.0, -1.0)), nil}, {0.1, &bf}, {true, nil}, {value.NewList(), nil},
+	}
+}

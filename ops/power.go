@@ -454,13 +454,27 @@ func lerpCases(r *rand.Rand) []*lerpArgs {
 	}
 }
 
+// powC is cmplx.Pow, with x**0 = 1 and without its refusal of 0 to a power
+// whose real part is negative.
+func powC(x, y complex128) complex128 {
+	switch {
+	case y == 0:
+		return 1
+	case x == 0 && real(y) > 0:
+		return 0
+	case x == 0:
+		return cmplx.Exp(y * cmplx.Log(x))
+	}
+	return cmplx.Pow(x, y)
+}
+
 func power(x, y *tensor.Tensor) ([]*tensor.Tensor, error) {
 	dt, xy, err := opdef.Common(x, y)
 	if err != nil {
 		return nil, err
 	}
 	if dt.Kind() >= tensor.KindFloat {
-		t, err := mapN(dt, func(v []complex128) complex128 { return cmplx.Pow(v[0], v[1]) }, func(v []float64) float64 { return math.Pow(v[0], v[1]) }, xy...)
+		t, err := mapN(dt, func(v []complex128) complex128 { return powC(v[0], v[1]) }, func(v []float64) float64 { return math.Pow(v[0], v[1]) }, xy...)
 		return []*tensor.Tensor{t}, err
 	}
 	if dt == tensor.Bool {
@@ -519,7 +533,7 @@ func powGrad(x, y *tensor.Tensor, nx, ny string, g *opdef.Grad, magnitude bool) 
 		if v[2] == 0 {
 			return 0
 		}
-		return v[0] * cmplx.Conj(v[2]*cmplx.Pow(v[1], v[2]-1))
+		return v[0] * cmplx.Conj(v[2]*powC(v[1], v[2]-1))
 	}, func(v []float64) float64 {
 		if v[2] == 0 {
 			return 0
@@ -572,7 +586,7 @@ func floatPower(a *powArgs) ([]*tensor.Tensor, error) {
 	if a.Self.DType.IsComplex() || a.Exponent.DType.IsComplex() {
 		dt = tensor.Complex128
 	}
-	t, err := mapN(dt, func(v []complex128) complex128 { return cmplx.Pow(v[0], v[1]) }, func(v []float64) float64 { return math.Pow(v[0], v[1]) }, a.Self, a.Exponent)
+	t, err := mapN(dt, func(v []complex128) complex128 { return powC(v[0], v[1]) }, func(v []float64) float64 { return math.Pow(v[0], v[1]) }, a.Self, a.Exponent)
 	return []*tensor.Tensor{t}, err
 }
 
