@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/optool/optool/compare/internal/vec"
@@ -209,7 +210,7 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	case cl == warned:
 		r.Verdict = Warn
 		r.Reason = fmt.Sprintf("accumulated in %s: %d of %d elements are off by more than a float32 accumulator explains, by no more than a %s one does; worst at %s: got %s want %s",
-			c.bound.lowest, p.counts[warned], c.n, c.bound.lowest, tensor.ShapeString(r.WorstIndex), show(r.Actual), show(r.Expected))
+			c.bound.lowest, p.counts[warned], c.n, c.bound.lowest, tensor.ShapeString(r.WorstIndex), c.show(r.Actual), c.show(r.Expected))
 	case c.model.Trivial:
 	case c.n == 0:
 		r.Verdict, r.Reason = Mistrusted, "the tensor is empty: nothing was compared"
@@ -319,9 +320,9 @@ func (c *checker) reason(r *Result, p *part, bad int, rounding bool) string {
 	if len(r.WorstIndex) > 0 {
 		at = "at " + tensor.ShapeString(r.WorstIndex) + " "
 	}
-	text := fmt.Sprintf("%d of %d elements %s: %sgot %s want %s%s", bad, c.n, what, at, show(r.Actual), show(r.Expected), far)
+	text := fmt.Sprintf("%d of %d elements %s: %sgot %s want %s%s", bad, c.n, what, at, c.show(r.Actual), c.show(r.Expected), far)
 	if c.n == 1 {
-		text = fmt.Sprintf("got %s want %s%s", show(r.Actual), show(r.Expected), far)
+		text = fmt.Sprintf("got %s want %s%s", c.show(r.Actual), c.show(r.Expected), far)
 	}
 	if r.Pattern != "" {
 		text += "; " + r.Pattern
@@ -329,12 +330,17 @@ func (c *checker) reason(r *Result, p *part, bad int, rounding bool) string {
 	return text
 }
 
-func show(v any) string {
+// show prints a value with the digits that tell it from its neighbours.
+func (c *checker) show(v any) string {
+	bits := 64
+	if c.grid.Real() != tensor.Float64 {
+		bits = 32
+	}
 	switch v := v.(type) {
 	case float64:
-		return fmt.Sprintf("%.7g", v)
+		return strconv.FormatFloat(v, 'g', -1, bits)
 	case complex128:
-		return fmt.Sprintf("%.7g", v)
+		return strconv.FormatComplex(v, 'g', -1, 2*bits)
 	}
 	return fmt.Sprint(v)
 }
@@ -453,6 +459,8 @@ func (b *bound) judge(x, w, r, cheap, scale float64) (class, float64) {
 		return passed, score
 	case d <= cheap+b.low*scale:
 		return warned, score
+	case math.IsInf(x, 0):
+		score = math.Inf(1)
 	}
 	return failed, score
 }

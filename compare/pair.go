@@ -266,17 +266,18 @@ func (p *pair) total() vec.Stats {
 	return sum
 }
 
-// smallFloats is the comparison for the 8-bit dtypes, which torch computes in
-// float32 and rounds after each step.
+// smallFloats is the comparison for the 8-bit dtypes. torch has no arithmetic
+// for them; the numbers are those of the values as float32.
 func smallFloats(dt tensor.DType, a, b []float64, r vec.Rule) vec.Stats {
 	var s vec.Stats
-	atol, rtol, eps := dt.Round(r.Atol), dt.Round(r.Rtol), dt.Round(r.Eps)
+	round := tensor.Float32.Round
+	atol, rtol, eps := round(r.Atol), round(r.Rtol), round(r.Eps)
 	for i, x := range a {
 		y := b[i]
 		t := vec.Stats{N: 1, Dot: x * y, AA: x * x, BB: y * y, NonZero: x != 0 || y != 0}
-		d := math.Abs(dt.Round(x - y))
-		t.MaxAbs, t.MaxRel = d, dt.Round(d/dt.Round(math.Abs(x)+eps))
-		if !(x == y || x != x && y != y || !math.IsInf(d, 0) && d <= dt.Round(atol+dt.Round(rtol*math.Abs(y)))) {
+		d := math.Abs(round(x - y))
+		t.MaxAbs, t.MaxRel = d, round(d/round(math.Abs(x)+eps))
+		if !(x == y || x != x && y != y || !math.IsInf(d, 0) && d <= round(atol+round(rtol*math.Abs(y)))) {
 			t.NotClose = 1
 		}
 		special(&t, x, y)

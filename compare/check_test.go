@@ -1,0 +1,238 @@
+package compare
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/tensor"
+)
+
+func floats(dt tensor.DType, shape []int, v ...float64) *tensor.Tensor {
+	return tensor.New(dt, shape, v)
+}
+
+func ints(dt tensor.DType, shape []int, v ...int64) *tensor.Tensor { return tensor.New(dt, shape, v) }
+
+func TestCheckVerdicts(t *testing.T) {
+	nan := math.NaN()
+	f := func(v ...float64) *tensor.Tensor { return floats(tensor.Float32, []int{len(v)}, v...) }
+	for _, tc := range []struct {
+		name     string
+		got, ref *tensor.Tensor
+		m        Model
+		override *Tolerance
+		want     Verdict
+		reason   string
+	}{
+		{"equal", f(1, 2), f(1, 2), Model{Exact: true}, nil, Pass, ""},
+		{"signed zero and NaN", f(0, nan, 1), f(math.Copysign(0, -1), nan, 1), Model{Exact: true}, nil, Pass, ""},
+		{"exact, one ulp off", f(1, 1+0x1p-23), f(1, 1), Model{Exact: true}, nil, Fail, "1 of 2 elements differ from the reference: at [1] got 1.0000001 want 1 (1 ulp)"},
+		{"one ulp off", f(1, 1+0x1p-23), f(1, 1), Model{ULPs: 1}, nil, Pass, ""},
+		{"shape", f(1), f(1, 1), Model{}, nil, Fail, "shape is [1], want [2]"},
+		{"dtype", floats(tensor.Float64, []int{1}, 1), f(1), Model{}, nil, Fail, "dtype is float64, want float32"},
+		{"dtype cast", floats(tensor.Float64, []int{1}, 1), f(1), Model{Cast: true}, nil, Pass, ""},
+		{"zeros", f(0, 0), f(0, 0), Model{}, nil, Mistrusted, "all 2 elements are zero on both sides"},
+		{"trivial zeros", f(0, 0), f(0, 0), Model{Trivial: true}, nil, Pass, ""},
+		{"tiny is not zero", f(1e-44, 0), f(1e-44, 0), Model{}, nil, Pass, ""},
+		{"all NaN", f(nan), f(nan), Model{}, nil, Mistrusted, "all 1 elements are NaN on both sides"},
+		{"empty", f(), f(), Model{}, nil, Mistrusted, "the tensor is empty: nothing was compared"},
+		{"scalar", floats(tensor.Float32, nil, 2), floats(tensor.Float32, nil, 1), Model{ULPs: 1}, nil, Fail, "got 2 want 1 (8.389e+06 ulp)"},
+		{"integers", ints(tensor.Int32, []int{2}, 1, 2), ints(tensor.Int32, []int{2}, 1, 3), Model{ULPs: 9}, nil, Fail, "1 of 2 elements differ from the reference: at [1] got 2 want 3"},
+		{"integers wrap", ints(tensor.Int8, []int{1}, -128), ints(tensor.Int8, []int{1}, 128), Model{}, nil, Pass, ""},
+		{"bool", ints(tensor.Bool, []int{2}, 1, 1), ints(tensor.Bool, []int{2}, 1, 0), Model{}, nil, Fail, "1 of 2 elements differ from the reference: at [1] got true want false"},
+		{"integers by tolerance", ints(tensor.Int32, []int{1}, 2), ints(tensor.Int32, []int{1}, 3), Model{}, &Tolerance{Atol: 1, Rule: "flag"}, Pass, ""},
+		{"by tolerance", f(1, 2.5), f(1, 2), Model{}, &Tolerance{Rtol: 0.25, Rule: "flag"}, Pass, ""},
+		{"outside tolerance", f(1, 2.5), f(1, 2), Model{}, &Tolerance{Rtol: 0.2, Rule: "flag"}, Fail, "1 of 2 elements are outside atol=0 rtol=0.2 (flag): at [1] got 2.5 want 2 (2.097e+06 ulp)"},
+		{"by ulp", f(1+2*0x1p-23, 1), f(1, 1), Model{Exact: true}, &Tolerance{ULP: 2}, Pass, ""},
+		{"outside ulp", f(1+3*0x1p-23, 1), f(1, 1), Model{}, &Tolerance{ULP: 2, Rule: "file"}, Fail, "1 of 2 elements are outside ulp=2 (file): at [0] got 1.0000004 want 1 (3 ulp)"},
+		{"NaN is outside tolerance", f(nan, 1), f(1, 1), Model{}, &Tolerance{Atol: 100, Rule: "flag"}, Fail, "1 element is NaN where a number is due"},
+		{"quantised", quantised(t), quantised(t), Model{}, nil, Unsupported, "values of dtype qint8 cannot be compared"},
+	} {
+		res := Check(tc.got, tc.ref, tc.m, DefaultTolerance(tc.got.DType), tc.override)
+		if res.Verdict != tc.want || tc.reason == "" && res.Reason != "" || !strings.Contains(res.Reason, tc.reason) {
+			t.Errorf("%s: %s %q, want %s %q", tc.name, res.Verdict, res.Reason, tc.want, tc.reason)
+		}
+	}
+}
+
+func quantised(t *testing.T) *tensor.Tensor {
+	t.Helper()
+	q, err := tensor.NewView(tensor.NewStorage(make([]byte, 4)), tensor.View{DType: tensor.QInt8, Shape: []int{4}, Stride: []int{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func TestCheckNumbers(t *testing.T) {
+	got := floats(tensor.Float32, []int{2, 3}, 1, 2, 3, math.Inf(1), 5, 7)
+	ref := floats(tensor.Float32, []int{2, 3}, 1, 2.5, 3, 4, 5, math.NaN())
+	res := check(got.Rounded(), ref, Model{ULPs: 1})
+	if res.Verdict != Fail || res.Mismatched != 3 || res.Numel != 6 || res.InfActual != 1 || res.NaNExpected != 1 || res.NaNActual != 0 ||
+		!slices.Equal(res.WorstIndex, []int{1, 0}) || res.Actual != math.Inf(1) || res.Expected != 4.0 || res.Rule != "1 ulp" {
+		t.Errorf("got %+v", res)
+	}
+	if res.OpTools.AllClose || !math.IsNaN(res.OpTools.MaxAbs) || !math.IsInf(res.PassAtol, 1) {
+		t.Errorf("op_tools' numbers: %+v, pass atol %v", res.OpTools, res.PassAtol)
+	}
+	up := check(floats(tensor.Float64, []int{4}, 2, 3, 4, 6), floats(tensor.Float64, []int{4}, 1, 2, 3, 6), Model{ULPs: 1})
+	if up.Bias != 1 || up.PassAtol != 1 || up.MaxULP != 0x1p52 {
+		t.Errorf("bias %v pass atol %v max ulp %v, want 1 1 %v", up.Bias, up.PassAtol, up.MaxULP, 0x1p52)
+	}
+}
+
+// TestCheckRound: gradients stored wider than they are precise to.
+func TestCheckRound(t *testing.T) {
+	ref := floats(tensor.Float32, []int{3}, 1.001, -2.003, 3.007)
+	rough := tensor.Data[float64](floats(tensor.BFloat16, []int{3}, 1.001, -2.003, 3.007).Rounded())
+	got := floats(tensor.Float32, []int{3}, rough...).Rounded()
+	if res := check(got, ref, Model{Exact: true, Round: tensor.BFloat16}); res.Verdict != Pass || res.OpTools.AllClose {
+		t.Errorf("precise to bfloat16: %s %q allclose %v, want pass and not close", res.Verdict, res.Reason, res.OpTools.AllClose)
+	}
+	if res := check(got, ref, Model{ULPs: 1}); res.Verdict != Fail {
+		t.Errorf("as float32: %s, want fail", res.Verdict)
+	}
+	rough[1] *= 1 + 0x1p-7
+	if res := check(floats(tensor.Float32, []int{3}, rough...).Rounded(), ref, Model{Exact: true, Round: tensor.BFloat16}); res.Verdict != Fail || res.MaxULP != 1 {
+		t.Errorf("one bfloat16 ulp off: %s, %v ulp, want fail, 1", res.Verdict, res.MaxULP)
+	}
+}
+
+func TestCheckComplex(t *testing.T) {
+	// The small part of the second element is off by 0.9 ulp of the modulus,
+	// which is 1e6 of its own.
+	ref := tensor.New(tensor.Complex64, []int{2}, []complex128{1 + 1i, complex(1, 1e-6)})
+	near := tensor.New(tensor.Complex64, []int{2}, []complex128{1 + 1i, complex(1, 1e-6+0.9*0x1p-23)}).Rounded()
+	if res := check(near, ref, Model{ULPs: 1}); res.Verdict != Pass || res.MaxULP != 1 {
+		t.Errorf("%s %q %v ulp, want pass, 1", res.Verdict, res.Reason, res.MaxULP)
+	}
+	far := tensor.New(tensor.Complex64, []int{2}, []complex128{1 - 1i, complex(1, 1e-6)}).Rounded()
+	if res := check(far, ref, Model{ULPs: 1}); res.Verdict != Fail || res.Actual != complex(1, -1) || res.Expected != complex(1, 1) {
+		t.Errorf("%+v, want fail at 1-1i", res)
+	}
+}
+
+func TestWorse(t *testing.T) {
+	for i, v := range Verdicts {
+		for j, w := range Verdicts {
+			if got, want := Worse(v, w), Verdicts[max(i, j)]; got != want {
+				t.Errorf("Worse(%s, %s) = %s, want %s", v, w, got, want)
+			}
+		}
+		if Worse("", v) != v {
+			t.Errorf("Worse of nothing and %s is %s", v, Worse("", v))
+		}
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	const rows, cols = 8, 16
+	n := rows * cols
+	base := make([]float64, n)
+	for i := range base {
+		base[i] = float64(float32(math.Sin(float64(i*i)) + 2*math.Cos(float64(3*i))))
+	}
+	base[100] = 1e-40
+	for name, tc := range map[string]struct {
+		plant func(v []float64)
+		want  string
+	}{
+		"NaN":        {func(v []float64) { v[3], v[9] = math.NaN(), math.NaN() }, "2 elements are NaN where a number is due"},
+		"tail":       {func(v []float64) { clear(v[n-37:]) }, "tail of 37 zeros"},
+		"holes":      {func(v []float64) { v[5], v[50] = 0, 0 }, "2 elements are zero"},
+		"subnormals": {func(v []float64) { v[100] = 0 }, "1 element is flushed to zero though subnormal"},
+		"scaled":     {func(v []float64) { scale(v, 1.25) }, "all scaled by 1.25"},
+		"part":       {func(v []float64) { scale(v[:20], 2) }, "20 elements are scaled by 2"},
+		"sign":       {func(v []float64) { v[7] = -v[7] }, "the sign is flipped"},
+		"signs":      {func(v []float64) { scale(v, -1) }, "signs are flipped"},
+		"shifted":    {func(v []float64) { copy(v, v[1:]) }, "shifted: each element holds the value of the next one"},
+		"transposed": {func(v []float64) {
+			w := slices.Clone(v)
+			for i := range v {
+				v[i] = w[i%rows*cols+i/rows]
+			}
+		}, "the last two dimensions are transposed"},
+		"swapped": {func(v []float64) {
+			for j := range cols {
+				v[j], v[3*cols+j] = v[3*cols+j], v[j]
+			}
+		}, "rows [0] and [3] are swapped"},
+		"column": {func(v []float64) {
+			for i := range rows {
+				v[i*cols+5] += 1 + float64(i%3)
+			}
+		}, "only index 5 of dimension 1 is wrong"},
+		"infinite": {func(v []float64) { v[4] = math.Inf(1) }, "1 element is infinite where a finite number is due"},
+		"rough":    {func(v []float64) { tensor.RoundBlock(tensor.BFloat16, v) }, "as if computed in bfloat16"},
+	} {
+		v := slices.Clone(base)
+		tc.plant(v)
+		ref := floats(tensor.Float32, []int{rows, cols}, base...)
+		res := check(floats(tensor.Float32, []int{rows, cols}, v...).Rounded(), ref, Model{Exact: true})
+		if res.Verdict != Fail || !strings.Contains(res.Pattern, tc.want) || !strings.HasSuffix(res.Reason, res.Pattern) {
+			t.Errorf("%s: %s, pattern %q, want %q", name, res.Verdict, res.Pattern, tc.want)
+		}
+	}
+	top := tensor.Float16.Max()
+	res := check(floats(tensor.Float16, []int{2}, 1, top), floats(tensor.Float16, []int{2}, 1, 1e6), Model{ULPs: 1})
+	if want := "saturated at the largest value instead of overflowing"; res.Pattern != want {
+		t.Errorf("saturated: pattern %q, want %q", res.Pattern, want)
+	}
+}
+
+func scale(v []float64, f float64) {
+	for i := range v {
+		v[i] *= f
+	}
+}
+
+func TestTies(t *testing.T) {
+	in := floats(tensor.Float32, []int{2, 4}, 1, 3, 3, math.NaN(), 5, 5, 0, math.Copysign(0, -1))
+	idx := func(shape []int, v ...int64) *tensor.Tensor { return ints(tensor.Int64, shape, v...) }
+	for _, tc := range []struct {
+		name      string
+		dim       int
+		got, want *tensor.Tensor
+		ok        bool
+		worst     int
+	}{
+		{"same", -1, idx([]int{2, 2}, 1, 2, 0, 1), idx([]int{2, 2}, 1, 2, 0, 1), true, -1},
+		{"ties", 1, idx([]int{2, 2}, 2, 1, 1, 0), idx([]int{2, 2}, 1, 2, 0, 1), true, -1},
+		{"another value", 1, idx([]int{2, 2}, 2, 0, 1, 0), idx([]int{2, 2}, 1, 2, 0, 1), false, 1},
+		{"zeros", 1, idx([]int{2}, 3, 2), idx([]int{2}, 3, 3), true, -1},
+		{"out of range", 1, idx([]int{2}, 3, 4), idx([]int{2}, 3, 3), false, 1},
+		{"other dim", 0, idx([]int{4}, 1, 1, 0, 0), idx([]int{4}, 1, 1, 0, 1), false, 3},
+	} {
+		ok, worst, err := SelectedEqual(in, tc.dim, tc.got, tc.want)
+		if err != nil || ok != tc.ok || worst != tc.worst {
+			t.Errorf("%s: %v %d %v, want %v %d", tc.name, ok, worst, err, tc.ok, tc.worst)
+		}
+	}
+	if _, _, err := SelectedEqual(in, 2, idx([]int{2}, 0, 0), idx([]int{2}, 0, 0)); err == nil {
+		t.Error("dim out of range was accepted")
+	}
+	if _, _, err := SelectedEqual(in, 1, idx([]int{3}, 0, 0, 0), idx([]int{3}, 0, 0, 0)); err == nil {
+		t.Error("indices of a wrong shape were accepted")
+	}
+	if ok, worst := Distinct(idx([]int{2, 2}, 0, 1, 1, 1), 1, 4); ok || worst != 3 {
+		t.Errorf("Distinct along rows = %v %d, want false 3", ok, worst)
+	}
+	if ok, _ := Distinct(idx([]int{2, 2}, 0, 1, 1, 0), 0, 4); !ok {
+		t.Error("Distinct along columns = false, want true")
+	}
+	if ok, worst := Distinct(idx([]int{2}, 0, 4), 0, 4); ok || worst != 1 {
+		t.Errorf("Distinct out of range = %v %d, want false 1", ok, worst)
+	}
+	nan := math.NaN()
+	if !Unordered(floats(tensor.Float64, []int{3}, 2, nan, 0), floats(tensor.Float64, []int{3}, math.Copysign(0, -1), 2, nan)) {
+		t.Error("Unordered of a permutation = false")
+	}
+	if Unordered(floats(tensor.Float64, []int{3}, 2, 2, 1), floats(tensor.Float64, []int{3}, 2, 1, 1)) {
+		t.Error("Unordered of another multiset = true")
+	}
+	if !Unordered(ints(tensor.Int64, []int{2}, 5, 3), ints(tensor.Int64, []int{2}, 3, 5)) {
+		t.Error("Unordered of integers = false")
+	}
+}
