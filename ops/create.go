@@ -28,7 +28,7 @@ var createOps = []*opdef.Entry{
 		Doc:   opdef.Doc{Summary: "A tensor of one value", Formula: "fill_value", Notes: "Without dtype: bool, int64, float32 or complex64 by the kind of fill_value.", Source: "torch.full"},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *fullArgs) ([]*tensor.Tensor, error) {
-			return full(a.Size, a.FillValue, orElse(a.Dtype, dtypeOfNumber(a.FillValue)))
+			return constant(a.Size, a.FillValue, orElse(a.Dtype, dtypeOfNumber(a.FillValue)))
 		},
 		Cases: func(*rand.Rand) []*fullArgs {
 			bf := tensor.BFloat16
@@ -40,7 +40,7 @@ var createOps = []*opdef.Entry{
 		Doc:   opdef.Doc{Summary: "A tensor of one value, of the shape of another", Formula: "fill_value", Source: "torch.full_like"},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *fullLikeArgs) ([]*tensor.Tensor, error) {
-			return full(a.Self.Shape, a.FillValue, orElse(a.Dtype, a.Self.DType))
+			return constant(a.Self.Shape, a.FillValue, orElse(a.Dtype, a.Self.DType))
 		},
 		Cases: func(r *rand.Rand) []*fullLikeArgs {
 			var cs []*fullLikeArgs
@@ -55,7 +55,7 @@ var createOps = []*opdef.Entry{
 		Doc:   opdef.Doc{Summary: "A tensor of one value, of the dtype of another", Formula: "fill_value", Source: "torch.Tensor.new_full"},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *newFullArgs) ([]*tensor.Tensor, error) {
-			return full(a.Size, a.FillValue, orElse(a.Dtype, a.Self.DType))
+			return constant(a.Size, a.FillValue, orElse(a.Dtype, a.Self.DType))
 		},
 		Cases: func(r *rand.Rand) []*newFullArgs {
 			var cs []*newFullArgs
@@ -82,7 +82,7 @@ var createOps = []*opdef.Entry{
 		Doc:   opdef.Doc{Summary: "Fills the tensor with zeros", Formula: "0", Source: "torch.Tensor.zero_"},
 		Error: moves, Trivial: true,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
-			return full(a.Self.Shape, opdef.Int(0), a.Self.DType)
+			return constant(a.Self.Shape, opdef.Int(0), a.Self.DType)
 		},
 		Grad: func(a *opdef.UnaryArgs, _ *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"self": {zerosLike(a.Self)}}, nil
@@ -205,7 +205,7 @@ var createOps = []*opdef.Entry{
 		Doc:   opdef.Doc{Summary: "A 0-d tensor", Formula: "s", Source: "torch.scalar_tensor"},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *scalarTensorArgs) ([]*tensor.Tensor, error) {
-			return full(nil, a.S, orElse(a.Dtype, tensor.DefaultDType))
+			return constant(nil, a.S, orElse(a.Dtype, tensor.DefaultDType))
 		},
 		Cases: func(*rand.Rand) []*scalarTensorArgs {
 			return []*scalarTensorArgs{{opdef.Float(2.5), nil}, {opdef.Int(3), nil}}
@@ -217,7 +217,7 @@ var createOps = []*opdef.Entry{
 		Doc:   opdef.Doc{Summary: "Fills the tensor with ones", Formula: "1", Source: "torch.nn.init.ones_"},
 		Error: moves, NoGrad: "run without gradients", Trivial: true,
 		Kernel: func(a *onesInitArgs) ([]*tensor.Tensor, error) {
-			return full(a.Tensor.Shape, opdef.Int(1), a.Tensor.DType)
+			return constant(a.Tensor.Shape, opdef.Int(1), a.Tensor.DType)
 		},
 		Cases: func(r *rand.Rand) []*onesInitArgs {
 			return []*onesInitArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3)}}
@@ -319,8 +319,8 @@ type constantArgs struct {
 
 type onesInitArgs struct{ Tensor *tensor.Tensor }
 
-// full is a tensor of one value; it takes the memory of one element.
-func full(size []int, v opdef.Scalar, dt tensor.DType) ([]*tensor.Tensor, error) {
+// constant is a tensor of one value; it takes the memory of one element.
+func constant(size []int, v opdef.Scalar, dt tensor.DType) ([]*tensor.Tensor, error) {
 	if err := checkSize(size); err != nil {
 		return nil, err
 	}
@@ -372,7 +372,7 @@ func filled(name, summary string, v int64) *opdef.Entry {
 		Doc:   opdef.Doc{Summary: summary, Source: "torch." + name},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *sizeArgs) ([]*tensor.Tensor, error) {
-			return full(a.Size, opdef.Int(v), orElse(a.Dtype, tensor.DefaultDType))
+			return constant(a.Size, opdef.Int(v), orElse(a.Dtype, tensor.DefaultDType))
 		},
 		Cases: sizeCases,
 	}.Entry()
@@ -389,7 +389,7 @@ func filledLike(name, summary string, v int64) *opdef.Entry {
 		Doc:   opdef.Doc{Summary: summary, Source: "torch." + name},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *likeArgs) ([]*tensor.Tensor, error) {
-			return full(a.Self.Shape, opdef.Int(v), orElse(a.Dtype, a.Self.DType))
+			return constant(a.Self.Shape, opdef.Int(v), orElse(a.Dtype, a.Self.DType))
 		},
 		Cases: likeCases,
 	}.Entry()
@@ -410,7 +410,7 @@ func filledNew(name, summary string, v int64) *opdef.Entry {
 		Doc:   opdef.Doc{Summary: summary, Source: "torch.Tensor." + name},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *newArgs) ([]*tensor.Tensor, error) {
-			return full(a.Size, opdef.Int(v), orElse(a.Dtype, a.Self.DType))
+			return constant(a.Size, opdef.Int(v), orElse(a.Dtype, a.Self.DType))
 		},
 		Cases: newCases,
 	}.Entry()
@@ -428,7 +428,7 @@ func fill(a *fillArgs) ([]*tensor.Tensor, error) {
 	if a.Value.Dim() != 0 {
 		return nil, opdef.Refuse("value", "want a number or a 0-d tensor, got %s", a.Value.Meta())
 	}
-	return full(a.Self.Shape, opdef.ScalarAt(a.Value, 0), a.Self.DType)
+	return constant(a.Self.Shape, opdef.ScalarAt(a.Value, 0), a.Self.DType)
 }
 
 func fillGrad(a *fillArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -633,7 +633,7 @@ func constantInit(name, params string, v func(*constantArgs) opdef.Scalar) *opde
 		Schema: name + params, Names: "nn.init." + name, InPlace: true,
 		Doc:   opdef.Doc{Summary: "Fills the tensor with one value", Formula: "val", Source: "torch.nn.init." + name},
 		Error: moves, NoGrad: "run without gradients", Trivial: true,
-		Kernel: func(a *constantArgs) ([]*tensor.Tensor, error) { return full(a.Tensor.Shape, v(a), a.Tensor.DType) },
+		Kernel: func(a *constantArgs) ([]*tensor.Tensor, error) { return constant(a.Tensor.Shape, v(a), a.Tensor.DType) },
 		Cases: func(r *rand.Rand) []*constantArgs {
 			return []*constantArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), opdef.Float(0.5)}}
 		},
