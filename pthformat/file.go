@@ -219,6 +219,9 @@ func (f *File) readZip() error {
 			return nil, malformed("storage %s is %d bytes, %d declared", id.key, r.size, s.bytes())
 		}
 		s.data = tensor.OpenStorage(r.size, func() ([]byte, error) {
+			if f.src == nil {
+				return nil, fs.ErrClosed
+			}
 			b, err := a.read(r, f.lim.Inflate)
 			if err == nil && checked && r.size <= checkedStorage && !r.intact(b) {
 				err = malformed("checksum mismatch")

@@ -2,6 +2,7 @@ package pthformat
 
 import (
 	"errors"
+	"io/fs"
 	"math/big"
 	"strings"
 
@@ -88,6 +89,9 @@ func (f *File) readLegacy() error {
 			return nil, malformed("storage %s of %d bytes does not fit in a file of %d", id.key, s.bytes(), f.Size)
 		}
 		s.data = tensor.OpenStorage(s.bytes(), func() ([]byte, error) {
+			if f.src == nil {
+				return nil, fs.ErrClosed
+			}
 			b, err := f.src.view(s.at, s.bytes())
 			if err != nil {
 				return nil, f.named(&FormatError{Record: "storage " + id.key, Offset: -1, Msg: "cannot read", Err: err})

@@ -22,6 +22,8 @@ var builders = map[string]builder{
 	"torch._utils._rebuild_tensor_v3":                buildTensorV3,
 	"torch._utils._rebuild_parameter":                buildParameter,
 	"torch._utils._rebuild_parameter_with_state":     buildParameter,
+	"torch.tensor._rebuild_from_type":                buildFromType, // torch 1.7
+	"torch._tensor._rebuild_from_type":               buildFromType,
 	"torch._tensor._rebuild_from_type_v2":            buildFromType,
 	"torch._utils._rebuild_device_tensor_from_numpy": buildFromNumpy,
 	"torch._utils._rebuild_xla_tensor":               buildFromNumpy,
@@ -177,13 +179,18 @@ func buildTensorV2(_ *unpickler, _ string, args []any) (any, error) {
 }
 
 // buildTensorV3: as v2, with a dtype before the flags and an untyped storage.
-func buildTensorV3(_ *unpickler, _ string, args []any) (any, error) {
+func buildTensorV3(_ *unpickler, name string, args []any) (any, error) {
 	if err := arity(args, 7, 8); err != nil {
 		return nil, err
 	}
-	dt, ok := args[6].(tensor.DType)
-	if !ok {
-		return nil, malformedTensor("the dtype is %s", kindOf(args[6]))
+	var dt tensor.DType
+	switch d := args[6].(type) {
+	case tensor.DType:
+		dt = d
+	case *class: // a dtype that came after this package
+		return &object{global: name, reason: "tensor of dtype " + d.name, args: args}, nil
+	default:
+		return nil, malformedTensor("the dtype is %s", kindOf(d))
 	}
 	t, err := geometry(args, dt)
 	if err != nil {
