@@ -13,7 +13,6 @@ import (
 var softsign = opdef.Unary{
 	Name:    "softsign",
 	Names:   "F.softsign",
-	InPlace: false,
 	Doc:     opdef.Doc{Summary: "Soft sign", Formula: "self / (1 + |self|)", Source: "torch.nn.functional.softsign"},
 	Error:   opdef.Error{Class: opdef.Elementwise, ULPs: 2},
 	F:       func(x float64) float64 { return x / (1 + math.Abs(x)) },
