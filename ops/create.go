@@ -225,12 +225,12 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 }
 
-type sizeArgs struct {
+type newSizeArgs struct {
 	Size  []int
 	Dtype *tensor.DType
 }
 
-type likeArgs struct {
+type newLikeArgs struct {
 	Self  *tensor.Tensor
 	Dtype *tensor.DType
 }
@@ -367,41 +367,41 @@ func dtypeOfNumber(s opdef.Scalar) tensor.DType {
 func magnitudeOfNumber(s opdef.Scalar) float64 { return s.Abs().Float64() }
 
 func filled(name, summary string, v int64) *opdef.Entry {
-	return opdef.Op[sizeArgs]{
+	return opdef.Op[newSizeArgs]{
 		Schema: name + "(int[]... size, *, dtype? dtype=None" + options, Names: name,
 		Doc:   opdef.Doc{Summary: summary, Source: "torch." + name},
 		Error: moves, NoGrad: noInput, Trivial: true,
-		Kernel: func(a *sizeArgs) ([]*tensor.Tensor, error) {
+		Kernel: func(a *newSizeArgs) ([]*tensor.Tensor, error) {
 			return constant(a.Size, opdef.Int(v), orElse(a.Dtype, tensor.DefaultDType))
 		},
 		Cases: sizeCases,
 	}.Entry()
 }
 
-func sizeCases(*rand.Rand) []*sizeArgs {
+func sizeCases(*rand.Rand) []*newSizeArgs {
 	i32, c := tensor.Int32, tensor.Complex64
-	return []*sizeArgs{{[]int{2, 3}, nil}, {[]int{}, nil}, {[]int{0, 2}, nil}, {[]int{4}, &i32}, {[]int{2}, &c}}
+	return []*newSizeArgs{{[]int{2, 3}, nil}, {[]int{}, nil}, {[]int{0, 2}, nil}, {[]int{4}, &i32}, {[]int{2}, &c}}
 }
 
 func filledLike(name, summary string, v int64) *opdef.Entry {
-	return opdef.Op[likeArgs]{
+	return opdef.Op[newLikeArgs]{
 		Schema: name + "(Tensor self, *, dtype? dtype=None" + options, Names: name,
 		Doc:   opdef.Doc{Summary: summary, Source: "torch." + name},
 		Error: moves, NoGrad: noInput, Trivial: true,
-		Kernel: func(a *likeArgs) ([]*tensor.Tensor, error) {
+		Kernel: func(a *newLikeArgs) ([]*tensor.Tensor, error) {
 			return constant(a.Self.Shape, opdef.Int(v), orElse(a.Dtype, a.Self.DType))
 		},
 		Cases: likeCases,
 	}.Entry()
 }
 
-func likeCases(r *rand.Rand) []*likeArgs {
+func likeCases(r *rand.Rand) []*newLikeArgs {
 	i32 := tensor.Int32
-	var cs []*likeArgs
+	var cs []*newLikeArgs
 	for _, x := range conversionCases(r) {
-		cs = append(cs, &likeArgs{Self: x})
+		cs = append(cs, &newLikeArgs{Self: x})
 	}
-	return append(cs, &likeArgs{cs[0].Self, &i32})
+	return append(cs, &newLikeArgs{cs[0].Self, &i32})
 }
 
 func filledNew(name, summary string, v int64) *opdef.Entry {

@@ -63,7 +63,7 @@ var randomOps = []*opdef.Entry{
 		func(*rand.Rand) []*normalSizeArgs {
 			return []*normalSizeArgs{{opdef.Int(0), opdef.Int(1), []int{2, 3}, nil}}
 		},
-		func(a *normalSizeArgs) ([]*tensor.Tensor, error) { return ofFloatSize(&sizeArgs{a.Size, a.Dtype}) }),
+		func(a *normalSizeArgs) ([]*tensor.Tensor, error) { return ofFloatSize(&newSizeArgs{a.Size, a.Dtype}) }),
 	unknown("normal", "normal", "(Tensor|Scalar mean, Tensor|Scalar std=1.0, *, Generator? generator=None) -> Tensor", drawsNumbers,
 		func(r *rand.Rand) []*normalArgs {
 			g := opdef.Gen{R: r}
@@ -79,7 +79,7 @@ var randomOps = []*opdef.Entry{
 					return nil, opdef.Refuse("self", "want probabilities from 0 to 1, got %v", p)
 				}
 			}
-			return ofLike(&likeArgs{Self: a.Self})
+			return ofLike(&newLikeArgs{Self: a.Self})
 		}),
 	unknown("bernoulli.p", "bernoulli Tensor.bernoulli", "(Tensor self, float p, *, Generator? generator=None) -> Tensor", drawsNumbers,
 		func(r *rand.Rand) []*bernoulliArgs {
@@ -89,10 +89,10 @@ var randomOps = []*opdef.Entry{
 			if !(a.P >= 0 && a.P <= 1) {
 				return nil, opdef.Refuse("p", "want a probability from 0 to 1, got %v", a.P)
 			}
-			return ofLike(&likeArgs{Self: a.Self})
+			return ofLike(&newLikeArgs{Self: a.Self})
 		}),
 	unknown("poisson", "poisson Tensor.poisson", "(Tensor self, *, Generator? generator=None) -> Tensor", drawsNumbers, probabilityCases,
-		func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return ofLike(&likeArgs{Self: a.Self}) }),
+		func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return ofLike(&newLikeArgs{Self: a.Self}) }),
 	unknown("binomial", "binomial", "(Tensor count, Tensor prob, *, Generator? generator=None) -> Tensor", drawsNumbers,
 		func(r *rand.Rand) []*binomialArgs {
 			g := opdef.Gen{R: r}
@@ -246,11 +246,11 @@ func unknown[A any](name, names, params, why string, cases func(*rand.Rand) []*A
 	}.Entry()
 }
 
-func ofSize(a *sizeArgs) ([]*tensor.Tensor, error) {
+func ofSize(a *newSizeArgs) ([]*tensor.Tensor, error) {
 	return constant(a.Size, opdef.Int(0), orElse(a.Dtype, tensor.DefaultDType))
 }
 
-func ofLike(a *likeArgs) ([]*tensor.Tensor, error) {
+func ofLike(a *newLikeArgs) ([]*tensor.Tensor, error) {
 	return constant(a.Self.Shape, opdef.Int(0), orElse(a.Dtype, a.Self.DType))
 }
 
@@ -258,14 +258,14 @@ func ofNew(a *newArgs) ([]*tensor.Tensor, error) {
 	return constant(a.Size, opdef.Int(0), orElse(a.Dtype, a.Self.DType))
 }
 
-func ofFloatSize(a *sizeArgs) ([]*tensor.Tensor, error) {
+func ofFloatSize(a *newSizeArgs) ([]*tensor.Tensor, error) {
 	if dt := orElse(a.Dtype, tensor.DefaultDType); dt.Kind() < tensor.KindFloat {
 		return nil, opdef.Refuse("dtype", "want a floating dtype, got %s", dt)
 	}
 	return ofSize(a)
 }
 
-func ofFloatLike(a *likeArgs) ([]*tensor.Tensor, error) {
+func ofFloatLike(a *newLikeArgs) ([]*tensor.Tensor, error) {
 	if dt := orElse(a.Dtype, a.Self.DType); dt.Kind() < tensor.KindFloat {
 		return nil, opdef.Refuse("dtype", "want a floating dtype, got %s", dt)
 	}
@@ -309,14 +309,14 @@ func floats(t *tensor.Tensor) error {
 	return nil
 }
 
-func floatSizeCases(*rand.Rand) []*sizeArgs {
+func floatSizeCases(*rand.Rand) []*newSizeArgs {
 	bf := tensor.BFloat16
-	return []*sizeArgs{{[]int{2, 3}, nil}, {[]int{}, nil}, {[]int{0, 2}, nil}, {[]int{4}, &bf}}
+	return []*newSizeArgs{{[]int{2, 3}, nil}, {[]int{}, nil}, {[]int{0, 2}, nil}, {[]int{4}, &bf}}
 }
 
-func floatLikeCases(r *rand.Rand) []*likeArgs {
+func floatLikeCases(r *rand.Rand) []*newLikeArgs {
 	g := opdef.Gen{R: r}
-	return []*likeArgs{{g.Normal(tensor.Float32, 2, 3), nil}, {g.Normal(tensor.BFloat16), nil}, {g.Normal(tensor.Float64, 0, 2), nil}}
+	return []*newLikeArgs{{g.Normal(tensor.Float32, 2, 3), nil}, {g.Normal(tensor.BFloat16), nil}, {g.Normal(tensor.Float64, 0, 2), nil}}
 }
 
 func probabilityCases(r *rand.Rand) []*opdef.UnaryArgs {
@@ -335,7 +335,7 @@ func randintLike(a *randintLikeArgs) ([]*tensor.Tensor, error) {
 	if a.Low >= a.High {
 		return nil, opdef.Refuse("high", "want more than %d, got %d", a.Low, a.High)
 	}
-	return ofLike(&likeArgs{a.Self, a.Dtype})
+	return ofLike(&newLikeArgs{a.Self, a.Dtype})
 }
 
 func multinomial(a *multinomialArgs) ([]*tensor.Tensor, error) {
