@@ -193,3 +193,25 @@ func TestUseAfterClose(t *testing.T) {
 		}
 	}
 }
+
+// TestFromNumpy reads a tensor that a device without storages of its own
+// saved as an array.
+func TestFromNumpy(t *testing.T) {
+	array := "cnumpy.core.numeric\n_frombuffer\n(\x96\x08\x00\x00\x00\x00\x00\x00\x00" + string(floats) + "cnumpy\ndtype\nU\x02f4\x89\x88\x87RK\x02\x85U\x01CtR"
+	call := func(dtype, device string) string {
+		return "\x80\x05ctorch._utils\n_rebuild_device_tensor_from_numpy\n(" + array + "ctorch\n" + dtype + "\n" + device + "\x88tR."
+	}
+	for device, want := range map[string]string{unicodeOp("xla:0"): "xla:0", "ctorch\ndevice\n" + unicodeOp("maia") + "\x85R": "maia"} {
+		v, err := decodePickle(call("float32", device))
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, ok := v.(*tensor.Tensor)
+		if !ok || x.Device != want || !x.RequiresGrad || !slices.Equal(tensor.Data[float64](x), []float64{1, -2}) {
+			t.Errorf("got %s, want [1 -2] on %s", dump(v), want)
+		}
+	}
+	if _, err := decodePickle(call("float64", unicodeOp("xla:0"))); err == nil || !strings.Contains(err.Error(), "an array of float32 for a tensor of float64") {
+		t.Errorf("another dtype: got %v", err)
+	}
+}

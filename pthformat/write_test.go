@@ -47,6 +47,11 @@ func written(t testing.TB) map[string]value.Value {
 	}
 	huge, _ := new(big.Int).SetString("-1180591620717411303424", 10)
 	list := value.NewList(int64(1), "é")
+	many := value.NewList() // more objects than memo slots of one byte
+	for i := range 300 {
+		many.Items = append(many.Items, value.NewList(int64(i)))
+	}
+	many.Items = append(many.Items, many.Items[299], many.Items[0])
 	return map[string]value.Value{
 		"capture": &value.Dict{Items: []value.Item{
 			{Key: "name", Value: "torch.add"},
@@ -59,6 +64,7 @@ func written(t testing.TB) map[string]value.Value {
 		"float8":    value.NewList(tensor.New(tensor.Float8E5M2, []int{2}, []float64{1, -2}), tensor.New(tensor.Float8E4M3FN, nil, []float64{448})),
 		"empty":     value.NewTuple(tensor.New(tensor.Float32, []int{0, 3}, []float64{}), tensor.Scalar(tensor.Int64, int64(-7)), value.NewTuple(), value.NewList(), &value.Dict{}),
 		"integers":  value.NewList(int64(0), int64(255), int64(256), int64(65535), int64(65536), int64(-1), int64(math.MaxInt32), int64(math.MinInt32)-1, int64(math.MaxInt64), int64(math.MinInt64), huge, new(big.Int).Neg(huge)),
+		"many":      many,
 		"size":      &value.Sequence{Kind: value.Tuple, Class: "torch.Size", Items: []value.Value{int64(2), int64(3)}},
 		"named":     &value.Sequence{Kind: value.Tuple, Class: "torch.return_types.max", Items: []value.Value{tensor.Scalar(tensor.Float32, 3.0), tensor.Scalar(tensor.Int64, int64(1))}},
 		"ordered":   &value.Dict{Class: "collections.OrderedDict", Items: []value.Item{{Key: int64(1), Value: list}, {Key: value.NewTuple("k", nil), Value: list}}},

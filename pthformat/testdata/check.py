@@ -55,6 +55,8 @@ if NEW:  # torch 1.13 has no such dtypes
     print("ok dtypes")
 check("empty", (torch.empty(0, 3), torch.tensor(-7), (), [], {}))
 check("integers", [0, 255, 256, 65535, 65536, -1, 2**31 - 1, -(2**31) - 1, 2**63 - 1, -(2**63), -(1 << 70), 1 << 70])
+g = check("many", [[i] for i in range(300)] + [[299], [0]])
+assert g[300] is g[299] and g[301] is g[0]
 check("size", torch.Size([2, 3]))
 g = load("named", False)
 assert type(g) is torch.return_types.max and g.values.item() == 3 and g.indices.item() == 1
