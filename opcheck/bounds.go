@@ -94,6 +94,7 @@ func (x *subject) bound(what string, b opdef.Bound, ref, moved *tensor.Tensor, s
 		return
 	}
 	ss, rs, ms := tensor.Data[float64](s), tensor.Data[complex128](ref), tensor.Data[complex128](moved)
+	second := math.Pow(float64(shaken)*shakeSize, 2) * opdef.MaxAbs(s) // of second order: no rounding of the arguments
 	for i, r := range rs {
 		m := cmplx.Abs(r)
 		factors := float64(shaken)
@@ -111,7 +112,7 @@ func (x *subject) bound(what string, b opdef.Bound, ref, moved *tensor.Tensor, s
 		case ss[i] < m*(1-1e-9):
 			x.report("%s: S of element %d is %g, less than the result's magnitude %g", what, i, ss[i], m)
 			return
-		case cmplx.Abs(ms[i]-r) > factors*shakeSize*1.001*ss[i]+1e-13*m:
+		case cmplx.Abs(ms[i]-r) > factors*shakeSize*1.001*ss[i]+1e-13*m+second:
 			x.report("%s: S of element %d is %g, but arguments rounded to %g change the result by %g", what, i, ss[i], shakeSize, cmplx.Abs(ms[i]-r))
 			return
 		}

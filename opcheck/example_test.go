@@ -11,12 +11,12 @@ import (
 )
 
 var softsign = opdef.Unary{
-	Name:    "softsign",
-	Names:   "F.softsign",
-	Doc:     opdef.Doc{Summary: "Soft sign", Formula: "self / (1 + |self|)", Source: "torch.nn.functional.softsign"},
-	Error:   opdef.Error{Class: opdef.Elementwise, ULPs: 2},
-	F:       func(x float64) float64 { return x / (1 + math.Abs(x)) },
-	DF:      func(x, _ float64) float64 { d := 1 + math.Abs(x); return 1 / (d * d) },
+	Name:  "softsign",
+	Names: "F.softsign",
+	Doc:   opdef.Doc{Summary: "Soft sign", Formula: "self / (1 + |self|)", Source: "torch.nn.functional.softsign"},
+	Error: opdef.Error{Class: opdef.Elementwise, ULPs: 2},
+	F:     func(x float64) float64 { return x / (1 + math.Abs(x)) },
+	DF:    func(x, _ float64) float64 { d := 1 + math.Abs(x); return 1 / (d * d) },
 }.Entry()
 
 type squaredDistanceArgs struct {
