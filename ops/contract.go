@@ -294,7 +294,7 @@ func conj(t *tensor.Tensor) *tensor.Tensor {
 // merged to shape.
 type product struct {
 	ops     []operand
-	args    []string // the argument each operand is
+	args    []string // the argument each operand is; "" for a constant
 	out     []int    // labels of the contraction
 	shape   []int    // of the result; nil: a dimension per label of out
 	base    *tensor.Tensor
@@ -333,7 +333,7 @@ func (p *product) dtype() (tensor.DType, error) {
 		return dt, opdef.Refuse(p.args[0], "not defined for dtype bool")
 	}
 	for name, s := range map[string]*opdef.Scalar{"beta": p.beta, "alpha": p.alpha} {
-		if s != nil && s.Kind() > max(dt.Kind(), tensor.KindInt) {
+		if s != nil && s.Kind() == tensor.KindComplex && !dt.IsComplex() { // a float is truncated for integers
 			return dt, opdef.Refuse(name, "%s does not scale dtype %s", s, dt)
 		}
 	}
@@ -419,6 +419,9 @@ func (p *product) grads(g *opdef.Grad) (opdef.Grads, error) {
 	}
 	gr := opdef.Grads{}
 	for i, arg := range p.args {
+		if arg == "" {
+			continue
+		}
 		if !g.Need(arg) {
 			gr[arg] = append(gr[arg], nil)
 			continue

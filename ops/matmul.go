@@ -552,6 +552,9 @@ func vecdotPlan(a *vecdotArgs) (*product, error) {
 	if err != nil {
 		return nil, opdef.Refuse("y", "%v", err)
 	}
+	if a.X.Dim() == 1 && a.Y.Dim() == 1 && a.X.Shape[0] != a.Y.Shape[0] {
+		return nil, opdef.Refuse("y", "vectors of sizes %d and %d", a.X.Shape[0], a.Y.Shape[0])
+	}
 	d, err := opdef.Dim("dim", a.Dim, len(shape))
 	if err != nil {
 		return nil, err

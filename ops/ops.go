@@ -27,6 +27,8 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		reduceOps,
 		extremaOps,
 		momentOps,
+		vectorNormOps,
+		cumulativeOps,
 		softmaxOps,
 		normOps,
 		lossOps,
@@ -36,6 +38,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		convOps,
 		poolOps,
 		visionOps,
+		padOps,
 		queryOps,
 	)
 })

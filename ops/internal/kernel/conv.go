@@ -156,6 +156,13 @@ func (c *Conv) eachTap(f func(i int, k [3]int)) {
 	}
 }
 
+// Unfold stores in col the elements of one sample x that meet each kernel
+// position (row) at each output position (column), channel by channel.
+func Unfold[T Number](c *Conv, x, col []T) { unfold(c, 0, volume(c.Out), x, col) }
+
+// Fold is the adjoint of Unfold: it adds col to the elements it came from.
+func Fold[T Number](c *Conv, x, col []T) { fold(c, 0, volume(c.Out), x, col) }
+
 // unfold stores in col the input elements that meet each kernel position (row)
 // at output positions [lo, hi) (column), channel by channel.
 func unfold[T Number](c *Conv, lo, hi int, x, col []T) {
