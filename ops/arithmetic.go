@@ -161,7 +161,7 @@ var arithmeticOps = []*opdef.Entry{
 			return integral(a.Self, a.Other, floorDiv, floorDivInt)
 		},
 		NoGrad: "torch defines none for floor_divide",
-		Cases:  reverseIntegralCases,
+		Cases:  integralCases,
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rfloordiv__(Tensor self, Tensor|Scalar other) -> Tensor",
