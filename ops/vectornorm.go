@@ -1,0 +1,430 @@
+package ops
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// vectorNormOps are norms of vectors and matrices and what is scaled by them.
+var vectorNormOps = []*opdef.Entry{
+	normOp(opdef.Op[normArgs]{
+		Schema: "norm(Tensor self, any p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
+		Names:  "norm functional.norm Tensor.norm",
+		Doc:    opdef.Doc{Summary: "Vector norm over dimensions, or Frobenius norm", Formula: "sum(|self|^p)^(1/p)", Notes: "self is converted to dtype first. p may be inf, -inf and 0 (the number of non-zero elements).", Source: "torch.norm"},
+		Cases: func(r *rand.Rand) []*normArgs {
+			g := opdef.Gen{R: r}
+			f64, f32 := tensor.Float64, tensor.Float32
+			return []*normArgs{
+				{Self: g.Normal(f64, 3, 4), P: "fro"}, {Self: g.Normal(f64, 3, 4), P: int64(2), Dim: []int{1}}, {Self: g.Normal(f64, 2, 3, 4), P: 3.0, Dim: []int{0, -1}, Keepdim: true},
+				{Self: g.Apart(f64, []float64{0}, 3, 4), P: int64(1), Dim: []int{0}}, {Self: g.Distinct(f64, 3, 4), P: math.Inf(1), Dim: []int{1}}, {Self: g.Distinct(f64, 5), P: math.Inf(-1)},
+				{Self: g.Normal(f64, 3, 4), P: "fro", Dim: []int{0, 1}}, {Self: g.Apart(f64, []float64{0}, 3), P: 1.5}, {Self: g.Apart(f64, []float64{0}, 3), P: 0.5}, {Self: g.Apart(f64, []float64{0}, 3), P: -1.0},
+				{Self: g.Normal(f32, 6), P: int64(2)}, {Self: g.Normal(tensor.BFloat16, 2, 3), P: int64(2), Dtype: &f32}, {Self: g.Normal(f32), P: int64(2)}, {Self: g.Normal(f32, 0, 3), P: int64(2), Dim: []int{0}},
+				{Self: g.Normal(tensor.Complex128, 3, 2), P: int64(2), Dim: []int{0}}, {Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), P: 2.5, Dim: []int{0}},
+			}
+		},
+	}, "self", (*normArgs).norm, (*normArgs).node),
+	normOp(opdef.Op[linalgNormArgs]{
+		Schema: "linalg_norm(Tensor A, any ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+		Names:  "linalg.norm",
+		Doc: opdef.Doc{Summary: "Vector or matrix norm", Formula: "the 2-norm of all elements without ord, else a vector norm over one dimension or a matrix norm over two",
+			Notes: "Of matrices: fro, 1 and -1 (largest and smallest column sum of magnitudes), inf and -inf (row sums).", Source: "torch.linalg.norm"},
+		Cases: func(r *rand.Rand) []*linalgNormArgs {
+			g := opdef.Gen{R: r}
+			f64, f32 := tensor.Float64, tensor.Float32
+			apart := g.Apart(f64, []float64{0}, 3, 4)
+			return []*linalgNormArgs{
+				{A: g.Normal(f64, 3, 4)}, {A: g.Normal(f64, 2, 3, 4), Dim: []int{-1}}, {A: apart, Ord: int64(1)}, {A: apart, Ord: math.Inf(1), Keepdim: true}, {A: apart, Ord: int64(-1), Dim: []int{1, 0}},
+				{A: g.Normal(f64, 3, 4), Ord: "fro"}, {A: g.Normal(f32, 5), Ord: 3.0}, {A: g.Normal(tensor.BFloat16, 2, 3), Ord: int64(2), Dim: []int{0}, Dtype: &f32}, {A: g.Normal(tensor.Complex64, 3, 2), Ord: "fro"},
+			}
+		},
+	}, "A", (*linalgNormArgs).norm, nil),
+	normOp(opdef.Op[linalgVectorNormArgs]{
+		Schema: "linalg_vector_norm(Tensor x, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+		Names:  "linalg.vector_norm",
+		Doc:    opdef.Doc{Summary: "Vector norm over dimensions", Formula: "sum(|x|^ord)^(1/ord)", Notes: "ord may be inf, -inf and 0 (the number of non-zero elements).", Source: "torch.linalg.vector_norm"},
+		Cases: func(r *rand.Rand) []*linalgVectorNormArgs {
+			g := opdef.Gen{R: r}
+			f64, f32 := tensor.Float64, tensor.Float32
+			apart := g.Apart(f64, []float64{0}, 3, 4)
+			return []*linalgVectorNormArgs{
+				{X: g.Normal(f64, 3, 4), Ord: opdef.Int(2)}, {X: apart, Ord: opdef.Int(1), Dim: []int{1}}, {X: apart, Ord: opdef.Float(3.5), Dim: []int{0}, Keepdim: true}, {X: g.Distinct(f64, 2, 3), Ord: opdef.Float(math.Inf(1)), Dim: []int{1}},
+				{X: g.Normal(f32, 5), Ord: opdef.Int(0)}, {X: g.Normal(tensor.Float16, 5), Ord: opdef.Int(2), Dtype: &f32}, {X: g.Normal(tensor.BFloat16, 2, 5), Ord: opdef.Int(2), Dim: []int{-1}},
+			}
+		},
+	}, "x", func(a *linalgVectorNormArgs) (*normOf, error) {
+		return newNorm(a.X, "x", a.Ord.Float64(), a.Dim, a.Keepdim, a.Dtype)
+	}, nil),
+	normOp(opdef.Op[linalgMatrixNormArgs]{
+		Schema: "linalg_matrix_norm(Tensor A, any ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+		Names:  "linalg.matrix_norm",
+		Doc:    opdef.Doc{Summary: "Matrix norm over two dimensions", Notes: "fro, 1 and -1 (largest and smallest column sum of magnitudes), inf and -inf (row sums).", Source: "torch.linalg.matrix_norm"},
+		Cases: func(r *rand.Rand) []*linalgMatrixNormArgs {
+			g := opdef.Gen{R: r}
+			apart := g.Apart(tensor.Float64, []float64{0}, 3, 4)
+			return []*linalgMatrixNormArgs{
+				{A: g.Normal(tensor.Float64, 2, 3, 4), Ord: "fro", Dim: []int{-2, -1}}, {A: apart, Ord: int64(1), Dim: []int{-2, -1}}, {A: apart, Ord: math.Inf(-1), Dim: []int{0, 1}, Keepdim: true},
+				{A: g.Normal(tensor.Float32, 2, 3), Ord: "fro", Dim: []int{0, 1}},
+			}
+		},
+	}, "A", func(a *linalgMatrixNormArgs) (*normOf, error) {
+		return newMatrixNorm(a.A, a.Ord, a.Dim, a.Keepdim, a.Dtype)
+	}, nil),
+}
+
+type normArgs struct {
+	Self    *tensor.Tensor
+	P       value.Value
+	Dim     []int
+	Keepdim bool
+	Dtype   *tensor.DType
+}
+
+type linalgNormArgs struct {
+	A       *tensor.Tensor
+	Ord     value.Value
+	Dim     []int
+	Keepdim bool
+	Dtype   *tensor.DType
+}
+
+type linalgVectorNormArgs struct {
+	X       *tensor.Tensor
+	Ord     opdef.Scalar
+	Dim     []int
+	Keepdim bool
+	Dtype   *tensor.DType
+}
+
+type linalgMatrixNormArgs struct {
+	A       *tensor.Tensor
+	Ord     value.Value
+	Dim     []int
+	Keepdim bool
+	Dtype   *tensor.DType
+}
+
+// A normOf is a norm of x over dims: a vector norm of order p, or, if inner is
+// set, the largest (p = inf) or smallest sum of magnitudes over dimension
+// *inner.
+type normOf struct {
+	x       *tensor.Tensor
+	p       float64
+	dims    []int
+	inner   *int
+	keepdim bool
+}
+
+// newNorm checks the arguments of a vector norm of x, which the caller names
+// arg.
+func newNorm(x *tensor.Tensor, arg string, p float64, dim []int, keepdim bool, dt *tensor.DType) (*normOf, error) {
+	if dt != nil {
+		if dt.Kind() < tensor.KindFloat || x.DType.IsComplex() && !dt.IsComplex() {
+			return nil, opdef.Refuse("dtype", "no norm of dtype %s can be computed in %s", x.DType, *dt)
+		}
+		x = converted(x, *dt)
+	}
+	if x.DType.Kind() < tensor.KindFloat {
+		return nil, opdef.Refuse(arg, "want a floating or complex dtype, got %s", x.DType)
+	}
+	dims, err := opdef.Dims("dim", dim, x.Dim())
+	if err != nil {
+		return nil, err
+	}
+	if (p < 0 || math.IsInf(p, 1)) && x.Numel() == 0 && (len(dim) == 0 || count(x.Shape, dims) == 0) {
+		return nil, opdef.Refuse(arg, "a norm of order %v of no elements is not defined", p)
+	}
+	return &normOf{x: x, p: p, dims: dims, keepdim: keepdim}, nil
+}
+
+// orderOf is the number behind an order that is no word.
+func orderOf(arg string, v value.Value) (float64, error) {
+	s, ok := opdef.ScalarOf(v)
+	if !ok || s.Kind() == tensor.KindComplex {
+		return 0, opdef.Refuse(arg, "want a number, \"fro\" or \"nuc\", got %s", opdef.TypeName(v))
+	}
+	return s.Float64(), nil
+}
+
+func (a *normArgs) norm() (*normOf, error) {
+	p := 2.0
+	switch v := a.P.(type) {
+	case nil:
+	case string:
+		if v != "fro" {
+			return nil, opdef.Refuse("p", "norms of order %q are not known to this reference", v)
+		}
+	default:
+		var err error
+		if p, err = orderOf("p", v); err != nil {
+			return nil, err
+		}
+	}
+	return newNorm(a.Self, "self", p, a.Dim, a.Keepdim, a.Dtype)
+}
+
+// node: the Frobenius norm over two dimensions ends in a square root.
+func (a *normArgs) node(g *opdef.Grad) (opdef.Node, error) {
+	if a.P != value.Value("fro") || len(a.Dim) != 2 {
+		return opdef.Node{}, nil
+	}
+	t := opdef.Zip(g.Outs[0].DType, g.Out[0], g.Outs[0], func(g, y float64) float64 { return g / (2 * y) })
+	return opdef.Node{Grads: single(t)}, nil
+}
+
+func (a *linalgNormArgs) norm() (*normOf, error) {
+	if a.Ord == nil {
+		return newNorm(a.A, "A", 2, a.Dim, a.Keepdim, a.Dtype)
+	}
+	switch {
+	case len(a.Dim) == 2 || len(a.Dim) == 0 && a.A.Dim() == 2:
+		dim := a.Dim
+		if len(dim) == 0 {
+			dim = []int{0, 1}
+		}
+		return newMatrixNorm(a.A, a.Ord, dim, a.Keepdim, a.Dtype)
+	case len(a.Dim) > 1 || len(a.Dim) == 0 && a.A.Dim() != 1:
+		return nil, opdef.Refuse("dim", "a norm with ord is taken over one or two dimensions, not over %d", max(len(a.Dim), a.A.Dim()))
+	}
+	p, err := orderOf("ord", a.Ord)
+	if err != nil {
+		return nil, err
+	}
+	return newNorm(a.A, "A", p, a.Dim, a.Keepdim, a.Dtype)
+}
+
+func newMatrixNorm(x *tensor.Tensor, ord value.Value, dim []int, keepdim bool, dt *tensor.DType) (*normOf, error) {
+	if x.Dim() < 2 || len(dim) != 2 {
+		return nil, opdef.Refuse("A", "want a matrix over two dimensions, got shape %s and %d dimensions", tensor.ShapeString(x.Shape), len(dim))
+	}
+	if ord == value.Value("fro") {
+		return newNorm(x, "A", 2, dim, keepdim, dt)
+	}
+	p, err := orderOf("ord", ord)
+	if err != nil {
+		return nil, err
+	}
+	n, err := newNorm(x, "A", math.Copysign(math.Inf(1), p), dim, keepdim, dt)
+	if err != nil {
+		return nil, err
+	}
+	var inner int
+	switch math.Abs(p) {
+	case 1:
+		inner, err = opdef.Dim("dim", dim[0], x.Dim())
+	case math.Inf(1):
+		inner, err = opdef.Dim("dim", dim[1], x.Dim())
+	default:
+		return nil, opdef.Refuse("ord", "matrix norms of order %v are not known to this reference", ord)
+	}
+	n.inner = &inner
+	return n, err
+}
+
+// normOp completes the declaration of a norm whose argument arg it is of.
+func normOp[A any](o opdef.Op[A], arg string, call func(*A) (*normOf, error), node func(*A, *opdef.Grad) (opdef.Node, error)) *opdef.Entry {
+	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}}
+	terms := func(a *A) int {
+		n, err := call(a)
+		if err != nil {
+			return 1
+		}
+		return count(n.x.Shape, n.dims)
+	}
+	o.Terms = terms
+	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return single(n.value(n.keepdim)), nil
+	}
+	o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return gradOf(arg, n.grad(g.Outs[0], g.Out[0])), nil
+	}
+	o.GradScale = func(a *A, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		k := 3.0
+		if !math.IsInf(n.p, 0) {
+			k += 2 * math.Abs(n.p)
+		}
+		return gradOf(arg, times(opdef.Abs(gr[arg][0]), k)), nil
+	}
+	o.Node = func(a *A, g *opdef.Grad) (opdef.Node, error) {
+		n, err := call(a)
+		switch {
+		case err != nil:
+			return opdef.Node{}, err
+		case n.inner != nil: // the node takes the extremum of the sums
+			s := n.sums()
+			return opdef.Node{Grads: single(shareTies(s, g.Outs[0], g.Out[0], n.sumDims()))}, nil
+		case node != nil:
+			return node(a, g)
+		}
+		return opdef.Node{}, nil
+	}
+	return o.Entry()
+}
+
+// sums are the sums of magnitudes that a matrix norm is an extremum of, and
+// sumDims the dimension of sums it is taken over.
+func (n *normOf) sums() *tensor.Tensor {
+	ax := opdef.Abs(n.x)
+	return opdef.Sum(ax.DType, ax, []int{*n.inner}, false)
+}
+
+func (n *normOf) sumDims() []int {
+	outer := n.dims[0] + n.dims[1] - *n.inner
+	if outer > *n.inner {
+		outer--
+	}
+	return []int{outer}
+}
+
+// value is the norm, of the real dtype of x.
+func (n *normOf) value(keepdim bool) *tensor.Tensor {
+	if n.inner != nil {
+		y, err := extreme(n.sums(), n.sumDims(), false, n.p < 0)
+		if err != nil {
+			panic(err) // an empty matrix was refused
+		}
+		if keepdim {
+			return y.Reshape(keptShape(n.x.Shape, n.dims)...)
+		}
+		return y
+	}
+	ax := n.x
+	if ax.DType.IsComplex() {
+		ax = opdef.Abs(ax)
+	}
+	return vectorNorm(ax, n.p, n.dims, keepdim)
+}
+
+func keptShape(shape, dims []int) []int {
+	s := slices.Clone(shape)
+	for _, d := range dims {
+		s[d] = 1
+	}
+	return s
+}
+
+// vectorNorm is the norm of order p of floating x over dims.
+func vectorNorm(x *tensor.Tensor, p float64, dims []int, keepdim bool) *tensor.Tensor {
+	switch {
+	case math.IsInf(p, 0):
+		y, err := extreme(opdef.Abs(x), dims, keepdim, p < 0)
+		if err != nil || len(dims) == 0 {
+			y = opdef.Abs(x)
+		}
+		return y
+	case len(dims) == 0 && p != 0:
+		return opdef.Abs(x)
+	}
+	f := opdef.Fold[float64, float64]{Join: func(acc *float64, next float64) { *acc += next }}
+	power := func(each func(x float64) float64) {
+		f.Add = func(acc *float64, _ int, v [][]float64) {
+			for i, x := range v[0] {
+				v[0][i] = each(x)
+			}
+			*acc += opdef.PairwiseSum(v[0])
+		}
+	}
+	root := func(s float64) float64 { return s }
+	switch p {
+	case 0:
+		power(func(x float64) float64 {
+			if x != 0 {
+				return 1
+			}
+			return 0
+		})
+	case 1:
+		power(math.Abs)
+	case 2:
+		power(func(x float64) float64 { return x * x })
+		root = math.Sqrt
+	default:
+		power(func(x float64) float64 { return math.Pow(math.Abs(x), p) })
+		root = func(s float64) float64 { return math.Pow(s, 1/p) }
+	}
+	return opdef.Collect(opdef.FoldDims(f, dims, keepdim, x), x.DType, func(s *float64) float64 { return root(*s) })
+}
+
+// slope is the magnitude of the derivative of the norm y of order p by an
+// element of magnitude a; ties is how many elements share an extreme one.
+func slope(p, a, y, ties float64) float64 {
+	switch {
+	case p == 0 || a == 0:
+		return 0
+	case math.IsInf(p, 0):
+		if a == y || a != a && y != y {
+			return 1 / ties
+		}
+		return 0
+	case p == 1:
+		return 1
+	case y == 0 && p > 1:
+		return 0
+	case p == 2:
+		return a / y
+	}
+	return math.Pow(a/y, p-1)
+}
+
+// grad is the gradient of x, with y the norm and up its gradient.
+func (n *normOf) grad(y, up *tensor.Tensor) *tensor.Tensor {
+	if n.inner != nil {
+		s := n.sums()
+		share := opdef.Unreduce(shareTies(s, y, up, n.sumDims()), n.x.Shape, []int{*n.inner})
+		return withSign(n.x, share)
+	}
+	return normGrad(n.x, y, up, n.p, n.dims)
+}
+
+// withSign is m*x/|x|, 0 where x is.
+func withSign(x, m *tensor.Tensor) *tensor.Tensor {
+	if x.DType.IsComplex() {
+		return opdef.Zip(x.DType, x, m, func(x, m complex128) complex128 {
+			if x == 0 {
+				return 0
+			}
+			return m * (x / complex(cmplx.Abs(x), 0))
+		})
+	}
+	return opdef.Zip(x.DType, x, m, func(x, m float64) float64 {
+		switch {
+		case x > 0:
+			return m
+		case x < 0:
+			return -m
+		}
+		return x * m // 0 or nan
+	})
+}
+
+func normGrad(x, y, up *tensor.Tensor, p float64, dims []int) *tensor.Tensor {
+	yy, ax := opdef.Unreduce(y, x.Shape, dims), opdef.Abs(x)
+	ties := tensor.Full(tensor.Float64, x.Shape, 1.0)
+	if math.IsInf(p, 0) {
+		same := opdef.Zip(tensor.Float64, ax, yy, func(a, y float64) float64 { return slope(p, a, y, 1) })
+		ties = opdef.Unreduce(opdef.Sum(tensor.Float64, same, dims, false), x.Shape, dims)
+	}
+	m := opdef.ZipN(tensor.Float64, x.Shape, func(dst []float64, s [][]float64) {
+		for i, a := range s[0] {
+			dst[i] = s[3][i] * slope(p, a, s[1][i], s[2][i])
+		}
+	}, ax, yy, ties, opdef.Unreduce(up, x.Shape, dims))
+	return withSign(x, m)
+}
