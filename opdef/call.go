@@ -193,7 +193,13 @@ func (c *Call) Forward() (*Forward, error) {
 		if err != nil {
 			return nil, e.refused(err)
 		}
-		return &Forward{Value: v}, nil
+		f := &Forward{Value: v}
+		if e.after != nil {
+			if f.After, err = e.after(c.args, nil); err != nil {
+				return nil, e.refused(err)
+			}
+		}
+		return f, nil
 	}
 	outs, err := e.kernel(c.args)
 	if err != nil {
@@ -321,10 +327,19 @@ type Bound struct {
 	Scale func() *tensor.Tensor
 }
 
+// errorClass is the error class of the call.
+func (c *Call) errorClass() Error {
+	if c.Entry.errorOf != nil {
+		return c.Entry.errorOf(c.args)
+	}
+	return c.Entry.Error
+}
+
 // OutBound is the error model of result i of f.
 func (c *Call) OutBound(f *Forward, i int) Bound {
 	e := c.Entry
-	b := Bound{Class: e.Error.Class, ULPs: e.Error.ulps(), Terms: 1}
+	class := c.errorClass()
+	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1}
 	if e.terms != nil {
 		b.Terms = max(1, e.terms(c.args))
 	}
@@ -351,7 +366,7 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 // argument) of an argument.
 func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg string, i int) Bound {
 	e := c.Entry
-	class := e.Error.grad()
+	class := c.errorClass().grad()
 	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1}
 	if e.gterms != nil {
 		b.Terms = max(1, e.gterms(c.args))
@@ -382,7 +397,7 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 
 // NodeBound is the error model of a gradient computed by Node.
 func (c *Call) NodeBound(t *tensor.Tensor) Bound {
-	class := c.Entry.Error.grad()
+	class := c.errorClass().grad()
 	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Scale: func() *tensor.Tensor { return largest(t) }}
 	if c.Entry.gterms != nil {
 		b.Terms = max(1, c.Entry.gterms(c.args))

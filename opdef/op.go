@@ -45,6 +45,10 @@ type Op[A any] struct {
 	// reference. Scale and GradScale refine it.
 	Error Error
 
+	// ErrorOf gives the error class of a call where it depends on the arguments:
+	// a scatter moves values or adds them. nil: Error.
+	ErrorOf func(a *A) Error
+
 	// Kernel computes the results from the arguments: tensors whose elements
 	// are unrounded compute values and whose DType is the dtype torch gives.
 	// Most are lazy. An argument torch refuses gives an error made by Refuse.
@@ -234,6 +238,7 @@ type Entry struct {
 	gscale  func(any, *Grad, Grads) (Grads, error)
 	terms   func(any) int
 	gterms  func(any) int
+	errorOf func(any) Error
 	accept  func(any, []*tensor.Tensor, []*tensor.Tensor) []Acceptance
 	cases   func(*rand.Rand) []any
 	problem error
@@ -245,6 +250,9 @@ func (o Op[A]) Entry() *Entry {
 	e := &Entry{
 		InPlace: o.InPlace, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random, Trivial: o.Trivial,
 		HasGrad: o.Grad != nil, Exempt: o.Exempt, args: reflect.TypeFor[A](),
+	}
+	if o.ErrorOf != nil {
+		e.errorOf = func(a any) Error { return o.ErrorOf(a.(*A)) }
 	}
 	if o.Kernel != nil {
 		e.kernel = func(a any) ([]*tensor.Tensor, error) { return o.Kernel(a.(*A)) }
@@ -309,7 +317,7 @@ func (e *Entry) init(schema, names string) error {
 		return wrap("%v", err)
 	}
 	switch {
-	case (e.kernel == nil) == (e.value == nil) && e.Random == "":
+	case (e.kernel == nil) == (e.value == nil):
 		return wrap("want one of Kernel and Value")
 	case e.Doc.Summary == "" || e.Doc.Source == "":
 		return wrap("want a summary and a source")

@@ -14,10 +14,11 @@ func (c *Call) Written() []*tensor.Tensor {
 // AfterBound is the error model of t, an argument's value after the call
 // (Forward.After): that of a result without a finer rule.
 func (c *Call) AfterBound(t *tensor.Tensor) Bound {
-	if c.Entry.Error.Class == Exact || !t.DType.IsFloat() && !t.DType.IsComplex() {
+	class := c.errorClass()
+	if class.Class == Exact || !t.DType.IsFloat() && !t.DType.IsComplex() {
 		return Bound{Class: Exact}
 	}
-	b := Bound{Class: c.Entry.Error.Class, ULPs: c.Entry.Error.ulps(), Terms: 1, Scale: func() *tensor.Tensor { return largest(t) }}
+	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Scale: func() *tensor.Tensor { return largest(t) }}
 	if c.Entry.terms != nil {
 		b.Terms = c.Entry.terms(c.args)
 	}
