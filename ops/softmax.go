@@ -90,21 +90,17 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant, call 
 			t, err := call(a).grad(g)
 			return gradOf(arg, t), err
 		},
-		// A conversion by dtype= comes first, as a node of its own.
+		// A conversion by dtype= and the negation of softmin are nodes before.
 		Node: func(a *A, g *opdef.Grad) (opdef.Node, error) {
 			c := call(a)
 			if c.x.DType == g.Outs[0].DType && c.sign > 0 {
 				return opdef.Node{}, nil
 			}
-			c.sign = 1 // softmin negates first
-			d := call(a)
-			t, err := d.grad(g)
+			t, err := c.grad(g)
 			if err != nil {
 				return opdef.Node{}, err
 			}
-			if d.sign < 0 {
-				t = times(t, -1)
-			}
+			t = times(t, c.sign)
 			return opdef.Node{Grads: single(t)}, nil
 		},
 		Scale: func(a *A, outs []*tensor.Tensor) []*tensor.Tensor { return single(call(a).scale(outs[0])) },
