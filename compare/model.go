@@ -71,15 +71,18 @@ type bound struct {
 	rule   string
 
 	emin, mant int
-	tiny, top  float64 // ULP at zero and at the largest value
+	top        float64 // ULP at the largest value
 	overflow   float64 // magnitudes from here on round to Inf
+	low11, n11 uint64  // biased float64 exponents for which quickULP holds
 }
 
 func newBound(m Model, dt tensor.DType) bound {
 	dt = dt.Real()
-	b := bound{dt: dt, ulps: m.ULPs, mant: dt.MantissaBits(), tiny: dt.ULP(0), top: dt.ULP(math.Inf(1))}
+	b := bound{dt: dt, ulps: m.ULPs, mant: dt.MantissaBits(), top: dt.ULP(math.Inf(1))}
 	b.emin = math.Ilogb(dt.SmallestNormal())
 	b.overflow = dt.Max() + b.top/2
+	b.low11 = uint64(max(b.emin, b.mant-1022) + 1023)
+	b.n11 = uint64(math.Ilogb(dt.Max())+1023) - b.low11 + 1
 	u, name := u32, "2^-24"
 	if dt == tensor.Float64 {
 		u, name = u64, "2^-53"
@@ -104,16 +107,19 @@ func newBound(m Model, dt tensor.DType) bound {
 	return b
 }
 
-// ulp is dt.ULP(x), cheap.
+// quickULP is dt.ULP(x) where x is in the dtype's normal range (and its ULP a
+// normal float64).
+func (b *bound) quickULP(x float64) (ulp float64, ok bool) {
+	e := math.Float64bits(x) >> 52 & 0x7ff
+	return math.Float64frombits((e - uint64(b.mant)) << 52), e-b.low11 < b.n11
+}
+
+// ulp is dt.ULP(x).
 func (b *bound) ulp(x float64) float64 {
-	e := int(math.Float64bits(x)>>52&0x7ff) - 1023
-	switch {
-	case e < b.emin:
-		return b.tiny
-	case e-b.mant <= -1023 || e >= 1023:
-		return b.dt.ULP(x)
+	if ulp, ok := b.quickULP(x); ok {
+		return ulp
 	}
-	return math.Min(math.Float64frombits(uint64(e-b.mant+1023)<<52), b.top)
+	return b.dt.ULP(x)
 }
 
 // ulps is the number of representable values of floating dtype dt from x to y.

@@ -37,16 +37,15 @@ type pair struct {
 func newPair(got, ref *tensor.Tensor, tol Tolerance, torchCast bool) *pair {
 	p := &pair{got: got, ref: ref, dt: got.DType, n: got.Numel(), torch: torchCast}
 	r := vec.Rule{Atol: tol.Atol, Rtol: tol.Rtol, Eps: relEps}
-	direct := false
 	switch p.dt {
 	case tensor.Float32:
-		direct = typed(p, vec.Float32, vec.RoundFloat32, r, func(s *scratch) *[2][]float32 { return &s.f32 })
+		typed(p, vec.Float32, vec.RoundFloat32, r, func(s *scratch) *[2][]float32 { return &s.f32 })
 	case tensor.BFloat16:
-		direct = typed(p, vec.BFloat16, vec.RoundBFloat16, r, func(s *scratch) *[2][]uint16 { return &s.u16 })
+		typed(p, vec.BFloat16, vec.RoundBFloat16, r, func(s *scratch) *[2][]uint16 { return &s.u16 })
 	case tensor.Float16:
-		direct = typed(p, vec.Float16, vec.RoundFloat16, r, func(s *scratch) *[2][]uint16 { return &s.u16 })
+		typed(p, vec.Float16, vec.RoundFloat16, r, func(s *scratch) *[2][]uint16 { return &s.u16 })
 	case tensor.Float64:
-		direct = typed(p, vec.Float64, func(dst, src []float64) { copy(dst, src) }, r, func(s *scratch) *[2][]float64 { return &s.f64 })
+		typed(p, vec.Float64, func(dst, src []float64) { copy(dst, src) }, r, func(s *scratch) *[2][]float64 { return &s.f64 })
 	default:
 		switch p.dt.Kind() {
 		case tensor.KindFloat:
@@ -65,17 +64,14 @@ func newPair(got, ref *tensor.Tensor, tol Tolerance, torchCast bool) *pair {
 			}
 		}
 	}
-	p.block, p.perSpan = span, 1
-	if !direct {
-		p.block = max(got.Block(), ref.Block())
-		p.perSpan = max(1, span/p.block)
-	}
+	p.block = max(got.Block(), ref.Block())
+	p.perSpan = max(1, span/p.block)
 	return p
 }
 
-// typed sets up p to compare blocks of T with kernel, and reports whether both
-// sides can be read in place.
-func typed[T vec.Element](p *pair, kernel func(a, b []T, r vec.Rule) vec.Stats, round func([]T, []float64), r vec.Rule, buf func(*scratch) *[2][]T) bool {
+// typed sets up p to compare blocks of T with kernel, which reads in place what
+// is stored in place.
+func typed[T vec.Element](p *pair, kernel func(a, b []T, r vec.Rule) vec.Stats, round func([]T, []float64), r vec.Rule, buf func(*scratch) *[2][]T) {
 	a, b := inPlace[T](p.got, p.dt), inPlace[T](p.ref, p.dt)
 	p.measure = func(lo, n int, s *scratch) vec.Stats {
 		x, y := a, b
@@ -97,7 +93,6 @@ func typed[T vec.Element](p *pair, kernel func(a, b []T, r vec.Rule) vec.Stats, 
 		}
 		return kernel(x, y, r)
 	}
-	return a != nil && b != nil
 }
 
 // inPlace returns the elements of t where its storage holds them one after the

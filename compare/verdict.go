@@ -66,9 +66,9 @@ type Result struct {
 
 	NaNActual, NaNExpected, InfActual, InfExpected int
 
-	// Bias is the share of differing elements that are above the reference
-	// minus the share below: near 0 for rounding, 1 or -1 for a systematic
-	// error. 0 if none differs.
+	// Bias is, of the elements that are not the reference correctly rounded,
+	// the share above it minus the share below: near 0 for rounding, 1 or -1
+	// for a systematic error. 0 if there are none.
 	Bias float64
 
 	// PassAtol is the smallest atol that, with rtol 0, would make op_tools'

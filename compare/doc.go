@@ -1,0 +1,85 @@
+// Package compare answers two questions about a recorded tensor and a
+// reference: what would op_tools print for the pair (OpToolsTensors,
+// OpToolsValues), and is the difference rounding or a bug (Check)?
+//
+// It does not compute references, decide which values belong together, or
+// print. Tensors are walked once, in blocks and in parallel; nothing is
+// materialised, and results do not depend on the number of goroutines.
+//
+// # The error model
+//
+// The reference r is exact for practical purposes: it was computed in float64,
+// or in complex128 or integers, and not rounded. It is rounded once to the
+// dtype of the recorded value, as oneDNN's benchdnn rounds what it expects (doc
+// "benchdnn general info"), so that a correctly rounded result is never off. A
+// comparison with fixed tolerances (PyTorch's assert_close has one pair per
+// dtype, op_tools another) cannot serve as a verdict: an absolute error that is
+// harmless after cancellation is a bug elsewhere. Instead each op declares a
+// Model, and an element x passes if it is the rounded reference or
+//
+//	|x - r| <= k*ulp(r) + c(n)*u*S
+//
+// where k is Model.ULPs, ulp(r) the spacing of the dtype at r, S = Model.Scale
+// the sum of the magnitudes of the n = Model.Terms terms that were added, and u
+// the unit roundoff of what a sound device accumulates in: 2^-24 (float32) for
+// dtypes of 32 bits or fewer, 2^-53 for float64 and complex128. The first term
+// is the final rounding, the second the rounding of the sum.
+//
+// Adding n terms in any order is off by at most about n*u*S (N. J. Higham,
+// Accuracy and Stability of Numerical Algorithms, 2nd ed., section 4.2). With
+// roundings that are independent, lambda*sqrt(n)*u*S holds with overwhelming
+// probability for a lambda of a few (N. J. Higham and T. Mary, A New Approach
+// to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41, 2019).
+// Simulated float32 sums, one term after the other, were off by at most
+//
+//	3.5 u*S               products of normal numbers, n from 8 to 8192
+//	0.85 sqrt(n) u*S      products of uniform numbers in (0, 1)
+//	n/4 u*S               n equal terms: here roundings are not independent
+//
+// and far less with 16 partial sums (0.5, 5 and 130 u*S at n = 8192). Hence
+//
+//	c(n) = 4 + 4 sqrt(n),  n at most 2^20
+//
+// covers equal terms in chains of up to 256 and everything else several times
+// over. At n = 8192 and float32 the second term is 2.2e-5 S; of products of
+// random signs S is 10 to 60 times the largest result, so errors of a tenth of
+// a per cent of the largest value stay visible.
+//
+// Parts of complex numbers are judged one by one, with the ULP of the modulus.
+// NaN must meet NaN and Inf must meet Inf, except that near the largest value
+// either may be Inf if the exact value is within the bound of overflowing.
+// Signs of zero do not matter. Exact ops, integers and bool must be equal.
+//
+// # Accumulated in low precision
+//
+// Some devices (and torch's CPU kernels) accumulate bfloat16 in bfloat16. An
+// element outside the bound above, of a 16-bit dtype, but within
+//
+//	k*ulp(r) + 6*u'*S    u' = 2^-8 for bfloat16, 2^-11 for float16 and float8
+//
+// is a warning. Sums of random signs are off by 0.5 u'*S (root mean square) for
+// every n, and by 3.5 u'*S at most in 40,000 sums; the tail is exponential,
+// which 6 leaves room for. For large n this bound alone would hide real errors,
+// S being far larger than the results. So a warning must also look like
+// rounding: it becomes a failure
+//
+//   - if all values are off by one factor: its least-squares estimate is more
+//     than 4 eps from 1 and more than 6 standard errors;
+//   - if the tensor ends in zeros where the reference does not;
+//   - if one |x-r|/S exceeds the root mean square of the others by more than
+//     10 + ln(number of elements), which an exponential tail does not.
+//
+// Values computed with equal error everywhere and no pattern remain a warning:
+// from one tensor alone they cannot be told from accumulation in bfloat16.
+//
+// # Mistrusted
+//
+// If both sides are all zero, all NaN or empty, equality proves little; unless
+// that is what the op makes (Model.Trivial), the verdict says so.
+//
+// # Tolerances
+//
+// Tolerances finds op_tools' tolerance of a value: its defaults, its environment
+// variables, a YAML file in layers (ToleranceFile), the command line. One that
+// was asked for replaces the model; Result.Rule names the rule that decided.
+package compare
