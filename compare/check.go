@@ -34,7 +34,7 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 		return r
 	}
 	c := &checker{pair: newPair(got, ref, tol, m.Cast), model: m, override: override, grid: got.DType}
-	if m.Round != tensor.Invalid && m.Round != got.DType {
+	if m.Round != tensor.Invalid && m.Round.Eps() > got.DType.Eps() && got.DType.Eps() > 0 {
 		c.grid = m.Round
 		if got.DType.IsComplex() {
 			c.grid = m.Round.Complex()
@@ -245,7 +245,7 @@ func (c *checker) notRounding(p *part) string {
 			return fmt.Sprintf("tail of %d zeros", n)
 		}
 	}
-	if worst, rest := c.relativeErrors(); worst > (alone+math.Log(float64(c.n)))*rest {
+	if worst, rest := c.relativeErrors(); c.n >= fewest && worst > (alone+math.Log(float64(c.n)))*rest {
 		return "one error stands alone: the others do not look accumulated in " + c.bound.lowest
 	}
 	return ""

@@ -32,7 +32,7 @@ type Model struct {
 	Trivial bool
 
 	// Round, if set, is the dtype the recorded values are precise to although
-	// they are stored wider.
+	// they are stored wider; a dtype that is not coarser changes nothing.
 	Round tensor.DType
 
 	// Cast: the reference is another implementation's result, possibly in
@@ -53,7 +53,8 @@ const (
 
 	slopeEps   = 4  // a factor off by more than this many eps is not rounding,
 	slopeSigma = 6  // if it is this many standard errors from 1
-	alone      = 10 // an error this far beyond the others (plus log n) is not of their kind
+	alone      = 10 // an error this far beyond the others (plus log n) is not of their kind,
+	fewest     = 8  // if there are enough others to tell
 )
 
 // growth is c(n), the factor of u*S for a sum of n terms.
