@@ -26,7 +26,7 @@ func checkBinding(x *subject) {
 			x.report("%s: %v", what, err)
 			return
 		}
-		x.compare(what, got, want, x.slack())
+		x.compare(what, got, want)
 	}
 	args, kwargs := x.call.Python()
 	name := x.entry.Names[0]
@@ -127,7 +127,11 @@ func (x *subject) written(what string, c *opdef.Call, f *opdef.Forward, targets 
 		return
 	}
 	for i, t := range targets {
-		if d := tensorDifference(got.Outs[i].Rounded(), opdef.Cast(f.Outs[i], t.DType).Rounded(), 0); d != "" {
+		rel := 0.0
+		if x.suite.Rounds {
+			rel = max(x.slack(t.DType), x.slack(f.Outs[i].DType))
+		}
+		if d := tensorDifference(got.Outs[i].Rounded(), opdef.Cast(f.Outs[i], t.DType).Rounded(), rel); d != "" {
 			x.report("%s: result %d %s", what, i, d)
 		}
 	}

@@ -113,7 +113,7 @@ func (x *subject) selections(c *opdef.Call, f *opdef.Forward, out []*tensor.Tens
 			continue
 		}
 		got, want := gradients(opdef.Grads{name: g[name]}), gradients(opdef.Grads{name: all[name]})
-		if d := difference(got, want, 1e-12); d != "" {
+		if d := difference(got, want, x.slack); d != "" {
 			x.report("when only the gradient of %s is wanted: %s", name, d)
 		}
 	}

@@ -326,6 +326,46 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
+// A device is a Runner that computes like an accelerator: it rounds every
+// result to its dtype.
+type device struct{ swapped bool }
+
+func (d device) Forward(c *opdef.Call) (*opdef.Forward, error) {
+	f, err := c.Forward()
+	if err != nil {
+		return nil, err
+	}
+	for i, o := range f.Outs {
+		f.Outs[i] = o.Rounded()
+	}
+	return f, nil
+}
+
+func (d device) Backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (opdef.Grads, error) {
+	g, err := c.Backward(f, out, need)
+	if err != nil {
+		return nil, err
+	}
+	if d.swapped && !c.Tensors()[0].Tensor.IsContiguous() { // a device that is wrong for strided tensors only
+		g["self"], g["other"] = g["other"], g["self"]
+	}
+	for name := range g {
+		g[name] = []*tensor.Tensor{g[name][0].Rounded()}
+	}
+	return g, nil
+}
+
+func TestDevice(t *testing.T) {
+	sound := multiplyAdd()
+	for _, f := range (&Suite{Runner: device{}, Rounds: true}).Entry(sound.Entry()) {
+		t.Error(f)
+	}
+	found := (&Suite{Runner: device{swapped: true}, Rounds: true}).Entry(sound.Entry())
+	if !slices.ContainsFunc(found, func(f Finding) bool { return f.Check == "strides" && strings.Contains(f.Detail, "gradient of") }) {
+		t.Errorf("a device that swaps gradients of strided arguments: %q", found)
+	}
+}
+
 func TestChecksHaveDocs(t *testing.T) {
 	for _, c := range Checks() {
 		if c.Doc == "" || strings.HasSuffix(c.Doc, ".") {

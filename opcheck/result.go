@@ -156,10 +156,14 @@ func only(c *opdef.Call, a opdef.Arg, f func(*tensor.Tensor) *tensor.Tensor) *op
 	})
 }
 
+// A slack is how far apart elements of a dtype may be, relative to the largest.
+type slack func(dt tensor.DType) float64
+
+func exactly(tensor.DType) float64 { return 0 }
+
 // difference describes the first way in which two lists of results differ by
-// more than rel of the largest element, or returns "". rel 0 asks for equal
-// numbers; NaN equals NaN.
-func difference(got, want []result, rel float64) string {
+// more than s allows, or returns "". NaN equals NaN.
+func difference(got, want []result, s slack) string {
 	if len(got) != len(want) {
 		return fmt.Sprintf("%d results, want %d", len(got), len(want))
 	}
@@ -173,7 +177,7 @@ func difference(got, want []result, rel float64) string {
 		case w.t == nil:
 			continue
 		}
-		if d := tensorDifference(g.t, w.t, rel); d != "" {
+		if d := tensorDifference(g.t, w.t, s(w.t.DType)); d != "" {
 			return w.name + " " + d
 		}
 	}
@@ -190,7 +194,7 @@ func metaDifference(got, want []result) string {
 		}
 		return out
 	}
-	return difference(strip(got), strip(want), 0)
+	return difference(strip(got), strip(want), exactly)
 }
 
 func tensorDifference(g, w *tensor.Tensor, rel float64) string {
@@ -233,23 +237,27 @@ func number(c complex128, dt tensor.DType) string {
 	return value.FloatRepr(real(c))
 }
 
-// compare reports how the results of a variant differ from the expected ones.
-// Random results are compared by dtype and shape.
-func (x *subject) compare(what string, got, want []result, rel float64) {
+// compare reports how the results of a variant differ from the expected ones,
+// further than two orders of evaluation explain. Random results are compared by
+// dtype and shape.
+func (x *subject) compare(what string, got, want []result) {
 	d := metaDifference(got, want)
 	if d == "" && x.call.Random() == "" {
-		d = difference(got, want, rel)
+		d = difference(got, want, x.slack)
 	}
 	if d != "" {
 		x.report("%s: %s", what, d)
 	}
 }
 
-// slack is how far apart two orders of evaluation in float64 may be, relative
-// to the largest element.
-func (x *subject) slack() float64 {
-	if x.entry.Error.Class == opdef.Exact {
+// slack is how far apart two orders of evaluation may be: in float64, or in the
+// result's dtype if the Runner rounds to it.
+func (x *subject) slack(dt tensor.DType) float64 {
+	switch {
+	case x.entry.Error.Class == opdef.Exact:
 		return 0
+	case x.suite.Rounds:
+		return 16 * dt.Eps()
 	}
 	return 1e-11
 }
