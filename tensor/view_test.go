@@ -123,7 +123,6 @@ func TestViews(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		shape := []int{1 + r.IntN(4), r.IntN(5), 1 + r.IntN(6)}[:1+r.IntN(3)]
-		n := Numel(shape)
 		value := func(i int) float64 { return float64((i*7 + 3) % 120) }
 		dt := []DType{Float32, Float64, BFloat16, Int64, Uint8, Complex64}[r.IntN(6)]
 		back := []string{"stored", "computed", "lazy"}[r.IntN(3)]
@@ -153,7 +152,7 @@ func TestViews(t *testing.T) {
 		if !slices.Equal(x.Shape, m.shape) {
 			t.Fatalf("%s: shape %v, want %v", trail, x.Shape, m.shape)
 		}
-		if n = len(want); n > 0 {
+		if n := len(want); n > 0 {
 			lo := r.IntN(n)
 			part := make([]float64, r.IntN(n-lo)+1)
 			if Load(x, lo, part); !slices.Equal(part, want[lo:lo+len(part)]) {
