@@ -146,10 +146,11 @@ func (f *Filter) Match(e *Entry, read pthformat.ReadMode) (bool, error) {
 	if f.needsCall(e) {
 		var err error
 		c, err = e.Load(LoadOptions{Read: read, Only: Of(Input, Output)})
-		defer c.Close()
 		if err != nil {
+			c.Close()
 			return true, nil
 		}
+		defer c.Close()
 	}
 	if !f.matchOp(c.Op) {
 		return false, nil

@@ -98,7 +98,7 @@ func TestLoad(t *testing.T) {
 
 func TestLoadErrors(t *testing.T) {
 	c, err := find(t, "bad/half-capture").Load(LoadOptions{})
-	defer c.Close()
+	t.Cleanup(func() { c.Close() })
 	var fe *FileError
 	if !errors.As(err, &fe) || fe.Path != "output.pth" || fe.Reason() != "truncated zip: no end-of-central-directory record" {
 		t.Errorf("Load of a truncated output: error %v", err)
@@ -111,7 +111,7 @@ func TestLoadErrors(t *testing.T) {
 	}
 
 	c, err = find(t, "bad/output-only").Load(LoadOptions{})
-	defer c.Close()
+	t.Cleanup(func() { c.Close() })
 	if err != nil {
 		t.Errorf("Load without input.pth: %v", err)
 	}

@@ -138,13 +138,13 @@ func (o *lsOptions) line(f found) *lsLine {
 		only = capture.Of(capture.Input, capture.Output)
 	}
 	c, err := e.Load(capture.LoadOptions{Read: o.read, Only: only})
-	defer c.Close()
 	if err != nil {
 		l.Error = err.Error()
 		l.failures = []error{err}
 	}
 	l.Op = c.Op
 	l.Inputs, l.Outputs = lsTensors(c.Inputs()), lsTensors(c.Outputs())
+	c.Close()
 	return l
 }
 
