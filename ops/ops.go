@@ -13,10 +13,12 @@ import (
 var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 	return opdef.NewRegistry(
 		arithmeticOps,
+		binaryOps,
 		pointwiseOps,
 		trigOps,
 		activationOps,
 		compareOps,
+		bitwiseOps,
 		convertOps,
 		complexOps,
 		createOps,

@@ -179,7 +179,7 @@ var pointwiseOps = []*opdef.Entry{
 		Cases:     awayFromZero,
 	}.Entry(),
 	opdef.Unary{
-		Name: "reciprocal", InPlace: true, Error: rounded, Saved: true, Kinks: []float64{0},
+		Name: "reciprocal", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}}, Saved: true, Kinks: []float64{0},
 		Doc: opdef.Doc{Summary: "Reciprocal", Formula: "1 / self", Source: "torch.reciprocal"},
 		F:   func(x float64) float64 { return 1 / x },
 		C:   func(x complex128) complex128 { return 1 / x },
@@ -194,7 +194,8 @@ var pointwiseOps = []*opdef.Entry{
 		DC: func(_, y complex128) complex128 { return 1 / (2 * y) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "rsqrt", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, ULPs: 2}, Saved: true, Lo: 0.2, Hi: 4,
+		// The result's own error of 2 ulp counts three times in the gradient.
+		Name: "rsqrt", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 10}}, Saved: true, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Reciprocal of the square root", Formula: "1 / sqrt(self)", Source: "torch.rsqrt"},
 		F:   func(x float64) float64 { return 1 / math.Sqrt(x) },
 		C:   func(x complex128) complex128 { return 1 / cmplx.Sqrt(x) },
