@@ -6,10 +6,11 @@ import (
 )
 
 // expandNames turns the Names field into full public names and adds the
-// in-place ones.
+// in-place ones. The names of an op called max.dim are by default those of max.
 func expandNames(op, names string, inPlace bool) ([]string, error) {
 	if names == "" {
-		names = op + " Tensor." + op
+		base, _, _ := strings.Cut(op, ".")
+		names = base + " Tensor." + base
 	}
 	var out []string
 	for _, n := range strings.Fields(names) {
