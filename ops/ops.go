@@ -50,6 +50,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		visionOps,
 		padOps,
 		gridOps,
+		fftOps,
 		queryOps,
 	)
 })

@@ -245,7 +245,7 @@ func (a *padArgs) plan() (*padding, error) {
 			return nil, opdef.Refuse("pad", "%d and %d would wrap around a dimension of %d more than once", lo, hi, size)
 		case a.Mode != "constant" && size == 0 && (d > 0 || n == k+1):
 			return nil, opdef.Refuse("input", "want no empty dimension but the batch, got shape %s", tensor.ShapeString(t.Shape))
-		case a.Mode != "constant" && size+lo+hi == 0 && size > 0:
+		case a.Mode != "constant" && (size+lo+hi == 0 || size+min(lo, 0)+min(hi, 0) <= 0) && size > 0:
 			return nil, opdef.Refuse("pad", "%d and %d leave no elements of dimension %d", lo, hi, d)
 		}
 		p.shape[d] = size + lo + hi
@@ -253,13 +253,14 @@ func (a *padArgs) plan() (*padding, error) {
 		for o := range p.from[d] {
 			i := o - lo
 			switch {
-			case i >= 0 && i < size:
+			case i >= 0 && i < size && a.Mode != "circular":
 			case a.Mode == "constant":
 				i = -1
 			case a.Mode == "replicate":
 				i = min(max(i, 0), size-1)
 			case a.Mode == "circular":
-				i = (i + size) % size
+				kept := size + min(lo, 0) + min(hi, 0) // what negative values cut does not come back
+				i = (o-max(lo, 0)+kept*len(p.from[d]))%kept - min(lo, 0)
 			case i < 0:
 				i = -i
 			default:
