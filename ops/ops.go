@@ -51,6 +51,8 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		padOps,
 		gridOps,
 		fftOps,
+		specialOps,
+		foreachOps,
 		queryOps,
 	)
 })

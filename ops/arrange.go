@@ -1,0 +1,680 @@
+package ops
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// arrangeOps order dimensions, show parts of them or repeat them.
+var arrangeOps = []*opdef.Entry{
+	viewOp[expandArgs]{
+		Schema:  "expand(Tensor self, int[]... size, *, bool implicit=False) -> Tensor",
+		Names:   "Tensor.expand",
+		Doc:     opdef.Doc{Summary: "Repeats dimensions of size 1", Notes: "A size of -1 keeps the dimension.", Source: "torch.Tensor.expand"},
+		Self:    func(a *expandArgs) *tensor.Tensor { return a.Self },
+		View:    func(a *expandArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return expand(t, a.Size) },
+		Back:    func(a *expandArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.SumTo(g, a.Self.Shape) },
+		Repeats: true,
+		Cases: func(g opdef.Gen) []*expandArgs {
+			return []*expandArgs{
+				{Self: g.Normal(tensor.Float32, 3, 1), Size: []int{2, 3, 4}}, {Self: g.Normal(tensor.Float64, 2, 1), Size: []int{-1, 3}}, {Self: g.Normal(tensor.BFloat16), Size: []int{2}},
+				{Self: g.Normal(tensor.Float32, 1, 2), Size: []int{0, 2}}, {Self: opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), Size: []int{2, 2, 3}}, {Self: g.Int(tensor.Int64, 0, 9, 1), Size: []int{3}},
+			}
+		},
+	}.Entry(),
+	viewOp[sizeArgs]{
+		Schema:  "broadcast_to(Tensor self, int[]... size) -> Tensor",
+		Names:   "broadcast_to Tensor.broadcast_to",
+		Doc:     opdef.Doc{Summary: "Repeats dimensions of size 1", Source: "torch.broadcast_to"},
+		Self:    func(a *sizeArgs) *tensor.Tensor { return a.Self },
+		View:    func(a *sizeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return expand(t, a.Size) },
+		Back:    func(a *sizeArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.SumTo(g, a.Self.Shape) },
+		Repeats: true,
+		Cases: func(g opdef.Gen) []*sizeArgs {
+			return []*sizeArgs{{g.Normal(tensor.Float32, 3, 1), []int{2, 3, 4}}, {g.Normal(tensor.Float64), []int{2, 2}}, {g.Int(tensor.Int64, 0, 9, 1), []int{3}}}
+		},
+	}.Entry(),
+	viewOp[likeArgs]{
+		Schema:  "expand_as(Tensor self, Tensor other) -> Tensor",
+		Names:   "Tensor.expand_as",
+		Doc:     opdef.Doc{Summary: "Repeats dimensions of size 1 up to the shape of another tensor", Source: "torch.Tensor.expand_as"},
+		Self:    func(a *likeArgs) *tensor.Tensor { return a.Self },
+		View:    func(a *likeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return expand(t, a.Other.Shape) },
+		Back:    func(a *likeArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.SumTo(g, a.Self.Shape) },
+		Repeats: true,
+		Cases: func(g opdef.Gen) []*likeArgs {
+			return []*likeArgs{{g.Normal(tensor.Float32, 3, 1), g.Int(tensor.Int64, 0, 1, 2, 3, 4)}, {g.Normal(tensor.Float64), g.Int(tensor.Bool, 0, 1, 2)}}
+		},
+	}.Entry(),
+	viewOp[permuteArgs]{
+		Schema: "permute(Tensor self, int[]... dims) -> Tensor",
+		Names:  "permute Tensor.permute",
+		Doc:    opdef.Doc{Summary: "The dimensions in another order", Source: "torch.permute"},
+		Self:   func(a *permuteArgs) *tensor.Tensor { return a.Self },
+		View: func(a *permuteArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+			order, err := a.order()
+			if err != nil {
+				return nil, err
+			}
+			return t.Permute(order...), nil
+		},
+		Back: func(a *permuteArgs, g *tensor.Tensor) *tensor.Tensor {
+			order, _ := a.order() // checked by the forward pass
+			return g.Permute(inverse(order)...)
+		},
+		Cases: func(g opdef.Gen) []*permuteArgs {
+			return []*permuteArgs{
+				{g.Normal(tensor.Float32, 2, 3, 4), []int{2, 0, 1}}, {g.Normal(tensor.Float64, 2, 3), []int{-1, 0}}, {g.Normal(tensor.Float32), []int{}},
+				{g.Normal(tensor.BFloat16, 0, 3), []int{1, 0}}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3, 2)), []int{1, 0, 2}}, {g.Int(tensor.Int64, 0, 9, 2, 3), []int{1, 0}},
+			}
+		},
+	}.Entry(),
+	viewOp[transposeArgs]{
+		Schema: "transpose(Tensor self, int dim0, int dim1) -> Tensor",
+		Names:  "transpose Tensor.transpose Tensor.transpose_ swapdims Tensor.swapdims Tensor.swapdims_",
+		Doc:    opdef.Doc{Summary: "Swaps two dimensions", Source: "torch.transpose"},
+		Self:   func(a *transposeArgs) *tensor.Tensor { return a.Self },
+		View: func(a *transposeArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+			return transpose(t, "dim0", a.Dim0, "dim1", a.Dim1)
+		},
+		Back: func(a *transposeArgs, g *tensor.Tensor) *tensor.Tensor {
+			t, _ := transpose(g, "dim0", a.Dim0, "dim1", a.Dim1)
+			return t
+		},
+		Cases: func(g opdef.Gen) []*transposeArgs {
+			return []*transposeArgs{
+				{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Normal(tensor.Float64, 2, 3), -1, -2}, {g.Normal(tensor.Float32), 0, -1}, {g.Normal(tensor.BFloat16, 0, 3), 0, 1},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), 1, 0}, {g.Int(tensor.Int64, 0, 9, 2, 3), 0, 0},
+			}
+		},
+	}.Entry(),
+	viewOp[swapAxesArgs]{
+		Schema: "swapaxes(Tensor self, int axis0, int axis1) -> Tensor",
+		Names:  "swapaxes Tensor.swapaxes Tensor.swapaxes_",
+		Doc:    opdef.Doc{Summary: "Swaps two dimensions", Source: "torch.swapaxes"},
+		Self:   func(a *swapAxesArgs) *tensor.Tensor { return a.Self },
+		View: func(a *swapAxesArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+			return transpose(t, "axis0", a.Axis0, "axis1", a.Axis1)
+		},
+		Back: func(a *swapAxesArgs, g *tensor.Tensor) *tensor.Tensor {
+			t, _ := transpose(g, "axis0", a.Axis0, "axis1", a.Axis1)
+			return t
+		},
+		Cases: func(g opdef.Gen) []*swapAxesArgs {
+			return []*swapAxesArgs{{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Int(tensor.Int64, 0, 9, 2, 3), -1, 0}}
+		},
+	}.Entry(),
+	matrixTranspose("t", "t Tensor.t Tensor.t_", "Transposes a matrix; vectors and numbers stay as they are", "torch.t", 0, 2),
+	matrixTranspose("mT", "Tensor.mT", "Swaps the last two dimensions", "torch.Tensor.mT", 2, 64),
+	viewOp[movedimArgs]{
+		Schema: "movedim(Tensor self, int[1] source, int[1] destination) -> Tensor",
+		Names:  "movedim Tensor.movedim moveaxis Tensor.moveaxis",
+		Doc:    opdef.Doc{Summary: "Moves dimensions to other places, the rest staying in order", Source: "torch.movedim"},
+		Self:   func(a *movedimArgs) *tensor.Tensor { return a.Self },
+		View: func(a *movedimArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+			order, err := a.order()
+			if err != nil {
+				return nil, err
+			}
+			return t.Permute(order...), nil
+		},
+		Back: func(a *movedimArgs, g *tensor.Tensor) *tensor.Tensor {
+			order, _ := a.order()
+			return g.Permute(inverse(order)...)
+		},
+		Cases: func(g opdef.Gen) []*movedimArgs {
+			return []*movedimArgs{
+				{g.Normal(tensor.Float32, 2, 3, 4), []int{0}, []int{-1}}, {g.Normal(tensor.Float64, 2, 3, 4), []int{0, 1}, []int{2, 0}}, {g.Normal(tensor.Float32, 2, 0), []int{1}, []int{0}},
+				{g.Normal(tensor.Float32), []int{0}, []int{0}}, {g.Int(tensor.Int64, 0, 9, 2, 3), []int{}, []int{}},
+			}
+		},
+	}.Entry(),
+	viewOp[narrowArgs]{
+		Schema: "narrow(Tensor self, int dim, int start, int length) -> Tensor",
+		Names:  "narrow Tensor.narrow narrow_copy Tensor.narrow_copy",
+		Doc:    opdef.Doc{Summary: "A range of one dimension", Source: "torch.narrow"},
+		Self:   func(a *narrowArgs) *tensor.Tensor { return a.Self },
+		View: func(a *narrowArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+			dim, n, err := cutDim(t, a.Dim)
+			if err != nil {
+				return nil, err
+			}
+			start := a.Start
+			if start < 0 && start >= -n {
+				start += n
+			}
+			if a.Length < 0 || start < 0 || start > n || a.Length > n-start {
+				return nil, opdef.Refuse("start", "range [%d, %d+%d) is outside of size %d", a.Start, a.Start, a.Length, n)
+			}
+			return t.Slice(dim, start, a.Length, 1), nil
+		},
+		Cases: func(g opdef.Gen) []*narrowArgs {
+			return []*narrowArgs{
+				{g.Normal(tensor.Float32, 5, 3), 0, 1, 3}, {g.Normal(tensor.Float64, 2, 5), -1, -2, 2}, {g.Normal(tensor.Float32, 2), 0, 2, 0}, {g.Normal(tensor.BFloat16, 0, 3), 1, 0, 2},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, 1, 2}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2, 3},
+			}
+		},
+	}.Entry(),
+	viewOp[selectArgs]{
+		Schema: "select(Tensor self, int dim, int index) -> Tensor",
+		Names:  "select Tensor.select select_copy",
+		Doc:    opdef.Doc{Summary: "One index of a dimension, which is removed", Source: "torch.select"},
+		Self:   func(a *selectArgs) *tensor.Tensor { return a.Self },
+		View:   func(a *selectArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return selectIndex(t, a.Dim, a.Index) },
+		Cases: func(g opdef.Gen) []*selectArgs {
+			return []*selectArgs{
+				{g.Normal(tensor.Float32, 5, 3), 0, 1}, {g.Normal(tensor.Float64, 2, 5), -1, -2}, {g.Normal(tensor.BFloat16, 2), 0, 1}, {g.Normal(tensor.Float32, 0, 3), 1, 0},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, 1}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2},
+			}
+		},
+	}.Entry(),
+	viewOp[diagonalArgs]{
+		Schema: "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+		Names:  "diagonal Tensor.diagonal",
+		Doc:    opdef.Doc{Summary: "A diagonal of two dimensions, as the last dimension", Source: "torch.diagonal"},
+		Self:   func(a *diagonalArgs) *tensor.Tensor { return a.Self },
+		View: func(a *diagonalArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+			return diagonal(t, a.Offset, a.Dim1, a.Dim2)
+		},
+		Cases: func(g opdef.Gen) []*diagonalArgs {
+			return []*diagonalArgs{
+				{g.Normal(tensor.Float32, 3, 4), 0, 0, 1}, {g.Normal(tensor.Float64, 3, 4, 2), -1, 0, 2}, {g.Normal(tensor.Float32, 3, 4), 1, 1, 0}, {g.Normal(tensor.Float32, 3, 4), 9, 0, 1},
+				{g.Normal(tensor.BFloat16, 0, 4), 0, 0, 1}, {opdef.NonContiguous(g.Normal(tensor.Float32, 3, 3)), 0, -2, -1}, {g.Int(tensor.Int64, 0, 9, 3, 3), 2, 0, 1},
+			}
+		},
+	}.Entry(),
+	viewOp[linalgDiagonalArgs]{
+		Schema: "linalg_diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
+		Names:  "linalg.diagonal",
+		Doc:    opdef.Doc{Summary: "A diagonal of matrices, as the last dimension", Source: "torch.linalg.diagonal"},
+		Self:   func(a *linalgDiagonalArgs) *tensor.Tensor { return a.A },
+		View: func(a *linalgDiagonalArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+			return diagonal(t, a.Offset, a.Dim1, a.Dim2)
+		},
+		Arg: "A",
+		Cases: func(g opdef.Gen) []*linalgDiagonalArgs {
+			return []*linalgDiagonalArgs{{g.Normal(tensor.Float32, 3, 4), 0, -2, -1}, {g.Normal(tensor.Float64, 2, 3, 4), -1, -2, -1}, {g.Normal(tensor.Float32, 3, 4, 2), 1, 0, 1}}
+		},
+	}.Entry(),
+	viewOp[windowsArgs]{
+		Schema: "unfold(Tensor self, int dimension, int size, int step) -> Tensor",
+		Names:  "Tensor.unfold unfold_copy",
+		Doc:    opdef.Doc{Summary: "Windows of a dimension, as a new last dimension", Formula: "out[.., i, .., k] = self[.., i*step + k, ..]", Source: "torch.Tensor.unfold"},
+		Self:   func(a *windowsArgs) *tensor.Tensor { return a.Self },
+		View: func(a *windowsArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+			dim, err := opdef.Dim("dimension", a.Dimension, t.Dim())
+			if err != nil {
+				return nil, err
+			}
+			n := 1
+			if t.Dim() > 0 {
+				n = t.Shape[dim]
+			}
+			switch {
+			case a.Size < 0 || a.Size > n:
+				return nil, opdef.Refuse("size", "windows of %d do not fit in size %d", a.Size, n)
+			case a.Step <= 0:
+				return nil, opdef.Refuse("step", "want a positive number, got %d", a.Step)
+			case t.Dim() == 0:
+				return t.Unsqueeze(0).Slice(0, 0, a.Size, 1), nil
+			}
+			shape, stride := append(slices.Clone(t.Shape), a.Size), append(slices.Clone(t.Stride), t.Stride[dim])
+			shape[dim], stride[dim] = (n-a.Size)/a.Step+1, a.Step*t.Stride[dim]
+			return t.Strided(shape, stride, t.Offset)
+		},
+		Repeats: true,
+		Cases: func(g opdef.Gen) []*windowsArgs {
+			return []*windowsArgs{
+				{g.Normal(tensor.Float32, 7), 0, 3, 2}, {g.Normal(tensor.Float64, 5, 2), 0, 2, 1}, {g.Normal(tensor.Float32, 2, 5), -1, 5, 1}, {g.Normal(tensor.Float32), 0, 1, 1},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 5, 3)), 0, 2, 2}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2, 3},
+			}
+		},
+	}.Entry(),
+	asStridedOp,
+	viewOp[flipArgs]{
+		Schema: "flip(Tensor self, int[]... dims) -> Tensor",
+		Names:  "flip Tensor.flip",
+		Doc:    opdef.Doc{Summary: "Reverses dimensions", Source: "torch.flip"},
+		Self:   func(a *flipArgs) *tensor.Tensor { return a.Self },
+		View:   func(a *flipArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return flip(t, a.Dims) },
+		Back: func(a *flipArgs, g *tensor.Tensor) *tensor.Tensor {
+			t, _ := flip(g, a.Dims)
+			return t
+		},
+		Cases: func(g opdef.Gen) []*flipArgs {
+			return []*flipArgs{
+				{g.Normal(tensor.Float32, 2, 3), []int{0}}, {g.Normal(tensor.Float64, 2, 3), []int{-1, 0}}, {g.Normal(tensor.Float16, 3), []int{0}}, {g.Normal(tensor.Float32, 0, 2), []int{0}},
+				{g.Normal(tensor.Float32, 3), []int{}}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), []int{1}}, {g.Int(tensor.Int64, 0, 9, 3), []int{0}},
+			}
+		},
+	}.Entry(),
+	flipOf("fliplr", 2, 1), flipOf("flipud", 1, 0),
+	rollOp, rot90Op,
+}
+
+type (
+	expandArgs struct {
+		Self     *tensor.Tensor
+		Size     []int
+		Implicit bool
+	}
+	permuteArgs struct {
+		Self *tensor.Tensor
+		Dims []int
+	}
+	transposeArgs struct {
+		Self       *tensor.Tensor
+		Dim0, Dim1 int
+	}
+	swapAxesArgs struct {
+		Self         *tensor.Tensor
+		Axis0, Axis1 int
+	}
+	movedimArgs struct {
+		Self                *tensor.Tensor
+		Source, Destination []int
+	}
+	narrowArgs struct {
+		Self               *tensor.Tensor
+		Dim, Start, Length int
+	}
+	selectArgs struct {
+		Self       *tensor.Tensor
+		Dim, Index int
+	}
+	diagonalArgs struct {
+		Self               *tensor.Tensor
+		Offset, Dim1, Dim2 int
+	}
+	linalgDiagonalArgs struct {
+		A                  *tensor.Tensor
+		Offset, Dim1, Dim2 int
+	}
+	windowsArgs struct {
+		Self                  *tensor.Tensor
+		Dimension, Size, Step int
+	}
+	flipArgs struct {
+		Self *tensor.Tensor
+		Dims []int
+	}
+)
+
+// expand is t broadcast to sizes, in which -1 keeps a dimension.
+func expand(t *tensor.Tensor, sizes []int) (*tensor.Tensor, error) {
+	shape := slices.Clone(sizes)
+	for i, n := range shape {
+		if n >= 0 {
+			continue
+		}
+		d := i - (len(shape) - t.Dim())
+		if n != -1 || d < 0 {
+			return nil, opdef.Refuse("size", "size %d of dimension %d is no size", n, i)
+		}
+		shape[i] = t.Shape[d]
+	}
+	v, err := t.Expand(shape...)
+	if err != nil {
+		return nil, opdef.Refuse("size", "%v", err)
+	}
+	return v, nil
+}
+
+func (a *permuteArgs) order() ([]int, error) {
+	if len(a.Dims) != a.Self.Dim() {
+		return nil, opdef.Refuse("dims", "%d dimensions for a tensor of %d", len(a.Dims), a.Self.Dim())
+	}
+	return resolveDims("dims", a.Dims, a.Self.Dim())
+}
+
+// inverse is the permutation that undoes order.
+func inverse(order []int) []int {
+	inv := make([]int, len(order))
+	for i, d := range order {
+		inv[d] = i
+	}
+	return inv
+}
+
+func transpose(t *tensor.Tensor, arg0 string, dim0 int, arg1 string, dim1 int) (*tensor.Tensor, error) {
+	a, err := opdef.Dim(arg0, dim0, t.Dim())
+	if err != nil {
+		return nil, err
+	}
+	b, err := opdef.Dim(arg1, dim1, t.Dim())
+	if err != nil || a == b {
+		return t, err
+	}
+	return t.Transpose(a, b), nil
+}
+
+// matrixTranspose declares a swap of the last two dimensions of tensors with a
+// number of dimensions between lo and hi.
+func matrixTranspose(name, names, summary, source string, lo, hi int) *opdef.Entry {
+	swap := func(t *tensor.Tensor) *tensor.Tensor {
+		if d := t.Dim(); d >= 2 {
+			return t.Transpose(d-2, d-1)
+		}
+		return t
+	}
+	return viewOp[selfArgs]{
+		Schema: name + "(Tensor self) -> Tensor", Names: names,
+		Doc:  opdef.Doc{Summary: summary, Source: source},
+		Self: func(a *selfArgs) *tensor.Tensor { return a.Self },
+		View: func(_ *selfArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+			if d := t.Dim(); d < lo || d > hi {
+				return nil, opdef.Refuse("self", "want a matrix, got %s", t.Meta())
+			}
+			return swap(t), nil
+		},
+		Back: func(_ *selfArgs, g *tensor.Tensor) *tensor.Tensor { return swap(g) },
+		Cases: func(g opdef.Gen) []*selfArgs {
+			return []*selfArgs{
+				{g.Normal(tensor.Float32, 2, 3)}, {g.Normal(tensor.Float64, 3, 1)}, {g.Normal(tensor.BFloat16, 0, 3)}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3))}, {g.Int(tensor.Int64, 0, 9, 2, 2)},
+			}
+		},
+	}.Entry()
+}
+
+// order is the permutation that moves the dimensions.
+func (a *movedimArgs) order() ([]int, error) {
+	n := a.Self.Dim()
+	if len(a.Source) != len(a.Destination) {
+		return nil, opdef.Refuse("destination", "%d dimensions move to %d", len(a.Source), len(a.Destination))
+	}
+	from, err := resolveDims("source", a.Source, n)
+	if err != nil {
+		return nil, err
+	}
+	to, err := resolveDims("destination", a.Destination, n)
+	if err != nil {
+		return nil, err
+	}
+	order, next := slices.Repeat([]int{-1}, n), 0
+	for i, d := range to {
+		order[d] = from[i]
+	}
+	for i := range order {
+		if order[i] >= 0 {
+			continue
+		}
+		for slices.Contains(from, next) {
+			next++
+		}
+		order[i] = next
+		next++
+	}
+	return order, nil
+}
+
+func selectIndex(t *tensor.Tensor, dim, index int) (*tensor.Tensor, error) {
+	d, n, err := cutDim(t, dim)
+	if err != nil {
+		return nil, err
+	}
+	if index < -n || index >= n {
+		return nil, opdef.Refuse("index", "index %d is out of range for dimension %d of size %d", index, d, n)
+	}
+	if index < 0 {
+		index += n
+	}
+	return t.Select(d, index), nil
+}
+
+func diagonal(t *tensor.Tensor, offset, dim1, dim2 int) (*tensor.Tensor, error) {
+	a, _, err := cutDim(t, dim1)
+	if err != nil {
+		return nil, err
+	}
+	b, err := opdef.Dim("dim2", dim2, t.Dim())
+	if err != nil {
+		return nil, err
+	}
+	if a == b {
+		return nil, opdef.Refuse("dim2", "the dimensions of a diagonal are both %d", a)
+	}
+	var shape, stride []int
+	for d := range t.Shape {
+		if d != a && d != b {
+			shape, stride = append(shape, t.Shape[d]), append(stride, t.Stride[d])
+		}
+	}
+	n, at := min(t.Shape[a], t.Shape[b]-offset), offset*t.Stride[b]
+	if offset < 0 {
+		n, at = min(t.Shape[a]+offset, t.Shape[b]), -offset*t.Stride[a]
+	}
+	if n <= 0 {
+		n, at = 0, 0
+	}
+	return t.Strided(append(shape, n), append(stride, t.Stride[a]+t.Stride[b]), t.Offset+at)
+}
+
+// flip reverses the dimensions dims of t.
+func flip(t *tensor.Tensor, dims []int) (*tensor.Tensor, error) {
+	ds, err := resolveDims("dims", dims, t.Dim())
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range ds {
+		t = t.Slice(d, t.Shape[d]-1, t.Shape[d], -1)
+	}
+	return t, nil
+}
+
+// flipOf declares the flip of one dimension.
+func flipOf(name string, minDims, dim int) *opdef.Entry {
+	return viewOp[selfArgs]{
+		Schema: name + "(Tensor self) -> Tensor", Names: name + " Tensor." + name,
+		Doc:  opdef.Doc{Summary: "Reverses " + [...]string{"the first dimension", "the second dimension"}[dim], Source: "torch." + name},
+		Self: func(a *selfArgs) *tensor.Tensor { return a.Self },
+		View: func(_ *selfArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+			if t.Dim() < minDims {
+				return nil, opdef.Refuse("self", "want at least %d dimensions, got %d", minDims, t.Dim())
+			}
+			return flip(t, []int{dim})
+		},
+		Back: func(_ *selfArgs, g *tensor.Tensor) *tensor.Tensor {
+			t, _ := flip(g, []int{dim})
+			return t
+		},
+		Cases: func(g opdef.Gen) []*selfArgs {
+			return []*selfArgs{{g.Normal(tensor.Float32, 3, 2)}, {g.Normal(tensor.Float64, 2, 3, 2)}, {g.Normal(tensor.Float32, 0, 2)}, {g.Int(tensor.Int64, 0, 9, 2, 3)}}
+		},
+	}.Entry()
+}
+
+type rollArgs struct {
+	Self         *tensor.Tensor
+	Shifts, Dims []int
+}
+
+// rolled is self with each dimension shifted; back shifts the other way.
+func (a *rollArgs) rolled(t *tensor.Tensor, back bool) (*tensor.Tensor, error) {
+	dims, view := a.Dims, t
+	if len(dims) == 0 && len(a.Shifts) == 1 {
+		view, dims = t.Reshape(t.Numel()), []int{0}
+	}
+	if len(a.Shifts) == 0 || len(a.Shifts) != len(dims) {
+		return nil, opdef.Refuse("shifts", "%d shifts for %d dimensions", len(a.Shifts), len(dims))
+	}
+	for i, d := range dims {
+		d, err := opdef.Dim("dims", d, view.Dim())
+		if err != nil {
+			return nil, err
+		}
+		if view.Numel() == 0 || view.Dim() == 0 {
+			continue
+		}
+		n, k := view.Shape[d], a.Shifts[i]
+		if back {
+			k = -k
+		}
+		if k = ((k % n) + n) % n; k > 0 {
+			view = concat(view.DType, d, view.Slice(d, n-k, k, 1), view.Slice(d, 0, n-k, 1))
+		}
+	}
+	return view.Reshape(t.Shape...), nil
+}
+
+var rollOp = viewOp[rollArgs]{
+	Schema: "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor",
+	Names:  "roll Tensor.roll",
+	Doc:    opdef.Doc{Summary: "Shifts dimensions, what leaves at the end entering at the start", Notes: "Without dims the flattened tensor is shifted.", Source: "torch.roll"},
+	Self:   func(a *rollArgs) *tensor.Tensor { return a.Self },
+	View:   func(a *rollArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return a.rolled(t, false) },
+	Back: func(a *rollArgs, g *tensor.Tensor) *tensor.Tensor {
+		t, _ := a.rolled(g, true)
+		return t
+	},
+	Cases: func(g opdef.Gen) []*rollArgs {
+		return []*rollArgs{
+			{g.Normal(tensor.Float32, 4, 3), []int{1}, []int{}}, {g.Normal(tensor.Float64, 4, 3), []int{-1, 2}, []int{1, 0}}, {g.Normal(tensor.Float32, 3), []int{7}, []int{0}},
+			{g.Normal(tensor.Float32, 0, 3), []int{1}, []int{0}}, {g.Normal(tensor.Float32), []int{1}, []int{}}, {g.Int(tensor.Int64, 0, 9, 4), []int{1}, []int{-1}},
+		}
+	},
+}.Entry()
+
+type rot90Args struct {
+	Self *tensor.Tensor
+	K    int
+	Dims []int
+}
+
+func (a *rot90Args) rotated(t *tensor.Tensor, k int) (*tensor.Tensor, error) {
+	if t.Dim() < 2 {
+		return nil, opdef.Refuse("self", "want at least 2 dimensions, got %d", t.Dim())
+	}
+	if len(a.Dims) != 2 {
+		return nil, opdef.Refuse("dims", "want 2 dimensions, got %d", len(a.Dims))
+	}
+	d, err := resolveDims("dims", a.Dims, t.Dim())
+	if err != nil {
+		return nil, err
+	}
+	switch (k%4 + 4) % 4 {
+	case 1:
+		if t, err = flip(t, d[1:]); err != nil {
+			return nil, err
+		}
+		return t.Transpose(d[0], d[1]), nil
+	case 2:
+		return flip(t, d)
+	case 3:
+		if t, err = flip(t, d[:1]); err != nil {
+			return nil, err
+		}
+		return t.Transpose(d[0], d[1]), nil
+	}
+	return t, nil
+}
+
+var rot90Op = viewOp[rot90Args]{
+	Schema: "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor",
+	Names:  "rot90 Tensor.rot90",
+	Doc:    opdef.Doc{Summary: "Rotates a plane of two dimensions by multiples of 90 degrees", Source: "torch.rot90"},
+	Self:   func(a *rot90Args) *tensor.Tensor { return a.Self },
+	View:   func(a *rot90Args, t *tensor.Tensor) (*tensor.Tensor, error) { return a.rotated(t, a.K) },
+	Back: func(a *rot90Args, g *tensor.Tensor) *tensor.Tensor {
+		t, _ := a.rotated(g, -a.K)
+		return t
+	},
+	Cases: func(g opdef.Gen) []*rot90Args {
+		return []*rot90Args{
+			{g.Normal(tensor.Float32, 2, 3), 1, []int{0, 1}}, {g.Normal(tensor.Float64, 2, 3, 2), -1, []int{1, 2}}, {g.Normal(tensor.Float32, 2, 3), 2, []int{0, 1}},
+			{g.Normal(tensor.Float32, 0, 3), 3, []int{0, 1}}, {g.Int(tensor.Int64, 0, 9, 2, 2), 4, []int{0, 1}},
+		}
+	},
+}.Entry()
+
+type asStridedArgs struct {
+	Self          *tensor.Tensor
+	Size, Stride  []int
+	StorageOffset *int
+}
+
+// view is the geometry on any tensor that lies in memory as self does.
+func (a *asStridedArgs) view(t *tensor.Tensor) (*tensor.Tensor, error) {
+	off := t.Offset
+	if a.StorageOffset != nil {
+		off = *a.StorageOffset
+	}
+	v, err := t.Strided(slices.Clone(a.Size), slices.Clone(a.Stride), off)
+	if err != nil {
+		return nil, opdef.Refuse("size", "%v", err)
+	}
+	return v, nil
+}
+
+// grad adds g where the result shows elements of the storage and reads the
+// sums where self shows them; elements that self shows k times get a k-th each.
+// Source: torch/csrc/autograd/FunctionsManual.cpp, as_strided_backward
+func (a *asStridedArgs) grad(g *tensor.Tensor) (*tensor.Tensor, error) {
+	self := a.Self
+	out, err := a.view(self)
+	if err != nil {
+		return nil, err
+	}
+	// The part of the storage that either shows.
+	lo := min(self.Offset, out.Offset)
+	hi := max(lastElement(self), lastElement(out)) + 1
+	place := func(t *tensor.Tensor) runs {
+		v := *t
+		v.Offset -= lo
+		return runsOf(&v)
+	}
+	store := addInto([]int{max(hi-lo, 0)}, g, place(out))
+	if !self.IsWrittenOnce() {
+		ones := filledWith(g.DType, self.Shape, opdef.Int(1))
+		shown := addInto(store.Shape, ones, place(self))
+		store = opdef.ZipN(g.DType, store.Shape, func(dst []float64, s [][]float64) {
+			for i, x := range s[0] {
+				dst[i] = x / max(s[1][i], 1)
+			}
+		}, store, shown)
+	}
+	return pick(store, self.Shape, place(self)), nil
+}
+
+// lastElement is the highest element of the backing that t shows.
+func lastElement(t *tensor.Tensor) int {
+	at := t.Offset
+	for d, n := range t.Shape {
+		if n == 0 {
+			return t.Offset - 1
+		}
+		at += (n - 1) * t.Stride[d]
+	}
+	return at
+}
+
+var asStridedOp = opdef.Op[asStridedArgs]{
+	Schema: "as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
+	Names:  "as_strided Tensor.as_strided Tensor.as_strided_ as_strided_copy",
+	Doc:    opdef.Doc{Summary: "The storage seen with other sizes and strides", Notes: "The gradient is that of a tensor with a storage of its own.", Source: "torch.as_strided"},
+	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Exempt: map[string]string{"strides": "addresses memory by its strides"},
+	Kernel: func(a *asStridedArgs) ([]*tensor.Tensor, error) {
+		v, err := a.view(a.Self)
+		return []*tensor.Tensor{v}, err
+	},
+	Grad: func(a *asStridedArgs, g *opdef.Grad) (opdef.Grads, error) {
+		t, err := a.grad(g.Out[0])
+		return opdef.Grads{"self": {t}}, err
+	},
+	GradScale: func(a *asStridedArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		t, err := a.grad(opdef.Abs(g.Out[0]))
+		return opdef.Grads{"self": {t}}, err
+	},
+	GradTerms: func(a *asStridedArgs) int { return max(1, tensor.Numel(a.Size)) },
+	Cases: func(r *rand.Rand) []*asStridedArgs {
+		g := opdef.Gen{R: r}
+		one := 1
+		return []*asStridedArgs{
+			{g.Normal(tensor.Float32, 10), []int{3, 3}, []int{2, 1}, &one}, {g.Normal(tensor.Float64, 4, 4), []int{4}, []int{5}, nil}, {g.Normal(tensor.Float32, 3), []int{}, []int{}, &one},
+			{g.Normal(tensor.Float32, 3), []int{2, 0}, []int{1, 1}, nil}, {g.Int(tensor.Int64, 0, 9, 6), []int{2, 3}, []int{1, 2}, nil},
+		}
+	},
+}.Entry()
