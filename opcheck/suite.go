@@ -243,13 +243,13 @@ func guard(f func() error) (err error) {
 }
 
 // panicSite is the function, file and line that panicked: the first frame
-// below the runtime's.
+// below the runtime's and sync.OnceValue's, which panics again.
 func panicSite() string {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])
 	for {
 		f, more := frames.Next()
-		if !strings.HasPrefix(f.Function, "runtime.") {
+		if !strings.HasPrefix(f.Function, "runtime.") && !strings.HasSuffix(f.File, "/sync/oncefunc.go") {
 			return fmt.Sprintf("%s (%s:%d)", f.Function[strings.LastIndexByte(f.Function, '/')+1:], f.File[strings.LastIndexByte(f.File, '/')+1:], f.Line)
 		}
 		if !more {
