@@ -91,10 +91,10 @@ func (u Unary) cases(r *rand.Rand) []*UnaryArgs {
 type BinaryArgs struct{ Self, Other *tensor.Tensor }
 
 // Binary declares a function of two broadcast tensors, element by element; the
-// schema is "<name>(Tensor|Scalar self, Tensor|Scalar other) -> Tensor". The
-// result has the promoted dtype of the operands. F, C and I give the function
-// by category; ToFloat promotes integers to float32 first (true division), a
-// nil function refuses its category.
+// schema is "<name>(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", without
+// |Scalar if NoNumbers. The result has the promoted dtype of the operands. F, C
+// and I give the function by category; ToFloat promotes integers to float32
+// first (true division), a nil function refuses its category.
 type Binary struct {
 	Name    string
 	Names   string
@@ -120,12 +120,14 @@ type Binary struct {
 	Lo, Hi float64
 	// Reversed swaps the operands: rsub, __rtruediv__, __rpow__.
 	Reversed bool
+	// NoNumbers refuses Python numbers as operands (maximum).
+	NoNumbers bool
 }
 
 // Entry declares the op.
 func (b Binary) Entry() *Entry {
 	op := Op[BinaryArgs]{
-		Schema: b.Name + "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", Names: b.Names, InPlace: b.InPlace,
+		Schema: b.schema(), Names: b.Names, InPlace: b.InPlace,
 		Doc: b.Doc, Error: b.Error, NoGrad: b.NoGrad,
 		Kernel: b.kernel,
 		Cases:  b.cases,
@@ -157,6 +159,13 @@ func (b Binary) Entry() *Entry {
 	return op.Entry()
 }
 
+func (b Binary) schema() string {
+	if b.NoNumbers {
+		return b.Name + "(Tensor self, Tensor other) -> Tensor"
+	}
+	return b.Name + "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor"
+}
+
 func (b Binary) operands(a *BinaryArgs) (x, y *tensor.Tensor) {
 	if b.Reversed {
 		return a.Other, a.Self
@@ -169,6 +178,9 @@ func (b Binary) operands(a *BinaryArgs) (x, y *tensor.Tensor) {
 // (float32 for 16-bit types).
 func Common(ts ...*tensor.Tensor) (tensor.DType, []*tensor.Tensor, error) {
 	dt := tensor.ResultType(ts...)
+	if sameNumbers(ts) { // torch promotes only where dtypes differ
+		dt = ts[0].DType
+	}
 	if dt == tensor.Invalid {
 		return dt, nil, Refuse("", "no common dtype for %s", metaList(ts))
 	}
@@ -180,6 +192,16 @@ func Common(ts ...*tensor.Tensor) (tensor.DType, []*tensor.Tensor, error) {
 		}
 	}
 	return dt, out, nil
+}
+
+// sameNumbers reports whether all operands are Python numbers of one type.
+func sameNumbers(ts []*tensor.Tensor) bool {
+	for _, t := range ts {
+		if !t.Wrapped || t.DType != ts[0].DType {
+			return false
+		}
+	}
+	return len(ts) > 0
 }
 
 func metaList(ts []*tensor.Tensor) string {
@@ -317,7 +339,11 @@ func (b Binary) cases(r *rand.Rand) []*BinaryArgs {
 		return g.Normal(dt, shape...)
 	}
 	var cs []*BinaryArgs
-	add := func(x, y *tensor.Tensor) { cs = append(cs, &BinaryArgs{x, y}) }
+	add := func(x, y *tensor.Tensor) {
+		if !b.NoNumbers || !y.Wrapped {
+			cs = append(cs, &BinaryArgs{x, y})
+		}
+	}
 	if b.F != nil {
 		f32, f64 := tensor.Float32, tensor.Float64
 		add(make(f64, 3, 4), make(f64, 3, 4))

@@ -141,8 +141,18 @@ func (p Pointwise[A]) scale(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
 func (p Pointwise[A]) gradScale(a *A, g *Grad, grads Grads) (Grads, error) {
 	x := p.Self(a)
 	switch {
-	case x.DType.IsComplex():
+	case x.DType.IsComplex() && p.DS == nil:
 		return Grads{"self": {Abs(grads["self"][0])}}, nil
+	case x.DType.IsComplex(): // the same cancellation in the magnitudes
+		s := p.DS(a)
+		return Grads{"self": {ZipN(tensor.Float64, x.Shape, func(dst []float64, v [][]float64) {
+			for i, gi := range v[0] {
+				dst[i] = v[1][i]
+				if m := gi * s(v[2][i], v[3][i]); m > dst[i] && !math.IsInf(m, 0) {
+					dst[i] = m
+				}
+			}
+		}, Abs(g.Out[0]), Abs(grads["self"][0]), Abs(x), Abs(g.Outs[0]))}}, nil
 	case p.DS == nil:
 		return Grads{"self": {tensor.Full(tensor.Float64, x.Shape, 0.0)}}, nil
 	}

@@ -138,6 +138,7 @@ var activationOps = []*opdef.Entry{
 		f:  func(x float64) float64 { return elu(x, seluAlpha*seluScale, seluScale, 1) },
 		df: func(x, _ float64) float64 { return eluSlope(x, seluAlpha*seluScale, seluScale, 1) },
 		s:  func(x, _ float64) float64 { return either(x <= 0, seluAlpha*seluScale, 0) },
+		ds: func(x, _ float64) float64 { return either(x <= 0, seluAlpha*seluScale, 0) },
 	}.entry(),
 	activation{
 		name: "tanhshrink", names: "F.tanhshrink", summary: "Argument minus its hyperbolic tangent", formula: "self - tanh(self)", noInPlace: true,
@@ -267,6 +268,7 @@ var activationOps = []*opdef.Entry{
 			return func(x, _ float64) float64 { return eluSlope(x, k, 1, 1) }
 		},
 		S:     func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
+		DS:    func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
 		Cases: eluCases,
 	}.Entry(),
 	opdef.Pointwise[eluArgs]{
@@ -289,6 +291,7 @@ var activationOps = []*opdef.Entry{
 			return func(x, _ float64) float64 { return eluSlope(x, k, 1, 1/k) }
 		},
 		S:     func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
+		DS:    func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
 		Cases: eluCases,
 	}.Entry(),
 	opdef.Pointwise[hardtanhArgs]{
@@ -331,7 +334,7 @@ var activationOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Pointwise[shrinkArgs]{
 		Schema: "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Names: "F.softshrink _C._nn.softshrink", NoInts: true,
-		Doc:   opdef.Doc{Summary: "Shrinks by lambd towards zero", Formula: "self - lambd if self > lambd, self + lambd if self < -lambd, else 0", Source: "torch.nn.functional.softshrink"},
+		Doc:   opdef.Doc{Summary: "Shrinks by lambd towards zero", Formula: "self - lambd if self > lambd, self + lambd if self < -lambd, else 0", Notes: "NaN gives 0, as in torch up to 2.5.", Source: "torch.nn.functional.softshrink"},
 		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Exact}},
 		Self:  func(a *shrinkArgs) *tensor.Tensor { return a.Self },
 		Check: func(a *shrinkArgs) error {
@@ -349,7 +352,7 @@ var activationOps = []*opdef.Entry{
 				case x < -k:
 					return x + k
 				}
-				return x * 0
+				return 0
 			}
 		},
 		DF: shrinkSlope,
@@ -381,6 +384,15 @@ var activationOps = []*opdef.Entry{
 				}
 				return sigmoid(x * b)
 			}
+		},
+		// The product in the exponent is rounded.
+		S: func(a *softplusArgs) func(x, y float64) float64 {
+			b := a.Beta.Float64()
+			return func(x, y float64) float64 { return y * (1 + min(math.Abs(x*b), 1000)) }
+		},
+		DS: func(a *softplusArgs) func(x, y float64) float64 {
+			b := a.Beta.Float64()
+			return func(x, _ float64) float64 { return sigmoid(x*b) * (1 + min(math.Abs(x*b), 1000)) }
 		},
 		Cases: func(r *rand.Rand) []*softplusArgs {
 			var cs []*softplusArgs
@@ -510,7 +522,8 @@ func eluSlope(x, neg, pos, in float64) float64 {
 	return pos
 }
 
-// eluScale: implementations that subtract 1 from exp cancel near 0.
+// eluScale: implementations that subtract 1 from exp cancel near 0, and those
+// that compute the gradient from the result (in place) far from it.
 func eluScale(alpha float64) func(x, y float64) float64 {
 	return func(x, _ float64) float64 { return either(x <= 0, alpha, 0) }
 }
@@ -554,7 +567,7 @@ func softsign(a *softsignArgs) ([]*tensor.Tensor, error) {
 func softsignGrad(a *softsignArgs, g *opdef.Grad) (opdef.Grads, error) {
 	x, gr := a.Self, opdef.Grads{}
 	if !x.DType.IsComplex() {
-		gr.Set("self", opdef.Zip(x.DType, g.Out[0], x, func(gi, x float64) float64 { d := 1 + math.Abs(x); return gi / (d * d) }))
+		gr.Set("self", opdef.Zip(x.DType, g.Out[0], x, func(gi, x float64) float64 { d := 1 + math.Abs(x); return gi/d - gi*(math.Abs(x)/d/d) }))
 		return gr, nil
 	}
 	// z/(1+|z|): d/dz on the direct path, and through the real |z|.

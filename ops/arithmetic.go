@@ -243,9 +243,7 @@ var arithmeticOps = []*opdef.Entry{
 		Grad: func(a *powArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
 		},
-		Scale: func(_ *powArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{magnitudeIfComplex(outs[0])}
-		},
+		Scale: func(a *powArgs, outs []*tensor.Tensor) []*tensor.Tensor { return powScale(a.Self, a.Exponent, outs[0]) },
 		GradScale: func(a *powArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
 		},
@@ -262,8 +260,8 @@ var arithmeticOps = []*opdef.Entry{
 		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return reversePowGrad(a, g, false)
 		},
-		Scale: func(_ *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{magnitudeIfComplex(outs[0])}
+		Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return powScale(baseOf(a), a.Self, outs[0])
 		},
 		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return reversePowGrad(a, g, true)
@@ -285,9 +283,7 @@ var arithmeticOps = []*opdef.Entry{
 		Grad: func(a *powArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
 		},
-		Scale: func(_ *powArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{magnitudeIfComplex(outs[0])}
-		},
+		Scale: func(a *powArgs, outs []*tensor.Tensor) []*tensor.Tensor { return powScale(a.Self, a.Exponent, outs[0]) },
 		GradScale: func(a *powArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
 		},

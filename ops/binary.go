@@ -2,6 +2,7 @@ package ops
 
 import (
 	"math"
+	"math/cmplx"
 	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
@@ -91,6 +92,9 @@ var binaryOps = []*opdef.Entry{
 		Error: smooth,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			dt := powerOfTwoDType(a)
+			if dt == tensor.Invalid {
+				return nil, opdef.Refuse("other", "no common dtype for %s and %s", a.Self.DType, a.Other.DType)
+			}
 			t, err := mapN(dt, func(v []complex128) complex128 { return v[0] * powC(2, v[1]) }, func(v []float64) float64 { return v[0] * math.Exp2(v[1]) }, a.Self, a.Other)
 			return []*tensor.Tensor{t}, err
 		},
@@ -102,6 +106,7 @@ var binaryOps = []*opdef.Entry{
 			return ldexpGrad(a, g, true)
 		},
 		GradTerms: func(a *opdef.BinaryArgs) int { return broadcastTerms(a.Self, a.Other) },
+		Exempt:    map[string]string{"dtypes": "the power of an integer exponent is float32"},
 		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
 			g := opdef.Gen{R: r}
 			return []*opdef.BinaryArgs{
@@ -238,17 +243,15 @@ func powerOfTwoDType(a *opdef.BinaryArgs) tensor.DType {
 
 func ldexpGrad(a *opdef.BinaryArgs, g *opdef.Grad, magnitude bool) (opdef.Grads, error) {
 	dt := g.Out[0].DType
-	gx, err := mapN(dt, func(v []complex128) complex128 { return v[0] * powC(2, v[1]) }, func(v []float64) float64 { return v[0] * math.Exp2(v[1]) }, g.Out[0], a.Other)
+	gx, err := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(powC(2, v[1])) }, func(v []float64) float64 { return v[0] * math.Exp2(v[1]) }, g.Out[0], a.Other)
 	if err != nil {
 		return nil, err
 	}
-	ts, shape, err := opdef.BroadcastAll(g.Out[0], a.Self, a.Other)
+	gy, err := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]*powC(2, v[2])*math.Ln2) },
+		func(v []float64) float64 { return v[0] * v[1] * (math.Exp2(v[2]) * math.Ln2) }, g.Out[0], a.Self, a.Other)
 	if err != nil {
 		return nil, err
 	}
-	gy := zipWith(dt.Real(), shape, func(v []complex128) float64 {
-		return real(v[0])*real(v[1])*math.Exp2(real(v[2]))*math.Ln2 + imag(v[0])*imag(v[1])*math.Exp2(real(v[2]))*math.Ln2
-	}, ts)
 	if magnitude {
 		gx, gy = opdef.Abs(gx), opdef.Abs(gy)
 	}
@@ -272,6 +275,8 @@ func step[T float64 | int64](dt tensor.DType, shape []int, ts []*tensor.Tensor) 
 // nextAfter is the neighbour of x in dt towards y.
 func nextAfter(dt tensor.DType, x, y float64) float64 {
 	switch {
+	case dt.MantissaBits() == tensor.Float64.MantissaBits():
+		return math.Nextafter(x, y)
 	case x != x || y != y:
 		return math.NaN()
 	case x == y:

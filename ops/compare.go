@@ -584,11 +584,11 @@ func clampGrad(a *clampArgs, g *opdef.Grad) (opdef.Grads, error) {
 	if err != nil {
 		return nil, err
 	}
-	low, err := part(a.Min, func(x, lo, hi float64) bool { return x < lo && lo < hi })
+	low, err := part(a.Min, func(x, lo, hi float64) bool { return x < lo && (a.Max == nil || lo < hi) })
 	if err != nil {
 		return nil, err
 	}
-	high, err := part(a.Max, func(x, lo, hi float64) bool { return x > hi || hi < lo })
+	high, err := part(a.Max, func(x, lo, hi float64) bool { return x > hi || a.Min != nil && hi < lo })
 	return opdef.Grads{"self": self, "min": low, "max": high}, err
 }
 

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"math"
 	"math/rand/v2"
 	"strings"
 
@@ -21,8 +22,11 @@ var convertOps = []*opdef.Entry{
 		Doc:    opdef.Doc{Summary: "The tensor in another dtype", Formula: "self", Notes: "Floats to integers are truncated.", Source: "torch.Tensor.to"},
 		Error:  moves,
 		Kernel: func(a *toDTypeArgs) ([]*tensor.Tensor, error) { return one(opdef.Cast(a.Self, a.Dtype)) },
-		Grad:   func(a *toDTypeArgs, g *opdef.Grad) (opdef.Grads, error) { return passOn(g) },
-		Node:   func(a *toDTypeArgs, _ *opdef.Grad) (opdef.Node, error) { return unchanged(a.Self, a.Dtype, a.Copy) },
+		Accept: func(a *toDTypeArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+			return outOfRange(a.Self, got, want)
+		},
+		Grad: func(a *toDTypeArgs, g *opdef.Grad) (opdef.Grads, error) { return passOn(g) },
+		Node: func(a *toDTypeArgs, _ *opdef.Grad) (opdef.Node, error) { return unchanged(a.Self, a.Dtype, a.Copy) },
 		Cases: func(r *rand.Rand) []*toDTypeArgs {
 			var cs []*toDTypeArgs
 			for _, x := range conversionCases(r) {
@@ -40,7 +44,10 @@ var convertOps = []*opdef.Entry{
 		Doc:    opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self", Source: "torch.Tensor.to"},
 		Error:  moves,
 		Kernel: func(a *toOtherArgs) ([]*tensor.Tensor, error) { return one(opdef.Cast(a.Self, a.Other.DType)) },
-		Grad:   func(a *toOtherArgs, g *opdef.Grad) (opdef.Grads, error) { return passOnBut(g, "other") },
+		Accept: func(a *toOtherArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+			return outOfRange(a.Self, got, want)
+		},
+		Grad: func(a *toOtherArgs, g *opdef.Grad) (opdef.Grads, error) { return passOnBut(g, "other") },
 		Node: func(a *toOtherArgs, _ *opdef.Grad) (opdef.Node, error) {
 			return unchanged(a.Self, a.Other.DType, a.Copy)
 		},
@@ -84,7 +91,10 @@ var convertOps = []*opdef.Entry{
 		Doc:    opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self", Source: "torch.Tensor.type_as"},
 		Error:  moves,
 		Kernel: func(a *toOtherOnlyArgs) ([]*tensor.Tensor, error) { return one(opdef.Cast(a.Self, a.Other.DType)) },
-		Grad:   func(a *toOtherOnlyArgs, g *opdef.Grad) (opdef.Grads, error) { return passOnBut(g, "other") },
+		Accept: func(a *toOtherOnlyArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+			return outOfRange(a.Self, got, want)
+		},
+		Grad: func(a *toOtherOnlyArgs, g *opdef.Grad) (opdef.Grads, error) { return passOnBut(g, "other") },
 		Node: func(a *toOtherOnlyArgs, _ *opdef.Grad) (opdef.Node, error) {
 			return unchanged(a.Self, a.Other.DType, false)
 		},
@@ -210,6 +220,22 @@ type copyArgs struct {
 	NonBlocking bool
 }
 
+// outOfRange accepts any integer where a floating number has none in the
+// target dtype: C leaves that conversion undefined, and devices differ.
+func outOfRange(x *tensor.Tensor, got, want []*tensor.Tensor) []opdef.Acceptance {
+	dt := want[0].DType
+	if x.DType.Kind() < tensor.KindFloat || !dt.IsIntegral() {
+		return []opdef.Acceptance{{}}
+	}
+	src, g, w := tensor.Data[float64](x), tensor.Data[int64](got[0].Rounded()), tensor.Data[int64](want[0].Rounded())
+	for i, v := range src {
+		if v = math.Trunc(v); g[i] != w[i] && v >= dt.Min() && v <= dt.Max() {
+			return []opdef.Acceptance{{}}
+		}
+	}
+	return []opdef.Acceptance{{OK: true, Rule: "conversion out of range"}}
+}
+
 // passOn hands the incoming gradient to self.
 func passOn(g *opdef.Grad) (opdef.Grads, error) { return opdef.Grads{"self": {g.Out[0]}}, nil }
 
@@ -249,9 +275,12 @@ func cast(name string, dt tensor.DType) *opdef.Entry {
 		Doc:    opdef.Doc{Summary: "The tensor as " + dt.String(), Formula: "self", Source: "torch.Tensor." + name},
 		Error:  moves,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return one(opdef.Cast(a.Self, dt)) },
-		Grad:   func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) { return passOn(g) },
-		Node:   func(a *opdef.UnaryArgs, _ *opdef.Grad) (opdef.Node, error) { return unchanged(a.Self, dt, false) },
-		Cases:  sameCases, Exempt: fixedDType,
+		Accept: func(a *opdef.UnaryArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+			return outOfRange(a.Self, got, want)
+		},
+		Grad:  func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) { return passOn(g) },
+		Node:  func(a *opdef.UnaryArgs, _ *opdef.Grad) (opdef.Node, error) { return unchanged(a.Self, dt, false) },
+		Cases: sameCases, Exempt: fixedDType,
 	}.Entry()
 }
 

@@ -474,7 +474,7 @@ func arange(a *arangeArgs) ([]*tensor.Tensor, error) {
 	if dt.IsIntegral() {
 		lo, by := a.Start.Int64(), a.Step.Int64()
 		n := int(math.Ceil((end - start) / step))
-		if a.Start.Kind() < tensor.KindFloat && a.End.Kind() < tensor.KindFloat {
+		if dt.Bits() == 64 { // torch counts in double precision for all others
 			n = rangeLen(lo, a.End.Int64(), by)
 		}
 		if err := checkSize([]int{n}); err != nil {
@@ -497,8 +497,7 @@ func arange(a *arangeArgs) ([]*tensor.Tensor, error) {
 	}))
 }
 
-// rangeLen is the number of elements of a range of integers; torch counts in
-// double precision too, but exactly where its numbers are integers.
+// rangeLen is the number of elements of a range of integers.
 func rangeLen(start, end, step int64) int {
 	n := (end - start) / step
 	if n*step != end-start {

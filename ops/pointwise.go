@@ -232,7 +232,7 @@ var pointwiseOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "log2", InPlace: true, Error: smooth, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Logarithm to base 2", Formula: "log2(self)", Source: "torch.log2"},
-		F:   log2, C: func(x complex128) complex128 { return cmplx.Log(x) / math.Ln2 },
+		F:   log2, C: func(x complex128) complex128 { return logC(x, math.Ln2) },
 		DF: func(x, _ float64) float64 { return 1 / (x * math.Ln2) },
 		DC: func(x, _ complex128) complex128 { return 1 / (x * math.Ln2) },
 	}.Entry(),
@@ -240,7 +240,7 @@ var pointwiseOps = []*opdef.Entry{
 		Name: "log10", InPlace: true, Error: smooth, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Logarithm to base 10", Formula: "log10(self)", Source: "torch.log10"},
 		F:   func(x float64) float64 { return math.Log(x) / math.Ln10 },
-		C:   func(x complex128) complex128 { return cmplx.Log(x) / math.Ln10 },
+		C:   func(x complex128) complex128 { return logC(x, math.Ln10) },
 		DF:  func(x, _ float64) float64 { return 1 / (x * math.Ln10) },
 		DC:  func(x, _ complex128) complex128 { return 1 / (x * math.Ln10) },
 	}.Entry(),
@@ -257,7 +257,7 @@ var pointwiseOps = []*opdef.Entry{
 		C:   func(x complex128) complex128 { return 1 / (1 + cmplx.Exp(-x)) },
 		DF:  func(_, y float64) float64 { return y * (1 - y) },
 		DC:  func(_, y complex128) complex128 { return y * (1 - y) },
-		DS:  func(_, y float64) float64 { return y },
+		DS:  func(_, y float64) float64 { return y * (1 + y) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "deg2rad", InPlace: true, Error: rounded,
@@ -391,6 +391,12 @@ func log2(x float64) float64 {
 		return float64(e - 1)
 	}
 	return math.Log(x) / math.Ln2
+}
+
+// logC is the logarithm to the base whose natural logarithm is ln.
+func logC(x complex128, ln float64) complex128 {
+	y := cmplx.Log(x)
+	return complex(real(y)/ln, imag(y)/ln)
 }
 
 // complexScale is the magnitude of complex results, whose parts are only as

@@ -307,7 +307,7 @@ func addcCommon(a *addcArgs) (tensor.DType, []*tensor.Tensor, []int, error) {
 	if err != nil {
 		return dt, nil, nil, err
 	}
-	if dt.Kind() < tensor.KindFloat && a.Value.Kind() >= tensor.KindFloat || dt.IsFloat() && a.Value.Kind() == tensor.KindComplex {
+	if !dt.IsComplex() && a.Value.Kind() == tensor.KindComplex {
 		return dt, nil, nil, opdef.Refuse("value", "%v does not scale dtype %s", a.Value, dt)
 	}
 	ts, shape, err := opdef.BroadcastAll(ts...)
@@ -468,6 +468,26 @@ func powC(x, y complex128) complex128 {
 	return cmplx.Pow(x, y)
 }
 
+// powScale: a complex power is the exponential of a product, which is rounded.
+func powScale(x, y, out *tensor.Tensor) []*tensor.Tensor {
+	if !out.DType.IsComplex() {
+		return []*tensor.Tensor{tensor.Full(tensor.Float64, out.Shape, 0.0)}
+	}
+	ts, shape, err := opdef.BroadcastAll(x, y, out)
+	if err != nil { // the kernel has broadcast them already
+		panic(err)
+	}
+	return []*tensor.Tensor{zipWith(tensor.Float64, shape, func(v []complex128) float64 { return cmplx.Abs(v[2]) * powGrowth(v[0], v[1]) }, ts)}
+}
+
+// powGrowth is 1 + |y log x|, by which rounding the product y log x changes x**y.
+func powGrowth(x, y complex128) float64 {
+	if x == 0 {
+		return 1
+	}
+	return 1 + cmplx.Abs(y*cmplx.Log(x))
+}
+
 func power(x, y *tensor.Tensor) ([]*tensor.Tensor, error) {
 	dt, xy, err := opdef.Common(x, y)
 	if err != nil {
@@ -525,6 +545,13 @@ func powGrad(x, y *tensor.Tensor, nx, ny string, g *opdef.Grad, magnitude bool) 
 		}
 		if magnitude {
 			t = opdef.Abs(t)
+			if dt.IsComplex() {
+				ts, shape, err := opdef.BroadcastAll(t, x, y)
+				if err != nil {
+					return err
+				}
+				t = zipWith(tensor.Float64, shape, func(v []complex128) float64 { return real(v[0]) * powGrowth(v[1], v[2]) }, ts)
+			}
 		}
 		gr.Set(name, opdef.SumTo(t, arg.Shape))
 		return nil

@@ -51,6 +51,7 @@ var trigOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Inverse tangent", Formula: "atan(self)", Source: "torch.atan"},
 		F:   math.Atan, C: func(x complex128) complex128 { return -1i * atanhC(1i*x) },
 		DF: func(x, _ float64) float64 { return 1 / (x*x + 1) },
+		DS: func(x, _ float64) float64 { return either(math.Abs(x) > 0x1p63, 0x1p-100, 0) }, // x*x overflows in float32
 		DC: func(x, _ complex128) complex128 { return 1 / (x*x + 1) },
 	}.Entry(),
 	opdef.Unary{
@@ -73,7 +74,7 @@ var trigOps = []*opdef.Entry{
 		F:   math.Tanh, C: cmplx.Tanh,
 		DF: func(_, y float64) float64 { return 1 - y*y },
 		DC: func(_, y complex128) complex128 { return 1 - y*y },
-		DS: func(_, _ float64) float64 { return 1 },
+		DS: func(_, y float64) float64 { return 1 + y*y },
 	}.Entry(),
 	opdef.Unary{
 		Name: "asinh", Names: "asinh arcsinh Tensor.asinh Tensor.arcsinh", InPlace: true, Error: smooth,
