@@ -97,9 +97,9 @@ func (x *subject) bound(what string, b opdef.Bound, ref, moved *tensor.Tensor, s
 	second := math.Pow(float64(shaken)*shakeSize, 2) * opdef.MaxAbs(s) // of second order: no rounding of the arguments
 	for i, r := range rs {
 		m := cmplx.Abs(r)
-		factors := float64(shaken)
-		if ss[i] <= m*(1+1e-9) { // nothing cancels: as many factors as terms
-			factors *= float64(b.Terms)
+		factors := float64(shaken) * (1 + math.Log2(float64(b.Terms))) // as the comparison grows with terms
+		if ss[i] <= m*(1+1e-9) {                                       // nothing cancels: as many factors as terms
+			factors = float64(shaken * b.Terms)
 		}
 		if math.IsNaN(m) || math.IsInf(m, 0) {
 			continue
