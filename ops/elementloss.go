@@ -21,7 +21,13 @@ type elementLoss struct {
 	how      reduction
 	batch    int // what batchmean divides by
 
+	// ints says that integers are taken as float32.
+	ints bool
+
 	f func(v []float64) float64
+	// through is the magnitude of a number that the terms are added to and taken
+	// from again: 1 of log(1 + exp(x)).
+	through float64
 	// df stores in d the derivatives of f; ds, if not nil, the sums of the
 	// magnitudes of their terms.
 	df, ds func(v, d []float64)
@@ -141,7 +147,7 @@ func elementLossOp[A any](o opdef.Op[A], call func(*A) (*elementLoss, error)) *o
 func (l *elementLoss) magnitude(v []float64) float64 {
 	var d [4]float64
 	l.df(v, d[:len(v)])
-	s := math.Abs(l.f(v))
+	s := math.Abs(l.f(v)) + l.through
 	for k, x := range v {
 		if c := math.Abs(x * d[k]); c == c {
 			s += c
@@ -156,6 +162,9 @@ func (l *elementLoss) broadcast() (tensor.DType, []*tensor.Tensor, []int, error)
 	dt, ts, err := opdef.Common(l.operands...)
 	if err != nil {
 		return dt, nil, nil, err
+	}
+	if l.ints && dt.Kind() < tensor.KindFloat {
+		dt = tensor.DefaultDType
 	}
 	if !dt.IsFloat() {
 		return dt, nil, nil, opdef.Refuse("input", "want a floating dtype, got %s", dt)

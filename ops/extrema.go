@@ -49,26 +49,28 @@ var extremaOps = []*opdef.Entry{
 	}.Entry(),
 	wholeExtremum("max", "Largest element", false),
 	wholeExtremum("min", "Smallest element", true),
+	opdef.Binary{
+		Name: "maximum", Names: "maximum Tensor.maximum max Tensor.max",
+		Doc:       opdef.Doc{Summary: "Larger of two elements", Notes: "nan wins. Equal elements share the gradient.", Source: "torch.maximum"},
+		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
+		F:         func(x, y float64) float64 { return max(x, y) },
+		I:         func(x, y int64) int64 { return max(x, y) },
+		DF:        func(x, y, _ float64) (float64, float64) { return shareOf(x, y), shareOf(y, x) },
+		NoNumbers: true,
+	}.Entry(),
+	opdef.Binary{
+		Name: "minimum", Names: "minimum Tensor.minimum min Tensor.min",
+		Doc:       opdef.Doc{Summary: "Smaller of two elements", Notes: "nan wins. Equal elements share the gradient.", Source: "torch.minimum"},
+		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
+		F:         func(x, y float64) float64 { return min(x, y) },
+		I:         func(x, y int64) int64 { return min(x, y) },
+		DF:        func(x, y, _ float64) (float64, float64) { return shareOf(y, x), shareOf(x, y) },
+		NoNumbers: true,
+	}.Entry(),
 	dimExtremum("max", "Largest elements along a dimension and their indices", false),
 	dimExtremum("min", "Smallest elements along a dimension and their indices", true),
 	argExtremum("argmax", "Index of the largest element", false),
 	argExtremum("argmin", "Index of the smallest element", true),
-	opdef.Binary{
-		Name: "maximum", Names: "maximum Tensor.maximum max Tensor.max",
-		Doc:   opdef.Doc{Summary: "Larger of two elements", Notes: "nan wins. Equal elements share the gradient.", Source: "torch.maximum"},
-		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
-		F:     func(x, y float64) float64 { return max(x, y) },
-		I:     func(x, y int64) int64 { return max(x, y) },
-		DF:    func(x, y, _ float64) (float64, float64) { return shareOf(x, y), shareOf(y, x) },
-	}.Entry(),
-	opdef.Binary{
-		Name: "minimum", Names: "minimum Tensor.minimum min Tensor.min",
-		Doc:   opdef.Doc{Summary: "Smaller of two elements", Notes: "nan wins. Equal elements share the gradient.", Source: "torch.minimum"},
-		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
-		F:     func(x, y float64) float64 { return min(x, y) },
-		I:     func(x, y int64) int64 { return min(x, y) },
-		DF:    func(x, y, _ float64) (float64, float64) { return shareOf(y, x), shareOf(x, y) },
-	}.Entry(),
 	opdef.Binary{
 		Name:  "fmax",
 		Doc:   opdef.Doc{Summary: "Larger of two elements, a number before nan", Notes: "The gradient of equal elements goes to self.", Source: "torch.fmax"},
@@ -79,8 +81,9 @@ var extremaOps = []*opdef.Entry{
 			}
 			return y
 		},
-		I:  func(x, y int64) int64 { return max(x, y) },
-		DF: func(x, y, _ float64) (float64, float64) { return oneSided(x >= y || y != y) },
+		I:         func(x, y int64) int64 { return max(x, y) },
+		DF:        func(x, y, _ float64) (float64, float64) { return oneSided(x >= y || y != y) },
+		NoNumbers: true,
 	}.Entry(),
 	opdef.Binary{
 		Name:  "fmin",
@@ -92,8 +95,9 @@ var extremaOps = []*opdef.Entry{
 			}
 			return y
 		},
-		I:  func(x, y int64) int64 { return min(x, y) },
-		DF: func(x, y, _ float64) (float64, float64) { return oneSided(x <= y || y != y) },
+		I:         func(x, y int64) int64 { return min(x, y) },
+		DF:        func(x, y, _ float64) (float64, float64) { return oneSided(x <= y || y != y) },
+		NoNumbers: true,
 	}.Entry(),
 }
 

@@ -223,7 +223,7 @@ var lossOps = []*opdef.Entry{
 	}, func(a *hingeArgs) (*elementLoss, error) {
 		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, alone: asSum,
+			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, alone: asSum, through: math.Abs(a.Margin), ints: true,
 			f: func(v []float64) float64 {
 				s := 0.0
 				if v[1] != 1 {
@@ -259,7 +259,7 @@ var lossOps = []*opdef.Entry{
 	}, func(a *softMarginArgs) (*elementLoss, error) {
 		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, alone: asItself,
+			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, alone: asItself, through: 1,
 			f:  func(v []float64) float64 { return softplus(-v[0] * v[1]) },
 			df: func(v, d []float64) { s := sigmoidOf(-v[0] * v[1]); d[0] = -v[1] * s; d[1] = -v[0] * s },
 			ds: func(v, d []float64) {
@@ -287,13 +287,14 @@ var lossOps = []*opdef.Entry{
 		}
 		gap := func(v []float64) float64 { return a.Margin - v[2]*(v[0]-v[1]) }
 		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input1, a.Input2, a.Target}, names: []string{"input1", "input2", "target"}, how: how,
+			operands: []*tensor.Tensor{a.Input1, a.Input2, a.Target}, names: []string{"input1", "input2", "target"}, how: how, through: math.Abs(a.Margin), ints: true,
 			f: func(v []float64) float64 { return max(0, gap(v)) },
 			df: func(v, d []float64) {
-				d[0], d[1], d[2] = 0, 0, 0
+				m := 0.0
 				if gap(v) >= 0 {
-					d[0], d[1], d[2] = -v[2], v[2], v[1]-v[0]
+					m = 1
 				}
+				d[0], d[1], d[2] = -m*v[2], m*v[2], m*(v[1]-v[0])
 			},
 			ds: func(v, d []float64) {
 				d[0], d[1], d[2] = math.Abs(v[2]), math.Abs(v[2]), math.Abs(v[0])+math.Abs(v[1])
@@ -497,12 +498,16 @@ func poissonLoss(a *poissonArgs) (*elementLoss, error) {
 		return t*math.Log(t) - t + 0.5*math.Log(2*math.Pi*t)
 	}
 	stirlingSlope := func(t float64) float64 {
-		if !a.Full || t <= 1 {
+		s := math.Log(t) + 0.5/t
+		switch {
+		case !a.Full:
 			return 0
+		case t <= 1: // masked after it was computed: nan unless t > 0
+			return 0 * s
 		}
-		return math.Log(t) + 0.5/t
+		return s
 	}
-	l := &elementLoss{operands: []*tensor.Tensor{a.Input, a.Target}, names: inputTarget, how: how}
+	l := &elementLoss{operands: []*tensor.Tensor{a.Input, a.Target}, names: inputTarget, how: how, ints: true}
 	if a.LogInput {
 		l.f = func(v []float64) float64 { return math.Exp(v[0]) - v[1]*v[0] + stirling(v[1]) }
 		l.df = func(v, d []float64) { d[0], d[1] = math.Exp(v[0])-v[1], stirlingSlope(v[1])-v[0] }
@@ -559,7 +564,7 @@ func gaussianLoss(a *gaussianArgs) (*elementLoss, error) {
 		names[2] = ""
 	}
 	return &elementLoss{
-		operands: []*tensor.Tensor{a.Input, a.Target, v}, given: []*tensor.Tensor{a.Input, a.Target, a.Var}, names: names, how: how,
+		operands: []*tensor.Tensor{a.Input, a.Target, v}, given: []*tensor.Tensor{a.Input, a.Target, a.Var}, names: names, how: how, through: rest,
 		f: func(v []float64) float64 {
 			d, s := v[0]-v[1], max(v[2], a.Eps)
 			return 0.5*(math.Log(s)+d*d/s) + rest

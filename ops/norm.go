@@ -12,30 +12,10 @@ import (
 // normOps normalise by mean and variance, or by root mean square, taken over
 // some dimensions.
 var normOps = []*opdef.Entry{
-	opdef.Op[layerNormArgs]{
-		Schema:    "layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor",
-		Names:     "F.layer_norm layer_norm",
-		Doc:       opdef.Doc{Summary: "Normalisation over the last dimensions", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected.", Source: "torch.nn.functional.layer_norm"},
-		Error:     normError,
-		Terms:     func(a *layerNormArgs) int { return numel(a.NormalizedShape) },
-		GradTerms: func(a *layerNormArgs) int { return a.Input.Numel() },
-		Kernel: func(a *layerNormArgs) ([]*tensor.Tensor, error) {
-			n, err := a.norm()
-			if err != nil {
-				return nil, err
-			}
-			return single(n.forward()), nil
-		},
-		Grad: func(a *layerNormArgs, g *opdef.Grad) (opdef.Grads, error) {
-			n, err := a.norm()
-			if err != nil {
-				return nil, err
-			}
-			return n.grads("input", g), nil
-		},
-		Scale: func(a *layerNormArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return scaleOf(a.norm())(outs)
-		},
+	normEntry(opdef.Op[layerNormArgs]{
+		Schema: "layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor",
+		Names:  "F.layer_norm layer_norm",
+		Doc:    opdef.Doc{Summary: "Normalisation over the last dimensions", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected.", Source: "torch.nn.functional.layer_norm"},
 		Cases: func(r *rand.Rand) []*layerNormArgs {
 			g := opdef.Gen{R: r}
 			f64, f32, bf := tensor.Float64, tensor.Float32, tensor.BFloat16
@@ -47,29 +27,11 @@ var normOps = []*opdef.Entry{
 				{Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), NormalizedShape: []int{4}, Bias: g.Normal(f64, 4), Eps: 0.1},
 			}
 		},
-	}.Entry(),
-	opdef.Op[rmsNormArgs]{
-		Schema:    "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
-		Names:     "F.rms_norm rms_norm",
-		Doc:       opdef.Doc{Summary: "Scaling by the root mean square over the last dimensions", Formula: "input / sqrt(mean(input^2) + eps) * weight", Notes: "eps is the dtype's machine epsilon by default.", Source: "torch.nn.functional.rms_norm"},
-		Error:     normError,
-		Terms:     func(a *rmsNormArgs) int { return numel(a.NormalizedShape) },
-		GradTerms: func(a *rmsNormArgs) int { return a.Input.Numel() },
-		Kernel: func(a *rmsNormArgs) ([]*tensor.Tensor, error) {
-			n, err := a.norm()
-			if err != nil {
-				return nil, err
-			}
-			return single(n.forward()), nil
-		},
-		Grad: func(a *rmsNormArgs, g *opdef.Grad) (opdef.Grads, error) {
-			n, err := a.norm()
-			if err != nil {
-				return nil, err
-			}
-			return n.grads("input", g), nil
-		},
-		Scale: func(a *rmsNormArgs, outs []*tensor.Tensor) []*tensor.Tensor { return scaleOf(a.norm())(outs) },
+	}, (*layerNormArgs).norm),
+	normEntry(opdef.Op[rmsNormArgs]{
+		Schema: "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+		Names:  "F.rms_norm rms_norm",
+		Doc:    opdef.Doc{Summary: "Scaling by the root mean square over the last dimensions", Formula: "input / sqrt(mean(input^2) + eps) * weight", Notes: "eps is the dtype's machine epsilon by default.", Source: "torch.nn.functional.rms_norm"},
 		Cases: func(r *rand.Rand) []*rmsNormArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
@@ -78,37 +40,11 @@ var normOps = []*opdef.Entry{
 				{Input: g.Normal(tensor.Float32, 2, 5), NormalizedShape: []int{5}, Eps: ptr(1e-5)}, {Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), NormalizedShape: []int{4}, Eps: ptr(1e-5)},
 			}
 		},
-	}.Entry(),
-	opdef.Op[groupNormArgs]{
-		Schema:    "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor",
-		Names:     "F.group_norm group_norm",
-		Doc:       opdef.Doc{Summary: "Normalisation over groups of channels", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *); mean and var are taken over each sample's C/num_groups channels and all positions.", Source: "torch.nn.functional.group_norm"},
-		Error:     normError,
-		Terms:     func(a *groupNormArgs) int { return a.Input.Numel() },
-		GradTerms: func(a *groupNormArgs) int { return a.Input.Numel() },
-		Kernel: func(a *groupNormArgs) ([]*tensor.Tensor, error) {
-			n, err := a.norm()
-			if err != nil {
-				return nil, err
-			}
-			return single(n.forward().Reshape(a.Input.Shape...)), nil
-		},
-		Grad: func(a *groupNormArgs, g *opdef.Grad) (opdef.Grads, error) {
-			n, err := a.norm()
-			if err != nil {
-				return nil, err
-			}
-			gr := n.grads("input", opdef.NewGrad(nil, single(g.Out[0].Reshape(n.x.Shape...)), nil))
-			gr.Set("input", gr["input"][0].Reshape(a.Input.Shape...))
-			return gr, nil
-		},
-		Scale: func(a *groupNormArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			n, err := a.norm()
-			if err != nil {
-				return single(opdef.Abs(outs[0]))
-			}
-			return single(n.scale().Reshape(a.Input.Shape...))
-		},
+	}, (*rmsNormArgs).norm),
+	normEntry(opdef.Op[groupNormArgs]{
+		Schema: "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor",
+		Names:  "F.group_norm group_norm",
+		Doc:    opdef.Doc{Summary: "Normalisation over groups of channels", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *); mean and var are taken over each sample's C/num_groups channels and all positions.", Source: "torch.nn.functional.group_norm"},
 		Cases: func(r *rand.Rand) []*groupNormArgs {
 			g := opdef.Gen{R: r}
 			f64, f32 := tensor.Float64, tensor.Float32
@@ -119,21 +55,11 @@ var normOps = []*opdef.Entry{
 				{Input: opdef.NonContiguous(g.Normal(f64, 2, 4, 3)), NumGroups: 2, Weight: g.Normal(f64, 4), Eps: 1e-5},
 			}
 		},
-	}.Entry(),
-	opdef.Op[batchNormArgs]{
-		Schema:    "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor",
-		Names:     "F.batch_norm",
-		Doc:       opdef.Doc{Summary: "Normalisation of each channel over the batch", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *). In training mean and var are those of the batch, and the running statistics move towards them by momentum (var corrected); otherwise they are the running statistics.", Source: "torch.nn.functional.batch_norm"},
-		Error:     normError,
-		Terms:     func(a *batchNormArgs) int { return a.Input.Numel() },
-		GradTerms: func(a *batchNormArgs) int { return a.Input.Numel() },
-		Kernel: func(a *batchNormArgs) ([]*tensor.Tensor, error) {
-			n, err := a.norm()
-			if err != nil {
-				return nil, err
-			}
-			return single(n.forward()), nil
-		},
+	}, (*groupNormArgs).norm),
+	normEntry(opdef.Op[batchNormArgs]{
+		Schema: "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor",
+		Names:  "F.batch_norm",
+		Doc:    opdef.Doc{Summary: "Normalisation of each channel over the batch", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *). In training mean and var are those of the batch, and the running statistics move towards them by momentum (var corrected); otherwise they are the running statistics.", Source: "torch.nn.functional.batch_norm"},
 		After: func(a *batchNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 			n, err := a.norm()
 			if err != nil || !a.Training || a.Input.Numel() == 0 {
@@ -141,14 +67,6 @@ var normOps = []*opdef.Entry{
 			}
 			return n.running(a.RunningMean, a.RunningVar, a.Momentum), nil
 		},
-		Grad: func(a *batchNormArgs, g *opdef.Grad) (opdef.Grads, error) {
-			n, err := a.norm()
-			if err != nil {
-				return nil, err
-			}
-			return n.grads("input", g), nil
-		},
-		Scale: func(a *batchNormArgs, outs []*tensor.Tensor) []*tensor.Tensor { return scaleOf(a.norm())(outs) },
 		Cases: func(r *rand.Rand) []*batchNormArgs {
 			g := opdef.Gen{R: r}
 			f64, f32 := tensor.Float64, tensor.Float32
@@ -167,21 +85,11 @@ var normOps = []*opdef.Entry{
 				{Input: opdef.NonContiguous(g.Normal(f64, 3, 3, 2)), RunningMean: m64, RunningVar: v64, Training: true, Momentum: 0.1, Eps: 1e-5},
 			}
 		},
-	}.Entry(),
-	opdef.Op[instanceNormArgs]{
-		Schema:    "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor",
-		Names:     "F.instance_norm",
-		Doc:       opdef.Doc{Summary: "Normalisation of each channel of each sample", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *). With running statistics given, these move towards the average over the batch; without use_input_stats they are used instead.", Source: "torch.nn.functional.instance_norm"},
-		Error:     normError,
-		Terms:     func(a *instanceNormArgs) int { return a.Input.Numel() },
-		GradTerms: func(a *instanceNormArgs) int { return a.Input.Numel() },
-		Kernel: func(a *instanceNormArgs) ([]*tensor.Tensor, error) {
-			n, err := a.norm()
-			if err != nil {
-				return nil, err
-			}
-			return single(n.forward()), nil
-		},
+	}, (*batchNormArgs).norm),
+	normEntry(opdef.Op[instanceNormArgs]{
+		Schema: "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor",
+		Names:  "F.instance_norm",
+		Doc:    opdef.Doc{Summary: "Normalisation of each channel of each sample", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *). With running statistics given, these move towards the average over the batch; without use_input_stats they are used instead.", Source: "torch.nn.functional.instance_norm"},
 		After: func(a *instanceNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 			n, err := a.norm()
 			if err != nil || !a.UseInputStats || a.Input.Numel() == 0 {
@@ -189,19 +97,11 @@ var normOps = []*opdef.Entry{
 			}
 			return n.running(a.RunningMean, a.RunningVar, a.Momentum), nil
 		},
-		Grad: func(a *instanceNormArgs, g *opdef.Grad) (opdef.Grads, error) {
-			n, err := a.norm()
-			if err != nil {
-				return nil, err
-			}
-			return n.grads("input", g), nil
-		},
 		// The last node is a view of the batch normalisation of N*C channels.
 		Node: func(a *instanceNormArgs, g *opdef.Grad) (opdef.Node, error) {
 			s := a.Input.Shape
 			return opdef.Node{Grads: single(g.Out[0].Reshape(slices.Concat([]int{1, s[0] * s[1]}, s[2:])...)), Weak: "the incoming gradient reshaped"}, nil
 		},
-		Scale: func(a *instanceNormArgs, outs []*tensor.Tensor) []*tensor.Tensor { return scaleOf(a.norm())(outs) },
 		Cases: func(r *rand.Rand) []*instanceNormArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
@@ -214,12 +114,57 @@ var normOps = []*opdef.Entry{
 				{Input: g.Normal(tensor.Float32, 1, 2, 6), UseInputStats: true, Momentum: 0.1, Eps: 1e-5},
 			}
 		},
-	}.Entry(),
+	}, (*instanceNormArgs).norm),
 }
 
-// normError: a result is a sum of a few products of numbers known to the scale
-// below; gradients take in sums over whole rows.
-var normError = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}}
+// normEntry completes the declaration of a normalisation. A result is a sum of a
+// few products of numbers known to normalisation.scale.
+func normEntry[A any](o opdef.Op[A], call func(*A) (*normalisation, error)) *opdef.Entry {
+	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
+	o.Terms = func(a *A) int {
+		n, err := call(a)
+		if err != nil {
+			return 1
+		}
+		return count(n.x.Shape, n.dims)
+	}
+	o.GradTerms = func(a *A) int {
+		n, err := call(a)
+		if err != nil {
+			return 1
+		}
+		return max(1, n.x.Numel())
+	}
+	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return single(n.forward().Reshape(n.shape...)), nil
+	}
+	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+		n, err := call(a)
+		if err != nil {
+			return single(opdef.Abs(outs[0]))
+		}
+		return single(n.scale().Reshape(n.shape...))
+	}
+	o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return n.grads(g, false), nil
+	}
+	o.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return n.grads(g, true), nil
+	}
+	return o.Entry()
+}
 
 type layerNormArgs struct {
 	Input           *tensor.Tensor
@@ -264,6 +209,7 @@ type instanceNormArgs struct {
 // and variance taken over dims, or given.
 type normalisation struct {
 	x            *tensor.Tensor
+	shape        []int // of the input, which x may divide further
 	dims         []int
 	eps          float64
 	rms          bool           // no mean is subtracted
@@ -326,17 +272,23 @@ func (n *normalisation) forward() *tensor.Tensor {
 	}, n.x, mean, rstd, n.expandAffine(n.weight, 1), n.expandAffine(n.bias, 0))
 }
 
+// rootMeanSquare is that of the elements mean and variance are taken over, of
+// x's shape; of given statistics the magnitude of the mean.
+func (n *normalisation) rootMeanSquare(mean *tensor.Tensor) *tensor.Tensor {
+	if n.vari != nil {
+		return opdef.Abs(mean)
+	}
+	return opdef.Unreduce(opdef.Collect(n.moments(), tensor.Float64, func(a *momentsSoFar) float64 {
+		return rootMeanSquare(a.n, a.mean*a.mean, a.m2)
+	}), n.x.Shape, n.dims)
+}
+
 // scale is the sum of the magnitudes behind a result: |x| + rms, which the
 // deviation is the difference of, the deviation again with the error of the
 // variance, all times rstd and weight; and the bias.
 func (n *normalisation) scale() *tensor.Tensor {
 	mean, rstd := n.statistics()
-	rms := opdef.Abs(mean)
-	if n.vari == nil {
-		rms = opdef.Unreduce(opdef.Collect(n.moments(), tensor.Float64, func(a *momentsSoFar) float64 {
-			return rootMeanSquare(a.n, a.mean*a.mean, a.m2)
-		}), n.x.Shape, n.dims)
-	}
+	rms := n.rootMeanSquare(mean)
 	return opdef.ZipN(tensor.Float64, n.x.Shape, func(dst []float64, s [][]float64) {
 		x, mean, rstd, w, b, rms := s[0], s[1], s[2], s[3], s[4], s[5]
 		for i := range dst {
@@ -346,37 +298,51 @@ func (n *normalisation) scale() *tensor.Tensor {
 	}, n.x, mean, rstd, n.expandAffine(n.weight, 1), n.expandAffine(n.bias, 0), rms)
 }
 
-// scaleOf is Op.Scale of a normalisation that the kernel has accepted.
-func scaleOf(n *normalisation, err error) func([]*tensor.Tensor) []*tensor.Tensor {
-	return func(outs []*tensor.Tensor) []*tensor.Tensor {
-		if err != nil {
-			return single(opdef.Abs(outs[0]))
-		}
-		return single(n.scale())
-	}
-}
-
 // A projection holds the sums that the gradient through mean and variance
-// needs: of h = g*weight and of h*xhat.
-type projection struct{ h, hx float64 }
+// needs: of h = g*weight and of h*xhat; for its scale those of their magnitudes,
+// and of |h|*e.
+type projection struct{ h, hx, he float64 }
 
-// grads are the gradients of x (named arg), weight and bias:
-// rstd*(h - mean(h) - xhat*mean(h*xhat)) with h = g*weight, sum(g*xhat), sum(g).
-func (n *normalisation) grads(arg string, g *opdef.Grad) opdef.Grads {
-	up, shape := g.Out[0], n.x.Shape
+// grads are the gradients of input, weight and bias, with xhat the normalised
+// elements: rstd*(h - mean(h) - xhat*mean(h*xhat)) with h = g*weight,
+// sum(g*xhat) and sum(g). With magnitudes they are the sums of the magnitudes
+// of their terms, xhat being known to e = rstd*(|x| + rms) and all to the
+// error of rstd.
+func (n *normalisation) grads(g *opdef.Grad, magnitudes bool) opdef.Grads {
+	up, shape := g.Out[0].Reshape(n.x.Shape...), n.x.Shape
 	mean, rstd := n.statistics()
-	w := n.expandAffine(n.weight, 1)
+	w, rms := n.expandAffine(n.weight, 1), rstd
+	if magnitudes {
+		up, w, rms = opdef.Abs(up), opdef.Abs(w), n.rootMeanSquare(mean)
+	}
+	// v are the elements of the operands below; parts gives h, xhat and e, the
+	// latter two as magnitudes with all that makes them uncertain.
+	operands := []*tensor.Tensor{up, w, n.x, mean, rstd, rms}
+	parts := func(v [][]float64, i int) (h, xhat, e, rstd float64) {
+		h, rstd = v[0][i]*v[1][i], v[4][i]
+		xhat = (v[2][i] - v[3][i]) * rstd
+		if magnitudes {
+			e = (math.Abs(v[2][i]) + v[5][i]) * rstd
+			xhat = math.Abs(xhat)
+			rstd *= 1 + v[5][i]*rstd
+		}
+		return h, xhat, e, rstd
+	}
 	gr := opdef.Grads{}
-	if g.Need(arg) {
-		gr.Set(arg, n.inputGrad(up, mean, rstd, w))
+	if g.Need("input") {
+		gr.Set("input", n.inputGrad(operands, parts, magnitudes).Reshape(n.shape...))
 	}
 	if n.weight != nil {
-		xhat := opdef.ZipN(tensor.Float64, shape, func(dst []float64, s [][]float64) {
+		t := opdef.ZipN(tensor.Float64, shape, func(dst []float64, v [][]float64) {
 			for i := range dst {
-				dst[i] = s[0][i] * (s[1][i] - s[2][i]) * s[3][i]
+				_, xhat, e, _ := parts(v, i)
+				dst[i] = v[0][i] * (xhat + e + xhat*v[5][i]*v[4][i])
+				if !magnitudes {
+					dst[i] = v[0][i] * xhat
+				}
 			}
-		}, up, n.x, mean, rstd)
-		gr.Set("weight", opdef.Sum(tensor.Float64, xhat, n.others(), false).Reshape(n.weight.Shape...))
+		}, operands...)
+		gr.Set("weight", opdef.Sum(tensor.Float64, t, n.others(), false).Reshape(n.weight.Shape...))
 	}
 	if n.bias != nil {
 		gr.Set("bias", opdef.Sum(tensor.Float64, up, n.others(), false).Reshape(n.bias.Shape...))
@@ -384,43 +350,51 @@ func (n *normalisation) grads(arg string, g *opdef.Grad) opdef.Grads {
 	return gr
 }
 
-func (n *normalisation) inputGrad(up, mean, rstd, w *tensor.Tensor) *tensor.Tensor {
+func (n *normalisation) inputGrad(operands []*tensor.Tensor, parts func(v [][]float64, i int) (h, xhat, e, rstd float64), magnitudes bool) *tensor.Tensor {
 	shape := n.x.Shape
 	if n.vari != nil {
-		return opdef.ZipN(n.x.DType, shape, func(dst []float64, s [][]float64) {
+		return opdef.ZipN(n.x.DType, shape, func(dst []float64, v [][]float64) {
 			for i := range dst {
-				dst[i] = s[0][i] * s[1][i] * s[2][i]
+				h, _, _, rstd := parts(v, i)
+				dst[i] = h * rstd
 			}
-		}, up, w, rstd)
+		}, operands...)
 	}
 	sums := opdef.FoldDims(opdef.Fold[float64, projection]{
 		Add: func(acc *projection, _ int, v [][]float64) {
-			g, w, x, mean, rstd := v[0], v[1], v[2], v[3], v[4]
-			var h, hx float64
-			for i, gi := range g {
-				t := gi * w[i]
-				h += t
-				hx += t * (x[i] - mean[i]) * rstd[i]
+			var p projection
+			for i := range v[0] {
+				h, xhat, e, _ := parts(v, i)
+				p.h += h
+				p.hx += h * xhat
+				p.he += h * e
 			}
-			acc.h += h
-			acc.hx += hx
+			acc.h, acc.hx, acc.he = acc.h+p.h, acc.hx+p.hx, acc.he+p.he
 		},
-		Join: func(acc *projection, next projection) { acc.h, acc.hx = acc.h+next.h, acc.hx+next.hx },
-	}, n.dims, false, up, w, n.x, mean, rstd)
+		Join: func(acc *projection, p projection) { acc.h, acc.hx, acc.he = acc.h+p.h, acc.hx+p.hx, acc.he+p.he },
+	}, n.dims, false, operands...)
 	k := 1 / float64(sums.N)
-	meanH := opdef.Unreduce(opdef.Collect(sums, tensor.Float64, func(p *projection) float64 {
+	mean := func(get func(p *projection) float64) *tensor.Tensor {
+		return opdef.Unreduce(opdef.Collect(sums, tensor.Float64, func(p *projection) float64 { return k * get(p) }), shape, n.dims)
+	}
+	meanH := mean(func(p *projection) float64 {
 		if n.rms {
 			return 0
 		}
-		return p.h * k
-	}), shape, n.dims)
-	meanHX := opdef.Unreduce(opdef.Collect(sums, tensor.Float64, func(p *projection) float64 { return p.hx * k }), shape, n.dims)
-	return opdef.ZipN(n.x.DType, shape, func(dst []float64, s [][]float64) {
-		g, w, x, mean, rstd, mh, mhx := s[0], s[1], s[2], s[3], s[4], s[5], s[6]
+		return p.h
+	})
+	meanHX, meanHE := mean(func(p *projection) float64 { return p.hx }), mean(func(p *projection) float64 { return p.he })
+	return opdef.ZipN(n.x.DType, shape, func(dst []float64, v [][]float64) {
+		mh, mhx, mhe := v[6], v[7], v[8]
 		for i := range dst {
-			dst[i] = rstd[i] * (g[i]*w[i] - mh[i] - (x[i]-mean[i])*rstd[i]*mhx[i])
+			h, xhat, e, rstd := parts(v, i)
+			if magnitudes {
+				dst[i] = rstd * (h + mh[i] + xhat*(mhx[i]+mhe[i]) + e*mhx[i])
+			} else {
+				dst[i] = rstd * (h - mh[i] - xhat*mhx[i])
+			}
 		}
-	}, up, w, n.x, mean, rstd, meanH, meanHX)
+	}, append(slices.Clip(operands), meanH, meanHX, meanHE)...)
 }
 
 // running is the change of the running statistics, whose channels are
@@ -478,7 +452,7 @@ func lastDims(x *tensor.Tensor, shape []int, affine map[string]*tensor.Tensor) (
 
 func (a *layerNormArgs) norm() (*normalisation, error) {
 	dims, err := lastDims(a.Input, a.NormalizedShape, map[string]*tensor.Tensor{"weight": a.Weight, "bias": a.Bias})
-	return &normalisation{x: a.Input, dims: dims, affine: dims, eps: a.Eps, weight: a.Weight, bias: a.Bias}, err
+	return &normalisation{x: a.Input, shape: a.Input.Shape, dims: dims, affine: dims, eps: a.Eps, weight: a.Weight, bias: a.Bias}, err
 }
 
 func (a *rmsNormArgs) norm() (*normalisation, error) {
@@ -487,7 +461,7 @@ func (a *rmsNormArgs) norm() (*normalisation, error) {
 	if a.Eps != nil {
 		eps = *a.Eps
 	}
-	return &normalisation{x: a.Input, dims: dims, affine: dims, eps: eps, rms: true, weight: a.Weight}, err
+	return &normalisation{x: a.Input, shape: a.Input.Shape, dims: dims, affine: dims, eps: eps, rms: true, weight: a.Weight}, err
 }
 
 // channels checks what is given per channel, dimension 1 of x.
@@ -516,7 +490,7 @@ func (a *groupNormArgs) norm() (*normalisation, error) {
 	}
 	perGroup := x.Shape[1] / a.NumGroups
 	n := &normalisation{
-		x: x.Reshape(x.Shape[0], a.NumGroups, perGroup, tensor.Numel(x.Shape[2:])), dims: []int{2, 3}, affine: []int{1, 2}, eps: a.Eps,
+		shape: x.Shape, x: x.Reshape(x.Shape[0], a.NumGroups, perGroup, tensor.Numel(x.Shape[2:])), dims: []int{2, 3}, affine: []int{1, 2}, eps: a.Eps,
 		weight: a.Weight, bias: a.Bias,
 	}
 	return n, nil
@@ -529,10 +503,13 @@ func perChannel(t, x *tensor.Tensor) *tensor.Tensor {
 
 func (a *batchNormArgs) norm() (*normalisation, error) {
 	x := a.Input
+	if x.Dim() == 1 && x.Numel() == 0 { // torch returns nothing of nothing before it looks at dimensions
+		return &normalisation{x: x, shape: x.Shape, mean: x, vari: x}, nil
+	}
 	if err := channels(x, map[string]*tensor.Tensor{"running_mean": a.RunningMean, "running_var": a.RunningVar, "weight": a.Weight, "bias": a.Bias}); err != nil {
 		return nil, err
 	}
-	n := &normalisation{x: x, dims: slices.Delete(allDims(x.Dim()), 1, 2), affine: []int{1}, eps: a.Eps, weight: a.Weight, bias: a.Bias}
+	n := &normalisation{x: x, shape: x.Shape, dims: slices.Delete(allDims(x.Dim()), 1, 2), affine: []int{1}, eps: a.Eps, weight: a.Weight, bias: a.Bias}
 	if a.Training {
 		if count(x.Shape, n.dims) == 1 {
 			return nil, opdef.Refuse("input", "want more than one value per channel when training, got shape %s", tensor.ShapeString(x.Shape))
@@ -551,7 +528,7 @@ func (a *instanceNormArgs) norm() (*normalisation, error) {
 	if err := channels(x, map[string]*tensor.Tensor{"running_mean": a.RunningMean, "running_var": a.RunningVar, "weight": a.Weight, "bias": a.Bias}); err != nil {
 		return nil, err
 	}
-	n := &normalisation{x: x, dims: allDims(x.Dim())[2:], affine: []int{1}, eps: a.Eps, weight: a.Weight, bias: a.Bias}
+	n := &normalisation{x: x, shape: x.Shape, dims: allDims(x.Dim())[2:], affine: []int{1}, eps: a.Eps, weight: a.Weight, bias: a.Bias}
 	if a.UseInputStats {
 		if count(x.Shape, n.dims) == 1 {
 			return nil, opdef.Refuse("input", "want more than one position per channel, got shape %s", tensor.ShapeString(x.Shape))

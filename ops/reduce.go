@@ -238,10 +238,10 @@ var reduceOps = []*opdef.Entry{
 			if s, err := tensor.Broadcast(a.Self.Shape, a.Size); err != nil || !slices.Equal(s, a.Self.Shape) {
 				return nil, opdef.Refuse("size", "size %s does not expand to shape %s", tensor.ShapeString(a.Size), tensor.ShapeString(a.Self.Shape))
 			}
-			if len(a.Size) == 0 {
-				return single(opdef.Sum(a.Self.DType, a.Self, allDims(a.Self.Dim()), false)), nil
+			if slices.Equal(a.Size, a.Self.Shape) && len(a.Size) > 0 {
+				return single(a.Self), nil
 			}
-			return single(opdef.SumTo(a.Self, a.Size)), nil
+			return single(opdef.SumTo(opdef.Cast(a.Self, sumDType(a.Self.DType)), a.Size)), nil
 		},
 		Grad: func(a *sumToSizeArgs, g *opdef.Grad) (opdef.Grads, error) {
 			t, err := g.Out[0].Expand(a.Self.Shape...)

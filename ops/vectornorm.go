@@ -209,21 +209,24 @@ func newMatrixNorm(x *tensor.Tensor, ord value.Value, dim []int, keepdim bool, d
 	if err != nil {
 		return nil, err
 	}
-	n, err := newNorm(x, "A", math.Copysign(math.Inf(1), p), dim, keepdim, dt)
+	n, err := newNorm(x, "A", 1, dim, keepdim, dt)
 	if err != nil {
 		return nil, err
 	}
-	var inner int
+	n.p = math.Copysign(math.Inf(1), p)
+	outer := 0
 	switch math.Abs(p) {
 	case 1:
-		inner, err = opdef.Dim("dim", dim[0], x.Dim())
+		n.inner, outer = &n.dims[0], n.dims[1]
 	case math.Inf(1):
-		inner, err = opdef.Dim("dim", dim[1], x.Dim())
+		n.inner, outer = &n.dims[1], n.dims[0]
 	default:
 		return nil, opdef.Refuse("ord", "matrix norms of order %v are not known to this reference", ord)
 	}
-	n.inner = &inner
-	return n, err
+	if x.Shape[outer] == 0 {
+		return nil, opdef.Refuse("A", "dimension %d has no elements, which have no largest or smallest sum", outer)
+	}
+	return n, nil
 }
 
 // normOp completes the declaration of a norm whose argument arg it is of.
