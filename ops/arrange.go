@@ -500,12 +500,15 @@ func (a *rollArgs) rolled(t *tensor.Tensor, back bool) (*tensor.Tensor, error) {
 	if len(a.Shifts) == 0 || len(a.Shifts) != len(dims) {
 		return nil, opdef.Refuse("shifts", "%d shifts for %d dimensions", len(a.Shifts), len(dims))
 	}
+	if view.Dim() == 0 {
+		return nil, opdef.Refuse("dims", "a number has no dimensions")
+	}
 	for i, d := range dims {
 		d, err := opdef.Dim("dims", d, view.Dim())
 		if err != nil {
 			return nil, err
 		}
-		if view.Numel() == 0 || view.Dim() == 0 {
+		if view.Numel() == 0 {
 			continue
 		}
 		n, k := view.Shape[d], a.Shifts[i]

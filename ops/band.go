@@ -44,7 +44,7 @@ var bandOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*diagArgs {
 			g := opdef.Gen{R: r}
-			return []*diagArgs{{g.Normal(tensor.Float32, 3), 1}, {g.Normal(tensor.Float64, 3, 4), -1}, {g.Normal(tensor.Float32, 0), 0}, {g.Normal(tensor.Float32, 2, 3), 7}, {g.Int(tensor.Int64, 0, 9, 3), 0}}
+			return []*diagArgs{{g.Normal(tensor.Float32, 3), 1}, {g.Normal(tensor.Float64, 3, 4), -1}, {g.Normal(tensor.Float32, 0), 0}, {g.Normal(tensor.Float32, 2, 3), 3}, {g.Int(tensor.Int64, 0, 9, 3), 0}}
 		},
 	}.Entry(),
 	opdef.Op[diagflatArgs]{
@@ -78,6 +78,9 @@ func diag(t *tensor.Tensor, offset int) ([]*tensor.Tensor, error) {
 	case 1:
 		d, err = embedDiagonal(t, offset, 0, 1)
 	case 2:
+		if offset < -t.Shape[0] || offset > t.Shape[1] {
+			return nil, opdef.Refuse("diagonal", "%d is outside of shape %s", offset, tensor.ShapeString(t.Shape))
+		}
 		d, err = diagonal(t, offset, 0, 1)
 	default:
 		err = opdef.Refuse("self", "want a vector or a matrix, got %s", t.Meta())

@@ -135,6 +135,7 @@ var embeddingOps = []*opdef.Entry{
 			return []*oneHotArgs{{g.Int(tensor.Int64, 0, 3, 5), 4}, {g.Int(tensor.Int64, 0, 3, 2, 3), -1}, {g.Int(tensor.Int64, 0, 3), 6}, {g.Int(tensor.Int64, 0, 3, 0), 2}}
 		},
 	}.Entry(),
+	embeddingBagOp,
 }
 
 // withoutGrad is t for calls whose gradient is, by definition, not the

@@ -192,11 +192,11 @@ func along(shape []int, dim int, index *tensor.Tensor) (runs, error) {
 	if err != nil {
 		return r, err
 	}
+	if index.Numel() == 0 { // of any dtype
+		return listed(1, nil), nil
+	}
 	if index.DType != tensor.Int64 && index.DType != tensor.Int32 {
 		return r, opdef.Refuse("index", "want int64 or int32, got %s", index.DType)
-	}
-	if index.Numel() == 0 {
-		return listed(1, nil), nil
 	}
 	if max(len(shape), 1) != max(index.Dim(), 1) {
 		return r, opdef.Refuse("index", "%d dimensions for a tensor of %d", index.Dim(), len(shape))

@@ -182,6 +182,10 @@ var shapeOps = []*opdef.Entry{
 	}.Entry(),
 	atLeast(1), atLeast(2), atLeast(3),
 	complexAsRealOp, realAsComplexOp,
+	storageResize("resize_(Tensor self, int[]... size, *, MemoryFormat? memory_format=None) -> Tensor", "The storage read in another shape",
+		func(a *sizeArgs) (*tensor.Tensor, []int) { return a.Self, a.Size }, func(t *tensor.Tensor, size []int) *sizeArgs { return &sizeArgs{t, size} }),
+	storageResize("resize_as_(Tensor self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor", "The storage read in the shape of another tensor",
+		func(a *resizeAsArgs) (*tensor.Tensor, []int) { return a.Self, a.TheTemplate.Shape }, func(t *tensor.Tensor, size []int) *resizeAsArgs { return &resizeAsArgs{t, zeros(tensor.Bool, size)} }),
 }
 
 // passedThrough is the node of a call that returned its argument itself.
@@ -558,4 +562,49 @@ func asComplex(t *tensor.Tensor) (*tensor.Tensor, error) {
 		}
 		opdef.Release(x)
 	}), nil
+}
+
+type resizeAsArgs struct{ Self, TheTemplate *tensor.Tensor }
+
+// storageResize declares resize_ and resize_as_, which change nothing but the
+// geometry of self as long as its storage is large enough.
+func storageResize[A any](schema, summary string, get func(*A) (*tensor.Tensor, []int), make func(*tensor.Tensor, []int) *A) *opdef.Entry {
+	s, _ := opdef.ParseSchema(schema) // checked again by the registry
+	resized := func(a *A) (*tensor.Tensor, error) {
+		t, size := get(a)
+		if slices.Equal(t.Shape, size) {
+			return t, nil
+		}
+		return t.Strided(slices.Clone(size), tensor.Contiguous(size), t.Offset)
+	}
+	return opdef.Op[A]{
+		Schema: schema, Names: "Tensor." + s.Name,
+		Doc:    opdef.Doc{Summary: summary, Notes: "Elements beyond the storage are uninitialised.", Source: "torch.Tensor." + s.Name},
+		Error:  opdef.Error{Class: opdef.Exact},
+		NoGrad: "PyTorch refuses tensors that require grad",
+		Exempt: map[string]string{"strides": "addresses memory by its strides"},
+		RandomIf: func(a *A) string {
+			if _, err := resized(a); err != nil {
+				return "uninitialised memory"
+			}
+			return ""
+		},
+		Kernel: func(a *A) ([]*tensor.Tensor, error) {
+			self, size := get(a)
+			for _, n := range size {
+				if n < 0 {
+					return nil, opdef.Refuse("size", "negative size %d", n)
+				}
+			}
+			t, err := resized(a)
+			if err != nil {
+				t = zeros(self.DType, size)
+			}
+			return []*tensor.Tensor{t}, nil
+		},
+		Cases: func(r *rand.Rand) []*A {
+			g := opdef.Gen{R: r}
+			return []*A{make(g.Int(tensor.Int64, 0, 9, 2, 3), []int{3, 2}), make(g.Int(tensor.Int32, 0, 9, 6), []int{2, 2}), make(withoutGrad(g.Normal(tensor.Float32, 2, 3)), []int{2, 3}), make(withoutGrad(g.Normal(tensor.Float32)), []int{1, 1})}
+		},
+	}.Entry()
 }
