@@ -17,6 +17,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		pointwiseOps,
 		trigOps,
 		activationOps,
+		gatedOps,
 		compareOps,
 		bitwiseOps,
 		convertOps,
