@@ -136,10 +136,15 @@ func newNorm(x *tensor.Tensor, arg string, p float64, dim []int, keepdim bool, d
 	if err != nil {
 		return nil, err
 	}
-	if (p < 0 || math.IsInf(p, 1)) && x.Numel() == 0 && (len(dim) == 0 || count(x.Shape, dims) == 0) {
-		return nil, opdef.Refuse(arg, "a norm of order %v of no elements is not defined", p)
+	return &normOf{x: x, p: p, dims: dims, keepdim: keepdim}, definedNorm(arg, x, p, dims)
+}
+
+// definedNorm refuses norms that no elements have.
+func definedNorm(arg string, x *tensor.Tensor, p float64, dims []int) error {
+	if (p < 0 || math.IsInf(p, 1)) && count(x.Shape, dims) == 0 {
+		return opdef.Refuse(arg, "a norm of order %v of no elements is not defined", p)
 	}
-	return &normOf{x: x, p: p, dims: dims, keepdim: keepdim}, nil
+	return nil
 }
 
 // orderOf is the number behind an order that is no word.
@@ -325,15 +330,12 @@ func keptShape(shape, dims []int) []int {
 
 // vectorNorm is the norm of order p of floating x over dims.
 func vectorNorm(x *tensor.Tensor, p float64, dims []int, keepdim bool) *tensor.Tensor {
-	switch {
-	case math.IsInf(p, 0):
+	if math.IsInf(p, 0) {
 		y, err := extreme(opdef.Abs(x), dims, keepdim, p < 0)
-		if err != nil || len(dims) == 0 {
-			y = opdef.Abs(x)
+		if err != nil {
+			panic(err) // definedNorm refused no elements
 		}
 		return y
-	case len(dims) == 0 && p != 0:
-		return opdef.Abs(x)
 	}
 	f := opdef.Fold[float64, float64]{Join: func(acc *float64, next float64) { *acc += next }}
 	power := func(each func(x float64) float64) {
