@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -20,6 +21,8 @@ type Call struct {
 	// in-place form; out are the tensors given as out=.
 	written *tensor.Tensor
 	out     []*tensor.Tensor
+	// accepted are recorded results that Accept found right, nil for the rest.
+	accepted []*tensor.Tensor
 }
 
 // Bind converts the arguments of a call of e under one of its names.
@@ -31,6 +34,9 @@ func (e *Entry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call
 	}
 	if err != nil {
 		return nil, e.refused(err)
+	}
+	if self := c.first(); self != nil && self.Wrapped && strings.HasPrefix(name, "torch.Tensor.") {
+		return nil, e.refused(Refuse(e.Schema.Params[0].Name, "want a tensor, got a number"))
 	}
 	if e.InPlace && IsInPlaceName(name) || c.inplaceFlag() {
 		if c.written = c.first(); c.written == nil {
@@ -248,9 +254,9 @@ func (c *Call) write(outs, targets []*tensor.Tensor) ([]*tensor.Tensor, error) {
 			if !slices.Equal(o.Shape, dst.Shape) {
 				return nil, Refuse(arg, "shape %s does not hold the result's shape %s", tensor.ShapeString(dst.Shape), tensor.ShapeString(o.Shape))
 			}
-			if !dst.IsWrittenOnce() {
-				return nil, Refuse(arg, "several elements share one memory location: clone the tensor before writing to it")
-			}
+		}
+		if slices.Equal(o.Shape, dst.Shape) && !dst.IsWrittenOnce() {
+			return nil, Refuse(arg, "several elements share one memory location: clone the tensor before writing to it")
 		}
 		if !tensor.CanCast(o.DType, dst.DType) {
 			return nil, Refuse(arg, "a result of dtype %s cannot be written to dtype %s", o.DType, dst.DType)
@@ -264,7 +270,7 @@ func (c *Call) write(outs, targets []*tensor.Tensor) ([]*tensor.Tensor, error) {
 // values in the argument's dtype. out are the gradients of the results, nil
 // where none flowed.
 func (c *Call) Backward(f *Forward, out []*tensor.Tensor, need map[string]bool) (Grads, error) {
-	return c.backward(NewGrad(f.Outs, out, need))
+	return c.backward(NewGrad(c.outs(f), out, need))
 }
 
 func (c *Call) backward(g *Grad) (Grads, error) {
@@ -303,19 +309,42 @@ func (c *Call) Node(f *Forward, out []*tensor.Tensor) (n Node, ok bool, err erro
 	if c.Entry.node == nil {
 		return Node{}, false, nil
 	}
-	n, err = c.Entry.node(c.args, NewGrad(f.Outs, out, nil))
+	n, err = c.Entry.node(c.args, NewGrad(c.outs(f), out, nil))
 	if err != nil {
 		return Node{}, false, c.Entry.refused(err)
 	}
 	return n, n.Skip != "" || n.Grads != nil, nil
 }
 
+// outs are the results a gradient starts from: those of f, save recorded ones
+// that Accept found right, since gradients go where the recorded indices point.
+func (c *Call) outs(f *Forward) []*tensor.Tensor {
+	if len(c.accepted) != len(f.Outs) {
+		return f.Outs
+	}
+	outs := slices.Clone(f.Outs)
+	for i, t := range c.accepted {
+		if t != nil {
+			outs[i] = t
+		}
+	}
+	return outs
+}
+
 // Accept asks the op about results that differ; ok is false if it has no rule.
+// Gradients computed afterwards start from the recorded results it accepts.
 func (c *Call) Accept(got, want []*tensor.Tensor) (as []Acceptance, ok bool) {
 	if c.Entry.accept == nil {
 		return nil, false
 	}
-	return c.Entry.accept(c.args, got, want), true
+	as = c.Entry.accept(c.args, got, want)
+	c.accepted = make([]*tensor.Tensor, len(got))
+	for i, a := range as {
+		if a.OK {
+			c.accepted[i] = got[i]
+		}
+	}
+	return as, true
 }
 
 // Bound is the error model of one result or gradient.
@@ -375,7 +404,7 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 	switch {
 	case e.gscale != nil:
 		b.Scale = func() *tensor.Tensor {
-			s, err := e.gscale(c.args, NewGrad(f.Outs, out, nil), grads)
+			s, err := e.gscale(c.args, NewGrad(c.outs(f), out, nil), grads)
 			if err != nil || len(s[arg]) <= i || s[arg][i] == nil {
 				return largest(t)
 			}
@@ -383,7 +412,7 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 		}
 	case b.Class == Accumulated:
 		b.Scale = func() *tensor.Tensor {
-			s, err := c.magnitudes().backward(NewGrad(absAll(f.Outs), absAll(out), nil))
+			s, err := c.magnitudes().backward(NewGrad(absAll(c.outs(f)), absAll(out), nil))
 			if err != nil || len(s[arg]) <= i || s[arg][i] == nil {
 				return largest(t)
 			}
