@@ -47,6 +47,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		normOps,
 		lossOps,
 		crossEntropyOps,
+		rowLossOps,
 		matmulOps,
 		einsumOps,
 		convOps,
@@ -57,6 +58,8 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		fftOps,
 		linalgOps,
 		specialOps,
+		besselOps,
+		polynomialOps,
 		foreachOps,
 		queryOps,
 	)
