@@ -435,13 +435,19 @@ func (p *pickler) hooks() {
 	p.op(')', 'R')
 }
 
+// backwards reports whether t runs through its storage backwards, which torch
+// has no tensors for: such a view is written as a copy.
+func backwards(t *tensor.Tensor) bool {
+	return slices.ContainsFunc(t.Stride, func(n int) bool { return n < 0 })
+}
+
 // storage writes the persistent id of t's storage and returns where t lies in
 // it.
 func (p *pickler) storage(t *tensor.Tensor, class string) (offset int, stride []int) {
 	saved, key := savedStorage{computed: t}, storageKey{t, t.DType}
 	count, location := int64(t.Numel()), t.Device
 	stride = tensor.Contiguous(t.Shape)
-	if s := t.Storage(); s != nil {
+	if s := t.Storage(); s != nil && !backwards(t) {
 		count = s.Len() / int64(t.DType.Size())
 		saved, key = savedStorage{stored: s, size: count * int64(t.DType.Size())}, storageKey{s, t.DType}
 		offset, stride = t.Offset, t.Stride

@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -246,5 +247,24 @@ func TestAlignment(t *testing.T) {
 				t.Errorf("root of %d bytes: %s begins at %d", n, r.name, start)
 			}
 		}
+	}
+}
+
+// TestWriteBackwards: a view with a negative stride, which torch cannot hold,
+// is written as a copy of its values.
+func TestWriteBackwards(t *testing.T) {
+	base := tensor.New(tensor.Float32, []int{4}, []float64{1, 2, 3, 4}).Rounded()
+	path := filepath.Join(t.TempDir(), "x.pth")
+	if err := WriteFile(path, base.Slice(0, 3, 4, -1)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got := f.Root.(*tensor.Tensor)
+	if v := tensor.Data[float64](got); !slices.Equal(v, []float64{4, 3, 2, 1}) || !slices.Equal(got.Stride, []int{1}) {
+		t.Errorf("read back %v with stride %v, want [4 3 2 1] with stride [1]", v, got.Stride)
 	}
 }
