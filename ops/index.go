@@ -323,7 +323,7 @@ func selectAt(arg string, shape []int, at []*tensor.Tensor) (*selection, error) 
 			linear[i] = linear[i]*n + v
 			return true
 		}); err != nil {
-			return nil, opdef.Refuse(arg, "index %v is out of range for dimension %d of size %d", err.(outside), used[k], n)
+			return nil, opdef.Refuse(arg, "index %d is out of range for dimension %d of size %d", int64(err.(outside)), used[k], n)
 		}
 	}
 	before, after := s.source[:first], s.source[first+len(used):]

@@ -3,6 +3,7 @@ package ops
 import (
 	"math/rand/v2"
 	"slices"
+	"sort"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
@@ -274,11 +275,6 @@ func searchsorted(a *searchsortedArgs) ([]*tensor.Tensor, error) {
 		return nil, opdef.Refuse("self", "rows of %s do not match those of %s", v.Meta(), seq.Meta())
 	case seq.DType.IsComplex() || v.DType.IsComplex():
 		return nil, opdef.Refuse("self", "complex numbers have no order")
-	case !v.Wrapped && v.DType != seq.DType && v.Dim() > 0:
-		// torch compares values of different dtypes in the first one's
-		if tensor.Promote(v.DType, seq.DType) == tensor.Invalid {
-			return nil, opdef.Refuse("self", "no common dtype for %s and %s", v.Meta(), seq.Meta())
-		}
 	}
 	if a.Sorter != nil {
 		if !slices.Equal(a.Sorter.Shape, seq.Shape) || a.Sorter.DType != tensor.Int64 {
@@ -294,33 +290,30 @@ func searchsorted(a *searchsortedArgs) ([]*tensor.Tensor, error) {
 	if a.OutInt32 {
 		dt = tensor.Int32
 	}
-	common := tensor.Int64
 	if seq.DType.IsFloat() || v.DType.IsFloat() {
-		common = tensor.Float64
+		return []*tensor.Tensor{places[float64](dt, seq, v, right)}, nil
 	}
-	seq, v = opdef.Cast(seq, common), opdef.Cast(v, common)
-	ks := newKeys(seq)
+	return []*tensor.Tensor{places[int64](dt, seq, v, right)}, nil
+}
+
+// places searches the elements of v in the rows of seq. A comparison with NaN
+// goes on to the right, as torch's does.
+func places[T int64 | float64](dt tensor.DType, seq, v *tensor.Tensor, right bool) *tensor.Tensor {
 	n := seq.Shape[seq.Dim()-1]
-	rowLen := max(1, v.Numel())
+	perRow := max(1, v.Numel())
 	if seq.Dim() > 1 {
-		rowLen = v.Shape[v.Dim()-1]
+		perRow = v.Shape[v.Dim()-1]
 	}
-	sorted := ks.row(0, seq.Numel(), seq)
-	return []*tensor.Tensor{tensor.Lazy(dt, v.Shape, 1, func(lo int, dst []int64) {
-		values := ks.row(lo, len(dst), v)
-		for i, k := range values {
-			row := 0
-			if seq.Dim() > 1 {
-				row = (lo + i) / rowLen
-			}
-			at := sorted[row*n : (row+1)*n]
-			pos, found := slices.BinarySearch(at, k)
-			for right && found && pos < n && at[pos] == k {
-				pos++
-			}
-			dst[i] = int64(pos)
+	sorted := tensor.Data[T](seq)
+	return tensor.Lazy(dt, v.Shape, 1, func(lo int, dst []int64) {
+		values := opdef.Scratch[T](len(dst))
+		tensor.Load(v, lo, *values)
+		for i, x := range *values {
+			row := sorted[(lo+i)/perRow*n:][:n]
+			dst[i] = int64(sort.Search(n, func(k int) bool { return row[k] > x || !right && row[k] == x }))
 		}
-	})}, nil
+		opdef.Release(values)
+	})
 }
 
 type isinArgs struct {
