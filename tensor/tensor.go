@@ -282,6 +282,9 @@ func ShapeString(shape []int) string {
 // IsWrittenOnce reports whether no two elements of t share a location: whether
 // writing through t would be well defined.
 func (t *Tensor) IsWrittenOnce() bool {
+	if t.Numel() == 0 {
+		return true
+	}
 	for i, n := range t.Shape {
 		if n > 1 && t.Stride[i] == 0 {
 			return false

@@ -272,6 +272,17 @@ func TestBroadcast(t *testing.T) {
 	}
 }
 
+func TestIsWrittenOnce(t *testing.T) {
+	for _, tc := range []struct {
+		shape []int
+		want  bool
+	}{{[]int{2, 3}, false}, {[]int{1, 1}, true}, {nil, true}, {[]int{0, 3}, true}} {
+		if x := Full(Float32, tc.shape, 1.0); x.IsWrittenOnce() != tc.want {
+			t.Errorf("one element expanded to %v: written once %v", tc.shape, !tc.want)
+		}
+	}
+}
+
 func TestContiguous(t *testing.T) {
 	for _, tc := range []struct {
 		shape, stride []int
