@@ -10,6 +10,7 @@ import (
 
 // survive runs a call that may be refused but must do nothing worse.
 func (x *subject) survive(what string, c *opdef.Call) {
+	x.doing.Store(what)
 	if _, err := x.run(c, nil); err != nil && !refused(err) {
 		x.report("%s: %v", what, err)
 	}
@@ -155,6 +156,7 @@ func as(dt tensor.DType) func(*tensor.Tensor) *tensor.Tensor {
 }
 
 func (x *subject) rebind(arg string, bad value.Value, args []value.Value, kwargs *value.Dict) {
+	x.doing.Store(arg + "=" + argText(bad))
 	c, err := x.entry.Bind(x.entry.Names[0], args, kwargs)
 	if err == nil {
 		_, err = x.run(c, nil)

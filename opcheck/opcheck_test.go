@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
@@ -323,6 +324,20 @@ func TestDeterminism(t *testing.T) {
 	})
 	if found := (&Suite{}).Determinism([]*opdef.Entry{odd.Entry()}); len(found) == 0 {
 		t.Error("an op that counts its calls: no finding")
+	}
+}
+
+// TestEndless abandons a check that does not end.
+func TestEndless(t *testing.T) {
+	stop := make(chan struct{})
+	defer close(stop)
+	x := &subject{entry: multiplyAdd().Entry(), check: "special"}
+	found, ended := x.runCheck(func(x *subject) {
+		x.doing.Store("NaN")
+		<-stop
+	}, time.Millisecond)
+	if ended || len(found) != 1 || found[0].Detail != "NaN: not done after 1ms" {
+		t.Errorf("ended %v, findings %q", ended, found)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
@@ -97,15 +99,44 @@ type subject struct {
 	index int
 	check string
 	rand  *rand.Rand
-	found *[]Finding
+	doing atomic.Value // string: the variant being run
+	found []Finding
 }
 
 func (x *subject) report(format string, args ...any) {
-	*x.found = append(*x.found, Finding{Op: x.entry.Op(), Check: x.check, Case: x.name, Detail: fmt.Sprintf(format, args...)})
+	x.found = append(x.found, x.finding(format, args...))
+}
+
+func (x *subject) finding(format string, args ...any) Finding {
+	return Finding{Op: x.entry.Op(), Check: x.check, Case: x.name, Detail: fmt.Sprintf(format, args...)}
+}
+
+// runLimit is how long one check of one case may take; cases are small, so a
+// check takes milliseconds unless a kernel never ends.
+const runLimit = time.Minute
+
+// runCheck runs a check and returns its findings; ended is false if the limit
+// was reached and the check abandoned.
+func (x *subject) runCheck(run func(*subject), limit time.Duration) (found []Finding, ended bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := guard(func() error { run(x); return nil }); err != nil {
+			x.report("%v", err)
+		}
+	}()
+	select {
+	case <-done:
+		return x.found, true
+	case <-time.After(limit):
+		what, _ := x.doing.Load().(string)
+		return []Finding{x.finding("%s: not done after %v", what, limit)}, false
+	}
 }
 
 // Entry runs the checks on every case of one op. A check that fails on a case
-// reports once or a few times; the other checks and cases still run.
+// reports once or a few times; the other checks and cases still run, unless a
+// kernel does not end.
 func (s *Suite) Entry(e *opdef.Entry) []Finding {
 	var found []Finding
 	h := fnv.New64a()
@@ -136,13 +167,14 @@ func (s *Suite) Entry(e *opdef.Entry) []Finding {
 			}
 			x := &subject{
 				suite: s, entry: e, call: c, index: i, name: fmt.Sprintf("%d: %s", i, Text(c)), check: ch.Name,
-				rand: rand.New(rand.NewPCG(s.Seed+uint64(i), id+uint64(k))), found: &found,
+				rand: rand.New(rand.NewPCG(s.Seed+uint64(i), id+uint64(k))),
 			}
-			before := len(found)
-			if err := guard(func() error { ch.run(x); return nil }); err != nil {
-				x.report("%v", err)
+			fs, ended := x.runCheck(ch.run, runLimit)
+			found = append(found, fs...)
+			if !ended {
+				return found // what runs on must not pile up
 			}
-			if ch.Name == "cases" && len(found) > before {
+			if ch.Name == "cases" && len(fs) > 0 {
 				break // nothing else can be learnt from a case that does not run
 			}
 		}
