@@ -120,8 +120,9 @@ type Binary struct {
 	Lo, Hi float64
 	// Reversed swaps the operands: rsub, __rtruediv__, __rpow__.
 	Reversed bool
-	// NoNumbers refuses Python numbers as operands (maximum).
-	NoNumbers bool
+	// NoNumbers refuses Python numbers as operands (maximum); TwoNumbers takes
+	// even two of them (mul).
+	NoNumbers, TwoNumbers bool
 }
 
 // Entry declares the op.
@@ -194,6 +195,16 @@ func Common(ts ...*tensor.Tensor) (tensor.DType, []*tensor.Tensor, error) {
 	return dt, out, nil
 }
 
+// OneTensor refuses operands that are all Python numbers.
+func OneTensor(ts ...*tensor.Tensor) error {
+	for _, t := range ts {
+		if !t.Wrapped {
+			return nil
+		}
+	}
+	return Refuse("", "want a tensor among the operands")
+}
+
 // sameNumbers reports whether all operands are Python numbers of one type.
 func sameNumbers(ts []*tensor.Tensor) bool {
 	for _, t := range ts {
@@ -232,6 +243,9 @@ func roundNumber(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
 
 func (b Binary) kernel(a *BinaryArgs) ([]*tensor.Tensor, error) {
 	x, y := b.operands(a)
+	if err := OneTensor(x, y); err != nil && !b.TwoNumbers {
+		return nil, err
+	}
 	dt, xy, err := Common(x, y)
 	if err != nil {
 		return nil, err

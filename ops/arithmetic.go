@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/cmplx"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
@@ -66,7 +67,7 @@ var arithmeticOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*addArgs { return subCases(r)[:2] },
 	}.Entry(),
 	opdef.Op[addArgs]{
-		Schema: "rsub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+		Schema: "rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 		Names:  "rsub Tensor.rsub Tensor.__rsub__",
 		Doc:    opdef.Doc{Summary: "Difference of two tensors, the first scaled and subtracted", Formula: "other - alpha*self", Source: "torch.rsub"},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
@@ -81,31 +82,35 @@ var arithmeticOps = []*opdef.Entry{
 		Scale: func(a *addArgs, _ []*tensor.Tensor) []*tensor.Tensor {
 			return sumOfMagnitudes(a.Other, a.Self, a.Alpha)
 		},
-		Cases: subCases,
+		Cases: func(r *rand.Rand) []*addArgs {
+			return slices.DeleteFunc(subCases(r), func(a *addArgs) bool { return a.Self.Wrapped })
+		},
 	}.Entry(),
 	opdef.Binary{
-		Name:    "mul",
-		Names:   "mul multiply Tensor.mul Tensor.multiply Tensor.__mul__ Tensor.__rmul__",
-		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Product of two tensors", Formula: "self * other", Source: "torch.mul"},
-		Error:   opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 2}},
-		F:       func(x, y float64) float64 { return x * y },
-		C:       func(x, y complex128) complex128 { return x * y },
-		I:       func(x, y int64) int64 { return x * y },
-		DF:      func(x, y, _ float64) (float64, float64) { return y, x },
-		DC:      func(x, y, _ complex128) (complex128, complex128) { return y, x },
+		Name:       "mul",
+		Names:      "mul multiply Tensor.mul Tensor.multiply Tensor.__mul__ Tensor.__rmul__",
+		InPlace:    true,
+		Doc:        opdef.Doc{Summary: "Product of two tensors", Formula: "self * other", Source: "torch.mul"},
+		Error:      opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 2}},
+		F:          func(x, y float64) float64 { return x * y },
+		C:          func(x, y complex128) complex128 { return x * y },
+		TwoNumbers: true,
+		I:          func(x, y int64) int64 { return x * y },
+		DF:         func(x, y, _ float64) (float64, float64) { return y, x },
+		DC:         func(x, y, _ complex128) (complex128, complex128) { return y, x },
 	}.Entry(),
 	opdef.Binary{
-		Name:    "div",
-		Names:   "div divide true_divide Tensor.div Tensor.divide Tensor.true_divide Tensor.__truediv__ Tensor.__div__",
-		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Quotient of two tensors", Formula: "self / other", Notes: "Integers give float32.", Source: "torch.div"},
-		Error:   opdef.Error{Class: opdef.Rounded},
-		F:       func(x, y float64) float64 { return x / y },
-		C:       func(x, y complex128) complex128 { return x / y },
-		ToFloat: true,
-		DF:      func(_, y, z float64) (float64, float64) { return 1 / y, -z / y },
-		DC:      func(_, y, z complex128) (complex128, complex128) { return 1 / y, -z / y },
+		Name:       "div",
+		Names:      "div divide true_divide Tensor.div Tensor.divide Tensor.true_divide Tensor.__truediv__ Tensor.__div__",
+		InPlace:    true,
+		Doc:        opdef.Doc{Summary: "Quotient of two tensors", Formula: "self / other", Notes: "Integers give float32.", Source: "torch.div"},
+		Error:      opdef.Error{Class: opdef.Rounded},
+		F:          func(x, y float64) float64 { return x / y },
+		C:          func(x, y complex128) complex128 { return x / y },
+		TwoNumbers: true,
+		ToFloat:    true,
+		DF:         func(_, y, z float64) (float64, float64) { return 1 / y, -z / y },
+		DC:         func(_, y, z complex128) (complex128, complex128) { return 1 / y, -z / y },
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",

@@ -13,8 +13,9 @@ import (
 var binaryOps = []*opdef.Entry{
 	opdef.Binary{
 		Name: "atan2", Names: "atan2 arctan2 Tensor.atan2 Tensor.arctan2", InPlace: true, ToFloat: true, Error: smooth,
-		Doc: opdef.Doc{Summary: "Angle of the point (other, self)", Formula: "atan2(self, other)", Source: "torch.atan2"},
-		F:   math.Atan2,
+		Doc:       opdef.Doc{Summary: "Angle of the point (other, self)", Formula: "atan2(self, other)", Source: "torch.atan2"},
+		NoNumbers: true,
+		F:         math.Atan2,
 		DF: func(x, y, _ float64) (float64, float64) {
 			r := x*x + y*y
 			if r == 0 {
@@ -25,9 +26,10 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Binary{
 		Name: "hypot", InPlace: true, Error: smooth,
-		Doc: opdef.Doc{Summary: "Length of the hypotenuse", Formula: "sqrt(self**2 + other**2)", Source: "torch.hypot"},
-		F:   math.Hypot,
-		DF:  func(x, y, z float64) (float64, float64) { return x / z, y / z },
+		Doc:       opdef.Doc{Summary: "Length of the hypotenuse", Formula: "sqrt(self**2 + other**2)", Source: "torch.hypot"},
+		NoNumbers: true,
+		F:         math.Hypot,
+		DF:        func(x, y, z float64) (float64, float64) { return x / z, y / z },
 	}.Entry(),
 	opdef.Binary{
 		Name: "copysign", InPlace: true, ToFloat: true, Error: moves,
@@ -42,17 +44,19 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Binary{
 		Name: "logaddexp", Error: smooth,
-		Doc: opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "ln(e**self + e**other)", Source: "torch.logaddexp"},
-		F:   func(x, y float64) float64 { return logAddExp(x, y, 1) },
-		DF:  func(x, y, _ float64) (float64, float64) { return 1 / (1 + math.Exp(y-x)), 1 / (1 + math.Exp(x-y)) },
-		S:   func(x, y, _ float64) float64 { return finiteMax(x, y) },
+		Doc:       opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "ln(e**self + e**other)", Source: "torch.logaddexp"},
+		NoNumbers: true,
+		F:         func(x, y float64) float64 { return logAddExp(x, y, 1) },
+		DF:        func(x, y, _ float64) (float64, float64) { return 1 / (1 + math.Exp(y-x)), 1 / (1 + math.Exp(x-y)) },
+		S:         func(x, y, _ float64) float64 { return finiteMax(x, y) },
 	}.Entry(),
 	opdef.Binary{
 		Name: "logaddexp2", Error: smooth,
-		Doc: opdef.Doc{Summary: "Logarithm of the sum of powers, to base 2", Formula: "log2(2**self + 2**other)", Source: "torch.logaddexp2"},
-		F:   func(x, y float64) float64 { return logAddExp(x, y, math.Ln2) },
-		DF:  func(x, y, _ float64) (float64, float64) { return 1 / (1 + math.Exp2(y-x)), 1 / (1 + math.Exp2(x-y)) },
-		S:   func(x, y, _ float64) float64 { return finiteMax(x, y) },
+		Doc:       opdef.Doc{Summary: "Logarithm of the sum of powers, to base 2", Formula: "log2(2**self + 2**other)", Source: "torch.logaddexp2"},
+		NoNumbers: true,
+		F:         func(x, y float64) float64 { return logAddExp(x, y, math.Ln2) },
+		DF:        func(x, y, _ float64) (float64, float64) { return 1 / (1 + math.Exp2(y-x)), 1 / (1 + math.Exp2(x-y)) },
+		S:         func(x, y, _ float64) float64 { return finiteMax(x, y) },
 	}.Entry(),
 	opdef.Binary{
 		Name: "xlogy", Names: "xlogy special.xlogy Tensor.xlogy", InPlace: true, ToFloat: true, Error: smooth, Lo: 0.3, Hi: 3,

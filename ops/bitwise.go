@@ -63,6 +63,9 @@ func (v integerOp) entry() *opdef.Entry {
 		Doc:   opdef.Doc{Summary: v.summary, Formula: v.formula, Source: "torch." + v.name},
 		Error: moves, NoGrad: noSlope, Trivial: true,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
+			if err := opdef.OneTensor(a.Self, a.Other); err != nil {
+				return nil, err
+			}
 			dt := tensor.ResultType(a.Self, a.Other)
 			if !dt.IsIntegral() && !(v.bools && dt == tensor.Bool) {
 				return nil, opdef.Refuse("self", "not defined for dtype %s", dt)

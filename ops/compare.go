@@ -164,7 +164,7 @@ type comparison struct {
 
 func (v comparison) entry() *opdef.Entry {
 	return opdef.Op[opdef.BinaryArgs]{
-		Schema: v.name + "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", Names: v.names, InPlace: true,
+		Schema: v.name + "(Tensor self, Tensor|Scalar other) -> Tensor", Names: v.names, InPlace: true,
 		Doc: opdef.Doc{Summary: "Whether self " + v.symbol + " other, element by element", Formula: "self " + v.symbol + " other",
 			Notes: "Operands are first converted to their common dtype, numbers too.", Source: "torch." + v.name},
 		Error: moves, NoGrad: noSlope, Trivial: true,

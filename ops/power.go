@@ -287,9 +287,15 @@ func modulus(name, names string, inPlace, reversed bool, summary, formula string
 	}
 	return opdef.Op[opdef.BinaryArgs]{
 		Schema: name + "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", Names: names, InPlace: inPlace,
-		Doc:    opdef.Doc{Summary: summary, Formula: formula, Source: "torch.remainder, torch.fmod"},
-		Error:  opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
-		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { x, y := operands(a); return integral(x, y, f, i) },
+		Doc:   opdef.Doc{Summary: summary, Formula: formula, Source: "torch.remainder, torch.fmod"},
+		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
+			if err := opdef.OneTensor(a.Self, a.Other); err != nil {
+				return nil, err
+			}
+			x, y := operands(a)
+			return integral(x, y, f, i)
+		},
 		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return grads(a, g, func(v float64) float64 { return v })
 		},
@@ -489,6 +495,9 @@ func powGrowth(x, y complex128) float64 {
 }
 
 func power(x, y *tensor.Tensor) ([]*tensor.Tensor, error) {
+	if err := opdef.OneTensor(x, y); err != nil {
+		return nil, err
+	}
 	dt, xy, err := opdef.Common(x, y)
 	if err != nil {
 		return nil, err
@@ -609,6 +618,9 @@ func reversePowGrad(a *opdef.BinaryArgs, g *opdef.Grad, magnitude bool) (opdef.G
 }
 
 func floatPower(a *powArgs) ([]*tensor.Tensor, error) {
+	if err := opdef.OneTensor(a.Self, a.Exponent); err != nil {
+		return nil, err
+	}
 	dt := tensor.Float64
 	if a.Self.DType.IsComplex() || a.Exponent.DType.IsComplex() {
 		dt = tensor.Complex128
