@@ -362,7 +362,7 @@ func fft1(name string, kind spectrum, inverse bool) *opdef.Entry {
 
 func fft2(name string, kind spectrum, inverse bool) *opdef.Entry {
 	return fftOp(opdef.Op[fftNArgs]{
-		Schema: name + "(Tensor self, int[]? s=None, int[] dim=[-2, -1], str? norm=None) -> Tensor",
+		Schema: name + "(Tensor self, int[]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
 		Cases: func(r *rand.Rand) (cs []*fftNArgs) {
 			ortho := "ortho"
 			for _, t := range fftInputs(opdef.Gen{R: r}, kind, 2, 3, 4) {

@@ -50,7 +50,7 @@ func Forward[T Number](c *Conv, u int, x, w, y, scratch []T) {
 	ng, lo := u/blocks, u%blocks*block
 	hi := min(lo+block, p)
 	n, g := ng/c.Groups, ng%c.Groups
-	x, w, y = slices(c, n, g, x, w, y)
+	x, w, y = cut(c, n, g, x, w, y)
 	if c.direct() {
 		forwardDirect(c, lo, hi, x, w, y)
 		return
@@ -70,7 +70,7 @@ func (c *Conv) InputGradUnits() int { return c.Batch * c.Groups }
 func InputGrad[T Number](c *Conv, u int, dx, w, dy, scratch []T) {
 	p, block := volume(c.Out), c.block()
 	n, g := u/c.Groups, u%c.Groups
-	dx, w, dy = slices(c, n, g, dx, w, dy)
+	dx, w, dy = cut(c, n, g, dx, w, dy)
 	if c.direct() {
 		inputGradDirect(c, dx, w, dy)
 		return
@@ -89,7 +89,7 @@ func WeightGrad[T Number](c *Conv, g int, x, dw, dy, scratch []T) {
 	p, block := volume(c.Out), c.block()
 	og, patch := c.OutC/c.Groups, c.Patch()
 	for n := range c.Batch {
-		xs, ws, ys := slices(c, n, g, x, dw, dy)
+		xs, ws, ys := cut(c, n, g, x, dw, dy)
 		if c.direct() {
 			weightGradDirect(c, xs, ws, ys)
 			continue
@@ -103,8 +103,8 @@ func WeightGrad[T Number](c *Conv, g int, x, dw, dy, scratch []T) {
 	}
 }
 
-// slices cuts sample n, group g out of input-, weight- and output-shaped data.
-func slices[T Number](c *Conv, n, g int, x, w, y []T) (xs, ws, ys []T) {
+// cut gives sample n, group g of input-, weight- and output-shaped data.
+func cut[T Number](c *Conv, n, g int, x, w, y []T) (xs, ws, ys []T) {
 	ig, og := c.InC/c.Groups, c.OutC/c.Groups
 	in, out := ig*volume(c.In), og*volume(c.Out)
 	at := n*c.Groups + g
