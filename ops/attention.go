@@ -50,6 +50,24 @@ var attentionOps = []*opdef.Entry{
 			}
 			return at.grads(g.Out[0]), nil
 		},
+		GradScale: func(a *attentionArgs, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+			at, err := a.attention()
+			if err != nil {
+				return nil, err
+			}
+			// Scores are exponents: their own error is that of the weights.
+			longest := func(t *tensor.Tensor) float64 {
+				return opdef.MaxAbs(vectorNorm(t, 2, []int{t.Dim() - 1}, false))
+			}
+			k := 1 + at.rounding() + math.Abs(at.scale)*longest(a.Query)*longest(a.Key)
+			s := opdef.Grads{}
+			for name, ts := range gr {
+				if t := ts[0]; t != nil {
+					s.Set(name, tensor.Full(tensor.Float64, t.Shape, k*opdef.MaxAbs(t)))
+				}
+			}
+			return s, nil
+		},
 		Cases: func(r *rand.Rand) []*attentionArgs {
 			g := opdef.Gen{R: r}
 			f64, f32 := tensor.Float64, tensor.Float32
@@ -241,7 +259,7 @@ func (at *attention) forward(magnitudes bool) *tensor.Tensor {
 						mean += x * d[c]
 					}
 					for c := range row {
-						row[c] *= 2 + math.Abs(at.scale)*(d[c]+mean)
+						row[c] *= 2 + math.Abs(at.scale)*(d[c]+mean) + at.rounding()
 					}
 				}
 			}
@@ -249,6 +267,17 @@ func (at *attention) forward(magnitudes bool) *tensor.Tensor {
 		}
 	})
 	return tensor.New(at.q.DType, append(slices.Clone(at.batch), at.l, at.f), out)
+}
+
+// rounding is the error that sound implementations make on purpose, in units of
+// what they accumulate in: weights and their gradients are rounded to a dtype
+// of 16 bits before they are multiplied. An eighth of it, since the bound on
+// sums is several units.
+func (at *attention) rounding() float64 {
+	if at.q.DType.Size() >= 4 {
+		return 0
+	}
+	return at.q.DType.Eps() / math.Ldexp(1, -24) / 8
 }
 
 func absAll(v []float64) {
