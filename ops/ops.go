@@ -58,6 +58,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		gridOps,
 		fftOps,
 		linalgOps,
+		factorOps,
 		specialOps,
 		besselOps,
 		polynomialOps,
