@@ -86,6 +86,8 @@ func Erfcx(x float64) float64 {
 		return x
 	case math.IsInf(x, 1):
 		return 0
+	case x < -30:
+		return math.Inf(1)
 	case x < 0:
 		// x*x is rounded: put back what was lost.
 		sq := x * x
@@ -161,14 +163,32 @@ func horner(c []float64, t float64) float64 {
 	return s
 }
 
-// Polygamma is the n-th derivative of Digamma, n >= 0: infinite at 0 and at
-// negative integers.
+// Trigamma is the derivative of Digamma as ATen computes it (calc_trigamma):
+// its asymptotic series ends at x**-7, an error of 1e-9, and its values at 0 and
+// the negative integers are large instead of infinite, since pi*x is rounded.
+// Source: aten/src/ATen/native/Math.h
+func Trigamma(x float64) float64 {
+	if x < 0.5 {
+		s := math.Sin(math.Pi * x)
+		return math.Pi*math.Pi/(s*s) - Trigamma(1-x)
+	}
+	sum := 0.0
+	for range 6 {
+		sum += 1 / (x * x)
+		x++
+	}
+	w := 1 / (x * x)
+	return sum + (1+1/(2*x)+w*(1.0/6-w*(1.0/30-w/42)))/x
+}
+
+// Polygamma is the n-th derivative of Digamma, n >= 0; from the second on it is
+// infinite at 0 and at negative integers.
 func Polygamma(n int, x float64) float64 {
 	switch {
 	case n == 0:
 		return Digamma(x)
 	case n == 1:
-		return Zeta(2, x)
+		return Trigamma(x)
 	}
 	// exp and Lgamma do not overflow before the product with zeta does.
 	f := 1.0
@@ -185,31 +205,29 @@ func Polygamma(n int, x float64) float64 {
 }
 
 // Zeta is the sum of (k+q)**-s over k >= 0 (Hurwitz): +Inf for s = 1 and where
-// q is 0 or a negative integer, NaN for s < 1 and where q is negative and s no
-// integer.
+// q is 0 or a negative integer, NaN for s < 1, where q is negative and s no
+// integer, and at infinity.
 func Zeta(s, q float64) float64 {
 	switch {
-	case s != s || q != q:
-		return math.NaN()
 	case s == 1:
 		return math.Inf(1)
 	case s < 1:
 		return math.NaN()
 	case q <= 0 && q == math.Floor(q):
 		return math.Inf(1)
-	case q <= 0 && s != math.Floor(s), math.IsInf(s, 0):
+	case s != s || q != q || math.IsInf(s, 0) || q <= 0 && s != math.Floor(s):
 		return math.NaN()
 	case math.IsInf(q, 1):
-		return 0
+		return math.NaN() // as torch has it
 	case q < 0:
-		// The terms with a negative base are those of two series with a positive
-		// one: q+k = f-m, ..., f-1 where f = q+m in (0, 1).
-		f := q - math.Floor(q)
+		// The terms with a negative base, q to below 0, are those of two series
+		// with a positive one.
+		above, below := q-math.Floor(q), math.Ceil(q)-q
 		sign := 1.0
 		if math.Mod(s, 2) != 0 {
 			sign = -1
 		}
-		return mathext.Zeta(s, f) + sign*(mathext.Zeta(s, 1-f)-mathext.Zeta(s, 1-q))
+		return mathext.Zeta(s, above) + sign*(mathext.Zeta(s, below)-mathext.Zeta(s, 1-q))
 	}
 	return mathext.Zeta(s, q)
 }
@@ -231,15 +249,20 @@ func GammaQ(a, x float64) float64 {
 	return mathext.GammaIncRegComp(a, x)
 }
 
-// gammaEdge is GammaP at the ends of its domain and outside of it.
+// gammaEdge is GammaP at the ends of its domain and outside of it. An infinite
+// argument decides even if the other is NaN, as in torch.
 func gammaEdge(a, x float64) (v float64, ok bool) {
 	switch {
-	case !(a >= 0 && x >= 0), a == 0 && x == 0, math.IsInf(a, 0) && math.IsInf(x, 0):
+	case a < 0 || x < 0, a == 0 && !(x > 0), math.IsInf(a, 0) && math.IsInf(x, 0):
 		return math.NaN(), true
-	case a == 0 || math.IsInf(x, 0):
+	case a == 0:
 		return 1, true
 	case x == 0 || math.IsInf(a, 0):
 		return 0, true
+	case math.IsInf(x, 0):
+		return 1, true
+	case a != a || x != x:
+		return math.NaN(), true
 	}
 	return 0, false
 }
