@@ -430,7 +430,7 @@ func (e *Entry) bind(args []value.Value, kwargs *value.Dict) (any, error) {
 		if given[i] {
 			continue
 		}
-		if prm.Required && !prm.Type.Variadic {
+		if prm.Required {
 			return nil, &RefusedError{Arg: prm.Name, Msg: "missing"}
 		}
 		if f := e.plan[i].field; f != nil {

@@ -223,7 +223,7 @@ func TestBindForms(t *testing.T) {
 		{size, []value.Value{x, one, one}, nil, "[tensor(float32[2]), [1, 1]] {}"},
 		{size, []value.Value{x, value.NewTuple(one, one)}, nil, "[tensor(float32[2]), [1, 1]] {}"},
 		{size, []value.Value{x}, keywords("size", value.NewList(one)), "[tensor(float32[2]), [1]] {}"},
-		{size, []value.Value{x}, nil, "[tensor(float32[2]), []] {}"},
+		{size, []value.Value{x}, nil, `op view: argument "size": missing`},
 		{size, []value.Value{x, one, 0.5}, nil, `op view: argument "size": item 1: want int, got float`},
 		{size, []value.Value{x, value.NewTuple(one), one}, nil, "op view: takes 2 positional arguments, got 3"},
 		{all, []value.Value{x, x}, nil, "[[tensor(float32[2]), tensor(float32[2])]] {}"},

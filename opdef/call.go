@@ -254,9 +254,9 @@ func (c *Call) write(outs, targets []*tensor.Tensor) ([]*tensor.Tensor, error) {
 			if !slices.Equal(o.Shape, dst.Shape) {
 				return nil, Refuse(arg, "shape %s does not hold the result's shape %s", tensor.ShapeString(dst.Shape), tensor.ShapeString(o.Shape))
 			}
-			if !dst.IsWrittenOnce() {
-				return nil, Refuse(arg, "several elements share one memory location: clone the tensor before writing to it")
-			}
+		}
+		if slices.Equal(o.Shape, dst.Shape) && !dst.IsWrittenOnce() { // an out= of another shape is resized first
+			return nil, Refuse(arg, "several elements share one memory location: clone the tensor before writing to it")
 		}
 		if !tensor.CanCast(o.DType, dst.DType) {
 			return nil, Refuse(arg, "a result of dtype %s cannot be written to dtype %s", o.DType, dst.DType)
