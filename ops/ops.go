@@ -48,6 +48,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		lossOps,
 		crossEntropyOps,
 		rowLossOps,
+		ctcOps,
 		attentionOps,
 		matmulOps,
 		einsumOps,

@@ -478,6 +478,9 @@ func prodOf[T tensor.Elem](x *tensor.Tensor, dims []int, keepdim bool) *tensor.T
 }
 
 func prod(a *oneDimArgs) ([]*tensor.Tensor, error) {
+	if a.Dim == nil && a.Keepdim {
+		return nil, opdef.Refuse("keepdim", "needs dim")
+	}
 	dims, err := opdef.Dims("dim", dimList(a.Dim), a.Self.Dim())
 	if err != nil {
 		return nil, err
