@@ -31,23 +31,23 @@ var imports = []struct {
 	{"diopi_conformance/...", []string{"diopi_conformance/...", "replay", "ops", "opdef", "opcheck", "compare", "fixtures", "tensor", "value"}},
 	{"replay/...", []string{"replay/...", "capture", "ops", "opdef", "compare", "timing", "tensor", "value", "pthformat"}},
 	{"opcheck", []string{"opdef", "compare", "tensor", "value"}},
-	{"ops/internal/kernel/...", []string{"ops/internal/kernel/..."}},
+	{"ops/internal/kernel/...", []string{"ops/internal/kernel/...", "internal/vmath"}},
 	{"ops", []string{"opdef", "ops/internal/kernel/...", "internal/vmath", "tensor", "value"}},
 	{"opdef", []string{"internal/vmath", "tensor", "value"}},
 	{"capture", []string{"pthformat", "tensor", "value"}},
 	{"devicebridge/...", []string{"devicebridge/...", "opdef", "tensor", "value"}},
 	{"fixtures/...", []string{"fixtures/...", "capture", "pthformat", "tensor", "value"}},
 	{"pthformat", []string{"tensor", "value"}},
-	{"compare/internal/...", []string{"compare/internal/..."}},
-	{"compare", []string{"tensor", "value", "compare/internal/..."}},
+	{"compare/internal/...", []string{"compare/internal/...", "internal/vmath"}},
+	{"compare", []string{"tensor", "value", "compare/internal/...", "internal/vmath"}},
 	{"value", []string{"tensor"}},
 	{"timing", nil},
 	{"reports", nil},
-	{"tensor", nil},
+	{"tensor", []string{"internal/vmath"}},
 }
 
 // unsafeFiles are the only places where package unsafe may be imported.
-var unsafeFiles = []string{"devicebridge/...", "pthformat/mmap_unix.go", "compare/internal/..."}
+var unsafeFiles = []string{"devicebridge/...", "pthformat/mmap_unix.go", "compare/internal/...", "internal/vmath/..."}
 
 // cgoFiles are the only places where "C" may be imported.
 var cgoFiles = []string{"devicebridge/...", "ops/internal/kernel/openblas/..."}

@@ -1,0 +1,255 @@
+package vmath
+
+import "math"
+
+// Exp stores e^x.
+func Exp(dst, src []float64) {
+	if useSIMD {
+		expSIMD(dst, src)
+		return
+	}
+	each(dst, src, exp)
+}
+
+// Expm1 stores e^x - 1.
+func Expm1(dst, src []float64) {
+	if useSIMD {
+		expm1SIMD(dst, src)
+		return
+	}
+	each(dst, src, expm1)
+}
+
+// Log stores the natural logarithm.
+func Log(dst, src []float64) {
+	if useSIMD {
+		logSIMD(dst, src)
+		return
+	}
+	each(dst, src, log)
+}
+
+// Log1p stores ln(1 + x).
+func Log1p(dst, src []float64) {
+	if useSIMD {
+		log1pSIMD(dst, src)
+		return
+	}
+	each(dst, src, log1p)
+}
+
+// Tanh stores the hyperbolic tangent.
+func Tanh(dst, src []float64) {
+	if useSIMD {
+		tanhSIMD(dst, src)
+		return
+	}
+	each(dst, src, tanh)
+}
+
+// Sigmoid stores 1 / (1 + e^-x).
+func Sigmoid(dst, src []float64) {
+	if useSIMD {
+		sigmoidSIMD(dst, src)
+		return
+	}
+	each(dst, src, sigmoid)
+}
+
+// SiLU stores x / (1 + e^-x).
+func SiLU(dst, src []float64) {
+	if useSIMD {
+		siluSIMD(dst, src)
+		return
+	}
+	each(dst, src, silu)
+}
+
+// Erf stores the error function.
+func Erf(dst, src []float64) {
+	if useSIMD {
+		erfSIMD(dst, src)
+		return
+	}
+	each(dst, src, erf)
+}
+
+// Erfc stores 1 - erf(x), accurate also where it is small.
+func Erfc(dst, src []float64) {
+	if useSIMD {
+		erfcSIMD(dst, src)
+		return
+	}
+	each(dst, src, erfc)
+}
+
+// GELU stores x times the distribution function of the normal distribution.
+func GELU(dst, src []float64) {
+	if useSIMD {
+		geluSIMD(dst, src)
+		return
+	}
+	each(dst, src, gelu)
+}
+
+// GELUTanh stores GELU's approximation with tanh,
+// x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2.
+func GELUTanh(dst, src []float64) {
+	if useSIMD {
+		geluTanhSIMD(dst, src)
+		return
+	}
+	each(dst, src, geluTanh)
+}
+
+func each(dst, src []float64, f func(float64) float64) {
+	dst = dst[:len(src)]
+	for i, x := range src {
+		dst[i] = f(x)
+	}
+}
+
+// Sqrt stores the square root.
+func Sqrt(dst, src []float64) {
+	if useSIMD {
+		sqrtSIMD(dst, src)
+		return
+	}
+	each(dst, src, math.Sqrt)
+}
+
+// Add stores x + y.
+func Add(dst, x, y []float64) {
+	if useSIMD {
+		addSIMD(dst, x, y)
+		return
+	}
+	dst, y = dst[:len(x)], y[:len(x)]
+	for i, v := range x {
+		dst[i] = v + y[i]
+	}
+}
+
+// Sub stores x - y.
+func Sub(dst, x, y []float64) {
+	if useSIMD {
+		subSIMD(dst, x, y)
+		return
+	}
+	dst, y = dst[:len(x)], y[:len(x)]
+	for i, v := range x {
+		dst[i] = v - y[i]
+	}
+}
+
+// Mul stores x * y.
+func Mul(dst, x, y []float64) {
+	if useSIMD {
+		mulSIMD(dst, x, y)
+		return
+	}
+	dst, y = dst[:len(x)], y[:len(x)]
+	for i, v := range x {
+		dst[i] = v * y[i]
+	}
+}
+
+// Div stores x / y.
+func Div(dst, x, y []float64) {
+	if useSIMD {
+		divSIMD(dst, x, y)
+		return
+	}
+	dst, y = dst[:len(x)], y[:len(x)]
+	for i, v := range x {
+		dst[i] = v / y[i]
+	}
+}
+
+// Affine stores (x + shift) * scale, each step rounded.
+func Affine(dst, x []float64, shift, scale float64) {
+	if useSIMD {
+		affineSIMD(dst, x, shift, scale)
+		return
+	}
+	dst = dst[:len(x)]
+	for i, v := range x {
+		s := v + shift
+		dst[i] = s * scale
+	}
+}
+
+// lanes is the number of accumulators of a run of sumRun elements in Sum and
+// Dot.
+const (
+	lanes  = 16
+	sumRun = 128
+)
+
+// Sum adds x in a fixed order: runs of 128 elements with sixteen accumulators,
+// runs pairwise.
+func Sum(x []float64) float64 {
+	if len(x) > sumRun {
+		h := (len(x)/2 + sumRun - 1) / sumRun * sumRun
+		return Sum(x[:h]) + Sum(x[h:])
+	}
+	var acc [lanes]float64
+	n := len(x) &^ (lanes - 1)
+	if useSIMD {
+		sumSIMD(&acc, x[:n])
+	} else {
+		for i, v := range x[:n] {
+			acc[i%lanes] += v
+		}
+	}
+	for i, v := range x[n:] {
+		acc[i] += v
+	}
+	return total(&acc)
+}
+
+// Dot adds the products of x and y in Sum's order; products are not rounded
+// before they are added.
+func Dot(x, y []float64) float64 {
+	if len(x) > sumRun {
+		h := (len(x)/2 + sumRun - 1) / sumRun * sumRun
+		return Dot(x[:h], y[:h]) + Dot(x[h:], y[h:])
+	}
+	var acc [lanes]float64
+	y = y[:len(x)]
+	n := len(x) &^ (lanes - 1)
+	if useSIMD {
+		dotSIMD(&acc, x[:n], y)
+	} else {
+		for i, v := range x[:n] {
+			acc[i%lanes] = math.FMA(v, y[i], acc[i%lanes])
+		}
+	}
+	for i, v := range x[n:] {
+		acc[i] = math.FMA(v, y[n+i], acc[i])
+	}
+	return total(&acc)
+}
+
+func total(acc *[lanes]float64) float64 {
+	for w := lanes / 2; w > 0; w /= 2 {
+		for i := range w {
+			acc[i] += acc[i+w]
+		}
+	}
+	return acc[0]
+}
+
+// Max is the largest element of x, NaN if any is NaN, -Inf of none.
+func Max(x []float64) float64 {
+	m := math.Inf(-1)
+	if useSIMD {
+		n := len(x) &^ (lanes - 1)
+		m = maxSIMD(x[:n])
+		x = x[n:]
+	}
+	for _, v := range x {
+		m = max(m, v)
+	}
+	return m
+}

@@ -1,0 +1,494 @@
+//go:build goexperiment.simd && amd64
+
+package vmath
+
+import (
+	"math"
+	"simd/archsimd"
+	"unsafe"
+)
+
+var useSIMD = archsimd.X86.AVX2() && archsimd.X86.FMA()
+
+// Constants are kept in memory as whole vectors: a broadcast of a Go constant
+// is compiled to a move of the legacy SSE encoding, which stalls vector code
+// for some hundred cycles while upper register halves are in use. For the same
+// reason they are cleared before scalar floating-point code runs.
+type vector = [4]float64
+
+func splat(x float64) vector { return vector{x, x, x, x} }
+
+func splatBits(b uint64) vector { return splat(math.Float64frombits(b)) }
+
+func splatAll(c []float64) []vector {
+	v := make([]vector, len(c))
+	for i, x := range c {
+		v[i] = splat(x)
+	}
+	return v
+}
+
+var (
+	vExp   = [11]vector(splatAll(expPoly[:]))
+	vLog   = [7]vector(splatAll(logPoly[:]))
+	vErf   = [11]vector(splatAll(erfPoly[:]))
+	vErfcx = [23]vector(splatAll(erfcxPoly[:]))
+)
+
+var (
+	vOne, vTwo, vThree, vHalf      = splat(1), splat(2), splat(3), splat(0.5)
+	vMinusOne                      = splat(-1)
+	vSign, vMagnitude              = splatBits(1 << 63), splatBits(1<<63 - 1)
+	vLog2e, vMagic, vLn2Hi, vLn2Lo = splat(log2e), splat(magic), splat(ln2Hi), splat(ln2Lo)
+	vMinusLn2Hi, vMinusLn2Lo       = splat(-ln2Hi), splat(-ln2Lo)
+	vExpMax, vExpm1Max, vTanhMax   = splat(expMax), splat(expm1Max), splat(tanhMax)
+	vErfSmall, vErfMax, vErfcMax   = splat(erfSmall), splat(erfMax), splat(erfcMax)
+	vGELUMax, vGELUTanhMax         = splat(geluMax), splat(geluTanhMax)
+	vGELU1, vGELU3                 = splat(gelu1), splat(gelu3)
+	vRsqrt2                        = splat(rsqrt2)
+	vExponentOne                   = splatBits(1023 << 52)
+	vSqrtHalf, vExponentMask       = splatBits(sqrtHalf), splatBits(0xfff << 52)
+	vTwo52, vTwo52Bias             = splat(0x1p52), splat(0x1p52 + 1023)
+	vTiny, vHuge                   = splat(0x1p-1022), splat(math.MaxFloat64)
+	vLog1pMax                      = splat(0x1p1000)
+)
+
+func at(v []float64, i int) *vector {
+	return (*vector)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(v)), 8*i))
+}
+
+func load(v []float64, i int) archsimd.Float64x4 { return archsimd.LoadFloat64x4(at(v, i)) }
+
+func cst(v *vector) archsimd.Float64x4 { return archsimd.LoadFloat64x4(v) }
+
+func abs(x archsimd.Float64x4) archsimd.Float64x4 {
+	return x.AsInt64x4().And(cst(&vMagnitude).AsInt64x4()).AsFloat64x4()
+}
+
+func neg(x archsimd.Float64x4) archsimd.Float64x4 {
+	return x.AsInt64x4().Xor(cst(&vSign).AsInt64x4()).AsFloat64x4()
+}
+
+// signOf is x's sign bit alone; signed is withSign.
+func signOf(x archsimd.Float64x4) archsimd.Int64x4 {
+	return x.AsInt64x4().And(cst(&vSign).AsInt64x4())
+}
+
+func signed(y, x archsimd.Float64x4) archsimd.Float64x4 {
+	return y.AsInt64x4().Or(signOf(x)).AsFloat64x4()
+}
+
+// tail runs a vector loop on the last elements, fewer than four.
+func tail(dst, src []float64, loop func(dst, src []float64)) {
+	if len(src) == 0 {
+		return
+	}
+	t := splat(1)
+	copy(t[:], src)
+	loop(t[:], t[:])
+	copy(dst, t[:])
+}
+
+// store stores y unless an element of x is outside the formula's range: good
+// tells which are inside. Then f computes all four.
+func store(dst *vector, y, x archsimd.Float64x4, good archsimd.Mask64x4, f func(float64) float64) {
+	if good.ToBits() == 0xf {
+		y.Store(dst)
+		return
+	}
+	repair(dst, x, f)
+}
+
+//go:noinline
+func repair(dst *vector, x archsimd.Float64x4, f func(float64) float64) {
+	var v vector
+	x.Store(&v)
+	archsimd.ClearAVXUpperBits()
+	for i, x := range v {
+		dst[i] = f(x)
+	}
+}
+
+func expSIMD(dst, src []float64) {
+	n := len(src) &^ 3
+	for i := 0; i < n; i += 4 {
+		x := load(src, i)
+		m := x.MulAdd(cst(&vLog2e), cst(&vMagic))
+		k := m.Sub(cst(&vMagic))
+		r := k.MulAdd(cst(&vMinusLn2Lo), k.MulAdd(cst(&vMinusLn2Hi), x))
+		p := cst(&vExp[10]).MulAdd(r, cst(&vExp[9])).MulAdd(r, cst(&vExp[8])).MulAdd(r, cst(&vExp[7])).MulAdd(r, cst(&vExp[6])).
+			MulAdd(r, cst(&vExp[5])).MulAdd(r, cst(&vExp[4])).MulAdd(r, cst(&vExp[3])).MulAdd(r, cst(&vExp[2])).
+			MulAdd(r, cst(&vExp[1])).MulAdd(r, cst(&vExp[0]))
+		q := r.Mul(r).MulAdd(p, r)
+		y := q.Add(cst(&vOne)).AsInt64x4().Add(m.AsInt64x4().ShiftAllLeft(52)).AsFloat64x4()
+		store(at(dst, i), y, x, abs(x).LessEqual(cst(&vExpMax)), exp)
+	}
+	archsimd.ClearAVXUpperBits()
+	tail(dst[n:], src[n:], expSIMD)
+}
+
+func expm1SIMD(dst, src []float64) {
+	n := len(src) &^ 3
+	for i := 0; i < n; i += 4 {
+		x := load(src, i)
+		m := x.MulAdd(cst(&vLog2e), cst(&vMagic))
+		k := m.Sub(cst(&vMagic))
+		r := k.MulAdd(cst(&vMinusLn2Lo), k.MulAdd(cst(&vMinusLn2Hi), x))
+		p := cst(&vExp[10]).MulAdd(r, cst(&vExp[9])).MulAdd(r, cst(&vExp[8])).MulAdd(r, cst(&vExp[7])).MulAdd(r, cst(&vExp[6])).
+			MulAdd(r, cst(&vExp[5])).MulAdd(r, cst(&vExp[4])).MulAdd(r, cst(&vExp[3])).MulAdd(r, cst(&vExp[2])).
+			MulAdd(r, cst(&vExp[1])).MulAdd(r, cst(&vExp[0]))
+		q := r.Mul(r).MulAdd(p, r)
+		scale := m.AsInt64x4().ShiftAllLeft(52).Add(cst(&vExponentOne).AsInt64x4()).AsFloat64x4()
+		y := signed(scale.MulAdd(q, scale.Sub(cst(&vOne))), x)
+		store(at(dst, i), y, x, abs(x).LessEqual(cst(&vExpm1Max)), expm1)
+	}
+	archsimd.ClearAVXUpperBits()
+	tail(dst[n:], src[n:], expm1SIMD)
+}
+
+func logSIMD(dst, src []float64) {
+	n := len(src) &^ 3
+	for i := 0; i < n; i += 4 {
+		x := load(src, i)
+		d := x.AsInt64x4().Sub(cst(&vSqrtHalf).AsInt64x4())
+		// d is not negative once the bias is added: its exponent field put
+		// into 2^52's mantissa is k + 1023.
+		e := d.Add(cst(&vExponentOne).AsInt64x4()).AsUint64x4().ShiftAllRight(52)
+		k := e.AsInt64x4().Or(cst(&vTwo52).AsInt64x4()).AsFloat64x4().Sub(cst(&vTwo52Bias))
+		f := x.AsInt64x4().Sub(d.And(cst(&vExponentMask).AsInt64x4())).AsFloat64x4().Sub(cst(&vOne))
+		s := f.Div(f.Add(cst(&vTwo)))
+		z := s.Mul(s)
+		h := f.Mul(cst(&vHalf)).Mul(f)
+		p := cst(&vLog[6]).MulAdd(z, cst(&vLog[5])).MulAdd(z, cst(&vLog[4])).MulAdd(z, cst(&vLog[3])).
+			MulAdd(z, cst(&vLog[2])).MulAdd(z, cst(&vLog[1])).MulAdd(z, cst(&vLog[0]))
+		u := z.Mul(p).Add(h).Mul(s)
+		u = k.MulAdd(cst(&vLn2Lo), u)
+		y := k.MulAdd(cst(&vLn2Hi), f.Sub(h.Sub(u)))
+		store(at(dst, i), y, x, x.GreaterEqual(cst(&vTiny)).And(x.LessEqual(cst(&vHuge))), log)
+	}
+	archsimd.ClearAVXUpperBits()
+	tail(dst[n:], src[n:], logSIMD)
+}
+
+// chunk is the number of elements that functions built of several loops take
+// through them at a time.
+const chunk = 256
+
+// inChunks calls f for the chunks of dst and src.
+func inChunks(dst, src []float64, f func(dst, src []float64)) {
+	for len(src) > chunk {
+		f(dst[:chunk], src[:chunk])
+		dst, src = dst[chunk:], src[chunk:]
+	}
+	n := len(src) &^ 3
+	f(dst[:n], src[:n])
+	tail(dst[n:], src[n:], f)
+}
+
+func log1pSIMD(dst, src []float64) { inChunks(dst, src, log1pChunk) }
+
+func log1pChunk(dst, src []float64) {
+	var buf [chunk]float64
+	for i := 0; i < len(src); i += 4 {
+		load(src, i).Add(cst(&vOne)).Store(at(buf[:], i))
+	}
+	logSIMD(buf[:len(src)], buf[:len(src)])
+	for i := 0; i < len(src); i += 4 {
+		x := load(src, i)
+		u := x.Add(cst(&vOne))
+		b := u.Sub(cst(&vOne))
+		lost := cst(&vOne).Sub(u.Sub(b)).Add(x.Sub(b))
+		y := signed(load(buf[:], i).Add(lost.Div(u)), x)
+		store(at(dst, i), y, x, x.Greater(cst(&vMinusOne)).And(x.LessEqual(cst(&vLog1pMax))), log1p)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func tanhSIMD(dst, src []float64) { inChunks(dst, src, tanhChunk) }
+
+func tanhChunk(dst, src []float64) {
+	var buf [chunk]float64
+	for i := 0; i < len(src); i += 4 {
+		abs(load(src, i)).Min(cst(&vTanhMax)).Mul(cst(&vTwo)).Store(at(buf[:], i))
+	}
+	expm1SIMD(buf[:len(src)], buf[:len(src)])
+	for i := 0; i < len(src); i += 4 {
+		x, t := load(src, i), load(buf[:], i)
+		y := signed(t.Div(t.Add(cst(&vTwo))), x)
+		store(at(dst, i), y, x, x.Equal(x), tanh)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func sigmoidSIMD(dst, src []float64) { inChunks(dst, src, sigmoidChunk) }
+
+func sigmoidChunk(dst, src []float64) {
+	var buf [chunk]float64
+	for i := 0; i < len(src); i += 4 {
+		neg(load(src, i)).Store(at(buf[:], i))
+	}
+	expSIMD(buf[:len(src)], buf[:len(src)])
+	for i := 0; i < len(src); i += 4 {
+		x := load(src, i)
+		y := cst(&vOne).Div(load(buf[:], i).Add(cst(&vOne)))
+		store(at(dst, i), y, x, abs(x).LessEqual(cst(&vExpMax)), sigmoid)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func siluSIMD(dst, src []float64) { inChunks(dst, src, siluChunk) }
+
+func siluChunk(dst, src []float64) {
+	var buf [chunk]float64
+	for i := 0; i < len(src); i += 4 {
+		neg(load(src, i)).Store(at(buf[:], i))
+	}
+	expSIMD(buf[:len(src)], buf[:len(src)])
+	for i := 0; i < len(src); i += 4 {
+		x := load(src, i)
+		y := x.Div(load(buf[:], i).Add(cst(&vOne)))
+		store(at(dst, i), y, x, abs(x).LessEqual(cst(&vExpMax)), silu)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// erfcxBlock stores erfcx.
+func erfcxBlock(dst, src []float64) {
+	for i := 0; i < len(src); i += 4 {
+		x := load(src, i)
+		t := x.Sub(cst(&vThree)).Div(x.Add(cst(&vThree)))
+		p := cst(&vErfcx[22]).MulAdd(t, cst(&vErfcx[21])).MulAdd(t, cst(&vErfcx[20])).MulAdd(t, cst(&vErfcx[19])).
+			MulAdd(t, cst(&vErfcx[18])).MulAdd(t, cst(&vErfcx[17])).MulAdd(t, cst(&vErfcx[16])).MulAdd(t, cst(&vErfcx[15])).
+			MulAdd(t, cst(&vErfcx[14])).MulAdd(t, cst(&vErfcx[13])).MulAdd(t, cst(&vErfcx[12])).MulAdd(t, cst(&vErfcx[11])).
+			MulAdd(t, cst(&vErfcx[10])).MulAdd(t, cst(&vErfcx[9])).MulAdd(t, cst(&vErfcx[8])).MulAdd(t, cst(&vErfcx[7])).
+			MulAdd(t, cst(&vErfcx[6])).MulAdd(t, cst(&vErfcx[5])).MulAdd(t, cst(&vErfcx[4])).MulAdd(t, cst(&vErfcx[3])).
+			MulAdd(t, cst(&vErfcx[2])).MulAdd(t, cst(&vErfcx[1])).MulAdd(t, cst(&vErfcx[0]))
+		p.Div(x.MulAdd(cst(&vTwo), cst(&vOne))).Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// erfcTailBlock stores erfcTail of |x|, at most limit.
+func erfcTailBlock(dst, src []float64, limit *vector) {
+	var e, c [chunk]float64
+	n := len(src)
+	for i := 0; i < n; i += 4 {
+		a := abs(load(src, i)).Min(cst(limit))
+		a.Store(at(c[:], i))
+		neg(a.Mul(a)).Store(at(e[:], i))
+	}
+	expSIMD(e[:n], e[:n])
+	erfcxBlock(c[:n], c[:n])
+	for i := 0; i < n; i += 4 {
+		a := abs(load(src, i)).Min(cst(limit))
+		low := a.MulAdd(a, neg(a.Mul(a)))
+		y := load(e[:], i).Mul(load(c[:], i))
+		neg(low).MulAdd(y, y).Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// erfSeriesBlock stores erfSeries of |x|.
+func erfSeriesBlock(dst, src []float64) {
+	for i := 0; i < len(src); i += 4 {
+		x := abs(load(src, i))
+		z := x.Mul(x)
+		p := cst(&vErf[10]).MulAdd(z, cst(&vErf[9])).MulAdd(z, cst(&vErf[8])).MulAdd(z, cst(&vErf[7])).MulAdd(z, cst(&vErf[6])).
+			MulAdd(z, cst(&vErf[5])).MulAdd(z, cst(&vErf[4])).MulAdd(z, cst(&vErf[3])).MulAdd(z, cst(&vErf[2])).
+			MulAdd(z, cst(&vErf[1])).MulAdd(z, cst(&vErf[0]))
+		x.MulAdd(p, x).Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func erfSIMD(dst, src []float64) { inChunks(dst, src, erfChunk) }
+
+func erfChunk(dst, src []float64) {
+	var far, near [chunk]float64
+	erfcTailBlock(far[:len(src)], src, &vErfMax)
+	erfSeriesBlock(near[:len(src)], src)
+	for i := 0; i < len(src); i += 4 {
+		x := load(src, i)
+		small := abs(x).LessEqual(cst(&vErfSmall))
+		y := load(near[:], i).Merge(cst(&vOne).Sub(load(far[:], i)), small)
+		store(at(dst, i), signed(y, x), x, x.Equal(x), erf)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func erfcSIMD(dst, src []float64) { inChunks(dst, src, erfcChunk) }
+
+func erfcChunk(dst, src []float64) {
+	var far, near [chunk]float64
+	erfcTailBlock(far[:len(src)], src, &vErfcMax)
+	erfSeriesBlock(near[:len(src)], src)
+	for i := 0; i < len(src); i += 4 {
+		x, e := load(src, i), load(far[:], i)
+		small := abs(x).LessEqual(cst(&vErfSmall))
+		var zero archsimd.Float64x4
+		e = cst(&vTwo).Sub(e).Merge(e, x.Less(zero))
+		y := cst(&vOne).Sub(signed(load(near[:], i), x)).Merge(e, small)
+		store(at(dst, i), y, x, abs(x).LessEqual(cst(&vErfcMax)), erfc)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func geluSIMD(dst, src []float64) { inChunks(dst, src, geluChunk) }
+
+func geluChunk(dst, src []float64) {
+	var e, c [chunk]float64
+	n := len(src)
+	for i := 0; i < n; i += 4 {
+		x := load(src, i)
+		abs(x).Mul(cst(&vRsqrt2)).Store(at(c[:], i))
+		neg(x.Mul(cst(&vHalf)).Mul(x)).Store(at(e[:], i))
+	}
+	expSIMD(e[:n], e[:n])
+	erfcxBlock(c[:n], c[:n])
+	for i := 0; i < n; i += 4 {
+		x := load(src, i)
+		half := x.Mul(cst(&vHalf))
+		low := half.MulAdd(x, neg(half.Mul(x)))
+		y := load(e[:], i).Mul(load(c[:], i))
+		y = neg(low).MulAdd(y, y)
+		var zero archsimd.Float64x4
+		r := half.Mul(y).Merge(neg(half).MulAdd(y, x), x.Less(zero))
+		store(at(dst, i), signed(r, x), x, abs(x).LessEqual(cst(&vGELUMax)), gelu)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func geluTanhSIMD(dst, src []float64) { inChunks(dst, src, geluTanhChunk) }
+
+func geluTanhChunk(dst, src []float64) {
+	var buf [chunk]float64
+	for i := 0; i < len(src); i += 4 {
+		x := load(src, i)
+		x.Mul(x.Mul(x).MulAdd(cst(&vGELU3), cst(&vGELU1))).Store(at(buf[:], i))
+	}
+	expSIMD(buf[:len(src)], buf[:len(src)])
+	for i := 0; i < len(src); i += 4 {
+		x := load(src, i)
+		y := x.Div(load(buf[:], i).Add(cst(&vOne)))
+		store(at(dst, i), y, x, abs(x).LessEqual(cst(&vGELUTanhMax)), geluTanh)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func sqrtSIMD(dst, src []float64) {
+	n := len(src) &^ 3
+	for i := 0; i < n; i += 4 {
+		load(src, i).Sqrt().Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+	for i := n; i < len(src); i++ {
+		dst[i] = math.Sqrt(src[i])
+	}
+}
+
+func addSIMD(dst, x, y []float64) {
+	n := len(x) &^ 3
+	dst, y = dst[:len(x)], y[:len(x)]
+	for i := 0; i < n; i += 4 {
+		load(x, i).Add(load(y, i)).Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+	for i := n; i < len(x); i++ {
+		dst[i] = x[i] + y[i]
+	}
+}
+
+func subSIMD(dst, x, y []float64) {
+	n := len(x) &^ 3
+	dst, y = dst[:len(x)], y[:len(x)]
+	for i := 0; i < n; i += 4 {
+		load(x, i).Sub(load(y, i)).Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+	for i := n; i < len(x); i++ {
+		dst[i] = x[i] - y[i]
+	}
+}
+
+func mulSIMD(dst, x, y []float64) {
+	n := len(x) &^ 3
+	dst, y = dst[:len(x)], y[:len(x)]
+	for i := 0; i < n; i += 4 {
+		load(x, i).Mul(load(y, i)).Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+	for i := n; i < len(x); i++ {
+		dst[i] = x[i] * y[i]
+	}
+}
+
+func divSIMD(dst, x, y []float64) {
+	n := len(x) &^ 3
+	dst, y = dst[:len(x)], y[:len(x)]
+	for i := 0; i < n; i += 4 {
+		load(x, i).Div(load(y, i)).Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+	for i := n; i < len(x); i++ {
+		dst[i] = x[i] / y[i]
+	}
+}
+
+func affineSIMD(dst, x []float64, shift, scale float64) {
+	n := len(x) &^ 3
+	dst = dst[:len(x)]
+	a, b := splat(shift), splat(scale)
+	for i := 0; i < n; i += 4 {
+		load(x, i).Add(cst(&a)).Mul(cst(&b)).Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+	for i := n; i < len(x); i++ {
+		s := x[i] + shift
+		dst[i] = s * scale
+	}
+}
+
+func sumSIMD(acc *[lanes]float64, x []float64) {
+	var a, b, c, d archsimd.Float64x4
+	for i := 0; i < len(x); i += lanes {
+		a, b, c, d = a.Add(load(x, i)), b.Add(load(x, i+4)), c.Add(load(x, i+8)), d.Add(load(x, i+12))
+	}
+	a.Store(at(acc[:], 0))
+	b.Store(at(acc[:], 4))
+	c.Store(at(acc[:], 8))
+	d.Store(at(acc[:], 12))
+	archsimd.ClearAVXUpperBits()
+}
+
+func dotSIMD(acc *[lanes]float64, x, y []float64) {
+	var a, b, c, d archsimd.Float64x4
+	for i := 0; i < len(x); i += lanes {
+		a, b = load(x, i).MulAdd(load(y, i), a), load(x, i+4).MulAdd(load(y, i+4), b)
+		c, d = load(x, i+8).MulAdd(load(y, i+8), c), load(x, i+12).MulAdd(load(y, i+12), d)
+	}
+	a.Store(at(acc[:], 0))
+	b.Store(at(acc[:], 4))
+	c.Store(at(acc[:], 8))
+	d.Store(at(acc[:], 12))
+	archsimd.ClearAVXUpperBits()
+}
+
+// maxSIMD is Max of a multiple of sixteen elements. An element that is not
+// ordered with itself is looked for beside the maxima, since those forget it.
+func maxSIMD(x []float64) float64 {
+	lowest := splat(math.Inf(-1))
+	a, b, c, d := cst(&lowest), cst(&lowest), cst(&lowest), cst(&lowest)
+	nan := 0
+	for i := 0; i < len(x); i += lanes {
+		p, q, r, s := load(x, i), load(x, i+4), load(x, i+8), load(x, i+12)
+		a, b, c, d = a.Max(p), b.Max(q), c.Max(r), d.Max(s)
+		nan |= int(p.IsNaN().Or(q.IsNaN()).Or(r.IsNaN()).Or(s.IsNaN()).ToBits())
+	}
+	var v vector
+	a.Max(b).Max(c.Max(d)).Store(&v)
+	archsimd.ClearAVXUpperBits()
+	if nan != 0 {
+		return math.NaN()
+	}
+	return max(v[0], v[1], v[2], v[3])
+}
