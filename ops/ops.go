@@ -40,6 +40,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		reduceOps,
 		extremaOps,
 		momentOps,
+		statisticsOps,
 		vectorNormOps,
 		scaledOps,
 		cumulativeOps,
