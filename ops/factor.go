@@ -52,6 +52,7 @@ var factorOps = []*opdef.Entry{
 	matrixOp(opdef.Op[factorArgs]{
 		Schema: "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
 		Doc:    opdef.Doc{Summary: "Inverse of a matrix given by its Cholesky factor", Formula: "(L @ L^H)^-1, or (U^H @ U)^-1", Source: "torch.cholesky_inverse"},
+		Exempt: map[string]string{"gradients": "torch does not cut the gradient to the triangle that is read"},
 		Cases: func(r *rand.Rand) (cs []*factorArgs) {
 			for _, a := range upperCases(r) {
 				cs = append(cs, &factorArgs{a.A, a.Upper})
@@ -69,6 +70,7 @@ var factorOps = []*opdef.Entry{
 	matrixOp(opdef.Op[choleskySolveArgs]{
 		Schema: "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
 		Doc:    opdef.Doc{Summary: "Solution of a system given by its Cholesky factor", Formula: "(L @ L^H)^-1 @ self", Source: "torch.cholesky_solve"},
+		Exempt: map[string]string{"gradients": "torch does not cut the gradient to the triangle that is read"},
 		Cases: func(r *rand.Rand) (cs []*choleskySolveArgs) {
 			g := opdef.Gen{R: r}
 			for _, a := range upperCases(r) {
@@ -191,7 +193,7 @@ var factorOps = []*opdef.Entry{
 			return nil, err
 		}
 		r, c := lastTwo(a.A)
-		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2}, outs: []matrixOut{{a.A.DType.Real(), []int{min(r, c)}}},
+		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2}, outs: []matrixOut{{a.A.DType.Real(), []int{min(r, c)}}}, amplify: 32,
 			run: algorithm{svdvals[float64], svdvals[complex128]}, back: algorithm{svdvalsGrad[float64], svdvalsGrad[complex128]}}, nil
 	}),
 	matrixOp(opdef.Op[matrixArgs]{
@@ -404,18 +406,8 @@ func choleskyGrad[T kernel.Field](upper, info bool) func(in []kernel.Mat[T]) []k
 		if upper {
 			l, g = l.H(), g.H()
 		}
-		p := l.H().Mul(g).Tril(0).Map(func(i, j int, x T) T {
-			if i == j {
-				return x / 2
-			}
-			return x
-		})
-		p = p.Add(1, p.H()).Scale(0.5).Map(func(i, j int, x T) T {
-			if i == j {
-				return kernel.From[T](kernel.Re(x))
-			}
-			return x
-		})
+		p := l.H().Mul(g).Tril(0)
+		p = p.Add(1, p.Tril(-1).H()).Scale(0.5)                   // the diagonal keeps its imaginary part, as in torch
 		x := kernel.SolveTriangular(l.H(), p, true, false)        // L^-H P
 		x = kernel.SolveTriangular(l.H(), x.H(), true, false).H() // ... L^-1
 		return []kernel.Mat[T]{x}
@@ -444,7 +436,7 @@ func choleskyInverse[T kernel.Field](upper bool) func(in []kernel.Mat[T]) []kern
 func choleskyInverseGrad[T kernel.Field](upper bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
 	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
 		l, x, g := lower(in[0], upper), in[1], in[2]
-		c := x.Mul(g.Add(1, g.H())).Mul(x).Mul(l).Scale(-1).Tril(0)
+		c := x.Mul(g.Add(1, g.H())).Mul(x).Mul(l).Scale(-1)
 		if upper {
 			c = c.H()
 		}
@@ -484,7 +476,7 @@ func choleskySolveGrad[T kernel.Field](upper bool) func(in []kernel.Mat[T]) []ke
 		l, x, g := lower(in[0], upper), in[2], in[3]
 		gb := factorSolve(l, g)
 		c := gb.Mul(x.H())
-		gl := c.Add(1, c.H()).Mul(l).Scale(-1).Tril(0)
+		gl := c.Add(1, c.H()).Mul(l).Scale(-1)
 		if upper {
 			gl = gl.H()
 		}
@@ -590,6 +582,7 @@ func eighPlan(t *tensor.Tensor, uplo string, vectors bool) (*matrixCall, error) 
 	if vectors {
 		m.outs = append(m.outs, matrixOut{t.DType, []int{n, n}})
 	} else {
+		m.amplify = 32
 		m.back = algorithm{eigvalshGrad[float64](upper), eigvalshGrad[complex128](upper)}
 	}
 	return m, nil
@@ -717,12 +710,16 @@ func pinvPlan(a *pinvArgs) (*matrixCall, error) {
 	}
 	t := tolerance(a.A, a.Atol, rtol)
 	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2}, outs: []matrixOut{{a.A.DType, []int{c, r}}}, cond: true,
-		run: algorithm{pinv[float64](t), pinv[complex128](t)}, back: algorithm{pinvGrad[float64], pinvGrad[complex128]}}, nil
+		run: algorithm{pinv[float64](t, a.Hermitian), pinv[complex128](t, a.Hermitian)}, back: algorithm{pinvGrad[float64](a.Hermitian), pinvGrad[complex128](a.Hermitian)}}, nil
 }
 
-func pinv[T kernel.Field](tol func(float64) float64) func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func pinv[T kernel.Field](tol func(float64) float64, hermitian bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
 	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
-		u, s, vh := kernel.SVD(in[0])
+		a := in[0]
+		if hermitian { // the lower triangle alone is read
+			a = kernel.Symmetrize(a, false)
+		}
+		u, s, vh := kernel.SVD(a)
 		d := make([]T, len(s))
 		for i, x := range s {
 			if x > tol(s[0]) {
@@ -735,16 +732,34 @@ func pinv[T kernel.Field](tol func(float64) float64) func(in []kernel.Mat[T]) []
 
 // pinvGrad holds at constant rank.
 // Source: Golub and Pereyra, "The differentiation of pseudo-inverses", 1973
-func pinvGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
-	a, p, g := in[0], in[1], in[2]
-	ph, gh := p.H(), g.H()
-	first := p.Mul(gh).Mul(p).H().Scale(-1)
-	// (I - A P) gh P P^H ... and P^H P gh (I - P A), both of A's shape.
-	k := gh.Mul(p).Mul(ph)
-	second := k.Add(-1, a.Mul(p).Mul(k))
-	l := ph.Mul(p).Mul(gh)
-	third := l.Add(-1, l.Mul(p).Mul(a))
-	return []kernel.Mat[T]{first.Add(1, second).Add(1, third)}
+func pinvGrad[T kernel.Field](hermitian bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
+	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+		a, p, g := in[0], in[1], in[2]
+		if hermitian {
+			return []kernel.Mat[T]{hermitianPinvGrad(kernel.Symmetrize(a, false), p, g)}
+		}
+		ph, gh := p.H(), g.H()
+		first := p.Mul(gh).Mul(p).H().Scale(-1)
+		k := gh.Mul(p).Mul(ph) // (I - A P) k and l (I - P A) have A's shape
+		l := ph.Mul(p).Mul(gh)
+		return []kernel.Mat[T]{first.Add(1, k).Add(-1, a.Mul(p).Mul(k)).Add(1, l).Add(-1, l.Mul(p).Mul(a))}
+	}
+}
+
+// hermitianPinvGrad is the gradient through the eigenvalues and eigenvectors,
+// which torch takes; it is not Hermitian itself. Eigenvalues that p counts as
+// zero stay zero.
+func hermitianPinvGrad[T kernel.Field](a, p, g kernel.Mat[T]) kernel.Mat[T] {
+	w, v := kernel.Eigh(a)
+	f := v.H().Mul(p).Mul(v).Diagonal()
+	h := v.H().Mul(g.Add(1, g.H())).Mul(v)
+	inner := h.Map(func(i, j int, x T) T {
+		if i == j {
+			return -x * f[i] * f[i] / 2
+		}
+		return x * f[j] / kernel.From[T](w[j]-w[i])
+	})
+	return v.Mul(inner).Mul(v.H())
 }
 
 func luPlan(a *luArgs) (*matrixCall, error) {

@@ -69,6 +69,7 @@ var linalgOps = []*opdef.Entry{
 		Schema: "det(Tensor A) -> Tensor",
 		Names:  "linalg.det det Tensor.det",
 		Doc:    opdef.Doc{Summary: "Determinant of square matrices", Formula: "det(A)", Source: "torch.linalg.det"},
+		Scale:  func(a *matrixArgs, outs []*tensor.Tensor) []*tensor.Tensor { return []*tensor.Tensor{hadamard(a.A)} },
 		Cases:  squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, true); err != nil {
@@ -107,10 +108,13 @@ var linalgOps = []*opdef.Entry{
 		Doc:    opdef.Doc{Summary: "Exponential of square matrices", Formula: "sum_k A^k / k!", Source: "torch.linalg.matrix_exp"},
 		Cases:  squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
-		if err := matrixArg("A", a.A, true); err != nil {
-			return nil, err
+		n := a.A.Dim()
+		if n < 2 || a.A.Shape[n-1] != a.A.Shape[n-2] || a.A.DType.Kind() < tensor.KindFloat {
+			return nil, opdef.Refuse("A", "want floating square matrices, got %s", a.A.Meta())
 		}
-		return unaryMatrix(a.A, algorithm{expm[float64], expm[complex128]}, algorithm{expmGrad[float64], expmGrad[complex128]}), nil
+		m := unaryMatrix(a.A, algorithm{expm[float64], expm[complex128]}, algorithm{expmGrad[float64], expmGrad[complex128]})
+		m.amplify = 1 + float64(a.A.Shape[n-1])*opdef.MaxAbs(a.A) // squaring multiplies errors
+		return m, nil
 	}),
 	matrixOp(opdef.Op[powerArgs]{
 		Schema: "matrix_power(Tensor A, int n) -> Tensor",
@@ -426,6 +430,22 @@ func signLog[T kernel.Field](m kernel.Mat[T]) (sign T, log float64) {
 		log += math.Log(r)
 	}
 	return sign, log
+}
+
+// hadamard is the product of the norms of the rows: what determinants cannot
+// exceed, and what their errors are relative to.
+func hadamard(t *tensor.Tensor) *tensor.Tensor {
+	ts, err := eachMatrix(t.Shape[:t.Dim()-2], []*tensor.Tensor{t}, []int{2}, []matrixOut{{tensor.Float64, nil}}, func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
+		p := 1.0
+		for i := range in[0].R {
+			p *= in[0].Rows(i, i+1).Frobenius()
+		}
+		return []kernel.Mat[complex128]{{R: 1, C: 1, D: []complex128{complex(p, 0)}}}
+	})
+	if err != nil {
+		panic(err) // a batch expands to itself
+	}
+	return ts[0]
 }
 
 func det[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {

@@ -20,8 +20,10 @@ type matrixCall struct {
 	// back maps inputs, results and gradients of the results (zeros where none
 	// flowed) to the gradients of the inputs.
 	back algorithm
-	// cond tells that errors grow with the condition of the first input.
-	cond bool
+	// cond tells that errors grow with the condition of the first input; amplify
+	// is a further factor by which they do (0: 1).
+	cond    bool
+	amplify float64
 }
 
 // A matrixOut is the dtype and the shape, without batch, of a result.
@@ -190,9 +192,13 @@ func matrixOp[A any](op opdef.Op[A], plan func(a *A) (*matrixCall, error)) *opde
 			return s, nil
 		}
 	}
+	scale := op.Scale
 	op.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+		if scale != nil {
+			return scale(a, outs)
+		}
 		k := 1.0
-		if m, err := plan(a); err == nil && m.cond {
+		if m, err := plan(a); err == nil {
 			k = m.condition()
 		}
 		s := make([]*tensor.Tensor, len(outs))
@@ -211,12 +217,13 @@ func matrixOp[A any](op opdef.Op[A], plan func(a *A) (*matrixCall, error)) *opde
 }
 
 // condition is the largest ratio of the largest to the smallest singular value
-// over the batch of the first input, at most 1e6: what factors into errors.
+// over the batch of the first input, at most 1e6, or amplify: what factors into
+// errors.
 func (m *matrixCall) condition() float64 {
+	worst := math.Max(m.amplify, 1)
 	if !m.cond || m.ranks[0] != 2 {
-		return 1
+		return worst
 	}
-	worst := 1.0
 	ratio := func(s []float64) {
 		if n := len(s); n > 0 {
 			worst = math.Max(worst, math.Min(s[0]/math.Max(s[n-1], 1e-300), 1e6))
