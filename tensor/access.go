@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/optool/optool/internal/vmath"
 )
 
 // blockLen is the number of elements computed or converted at a time: 64 KiB
@@ -72,12 +74,50 @@ func parallelBlocks(n, grain int, f func(lo, hi int)) {
 func blockSize(grain int) int { return (blockLen + grain - 1) / grain * grain }
 
 // Block is the number of elements to ask t for at a time, so that each request
-// is cheap: about 8192, a multiple of the grain of a lazy tensor.
+// is cheap: about 8192, a multiple of the grain of a lazy tensor; of a
+// transposed tensor the rows that share cache lines.
 func (t *Tensor) Block() int {
 	if t.back.lazy != nil {
 		return blockSize(t.back.lazy.grain)
 	}
+	shape, stride := coalesce(t.Shape, t.Stride)
+	if rows := t.sharing(shape, stride); rows > 1 {
+		return max(blockLen, min(rows, maxBlock/shape[len(shape)-1])*shape[len(shape)-1])
+	}
 	return blockLen
+}
+
+// maxBlock is the largest number of elements Block asks for to have rows
+// together that share cache lines.
+const maxBlock = 1 << 18
+
+// lineBytes is the size of a cache line, or a small multiple of it.
+const lineBytes = 64
+
+// sharing is the number of consecutive rows of t, whose shape and strides have
+// been coalesced, that are read from the same cache lines: more than 1 if the
+// elements of a row are far apart and those of a column are next to each other.
+func (t *Tensor) sharing(shape, stride []int) int {
+	k := len(shape) - 2
+	if k < 0 || stride[k] < 1 {
+		return 1
+	}
+	near, far := stride[k]*t.elementBytes(), stride[k+1]*t.elementBytes()
+	if far < lineBytes || 2*near > lineBytes {
+		return 1
+	}
+	return min(tileRows, shape[k], lineBytes/near)
+}
+
+// elementBytes is the distance of neighbouring elements of the backing.
+func (t *Tensor) elementBytes() int {
+	switch {
+	case t.back.stored != nil:
+		return t.DType.Size()
+	case t.back.c != nil:
+		return 16
+	}
+	return 8
 }
 
 // Load stores elements lo .. lo+len(dst) of t, in row-major order of its
@@ -127,19 +167,48 @@ func Load[T Elem](t *Tensor, lo int, dst []T) {
 	})
 }
 
+// The tile in which rows that share cache lines are read.
+const (
+	tileRows = 32
+	tileCols = 16
+)
+
 // forward calls read for the runs of elements [lo, lo+len(dst)): read stores
 // elements off, off+step, ... of the backing. step is never negative: a run
 // that goes backwards is read forwards, then reversed.
 func forward[T Elem](t *Tensor, lo int, dst []T, read func(dst []T, off, step int)) {
-	t.runs(lo, lo+len(dst), func(at, off, step, n int) {
-		out := dst[at : at+n]
-		if step >= 0 {
-			read(out, off, step)
-			return
+	var tile []T
+	t.runs(lo, lo+len(dst), true, func(r run) {
+		out := dst[r.at : r.at+r.n]
+		switch {
+		case r.rows > 1:
+			if tile == nil {
+				tile = make([]T, tileRows*tileCols)
+			}
+			transpose(dst[r.at:], r, tile, read)
+		case r.step >= 0:
+			read(out, r.off, r.step)
+		default:
+			read(out, r.off+(r.n-1)*r.step, -r.step)
+			slices.Reverse(out)
 		}
-		read(out, off+(n-1)*step, -step)
-		slices.Reverse(out)
 	})
+}
+
+// transpose reads the rows of r column by column, a tile at a time.
+func transpose[T Elem](dst []T, r run, tile []T, read func(dst []T, off, step int)) {
+	for c := 0; c < r.n; c += tileCols {
+		w := min(tileCols, r.n-c)
+		for j := range w {
+			read(tile[j*r.rows:(j+1)*r.rows], r.off+(c+j)*r.step, r.rowStep)
+		}
+		for i := range r.rows {
+			row := dst[i*r.n+c : i*r.n+c+w]
+			for j := range row {
+				row[j] = tile[j*r.rows+i]
+			}
+		}
+	}
 }
 
 // load computes a block straight into dst if that is of the lazy tensor's own
@@ -266,15 +335,24 @@ func fromComplex[T Elem](x complex128) (r T) {
 	return r
 }
 
+// A run is n elements of a tensor that follow each other in row-major order and
+// lie step apart in the backing, from element off on; they are wanted at
+// position at. If rows is more than 1, so many whole rows of n elements follow
+// each other, rowStep apart.
+type run struct{ at, off, step, n, rows, rowStep int }
+
 // runs splits elements [lo, hi) in row-major order into runs along the
 // innermost dimension (merged with outer ones where the strides allow) and
-// calls f(at, off, step, n): n elements that start at element off of the
-// backing, step apart, and go to position at of the destination.
-func (t *Tensor) runs(lo, hi int, f func(at, off, step, n int)) {
+// calls f for each; if together, at once for rows that share cache lines.
+func (t *Tensor) runs(lo, hi int, together bool, f func(run)) {
 	shape, stride := coalesce(t.Shape, t.Stride)
 	if len(shape) == 0 {
-		f(0, t.Offset, 0, hi-lo)
+		f(run{off: t.Offset, n: hi - lo, rows: 1})
 		return
+	}
+	most := 1
+	if together {
+		most = t.sharing(shape, stride)
 	}
 	inner := len(shape) - 1
 	n, step := shape[inner], stride[inner]
@@ -288,12 +366,16 @@ func (t *Tensor) runs(lo, hi int, f func(at, off, step, n int)) {
 	}
 	at, col := 0, lo%n
 	for at < hi-lo {
-		k := min(n-col, hi-lo-at)
-		f(at, off+col*step, step, k)
-		at, col = at+k, 0
-		for d := inner - 1; d >= 0; d-- {
-			idx[d]++
-			off += stride[d]
+		r := run{at: at, off: off + col*step, step: step, n: min(n-col, hi-lo-at), rows: 1}
+		if most > 1 && col == 0 {
+			r.rows = max(1, min(most, shape[inner-1]-idx[inner-1], (hi-lo-at)/n))
+			r.rowStep = stride[inner-1]
+		}
+		f(r)
+		at, col = at+r.rows*r.n, 0
+		for d, by := inner-1, r.rows; d >= 0; d, by = d-1, 1 {
+			idx[d] += by
+			off += by * stride[d]
 			if idx[d] < shape[d] {
 				break
 			}
@@ -339,7 +421,7 @@ func Data[T Elem](t *Tensor) []T {
 	out := Make[T](n)
 	solid := *t
 	solid.back = b
-	parallelBlocks(n, 1, func(lo, hi int) { Load(&solid, lo, out[lo:hi]) })
+	parallelBlocks(n, solid.Block(), func(lo, hi int) { Load(&solid, lo, out[lo:hi]) })
 	return out
 }
 
@@ -377,13 +459,13 @@ func (t *Tensor) AppendBytes(b []byte) []byte {
 	b = slices.Grow(b, n*size)
 	if s := t.back.stored; s != nil {
 		raw := s.mustLoad()
-		t.runs(0, n, func(_, off, step, k int) {
-			if step == 1 {
-				b = append(b, raw[off*size:(off+k)*size]...)
+		t.runs(0, n, false, func(r run) {
+			if r.step == 1 {
+				b = append(b, raw[r.off*size:(r.off+r.n)*size]...)
 				return
 			}
-			for j := range k {
-				p := (off + j*step) * size
+			for j := range r.n {
+				p := (r.off + j*r.step) * size
 				b = append(b, raw[p:p+size]...)
 			}
 		})
@@ -395,26 +477,27 @@ func (t *Tensor) AppendBytes(b []byte) []byte {
 	c := &dtypes[t.DType].codec
 	step := t.Block()
 	Parallel((n+step-1)/step, 1, func(x, y int) {
-		for k := x; k < y; k++ {
-			lo, hi := k*step, min((k+1)*step, n)
-			dst := out[lo*size : hi*size]
-			switch t.DType.Kind() {
-			case KindFloat:
-				v := make([]float64, hi-lo)
-				Load(t, lo, v)
-				c.storeFloat(dst, v)
-			case KindComplex:
-				v := make([]complex128, hi-lo)
-				Load(t, lo, v)
-				c.storeComplex(dst, v)
-			default:
-				v := make([]int64, hi-lo)
-				Load(t, lo, v)
-				c.storeInt(dst, v)
-			}
+		switch t.DType.Kind() {
+		case KindFloat:
+			encode(t, out, x, y, step, c.storeFloat)
+		case KindComplex:
+			encode(t, out, x, y, step, c.storeComplex)
+		default:
+			encode(t, out, x, y, step, c.storeInt)
 		}
 	})
 	return b
+}
+
+// encode stores blocks a to b-1, of step elements each, of t in out.
+func encode[T Elem](t *Tensor, out []byte, a, b, step int, store func(dst []byte, src []T)) {
+	n, size := t.Numel(), t.DType.Size()
+	buf := make([]T, min(step, n))
+	for k := a; k < b; k++ {
+		lo, hi := k*step, min((k+1)*step, n)
+		Load(t, lo, buf[:hi-lo])
+		store(out[lo*size:hi*size], buf[:hi-lo])
+	}
 }
 
 // Rounded returns t rounded once to its dtype, as a stored tensor: what a
@@ -432,14 +515,14 @@ func (t *Tensor) Rounded() *Tensor {
 // RoundBlock rounds v in place, once, to dt: floats to dt's grid, with dt's
 // overflow rule.
 func RoundBlock(dt DType, v []float64) {
-	switch dt.Real() {
-	case Float64:
-	case Float32:
-		for i, x := range v {
-			v[i] = float64(float32(x))
-		}
+	f := &dtypes[dt].format
+	switch {
+	case dt.Real() == Float64:
+	case dt.Real() == Float32:
+		vmath.Round32(v)
+	case f.negZero:
+		vmath.Round(v, vmath.Format{Mant: f.mant, Emin: f.emin, Max: f.max, Overflow: f.overflow}, f.round)
 	default:
-		f := &dtypes[dt].format
 		for i, x := range v {
 			v[i] = f.round(x)
 		}

@@ -3,6 +3,8 @@ package tensor
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/optool/optool/internal/vmath"
 )
 
 // A codec converts blocks of stored little-endian elements to and from the
@@ -125,36 +127,32 @@ func uint64Codec() codec {
 
 // The dtypes that bulk data has get loops of their own.
 
-func float32Codec() codec {
-	c := floatCodec(4, getF32, putF32)
+// blockCodec is floatCodec with loops for runs without gaps: widen and narrow
+// convert whole blocks.
+func blockCodec(size int, get func([]byte) float64, put func([]byte, float64), widen func(dst []float64, src []byte), narrow func(dst []byte, src []float64)) codec {
+	c := floatCodec(size, get, put)
+	apart := c.loadFloat
 	c.loadFloat = func(dst []float64, src []byte, step int) {
 		if step == 1 {
-			src = src[:4*len(dst)]
-			for i := range dst {
-				dst[i] = float64(math.Float32frombits(le.Uint32(src[4*i : 4*i+4])))
-			}
+			widen(dst, src[:size*len(dst)])
 			return
 		}
-		for i, p := 0, 0; i < len(dst); i, p = i+1, p+4*step {
-			dst[i] = float64(math.Float32frombits(le.Uint32(src[p:])))
-		}
+		apart(dst, src, step)
 	}
-	c.storeFloat = func(dst []byte, src []float64) {
-		for i, v := range src {
-			le.PutUint32(dst[4*i:4*i+4], math.Float32bits(float32(v)))
-		}
-	}
+	c.storeFloat = narrow
 	return c
 }
 
+func float32Codec() codec {
+	return blockCodec(4, getF32, putF32, vmath.Widen32, vmath.Narrow32)
+}
+
 func bfloat16Codec() codec {
-	c := floatCodec(2, getBF16, putBF16)
-	c.loadFloat = func(dst []float64, src []byte, step int) {
-		for i, p := 0, 0; i < len(dst); i, p = i+1, p+2*step {
-			dst[i] = float64(math.Float32frombits(uint32(le.Uint16(src[p:])) << 16))
-		}
-	}
-	return c
+	return blockCodec(2, getBF16, putBF16, vmath.WidenBF16, vmath.NarrowBF16)
+}
+
+func float16Codec() codec {
+	return blockCodec(2, getF16, putF16, vmath.WidenF16, vmath.NarrowF16)
 }
 
 func float64Codec() codec {
@@ -259,9 +257,10 @@ func putF32(b []byte, v float64) { le.PutUint32(b, math.Float32bits(float32(v)))
 func getBF16(b []byte) float64 {
 	return float64(math.Float32frombits(uint32(le.Uint16(b)) << 16))
 }
-func putBF16(b []byte, v float64) {
-	le.PutUint16(b, uint16(math.Float32bits(float32(formatBF16.round(v)))>>16))
-}
+func putBF16(b []byte, v float64) { le.PutUint16(b, vmath.ToBF16(v)) }
+
+func getF16(b []byte) float64    { return vmath.FromF16(le.Uint16(b)) }
+func putF16(b []byte, v float64) { le.PutUint16(b, vmath.ToF16(v)) }
 
 // decode gives the value of a code of the small format: sign, exponent and
 // mantissa fields with the format's bias; specials are the caller's.
@@ -291,34 +290,6 @@ func (f *floatFormat) encode(v float64, width int) uint {
 	b := math.Float64bits(v)
 	e := int(b>>52) - 1023 - f.emin + 1
 	return sign | uint(e)<<f.mant | uint(b>>(52-f.mant))&(1<<f.mant-1)
-}
-
-func getF16(b []byte) float64 {
-	h := uint32(le.Uint16(b))
-	sign, exp, mant := h>>15<<31, h>>10&31, h&1023
-	switch exp {
-	case 0:
-		v := float64(mant) * 0x1p-24
-		if sign != 0 {
-			return -v
-		}
-		return v
-	case 31:
-		return float64(math.Float32frombits(sign | 0x7f800000 | mant<<13))
-	}
-	return float64(math.Float32frombits(sign | (exp+112)<<23 | mant<<13))
-}
-
-func putF16(b []byte, v float64) {
-	r := formatF16.round(v)
-	switch {
-	case r != r:
-		le.PutUint16(b, 0x7e00|uint16(math.Float64bits(v)>>63)<<15)
-	case math.IsInf(r, 0):
-		le.PutUint16(b, 0x7c00|uint16(math.Float64bits(r)>>63)<<15)
-	default:
-		le.PutUint16(b, uint16(formatF16.encode(r, 16)))
-	}
 }
 
 func getE4M3FN(b []byte) float64 {

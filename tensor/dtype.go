@@ -88,7 +88,7 @@ var dtypes = [numDTypes]dtypeRow{
 	Uint16:         {name: "uint16", size: 2, kind: KindInt, bits: 16, unsigned: true, codec: intCodec(getU16, putU16)},
 	Uint32:         {name: "uint32", size: 4, kind: KindInt, bits: 32, unsigned: true, codec: intCodec(getU32, putU32)},
 	Uint64:         {name: "uint64", size: 8, kind: KindInt, bits: 64, unsigned: true, codec: uint64Codec()},
-	Float16:        {name: "float16", size: 2, kind: KindFloat, format: formatF16, codec: floatCodec(2, getF16, putF16)},
+	Float16:        {name: "float16", size: 2, kind: KindFloat, format: formatF16, codec: float16Codec()},
 	BFloat16:       {name: "bfloat16", size: 2, kind: KindFloat, format: formatBF16, codec: bfloat16Codec()},
 	Float32:        {name: "float32", size: 4, kind: KindFloat, format: formatF32, codec: float32Codec()},
 	Float64:        {name: "float64", size: 8, kind: KindFloat, format: formatF64, codec: float64Codec()},
