@@ -18,9 +18,8 @@ var moves = opdef.Error{Class: opdef.Exact}
 // rounded is the error class of functions rounded once.
 var rounded = opdef.Error{Class: opdef.Rounded}
 
-func zeroSlope(float64, float64) float64           { return 0 }
-func zeroSlopeC(complex128, complex128) complex128 { return 0 }
-func unitSlope(float64, float64) float64           { return 1 }
+func zeroSlope(float64, float64) float64 { return 0 }
+func unitSlope(float64, float64) float64 { return 1 }
 
 var integers = []float64{-3, -2, -1, 0, 1, 2, 3}
 
@@ -304,7 +303,7 @@ var pointwiseOps = []*opdef.Entry{
 		Exempt: map[string]string{"dtypes": "infinities become the largest value of the dtype"},
 		Cases: func(r *rand.Rand) []*nanToNumArgs {
 			g := opdef.Gen{R: r}
-			odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -0.0, 1.5}
+			odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 1.5}
 			k := 7.5
 			return []*nanToNumArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: tensor.New(tensor.Float32, []int{5}, odd)},
