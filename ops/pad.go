@@ -396,7 +396,7 @@ func windowTerms(kernelSize []int) int {
 	return tensor.Numel(kernelSize)
 }
 
-// windows is the geometry of sliding windows over images of the given size.
+// windowsOver is the geometry of sliding windows over images of the given size.
 func windowsOver(batch, channels int, size, kernelSize, dilation, padding, stride []int) (*kernel.Conv, error) {
 	c := &kernel.Conv{Batch: batch, Groups: 1, InC: channels, OutC: 1, In: [3]int{1, size[0], size[1]}}
 	var err error

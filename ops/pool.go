@@ -875,7 +875,7 @@ func (a *fractionalArgs) plan(nd int) (in planes, k, out [3]int, err error) {
 	return
 }
 
-// starts are the first elements of the windows of one dimension.
+// fractionalStarts are the first elements of the windows of one dimension.
 func fractionalStarts(in, out, k int, sample float64, single bool) []int {
 	at := make([]int, out)
 	if out > 1 {

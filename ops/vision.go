@@ -11,7 +11,8 @@ import (
 	"github.com/optool/optool/value"
 )
 
-// visionOps resample images; grids, folds and shuffles are in patchOps.
+// visionOps resample images; padding, folds and shuffles are in padOps, sampling
+// at computed positions in gridOps.
 var visionOps = []*opdef.Entry{
 	resizeOp(opdef.Op[interpolateArgs]{
 		Schema: "interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
