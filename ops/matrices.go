@@ -276,15 +276,6 @@ func column[T kernel.Field](v []float64) kernel.Mat[T] {
 	return m
 }
 
-// reals are the real parts of a matrix.
-func reals[T kernel.Field](m kernel.Mat[T]) []float64 {
-	v := make([]float64, len(m.D))
-	for i, x := range m.D {
-		v[i] = kernel.Re(x)
-	}
-	return v
-}
-
 // wellConditioned generates a batch of square matrices near a multiple of the
 // identity; symmetric makes them Hermitian and positive definite.
 func wellConditioned(g opdef.Gen, dt tensor.DType, symmetric bool, shape ...int) *tensor.Tensor {
