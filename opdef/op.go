@@ -62,6 +62,10 @@ type Op[A any] struct {
 	// returning them, by argument name (running_mean of batch_norm). nil if none.
 	After func(a *A, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
 
+	// AfterScale gives S, as Scale does for results, for the values of After; nil
+	// or missing: the largest magnitude of each.
+	AfterScale func(a *A) map[string][]*tensor.Tensor
+
 	// Grad computes the gradients of the differentiable arguments. NoGrad says
 	// why there are none. One of the two is set unless no result is floating.
 	Grad   func(a *A, g *Grad) (Grads, error)
@@ -232,6 +236,7 @@ type Entry struct {
 	random  func(any) string
 	value   func(any) (value.Value, error)
 	after   func(any, []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
+	ascale  func(any) map[string][]*tensor.Tensor
 	grad    func(any, *Grad) (Grads, error)
 	node    func(any, *Grad) (Node, error)
 	scale   func(any, []*tensor.Tensor) []*tensor.Tensor
@@ -265,6 +270,9 @@ func (o Op[A]) Entry() *Entry {
 	}
 	if o.After != nil {
 		e.after = func(a any, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) { return o.After(a.(*A), outs) }
+	}
+	if o.AfterScale != nil {
+		e.ascale = func(a any) map[string][]*tensor.Tensor { return o.AfterScale(a.(*A)) }
 	}
 	if o.Grad != nil {
 		e.grad = func(a any, g *Grad) (Grads, error) { return o.Grad(a.(*A), g) }

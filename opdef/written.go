@@ -11,14 +11,23 @@ func (c *Call) Written() []*tensor.Tensor {
 	return c.out
 }
 
-// AfterBound is the error model of t, an argument's value after the call
-// (Forward.After): that of a result without a finer rule.
-func (c *Call) AfterBound(t *tensor.Tensor) Bound {
+// AfterBound is the error model of t, the value after the call (Forward.After)
+// of item i (0 for a plain one) of an argument: that of a result, with the scale
+// Op.AfterScale gives or else the largest magnitude.
+func (c *Call) AfterBound(arg string, i int, t *tensor.Tensor) Bound {
 	class := c.errorClass()
 	if class.Class == Exact || !t.DType.IsFloat() && !t.DType.IsComplex() {
 		return Bound{Class: Exact}
 	}
 	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Scale: func() *tensor.Tensor { return largest(t) }}
+	if c.Entry.ascale != nil {
+		b.Scale = func() *tensor.Tensor {
+			if s := c.Entry.ascale(c.args)[arg]; i < len(s) && s[i] != nil {
+				return s[i]
+			}
+			return largest(t)
+		}
+	}
 	if c.Entry.terms != nil {
 		b.Terms = c.Entry.terms(c.args)
 	}

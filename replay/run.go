@@ -330,7 +330,7 @@ func (r *runner) newValues() map[*tensor.Tensor]changed {
 	for _, a := range r.call.Tensors() {
 		ts := r.fwd.After[a.Name]
 		if i := max(a.Index, 0); i < len(ts) && ts[i] != nil {
-			now[a.Tensor] = changed{ts[i], r.call.AfterBound(ts[i])}
+			now[a.Tensor] = changed{ts[i], r.call.AfterBound(a.Name, i, ts[i])}
 		}
 	}
 	return now
