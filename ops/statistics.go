@@ -17,7 +17,7 @@ var statisticsOps = []*opdef.Entry{
 	opdef.Op[covArgs]{
 		Schema: "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
 		Doc: opdef.Doc{Summary: "Covariance matrix of variables in rows", Formula: "(self - mean) W (self - mean)^T / n, with W the product of the weights",
-			Notes: "n is the sum of the weights less correction, for aweights less correction*sum(w*aweights)/sum(w). No gradient of aweights is computed, and no covariance of complex numbers.", Source: "torch.cov"},
+			Notes: "n is the sum of the weights less correction, for aweights less correction*sum(w*aweights)/sum(w). Complex variables are not known.", Source: "torch.cov"},
 		Error: opdef.Error{Class: opdef.Normwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
 		Terms: func(a *covArgs) int { return width(a.Self.Shape) },
 		Kernel: func(a *covArgs) ([]*tensor.Tensor, error) {
@@ -39,14 +39,26 @@ var statisticsOps = []*opdef.Entry{
 			if err != nil {
 				return nil, err
 			}
-			return gradOf("self", c.grad(tensor.Data[float64](g.Out[0]))), nil
+			up := tensor.Data[float64](g.Out[0])
+			gr := gradOf("self", c.grad(up))
+			if a.Aweights != nil {
+				gr.Set("aweights", tensor.New(c.dt, a.Aweights.Shape, c.weightGrad(up, a)))
+			}
+			if a.Fweights != nil {
+				gr.Set("fweights", nil)
+			}
+			return gr, nil
 		},
 		GradScale: func(a *covArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			c, err := newCovariance(a.Self, a.Correction, a.Fweights, a.Aweights)
 			if err != nil {
 				return nil, err
 			}
-			return gradOf("self", c.gradScale(opdef.MaxAbs(g.Out[0]))), nil
+			s := gradOf("self", c.gradScale(opdef.MaxAbs(g.Out[0])))
+			if a.Aweights != nil {
+				s.Set("aweights", tensor.Full(tensor.Float64, a.Aweights.Shape, c.weightScale(opdef.MaxAbs(g.Out[0]), a)))
+			}
+			return s, nil
 		},
 		Node: func(a *covArgs, g *opdef.Grad) (opdef.Node, error) {
 			v := rowsOfVariables(a.Self)
@@ -55,7 +67,6 @@ var statisticsOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*covArgs {
 			g := opdef.Gen{R: r}
 			w := g.Uniform(tensor.Float64, 0.5, 2, 5)
-			w.RequiresGrad = false
 			return []*covArgs{
 				{Self: g.Normal(tensor.Float64, 3, 5), Correction: 1}, {Self: g.Normal(tensor.Float64, 2, 5), Correction: 0, Fweights: g.Int(tensor.Int64, 1, 4, 5), Aweights: w},
 				{Self: g.Normal(tensor.Float64, 2, 5), Correction: 1, Aweights: w}, {Self: g.Normal(tensor.Float32, 6), Correction: 1}, {Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Correction: 1},
@@ -379,7 +390,9 @@ func newCovariance(x *tensor.Tensor, correction int, fweights, aweights *tensor.
 	}
 	c.doubt = 1
 	if aweights != nil && aweights.DType.IsFloat() {
-		c.dt = tensor.Promote(c.dt, aweights.DType)
+		if c.dt = tensor.Promote(c.dt, aweights.DType); c.dt == tensor.Invalid {
+			return nil, opdef.Refuse("aweights", "no common dtype for %s and %s", x.DType, aweights.DType)
+		}
 		c.doubt += aweights.DType.Eps() / c.dt.Eps()
 	}
 	c.weight = make([]float64, c.n)
@@ -487,6 +500,59 @@ func (c *covariance) grad(g []float64) *tensor.Tensor {
 		out[i] *= c.weight[i%c.n] / c.divisor
 	}
 	return tensor.New(c.dt, c.x.Shape, out)
+}
+
+// weightGrad is the gradient of aweights, by which deviations are weighted and
+// the divisor is made; that of the means vanishes.
+func (c *covariance) weightGrad(g []float64, a *covArgs) []float64 {
+	cov, k := c.matrix(), float64(a.Correction)
+	whole := 0.0 // of the divisor
+	for i, x := range g {
+		whole -= x * cov[i] / c.divisor
+	}
+	aw := tensor.Data[float64](a.Aweights)
+	var w, wa float64
+	for t, x := range aw {
+		w += c.weight[t]
+		wa += c.weight[t] * x
+	}
+	out := make([]float64, c.n)
+	for t := range out {
+		f := 1.0
+		if a.Fweights != nil {
+			f = tensor.At[float64](a.Fweights, t)
+		}
+		own := 0.0
+		for i := range c.v {
+			for j := range c.v {
+				own += g[i*c.v+j] * c.data[i*c.n+t] * c.data[j*c.n+t]
+			}
+		}
+		out[t] = f * (own/c.divisor + whole*(1-k*(2*aw[t]/w-wa/(w*w))))
+	}
+	return out
+}
+
+// weightScale bounds the terms of weightGrad, for incoming gradients up to g.
+func (c *covariance) weightScale(g float64, a *covArgs) float64 {
+	sum, most := 0.0, 0.0
+	for _, m := range c.magnitudes() {
+		sum += m
+	}
+	aw := tensor.Data[float64](a.Aweights)
+	var w, wa float64
+	for t, x := range aw {
+		w += c.weight[t]
+		wa += c.weight[t] * x
+	}
+	for t, x := range aw {
+		d := 0.0
+		for i := range c.v {
+			d += math.Abs(c.data[i*c.n+t]) + c.rms[i]
+		}
+		most = max(most, d*d+sum*(1+math.Abs(float64(a.Correction))*(2*x/w+wa/(w*w))))
+	}
+	return 2 * c.doubt * g * most / c.divisor
 }
 
 // gradScale bounds the terms of the gradient, for incoming ones up to g.
