@@ -5,6 +5,7 @@ import (
 	"math/cmplx"
 	"slices"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/tensor"
 )
 
@@ -38,6 +39,11 @@ func Zip[S, T tensor.Elem](dt tensor.DType, a, b *tensor.Tensor, f func(x, y S) 
 			dst[i] = f(x[i], y[i])
 		}
 	}, a, b)
+}
+
+// ZipBlock is Zip for functions of whole blocks; dst does not overlap x and y.
+func ZipBlock[S, T tensor.Elem](dt tensor.DType, a, b *tensor.Tensor, f func(dst []T, x, y []S)) *tensor.Tensor {
+	return ZipN(dt, a.Shape, func(dst []T, src [][]S) { f(dst, src[0], src[1]) }, a, b)
 }
 
 // ZipN is Zip for any number of operands of equal shape, in blocks: src[k]
@@ -223,9 +229,12 @@ func Sum(dt tensor.DType, t *tensor.Tensor, dims []int, keepdim bool) *tensor.Te
 	return sumDims[int64](dt, t, dims, keepdim)
 }
 
-// PairwiseSum adds v in a fixed order: runs of 128 with four accumulators,
+// PairwiseSum adds v in a fixed order: runs of 128 with several accumulators,
 // then pairwise.
 func PairwiseSum[T tensor.Elem](v []T) T {
+	if f, ok := any(v).([]float64); ok {
+		return any(vmath.Sum(f)).(T)
+	}
 	if len(v) <= 128 {
 		var s0, s1, s2, s3 T
 		for len(v) >= 4 {

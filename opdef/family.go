@@ -14,7 +14,8 @@ type UnaryArgs struct{ Self *tensor.Tensor }
 // Unary declares a function of one tensor, element by element. The schema is
 // "<name>(Tensor self) -> Tensor". F, C and I give the function on floats,
 // complex numbers and integers; where I is nil integers and bool are promoted
-// to float32 first, where C is nil complex input is refused.
+// to float32 first, where C is nil complex input is refused. Block takes the
+// place of F for whole blocks (see Pointwise).
 type Unary struct {
 	Name    string
 	Names   string
@@ -22,9 +23,10 @@ type Unary struct {
 	Doc     Doc
 	Error   Error
 
-	F func(x float64) float64
-	C func(x complex128) complex128
-	I func(x int64) int64
+	F     func(x float64) float64
+	Block func(dst, src []float64)
+	C     func(x complex128) complex128
+	I     func(x int64) int64
 
 	// DF is the derivative at x, where y = F(x); DC likewise (of a holomorphic
 	// function). Both nil: NoGrad says why.
@@ -75,7 +77,7 @@ func (u Unary) cases(r *rand.Rand) []*UnaryArgs {
 	if u.C != nil {
 		cs = append(cs, &UnaryArgs{make(tensor.Complex128, 3, 2)}, &UnaryArgs{make(tensor.Complex64, 4)})
 	}
-	if u.I != nil || u.F != nil && !u.NoInts {
+	if u.I != nil || (u.F != nil || u.Block != nil) && !u.NoInts {
 		lo, hi := -4, 4
 		if u.Lo != 0 || u.Hi != 0 {
 			lo, hi = int(math.Ceil(u.Lo)), int(math.Floor(u.Hi))
@@ -94,7 +96,9 @@ type BinaryArgs struct{ Self, Other *tensor.Tensor }
 // schema is "<name>(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", without
 // |Scalar if NoNumbers. The result has the promoted dtype of the operands. F, C
 // and I give the function by category; ToFloat promotes integers to float32
-// first (true division), a nil function refuses its category.
+// first (true division), a nil function refuses its category. Block, if set,
+// takes the place of F: it stores the function of two blocks in dst, which does
+// not overlap them.
 type Binary struct {
 	Name    string
 	Names   string
@@ -103,6 +107,7 @@ type Binary struct {
 	Error   Error
 
 	F       func(x, y float64) float64
+	Block   func(dst, x, y []float64)
 	C       func(x, y complex128) complex128
 	I       func(x, y int64) int64
 	ToFloat bool
@@ -263,6 +268,8 @@ func (b Binary) kernel(a *BinaryArgs) ([]*tensor.Tensor, error) {
 	switch {
 	case dt.IsComplex() && b.C != nil:
 		return []*tensor.Tensor{Zip(dt, xy[0], xy[1], b.C)}, nil
+	case dt.IsFloat() && b.Block != nil:
+		return []*tensor.Tensor{ZipBlock(dt, xy[0], xy[1], b.Block)}, nil
 	case dt.IsFloat() && b.F != nil:
 		return []*tensor.Tensor{Zip(dt, xy[0], xy[1], b.F)}, nil
 	case dt.Kind() < tensor.KindFloat && b.I != nil:
@@ -358,7 +365,7 @@ func (b Binary) cases(r *rand.Rand) []*BinaryArgs {
 			cs = append(cs, &BinaryArgs{x, y})
 		}
 	}
-	if b.F != nil {
+	if b.F != nil || b.Block != nil {
 		f32, f64 := tensor.Float32, tensor.Float64
 		add(make(f64, 3, 4), make(f64, 3, 4))
 		add(make(f64, 3, 1), make(f64, 4))
@@ -375,7 +382,7 @@ func (b Binary) cases(r *rand.Rand) []*BinaryArgs {
 		add(make(tensor.Complex128, 3), make(tensor.Complex128, 2, 3))
 		add(make(tensor.Complex64, 3), make(tensor.Complex64, 3))
 	}
-	if b.I != nil || b.ToFloat && b.F != nil {
+	if b.I != nil || b.ToFloat {
 		add(g.Int(tensor.Int32, 1, 6, 4), g.Int(tensor.Int32, 1, 6, 4))
 		add(g.Int(tensor.Int64, 1, 6, 2, 3), g.Int(tensor.Uint8, 1, 6, 3))
 		add(g.Int(tensor.Int64, 1, 6, 3), tensor.Wrap(int64(3)))

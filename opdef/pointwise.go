@@ -13,7 +13,8 @@ import (
 // once per call of the op and returns the function of one element. F, C and I
 // give it on floats, complex numbers and integers: where I is nil integers and
 // bool are promoted to float32 first, or refused if NoInts is set; where C is
-// nil complex input is refused.
+// nil complex input is refused. Block, if set, takes the place of F: it stores
+// the function of src, a block of any length, in dst, which does not overlap it.
 type Pointwise[A any] struct {
 	Schema  string
 	Names   string
@@ -25,6 +26,7 @@ type Pointwise[A any] struct {
 	Check func(a *A) error // refuses arguments; nil: none
 
 	F      func(a *A) func(x float64) float64
+	Block  func(a *A) func(dst, src []float64)
 	C      func(a *A) func(x complex128) complex128
 	I      func(a *A) func(x int64) int64
 	NoInts bool
@@ -82,14 +84,22 @@ func (p Pointwise[A]) kernel(a *A) ([]*tensor.Tensor, error) {
 	switch dt := x.DType; {
 	case dt.IsComplex() && p.C != nil:
 		return one(Map(dt, x, p.C(a)))
-	case dt.IsFloat() && p.F != nil:
-		return one(Map(dt, x, p.F(a)))
+	case dt.IsFloat() && (p.F != nil || p.Block != nil):
+		return one(p.floats(dt, x, a))
 	case dt.Kind() < tensor.KindFloat && p.I != nil && !(p.NoBool && dt == tensor.Bool):
 		return one(Map(dt, x, p.I(a)))
 	case dt.Kind() < tensor.KindFloat && p.I == nil && !p.NoInts:
-		return one(Map(tensor.DefaultDType, x, p.F(a)))
+		return one(p.floats(tensor.DefaultDType, x, a))
 	}
 	return nil, Refuse("self", "not defined for dtype %s", x.DType)
+}
+
+// floats is the function of x read as float64, with dtype dt.
+func (p Pointwise[A]) floats(dt tensor.DType, x *tensor.Tensor, a *A) *tensor.Tensor {
+	if p.Block != nil {
+		return MapBlock(dt, x, p.Block(a))
+	}
+	return Map(dt, x, p.F(a))
 }
 
 func (p Pointwise[A]) grad(a *A, g *Grad) (Grads, error) {

@@ -23,11 +23,21 @@ type codec struct {
 
 var le = binary.LittleEndian
 
+func fill[T any](dst []T, x T) {
+	for i := range dst {
+		dst[i] = x
+	}
+}
+
 // floatCodec builds the codec of a real floating dtype of the given byte size
 // from its scalar conversions; the common dtypes get loops of their own.
 func floatCodec(size int, get func([]byte) float64, put func([]byte, float64)) codec {
 	return codec{
 		loadFloat: func(dst []float64, src []byte, step int) {
+			if step == 0 {
+				fill(dst, get(src))
+				return
+			}
 			step *= size
 			for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
 				dst[i] = get(src[p:])
