@@ -27,12 +27,13 @@ var imports = []struct {
 	{"cmd/...", []string{"internal/cli"}},
 	{"internal/cli/...", []string{"*"}},
 	{"internal/archtest", nil},
+	{"internal/blas", nil},  // products of float64 matrices
 	{"internal/vmath", nil}, // vectorised elementary functions on plain slices
 	{"diopi_conformance/...", []string{"diopi_conformance/...", "replay", "ops", "opdef", "opcheck", "compare", "fixtures", "tensor", "value"}},
 	{"replay/...", []string{"replay/...", "capture", "ops", "opdef", "compare", "timing", "tensor", "value", "pthformat"}},
 	{"opcheck", []string{"opdef", "compare", "tensor", "value"}},
 	{"ops/internal/kernel/...", []string{"ops/internal/kernel/...", "internal/vmath"}},
-	{"ops", []string{"opdef", "ops/internal/kernel/...", "internal/vmath", "tensor", "value"}},
+	{"ops", []string{"opdef", "ops/internal/kernel/...", "internal/blas", "internal/vmath", "tensor", "value"}},
 	{"opdef", []string{"internal/vmath", "tensor", "value"}},
 	{"capture", []string{"pthformat", "tensor", "value"}},
 	{"devicebridge/...", []string{"devicebridge/...", "opdef", "tensor", "value"}},
