@@ -64,7 +64,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		specialOps,
 		besselOps,
 		polynomialOps,
-		foreachOps,
+		foreachOps(),
 		queryOps,
 	)
 })
