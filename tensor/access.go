@@ -99,7 +99,7 @@ const lineBytes = 64
 // elements of a row are far apart and those of a column are next to each other.
 func (t *Tensor) sharing(shape, stride []int) int {
 	k := len(shape) - 2
-	if k < 0 || stride[k] < 1 {
+	if k < 0 || stride[k] < 1 || shape[k+1] == 0 {
 		return 1
 	}
 	near, far := stride[k]*t.elementBytes(), stride[k+1]*t.elementBytes()

@@ -61,6 +61,9 @@ func TestTransposedBlocks(t *testing.T) {
 	if got := x.Block(); got != 16*4096 {
 		t.Errorf("a block of a transposed matrix is %d elements, want 16 rows", got)
 	}
+	if got := (&Tensor{DType: Float32, Shape: []int{3, 0}, Stride: []int{1, 64}}).Block(); got != blockLen {
+		t.Errorf("a block of an empty tensor is %d elements, want %d", got, blockLen)
+	}
 }
 
 // TestRoundBlock compares blocks with single elements.
