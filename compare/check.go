@@ -215,9 +215,9 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	case c.n == 0:
 		r.Verdict, r.Reason = Mistrusted, "the tensor is empty: nothing was compared"
 	case !s.NonZero:
-		r.Verdict, r.Reason = Mistrusted, fmt.Sprintf("all %d elements are zero on both sides", c.n)
+		r.Verdict, r.Reason = Mistrusted, c.every("zero")
 	case s.NaNA == c.n && s.NaNB == c.n:
-		r.Verdict, r.Reason = Mistrusted, fmt.Sprintf("all %d elements are NaN on both sides", c.n)
+		r.Verdict, r.Reason = Mistrusted, c.every("NaN")
 	}
 }
 
@@ -469,6 +469,14 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 	p.differs(cl, score, lo+i, x > rounded, x < rounded)
 }
 
+// every says that both sides are of one kind alone.
+func (c *checker) every(kind string) string {
+	if c.n == 1 {
+		return "the only element is " + kind + " on both sides"
+	}
+	return fmt.Sprintf("all %d elements are %s on both sides", c.n, kind)
+}
+
 // judge decides on an element that is off by more than cheap: x recorded, w
 // the rounded and r the exact reference.
 func (b *bound) judge(x, w, r, cheap, scale float64) (class, float64) {
@@ -481,7 +489,7 @@ func (b *bound) judge(x, w, r, cheap, scale float64) (class, float64) {
 		// magnitudes that overflow.
 		d = b.overflow - math.Copysign(1, x)*r
 	}
-	full := cheap + b.sum*scale
+	full := cheap + b.sum*scale + b.flush
 	score := d / full
 	switch {
 	case d <= full:

@@ -36,7 +36,7 @@ func TestCheckVerdicts(t *testing.T) {
 		{"zeros", f(0, 0), f(0, 0), Model{}, nil, Mistrusted, "all 2 elements are zero on both sides"},
 		{"trivial zeros", f(0, 0), f(0, 0), Model{Trivial: true}, nil, Pass, ""},
 		{"tiny is not zero", f(1e-44, 0), f(1e-44, 0), Model{}, nil, Pass, ""},
-		{"all NaN", f(nan), f(nan), Model{}, nil, Mistrusted, "all 1 elements are NaN on both sides"},
+		{"all NaN", f(nan), f(nan), Model{}, nil, Mistrusted, "the only element is NaN on both sides"},
 		{"empty", f(), f(), Model{}, nil, Mistrusted, "the tensor is empty: nothing was compared"},
 		{"scalar", floats(tensor.Float32, nil, 2), floats(tensor.Float32, nil, 1), Model{ULPs: 1}, nil, Fail, "got 2 want 1 (8.389e+06 ulp)"},
 		{"integers", ints(tensor.Int32, []int{2}, 1, 2), ints(tensor.Int32, []int{2}, 1, 3), Model{ULPs: 9}, nil, Fail, "1 of 2 elements differ from the reference: at [1] got 2 want 3"},
@@ -48,6 +48,8 @@ func TestCheckVerdicts(t *testing.T) {
 		{"by ulp", f(1+2*0x1p-23, 1), f(1, 1), Model{Exact: true}, &Tolerance{ULP: 2}, Pass, ""},
 		{"outside ulp", f(1+3*0x1p-23, 1), f(1, 1), Model{}, &Tolerance{ULP: 2, Rule: "file"}, Fail, "1 of 2 elements are outside ulp=2 (file): at [0] got 1.0000004 want 1 (3 ulp)"},
 		{"NaN is outside tolerance", f(nan, 1), f(1, 1), Model{}, &Tolerance{Atol: 100, Rule: "flag"}, Fail, "1 element is NaN where a number is due"},
+		{"subnormal terms flushed to zero", f(0, 1), f(1e-39, 1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-39, 1) }}, nil, Pass, ""},
+		{"small terms lost", f(0, 1), f(1e-36, 1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-36, 1) }}, nil, Fail, "1 of 2 elements differ by more than rounding"},
 		{"quantised", quantised(t), quantised(t), Model{}, nil, Unsupported, "values of dtype qint8 cannot be compared"},
 	} {
 		res := Check(tc.got, tc.ref, tc.m, DefaultTolerance(tc.got.DType), tc.override)
@@ -144,6 +146,7 @@ func TestPatterns(t *testing.T) {
 		"holes":      {func(v []float64) { v[5], v[50] = 0, 0 }, "2 elements are zero"},
 		"subnormals": {func(v []float64) { v[100] = 0 }, "1 element is flushed to zero though subnormal"},
 		"scaled":     {func(v []float64) { scale(v, 1.25) }, "all scaled by 1.25"},
+		"slightly":   {func(v []float64) { scale(v, 1+0x1p-12) }, "all scaled by 1+0.000244"},
 		"part":       {func(v []float64) { scale(v[:20], 2) }, "20 elements are scaled by 2"},
 		"sign":       {func(v []float64) { v[7] = -v[7] }, "the sign is flipped"},
 		"signs":      {func(v []float64) { scale(v, -1) }, "signs are flipped"},

@@ -45,6 +45,10 @@
 // random signs S is 10 to 60 times the largest result, so errors of a tenth of
 // a per cent of the largest value stay visible.
 //
+// Terms below the accumulator's smallest normal number (2^-126, for float64
+// 2^-1022) lose bits, and many devices flush them to zero; sums may be off by
+// c(n) times that number besides.
+//
 // Parts of complex numbers are judged one by one, with the ULP of the modulus.
 // NaN must meet NaN and Inf must meet Inf, except that near the largest value
 // either may be Inf if the exact value is within the bound of overflowing.

@@ -67,6 +67,7 @@ type bound struct {
 	dt     tensor.DType // grid of the elements, real
 	ulps   float64
 	sum    float64 // c*u, factor of S
+	flush  float64 // what terms flushed to zero, being subnormal, may amount to
 	low    float64 // the same for a low-precision accumulator; 0 if there is none
 	lowest string  // name of that accumulator's dtype
 	rule   string
@@ -84,9 +85,9 @@ func newBound(m Model, dt tensor.DType) bound {
 	b.overflow = dt.Max() + b.top/2
 	b.low11 = uint64(max(b.emin, b.mant-1022) + 1023)
 	b.n11 = uint64(math.Ilogb(dt.Max())+1023) - b.low11 + 1
-	u, name := u32, "2^-24"
+	u, name, acc := u32, "2^-24", tensor.Float32
 	if dt == tensor.Float64 {
-		u, name = u64, "2^-53"
+		u, name, acc = u64, "2^-53", dt
 	}
 	switch {
 	case m.Exact:
@@ -95,7 +96,7 @@ func newBound(m Model, dt tensor.DType) bound {
 		b.rule = fmt.Sprintf("%g ulp", m.ULPs)
 	default:
 		c := growth(m.Terms)
-		b.sum = c * u
+		b.sum, b.flush = c*u, c*acc.SmallestNormal()
 		b.rule = fmt.Sprintf("%g ulp + %.3g*%s*S, n=%d", m.ULPs, c, name, max(m.Terms, 1))
 		if dt.Size() <= 2 {
 			low := dt

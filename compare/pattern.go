@@ -145,10 +145,14 @@ func (w *window) scaled() string {
 	}) {
 		return ""
 	}
-	if 2*len(w.off) >= len(w.got) {
-		return fmt.Sprintf("all scaled by %.5g", f)
+	by := fmt.Sprintf("%.5g", f)
+	if math.Abs(f-1) < 1e-3 {
+		by = fmt.Sprintf("1%+.3g", f-1)
 	}
-	return fmt.Sprintf("%d elements are scaled by %.5g", len(w.off), f)
+	if 2*len(w.off) >= len(w.got) {
+		return "all scaled by " + by
+	}
+	return fmt.Sprintf("%d elements are scaled by %s", len(w.off), by)
 }
 
 // most reports whether f holds for nine tenths of at least four elements.
