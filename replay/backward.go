@@ -87,6 +87,9 @@ func (r *runner) backward() {
 func (r *runner) cotangents() (out []*tensor.Tensor, reason string) {
 	saved := flatten(r.rec.GradOutputs)
 	outs := r.fwd.Outs
+	for len(saved) > len(outs) && saved[len(saved)-1] == nil { // the node has results that the op does not return
+		saved = saved[:len(saved)-1]
+	}
 	if len(saved) > len(outs) {
 		return nil, fmt.Sprintf("%d gradients of results were recorded, the op has %d", len(saved), len(outs))
 	}
@@ -116,8 +119,8 @@ func (r *runner) align(saved []value.Value) ([]opdef.Arg, string) {
 	if !r.rec.ByOpTools {
 		byTensor := map[*tensor.Tensor]opdef.Arg{}
 		for _, a := range r.call.Tensors() {
-			if _, dup := byTensor[a.Tensor]; !dup {
-				byTensor[a.Tensor] = a
+			if t := r.source(a.Tensor); byTensor[t].Tensor == nil {
+				byTensor[t] = a
 			}
 		}
 		inputs := r.rec.Inputs()

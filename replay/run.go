@@ -51,6 +51,8 @@ type runner struct {
 	call *opdef.Call
 	fwd  *opdef.Forward
 	out  *Outcome
+	// original maps arguments of call that were replaced to the recorded ones.
+	original map[*tensor.Tensor]*tensor.Tensor
 }
 
 // guard runs f and turns a panic into a result: a storage that cannot be read
@@ -104,6 +106,13 @@ func (r *runner) run(loadErr error) {
 		r.refused(err)
 		return
 	}
+	r.attempt(loadErr)
+	r.readAgain(loadErr)
+}
+
+// attempt runs the bound call and compares what was recorded with it.
+func (r *runner) attempt(loadErr error) {
+	var err error
 	if r.fwd, err = r.call.Forward(); err != nil {
 		r.refused(err)
 		return
@@ -330,7 +339,7 @@ func (r *runner) newValues() map[*tensor.Tensor]changed {
 	for _, a := range r.call.Tensors() {
 		ts := r.fwd.After[a.Name]
 		if i := max(a.Index, 0); i < len(ts) && ts[i] != nil {
-			now[a.Tensor] = changed{ts[i], r.call.AfterBound(a.Name, i, ts[i])}
+			now[r.source(a.Tensor)] = changed{ts[i], r.call.AfterBound(a.Name, i, ts[i])}
 		}
 	}
 	return now

@@ -1,0 +1,161 @@
+package replay
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// A reading is a way to understand a recorded call that is not what its
+// arguments say, but what torch does with them in some settings. It is tried
+// only on calls that fail as they are written, and kept if nothing fails then.
+type reading struct {
+	call *opdef.Call
+	// original maps the tensors of call to the recorded ones they stand for.
+	original map[*tensor.Tensor]*tensor.Tensor
+	verdict  compare.Verdict // of the values that failed as written
+	reason   string
+}
+
+// readings are the ways to understand the call apart from the plain one.
+func (r *runner) readings() []reading {
+	dt := r.recordedDType()
+	if !dt.IsFloat() {
+		return nil
+	}
+	return append(r.autocast(dt), r.roundedNumbers(dt)...)
+}
+
+// recordedDType is the dtype of the first recorded result.
+func (r *runner) recordedDType() tensor.DType {
+	for _, t := range tensorsOf(flatten(r.rec.Output)) {
+		return t.DType
+	}
+	return tensor.Invalid
+}
+
+// Ops that torch.autocast runs in the lower precision, in float32, and in the
+// widest dtype of their arguments, by the last part of their names: "CUDA Ops
+// that can autocast", torch.amp documentation; other devices follow it.
+var (
+	autocastLower = strings.Fields(`__matmul__ __rmatmul__ addbmm addmm addmv addr baddbmm bilinear bmm chain_matmul conv1d conv2d conv3d
+		conv_transpose1d conv_transpose2d conv_transpose3d einsum gru gru_cell linear lstm lstm_cell matmul mm multi_dot
+		multi_head_attention_forward mv prelu rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell scaled_dot_product_attention`)
+	autocastFloat32 = strings.Fields(`__pow__ __rdiv__ __rpow__ __rtruediv__ acos asin binary_cross_entropy_with_logits cdist cosh
+		cosine_embedding_loss cosine_similarity cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss
+		huber_loss kl_div l1_loss layer_norm log log10 log1p log2 log_softmax logsumexp margin_ranking_loss mse_loss multi_margin_loss
+		multilabel_margin_loss multilabel_soft_margin_loss nll_loss norm normalize pdist poisson_nll_loss pow prod reciprocal renorm
+		rms_norm rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus sum tan triplet_margin_loss`)
+	autocastWidest = strings.Fields(`addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot`)
+)
+
+// autocast reads the call as one under torch.autocast, which casts arguments
+// below the level at which calls are recorded.
+func (r *runner) autocast(dt tensor.DType) []reading {
+	name := r.rec.Op[strings.LastIndexByte(r.rec.Op, '.')+1:]
+	lower := dt.Size() == 2 && slices.Contains(autocastLower, name)
+	full := dt == tensor.Float32 && slices.Contains(autocastFloat32, name)
+	if !lower && !full && !slices.Contains(autocastWidest, name) {
+		return nil
+	}
+	cast := false
+	original := map[*tensor.Tensor]*tensor.Tensor{}
+	call := r.call.Map(func(a opdef.Arg) *tensor.Tensor {
+		t := a.Tensor
+		if t.Wrapped || t.DType == dt || t.DType != tensor.Float32 && t.DType.Size() != 2 || !t.DType.IsFloat() {
+			return t
+		}
+		c := opdef.Cast(t, dt).Rounded()
+		c.RequiresGrad = t.RequiresGrad
+		original[c], cast = t, true
+		return c
+	})
+	if !cast {
+		return nil
+	}
+	return []reading{{call, original, compare.Pass, "as under autocast: arguments cast to " + dt.String()}}
+}
+
+// roundedNumbers reads the call with Python numbers and 0-d tensors rounded to
+// the 16-bit dtype of the result before anything is computed, as torch did on
+// the CPU before 2.0 and kernels with operands of one dtype do.
+func (r *runner) roundedNumbers(dt tensor.DType) []reading {
+	if dt.Size() != 2 {
+		return nil
+	}
+	changed := false
+	round := func(x float64) float64 {
+		y := dt.Round(x)
+		changed = changed || x == x && x != y
+		return y
+	}
+	original := map[*tensor.Tensor]*tensor.Tensor{}
+	call := r.call.Map(func(a opdef.Arg) *tensor.Tensor {
+		t := a.Tensor
+		if t.Dim() != 0 || !t.DType.IsFloat() || t.DType.Size() == 2 {
+			return t
+		}
+		n := tensor.Scalar(t.DType, round(tensor.At[float64](t, 0)))
+		n.Wrapped, n.RequiresGrad = t.Wrapped, t.RequiresGrad
+		original[n] = t
+		return n
+	})
+	call = call.MapScalars(func(s opdef.Scalar) opdef.Scalar {
+		if x, ok := s.Value().(float64); ok {
+			return opdef.Float(round(x))
+		}
+		return s
+	})
+	if !changed {
+		return nil
+	}
+	return []reading{{call, original, compare.Warn, "numbers among the arguments were rounded to " + dt.String() + " first"}}
+}
+
+// readAgain tries the other readings of a call that failed as written, and
+// keeps the first under which nothing fails.
+func (r *runner) readAgain(loadErr error) {
+	if !r.out.bad() {
+		return
+	}
+	for _, way := range r.readings() {
+		alt := &runner{Options: r.Options, rec: r.rec, call: way.call, original: way.original,
+			out: &Outcome{Op: r.out.Op, Args: r.out.Args, Kwargs: r.out.Kwargs}}
+		alt.guard(func() { alt.attempt(loadErr) })
+		if alt.out.bad() {
+			continue
+		}
+		for i := range alt.out.Results {
+			if res := &alt.out.Results[i]; res.Verdict == compare.Pass && !r.out.passed(res.Phase, res.Target) {
+				res.Verdict, res.Reason = way.verdict, way.reason
+			}
+		}
+		*r.out = *alt.out
+		return
+	}
+}
+
+// bad reports whether some result needs another reading.
+func (o *Outcome) bad() bool {
+	return slices.ContainsFunc(o.Results, func(r Result) bool {
+		return r.Verdict == compare.Fail || r.Verdict == compare.Error
+	})
+}
+
+// passed reports whether a value passed.
+func (o *Outcome) passed(p Phase, target string) bool {
+	return slices.ContainsFunc(o.Results, func(r Result) bool {
+		return r.Phase == p && r.Target == target && r.Verdict == compare.Pass
+	})
+}
+
+// source is the recorded tensor that an argument of the call stands for.
+func (r *runner) source(t *tensor.Tensor) *tensor.Tensor {
+	if o, ok := r.original[t]; ok {
+		return o
+	}
+	return t
+}

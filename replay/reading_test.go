@@ -1,0 +1,97 @@
+package replay_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// record writes a call of op as op_tools does; grads are grad_inputs and
+// grad_outputs, if any.
+func record(t *testing.T, op string, args []value.Value, result value.Value, grads ...value.Value) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), op)
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]value.Value{"input": value.NewTuple(args...), "output": value.NewTuple(result)}
+	for i, g := range grads {
+		files[[]string{"grad_inputs", "grad_outputs"}[i]] = g
+	}
+	for name, args := range files {
+		root := &value.Dict{Items: []value.Item{
+			{Key: "name", Value: op}, {Key: "args", Value: args}, {Key: "kwargs", Value: &value.Dict{}}, {Key: "identifier", Value: "1/2026-11-20-21-05-57/" + name},
+		}}
+		if err := pthformat.WriteFile(filepath.Join(dir, name+".pth"), root); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func stored(dt tensor.DType, shape []int, v ...float64) *tensor.Tensor {
+	return tensor.New(dt, shape, v).Rounded()
+}
+
+func needsGrad(x *tensor.Tensor) *tensor.Tensor {
+	x.RequiresGrad = true
+	return x
+}
+
+// TestReadings replays calls whose results are right only with what torch does
+// to arguments before it computes.
+func TestReadings(t *testing.T) {
+	const f32, bf16 = tensor.Float32, tensor.BFloat16
+	x := func(dt tensor.DType) *tensor.Tensor { return needsGrad(stored(dt, []int{1, 2}, 1.00390625, 3)) }
+	w := func() *tensor.Tensor { return needsGrad(stored(f32, []int{1, 2}, 1, 1)) }
+	b := func() *tensor.Tensor { return needsGrad(stored(f32, []int{1}, 0)) }
+	const linear = "torch.nn.functional.linear"
+	for _, tc := range []struct {
+		name    string
+		op      string
+		args    []value.Value
+		result  value.Value
+		grads   []value.Value
+		want    compare.Verdict
+		reason  string
+		results int
+	}{
+		{"float32 under autocast", linear, []value.Value{x(f32), w(), b()}, stored(bf16, []int{1, 1}, 4), []value.Value{
+			value.NewTuple(stored(bf16, []int{1}, 2), stored(bf16, []int{1, 2}, 2, 2), stored(bf16, []int{2, 1}, 2, 6)), value.NewTuple(stored(bf16, []int{1, 1}, 2)),
+		}, compare.Pass, "as under autocast: arguments cast to bfloat16", 4},
+		{"dtypes mixed under autocast", linear, []value.Value{x(bf16), w(), b()}, stored(bf16, []int{1, 1}, 4), nil, compare.Pass, "as under autocast: arguments cast to bfloat16", 1},
+		{"wrong under autocast", linear, []value.Value{x(f32), w(), b()}, stored(bf16, []int{1, 1}, 4.5), nil, compare.Fail, "dtype is bfloat16, want float32", 1},
+		{"float32 under autocast", "torch.exp", []value.Value{stored(bf16, []int{1}, 1)}, stored(f32, []int{1}, 2.7182817), nil, compare.Pass, "as under autocast: arguments cast to float32", 1},
+		{"no op of autocast", "torch.abs", []value.Value{stored(f32, []int{1}, -1)}, stored(bf16, []int{1}, 1), nil, compare.Fail, "dtype is bfloat16, want float32", 1},
+		// 0.0316 is 0.031494140625 in bfloat16
+		{"number rounded first", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{2}, 0.125, 1), 0.0316}, stored(bf16, []int{2}, 0.030517578125, 0.023681640625), nil,
+			compare.Warn, "numbers among the arguments were rounded to bfloat16 first", 1},
+		{"number as it is", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{1}, 1), 0.0316}, stored(bf16, []int{1}, 1-31*0.0316), nil, compare.Pass, "", 1},
+		{"wrong with either number", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{1}, 1), 0.0316}, stored(bf16, []int{1}, 0.03), nil, compare.Fail, "", 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := replay.Run(entries(t, record(t, tc.op, tc.args, tc.result, tc.grads...))[0], options(t), nil)
+			if o.Verdict() != tc.want || len(o.Results) != tc.results || tc.reason != "" && o.Results[0].Reason != tc.reason {
+				t.Errorf("got %s %+v, want %s %q and %d results", o.Verdict(), o.Results, tc.want, tc.reason, tc.results)
+			}
+		})
+	}
+}
+
+// TestHiddenResults replays a gradient of a node with results that the op does
+// not return, as group_norm's.
+func TestHiddenResults(t *testing.T) {
+	x := needsGrad(stored(tensor.Float32, []int{2}, -1, 2))
+	dir := record(t, "torch.relu", []value.Value{x}, stored(tensor.Float32, []int{2}, 0, 2),
+		value.NewTuple(stored(tensor.Float32, []int{2}, 0, 5)), value.NewTuple(stored(tensor.Float32, []int{2}, 3, 5), nil, nil))
+	o := replay.Run(entries(t, dir)[0], options(t), nil)
+	if len(o.Results) != 2 || o.Results[1].Verdict != compare.Pass || o.Results[1].Phase != replay.Backward {
+		t.Errorf("got %+v, want a gradient that passes", o.Results)
+	}
+}
