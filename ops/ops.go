@@ -66,5 +66,6 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		polynomialOps,
 		foreachOps(),
 		queryOps,
+		maskedOps,
 	)
 })

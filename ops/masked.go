@@ -1,0 +1,927 @@
+package ops
+
+import (
+	"errors"
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// maskedOps are the functions of torch.masked: reductions and normalisations
+// that leave out the elements where a mask is false. Each is the plain op on an
+// input whose masked elements are replaced by what does not change the result.
+var maskedOps = []*opdef.Entry{
+	maskedReduction("sum", "Sum of the elements a mask keeps", "Integers and bool give int64.", "0",
+		func(a *maskedReduceArgs) (*maskedCall, error) {
+			return newMasked(entryOf(reduceOps, "sum"), "self", a.Input, a.Mask, zeroNeutral, func(x *tensor.Tensor) any { return &reduceArgs{x, a.Dim, a.Keepdim, a.Dtype} })
+		}, numberCases),
+	maskedReduction("prod", "Product of the elements a mask keeps", "Integers and bool give int64.", "1", maskedProd, numberCases),
+	maskedReduction("mean", "Mean of the elements a mask keeps", "nan where it keeps none. Integers and bool are added in their own dtype and give float32.", "0", maskedMean, numberCases),
+	maskedReduction("amax", "Largest of the elements a mask keeps", "Ties share the gradient equally.", "-inf, or the least integer", maskedExtremum("amax", lowestNeutral), distinctCases),
+	maskedReduction("amin", "Smallest of the elements a mask keeps", "Ties share the gradient equally.", "inf, or the largest integer", maskedExtremum("amin", highestNeutral), distinctCases),
+	maskedReduction("logsumexp", "Logarithm of the sum of exponentials of the elements a mask keeps", "", "-inf", func(a *maskedReduceArgs) (*maskedCall, error) {
+		dims, err := opdef.Dims("dim", a.Dim, a.Input.Dim())
+		if err != nil {
+			return nil, err
+		}
+		c, err := newMasked(entryOf(reduceOps, "logsumexp"), "self", a.Input, a.Mask, lowestNeutral, func(x *tensor.Tensor) any { return &logSumExpArgs{x, dims, a.Keepdim} })
+		return c.as(a.Dtype, a.Input), err
+	}, floatMaskedCases),
+	maskedIndex("argmax", "Index of the largest of the elements a mask keeps", lowestNeutral),
+	maskedIndex("argmin", "Index of the smallest of the elements a mask keeps", highestNeutral),
+	maskedNorm,
+	maskedSpread("var", "Variance of the elements a mask keeps", false),
+	maskedSpread("std", "Standard deviation of the elements a mask keeps", true),
+	maskedMedian,
+	maskedAlong("cumsum", "Running sum of the elements a mask keeps", entryOf(cumulativeOps, "cumsum"), "self", "0", zeroNeutral,
+		func(x *tensor.Tensor, a *maskedDimArgs) any { return &cumulativeArgs{x, a.Dim, a.dtype()} }),
+	maskedAlong("cumprod", "Running product of the elements a mask keeps", entryOf(cumulativeOps, "cumprod"), "self", "1", oneNeutral,
+		func(x *tensor.Tensor, a *maskedDimArgs) any { return &cumulativeArgs{x, a.Dim, a.dtype()} }),
+	maskedSoftmax("softmax", "Softmax of the elements a mask keeps", "-inf", lowestNeutral),
+	maskedSoftmax("log_softmax", "Logarithm of the softmax of the elements a mask keeps", "-inf", lowestNeutral),
+	maskedSoftmax("softmin", "Softmax of the negated elements a mask keeps", "inf", highestNeutral),
+	maskedNormalize,
+	maskedLogAddExp,
+}
+
+type maskedReduceArgs struct {
+	Input   *tensor.Tensor
+	Dim     []int
+	Keepdim bool
+	Dtype   *tensor.DType
+	Mask    *tensor.Tensor
+}
+
+type maskedIndexArgs struct {
+	Input   *tensor.Tensor
+	Dim     *int
+	Keepdim bool
+	Dtype   *tensor.DType
+	Mask    *tensor.Tensor
+}
+
+type maskedNormArgs struct {
+	Input   *tensor.Tensor
+	Ord     opdef.Scalar
+	Dim     []int
+	Keepdim bool
+	Dtype   *tensor.DType
+	Mask    *tensor.Tensor
+}
+
+type maskedSpreadArgs struct {
+	Input    *tensor.Tensor
+	Dim      []int
+	Unbiased bool
+	Keepdim  bool
+	Dtype    *tensor.DType
+	Mask     *tensor.Tensor
+}
+
+type maskedMedianArgs struct {
+	Input   *tensor.Tensor
+	Dim     int
+	Keepdim bool
+	Dtype   *tensor.DType
+	Mask    *tensor.Tensor
+}
+
+type maskedDimArgs struct {
+	Input *tensor.Tensor
+	Dim   int
+	Dtype *tensor.DType
+	Mask  *tensor.Tensor
+}
+
+type maskedNormalizeArgs struct {
+	Input *tensor.Tensor
+	Ord   float64
+	Dim   int
+	Eps   float64
+	Dtype *tensor.DType
+	Mask  *tensor.Tensor
+}
+
+type maskedLogAddExpArgs struct {
+	Input, Other         *tensor.Tensor
+	Dtype                *tensor.DType
+	InputMask, OtherMask *tensor.Tensor
+}
+
+func (a *maskedDimArgs) dtype() *tensor.DType {
+	if a.Dtype != nil {
+		return a.Dtype
+	}
+	return &a.Input.DType
+}
+
+// entryOf is the op of a table with the given schema name.
+func entryOf(table []*opdef.Entry, name string) *opdef.Entry {
+	for _, e := range table {
+		if e.Schema.Name == name {
+			return e
+		}
+	}
+	panic("no op " + name)
+}
+
+// A neutral is the number, for a dtype, that takes the place of masked elements.
+type neutral func(dt tensor.DType) (opdef.Scalar, error)
+
+func zeroNeutral(tensor.DType) (opdef.Scalar, error) { return opdef.Int(0), nil }
+func oneNeutral(tensor.DType) (opdef.Scalar, error)  { return opdef.Int(1), nil }
+func nanNeutral(tensor.DType) (opdef.Scalar, error)  { return opdef.Float(math.NaN()), nil }
+
+func lowestNeutral(dt tensor.DType) (opdef.Scalar, error)  { return extremeNeutral(dt, false) }
+func highestNeutral(dt tensor.DType) (opdef.Scalar, error) { return extremeNeutral(dt, true) }
+
+// extremeNeutral is the largest number of dt, or the least one.
+func extremeNeutral(dt tensor.DType, largest bool) (opdef.Scalar, error) {
+	switch {
+	case dt.IsFloat() && largest:
+		return opdef.Float(math.Inf(1)), nil
+	case dt.IsFloat():
+		return opdef.Float(math.Inf(-1)), nil
+	case !dt.IsIntegral():
+		return opdef.Scalar{}, opdef.Refuse("mask", "elements of dtype %s have no neutral value to mask them with", dt)
+	}
+	lo, hi := dt.IntRange()
+	if largest {
+		return opdef.Int(hi), nil
+	}
+	return opdef.Int(lo), nil
+}
+
+// A maskedInput is an argument of which a mask takes elements out.
+type maskedInput struct {
+	arg, base string         // names in the masked and in the plain op
+	mask      *tensor.Tensor // of the argument's shape, nil to keep all
+}
+
+// A maskedCall is a call of the plain op that a masked one comes to.
+type maskedCall struct {
+	*opdef.Call
+	inputs  []maskedInput
+	dtype   tensor.DType                        // of the result; Invalid: the plain op's
+	divisor *tensor.Tensor                      // of the result, nil if it is not divided
+	shape   []int                               // of the result; nil: the plain op's
+	back    func(*tensor.Tensor) *tensor.Tensor // the gradient in the input's layout; nil: as it is
+}
+
+// newMasked is the call of base on x, masked elements replaced.
+func newMasked(base *opdef.Entry, name string, x, mask *tensor.Tensor, with neutral, args func(x *tensor.Tensor) any) (*maskedCall, error) {
+	filled, wide, err := masked("mask", x, mask, with)
+	if err != nil {
+		return nil, err
+	}
+	return &maskedCall{Call: base.NewCall(args(filled)), inputs: []maskedInput{{"input", name, wide}}}, nil
+}
+
+// masked is x with other elements where the mask is false, and the mask
+// expanded to x's shape. Without a mask it is x.
+func masked(arg string, x, mask *tensor.Tensor, with neutral) (filled, wide *tensor.Tensor, err error) {
+	if mask == nil {
+		return x, nil, nil
+	}
+	wide, err = mask.Expand(x.Shape...)
+	if mask.Dim() > x.Dim() || err != nil {
+		return nil, nil, opdef.Refuse(arg, "shape %s cannot be broadcast to %s", tensor.ShapeString(mask.Shape), tensor.ShapeString(x.Shape))
+	}
+	v, err := with(x.DType)
+	if err != nil {
+		return nil, nil, err
+	}
+	wide = opdef.Cast(wide, tensor.Bool)
+	filled, err = choose(x.DType, wide, x, opdef.Cast(v.Tensor(), x.DType))
+	return filled, wide, err
+}
+
+// as sets the dtype of the result: dt, or that of x.
+func (c *maskedCall) as(dt *tensor.DType, x *tensor.Tensor) *maskedCall {
+	switch {
+	case c == nil:
+	case dt != nil:
+		c.dtype = *dt
+	default:
+		c.dtype = x.DType
+	}
+	return c
+}
+
+// run is the result of the plain op, and of the masked one.
+func (c *maskedCall) run() (*opdef.Forward, *tensor.Tensor, error) {
+	f, err := c.Forward()
+	if err != nil {
+		return nil, nil, c.renamed(err)
+	}
+	y := f.Outs[0]
+	if c.shape != nil {
+		y = y.Reshape(c.shape...)
+	}
+	if c.divisor != nil {
+		if !y.DType.IsFloat() && !y.DType.IsComplex() {
+			y = y.Rounded() // a sum of small integers wraps around before it is divided
+		}
+		y = c.divided(y)
+	}
+	if c.dtype != tensor.Invalid {
+		y = opdef.Cast(y, c.dtype)
+	}
+	return f, y, nil
+}
+
+// divided is t divided by the divisor.
+func (c *maskedCall) divided(t *tensor.Tensor) *tensor.Tensor {
+	if t.DType.IsComplex() {
+		return opdef.Zip(t.DType, t, c.divisor, func(x, n complex128) complex128 { return complex(real(x)/real(n), imag(x)/real(n)) })
+	}
+	dt := t.DType
+	if !dt.IsFloat() {
+		dt = tensor.DefaultDType
+	}
+	return opdef.Zip(dt, t, c.divisor, func(x, n float64) float64 { return x / n })
+}
+
+// renamed is a refusal of the plain op under the masked op's names.
+func (c *maskedCall) renamed(err error) error {
+	var r *opdef.RefusedError
+	if !errors.As(err, &r) {
+		return err
+	}
+	arg := r.Arg
+	for _, in := range c.inputs {
+		if arg == in.base {
+			arg = in.arg
+		}
+	}
+	return &opdef.RefusedError{Arg: arg, Msg: r.Msg}
+}
+
+// grads are the gradients of the inputs or, if bounds is set, the sums of the
+// magnitudes behind them.
+func (c *maskedCall) grads(g *opdef.Grad, bounds bool) (opdef.Grads, error) {
+	f, _, err := c.run()
+	if err != nil {
+		return nil, err
+	}
+	up := g.Out[0]
+	if c.divisor != nil {
+		up = c.divided(up)
+	}
+	out := make([]*tensor.Tensor, len(f.Outs))
+	out[0] = opdef.Cast(up.Reshape(f.Outs[0].Shape...), f.Outs[0].DType)
+	plain, err := c.Backward(f, out, nil)
+	if err != nil {
+		return nil, c.renamed(err)
+	}
+	gr := opdef.Grads{}
+	for _, in := range c.inputs {
+		t := plain[in.base][0]
+		if bounds {
+			t = scaleOf(c.GradBound(f, out, plain, in.base, 0), t)
+		}
+		if c.back != nil {
+			t = c.back(t)
+		}
+		if in.mask != nil {
+			if t, err = choose(t.DType, in.mask, t, tensor.Scalar(t.DType, 0.0)); err != nil {
+				return nil, err
+			}
+		}
+		gr.Set(in.arg, t)
+	}
+	return gr, nil
+}
+
+// scaleOf is S of a bound on t, the magnitudes where it has none.
+func scaleOf(b opdef.Bound, t *tensor.Tensor) *tensor.Tensor {
+	if b.Scale == nil {
+		return opdef.Abs(t)
+	}
+	return b.Scale()
+}
+
+// maskedEntry completes the declaration of an op that comes to a plain one,
+// whose error model it has.
+func maskedEntry[A any](o opdef.Op[A], call func(a *A) (*maskedCall, error), terms func(a *A) int) *opdef.Entry {
+	o.Terms = terms
+	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+		c, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		_, y, err := c.run()
+		return single(y), err
+	}
+	if o.NoGrad == "" {
+		o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+			c, err := call(a)
+			if err != nil {
+				return nil, err
+			}
+			return c.grads(g, false)
+		}
+	}
+	if o.Error.Class == opdef.Exact {
+		return o.Entry()
+	}
+	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+		c, err := call(a)
+		if err != nil {
+			return single(opdef.Abs(outs[0]))
+		}
+		f, _, err := c.run()
+		if err != nil {
+			return single(opdef.Abs(outs[0]))
+		}
+		s := scaleOf(c.OutBound(f, 0), f.Outs[0]).Reshape(outs[0].Shape...)
+		if c.divisor != nil {
+			s = c.divided(s)
+		}
+		return single(s)
+	}
+	o.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		c, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return c.grads(g, true)
+	}
+	return o.Entry()
+}
+
+// maskedDoc documents the masked form of torch.<name>.
+func maskedDoc(name, summary, notes, neutral string) opdef.Doc {
+	if notes != "" {
+		notes += " "
+	}
+	return opdef.Doc{Summary: summary, Formula: name + "(where(mask, input, " + neutral + "))", Notes: notes + "Masked elements get no gradient.", Source: "torch.masked." + name}
+}
+
+func maskedNames(name string) string { return "masked." + name + " _masked." + name }
+
+func maskedReduction(name, summary, notes, neutral string, call func(*maskedReduceArgs) (*maskedCall, error), cases func(*rand.Rand) []*maskedReduceArgs) *opdef.Entry {
+	class := opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}}
+	if name == "amax" || name == "amin" {
+		class = opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}}
+	}
+	return maskedEntry(opdef.Op[maskedReduceArgs]{
+		Schema: "masked_" + name + "(Tensor input, int[1]? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
+		Names:  maskedNames(name), Doc: maskedDoc(name, summary, notes, neutral), Error: class, Cases: cases,
+	}, call, func(a *maskedReduceArgs) int { return termsOver(a.Input.Shape, a.Dim) })
+}
+
+func maskedExtremum(name string, with neutral) func(*maskedReduceArgs) (*maskedCall, error) {
+	return func(a *maskedReduceArgs) (*maskedCall, error) {
+		c, err := newMasked(entryOf(extremaOps, name), "self", a.Input, a.Mask, with, func(x *tensor.Tensor) any { return &extremumArgs{x, a.Dim, a.Keepdim} })
+		return c.as(a.Dtype, a.Input), err
+	}
+}
+
+// maskedProd is a product over one dimension, into which those of dim are
+// flattened.
+func maskedProd(a *maskedReduceArgs) (*maskedCall, error) {
+	dims, err := opdef.Dims("dim", a.Dim, a.Input.Dim())
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(dims)
+	kept := slices.DeleteFunc(allDims(a.Input.Dim()), func(d int) bool { return slices.Contains(dims, d) })
+	order := append(kept, dims...)
+	inverse := make([]int, len(order))
+	for i, d := range order {
+		inverse[d] = i
+	}
+	view, shape, n := opdef.ReduceView(a.Input, dims, a.Keepdim)
+	flat := append(slices.Clone(view.Shape[:view.Dim()-len(dims)]), n)
+	c, err := newMasked(entryOf(reduceOps, "prod"), "self", a.Input, a.Mask, oneNeutral, func(x *tensor.Tensor) any {
+		return &oneDimArgs{x.Permute(order...).Reshape(flat...), ptr(-1), false, a.Dtype}
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.shape = append([]int{}, shape...)
+	c.back = func(t *tensor.Tensor) *tensor.Tensor { return t.Reshape(view.Shape...).Permute(inverse...) }
+	return c, nil
+}
+
+// maskedMean is a sum in the dtype of the input, divided by the number of
+// elements kept.
+func maskedMean(a *maskedReduceArgs) (*maskedCall, error) {
+	dt := &a.Input.DType
+	if a.Dtype != nil {
+		dt = a.Dtype
+	}
+	dims, err := opdef.Dims("dim", a.Dim, a.Input.Dim())
+	if err != nil {
+		return nil, err
+	}
+	c, err := newMasked(entryOf(reduceOps, "sum"), "self", a.Input, a.Mask, zeroNeutral, func(x *tensor.Tensor) any { return &reduceArgs{x, dims, a.Keepdim, dt} })
+	if err != nil {
+		return nil, err
+	}
+	c.divisor = opdef.Sum(tensor.Float64, maskOnes(c.inputs[0].mask, a.Input.Shape), dims, a.Keepdim)
+	return c, nil
+}
+
+// maskOnes is 1 where elements are kept, 0 elsewhere.
+func maskOnes(mask *tensor.Tensor, shape []int) *tensor.Tensor {
+	if mask == nil {
+		return tensor.Full(tensor.Float64, shape, 1.0)
+	}
+	return mask
+}
+
+func maskedIndex(name, summary string, with neutral) *opdef.Entry {
+	call := func(a *maskedIndexArgs) (*maskedCall, error) {
+		c, err := newMasked(entryOf(extremaOps, name), "self", a.Input, a.Mask, with, func(x *tensor.Tensor) any { return &aminmaxArgs{x, a.Dim, a.Keepdim} })
+		return c.as(a.Dtype, a.Input), err
+	}
+	doc := maskedDoc(name, summary, "The index has the dtype of the input unless dtype says otherwise. Any index of equal elements is accepted.", "neutral")
+	return maskedEntry(opdef.Op[maskedIndexArgs]{
+		Schema: "masked_" + name + "(Tensor input, int? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
+		Names:  maskedNames(name), Doc: doc, NoGrad: "the result is an index", Trivial: true,
+		Accept: func(a *maskedIndexArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+			c, err := call(a)
+			if err != nil {
+				return make([]opdef.Acceptance, len(got))
+			}
+			as, _ := c.Accept(got, want)
+			return as
+		},
+		Cases: func(r *rand.Rand) []*maskedIndexArgs {
+			g := opdef.Gen{R: r}
+			return []*maskedIndexArgs{
+				{Input: g.Distinct(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)}, {Input: g.Distinct(tensor.Float32, 3, 4), Dim: ptr(-1), Keepdim: true, Mask: someOf(g, 4)},
+				{Input: g.Int(tensor.Int64, -9, 9, 5), Dim: ptr(0), Mask: someOf(g, 5)}, {Input: g.Distinct(tensor.BFloat16, 4)},
+			}
+		},
+	}, call, nil)
+}
+
+var maskedNorm = maskedEntry(opdef.Op[maskedNormArgs]{
+	Schema: "masked_norm(Tensor input, Scalar ord=2.0, int[1]? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
+	Names:  maskedNames("norm"), Doc: maskedDoc("norm", "Vector norm of the elements a mask keeps", "", "0, or inf for ord=-inf"),
+	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
+	Cases: func(r *rand.Rand) []*maskedNormArgs {
+		g := opdef.Gen{R: r}
+		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)
+		return []*maskedNormArgs{
+			{Input: x, Ord: opdef.Int(2), Mask: someOf(g, 3, 4)}, {Input: x, Ord: opdef.Int(1), Dim: []int{1}, Mask: someOf(g, 4)}, {Input: x, Ord: opdef.Float(3), Dim: []int{0, 1}, Keepdim: true},
+			{Input: g.Normal(tensor.Float32, 2, 3), Ord: opdef.Float(math.Inf(1)), Mask: someOf(g, 2, 3)}, {Input: g.Normal(tensor.BFloat16, 4), Ord: opdef.Int(2), Mask: someOf(g, 4)},
+		}
+	},
+}, func(a *maskedNormArgs) (*maskedCall, error) {
+	p := a.Ord.Float64()
+	return newMasked(entryOf(vectorNormOps, "linalg_vector_norm"), "x", a.Input, a.Mask, normNeutral(p), func(x *tensor.Tensor) any {
+		return &linalgVectorNormArgs{x, a.Ord, a.Dim, a.Keepdim, a.Dtype}
+	})
+}, func(a *maskedNormArgs) int { return termsOver(a.Input.Shape, a.Dim) })
+
+// normNeutral is the element that does not change a norm of order p.
+func normNeutral(p float64) neutral {
+	if math.IsInf(p, -1) {
+		return highestNeutral
+	}
+	return zeroNeutral
+}
+
+var maskedMedian = maskedEntry(opdef.Op[maskedMedianArgs]{
+	Schema: "masked_median(Tensor input, int dim=-1, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
+	Names:  maskedNames("median"), Doc: maskedDoc("median", "Median of the elements a mask keeps", "nan elements are left out too.", "nan"),
+	Cases: func(r *rand.Rand) []*maskedMedianArgs {
+		g := opdef.Gen{R: r}
+		return []*maskedMedianArgs{
+			{Input: g.Distinct(tensor.Float64, 3, 5), Dim: -1, Mask: someOf(g, 3, 5)}, {Input: g.Distinct(tensor.Float32, 4, 3), Dim: 0, Keepdim: true, Mask: someOf(g, 3)},
+			{Input: g.Int(tensor.Int64, -3, 3, 8), Dim: 0}, {Input: g.Distinct(tensor.BFloat16, 4), Dim: 0},
+		}
+	},
+}, func(a *maskedMedianArgs) (*maskedCall, error) {
+	x, isFloat := a.Input, a.Input.DType.IsFloat()
+	if x.DType.IsComplex() {
+		return nil, opdef.Refuse("input", "not defined for complex numbers")
+	}
+	if !isFloat {
+		x = converted(x, tensor.Float32)
+	}
+	c, err := newMasked(entryOf(sortOps, "nanmedian.dim"), "self", x, a.Mask, nanNeutral, func(x *tensor.Tensor) any { return &medianArgs{x, a.Dim, a.Keepdim} })
+	if err != nil || isFloat {
+		return c, err
+	}
+	_, y, err := c.run()
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range tensor.Data[float64](y) {
+		if v != v {
+			return nil, opdef.Refuse("mask", "a row of dtype %s without elements has no median", a.Input.DType)
+		}
+	}
+	return c.as(a.Dtype, a.Input), nil
+}, nil)
+
+func maskedAlong(name, summary string, base *opdef.Entry, arg, neutral string, with neutral, args func(x *tensor.Tensor, a *maskedDimArgs) any) *opdef.Entry {
+	class := base.Error
+	class.ULPs = max(class.ULPs, 2)
+	return maskedEntry(opdef.Op[maskedDimArgs]{
+		Schema: "masked_" + name + "(Tensor input, int dim, *, dtype? dtype=None, Tensor? mask=None) -> Tensor",
+		Names:  maskedNames(name), Doc: maskedDoc(name, summary, "Masked elements have results too, which mean nothing.", neutral), Error: class,
+		Cases: func(r *rand.Rand) []*maskedDimArgs {
+			g := opdef.Gen{R: r}
+			return []*maskedDimArgs{
+				{Input: g.Normal(tensor.Float64, 3, 4), Dim: 1, Mask: maskOfRows(3, 4)}, {Input: g.Normal(tensor.Float32, 3, 4), Dim: 0, Mask: maskOfRows(3, 4)},
+				{Input: g.Normal(tensor.BFloat16, 4), Dim: -1}, {Input: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Dim: 1, Mask: maskOfRows(4)},
+			}
+		},
+	}, func(a *maskedDimArgs) (*maskedCall, error) {
+		if _, err := opdef.Dim("dim", a.Dim, a.Input.Dim()); err != nil {
+			return nil, err
+		}
+		return newMasked(base, arg, a.Input, a.Mask, with, func(x *tensor.Tensor) any { return args(x, a) })
+	}, func(a *maskedDimArgs) int { return termsOver(a.Input.Shape, []int{a.Dim}) })
+}
+
+func maskedSoftmax(name, summary, neutral string, with neutral) *opdef.Entry {
+	return maskedAlong(name, summary, entryOf(softmaxOps, name+".functional"), "input", neutral, with,
+		func(x *tensor.Tensor, a *maskedDimArgs) any { return &softmaxFunctionArgs{x, &a.Dim, a.dtype()} })
+}
+
+var maskedLogAddExp = maskedEntry(opdef.Op[maskedLogAddExpArgs]{
+	Schema: "masked_logaddexp(Tensor input, Tensor other, *, dtype? dtype=None, Tensor? input_mask=None, Tensor? other_mask=None) -> Tensor",
+	Names:  maskedNames("logaddexp"), Doc: maskedDoc("logaddexp", "Logarithm of the sum of exponentials of the elements two masks keep", "", "-inf"),
+	Error: opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
+	Cases: func(r *rand.Rand) []*maskedLogAddExpArgs {
+		g := opdef.Gen{R: r}
+		return []*maskedLogAddExpArgs{
+			{Input: g.Normal(tensor.Float64, 3, 4), Other: g.Normal(tensor.Float64, 3, 4), InputMask: someOf(g, 4), OtherMask: tensor.Full(tensor.Bool, []int{3, 4}, int64(1))},
+			{Input: g.Normal(tensor.Float32, 5), Other: g.Normal(tensor.Float32, 5)},
+		}
+	},
+}, func(a *maskedLogAddExpArgs) (*maskedCall, error) {
+	x, xm, err := masked("input_mask", a.Input, a.InputMask, lowestNeutral)
+	if err != nil {
+		return nil, err
+	}
+	y, ym, err := masked("other_mask", a.Other, a.OtherMask, lowestNeutral)
+	if err != nil {
+		return nil, err
+	}
+	c := &maskedCall{Call: entryOf(binaryOps, "logaddexp").NewCall(&opdef.BinaryArgs{Self: x, Other: y}), inputs: []maskedInput{{"input", "self", xm}, {"other", "other", ym}}}
+	return c.as(a.Dtype, a.Input), nil
+}, nil)
+
+// someOf is a mask of the given shape that keeps about two thirds, the first
+// element among them.
+func someOf(g opdef.Gen, shape ...int) *tensor.Tensor {
+	v := make([]int64, tensor.Numel(shape))
+	for i := range v {
+		if i == 0 || g.R.IntN(3) > 0 {
+			v[i] = 1
+		}
+	}
+	return tensor.New(tensor.Bool, shape, v)
+}
+
+// maskOfRows is a mask that takes the second element out of every row.
+func maskOfRows(shape ...int) *tensor.Tensor {
+	n := shape[len(shape)-1]
+	v := make([]int64, tensor.Numel(shape))
+	for i := range v {
+		if i%n != 1 {
+			v[i] = 1
+		}
+	}
+	return tensor.New(tensor.Bool, shape, v)
+}
+
+func numberCases(r *rand.Rand) []*maskedReduceArgs {
+	g := opdef.Gen{R: r}
+	return append(floatMaskedCases(r), &maskedReduceArgs{Input: g.Int(tensor.Int64, -3, 3, 2, 3), Dim: []int{1}, Mask: maskOfRows(3)},
+		&maskedReduceArgs{Input: g.Normal(tensor.Complex128, 3, 2), Dim: []int{0}, Mask: maskOfRows(3, 2)})
+}
+
+func floatMaskedCases(r *rand.Rand) []*maskedReduceArgs {
+	g := opdef.Gen{R: r}
+	return []*maskedReduceArgs{
+		{Input: g.Normal(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)}, {Input: g.Normal(tensor.Float64, 2, 3, 4), Dim: []int{0, -1}, Mask: maskOfRows(3, 4)},
+		{Input: g.Normal(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true, Mask: maskOfRows(3, 4)}, {Input: g.Normal(tensor.BFloat16, 4)},
+		{Input: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Dim: []int{0}, Mask: someOf(g, 1, 4)},
+	}
+}
+
+func distinctCases(r *rand.Rand) []*maskedReduceArgs {
+	g := opdef.Gen{R: r}
+	return []*maskedReduceArgs{
+		{Input: g.Distinct(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)}, {Input: g.Distinct(tensor.Float64, 2, 3, 4), Dim: []int{0, -1}, Mask: maskOfRows(3, 4)},
+		{Input: g.Distinct(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true, Mask: maskOfRows(3, 4)}, {Input: g.Distinct(tensor.BFloat16, 4)},
+		{Input: g.Int(tensor.Int64, -9, 9, 2, 3), Dim: []int{0}, Mask: maskOfRows(2, 3)},
+	}
+}
+
+// A maskedMoments is the spread of the kept elements, of the real and imaginary
+// parts of complex ones together.
+type maskedMoments struct {
+	x, ones    *tensor.Tensor // ones: 1 where kept
+	mask       *tensor.Tensor // nil to keep all
+	dims       []int
+	keepdim    bool
+	correction float64
+	dtype      tensor.DType // of the result
+	parts      []*opdef.Folded[momentsSoFar]
+}
+
+// keeping is the fold for moments of the elements of a first tensor where the
+// second is not 0.
+var keeping = opdef.Fold[float64, momentsSoFar]{
+	Add: func(acc *momentsSoFar, at int, v [][]float64) {
+		kept := 0
+		for i, m := range v[1] {
+			if m != 0 {
+				v[0][kept] = v[0][i]
+				kept++
+			}
+		}
+		if kept > 0 {
+			measuring.Add(acc, at, [][]float64{v[0][:kept]})
+		}
+	},
+	Join: measuring.Join,
+}
+
+func (a *maskedSpreadArgs) moments() (*maskedMoments, error) {
+	dims, err := opdef.Dims("dim", a.Dim, a.Input.Dim())
+	if err != nil {
+		return nil, err
+	}
+	_, wide, err := masked("mask", a.Input, a.Mask, zeroNeutral)
+	if err != nil {
+		return nil, err
+	}
+	m := &maskedMoments{x: a.Input, mask: wide, ones: maskOnes(wide, a.Input.Shape), dims: dims, keepdim: a.Keepdim, correction: correctionOf(a.Unbiased), dtype: a.Input.DType}
+	switch {
+	case a.Dtype != nil:
+		m.dtype = *a.Dtype
+	case m.dtype.Kind() < tensor.KindFloat:
+		m.dtype = tensor.Float32
+	}
+	parts := []*tensor.Tensor{m.x}
+	if m.x.DType.IsComplex() {
+		re := opdef.Map(tensor.Float64, m.x, func(z complex128) float64 { return real(z) })
+		im := opdef.Map(tensor.Float64, m.x, func(z complex128) float64 { return imag(z) })
+		parts = []*tensor.Tensor{re, im}
+	}
+	for _, p := range parts {
+		m.parts = append(m.parts, opdef.FoldDims(keeping, dims, a.Keepdim, p, m.ones))
+	}
+	return m, nil
+}
+
+// of is a function of count, sum of squared deviations and |mean|^2.
+func (m *maskedMoments) of(f func(n, m2, mean2 float64) float64) *tensor.Tensor {
+	get := func(g func(a *momentsSoFar) float64) *tensor.Tensor {
+		t := opdef.Collect(m.parts[0], tensor.Float64, g)
+		if len(m.parts) == 1 {
+			return t
+		}
+		return opdef.Zip(tensor.Float64, t, opdef.Collect(m.parts[1], tensor.Float64, g), func(x, y float64) float64 { return x + y })
+	}
+	n := opdef.Collect(m.parts[0], tensor.Float64, func(a *momentsSoFar) float64 { return a.n })
+	return opdef.ZipN(tensor.Float64, n.Shape, func(dst []float64, s [][]float64) {
+		for i := range dst {
+			dst[i] = f(s[0][i], s[1][i], s[2][i])
+		}
+	}, n, get(func(a *momentsSoFar) float64 { return a.m2 }), get(func(a *momentsSoFar) float64 { return a.mean * a.mean }))
+}
+
+func (m *maskedMoments) value(n, m2 float64, root bool) float64 {
+	v := m2 / math.Max(n-m.correction, 0)
+	if root {
+		return math.Sqrt(v)
+	}
+	return v
+}
+
+// precision is how much coarser than float32 the intermediate results are,
+// which torch keeps in the dtype of the result.
+func (m *maskedMoments) precision() float64 {
+	if m.dtype.IsFloat() {
+		return math.Max(1, m.dtype.Eps()/tensor.Float32.Eps())
+	}
+	return 1
+}
+
+// scale: deviations are differences of elements and a mean.
+func (m *maskedMoments) scale(root bool) *tensor.Tensor {
+	k := m.precision()
+	return m.of(func(n, m2, mean2 float64) float64 {
+		rms := k * rootMeanSquare(n, mean2, m2) * math.Sqrt(n/math.Max(1, n-m.correction))
+		if root {
+			return rms
+		}
+		return 2 * rms * m.value(n, m2, true)
+	})
+}
+
+// grad is 2*(x - mean)/(n - correction), over twice the root if there is one,
+// times the real part of the result's gradient; with bounds its magnitude and
+// that of what deviations cancel from.
+func (m *maskedMoments) grad(up *tensor.Tensor, root, bounds bool) *tensor.Tensor {
+	over := func(t *tensor.Tensor) *tensor.Tensor { return opdef.Unreduce(t, m.x.Shape, m.dims) }
+	slope := over(m.of(func(n, m2, _ float64) float64 {
+		s := 2 / math.Max(n-m.correction, 0)
+		if root {
+			s /= 2 * m.value(n, m2, true)
+		}
+		return s
+	}))
+	mean := func(k int) *tensor.Tensor { return over(opdef.Collect(m.parts[k], tensor.Float64, meanSoFar)) }
+	if bounds {
+		k := m.precision()
+		rms := over(m.of(func(n, m2, mean2 float64) float64 { return k * rootMeanSquare(n, mean2, m2) }))
+		worse := over(m.of(func(n, m2, mean2 float64) float64 {
+			if !root || m2 == 0 {
+				return 1
+			}
+			return 1 + k*math.Sqrt(1+mean2*n/m2)
+		}))
+		return opdef.ZipN(tensor.Float64, m.x.Shape, func(dst []float64, v [][]float64) {
+			for i := range dst {
+				dst[i] = v[0][i] * (k*v[1][i] + v[2][i]) * v[3][i] * v[4][i] * v[5][i]
+			}
+		}, opdef.Abs(over(up)), opdef.Abs(m.x), rms, slope, m.ones, worse)
+	}
+	im := tensor.Full(tensor.Float64, m.x.Shape, 0.0)
+	if len(m.parts) == 2 {
+		im = mean(1)
+	}
+	g, _ := mapN(m.x.DType, func(v []complex128) complex128 {
+		if v[5] == 0 {
+			return 0
+		}
+		return complex(real(v[0])*real(v[2]), 0) * (v[1] - complex(real(v[3]), real(v[4])))
+	}, func(v []float64) float64 {
+		if v[5] == 0 {
+			return 0
+		}
+		return v[0] * v[2] * (v[1] - v[3])
+	}, over(up), m.x, slope, mean(0), im, m.ones)
+	return g
+}
+
+func maskedSpread(name, summary string, root bool) *opdef.Entry {
+	type A = maskedSpreadArgs
+	return opdef.Op[A]{
+		Schema: "masked_" + name + "(Tensor input, int[1]? dim=None, bool unbiased=False, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
+		Names:  maskedNames(name),
+		Doc: opdef.Doc{Summary: summary, Formula: "sum(|x - mean|^2) / (n - 1 if unbiased else n) over the kept elements",
+			Notes: "nan where the mask keeps none. The result of complex input is complex. Masked elements get no gradient.", Source: "torch.masked." + name},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 8}},
+		Terms: func(a *A) int { return termsOver(a.Input.Shape, a.Dim) },
+		Kernel: func(a *A) ([]*tensor.Tensor, error) {
+			m, err := a.moments()
+			if err != nil {
+				return nil, err
+			}
+			return single(opdef.Cast(m.of(func(n, m2, _ float64) float64 { return m.value(n, m2, root) }), m.dtype)), nil
+		},
+		Grad: func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+			m, err := a.moments()
+			if err != nil {
+				return nil, err
+			}
+			return gradOf("input", m.grad(g.Out[0], root, false)), nil
+		},
+		Scale: func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+			m, err := a.moments()
+			if err != nil {
+				return single(opdef.Abs(outs[0]))
+			}
+			return single(m.scale(root))
+		},
+		GradScale: func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			m, err := a.moments()
+			if err != nil {
+				return nil, err
+			}
+			return gradOf("input", m.grad(g.Out[0], root, true)), nil
+		},
+		Cases: func(r *rand.Rand) []*A {
+			g := opdef.Gen{R: r}
+			return []*A{
+				{Input: g.Normal(tensor.Float64, 3, 5), Dim: []int{1}, Mask: maskOfRows(3, 5)}, {Input: g.Normal(tensor.Float64, 4, 3), Unbiased: true, Mask: maskOfRows(4, 3)},
+				{Input: g.Normal(tensor.Float32, 3, 5), Dim: []int{-1}, Keepdim: true}, {Input: g.Normal(tensor.BFloat16, 6), Dim: []int{0}, Unbiased: true},
+				{Input: g.Normal(tensor.Complex128, 5), Unbiased: true, Mask: maskOfRows(5)},
+			}
+		},
+	}.Entry()
+}
+
+// norms are the elements divided, those of which the norm is, the norm and the
+// divisor, the latter two of the input's shape.
+func (a *maskedNormalizeArgs) norms() (x, of, norm, divisor, mask *tensor.Tensor, dims []int, err error) {
+	fail := func(err error) (_, _, _, _, _ *tensor.Tensor, _ []int, _ error) {
+		return nil, nil, nil, nil, nil, nil, err
+	}
+	d, err := opdef.Dim("dim", a.Dim, a.Input.Dim())
+	if err != nil {
+		return fail(err)
+	}
+	if dims, err = opdef.Dims("dim", []int{d}, a.Input.Dim()); err != nil {
+		return fail(err)
+	}
+	in := a.Input
+	if in.DType.Kind() < tensor.KindFloat {
+		return fail(opdef.Refuse("input", "want a floating or complex dtype, got %s", in.DType))
+	}
+	if x, mask, err = masked("mask", in, a.Mask, zeroNeutral); err != nil {
+		return fail(err)
+	}
+	if of, _, err = masked("mask", in, a.Mask, normNeutral(a.Ord)); err != nil {
+		return fail(err)
+	}
+	if err = definedNorm("input", in, a.Ord, dims); err != nil {
+		return fail(err)
+	}
+	norm = vectorNorm(opdef.Abs(of), a.Ord, dims, false)
+	divisor = opdef.Unreduce(opdef.Map(tensor.Float64, norm, func(n float64) float64 { return math.Max(n, a.Eps) }), in.Shape, dims)
+	return x, of, norm, divisor, mask, dims, nil
+}
+
+// grad is up/d - norm'(x)*sum(up*x)/d^2 where elements are kept, with d the
+// divisor; with bounds the magnitudes of both.
+func (a *maskedNormalizeArgs) grad(up *tensor.Tensor, bounds bool) (opdef.Grads, error) {
+	x, of, norm, d, mask, dims, err := a.norms()
+	if err != nil {
+		return nil, err
+	}
+	term := -1.0
+	if bounds {
+		x, of, up, term = opdef.Abs(x), opdef.Abs(of), opdef.Abs(up), 3
+		if !math.IsInf(a.Ord, 0) {
+			term += 2 * math.Abs(a.Ord)
+		}
+	}
+	products, err := mapN(x.DType, func(v []complex128) complex128 { return complex(real(cmplx.Conj(v[0])*v[1]), 0) }, func(v []float64) float64 { return v[0] * v[1] }, up, x)
+	if err != nil {
+		return nil, err
+	}
+	dot := opdef.Sum(tensor.Float64, products, dims, false)
+	through := normGrad(of, norm, opdef.Zip(tensor.Float64, dot, norm, func(s, n float64) float64 {
+		if n < a.Eps {
+			return 0
+		}
+		return s / (n * n)
+	}), a.Ord, dims)
+	t, err := mapN(x.DType, func(v []complex128) complex128 {
+		if v[3] == 0 {
+			return 0
+		}
+		return v[0]/v[1] + complex(term, 0)*v[2]
+	}, func(v []float64) float64 {
+		if v[3] == 0 {
+			return 0
+		}
+		return v[0]/v[1] + term*v[2]
+	}, up, d, through, maskOnes(mask, x.Shape))
+	return gradOf("input", t), err
+}
+
+var maskedNormalize = opdef.Op[maskedNormalizeArgs]{
+	Schema: "masked_normalize(Tensor input, float ord, int dim, *, float eps=1e-12, dtype? dtype=None, Tensor? mask=None) -> Tensor",
+	Names:  maskedNames("normalize"),
+	Doc: opdef.Doc{Summary: "Kept elements scaled to norm 1 along a dimension", Formula: "where(mask, input, 0) / max(norm(kept, ord, dim), eps)",
+		Notes: "Masked elements get no gradient.", Source: "torch.masked.normalize"},
+	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 3, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
+	Terms: func(a *maskedNormalizeArgs) int { return termsOver(a.Input.Shape, []int{a.Dim}) },
+	Kernel: func(a *maskedNormalizeArgs) ([]*tensor.Tensor, error) {
+		x, _, _, d, _, _, err := a.norms()
+		if err != nil {
+			return nil, err
+		}
+		dt := x.DType
+		if a.Dtype != nil {
+			dt = tensor.Promote(dt, *a.Dtype)
+		}
+		y, err := mapN(dt, func(v []complex128) complex128 { return v[0] / v[1] }, func(v []float64) float64 { return v[0] / v[1] }, x, d)
+		return single(y), err
+	},
+	Grad: func(a *maskedNormalizeArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0], false) },
+	Scale: func(_ *maskedNormalizeArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+		return single(times(opdef.Abs(outs[0]), 2))
+	},
+	GradScale: func(a *maskedNormalizeArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		return a.grad(g.Out[0], true)
+	},
+	Cases: func(r *rand.Rand) []*maskedNormalizeArgs {
+		g := opdef.Gen{R: r}
+		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)
+		return []*maskedNormalizeArgs{
+			{Input: x, Ord: 2, Dim: 1, Eps: 1e-12, Mask: maskOfRows(3, 4)}, {Input: x, Ord: 1, Dim: 0, Eps: 1e-12, Mask: maskOfRows(4)}, {Input: g.Distinct(tensor.Float64, 3, 4), Ord: math.Inf(-1), Dim: 1, Eps: 1e-12, Mask: maskOfRows(3, 4)},
+			{Input: g.Normal(tensor.Float32, 5), Ord: 2, Dim: 0, Eps: 1e-12}, {Input: g.Normal(tensor.BFloat16, 2, 3), Ord: 2, Dim: 1, Eps: 1e-12}, {Input: g.Normal(tensor.Complex128, 4), Ord: 3, Dim: 0, Eps: 1e-12, Mask: maskOfRows(4)},
+		}
+	},
+}.Entry()

@@ -1,0 +1,87 @@
+package ops_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// TestMasked holds functions of torch.masked to results of torch.
+func TestMasked(t *testing.T) {
+	reg, err := ops.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := tensor.New(tensor.Float32, []int{2, 3}, []float64{1, -2, 3, 4, 0.5, -6})
+	mask := tensor.New(tensor.Bool, []int{2, 3}, []int64{1, 0, 1, 0, 0, 0})
+	some := tensor.New(tensor.Bool, []int{3}, []int64{1, 0, 1})
+	nan := math.NaN()
+	f := func(v ...float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(v)}, v) }
+	for _, c := range []struct {
+		name string
+		args []value.Value
+		mask *tensor.Tensor
+		want []float64
+	}{
+		{"sum", []value.Value{x, int64(1)}, mask, []float64{4, 0}},
+		{"prod", []value.Value{x, int64(1)}, mask, []float64{3, 1}},
+		{"mean", []value.Value{x, int64(1)}, mask, []float64{2, nan}},
+		{"amax", []value.Value{x, int64(1)}, mask, []float64{3, math.Inf(-1)}},
+		{"amin", []value.Value{x, int64(1)}, mask, []float64{1, math.Inf(1)}},
+		{"argmax", []value.Value{x, int64(1)}, some, []float64{2, 0}},
+		{"median", []value.Value{x, int64(1)}, mask, []float64{1, nan}},
+		{"norm", []value.Value{x, math.Inf(-1), int64(1)}, mask, []float64{1, math.Inf(1)}},
+		{"var", []value.Value{x, int64(1), true}, some, []float64{2, 50}},
+		{"std", []value.Value{x, int64(1)}, some, []float64{1, 5}},
+		{"cumsum", []value.Value{f(1, 2, 3), int64(0)}, some, []float64{1, 1, 4}},
+		{"softmax", []value.Value{f(0, 2, 0), int64(0)}, some, []float64{0.5, 0, 0.5}},
+		{"normalize", []value.Value{f(3, 2, 4), 2.0, int64(0)}, some, []float64{0.6, 0, 0.8}},
+	} {
+		kwargs := keywords("mask", c.mask)
+		call, err := reg.Bind("torch.masked."+c.name, c.args, kwargs)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		out, err := call.Forward()
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		got := tensor.Data[float64](out.Outs[0])
+		for i, w := range c.want {
+			if g := got[i]; math.Abs(g-w) > 1e-12 || (g != g) != (w != w) {
+				t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+				break
+			}
+		}
+	}
+}
+
+// TestMaskedRefused: torch takes no mask of more dimensions than the input, and
+// knows no neutral element among bool.
+func TestMaskedRefused(t *testing.T) {
+	reg, err := ops.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := tensor.New(tensor.Bool, []int{2}, []int64{1, 0})
+	for name, args := range map[string][2]*tensor.Tensor{
+		"torch.masked.sum":  {tensor.New(tensor.Float32, []int{2}, []float64{1, 2}), tensor.New(tensor.Bool, []int{1, 2}, []int64{1, 0})},
+		"torch.masked.amax": {one, one},
+	} {
+		call, err := reg.Bind(name, []value.Value{args[0]}, keywords("mask", args[1]))
+		if err == nil {
+			_, err = call.Forward()
+		}
+		var r *opdef.RefusedError
+		if !errors.As(err, &r) || r.Arg != "mask" {
+			t.Errorf("%s: got %v, want a refusal of mask", name, err)
+		}
+	}
+}
