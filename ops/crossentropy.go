@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -434,51 +435,63 @@ func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
 		}
 		return empty
 	}
-	g, sums := l.perPosition(gr.Out[0]), l.scoreSums()
+	g := l.perPosition(gr.Out[0])
 	even, logs := l.smoothing/float64(l.classes), math.Log(float64(l.classes))
-	// A position's gradient is own*(softmax - picked) summed over its targets.
+	// picked is the weight of class c at a position: of its probability, of its
+	// share of the smoothing, of being the target t.
+	picked := func(c int, t int64, probs []float64) float64 {
+		q := even
+		if l.probs != nil {
+			q += probs[c] * (1 - l.smoothing)
+		}
+		if int64(c) == t {
+			q += 1 - l.smoothing
+		}
+		return q * l.weightOf(int64(c))
+	}
 	grads := opdef.Grads{}
+	// A position's gradient is the softmax times the sum of what is picked, less
+	// what is picked.
 	grads.Set("input", l.byPosition(l.x.DType, func(p int, x, probs, dst []float64) {
-		s, t, w := sums[p], int64(-1), 0.0
-		lse := s.lse()
-		total := s.w // of the weights that softmax is multiplied by
+		t, total := int64(-1), 1.0
 		if l.probs == nil {
 			if t = l.target[p]; t < 0 {
 				clear(dst)
 				return
 			}
-			w = l.weightOf(t) * (1 - l.smoothing)
-			total = even*s.w + w
+			total = l.weightOf(t)
 		}
-		for c, xc := range x {
-			q := even
-			if l.probs != nil {
-				q += probs[c] * (1 - l.smoothing)
+		if l.probs != nil || l.smoothing > 0 {
+			total = 0
+			for c := range x {
+				total += picked(c, t, probs)
 			}
-			if l.w != nil {
-				q *= l.w[c]
+		}
+		softmaxRun(x, dst)
+		switch {
+		case magnitudes:
+			most := math.Abs(vmath.Max(x))
+			for c, e := range dst {
+				dst[c] = math.Abs(g[p]) * (math.Abs(total)*e*(1+math.Abs(x[c])+most+2*logs) + math.Abs(picked(c, t, probs)))
 			}
-			if int64(c) == t {
-				q += w
-			}
-			e := math.Exp(xc - lse)
-			if magnitudes {
-				dst[c] = math.Abs(g[p]) * (math.Abs(total)*e*(1+math.Abs(xc)+math.Abs(s.max)+2*logs) + math.Abs(q))
-			} else {
-				dst[c] = g[p] * (total*e - q)
+		case l.probs == nil && l.smoothing == 0:
+			k := g[p] * total
+			vmath.Affine(dst, dst, 0, k)
+			dst[t] -= k
+		default:
+			for c, e := range dst {
+				dst[c] = g[p] * (total*e - picked(c, t, probs))
 			}
 		}
 	}))
 	if l.probs != nil && gr.Need("target") {
 		grads.Set("target", l.byPosition(l.probs.DType, func(p int, x, _, dst []float64) {
-			lse := sums[p].lse()
+			m, lse := logSumRun(x)
 			for c, xc := range x {
-				dst[c] = g[p] * (1 - l.smoothing) * (lse - xc)
+				k := g[p] * (1 - l.smoothing) * l.weightOf(int64(c))
+				dst[c] = k * (m - xc + lse)
 				if magnitudes {
-					dst[c] = math.Abs(g[p]) * (1 - l.smoothing) * (2*math.Abs(sums[p].max) + math.Abs(xc) + 2*logs + 1)
-				}
-				if l.w != nil {
-					dst[c] *= l.w[c]
+					dst[c] = math.Abs(k) * (2*math.Abs(m) + math.Abs(xc) + 2*logs + 1)
 				}
 			}
 		}))
