@@ -259,7 +259,7 @@ var lossOps = []*opdef.Entry{
 	}, func(a *softMarginArgs) (*elementLoss, error) {
 		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, alone: asItself, through: 1,
+			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, own: true, through: 1,
 			f:  func(v []float64) float64 { return softplus(-v[0] * v[1]) },
 			df: func(v, d []float64) { s := sigmoidOf(-v[0] * v[1]); d[0] = -v[1] * s; d[1] = -v[0] * s },
 			ds: func(v, d []float64) {
