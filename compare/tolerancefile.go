@@ -20,7 +20,7 @@ import (
 //	dtype:                             # the recorded dtype
 //	  bfloat16: {ulp: 2}
 //	class:                             # the op's error class
-//	  accumulate: {rtol: 1e-4}
+//	  accumulated: {rtol: 1e-4}
 //	op:                                # full name, or its last part
 //	  torch.nn.functional.linear: {atol: 1e-3, rtol: 1e-3}
 //	output:                            # one value of an op, by its label
