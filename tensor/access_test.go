@@ -57,6 +57,9 @@ func TestTransposedBlocks(t *testing.T) {
 			}
 		}
 	}
+	if got := New(Float64, []int{0, 40}, []float64{}).Transpose(0, 1).Block(); got < 1 {
+		t.Errorf("a block of an empty matrix is %d elements", got)
+	}
 	x := Full(Float32, []int{64, 4096}, 1.0).Rounded().Reshape(4096, 64).Transpose(0, 1)
 	if got := x.Block(); got != 16*4096 {
 		t.Errorf("a block of a transposed matrix is %d elements, want 16 rows", got)
