@@ -52,7 +52,7 @@ func (u Unary) Entry() *Entry {
 	return Pointwise[A]{
 		Schema: u.Name + "(Tensor self) -> Tensor", Names: u.Names, InPlace: u.InPlace, Doc: u.Doc, Error: u.Error, NoGrad: u.NoGrad,
 		Self: func(a *A) *tensor.Tensor { return a.Self },
-		F:    fixed[A](u.F, u.F == nil), C: fixed[A](u.C, u.C == nil), I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
+		F:    fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil), I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
 		DF: fixed[A](u.DF, u.DF == nil), DC: fixed[A](u.DC, u.DC == nil), Saved: u.Saved,
 		S: fixed[A](u.S, u.S == nil), DS: fixed[A](u.DS, u.DS == nil),
 		Cases: u.cases,

@@ -5,6 +5,7 @@ import (
 	"math/cmplx"
 	"math/rand/v2"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -19,6 +20,7 @@ type activation struct {
 	name, names, summary, formula, notes string
 	error                                opdef.Error
 	f                                    func(x float64) float64
+	block                                func(dst, src []float64) // in place of f
 	c                                    func(x complex128) complex128
 	i                                    func(x int64) int64
 	promote                              bool // integers become float32 instead of being refused
@@ -38,6 +40,9 @@ func (v activation) entry() *opdef.Entry {
 		F:     func(*inplaceArgs) func(float64) float64 { return v.f },
 		DF:    func(*inplaceArgs) func(x, y float64) float64 { return v.df },
 		Cases: func(r *rand.Rand) []*inplaceArgs { return activationCases(r, v.kinks, v.c != nil) },
+	}
+	if v.block != nil {
+		p.F, p.Block = nil, func(*inplaceArgs) func(dst, src []float64) { return v.block }
 	}
 	if v.c != nil {
 		p.C = func(*inplaceArgs) func(complex128) complex128 { return v.c }
@@ -92,11 +97,11 @@ var activationOps = []*opdef.Entry{
 	}.entry(),
 	activation{
 		name: "silu", names: "F.silu _C._nn.silu", summary: "Sigmoid linear unit", formula: "self * sigmoid(self)", error: smooth,
-		f:  func(x float64) float64 { return x * sigmoid(x) },
-		c:  func(x complex128) complex128 { return x / (1 + cmplx.Exp(-x)) },
-		df: func(x, _ float64) float64 { s := sigmoid(x); return s * (1 + x*(1-s)) },
-		dc: func(x, _ complex128) complex128 { s := 1 / (1 + cmplx.Exp(-x)); return s * (1 + x*(1-s)) },
-		ds: func(x, _ float64) float64 { s := sigmoid(x); return s * (1 + math.Abs(x)) },
+		block: vmath.SiLU,
+		c:     func(x complex128) complex128 { return x / (1 + cmplx.Exp(-x)) },
+		df:    func(x, _ float64) float64 { s := sigmoid(x); return s * (1 + x*(1-s)) },
+		dc:    func(x, _ complex128) complex128 { s := 1 / (1 + cmplx.Exp(-x)); return s * (1 + x*(1-s)) },
+		ds:    func(x, _ float64) float64 { s := sigmoid(x); return s * (1 + math.Abs(x)) },
 	}.entry(),
 	activation{
 		name: "mish", names: "F.mish _C._nn.mish", summary: "Self regularised non-monotonic activation", formula: "self * tanh(softplus(self))", error: smooth,
@@ -189,11 +194,11 @@ var activationOps = []*opdef.Entry{
 			}
 			return nil
 		},
-		F: func(a *geluArgs) func(float64) float64 {
+		Block: func(a *geluArgs) func(dst, src []float64) {
 			if a.Approximate == "tanh" {
-				return func(x float64) float64 { return x * sigmoid(2*geluInner(x)) }
+				return vmath.GELUTanh
 			}
-			return func(x float64) float64 { return 0.5 * x * math.Erfc(-x/math.Sqrt2) }
+			return vmath.GELU
 		},
 		DF: func(a *geluArgs) func(x, y float64) float64 {
 			if a.Approximate == "tanh" {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -92,7 +93,7 @@ var arithmeticOps = []*opdef.Entry{
 		InPlace:    true,
 		Doc:        opdef.Doc{Summary: "Product of two tensors", Formula: "self * other", Source: "torch.mul"},
 		Error:      opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 2}},
-		F:          func(x, y float64) float64 { return x * y },
+		Block:      vmath.Mul,
 		C:          func(x, y complex128) complex128 { return x * y },
 		TwoNumbers: true,
 		I:          func(x, y int64) int64 { return x * y },
@@ -105,7 +106,7 @@ var arithmeticOps = []*opdef.Entry{
 		InPlace:    true,
 		Doc:        opdef.Doc{Summary: "Quotient of two tensors", Formula: "self / other", Notes: "Integers give float32.", Source: "torch.div"},
 		Error:      opdef.Error{Class: opdef.Rounded},
-		F:          func(x, y float64) float64 { return x / y },
+		Block:      vmath.Div,
 		C:          func(x, y complex128) complex128 { return x / y },
 		TwoNumbers: true,
 		ToFloat:    true,
@@ -327,6 +328,12 @@ func addScaled(self, other *tensor.Tensor, alpha opdef.Scalar, sign float64) ([]
 		return []*tensor.Tensor{opdef.Zip(dt, xy[0], xy[1], func(x, y complex128) complex128 { return x + k*y })}, nil
 	case tensor.KindFloat:
 		k := sign * alpha.Float64()
+		switch k {
+		case 1:
+			return []*tensor.Tensor{opdef.ZipBlock(dt, xy[0], xy[1], vmath.Add)}, nil
+		case -1:
+			return []*tensor.Tensor{opdef.ZipBlock(dt, xy[0], xy[1], vmath.Sub)}, nil
+		}
 		return []*tensor.Tensor{opdef.Zip(dt, xy[0], xy[1], func(x, y float64) float64 { return x + k*y })}, nil
 	}
 	k := int64(sign) * alpha.Int64()

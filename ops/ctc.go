@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -201,7 +202,7 @@ func (al *alignment) state(k, s int) int {
 func (al *alignment) log(k, t, c int) float64 { return al.logs[(t*al.n+k)*al.c+c] }
 
 func logAdd(x ...float64) float64 {
-	m := maxOf(x)
+	m := vmath.Max(x)
 	if math.IsInf(m, -1) {
 		return m
 	}

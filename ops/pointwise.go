@@ -5,6 +5,7 @@ import (
 	"math/cmplx"
 	"math/rand/v2"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -187,8 +188,8 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "sqrt", InPlace: true, Error: rounded, Saved: true, Lo: 0.2, Hi: 4,
-		Doc: opdef.Doc{Summary: "Square root", Formula: "sqrt(self)", Source: "torch.sqrt"},
-		F:   math.Sqrt, C: cmplx.Sqrt,
+		Doc:   opdef.Doc{Summary: "Square root", Formula: "sqrt(self)", Source: "torch.sqrt"},
+		Block: vmath.Sqrt, C: cmplx.Sqrt,
 		DF: func(_, y float64) float64 { return 1 / (2 * y) },
 		DC: func(_, y complex128) complex128 { return 1 / (2 * y) },
 	}.Entry(),
@@ -203,8 +204,8 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "exp", InPlace: true, Error: smooth, Saved: true,
-		Doc: opdef.Doc{Summary: "Exponential", Formula: "e**self", Source: "torch.exp"},
-		F:   math.Exp, C: cmplx.Exp,
+		Doc:   opdef.Doc{Summary: "Exponential", Formula: "e**self", Source: "torch.exp"},
+		Block: vmath.Exp, C: cmplx.Exp,
 		DF: func(_, y float64) float64 { return y },
 		DC: func(_, y complex128) complex128 { return y },
 	}.Entry(),
@@ -216,15 +217,15 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "expm1", Names: "expm1 special.expm1 Tensor.expm1", InPlace: true, Error: smooth, Saved: true,
-		Doc: opdef.Doc{Summary: "Exponential minus one", Formula: "e**self - 1", Source: "torch.expm1"},
-		F:   math.Expm1,
-		DF:  func(_, y float64) float64 { return y + 1 },
-		DS:  func(_, y float64) float64 { return math.Abs(y) + 1 },
+		Doc:   opdef.Doc{Summary: "Exponential minus one", Formula: "e**self - 1", Source: "torch.expm1"},
+		Block: vmath.Expm1,
+		DF:    func(_, y float64) float64 { return y + 1 },
+		DS:    func(_, y float64) float64 { return math.Abs(y) + 1 },
 	}.Entry(),
 	opdef.Unary{
 		Name: "log", InPlace: true, Error: smooth, Lo: 0.2, Hi: 4,
-		Doc: opdef.Doc{Summary: "Natural logarithm", Formula: "ln(self)", Source: "torch.log"},
-		F:   math.Log, C: cmplx.Log,
+		Doc:   opdef.Doc{Summary: "Natural logarithm", Formula: "ln(self)", Source: "torch.log"},
+		Block: vmath.Log, C: cmplx.Log,
 		DF: func(x, _ float64) float64 { return 1 / x },
 		DC: func(x, _ complex128) complex128 { return 1 / x },
 	}.Entry(),
@@ -245,18 +246,18 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "log1p", Names: "log1p special.log1p Tensor.log1p", InPlace: true, Error: smooth, Lo: -0.8, Hi: 4,
-		Doc: opdef.Doc{Summary: "Natural logarithm of one plus each element", Formula: "ln(1 + self)", Source: "torch.log1p"},
-		F:   math.Log1p,
-		DF:  func(x, _ float64) float64 { return 1 / (x + 1) },
+		Doc:   opdef.Doc{Summary: "Natural logarithm of one plus each element", Formula: "ln(1 + self)", Source: "torch.log1p"},
+		Block: vmath.Log1p,
+		DF:    func(x, _ float64) float64 { return 1 / (x + 1) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "sigmoid", Names: "sigmoid special.expit Tensor.sigmoid F.sigmoid", InPlace: true, Error: smooth, Saved: true,
-		Doc: opdef.Doc{Summary: "Logistic function", Formula: "1 / (1 + exp(-self))", Source: "torch.sigmoid"},
-		F:   sigmoid,
-		C:   func(x complex128) complex128 { return 1 / (1 + cmplx.Exp(-x)) },
-		DF:  func(_, y float64) float64 { return y * (1 - y) },
-		DC:  func(_, y complex128) complex128 { return y * (1 - y) },
-		DS:  func(_, y float64) float64 { return y * (1 + y) },
+		Doc:   opdef.Doc{Summary: "Logistic function", Formula: "1 / (1 + exp(-self))", Source: "torch.sigmoid"},
+		Block: vmath.Sigmoid,
+		C:     func(x complex128) complex128 { return 1 / (1 + cmplx.Exp(-x)) },
+		DF:    func(_, y float64) float64 { return y * (1 - y) },
+		DC:    func(_, y complex128) complex128 { return y * (1 - y) },
+		DS:    func(_, y float64) float64 { return y * (1 + y) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "deg2rad", InPlace: true, Error: rounded,

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -626,27 +627,22 @@ func (a *logSum) value() float64 {
 
 var logSumming = opdef.Fold[float64, logSum]{
 	Add: func(acc *logSum, _ int, v [][]float64) {
-		m := maxOf(v[0])
-		s := 0.0
-		for _, x := range v[0] {
-			s += expDiff(x, m)
+		m := vmath.Max(v[0])
+		if math.IsInf(m, 0) {
+			s := 0.0
+			for _, x := range v[0] {
+				s += expDiff(x, m)
+			}
+			acc.join(logSum{m, s, true})
+			return
 		}
-		acc.join(logSum{m, s, true})
+		e := opdef.Scratch[float64](len(v[0]))
+		vmath.Affine(*e, v[0], -m, 1)
+		vmath.Exp(*e, *e)
+		acc.join(logSum{m, vmath.Sum(*e), true})
+		opdef.Release(e)
 	},
 	Join: func(acc *logSum, next logSum) { acc.join(next) },
-}
-
-// maxOf is the largest element of v, nan if one is nan, -Inf of none.
-func maxOf(v []float64) float64 {
-	m := math.Inf(-1)
-	for _, x := range v {
-		if x > m {
-			m = x
-		} else if x != x {
-			return x
-		}
-	}
-	return m
 }
 
 func logSumExp(a *logSumExpArgs) ([]*tensor.Tensor, error) {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -158,35 +159,27 @@ func negate(v []float64) {
 // softmaxRun stores softmax of src in dst. The largest element is taken out
 // first, so that nothing overflows; a run of -Inf alone is nan.
 func softmaxRun(src, dst []float64) {
-	m, s := maxOf(src), 0.0
-	for i, x := range src {
-		e := math.Exp(x - m)
-		dst[i] = e
-		s += e
-	}
-	r := 1 / s
-	for i := range dst {
-		dst[i] *= r
-	}
+	vmath.Affine(dst, src, -vmath.Max(src), 1)
+	vmath.Exp(dst, dst)
+	vmath.Affine(dst, dst, 0, 1/vmath.Sum(dst))
 }
 
 // logSoftmaxRun stores the logarithm of softmax of src in dst.
 func logSoftmaxRun(src, dst []float64) {
 	m, l := logSumRun(src)
-	for i, x := range src {
-		dst[i] = x - m - l
-	}
+	vmath.Affine(dst, src, -m, 1)
+	vmath.Affine(dst, dst, -l, 1)
 }
 
 // logSumRun returns the largest element m of src and l, such that m + l is the
 // logarithm of the sum of the exponentials.
 func logSumRun(src []float64) (m, l float64) {
-	m = maxOf(src)
-	s := 0.0
-	for _, x := range src {
-		s += math.Exp(x - m)
-	}
-	return m, math.Log(s)
+	m = vmath.Max(src)
+	e := opdef.Scratch[float64](len(src))
+	defer opdef.Release(e)
+	vmath.Affine(*e, src, -m, 1)
+	vmath.Exp(*e, *e)
+	return m, math.Log(vmath.Sum(*e))
 }
 
 // grad is the gradient of the input: with y the result, y*(g - sum(g*y)) or, of
@@ -214,9 +207,10 @@ func (c softmaxCall) grad(g *opdef.Grad) (*tensor.Tensor, error) {
 }
 
 func logSoftmaxBackward(g, y, dst []float64) {
-	sum := opdef.PairwiseSum(g)
+	sum := vmath.Sum(g)
+	vmath.Exp(dst, y)
 	for i, gi := range g {
-		dst[i] = gi - math.Exp(y[i])*sum
+		dst[i] = gi - dst[i]*sum
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/cmplx"
 	"math/rand/v2"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
@@ -15,18 +16,18 @@ import (
 var specialOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "erf", Names: "erf special.erf Tensor.erf", InPlace: true, Error: smooth,
-		Doc: opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self", Source: "torch.erf"},
-		F:   math.Erf,
-		DF:  func(x, _ float64) float64 { return gauss(x) },
-		DS:  func(x, _ float64) float64 { return (1 + x*x) * gauss(x) },
+		Doc:   opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self", Source: "torch.erf"},
+		Block: vmath.Erf,
+		DF:    func(x, _ float64) float64 { return gauss(x) },
+		DS:    func(x, _ float64) float64 { return (1 + x*x) * gauss(x) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "erfc", Names: "erfc special.erfc Tensor.erfc", InPlace: true, Error: smooth,
-		Doc: opdef.Doc{Summary: "Complementary error function", Formula: "1 - erf(self)", Source: "torch.erfc"},
-		F:   math.Erfc,
-		S:   squareAmplified,
-		DF:  func(x, _ float64) float64 { return -gauss(x) },
-		DS:  func(x, _ float64) float64 { return (1 + x*x) * gauss(x) },
+		Doc:   opdef.Doc{Summary: "Complementary error function", Formula: "1 - erf(self)", Source: "torch.erfc"},
+		Block: vmath.Erfc,
+		S:     squareAmplified,
+		DF:    func(x, _ float64) float64 { return -gauss(x) },
+		DS:    func(x, _ float64) float64 { return (1 + x*x) * gauss(x) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "erfinv", Names: "erfinv special.erfinv Tensor.erfinv", InPlace: true, Error: smooth, Lo: -0.9, Hi: 0.9, Saved: true,

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/cmplx"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 )
 
@@ -70,8 +71,8 @@ var trigOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "tanh", Names: "tanh Tensor.tanh F.tanh", InPlace: true, Error: smooth, Saved: true,
-		Doc: opdef.Doc{Summary: "Hyperbolic tangent", Formula: "tanh(self)", Source: "torch.tanh"},
-		F:   math.Tanh, C: cmplx.Tanh,
+		Doc:   opdef.Doc{Summary: "Hyperbolic tangent", Formula: "tanh(self)", Source: "torch.tanh"},
+		Block: vmath.Tanh, C: cmplx.Tanh,
 		DF: func(_, y float64) float64 { return 1 - y*y },
 		DC: func(_, y complex128) complex128 { return 1 - y*y },
 		DS: func(_, y float64) float64 { return 1 + y*y },
