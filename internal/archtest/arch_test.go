@@ -32,7 +32,7 @@ var imports = []struct {
 	{"diopi_conformance/...", []string{"diopi_conformance/...", "replay", "ops", "opdef", "opcheck", "compare", "fixtures", "tensor", "value"}},
 	{"replay/...", []string{"replay/...", "capture", "ops", "opdef", "compare", "timing", "tensor", "value", "pthformat"}},
 	{"opcheck", []string{"opdef", "compare", "tensor", "value"}},
-	{"ops/internal/kernel/...", []string{"ops/internal/kernel/...", "internal/vmath"}},
+	{"ops/internal/kernel/...", []string{"ops/internal/kernel/...", "internal/blas", "internal/vmath"}},
 	{"ops", []string{"opdef", "ops/internal/kernel/...", "internal/blas", "internal/vmath", "tensor", "value"}},
 	{"opdef", []string{"internal/vmath", "tensor", "value"}},
 	{"capture", []string{"pthformat", "tensor", "value"}},

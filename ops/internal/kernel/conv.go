@@ -1,7 +1,5 @@
 package kernel
 
-import "gonum.org/v1/gonum/blas/blas64"
-
 // Conv is the geometry of a cross-correlation of up to three spatial
 // dimensions (unused leading ones have size 1) over tensors in the layouts
 // input (Batch, InC, In...), weight (OutC, InC/Groups, Kernel...) and output
@@ -237,7 +235,7 @@ func weightGradDirect[T Number](c *Conv, x, dw, dy []T) {
 // axpy adds a*x to y, n elements that are ix and iy apart.
 func axpy[T Number](n int, a T, x []T, ix int, y []T, iy int) {
 	if xs, ok := any(x).([]float64); ok && n >= 8 && a != 0 {
-		blas64.Implementation().Daxpy(n, any(a).(float64), xs, ix, any(y).([]float64), iy)
+		floats.Daxpy(n, any(a).(float64), xs, ix, any(y).([]float64), iy)
 		return
 	}
 	for i, p, q := 0, 0, 0; i < n; i, p, q = i+1, p+ix, q+iy {
@@ -248,7 +246,7 @@ func axpy[T Number](n int, a T, x []T, ix int, y []T, iy int) {
 // dot is the inner product of x and y, whose elements are iy apart.
 func dot[T Number](n int, x, y []T, iy int) (s T) {
 	if xs, ok := any(x).([]float64); ok && n >= 8 {
-		return any(blas64.Implementation().Ddot(n, xs, 1, any(y).([]float64), iy)).(T)
+		return any(floats.Ddot(n, xs, 1, any(y).([]float64), iy)).(T)
 	}
 	for i, q := 0, 0; i < n; i, q = i+1, q+iy {
 		s += x[i] * y[q]

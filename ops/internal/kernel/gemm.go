@@ -1,12 +1,19 @@
 package kernel
 
 import (
-	"math"
-
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/blas/cblas128"
+
+	ourblas "github.com/optool/optool/internal/blas"
 )
+
+// floats computes the products of floats, also those within gonum's LAPACK.
+var floats = func() ourblas.Implementation {
+	var impl ourblas.Implementation
+	blas64.Use(impl)
+	return impl
+}()
 
 // A Number is a compute type of the reference.
 type Number interface {
@@ -43,8 +50,8 @@ func (m Matrix[T]) steps() (row, col int) {
 }
 
 // Gemm computes c = a*b + beta*c, where c is not transposed and beta is 0 or 1;
-// with beta 0 what c held does not matter. Floats go through gonum's blas64,
-// complex numbers through its cblas128, integers wrap around.
+// with beta 0 what c held does not matter. Complex numbers go through gonum's
+// cblas128, integers wrap around.
 func Gemm[T Number](a, b Matrix[T], beta T, c Matrix[T]) {
 	m, n, k := c.Rows, c.Cols, a.Cols
 	if m == 0 || n == 0 {
@@ -64,10 +71,7 @@ func Gemm[T Number](a, b Matrix[T], beta T, c Matrix[T]) {
 	switch cd := any(c.Data).(type) {
 	case []float64:
 		ad, bd := any(a.Data).([]float64), any(b.Data).([]float64)
-		blas64.Implementation().Dgemm(ta, tb, m, n, k, 1, ad, a.Stride, bd, b.Stride, any(beta).(float64), cd, c.Stride)
-		if ta == blas.Trans || tb == blas.NoTrans {
-			spreadNaN(any(a).(Matrix[float64]), any(b).(Matrix[float64]), any(c).(Matrix[float64]))
-		}
+		floats.Dgemm(ta, tb, m, n, k, 1, ad, a.Stride, bd, b.Stride, any(beta).(float64), cd, c.Stride)
 	case []complex128:
 		ad, bd := any(a.Data).([]complex128), any(b.Data).([]complex128)
 		cblas128.Implementation().Zgemm(ta, tb, m, n, k, 1, ad, a.Stride, bd, b.Stride, any(beta).(complex128), cd, c.Stride)
@@ -115,33 +119,6 @@ func gemmRows[T Number](a, b Matrix[T], beta T, c Matrix[T]) {
 			x := a.Data[i*ai+l*ak]
 			for j, y := range b.Data[l*b.Stride : l*b.Stride+c.Cols] {
 				row[j] += x * y
-			}
-		}
-	}
-}
-
-// spreadNaN corrects a product computed by a routine that skips the zeros of a:
-// 0*Inf and 0*NaN are NaN.
-func spreadNaN(a, b, c Matrix[float64]) {
-	ai, ak := a.steps()
-	bk, bj := b.steps()
-	outer, inner, so, si := b.Rows, b.Cols, bk, bj
-	if b.Trans {
-		outer, inner, so, si = inner, outer, si, so
-	}
-	for o := range outer {
-		for e, x := range b.Data[o*so : o*so+inner*si] {
-			if x-x == 0 { // finite
-				continue
-			}
-			l, j := o, e
-			if b.Trans {
-				l, j = e, o
-			}
-			for i := range c.Rows {
-				if a.Data[i*ai+l*ak] == 0 {
-					c.Data[i*c.Stride+j] = math.NaN()
-				}
 			}
 		}
 	}
