@@ -65,6 +65,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		besselOps,
 		polynomialOps,
 		foreachOps(),
+		optimizerOps,
 		queryOps,
 		maskedOps,
 	)
