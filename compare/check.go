@@ -406,25 +406,14 @@ func (c *checker) floatBlock(p *part, lo, n int, s *scratch) {
 	b := &c.bound
 	if c.override == nil && b.ulps > 0 && !c.regrid {
 		// The usual case: all but a few elements are within ulps of the exact
-		// reference, which takes no rounding to see.
+		// reference, which takes no rounding to see. An element off by more than
+		// half an ULP is not the nearest value.
 		worst := &p.worst[passed]
-		above, below := 0, 0
-		for i, x := range g {
-			exact := r[i]
-			diff := x - exact
-			ulp, ok := b.quickULP(exact)
-			cheap := b.ulps * ulp
-			if !ok || !(math.Abs(diff) <= cheap) {
-				c.judgeAt(p, lo, i, x, exact, b.dt.Round(exact), s)
-				continue
+		above, below := b.reach.Near(g, r, &worst.score, func(from, to int) {
+			for i := from; i < to; i++ {
+				c.closeOrJudged(p, lo, i, g[i], r[i], s)
 			}
-			// An element off by more than half an ULP is not the nearest value.
-			above += count(diff > ulp/2)
-			below += count(diff < -ulp/2)
-			if d := math.Abs(diff); d > worst.score*cheap && d > ulp/2 {
-				worst.offer(d/cheap, lo+i)
-			}
-		}
+		})
 		p.above += above
 		p.below += below
 		return
@@ -438,6 +427,24 @@ func (c *checker) floatBlock(p *part, lo, n int, s *scratch) {
 	}
 	for i, x := range g {
 		c.judgeAt(p, lo, i, x, r[i], q[i], s)
+	}
+}
+
+// closeOrJudged records element i of the block at lo, x recorded and exact the
+// reference: by its distance if it is within ulps, else as judgeAt does.
+func (c *checker) closeOrJudged(p *part, lo, i int, x, exact float64, s *scratch) {
+	b := &c.bound
+	diff := x - exact
+	ulp, ok := b.quickULP(exact)
+	cheap := b.ulps * ulp
+	if !ok || !(math.Abs(diff) <= cheap) {
+		c.judgeAt(p, lo, i, x, exact, b.dt.Round(exact), s)
+		return
+	}
+	p.above += count(diff > ulp/2)
+	p.below += count(diff < -ulp/2)
+	if d := math.Abs(diff); d > p.worst[passed].score*cheap && d > ulp/2 {
+		p.worst[passed].offer(d/cheap, lo+i)
 	}
 }
 

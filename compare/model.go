@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/optool/optool/compare/internal/vec"
 	"github.com/optool/optool/tensor"
 )
 
@@ -75,7 +76,7 @@ type bound struct {
 	emin, mant int
 	top        float64 // ULP at the largest value
 	overflow   float64 // magnitudes from here on round to Inf
-	low11, n11 uint64  // biased float64 exponents for which quickULP holds
+	reach      vec.Reach
 }
 
 func newBound(m Model, dt tensor.DType) bound {
@@ -83,8 +84,7 @@ func newBound(m Model, dt tensor.DType) bound {
 	b := bound{dt: dt, ulps: m.ULPs, mant: dt.MantissaBits(), top: dt.ULP(math.Inf(1))}
 	b.emin = math.Ilogb(dt.SmallestNormal())
 	b.overflow = dt.Max() + b.top/2
-	b.low11 = uint64(max(b.emin, b.mant-1022) + 1023)
-	b.n11 = uint64(math.Ilogb(dt.Max())+1023) - b.low11 + 1
+	b.reach = vec.Reach{Mant: uint(b.mant), Low: uint64(max(b.emin, b.mant-1022) + 1023), High: uint64(math.Ilogb(dt.Max()) + 1023)}
 	u, name, acc := u32, "2^-24", tensor.Float32
 	if dt == tensor.Float64 {
 		u, name, acc = u64, "2^-53", dt
@@ -106,6 +106,7 @@ func newBound(m Model, dt tensor.DType) bound {
 			b.low, b.lowest = warnGrowth*low.Eps()/2, low.String()
 		}
 	}
+	b.reach.ULPs = b.ulps
 	return b
 }
 
@@ -113,7 +114,7 @@ func newBound(m Model, dt tensor.DType) bound {
 // normal float64).
 func (b *bound) quickULP(x float64) (ulp float64, ok bool) {
 	e := math.Float64bits(x) >> 52 & 0x7ff
-	return math.Float64frombits((e - uint64(b.mant)) << 52), e-b.low11 < b.n11
+	return math.Float64frombits((e - uint64(b.mant)) << 52), e >= b.reach.Low && e <= b.reach.High
 }
 
 // ulp is dt.ULP(x).

@@ -178,9 +178,8 @@ func (s *scratch) throughFloat32(p *pair, v []float64) []float64 {
 		return v
 	}
 	w := resize(&s.exact, len(v))
-	for i, x := range v {
-		w[i] = float64(float32(x))
-	}
+	copy(w, v)
+	tensor.RoundBlock(tensor.Float32, w)
 	return w
 }
 

@@ -15,6 +15,8 @@ package vec
 import (
 	"math"
 	"unsafe"
+
+	"github.com/optool/optool/internal/vmath"
 )
 
 // Stats is what one pass over a block tells. a is the first side (device), b
@@ -145,54 +147,41 @@ var littleEndian = func() bool {
 
 // RoundFloat32 stores src rounded once to float32.
 func RoundFloat32(dst []float32, src []float64) {
-	dst = dst[:len(src)]
+	if littleEndian {
+		vmath.Narrow32(bytesOf(dst[:len(src)]), src)
+		return
+	}
 	for i, x := range src {
 		dst[i] = float32(x)
 	}
 }
 
 // RoundBFloat16 stores the bit patterns of src rounded once to bfloat16.
-//
-// Going through float32 is safe except where the float32 lies exactly between
-// two bfloat16 values but the float64 does not.
 func RoundBFloat16(dst []uint16, src []float64) {
-	dst = dst[:len(src)]
+	if littleEndian {
+		vmath.NarrowBF16(bytesOf(dst[:len(src)]), src)
+		return
+	}
 	for i, x := range src {
-		f := float32(x)
-		b := math.Float32bits(f)
-		switch {
-		case f != f:
-			dst[i] = 0x7fc0
-		case b&0xffff == 0x8000 && float64(f) != x:
-			if math.Abs(x) > math.Abs(float64(f)) {
-				b += 0x8000
-			}
-			dst[i] = uint16(b >> 16)
-		default:
-			dst[i] = uint16((b + 0x7fff + b>>16&1) >> 16)
-		}
+		dst[i] = vmath.ToBF16(x)
 	}
 }
 
 // RoundFloat16 stores the bit patterns of src rounded once to float16.
 func RoundFloat16(dst []uint16, src []float64) {
-	dst = dst[:len(src)]
-	for i, x := range src {
-		b := math.Float64bits(x)
-		sign, mag := uint16(b>>63)<<15, b&^(1<<63)
-		switch {
-		case x != x:
-			dst[i] = 0x7e00
-		case mag >= 0x40effe0000000000: // 65520, halfway to 2^16
-			dst[i] = sign | 0x7c00
-		case mag < 0x3f10000000000000: // 2^-14: the grid is uniform, 2^-24 apart
-			const magic = 0x1p28 // its ULP is 2^-24
-			dst[i] = sign | uint16((math.Float64frombits(mag)+magic-magic)*0x1p24)
-		default:
-			mag += 1<<41 - 1 + mag>>42&1
-			dst[i] = sign | uint16(mag>>42-(1023-15)<<10)
-		}
+	if littleEndian {
+		vmath.NarrowF16(bytesOf(dst[:len(src)]), src)
+		return
 	}
+	for i, x := range src {
+		dst[i] = vmath.ToF16(x)
+	}
+}
+
+// bytesOf are the bytes of v where it lies.
+func bytesOf[T Element](v []T) []byte {
+	var zero T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(zero)))
 }
 
 // consts are a Rule rounded to a grid, as float32.

@@ -1,0 +1,46 @@
+package vec
+
+import "math"
+
+// A Reach is how far an element may be from its exact value: ULPs units in the
+// last place of a format of Mant explicit mantissa bits. It speaks of exact
+// values whose biased float64 exponent is from Low to High; for these the unit
+// is a normal float64.
+type Reach struct {
+	ULPs      float64
+	Mant      uint
+	Low, High uint64
+}
+
+// Near counts how many elements of got are more than half a unit above, and
+// how many below, the exact values. Elements that r does not speak of, that are
+// out of reach, or that are more than half a unit off and further, by distance
+// over reach, than *worst, are left to look: it gets them in order, with some of
+// their neighbours, as ranges of indexes of which nothing is counted, and may
+// change *worst.
+func (r Reach) Near(got, exact []float64, worst *float64, look func(lo, hi int)) (above, below int) {
+	exact = exact[:len(got)]
+	n := 0
+	if useSIMD {
+		n = len(got) &^ 3
+		above, below = r.nearSIMD(got[:n], exact[:n], worst, look)
+	}
+	for i := n; i < len(got); i++ {
+		y := exact[i]
+		diff := got[i] - y
+		e := math.Float64bits(y) >> 52 & 0x7ff
+		unit := math.Float64frombits((e - uint64(r.Mant)) << 52)
+		d, reach, half := math.Abs(diff), r.ULPs*unit, unit/2
+		if e < r.Low || e > r.High || !(d <= reach) || d > half && d > *worst*reach {
+			look(i, i+1)
+			continue
+		}
+		if diff > half {
+			above++
+		}
+		if diff < -half {
+			below++
+		}
+	}
+	return above, below
+}
