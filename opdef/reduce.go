@@ -198,22 +198,21 @@ func (g *folder[S, A]) part(lo int, dst []A, c0, c1 int) {
 // load stores h rows of w columns of src, row by row, in dst.
 func (g *folder[S, A]) load(src *tensor.Tensor, r, h, c, w int, dst []S) {
 	switch {
-	case g.across && h == g.rows:
-		tmp := Scratch[S](len(dst))
-		tensor.Load(src, c*g.rows, *tmp)
-		for j := range w {
-			for i, x := range (*tmp)[j*h : (j+1)*h] {
-				dst[i*w+j] = x
-			}
-		}
-		Release(tmp)
 	case g.across:
-		tmp := Scratch[S](h)
-		for j := range w {
-			tensor.Load(src, (c+j)*g.rows+r, *tmp)
-			for i, x := range *tmp {
-				dst[i*w+j] = x
+		// A few columns at a time, so that what is stored is next to each other.
+		const few = 8
+		tmp := Scratch[S](few * h)
+		for j := 0; j < w; j += few {
+			k := min(few, w-j)
+			cols := (*tmp)[:k*h]
+			if h == g.rows {
+				tensor.Load(src, (c+j)*h, cols)
+			} else {
+				for i := range k {
+					tensor.Load(src, (c+j+i)*g.rows+r, cols[i*h:(i+1)*h])
+				}
 			}
+			interleave(dst[j:], w, cols, h)
 		}
 		Release(tmp)
 	case w == g.n:
@@ -221,6 +220,25 @@ func (g *folder[S, A]) load(src *tensor.Tensor, r, h, c, w int, dst []S) {
 	default:
 		for i := range h {
 			tensor.Load(src, (r+i)*g.n+c, dst[i*w:(i+1)*w])
+		}
+	}
+}
+
+// interleave stores element i of column k, h elements long each, at
+// dst[i*stride+k].
+func interleave[S tensor.Elem](dst []S, stride int, cols []S, h int) {
+	if len(cols) == 8*h {
+		a, b, c, d := cols[:h], cols[h:][:h], cols[2*h:][:h], cols[3*h:][:h]
+		e, f, g, k := cols[4*h:][:h], cols[5*h:][:h], cols[6*h:][:h], cols[7*h:][:h]
+		for i, x := range a {
+			to := dst[i*stride:][:8]
+			to[0], to[1], to[2], to[3], to[4], to[5], to[6], to[7] = x, b[i], c[i], d[i], e[i], f[i], g[i], k[i]
+		}
+		return
+	}
+	for k := 0; k < len(cols)/h; k++ {
+		for i, x := range cols[k*h : (k+1)*h] {
+			dst[i*stride+k] = x
 		}
 	}
 }

@@ -211,11 +211,10 @@ var activationOps = []*opdef.Entry{
 				return 0.5*math.Erfc(-x/math.Sqrt2) + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
 			}
 		},
-		S: func(a *geluArgs) func(x, y float64) float64 {
-			if a.Approximate == "tanh" {
-				return func(x, _ float64) float64 { return 0.5 * math.Abs(x) * (1 + math.Abs(math.Tanh(geluInner(x)))) }
-			}
-			return func(x, _ float64) float64 { return 0.5 * math.Abs(x) * (1 + math.Abs(math.Erf(x/math.Sqrt2))) }
+		// |self|/2 * (1 + |Phi's odd part|): of a positive element its result, of
+		// a negative one what is missing from it.
+		S: func(*geluArgs) func(x, y float64) float64 {
+			return func(x, y float64) float64 { return math.Max(math.Abs(y), math.Abs(x)-math.Abs(y)) }
 		},
 		DS: func(a *geluArgs) func(x, y float64) float64 {
 			if a.Approximate == "tanh" {

@@ -272,6 +272,10 @@ func convert[S Elem](dst any, src []S, f func(S) float64, i func(S) int64, c fun
 }
 
 func gather[T, S Elem](dst []T, src []S, step int, conv func(S) T) {
+	if step == 0 && len(dst) > 0 {
+		fill(dst, conv(src[0]))
+		return
+	}
 	if same, ok := any(src).([]T); ok {
 		if step == 1 {
 			copy(dst, same)
