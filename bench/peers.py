@@ -3,8 +3,10 @@
 
   peers.py [DIR]      (make bench-peers; needs torch, and Go for optool's side)
 
-Prints one line per measurement: what, torch's time, optool's time, ratio. Only
+Prints one line per measurement: what, torch's time, optool's time, ratio, and
+the ratio of the processor times (all threads, user and kernel) of the ops. Only
 ratios of one run count; machines are noisy, so each time is the best of several.
+With other work on the machine the processor times are the steadier measure.
 
   load      a 256 MiB .pth to its first value: torch.load against pthformat.Open
   compare   two tensors in memory: op_tools' formulas in torch against compare
@@ -24,12 +26,12 @@ def record(path, name, args, kwargs=None):
     torch.save({"name": name, "args": tuple(args), "kwargs": kwargs or {}, "identifier": "1/2024-10-24-10-00-00/x"}, path)
 
 
-def best(f, times=3):
+def best(f, times=3, clock=time.perf_counter):
     t = []
     for _ in range(times):
-        s = time.perf_counter()
+        s = clock()
         f()
-        t.append(time.perf_counter() - s)
+        t.append(clock() - s)
     return min(t)
 
 
@@ -86,7 +88,7 @@ def widen(x):
 
 def main(dir):
     torch.manual_seed(3)
-    theirs = {}
+    theirs, cpu = {}, {}
     tol = {torch.float32: 1e-5, torch.bfloat16: 1e-3, torch.float64: 1e-8}
     for dt in (torch.float32, torch.bfloat16, torch.float64):
         tag = str(dt).split(".")[1]
@@ -104,18 +106,22 @@ def main(dir):
             record(f"{dir}/ops/{case}/input.pth", name, args, kwargs)
             out = fn(*[x.clone() if isinstance(x, torch.Tensor) else x for x in args], **kwargs)
             record(f"{dir}/ops/{case}/output.pth", name, [out])
-            theirs[f"ops/{case}"] = best(lambda: fn(*[widen(x) for x in args], **kwargs))
+            call = lambda: fn(*[widen(x) for x in args], **kwargs)
+            theirs[f"ops/{case}"], cpu[f"ops/{case}"] = best(call), best(call, 2, time.process_time)
             del out
     go = subprocess.run(["go", "test", "-run", "^$", "-bench", ".", "-benchtime", "3x", "./bench"], cwd=os.path.dirname(HERE),
                         env=dict(os.environ, OPTOOL_BENCH_DIR=dir), capture_output=True, text=True)
-    ours = {m[1]: float(m[2]) / 1e9 for m in re.finditer(r"^BenchmarkPeers/(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op", go.stdout, re.M)}
+    lines = [(m[1], float(m[2]) / 1e9, m[3]) for m in re.finditer(r"^BenchmarkPeers/(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op(.*)$", go.stdout, re.M)]
+    ours = {k: t for k, t, _ in lines}
+    our_cpu = {k: float(m[1]) / 1e9 for k, _, rest in lines if (m := re.search(r"([\d.e+]+) cpu-ns/op", rest)) and float(m[1])}
     if not ours:
         sys.exit("optool's benchmarks did not run:\n" + go.stdout + go.stderr)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
-    print(f"{'':24}{'torch':>12}{'optool':>12}{'ratio':>9}")
+    print(f"{'':24}{'torch':>12}{'optool':>12}{'ratio':>9}{'cpu ratio':>11}")
     for k, t in theirs.items():
         o = ours.get(k)
-        print(f"{k:24}{t * 1e3:9.2f} ms" + (f"{o * 1e3:9.2f} ms{t / o:9.1f}" if o else f"{'-':>12}"))
+        line = f"{k:24}{t * 1e3:9.2f} ms" + (f"{o * 1e3:9.2f} ms{t / o:9.1f}" if o else f"{'-':>12}")
+        print(line + (f"{cpu[k] / our_cpu[k]:11.1f}" if k in cpu and k in our_cpu else ""))
 
 
 if __name__ == "__main__":
