@@ -67,6 +67,8 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		foreachOps(),
 		optimizerOps,
 		queryOps,
+		nativeNormOps,
+		calculusOps,
 		maskedOps,
 	)
 })

@@ -1,0 +1,863 @@
+package ops
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// calculusOps are differences, integrals, derivatives on a grid and cross
+// products.
+var calculusOps = []*opdef.Entry{
+	diffOp,
+	trapezoidX("trapezoid", "trapezoid trapz", false), trapezoidDx("trapezoid", "trapezoid trapz", false),
+	trapezoidX("cumulative_trapezoid", "cumulative_trapezoid", true), trapezoidDx("cumulative_trapezoid", "cumulative_trapezoid", true),
+	gradientOp,
+	crossOp("cross", "int? dim=None", "cross Tensor.cross", func(a *crossArgs) (int, error) { return crossDim(a.Self, a.Dim) }),
+	crossOp("linalg_cross", "int? dim=-1", "linalg.cross", func(a *crossArgs) (int, error) {
+		if a.Dim == nil {
+			return -1, nil
+		}
+		return *a.Dim, nil
+	}),
+}
+
+// A stencilTap is one term of an element of a linear map: coefficient times element.
+type stencilTap struct {
+	at int
+	c  complex128
+}
+
+// A stencil is a linear map of runs: out[j] is the sum of its taps.
+type stencil struct {
+	in   int
+	taps [][]stencilTap
+}
+
+// transposed is the map's transpose, conjugated: the gradient.
+func (s stencil) transposed() stencil {
+	t := stencil{len(s.taps), make([][]stencilTap, s.in)}
+	for j, taps := range s.taps {
+		for _, p := range taps {
+			t.taps[p.at] = append(t.taps[p.at], stencilTap{j, cmplx.Conj(p.c)})
+		}
+	}
+	return t
+}
+
+// magnitudes is the map with the magnitudes of its coefficients.
+func (s stencil) magnitudes() stencil {
+	t := stencil{s.in, make([][]stencilTap, len(s.taps))}
+	for j, taps := range s.taps {
+		for _, p := range taps {
+			t.taps[j] = append(t.taps[j], stencilTap{p.at, complex(cmplx.Abs(p.c), 0)})
+		}
+	}
+	return t
+}
+
+// along applies the map to the runs of x along dim.
+func (s stencil) along(dt tensor.DType, x *tensor.Tensor, dim int) *tensor.Tensor {
+	switch dt.Kind() {
+	case tensor.KindComplex:
+		return stencilAlong(s, dt, x, dim, func(c complex128) complex128 { return c })
+	case tensor.KindFloat:
+		return stencilAlong(s, dt, x, dim, func(c complex128) float64 { return real(c) })
+	}
+	return stencilAlong(s, dt, x, dim, func(c complex128) int64 { return int64(real(c)) })
+}
+
+func stencilAlong[T tensor.Elem](s stencil, dt tensor.DType, x *tensor.Tensor, dim int, coefficient func(complex128) T) *tensor.Tensor {
+	last := x.Dim() - 1
+	v := x.Transpose(dim, last)
+	n := len(s.taps)
+	shape := append(slices.Clone(v.Shape[:last]), n)
+	if tensor.Numel(shape) == 0 {
+		return tensor.New(dt, shape, []T{}).Transpose(dim, last)
+	}
+	type term struct {
+		at int
+		c  T
+	}
+	taps := make([][]term, n)
+	for j, ps := range s.taps {
+		for _, p := range ps {
+			taps[j] = append(taps[j], term{p.at, coefficient(p.c)})
+		}
+	}
+	return opdef.Rows(dt, shape, n, func(row int, dst []T) {
+		src := opdef.Scratch[T](s.in)
+		tensor.Load(v, row*s.in, *src)
+		for j, ps := range taps {
+			var sum T
+			for _, p := range ps {
+				sum += p.c * (*src)[p.at]
+			}
+			dst[j] = sum
+		}
+		opdef.Release(src)
+	}).Transpose(dim, last)
+}
+
+// differences is the map to n-th differences of runs of m elements.
+func differences(m, n int) stencil {
+	s := stencil{m, make([][]stencilTap, max(0, m-n))}
+	row := []float64{1}
+	for range n {
+		next := make([]float64, len(row)+1)
+		for i, c := range row {
+			next[i] -= c
+			next[i+1] += c
+		}
+		row = next
+	}
+	for j := range s.taps {
+		for k, c := range row {
+			s.taps[j] = append(s.taps[j], stencilTap{j + k, complex(c, 0)})
+		}
+	}
+	return s
+}
+
+// neighbours is the map to sums of adjacent elements of runs of m, times k.
+func neighbours(m int, k float64) stencil {
+	s := stencil{m, make([][]stencilTap, max(0, m-1))}
+	for j := range s.taps {
+		s.taps[j] = []stencilTap{{j, complex(k, 0)}, {j + 1, complex(k, 0)}}
+	}
+	return s
+}
+
+// promoted is the common dtype of dt and the named argument.
+func promoted(arg string, dt tensor.DType, t *tensor.Tensor) (tensor.DType, error) {
+	p := tensor.Promote(dt, t.DType)
+	if p == tensor.Invalid {
+		return p, opdef.Refuse(arg, "dtypes %s and %s have no common one", dt, t.DType)
+	}
+	return p, nil
+}
+
+// coarseness is how much coarser than float32 a dtype is: the factor of the
+// rounding error of intermediate results that torch keeps in it.
+func coarseness(dt tensor.DType) float64 {
+	if dt.IsFloat() {
+		return math.Max(1, dt.Eps()/tensor.Float32.Eps())
+	}
+	return 1
+}
+
+type diffArgs struct {
+	Self            *tensor.Tensor
+	N, Dim          int
+	Prepend, Append *tensor.Tensor
+}
+
+// A diffPlan is a call of diff: the tensors joined along dim, and the map.
+type diffPlan struct {
+	parts []*tensor.Tensor
+	names []string
+	dim   int
+	dt    tensor.DType
+	stencil
+}
+
+func (a *diffArgs) plan() (*diffPlan, error) {
+	x := a.Self
+	if x.Dim() == 0 {
+		return nil, opdef.Refuse("self", "want at least one dimension")
+	}
+	if a.N < 0 {
+		return nil, opdef.Refuse("n", "want a non-negative order, got %d", a.N)
+	}
+	dim, err := opdef.Dim("dim", a.Dim, x.Dim())
+	if err != nil {
+		return nil, err
+	}
+	p := &diffPlan{dim: dim, dt: x.DType}
+	total := 0
+	add := func(name string, t *tensor.Tensor) error {
+		if t == nil {
+			return nil
+		}
+		if t.Dim() != x.Dim() {
+			return opdef.Refuse(name, "want %d dimensions, got shape %s", x.Dim(), tensor.ShapeString(t.Shape))
+		}
+		for d, n := range t.Shape {
+			if d != dim && n != x.Shape[d] {
+				return opdef.Refuse(name, "shape %s differs from %s outside dimension %d", tensor.ShapeString(t.Shape), tensor.ShapeString(x.Shape), dim)
+			}
+		}
+		p.parts, p.names = append(p.parts, t), append(p.names, name)
+		if p.dt, err = promoted(name, p.dt, t); err != nil {
+			return err
+		}
+		total += t.Shape[dim]
+		return nil
+	}
+	prepend, after := a.Prepend, a.Append
+	if a.N == 0 { // torch returns a copy before it looks at them
+		prepend, after = nil, nil
+	}
+	for _, err := range []error{add("prepend", prepend), add("self", x), add("append", after)} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	p.stencil = differences(total, a.N)
+	return p, nil
+}
+
+// joined are the parts one after the other along the dimension.
+func (p *diffPlan) joined(parts []*tensor.Tensor) (*tensor.Tensor, error) {
+	if len(parts) == 1 {
+		return parts[0], nil
+	}
+	f, err := entryOf(joinOps, "cat").NewCall(&catArgs{Tensors: parts, Dim: p.dim}).Forward()
+	if err != nil {
+		return nil, err
+	}
+	return f.Outs[0], nil
+}
+
+// split are the gradients of the parts, in the order they were joined.
+func (p *diffPlan) split(t *tensor.Tensor) opdef.Grads {
+	gr, at := opdef.Grads{"prepend": {nil}, "append": {nil}}, 0
+	for i, part := range p.parts {
+		n := part.Shape[p.dim]
+		gr.Set(p.names[i], t.Slice(p.dim, at, n, 1))
+		at += n
+	}
+	return gr
+}
+
+var diffOp = opdef.Op[diffArgs]{
+	Schema: "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+	Doc: opdef.Doc{Summary: "Differences of adjacent elements along a dimension, n times", Formula: "out[i] = x[i+1] - x[i], x = prepend, self, append joined",
+		Notes: "Of bool the exclusive or. n=0 ignores prepend and append.", Source: "torch.diff"},
+	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2},
+	Terms: func(a *diffArgs) int { return max(1, a.N) },
+	Kernel: func(a *diffArgs) ([]*tensor.Tensor, error) {
+		p, err := a.plan()
+		if err != nil {
+			return nil, err
+		}
+		x, err := p.joined(p.parts)
+		if err != nil {
+			return nil, err
+		}
+		y := p.along(p.dt, x, p.dim)
+		if p.dt == tensor.Bool {
+			y = opdef.Map(p.dt, y, func(v int64) int64 { return v & 1 })
+		}
+		return single(y), nil
+	},
+	Grad: func(a *diffArgs, g *opdef.Grad) (opdef.Grads, error) {
+		p, err := a.plan()
+		if err != nil {
+			return nil, err
+		}
+		return p.split(p.transposed().along(p.dt, g.Out[0], p.dim)), nil
+	},
+	Scale: func(a *diffArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+		p, err := a.plan()
+		if err != nil {
+			return single(opdef.Abs(outs[0]))
+		}
+		parts := make([]*tensor.Tensor, len(p.parts))
+		for i, t := range p.parts {
+			parts[i] = opdef.Abs(t)
+		}
+		x, err := p.joined(parts)
+		if err != nil {
+			return single(opdef.Abs(outs[0]))
+		}
+		return single(times(p.magnitudes().along(tensor.Float64, x, p.dim), coarseness(p.dt)))
+	},
+	GradScale: func(a *diffArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		p, err := a.plan()
+		if err != nil {
+			return nil, err
+		}
+		return p.split(times(p.transposed().magnitudes().along(tensor.Float64, opdef.Abs(g.Out[0]), p.dim), coarseness(p.dt))), nil
+	},
+	Cases: func(r *rand.Rand) []*diffArgs {
+		g := opdef.Gen{R: r}
+		f64 := tensor.Float64
+		return []*diffArgs{
+			{g.Normal(f64, 3, 5), 1, -1, nil, nil}, {g.Normal(f64, 4, 3), 2, 0, g.Normal(f64, 1, 3), g.Normal(f64, 2, 3)}, {g.Normal(tensor.Float32, 5), 0, 0, nil, nil}, {g.Normal(tensor.Float32, 2), 4, 0, nil, nil},
+			{g.Normal(tensor.BFloat16, 3, 4), 1, 1, nil, nil}, {g.Int(tensor.Int64, -5, 5, 6), 2, 0, nil, nil}, {g.Int(tensor.Bool, 0, 1, 6), 2, 0, nil, nil}, {g.Normal(tensor.Complex128, 4), 1, 0, nil, nil},
+			{opdef.NonContiguous(g.Normal(f64, 3, 4)), 1, 0, nil, nil},
+		}
+	},
+}.Entry()
+
+type trapezoidArgs struct {
+	Y, X *tensor.Tensor
+	Dim  int
+}
+
+type trapezoidDxArgs struct {
+	Y   *tensor.Tensor
+	Dx  opdef.Scalar
+	Dim int
+}
+
+// A trapezoid is an integral of y along dim, each panel being as wide as its
+// points x are apart or dx.
+type trapezoid struct {
+	y, x       *tensor.Tensor // x: y's dimensions, nil for dx
+	dx         complex128
+	dim        int
+	cumulative bool
+	dt         tensor.DType
+}
+
+func newTrapezoid(y *tensor.Tensor, dim int, cumulative bool) (*trapezoid, error) {
+	if y.Dim() == 0 {
+		return nil, opdef.Refuse("y", "want at least one dimension")
+	}
+	d, err := opdef.Dim("dim", dim, y.Dim())
+	if err != nil {
+		return nil, err
+	}
+	if y.DType == tensor.Bool {
+		return nil, opdef.Refuse("y", "not defined for bool")
+	}
+	return &trapezoid{y: y, dx: 1, dim: d, cumulative: cumulative, dt: y.DType}, nil
+}
+
+func (t *trapezoid) over(x *tensor.Tensor) error {
+	if x.DType == tensor.Bool {
+		return opdef.Refuse("x", "not defined for bool")
+	}
+	y := t.y
+	var err error
+	if t.dt, err = promoted("x", y.DType, x); err != nil {
+		return err
+	}
+	switch {
+	case x.Dim() == 1:
+		if x.Shape[0] != y.Shape[t.dim] {
+			return opdef.Refuse("x", "want one point for each of %d samples, got %d", y.Shape[t.dim], x.Shape[0])
+		}
+		shape := make([]int, y.Dim())
+		for d := range shape {
+			shape[d] = 1
+		}
+		shape[t.dim] = x.Shape[0]
+		x = x.Reshape(shape...)
+	case x.Dim() < y.Dim():
+		shape := make([]int, y.Dim())
+		for d := range shape {
+			shape[d] = 1
+		}
+		copy(shape[y.Dim()-x.Dim():], x.Shape)
+		x = x.Reshape(shape...)
+	}
+	t.x = x
+	if x.Dim() > y.Dim() {
+		shape := slices.Clone(y.Shape)
+		for range x.Dim() - y.Dim() {
+			shape = append([]int{1}, shape...)
+		}
+		t.y, t.dim = y.Reshape(shape...), t.dim+x.Dim()-y.Dim()
+	}
+	return nil
+}
+
+// result is the dtype of the integral.
+func (t *trapezoid) result() tensor.DType {
+	if t.dt.Kind() < tensor.KindFloat {
+		return tensor.DefaultDType
+	}
+	return t.dt
+}
+
+// operands are the mean heights and the widths of the panels; with bounds the
+// magnitudes behind them.
+func (t *trapezoid) operands(bounds bool) (heights, widths *tensor.Tensor) {
+	dt, y := t.result(), t.y
+	mean := neighbours(y.Shape[t.dim], 0.5)
+	if bounds {
+		dt, y = tensor.Float64, opdef.Abs(y)
+	}
+	heights = mean.along(dt, y, t.dim)
+	if t.x == nil {
+		if bounds {
+			return heights, tensor.Scalar(dt, cmplx.Abs(t.dx))
+		}
+		return heights, tensor.Scalar(dt, t.dx)
+	}
+	apart := differences(t.x.Shape[t.dim], 1)
+	if bounds {
+		return heights, apart.magnitudes().along(dt, opdef.Abs(t.x), t.dim)
+	}
+	return heights, apart.along(dt, t.x, t.dim)
+}
+
+func (t *trapezoid) forward(bounds bool) (*tensor.Tensor, error) {
+	if t.y.Shape[t.dim] == 0 && !t.cumulative {
+		return opdef.Sum(t.y.DType, t.y, []int{t.dim}, false), nil
+	}
+	h, w := t.operands(bounds)
+	dt := h.DType
+	p, err := product2(dt, h, w)
+	if err != nil {
+		return nil, opdef.Refuse("x", "widths of shape %s do not fit panels of shape %s", tensor.ShapeString(w.Shape), tensor.ShapeString(h.Shape))
+	}
+	switch {
+	case !t.cumulative:
+		return opdef.Sum(dt, p, []int{t.dim}, false), nil
+	case dt.IsComplex():
+		return opdef.AlongDim(dt, p, t.dim, runningSum[complex128]), nil
+	}
+	return opdef.AlongDim(dt, p, t.dim, runningSum[float64]), nil
+}
+
+// product2 is x*y, broadcast.
+func product2(dt tensor.DType, x, y *tensor.Tensor) (*tensor.Tensor, error) {
+	return mapN(dt, func(v []complex128) complex128 { return v[0] * v[1] }, func(v []float64) float64 { return v[0] * v[1] }, x, y)
+}
+
+// grads are the gradients of y and x, of their shapes in the call; with bounds
+// the magnitudes behind them.
+func (t *trapezoid) grads(up *tensor.Tensor, bounds bool) (gy, gx *tensor.Tensor, err error) {
+	h, w := t.operands(bounds)
+	dt := h.DType
+	ts, shape, err := opdef.BroadcastAll(h, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	if bounds {
+		up = opdef.Abs(up)
+	}
+	switch {
+	case !t.cumulative:
+		up = opdef.Unreduce(up, shape, []int{t.dim})
+	case dt.IsComplex():
+		up = opdef.AlongDim(dt, up, t.dim, suffixSum[complex128])
+	default:
+		up = opdef.AlongDim(dt, up, t.dim, suffixSum[float64])
+	}
+	through := func(other, like *tensor.Tensor, s stencil, x *tensor.Tensor) *tensor.Tensor {
+		p, _ := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]) }, func(v []float64) float64 { return v[0] * v[1] }, up, other)
+		s = s.transposed()
+		if bounds {
+			s = s.magnitudes()
+		}
+		return s.along(dt, opdef.SumTo(p, like.Shape), t.dim)
+	}
+	gy = through(ts[1], h, neighbours(t.y.Shape[t.dim], 0.5), t.y)
+	if t.x != nil {
+		gx = through(ts[0], w, differences(t.x.Shape[t.dim], 1), t.x)
+	}
+	return gy, gx, nil
+}
+
+func trapezoidDoc(name string, cumulative bool, widths string) opdef.Doc {
+	d := opdef.Doc{Summary: "Integral along a dimension by the trapezoidal rule", Formula: "sum((y[i] + y[i+1]) / 2 * " + widths + ")", Source: "torch." + name}
+	if cumulative {
+		d.Summary, d.Formula = "Running integral along a dimension by the trapezoidal rule", "cumsum((y[i] + y[i+1]) / 2 * "+widths+")"
+	}
+	return d
+}
+
+// trapezoidEntry completes the declaration of an integral.
+func trapezoidEntry[A any](o opdef.Op[A], call func(*A) (*trapezoid, error), set func(gr opdef.Grads, a *A, gy, gx *tensor.Tensor)) *opdef.Entry {
+	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3}}
+	o.Terms = func(a *A) int {
+		t, err := call(a)
+		if err != nil {
+			return 1
+		}
+		return 2 * t.y.Shape[t.dim]
+	}
+	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+		t, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		y, err := t.forward(false)
+		return single(y), err
+	}
+	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+		t, err := call(a)
+		if err != nil {
+			return single(opdef.Abs(outs[0]))
+		}
+		s, err := t.forward(true)
+		if err != nil {
+			return single(opdef.Abs(outs[0]))
+		}
+		return single(times(s, coarseness(t.dt)))
+	}
+	grads := func(a *A, g *opdef.Grad, bounds bool) (opdef.Grads, error) {
+		t, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		gy, gx, err := t.grads(g.Out[0], bounds)
+		if err != nil {
+			return nil, err
+		}
+		if bounds {
+			gy = times(gy, coarseness(t.dt))
+			if gx != nil {
+				gx = times(gx, coarseness(t.dt))
+			}
+		}
+		gr := opdef.Grads{}
+		set(gr, a, gy, gx)
+		return gr, nil
+	}
+	o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) { return grads(a, g, false) }
+	o.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return grads(a, g, true) }
+	return o.Entry()
+}
+
+func trapezoidX(name, names string, cumulative bool) *opdef.Entry {
+	return trapezoidEntry(opdef.Op[trapezoidArgs]{
+		Schema: name + ".x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Names: names,
+		Doc: trapezoidDoc(name, cumulative, "(x[i+1] - x[i])"),
+		Cases: func(r *rand.Rand) []*trapezoidArgs {
+			g := opdef.Gen{R: r}
+			f64 := tensor.Float64
+			return []*trapezoidArgs{
+				{g.Normal(f64, 3, 4), g.Normal(f64, 4), -1}, {g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 0}, {g.Normal(tensor.Float32, 2, 5), g.Normal(tensor.Float32, 1, 5), 1},
+				{g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3), 0}, {g.Int(tensor.Int64, -4, 4, 5), g.Int(tensor.Int64, -4, 4, 5), 0},
+			}
+		},
+	}, func(a *trapezoidArgs) (*trapezoid, error) {
+		t, err := newTrapezoid(a.Y, a.Dim, cumulative)
+		if err == nil {
+			err = t.over(a.X)
+		}
+		return t, err
+	}, func(gr opdef.Grads, a *trapezoidArgs, gy, gx *tensor.Tensor) {
+		gr.Set("y", gy.Reshape(a.Y.Shape...))
+		gr.Set("x", gx.Reshape(a.X.Shape...))
+	})
+}
+
+func trapezoidDx(name, names string, cumulative bool) *opdef.Entry {
+	return trapezoidEntry(opdef.Op[trapezoidDxArgs]{
+		Schema: name + ".dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Names: names,
+		Doc: trapezoidDoc(name, cumulative, "dx"),
+		Cases: func(r *rand.Rand) []*trapezoidDxArgs {
+			g := opdef.Gen{R: r}
+			return []*trapezoidDxArgs{
+				{g.Normal(tensor.Float64, 3, 4), opdef.Int(1), -1}, {g.Normal(tensor.Float64, 3, 4), opdef.Float(0.5), 0}, {g.Normal(tensor.Float32, 5), opdef.Int(2), 0}, {g.Normal(tensor.Complex128, 3), opdef.Int(1), 0},
+			}
+		},
+	}, func(a *trapezoidDxArgs) (*trapezoid, error) {
+		t, err := newTrapezoid(a.Y, a.Dim, cumulative)
+		if err == nil {
+			t.dx = a.Dx.Complex128()
+		}
+		return t, err
+	}, func(gr opdef.Grads, a *trapezoidDxArgs, gy, _ *tensor.Tensor) { gr.Set("y", gy.Reshape(a.Y.Shape...)) })
+}
+
+type gradientArgs struct {
+	Self         *tensor.Tensor
+	Spacing, Dim value.Value
+	EdgeOrder    int
+}
+
+// derivative is the map to first derivatives of runs of m elements whose
+// neighbours are steps apart, accurate to the given order at the ends.
+// Source: ATen/native/ReduceOps.cpp, gradient_helper.
+func derivative(m, order int, step func(i int) complex128) stencil {
+	s := stencil{m, make([][]stencilTap, m)}
+	for j := 1; j < m-1; j++ {
+		l, r := step(j-1), step(j)
+		s.taps[j] = []stencilTap{{j - 1, -r / (l * (l + r))}, {j, (r - l) / (l * r)}, {j + 1, l / (r * (l + r))}}
+	}
+	if order == 1 {
+		l, r := step(0), step(m-2)
+		s.taps[0] = []stencilTap{{0, -1 / l}, {1, 1 / l}}
+		s.taps[m-1] = []stencilTap{{m - 2, -1 / r}, {m - 1, 1 / r}}
+		return s
+	}
+	l, r := step(0), step(1)
+	s.taps[0] = []stencilTap{{0, -(2*l + r) / (l * (l + r))}, {1, (l + r) / (l * r)}, {2, -l / (r * (l + r))}}
+	l, r = step(m-3), step(m-2)
+	s.taps[m-1] = []stencilTap{{m - 3, r / (l * (l + r))}, {m - 2, -(l + r) / (l * r)}, {m - 1, (l + 2*r) / (r * (l + r))}}
+	return s
+}
+
+// plan is the map along each dimension asked for, and the dtype of the result.
+func (a *gradientArgs) plan() (dims []int, maps []stencil, dt tensor.DType, err error) {
+	fail := func(err error) ([]int, []stencil, tensor.DType, error) { return nil, nil, tensor.Invalid, err }
+	x := a.Self
+	dt = x.DType
+	switch {
+	case dt == tensor.Uint8 || dt == tensor.Bool:
+		return fail(opdef.Refuse("self", "not defined for dtype %s", dt))
+	case dt.Kind() < tensor.KindFloat:
+		dt = tensor.DefaultDType
+	}
+	if a.EdgeOrder != 1 && a.EdgeOrder != 2 {
+		return fail(opdef.Refuse("edge_order", "want 1 or 2, got %d", a.EdgeOrder))
+	}
+	var given []int
+	if a.Dim != nil {
+		if given, err = intsOf("dim", a.Dim); err != nil {
+			return fail(err)
+		}
+	}
+	if dims, err = opdef.Dims("dim", given, x.Dim()); err != nil {
+		return fail(err)
+	}
+	steps := []value.Value{int64(1)}
+	list, isList := a.Spacing.(*value.Sequence)
+	switch {
+	case isList && len(list.Items) != len(dims):
+		return fail(opdef.Refuse("spacing", "want one for each of %d dimensions, got %d", len(dims), len(list.Items)))
+	case isList:
+		steps = list.Items
+	case a.Spacing != nil:
+		steps[0] = a.Spacing
+	}
+	for i, d := range dims {
+		n := x.Shape[d]
+		if n < a.EdgeOrder+1 {
+			return fail(opdef.Refuse("self", "dimension %d has %d elements, want at least edge_order+1 = %d", d, n, a.EdgeOrder+1))
+		}
+		v := steps[min(i, len(steps)-1)]
+		step, err := gridSteps(v, n)
+		if err != nil {
+			return fail(err)
+		}
+		if t, ok := v.(*tensor.Tensor); ok && t.Dim() > 0 && t.DType.Kind() >= tensor.KindFloat {
+			if dt, err = promoted("spacing", dt, t); err != nil {
+				return fail(err)
+			}
+		}
+		maps = append(maps, derivative(n, a.EdgeOrder, step))
+	}
+	return dims, maps, dt, nil
+}
+
+// gridSteps are the distances of n points on a grid: one number, or those of a
+// tensor of coordinates.
+func gridSteps(v value.Value, n int) (func(i int) complex128, error) {
+	t, ok := v.(*tensor.Tensor)
+	if !ok {
+		s, ok := opdef.ScalarOf(v)
+		if !ok {
+			return nil, opdef.Refuse("spacing", "want numbers or tensors, got %s", opdef.TypeName(v))
+		}
+		return func(int) complex128 { return s.Complex128() }, nil
+	}
+	if t.Dim() != 1 || t.Shape[0] != n {
+		return nil, opdef.Refuse("spacing", "want a tensor of %d coordinates, got %s", n, t.Meta())
+	}
+	at := tensor.Data[complex128](t)
+	return func(i int) complex128 { return at[i+1] - at[i] }, nil
+}
+
+var gradientOp = opdef.Op[gradientArgs]{
+	Schema: "gradient(Tensor self, *, any spacing=None, any dim=None, int edge_order=1) -> Tensor[]",
+	Names:  "gradient",
+	Doc: opdef.Doc{Summary: "First derivatives along dimensions by central differences", Notes: "spacing is a distance, one per dimension, or coordinates. At the ends differences of order edge_order are taken. No gradient goes to spacing.",
+		Source: "torch.gradient"},
+	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 3},
+	Exempt: map[string]string{"dtypes": "coordinates, which the check leaves as they are, take part in promotion"},
+	Terms:  func(*gradientArgs) int { return 3 },
+	Kernel: func(a *gradientArgs) ([]*tensor.Tensor, error) {
+		dims, maps, dt, err := a.plan()
+		var outs []*tensor.Tensor
+		for i, s := range maps {
+			outs = append(outs, s.along(dt, a.Self, dims[i]))
+		}
+		return outs, err
+	},
+	Grad: func(a *gradientArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grads(g, false) },
+	Scale: func(a *gradientArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+		dims, maps, dt, err := a.plan()
+		if err != nil {
+			return outs
+		}
+		scales := make([]*tensor.Tensor, len(maps))
+		for i, s := range maps {
+			scales[i] = times(s.magnitudes().along(tensor.Float64, opdef.Abs(a.Self), dims[i]), coarseness(dt))
+		}
+		return scales
+	},
+	GradScale: func(a *gradientArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return a.grads(g, true) },
+	Cases: func(r *rand.Rand) []*gradientArgs {
+		g := opdef.Gen{R: r}
+		f64 := tensor.Float64
+		at := tensor.New(f64, []int{4}, []float64{0, 0.5, 2, 3})
+		return []*gradientArgs{
+			{g.Normal(f64, 3, 4), nil, nil, 1}, {g.Normal(f64, 3, 4), 0.5, int64(1), 2}, {g.Normal(f64, 3, 4), value.NewList(at), int64(1), 1}, {g.Normal(f64, 4), value.NewList(at), nil, 2},
+			{g.Normal(tensor.Float32, 5), int64(2), nil, 1}, {g.Normal(tensor.BFloat16, 4, 3), nil, value.NewTuple(int64(0), int64(-1)), 1}, {g.Normal(tensor.Complex128, 4), nil, nil, 2}, {g.Int(tensor.Int64, -4, 4, 5), nil, nil, 1},
+		}
+	},
+}.Entry()
+
+// grads is the gradient of self or, with bounds, the magnitudes behind it.
+func (a *gradientArgs) grads(g *opdef.Grad, bounds bool) (opdef.Grads, error) {
+	dims, maps, dt, err := a.plan()
+	if err != nil {
+		return nil, err
+	}
+	sum := tensor.Full(dt, a.Self.Shape, 0.0)
+	if bounds {
+		sum = tensor.Full(tensor.Float64, a.Self.Shape, 0.0)
+	}
+	for i, s := range maps {
+		up := g.Out[i]
+		if up == nil {
+			continue
+		}
+		s = s.transposed()
+		if bounds {
+			s, up = s.magnitudes(), times(opdef.Abs(up), coarseness(dt))
+		}
+		if sum, err = mapN(sum.DType, func(v []complex128) complex128 { return v[0] + v[1] }, func(v []float64) float64 { return v[0] + v[1] }, sum, s.along(sum.DType, up, dims[i])); err != nil {
+			return nil, err
+		}
+	}
+	return gradOf("self", sum), nil
+}
+
+type crossArgs struct {
+	Self, Other *tensor.Tensor
+	Dim         *int
+}
+
+// crossDim is the dimension given, or the first of size 3.
+func crossDim(x *tensor.Tensor, dim *int) (int, error) {
+	if dim != nil {
+		return *dim, nil
+	}
+	d := slices.Index(x.Shape, 3)
+	if d < 0 {
+		return 0, opdef.Refuse("self", "shape %s has no dimension of size 3", tensor.ShapeString(x.Shape))
+	}
+	return d, nil
+}
+
+// turned is x with its three elements along dim moved on by k places.
+func turned(x *tensor.Tensor, dim, k int) *tensor.Tensor {
+	s := stencil{3, make([][]stencilTap, 3)}
+	for j := range 3 {
+		s.taps[j] = []stencilTap{{(j + k) % 3, 1}}
+	}
+	return s.along(x.DType, x, dim)
+}
+
+// crossed is the cross product of x and y along dim, sign -1 between its two
+// terms or 1 for the magnitudes. conj conjugates y.
+func crossed(dt tensor.DType, x, y *tensor.Tensor, dim int, sign float64, conj bool) (*tensor.Tensor, error) {
+	ts := []*tensor.Tensor{turned(x, dim, 1), turned(y, dim, 2), turned(x, dim, 2), turned(y, dim, 1)}
+	if dt.Kind() < tensor.KindFloat {
+		ts, shape, err := opdef.BroadcastAll(ts...)
+		if err != nil {
+			return nil, err
+		}
+		return zipWith(dt, shape, func(v []int64) int64 { return v[0]*v[1] - v[2]*v[3] }, ts), nil
+	}
+	return mapN(dt, func(v []complex128) complex128 {
+		if conj {
+			v[1], v[3] = cmplx.Conj(v[1]), cmplx.Conj(v[3])
+		}
+		return v[0]*v[1] + complex(sign, 0)*v[2]*v[3]
+	}, func(v []float64) float64 { return v[0]*v[1] + sign*v[2]*v[3] }, ts...)
+}
+
+func crossOp(name, param, names string, which func(a *crossArgs) (int, error)) *opdef.Entry {
+	plan := func(a *crossArgs) (int, tensor.DType, error) {
+		x, y := a.Self, a.Other
+		if x.Dim() != y.Dim() {
+			return 0, tensor.Invalid, opdef.Refuse("other", "want %d dimensions, got shape %s", x.Dim(), tensor.ShapeString(y.Shape))
+		}
+		d, err := which(a)
+		if err == nil {
+			d, err = opdef.Dim("dim", d, x.Dim())
+		}
+		if err != nil {
+			return 0, tensor.Invalid, err
+		}
+		for _, in := range []struct {
+			arg string
+			t   *tensor.Tensor
+		}{{"self", x}, {"other", y}} {
+			if in.t.Dim() == 0 || in.t.Shape[d] != 3 {
+				return 0, tensor.Invalid, opdef.Refuse(in.arg, "want 3 elements along dimension %d, got shape %s", d, tensor.ShapeString(in.t.Shape))
+			}
+		}
+		if x.DType == tensor.Bool {
+			return 0, tensor.Invalid, opdef.Refuse("self", "not defined for bool")
+		}
+		if _, _, err = opdef.BroadcastAll(x, y); err != nil {
+			return 0, tensor.Invalid, opdef.Refuse("other", "shape %s does not fit %s", tensor.ShapeString(y.Shape), tensor.ShapeString(x.Shape))
+		}
+		dt, err := promoted("other", x.DType, y)
+		return d, dt, err
+	}
+	grads := func(a *crossArgs, g *opdef.Grad, x, y, up *tensor.Tensor, sign float64, dt tensor.DType) (opdef.Grads, error) {
+		d, _, err := plan(a)
+		if err != nil {
+			return nil, err
+		}
+		// x' = y x g and y' = g x x, the operand conjugated.
+		gx, err := crossed(dt, up, y, d, sign, true)
+		if err != nil {
+			return nil, err
+		}
+		gy, err := crossed(dt, up, x, d, sign, true)
+		if err != nil {
+			return nil, err
+		}
+		return opdef.Grads{"self": {times(opdef.SumTo(gx, a.Self.Shape), sign)}, "other": {opdef.SumTo(gy, a.Other.Shape)}}, nil
+	}
+	return opdef.Op[crossArgs]{
+		Schema: name + "(Tensor self, Tensor other, " + param + ") -> Tensor", Names: names,
+		Doc:       opdef.Doc{Summary: "Cross product of vectors of three elements", Formula: "out[i] = self[i+1]*other[i+2] - self[i+2]*other[i+1], indices modulo 3", Source: "torch.linalg.cross"},
+		Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 2},
+		Terms:     func(*crossArgs) int { return 2 },
+		GradTerms: func(a *crossArgs) int { return 2 * broadcastTerms(a.Self, a.Other) },
+		Kernel: func(a *crossArgs) ([]*tensor.Tensor, error) {
+			d, dt, err := plan(a)
+			if err != nil {
+				return nil, err
+			}
+			y, err := crossed(dt, a.Self, a.Other, d, -1, false)
+			return single(y), err
+		},
+		Grad: func(a *crossArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return grads(a, g, a.Self, a.Other, g.Out[0], -1, g.Outs[0].DType)
+		},
+		Scale: func(a *crossArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			d, dt, err := plan(a)
+			if err != nil {
+				return single(opdef.Abs(outs[0]))
+			}
+			s, err := crossed(tensor.Float64, opdef.Abs(a.Self), opdef.Abs(a.Other), d, 1, false)
+			if err != nil {
+				return single(opdef.Abs(outs[0]))
+			}
+			return single(times(s, coarseness(dt)))
+		},
+		GradScale: func(a *crossArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			up := times(opdef.Abs(g.Out[0]), coarseness(g.Outs[0].DType))
+			return grads(a, g, opdef.Abs(a.Self), opdef.Abs(a.Other), up, 1, tensor.Float64)
+		},
+		Cases: func(r *rand.Rand) []*crossArgs {
+			g := opdef.Gen{R: r}
+			f64 := tensor.Float64
+			return []*crossArgs{
+				{g.Normal(f64, 4, 3), g.Normal(f64, 4, 3), ptr(-1)}, {g.Normal(f64, 1, 3), g.Normal(f64, 5, 3), ptr(1)}, {g.Normal(tensor.Float32, 3, 2), g.Normal(tensor.Float32, 3, 2), ptr(0)},
+				{g.Normal(tensor.BFloat16, 2, 3), g.Normal(tensor.BFloat16, 2, 3), ptr(1)}, {g.Normal(tensor.Complex128, 2, 3), g.Normal(tensor.Complex128, 2, 3), ptr(1)}, {g.Int(tensor.Int64, -4, 4, 3), g.Int(tensor.Int64, -4, 4, 3), ptr(-1)},
+			}
+		},
+	}.Entry()
+}
