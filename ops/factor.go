@@ -499,7 +499,7 @@ func qrPlan(t *tensor.Tensor, mode string) (*matrixCall, error) {
 		cols = r
 		m.outs = []matrixOut{{t.DType, []int{r, r}}, {t.DType, []int{r, c}}}
 	case "r":
-		m.outs = []matrixOut{{t.DType, []int{0}}, {t.DType, []int{k, c}}}
+		m.outs, m.drop = []matrixOut{{t.DType, []int{0}}, {t.DType, []int{k, c}}}, []int{0}
 	default:
 		return nil, opdef.Refuse("mode", "want reduced, complete or r, got %q", mode)
 	}

@@ -24,6 +24,8 @@ type matrixCall struct {
 	// is a further factor by which they do (0: 1).
 	cond    bool
 	amplify float64
+	drop    []int // results that are not asked for
+	fixed   int   // how many of the last inputs have no gradient
 }
 
 // A matrixOut is the dtype and the shape, without batch, of a result.
@@ -31,6 +33,10 @@ type matrixOut struct {
 	dt    tensor.DType
 	shape []int
 }
+
+// absent reports whether result k was not asked for: it is an empty tensor of
+// one dimension, which takes no part in gradients.
+func (m *matrixCall) absent(k int) bool { return slices.Contains(m.drop, k) }
 
 // An algorithm works on one element of the batch, in real or complex numbers.
 type algorithm struct {
@@ -55,10 +61,19 @@ func (m *matrixCall) forward() ([]*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
+	var outs []*tensor.Tensor
 	if m.complex() {
-		return eachMatrix(batch, m.ins, m.ranks, m.outs, m.run.c)
+		outs, err = eachMatrix(batch, m.ins, m.ranks, m.outs, m.run.c)
+	} else {
+		outs, err = eachMatrix(batch, m.ins, m.ranks, m.outs, m.run.f)
 	}
-	return eachMatrix(batch, m.ins, m.ranks, m.outs, m.run.f)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range m.drop {
+		outs[k] = tensor.Full(m.outs[k].dt, []int{0}, 0.0)
+	}
+	return outs, nil
 }
 
 func (m *matrixCall) complex() bool {
@@ -73,17 +88,21 @@ func (m *matrixCall) grads(g *opdef.Grad) (opdef.Grads, error) {
 	}
 	ins, ranks := slices.Clone(m.ins), slices.Clone(m.ranks)
 	for i, o := range m.outs {
-		ins, ranks = append(ins, g.Outs[i]), append(ranks, len(o.shape))
+		t := g.Outs[i]
+		if m.absent(i) {
+			t = tensor.Full(o.dt, slices.Concat(batch, o.shape), 0.0)
+		}
+		ins, ranks = append(ins, t), append(ranks, len(o.shape))
 	}
 	for i, o := range m.outs {
 		t := g.Out[i]
-		if t == nil {
-			t = tensor.Full(o.dt, g.Outs[i].Shape, 0.0)
+		if t == nil || m.absent(i) {
+			t = tensor.Full(o.dt, slices.Concat(batch, o.shape), 0.0)
 		}
 		ins, ranks = append(ins, t), append(ranks, len(o.shape))
 	}
 	var outs []matrixOut
-	for i, t := range m.ins {
+	for i, t := range m.ins[:len(m.ins)-m.fixed] {
 		outs = append(outs, matrixOut{t.DType, t.Shape[t.Dim()-m.ranks[i]:]})
 	}
 	var ts []*tensor.Tensor
@@ -174,6 +193,8 @@ func matrixOp[A any](op opdef.Op[A], plan func(a *A) (*matrixCall, error)) *opde
 			}
 			return m.grads(g)
 		}
+	}
+	if op.NoGrad == "" && op.GradScale == nil {
 		op.GradScale = func(a *A, _ *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
 			m, err := plan(a)
 			if err != nil {
@@ -216,26 +237,25 @@ func matrixOp[A any](op opdef.Op[A], plan func(a *A) (*matrixCall, error)) *opde
 	return op.Entry()
 }
 
-// condition is the largest ratio of the largest to the smallest singular value
-// over the batch of the first input, at most 1e6, or amplify: what factors into
+// condition is the condition of the first input, or amplify: what factors into
 // errors.
 func (m *matrixCall) condition() float64 {
 	worst := math.Max(m.amplify, 1)
 	if !m.cond || m.ranks[0] != 2 {
 		return worst
 	}
-	ratio := func(s []float64) {
-		if n := len(s); n > 0 {
-			worst = math.Max(worst, math.Min(s[0]/math.Max(s[n-1], 1e-300), 1e6))
-		}
-	}
-	t := m.ins[0]
-	shape := t.Shape[t.Dim()-2:]
-	size := shape[0] * shape[1]
+	return math.Max(worst, worstCondition(m.ins[0]))
+}
+
+// worstCondition is the largest ratio of the largest to the smallest singular
+// value over a batch, at most 1e6.
+func worstCondition(t *tensor.Tensor) float64 {
+	worst := 1.0
+	r, c := lastTwo(t)
 	data := tensor.Data[complex128](t)
-	for i := 0; size > 0 && i < len(data); i += size {
-		_, s, _ := kernel.SVD(kernel.Mat[complex128]{R: shape[0], C: shape[1], D: data[i : i+size]})
-		ratio(s)
+	for i := 0; r*c > 0 && i < len(data); i += r * c {
+		_, s, _ := kernel.SVD(kernel.Mat[complex128]{R: r, C: c, D: data[i : i+r*c]})
+		worst = math.Max(worst, math.Min(s[0]/math.Max(s[len(s)-1], 1e-300), 1e6))
 	}
 	return worst
 }
