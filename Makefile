@@ -2,6 +2,8 @@
 # (amd64); every one has a pure Go twin, used with `make SIMD=`.
 GO         ?= go
 SIMD       ?= simd
+# TAGS=openblas: use an OpenBLAS found at run time; the binary then needs a C library.
+TAGS       ?=
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export GOEXPERIMENT = $(SIMD)
@@ -11,7 +13,7 @@ export GOEXPERIMENT = $(SIMD)
 all: build
 
 build:
-	$(GO) build -trimpath -o bin/optool ./cmd/optool
+	$(GO) build -trimpath -tags "$(TAGS)" -o bin/optool ./cmd/optool
 
 # The main job on captures shipped with the source. One call in them is wrong
 # on purpose, so that a finding can be seen; exit code 1 says that it was found.

@@ -26,7 +26,7 @@ func (i Implementation) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64,
 		return
 	}
 	p := product{m, n, k, alpha, matrix{a, lda, tA != blas.NoTrans}, matrix{b, ldb, tB != blas.NoTrans}, beta, c, ldc}
-	if !p.packed() {
+	if !p.byLibrary() && !p.packed() {
 		i.plain(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -112,6 +113,50 @@ func TestDgemmNotFinite(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+func TestUse(t *testing.T) {
+	defer chosen.Store(nil)
+	for _, name := range []string{"auto", "go"} {
+		if err := Use(name); err != nil {
+			t.Errorf("Use(%q): %v", name, err)
+		}
+	}
+	if err := Use("/nowhere/libblas.so"); err == nil {
+		t.Error("no error on a library that is not there")
+	}
+}
+
+// A large product goes to the library, with the arguments of cblas_dgemm.
+func TestLibrary(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	const m, n, k = 128, 256, 512
+	a, b, c, want := normal(r, m*k), normal(r, n*k), normal(r, m*n), make([]float64, m*n)
+	copy(want, c)
+	calls := 0
+	f := func() dgemm {
+		return func(order, tA, tB, m, n, k int, alpha float64, a *float64, lda int, b *float64, ldb int, beta float64, c *float64, ldc int) {
+			if got := []int{order, tA, tB, m, n, k, lda, ldb, ldc}; !slices.Equal(got, []int{101, 112, 111, 128, 256, 512, 128, 256, 256}) || alpha != 2 || beta != 1 {
+				t.Errorf("called with %v, alpha %v, beta %v", got, alpha, beta)
+			}
+			calls++
+		}
+	}
+	chosen.Store(&f)
+	defer chosen.Store(nil)
+	Implementation{}.Dgemm(blas.Trans, blas.NoTrans, m, n, k, 2, a, m, b, n, 1, c, n)
+	if calls != 1 {
+		t.Errorf("%d calls of the library, want 1", calls)
+	}
+	// What the system has, if anything, agrees with the definition.
+	chosen.Store(nil)
+	Implementation{}.Dgemm(blas.Trans, blas.NoTrans, m, n, k, 2, a, m, b, n, 1, c, n)
+	naive(blas.Trans, blas.NoTrans, m, n, k, 2, a, m, b, n, 1, want, n)
+	for i := range c {
+		if d := math.Abs(c[i] - want[i]); !(d <= 1e-11) {
+			t.Fatalf("element %d is %v, want %v", i, c[i], want[i])
 		}
 	}
 }

@@ -6,12 +6,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/signal"
 	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/internal/blas"
 	"github.com/optool/optool/pthformat"
 )
 
@@ -21,6 +23,7 @@ type app struct {
 	quiet bool
 	read  string
 	jobs  int
+	blas  string
 	args  []string // the command line, for reports
 }
 
@@ -35,6 +38,7 @@ func Main(args []string, s Streams) (code int) {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	root := newRootCmd(&app{Streams: s, args: args})
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -61,9 +65,12 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if a.jobs < 1 {
 				return usageError("--jobs: want at least 1, got %d", a.jobs)
+			}
+			if err := a.useBLAS(cmd); err != nil {
+				return err
 			}
 			_, err := a.readMode()
 			return err
@@ -77,6 +84,7 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	f.BoolVar(&a.quiet, "quiet", false, "print findings only: no tables of what passed, no progress")
 	f.StringVar(&a.read, "read", "mmap", "how to read payloads: mmap, or plain for network disks")
 	f.IntVar(&a.jobs, "jobs", runtime.GOMAXPROCS(0), "captures to work on at once")
+	f.StringVar(&a.blas, "blas", "auto", "what computes large float64 products: auto (OpenBLAS if found), go, or a library's path (OPTOOL_BLAS)")
 
 	cmd.AddCommand(newLsCmd(a))
 	cmd.AddCommand(newShowCmd(a))
@@ -86,6 +94,18 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	cmd.AddCommand(newOpsCmd(a))
 	cmd.AddCommand(newVersionCmd(a))
 	return cmd
+}
+
+// useBLAS follows --blas or, where that was not given, OPTOOL_BLAS.
+func (a *app) useBLAS(cmd *cobra.Command) error {
+	which, source := a.blas, "--blas"
+	if env := os.Getenv("OPTOOL_BLAS"); env != "" && !cmd.Flags().Changed("blas") {
+		which, source = env, "OPTOOL_BLAS"
+	}
+	if err := blas.Use(which); err != nil {
+		return usageError("%s: %w", source, err)
+	}
+	return nil
 }
 
 func (a *app) readMode() (pthformat.ReadMode, error) {
