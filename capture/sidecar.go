@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"syscall"
 )
 
 // Addresses maps the path of a tensor in a call, "args[0][1]" or "kwargs.out",
@@ -18,7 +19,7 @@ const sidecarLimit = 1 << 20
 // op_tools noted what a .pth cannot hold. It is only shown, never relied on: a
 // file that is missing or unusable gives no addresses.
 func (e *Entry) Addresses(s Side, k Kind) Addresses {
-	f, err := os.Open(e.Path(s, k) + ".json")
+	f, err := os.OpenFile(e.Path(s, k)+".json", os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is not waited for
 	if err != nil {
 		return nil
 	}

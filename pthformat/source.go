@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 )
 
 // A source gives byte ranges of one file. The bytes must not be written and
@@ -18,9 +19,10 @@ type source interface {
 // mapping, faulting and unmapping two pages costs more than that.
 const smallFile = 64 << 10
 
-// openSource opens the regular file at path.
+// openSource opens the regular file at path. Opening a pipe must not wait for
+// somebody to write to it.
 func openSource(path string, mode ReadMode) (source, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
