@@ -61,6 +61,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		fftOps,
 		linalgOps,
 		factorOps,
+		spectralOps,
 		systemOps,
 		specialOps,
 		besselOps,

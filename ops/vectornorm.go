@@ -26,6 +26,7 @@ var vectorNormOps = []*opdef.Entry{
 				{Self: g.Normal(f64, 3, 4), P: "fro", Dim: []int{0, 1}}, {Self: g.Apart(f64, []float64{0}, 3), P: 1.5}, {Self: g.Apart(f64, []float64{0}, 3), P: 0.5}, {Self: g.Apart(f64, []float64{0}, 3), P: -1.0},
 				{Self: g.Normal(f32, 6), P: int64(2)}, {Self: g.Normal(tensor.BFloat16, 2, 3), P: int64(2), Dtype: &f32}, {Self: g.Normal(f32), P: int64(2)}, {Self: g.Normal(f32, 0, 3), P: int64(2), Dim: []int{0}},
 				{Self: g.Normal(tensor.Complex128, 3, 2), P: int64(2), Dim: []int{0}}, {Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), P: 2.5, Dim: []int{0}},
+				{Self: g.Normal(f64, 3, 4), P: "nuc"}, {Self: g.Normal(f64, 3, 2, 4), P: "nuc", Dim: []int{2, 0}, Keepdim: true},
 			}
 		},
 	}, "self", (*normArgs).norm, (*normArgs).node),
@@ -33,7 +34,7 @@ var vectorNormOps = []*opdef.Entry{
 		Schema: "linalg_norm(Tensor A, any ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		Names:  "linalg.norm",
 		Doc: opdef.Doc{Summary: "Vector or matrix norm", Formula: "the 2-norm of all elements without ord, else a vector norm over one dimension or a matrix norm over two",
-			Notes: "Of matrices: fro, 1 and -1 (largest and smallest column sum of magnitudes), inf and -inf (row sums).", Source: "torch.linalg.norm"},
+			Notes: "Of matrices: fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 (largest and smallest column sum of magnitudes), inf and -inf (row sums).", Source: "torch.linalg.norm"},
 		Cases: func(r *rand.Rand) []*linalgNormArgs {
 			g := opdef.Gen{R: r}
 			f64, f32 := tensor.Float64, tensor.Float32
@@ -63,13 +64,14 @@ var vectorNormOps = []*opdef.Entry{
 	normOp(opdef.Op[linalgMatrixNormArgs]{
 		Schema: "linalg_matrix_norm(Tensor A, any ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		Names:  "linalg.matrix_norm",
-		Doc:    opdef.Doc{Summary: "Matrix norm over two dimensions", Notes: "fro, 1 and -1 (largest and smallest column sum of magnitudes), inf and -inf (row sums).", Source: "torch.linalg.matrix_norm"},
+		Doc:    opdef.Doc{Summary: "Matrix norm over two dimensions", Notes: "fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 (largest and smallest column sum of magnitudes), inf and -inf (row sums).", Source: "torch.linalg.matrix_norm"},
 		Cases: func(r *rand.Rand) []*linalgMatrixNormArgs {
 			g := opdef.Gen{R: r}
 			apart := g.Apart(tensor.Float64, []float64{0}, 3, 4)
 			return []*linalgMatrixNormArgs{
 				{A: g.Normal(tensor.Float64, 2, 3, 4), Ord: "fro", Dim: []int{-2, -1}}, {A: apart, Ord: int64(1), Dim: []int{-2, -1}}, {A: apart, Ord: math.Inf(-1), Dim: []int{0, 1}, Keepdim: true},
 				{A: g.Normal(tensor.Float32, 2, 3), Ord: "fro", Dim: []int{0, 1}},
+				{A: g.Normal(tensor.Float64, 3, 4), Ord: "nuc", Dim: []int{-2, -1}}, {A: g.Normal(tensor.Complex128, 2, 3, 3), Ord: int64(2), Dim: []int{-2, -1}}, {A: g.Normal(tensor.Float64, 3, 2, 4), Ord: -2.0, Dim: []int{0, 2}, Keepdim: true},
 			}
 		},
 	}, "A", func(a *linalgMatrixNormArgs) (*normOf, error) {
@@ -111,13 +113,15 @@ type linalgMatrixNormArgs struct {
 
 // A normOf is a norm of x over dims: a vector norm of order p, or, if inner is
 // set, the largest (p = inf) or smallest sum of magnitudes over dimension
-// *inner.
+// *inner, or, if spectral is set, made of singular values.
 type normOf struct {
 	x       *tensor.Tensor
 	p       float64
 	dims    []int
 	inner   *int
 	keepdim bool
+	// spectral makes it a norm of singular values of matrices over dims.
+	spectral *spectralNorm
 }
 
 // newNorm checks the arguments of a vector norm of x, which the caller names
@@ -161,6 +165,13 @@ func (a *normArgs) norm() (*normOf, error) {
 	switch v := a.P.(type) {
 	case nil:
 	case string:
+		if v == "nuc" {
+			dim := a.Dim
+			if len(dim) == 0 && a.Self.Dim() == 2 {
+				dim = []int{0, 1}
+			}
+			return newSpectralNorm(a.Self, "self", &spectralNorm{word: v}, dim, a.Keepdim, a.Dtype)
+		}
 		if v != "fro" {
 			return nil, opdef.Refuse("p", "norms of order %q are not known to this reference", v)
 		}
@@ -210,6 +221,9 @@ func newMatrixNorm(x *tensor.Tensor, ord value.Value, dim []int, keepdim bool, d
 	if ord == value.Value("fro") {
 		return newNorm(x, "A", 2, dim, keepdim, dt)
 	}
+	if s := spectralOrder(ord); s != nil {
+		return newSpectralNorm(x, "A", s, dim, keepdim, dt)
+	}
 	p, err := orderOf("ord", ord)
 	if err != nil {
 		return nil, err
@@ -245,6 +259,12 @@ func normOp[A any](o opdef.Op[A], arg string, call func(*A) (*normOf, error), no
 		return count(n.x.Shape, n.dims)
 	}
 	o.Terms = terms
+	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+		if n, err := call(a); err == nil && n.spectral != nil { // errors of singular values are relative to the largest
+			return single(tensor.Full(tensor.Float64, outs[0].Shape, n.largestSpectral()))
+		}
+		return single(opdef.Abs(outs[0])) // a norm of magnitudes is the norm
+	}
 	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
 		n, err := call(a)
 		if err != nil {
@@ -259,10 +279,13 @@ func normOp[A any](o opdef.Op[A], arg string, call func(*A) (*normOf, error), no
 		}
 		return gradOf(arg, n.grad(g.Outs[0], g.Out[0])), nil
 	}
-	o.GradScale = func(a *A, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+	o.GradScale = func(a *A, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
 		n, err := call(a)
 		if err != nil {
 			return nil, err
+		}
+		if n.spectral != nil {
+			return gradOf(arg, tensor.Full(tensor.Float64, gr[arg][0].Shape, n.spectralSensitivity()*opdef.MaxAbs(g.Out[0]))), nil
 		}
 		k := 3.0
 		if !math.IsInf(n.p, 0) {
@@ -275,6 +298,8 @@ func normOp[A any](o opdef.Op[A], arg string, call func(*A) (*normOf, error), no
 		switch {
 		case err != nil:
 			return opdef.Node{}, err
+		case n.spectral != nil:
+			return n.spectralNode(g), nil
 		case n.inner != nil: // the node takes the extremum of the sums
 			s := n.sums()
 			return opdef.Node{Grads: single(shareTies(s, g.Outs[0], g.Out[0], n.sumDims()))}, nil
@@ -303,6 +328,17 @@ func (n *normOf) sumDims() []int {
 
 // value is the norm, of the real dtype of x.
 func (n *normOf) value(keepdim bool) *tensor.Tensor {
+	if n.spectral != nil {
+		m, _ := n.spectralCall()
+		outs, err := m.forward()
+		if err != nil {
+			panic(err) // a batch expands to itself
+		}
+		if keepdim {
+			return outs[0].Reshape(keptShape(n.x.Shape, n.dims)...)
+		}
+		return outs[0]
+	}
 	if n.inner != nil {
 		y, err := extreme(n.sums(), n.sumDims(), false, n.p < 0)
 		if err != nil {
@@ -328,8 +364,11 @@ func keptShape(shape, dims []int) []int {
 	return s
 }
 
-// vectorNorm is the norm of order p of floating x over dims.
+// vectorNorm is the norm of order p of floating or complex x over dims.
 func vectorNorm(x *tensor.Tensor, p float64, dims []int, keepdim bool) *tensor.Tensor {
+	if x.DType.IsComplex() {
+		x = opdef.Abs(x)
+	}
 	if math.IsInf(p, 0) {
 		y, err := extreme(opdef.Abs(x), dims, keepdim, p < 0)
 		if err != nil {
@@ -390,6 +429,15 @@ func slope(p, a, y, ties float64) float64 {
 
 // grad is the gradient of x, with y the norm and up its gradient.
 func (n *normOf) grad(y, up *tensor.Tensor) *tensor.Tensor {
+	if n.spectral != nil {
+		m, undo := n.spectralCall()
+		batch := m.ins[0].Shape[:n.x.Dim()-2]
+		gr, err := m.grads(opdef.NewGrad(single(y.Reshape(batch...)), single(up.Reshape(batch...)), nil))
+		if err != nil {
+			panic(err) // a batch expands to itself
+		}
+		return gr["A"][0].Permute(undo...)
+	}
 	if n.inner != nil {
 		s := n.sums()
 		share := opdef.Unreduce(shareTies(s, y, up, n.sumDims()), n.x.Shape, []int{*n.inner})
