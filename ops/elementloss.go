@@ -24,6 +24,10 @@ type elementLoss struct {
 	// ints says that integers are taken as float32.
 	ints bool
 
+	// complex is the dtype of a loss of complex numbers, whose operands are then
+	// the real parts, and behind them the imaginary parts; else Invalid.
+	complex tensor.DType
+
 	f func(v []float64) float64
 	// through is the magnitude of a number that the terms are added to and taken
 	// from again: 1 of log(1 + exp(x)).
@@ -267,9 +271,22 @@ func (l *elementLoss) grads(g *opdef.Grad, df func(v, d []float64), magnitudes b
 		if l.given != nil {
 			shape = l.given[k].Shape
 		}
-		gr.Set(name, opdef.SumTo(t, l.operands[k].Shape).Reshape(shape...))
+		t = opdef.SumTo(t, l.operands[k].Shape).Reshape(shape...)
+		if re := gr[name]; re != nil {
+			t = l.ofParts(re[0], t, magnitudes)
+		}
+		gr.Set(name, t)
 	}
 	return gr, nil
+}
+
+// ofParts are complex numbers of given parts, or the sums of the parts'
+// magnitudes.
+func (l *elementLoss) ofParts(re, im *tensor.Tensor, magnitudes bool) *tensor.Tensor {
+	if magnitudes {
+		return opdef.Zip(tensor.Float64, re, im, func(x, y float64) float64 { return x + y })
+	}
+	return opdef.Zip(l.complex, re, im, func(x, y float64) complex128 { return complex(x, y) })
 }
 
 func (l *elementLoss) node(up *tensor.Tensor) (opdef.Node, error) {
@@ -307,6 +324,12 @@ const weakSpread = "the incoming gradient spread over the elements"
 // operand's own gradients.
 func asItself(l *elementLoss, up *tensor.Tensor) ([]*tensor.Tensor, error) {
 	t, err := l.each(up, 0, l.df, false)
+	if err == nil && l.complex != tensor.Invalid {
+		var im *tensor.Tensor
+		if im, err = l.each(up, 2, l.df, false); err == nil {
+			t = l.ofParts(t, im, false)
+		}
+	}
 	return single(t), err
 }
 

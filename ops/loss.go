@@ -28,8 +28,22 @@ var lossOps = []*opdef.Entry{
 		Schema: "l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None) -> Tensor",
 		Names:  "F.l1_loss",
 		Doc:    opdef.Doc{Summary: "Absolute error", Formula: "|input - target|, averaged, added or left alone", Notes: "The gradient of no error is 0.", Source: "torch.nn.functional.l1_loss"},
-		Cases:  plainLossCases(farOperand),
-	}, func(a *plainLossArgs) (*elementLoss, error) { return a.loss(absoluteError()) }),
+		Cases: func(r *rand.Rand) []*plainLossArgs {
+			g := opdef.Gen{R: r}
+			c := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Complex128, shape...) }
+			return append(plainLossCases(farOperand)(r), &plainLossArgs{Input: c(2, 3), Target: c(2, 3), Reduction: "mean"}, &plainLossArgs{Input: c(2, 3), Target: c(3), Reduction: "none"})
+		},
+	}, func(a *plainLossArgs) (*elementLoss, error) {
+		dt := tensor.ResultType(a.Input, a.Target)
+		if !dt.IsComplex() {
+			return a.loss(absoluteError())
+		}
+		l, err := a.loss(complexError())
+		x, y := opdef.Cast(a.Input, dt), opdef.Cast(a.Target, dt)
+		l.complex, l.operands = dt, []*tensor.Tensor{realPart(x), realPart(y), imagPart(x), imagPart(y)}
+		l.names = append(slices.Clone(inputTarget), inputTarget...)
+		return l, err
+	}),
 	elementLossOp(opdef.Op[smoothL1Args]{
 		Schema: "smooth_l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', float beta=1.0) -> Tensor",
 		Names:  "F.smooth_l1_loss",
@@ -405,6 +419,21 @@ func absoluteError() *elementLoss {
 		alone: asItself,
 		f:     func(v []float64) float64 { return math.Abs(v[0] - v[1]) },
 		df:    func(v, d []float64) { d[0] = sign(v[0] - v[1]); d[1] = -d[0] },
+	}
+}
+
+// complexError is absoluteError of complex numbers.
+func complexError() *elementLoss {
+	return &elementLoss{
+		alone: asItself,
+		f:     func(v []float64) float64 { return math.Hypot(v[0]-v[1], v[2]-v[3]) },
+		df: func(v, d []float64) {
+			clear(d)
+			if n := math.Hypot(v[0]-v[1], v[2]-v[3]); n != 0 {
+				d[0], d[2] = (v[0]-v[1])/n, (v[2]-v[3])/n
+				d[1], d[3] = -d[0], -d[2]
+			}
+		},
 	}
 }
 

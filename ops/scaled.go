@@ -23,6 +23,9 @@ var scaledOps = []*opdef.Entry{
 			if err != nil {
 				return nil, err
 			}
+			if dt := a.Input.DType; dt.IsComplex() {
+				return single(opdef.Zip(dt, a.Input, y, func(x, n complex128) complex128 { return x * complex(1/max(real(n), a.Eps), 0) })), nil
+			}
 			return single(opdef.Zip(a.Input.DType, a.Input, y, func(x, n float64) float64 { return x / max(n, a.Eps) })), nil
 		},
 		Scale: func(a *normalizeArgs, outs []*tensor.Tensor) []*tensor.Tensor {
@@ -43,13 +46,11 @@ var scaledOps = []*opdef.Entry{
 				return opdef.Node{}, err
 			}
 			dt, up, x := a.Input.DType, g.Out[0], a.Input
-			over := opdef.Zip(dt, up, y, func(g, n float64) float64 { return g / max(n, a.Eps) })
-			under := opdef.ZipN(dt, x.Shape, func(dst []float64, s [][]float64) {
-				for i, g := range s[0] {
-					n := max(s[2][i], a.Eps)
-					dst[i] = -g * s[1][i] / (n * n)
-				}
-			}, up, x, y)
+			over := byFactors(dt, up, opdef.Map(tensor.Float64, y, func(n float64) float64 { return 1 / max(n, a.Eps) }))
+			under := opdef.Zip(dt.Real(), alike(x, up), y, func(t, n float64) float64 {
+				n = max(n, a.Eps)
+				return -t / (n * n)
+			})
 			return opdef.Node{Grads: []*tensor.Tensor{over, under}}, nil
 		},
 		Cases: func(r *rand.Rand) []*normalizeArgs {
@@ -58,7 +59,7 @@ var scaledOps = []*opdef.Entry{
 			return []*normalizeArgs{
 				{g.Normal(f64, 3, 4), 2, []int{1}, 1e-12}, {g.Apart(f64, []float64{0}, 2, 3, 4), 3, []int{0}, 1e-12}, {g.Apart(f64, []float64{0}, 3, 4), 1, []int{-1}, 1e-12},
 				{g.Normal(f64, 3, 4), 2, []int{1}, 100}, {g.Normal(tensor.Float32, 5), 2, []int{0}, 1e-12}, {g.Normal(tensor.BFloat16, 2, 3), 2, []int{1}, 1e-12}, {g.Normal(tensor.Float32, 0, 3), 2, []int{1}, 1e-12},
-				{opdef.NonContiguous(g.Normal(f64, 3, 4)), 2, []int{0}, 1e-12},
+				{opdef.NonContiguous(g.Normal(f64, 3, 4)), 2, []int{0}, 1e-12}, {g.Normal(tensor.Complex128, 3, 4), 2, []int{1}, 1e-12}, {g.Normal(tensor.Complex128, 3, 2), 3, []int{0}, 1e-12},
 			}
 		},
 	}.Entry(),
@@ -114,10 +115,11 @@ var scaledOps = []*opdef.Entry{
 			return []*pairwiseArgs{
 				{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 2, 1e-6, false}, {farOperand(g, f64, 3, 4), farOperand(g, f64, 3, 4), 1, 1e-6, true}, {g.Normal(f64, 3, 4), g.Normal(f64, 4), 3, 1e-6, false},
 				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5), 2, 1e-6, false}, {g.Normal(tensor.BFloat16, 2, 3), g.Normal(tensor.BFloat16, 2, 3), 2, 1e-6, false},
+				{g.Normal(tensor.Complex128, 3, 4), g.Normal(tensor.Complex128, 3, 4), 3, 1e-6, false}, {g.Int(tensor.Int64, -4, 4, 3, 2), g.Int(tensor.Int64, 5, 9, 3, 2), 2, 1e-6, false},
 			}
 		},
 	}, [2]string{"x1", "x2"}, func(a *pairwiseArgs) (*difference, error) {
-		d, err := newDifference(a.X1, a.X2, a.P, a.Eps)
+		d, err := newDifference(a.X1, a.X2, a.P, a.Eps, true)
 		if err != nil {
 			return nil, err
 		}
@@ -138,10 +140,11 @@ var scaledOps = []*opdef.Entry{
 			return []*distArgs{
 				{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), opdef.Int(2)}, {farOperand(g, f64, 3, 4), farOperand(g, f64, 4), opdef.Int(1)}, {g.Normal(f64, 3), g.Normal(f64, 3), opdef.Float(3)},
 				{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 2, 3), opdef.Float(2)}, {g.Distinct(f64, 5), tensor.Full(f64, []int{5}, 0.0), opdef.Float(math.Inf(1))},
+				{g.Normal(tensor.Complex128, 3, 4), g.Normal(tensor.Complex128, 4), opdef.Float(2)},
 			}
 		},
 	}, [2]string{"self", "other"}, func(a *distArgs) (*difference, error) {
-		d, err := newDifference(a.Self, a.Other, a.P.Float64(), 0)
+		d, err := newDifference(a.Self, a.Other, a.P.Float64(), 0, false)
 		if err != nil {
 			return nil, err
 		}
@@ -164,12 +167,12 @@ var scaledOps = []*opdef.Entry{
 				return nil, err
 			}
 			limit := a.Maxnorm.Float64()
-			return single(opdef.Zip(a.Self.DType, a.Self, y, func(x, n float64) float64 {
+			return single(byFactors(a.Self.DType, a.Self, opdef.Map(tensor.Float64, y, func(n float64) float64 {
 				if n > limit {
-					return x * (limit / (n + 1e-7))
+					return limit / (n + 1e-7)
 				}
-				return x
-			})), nil
+				return 1
+			}))), nil
 		},
 		Scale: func(a *renormArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			return single(times(opdef.Abs(outs[0]), 2))
@@ -180,8 +183,19 @@ var scaledOps = []*opdef.Entry{
 				return nil, err
 			}
 			x, up, limit := a.Self, g.Out[0], a.Maxnorm.Float64()
-			dot := opdef.Sum(tensor.Float64, opdef.Zip(tensor.Float64, x, up, func(x, g float64) float64 { return x * g }), dims, false)
+			dot := opdef.Sum(tensor.Float64, alike(x, up), dims, false)
 			nb := normGrad(x, vectorNorm(x, a.P.Float64(), dims, false), dot, a.P.Float64(), dims)
+			if x.DType.IsComplex() {
+				return gradOf("self", opdef.ZipN(x.DType, x.Shape, func(dst []complex128, s [][]complex128) {
+					for i, g := range s[0] {
+						dst[i] = g
+						if n := real(s[1][i]); n > limit {
+							k := complex(1/(n+1e-7), 0)
+							dst[i] = complex(limit, 0) * k * (g - k*s[2][i])
+						}
+					}
+				}, up, y, nb)), nil
+			}
 			return gradOf("self", opdef.ZipN(x.DType, x.Shape, func(dst []float64, s [][]float64) {
 				for i, g := range s[0] {
 					dst[i] = g
@@ -197,7 +211,7 @@ var scaledOps = []*opdef.Entry{
 			f64 := tensor.Float64
 			return []*renormArgs{
 				{g.Normal(f64, 3, 4), opdef.Int(2), 0, opdef.Float(0.5)}, {g.Apart(f64, []float64{0}, 2, 3, 4), opdef.Float(1), -1, opdef.Int(1)}, {g.Normal(f64, 3, 4), opdef.Float(3), 1, opdef.Float(100)},
-				{g.Normal(tensor.Float32, 2, 5), opdef.Float(2), 0, opdef.Float(1)},
+				{g.Normal(tensor.Float32, 2, 5), opdef.Float(2), 0, opdef.Float(1)}, {g.Normal(tensor.Complex128, 2, 5), opdef.Float(2), 0, opdef.Float(1)},
 			}
 		},
 	}.Entry(),
@@ -300,9 +314,34 @@ type lrnArgs struct {
 	Alpha, Beta, K float64
 }
 
+// inexact refuses integers and bool.
+func inexact(arg string, t *tensor.Tensor) error {
+	if t.DType.Kind() < tensor.KindFloat {
+		return opdef.Refuse(arg, "want a floating or complex dtype, got %s", t.DType)
+	}
+	return nil
+}
+
+// byFactors is x times real factors, element by element.
+func byFactors(dt tensor.DType, x, factors *tensor.Tensor) *tensor.Tensor {
+	if dt.IsComplex() {
+		return opdef.Zip(dt, x, factors, func(x, k complex128) complex128 { return x * complex(real(k), 0) })
+	}
+	return opdef.Zip(dt, x, factors, func(x, k float64) float64 { return x * k })
+}
+
+// alike is the real part of conj(x)*y, element by element: what x and y have
+// in common as vectors.
+func alike(x, y *tensor.Tensor) *tensor.Tensor {
+	if x.DType.IsComplex() {
+		return opdef.Zip(tensor.Float64, x, y, func(x, y complex128) float64 { return real(x)*real(y) + imag(x)*imag(y) })
+	}
+	return opdef.Zip(tensor.Float64, x, y, func(x, y float64) float64 { return x * y })
+}
+
 // norms are the norms of the input, expanded to its shape.
 func (a *normalizeArgs) norms() (*tensor.Tensor, []int, error) {
-	if err := floating("input", a.Input); err != nil {
+	if err := inexact("input", a.Input); err != nil {
 		return nil, nil, err
 	}
 	dims, err := opdef.Dims("dim", a.Dim, a.Input.Dim())
@@ -325,8 +364,20 @@ func (a *normalizeArgs) grad(up *tensor.Tensor, magnitudes bool) (*tensor.Tensor
 	if magnitudes {
 		x, up, term = opdef.Abs(x), opdef.Abs(up), -3.0-2*math.Abs(a.P)
 	}
-	dot := opdef.Sum(tensor.Float64, opdef.Zip(tensor.Float64, x, up, func(x, g float64) float64 { return x * g }), dims, false)
+	dot := opdef.Sum(tensor.Float64, alike(x, up), dims, false)
 	slope := normGrad(x, vectorNorm(x, a.P, dims, false), dot, a.P, dims)
+	if x.DType.IsComplex() {
+		return opdef.ZipN(x.DType, x.Shape, func(dst []complex128, s [][]complex128) {
+			for i, g := range s[0] {
+				n := real(s[1][i])
+				d := complex(1/max(n, a.Eps), 0)
+				dst[i] = g * d
+				if n >= a.Eps {
+					dst[i] -= s[2][i] * d * d
+				}
+			}
+		}, up, y, slope), nil
+	}
 	return opdef.ZipN(x.DType, x.Shape, func(dst []float64, s [][]float64) {
 		for i, g := range s[0] {
 			n := s[1][i]
@@ -456,23 +507,33 @@ type difference struct {
 	keepdim bool
 }
 
-func newDifference(a, b *tensor.Tensor, p, eps float64) (*difference, error) {
+// newDifference is the difference a - b + eps; ints says that integers are
+// taken as float32.
+func newDifference(a, b *tensor.Tensor, p, eps float64, ints bool) (*difference, error) {
 	dt, ts, err := opdef.Common(a, b)
 	if err != nil {
 		return nil, err
 	}
-	if !dt.IsFloat() {
-		return nil, opdef.Refuse("", "want a floating dtype, got %s", dt)
+	if ints && dt.Kind() < tensor.KindFloat && a.DType != tensor.Bool && b.DType != tensor.Bool {
+		dt = tensor.DefaultDType
+	}
+	if dt.Kind() < tensor.KindFloat {
+		return nil, opdef.Refuse("", "want a floating or complex dtype, got %s", dt)
 	}
 	ts, _, err = opdef.BroadcastAll(ts...)
 	if err != nil {
 		return nil, err
 	}
-	return &difference{
+	d := &difference{
 		a: a, b: b, p: p,
-		x:     opdef.Zip(dt, ts[0], ts[1], func(x, y float64) float64 { return x - y + eps }),
-		scale: opdef.Zip(tensor.Float64, ts[0], ts[1], func(x, y float64) float64 { return math.Abs(x) + math.Abs(y) }),
-	}, nil
+		scale: opdef.Zip(tensor.Float64, opdef.Abs(ts[0]), opdef.Abs(ts[1]), func(x, y float64) float64 { return x + y }),
+	}
+	if dt.IsComplex() {
+		d.x = opdef.Zip(dt, ts[0], ts[1], func(x, y complex128) complex128 { return x - y + complex(eps, 0) })
+	} else {
+		d.x = opdef.Zip(dt, ts[0], ts[1], func(x, y float64) float64 { return x - y + eps })
+	}
+	return d, nil
 }
 
 // differenceNorm completes the declaration of a norm of a difference.
@@ -527,7 +588,7 @@ func differenceNorm[A any](o opdef.Op[A], names [2]string, call func(*A) (*diffe
 // and the dimensions they are taken over.
 func (a *renormArgs) norms() (*tensor.Tensor, []int, error) {
 	x := a.Self
-	if err := floating("self", x); err != nil {
+	if err := inexact("self", x); err != nil {
 		return nil, nil, err
 	}
 	if x.Dim() < 2 {
