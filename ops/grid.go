@@ -121,6 +121,52 @@ var gridOps = []*opdef.Entry{
 				&cdistArgs{opdef.NonContiguous(g.Normal(f64, 3, 2)), opdef.NonContiguous(g.Normal(f64, 2, 2)), 2, nil})
 		},
 	}.Entry(),
+	opdef.Op[pdistArgs]{
+		Schema:    "pdist(Tensor input, float p=2.0) -> Tensor",
+		Names:     "pdist F.pdist",
+		Doc:       opdef.Doc{Summary: "Distances between all pairs of rows of a matrix", Formula: "norm(input[i] - input[j], p) for i < j", Notes: "The gradient is zero where rows coincide.", Source: "torch.nn.functional.pdist"},
+		Error:     opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
+		Terms:     func(a *pdistArgs) int { return max(1, width(a.Input.Shape)) },
+		GradTerms: func(a *pdistArgs) int { return max(1, a.Input.Numel()) },
+		Kernel: func(a *pdistArgs) ([]*tensor.Tensor, error) {
+			all, err := a.distances()
+			if err != nil {
+				return nil, err
+			}
+			n := a.Input.Shape[0]
+			d, out := tensor.Data[float64](all), make([]float64, 0, n*max(n-1, 0)/2)
+			for i := range n {
+				out = append(out, d[i*n+i+1:(i+1)*n]...)
+			}
+			return single(tensor.New(a.Input.DType, []int{len(out)}, out)), nil
+		},
+		Grad: func(a *pdistArgs, g *opdef.Grad) (opdef.Grads, error) {
+			all, err := a.distances()
+			if err != nil {
+				return nil, err
+			}
+			n, up := a.Input.Shape[0], tensor.Data[float64](g.Out[0])
+			square := make([]float64, n*n)
+			for i := range n {
+				k := n - i - 1
+				copy(square[i*n+i+1:(i+1)*n], up[:k])
+				up = up[k:]
+			}
+			both, err := cdistGrad(a.pairs(), opdef.NewGrad(single(all), single(tensor.New(tensor.Float64, []int{n, n}, square)), nil))
+			if err != nil {
+				return nil, err
+			}
+			return gradOf("input", opdef.Zip(a.Input.DType, both["x1"][0], both["x2"][0], func(x, y float64) float64 { return x + y })), nil
+		},
+		Cases: func(r *rand.Rand) []*pdistArgs {
+			g := opdef.Gen{R: r}
+			f64 := tensor.Float64
+			return []*pdistArgs{
+				{g.Normal(f64, 4, 3), 2}, {g.Normal(f64, 3, 2), 1}, {g.Normal(f64, 3, 2), 3}, {g.Normal(f64, 3, 4), math.Inf(1)}, {g.Normal(tensor.Float32, 5, 2), 2},
+				{g.Normal(tensor.Float32, 1, 2), 2}, {opdef.NonContiguous(g.Normal(f64, 3, 3)), 1.5},
+			}
+		},
+	}.Entry(),
 }
 
 type gridSampleArgs struct {
@@ -455,6 +501,26 @@ type cdistArgs struct {
 	X1, X2      *tensor.Tensor
 	P           float64
 	ComputeMode *string
+}
+
+type pdistArgs struct {
+	Input *tensor.Tensor
+	P     float64
+}
+
+// pairs is the cdist call of the rows with themselves.
+func (a *pdistArgs) pairs() *cdistArgs { return &cdistArgs{X1: a.Input, X2: a.Input, P: a.P} }
+
+// distances are those of all rows from all.
+func (a *pdistArgs) distances() (*tensor.Tensor, error) {
+	x := a.Input
+	if x.Dim() != 2 || x.DType != tensor.Float32 && x.DType != tensor.Float64 {
+		return nil, opdef.Refuse("input", "want a matrix of float32 or float64, got %s", x.Meta())
+	}
+	if !(a.P >= 0) {
+		return nil, opdef.Refuse("p", "want no negative number, got %v", a.P)
+	}
+	return a.pairs().distances()
 }
 
 // plan checks the call and gives the batch shape.

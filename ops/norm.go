@@ -56,10 +56,17 @@ var normOps = []*opdef.Entry{
 			}
 		},
 	}, (*groupNormArgs).norm),
-	normEntry(opdef.Op[batchNormArgs]{
-		Schema: "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor",
-		Names:  "F.batch_norm",
-		Doc:    opdef.Doc{Summary: "Normalisation of each channel over the batch", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *). In training mean and var are those of the batch, and the running statistics move towards them by momentum (var corrected); otherwise they are the running statistics.", Source: "torch.nn.functional.batch_norm"},
+	batchNorm("batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", "F.batch_norm"),
+	batchNorm("batch_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, ignored cudnn_enabled) -> Tensor", "batch_norm"),
+	instanceNorm("instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor", "F.instance_norm"),
+	instanceNorm("instance_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, ignored cudnn_enabled) -> Tensor", "instance_norm"),
+}
+
+// batchNorm declares a batch normalisation, whose arguments have two orders.
+func batchNorm(schema, names string) *opdef.Entry {
+	return normEntry(opdef.Op[batchNormArgs]{
+		Schema: schema, Names: names,
+		Doc: opdef.Doc{Summary: "Normalisation of each channel over the batch", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *). In training mean and var are those of the batch, and the running statistics move towards them by momentum (var corrected); otherwise they are the running statistics.", Source: "torch.nn.functional.batch_norm"},
 		After: func(a *batchNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 			n, err := a.norm()
 			if err != nil || !a.Training || a.Input.Numel() == 0 {
@@ -85,11 +92,14 @@ var normOps = []*opdef.Entry{
 				{Input: opdef.NonContiguous(g.Normal(f64, 3, 3, 2)), RunningMean: m64, RunningVar: v64, Training: true, Momentum: 0.1, Eps: 1e-5},
 			}
 		},
-	}, (*batchNormArgs).norm),
-	normEntry(opdef.Op[instanceNormArgs]{
-		Schema: "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor",
-		Names:  "F.instance_norm",
-		Doc:    opdef.Doc{Summary: "Normalisation of each channel of each sample", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *). With running statistics given, these move towards the average over the batch; without use_input_stats they are used instead.", Source: "torch.nn.functional.instance_norm"},
+	}, (*batchNormArgs).norm)
+}
+
+// instanceNorm is batchNorm for each sample by itself.
+func instanceNorm(schema, names string) *opdef.Entry {
+	return normEntry(opdef.Op[instanceNormArgs]{
+		Schema: schema, Names: names,
+		Doc: opdef.Doc{Summary: "Normalisation of each channel of each sample", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *). With running statistics given, these move towards the average over the batch; without use_input_stats they are used instead.", Source: "torch.nn.functional.instance_norm"},
 		After: func(a *instanceNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 			n, err := a.norm()
 			if err != nil || !a.UseInputStats || a.Input.Numel() == 0 {
@@ -114,7 +124,7 @@ var normOps = []*opdef.Entry{
 				{Input: g.Normal(tensor.Float32, 1, 2, 6), UseInputStats: true, Momentum: 0.1, Eps: 1e-5},
 			}
 		},
-	}, (*instanceNormArgs).norm),
+	}, (*instanceNormArgs).norm)
 }
 
 // normEntry completes the declaration of a normalisation. A result is a sum of a
