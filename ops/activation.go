@@ -132,9 +132,9 @@ var activationOps = []*opdef.Entry{
 	}.entry(),
 	activation{
 		name: "hardsigmoid", names: "F.hardsigmoid _C._nn.hardsigmoid", summary: "Piecewise approximation of sigmoid", formula: "min(max(self + 3, 0), 6) / 6",
-		notes: "The subgradient at -3 and 3 is 0.", error: opdef.Error{Class: opdef.Rounded, ULPs: 2}, kinks: []float64{-3, 3},
+		notes: "The subgradient at -3 and 3 is 0; the slope between them is 1/6 rounded to float32, for float64 too.", error: opdef.Error{Class: opdef.Rounded, ULPs: 2}, kinks: []float64{-3, 3},
 		f:  func(x float64) float64 { return min(max(x+3, 0), 6) / 6 },
-		df: func(x, _ float64) float64 { return either(x > -3 && x < 3, 1.0/6, 0) },
+		df: func(x, _ float64) float64 { return either(x > -3 && x < 3, float64(float32(1.0/6)), 0) },
 		s:  func(x, _ float64) float64 { return either(math.Abs(x) < 3, 0.5, 0) },
 	}.entry(),
 	activation{
