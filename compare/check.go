@@ -79,6 +79,7 @@ type part struct {
 	worst        [3]candidate
 	above, below int
 	maxULP       float64 // where stats does not have it
+	scaled       bool    // an element of the span was judged by S: others will be
 }
 
 // candidate is the worst element so far; score is distance over bound.
@@ -409,7 +410,11 @@ func (c *checker) floatBlock(p *part, lo, n int, s *scratch) {
 		// reference, which takes no rounding to see. An element off by more than
 		// half an ULP is not the nearest value.
 		worst := &p.worst[passed]
-		above, below := b.reach.Near(g, r, &worst.score, func(from, to int) {
+		var scale []float64
+		if p.scaled {
+			scale = c.loadScale(lo, n, s)
+		}
+		above, below := b.reach.Near(g, r, scale, &worst.score, func(from, to int) {
 			for i := from; i < to; i++ {
 				c.closeOrJudged(p, lo, i, g[i], r[i], s)
 			}
@@ -471,6 +476,7 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 			score = d / cheap
 		} else {
 			cl, score = b.judge(x, rounded, exact, cheap, c.loadScale(lo, len(s.got), s)[i])
+			p.scaled = b.sum > 0
 		}
 	}
 	p.differs(cl, score, lo+i, x > rounded, x < rounded)

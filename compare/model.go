@@ -106,7 +106,7 @@ func newBound(m Model, dt tensor.DType) bound {
 			b.low, b.lowest = warnGrowth*low.Eps()/2, low.String()
 		}
 	}
-	b.reach.ULPs = b.ulps
+	b.reach.ULPs, b.reach.Factor, b.reach.Constant = b.ulps, b.sum, b.flush
 	return b
 }
 

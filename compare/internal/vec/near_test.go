@@ -10,7 +10,7 @@ import (
 // some of them out of reach, special or equal, and compares with a plain loop.
 func TestNear(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 5))
-	reach := Reach{ULPs: 3, Mant: 23, Low: 1023 - 126, High: 1023 + 127}
+	reach := Reach{ULPs: 3, Factor: 0x1p-13, Constant: 0x1p-30, Mant: 23, Low: 1023 - 126, High: 1023 + 127}
 	for trial := range 200 {
 		n := r.IntN(300)
 		got, exact := make([]float64, n), make([]float64, n)
@@ -31,6 +31,12 @@ func TestNear(t *testing.T) {
 				exact[i] = 0x1p200
 			}
 		}
+		var scale []float64
+		if trial%3 == 0 {
+			for range n {
+				scale = append(scale, r.Float64()*0x1p-10)
+			}
+		}
 		type result struct {
 			above, below, out, at int
 			worst                 float64
@@ -41,7 +47,12 @@ func TestNear(t *testing.T) {
 			e := int(math.Float64bits(y) >> 52 & 0x7ff)
 			unit := math.Ldexp(1, e-1023-23)
 			d := got[i] - y
-			if uint64(e) < reach.Low || uint64(e) > reach.High || !(math.Abs(d) <= 3*unit) {
+			most := 3 * unit
+			if scale != nil && math.Abs(d) > most {
+				most += 0x1p-13 * scale[i]
+				most += 0x1p-30
+			}
+			if uint64(e) < reach.Low || uint64(e) > reach.High || !(math.Abs(d) <= most) {
 				s.out++
 				return
 			}
@@ -51,14 +62,14 @@ func TestNear(t *testing.T) {
 			if d < -unit/2 {
 				s.below++
 			}
-			if math.Abs(d) > unit/2 && math.Abs(d) > s.worst*(3*unit) {
-				s.worst, s.at = math.Abs(d)/(3*unit), i
+			if math.Abs(d) > unit/2 && math.Abs(d) > s.worst*most {
+				s.worst, s.at = math.Abs(d)/most, i
 			}
 		}
 		for i := range got {
 			one(&want, i)
 		}
-		above, below := reach.Near(got, exact, &have.worst, func(lo, hi int) {
+		above, below := reach.Near(got, exact, scale, &have.worst, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				one(&have, i)
 			}
