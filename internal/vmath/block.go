@@ -118,6 +118,15 @@ func Sqrt(dst, src []float64) {
 	each(dst, src, math.Sqrt)
 }
 
+// Abs stores the magnitude.
+func Abs(dst, src []float64) {
+	if useSIMD {
+		absSIMD(dst, src)
+		return
+	}
+	each(dst, src, math.Abs)
+}
+
 // Add stores x + y.
 func Add(dst, x, y []float64) {
 	if useSIMD {

@@ -18,6 +18,7 @@ func erfcSIMD(dst, src []float64)                                {}
 func geluSIMD(dst, src []float64)                                {}
 func geluTanhSIMD(dst, src []float64)                            {}
 func sqrtSIMD(dst, src []float64)                                {}
+func absSIMD(dst, src []float64)                                 {}
 func addSIMD(dst, x, y []float64)                                {}
 func subSIMD(dst, x, y []float64)                                {}
 func mulSIMD(dst, x, y []float64)                                {}

@@ -386,6 +386,17 @@ func sqrtSIMD(dst, src []float64) {
 	}
 }
 
+func absSIMD(dst, src []float64) {
+	n := len(src) &^ 3
+	for i := 0; i < n; i += 4 {
+		abs(load(src, i)).Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+	for i := n; i < len(src); i++ {
+		dst[i] = math.Abs(src[i])
+	}
+}
+
 func addSIMD(dst, x, y []float64) {
 	n := len(x) &^ 3
 	dst, y = dst[:len(x)], y[:len(x)]
