@@ -401,7 +401,8 @@ func (e *Entry) bind(args []value.Value, kwargs *value.Dict) (any, error) {
 		}
 		v := args[k]
 		if params[i].Type.Variadic {
-			if seq, ok := v.(*value.Sequence); !ok || seq.Kind >= value.Set || params[i].Type.Base == "Tensor" && len(args)-k > 1 {
+			base := params[i].Type.Base
+			if seq, ok := v.(*value.Sequence); !ok || seq.Kind >= value.Set || base == "any" || base == "Tensor" && len(args)-k > 1 {
 				v = value.NewTuple(args[k:]...)
 				k = len(args) - 1
 			}

@@ -69,6 +69,7 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		foreachOps(),
 		optimizerOps,
 		queryOps,
+		segmentOps,
 		nativeNormOps,
 		calculusOps,
 		maskedOps,
