@@ -103,6 +103,9 @@ func (c *Call) Random() string {
 	return c.Entry.Random
 }
 
+// ExactOut reports that what results are written to must have their dtype.
+func (c *Call) ExactOut() bool { return c.Entry.exact != nil && c.Entry.exact(c.args) }
+
 // Args is the bound argument struct, a pointer to the op's argument type.
 func (c *Call) Args() any { return c.args }
 
@@ -257,6 +260,9 @@ func (c *Call) write(outs, targets []*tensor.Tensor) ([]*tensor.Tensor, error) {
 		}
 		if slices.Equal(o.Shape, dst.Shape) && !dst.IsWrittenOnce() { // an out= of another shape is resized first
 			return nil, Refuse(arg, "several elements share one memory location: clone the tensor before writing to it")
+		}
+		if o.DType != dst.DType && c.ExactOut() {
+			return nil, Refuse(arg, "want dtype %s, got %s", o.DType, dst.DType)
 		}
 		if !tensor.CanCast(o.DType, dst.DType) {
 			return nil, Refuse(arg, "a result of dtype %s cannot be written to dtype %s", o.DType, dst.DType)

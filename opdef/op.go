@@ -101,6 +101,10 @@ type Op[A any] struct {
 	// in training); it returns "" where the result is determined.
 	RandomIf func(a *A) string
 
+	// ExactOut reports that what results are written to, out= or self, must have
+	// their dtype; nil: torch converts.
+	ExactOut func(a *A) bool
+
 	// Trivial marks ops whose results are zeros, empty or NaN by nature (zeros,
 	// eq), which otherwise make a comparison mistrusted.
 	Trivial bool
@@ -245,6 +249,7 @@ type Entry struct {
 	gterms  func(any) int
 	errorOf func(any) Error
 	accept  func(any, []*tensor.Tensor, []*tensor.Tensor) []Acceptance
+	exact   func(any) bool
 	cases   func(*rand.Rand) []any
 	problem error
 }
@@ -295,6 +300,9 @@ func (o Op[A]) Entry() *Entry {
 	}
 	if o.Accept != nil {
 		e.accept = func(a any, got, want []*tensor.Tensor) []Acceptance { return o.Accept(a.(*A), got, want) }
+	}
+	if o.ExactOut != nil {
+		e.exact = func(a any) bool { return o.ExactOut(a.(*A)) }
 	}
 	if o.Cases != nil {
 		e.cases = func(r *rand.Rand) []any {

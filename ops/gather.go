@@ -12,12 +12,13 @@ import (
 // gatherOps read elements at positions that other tensors give.
 var gatherOps = []*opdef.Entry{
 	opdef.Op[gatherArgs]{
-		Schema: "gather(Tensor self, int dim, Tensor index, *, ignored sparse_grad=False) -> Tensor",
-		Names:  "gather Tensor.gather",
-		Doc:    opdef.Doc{Summary: "Elements at indices along a dimension", Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1", Source: "torch.gather"},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
-		Kernel: func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
-		Grad:   func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
+		Schema:   "gather(Tensor self, int dim, Tensor index, *, ignored sparse_grad=False) -> Tensor",
+		ExactOut: func(*gatherArgs) bool { return true },
+		Names:    "gather Tensor.gather",
+		Doc:      opdef.Doc{Summary: "Elements at indices along a dimension", Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1", Source: "torch.gather"},
+		Error:    opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Kernel:   func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
+		Grad:     func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
 		GradScale: func(a *gatherArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return a.grad(opdef.Abs(g.Out[0]))
 		},
@@ -34,10 +35,11 @@ var gatherOps = []*opdef.Entry{
 	}.Entry(),
 	takeAlongDimOp,
 	opdef.Op[indexSelectArgs]{
-		Schema: "index_select(Tensor self, int dim, Tensor index) -> Tensor",
-		Names:  "index_select Tensor.index_select",
-		Doc:    opdef.Doc{Summary: "Slices of a dimension at the given indices", Source: "torch.index_select"},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Schema:   "index_select(Tensor self, int dim, Tensor index) -> Tensor",
+		ExactOut: func(*indexSelectArgs) bool { return true },
+		Names:    "index_select Tensor.index_select",
+		Doc:      opdef.Doc{Summary: "Slices of a dimension at the given indices", Source: "torch.index_select"},
+		Error:    opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel: func(a *indexSelectArgs) ([]*tensor.Tensor, error) {
 			shape, r, err := slicesAt(a.Self.Shape, a.Dim, a.Index)
 			if err != nil {

@@ -31,10 +31,11 @@ var reduceOps = []*opdef.Entry{
 		Cases: reduceCases(true),
 	}.Entry(),
 	opdef.Op[reduceArgs]{
-		Schema: "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Mean over dimensions", Formula: "sum of self over dim, divided by the number of terms", Notes: "Of no elements: nan.", Source: "torch.mean"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
-		Terms:  (*reduceArgs).terms,
+		Schema:   "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+		ExactOut: func(a *reduceArgs) bool { return a.Dtype != nil },
+		Doc:      opdef.Doc{Summary: "Mean over dimensions", Formula: "sum of self over dim, divided by the number of terms", Notes: "Of no elements: nan.", Source: "torch.mean"},
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
+		Terms:    (*reduceArgs).terms,
 		Kernel: func(a *reduceArgs) ([]*tensor.Tensor, error) {
 			x, dims, err := a.prepare(true)
 			if err != nil {
