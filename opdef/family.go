@@ -94,7 +94,7 @@ type BinaryArgs struct{ Self, Other *tensor.Tensor }
 
 // Binary declares a function of two broadcast tensors, element by element; the
 // schema is "<name>(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", without
-// |Scalar if NoNumbers. The result has the promoted dtype of the operands. F, C
+// |Scalar if NoNumbers or, for self alone, TensorSelf. The result has the promoted dtype of the operands. F, C
 // and I give the function by category; ToFloat promotes integers to float32
 // first (true division), a nil function refuses its category. Block, if set,
 // takes the place of F: it stores the function of two blocks in dst, which does
@@ -125,9 +125,9 @@ type Binary struct {
 	Lo, Hi float64
 	// Reversed swaps the operands: rsub, __rtruediv__, __rpow__.
 	Reversed bool
-	// NoNumbers refuses Python numbers as operands (maximum); TwoNumbers takes
-	// even two of them (mul).
-	NoNumbers, TwoNumbers bool
+	// NoNumbers refuses Python numbers as operands (maximum), TensorSelf as the
+	// first (copysign); TwoNumbers takes even two of them (mul).
+	NoNumbers, TensorSelf, TwoNumbers bool
 }
 
 // Entry declares the op.
@@ -166,8 +166,11 @@ func (b Binary) Entry() *Entry {
 }
 
 func (b Binary) schema() string {
-	if b.NoNumbers {
+	switch {
+	case b.NoNumbers:
 		return b.Name + "(Tensor self, Tensor other) -> Tensor"
+	case b.TensorSelf:
+		return b.Name + "(Tensor self, Tensor|Scalar other) -> Tensor"
 	}
 	return b.Name + "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor"
 }

@@ -180,11 +180,11 @@ var arithmeticOps = []*opdef.Entry{
 		NoGrad: "torch defines none for floor_divide",
 		Cases:  reverseIntegralCases,
 	}.Entry(),
-	modulus("fmod", "fmod Tensor.fmod", true, false, "Remainder with the sign of the dividend", "self - other*trunc(self/other)", math.Mod,
+	modulus("fmod(Tensor self, Tensor|Scalar other) -> Tensor", "fmod Tensor.fmod", true, false, "Remainder with the sign of the dividend", "self - other*trunc(self/other)", math.Mod,
 		func(x, y int64) int64 { return x % y }, func(x, y float64) float64 { return -math.Trunc(x / y) }),
-	modulus("remainder", "remainder Tensor.remainder Tensor.__mod__", true, false, "Remainder with the sign of the divisor", "self - other*floor(self/other)", pyMod,
+	modulus("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "remainder Tensor.remainder Tensor.__mod__", true, false, "Remainder with the sign of the divisor", "self - other*floor(self/other)", pyMod,
 		pyModInt, func(x, y float64) float64 { return -math.Floor(x / y) }),
-	modulus("__rmod__", "Tensor.__rmod__", false, true, "Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
+	modulus("__rmod__(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "Tensor.__rmod__", false, true, "Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
 		pyModInt, func(x, y float64) float64 { return -math.Floor(x / y) }),
 	opdef.Op[addcArgs]{
 		Schema:  "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
@@ -282,10 +282,10 @@ var arithmeticOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[powArgs]{
 		Schema:  "float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
-		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Power in double precision", Formula: "self ** exponent", Notes: "The result is float64 or complex128.", Source: "torch.float_power"},
-		Error:   opdef.Error{Class: opdef.Elementwise},
-		Kernel:  floatPower,
+		InPlace: true, ExactOut: func(*powArgs) bool { return true },
+		Doc:    opdef.Doc{Summary: "Power in double precision", Formula: "self ** exponent", Notes: "The result is float64 or complex128.", Source: "torch.float_power"},
+		Error:  opdef.Error{Class: opdef.Elementwise},
+		Kernel: floatPower,
 		Grad: func(a *powArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
 		},

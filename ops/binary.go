@@ -32,7 +32,7 @@ var binaryOps = []*opdef.Entry{
 		DF:        func(x, y, z float64) (float64, float64) { return x / z, y / z },
 	}.Entry(),
 	opdef.Binary{
-		Name: "copysign", InPlace: true, ToFloat: true, Error: moves,
+		Name: "copysign", InPlace: true, ToFloat: true, TensorSelf: true, Error: moves,
 		Doc: opdef.Doc{Summary: "Magnitude of self with the sign of other", Formula: "|self| * sign(other)", Source: "torch.copysign"},
 		F:   math.Copysign,
 		DF: func(x, _, z float64) (float64, float64) {

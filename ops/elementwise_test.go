@@ -243,6 +243,12 @@ func TestElementwiseRefusals(t *testing.T) {
 		{"torch.tensor", []value.Value{value.NewList(int64(1), value.NewList(int64(2)))}, nil, "data"},
 		{"torch.complex", []value.Value{floats, ints}, nil, "imag"},
 		{"torch.Tensor.item", []value.Value{floats}, nil, "self"},
+		{"torch.copysign", []value.Value{int64(2), floats}, nil, "self"},
+		{"torch.fmod", []value.Value{int64(2), ints}, nil, "self"},
+		{"torch.Tensor.float_power_", []value.Value{floats, int64(2)}, nil, "self"},
+		{"torch.fft.fftshift", []value.Value{tensor.New(tensor.Float32, nil, []float64{1}), int64(0)}, nil, "dim"},
+		{"torch.gather", []value.Value{floats, int64(0), tensor.New(tensor.Int64, []int{1}, []int64{0})}, keywords("out", bools), "out"},
+		{"torch.mean", []value.Value{floats}, keywords("dtype", tensor.Float64, "out", floats), "out"},
 		{"torch.Tensor.to", []value.Value{floats, value.NewList()}, nil, "device"},
 	} {
 		call, err := reg.Bind(c.name, c.args, c.kwargs)

@@ -399,6 +399,9 @@ type shiftArgs struct {
 // or up with more 1.
 func fftShift(name string, more int) *opdef.Entry {
 	rotate := func(t *tensor.Tensor, dim []int, more int) (*tensor.Tensor, error) {
+		if t.Dim() == 0 && len(dim) > 0 {
+			return nil, opdef.Refuse("dim", "a 0-d tensor has no dimension %d", dim[0])
+		}
 		dims, err := opdef.Dims("dim", dim, t.Dim())
 		if err != nil {
 			return nil, err

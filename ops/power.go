@@ -262,7 +262,7 @@ func divModeCases(r *rand.Rand) []*divModeArgs {
 }
 
 // modulus declares a remainder; slope is the derivative by the divisor.
-func modulus(name, names string, inPlace, reversed bool, summary, formula string, f func(x, y float64) float64, i func(x, y int64) int64, slope func(x, y float64) float64) *opdef.Entry {
+func modulus(schema, names string, inPlace, reversed bool, summary, formula string, f func(x, y float64) float64, i func(x, y int64) int64, slope func(x, y float64) float64) *opdef.Entry {
 	operands := func(a *opdef.BinaryArgs) (x, y *tensor.Tensor) {
 		if reversed {
 			return a.Other, a.Self
@@ -286,7 +286,7 @@ func modulus(name, names string, inPlace, reversed bool, summary, formula string
 		return opdef.Grads{nx: {sumToArg(gx, x)}, ny: {sumToArg(gy, y)}}, nil
 	}
 	return opdef.Op[opdef.BinaryArgs]{
-		Schema: name + "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", Names: names, InPlace: inPlace,
+		Schema: schema, Names: names, InPlace: inPlace,
 		Doc:   opdef.Doc{Summary: summary, Formula: formula, Source: "torch.remainder, torch.fmod"},
 		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
@@ -381,8 +381,13 @@ func addcdivGrad(a *addcArgs, g *opdef.Grad) (opdef.Grads, error) {
 	if err != nil {
 		return nil, err
 	}
+	// torch rounds value*tensor1 to the dtype of tensor1 before it divides.
+	round := func(x float64) float64 { return x }
+	if own := a.Tensor1.DType; own.IsFloat() && own != dt {
+		round = own.Round
+	}
 	g2, err := mapN(dt, func(v []complex128) complex128 { return -v[0] * cmplx.Conj(c*v[1]/(v[2]*v[2])) },
-		func(v []float64) float64 { return -v[0] * k * v[1] / (v[2] * v[2]) }, g.Out[0], a.Tensor1, a.Tensor2)
+		func(v []float64) float64 { return -v[0] * round(k*v[1]) / (v[2] * v[2]) }, g.Out[0], a.Tensor1, a.Tensor2)
 	if err != nil {
 		return nil, err
 	}
