@@ -132,7 +132,7 @@ func Abs(t *tensor.Tensor) *tensor.Tensor {
 	case t.DType.IsComplex():
 		u = Map(t.DType.Real(), t, cmplx.Abs)
 	case t.DType.IsFloat():
-		u = Map(t.DType, t, math.Abs)
+		u = MapBlock(t.DType, t, vmath.Abs)
 	case t.DType.IsUnsigned():
 		return t
 	default:

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -129,14 +130,12 @@ func (a *momentsSoFar) join(b momentsSoFar) {
 var measuring = opdef.Fold[float64, momentsSoFar]{
 	Add: func(acc *momentsSoFar, _ int, v [][]float64) {
 		n := float64(len(v[0]))
-		m := opdef.PairwiseSum(v[0]) / n
-		var s, r float64
-		for _, x := range v[0] {
-			d := x - m
-			s += d * d
-			r += d
-		}
-		acc.join(momentsSoFar{n, m, s - r*r/n})
+		m := vmath.Sum(v[0]) / n
+		d := opdef.Scratch[float64](len(v[0]))
+		vmath.Affine(*d, v[0], -m, 1)
+		r := vmath.Sum(*d)
+		acc.join(momentsSoFar{n, m, vmath.Dot(*d, *d) - r*r/n})
+		opdef.Release(d)
 	},
 	Join: func(acc *momentsSoFar, next momentsSoFar) { acc.join(next) },
 }
