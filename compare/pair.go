@@ -81,9 +81,12 @@ func typed[T vec.Element](p *pair, kernel func(a, b []T, r vec.Rule) vec.Stats, 
 			x = resize(&buf(s)[0], n)
 			round(x, s.loadGot(p, lo, n))
 		}
-		if y != nil {
+		switch {
+		case y != nil:
 			y = y[lo : lo+n]
-		} else {
+		case p.got == p.ref: // an input and itself
+			y = x
+		default:
 			v := s.loadRef(p, lo, n)
 			if p.torch {
 				v = s.throughFloat32(p, v)

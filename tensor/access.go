@@ -177,6 +177,10 @@ const (
 // elements off, off+step, ... of the backing. step is never negative: a run
 // that goes backwards is read forwards, then reversed.
 func forward[T Elem](t *Tensor, lo int, dst []T, read func(dst []T, off, step int)) {
+	if t.IsContiguous() {
+		read(dst, t.Offset+lo, 1)
+		return
+	}
 	var tile []T
 	t.runs(lo, lo+len(dst), true, func(r run) {
 		out := dst[r.at : r.at+r.n]
