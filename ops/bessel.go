@@ -17,7 +17,7 @@ var besselOps = []*opdef.Entry{
 		F:   atFinite(kernel.BesselI0),
 		S:   besselScale,
 		DF:  func(x, _ float64) float64 { return atFinite(kernel.BesselI1)(x) },
-		DS:  func(x, _ float64) float64 { return finiteOr0(kernel.BesselI1(x)) },
+		DS:  func(x, _ float64) float64 { return besselScale(x, kernel.BesselI1(x)) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_i0e", Names: "special.i0e", Error: smooth, Saved: true,
@@ -61,10 +61,10 @@ var besselOps = []*opdef.Entry{
 		func(x float64) float64 { return math.Exp(-x) * kernel.BesselK1e(x) }, besselScale),
 	noGradient("scaled_modified_bessel_k0", "Scaled modified Bessel function of the second kind, order 0", "exp(self) * K0(self), NaN below 0", kernel.BesselK0e, besselScale),
 	noGradient("scaled_modified_bessel_k1", "Scaled modified Bessel function of the second kind, order 1", "exp(self) * K1(self), NaN below 0", kernel.BesselK1e, besselScale),
-	besselWave("bessel_j0", "Bessel function of the first kind, order 0", "J0(self), NaN at infinity", math.J0),
-	besselWave("bessel_j1", "Bessel function of the first kind, order 1", "J1(self), NaN at infinity", math.J1),
-	besselWave("bessel_y0", "Bessel function of the second kind, order 0", "Y0(self), NaN below 0 and at infinity", math.Y0),
-	besselWave("bessel_y1", "Bessel function of the second kind, order 1", "Y1(self), NaN below 0 and at infinity", math.Y1),
+	besselWave("bessel_j0", "Bessel function of the first kind, order 0", "J0(self), NaN at infinity", math.J0, waveScale),
+	besselWave("bessel_j1", "Bessel function of the first kind, order 1", "J1(self), NaN at infinity", math.J1, waveScale),
+	besselWave("bessel_y0", "Bessel function of the second kind, order 0", "Y0(self), NaN below 0 and at infinity", math.Y0, waveScale),
+	besselWave("bessel_y1", "Bessel function of the second kind, order 1", "Y1(self), NaN below 0 and at infinity", math.Y1, waveScale),
 	noGradient("spherical_bessel_j0", "Spherical Bessel function of the first kind, order 0", "sin(self) / self, 1 at 0",
 		func(x float64) float64 {
 			switch {
@@ -75,36 +75,41 @@ var besselOps = []*opdef.Entry{
 			}
 			return math.Sin(x) / x
 		}, func(_, _ float64) float64 { return 0 }),
-	noGradient("airy_ai", "Airy function", "Ai(self), NaN at infinity", kernel.Airy,
-		func(x, y float64) float64 {
-			s := finiteOr0(y)
-			if x < 0 {
-				s = 1 / (math.SqrtPi * math.Sqrt(math.Sqrt(-x)))
-			}
-			return finiteOr0((1 + math.Pow(math.Abs(x), 1.5)) * s)
-		}),
+	besselWave("airy_ai", "Airy function", "Ai(self), NaN at infinity", kernel.Airy, func(x, y float64) float64 {
+		s := finiteOr0(y)
+		switch {
+		case x < 0:
+			s = 2 / (math.SqrtPi * math.Sqrt(math.Sqrt(-x)))
+		case x < 2.1: // the difference of two power series
+			s = 1
+		}
+		return (1 + math.Pow(math.Abs(x), 1.5)) * s
+	}),
+}
+
+// waveScale is the amplitude of a Bessel function times its phase, which is
+// rounded.
+func waveScale(x, y float64) float64 {
+	x = math.Abs(x)
+	return max(finiteOr0(y), finiteOr0((1+x)*min(1, math.Sqrt(2/(math.Pi*x)))))
 }
 
 // besselScale: a polynomial is multiplied by an exponential and a root.
-func besselScale(_, y float64) float64 { return finiteOr0(y) }
+func besselScale(_, y float64) float64 { return 2 * finiteOr0(y) }
 
-// besselWave declares a Bessel function that oscillates.
-func besselWave(name, summary, formula string, f func(float64) float64) *opdef.Entry {
+// besselWave declares a function that oscillates, with its amplitude.
+func besselWave(name, summary, formula string, f func(float64) float64, scale func(x, y float64) float64) *opdef.Entry {
 	return opdef.Pointwise[opdef.UnaryArgs]{
 		Schema: "special_" + name + "(Tensor self) -> Tensor", Names: "special." + name, Error: smooth,
 		Doc:  opdef.Doc{Summary: summary, Formula: formula, Notes: "ATen's own kernel is exact to 2e-6 of the amplitude only, in float64 too; float64 results are held to that.", Source: "torch.special." + name},
 		Self: func(a *opdef.UnaryArgs) *tensor.Tensor { return a.Self },
 		F:    func(*opdef.UnaryArgs) func(float64) float64 { return atFinite(f) },
-		// The amplitude times the phase, which is rounded.
 		S: func(a *opdef.UnaryArgs) func(x, y float64) float64 {
 			k := 1.0
 			if a.Self.DType == tensor.Float64 {
 				k = 0x1p29
 			}
-			return func(x, y float64) float64 {
-				x = math.Abs(x)
-				return k * max(finiteOr0(y), finiteOr0((1+x)*min(1, math.Sqrt(2/(math.Pi*x)))))
-			}
+			return func(x, y float64) float64 { return k * finiteOr0(scale(x, y)) }
 		},
 		NoGrad: "torch defines none for special." + name,
 		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {

@@ -59,6 +59,8 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		padOps,
 		gridOps,
 		fftOps,
+		stftOps,
+		windowOps,
 		linalgOps,
 		factorOps,
 		spectralOps,
