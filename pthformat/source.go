@@ -28,7 +28,7 @@ func openSource(path string, mode ReadMode) (source, error) {
 	}
 	fi, err := f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("%s: not a regular file", path)
+		err = &FormatError{File: path, Offset: -1, Msg: "not a regular file"}
 	}
 	if err != nil {
 		f.Close()
