@@ -10,10 +10,11 @@ import (
 
 var useSIMD = archsimd.X86.AVX2() && archsimd.X86.FMA()
 
-// Constants are kept in memory as whole vectors: a broadcast of a Go constant
-// is compiled to a move of the legacy SSE encoding, which stalls vector code
-// for some hundred cycles while upper register halves are in use. For the same
-// reason they are cleared before scalar floating-point code runs.
+// Constants, zero among them, are kept in memory as whole vectors: go1.26
+// compiles a broadcast of a constant, a zero vector and a shift by a constant to
+// the right to moves of the legacy SSE encoding, which stall vector code for
+// some hundred cycles while upper register halves are in use. For the same
+// reason those are cleared before scalar floating-point code runs.
 type vector = [4]float64
 
 func splat(x float64) vector { return vector{x, x, x, x} }
@@ -51,6 +52,7 @@ var (
 	vTwo52, vTwo52Bias             = splat(0x1p52), splat(0x1p52 + 1023)
 	vTiny, vHuge                   = splat(0x1p-1022), splat(math.MaxFloat64)
 	vLog1pMax                      = splat(0x1p1000)
+	vFiftyTwo, vZero               = splatBits(52), splat(0)
 )
 
 func at(v []float64, i int) *vector {
@@ -153,7 +155,7 @@ func logSIMD(dst, src []float64) {
 		d := x.AsInt64x4().Sub(cst(&vSqrtHalf).AsInt64x4())
 		// d is not negative once the bias is added: its exponent field put
 		// into 2^52's mantissa is k + 1023.
-		e := d.Add(cst(&vExponentOne).AsInt64x4()).AsUint64x4().ShiftAllRight(52)
+		e := d.Add(cst(&vExponentOne).AsInt64x4()).AsUint64x4().ShiftRight(cst(&vFiftyTwo).AsInt64x4().AsUint64x4())
 		k := e.AsInt64x4().Or(cst(&vTwo52).AsInt64x4()).AsFloat64x4().Sub(cst(&vTwo52Bias))
 		f := x.AsInt64x4().Sub(d.And(cst(&vExponentMask).AsInt64x4())).AsFloat64x4().Sub(cst(&vOne))
 		s := f.Div(f.Add(cst(&vTwo)))
@@ -325,8 +327,7 @@ func erfcChunk(dst, src []float64) {
 	for i := 0; i < len(src); i += 4 {
 		x, e := load(src, i), load(far[:], i)
 		small := abs(x).LessEqual(cst(&vErfSmall))
-		var zero archsimd.Float64x4
-		e = cst(&vTwo).Sub(e).Merge(e, x.Less(zero))
+		e = cst(&vTwo).Sub(e).Merge(e, x.Less(cst(&vZero)))
 		y := cst(&vOne).Sub(signed(load(near[:], i), x)).Merge(e, small)
 		store(at(dst, i), y, x, abs(x).LessEqual(cst(&vErfcMax)), erfc)
 	}
@@ -351,8 +352,7 @@ func geluChunk(dst, src []float64) {
 		low := half.MulAdd(x, neg(half.Mul(x)))
 		y := load(e[:], i).Mul(load(c[:], i))
 		y = neg(low).MulAdd(y, y)
-		var zero archsimd.Float64x4
-		r := half.Mul(y).Merge(neg(half).MulAdd(y, x), x.Less(zero))
+		r := half.Mul(y).Merge(neg(half).MulAdd(y, x), x.Less(cst(&vZero)))
 		store(at(dst, i), signed(r, x), x, abs(x).LessEqual(cst(&vGELUMax)), gelu)
 	}
 	archsimd.ClearAVXUpperBits()

@@ -37,11 +37,8 @@ func (r Reach) nearSIMD(got, exact, scale []float64, worst *float64, look func(l
 			limit = archsimd.BroadcastFloat64x4(*worst)
 			continue
 		}
-		// far elements are above where the difference is positive.
-		var zero archsimd.Float64x4
-		positive := diff.Greater(zero)
-		above, below := far.And(positive).ToInt64x4(), far.ToInt64x4()
-		up, down = up.Sub(above), down.Sub(below).Add(above)
+		above := diff.Greater(half).ToInt64x4()
+		up, down = up.Sub(above), down.Sub(far.ToInt64x4()).Add(above)
 	}
 	var u, v [4]int64
 	up.Store(&u)
