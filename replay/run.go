@@ -29,9 +29,9 @@ type Options struct {
 // result. use, if not nil, sees the outcome while the tensors of the capture
 // can still be read; they must not be kept.
 func Run(e *capture.Entry, opt Options, use func(*Outcome)) *Outcome {
-	rec, err := e.Load(capture.LoadOptions{Read: opt.Read})
-	defer rec.Close()
+	rec, err := e.Load(capture.LoadOptions{Read: opt.Read}) // gives what could be read, also with an error
 	r := &runner{Options: opt, rec: rec, out: &Outcome{Op: rec.Op, Args: rec.Args, Kwargs: rec.Kwargs}}
+	defer r.rec.Close()
 	r.guard(func() { r.run(err) })
 	if use != nil {
 		r.guard(func() { use(r.out) })
