@@ -95,3 +95,15 @@ func TestHiddenResults(t *testing.T) {
 		t.Errorf("got %+v, want a gradient that passes", o.Results)
 	}
 }
+
+// TestBomb replays a call whose arguments stand for 2^40 values.
+func TestBomb(t *testing.T) {
+	bomb := value.NewList()
+	for range 40 {
+		bomb = value.NewList(bomb, bomb)
+	}
+	o := replay.Run(entries(t, record(t, "torch.relu", []value.Value{bomb}, nil))[0], options(t), nil)
+	if o.Verdict() != compare.Invalid {
+		t.Errorf("got %+v, want an invalid call", o.Results)
+	}
+}

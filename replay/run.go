@@ -101,7 +101,11 @@ func (r *runner) run(loadErr error) {
 			}
 		}
 	}
-	var err error
+	err := r.expandable()
+	if err != nil {
+		r.whole(compare.Invalid, err.Error())
+		return
+	}
 	if r.call, err = r.Registry.Bind(r.rec.Op, r.rec.Args, r.rec.Kwargs); err != nil {
 		r.refused(err)
 		return
@@ -457,39 +461,18 @@ func equalValues(a, b value.Value) bool {
 	return !ta && !tb && value.Repr(a) == value.Repr(b)
 }
 
-// flatten lists the leaves of vs as op_tools counts them: containers opened
-// (dict keys and values too), None counted.
+// flatten lists the leaves of values that expandable accepted.
 func flatten(vs []value.Value) []value.Value {
-	var out []value.Value
-	seen := map[value.Value]bool{}
-	var walk func(v value.Value)
-	walk = func(v value.Value) {
-		switch v := v.(type) {
-		case *value.Sequence:
-			if seen[v] {
-				return
-			}
-			seen[v] = true
-			for _, it := range v.Items {
-				walk(it)
-			}
-			delete(seen, v)
-		case *value.Dict:
-			if seen[v] {
-				return
-			}
-			seen[v] = true
-			for _, it := range v.Items {
-				walk(it.Key)
-				walk(it.Value)
-			}
-			delete(seen, v)
-		default:
-			out = append(out, v)
+	leaves, _ := value.Leaves(vs)
+	return leaves
+}
+
+// expandable checks that everything to be flattened can be.
+func (r *runner) expandable() error {
+	for _, vs := range [][]value.Value{r.rec.Args, r.rec.Output, r.rec.GradInputs, r.rec.GradOutputs, r.rec.After} {
+		if _, err := value.Leaves(vs); err != nil {
+			return err
 		}
 	}
-	for _, v := range vs {
-		walk(v)
-	}
-	return out
+	return nil
 }

@@ -34,7 +34,7 @@ func TestWriteArgs(t *testing.T) {
 		return &TensorInfo{"npu:0", "float32", numel, shape, stride, false, "torch.strided", ptr}
 	}
 	got := render(t, func(b *strings.Builder) error {
-		return WriteArgs(b, []ArgRow{
+		return WriteArgs(b, 0, []ArgRow{
 			{Name: "torch.Tensor.reshape inputs[0]", Tensor: info([]int{24}, []int{1}, 24, "271375168")},
 			{Name: "torch.Tensor.reshape inputs[1]", Value: "4"},
 			{Name: "torch.Tensor.reshape inputs[2]", Value: "6"},
@@ -53,7 +53,7 @@ func TestWriteArgs(t *testing.T) {
 `, got)
 
 	got = render(t, func(b *strings.Builder) error {
-		return WriteArgs(b, []ArgRow{
+		return WriteArgs(b, 0, []ArgRow{
 			{Name: "torch.arange inputs", Value: "24"},
 			{Name: "torch.arange inputs dtype", Value: "torch.float32"},
 			{Name: "torch.arange inputs device", Value: "cuda:0"},
@@ -74,7 +74,7 @@ func TestWriteArgs(t *testing.T) {
 
 func TestWriteCompare(t *testing.T) {
 	got := render(t, func(b *strings.Builder) error {
-		return WriteCompare(b, []CompareRow{
+		return WriteCompare(b, 0, []CompareRow{
 			{Name: "torch.Tensor.add output", Allclose: true, Cosine: 0.9999999403953552, ATol: 1e-3, RTol: 1e-3},
 		})
 	})
@@ -84,6 +84,32 @@ func TestWriteCompare(t *testing.T) {
 +--------------------------------+----------+-------------------+--------------+-------------------+-------------+-------------+------------+
 | torch.Tensor.add output        |   True   |    0.999999940    | 0.000000000  |    0.000000000    | 0.001000000 | 0.001000000 |            |
 +--------------------------------+----------+-------------------+--------------+-------------------+-------------+-------------+------------+
+`, got)
+}
+
+func TestNarrowTable(t *testing.T) {
+	rows := []CompareRow{
+		{Name: "torch.Tensor.add input[0]", Allclose: true, Cosine: 1, ATol: 1e-3, RTol: 1e-3},
+		{Name: "torch.Tensor.add output", Cosine: 0.5, MaxAbs: 2, MaxRelative: 3, ATol: 1e-3, RTol: 1e-3, Verdict: Fail},
+	}
+	got := render(t, func(b *strings.Builder) error { return WriteCompare(b, 80, rows) })
+	diff(t, "80 columns", `
++----------+----------+--------------+-------------------+---------+
+|   name   | allclose | max_abs_diff | max_relative_diff | verdict |
++----------+----------+--------------+-------------------+---------+
+| input[0] |   True   | 0.000000000  |    0.000000000    |         |
+|  output  |  False   | 2.000000000  |    3.000000000    |   fail  |
++----------+----------+--------------+-------------------+---------+
+(no room for rtol, atol, cosine_similarity)
+`, got)
+	got = render(t, func(b *strings.Builder) error { return WriteCompare(b, 125, rows) })
+	diff(t, "125 columns", `
++----------+----------+-------------------+--------------+-------------------+-------------+-------------+---------+
+|   name   | allclose | cosine_similarity | max_abs_diff | max_relative_diff |     atol    |     rtol    | verdict |
++----------+----------+-------------------+--------------+-------------------+-------------+-------------+---------+
+| input[0] |   True   |    1.000000000    | 0.000000000  |    0.000000000    | 0.001000000 | 0.001000000 |         |
+|  output  |  False   |    0.500000000    | 2.000000000  |    3.000000000    | 0.001000000 | 0.001000000 |   fail  |
++----------+----------+-------------------+--------------+-------------------+-------------+-------------+---------+
 `, got)
 }
 

@@ -149,11 +149,12 @@ func (s *Summary) Write(w io.Writer, width int) error {
 	if s.Interrupted {
 		end += " (interrupted)"
 	}
-	_, err := fmt.Fprintf(w, "%s: %s%s\n", plural(total, "capture"), cmp.Or(strings.Join(parts, ", "), "nothing compared"), end)
+	_, err := fmt.Fprintf(w, "%s: %s%s\n", Count(total, "capture"), cmp.Or(strings.Join(parts, ", "), "nothing compared"), end)
 	return err
 }
 
-func plural(n int, noun string) string {
+// Count is a number of things, as people write it: "1 capture", "2 captures".
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

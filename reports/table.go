@@ -21,7 +21,9 @@ type column struct {
 
 // writeTable renders columns as prettytable does: cells centred, with the odd
 // space after texts of odd length and before those of even length.
-func writeTable(w io.Writer, cols []column) error {
+// A table wider than width (0 for no limit) is made narrower.
+func writeTable(w io.Writer, width int, cols []column) error {
+	cols, hidden := narrow(width, cols)
 	t := table.NewWriter()
 	t.SetStyle(table.StyleDefault)
 	t.Style().Format.Header = text.FormatDefault
@@ -29,10 +31,7 @@ func writeTable(w io.Writer, cols []column) error {
 	rows := 0
 	widths := make([]int, len(cols))
 	for i, c := range cols {
-		widths[i] = text.StringWidthWithoutEscSequences(c.name)
-		for _, cell := range c.cells {
-			widths[i] = max(widths[i], text.StringWidthWithoutEscSequences(cell))
-		}
+		widths[i] = c.width()
 		rows = len(c.cells)
 		head = append(head, centre(c.name, widths[i]))
 		configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignLeft, AlignHeader: text.AlignLeft})
@@ -50,8 +49,70 @@ func writeTable(w io.Writer, cols []column) error {
 		}
 		t.AppendRow(row)
 	}
-	_, err := fmt.Fprintln(w, t.Render())
+	if _, err := fmt.Fprintln(w, t.Render()); err != nil || len(hidden) == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "(no room for %s)\n", strings.Join(hidden, ", "))
 	return err
+}
+
+// leftOut are the columns a reader misses least, in the order they make room.
+var leftOut = []string{"data_ptr", "layout", "rtol", "atol", "cosine_similarity", "stride", "norm", "std", "requires_grad", "inf", "nan", "numel", "mean", "device"}
+
+// narrow makes a table fit into width: names lose what all of them begin with
+// (the op, which stands above the table), then columns that are empty go, then
+// those of leftOut, whose names are returned.
+func narrow(width int, cols []column) (kept []column, hidden []string) {
+	fits := func() bool {
+		sum := 1
+		for _, c := range cols {
+			sum += c.width() + 3
+		}
+		return width <= 0 || sum <= width
+	}
+	if fits() {
+		return cols, nil
+	}
+	cols = slices.Clone(cols)
+	cols[0].cells = shortNames(cols[0].cells)
+	if !fits() {
+		cols = slices.DeleteFunc(cols, func(c column) bool {
+			return !slices.ContainsFunc(c.cells, func(s string) bool { return s != "" })
+		})
+	}
+	for _, name := range leftOut {
+		if fits() {
+			break
+		}
+		if i := slices.IndexFunc(cols, func(c column) bool { return c.name == name }); i >= 0 {
+			cols = slices.Delete(cols, i, i+1)
+			hidden = append(hidden, name)
+		}
+	}
+	return cols, hidden
+}
+
+// shortNames takes from row names the op they all begin with.
+func shortNames(names []string) []string {
+	op, _, _ := strings.Cut(names[0], " ")
+	short := make([]string, len(names))
+	for i, n := range names {
+		rest, ok := strings.CutPrefix(n, op+" ")
+		if !ok {
+			return names
+		}
+		short[i] = strings.TrimSpace(rest)
+	}
+	return short
+}
+
+// width is the width of the column's widest cell.
+func (c column) width() int {
+	w := text.StringWidthWithoutEscSequences(c.name)
+	for _, cell := range c.cells {
+		w = max(w, text.StringWidthWithoutEscSequences(cell))
+	}
+	return w
 }
 
 // centre pads s to width on both sides.
@@ -82,8 +143,9 @@ var argColumns = []struct {
 
 // WriteArgs prints the table of a call's arguments, results or gradients.
 // Columns come in order of first appearance: a first row that is no tensor
-// puts value before device.
-func WriteArgs(w io.Writer, rows []ArgRow) error {
+// puts value before device. A table wider than width is made narrower; 0 sets
+// no limit.
+func WriteArgs(w io.Writer, width int, rows []ArgRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -116,12 +178,12 @@ func WriteArgs(w io.Writer, rows []ArgRow) error {
 			cols = append(cols, val)
 		}
 	}
-	return writeTable(w, cols)
+	return writeTable(w, width, cols)
 }
 
 // WriteCompare prints op_tools' comparison table, followed by optool's verdict
-// where rows have one.
-func WriteCompare(w io.Writer, rows []CompareRow) error {
+// where rows have one, in the width of WriteArgs.
+func WriteCompare(w io.Writer, width int, rows []CompareRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -139,7 +201,7 @@ func WriteCompare(w io.Writer, rows []CompareRow) error {
 		}
 		cols = append(cols, verdict)
 	}
-	return writeTable(w, cols)
+	return writeTable(w, width, cols)
 }
 
 var compareColumns = []struct {
@@ -157,8 +219,8 @@ var compareColumns = []struct {
 }
 
 // WriteOverflow prints the table of the overflow check: op_tools' columns,
-// then the counts.
-func WriteOverflow(w io.Writer, rows []OverflowRow) error {
+// then the counts, in the width of WriteArgs.
+func WriteOverflow(w io.Writer, width int, rows []OverflowRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -191,7 +253,7 @@ func WriteOverflow(w io.Writer, rows []OverflowRow) error {
 			cols[i+2].cells = append(cols[i+2].cells, cell)
 		}
 	}
-	return writeTable(w, cols)
+	return writeTable(w, width, cols)
 }
 
 // WriteGrid prints a table of texts, flush left under a header, without

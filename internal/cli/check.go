@@ -111,7 +111,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 		if !c.overflow && !all {
 			return nil
 		}
-		return c.write(j.text())
+		return c.write(j.text(), a.tableWidth())
 	})
 	bar.end()
 	if err := cmp.Or(j.write(struct {
@@ -128,7 +128,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 		return err
 	}
 	if !a.quiet {
-		fmt.Fprintf(j.text(), "%d captures, %d values: inf or nan in %d captures\n", t.captures, values, found)
+		fmt.Fprintf(j.text(), "%s, %s: inf or nan in %s\n", reports.Count(t.captures, "capture"), reports.Count(values, "value"), reports.Count(found, "capture"))
 	}
 	if found > 0 {
 		return exitWith(ExitDiffers)
@@ -136,11 +136,11 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	return exitWith(t.code())
 }
 
-func (c *checked) write(w io.Writer) error {
+func (c *checked) write(w io.Writer, width int) error {
 	if _, err := fmt.Fprintln(w, c.title); err != nil {
 		return err
 	}
-	if err := reports.WriteOverflow(w, c.rows); err != nil {
+	if err := reports.WriteOverflow(w, width, c.rows); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(w)
@@ -196,7 +196,7 @@ func (c *checked) refuse(e *capture.Entry, op string, k capture.Kind, err error)
 
 // file checks the leaves of one file.
 func (c *checked) file(e *capture.Entry, call *capture.Call, k capture.Kind) {
-	vs, err := leaves(call.Values(k))
+	vs, err := value.Leaves(call.Values(k))
 	if err != nil {
 		c.refuse(e, call.Op, k, &capture.FileError{Path: e.RelPath(capture.Device, k), Err: err})
 		return

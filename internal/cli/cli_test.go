@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
 )
 
 // TestOrdered checks that results come in the order of the items although they
@@ -132,29 +131,6 @@ func TestStatsUnreadable(t *testing.T) {
 	}
 	if _, err := statsOf(x); err == nil || err.Error() != "gone" {
 		t.Errorf("statsOf an unreadable tensor: error %v, want gone", err)
-	}
-}
-
-func TestLeaves(t *testing.T) {
-	shared := value.NewList(int64(1), nil)
-	got, err := leaves([]value.Value{
-		shared, value.NewTuple(shared, "x"), &value.Dict{Items: []value.Item{{Key: "k", Value: true}}}, nil,
-	})
-	if want := "(1, None, 1, None, 'x', 'k', True, None)"; err != nil || value.Repr(value.NewTuple(got...)) != want {
-		t.Errorf("leaves = %s, %v, want %s", value.Repr(value.NewTuple(got...)), err, want)
-	}
-
-	loop := value.NewList()
-	loop.Items = append(loop.Items, loop)
-	if _, err := leaves([]value.Value{loop}); err == nil {
-		t.Error("leaves of a list that holds itself: no error")
-	}
-	bomb := value.NewList(int64(1))
-	for range 40 {
-		bomb = value.NewList(bomb, bomb)
-	}
-	if _, err := leaves([]value.Value{bomb}); !errors.Is(err, errTooMany) {
-		t.Errorf("leaves of 2^40 values: error %v", err)
 	}
 }
 

@@ -126,7 +126,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 				return nil
 			}
 			bar.pause()
-			return c.write(j.text())
+			return c.write(j.text(), a.tableWidth())
 		})
 	bar.end()
 	if err != nil && ctx.Err() == nil {
@@ -145,12 +145,12 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 }
 
 // write prints a finding.
-func (c *compared) write(w io.Writer) error {
+func (c *compared) write(w io.Writer, width int) error {
 	first := c.results[0]
 	if _, err := fmt.Fprintf(w, "%s    %s\n", first.Op, first.Capture); err != nil {
 		return err
 	}
-	if err := reports.WriteCompare(w, c.rows); err != nil {
+	if err := reports.WriteCompare(w, width, c.rows); err != nil {
 		return err
 	}
 	for _, r := range c.results {
@@ -347,8 +347,8 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 			return
 		}
 	}
-	got, errA := leaves(a.Values(k))
-	want, errB := leaves(b.Values(k))
+	got, errA := value.Leaves(a.Values(k))
+	want, errB := value.Leaves(b.Values(k))
 	if err := errors.Join(errA, errB); err != nil {
 		c.whole(phase, reports.Invalid, err.Error())
 		return

@@ -63,12 +63,6 @@ type recordItem struct {
 	tensor *tensor.Tensor
 }
 
-// maxItems bounds how many values one file may expand to: shared containers
-// can stand for far more than they hold.
-const maxItems = 1 << 20
-
-var errTooMany = fmt.Errorf("more than %d values when containers are expanded", maxItems)
-
 // newRecord lists what a file holds. A file that is no capture is listed from
 // its root.
 func newRecord(name string, f *pthformat.File) (*fileRecord, error) {
@@ -130,8 +124,8 @@ type lister struct {
 }
 
 func (l *lister) add(path string, v value.Value) error {
-	if len(l.record.Items) == maxItems {
-		return errTooMany
+	if len(l.record.Items) == value.MaxItems {
+		return value.ErrTooMany
 	}
 	it := recordItem{Path: path}
 	put := func() { l.record.Items = append(l.record.Items, it) }

@@ -145,7 +145,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 					return err
 				}
 			}
-			return o.print(j.text(), bar, r)
+			return o.print(j.text(), a.tableWidth(), bar, r)
 		})
 	bar.end()
 	if err != nil && cmd.Context().Err() == nil {
@@ -236,7 +236,7 @@ func quote(s string) string {
 }
 
 // print shows a finding, or with --tables any call.
-func (o *replayOptions) print(w io.Writer, bar *progress, r replayed) error {
+func (o *replayOptions) print(w io.Writer, width int, bar *progress, r replayed) error {
 	if !r.finding && !o.tables {
 		return nil
 	}
@@ -263,7 +263,7 @@ func (o *replayOptions) print(w io.Writer, bar *progress, r replayed) error {
 		}
 	}
 	if len(r.rows) > 0 {
-		if err := reports.WriteCompare(w, r.rows); err != nil {
+		if err := reports.WriteCompare(w, width, r.rows); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ type showOptions struct {
 	selection
 	json   bool
 	sha256 bool
+	width  int // of tables
 	values int
 }
 
@@ -64,6 +65,7 @@ func runShow(cmd *cobra.Command, a *app, o *showOptions, paths []string) error {
 	if o.values < 0 {
 		return usageError("--values: want a count, got %d", o.values)
 	}
+	o.width = a.tableWidth()
 	var t tally
 	out := reports.NewJSONLines(a.Out)
 	err := ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{Loose: true}),
@@ -266,7 +268,7 @@ func (s *shown) print(o *showOptions, p *page) {
 		if i > 0 && len(rows) > 0 {
 			b.WriteByte('\n')
 		}
-		if err := reports.WriteArgs(&b, plainRows(rows)); err != nil {
+		if err := reports.WriteArgs(&b, o.width, plainRows(rows)); err != nil {
 			s.failures = append(s.failures, err)
 		}
 	}

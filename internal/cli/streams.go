@@ -42,6 +42,13 @@ func (s Streams) outputWidth() int {
 	return width
 }
 
+// tableWidth is the width that op_tools' tables keep to: that of the terminal,
+// else 0 for no limit, since scripts read them.
+func (s Streams) tableWidth() int {
+	width, _ := terminal(s.Out)
+	return width
+}
+
 // warn prints a message on standard error.
 func (s Streams) warn(format string, args ...any) {
 	fmt.Fprintf(s.Err, "optool: "+format+"\n", args...)
