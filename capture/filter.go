@@ -38,7 +38,7 @@ func ParsePatterns(list string) (*Patterns, error) {
 		}
 		re, err := regexp.Compile("^(?:" + item + ")$")
 		if err != nil {
-			return nil, fmt.Errorf("op pattern %q: %w", item, err)
+			return nil, fmt.Errorf("op pattern %q: not a regular expression (.* stands for any text): %w", item, err)
 		}
 		p.exprs = append(p.exprs, re)
 	}

@@ -409,18 +409,18 @@ func (c *checker) floatBlock(p *part, lo, n int, s *scratch) {
 		// The usual case: all but a few elements are within ulps of the exact
 		// reference, which takes no rounding to see. An element off by more than
 		// half an ULP is not the nearest value.
-		worst := &p.worst[passed]
 		var scale []float64
 		if p.scaled {
 			scale = c.loadScale(lo, n, s)
 		}
-		above, below := b.reach.Near(g, r, scale, &worst.score, func(from, to int) {
+		t := b.reach.Near(g, r, scale, &p.worst[passed].score, &p.worst[failed].score, func(from, to int) {
 			for i := from; i < to; i++ {
 				c.closeOrJudged(p, lo, i, g[i], r[i], s)
 			}
 		})
-		p.above += above
-		p.below += below
+		p.above += t.Above
+		p.below += t.Below
+		p.counts[failed] += t.Out
 		return
 	}
 	q := resize(&s.exact, n)

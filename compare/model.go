@@ -107,6 +107,7 @@ func newBound(m Model, dt tensor.DType) bound {
 		}
 	}
 	b.reach.ULPs, b.reach.Factor, b.reach.Constant = b.ulps, b.sum, b.flush
+	b.reach.Final = b.low == 0
 	return b
 }
 

@@ -49,7 +49,7 @@ failing calls as .pth go to op_tools_results under the working directory or --ou
 		Example: `  optool replay --acc_check op_tools_results
   optool replay --acc_check --op torch.matmul,torch.nn.functional.linear --json result.jsonl op_tools_results
   optool replay --acc_check --tables op_tools_results/op_capture_results/torch.add/25021/4/2026-11-20-21-06-02`,
-		Args: cobra.MinimumNArgs(1),
+		Args: somePaths,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runReplay(cmd, a, &o, paths) },
 	}
 	o.addFlags(cmd)

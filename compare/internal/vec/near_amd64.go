@@ -3,19 +3,26 @@
 package vec
 
 import (
+	"math"
 	"simd/archsimd"
 	"unsafe"
 )
 
 // nearSIMD is Near for a multiple of four elements.
-func (r Reach) nearSIMD(got, exact, scale []float64, worst *float64, look func(lo, hi int)) (above, below int) {
+func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, look func(lo, hi int)) Tally {
 	const exponent = 0x7ff << 52
 	mask, mant := archsimd.BroadcastInt64x4(exponent), archsimd.BroadcastInt64x4(int64(r.Mant)<<52)
 	low, high := archsimd.BroadcastInt64x4(int64(r.Low)<<52-1), archsimd.BroadcastInt64x4(int64(r.High)<<52+1)
 	mag := archsimd.BroadcastInt64x4(1<<63 - 1)
-	ulps, point5, limit := archsimd.BroadcastFloat64x4(r.ULPs), archsimd.BroadcastFloat64x4(0.5), archsimd.BroadcastFloat64x4(*worst)
+	ulps, point5 := archsimd.BroadcastFloat64x4(r.ULPs), archsimd.BroadcastFloat64x4(0.5)
+	inner, outer := archsimd.BroadcastFloat64x4(*within), archsimd.BroadcastFloat64x4(*beyond)
 	factor, constant := archsimd.BroadcastFloat64x4(r.Factor), archsimd.BroadcastFloat64x4(r.Constant)
-	var up, down archsimd.Int64x4
+	finite := -1.0 // the largest distance that may be tallied out of reach: none
+	if r.Final {
+		finite = math.MaxFloat64
+	}
+	most := archsimd.BroadcastFloat64x4(finite)
+	var up, down, out archsimd.Int64x4
 	magnitude := unsafe.Pointer(unsafe.SliceData(scale))
 	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
 	for i := 0; i < len(got); i += 4 {
@@ -31,20 +38,24 @@ func (r Reach) nearSIMD(got, exact, scale []float64, worst *float64, look func(l
 			wide := reach.Add(m.Mul(factor)).Add(constant)
 			reach = wide.Merge(reach, far.And(d.Greater(reach)))
 		}
-		good := e.Greater(low).And(high.Greater(e)).And(d.LessEqual(reach)).And(d.LessEqual(half).Or(d.LessEqual(reach.Mul(limit))))
-		if good.ToBits() != 0xf {
+		in := d.LessEqual(reach)
+		known := in.Or(far.And(d.LessEqual(most)))
+		usual := d.LessEqual(half).Or(d.LessEqual(inner.Merge(outer, in).Mul(reach)))
+		if e.Greater(low).And(high.Greater(e)).And(known).And(usual).ToBits() != 0xf {
 			lookAt(look, i)
-			limit = archsimd.BroadcastFloat64x4(*worst)
+			inner, outer = archsimd.BroadcastFloat64x4(*within), archsimd.BroadcastFloat64x4(*beyond)
 			continue
 		}
 		above := diff.Greater(half).ToInt64x4()
 		up, down = up.Sub(above), down.Sub(far.ToInt64x4()).Add(above)
+		out = out.Sub(d.Greater(reach).ToInt64x4())
 	}
-	var u, v [4]int64
+	var u, v, w [4]int64
 	up.Store(&u)
 	down.Store(&v)
+	out.Store(&w)
 	archsimd.ClearAVXUpperBits()
-	return int(u[0] + u[1] + u[2] + u[3]), int(v[0] + v[1] + v[2] + v[3])
+	return Tally{Above: int(u[0] + u[1] + u[2] + u[3]), Below: int(v[0] + v[1] + v[2] + v[3]), Out: int(w[0] + w[1] + w[2] + w[3])}
 }
 
 // lookAt hands four elements over to scalar code.

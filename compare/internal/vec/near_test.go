@@ -38,44 +38,54 @@ func TestNear(t *testing.T) {
 			}
 		}
 		type result struct {
-			above, below, out, at int
-			worst                 float64
+			Tally
+			strange, at, outAt int
+			worst, beyond      float64
 		}
-		want, have := result{at: -1}, result{at: -1}
+		want, have := result{at: -1, outAt: -1}, result{at: -1, outAt: -1}
+		reach.Final = trial%2 == 0
 		one := func(s *result, i int) {
 			y := exact[i]
 			e := int(math.Float64bits(y) >> 52 & 0x7ff)
 			unit := math.Ldexp(1, e-1023-23)
 			d := got[i] - y
 			most := 3 * unit
-			if scale != nil && math.Abs(d) > most {
+			if scale != nil && math.Abs(d) > most && math.Abs(d) > unit/2 {
 				most += 0x1p-13 * scale[i]
 				most += 0x1p-30
 			}
-			if uint64(e) < reach.Low || uint64(e) > reach.High || !(math.Abs(d) <= most) {
-				s.out++
+			in := math.Abs(d) <= most
+			if uint64(e) < reach.Low || uint64(e) > reach.High || !in && !(math.Abs(d) <= math.MaxFloat64) {
+				s.strange++
 				return
 			}
 			if d > unit/2 {
-				s.above++
+				s.Above++
 			}
 			if d < -unit/2 {
-				s.below++
+				s.Below++
 			}
-			if math.Abs(d) > unit/2 && math.Abs(d) > s.worst*most {
+			switch {
+			case !in:
+				s.Out++
+				if math.Abs(d) > s.beyond*most {
+					s.beyond, s.outAt = math.Abs(d)/most, i
+				}
+			case math.Abs(d) > unit/2 && math.Abs(d) > s.worst*most:
 				s.worst, s.at = math.Abs(d)/most, i
 			}
 		}
 		for i := range got {
 			one(&want, i)
 		}
-		above, below := reach.Near(got, exact, scale, &have.worst, func(lo, hi int) {
+		tally := reach.Near(got, exact, scale, &have.worst, &have.beyond, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				one(&have, i)
 			}
 		})
-		have.above += above
-		have.below += below
+		have.Above += tally.Above
+		have.Below += tally.Below
+		have.Out += tally.Out
 		if have != want {
 			t.Fatalf("trial %d, %d elements: got %+v, want %+v", trial, n, have, want)
 		}
