@@ -46,10 +46,7 @@ func BenchmarkPeers(b *testing.B) {
 			}
 		})
 	}
-	reg, err := ops.Default()
-	if err != nil {
-		b.Fatal(err)
-	}
+	reg := ops.Default()
 	tol, err := compare.NewTolerances(nil, nil)
 	if err != nil {
 		b.Fatal(err)

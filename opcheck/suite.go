@@ -138,6 +138,9 @@ func (x *subject) runCheck(run func(*subject), limit time.Duration) (found []Fin
 // reports once or a few times; the other checks and cases still run, unless a
 // kernel does not end.
 func (s *Suite) Entry(e *opdef.Entry) []Finding {
+	if err := e.Ready(); err != nil {
+		return []Finding{{Op: e.Op(), Check: "cases", Detail: err.Error()}}
+	}
 	var found []Finding
 	h := fnv.New64a()
 	h.Write([]byte(e.Schema.String()))

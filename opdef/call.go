@@ -27,6 +27,9 @@ type Call struct {
 
 // Bind converts the arguments of a call of e under one of its names.
 func (e *Entry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call, error) {
+	if err := e.Ready(); err != nil {
+		return nil, err
+	}
 	c := &Call{Entry: e, Name: name}
 	kwargs, err := c.takeOut(kwargs)
 	if err == nil {
@@ -46,8 +49,13 @@ func (e *Entry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call
 	return c, nil
 }
 
-// NewCall is a call of e on a ready argument struct (a *A).
-func (e *Entry) NewCall(args any) *Call { return &Call{Entry: e, Name: e.Names[0], args: args} }
+// NewCall is a call of e, which must be sound, on a ready argument struct (a *A).
+func (e *Entry) NewCall(args any) *Call {
+	if err := e.Ready(); err != nil {
+		panic(err)
+	}
+	return &Call{Entry: e, Name: e.Names[0], args: args}
+}
 
 func (e *Entry) refused(err error) error {
 	var r *RefusedError

@@ -1,13 +1,10 @@
 package opdef
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // expandNames turns the Names field into full public names and adds the
 // in-place ones. The names of an op called max.dim are by default those of max.
-func expandNames(op, names string, inPlace bool) ([]string, error) {
+func expandNames(op, names string, inPlace bool) []string {
 	if names == "" {
 		base, _, _ := strings.Cut(op, ".")
 		names = base + " Tensor." + base
@@ -26,10 +23,7 @@ func expandNames(op, names string, inPlace bool) ([]string, error) {
 			}
 		}
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("no names")
-	}
-	return out, nil
+	return out
 }
 
 // inPlaceName is the name of the in-place form: add_ of add, __iadd__ of

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strings"
+	"sync"
 
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -223,7 +225,7 @@ func (e Error) grad() Error {
 
 // An Entry is a declared op with its argument type erased.
 type Entry struct {
-	Schema  *Schema
+	Schema  *Schema  // nil before Ready
 	Names   []string // full public names, in-place ones included
 	InPlace bool
 	Doc     Doc
@@ -251,15 +253,19 @@ type Entry struct {
 	accept  func(any, []*tensor.Tensor, []*tensor.Tensor) []Acceptance
 	exact   func(any) bool
 	cases   func(*rand.Rand) []any
+
+	schema  string // as declared
+	once    sync.Once
 	problem error
 }
 
 // Entry erases the argument type. A declaration that contradicts itself is
-// reported by NewRegistry.
+// reported by Ready.
 func (o Op[A]) Entry() *Entry {
 	e := &Entry{
 		InPlace: o.InPlace, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random, Trivial: o.Trivial,
 		HasGrad: o.Grad != nil, Exempt: o.Exempt, args: reflect.TypeFor[A](),
+		schema: o.Schema,
 	}
 	if o.ErrorOf != nil {
 		e.errorOf = func(a any) Error { return o.ErrorOf(a.(*A)) }
@@ -314,20 +320,27 @@ func (o Op[A]) Entry() *Entry {
 			return out
 		}
 	}
-	e.problem = e.init(o.Schema, o.Names)
+	e.Names = expandNames(e.Op(), o.Names, o.InPlace)
 	return e
 }
 
-func (e *Entry) init(schema, names string) error {
+// Ready parses the declaration, once, and reports what contradicts itself in
+// it. It is not done at once because a process uses few of all ops.
+func (e *Entry) Ready() error {
+	e.once.Do(func() { e.problem = e.init() })
+	return e.problem
+}
+
+func (e *Entry) init() error {
 	var err error
-	if e.Schema, err = ParseSchema(schema); err != nil {
+	if e.Schema, err = ParseSchema(e.schema); err != nil {
 		return err
 	}
 	wrap := func(format string, args ...any) error {
 		return fmt.Errorf("op %s: %s", e.Schema.Name, fmt.Sprintf(format, args...))
 	}
-	if e.Names, err = expandNames(e.Schema.Name, names, e.InPlace); err != nil {
-		return wrap("%v", err)
+	if len(e.Names) == 0 {
+		return wrap("no names")
 	}
 	if e.plan, err = makePlan(e.Schema, e.args); err != nil {
 		return wrap("%v", err)
@@ -348,4 +361,7 @@ func (e *Entry) init(schema, names string) error {
 }
 
 // Op is the schema's name without the overload.
-func (e *Entry) Op() string { return e.Schema.Name }
+func (e *Entry) Op() string {
+	name, _, _ := strings.Cut(e.schema, "(")
+	return name
+}

@@ -18,33 +18,47 @@ type Registry struct {
 // NewRegistry checks the tables and builds a registry of them. Every
 // contradiction in a declaration is reported.
 func NewRegistry(tables ...[]*Entry) (*Registry, error) {
-	r := &Registry{byName: map[string][]*Entry{}}
+	r := TrustedRegistry(tables...)
 	schemas := map[string]bool{}
 	var errs []error
+	for _, e := range r.entries {
+		if err := e.Ready(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if schemas[e.schema] {
+			errs = append(errs, fmt.Errorf("op %s: declared twice: %s", e.Op(), e.schema))
+		}
+		schemas[e.schema] = true
+	}
+	return r, errors.Join(errs...)
+}
+
+// TrustedRegistry builds a registry of tables that NewRegistry finds sound,
+// without reading the declarations: Bind and Entries read those they need.
+func TrustedRegistry(tables ...[]*Entry) *Registry {
+	r := &Registry{byName: map[string][]*Entry{}}
 	for _, t := range tables {
+		r.entries = append(r.entries, t...)
 		for _, e := range t {
-			if e.problem != nil {
-				errs = append(errs, e.problem)
-				continue
-			}
-			if schemas[e.Schema.text] {
-				errs = append(errs, fmt.Errorf("op %s: declared twice: %s", e.Op(), e.Schema.text))
-			}
-			schemas[e.Schema.text] = true
-			r.entries = append(r.entries, e)
 			for _, n := range e.Names {
 				r.byName[n] = append(r.byName[n], e)
 			}
 		}
 	}
-	return r, errors.Join(errs...)
+	return r
 }
 
-// Entries returns all ops in order of declaration.
-func (r *Registry) Entries() []*Entry { return r.entries }
+// Entries returns all ops in order of declaration, those that contradict
+// themselves left out.
+func (r *Registry) Entries() []*Entry { return sound(r.entries) }
 
 // Lookup returns the overloads that answer to a public name.
-func (r *Registry) Lookup(name string) []*Entry { return r.byName[name] }
+func (r *Registry) Lookup(name string) []*Entry { return sound(r.byName[name]) }
+
+func sound(es []*Entry) []*Entry {
+	return slices.DeleteFunc(slices.Clone(es), func(e *Entry) bool { return e.Ready() != nil })
+}
 
 // ErrUnknownOp is the error of Bind for a name no op answers to.
 var ErrUnknownOp = errors.New("unknown op")

@@ -11,10 +11,7 @@ import (
 
 // TestCalculus holds differences, integrals and derivatives to results of torch.
 func TestCalculus(t *testing.T) {
-	reg, err := ops.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := ops.Default()
 	f := func(v ...float64) *tensor.Tensor { return tensor.New(tensor.Float64, []int{len(v)}, v) }
 	x := f(1, 4, 9, 16)
 	for _, c := range []struct {

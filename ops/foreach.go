@@ -134,7 +134,7 @@ type foreach[A any] struct {
 // foreachBase finds the op of a schema name.
 func foreachBase(name string) *opdef.Entry {
 	for _, e := range slices.Concat(arithmeticOps, pointwiseOps, trigOps, activationOps, binaryOps, specialOps, vectorNormOps, convertOps, createOps, extremaOps) {
-		if e.Schema.Name == name {
+		if e.Op() == name {
 			return e
 		}
 	}

@@ -14,10 +14,7 @@ import (
 // invoke calls an op by a captured name; keywords come in pairs at the end.
 func invoke(t *testing.T, name string, args []value.Value, keywords ...value.Value) (*opdef.Call, *opdef.Forward, error) {
 	t.Helper()
-	r, err := Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := Default()
 	kw := &value.Dict{}
 	for i := 0; i < len(keywords); i += 2 {
 		kw.Items = append(kw.Items, value.Item{Key: keywords[i], Value: keywords[i+1]})

@@ -122,7 +122,7 @@ func (a *maskedDimArgs) dtype() *tensor.DType {
 // entryOf is the op of a table with the given schema name.
 func entryOf(table []*opdef.Entry, name string) *opdef.Entry {
 	for _, e := range table {
-		if e.Schema.Name == name {
+		if e.Op() == name {
 			return e
 		}
 	}

@@ -13,10 +13,7 @@ import (
 
 // TestMasked holds functions of torch.masked to results of torch.
 func TestMasked(t *testing.T) {
-	reg, err := ops.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := ops.Default()
 	x := tensor.New(tensor.Float32, []int{2, 3}, []float64{1, -2, 3, 4, 0.5, -6})
 	mask := tensor.New(tensor.Bool, []int{2, 3}, []int64{1, 0, 1, 0, 0, 0})
 	some := tensor.New(tensor.Bool, []int{3}, []int64{1, 0, 1})
@@ -66,10 +63,7 @@ func TestMasked(t *testing.T) {
 // TestMaskedRefused: torch takes no mask of more dimensions than the input, and
 // knows no neutral element among bool.
 func TestMaskedRefused(t *testing.T) {
-	reg, err := ops.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := ops.Default()
 	one := tensor.New(tensor.Bool, []int{2}, []int64{1, 0})
 	for name, args := range map[string][2]*tensor.Tensor{
 		"torch.masked.sum":  {tensor.New(tensor.Float32, []int{2}, []float64{1, 2}), tensor.New(tensor.Bool, []int{1, 2}, []int64{1, 0})},

@@ -13,10 +13,7 @@ import (
 // callOp binds and runs a captured name on Python values.
 func callOp(t *testing.T, name string, kwargs *value.Dict, args ...value.Value) (*opdef.Call, []*tensor.Tensor, error) {
 	t.Helper()
-	reg, err := Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := Default()
 	c, err := reg.Bind(name, args, kwargs)
 	if err != nil {
 		return nil, nil, err
@@ -156,10 +153,7 @@ func TestConvBlocks(t *testing.T) {
 // TestFactorsReconstruct checks factorisations by what they multiply to.
 func TestFactorsReconstruct(t *testing.T) {
 	a := f64s([]int{3, 3}, 2, -1, 0.5, 3, 1, 4, -2, 0, 1)
-	reg, err := Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := Default()
 	for name, scaled := range map[string]int{"torch.linalg.qr": 1, "torch.linalg.svd": 1, "torch.linalg.eig": 0} {
 		c, err := reg.Bind(name, []value.Value{a}, nil)
 		if err != nil {
@@ -206,10 +200,7 @@ func TestRefusals(t *testing.T) {
 // Benchmarks report floating-point operations a second as MB/s: an operation
 // counts as a byte.
 func benchmarkOp(b *testing.B, flops int64, name string, args ...value.Value) {
-	reg, err := Default()
-	if err != nil {
-		b.Fatal(err)
-	}
+	reg := Default()
 	c, err := reg.Bind(name, args, nil)
 	if err != nil {
 		b.Fatal(err)

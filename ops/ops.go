@@ -8,10 +8,9 @@ import (
 	"github.com/optool/optool/opdef"
 )
 
-// Default is the registry of all operators. It is built once, on first use; an
-// error means a declaration contradicts itself, which TestTable prevents.
-var Default = sync.OnceValues(func() (*opdef.Registry, error) {
-	return opdef.NewRegistry(
+// tables are those of all families.
+func tables() [][]*opdef.Entry {
+	return [][]*opdef.Entry{
 		arithmeticOps,
 		binaryOps,
 		pointwiseOps,
@@ -75,5 +74,8 @@ var Default = sync.OnceValues(func() (*opdef.Registry, error) {
 		nativeNormOps,
 		calculusOps,
 		maskedOps,
-	)
-})
+	}
+}
+
+// Default is the registry of all operators, built on first use.
+var Default = sync.OnceValue(func() *opdef.Registry { return opdef.TrustedRegistry(tables()...) })

@@ -1,10 +1,14 @@
 package ops
 
-import "testing"
+import (
+	"testing"
 
-// TestTable builds the registry, which checks every declaration.
+	"github.com/optool/optool/opdef"
+)
+
+// TestTable checks every declaration, which Default trusts.
 func TestTable(t *testing.T) {
-	if _, err := Default(); err != nil {
+	if _, err := opdef.NewRegistry(tables()...); err != nil {
 		t.Fatal(err)
 	}
 }

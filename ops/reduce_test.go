@@ -31,10 +31,7 @@ func named(kv ...value.Value) *value.Dict {
 
 func bound(t *testing.T, name string, args []value.Value, kwargs *value.Dict) *opdef.Call {
 	t.Helper()
-	reg, err := ops.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := ops.Default()
 	c, err := reg.Bind(name, args, kwargs)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
@@ -254,10 +251,7 @@ func TestTiesAccepted(t *testing.T) {
 // argument to blame.
 func TestReductionsRefused(t *testing.T) {
 	x, ints := floats([]int{2, 3}, 1, 2, 3, 4, 5, 6), ints64([]int{2, 3}, 1, 2, 3, 4, 5, 6)
-	reg, err := ops.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := ops.Default()
 	for _, tt := range []struct {
 		name   string
 		args   []value.Value

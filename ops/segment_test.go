@@ -11,10 +11,7 @@ import (
 
 // TestSegments holds segments and bins to results of torch.
 func TestSegments(t *testing.T) {
-	reg, err := ops.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := ops.Default()
 	x := tensor.New(tensor.Float32, []int{4}, []float64{1, 2, 3, 4})
 	lengths := tensor.New(tensor.Int64, []int{3}, []int64{1, 0, 3})
 	for _, c := range []struct {

@@ -22,10 +22,7 @@ const demo = "../fixtures/demo"
 
 func options(t testing.TB) replay.Options {
 	t.Helper()
-	reg, err := ops.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := ops.Default()
 	tol, err := compare.NewTolerances(nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -50,10 +50,7 @@ func newOpsCmd(a *app) *cobra.Command {
 }
 
 func runOps(a *app, o *opsOptions) error {
-	reg, err := ops.Default()
-	if err != nil {
-		return err
-	}
+	reg := ops.Default()
 	infos := []opInfo{}
 	for _, e := range reg.Entries() {
 		if o.op == "" || strings.Contains(e.Op()+" "+strings.Join(e.Names, " "), o.op) {

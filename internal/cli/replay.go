@@ -93,10 +93,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
 		return err
 	}
-	reg, err := ops.Default()
-	if err != nil {
-		return err
-	}
+	reg := ops.Default()
 	tol, err := loadTolerances(o.tolerances)
 	if err != nil {
 		return err
