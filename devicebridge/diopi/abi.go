@@ -1,0 +1,103 @@
+package diopi
+
+import (
+	_ "embed"
+	"encoding/json"
+	"sync"
+)
+
+//go:generate go run ../internal/abigen ../native/include/diopi.h
+
+//go:embed abi.json
+var abiJSON []byte
+
+// A Function is a C function of DIOPI's headers.
+type Function struct {
+	Name     string  `json:"name"`
+	Group    string  `json:"group"`   // header: runtime, functions, functions_ext, functions_lmdeploy, functions_mmcv, functions_sparse
+	Returns  string  `json:"returns"` // C type; "" is diopiError_t
+	Params   []Param `json:"params"`
+	InPlace  bool    `json:"inplace"`
+	Backward bool    `json:"backward"`
+}
+
+// Param finds a parameter by name.
+func (f *Function) Param(name string) (*Param, bool) {
+	for i := range f.Params {
+		if f.Params[i].Name == name {
+			return &f.Params[i], true
+		}
+	}
+	return nil, false
+}
+
+// A Param is a parameter of a Function.
+type Param struct {
+	Name     string `json:"name"`
+	Kind     Kind   `json:"kind"`
+	CType    string `json:"ctype"`
+	Count    string `json:"count"`    // for arrays: the parameter that holds the length; "" if none does
+	Nullable bool   `json:"nullable"` // known to be passed as null; the headers do not say it reliably
+	Written  bool   `json:"written"`  // written although the header calls it an input
+}
+
+// A Kind says how a parameter is passed.
+type Kind string
+
+const (
+	KindContext     Kind = "ctx"
+	KindTensorIn    Kind = "tensor_in"
+	KindTensorOut   Kind = "tensor_out"
+	KindTensorInOut Kind = "tensor_inout"
+	KindArrayIn     Kind = "tensor_array_in"
+	KindArrayOut    Kind = "tensor_array_out"
+	KindArrayInOut  Kind = "tensor_array_inout"
+	KindTensorPtr   Kind = "tensor_ptr_out" // the callee makes the tensor and stores its handle
+	KindScalar      Kind = "scalar_ptr"
+	KindSize        Kind = "size"
+	KindSizePtr     Kind = "size_ptr"
+	KindInt64       Kind = "int64"
+	KindInt32       Kind = "int32"
+	KindInt         Kind = "cint"
+	KindDouble      Kind = "double"
+	KindFloat       Kind = "float"
+	KindBool        Kind = "bool"
+	KindInt64Ptr    Kind = "int64_ptr"
+	KindDoublePtr   Kind = "double_ptr"
+	KindBoolPtr     Kind = "bool_ptr"
+	KindGenerator   Kind = "generator"
+	KindString      Kind = "string"
+)
+
+type abi struct {
+	Enums     map[string]map[string]int32 `json:"enums"`
+	Version   int                         `json:"version"`
+	Functions []*Function                 `json:"functions"`
+	byName    map[string]*Function
+}
+
+var loadABI = sync.OnceValue(func() *abi {
+	a := &abi{byName: map[string]*Function{}}
+	if err := json.Unmarshal(abiJSON, a); err != nil {
+		panic("diopi: abi.json: " + err.Error()) // embedded, read by every test
+	}
+	for _, f := range a.Functions {
+		a.byName[f.Name] = f
+	}
+	return a
+})
+
+// Functions are all functions of the interface, in the order of the headers.
+func Functions() []*Function { return loadABI().Functions }
+
+// Lookup finds a function by its C name.
+func Lookup(name string) (*Function, bool) {
+	f, ok := loadABI().byName[name]
+	return f, ok
+}
+
+// Enums are the enumerations by C type, their values by enumerator.
+func Enums() map[string]map[string]int32 { return loadABI().Enums }
+
+// Version is DIOPI_VERSION of the headers.
+func Version() int { return loadABI().Version }
