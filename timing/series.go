@@ -1,0 +1,89 @@
+package timing
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// A Series is all samples of one thing in one state of the caches, in the order
+// they were taken.
+type Series struct {
+	Cache   Cache
+	Clock   Clock
+	Samples []time.Duration
+	Warmup  int // runs before the first sample
+	Stop    StopReason
+
+	total time.Duration
+}
+
+// A Summary is what is shown of a series. Quartiles interpolate linearly
+// between samples (R's type 7).
+type Summary struct {
+	N                        int
+	Min, Q1, Median, Q3, Max time.Duration
+	Total                    time.Duration
+	Noise                    float64 // standard deviation over mean; NaN for fewer than two samples
+}
+
+// Summary of a series with at least one sample.
+func (s *Series) Summary() Summary { return Summarize(s.Samples) }
+
+// Summarize summarizes at least one sample.
+func Summarize(samples []time.Duration) Summary {
+	sorted := slices.Clone(samples)
+	slices.Sort(sorted)
+	var w welford
+	var total time.Duration
+	for _, d := range samples {
+		w.add(float64(d))
+		total += d
+	}
+	return Summary{
+		N: len(sorted), Min: sorted[0], Max: sorted[len(sorted)-1], Total: total, Noise: w.relative(),
+		Q1: quantile(sorted, 0.25), Median: quantile(sorted, 0.5), Q3: quantile(sorted, 0.75),
+	}
+}
+
+func quantile(sorted []time.Duration, p float64) time.Duration {
+	at := p * float64(len(sorted)-1)
+	lo := int(at)
+	if lo+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	a, b := float64(sorted[lo]), float64(sorted[lo+1])
+	return time.Duration(math.Round(a + (at-float64(lo))*(b-a)))
+}
+
+// Format writes a time with four digits in the unit that suits it: "12.34 us".
+func Format(d time.Duration) string {
+	switch {
+	case d < time.Microsecond:
+		return fmt.Sprintf("%d ns", d.Nanoseconds())
+	case d < time.Millisecond:
+		return digits(float64(d)/1e3) + " us"
+	case d < time.Second:
+		return digits(float64(d)/1e6) + " ms"
+	}
+	return digits(d.Seconds()) + " s"
+}
+
+// digits writes a number of at least 1 with four significant digits, all of
+// those before the point.
+func digits(x float64) string {
+	switch {
+	case x < 10:
+		return fmt.Sprintf("%.3f", x)
+	case x < 100:
+		return fmt.Sprintf("%.2f", x)
+	case x < 1000:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.0f", x)
+}
+
+// Steady reports whether the samples can stand for a number: the middle half
+// lies within a tenth of the median (torch.utils.benchmark's limit for a warning).
+func (s Summary) Steady() bool { return float64(s.Q3-s.Q1) <= 0.1*float64(s.Median) }
