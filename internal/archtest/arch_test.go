@@ -29,7 +29,7 @@ var imports = []struct {
 	{"internal/archtest", nil},
 	{"internal/blas", nil},  // products of float64 matrices
 	{"internal/vmath", nil}, // vectorised elementary functions on plain slices
-	{"diopi_conformance/...", []string{"diopi_conformance/...", "replay", "ops", "opdef", "opcheck", "compare", "fixtures", "tensor", "value"}},
+	{"diopi_conformance/...", []string{"diopi_conformance/...", "devicebridge/...", "pthformat", "replay", "ops", "opdef", "opcheck", "compare", "fixtures", "tensor", "value"}},
 	{"replay/...", []string{"replay/...", "capture", "ops", "opdef", "compare", "timing", "tensor", "value", "pthformat"}},
 	{"opcheck", []string{"opdef", "compare", "tensor", "value"}},
 	{"ops/internal/kernel/...", []string{"ops/internal/kernel/...", "internal/blas", "internal/vmath"}},
