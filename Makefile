@@ -8,19 +8,25 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export GOEXPERIMENT = $(SIMD)
 
-.PHONY: all build demo test race portable lint bench generate accept clean
+.PHONY: all build native demo test race portable lint bench generate accept clean
 
 all: build
 
-build:
+build: native
 	$(GO) build -trimpath -tags "$(TAGS)" -o bin/optool ./cmd/optool
+
+# The worker and the built-in device of the device bridge, which the binary embeds.
+native:
+	@if command -v $(firstword $(CXX)) >/dev/null; \
+	then $(MAKE) -C devicebridge/native --no-print-directory -j2; \
+	else echo "make: no C++ compiler ($(CXX)): optool is built without devices; install g++ or set CXX" >&2; fi
 
 # The main job on captures shipped with the source. One call in them is wrong
 # on purpose, so that a finding can be seen; exit code 1 says that it was found.
 demo: build
 	bin/optool replay --acc_check --out $${TMPDIR:-/tmp}/optool-demo fixtures/demo; test $$? -eq 1
 
-test:
+test: native
 	$(GO) test ./...
 
 # What else CI runs: the race detector, then everything without simd and cgo.
@@ -45,6 +51,7 @@ generate: build
 
 clean:
 	rm -rf bin
+	$(MAKE) -C devicebridge/native --no-print-directory clean
 
 # optool against torch and op_tools' formulas, in one run; needs python3 with torch.
 PYTHON ?= python3
