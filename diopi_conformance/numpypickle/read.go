@@ -2,7 +2,9 @@ package numpypickle
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/pthformat"
@@ -27,6 +29,9 @@ func ScalarType(name string) (tensor.DType, bool) {
 	dt, ok := scalarTypes[name]
 	return dt, ok
 }
+
+// ScalarNames lists the names of the numpy scalar types, sorted.
+func ScalarNames() []string { return slices.Sorted(maps.Keys(scalarTypes)) }
 
 // ScalarName is the name of the numpy scalar type of dt: "float32", "bool_".
 // Dtypes that numpy lacks have none.

@@ -1,0 +1,172 @@
+package configs
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+func load(t *testing.T, name string) *value.Dict {
+	t.Helper()
+	d, err := Load("testdata/entries.py", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func expand(t *testing.T) []*Case {
+	t.Helper()
+	cases, err := Expand(load(t, "entries"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
+func find(t *testing.T, cases []*Case, name string) *Case {
+	t.Helper()
+	i := slices.IndexFunc(cases, func(c *Case) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("no case %s", name)
+	}
+	return cases[i]
+}
+
+func TestExpandCounts(t *testing.T) {
+	got := map[string]int{}
+	for _, c := range expand(t) {
+		got[c.Name[:strings.LastIndex(c.Name, "_")]]++
+	}
+	want := map[string]int{"pair::add": 6, "pair::sub": 6, "sparse::spmm": 4, "numbers::arange": 3, "value::index": 10}
+	for key, n := range want {
+		if got[key] != n {
+			t.Errorf("%s: %d cases, want %d", key, got[key], n)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("cases of %v, want those of %v", got, want)
+	}
+}
+
+// TestExpandItem compares items with what DIOPI's rules make of them, key for
+// key and in order.
+func TestExpandItem(t *testing.T) {
+	cases := expand(t)
+	const head = "{'atol': 0.001, 'rtol': 1e-05, 'atol_half': 0.01, 'rtol_half': 0.05, 'mismatch_ratio_threshold': 0.001, " +
+		"'memory_format': 'NCHW', 'fp16_exact_match': False, 'train': True, 'gen_policy': 'dafault', "
+	for name, want := range map[string]string{
+		"pair::add_3.pth": head + "'name': 'add', 'interface': ['torch'], 'para': {'alpha': 1}, 'tensor_para': {" +
+			"'gen_fn': {'fn': 'Genfunc.uniform', 'low': 0, 'high': 2}, 'args': [" +
+			"{'ins': 'input', 'shape': (2, 3), 'requires_grad': [True], 'stride': [(4, 1), None], 'sparse': [False], 'gen_num_range': [], " +
+			"'dtype': torch.int64, 'gen_fn': {'fn': 'Genfunc.uniform', 'low': 0, 'high': 2}, 'gen_policy': 'default', 'inputstride': (4, 1)}, " +
+			"{'ins': 'other', 'shape': (3,), 'gen_fn': 'Genfunc.mask', 'dtype': torch.bool, 'requires_grad': [False], 'sparse': [False], 'gen_num_range': [], 'gen_policy': 'default'}, " +
+			"{'ins': 'third', 'shape': (3,), 'gen_fn': 'Genfunc.mask', 'dtype': torch.bool, 'requires_grad': [False], 'sparse': [False], 'gen_num_range': [], 'gen_policy': 'default'}" +
+			"], 'seq_name': ''}, 'requires_backward': [], 'tag': [], 'saved_args': {}}",
+		"numbers::arange_2.pth": strings.Replace(head, "0.001", "1e-05", 1) + "'name': 'arange', 'para': {'end': slice(0, 3, None)}, " +
+			"'tensor_para': {'args': [], 'seq_name': ''}, 'requires_backward': [], 'tag': [], 'saved_args': {}, 'interface': []}",
+	} {
+		if got := value.Repr(find(t, cases, name).Item); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, want)
+		}
+	}
+}
+
+func TestCaseView(t *testing.T) {
+	cases := expand(t)
+	c := find(t, cases, "pair::sub_0.pth")
+	if c.Function() != "sub" || c.Interface() != "torch" || c.InPlace() {
+		t.Errorf("function %s of %s, in place %v", c.Function(), c.Interface(), c.InPlace())
+	}
+	args := c.Args()
+	if a := args[0]; !a.RequiresGrad || !slices.Equal(a.Stride, []int{4, 1}) || a.DType != tensor.Float32 {
+		t.Errorf("argument %+v", a)
+	}
+	if atol, rtol, mismatch := c.Tolerances(); atol != 1e-3 || rtol != 1e-5 || mismatch != 1e-3 {
+		t.Errorf("tolerances %v %v %v", atol, rtol, mismatch)
+	}
+	if atol, _, _ := find(t, cases, "value::index_0.pth").Tolerances(); atol != 1e-2 {
+		t.Errorf("tolerance of float16 is %v, want that of halves", atol)
+	}
+	var sparse []bool
+	for _, a := range find(t, cases, "sparse::spmm_1.pth").Args() {
+		sparse = append(sparse, a.Sparse)
+	}
+	if !slices.Equal(sparse, []bool{true, false}) {
+		t.Errorf("sparse is %v, want the last argument to change first", sparse)
+	}
+}
+
+func TestRules(t *testing.T) {
+	rules, err := NewRules(load(t, "device"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := rules.Filter(expand(t))
+	var names []string
+	for _, c := range left {
+		names = append(names, c.Name)
+	}
+	// pair::add: alpha 1 is left out, and 0-d input; spmm: a sparse mat2.
+	want := []string{"pair::add_2.pth", "pair::add_5.pth",
+		"pair::sub_0.pth", "pair::sub_1.pth", "pair::sub_2.pth", "pair::sub_3.pth", "pair::sub_4.pth", "pair::sub_5.pth",
+		"sparse::spmm_1.pth", "sparse::spmm_3.pth"}
+	if got := names[:min(len(names), len(want))]; !slices.Equal(got, want) || len(names) != len(want)+6 {
+		t.Errorf("%v remain, want %v and 6 of index", names, want)
+	}
+	if atol, _, _ := left[0].Tolerances(); atol != 0.5 {
+		t.Errorf("tolerance %v, want the device's", atol)
+	}
+}
+
+func TestEqual(t *testing.T) {
+	for _, c := range []struct {
+		a, b value.Value
+		want bool
+	}{
+		{true, int64(1), true}, {int64(1), 1.0, true}, {nil, nil, true}, {nil, int64(0), false}, {"a", "a", true}, {nan, nan, false},
+		{value.NewTuple(int64(1)), value.NewTuple(1.0), true}, {value.NewTuple(), value.NewList(), false},
+		{tensor.Float32, tensor.Float32, true}, {"1", int64(1), false},
+	} {
+		if got := Equal(c.a, c.b); got != c.want {
+			t.Errorf("%s == %s is %v", value.Repr(c.a), value.Repr(c.b), got)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for src, want := range map[string]string{
+		"x = 1":                        "no entries is assigned",
+		"entries = 3":                  "want a dict",
+		"entries = {1: open('x')}":     "undefined: open",
+		"entries = {'a': dict(name=1)": "got end of file",
+		"entries = {'a': dict()}":      "no name is given",
+		"entries = {'a': dict(name=['f'], para=dict(p=[1, 2], q=[1]))}":                                                                                            "para q has 1 values, want 2",
+		"entries = {'a': dict(name=['f'], tensor_para=dict(args=[{'shape': [(2, 2)], 'stride': [(1, 1)]}]))}":                                                      "overlaps",
+		"entries = {'a': dict(name=['f'], tensor_para=dict(args=[{'ins': ['x'], 'value': [1, 2], 'shape': [()]}, {'ins': ['y'], 'value': [1]}, {'ins': ['z']}]))}": "",
+		"def f():\n  for x in range(1 << 40): pass\nf()\nentries = {}":                                                                                             "too many steps",
+	} {
+		path := filepath.Join(t.TempDir(), "e.py")
+		if err := os.WriteFile(path, []byte(src), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d, err := Load(path, "entries")
+		if err == nil {
+			_, err = Expand(d, nil)
+		}
+		if want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", src, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", src, err, want)
+		}
+	}
+}
