@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
@@ -180,10 +181,35 @@ func checkIndex(arg string, index *tensor.Tensor, lo, hi int) error {
 	if index.DType != tensor.Int64 && index.DType != tensor.Int32 {
 		return opdef.Refuse(arg, "want int64 or int32, got %s", index.DType)
 	}
+	if within(index, lo, hi) {
+		return nil
+	}
 	if err := eachInt(index, func(_ int, v int64) bool { return v >= int64(lo) && v < int64(hi) }); err != nil {
 		return opdef.Refuse(arg, "index %d is outside of [%d, %d)", int64(err.(outside)), lo, hi)
 	}
 	return nil
+}
+
+// within reports whether all elements of index are in [lo, hi).
+func within(index *tensor.Tensor, lo, hi int) bool {
+	n, step := index.Numel(), index.Block()
+	var bad atomic.Bool
+	tensor.Parallel((n+step-1)/step, 8, func(a, b int) {
+		buf := opdef.Scratch[int64](min(n, step))
+		defer opdef.Release(buf)
+		for k := a; k < b && !bad.Load(); k++ {
+			v := (*buf)[:min(step, n-k*step)]
+			tensor.Load(index, k*step, v)
+			over := false
+			for _, x := range v {
+				over = over || uint64(x-int64(lo)) >= uint64(hi-lo)
+			}
+			if over {
+				bad.Store(true)
+			}
+		}
+	})
+	return !bad.Load()
 }
 
 // along are the elements of a tensor of shape that gather reads: those at
@@ -223,9 +249,13 @@ func along(shape []int, dim int, index *tensor.Tensor) (runs, error) {
 		tensor.Load(index, lo, dst)
 		base := opdef.Scratch[int64]((lo+len(dst)-1)/at.n - lo/at.n + 1)
 		at.at(lo/at.n, *base)
-		for i := range dst {
-			p := lo + i
-			dst[i] = dst[i]*step + (*base)[p/at.n-lo/at.n] + int64(p%at.n)
+		from := lo % at.n
+		for _, b := range *base {
+			part := dst[:min(at.n-from, len(dst))]
+			for i, v := range part {
+				part[i] = v*step + b + int64(from+i)
+			}
+			dst, from = dst[len(part):], 0
 		}
 		opdef.Release(base)
 	}}, nil

@@ -1,11 +1,10 @@
 package ops
 
 import (
-	"cmp"
 	"errors"
 	"math"
+	"runtime"
 	"slices"
-	"sort"
 	"sync"
 
 	"github.com/optool/optool/opdef"
@@ -217,56 +216,198 @@ func put(base, src *tensor.Tensor, r runs, how combine, keep bool) *tensor.Tenso
 	})
 }
 
+// putAs is put in one compute type: join combines a cell with new values, divide
+// makes a mean of a sum of n.
+func putAs[T tensor.Elem](base, src *tensor.Tensor, r runs, how combine, keep bool, join func(dst, v []T), divide func(v []T, n int)) *tensor.Tensor {
+	w := &writer[T]{base: base, src: src, runs: r, how: how, keep: keep, join: join, divide: divide, bin: base.Block()}
+	if n := base.Numel(); 2*r.count >= n { // a list of the writes would take more memory than the result
+		all := sync.OnceValue(w.all)
+		return tensor.Lazy(base.DType, base.Shape, w.bin, func(lo int, dst []T) { copy(dst, all()[lo:]) })
+	}
+	lists := sync.OnceValue(w.lists)
+	return tensor.Lazy(base.DType, base.Shape, w.bin, func(lo int, dst []T) {
+		tensor.Load(base, lo, dst)
+		l := lists()
+		for hi := lo + len(dst); lo < hi; {
+			k := lo / w.bin
+			end := min((k+1)*w.bin, hi)
+			w.some(lo, dst[:end-lo], l.of[l.from[k]:l.from[k+1]])
+			dst, lo = dst[end-lo:], end
+		}
+	})
+}
+
+// A writer carries out put: for each element in the order of the runs.
+type writer[T tensor.Elem] struct {
+	base, src *tensor.Tensor
+	runs
+	how    combine
+	keep   bool
+	join   func(dst, v []T)
+	divide func(v []T, n int)
+	bin    int // elements of base whose writes are listed together
+}
+
 // A write is one run of put: where it goes and its number in the source.
 type write struct{ to, run int }
 
-func putAs[T tensor.Elem](base, src *tensor.Tensor, r runs, how combine, keep bool, join func(dst, v []T), divide func(v []T, n int)) *tensor.Tensor {
-	writes := sync.OnceValue(func() []write {
-		at := make([]int64, r.count)
-		r.at(0, at)
-		w := make([]write, r.count)
-		for i, p := range at {
-			w[i] = write{int(p), i}
-		}
-		byTarget := func(a, b write) int {
-			if c := cmp.Compare(a.to, b.to); c != 0 {
-				return c
-			}
-			return cmp.Compare(a.run, b.run)
-		}
-		if !slices.IsSortedFunc(w, byTarget) {
-			slices.SortFunc(w, byTarget)
-		}
-		return w
-	})
-	return tensor.Lazy(base.DType, base.Shape, base.Block(), func(lo int, dst []T) {
-		tensor.Load(base, lo, dst)
-		w, hi := writes(), lo+len(dst)
-		k := sort.Search(len(w), func(i int) bool { return w[i].to > lo-r.n })
-		buf := opdef.Scratch[T](min(r.n, len(dst)))
-		defer opdef.Release(buf)
-		for k < len(w) && w[k].to < hi {
-			to := w[k].to
-			from, end := max(to, lo), min(to+r.n, hi)
-			cell, n := dst[from-lo:end-lo], 0
-			for ; k < len(w) && w[k].to == to; k++ {
-				v := (*buf)[:len(cell)]
-				tensor.Load(src, w[k].run*r.n+from-to, v)
-				if how == assign || n == 0 && !keep {
-					copy(cell, v)
-				} else {
-					join(cell, v)
-				}
-				n++
-			}
-			if how == mean {
-				if keep {
-					n++
-				}
-				divide(cell, n)
-			}
+// writes lists the runs that touch each bin of base, in order: bin k those in
+// of[from[k]:from[k+1]].
+type writes struct {
+	from []int
+	of   []write
+}
+
+func (w *writer[T]) lists() writes {
+	bins := (w.base.Numel() + w.bin - 1) / w.bin
+	next := make([]int, bins+1)
+	w.each(func(run int, to int) {
+		for k := to / w.bin; k <= (to+w.n-1)/w.bin; k++ {
+			next[k+1]++
 		}
 	})
+	for k := range bins {
+		next[k+1] += next[k]
+	}
+	l := writes{from: slices.Clone(next), of: make([]write, next[bins])}
+	w.each(func(run int, to int) {
+		for k := to / w.bin; k <= (to+w.n-1)/w.bin; k++ {
+			l.of[next[k]] = write{to, run}
+			next[k]++
+		}
+	})
+	return l
+}
+
+// each calls f for every run and its first element.
+func (w *writer[T]) each(f func(run, to int)) {
+	const chunk = 1 << 13
+	buf := opdef.Scratch[int64](min(chunk, w.count))
+	defer opdef.Release(buf)
+	for lo := 0; lo < w.count; lo += chunk {
+		to := (*buf)[:min(chunk, w.count-lo)]
+		w.at(lo, to)
+		for i, p := range to {
+			f(lo+i, int(p))
+		}
+	}
+}
+
+// some applies list to dst, which holds the elements of base from lo on.
+func (w *writer[T]) some(lo int, dst []T, list []write) {
+	if len(list) == 0 {
+		return
+	}
+	times := w.counts(len(dst))
+	buf := opdef.Scratch[T](min(w.n, len(dst)))
+	defer opdef.Release(buf)
+	for _, x := range list {
+		from, end := max(x.to, lo), min(x.to+w.n, lo+len(dst))
+		if from >= end {
+			continue
+		}
+		v := (*buf)[:end-from]
+		tensor.Load(w.src, x.run*w.n+from-x.to, v)
+		w.write(dst[from-lo:end-lo], v, times, from-lo)
+	}
+	w.finish(dst, times)
+}
+
+// all is the whole result, in one walk of the source. Each goroutine keeps to a
+// part of the result.
+func (w *writer[T]) all() []T {
+	out := tensor.Make[T](w.base.Numel())
+	times := w.counts(len(out))
+	step := max(1, (1<<13)/w.n)
+	parts := runtime.GOMAXPROCS(0)
+	tensor.Parallel(parts, 1, func(a, b int) {
+		lo, hi := len(out)*a/parts, len(out)*b/parts
+		for p := lo; p < hi; p += w.bin {
+			tensor.Load(w.base, p, out[p:min(p+w.bin, hi)])
+		}
+		at, src := opdef.Scratch[int64](step), opdef.Scratch[T](step*w.n)
+		defer opdef.Release(at)
+		defer opdef.Release(src)
+		for run := 0; run < w.count; run += step {
+			to := (*at)[:min(step, w.count-run)]
+			v := (*src)[:len(to)*w.n]
+			w.at(run, to)
+			tensor.Load(w.src, run*w.n, v)
+			if w.n == 1 && w.how == addTo && w.keep {
+				addWithin(out[lo:hi], lo, to, v)
+				continue
+			}
+			for i, p := range to {
+				if from, end := max(int(p), lo), min(int(p)+w.n, hi); from < end {
+					w.write(out[from:end], v[i*w.n+from-int(p):][:end-from], times, from)
+				}
+			}
+		}
+	})
+	w.finish(out, times)
+	return out
+}
+
+// addWithin adds v[i] to element to[i] of a tensor of which dst holds those from
+// lo on. The places of the others are sifted out without a branch, which could
+// not be predicted.
+func addWithin[T tensor.Elem](dst []T, lo int, to []int64, v []T) {
+	const batch = 512
+	var own [batch]int32
+	for len(to) > 0 {
+		m, k := min(batch, len(to)), 0
+		for i, p := range to[:m] {
+			own[k] = int32(i)
+			k += boolInt(uint64(p)-uint64(lo) < uint64(len(dst)))
+		}
+		for _, i := range own[:k] {
+			dst[int(to[i])-lo] += v[i]
+		}
+		to, v = to[m:], v[m:]
+	}
+}
+
+// counts holds how often each of n elements was written, where that matters.
+func (w *writer[T]) counts(n int) []int32 {
+	if w.how == mean || !w.keep && w.how != assign {
+		return make([]int32, n)
+	}
+	return nil
+}
+
+// write joins v with cells, whose counts are those from at on.
+func (w *writer[T]) write(cells, v []T, times []int32, at int) {
+	switch {
+	case w.how == assign:
+		copy(cells, v)
+	case times == nil:
+		w.join(cells, v)
+	default:
+		for i := range cells {
+			if times[at+i] == 0 && !w.keep {
+				cells[i] = v[i]
+			} else {
+				w.join(cells[i:i+1], v[i:i+1])
+			}
+			times[at+i]++
+		}
+	}
+}
+
+// finish makes sums means; what was there first counts too if it is kept.
+func (w *writer[T]) finish(cells []T, times []int32) {
+	if w.how != mean {
+		return
+	}
+	for i, n := range times {
+		if n == 0 {
+			continue
+		}
+		if w.keep {
+			n++
+		}
+		w.divide(cells[i:i+1], int(n))
+	}
 }
 
 // zeros is a tensor of zeros that takes no memory.

@@ -118,6 +118,33 @@ func intCodec(get func(src []byte, i int) int64, put func(dst []byte, i int, v i
 	}
 }
 
+// wideIntCodec is intCodec with a loop for runs without gaps of elements of the
+// given size: the dtypes that indices have.
+func wideIntCodec(size int, get func(src []byte, i int) int64, put func(dst []byte, i int, v int64), widen func(dst []int64, src []byte)) codec {
+	c := intCodec(get, put)
+	apart := c.loadInt
+	c.loadInt = func(dst []int64, src []byte, step int) {
+		if step == 1 {
+			widen(dst, src[:size*len(dst)])
+			return
+		}
+		apart(dst, src, step)
+	}
+	return c
+}
+
+func widenI64(dst []int64, src []byte) {
+	for i := range dst {
+		dst[i] = int64(le.Uint64(src[8*i : 8*i+8]))
+	}
+}
+
+func widenI32(dst []int64, src []byte) {
+	for i := range dst {
+		dst[i] = int64(int32(le.Uint32(src[4*i : 4*i+4])))
+	}
+}
+
 // uint64Codec is intCodec for uint64, whose elements travel as two's
 // complement int64 bits but widen to float64 as unsigned numbers.
 func uint64Codec() codec {
@@ -168,6 +195,13 @@ func float16Codec() codec {
 func float64Codec() codec {
 	c := floatCodec(8, getF64, putF64)
 	c.loadFloat = func(dst []float64, src []byte, step int) {
+		if step == 1 {
+			src = src[:8*len(dst)]
+			for i := range dst {
+				dst[i] = math.Float64frombits(le.Uint64(src[8*i : 8*i+8]))
+			}
+			return
+		}
 		for i, p := 0, 0; i < len(dst); i, p = i+1, p+8*step {
 			dst[i] = math.Float64frombits(le.Uint64(src[p:]))
 		}
