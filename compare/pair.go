@@ -375,17 +375,23 @@ func integers(dt tensor.DType, a, b []int64, r vec.Rule) vec.Stats {
 		return v
 	}
 	atol, rtol, eps := float32(r.Atol), float32(r.Rtol), float32(r.Eps)
+	any, equal := int64(0), false
 	for i, x := range a {
 		y := b[i]
-		if x|y != 0 {
-			s.NonZero = true
+		any |= x | y
+		fx := float(x)
+		if x == y {
+			equal = true
+			square := float64(fx) * float64(fx)
+			s.Dot += square
+			s.AA += square
+			s.BB += square
+			continue
 		}
-		fx, fy := float(x), float(y)
-		if x != y {
-			s.MaxULP = max(s.MaxULP, 1)
-			if !(float32(math.Abs(float64(fx-fy))) <= atol+float32(rtol*float32(math.Abs(float64(fy))))) {
-				s.NotClose++
-			}
+		fy := float(y)
+		s.MaxULP = 1
+		if !(float32(math.Abs(float64(fx-fy))) <= atol+float32(rtol*float32(math.Abs(float64(fy))))) {
+			s.NotClose++
 		}
 		d := magnitude(wrap(x - y))
 		if dt == tensor.Uint64 {
@@ -398,5 +404,9 @@ func integers(dt tensor.DType, a, b []int64, r vec.Rule) vec.Stats {
 		s.AA += float64(fx) * float64(fx)
 		s.BB += float64(fy) * float64(fy)
 	}
+	if equal {
+		s.MaxAbs, s.MaxRel = math.Max(s.MaxAbs, 0), math.Max(s.MaxRel, 0)
+	}
+	s.NonZero = any != 0
 	return s
 }

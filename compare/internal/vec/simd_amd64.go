@@ -98,7 +98,7 @@ func float32SIMD(a, b []float32, c *consts) Stats {
 		if !(t.AA <= math.MaxFloat32 && t.BB <= math.MaxFloat32) {
 			t = scalar32(a[:n], b[:n], c)
 		} else if t.AA == 0 && t.BB == 0 && !s.NonZero {
-			t.NonZero = scalar32(a[:n], b[:n], c).NonZero // squares may underflow
+			t.NonZero = slices.ContainsFunc(a[:n], notZero) || slices.ContainsFunc(b[:n], notZero) // squares may underflow
 		}
 		s.Add(&t)
 		a, b = a[n:], b[n:]
@@ -107,6 +107,10 @@ func float32SIMD(a, b []float32, c *consts) Stats {
 	s.Add(&t)
 	return s
 }
+
+func notZero[T float32 | float64](x T) bool { return x != 0 }
+
+func notZero16(x uint16) bool { return x<<1 != 0 }
 
 func float32Stretch(a, b []float32, c *consts) Stats {
 	mag := archsimd.BroadcastInt32x8(math.MaxInt32)
@@ -166,7 +170,7 @@ func halfSIMD(a, b []uint16, c *consts) Stats {
 		} else {
 			t.MaxRel = float64(roundTo(float32(t.MaxRel), c.grid))
 			if t.AA == 0 && t.BB == 0 && !s.NonZero {
-				t.NonZero = scalar16(a[:n], b[:n], c).NonZero
+				t.NonZero = slices.ContainsFunc(a[:n], notZero16) || slices.ContainsFunc(b[:n], notZero16)
 			}
 		}
 		s.Add(&t)
@@ -329,7 +333,7 @@ func float64SIMD(a, b []float64, r Rule) Stats {
 		if !(t.AA <= 1e76 && t.BB <= 1e76) {
 			t = scalar64(a[:n], b[:n], r)
 		} else if t.AA == 0 && t.BB == 0 && !s.NonZero {
-			t.NonZero = scalar64(a[:n], b[:n], r).NonZero
+			t.NonZero = slices.ContainsFunc(a[:n], notZero) || slices.ContainsFunc(b[:n], notZero)
 		}
 		s.Add(&t)
 		a, b = a[n:], b[n:]
