@@ -349,11 +349,12 @@ func TestOrder(t *testing.T) {
 	wantValues(t, "counts", f.Outs[1], []int{3}, 2, 1, 1)
 }
 
-// TestHeap selects from rows long enough for the heap of topk.
+// TestHeap selects from rows long enough for the heap of topk and, with all
+// elements, for radix sort.
 func TestHeap(t *testing.T) {
 	row := make([]uint64, 1000)
 	for i := range row {
-		row[i] = uint64(i * 7919 % 101)
+		row[i] = uint64(i*7919%101) * 0x0123456789abcdef
 	}
 	for _, descending := range []bool{false, true} {
 		all := lowestKeys(row, len(row), descending, nil)

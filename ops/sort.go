@@ -178,13 +178,9 @@ func (k orderKeys) load(lo int, dst []uint64, t *tensor.Tensor) {
 		tensor.Load(t, lo, *v)
 		for i, x := range *v {
 			b := math.Float64bits(x + 0) // -0 becomes 0
-			switch {
-			case x != x:
-				b = math.MaxUint64
-			case b>>63 != 0:
-				b = ^b
-			default:
-				b |= 1 << 63
+			b ^= uint64(int64(b)>>63) | 1<<63
+			if x != x {
+				b = nanKey
 			}
 			dst[i] = b
 		}
@@ -301,8 +297,7 @@ func lowestKeys(row []uint64, k int, descending bool, buf []ranked) []ranked {
 		for i, key := range row {
 			buf = append(buf, ranked{key ^ flip, i})
 		}
-		slices.SortFunc(buf, compareRanked)
-		return buf[:k]
+		return sortRanked(buf)[:k]
 	}
 	if k == 0 {
 		return buf

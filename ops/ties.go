@@ -22,6 +22,10 @@ func acceptRows(x *tensor.Tensor, dim int, want, got *tensor.Tensor, distinct bo
 		k = values.Numel() / rows
 	}
 	keys, found, idx := newKeys(x), newKeys(want), make([]int64, k)
+	var lastRow []int // for each place of x the row, from 1, that pointed to it last
+	if distinct {
+		lastRow = make([]int, n)
+	}
 	for row := range rows {
 		own := keys.row(row*n, n, lastDim(x, dim))
 		wanted := found.row(row*k, k, values)
@@ -32,12 +36,11 @@ func acceptRows(x *tensor.Tensor, dim int, want, got *tensor.Tensor, distinct bo
 				return opdef.Acceptance{Reason: fmt.Sprintf("index %d in row %d is out of range [0, %d)", p, row, n)}
 			case own[p] != wanted[i]:
 				return opdef.Acceptance{Reason: fmt.Sprintf("index %d in row %d does not point to the value in place %d", p, row, i)}
-			}
-		}
-		if distinct {
-			slices.Sort(idx)
-			if len(slices.Compact(idx)) != k {
+			case distinct && lastRow[p] == row+1:
 				return opdef.Acceptance{Reason: fmt.Sprintf("an index occurs twice in row %d", row)}
+			}
+			if distinct {
+				lastRow[p] = row + 1
 			}
 		}
 	}
