@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/optool/optool/compare/internal/vec"
 	"github.com/optool/optool/tensor"
@@ -61,6 +62,29 @@ type checker struct {
 
 	scaleOnce sync.Once
 	scale     *tensor.Tensor
+	needs     scaleNeeds
+}
+
+// scaleNeeds tells from the first spans whether most need S, which is then
+// loaded before the elements of a span are looked at. What comes out does not
+// depend on it.
+type scaleNeeds struct {
+	spans, scaled atomic.Int32
+	always        atomic.Bool
+}
+
+// count takes note of a span.
+func (s *scaleNeeds) count(scaled bool) {
+	if s.always.Load() {
+		return
+	}
+	n, k := s.spans.Add(1), s.scaled.Load()
+	if scaled {
+		k = s.scaled.Add(1)
+	}
+	if k >= 2 && 2*k > n {
+		s.always.Store(true)
+	}
 }
 
 // class is how one element came off.
@@ -135,6 +159,7 @@ func (c *checker) run(r *Result, tol Tolerance) {
 	parts := make([]part, c.spans())
 	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
 		p := &parts[k]
+		defer func() { c.needs.count(p.scaled) }()
 		blocks(func(lo, n int, s *scratch) {
 			st := c.measure(lo, n, s)
 			p.stats.Add(&st)
@@ -410,7 +435,7 @@ func (c *checker) floatBlock(p *part, lo, n int, s *scratch) {
 		// reference, which takes no rounding to see. An element off by more than
 		// half an ULP is not the nearest value.
 		var scale []float64
-		if p.scaled {
+		if p.scaled || c.needs.always.Load() {
 			scale = c.loadScale(lo, n, s)
 		}
 		t := b.reach.Near(g, r, scale, &p.worst[passed].score, &p.worst[failed].score, func(from, to int) {

@@ -222,6 +222,9 @@ func (c *Call) Forward() (*Forward, error) {
 	if err != nil {
 		return nil, e.refused(err)
 	}
+	for i, t := range outs { // error bounds and gradients are often functions of the result
+		outs[i] = tensor.Memo(t)
+	}
 	f := &Forward{Outs: outs}
 	targets := c.out
 	if c.written != nil {
