@@ -226,15 +226,21 @@ func (c softmaxCall) scale(y *tensor.Tensor) *tensor.Tensor {
 		if c.sign < 0 {
 			negate(x)
 		}
-		m, l := logSumRun(x)
-		for i := range dst {
-			switch d := math.Abs(x[i] - m); {
-			case math.IsInf(d, 0): // of -Inf nothing is computed
+		m, y := vmath.Max(x), s[1][:len(x)]
+		if c.log {
+			l := -vmath.Max(y)
+			for i, v := range x {
+				dst[i] = 1 + (m - v) + l
+			}
+		} else {
+			l := -math.Log(vmath.Max(y))
+			for i, v := range x {
+				dst[i] = y[i] * (2 + (m - v) + l)
+			}
+		}
+		for i, v := range x { // of -Inf nothing is computed
+			if v < -math.MaxFloat64 {
 				dst[i] = 0
-			case c.log:
-				dst[i] = 1 + d + l
-			default:
-				dst[i] = s[1][i] * (2 + d + l)
 			}
 		}
 	}, x, y)
