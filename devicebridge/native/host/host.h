@@ -17,7 +17,10 @@
 #include <string>
 #include <type_traits>
 
+// The operators are what the library exports; all else is hidden.
+#pragma GCC visibility push(default)
 #include "../include/diopi.h"
+#pragma GCC visibility pop
 
 namespace host {
 
