@@ -311,42 +311,30 @@ func (b *build) cotangents() {
 			b.grads = append(b.grads, t)
 			continue
 		}
-		m, ok := b.meta(i)
-		if !ok {
+		var t *Tensor
+		if i < len(b.plan.Outputs) {
+			t, _ = b.plan.Outputs[i].(*Tensor)
+		}
+		if t == nil && i < len(b.c.Outputs) {
+			t = newTensor(b.c.Outputs[i].DType, b.c.Outputs[i].Shape)
+		}
+		if t == nil {
 			b.fail("the shape of result %d is not known before the call: its gradient must be given", i)
 		}
-		t, _ := b.given(role, ones(m), false)
-		b.grads = append(b.grads, t)
+		b.grads = append(b.grads, &Tensor{Role: role, DType: t.DType, Shape: t.Shape, Stride: t.Stride, Value: ones(Meta{t.DType, t.Shape})})
 	}
 }
 
-// meta is the dtype and shape of result i, if known.
-func (b *build) meta(i int) (Meta, bool) {
-	if i < len(b.c.Outputs) {
-		return b.c.Outputs[i], true
-	}
-	if i < len(b.plan.Outputs) {
-		if t, ok := b.plan.Outputs[i].(*Tensor); ok {
-			return Meta{t.DType, t.Shape}, true
-		}
-	}
-	return Meta{}, false
-}
-
+// ones takes the memory of one element.
 func ones(m Meta) *tensor.Tensor {
-	var t *tensor.Tensor
 	switch m.DType.Kind() {
 	case tensor.KindFloat:
-		t = tensor.New(m.DType, m.Shape, repeated(1.0, m.Shape))
+		return tensor.Full(m.DType, m.Shape, 1.0)
 	case tensor.KindComplex:
-		t = tensor.New(m.DType, m.Shape, repeated(complex(1, 0), m.Shape))
-	default:
-		t = tensor.New(m.DType, m.Shape, repeated(int64(1), m.Shape))
+		return tensor.Full(m.DType, m.Shape, complex(1, 0))
 	}
-	return t
+	return tensor.Full(m.DType, m.Shape, int64(1))
 }
-
-func repeated[T any](v T, shape []int) []T { return slices.Repeat([]T{v}, tensor.Numel(shape)) }
 
 // callInPlace plans the in-place call; its result is the first tensor it writes.
 func (b *build) callInPlace() {
@@ -465,9 +453,14 @@ func (b *build) invoke(f *Function, bind bindings, set map[string]Arg) *Call {
 		b.fail("the recipe does not declare %s", f.Name)
 	}
 	c := &Call{Phase: b.phase, Function: f.Name, Args: map[string]Arg{}}
-	lengths := map[string]int{}
+	lengths := map[string]int{} // of arrays, by the parameters that pass them
 	for _, p := range f.Params {
-		if p.Kind == KindContext {
+		if p.Count != "" {
+			lengths[p.Count] = 0
+		}
+	}
+	for _, p := range f.Params {
+		if _, isLength := lengths[p.Name]; isLength || p.Kind == KindContext {
 			continue
 		}
 		a, ok := set[p.Name]

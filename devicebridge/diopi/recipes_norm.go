@@ -176,7 +176,7 @@ var losses = []*Recipe{
 		gbind: bindings{"input": "inputs", "target": "targets", "grad_input": grad{of: "inputs"}},
 		outs:  []out{lossOut("inputs", shapeOf("inputs"))}},
 	{Function: "ctc_loss", sig: "log_probs targets input_lengths target_lengths blank=0 reduction='mean' zero_infinity=False",
-		fwd: "CTCLoss", bwd: "CTCLossBackward", also: "LogSoftmax LogSoftmaxBackward Max", forward: ctcForward, backward: ctcBackward},
+		fwd: "CTCLoss", bwd: "CTCLossBackward", also: "LogSoftmax LogSoftmaxBackward", forward: ctcForward, backward: ctcBackward},
 }
 
 // loss is a loss of input and target: one number, or with reduction none a tensor of shape.

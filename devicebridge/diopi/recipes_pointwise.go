@@ -217,7 +217,8 @@ func (b *build) converted(arg string, dt tensor.DType) *Tensor {
 	return copyOf(b.tensor(arg).Value, dt)
 }
 
-// copyOf is a dense tensor with the elements of v as dt.
+// copyOf is a dense tensor with the elements of v as dt; like numpy's, a copy
+// without elements has strides of 0.
 func copyOf(v *tensor.Tensor, dt tensor.DType) *Tensor {
 	var c *tensor.Tensor
 	switch dt.Kind() {
@@ -228,7 +229,11 @@ func copyOf(v *tensor.Tensor, dt tensor.DType) *Tensor {
 	default:
 		c = tensor.New(dt, v.Shape, tensor.Data[int64](v))
 	}
-	return &Tensor{Role: "copy", DType: dt, Shape: c.Shape, Value: c}
+	t := &Tensor{Role: "copy", DType: dt, Shape: c.Shape, Value: c}
+	if c.Numel() == 0 {
+		t.Stride = make([]int, len(c.Shape))
+	}
+	return t
 }
 
 func foreachBindings(number string) bindings { return bindings{"inputs": "self", "other": number} }
