@@ -241,15 +241,17 @@ func (c *Call) Forward() (*Forward, error) {
 			return nil, e.refused(err)
 		}
 	}
-	if len(f.Outs) == 1 {
+	absent := e.Schema.absent(len(f.Outs))
+	if len(f.Outs) == 1 && absent == 0 {
 		f.Value = f.Outs[0]
-	} else {
-		t := value.NewTuple()
-		for _, o := range f.Outs {
-			t.Items = append(t.Items, o)
-		}
-		f.Value = t
+		return f, nil
 	}
+	t := value.NewTuple()
+	for _, o := range f.Outs {
+		t.Items = append(t.Items, o)
+	}
+	t.Items = append(t.Items, make([]value.Value, absent)...)
+	f.Value = t
 	return f, nil
 }
 

@@ -14,6 +14,7 @@ import (
 //	add(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor
 //	view(Tensor self, int[]... size) -> Tensor
 //
+// A result Tensor? at the end is None in calls whose kernel gives fewer results.
 // Tensor|Scalar accepts a Python number, which becomes a wrapped 0-d tensor.
 // A list type followed by ... also accepts its items as separate positional
 // arguments. A * alone starts the keyword-only arguments.
@@ -102,6 +103,26 @@ func ParseSchema(text string) (*Schema, error) {
 		s.Params = append(s.Params, p)
 	}
 	return s, nil
+}
+
+// absent is the number of results that are None in a call that gives n: those
+// after the first n where all of them are declared optional, as in
+// (Tensor, Tensor?).
+func (s *Schema) absent(n int) int {
+	inner, ok := strings.CutPrefix(s.Returns, "(")
+	if !ok {
+		return 0
+	}
+	parts := splitArgs(strings.TrimSuffix(inner, ")"))
+	if n >= len(parts) {
+		return 0
+	}
+	for _, p := range parts[n:] {
+		if typ, _, _ := strings.Cut(p, " "); !strings.HasSuffix(typ, "?") {
+			return 0
+		}
+	}
+	return len(parts) - n
 }
 
 // splitArgs splits at commas outside brackets and quotes.

@@ -83,6 +83,7 @@ var attentionOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
+	multiheadOp,
 }
 
 type attentionArgs struct {

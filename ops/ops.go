@@ -50,6 +50,7 @@ func tables() [][]*opdef.Entry {
 		rowLossOps,
 		ctcOps,
 		attentionOps,
+		recurrentOps,
 		matmulOps,
 		einsumOps,
 		convOps,
