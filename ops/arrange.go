@@ -12,7 +12,7 @@ import (
 var arrangeOps = []*opdef.Entry{
 	viewOp[expandArgs]{
 		Schema:  "expand(Tensor self, int[]... size, *, bool implicit=False) -> Tensor",
-		Names:   "Tensor.expand",
+		Names:   "Tensor.expand expand_copy",
 		Doc:     opdef.Doc{Summary: "Repeats dimensions of size 1", Notes: "A size of -1 keeps the dimension.", Source: "torch.Tensor.expand"},
 		Self:    func(a *expandArgs) *tensor.Tensor { return a.Self },
 		View:    func(a *expandArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return expand(t, a.Size) },
@@ -51,7 +51,7 @@ var arrangeOps = []*opdef.Entry{
 	}.Entry(),
 	viewOp[permuteArgs]{
 		Schema: "permute(Tensor self, int[]... dims) -> Tensor",
-		Names:  "permute Tensor.permute",
+		Names:  "permute Tensor.permute permute_copy",
 		Doc:    opdef.Doc{Summary: "The dimensions in another order", Source: "torch.permute"},
 		Self:   func(a *permuteArgs) *tensor.Tensor { return a.Self },
 		View: func(a *permuteArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -74,7 +74,7 @@ var arrangeOps = []*opdef.Entry{
 	}.Entry(),
 	viewOp[transposeArgs]{
 		Schema: "transpose(Tensor self, int dim0, int dim1) -> Tensor",
-		Names:  "transpose Tensor.transpose Tensor.transpose_ swapdims Tensor.swapdims Tensor.swapdims_",
+		Names:  "transpose Tensor.transpose Tensor.transpose_ transpose_copy swapdims Tensor.swapdims Tensor.swapdims_",
 		Doc:    opdef.Doc{Summary: "Swaps two dimensions", Source: "torch.transpose"},
 		Self:   func(a *transposeArgs) *tensor.Tensor { return a.Self },
 		View: func(a *transposeArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -173,7 +173,7 @@ var arrangeOps = []*opdef.Entry{
 	}.Entry(),
 	viewOp[diagonalArgs]{
 		Schema: "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-		Names:  "diagonal Tensor.diagonal",
+		Names:  "diagonal Tensor.diagonal diagonal_copy",
 		Doc:    opdef.Doc{Summary: "A diagonal of two dimensions, as the last dimension", Source: "torch.diagonal"},
 		Self:   func(a *diagonalArgs) *tensor.Tensor { return a.Self },
 		View: func(a *diagonalArgs, t *tensor.Tensor) (*tensor.Tensor, error) {

@@ -148,10 +148,10 @@ var convertOps = []*opdef.Entry{
 		Cases: sameCases,
 	}.Entry(),
 	same("clone", "clone Tensor.clone", "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", "A copy", false),
-	same("alias", "alias Tensor.alias", "(Tensor self) -> Tensor", "The tensor itself", false),
+	same("alias", "alias Tensor.alias alias_copy", "(Tensor self) -> Tensor", "The tensor itself", false),
 	same("resolve_neg", "resolve_neg Tensor.resolve_neg", "(Tensor self) -> Tensor", "The tensor itself", false),
 	same("__deepcopy__", "Tensor.__deepcopy__", "(Tensor self, ignored memo=None) -> Tensor", "A copy", false),
-	same("detach", "detach Tensor.detach", "(Tensor self) -> Tensor", "The tensor without its history", true),
+	same("detach", "detach Tensor.detach Tensor.detach_ detach_copy", "(Tensor self) -> Tensor", "The tensor without its history", true),
 	opdef.Op[copyArgs]{
 		Schema: "copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", Names: "Tensor.copy_", InPlace: true,
 		Doc:   opdef.Doc{Summary: "Copies another tensor into the tensor", Formula: "src, expanded to the shape of self and converted to its dtype", Source: "torch.Tensor.copy_"},

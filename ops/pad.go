@@ -157,7 +157,7 @@ var padOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[channelShuffleArgs]{
 		Schema: "channel_shuffle(Tensor input, int groups) -> Tensor",
-		Names:  "F.channel_shuffle channel_shuffle native_channel_shuffle",
+		Names:  "F.channel_shuffle channel_shuffle native_channel_shuffle F.native_channel_shuffle",
 		Doc:    opdef.Doc{Summary: "Channels interleaved between groups", Formula: "out[n, c*groups + g] = input[n, g*(C/groups) + c]", Source: "torch.nn.ChannelShuffle"},
 		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *channelShuffleArgs) ([]*tensor.Tensor, error) {

@@ -12,7 +12,7 @@ import (
 var shapeOps = []*opdef.Entry{
 	viewOp[sizeArgs]{
 		Schema: "view(Tensor self, int[]... size) -> Tensor",
-		Names:  "Tensor.view Tensor._reshape_alias _unsafe_view",
+		Names:  "Tensor.view Tensor._reshape_alias _unsafe_view view_copy",
 		Doc:    opdef.Doc{Summary: "The elements in another shape", Notes: "One size may be -1. Refused where the strides do not allow a view.", Source: "torch.Tensor.view"},
 		Self:   func(a *sizeArgs) *tensor.Tensor { return a.Self },
 		View: func(a *sizeArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -112,7 +112,7 @@ var shapeOps = []*opdef.Entry{
 	}.Entry(),
 	viewOp[squeezeArgs]{
 		Schema: "squeeze(Tensor self) -> Tensor",
-		Names:  "squeeze Tensor.squeeze Tensor.squeeze_",
+		Names:  "squeeze Tensor.squeeze Tensor.squeeze_ squeeze_copy",
 		Doc:    opdef.Doc{Summary: "Removes dimensions of size 1", Source: "torch.squeeze"},
 		Self:   func(a *squeezeArgs) *tensor.Tensor { return a.Self },
 		View: func(a *squeezeArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -128,7 +128,7 @@ var shapeOps = []*opdef.Entry{
 	}.Entry(),
 	viewOp[viewDimArgs]{
 		Schema: "squeeze.dim(Tensor self, int dim) -> Tensor",
-		Names:  "squeeze Tensor.squeeze Tensor.squeeze_",
+		Names:  "squeeze Tensor.squeeze Tensor.squeeze_ squeeze_copy",
 		Doc:    opdef.Doc{Summary: "Removes a dimension if its size is 1", Source: "torch.squeeze"},
 		Self:   func(a *viewDimArgs) *tensor.Tensor { return a.Self },
 		View: func(a *viewDimArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -145,7 +145,7 @@ var shapeOps = []*opdef.Entry{
 	}.Entry(),
 	viewOp[viewDimsArgs]{
 		Schema: "squeeze.dims(Tensor self, int[] dim) -> Tensor",
-		Names:  "squeeze Tensor.squeeze Tensor.squeeze_",
+		Names:  "squeeze Tensor.squeeze Tensor.squeeze_ squeeze_copy",
 		Doc:    opdef.Doc{Summary: "Removes those of the given dimensions whose size is 1", Source: "torch.squeeze"},
 		Self:   func(a *viewDimsArgs) *tensor.Tensor { return a.Self },
 		View: func(a *viewDimsArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -162,7 +162,7 @@ var shapeOps = []*opdef.Entry{
 	}.Entry(),
 	viewOp[viewDimArgs]{
 		Schema: "unsqueeze(Tensor self, int dim) -> Tensor",
-		Names:  "unsqueeze Tensor.unsqueeze Tensor.unsqueeze_",
+		Names:  "unsqueeze Tensor.unsqueeze Tensor.unsqueeze_ unsqueeze_copy",
 		Doc:    opdef.Doc{Summary: "Inserts a dimension of size 1", Source: "torch.unsqueeze"},
 		Self:   func(a *viewDimArgs) *tensor.Tensor { return a.Self },
 		View: func(a *viewDimArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -434,7 +434,7 @@ func withDims(t *tensor.Tensor, n int) *tensor.Tensor {
 // viewDTypeOp reads the bytes of a tensor as another dtype.
 var viewDTypeOp = opdef.Op[viewDTypeArgs]{
 	Schema: "view.dtype(Tensor self, dtype dtype) -> Tensor",
-	Names:  "Tensor.view",
+	Names:  "Tensor.view view_copy",
 	Doc:    opdef.Doc{Summary: "The bytes of the elements read as another dtype", Notes: "The last dimension is scaled by the ratio of the sizes.", Source: "torch.Tensor.view"},
 	Error:  opdef.Error{Class: opdef.Exact},
 	NoGrad: "reinterprets bits",
@@ -487,7 +487,7 @@ type viewDTypeArgs struct {
 
 var complexAsRealOp = viewOp[selfArgs]{
 	Schema: "view_as_real(Tensor self) -> Tensor",
-	Names:  "view_as_real",
+	Names:  "view_as_real view_as_real_copy",
 	Doc:    opdef.Doc{Summary: "Complex numbers as pairs of real and imaginary part", Source: "torch.view_as_real"},
 	Self:   func(a *selfArgs) *tensor.Tensor { return a.Self },
 	View:   func(_ *selfArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return asReal(t) },
@@ -502,7 +502,7 @@ var complexAsRealOp = viewOp[selfArgs]{
 
 var realAsComplexOp = viewOp[selfArgs]{
 	Schema: "view_as_complex(Tensor self) -> Tensor",
-	Names:  "view_as_complex",
+	Names:  "view_as_complex view_as_complex_copy",
 	Doc:    opdef.Doc{Summary: "Pairs of real and imaginary part as complex numbers", Source: "torch.view_as_complex"},
 	Self:   func(a *selfArgs) *tensor.Tensor { return a.Self },
 	View: func(_ *selfArgs, t *tensor.Tensor) (*tensor.Tensor, error) {

@@ -12,7 +12,7 @@ import (
 var splitOps = []*opdef.Entry{
 	partsOp[splitSizeArgs]{
 		Schema: "split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]",
-		Names:  splitNames + " unsafe_split",
+		Names:  splitNames + " unsafe_split Tensor.unsafe_split split_copy",
 		Doc:    opdef.Doc{Summary: "Parts of one size along a dimension", Notes: "The last part may be smaller.", Source: "torch.split"},
 		Self:   func(a *splitSizeArgs) *tensor.Tensor { return a.Self },
 		Cut: func(a *splitSizeArgs) (int, []int, error) {
@@ -37,7 +37,7 @@ var splitOps = []*opdef.Entry{
 	splitSections("split.sections(Tensor self, int[] split_size_or_sections, int dim=0) -> Tensor[]", splitNames, func(a *sectionsArgs) (*tensor.Tensor, []int, int) {
 		return a.Self, a.SplitSizeOrSections, a.Dim
 	}, func(t *tensor.Tensor, sizes []int, dim int) *sectionsArgs { return &sectionsArgs{t, sizes, dim} }),
-	splitSections("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]", "split_with_sizes Tensor.split_with_sizes unsafe_split_with_sizes", func(a *splitSizesArgs) (*tensor.Tensor, []int, int) {
+	splitSections("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]", "split_with_sizes Tensor.split_with_sizes unsafe_split_with_sizes Tensor.unsafe_split_with_sizes split_with_sizes_copy", func(a *splitSizesArgs) (*tensor.Tensor, []int, int) {
 		return a.Self, a.SplitSizes, a.Dim
 	}, func(t *tensor.Tensor, sizes []int, dim int) *splitSizesArgs { return &splitSizesArgs{t, sizes, dim} }),
 	partsOp[chunksArgs]{
@@ -66,7 +66,7 @@ var splitOps = []*opdef.Entry{
 	}.Entry(),
 	partsOp[viewDimArgs]{
 		Schema: "unbind(Tensor self, int dim=0) -> Tensor[]",
-		Names:  "unbind Tensor.unbind",
+		Names:  "unbind Tensor.unbind unbind_copy",
 		Doc:    opdef.Doc{Summary: "The slices along a dimension, without it", Source: "torch.unbind"},
 		Self:   func(a *viewDimArgs) *tensor.Tensor { return a.Self },
 		Cut: func(a *viewDimArgs) (int, []int, error) {
