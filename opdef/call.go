@@ -375,6 +375,22 @@ type Bound struct {
 	Scale func() *tensor.Tensor
 }
 
+// Flops is how many floating-point operations the call takes: two per
+// multiply-add of a product, else one per element of the largest tensor.
+func (c *Call) Flops(f *Forward) float64 {
+	if c.Entry.product != nil && len(f.Outs) > 0 {
+		return 2 * c.Entry.product(c.args) * float64(f.Outs[0].Numel())
+	}
+	n := 0
+	for _, a := range c.Tensors() {
+		n = max(n, a.Tensor.Numel())
+	}
+	for _, t := range f.Outs {
+		n = max(n, t.Numel())
+	}
+	return float64(n)
+}
+
 // errorClass is the error class of the call.
 func (c *Call) errorClass() Error {
 	if c.Entry.errorOf != nil {

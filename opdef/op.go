@@ -90,6 +90,11 @@ type Op[A any] struct {
 	Terms     func(a *A) int
 	GradTerms func(a *A) int
 
+	// Products is the number of multiply-adds that make one element of the first
+	// result: what a product of matrices or a convolution costs. nil: the op costs
+	// an operation per element of its largest tensor.
+	Products func(a *A) float64
+
 	// Accept decides on results that differ but may be right: ties in topk,
 	// the order of unique. It gets the call's results as recorded (got) and as
 	// computed (want) and returns a verdict per result; nil: no such freedom.
@@ -249,6 +254,7 @@ type Entry struct {
 	gscale  func(any, *Grad, Grads) (Grads, error)
 	terms   func(any) int
 	gterms  func(any) int
+	product func(any) float64
 	errorOf func(any) Error
 	accept  func(any, []*tensor.Tensor, []*tensor.Tensor) []Acceptance
 	exact   func(any) bool
@@ -300,6 +306,9 @@ func (o Op[A]) Entry() *Entry {
 	if o.Terms != nil {
 		e.terms = func(a any) int { return o.Terms(a.(*A)) }
 		e.gterms = e.terms
+	}
+	if o.Products != nil {
+		e.product = func(a any) float64 { return o.Products(a.(*A)) }
 	}
 	if o.GradTerms != nil {
 		e.gterms = func(a any) int { return o.GradTerms(a.(*A)) }

@@ -29,6 +29,10 @@ var attentionOps = []*opdef.Entry{
 			return width(a.Query.Shape) + max(1, a.Key.Numel()/max(1, width(a.Key.Shape)))
 		},
 		GradTerms: func(a *attentionArgs) int { return max(1, a.Query.Numel()+a.Key.Numel()) },
+		Products: func(a *attentionArgs) float64 { // query key^T costs E per pair, the weights' product with value F
+			keys := float64(a.Key.Shape[a.Key.Dim()-2])
+			return keys * (1 + float64(width(a.Query.Shape))/float64(max(1, width(a.Value.Shape))))
+		},
 		Kernel: func(a *attentionArgs) ([]*tensor.Tensor, error) {
 			at, err := a.attention()
 			if err != nil {

@@ -503,6 +503,7 @@ func multilinear[A any](op opdef.Op[A], plan func(a *A) (*product, error)) *opde
 		}
 		return 1
 	}
+	op.Products = func(a *A) float64 { return float64(op.Terms(a)) }
 	op.GradTerms = func(a *A) int {
 		if p, err := plan(a); err == nil {
 			return p.gradTerms()

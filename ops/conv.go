@@ -31,6 +31,7 @@ var convOps = []*opdef.Entry{
 			return convGrad(g)(a.plan())
 		},
 		Terms:     func(a *convolutionArgs) int { return convTerms(a.plan()) },
+		Products:  func(a *convolutionArgs) float64 { return convProducts(a.plan()) },
 		GradTerms: func(a *convolutionArgs) int { return convGradTerms(a.plan()) },
 		Cases: func(r *rand.Rand) []*convolutionArgs {
 			g := opdef.Gen{R: r}
@@ -124,6 +125,7 @@ func convOp(nd int, schema string) *opdef.Entry {
 		Grad:      func(a *convArgs, g *opdef.Grad) (opdef.Grads, error) { return convGrad(g)(convPlan(nd, a)) },
 		Node:      func(a *convArgs, g *opdef.Grad) (opdef.Node, error) { return convNode(g)(convPlan(nd, a)) },
 		Terms:     func(a *convArgs) int { return convTerms(convPlan(nd, a)) },
+		Products:  func(a *convArgs) float64 { return convProducts(convPlan(nd, a)) },
 		GradTerms: func(a *convArgs) int { return convGradTerms(convPlan(nd, a)) },
 		Cases:     func(r *rand.Rand) []*convArgs { return convCases(nd, r) },
 	}.Entry()
@@ -144,6 +146,7 @@ func convTransposeOp(nd int, schema string) *opdef.Entry {
 		Grad:      func(a *convTransposeArgs, g *opdef.Grad) (opdef.Grads, error) { return convGrad(g)(a.plan(nd)) },
 		Node:      func(a *convTransposeArgs, g *opdef.Grad) (opdef.Node, error) { return convNode(g)(a.plan(nd)) },
 		Terms:     func(a *convTransposeArgs) int { return convTerms(a.plan(nd)) },
+		Products:  func(a *convTransposeArgs) float64 { return convProducts(a.plan(nd)) },
 		GradTerms: func(a *convTransposeArgs) int { return convGradTerms(a.plan(nd)) },
 		Cases:     func(r *rand.Rand) []*convTransposeArgs { return convTransposeCases(nd, r) },
 	}.Entry()
@@ -445,15 +448,19 @@ func convNode(g *opdef.Grad) func(cc *convCall, err error) (opdef.Node, error) {
 	}
 }
 
-func convTerms(cc *convCall, err error) int {
+func convTerms(cc *convCall, err error) int { return int(convProducts(cc, err)) + 1 }
+
+// convProducts is the number of multiply-adds of an element of the result, those
+// with zeros of the padding included.
+func convProducts(cc *convCall, err error) float64 {
 	if err != nil {
-		return 1
+		return 0
 	}
 	n := cc.c.Patch()
 	if cc.transposed {
 		n = n / max(cc.c.InC/cc.c.Groups, 1) * cc.c.OutC / cc.c.Groups
 	}
-	return n + 1
+	return float64(n)
 }
 
 func convGradTerms(cc *convCall, err error) int {

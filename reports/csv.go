@@ -70,13 +70,18 @@ type TimeRow struct {
 
 // Time writes one timed run.
 func (c *CSV) Time(r TimeRow) error {
-	ms := func(d time.Duration) string {
-		if d < 0 {
-			return "-"
-		}
-		return fmt.Sprintf("%.8f", float64(d)/float64(time.Millisecond))
+	return c.write([]string{
+		r.Name, fmt.Sprint(r.ForwardID), milliseconds(r.Forward), milliseconds(r.Backward), "ms",
+		r.Input, r.Output, r.GradInputs, r.GradOutputs,
+	})
+}
+
+// milliseconds is a time as op_tools writes it, "-" for none.
+func milliseconds(d time.Duration) string {
+	if d < 0 {
+		return "-"
 	}
-	return c.write([]string{r.Name, fmt.Sprint(r.ForwardID), ms(r.Forward), ms(r.Backward), "ms", r.Input, r.Output, r.GradInputs, r.GradOutputs})
+	return fmt.Sprintf("%.8f", float64(d)/float64(time.Millisecond))
 }
 
 func (c *CSV) write(fields []string) error {

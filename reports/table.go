@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -283,4 +284,36 @@ func oneLine(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// WriteTimes prints op_tools' table of elapsed times, in the width of
+// WriteArgs: one column per direction that a row has a time for.
+func WriteTimes(w io.Writer, width int, rows []TimeRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	cols := []column{{name: "name"}, {name: "forward_id"}}
+	for _, c := range []struct {
+		name string
+		time func(TimeRow) time.Duration
+	}{
+		{"forward_elasped", func(r TimeRow) time.Duration { return r.Forward }},
+		{"backward_elasped", func(r TimeRow) time.Duration { return r.Backward }},
+	} {
+		if !slices.ContainsFunc(rows, func(r TimeRow) bool { return c.time(r) >= 0 }) {
+			continue
+		}
+		col := column{name: c.name}
+		for _, r := range rows {
+			col.cells = append(col.cells, milliseconds(c.time(r)))
+		}
+		cols = append(cols, col)
+	}
+	unit := column{name: "unit"}
+	for _, r := range rows {
+		cols[0].cells = append(cols[0].cells, oneLine(r.Name))
+		cols[1].cells = append(cols[1].cells, strconv.Itoa(r.ForwardID))
+		unit.cells = append(unit.cells, "ms")
+	}
+	return writeTable(w, width, append(cols, unit))
 }

@@ -87,3 +87,11 @@ func digits(x float64) string {
 // Steady reports whether the samples can stand for a number: the middle half
 // lies within a tenth of the median (torch.utils.benchmark's limit for a warning).
 func (s Summary) Steady() bool { return float64(s.Q3-s.Q1) <= 0.1*float64(s.Median) }
+
+// Add appends the samples of another series of the same thing, taken later.
+func (s *Series) Add(t *Series) {
+	s.Samples = append(s.Samples, t.Samples...)
+	s.total += t.total
+	s.Warmup += t.Warmup
+	s.Stop = t.Stop
+}

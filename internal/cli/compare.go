@@ -24,6 +24,8 @@ type compareOptions struct {
 	json       string
 	tolerances string
 	tables     bool
+	times      bool
+	threshold  float64
 }
 
 func newCompareCmd(a *app) *cobra.Command {
@@ -43,20 +45,36 @@ In two trees a capture belongs to the one with the same path; failing that, to
 the one of the same op and id in the corresponding process.`,
 		Example: `  optool compare op_tools_results
   optool compare run1/op_tools_results run2/op_tools_results
-  optool compare --json result.jsonl a/output.pth b/output.pth`,
+  optool compare --json result.jsonl a/output.pth b/output.pth
+  optool compare --time old.jsonl new.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
 				return usageError("compare: want A or A and B, got %d paths", len(args))
 			}
+			switch {
+			case o.times && len(args) != 2:
+				return usageError("compare --time: want OLD and NEW, got %d paths", len(args))
+			case o.threshold < 0:
+				return usageError("--threshold: want at least 0, got %v", o.threshold)
+			case cmd.Flags().Changed("threshold") && !o.times:
+				return usageError("--threshold needs --time")
+			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, paths []string) error { return runCompare(cmd, a, &o, paths) },
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if o.times {
+				return a.compareTimes(paths[0], paths[1], o.threshold/100, o.json)
+			}
+			return runCompare(cmd, a, &o, paths)
+		},
 	}
 	o.addFlags(cmd)
 	f := cmd.Flags()
 	addJSONFlag(cmd, &o.json)
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.BoolVar(&o.tables, "tables", false, "print op_tools' table of every capture, not only of findings")
+	f.BoolVar(&o.times, "time", false, "A and B are JSON lines of optool time: what became slower or faster; exit code 1 if anything is slower")
+	f.Float64Var(&o.threshold, "threshold", 0, "with --time, how many percent slower is no reason for exit code 1")
 	return cmd
 }
 

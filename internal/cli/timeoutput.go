@@ -1,0 +1,281 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/timing"
+	"github.com/optool/optool/value"
+)
+
+func newTimeListing(w io.Writer, width int, peak reports.Peak) *reports.Listing {
+	head := []string{"op", "id", "phase", "cache", "n", "median", "q1", "q3", "GB/s", "GFLOP/s"}
+	if peak != (reports.Peak{}) {
+		head = append(head, "% of peak")
+	}
+	head = append(head, "stopped by", "calls", "inputs", "doubt")
+	l := reports.NewListing(w, width, head...)
+	for i := 4; i < len(head)-4; i++ {
+		l.Right(i)
+	}
+	return l
+}
+
+func addTiming(l *reports.Listing, t *reports.Timing) error {
+	m := t.Series.Summary()
+	bandwidth, flops := t.Rates()
+	id := "-"
+	if t.ForwardID != nil {
+		id = strconv.Itoa(*t.ForwardID)
+	}
+	cells := []string{
+		t.Op, id, t.Phase, string(t.Series.Cache), strconv.Itoa(m.N), timing.Format(m.Median), timing.Format(m.Q1), timing.Format(m.Q3),
+		fmt.Sprintf("%.3g", bandwidth/1e9), fmt.Sprintf("%.3g", flops/1e9),
+	}
+	if t.Peak != (reports.Peak{}) {
+		cells = append(cells, fmt.Sprintf("%.1f", 100*t.Share()))
+	}
+	return l.Add(append(cells, string(t.Series.Stop), strconv.Itoa(t.Calls), t.Shapes, t.Doubt())...)
+}
+
+// opToolsTables prints what op_tools prints of a call: its arguments and
+// results with the times of the forward pass, its gradients with those of the
+// backward pass; the runs stand in one table.
+func (t *timer) opToolsTables(k *task) error {
+	c, _ := k.entry.Load(capture.LoadOptions{Read: t.o.read})
+	defer c.Close()
+	var p page
+	for _, kind := range []capture.Kind{capture.Input, capture.Output} {
+		p.add(k.entry, c, capture.Device, kind)
+	}
+	for _, g := range []struct {
+		name string
+		kind capture.Kind
+	}{{" grad_outputs", capture.GradOutputs}, {" grad_inputs", capture.GradInputs}} {
+		p.backward = append(p.backward, argRows(k.op+g.name, gradTuple(c, g.kind), nil, nil)...)
+	}
+	rows, err := t.timeRows(k)
+	if err != nil {
+		return err
+	}
+	w, width := t.json.text(), t.tableWidth()
+	forward, backward := make([]reports.TimeRow, 0, len(rows)), make([]reports.TimeRow, 0, len(rows))
+	for i, r := range rows {
+		r.ForwardID = t.csv.ids[k.op] + i + 1
+		f, b := r, r
+		f.Backward, b.Forward = -1, -1
+		if f.Forward >= 0 {
+			forward = append(forward, f)
+		}
+		if b.Backward >= 0 {
+			backward = append(backward, b)
+		}
+	}
+	fmt.Fprintf(w, "\n%s    forward_id: %s\n", k.op, forwardID(k.entry, c.Identifier))
+	if err := reports.WriteArgs(w, width, plainRows(p.forward)); err != nil {
+		return err
+	}
+	if err := reports.WriteTimes(w, width, forward); err != nil {
+		return err
+	}
+	if len(backward) == 0 {
+		return nil
+	}
+	if err := reports.WriteArgs(w, width, plainRows(p.backward)); err != nil {
+		return err
+	}
+	return reports.WriteTimes(w, width, backward)
+}
+
+// timeRows are the runs of a task as op_tools' file has them: forward and
+// backward of the same number in one row, hot if there are hot ones.
+func (t *timer) timeRows(k *task) ([]reports.TimeRow, error) {
+	cache := t.o.caches[len(t.o.caches)-1]
+	var forward, backward []time.Duration
+	for _, r := range k.series {
+		switch {
+		case r.Series.Cache != cache:
+		case r.Phase == "forward":
+			forward = r.Series.Samples
+		default:
+			backward = r.Series.Samples
+		}
+	}
+	c, _ := k.entry.Load(capture.LoadOptions{Read: t.o.read})
+	defer c.Close()
+	text := func(kind capture.Kind) string {
+		if !c.Has(kind) {
+			return "-"
+		}
+		var kwargs *value.Dict
+		if kind == capture.Input {
+			kwargs = c.Kwargs
+		}
+		args := c.Values(kind)
+		if kind == capture.GradInputs || kind == capture.GradOutputs {
+			args = gradTuple(c, kind)
+		}
+		return describe(args, kwargs, k.entry.Addresses(capture.Device, kind))
+	}
+	row := reports.TimeRow{Name: k.op, Input: text(capture.Input), Output: text(capture.Output), GradInputs: "-", GradOutputs: "-"}
+	if len(backward) > 0 {
+		row.GradInputs, row.GradOutputs = text(capture.GradInputs), text(capture.GradOutputs)
+	}
+	rows := make([]reports.TimeRow, max(len(forward), len(backward)))
+	at := func(ds []time.Duration, i int) time.Duration {
+		if i < len(ds) {
+			return ds[i]
+		}
+		return -1
+	}
+	for i := range rows {
+		rows[i] = row
+		rows[i].Forward, rows[i].Backward = at(forward, i), at(backward, i)
+	}
+	return rows, nil
+}
+
+// gradTuple is the gradients of a call as op_tools' timer has them: one tuple.
+func gradTuple(c *capture.Call, k capture.Kind) []value.Value {
+	return []value.Value{value.NewTuple(c.Values(k)...)}
+}
+
+// describe is op_tools' text of arguments: a Python dict that holds a dict for
+// each tensor and the text of everything else. An address that was not recorded
+// is 0.
+func describe(args []value.Value, kwargs *value.Dict, ptrs capture.Addresses) string {
+	var items []value.Value
+	for i, v := range args {
+		items = append(items, described(v, "args["+strconv.Itoa(i)+"]", ptrs))
+	}
+	d := &value.Dict{Items: []value.Item{{Key: "args", Value: value.NewTuple(items...)}}}
+	if kwargs != nil && len(kwargs.Items) > 0 {
+		k := &value.Dict{}
+		for _, it := range kwargs.Items {
+			k.Items = append(k.Items, value.Item{Key: it.Key, Value: described(it.Value, "kwargs."+value.Str(it.Key), ptrs)})
+		}
+		d.Items = append(d.Items, value.Item{Key: "kwargs", Value: k})
+	}
+	return value.Repr(d)
+}
+
+func described(v value.Value, path string, ptrs capture.Addresses) value.Value {
+	switch v := v.(type) {
+	case *tensor.Tensor:
+		return describedTensor(v, ptrs[path])
+	case *value.Sequence:
+		if v.Class == "torch.Size" {
+			break
+		}
+		s := &value.Sequence{Kind: v.Kind, Class: v.Class}
+		for i, it := range v.Items {
+			s.Items = append(s.Items, described(it, path+"["+strconv.Itoa(i)+"]", ptrs))
+		}
+		return s
+	case *value.Dict:
+		d := &value.Dict{Class: v.Class}
+		for _, it := range v.Items {
+			d.Items = append(d.Items, value.Item{Key: it.Key, Value: described(it.Value, path+"."+value.Str(it.Key), ptrs)})
+		}
+		return d
+	}
+	return value.Str(v)
+}
+
+func describedTensor(t *tensor.Tensor, ptr string) value.Value {
+	info := tensorInfo(t, ptr)
+	address, _ := strconv.ParseInt(ptr, 10, 64)
+	ints := func(ns []int) *value.Sequence {
+		s := value.NewTuple()
+		for _, n := range ns {
+			s.Items = append(s.Items, int64(n))
+		}
+		return s
+	}
+	return &value.Dict{Items: []value.Item{
+		{Key: "device", Value: info.Device}, {Key: "dtype", Value: info.DType}, {Key: "numel", Value: int64(info.Numel)},
+		{Key: "shape", Value: value.Repr(ints(info.Shape))}, {Key: "stride", Value: ints(info.Stride)},
+		{Key: "requires_grad", Value: info.RequiresGrad}, {Key: "layout", Value: info.Layout}, {Key: "data_ptr", Value: address},
+	}}
+}
+
+// measurePeak measures the host and takes what --peak-bandwidth and
+// --peak-flops did not give from it.
+func (o *timeOptions) measurePeak(j *jsonOutput) error {
+	overhead, resolution := timing.ClockOverhead()
+	bandwidth, flops := copyBandwidth(), productFlops()
+	if o.bandwidth == 0 {
+		o.peak.Bandwidth = bandwidth
+	}
+	if o.flops == 0 {
+		o.peak.Flops = flops
+	}
+	fmt.Fprintf(j.text(), "host clock: reading it adds %s, it ticks every %s\nlast-level cache: %d MiB\nmemory: %.2f GB/s (copy, read and written bytes)\narithmetic: %.2f GFLOP/s (float64 product of matrices)\n\n",
+		timing.Format(overhead), timing.Format(resolution), timing.CacheSize()>>20, bandwidth/1e9, flops/1e9)
+	return j.write(struct {
+		Kind       string  `json:"kind"`
+		Overhead   int64   `json:"clock_overhead_ns"`
+		Resolution int64   `json:"clock_resolution_ns"`
+		Cache      int     `json:"cache_bytes"`
+		Bandwidth  float64 `json:"bytes_per_s"`
+		Flops      float64 `json:"flops_per_s"`
+	}{"calibration", int64(overhead), int64(resolution), timing.CacheSize(), bandwidth, flops})
+}
+
+const calibrationRuns = 7
+
+// copyBandwidth is the best rate in bytes per second, reads and writes counted,
+// of copies that do not fit into the caches, on all processors.
+func copyBandwidth() float64 {
+	n := 4 * timing.CacheSize()
+	src, dst := make([]byte, n), make([]byte, n)
+	for i := range src {
+		src[i] = byte(i)
+	}
+	workers := runtime.GOMAXPROCS(0)
+	best := bestOf(func() {
+		var wg sync.WaitGroup
+		for w := range workers {
+			lo, hi := n/workers*w, n/workers*(w+1)
+			wg.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
+		}
+		wg.Wait()
+	})
+	return 2 * float64(n) / best.Seconds()
+}
+
+// productFlops is the best rate of the float64 product that the reference uses,
+// in operations per second.
+func productFlops() float64 {
+	const n = 768
+	m := func() blas64.General {
+		g := blas64.General{Rows: n, Cols: n, Stride: n, Data: make([]float64, n*n)}
+		for i := range g.Data {
+			g.Data[i] = float64(i % 7)
+		}
+		return g
+	}
+	a, b, c := m(), m(), m()
+	best := bestOf(func() { blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, a, b, 0, c) })
+	return 2 * n * n * n / best.Seconds()
+}
+
+func bestOf(f func()) time.Duration {
+	best := time.Duration(1 << 62)
+	for range calibrationRuns {
+		start := time.Now()
+		f()
+		best = min(best, time.Since(start))
+	}
+	return best
+}

@@ -1,0 +1,128 @@
+package replay_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// recordCall writes a capture of a call and finds it again.
+func recordCall(t *testing.T, op string, args []value.Value, gradOutputs []value.Value) *capture.Entry {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name string, args []value.Value) {
+		root := &value.Dict{Items: []value.Item{
+			{Key: "name", Value: op}, {Key: "args", Value: value.NewTuple(args...)}, {Key: "kwargs", Value: &value.Dict{}}, {Key: "identifier", Value: "1/x"},
+		}}
+		if err := pthformat.WriteFile(filepath.Join(dir, name), root); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("input.pth", args)
+	if gradOutputs != nil {
+		write("grad_outputs.pth", gradOutputs)
+	}
+	for e, err := range capture.Scan(context.Background(), []string{dir}, capture.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	t.Fatal("no capture found")
+	return nil
+}
+
+func gradTensor(shape ...int) *tensor.Tensor {
+	x := tensor.New(tensor.Float32, shape, make([]float64, tensor.Numel(shape))).Rounded()
+	x.RequiresGrad = true
+	return x
+}
+
+func TestPrepare(t *testing.T) {
+	x, w := gradTensor(2, 3), gradTensor(3, 5)
+	e := recordCall(t, "torch.matmul", []value.Value{x, w}, []value.Value{tensor.New(tensor.Float32, []int{2, 5}, make([]float64, 10)).Rounded()})
+	p, err := replay.Prepare(e, replay.Options{Registry: ops.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.Forward(), p.Backward()); err != nil || p.NoBackward() != "" {
+		t.Errorf("%v, backward: %q", err, p.NoBackward())
+	}
+	if got, want := p.ForwardWork(), (replay.Work{Bytes: 4 * (6 + 15 + 10), Flops: 2 * 2 * 3 * 5}); got != want {
+		t.Errorf("forward work %+v, want %+v", got, want)
+	}
+	if got, want := p.BackwardWork(), (replay.Work{Bytes: 4 * (2*6 + 2*15 + 10), Flops: 4 * 2 * 3 * 5}); got != want {
+		t.Errorf("backward work %+v, want %+v", got, want)
+	}
+	if p.Shapes() != "float32[2, 3], float32[3, 5]" || p.DType() != "float32" {
+		t.Errorf("shapes %q, dtype %q", p.Shapes(), p.DType())
+	}
+}
+
+func TestPrepareKey(t *testing.T) {
+	key := func(op string, grad bool, args ...value.Value) string {
+		var out []value.Value
+		if grad {
+			out = []value.Value{args[0]}
+		}
+		p, err := replay.Prepare(recordCall(t, op, args, out), replay.Options{Registry: ops.Default()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		return p.Key()
+	}
+	x := gradTensor(2, 3)
+	plain := gradTensor(2, 3)
+	plain.RequiresGrad = false
+	base := key("torch.add", true, x, int64(1))
+	if again := key("torch.add", true, gradTensor(2, 3), int64(1)); again != base {
+		t.Errorf("same work, other key: %q and %q", base, again)
+	}
+	for name, other := range map[string]string{
+		"op": key("torch.sub", true, x, int64(1)), "number": key("torch.add", true, x, int64(2)), "shape": key("torch.add", true, gradTensor(3, 2), int64(1)),
+		"stride": key("torch.add", true, gradTensor(3, 2).Transpose(0, 1), int64(1)), "gradient": key("torch.add", false, x, int64(1)),
+		"requires_grad": key("torch.add", true, plain, int64(1)),
+	} {
+		if other == base {
+			t.Errorf("other %s, same key %q", name, base)
+		}
+	}
+}
+
+func TestPrepareRefuses(t *testing.T) {
+	_, err := replay.Prepare(recordCall(t, "torch.no_such_op", []value.Value{gradTensor(2)}, nil), replay.Options{Registry: ops.Default()})
+	if !errors.Is(err, opdef.ErrUnknownOp) {
+		t.Errorf("unknown op: %v", err)
+	}
+	p, err := replay.Prepare(recordCall(t, "torch.matmul", []value.Value{gradTensor(2, 3), gradTensor(2, 3)}, nil), replay.Options{Registry: ops.Default()})
+	if err == nil {
+		defer p.Close()
+		err = p.Start()
+	}
+	if err == nil || !strings.Contains(err.Error(), "matmul") {
+		t.Errorf("shapes that do not fit: %v", err)
+	}
+	p, err = replay.Prepare(recordCall(t, "torch.add", []value.Value{gradTensor(2), int64(1)}, nil), replay.Options{Registry: ops.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Start(); err != nil || p.NoBackward() == "" {
+		t.Errorf("no gradients recorded: %v, %q", err, p.NoBackward())
+	}
+}

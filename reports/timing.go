@@ -1,0 +1,380 @@
+package reports
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/optool/optool/timing"
+)
+
+// A Timing is what was measured of one phase of one call with the caches in one
+// state.
+type Timing struct {
+	Capture   string
+	Op        string
+	ForwardID *int
+	Phase     string // forward, backward
+	Shapes    string // dtypes and shapes of the inputs
+	Calls     int    // recorded calls it stands for
+	Series    *timing.Series
+	Bytes     float64 // read and written at least
+	Flops     float64 // floating-point operations
+	Peak      Peak
+}
+
+// Peak is what the device can do at most; zeros are not known.
+type Peak struct {
+	Bandwidth float64 // bytes per second
+	Flops     float64 // per second
+}
+
+// Rates are bytes and operations per second at the median time.
+func (t *Timing) Rates() (bandwidth, flops float64) {
+	m := t.Series.Summary().Median.Seconds()
+	if m == 0 {
+		return 0, 0
+	}
+	return t.Bytes / m, t.Flops / m
+}
+
+// Share is the larger share of the two peaks that the median time reaches; 0 if
+// no peak is known.
+func (t *Timing) Share() float64 {
+	b, f := t.Rates()
+	share := 0.0
+	if t.Peak.Bandwidth > 0 {
+		share = b / t.Peak.Bandwidth
+	}
+	if t.Peak.Flops > 0 {
+		share = max(share, f/t.Peak.Flops)
+	}
+	return share
+}
+
+// Doubt says why the numbers should not be trusted; "" if nothing speaks
+// against them. A hot run may be faster than memory, so only cold runs are held
+// against the bandwidth.
+func (t *Timing) Doubt() string {
+	b, f := t.Rates()
+	switch s := t.Series.Summary(); {
+	case t.Peak.Flops > 0 && f > t.Peak.Flops:
+		return "invalid: faster than the peak of arithmetic"
+	case t.Peak.Bandwidth > 0 && b > t.Peak.Bandwidth && t.Series.Cache == timing.Cold:
+		return "invalid: faster than the peak of memory"
+	case s.N > 1 && !s.Steady():
+		return "noisy: the middle half spans more than a tenth of the median"
+	}
+	return ""
+}
+
+// What JSON lines say of a series.
+type timingHead struct {
+	Kind      string `json:"kind"`
+	Capture   string `json:"capture"`
+	Op        string `json:"op"`
+	ForwardID *int   `json:"forward_id"`
+	Phase     string `json:"phase"`
+	Cache     string `json:"cache"`
+	Clock     string `json:"clock"`
+}
+
+type timingSample struct {
+	timingHead
+	Run     int   `json:"run"` // from 1
+	Elapsed int64 `json:"elapsed_ns"`
+}
+
+type timingSummary struct {
+	timingHead
+	N      int     `json:"n"`
+	Median int64   `json:"median_ns"`
+	Q1     int64   `json:"q1_ns"`
+	Q3     int64   `json:"q3_ns"`
+	Min    int64   `json:"min_ns"`
+	Max    int64   `json:"max_ns"`
+	Bytes  float64 `json:"bytes"`
+	Flops  float64 `json:"flops"`
+	Stop   string  `json:"stop_reason"`
+	Noise  Number  `json:"noise"` // standard deviation over mean
+	Warmup int     `json:"warmup_runs"`
+	Share  float64 `json:"share_of_peak"` // 0 if no peak is known
+	Calls  int     `json:"calls"`         // recorded calls it stands for
+	Inputs string  `json:"inputs"`
+	Doubt  string  `json:"doubt"`
+}
+
+// Timing writes every sample and then the summary of the series.
+func (j *JSONLines) Timing(t *Timing) error {
+	s := t.Series
+	head := timingHead{
+		Kind: "timing", Capture: t.Capture, Op: t.Op, ForwardID: t.ForwardID, Phase: t.Phase,
+		Cache: string(s.Cache), Clock: string(s.Clock),
+	}
+	for i, d := range s.Samples {
+		if err := j.Write(timingSample{head, i + 1, d.Nanoseconds()}); err != nil {
+			return err
+		}
+	}
+	m := s.Summary()
+	head.Kind = "timing_summary"
+	return j.Write(timingSummary{
+		timingHead: head, N: m.N, Median: int64(m.Median), Q1: int64(m.Q1), Q3: int64(m.Q3), Min: int64(m.Min), Max: int64(m.Max),
+		Bytes: t.Bytes, Flops: t.Flops, Stop: string(s.Stop), Noise: Number(m.Noise), Warmup: s.Warmup, Share: t.Share(),
+		Calls: t.Calls, Inputs: t.Shapes, Doubt: t.Doubt(),
+	})
+}
+
+// A TimedRun is what ReadTimings found in a file: the samples of each series in
+// the order of the file, and the worst verdict of each capture.
+type TimedRun struct {
+	Keys     []TimingKey
+	Samples  map[TimingKey][]time.Duration
+	Verdicts map[string]string // by capture
+}
+
+// A TimingKey names a series across runs.
+type TimingKey struct{ Capture, Op, Phase, Cache string }
+
+// ReadTimings reads the JSON lines of a run of time. Lines of other kinds are
+// passed over; a line that is no JSON is an error with its number.
+func ReadTimings(r io.Reader) (*TimedRun, error) {
+	run := &TimedRun{Samples: map[TimingKey][]time.Duration{}, Verdicts: map[string]string{}}
+	sc := bufio.NewScanner(r)
+	sc.Buffer(nil, 16<<20)
+	for n := 1; sc.Scan(); n++ {
+		var rec struct {
+			timingHead
+			Elapsed *int64 `json:"elapsed_ns"`
+			Verdict string `json:"verdict"`
+		}
+		if len(strings.TrimSpace(sc.Text())) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(sc.Bytes(), &rec); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		switch {
+		case rec.Kind == "timing" && rec.Elapsed != nil:
+			k := TimingKey{rec.Capture, rec.Op, rec.Phase, rec.Cache}
+			if _, ok := run.Samples[k]; !ok {
+				run.Keys = append(run.Keys, k)
+			}
+			run.Samples[k] = append(run.Samples[k], time.Duration(*rec.Elapsed))
+		case rec.Kind == "result":
+			if v, ok := run.Verdicts[rec.Capture]; !ok || rank(rec.Verdict) > rank(v) {
+				run.Verdicts[rec.Capture] = rec.Verdict
+			}
+		}
+	}
+	return run, sc.Err()
+}
+
+// GoBenchmark writes series in the format of go test -bench, one line a sample,
+// which benchstat reads: the op is the name, phase, cache and capture its
+// configuration.
+func GoBenchmark(w io.Writer, device string, ts []*Timing) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "tool: optool\ndevice: %s\n", oneLine(device))
+	for _, t := range ts {
+		op := benchName(t.Op)
+		name := "Benchmark" + strings.ToUpper(op[:1]) + op[1:] + "/phase=" + t.Phase + "/cache=" + string(t.Series.Cache) + "/capture=" + benchName(t.Capture)
+		for _, d := range t.Series.Samples {
+			fmt.Fprintf(b, "%s 1 %d ns/op", name, d.Nanoseconds())
+			if s := d.Seconds(); s > 0 {
+				fmt.Fprintf(b, " %.6g MB/s", t.Bytes/s/1e6)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.Flush()
+}
+
+// benchName makes one word of s that holds no separator of configurations.
+func benchName(s string) string {
+	if s == "" {
+		return "_"
+	}
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r == '/' || r == 0x7f {
+			return '_'
+		}
+		return r
+	}, s)
+}
+
+// An event of the trace event format, as chrome://tracing and Perfetto read it.
+type event struct {
+	Name  string         `json:"name"`
+	Cat   string         `json:"cat,omitempty"`
+	Phase string         `json:"ph"`
+	TS    float64        `json:"ts"`
+	Dur   *float64       `json:"dur,omitempty"`
+	PID   int            `json:"pid"`
+	TID   int            `json:"tid"`
+	Args  map[string]any `json:"args,omitempty"`
+}
+
+// Trace writes the samples as a trace: a track for the device, runs one after
+// the other with their times; restoring inputs and evicting caches between them
+// is not in it.
+func Trace(w io.Writer, device string, ts []*Timing) error {
+	b := bufio.NewWriter(w)
+	b.WriteString(`{"displayTimeUnit":"ns","traceEvents":[`)
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	put := func(e event) error { return enc.Encode(e) }
+	if err := put(event{Name: "process_name", Phase: "M", PID: 1, Args: map[string]any{"name": "optool time"}}); err != nil {
+		return err
+	}
+	b.WriteByte(',')
+	if err := put(event{Name: "thread_name", Phase: "M", PID: 1, TID: 1, Args: map[string]any{"name": device}}); err != nil {
+		return err
+	}
+	at := 0.0
+	for _, t := range ts {
+		for i, d := range t.Series.Samples {
+			us := float64(d) / 1e3
+			b.WriteByte(',')
+			err := put(event{
+				Name: t.Op, Cat: t.Phase, Phase: "X", TS: at, Dur: &us, PID: 1, TID: 1,
+				Args: map[string]any{"capture": t.Capture, "phase": t.Phase, "cache": t.Series.Cache, "clock": t.Series.Clock, "run": i, "inputs": t.Shapes},
+			})
+			if err != nil {
+				return err
+			}
+			at += us
+		}
+	}
+	b.WriteString("]}\n")
+	return b.Flush()
+}
+
+// An Average is a row of the table of averages: all series of an op, or of an
+// op with its input shapes, in one phase. Times are weighted by the calls each
+// series stands for.
+type Average struct {
+	Op, Phase, Shapes string
+	Calls             int
+	Self              time.Duration // median time of a call times the calls
+	Share             float64       // of the sum of Self over all rows
+}
+
+// Mean is the average time of a call.
+func (a *Average) Mean() time.Duration { return a.Self / time.Duration(max(a.Calls, 1)) }
+
+// Averages sums series of one state of the caches by op and phase, and by input
+// shapes too if byShape, in descending order of column: self, avg, calls, name
+// (ascending).
+func Averages(ts []*Timing, cache timing.Cache, byShape bool, column string) []*Average {
+	rows := map[[3]string]*Average{}
+	total := time.Duration(0)
+	for _, t := range ts {
+		if t.Series.Cache != cache {
+			continue
+		}
+		k := [3]string{t.Op, t.Phase}
+		if byShape {
+			k[2] = t.Shapes
+		}
+		if rows[k] == nil {
+			rows[k] = &Average{Op: t.Op, Phase: t.Phase, Shapes: k[2]}
+		}
+		self := t.Series.Summary().Median * time.Duration(t.Calls)
+		rows[k].Calls += t.Calls
+		rows[k].Self += self
+		total += self
+	}
+	for _, a := range rows {
+		if total > 0 {
+			a.Share = float64(a.Self) / float64(total)
+		}
+	}
+	return slices.SortedFunc(maps.Values(rows), func(a, b *Average) int {
+		c := 0
+		switch column {
+		case "avg":
+			c = cmp.Compare(b.Mean(), a.Mean())
+		case "calls":
+			c = cmp.Compare(b.Calls, a.Calls)
+		case "name":
+		default:
+			c = cmp.Compare(b.Self, a.Self)
+		}
+		return cmp.Or(c, strings.Compare(a.Op, b.Op), strings.Compare(a.Phase, b.Phase), strings.Compare(a.Shapes, b.Shapes))
+	})
+}
+
+// WriteAverages prints the table of averages, at most limit rows (0: all).
+func WriteAverages(w io.Writer, width int, rows []*Average, byShape bool, limit int) error {
+	head := []string{"name", "phase", "self", "self %", "avg", "calls"}
+	if byShape {
+		head = append(head, "inputs")
+	}
+	l := NewListing(w, width, head...)
+	for i := 2; i < 6; i++ {
+		l.Right(i)
+	}
+	left := 0
+	if limit > 0 && len(rows) > limit {
+		left = len(rows) - limit
+		rows = rows[:limit]
+	}
+	for _, a := range rows {
+		cells := []string{a.Op, a.Phase, timing.Format(a.Self), fmt.Sprintf("%.1f", 100*a.Share), timing.Format(a.Mean()), fmt.Sprint(a.Calls)}
+		if byShape {
+			cells = append(cells, a.Shapes)
+		}
+		if err := l.Add(cells...); err != nil {
+			return err
+		}
+	}
+	if err := l.Flush(); err != nil {
+		return err
+	}
+	if left > 0 {
+		_, err := fmt.Fprintf(w, "(%d more rows)\n", left)
+		return err
+	}
+	return nil
+}
+
+// Histogram draws the samples of a series as lines of at most width columns.
+func Histogram(w io.Writer, width int, s *timing.Series) error {
+	const rows = 12
+	if width <= 0 {
+		width = 80
+	}
+	m := s.Summary()
+	counts := make([]int, rows)
+	span := m.Max - m.Min
+	for _, d := range s.Samples {
+		i := 0
+		if span > 0 {
+			i = min(rows-1, int(float64(d-m.Min)/float64(span)*rows))
+		}
+		counts[i]++
+	}
+	most := slices.Max(counts)
+	room := max(10, width-30)
+	for i, n := range counts {
+		if span == 0 && i > 0 {
+			break
+		}
+		from := m.Min + time.Duration(float64(span)*float64(i)/rows)
+		bar := strings.Repeat("█", n*room/most)
+		if n > 0 && bar == "" {
+			bar = "▏"
+		}
+		if _, err := fmt.Fprintf(w, "%10s %s %d\n", timing.Format(from), bar, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
