@@ -285,6 +285,13 @@ func rowNorm(v []float64, p float64) float64 {
 			s = max(s, math.Abs(x))
 		}
 		return s
+	case p == 0:
+		for _, x := range v {
+			if x != 0 {
+				s++
+			}
+		}
+		return s
 	}
 	for _, x := range v {
 		s += math.Pow(math.Abs(x), p)

@@ -31,6 +31,11 @@ type Arg struct {
 	Dict         *value.Dict // the argument's dict in the item
 }
 
+// Clone returns a copy of the case that can be changed.
+func (c *Case) Clone() *Case {
+	return &Case{Name: c.Name, Item: copied(c.Item).(*value.Dict)}
+}
+
 func (c *Case) get(key string) value.Value {
 	v, _ := c.Item.Get(key)
 	return v

@@ -1,0 +1,187 @@
+package reference
+
+import (
+	"math"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// optimizerFunctions make one step of an optimizer. They return the new values
+// of the parameter and of its state, None where there is no state.
+//
+// Source: torch.optim, the algorithms in the documentation of each class.
+var optimizerFunctions = map[string]function{
+	"sgd":         sgd,
+	"adam":        adam(false),
+	"adamw":       adam(true),
+	"fused_adamw": fusedAdamW,
+	"adadelta":    adadelta,
+	"rmsprop":     rmsprop,
+}
+
+// update replaces, element by element, the values of ts by what rule makes of
+// them; a nil tensor has value 0 and stays nil. Tensors have one shape.
+func update(ts []*tensor.Tensor, rule func(v []float64)) []*tensor.Tensor {
+	data := make([][]float64, len(ts))
+	n := 0
+	for i, t := range ts {
+		if t != nil {
+			data[i] = append([]float64(nil), tensor.Data[float64](t)...)
+			n = len(data[i])
+		}
+	}
+	v := make([]float64, len(ts))
+	for e := range n {
+		for i, d := range data {
+			if v[i] = 0; d != nil && e < len(d) {
+				v[i] = d[e]
+			}
+		}
+		rule(v)
+		for i, d := range data {
+			if d != nil && e < len(d) {
+				d[e] = v[i]
+			}
+		}
+	}
+	out := make([]*tensor.Tensor, len(ts))
+	for i, t := range ts {
+		if t != nil {
+			out[i] = tensor.New(t.DType, t.Shape, data[i])
+		}
+	}
+	return out
+}
+
+// optional is a tensor argument that may be None.
+func (a *arguments) optional(name string) *tensor.Tensor {
+	t, _ := a.value(name).(*tensor.Tensor)
+	return t
+}
+
+func sgd(_ *Tape, a *arguments) value.Value {
+	lr, momentum, dampening, decay, nesterov := a.float("lr"), a.float("momentum"), a.float("dampening"), a.float("weight_decay"), a.bool("nesterov")
+	buf := a.optional("buf")
+	out := update([]*tensor.Tensor{a.tensor("param"), a.tensor("param_grad"), buf}, func(v []float64) {
+		g := v[1] + decay*v[0]
+		if momentum != 0 {
+			b := g
+			if buf != nil {
+				b = momentum*v[2] + (1-dampening)*g
+			}
+			v[2] = b
+			if nesterov {
+				g += momentum * b
+			} else {
+				g = b
+			}
+		}
+		v[0] -= lr * g
+	})
+	return list(out[0], out[2])
+}
+
+// adamRule is one step of Adam on (parameter, gradient, mean, mean square,
+// largest mean square).
+func adamRule(a *arguments, step float64, decoupled bool) func(v []float64) {
+	lr, b1, b2, eps, decay, amsgrad := a.float("lr"), a.float("beta1"), a.float("beta2"), a.float("eps"), a.float("weight_decay"), a.bool("amsgrad")
+	sign := 1.0
+	if a.bool("maximize") {
+		sign = -1
+	}
+	c1, c2 := 1-math.Pow(b1, step), 1-math.Pow(b2, step)
+	return func(v []float64) {
+		g := sign * v[1]
+		if decoupled {
+			v[0] -= lr * decay * v[0]
+		} else {
+			g += decay * v[0]
+		}
+		v[2] = b1*v[2] + (1-b1)*g
+		v[3] = b2*v[3] + (1-b2)*g*g
+		sq := v[3]
+		if amsgrad {
+			v[4] = math.Max(v[4], sq)
+			sq = v[4]
+		}
+		v[0] -= lr / c1 * v[2] / (math.Sqrt(sq)/math.Sqrt(c2) + eps)
+	}
+}
+
+func adam(decoupled bool) function {
+	return func(_ *Tape, a *arguments) value.Value {
+		out := update([]*tensor.Tensor{a.tensor("param"), a.tensor("param_grad"), a.tensor("exp_avg"), a.tensor("exp_avg_sq"), a.optional("max_exp_avg_sq")},
+			adamRule(a, a.float("step"), decoupled))
+		return list(out[0], out[2], out[3], out[4])
+	}
+}
+
+// fusedAdamW steps lists of parameters; each has its own number of steps.
+func fusedAdamW(t *Tape, a *arguments) value.Value {
+	names := []string{"params", "grads", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"}
+	lists := make([][]*tensor.Tensor, len(names))
+	for k, name := range names {
+		lists[k] = a.tensors(name)
+	}
+	steps := a.tensors("state_steps")
+	results := make([]*value.Sequence, len(names))
+	for k := range results {
+		results[k] = value.NewList()
+	}
+	for i := range lists[0] {
+		ts := make([]*tensor.Tensor, len(names))
+		for k, l := range lists {
+			if i < len(l) {
+				ts[k] = l[i]
+			} else if k < 4 {
+				t.fail("argument %s: want %d tensors, got %d", names[k], len(lists[0]), len(l))
+				return nil
+			}
+		}
+		if i >= len(steps) {
+			t.fail("argument state_steps: want %d tensors, got %d", len(lists[0]), len(steps))
+			return nil
+		}
+		out := update(ts, adamRule(a, tensor.At[float64](steps[i], 0), true))
+		for k := range results {
+			if out[k] != nil {
+				results[k].Items = append(results[k].Items, out[k])
+			}
+		}
+	}
+	return value.NewList(results[0], results[2], results[3], results[4])
+}
+
+func adadelta(_ *Tape, a *arguments) value.Value {
+	lr, rho, eps, decay := a.float("lr"), a.float("rho"), a.float("eps"), a.float("weight_decay")
+	out := update([]*tensor.Tensor{a.tensor("param"), a.tensor("param_grad"), a.tensor("square_avg"), a.tensor("acc_delta")}, func(v []float64) {
+		g := v[1] + decay*v[0]
+		v[2] = rho*v[2] + (1-rho)*g*g
+		delta := math.Sqrt(v[3]+eps) / math.Sqrt(v[2]+eps) * g
+		v[3] = rho*v[3] + (1-rho)*delta*delta
+		v[0] -= lr * delta
+	})
+	return list(out[0], out[2], out[3])
+}
+
+func rmsprop(_ *Tape, a *arguments) value.Value {
+	lr, alpha, eps, decay, momentum, centered := a.float("lr"), a.float("alpha"), a.float("eps"), a.float("weight_decay"), a.float("momentum"), a.bool("centered")
+	out := update([]*tensor.Tensor{a.tensor("param"), a.tensor("param_grad"), a.tensor("square_avg"), a.optional("grad_avg"), a.optional("momentum_buffer")}, func(v []float64) {
+		g := v[1] + decay*v[0]
+		v[2] = alpha*v[2] + (1-alpha)*g*g
+		sq := v[2]
+		if centered {
+			v[3] = alpha*v[3] + (1-alpha)*g
+			sq -= v[3] * v[3]
+		}
+		avg := math.Sqrt(sq) + eps
+		if momentum > 0 {
+			v[4] = momentum*v[4] + g/avg
+			v[0] -= lr * v[4]
+		} else {
+			v[0] -= lr * g / avg
+		}
+	})
+	return list(out[0], out[2], out[3], out[4])
+}

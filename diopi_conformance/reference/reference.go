@@ -1,0 +1,234 @@
+package reference
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// ErrNone is the error of Compute for cases whose result is random: there is
+// nothing to compare them with.
+var ErrNone = errors.New("the function draws random numbers")
+
+// A Reference is what a case should yield.
+type Reference struct {
+	// Output is a tensor, a list of tensors and Nones, or a 0-d tensor for a
+	// plain number. Values are rounded to their dtypes.
+	Output value.Value
+	// Grads are the gradients by argument name; nil if none is wanted. A
+	// gradient is None where the result does not depend on the argument.
+	Grads *value.Dict
+}
+
+// Cotangents gives the gradient of output i, a tensor like out.
+type Cotangents func(i int, out *tensor.Tensor) *tensor.Tensor
+
+// Ones are the cotangents of the kit.
+func Ones(_ int, out *tensor.Tensor) *tensor.Tensor {
+	if out.DType.IsComplex() {
+		return tensor.Full(out.DType, out.Shape, complex128(1))
+	}
+	return tensor.Full(out.DType, out.Shape, 1.0)
+}
+
+// Compute runs the reference of a case on its arguments: tensors first, then
+// parameters. A call that PyTorch refuses is an error.
+func Compute(c *configs.Case, kwargs *value.Dict, cotangents Cotangents) (ref *Reference, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *tensor.ReadError:
+			err = r
+		case *tensor.MemoryError:
+			err = r
+		default:
+			err = fmt.Errorf("internal error in the reference of %s: %v", c.Function(), r)
+		}
+	}()
+	if c.NoOutputRef() {
+		return nil, ErrNone
+	}
+	t := NewTape()
+	out := forward(t, c, kwargs)
+	if t.err != nil {
+		return nil, t.err
+	}
+	out = asArrays(out)
+	if out == nil {
+		return nil, fmt.Errorf("%s has no result", c.Function())
+	}
+	ref = &Reference{Output: rounded(out)}
+	ref.Grads, err = gradients(t, c, kwargs, out, cotangents)
+	return ref, err
+}
+
+// prefixes are the modules of the kit's interfaces.
+var prefixes = map[string]string{
+	"": "torch.nn.functional.", "torch.nn.functional": "torch.nn.functional.", "torch": "torch.",
+	"torch.Tensor": "torch.Tensor.", "torch.linalg": "torch.linalg.", "torchvision.ops": "torchvision.ops.",
+}
+
+func forward(t *Tape, c *configs.Case, kwargs *value.Dict) value.Value {
+	name := c.Function()
+	if own, ok := own[name]; ok {
+		return own(t, &arguments{tape: t, kwargs: kwargs})
+	}
+	prefix, ok := prefixes[c.Interface()]
+	if !ok {
+		t.fail("function %s of %s has no reference", name, c.Interface())
+		return nil
+	}
+	// torch.Tensor's methods take input as self; so does everything else that
+	// has it, under whatever name the operator's schema gives it.
+	var args []value.Value
+	rest := &value.Dict{}
+	for i, it := range kwargs.Items {
+		if it.Key == "input" && (c.Interface() == "torch.Tensor" || i == 0) {
+			args = append(args, it.Value)
+			continue
+		}
+		rest.Items = append(rest.Items, it)
+	}
+	return t.Call(prefix+name, args, rest)
+}
+
+// rounded rounds what is in v to its dtypes.
+func rounded(v value.Value) value.Value {
+	switch v := v.(type) {
+	case *tensor.Tensor:
+		return v.Rounded()
+	case *value.Sequence:
+		l := value.NewList()
+		for _, it := range v.Items {
+			l.Items = append(l.Items, rounded(it))
+		}
+		return l
+	}
+	return v
+}
+
+// asArrays gives results the form in which the kit stores them: sequences
+// become lists, plain numbers 0-d arrays.
+func asArrays(v value.Value) value.Value {
+	switch v := v.(type) {
+	case *value.Sequence:
+		l := value.NewList()
+		for _, it := range v.Items {
+			l.Items = append(l.Items, asArrays(it))
+		}
+		return l
+	case bool:
+		n := int64(0)
+		if v {
+			n = 1
+		}
+		return tensor.Scalar(tensor.Bool, n)
+	case int64:
+		return tensor.Scalar(tensor.Int64, v)
+	case float64:
+		return tensor.Scalar(tensor.Float64, v)
+	}
+	return v
+}
+
+// gradients computes the gradients of the arguments that want one, or nil if
+// none does.
+func gradients(t *Tape, c *configs.Case, kwargs *value.Dict, output value.Value, cotangents Cotangents) (*value.Dict, error) {
+	var names []string
+	var wanted []*tensor.Tensor
+	needs := map[string]bool{}
+	for _, a := range c.Args() {
+		if a.RequiresGrad {
+			needs[a.Name] = true
+		}
+	}
+	for _, it := range gradOrder(c, kwargs) {
+		name, _ := it.Key.(string)
+		if !needs[name] {
+			continue
+		}
+		switch v := it.Value.(type) {
+		case *tensor.Tensor:
+			names, wanted = append(names, name), append(wanted, v)
+		case *value.Sequence:
+			names = append(names, name)
+			for _, item := range v.Items {
+				if x, ok := item.(*tensor.Tensor); ok {
+					wanted = append(wanted, x)
+				}
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	for _, x := range wanted {
+		if !x.DType.IsFloat() && !x.DType.IsComplex() {
+			return nil, fmt.Errorf("gradient of an argument of dtype %s: only floating point and complex tensors have one", x.DType)
+		}
+	}
+	outs := tensors(output)
+	if pick := c.RequiresBackward(); len(pick) > 0 {
+		var some []*tensor.Tensor
+		for _, i := range pick {
+			if i < 0 || i >= len(outs) {
+				return nil, fmt.Errorf("requires_backward names output %d of %d", i, len(outs))
+			}
+			some = append(some, outs[i])
+		}
+		outs = some
+	}
+	from := make([]*tensor.Tensor, len(outs))
+	for i, o := range outs {
+		if o != nil && (o.DType.IsFloat() || o.DType.IsComplex()) {
+			from[i] = cotangents(i, o)
+		}
+	}
+	all, err := t.Backward(outs, from)
+	if err != nil {
+		return nil, err
+	}
+	grads := &value.Dict{}
+	for i, name := range names { // names and gradients are paired by position, as in the kit
+		var g value.Value
+		if x := all[wanted[i]]; x != nil {
+			g = opdef.Cast(x, wanted[i].DType).Rounded()
+		}
+		grads.Items = append(grads.Items, value.Item{Key: name, Value: g})
+	}
+	return grads, nil
+}
+
+// gradOrder is the order in which the kit pairs names and gradients: that of the
+// arguments, but the self of a method comes last.
+func gradOrder(c *configs.Case, kwargs *value.Dict) []value.Item {
+	items := slices.Clone(kwargs.Items)
+	if c.Interface() == "torch.Tensor" {
+		if i := slices.IndexFunc(items, func(it value.Item) bool { return it.Key == "input" }); i >= 0 {
+			self := items[i]
+			items = append(slices.Delete(items, i, i+1), self)
+		}
+	}
+	return items
+}
+
+// tensors flattens an output; what is no tensor is nil.
+func tensors(v value.Value) []*tensor.Tensor {
+	switch v := v.(type) {
+	case *tensor.Tensor:
+		return []*tensor.Tensor{v}
+	case *value.Sequence:
+		var out []*tensor.Tensor
+		for _, it := range v.Items {
+			x, _ := it.(*tensor.Tensor)
+			out = append(out, x)
+		}
+		return out
+	}
+	return nil
+}
