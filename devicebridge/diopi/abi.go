@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-//go:generate go run ../internal/abigen ../native/include/diopi.h
+//go:generate go run ../internal/abigen ../native/include/diopi.h ../native/worker/functions.inc
 
 //go:embed abi.json
 var abiJSON []byte
@@ -89,6 +89,18 @@ var loadABI = sync.OnceValue(func() *abi {
 
 // Functions are all functions of the interface, in the order of the headers.
 func Functions() []*Function { return loadABI().Functions }
+
+// Operators are the functions a device library implements: all but those of the
+// runtime and the three that return text about the library.
+func Operators() []*Function {
+	var ops []*Function
+	for _, f := range Functions() {
+		if f.Group != "runtime" && f.Returns == "" {
+			ops = append(ops, f)
+		}
+	}
+	return ops
+}
 
 // Lookup finds a function by its C name.
 func Lookup(name string) (*Function, bool) {

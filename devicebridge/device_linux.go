@@ -1,0 +1,230 @@
+//go:build linux && (amd64 || arm64 || loong64 || ppc64le || riscv64)
+
+package devicebridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/tensor"
+)
+
+// A Device is a loaded library and the processes that run it.
+type Device struct {
+	config   Config
+	launcher *launcher
+	info     Info
+	seats    chan *seat
+	all      []*seat
+	once     sync.Once
+}
+
+// A seat is the place of one worker: its shared memory outlives it.
+type seat struct {
+	arena  *arena
+	worker *worker // nil: none runs
+}
+
+// Open loads a library in a worker and describes it; further workers start when
+// they are needed. An error says why the library cannot be used, or that this
+// build has no devices ([ErrNoDevices]).
+func Open(ctx context.Context, c Config) (*Device, error) {
+	c.Workers = max(1, c.Workers)
+	if c.Timeout <= 0 {
+		c.Timeout = time.Minute
+	}
+	d := &Device{config: c, seats: make(chan *seat, c.Workers)}
+	if err := d.open(ctx); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("device %s: %w", c.Library, err)
+	}
+	return d, nil
+}
+
+func (d *Device) open(ctx context.Context) error {
+	l := &launcher{env: d.config.Env, timeout: d.config.Timeout}
+	var err error
+	if l.program, err = newExecutable("worker"); err != nil {
+		return err
+	}
+	d.launcher = l
+	if d.config.Library == Host {
+		if l.library, err = newExecutable("libdiopi_host.so"); err != nil {
+			return err
+		}
+	} else if l.path, err = libraryPath(d.config.Library); err != nil {
+		return err
+	}
+	if d.config.Adaptor != "" {
+		if l.adaptor, err = libraryPath(d.config.Adaptor); err != nil {
+			return fmt.Errorf("adaptor: %w", err)
+		}
+	}
+	for range d.config.Workers {
+		a, err := newArena()
+		if err != nil {
+			return err
+		}
+		s := &seat{arena: a}
+		d.all = append(d.all, s)
+		d.seats <- s
+	}
+	first := d.all[0]
+	if first.worker, err = l.start(ctx, first.arena); err != nil {
+		return err
+	}
+	if first.worker.problem != "" {
+		return errors.New(first.worker.problem)
+	}
+	d.info = first.worker.hello
+	return nil
+}
+
+// libraryPath is the absolute path of a file, so that the loader does not search.
+func libraryPath(path string) (string, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return "", errors.New("no such file")
+	}
+	if st.IsDir() {
+		return "", errors.New("it is a directory, want a shared library")
+	}
+	return filepath.Abs(path)
+}
+
+// Info describes the library.
+func (d *Device) Info() Info { return d.info }
+
+// Close ends the workers. Runs must have returned.
+func (d *Device) Close() error {
+	d.once.Do(func() {
+		for _, s := range d.all {
+			if s.worker != nil {
+				s.worker.close()
+			}
+			s.arena.close()
+		}
+		if d.launcher != nil {
+			d.launcher.close()
+		}
+	})
+	return nil
+}
+
+// Run carries out a plan. What the library does wrong is in the Result; an error
+// is about the plan (an argument that is not what the interface wants), the
+// machine, or ctx.
+func (d *Device) Run(ctx context.Context, p *diopi.Plan) (*Result, error) {
+	return d.RunWith(ctx, p, Options{})
+}
+
+// RunWith is Run with repetitions or measurements.
+func (d *Device) RunWith(ctx context.Context, p *diopi.Plan, o Options) (res *Result, err error) {
+	r, err := newRequest(p)
+	if err != nil {
+		return nil, err
+	}
+	var s *seat
+	select {
+	case s = <-d.seats:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { d.seats <- s }()
+	defer func() { // the values of a plan may be read from files
+		if e, ok := recover().(*tensor.ReadError); ok {
+			res, err = nil, e
+		} else if e != nil {
+			panic(e)
+		}
+	}()
+	res, err = d.attempt(ctx, s, r, o, poison)
+	if err != nil || !suspects(res) {
+		return res, err
+	}
+	// Elements that look unwritten: a run with another pattern tells.
+	second, err := d.attempt(ctx, s, r, Options{}, otherPoison)
+	if err != nil {
+		return nil, err
+	}
+	confirm(res, second)
+	return res, nil
+}
+
+// suspects reports whether elements hold what they held before the run.
+func suspects(r *Result) bool {
+	for _, f := range r.Findings {
+		if f.Kind == Unwritten {
+			return true
+		}
+	}
+	return false
+}
+
+// confirm keeps of the Unwritten findings those that a second run, with another
+// pattern in the outputs, proves.
+func confirm(first, second *Result) {
+	var kept []Finding
+	for _, f := range first.Findings {
+		if f.Kind == Unwritten {
+			a, _ := first.Tensor(f.Arg)
+			b, _ := second.Tensor(f.Arg)
+			if a == nil || b == nil {
+				continue
+			}
+			if f.Count, f.At = unwritten(a, b, poison, otherPoison); f.Count == 0 {
+				continue
+			}
+		}
+		kept = append(kept, f)
+	}
+	first.Findings = kept
+}
+
+// attempt runs a plan once in the seat's worker, which it starts if need be.
+func (d *Device) attempt(ctx context.Context, s *seat, r *request, o Options, fill byte) (*Result, error) {
+	if s.worker == nil {
+		w, err := d.launcher.start(ctx, s.arena)
+		if err == nil && w.problem != "" {
+			err = errors.New(w.problem)
+			w.close()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("device %s: %w", d.config.Library, err)
+		}
+		s.worker = w
+	}
+	w := s.worker
+	if err := s.arena.resize(r.top); err != nil {
+		return nil, err
+	}
+	for i := range r.blocks {
+		if b := &r.blocks[i]; b.t.Value != nil && b.t.CSR == nil {
+			put(s.arena.mem[b.offset:b.offset+b.nbytes:b.offset+b.nbytes], b, fill)
+		}
+	}
+	w.stderr.reset()
+	stop := context.AfterFunc(ctx, w.kill)
+	defer stop()
+	c := &collector{r: r, arena: s.arena, res: newResult(r), timeout: d.config.Timeout}
+	err := c.exchange(w, r.message(o, fill), o)
+	if err == nil {
+		return c.finish()
+	}
+	s.worker = nil
+	f := w.fate(err)
+	w.close()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if f == nil {
+		return nil, fmt.Errorf("device %s: %w", d.config.Library, err)
+	}
+	return c.died(f)
+}

@@ -1,0 +1,187 @@
+//go:build amd64 || arm64 || loong64 || ppc64le || riscv64
+
+package devicebridge
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/tensor"
+)
+
+// buildBroken builds native/build/broken, the corpus of wrong devices.
+var buildBroken = sync.OnceValue(func() error {
+	out, err := exec.Command("make", "-s", "-C", "native", "broken").CombinedOutput()
+	if err != nil {
+		return errors.New(string(out))
+	}
+	return nil
+})
+
+// open opens the device with a fault; the test is skipped where nothing can be
+// compiled.
+func open(t testing.TB, fault string, c Config) *Device {
+	t.Helper()
+	requireNative(t)
+	c.Library = filepath.Join("native", "build", "broken", fault+".so")
+	if c.Timeout == 0 {
+		c.Timeout = 30 * time.Second
+	}
+	d, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func requireNative(t testing.TB) {
+	t.Helper()
+	if _, err := built("worker"); err != nil {
+		t.Skip(err)
+	}
+	for _, tool := range []string{"make", "g++"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	if err := buildBroken(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func run(t testing.TB, d *Device, p *diopi.Plan, o Options) *Result {
+	t.Helper()
+	r, err := d.RunWith(context.Background(), p, o)
+	if err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	return r
+}
+
+func floats(shape []int, v ...float64) *tensor.Tensor {
+	return tensor.New(tensor.Float32, shape, v).Rounded()
+}
+
+func input(role string, v *tensor.Tensor) *diopi.Tensor {
+	return &diopi.Tensor{Role: role, DType: v.DType, Shape: v.Shape, Value: v}
+}
+
+func output(role string, shape ...int) *diopi.Tensor {
+	return &diopi.Tensor{Role: role, DType: tensor.Float32, Shape: shape}
+}
+
+var one = diopi.Scalar{DType: tensor.Float32, Float: 1}
+
+// addPlan is out = x + y on five elements.
+func addPlan() (*diopi.Plan, *diopi.Tensor) {
+	out := output("out", 5)
+	return &diopi.Plan{Calls: []*diopi.Call{{Phase: diopi.Forward, Function: "diopiAdd", Args: map[string]diopi.Arg{
+		"out": out, "input": input("input", floats([]int{5}, 10, 20, 30, 40, 50)), "other": input("other", floats([]int{5}, 1, 2, 3, 4, 5)), "alpha": one,
+	}}}, Outputs: []diopi.Arg{out}}, out
+}
+
+func wantValues(t *testing.T, r *Result, a diopi.Arg, want ...float64) {
+	t.Helper()
+	got, ok := r.Tensor(a)
+	if !ok {
+		t.Fatalf("%s: no value; calls %+v", role(a), r.Calls)
+	}
+	if v := tensor.Data[float64](got); !slices.Equal(v, want) {
+		t.Errorf("%s = %v, want %v", role(a), v, want)
+	}
+}
+
+func TestRun(t *testing.T) {
+	d := open(t, "none", Config{})
+	p, out := addPlan()
+	r := run(t, d, p, Options{})
+	wantValues(t, r, out, 11, 22, 33, 44, 55)
+	if len(r.Findings) != 0 || r.Fate != nil || r.Calls[0].Status != OK {
+		t.Errorf("Run = %+v, want no finding", r)
+	}
+	info := d.Info()
+	if info.Vendor != "Stranger" || info.Version != "0.1" || !info.LastError || info.Adaptor || !slices.Contains(info.Functions, "diopiMm") || slices.Contains(info.Missing, "diopiMm") || !slices.Contains(info.Missing, "diopiExp") {
+		t.Errorf("Info = %+v", info)
+	}
+}
+
+// Each wrong device, run on add, gets its verdict.
+func TestFaults(t *testing.T) {
+	type finding struct {
+		kind      FindingKind
+		role      string
+		count, at int64
+	}
+	tests := []struct {
+		fault    string
+		status   Status
+		reason   string // part of it
+		findings []finding
+	}{
+		{fault: "none"},
+		{fault: "chatters"},
+		{fault: "separate_memory"},
+		{fault: "leaves_child"},
+		{fault: "overwrites_input", findings: []finding{{InputChanged, "input", 1, 1}}},
+		{fault: "out_of_bounds", findings: []finding{{OutOfBounds, "out", 4, 20}}},
+		{fault: "out_of_bounds_before", findings: []finding{{OutOfBounds, "out", 4, -4}}},
+		{fault: "partly_unwritten", findings: []finding{{Unwritten, "out", 3, 2}}},
+		{fault: "unwritten", findings: []finding{{Unwritten, "out", 5, 0}}},
+		{fault: "stale_workspace", findings: []finding{{Unwritten, "out", 5, 0}}},
+		{fault: "changes_shape", findings: []finding{{MetadataChanged, "out", 1, 0}}},
+		{fault: "hangs", status: TimedOut, reason: "diopiAdd: no answer in time"},
+		{fault: "busy_hangs", status: TimedOut, reason: "diopiAdd: no answer in time"},
+		{fault: "stuck_stream", status: TimedOut, reason: "diopiAdd: no answer in time"},
+		{fault: "segfaults", status: Crashed, reason: "diopiAdd: killed by SIGSEGV; stderr ends: about to touch address 16"},
+		{fault: "aborts", status: Crashed, reason: "diopiAdd: killed by SIGABRT; stderr ends: internal error 42"},
+		{fault: "divides_by_zero", status: Crashed, reason: "diopiAdd: killed by SIGFPE"},
+		{fault: "frees_tensor", status: Crashed, reason: "diopiAdd: killed by SIGABRT"},
+		{fault: "throws_in_thread", status: Crashed, reason: "diopiAdd: killed by SIGABRT"},
+		{fault: "exits", status: Exited, reason: "diopiAdd: it ended the process with exit code 3"},
+		{fault: "throws", status: Threw, reason: "diopiAdd threw std::runtime_error: not today"},
+		{fault: "throws_custom", status: Threw, reason: "diopiAdd threw (anonymous namespace)::Unsupported"},
+		{fault: "out_of_memory", status: Threw, reason: "diopiAdd threw std::bad_alloc: std::bad_alloc"},
+	}
+	for _, test := range tests {
+		t.Run(test.fault, func(t *testing.T) {
+			timeout := 30 * time.Second
+			if test.status == TimedOut {
+				timeout = 300 * time.Millisecond
+			}
+			d := open(t, test.fault, Config{})
+			d.config.Timeout = timeout
+			p, out := addPlan()
+			r := run(t, d, p, Options{})
+			if c := r.Calls[0]; c.Status != test.status || !strings.HasPrefix(c.Reason, test.reason) || (test.status == OK) != (c.Reason == "") {
+				t.Errorf("status %v, reason %q; want %v, %q", c.Status, c.Reason, test.status, test.reason)
+			}
+			dead := test.status == Crashed || test.status == TimedOut || test.status == Exited
+			if (r.Fate != nil) != dead {
+				t.Errorf("fate %+v, want one: %v", r.Fate, dead)
+			}
+			var got []finding
+			for _, f := range r.Findings {
+				got = append(got, finding{f.Kind, f.Role, f.Count, f.At})
+			}
+			if !slices.Equal(got, test.findings) {
+				t.Errorf("findings %v, want %v", got, test.findings)
+			}
+			if test.status == OK && test.findings == nil {
+				wantValues(t, r, out, 11, 22, 33, 44, 55)
+			}
+			// Whatever happened, the device runs on.
+			if _, err := d.Run(t.Context(), p); err != nil {
+				t.Errorf("a second Run: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,103 @@
+#include "arena.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <stdexcept>
+
+namespace optool {
+
+namespace {
+
+constexpr char guardByte = '\xA7';
+constexpr uint64_t alignment = 256;
+constexpr uint64_t fileStep = 1 << 20;
+
+const std::array<char, guardBytes> intact = [] {
+  std::array<char, guardBytes> a;
+  a.fill(guardByte);
+  return a;
+}();
+
+uint64_t roundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace
+
+void fillGuards(char* data, size_t nbytes) {
+  std::memcpy(data - guardBytes, intact.data(), guardBytes);
+  std::memcpy(data + nbytes, intact.data(), guardBytes);
+}
+
+Damage checkGuards(char* data, size_t nbytes) {
+  Damage damage;
+  for (int64_t start : {-static_cast<int64_t>(guardBytes), static_cast<int64_t>(nbytes)}) {
+    if (std::memcmp(data + start, intact.data(), guardBytes) == 0) continue;
+    for (size_t i = 0; i < guardBytes; i++) {
+      if (data[start + static_cast<int64_t>(i)] == guardByte) continue;
+      if (damage.count++ == 0) damage.first = start + static_cast<int64_t>(i);
+    }
+    std::memcpy(data + start, intact.data(), guardBytes);
+  }
+  return damage;
+}
+
+Arena::Arena(int fd, const Device& device) : fd_(fd), device_(device) {
+  // As much address space as there is; the file decides what can be touched.
+  for (size_ = size_t{1} << 38; size_ >= fileStep; size_ /= 2) {
+    void* p = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (p != MAP_FAILED) {
+      base_ = static_cast<char*>(p);
+      return;
+    }
+  }
+  throw std::runtime_error("the shared memory cannot be mapped");
+}
+
+void Arena::begin(uint64_t top, unsigned char fill) {
+  struct stat st;
+  if (fstat(fd_, &st) != 0) throw std::runtime_error("the shared memory has no size");
+  file_ = static_cast<uint64_t>(st.st_size);
+  if (file_ > size_ || top > file_) throw std::runtime_error("the plan needs more memory than there are addresses");
+  bottom_ = top;
+  fill_ = fill;
+  releaseAll();
+}
+
+char* Arena::block(size_t nbytes) {
+  if (nbytes > size_) return nullptr;
+  uint64_t start = roundUp(top_ + guardBytes, alignment), end = start + nbytes + guardBytes;
+  if (end > size_) return nullptr;
+  if (end > file_) {
+    uint64_t want = roundUp(end, fileStep);
+    if (want > size_ || ftruncate(fd_, static_cast<off_t>(want)) != 0) return nullptr;
+    file_ = want;
+  }
+  top_ = end;
+  char* data = base_ + start;
+  fillGuards(data, nbytes);
+  if (filling) std::memset(data, fill_, nbytes);
+  return data;
+}
+
+void* Arena::allocate(diopiDevice_t where, size_t bytes) {
+  if (where == diopi_device && !device_.isHostMemory()) {
+    void* p = device_.allocate(bytes == 0 ? 1 : bytes);
+    if (p) onDevice_.push_back(p);
+    return p;
+  }
+  char* data = block(bytes);
+  if (data) blocks_.push_back({data, bytes});
+  return data;
+}
+
+void Arena::releaseAll() {
+  top_ = bottom_;
+  blocks_.clear();
+  for (void* p : onDevice_) device_.release(p);
+  onDevice_.clear();
+}
+
+}  // namespace optool

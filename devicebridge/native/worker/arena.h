@@ -1,0 +1,69 @@
+// The memory that optool and the worker share: a file without a name, mapped by
+// both. Every tensor in it lies between two guard bands, which no operator may
+// write.
+
+#ifndef OPTOOL_WORKER_ARENA_H_
+#define OPTOOL_WORKER_ARENA_H_
+
+#include <vector>
+
+#include "../runtime/runtime.h"
+
+namespace optool {
+
+// Bytes before the first and after the last byte of every tensor.
+constexpr size_t guardBytes = 1024;
+
+// Where something was written that must not be: count bytes, the first at offset
+// first from the tensor's first byte.
+struct Damage {
+  int64_t count = 0, first = 0;
+};
+
+// Writes the guard bands around a tensor.
+void fillGuards(char* data, size_t nbytes);
+// Finds and repairs what was written to them.
+Damage checkGuards(char* data, size_t nbytes);
+
+// An Arena is also the memory of tensors that operators ask for. On a device with
+// memory of its own those lie there, without guard bands.
+class Arena : public Memory {
+ public:
+  // fd is the shared file. Throws std::runtime_error if it cannot be mapped.
+  Arena(int fd, const Device& device);
+
+  char* at(uint64_t offset) { return base_ + offset; }
+  uint64_t offsetOf(const void* p) const { return static_cast<uint64_t>(static_cast<const char*>(p) - base_); }
+  bool holds(const void* p) const { return p >= base_ && p < base_ + size_; }
+
+  // A new plan: what lies above top is free, and new memory is filled with fill.
+  void begin(uint64_t top, unsigned char fill);
+  // A tensor's memory between guard bands; nullptr if there is no more.
+  char* block(size_t nbytes);
+
+  void* allocate(diopiDevice_t where, size_t bytes) override;
+  void releaseAll() override;
+
+  struct Block {
+    char* data;
+    size_t nbytes;
+  };
+  // What operators asked for since releaseAll, as far as it lies here.
+  const std::vector<Block>& blocks() const { return blocks_; }
+  // Without, new memory is left as it is: for measurements.
+  bool filling = true;
+
+ private:
+  int fd_;
+  const Device& device_;
+  char* base_;
+  size_t size_;  // of the mapping, more than the file has
+  uint64_t file_ = 0, bottom_ = 0, top_ = 0;
+  unsigned char fill_ = 0;
+  std::vector<Block> blocks_;
+  std::vector<void*> onDevice_;
+};
+
+}  // namespace optool
+
+#endif

@@ -1,0 +1,113 @@
+// The worker: loads one device library and runs the plans it is sent.
+//
+//   worker LIBRARY ADAPTOR      (ADAPTOR may be empty)
+//
+// Descriptor 3 is the socket to optool, 4 the shared memory. It ends when the
+// socket closes, whatever the library is doing.
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <thread>
+
+#include "plan.h"
+
+namespace {
+
+constexpr int socketFd = 3, arenaFd = 4;
+
+bool readAll(char* p, size_t n) {
+  while (n > 0) {
+    ssize_t k = read(socketFd, p, n);
+    if (k < 0 && errno == EINTR) continue;
+    if (k <= 0) return false;
+    p += k;
+    n -= static_cast<size_t>(k);
+  }
+  return true;
+}
+
+void sendAnswer(optool::Writer& answer) {
+  const std::vector<char>& m = answer.message();
+  for (size_t done = 0; done < m.size();) {
+    ssize_t k = ::send(socketFd, m.data() + done, m.size() - done, MSG_NOSIGNAL);
+    if (k < 0 && errno == EINTR) continue;
+    if (k <= 0) _exit(0);
+    done += static_cast<size_t>(k);
+  }
+}
+
+// Ends this process group when optool is gone, also while an operator hangs.
+void watch() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);  // the library's signals are for its own threads
+  struct pollfd p = {socketFd, POLLRDHUP, 0};
+  while (poll(&p, 1, -1) < 0 && errno == EINTR) {
+  }
+  kill(0, SIGKILL);
+}
+
+void sayHello(const optool::Library& library, const std::string& problem) {
+  optool::Writer w;
+  w.put(optool::Answer::hello);
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a of the functions' names: both sides must number them alike
+  for (size_t i = 0; i < optool::functionCount; i++) {
+    for (const char* p = optool::functions[i].name; ; p++) {
+      hash = (hash ^ static_cast<unsigned char>(*p)) * 0x100000001b3;
+      if (!*p) break;
+    }
+  }
+  w.u64(hash);
+  w.text(problem);
+  w.text(library.vendor);
+  w.text(library.version);
+  w.u8(library.hasLastError);
+  w.u8(!library.device.isHostMemory());
+  w.u32(static_cast<uint32_t>(library.symbols.size()));
+  for (void* symbol : library.symbols) w.u8(symbol != nullptr);
+  sendAnswer(w);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fputs("worker: it is started by optool\n", stderr);
+    return 2;
+  }
+  // Programs that the library starts do not keep the connection.
+  fcntl(socketFd, F_SETFD, FD_CLOEXEC);
+  fcntl(arenaFd, F_SETFD, FD_CLOEXEC);
+  std::thread(watch).detach();
+  optool::Library library;
+  std::string problem = library.open(argv[1], argv[2]);
+  sayHello(library, problem);
+  if (!problem.empty()) return 1;
+  optool::Arena arena(arenaFd, library.device);
+  uint32_t length;
+  while (readAll(reinterpret_cast<char*>(&length), sizeof length)) {
+    std::vector<char> message(length);
+    if (!readAll(message.data(), length)) break;
+    if (length == 0) {  // the end
+      library.close();
+      _exit(0);
+    }
+    try {
+      optool::Reader r(message);
+      optool::Plan plan(r, arena, library);
+      plan.run(sendAnswer);
+    } catch (const std::exception& e) {
+      optool::Writer w;
+      w.put(optool::Answer::problem);
+      w.text(e.what());
+      sendAnswer(w);
+    }
+  }
+  _exit(0);
+}

@@ -1,0 +1,249 @@
+#include <cxxabi.h>
+#include <malloc.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+
+#include "plan.h"
+
+namespace optool {
+
+namespace {
+
+int64_t now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// The type of the exception being handled, as it is written in C++.
+std::string exceptionType() {
+  const std::type_info* type = abi::__cxa_current_exception_type();
+  if (!type) return "foreign exception";
+  int status = 0;
+  char* name = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
+  std::string s = name ? name : type->name();
+  std::free(name);
+  return s;
+}
+
+// Bytes the process has from malloc.
+int64_t heapBytes() {
+  struct mallinfo2 m = mallinfo2();
+  return static_cast<int64_t>(m.uordblks + m.hblkhd);
+}
+
+// Walks through n bytes so that caches hold nothing else.
+void flushCaches(std::vector<char>& buffer, int64_t n) {
+  buffer.resize(static_cast<size_t>(n));
+  for (size_t i = 0; i < buffer.size(); i += 64) *static_cast<volatile char*>(&buffer[i]) = static_cast<char>(buffer[i] + 1);
+}
+
+constexpr unsigned backward = 1, inPlace = 2;  // Call::phase; 0 is forward
+
+}  // namespace
+
+void Plan::run(const std::function<void(Writer&)>& send) {
+  Writer answer;
+  const bool again = repeat_ > 1 || runs_ > 0;
+  if (again) {
+    for (Tensor& t : tensors_) {
+      if (t.hasValue && t.writable) t.before.assign(t.image, t.image + t.handle.nbytes);
+    }
+  }
+  reset(true, true);
+  bool ok = runAll(true, [&](uint32_t index, const Outcome& o) {
+    answer.clear();
+    answer.put(Answer::call);
+    answer.u32(index);
+    answer.put(o.status);
+    answer.put(o.code);
+    answer.text(o.reason);
+    answer.i64(o.elapsed);
+    writeFindings(answer);
+    send(answer);
+  });
+  checkUnwritten();
+  auto alive = [&, last = now()]() mutable {
+    if (now() - last < 100'000'000) return;
+    last = now();
+    answer.clear();
+    answer.put(Answer::alive);
+    send(answer);
+  };
+  if (ok && repeat_ > 1) {
+    keepRepetition();
+    int64_t leak = INT64_MAX, heap = heapBytes();
+    for (uint32_t k = 1; ok && k < repeat_; k++) {
+      reset(false, true);
+      ok = runAll(false, nullptr);
+      compareRepetition();
+      alive();
+      int64_t grown = heapBytes() - heap;
+      heap += grown;
+      if (k > 1 && grown < leak) leak = grown;  // the first may fill a cache
+    }
+    if (repeat_ > 2 && leak > 0) found(FindingKind::leaked, 0, Subject::none, 0, {leak, 0});
+  }
+  Writer measured;
+  uint32_t runs = ok && runs_ > 0 ? measure(measured, alive) : 0;
+  answer.clear();
+  answer.put(Answer::done);
+  writeFindings(answer);
+  for (uint64_t v : outs_) answer.u64(v);
+  writeAllocs(answer);
+  answer.u32(runs);
+  answer.append(measured);
+  send(answer);
+}
+
+void Plan::reset(bool first, bool poison) {
+  context_.clear();
+  std::fill(allocs_.begin(), allocs_.end(), nullptr);
+  outs_ = outsBefore_;
+  for (size_t i = 0; i < generators_.size(); i++) {
+    generators_[i].state.resize(2 * sizeof(uint64_t));
+    generators_[i].setSeedAndOffset(seeds_[i].first, seeds_[i].second);
+  }
+  for (Tensor& t : tensors_) {
+    if (!t.image) continue;
+    if (!first && !t.writable) continue;
+    if (!t.hasValue) {
+      if (poison) std::memset(t.image, poison_, t.handle.nbytes);
+    } else if (!first) {
+      std::memcpy(t.image, t.before.data(), t.before.size());
+    }
+    if (t.onDevice && !toDevice(t)) throw std::runtime_error("device_memcpy_h2d_async fails");
+  }
+}
+
+// Runs the calls in order. A call that does not end well ends its phase; backward
+// calls need the forward ones. Returns whether all ended well.
+bool Plan::runAll(bool checked, const std::function<void(uint32_t, const Outcome&)>& after) {
+  bool failed[3] = {};
+  for (uint32_t i = 0; i < calls_.size(); i++) {
+    Call& call = calls_[i];
+    unsigned phase = call.phase <= inPlace ? call.phase : 0;
+    Outcome o{Status::notRun};
+    if (!failed[phase] && !(phase == backward && failed[0])) {
+      if (checked) hashInputs(call);
+      o = runCall(call);
+      if (checked) check(i, o);
+    }
+    failed[phase] |= o.status != Status::ok;
+    if (after) after(i, o);
+  }
+  return !failed[0] && !failed[backward] && !failed[inPlace];
+}
+
+Plan::Outcome Plan::runCall(Call& call) {
+  Outcome o{Status::ok};
+  const Function& function = functions[call.function];
+  void* symbol = library_.symbols[call.function];
+  if (!symbol) return {Status::unsupported, 0, std::string("the library has no ") + function.name};
+  for (auto [slot, k] : call.allocs) call.slots[slot].pointer = allocs_[k];
+  const int64_t start = now();
+  try {
+    o.code = function.call(symbol, call.slots.data());
+    o.elapsed = now() - start;
+    if (o.code == diopiSuccess) {
+      if (diopiError_t e = context_.synchronize(); e != diopiSuccess) {
+        o.code = e;
+        o.reason = "device_synchronize_stream fails";
+      }
+      o.elapsed = now() - start;
+    }
+  } catch (abi::__forced_unwind&) {
+    throw;  // the thread is being cancelled
+  } catch (const std::exception& e) {
+    return {Status::threw, 0, exceptionType() + ": " + e.what(), now() - start};
+  } catch (const char* text) {
+    return {Status::threw, 0, std::string(text), now() - start};
+  } catch (...) {
+    return {Status::threw, 0, exceptionType(), now() - start};
+  }
+  if (o.code != diopiSuccess) {
+    o.status = Status::failed;
+    if (o.reason.empty()) o.reason = library_.lastError();
+    return o;
+  }
+  for (uint32_t k : call.made) {
+    if (allocs_[k] && !isOwn(allocs_[k])) {
+      allocs_[k] = nullptr;
+      return {Status::failed, 0, "it stored a handle that is no tensor of the runtime", o.elapsed};
+    }
+  }
+  return o;
+}
+
+bool Plan::isOwn(const diopiTensor* t) const {
+  for (const Tensor& own : tensors_) {
+    if (&own.handle == t) return true;
+  }
+  for (const diopiTensor& own : context_.tensors()) {
+    if (&own == t) return true;
+  }
+  return false;
+}
+
+bool Plan::toDevice(Tensor& t) {
+  diopiStreamHandle_t stream = nullptr;
+  return context_.getStream(&stream) == diopiSuccess &&
+         library_.device.h2d(stream, t.onDevice, t.image - guardBytes, t.handle.nbytes + 2 * guardBytes) == diopiSuccess &&
+         context_.synchronize() == diopiSuccess;
+}
+
+bool Plan::fromDevice(Tensor& t) {
+  diopiStreamHandle_t stream = nullptr;
+  return context_.getStream(&stream) == diopiSuccess &&
+         library_.device.d2h(stream, t.image - guardBytes, t.onDevice, t.expected.nbytes + 2 * guardBytes) == diopiSuccess &&
+         context_.synchronize() == diopiSuccess;
+}
+
+uint32_t Plan::measure(Writer& elapsed, const std::function<void()>& alive) {
+  static std::vector<char> flushBuffer;
+  const int64_t start = now();
+  uint32_t done = 0;
+  arena_.filling = false;
+  for (uint32_t k = 0; k < warmUp_ + runs_; k++) {
+    reset(false, false);
+    if (flushBytes_ > 0) flushCaches(flushBuffer, flushBytes_);
+    std::vector<int64_t> run;
+    if (!runAll(false, [&](uint32_t, const Outcome& o) { run.push_back(o.elapsed); })) break;
+    if (k < warmUp_) continue;
+    for (int64_t ns : run) elapsed.i64(ns);
+    done++;
+    alive();
+    if (budget_ > 0 && now() - start > budget_) break;
+  }
+  arena_.filling = true;
+  flushBuffer = {};
+  return done;
+}
+
+// Where the contents of a callee-made tensor can be read: in the arena.
+char* Plan::allocImage(const diopiTensor& t) {
+  if (arena_.holds(t.data)) return static_cast<char*>(t.data);
+  for (Tensor& own : tensors_) {
+    if (&own.handle == &t) return own.image;
+  }
+  char* image = arena_.block(t.nbytes);
+  diopiStreamHandle_t stream = nullptr;
+  if (!image || context_.getStream(&stream) != diopiSuccess || library_.device.d2h(stream, image, t.data, t.nbytes) != diopiSuccess ||
+      context_.synchronize() != diopiSuccess) {
+    return nullptr;
+  }
+  return image;
+}
+
+void Plan::writeAllocs(Writer& answer) {
+  for (diopiTensor* t : allocs_) {
+    char* image = t ? allocImage(*t) : nullptr;
+    answer.u8(image != nullptr);
+    if (!image) continue;
+    answer.u8(static_cast<uint8_t>(t->dtype));
+    answer.u64(arena_.offsetOf(image));
+    answer.u64(t->nbytes);
+    answer.ints(t->shape);
+    answer.ints(t->stride);
+  }
+}
+
+}  // namespace optool

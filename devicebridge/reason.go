@@ -1,0 +1,95 @@
+package devicebridge
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"sync"
+
+	"github.com/optool/optool/devicebridge/diopi"
+)
+
+// Codes of diopiError_t that say "not here" rather than "wrong".
+const (
+	codeNoImplement      = 13
+	codeFallbackToCPU    = 14
+	codeDtypeUnsupported = 1000
+)
+
+// errorNames are the enumerators of diopiError_t by value.
+var errorNames = sync.OnceValue(func() map[int32]string {
+	m := map[int32]string{}
+	for name, v := range diopi.Enums()["diopiError_t"] {
+		m[v] = name
+	}
+	return m
+})
+
+// explain turns code and text of a call that returned into status and reason.
+func (c *CallResult) explain() {
+	if c.Status == Threw {
+		c.Reason = fmt.Sprintf("%s threw %s", c.Function, cmp.Or(c.Reason, "an exception"))
+		return
+	}
+	if c.Status != Failed {
+		return
+	}
+	switch c.Code {
+	case codeNoImplement, codeFallbackToCPU, codeDtypeUnsupported:
+		c.Status = Unsupported
+	}
+	text := strings.TrimSpace(c.Reason)
+	if c.Code == 0 {
+		c.Reason = c.Function + ": " + text
+		return
+	}
+	c.Reason = fmt.Sprintf("%s returned %d (%s)", c.Function, c.Code, cmp.Or(errorNames()[c.Code], "unknown code"))
+	if text != "" {
+		c.Reason += ": " + text
+	}
+}
+
+// reason says how a worker died.
+func (f *Fate) reason() string {
+	var s string
+	switch f.Status {
+	case TimedOut:
+		s = "no answer in time"
+	case Crashed:
+		s = "killed by " + f.Signal
+		if f.Signal == "SIGKILL" {
+			s += ", perhaps for want of memory"
+		}
+	default:
+		s = fmt.Sprintf("it ended the process with exit code %d", f.Code)
+	}
+	if f.Function != "" {
+		s = f.Function + ": " + s
+	}
+	if f.Stderr != "" {
+		lines := strings.Split(f.Stderr, "\n")
+		s += "; stderr ends: " + strings.TrimSpace(lines[len(lines)-1])
+	}
+	return s
+}
+
+// exports fills in what the library exports, a byte for each operator.
+func (i *Info) exports(flags []byte) {
+	for k, f := range diopi.Operators() {
+		if k < len(flags) && flags[k] != 0 {
+			i.Functions = append(i.Functions, f.Name)
+		} else {
+			i.Missing = append(i.Missing, f.Name)
+		}
+	}
+}
+
+// operatorsHash tells a worker that numbers the operators otherwise.
+var operatorsHash = sync.OnceValue(func() uint64 {
+	h := fnv.New64a()
+	for _, f := range diopi.Operators() {
+		h.Write(append([]byte(f.Name), 0))
+	}
+	return h.Sum64()
+})

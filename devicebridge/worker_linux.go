@@ -1,0 +1,369 @@
+//go:build linux && (amd64 || arm64 || loong64 || ppc64le || riscv64)
+
+package devicebridge
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	stderrTail   = 4096
+	arenaKept    = 64 << 20        // bytes of shared memory a worker keeps between plans
+	highFD       = 64              // above what a child's own descriptors are given
+	graceToEnd   = 2 * time.Second // for finalizeLibrary
+	graceToDrain = 200 * time.Millisecond
+)
+
+// An executable is a file of native/dist that can be run or loaded: in memory,
+// or where programs in memory may not run, in the user's cache.
+type executable struct {
+	file *os.File
+	path string
+	temp bool
+}
+
+func newExecutable(name string) (*executable, error) {
+	content, err := built(name)
+	if err != nil {
+		return nil, err
+	}
+	if fd, err := memfd("optool-"+name, unix.MFD_EXEC); err == nil {
+		f := os.NewFile(uintptr(fd), name)
+		if _, err := f.Write(content); err == nil {
+			return &executable{file: f, path: fmt.Sprintf("/proc/self/fd/%d", fd)}, nil
+		}
+		f.Close()
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = os.TempDir()
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, "optool-"+name+"-*")
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(0o700), f.Close())
+	if err != nil {
+		os.Remove(f.Name())
+		return nil, err
+	}
+	return &executable{path: f.Name(), temp: true}, nil
+}
+
+func (e *executable) close() {
+	if e.file != nil {
+		e.file.Close()
+	}
+	if e.temp {
+		os.Remove(e.path)
+	}
+}
+
+// memfd makes a file in memory whose descriptor is none that a child reuses.
+func memfd(name string, flags int) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|flags)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fd)
+	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, highFD)
+}
+
+// An arena is the shared memory of one worker and its successors.
+type arena struct {
+	file *os.File
+	mem  []byte
+	size int64 // of the file
+}
+
+func newArena() (*arena, error) {
+	fd, err := memfd("optool-tensors", unix.MFD_NOEXEC_SEAL)
+	if err != nil {
+		return nil, fmt.Errorf("shared memory: %w", err)
+	}
+	a := &arena{file: os.NewFile(uintptr(fd), "optool-tensors")}
+	if a.mem, err = unix.Mmap(fd, 0, arenaBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE); err != nil {
+		a.file.Close()
+		return nil, fmt.Errorf("shared memory: %w", err)
+	}
+	return a, nil
+}
+
+// resize makes at least n bytes usable, and gives back what a large plan took.
+func (a *arena) resize(n int64) error {
+	if st, err := a.file.Stat(); err == nil {
+		a.size = st.Size() // the worker may have made it larger
+	}
+	want := max(n, min(a.size, arenaKept))
+	if want == a.size {
+		return nil
+	}
+	if err := a.file.Truncate(want); err != nil {
+		return fmt.Errorf("%d bytes of shared memory: %w", want, err)
+	}
+	a.size = want
+	return nil
+}
+
+// bytes are n bytes at offset, nil if the file does not have them.
+func (a *arena) bytes(offset, n int64) []byte {
+	if st, err := a.file.Stat(); err != nil || offset < 0 || n < 0 || offset > st.Size()-n {
+		return nil
+	}
+	return a.mem[offset : offset+n : offset+n]
+}
+
+func (a *arena) close() {
+	if a.mem != nil {
+		unix.Munmap(a.mem)
+	}
+	a.file.Close()
+}
+
+// A worker is a process that has loaded the library.
+type worker struct {
+	cmd     *exec.Cmd
+	conn    *os.File
+	stderr  *tail
+	ended   chan struct{} // closed when the process has been waited for
+	hello   Info
+	problem string // why the library cannot be used
+}
+
+// tail keeps the end of what a process writes.
+type tail struct {
+	mu   sync.Mutex
+	b    []byte
+	done chan struct{}
+	r    *os.File
+}
+
+func newTail(r *os.File) *tail {
+	t := &tail{done: make(chan struct{}), r: r}
+	go func() {
+		defer close(t.done)
+		buf := make([]byte, stderrTail)
+		for {
+			n, err := r.Read(buf)
+			t.mu.Lock()
+			t.b = append(t.b, buf[:n]...)
+			t.b = t.b[max(0, len(t.b)-stderrTail):]
+			t.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return t
+}
+
+func (t *tail) reset() {
+	t.mu.Lock()
+	t.b = t.b[:0]
+	t.mu.Unlock()
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(bytes.ToValidUTF8(t.b, []byte("\uFFFD"))))
+}
+
+// A launcher starts workers.
+type launcher struct {
+	program *executable
+	library *executable // the built-in device; nil if another
+	path    string
+	adaptor string
+	env     []string
+	timeout time.Duration
+}
+
+func (l *launcher) close() {
+	l.program.close()
+	if l.library != nil {
+		l.library.close()
+	}
+}
+
+// start runs a worker and waits until it has loaded the library.
+func (l *launcher) start(ctx context.Context, a *arena) (*worker, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("a socket for the worker: %w", err)
+	}
+	unix.SetNonblock(pair[1], false)
+	conn, theirs := os.NewFile(uintptr(pair[0]), "worker"), os.NewFile(uintptr(pair[1]), "optool")
+	defer theirs.Close()
+	stderr, stderrW, err := os.Pipe()
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	defer stderrW.Close()
+	path, files := l.path, []*os.File{theirs, a.file}
+	if l.library != nil {
+		path = l.library.path
+		if l.library.file != nil {
+			path = fmt.Sprintf("/proc/self/fd/%d", 3+len(files))
+			files = append(files, l.library.file)
+		}
+	}
+	cmd := exec.Command(l.program.path, path, l.adaptor)
+	cmd.Stdout, cmd.Stderr = stderrW, stderrW
+	cmd.ExtraFiles = files
+	cmd.Env = append(os.Environ(), l.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		conn.Close()
+		stderr.Close()
+		return nil, fmt.Errorf("the worker does not start: %w", err)
+	}
+	w := &worker{cmd: cmd, conn: conn, stderr: newTail(stderr), ended: make(chan struct{})}
+	go func() {
+		cmd.Wait()
+		// What the library started goes too, and does not keep us waiting.
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		close(w.ended)
+		conn.SetReadDeadline(time.Now().Add(graceToDrain))
+	}()
+	stop := context.AfterFunc(ctx, w.kill)
+	defer stop()
+	if err := w.greet(l.timeout); err != nil {
+		f := w.fate(err)
+		w.close()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if f == nil {
+			return nil, err
+		}
+		return nil, errors.New("loading it: " + f.reason())
+	}
+	return w, nil
+}
+
+func (w *worker) greet(timeout time.Duration) error {
+	d, err := w.receive(timeout)
+	if err != nil {
+		return err
+	}
+	if answer(d.u8()) != answerHello || d.u64() != operatorsHash() {
+		return errors.New("the worker is of another build: run make")
+	}
+	w.problem = d.text()
+	w.hello = Info{Vendor: d.text(), Version: d.text(), LastError: d.u8() != 0, Adaptor: d.u8() != 0}
+	w.hello.exports(d.take(d.u32()))
+	return d.err
+}
+
+func (w *worker) kill() {
+	syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL)
+	w.cmd.Process.Kill()
+}
+
+// receive waits for a message.
+func (w *worker) receive(timeout time.Duration) (*decoder, error) {
+	select {
+	case <-w.ended: // read what it left
+	default:
+		w.conn.SetReadDeadline(time.Now().Add(timeout))
+		select {
+		case <-w.ended:
+			w.conn.SetReadDeadline(time.Now().Add(graceToDrain))
+		default:
+		}
+	}
+	var head [4]byte
+	if _, err := io.ReadFull(w.conn, head[:]); err != nil {
+		return nil, err
+	}
+	b := make([]byte, binary.LittleEndian.Uint32(head[:]))
+	if _, err := io.ReadFull(w.conn, b); err != nil {
+		return nil, err
+	}
+	return &decoder{b: b}, nil
+}
+
+func (w *worker) send(message []byte) error {
+	w.conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	_, err := w.conn.Write(message)
+	return err
+}
+
+// fate says how the worker ended after an error of receive or send, and makes
+// sure that it has. Nil: the error is about something else.
+func (w *worker) fate(err error) *Fate {
+	f := &Fate{}
+	select {
+	case <-w.ended:
+	default:
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			f.Status = TimedOut
+			w.kill()
+			<-w.ended
+			break
+		}
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+			return nil
+		}
+		select { // it closed the connection: it is ending, or will be
+		case <-w.ended:
+		case <-time.After(graceToEnd):
+			w.kill()
+			<-w.ended
+		}
+	}
+	select {
+	case <-w.stderr.done:
+	case <-time.After(graceToDrain): // a process it started holds the pipe
+	}
+	f.Stderr = w.stderr.String()
+	status, _ := w.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	switch {
+	case f.Status == TimedOut:
+	case status.Signaled():
+		f.Status, f.Signal = Crashed, unix.SignalName(status.Signal())
+	default:
+		f.Status, f.Code = Exited, status.ExitStatus()
+	}
+	return f
+}
+
+// close ends the process, gently if it still listens.
+func (w *worker) close() {
+	select {
+	case <-w.ended:
+	default:
+		w.conn.SetWriteDeadline(time.Now().Add(graceToDrain))
+		w.conn.Write(make([]byte, 4)) // the empty message
+		select {
+		case <-w.ended:
+		case <-time.After(graceToEnd):
+			w.kill()
+			<-w.ended
+		}
+	}
+	w.conn.Close()
+	w.stderr.r.Close()
+}
