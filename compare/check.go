@@ -44,7 +44,7 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 	}
 	c.run(&r, tol)
 	if got.DType != ref.DType && !m.Cast {
-		r.Verdict, r.Rule = Fail, "dtype"
+		r.Verdict, r.Rule = Fail, RuleDType
 		r.Reason = fmt.Sprintf("dtype is %s, want %s", got.DType, ref.DType)
 	}
 	return r

@@ -42,6 +42,10 @@ type Model struct {
 	Cast bool
 }
 
+// RuleDType is the rule that decides where the recorded dtype is not the
+// reference's.
+const RuleDType = "dtype"
+
 // Constants of the bounds; doc.go says where they come from.
 const (
 	u32 = 0x1p-24 // unit roundoff of float32, the accumulator of dtypes up to 32 bits

@@ -11,7 +11,9 @@ import (
 
 // A reading is a way to understand a recorded call that is not what its
 // arguments say, but what torch does with them in some settings. It is tried
-// only on calls that fail as they are written, and kept if nothing fails then.
+// only on calls that fail as they are written, and kept if nothing fails then,
+// or if it explains what cannot be understood otherwise: arguments that the op
+// refuses, results of another dtype.
 type reading struct {
 	call *opdef.Call
 	// original maps the tensors of call to the recorded ones they stand for.
@@ -116,26 +118,49 @@ func (r *runner) roundedNumbers(dt tensor.DType) []reading {
 }
 
 // readAgain tries the other readings of a call that failed as written, and
-// keeps the first under which nothing fails.
+// keeps the first under which nothing fails, or else the first that leaves
+// fewer results unexplained.
 func (r *runner) readAgain(loadErr error) {
 	if !r.out.bad() {
 		return
 	}
+	var closer *Outcome
 	for _, way := range r.readings() {
 		alt := &runner{Options: r.Options, rec: r.rec, call: way.call, original: way.original,
 			out: &Outcome{Op: r.out.Op, Args: r.out.Args, Kwargs: r.out.Kwargs}}
 		alt.guard(func() { alt.attempt(loadErr) })
-		if alt.out.bad() {
-			continue
-		}
 		for i := range alt.out.Results {
-			if res := &alt.out.Results[i]; res.Verdict == compare.Pass && !r.out.passed(res.Phase, res.Target) {
+			switch res := &alt.out.Results[i]; {
+			case r.out.passed(res.Phase, res.Target):
+			case res.Verdict == compare.Pass:
 				res.Verdict, res.Reason = way.verdict, way.reason
+			case res.Verdict == compare.Fail || res.Verdict == compare.Warn:
+				res.Reason += "; " + way.reason
 			}
 		}
-		*r.out = *alt.out
-		return
+		if !alt.out.bad() {
+			*r.out = *alt.out
+			return
+		}
+		if closer == nil && alt.out.unexplained() < r.out.unexplained() {
+			closer = alt.out
+		}
 	}
+	if closer != nil {
+		*r.out = *closer
+	}
+}
+
+// unexplained counts the results that say nothing about values: the op refuses
+// the arguments, or the dtype is not that of the op's result.
+func (o *Outcome) unexplained() int {
+	n := 0
+	for _, r := range o.Results {
+		if r.Verdict == compare.Error || r.Verdict == compare.Fail && r.Compared != nil && r.Compared.Rule == compare.RuleDType {
+			n++
+		}
+	}
+	return n
 }
 
 // bad reports whether some result needs another reading.

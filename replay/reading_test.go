@@ -66,7 +66,8 @@ func TestReadings(t *testing.T) {
 			value.NewTuple(stored(bf16, []int{1}, 2), stored(bf16, []int{1, 2}, 2, 2), stored(bf16, []int{2, 1}, 2, 6)), value.NewTuple(stored(bf16, []int{1, 1}, 2)),
 		}, compare.Pass, "as under autocast: arguments cast to bfloat16", 4},
 		{"dtypes mixed under autocast", linear, []value.Value{x(bf16), w(), b()}, stored(bf16, []int{1, 1}, 4), nil, compare.Pass, "as under autocast: arguments cast to bfloat16", 1},
-		{"wrong under autocast", linear, []value.Value{x(f32), w(), b()}, stored(bf16, []int{1, 1}, 4.5), nil, compare.Fail, "dtype is bfloat16, want float32", 1},
+		{"wrong under autocast", linear, []value.Value{x(f32), w(), b()}, stored(bf16, []int{1, 1}, 4.5), nil, compare.Fail, "got 4.5 want 4 (16 ulp); as under autocast: arguments cast to bfloat16", 1},
+		{"wrong with mixed dtypes", linear, []value.Value{x(bf16), w(), b()}, stored(bf16, []int{1, 1}, 4.5), nil, compare.Fail, "", 1},
 		{"float32 under autocast", "torch.exp", []value.Value{stored(bf16, []int{1}, 1)}, stored(f32, []int{1}, 2.7182817), nil, compare.Pass, "as under autocast: arguments cast to float32", 1},
 		{"no op of autocast", "torch.abs", []value.Value{stored(f32, []int{1}, -1)}, stored(bf16, []int{1}, 1), nil, compare.Fail, "dtype is bfloat16, want float32", 1},
 		// 0.0316 is 0.031494140625 in bfloat16
