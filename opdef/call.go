@@ -459,10 +459,15 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 	return b
 }
 
-// NodeBound is the error model of a gradient computed by Node.
-func (c *Call) NodeBound(t *tensor.Tensor) Bound {
+// NodeBound is the error model of gradient i of a node.
+func (c *Call) NodeBound(node Node, i int) Bound {
 	class := c.errorClass().grad()
-	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Scale: func() *tensor.Tensor { return largest(t) }}
+	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Scale: func() *tensor.Tensor {
+		if node.Scale != nil {
+			return node.Scale()[i]
+		}
+		return largest(node.Grads[i])
+	}}
 	if c.Entry.gterms != nil {
 		b.Terms = max(1, c.Entry.gterms(c.args))
 	}

@@ -167,6 +167,9 @@ type Node struct {
 	// Weak says why a comparison proves little: "the incoming gradient
 	// reshaped". Its results are mistrusted instead of pass.
 	Weak string
+	// Scale, if set, computes the magnitudes S of Grads; otherwise it is the
+	// largest magnitude of each.
+	Scale func() []*tensor.Tensor
 }
 
 // Acceptance is the decision on one result of Accept.

@@ -102,7 +102,7 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant, call 
 				return opdef.Node{}, err
 			}
 			t = times(t, c.sign)
-			return opdef.Node{Grads: single(t)}, nil
+			return opdef.Node{Grads: single(t), Scale: func() []*tensor.Tensor { return single(c.gradScale(g)) }}, nil
 		},
 		Scale: func(a *A, outs []*tensor.Tensor) []*tensor.Tensor { return single(call(a).scale(outs[0])) },
 		GradScale: func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {

@@ -176,7 +176,7 @@ func (r *runner) compareNode(node opdef.Node, saved []value.Value) {
 			continue
 		}
 		r.out.GradInputs[i] = want
-		res := r.compareGrad(i, len(saved), t, want, r.call.NodeBound(want))
+		res := r.compareGrad(i, len(saved), t, want, r.call.NodeBound(node, i))
 		if node.Weak != "" && (res.Verdict == compare.Pass || res.Verdict == compare.Warn) {
 			res.Verdict, res.Reason = compare.Mistrusted, node.Weak
 		}
