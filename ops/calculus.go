@@ -235,6 +235,15 @@ func (p *diffPlan) split(t *tensor.Tensor) opdef.Grads {
 	return gr
 }
 
+// coarseness is that of the differences before the last, if there are any: only
+// they are rounded to the dtype before they are used.
+func (p *diffPlan) coarseness(n int) float64 {
+	if n < 2 {
+		return 1
+	}
+	return coarseness(p.dt)
+}
+
 var diffOp = opdef.Op[diffArgs]{
 	Schema: "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
 	Doc: opdef.Doc{Summary: "Differences of adjacent elements along a dimension, n times", Formula: "out[i] = x[i+1] - x[i], x = prepend, self, append joined",
@@ -276,14 +285,14 @@ var diffOp = opdef.Op[diffArgs]{
 		if err != nil {
 			return single(opdef.Abs(outs[0]))
 		}
-		return single(times(p.magnitudes().along(tensor.Float64, x, p.dim), coarseness(p.dt)))
+		return single(times(p.magnitudes().along(tensor.Float64, x, p.dim), p.coarseness(a.N)))
 	},
 	GradScale: func(a *diffArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		p, err := a.plan()
 		if err != nil {
 			return nil, err
 		}
-		return p.split(times(p.transposed().magnitudes().along(tensor.Float64, opdef.Abs(g.Out[0]), p.dim), coarseness(p.dt))), nil
+		return p.split(times(p.transposed().magnitudes().along(tensor.Float64, opdef.Abs(g.Out[0]), p.dim), p.coarseness(a.N))), nil
 	},
 	Cases: func(r *rand.Rand) []*diffArgs {
 		g := opdef.Gen{R: r}

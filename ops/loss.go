@@ -123,7 +123,7 @@ var lossOps = []*opdef.Entry{
 			},
 			ds: func(v, d []float64) {
 				x, t := v[0], math.Abs(v[1])
-				d[0] = (x + t) / max(x*(1-x), 1e-12) * (1 + 1/max(1-x, 1e-12))
+				d[0] = (x + t) / max(x*(1-x), 1e-12)
 				d[1] = math.Abs(clampedLog(1-x)) + math.Abs(clampedLog(x)) + 1/max(1-x, 1e-12)
 			},
 		}, nil

@@ -28,8 +28,14 @@ var integers = []float64{-3, -2, -1, 0, 1, 2, 3}
 var pointwiseOps = []*opdef.Entry{
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "abs(Tensor self) -> Tensor", Names: "abs absolute Tensor.abs Tensor.absolute Tensor.__abs__", InPlace: true,
-		Doc:    opdef.Doc{Summary: "Magnitude", Formula: "|self|", Notes: "Complex input gives the real dtype. The subgradient at 0 is 0.", Source: "torch.abs"},
-		Error:  opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Doc:   opdef.Doc{Summary: "Magnitude", Formula: "|self|", Notes: "Complex input gives the real dtype. The subgradient at 0 is 0.", Source: "torch.abs"},
+		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		ErrorOf: func(a *opdef.UnaryArgs) opdef.Error {
+			if a.Self.DType.IsComplex() { // the root of a sum of squares
+				return opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}}
+			}
+			return opdef.Error{Class: opdef.Exact}
+		},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return absolute(a.Self) },
 		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			gr := opdef.Grads{}

@@ -119,14 +119,23 @@ func resizeOp[A any](op opdef.Op[A], call func(a *A) *interpolateArgs) *opdef.En
 			return []*tensor.Tensor{opdef.Abs(outs[0])}
 		}
 		p.t = opdef.Abs(p.t)
-		return []*tensor.Tensor{resample(tensor.Float64, p, outs[0].Shape, magnitudeAxes(m, p.size), nil)}
+		sum := tensor.Full(tensor.Float64, outs[0].Shape, 0.0)
+		for _, axes := range magnitudeAxes(m, p.size) {
+			sum = sumOf(tensor.Float64, sum, resample(tensor.Float64, p, outs[0].Shape, axes, nil))
+		}
+		return []*tensor.Tensor{sum}
 	}
 	op.GradScale = func(a *A, g *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
 		p, m, err := call(a).plan()
 		if err != nil {
 			return nil, err
 		}
-		return opdef.Grads{"input": {resampleGrad(p, opdef.Abs(g.Out[0]), magnitudeAxes(m, p.size), nil)}}, nil
+		up := opdef.Abs(g.Out[0])
+		sum := tensor.Full(tensor.Float64, p.t.Shape, 0.0)
+		for _, axes := range magnitudeAxes(m, p.size) {
+			sum = sumOf(tensor.Float64, sum, resampleGrad(p, up, axes, nil))
+		}
+		return opdef.Grads{"input": {sum}}, nil
 	}
 	op.Terms = func(a *A) int {
 		p, m, err := call(a).plan()
@@ -147,21 +156,28 @@ func resizeOp[A any](op opdef.Op[A], call func(a *A) *interpolateArgs) *opdef.En
 
 func outSizes(m *kernel.Axes) [3]int { return [3]int{m[0].Out, m[1].Out, m[2].Out} }
 
-// magnitudeAxes is m with the magnitudes of its weights, those of dimensions
-// that really interpolate scaled by the size of the dimension.
-func magnitudeAxes(m *kernel.Axes, size [3]int) *kernel.Axes {
+// magnitudeAxes are the maps whose results add up to the magnitude: m with the
+// magnitudes of its weights, and for every dimension that really interpolates
+// one with the size of the dimension as its weights, which are as wrong as the
+// position is large.
+func magnitudeAxes(m *kernel.Axes, size [3]int) []*kernel.Axes {
 	abs := *m
 	for d := range abs {
 		abs[d].Weight = make([]float64, len(m[d].Weight))
-		k := 1.0
-		if len(m[d].Index) > m[d].Out {
-			k = float64(1 + size[d])
-		}
 		for i, w := range m[d].Weight {
-			abs[d].Weight[i] = k * math.Abs(w)
+			abs[d].Weight[i] = math.Abs(w)
 		}
 	}
-	return &abs
+	all := []*kernel.Axes{&abs}
+	for d := range m {
+		if len(m[d].Index) == m[d].Out {
+			continue
+		}
+		moved := abs
+		moved[d].Weight = slices.Repeat([]float64{float64(size[d])}, len(m[d].Weight))
+		all = append(all, &moved)
+	}
+	return all
 }
 
 var interpolationRank = map[string]int{"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
