@@ -213,17 +213,18 @@ func (p *pooling) overlap() int {
 
 // argmax returns the index of the largest element of every window of a plane.
 func (p *pooling) argmax(row int, at []int) {
-	if p.t.DType.IsFloat() {
-		x := opdef.Scratch[float64](p.volume())
-		tensor.Load(p.t, row*p.volume(), *x)
-		kernel.Max(&p.win, *x, at)
-		opdef.Release(x)
+	keys := opdef.Scratch[int64](p.volume())
+	defer opdef.Release(keys)
+	if !p.t.DType.IsFloat() {
+		tensor.Load(p.t, row*p.volume(), *keys)
+		kernel.Max(&p.win, *keys, false, at)
 		return
 	}
-	x := opdef.Scratch[int64](p.volume())
+	x := opdef.Scratch[float64](p.volume())
 	tensor.Load(p.t, row*p.volume(), *x)
-	kernel.Max(&p.win, *x, at)
+	kernel.Keys(*keys, *x)
 	opdef.Release(x)
+	kernel.Max(&p.win, *keys, true, at)
 }
 
 // max gives the largest elements and their indices in the plane.
