@@ -483,6 +483,17 @@ func convForward(dt tensor.DType, c *kernel.Conv, shape []int, x, w *tensor.Tens
 }
 
 func convForwardAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, x, w *tensor.Tensor) *tensor.Tensor {
+	if each, pieces := c.Channels(); c.Direct() && each > 0 && pieces > 0 {
+		// Every piece needs a part of the input alone: nothing is kept.
+		in := x.Numel() / pieces
+		wd := tensor.Data[T](w)
+		return opdef.Rows(dt, shape, each, func(u int, y []T) {
+			xs := opdef.Scratch[T](in)
+			tensor.Load(x, u*in, *xs)
+			kernel.ForwardChannels(c, u, *xs, wd, y)
+			opdef.Release(xs)
+		})
+	}
 	y := make([]T, tensor.Numel(shape))
 	xd, wd := tensor.Data[T](x), tensor.Data[T](w)
 	tensor.Parallel(c.ForwardUnits(), 1, func(lo, hi int) {

@@ -188,6 +188,19 @@ func Affine(dst, x []float64, shift, scale float64) {
 	}
 }
 
+// Axpy adds a*x to dst, product and sum rounded.
+func Axpy(dst []float64, a float64, x []float64) {
+	if useSIMD {
+		axpySIMD(dst, a, x)
+		return
+	}
+	dst = dst[:len(x)]
+	for i, v := range x {
+		p := a * v
+		dst[i] += p
+	}
+}
+
 // lanes is the number of accumulators of a run of sumRun elements in Sum and
 // Dot.
 const (

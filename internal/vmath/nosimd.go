@@ -24,6 +24,7 @@ func subSIMD(dst, x, y []float64)                                {}
 func mulSIMD(dst, x, y []float64)                                {}
 func divSIMD(dst, x, y []float64)                                {}
 func affineSIMD(dst, x []float64, shift, scale float64)          {}
+func axpySIMD(dst []float64, a float64, x []float64)             {}
 func sumSIMD(acc *[lanes]float64, x []float64)                   {}
 func dotSIMD(acc *[lanes]float64, x, y []float64)                {}
 func maxSIMD(x []float64) float64                                { return 0 }

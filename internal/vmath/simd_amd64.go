@@ -459,6 +459,20 @@ func affineSIMD(dst, x []float64, shift, scale float64) {
 	}
 }
 
+func axpySIMD(dst []float64, a float64, x []float64) {
+	n := len(x) &^ 3
+	dst = dst[:len(x)]
+	f := splat(a)
+	for i := 0; i < n; i += 4 {
+		load(dst, i).Add(load(x, i).Mul(cst(&f))).Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+	for i := n; i < len(x); i++ {
+		p := a * x[i]
+		dst[i] += p
+	}
+}
+
 func sumSIMD(acc *[lanes]float64, x []float64) {
 	var a, b, c, d archsimd.Float64x4
 	for i := 0; i < len(x); i += lanes {

@@ -181,6 +181,7 @@ func TestArithmetic(t *testing.T) {
 	}{
 		{"Add", Add, func(x, y float64) float64 { return x + y }}, {"Sub", Sub, func(x, y float64) float64 { return x - y }},
 		{"Mul", Mul, func(x, y float64) float64 { return x * y }}, {"Div", Div, func(x, y float64) float64 { return x / y }},
+		{"Axpy", func(dst, x, y []float64) { copy(dst, y); Axpy(dst, 0.7, x) }, func(x, y float64) float64 { p := 0.7 * x; return y + p }},
 		{"Affine", func(dst, x, _ []float64) { Affine(dst, x, -3, 0.7) }, func(x, _ float64) float64 { s := x + -3; return s * 0.7 }},
 	} {
 		c.block(got, x, y)

@@ -1,5 +1,7 @@
 package kernel
 
+import "github.com/optool/optool/internal/vmath"
+
 // Conv is the geometry of a cross-correlation of up to three spatial
 // dimensions (unused leading ones have size 1) over tensors in the layouts
 // input (Batch, InC, In...), weight (OutC, InC/Groups, Kernel...) and output
@@ -15,9 +17,9 @@ func volume(d [3]int) int { return d[0] * d[1] * d[2] }
 // Patch is the number of input elements that make one output element.
 func (c *Conv) Patch() int { return c.InC / c.Groups * volume(c.Kernel) }
 
-// direct reports whether plain loops beat a matrix product: with one input
+// Direct reports whether plain loops beat a matrix product: with one input
 // channel a group the product has an inner size of a single kernel.
-func (c *Conv) direct() bool { return c.InC == c.Groups && c.OutC/c.Groups <= 4 }
+func (c *Conv) Direct() bool { return c.InC == c.Groups && c.OutC/c.Groups <= 4 }
 
 // block is the number of output positions unfolded at a time: 2 MiB of
 // float64, at least a row of blocks of a matrix product.
@@ -27,7 +29,7 @@ func (c *Conv) block() int {
 
 // Scratch is the number of elements of scratch that the methods need.
 func (c *Conv) Scratch() int {
-	if c.direct() {
+	if c.Direct() {
 		return 0
 	}
 	return c.Patch() * c.block()
@@ -49,7 +51,7 @@ func Forward[T Number](c *Conv, u int, x, w, y, scratch []T) {
 	hi := min(lo+block, p)
 	n, g := ng/c.Groups, ng%c.Groups
 	x, w, y = cut(c, n, g, x, w, y)
-	if c.direct() {
+	if c.Direct() {
 		forwardDirect(c, lo, hi, x, w, y)
 		return
 	}
@@ -69,7 +71,7 @@ func InputGrad[T Number](c *Conv, u int, dx, w, dy, scratch []T) {
 	p, block := volume(c.Out), c.block()
 	n, g := u/c.Groups, u%c.Groups
 	dx, w, dy = cut(c, n, g, dx, w, dy)
-	if c.direct() {
+	if c.Direct() {
 		inputGradDirect(c, dx, w, dy)
 		return
 	}
@@ -88,7 +90,7 @@ func WeightGrad[T Number](c *Conv, g int, x, dw, dy, scratch []T) {
 	og, patch := c.OutC/c.Groups, c.Patch()
 	for n := range c.Batch {
 		xs, ws, ys := cut(c, n, g, x, dw, dy)
-		if c.direct() {
+		if c.Direct() {
 			weightGradDirect(c, xs, ws, ys)
 			continue
 		}
@@ -199,6 +201,20 @@ func fold[T Number](c *Conv, lo, hi int, x, col []T) {
 	}
 }
 
+// Channels is the number of elements of the output that one sample and group
+// make, and the number of such pieces.
+func (c *Conv) Channels() (each, pieces int) {
+	return c.OutC / c.Groups * volume(c.Out), c.Batch * c.Groups
+}
+
+// ForwardChannels computes all output elements y of sample and group u, without
+// bias, from their own input x; w holds all weights. It is for Direct ones.
+func ForwardChannels[T Number](c *Conv, u int, x, w, y []T) {
+	each := c.OutC / c.Groups * c.Patch()
+	g := u % c.Groups
+	forwardDirect(c, 0, volume(c.Out), x, w[g*each:(g+1)*each], y)
+}
+
 func forwardDirect[T Number](c *Conv, lo, hi int, x, w, y []T) {
 	p, kv := volume(c.Out), volume(c.Kernel)
 	for o := range c.OutC / c.Groups {
@@ -235,7 +251,12 @@ func weightGradDirect[T Number](c *Conv, x, dw, dy []T) {
 // axpy adds a*x to y, n elements that are ix and iy apart.
 func axpy[T Number](n int, a T, x []T, ix int, y []T, iy int) {
 	if xs, ok := any(x).([]float64); ok && n >= 8 && a != 0 {
-		floats.Daxpy(n, any(a).(float64), xs, ix, any(y).([]float64), iy)
+		ys, f := any(y).([]float64), any(a).(float64)
+		if ix == 1 && iy == 1 {
+			vmath.Axpy(ys[:n], f, xs[:n])
+		} else {
+			floats.Daxpy(n, f, xs, ix, ys, iy)
+		}
 		return
 	}
 	for i, p, q := 0, 0, 0; i < n; i, p, q = i+1, p+ix, q+iy {

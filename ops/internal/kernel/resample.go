@@ -1,5 +1,7 @@
 package kernel
 
+import "github.com/optool/optool/internal/vmath"
+
 // An Axis is a linear map along one dimension: output o is the sum of
 // Weight[j] * input[Index[j]] for j in [Ptr[o], Ptr[o+1]).
 type Axis struct {
@@ -22,16 +24,34 @@ func (a *Axis) Add(n int, at func(j int) (int, float64)) {
 	a.Out++
 }
 
+// identity reports whether every output is the input in its place.
+func (a *Axis) identity() bool {
+	if a.In != a.Out || len(a.Index) != a.Out {
+		return false
+	}
+	for o := range a.Out {
+		if a.Ptr[o] != o || a.Index[o] != o || a.Weight[o] != 1 {
+			return false
+		}
+	}
+	return true
+}
+
 // apply maps x, of shape (outer, In, inner), to y, of shape (outer, Out, inner).
 func (a *Axis) apply(outer, inner int, x, y []float64) {
+	if a.identity() {
+		copy(y, x)
+		return
+	}
 	clear(y)
 	for n := range outer {
 		src, dst := x[n*a.In*inner:(n+1)*a.In*inner], y[n*a.Out*inner:(n+1)*a.Out*inner]
 		if inner == 1 {
 			for o := range dst {
-				s := 0.0
-				for j := a.Ptr[o]; j < a.Ptr[o+1]; j++ {
-					s += a.Weight[j] * src[a.Index[j]]
+				s, from, to := 0.0, a.Ptr[o], a.Ptr[o+1]
+				weights := a.Weight[from:to]
+				for j, i := range a.Index[from:to] {
+					s += weights[j] * src[i]
 				}
 				dst[o] = s
 			}
@@ -40,10 +60,7 @@ func (a *Axis) apply(outer, inner int, x, y []float64) {
 		for o := range a.Out {
 			row := dst[o*inner : (o+1)*inner]
 			for j := a.Ptr[o]; j < a.Ptr[o+1]; j++ {
-				w := a.Weight[j]
-				for i, v := range src[a.Index[j]*inner : (a.Index[j]+1)*inner] {
-					row[i] += w * v
-				}
+				vmath.Axpy(row, a.Weight[j], src[a.Index[j]*inner:(a.Index[j]+1)*inner])
 			}
 		}
 	}
@@ -51,17 +68,17 @@ func (a *Axis) apply(outer, inner int, x, y []float64) {
 
 // adjoint is the transpose of apply: y, of shape (outer, Out, inner), to x.
 func (a *Axis) adjoint(outer, inner int, y, x []float64) {
+	if a.identity() {
+		copy(x, y)
+		return
+	}
 	clear(x)
 	for n := range outer {
 		dst, src := x[n*a.In*inner:(n+1)*a.In*inner], y[n*a.Out*inner:(n+1)*a.Out*inner]
 		for o := range a.Out {
 			row := src[o*inner : (o+1)*inner]
 			for j := a.Ptr[o]; j < a.Ptr[o+1]; j++ {
-				w := a.Weight[j]
-				out := dst[a.Index[j]*inner : (a.Index[j]+1)*inner]
-				for i, v := range row {
-					out[i] += w * v
-				}
+				vmath.Axpy(dst[a.Index[j]*inner:(a.Index[j]+1)*inner], a.Weight[j], row)
 			}
 		}
 	}
