@@ -30,6 +30,14 @@ type Result struct {
 	DType     tensor.DType // of the recorded tensor; Invalid for other values
 	Shape     []int
 	Reference string // compute type of the reference: "float64", "int64", "complex128", "bool"
+
+	// Of runs on a device: Source is "device", else empty; Functions are those of
+	// the library that were called; Layout is how the arguments lay in memory in
+	// the stress test, "" as recorded.
+	Source    string
+	Functions []string
+	Layout    string
+	Witness   *Witness // nil if nothing was recorded to compare with
 }
 
 // An InputRow is op_tools' row for an argument: the argument after the call on

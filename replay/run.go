@@ -23,6 +23,11 @@ type Options struct {
 	ForwardOnly bool // skip gradients
 	Runs        int  // how many times to run the forward pass; 0 means once
 	Read        pthformat.ReadMode
+
+	// Device, if not nil, is what is compared with the reference instead of what
+	// was recorded; Stress also runs it in other memory layouts.
+	Device Device
+	Stress bool
 }
 
 // Run replays one capture. It never panics and always gives at least one
@@ -111,7 +116,9 @@ func (r *runner) run(loadErr error) {
 		return
 	}
 	r.attempt(loadErr)
-	r.readAgain(loadErr)
+	if r.Device == nil {
+		r.readAgain(loadErr)
+	}
 }
 
 // attempt runs the bound call and compares what was recorded with it.
@@ -126,6 +133,10 @@ func (r *runner) attempt(loadErr error) {
 			r.whole(compare.Error, err.Error())
 			return
 		}
+	}
+	if r.Device != nil {
+		r.onDevice()
+		return
 	}
 	if r.rec.Err(capture.Output) != nil {
 		if loadErr == nil {

@@ -1,0 +1,233 @@
+package replay
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// A Device runs calls on something other than the reference.
+type Device interface {
+	Run(c *DeviceCall) *DeviceRun
+}
+
+// A DeviceCall is what a Device is to do.
+type DeviceCall struct {
+	Call *opdef.Call
+	// Forward is what the reference gave: it tells dtypes and shapes of results.
+	Forward *opdef.Forward
+	// GradOutputs are the gradients of the results, nil for one that has none; nil
+	// altogether for a forward pass alone.
+	GradOutputs []*tensor.Tensor
+	// Need are the arguments whose gradients are wanted, by schema name.
+	Need []string
+	// OutputsTransposed asks for results in memory laid out with the first
+	// dimension running fastest.
+	OutputsTransposed bool
+}
+
+// A DeviceRun is what a Device did.
+type DeviceRun struct {
+	Functions []string // of the library that were called
+	// Forward and Backward say how the passes ended.
+	Forward, Backward DeviceStatus
+	Outputs           []*tensor.Tensor            // like Forward.Outs; nil for a result the device does not give
+	After             map[string][]*tensor.Tensor // arguments that were changed, by schema name
+	Grads             map[string][]*tensor.Tensor // by schema name
+	Faults            []DeviceFault
+}
+
+// A DeviceStatus is the zero value for a pass that ran, else why it did not.
+type DeviceStatus struct {
+	Verdict compare.Verdict // unsupported, fail, crash, timeout, error, skipped
+	Reason  string
+}
+
+// A DeviceFault is something an operator must not do: write outside of its
+// results, change its inputs, give other bits for the same inputs.
+type DeviceFault struct {
+	Phase  Phase
+	Reason string
+}
+
+// A Witness compares the device with what was recorded, both against the
+// reference.
+type Witness struct {
+	Device, Recorded float64 // root mean squared errors
+	Verdict          string  // better, same, worse
+}
+
+// witnessFactor is how many times one error must exceed the other, and tolerance
+// share what it may do so anyhow: PyTorch's rule for compiled against eager results.
+const (
+	witnessFactor    = 3
+	witnessTolerance = 0.1 // of atol
+)
+
+func newWitness(device, recorded, atol float64) *Witness {
+	w := &Witness{Device: device, Recorded: recorded, Verdict: "same"}
+	slack := witnessTolerance * atol
+	switch {
+	case !(device <= witnessFactor*recorded+slack):
+		w.Verdict = "worse"
+	case recorded > witnessFactor*device+slack:
+		w.Verdict = "better"
+	}
+	return w
+}
+
+// onDevice runs the call on the device, as recorded and in the layouts of the
+// stress test, and compares what it gives with the reference.
+func (r *runner) onDevice() {
+	if why := r.call.Random(); why != "" {
+		r.whole(compare.Skipped, why)
+		return
+	}
+	if len(r.fwd.Outs) == 0 {
+		r.whole(compare.Skipped, "returns no tensor")
+		return
+	}
+	c := &DeviceCall{Call: r.call, Forward: r.fwd}
+	c.GradOutputs, c.Need = r.deviceGradients()
+	at := len(r.out.Results)
+	ran := r.runOnDevice(c, "")
+	if r.Stress && ran {
+		r.stress(c)
+	}
+	for i := at; i < len(r.out.Results); i++ {
+		r.out.Results[i].Source = "device"
+	}
+}
+
+// deviceGradients returns the gradients of the results and the arguments that
+// want one; nothing if there is no backward pass to run.
+func (r *runner) deviceGradients() (out []*tensor.Tensor, need []string) {
+	if r.ForwardOnly || !r.rec.Has(capture.GradOutputs) || !r.call.Entry.HasGrad {
+		return nil, nil
+	}
+	for _, a := range r.call.Tensors() {
+		if a.Tensor.RequiresGrad && !slices.Contains(need, a.Name) {
+			need = append(need, a.Name)
+		}
+	}
+	out, reason := r.cotangents()
+	if reason != "" || len(need) == 0 {
+		return nil, nil
+	}
+	return out, need
+}
+
+// runOnDevice reports whether the forward pass ran.
+func (r *runner) runOnDevice(c *DeviceCall, layout string) bool {
+	at := len(r.out.Results)
+	run := r.Device.Run(c)
+	defer func() {
+		for i := at; i < len(r.out.Results); i++ {
+			r.out.Results[i].Layout, r.out.Results[i].Functions = layout, run.Functions
+		}
+	}()
+	if s := run.Forward; s.Verdict != "" {
+		r.whole(s.Verdict, s.Reason)
+		return false
+	}
+	r.deviceOutputs(c, run.Outputs)
+	r.deviceAfter(c, run.After)
+	if c.GradOutputs != nil {
+		if s := run.Backward; s.Verdict != "" {
+			r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: s.Verdict, Reason: s.Reason})
+		} else {
+			r.deviceGrads(c, run.Grads)
+		}
+	}
+	for _, f := range run.Faults {
+		r.out.Results = append(r.out.Results, Result{Phase: f.Phase, Verdict: compare.Fail, Reason: f.Reason})
+	}
+	return true
+}
+
+func (r *runner) deviceOutputs(c *DeviceCall, outs []*tensor.Tensor) {
+	at := len(r.out.Results)
+	recorded := tensorsOf(flatten(r.rec.Output))
+	var got, want []value.Value
+	failed := false
+	for i, w := range c.Forward.Outs {
+		if i >= len(outs) || outs[i] == nil {
+			continue
+		}
+		got, want = append(got, outs[i]), append(want, w)
+		res := r.compareDevice(Forward, "output", i, len(c.Forward.Outs), outs[i], w, c.Call.OutBound(c.Forward, i))
+		if c.Forward == r.fwd && i < len(recorded) && slices.Equal(recorded[i].Shape, w.Shape) && slices.Equal(outs[i].Shape, w.Shape) {
+			r.witness(res, outs[i], recorded[i], w)
+		}
+		failed = failed || res.Verdict == compare.Fail
+	}
+	if failed {
+		r.accept(r.out.Results[at:], got, want)
+	}
+}
+
+// compareDevice adds a comparison. A dtype that is not torch's is a failure: the
+// next op would compute with it.
+func (r *runner) compareDevice(p Phase, what string, i, n int, got, want *tensor.Tensor, b opdef.Bound) *Result {
+	res := r.compare(p, what, i, n, got, want, b, tensor.Invalid)
+	if got.DType != want.DType && res.Verdict != compare.Fail {
+		res.Verdict, res.Reason = compare.Fail, fmt.Sprintf("dtype is %s, want %s", got.DType, want.DType)
+	}
+	return res
+}
+
+func (r *runner) witness(res *Result, got, recorded, want *tensor.Tensor) {
+	if res.Compared == nil || !got.DType.Computable() || !recorded.DType.Computable() {
+		return
+	}
+	res.Witness = newWitness(compare.RMSE(got, want), compare.RMSE(recorded, want), res.Compared.OpTools.Atol)
+}
+
+func (r *runner) deviceAfter(c *DeviceCall, after map[string][]*tensor.Tensor) {
+	for _, a := range c.Call.Tensors() {
+		got, want := after[a.Name], c.Forward.After[a.Name]
+		i := max(a.Index, 0)
+		if i >= len(want) || want[i] == nil || i >= len(got) || got[i] == nil {
+			continue
+		}
+		res := r.compareAs(Input, "input."+a.Name, "input "+a.Name, got[i], want[i], c.Call.AfterBound(a.Name, i, want[i]), tensor.Invalid)
+		if got[i].DType != want[i].DType && res.Verdict != compare.Fail {
+			res.Verdict, res.Reason = compare.Fail, fmt.Sprintf("dtype is %s, want %s", got[i].DType, want[i].DType)
+		}
+	}
+}
+
+// deviceGrads compares the gradients, numbered as the arguments that want one.
+func (r *runner) deviceGrads(c *DeviceCall, grads map[string][]*tensor.Tensor) {
+	need := map[string]bool{}
+	for _, name := range c.Need {
+		need[name] = true
+	}
+	want, err := c.Call.Backward(c.Forward, c.GradOutputs, need)
+	if err != nil {
+		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: compare.Error, Reason: err.Error()})
+		return
+	}
+	var wanted []opdef.Arg
+	for _, a := range c.Call.Tensors() {
+		if need[a.Name] && a.Tensor.RequiresGrad {
+			wanted = append(wanted, a)
+		}
+	}
+	for i, a := range wanted {
+		k := max(a.Index, 0)
+		if k >= len(want[a.Name]) || want[a.Name][k] == nil {
+			continue
+		}
+		if k >= len(grads[a.Name]) || grads[a.Name][k] == nil {
+			r.add(Backward, "grad", i, len(wanted), compare.Unsupported, fmt.Sprintf("the device gives no gradient of %q", a.Name), nil, nil)
+			continue
+		}
+		r.compareDevice(Backward, "grad", i, len(wanted), grads[a.Name][k], want[a.Name][k], c.Call.GradBound(c.Forward, c.GradOutputs, want, a.Name, k))
+	}
+}
