@@ -158,43 +158,45 @@ void Rows::prepare() {
   }
 }
 
-void Rows::run(Body body, int64_t cost) {
-  const int64_t total = shape_.product();
-  if (total == 0) return;
-  prepare();
-  if (shape_.n == 0) {
-    const int64_t none[kMaxOperands] = {};
-    return body(data_.data(), none, 1);
-  }
+void Rows::walk(Body body, int64_t begin, int64_t end) const {
+  if (begin >= end) return;
   const int inner = shape_.n - 1;
-  int64_t step[kMaxOperands];
+  int64_t index[Dims::kMax], step[kMaxOperands] = {};
+  char* p[kMaxOperands];
+  std::copy(data_.begin(), data_.begin() + operands_, p);
+  if (inner < 0) return body(p, step, 1);
+  int64_t rest = begin;
+  for (int d = inner; d >= 0; d--) {
+    index[d] = rest % shape_[d];
+    rest /= shape_[d];
+    for (int k = 0; k < operands_; k++) p[k] += index[d] * stride_[k][d];
+  }
   for (int k = 0; k < operands_; k++) step[k] = stride_[k][inner];
-  parallelFor(total, grainFor(cost), [&](int64_t begin, int64_t end) {
-    int64_t index[Dims::kMax];
-    char* p[kMaxOperands];
-    std::copy(data_.begin(), data_.begin() + operands_, p);
-    int64_t rest = begin;
-    for (int d = inner; d >= 0; d--) {
-      index[d] = rest % shape_[d];
-      rest /= shape_[d];
-      for (int k = 0; k < operands_; k++) p[k] += index[d] * stride_[k][d];
+  for (int64_t at = begin;;) {
+    const int64_t n = std::min(shape_[inner] - index[inner], end - at);
+    body(p, step, n);
+    at += n;
+    if (at >= end) return;
+    // The row ended: back to its start, and on to the next.
+    for (int k = 0; k < operands_; k++) p[k] -= index[inner] * step[k];
+    index[inner] = 0;
+    for (int d = inner - 1; d >= 0; d--) {
+      for (int k = 0; k < operands_; k++) p[k] += stride_[k][d];
+      if (++index[d] < shape_[d]) break;
+      for (int k = 0; k < operands_; k++) p[k] -= index[d] * stride_[k][d];
+      index[d] = 0;
     }
-    for (int64_t at = begin;;) {
-      const int64_t n = std::min(shape_[inner] - index[inner], end - at);
-      body(p, step, n);
-      at += n;
-      if (at >= end) return;
-      // The row ended: back to its start, and on to the next.
-      for (int k = 0; k < operands_; k++) p[k] -= index[inner] * step[k];
-      index[inner] = 0;
-      for (int d = inner - 1; d >= 0; d--) {
-        for (int k = 0; k < operands_; k++) p[k] += stride_[k][d];
-        if (++index[d] < shape_[d]) break;
-        for (int k = 0; k < operands_; k++) p[k] -= index[d] * stride_[k][d];
-        index[d] = 0;
-      }
-    }
-  });
+  }
+}
+
+void Rows::run(Body body, int64_t cost) {
+  prepare();
+  parallelFor(shape_.product(), grainFor(cost), [&](int64_t begin, int64_t end) { walk(body, begin, end); });
+}
+
+void Rows::runInOrder(Body body) {
+  prepare();
+  walk(body, 0, shape_.product());
 }
 
 void copy(const Tensor& dst, const Tensor& src) {

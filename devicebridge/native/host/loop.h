@@ -76,8 +76,13 @@ class Rows {
   using Body = FunctionRef<void(char* const*, const int64_t*, int64_t)>;
   void run(Body body, int64_t cost = 1);
 
+  // runInOrder runs in the calling thread; dimensions in which the first
+  // operand does not move are walked in the order of the second.
+  void runInOrder(Body body);
+
  private:
   void prepare();
+  void walk(Body body, int64_t begin, int64_t end) const;
   Dims shape_;
   int operands_ = 0;
   std::array<char*, kMaxOperands> data_;
@@ -249,6 +254,23 @@ class DenseOut {
   Tensor tensor_;
   T* data_ = nullptr;
   std::unique_ptr<unsigned char[]> own_;
+};
+
+// Compact is a tensor made dense and row-major in its own dtype, without a copy
+// if it is that already.
+class Compact {
+ public:
+  explicit Compact(const Tensor& t) : tensor_(t) {
+    if (t.contiguous()) return;
+    own_.reset(new char[std::max<int64_t>(1, t.numel) * t.itemsize()]);
+    tensor_ = Tensor(own_.get(), t.dtype, t.shape);
+    copy(tensor_, t);
+  }
+  const Tensor& tensor() const { return tensor_; }
+
+ private:
+  Tensor tensor_;
+  std::unique_ptr<char[]> own_;
 };
 
 }  // namespace host
