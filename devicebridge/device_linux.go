@@ -189,6 +189,10 @@ func confirm(first, second *Result) {
 
 // attempt runs a plan once in the seat's worker, which it starts if need be.
 func (d *Device) attempt(ctx context.Context, s *seat, r *request, o Options, fill byte) (*Result, error) {
+	if s.worker != nil && s.worker.hasEnded() { // between plans
+		s.worker.close()
+		s.worker = nil
+	}
 	if s.worker == nil {
 		w, err := d.launcher.start(ctx, s.arena)
 		if err == nil && w.problem != "" {
@@ -211,10 +215,9 @@ func (d *Device) attempt(ctx context.Context, s *seat, r *request, o Options, fi
 	}
 	w.stderr.reset()
 	stop := context.AfterFunc(ctx, w.kill)
-	defer stop()
 	c := &collector{r: r, arena: s.arena, res: newResult(r), timeout: d.config.Timeout}
 	err := c.exchange(w, r.message(o, fill), o)
-	if err == nil {
+	if stop() && err == nil {
 		return c.finish()
 	}
 	s.worker = nil

@@ -277,6 +277,15 @@ func (w *worker) greet(timeout time.Duration) error {
 	return d.err
 }
 
+func (w *worker) hasEnded() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 func (w *worker) kill() {
 	syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL)
 	w.cmd.Process.Kill()
