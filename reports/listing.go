@@ -36,7 +36,7 @@ func (l *Listing) Right(col int) { l.right[col] = true }
 // Add adds a row with one cell per column.
 func (l *Listing) Add(cells ...string) error {
 	for i := range cells {
-		cells[i] = oneLine(cells[i])
+		cells[i] = OneLine(cells[i])
 	}
 	l.rows = append(l.rows, cells)
 	if l.begun || len(l.rows) == held {

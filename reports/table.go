@@ -160,8 +160,8 @@ func WriteArgs(w io.Writer, width int, rows []ArgRow) error {
 		}
 	}
 	for _, r := range rows {
-		name.cells = append(name.cells, oneLine(r.Name))
-		val.cells = append(val.cells, oneLine(r.Value))
+		name.cells = append(name.cells, OneLine(r.Name))
+		val.cells = append(val.cells, OneLine(r.Value))
 		for i := range tensors {
 			cell := ""
 			if r.Tensor != nil {
@@ -209,14 +209,14 @@ var compareColumns = []struct {
 	name string
 	cell func(CompareRow) string
 }{
-	{"name", func(r CompareRow) string { return fmt.Sprintf("%-30s", oneLine(r.Name)) }},
+	{"name", func(r CompareRow) string { return fmt.Sprintf("%-30s", OneLine(r.Name)) }},
 	{"allclose", func(r CompareRow) string { return pyBool(r.Allclose) }},
 	{"cosine_similarity", func(r CompareRow) string { return fixed9(r.Cosine, 0) }},
 	{"max_abs_diff", func(r CompareRow) string { return fixed9(r.MaxAbs, 10) }},
 	{"max_relative_diff", func(r CompareRow) string { return fixed9(r.MaxRelative, 10) }},
 	{"atol", func(r CompareRow) string { return fixed9(r.ATol, 10) }},
 	{"rtol", func(r CompareRow) string { return fixed9(r.RTol, 10) }},
-	{"error_info", func(r CompareRow) string { return oneLine(r.ErrorInfo) }},
+	{"error_info", func(r CompareRow) string { return OneLine(r.ErrorInfo) }},
 }
 
 // WriteOverflow prints the table of the overflow check: op_tools' columns,
@@ -244,7 +244,7 @@ func WriteOverflow(w io.Writer, width int, rows []OverflowRow) error {
 		}
 	}
 	for _, r := range rows {
-		cols[0].cells = append(cols[0].cells, oneLine(r.Name))
+		cols[0].cells = append(cols[0].cells, OneLine(r.Name))
 		cols[1].cells = append(cols[1].cells, pyBool(r.Overflow))
 		for i := range cols[2:] {
 			cell := ""
@@ -269,9 +269,9 @@ func WriteGrid(w io.Writer, width int, head []string, rows [][]string) error {
 	return l.Flush()
 }
 
-// oneLine makes s safe for one line of a terminal: what does not print, line
+// OneLine makes s safe for one line of a terminal: what does not print, line
 // breaks and escape sequences among it, is written as Go writes it in a string.
-func oneLine(s string) string {
+func OneLine(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return s
 	}
@@ -311,7 +311,7 @@ func WriteTimes(w io.Writer, width int, rows []TimeRow) error {
 	}
 	unit := column{name: "unit"}
 	for _, r := range rows {
-		cols[0].cells = append(cols[0].cells, oneLine(r.Name))
+		cols[0].cells = append(cols[0].cells, OneLine(r.Name))
 		cols[1].cells = append(cols[1].cells, strconv.Itoa(r.ForwardID))
 		unit.cells = append(unit.cells, "ms")
 	}

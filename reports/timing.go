@@ -181,7 +181,7 @@ func ReadTimings(r io.Reader) (*TimedRun, error) {
 // configuration.
 func GoBenchmark(w io.Writer, device string, ts []*Timing) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "tool: optool\ndevice: %s\n", oneLine(device))
+	fmt.Fprintf(b, "tool: optool\ndevice: %s\n", OneLine(device))
 	for _, t := range ts {
 		op := benchName(t.Op)
 		name := "Benchmark" + strings.ToUpper(op[:1]) + op[1:] + "/phase=" + t.Phase + "/cache=" + string(t.Series.Cache) + "/capture=" + benchName(t.Capture)

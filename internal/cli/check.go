@@ -137,7 +137,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 }
 
 func (c *checked) write(w io.Writer, width int) error {
-	if _, err := fmt.Fprintln(w, c.title); err != nil {
+	if _, err := fmt.Fprintln(w, reports.OneLine(c.title)); err != nil {
 		return err
 	}
 	if err := reports.WriteOverflow(w, width, c.rows); err != nil {

@@ -180,3 +180,20 @@ func TestElementText(t *testing.T) {
 		}
 	}
 }
+
+// TestQuote: what does not print reaches neither the terminal nor is lost.
+func TestQuote(t *testing.T) {
+	for s, want := range map[string]string{
+		"a/b-1":        "a/b-1",
+		"":             "''",
+		"a b":          "'a b'",
+		"it's":         `'it'\''s'`,
+		"字":            "'字'",
+		"x \x1b[31m\n": `$'x \033[31m\012'`,
+		"'\\\n\xff":    `$'\'\\\012\377'`,
+	} {
+		if got := quote(s); got != want {
+			t.Errorf("quote(%q) = %s, want %s", s, got, want)
+		}
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -222,12 +224,28 @@ func (o *replayOptions) repro(e *capture.Entry) string {
 	return strings.Join(append(args, quote(path)), " ")
 }
 
-// quote quotes an argument for a POSIX shell where it has to be.
+// quote quotes an argument for a POSIX shell where it has to be; what does not
+// print, line breaks and escape sequences among it, as $'...', which bash, zsh
+// and ksh know.
 func quote(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/+=:@,", r))
 	}) < 0 {
 		return s
+	}
+	if !utf8.ValidString(s) || strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
+		var b strings.Builder
+		for _, c := range []byte(s) {
+			switch {
+			case c == '\'' || c == '\\':
+				b.Write([]byte{'\\', c})
+			case c < ' ' || c > '~':
+				fmt.Fprintf(&b, `\%03o`, c)
+			default:
+				b.WriteByte(c)
+			}
+		}
+		return "$'" + b.String() + "'"
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
@@ -239,10 +257,10 @@ func (o *replayOptions) print(w io.Writer, width int, bar *progress, r replayed)
 	}
 	bar.pause()
 	first := r.results[0]
-	if _, err := fmt.Fprintf(w, "%s  %s\n", strings.ToUpper(worstOf(r.results)), first.Op); err != nil {
+	if _, err := fmt.Fprintf(w, "%s  %s\n", strings.ToUpper(worstOf(r.results)), reports.OneLine(first.Op)); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "  capture  %s\n", first.Capture)
+	fmt.Fprintf(w, "  capture  %s\n", reports.OneLine(first.Capture))
 	for _, res := range r.results {
 		if res.Verdict == reports.Pass && res.Reason == "" {
 			continue
@@ -251,12 +269,12 @@ func (o *replayOptions) print(w io.Writer, width int, bar *progress, r replayed)
 		if target == "" {
 			target = "call"
 		}
-		fmt.Fprintf(w, "  %-8s %s: %s\n", target, res.Verdict, res.Reason)
+		fmt.Fprintf(w, "  %-8s %s: %s\n", target, res.Verdict, reports.OneLine(res.Reason))
 	}
 	if r.finding {
 		fmt.Fprintf(w, "  again    %s\n", *first.Repro)
 		if r.title != "" {
-			fmt.Fprintf(w, "  %s\n", r.title)
+			fmt.Fprintf(w, "  %s\n", reports.OneLine(r.title))
 		}
 	}
 	if len(r.rows) > 0 {

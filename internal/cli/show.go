@@ -198,10 +198,10 @@ func (o *showOptions) tables(e *capture.Entry) shown {
 			}
 		}
 		if p.title == nil && c.Op != "" {
-			p.title = []string{c.Op, "forward_id: " + forwardID(e, c.Identifier)}
+			p.title = []string{reports.OneLine(c.Op), "forward_id: " + forwardID(e, c.Identifier)}
 		}
 	}
-	p.title = append(p.title, e.Rel)
+	p.title = append(p.title, reports.OneLine(e.Rel))
 	s.print(o, &p)
 	return s
 }
