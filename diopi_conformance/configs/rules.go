@@ -31,6 +31,9 @@ type attribute struct {
 	skips []value.Value
 }
 
+// NoRules leave out and change nothing.
+func NoRules() *Rules { return &Rules{} }
+
 // NewRules reads the dict device_configs.
 func NewRules(entries *value.Dict) (*Rules, error) {
 	r := &Rules{rules: map[string]*rule{}}

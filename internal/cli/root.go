@@ -40,7 +40,7 @@ func Main(args []string, s Streams) (code int) {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	root := newRootCmd(&app{Streams: s, args: args})
-	root.SetArgs(args)
+	root.SetArgs(repeatListFlags(args))
 	err := root.ExecuteContext(ctx)
 	if err != nil && err.Error() != "" && exitCode(err) != ExitInterrupted {
 		s.warn("%v", err)
@@ -92,6 +92,7 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	cmd.AddCommand(newCheckCmd(a))
 	cmd.AddCommand(newReplayCmd(a))
 	cmd.AddCommand(newTimeCmd(a))
+	cmd.AddCommand(newConformanceCmd(a))
 	cmd.AddCommand(newOpsCmd(a))
 	cmd.AddCommand(newVersionCmd(a))
 	return cmd

@@ -1,0 +1,89 @@
+package conformance
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/diopi_conformance/kitcheck"
+	"github.com/optool/optool/diopi_conformance/reference"
+	"github.com/optool/optool/value"
+)
+
+// A Result is one comparison of a case.
+type Result struct {
+	kitcheck.Result
+	Phase      string // "forward", "backward", "inplace" or "input"
+	Verdict    compare.Verdict
+	Atol, Rtol float64
+}
+
+// CheckOptions say how results are compared.
+type CheckOptions struct{ Strict bool }
+
+// rules are the kit's rules of comparison for a case.
+func (o CheckOptions) rules(c *configs.Case) kitcheck.Options {
+	k := kitcheck.Options{Strict: o.Strict}
+	k.Atol, k.Rtol, k.Mismatch = c.Tolerances()
+	// Where a function can sort, the kit compares sums alone, whatever sorted is.
+	_, sorts := c.Para().Get("sorted")
+	k.Sums = sorts && !o.Strict
+	return k
+}
+
+// CheckRecorded compares what is recorded of a case with the reference,
+// computed anew from the recorded arguments: the data itself is checked, no
+// device.
+func (s *Store) CheckRecorded(c *configs.Case, opt CheckOptions) []Result {
+	one := func(v compare.Verdict, reason string) []Result {
+		return []Result{{Result: kitcheck.Result{Reason: reason, WorstIndex: -1}, Phase: "forward", Verdict: v}}
+	}
+	in, err := s.ReadInput(c.Name)
+	if err != nil {
+		return one(compare.Invalid, sentence(err))
+	}
+	if c.NoOutputRef() {
+		return one(compare.Skipped, "the function draws random numbers: there is no recorded result")
+	}
+	out, grads, err := s.ReadOutput(c.Name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return one(compare.Skipped, "no result is recorded")
+	case err != nil:
+		return one(compare.Invalid, sentence(err))
+	}
+	ref, err := reference.Compute(&configs.Case{Name: c.Name, Item: in.Item}, in.Kwargs, reference.Ones)
+	if err != nil {
+		return one(compare.Error, sentence(err))
+	}
+	rules := opt.rules(c)
+	results := opt.judge("forward", rules, kitcheck.Compare("output", out, ref.Output, rules))
+	if grads != nil || ref.Grads != nil {
+		results = append(results, opt.judge("backward", rules, kitcheck.Compare("grad", orNone(grads), orNone(ref.Grads), rules))...)
+	}
+	return results
+}
+
+func orNone(d *value.Dict) value.Value {
+	if d == nil {
+		return nil
+	}
+	return d
+}
+
+// judge gives comparisons their verdicts.
+func (o CheckOptions) judge(phase string, rules kitcheck.Options, rs []kitcheck.Result) []Result {
+	out := make([]Result, len(rs))
+	for i, r := range rs {
+		out[i] = Result{Result: r, Phase: phase, Verdict: compare.Fail, Atol: rules.Atol, Rtol: rules.Rtol}
+		if r.OK {
+			out[i].Verdict = compare.Pass
+		}
+	}
+	return out
+}
+
+// sentence is the text of an error on one line.
+func sentence(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }

@@ -1,0 +1,120 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/value"
+)
+
+// A Source says where the configuration entries of suites are.
+type Source struct {
+	// Dir holds DIOPI's configuration files: diopi_configs.py and, anywhere below
+	// model_config, <model>_config.py.
+	Dir string
+}
+
+// Models lists the models that have a configuration, sorted.
+func (s Source) Models() ([]string, error) {
+	files, err := s.modelFiles()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, modelOf(f))
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func modelOf(file string) string { return strings.TrimSuffix(filepath.Base(file), "_config.py") }
+
+func (s Source) modelFiles() (files []string, err error) {
+	err = filepath.WalkDir(filepath.Join(s.Dir, "model_config"), func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, "_config.py") && modelOf(path) != "generate" {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
+}
+
+// Entries returns the configuration entries of a model, or those of all
+// functions if model is "".
+func (s Source) Entries(model string) (*value.Dict, error) {
+	if model == "" {
+		return configs.Load(filepath.Join(s.Dir, "diopi_configs.py"), "diopi_configs")
+	}
+	files, err := s.modelFiles()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range files {
+		if modelOf(f) == model {
+			return configs.Load(f, model+"_config")
+		}
+		names = append(names, modelOf(f))
+	}
+	return nil, fmt.Errorf("model %q is not known%s", model, Nearest(model, names))
+}
+
+// Functions lists the functions that entries are about, sorted.
+func Functions(entries *value.Dict) []string {
+	var names []string
+	for _, it := range entries.Items {
+		d, ok := it.Value.(*value.Dict)
+		if !ok {
+			continue
+		}
+		if l, ok := get(d, "name").(*value.Sequence); ok {
+			for _, n := range l.Items {
+				names = append(names, fmt.Sprint(n))
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Nearest ends a sentence about an unknown name with the known name most like
+// it: `; did you mean "relu"?`. It is empty if none comes near.
+func Nearest(name string, known []string) string {
+	best, distance := "", len(name)/2+1
+	for _, k := range known {
+		if d := editDistance(name, k); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+// editDistance counts the insertions, deletions and replacements between two
+// strings.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		last := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := last
+			if a[i] != b[j] {
+				cost++
+			}
+			last = row[j+1]
+			row[j+1] = min(cost, last+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
