@@ -153,6 +153,7 @@ void Accumulator::commit() {
 namespace {
 
 void gather(const Tensor& out, const Tensor& input, int64_t dim, const Tensor& index) {
+  if (index.numel == 0) return;
   const int d = wrapDim(dim, input.dim());
   const Tensor source = along(input, d, index.shape);
   const Offsets offsets(index, input.dim() ? input.size(d) : 1, input.dim() ? input.stride[d] : 0, input.itemsize());
@@ -163,6 +164,7 @@ void gather(const Tensor& out, const Tensor& input, int64_t dim, const Tensor& i
 void scatterAlong(const Tensor& out, const Tensor& initial, int64_t dim, const Tensor& index, const Tensor& source, Combine combine) {
   const int d = wrapDim(dim, out.dim());
   Accumulator work(out, initial, combine);
+  if (index.numel == 0) return work.commit();
   const Tensor& t = work.tensor();
   const Offsets offsets(index, t.dim() ? t.size(d) : 1, t.dim() ? t.stride[d] : 0, t.itemsize());
   Tensor from = source;

@@ -4,20 +4,34 @@
 namespace host {
 namespace {
 
+// visitStored is visitFloat with a second zero of the type that is stored.
+template <class F>
+void visitStored(Dtype d, F&& f) {
+  if (d == diopi_dtype_float16) return f(float{}, Half(0));
+  if (d == diopi_dtype_bfloat16) return f(float{}, BFloat16(0));
+  visitFloat(d, [&](auto zero) { f(zero, zero); });
+}
+
+// sgd is by definition a sequence of tensor operations: what they pass on has
+// the dtype of the parameter.
 void sgd(const Tensor& param, const Tensor& grad, const Tensor& buf, double lr, double momentum, double dampening, double decay,
          bool nesterov) {
-  visitFloat(param.dtype, [&](auto zero) {
+  visitStored(param.dtype, [&](auto zero, auto stored) {
     using C = decltype(zero);
     const C l = C(lr), m = C(momentum), damp = C(1 - dampening), w = C(decay);
+    const auto pass = [](C x) { return static_cast<C>(decltype(stored)(x)); };
     if (momentum == 0 || !buf) {
       // Without a buffer the momentum starts from this gradient.
-      const C gain = momentum != 0 && nesterov ? 1 + m : C(1);
-      return update<C, 1>([=](C& p, const C& g) { p -= l * gain * (g + w * p); }, param, grad);
+      const C more = momentum != 0 && nesterov ? m : C(0);
+      return update<C, 1>([=](C& p, const C& g) {
+        const C d = pass(g + w * p);
+        p -= l * pass(d + more * d);
+      }, param, grad);
     }
     update<C, 2>([=](C& p, C& b, const C& g) {
-      const C d = g + w * p;
-      b = m * b + damp * d;
-      p -= l * (nesterov ? d + m * b : b);
+      const C d = pass(g + w * p);
+      b = pass(pass(m * b) + damp * d);
+      p -= l * (nesterov ? pass(d + m * b) : b);
     }, param, buf, grad);
   });
 }

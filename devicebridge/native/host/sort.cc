@@ -72,10 +72,29 @@ void sortEntries(Entry<Key>* line, int64_t n, std::vector<Entry<Key>>& scratch) 
   else radixSort(line, n, scratch);
 }
 
-// sortLines sorts every line along dim and calls finish(line's number, entries)
-// with the first k of each; indices tell where an entry came from.
+// Select says which elements of a line are wanted, in which order.
+struct Select {
+  int64_t count;         // the first so many
+  bool descending;
+  bool sorted = true;    // in order
+  bool stable = true;    // equal elements in the order they had
+};
+
+template <class Key>
+void select(std::vector<Entry<Key>>& line, const Select& s, std::vector<Entry<Key>>& scratch) {
+  const int64_t n = static_cast<int64_t>(line.size()), k = s.count;
+  if (s.stable) return sortEntries(line.data(), n, scratch);
+  if (k == 0) return;
+  const auto less = [](const Entry<Key>& a, const Entry<Key>& b) { return a.key < b.key; };
+  if (k * 64 <= n) return std::partial_sort(line.begin(), line.begin() + k, line.end(), less);
+  std::nth_element(line.begin(), line.begin() + (k - 1), line.end(), less);
+  if (s.sorted) std::sort(line.begin(), line.begin() + (k - 1), less);
+}
+
+// selectLines selects from every line along a dimension and calls
+// finish(line's number, entries); indices tell where an entry came from.
 template <class C, class Finish>
-void sortLines(const Dense<C>& x, int64_t n, int64_t inner, int64_t lines, int64_t k, bool descending, Finish finish) {
+void selectLines(const Dense<C>& x, int64_t n, int64_t inner, int64_t lines, const Select& s, Finish finish) {
   using Key = typename KeyOf<C>::Key;
   parallelFor(lines, grainFor(32 * n), [&](int64_t begin, int64_t end) {
     std::vector<Entry<Key>> line(n), scratch;
@@ -83,30 +102,28 @@ void sortLines(const Dense<C>& x, int64_t n, int64_t inner, int64_t lines, int64
       const C* from = x.data() + l / inner * n * inner + l % inner;
       for (int64_t i = 0; i < n; i++) {
         const Key key = KeyOf<C>::of(from[i * inner]);
-        line[i] = {descending ? static_cast<Key>(~key) : key, i};
+        line[i] = {s.descending ? static_cast<Key>(~key) : key, i};
       }
-      if (k < n / 16) std::partial_sort(line.begin(), line.begin() + k, line.end(), before<Key>);
-      else sortEntries(line.data(), n, scratch);
+      select(line, s, scratch);
       finish(l, line.data());
     }
   });
 }
 
-// sorted writes the first k elements of each sorted line and where they were.
-void sorted(const Tensor& values, const Tensor& indices, const Tensor& input, int64_t dim, bool descending, int64_t k) {
+// selected writes the elements selected of each line along dim and where they were.
+void selected(const Tensor& values, const Tensor& indices, const Tensor& input, int64_t dim, const Select& s) {
   if (input.numel == 0) return;
   const int d = wrapDim(dim, input.dim());
-  const int64_t n = input.dim() ? input.size(d) : 1;
+  const int64_t n = input.dim() ? input.size(d) : 1, k = s.count;
   check(k >= 0 && k <= n, "k exceeds the dimension");
   int64_t inner = 1;
   for (int i = d + 1; i < input.dim(); i++) inner *= input.size(i);
   visitReal(input.dtype, [&](auto zero) {
     using C = decltype(zero);
     const Dense<C> x(input);
-    std::vector<C> best;
-    if (values) best.resize(values.numel);
+    std::vector<C> best(values ? values.numel : 0);
     DenseOut<int64_t> where(indices);
-    sortLines<C>(x, n, inner, input.numel / n, k, descending, [&](int64_t l, const auto* line) {
+    selectLines<C>(x, n, inner, input.numel / n, s, [&](int64_t l, const auto* line) {
       const int64_t from = l / inner * n * inner + l % inner, to = l / inner * k * inner + l % inner;
       for (int64_t i = 0; i < k; i++) {
         if (values) best[to + i * inner] = x[from + line[i].index * inner];
@@ -117,6 +134,8 @@ void sorted(const Tensor& values, const Tensor& indices, const Tensor& input, in
     where.commit();
   });
 }
+
+int64_t lengthOf(const Tensor& t, int64_t dim) { return t.dim() ? t.size(wrapDim(dim, t.dim())) : 1; }
 
 // ---- unique ----
 
@@ -205,7 +224,7 @@ diopiError_t diopiSort(diopiContextHandle_t, diopiTensorHandle_t values, diopiTe
                        diopiConstTensorHandle_t input, int64_t dim, bool descending, const bool*) {
   return guard(__func__, [&] {
     const Tensor t(input);
-    sorted(values, indices, t, dim, descending, t.dim() ? t.size(wrapDim(dim, t.dim())) : 1);
+    selected(values, indices, t, dim, {lengthOf(t, dim), descending});
   });
 }
 
@@ -214,13 +233,13 @@ diopiError_t diopiArgsort(diopiContextHandle_t, diopiTensorHandle_t out, diopiCo
   return guard(__func__, [&] {
     const Tensor t(input);
     const int64_t d = dim ? *dim : -1;
-    sorted(Tensor(), out, t, d, descending, t.dim() ? t.size(wrapDim(d, t.dim())) : 1);
+    selected(Tensor(), out, t, d, {lengthOf(t, d), descending});
   });
 }
 
 diopiError_t diopiTopk(diopiContextHandle_t, diopiTensorHandle_t values, diopiTensorHandle_t indices,
-                       diopiConstTensorHandle_t input, int64_t k, int64_t dim, bool largest, bool) {
-  return guard(__func__, [&] { sorted(values, indices, input, dim, largest, k); });
+                       diopiConstTensorHandle_t input, int64_t k, int64_t dim, bool largest, bool sorted) {
+  return guard(__func__, [&] { selected(values, indices, input, dim, {k, largest, sorted, false}); });
 }
 
 diopiError_t diopiUnique(diopiContextHandle_t ctx, diopiTensorHandle_t* out, diopiConstTensorHandle_t input,
