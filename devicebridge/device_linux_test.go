@@ -5,6 +5,7 @@ package devicebridge
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -19,7 +20,7 @@ import (
 
 // buildBroken builds native/build/broken, the corpus of wrong devices.
 var buildBroken = sync.OnceValue(func() error {
-	out, err := exec.Command("make", "-s", "-C", "native", "broken").CombinedOutput()
+	out, err := exec.Command("make", "-s", "-C", "native", "SAN="+os.Getenv("OPTOOL_SAN"), "broken").CombinedOutput()
 	if err != nil {
 		return errors.New(string(out))
 	}
@@ -31,7 +32,7 @@ var buildBroken = sync.OnceValue(func() error {
 func open(t testing.TB, fault string, c Config) *Device {
 	t.Helper()
 	requireNative(t)
-	c.Library = filepath.Join("native", "build", "broken", fault+".so")
+	c.Library = filepath.Join("native", build, "broken", fault+".so")
 	if c.Timeout == 0 {
 		c.Timeout = 30 * time.Second
 	}

@@ -5,6 +5,7 @@ package devicebridge
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -331,7 +332,7 @@ func TestOpenErrors(t *testing.T) {
 
 // Device functions may come from a library of their own.
 func TestAdaptor(t *testing.T) {
-	d := open(t, "separate_memory", Config{Adaptor: "native/build/broken/separate_memory.so"})
+	d := open(t, "separate_memory", Config{Adaptor: filepath.Join("native", build, "broken", "separate_memory.so")})
 	if !d.Info().Adaptor {
 		t.Error("the device functions were not found")
 	}
