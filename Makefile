@@ -45,8 +45,9 @@ lint:
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./...
 
-# docs/ops.md from the operator table.
+# docs/ops.md from the operator table; the C++ side's header and list of functions.
 generate: build
+	$(GO) generate ./devicebridge/...
 	bin/optool ops --markdown > docs/ops.md
 
 clean:

@@ -359,3 +359,21 @@ func TestCancel(t *testing.T) {
 		t.Errorf("Run: %v, want that the context ended", err)
 	}
 }
+
+// The built-in device, where it was built.
+func TestHost(t *testing.T) {
+	if _, err := built("libdiopi_host.so"); err != nil {
+		t.Skip(err)
+	}
+	d, err := Open(t.Context(), Config{Library: Host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	p, out := addPlan()
+	r := run(t, d, p, Options{Repeat: 3})
+	wantValues(t, r, out, 11, 22, 33, 44, 55)
+	if len(r.Findings) > 0 {
+		t.Errorf("findings %v", r.Findings)
+	}
+}

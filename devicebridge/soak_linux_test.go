@@ -7,7 +7,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -192,7 +194,11 @@ func TestSoak(t *testing.T) {
 	pid := 0
 	var resident int64
 	var fds, workerFds int
+	var heap, heapAfter runtime.MemStats
 	measure := func() (int64, int, int) {
+		heap = heapAfter
+		runtime.GC()
+		runtime.ReadMemStats(&heapAfter)
 		return residentBytes(t, pid), descriptors(t), len(entries(t, fmt.Sprintf("/proc/%d/fd", pid)))
 	}
 	start := time.Now()
@@ -208,6 +214,9 @@ func TestSoak(t *testing.T) {
 	after, fdsAfter, workerFdsAfter := measure()
 	if d.all[0].worker.cmd.Process.Pid != pid {
 		t.Error("the worker was replaced")
+	}
+	if heapAfter.HeapAlloc > heap.HeapAlloc+256<<10 {
+		t.Errorf("optool's heap grew from %d to %d bytes", heap.HeapAlloc, heapAfter.HeapAlloc)
 	}
 	if after > resident+256<<10 || fdsAfter > fds || workerFdsAfter > workerFds {
 		t.Errorf("worker %d -> %d bytes, %d -> %d descriptors; optool %d -> %d descriptors", resident, after, workerFds, workerFdsAfter, fds, fdsAfter)
@@ -237,4 +246,41 @@ func BenchmarkRun(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)-float64(best.Nanoseconds()), "bridge-ns/op")
 		})
 	}
+}
+
+// A worker whose operator hangs ends when optool is killed.
+func TestOptoolKilled(t *testing.T) {
+	requireNative(t)
+	if os.Getenv("OPTOOL_HANGING") != "" { // the process to be killed
+		d := open(t, "hangs", Config{})
+		fmt.Println("worker", d.all[0].worker.cmd.Process.Pid)
+		p, _ := addPlan()
+		run(t, d, p, Options{})
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestOptoolKilled$")
+	cmd.Env = append(os.Environ(), "OPTOOL_HANGING=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	_, err = fmt.Fscanf(out, "worker %d\n", &pid)
+	time.Sleep(50 * time.Millisecond) // the operator has begun, most likely
+	cmd.Process.Kill()
+	cmd.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || bytes.Contains(b, []byte(") Z ")) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("worker %d is left", pid)
 }
