@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/numpypickle"
@@ -25,6 +26,7 @@ import (
 // has have its names.
 type conformanceOptions struct {
 	mode, model, cacheDir, configs, implFolder, device string
+	adaptor                                            string
 	cotangents, json, errorReport                      string
 	fname, filterDtype                                 []string
 	modelList, resume, strict                          bool
@@ -64,7 +66,7 @@ func newConformanceCmd(a *app) *cobra.Command {
 		Short: "Generate and check DIOPI's baseline data",
 		Long: `conformance does the work of DIOPI's diopi_test: it draws the inputs of every
 case, computes results and gradients in float64 and writes them as the kit's
-files (gen_data), and checks recorded results (run_test). Files are
+files (gen_data), and runs the cases on a device and compares (run_test). Files are
 interchangeable with those of the kit.
 
 Cases come from DIOPI's own configuration files (--configs) or, in run_test,
@@ -76,7 +78,7 @@ from the cache directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runConformance(cmd, a, o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.mode, "mode", "", "gen_data: make inputs and results; run_test: check recorded results")
+	f.StringVar(&o.mode, "mode", "", "gen_data: make inputs and results; run_test: check a device with them")
 	f.StringSliceVar(&o.fname, "fname", []string{"all_ops"}, "functions, several in a row")
 	f.StringVar(&o.model, "model_name", "", "the suite of a model instead of that of all functions")
 	f.BoolVar(&o.modelList, "get_model_list", false, "list the models and their functions")
@@ -84,7 +86,8 @@ from the cache directory.`,
 	f.StringVar(&o.implFolder, "impl_folder", "", "`DIR` of a device: its device_configs.py leaves out cases and sets tolerances")
 	f.StringVar(&o.configs, "configs", "", "`DIR` with DIOPI's diopi_configs.py and model_config")
 	f.StringVar(&o.cacheDir, "cache_dir", "cache", "`DIR` of the data")
-	f.StringVar(&o.device, "device", "none", "what run_test checks: none, the recorded results themselves")
+	f.StringVar(&o.device, "device", devicebridge.Host, "what run_test checks: host, the built-in device; the path of a libdiopi_impl.so; or none, the recorded results themselves")
+	f.StringVar(&o.adaptor, "adaptor", "", "`LIBRARY` with the vendor's device functions (device_malloc, ...)")
 	f.IntVar(&o.debugLevel, "failure_debug_level", 0, "1: print the configuration of failing cases; 2: also inputs and results")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the inputs")
 	f.BoolVar(&o.resume, "resume", false, "gen_data: keep the data of cases that are complete")
@@ -94,6 +97,9 @@ from the cache directory.`,
 	addJSONFlag(cmd, &o.json)
 	return cmd
 }
+
+// noDevice is the --device that checks what is recorded.
+const noDevice = "none"
 
 // dtypeNames are what --filter_dtype takes.
 var dtypeNames = []string{"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bool"}
@@ -106,9 +112,6 @@ func (o *conformanceOptions) check() error {
 	}
 	if o.cotangents != "ones" && o.cotangents != "random" {
 		return usageError("--cotangents: want ones or random, got %q", o.cotangents)
-	}
-	if o.device != "none" {
-		return usageError("--device: want none, got %q", o.device)
 	}
 	return nil
 }
@@ -289,6 +292,16 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 	}
 	cases = slices.DeleteFunc(cases, func(c *configs.Case) bool { return !o.wants(c) })
 
+	opt := conformance.CheckOptions{Strict: o.strict}
+	check := func(c *configs.Case) []conformance.Result { return store.CheckRecorded(c, opt) }
+	if o.device != noDevice {
+		dev, err := devicebridge.Open(ctx, devicebridge.Config{Library: o.device, Adaptor: o.adaptor, Workers: a.jobs})
+		if err != nil {
+			return failed(err)
+		}
+		defer dev.Close()
+		check = func(c *configs.Case) []conformance.Result { return store.CheckDevice(ctx, dev, c, opt) }
+	}
 	j, err := a.openJSON(o.json, o.device)
 	if err != nil {
 		return err
@@ -298,13 +311,12 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 	summary := reports.NewSummary()
 	var failures []string
 	bar := a.newProgress("run_test")
-	opt := conformance.CheckOptions{Strict: o.strict}
 	err = ordered(ctx, a.jobs, slices.Values(cases), func(c *configs.Case) tested {
 		changed, why := rules.Apply(c)
 		if why != "" {
 			return tested{c: c, leftOut: why}
 		}
-		return tested{c: c, results: store.CheckRecorded(changed, opt)}
+		return tested{c: c, results: check(changed)}
 	}, func(t tested) error {
 		var worst *reports.Result
 		for _, r := range o.reports(t) {
@@ -350,7 +362,10 @@ func (o *conformanceOptions) rules() (*configs.Rules, error) {
 
 // reports are the results of a case as records.
 func (o *conformanceOptions) reports(t tested) []*reports.Result {
-	source, repro := "captured", o.repro(t.c)
+	source, repro := "device", o.repro(t.c)
+	if o.device == noDevice {
+		source = "captured"
+	}
 	if t.leftOut != "" {
 		return []*reports.Result{{Capture: t.c.Name, Op: t.c.Function(), Phase: "forward", Verdict: reports.Skipped, Reason: t.leftOut, Source: &source, Repro: &repro}}
 	}
@@ -383,6 +398,12 @@ func (o *conformanceOptions) repro(c *configs.Case) string {
 	s := "optool conformance --mode run_test --cache_dir " + quote(o.cacheDir) + " --fname " + c.Function()
 	if o.model != "" {
 		s += " --model_name " + quote(o.model)
+	}
+	if o.device != devicebridge.Host {
+		s += " --device " + quote(o.device)
+	}
+	if o.adaptor != "" {
+		s += " --adaptor " + quote(o.adaptor)
 	}
 	if o.implFolder != "" {
 		s += " --impl_folder " + quote(o.implFolder)
