@@ -11,6 +11,7 @@ import (
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/kitcheck"
+	"github.com/optool/optool/diopi_conformance/reference"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -45,7 +46,11 @@ func (s *Store) CheckDevice(ctx context.Context, d Device, c *configs.Case, opt 
 	if !ok {
 		return one(compare.Unsupported, "no C function is known to carry it out")
 	}
-	plan, err := recipe.Plan(diopiCase(c, in))
+	call := diopiCase(c, in)
+	if grads != nil {
+		call.GradOutputs = onesLike(out, call.RequiresBackward)
+	}
+	plan, err := recipe.Plan(call)
 	if err != nil {
 		return one(compare.Error, sentence(err))
 	}
@@ -93,6 +98,32 @@ func diopiCase(c *configs.Case, in *Input) *diopi.Case {
 		}
 	}
 	return d
+}
+
+// onesLike are the kit's gradients of a recorded result: ones for the outputs
+// picked, or for all of them.
+func onesLike(out value.Value, pick []int) []*tensor.Tensor {
+	items := []value.Value{out}
+	if l, ok := out.(*value.Sequence); ok {
+		items = l.Items
+	}
+	if len(pick) == 0 {
+		for i := range items {
+			pick = append(pick, i)
+		}
+	}
+	var ones []*tensor.Tensor
+	for _, i := range pick {
+		if i < 0 || i >= len(items) {
+			return nil
+		}
+		t, ok := items[i].(*tensor.Tensor)
+		if !ok {
+			return nil
+		}
+		ones = append(ones, reference.Ones(i, t).Rounded())
+	}
+	return ones
 }
 
 // strided is x in a buffer of its own with these strides, in elements, which do
