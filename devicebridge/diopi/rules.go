@@ -223,8 +223,6 @@ func complexOf(arg string) dtypeRule {
 
 func shapeOf(arg string) shapeRule { return func(b *build) []int { return b.tensor(arg).Shape } }
 
-func scalarShape(*build) []int { return []int{} }
-
 // sizeOf is the shape an argument spells out.
 func sizeOf(arg string) shapeRule { return func(b *build) []int { return b.ints(arg) } }
 
