@@ -116,6 +116,21 @@ type Op[A any] struct {
 	// eq), which otherwise make a comparison mistrusted.
 	Trivial bool
 
+	// DIOPI says how a device runs the op: the function of DIOPI's test kit that
+	// computes it (package diopi has the recipe), then what fills its keywords where
+	// that is not the argument of the same name (self for input): "sub input=other
+	// other=self". A keyword is filled by an argument, an item of a list argument
+	// (indices.0), a Python literal, or
+	//
+	//	@out    memory of the dtype and shape of the result
+	//	@shape  the shape of the result
+	//	@parts  the sizes of the results along the argument dim
+	//	@none   nothing: its default
+	//
+	// Empty is the function of the op's own name, if there is one. Where nothing
+	// fits, the op does not run on devices.
+	DIOPI string
+
 	// Cases generates arguments for the checks of package opcheck, small and of
 	// every kind of call the op has; deterministic for a given r.
 	Cases func(r *rand.Rand) []*A
@@ -243,6 +258,7 @@ type Entry struct {
 	Trivial bool
 	HasGrad bool
 	Exempt  map[string]string
+	DIOPI   string // see Op.DIOPI
 
 	args    reflect.Type
 	plan    []setter // per schema parameter
@@ -266,6 +282,10 @@ type Entry struct {
 	schema  string // as declared
 	once    sync.Once
 	problem error
+
+	deviceOnce sync.Once
+	dev        *device
+	deviceErr  error
 }
 
 // Entry erases the argument type. A declaration that contradicts itself is
@@ -273,7 +293,7 @@ type Entry struct {
 func (o Op[A]) Entry() *Entry {
 	e := &Entry{
 		InPlace: o.InPlace, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random, Trivial: o.Trivial,
-		HasGrad: o.Grad != nil, Exempt: o.Exempt, args: reflect.TypeFor[A](),
+		HasGrad: o.Grad != nil, Exempt: o.Exempt, DIOPI: o.DIOPI, args: reflect.TypeFor[A](),
 		schema: o.Schema,
 	}
 	if o.ErrorOf != nil {

@@ -87,6 +87,10 @@ func newBuild(r *Recipe, c *Case) (*build, error) {
 // argument is what the value of a keyword becomes on the device.
 func (b *build) argument(name string, v value.Value) (any, error) {
 	switch v := v.(type) {
+	case *Tensor:
+		t := *v
+		t.Role = name
+		return &t, nil
 	case *tensor.Tensor:
 		return b.given(name, v, slices.Contains(b.c.Sparse, name))
 	case *value.Sequence:
@@ -140,6 +144,9 @@ func (b *build) run() (err error) {
 	if b.r.prepare != nil {
 		b.r.prepare(b)
 	}
+	if b.c.OnlyInPlace {
+		return b.runInPlace()
+	}
 	b.phase = Forward
 	if b.r.forward != nil {
 		b.r.forward(b)
@@ -159,15 +166,20 @@ func (b *build) run() (err error) {
 		}
 	}
 	if b.c.InPlace {
-		if !b.r.HasInPlace() {
-			return errors.New("there is no in-place function")
-		}
-		b.phase = InPlace
-		if b.r.inplace != nil {
-			b.r.inplace(b)
-		} else {
-			b.callInPlace()
-		}
+		return b.runInPlace()
+	}
+	return nil
+}
+
+func (b *build) runInPlace() error {
+	if !b.r.HasInPlace() {
+		return errors.New("there is no in-place function")
+	}
+	b.phase = InPlace
+	if b.r.inplace != nil {
+		b.r.inplace(b)
+	} else {
+		b.callInPlace()
 	}
 	return nil
 }

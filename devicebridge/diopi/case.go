@@ -2,6 +2,7 @@ package diopi
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/optool/optool/tensor"
@@ -14,7 +15,8 @@ import (
 type Case struct {
 	Function string
 	// Args are the keyword arguments: tensors, lists of tensors, numbers, strings,
-	// lists of numbers, slices, dtypes, None. What is absent has the kit's default.
+	// lists of numbers, slices, dtypes, None; a *Tensor is memory to be filled. What
+	// is absent has the kit's default.
 	Args *value.Dict
 	// RequiresGrad names the arguments whose gradients are wanted; the backward
 	// calls are planned if it names any.
@@ -28,6 +30,7 @@ type Case struct {
 	// results; results whose shape only the callee knows need Outputs or GradOutputs.
 	GradOutputs []*tensor.Tensor
 	InPlace     bool // plan the in-place calls as well
+	OnlyInPlace bool // plan nothing else
 	// Outputs are the dtypes and shapes of the results where they are known. Nil
 	// leaves them to the kit's own rules, which differ from PyTorch's in places:
 	// the product of integers goes to float32.
@@ -111,6 +114,51 @@ func (r *Recipe) Params() []string {
 		names[i] = p.name
 	}
 	return names
+}
+
+// Required reports whether a parameter has no default, Defaulted whether its
+// default is other than None.
+func (r *Recipe) Required(name string) bool {
+	p, ok := r.param(name)
+	return ok && !p.optional && !p.rest
+}
+
+func (r *Recipe) Defaulted(name string) bool {
+	p, ok := r.param(name)
+	return ok && p.optional && p.value != nil
+}
+
+func (r *Recipe) param(name string) (param, bool) {
+	params, _ := r.parameters()
+	for _, p := range params {
+		if p.name == name {
+			return p, true
+		}
+	}
+	return param{}, false
+}
+
+// TakesNumber reports whether a parameter can be a number: one of the C
+// functions takes a scalar there.
+func (r *Recipe) TakesNumber(name string) bool {
+	for _, list := range []string{r.fwd, r.also} {
+		for _, c := range fields(list) {
+			f, ok := Lookup(prefix + c)
+			if !ok {
+				continue
+			}
+			for _, p := range f.Params {
+				keyword := p.Name
+				if s, ok := r.bind[p.Name].(string); ok {
+					keyword = s
+				}
+				if keyword == name && !strings.HasPrefix(string(p.Kind), "tensor") {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // HasBackward and HasInPlace say whether the interface has calls for the

@@ -63,6 +63,9 @@ func (b *build) convert(f *Function, p Param, v any) Arg {
 		v = b.scalarOf(v)
 	}
 	i, x, integral, isNumber := number(v)
+	if s, ok := v.(*value.Sequence); ok && len(s.Items) == 1 && !isNumber { // a dimension as a list of one
+		i, x, integral, isNumber = number(s.Items[0])
+	}
 	switch p.Kind {
 	case KindTensorIn, KindTensorOut, KindTensorInOut, KindArrayIn, KindArrayOut, KindArrayInOut, KindGenerator, KindTensorPtr:
 		switch v := v.(type) {

@@ -28,14 +28,14 @@ var matrices = []*Recipe{
 	})}},
 	{Function: "cdist", sig: "x1 x2 p compute_mode=None", fwd: "Cdist", bwd: "CdistBackward",
 		bind:  bindings{"input1": "x1", "input2": "x2", "compute_mode": computeMode},
-		gbind: bindings{"input1": "x1", "input2": "x2", "cdist": "output", "grad_input": grad{of: "x1", rule: fresh(dtypeOf("x1"), x1Wide)}},
+		gbind: bindings{"input1": "x1", "input2": "x2", "cdist": firstResult, "grad_input": grad{of: "x1", rule: fresh(dtypeOf("x1"), x1Wide)}},
 		outs: []out{result(dtypeOf("x1"), func(b *build) []int {
 			x1, x2 := b.tensor("x1").Shape, b.tensor("x2").Shape
 			return append(slices.Clone(x1Wide(b)[:max(len(x1), len(x2))-1]), x2[len(x2)-2])
 		})}},
 	{Function: "cholesky_ex", sig: "input upper=False check_errors=False", fwd: "Cholesky", bwd: "CholeskyBackward",
 		bind:  bindings{"mat": "input", "checkerror": "check_errors"},
-		gbind: bindings{"L": "output", "grad_mat": grad{of: "input"}},
+		gbind: bindings{"L": firstResult, "grad_mat": grad{of: "input"}},
 		outs: []out{like("input"), result(constant(tensor.Int32), func(b *build) []int {
 			s := b.tensor("input").Shape
 			return s[:max(len(s)-2, 0)]
@@ -43,7 +43,7 @@ var matrices = []*Recipe{
 	{Function: "triangular_solve", sig: "input A upper=True transpose=False unitriangular=False", fwd: "TriangularSolve", bwd: "TriangularSolveBackward",
 		bind: bindings{"b": "input", "mat": "A"},
 		gbind: bindings{"grad_b": grad{of: "input"}, "grad_mat": grad{of: "A"}, "grad_x": cotangent(0), "grad_cloned_mat": cotangent(1),
-			"x": "output", "b": "input", "mat": "A"},
+			"x": firstResult, "b": "input", "mat": "A"},
 		outs: []out{result(dtypeOf("A"), solveShape("input")), result(dtypeOf("A"), solveShape("A"))}},
 	{Function: "linalgqr", sig: "input mode='reduced'", fwd: "LinalgQR", bind: bindings{"A": "input"},
 		outs: []out{result(asInput, qrShape(true)), result(asInput, qrShape(false))}},

@@ -80,7 +80,7 @@ func unary(names string, dt dtypeRule) []*Recipe {
 		}}
 		r := &Recipe{Function: snake(name), sig: "input", fwd: name, inp: name + "Inp", outs: []out{o}}
 		if unaryBackward[name] {
-			r.bwd = name + "Backward"
+			r.bwd, r.gbind = name+"Backward", bindings{"output": firstResult}
 		}
 		rs = append(rs, r)
 	}

@@ -13,7 +13,7 @@ var reductions = []*Recipe{
 		outs: []out{result(orDType(asInput), reduced("input"))}},
 	{Function: "std", sig: "input correction=1 dim=None keepdim=False", fwd: "Std", bind: bindings{"dim": sortedDims},
 		outs: []out{result(asInput, reduced("input"))}},
-	{Function: "amax", sig: "input dim keepdim", fwd: "Amax", bind: bindings{"self": "input", "dim": sortedDims},
+	{Function: "amax", sig: "input dim=None keepdim=False", fwd: "Amax", bind: bindings{"self": "input", "dim": sortedDims},
 		outs: []out{result(asInput, reduced("input"))}},
 	{Function: "prod", sig: "input dim=None keepdim=False dtype=None", fwd: "Prod",
 		outs: []out{result(orDType(promoted("input", tensor.Int64)), reduced("input"))}},
@@ -24,8 +24,9 @@ var reductions = []*Recipe{
 	{Function: "argmax", sig: "input dim=None keepdim=False", fwd: "Argmax", outs: []out{result(index, argReduced)}},
 	{Function: "argmin", sig: "input dim=None keepdim=False", fwd: "Argmin", outs: []out{result(index, argReduced)}},
 	{Function: "norm", sig: "input p dim=None keepdim=False dtype=None", fwd: "Norm", bwd: "NormBackward", bind: bindings{"dim": sortedDims},
-		gbind: bindings{"self": "input", "norm": "out", "dim": sortedDims},
-		outs:  []out{result(orDType(asInput), reduced("input"))}, backward: normBackward},
+		prepare: frobenius,
+		gbind:   bindings{"self": "input", "norm": "out", "dim": sortedDims},
+		outs:    []out{result(orDType(asInput), reduced("input"))}, backward: normBackward},
 	{Function: "vector_norm", sig: "input ord=2 dim=None keepdim=False dtype=None", fwd: "LinalgVecNorm", bind: bindings{"dim": sortedDims},
 		outs: []out{result(asInput, reduced("input"))}},
 	{Function: "cumsum", sig: "input dim dtype=None", fwd: "Cumsum", bwd: "CumsumBackward",
@@ -68,6 +69,13 @@ func topShape(b *build) []int {
 		return shape
 	}
 	return replaced(shape, b.dim("dim", len(shape)), b.int("k"))
+}
+
+// frobenius is the norm of the flattened tensor with p = 2.
+func frobenius(b *build) {
+	if b.args["p"] == "fro" {
+		b.args["p"] = 2.0
+	}
 }
 
 // normBackward has no call for p = 0, whose gradient is None.

@@ -138,10 +138,15 @@ var shapes = []*Recipe{
 }
 
 func upsample(b *build) string {
-	if b.args["mode"] == "nearest" {
+	switch mode := b.args["mode"]; mode {
+	case "nearest":
 		return "UpsampleNearest"
+	case "linear", "bilinear", "trilinear", "bicubic":
+		return "UpsampleLinear"
+	default:
+		b.fail("mode must be nearest, linear, bilinear, trilinear or bicubic, got %s", describe(mode))
+		return ""
 	}
-	return "UpsampleLinear"
 }
 
 // splitSizes are the sizes of the parts: a last part may be shorter.

@@ -84,6 +84,15 @@ func runOps(a *app, o *opsOptions) error {
 func newOpInfo(e *opdef.Entry) opInfo {
 	return opInfo{
 		Name: e.Op(), Names: e.Names, Schema: e.Schema.String(), DTypes: e.DTypes(), Forward: true, Backward: e.HasGrad,
-		DIOPI: []string{}, Nondeterministic: e.Random != "", ErrorClass: e.Error.Class.String(), Summary: e.Doc.Summary, Source: e.Doc.Source,
+		DIOPI: deviceFunctions(e), Nondeterministic: e.Random != "", ErrorClass: e.Error.Class.String(), Summary: e.Doc.Summary, Source: e.Doc.Source,
 	}
+}
+
+// deviceFunctions are the C functions of DIOPI that may run an op on a device.
+func deviceFunctions(e *opdef.Entry) []string {
+	r, err := e.Recipe()
+	if err != nil {
+		return []string{}
+	}
+	return r.Functions()
 }
