@@ -25,6 +25,7 @@ type source struct {
 type device struct {
 	recipe  *diopi.Recipe
 	sources []source
+	ignored []int  // schema arguments without effect on the results
 	reason  string // why there is no recipe
 }
 
@@ -59,8 +60,10 @@ func (e *Entry) readDevice() (*device, error) {
 	name, _, _ := strings.Cut(e.Schema.Name, ".")
 	words := strings.Fields(e.DIOPI)
 	if len(words) > 0 {
-		name = words[0]
-		words = words[1:]
+		name, words = words[0], words[1:]
+	}
+	if name == "none" {
+		return &device{reason: "DIOPI has no function for this overload"}, nil
 	}
 	r, ok := diopi.Find(name)
 	if !ok {
@@ -72,15 +75,21 @@ func (e *Entry) readDevice() (*device, error) {
 	d := &device{recipe: r}
 	given := map[string]bool{}
 	for _, w := range words {
+		if name, ok := strings.CutPrefix(w, "-"); ok {
+			at := e.param(name)
+			if at < 0 {
+				return nil, fmt.Errorf("op %s: DIOPI %q: %q is no argument of the op", e.Op(), e.DIOPI, name)
+			}
+			d.ignored = append(d.ignored, at)
+			continue
+		}
 		keyword, what, ok := strings.Cut(w, "=")
 		s, err := e.source(keyword, what)
 		if err != nil || !ok || !slices.Contains(r.Params(), keyword) {
 			return nil, fmt.Errorf("op %s: DIOPI %q: %q is no argument of the recipe and the op", e.Op(), e.DIOPI, w)
 		}
 		given[keyword] = true
-		if s.special != "@none" {
-			d.sources = append(d.sources, s)
-		}
+		d.sources = append(d.sources, s)
 	}
 	for _, keyword := range r.Params() {
 		if given[keyword] {
@@ -109,7 +118,7 @@ func (e *Entry) readDevice() (*device, error) {
 func (e *Entry) source(keyword, what string) (source, error) {
 	s := source{keyword: keyword, param: -1, item: -1}
 	switch what {
-	case "@out", "@shape", "@parts", "@none":
+	case "@out", "@shape", "@parts":
 		s.special = what
 		return s, nil
 	}
@@ -170,6 +179,9 @@ func (c *Call) DeviceCase(f *Forward, out []*tensor.Tensor, need []string) (*Dev
 		k.Outputs = append(k.Outputs, diopi.Meta{DType: t.DType, Shape: t.Shape})
 	}
 	used := map[int]bool{}
+	for _, i := range d.ignored {
+		used[i] = true
+	}
 	for _, s := range d.sources {
 		if s.param >= 0 {
 			used[s.param] = true
@@ -210,11 +222,11 @@ func (c *Call) unused(used map[int]bool) error {
 	st := reflect.ValueOf(c.args).Elem()
 	for i, p := range c.Entry.Schema.Params {
 		plan := c.Entry.plan[i]
-		if used[i] || plan.field == nil || p.Name == "inplace" || p.Type.Base == "Tensor" && c.Entry.DIOPI != "" {
+		if used[i] || plan.field == nil || p.Name == "inplace" {
 			continue
 		}
 		v := st.FieldByIndex(plan.field).Interface()
-		if !p.Required && reflect.DeepEqual(v, plan.def.Interface()) || plan.def.IsValid() && isNothing(v) || p.Required && c.Entry.DIOPI != "" {
+		if !p.Required && reflect.DeepEqual(v, plan.def.Interface()) || isNothing(v) {
 			continue
 		}
 		return fmt.Errorf("op %s: DIOPI's %s has no argument %s", c.Entry.Op(), c.Entry.dev.recipe.Function, p.Name)
@@ -222,8 +234,11 @@ func (c *Call) unused(used map[int]bool) error {
 	return nil
 }
 
-// isNothing says that an optional argument is absent.
+// isNothing says that an optional argument is absent, or a flag that is not set.
 func isNothing(v any) bool {
+	if b, ok := v.(*bool); ok && b != nil {
+		return !*b
+	}
 	r := reflect.ValueOf(v)
 	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Slice) && r.IsNil()
 }

@@ -125,10 +125,10 @@ type Op[A any] struct {
 	//	@out    memory of the dtype and shape of the result
 	//	@shape  the shape of the result
 	//	@parts  the sizes of the results along the argument dim
-	//	@none   nothing: its default
 	//
-	// Empty is the function of the op's own name, if there is one. Where nothing
-	// fits, the op does not run on devices.
+	// "-copy" says that the argument copy does not matter on a device; arguments that
+	// nothing takes must have their default. Empty is the function of the op's own
+	// name, if there is one; "none" is none even so.
 	DIOPI string
 
 	// Cases generates arguments for the checks of package opcheck, small and of

@@ -36,7 +36,7 @@ var arrangeOps = []*opdef.Entry{
 		Cases: func(g opdef.Gen) []*sizeArgs {
 			return []*sizeArgs{{g.Normal(tensor.Float32, 3, 1), []int{2, 3, 4}}, {g.Normal(tensor.Float64), []int{2, 2}}, {g.Int(tensor.Int64, 0, 9, 1), []int{3}}}
 		},
-	}.Entry(),
+	}.Entry().WithDIOPI("expand"),
 	viewOp[likeArgs]{
 		Schema:  "expand_as(Tensor self, Tensor other) -> Tensor",
 		Names:   "Tensor.expand_as",
@@ -48,7 +48,7 @@ var arrangeOps = []*opdef.Entry{
 		Cases: func(g opdef.Gen) []*likeArgs {
 			return []*likeArgs{{g.Normal(tensor.Float32, 3, 1), g.Int(tensor.Int64, 0, 1, 2, 3, 4)}, {g.Normal(tensor.Float64), g.Int(tensor.Bool, 0, 1, 2)}}
 		},
-	}.Entry(),
+	}.Entry().WithDIOPI("expand size=@shape -other"),
 	viewOp[permuteArgs]{
 		Schema: "permute(Tensor self, int[]... dims) -> Tensor",
 		Names:  "permute Tensor.permute permute_copy",
@@ -106,9 +106,9 @@ var arrangeOps = []*opdef.Entry{
 		Cases: func(g opdef.Gen) []*swapAxesArgs {
 			return []*swapAxesArgs{{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Int(tensor.Int64, 0, 9, 2, 3), -1, 0}}
 		},
-	}.Entry(),
-	matrixTranspose("t", "t Tensor.t Tensor.t_", "Transposes a matrix; vectors and numbers stay as they are", "torch.t", 0, 2),
-	matrixTranspose("mT", "Tensor.mT", "Swaps the last two dimensions", "torch.Tensor.mT", 2, 64),
+	}.Entry().WithDIOPI("transpose dim0=axis0 dim1=axis1"),
+	matrixTranspose("t", "t Tensor.t Tensor.t_", "Transposes a matrix; vectors and numbers stay as they are", "torch.t", 0, 2).WithDIOPI("transpose dim0=0 dim1=-1"),
+	matrixTranspose("mT", "Tensor.mT", "Swaps the last two dimensions", "torch.Tensor.mT", 2, 64).WithDIOPI("transpose dim0=-2 dim1=-1"),
 	viewOp[movedimArgs]{
 		Schema: "movedim(Tensor self, int[1] source, int[1] destination) -> Tensor",
 		Names:  "movedim Tensor.movedim moveaxis Tensor.moveaxis",

@@ -134,6 +134,7 @@ var gatherOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[selfArgs]{
 		Schema: "argwhere(Tensor self) -> Tensor",
+		DIOPI:  "nonzero",
 		Names:  "argwhere Tensor.argwhere",
 		Doc:    opdef.Doc{Summary: "The indices of the elements that are not zero, one a row", Source: "torch.argwhere"},
 		Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",

@@ -605,6 +605,7 @@ func (a *indexPutArgs) put(self, values *tensor.Tensor) (*tensor.Tensor, error) 
 
 var indexPutOp = opdef.Op[indexPutArgs]{
 	Schema:  "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+	DIOPI:   "index_put indices1=indices.0 indices2=indices.1 indices3=indices.2",
 	Names:   "index_put Tensor.index_put",
 	InPlace: true,
 	Doc: opdef.Doc{Summary: "Writes or adds values at index tensors", Formula: "self[indices] = values or self[indices] += values",

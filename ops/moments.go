@@ -13,7 +13,8 @@ import (
 // has torch's three signatures.
 var momentOps = []*opdef.Entry{
 	moment("var", "", wholeMoment, wholeMomentCases), moment("var", ".dim", dimMoment, dimMomentCases), moment("var", ".correction", correctedMoment, correctedMomentCases),
-	moment("std", "", wholeMoment, wholeMomentCases), moment("std", ".dim", dimMoment, dimMomentCases), moment("std", ".correction", correctedMoment, correctedMomentCases),
+	moment("std", "", wholeMoment, wholeMomentCases).WithDIOPI("std correction=unbiased"),
+	moment("std", ".dim", dimMoment, dimMomentCases).WithDIOPI("std correction=unbiased"), moment("std", ".correction", correctedMoment, correctedMomentCases),
 	moment("var_mean", "", wholeMoment, wholeMomentCases), moment("var_mean", ".dim", dimMoment, dimMomentCases), moment("var_mean", ".correction", correctedMoment, correctedMomentCases),
 	moment("std_mean", "", wholeMoment, wholeMomentCases), moment("std_mean", ".dim", dimMoment, dimMomentCases), moment("std_mean", ".correction", correctedMoment, correctedMomentCases),
 }

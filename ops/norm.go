@@ -14,6 +14,7 @@ import (
 var normOps = []*opdef.Entry{
 	normEntry(opdef.Op[layerNormArgs]{
 		Schema: "layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor",
+		DIOPI:  "layer_norm -cudnn_enable",
 		Names:  "F.layer_norm layer_norm",
 		Doc:    opdef.Doc{Summary: "Normalisation over the last dimensions", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected.", Source: "torch.nn.functional.layer_norm"},
 		Cases: func(r *rand.Rand) []*layerNormArgs {
@@ -43,6 +44,7 @@ var normOps = []*opdef.Entry{
 	}, (*rmsNormArgs).norm),
 	normEntry(opdef.Op[groupNormArgs]{
 		Schema: "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor",
+		DIOPI:  "group_norm -cudnn_enabled",
 		Names:  "F.group_norm group_norm",
 		Doc:    opdef.Doc{Summary: "Normalisation over groups of channels", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *); mean and var are taken over each sample's C/num_groups channels and all positions.", Source: "torch.nn.functional.group_norm"},
 		Cases: func(r *rand.Rand) []*groupNormArgs {
@@ -59,7 +61,7 @@ var normOps = []*opdef.Entry{
 	batchNorm("batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", "F.batch_norm"),
 	batchNorm("batch_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, ignored cudnn_enabled) -> Tensor", "batch_norm"),
 	instanceNorm("instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor", "F.instance_norm"),
-	instanceNorm("instance_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, ignored cudnn_enabled) -> Tensor", "instance_norm"),
+	instanceNorm("instance_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, ignored cudnn_enabled) -> Tensor", "instance_norm").WithDIOPI("none"),
 }
 
 // batchNorm declares a batch normalisation, whose arguments have two orders.

@@ -108,7 +108,7 @@ var randomOps = []*opdef.Entry{
 			return nil, opdef.Refuse("to", "want at least %v, got %v", a.From, a.To)
 		}
 		return a.Self, floats(a.Self)
-	}, func(t *tensor.Tensor) *uniformArgs { return &uniformArgs{t, 0, 1} }),
+	}, func(t *tensor.Tensor) *uniformArgs { return &uniformArgs{t, 0, 1} }).WithDIOPI("uniform start=from end=to"),
 	filler("normal_", "Tensor.normal_", "(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor", func(a *normalInPlaceArgs) (*tensor.Tensor, error) {
 		if !(a.Std >= 0) {
 			return nil, opdef.Refuse("std", "must not be negative, got %v", a.Std)
@@ -116,9 +116,9 @@ var randomOps = []*opdef.Entry{
 		return a.Self, floats(a.Self)
 	}, func(t *tensor.Tensor) *normalInPlaceArgs { return &normalInPlaceArgs{t, 0, 1} }),
 	filler("random_", "Tensor.random_", "(Tensor self, any from=0, any to=None, *, Generator? generator=None) -> Tensor", func(a *randomInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
-		func(t *tensor.Tensor) *randomInPlaceArgs { return &randomInPlaceArgs{t, int64(0), nil} }),
+		func(t *tensor.Tensor) *randomInPlaceArgs { return &randomInPlaceArgs{t, int64(0), nil} }).WithDIOPI("random start=from end=to"),
 	filler("bernoulli_", "Tensor.bernoulli_", "(Tensor self, Tensor|Scalar p=0.5, *, Generator? generator=None) -> Tensor", func(a *bernoulliInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
-		func(t *tensor.Tensor) *bernoulliInPlaceArgs { return &bernoulliInPlaceArgs{t, tensor.Wrap(0.5)} }),
+		func(t *tensor.Tensor) *bernoulliInPlaceArgs { return &bernoulliInPlaceArgs{t, tensor.Wrap(0.5)} }).WithDIOPI("bernoulli"),
 	oneParameter("exponential_", "lambd=1.0", "lambd"), oneParameter("geometric_", "p", "p"),
 	twoParameters("log_normal_", "(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor"),
 	filler("cauchy_", "Tensor.cauchy_", "(Tensor self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor", func(a *cauchyArgs) (*tensor.Tensor, error) { return a.Self, floats(a.Self) },
@@ -133,7 +133,7 @@ var randomOps = []*opdef.Entry{
 	dropout("dropout1d", "F.dropout1d", "float p=0.5, bool training=True, bool inplace=False"),
 	dropout("dropout2d", "F.dropout2d", "float p=0.5, bool training=True, bool inplace=False"),
 	dropout("dropout3d", "F.dropout3d", "float p=0.5, bool training=True, bool inplace=False"),
-	nativeDropout("dropout.native", "dropout dropout_"), nativeDropout("feature_dropout", "feature_dropout feature_dropout_"),
+	nativeDropout("dropout.native", "dropout dropout_").WithDIOPI("dropout training=train"), nativeDropout("feature_dropout", "feature_dropout feature_dropout_"),
 	nativeDropout("alpha_dropout.native", "alpha_dropout alpha_dropout_"), nativeDropout("feature_alpha_dropout.native", "feature_alpha_dropout feature_alpha_dropout_"),
 }
 

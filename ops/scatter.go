@@ -66,7 +66,7 @@ var scatterOps = []*opdef.Entry{
 				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6), g.Int(tensor.Int64, 0, 9, 6)},
 			}
 		},
-	}.Entry(),
+	}.Entry().WithDIOPI("scatter reduce='add'"),
 	writingOp[scatterReduceArgs]{
 		Schema: "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
 		Names:  "scatter_reduce Tensor.scatter_reduce", Src: "src",

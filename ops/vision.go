@@ -29,6 +29,7 @@ var visionOps = []*opdef.Entry{
 	}, func(a *interpolateArgs) *interpolateArgs { return a }),
 	resizeOp(opdef.Op[upsampleArgs]{
 		Schema: "upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? align_corners=None) -> Tensor",
+		DIOPI:  "interpolate",
 		Names:  "F.upsample",
 		Doc:    interpolateDoc,
 		Cases: func(r *rand.Rand) []*upsampleArgs {
@@ -40,6 +41,7 @@ var visionOps = []*opdef.Entry{
 	}),
 	resizeOp(opdef.Op[upsampleSizeArgs]{
 		Schema: "upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
+		DIOPI:  "interpolate",
 		Names:  "F.upsample_nearest",
 		Doc:    interpolateDoc,
 		Cases: func(r *rand.Rand) []*upsampleSizeArgs {
@@ -51,6 +53,7 @@ var visionOps = []*opdef.Entry{
 	}),
 	resizeOp(opdef.Op[upsampleSizeArgs]{
 		Schema: "upsample_bilinear(Tensor input, any size=None, any scale_factor=None) -> Tensor",
+		DIOPI:  "interpolate mode='bilinear' align_corners=True",
 		Names:  "F.upsample_bilinear",
 		Doc:    interpolateDoc,
 		Cases: func(r *rand.Rand) []*upsampleSizeArgs {

@@ -275,7 +275,7 @@ func checkCall(t *testing.T, name string, c *Call) {
 		if !ok {
 			t.Errorf("%s: %s of %s is missing", name, p.Name, c.Function)
 		}
-		switch a.(type) {
+		switch a := a.(type) {
 		case *Tensor:
 			ok = strings.HasPrefix(string(p.Kind), "tensor_") && !strings.Contains(string(p.Kind), "array")
 		case []*Tensor:
@@ -295,7 +295,7 @@ func checkCall(t *testing.T, name string, c *Call) {
 		case string:
 			ok = p.Kind == KindString
 		case Enum:
-			_, ok = Enums()[strings.TrimPrefix(string(p.Kind), "enum:")][string(a.(Enum))]
+			_, ok = Enums()[strings.TrimPrefix(string(p.Kind), "enum:")][string(a)]
 		case *Generator:
 			ok = p.Kind == KindGenerator
 		case *Out:
