@@ -4,6 +4,7 @@
 #ifndef OPTOOL_HOST_DENSE_H_
 #define OPTOOL_HOST_DENSE_H_
 
+#include <algorithm>
 #include <memory>
 
 #include "host.h"
@@ -106,6 +107,24 @@ struct Around {
     for (int i = 0; i < shape.n; i++) (i < d ? outer : i == d ? size : inner) *= shape[i];
   }
 };
+
+// sumTo adds up dense `from` over the dimensions along which `to` was broadcast.
+template <class C>
+void sumTo(C* to, const Dims& shape, const C* from, const Dims& fromShape) {
+  const Tensor target = Tensor(to, dtypeOf<C>(), shape).expand(fromShape);
+  std::fill_n(to, shape.product(), C(0));
+  const int64_t n = fromShape.product(), last = fromShape.n ? fromShape[fromShape.n - 1] : 1;
+  if (n == 0) return;
+  const int64_t step = fromShape.n ? target.stride[fromShape.n - 1] : 0;
+  for (int64_t row = 0; row < n / last; row++) {
+    int64_t offset = 0, rest = row;
+    for (int d = fromShape.n - 2; d >= 0; d--) {
+      offset += rest % fromShape[d] * target.stride[d];
+      rest /= fromShape[d];
+    }
+    for (int64_t j = 0; j < last; j++) to[offset + j * step] += from[row * last + j];
+  }
+}
 
 // equalShapes checks that two arguments agree.
 inline void equalShapes(const Dims& a, const Dims& b, const char* what) {

@@ -91,26 +91,6 @@ void multiplyAdd(const Tensor& out, const Tensor& input, const Tensor& a, const 
   });
 }
 
-diopiScalar_t given(double value) { return scalar(value); }
-
-// sumTo adds up dense `from` over the dimensions along which `to` was broadcast.
-template <class C>
-void sumTo(C* to, const Dims& shape, const C* from, const Dims& fromShape) {
-  const Tensor target = Tensor(to, dtypeOf<C>(), shape).expand(fromShape);
-  std::fill_n(to, shape.product(), C(0));
-  const int64_t n = fromShape.product(), last = fromShape.n ? fromShape[fromShape.n - 1] : 1;
-  if (n == 0) return;
-  const int64_t step = fromShape.n ? target.stride[fromShape.n - 1] : 0;
-  for (int64_t row = 0; row < n / last; row++) {
-    int64_t offset = 0, rest = row;
-    for (int d = fromShape.n - 2; d >= 0; d--) {
-      offset += rest % fromShape[d] * target.stride[d];
-      rest /= fromShape[d];
-    }
-    for (int64_t j = 0; j < last; j++) to[offset + j * step] += from[row * last + j];
-  }
-}
-
 }  // namespace
 
 extern "C" {
@@ -139,7 +119,7 @@ diopiError_t diopiAddmm(diopiContextHandle_t, diopiTensorHandle_t out, diopiCons
 diopiError_t diopiBaddbmm(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input,
                           diopiConstTensorHandle_t batch1, diopiConstTensorHandle_t batch2, double beta, double alpha) {
   return guard(__func__, [&] {
-    const diopiScalar_t keep = given(beta), scale = given(alpha);
+    const diopiScalar_t keep = scalar(beta), scale = scalar(alpha);
     multiplyAdd(out, input, batch1, batch2, &keep, &scale);
   });
 }
@@ -147,7 +127,7 @@ diopiError_t diopiBaddbmm(diopiContextHandle_t, diopiTensorHandle_t out, diopiCo
 diopiError_t diopiBaddbmmInp(diopiContextHandle_t, diopiTensorHandle_t input, diopiConstTensorHandle_t batch1,
                              diopiConstTensorHandle_t batch2, double beta, double alpha) {
   return guard(__func__, [&] {
-    const diopiScalar_t keep = given(beta), scale = given(alpha);
+    const diopiScalar_t keep = scalar(beta), scale = scalar(alpha);
     multiplyAdd(input, input, batch1, batch2, &keep, &scale);
   });
 }
