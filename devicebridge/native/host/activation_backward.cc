@@ -42,6 +42,10 @@ C geluTanhSlope(C x) {
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiGeluBackward(diopiContextHandle_t, diopiTensorHandle_t grad_input, diopiConstTensorHandle_t grad_output,
@@ -107,5 +111,3 @@ diopiError_t diopiSiluBackward(diopiContextHandle_t, diopiTensorHandle_t grad_in
 }
 
 }  // extern "C"
-
-}  // namespace host

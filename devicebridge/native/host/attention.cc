@@ -268,6 +268,10 @@ void useMask(Job& job, const Tensor& mask) {
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiFlashAttention(diopiContextHandle_t, diopiTensorHandle_t attention_out, diopiTensorHandle_t softmax_lse,
@@ -436,5 +440,3 @@ diopiError_t diopiCustomizedFlashAttentionVarLenBackward(
 }
 
 }  // extern "C"
-
-}  // namespace host

@@ -73,6 +73,10 @@ void average(Out<C>& running, int64_t at, C value, double momentum) {
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiBatchNorm(diopiContextHandle_t, diopiTensorHandle_t out, diopiTensorHandle_t save_mean,
@@ -266,5 +270,3 @@ diopiError_t diopiBatchNormBackwardElemt(diopiContextHandle_t, diopiTensorHandle
 }
 
 }  // extern "C"
-
-}  // namespace host

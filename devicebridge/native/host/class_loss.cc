@@ -206,6 +206,10 @@ void crossEntropyBackward(const Tensor& gradInput, const Tensor& gradOutput, con
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiNLLLoss(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input,
@@ -249,5 +253,3 @@ diopiError_t diopiCrossEntropyLossBackward(diopiContextHandle_t, diopiTensorHand
 }
 
 }  // extern "C"
-
-}  // namespace host

@@ -227,6 +227,10 @@ void transposedBackward(const Tensor& gradInput, const Tensor& gradWeight, const
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiConvolution2d(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input,
@@ -292,5 +296,3 @@ diopiError_t diopiConvTranspose3dBackward(diopiContextHandle_t, diopiTensorHandl
 }
 
 }  // extern "C"
-
-}  // namespace host

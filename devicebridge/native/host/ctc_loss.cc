@@ -84,6 +84,10 @@ C alphas(const Batch<C>& b, int64_t n, C* alpha, int64_t width) {
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiCTCLoss(diopiContextHandle_t, diopiTensorHandle_t out, diopiTensorHandle_t neg_log_likelihood,
@@ -168,5 +172,3 @@ diopiError_t diopiCTCLossBackward(diopiContextHandle_t, diopiTensorHandle_t grad
 }
 
 }  // extern "C"
-
-}  // namespace host

@@ -20,6 +20,10 @@ void checkIndices(const In<int64_t>& indices, int64_t rows) {
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiEmbedding(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t weight,
@@ -101,5 +105,3 @@ diopiError_t diopiEmbeddingRenorm_(diopiContextHandle_t, diopiTensorHandle_t ino
 }
 
 }  // extern "C"
-
-}  // namespace host

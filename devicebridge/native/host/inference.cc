@@ -57,6 +57,10 @@ void rotate(const C* x, C* y, const C* cos, const C* sin, int64_t half, bool bac
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiContextAttentionInference(diopiContextHandle_t, diopiTensorHandle_t context_attention_out,
@@ -349,5 +353,3 @@ diopiError_t diopiApplyPenaltyV2(diopiContextHandle_t, diopiTensorHandle_t logit
 }
 
 }  // extern "C"
-
-}  // namespace host

@@ -157,6 +157,10 @@ Kind kindOf(const char* mode, const Tensor& t) {
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiUpsampleNearest(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input, diopiSize_t) {
@@ -186,5 +190,3 @@ diopiError_t diopiUpsampleLinearBackward(diopiContextHandle_t, diopiTensorHandle
 }
 
 }  // extern "C"
-
-}  // namespace host

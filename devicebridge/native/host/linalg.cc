@@ -139,6 +139,10 @@ struct Pairwise {
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiCholesky(diopiContextHandle_t, diopiTensorHandle_t out, diopiTensorHandle_t info, diopiConstTensorHandle_t mat,
@@ -350,5 +354,3 @@ diopiError_t diopiCdistBackward(diopiContextHandle_t, diopiTensorHandle_t grad_i
 }
 
 }  // extern "C"
-
-}  // namespace host

@@ -76,6 +76,10 @@ struct Focal {
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiMSELoss(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input,
@@ -235,5 +239,3 @@ diopiError_t diopiSigmoidFocalLossBackward(diopiContextHandle_t, diopiTensorHand
 }
 
 }  // extern "C"
-
-}  // namespace host

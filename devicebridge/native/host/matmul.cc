@@ -93,6 +93,10 @@ void multiplyAdd(const Tensor& out, const Tensor& input, const Tensor& a, const 
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiMm(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input,
@@ -243,5 +247,3 @@ diopiError_t diopiSpMM(diopiContextHandle_t, diopiTensorHandle_t out, diopiConst
 }
 
 }  // extern "C"
-
-}  // namespace host

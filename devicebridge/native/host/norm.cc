@@ -160,6 +160,10 @@ void gradients(const Layout& l, const Tensor& gradInput, const Tensor& gradWeigh
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiLayerNorm(diopiContextHandle_t, diopiTensorHandle_t out, diopiTensorHandle_t save_mean,
@@ -264,5 +268,3 @@ diopiError_t diopiRMSNormBackward(diopiContextHandle_t, diopiTensorHandle_t grad
 }
 
 }  // extern "C"
-
-}  // namespace host

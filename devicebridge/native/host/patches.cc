@@ -64,6 +64,10 @@ int64_t source(int64_t i, int64_t n, Border border) {
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiIm2Col(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input,
@@ -200,5 +204,3 @@ diopiError_t diopiPad(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstT
 }
 
 }  // extern "C"
-
-}  // namespace host

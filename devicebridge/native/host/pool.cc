@@ -212,6 +212,10 @@ void poolBackward(const Tensor& gradInput, const Tensor& gradOutput, const Tenso
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 // The entry points of 1, 2 and 3 dimensions differ in name alone, but for the
@@ -323,5 +327,3 @@ AVERAGE_POOLS(3, 3d)
 #undef AVERAGE_POOLS
 
 }  // extern "C"
-
-}  // namespace host

@@ -84,6 +84,10 @@ void backward(const Tensor& gradInput, const Tensor& gradOutput, const Tensor& o
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiSoftmax(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input, int64_t dim) {
@@ -172,5 +176,3 @@ diopiError_t diopiScaledMaskedSoftmaxBackward(diopiContextHandle_t, diopiTensorH
 }
 
 }  // extern "C"
-
-}  // namespace host

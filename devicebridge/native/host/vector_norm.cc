@@ -88,6 +88,10 @@ Tensor reducedLast(const Tensor& t, diopiSize_t dim, int64_t& rows) {
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 diopiError_t diopiNorm(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input, const diopiScalar_t* p,
@@ -207,5 +211,3 @@ diopiError_t diopiClipGradNorm(diopiContextHandle_t, double* out, diopiTensorHan
 }
 
 }  // extern "C"
-
-}  // namespace host

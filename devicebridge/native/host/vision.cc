@@ -82,6 +82,10 @@ struct Roi {
 
 }  // namespace
 
+}  // namespace host
+
+using namespace host;
+
 extern "C" {
 
 // Positions are given in [-1, 1], whose ends are the outer borders of the image.
@@ -221,5 +225,3 @@ diopiError_t diopiNms(diopiContextHandle_t ctx, diopiTensorHandle_t* out, diopiC
 }
 
 }  // extern "C"
-
-}  // namespace host
