@@ -120,7 +120,7 @@ template <class C>
 class CrossEntropy {
  public:
   CrossEntropy(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignored, double smoothing)
-      : p_(input.shape), x_(input), weight_(weight), smoothing_(static_cast<C>(smoothing)) {
+      : p_(input.shape), x_(input), weight_(weight), smoothing_(static_cast<C>(std::max(smoothing, 0.0))) {
     if (isFloating(target.dtype) && target.shape == input.shape) {
       check(!weight_ || weight_.numel == p_.classes, "weight wants one element per class");
       probabilities_ = In<C>(target);
