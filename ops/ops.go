@@ -63,6 +63,8 @@ func tables() [][]*opdef.Entry {
 		windowOps,
 		linalgOps,
 		factorOps,
+		eigenOps,
+		pseudoinverseOps,
 		spectralOps,
 		systemOps,
 		specialOps,
