@@ -24,8 +24,11 @@ type matrixCall struct {
 	// is a further factor by which they do (0: 1).
 	cond    bool
 	amplify float64
-	drop    []int // results that are not asked for
-	fixed   int   // how many of the last inputs have no gradient
+	// gap gives, for one matrix of the first input, the smallest distance that
+	// its gradient divides by, relative to the largest number; nil: none.
+	gap   func(kernel.Mat[complex128]) float64
+	drop  []int // results that are not asked for
+	fixed int   // how many of the last inputs have no gradient
 }
 
 // A matrixOut is the dtype and the shape, without batch, of a result.
@@ -200,12 +203,12 @@ func matrixOp[A any](op opdef.Op[A], plan func(a *A) (*matrixCall, error)) *opde
 			if err != nil {
 				return nil, err
 			}
-			k := m.condition()
+			k := m.gradCondition()
 			s := opdef.Grads{}
 			for arg, ts := range grads {
 				for _, t := range ts {
 					if t != nil {
-						t = tensor.Full(tensor.Float64, t.Shape, k*k*opdef.MaxAbs(t))
+						t = tensor.Full(tensor.Float64, t.Shape, k*opdef.MaxAbs(t))
 					}
 					s[arg] = append(s[arg], t)
 				}
@@ -247,17 +250,38 @@ func (m *matrixCall) condition() float64 {
 	return math.Max(worst, worstCondition(m.ins[0]))
 }
 
+// gradCondition is condition for gradients.
+func (m *matrixCall) gradCondition() float64 {
+	k := m.condition()
+	if m.gap != nil {
+		k = math.Max(k, worst(m.ins[0], func(a kernel.Mat[complex128]) float64 { return 1 / m.gap(a) }))
+	}
+	return k
+}
+
 // worstCondition is the largest ratio of the largest to the smallest singular
-// value over a batch, at most 1e6.
+// value over a batch.
 func worstCondition(t *tensor.Tensor) float64 {
-	worst := 1.0
+	return worst(t, func(a kernel.Mat[complex128]) float64 {
+		_, s, _ := kernel.SVD(a)
+		return s[0] / s[len(s)-1]
+	})
+}
+
+// worst is the largest of the numbers by which errors of the matrices of a batch
+// grow, at least 1 and at most 1e6: beyond that float32 has no digits left.
+func worst(t *tensor.Tensor, growth func(kernel.Mat[complex128]) float64) float64 {
+	k := 1.0
 	r, c := lastTwo(t)
 	data := tensor.Data[complex128](t)
 	for i := 0; r*c > 0 && i < len(data); i += r * c {
-		_, s, _ := kernel.SVD(kernel.Mat[complex128]{R: r, C: c, D: data[i : i+r*c]})
-		worst = math.Max(worst, math.Min(s[0]/math.Max(s[len(s)-1], 1e-300), 1e6))
+		g := growth(kernel.Mat[complex128]{R: r, C: c, D: data[i : i+r*c]})
+		if !(g < 1e6) {
+			return 1e6
+		}
+		k = math.Max(k, g)
 	}
-	return worst
+	return k
 }
 
 // matrixArg checks that t is a batch of matrices of a dtype LAPACK has.

@@ -12,135 +12,165 @@ import (
 // pseudoinverseOps take small singular values for zero.
 var pseudoinverseOps = []*opdef.Entry{
 	matrixOp(opdef.Op[pinvArgs]{
-		Schema: "pinv(Tensor A, float? rcond=None, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
+		Schema: "pinv(Tensor A, Tensor|Scalar? rcond=None, bool hermitian=False, *, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None) -> Tensor",
 		Names:  "linalg.pinv pinverse Tensor.pinverse",
-		Doc:    opdef.Doc{Summary: "Pseudoinverse", Formula: "V @ diag(1/S) @ U^H over the singular values above the tolerance", Notes: "The tolerance is max(atol, rtol*S[0]); rtol is max(m, n)*eps by default.", Source: "torch.linalg.pinv"},
+		Doc:    opdef.Doc{Summary: "Pseudoinverse", Formula: "V @ diag(1/S) @ U^H over the singular values above the tolerance", Notes: toleranceNote, Source: "torch.linalg.pinv"},
+		GradScale: func(a *pinvArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			// The terms are products of two pseudoinverses and the gradient, one of
+			// them also with A.
+			norm := func(t *tensor.Tensor) float64 {
+				return opdef.MaxAbs(vectorNorm(t, 2, []int{t.Dim() - 2, t.Dim() - 1}, false))
+			}
+			p, x := norm(g.Outs[0]), norm(a.A)
+			return opdef.Grads{"A": {tensor.Full(tensor.Float64, a.A.Shape, math.Min(1+x*p, 1e6)*p*p*norm(g.Out[0]))}}, nil
+		},
 		Cases: func(r *rand.Rand) []*pinvArgs {
 			g := opdef.Gen{R: r}
-			return []*pinvArgs{{A: g.Normal(tensor.Float64, 4, 3)}, {A: g.Normal(tensor.Float64, 2, 2, 3)}, {A: g.Normal(tensor.Complex128, 4, 2)}, {A: g.Normal(tensor.Float32, 3, 2)}}
+			return []*pinvArgs{
+				{A: g.Normal(tensor.Float64, 4, 3)}, {A: g.Normal(tensor.Float64, 2, 2, 3)}, {A: g.Normal(tensor.Complex128, 4, 2)}, {A: g.Normal(tensor.Float32, 3, 2)},
+				{A: g.Normal(tensor.Float64, 2, 3, 3), Atol: withoutGrad(g.Uniform(tensor.Float64, 1e-9, 1e-8, 2)), Rtol: tensor.Wrap(1e-9)},
+			}
 		},
-	}, pinvPlan),
+	}, func(a *pinvArgs) (*matrixCall, error) {
+		rtol := a.Rtol
+		if rtol == nil {
+			rtol = a.Rcond
+		}
+		m, err := tolerant(a.A, a.Hermitian, a.Atol, rtol)
+		if err != nil {
+			return nil, err
+		}
+		r, c := lastTwo(a.A)
+		m.outs, m.cond = []matrixOut{{a.A.DType, []int{c, r}}}, true
+		m.run = algorithm{pinv[float64](a.Hermitian), pinv[complex128](a.Hermitian)}
+		m.back = algorithm{pinvGrad[float64], pinvGrad[complex128]}
+		return m, nil
+	}),
 	matrixOp(opdef.Op[rankArgs]{
-		Schema: "matrix_rank(Tensor A, float? tol=None, bool hermitian=False, *, float? atol=None, float? rtol=None) -> Tensor",
+		Schema: "matrix_rank(Tensor A, Tensor|Scalar? tol=None, bool hermitian=False, *, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None) -> Tensor",
 		Names:  "linalg.matrix_rank",
-		Doc:    opdef.Doc{Summary: "Number of singular values above a tolerance", Formula: "count(S > max(atol, rtol*S[0]))", Notes: "rtol is max(m, n)*eps by default.", Source: "torch.linalg.matrix_rank"},
+		Doc:    opdef.Doc{Summary: "Number of singular values above a tolerance", Formula: "count(S > max(atol, rtol*S[0]))", Notes: toleranceNote, Source: "torch.linalg.matrix_rank"},
 		NoGrad: "a count",
 		Cases: func(r *rand.Rand) []*rankArgs {
 			g := opdef.Gen{R: r}
-			return []*rankArgs{{A: g.Normal(tensor.Float64, 2, 4, 3)}, {A: g.Normal(tensor.Complex64, 3, 3)}}
+			return []*rankArgs{
+				{A: g.Normal(tensor.Float64, 2, 4, 3)}, {A: g.Normal(tensor.Complex64, 3, 3)}, {A: g.Normal(tensor.Float64, 2, 4, 3), Atol: g.Uniform(tensor.Float64, 0.1, 1, 2)},
+				{A: g.Normal(tensor.Float32, 3, 3), Atol: g.Uniform(tensor.Float32, 0, 1, 2), Rtol: g.Uniform(tensor.Float32, 0, 1, 2)}, {A: g.Normal(tensor.Float32, 3, 3), Tol: tensor.Wrap(0.5), Hermitian: true},
+			}
 		},
 	}, func(a *rankArgs) (*matrixCall, error) {
-		if err := matrixArg("A", a.A, a.Hermitian); err != nil {
-			return nil, err
-		}
 		atol := a.Atol
 		if atol == nil {
 			atol = a.Tol
 		}
-		t := tolerance(a.A, atol, a.Rtol)
-		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2}, outs: []matrixOut{{tensor.Int64, nil}}, run: algorithm{rankOf[float64](t), rankOf[complex128](t)}}, nil
+		m, err := tolerant(a.A, a.Hermitian, atol, a.Rtol)
+		if err != nil {
+			return nil, err
+		}
+		m.outs, m.run = []matrixOut{{tensor.Int64, nil}}, algorithm{rankOf[float64](a.Hermitian), rankOf[complex128](a.Hermitian)}
+		return m, nil
 	}),
 }
 
+const toleranceNote = "The tolerance of each matrix is max(atol, rtol*S[0]); rtol is max(m, n)*eps by default, 0 where atol is positive."
+
 type (
 	pinvArgs struct {
-		A                 *tensor.Tensor
-		Rcond, Atol, Rtol *float64
-		Hermitian         bool
+		A, Rcond   *tensor.Tensor
+		Hermitian  bool
+		Atol, Rtol *tensor.Tensor
 	}
 	rankArgs struct {
-		A          *tensor.Tensor
-		Tol        *float64
+		A, Tol     *tensor.Tensor
 		Hermitian  bool
-		Atol, Rtol *float64
+		Atol, Rtol *tensor.Tensor
 	}
 )
 
-// tolerance gives, from the largest singular value, what counts as zero.
-func tolerance(t *tensor.Tensor, atol, rtol *float64) func(largest float64) float64 {
-	r, c := lastTwo(t)
-	abs, rel := 0.0, float64(max(r, c))*t.DType.Real().Eps()
-	if atol != nil {
-		abs, rel = *atol, 0
-	}
-	if rtol != nil {
-		rel = *rtol
-	}
-	return func(largest float64) float64 { return math.Max(abs, rel*largest) }
-}
-
-func rankOf[T kernel.Field](tol func(float64) float64) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
-		_, s, _ := kernel.SVD(in[0])
-		k := 0
-		for _, x := range s {
-			if x > tol(s[0]) {
-				k++
-			}
-		}
-		return []kernel.Mat[T]{column[T]([]float64{float64(k)})}
-	}
-}
-
-func pinvPlan(a *pinvArgs) (*matrixCall, error) {
-	if err := matrixArg("A", a.A, a.Hermitian); err != nil {
+// tolerant is a call on matrices and, as further inputs, what counts as zero:
+// an absolute tolerance and one relative to the largest singular value.
+func tolerant(t *tensor.Tensor, hermitian bool, atol, rtol *tensor.Tensor) (*matrixCall, error) {
+	if err := matrixArg("A", t, hermitian); err != nil {
 		return nil, err
 	}
-	r, c := lastTwo(a.A)
-	rtol := a.Rtol
-	if rtol == nil {
-		rtol = a.Rcond
-	}
-	t := tolerance(a.A, a.Atol, rtol)
-	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2}, outs: []matrixOut{{a.A.DType, []int{c, r}}}, cond: true,
-		run: algorithm{pinv[float64](t, a.Hermitian), pinv[complex128](t, a.Hermitian)}, back: algorithm{pinvGrad[float64](a.Hermitian), pinvGrad[complex128](a.Hermitian)}}, nil
-}
-
-func pinv[T kernel.Field](tol func(float64) float64, hermitian bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
-		a := in[0]
-		if hermitian { // the lower triangle alone is read
-			a = kernel.Symmetrize(a, false)
+	for i, tol := range []*tensor.Tensor{atol, rtol} {
+		if tol != nil && tol.DType.IsComplex() {
+			return nil, opdef.Refuse([]string{"atol", "rtol"}[i], "want real numbers, got %s", tol.Meta())
 		}
-		u, s, vh := kernel.SVD(a)
-		d := make([]T, len(s))
-		for i, x := range s {
-			if x > tol(s[0]) {
-				d[i] = kernel.From[T](1 / x)
+	}
+	byDefault := roundingTolerance(t)
+	switch {
+	case atol == nil:
+		atol = tensor.Scalar(tensor.Float64, 0.0)
+		if rtol == nil {
+			rtol = tensor.Scalar(tensor.Float64, byDefault)
+		}
+	case rtol == nil:
+		rtol = opdef.Map(tensor.Float64, atol, func(x float64) float64 {
+			if x > 0 {
+				return 0
 			}
-		}
-		return []kernel.Mat[T]{vh.H().Mul(kernel.Diag(d)).Mul(u.H())}
+			return byDefault
+		})
 	}
+	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t, opdef.Cast(atol, tensor.Float64), opdef.Cast(rtol, tensor.Float64)}, ranks: []int{2, 0, 0}, fixed: 2}, nil
 }
 
-// pinvGrad holds at constant rank.
-// Source: Golub and Pereyra, "The differentiation of pseudo-inverses", 1973
-func pinvGrad[T kernel.Field](hermitian bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
-		a, p, g := in[0], in[1], in[2]
-		if hermitian {
-			return []kernel.Mat[T]{hermitianPinvGrad(kernel.Symmetrize(a, false), p, g)}
-		}
-		ph, gh := p.H(), g.H()
-		first := p.Mul(gh).Mul(p).H().Scale(-1)
-		k := gh.Mul(p).Mul(ph) // (I - A P) k and l (I - P A) have A's shape
-		l := ph.Mul(p).Mul(gh)
-		return []kernel.Mat[T]{first.Add(1, k).Add(-1, a.Mul(p).Mul(k)).Add(1, l).Add(-1, l.Mul(p).Mul(a))}
-	}
+// roundingTolerance is what singular values of t are compared with, relative to
+// the largest, where no tolerance is given.
+func roundingTolerance(t *tensor.Tensor) float64 {
+	r, c := lastTwo(t)
+	return float64(max(r, c)) * t.DType.Real().Eps()
 }
 
-// hermitianPinvGrad is the gradient through the eigenvalues and eigenvectors,
-// which torch takes; it is not Hermitian itself. Eigenvalues that p counts as
-// zero stay zero.
-func hermitianPinvGrad[T kernel.Field](a, p, g kernel.Mat[T]) kernel.Mat[T] {
-	w, v := kernel.Eigh(a)
-	f := v.H().Mul(p).Mul(v).Diagonal()
-	h := v.H().Mul(g.Add(1, g.H())).Mul(v)
-	inner := h.Map(func(i, j int, x T) T {
-		if i == j {
-			return -x * f[i] * f[i] / 2
+// truncated is the pseudoinverse of a, its singular values and how many of them
+// are above the tolerance, which follows from the largest.
+func truncated[T kernel.Field](a kernel.Mat[T], tol func(largest float64) float64) (p kernel.Mat[T], s []float64, rank int) {
+	u, s, vh := kernel.SVD(a)
+	d := make([]T, len(s))
+	for i, x := range s {
+		if x > tol(s[0]) {
+			d[i] = kernel.From[T](1 / x)
+			rank++
 		}
-		return x * f[j] / kernel.From[T](w[j]-w[i])
+	}
+	return vh.H().Mul(kernel.Diag(d)).Mul(u.H()), s, rank
+}
+
+// tolerated is truncated for the inputs of a tolerant call.
+func tolerated[T kernel.Field](in []kernel.Mat[T], hermitian bool) (p kernel.Mat[T], rank int) {
+	a := in[0]
+	if hermitian { // the lower triangle alone is read
+		a = kernel.Symmetrize(a, false)
+	}
+	p, _, rank = truncated(a, func(largest float64) float64 {
+		return math.Max(kernel.Re(in[1].D[0]), kernel.Re(in[2].D[0])*largest)
 	})
-	return v.Mul(inner).Mul(v.H())
+	return p, rank
+}
+
+func rankOf[T kernel.Field](hermitian bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
+	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+		_, rank := tolerated(in, hermitian)
+		return []kernel.Mat[T]{column[T]([]float64{float64(rank)})}
+	}
+}
+
+func pinv[T kernel.Field](hermitian bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
+	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+		p, _ := tolerated(in, hermitian)
+		return []kernel.Mat[T]{p}
+	}
+}
+
+// pinvGrad holds at constant rank. As in torch, a Hermitian matrix has the same
+// gradient, of all its elements.
+// Source: Golub and Pereyra, "The differentiation of pseudo-inverses", 1973
+func pinvGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+	a, p, g := in[0], in[len(in)-2], in[len(in)-1]
+	ph, gh := p.H(), g.H()
+	first := p.Mul(gh).Mul(p).H().Scale(-1)
+	k := gh.Mul(p).Mul(ph) // (I - A P) k and l (I - P A) have A's shape
+	l := ph.Mul(p).Mul(gh)
+	return []kernel.Mat[T]{first.Add(1, k).Add(-1, a.Mul(p).Mul(k)).Add(1, l).Add(-1, l.Mul(p).Mul(a))}
 }

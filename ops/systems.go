@@ -250,7 +250,8 @@ func lstsqPlan(a *lstsqArgs) (*matrixCall, error) {
 	}
 	tol := func(float64) float64 { return 0 }
 	if driver != "gels" {
-		tol = tolerance(a.A, nil, a.Rcond)
+		rcond := orElse(a.Rcond, roundingTolerance(a.A))
+		tol = func(largest float64) float64 { return rcond * largest }
 	}
 	var drop []int
 	if m <= n || driver == "gelsy" || !fullRank(a.A, tol) {
@@ -287,16 +288,15 @@ func fullRank(t *tensor.Tensor, tol func(float64) float64) bool {
 func lstsq[T kernel.Field](tol func(float64) float64) func(in []kernel.Mat[T]) []kernel.Mat[T] {
 	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
 		a, b := in[0], in[1]
-		_, s, _ := kernel.SVD(a)
-		rank := rankOf[T](tol)([]kernel.Mat[T]{a})[0]
-		x := pinv[T](tol, false)([]kernel.Mat[T]{a})[0].Mul(b)
+		p, s, rank := truncated(a, tol)
+		x := p.Mul(b)
 		rest := a.Mul(x).Add(-1, b)
 		res := make([]float64, b.C)
 		for j := range res {
 			f := rest.Cols(j, j+1).Frobenius()
 			res[j] = f * f
 		}
-		return []kernel.Mat[T]{x, column[T](res), rank, column[T](s)}
+		return []kernel.Mat[T]{x, column[T](res), column[T]([]float64{float64(rank)}), column[T](s)}
 	}
 }
 
@@ -305,8 +305,8 @@ func lstsq[T kernel.Field](tol func(float64) float64) func(in []kernel.Mat[T]) [
 func lstsqGrad[T kernel.Field](tol func(float64) float64) func(in []kernel.Mat[T]) []kernel.Mat[T] {
 	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
 		a, b, x, g, gres := in[0], in[1], in[2], in[6], in[7]
-		p := pinv[T](tol, false)([]kernel.Mat[T]{a})[0]
-		ga := pinvGrad[T](false)([]kernel.Mat[T]{a, p, g.Mul(b.H())})[0]
+		p, _, _ := truncated(a, tol)
+		ga := pinvGrad([]kernel.Mat[T]{a, p, g.Mul(b.H())})[0]
 		rest := a.Mul(x).Add(-1, b).Map(func(_, j int, v T) T { return 2 * gres.D[j] * v })
 		return []kernel.Mat[T]{ga.Add(1, rest.Mul(x.H())), p.H().Mul(g).Add(-1, rest)}
 	}
