@@ -12,16 +12,20 @@ import (
 // build is where the corpus of wrong devices lies, below native.
 var build = "build"
 
-// With OPTOOL_SAN=address or thread the tests use the worker that
-// make -C native SAN=... built: a report ends it, which fails the test.
+// With OPTOOL_SAN=address or thread the tests use the worker and the
+// built-in device that make -C native SAN=... built: a report ends it, which fails the test.
 func TestMain(m *testing.M) {
 	if san := os.Getenv("OPTOOL_SAN"); san != "" {
 		build = "build-" + san
-		worker, err := os.ReadFile(filepath.Join("native", build, "dist", "worker"))
-		if err != nil {
-			panic(err)
+		files := fstest.MapFS{}
+		for _, name := range []string{"worker", "libdiopi_host.so"} {
+			content, err := os.ReadFile(filepath.Join("native", build, "dist", name))
+			if err != nil {
+				panic(err)
+			}
+			files["native/dist/"+name] = &fstest.MapFile{Data: content}
 		}
-		programs = fstest.MapFS{"native/dist/worker": {Data: worker}}
+		programs = files
 		// Faults of the library are the worker's to die of, not the sanitizer's.
 		os.Setenv("ASAN_OPTIONS", "halt_on_error=1:exitcode=66:handle_segv=0:handle_abort=0:handle_sigfpe=0:detect_leaks=0:allocator_may_return_null=1")
 		os.Setenv("TSAN_OPTIONS", "halt_on_error=1:exitcode=66:handle_segv=0:handle_abort=0:handle_sigfpe=0")

@@ -102,17 +102,22 @@ func newArena() (*arena, error) {
 		return nil, fmt.Errorf("shared memory: %w", err)
 	}
 	a := &arena{file: os.NewFile(uintptr(fd), "optool-tensors")}
-	if a.mem, err = unix.Mmap(fd, 0, arenaBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE); err != nil {
-		a.file.Close()
-		return nil, fmt.Errorf("shared memory: %w", err)
+	for n := arenaBytes; n >= arenaKept; n /= 2 { // as many addresses as the process may have
+		if a.mem, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE); err == nil {
+			return a, nil
+		}
 	}
-	return a, nil
+	a.file.Close()
+	return nil, fmt.Errorf("shared memory: %w", err)
 }
 
 // resize makes at least n bytes usable, and gives back what a large plan took.
 func (a *arena) resize(n int64) error {
 	if st, err := a.file.Stat(); err == nil {
 		a.size = st.Size() // the worker may have made it larger
+	}
+	if n > int64(len(a.mem)) {
+		return fmt.Errorf("%d bytes of shared memory: the process may have addresses for %d", n, len(a.mem))
 	}
 	want := max(n, min(a.size, arenaKept))
 	if want == a.size {
@@ -127,7 +132,7 @@ func (a *arena) resize(n int64) error {
 
 // bytes are n bytes at offset, nil if the file does not have them.
 func (a *arena) bytes(offset, n int64) []byte {
-	if st, err := a.file.Stat(); err != nil || offset < 0 || n < 0 || offset > st.Size()-n {
+	if st, err := a.file.Stat(); err != nil || offset < 0 || n < 0 || offset > min(st.Size(), int64(len(a.mem)))-n {
 		return nil
 	}
 	return a.mem[offset : offset+n : offset+n]

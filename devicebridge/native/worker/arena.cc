@@ -63,6 +63,7 @@ void Arena::begin(uint64_t top, unsigned char fill) {
   if (file_ > size_ || top > file_) throw std::runtime_error("the plan needs more memory than there are addresses");
   bottom_ = top;
   fill_ = fill;
+  filling = true;
   releaseAll();
 }
 

@@ -50,7 +50,7 @@ class Arena : public Memory {
   };
   // What operators asked for since releaseAll, as far as it lies here.
   const std::vector<Block>& blocks() const { return blocks_; }
-  // Without, new memory is left as it is: for measurements.
+  // Without, new memory is left as it is until the next plan: for measurements.
   bool filling = true;
 
  private:

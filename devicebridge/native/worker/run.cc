@@ -213,7 +213,6 @@ uint32_t Plan::measure(Writer& elapsed, const std::function<void()>& alive) {
     alive();
     if (budget_ > 0 && now() - start > budget_) break;
   }
-  arena_.filling = true;
   flushBuffer = {};
   return done;
 }
