@@ -40,7 +40,19 @@ type DeviceRun struct {
 	After             map[string][]*tensor.Tensor // arguments that were changed, by schema name
 	Grads             map[string][]*tensor.Tensor // by schema name
 	Faults            []DeviceFault
+	Casts             []DeviceCast
 }
+
+// A DeviceCast is a conversion that was asked for: of an argument before the
+// call, or of a result back after it.
+type DeviceCast struct {
+	Argument *tensor.Tensor // nil for a result
+	Output   int
+	From, To tensor.DType
+}
+
+// A CastRow is op_tools' row of a conversion.
+type CastRow struct{ Target, Action string }
 
 // A DeviceStatus is the zero value for a pass that ran, else why it did not.
 type DeviceStatus struct {
@@ -131,6 +143,9 @@ func (r *runner) runOnDevice(c *DeviceCall, layout string) bool {
 			r.out.Results[i].Layout, r.out.Results[i].Functions = layout, run.Functions
 		}
 	}()
+	if layout == "" {
+		r.castRows(run.Casts)
+	}
 	if s := run.Forward; s.Verdict != "" {
 		r.whole(s.Verdict, s.Reason)
 		return false
@@ -229,5 +244,17 @@ func (r *runner) deviceGrads(c *DeviceCall, grads map[string][]*tensor.Tensor) {
 			continue
 		}
 		r.compareDevice(Backward, "grad", i, len(wanted), grads[a.Name][k], want[a.Name][k], c.Call.GradBound(c.Forward, c.GradOutputs, want, a.Name, k))
+	}
+}
+
+func (r *runner) castRows(casts []DeviceCast) {
+	args := flatten(append(slices.Clone(r.rec.Args), value.Value(r.rec.Kwargs)))
+	for _, c := range casts {
+		target := fmt.Sprintf("output[%d]", c.Output)
+		if c.Argument != nil {
+			at := slices.IndexFunc(args, func(v value.Value) bool { return v == value.Value(c.Argument) })
+			target = fmt.Sprintf("input[%d]", at)
+		}
+		r.out.Casts = append(r.out.Casts, CastRow{target, fmt.Sprintf("torch.%s -> torch.%s", c.From, c.To)})
 	}
 }

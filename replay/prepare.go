@@ -298,3 +298,30 @@ func guarded(f func() error) (err error) {
 	}
 	return err
 }
+
+// DeviceFunctions are the C functions that would carry out the forward pass on a
+// device. The error says why none can.
+func (p *Prepared) DeviceFunctions() (functions []string, err error) {
+	err = guarded(func() error {
+		fwd, err := p.call.Forward()
+		if err != nil {
+			return err
+		}
+		p.fwd = fwd
+		dc, err := p.call.DeviceCase(fwd, nil, nil)
+		if err != nil {
+			return err
+		}
+		plan, err := dc.Recipe.Plan(dc.Case)
+		if err != nil {
+			return err
+		}
+		for _, c := range plan.Calls {
+			if !slices.Contains(functions, c.Function) {
+				functions = append(functions, c.Function)
+			}
+		}
+		return nil
+	})
+	return functions, err
+}

@@ -53,6 +53,7 @@ type Outcome struct {
 	Op      string
 	Results []Result
 	Inputs  []InputRow
+	Casts   []CastRow // conversions that a device run was asked for
 
 	// The reference's values, for saving: results and gradients as op_tools
 	// arranges them, rounded to nothing. nil where not computed.

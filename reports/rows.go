@@ -123,6 +123,13 @@ type Result struct {
 	Source    *string         `json:"source"`    // captured or device
 	Reference *string         `json:"reference"` // float64, int64, ...
 	Repro     *string         `json:"repro"`     // a command line
+
+	// Of runs on a device; absent elsewhere.
+	Functions    []string `json:"functions,omitempty"`     // of the library
+	Layout       string   `json:"layout,omitempty"`        // of the stress test
+	RMSE         *Number  `json:"rmse,omitempty"`          // of the device against the reference
+	RecordedRMSE *Number  `json:"recorded_rmse,omitempty"` // of what was recorded
+	Witness      string   `json:"witness,omitempty"`       // better, same or worse than what was recorded
 }
 
 // An OpSummary counts the captures of one op by their worst verdict.

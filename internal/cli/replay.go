@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,16 +21,18 @@ import (
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 )
 
 type replayOptions struct {
 	selection
+	deviceFlags
+	stress      bool
 	accCheck    bool
 	runTimes    int
 	forwardOnly bool
-	device      string
 	json        string
 	out         string
 	tolerances  string
@@ -59,7 +62,9 @@ failing calls as .pth go to op_tools_results under the working directory or --ou
 	f.BoolVar(&o.accCheck, "acc_check", false, "compare with the reference (what replay does; kept for scripts)")
 	f.IntVar(&o.runTimes, "run_times", 1, "run each call `N` times; all runs must give the same")
 	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not compare gradients")
-	f.StringVar(&o.device, "device", "none", "what to check: none, the recorded results")
+	o.deviceFlags.add(cmd, "none", "what to check: none, the recorded results; host, the built-in device; or the path of a DIOPI `LIBRARY`")
+	o.addReplay(cmd)
+	f.BoolVar(&o.stress, "stress", false, "run each call on the device in other memory layouts too")
 	addJSONFlag(cmd, &o.json)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
@@ -72,16 +77,17 @@ func (o *replayOptions) check() error {
 	switch {
 	case o.runTimes < 1:
 		return usageError("--run_times: want at least 1, got %d", o.runTimes)
-	case o.device != "none":
-		return usageError("--device: want none, got %q", o.device)
+	case o.stress && o.none():
+		return usageError("--stress needs --device")
 	}
-	return nil
+	return o.deviceFlags.check()
 }
 
 // A replayed is what one capture gave.
 type replayed struct {
 	results  []*reports.Result
 	rows     []reports.CompareRow
+	casts    []replay.CastRow
 	title    string
 	finding  bool
 	selected bool
@@ -102,6 +108,21 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	}
 	memory := newMemoryBudget()
 	opt := replay.Options{Registry: reg, Tolerances: tol, ForwardOnly: o.forwardOnly, Read: o.read, Runs: o.runTimes}
+	if !o.none() {
+		dopt, err := o.options(cmd)
+		if err != nil {
+			return err
+		}
+		lib, err := o.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer lib.Close()
+		if !a.quiet {
+			fmt.Fprintln(a.Err, describeDevice(o.device, lib.Info()))
+		}
+		opt.Device, opt.Stress = ondevice.New(cmd.Context(), lib, dopt), o.stress
+	}
 	start := time.Now()
 	j, err := a.openJSON(o.json, o.device)
 	if err != nil {
@@ -189,6 +210,7 @@ func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver)
 	if f.entry.ID >= 0 {
 		id = strconv.Itoa(f.entry.ID)
 	}
+	r.casts = outcome.Casts
 	for _, in := range outcome.Inputs {
 		r.rows = append(r.rows, compareRow(id, outcome.Op, in.Label, in.Numbers, "", ""))
 	}
@@ -220,6 +242,10 @@ func (o *replayOptions) repro(e *capture.Entry) string {
 	}
 	if o.tolerances != "" {
 		args = append(args, "--tolerances", quote(o.tolerances))
+	}
+	args = append(args, o.deviceFlags.repro()...)
+	if o.stress {
+		args = append(args, "--stress")
 	}
 	return strings.Join(append(args, quote(path)), " ")
 }
@@ -269,12 +295,24 @@ func (o *replayOptions) print(w io.Writer, width int, bar *progress, r replayed)
 		if target == "" {
 			target = "call"
 		}
+		if res.Layout != "" {
+			target += " (" + res.Layout + ")"
+		}
 		fmt.Fprintf(w, "  %-8s %s: %s\n", target, res.Verdict, reports.OneLine(res.Reason))
 	}
 	if r.finding {
 		fmt.Fprintf(w, "  again    %s\n", *first.Repro)
 		if r.title != "" {
 			fmt.Fprintf(w, "  %s\n", reports.OneLine(r.title))
+		}
+	}
+	if len(r.casts) > 0 {
+		rows := make([][]string, len(r.casts))
+		for i, c := range r.casts {
+			rows[i] = []string{first.Op, c.Target, c.Action}
+		}
+		if err := reports.WriteGrid(w, width, []string{"name", "target", "action"}, rows); err != nil {
+			return err
 		}
 	}
 	if len(r.rows) > 0 {
@@ -317,7 +355,11 @@ func toReport(e *capture.Entry, op string, r replay.Result) *reports.Result {
 	if e.ID >= 0 {
 		out.ForwardID = &e.ID
 	}
-	source := "captured"
+	source := cmp.Or(r.Source, "captured")
+	out.Functions, out.Layout = r.Functions, r.Layout
+	if w := r.Witness; w != nil {
+		out.RMSE, out.RecordedRMSE, out.Witness = reports.Num(w.Device), reports.Num(w.Recorded), w.Verdict
+	}
 	if r.Compared != nil {
 		out.Source = &source
 		out.Reference = &r.Reference

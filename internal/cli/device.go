@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/tensor"
+)
+
+// deviceFlags say what device to use and how. They are the same for every
+// command that runs on one.
+type deviceFlags struct {
+	device   string
+	adaptor  string
+	timeout  time.Duration
+	devices  int
+	repeat   int
+	casts    string
+	fallback string
+}
+
+func (d *deviceFlags) add(cmd *cobra.Command, byDefault, help string) {
+	f := cmd.Flags()
+	f.StringVar(&d.device, "device", byDefault, help)
+	f.StringVar(&d.adaptor, "adaptor", "", "shared library with the vendor's device functions (device_malloc, ...), if the device `LIBRARY` has none")
+	f.DurationVar(&d.timeout, "timeout", time.Minute, "most time one call of the device may take")
+	f.IntVar(&d.devices, "devices", 1, "how many processes run the device at once")
+}
+
+func (d *deviceFlags) addReplay(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVar(&d.repeat, "repeat", 1, "run each call on the device `N` times; all runs must give the same bits")
+	f.StringVar(&d.casts, "dtype-cast", "", `convert arguments before a call on the device, results back after it: "torch.bfloat16->torch.float32" (OP_DTYPE_CAST_DICT)`)
+	f.StringVar(&d.fallback, "fallback", "", "ops that run on the CPU instead of the device (OP_FALLBACK_LIST)")
+}
+
+// none reports that no device is wanted.
+func (d *deviceFlags) none() bool { return d.device == "none" }
+
+func (d *deviceFlags) check() error {
+	switch {
+	case d.timeout <= 0:
+		return usageError("--timeout: want more than 0, got %v", d.timeout)
+	case d.devices < 1:
+		return usageError("--devices: want at least 1, got %d", d.devices)
+	case d.repeat < 0:
+		return usageError("--repeat: want at least 1, got %d", d.repeat)
+	}
+	return nil
+}
+
+// open loads the device.
+func (d *deviceFlags) open(ctx context.Context) (*devicebridge.Device, error) {
+	lib, err := devicebridge.Open(ctx, devicebridge.Config{Library: d.device, Adaptor: d.adaptor, Workers: d.devices, Timeout: d.timeout})
+	if err != nil {
+		return nil, failed(err)
+	}
+	return lib, nil
+}
+
+// repro are the flags that say the same in a command line.
+func (d *deviceFlags) repro() []string {
+	if d.none() {
+		return nil
+	}
+	args := []string{"--device", quote(d.device)}
+	if d.adaptor != "" {
+		args = append(args, "--adaptor", quote(d.adaptor))
+	}
+	if d.casts != "" {
+		args = append(args, "--dtype-cast", quote(d.casts))
+	}
+	if d.repeat > 1 {
+		args = append(args, "--repeat", fmt.Sprint(d.repeat))
+	}
+	return args
+}
+
+// options are those of running calls of ops on a device: flags, else op_tools'
+// environment variables.
+func (d *deviceFlags) options(cmd *cobra.Command) (ondevice.Options, error) {
+	o := ondevice.Options{Repeat: d.repeat}
+	fallback, source := d.fallback, "--fallback"
+	if !cmd.Flags().Changed("fallback") {
+		fallback, source = os.Getenv("OP_FALLBACK_LIST"), "OP_FALLBACK_LIST"
+	}
+	if fallback != "" {
+		only, err := capture.ParsePatterns(fallback)
+		if err != nil {
+			return o, usageError("%s: %w", source, err)
+		}
+		not, err := capture.ParsePatterns(os.Getenv("OP_FALLBACK_DISABLE_LIST"))
+		if err != nil {
+			return o, usageError("OP_FALLBACK_DISABLE_LIST: %w", err)
+		}
+		o.Fallback = func(op string) bool { return only.Match(op) && !not.Match(op) }
+	}
+	casts, err := newCasts(d.casts, cmd.Flags().Changed("dtype-cast"), os.Environ())
+	if err != nil {
+		return o, err
+	}
+	if casts != nil {
+		o.Casts = casts.of
+	}
+	return o, nil
+}
+
+// casts are the dtype conversions of op_tools' OpDtypeCast.
+type casts struct {
+	all       map[tensor.DType]tensor.DType
+	byOp      map[string]map[tensor.DType]tensor.DType // by the last part of the name, in capitals
+	only, not *capture.Patterns
+}
+
+const castVariable = "OP_DTYPE_CAST_DICT"
+
+// newCasts reads the flag, or op_tools' variables: OP_DTYPE_CAST_DICT,
+// <OP>_OP_DTYPE_CAST_DICT, OP_DTYPE_CAST_LIST, OP_DTYPE_CAST_DISABLE_LIST. It
+// returns nil if nothing is to be converted.
+func newCasts(flag string, given bool, environ []string) (*casts, error) {
+	c := &casts{byOp: map[string]map[tensor.DType]tensor.DType{}}
+	var err error
+	if given {
+		if c.all, err = ondevice.ParseCasts(flag); err != nil {
+			return nil, usageError("--dtype-cast: %w", err)
+		}
+		if len(c.all) == 0 {
+			return nil, nil
+		}
+		return c, nil
+	}
+	for _, kv := range environ {
+		key, text, _ := strings.Cut(kv, "=")
+		op, ok := strings.CutSuffix(key, castVariable)
+		if !ok {
+			continue
+		}
+		m, err := ondevice.ParseCasts(text)
+		if err != nil {
+			return nil, usageError("%s: %w", key, err)
+		}
+		if op == "" {
+			c.all = m
+		} else {
+			c.byOp[strings.TrimSuffix(op, "_")] = m
+		}
+	}
+	if len(c.all) == 0 && len(c.byOp) == 0 {
+		return nil, nil
+	}
+	for name, p := range map[string]**capture.Patterns{"OP_DTYPE_CAST_LIST": &c.only, "OP_DTYPE_CAST_DISABLE_LIST": &c.not} {
+		if text, ok := os.LookupEnv(name); ok {
+			if *p, err = capture.ParsePatterns(text); err != nil {
+				return nil, usageError("%s: %w", name, err)
+			}
+		}
+	}
+	return c, nil
+}
+
+// of are the conversions for an op.
+func (c *casts) of(op string) map[tensor.DType]tensor.DType {
+	if c.only != nil && !c.only.Match(op) || c.not != nil && c.not.Match(op) {
+		return nil
+	}
+	if m, ok := c.byOp[strings.ToUpper(op[strings.LastIndexByte(op, '.')+1:])]; ok {
+		return m
+	}
+	return c.all
+}
+
+// describeDevice is one line about a device for people.
+func describeDevice(name string, i devicebridge.Info) string {
+	vendor := i.Vendor
+	if vendor == "" {
+		vendor = "unnamed vendor"
+	}
+	if i.Version != "" {
+		vendor += " " + i.Version
+	}
+	return fmt.Sprintf("device %s: %s, %d of %d functions", name, vendor, len(i.Functions), len(i.Functions)+len(i.Missing))
+}

@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
+)
+
+type deviceOptions struct {
+	selection
+	deviceFlags
+	captures []string
+	json     bool
+	missing  bool
+}
+
+func newDeviceCmd(a *app) *cobra.Command {
+	var o deviceOptions
+	cmd := &cobra.Command{
+		Use:   "device LIBRARY",
+		Short: "Say what a device library offers",
+		Long: `Load a DIOPI library (or host, the built-in one) in a process of its own and
+print vendor, versions and which functions of DIOPI's interface it exports. With
+--captures: which recorded calls it can run, op by op, weighted by calls.`,
+		Example: `  optool device host
+  optool device --missing ./libdiopi_impl.so
+  optool device --captures op_tools_results ./libdiopi_impl.so`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError("device: want one LIBRARY, got %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.device = args[0]
+			return runDevice(cmd, a, &o)
+		},
+	}
+	o.addFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.adaptor, "adaptor", "", "shared library with the vendor's device functions, if `LIBRARY` has none")
+	f.StringArrayVar(&o.captures, "captures", nil, "say which recorded calls under `PATH` the library can run; may be repeated")
+	f.BoolVar(&o.missing, "missing", false, "list the functions it does not export")
+	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	o.devices, o.repeat = 1, 1
+	return cmd
+}
+
+// A deviceReport is what optool device prints.
+type deviceReport struct {
+	Library      string         `json:"library"`
+	Vendor       string         `json:"vendor"`
+	Version      string         `json:"version"`
+	Interface    int            `json:"diopi_version"` // of the headers optool knows
+	LastError    bool           `json:"has_last_error_string"`
+	DeviceMemory bool           `json:"has_device_functions"`
+	Groups       []*deviceGroup `json:"groups"`
+	Exported     []string       `json:"exported"`
+	Missing      []string       `json:"missing"`
+	Ops          []*deviceOp    `json:"ops,omitempty"`
+}
+
+type deviceGroup struct {
+	Name     string `json:"name"`
+	Exported int    `json:"exported"`
+	Total    int    `json:"total"`
+}
+
+// A deviceOp is a recorded op: how many of its calls the library can run.
+type deviceOp struct {
+	Op        string   `json:"op"`
+	Calls     int      `json:"calls"`
+	Runnable  int      `json:"runnable"`
+	Functions []string `json:"functions"`
+	Reason    string   `json:"reason"` // of the first call that it cannot run
+}
+
+func runDevice(cmd *cobra.Command, a *app, o *deviceOptions) error {
+	if err := o.parse(cmd, a, "CAPTURE"); err != nil {
+		return err
+	}
+	lib, err := o.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer lib.Close()
+	r := newDeviceReport(o.device, lib.Info())
+	var t tally
+	if len(o.captures) > 0 {
+		if r.Ops, err = o.coverage(cmd.Context(), a, lib.Info(), &t); err != nil {
+			return err
+		}
+		if err := t.check(o.captures); err != nil {
+			return err
+		}
+	}
+	if o.json {
+		if err := reports.NewJSONLines(a.Out).Write(r); err != nil {
+			return failed(err)
+		}
+	} else if err := r.print(a, o.missing); err != nil {
+		return failed(err)
+	}
+	return exitWith(t.code())
+}
+
+func newDeviceReport(name string, i devicebridge.Info) *deviceReport {
+	r := &deviceReport{
+		Library: name, Vendor: i.Vendor, Version: i.Version, Interface: diopi.Version(), LastError: i.LastError, DeviceMemory: i.Adaptor,
+		Exported: i.Functions, Missing: i.Missing,
+	}
+	exported := map[string]bool{}
+	for _, f := range i.Functions {
+		exported[f] = true
+	}
+	groups := map[string]*deviceGroup{}
+	for _, f := range diopi.Functions() {
+		if f.Group == "runtime" {
+			continue
+		}
+		g := groups[f.Group]
+		if g == nil {
+			g = &deviceGroup{Name: f.Group}
+			groups[f.Group] = g
+			r.Groups = append(r.Groups, g)
+		}
+		g.Total++
+		if exported[f.Name] {
+			g.Exported++
+		}
+	}
+	return r
+}
+
+// coverage asks of every recorded call which functions it would take.
+func (o *deviceOptions) coverage(ctx context.Context, a *app, info devicebridge.Info, t *tally) ([]*deviceOp, error) {
+	exported := map[string]bool{}
+	for _, f := range info.Functions {
+		exported[f] = true
+	}
+	byOp := map[string]*deviceOp{}
+	opt := replay.Options{Registry: ops.Default(), Read: o.read}
+	for f := range scan(ctx, o.captures, capture.Options{}) {
+		t.walked++
+		ok, err := false, f.err
+		if err == nil {
+			ok, err = o.filter.Match(f.entry, o.read)
+		}
+		if err != nil {
+			t.refused++
+			a.warn("%v", err)
+		}
+		if err != nil || !ok {
+			continue
+		}
+		t.captures++
+		p, err := replay.Prepare(f.entry, opt)
+		op := f.entry.Op
+		var functions []string
+		if err == nil {
+			op = p.Op
+			functions, err = p.DeviceFunctions()
+			p.Close()
+		}
+		d := byOp[op]
+		if d == nil {
+			d = &deviceOp{Op: op, Functions: []string{}}
+			byOp[op] = d
+		}
+		d.Calls++
+		if err == nil {
+			if i := slices.IndexFunc(functions, func(f string) bool { return !exported[f] }); i >= 0 {
+				err = fmt.Errorf("the library has no %s", functions[i])
+			}
+		}
+		if err != nil {
+			d.Reason = cmp.Or(d.Reason, err.Error())
+			continue
+		}
+		d.Runnable++
+		for _, f := range functions {
+			if !slices.Contains(d.Functions, f) {
+				d.Functions = append(d.Functions, f)
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(byOp), func(x, y *deviceOp) int {
+		return cmp.Or(cmp.Compare(y.Calls, x.Calls), cmp.Compare(x.Op, y.Op))
+	}), failed(ctx.Err())
+}
+
+func (r *deviceReport) print(a *app, missing bool) error {
+	none := func(s string) string { return cmp.Or(s, "not given") }
+	memory := "host memory"
+	if r.DeviceMemory {
+		memory = "the device's own, through its device functions"
+	}
+	fmt.Fprintf(a.Out, "library  %s\nvendor   %s\nversion  %s\nmemory   %s\n\n", r.Library, none(r.Vendor), none(r.Version), memory)
+	l := reports.NewListing(a.Out, a.outputWidth(), "header", "exported", "of")
+	l.Right(1)
+	l.Right(2)
+	for _, g := range r.Groups {
+		if err := l.Add(g.Name, strconv.Itoa(g.Exported), strconv.Itoa(g.Total)); err != nil {
+			return err
+		}
+	}
+	if err := l.Flush(); err != nil {
+		return err
+	}
+	if missing {
+		fmt.Fprintf(a.Out, "\nnot exported:\n%s\n", strings.Join(r.Missing, "\n"))
+	}
+	if len(r.Ops) == 0 {
+		return nil
+	}
+	calls, runnable := 0, 0
+	fmt.Fprintln(a.Out)
+	l = reports.NewListing(a.Out, a.outputWidth(), "op", "calls", "can run", "functions", "why not")
+	l.Right(1)
+	l.Right(2)
+	for _, d := range r.Ops {
+		calls += d.Calls
+		runnable += d.Runnable
+		if err := l.Add(d.Op, strconv.Itoa(d.Calls), strconv.Itoa(d.Runnable), strings.Join(d.Functions, " "), d.Reason); err != nil {
+			return err
+		}
+	}
+	if err := l.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.Out, "\n%d of %d recorded calls (%.1f %%) can run on it\n", runnable, calls, 100*float64(runnable)/float64(max(calls, 1)))
+	return err
+}

@@ -1,0 +1,362 @@
+// Package ondevice runs the calls that package replay repeats on a device
+// library: it turns a call into C calls, casts arguments where the user asks for
+// it, and says what became of it.
+package ondevice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+)
+
+// Options of New.
+type Options struct {
+	Repeat int // runs on the same inputs that must give the same bits; 0 is 1
+	// Fallback reports whether an op runs on the CPU instead, by its public name.
+	Fallback func(op string) bool
+	// Casts are the dtypes that arguments of an op are converted to before it, its
+	// results back after it, by public name. Nil converts nothing.
+	Casts func(op string) map[tensor.DType]tensor.DType
+}
+
+// A Device runs calls on a library. It is a replay.Device and may be used from
+// several goroutines.
+type Device struct {
+	ctx     context.Context // of the run that the device was opened for
+	library *devicebridge.Device
+	opt     Options
+}
+
+// New returns a Device that runs calls on a library until ctx ends.
+func New(ctx context.Context, library *devicebridge.Device, opt Options) *Device {
+	return &Device{ctx: ctx, library: library, opt: opt}
+}
+
+// Run implements replay.Device.
+func (d *Device) Run(c *replay.DeviceCall) *replay.DeviceRun {
+	run := &replay.DeviceRun{}
+	if d.opt.Fallback != nil && d.opt.Fallback(c.Call.Name) {
+		run.Forward = replay.DeviceStatus{Verdict: compare.Skipped, Reason: "falls back to the CPU"}
+		return run
+	}
+	p, err := d.Plan(c)
+	if err != nil {
+		run.Forward = replay.DeviceStatus{Verdict: compare.Unsupported, Reason: err.Error()}
+		return run
+	}
+	run.Casts = p.cast
+	res, err := d.library.RunWith(d.ctx, p.Plan, devicebridge.Options{Repeat: d.opt.Repeat})
+	if err != nil {
+		run.Forward = replay.DeviceStatus{Verdict: compare.Error, Reason: err.Error()}
+		return run
+	}
+	p.fill(run, res)
+	return run
+}
+
+// A Prepared is a call as the C calls that carry it out.
+type Prepared struct {
+	Plan *diopi.Plan
+
+	call     *replay.DeviceCall
+	args     map[string]string // schema names of the recipe's keywords
+	backward string            // why there are no backward calls, where they were wanted
+	casts    map[tensor.DType]tensor.DType
+	cast     []replay.DeviceCast // of arguments and results
+}
+
+// Plan says which C calls carry out a call. The error says why it cannot run on
+// a device.
+func (d *Device) Plan(c *replay.DeviceCall) (*Prepared, error) {
+	p := &Prepared{call: c}
+	call, forward, cotangents := d.cast(c, p)
+	dc, err := call.DeviceCase(forward, cotangents, c.Need)
+	if err != nil && len(c.Need) > 0 { // without gradients it may run
+		p.backward = err.Error()
+		dc, err = call.DeviceCase(forward, nil, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.Plan, err = dc.Recipe.Plan(dc.Case); err != nil {
+		return nil, err
+	}
+	p.args = dc.Args
+	if c.OutputsTransposed {
+		for _, a := range p.Plan.Outputs {
+			if t, ok := a.(*diopi.Tensor); ok && t.Value == nil {
+				t.Stride = columnMajor(t.Shape)
+			}
+		}
+	}
+	return p, nil
+}
+
+func columnMajor(shape []int) []int {
+	s, n := make([]int, len(shape)), 1
+	for i, d := range shape {
+		s[i] = n
+		n *= max(d, 1)
+	}
+	return s
+}
+
+// cast converts arguments, results and gradients of a call as the options say.
+func (d *Device) cast(c *replay.DeviceCall, p *Prepared) (*opdef.Call, *opdef.Forward, []*tensor.Tensor) {
+	if d.opt.Casts == nil {
+		return c.Call, c.Forward, c.GradOutputs
+	}
+	casts := d.opt.Casts(c.Call.Name)
+	if len(casts) == 0 {
+		return c.Call, c.Forward, c.GradOutputs
+	}
+	p.casts = casts
+	to := func(t *tensor.Tensor) *tensor.Tensor {
+		if t == nil || t.Wrapped {
+			return t
+		}
+		dt, ok := casts[t.DType]
+		if !ok || dt == t.DType {
+			return t
+		}
+		u := opdef.Cast(t, dt).Rounded()
+		u.RequiresGrad = t.RequiresGrad
+		return u
+	}
+	call := c.Call.Map(func(a opdef.Arg) *tensor.Tensor {
+		u := to(a.Tensor)
+		if u != a.Tensor {
+			p.cast = append(p.cast, replay.DeviceCast{Argument: a.Tensor, From: a.Tensor.DType, To: u.DType})
+		}
+		return u
+	})
+	f := *c.Forward
+	f.Outs = make([]*tensor.Tensor, len(c.Forward.Outs))
+	for i, t := range c.Forward.Outs {
+		if t == nil {
+			continue
+		}
+		f.Outs[i] = t
+		if dt, ok := casts[t.DType]; ok {
+			f.Outs[i] = opdef.Cast(t, dt)
+			p.cast = append(p.cast, replay.DeviceCast{Output: i, From: dt, To: t.DType})
+		}
+	}
+	var cotangents []*tensor.Tensor
+	for _, g := range c.GradOutputs {
+		cotangents = append(cotangents, to(g))
+	}
+	return call, &f, cotangents
+}
+
+// fill says in run what became of the plan.
+func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
+	for i, c := range p.Plan.Calls {
+		if !slices.Contains(run.Functions, c.Function) {
+			run.Functions = append(run.Functions, c.Function)
+		}
+		status := &run.Forward
+		if c.Phase == diopi.Backward {
+			status = &run.Backward
+		}
+		if r := &res.Calls[i]; r.Status != devicebridge.OK && status.Verdict == "" {
+			status.Verdict, status.Reason = verdict(r)
+		}
+	}
+	if p.backward != "" {
+		run.Backward = replay.DeviceStatus{Verdict: compare.Unsupported, Reason: p.backward}
+	}
+	for _, f := range res.Findings {
+		phase := replay.Forward
+		if p.Plan.Calls[f.Call].Phase == diopi.Backward {
+			phase = replay.Backward
+		}
+		run.Faults = append(run.Faults, replay.DeviceFault{Phase: phase, Reason: p.Plan.Calls[f.Call].Function + ": " + f.String()})
+	}
+	if run.Forward.Verdict != "" {
+		return
+	}
+	run.Outputs = p.outputs(res)
+	run.After = p.after(res)
+	run.Grads = map[string][]*tensor.Tensor{}
+	dtypes := p.dtypes()
+	for _, g := range p.Plan.Grads {
+		keyword, item := split(g.Name)
+		name := p.args[keyword]
+		t, ok := res.Tensor(g.Arg)
+		if !ok || name == "" {
+			continue
+		}
+		list := run.Grads[name]
+		for len(list) <= item {
+			list = append(list, nil)
+		}
+		list[item] = p.castBack(t, dtypes[name])
+		run.Grads[name] = list
+	}
+}
+
+// outputs are the results: those of the in-place calls where there are any.
+func (p *Prepared) outputs(res *devicebridge.Result) []*tensor.Tensor {
+	args := p.Plan.Outputs
+	if p.Plan.InPlace != nil && p.call.Forward.Written {
+		args = []diopi.Arg{p.Plan.InPlace}
+	}
+	outs := make([]*tensor.Tensor, len(p.call.Forward.Outs))
+	for i := range outs {
+		if i >= len(args) || args[i] == nil {
+			continue
+		}
+		if t, ok := res.Tensor(args[i]); ok {
+			outs[i] = p.castBack(t, p.call.Forward.Outs[i].DType)
+		} else if o, ok := args[i].(*diopi.Out); ok {
+			outs[i] = plain(res, o)
+		}
+	}
+	return outs
+}
+
+// plain is a plain result as a 0-d tensor; nil if there is none.
+func plain(res *devicebridge.Result, o *diopi.Out) *tensor.Tensor {
+	v, ok := res.Out(o)
+	if !ok {
+		return nil
+	}
+	switch v := v.(type) {
+	case bool:
+		n := int64(0)
+		if v {
+			n = 1
+		}
+		return tensor.Scalar(tensor.Bool, n)
+	case int64:
+		return tensor.Scalar(tensor.Int64, v)
+	case float64:
+		return tensor.Scalar(tensor.Float64, v)
+	}
+	return nil
+}
+
+// after are the arguments that the op changes besides returning results.
+func (p *Prepared) after(res *devicebridge.Result) map[string][]*tensor.Tensor {
+	if len(p.call.Forward.After) == 0 {
+		return nil
+	}
+	after, dtypes := map[string][]*tensor.Tensor{}, p.dtypes()
+	for _, c := range p.Plan.Calls {
+		for _, a := range c.Args {
+			t, ok := a.(*diopi.Tensor)
+			if !ok || t.Value == nil {
+				continue
+			}
+			keyword, item := split(t.Role)
+			name := p.args[keyword]
+			if _, changes := p.call.Forward.After[name]; !changes {
+				continue
+			}
+			if now, ok := res.Tensor(t); ok {
+				list := after[name]
+				for len(list) <= item {
+					list = append(list, nil)
+				}
+				list[item] = p.castBack(now, dtypes[name])
+				after[name] = list
+			}
+		}
+	}
+	return after
+}
+
+// split takes "tensors[1]" apart; what has no index is item 0.
+func split(role string) (keyword string, item int) {
+	keyword, rest, ok := strings.Cut(role, "[")
+	if ok {
+		item, _ = strconv.Atoi(strings.TrimSuffix(rest, "]"))
+	}
+	return keyword, item
+}
+
+// castBack converts what was computed in the dtype that want was cast to. A
+// dtype that no cast explains is left for the comparison to see.
+func (p *Prepared) castBack(t *tensor.Tensor, want tensor.DType) *tensor.Tensor {
+	if to, ok := p.casts[want]; !ok || t.DType != to || t.DType == want {
+		return t
+	}
+	return opdef.Cast(t, want).Rounded()
+}
+
+// dtypes are those of the arguments as recorded, by schema name.
+func (p *Prepared) dtypes() map[string]tensor.DType {
+	m := map[string]tensor.DType{}
+	for _, a := range p.call.Call.Tensors() {
+		m[a.Name] = a.Tensor.DType
+	}
+	return m
+}
+
+// verdict is what a call that did not end well means.
+func verdict(r *devicebridge.CallResult) (compare.Verdict, string) {
+	reason := r.Reason
+	if !strings.Contains(reason, r.Function) {
+		reason = r.Function + ": " + reason
+	}
+	switch r.Status {
+	case devicebridge.Unsupported:
+		return compare.Unsupported, reason
+	case devicebridge.Threw, devicebridge.Crashed, devicebridge.Exited:
+		return compare.Crash, reason
+	case devicebridge.TimedOut:
+		return compare.Timeout, reason
+	case devicebridge.NotRun:
+		return compare.Skipped, reason
+	}
+	return compare.Fail, reason
+}
+
+// ErrPair is the error of ParseCasts for text of another form.
+var ErrPair = errors.New(`want "torch.bfloat16->torch.float32", separated by commas`)
+
+// ParseCasts reads op_tools' notation of dtype casts:
+// "torch.float64->torch.float32,torch.int64->torch.int32".
+func ParseCasts(text string) (map[tensor.DType]tensor.DType, error) {
+	casts := map[tensor.DType]tensor.DType{}
+	for pair := range strings.SplitSeq(text, ",") {
+		pair = strings.TrimSpace(pair)
+		if pair == "" {
+			continue
+		}
+		from, to, ok := strings.Cut(pair, "->")
+		if !ok {
+			return nil, fmt.Errorf("%q: %w", pair, ErrPair)
+		}
+		a, err := parseDType(from)
+		if err != nil {
+			return nil, err
+		}
+		b, err := parseDType(to)
+		if err != nil {
+			return nil, err
+		}
+		casts[a] = b
+	}
+	return casts, nil
+}
+
+func parseDType(text string) (tensor.DType, error) {
+	name := strings.TrimPrefix(strings.TrimSpace(text), "torch.")
+	dt, ok := tensor.ParseDType(name)
+	if !ok {
+		return dt, fmt.Errorf("unknown dtype %q", strings.TrimSpace(text))
+	}
+	return dt, nil
+}
