@@ -174,7 +174,7 @@ func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
 		}
 	}
 	if p.backward != "" {
-		run.Backward = replay.DeviceStatus{Verdict: compare.Unsupported, Reason: p.backward}
+		run.Backward = replay.DeviceStatus{Verdict: compare.Skipped, Reason: p.backward}
 	}
 	for _, f := range res.Findings {
 		phase := replay.Forward
