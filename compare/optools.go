@@ -52,6 +52,10 @@ func OpToolsTensors(device, host *tensor.Tensor, tol Tolerance) OpTools {
 			return incomparable(fmt.Sprintf("values of dtype %s cannot be read", t.DType))
 		}
 	}
+	if device == host { // an input and itself: any order of the elements will do
+		device = inMemoryOrder(device)
+		host = device
+	}
 	p := newPair(device, host, tol, true)
 	return p.opTools(p.total(), tol)
 }

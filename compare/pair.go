@@ -1,8 +1,10 @@
 package compare
 
 import (
+	"cmp"
 	"math"
 	"math/cmplx"
+	"slices"
 	"sync"
 
 	"github.com/optool/optool/compare/internal/vec"
@@ -67,6 +69,20 @@ func newPair(got, ref *tensor.Tensor, tol Tolerance, torchCast bool) *pair {
 	p.block = max(got.Block(), ref.Block())
 	p.perSpan = max(1, span/p.block)
 	return p
+}
+
+// inMemoryOrder is t with its dimensions in the order in which they lie in
+// memory.
+func inMemoryOrder(t *tensor.Tensor) *tensor.Tensor {
+	if t.Storage() == nil || t.IsContiguous() {
+		return t
+	}
+	order := make([]int, t.Dim())
+	for d := range order {
+		order[d] = d
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.Stride[b], t.Stride[a]) })
+	return t.Permute(order...)
 }
 
 // typed sets up p to compare blocks of T with kernel, which reads in place what
