@@ -19,12 +19,21 @@ void relu(const Tensor& out, const Tensor& input) {
   });
 }
 
+// divideLogistic is numerator(x) / (1 + exp(-x)).
+template <class Numerator>
+void divideLogistic(const Tensor& out, const Tensor& input, Numerator numerator) {
+  visitFloatOrComplex(floatType(input.dtype, out.dtype), [&](auto zero) {
+    using C = decltype(zero);
+    mapCostly<C>(out, [numerator](C x) { return numerator(x) / (C(1) + std::exp(-x)); }, in<C>(input));
+  });
+}
+
 void sigmoid(const Tensor& out, const Tensor& input) {
-  floating(out, input, [](auto x) -> decltype(x) { return 1 / (1 + std::exp(-x)); });
+  divideLogistic(out, input, [](auto x) { return decltype(x)(1); });
 }
 
 void silu(const Tensor& out, const Tensor& input) {
-  floating(out, input, [](auto x) -> decltype(x) { return x / (1 + std::exp(-x)); });
+  divideLogistic(out, input, [](auto x) { return x; });
 }
 
 void hardswish(const Tensor& out, const Tensor& input) {

@@ -54,7 +54,7 @@ void addScaled(const Tensor& out, const Tensor& a, const Tensor& b, Dtype type, 
 }
 
 void addTensor(const Tensor& out, const Tensor& a, const Tensor& b, const diopiScalar_t* alpha, bool subtract) {
-  addScaled(out, a, b, promote(a.dtype, b.dtype), alpha, subtract);
+  addScaled(out, a, b, promote(a, b), alpha, subtract);
 }
 
 void addScalar(const Tensor& out, const Tensor& a, const diopiScalar_t& b, const diopiScalar_t* alpha, bool subtract) {
@@ -63,7 +63,7 @@ void addScalar(const Tensor& out, const Tensor& a, const diopiScalar_t& b, const
 }
 
 void mul(const Tensor& out, const Tensor& a, const Tensor& b) {
-  number(out, a, b, promote(a.dtype, b.dtype), [](auto x, auto y) { return times(x, y); });
+  number(out, a, b, promote(a, b), [](auto x, auto y) { return times(x, y); });
 }
 
 void mulScalar(const Tensor& out, const Tensor& a, const diopiScalar_t& b) {
@@ -114,7 +114,7 @@ void divide(const Tensor& out, const Tensor& a, const Tensor& b, Dtype type, dio
 }
 
 void divideTensor(const Tensor& out, const Tensor& a, const Tensor& b, diopiRoundMode_t mode) {
-  Dtype type = promote(a.dtype, b.dtype);
+  Dtype type = promote(a, b);
   if (mode == RoundModeNone && isIntegral(type) && out.dtype == diopi_dtype_float64) type = out.dtype;
   divide(out, a, b, type, mode);
 }
@@ -162,7 +162,7 @@ void pow(const Tensor& out, const Tensor& a, const Tensor& b, Dtype type) {
   });
 }
 
-void powTensor(const Tensor& out, const Tensor& a, const Tensor& b) { pow(out, a, b, promote(a.dtype, b.dtype)); }
+void powTensor(const Tensor& out, const Tensor& a, const Tensor& b) { pow(out, a, b, promote(a, b)); }
 
 void powScalar(const Tensor& out, const Tensor& a, const diopiScalar_t& exponent) {
   const Dtype type = promote(a.dtype, exponent), compute = computeType(type, out.dtype);
@@ -184,15 +184,15 @@ void scalarPow(const Tensor& out, const diopiScalar_t& base, const Tensor& b) {
 
 // maximum and minimum: a NaN in either operand is the result.
 void maximum(const Tensor& out, const Tensor& a, const Tensor& b) {
-  real(out, a, b, promote(a.dtype, b.dtype), [](auto x, auto y) { return x > y || x != x ? x : y; });
+  real(out, a, b, promote(a, b), [](auto x, auto y) { return x > y || x != x ? x : y; });
 }
 
 void minimum(const Tensor& out, const Tensor& a, const Tensor& b) {
-  real(out, a, b, promote(a.dtype, b.dtype), [](auto x, auto y) { return x < y || x != x ? x : y; });
+  real(out, a, b, promote(a, b), [](auto x, auto y) { return x < y || x != x ? x : y; });
 }
 
 void addcmul(const Tensor& out, const Tensor& input, const Tensor& a, const Tensor& b, const diopiScalar_t& value) {
-  const Dtype type = promote(input.dtype, promote(a.dtype, b.dtype));
+  const Dtype type = promote(input.dtype, promote(a, b));
   visitNumber(computeType(type, out.dtype), [&](auto zero) {
     using C = decltype(zero);
     const C v = as<C>(value);
@@ -201,7 +201,7 @@ void addcmul(const Tensor& out, const Tensor& input, const Tensor& a, const Tens
 }
 
 void addcdiv(const Tensor& out, const Tensor& input, const Tensor& a, const Tensor& b, const diopiScalar_t& value) {
-  const Dtype type = promote(input.dtype, promote(a.dtype, b.dtype));
+  const Dtype type = promote(input.dtype, promote(a, b));
   visitFloatOrComplex(computeType(type, out.dtype), [&](auto zero) {
     using C = decltype(zero);
     const C v = as<C>(value);
@@ -285,7 +285,7 @@ diopiError_t diopiRemainderTensor(diopiContextHandle_t, diopiTensorHandle_t out,
                                   diopiConstTensorHandle_t other) {
   return guard(__func__, [&] {
     const Tensor a(input), b(other);
-    remainder(out, a, b, promote(a.dtype, b.dtype));
+    remainder(out, a, b, promote(a, b));
   });
 }
 diopiError_t diopiRemainderScalar(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input,

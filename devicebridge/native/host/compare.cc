@@ -6,17 +6,34 @@ namespace {
 
 // Comparisons happen in the promoted dtype: a scalar is first rounded to it,
 // so that a float16 tensor of 0.1 equals the number 0.1.
+// A tensor of rank 0 is one such scalar.
+class Rounded {
+ public:
+  Rounded(const Tensor& t, Dtype dtype) : tensor_(t) {
+    if (t.dim() != 0 || t.dtype == dtype) return;
+    tensor_ = Tensor(raw_, dtype, Dims());
+    copy(tensor_, t);
+  }
+  Rounded(const Rounded&) = delete;
+  operator const Tensor&() const { return tensor_; }
+
+ private:
+  alignas(16) char raw_[16];
+  Tensor tensor_;
+};
+
 template <class Op>
 void compare(const Tensor& out, const Tensor& a, const Tensor& b, Dtype type, Op op) {
+  const Rounded l(a, type), r(b, type);
   visitReal(type, [&](auto zero) {
     using C = decltype(zero);
-    map<bool>(out, [op](C x, C y) -> bool { return op(x, y); }, in<C>(a), in<C>(b));
+    map<bool>(out, [op](C x, C y) -> bool { return op(x, y); }, in<C>(l), in<C>(r));
   });
 }
 
 template <class Op>
 void compareTensor(const Tensor& out, const Tensor& a, const Tensor& b, Op op) {
-  compare(out, a, b, promote(a.dtype, b.dtype), op);
+  compare(out, a, b, promote(a, b), op);
 }
 
 template <class Op>
@@ -27,15 +44,16 @@ void compareScalar(const Tensor& out, const Tensor& a, const diopiScalar_t& b, O
 
 // Equality is defined for complex numbers too.
 void equality(const Tensor& out, const Tensor& a, const Tensor& b, Dtype type, bool equal) {
+  const Rounded l(a, type), r(b, type);
   visitNumber(type, [&](auto zero) {
     using C = decltype(zero);
-    if (equal) map<bool>(out, [](C x, C y) { return x == y; }, in<C>(a), in<C>(b));
-    else map<bool>(out, [](C x, C y) { return x != y; }, in<C>(a), in<C>(b));
+    if (equal) map<bool>(out, [](C x, C y) { return x == y; }, in<C>(l), in<C>(r));
+    else map<bool>(out, [](C x, C y) { return x != y; }, in<C>(l), in<C>(r));
   });
 }
 
-void eq(const Tensor& out, const Tensor& a, const Tensor& b) { equality(out, a, b, promote(a.dtype, b.dtype), true); }
-void ne(const Tensor& out, const Tensor& a, const Tensor& b) { equality(out, a, b, promote(a.dtype, b.dtype), false); }
+void eq(const Tensor& out, const Tensor& a, const Tensor& b) { equality(out, a, b, promote(a, b), true); }
+void ne(const Tensor& out, const Tensor& a, const Tensor& b) { equality(out, a, b, promote(a, b), false); }
 void eqScalar(const Tensor& out, const Tensor& a, const diopiScalar_t& b) {
   const Dtype type = promote(a.dtype, b);
   equality(out, a, ScalarTensor(b, type), type, true);
@@ -75,7 +93,7 @@ void mustBeIntegral(Dtype dtype) {
 
 template <class Op>
 void bitwise(const Tensor& out, const Tensor& a, const Tensor& b, Op op) {
-  mustBeIntegral(promote(a.dtype, b.dtype));
+  mustBeIntegral(promote(a, b));
   map<int64_t>(out, op, in<int64_t>(a), in<int64_t>(b));
 }
 
@@ -126,7 +144,7 @@ void choose(const Tensor& out, const Tensor& condition, const Tensor& a, const T
       }, 4);
     });
   }
-  visitNumber(computeType(promote(a.dtype, b.dtype), out.dtype), [&](auto zero) {
+  visitNumber(computeType(promote(a, b), out.dtype), [&](auto zero) {
     using C = decltype(zero);
     map<C>(out, [](bool c, C x, C y) { return c ? x : y; }, in<bool>(condition), in<C>(a), in<C>(b));
   });
@@ -207,7 +225,7 @@ diopiError_t diopiEqual(diopiContextHandle_t, bool* out, diopiConstTensorHandle_
     if (a.shape != b.shape) return;
     std::unique_ptr<bool[]> same(new bool[std::max<int64_t>(1, a.numel)]);
     const Tensor result(same.get(), diopi_dtype_bool, a.shape);
-    equality(result, a, b, promote(a.dtype, b.dtype), true);
+    equality(result, a, b, promote(a, b), true);
     *out = std::all_of(same.get(), same.get() + a.numel, [](bool x) { return x; });
   });
 }

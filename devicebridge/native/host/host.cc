@@ -88,9 +88,16 @@ int64_t itemsize(Dtype dtype) {
   }
 }
 
+static int category(Dtype d) { return isComplex(d) ? 3 : isFloating(d) ? 2 : d == diopi_dtype_bool ? 0 : 1; }
+
+Dtype promote(const Tensor& a, const Tensor& b) {
+  if (a.dim() > 0 && b.dim() == 0 && category(b.dtype) <= category(a.dtype)) return a.dtype;
+  if (b.dim() > 0 && a.dim() == 0 && category(a.dtype) <= category(b.dtype)) return b.dtype;
+  return promote(a.dtype, b.dtype);
+}
+
 Dtype promote(Dtype a, Dtype b) {
   if (a == b) return a;
-  const auto category = [](Dtype d) { return isComplex(d) ? 3 : isFloating(d) ? 2 : d == diopi_dtype_bool ? 0 : 1; };
   const int ca = category(a), cb = category(b);
   if (ca < cb) std::swap(a, b);
   const int high = std::max(ca, cb);

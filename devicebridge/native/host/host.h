@@ -284,6 +284,10 @@ struct Tensor {
   Tensor unsqueeze(int d) const;
 };
 
+// promote two tensors' dtypes as torch does: one of rank 0 only counts if its
+// category (bool, integer, floating point, complex) is the higher.
+Dtype promote(const Tensor& a, const Tensor& b);
+
 // isNull tells whether an optional tensor argument was not given.
 inline bool isNull(diopiConstTensorHandle_t handle) { return handle == nullptr; }
 

@@ -52,7 +52,7 @@ C inverseErf(C y) {
   for (int i = 0; i < steps; i++) {
     // The complement keeps the error's digits where erf is close to 1.
     const C magnitude = std::abs(x);
-    const C error = magnitude < 1 ? std::erf(x) - y : std::copysign((1 - std::abs(y)) - std::erfc(magnitude), x);
+    const C error = magnitude < 1 ? std::erf(x) - y : ((1 - std::abs(y)) - std::erfc(magnitude)) * std::copysign(C(1), x);
     const C newton = error / (twoOverSqrtPi * std::exp(-x * x));
     x -= newton / (1 + x * newton);
   }
