@@ -114,7 +114,7 @@ void selectLines(const Dense<C>& x, int64_t n, int64_t inner, int64_t lines, con
 void selected(const Tensor& values, const Tensor& indices, const Tensor& input, int64_t dim, const Select& s) {
   if (input.numel == 0) return;
   const int d = wrapDim(dim, input.dim());
-  const int64_t n = input.dim() ? input.size(d) : 1, k = s.count;
+  const int64_t n = input.dim() ? input.size(d) : 1, k = input.dim() ? s.count : 1;
   check(k >= 0 && k <= n, "k exceeds the dimension");
   int64_t inner = 1;
   for (int i = d + 1; i < input.dim(); i++) inner *= input.size(i);
