@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,18 +9,23 @@ import (
 	"strings"
 
 	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/diopi_conformance/suite"
 	"github.com/optool/optool/value"
 )
 
 // A Source says where the configuration entries of suites are.
 type Source struct {
 	// Dir holds DIOPI's configuration files: diopi_configs.py and, anywhere below
-	// model_config, <model>_config.py.
+	// model_config, <model>_config.py. Without it the suite is optool's own, which
+	// has no models.
 	Dir string
 }
 
 // Models lists the models that have a configuration, sorted.
 func (s Source) Models() ([]string, error) {
+	if s.Dir == "" {
+		return nil, errNoModels
+	}
 	files, err := s.modelFiles()
 	if err != nil {
 		return nil, err
@@ -47,7 +53,12 @@ func (s Source) modelFiles() (files []string, err error) {
 // Entries returns the configuration entries of a model, or those of all
 // functions if model is "".
 func (s Source) Entries(model string) (*value.Dict, error) {
-	if model == "" {
+	switch {
+	case s.Dir == "" && model == "":
+		return suite.Functions()
+	case s.Dir == "":
+		return nil, errNoModels
+	case model == "":
 		return configs.Load(filepath.Join(s.Dir, "diopi_configs.py"), "diopi_configs")
 	}
 	files, err := s.modelFiles()
@@ -63,6 +74,8 @@ func (s Source) Entries(model string) (*value.Dict, error) {
 	}
 	return nil, fmt.Errorf("model %q is not known%s", model, Nearest(model, names))
 }
+
+var errNoModels = errors.New("the suites of models need DIOPI's configuration files")
 
 // Functions lists the functions that entries are about, sorted.
 func Functions(entries *value.Dict) []string {

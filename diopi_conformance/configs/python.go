@@ -30,6 +30,11 @@ func Load(path, name string) (*value.Dict, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Parse(path, src, name)
+}
+
+// Parse is Load of a file whose content is at hand.
+func Parse(path string, src []byte, name string) (*value.Dict, error) {
 	globals, err := evaluate(path, src)
 	if err != nil {
 		return nil, err

@@ -69,8 +69,8 @@ case, computes results and gradients in float64 and writes them as the kit's
 files (gen_data), and runs the cases on a device and compares (run_test). Files are
 interchangeable with those of the kit.
 
-Cases come from DIOPI's own configuration files (--configs) or, in run_test,
-from the cache directory.`,
+Cases come from optool's own suite or DIOPI's configuration files (--configs);
+in run_test from the cache directory.`,
 		Example: `  optool conformance --mode gen_data --configs DIOPI/diopi_test/python/configs --fname add relu
   optool conformance --mode run_test --fname add --filter_dtype float64 int64
   optool conformance --get_model_list --configs DIOPI/diopi_test/python/configs`,
@@ -84,7 +84,7 @@ from the cache directory.`,
 	f.BoolVar(&o.modelList, "get_model_list", false, "list the models and their functions")
 	f.StringSliceVar(&o.filterDtype, "filter_dtype", nil, "leave out cases with a tensor of these dtypes, several in a row")
 	f.StringVar(&o.implFolder, "impl_folder", "", "`DIR` of a device: its device_configs.py leaves out cases and sets tolerances")
-	f.StringVar(&o.configs, "configs", "", "`DIR` with DIOPI's diopi_configs.py and model_config")
+	f.StringVar(&o.configs, "configs", "", "`DIR` with DIOPI's diopi_configs.py and model_config; without it gen_data makes optool's own suite")
 	f.StringVar(&o.cacheDir, "cache_dir", "cache", "`DIR` of the data")
 	f.StringVar(&o.device, "device", devicebridge.Host, "what run_test checks: host, the built-in device; the path of a libdiopi_impl.so; or none, the recorded results themselves")
 	f.StringVar(&o.adaptor, "adaptor", "", "`LIBRARY` with the vendor's device functions (device_malloc, ...)")
@@ -134,18 +134,8 @@ func runConformance(cmd *cobra.Command, a *app, o *conformanceOptions) error {
 	return usageError("--mode: want one of %s, got %q%s", strings.Join(modes, ", "), o.mode, conformance.Nearest(o.mode, modes))
 }
 
-func (o *conformanceOptions) source() (conformance.Source, error) {
-	if o.configs == "" {
-		return conformance.Source{}, usageError("--configs: want the directory of DIOPI's configuration files")
-	}
-	return conformance.Source{Dir: o.configs}, nil
-}
-
 func (o *conformanceOptions) listModels(w io.Writer) error {
-	src, err := o.source()
-	if err != nil {
-		return err
-	}
+	src := conformance.Source{Dir: o.configs}
 	models, err := src.Models()
 	if err != nil {
 		return failed(err)
@@ -190,10 +180,7 @@ func (o *conformanceOptions) checkNames(known []string) error {
 
 // generate is the mode gen_data.
 func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
-	src, err := o.source()
-	if err != nil {
-		return err
-	}
+	src := conformance.Source{Dir: o.configs}
 	entries, err := src.Entries(o.model)
 	if err != nil {
 		return failed(err)

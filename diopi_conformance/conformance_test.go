@@ -1,0 +1,201 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// suiteCases are the cases of the embedded suite for some functions.
+func suiteCases(t *testing.T, functions ...string) []*configs.Case {
+	t.Helper()
+	entries, err := Source{}.Entries("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, err := configs.Expand(entries, func(f string) bool { return len(functions) == 0 || slices.Contains(functions, f) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
+// TestSuite generates the data of one case of every entry and function of the
+// embedded suite, and finds it right.
+func TestSuite(t *testing.T) {
+	store := NewStore(t.TempDir(), "")
+	seen := map[string]bool{}
+	for _, c := range suiteCases(t) {
+		key := c.Name[:strings.LastIndex(c.Name, "_")]
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if m := store.Generate(c, GenerateOptions{Seed: 1}); m.Err != nil {
+			t.Errorf("%s: %v", c.Name, m.Err)
+			continue
+		}
+		for _, r := range store.CheckRecorded(c, CheckOptions{Strict: true}) {
+			if r.Verdict != compare.Pass && r.Verdict != compare.Skipped {
+				t.Errorf("%s: %s %s: %s", c.Name, r.Target, r.Verdict, r.Reason)
+			}
+		}
+	}
+	if len(seen) < 200 {
+		t.Errorf("%d entries and functions, want 200 at least", len(seen))
+	}
+}
+
+// TestCheckRecorded plants an error in recorded data.
+func TestCheckRecorded(t *testing.T) {
+	store := NewStore(t.TempDir(), "")
+	c := suiteCases(t, "tanh")[2]
+	if m := store.Generate(c, GenerateOptions{}); m.Err != nil || !m.Grads {
+		t.Fatalf("%+v", m)
+	}
+	out, grads, err := store.ReadOutput(c.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := slices.Clone(tensor.Data[float64](out.(*tensor.Tensor)))
+	v[3] += 0.1
+	wrong := tensor.New(out.(*tensor.Tensor).DType, out.(*tensor.Tensor).Shape, v)
+	if err := store.WriteOutput(c.Name, wrong, grads); err != nil {
+		t.Fatal(err)
+	}
+	rs := store.CheckRecorded(c, CheckOptions{})
+	if len(rs) != 2 || rs[0].Verdict != compare.Fail || rs[0].WorstIndex != 3 || rs[1].Verdict != compare.Pass {
+		t.Errorf("%+v", rs)
+	}
+	if err := os.Remove(store.OutputPath(c.Name)); err != nil {
+		t.Fatal(err)
+	}
+	if rs := store.CheckRecorded(c, CheckOptions{}); rs[0].Verdict != compare.Skipped {
+		t.Errorf("without a result: %+v", rs)
+	}
+}
+
+func TestResume(t *testing.T) {
+	store := NewStore(t.TempDir(), "")
+	c := suiteCases(t, "abs")[0]
+	for i, kept := range []bool{false, true} {
+		if m := store.Generate(c, GenerateOptions{Resume: true}); m.Kept != kept || m.Err != nil {
+			t.Errorf("run %d: %+v", i, m)
+		}
+	}
+}
+
+func TestRandomCotangents(t *testing.T) {
+	store := NewStore(t.TempDir(), "")
+	c := suiteCases(t, "softmax")[5]
+	sum := func(random bool) (s float64) {
+		if m := store.Generate(c, GenerateOptions{RandomCotangents: random}); m.Err != nil {
+			t.Fatal(m.Err)
+		}
+		_, grads, err := store.ReadOutput(c.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range tensor.Data[float64](get(grads, "input").(*tensor.Tensor)) {
+			s += math.Abs(v)
+		}
+		return s
+	}
+	if ones, random := sum(false), sum(true); ones > 1e-3 || random < 1e-2 {
+		t.Errorf("gradients of softmax are %g for ones and %g for random cotangents", ones, random)
+	}
+}
+
+// A deadDevice answers every plan with an error.
+type deadDevice struct{}
+
+func (deadDevice) Run(context.Context, *diopi.Plan) (*devicebridge.Result, error) {
+	return nil, errors.New("the device is gone")
+}
+
+func TestDeadDevice(t *testing.T) {
+	store := NewStore(t.TempDir(), "")
+	c := suiteCases(t, "abs")[0]
+	if m := store.Generate(c, GenerateOptions{}); m.Err != nil {
+		t.Fatal(m.Err)
+	}
+	rs := store.CheckDevice(t.Context(), deadDevice{}, c, CheckOptions{})
+	if len(rs) != 1 || rs[0].Verdict != compare.Error || !strings.Contains(rs[0].Reason, "the device is gone") {
+		t.Errorf("%+v", rs)
+	}
+}
+
+func TestStrided(t *testing.T) {
+	x := tensor.New(tensor.Int32, []int{2, 3}, []int64{1, 2, 3, 4, 5, 6}).Rounded()
+	y := strided(x, []int{1, 4})
+	if !slices.Equal(y.Stride, []int{1, 4}) || !slices.Equal(tensor.Data[int64](y), tensor.Data[int64](x)) {
+		t.Errorf("strides %v, elements %v", y.Stride, tensor.Data[int64](y))
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"add", "relu", "batch_norm"}
+	for name, want := range map[string]string{"rleu": `; did you mean "relu"?`, "batchnorm": `; did you mean "batch_norm"?`, "xyzzyx": ""} {
+		if got := Nearest(name, known); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestDistributions(t *testing.T) {
+	kwargs := func(pairs ...value.Value) *value.Dict {
+		d := &value.Dict{}
+		for i := 0; i < len(pairs); i += 2 {
+			d.Items = append(d.Items, value.Item{Key: pairs[i], Value: pairs[i+1]})
+		}
+		return d
+	}
+	floats := func(v ...float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(v)}, v) }
+	ints := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int64, []int{len(v)}, v) }
+	flat := make([]float64, 1000)
+	spread := make([]float64, 1000)
+	for i := range spread {
+		spread[i] = math.Sqrt2 * math.Erfinv(2*(float64(i)+0.5)/1000-1)
+	}
+	for _, c := range []struct {
+		function string
+		kwargs   *value.Dict
+		x        *tensor.Tensor
+		reason   string
+	}{
+		{"randperm", kwargs("n", int64(3)), ints(2, 0, 1), ""},
+		{"randperm", kwargs("n", int64(3)), ints(2, 0, 2), "no permutation"},
+		{"randperm", kwargs("n", int64(4)), ints(2, 0, 1), "want 4"},
+		{"uniform", kwargs("start", int64(0), "end", 1.0), floats(0, 0.5, 1), ""},
+		{"uniform", kwargs("start", int64(0), "end", 1.0), floats(0, 1.5), "outside"},
+		{"uniform", kwargs(), floats(flat...), "the mean is 0"},
+		{"bernoulli", kwargs("p", 0.5), floats(0, 1), ""},
+		{"bernoulli", kwargs("p", 0.5), floats(0.5), "want 0 or 1"},
+		{"random", kwargs("start", int64(2), "end", int64(4)), floats(2, 3), ""},
+		{"random", kwargs("start", int64(2), "end", int64(4)), floats(4), "outside"},
+		{"normal", kwargs("mean", int64(0), "std", int64(1)), floats(spread...), ""},
+		{"normal", kwargs("mean", int64(1), "std", int64(1)), floats(spread...), "the distribution is off"},
+		{"multinomial", kwargs("input", floats(1, 1, 1), "num_samples", int64(2), "replacement", false), ints(0, 2), ""},
+		{"multinomial", kwargs("input", floats(1, 1, 1), "num_samples", int64(2), "replacement", false), ints(1, 1), "drawn twice"},
+		{"multinomial", kwargs("input", floats(1, 1, 1), "num_samples", int64(2), "replacement", true), ints(1, 3), "none of 3"},
+		{"dropout", kwargs("input", floats(1, 2), "p", 0.5), floats(2, 0), ""},
+		{"dropout", kwargs("input", floats(1, 2), "p", 0.5), floats(1, 0), "element 0 is 1"},
+		{"dropout", kwargs("input", floats(1, 2), "p", 0.5, "training", false), floats(1, 2), ""},
+	} {
+		got := distributions[c.function](c.kwargs, c.x)
+		if (got == "") != (c.reason == "") || !strings.Contains(got, c.reason) {
+			t.Errorf("%s: %q, want %q", c.function, got, c.reason)
+		}
+	}
+}
