@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "host.h"
+#include "loop.h"
 
 namespace host {
 
@@ -55,7 +55,7 @@ class Out {
       data_ = t.ptr<C>();
       return;
     }
-    itemsize(t.dtype);  // refuses what copy could not store
+    converter(t.dtype, dtypeOf<C>());  // refuses here what could not be stored at the end
     buffer_.reset(new C[static_cast<size_t>(numel > 0 ? numel : 1)]);
     data_ = buffer_.get();
   }

@@ -7,6 +7,7 @@
 
 #include "dense.h"
 #include "loop.h"
+#include "sums.h"
 
 // A multiply and an add of the tile may become one instruction.
 #pragma GCC optimize("fp-contract=fast")
@@ -109,7 +110,7 @@ void pack(const C* from, int64_t across, int64_t along, int64_t width, int64_t k
   }
 }
 
-// small computes a product that is not worth packing, or of a type without a tile.
+// plainProduct computes a product that is not worth packing, or of a type without a tile.
 template <class C>
 void plainProduct(int64_t m, int64_t n, int64_t k, Matrix<C> a, Matrix<C> b, C* c, int64_t ldc, bool accumulate) {
   for (int64_t i = 0; i < m; i++) {
@@ -125,6 +126,36 @@ void plainProduct(int64_t m, int64_t n, int64_t k, Matrix<C> a, Matrix<C> b, C* 
       }
     }
   }
+}
+
+// thinProduct computes few rows, which read b once where it lies: packing would
+// cost more than the product.
+template <class C>
+void thinProduct(int64_t m, int64_t n, int64_t k, Matrix<C> a, Matrix<C> b, C* c, int64_t ldc, bool accumulate) {
+  parallelFor(n, grainFor(k * m), [&](int64_t from, int64_t to) {
+    constexpr int64_t kTerms = 64;  // added up before they join the total
+    const int64_t width = to - from;
+    Scratch<C> partial(b.col == 1 ? width : 0), left(k);
+    C *const part = partial, *const x = left;
+    for (int64_t i = 0; i < m; i++) {
+      for (int64_t p = 0; p < k; p++) x[p] = a.data[i * a.row + p * a.col];
+      C* row = c + i * ldc + from;
+      if (!accumulate) std::fill_n(row, width, C(0));
+      for (int64_t p0 = 0; b.col == 1 && p0 < k; p0 += kTerms) {
+        std::fill_n(part, width, C(0));
+        for (int64_t p = p0; p < std::min(k, p0 + kTerms); p++) {
+          const C factor = x[p];
+          const C* right = b.data + p * b.row + from;
+          for (int64_t j = 0; j < width; j++) part[j] += factor * right[j];
+        }
+        for (int64_t j = 0; j < width; j++) row[j] += part[j];
+      }
+      for (int64_t j = 0; b.col != 1 && j < width; j++) {
+        const C* right = b.data + (from + j) * b.col;
+        row[j] += sumOf<C>(k, [x, right](int64_t p) { return x[p] * right[p]; });
+      }
+    }
+  });
 }
 
 template <class C>
@@ -181,6 +212,7 @@ template <class C>
 void gemm(int64_t m, int64_t n, int64_t k, Matrix<C> a, Matrix<C> b, C* c, int64_t ldc, bool accumulate) {
   if (m == 0 || n == 0) return;
   if constexpr (std::is_floating_point_v<C>) {
+    if (m <= 2 && (b.col == 1 || b.row == 1)) return thinProduct(m, n, k, a, b, c, ldc, accumulate);
     if (k > 0 && m * n * k > 512) return blockedProduct(m, n, k, a, b, c, ldc, accumulate);
   }
   plainProduct(m, n, k, a, b, c, ldc, accumulate);
