@@ -35,7 +35,7 @@ var imports = []struct {
 	{"opcheck", []string{"opdef", "compare", "tensor", "value"}},
 	{"ops/internal/kernel/...", []string{"ops/internal/kernel/...", "internal/blas", "internal/vmath"}},
 	{"ops", []string{"opdef", "ops/internal/kernel/...", "internal/blas", "internal/vmath", "tensor", "value"}},
-	{"opdef", []string{"internal/vmath", "tensor", "value"}},
+	{"opdef", []string{"devicebridge/diopi", "internal/vmath", "tensor", "value"}}, // an op says how devices run it
 	{"capture", []string{"pthformat", "tensor", "value"}},
 	{"devicebridge/...", []string{"devicebridge/...", "opdef", "tensor", "value"}},
 	{"fixtures/...", []string{"fixtures/...", "capture", "pthformat", "tensor", "value"}},

@@ -1,0 +1,266 @@
+//go:build linux
+
+package ondevice_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+const native = "../../devicebridge/native"
+
+// buildBroken builds the corpus of wrong devices.
+var buildBroken = sync.OnceValue(func() error {
+	out, err := exec.Command("make", "-s", "-C", native, "broken").CombinedOutput()
+	if err != nil {
+		return errors.New(string(out))
+	}
+	return nil
+})
+
+func openLibrary(t *testing.T, c devicebridge.Config) *devicebridge.Device {
+	t.Helper()
+	for _, tool := range []string{"make", "g++"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	d, err := devicebridge.Open(t.Context(), c)
+	if errors.Is(err, devicebridge.ErrNoDevices) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// openBroken opens the device with a fault.
+func openBroken(t *testing.T, fault string, timeout time.Duration) *devicebridge.Device {
+	t.Helper()
+	if _, err := exec.LookPath("g++"); err == nil {
+		if err := buildBroken(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return openLibrary(t, devicebridge.Config{Library: filepath.Join(native, "build", "broken", fault+".so"), Timeout: timeout})
+}
+
+// record writes a capture of a call; output may be nil.
+func record(t *testing.T, op string, output value.Value, args ...value.Value) *capture.Entry {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name string, args []value.Value) {
+		root := &value.Dict{Items: []value.Item{
+			{Key: "name", Value: op}, {Key: "args", Value: value.NewTuple(args...)}, {Key: "kwargs", Value: &value.Dict{}}, {Key: "identifier", Value: "1/x"},
+		}}
+		if err := pthformat.WriteFile(filepath.Join(dir, name), root); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("input.pth", args)
+	if output != nil {
+		write("output.pth", []value.Value{output})
+	}
+	for e, err := range capture.Scan(t.Context(), []string{dir}, capture.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	t.Fatal("no capture found")
+	return nil
+}
+
+// normal is a tensor of normal numbers, the same for the same shape and dtype.
+func normal(dt tensor.DType, shape ...int) *tensor.Tensor {
+	r := rand.New(rand.NewPCG(uint64(dt), uint64(tensor.Numel(shape))))
+	data := make([]float64, tensor.Numel(shape))
+	for i := range data {
+		data[i] = r.NormFloat64()
+	}
+	return tensor.New(dt, shape, data).Rounded()
+}
+
+func options(t *testing.T, d *devicebridge.Device, o ondevice.Options) replay.Options {
+	t.Helper()
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return replay.Options{Registry: ops.Default(), Tolerances: tol, Device: ondevice.New(t.Context(), d, o)}
+}
+
+// verdicts lists the results as "layout target verdict: reason".
+func verdicts(o *replay.Outcome) string {
+	var b strings.Builder
+	for _, r := range o.Results {
+		b.WriteString(strings.Join([]string{r.Layout, r.Target, string(r.Verdict) + ":", r.Reason}, " ") + "\n")
+	}
+	return b.String()
+}
+
+// TestBrokenDevices: each wrong device gets its verdict on a call that shows its
+// fault, and the reason says what it was.
+func TestBrokenDevices(t *testing.T) {
+	f32, f16 := tensor.Float32, tensor.Float16
+	x, y := normal(f32, 6, 7), normal(f32, 6, 7)
+	x.RequiresGrad = true
+	add := []value.Value{x, normal(f32, 6, 7)}
+	long := func(dt tensor.DType) []value.Value { return []value.Value{normal(dt, 8, 512), normal(dt, 512, 8)} }
+	for _, tc := range []struct {
+		fault  string
+		op     string
+		args   []value.Value
+		want   compare.Verdict
+		reason string // part of one
+	}{
+		{"none", "torch.add", add, compare.Pass, ""},
+		{"none", "torch.mm", long(f32), compare.Pass, ""},
+		{"none", "torch.mm", long(f16), compare.Pass, ""},
+		{"separate_memory", "torch.add", add, compare.Pass, ""},
+		{"off_by_one_tile", "torch.mm", long(f32), compare.Fail, ""},
+		{"half_accumulate", "torch.mm", long(f32), compare.Fail, ""},
+		{"half_accumulate", "torch.mm", long(f16), compare.Warn, ""},
+		{"swapped_arguments", "torch.sub", add, compare.Fail, ""},
+		{"nan_last_lane", "torch.add", add, compare.Fail, "nan"},
+		{"ignores_strides", "torch.add", []value.Value{x, normal(f32, 7, 6).Transpose(0, 1)}, compare.Fail, ""},
+		{"wrong_dtype", "torch.nonzero", []value.Value{y}, compare.Fail, "dtype is int32, want int64"},
+		{"wrong_shape", "torch.nonzero", []value.Value{y}, compare.Fail, "shape is"},
+		{"overwrites_input", "torch.add", add, compare.Fail, "elements of the input input changed"},
+		{"out_of_bounds", "torch.add", add, compare.Fail, "written outside of"},
+		{"out_of_bounds_before", "torch.add", add, compare.Fail, "written outside of"},
+		{"partly_unwritten", "torch.add", add, compare.Fail, "never written"},
+		{"unwritten", "torch.add", add, compare.Fail, "never written"},
+		{"stale_workspace", "torch.add", add, compare.Fail, "never written"},
+		{"nondeterministic", "torch.add", add, compare.Fail, "differ between runs"},
+		{"leaks", "torch.add", add, compare.Fail, "memory grows"},
+		{"changes_shape", "torch.add", add, compare.Fail, "changed behind its handle"},
+		{"hangs", "torch.add", add, compare.Timeout, "no answer in time"},
+		{"stuck_stream", "torch.add", add, compare.Timeout, "no answer in time"},
+		{"segfaults", "torch.add", add, compare.Crash, "SIGSEGV"},
+		{"aborts", "torch.add", add, compare.Crash, "SIGABRT"},
+		{"exits", "torch.add", add, compare.Crash, "exit code 3"},
+		{"throws", "torch.add", add, compare.Crash, "not today"},
+		{"throws_custom", "torch.add", add, compare.Crash, "Unsupported"},
+		{"none", "torch.exp", []value.Value{y}, compare.Unsupported, "diopiExp"},
+	} {
+		t.Run(tc.fault+" "+tc.op, func(t *testing.T) {
+			timeout := 30 * time.Second
+			if tc.want == compare.Timeout {
+				timeout = 300 * time.Millisecond
+			}
+			d := openBroken(t, tc.fault, timeout)
+			repeat := 1
+			if tc.fault == "nondeterministic" || tc.fault == "leaks" {
+				repeat = 20
+			}
+			o := replay.Run(record(t, tc.op, nil, tc.args...), options(t, d, ondevice.Options{Repeat: repeat}), nil)
+			if o.Verdict() != tc.want || !strings.Contains(verdicts(o), tc.reason) {
+				t.Errorf("%s, want %s with %q:\n%s", o.Verdict(), tc.want, tc.reason, verdicts(o))
+			}
+		})
+	}
+}
+
+// TestStress: a device that ignores strides passes as recorded and fails in the
+// layouts that have some.
+func TestStress(t *testing.T) {
+	args := []value.Value{normal(tensor.Float32, 4, 6), normal(tensor.Float32, 4, 6)}
+	for fault, want := range map[string]map[string]compare.Verdict{
+		"ignores_strides": {"": compare.Pass, "non-contiguous": compare.Fail, "transposed": compare.Fail, "storage offset": compare.Pass, "transposed results": compare.Fail},
+		"none":            {"": compare.Pass, "non-contiguous": compare.Pass, "transposed": compare.Pass, "storage offset": compare.Pass, "transposed results": compare.Pass},
+	} {
+		opt := options(t, openBroken(t, fault, 0), ondevice.Options{})
+		opt.Stress = true
+		o := replay.Run(record(t, "torch.add", nil, args...), opt, nil)
+		got := map[string]compare.Verdict{}
+		for _, r := range o.Results {
+			got[r.Layout] = compare.Worse(got[r.Layout], r.Verdict)
+			if r.Source != "device" || len(r.Functions) != 1 || r.Functions[0] != "diopiAdd" {
+				t.Errorf("%s %s: source %q, functions %v", fault, r.Layout, r.Source, r.Functions)
+			}
+		}
+		for layout, v := range want {
+			if got[layout] != v {
+				t.Errorf("%s, layout %q: %s, want %s\n%s", fault, layout, got[layout], v, verdicts(o))
+			}
+		}
+	}
+}
+
+// TestWitness: what was recorded is the measure of the device.
+func TestWitness(t *testing.T) {
+	x, y := normal(tensor.Float32, 50), normal(tensor.Float32, 50)
+	sum := tensor.New(tensor.Float32, []int{50}, make([]float64, 50))
+	data := tensor.Data[float64](sum)
+	for i := range data {
+		data[i] = tensor.At[float64](x, i) + tensor.At[float64](y, i)
+	}
+	good := tensor.New(tensor.Float32, []int{50}, data).Rounded()
+	data[3] += 1
+	bad := tensor.New(tensor.Float32, []int{50}, data).Rounded()
+	for _, tc := range []struct {
+		fault    string
+		recorded *tensor.Tensor
+		want     string
+	}{{"none", good, "same"}, {"none", bad, "better"}, {"nan_last_lane", good, "worse"}} {
+		o := replay.Run(record(t, "torch.add", tc.recorded, x, y), options(t, openBroken(t, tc.fault, 0), ondevice.Options{}), nil)
+		if w := o.Results[0].Witness; w == nil || w.Verdict != tc.want {
+			t.Errorf("%s: witness %+v, want %s", tc.fault, w, tc.want)
+		}
+	}
+}
+
+// TestCasts: arguments go to the device in another dtype, results come back.
+func TestCasts(t *testing.T) {
+	casts, err := ondevice.ParseCasts("torch.float64->torch.float32, torch.int64->torch.int32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := options(t, openBroken(t, "none", 0), ondevice.Options{Casts: func(string) map[tensor.DType]tensor.DType { return casts }})
+	x, y := normal(tensor.Float64, 5), normal(tensor.Float64, 5)
+	o := replay.Run(record(t, "torch.add", nil, x, y), opt, nil)
+	want := []replay.CastRow{
+		{Target: "input[0]", Action: "torch.float64 -> torch.float32"}, {Target: "input[1]", Action: "torch.float64 -> torch.float32"},
+		{Target: "output[0]", Action: "torch.float32 -> torch.float64"},
+	}
+	if len(o.Casts) != 3 || o.Casts[0] != want[0] || o.Casts[1] != want[1] || o.Casts[2] != want[2] {
+		t.Errorf("casts %v, want %v", o.Casts, want)
+	}
+	if r := o.Results[0]; r.DType != tensor.Float64 || r.Compared == nil {
+		t.Errorf("result of dtype %v, want float64:\n%s", r.DType, verdicts(o))
+	}
+	for text, want := range map[string]string{
+		"float64": "want \"torch.bfloat16->torch.float32\"", "torch.float65->torch.float32": `unknown dtype "torch.float65"`, "torch.int8->": `unknown dtype ""`,
+	} {
+		if _, err := ondevice.ParseCasts(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseCasts(%q): %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestFallback(t *testing.T) {
+	opt := options(t, openBroken(t, "segfaults", 0), ondevice.Options{Fallback: func(op string) bool { return op == "torch.add" }})
+	o := replay.Run(record(t, "torch.add", nil, normal(tensor.Float32, 2), normal(tensor.Float32, 2)), opt, nil)
+	if o.Verdict() != compare.Skipped || o.Results[0].Reason != "falls back to the CPU" {
+		t.Errorf("%s", verdicts(o))
+	}
+}
