@@ -10,6 +10,7 @@ import (
 
 // bandOps keep or make diagonals of matrices.
 var bandOps = []*opdef.Entry{
+	adjointOp, fillDiagonalOp,
 	trianglePart("triu", "The part of matrices on and above a diagonal", true),
 	trianglePart("tril", "The part of matrices on and below a diagonal", false),
 	opdef.Op[diagEmbedArgs]{

@@ -132,6 +132,7 @@ var gatherOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
+	nonzeroStaticOp,
 	opdef.Op[selfArgs]{
 		Schema: "argwhere(Tensor self) -> Tensor",
 		DIOPI:  "nonzero",
