@@ -1,26 +1,27 @@
 package reference
 
 import (
+	"maps"
 	"math"
 
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
 
-// own are the functions that are the kit's own or that no operator answers to,
-// by name.
-var own = map[string]function{}
-
 // A function computes the result of a call. What goes wrong makes the tape
 // fail.
 type function func(t *Tape, a *arguments) value.Value
 
-func init() {
-	for _, family := range []map[string]function{shapeFunctions, layerFunctions, optimizerFunctions, attentionFunctions, servingFunctions, batchNormFunctions, visionFunctions} {
-		for name, f := range family {
-			own[name] = f
-		}
+// own are the functions that are the kit's own or that no operator answers to,
+// by name.
+var own = merged(shapeFunctions, layerFunctions, optimizerFunctions, attentionFunctions, servingFunctions, batchNormFunctions, visionFunctions)
+
+func merged(families ...map[string]function) map[string]function {
+	all := map[string]function{}
+	for _, f := range families {
+		maps.Copy(all, f)
 	}
+	return all
 }
 
 // arguments gives the arguments of a call by name. What is missing or of
