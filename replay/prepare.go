@@ -299,6 +299,21 @@ func guarded(f func() error) (err error) {
 	return err
 }
 
+// DeviceCall is the call for a device, its forward pass alone or with the
+// backward pass. It needs Start.
+func (p *Prepared) DeviceCall(backward bool) *DeviceCall {
+	c := &DeviceCall{Call: p.call, Forward: p.fwd}
+	if backward && p.grad == "" {
+		c.GradOutputs = p.out
+		for _, a := range p.call.Tensors() {
+			if p.need[a.Name] && !slices.Contains(c.Need, a.Name) {
+				c.Need = append(c.Need, a.Name)
+			}
+		}
+	}
+	return c
+}
+
 // DeviceFunctions are the C functions that would carry out the forward pass on a
 // device. The error says why none can.
 func (p *Prepared) DeviceFunctions() (functions []string, err error) {

@@ -30,7 +30,7 @@ var imports = []struct {
 	{"internal/blas", nil},  // products of float64 matrices
 	{"internal/vmath", nil}, // vectorised elementary functions on plain slices
 	{"diopi_conformance/...", []string{"diopi_conformance/...", "devicebridge/...", "pthformat", "replay", "ops", "opdef", "opcheck", "compare", "fixtures", "tensor", "value"}},
-	{"replay/ondevice", []string{"replay", "devicebridge/...", "opdef", "compare", "tensor"}},
+	{"replay/ondevice", []string{"replay", "devicebridge/...", "opdef", "compare", "timing", "tensor"}},
 	{"replay/...", []string{"replay/...", "capture", "ops", "opdef", "compare", "timing", "tensor", "value", "pthformat"}},
 	{"opcheck", []string{"opdef", "compare", "tensor", "value"}},
 	{"ops/internal/kernel/...", []string{"ops/internal/kernel/...", "internal/blas", "internal/vmath"}},

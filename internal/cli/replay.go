@@ -113,6 +113,11 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		if err != nil {
 			return err
 		}
+		release, err := lockDevice(cmd.Context(), a, o.device, false)
+		if err != nil {
+			return failed(err)
+		}
+		defer release()
 		lib, err := o.open(cmd.Context())
 		if err != nil {
 			return err

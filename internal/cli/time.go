@@ -16,6 +16,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/plots"
 	"github.com/optool/optool/timing"
@@ -23,10 +24,10 @@ import (
 
 type timeOptions struct {
 	selection
+	deviceFlags
 	runTimes    int
 	forwardOnly bool
 	sync        bool
-	device      string
 	json        string
 	out         string
 	cache       string
@@ -79,7 +80,7 @@ it holds hot runs unless only cold ones were asked for.`,
 	f.IntVar(&o.runTimes, "run_times", 0, "measure exactly `N` runs of each; 0: until the numbers hold")
 	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not measure the backward pass")
 	f.BoolVar(&o.sync, "sync_time_measure", false, "print op_tools' tables of every run")
-	f.StringVar(&o.device, "device", "none", "what to measure: none, the float64 reference on this machine")
+	o.deviceFlags.add(cmd, "none", "what to measure: none, the float64 reference on this machine; host, the built-in device; or the path of a DIOPI `LIBRARY`")
 	addJSONFlag(cmd, &o.json)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")
 	f.StringVar(&o.cache, "cache", "both", "state of the caches: cold, hot or both")
@@ -105,8 +106,6 @@ func (o *timeOptions) check(paths []string) error {
 	switch {
 	case o.runTimes < 0:
 		return usageError("--run_times: want a number of runs, got %d", o.runTimes)
-	case o.device != "none":
-		return usageError("--device: want none, got %q", o.device)
 	case o.maxTime <= 0:
 		return usageError("--max-time: want more than 0, got %v", o.maxTime)
 	case o.budget < 0:
@@ -130,7 +129,7 @@ func (o *timeOptions) check(paths []string) error {
 	default:
 		return usageError("--cache: want cold, hot or both, got %q", o.cache)
 	}
-	return nil
+	return o.deviceFlags.check()
 }
 
 // A task is a call to measure, and what was measured of it.
@@ -151,7 +150,8 @@ type timer struct {
 	o     *timeOptions
 	opt   replay.Options
 	evict *timing.Evictor
-	end   time.Time // of the budget; zero for none
+	on    *ondevice.Device // nil: the reference
+	end   time.Time        // of the budget; zero for none
 	json  *jsonOutput
 	csv   *timeCSV
 	list  *reports.Listing
@@ -187,6 +187,22 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		opt: replay.Options{Registry: ops.Default(), ForwardOnly: o.forwardOnly, Read: o.read},
 	}
 	defer t.csv.close()
+	if !o.none() {
+		release, err := lockDevice(cmd.Context(), a, o.device, true)
+		if err != nil {
+			return failed(err)
+		}
+		defer release()
+		lib, err := o.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer lib.Close()
+		if !a.quiet {
+			fmt.Fprintln(a.Err, describeDevice(o.device, lib.Info()))
+		}
+		t.on = ondevice.New(cmd.Context(), lib, ondevice.Options{})
+	}
 	tasks, err := t.collect(cmd.Context(), paths)
 	if err != nil {
 		return err
@@ -349,24 +365,16 @@ func (t *timer) measure(ctx context.Context, k *task, round, rounds int) error {
 		t.refuse(fmt.Errorf("%s: %w", k.entry.Rel, err))
 		return nil
 	}
-	k.why = p.NoBackward()
-	phases := []struct {
-		name string
-		run  func() error
-		work replay.Work
-	}{{"forward", p.Forward, p.ForwardWork()}}
-	if k.why == "" {
-		phases = append(phases, struct {
-			name string
-			run  func() error
-			work replay.Work
-		}{"backward", p.Backward, p.BackwardWork()})
+	phases, err := t.phases(k, p)
+	if err != nil {
+		t.refuse(fmt.Errorf("%s: %w", k.entry.Rel, err))
+		return nil
 	}
 	opt := timing.Options{Runs: share(t.o.runTimes, round, rounds), MaxTime: t.o.maxTime / time.Duration(rounds)}
 	at := 0
 	for _, ph := range phases {
 		for _, c := range t.o.caches {
-			s, err := timing.Measure(ctx, &timing.HostFunc{Run: ph.run, Caches: t.evict}, c, opt)
+			s, err := timing.Measure(ctx, ph.runner, c, opt)
 			if err != nil && !errors.Is(err, context.Canceled) {
 				t.refuse(fmt.Errorf("%s: %s: %w", k.entry.Rel, ph.name, err))
 				return nil
@@ -386,6 +394,41 @@ func (t *timer) measure(ctx context.Context, k *task, round, rounds int) error {
 		}
 	}
 	return nil
+}
+
+// A phase is a pass of a call to measure.
+type phase struct {
+	name   string
+	runner timing.Runner
+	work   replay.Work
+}
+
+// phases are the passes of a started call. A backward pass that a device does
+// not have is left out.
+func (t *timer) phases(k *task, p *replay.Prepared) ([]phase, error) {
+	k.why = p.NoBackward()
+	if t.on == nil {
+		ps := []phase{{"forward", &timing.HostFunc{Run: p.Forward, Caches: t.evict}, p.ForwardWork()}}
+		if k.why == "" {
+			ps = append(ps, phase{"backward", &timing.HostFunc{Run: p.Backward, Caches: t.evict}, p.BackwardWork()})
+		}
+		return ps, nil
+	}
+	flush := int64(t.evict.Size())
+	f, err := t.on.NewTimer(p.DeviceCall(false), flush)
+	if err != nil {
+		return nil, err
+	}
+	ps := []phase{{"forward", f, p.ForwardWork()}}
+	if k.why == "" {
+		b, err := t.on.NewTimer(p.DeviceCall(true), flush)
+		if err == nil {
+			ps = append(ps, phase{"backward", b, p.BackwardWork()})
+		} else {
+			k.why = err.Error()
+		}
+	}
+	return ps, nil
 }
 
 func (t *timer) newTiming(k *task, phase string, w replay.Work, s *timing.Series) *reports.Timing {

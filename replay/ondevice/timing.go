@@ -1,0 +1,87 @@
+package ondevice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/timing"
+)
+
+// A Timer times one pass of a call on the device. It is a timing.Runner: the
+// time of a run is that of its C calls, each measured in the worker around the
+// call and the synchronisation of its stream.
+type Timer struct {
+	device *Device
+	plan   *diopi.Plan
+	phase  diopi.Phase // Backward, or all others
+	flush  int64
+}
+
+// NewTimer returns a timer of a call's forward pass, or of its backward pass.
+// Cold runs walk through flush bytes before. The error says why the device
+// cannot run it, after it has been tried once.
+func (d *Device) NewTimer(c *replay.DeviceCall, flush int64) (*Timer, error) {
+	t := &Timer{device: d, phase: diopi.Forward, flush: flush}
+	if c.GradOutputs != nil {
+		t.phase = diopi.Backward
+	}
+	p, err := d.Plan(c)
+	if err != nil {
+		return nil, err
+	}
+	if t.phase == diopi.Backward && p.backward != "" {
+		return nil, errors.New(p.backward)
+	}
+	t.plan = p.Plan
+	res, err := d.library.RunWith(d.ctx, t.plan, devicebridge.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return t, ended(res)
+}
+
+// ended is an error for the first call that did not end well.
+func ended(res *devicebridge.Result) error {
+	if w := res.Worst(); w != nil {
+		_, reason := verdict(w)
+		return errors.New(reason)
+	}
+	return nil
+}
+
+// Clock is the host's: the worker's monotonic clock.
+func (t *Timer) Clock() timing.Clock { return timing.HostClock }
+
+// Sample implements timing.Runner.
+func (t *Timer) Sample(ctx context.Context, cache timing.Cache, n int) ([]time.Duration, error) {
+	o := devicebridge.Options{Time: &devicebridge.Timing{Runs: n}}
+	if cache == timing.Cold {
+		o.Time.FlushBytes = t.flush
+	}
+	res, err := t.device.library.RunWith(ctx, t.plan, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := ended(res); err != nil {
+		return nil, err
+	}
+	samples := make([]time.Duration, n)
+	for i, c := range t.plan.Calls {
+		if (c.Phase == diopi.Backward) != (t.phase == diopi.Backward) {
+			continue
+		}
+		runs := res.Calls[i].Runs
+		if len(runs) < n {
+			return nil, fmt.Errorf("%s: %d of %d runs were measured", c.Function, len(runs), n)
+		}
+		for k := range samples {
+			samples[k] += runs[k]
+		}
+	}
+	return samples, nil
+}
