@@ -66,7 +66,7 @@ func (j *JSONLines) Summary(s *Summary) error {
 	}
 	m := map[string]any{
 		"kind": "summary", "captures": total, "compared": s.Compared(), "interrupted": s.Interrupted,
-		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops,
+		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops, "exit_code": s.Exit,
 	}
 	for _, v := range Verdicts() {
 		m[v] = s.Results[v]

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 )
@@ -70,6 +71,25 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	}
 }
 
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *Number) UnmarshalJSON(b []byte) error {
+	text := string(b)
+	if text == "null" {
+		return nil
+	}
+	if len(b) > 0 && b[0] == '"' {
+		if err := json.Unmarshal(b, &text); err != nil {
+			return err
+		}
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return fmt.Errorf("want a number, \"nan\", \"inf\" or \"-inf\", found %.20q", text)
+	}
+	*n = Number(f)
+	return nil
+}
+
 // Num returns a pointer to f as a Number, for fields that may be null.
 func Num(f float64) *Number {
 	n := Number(f)
@@ -120,9 +140,12 @@ type Result struct {
 	Expected  json.RawMessage `json:"expected"` // reference there
 	DType     *string         `json:"dtype"`
 	Shape     []int           `json:"shape"`
-	Source    *string         `json:"source"`    // captured or device
-	Reference *string         `json:"reference"` // float64, int64, ...
-	Repro     *string         `json:"repro"`     // a command line
+	Source    *string         `json:"source"`               // captured or device
+	Reference *string         `json:"reference"`            // float64, int64, ...
+	Repro     *string         `json:"repro"`                // a command line
+	Label     string          `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
+	ErrorInfo string          `json:"error_info,omitempty"` // op_tools' remark
+	Saved     string          `json:"saved,omitempty"`      // directory that the failing call was saved to
 
 	// Of runs on a device; absent elsewhere.
 	Functions    []string `json:"functions,omitempty"`     // of the library
@@ -130,6 +153,60 @@ type Result struct {
 	RMSE         *Number  `json:"rmse,omitempty"`          // of the device against the reference
 	RecordedRMSE *Number  `json:"recorded_rmse,omitempty"` // of what was recorded
 	Witness      string   `json:"witness,omitempty"`       // better, same or worse than what was recorded
+
+	*Stats // of an overflow check, else nil
+}
+
+// Stats describe the elements of a tensor, over those that are finite (Std with
+// n-1); what does not exist is nil. Of other values only the counts are known.
+type Stats struct {
+	NaN  int     `json:"nan"`
+	Inf  int     `json:"inf"`
+	Min  *Number `json:"min"`
+	Max  *Number `json:"max"`
+	Mean *Number `json:"mean"`
+	Std  *Number `json:"std"`
+	Norm *Number `json:"norm"` // 2-norm
+}
+
+// CompareRow is the row of op_tools' table and file for r; false if nothing was
+// compared.
+func (r *Result) CompareRow() (CompareRow, bool) {
+	if r.Allclose == nil || r.Cosine == nil || r.MaxAbs == nil || r.MaxRel == nil || r.ATol == nil || r.RTol == nil {
+		return CompareRow{}, false
+	}
+	row := CompareRow{
+		Name: r.Op + " " + r.Label, Allclose: *r.Allclose, Cosine: float64(*r.Cosine), MaxAbs: float64(*r.MaxAbs), MaxRelative: float64(*r.MaxRel),
+		ATol: float64(*r.ATol), RTol: float64(*r.RTol), ErrorInfo: r.ErrorInfo, Verdict: r.Verdict, Reason: r.Reason,
+	}
+	if r.ForwardID != nil {
+		row.ForwardID = strconv.Itoa(*r.ForwardID)
+	}
+	return row, true
+}
+
+// OverflowRow is the row of r, which has Stats, in the table of the overflow
+// check.
+func (r *Result) OverflowRow() OverflowRow {
+	or := func(n *Number) float64 {
+		if n == nil {
+			return math.NaN()
+		}
+		return float64(*n)
+	}
+	return OverflowRow{
+		Name: r.Op + " " + r.Label, Overflow: r.NaN+r.Inf > 0, Tensor: r.DType != nil, NaN: r.NaN, Inf: r.Inf,
+		Min: or(r.Min), Max: or(r.Max), Mean: or(r.Mean), Std: or(r.Std), Norm: or(r.Norm),
+	}
+}
+
+// Finding reports whether r is something that its reader has to look at.
+func (r *Result) Finding() bool {
+	switch r.Verdict {
+	case Pass, Warn, Mistrusted, Skipped, Unsupported:
+		return false
+	}
+	return true
 }
 
 // An OpSummary counts the captures of one op by their worst verdict.

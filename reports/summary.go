@@ -20,6 +20,7 @@ type Summary struct {
 	Interrupted bool
 	Elapsed     time.Duration // 0 if not measured
 	PeakRSS     int64         // largest resident set in bytes, 0 if not measured
+	Exit        int           // exit code of the run
 
 	ops          map[string]*OpSummary
 	capture, op  string // being added
@@ -97,16 +98,23 @@ func (s *Summary) Refused() bool { return s.Results[Invalid]+s.Results[Error] > 
 
 func rank(verdict string) int { return slices.Index(Verdicts(), verdict) }
 
-// Write prints the counts by op and one line in total. width limits the lines;
-// zero is no limit.
-func (s *Summary) Write(w io.Writer, width int) error {
-	ops := s.Ops()
+// used lists the verdicts that captures have, in the order of tables.
+func (s *Summary) used() []string {
+	s.endCapture()
 	var used []string
 	for _, v := range []string{Pass, Warn, Fail, Mistrusted, Unsupported, Skipped, Invalid, Error, Timeout, Crash} {
 		if s.Captures[v] > 0 {
 			used = append(used, v)
 		}
 	}
+	return used
+}
+
+// Write prints the counts by op and one line in total. width limits the lines;
+// zero is no limit.
+func (s *Summary) Write(w io.Writer, width int) error {
+	ops := s.Ops()
+	used := s.used()
 	if len(ops) > 0 {
 		l := NewListing(w, width, append(append([]string{"op"}, used...), "worst")...)
 		for i := range used {
@@ -134,8 +142,14 @@ func (s *Summary) Write(w io.Writer, width int) error {
 		}
 		fmt.Fprintln(w)
 	}
+	_, err := fmt.Fprintln(w, s.line())
+	return err
+}
+
+// line is the summary in one line.
+func (s *Summary) line() string {
 	total, parts := 0, []string{}
-	for _, v := range used {
+	for _, v := range s.used() {
 		total += s.Captures[v]
 		parts = append(parts, fmt.Sprintf("%d %s", s.Captures[v], v))
 	}
@@ -149,8 +163,7 @@ func (s *Summary) Write(w io.Writer, width int) error {
 	if s.Interrupted {
 		end += " (interrupted)"
 	}
-	_, err := fmt.Fprintf(w, "%s: %s%s\n", Count(total, "capture"), cmp.Or(strings.Join(parts, ", "), "nothing compared"), end)
-	return err
+	return fmt.Sprintf("%s: %s%s", Count(total, "capture"), cmp.Or(strings.Join(parts, ", "), "nothing compared"), end)
 }
 
 // Count is a number of things, as people write it: "1 capture", "2 captures".

@@ -93,21 +93,23 @@ type timingSample struct {
 
 type timingSummary struct {
 	timingHead
-	N      int     `json:"n"`
-	Median int64   `json:"median_ns"`
-	Q1     int64   `json:"q1_ns"`
-	Q3     int64   `json:"q3_ns"`
-	Min    int64   `json:"min_ns"`
-	Max    int64   `json:"max_ns"`
-	Bytes  float64 `json:"bytes"`
-	Flops  float64 `json:"flops"`
-	Stop   string  `json:"stop_reason"`
-	Noise  Number  `json:"noise"` // standard deviation over mean
-	Warmup int     `json:"warmup_runs"`
-	Share  float64 `json:"share_of_peak"` // 0 if no peak is known
-	Calls  int     `json:"calls"`         // recorded calls it stands for
-	Inputs string  `json:"inputs"`
-	Doubt  string  `json:"doubt"`
+	N             int     `json:"n"`
+	Median        int64   `json:"median_ns"`
+	Q1            int64   `json:"q1_ns"`
+	Q3            int64   `json:"q3_ns"`
+	Min           int64   `json:"min_ns"`
+	Max           int64   `json:"max_ns"`
+	Bytes         float64 `json:"bytes"`
+	Flops         float64 `json:"flops"`
+	Stop          string  `json:"stop_reason"`
+	Noise         Number  `json:"noise"` // standard deviation over mean
+	Warmup        int     `json:"warmup_runs"`
+	Share         float64 `json:"share_of_peak"`    // 0 if no peak is known
+	PeakBandwidth float64 `json:"peak_bytes_per_s"` // 0 if not known
+	PeakFlops     float64 `json:"peak_flops_per_s"`
+	Calls         int     `json:"calls"` // recorded calls it stands for
+	Inputs        string  `json:"inputs"`
+	Doubt         string  `json:"doubt"`
 }
 
 // Timing writes every sample and then the summary of the series.
@@ -126,7 +128,7 @@ func (j *JSONLines) Timing(t *Timing) error {
 	head.Kind = "timing_summary"
 	return j.Write(timingSummary{
 		timingHead: head, N: m.N, Median: int64(m.Median), Q1: int64(m.Q1), Q3: int64(m.Q3), Min: int64(m.Min), Max: int64(m.Max),
-		Bytes: t.Bytes, Flops: t.Flops, Stop: string(s.Stop), Noise: Number(m.Noise), Warmup: s.Warmup, Share: t.Share(),
+		Bytes: t.Bytes, Flops: t.Flops, Stop: string(s.Stop), Noise: Number(m.Noise), Warmup: s.Warmup, Share: t.Share(), PeakBandwidth: t.Peak.Bandwidth, PeakFlops: t.Peak.Flops,
 		Calls: t.Calls, Inputs: t.Shapes, Doubt: t.Doubt(),
 	})
 }

@@ -43,7 +43,7 @@ func TestTimingLines(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	want := []string{
 		`{"kind":"timing","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","run":1,"elapsed_ns":10000}`,
-		`{"kind":"timing_summary","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","n":3,"median_ns":20000,"q1_ns":15000,"q3_ns":25000,"min_ns":10000,"max_ns":30000,"bytes":3000,"flops":1000,"stop_reason":"run_times","noise":0.5,"warmup_runs":2,"share_of_peak":0,"calls":3,"inputs":"float32[2]","doubt":"noisy: the middle half spans more than a tenth of the median"}`,
+		`{"kind":"timing_summary","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","n":3,"median_ns":20000,"q1_ns":15000,"q3_ns":25000,"min_ns":10000,"max_ns":30000,"bytes":3000,"flops":1000,"stop_reason":"run_times","noise":0.5,"warmup_runs":2,"share_of_peak":0,"peak_bytes_per_s":0,"peak_flops_per_s":0,"calls":3,"inputs":"float32[2]","doubt":"noisy: the middle half spans more than a tenth of the median"}`,
 	}
 	if got := []string{lines[0], lines[3]}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))

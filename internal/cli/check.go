@@ -41,34 +41,11 @@ hold inf or nan, and for all with --all. Exit code 1 means that some were found.
 	return cmd
 }
 
-// A checkLine is the result of one value as check --json prints it: the fields
-// of every result that apply, then the statistics.
-type checkLine struct {
-	Kind      string          `json:"kind"`
-	Capture   string          `json:"capture"`
-	Op        string          `json:"op"`
-	ForwardID *int            `json:"forward_id"`
-	Phase     string          `json:"phase"`
-	Target    string          `json:"target"`
-	Verdict   string          `json:"verdict"`
-	Reason    string          `json:"reason"`
-	DType     *string         `json:"dtype"`
-	Shape     []int           `json:"shape"`
-	Numel     *int            `json:"numel"`
-	NaN       int             `json:"nan"`
-	Inf       int             `json:"inf"`
-	Min       *reports.Number `json:"min"`
-	Max       *reports.Number `json:"max"`
-	Mean      *reports.Number `json:"mean"`
-	Std       *reports.Number `json:"std"`
-	Norm      *reports.Number `json:"norm"`
-}
-
 // A checked is what one capture gave.
 type checked struct {
 	title    string
 	rows     []reports.OverflowRow
-	lines    []checkLine
+	lines    []*reports.Result
 	failures []error
 	selected bool
 	overflow bool
@@ -100,7 +77,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 			a.warn("%v", err)
 		}
 		for i := range c.lines {
-			if err := j.write(&c.lines[i]); err != nil {
+			if err := j.result(c.lines[i]); err != nil {
 				return err
 			}
 		}
@@ -114,26 +91,48 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 		return c.write(j.text(), a.tableWidth())
 	})
 	bar.end()
-	if err := cmp.Or(j.write(struct {
-		Kind        string `json:"kind"`
-		Captures    int    `json:"captures"`
-		Values      int    `json:"values"`
-		Overflow    int    `json:"overflow"`
-		Refused     int    `json:"refused"`
-		Interrupted bool   `json:"interrupted"`
-	}{"summary", t.captures, values, found, t.refused, err != nil}), err); err != nil {
+	s := checkSummary{Kind: "summary", Captures: t.captures, Values: values, Overflow: found, Refused: t.refused, Interrupted: err != nil}
+	empty := t.check(paths)
+	s.Exit = s.exit()
+	if empty != nil {
+		s.Exit = ExitFailed
+	}
+	if err := cmp.Or(j.write(s), err, empty); err != nil {
 		return failed(err)
 	}
-	if err := t.check(paths); err != nil {
-		return err
-	}
 	if !a.quiet {
-		fmt.Fprintf(j.text(), "%s, %s: inf or nan in %s\n", reports.Count(t.captures, "capture"), reports.Count(values, "value"), reports.Count(found, "capture"))
+		if _, err := fmt.Fprintln(j.text(), s.text()); err != nil {
+			return failed(err)
+		}
 	}
-	if found > 0 {
-		return exitWith(ExitDiffers)
+	return exitWith(s.Exit)
+}
+
+// A checkSummary is the last line of a check.
+type checkSummary struct {
+	Kind        string `json:"kind"`
+	Captures    int    `json:"captures"`
+	Values      int    `json:"values"`
+	Overflow    int    `json:"overflow"` // captures that hold inf or nan
+	Refused     int    `json:"refused"`  // files and directories that could not be read
+	Interrupted bool   `json:"interrupted"`
+	Exit        int    `json:"exit_code"`
+}
+
+func (s checkSummary) exit() int {
+	switch {
+	case s.Interrupted:
+		return ExitInterrupted
+	case s.Overflow > 0:
+		return ExitDiffers
+	case s.Refused > 0:
+		return ExitFailed
 	}
-	return exitWith(t.code())
+	return ExitOK
+}
+
+func (s checkSummary) text() string {
+	return fmt.Sprintf("%s, %s: inf or nan in %s", reports.Count(s.Captures, "capture"), reports.Count(s.Values, "value"), reports.Count(s.Overflow, "capture"))
 }
 
 func (c *checked) write(w io.Writer, width int) error {
@@ -189,8 +188,8 @@ func (c *checked) refuse(e *capture.Entry, op string, k capture.Kind, err error)
 	phase, _ := phaseOf(k)
 	c.failures = append(c.failures, err)
 	reason := err.Error()
-	c.lines = append(c.lines, checkLine{
-		Kind: "result", Capture: e.Rel, Op: op, ForwardID: known(e.ID), Phase: phase, Verdict: reports.Invalid, Reason: reason,
+	c.lines = append(c.lines, &reports.Result{
+		Capture: e.Rel, Op: op, ForwardID: known(e.ID), Phase: phase, Verdict: reports.Invalid, Reason: reason,
 	})
 }
 
@@ -205,11 +204,12 @@ func (c *checked) file(e *capture.Entry, call *capture.Call, k capture.Kind) {
 	label := k.String()
 	for i, v := range vs {
 		row := reports.OverflowRow{Name: fmt.Sprintf("%s %s[%d]", call.Op, label, i)}
-		line := checkLine{
-			Kind: "result", Capture: e.Rel, Op: call.Op, ForwardID: known(e.ID), Phase: phase,
+		line := &reports.Result{
+			Label: fmt.Sprintf("%s[%d]", label, i), Stats: &reports.Stats{},
+			Capture: e.Rel, Op: call.Op, ForwardID: known(e.ID), Phase: phase,
 			Target: fmt.Sprintf("%s[%d]", target, i), Verdict: reports.Pass,
 		}
-		if err := examine(v, &row, &line); err != nil {
+		if err := examine(v, &row, line); err != nil {
 			c.refuse(e, call.Op, k, &capture.FileError{Path: e.RelPath(capture.Device, k), Err: err})
 			continue
 		}
@@ -222,7 +222,7 @@ func (c *checked) file(e *capture.Entry, call *capture.Call, k capture.Kind) {
 }
 
 // examine fills in what a value's statistics are.
-func examine(v value.Value, row *reports.OverflowRow, line *checkLine) error {
+func examine(v value.Value, row *reports.OverflowRow, line *reports.Result) error {
 	switch v := v.(type) {
 	case float64:
 		countSpecial(row, math.IsNaN(v), math.IsInf(v, 0))

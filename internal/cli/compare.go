@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"math"
 	"slices"
@@ -90,9 +89,7 @@ type match struct {
 // A compared is what one match gave.
 type compared struct {
 	results  []*reports.Result
-	rows     []reports.CompareRow
 	selected bool
-	finding  bool
 	err      error
 }
 
@@ -133,18 +130,19 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 				return nil
 			}
 			t.captures++
-			bar.add(c.finding)
+			finding := reports.NewFinding(c.results)
+			bar.add(finding.Bad())
 			for _, r := range c.results {
 				summary.Add(r)
 				if err := j.result(r); err != nil {
 					return err
 				}
 			}
-			if !c.finding && !o.tables {
+			if !finding.Bad() && !o.tables {
 				return nil
 			}
 			bar.pause()
-			return c.write(j.text(), a.tableWidth())
+			return finding.Write(j.text(), a.tableWidth())
 		})
 	bar.end()
 	if err != nil && ctx.Err() == nil {
@@ -160,24 +158,6 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 		}
 	}
 	return a.finish(j, summary, t, start)
-}
-
-// write prints a finding.
-func (c *compared) write(w io.Writer, width int) error {
-	first := c.results[0]
-	if _, err := fmt.Fprintf(w, "%s    %s\n", first.Op, first.Capture); err != nil {
-		return err
-	}
-	if err := reports.WriteCompare(w, width, c.rows); err != nil {
-		return err
-	}
-	for _, r := range c.results {
-		if r.Reason != "" {
-			fmt.Fprintf(w, "%s %s: %s\n", r.Verdict, r.Target, r.Reason)
-		}
-	}
-	_, err := fmt.Fprintln(w)
-	return err
 }
 
 // savedPairs yields the failures saved with both sides under a path.
@@ -390,12 +370,11 @@ func (c *comparison) whole(phase, verdict, reason string) {
 }
 
 func (c *comparison) add(r *reports.Result) {
-	repro := "optool compare --tables " + quote(c.match.a.Dir)
+	repro := program() + " compare --tables " + quote(c.match.a.Dir)
 	if b := c.match.b; b != nil && b != c.match.a {
 		repro += " " + quote(b.Dir)
 	}
 	r.Capture, r.Op, r.ForwardID, r.Repro = c.match.a.Rel, c.op, known(c.match.a.ID), &repro
-	c.finding = c.finding || r.Verdict == reports.Fail || r.Verdict == reports.Invalid
 	c.results = append(c.results, r)
 }
 
@@ -418,13 +397,8 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 	}
 	r := comparisonReport(&res, dt, shape)
 	source := "captured"
-	r.Phase, r.Target, r.Verdict, r.Reason, r.Source, r.Reference = phase, target, string(res.Verdict), res.Reason, &source, &reference
+	r.Phase, r.Target, r.Label, r.Verdict, r.Reason, r.Source, r.Reference = phase, target, label, string(res.Verdict), res.Reason, &source, &reference
 	c.add(r)
-	id := ""
-	if c.match.a.ID >= 0 {
-		id = fmt.Sprint(c.match.a.ID)
-	}
-	c.rows = append(c.rows, compareRow(id, c.op, label, res.OpTools, r.Verdict, r.Reason))
 }
 
 // tensors compares two tensors: a unit in the last place is rounding whatever

@@ -382,7 +382,7 @@ func (o *conformanceOptions) reports(t tested) []*reports.Result {
 
 // repro is the command that runs a function's cases again.
 func (o *conformanceOptions) repro(c *configs.Case) string {
-	s := "optool conformance --mode run_test --cache_dir " + quote(o.cacheDir) + " --fname " + c.Function()
+	s := program() + " conformance --mode run_test --cache_dir " + quote(o.cacheDir) + " --fname " + c.Function()
 	if o.model != "" {
 		s += " --model_name " + quote(o.model)
 	}

@@ -40,7 +40,7 @@ func (a *app) openJSON(path, device string) (*jsonOutput, error) {
 	}
 	host, _ := os.Hostname()
 	return j, failed(j.lines.Run(reports.Run{
-		Command: append([]string{"optool"}, a.args...), Version: version(),
+		Command: append([]string{os.Args[0]}, a.args...), Version: version(),
 		Host: host + " " + runtime.GOOS + "/" + runtime.GOARCH, Device: device, Start: time.Now(),
 	}))
 }
@@ -70,9 +70,12 @@ func (j *jsonOutput) write(v any) error {
 	return j.lines.Write(v)
 }
 
+// close closes the file; the second time it does nothing.
 func (j *jsonOutput) close() error {
 	if j.file == nil {
 		return nil
 	}
-	return j.file.Close()
+	f := j.file
+	j.file = nil
+	return f.Close()
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -85,13 +82,9 @@ func (o *replayOptions) check() error {
 
 // A replayed is what one capture gave.
 type replayed struct {
-	results  []*reports.Result
-	rows     []reports.CompareRow
-	casts    []replay.CastRow
-	title    string
-	finding  bool
-	selected bool
-	err      error
+	found   *reports.Finding // nil if not selected
+	err     error
+	unsaved error // why results could not be written below --out
 }
 
 func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) error {
@@ -137,6 +130,13 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	summary := reports.NewSummary()
 	csv := &lazyCSV{dir: o.out}
 	defer csv.close()
+	unsaved := false
+	problem := func(err error) {
+		if err != nil && !unsaved {
+			unsaved = true
+			a.warn("%v: not everything is saved; --out DIR saves it below another directory", err)
+		}
+	}
 	saver := &failureSaver{dir: o.out, now: start}
 
 	var t tally
@@ -154,23 +154,24 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 				t.refused++
 				a.warn("%v", r.err)
 			}
-			if !r.selected {
+			if r.found == nil {
 				return nil
 			}
 			t.captures++
-			bar.add(r.finding)
-			for _, res := range r.results {
+			bar.add(r.found.Bad())
+			problem(r.unsaved)
+			for _, res := range r.found.Results {
 				summary.Add(res)
 				if err := j.result(res); err != nil {
 					return err
 				}
 			}
-			for _, row := range r.rows {
-				if err := csv.row(row); err != nil {
-					return err
-				}
+			problem(csv.rows(r.found.Rows))
+			if !r.found.Bad() && !o.tables {
+				return nil
 			}
-			return o.print(j.text(), a.tableWidth(), bar, r)
+			bar.pause()
+			return r.found.Write(j.text(), a.tableWidth())
 		})
 	bar.end()
 	if err != nil && cmd.Context().Err() == nil {
@@ -182,6 +183,10 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		}
 	}
 	summary.Interrupted = cmd.Context().Err() != nil
+	problem(csv.close())
+	if unsaved {
+		t.refused++
+	}
 	if csv.path != "" && !a.quiet {
 		fmt.Fprintf(a.Err, "op autocompare result saved to %s\n", csv.path)
 	}
@@ -197,39 +202,34 @@ func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver)
 	if err != nil || !ok {
 		return replayed{err: err}
 	}
-	r := replayed{selected: true}
+	var r replayed
 	saved := ""
 	outcome := replay.Run(f.entry, opt, func(out *replay.Outcome) {
 		if o.saveRef != "" {
 			r.err = saveReference(filepath.Join(o.saveRef, filepath.FromSlash(f.entry.Rel)), out)
 		}
 		if r.err == nil {
-			saved, r.err = saver.save(f.entry, out)
+			saved, r.unsaved = saver.save(f.entry, out)
 		}
 	})
-	if saved != "" {
-		r.title = "saved to " + saved
-	}
 	repro := o.repro(f.entry)
+	r.found = &reports.Finding{}
 	id := ""
 	if f.entry.ID >= 0 {
 		id = strconv.Itoa(f.entry.ID)
 	}
-	r.casts = outcome.Casts
+	for _, c := range outcome.Casts {
+		r.found.Casts = append(r.found.Casts, []string{outcome.Op, c.Target, c.Action})
+	}
 	for _, in := range outcome.Inputs {
-		r.rows = append(r.rows, compareRow(id, outcome.Op, in.Label, in.Numbers, "", ""))
+		r.found.Rows = append(r.found.Rows, compareRow(id, outcome.Op, in.Label, in.Numbers))
 	}
 	for _, res := range outcome.Results {
 		rep := toReport(f.entry, outcome.Op, res)
-		rep.Repro = &repro
-		r.results = append(r.results, rep)
-		if res.Compared != nil {
-			r.rows = append(r.rows, compareRow(id, outcome.Op, res.Label, res.Compared.OpTools, string(res.Verdict), res.Reason))
-		}
-		switch res.Verdict {
-		case compare.Pass, compare.Warn, compare.Mistrusted, compare.Skipped, compare.Unsupported:
-		default:
-			r.finding = true
+		rep.Repro, rep.Label, rep.Saved = &repro, res.Label, saved
+		r.found.Results = append(r.found.Results, rep)
+		if row, ok := rep.CompareRow(); ok {
+			r.found.Rows = append(r.found.Rows, row)
 		}
 	}
 	return r
@@ -241,7 +241,7 @@ func (o *replayOptions) repro(e *capture.Entry) string {
 	if e.Layout == capture.File {
 		path = e.Path(capture.Device, e.All()[0].Kind)
 	}
-	args := []string{"optool", "replay", "--acc_check", "--tables"}
+	args := []string{program(), "replay", "--acc_check", "--tables"}
 	if o.forwardOnly {
 		args = append(args, "--only_run_forward")
 	}
@@ -253,88 +253,6 @@ func (o *replayOptions) repro(e *capture.Entry) string {
 		args = append(args, "--stress")
 	}
 	return strings.Join(append(args, quote(path)), " ")
-}
-
-// quote quotes an argument for a POSIX shell where it has to be; what does not
-// print, line breaks and escape sequences among it, as $'...', which bash, zsh
-// and ksh know.
-func quote(s string) string {
-	if s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/+=:@,", r))
-	}) < 0 {
-		return s
-	}
-	if !utf8.ValidString(s) || strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
-		var b strings.Builder
-		for _, c := range []byte(s) {
-			switch {
-			case c == '\'' || c == '\\':
-				b.Write([]byte{'\\', c})
-			case c < ' ' || c > '~':
-				fmt.Fprintf(&b, `\%03o`, c)
-			default:
-				b.WriteByte(c)
-			}
-		}
-		return "$'" + b.String() + "'"
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// print shows a finding, or with --tables any call.
-func (o *replayOptions) print(w io.Writer, width int, bar *progress, r replayed) error {
-	if !r.finding && !o.tables {
-		return nil
-	}
-	bar.pause()
-	first := r.results[0]
-	if _, err := fmt.Fprintf(w, "%s  %s\n", strings.ToUpper(worstOf(r.results)), reports.OneLine(first.Op)); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "  capture  %s\n", reports.OneLine(first.Capture))
-	for _, res := range r.results {
-		if res.Verdict == reports.Pass && res.Reason == "" {
-			continue
-		}
-		target := res.Target
-		if target == "" {
-			target = "call"
-		}
-		if res.Layout != "" {
-			target += " (" + res.Layout + ")"
-		}
-		fmt.Fprintf(w, "  %-8s %s: %s\n", target, res.Verdict, reports.OneLine(res.Reason))
-	}
-	if r.finding {
-		fmt.Fprintf(w, "  again    %s\n", *first.Repro)
-		if r.title != "" {
-			fmt.Fprintf(w, "  %s\n", reports.OneLine(r.title))
-		}
-	}
-	if len(r.casts) > 0 {
-		rows := make([][]string, len(r.casts))
-		for i, c := range r.casts {
-			rows[i] = []string{first.Op, c.Target, c.Action}
-		}
-		if err := reports.WriteGrid(w, width, []string{"name", "target", "action"}, rows); err != nil {
-			return err
-		}
-	}
-	if len(r.rows) > 0 {
-		if err := reports.WriteCompare(w, width, r.rows); err != nil {
-			return err
-		}
-	}
-	_, err := fmt.Fprintln(w)
-	return err
-}
-
-func worstOf(rs []*reports.Result) string {
-	v := compare.Skipped
-	for _, r := range rs {
-		v = compare.Worse(v, compare.Verdict(r.Verdict))
-	}
-	return string(v)
 }
 
 func loadTolerances(path string) (*compare.Tolerances, error) {
@@ -391,7 +309,7 @@ func comparisonReport(c *compare.Result, dt tensor.DType, shape []int) *reports.
 	out.Cosine, out.MaxAbs, out.MaxRel = reports.Num(n.Cosine), reports.Num(n.MaxAbs), reports.Num(n.MaxRel)
 	out.ATol, out.RTol = reports.Num(n.Atol), reports.Num(n.Rtol)
 	out.MaxULP = reports.Num(c.MaxULP)
-	out.Mismatch, out.Numel, out.Rule = &c.Mismatched, &c.Numel, &c.Rule
+	out.Mismatch, out.Numel, out.Rule, out.ErrorInfo = &c.Mismatched, &c.Numel, &c.Rule, n.Note
 	if c.WorstIndex != nil {
 		out.Worst = c.WorstIndex
 		out.Actual, out.Expected = jsonValue(c.Actual), jsonValue(c.Expected)
@@ -417,20 +335,31 @@ func jsonValue(v any) json.RawMessage {
 	return b
 }
 
-// compareRow is op_tools' row of one comparison.
-func compareRow(id, op, label string, n compare.OpTools, verdict, reason string) reports.CompareRow {
+// compareRow is op_tools' row of a comparison that has no verdict.
+func compareRow(id, op, label string, n compare.OpTools) reports.CompareRow {
 	return reports.CompareRow{
 		ForwardID: id, Name: op + " " + label, Allclose: n.AllClose, Cosine: n.Cosine, MaxAbs: n.MaxAbs, MaxRelative: n.MaxRel,
-		ATol: n.Atol, RTol: n.Rtol, ErrorInfo: n.Note, Verdict: verdict, Reason: reason,
+		ATol: n.Atol, RTol: n.Rtol, ErrorInfo: n.Note,
 	}
 }
 
-// lazyCSV creates op_tools' comparison file when the first row is known.
+// lazyCSV creates op_tools' comparison file when the first row is known. After
+// an error it writes nothing more.
 type lazyCSV struct {
 	dir  string
 	path string
-	file io.WriteCloser
+	file io.Closer
 	csv  *reports.CSV
+	err  error
+}
+
+func (l *lazyCSV) rows(rows []reports.CompareRow) error {
+	for _, r := range rows {
+		if l.err == nil {
+			l.err = l.row(r)
+		}
+	}
+	return l.err
 }
 
 func (l *lazyCSV) row(r reports.CompareRow) error {
@@ -446,28 +375,42 @@ func (l *lazyCSV) row(r reports.CompareRow) error {
 	return l.csv.Compare(r)
 }
 
-func (l *lazyCSV) close() {
-	if l.file != nil {
-		l.file.Close()
+// close closes the file; the second time it does nothing.
+func (l *lazyCSV) close() error {
+	if l.file == nil {
+		return nil
 	}
+	f := l.file
+	l.file = nil
+	return f.Close()
 }
 
 // finish writes the summary of a comparison and returns the exit code.
 func (a *app) finish(j *jsonOutput, s *reports.Summary, t tally, start time.Time) error {
 	s.Elapsed, s.PeakRSS = time.Since(start), peakRSS()
+	s.Exit = comparisonExit(s, t.refused)
 	if err := j.summary(s); err != nil {
 		return failed(err)
 	}
 	if err := s.Write(j.text(), a.outputWidth()); err != nil {
 		return failed(err)
 	}
+	if err := j.close(); err != nil {
+		return failed(err)
+	}
+	return exitWith(s.Exit)
+}
+
+// comparisonExit is the exit code of a comparison that refused some inputs
+// before they gave a result.
+func comparisonExit(s *reports.Summary, refused int) int {
 	switch {
 	case s.Interrupted:
-		return context.Canceled
+		return ExitInterrupted
 	case s.Differs():
-		return exitWith(ExitDiffers)
-	case s.Refused() || t.refused > 0 || s.Compared() == 0:
-		return exitWith(ExitFailed)
+		return ExitDiffers
+	case s.Refused() || refused > 0 || s.Compared() == 0:
+		return ExitFailed
 	}
-	return nil
+	return ExitOK
 }

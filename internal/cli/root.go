@@ -41,11 +41,11 @@ func Main(args []string, s Streams) (code int) {
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	root := newRootCmd(&app{Streams: s, args: args})
 	root.SetArgs(repeatListFlags(args))
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && err.Error() != "" && exitCode(err) != ExitInterrupted {
 		s.warn("%v", err)
 		if exitCode(err) == ExitUsage {
-			fmt.Fprintln(s.Err, `run "optool --help" for usage`)
+			fmt.Fprintf(s.Err, "run \"%s --help\" for usage\n", cmd.CommandPath())
 		}
 	}
 	return exitCode(err)
@@ -53,8 +53,9 @@ func Main(args []string, s Streams) (code int) {
 
 func newRootCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "optool",
-		Short: "Read operator calls recorded by op_tools, and check them",
+		Use:     "optool",
+		Version: version(),
+		Short:   "Read operator calls recorded by op_tools, and check them",
 		Long: `optool reads the operator calls that ditorch op_tools captured, runs them again
 on a CPU reference, compares, and tells rounding from bugs. It needs no Python,
 no torch and no accelerator.
@@ -77,6 +78,7 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
+	cmd.SetVersionTemplate(versionLine())
 	cmd.SetOut(a.Out)
 	cmd.SetErr(a.Err)
 	cmd.SetIn(a.In)
@@ -94,6 +96,7 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	cmd.AddCommand(newTimeCmd(a))
 	cmd.AddCommand(newConformanceCmd(a))
 	cmd.AddCommand(newDeviceCmd(a))
+	cmd.AddCommand(newReportCmd(a))
 	cmd.AddCommand(newOpsCmd(a))
 	cmd.AddCommand(newVersionCmd(a))
 	return cmd

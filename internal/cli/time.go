@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -486,15 +487,22 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 	w := t.json.text()
 	if len(t.done) > 0 && !t.quiet {
 		cache := t.o.caches[len(t.o.caches)-1]
-		fmt.Fprintf(w, "\nby op, %s caches, median time of a call times the calls recorded\n", cache)
-		rows := reports.Averages(t.done, cache, t.o.byShape, t.o.sortBy)
-		if err := reports.WriteAverages(w, t.outputWidth(), rows, t.o.byShape, t.o.rowLimit); err != nil {
+		if err := t.printAverages(w, t.done, cache, t.o.byShape, t.o.sortBy, t.o.rowLimit); err != nil {
 			return failed(err)
 		}
 	}
 	s := summarize(tasks, time.Since(start))
-	s.Interrupted = interrupted
-	fmt.Fprintln(w, s.text(t.evict.Size()))
+	s.Interrupted, s.EvictedMiB = interrupted, t.evict.Size()>>20
+	switch {
+	case interrupted:
+		s.Exit = ExitInterrupted
+	case len(t.done) == 0:
+		s.Exit = ExitFailed
+	default:
+		s.Exit = t.tally.code()
+	}
+	fmt.Fprintln(w, s.text())
+	fmt.Fprintln(w, clockText(s.EvictedMiB))
 	if err := t.json.write(s); err != nil {
 		return failed(err)
 	}
@@ -504,13 +512,16 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 	if t.csv.path != "" && !t.quiet {
 		fmt.Fprintf(t.Err, "op elasped info saved to %s\n", t.csv.path)
 	}
-	switch {
-	case interrupted:
-		return &exitError{ExitInterrupted, context.Canceled}
-	case len(t.done) == 0:
-		return &exitError{ExitFailed, errors.New("nothing was measured")}
+	if s.Exit == ExitFailed && len(t.done) == 0 {
+		return &exitError{s.Exit, errors.New("nothing was measured")}
 	}
-	return exitWith(t.tally.code())
+	return exitWith(s.Exit)
+}
+
+// printAverages prints the times by op.
+func (a *app) printAverages(w io.Writer, ts []*reports.Timing, cache timing.Cache, byShape bool, column string, limit int) error {
+	fmt.Fprintf(w, "\nby op, %s caches, median time of a call times the calls recorded\n", cache)
+	return reports.WriteAverages(w, a.outputWidth(), reports.Averages(ts, cache, byShape, column), byShape, limit)
 }
 
 // export writes the files of --bench, --trace and --plot.
@@ -521,26 +532,18 @@ func (t *timer) export() error {
 	}
 	for _, x := range []struct {
 		path  string
-		write func(f *os.File) error
+		write func(io.Writer) error
 	}{
-		{t.o.bench, func(f *os.File) error { return reports.GoBenchmark(f, device, t.done) }},
-		{t.o.trace, func(f *os.File) error { return reports.Trace(f, device, t.done) }},
-		{t.o.plot, func(f *os.File) error {
+		{t.o.bench, func(f io.Writer) error { return reports.GoBenchmark(f, device, t.done) }},
+		{t.o.trace, func(f io.Writer) error { return reports.Trace(f, device, t.done) }},
+		{t.o.plot, func(f io.Writer) error {
 			return plots.Timings(f, t.o.plot[strings.LastIndexByte(t.o.plot, '.')+1:], t.done)
 		}},
 	} {
 		if x.path == "" {
 			continue
 		}
-		f, err := os.Create(x.path)
-		if err != nil {
-			return err
-		}
-		if err = x.write(f); err != nil {
-			f.Close()
-			return fmt.Errorf("%s: %w", x.path, err)
-		}
-		if err = f.Close(); err != nil {
+		if err := writeFile(x.path, x.write); err != nil {
 			return err
 		}
 	}
@@ -560,6 +563,8 @@ type timeSummary struct {
 	Interrupted   bool    `json:"interrupted"`
 	Elapsed       float64 `json:"elapsed_s"`
 	PeakRSS       int64   `json:"peak_rss_bytes"`
+	EvictedMiB    int     `json:"evicted_mib"` // written before each cold run
+	Exit          int     `json:"exit_code"`
 }
 
 func summarize(tasks []*task, elapsed time.Duration) timeSummary {
@@ -583,10 +588,15 @@ func summarize(tasks []*task, elapsed time.Duration) timeSummary {
 	return s
 }
 
-func (s timeSummary) text(evicted int) string {
+func (s timeSummary) text() string {
+	return fmt.Sprintf("%d of %d distinct calls measured: %.1f %% of %d calls, %.1f %% of their bytes",
+		s.Measured, s.Distinct, 100*s.ShareOfCalls, s.Captures, 100*s.ShareOfBytes)
+}
+
+func clockText(evictedMiB int) string {
 	overhead, resolution := timing.ClockOverhead()
-	return fmt.Sprintf("%d of %d distinct calls measured: %.1f %% of %d calls, %.1f %% of their bytes\nhost clock: reading it adds %s to a run, it ticks every %s; cold: %d MiB written before each run",
-		s.Measured, s.Distinct, 100*s.ShareOfCalls, s.Captures, 100*s.ShareOfBytes, timing.Format(overhead), timing.Format(resolution), evicted>>20)
+	return fmt.Sprintf("host clock: reading it adds %s to a run, it ticks every %s; cold: %d MiB written before each run",
+		timing.Format(overhead), timing.Format(resolution), evictedMiB)
 }
 
 // A timeCSV is op_tools' file of times, created with its first row.

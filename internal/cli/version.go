@@ -15,10 +15,14 @@ func newVersionCmd(a *app) *cobra.Command {
 		Example: "  optool version",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.Out, "optool %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprint(a.Out, versionLine())
 			return failed(err)
 		},
 	}
+}
+
+func versionLine() string {
+	return fmt.Sprintf("optool %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // version is the module's version, or the revision a build was made from.

@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/webpage"
+	"github.com/optool/optool/reports/xlsx"
+	"github.com/optool/optool/timing"
+)
+
+type reportOptions struct {
+	tables                           bool
+	html, csv, xlsx, junit, markdown string
+}
+
+func newReportCmd(a *app) *cobra.Command {
+	var o reportOptions
+	cmd := &cobra.Command{
+		Use:   "report RUN",
+		Short: "Reports of a finished run",
+		Long: `Print the findings and the summary of a run again, and write them in other
+forms. RUN is the file of JSON lines that --json made replay, compare, check,
+time or conformance write; - is standard input. A run that was killed is
+reported as far as it got.
+
+Exit codes are those of the run; 130 for one that did not end.`,
+		Example: `  optool replay --acc_check --json run.jsonl op_tools_results
+  optool report run.jsonl
+  optool report --html run.html --xlsx run.xlsx run.jsonl
+  optool report --quiet --junit junit.xml --markdown comment.md run.jsonl`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError("report: want one RUN, got %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return a.report(&o, args[0]) },
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.tables, "tables", false, "print op_tools' table of every capture, not only of findings")
+	f.StringVar(&o.html, "html", "", "write a page that needs nothing else to `FILE`")
+	f.StringVar(&o.csv, "csv", "", "write one row a result with all fields to `FILE`")
+	f.StringVar(&o.xlsx, "xlsx", "", "write a workbook with summary, ops and results to `FILE`")
+	f.StringVar(&o.junit, "junit", "", "write JUnit's XML to `FILE`")
+	f.StringVar(&o.markdown, "markdown", "", "write Markdown for a comment to `FILE`")
+	return cmd
+}
+
+// report prints a run, writes the files and returns the run's exit code. A
+// FILE of - is standard output, which then holds nothing else.
+func (a *app) report(o *reportOptions, path string) error {
+	rec, err := a.readRecording(path)
+	if err != nil {
+		return failed(fmt.Errorf("%s: %w", path, err))
+	}
+	files := []struct {
+		path  string
+		write func(io.Writer) error
+	}{
+		{o.html, func(w io.Writer) error { return webpage.Write(w, rec) }},
+		{o.csv, func(w io.Writer) error { return reports.WriteCSV(w, rec.ResultSheet()) }},
+		{o.xlsx, func(w io.Writer) error { return xlsx.Write(w, rec.SummarySheet(), rec.OpSheet(), rec.ResultSheet()) }},
+		{o.junit, func(w io.Writer) error { return reports.WriteJUnit(w, rec) }},
+		{o.markdown, func(w io.Writer) error { return reports.WriteMarkdown(w, rec) }},
+	}
+	text := a.Out
+	for _, f := range files {
+		if f.path != "-" {
+			continue
+		}
+		if text == io.Discard {
+			return usageError("report: more than one file is -, standard output")
+		}
+		text = io.Discard
+	}
+	exit, err := a.printRecording(text, rec, o.tables)
+	if err != nil {
+		return failed(err)
+	}
+	for _, f := range files {
+		switch f.path {
+		case "":
+		case "-":
+			err = f.write(a.Out)
+		default:
+			err = writeFile(f.path, f.write)
+		}
+		if err != nil {
+			return failed(err)
+		}
+	}
+	return exitWith(exit)
+}
+
+func (a *app) readRecording(path string) (*reports.Recording, error) {
+	if path == "-" {
+		return reports.ReadRecording(a.In)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		var p *os.PathError
+		if errors.As(err, &p) {
+			return nil, p.Err
+		}
+		return nil, err
+	}
+	defer f.Close()
+	return reports.ReadRecording(f)
+}
+
+// writeFile creates a file and writes it; an error names it.
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// printRecording prints what the run printed and returns its exit code.
+func (a *app) printRecording(w io.Writer, rec *reports.Recording, tables bool) (int, error) {
+	if rec.Last == nil {
+		a.warn("the run did not end: what it had written is reported")
+	}
+	switch {
+	case len(rec.Timings) > 0:
+		return a.printTimings(w, rec)
+	case len(rec.Results) > 0 && rec.Results[0].Stats != nil:
+		return a.printOverflows(w, rec, tables)
+	}
+	for f := range rec.Findings() {
+		if !f.Bad() && !tables {
+			continue
+		}
+		if err := f.Write(w, a.tableWidth()); err != nil {
+			return 0, err
+		}
+	}
+	if rec.Exit != nil {
+		return *rec.Exit, rec.Summary.Write(w, a.outputWidth())
+	}
+	return comparisonExit(rec.Summary, 0), rec.Summary.Write(w, a.outputWidth())
+}
+
+func (a *app) printTimings(w io.Writer, rec *reports.Recording) (int, error) {
+	s := timeSummary{Interrupted: true, Exit: ExitInterrupted}
+	if rec.Last != nil {
+		s.Exit = ExitOK
+		if err := json.Unmarshal(rec.Last, &s); err != nil {
+			return 0, fmt.Errorf("summary: %w", err)
+		}
+	}
+	var peak reports.Peak
+	cache := timing.Cold
+	for _, t := range rec.Timings {
+		if t.Peak != (reports.Peak{}) {
+			peak = t.Peak
+		}
+		if t.Series.Cache == timing.Hot {
+			cache = timing.Hot
+		}
+	}
+	list := newTimeListing(w, a.outputWidth(), peak)
+	for _, t := range rec.Timings {
+		if err := addTiming(list, t); err != nil {
+			return 0, err
+		}
+	}
+	if err := list.Flush(); err != nil {
+		return 0, err
+	}
+	if err := a.printAverages(w, rec.Timings, cache, false, "self", 0); err != nil {
+		return 0, err
+	}
+	if rec.Last != nil {
+		if _, err := fmt.Fprintln(w, s.text()); err != nil {
+			return 0, err
+		}
+	}
+	return s.Exit, nil
+}
+
+func (a *app) printOverflows(w io.Writer, rec *reports.Recording, all bool) (int, error) {
+	s := checkSummary{Interrupted: rec.Last == nil}
+	for f := range rec.Findings() {
+		first := f.Results[0]
+		s.Captures++
+		id := "-"
+		if first.ForwardID != nil {
+			id = fmt.Sprint(*first.ForwardID)
+		}
+		c := checked{title: fmt.Sprintf("%s    forward_id: %s    %s", first.Op, id, first.Capture)}
+		for _, r := range f.Results {
+			switch {
+			case r.Stats == nil:
+				s.Refused++
+				a.warn("%s", reports.OneLine(r.Reason))
+			default:
+				s.Values++
+				c.rows = append(c.rows, r.OverflowRow())
+				c.overflow = c.overflow || r.NaN+r.Inf > 0
+			}
+		}
+		if c.overflow {
+			s.Overflow++
+		}
+		if !c.overflow && !all {
+			continue
+		}
+		if err := c.write(w, a.tableWidth()); err != nil {
+			return 0, err
+		}
+	}
+	s.Exit = s.exit()
+	if rec.Last != nil {
+		if err := json.Unmarshal(rec.Last, &s); err != nil {
+			return 0, fmt.Errorf("summary: %w", err)
+		}
+	}
+	_, err := fmt.Fprintln(w, s.text())
+	return s.Exit, err
+}

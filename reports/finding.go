@@ -1,0 +1,89 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// A Finding is what is said of one capture: its results, which are not empty,
+// and the rows of op_tools' table.
+type Finding struct {
+	Results []*Result
+	Rows    []CompareRow
+	Casts   [][]string // name, target and action of values that were cast for the device
+}
+
+// NewFinding returns a finding with the rows that the results make.
+func NewFinding(results []*Result) *Finding {
+	f := &Finding{Results: results}
+	for _, r := range results {
+		if row, ok := r.CompareRow(); ok {
+			f.Rows = append(f.Rows, row)
+		}
+	}
+	return f
+}
+
+// Worst is the worst verdict of the results.
+func (f *Finding) Worst() string {
+	worst := Skipped
+	for _, r := range f.Results {
+		if rank(r.Verdict) > rank(worst) {
+			worst = r.Verdict
+		}
+	}
+	return worst
+}
+
+// Bad reports whether any result is a finding.
+func (f *Finding) Bad() bool {
+	for _, r := range f.Results {
+		if r.Finding() {
+			return true
+		}
+	}
+	return false
+}
+
+// Write prints which call it is, what is wrong with it, how to run it again,
+// and op_tools' table, which keeps to width as WriteCompare does.
+func (f *Finding) Write(w io.Writer, width int) error {
+	first := f.Results[0]
+	if _, err := fmt.Fprintf(w, "%s  %s\n  capture  %s\n", strings.ToUpper(f.Worst()), OneLine(first.Op), OneLine(first.Capture)); err != nil {
+		return err
+	}
+	for _, r := range f.Results {
+		if r.Verdict == Pass && r.Reason == "" {
+			continue
+		}
+		target := r.Target
+		if target == "" {
+			target = "call"
+		}
+		if r.Layout != "" {
+			target += " (" + r.Layout + ")"
+		}
+		if _, err := fmt.Fprintf(w, "  %-8s %s: %s\n", OneLine(target), r.Verdict, OneLine(r.Reason)); err != nil {
+			return err
+		}
+	}
+	if f.Bad() {
+		if first.Repro != nil {
+			fmt.Fprintf(w, "  again    %s\n", OneLine(*first.Repro))
+		}
+		if first.Saved != "" {
+			fmt.Fprintf(w, "  saved to %s\n", OneLine(first.Saved))
+		}
+	}
+	if len(f.Casts) > 0 {
+		if err := WriteGrid(w, width, []string{"name", "target", "action"}, f.Casts); err != nil {
+			return err
+		}
+	}
+	if err := WriteCompare(w, width, f.Rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}

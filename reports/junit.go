@@ -1,0 +1,129 @@
+package reports
+
+import (
+	"bufio"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+)
+
+type junitSuites struct {
+	XMLName  xml.Name      `xml:"testsuites"`
+	Name     string        `xml:"name,attr"`
+	Tests    int           `xml:"tests,attr"`
+	Failures int           `xml:"failures,attr"`
+	Errors   int           `xml:"errors,attr"`
+	Skipped  int           `xml:"skipped,attr"`
+	Time     string        `xml:"time,attr"`
+	Suites   []*junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Errors   int         `xml:"errors,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Class   string     `xml:"classname,attr"`
+	Name    string     `xml:"name,attr"`
+	Time    string     `xml:"time,attr,omitempty"`
+	Failure *junitNote `xml:"failure"`
+	Error   *junitNote `xml:"error"`
+	Skipped *junitNote `xml:"skipped"`
+	Out     string     `xml:"system-out,omitempty"`
+}
+
+type junitNote struct {
+	Type    string `xml:"type,attr,omitempty"`
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// WriteJUnit writes a run in JUnit's XML: a suite for each op, a case for each
+// result or measured series. fail is a failure; invalid, error, crash and
+// timeout are errors; unsupported, skipped and mistrusted are skipped; warn
+// passes and says why.
+func WriteJUnit(w io.Writer, rec *Recording) error {
+	all := &junitSuites{Name: "optool", Time: fmt.Sprintf("%.3f", rec.Summary.Elapsed.Seconds())}
+	byOp := map[string]*junitSuite{}
+	add := func(c junitCase) {
+		s := byOp[c.Class]
+		if s == nil {
+			s = &junitSuite{Name: c.Class}
+			byOp[c.Class] = s
+			all.Suites = append(all.Suites, s)
+		}
+		s.Cases = append(s.Cases, c)
+		for _, n := range []struct {
+			note       *junitNote
+			suite, sum *int
+		}{{c.Failure, &s.Failures, &all.Failures}, {c.Error, &s.Errors, &all.Errors}, {c.Skipped, &s.Skipped, &all.Skipped}} {
+			if n.note != nil {
+				*n.suite++
+				*n.sum++
+			}
+		}
+		s.Tests++
+		all.Tests++
+	}
+	for _, t := range rec.Timings {
+		c := junitCase{Class: t.Op, Name: strings.Join([]string{t.Capture, t.Phase, string(t.Series.Cache)}, " "), Time: fmt.Sprintf("%.9f", t.Series.Summary().Median.Seconds()), Out: t.Doubt()}
+		add(c)
+	}
+	for _, r := range rec.Results {
+		add(junitResult(r))
+	}
+	b := bufio.NewWriterSize(w, 1<<16)
+	b.WriteString(xml.Header)
+	e := xml.NewEncoder(b)
+	e.Indent("", " ")
+	if err := e.Encode(all); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	return b.Flush()
+}
+
+func junitResult(r *Result) junitCase {
+	c := junitCase{Class: r.Op, Name: strings.Join(strings.Fields(r.Capture+" "+r.Phase+" "+r.Target), " ")}
+	note := &junitNote{Type: r.Verdict, Message: r.Reason, Text: strings.Join(details(r), "\n")}
+	switch r.Verdict {
+	case Pass:
+	case Warn:
+		c.Out = "warn: " + r.Reason
+	case Fail:
+		c.Failure = note
+	case Skipped, Mistrusted, Unsupported:
+		c.Skipped = &junitNote{Message: r.Verdict + ": " + r.Reason}
+	default:
+		c.Error = note
+	}
+	return c
+}
+
+// details are the lines that say how far off a result is and how to see it
+// again.
+func details(r *Result) []string {
+	var lines []string
+	add := func(name string, v any) {
+		if v != nil {
+			lines = append(lines, name+": "+csvField(v))
+		}
+	}
+	add("worst element", indexCell(r.Worst))
+	add("actual", valueCell(r.Actual))
+	add("expected", valueCell(r.Expected))
+	if r.Mismatch != nil && r.Numel != nil {
+		add("mismatched", fmt.Sprintf("%d of %d", *r.Mismatch, *r.Numel))
+	}
+	add("dtype", cell(r.DType))
+	add("shape", indexCell(r.Shape))
+	add("rule", cell(r.Rule))
+	add("repro", cell(r.Repro))
+	return lines
+}

@@ -1,0 +1,131 @@
+package reports
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/optool/optool/timing"
+)
+
+// Most findings and rows that fit a comment.
+const (
+	markdownFindings = 20
+	markdownRows     = 50
+)
+
+// WriteMarkdown writes a run as Markdown for a comment: one line in total, a
+// table of the ops that did not simply pass, and the first findings with the
+// commands that repeat them. Everything that comes from captures is escaped.
+func WriteMarkdown(w io.Writer, rec *Recording) error {
+	b := bufio.NewWriter(w)
+	switch {
+	case len(rec.Timings) > 0:
+		markdownTimings(b, rec)
+	default:
+		markdownResults(b, rec)
+	}
+	fmt.Fprintf(b, "\n<sub>optool %s, %s, %s</sub>\n", escapeMarkdown(rec.Run.Version), escapeMarkdown(rec.Run.Host), rec.Run.Start.Format("2006-01-02 15:04:05 -0700"))
+	return b.Flush()
+}
+
+func markdownResults(b *bufio.Writer, rec *Recording) {
+	s := rec.Summary
+	mark := "✅"
+	switch {
+	case s.Differs():
+		mark = "❌"
+	case s.Refused() || s.Interrupted || s.Compared() == 0:
+		mark = "⚠️"
+	}
+	ops := s.Ops()
+	fmt.Fprintf(b, "### %s %s\n", mark, s.line())
+	used := s.used()
+	var rows [][]string
+	for _, o := range ops {
+		if o.Worst.Verdict == Pass && o.Worst.Reason == "" {
+			continue
+		}
+		row := []string{escapeMarkdown(o.Op)}
+		for _, v := range used {
+			n := ""
+			if o.Counts[v] > 0 {
+				n = fmt.Sprint(o.Counts[v])
+			}
+			row = append(row, n)
+		}
+		rows = append(rows, append(row, escapeMarkdown(strings.TrimSpace(o.Worst.Target+" "+o.Worst.Reason))))
+	}
+	if len(rows) > 0 {
+		markdownTable(b, append(append([]string{"op"}, used...), "worst"), rows)
+	}
+	shown, left := 0, 0
+	for f := range rec.Findings() {
+		if !f.Bad() {
+			continue
+		}
+		if shown == markdownFindings {
+			left++
+			continue
+		}
+		shown++
+		fmt.Fprintf(b, "\n**%s** %s, capture %s\n", f.Worst(), escapeMarkdown(f.Results[0].Op), escapeMarkdown(f.Results[0].Capture))
+		for _, r := range f.Results {
+			if !r.Finding() {
+				continue
+			}
+			fmt.Fprintf(b, "- %s\n", escapeMarkdown(strings.TrimSpace(r.Target+" "+r.Verdict+": "+r.Reason)))
+		}
+		if repro := f.Results[0].Repro; repro != nil {
+			text := OneLine(*repro)
+			fence := "```"
+			for strings.Contains(text, fence) {
+				fence += "`"
+			}
+			fmt.Fprintf(b, "%ssh\n%s\n%s\n", fence, text, fence)
+		}
+	}
+	if left > 0 {
+		fmt.Fprintf(b, "\n%s more not shown.\n", Count(left, "finding"))
+	}
+}
+
+func markdownTimings(b *bufio.Writer, rec *Recording) {
+	fmt.Fprintf(b, "### %s\n", rec.Line())
+	var rows [][]string
+	cache := rec.Timings[len(rec.Timings)-1].Series.Cache
+	for _, a := range Averages(rec.Timings, cache, false, "self") {
+		rows = append(rows, []string{escapeMarkdown(a.Op), a.Phase, timing.Format(a.Self), fmt.Sprintf("%.1f", 100*a.Share), timing.Format(a.Mean()), fmt.Sprint(a.Calls)})
+	}
+	markdownTable(b, []string{"op", "phase", "self", "self %", "avg", "calls"}, rows)
+}
+
+func markdownTable(b *bufio.Writer, head []string, rows [][]string) {
+	fmt.Fprintf(b, "\n| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat(" --- |", len(head)))
+	left := 0
+	if len(rows) > markdownRows {
+		left, rows = len(rows)-markdownRows, rows[:markdownRows]
+	}
+	for _, r := range rows {
+		fmt.Fprintf(b, "| %s |\n", strings.Join(r, " | "))
+	}
+	if left > 0 {
+		fmt.Fprintf(b, "\n%s more not shown.\n", Count(left, "row"))
+	}
+}
+
+// escapeMarkdown makes a text show as it is, on one line: every character that
+// could mean something to Markdown or HTML, or mention somebody, becomes a
+// character reference.
+func escapeMarkdown(s string) string {
+	var e strings.Builder
+	for _, r := range OneLine(s) {
+		if strings.ContainsRune("\\`*_[]<>&|@#~!$:", r) {
+			fmt.Fprintf(&e, "&#%d;", r)
+		} else {
+			e.WriteRune(r)
+		}
+	}
+	return e.String()
+}

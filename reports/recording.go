@@ -1,0 +1,218 @@
+package reports
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/optool/optool/timing"
+)
+
+// A Recording is what the JSON lines of a run say: those of a comparison, an
+// overflow check or a measurement, finished or not.
+type Recording struct {
+	Run     Run
+	Results []*Result
+	Timings []*Timing
+	Last    json.RawMessage // the last line, kind "summary"; nil if the run did not end
+	Summary *Summary        // of Results, with the times of Last
+	Exit    *int            // exit code of the run, nil if it did not end
+}
+
+// maxLine is the longest line of JSON that is read, in bytes.
+const maxLine = 64 << 20
+
+// ReadRecording reads JSON lines. Lines of unknown kinds are passed over; a
+// last line that was cut off counts as not written. Anything else that does not
+// read is an error with the number of the line.
+func ReadRecording(r io.Reader) (*Recording, error) {
+	rec := &Recording{Summary: NewSummary()}
+	in := bufio.NewReaderSize(r, 1<<16)
+	var open openSeries
+	for n := 1; ; n++ {
+		line, err := readLine(in)
+		cut := errors.Is(err, io.EOF)
+		if err != nil && !cut {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if len(bytes.TrimSpace(line)) > 0 {
+			err := rec.line(n, line, &open)
+			if err != nil && !(cut && n > 1) {
+				return nil, fmt.Errorf("line %d: %w", n, err)
+			}
+		} else if n == 1 {
+			return nil, errors.New("line 1: want the line of kind \"run\" that --json FILE begins with, found nothing")
+		}
+		if cut {
+			break
+		}
+	}
+	rec.add(open.end(string(timing.StopCanceled)))
+	return rec, rec.summarize()
+}
+
+// readLine returns a line without its end; io.EOF comes with what follows the
+// last one.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxLine:
+			return nil, fmt.Errorf("longer than %s", Bytes(maxLine))
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		}
+		return line, err
+	}
+}
+
+func (rec *Recording) line(n int, line []byte, open *openSeries) error {
+	var head struct {
+		Kind   string `json:"kind"`
+		Schema int    `json:"schema"`
+	}
+	if err := json.Unmarshal(line, &head); err != nil {
+		return fmt.Errorf("no JSON object: %w", err)
+	}
+	if n == 1 && head.Kind != "run" {
+		return fmt.Errorf("want the line of kind \"run\" that --json FILE begins with, found kind %q", head.Kind)
+	}
+	switch head.Kind {
+	case "run":
+		if head.Schema != 1 {
+			return fmt.Errorf("schema: want 1, found %d", head.Schema)
+		}
+		return json.Unmarshal(line, &rec.Run)
+	case "result":
+		var r Result
+		if err := json.Unmarshal(line, &r); err != nil {
+			return err
+		}
+		if rank(r.Verdict) < 0 {
+			return fmt.Errorf("verdict: unknown %q", r.Verdict)
+		}
+		rec.Results = append(rec.Results, &r)
+	case "timing":
+		var s timingSample
+		if err := json.Unmarshal(line, &s); err != nil {
+			return err
+		}
+		rec.add(open.sample(s))
+	case "timing_summary":
+		var s timingSummary
+		if err := json.Unmarshal(line, &s); err != nil {
+			return err
+		}
+		rec.add(open.summary(s))
+	case "summary":
+		rec.Last = bytes.Clone(line)
+	}
+	return nil
+}
+
+func (rec *Recording) add(t *Timing) {
+	if t != nil {
+		rec.Timings = append(rec.Timings, t)
+	}
+}
+
+func (rec *Recording) summarize() error {
+	for _, r := range rec.Results {
+		rec.Summary.Add(r)
+	}
+	if rec.Last == nil {
+		rec.Summary.Interrupted = true
+		return nil
+	}
+	var last struct {
+		Interrupted bool    `json:"interrupted"`
+		Elapsed     float64 `json:"elapsed_s"`
+		PeakRSS     int64   `json:"peak_rss_bytes"`
+		Exit        *int    `json:"exit_code"`
+	}
+	if err := json.Unmarshal(rec.Last, &last); err != nil {
+		return fmt.Errorf("summary: %w", err)
+	}
+	s := rec.Summary
+	s.Interrupted, s.PeakRSS = last.Interrupted, last.PeakRSS
+	s.Elapsed = time.Duration(last.Elapsed * float64(time.Second))
+	rec.Exit = last.Exit
+	return nil
+}
+
+// Findings yields the results capture by capture.
+func (rec *Recording) Findings() iter.Seq[*Finding] {
+	return func(yield func(*Finding) bool) {
+		for from := 0; from < len(rec.Results); {
+			to := from + 1
+			for to < len(rec.Results) && rec.Results[to].Capture == rec.Results[from].Capture && rec.Results[to].Op == rec.Results[from].Op {
+				to++
+			}
+			if !yield(NewFinding(rec.Results[from:to])) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// An openSeries collects the samples that stand before their summary.
+type openSeries struct{ t *Timing }
+
+// sample adds a sample and returns the series before it, if that had no summary.
+func (o *openSeries) sample(s timingSample) *Timing {
+	var before *Timing
+	if o.t == nil || !o.t.is(s.timingHead) || s.Run == 1 {
+		before = o.end(string(timing.StopCanceled))
+		o.t = newTiming(s.timingHead)
+	}
+	o.t.Series.Samples = append(o.t.Series.Samples, time.Duration(s.Elapsed))
+	return before
+}
+
+// summary ends a series; one without samples is left out.
+func (o *openSeries) summary(s timingSummary) *Timing {
+	if o.t == nil || !o.t.is(s.timingHead) {
+		return o.end(string(timing.StopCanceled))
+	}
+	t := o.t
+	t.Bytes, t.Flops, t.Calls, t.Shapes = s.Bytes, s.Flops, s.Calls, s.Inputs
+	t.Peak = Peak{Bandwidth: s.PeakBandwidth, Flops: s.PeakFlops}
+	t.Series.Warmup = s.Warmup
+	return o.end(s.Stop)
+}
+
+func (o *openSeries) end(stop string) *Timing {
+	t := o.t
+	if t != nil {
+		t.Series.Stop = timing.StopReason(stop)
+	}
+	o.t = nil
+	return t
+}
+
+func newTiming(h timingHead) *Timing {
+	return &Timing{
+		Capture: h.Capture, Op: h.Op, ForwardID: h.ForwardID, Phase: h.Phase, Calls: 1,
+		Series: &timing.Series{Cache: timing.Cache(h.Cache), Clock: timing.Clock(h.Clock)},
+	}
+}
+
+func (t *Timing) is(h timingHead) bool {
+	return t.Capture == h.Capture && t.Op == h.Op && t.Phase == h.Phase && string(t.Series.Cache) == h.Cache
+}
+
+// Line is the run in one line.
+func (rec *Recording) Line() string {
+	if len(rec.Timings) > 0 {
+		return fmt.Sprintf("%d series measured", len(rec.Timings))
+	}
+	return rec.Summary.line()
+}

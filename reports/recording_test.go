@@ -1,0 +1,247 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/optool/optool/timing"
+)
+
+// recorded is the JSON lines of a comparison with one finding, whose names try
+// to break out of every format.
+func recorded(t *testing.T) string {
+	t.Helper()
+	var b bytes.Buffer
+	j := NewJSONLines(&b)
+	s := NewSummary()
+	if err := j.Run(Run{Command: []string{"optool", "replay", "x"}, Version: "v1", Start: time.Unix(0, 0)}); err != nil {
+		t.Fatal(err)
+	}
+	id, n, bad, yes, rule, repro, dtype := 3, 4, 1, false, "1 ulp", "optool replay '<x>' ```", "float32"
+	for _, r := range []*Result{
+		{Capture: "a/1", Op: "torch.add", Phase: "forward", Target: "output[0]", Verdict: Pass},
+		{
+			Capture: "<b>|`@x`\x1b[31m", Op: "=torch.mul", ForwardID: &id, Phase: "forward", Target: "output[0]", Verdict: Fail, Reason: "wrong & \"bad\"",
+			Allclose: &yes, Cosine: Num(math.NaN()), MaxAbs: Num(math.Inf(1)), MaxRel: Num(-0.5), MaxULP: Num(7), ATol: Num(1e-5), RTol: Num(1e-5),
+			Mismatch: &bad, Numel: &n, Rule: &rule, Worst: []int{1, 0}, Actual: json.RawMessage(`"-inf"`), Expected: json.RawMessage("2.5"), DType: &dtype, Shape: []int{2, 2}, Repro: &repro, Label: "output",
+		},
+		{Capture: "<b>|`@x`\x1b[31m", Op: "=torch.mul", Phase: "backward", Verdict: Skipped, Reason: "random op"},
+	} {
+		s.Add(r)
+		if err := j.Result(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Elapsed, s.Exit = 1500*time.Millisecond, 1
+	if err := j.Summary(s); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func readRecorded(t *testing.T, text string) *Recording {
+	t.Helper()
+	rec, err := ReadRecording(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
+}
+
+func TestRecordingRoundTrip(t *testing.T) {
+	text := recorded(t)
+	rec := readRecorded(t, text)
+	var b bytes.Buffer
+	j := NewJSONLines(&b)
+	if err := j.Run(rec.Run); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rec.Results {
+		if err := j.Result(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rec.Summary.Exit = *rec.Exit
+	if err := j.Summary(rec.Summary); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(text, "\n"), strings.Split(b.String(), "\n")); diff != "" {
+		t.Errorf("written, read and written again:\n%s", diff)
+	}
+	var shown strings.Builder
+	for f := range rec.Findings() {
+		if f.Bad() {
+			if err := f.Write(&shown, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, want := range []string{"FAIL  =torch.mul\n  capture  <b>|`@x`\\x1b[31m\n", "  output[0] fail: wrong & \"bad\"\n", "  again    optool replay '<x>' ```\n", "| =torch.mul output "} {
+		if !strings.Contains(shown.String(), want) {
+			t.Errorf("finding lacks %q:\n%s", want, shown.String())
+		}
+	}
+}
+
+func TestRecordingThatDidNotEnd(t *testing.T) {
+	text := recorded(t)
+	cut := text[:strings.LastIndex(strings.TrimSpace(text), "\n")-5] // within the last result
+	rec := readRecorded(t, cut)
+	if len(rec.Results) != 2 || rec.Last != nil || rec.Exit != nil || !rec.Summary.Interrupted {
+		t.Errorf("got %d results, last %s, interrupted %v", len(rec.Results), rec.Last, rec.Summary.Interrupted)
+	}
+}
+
+func TestRecordingErrors(t *testing.T) {
+	for _, tc := range []struct{ text, want string }{
+		{"", "line 1: want the line of kind \"run\""},
+		{"hello", "line 1: no JSON object"},
+		{`{"kind":"result"}`, `line 1: want the line of kind "run" that --json FILE begins with, found kind "result"`},
+		{`{"kind":"run","schema":2}`, "line 1: schema: want 1, found 2"},
+		{"{\"kind\":\"run\",\"schema\":1}\n{\"kind\":\"result\",\"verdict\":\"good\"}\n", `line 2: verdict: unknown "good"`},
+		{"{\"kind\":\"run\",\"schema\":1}\n{\n{}\n", "line 2: no JSON object"},
+		{"{\"kind\":\"run\",\"schema\":1}\n{\"kind\":\"result\",\"verdict\":\"pass\",\"atol\":\"many\"}\n", "line 2: want a number"},
+	} {
+		_, err := ReadRecording(strings.NewReader(tc.text))
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%q: got error %v, want %q", tc.text, err, tc.want)
+		}
+	}
+}
+
+func TestRecordedTimings(t *testing.T) {
+	id := 4
+	want := &Timing{
+		Capture: "a", Op: "torch.add", ForwardID: &id, Phase: "forward", Shapes: "float32[2]", Calls: 2, Bytes: 24, Flops: 2, Peak: Peak{Bandwidth: 1e9},
+		Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: []time.Duration{30, 10, 20}, Warmup: 1, Stop: timing.StopRuns},
+	}
+	var b bytes.Buffer
+	j := NewJSONLines(&b)
+	if err := j.Run(Run{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second one is another series of the same call
+		if err := j.Timing(want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Write(timingSample{timingHead{Kind: "timing", Op: "torch.mul"}, 1, 5}); err != nil {
+		t.Fatal(err)
+	}
+	rec := readRecorded(t, b.String())
+	if len(rec.Timings) != 3 {
+		t.Fatalf("%d series, want 3", len(rec.Timings))
+	}
+	for _, got := range rec.Timings[:2] {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(timing.Series{})); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if last := rec.Timings[2]; last.Series.Stop != timing.StopCanceled || len(last.Series.Samples) != 1 {
+		t.Errorf("series without summary: %+v", last.Series)
+	}
+	rows := slices.Collect(rec.ResultSheet().Rows)
+	if got := rows[0][slices.Index(rec.ResultSheet().Columns, "median_ns")]; got != 20 {
+		t.Errorf("median_ns: got %v, want 20", got)
+	}
+}
+
+func TestWriteCSV(t *testing.T) {
+	rec := readRecorded(t, recorded(t))
+	var b bytes.Buffer
+	if err := WriteCSV(&b, rec.ResultSheet()); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&b).ReadAll()
+	if err != nil || len(rows) != 4 {
+		t.Fatalf("%d rows, error %v", len(rows), err)
+	}
+	at := func(name string) string { return rows[2][slices.Index(rows[0], name)] }
+	for name, want := range map[string]string{
+		"op": "'=torch.mul", "cosine_similarity": "nan", "max_abs_diff": "inf", "max_relative_diff": "-0.5", "worst_index": "[1, 0]",
+		"actual": "-inf", "expected": "2.5", "shape": "[2, 2]", "allclose": "false", "forward_id": "3", "reason": `wrong & "bad"`,
+	} {
+		if at(name) != want {
+			t.Errorf("%s: got %q, want %q", name, at(name), want)
+		}
+	}
+	var first map[string]any
+	line := strings.Split(recorded(t), "\n")[1]
+	if err := json.Unmarshal([]byte(line), &first); err != nil {
+		t.Fatal(err)
+	}
+	for name := range first {
+		if name != "kind" && !slices.Contains(rows[0], name) {
+			t.Errorf("no column for the field %s", name)
+		}
+	}
+}
+
+func TestWriteJUnit(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteJUnit(&b, readRecorded(t, recorded(t))); err != nil {
+		t.Fatal(err)
+	}
+	var got junitSuites
+	if err := xml.Unmarshal(b.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Tests != 3 || got.Failures != 1 || got.Skipped != 1 || got.Errors != 0 || len(got.Suites) != 2 {
+		t.Errorf("got %+v", got)
+	}
+	f := got.Suites[1].Cases[0].Failure
+	if f == nil || f.Message != `wrong & "bad"` || !strings.Contains(f.Text, "worst element: [1, 0]\nactual: -inf\nexpected: 2.5\nmismatched: 1 of 4\n") {
+		t.Errorf("failure %+v", f)
+	}
+}
+
+func TestWriteMarkdown(t *testing.T) {
+	var b strings.Builder
+	if err := WriteMarkdown(&b, readRecorded(t, recorded(t))); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"### ❌ 2 captures: 1 pass, 1 fail, 1.50 s\n", "\n| op | pass | fail | worst |\n", "capture &#60;b&#62;&#124;&#96;&#64;x&#96;&#92;x1b&#91;31m\n",
+		"````sh\noptool replay '<x>' ```\n````\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "<b>") || strings.Contains(b.String(), "torch.add") {
+		t.Errorf("a name is not escaped, or an op that passed is in the table:\n%s", b.String())
+	}
+}
+
+// failingWriter takes no more than n bytes.
+type failingWriter struct{ n int }
+
+func (w *failingWriter) Write(p []byte) (int, error) {
+	if w.n -= len(p); w.n < 0 {
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
+}
+
+func TestWritersReportErrors(t *testing.T) {
+	rec := readRecorded(t, recorded(t))
+	for name, write := range map[string]func(io.Writer) error{
+		"csv":      func(w io.Writer) error { return WriteCSV(w, rec.ResultSheet()) },
+		"junit":    func(w io.Writer) error { return WriteJUnit(w, rec) },
+		"markdown": func(w io.Writer) error { return WriteMarkdown(w, rec) },
+	} {
+		if write(&failingWriter{100}) == nil {
+			t.Errorf("%s: no error from a full disk", name)
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package reports
+
+import (
+	"encoding/json"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Sheet is a table for a file: every row has a cell for each column. Cells are
+// nil, bool, int, float64 or string.
+type Sheet struct {
+	Name    string
+	Columns []string
+	Rows    iter.Seq[[]any]
+}
+
+// Cells of a result, under the names they have in JSON lines.
+var resultColumns = []struct {
+	name string
+	cell func(*Result) any
+}{
+	{"capture", func(r *Result) any { return r.Capture }},
+	{"op", func(r *Result) any { return r.Op }},
+	{"forward_id", func(r *Result) any { return cell(r.ForwardID) }},
+	{"phase", func(r *Result) any { return r.Phase }},
+	{"target", func(r *Result) any { return r.Target }},
+	{"verdict", func(r *Result) any { return r.Verdict }},
+	{"reason", func(r *Result) any { return r.Reason }},
+	{"allclose", func(r *Result) any { return cell(r.Allclose) }},
+	{"cosine_similarity", func(r *Result) any { return numberCell(r.Cosine) }},
+	{"max_abs_diff", func(r *Result) any { return numberCell(r.MaxAbs) }},
+	{"max_relative_diff", func(r *Result) any { return numberCell(r.MaxRel) }},
+	{"max_ulp", func(r *Result) any { return numberCell(r.MaxULP) }},
+	{"mismatched", func(r *Result) any { return cell(r.Mismatch) }},
+	{"numel", func(r *Result) any { return cell(r.Numel) }},
+	{"atol", func(r *Result) any { return numberCell(r.ATol) }},
+	{"rtol", func(r *Result) any { return numberCell(r.RTol) }},
+	{"rule", func(r *Result) any { return cell(r.Rule) }},
+	{"worst_index", func(r *Result) any { return indexCell(r.Worst) }},
+	{"actual", func(r *Result) any { return valueCell(r.Actual) }},
+	{"expected", func(r *Result) any { return valueCell(r.Expected) }},
+	{"dtype", func(r *Result) any { return cell(r.DType) }},
+	{"shape", func(r *Result) any { return indexCell(r.Shape) }},
+	{"source", func(r *Result) any { return cell(r.Source) }},
+	{"reference", func(r *Result) any { return cell(r.Reference) }},
+	{"repro", func(r *Result) any { return cell(r.Repro) }},
+	{"label", func(r *Result) any { return textCell(r.Label) }},
+	{"error_info", func(r *Result) any { return textCell(r.ErrorInfo) }},
+	{"saved", func(r *Result) any { return textCell(r.Saved) }},
+	{"functions", func(r *Result) any { return textCell(strings.Join(r.Functions, " ")) }},
+	{"layout", func(r *Result) any { return textCell(r.Layout) }},
+	{"rmse", func(r *Result) any { return numberCell(r.RMSE) }},
+	{"recorded_rmse", func(r *Result) any { return numberCell(r.RecordedRMSE) }},
+	{"witness", func(r *Result) any { return textCell(r.Witness) }},
+}
+
+// Cells of the statistics of an overflow check.
+var statsColumns = []struct {
+	name string
+	cell func(*Stats) any
+}{
+	{"nan", func(s *Stats) any { return s.NaN }},
+	{"inf", func(s *Stats) any { return s.Inf }},
+	{"min", func(s *Stats) any { return numberCell(s.Min) }},
+	{"max", func(s *Stats) any { return numberCell(s.Max) }},
+	{"mean", func(s *Stats) any { return numberCell(s.Mean) }},
+	{"std", func(s *Stats) any { return numberCell(s.Std) }},
+	{"norm", func(s *Stats) any { return numberCell(s.Norm) }},
+}
+
+// cell is what a pointer points to, nil for none.
+func cell[T any](p *T) any {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+func numberCell(n *Number) any {
+	if n == nil {
+		return nil
+	}
+	return float64(*n)
+}
+
+func textCell(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// indexCell is a shape or an index as [2, 3].
+func indexCell(v []int) any {
+	if v == nil {
+		return nil
+	}
+	parts := make([]string, len(v))
+	for i, n := range v {
+		parts[i] = strconv.Itoa(n)
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+// valueCell is a JSON value: a number where it is one, nan and infinities
+// among them.
+func valueCell(raw json.RawMessage) any {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	var n Number
+	if n.UnmarshalJSON(raw) == nil {
+		return float64(n)
+	}
+	var v any
+	if json.Unmarshal(raw, &v) == nil {
+		switch v := v.(type) {
+		case bool, string:
+			return v
+		}
+	}
+	return string(raw)
+}
+
+// ResultSheet has a row for each result, or for each series that was measured.
+func (rec *Recording) ResultSheet() Sheet {
+	if len(rec.Timings) > 0 {
+		return rec.timingSheet()
+	}
+	s := Sheet{Name: "results"}
+	for _, c := range resultColumns {
+		s.Columns = append(s.Columns, c.name)
+	}
+	stats := slices.ContainsFunc(rec.Results, func(r *Result) bool { return r.Stats != nil })
+	if stats {
+		for _, c := range statsColumns {
+			s.Columns = append(s.Columns, c.name)
+		}
+	}
+	s.Rows = func(yield func([]any) bool) {
+		for _, r := range rec.Results {
+			row := make([]any, 0, len(s.Columns))
+			for _, c := range resultColumns {
+				row = append(row, c.cell(r))
+			}
+			if stats {
+				for _, c := range statsColumns {
+					if r.Stats == nil {
+						row = append(row, nil)
+					} else {
+						row = append(row, c.cell(r.Stats))
+					}
+				}
+			}
+			if !yield(row) {
+				return
+			}
+		}
+	}
+	return s
+}
+
+func (rec *Recording) timingSheet() Sheet {
+	return Sheet{
+		Name: "results",
+		Columns: []string{
+			"capture", "op", "forward_id", "phase", "cache", "clock", "n", "median_ns", "q1_ns", "q3_ns", "min_ns", "max_ns",
+			"noise", "bytes", "flops", "bytes_per_s", "flops_per_s", "share_of_peak", "stop_reason", "warmup_runs", "calls", "inputs", "doubt",
+		},
+		Rows: func(yield func([]any) bool) {
+			for _, t := range rec.Timings {
+				m, s := t.Series.Summary(), t.Series
+				bandwidth, flops := t.Rates()
+				if !yield([]any{
+					t.Capture, t.Op, cell(t.ForwardID), t.Phase, string(s.Cache), string(s.Clock), m.N,
+					int(m.Median), int(m.Q1), int(m.Q3), int(m.Min), int(m.Max), m.Noise, t.Bytes, t.Flops, bandwidth, flops,
+					t.Share(), string(s.Stop), s.Warmup, t.Calls, t.Shapes, t.Doubt(),
+				}) {
+					return
+				}
+			}
+		},
+	}
+}
+
+// OpSheet has a row for each op: captures by verdict and the worst result, or
+// the times.
+func (rec *Recording) OpSheet() Sheet {
+	if len(rec.Timings) > 0 {
+		cache := rec.Timings[len(rec.Timings)-1].Series.Cache
+		return Sheet{
+			Name: "by op", Columns: []string{"op", "phase", "self_ns", "share", "avg_ns", "calls"},
+			Rows: func(yield func([]any) bool) {
+				for _, a := range Averages(rec.Timings, cache, false, "self") {
+					if !yield([]any{a.Op, a.Phase, int(a.Self), a.Share, int(a.Mean()), a.Calls}) {
+						return
+					}
+				}
+			},
+		}
+	}
+	ops := rec.Summary.Ops()
+	used := rec.Summary.used()
+	return Sheet{
+		Name: "by op", Columns: append(append([]string{"op", "captures"}, used...), "worst_verdict", "worst_capture", "worst_target", "worst_reason", "worst_index", "actual", "expected", "repro"),
+		Rows: func(yield func([]any) bool) {
+			for _, o := range ops {
+				total := 0
+				for _, n := range o.Counts {
+					total += n
+				}
+				row := []any{o.Op, total}
+				for _, v := range used {
+					row = append(row, o.Counts[v])
+				}
+				w := o.Worst
+				row = append(row, w.Verdict, w.Capture, w.Target, w.Reason, indexCell(w.Worst), valueCell(w.Actual), valueCell(w.Expected), cell(w.Repro))
+				if !yield(row) {
+					return
+				}
+			}
+		},
+	}
+}
+
+// SummarySheet has a row for each thing to know of the run.
+func (rec *Recording) SummarySheet() Sheet {
+	s := rec.Summary
+	rows := [][]any{
+		{"command", strings.Join(rec.Run.Command, " ")}, {"version", rec.Run.Version}, {"host", rec.Run.Host}, {"device", rec.Run.Device},
+		{"start", rec.Run.Start.Format("2006-01-02 15:04:05 -0700")}, {"interrupted", s.Interrupted},
+	}
+	if s.Elapsed > 0 {
+		rows = append(rows, []any{"elapsed_s", s.Elapsed.Seconds()})
+	}
+	if s.PeakRSS > 0 {
+		rows = append(rows, []any{"peak_rss_bytes", int(s.PeakRSS)})
+	}
+	if len(rec.Timings) > 0 {
+		rows = append(rows, []any{"series", len(rec.Timings)})
+	} else {
+		rows = append(rows, []any{"results", len(rec.Results)}, []any{"compared", s.Compared()})
+		for _, v := range s.used() {
+			rows = append(rows, []any{"captures_" + v, s.Captures[v]})
+		}
+		for _, v := range Verdicts() {
+			if s.Results[v] > 0 {
+				rows = append(rows, []any{"results_" + v, s.Results[v]})
+			}
+		}
+	}
+	return Sheet{Name: "summary", Columns: []string{"name", "value"}, Rows: slices.Values(rows)}
+}
