@@ -1,4 +1,4 @@
-# optool: one binary, no C needed. GOEXPERIMENT=simd turns on the vector loops
+# optool: one binary. A C++ compiler is needed for devices alone. GOEXPERIMENT=simd turns on the vector loops
 # (amd64); every one has a pure Go twin, used with `make SIMD=`.
 GO         ?= go
 SIMD       ?= simd
@@ -23,8 +23,11 @@ native:
 
 # The main job on captures shipped with the source. One call in them is wrong
 # on purpose, so that a finding can be seen; exit code 1 says that it was found.
+# Then the same calls on the built-in device, which gets all of them right.
 demo: build
 	bin/optool replay --acc_check --out $${TMPDIR:-/tmp}/optool-demo fixtures/demo; test $$? -eq 1
+	@if [ -x devicebridge/native/dist/worker ]; then set -x; \
+	bin/optool replay --acc_check --device host --out $${TMPDIR:-/tmp}/optool-demo fixtures/demo; fi
 
 test: native
 	$(GO) test ./...
