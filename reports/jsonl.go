@@ -68,6 +68,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 		"kind": "summary", "captures": total, "compared": s.Compared(), "interrupted": s.Interrupted,
 		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops, "exit_code": s.Exit,
 	}
+	if s.Witness != nil {
+		m["witness"] = s.Witness
+	}
 	for _, v := range Verdicts() {
 		m[v] = s.Results[v]
 		m["captures_"+v] = s.Captures[v]

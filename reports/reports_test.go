@@ -234,3 +234,28 @@ func TestBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestSummaryWitness: results of a device are counted against the recorded ones,
+// those of the stress test are not.
+func TestSummaryWitness(t *testing.T) {
+	s := NewSummary()
+	for _, r := range []*Result{
+		{Capture: "a", Op: "torch.add", Verdict: Pass, Witness: "same"},
+		{Capture: "a", Op: "torch.add", Verdict: Pass, Witness: "same", Layout: "transposed"},
+		{Capture: "b", Op: "torch.add", Verdict: Fail, Witness: "worse"},
+		{Capture: "c", Op: "torch.add", Verdict: Pass},
+	} {
+		s.Add(r)
+	}
+	var b strings.Builder
+	if err := s.Write(&b, 0); err != nil {
+		t.Fatal(err)
+	}
+	if want := "the device's results against the recorded ones: 0 better, 1 same, 1 worse\n"; !strings.Contains(b.String(), want) {
+		t.Errorf("%s lacks %q", b.String(), want)
+	}
+	b.Reset()
+	if err := NewJSONLines(&b).Summary(s); err != nil || !strings.Contains(b.String(), `"witness":{"same":1,"worse":1}`) {
+		t.Errorf("%s, %v", b.String(), err)
+	}
+}

@@ -20,6 +20,9 @@ type Summary struct {
 	Interrupted bool
 	Elapsed     time.Duration // 0 if not measured
 	PeakRSS     int64         // largest resident set in bytes, 0 if not measured
+	// Witness counts results of a device that are better, the same or worse than
+	// the recorded ones; nil without a device.
+	Witness map[string]int
 	Exit        int           // exit code of the run
 
 	ops          map[string]*OpSummary
@@ -40,6 +43,12 @@ func (s *Summary) Add(r *Result) {
 		s.capture, s.op, s.worst, s.addedCapture = r.Capture, r.Op, r.Verdict, true
 	}
 	s.Results[r.Verdict]++
+	if r.Witness != "" && r.Layout == "" {
+		if s.Witness == nil {
+			s.Witness = map[string]int{}
+		}
+		s.Witness[r.Witness]++
+	}
 	if rank(r.Verdict) > rank(s.worst) {
 		s.worst = r.Verdict
 	}
@@ -141,6 +150,13 @@ func (s *Summary) Write(w io.Writer, width int) error {
 			return err
 		}
 		fmt.Fprintln(w)
+	}
+	if len(s.Witness) > 0 {
+		var parts []string
+		for _, v := range []string{"better", "same", "worse"} {
+			parts = append(parts, fmt.Sprintf("%d %s", s.Witness[v], v))
+		}
+		fmt.Fprintf(w, "the device's results against the recorded ones: %s\n", strings.Join(parts, ", "))
 	}
 	_, err := fmt.Fprintln(w, s.line())
 	return err
