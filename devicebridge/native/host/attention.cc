@@ -146,7 +146,12 @@ std::vector<int64_t> values(const Tensor& t) {
   return std::vector<int64_t>(static_cast<const int64_t*>(in), in + in.numel);
 }
 
-std::vector<int64_t> values(diopiSize_t s) { return std::vector<int64_t>(s.data, s.data + s.len); }
+// fromZero are cumulative lengths that, as the customized functions have them, leave out the 0 they begin with.
+std::vector<int64_t> fromZero(diopiSize_t s) {
+  std::vector<int64_t> ends(1, 0);
+  ends.insert(ends.end(), s.data, s.data + s.len);
+  return ends;
+}
 
 void settings(Job& job, double scale, bool causal, int64_t left, int64_t right, const Tensor& alibi, const Tensor& mask,
               double dropout) {
@@ -418,7 +423,7 @@ diopiError_t diopiCustomizedFlashAttentionVarLen(
     diopiConstTensorHandle_t attention_mask, int32_t max_seqlen_q, int32_t, float p_dropout, float softmax_scale,
     bool is_causal, int32_t window_size_left, int32_t window_size_right) {
   return guard(__func__, [&] {
-    Job job = ragged(q, k, values(cum_seq_q), values(cum_seq_kv), max_seqlen_q);
+    Job job = ragged(q, k, fromZero(cum_seq_q), fromZero(cum_seq_kv), max_seqlen_q);
     settings(job, softmax_scale, is_causal, window_size_left, window_size_right, alibi_slopes, attention_mask, p_dropout);
     customizedForward(ctx, job, attention_out, dropout_mask, softmax_max, softmax_sum, softmax_out, gen, q, k, v);
   });
@@ -432,7 +437,7 @@ diopiError_t diopiCustomizedFlashAttentionVarLenBackward(
     diopiConstTensorHandle_t, diopiConstTensorHandle_t, int32_t max_seqlen_q, int32_t, float p_dropout, float softmax_scale,
     bool is_causal, int32_t window_size_left, int32_t window_size_right) {
   return guard(__func__, [&] {
-    Job job = ragged(q, k, values(cum_seq_q), values(cum_seq_kv), max_seqlen_q);
+    Job job = ragged(q, k, fromZero(cum_seq_q), fromZero(cum_seq_kv), max_seqlen_q);
     settings(job, softmax_scale, is_causal, window_size_left, window_size_right, alibi_slopes, attention_mask, p_dropout);
     useMask(job, dropout_mask);
     backward(job, grad_q, grad_k, grad_v, grad_output, q, k, v);

@@ -59,18 +59,20 @@ C softplus(C x) {
 }
 
 // Focal is the focal loss of one logit x and its target t:
-// -alpha t (1-p)^gamma log p - (1-alpha) (1-t) p^gamma log(1-p), p = sigmoid(x).
+// -positive t (1-p)^gamma log p - negative (1-t) p^gamma log(1-p), p = sigmoid(x).
+// The weights are alpha and 1-alpha; a negative alpha means none.
 template <class C>
 struct Focal {
-  C alpha, gamma;
+  Focal(C alpha, C gamma) : positive(alpha < 0 ? 1 : alpha), negative(alpha < 0 ? 1 : 1 - alpha), gamma(gamma) {}
+  C positive, negative, gamma;
   C value(C x, C t) const {
     const C p = sigmoid(x), q = sigmoid(-x);
-    return alpha * t * std::pow(q, gamma) * softplus(-x) + (1 - alpha) * (1 - t) * std::pow(p, gamma) * softplus(x);
+    return positive * t * std::pow(q, gamma) * softplus(-x) + negative * (1 - t) * std::pow(p, gamma) * softplus(x);
   }
   C slope(C x, C t) const {
     const C p = sigmoid(x), q = sigmoid(-x);
-    return -alpha * t * std::pow(q, gamma) * (q + gamma * p * softplus(-x)) +
-           (1 - alpha) * (1 - t) * std::pow(p, gamma) * (p + gamma * q * softplus(x));
+    return -positive * t * std::pow(q, gamma) * (q + gamma * p * softplus(-x)) +
+           negative * (1 - t) * std::pow(p, gamma) * (p + gamma * q * softplus(x));
   }
 };
 
@@ -217,7 +219,7 @@ diopiError_t diopiSigmoidFocalLoss(diopiContextHandle_t, diopiTensorHandle_t out
     visitFloat(x.dtype, [&](auto zero) {
       using C = decltype(zero);
       const In<C> a(x), t(Tensor(targets), x.shape);
-      const Focal<C> focal{alpha, gamma};
+      const Focal<C> focal(alpha, gamma);
       loss<C>(out, x.shape, reduction, [&](int64_t i) { return focal.value(a[i], t[i]); });
     });
   });
@@ -232,7 +234,7 @@ diopiError_t diopiSigmoidFocalLossBackward(diopiContextHandle_t, diopiTensorHand
     visitFloat(x.dtype, [&](auto zero) {
       using C = decltype(zero);
       const In<C> a(x), t(Tensor(target), x.shape);
-      const Focal<C> focal{alpha, gamma};
+      const Focal<C> focal(alpha, gamma);
       lossBackward<C>(grad_input, grad_output, reduction, [&](int64_t i) { return focal.slope(a[i], t[i]); });
     });
   });

@@ -1,4 +1,4 @@
-// Matrix products: mm, bmm, matmul, addmm, baddbmm, linear, and sparse times dense.
+// Matrix products: mm, bmm, matmul, addmm, baddbmm, linear, and products with sparse matrices.
 #include <algorithm>
 
 #include "dense.h"
@@ -90,6 +90,46 @@ void multiplyAdd(const Tensor& out, const Tensor& input, const Tensor& a, const 
     for (int64_t i = 0; i < to.numel; i++) to[i] = (add ? keep * add[i] : C(0)) + scale * c[i];
   });
 }
+
+bool isSparse(diopiConstTensorHandle_t handle) {
+  bool sparse = false;
+  return diopiIsTensorSparse(handle, &sparse) == diopiSuccess && sparse;
+}
+
+// StoredRows are the rows of a matrix, dense or in compressed row form.
+template <class C>
+class StoredRows {
+ public:
+  explicit StoredRows(diopiConstTensorHandle_t handle) {
+    if (!isSparse(handle)) {
+      const Tensor t(handle);
+      width_ = t.size(1);
+      terms_ = In<C>(t);
+      return;
+    }
+    diopiConstTensorHandle_t crow = nullptr, col = nullptr, values = nullptr;
+    check(diopiGetTensorCrowIndices(handle, &crow) == diopiSuccess && diopiGetTensorColIndices(handle, &col) == diopiSuccess &&
+              diopiGetTensorValues(handle, &values) == diopiSuccess,
+          "the parts of the sparse matrix cannot be read");
+    starts_ = In<int64_t>(crow);
+    columns_ = In<int64_t>(col);
+    terms_ = In<C>(values);
+  }
+  // each calls f with column and value of the elements of a row that are stored.
+  template <class F>
+  void each(int64_t row, F f) const {
+    if (!starts_) {
+      for (int64_t j = 0; j < width_; j++) f(j, terms_[row * width_ + j]);
+      return;
+    }
+    for (int64_t p = starts_[row]; p < starts_[row + 1]; p++) f(columns_[p], terms_[p]);
+  }
+
+ private:
+  int64_t width_ = 0;
+  In<int64_t> starts_, columns_;
+  In<C> terms_;
+};
 
 }  // namespace
 
@@ -221,25 +261,17 @@ diopiError_t diopiMatmulBackward(diopiContextHandle_t, diopiTensorHandle_t grad_
 diopiError_t diopiSpMM(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input,
                        diopiConstTensorHandle_t mat2) {
   return guard(__func__, [&] {
-    bool sparse = false;
-    if (diopiIsTensorSparse(input, &sparse) != diopiSuccess || !sparse) return multiply(out, input, mat2);
-    diopiConstTensorHandle_t crow = nullptr, col = nullptr, values = nullptr;
-    check(diopiGetTensorCrowIndices(input, &crow) == diopiSuccess && diopiGetTensorColIndices(input, &col) == diopiSuccess &&
-              diopiGetTensorValues(input, &values) == diopiSuccess,
-          "the parts of the sparse input cannot be read");
+    if (!isSparse(input) && !isSparse(mat2)) return multiply(out, input, mat2);
     const Tensor y(out);
     visitFloat(y.dtype, [&](auto zero) {
       using C = decltype(zero);
-      const In<int64_t> starts(crow), columns(col);
-      const In<C> terms(values), dense(mat2);
+      const StoredRows<C> left(input), right(mat2);
       Out<C> to(y);
       to.zero();
       const int64_t n = y.size(1);
       parallelFor(y.size(0), 16, [&](int64_t from, int64_t end) {
         for (int64_t i = from; i < end; i++) {
-          for (int64_t p = starts[i]; p < starts[i + 1]; p++) {
-            for (int64_t j = 0; j < n; j++) to[i * n + j] += terms[p] * dense[columns[p] * n + j];
-          }
+          left.each(i, [&](int64_t k, C a) { right.each(k, [&](int64_t j, C b) { to[i * n + j] += a * b; }); });
         }
       });
     });

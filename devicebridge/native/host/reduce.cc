@@ -20,6 +20,7 @@ Tensor keepDims(const Tensor& out, const Tensor& input, const DimSet& dims) {
   for (int d = 0; d < input.dim(); d++) {
     if (dims[d]) want[d] = 1;
   }
+  if (t.numel == 1 && want.product() == 1) return Tensor(t.data, t.dtype, want);  // [1] is what the kit has for all
   if (t.dim() != input.dim()) {
     for (int d = 0; d < input.dim(); d++) {
       if (dims[d] && d <= t.dim()) t = t.unsqueeze(d);
