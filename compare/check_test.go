@@ -18,6 +18,7 @@ func ints(dt tensor.DType, shape []int, v ...int64) *tensor.Tensor { return tens
 func TestCheckVerdicts(t *testing.T) {
 	nan := math.NaN()
 	f := func(v ...float64) *tensor.Tensor { return floats(tensor.Float32, []int{len(v)}, v...) }
+	bf := func(v float64) *tensor.Tensor { return floats(tensor.BFloat16, []int{1}, v) }
 	for _, tc := range []struct {
 		name     string
 		got, ref *tensor.Tensor
@@ -50,6 +51,8 @@ func TestCheckVerdicts(t *testing.T) {
 		{"NaN is outside tolerance", f(nan, 1), f(1, 1), Model{}, &Tolerance{Atol: 100, Rule: "flag"}, Fail, "1 element is NaN where a number is due"},
 		{"subnormal terms flushed to zero", f(0, 1), f(1e-39, 1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-39, 1) }}, nil, Pass, ""},
 		{"small terms lost", f(0, 1), f(1e-36, 1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-36, 1) }}, nil, Fail, "1 of 2 elements differ by more than rounding"},
+		{"accumulated in the dtype", bf(1.0625), bf(1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(8) }}, nil, Warn, "accumulated in bfloat16"},
+		{"counted already", bf(1.0625), bf(1), Model{ULPs: 1, Coarse: true, Scale: func() *tensor.Tensor { return f(8) }}, nil, Fail, "got 1.0625 want 1"},
 		{"quantised", quantised(t), quantised(t), Model{}, nil, Unsupported, "values of dtype qint8 cannot be compared"},
 	} {
 		res := Check(tc.got, tc.ref, tc.m, DefaultTolerance(tc.got.DType), tc.override)

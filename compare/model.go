@@ -28,6 +28,10 @@ type Model struct {
 	// Terms is the number of terms of each element, at least 1.
 	Terms int
 
+	// Coarse: Scale counts the roundoff of the dtype itself already, so an
+	// accumulator of that dtype explains nothing further.
+	Coarse bool
+
 	// Trivial: zeros, NaN or an empty tensor are what the op makes, so a
 	// result of nothing else is not mistrusted.
 	Trivial bool
@@ -102,7 +106,7 @@ func newBound(m Model, dt tensor.DType) bound {
 		c := growth(m.Terms)
 		b.sum, b.flush = c*u, c*acc.SmallestNormal()
 		b.rule = fmt.Sprintf("%g ulp + %.3g*%s*S, n=%d", m.ULPs, c, name, max(m.Terms, 1))
-		if dt.Size() <= 2 {
+		if dt.Size() <= 2 && !m.Coarse {
 			low := dt
 			if dt.Size() == 1 {
 				low = tensor.Float16

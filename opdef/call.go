@@ -371,6 +371,8 @@ type Bound struct {
 	Class Class
 	ULPs  float64
 	Terms int
+	// Coarse: S counts the roundoff of the dtype itself, see Error.
+	Coarse bool
 	// Scale computes S, of the result's shape; nil where the class needs none.
 	Scale func() *tensor.Tensor
 }
@@ -403,7 +405,7 @@ func (c *Call) errorClass() Error {
 func (c *Call) OutBound(f *Forward, i int) Bound {
 	e := c.Entry
 	class := c.errorClass()
-	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1}
+	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse}
 	if e.terms != nil {
 		b.Terms = max(1, e.terms(c.args))
 	}
@@ -431,7 +433,7 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg string, i int) Bound {
 	e := c.Entry
 	class := c.errorClass().grad()
-	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1}
+	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse}
 	if e.gterms != nil {
 		b.Terms = max(1, e.gterms(c.args))
 	}
@@ -462,7 +464,7 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 // NodeBound is the error model of gradient i of a node.
 func (c *Call) NodeBound(node Node, i int) Bound {
 	class := c.errorClass().grad()
-	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Scale: func() *tensor.Tensor {
+	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse, Scale: func() *tensor.Tensor {
 		if node.Scale != nil {
 			return node.Scale()[i]
 		}

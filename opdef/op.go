@@ -224,6 +224,10 @@ func (c Class) String() string {
 type Error struct {
 	Class Class
 	ULPs  float64 // k; 0: the class's default (1, 4, 2, 2)
+	// Coarse: torch rounds intermediate results to the dtype and the declared
+	// scale counts that, so that nothing further is explained by accumulating in
+	// it.
+	Coarse bool
 	// Grad is the class of the gradients; nil: Exact stays Exact, Accumulated
 	// stays Accumulated, all others are Normwise with 4 ulp.
 	Grad *Error
@@ -241,7 +245,7 @@ func (e Error) grad() Error {
 	case e.Grad != nil:
 		return *e.Grad
 	case e.Class == Exact || e.Class == Accumulated:
-		return Error{Class: e.Class, ULPs: e.ULPs}
+		return Error{Class: e.Class, ULPs: e.ULPs, Coarse: e.Coarse}
 	}
 	return Error{Class: Normwise, ULPs: 4}
 }

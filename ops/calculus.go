@@ -248,7 +248,7 @@ var diffOp = opdef.Op[diffArgs]{
 	Schema: "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
 	Doc: opdef.Doc{Summary: "Differences of adjacent elements along a dimension, n times", Formula: "out[i] = x[i+1] - x[i], x = prepend, self, append joined",
 		Notes: "Of bool the exclusive or. n=0 ignores prepend and append.", Source: "torch.diff"},
-	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2},
+	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true},
 	Terms: func(a *diffArgs) int { return max(1, a.N) },
 	Kernel: func(a *diffArgs) ([]*tensor.Tensor, error) {
 		p, err := a.plan()
@@ -478,7 +478,7 @@ func trapezoidDoc(name string, cumulative bool, widths string) opdef.Doc {
 
 // trapezoidEntry completes the declaration of an integral.
 func trapezoidEntry[A any](o opdef.Op[A], call func(*A) (*trapezoid, error), set func(gr opdef.Grads, a *A, gy, gx *tensor.Tensor)) *opdef.Entry {
-	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3}}
+	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3, Coarse: true}}
 	o.Terms = func(a *A) int {
 		t, err := call(a)
 		if err != nil {
@@ -676,7 +676,7 @@ var gradientOp = opdef.Op[gradientArgs]{
 	Names:  "gradient",
 	Doc: opdef.Doc{Summary: "First derivatives along dimensions by central differences", Notes: "spacing is a distance, one per dimension, or coordinates. At the ends differences of order edge_order are taken. No gradient goes to spacing.",
 		Source: "torch.gradient"},
-	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 3},
+	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 3, Coarse: true},
 	Exempt: map[string]string{"dtypes": "coordinates, which the check leaves as they are, take part in promotion"},
 	Terms:  func(*gradientArgs) int { return 3 },
 	Kernel: func(a *gradientArgs) ([]*tensor.Tensor, error) {
@@ -831,7 +831,7 @@ func crossOp(name, param, names string, which func(a *crossArgs) (int, error)) *
 	return opdef.Op[crossArgs]{
 		Schema: name + "(Tensor self, Tensor other, " + param + ") -> Tensor", Names: names,
 		Doc:       opdef.Doc{Summary: "Cross product of vectors of three elements", Formula: "out[i] = self[i+1]*other[i+2] - self[i+2]*other[i+1], indices modulo 3", Source: "torch.linalg.cross"},
-		Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 2},
+		Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true},
 		Terms:     func(*crossArgs) int { return 2 },
 		GradTerms: func(a *crossArgs) int { return 2 * broadcastTerms(a.Self, a.Other) },
 		Kernel: func(a *crossArgs) ([]*tensor.Tensor, error) {

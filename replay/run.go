@@ -436,7 +436,7 @@ func (r *runner) compareAs(p Phase, target, label string, got, want value.Value,
 
 func (r *runner) model(b opdef.Bound, precision tensor.DType) compare.Model {
 	return compare.Model{
-		Exact: b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Terms: b.Terms,
+		Exact: b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Terms: b.Terms, Coarse: b.Coarse,
 		Trivial: r.call.Entry.Trivial, Round: precision,
 	}
 }

@@ -1,0 +1,123 @@
+package ops
+
+import (
+	"testing"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// gradBound is the gradient of an argument of a call for the upstream gradient
+// ones, with its bound.
+func gradBound(t *testing.T, c *opdef.Call, f *opdef.Forward, arg string) (grad []float64, b opdef.Bound) {
+	t.Helper()
+	out := []*tensor.Tensor{tensor.Full(tensor.Float64, f.Outs[0].Shape, 1.0)}
+	gr, err := c.Backward(f, out, map[string]bool{arg: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(gr[arg]) != 1 {
+		t.Fatalf("%s: no gradient of %s", c.Entry.Op(), arg)
+	}
+	return tensor.Data[float64](gr[arg][0]), c.GradBound(f, out, gr, arg, 0)
+}
+
+// TestCrossEntropyBound: the gradient of a probability near 1 is a quotient, so
+// its magnitude is not the square of its denominator's inverse.
+func TestCrossEntropyBound(t *testing.T) {
+	x := tensor.New(tensor.Float64, []int{2}, []float64{0.9999, 0.5})
+	x.RequiresGrad = true
+	target := tensor.New(tensor.Float64, []int{2}, []float64{0, 1})
+	c, f, err := invoke(t, "torch.nn.functional.binary_cross_entropy", []value.Value{x, target}, "reduction", "sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	grad, b := gradBound(t, c, f, "input")
+	for i, s := range tensor.Data[float64](b.Scale()) {
+		if g := grad[i]; s < max(g, -g) || s > 4*max(g, -g) {
+			t.Errorf("element %d: gradient %g, magnitude %g: want 1 to 4 times as much", i, g, s)
+		}
+	}
+}
+
+// TestInterpolateBound: positions are as wrong as dimensions are long, one after
+// the other; their errors add up and do not multiply.
+func TestInterpolateBound(t *testing.T) {
+	const h, w = 30, 40
+	x := tensor.Full(tensor.Float64, []int{1, 1, h, w}, 1.0)
+	x.RequiresGrad = true
+	c, f, err := invoke(t, "torch.nn.functional.interpolate", []value.Value{x}, "scale_factor", 1.5, "mode", "bilinear", "align_corners", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := func(s []float64) (m float64) {
+		for _, v := range s {
+			m = max(m, v)
+		}
+		return m
+	}
+	// Each dimension has two weights of its size.
+	if m := most(tensor.Data[float64](c.OutBound(f, 0).Scale())); m < 1+h+w || m > 1+2*(h+w) {
+		t.Errorf("magnitude of the result: got %g, want %d to %d", m, 1+h+w, 1+2*(h+w))
+	}
+	// An element of the input is in at most 16 of the result.
+	_, b := gradBound(t, c, f, "input")
+	if m := most(tensor.Data[float64](b.Scale())); m > 16*(1+h+w) {
+		t.Errorf("magnitude of the gradient: got %g, want at most %d", m, 16*(1+h+w))
+	}
+}
+
+// TestSoftmaxNodeBound: with dtype= the gradient is that of another node, and
+// small elements have small magnitudes there too.
+func TestSoftmaxNodeBound(t *testing.T) {
+	x := tensor.New(tensor.Float32, []int{1, 3}, []float64{0, -20, -1})
+	x.RequiresGrad = true
+	c, f, err := invoke(t, "torch.nn.functional.softmax", []value.Value{x}, "dim", int64(1), "dtype", tensor.Float64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := []*tensor.Tensor{tensor.New(tensor.Float64, []int{1, 3}, []float64{1, 2, 3})}
+	n, ok, err := c.Node(f, out)
+	if err != nil || !ok {
+		t.Fatalf("node %v, error %v", ok, err)
+	}
+	s := tensor.Data[float64](c.NodeBound(n, 0).Scale())
+	if s[1] > 1e-6*s[0] {
+		t.Errorf("magnitudes %v: the second is of an element near 0", s)
+	}
+}
+
+// TestCoarseBounds: where torch rounds what is between to the dtype, the
+// magnitudes say so, and the bound must not count the dtype's roundoff again.
+func TestCoarseBounds(t *testing.T) {
+	bf16 := func(shape []int, v ...float64) *tensor.Tensor {
+		x := tensor.New(tensor.BFloat16, shape, v)
+		x.RequiresGrad = true
+		return x
+	}
+	x := func() *tensor.Tensor { return bf16([]int{3}, 1, 2, 4) }
+	for _, tc := range []struct {
+		name, arg string
+		args      []value.Value
+		keywords  []value.Value
+	}{
+		{"torch.diff", "self", []value.Value{x()}, []value.Value{"n", int64(2)}},
+		{"torch.trapezoid", "y", []value.Value{x()}, nil},
+		{"torch.cross", "self", []value.Value{x(), x()}, []value.Value{"dim", int64(0)}},
+		{"torch.gradient", "self", []value.Value{x()}, nil},
+		{"torch.segment_reduce", "data", []value.Value{x(), "sum"}, []value.Value{"lengths", tensor.New(tensor.Int64, []int{1}, []int64{3})}},
+	} {
+		c, f, err := invoke(t, tc.name, tc.args, tc.keywords...)
+		if err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+			continue
+		}
+		if !c.OutBound(f, 0).Coarse {
+			t.Errorf("%s: the result's bound is not coarse", tc.name)
+		}
+		if _, b := gradBound(t, c, f, tc.arg); !b.Coarse {
+			t.Errorf("%s: the gradient's bound is not coarse", tc.name)
+		}
+	}
+}
