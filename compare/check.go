@@ -428,26 +428,12 @@ func (c *checker) loadScale(lo, n int, s *scratch) []float64 {
 }
 
 func (c *checker) floatBlock(p *part, lo, n int, s *scratch) {
-	g, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
 	b := &c.bound
 	if c.override == nil && b.ulps > 0 && !c.regrid {
-		// The usual case: all but a few elements are within ulps of the exact
-		// reference, which takes no rounding to see. An element off by more than
-		// half an ULP is not the nearest value.
-		var scale []float64
-		if p.scaled || c.needs.always.Load() {
-			scale = c.loadScale(lo, n, s)
-		}
-		t := b.reach.Near(g, r, scale, &p.worst[passed].score, &p.worst[failed].score, func(from, to int) {
-			for i := from; i < to; i++ {
-				c.closeOrJudged(p, lo, i, g[i], r[i], s)
-			}
-		})
-		p.above += t.Above
-		p.below += t.Below
-		p.counts[failed] += t.Out
+		c.nearBlock(p, lo, n, s)
 		return
 	}
+	g, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
 	q := resize(&s.exact, n)
 	if c.regrid {
 		copy(q, r)
@@ -458,6 +444,37 @@ func (c *checker) floatBlock(p *part, lo, n int, s *scratch) {
 	for i, x := range g {
 		c.judgeAt(p, lo, i, x, r[i], q[i], s)
 	}
+}
+
+// nearBlock judges a block where all but a few elements are within ulps of the
+// exact reference, which takes no rounding to see. An element off by more than
+// half an ULP is not the nearest value.
+func (c *checker) nearBlock(p *part, lo, n int, s *scratch) {
+	reach, within, beyond := &c.bound.reach, &p.worst[passed].score, &p.worst[failed].score
+	scaled := p.scaled || c.needs.always.Load()
+	var t vec.Tally
+	if x, y := c.f32[0], c.f32[1]; x != nil && y != nil && !scaled {
+		x, y = x[lo:lo+n], y[lo:lo+n]
+		t = reach.Near32(x, y, within, beyond, func(from, to int) {
+			for i := from; i < to; i++ {
+				c.closeOrJudged(p, lo, i, float64(x[i]), float64(y[i]), s)
+			}
+		})
+	} else {
+		var scale []float64
+		if scaled {
+			scale = c.loadScale(lo, n, s)
+		}
+		g, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
+		t = reach.Near(g, r, scale, within, beyond, func(from, to int) {
+			for i := from; i < to; i++ {
+				c.closeOrJudged(p, lo, i, g[i], r[i], s)
+			}
+		})
+	}
+	p.above += t.Above
+	p.below += t.Below
+	p.counts[failed] += t.Out
 }
 
 // closeOrJudged records element i of the block at lo, x recorded and exact the
@@ -500,7 +517,7 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 		if d <= cheap {
 			score = d / cheap
 		} else {
-			cl, score = b.judge(x, rounded, exact, cheap, c.loadScale(lo, len(s.got), s)[i])
+			cl, score = b.judge(x, rounded, exact, cheap, c.loadScale(lo, min(c.block, c.n-lo), s)[i])
 			p.scaled = b.sum > 0
 		}
 	}

@@ -1,7 +1,9 @@
 package compare
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -240,5 +242,40 @@ func TestTies(t *testing.T) {
 	}
 	if !Unordered(ints(tensor.Int64, []int{2}, 5, 3), ints(tensor.Int64, []int{2}, 3, 5)) {
 		t.Error("Unordered of integers = false")
+	}
+}
+
+// TestStoredReference: a float32 reference gives the same result whether it is
+// stored as float32 or computed as float64, element by element and in bulk.
+func TestStoredReference(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 8))
+	for trial := range 60 {
+		n := 1 + r.IntN(70000)
+		v, w := make([]float64, n), make([]float64, n)
+		for i := range v {
+			w[i] = tensor.Float32.Round(r.NormFloat64())
+			v[i] = tensor.Float32.Round(w[i] * (1 + 1e-7*float64(trial%4)*r.NormFloat64()))
+			switch r.IntN(100 + 100000*(trial%2)) {
+			case 0:
+				w[i] = math.NaN()
+			case 1:
+				v[i] = math.Inf(1)
+			case 2:
+				v[i], w[i] = 0, math.Copysign(0, -1)
+			case 3:
+				v[i] = tensor.Float32.Round(w[i] * 1e30)
+			}
+		}
+		shape := []int{n}
+		got, ref := tensor.New(tensor.Float32, shape, v).Rounded(), tensor.New(tensor.Float32, shape, w)
+		m := Model{ULPs: []float64{0.5, 1, 2.5, 16}[trial%4], Cast: trial%3 == 0}
+		if trial%5 == 0 {
+			m.Terms, m.Scale = 64, func() *tensor.Tensor { return ref.Rounded() }
+		}
+		tol := DefaultTolerance(tensor.Float32)
+		stored, computed := Check(got, ref.Rounded(), m, tol, nil), Check(got, ref, m, tol, nil)
+		if a, b := fmt.Sprintf("%+v", stored), fmt.Sprintf("%+v", computed); a != b {
+			t.Fatalf("trial %d, %d elements:\nstored   %s\ncomputed %s", trial, n, a, b)
+		}
 	}
 }

@@ -29,6 +29,8 @@ type pair struct {
 	block    int // elements to ask for at a time
 	perSpan  int // blocks of one span
 	torch    bool
+	f32      [2][]float32 // got's and ref's elements where these are stored as float32,
+	f64      [2][]float64 // or as float64, one after the other; else nil
 	measure  func(lo, n int, s *scratch) vec.Stats
 }
 
@@ -89,6 +91,12 @@ func inMemoryOrder(t *tensor.Tensor) *tensor.Tensor {
 // is stored in place.
 func typed[T vec.Element](p *pair, kernel func(a, b []T, r vec.Rule) vec.Stats, round func([]T, []float64), r vec.Rule, buf func(*scratch) *[2][]T) {
 	a, b := inPlace[T](p.got, p.dt), inPlace[T](p.ref, p.dt)
+	switch both := any([2][]T{a, b}).(type) {
+	case [2][]float32:
+		p.f32 = both
+	case [2][]float64:
+		p.f64 = both
+	}
 	p.measure = func(lo, n int, s *scratch) vec.Stats {
 		x, y := a, b
 		if x != nil {
@@ -160,6 +168,9 @@ func resize[T any](buf *[]T, n int) []T {
 }
 
 func (s *scratch) loadGot(p *pair, lo, n int) []float64 {
+	if v := p.f64[0]; v != nil {
+		return v[lo : lo+n]
+	}
 	if s.gotAt != lo {
 		tensor.Load(p.got, lo, resize(&s.got, n))
 		s.gotAt = lo
@@ -169,6 +180,9 @@ func (s *scratch) loadGot(p *pair, lo, n int) []float64 {
 
 // loadRef loads the unrounded reference.
 func (s *scratch) loadRef(p *pair, lo, n int) []float64 {
+	if v := p.f64[1]; v != nil {
+		return v[lo : lo+n]
+	}
 	if s.refAt != lo {
 		tensor.Load(p.ref, lo, resize(&s.ref, n))
 		s.refAt = lo

@@ -27,16 +27,65 @@ type Tally struct{ Above, Below, Out int }
 // *within and *beyond. A nil scale stands for magnitudes that are not known: if
 // r has a Factor it then gives the reach of ULPs alone and is not final.
 func (r Reach) Near(got, exact, scale []float64, within, beyond *float64, look func(lo, hi int)) (t Tally) {
-	exact = exact[:len(got)]
 	r.Final = r.Final && (scale != nil || r.Factor == 0)
 	n := 0
 	if useSIMD {
 		n = len(got) &^ 3
 		t = r.nearSIMD(got[:n], exact[:n], scale, within, beyond, look)
 	}
+	tally(r, &t, n, got, exact, scale, within, beyond, look)
+	return t
+}
+
+// Near32 is Near where both sides are stored as float32, the format that r must
+// be about, and no magnitudes are known. It leaves to look more of the numbers
+// below 2^-103, and no pair that is equal.
+func (r Reach) Near32(got, exact []float32, within, beyond *float64, look func(lo, hi int)) (t Tally) {
+	r.Final = r.Final && r.Factor == 0
+	n := 0
+	if useSIMD && r.ULPs >= 0.5 && r.ULPs < exact32 {
+		n = len(got) &^ 7
+		t = r.near32SIMD(got[:n], exact[:n], within, beyond, look)
+	}
+	tally(r, &t, n, got, exact, nil, within, beyond, look)
+	return t
+}
+
+// exact32 bounds the differences, in units in the last place of one of two
+// float32 numbers, that float32 arithmetic surely gives without rounding: the
+// numbers are then within a factor of two.
+const exact32 = 1 << 21
+
+// limits32 are distances in units in the last place of float32: elements off by
+// half a unit to inner are known to be no further off than the furthest within
+// reach, those out of reach and up to outer than the furthest out of reach.
+func (r Reach) limits32(within, beyond float64) (inner, outer float32) {
+	inner = down32(min(max(within*r.ULPs, 0.5), r.ULPs))
+	if !r.Final {
+		return inner, 0
+	}
+	outer = down32(min(beyond*r.ULPs, math.MaxFloat32))
+	if outer >= exact32 { // distances are rounded there
+		outer *= 1 - 0x1p-20
+	}
+	return inner, outer
+}
+
+// down32 is the largest float32 that is at most x, which is not negative.
+func down32(x float64) float32 {
+	f := float32(x)
+	if float64(f) > x {
+		f = math.Nextafter32(f, 0)
+	}
+	return f
+}
+
+// tally is Near from element n on.
+func tally[T float32 | float64](r Reach, t *Tally, n int, got, exact []T, scale []float64, within, beyond *float64, look func(lo, hi int)) {
+	exact = exact[:len(got)]
 	for i := n; i < len(got); i++ {
-		y := exact[i]
-		diff := got[i] - y
+		y := float64(exact[i])
+		diff := float64(got[i]) - y
 		e := math.Float64bits(y) >> 52 & 0x7ff
 		unit := math.Float64frombits((e - uint64(r.Mant)) << 52)
 		d, reach, half := math.Abs(diff), r.ULPs*unit, unit/2
@@ -64,5 +113,4 @@ func (r Reach) Near(got, exact, scale []float64, within, beyond *float64, look f
 			t.Out++
 		}
 	}
-	return t
 }

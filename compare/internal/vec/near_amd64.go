@@ -42,7 +42,7 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 		known := in.Or(far.And(d.LessEqual(most)))
 		usual := d.LessEqual(half).Or(d.LessEqual(inner.Merge(outer, in).Mul(reach)))
 		if e.Greater(low).And(high.Greater(e)).And(known).And(usual).ToBits() != 0xf {
-			lookAt(look, i)
+			lookAt(look, i, i+4)
 			inner, outer = archsimd.BroadcastFloat64x4(*within), archsimd.BroadcastFloat64x4(*beyond)
 			continue
 		}
@@ -58,10 +58,55 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 	return Tally{Above: int(u[0] + u[1] + u[2] + u[3]), Below: int(v[0] + v[1] + v[2] + v[3]), Out: int(w[0] + w[1] + w[2] + w[3])}
 }
 
-// lookAt hands four elements over to scalar code.
+// near32SIMD is Near32 for a multiple of eight elements.
+func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look func(lo, hi int)) Tally {
+	const mant, bias = 23, 127
+	exponent, mag := archsimd.BroadcastInt32x8(0xff<<mant), archsimd.BroadcastInt32x8(math.MaxInt32)
+	inverse := archsimd.BroadcastInt32x8((2*bias+mant)<<mant - 1<<32) // less the exponent field: one over the unit
+	low := archsimd.BroadcastInt32x8((mant+1)<<mant - 1)
+	ulps, point5 := archsimd.BroadcastFloat32x8(down32(r.ULPs)), archsimd.BroadcastFloat32x8(0.5)
+	limits := func() (inner, outer archsimd.Float32x8) {
+		i, o := r.limits32(*within, *beyond)
+		return archsimd.BroadcastFloat32x8(i), archsimd.BroadcastFloat32x8(o)
+	}
+	inner, outer := limits()
+	var far, down, out archsimd.Int32x8
+	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
+	for i := 0; i < len(got); i += 8 {
+		x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i)))
+		y := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*i)))
+		e := y.AsInt32x8().And(exponent)
+		diff := x.Sub(y)
+		d := diff.AsInt32x8().And(mag).AsFloat32x8().Mul(inverse.Sub(e).AsFloat32x8())
+		beyondReach := d.Greater(ulps)
+		usual := d.LessEqual(inner).Or(beyondReach.And(d.LessEqual(outer)))
+		if e.Greater(low).And(usual).Or(x.AsInt32x8().Equal(y.AsInt32x8())).ToBits() != 0xff {
+			lookAt(look, i, i+8)
+			inner, outer = limits()
+			continue
+		}
+		off := d.Greater(point5).ToInt32x8()
+		far, down = far.Sub(off), down.Sub(off.And(diff.AsInt32x8().ShiftAllRight(31)))
+		out = out.Sub(beyondReach.ToInt32x8())
+	}
+	var u, v, w [8]int32
+	far.Store(&u)
+	down.Store(&v)
+	out.Store(&w)
+	archsimd.ClearAVXUpperBits()
+	var t Tally
+	for i := range u {
+		t.Above += int(u[i] - v[i])
+		t.Below += int(v[i])
+		t.Out += int(w[i])
+	}
+	return t
+}
+
+// lookAt hands elements over to scalar code.
 //
 //go:noinline
-func lookAt(look func(lo, hi int), i int) {
+func lookAt(look func(lo, hi int), lo, hi int) {
 	archsimd.ClearAVXUpperBits()
-	look(i, i+4)
+	look(lo, hi)
 }

@@ -91,3 +91,89 @@ func TestNear(t *testing.T) {
 		}
 	}
 }
+
+// TestNear32 compares Near32 with a plain loop over the elements as float64:
+// random elements up to the odd half units that only the binade below has,
+// powers of two, numbers whose unit is small or whose differences overflow,
+// zeros of both signs, infinite and NaN ones.
+func TestNear32(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 11))
+	odd := []float32{0, float32(math.Copysign(0, -1)), 1, 2, -1, 0x1p-102, 0x1p-103, 0x1p-104, 0x1p-126, 0x1p-149, 1e38, -3e38, math.MaxFloat32,
+		float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 1 - 0x1p-24, 2 - 0x1p-23, 1 + 0x1p-23}
+	for trial := range 600 {
+		n := r.IntN(200)
+		got, exact := make([]float32, n), make([]float32, n)
+		for i := range got {
+			exact[i] = float32(math.Ldexp(r.NormFloat64(), r.IntN(20)-10))
+			if r.IntN(4) == 0 {
+				exact[i] = float32(math.Ldexp(1, r.IntN(9)))
+			}
+			got[i] = math.Float32frombits(math.Float32bits(exact[i]) + uint32(r.IntN(1+trial%9)-trial%9/2))
+			if r.IntN(50+1000*(trial%2)) == 0 {
+				got[i] = exact[i] * float32(math.Exp2(float64(r.IntN(40)-20)))
+			}
+			if r.IntN(30+1000*(trial%3)) == 0 {
+				got[i], exact[i] = odd[r.IntN(len(odd))], odd[r.IntN(len(odd))]
+			}
+		}
+		units := []float64{0.25, 0.5, 1, 1.1, 3, 16, 1 << 20, 1 << 22}[trial%8]
+		reach := Reach{ULPs: units, Mant: 23, Low: 1023 - 126, High: 1023 + 127, Final: trial%5 > 0}
+		type result struct {
+			Tally
+			strange, at, outAt int
+			worst, beyond      float64
+		}
+		want, have := result{at: -1, outAt: -1}, result{at: -1, outAt: -1}
+		one := func(s *result, i int) {
+			x, y := float64(got[i]), float64(exact[i])
+			d := x - y
+			if d == 0 || x == y || x != x && y != y {
+				return
+			}
+			e := max(math.Ilogb(y), -126)
+			unit := math.Ldexp(1, e-23)
+			if math.IsInf(x, 0) || x != x || math.IsInf(y, 0) || y != y || y == 0 {
+				s.strange++
+				return
+			}
+			if d > unit/2 {
+				s.Above++
+			}
+			if d < -unit/2 {
+				s.Below++
+			}
+			score := math.Abs(d) / (units * unit)
+			switch {
+			case score > 1:
+				s.Out++
+				if score > s.beyond {
+					s.beyond, s.outAt = score, i
+				}
+			case math.Abs(d) > unit/2 && score > s.worst:
+				s.worst, s.at = score, i
+			}
+		}
+		for i := range got {
+			one(&want, i)
+		}
+		seen := 0
+		tally := reach.Near32(got, exact, &have.worst, &have.beyond, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				if i < seen {
+					t.Fatalf("trial %d: element %d is looked at out of order", trial, i)
+				}
+				seen = i + 1
+				one(&have, i)
+			}
+		})
+		have.Above += tally.Above
+		have.Below += tally.Below
+		have.Out += tally.Out
+		if have != want {
+			t.Fatalf("trial %d, %d elements, %g units: got %+v, want %+v", trial, n, units, have, want)
+		}
+		if !reach.Final && tally.Out > 0 {
+			t.Fatalf("trial %d: %d elements out of reach tallied although more is to be known of them", trial, tally.Out)
+		}
+	}
+}

@@ -13,3 +13,7 @@ func float64SIMD(a, b []float64, r Rule) Stats    { return scalar64(a, b, r) }
 func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, look func(lo, hi int)) Tally {
 	return Tally{}
 }
+
+func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look func(lo, hi int)) Tally {
+	return Tally{}
+}

@@ -1,0 +1,36 @@
+package vec
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// BenchmarkFloat32 compares blocks that stay in the cache.
+func BenchmarkFloat32(b *testing.B) {
+	r := rand.New(rand.NewPCG(7, 7))
+	x, y := make([]float32, 8192), make([]float32, 8192)
+	for i := range x {
+		v := r.NormFloat64()
+		x[i], y[i] = float32(v), float32(v*(1+1e-7*r.NormFloat64()))
+	}
+	b.SetBytes(int64(8 * len(x)))
+	for b.Loop() {
+		Float32(x, y, Rule{Atol: 1e-5, Rtol: 1e-5, Eps: 1e-6})
+	}
+}
+
+// BenchmarkNear32 tallies a block that stays in the cache.
+func BenchmarkNear32(b *testing.B) {
+	r := rand.New(rand.NewPCG(7, 7))
+	x, y := make([]float32, 8192), make([]float32, 8192)
+	for i := range x {
+		v := r.NormFloat64()
+		x[i], y[i] = float32(v), float32(v*(1+1e-7*r.NormFloat64()))
+	}
+	reach := Reach{ULPs: 1, Mant: 23, Low: 1023 - 126, High: 1023 + 127, Final: true}
+	within, beyond := 1.0, 6.0
+	b.SetBytes(int64(8 * len(x)))
+	for b.Loop() {
+		reach.Near32(x, y, &within, &beyond, func(lo, hi int) {})
+	}
+}
