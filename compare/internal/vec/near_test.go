@@ -105,8 +105,11 @@ func TestNear32(t *testing.T) {
 		got, exact := make([]float32, n), make([]float32, n)
 		for i := range got {
 			exact[i] = float32(math.Ldexp(r.NormFloat64(), r.IntN(20)-10))
-			if r.IntN(4) == 0 {
+			switch r.IntN(16) {
+			case 0, 1, 2, 3:
 				exact[i] = float32(math.Ldexp(1, r.IntN(9)))
+			case 4:
+				exact[i] = float32(math.Ldexp(r.NormFloat64(), -98-r.IntN(50)))
 			}
 			got[i] = math.Float32frombits(math.Float32bits(exact[i]) + uint32(r.IntN(1+trial%9)-trial%9/2))
 			if r.IntN(50+1000*(trial%2)) == 0 {
