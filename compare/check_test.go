@@ -54,6 +54,8 @@ func TestCheckVerdicts(t *testing.T) {
 		{"subnormal terms flushed to zero", f(0, 1), f(1e-39, 1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-39, 1) }}, nil, Pass, ""},
 		{"small terms lost", f(0, 1), f(1e-36, 1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-36, 1) }}, nil, Fail, "1 of 2 elements differ by more than rounding"},
 		{"accumulated in the dtype", bf(1.0625), bf(1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(8) }}, nil, Warn, "accumulated in bfloat16"},
+		{"operands of a lower precision", f(1.0625), f(1), Model{ULPs: 1, Operand: tensor.BFloat16, Scale: func() *tensor.Tensor { return f(8) }}, nil, Warn, "accumulated in bfloat16"},
+		{"operands of the same precision", f(1.0625), f(1), Model{ULPs: 1, Operand: tensor.Float32, Scale: func() *tensor.Tensor { return f(8) }}, nil, Fail, "got 1.0625 want 1"},
 		{"counted already", bf(1.0625), bf(1), Model{ULPs: 1, Coarse: true, Scale: func() *tensor.Tensor { return f(8) }}, nil, Fail, "got 1.0625 want 1"},
 		{"quantised", quantised(t), quantised(t), Model{}, nil, Unsupported, "values of dtype qint8 cannot be compared"},
 	} {

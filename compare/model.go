@@ -36,6 +36,10 @@ type Model struct {
 	// result of nothing else is not mistrusted.
 	Trivial bool
 
+	// Operand, if set, is a dtype that terms were computed in; one coarser than
+	// that of the result may have been the accumulator's.
+	Operand tensor.DType
+
 	// Round, if set, is the dtype the recorded values are precise to although
 	// they are stored wider; a dtype that is not coarser changes nothing.
 	Round tensor.DType
@@ -106,11 +110,17 @@ func newBound(m Model, dt tensor.DType) bound {
 		c := growth(m.Terms)
 		b.sum, b.flush = c*u, c*acc.SmallestNormal()
 		b.rule = fmt.Sprintf("%g ulp + %.3g*%s*S, n=%d", m.ULPs, c, name, max(m.Terms, 1))
-		if dt.Size() <= 2 && !m.Coarse {
-			low := dt
-			if dt.Size() == 1 {
-				low = tensor.Float16
-			}
+		low := tensor.Invalid
+		switch {
+		case m.Coarse:
+		case dt.Size() == 1:
+			low = tensor.Float16
+		case dt.Size() == 2:
+			low = dt
+		case m.Operand.IsFloat() && m.Operand.Size() == 2:
+			low = m.Operand
+		}
+		if low != tensor.Invalid {
 			b.low, b.lowest = warnGrowth*low.Eps()/2, low.String()
 		}
 	}

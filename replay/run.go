@@ -416,7 +416,7 @@ func (r *runner) compareAs(p Phase, target, label string, got, want value.Value,
 	case isTensor && wantTensor && g.DType.Computable():
 		res.DType, res.Shape, res.Reference = g.DType, g.Shape, reference(w)
 		tol := r.Tolerances.For(r.rec.Op, b.Class.String(), label, g.DType)
-		c := compare.Check(g, w, r.model(b, precision), tol, r.Tolerances.Override(r.rec.Op, b.Class.String(), label, g.DType))
+		c := compare.Check(g, w, r.model(p, b, precision), tol, r.Tolerances.Override(r.rec.Op, b.Class.String(), label, g.DType))
 		res.Compared, res.Verdict, res.Reason = &c, c.Verdict, c.Reason
 	case isTensor && wantTensor:
 		res.Verdict, res.Reason = compare.Unsupported, fmt.Sprintf("values of dtype %s cannot be compared", g.DType)
@@ -434,8 +434,20 @@ func (r *runner) compareAs(p Phase, target, label string, got, want value.Value,
 	return &r.out.Results[len(r.out.Results)-1]
 }
 
-func (r *runner) model(b opdef.Bound, precision tensor.DType) compare.Model {
+// model is the error model of a value. The gradients of a call with operands of
+// different precisions may have been summed in the lower one, as torch sums
+// those of a float32 weight applied to bfloat16 activations.
+func (r *runner) model(p Phase, b opdef.Bound, precision tensor.DType) compare.Model {
+	operand := tensor.Invalid
+	if p == Backward {
+		for _, a := range r.call.Tensors() {
+			if a.Tensor.DType.IsFloat() && a.Tensor.DType.Size() == 2 {
+				operand = a.Tensor.DType
+			}
+		}
+	}
 	return compare.Model{
+		Operand: operand,
 		Exact: b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Terms: b.Terms, Coarse: b.Coarse,
 		Trivial: r.call.Entry.Trivial, Round: precision,
 	}
