@@ -260,6 +260,24 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
+// An operator of known time: no run is measured as shorter, whatever the caches
+// hold, and one that writes its input finds it as it was.
+func TestTimingKnown(t *testing.T) {
+	const wanted = 300 * time.Microsecond
+	for _, fault := range []string{"spins", "spins_longer"} {
+		d := open(t, fault, Config{})
+		for _, flush := range []int64{0, 1 << 20} {
+			x, y := input("input", floats([]int{2}, 300, 1)), input("other", floats([]int{2}, 1000, 1))
+			p := plan(call(diopi.InPlace, "diopiAdd", map[string]diopi.Arg{"out": x, "input": x, "other": y, "alpha": one}))
+			r := run(t, d, p, Options{Time: &Timing{Runs: 5, FlushBytes: flush}})
+			wantValues(t, r, x, 1300, 2)
+			if len(r.Calls[0].Runs) != 5 || slices.Min(r.Calls[0].Runs) < wanted {
+				t.Errorf("%s, %d bytes flushed: %v; want 5 runs of at least %v", fault, flush, r.Calls[0].Runs, wanted)
+			}
+		}
+	}
+}
+
 func TestTiming(t *testing.T) {
 	d := open(t, "none", Config{})
 	p, out := addPlan()

@@ -47,8 +47,9 @@ type Options struct {
 // time on the same inputs, restored outside of the window if calls write them.
 type Timing struct {
 	WarmUp, Runs int
-	// FlushBytes of memory are walked through before each run, so that caches
-	// hold nothing of the tensors; 0 leaves the caches warm.
+	// FlushBytes not 0 empties the caches before each phase of a run: the lines of
+	// the tensors are evicted where the processor can do that, else, and on devices
+	// with memory of their own, so many bytes are written. 0 leaves them warm.
 	FlushBytes int64
 	// Budget ends the measurement after the run in which it is spent; 0 is no limit.
 	Budget time.Duration

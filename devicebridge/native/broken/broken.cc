@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -78,6 +79,8 @@
   F(leaves_child) /* starts a process that outlives the call */ \
   F(chatters) /* writes to stdout and stderr */ \
   F(crashes_on_load) \
+  F(spins) /* no fault: an elementwise operator takes the microseconds in the first element of its input */ \
+  F(spins_longer) /* 3 % longer */ \
   F(mixed) /* by the first element of the input: 1 crashes, 2 hangs, 3 throws, 4 exits */
 
 #define F(name) name,
@@ -349,8 +352,30 @@ void spoil(const View& out, const View& in) {
   }
 }
 
+// Lives as long as an input asks for: what an operator that declares one first
+// takes is known.
+class Spin {
+ public:
+  void ask(const View& in) {
+    if (in.numel == 0) return;
+    if (fault == spins) wanted_ = Microseconds(in.get(0));
+    if (fault == spins_longer) wanted_ = Microseconds(in.get(0) * 1.03);
+  }
+  ~Spin() {
+    while (Clock::now() - start_ < wanted_) {
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Microseconds = std::chrono::duration<double, std::micro>;
+  Clock::time_point start_ = Clock::now();
+  Microseconds wanted_{0};
+};
+
 template <class F>
 diopiError_t elementwise(diopiContextHandle_t ctx, diopiTensorHandle_t outHandle, diopiConstTensorHandle_t inHandle, diopiConstTensorHandle_t otherHandle, F f) {
+  Spin spin;
   diopiStreamHandle_t stream;
   diopiGetStream(ctx, &stream);
   View out(outHandle), in(inHandle), other(otherHandle ? otherHandle : inHandle);
@@ -359,6 +384,7 @@ diopiError_t elementwise(diopiContextHandle_t ctx, diopiTensorHandle_t outHandle
     return diopiErrorOccurred;
   }
   misbehave(ctx, in);
+  spin.ask(in);
   if (fault == changes_shape) {
     diopiSize_t size;
     diopiGetTensorShape(outHandle, &size);

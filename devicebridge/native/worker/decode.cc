@@ -61,6 +61,7 @@ Plan::~Plan() {
   for (Tensor& t : tensors_) {
     if (t.onDevice) library_.device.release(t.onDevice);
   }
+  if (flushOnDevice_) library_.device.release(flushOnDevice_);
   context_.clear();
 }
 

@@ -74,7 +74,8 @@ class Plan {
   // Everything as it was before the first call.
   void reset(bool first, bool poison);
   Outcome runCall(Call& call);
-  bool runAll(bool checked, const std::function<void(uint32_t, const Outcome&)>& after);
+  void coolDown();
+  bool runAll(bool checked, bool cold, const std::function<void(uint32_t, const Outcome&)>& after);
   void hashInputs(const Call& call);
   void check(uint32_t index, const Outcome& outcome);
   void checkTensor(uint32_t index, uint32_t k, bool written, bool ok);
@@ -98,6 +99,8 @@ class Plan {
   unsigned char poison_;
   uint32_t repeat_, warmUp_, runs_;
   int64_t flushBytes_, budget_;
+  std::vector<char> flushBuffer_;
+  char* flushOnDevice_ = nullptr;
   std::deque<Tensor> tensors_;
   std::vector<diopiTensorHandle_t> allocs_;
   std::vector<uint64_t> outs_, outsBefore_, outsFirst_;

@@ -2,6 +2,7 @@
 #include <malloc.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 
@@ -36,6 +37,23 @@ void flushCaches(std::vector<char>& buffer, int64_t n) {
   for (size_t i = 0; i < buffer.size(); i += 64) *static_cast<volatile char*>(&buffer[i]) = static_cast<char>(buffer[i] + 1);
 }
 
+// Takes n bytes out of all caches; false where there is no instruction for it.
+bool evict(const char* p, size_t n) {
+  constexpr size_t line = 64;
+  const char *first = p - reinterpret_cast<uintptr_t>(p) % line, *end = p + n;
+#if defined(__x86_64__)
+  for (; first < end; first += line) __builtin_ia32_clflush(first);
+  __builtin_ia32_mfence();
+  return true;
+#elif defined(__aarch64__)
+  for (; first < end; first += line) asm volatile("dc civac, %0" ::"r"(first) : "memory");
+  asm volatile("dsb sy" ::: "memory");
+  return true;
+#else
+  return first == end;
+#endif
+}
+
 constexpr unsigned backward = 1, inPlace = 2;  // Call::phase; 0 is forward
 
 }  // namespace
@@ -49,7 +67,7 @@ void Plan::run(const std::function<void(Writer&)>& send) {
     }
   }
   reset(true, true);
-  bool ok = runAll(true, [&](uint32_t index, const Outcome& o) {
+  bool ok = runAll(true, false, [&](uint32_t index, const Outcome& o) {
     answer.clear();
     answer.put(Answer::call);
     answer.u32(index);
@@ -73,7 +91,7 @@ void Plan::run(const std::function<void(Writer&)>& send) {
     int64_t leak = INT64_MAX, heap = heapBytes();
     for (uint32_t k = 1; ok && k < repeat_; k++) {
       reset(false, true);
-      ok = runAll(false, nullptr);
+      ok = runAll(false, false, nullptr);
       compareRepetition();
       alive();
       int64_t grown = heapBytes() - heap;
@@ -115,15 +133,18 @@ void Plan::reset(bool first, bool poison) {
 }
 
 // Runs the calls in order. A call that does not end well ends its phase; backward
-// calls need the forward ones. Returns whether all ended well.
-bool Plan::runAll(bool checked, const std::function<void(uint32_t, const Outcome&)>& after) {
-  bool failed[3] = {};
+// calls need the forward ones. Cold: each phase begins with empty caches. Returns
+// whether all ended well.
+bool Plan::runAll(bool checked, bool cold, const std::function<void(uint32_t, const Outcome&)>& after) {
+  bool failed[3] = {}, begun[3] = {};
   for (uint32_t i = 0; i < calls_.size(); i++) {
     Call& call = calls_[i];
     unsigned phase = call.phase <= inPlace ? call.phase : 0;
     Outcome o{Status::notRun};
     if (!failed[phase] && !(phase == backward && failed[0])) {
       if (checked) hashInputs(call);
+      if (cold && !begun[phase]) coolDown();
+      begun[phase] = true;
       o = runCall(call);
       if (checked) check(i, o);
     }
@@ -197,23 +218,44 @@ bool Plan::fromDevice(Tensor& t) {
          context_.synchronize() == diopiSuccess;
 }
 
+// Takes the tensors out of the caches: line by line, so that the operator's code
+// stays where it is, in the host's memory; by writing flushBytes_ where the host
+// has no instruction for it, or to a device with memory of its own.
+void Plan::coolDown() {
+  if (!library_.device.allocate) {
+    bool all = true;
+    for (const Tensor& t : tensors_) {
+      if (t.image) all = evict(t.image, t.handle.nbytes) && all;
+    }
+    for (const diopiTensor* t : allocs_) {
+      if (t) all = evict(static_cast<const char*>(t->data), t->nbytes) && all;
+    }
+    if (!all) flushCaches(flushBuffer_, flushBytes_);
+    return;
+  }
+  flushBuffer_.resize(static_cast<size_t>(flushBytes_));
+  if (!flushOnDevice_) flushOnDevice_ = static_cast<char*>(library_.device.allocate(static_cast<uint64_t>(flushBytes_)));
+  diopiStreamHandle_t stream = nullptr;
+  if (!flushOnDevice_ || context_.getStream(&stream) != diopiSuccess ||
+      library_.device.h2d(stream, flushOnDevice_, flushBuffer_.data(), flushBuffer_.size()) != diopiSuccess || context_.synchronize() != diopiSuccess) {
+    throw std::runtime_error("the device's caches cannot be flushed");
+  }
+}
+
 uint32_t Plan::measure(Writer& elapsed, const std::function<void()>& alive) {
-  static std::vector<char> flushBuffer;
   const int64_t start = now();
   uint32_t done = 0;
   arena_.filling = false;
   for (uint32_t k = 0; k < warmUp_ + runs_; k++) {
     reset(false, false);
-    if (flushBytes_ > 0) flushCaches(flushBuffer, flushBytes_);
     std::vector<int64_t> run;
-    if (!runAll(false, [&](uint32_t, const Outcome& o) { run.push_back(o.elapsed); })) break;
+    if (!runAll(false, flushBytes_ > 0, [&](uint32_t, const Outcome& o) { run.push_back(o.elapsed); })) break;
     if (k < warmUp_) continue;
     for (int64_t ns : run) elapsed.i64(ns);
     done++;
     alive();
     if (budget_ > 0 && now() - start > budget_) break;
   }
-  flushBuffer = {};
   return done;
 }
 
