@@ -36,7 +36,7 @@ type Runner interface {
 type Options struct {
 	Runs    int           // take exactly so many samples; 0: until the stop rule holds
 	Warmup  time.Duration // run at least once and at least so long before; 0 means 20 ms
-	MaxTime time.Duration // of the runs that count; 0 means 1 s
+	MaxTime time.Duration // of the runs that count, with what is done between them; 0 means 1 s
 	MinRuns int           // before noise may stop it; 0 means 10
 	MinTime time.Duration // before noise may stop it; 0 means MaxTime/10
 	Noise   float64       // relative noise that is small enough; 0 means 0.005
@@ -82,8 +82,13 @@ func Measure(ctx context.Context, r Runner, cache Cache, opt Options) (*Series, 
 		return nil, err
 	}
 	var rule stopRule
+	began := time.Now()
 	for {
-		n := batch(opt, s, each)
+		spent := max(s.total, time.Since(began))
+		if len(s.Samples) > 0 {
+			each = spent / time.Duration(len(s.Samples))
+		}
+		n := batch(opt, s, each, opt.MaxTime-spent)
 		samples, err := r.Sample(ctx, cache, n)
 		for _, d := range samples {
 			s.Samples = append(s.Samples, d)
@@ -99,23 +104,24 @@ func Measure(ctx context.Context, r Runner, cache Cache, opt Options) (*Series, 
 		case len(samples) != n:
 			return nil, fmt.Errorf("timing: %d samples of %d", len(samples), n)
 		}
-		if s.Stop = rule.stop(opt, s); s.Stop != "" {
+		if s.Stop = rule.stop(opt, s, time.Since(began)); s.Stop != "" {
 			return s, nil
 		}
 	}
 }
 
-// warmUp runs r for a while and returns about how long a run takes.
+// warmUp runs r for a while and returns about how long a run takes, with what is
+// done before it.
 func warmUp(ctx context.Context, r Runner, cache Cache, opt Options, s *Series) (time.Duration, error) {
 	start := time.Now()
-	var last time.Duration
 	for n := 1; ; n *= 2 {
+		began := time.Now()
 		samples, err := r.Sample(ctx, cache, n)
 		if err != nil {
 			return 0, err
 		}
 		s.Warmup += n
-		last = samples[len(samples)-1]
+		last := max(samples[len(samples)-1], time.Since(began)/time.Duration(n))
 		if time.Since(start) >= opt.Warmup || opt.Runs > 0 && s.Warmup >= opt.Runs {
 			return last, nil
 		}
@@ -123,14 +129,14 @@ func warmUp(ctx context.Context, r Runner, cache Cache, opt Options, s *Series) 
 }
 
 // batch is how many samples to ask for at once: few enough that the stop rule
-// is looked at in time, many enough that asking costs little.
-func batch(opt Options, s *Series, each time.Duration) int {
+// is looked at in time, many enough that asking costs little. A run takes each, and left is the time that is left.
+func batch(opt Options, s *Series, each, left time.Duration) int {
 	if opt.Runs > 0 {
 		return min(opt.Runs-len(s.Samples), batchMax)
 	}
 	n := max(opt.MinRuns-len(s.Samples), checkEvery)
 	if each > 0 {
-		n = min(n, max(1, int((opt.MaxTime-s.total)/each)))
+		n = min(n, max(1, int(left/each)))
 	}
 	return n
 }

@@ -19,8 +19,9 @@ const (
 
 func (r *stopRule) add(d time.Duration) { r.samples.add(float64(d)) }
 
-// stop returns why no more samples are wanted, "" while they are.
-func (r *stopRule) stop(opt Options, s *Series) StopReason {
+// stop returns why no more samples are wanted, "" while they are. Elapsed is the
+// time since the first sample was asked for.
+func (r *stopRule) stop(opt Options, s *Series, elapsed time.Duration) StopReason {
 	n := len(s.Samples)
 	if opt.Runs > 0 {
 		if n >= opt.Runs {
@@ -28,7 +29,7 @@ func (r *stopRule) stop(opt Options, s *Series) StopReason {
 		}
 		return ""
 	}
-	if s.total >= opt.MaxTime {
+	if max(s.total, elapsed) >= opt.MaxTime {
 		return StopTime
 	}
 	noise := r.samples.relative()

@@ -502,7 +502,11 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 		s.Exit = t.tally.code()
 	}
 	fmt.Fprintln(w, s.text())
-	fmt.Fprintln(w, clockText(s.EvictedMiB))
+	cold := fmt.Sprintf("%d MiB written before each run", s.EvictedMiB)
+	if t.on != nil {
+		cold = "a call's tensors evicted before each run"
+	}
+	fmt.Fprintln(w, clockText(cold))
 	if err := t.json.write(s); err != nil {
 		return failed(err)
 	}
@@ -593,10 +597,11 @@ func (s timeSummary) text() string {
 		s.Measured, s.Distinct, 100*s.ShareOfCalls, s.Captures, 100*s.ShareOfBytes)
 }
 
-func clockText(evictedMiB int) string {
+// clockText describes the host's clock, and how cold runs came about.
+func clockText(cold string) string {
 	overhead, resolution := timing.ClockOverhead()
-	return fmt.Sprintf("host clock: reading it adds %s to a run, it ticks every %s; cold: %d MiB written before each run",
-		timing.Format(overhead), timing.Format(resolution), evictedMiB)
+	return fmt.Sprintf("host clock: reading it adds %s to a run, it ticks every %s; cold: %s",
+		timing.Format(overhead), timing.Format(resolution), cold)
 }
 
 // A timeCSV is op_tools' file of times, created with its first row.
