@@ -169,7 +169,13 @@ func (c *collector) resolve(f *found) error {
 			b := &c.r.blocks[f.index]
 			f.Arg = b.t
 			if f.Kind == InputChanged && b.t.Value != nil {
-				f.Count, f.At = changed(c.arena.mem[b.offset:b.offset+b.nbytes], b)
+				memory := c.arena.mem[b.offset : b.offset+b.nbytes]
+				f.Count, f.At = changed(memory, b)
+				t, err := get(memory, b.t.DType, b.t.Shape, b.stride)
+				if err != nil {
+					return fmt.Errorf("%s: %w", b.t.Role, err)
+				}
+				c.res.tensors[b.t] = t
 			}
 		}
 	case subjectAlloc:

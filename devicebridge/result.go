@@ -135,8 +135,9 @@ type Result struct {
 }
 
 // Tensor returns what a *diopi.Tensor or *diopi.Alloc held after the calls, with
-// the strides it has on the device. It has none if no call that writes it ended
-// well, or for an Alloc that was not made.
+// the strides it has on the device; so does an input that an InputChanged finding
+// is about. It has none if no call that writes it ended well, or for an Alloc
+// that was not made.
 func (r *Result) Tensor(a diopi.Arg) (*tensor.Tensor, bool) {
 	t, ok := r.tensors[a]
 	return t, ok

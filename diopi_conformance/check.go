@@ -9,6 +9,7 @@ import (
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/kitcheck"
 	"github.com/optool/optool/diopi_conformance/reference"
+	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
 
@@ -54,7 +55,16 @@ func (s *Store) CheckRecorded(c *configs.Case, opt CheckOptions) []Result {
 	case err != nil:
 		return one(compare.Invalid, sentence(err))
 	}
-	ref, err := reference.Compute(&configs.Case{Name: c.Name, Item: in.Item}, in.Kwargs, reference.Ones)
+	from, err := s.ReadCotangents(c.Name)
+	if err != nil {
+		return one(compare.Invalid, sentence(err))
+	}
+	ref, err := reference.Compute(&configs.Case{Name: c.Name, Item: in.Item}, in.Kwargs, func(i int, out *tensor.Tensor) *tensor.Tensor {
+		if i < len(from) {
+			return from[i]
+		}
+		return reference.Ones(i, out)
+	})
 	if err != nil {
 		return one(compare.Error, sentence(err))
 	}

@@ -128,6 +128,29 @@ func TestRandomCotangents(t *testing.T) {
 	}
 }
 
+// TestRecordedCotangents finds data with random cotangents right, and knows ones
+// again after the data is made anew with them.
+func TestRecordedCotangents(t *testing.T) {
+	store := NewStore(t.TempDir(), "")
+	for _, random := range []bool{true, false} {
+		for _, name := range []string{"softmax", "unique", "group_norm"} {
+			c := suiteCases(t, name)[3]
+			if m := store.Generate(c, GenerateOptions{RandomCotangents: random}); m.Err != nil {
+				t.Fatal(m.Err)
+			}
+			for _, r := range store.CheckRecorded(c, CheckOptions{Strict: true}) {
+				if r.Verdict != compare.Pass {
+					t.Errorf("%s, random %v: %s %s: %s", c.Name, random, r.Target, r.Verdict, r.Reason)
+				}
+			}
+			from, err := store.ReadCotangents(c.Name)
+			if err != nil || (from != nil) != (random && name != "unique") {
+				t.Errorf("%s, random %v: cotangents %v, %v", c.Name, random, from, err)
+			}
+		}
+	}
+}
+
 // A deadDevice answers every plan with an error.
 type deadDevice struct{}
 

@@ -9,6 +9,7 @@ import (
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/inputs"
 	"github.com/optool/optool/diopi_conformance/numpypickle"
+	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
 
@@ -45,6 +46,12 @@ func (s *Store) OutputPath(name string) string { return filepath.Join(s.Dir, "ou
 // GradPath is the file of a case's gradients.
 func (s *Store) GradPath(name string) string {
 	return filepath.Join(s.Dir, "outputs", strings.TrimSuffix(name, ".pth")+"_backward.pth")
+}
+
+// CotangentPath is the file of the gradients of a case's results, if they are not
+// the kit's ones. The kit knows no such file.
+func (s *Store) CotangentPath(name string) string {
+	return filepath.Join(s.Dir, "outputs", strings.TrimSuffix(name, ".pth")+"_grad_outputs.pth")
 }
 
 // Cases reads the suite's cases.
@@ -138,6 +145,52 @@ func (s *Store) WriteOutput(name string, out value.Value, grads *value.Dict) err
 		}
 	}
 	return write(s.OutputPath(name), out)
+}
+
+// ReadCotangents reads the gradients of a case's results that receive one, nil
+// where none flows; all is nil if none are recorded, which stands for the kit's
+// ones.
+func (s *Store) ReadCotangents(name string) ([]*tensor.Tensor, error) {
+	path := s.CotangentPath(name)
+	v, err := numpypickle.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	l, ok := v.(*value.Sequence)
+	if !ok {
+		return nil, fmt.Errorf("%s: want a list of gradients, got %s", path, value.Repr(v))
+	}
+	all := make([]*tensor.Tensor, len(l.Items))
+	for i, it := range l.Items {
+		if all[i], ok = it.(*tensor.Tensor); !ok && it != nil {
+			return nil, fmt.Errorf("%s: gradient %d: want an array, got %s", path, i, value.Repr(it))
+		}
+	}
+	return all, nil
+}
+
+// WriteCotangents records the gradients of a case's results; nil takes back what
+// was recorded.
+func (s *Store) WriteCotangents(name string, all []*tensor.Tensor) error {
+	if all == nil {
+		err := os.Remove(s.CotangentPath(name))
+		if os.IsNotExist(err) {
+			return nil
+		}
+		return err
+	}
+	l := value.NewList()
+	for _, t := range all {
+		if t == nil {
+			l.Items = append(l.Items, nil)
+		} else {
+			l.Items = append(l.Items, t)
+		}
+	}
+	return write(s.CotangentPath(name), l)
 }
 
 func write(path string, v value.Value) error {

@@ -17,8 +17,8 @@ import (
 type GenerateOptions struct {
 	Seed uint64
 	// RandomCotangents draws the gradients of results instead of the kit's ones,
-	// which hide errors: the gradient of softmax for ones is zero. The kit's
-	// run_test cannot check such data.
+	// which hide errors: the gradient of softmax for ones is zero. They are
+	// recorded; the kit's run_test, which knows of ones only, cannot check such data.
 	RandomCotangents bool
 	// Resume keeps files of cases that are complete.
 	Resume bool
@@ -64,6 +64,13 @@ func (s *Store) Generate(c *configs.Case, opt GenerateOptions) Made {
 		return m
 	}
 	if m.Err = err; err != nil {
+		return m
+	}
+	recorded := ref.Cotangents
+	if !opt.RandomCotangents {
+		recorded = nil
+	}
+	if m.Err = s.WriteCotangents(c.Name, recorded); m.Err != nil {
 		return m
 	}
 	if m.Err = s.WriteOutput(c.Name, ref.Output, ref.Grads); m.Err == nil {

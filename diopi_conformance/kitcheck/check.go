@@ -187,9 +187,9 @@ const block = 1 << 14
 func compareReal(r *Result, got, want *tensor.Tensor, o Options) {
 	round := func(x float64) float64 { return x }
 	atol, rtol := o.Atol, o.Rtol
-	if wide := wider(got.DType, want.DType); len(r.Want.Shape) > 0 && wide.IsFloat() && want.DType.IsFloat() && wide != tensor.Float64 && !o.Sums {
-		round = wide.Round
-		if wide == tensor.Float32 {
+	if dt := working(got.DType, want.DType); len(r.Want.Shape) > 0 && dt != tensor.Float64 && !o.Sums {
+		round = dt.Round
+		if dt == tensor.Float32 {
 			round = func(x float64) float64 { return float64(float32(x)) }
 		}
 		atol, rtol = round(atol), round(rtol)
@@ -233,16 +233,23 @@ func compareComplex(r *Result, got, want *tensor.Tensor, o Options) {
 	}
 }
 
-// wider is the dtype that two real dtypes are compared in.
-func wider(a, b tensor.DType) tensor.DType {
-	if !a.IsFloat() || !b.IsFloat() {
-		if a.IsFloat() || b.IsFloat() {
-			if a.Size() > 2 && !a.IsFloat() || b.Size() > 2 && !b.IsFloat() {
-				return tensor.Float64
-			}
+// working is the dtype in which numpy compares two real dtypes: integers count as
+// the smallest floating dtype that holds them, a reference of integers as float64.
+func working(got, want tensor.DType) tensor.DType {
+	if !want.IsFloat() {
+		return tensor.Float64
+	}
+	if !got.IsFloat() {
+		switch got.Size() {
+		case 1:
+			got = tensor.Float16
+		case 2:
+			got = tensor.Float32
+		default:
+			got = tensor.Float64
 		}
 	}
-	return tensor.Promote(a, b)
+	return tensor.Promote(got, want)
 }
 
 func (r *Result) mismatch(at int, diff, x, y float64) {

@@ -23,9 +23,12 @@ type Reference struct {
 	// Grads are the gradients by argument name; nil if none is wanted. A
 	// gradient is None where the result does not depend on the argument.
 	Grads *value.Dict
+	// Cotangents are the gradients of the results that receive one, nil where
+	// none flows; nil if no gradients are wanted.
+	Cotangents []*tensor.Tensor
 }
 
-// Cotangents gives the gradient of output i, a tensor like out.
+// Cotangents gives the gradient of the i-th result that receives one, out.
 type Cotangents func(i int, out *tensor.Tensor) *tensor.Tensor
 
 // Ones are the cotangents of the kit.
@@ -63,7 +66,7 @@ func Compute(c *configs.Case, kwargs *value.Dict, cotangents Cotangents) (ref *R
 		return nil, fmt.Errorf("%s has no result", c.Function())
 	}
 	ref = &Reference{Output: rounded(out)}
-	ref.Grads, err = gradients(t, c, kwargs, out, cotangents)
+	err = ref.gradients(t, c, kwargs, out, cotangents)
 	return ref, err
 }
 
@@ -136,9 +139,8 @@ func asArrays(v value.Value) value.Value {
 	return v
 }
 
-// gradients computes the gradients of the arguments that want one, or nil if
-// none does.
-func gradients(t *Tape, c *configs.Case, kwargs *value.Dict, output value.Value, cotangents Cotangents) (*value.Dict, error) {
+// gradients computes the gradients of the arguments that want one, if any does.
+func (ref *Reference) gradients(t *Tape, c *configs.Case, kwargs *value.Dict, output value.Value, cotangents Cotangents) error {
 	var names []string
 	var wanted []*tensor.Tensor
 	needs := map[string]bool{}
@@ -165,11 +167,11 @@ func gradients(t *Tape, c *configs.Case, kwargs *value.Dict, output value.Value,
 		}
 	}
 	if len(wanted) == 0 {
-		return nil, nil
+		return nil
 	}
 	for _, x := range wanted {
 		if !x.DType.IsFloat() && !x.DType.IsComplex() {
-			return nil, fmt.Errorf("gradient of an argument of dtype %s: only floating point and complex tensors have one", x.DType)
+			return fmt.Errorf("gradient of an argument of dtype %s: only floating point and complex tensors have one", x.DType)
 		}
 	}
 	outs := tensors(output)
@@ -177,31 +179,31 @@ func gradients(t *Tape, c *configs.Case, kwargs *value.Dict, output value.Value,
 		var some []*tensor.Tensor
 		for _, i := range pick {
 			if i < 0 || i >= len(outs) {
-				return nil, fmt.Errorf("requires_backward names output %d of %d", i, len(outs))
+				return fmt.Errorf("requires_backward names output %d of %d", i, len(outs))
 			}
 			some = append(some, outs[i])
 		}
 		outs = some
 	}
-	from := make([]*tensor.Tensor, len(outs))
+	ref.Cotangents = make([]*tensor.Tensor, len(outs))
 	for i, o := range outs {
 		if o != nil && (o.DType.IsFloat() || o.DType.IsComplex()) {
-			from[i] = cotangents(i, o)
+			ref.Cotangents[i] = cotangents(i, o)
 		}
 	}
-	all, err := t.Backward(outs, from)
+	all, err := t.Backward(outs, ref.Cotangents)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	grads := &value.Dict{}
+	ref.Grads = &value.Dict{}
 	for i, name := range names { // names and gradients are paired by position, as in the kit
 		var g value.Value
 		if x := all[wanted[i]]; x != nil {
 			g = opdef.Cast(x, wanted[i].DType).Rounded()
 		}
-		grads.Items = append(grads.Items, value.Item{Key: name, Value: g})
+		ref.Grads.Items = append(ref.Grads.Items, value.Item{Key: name, Value: g})
 	}
-	return grads, nil
+	return nil
 }
 
 // gradOrder is the order in which the kit pairs names and gradients: that of the
