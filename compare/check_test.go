@@ -117,6 +117,10 @@ func TestCheckComplex(t *testing.T) {
 	if res := check(near, ref, Model{ULPs: 1}); res.Verdict != Pass || res.MaxULP != 1 {
 		t.Errorf("%s %q %v ulp, want pass, 1", res.Verdict, res.Reason, res.MaxULP)
 	}
+	conjugate := tensor.New(tensor.Complex64, []int{2}, []complex128{1 - 1i, complex(1, -1e-6)}).Rounded()
+	if res := check(conjugate, ref, Model{Exact: true}); res.Verdict != Fail || !strings.Contains(res.Reason, "loses the conjugate bit") {
+		t.Errorf("conjugates: %s %q", res.Verdict, res.Reason)
+	}
 	far := tensor.New(tensor.Complex64, []int{2}, []complex128{1 - 1i, complex(1, 1e-6)}).Rounded()
 	if res := check(far, ref, Model{ULPs: 1}); res.Verdict != Fail || res.Actual != complex(1, -1) || res.Expected != complex(1, 1) {
 		t.Errorf("%+v, want fail at 1-1i", res)

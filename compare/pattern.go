@@ -39,7 +39,7 @@ func (c *checker) pattern(at int) string {
 		}
 	}
 	if len(w.off) == 0 {
-		return ""
+		return c.conjugated(lo, n)
 	}
 	for _, f := range []func(*window) string{
 		(*window).nans, (*window).zeros, (*window).saturated, (*window).negated, (*window).scaled,
@@ -50,6 +50,24 @@ func (c *checker) pattern(at int) string {
 		}
 	}
 	return ""
+}
+
+// conjugated recognises complex elements whose imaginary parts all have the
+// other sign.
+func (c *checker) conjugated(lo, n int) string {
+	if !c.dt.IsComplex() {
+		return ""
+	}
+	got, want := make([]complex128, n), make([]complex128, n)
+	tensor.Load(c.got, lo, got)
+	tensor.Load(c.ref, lo, want)
+	w := window{dt: floatGrid(c.grid).Real()}
+	for i := range n {
+		if !w.alike(-imag(got[i]), w.dt.Round(imag(want[i]))) {
+			return ""
+		}
+	}
+	return "conjugates: torch before 2.0 loses the conjugate bit of a tensor that it saves"
 }
 
 // alike reports whether two values are the same up to rounding of an input or
