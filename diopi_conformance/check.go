@@ -22,7 +22,10 @@ type Result struct {
 }
 
 // CheckOptions say how results are compared.
-type CheckOptions struct{ Strict bool }
+type CheckOptions struct {
+	Strict  bool
+	Variant Variant // of what is run on a device
+}
 
 // rules are the kit's rules of comparison for a case.
 func (o CheckOptions) rules(c *configs.Case) kitcheck.Options {

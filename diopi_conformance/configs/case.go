@@ -188,3 +188,6 @@ func Items(cases []*Case) *value.Dict {
 	}
 	return d
 }
+
+// Set replaces a key of the item.
+func (c *Case) Set(key string, v value.Value) { set(c.Item, key, v) }
