@@ -45,6 +45,7 @@ var imports = []struct {
 	{"value", []string{"tensor"}},
 	{"timing", nil},
 	{"reports/plots", []string{"reports", "timing"}},
+	{"reports/sqlite", []string{"reports"}},
 	{"reports/webpage", []string{"reports"}},
 	{"reports/xlsx", []string{"reports"}},
 	{"reports", []string{"timing"}}, // what was measured is drawn as it is
