@@ -2,12 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,9 +13,6 @@ import (
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
-	"github.com/optool/optool/diopi_conformance/numpypickle"
-	"github.com/optool/optool/reports"
-	"github.com/optool/optool/value"
 )
 
 // conformanceOptions are the flags of conformance; those that DIOPI's main.py
@@ -32,6 +25,11 @@ type conformanceOptions struct {
 	modelList, resume, strict                          bool
 	debugLevel                                         int
 	seed                                               uint64
+	shuffle                                            bool
+	variant                                            conformance.Variant
+	caseDir, casesPath                                 string
+	html, xlsx, junit, dbPath                          string
+	useDB                                              bool
 }
 
 // listFlags are the flags of conformance that take several values in a row, as
@@ -62,23 +60,36 @@ func repeatListFlags(args []string) []string {
 func newConformanceCmd(a *app) *cobra.Command {
 	o := &conformanceOptions{}
 	cmd := &cobra.Command{
-		Use:   "conformance --mode gen_data|run_test",
+		Use:   "conformance --mode gen_data|gen_case|run_test|utest",
 		Short: "Generate and check DIOPI's baseline data",
-		Long: `conformance does the work of DIOPI's diopi_test: it draws the inputs of every
-case, computes results and gradients in float64 and writes them as the kit's
-files (gen_data), and runs the cases on a device and compares (run_test). Files are
-interchangeable with those of the kit.
+		Long: `conformance does the work of DIOPI's diopi_test:
 
-Cases come from optool's own suite or DIOPI's configuration files (--configs);
-in run_test from the cache directory.`,
-		Example: `  optool conformance --mode gen_data --configs DIOPI/diopi_test/python/configs --fname add relu
+  gen_data  draws the inputs of every case, computes results and gradients in
+            float64 and writes them as the kit's files
+  gen_case  writes the list of cases for a device, to be edited
+  run_test  runs cases on a device and compares with the results recorded
+  utest     checks what is no operator: vendor, errors, copies, streams, generators
+
+Files are interchangeable with those of the kit. Cases come from optool's own
+suite or DIOPI's configuration files (--configs); in run_test from the cache
+directory, or from a list that gen_case wrote (--test_cases_path).`,
+		Example: `  optool conformance --mode gen_data --fname add relu
   optool conformance --mode run_test --fname add --filter_dtype float64 int64
+  optool conformance --mode gen_case --impl_folder DIOPI/impl/camb
+  optool conformance --mode run_test --device ./libdiopi_impl.so --test_cases_path gencases/diopi_cases.yaml \
+      --html_report --test_result_path report.xlsx
+  optool conformance --mode utest --device ./libdiopi_impl.so
   optool conformance --get_model_list --configs DIOPI/diopi_test/python/configs`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError("conformance: unexpected argument %q; several values follow --fname and --filter_dtype alone", args[0])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return runConformance(cmd, a, o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.mode, "mode", "", "gen_data: make inputs and results; run_test: check a device with them")
+	f.StringVar(&o.mode, "mode", "", "gen_data, gen_case, run_test or utest")
 	f.StringSliceVar(&o.fname, "fname", []string{"all_ops"}, "functions, several in a row")
 	f.StringVar(&o.model, "model_name", "", "the suite of a model instead of that of all functions")
 	f.BoolVar(&o.modelList, "get_model_list", false, "list the models and their functions")
@@ -94,6 +105,18 @@ in run_test from the cache directory.`,
 	f.StringVar(&o.cotangents, "cotangents", "ones", "gradients of the results in gen_data: ones, as the kit has them, or random")
 	f.BoolVar(&o.strict, "strict", false, "no element may be wrong; dtypes and shapes must agree")
 	f.StringVar(&o.errorReport, "error_report", "error_report.csv", "`FILE` for the failures of run_test; nothing is written without any")
+	f.BoolVar(&o.shuffle, "shuffle", false, "run_test: run the cases in an order drawn from --seed")
+	f.BoolVar(&o.variant.ChannelsLast, "nhwc", false, "lay images out with the channels last, for the functions of DIOPI's table")
+	f.IntVar(&o.variant.MinDim, "nhwc_min_dim", 3, "fewest dimensions that --nhwc lays out")
+	f.BoolVar(&o.variant.FourBytes, "four_bytes", false, "pass indices as int32, and scalars as int32 or float32")
+	f.StringVar(&o.caseDir, "case_output_dir", "gencases", "`DIR` for the list of cases that gen_case writes")
+	f.StringVar(&o.casesPath, "test_cases_path", "", "run_test: the list of cases, a `FILE` that gen_case wrote or the directory with it; all of the data without it")
+	f.StringVar(&o.html, "html_report", "", "write a page that needs nothing else to `FILE`, report.html by default (--html_report=FILE)")
+	f.Lookup("html_report").NoOptDefVal = "report.html"
+	f.StringVar(&o.xlsx, "test_result_path", "", "write a workbook to `FILE`.xlsx: summary, by function, by dtype, cases, coverage, results")
+	f.StringVar(&o.junit, "junit", "", "write JUnit's XML to `FILE`")
+	f.BoolVar(&o.useDB, "use_db", false, "write the tables as an SQLite database to --db_path")
+	f.StringVar(&o.dbPath, "db_path", "", "`FILE` of the database, also sqlite:///FILE; diopi_testrecord.db in the cache directory by default")
 	addJSONFlag(cmd, &o.json)
 	return cmd
 }
@@ -110,6 +133,12 @@ func (o *conformanceOptions) check() error {
 			return usageError("--filter_dtype: dtype %q is not known%s", dt, conformance.Nearest(dt, dtypeNames))
 		}
 	}
+	if o.debugLevel < 0 || o.debugLevel > 2 {
+		return usageError("--failure_debug_level: want 0, 1 or 2, got %d", o.debugLevel)
+	}
+	if o.variant.MinDim < 3 || o.variant.MinDim > 5 {
+		return usageError("--nhwc_min_dim: want 3 to 5, got %d", o.variant.MinDim)
+	}
 	if o.cotangents != "ones" && o.cotangents != "random" {
 		return usageError("--cotangents: want ones or random, got %q", o.cotangents)
 	}
@@ -124,13 +153,17 @@ func runConformance(cmd *cobra.Command, a *app, o *conformanceOptions) error {
 	if o.modelList {
 		return o.listModels(a.Out)
 	}
+	modes := []string{"gen_data", "gen_case", "run_test", "utest"}
 	switch o.mode {
 	case "gen_data":
 		return o.generate(cmd.Context(), a)
+	case "gen_case":
+		return o.listCases(a)
 	case "run_test":
 		return o.test(cmd.Context(), a)
+	case "utest":
+		return o.testRuntime(cmd.Context(), a)
 	}
-	modes := []string{"gen_data", "run_test"}
 	return usageError("--mode: want one of %s, got %q%s", strings.Join(modes, ", "), o.mode, conformance.Nearest(o.mode, modes))
 }
 
@@ -246,182 +279,4 @@ func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
 func (o *conformanceOptions) log(a *app, bar *progress, level, format string, args ...any) {
 	bar.pause()
 	fmt.Fprintf(a.Err, "%s - ConformanceTest - %s - %s\n", time.Now().Format("2006-01-02 15:04:05,000"), level, fmt.Sprintf(format, args...))
-}
-
-// A tested case is what run_test found.
-type tested struct {
-	c       *configs.Case
-	results []conformance.Result
-	leftOut string // why the device leaves it out
-}
-
-// test is the mode run_test.
-func (o *conformanceOptions) test(ctx context.Context, a *app) error {
-	store := conformance.NewStore(o.cacheDir, o.model)
-	cases, err := store.Cases()
-	if errors.Is(err, fs.ErrNotExist) {
-		return failed(fmt.Errorf("%w: run --mode gen_data first, or name the directory with --cache_dir", err))
-	}
-	if err != nil {
-		return failed(err)
-	}
-	var known []string
-	for _, c := range cases {
-		known = append(known, c.Function())
-	}
-	slices.Sort(known)
-	if err := o.checkNames(slices.Compact(known)); err != nil {
-		return err
-	}
-	rules, err := o.rules()
-	if err != nil {
-		return failed(err)
-	}
-	cases = slices.DeleteFunc(cases, func(c *configs.Case) bool { return !o.wants(c) })
-
-	opt := conformance.CheckOptions{Strict: o.strict}
-	check := func(c *configs.Case) []conformance.Result { return store.CheckRecorded(c, opt) }
-	if o.device != noDevice {
-		dev, err := devicebridge.Open(ctx, devicebridge.Config{Library: o.device, Adaptor: o.adaptor, Workers: a.jobs})
-		if err != nil {
-			return failed(err)
-		}
-		defer dev.Close()
-		check = func(c *configs.Case) []conformance.Result { return store.CheckDevice(ctx, dev, c, opt) }
-	}
-	j, err := a.openJSON(o.json, o.device)
-	if err != nil {
-		return err
-	}
-	defer j.close()
-	start := time.Now()
-	summary := reports.NewSummary()
-	var failures []string
-	bar := a.newProgress("run_test")
-	err = ordered(ctx, a.jobs, slices.Values(cases), func(c *configs.Case) tested {
-		changed, why := rules.Apply(c)
-		if why != "" {
-			return tested{c: c, leftOut: why}
-		}
-		return tested{c: c, results: check(changed)}
-	}, func(t tested) error {
-		var worst *reports.Result
-		for _, r := range o.reports(t) {
-			summary.Add(r)
-			if err := j.result(r); err != nil {
-				return err
-			}
-			if worst == nil && !slices.Contains([]string{reports.Pass, reports.Skipped}, r.Verdict) {
-				worst = r
-			}
-		}
-		bar.add(worst != nil)
-		if worst != nil {
-			o.failure(a, bar, t.c, store, worst)
-			failures = append(failures, fmt.Sprintf("%s,%s,%s", t.c.Name, t.c.Function(), strings.ReplaceAll(worst.Reason, ",", ";")))
-		} else if !a.quiet && t.leftOut == "" {
-			o.log(a, bar, "INFO", "Run diopi_functions.%s succeed", t.c.Function())
-		}
-		return nil
-	})
-	bar.end()
-	if err != nil && ctx.Err() == nil {
-		return failed(err)
-	}
-	summary.Interrupted = ctx.Err() != nil
-	if err := o.writeErrors(failures); err != nil {
-		return failed(err)
-	}
-	return a.finish(j, summary, tally{captures: len(cases)}, start)
-}
-
-func (o *conformanceOptions) rules() (*configs.Rules, error) {
-	if o.implFolder == "" {
-		return configs.NoRules(), nil
-	}
-	path := filepath.Join(o.implFolder, "device_configs.py")
-	entries, err := configs.Load(path, "device_configs")
-	if err != nil {
-		return nil, err
-	}
-	return configs.NewRules(entries)
-}
-
-// reports are the results of a case as records.
-func (o *conformanceOptions) reports(t tested) []*reports.Result {
-	source, repro := "device", o.repro(t.c)
-	if o.device == noDevice {
-		source = "captured"
-	}
-	if t.leftOut != "" {
-		return []*reports.Result{{Capture: t.c.Name, Op: t.c.Function(), Phase: "forward", Verdict: reports.Skipped, Reason: t.leftOut, Source: &source, Repro: &repro}}
-	}
-	var out []*reports.Result
-	for _, r := range t.results {
-		rec := &reports.Result{
-			Capture: t.c.Name, Op: t.c.Function(), Phase: r.Phase, Target: r.Target, Verdict: string(r.Verdict), Reason: r.Reason,
-			Source: &source, Repro: &repro,
-		}
-		if r.Want != nil {
-			dt, rule := r.Want.DType.String(), "kit"
-			if o.strict {
-				rule = "strict"
-			}
-			n, bad := r.Numel, r.Mismatched
-			rec.DType, rec.Shape, rec.Numel, rec.Mismatch, rec.Rule = &dt, nonNil(r.Want.Shape), &n, &bad, &rule
-			rec.ATol, rec.RTol, rec.MaxAbs, rec.MaxRel = reports.Num(r.Atol), reports.Num(r.Rtol), reports.Num(r.MaxAbs), reports.Num(r.MaxRelative)
-			if r.WorstIndex >= 0 {
-				rec.Worst = []int{r.WorstIndex}
-				rec.Actual, rec.Expected = jsonValue(r.Actual), jsonValue(r.Expected)
-			}
-		}
-		out = append(out, rec)
-	}
-	return out
-}
-
-// repro is the command that runs a function's cases again.
-func (o *conformanceOptions) repro(c *configs.Case) string {
-	s := program() + " conformance --mode run_test --cache_dir " + quote(o.cacheDir) + " --fname " + c.Function()
-	if o.model != "" {
-		s += " --model_name " + quote(o.model)
-	}
-	if o.device != devicebridge.Host {
-		s += " --device " + quote(o.device)
-	}
-	if o.adaptor != "" {
-		s += " --adaptor " + quote(o.adaptor)
-	}
-	if o.implFolder != "" {
-		s += " --impl_folder " + quote(o.implFolder)
-	}
-	if o.strict {
-		s += " --strict"
-	}
-	return s
-}
-
-// failure logs a case that did not pass.
-func (o *conformanceOptions) failure(a *app, bar *progress, c *configs.Case, store *conformance.Store, r *reports.Result) {
-	o.log(a, bar, "ERROR", "Run diopi_functions.%s [%s] failed: %s %s", c.Function(), c.Name, r.Target, r.Reason)
-	if o.debugLevel >= 1 {
-		fmt.Fprintf(a.Err, "config: %s\n", value.Str(c.Item))
-	}
-	if o.debugLevel < 2 {
-		return
-	}
-	for _, path := range []string{store.InputPath(c.Name), store.OutputPath(c.Name)} {
-		if v, err := numpypickle.ReadFile(path); err == nil {
-			fmt.Fprintf(a.Err, "%s: %s\n", path, value.Str(v))
-		}
-	}
-}
-
-// writeErrors writes the kit's report of failures.
-func (o *conformanceOptions) writeErrors(failures []string) error {
-	if len(failures) == 0 || o.errorReport == "" {
-		return nil
-	}
-	text := fmt.Sprintf("Conformance-Test Error Report\n---------------------------------\n%d Tests failed:\n%s\n", len(failures), strings.Join(failures, "\n"))
-	return os.WriteFile(o.errorReport, []byte(text), 0o644)
 }

@@ -38,11 +38,16 @@ func (a *app) openJSON(path, device string) (*jsonOutput, error) {
 		}
 		j.file, j.lines = f, reports.NewJSONLines(f)
 	}
+	return j, failed(j.lines.Run(a.run(device)))
+}
+
+// run is the first line of a run's records.
+func (a *app) run(device string) reports.Run {
 	host, _ := os.Hostname()
-	return j, failed(j.lines.Run(reports.Run{
+	return reports.Run{
 		Command: append([]string{os.Args[0]}, a.args...), Version: version(),
 		Host: host + " " + runtime.GOOS + "/" + runtime.GOARCH, Device: device, Start: time.Now(),
-	}))
+	}
 }
 
 // text is where tables for people go: standard output, unless JSON takes it.

@@ -37,9 +37,16 @@ type finding struct {
 	Worst, Actual, Expected                     string
 }
 
-// Write writes the page. Everything that comes from captures is escaped, and
-// the page's content security policy forbids it to load anything.
-func Write(w io.Writer, rec *reports.Recording) error {
+// A section is a further table of the page.
+type section struct {
+	Name string
+	Data table
+}
+
+// Write writes the page, with a table for each of more. Everything that comes
+// from captures is escaped, and the page's content security policy forbids it to
+// load anything.
+func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	t, err := template.New("page").Parse(source)
 	if err != nil {
 		return err
@@ -51,6 +58,7 @@ func Write(w io.Writer, rec *reports.Recording) error {
 		State    string
 		Facts    [][]any
 		ByOp     table
+		Sections []section
 		Findings []finding
 		More     int // findings not shown
 		Results  table
@@ -61,6 +69,9 @@ func Write(w io.Writer, rec *reports.Recording) error {
 	}
 	if len(rec.Run.Command) > 1 {
 		data.Title = strings.Join(append([]string{"optool"}, rec.Run.Command[1:]...), " ")
+	}
+	for _, m := range more {
+		data.Sections = append(data.Sections, section{strings.ToUpper(m.Name[:1]) + m.Name[1:], collect(m)})
 	}
 	least := leastRank(rec)
 	for row := range printable(results) {

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/optool/optool/diopi_conformance"
+	"github.com/optool/optool/diopi_conformance/configs"
+)
+
+// listName is the file of a suite's list of cases.
+func listName(model string) string { return cmp.Or(model, "diopi") + "_cases.yaml" }
+
+// listCases is the mode gen_case.
+func (o *conformanceOptions) listCases(a *app) error {
+	cases, err := o.suite()
+	if err != nil {
+		return err
+	}
+	if err := o.checkNames(functionsOf(cases)); err != nil {
+		return err
+	}
+	rules, err := o.rules()
+	if err != nil {
+		return failed(err)
+	}
+	cases = slices.DeleteFunc(cases, func(c *configs.Case) bool { return !o.wants(c) })
+	if len(cases) == 0 {
+		return usageError("no case is left: see --fname and --filter_dtype")
+	}
+	list, kept := conformance.NewCaseList(cmp.Or(o.model, "diopi"), o.variant, cases, rules)
+	if err := os.MkdirAll(o.caseDir, 0o755); err != nil {
+		return failed(err)
+	}
+	path := filepath.Join(o.caseDir, listName(o.model))
+	if _, err := os.Stat(path); err == nil { // perhaps somebody has edited it
+		if err := os.Rename(path, path+".old"); err != nil {
+			return failed(err)
+		}
+		a.warn("%s was there and is now %s.old", path, path)
+	}
+	if err := writeFile(path, func(w io.Writer) error { return list.Write(w, cases) }); err != nil {
+		return failed(err)
+	}
+	fmt.Fprintf(a.Out, "%s: %d cases of %d functions, %d left out\n", path, len(kept), len(functionsOf(kept)), len(list.LeftOut))
+	return nil
+}
+
+// suite is what gen_case lists: the cases of --configs, of the data, or of the
+// embedded suite if there are none of both.
+func (o *conformanceOptions) suite() ([]*configs.Case, error) {
+	if o.configs == "" {
+		cases, err := conformance.NewStore(o.cacheDir, o.model).Cases()
+		if !errors.Is(err, fs.ErrNotExist) {
+			return cases, failed(err)
+		}
+	}
+	entries, err := conformance.Source{Dir: o.configs}.Entries(o.model)
+	if err != nil {
+		return nil, failed(err)
+	}
+	cases, err := configs.Expand(entries, nil)
+	return cases, failed(err)
+}
+
+// readList reads --test_cases_path, if it is given. The list says which suite and
+// which variant to run.
+func (o *conformanceOptions) readList() (*conformance.CaseList, error) {
+	if o.casesPath == "" {
+		return nil, nil
+	}
+	if info, err := os.Stat(o.casesPath); err == nil && info.IsDir() {
+		o.casesPath = filepath.Join(o.casesPath, listName(o.model))
+	}
+	list, err := conformance.ReadCaseList(o.casesPath)
+	if err != nil {
+		return nil, failed(err)
+	}
+	if o.model != "" && o.model != list.Model() {
+		return nil, usageError("--test_cases_path: the cases are of %s, not of --model_name %s", list.Suite, o.model)
+	}
+	o.model = list.Model()
+	v := list.Variant()
+	if v.ChannelsLast {
+		o.variant.ChannelsLast, o.variant.MinDim = true, v.MinDim
+	}
+	o.variant.FourBytes = o.variant.FourBytes || v.FourBytes
+	return list, nil
+}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/sqlite"
+	"github.com/optool/optool/reports/webpage"
+	"github.com/optool/optool/reports/xlsx"
+)
+
+// A conformanceReport collects a run for tables and files.
+type conformanceReport struct {
+	*reports.Recording
+	o        *conformanceOptions
+	cases    *reports.CaseTable
+	list     [][]any   // a row for each case
+	coverage *coverage // nil without a device
+}
+
+func newConformanceReport(o *conformanceOptions, run reports.Run) *conformanceReport {
+	return &conformanceReport{Recording: &reports.Recording{Run: run, Summary: reports.NewSummary()}, o: o, cases: reports.NewCaseTable()}
+}
+
+// files reports whether anything is to be written besides tables.
+func (r *conformanceReport) files() bool {
+	return r.o.html != "" || r.o.xlsx != "" || r.o.junit != "" || r.o.useDB
+}
+
+// add counts a case.
+func (r *conformanceReport) add(t tested, results []*reports.Result) {
+	var dtypes []string
+	for _, arg := range t.c.Args() {
+		dtypes = append(dtypes, arg.DType.String())
+	}
+	if dtypes == nil {
+		dtypes = []string{"no tensor"}
+	}
+	r.count(t.c.Function(), dtypes, results, t.leftOut != "")
+	if !r.files() {
+		return
+	}
+	f := reports.NewFinding(results)
+	var reasons []string
+	for _, res := range results {
+		if res.Reason != "" {
+			reasons = append(reasons, strings.Join(strings.Fields(res.Phase+" "+res.Target+": "+res.Reason), " "))
+		}
+	}
+	r.list = append(r.list, []any{t.c.Name, t.c.Function(), strings.Join(dtypes, " "), f.Worst(), strings.Join(reasons, "; "), *results[0].Repro})
+}
+
+func (r *conformanceReport) count(function string, dtypes []string, results []*reports.Result, leftOut bool) {
+	r.cases.Add(function, dtypes, results, leftOut)
+	for _, res := range results {
+		r.Summary.Add(res)
+	}
+	if r.files() {
+		r.Results = append(r.Results, results...)
+	}
+}
+
+// finish prints the tables, writes the files and returns the exit code.
+func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error {
+	s := r.Summary
+	s.Elapsed, s.PeakRSS = time.Since(start), peakRSS()
+	s.Exit = comparisonExit(s, 0)
+	if err := j.summary(s); err != nil {
+		return failed(err)
+	}
+	w := j.text()
+	if err := r.cases.Write(w, a.outputWidth()); err != nil {
+		return failed(err)
+	}
+	if r.coverage != nil {
+		fmt.Fprintln(w, r.coverage.line())
+	}
+	if _, err := fmt.Fprintln(w, r.Line()); err != nil {
+		return failed(err)
+	}
+	if err := j.close(); err != nil {
+		return failed(err)
+	}
+	if err := r.writeFiles(w); err != nil {
+		return failed(err)
+	}
+	return exitWith(s.Exit)
+}
+
+func (r *conformanceReport) writeFiles(w io.Writer) error {
+	tables := r.cases.Sheets()
+	if r.list != nil {
+		tables = append(tables, reports.Sheet{Name: "cases", Columns: []string{"case", "function", "dtypes", "verdict", "reason", "repro"}, Rows: slices.Values(r.list)})
+	}
+	if r.coverage != nil {
+		tables = append(tables, r.coverage.sheet())
+	}
+	all := append(append([]reports.Sheet{r.SummarySheet()}, tables...), r.ResultSheet())
+	for _, f := range []struct {
+		path  string
+		write func(io.Writer) error
+	}{
+		{r.o.html, func(w io.Writer) error { return webpage.Write(w, r.Recording, tables...) }},
+		{r.o.xlsx, func(w io.Writer) error { return xlsx.Write(w, all...) }},
+		{r.o.junit, func(w io.Writer) error { return reports.WriteJUnit(w, r.Recording) }},
+	} {
+		if f.path == "" {
+			continue
+		}
+		if err := writeFile(f.path, f.write); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "wrote %s\n", f.path)
+	}
+	if !r.o.useDB {
+		return nil
+	}
+	path := r.o.databasePath()
+	if err := sqlite.WriteFile(path, all...); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "wrote %s\n", path)
+	return err
+}
+
+// databasePath is the file of --db_path, which the kit takes as an address.
+func (o *conformanceOptions) databasePath() string {
+	if o.dbPath == "" {
+		return filepath.Join(o.cacheDir, "diopi_testrecord.db")
+	}
+	return strings.TrimPrefix(o.dbPath, "sqlite:///")
+}
+
+// A coverage is a device that counts the calls of each function. It may be used
+// from several goroutines.
+type coverage struct {
+	dev     *devicebridge.Device
+	mu      sync.Mutex
+	calls   map[string]int
+	unwell  map[string]int // calls that did not end well
+	exports map[string]bool
+}
+
+func newCoverage(dev *devicebridge.Device) *coverage {
+	c := &coverage{dev: dev, calls: map[string]int{}, unwell: map[string]int{}, exports: map[string]bool{}}
+	for _, f := range dev.Info().Functions {
+		c.exports[f] = true
+	}
+	return c
+}
+
+// Run runs a plan on the device.
+func (c *coverage) Run(ctx context.Context, p *diopi.Plan) (*devicebridge.Result, error) {
+	res, err := c.dev.Run(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, call := range res.Calls {
+		if call.Status == devicebridge.NotRun {
+			continue
+		}
+		c.calls[call.Function]++
+		if call.Status != devicebridge.OK {
+			c.unwell[call.Function]++
+		}
+	}
+	return res, nil
+}
+
+// line says how many of the functions that the library exports were called.
+func (c *coverage) line() string {
+	called := 0
+	for f := range c.calls {
+		if c.exports[f] {
+			called++
+		}
+	}
+	return fmt.Sprintf("coverage: %d of the %d functions the library exports were called", called, len(c.exports))
+}
+
+// sheet has a row for each function of DIOPI's interface.
+func (c *coverage) sheet() reports.Sheet {
+	return reports.Sheet{Name: "coverage", Columns: []string{"function", "header", "exported", "called", "not ended well"}, Rows: func(yield func([]any) bool) {
+		c.mu.Lock()
+		calls, unwell := maps.Clone(c.calls), maps.Clone(c.unwell)
+		c.mu.Unlock()
+		for _, f := range diopi.Operators() {
+			if !yield([]any{f.Name, f.Group, c.exports[f.Name], calls[f.Name], unwell[f.Name]}) {
+				return
+			}
+		}
+	}}
+}

@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/diopi_conformance"
+	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/diopi_conformance/numpypickle"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/value"
+)
+
+// A tested case is what run_test found.
+type tested struct {
+	c       *configs.Case
+	results []conformance.Result
+	leftOut string // why the device leaves it out
+}
+
+// test is the mode run_test.
+func (o *conformanceOptions) test(ctx context.Context, a *app) error {
+	list, err := o.readList()
+	if err != nil {
+		return err
+	}
+	store, cases, err := o.recorded()
+	if err != nil {
+		return err
+	}
+	if list != nil {
+		if cases, err = list.Select(cases); err != nil {
+			return failed(fmt.Errorf("%s: %w", o.casesPath, err))
+		}
+	}
+	if err := o.checkNames(functionsOf(cases)); err != nil {
+		return err
+	}
+	rules, err := o.rules()
+	if err != nil {
+		return failed(err)
+	}
+	cases = slices.DeleteFunc(cases, func(c *configs.Case) bool { return !o.wants(c) })
+	if o.shuffle {
+		rng := rand.New(rand.NewPCG(o.seed, 0))
+		rng.Shuffle(len(cases), func(i, k int) { cases[i], cases[k] = cases[k], cases[i] })
+	}
+
+	opt := conformance.CheckOptions{Strict: o.strict, Variant: o.variant}
+	check := func(c *configs.Case) []conformance.Result { return store.CheckRecorded(c, opt) }
+	rep := newConformanceReport(o, a.run(o.device))
+	if o.device != noDevice {
+		dev, err := o.open(ctx, a)
+		if err != nil {
+			return err
+		}
+		defer dev.Close()
+		rep.coverage = newCoverage(dev)
+		check = func(c *configs.Case) []conformance.Result { return store.CheckDevice(ctx, rep.coverage, c, opt) }
+	}
+	j, err := a.openJSON(o.json, o.device)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	start := time.Now()
+	var failures []string
+	bar := a.newProgress("run_test")
+	err = ordered(ctx, a.jobs, slices.Values(cases), func(c *configs.Case) tested {
+		changed, why := rules.Apply(c)
+		if why == "" && list != nil {
+			changed, why = list.Apply(changed)
+		}
+		if why != "" {
+			return tested{c: c, leftOut: why}
+		}
+		return tested{c: c, results: check(changed)}
+	}, func(t tested) error {
+		results := o.reports(t)
+		var worst *reports.Result
+		for _, r := range results {
+			if err := j.result(r); err != nil {
+				return err
+			}
+			if worst == nil && !slices.Contains([]string{reports.Pass, reports.Skipped}, r.Verdict) {
+				worst = r
+			}
+		}
+		rep.add(t, results)
+		bar.add(worst != nil)
+		switch {
+		case worst != nil && worst.Verdict == reports.Unsupported:
+			o.log(a, bar, "INFO", "Run diopi_functions.%s [%s] not implemented: %s", t.c.Function(), t.c.Name, worst.Reason)
+		case worst != nil:
+			o.failure(a, bar, t.c, store, results)
+			failures = append(failures, fmt.Sprintf("%s,%s,%s", t.c.Name, t.c.Function(), strings.ReplaceAll(worst.Reason, ",", ";")))
+		case !a.quiet && ran(results):
+			o.log(a, bar, "INFO", "Run diopi_functions.%s succeed", t.c.Function())
+		}
+		return nil
+	})
+	bar.end()
+	if err != nil && ctx.Err() == nil {
+		return failed(err)
+	}
+	rep.Summary.Interrupted = ctx.Err() != nil
+	if err := o.writeErrors(failures); err != nil {
+		return failed(err)
+	}
+	return rep.finish(a, j, start)
+}
+
+// open loads the device.
+func (o *conformanceOptions) open(ctx context.Context, a *app) (*devicebridge.Device, error) {
+	dev, err := devicebridge.Open(ctx, devicebridge.Config{Library: o.device, Adaptor: o.adaptor, Workers: a.jobs})
+	return dev, failed(err)
+}
+
+// recorded is the suite's data in the cache directory.
+func (o *conformanceOptions) recorded() (*conformance.Store, []*configs.Case, error) {
+	store := conformance.NewStore(o.cacheDir, o.model)
+	cases, err := store.Cases()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, failed(fmt.Errorf("%w: run --mode gen_data first, or name the directory with --cache_dir", err))
+	}
+	return store, cases, failed(err)
+}
+
+// functionsOf are the functions of cases, sorted.
+func functionsOf(cases []*configs.Case) []string {
+	var names []string
+	for _, c := range cases {
+		names = append(names, c.Function())
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ran reports whether any result of a case says more than that it was skipped.
+func ran(results []*reports.Result) bool {
+	return slices.ContainsFunc(results, func(r *reports.Result) bool { return r.Verdict != reports.Skipped })
+}
+
+func (o *conformanceOptions) rules() (*configs.Rules, error) {
+	if o.implFolder == "" {
+		return configs.NoRules(), nil
+	}
+	path := filepath.Join(o.implFolder, "device_configs.py")
+	entries, err := configs.Load(path, "device_configs")
+	if err != nil {
+		return nil, err
+	}
+	return configs.NewRules(entries)
+}
+
+// reports are the results of a case as records.
+func (o *conformanceOptions) reports(t tested) []*reports.Result {
+	source, repro := "device", o.repro(t.c)
+	if o.device == noDevice {
+		source = "captured"
+	}
+	if t.leftOut != "" {
+		return []*reports.Result{{Capture: t.c.Name, Op: t.c.Function(), Phase: "forward", Verdict: reports.Skipped, Reason: t.leftOut, Source: &source, Repro: &repro}}
+	}
+	var out []*reports.Result
+	for _, r := range t.results {
+		rec := &reports.Result{
+			Capture: t.c.Name, Op: t.c.Function(), Phase: r.Phase, Target: r.Target, Verdict: string(r.Verdict), Reason: r.Reason,
+			Source: &source, Repro: &repro,
+		}
+		if r.Want != nil {
+			dt, rule := r.Want.DType.String(), "kit"
+			if o.strict {
+				rule = "strict"
+			}
+			n, bad := r.Numel, r.Mismatched
+			rec.DType, rec.Shape, rec.Numel, rec.Mismatch, rec.Rule = &dt, nonNil(r.Want.Shape), &n, &bad, &rule
+			rec.ATol, rec.RTol, rec.MaxAbs, rec.MaxRel = reports.Num(r.Atol), reports.Num(r.Rtol), reports.Num(r.MaxAbs), reports.Num(r.MaxRelative)
+			if r.WorstIndex >= 0 {
+				rec.Worst = []int{r.WorstIndex}
+				rec.Actual, rec.Expected = jsonValue(r.Actual), jsonValue(r.Expected)
+			}
+		}
+		out = append(out, rec)
+	}
+	return out
+}
+
+// repro is the command that runs a function's cases again.
+func (o *conformanceOptions) repro(c *configs.Case) string {
+	s := program() + " conformance --mode run_test --cache_dir " + quote(o.cacheDir) + " --fname " + c.Function()
+	if o.model != "" {
+		s += " --model_name " + quote(o.model)
+	}
+	if o.device != devicebridge.Host {
+		s += " --device " + quote(o.device)
+	}
+	if o.adaptor != "" {
+		s += " --adaptor " + quote(o.adaptor)
+	}
+	if o.implFolder != "" {
+		s += " --impl_folder " + quote(o.implFolder)
+	}
+	if o.casesPath != "" {
+		s += " --test_cases_path " + quote(o.casesPath)
+	} else {
+		if o.variant.ChannelsLast {
+			s += fmt.Sprintf(" --nhwc --nhwc_min_dim %d", o.variant.MinDim)
+		}
+		if o.variant.FourBytes {
+			s += " --four_bytes"
+		}
+	}
+	if o.strict {
+		s += " --strict"
+	}
+	return s
+}
+
+// failure logs a case that did not pass, and as --failure_debug_level says what
+// it was and what came out.
+func (o *conformanceOptions) failure(a *app, bar *progress, c *configs.Case, store *conformance.Store, results []*reports.Result) {
+	for _, r := range results {
+		if r.Finding() {
+			o.log(a, bar, "ERROR", "Run diopi_functions.%s [%s] failed: %s", c.Function(), c.Name, strings.Join(strings.Fields(r.Phase+" "+r.Target+" "+r.Reason), " "))
+		}
+	}
+	if o.debugLevel >= 1 {
+		fmt.Fprintf(a.Err, "config: %s\n", value.Str(c.Item))
+	}
+	if o.debugLevel < 2 {
+		return
+	}
+	for _, path := range []string{store.InputPath(c.Name), store.OutputPath(c.Name), store.GradPath(c.Name)} {
+		if v, err := numpypickle.ReadFile(path); err == nil {
+			fmt.Fprintf(a.Err, "%s: %s\n", path, value.Str(v))
+		}
+	}
+	for _, r := range results {
+		if r.Worst != nil {
+			fmt.Fprintf(a.Err, "%s %s at %v: got %s, want %s, %d of %d elements differ\n", r.Phase, r.Target, r.Worst, r.Actual, r.Expected, *r.Mismatch, *r.Numel)
+		}
+	}
+}
+
+// writeErrors writes the kit's report of failures.
+func (o *conformanceOptions) writeErrors(failures []string) error {
+	if len(failures) == 0 || o.errorReport == "" {
+		return nil
+	}
+	text := fmt.Sprintf("Conformance-Test Error Report\n---------------------------------\n%d Tests failed:\n%s\n", len(failures), strings.Join(failures, "\n"))
+	return os.WriteFile(o.errorReport, []byte(text), 0o644)
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/diopi_conformance"
+	"github.com/optool/optool/reports"
+)
+
+// testRuntime is the mode utest.
+func (o *conformanceOptions) testRuntime(ctx context.Context, a *app) error {
+	if o.device == noDevice {
+		return usageError("--mode utest: want a device, got --device none")
+	}
+	dev, err := o.open(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	j, err := a.openJSON(o.json, o.device)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	start := time.Now()
+	rep := newConformanceReport(o, a.run(o.device))
+	rep.coverage = newCoverage(dev)
+	source, repro := "device", o.deviceRepro("utest")
+	bar := a.newProgress("utest")
+	for _, t := range conformance.RuntimeTests() {
+		if ctx.Err() != nil {
+			break
+		}
+		verdict, reason := t.Run(ctx, rep.coverage, dev.Info())
+		group, _, _ := strings.Cut(t.Name, "::")
+		r := &reports.Result{Capture: t.Name, Op: group, Phase: "forward", Verdict: string(verdict), Reason: reason, Source: &source, Repro: &repro}
+		if err := j.result(r); err != nil {
+			return failed(err)
+		}
+		rep.count(group, nil, []*reports.Result{r}, false)
+		bar.add(r.Finding())
+		switch {
+		case verdict == compare.Pass && !a.quiet:
+			o.log(a, bar, "INFO", "utest %s passed", t.Name)
+		case verdict == compare.Warn || verdict == compare.Unsupported:
+			o.log(a, bar, "WARNING", "utest %s: %s", t.Name, reason)
+		case verdict != compare.Pass:
+			o.log(a, bar, "ERROR", "utest %s failed: %s", t.Name, reason)
+		}
+	}
+	bar.end()
+	rep.Summary.Interrupted = ctx.Err() != nil
+	return rep.finish(a, j, start)
+}
+
+// deviceRepro is the command that does the same with the same device.
+func (o *conformanceOptions) deviceRepro(mode string) string {
+	s := program() + " conformance --mode " + mode + " --device " + quote(o.device)
+	if o.adaptor != "" {
+		s += " --adaptor " + quote(o.adaptor)
+	}
+	return s
+}
