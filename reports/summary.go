@@ -23,7 +23,7 @@ type Summary struct {
 	// Witness counts results of a device that are better, the same or worse than
 	// the recorded ones; nil without a device.
 	Witness map[string]int
-	Exit        int           // exit code of the run
+	Exit    int // exit code of the run
 
 	ops          map[string]*OpSummary
 	capture, op  string // being added
