@@ -93,7 +93,7 @@ type multiheadArgs struct {
 
 // A headInput is one of q, k and v: rows of (positions, batch, E).
 type headInput struct {
-	x, w   *tensor.Tensor // the argument and its weight (E, *)
+	x      *tensor.Tensor // the argument
 	in     []float64
 	weight []float64
 	bias   []float64
