@@ -23,9 +23,14 @@ type codec struct {
 
 var le = binary.LittleEndian
 
+// fill stores x everywhere, most of it by copies of what is stored already.
 func fill[T any](dst []T, x T) {
-	for i := range dst {
+	n := min(len(dst), 64)
+	for i := range dst[:n] {
 		dst[i] = x
+	}
+	for n < len(dst) {
+		n += copy(dst[n:], dst[:min(n, 512)])
 	}
 }
 
