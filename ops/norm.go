@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -251,63 +252,100 @@ func (n *normalisation) moments() *opdef.Folded[momentsSoFar] {
 	return n.stats
 }
 
-// statistics are the mean subtracted and the factor 1/sqrt(var + eps), of x's
-// shape.
-func (n *normalisation) statistics() (mean, rstd *tensor.Tensor) {
-	if n.vari != nil {
-		return n.mean, opdef.Map(tensor.Float64, n.vari, func(v float64) float64 { return 1 / math.Sqrt(v+n.eps) })
+// run is the number of dimensions of x before the last ones, over which all
+// statistics are constant, and the number of elements of those.
+func (n *normalisation) run() (dims, length int) {
+	dims, length = n.x.Dim(), 1
+	for dims > 0 && slices.Contains(n.dims, dims-1) {
+		dims--
+		length *= n.x.Shape[dims]
 	}
-	m := n.moments()
-	mean = opdef.Unreduce(opdef.Collect(m, tensor.Float64, func(a *momentsSoFar) float64 {
+	return dims, length
+}
+
+// statistics are the mean subtracted, the factor 1/sqrt(var + eps) and the root
+// mean square of the elements that both are taken over (of given statistics the
+// magnitude of the mean): of x's shape, or of its first dims dimensions, those
+// of each run.
+func (n *normalisation) statistics(dims int) (mean, rstd, rms *tensor.Tensor) {
+	if n.vari != nil {
+		mean, vari := n.mean, n.vari
+		for mean.Dim() > dims {
+			mean, vari = mean.Select(dims, 0), vari.Select(dims, 0)
+		}
+		return mean, opdef.Map(tensor.Float64, vari, func(v float64) float64 { return 1 / math.Sqrt(v+n.eps) }), opdef.Abs(mean)
+	}
+	shape, m := n.x.Shape[:dims], n.moments()
+	over := slices.DeleteFunc(slices.Clone(n.dims), func(d int) bool { return d >= dims })
+	expand := func(get func(a *momentsSoFar) float64) *tensor.Tensor {
+		return opdef.Unreduce(opdef.Collect(m, tensor.Float64, get), shape, over)
+	}
+	mean = expand(func(a *momentsSoFar) float64 {
 		if n.rms {
 			return 0
 		}
 		return meanSoFar(a)
-	}), n.x.Shape, n.dims)
-	rstd = opdef.Unreduce(opdef.Collect(m, tensor.Float64, func(a *momentsSoFar) float64 {
+	})
+	rstd = expand(func(a *momentsSoFar) float64 {
 		v := a.m2 / a.n
 		if n.rms {
 			v += a.mean * a.mean
 		}
 		return 1 / math.Sqrt(v+n.eps)
-	}), n.x.Shape, n.dims)
-	return mean, rstd
+	})
+	return mean, rstd, expand(func(a *momentsSoFar) float64 { return rootMeanSquare(a.n, a.mean*a.mean, a.m2) })
+}
+
+// byRuns is a tensor of x's shape computed run by run: f gets elements of x that
+// share their statistics, and the weights and biases of each.
+func (n *normalisation) byRuns(dt tensor.DType, f func(dst, x, w, b []float64, mean, rstd, rms float64)) *tensor.Tensor {
+	dims, run := n.run()
+	mean, rstd, rms := n.statistics(dims)
+	return opdef.ZipAt(dt, n.x.Shape, func(lo int, dst []float64, src [][]float64) {
+		if len(dst) == 0 {
+			return
+		}
+		first, last := lo/run, (lo+len(dst)-1)/run
+		var of [3]*[]float64
+		for k, t := range []*tensor.Tensor{mean, rstd, rms} {
+			of[k] = opdef.Scratch[float64](last - first + 1)
+			defer opdef.Release(of[k])
+			tensor.Load(t, first, *of[k])
+		}
+		for r := first; r <= last; r++ {
+			i, j := max(r*run-lo, 0), min((r+1)*run-lo, len(dst))
+			f(dst[i:j], src[0][i:j], src[1][i:j], src[2][i:j], (*of[0])[r-first], (*of[1])[r-first], (*of[2])[r-first])
+		}
+	}, n.x, n.expandAffine(n.weight, 1), n.expandAffine(n.bias, 0))
 }
 
 func (n *normalisation) forward() *tensor.Tensor {
-	mean, rstd := n.statistics()
-	return opdef.ZipN(n.x.DType, n.x.Shape, func(dst []float64, s [][]float64) {
-		x, mean, rstd, w, b := s[0], s[1], s[2], s[3], s[4]
-		for i := range dst {
-			dst[i] = (x[i]-mean[i])*rstd[i]*w[i] + b[i]
-		}
-	}, n.x, mean, rstd, n.expandAffine(n.weight, 1), n.expandAffine(n.bias, 0))
-}
-
-// rootMeanSquare is that of the elements mean and variance are taken over, of
-// x's shape; of given statistics the magnitude of the mean.
-func (n *normalisation) rootMeanSquare(mean *tensor.Tensor) *tensor.Tensor {
-	if n.vari != nil {
-		return opdef.Abs(mean)
-	}
-	return opdef.Unreduce(opdef.Collect(n.moments(), tensor.Float64, func(a *momentsSoFar) float64 {
-		return rootMeanSquare(a.n, a.mean*a.mean, a.m2)
-	}), n.x.Shape, n.dims)
+	return n.byRuns(n.x.DType, func(dst, x, w, b []float64, mean, rstd, _ float64) {
+		vmath.Affine(dst, x, -mean, rstd)
+		vmath.Mul(dst, dst, w)
+		vmath.Add(dst, dst, b)
+	})
 }
 
 // scale is the sum of the magnitudes behind a result: |x| + rms, which the
 // deviation is the difference of, the deviation again with the error of the
 // variance, all times rstd and weight; and the bias.
 func (n *normalisation) scale() *tensor.Tensor {
-	mean, rstd := n.statistics()
-	rms := n.rootMeanSquare(mean)
-	return opdef.ZipN(tensor.Float64, n.x.Shape, func(dst []float64, s [][]float64) {
-		x, mean, rstd, w, b, rms := s[0], s[1], s[2], s[3], s[4], s[5]
-		for i := range dst {
-			d := math.Abs(x[i]-mean[i]) * (1 + rms[i]*rstd[i])
-			dst[i] = (math.Abs(x[i])+rms[i]+d)*rstd[i]*math.Abs(w[i]) + math.Abs(b[i])
-		}
-	}, n.x, mean, rstd, n.expandAffine(n.weight, 1), n.expandAffine(n.bias, 0), rms)
+	return n.byRuns(tensor.Float64, func(dst, x, w, b []float64, mean, rstd, rms float64) {
+		held := opdef.Scratch[float64](len(dst))
+		defer opdef.Release(held)
+		t := *held
+		vmath.Affine(dst, x, -mean, 1+rms*rstd)
+		vmath.Abs(dst, dst)
+		vmath.Abs(t, x)
+		vmath.Affine(t, t, rms, 1)
+		vmath.Add(dst, t, dst)
+		vmath.Affine(dst, dst, 0, rstd)
+		vmath.Abs(t, w)
+		vmath.Mul(dst, dst, t)
+		vmath.Abs(t, b)
+		vmath.Add(dst, dst, t)
+	})
 }
 
 // A projection holds the sums that the gradient through mean and variance
@@ -322,10 +360,10 @@ type projection struct{ h, hx, he float64 }
 // error of rstd.
 func (n *normalisation) grads(g *opdef.Grad, magnitudes bool) opdef.Grads {
 	up, shape := g.Out[0].Reshape(n.x.Shape...), n.x.Shape
-	mean, rstd := n.statistics()
-	w, rms := n.expandAffine(n.weight, 1), rstd
+	mean, rstd, rms := n.statistics(n.x.Dim())
+	w := n.expandAffine(n.weight, 1)
 	if magnitudes {
-		up, w, rms = opdef.Abs(up), opdef.Abs(w), n.rootMeanSquare(mean)
+		up, w = opdef.Abs(up), opdef.Abs(w)
 	}
 	// v are the elements of the operands below; parts gives h, xhat and e, the
 	// latter two as magnitudes with all that makes them uncertain.
