@@ -71,7 +71,7 @@ void hardtanh(const Tensor& out, const Tensor& input, const diopiScalar_t& low, 
   visitReal(input.dtype, [&](auto zero) {
     using C = decltype(zero);
     const C lo = as<C>(low), hi = as<C>(high);
-    map<C>(out, [lo, hi](C x) { return x < lo ? lo : x > hi ? hi : x; }, in<C>(input));
+    map<C>(out, [lo, hi](C x) { return x > hi ? hi : x < lo ? lo > hi ? hi : lo : x; }, in<C>(input));
   });
 }
 

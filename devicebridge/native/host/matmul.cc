@@ -9,6 +9,22 @@ namespace host {
 
 namespace {
 
+// Conjugate is a tensor with its elements conjugated, the tensor itself if C is real.
+template <class C>
+struct Conjugate {
+  explicit Conjugate(const Tensor& t) : of(t) {
+    if constexpr (!std::is_arithmetic_v<C>) {
+      buffer.reset(new C[static_cast<size_t>(std::max<int64_t>(1, t.numel))]);
+      of = Tensor(buffer.get(), dtypeOf<C>(), t.shape);
+      map<C>(of, [](C x) { return std::conj(x); }, in<C>(t));
+    }
+  }
+  Tensor of;
+
+ private:
+  std::unique_ptr<C[]> buffer;
+};
+
 // Operand is a tensor as matrices of C over broadcast batch dimensions, used with
 // its own strides when it has that type.
 template <class C>
@@ -209,12 +225,14 @@ diopiError_t diopiLinearBackward(diopiContextHandle_t, diopiTensorHandle_t grad_
       const In<C> grad(g);
       const Matrix<C> go{grad, outs, 1};
       if (const Tensor t(grad_input); t) {
-        const In<C> from(w);
+        const Conjugate<C> weights(w);
+        const In<C> from(weights.of);
         Out<C> to(t);
         gemm(rows, ins, outs, go, {from, ins, 1}, static_cast<C*>(to), ins);
       }
       if (const Tensor t(grad_weight); t) {
-        const In<C> from(x);
+        const Conjugate<C> inputs(x);
+        const In<C> from(inputs.of);
         Out<C> to(t);
         gemm(outs, ins, rows, go.transposed(), {from, ins, 1}, static_cast<C*>(to), ins);
       }
@@ -237,8 +255,9 @@ diopiError_t diopiMatmulBackward(diopiContextHandle_t, diopiTensorHandle_t grad_
     const int64_t m = a.size(a.dim() - 2), k = a.size(a.dim() - 1), n = b.size(b.dim() - 1);
     shape.push(m);
     shape.push(n);
-    visitFloat(g.dtype, [&](auto zero) {
+    visitFloatOrComplex(g.dtype, [&](auto zero) {
       using C = decltype(zero);
+      const Conjugate<C> left(a), right(b);
       const In<C> dense(g);
       const Tensor grad(const_cast<C*>(static_cast<const C*>(dense)), dtypeOf<C>(), shape);
       const auto give = [&](const Tensor& to, const Tensor& like, const Tensor& left, const Tensor& right, int64_t rows,
@@ -252,8 +271,8 @@ diopiError_t diopiMatmulBackward(diopiContextHandle_t, diopiTensorHandle_t grad_
         Out<C> out(to);
         sumTo<C>(out, like.shape, all, full);
       };
-      give(Tensor(grad_input), a, grad, b.transpose(b.dim() - 2, b.dim() - 1), m, k);
-      give(Tensor(grad_other), b, a.transpose(a.dim() - 2, a.dim() - 1), grad, k, n);
+      give(Tensor(grad_input), a, grad, right.of.transpose(b.dim() - 2, b.dim() - 1), m, k);
+      give(Tensor(grad_other), b, left.of.transpose(a.dim() - 2, a.dim() - 1), grad, k, n);
     });
   });
 }

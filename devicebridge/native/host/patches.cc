@@ -49,14 +49,15 @@ Border borderOf(const char* mode) {
   fail(std::string("mode ") + mode + " is not one of constant, reflect, replicate, circular");
 }
 
-// source is the input position that a position relative to it takes, or -1.
-int64_t source(int64_t i, int64_t n, Border border) {
-  if (i >= 0 && i < n) return i;
+// source is the input position that a position relative to it takes, or -1. What
+// negative padding takes off at the front and the end does not come around again.
+int64_t source(int64_t i, int64_t n, int64_t front, int64_t end, Border border) {
+  if (i >= front && i < n - end) return i;
   switch (border) {
     case Border::constant: return -1;
     case Border::replicate: return i < 0 ? 0 : n - 1;
     case Border::reflect: i = i < 0 ? -i : 2 * (n - 1) - i; break;
-    case Border::circular: i = i < 0 ? i + n : i - n; break;
+    case Border::circular: i += i < front ? n - front - end : front + end - n; break;
   }
   if (i < 0 || i >= n) fail("the padding is too wide for a dimension of " + std::to_string(n));
   return i;
@@ -163,7 +164,8 @@ diopiError_t diopiPad(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstT
         fail("out of shape " + text(y.shape) + " does not fit the padded input of shape " + text(x.shape));
       }
       for (int64_t i = 0; i < y.size(d); i++) {
-        const int64_t at = source(i - before, n, border);
+        const int64_t at =
+            source(i - before, n, std::max<int64_t>(0, -before), std::max<int64_t>(0, -after), border);
         from[d].push_back(at < 0 ? -1 : at * x.stride[d]);
       }
     }

@@ -86,7 +86,7 @@ void applyLog2(const Tensor& out, const Tensor& input) {
   floatingOrComplex(out, input, [](auto x) -> decltype(x) {
     using C = decltype(x);
     if constexpr (std::is_floating_point_v<C>) return std::log2(x);
-    else return std::log(x) * C(1.4426950408889634);
+    else return std::log(x) * typename C::value_type(1.4426950408889634);
   });
 }
 
