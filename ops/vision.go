@@ -16,6 +16,7 @@ import (
 var visionOps = []*opdef.Entry{
 	resizeOp(opdef.Op[interpolateArgs]{
 		Schema: "interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
+		DIOPI:  "interpolate keep_scale=True",
 		Names:  "F.interpolate",
 		Doc:    interpolateDoc,
 		Node: func(a *interpolateArgs, g *opdef.Grad) (opdef.Node, error) {
@@ -29,7 +30,7 @@ var visionOps = []*opdef.Entry{
 	}, func(a *interpolateArgs) *interpolateArgs { return a }),
 	resizeOp(opdef.Op[upsampleArgs]{
 		Schema: "upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? align_corners=None) -> Tensor",
-		DIOPI:  "interpolate",
+		DIOPI:  "interpolate keep_scale=True",
 		Names:  "F.upsample",
 		Doc:    interpolateDoc,
 		Cases: func(r *rand.Rand) []*upsampleArgs {
@@ -41,7 +42,7 @@ var visionOps = []*opdef.Entry{
 	}),
 	resizeOp(opdef.Op[upsampleSizeArgs]{
 		Schema: "upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
-		DIOPI:  "interpolate",
+		DIOPI:  "interpolate keep_scale=True",
 		Names:  "F.upsample_nearest",
 		Doc:    interpolateDoc,
 		Cases: func(r *rand.Rand) []*upsampleSizeArgs {
@@ -53,7 +54,7 @@ var visionOps = []*opdef.Entry{
 	}),
 	resizeOp(opdef.Op[upsampleSizeArgs]{
 		Schema: "upsample_bilinear(Tensor input, any size=None, any scale_factor=None) -> Tensor",
-		DIOPI:  "interpolate mode='bilinear' align_corners=True",
+		DIOPI:  "interpolate keep_scale=True mode='bilinear' align_corners=True",
 		Names:  "F.upsample_bilinear",
 		Doc:    interpolateDoc,
 		Cases: func(r *rand.Rand) []*upsampleSizeArgs {

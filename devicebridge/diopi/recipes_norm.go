@@ -21,12 +21,12 @@ var norms = []*Recipe{
 	{Function: "batch_norm_elemt", sig: "input weight bias mean invstd eps", fwd: "BatchNormElemt", outs: []out{result(asInput, shapeOf("input"))}},
 	{Function: "group_norm", sig: "input num_groups weight=None bias=None eps=1e-05", fwd: "GroupNorm", bwd: "GroupNormBackward",
 		gbind: bindings{"mean": "save_mean", "rstd": "save_invstd"},
-		outs:  []out{like("input"), aux(asInput, groups), aux(asInput, groups)}},
+		outs:  []out{like("input"), aux(rowStat, groups), aux(rowStat, groups)}},
 	{Function: "instance_norm", sig: "input axis=2 weight=None bias=None eps=1e-05", fwd: "InstanceNorm", bwd: "InstanceNormBackward",
 		bind: bindings{"scale": "weight"}, gbind: bindings{"scale": "weight", "grad_scale": grad{of: "weight"}}, outs: []out{like("input")}},
 	{Function: "layer_norm", sig: "input normalized_shape weight=None bias=None eps=1e-05", fwd: "LayerNorm", bwd: "LayerNormBackward",
 		gbind: bindings{"mean": "save_mean", "rstd": "save_invstd"},
-		outs:  []out{like("input"), aux(asInput, outer), aux(asInput, outer)}},
+		outs:  []out{like("input"), aux(rowStat, outer), aux(rowStat, outer)}},
 	{Function: "layer_normGB", sig: "input normalized_shape weight=None bias=None eps=1e-05", fwd: "LayerNormGB", bwd: "LayerNormGBBackward",
 		bind:  bindings{"running_mean": auxiliary("mean", asInput, outer), "running_var": auxiliary("std", asInput, outer), "begin_norm_axis": outerRank},
 		gbind: bindings{"running_mean": "mean", "running_std": "std", "begin_norm_axis": outerRank},
@@ -54,6 +54,16 @@ var norms = []*Recipe{
 
 // batchStat is the dtype of batch statistics: float32 for float16 input.
 func batchStat(b *build) tensor.DType { return halfToSingle("input")(b) }
+
+// rowStat is the dtype of the statistics of layer and group norm: that of the
+// input, as the kit has it, but float32 for bfloat16, which the kit does not know:
+// 8 bits of a mean leave nothing of a gradient.
+func rowStat(b *build) tensor.DType {
+	if dt := asInput(b); dt != tensor.BFloat16 {
+		return dt
+	}
+	return tensor.Float32
+}
 
 func channels(b *build) []int {
 	shape := b.tensor("input").Shape

@@ -1,6 +1,7 @@
 package diopi
 
 import (
+	"math"
 	"slices"
 
 	"github.com/optool/optool/tensor"
@@ -108,7 +109,7 @@ var shapes = []*Recipe{
 		return list
 	}}}},
 	{Function: "copy_", sig: "input other", fwd: "CopyInp", bind: bindings{"src": "other", "dest": "input"}, returns: "input"},
-	{Function: "interpolate", sig: "input size=None scale_factor=None mode='nearest' align_corners=False",
+	{Function: "interpolate", sig: "input size=None scale_factor=None mode='nearest' align_corners=False keep_scale=False",
 		fwd: "UpsampleNearest UpsampleLinear", bwd: "UpsampleNearestBackward UpsampleLinearBackward",
 		bind:  bindings{"size": resized},
 		gbind: bindings{"out_size": resized, "in_size": inputShape},
@@ -173,7 +174,8 @@ func splitSizes(b *build) []int {
 	return parts
 }
 
-// resized are the sizes interpolate is asked for.
+// resized are the sizes interpolate is asked for. With keep_scale positions follow
+// scale_factor, as PyTorch has it.
 func resized(b *build) any {
 	x := b.tensor("input").Shape
 	if len(x) < 3 {
@@ -196,7 +198,12 @@ func resized(b *build) any {
 	}
 	out := make([]int64, n)
 	for i, f := range factors {
-		out[i] = int64(f * float64(x[i+2]))
+		size := f * float64(x[i+2])
+		out[i] = int64(size)
+		// The C functions take sizes alone and map positions by their ratio.
+		if b.bool("keep_scale") && !b.bool("align_corners") && size != math.Floor(size) {
+			b.fail("DIOPI has no scale factors: %g times size %d is no whole number", f, x[i+2])
+		}
 	}
 	return out
 }

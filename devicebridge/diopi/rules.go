@@ -27,10 +27,39 @@ func fresh(dt dtypeRule, sh shapeRule) func(*build) any {
 
 func newTensor(dt tensor.DType, shape []int) *Tensor { return &Tensor{DType: dt, Shape: shape} }
 
-// like is a tensor with dtype, shape and strides of an argument.
+// like is a tensor with dtype, shape and strides of an argument, dense if the
+// argument repeats elements.
 func like(arg string) out { return out{rule: func(b *build) any { return rawLike(b.tensor(arg)) }} }
 
-func rawLike(t *Tensor) *Tensor { return &Tensor{DType: t.DType, Shape: t.Shape, Stride: t.Stride} }
+func rawLike(t *Tensor) *Tensor {
+	if overlaps(t) {
+		return newTensor(t.DType, t.Shape)
+	}
+	return &Tensor{DType: t.DType, Shape: t.Shape, Stride: t.Stride}
+}
+
+// overlaps says that elements of a tensor may share memory, so that results cannot
+// be laid out like it.
+func overlaps(t *Tensor) bool {
+	var dims []int
+	for d := range t.Stride {
+		if t.Shape[d] == 0 {
+			return false
+		}
+		if t.Shape[d] > 1 {
+			dims = append(dims, d)
+		}
+	}
+	slices.SortFunc(dims, func(a, b int) int { return t.Stride[a] - t.Stride[b] })
+	span := 0 // of the dimensions so far, to their last element
+	for _, d := range dims {
+		if t.Stride[d] <= span {
+			return true
+		}
+		span += t.Stride[d] * (t.Shape[d] - 1)
+	}
+	return false
+}
 
 // tensor is the tensor argument of a name.
 func (b *build) tensor(arg string) *Tensor {
