@@ -58,6 +58,16 @@ func (p *Patterns) Match(op string) bool {
 	return m
 }
 
+// Part reports whether an item of the list is a part of op, or matches one.
+func (p *Patterns) Part(op string) bool {
+	for name := range p.names {
+		if strings.Contains(op, strings.Trim(name, ".*")) {
+			return true
+		}
+	}
+	return false
+}
+
 // A Filter selects captures. Its zero value selects all. It is safe for use by
 // several goroutines.
 type Filter struct {

@@ -92,7 +92,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	})
 	bar.end()
 	s := checkSummary{Kind: "summary", Captures: t.captures, Values: values, Overflow: found, Refused: t.refused, Interrupted: err != nil}
-	empty := t.check(paths)
+	empty := o.found(cmd.Context(), t, paths)
 	s.Exit = s.exit()
 	if empty != nil {
 		s.Exit = ExitFailed

@@ -103,7 +103,7 @@ func runDevice(cmd *cobra.Command, a *app, o *deviceOptions) error {
 		if r.Ops, err = o.coverage(cmd.Context(), a, lib.Info(), &t); err != nil {
 			return err
 		}
-		if err := t.check(o.captures); err != nil {
+		if err := o.found(cmd.Context(), t, o.captures); err != nil {
 			return err
 		}
 	}

@@ -178,7 +178,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		return failed(err)
 	}
 	if err == nil {
-		if err := t.check(paths); err != nil {
+		if err := o.found(cmd.Context(), t, paths); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -103,16 +105,43 @@ type tally struct {
 	refused  int // unreadable files and directories
 }
 
-// check returns an error if a walk over paths found nothing to work on.
-func (t tally) check(paths []string) error {
+// found returns an error if a walk over paths found nothing to work on.
+func (s *selection) found(ctx context.Context, t tally, paths []string) error {
 	where := strings.Join(paths, ", ")
 	switch {
 	case t.captures > 0 || t.refused > 0:
 		return nil
 	case t.walked > 0:
-		return &exitError{ExitFailed, fmt.Errorf("%s: none of %d captures is selected", where, t.walked)}
+		return &exitError{ExitFailed, fmt.Errorf("%s: none of %d captures is selected%s", where, t.walked, s.otherOps(ctx, paths))}
 	}
 	return &exitError{ExitFailed, fmt.Errorf("%s: no captures found", where)}
+}
+
+// otherOps names the ops below paths that hold the text of an op pattern, for a
+// pattern that matches no whole name.
+func (s *selection) otherOps(ctx context.Context, paths []string) string {
+	if s.filter.Ops == nil {
+		return ""
+	}
+	ops := map[string]bool{}
+	for e, err := range capture.Scan(ctx, paths, capture.Options{}) {
+		if err != nil || e.Op == "" {
+			continue
+		}
+		if s.filter.Ops.Match(e.Op) {
+			return "" // what else was asked for does not hold
+		}
+		ops[e.Op] = true
+	}
+	like := slices.DeleteFunc(slices.Sorted(maps.Keys(ops)), func(op string) bool { return !s.filter.Ops.Part(op) })
+	if len(like) == 0 {
+		return ""
+	}
+	more := ""
+	if len(like) > 3 {
+		like, more = like[:3], ", ..."
+	}
+	return fmt.Sprintf(": op patterns match whole names; did you mean %s%s?", strings.Join(like, ", "), more)
 }
 
 // code is the exit code of a command that only reads.

@@ -92,7 +92,7 @@ func runShow(cmd *cobra.Command, a *app, o *showOptions, paths []string) error {
 	if err != nil {
 		return failed(err)
 	}
-	if err := t.check(paths); err != nil {
+	if err := o.found(cmd.Context(), t, paths); err != nil {
 		return err
 	}
 	return exitWith(t.code())

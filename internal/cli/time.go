@@ -258,7 +258,7 @@ func (t *timer) collect(ctx context.Context, paths []string) ([]*task, error) {
 	if ctx.Err() != nil {
 		return nil, failed(ctx.Err())
 	}
-	return tasks, t.tally.check(paths)
+	return tasks, t.o.found(ctx, t.tally, paths)
 }
 
 func (t *timer) refuse(err error) {
