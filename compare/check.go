@@ -103,7 +103,7 @@ type part struct {
 	worst        [3]candidate
 	above, below int
 	maxULP       float64 // where stats does not have it
-	scaled       bool    // an element of the span was judged by S: others will be
+	scaled       bool    // an element was judged by S: others of the span will be
 }
 
 // candidate is the worst element so far; score is distance over bound.
@@ -133,6 +133,7 @@ func (p *part) add(q *part) {
 	p.above += q.above
 	p.below += q.below
 	p.maxULP = math.Max(p.maxULP, q.maxULP)
+	p.scaled = p.scaled || q.scaled
 }
 
 // differs records one element that is not equal to the rounded reference.
@@ -241,90 +242,12 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	case c.n == 0:
 		r.Verdict, r.Reason = Mistrusted, "the tensor is empty: nothing was compared"
 	case !s.NonZero:
-		r.Verdict, r.Reason = Mistrusted, c.every("zero")
+		r.Verdict, r.Reason = Mistrusted, c.are("zero on both sides")
 	case s.NaNA == c.n && s.NaNB == c.n:
-		r.Verdict, r.Reason = Mistrusted, c.every("NaN")
+		r.Verdict, r.Reason = Mistrusted, c.are("NaN on both sides")
+	case p.scaled && c.residue():
+		r.Verdict, r.Reason = Mistrusted, c.are("within rounding of zero: any such values would pass")
 	}
-}
-
-// notRounding tells errors that are inside a low-precision accumulator's bound
-// but do not look like its rounding: all values off by one factor, a tail that
-// was never written, one error far beyond all others. It returns what they look
-// like, or "".
-func (c *checker) notRounding(p *part) string {
-	s := &p.stats
-	if s.N < 2 {
-		return ""
-	}
-	if c.dt.IsFloat() && !c.regrid && s.Dot == s.Dot && s.BB > 0 {
-		// Least squares of got = (1+slope)*ref, from the sums at hand; the
-		// residual gives the standard error.
-		slope := (s.Dot - s.BB) / s.BB
-		residual := math.Max(s.AA-s.Dot*s.Dot/s.BB, 1e-7*s.AA)
-		sigma := math.Sqrt(residual / float64(s.N-1) / s.BB)
-		if math.Abs(slope) > slopeEps*c.grid.Eps() && math.Abs(slope) > slopeSigma*sigma {
-			return fmt.Sprintf("all scaled by %.5g", 1+slope)
-		}
-	}
-	if c.dt.IsFloat() {
-		if n := c.zeroTail(); n >= 2 && n < c.n {
-			return fmt.Sprintf("tail of %d zeros", n)
-		}
-	}
-	if worst, rest := c.relativeErrors(); c.n >= fewest && worst > (alone+math.Log(float64(c.n)))*rest {
-		return "one error stands alone: the others do not look accumulated in " + c.bound.lowest
-	}
-	return ""
-}
-
-// relativeErrors walks all elements once more: the largest |got-ref|/S, and
-// the root mean square of the others. The errors of one accumulator are all of
-// one size by this measure.
-func (c *checker) relativeErrors() (worst, rest float64) {
-	type sum struct{ square, worst float64 }
-	parts := make([]sum, c.spans())
-	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
-		p := &parts[k]
-		blocks(func(lo, n int, s *scratch) {
-			scale := c.loadScale(lo, n, s)
-			g, r := resize(&s.gotC, n), resize(&s.refC, n)
-			tensor.Load(c.got, lo, g)
-			tensor.Load(c.ref, lo, r)
-			for i, x := range g {
-				if t := modulus(x-r[i]) / scale[i]; t <= math.MaxFloat64 { // neither NaN nor an overflow
-					p.square += t * t
-					p.worst = math.Max(p.worst, t)
-				}
-			}
-		})
-	})
-	var all sum
-	for _, p := range parts {
-		all.square += p.square
-		all.worst = math.Max(all.worst, p.worst)
-	}
-	return all.worst, math.Sqrt(math.Max(all.square-all.worst*all.worst, 0) / float64(c.n-1))
-}
-
-// zeroTail is the number of elements at the end that are exactly zero although
-// the rounded reference is not.
-func (c *checker) zeroTail() int {
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
-	n := 0
-	for hi := c.n; hi > 0; {
-		lo := (hi - 1) / c.block * c.block
-		s.next()
-		g, q := s.loadGot(c.pair, lo, hi-lo), s.loadRounded(c.pair, lo, hi-lo)
-		for i := len(g) - 1; i >= 0; i-- {
-			if g[i] != 0 || q[i] == 0 {
-				return n
-			}
-			n++
-		}
-		hi = lo
-	}
-	return n
 }
 
 // reason is the sentence of a failure.
@@ -524,14 +447,6 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 	p.differs(cl, score, lo+i, x > rounded, x < rounded)
 }
 
-// every says that both sides are of one kind alone.
-func (c *checker) every(kind string) string {
-	if c.n == 1 {
-		return "the only element is " + kind + " on both sides"
-	}
-	return fmt.Sprintf("all %d elements are %s on both sides", c.n, kind)
-}
-
 // judge decides on an element that is off by more than cheap: x recorded, w
 // the rounded and r the exact reference.
 func (b *bound) judge(x, w, r, cheap, scale float64) (class, float64) {
@@ -612,7 +527,7 @@ func (c *checker) complexBlock(p *part, lo, n int, s *scratch) {
 			cheap := b.ulps * b.ulp(modulus(r[i]))
 			scale := 0.0
 			if !(math.Abs(real(x)-real(r[i])) <= cheap && math.Abs(imag(x)-imag(r[i])) <= cheap) {
-				scale = c.loadScale(lo, n, s)[i]
+				scale, p.scaled = c.loadScale(lo, n, s)[i], b.sum > 0
 			}
 			for _, v := range [2][3]float64{{real(x), real(w), real(r[i])}, {imag(x), imag(w), imag(r[i])}} {
 				if same(v[0], v[1]) {

@@ -53,6 +53,9 @@ func TestCheckVerdicts(t *testing.T) {
 		{"NaN is outside tolerance", f(nan, 1), f(1, 1), Model{}, &Tolerance{Atol: 100, Rule: "flag"}, Fail, "1 element is NaN where a number is due"},
 		{"subnormal terms flushed to zero", f(0, 1), f(1e-39, 1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-39, 1) }}, nil, Pass, ""},
 		{"small terms lost", f(0, 1), f(1e-36, 1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-36, 1) }}, nil, Fail, "1 of 2 elements differ by more than rounding"},
+		{"nothing but rounding left", f(-1e-7, 2e-8), f(1e-8, -3e-12), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, Mistrusted, "all 2 elements are within rounding of zero"},
+		{"one element says something", f(-1e-7, 1e-5), f(1e-8, 1e-5), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, Pass, ""},
+		{"beyond rounding of zero", f(-1e-5, 1e-8), f(1e-8, 1e-8), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, Fail, "differ by more than rounding"},
 		{"accumulated in the dtype", bf(1.0625), bf(1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(8) }}, nil, Warn, "accumulated in bfloat16"},
 		{"operands of a lower precision", f(1.0625), f(1), Model{ULPs: 1, Operand: tensor.BFloat16, Scale: func() *tensor.Tensor { return f(8) }}, nil, Warn, "accumulated in bfloat16"},
 		{"operands of the same precision", f(1.0625), f(1), Model{ULPs: 1, Operand: tensor.Float32, Scale: func() *tensor.Tensor { return f(8) }}, nil, Fail, "got 1.0625 want 1"},
@@ -116,6 +119,10 @@ func TestCheckComplex(t *testing.T) {
 	near := tensor.New(tensor.Complex64, []int{2}, []complex128{1 + 1i, complex(1, 1e-6+0.9*0x1p-23)}).Rounded()
 	if res := check(near, ref, Model{ULPs: 1}); res.Verdict != Pass || res.MaxULP != 1 {
 		t.Errorf("%s %q %v ulp, want pass, 1", res.Verdict, res.Reason, res.MaxULP)
+	}
+	residue := tensor.New(tensor.Complex64, []int{1}, []complex128{1e-8 - 2e-8i})
+	if res := check(residue.Rounded(), tensor.New(tensor.Complex64, []int{1}, []complex128{0}), Model{ULPs: 1, Scale: func() *tensor.Tensor { return floats(tensor.Float64, []int{1}, 1) }}); res.Verdict != Mistrusted {
+		t.Errorf("rounding of zero: %s %q, want mistrusted", res.Verdict, res.Reason)
 	}
 	conjugate := tensor.New(tensor.Complex64, []int{2}, []complex128{1 - 1i, complex(1, -1e-6)}).Rounded()
 	if res := check(conjugate, ref, Model{Exact: true}); res.Verdict != Fail || !strings.Contains(res.Reason, "loses the conjugate bit") {

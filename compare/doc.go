@@ -80,7 +80,10 @@
 // # Mistrusted
 //
 // If both sides are all zero, all NaN or empty, equality proves little; unless
-// that is what the op makes (Model.Trivial), the verdict says so.
+// that is what the op makes (Model.Trivial), the verdict says so. The same holds
+// where the terms of every element cancel so well that its bound reaches zero
+// (the gradient of a softmax whose results are then summed): what was recorded
+// is the rounding that is left, and others' rounding, or zeros, would pass too.
 //
 // # Tolerances
 //

@@ -22,7 +22,7 @@ var complexOps = []*opdef.Entry{
 			return opdef.Grads{"real": {opdef.SumTo(realPart(g.Out[0]), a.Real.Shape)}, "imag": {opdef.SumTo(imagPart(g.Out[0]), a.Imag.Shape)}}, nil
 		},
 		GradScale: func(a *complexArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return opdef.Grads{"real": {opdef.SumTo(opdef.Abs(g.Out[0]), a.Real.Shape)}, "imag": {opdef.SumTo(opdef.Abs(g.Out[0]), a.Imag.Shape)}}, nil
+			return opdef.Grads{"real": {opdef.SumTo(opdef.Abs(realPart(g.Out[0])), a.Real.Shape)}, "imag": {opdef.SumTo(opdef.Abs(imagPart(g.Out[0])), a.Imag.Shape)}}, nil
 		},
 		GradTerms: func(a *complexArgs) int { return broadcastTerms(a.Real, a.Imag) },
 		Cases: func(r *rand.Rand) []*complexArgs {

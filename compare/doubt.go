@@ -1,0 +1,123 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"github.com/optool/optool/tensor"
+)
+
+// Second thoughts about tensors whose elements are all within their bounds.
+
+// notRounding tells errors that are inside a low-precision accumulator's bound
+// but do not look like its rounding: all values off by one factor, a tail that
+// was never written, one error far beyond all others. It returns what they look
+// like, or "".
+func (c *checker) notRounding(p *part) string {
+	s := &p.stats
+	if s.N < 2 {
+		return ""
+	}
+	if c.dt.IsFloat() && !c.regrid && s.Dot == s.Dot && s.BB > 0 {
+		// Least squares of got = (1+slope)*ref, from the sums at hand; the
+		// residual gives the standard error.
+		slope := (s.Dot - s.BB) / s.BB
+		residual := math.Max(s.AA-s.Dot*s.Dot/s.BB, 1e-7*s.AA)
+		sigma := math.Sqrt(residual / float64(s.N-1) / s.BB)
+		if math.Abs(slope) > slopeEps*c.grid.Eps() && math.Abs(slope) > slopeSigma*sigma {
+			return fmt.Sprintf("all scaled by %.5g", 1+slope)
+		}
+	}
+	if c.dt.IsFloat() {
+		if n := c.zeroTail(); n >= 2 && n < c.n {
+			return fmt.Sprintf("tail of %d zeros", n)
+		}
+	}
+	if worst, rest := c.relativeErrors(); c.n >= fewest && worst > (alone+math.Log(float64(c.n)))*rest {
+		return "one error stands alone: the others do not look accumulated in " + c.bound.lowest
+	}
+	return ""
+}
+
+// relativeErrors walks all elements once more: the largest |got-ref|/S, and
+// the root mean square of the others. The errors of one accumulator are all of
+// one size by this measure.
+func (c *checker) relativeErrors() (worst, rest float64) {
+	type sum struct{ square, worst float64 }
+	parts := make([]sum, c.spans())
+	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
+		p := &parts[k]
+		blocks(func(lo, n int, s *scratch) {
+			scale := c.loadScale(lo, n, s)
+			g, r := resize(&s.gotC, n), resize(&s.refC, n)
+			tensor.Load(c.got, lo, g)
+			tensor.Load(c.ref, lo, r)
+			for i, x := range g {
+				if t := modulus(x-r[i]) / scale[i]; t <= math.MaxFloat64 { // neither NaN nor an overflow
+					p.square += t * t
+					p.worst = math.Max(p.worst, t)
+				}
+			}
+		})
+	})
+	var all sum
+	for _, p := range parts {
+		all.square += p.square
+		all.worst = math.Max(all.worst, p.worst)
+	}
+	return all.worst, math.Sqrt(math.Max(all.square-all.worst*all.worst, 0) / float64(c.n-1))
+}
+
+// zeroTail is the number of elements at the end that are exactly zero although
+// the rounded reference is not.
+func (c *checker) zeroTail() int {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	n := 0
+	for hi := c.n; hi > 0; {
+		lo := (hi - 1) / c.block * c.block
+		s.next()
+		g, q := s.loadGot(c.pair, lo, hi-lo), s.loadRounded(c.pair, lo, hi-lo)
+		for i := len(g) - 1; i >= 0; i-- {
+			if g[i] != 0 || q[i] == 0 {
+				return n
+			}
+			n++
+		}
+		hi = lo
+	}
+	return n
+}
+
+// residue reports that the bound of every element reaches from the reference
+// to zero: terms cancelled, what was recorded is the rounding that is left, and
+// anything of its size would have passed.
+func (c *checker) residue() bool {
+	var significant atomic.Bool
+	c.walk(func(_ int, blocks func(func(lo, n int, s *scratch))) {
+		blocks(func(lo, n int, s *scratch) {
+			if significant.Load() {
+				return
+			}
+			r := resize(&s.refC, n)
+			tensor.Load(c.ref, lo, r)
+			b, scale := &c.bound, c.loadScale(lo, n, s)
+			for i, x := range r {
+				if size := modulus(x); !(size <= b.ulps*b.ulp(size)+b.sum*scale[i]+b.flush) {
+					significant.Store(true)
+					return
+				}
+			}
+		})
+	})
+	return !significant.Load()
+}
+
+// are says what holds for every element.
+func (c *checker) are(what string) string {
+	if c.n == 1 {
+		return "the only element is " + what
+	}
+	return fmt.Sprintf("all %d elements are %s", c.n, what)
+}
