@@ -41,6 +41,35 @@ type DeviceRun struct {
 	Grads             map[string][]*tensor.Tensor // by schema name
 	Faults            []DeviceFault
 	Casts             []DeviceCast
+	// Rounded are the conversions to a coarser floating dtype. The device is judged
+	// as having computed in it, on what it was given.
+	Rounded []DeviceRounding
+}
+
+// A DeviceRounding is a conversion for a pass to a coarser floating dtype: of an
+// argument or the gradient of a result before it, or of something it computes.
+type DeviceRounding struct {
+	Phase  Phase
+	Tensor *tensor.Tensor // nil for what it computes
+	To     tensor.DType
+}
+
+// rounded says in what dtype what is known before a pass was given to the device,
+// and the coarsest dtype that it computed in; the zero value if that is as recorded.
+func (d *DeviceRun) rounded(p Phase) (given map[*tensor.Tensor]tensor.DType, precision tensor.DType) {
+	given = map[*tensor.Tensor]tensor.DType{}
+	for _, x := range d.Rounded {
+		if x.Phase != Forward && x.Phase != p {
+			continue
+		}
+		if x.Tensor != nil {
+			given[x.Tensor] = x.To
+		}
+		if precision == tensor.Invalid || precision.Eps() < x.To.Eps() {
+			precision = x.To.Real()
+		}
+	}
+	return given, precision
 }
 
 // A DeviceCast is a conversion that was asked for: of an argument before the
@@ -49,10 +78,11 @@ type DeviceCast struct {
 	Argument *tensor.Tensor // nil for a result
 	Output   int
 	From, To tensor.DType
+	Config   string // what asked for it
 }
 
 // A CastRow is op_tools' row of a conversion.
-type CastRow struct{ Target, Action string }
+type CastRow struct{ Target, Action, Config string }
 
 // A DeviceStatus is the zero value for a pass that ran, else why it did not.
 type DeviceStatus struct {
@@ -150,13 +180,15 @@ func (r *runner) runOnDevice(c *DeviceCall, layout string) bool {
 		r.whole(s.Verdict, s.Reason)
 		return false
 	}
-	r.deviceOutputs(c, run.Outputs)
-	r.deviceAfter(c, run.After)
+	recorded := c
+	c = r.asRounded(recorded, run, Forward)
+	r.deviceOutputs(c, recorded, run)
+	r.deviceAfter(c, run)
 	if c.GradOutputs != nil {
 		if s := run.Backward; s.Verdict != "" {
 			r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: s.Verdict, Reason: s.Reason})
 		} else {
-			r.deviceGrads(c, run.Grads)
+			r.deviceGrads(r.asRounded(recorded, run, Backward), run)
 		}
 	}
 	for _, f := range run.Faults {
@@ -165,7 +197,46 @@ func (r *runner) runOnDevice(c *DeviceCall, layout string) bool {
 	return true
 }
 
-func (r *runner) deviceOutputs(c *DeviceCall, outs []*tensor.Tensor) {
+// asRounded is the call on the values that the device was given for a pass after
+// conversions to a coarser dtype, with the results that the reference has for them.
+func (r *runner) asRounded(c *DeviceCall, run *DeviceRun, p Phase) *DeviceCall {
+	rounded, _ := run.rounded(p)
+	if len(rounded) == 0 {
+		return c
+	}
+	done := map[*tensor.Tensor]*tensor.Tensor{} // the same tensor stays the same
+	round := func(t *tensor.Tensor) *tensor.Tensor {
+		to, ok := rounded[t]
+		if !ok {
+			return t
+		}
+		if done[t] == nil {
+			u := *opdef.Cast(opdef.Cast(t, to).Rounded(), t.DType).Rounded()
+			u.RequiresGrad = t.RequiresGrad
+			done[t] = &u
+		}
+		return done[t]
+	}
+	d := *c
+	d.Call = c.Call.Map(func(a opdef.Arg) *tensor.Tensor { return round(a.Tensor) })
+	var err error
+	if d.Forward, err = d.Call.Forward(); err != nil { // a value that only the exact argument has
+		return c
+	}
+	d.GradOutputs = slices.Clone(c.GradOutputs)
+	for i, g := range d.GradOutputs {
+		if g != nil {
+			d.GradOutputs[i] = round(g)
+		}
+	}
+	return &d
+}
+
+// deviceOutputs compares the results of c. The witness is about those of the call
+// as it was recorded.
+func (r *runner) deviceOutputs(c, asRecorded *DeviceCall, run *DeviceRun) {
+	outs := run.Outputs
+	_, precision := run.rounded(Forward)
 	at := len(r.out.Results)
 	recorded := tensorsOf(flatten(r.rec.Output))
 	var got, want []value.Value
@@ -175,9 +246,9 @@ func (r *runner) deviceOutputs(c *DeviceCall, outs []*tensor.Tensor) {
 			continue
 		}
 		got, want = append(got, outs[i]), append(want, w)
-		res := r.compareDevice(Forward, "output", i, len(c.Forward.Outs), outs[i], w, c.Call.OutBound(c.Forward, i))
-		if c.Forward == r.fwd && i < len(recorded) && slices.Equal(recorded[i].Shape, w.Shape) && slices.Equal(outs[i].Shape, w.Shape) {
-			r.witness(res, outs[i], recorded[i], w)
+		res := r.compareDevice(Forward, "output", i, len(c.Forward.Outs), outs[i], w, c.Call.OutBound(c.Forward, i), precision)
+		if asRecorded.Forward == r.fwd && i < len(recorded) && slices.Equal(recorded[i].Shape, w.Shape) && slices.Equal(outs[i].Shape, w.Shape) {
+			r.witness(res, outs[i], recorded[i], r.fwd.Outs[i])
 		}
 		failed = failed || res.Verdict == compare.Fail
 	}
@@ -188,8 +259,8 @@ func (r *runner) deviceOutputs(c *DeviceCall, outs []*tensor.Tensor) {
 
 // compareDevice adds a comparison. A dtype that is not torch's is a failure: the
 // next op would compute with it.
-func (r *runner) compareDevice(p Phase, what string, i, n int, got, want *tensor.Tensor, b opdef.Bound) *Result {
-	res := r.compare(p, what, i, n, got, want, b, tensor.Invalid)
+func (r *runner) compareDevice(p Phase, what string, i, n int, got, want *tensor.Tensor, b opdef.Bound, precision tensor.DType) *Result {
+	res := r.compare(p, what, i, n, got, want, b, precision)
 	if got.DType != want.DType && res.Verdict != compare.Fail {
 		res.Verdict, res.Reason = compare.Fail, fmt.Sprintf("dtype is %s, want %s", got.DType, want.DType)
 	}
@@ -203,14 +274,15 @@ func (r *runner) witness(res *Result, got, recorded, want *tensor.Tensor) {
 	res.Witness = newWitness(compare.RMSE(got, want), compare.RMSE(recorded, want), res.Compared.OpTools.Atol)
 }
 
-func (r *runner) deviceAfter(c *DeviceCall, after map[string][]*tensor.Tensor) {
+func (r *runner) deviceAfter(c *DeviceCall, run *DeviceRun) {
+	_, precision := run.rounded(Forward)
 	for _, a := range c.Call.Tensors() {
-		got, want := after[a.Name], c.Forward.After[a.Name]
+		got, want := run.After[a.Name], c.Forward.After[a.Name]
 		i := max(a.Index, 0)
 		if i >= len(want) || want[i] == nil || i >= len(got) || got[i] == nil {
 			continue
 		}
-		res := r.compareAs(Input, "input."+a.Name, "input "+a.Name, got[i], want[i], c.Call.AfterBound(a.Name, i, want[i]), tensor.Invalid)
+		res := r.compareAs(Input, "input."+a.Name, "input "+a.Name, got[i], want[i], c.Call.AfterBound(a.Name, i, want[i]), precision)
 		if got[i].DType != want[i].DType && res.Verdict != compare.Fail {
 			res.Verdict, res.Reason = compare.Fail, fmt.Sprintf("dtype is %s, want %s", got[i].DType, want[i].DType)
 		}
@@ -218,7 +290,9 @@ func (r *runner) deviceAfter(c *DeviceCall, after map[string][]*tensor.Tensor) {
 }
 
 // deviceGrads compares the gradients, numbered as the arguments that want one.
-func (r *runner) deviceGrads(c *DeviceCall, grads map[string][]*tensor.Tensor) {
+func (r *runner) deviceGrads(c *DeviceCall, run *DeviceRun) {
+	grads := run.Grads
+	_, precision := run.rounded(Backward)
 	need := map[string]bool{}
 	for _, name := range c.Need {
 		need[name] = true
@@ -243,7 +317,7 @@ func (r *runner) deviceGrads(c *DeviceCall, grads map[string][]*tensor.Tensor) {
 			r.add(Backward, "grad", i, len(wanted), compare.Unsupported, fmt.Sprintf("the device gives no gradient of %q", a.Name), nil, nil)
 			continue
 		}
-		r.compareDevice(Backward, "grad", i, len(wanted), grads[a.Name][k], want[a.Name][k], c.Call.GradBound(c.Forward, c.GradOutputs, want, a.Name, k))
+		r.compareDevice(Backward, "grad", i, len(wanted), grads[a.Name][k], want[a.Name][k], c.Call.GradBound(c.Forward, c.GradOutputs, want, a.Name, k), precision)
 	}
 }
 
@@ -255,6 +329,6 @@ func (r *runner) castRows(casts []DeviceCast) {
 			at := slices.IndexFunc(args, func(v value.Value) bool { return v == value.Value(c.Argument) })
 			target = fmt.Sprintf("input[%d]", at)
 		}
-		r.out.Casts = append(r.out.Casts, CastRow{target, fmt.Sprintf("torch.%s -> torch.%s", c.From, c.To)})
+		r.out.Casts = append(r.out.Casts, CastRow{target, fmt.Sprintf("torch.%s -> torch.%s", c.From, c.To), c.Config})
 	}
 }

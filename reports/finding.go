@@ -11,7 +11,7 @@ import (
 type Finding struct {
 	Results []*Result
 	Rows    []CompareRow
-	Casts   [][]string // name, target and action of values that were cast for the device
+	Casts   [][]string // name, target, action and config of values that were cast for the device
 }
 
 // NewFinding returns a finding with the rows that the results make.
@@ -76,10 +76,8 @@ func (f *Finding) Write(w io.Writer, width int) error {
 			fmt.Fprintf(w, "  saved to %s\n", OneLine(first.Saved))
 		}
 	}
-	if len(f.Casts) > 0 {
-		if err := WriteGrid(w, width, []string{"name", "target", "action"}, f.Casts); err != nil {
-			return err
-		}
+	if err := WriteCasts(w, width, f.Casts); err != nil {
+		return err
 	}
 	if err := WriteCompare(w, width, f.Rows); err != nil {
 		return err

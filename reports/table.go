@@ -286,6 +286,21 @@ func OneLine(s string) string {
 	return b.String()
 }
 
+// WriteCasts prints op_tools' table of dtype conversions: rows of name, target,
+// action and config.
+func WriteCasts(w io.Writer, width int, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	cols := []column{{name: "name"}, {name: "target"}, {name: "action"}, {name: "config"}}
+	for _, r := range rows {
+		for i := range cols {
+			cols[i].cells = append(cols[i].cells, OneLine(r[i]))
+		}
+	}
+	return writeTable(w, width, cols)
+}
+
 // WriteTimes prints op_tools' table of elapsed times, in the width of
 // WriteArgs: one column per direction that a row has a time for.
 func WriteTimes(w io.Writer, width int, rows []TimeRow) error {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/replay/ondevice"
-	"github.com/optool/optool/tensor"
 )
 
 // deviceFlags say what device to use and how. They are the same for every
@@ -24,6 +24,7 @@ type deviceFlags struct {
 	devices  int
 	repeat   int
 	casts    string
+	convert  string
 	fallback string
 }
 
@@ -39,6 +40,7 @@ func (d *deviceFlags) addReplay(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&d.repeat, "repeat", 1, "run each call on the device `N` times; all runs must give the same bits")
 	f.StringVar(&d.casts, "dtype-cast", "", `convert arguments before a call on the device, results back after it: "torch.bfloat16->torch.float32" (OP_DTYPE_CAST_DICT)`)
+	f.StringVar(&d.convert, "convert-config", "", "convert tensors to the dtypes and layouts that a vendor's convert_config.yaml, `FILE`, says its functions want, results back")
 	f.StringVar(&d.fallback, "fallback", "", "ops that run on the CPU instead of the device (OP_FALLBACK_LIST)")
 }
 
@@ -78,6 +80,9 @@ func (d *deviceFlags) repro() []string {
 	if d.casts != "" {
 		args = append(args, "--dtype-cast", quote(d.casts))
 	}
+	if d.convert != "" {
+		args = append(args, "--convert-config", quote(d.convert))
+	}
 	if d.repeat > 1 {
 		args = append(args, "--repeat", fmt.Sprint(d.repeat))
 	}
@@ -110,13 +115,18 @@ func (d *deviceFlags) options(cmd *cobra.Command) (ondevice.Options, error) {
 	if casts != nil {
 		o.Casts = casts.of
 	}
+	if d.convert != "" {
+		if o.Convert, err = diopi.LoadConvertConfig(d.convert); err != nil {
+			return o, failed(err)
+		}
+	}
 	return o, nil
 }
 
 // casts are the dtype conversions of op_tools' OpDtypeCast.
 type casts struct {
-	all       map[tensor.DType]tensor.DType
-	byOp      map[string]map[tensor.DType]tensor.DType // by the last part of the name, in capitals
+	all       *ondevice.Casts
+	byOp      map[string]*ondevice.Casts // by the last part of the name, in capitals
 	only, not *capture.Patterns
 }
 
@@ -126,13 +136,13 @@ const castVariable = "OP_DTYPE_CAST_DICT"
 // <OP>_OP_DTYPE_CAST_DICT, OP_DTYPE_CAST_LIST, OP_DTYPE_CAST_DISABLE_LIST. It
 // returns nil if nothing is to be converted.
 func newCasts(flag string, given bool, environ []string) (*casts, error) {
-	c := &casts{byOp: map[string]map[tensor.DType]tensor.DType{}}
+	c := &casts{byOp: map[string]*ondevice.Casts{}}
 	var err error
 	if given {
 		if c.all, err = ondevice.ParseCasts(flag); err != nil {
 			return nil, usageError("--dtype-cast: %w", err)
 		}
-		if len(c.all) == 0 {
+		if c.all == nil {
 			return nil, nil
 		}
 		return c, nil
@@ -153,7 +163,7 @@ func newCasts(flag string, given bool, environ []string) (*casts, error) {
 			c.byOp[strings.TrimSuffix(op, "_")] = m
 		}
 	}
-	if len(c.all) == 0 && len(c.byOp) == 0 {
+	if c.all == nil && len(c.byOp) == 0 {
 		return nil, nil
 	}
 	for name, p := range map[string]**capture.Patterns{"OP_DTYPE_CAST_LIST": &c.only, "OP_DTYPE_CAST_DISABLE_LIST": &c.not} {
@@ -167,7 +177,7 @@ func newCasts(flag string, given bool, environ []string) (*casts, error) {
 }
 
 // of are the conversions for an op.
-func (c *casts) of(op string) map[tensor.DType]tensor.DType {
+func (c *casts) of(op string) *ondevice.Casts {
 	if c.only != nil && !c.only.Match(op) || c.not != nil && c.not.Match(op) {
 		return nil
 	}

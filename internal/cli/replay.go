@@ -219,7 +219,7 @@ func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver)
 		id = strconv.Itoa(f.entry.ID)
 	}
 	for _, c := range outcome.Casts {
-		r.found.Casts = append(r.found.Casts, []string{outcome.Op, c.Target, c.Action})
+		r.found.Casts = append(r.found.Casts, []string{outcome.Op, c.Target, c.Action, c.Config})
 	}
 	for _, in := range outcome.Inputs {
 		r.found.Rows = append(r.found.Rows, compareRow(id, outcome.Op, in.Label, in.Numbers))

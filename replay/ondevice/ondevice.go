@@ -5,8 +5,6 @@ package ondevice
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +12,6 @@ import (
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 )
@@ -25,8 +22,12 @@ type Options struct {
 	// Fallback reports whether an op runs on the CPU instead, by its public name.
 	Fallback func(op string) bool
 	// Casts are the dtypes that arguments of an op are converted to before it, its
-	// results back after it, by public name. Nil converts nothing.
-	Casts func(op string) map[tensor.DType]tensor.DType
+	// results back after it, by public name. Nil converts nothing, nor does a nil
+	// result. Views and ops that are about dtypes are left alone.
+	Casts func(op string) *Casts
+	// Convert says which tensors the library wants in another dtype or layout; nil
+	// is none.
+	Convert *diopi.ConvertConfig
 }
 
 // A Device runs calls on a library. It is a replay.Device and may be used from
@@ -35,11 +36,16 @@ type Device struct {
 	ctx     context.Context // of the run that the device was opened for
 	library *devicebridge.Device
 	opt     Options
+	exports func(function string) bool // of the library
 }
 
 // New returns a Device that runs calls on a library until ctx ends.
 func New(ctx context.Context, library *devicebridge.Device, opt Options) *Device {
-	return &Device{ctx: ctx, library: library, opt: opt}
+	has := map[string]bool{}
+	for _, f := range library.Info().Functions {
+		has[f] = true
+	}
+	return &Device{ctx: ctx, library: library, opt: opt, exports: func(f string) bool { return has[f] }}
 }
 
 // Run implements replay.Device.
@@ -55,6 +61,7 @@ func (d *Device) Run(c *replay.DeviceCall) *replay.DeviceRun {
 		return run
 	}
 	run.Casts = p.cast
+	p.rounded(run)
 	res, err := d.library.RunWith(d.ctx, p.Plan, devicebridge.Options{Repeat: d.opt.Repeat})
 	if err != nil {
 		run.Forward = replay.DeviceStatus{Verdict: compare.Error, Reason: err.Error()}
@@ -72,7 +79,10 @@ type Prepared struct {
 	args     map[string]string // schema names of the recipe's keywords
 	backward string            // why there are no backward calls, where they were wanted
 	casts    map[tensor.DType]tensor.DType
-	cast     []replay.DeviceCast // of arguments and results
+	cast     []replay.DeviceCast             // of arguments and results
+	grads    map[*tensor.Tensor]tensor.DType // what gradients of results were cast to
+	// converted are the changes of dtype that Options.Convert makes in the plan.
+	converted []diopi.Conversion
 }
 
 // Plan says which C calls carry out a call. The error says why it cannot run on
@@ -99,6 +109,7 @@ func (d *Device) Plan(c *replay.DeviceCall) (*Prepared, error) {
 			}
 		}
 	}
+	p.Plan, p.converted = d.opt.Convert.Apply(p.Plan, d.exports)
 	return p, nil
 }
 
@@ -109,54 +120,6 @@ func columnMajor(shape []int) []int {
 		n *= max(d, 1)
 	}
 	return s
-}
-
-// cast converts arguments, results and gradients of a call as the options say.
-func (d *Device) cast(c *replay.DeviceCall, p *Prepared) (*opdef.Call, *opdef.Forward, []*tensor.Tensor) {
-	if d.opt.Casts == nil {
-		return c.Call, c.Forward, c.GradOutputs
-	}
-	casts := d.opt.Casts(c.Call.Name)
-	if len(casts) == 0 {
-		return c.Call, c.Forward, c.GradOutputs
-	}
-	p.casts = casts
-	to := func(t *tensor.Tensor) *tensor.Tensor {
-		if t == nil || t.Wrapped {
-			return t
-		}
-		dt, ok := casts[t.DType]
-		if !ok || dt == t.DType {
-			return t
-		}
-		u := opdef.Cast(t, dt).Rounded()
-		u.RequiresGrad = t.RequiresGrad
-		return u
-	}
-	call := c.Call.Map(func(a opdef.Arg) *tensor.Tensor {
-		u := to(a.Tensor)
-		if u != a.Tensor {
-			p.cast = append(p.cast, replay.DeviceCast{Argument: a.Tensor, From: a.Tensor.DType, To: u.DType})
-		}
-		return u
-	})
-	f := *c.Forward
-	f.Outs = make([]*tensor.Tensor, len(c.Forward.Outs))
-	for i, t := range c.Forward.Outs {
-		if t == nil {
-			continue
-		}
-		f.Outs[i] = t
-		if dt, ok := casts[t.DType]; ok {
-			f.Outs[i] = opdef.Cast(t, dt)
-			p.cast = append(p.cast, replay.DeviceCast{Output: i, From: dt, To: t.DType})
-		}
-	}
-	var cotangents []*tensor.Tensor
-	for _, g := range c.GradOutputs {
-		cotangents = append(cotangents, to(g))
-	}
-	return call, &f, cotangents
 }
 
 // fill says in run what became of the plan.
@@ -286,15 +249,6 @@ func split(role string) (keyword string, item int) {
 	return keyword, item
 }
 
-// castBack converts what was computed in the dtype that want was cast to. A
-// dtype that no cast explains is left for the comparison to see.
-func (p *Prepared) castBack(t *tensor.Tensor, want tensor.DType) *tensor.Tensor {
-	if to, ok := p.casts[want]; !ok || t.DType != to || t.DType == want {
-		return t
-	}
-	return opdef.Cast(t, want).Rounded()
-}
-
 // dtypes are those of the arguments as recorded, by schema name.
 func (p *Prepared) dtypes() map[string]tensor.DType {
 	m := map[string]tensor.DType{}
@@ -321,42 +275,4 @@ func verdict(r *devicebridge.CallResult) (compare.Verdict, string) {
 		return compare.Skipped, reason
 	}
 	return compare.Fail, reason
-}
-
-// ErrPair is the error of ParseCasts for text of another form.
-var ErrPair = errors.New(`want "torch.bfloat16->torch.float32", separated by commas`)
-
-// ParseCasts reads op_tools' notation of dtype casts:
-// "torch.float64->torch.float32,torch.int64->torch.int32".
-func ParseCasts(text string) (map[tensor.DType]tensor.DType, error) {
-	casts := map[tensor.DType]tensor.DType{}
-	for pair := range strings.SplitSeq(text, ",") {
-		pair = strings.TrimSpace(pair)
-		if pair == "" {
-			continue
-		}
-		from, to, ok := strings.Cut(pair, "->")
-		if !ok {
-			return nil, fmt.Errorf("%q: %w", pair, ErrPair)
-		}
-		a, err := parseDType(from)
-		if err != nil {
-			return nil, err
-		}
-		b, err := parseDType(to)
-		if err != nil {
-			return nil, err
-		}
-		casts[a] = b
-	}
-	return casts, nil
-}
-
-func parseDType(text string) (tensor.DType, error) {
-	name := strings.TrimPrefix(strings.TrimSpace(text), "torch.")
-	dt, ok := tensor.ParseDType(name)
-	if !ok {
-		return dt, fmt.Errorf("unknown dtype %q", strings.TrimSpace(text))
-	}
-	return dt, nil
 }
