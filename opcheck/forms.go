@@ -80,7 +80,7 @@ func checkWritten(x *subject) {
 		if at := slices.IndexFunc(x.entry.Names, opdef.IsInPlaceName); at >= 0 {
 			first := c.Map(func(a opdef.Arg) *tensor.Tensor { return a.Tensor }) // a number is no target
 			if self := ts[0]; firstTensor(first) == self.Tensor {
-				fits := slices.Equal(self.Tensor.Shape, f.Outs[0].Shape)
+				fits := x.entry.Resizes || slices.Equal(self.Tensor.Shape, f.Outs[0].Shape)
 				x.written("in place", c.As(x.entry.Names[at]), f, []*tensor.Tensor{self.Tensor}, fits)
 			}
 		}

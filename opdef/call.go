@@ -38,7 +38,7 @@ func (e *Entry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call
 	if err != nil {
 		return nil, e.refused(err)
 	}
-	if self := c.first(); self != nil && self.Wrapped && strings.HasPrefix(name, "torch.Tensor.") {
+	if self := c.first(); self != nil && self.Wrapped && strings.HasPrefix(name, "torch.Tensor.") && !takesNumberAsSelf(name) {
 		return nil, e.refused(Refuse(e.Schema.Params[0].Name, "want a tensor, got a number"))
 	}
 	if e.InPlace && IsInPlaceName(name) || c.inplaceFlag() {
@@ -267,7 +267,7 @@ func (c *Call) write(outs, targets []*tensor.Tensor) ([]*tensor.Tensor, error) {
 		arg := "out"
 		if c.written != nil {
 			arg = c.Entry.Schema.Params[0].Name
-			if !slices.Equal(o.Shape, dst.Shape) {
+			if !slices.Equal(o.Shape, dst.Shape) && !c.Entry.Resizes {
 				return nil, Refuse(arg, "shape %s does not hold the result's shape %s", tensor.ShapeString(dst.Shape), tensor.ShapeString(o.Shape))
 			}
 		}

@@ -60,3 +60,13 @@ var inPlaceDunder = map[string]bool{
 	"__iadd__": true, "__isub__": true, "__imul__": true, "__itruediv__": true, "__idiv__": true, "__ifloordiv__": true, "__imod__": true,
 	"__ipow__": true, "__iand__": true, "__ior__": true, "__ixor__": true, "__ilshift__": true, "__irshift__": true,
 }
+
+// takesNumberAsSelf reports methods that torch writes in Python as a function
+// of two operands, so that a call by name runs with a number for self too.
+func takesNumberAsSelf(name string) bool {
+	switch name {
+	case "torch.Tensor.__rmod__", "torch.Tensor.__rfloordiv__", "torch.Tensor.__rpow__":
+		return true
+	}
+	return false
+}

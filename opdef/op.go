@@ -41,6 +41,9 @@ type Op[A any] struct {
 	// and shape are self's.
 	InPlace bool
 
+	// Resizes: the in-place form gives self the shape of the result (addbmm_).
+	Resizes bool
+
 	Doc Doc
 
 	// Error is the error class: how far a sound implementation may be from the
@@ -255,6 +258,7 @@ type Entry struct {
 	Schema  *Schema  // nil before Ready
 	Names   []string // full public names, in-place ones included
 	InPlace bool
+	Resizes bool // see Op.Resizes
 	Doc     Doc
 	Error   Error
 	NoGrad  string
@@ -296,7 +300,7 @@ type Entry struct {
 // reported by Ready.
 func (o Op[A]) Entry() *Entry {
 	e := &Entry{
-		InPlace: o.InPlace, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random, Trivial: o.Trivial,
+		InPlace: o.InPlace, Resizes: o.Resizes, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random, Trivial: o.Trivial,
 		HasGrad: o.Grad != nil, Exempt: o.Exempt, DIOPI: o.DIOPI, args: reflect.TypeFor[A](),
 		schema: o.Schema,
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
@@ -108,11 +109,11 @@ var arithmeticOps = []*opdef.Entry{
 		Doc:        opdef.Doc{Summary: "Quotient of two tensors", Formula: "self / other", Notes: "Integers give float32.", Source: "torch.div"},
 		Error:      opdef.Error{Class: opdef.Rounded},
 		Block:      vmath.Div,
-		C:          func(x, y complex128) complex128 { return x / y },
+		C:          kernel.Quo,
 		TwoNumbers: true,
 		ToFloat:    true,
 		DF:         func(_, y, z float64) (float64, float64) { return 1 / y, -z / y },
-		DC:         func(_, y, z complex128) (complex128, complex128) { return 1 / y, -z / y },
+		DC:         func(_, y, z complex128) (complex128, complex128) { return kernel.Reciprocal(y), kernel.Quo(-z, y) },
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",

@@ -143,8 +143,8 @@ var matmulOps = []*opdef.Entry{
 	}),
 	multilinear(opdef.Op[addbmmArgs]{
 		Schema:  "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Sum of a batch of matrix products added to a broadcast tensor", Formula: "beta*self + alpha*sum_b(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.", Source: "torch.addbmm"},
+		InPlace: true, Resizes: true,
+		Doc: opdef.Doc{Summary: "Sum of a batch of matrix products added to a broadcast tensor", Formula: "beta*self + alpha*sum_b(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.", Source: "torch.addbmm"},
 		Cases: func(r *rand.Rand) []*addbmmArgs {
 			return added(r, []int{3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b, k opdef.Scalar) *addbmmArgs {
 				return &addbmmArgs{s, x, y, b, k}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
@@ -28,7 +29,7 @@ var integers = []float64{-3, -2, -1, 0, 1, 2, 3}
 var pointwiseOps = []*opdef.Entry{
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "abs(Tensor self) -> Tensor", Names: "abs absolute Tensor.abs Tensor.absolute Tensor.__abs__", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Magnitude", Formula: "|self|", Notes: "Complex input gives the real dtype. The subgradient at 0 is 0.", Source: "torch.abs"},
+		Doc:   opdef.Doc{Summary: "Magnitude", Formula: "|self|", Notes: "Complex input gives the real dtype; one infinite part makes it +Inf, where torch 1 has NaN if the other is NaN. The subgradient at 0 is 0.", Source: "torch.abs"},
 		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		ErrorOf: func(a *opdef.UnaryArgs) opdef.Error {
 			if a.Self.DType.IsComplex() { // the root of a sum of squares
@@ -189,7 +190,7 @@ var pointwiseOps = []*opdef.Entry{
 		Name: "reciprocal", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}}, Saved: true, Kinks: []float64{0},
 		Doc: opdef.Doc{Summary: "Reciprocal", Formula: "1 / self", Source: "torch.reciprocal"},
 		F:   func(x float64) float64 { return 1 / x },
-		C:   func(x complex128) complex128 { return 1 / x },
+		C:   kernel.Reciprocal,
 		DF:  func(_, y float64) float64 { return -y * y },
 		DC:  func(_, y complex128) complex128 { return -y * y },
 	}.Entry(),
@@ -198,20 +199,20 @@ var pointwiseOps = []*opdef.Entry{
 		Doc:   opdef.Doc{Summary: "Square root", Formula: "sqrt(self)", Source: "torch.sqrt"},
 		Block: vmath.Sqrt, C: cmplx.Sqrt,
 		DF: func(_, y float64) float64 { return 1 / (2 * y) },
-		DC: func(_, y complex128) complex128 { return 1 / (2 * y) },
+		DC: func(_, y complex128) complex128 { return kernel.Reciprocal(2 * y) },
 	}.Entry(),
 	opdef.Unary{
 		// The result's own error of 2 ulp counts three times in the gradient.
 		Name: "rsqrt", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 10}}, Saved: true, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Reciprocal of the square root", Formula: "1 / sqrt(self)", Source: "torch.rsqrt"},
 		F:   func(x float64) float64 { return 1 / math.Sqrt(x) },
-		C:   func(x complex128) complex128 { return 1 / cmplx.Sqrt(x) },
+		C:   func(x complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x)) },
 		DF:  func(_, y float64) float64 { return -0.5 * y * y * y },
 		DC:  func(_, y complex128) complex128 { return -0.5 * y * y * y },
 	}.Entry(),
 	opdef.Unary{
 		Name: "exp", InPlace: true, Error: smooth, Saved: true,
-		Doc:   opdef.Doc{Summary: "Exponential", Formula: "e**self", Source: "torch.exp"},
+		Doc:   opdef.Doc{Summary: "Exponential", Formula: "e**self", Notes: annexG, Source: "torch.exp"},
 		Block: vmath.Exp, C: cmplx.Exp,
 		DF: func(_, y float64) float64 { return y },
 		DC: func(_, y complex128) complex128 { return y },
@@ -234,14 +235,14 @@ var pointwiseOps = []*opdef.Entry{
 		Doc:   opdef.Doc{Summary: "Natural logarithm", Formula: "ln(self)", Source: "torch.log"},
 		Block: vmath.Log, C: cmplx.Log,
 		DF: func(x, _ float64) float64 { return 1 / x },
-		DC: func(x, _ complex128) complex128 { return 1 / x },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "log2", InPlace: true, Error: smooth, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Logarithm to base 2", Formula: "log2(self)", Source: "torch.log2"},
 		F:   log2, C: func(x complex128) complex128 { return logC(x, math.Ln2) },
 		DF: func(x, _ float64) float64 { return 1 / (x * math.Ln2) },
-		DC: func(x, _ complex128) complex128 { return 1 / (x * math.Ln2) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x * math.Ln2) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "log10", InPlace: true, Error: smooth, Lo: 0.2, Hi: 4,
@@ -249,7 +250,7 @@ var pointwiseOps = []*opdef.Entry{
 		F:   func(x float64) float64 { return math.Log(x) / math.Ln10 },
 		C:   func(x complex128) complex128 { return logC(x, math.Ln10) },
 		DF:  func(x, _ float64) float64 { return 1 / (x * math.Ln10) },
-		DC:  func(x, _ complex128) complex128 { return 1 / (x * math.Ln10) },
+		DC:  func(x, _ complex128) complex128 { return kernel.Reciprocal(x * math.Ln10) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "log1p", Names: "log1p special.log1p Tensor.log1p", InPlace: true, Error: smooth, Lo: -0.8, Hi: 4,
@@ -261,7 +262,7 @@ var pointwiseOps = []*opdef.Entry{
 		Name: "sigmoid", Names: "sigmoid special.expit Tensor.sigmoid F.sigmoid", InPlace: true, Error: smooth, Saved: true,
 		Doc:   opdef.Doc{Summary: "Logistic function", Formula: "1 / (1 + exp(-self))", Source: "torch.sigmoid"},
 		Block: vmath.Sigmoid,
-		C:     func(x complex128) complex128 { return 1 / (1 + cmplx.Exp(-x)) },
+		C:     func(x complex128) complex128 { return kernel.Reciprocal(1 + cmplx.Exp(-x)) },
 		DF:    func(_, y float64) float64 { return y * (1 - y) },
 		DC:    func(_, y complex128) complex128 { return y * (1 - y) },
 		DS:    func(_, y float64) float64 { return y * (1 + y) },

@@ -6,7 +6,12 @@ import (
 
 	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/kernel"
 )
+
+// annexG is the note on functions that torch's loops on the CPU compute from
+// textbook formulas.
+const annexG = "Infinite and NaN complex arguments have the values of C99 Annex G; torch on the CPU has NaN at some of them."
 
 // trigOps are trigonometric and hyperbolic functions and their inverses.
 var trigOps = []*opdef.Entry{
@@ -33,27 +38,27 @@ var trigOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "asin", Names: "asin arcsin Tensor.asin Tensor.arcsin", InPlace: true, Error: smooth, Lo: -0.9, Hi: 0.9,
-		Doc: opdef.Doc{Summary: "Inverse sine", Formula: "asin(self)", Source: "torch.asin"},
-		F:   math.Asin, C: asinC,
+		Doc: opdef.Doc{Summary: "Inverse sine", Formula: "asin(self)", Notes: annexG, Source: "torch.asin"},
+		F:   math.Asin, C: kernel.Asin,
 		DF: func(x, _ float64) float64 { return 1 / math.Sqrt((1-x)*(1+x)) },
-		DC: func(x, _ complex128) complex128 { return 1 / cmplx.Sqrt(1-x*x) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(1 - x*x)) },
 		DS: func(x, _ float64) float64 { return math.Pow((1-x)*(1+x), -1.5) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "acos", Names: "acos arccos Tensor.acos Tensor.arccos", InPlace: true, Error: smooth, Lo: -0.9, Hi: 0.9,
 		Doc: opdef.Doc{Summary: "Inverse cosine", Formula: "acos(self)", Source: "torch.acos"},
-		F:   math.Acos, C: acosC,
+		F:   math.Acos, C: kernel.Acos,
 		DF: func(x, _ float64) float64 { return -1 / math.Sqrt((1-x)*(1+x)) },
-		DC: func(x, _ complex128) complex128 { return -1 / cmplx.Sqrt(1-x*x) },
+		DC: func(x, _ complex128) complex128 { return -kernel.Reciprocal(cmplx.Sqrt(1 - x*x)) },
 		DS: func(x, _ float64) float64 { return math.Pow((1-x)*(1+x), -1.5) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "atan", Names: "atan arctan Tensor.atan Tensor.arctan", InPlace: true, Error: smooth,
-		Doc: opdef.Doc{Summary: "Inverse tangent", Formula: "atan(self)", Source: "torch.atan"},
-		F:   math.Atan, C: func(x complex128) complex128 { return -1i * atanhC(1i*x) },
+		Doc: opdef.Doc{Summary: "Inverse tangent", Formula: "atan(self)", Notes: annexG, Source: "torch.atan"},
+		F:   math.Atan, C: kernel.Atan,
 		DF: func(x, _ float64) float64 { return 1 / (x*x + 1) },
-		DS: func(x, _ float64) float64 { return either(math.Abs(x) > 0x1p63, 0x1p-100, 0) }, // x*x overflows in float32
-		DC: func(x, _ complex128) complex128 { return 1 / (x*x + 1) },
+		DS: func(x, _ float64) float64 { return either(math.Abs(x) > 0x1p63, 0x1p-100, 0) }, // x*x overflows in float32, which makes the derivative 0
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x*x + 1) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "sinh", InPlace: true, Error: smooth,
@@ -80,48 +85,25 @@ var trigOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "asinh", Names: "asinh arcsinh Tensor.asinh Tensor.arcsinh", InPlace: true, Error: smooth,
 		Doc: opdef.Doc{Summary: "Inverse hyperbolic sine", Formula: "asinh(self)", Source: "torch.asinh"},
-		F:   math.Asinh, C: func(x complex128) complex128 { return -1i * asinC(1i*x) },
+		F:   math.Asinh, C: kernel.Asinh,
 		DF: func(x, _ float64) float64 { return 1 / math.Sqrt(x*x+1) },
-		DC: func(x, _ complex128) complex128 { return 1 / cmplx.Sqrt(x*x+1) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x*x + 1)) },
+		DS: func(x, _ float64) float64 { return either(math.Abs(x) > 0x1p63, 0x1p25/math.Abs(x), 0) }, // as above
 	}.Entry(),
 	opdef.Unary{
 		Name: "acosh", Names: "acosh arccosh Tensor.acosh Tensor.arccosh", InPlace: true, Error: smooth, Lo: 1.3, Hi: 4,
 		Doc: opdef.Doc{Summary: "Inverse hyperbolic cosine", Formula: "acosh(self)", Source: "torch.acosh"},
-		F:   math.Acosh, C: acoshC,
+		F:   math.Acosh, C: kernel.Acosh,
 		DF: func(x, _ float64) float64 { return 1 / math.Sqrt((x-1)*(x+1)) },
-		DC: func(x, _ complex128) complex128 { return 1 / cmplx.Sqrt(x*x-1) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x*x - 1)) },
 		DS: func(x, _ float64) float64 { return x * x * math.Pow((x-1)*(x+1), -1.5) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "atanh", Names: "atanh arctanh Tensor.atanh Tensor.arctanh", InPlace: true, Error: smooth, Lo: -0.9, Hi: 0.9,
 		Doc: opdef.Doc{Summary: "Inverse hyperbolic tangent", Formula: "atanh(self)", Source: "torch.atanh"},
-		F:   math.Atanh, C: atanhC,
+		F:   math.Atanh, C: kernel.Atanh,
 		DF: func(x, _ float64) float64 { return 1 / ((1 - x) * (1 + x)) },
-		DC: func(x, _ complex128) complex128 { return 1 / (1 - x*x) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(1 - x*x) },
 		DS: func(x, _ float64) float64 { return math.Pow((1-x)*(1+x), -2) },
 	}.Entry(),
-}
-
-// The inverse functions follow W. Kahan, "Branch cuts for complex elementary
-// functions" (1987), whose products of square roots do not cancel where the
-// textbook logarithms (and math/cmplx) do.
-
-func asinC(z complex128) complex128 {
-	p, q := cmplx.Sqrt(1-z), cmplx.Sqrt(1+z)
-	return complex(math.Atan2(real(z), real(p*q)), math.Asinh(imag(cmplx.Conj(p)*q)))
-}
-
-func acosC(z complex128) complex128 {
-	p, q := cmplx.Sqrt(1-z), cmplx.Sqrt(1+z)
-	return complex(2*math.Atan2(real(p), real(q)), math.Asinh(imag(cmplx.Conj(q)*p)))
-}
-
-func acoshC(z complex128) complex128 {
-	p, q := cmplx.Sqrt(z-1), cmplx.Sqrt(z+1)
-	return complex(math.Asinh(real(cmplx.Conj(p)*q)), 2*math.Atan2(imag(p), real(q)))
-}
-
-func atanhC(z complex128) complex128 {
-	x, y := real(z), imag(z)
-	return complex(0.25*math.Log1p(4*x/((1-x)*(1-x)+y*y)), 0.5*math.Atan2(2*y, (1-x)*(1+x)-y*y))
 }
