@@ -97,6 +97,9 @@ func makePlan(s *Schema, args reflect.Type) ([]setter, error) {
 			if st.def, err = st.conv(v); err != nil {
 				return nil, fmt.Errorf("argument %q: default %q: %w", p.Name, p.Default, err)
 			}
+			if p.Default == "[]" { // PyTorch takes None for it
+				st.conv = orDefault(st.conv, st.def)
+			}
 		}
 		plan[i] = st
 	}
@@ -106,6 +109,16 @@ func makePlan(s *Schema, args reflect.Type) ([]setter, error) {
 		}
 	}
 	return plan, nil
+}
+
+// orDefault is conv with None standing for the default.
+func orDefault(conv func(value.Value) (reflect.Value, error), def reflect.Value) func(value.Value) (reflect.Value, error) {
+	return func(v value.Value) (reflect.Value, error) {
+		if v == nil {
+			return def, nil
+		}
+		return conv(v)
+	}
 }
 
 func parseDefault(s string) (value.Value, error) {

@@ -137,6 +137,7 @@ func TestBindConversions(t *testing.T) {
 		{"ints", value.NewTuple(int64(3), 0.5), nil, "item 1: want int, got float"},
 		{"ints", int64(3), nil, "want a sequence of int, got int"},
 		{"ints", nil, nil, "want a sequence of int, got None"},
+		{"scalars", nil, func(a *everything) any { return a.Scalars != nil && len(a.Scalars) == 0 }, true},
 		{"two", int64(3), func(a *everything) any { return slices.Equal(a.Two, []int{3, 3}) }, true},
 		{"two", value.NewList(int64(3), int64(4)), func(a *everything) any { return slices.Equal(a.Two, []int{3, 4}) }, true},
 		{"two", 0.5, nil, "want a sequence of int or one int, got float"},

@@ -201,13 +201,11 @@ func (a *crossEntropyArgs) loss() (*classLoss, error) {
 	if err != nil {
 		return nil, err
 	}
-	probs := slices.Equal(a.Input.Shape, a.Target.Shape)
-	// With class probabilities torch takes a negative smoothing for none.
-	if a.LabelSmoothing < 0 && !probs || a.LabelSmoothing > 1 {
+	if a.LabelSmoothing > 1 {
 		return nil, opdef.Refuse("label_smoothing", "want a number between 0 and 1, got %v", a.LabelSmoothing)
 	}
-	l.scores, l.smoothing = true, max(a.LabelSmoothing, 0)
-	if !probs {
+	l.scores, l.smoothing = true, max(a.LabelSmoothing, 0) // torch takes a negative one for none
+	if !slices.Equal(a.Input.Shape, a.Target.Shape) {
 		return l, l.classesOf(a.Target, a.IgnoreIndex)
 	}
 	if !a.Target.DType.IsFloat() {

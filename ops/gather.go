@@ -300,6 +300,36 @@ func slicesAt(shape []int, dim int, index *tensor.Tensor) ([]int, runs, error) {
 	return out, slicesOf(shape, d, tensor.Data[int64](index)), nil
 }
 
+// filledAt are the slices of dimension dim at index, which may be negative, and
+// the shape they make; a number has any number of times its one element.
+func filledAt(shape []int, dim int, index *tensor.Tensor) ([]int, runs, error) {
+	var r runs
+	d, err := opdef.Dim("dim", dim, len(shape))
+	if err != nil {
+		return nil, r, err
+	}
+	if index.Dim() > 1 {
+		return nil, r, opdef.Refuse("index", "want a vector, got %s", index.Meta())
+	}
+	out := slices.Clone(shape)
+	if len(out) == 0 {
+		out = []int{1}
+	}
+	n := out[d]
+	if err := checkIndex("index", index, -n, n); err != nil {
+		return nil, r, err
+	}
+	at := slices.Clone(tensor.Data[int64](index))
+	for i, v := range at {
+		if v < 0 {
+			at[i] = v + int64(n)
+		}
+	}
+	r = slicesOf(out, d, at)
+	out[d] = len(at)
+	return out, r, nil
+}
+
 // slicesOf are the slices of dimension d at the indices idx.
 func slicesOf(shape []int, d int, idx []int64) runs {
 	inner := tensor.Numel(shape[d+1:])

@@ -246,7 +246,7 @@ func (a *padArgs) plan() (*padding, error) {
 			return nil, opdef.Refuse("pad", "%d and %d would wrap around a dimension of %d more than once", lo, hi, size)
 		case a.Mode != "constant" && size == 0 && (d > 0 || n == k+1):
 			return nil, opdef.Refuse("input", "want no empty dimension but the batch, got shape %s", tensor.ShapeString(t.Shape))
-		case a.Mode != "constant" && (size+lo+hi == 0 || size+min(lo, 0)+min(hi, 0) <= 0) && size > 0:
+		case a.Mode != "constant" && size+lo+hi == 0 && size > 0, a.Mode == "circular" && size+min(lo, 0)+min(hi, 0) <= 0 && size > 0:
 			return nil, opdef.Refuse("pad", "%d and %d leave no elements of dimension %d", lo, hi, d)
 		}
 		p.shape[d] = size + lo + hi

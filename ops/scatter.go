@@ -141,7 +141,7 @@ var scatterOps = []*opdef.Entry{
 			if a.Self.DType.Kind() < tensor.KindComplex && a.Value.DType.IsComplex() {
 				return nil, opdef.Refuse("value", "a complex number does not fit %s", a.Self.DType)
 			}
-			shape, r, err := slicesAt(a.Self.Shape, a.Dim, a.Index)
+			shape, r, err := filledAt(a.Self.Shape, a.Dim, a.Index)
 			if err != nil {
 				return nil, err
 			}
