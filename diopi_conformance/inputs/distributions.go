@@ -3,6 +3,7 @@ package inputs
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -113,14 +114,17 @@ func astype(v []float64, dt tensor.DType, shape []int) *tensor.Tensor {
 }
 
 // symmetric returns A A^T + 1e-3 for matrices A of normal numbers in the last
-// two dimensions.
+// two dimensions of shape; the result is square, with as many columns as A has
+// rows.
 func symmetric(g *generator, dt tensor.DType, shape []int) (*tensor.Tensor, error) {
-	if len(shape) < 2 || shape[len(shape)-1] != shape[len(shape)-2] {
-		return nil, fmt.Errorf("gen_fn sym_mat: want square matrices, got shape %s", tensor.ShapeString(shape))
+	last := len(shape) - 1
+	if last < 1 {
+		return nil, fmt.Errorf("gen_fn sym_mat: want matrices, got shape %s", tensor.ShapeString(shape))
 	}
-	n := shape[len(shape)-1]
-	v := make([]float64, tensor.Numel(shape))
-	a := make([]float64, n*n)
+	n, inner := shape[last-1], shape[last]
+	square := append(slices.Clone(shape[:last]), n)
+	v := make([]float64, tensor.Numel(square))
+	a := make([]float64, n*inner)
 	for at := 0; at < len(v); at += n * n {
 		for i := range a {
 			a[i] = dt.Round(g.NormFloat64())
@@ -128,14 +132,14 @@ func symmetric(g *generator, dt tensor.DType, shape []int) (*tensor.Tensor, erro
 		for i := range n {
 			for j := range n {
 				s := 0.0
-				for k := range n {
-					s += a[i*n+k] * a[j*n+k]
+				for k := range inner {
+					s += a[i*inner+k] * a[j*inner+k]
 				}
 				v[at+i*n+j] = s + 1e-3
 			}
 		}
 	}
-	return astype(v, dt, shape), nil
+	return astype(v, dt, square), nil
 }
 
 // fromValue is numpy's array of nested lists of numbers.

@@ -137,6 +137,10 @@ func TestSymmetric(t *testing.T) {
 	if tensor.At[float64](x, 1) != tensor.At[float64](x, 3) || tensor.At[float64](x, 0) <= 0 {
 		t.Errorf("not symmetric: %v", tensor.Data[float64](x)[:9])
 	}
+	x = draw(t, arg(t, "shape", shape(2, 3, 4), "gen_fn", "Genfunc.sym_mat", "dtype", value.NewList(tensor.Float64)))
+	if !slices.Equal(x.Shape, []int{2, 3, 3}) {
+		t.Errorf("A of 3 rows gives %v, want 3 by 3", x.Shape)
+	}
 }
 
 // TestStreams checks that a case's values depend on its name and the seed only.
@@ -165,7 +169,7 @@ func TestErrors(t *testing.T) {
 		`gen_fn "nope" is not known`: arg(t, "shape", shape(2), "dtype", f32, "gen_fn", "Genfunc.nope"),
 		`gen_policy "nope" is not`:   arg(t, "shape", shape(2), "dtype", f32, "gen_policy", "nope"),
 		"is not above low":           arg(t, "shape", shape(2), "dtype", f32, "gen_fn", spec("randint", int64(3), int64(3))),
-		"want square matrices":       arg(t, "shape", shape(2, 3), "dtype", f32, "gen_fn", "Genfunc.sym_mat"),
+		"want matrices":              arg(t, "shape", shape(3), "dtype", f32, "gen_fn", "Genfunc.sym_mat"),
 		"want sizes":                 arg(t, "shape", shape(-1), "dtype", f32),
 		"no rectangular shape":       arg(t, "value", value.NewList(value.NewList(int64(1), value.NewList())), "dtype", f32, "gen_policy", "gen_tensor_by_value"),
 		"gen_num_range":              arg(t, "shape", shape(2), "dtype", f32, "gen_policy", "gen_tensor_list"),
