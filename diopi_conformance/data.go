@@ -77,6 +77,16 @@ func (s *Store) Cases() ([]*configs.Case, error) {
 	return cases, nil
 }
 
+// Has reports whether anything is recorded of a case.
+func (s *Store) Has(name string) bool {
+	for _, path := range []string{s.InputPath(name), s.OutputPath(name)} {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // An Input is what the file of a case's arguments holds.
 type Input = inputs.Input
 

@@ -21,7 +21,7 @@ type conformanceOptions struct {
 	mode, model, cacheDir, configs, implFolder, device string
 	adaptor                                            string
 	cotangents, json, errorReport                      string
-	fname, filterDtype                                 []string
+	fname, filterDtype, caseNames                      []string
 	modelList, resume, strict                          bool
 	debugLevel                                         int
 	seed                                               uint64
@@ -34,7 +34,7 @@ type conformanceOptions struct {
 
 // listFlags are the flags of conformance that take several values in a row, as
 // Python's argparse does with nargs="*".
-var listFlags = map[string]bool{"--fname": true, "--filter_dtype": true}
+var listFlags = map[string]bool{"--fname": true, "--filter_dtype": true, "--case": true}
 
 // repeatListFlags rewrites "conformance --fname add relu" to "conformance
 // --fname=add --fname=relu", which is how the command line's parser takes
@@ -82,7 +82,7 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
   optool conformance --get_model_list --configs DIOPI/diopi_test/python/configs`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError("conformance: unexpected argument %q; several values follow --fname and --filter_dtype alone", args[0])
+				return usageError("conformance: unexpected argument %q; several values follow --fname, --filter_dtype and --case alone", args[0])
 			}
 			return nil
 		},
@@ -91,6 +91,7 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 	f := cmd.Flags()
 	f.StringVar(&o.mode, "mode", "", "gen_data, gen_case, run_test or utest")
 	f.StringSliceVar(&o.fname, "fname", []string{"all_ops"}, "functions, several in a row")
+	f.StringArrayVar(&o.caseNames, "case", nil, "cases by name (relu::relu_0, with or without .pth), several in a row")
 	f.StringVar(&o.model, "model_name", "", "the suite of a model instead of that of all functions")
 	f.BoolVar(&o.modelList, "get_model_list", false, "list the models and their functions")
 	f.StringSliceVar(&o.filterDtype, "filter_dtype", nil, "leave out cases with a tensor of these dtypes, several in a row")
@@ -104,7 +105,7 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 	f.BoolVar(&o.resume, "resume", false, "gen_data: keep the data of cases that are complete")
 	f.StringVar(&o.cotangents, "cotangents", "ones", "gradients of the results in gen_data: ones, as the kit has them, or random")
 	f.BoolVar(&o.strict, "strict", false, "no element may be wrong; dtypes and shapes must agree")
-	f.StringVar(&o.errorReport, "error_report", "error_report.csv", "`FILE` for the failures of run_test; nothing is written without any")
+	f.StringVar(&o.errorReport, "error_report", "error_report.csv", "`FILE` for the failures of run_test; without any, that of an earlier run is removed")
 	f.BoolVar(&o.shuffle, "shuffle", false, "run_test: run the cases in an order drawn from --seed")
 	f.BoolVar(&o.variant.ChannelsLast, "nhwc", false, "lay images out with the channels last, for the functions of DIOPI's table")
 	f.IntVar(&o.variant.MinDim, "nhwc_min_dim", 3, "fewest dimensions that --nhwc lays out")
@@ -184,9 +185,12 @@ func (o *conformanceOptions) listModels(w io.Writer) error {
 	return nil
 }
 
-// wants reports whether a case is selected by --fname and --filter_dtype.
+// wants reports whether a case is selected by --fname, --case and --filter_dtype.
 func (o *conformanceOptions) wants(c *configs.Case) bool {
-	if !o.wantsFunction(c.Function()) {
+	if !slices.Contains(o.fname, "all_ops") && !slices.Contains(o.fname, c.Function()) {
+		return false
+	}
+	if o.caseNames != nil && !slices.Contains(o.caseNames, c.Name) {
 		return false
 	}
 	for _, arg := range c.Args() {
@@ -197,18 +201,33 @@ func (o *conformanceOptions) wants(c *configs.Case) bool {
 	return true
 }
 
-func (o *conformanceOptions) wantsFunction(name string) bool {
-	return slices.Contains(o.fname, "all_ops") || slices.Contains(o.fname, name)
-}
-
-// checkNames refuses functions that known does not list.
-func (o *conformanceOptions) checkNames(known []string) error {
+// pick returns the cases that are selected. A name of --fname or --case that
+// none of them has is refused.
+func (o *conformanceOptions) pick(cases []*configs.Case) ([]*configs.Case, error) {
+	functions := functionsOf(cases)
 	for _, f := range o.fname {
-		if f != "all_ops" && !slices.Contains(known, f) {
-			return usageError("--fname: function %q has no cases%s", f, conformance.Nearest(f, known))
+		if f != "all_ops" && !slices.Contains(functions, f) {
+			return nil, usageError("--fname: function %q has no cases%s", f, conformance.Nearest(f, functions))
 		}
 	}
-	return nil
+	for i, name := range o.caseNames {
+		if !strings.HasSuffix(name, ".pth") {
+			name += ".pth"
+		}
+		o.caseNames[i] = name
+		if !slices.ContainsFunc(cases, func(c *configs.Case) bool { return c.Name == name }) {
+			var names []string
+			for _, c := range cases {
+				names = append(names, c.Name)
+			}
+			return nil, usageError("--case: there is no case %q%s", name, conformance.Nearest(name, names))
+		}
+	}
+	picked := slices.DeleteFunc(slices.Clone(cases), func(c *configs.Case) bool { return !o.wants(c) })
+	if len(picked) == 0 {
+		return nil, usageError("no case is left: see --fname, --case and --filter_dtype")
+	}
+	return picked, nil
 }
 
 // generate is the mode gen_data.
@@ -218,18 +237,18 @@ func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
 	if err != nil {
 		return failed(err)
 	}
-	if err := o.checkNames(conformance.Functions(entries)); err != nil {
-		return err
-	}
 	all, err := configs.Expand(entries, nil)
 	if err != nil {
 		return failed(err)
+	}
+	cases, err := o.pick(all)
+	if err != nil {
+		return err
 	}
 	store := conformance.NewStore(o.cacheDir, o.model)
 	if err := store.WriteItems(all); err != nil {
 		return failed(err)
 	}
-	cases := slices.DeleteFunc(slices.Clone(all), func(c *configs.Case) bool { return !o.wants(c) })
 	opt := conformance.GenerateOptions{Seed: o.seed, RandomCotangents: o.cotangents == "random", Resume: o.resume}
 	start := time.Now()
 	var inputs, outputs, kept, failures int

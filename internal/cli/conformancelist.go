@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
@@ -23,16 +22,12 @@ func (o *conformanceOptions) listCases(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := o.checkNames(functionsOf(cases)); err != nil {
+	if cases, err = o.pick(cases); err != nil {
 		return err
 	}
 	rules, err := o.rules()
 	if err != nil {
 		return failed(err)
-	}
-	cases = slices.DeleteFunc(cases, func(c *configs.Case) bool { return !o.wants(c) })
-	if len(cases) == 0 {
-		return usageError("no case is left: see --fname and --filter_dtype")
 	}
 	list, kept := conformance.NewCaseList(cmp.Or(o.model, "diopi"), o.variant, cases, rules)
 	if err := os.MkdirAll(o.caseDir, 0o755); err != nil {

@@ -42,14 +42,20 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 			return failed(fmt.Errorf("%s: %w", o.casesPath, err))
 		}
 	}
-	if err := o.checkNames(functionsOf(cases)); err != nil {
+	if cases, err = o.pick(cases); err != nil {
 		return err
+	}
+	if list == nil && o.caseNames == nil && slices.Contains(o.fname, "all_ops") {
+		all := len(cases)
+		cases = slices.DeleteFunc(cases, func(c *configs.Case) bool { return !store.Has(c.Name) })
+		if n := all - len(cases); n > 0 {
+			a.warn("%d of %d cases have no data below %s: they are left out until --mode gen_data makes it", n, all, store.Dir)
+		}
 	}
 	rules, err := o.rules()
 	if err != nil {
 		return failed(err)
 	}
-	cases = slices.DeleteFunc(cases, func(c *configs.Case) bool { return !o.wants(c) })
 	if o.shuffle {
 		rng := rand.New(rand.NewPCG(o.seed, 0))
 		rng.Shuffle(len(cases), func(i, k int) { cases[i], cases[k] = cases[k], cases[i] })
@@ -195,9 +201,9 @@ func (o *conformanceOptions) reports(t tested) []*reports.Result {
 	return out
 }
 
-// repro is the command that runs a function's cases again.
+// repro is the command that runs a case again.
 func (o *conformanceOptions) repro(c *configs.Case) string {
-	s := program() + " conformance --mode run_test --cache_dir " + quote(o.cacheDir) + " --fname " + c.Function()
+	s := program() + " conformance --mode run_test --cache_dir " + quote(o.cacheDir) + " --case " + quote(c.Name)
 	if o.model != "" {
 		s += " --model_name " + quote(o.model)
 	}
@@ -252,11 +258,22 @@ func (o *conformanceOptions) failure(a *app, bar *progress, c *configs.Case, sto
 	}
 }
 
-// writeErrors writes the kit's report of failures.
+// errorReportTitle is the first line of the kit's report of failures.
+const errorReportTitle = "Conformance-Test Error Report"
+
+// writeErrors writes the kit's report of failures, or removes that of an earlier
+// run if there are none.
 func (o *conformanceOptions) writeErrors(failures []string) error {
-	if len(failures) == 0 || o.errorReport == "" {
+	if o.errorReport == "" {
 		return nil
 	}
-	text := fmt.Sprintf("Conformance-Test Error Report\n---------------------------------\n%d Tests failed:\n%s\n", len(failures), strings.Join(failures, "\n"))
+	if len(failures) == 0 {
+		was, err := os.ReadFile(o.errorReport)
+		if err != nil || !strings.HasPrefix(string(was), errorReportTitle+"\n") {
+			return nil
+		}
+		return os.Remove(o.errorReport)
+	}
+	text := fmt.Sprintf("%s\n---------------------------------\n%d Tests failed:\n%s\n", errorReportTitle, len(failures), strings.Join(failures, "\n"))
 	return os.WriteFile(o.errorReport, []byte(text), 0o644)
 }
