@@ -254,7 +254,10 @@ func (d DType) ULP(x float64) float64 {
 	if e < f.emin {
 		e = f.emin
 	}
-	return math.Ldexp(1, e-f.mant)
+	if e -= f.mant; e < -1022 { // a subnormal float64
+		return math.Ldexp(1, e)
+	}
+	return math.Float64frombits(uint64(e+1023) << 52)
 }
 
 // Round returns x rounded once, ties to even, to floating dtype d, with d's
