@@ -59,6 +59,7 @@ type checker struct {
 	regrid   bool         // grid is not got's dtype
 	sameTol  bool         // the override is what the statistics counted by
 	bound    bound
+	highest  [3]highest // by class
 
 	scaleOnce sync.Once
 	scale     *tensor.Tensor
@@ -106,22 +107,6 @@ type part struct {
 	scaled       bool    // an element was judged by S: others of the span will be
 }
 
-// candidate is the worst element so far; score is distance over bound.
-type candidate struct {
-	score float64
-	at    int
-	valid bool
-}
-
-func (c *candidate) offer(score float64, at int) {
-	if score != score {
-		score = math.Inf(1)
-	}
-	if !c.valid || score > c.score {
-		*c = candidate{score, at, true}
-	}
-}
-
 func (p *part) add(q *part) {
 	p.stats.Add(&q.stats)
 	for i := range q.counts {
@@ -160,7 +145,15 @@ func (c *checker) run(r *Result, tol Tolerance) {
 	parts := make([]part, c.spans())
 	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
 		p := &parts[k]
-		defer func() { c.needs.count(p.scaled) }()
+		for cl := range p.worst {
+			p.worst[cl] = c.highest[cl].candidate()
+		}
+		defer func() {
+			c.needs.count(p.scaled)
+			for cl, w := range p.worst {
+				c.highest[cl].raise(w.score)
+			}
+		}()
 		blocks(func(lo, n int, s *scratch) {
 			st := c.measure(lo, n, s)
 			p.stats.Add(&st)

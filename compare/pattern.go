@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/optool/optool/tensor"
 )
@@ -19,7 +20,8 @@ type window struct {
 	shape     []int     // of the whole tensor
 	whole     bool      // the window is the whole tensor
 	dt        tensor.DType
-	off       []int // elements that differ by more than a few ULP, relative to lo
+	near      float64 // 4 eps
+	off       []int   // elements that differ by more than a few ULP, relative to lo
 }
 
 // pattern says what the errors around flat element at look like, "" if like
@@ -27,17 +29,26 @@ type window struct {
 func (c *checker) pattern(at int) string {
 	lo := max(0, min(at-patternWindow/2, c.n-patternWindow))
 	n := min(c.n, patternWindow)
-	w := window{got: make([]float64, n), want: make([]float64, n), lo: lo, shape: c.got.Shape, whole: n == c.n, dt: floatGrid(c.grid).Real()}
-	tensor.Load(c.got, lo, w.got)
-	tensor.Load(c.ref, lo, w.want)
-	if c.dt.IsFloat() || c.dt.IsComplex() {
-		tensor.RoundBlock(w.dt, w.want)
-	}
-	for i := range n {
-		if !w.alike(w.got[i], w.want[i]) {
-			w.off = append(w.off, i)
+	dt := floatGrid(c.grid).Real()
+	w := window{got: make([]float64, n), want: make([]float64, n), lo: lo, shape: c.got.Shape, whole: n == c.n, dt: dt, near: 4 * dt.Eps()}
+	off := make([][]int, (n+c.block-1)/c.block)
+	tensor.Parallel(len(off), 1, func(first, last int) {
+		for k := first; k < last; k++ {
+			a, b := k*c.block, min((k+1)*c.block, n)
+			got, want := w.got[a:b], w.want[a:b]
+			tensor.Load(c.got, lo+a, got)
+			tensor.Load(c.ref, lo+a, want)
+			if c.dt.IsFloat() || c.dt.IsComplex() {
+				tensor.RoundBlock(w.dt, want)
+			}
+			for i, x := range got {
+				if !w.alike(x, want[i]) {
+					off[k] = append(off[k], a+i)
+				}
+			}
 		}
-	}
+	})
+	w.off = slices.Concat(off...)
 	if len(w.off) == 0 {
 		return c.conjugated(lo, n)
 	}
@@ -73,7 +84,9 @@ func (c *checker) conjugated(lo, n int) string {
 // alike reports whether two values are the same up to rounding of an input or
 // a result: patterns compare a value with another place's reference.
 func (w *window) alike(x, y float64) bool {
-	return same(x, y) || math.Abs(x-y) <= 8*w.dt.ULP(y)
+	d := math.Abs(x - y)
+	// A unit is at least half of eps times the value.
+	return d <= w.near*math.Abs(y) && d <= math.MaxFloat64 || same(x, y) || d <= 8*w.dt.ULP(y)
 }
 
 // allOff reports whether f holds for every element that is off.
