@@ -28,7 +28,7 @@ func BenchmarkNear32(b *testing.B) {
 		x[i], y[i] = float32(v), float32(v*(1+1e-7*r.NormFloat64()))
 	}
 	reach := Reach{ULPs: 1, Mant: 23, Low: 1023 - 126, High: 1023 + 127, Final: true}
-	within, beyond := 1.0, 6.0
+	within, beyond := 1.0, 20.0
 	b.SetBytes(int64(8 * len(x)))
 	for b.Loop() {
 		reach.Near32(x, y, &within, &beyond, func(lo, hi int) {})

@@ -19,8 +19,8 @@ type Reach struct {
 // their exact values, and those of them that are out of reach.
 type Tally struct{ Above, Below, Out int }
 
-// Near tallies the elements of got. Left to look are elements that r does not
-// speak of, those out of reach unless r is final, and those more than half a
+// Near tallies the elements of got. Left to look are elements that are not equal
+// to what r does not speak of, those out of reach unless r is final, and those more than half a
 // unit off and further, by distance over reach, than *within or, if they are out
 // of reach, than *beyond: look gets them in order, with some of their
 // neighbours, as ranges of indexes of which nothing is counted, and may change
@@ -29,7 +29,7 @@ type Tally struct{ Above, Below, Out int }
 func (r Reach) Near(got, exact, scale []float64, within, beyond *float64, look func(lo, hi int)) (t Tally) {
 	r.Final = r.Final && (scale != nil || r.Factor == 0)
 	n := 0
-	if useSIMD {
+	if useSIMD && r.ULPs >= 0.5 {
 		n = len(got) &^ 3
 		t = r.nearSIMD(got[:n], exact[:n], scale, within, beyond, look)
 	}
@@ -38,8 +38,7 @@ func (r Reach) Near(got, exact, scale []float64, within, beyond *float64, look f
 }
 
 // Near32 is Near where both sides are stored as float32, the format that r must
-// be about, and no magnitudes are known. It leaves to look more of the numbers
-// below 2^-103, and no pair that is equal.
+// be about, and no magnitudes are known.
 func (r Reach) Near32(got, exact []float32, within, beyond *float64, look func(lo, hi int)) (t Tally) {
 	r.Final = r.Final && r.Factor == 0
 	n := 0
@@ -84,6 +83,9 @@ func down32(x float64) float32 {
 func tally[T float32 | float64](r Reach, t *Tally, n int, got, exact []T, scale []float64, within, beyond *float64, look func(lo, hi int)) {
 	exact = exact[:len(got)]
 	for i := n; i < len(got); i++ {
+		if got[i] == exact[i] {
+			continue
+		}
 		y := float64(exact[i])
 		diff := float64(got[i]) - y
 		e := math.Float64bits(y) >> 52 & 0x7ff

@@ -8,20 +8,27 @@ import (
 	"unsafe"
 )
 
-// nearSIMD is Near for a multiple of four elements.
+// tile is the number of elements that are tallied before it is asked whether any
+// of them is to be looked at; then all of them are tallied one by one.
+const tile = 128
+
+// nearSIMD is Near for a multiple of four elements and a reach of at least half
+// a unit, which elements out of reach are then beyond.
 func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, look func(lo, hi int)) Tally {
 	const exponent = 0x7ff << 52
 	mask, mant := archsimd.BroadcastInt64x4(exponent), archsimd.BroadcastInt64x4(int64(r.Mant)<<52)
 	low, high := archsimd.BroadcastInt64x4(int64(r.Low)<<52-1), archsimd.BroadcastInt64x4(int64(r.High)<<52+1)
 	mag := archsimd.BroadcastInt64x4(1<<63 - 1)
 	ulps, point5 := archsimd.BroadcastFloat64x4(r.ULPs), archsimd.BroadcastFloat64x4(0.5)
-	inner, outer := archsimd.BroadcastFloat64x4(*within), archsimd.BroadcastFloat64x4(*beyond)
-	factor, constant := archsimd.BroadcastFloat64x4(r.Factor), archsimd.BroadcastFloat64x4(r.Constant)
-	finite := -1.0 // the largest distance that may be tallied out of reach: none
-	if r.Final {
-		finite = math.MaxFloat64
+	limits := func() (inner, outer archsimd.Float64x4) {
+		if !r.Final { // nothing out of reach is within a negative limit
+			return archsimd.BroadcastFloat64x4(*within), archsimd.BroadcastFloat64x4(-1)
+		}
+		return archsimd.BroadcastFloat64x4(*within), archsimd.BroadcastFloat64x4(*beyond)
 	}
-	most := archsimd.BroadcastFloat64x4(finite)
+	inner, outer := limits()
+	factor, constant := archsimd.BroadcastFloat64x4(r.Factor), archsimd.BroadcastFloat64x4(r.Constant)
+	most := archsimd.BroadcastFloat64x4(math.MaxFloat64)
 	var up, down, out archsimd.Int64x4
 	magnitude := unsafe.Pointer(unsafe.SliceData(scale))
 	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
@@ -30,6 +37,8 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 		y := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(q, 8*i)))
 		diff := x.Sub(y)
 		e := y.AsInt64x4().And(mask)
+		spoken := e.Greater(low).And(high.Greater(e))
+		e = e.Merge(mask.Sub(mant), spoken) // equal elements need some unit
 		unit := e.Sub(mant).AsFloat64x4()
 		d, reach, half := diff.AsInt64x4().And(mag).AsFloat64x4(), unit.Mul(ulps), unit.Mul(point5)
 		far := d.Greater(half)
@@ -39,11 +48,10 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 			reach = wide.Merge(reach, far.And(d.Greater(reach)))
 		}
 		in := d.LessEqual(reach)
-		known := in.Or(far.And(d.LessEqual(most)))
-		usual := d.LessEqual(half).Or(d.LessEqual(inner.Merge(outer, in).Mul(reach)))
-		if e.Greater(low).And(high.Greater(e)).And(known).And(usual).ToBits() != 0xf {
+		usual := d.LessEqual(half).Or(d.LessEqual(inner.Merge(outer, in).Mul(reach).Min(most)))
+		if spoken.And(usual).Or(x.Equal(y)).ToBits() != 0xf {
 			lookAt(look, i, i+4)
-			inner, outer = archsimd.BroadcastFloat64x4(*within), archsimd.BroadcastFloat64x4(*beyond)
+			inner, outer = limits()
 			continue
 		}
 		above := diff.Greater(half).ToInt64x4()
@@ -58,49 +66,73 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 	return Tally{Above: int(u[0] + u[1] + u[2] + u[3]), Below: int(v[0] + v[1] + v[2] + v[3]), Out: int(w[0] + w[1] + w[2] + w[3])}
 }
 
-// near32SIMD is Near32 for a multiple of eight elements.
-func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look func(lo, hi int)) Tally {
-	const mant, bias = 23, 127
-	exponent, mag := archsimd.BroadcastInt32x8(0xff<<mant), archsimd.BroadcastInt32x8(math.MaxInt32)
-	inverse := archsimd.BroadcastInt32x8((2*bias+mant)<<mant - 1<<32) // less the exponent field: one over the unit
-	low := archsimd.BroadcastInt32x8((mant+1)<<mant - 1)
-	ulps, point5 := archsimd.BroadcastFloat32x8(down32(r.ULPs)), archsimd.BroadcastFloat32x8(0.5)
-	limits := func() (inner, outer archsimd.Float32x8) {
-		i, o := r.limits32(*within, *beyond)
-		return archsimd.BroadcastFloat32x8(i), archsimd.BroadcastFloat32x8(o)
+// A tally32 is what the vector loop of Near32 works with. Distances are in units
+// in the last place of the exact value times unit32, so that one over the unit
+// is a number for every exponent but that of zeros and subnormals, where it is
+// infinite.
+type tally32 struct {
+	half, ulps, inner, outer [8]float32
+	far, above, out          [8]int32
+}
+
+const unit32 = 0x1p-22
+
+func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look func(lo, hi int)) (t Tally) {
+	var k tally32
+	set := func(v *[8]float32, x float32) {
+		for i := range v {
+			v[i] = x * unit32
+		}
 	}
-	inner, outer := limits()
-	var far, down, out archsimd.Int32x8
+	limits := func() {
+		inner, outer := r.limits32(*within, *beyond)
+		set(&k.inner, inner)
+		set(&k.outer, outer)
+	}
+	set(&k.half, 0.5)
+	set(&k.ulps, down32(r.ULPs))
+	limits()
+	for i := 0; i < len(got); i += tile {
+		end := min(i+tile, len(got))
+		if !k.add(got[i:end], exact[i:end]) {
+			tally(r, &t, i, got[:end], exact[:end], nil, within, beyond, look)
+			limits()
+		}
+	}
+	for i := range k.far {
+		t.Above += int(k.above[i])
+		t.Below += int(k.far[i] - k.above[i])
+		t.Out += int(k.out[i])
+	}
+	return t
+}
+
+// add tallies a multiple of eight elements unless one of them is to be looked at.
+func (k *tally32) add(got, exact []float32) bool {
+	exponent, mag := archsimd.BroadcastInt32x8(0xff<<23), archsimd.BroadcastInt32x8(math.MaxInt32)
+	half, ulps := archsimd.LoadFloat32x8(&k.half), archsimd.LoadFloat32x8(&k.ulps)
+	inner, outer := archsimd.LoadFloat32x8(&k.inner), archsimd.LoadFloat32x8(&k.outer)
+	far, above, out, usual := archsimd.LoadInt32x8(&k.far), archsimd.LoadInt32x8(&k.above), archsimd.LoadInt32x8(&k.out), half.Equal(half)
 	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
 	for i := 0; i < len(got); i += 8 {
 		x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i)))
 		y := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*i)))
-		e := y.AsInt32x8().And(exponent)
-		diff := x.Sub(y)
-		d := diff.AsInt32x8().And(mag).AsFloat32x8().Mul(inverse.Sub(e).AsFloat32x8())
+		inverse := exponent.Sub(y.AsInt32x8().And(exponent)).AsFloat32x8()
+		u := x.Sub(y).Mul(inverse)
+		d := u.AsInt32x8().And(mag).AsFloat32x8()
 		beyondReach := d.Greater(ulps)
-		usual := d.LessEqual(inner).Or(beyondReach.And(d.LessEqual(outer)))
-		if e.Greater(low).And(usual).Or(x.AsInt32x8().Equal(y.AsInt32x8())).ToBits() != 0xff {
-			lookAt(look, i, i+8)
-			inner, outer = limits()
-			continue
-		}
-		off := d.Greater(point5).ToInt32x8()
-		far, down = far.Sub(off), down.Sub(off.And(diff.AsInt32x8().ShiftAllRight(31)))
+		usual = usual.And(d.LessEqual(inner).Or(beyondReach.And(d.LessEqual(outer))).Or(x.Equal(y)))
+		far, above = far.Sub(d.Greater(half).ToInt32x8()), above.Sub(u.Greater(half).ToInt32x8())
 		out = out.Sub(beyondReach.ToInt32x8())
 	}
-	var u, v, w [8]int32
-	far.Store(&u)
-	down.Store(&v)
-	out.Store(&w)
-	archsimd.ClearAVXUpperBits()
-	var t Tally
-	for i := range u {
-		t.Above += int(u[i] - v[i])
-		t.Below += int(v[i])
-		t.Out += int(w[i])
+	ok := usual.ToBits() == 0xff
+	if ok {
+		far.Store(&k.far)
+		above.Store(&k.above)
+		out.Store(&k.out)
 	}
-	return t
+	archsimd.ClearAVXUpperBits()
+	return ok
 }
 
 // lookAt hands elements over to scalar code.

@@ -113,44 +113,53 @@ func notZero[T float32 | float64](x T) bool { return x != 0 }
 
 func notZero16(x uint16) bool { return x<<1 != 0 }
 
-// float32Stretch runs over each fold of elements twice, first for the sums and
-// then for the rest: together they would want more than the sixteen registers.
+// sums32 adds up a stretch, in a loop of its own: with the maxima it would want
+// more than the sixteen registers.
+//
+//go:noinline
+func (l *lanes) sums32(a, b []float32) {
+	n := len(a)
+	p, q := unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b[:n]))
+	for i := 0; i < n; {
+		var dot, aa, bb, dot2, aa2, bb2 archsimd.Float32x8
+		end := min(n, i+fold)
+		for ; i+16 <= end; i += 16 {
+			x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i)))
+			y := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*i)))
+			dot, aa, bb = x.MulAdd(y, dot), x.MulAdd(x, aa), y.MulAdd(y, bb)
+			x = archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i+32)))
+			y = archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*i+32)))
+			dot2, aa2, bb2 = x.MulAdd(y, dot2), x.MulAdd(x, aa2), y.MulAdd(y, bb2)
+		}
+		if i < end {
+			x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i)))
+			y := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*i)))
+			dot, aa, bb = x.MulAdd(y, dot), x.MulAdd(x, aa), y.MulAdd(y, bb)
+			i += 8
+		}
+		l.fold(dot.Add(dot2), aa.Add(aa2), bb.Add(bb2))
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 func float32Stretch(a, b []float32, c *consts) Stats {
+	var l lanes
+	l.sums32(a, b)
 	mag := archsimd.BroadcastInt32x8(math.MaxInt32)
 	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol), archsimd.BroadcastFloat32x8(c.eps)
-	var l lanes
 	var maxAbs, maxRel archsimd.Float32x8
 	var maxULP archsimd.Uint32x8
 	var close archsimd.Int32x8
 	n := len(a)
 	p, q := unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b[:n]))
-	for i := 0; i < n; {
-		end := min(n, i+fold)
-		var dot, aa, bb, dot2, aa2, bb2 archsimd.Float32x8
-		j := i
-		for ; j+16 <= end; j += 16 {
-			x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*j)))
-			y := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*j)))
-			dot, aa, bb = x.MulAdd(y, dot), x.MulAdd(x, aa), y.MulAdd(y, bb)
-			x = archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*j+32)))
-			y = archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*j+32)))
-			dot2, aa2, bb2 = x.MulAdd(y, dot2), x.MulAdd(x, aa2), y.MulAdd(y, bb2)
-		}
-		if j < end {
-			x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*j)))
-			y := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*j)))
-			dot, aa, bb = x.MulAdd(y, dot), x.MulAdd(x, aa), y.MulAdd(y, bb)
-		}
-		l.fold(dot.Add(dot2), aa.Add(aa2), bb.Add(bb2))
-		for ; i < end; i += 8 {
-			x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i)))
-			y := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*i)))
-			maxULP = maxULP.Max(x.AsInt32x8().Sub(y.AsInt32x8()).Abs().AsUint32x8())
-			d := x.Sub(y).AsInt32x8().And(mag).AsFloat32x8()
-			maxAbs = maxAbs.Max(d)
-			close = close.Sub(d.LessEqual(y.AsInt32x8().And(mag).AsFloat32x8().Mul(rtol).Add(atol)).ToInt32x8())
-			maxRel = maxRel.Max(d.Div(x.AsInt32x8().And(mag).AsFloat32x8().Add(eps)))
-		}
+	for i := 0; i < n; i += 8 {
+		x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i)))
+		y := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*i)))
+		maxULP = maxULP.Max(x.AsInt32x8().Sub(y.AsInt32x8()).Abs().AsUint32x8())
+		d := x.Sub(y).AsInt32x8().And(mag).AsFloat32x8()
+		maxAbs = maxAbs.Max(d)
+		close = close.Sub(d.LessEqual(y.AsInt32x8().And(mag).AsFloat32x8().Mul(rtol).Add(atol)).ToInt32x8())
+		maxRel = maxRel.Max(d.Div(x.AsInt32x8().And(mag).AsFloat32x8().Add(eps)))
 	}
 	maxAbs.Store(&l.maxAbs)
 	maxRel.Store(&l.maxRel)
