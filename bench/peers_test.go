@@ -41,6 +41,7 @@ func BenchmarkPeers(b *testing.B) {
 			tol := compare.DefaultTolerance(x.DType)
 			compare.Check(x, y, model, tol, nil) // maps the pages
 			b.SetBytes(2 * x.Bytes())
+			defer reportCPU(b)()
 			for b.Loop() {
 				compare.Check(x, y, model, tol, nil)
 			}
