@@ -109,10 +109,11 @@ func (c *collector) finish() (*Result, error) {
 		}
 		c.res.tensors[a] = t
 	}
-	for range d.count(8 * max(1, len(c.res.Calls))) {
+	for range d.count(8 * (len(c.res.Calls) + 1)) {
 		for i := range c.res.Calls {
 			c.res.Calls[i].Runs = append(c.res.Calls[i].Runs, time.Duration(d.i64()))
 		}
+		c.res.Waited = append(c.res.Waited, time.Duration(d.i64()))
 	}
 	if d.err != nil {
 		return nil, d.err

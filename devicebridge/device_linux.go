@@ -101,6 +101,20 @@ func libraryPath(path string) (string, error) {
 // Info describes the library.
 func (d *Device) Info() Info { return d.info }
 
+// Renew ends the workers once they run nothing; new ones start when they are
+// needed. Where code and data lie in memory differs from process to process, and
+// with it how fast they are.
+func (d *Device) Renew() {
+	for range d.all {
+		s := <-d.seats
+		defer func() { d.seats <- s }()
+		if s.worker != nil {
+			s.worker.close()
+			s.worker = nil
+		}
+	}
+}
+
 // Close ends the workers. Runs must have returned.
 func (d *Device) Close() error {
 	d.once.Do(func() {

@@ -20,6 +20,9 @@ func Open(context.Context, Config) (*Device, error) {
 // Info describes the library.
 func (d *Device) Info() Info { return Info{} }
 
+// Renew ends the workers; new ones start when they are needed.
+func (d *Device) Renew() {}
+
 // Close ends the workers.
 func (d *Device) Close() error { return nil }
 

@@ -271,6 +271,10 @@ func TestTimingKnown(t *testing.T) {
 			p := plan(call(diopi.InPlace, "diopiAdd", map[string]diopi.Arg{"out": x, "input": x, "other": y, "alpha": one}))
 			r := run(t, d, p, Options{Time: &Timing{Runs: 5, FlushBytes: flush}})
 			wantValues(t, r, x, 1300, 2)
+			if len(r.Waited) != 5 {
+				t.Errorf("%s: waits of %d runs, want those of 5", fault, len(r.Waited))
+			}
+			d.Renew()
 			if len(r.Calls[0].Runs) != 5 || slices.Min(r.Calls[0].Runs) < wanted {
 				t.Errorf("%s, %d bytes flushed: %v; want 5 runs of at least %v", fault, flush, r.Calls[0].Runs, wanted)
 			}

@@ -129,6 +129,10 @@ type Result struct {
 	Calls    []CallResult // one for each call of the plan
 	Findings []Finding
 	Fate     *Fate // nil: the worker lives
+	// Waited are, for each run that Timing asked for, how long threads of the worker
+	// waited for a processor in it, where Linux's scheduler tells; 0 for runs of
+	// less than a millisecond, which are over before it interrupts them.
+	Waited []time.Duration
 
 	tensors map[any]*tensor.Tensor // by *diopi.Tensor and *diopi.Alloc
 	outs    map[*diopi.Out]any

@@ -173,7 +173,7 @@ func (o *openSeries) sample(s timingSample) *Timing {
 		before = o.end(string(timing.StopCanceled))
 		o.t = newTiming(s.timingHead)
 	}
-	o.t.Series.Samples = append(o.t.Series.Samples, time.Duration(s.Elapsed))
+	o.t.Series.Samples = append(o.t.Series.Samples, s.sample())
 	return before
 }
 

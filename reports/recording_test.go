@@ -123,7 +123,7 @@ func TestRecordedTimings(t *testing.T) {
 	id := 4
 	want := &Timing{
 		Capture: "a", Op: "torch.add", ForwardID: &id, Phase: "forward", Shapes: "float32[2]", Calls: 2, Bytes: 24, Flops: 2, Peak: Peak{Bandwidth: 1e9},
-		Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: []time.Duration{30, 10, 20}, Warmup: 1, Stop: timing.StopRuns},
+		Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: timing.Samples(30, 10, 20), Warmup: 1, Stop: timing.StopRuns},
 	}
 	var b bytes.Buffer
 	j := NewJSONLines(&b)
@@ -135,7 +135,7 @@ func TestRecordedTimings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := j.Write(timingSample{timingHead{Kind: "timing", Op: "torch.mul"}, 1, 5}); err != nil {
+	if err := j.Write(timingSample{timingHead: timingHead{Kind: "timing", Op: "torch.mul"}, Run: 1, Elapsed: 5}); err != nil {
 		t.Fatal(err)
 	}
 	rec := readRecorded(t, b.String())

@@ -68,6 +68,8 @@ func (t *Timing) Doubt() string {
 		return "invalid: faster than the peak of arithmetic"
 	case t.Peak.Bandwidth > 0 && b > t.Peak.Bandwidth && t.Series.Cache == timing.Cold:
 		return "invalid: faster than the peak of memory"
+	case s.Disturbed():
+		return fmt.Sprintf("disturbed: threads waited %.0f %% of the time for a processor", 100*float64(s.Waited)/float64(s.Total))
 	case s.N > 1 && !s.Steady():
 		return "noisy: the middle half spans more than a tenth of the median"
 	}
@@ -89,6 +91,12 @@ type timingSample struct {
 	timingHead
 	Run     int   `json:"run"` // from 1
 	Elapsed int64 `json:"elapsed_ns"`
+	Waited  int64 `json:"waited_ns"` // for a processor, all threads together
+	Round   int   `json:"round"`
+}
+
+func (s *timingSample) sample() timing.Sample {
+	return timing.Sample{Elapsed: time.Duration(s.Elapsed), Waited: time.Duration(s.Waited), Round: s.Round}
 }
 
 type timingSummary struct {
@@ -103,6 +111,7 @@ type timingSummary struct {
 	Flops         float64 `json:"flops"`
 	Stop          string  `json:"stop_reason"`
 	Noise         Number  `json:"noise"` // standard deviation over mean
+	Waited        int64   `json:"waited_ns"`
 	Warmup        int     `json:"warmup_runs"`
 	Share         float64 `json:"share_of_peak"`    // 0 if no peak is known
 	PeakBandwidth float64 `json:"peak_bytes_per_s"` // 0 if not known
@@ -119,8 +128,8 @@ func (j *JSONLines) Timing(t *Timing) error {
 		Kind: "timing", Capture: t.Capture, Op: t.Op, ForwardID: t.ForwardID, Phase: t.Phase,
 		Cache: string(s.Cache), Clock: string(s.Clock),
 	}
-	for i, d := range s.Samples {
-		if err := j.Write(timingSample{head, i + 1, d.Nanoseconds()}); err != nil {
+	for i, x := range s.Samples {
+		if err := j.Write(timingSample{head, i + 1, x.Elapsed.Nanoseconds(), x.Waited.Nanoseconds(), x.Round}); err != nil {
 			return err
 		}
 	}
@@ -128,7 +137,7 @@ func (j *JSONLines) Timing(t *Timing) error {
 	head.Kind = "timing_summary"
 	return j.Write(timingSummary{
 		timingHead: head, N: m.N, Median: int64(m.Median), Q1: int64(m.Q1), Q3: int64(m.Q3), Min: int64(m.Min), Max: int64(m.Max),
-		Bytes: t.Bytes, Flops: t.Flops, Stop: string(s.Stop), Noise: Number(m.Noise), Warmup: s.Warmup, Share: t.Share(), PeakBandwidth: t.Peak.Bandwidth, PeakFlops: t.Peak.Flops,
+		Bytes: t.Bytes, Flops: t.Flops, Stop: string(s.Stop), Noise: Number(m.Noise), Waited: int64(m.Waited), Warmup: s.Warmup, Share: t.Share(), PeakBandwidth: t.Peak.Bandwidth, PeakFlops: t.Peak.Flops,
 		Calls: t.Calls, Inputs: t.Shapes, Doubt: t.Doubt(),
 	})
 }
@@ -137,7 +146,7 @@ func (j *JSONLines) Timing(t *Timing) error {
 // the order of the file, and the worst verdict of each capture.
 type TimedRun struct {
 	Keys     []TimingKey
-	Samples  map[TimingKey][]time.Duration
+	Samples  map[TimingKey][]timing.Sample
 	Verdicts map[string]string // by capture
 }
 
@@ -147,13 +156,15 @@ type TimingKey struct{ Capture, Op, Phase, Cache string }
 // ReadTimings reads the JSON lines of a run of time. Lines of other kinds are
 // passed over; a line that is no JSON is an error with its number.
 func ReadTimings(r io.Reader) (*TimedRun, error) {
-	run := &TimedRun{Samples: map[TimingKey][]time.Duration{}, Verdicts: map[string]string{}}
+	run := &TimedRun{Samples: map[TimingKey][]timing.Sample{}, Verdicts: map[string]string{}}
 	sc := bufio.NewScanner(r)
 	sc.Buffer(nil, 16<<20)
 	for n := 1; sc.Scan(); n++ {
 		var rec struct {
 			timingHead
 			Elapsed *int64 `json:"elapsed_ns"`
+			Waited  int64  `json:"waited_ns"`
+			Round   int    `json:"round"`
 			Verdict string `json:"verdict"`
 		}
 		if len(strings.TrimSpace(sc.Text())) == 0 {
@@ -168,7 +179,7 @@ func ReadTimings(r io.Reader) (*TimedRun, error) {
 			if _, ok := run.Samples[k]; !ok {
 				run.Keys = append(run.Keys, k)
 			}
-			run.Samples[k] = append(run.Samples[k], time.Duration(*rec.Elapsed))
+			run.Samples[k] = append(run.Samples[k], timing.Sample{Elapsed: time.Duration(*rec.Elapsed), Waited: time.Duration(rec.Waited), Round: rec.Round})
 		case rec.Kind == "result":
 			if v, ok := run.Verdicts[rec.Capture]; !ok || rank(rec.Verdict) > rank(v) {
 				run.Verdicts[rec.Capture] = rec.Verdict
@@ -187,9 +198,9 @@ func GoBenchmark(w io.Writer, device string, ts []*Timing) error {
 	for _, t := range ts {
 		op := benchName(t.Op)
 		name := "Benchmark" + strings.ToUpper(op[:1]) + op[1:] + "/phase=" + t.Phase + "/cache=" + string(t.Series.Cache) + "/capture=" + benchName(t.Capture)
-		for _, d := range t.Series.Samples {
-			fmt.Fprintf(b, "%s 1 %d ns/op", name, d.Nanoseconds())
-			if s := d.Seconds(); s > 0 {
+		for _, x := range t.Series.Samples {
+			fmt.Fprintf(b, "%s 1 %d ns/op", name, x.Elapsed.Nanoseconds())
+			if s := x.Elapsed.Seconds(); s > 0 {
 				fmt.Fprintf(b, " %.6g MB/s", t.Bytes/s/1e6)
 			}
 			b.WriteByte('\n')
@@ -241,12 +252,12 @@ func Trace(w io.Writer, device string, ts []*Timing) error {
 	}
 	at := 0.0
 	for _, t := range ts {
-		for i, d := range t.Series.Samples {
-			us := float64(d) / 1e3
+		for i, x := range t.Series.Samples {
+			us := float64(x.Elapsed) / 1e3
 			b.WriteByte(',')
 			err := put(event{
 				Name: t.Op, Cat: t.Phase, Phase: "X", TS: at, Dur: &us, PID: 1, TID: 1,
-				Args: map[string]any{"capture": t.Capture, "phase": t.Phase, "cache": t.Series.Cache, "clock": t.Series.Clock, "run": i, "inputs": t.Shapes},
+				Args: map[string]any{"capture": t.Capture, "phase": t.Phase, "cache": t.Series.Cache, "clock": t.Series.Clock, "run": i + 1, "inputs": t.Shapes},
 			})
 			if err != nil {
 				return err
@@ -356,10 +367,10 @@ func Histogram(w io.Writer, width int, s *timing.Series) error {
 	m := s.Summary()
 	counts := make([]int, rows)
 	span := m.Max - m.Min
-	for _, d := range s.Samples {
+	for _, x := range s.Samples {
 		i := 0
 		if span > 0 {
-			i = min(rows-1, int(float64(d-m.Min)/float64(span)*rows))
+			i = min(rows-1, int(float64(x.Elapsed-m.Min)/float64(span)*rows))
 		}
 		counts[i]++
 	}

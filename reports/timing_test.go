@@ -16,13 +16,13 @@ func timings() []*Timing {
 	us := time.Microsecond
 	return []*Timing{
 		{Capture: "t/add/1", Op: "torch.add", ForwardID: &id, Phase: "forward", Shapes: "float32[2]", Calls: 3, Bytes: 3e3, Flops: 1e3,
-			Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: []time.Duration{10 * us, 30 * us, 20 * us}, Warmup: 2, Stop: timing.StopRuns}},
+			Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: timing.Samples(10*us, 30*us, 20*us), Warmup: 2, Stop: timing.StopRuns}},
 		{Capture: "t/add/1", Op: "torch.add", Phase: "forward", Calls: 3, Shapes: "float32[2]",
-			Series: &timing.Series{Cache: timing.Cold, Clock: timing.HostClock, Samples: []time.Duration{50 * us}}},
+			Series: &timing.Series{Cache: timing.Cold, Clock: timing.HostClock, Samples: timing.Samples(50 * us)}},
 		{Capture: "t/mul 2", Op: "torch.mul", Phase: "backward", Calls: 1, Shapes: "float32[4]",
-			Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: []time.Duration{140 * us}}},
+			Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: timing.Samples(140 * us)}},
 		{Capture: "t/add/3", Op: "torch.add", Phase: "forward", Calls: 1, Shapes: "float32[9]",
-			Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: []time.Duration{0, 0}}},
+			Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: timing.Samples(0, 0)}},
 	}
 }
 
@@ -42,8 +42,8 @@ func TestTimingLines(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	want := []string{
-		`{"kind":"timing","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","run":1,"elapsed_ns":10000}`,
-		`{"kind":"timing_summary","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","n":3,"median_ns":20000,"q1_ns":15000,"q3_ns":25000,"min_ns":10000,"max_ns":30000,"bytes":3000,"flops":1000,"stop_reason":"run_times","noise":0.5,"warmup_runs":2,"share_of_peak":0,"peak_bytes_per_s":0,"peak_flops_per_s":0,"calls":3,"inputs":"float32[2]","doubt":"noisy: the middle half spans more than a tenth of the median"}`,
+		`{"kind":"timing","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","run":1,"elapsed_ns":10000,"waited_ns":0,"round":0}`,
+		`{"kind":"timing_summary","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","n":3,"median_ns":20000,"q1_ns":15000,"q3_ns":25000,"min_ns":10000,"max_ns":30000,"bytes":3000,"flops":1000,"stop_reason":"run_times","noise":0.5,"waited_ns":0,"warmup_runs":2,"share_of_peak":0,"peak_bytes_per_s":0,"peak_flops_per_s":0,"calls":3,"inputs":"float32[2]","doubt":"noisy: the middle half spans more than a tenth of the median"}`,
 	}
 	if got := []string{lines[0], lines[3]}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))
@@ -55,7 +55,7 @@ func TestTimingLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(run.Keys) != 4 || len(run.Samples[run.Keys[0]]) != 3 || run.Samples[run.Keys[0]][1] != 30*time.Microsecond || run.Verdicts["t/add/1"] != "fail" {
+	if len(run.Keys) != 4 || len(run.Samples[run.Keys[0]]) != 3 || run.Samples[run.Keys[0]][1].Elapsed != 30*time.Microsecond || run.Verdicts["t/add/1"] != "fail" {
 		t.Errorf("read back: %+v", run)
 	}
 	if _, err := ReadTimings(strings.NewReader("{}\nnonsense\n")); err == nil || !strings.Contains(err.Error(), "line 2:") {
@@ -66,7 +66,7 @@ func TestTimingLines(t *testing.T) {
 func TestDoubt(t *testing.T) {
 	us := time.Microsecond
 	one := func(cache timing.Cache, peak Peak) *Timing {
-		return &Timing{Bytes: 1e6, Flops: 1e6, Peak: peak, Series: &timing.Series{Cache: cache, Samples: []time.Duration{1000 * us, 1000 * us}}}
+		return &Timing{Bytes: 1e6, Flops: 1e6, Peak: peak, Series: &timing.Series{Cache: cache, Samples: timing.Samples(1000*us, 1000*us)}}
 	}
 	for _, tc := range []struct {
 		name  string
@@ -168,7 +168,7 @@ func TestHistogram(t *testing.T) {
 	var b strings.Builder
 	s := &timing.Series{}
 	for i := range 100 {
-		s.Samples = append(s.Samples, time.Duration(1000+min(i, 90)*10))
+		s.Samples = append(s.Samples, timing.Sample{Elapsed: time.Duration(1000 + min(i, 90)*10)})
 	}
 	if err := Histogram(&b, 60, s); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestHistogram(t *testing.T) {
 		t.Errorf("%d samples drawn of 100", total)
 	}
 	b.Reset()
-	if err := Histogram(&b, 0, &timing.Series{Samples: []time.Duration{5, 5}}); err != nil || strings.Count(b.String(), "\n") != 1 {
+	if err := Histogram(&b, 0, &timing.Series{Samples: timing.Samples(5, 5)}); err != nil || strings.Count(b.String(), "\n") != 1 {
 		t.Errorf("equal samples: %q, %v", b.String(), err)
 	}
 }

@@ -2,7 +2,6 @@ package timing
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/aclements/go-moremath/stats"
@@ -28,23 +27,35 @@ const (
 	significance = 0.01
 )
 
+// Rounds are the fewest blocks of each series that can differ with the
+// significance that Compare wants.
+const Rounds = 5
+
 // A Change is what Compare found.
 type Change struct {
 	Verdict  Verdict
 	Old, New Summary
 	Ratio    float64 // median of new over median of old
-	Gap      float64 // between the intervals [min, q3], over the old median; negative: they overlap
-	P        float64 // of the Mann-Whitney U test, two-sided; NaN if it cannot be made
+	Gap      float64 // between the fastest of the slower and nearly all of the faster, over the old median; negative: they overlap
+	P        float64 // of the Mann-Whitney U test on the medians of blocks, two-sided; NaN if it cannot be made
 }
 
-// Compare tells whether the thing measured as cur is slower or faster than old:
-// the intervals from minimum to third quartile have a gap of at least 0.5 % and
-// the samples differ with p < 0.01. They are the same if the medians differ by
-// at most 0.5 %, half of one interval lies in the other and neither is wider
-// than 2 %, or if they are indistinguishable by the test with at least 20
-// samples each and medians within 2 %. Everything else is ambiguous. Both need
-// at least one sample.
-func Compare(old, cur []time.Duration) Change {
+// Compare tells whether the thing measured as cur is slower or faster than old.
+//
+// Samples taken one after the other share the state of the machine, so they are
+// not independent: a series is judged by its blocks, which are its rounds, or
+// the fifths of a series of fewer than five. What is slower must be so
+// everywhere: its fastest run takes 0.5 % longer than three quarters of the runs
+// in every block of the other, and the medians of the blocks differ with
+// p < 0.01, which takes five blocks each and all of them apart. A run that had
+// to wait for a processor counts as if it had not, unless others did not wait.
+//
+// Two are the same if their medians differ by at most 0.5 %, half of one
+// interval from minimum to third quartile lies in the other and neither is wider
+// than 2 %, or if the test cannot tell at least 20 samples each apart and the
+// medians are within 2 %. Everything else is ambiguous. Both need at least one
+// sample.
+func Compare(old, cur []Sample) Change {
 	c := Change{Old: Summarize(old), New: Summarize(cur), P: math.NaN()}
 	a, b := c.Old, c.New
 	if a.Median <= 0 || b.Median <= 0 {
@@ -52,24 +63,89 @@ func Compare(old, cur []time.Duration) Change {
 		return c
 	}
 	c.Ratio = float64(b.Median) / float64(a.Median)
-	c.Gap = float64(max(a.Min, b.Min)-min(a.Q3, b.Q3)) / float64(a.Median)
-	if u, err := stats.MannWhitneyUTest(floats(old), floats(cur), stats.LocationDiffers); err == nil {
-		c.P = u.P
+	slower := b.Median > a.Median
+	if slower {
+		c.Gap = float64(fastest(cur)-mostly(old)) / float64(a.Median)
+	} else {
+		c.Gap = float64(fastest(old)-mostly(cur)) / float64(a.Median)
 	}
-	differ := c.P < significance
-	switch {
-	case c.Gap >= gapLimit && differ && b.Median > a.Median:
+	c.P = differ(medians(old), medians(cur))
+	switch apart := c.Gap >= gapLimit && c.P < significance; {
+	case apart && slower:
 		c.Verdict = Slower
-	case c.Gap >= gapLimit && differ && b.Median < a.Median:
+	case apart && b.Median < a.Median:
 		c.Verdict = Faster
 	case math.Abs(c.Ratio-1) <= centreLimit && overlap(a, b) >= overlapLimit && spread(a) <= spreadLimit && spread(b) <= spreadLimit:
 		c.Verdict = Same
-	case !differ && min(a.N, b.N) >= 20 && math.Abs(c.Ratio-1) <= spreadLimit:
+	case min(a.N, b.N) >= 20 && math.Abs(c.Ratio-1) <= spreadLimit && !(differ(floats(old), floats(cur)) < significance):
 		c.Verdict = Same
 	default:
 		c.Verdict = Ambiguous
 	}
 	return c
+}
+
+// differ is the p-value of the Mann-Whitney U test, NaN if it cannot be made.
+func differ(x, y []float64) float64 {
+	u, err := stats.MannWhitneyUTest(x, y, stats.LocationDiffers)
+	if err != nil {
+		return math.NaN()
+	}
+	return u.P
+}
+
+// inBlocks splits a series by its rounds, or into fifths if it has fewer than
+// five.
+func inBlocks(samples []Sample) [][]Sample {
+	var out [][]Sample
+	for i, s := range samples {
+		if i == 0 || s.Round != samples[i-1].Round {
+			out = append(out, nil)
+		}
+		out[len(out)-1] = append(out[len(out)-1], s)
+	}
+	if len(out) >= Rounds {
+		return out
+	}
+	out = out[:0]
+	n := min(Rounds, len(samples))
+	for i := range n {
+		out = append(out, samples[i*len(samples)/n:(i+1)*len(samples)/n])
+	}
+	return out
+}
+
+func medians(samples []Sample) []float64 {
+	var out []float64
+	for _, b := range inBlocks(samples) {
+		out = append(out, float64(Summarize(b).Median))
+	}
+	return out
+}
+
+// mostly is the time that three quarters of the runs kept to in every block.
+func mostly(samples []Sample) time.Duration {
+	var most time.Duration
+	for _, b := range inBlocks(samples) {
+		most = max(most, Summarize(b).Q3)
+	}
+	return most
+}
+
+// fastest is the time of the fastest run that waited for less than what counts
+// as a difference; if all waited longer, of the fastest without its wait.
+func fastest(samples []Sample) time.Duration {
+	undisturbed, least := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+	for _, s := range samples {
+		least = min(least, s.Elapsed-s.Waited)
+		if float64(s.Waited) <= gapLimit*float64(s.Elapsed) {
+			undisturbed = min(undisturbed, s.Elapsed)
+		}
+	}
+	if undisturbed != math.MaxInt64 {
+		return undisturbed
+	}
+	return least
 }
 
 // overlap is the share of the shorter interval [min, q3] that the other covers;
@@ -88,11 +164,10 @@ func overlap(a, b Summary) float64 {
 
 func spread(s Summary) float64 { return float64(s.Q3-s.Min) / float64(s.Median) }
 
-func floats(ds []time.Duration) []float64 {
-	out := make([]float64, len(ds))
-	for i, d := range ds {
-		out[i] = float64(d)
+func floats(samples []Sample) []float64 {
+	out := make([]float64, len(samples))
+	for i, s := range samples {
+		out[i] = float64(s.Elapsed)
 	}
-	slices.Sort(out)
 	return out
 }

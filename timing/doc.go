@@ -8,10 +8,13 @@
 // shown of a series is its median with the quartiles and the number of samples.
 //
 // The stop rule is NVBench's: the relative noise is small, or it no longer
-// changes, or the time is spent; the series says which. [Compare] tells whether
-// one series is faster than another: the intervals from the minimum to the
-// third quartile have to be apart (NVBench's comparison) and the samples have to
-// differ by the Mann-Whitney U test (benchstat's).
+// changes, or the time is spent; the series says which. A [Sample] also says how
+// long its run had no processor, since no spread of the numbers shows that on a
+// machine that is always busy. [Compare] tells whether one series is faster than
+// another: the intervals from the minimum to the third quartile have to be apart
+// (NVBench's comparison) and the Mann-Whitney U test (benchstat's) has to tell
+// them apart, both over blocks of samples, so that what the machine did for a
+// while is not taken for the difference.
 //
 // Times are time.Duration, of nanosecond resolution; [ClockOverhead] measures
 // what the host's clock adds and how finely it ticks.

@@ -17,14 +17,16 @@ type HostFunc struct {
 	Restore func() error
 	// Caches are evicted before cold runs.
 	Caches *Evictor
+
+	waits waits
 }
 
 // Clock is the host's.
 func (h *HostFunc) Clock() Clock { return HostClock }
 
 // Sample implements Runner.
-func (h *HostFunc) Sample(ctx context.Context, cache Cache, n int) ([]time.Duration, error) {
-	samples := make([]time.Duration, 0, n)
+func (h *HostFunc) Sample(ctx context.Context, cache Cache, n int) ([]Sample, error) {
+	samples := make([]Sample, 0, n)
 	for range n {
 		if err := ctx.Err(); err != nil {
 			return samples, err
@@ -37,13 +39,14 @@ func (h *HostFunc) Sample(ctx context.Context, cache Cache, n int) ([]time.Durat
 		if cache == Cold {
 			h.Caches.Evict()
 		}
+		h.waits.begin()
 		start := time.Now()
 		err := h.Run()
 		d := time.Since(start)
 		if err != nil {
 			return samples, err
 		}
-		samples = append(samples, d)
+		samples = append(samples, Sample{Elapsed: d, Waited: h.waits.end(d)})
 	}
 	return samples, nil
 }
@@ -111,10 +114,10 @@ func parseSize(s string) int {
 // between them are apart (the median), and the smallest difference it can show.
 func ClockOverhead() (overhead, resolution time.Duration) {
 	const n = 10000
-	apart := make([]time.Duration, n)
+	apart := make([]Sample, n)
 	for i := range apart {
 		start := time.Now()
-		apart[i] = time.Since(start)
+		apart[i].Elapsed = time.Since(start)
 	}
 	resolution = time.Hour
 	last := time.Now()

@@ -28,7 +28,7 @@ type Runner interface {
 	// Sample runs n times and returns the time of each run. Inputs that a run
 	// changes are restored, and with Cold the caches evicted, before each run and
 	// outside of its time. It may return fewer samples with an error.
-	Sample(ctx context.Context, cache Cache, n int) ([]time.Duration, error)
+	Sample(ctx context.Context, cache Cache, n int) ([]Sample, error)
 	Clock() Clock
 }
 
@@ -40,6 +40,7 @@ type Options struct {
 	MinRuns int           // before noise may stop it; 0 means 10
 	MinTime time.Duration // before noise may stop it; 0 means MaxTime/10
 	Noise   float64       // relative noise that is small enough; 0 means 0.005
+	Round   int           // that the samples belong to
 }
 
 func (o Options) withDefaults() Options {
@@ -90,10 +91,11 @@ func Measure(ctx context.Context, r Runner, cache Cache, opt Options) (*Series, 
 		}
 		n := batch(opt, s, each, opt.MaxTime-spent)
 		samples, err := r.Sample(ctx, cache, n)
-		for _, d := range samples {
-			s.Samples = append(s.Samples, d)
-			s.total += d
-			rule.add(d)
+		for _, x := range samples {
+			x.Round = opt.Round
+			s.Samples = append(s.Samples, x)
+			s.total += x.Elapsed
+			rule.add(x.Elapsed)
 		}
 		switch {
 		case errors.Is(err, context.Canceled) && len(s.Samples) > 0:
@@ -121,7 +123,7 @@ func warmUp(ctx context.Context, r Runner, cache Cache, opt Options, s *Series) 
 			return 0, err
 		}
 		s.Warmup += n
-		last := max(samples[len(samples)-1], time.Since(began)/time.Duration(n))
+		last := max(samples[len(samples)-1].Elapsed, time.Since(began)/time.Duration(n))
 		if time.Since(start) >= opt.Warmup || opt.Runs > 0 && s.Warmup >= opt.Runs {
 			return last, nil
 		}

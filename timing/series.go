@@ -7,12 +7,33 @@ import (
 	"time"
 )
 
+// A Sample is the time of one run.
+type Sample struct {
+	Elapsed time.Duration
+	// Waited is how much of it threads of the run could have run but had no
+	// processor, all threads together: what the run lost to others is at most this.
+	// 0 where it is not known, and for runs too short to tell.
+	Waited time.Duration
+	// Round counts the rounds over all that is measured, from 0. Samples of one
+	// round were taken one after the other, by one process.
+	Round int
+}
+
+// Samples are samples of the given times that nothing disturbed.
+func Samples(elapsed ...time.Duration) []Sample {
+	out := make([]Sample, len(elapsed))
+	for i, d := range elapsed {
+		out[i].Elapsed = d
+	}
+	return out
+}
+
 // A Series is all samples of one thing in one state of the caches, in the order
 // they were taken.
 type Series struct {
 	Cache   Cache
 	Clock   Clock
-	Samples []time.Duration
+	Samples []Sample
 	Warmup  int // runs before the first sample
 	Stop    StopReason
 
@@ -24,7 +45,7 @@ type Series struct {
 type Summary struct {
 	N                        int
 	Min, Q1, Median, Q3, Max time.Duration
-	Total                    time.Duration
+	Total, Waited            time.Duration
 	Noise                    float64 // standard deviation over mean; NaN for fewer than two samples
 }
 
@@ -32,17 +53,19 @@ type Summary struct {
 func (s *Series) Summary() Summary { return Summarize(s.Samples) }
 
 // Summarize summarizes at least one sample.
-func Summarize(samples []time.Duration) Summary {
-	sorted := slices.Clone(samples)
-	slices.Sort(sorted)
+func Summarize(samples []Sample) Summary {
+	sorted := make([]time.Duration, len(samples))
 	var w welford
-	var total time.Duration
-	for _, d := range samples {
-		w.add(float64(d))
-		total += d
+	var total, waited time.Duration
+	for i, s := range samples {
+		sorted[i] = s.Elapsed
+		w.add(float64(s.Elapsed))
+		total += s.Elapsed
+		waited += s.Waited
 	}
+	slices.Sort(sorted)
 	return Summary{
-		N: len(sorted), Min: sorted[0], Max: sorted[len(sorted)-1], Total: total, Noise: w.relative(),
+		N: len(sorted), Min: sorted[0], Max: sorted[len(sorted)-1], Total: total, Waited: waited, Noise: w.relative(),
 		Q1: quantile(sorted, 0.25), Median: quantile(sorted, 0.5), Q3: quantile(sorted, 0.75),
 	}
 }
@@ -87,6 +110,10 @@ func digits(x float64) string {
 // Steady reports whether the samples can stand for a number: the middle half
 // lies within a tenth of the median (torch.utils.benchmark's limit for a warning).
 func (s Summary) Steady() bool { return float64(s.Q3-s.Q1) <= 0.1*float64(s.Median) }
+
+// Disturbed reports whether the runs may have lost more than 2 % of their time
+// to other processes.
+func (s Summary) Disturbed() bool { return float64(s.Waited) > 0.02*float64(s.Total) }
 
 // Add appends the samples of another series of the same thing, taken later.
 func (s *Series) Add(t *Series) {

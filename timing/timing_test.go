@@ -25,9 +25,9 @@ var errBroken = errors.New("broken")
 
 func (s *script) Clock() Clock { return DeviceClock }
 
-func (s *script) Sample(ctx context.Context, cache Cache, n int) ([]time.Duration, error) {
+func (s *script) Sample(ctx context.Context, cache Cache, n int) ([]Sample, error) {
 	s.asked, s.caches = append(s.asked, n), append(s.caches, cache)
-	var out []time.Duration
+	var out []Sample
 	for range n {
 		s.taken++
 		switch {
@@ -39,7 +39,7 @@ func (s *script) Sample(ctx context.Context, cache Cache, n int) ([]time.Duratio
 		case s.taken == s.fail:
 			return out, errBroken
 		}
-		out = append(out, s.next(s.taken))
+		out = append(out, Sample{Elapsed: s.next(s.taken)})
 	}
 	return out, nil
 }
@@ -105,12 +105,12 @@ func TestMeasureErrors(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	s := Summarize([]time.Duration{40, 10, 30, 20})
+	s := Summarize(Samples(40, 10, 30, 20))
 	want := Summary{N: 4, Min: 10, Q1: 18, Median: 25, Q3: 33, Max: 40, Total: 100, Noise: s.Noise}
 	if s != want || math.Abs(s.Noise-12.909944/25) > 1e-6 {
 		t.Errorf("%+v, want %+v", s, want)
 	}
-	one := Summarize([]time.Duration{7})
+	one := Summarize(Samples(7))
 	if one.Min != 7 || one.Q1 != 7 || one.Median != 7 || one.Q3 != 7 || one.Max != 7 || !math.IsNaN(one.Noise) || !one.Steady() {
 		t.Errorf("one sample: %+v", one)
 	}
@@ -130,23 +130,23 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-func series(n int, next func(int) time.Duration) []time.Duration {
-	out := make([]time.Duration, n)
+func series(n int, next func(int) time.Duration) []Sample {
+	out := make([]Sample, n)
 	for i := range out {
-		out[i] = next(i)
+		out[i].Elapsed = next(i)
 	}
 	return out
 }
 
 func TestCompare(t *testing.T) {
 	ms := time.Millisecond
-	seeded := func(seed uint64, mean time.Duration, rel float64) []time.Duration {
+	seeded := func(seed uint64, mean time.Duration, rel float64) []Sample {
 		r := rand.New(rand.NewPCG(seed, 0))
 		return series(100, func(int) time.Duration { return time.Duration(float64(mean) * (1 + rel*math.Abs(r.NormFloat64()))) })
 	}
 	for _, tc := range []struct {
 		name     string
-		old, cur []time.Duration
+		old, cur []Sample
 		want     Verdict
 	}{
 		{"3 % slower", seeded(1, ms, 0.005), seeded(2, ms*103/100, 0.005), Slower},
@@ -154,9 +154,9 @@ func TestCompare(t *testing.T) {
 		{"the same", seeded(1, ms, 0.005), seeded(2, ms, 0.005), Same},
 		{"the same, noisy", seeded(1, ms, 0.1), seeded(2, ms, 0.1), Same},
 		{"slower within the noise", seeded(1, ms, 0.1), seeded(2, ms*103/100, 0.1), Ambiguous},
-		{"few samples apart", []time.Duration{100, 101}, []time.Duration{200, 201}, Ambiguous},
-		{"one sample each", []time.Duration{100}, []time.Duration{200}, Ambiguous},
-		{"too short to measure", []time.Duration{0, 0}, []time.Duration{5, 6}, Ambiguous},
+		{"few samples apart", Samples(100, 101), Samples(200, 201), Ambiguous},
+		{"one sample each", Samples(100), Samples(200), Ambiguous},
+		{"too short to measure", Samples(0, 0), Samples(5, 6), Ambiguous},
 		{"identical samples", series(30, constant(ms)), series(30, constant(ms)), Same},
 		{"identical samples apart", series(30, constant(ms)), series(30, constant(2*ms)), Slower},
 	} {
@@ -165,8 +165,61 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	c := Compare(seeded(1, ms, 0.005), seeded(2, ms*103/100, 0.005))
-	if c.Ratio < 1.02 || c.Ratio > 1.04 || c.Gap < 0.005 || !(c.P < 1e-6) {
+	if c.Ratio < 1.02 || c.Ratio > 1.04 || c.Gap < 0.005 || math.Abs(c.P-2.0/252) > 1e-9 {
 		t.Errorf("3 %% slower: ratio %v, gap %v, p %v", c.Ratio, c.Gap, c.P)
+	}
+}
+
+// TestCompareDisturbed: what the machine did for a while is no difference.
+func TestCompareDisturbed(t *testing.T) {
+	const us = time.Microsecond
+	calm := func(floor time.Duration) func(int) time.Duration {
+		return func(i int) time.Duration { return floor + time.Duration(i*37%100)*time.Nanosecond }
+	}
+	times := func(s []Sample, rounds int, wait func(i int) time.Duration) []Sample {
+		for i := range s {
+			s[i].Round, s[i].Waited = i*rounds/len(s), wait(i)
+			s[i].Elapsed += s[i].Waited
+		}
+		return s
+	}
+	none := func(int) time.Duration { return 0 }
+	old := times(series(50, calm(100*us)), 5, none)
+	for _, tc := range []struct {
+		name string
+		cur  []Sample
+		want Verdict
+	}{
+		{"every run waited for a processor", times(series(50, calm(100*us)), 5, func(int) time.Duration { return 20 * us }), Ambiguous},
+		{"all but one waited", times(series(50, calm(100*us)), 5, func(i int) time.Duration { return 20 * us * time.Duration(min(i, 1)) }), Ambiguous},
+		{"slower, and some waited", times(series(50, calm(104*us)), 5, func(i int) time.Duration { return 20 * us * time.Duration(i%2) }), Slower},
+		{"faster, and none waited", times(series(50, calm(96*us)), 5, none), Faster},
+	} {
+		if got := Compare(old, tc.cur); got.Verdict != tc.want {
+			t.Errorf("%s: %s (gap %.4f, p %.3g), want %s", tc.name, got.Verdict, got.Gap, got.P, tc.want)
+		}
+	}
+	// One round in another state, at the pace of what it is compared with.
+	mixed := times(series(50, func(i int) time.Duration {
+		if i < 10 {
+			return calm(110 * us)(i)
+		}
+		return calm(100 * us)(i)
+	}), 5, none)
+	slow := times(series(50, calm(110*us)), 5, none)
+	for _, rounds := range []int{5, 1} {
+		for i := range mixed {
+			mixed[i].Round, slow[i].Round = i*rounds/50, i*rounds/50
+		}
+		if got := Compare(mixed, slow); got.Verdict != Ambiguous {
+			t.Errorf("a state of the machine in %d rounds: %s (gap %.4f, p %.3g)", rounds, got.Verdict, got.Gap, got.P)
+		}
+	}
+	if got := Compare(slow[:4], old[:4]); got.Verdict != Ambiguous {
+		t.Errorf("four samples each: %s, want what five blocks would need", got.Verdict)
+	}
+	if got := Compare(slow[:5], old[:5]); got.Verdict != Faster {
+		t.Errorf("five samples each: %s", got.Verdict)
 	}
 }
 

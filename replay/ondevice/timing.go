@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
@@ -58,7 +57,7 @@ func ended(res *devicebridge.Result) error {
 func (t *Timer) Clock() timing.Clock { return timing.HostClock }
 
 // Sample implements timing.Runner.
-func (t *Timer) Sample(ctx context.Context, cache timing.Cache, n int) ([]time.Duration, error) {
+func (t *Timer) Sample(ctx context.Context, cache timing.Cache, n int) ([]timing.Sample, error) {
 	o := devicebridge.Options{Time: &devicebridge.Timing{Runs: n}}
 	if cache == timing.Cold {
 		o.Time.FlushBytes = t.flush
@@ -70,7 +69,7 @@ func (t *Timer) Sample(ctx context.Context, cache timing.Cache, n int) ([]time.D
 	if err := ended(res); err != nil {
 		return nil, err
 	}
-	samples := make([]time.Duration, n)
+	samples := make([]timing.Sample, n)
 	for i, c := range t.plan.Calls {
 		if (c.Phase == diopi.Backward) != (t.phase == diopi.Backward) {
 			continue
@@ -80,8 +79,11 @@ func (t *Timer) Sample(ctx context.Context, cache timing.Cache, n int) ([]time.D
 			return nil, fmt.Errorf("%s: %d of %d runs were measured", c.Function, len(runs), n)
 		}
 		for k := range samples {
-			samples[k] += runs[k]
+			samples[k].Elapsed += runs[k]
 		}
+	}
+	for k := range samples {
+		samples[k].Waited = min(res.Waited[k], samples[k].Elapsed)
 	}
 	return samples, nil
 }

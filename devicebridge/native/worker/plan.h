@@ -10,6 +10,7 @@
 #include "arena.h"
 #include "checks.h"
 #include "library.h"
+#include "waits.h"
 #include "wire.h"
 
 namespace optool {
@@ -83,8 +84,10 @@ class Plan {
   void keepRepetition();
   void compareRepetition();
   uint32_t lastWriter(Subject subject, uint32_t index) const;
-  // Appends the nanoseconds of each call of each run; returns the number of runs.
-  uint32_t measure(Writer& elapsed, const std::function<void()>& alive);
+  // Appends the nanoseconds of each call of each run, then those that the threads
+  // waited for a processor in it; returns the number of runs. Once is the time of
+  // a run so far.
+  uint32_t measure(Writer& elapsed, int64_t once, const std::function<void()>& alive);
   void writeAllocs(Writer& answer);
   char* allocImage(const diopiTensor& t);
   bool toDevice(Tensor& t);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <numeric>
 
 #include "plan.h"
 
@@ -67,7 +68,9 @@ void Plan::run(const std::function<void(Writer&)>& send) {
     }
   }
   reset(true, true);
+  int64_t once = 0;
   bool ok = runAll(true, false, [&](uint32_t index, const Outcome& o) {
+    once += o.elapsed;
     answer.clear();
     answer.put(Answer::call);
     answer.u32(index);
@@ -101,7 +104,7 @@ void Plan::run(const std::function<void(Writer&)>& send) {
     if (repeat_ > 2 && leak > 0) found(FindingKind::leaked, 0, Subject::none, 0, {leak, 0});
   }
   Writer measured;
-  uint32_t runs = ok && runs_ > 0 ? measure(measured, alive) : 0;
+  uint32_t runs = ok && runs_ > 0 ? measure(measured, once, alive) : 0;
   answer.clear();
   answer.put(Answer::done);
   writeFindings(answer);
@@ -242,16 +245,20 @@ void Plan::coolDown() {
   }
 }
 
-uint32_t Plan::measure(Writer& elapsed, const std::function<void()>& alive) {
+uint32_t Plan::measure(Writer& elapsed, int64_t once, const std::function<void()>& alive) {
   const int64_t start = now();
   uint32_t done = 0;
   arena_.filling = false;
+  Waits waits(once);
   for (uint32_t k = 0; k < warmUp_ + runs_; k++) {
     reset(false, false);
     std::vector<int64_t> run;
+    waits.begin();
     if (!runAll(false, flushBytes_ > 0, [&](uint32_t, const Outcome& o) { run.push_back(o.elapsed); })) break;
+    const int64_t waited = waits.end(std::accumulate(run.begin(), run.end(), int64_t{0}));
     if (k < warmUp_) continue;
     for (int64_t ns : run) elapsed.i64(ns);
+    elapsed.i64(waited);
     done++;
     alive();
     if (budget_ > 0 && now() - start > budget_) break;
