@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"time"
 )
 
@@ -65,15 +66,12 @@ func (j *JSONLines) Summary(s *Summary) error {
 		total += n
 	}
 	m := map[string]any{
-		"kind": "summary", "captures": total, "compared": s.Compared(), "interrupted": s.Interrupted,
+		"kind": "summary", "captures": total, "interrupted": s.Interrupted,
 		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops, "exit_code": s.Exit,
 	}
 	if s.Witness != nil {
 		m["witness"] = s.Witness
 	}
-	for _, v := range Verdicts() {
-		m[v] = s.Results[v]
-		m["captures_"+v] = s.Captures[v]
-	}
+	maps.Copy(m, s.Counts())
 	return j.Write(m)
 }

@@ -45,6 +45,12 @@ func (l *Listing) Add(cells ...string) error {
 	return nil
 }
 
+// Line adds a line without columns, which is shortened to the width.
+func (l *Listing) Line(s string) { l.rows = append(l.rows, []string{OneLine(s)}) }
+
+// free reports whether a row is a line without columns.
+func (l *Listing) free(row []string) bool { return len(row) == 1 && len(l.head) > 1 }
+
 // Flush prints the rows held back.
 func (l *Listing) Flush() error {
 	if len(l.rows) == 0 {
@@ -55,6 +61,9 @@ func (l *Listing) Flush() error {
 		l.rows = append([][]string{l.head}, l.rows...)
 	}
 	for _, r := range l.rows {
+		if l.free(r) {
+			continue
+		}
 		for i, c := range r {
 			l.widths[i] = max(l.widths[i], text.StringWidthWithoutEscSequences(c))
 		}
@@ -62,6 +71,14 @@ func (l *Listing) Flush() error {
 	limits := l.fit()
 	var b strings.Builder
 	for _, r := range l.rows {
+		if l.free(r) {
+			line := r[0]
+			if l.width > 0 {
+				line = shorten(line, l.width)
+			}
+			b.WriteString(line + "\n")
+			continue
+		}
 		line := ""
 		for i, c := range r {
 			c = shorten(c, limits[i])

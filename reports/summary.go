@@ -97,6 +97,18 @@ func (s *Summary) Compared() int {
 	return s.Results[Pass] + s.Results[Warn] + s.Results[Fail] + s.Results[Mistrusted]
 }
 
+// Counts are the numbers of a run's last line: compared, and one per verdict, of
+// results and of captures.
+func (s *Summary) Counts() map[string]any {
+	s.endCapture()
+	m := map[string]any{"compared": s.Compared()}
+	for _, v := range Verdicts() {
+		m[v] = s.Results[v]
+		m["captures_"+v] = s.Captures[v]
+	}
+	return m
+}
+
 // Differs reports whether any result is a difference or a device's failure.
 func (s *Summary) Differs() bool {
 	return s.Results[Fail]+s.Results[Crash]+s.Results[Timeout] > 0

@@ -170,13 +170,13 @@ func (a *app) printTimings(w io.Writer, rec *reports.Recording) (int, error) {
 			cache = timing.Hot
 		}
 	}
-	list := newTimeListing(w, a.outputWidth(), peak)
+	table := newTimeTable(w, a.outputWidth(), peak, false)
 	for _, t := range rec.Timings {
-		if err := addTiming(list, t); err != nil {
+		if err := table.add(t, ""); err != nil {
 			return 0, err
 		}
 	}
-	if err := list.Flush(); err != nil {
+	if err := errors.Join(table.list.Flush(), table.legend()); err != nil {
 		return 0, err
 	}
 	if err := a.printAverages(w, rec.Timings, cache, false, "self", 0); err != nil {

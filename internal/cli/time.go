@@ -1,11 +1,10 @@
 package cli
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/optool/optool/capture"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
@@ -47,6 +45,8 @@ type timeOptions struct {
 	bandwidth   float64
 	flops       float64
 	seed        uint64
+	accCheck    bool
+	tolerances  string
 
 	caches []timing.Cache
 	peak   reports.Peak
@@ -65,7 +65,12 @@ Calls that do the same work (op, dtypes, shapes, strides, other arguments) are
 measured once and count as often as they were recorded; --all measures each.
 Runs stop when the relative noise is below 0.5 %, no longer changes, or --max-time
 is spent; --run_times N takes exactly N. No run is left out. What is printed is
-the median with the quartiles.
+the median with the quartiles. Runs are spread over five rounds, on a device each
+in a new process, so that compare --time can tell a difference from what the
+machine did for a while.
+
+With --acc_check each call is compared with the reference before it is measured,
+as replay does: a failure is exit code 1, and compare --time shows what changed.
 
 op_tools' CSV file goes to op_tools_results under the working directory or --out;
 it holds hot runs unless only cold ones were asked for.`,
@@ -79,6 +84,8 @@ it holds hot runs unless only cold ones were asked for.`,
 	o.addFlags(cmd)
 	f := cmd.Flags()
 	f.IntVar(&o.runTimes, "run_times", 0, "measure exactly `N` runs of each; 0: until the numbers hold")
+	f.BoolVar(&o.accCheck, "acc_check", false, "also compare the results of each measured call with the reference, as replay does")
+	f.StringVar(&o.tolerances, "tolerances", "", "with --acc_check, tolerances from a YAML `FILE`")
 	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not measure the backward pass")
 	f.BoolVar(&o.sync, "sync_time_measure", false, "print op_tools' tables of every run")
 	o.deviceFlags.add(cmd, "none", "what to measure: none, the float64 reference on this machine; host, the built-in device; or the path of a DIOPI `LIBRARY`")
@@ -87,7 +94,7 @@ it holds hot runs unless only cold ones were asked for.`,
 	f.StringVar(&o.cache, "cache", "both", "state of the caches: cold, hot or both")
 	f.DurationVar(&o.maxTime, "max-time", time.Second, "most time to spend on the runs of one phase and state of the caches")
 	f.DurationVar(&o.budget, "budget", 0, "most time to spend on everything: each op and dtype first, then what weighs most")
-	f.BoolVar(&o.interleave, "interleave", false, "take the runs in several rounds over all calls, in random order")
+	f.BoolVar(&o.interleave, "interleave", false, "go over all calls in each round, in random order")
 	f.BoolVar(&o.each, "all", false, "measure every recorded call, also those that do the same work")
 	f.BoolVar(&o.byShape, "group_by_input_shape", false, "one row per op and input shapes in the table of averages")
 	f.StringVar(&o.sortBy, "sort_by", "self", "order of the table of averages: self, avg, calls or name")
@@ -119,6 +126,8 @@ func (o *timeOptions) check(paths []string) error {
 		return usageError("--peak-bandwidth, --peak-flops: want more than 0")
 	case o.plot != "" && !strings.HasSuffix(o.plot, ".svg") && !strings.HasSuffix(o.plot, ".png"):
 		return usageError("--plot: want a name ending in .svg or .png, got %q", o.plot)
+	case o.tolerances != "" && !o.accCheck:
+		return usageError("--tolerances needs --acc_check")
 	case len(paths) == 0 && !o.calibrate:
 		return usageError("time: want at least one PATH")
 	}
@@ -131,33 +140,6 @@ func (o *timeOptions) check(paths []string) error {
 		return usageError("--cache: want cold, hot or both, got %q", o.cache)
 	}
 	return o.deviceFlags.check()
-}
-
-// A task is a call to measure, and what was measured of it.
-type task struct {
-	entry  *capture.Entry
-	op     string
-	dtype  string
-	shapes string
-	calls  int     // recorded calls that do the same work
-	bytes  float64 // of their inputs, all together
-	series []*reports.Timing
-	why    string // why there is no backward pass
-}
-
-// A timer measures tasks and reports them.
-type timer struct {
-	*app
-	o     *timeOptions
-	opt   replay.Options
-	evict *timing.Evictor
-	on    *ondevice.Device // nil: the reference
-	end   time.Time        // of the budget; zero for none
-	json  *jsonOutput
-	csv   *timeCSV
-	list  *reports.Listing
-	tally tally
-	done  []*reports.Timing
 }
 
 func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
@@ -202,7 +184,13 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		if !a.quiet {
 			fmt.Fprintln(a.Err, describeDevice(o.device, lib.Info()))
 		}
-		t.on = ondevice.New(cmd.Context(), lib, ondevice.Options{})
+		t.library, t.on = lib, ondevice.New(cmd.Context(), lib, ondevice.Options{})
+	}
+	if o.accCheck {
+		if t.check, err = t.newAccuracy(start); err != nil {
+			return err
+		}
+		defer t.check.csv.close()
 	}
 	tasks, err := t.collect(cmd.Context(), paths)
 	if err != nil {
@@ -220,229 +208,6 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 	return t.finish(tasks, start, interrupted)
 }
 
-// collect finds the calls to measure, each kind of work once, without reading
-// payloads.
-func (t *timer) collect(ctx context.Context, paths []string) ([]*task, error) {
-	var tasks []*task
-	byKey := map[string]*task{}
-	for f := range scan(ctx, paths, capture.Options{}) {
-		t.tally.walked++
-		if f.err != nil {
-			t.refuse(f.err)
-			continue
-		}
-		ok, err := t.o.filter.Match(f.entry, t.o.read)
-		if err != nil {
-			t.refuse(err)
-		}
-		if err != nil || !ok {
-			continue
-		}
-		t.tally.captures++
-		p, err := replay.Prepare(f.entry, t.opt)
-		if err != nil {
-			t.refuse(fmt.Errorf("%s: %w", f.entry.Rel, err))
-			continue
-		}
-		key, bytes := p.Key(), p.InputBytes()
-		if k := byKey[key]; k != nil && !t.o.each {
-			k.calls++
-			k.bytes += bytes
-		} else {
-			k = &task{entry: f.entry, op: p.Op, dtype: p.DType(), shapes: p.Shapes(), calls: 1, bytes: bytes}
-			byKey[key] = k
-			tasks = append(tasks, k)
-		}
-		p.Close()
-	}
-	if ctx.Err() != nil {
-		return nil, failed(ctx.Err())
-	}
-	return tasks, t.o.found(ctx, t.tally, paths)
-}
-
-func (t *timer) refuse(err error) {
-	t.tally.refused++
-	t.warn("%v", err)
-}
-
-// byWeight orders tasks for a budget: the heaviest of each op and dtype, then
-// all others, by the bytes of their calls.
-func byWeight(tasks []*task) []*task {
-	heavy := func(a, b *task) int {
-		switch {
-		case a.bytes > b.bytes:
-			return -1
-		case a.bytes < b.bytes:
-			return 1
-		}
-		return 0
-	}
-	sorted := slices.Clone(tasks)
-	slices.SortStableFunc(sorted, heavy)
-	var first, rest []*task
-	seen := map[string]bool{}
-	for _, k := range sorted {
-		if kind := k.op + " " + k.dtype; !seen[kind] {
-			seen[kind] = true
-			first = append(first, k)
-		} else {
-			rest = append(rest, k)
-		}
-	}
-	return append(first, rest...)
-}
-
-// measureAll measures the tasks one after the other: nothing else runs, since
-// it would be measured too.
-func (t *timer) measureAll(ctx context.Context, tasks []*task) error {
-	bar := t.newProgress("time")
-	defer bar.end()
-	rounds := t.rounds()
-	r := rand.New(rand.NewPCG(t.o.seed, 0))
-	for round := range rounds {
-		order := slices.Clone(tasks)
-		if rounds > 1 {
-			r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-		}
-		for _, k := range order {
-			if !t.end.IsZero() && time.Now().After(t.end) {
-				return nil
-			}
-			if err := t.measure(ctx, k, round, rounds); err != nil {
-				return err
-			}
-			if rounds == 1 {
-				bar.add(false)
-				bar.pause()
-				if err := t.report(k); err != nil {
-					return err
-				}
-			}
-			if ctx.Err() != nil {
-				break
-			}
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	if rounds > 1 {
-		bar.pause()
-		for _, k := range tasks {
-			if err := t.report(k); err != nil {
-				return err
-			}
-		}
-	}
-	return ctx.Err()
-}
-
-// rounds is how many times the tasks are gone through.
-func (t *timer) rounds() int {
-	switch {
-	case !t.o.interleave:
-		return 1
-	case t.o.runTimes > 0:
-		return min(t.o.runTimes, interleaveRounds)
-	}
-	return interleaveRounds
-}
-
-const interleaveRounds = 5
-
-// share is the part of n that falls to a round, so that the parts sum up to n.
-func share(n, round, rounds int) int { return n*(round+1)/rounds - n*round/rounds }
-
-// measure takes the samples of one round of a task. What cannot be run is a
-// warning; the error is that of ctx.
-func (t *timer) measure(ctx context.Context, k *task, round, rounds int) error {
-	p, err := replay.Prepare(k.entry, t.opt)
-	if err == nil {
-		defer p.Close()
-		err = p.Start()
-	}
-	if err != nil {
-		t.refuse(fmt.Errorf("%s: %w", k.entry.Rel, err))
-		return nil
-	}
-	phases, err := t.phases(k, p)
-	if err != nil {
-		t.refuse(fmt.Errorf("%s: %w", k.entry.Rel, err))
-		return nil
-	}
-	opt := timing.Options{Runs: share(t.o.runTimes, round, rounds), MaxTime: t.o.maxTime / time.Duration(rounds)}
-	at := 0
-	for _, ph := range phases {
-		for _, c := range t.o.caches {
-			s, err := timing.Measure(ctx, ph.runner, c, opt)
-			if err != nil && !errors.Is(err, context.Canceled) {
-				t.refuse(fmt.Errorf("%s: %s: %w", k.entry.Rel, ph.name, err))
-				return nil
-			}
-			if s == nil {
-				return err
-			}
-			if at == len(k.series) {
-				k.series = append(k.series, t.newTiming(k, ph.name, ph.work, s))
-			} else {
-				k.series[at].Series.Add(s)
-			}
-			if err != nil {
-				return err
-			}
-			at++
-		}
-	}
-	return nil
-}
-
-// A phase is a pass of a call to measure.
-type phase struct {
-	name   string
-	runner timing.Runner
-	work   replay.Work
-}
-
-// phases are the passes of a started call. A backward pass that a device does
-// not have is left out.
-func (t *timer) phases(k *task, p *replay.Prepared) ([]phase, error) {
-	k.why = p.NoBackward()
-	if t.on == nil {
-		ps := []phase{{"forward", &timing.HostFunc{Run: p.Forward, Caches: t.evict}, p.ForwardWork()}}
-		if k.why == "" {
-			ps = append(ps, phase{"backward", &timing.HostFunc{Run: p.Backward, Caches: t.evict}, p.BackwardWork()})
-		}
-		return ps, nil
-	}
-	flush := int64(t.evict.Size())
-	f, err := t.on.NewTimer(p.DeviceCall(false), flush)
-	if err != nil {
-		return nil, err
-	}
-	ps := []phase{{"forward", f, p.ForwardWork()}}
-	if k.why == "" {
-		b, err := t.on.NewTimer(p.DeviceCall(true), flush)
-		if err == nil {
-			ps = append(ps, phase{"backward", b, p.BackwardWork()})
-		} else {
-			k.why = err.Error()
-		}
-	}
-	return ps, nil
-}
-
-func (t *timer) newTiming(k *task, phase string, w replay.Work, s *timing.Series) *reports.Timing {
-	r := &reports.Timing{
-		Capture: k.entry.Rel, Op: k.op, Phase: phase, Shapes: k.shapes, Calls: k.calls, Series: s,
-		Bytes: w.Bytes, Flops: w.Flops, Peak: t.o.peak,
-	}
-	if k.entry.ID >= 0 {
-		r.ForwardID = &k.entry.ID
-	}
-	return r
-}
-
 // report prints and writes what was measured of a task.
 func (t *timer) report(k *task) error {
 	if len(k.series) == 0 {
@@ -456,8 +221,8 @@ func (t *timer) report(k *task) error {
 	if err := t.csv.add(t, k); err != nil {
 		return err
 	}
-	if t.list == nil {
-		t.list = newTimeListing(t.json.text(), t.outputWidth(), t.o.peak)
+	if t.table == nil {
+		t.table = newTimeTable(t.json.text(), t.outputWidth(), t.o.peak, t.check != nil)
 	}
 	for _, r := range k.series {
 		t.done = append(t.done, r)
@@ -466,11 +231,11 @@ func (t *timer) report(k *task) error {
 				return err
 			}
 		}
-		if err := addTiming(t.list, r); err != nil {
+		if err := t.table.add(r, k.verdict); err != nil {
 			return err
 		}
 		if t.o.histogram {
-			if err := t.list.Flush(); err != nil {
+			if err := t.table.list.Flush(); err != nil {
 				return err
 			}
 			if err := reports.Histogram(t.json.text(), t.outputWidth(), r.Series); err != nil {
@@ -478,13 +243,18 @@ func (t *timer) report(k *task) error {
 			}
 		}
 	}
-	return t.list.Flush()
+	return t.table.list.Flush()
 }
 
 // finish prints the tables over all calls, writes the files and gives the exit
 // code.
 func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 	w := t.json.text()
+	if t.table != nil {
+		if err := t.table.legend(); err != nil {
+			return failed(err)
+		}
+	}
 	if len(t.done) > 0 && !t.quiet {
 		cache := t.o.caches[len(t.o.caches)-1]
 		if err := t.printAverages(w, t.done, cache, t.o.byShape, t.o.sortBy, t.o.rowLimit); err != nil {
@@ -496,10 +266,18 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 	switch {
 	case interrupted:
 		s.Exit = ExitInterrupted
-	case len(t.done) == 0:
+	case t.check != nil && t.check.summary.Differs():
+		s.Exit = ExitDiffers
+	case len(t.done) == 0 || t.check != nil && t.check.summary.Refused():
 		s.Exit = ExitFailed
 	default:
 		s.Exit = t.tally.code()
+	}
+	if t.check != nil {
+		fmt.Fprintln(w)
+		if err := t.check.summary.Write(w, t.outputWidth()); err != nil {
+			return failed(err)
+		}
 	}
 	fmt.Fprintln(w, s.text())
 	cold := fmt.Sprintf("%d MiB written before each run", s.EvictedMiB)
@@ -507,7 +285,7 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 		cold = "a call's tensors evicted before each run"
 	}
 	fmt.Fprintln(w, clockText(cold))
-	if err := t.json.write(s); err != nil {
+	if err := t.json.write(t.last(s)); err != nil {
 		return failed(err)
 	}
 	if err := t.export(); err != nil {
@@ -516,7 +294,7 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 	if t.csv.path != "" && !t.quiet {
 		fmt.Fprintf(t.Err, "op elasped info saved to %s\n", t.csv.path)
 	}
-	if s.Exit == ExitFailed && len(t.done) == 0 {
+	if len(t.done) == 0 && !interrupted {
 		return &exitError{s.Exit, errors.New("nothing was measured")}
 	}
 	return exitWith(s.Exit)
@@ -571,6 +349,17 @@ type timeSummary struct {
 	Exit          int     `json:"exit_code"`
 }
 
+// last is the last line, with the verdicts on the results if they were looked at.
+func (t *timer) last(s timeSummary) any {
+	if t.check == nil {
+		return s
+	}
+	text, _ := json.Marshal(s)
+	all := t.check.summary.Counts()
+	_ = json.Unmarshal(text, &all)
+	return all
+}
+
 func summarize(tasks []*task, elapsed time.Duration) timeSummary {
 	s := timeSummary{Kind: "summary", Distinct: len(tasks), Elapsed: elapsed.Seconds(), PeakRSS: peakRSS()}
 	var bytes, measured float64
@@ -600,7 +389,7 @@ func (s timeSummary) text() string {
 // clockText describes the host's clock, and how cold runs came about.
 func clockText(cold string) string {
 	overhead, resolution := timing.ClockOverhead()
-	return fmt.Sprintf("host clock: reading it adds %s to a run, it ticks every %s; cold: %s",
+	return fmt.Sprintf("host clock: reading it adds %s to a run, it ticks every %s\ncold: %s",
 		timing.Format(overhead), timing.Format(resolution), cold)
 }
 

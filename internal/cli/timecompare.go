@@ -27,10 +27,16 @@ func (a *app) compareTimes(old, cur string, threshold float64, jsonPath string) 
 		return err
 	}
 	defer j.close()
-	l := reports.NewListing(j.text(), a.outputWidth(), "op", "capture", "phase", "cache", "old", "new", "change", "p", "verdict", "accuracy")
-	for i := 4; i < 8; i++ {
-		l.Right(i)
+	head := []string{"op", "capture", "phase", "cache", "old", "new", "change", "p", "verdict", "accuracy"}
+	width, named := a.outputWidth(), 2 // columns that name the call
+	if width > 0 && width < timeWidth {
+		head, named = head[2:], 0
 	}
+	l := reports.NewListing(j.text(), width, head...)
+	for i := range 4 {
+		l.Right(named + 2 + i)
+	}
+	last := ""
 	counts := map[timing.Verdict]int{}
 	var totals opTotals
 	slower := 0
@@ -50,8 +56,13 @@ func (a *app) compareTimes(old, cur string, threshold float64, jsonPath string) 
 		if !math.IsNaN(c.P) {
 			p = fmt.Sprintf("%.2g", c.P)
 		}
-		if err := l.Add(k.Op, k.Capture, k.Phase, k.Cache, timing.Format(c.Old.Median), timing.Format(c.New.Median),
-			percent(c.Ratio), p, string(c.Verdict), accuracy); err != nil {
+		if line := k.Op + "  " + k.Capture; named == 0 && line != last {
+			last = line
+			l.Line(line)
+		}
+		cells := []string{k.Op, k.Capture, k.Phase, k.Cache, timing.Format(c.Old.Median), timing.Format(c.New.Median),
+			percent(c.Ratio), p, string(c.Verdict), accuracy}
+		if err := l.Add(cells[2-named:]...); err != nil {
 			return failed(err)
 		}
 		if err := j.write(newTimeChange(k, c, accuracy)); err != nil {

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -18,34 +21,139 @@ import (
 	"github.com/optool/optool/value"
 )
 
-func newTimeListing(w io.Writer, width int, peak reports.Peak) *reports.Listing {
-	head := []string{"op", "id", "phase", "cache", "n", "median", "q1", "q3", "GB/s", "GFLOP/s"}
-	if peak != (reports.Peak{}) {
-		head = append(head, "% of peak")
-	}
-	head = append(head, "stopped by", "calls", "inputs", "doubt")
-	l := reports.NewListing(w, width, head...)
-	for i := 4; i < len(head)-4; i++ {
-		l.Right(i)
-	}
-	return l
+// A timeTable prints series as they are known: one per line, or in few columns
+// below a line for each call.
+type timeTable struct {
+	w        io.Writer
+	list     *reports.Listing
+	width    int
+	narrow   bool
+	peak     bool
+	accuracy bool
+	last     string          // the line of the call, in few columns
+	marks    map[string]bool // doubts that were printed as a mark
 }
 
-func addTiming(l *reports.Listing, t *reports.Timing) error {
-	m := t.Series.Summary()
-	bandwidth, flops := t.Rates()
+// timeWidth is the width from which a series fits into one line with its call.
+const timeWidth = 180
+
+// doubtMarks stand for doubts where there is no room for them.
+var doubtMarks = []struct{ mark, kind, text string }{
+	{"!", "invalid", "invalid: faster than the peak"},
+	{"w", "disturbed", "disturbed: its threads waited for a processor, more than 2 % of the time"},
+	{"~", "noisy", "noisy: the middle half spans more than a tenth of the median"},
+}
+
+// newTimeTable prints to w in lines of at most width columns, 0 for no limit.
+func newTimeTable(w io.Writer, width int, peak reports.Peak, accuracy bool) *timeTable {
+	t := &timeTable{w: w, width: width, narrow: width > 0 && width < timeWidth, peak: peak != (reports.Peak{}), accuracy: accuracy, marks: map[string]bool{}}
+	head := []string{"op", "id", "phase", "cache", "n", "median", "q1", "q3", "GB/s", "GFLOP/s"}
+	numbers := 4
+	if t.narrow {
+		head, numbers = head[2:], 2
+		if !t.wideEnough() {
+			head = head[:len(head)-1]
+		}
+	}
+	if t.peak {
+		head = append(head, "% of peak")
+	}
+	to := len(head)
+	switch {
+	case !t.narrow:
+		head = append(head, "stopped by", "calls", "inputs", "doubt")
+		if accuracy {
+			head = append(head, "accuracy")
+		}
+	case t.wideEnough():
+		head = append(head, "stopped by", "")
+	default:
+		head = append(head, "")
+	}
+	t.list = reports.NewListing(w, width, head...)
+	for i := numbers; i < to; i++ {
+		t.list.Right(i)
+	}
+	return t
+}
+
+// wideEnough reports whether few columns leave room for some more.
+func (t *timeTable) wideEnough() bool { return t.width >= 110 }
+
+// add prints a series; verdict is that on the results of the call.
+func (t *timeTable) add(x *reports.Timing, verdict string) error {
+	m := x.Series.Summary()
+	bandwidth, flops := x.Rates()
 	id := "-"
-	if t.ForwardID != nil {
-		id = strconv.Itoa(*t.ForwardID)
+	if x.ForwardID != nil {
+		id = strconv.Itoa(*x.ForwardID)
 	}
 	cells := []string{
-		t.Op, id, t.Phase, string(t.Series.Cache), strconv.Itoa(m.N), timing.Format(m.Median), timing.Format(m.Q1), timing.Format(m.Q3),
-		fmt.Sprintf("%.3g", bandwidth/1e9), fmt.Sprintf("%.3g", flops/1e9),
+		x.Phase, string(x.Series.Cache), strconv.Itoa(m.N), timing.Format(m.Median), timing.Format(m.Q1), timing.Format(m.Q3),
+		fmt.Sprintf("%.3g", bandwidth/1e9),
 	}
-	if t.Peak != (reports.Peak{}) {
-		cells = append(cells, fmt.Sprintf("%.1f", 100*t.Share()))
+	if !t.narrow || t.wideEnough() {
+		cells = append(cells, fmt.Sprintf("%.3g", flops/1e9))
 	}
-	return l.Add(append(cells, string(t.Series.Stop), strconv.Itoa(t.Calls), t.Shapes, t.Doubt())...)
+	if t.peak {
+		cells = append(cells, fmt.Sprintf("%.1f", 100*x.Share()))
+	}
+	if !t.narrow {
+		cells = append(append([]string{x.Op, id}, cells...), string(x.Series.Stop), strconv.Itoa(x.Calls), x.Shapes, x.Doubt())
+		if t.accuracy {
+			cells = append(cells, verdict)
+		}
+		return t.list.Add(cells...)
+	}
+	t.call(x, id, verdict)
+	if t.wideEnough() {
+		cells = append(cells, string(x.Series.Stop))
+	}
+	return t.list.Add(append(cells, t.mark(x.Doubt()))...)
+}
+
+// call prints the line of a call, and a second one where its inputs do not fit.
+func (t *timeTable) call(x *reports.Timing, id, verdict string) {
+	if key := x.Op + " " + x.Capture; key != t.last {
+		t.last = key
+		line := x.Op + "  " + id
+		if x.Calls > 1 {
+			line += fmt.Sprintf("  %d calls", x.Calls)
+		}
+		if t.accuracy {
+			line += "  " + cmp.Or(verdict, "-")
+		}
+		if full := line + "  " + x.Shapes; utf8.RuneCountInString(full) <= t.width {
+			t.list.Line(full)
+		} else {
+			t.list.Line(line)
+			t.list.Line("  " + x.Shapes)
+		}
+	}
+}
+
+// mark is the mark that stands for a doubt.
+func (t *timeTable) mark(doubt string) string {
+	kind, _, _ := strings.Cut(doubt, ":")
+	for _, d := range doubtMarks {
+		if d.kind == kind {
+			t.marks[kind] = true
+			return d.mark
+		}
+	}
+	return ""
+}
+
+// legend explains the marks that were printed.
+func (t *timeTable) legend() error {
+	for _, d := range doubtMarks {
+		if t.marks[d.kind] {
+			if _, err := fmt.Fprintf(t.w, "%s  %s\n", d.mark, d.text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // opToolsTables prints what op_tools prints of a call: its arguments and
@@ -101,7 +209,7 @@ func (t *timer) opToolsTables(k *task) error {
 // backward of the same number in one row, hot if there are hot ones.
 func (t *timer) timeRows(k *task) ([]reports.TimeRow, error) {
 	cache := t.o.caches[len(t.o.caches)-1]
-	var forward, backward []time.Duration
+	var forward, backward []timing.Sample
 	for _, r := range k.series {
 		switch {
 		case r.Series.Cache != cache:
@@ -132,9 +240,9 @@ func (t *timer) timeRows(k *task) ([]reports.TimeRow, error) {
 		row.GradInputs, row.GradOutputs = text(capture.GradInputs), text(capture.GradOutputs)
 	}
 	rows := make([]reports.TimeRow, max(len(forward), len(backward)))
-	at := func(ds []time.Duration, i int) time.Duration {
-		if i < len(ds) {
-			return ds[i]
+	at := func(samples []timing.Sample, i int) time.Duration {
+		if i < len(samples) {
+			return samples[i].Elapsed
 		}
 		return -1
 	}

@@ -1,0 +1,353 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/timing"
+)
+
+// A task is a call to measure, and what was measured of it.
+type task struct {
+	entry  *capture.Entry
+	op     string
+	dtype  string
+	shapes string
+	calls  int     // recorded calls that do the same work
+	bytes  float64 // of their inputs, all together
+	series []*reports.Timing
+	why    string // why there is no backward pass
+
+	verdict string // on its results; "" if they were not looked at
+	spent   time.Duration
+	failed  bool // it could not be measured: later rounds leave it out
+}
+
+// A timer measures tasks and reports them.
+type timer struct {
+	*app
+	o       *timeOptions
+	opt     replay.Options
+	evict   *timing.Evictor
+	on      *ondevice.Device // nil: the reference
+	library *devicebridge.Device
+	check   *accuracy // nil: results are not looked at
+	end     time.Time // of the budget; zero for none
+	json    *jsonOutput
+	csv     *timeCSV
+	table   *timeTable
+	tally   tally
+	done    []*reports.Timing
+}
+
+// collect finds the calls to measure, each kind of work once, without reading
+// payloads.
+func (t *timer) collect(ctx context.Context, paths []string) ([]*task, error) {
+	var tasks []*task
+	byKey := map[string]*task{}
+	for f := range scan(ctx, paths, capture.Options{}) {
+		t.tally.walked++
+		if f.err != nil {
+			t.refuse(f.err)
+			continue
+		}
+		ok, err := t.o.filter.Match(f.entry, t.o.read)
+		if err != nil {
+			t.refuse(err)
+		}
+		if err != nil || !ok {
+			continue
+		}
+		t.tally.captures++
+		p, err := replay.Prepare(f.entry, t.opt)
+		if err != nil {
+			t.refuse(fmt.Errorf("%s: %w", f.entry.Rel, err))
+			continue
+		}
+		key, bytes := p.Key(), p.InputBytes()
+		if k := byKey[key]; k != nil && !t.o.each {
+			k.calls++
+			k.bytes += bytes
+		} else {
+			k = &task{entry: f.entry, op: p.Op, dtype: p.DType(), shapes: p.Shapes(), calls: 1, bytes: bytes}
+			byKey[key] = k
+			tasks = append(tasks, k)
+		}
+		p.Close()
+	}
+	if ctx.Err() != nil {
+		return nil, failed(ctx.Err())
+	}
+	return tasks, t.o.found(ctx, t.tally, paths)
+}
+
+func (t *timer) refuse(err error) {
+	t.tally.refused++
+	t.warn("%v", err)
+}
+
+// byWeight orders tasks for a budget: the heaviest of each op and dtype, then
+// all others, by the bytes of their calls.
+func byWeight(tasks []*task) []*task {
+	heavy := func(a, b *task) int {
+		switch {
+		case a.bytes > b.bytes:
+			return -1
+		case a.bytes < b.bytes:
+			return 1
+		}
+		return 0
+	}
+	sorted := slices.Clone(tasks)
+	slices.SortStableFunc(sorted, heavy)
+	var first, rest []*task
+	seen := map[string]bool{}
+	for _, k := range sorted {
+		if kind := k.op + " " + k.dtype; !seen[kind] {
+			seen[kind] = true
+			first = append(first, k)
+		} else {
+			rest = append(rest, k)
+		}
+	}
+	return append(first, rest...)
+}
+
+// measureAll measures the tasks, in rounds: nothing else runs meanwhile, since it
+// would be measured too.
+func (t *timer) measureAll(ctx context.Context, tasks []*task) error {
+	bar := t.newProgress("time")
+	defer bar.end()
+	if t.o.interleave {
+		err := t.interleave(ctx, tasks)
+		bar.pause()
+		for _, k := range tasks {
+			if err := t.report(k); err != nil {
+				return err
+			}
+		}
+		return err
+	}
+	for _, k := range tasks {
+		if t.late() {
+			return nil
+		}
+		err := t.measure(ctx, k, 0, t.rounds())
+		bar.add(false)
+		bar.pause()
+		if err := t.report(k); err != nil {
+			return err
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// interleave measures all tasks in each round, in random order.
+func (t *timer) interleave(ctx context.Context, tasks []*task) error {
+	r := rand.New(rand.NewPCG(t.o.seed, 0))
+	order := slices.Clone(tasks)
+	for round := range t.rounds() {
+		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for _, k := range order {
+			if t.late() {
+				return nil
+			}
+			if err := t.measure(ctx, k, round, round+1); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// late reports whether the budget is spent.
+func (t *timer) late() bool { return !t.end.IsZero() && time.Now().After(t.end) }
+
+// rounds is how many rounds the runs are spread over: as many as compare --time
+// needs to tell what is slower.
+func (t *timer) rounds() int {
+	if t.o.runTimes > 0 {
+		return min(t.o.runTimes, timing.Rounds)
+	}
+	return timing.Rounds
+}
+
+// share is the part of n that falls to a round, so that the parts sum up to n.
+func share(n, round, rounds int) int { return n*(round+1)/rounds - n*round/rounds }
+
+// measure takes the samples of some rounds of a task. What cannot be run is a
+// warning; the error is that of ctx.
+func (t *timer) measure(ctx context.Context, k *task, from, to int) error {
+	if k.failed {
+		return nil
+	}
+	if from == 0 && t.check != nil {
+		if err := t.check.look(ctx, t, k); err != nil {
+			return err
+		}
+	}
+	p, err := replay.Prepare(k.entry, t.opt)
+	if err == nil {
+		defer p.Close()
+		err = p.Start()
+	}
+	var phases []phase
+	if err == nil {
+		phases, err = t.phases(k, p)
+	}
+	for round := from; err == nil && round < to; round++ {
+		if round > 0 && t.o.runTimes == 0 && k.spent > longest*t.o.maxTime*time.Duration(len(k.series)) {
+			break
+		}
+		err = t.round(ctx, k, phases, round)
+	}
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	k.failed = true
+	t.refuse(fmt.Errorf("%s: %w", k.entry.Rel, err))
+	return nil
+}
+
+// longest is how often --max-time the rounds of a series may take, with warming
+// up and what is done between runs: what is that slow gets fewer rounds.
+const longest = 2
+
+// round takes the samples of one round of a task.
+func (t *timer) round(ctx context.Context, k *task, phases []phase, round int) error {
+	began := time.Now()
+	defer func() { k.spent += time.Since(began) }()
+	if t.library != nil {
+		t.library.Renew()
+	}
+	rounds := t.rounds()
+	opt := timing.Options{
+		Runs: share(t.o.runTimes, round, rounds), MaxTime: t.o.maxTime / time.Duration(rounds), Warmup: 10 * time.Millisecond, Round: round,
+	}
+	at := 0
+	for _, ph := range phases {
+		for _, c := range t.o.caches {
+			s, err := timing.Measure(ctx, ph.runner, c, opt)
+			switch {
+			case s == nil:
+			case at == len(k.series):
+				k.series = append(k.series, t.newTiming(k, ph.name, ph.work, s))
+			default:
+				k.series[at].Series.Add(s)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", ph.name, err)
+			}
+			at++
+		}
+	}
+	return nil
+}
+
+// A phase is a pass of a call to measure.
+type phase struct {
+	name   string
+	runner timing.Runner
+	work   replay.Work
+}
+
+// phases are the passes of a started call. A backward pass that a device does
+// not have is left out.
+func (t *timer) phases(k *task, p *replay.Prepared) ([]phase, error) {
+	k.why = p.NoBackward()
+	if t.on == nil {
+		ps := []phase{{"forward", &timing.HostFunc{Run: p.Forward, Caches: t.evict}, p.ForwardWork()}}
+		if k.why == "" {
+			ps = append(ps, phase{"backward", &timing.HostFunc{Run: p.Backward, Caches: t.evict}, p.BackwardWork()})
+		}
+		return ps, nil
+	}
+	flush := int64(t.evict.Size())
+	f, err := t.on.NewTimer(p.DeviceCall(false), flush)
+	if err != nil {
+		return nil, err
+	}
+	ps := []phase{{"forward", f, p.ForwardWork()}}
+	if k.why == "" {
+		b, err := t.on.NewTimer(p.DeviceCall(true), flush)
+		if err == nil {
+			ps = append(ps, phase{"backward", b, p.BackwardWork()})
+		} else {
+			k.why = err.Error()
+		}
+	}
+	return ps, nil
+}
+
+func (t *timer) newTiming(k *task, phase string, w replay.Work, s *timing.Series) *reports.Timing {
+	r := &reports.Timing{
+		Capture: k.entry.Rel, Op: k.op, Phase: phase, Shapes: k.shapes, Calls: k.calls, Series: s,
+		Bytes: w.Bytes, Flops: w.Flops, Peak: t.o.peak,
+	}
+	if k.entry.ID >= 0 {
+		r.ForwardID = &k.entry.ID
+	}
+	return r
+}
+
+// An accuracy compares the results of what is measured with the reference.
+type accuracy struct {
+	o       replayOptions
+	opt     replay.Options
+	saver   *failureSaver
+	csv     *lazyCSV
+	summary *reports.Summary
+}
+
+func (t *timer) newAccuracy(start time.Time) (*accuracy, error) {
+	tol, err := loadTolerances(t.o.tolerances)
+	if err != nil {
+		return nil, err
+	}
+	c := &accuracy{
+		o:   replayOptions{selection: t.o.selection, deviceFlags: t.o.deviceFlags, forwardOnly: t.o.forwardOnly, tolerances: t.o.tolerances},
+		opt: t.opt, saver: &failureSaver{dir: t.o.out, now: start}, csv: &lazyCSV{dir: t.o.out}, summary: reports.NewSummary(),
+	}
+	c.opt.Tolerances = tol
+	if t.on != nil {
+		c.opt.Device = t.on
+	}
+	return c, nil
+}
+
+// look replays a task, and prints and writes what is found.
+func (c *accuracy) look(ctx context.Context, t *timer, k *task) error {
+	r := c.o.replay(found{entry: k.entry}, c.opt, c.saver)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case r.err != nil || r.unsaved != nil:
+		t.refuse(errors.Join(r.err, r.unsaved))
+	}
+	if r.found == nil {
+		return nil
+	}
+	k.verdict = r.found.Worst()
+	for _, res := range r.found.Results {
+		c.summary.Add(res)
+		if err := t.json.result(res); err != nil {
+			return err
+		}
+	}
+	if err := c.csv.rows(r.found.Rows); err != nil || !r.found.Bad() {
+		return err
+	}
+	return r.found.Write(t.json.text(), t.tableWidth())
+}
