@@ -70,6 +70,9 @@ func (e *Entry) readDevice() (*device, error) {
 		if e.DIOPI != "" {
 			return nil, fmt.Errorf("op %s: DIOPI %q: no recipe is named %s", e.Op(), e.DIOPI, name)
 		}
+		if e.View {
+			return &device{reason: "DIOPI has no function for it: views are made without a device"}, nil
+		}
 		return &device{reason: "DIOPI has no function for it"}, nil
 	}
 	d := &device{recipe: r}

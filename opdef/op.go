@@ -267,6 +267,7 @@ type Entry struct {
 	HasGrad bool
 	Exempt  map[string]string
 	DIOPI   string // see Op.DIOPI
+	View    bool   // the result is an argument seen otherwise
 
 	args    reflect.Type
 	plan    []setter // per schema parameter

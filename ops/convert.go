@@ -329,7 +329,9 @@ func same(name, names, params, summary string, detached bool) *opdef.Entry {
 	} else {
 		op.Grad = func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) { return passOn(g) }
 	}
-	return op.Entry()
+	e := op.Entry()
+	e.View = true
+	return e
 }
 
 // dtypeOf reads a dtype, or the name of a tensor class such as

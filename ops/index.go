@@ -422,6 +422,7 @@ func (a *getItemArgs) grad(g *tensor.Tensor) (opdef.Grads, error) {
 var getItemOp = opdef.Op[getItemArgs]{
 	Schema: "__getitem__(Tensor self, any index) -> Tensor",
 	Names:  "Tensor.__getitem__",
+	DIOPI:  "getitem",
 	Doc: opdef.Doc{Summary: "Elements by index: numbers, slices, None, ..., masks, index tensors and lists", Formula: "self[index]",
 		Notes: "A slice step must be positive.", Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
 	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
@@ -551,6 +552,7 @@ type setItemArgs struct {
 var setItemOp = opdef.Op[setItemArgs]{
 	Schema: "__setitem__(Tensor self, any index, Tensor|Scalar value) -> None",
 	Names:  "Tensor.__setitem__",
+	DIOPI:  "setitem",
 	Doc: opdef.Doc{Summary: "Writes elements by index", Formula: "self[index] = value", Notes: "Returns None; where an index occurs twice the last value stays.",
 		Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
 	Error: opdef.Error{Class: opdef.Exact},

@@ -59,7 +59,9 @@ func (v viewOp[A]) Entry() *opdef.Entry {
 			return max(1, t.Numel()/max(1, v.Self(a).Numel()))
 		}
 	}
-	return op.Entry()
+	e := op.Entry()
+	e.View = true
+	return e
 }
 
 func (v viewOp[A]) grad(a *A, g *tensor.Tensor) (opdef.Grads, error) {
@@ -102,13 +104,15 @@ type partsOp[A any] struct {
 }
 
 func (p partsOp[A]) Entry() *opdef.Entry {
-	return opdef.Op[A]{
+	e := opdef.Op[A]{
 		Schema: p.Schema, Names: p.Names, Doc: p.Doc,
 		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: p.kernel,
 		Grad:   p.grad,
 		Cases:  func(r *rand.Rand) []*A { return p.Cases(opdef.Gen{R: r}) },
 	}.Entry()
+	e.View = true
+	return e
 }
 
 func (p partsOp[A]) kernel(a *A) ([]*tensor.Tensor, error) {

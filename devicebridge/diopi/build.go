@@ -94,7 +94,7 @@ func (b *build) argument(name string, v value.Value) (any, error) {
 	case *tensor.Tensor:
 		return b.given(name, v, slices.Contains(b.c.Sparse, name))
 	case *value.Sequence:
-		if !slices.ContainsFunc(v.Items, isTensor) {
+		if name == "index" || !slices.ContainsFunc(v.Items, isTensor) { // an index may mix tensors and numbers
 			return v, nil
 		}
 		list := make([]*Tensor, len(v.Items))

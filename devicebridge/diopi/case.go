@@ -82,13 +82,14 @@ type Recipe struct {
 	}
 }
 
-// Find returns the recipe of a function of the kit.
+// Find returns the recipe of a function of the kit, or of one of PyTorch's that
+// the kit lacks: getitem, setitem, unbind, outer, select_scatter, slice_scatter.
 func Find(function string) (*Recipe, bool) {
 	r, ok := recipes().byName[function]
 	return r, ok
 }
 
-// Recipes are all recipes, by name of the function.
+// Recipes are those of the kit's functions, by name.
 func Recipes() []*Recipe { return recipes().all }
 
 // Functions are the names of the C functions the recipe may call, forward ones first.

@@ -24,6 +24,9 @@ var recipes = sync.OnceValue(func() *registry {
 			g.all = append(g.all, r)
 		}
 	}
+	for _, r := range beyond {
+		g.byName[r.Function] = r
+	}
 	slices.SortFunc(g.all, func(a, b *Recipe) int { return strings.Compare(a.Function, b.Function) })
 	return g
 })

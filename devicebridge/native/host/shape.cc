@@ -256,6 +256,24 @@ diopiError_t diopiSelectBackward(diopiContextHandle_t, diopiTensorHandle_t grad_
   });
 }
 
+diopiError_t diopiSliceScatter(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input,
+                               diopiConstTensorHandle_t src, int64_t dim, int64_t start, int64_t end, int64_t step) {
+  return guard(__func__, [&] {
+    const Tensor result(out);
+    copy(result, input);
+    copy(slice(result, dim, start, end, step), src);
+  });
+}
+
+diopiError_t diopiSelectScatter(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input,
+                                diopiConstTensorHandle_t src, int64_t dim, int64_t index) {
+  return guard(__func__, [&] {
+    const Tensor result(out);
+    copy(result, input);
+    copy(selected(result, dim, index), src);
+  });
+}
+
 diopiError_t diopiTril(diopiContextHandle_t, diopiTensorHandle_t out, diopiConstTensorHandle_t input, int64_t diagonal) {
   return guard(__func__, [&] { tril(out, input, diagonal); });
 }
