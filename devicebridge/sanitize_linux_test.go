@@ -12,7 +12,7 @@ import (
 // build is where the corpus of wrong devices lies, below native.
 var build = "build"
 
-// With OPTOOL_SAN=address or thread the tests use the worker and the
+// With OPTOOL_SAN=thread or address,undefined the tests use the worker and the
 // built-in device that make -C native SAN=... built: a report ends it, which fails the test.
 func TestMain(m *testing.M) {
 	if san := os.Getenv("OPTOOL_SAN"); san != "" {
@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		programs = files
 		// Faults of the library are the worker's to die of, not the sanitizer's.
 		os.Setenv("ASAN_OPTIONS", "halt_on_error=1:exitcode=66:handle_segv=0:handle_abort=0:handle_sigfpe=0:detect_leaks=0:allocator_may_return_null=1")
+		os.Setenv("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
 		os.Setenv("TSAN_OPTIONS", "halt_on_error=1:exitcode=66:handle_segv=0:handle_abort=0:handle_sigfpe=0")
 	}
 	os.Exit(m.Run())
