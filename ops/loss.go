@@ -284,7 +284,7 @@ var lossOps = []*opdef.Entry{
 	}),
 	elementLossOp(opdef.Op[rankingArgs]{
 		Schema: "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.margin_ranking_loss margin_ranking_loss",
+		Names:  "F.margin_ranking_loss",
 		Doc:    opdef.Doc{Summary: "Shortfall of the wanted order of two scores", Formula: "max(0, -target*(input1 - input2) + margin)", Notes: "At the limit the gradient is passed on.", Source: "torch.nn.functional.margin_ranking_loss"},
 		Cases: func(r *rand.Rand) []*rankingArgs {
 			var cs []*rankingArgs

@@ -77,6 +77,7 @@ func tables() [][]*opdef.Entry {
 		nativeNormOps,
 		calculusOps,
 		maskedOps,
+		atenOps(),
 	}
 }
 

@@ -59,7 +59,7 @@ var rowLossOps = []*opdef.Entry{
 	}, (*multilabelSoftArgs).loss),
 	rowLossOp(opdef.Op[tripletArgs]{
 		Schema: "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.triplet_margin_loss triplet_margin_loss",
+		Names:  "F.triplet_margin_loss",
 		Doc:    opdef.Doc{Summary: "Shortfall of a distance from another", Formula: "max(0, d(anchor, positive) - d(anchor, negative) + margin), with d(x, y) = norm(x - y + eps, p)", Notes: "swap takes the smaller of d(anchor, negative) and d(positive, negative). At the limit the gradient is passed on.", Source: "torch.nn.functional.triplet_margin_loss"},
 		Cases: func(r *rand.Rand) []*tripletArgs {
 			g := opdef.Gen{R: r}
@@ -98,7 +98,7 @@ var rowLossOps = []*opdef.Entry{
 	}),
 	rowLossOp(opdef.Op[cosineEmbeddingArgs]{
 		Schema: "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.cosine_embedding_loss cosine_embedding_loss",
+		Names:  "F.cosine_embedding_loss",
 		Doc:    opdef.Doc{Summary: "Distance of the cosine of similar vectors from 1, excess of others over a margin", Formula: "1 - cos(input1, input2) if target is 1, max(0, cos(input1, input2) - margin) if -1", Source: "torch.nn.functional.cosine_embedding_loss"},
 		Cases: func(r *rand.Rand) []*cosineEmbeddingArgs {
 			g := opdef.Gen{R: r}
