@@ -145,18 +145,12 @@ func nativeNorm[A any](o opdef.Op[A], call func(*A) (*normalisation, []int, erro
 		rstd := stat(func(m *momentsSoFar) float64 { return 1 / math.Sqrt(m.m2/m.n+n.eps) })
 		return []*tensor.Tensor{n.forward().Reshape(n.shape...), stat(meanSoFar), rstd}, nil
 	}
-	// The reciprocal root is as exact as the variance, which is known to the
-	// root mean square times the deviation.
 	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
 		n, shape, err := call(a)
 		if err != nil {
 			return outs
 		}
-		rms := func(m *momentsSoFar) float64 { return rootMeanSquare(m.n, m.mean*m.mean, m.m2) }
-		return []*tensor.Tensor{n.scale().Reshape(n.shape...), n.statistic(tensor.Float64, shape, rms), n.statistic(tensor.Float64, shape, func(m *momentsSoFar) float64 {
-			rstd := 1 / math.Sqrt(m.m2/m.n+n.eps)
-			return rstd * (1 + rms(m)*rstd)
-		})}
+		return append([]*tensor.Tensor{n.scale().Reshape(n.shape...)}, n.statisticScales(shape)...)
 	}
 	grads := func(a *A, g *opdef.Grad, magnitudes bool) (opdef.Grads, error) {
 		n, _, err := call(a)

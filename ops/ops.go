@@ -75,6 +75,7 @@ func tables() [][]*opdef.Entry {
 		queryOps,
 		segmentOps,
 		nativeNormOps,
+		syncNormOps,
 		calculusOps,
 		maskedOps,
 		atenOps(),
