@@ -68,6 +68,64 @@ func TestSuiteIsComplete(t *testing.T) {
 	}
 }
 
+// TestModels expands the suites of all models, and of every function that they
+// call generates the smallest case and finds it right.
+func TestModels(t *testing.T) {
+	names, err := Source{}.Models()
+	if err != nil || len(names) != 43 {
+		t.Fatalf("%d models, %v; want 43", len(names), err)
+	}
+	size := func(c *configs.Case) int {
+		n := 0
+		for _, a := range c.Args() {
+			k := 1
+			if shape, ok := a.Shape.(*value.Sequence); ok {
+				for _, d := range shape.Items {
+					if d, ok := d.(int64); ok {
+						k *= int(d)
+					}
+				}
+			}
+			n += k
+		}
+		return n
+	}
+	smallest := map[string]*configs.Case{}
+	for _, name := range names {
+		entries, err := Source{}.Entries(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases, err := configs.Expand(entries, nil)
+		if err != nil || len(cases) < 50 {
+			t.Fatalf("%s: %d cases, %v", name, len(cases), err)
+		}
+		for _, c := range cases {
+			if s, ok := smallest[c.Function()]; !ok || size(c) < size(s) {
+				smallest[c.Function()] = c
+			}
+		}
+	}
+	store := NewStore(t.TempDir(), "models")
+	for function, c := range smallest {
+		if _, ok := diopi.Find(function); !ok {
+			t.Errorf("%s is no function of the kit", function)
+		}
+		if m := store.Generate(c, GenerateOptions{}); m.Err != nil {
+			t.Errorf("%s: %v", c.Name, m.Err)
+			continue
+		}
+		for _, r := range store.CheckRecorded(c, CheckOptions{Strict: true}) {
+			if r.Verdict != compare.Pass && r.Verdict != compare.Skipped {
+				t.Errorf("%s: %s %s: %s", c.Name, r.Target, r.Verdict, r.Reason)
+			}
+		}
+	}
+	if _, err := (Source{}).Entries("resnet51"); err == nil || !strings.HasSuffix(err.Error(), `did you mean "resnet50"?`) {
+		t.Errorf("resnet51: %v", err)
+	}
+}
+
 // TestCheckRecorded plants an error in recorded data.
 func TestCheckRecorded(t *testing.T) {
 	store := NewStore(t.TempDir(), "")

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,23 +15,29 @@ import (
 // A Source says where the configuration entries of suites are.
 type Source struct {
 	// Dir holds DIOPI's configuration files: diopi_configs.py and, anywhere below
-	// model_config, <model>_config.py. Without it the suite is optool's own, which
-	// has no models.
+	// model_config, <model>_config.py. Without it the suites are optool's own.
 	Dir string
 }
 
 // Models lists the models that have a configuration, sorted.
 func (s Source) Models() ([]string, error) {
-	if s.Dir == "" {
-		return nil, errNoModels
-	}
-	files, err := s.modelFiles()
-	if err != nil {
-		return nil, err
-	}
 	var names []string
-	for _, f := range files {
-		names = append(names, modelOf(f))
+	if s.Dir == "" {
+		models, err := suite.Models("")
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range models.Items {
+			names = append(names, fmt.Sprint(m.Key))
+		}
+	} else {
+		files, err := s.modelFiles()
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			names = append(names, modelOf(f))
+		}
 	}
 	slices.Sort(names)
 	return names, nil
@@ -57,25 +62,32 @@ func (s Source) Entries(model string) (*value.Dict, error) {
 	case s.Dir == "" && model == "":
 		return suite.Functions()
 	case s.Dir == "":
-		return nil, errNoModels
+		models, err := suite.Models(model)
+		if err != nil {
+			return nil, err
+		}
+		if entries, ok := get(models, model).(*value.Dict); ok {
+			return entries, nil
+		}
 	case model == "":
 		return configs.Load(filepath.Join(s.Dir, "diopi_configs.py"), "diopi_configs")
+	default:
+		files, err := s.modelFiles()
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			if modelOf(f) == model {
+				return configs.Load(f, model+"_config")
+			}
+		}
 	}
-	files, err := s.modelFiles()
+	names, err := s.Models()
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, f := range files {
-		if modelOf(f) == model {
-			return configs.Load(f, model+"_config")
-		}
-		names = append(names, modelOf(f))
-	}
 	return nil, fmt.Errorf("model %q is not known%s", model, Nearest(model, names))
 }
-
-var errNoModels = errors.New("the suites of models need DIOPI's configuration files")
 
 // Functions lists the functions that entries are about, sorted.
 func Functions(entries *value.Dict) []string {

@@ -311,11 +311,10 @@ func filledAt(shape []int, dim int, index *tensor.Tensor) ([]int, runs, error) {
 	if index.Dim() > 1 {
 		return nil, r, opdef.Refuse("index", "want a vector, got %s", index.Meta())
 	}
-	out := slices.Clone(shape)
-	if len(out) == 0 {
-		out = []int{1}
+	if len(shape) == 0 {
+		shape = []int{1}
 	}
-	n := out[d]
+	n := shape[d]
 	if err := checkIndex("index", index, -n, n); err != nil {
 		return nil, r, err
 	}
@@ -325,9 +324,9 @@ func filledAt(shape []int, dim int, index *tensor.Tensor) ([]int, runs, error) {
 			at[i] = v + int64(n)
 		}
 	}
-	r = slicesOf(out, d, at)
+	out := slices.Clone(shape)
 	out[d] = len(at)
-	return out, r, nil
+	return out, slicesOf(shape, d, at), nil
 }
 
 // slicesOf are the slices of dimension d at the indices idx.

@@ -68,8 +68,9 @@ func evaluate(path string, src []byte) (starlark.StringDict, error) {
 	})
 	predeclared := starlark.StringDict{
 		"np": numpy(), "numpy": numpy(),
-		"Skip":  starlark.NewBuiltin("Skip", makeSkip),
-		"slice": starlark.NewBuiltin("slice", makeSlice),
+		"struct": starlark.NewBuiltin("struct", starlarkstruct.Make), // for optool's own files
+		"Skip":   starlark.NewBuiltin("Skip", makeSkip),
+		"slice":  starlark.NewBuiltin("slice", makeSlice),
 	}
 	program, err := starlark.FileProgram(f, predeclared.Has)
 	if err != nil {
