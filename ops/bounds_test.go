@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/optool/optool/opdef"
@@ -118,6 +120,58 @@ func TestCoarseBounds(t *testing.T) {
 		}
 		if _, b := gradBound(t, c, f, tc.arg); !b.Coarse {
 			t.Errorf("%s: the gradient's bound is not coarse", tc.name)
+		}
+	}
+}
+
+// TestAttentionBound: what the steps of an attention round to 16 bits adds up
+// to less than an error that matters, for lengths of all sizes, and to more than
+// one unit in the last place of a typical element.
+func TestAttentionBound(t *testing.T) {
+	const batch, width, heads = 2, 128, 4
+	g := opdef.Gen{R: rand.New(rand.NewPCG(1, 2))}
+	draw := func(scale float64, shape ...int) *tensor.Tensor {
+		x := opdef.Map(tensor.BFloat16, g.Normal(tensor.Float64, shape...), func(x float64) float64 { return scale * x }).Rounded()
+		x.RequiresGrad = true
+		return x
+	}
+	check := func(what string, values *tensor.Tensor, b opdef.Bound) {
+		t.Helper()
+		if !b.Coarse {
+			t.Errorf("%s: a 16-bit accumulator is explained besides what the doubts count already", what)
+		}
+		most, far, squares := opdef.MaxAbs(values), 0.0, 0.0
+		c := (4 + 4*math.Sqrt(float64(b.Terms))) * 0x1p-24
+		for i, s := range tensor.Data[float64](b.Scale()) {
+			far = max(far, c*s)
+			squares += math.Pow(tensor.At[float64](values, i), 2)
+		}
+		if typical := math.Sqrt(squares / float64(values.Numel())); far > most/4 || far < typical*tensor.BFloat16.Eps() {
+			t.Errorf("%s: the bound reaches %.3g of the largest element, %.3g of a typical one", what, far/most, far/typical)
+		}
+	}
+	for _, n := range []int{16, 300} {
+		x := draw(1, n, batch, width)
+		weights, out := draw(1/math.Sqrt(width), 3*width, width), draw(1/math.Sqrt(width), width, width)
+		c, f, err := invoke(t, "torch.nn.functional.multi_head_attention_forward",
+			[]value.Value{x, x, x, int64(width), int64(heads), weights, draw(0.1, 3*width), nil, nil, false, 0.0, out, draw(0.1, width)}, "need_weights", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("heads", f.Outs[0], c.OutBound(f, 0))
+		q := draw(1, heads, n, 32)
+		c, f, err = invoke(t, "torch.nn.functional.scaled_dot_product_attention", []value.Value{q, draw(1, heads, n, 32), draw(1, heads, n, 32)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("attention", f.Outs[0], c.OutBound(f, 0))
+		up := []*tensor.Tensor{g.Normal(tensor.Float64, heads, n, 32)}
+		gr, err := c.Backward(f, up, map[string]bool{"query": true, "key": true, "value": true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, arg := range []string{"query", "key", "value"} {
+			check("gradient of "+arg, gr[arg][0], c.GradBound(f, up, gr, arg, 0))
 		}
 	}
 }
