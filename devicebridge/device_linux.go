@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -84,18 +82,6 @@ func (d *Device) open(ctx context.Context) error {
 	}
 	d.info = first.worker.hello
 	return nil
-}
-
-// libraryPath is the absolute path of a file, so that the loader does not search.
-func libraryPath(path string) (string, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return "", errors.New("no such file")
-	}
-	if st.IsDir() {
-		return "", errors.New("it is a directory, want a shared library")
-	}
-	return filepath.Abs(path)
 }
 
 // Info describes the library.

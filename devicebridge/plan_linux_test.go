@@ -5,6 +5,7 @@ package devicebridge
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -334,10 +335,34 @@ func TestPlanErrors(t *testing.T) {
 func TestOpenErrors(t *testing.T) {
 	requireNative(t)
 	crash := "native/build/broken/crashes_on_load.so"
+	content, err := os.ReadFile(crash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	changed := func(at int, b byte) []byte {
+		c := slices.Clone(content)
+		c[at] = b
+		return c
+	}
+	cut, sparc, short := file("cut.so", content[:len(content)/2]), file("sparc.so", changed(18, 2)), file("ehdr.so", content[:20])
+	object := file("object.o", changed(16, 1))
 	for want, c := range map[string]Config{
 		"device /nowhere.so: no such file":                                         {Library: "/nowhere.so"},
 		"device .: it is a directory, want a shared library":                       {Library: "."},
-		"device ./doc.go: ":                                                        {Library: "./doc.go"},
+		"device ./doc.go: it is no shared library: no ELF file, or a damaged one":  {Library: "./doc.go"},
+		"device " + short + ": it is no shared library: no ELF file":               {Library: short},
+		"device " + sparc + ": it is built for sparc (64 bits), this machine is ":  {Library: sparc},
+		"device " + object + ": it is no shared library but of type ET_REL":        {Library: object},
+		"device " + cut + ": it is ":                                               {Library: cut},
+		"device /dev/null: it is no regular file, want a shared library":           {Library: "/dev/null"},
 		"device " + crash + ": loading it: killed by SIGSEGV":                      {Library: crash},
 		"device native/build/broken/none.so: adaptor: no such file":                {Library: "native/build/broken/none.so", Adaptor: "/nowhere.so"},
 		"device native/build/broken/none.so: adaptor: it has none of device_mallo": {Library: "native/build/broken/none.so", Adaptor: "native/build/broken/none.so"},
