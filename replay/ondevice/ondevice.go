@@ -63,6 +63,10 @@ func (d *Device) Run(c *replay.DeviceCall) *replay.DeviceRun {
 	run.Casts = p.cast
 	p.rounded(run)
 	res, err := d.library.RunWith(d.ctx, p.Plan, devicebridge.Options{Repeat: d.opt.Repeat})
+	if err != nil && d.ctx.Err() != nil {
+		run.Forward = replay.DeviceStatus{Verdict: compare.Skipped, Reason: "interrupted"}
+		return run
+	}
 	if err != nil {
 		run.Forward = replay.DeviceStatus{Verdict: compare.Error, Reason: err.Error()}
 		return run

@@ -3,6 +3,7 @@
 package ondevice_test
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"os/exec"
@@ -299,6 +300,20 @@ func TestConvertConfig(t *testing.T) {
 	}}), nil)
 	if o.Verdict() != compare.Fail {
 		t.Errorf("a wrong device:\n%s", verdicts(o))
+	}
+}
+
+// TestInterrupted: a call that was not finished is nobody's error.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	opt := options(t, openBroken(t, "none", 0), ondevice.Options{})
+	opt.Device = ondevice.New(ctx, openBroken(t, "hangs", time.Minute), ondevice.Options{})
+	for range 2 { // in the call, and before it
+		o := replay.Run(record(t, "torch.add", nil, normal(tensor.Float32, 2), normal(tensor.Float32, 2)), opt, nil)
+		if o.Verdict() != compare.Skipped || o.Results[0].Reason != "interrupted" {
+			t.Errorf("%s", verdicts(o))
+		}
 	}
 }
 
