@@ -13,34 +13,42 @@ import (
 
 // acceptRows decides on recorded indices into the rows of x along dim: each
 // must be in range, point to the value wanted in its place, and, if distinct,
-// occur once in its row.
-func acceptRows(x *tensor.Tensor, dim int, want, got *tensor.Tensor, distinct bool) opdef.Acceptance {
-	values, indices := lastDim(want, dim), lastDim(got, dim)
-	rows, n := rowsOf(lastDim(x, dim))
-	k := 0
-	if rows > 0 {
-		k = values.Numel() / rows
+// occur once in its row. Wanted are values, or, if these are nil, what the
+// indices reference point to.
+func acceptRows(x *tensor.Tensor, dim int, values, reference, got *tensor.Tensor, distinct bool) opdef.Acceptance {
+	x, got, reference = lastDim(x, dim), lastDim(got, dim), lastDim(reference, dim)
+	rows, n := rowsOf(x)
+	_, k := rowsOf(got)
+	const block = 1 << 13
+	own, idx, ref := make([]uint64, n), make([]int64, block), make([]int64, block)
+	var wanted []uint64
+	if values != nil {
+		values, wanted = lastDim(values, dim), make([]uint64, block)
 	}
-	keys, found, idx := newKeys(x), newKeys(want), make([]int64, k)
-	var lastRow []int // for each place of x the row, from 1, that pointed to it last
-	if distinct {
-		lastRow = make([]int, n)
-	}
+	seen := make([]uint64, (n+63)/64) // a bit for each place of x
 	for row := range rows {
-		own := keys.row(row*n, n, lastDim(x, dim))
-		wanted := found.row(row*k, k, values)
-		tensor.Load(indices, row*k, idx)
-		for i, p := range idx {
-			switch {
-			case p < 0 || p >= int64(n):
-				return opdef.Acceptance{Reason: fmt.Sprintf("index %d in row %d is out of range [0, %d)", p, row, n)}
-			case own[p] != wanted[i]:
-				return opdef.Acceptance{Reason: fmt.Sprintf("index %d in row %d does not point to the value in place %d", p, row, i)}
-			case distinct && lastRow[p] == row+1:
-				return opdef.Acceptance{Reason: fmt.Sprintf("an index occurs twice in row %d", row)}
+		clear(seen)
+		newKeys(x).load(row*n, own, x)
+		for lo := 0; lo < k; lo += block {
+			m := min(block, k-lo)
+			tensor.Load(got, row*k+lo, idx[:m])
+			tensor.Load(reference, row*k+lo, ref[:m])
+			if values != nil {
+				newKeys(values).load(row*k+lo, wanted[:m], values)
 			}
-			if distinct {
-				lastRow[p] = row + 1
+			for i, p := range idx[:m] {
+				if p < 0 || p >= int64(n) {
+					return opdef.Acceptance{Reason: fmt.Sprintf("index %d in row %d is out of range [0, %d)", p, row, n)}
+				}
+				if values != nil && own[p] != wanted[i] || values == nil && p != ref[i] && own[p] != own[ref[i]] {
+					return opdef.Acceptance{Reason: fmt.Sprintf("index %d in row %d does not point to the value in place %d", p, row, lo+i)}
+				}
+				if bit := uint64(1) << (p % 64); distinct {
+					if seen[p/64]&bit != 0 {
+						return opdef.Acceptance{Reason: fmt.Sprintf("an index occurs twice in row %d", row)}
+					}
+					seen[p/64] |= bit
+				}
 			}
 		}
 	}
