@@ -11,9 +11,12 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// textLimit bounds the text of one value: shared containers can stand for far
-// more items than they hold.
-const textLimit = 4096
+// The length of the text of one value is bounded: shared containers can stand for
+// far more items than they hold.
+const (
+	textLimit = 4 << 10
+	longLimit = 4 << 20 // of LongRepr
+)
 
 // Str is Python's str(v), as op_tools prints arguments: a string is itself, a
 // device "npu:0", a dtype "torch.float32". Tensors show dtype and shape only.
@@ -30,7 +33,14 @@ func Str(v Value) string {
 
 // Repr is Python's repr(v), with the limits of Str.
 func Repr(v Value) string {
-	p := printer{inside: map[any]bool{}}
+	return repr(v, textLimit)
+}
+
+// LongRepr is Python's repr(v) for files: texts beyond 4 MiB end in "...".
+func LongRepr(v Value) string { return repr(v, longLimit) }
+
+func repr(v Value, limit int) string {
+	p := printer{inside: map[any]bool{}, limit: limit}
 	p.print(v)
 	return p.b.String()
 }
@@ -46,6 +56,7 @@ func (d Device) String() string {
 type printer struct {
 	b      strings.Builder
 	inside map[any]bool // containers being printed: cycles end here
+	limit  int
 	full   bool
 }
 
@@ -53,7 +64,7 @@ func (p *printer) text(s string) {
 	if p.full {
 		return
 	}
-	if p.b.Len()+len(s) > textLimit {
+	if p.b.Len()+len(s) > p.limit {
 		p.full = true
 		s = "..."
 	}
@@ -149,8 +160,23 @@ func (p *printer) sequence(s *Sequence) {
 		open, end = "frozenset({", "})"
 	}
 	p.text(open)
-	p.list(s.Items)
+	if names := s.fields(); names != nil {
+		p.named(names, s.Items)
+	} else {
+		p.list(s.Items)
+	}
 	p.text(end)
+}
+
+// named prints the items of a named result as torch does, each on its line.
+func (p *printer) named(names []string, items []Value) {
+	for i, it := range items {
+		if i > 0 {
+			p.text(",")
+		}
+		p.text("\n" + names[i] + "=")
+		p.print(it)
+	}
 }
 
 func (p *printer) list(items []Value) {

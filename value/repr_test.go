@@ -1,6 +1,7 @@
 package value
 
 import (
+	"slices"
 	"encoding/json"
 	"math"
 	"os"
@@ -73,6 +74,8 @@ func TestReprContainers(t *testing.T) {
 		{&Sequence{Kind: FrozenSet, Items: []Value{int64(1)}}, "frozenset({1})"},
 		{NewTuple(int64(1), nil), "(1, None)"},
 		{&Sequence{Kind: Tuple, Class: "torch.return_types.max", Items: []Value{int64(1)}}, "torch.return_types.max(1)"},
+		{&Sequence{Kind: Tuple, Class: "torch.return_types.sort", Items: []Value{int64(1), nil}}, "torch.return_types.sort(\nvalues=1,\nindices=None)"},
+		{&Sequence{Kind: Tuple, Class: "torch.return_types.topk_out", Items: []Value{int64(1), nil}}, "torch.return_types.topk_out(\nvalues=1,\nindices=None)"},
 		{Slice{int64(1), nil, int64(-1)}, "slice(1, None, -1)"},
 		{dict, "{'self': {...}, 1: ()}"},
 		{tensor.Scalar(tensor.Float32, 1.0), "tensor(float32[])"},
@@ -89,6 +92,10 @@ func TestReprContainers(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("Repr(%#v) = %s, want %s", tc.v, got, tc.want)
 		}
+	}
+	long := &Sequence{Kind: List, Items: slices.Repeat([]Value{int64(7)}, textLimit)}
+	if got := LongRepr(long); len(got) != 3*textLimit {
+		t.Errorf("LongRepr of %d items has %d bytes", textLimit, len(got))
 	}
 }
 

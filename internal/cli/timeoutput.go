@@ -274,7 +274,7 @@ func describe(args []value.Value, kwargs *value.Dict, ptrs capture.Addresses) st
 		}
 		d.Items = append(d.Items, value.Item{Key: "kwargs", Value: k})
 	}
-	return value.Repr(d)
+	return value.LongRepr(d)
 }
 
 func described(v value.Value, path string, ptrs capture.Addresses) value.Value {
