@@ -38,6 +38,8 @@ type Change struct {
 	Ratio    float64 // median of new over median of old
 	Gap      float64 // between the fastest of the slower and nearly all of the faster, over the old median; negative: they overlap
 	P        float64 // of the Mann-Whitney U test on the medians of blocks, two-sided; NaN if it cannot be made
+	// OldCalm and NewCalm are how many of the samples did not wait for a processor.
+	OldCalm, NewCalm int
 }
 
 // Compare tells whether the thing measured as cur is slower or faster than old.
@@ -47,8 +49,10 @@ type Change struct {
 // the fifths of a series of fewer than five. What is slower must be so
 // everywhere: its fastest run takes 0.5 % longer than three quarters of the runs
 // in every block of the other, and the medians of the blocks differ with
-// p < 0.01, which takes five blocks each and all of them apart. A run that had
-// to wait for a processor counts as if it had not, unless others did not wait.
+// p < 0.01, which takes five blocks each and all of them apart. Runs that had to
+// wait for a processor, for more than 0.5 % of their time, tell how busy the
+// machine was: a block is judged by the others if it has any, and the fastest
+// run is one that did not wait, or else counts without its wait.
 //
 // Two are the same if their medians differ by at most 0.5 %, half of one
 // interval from minimum to third quartile lies in the other and neither is wider
@@ -70,6 +74,7 @@ func Compare(old, cur []Sample) Change {
 		c.Gap = float64(fastest(old)-mostly(cur)) / float64(a.Median)
 	}
 	c.P = differ(medians(old), medians(cur))
+	c.OldCalm, c.NewCalm = len(calm(old)), len(calm(cur))
 	switch apart := c.Gap >= gapLimit && c.P < significance; {
 	case apart && slower:
 		c.Verdict = Slower
@@ -92,6 +97,28 @@ func differ(x, y []float64) float64 {
 		return math.NaN()
 	}
 	return u.P
+}
+
+// calm are the samples that waited for less than what counts as a difference.
+func calm(samples []Sample) (out []Sample) {
+	for _, s := range samples {
+		if float64(s.Waited) <= gapLimit*float64(s.Elapsed) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// calmBlocks are the blocks of a series, without the runs that waited where
+// others did not.
+func calmBlocks(samples []Sample) [][]Sample {
+	out := inBlocks(samples)
+	for i, b := range out {
+		if c := calm(b); len(c) > 0 {
+			out[i] = c
+		}
+	}
+	return out
 }
 
 // inBlocks splits a series by its rounds, or into fifths if it has fewer than
@@ -117,7 +144,7 @@ func inBlocks(samples []Sample) [][]Sample {
 
 func medians(samples []Sample) []float64 {
 	var out []float64
-	for _, b := range inBlocks(samples) {
+	for _, b := range calmBlocks(samples) {
 		out = append(out, float64(Summarize(b).Median))
 	}
 	return out
@@ -126,24 +153,21 @@ func medians(samples []Sample) []float64 {
 // mostly is the time that three quarters of the runs kept to in every block.
 func mostly(samples []Sample) time.Duration {
 	var most time.Duration
-	for _, b := range inBlocks(samples) {
+	for _, b := range calmBlocks(samples) {
 		most = max(most, Summarize(b).Q3)
 	}
 	return most
 }
 
-// fastest is the time of the fastest run that waited for less than what counts
-// as a difference; if all waited longer, of the fastest without its wait.
+// fastest is the time of the fastest run that did not wait; if all did, of the
+// fastest without its wait.
 func fastest(samples []Sample) time.Duration {
-	undisturbed, least := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+	if c := calm(samples); len(c) > 0 {
+		return Summarize(c).Min
+	}
+	least := samples[0].Elapsed
 	for _, s := range samples {
 		least = min(least, s.Elapsed-s.Waited)
-		if float64(s.Waited) <= gapLimit*float64(s.Elapsed) {
-			undisturbed = min(undisturbed, s.Elapsed)
-		}
-	}
-	if undisturbed != math.MaxInt64 {
-		return undisturbed
 	}
 	return least
 }

@@ -173,15 +173,15 @@ func TestCompare(t *testing.T) {
 // TestCompareDisturbed: what the machine did for a while is no difference.
 func TestCompareDisturbed(t *testing.T) {
 	const us = time.Microsecond
-	calm := func(floor time.Duration) func(int) time.Duration {
-		return func(i int) time.Duration { return floor + time.Duration(i*37%100)*time.Nanosecond }
-	}
 	times := func(s []Sample, rounds int, wait func(i int) time.Duration) []Sample {
 		for i := range s {
 			s[i].Round, s[i].Waited = i*rounds/len(s), wait(i)
 			s[i].Elapsed += s[i].Waited
 		}
 		return s
+	}
+	calm := func(floor time.Duration) func(int) time.Duration {
+		return func(i int) time.Duration { return floor + time.Duration(i*37%100)*time.Nanosecond }
 	}
 	none := func(int) time.Duration { return 0 }
 	old := times(series(50, calm(100*us)), 5, none)
@@ -193,6 +193,8 @@ func TestCompareDisturbed(t *testing.T) {
 		{"every run waited for a processor", times(series(50, calm(100*us)), 5, func(int) time.Duration { return 20 * us }), Ambiguous},
 		{"all but one waited", times(series(50, calm(100*us)), 5, func(i int) time.Duration { return 20 * us * time.Duration(min(i, 1)) }), Ambiguous},
 		{"slower, and some waited", times(series(50, calm(104*us)), 5, func(i int) time.Duration { return 20 * us * time.Duration(i%2) }), Slower},
+		{"slower, and most waited", times(series(50, calm(104*us)), 5, func(i int) time.Duration { return 20 * us * time.Duration(min(i%5, 1)) }), Slower},
+		{"the same, and most waited", times(series(50, calm(100*us)), 5, func(i int) time.Duration { return 20 * us * time.Duration(min(i%5, 1)) }), Ambiguous},
 		{"faster, and none waited", times(series(50, calm(96*us)), 5, none), Faster},
 	} {
 		if got := Compare(old, tc.cur); got.Verdict != tc.want {

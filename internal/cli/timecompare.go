@@ -142,6 +142,8 @@ type timeChange struct {
 	Ratio    reports.Number `json:"ratio"`
 	Gap      reports.Number `json:"gap"` // between the intervals, over the old median
 	P        reports.Number `json:"p"`   // of the Mann-Whitney U test
+	OldCalm  int            `json:"old_calm"` // samples that did not wait for a processor
+	NewCalm  int            `json:"new_calm"`
 	Accuracy string         `json:"accuracy"`
 }
 
@@ -149,7 +151,7 @@ func newTimeChange(k reports.TimingKey, c timing.Change, accuracy string) timeCh
 	return timeChange{
 		Kind: "timing_change", Capture: k.Capture, Op: k.Op, Phase: k.Phase, Cache: k.Cache, Verdict: string(c.Verdict),
 		Old: int64(c.Old.Median), New: int64(c.New.Median), Ratio: reports.Number(c.Ratio), Gap: reports.Number(c.Gap),
-		P: reports.Number(c.P), Accuracy: accuracy,
+		P: reports.Number(c.P), OldCalm: c.OldCalm, NewCalm: c.NewCalm, Accuracy: accuracy,
 	}
 }
 
