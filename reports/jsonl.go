@@ -37,6 +37,17 @@ type Run struct {
 	Host    string    `json:"host"`
 	Device  string    `json:"device"`
 	Start   time.Time `json:"start"`
+	Machine Machine   `json:"machine"`
+}
+
+// A Machine is what decides how fast the host is at the moment; what could not be
+// read is left out.
+type Machine struct {
+	Processors int       `json:"processors"` // that this process may use
+	Model      string    `json:"model,omitempty"`
+	Governor   string    `json:"governor,omitempty"`     // of the first processor's frequency
+	MHz        float64   `json:"mhz,omitempty"`          // of the first processor
+	Load       []float64 `json:"load_average,omitempty"` // over 1, 5 and 15 minutes
 }
 
 // Run writes the first line.

@@ -46,7 +46,7 @@ func (a *app) run(device string) reports.Run {
 	host, _ := os.Hostname()
 	return reports.Run{
 		Command: append([]string{os.Args[0]}, a.args...), Version: version(),
-		Host: host + " " + runtime.GOOS + "/" + runtime.GOARCH, Device: device, Start: time.Now(),
+		Host: host + " " + runtime.GOOS + "/" + runtime.GOARCH, Device: device, Start: time.Now(), Machine: machine(),
 	}
 }
 

@@ -285,6 +285,7 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 		cold = "a call's tensors evicted before each run"
 	}
 	fmt.Fprintln(w, clockText(cold))
+	fmt.Fprintln(w, machineText(machine()))
 	if err := t.json.write(t.last(s)); err != nil {
 		return failed(err)
 	}
