@@ -131,7 +131,7 @@ type Result struct {
 	Fate     *Fate // nil: the worker lives
 	// Waited are, for each run that Timing asked for, how long threads of the worker
 	// waited for a processor in it, where Linux's scheduler tells; 0 for runs of
-	// less than a millisecond, which are over before it interrupts them.
+	// less than 0.1 ms.
 	Waited []time.Duration
 
 	tensors map[any]*tensor.Tensor // by *diopi.Tensor and *diopi.Alloc

@@ -9,16 +9,15 @@ import (
 
 // waits tells how long the threads of this process wait for a processor while
 // something runs, as Linux's scheduler counts it; nothing elsewhere. Asking
-// takes longer than a short run, so it does not ask before the runs have turned
-// out to be long; a scheduler seldom interrupts runs shorter than its time slice.
+// takes some time and empties some cache lines, so it does not ask before the
+// runs have turned out to be long.
 type waits struct {
 	long   bool // the run before was
 	before time.Duration
 }
 
-// timeSlice is about the least time that Linux's scheduler leaves a thread that
-// others wait for.
-const timeSlice = time.Millisecond
+// long is the time of runs from which asking adds little.
+const long = 100 * time.Microsecond
 
 func (w *waits) begin() {
 	if w.long {
@@ -31,7 +30,7 @@ func (w *waits) end(d time.Duration) (waited time.Duration) {
 	if w.long {
 		waited = min(max(0, threadWaits()-w.before), d)
 	}
-	w.long = d >= timeSlice
+	w.long = d >= long
 	return waited
 }
 

@@ -1,10 +1,10 @@
 package value
 
 import (
-	"slices"
 	"encoding/json"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"

@@ -10,7 +10,7 @@ namespace optool {
 
 namespace {
 
-constexpr int64_t timeSlice = 1'000'000;  // about the least that Linux leaves a thread that others wait for
+constexpr int64_t longRun = 100'000;  // nanoseconds from which asking adds little
 
 // What all threads have waited, 0 if it cannot be read.
 int64_t threadWaits() {
@@ -31,7 +31,7 @@ int64_t threadWaits() {
 
 }  // namespace
 
-Waits::Waits(int64_t expected) : long_(expected >= timeSlice) {}
+Waits::Waits(int64_t expected) : long_(expected >= longRun) {}
 
 void Waits::begin() {
   if (long_) before_ = threadWaits();

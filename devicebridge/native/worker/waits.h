@@ -8,9 +8,8 @@
 namespace optool {
 
 // Tells how long the threads of this process wait for a processor while
-// something runs, as the scheduler counts it. Asking takes longer than a short
-// run, so it asks of long runs alone; a scheduler seldom interrupts runs shorter
-// than its time slice.
+// something runs, as the scheduler counts it. Asking takes some time and empties
+// some cache lines, so it asks of long runs alone.
 class Waits {
  public:
   // A run is expected to take so many nanoseconds.
