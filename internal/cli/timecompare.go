@@ -140,8 +140,8 @@ type timeChange struct {
 	Old      int64          `json:"old_median_ns"`
 	New      int64          `json:"new_median_ns"`
 	Ratio    reports.Number `json:"ratio"`
-	Gap      reports.Number `json:"gap"` // between the intervals, over the old median
-	P        reports.Number `json:"p"`   // of the Mann-Whitney U test
+	Gap      reports.Number `json:"gap"`      // between the intervals, over the old median
+	P        reports.Number `json:"p"`        // of the Mann-Whitney U test
 	OldCalm  int            `json:"old_calm"` // samples that did not wait for a processor
 	NewCalm  int            `json:"new_calm"`
 	Accuracy string         `json:"accuracy"`
