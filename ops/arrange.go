@@ -107,7 +107,7 @@ var arrangeOps = []*opdef.Entry{
 			return []*swapAxesArgs{{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Int(tensor.Int64, 0, 9, 2, 3), -1, 0}}
 		},
 	}.Entry().WithDIOPI("transpose dim0=axis0 dim1=axis1"),
-	matrixTranspose("t", "t Tensor.t Tensor.t_", "Transposes a matrix; vectors and numbers stay as they are", "torch.t", 0, 2).WithDIOPI("transpose dim0=0 dim1=-1"),
+	matrixTranspose("t", "t Tensor.t Tensor.t_ t_copy", "Transposes a matrix; vectors and numbers stay as they are", "torch.t", 0, 2).WithDIOPI("transpose dim0=0 dim1=-1"),
 	matrixTranspose("mT", "Tensor.mT", "Swaps the last two dimensions", "torch.Tensor.mT", 2, 64).WithDIOPI("transpose dim0=-2 dim1=-1"),
 	viewOp[movedimArgs]{
 		Schema: "movedim(Tensor self, int[1] source, int[1] destination) -> Tensor",

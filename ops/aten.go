@@ -113,6 +113,55 @@ func atenOps() []*opdef.Entry {
 				return &atenAffineGridArgs{a.Theta, a.Size, a.AlignCorners != nil && *a.AlignCorners}
 			},
 		}.Entry(),
+		opdef.Overload[normArgs, atenNormArgs]{
+			Schema: "frobenius_norm(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", Names: "frobenius_norm", Of: entryOf(vectorNormOps, "norm"),
+			To: func(b *atenNormArgs) (*normArgs, error) {
+				if b.Self.Dim() > 0 && len(b.Dim) > 2 {
+					return nil, opdef.Refuse("dim", "want at most 2 dimensions, got %d", len(b.Dim))
+				}
+				return &normArgs{Self: b.Self, P: "fro", Dim: b.Dim, Keepdim: b.Keepdim}, nil
+			},
+			From: normFrom("fro"),
+		}.Entry(),
+		opdef.Overload[normArgs, atenNormArgs]{
+			Schema: "nuclear_norm.dim(Tensor self, int[] dim, bool keepdim=False) -> Tensor", Names: "nuclear_norm", Of: entryOf(vectorNormOps, "norm"),
+			To: func(b *atenNormArgs) (*normArgs, error) {
+				return &normArgs{Self: b.Self, P: "nuc", Dim: b.Dim, Keepdim: b.Keepdim}, nil
+			},
+			From: normFrom("nuc"),
+		}.Entry(),
+		opdef.Overload[normArgs, nuclearNormArgs]{
+			Schema: "nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", Names: "nuclear_norm", Of: entryOf(vectorNormOps, "norm"),
+			To: func(b *nuclearNormArgs) (*normArgs, error) {
+				return &normArgs{Self: b.Self, P: "nuc", Keepdim: b.Keepdim}, nil
+			},
+			From: func(a *normArgs) *nuclearNormArgs {
+				if a.P != value.Value("nuc") || a.Dim != nil || a.Dtype != nil {
+					return nil
+				}
+				return &nuclearNormArgs{a.Self, a.Keepdim}
+			},
+		}.Entry(),
+		opdef.Overload[normArgs, normExceptArgs]{
+			Schema: "norm_except_dim(Tensor self, int pow=2, int dim=0) -> Tensor", Names: "norm_except_dim", Of: entryOf(vectorNormOps, "norm"),
+			To: func(b *normExceptArgs) (*normArgs, error) {
+				if b.Dim == -1 {
+					return &normArgs{Self: b.Self, P: int64(b.Pow)}, nil
+				}
+				d, err := opdef.Dim("dim", b.Dim, b.Self.Dim())
+				if err != nil || b.Self.Dim() == 0 {
+					return &normArgs{Self: b.Self, P: int64(b.Pow)}, err
+				}
+				return &normArgs{Self: b.Self, P: int64(b.Pow), Dim: slices.Delete(allDims(b.Self.Dim()), d, d+1), Keepdim: true}, nil
+			},
+			From: func(a *normArgs) *normExceptArgs {
+				p, ok := a.P.(int64)
+				if !ok || len(a.Dim) != 1 || a.Keepdim || a.Dtype != nil || a.Self.Dim() != 2 {
+					return nil
+				}
+				return &normExceptArgs{a.Self, int(p), 1 - a.Dim[0]}
+			},
+		}.Entry(),
 		gridSampler("grid_sampler", 0), gridSampler("grid_sampler_2d", 4), gridSampler("grid_sampler_3d", 5),
 	}
 }
@@ -204,6 +253,32 @@ type atenAffineGridArgs struct {
 	Theta        *tensor.Tensor
 	Size         []int
 	AlignCorners bool
+}
+
+type atenNormArgs struct {
+	Self    *tensor.Tensor
+	Dim     []int
+	Keepdim bool
+}
+
+type nuclearNormArgs struct {
+	Self    *tensor.Tensor
+	Keepdim bool
+}
+
+type normExceptArgs struct {
+	Self     *tensor.Tensor
+	Pow, Dim int
+}
+
+// normFrom gives the calls of norm that a norm of that name says.
+func normFrom(p string) func(a *normArgs) *atenNormArgs {
+	return func(a *normArgs) *atenNormArgs {
+		if a.P != value.Value(p) || a.Dim == nil || a.Dtype != nil {
+			return nil
+		}
+		return &atenNormArgs{a.Self, a.Dim, a.Keepdim}
+	}
 }
 
 type atenGridArgs struct {

@@ -62,6 +62,7 @@ func tables() [][]*opdef.Entry {
 		stftOps,
 		windowOps,
 		linalgOps,
+		{vandermonde},
 		factorOps,
 		eigenOps,
 		pseudoinverseOps,

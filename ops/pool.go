@@ -19,7 +19,7 @@ var poolOps = slices.Concat(
 	adaptivePoolOps(1), adaptivePoolOps(2), adaptivePoolOps(3),
 	unpoolOps(1), unpoolOps(2), unpoolOps(3),
 	fractionalPoolOps(2), fractionalPoolOps(3),
-	lpPoolOps(1), lpPoolOps(2),
+	lpPoolOps(1), lpPoolOps(2), lpPoolOps(3),
 )
 
 // planes is a tensor seen as rows of planes, one for each sample and channel,

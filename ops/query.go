@@ -17,11 +17,26 @@ var queryOps = []*opdef.Entry{
 	query("is_complex", "is_complex Tensor.is_complex", "Whether the dtype is complex", func(t *tensor.Tensor) (value.Value, error) { return t.DType.IsComplex(), nil }),
 	query("is_floating_point", "is_floating_point Tensor.is_floating_point", "Whether the dtype is floating", func(t *tensor.Tensor) (value.Value, error) { return t.DType.IsFloat(), nil }),
 	query("is_signed", "is_signed Tensor.is_signed", "Whether the dtype holds negative numbers", func(t *tensor.Tensor) (value.Value, error) { return !t.DType.IsUnsigned(), nil }),
-	query("is_nonzero", "is_nonzero Tensor.is_nonzero Tensor.__bool__", "Whether the single element is not zero", func(t *tensor.Tensor) (value.Value, error) {
+	query("is_nonzero", "is_nonzero Tensor.is_nonzero Tensor.__bool__ Tensor.__nonzero__", "Whether the single element is not zero", func(t *tensor.Tensor) (value.Value, error) {
 		s, err := onlyElement(t)
 		return s.Complex128() != 0, err
 	}),
 	query("is_contiguous", "Tensor.is_contiguous", "Whether the elements are adjacent in row-major order", func(t *tensor.Tensor) (value.Value, error) { return t.IsContiguous(), nil }),
+	query("__complex__", "Tensor.__complex__", "The single element as a complex number", func(t *tensor.Tensor) (value.Value, error) {
+		s, err := onlyElement(t)
+		return s.Complex128(), err
+	}),
+	opdef.Op[containsArgs]{
+		Schema: "__contains__(Tensor self, Tensor|Scalar element) -> any", Names: "Tensor.__contains__",
+		Doc: opdef.Doc{Summary: "Whether any element equals another", Formula: "any(self == element)", Notes: "Both are broadcast.", Source: "torch.Tensor.__contains__"},
+		Value: func(a *containsArgs) (value.Value, error) {
+			f, err := entryOf(compareOps, "eq").NewCall(&opdef.BinaryArgs{Self: a.Self, Other: a.Element}).Forward()
+			if err != nil {
+				return nil, err
+			}
+			return slices.Contains(tensor.Data[int64](f.Outs[0]), 1), nil
+		},
+	}.Entry(),
 	query("numel", "numel Tensor.numel Tensor.nelement", "Number of elements", func(t *tensor.Tensor) (value.Value, error) { return int64(t.Numel()), nil }),
 	query("dim", "Tensor.dim Tensor.ndimension", "Number of dimensions", func(t *tensor.Tensor) (value.Value, error) { return int64(t.Dim()), nil }),
 	query("element_size", "Tensor.element_size", "Bytes of one element", func(t *tensor.Tensor) (value.Value, error) { return int64(t.DType.Size()), nil }),
@@ -47,7 +62,7 @@ var queryOps = []*opdef.Entry{
 		s, err := onlyElement(t)
 		return s.Float64(), err
 	}),
-	query("__int__", "Tensor.__int__ Tensor.__index__", "The single element as an int", func(t *tensor.Tensor) (value.Value, error) {
+	query("__int__", "Tensor.__int__ Tensor.__long__ Tensor.__index__", "The single element as an int", func(t *tensor.Tensor) (value.Value, error) {
 		s, err := onlyElement(t)
 		return s.Int64(), err
 	}),
@@ -137,6 +152,8 @@ type sizeOfArgs struct {
 	Self *tensor.Tensor
 	Dim  *int
 }
+
+type containsArgs struct{ Self, Element *tensor.Tensor }
 
 type resultTypeArgs struct{ Tensor1, Tensor2 *tensor.Tensor }
 

@@ -134,6 +134,7 @@ var randomOps = []*opdef.Entry{
 	dropout("dropout2d", "F.dropout2d", "float p=0.5, bool training=True, bool inplace=False"),
 	dropout("dropout3d", "F.dropout3d", "float p=0.5, bool training=True, bool inplace=False"),
 	nativeDropout("dropout.native", "dropout dropout_").WithDIOPI("dropout training=train"), nativeDropout("feature_dropout", "feature_dropout feature_dropout_"),
+	dropoutWithMask,
 	nativeDropout("alpha_dropout.native", "alpha_dropout alpha_dropout_"), nativeDropout("feature_alpha_dropout.native", "feature_alpha_dropout feature_alpha_dropout_"),
 }
 
@@ -476,6 +477,47 @@ func nativeDropout(name, names string) *opdef.Entry {
 		},
 	}.Entry()
 }
+
+// dropoutWithMask returns what was kept too.
+var dropoutWithMask = opdef.Op[dropoutMaskArgs]{
+	Schema: "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", Names: "native_dropout",
+	Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled, and where they were kept; outside training the tensor itself", Formula: "input, all true when train is off",
+		Notes: "Training with p = 1 gives zeros. train is on where it is None.", Source: "ATen/native/Dropout.cpp"},
+	Error: moves, Trivial: true,
+	RandomIf: func(a *dropoutMaskArgs) string { return drops(a.P, a.training()) },
+	Kernel: func(a *dropoutMaskArgs) ([]*tensor.Tensor, error) {
+		out, err := keep(a.Input, a.P, a.training())
+		if err != nil {
+			return nil, err
+		}
+		kept := 1
+		if a.training() && a.P == 1 {
+			kept = 0
+		}
+		mask, err := constant(a.Input.Shape, opdef.Int(int64(kept)), tensor.Bool)
+		return append(out, mask...), err
+	},
+	Grad: func(a *dropoutMaskArgs, g *opdef.Grad) (opdef.Grads, error) {
+		gr, err := keepGrad(a.P, a.training(), g)
+		if err != nil {
+			return nil, err
+		}
+		return opdef.Grads{"input": gr["self"]}, nil
+	},
+	Cases: func(r *rand.Rand) []*dropoutMaskArgs {
+		g := opdef.Gen{R: r}
+		yes, no := true, false
+		return []*dropoutMaskArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, &no}, {g.Normal(tensor.Float64, 3, 4), 0, &yes}, {g.Normal(tensor.Float32, 3), 0.5, nil}, {g.Normal(tensor.Float64, 3), 1, &yes}}
+	},
+}.Entry()
+
+type dropoutMaskArgs struct {
+	Input *tensor.Tensor
+	P     float64
+	Train *bool
+}
+
+func (a *dropoutMaskArgs) training() bool { return a.Train == nil || *a.Train }
 
 func drops(p float64, training bool) string {
 	if training && p > 0 && p < 1 {
