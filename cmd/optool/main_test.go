@@ -1,12 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/internal/cli"
 )
 
@@ -17,7 +19,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs testdata/script/*.txtar. They find the fixtures in
-// $CAPTURES.
+// $CAPTURES; the condition device says that this build has a device.
 func TestScripts(t *testing.T) {
 	captures, err := filepath.Abs("../../fixtures/captures")
 	if err != nil {
@@ -28,6 +30,16 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("CAPTURES", captures)
 			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond != "device" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			d, err := devicebridge.Open(t.Context(), devicebridge.Config{Library: devicebridge.Host})
+			if err != nil {
+				return false, nil
+			}
+			return true, d.Close()
 		},
 	})
 }

@@ -79,6 +79,7 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
   optool conformance --mode run_test --device ./libdiopi_impl.so --test_cases_path gencases/diopi_cases.yaml \
       --html_report --test_result_path report.xlsx
   optool conformance --mode utest --device ./libdiopi_impl.so
+  optool conformance --mode gen_data --model_name resnet50
   optool conformance --get_model_list --configs DIOPI/diopi_test/python/configs`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {

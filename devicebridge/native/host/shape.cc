@@ -13,7 +13,7 @@ void mustFit(const Tensor& out, const Dims& shape) {
 }
 
 void cat(const Tensor& out, diopiConstTensorHandle_t* tensors, int64_t count, int64_t dim) {
-  if (count == 0) return;
+  if (count == 0) fail("want at least one tensor");
   const int d = wrapDim(dim, out.dim());
   int64_t at = 0;
   for (int64_t i = 0; i < count; i++) {

@@ -1,0 +1,138 @@
+//go:build amd64 || arm64
+
+package conformance
+
+import (
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/tensor"
+)
+
+// openBroken opens a wrong device of the bridge's corpus; the test is skipped
+// where it cannot be built.
+func openBroken(t *testing.T, fault string) *devicebridge.Device {
+	t.Helper()
+	for _, tool := range []string{"make", "g++"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	if out, err := exec.Command("make", "-s", "-C", "../devicebridge/native", "broken").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	host, err := devicebridge.Open(t.Context(), devicebridge.Config{Library: devicebridge.Host})
+	if err != nil {
+		t.Skip(err)
+	}
+	host.Close()
+	d, err := devicebridge.Open(t.Context(), devicebridge.Config{Library: "../devicebridge/native/build/broken/" + fault + ".so", Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// verdicts are the worst verdicts of cases on a device, by name.
+func verdicts(t *testing.T, s *Store, d Device, cases []*configs.Case) map[string]compare.Verdict {
+	t.Helper()
+	all := map[string]compare.Verdict{}
+	for _, c := range cases {
+		all[c.Name] = compare.Pass
+		for _, r := range s.CheckDevice(t.Context(), d, c, CheckOptions{}) {
+			if r.Verdict != compare.Pass {
+				all[c.Name] = r.Verdict
+			}
+		}
+	}
+	return all
+}
+
+// brokenCases generates the cases of the functions that the corpus has.
+func brokenCases(t *testing.T) (*Store, []*configs.Case) {
+	t.Helper()
+	store := NewStore(t.TempDir(), "")
+	cases := suiteCases(t, "add", "sub", "relu", "mm", "nonzero")
+	for _, c := range cases {
+		if m := store.Generate(c, GenerateOptions{}); m.Err != nil {
+			t.Fatal(m.Err)
+		}
+	}
+	return store, cases
+}
+
+// TestBrokenDevices finds a fault in the function that has it and in no other:
+// every other case gets the verdict it gets on the device without fault.
+func TestBrokenDevices(t *testing.T) {
+	none := openBroken(t, "none")
+	store, cases := brokenCases(t)
+	right := verdicts(t, store, none, cases)
+	for fault, function := range map[string]string{"swapped_arguments": "sub", "wrong_shape": "nonzero", "off_by_one_tile": "mm"} {
+		t.Run(fault, func(t *testing.T) {
+			found := 0
+			for name, v := range verdicts(t, store, openBroken(t, fault), cases) {
+				switch {
+				case v == right[name]:
+				case strings.Contains(name, "::"+function+"_") && right[name] == compare.Pass && v == compare.Fail:
+					found++
+				default:
+					t.Errorf("%s: %s, without the fault %s", name, v, right[name])
+				}
+			}
+			if found == 0 {
+				t.Errorf("no case of %s found it", function)
+			}
+		})
+	}
+}
+
+// TestCrashingDevice loses the one case in which the device crashes, whatever
+// comes before and after it.
+func TestCrashingDevice(t *testing.T) {
+	d := openBroken(t, "mixed")
+	store := NewStore(t.TempDir(), "")
+	cases := suiteCases(t, "relu")
+	for _, c := range cases {
+		if m := store.Generate(c, GenerateOptions{}); m.Err != nil {
+			t.Fatal(m.Err)
+		}
+		in, err := store.ReadInput(c.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := in.Kwargs.Items[0].Value.(*tensor.Tensor)
+		v := slices.Clone(tensor.Data[float64](x))
+		if len(v) == 0 {
+			continue
+		}
+		v[0] = 0.25
+		if c.Name == "relu::relu_9.pth" {
+			v[0] = 1 // what the device crashes at
+		}
+		x = tensor.New(x.DType, x.Shape, v).Rounded()
+		in.Kwargs.Items[0].Value = x
+		for i, e := range v {
+			v[i] = max(e, 0)
+		}
+		if err := errors.Join(store.WriteInput(c.Name, in), store.WriteOutput(c.Name, tensor.New(x.DType, x.Shape, v).Rounded(), nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, v := range verdicts(t, store, d, cases) {
+		want := compare.Pass
+		if name == "relu::relu_9.pth" {
+			want = compare.Crash
+		}
+		if v != want {
+			t.Errorf("%s: %s, want %s", name, v, want)
+		}
+	}
+}
