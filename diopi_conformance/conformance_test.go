@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -162,6 +163,16 @@ func TestResume(t *testing.T) {
 		if m := store.Generate(c, GenerateOptions{Resume: true}); m.Kept != kept || m.Err != nil {
 			t.Errorf("run %d: %+v", i, m)
 		}
+	}
+	unfinished := filepath.Join(store.Dir, "inputs", "."+c.Name+".123")
+	if err := os.WriteFile(unfinished, []byte("a killed run"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.WriteItems([]*configs.Case{c}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(unfinished); err == nil || !store.Has(c.Name) {
+		t.Errorf("%s: %v, the case's data is there: %v", unfinished, err, store.Has(c.Name))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/inputs"
@@ -34,10 +35,22 @@ type Made struct {
 	Err error
 }
 
-// WriteItems writes the suite's file of cases.
+// WriteItems writes the suite's file of cases, before their data is made. It
+// removes the unfinished files of a run that was killed.
 func (s *Store) WriteItems(cases []*configs.Case) error {
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return err
+	}
+	for _, dir := range []string{"inputs", "outputs"} {
+		unfinished, err := filepath.Glob(filepath.Join(s.Dir, dir, ".*.pth.*"))
+		if err != nil {
+			return err
+		}
+		for _, path := range unfinished {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		}
 	}
 	return numpypickle.WriteFile(s.ItemsPath(), configs.Items(cases))
 }
