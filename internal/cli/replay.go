@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -308,7 +309,9 @@ func comparisonReport(c *compare.Result, dt tensor.DType, shape []int) *reports.
 	out.Allclose = &n.AllClose
 	out.Cosine, out.MaxAbs, out.MaxRel = reports.Num(n.Cosine), reports.Num(n.MaxAbs), reports.Num(n.MaxRel)
 	out.ATol, out.RTol = reports.Num(n.Atol), reports.Num(n.Rtol)
-	out.MaxULP = reports.Num(c.MaxULP)
+	if !math.IsNaN(c.MaxULP) { // null where it does not apply
+		out.MaxULP = reports.Num(c.MaxULP)
+	}
 	out.Mismatch, out.Numel, out.Rule, out.ErrorInfo = &c.Mismatched, &c.Numel, &c.Rule, n.Note
 	if c.WorstIndex != nil {
 		out.Worst = c.WorstIndex
