@@ -122,12 +122,7 @@ func resizeOp[A any](op opdef.Op[A], call func(a *A) *interpolateArgs) *opdef.En
 		if err != nil {
 			return []*tensor.Tensor{opdef.Abs(outs[0])}
 		}
-		p.t = opdef.Abs(p.t)
-		sum := tensor.Full(tensor.Float64, outs[0].Shape, 0.0)
-		for _, axes := range magnitudeAxes(m, p.size) {
-			sum = sumOf(tensor.Float64, sum, resample(tensor.Float64, p, outs[0].Shape, axes, nil))
-		}
-		return []*tensor.Tensor{sum}
+		return []*tensor.Tensor{resampleAll(p, outs[0].Shape, magnitudeAxes(m, p.size))}
 	}
 	op.GradScale = func(a *A, g *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
 		p, m, err := call(a).plan()

@@ -37,15 +37,35 @@ func (a *Axis) identity() bool {
 	return true
 }
 
+// pairs reports whether every output reads two inputs.
+func (a *Axis) pairs() bool {
+	for o, p := range a.Ptr {
+		if p != 2*o {
+			return false
+		}
+	}
+	return true
+}
+
 // apply maps x, of shape (outer, In, inner), to y, of shape (outer, Out, inner).
 func (a *Axis) apply(outer, inner int, x, y []float64) {
 	if a.identity() {
 		copy(y, x)
 		return
 	}
-	clear(y)
+	pairs := inner == 1 && a.pairs()
+	if inner > 1 {
+		clear(y)
+	}
 	for n := range outer {
 		src, dst := x[n*a.In*inner:(n+1)*a.In*inner], y[n*a.Out*inner:(n+1)*a.Out*inner]
+		if pairs {
+			for o := range dst {
+				i, w := a.Index[2*o:2*o+2], a.Weight[2*o:2*o+2]
+				dst[o] = w[0]*src[i[0]] + w[1]*src[i[1]]
+			}
+			continue
+		}
 		if inner == 1 {
 			for o := range dst {
 				s, from, to := 0.0, a.Ptr[o], a.Ptr[o+1]
@@ -98,6 +118,10 @@ func (m *Axes) Scratch() int {
 func (m *Axes) Apply(x, y []float64, buf [2][]float64) {
 	n := m[0].In * m[1].In * m[2].Out
 	m[2].apply(m[0].In*m[1].In, 1, x, buf[0][:n])
+	if m[0].identity() {
+		m[1].apply(m[0].In, m[2].Out, buf[0][:n], y)
+		return
+	}
 	k := m[0].In * m[1].Out * m[2].Out
 	m[1].apply(m[0].In, m[2].Out, buf[0][:n], buf[1][:k])
 	m[0].apply(1, m[1].Out*m[2].Out, buf[1][:k], y)
