@@ -62,6 +62,7 @@ func TestLinearOpsGolden(t *testing.T) {
 		{"pad reflect", "torch.nn.functional.pad", []value.Value{iota64(1, 3), pair(2, 1), "reflect"}, []int{1, 6}, []float64{2, 1, 0, 1, 2, 1}},
 		{"pad reflects what it cuts", "torch.nn.functional.pad", []value.Value{iota64(1, 8), pair(7, -14), "reflect"}, []int{1, 1}, []float64{7}},
 		{"pad repeats what it cuts", "torch.nn.functional.pad", []value.Value{iota64(1, 8), pair(-9, 12), "replicate"}, []int{1, 11}, []float64{7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7}},
+		{"pad bool by a fraction", "torch.nn.functional.pad", []value.Value{tensor.Full(tensor.Bool, []int{1}, int64(0)), pair(1, 1), "constant", -0.3}, []int{3}, []float64{1, 0, 1}},
 		{"index_fill from the end", "torch.index_fill", []value.Value{iota64(2, 3), int64(1), ints64([]int{2}, -1, 0), 9.0}, []int{2, 3}, []float64{9, 1, 9, 9, 4, 9}},
 		{"index_fill of a number", "torch.index_fill", []value.Value{tensor.Scalar(tensor.Float64, 1.0), int64(0), ints64([]int{3}, -1, 0, 0), 9.0}, []int{}, []float64{9}},
 		{"roll without dims", "torch.roll", []value.Value{iota64(1, 3), int64(1), nil}, []int{1, 3}, []float64{2, 0, 1}},

@@ -286,7 +286,11 @@ func padKernel(p *padding, err error) ([]*tensor.Tensor, error) {
 	case tensor.KindFloat:
 		return []*tensor.Tensor{padAs(p, p.fill.Float64())}, nil
 	}
-	return []*tensor.Tensor{padAs(p, p.fill.Int64())}, nil
+	fill := p.fill.Int64()
+	if p.t.DType == tensor.Bool && p.fill.Complex128() != 0 {
+		fill = 1 // also for 0.3
+	}
+	return []*tensor.Tensor{padAs(p, fill)}, nil
 }
 
 func padAs[T kernel.Number](p *padding, fill T) *tensor.Tensor {
