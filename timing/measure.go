@@ -38,6 +38,7 @@ type Options struct {
 	Warmup  time.Duration // run at least once and at least so long before; 0 means 20 ms
 	MaxTime time.Duration // of the runs that count, with what is done between them; 0 means 1 s
 	MinRuns int           // before noise may stop it; 0 means 10
+	MaxRuns int           // that are worth keeping of what is quick; 0 means no limit
 	MinTime time.Duration // before noise may stop it; 0 means MaxTime/10
 	Noise   float64       // relative noise that is small enough; 0 means 0.005
 	Round   int           // that the samples belong to
@@ -70,6 +71,7 @@ const (
 	StopNoise    StopReason = "noise"        // relative noise below the limit
 	StopStable   StopReason = "stable noise" // relative noise no longer changes
 	StopTime     StopReason = "time"         // the time is spent
+	StopEnough   StopReason = "enough runs"  // as many as are worth keeping
 	StopCanceled StopReason = "interrupted"
 )
 

@@ -32,6 +32,9 @@ func (r *stopRule) stop(opt Options, s *Series, elapsed time.Duration) StopReaso
 	if max(s.total, elapsed) >= opt.MaxTime {
 		return StopTime
 	}
+	if opt.MaxRuns > 0 && n >= opt.MaxRuns {
+		return StopEnough
+	}
 	noise := r.samples.relative()
 	if n < 2 || math.IsNaN(noise) {
 		return ""

@@ -68,6 +68,7 @@ func TestStopReasons(t *testing.T) {
 		{"no noise", constant(time.Millisecond), Options{Warmup: warm}, StopNoise, 100, 128},
 		{"no noise, slow", constant(300 * time.Millisecond), Options{Warmup: warm}, StopTime, 4, 4},
 		{"stable noise", noisy(10*time.Microsecond, 0.05), Options{Warmup: warm}, StopStable, 1000, 20000},
+		{"as many as are kept", noisy(time.Microsecond, 0.5), Options{Warmup: warm, MaxRuns: 200}, StopEnough, 200, 220},
 		{"drift", drift, Options{Warmup: warm, MaxTime: time.Second}, StopTime, 20, 1000},
 	} {
 		s, err := Measure(t.Context(), &script{next: tc.next}, Hot, tc.opt)

@@ -63,8 +63,8 @@ measured time) and with hot ones.
 
 Calls that do the same work (op, dtypes, shapes, strides, other arguments) are
 measured once and count as often as they were recorded; --all measures each.
-Runs stop when the relative noise is below 0.5 %, no longer changes, or --max-time
-is spent; --run_times N takes exactly N. No run is left out. What is printed is
+Runs stop when the relative noise is below 0.5 %, no longer changes, --max-time
+is spent, or there are 2000; --run_times N takes exactly N. No run is left out. What is printed is
 the median with the quartiles. Runs are spread over five rounds, on a device each
 in a new process, so that compare --time can tell a difference from what the
 machine did for a while.
@@ -73,7 +73,8 @@ With --acc_check each call is compared with the reference before it is measured,
 as replay does: a failure is exit code 1, and compare --time shows what changed.
 
 op_tools' CSV file goes to op_tools_results under the working directory or --out;
-it holds hot runs unless only cold ones were asked for.`,
+it holds hot runs unless only cold ones were asked for, each run with --run_times,
+else one row per call with the medians.`,
 		Example: `  optool time op_tools_results
   optool time --run_times 3 --sync_time_measure op_tools_results
   optool time --op torch.matmul --cache cold --histogram op_tools_results
@@ -87,7 +88,7 @@ it holds hot runs unless only cold ones were asked for.`,
 	f.BoolVar(&o.accCheck, "acc_check", false, "also compare the results of each measured call with the reference, as replay does")
 	f.StringVar(&o.tolerances, "tolerances", "", "with --acc_check, tolerances from a YAML `FILE`")
 	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not measure the backward pass")
-	f.BoolVar(&o.sync, "sync_time_measure", false, "print op_tools' tables of every run")
+	f.BoolVar(&o.sync, "sync_time_measure", false, "print op_tools' tables of times")
 	o.deviceFlags.add(cmd, "none", "what to measure: none, the float64 reference on this machine; host, the built-in device; or the path of a DIOPI `LIBRARY`")
 	addJSONFlag(cmd, &o.json)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")

@@ -206,17 +206,23 @@ func (t *timer) opToolsTables(k *task) error {
 }
 
 // timeRows are the runs of a task as op_tools' file has them: forward and
-// backward of the same number in one row, hot if there are hot ones.
+// backward of the same number in one row, hot if there are hot ones. Where the
+// number of runs was left to optool, which takes thousands, the medians stand for
+// them in one row.
 func (t *timer) timeRows(k *task) ([]reports.TimeRow, error) {
 	cache := t.o.caches[len(t.o.caches)-1]
 	var forward, backward []timing.Sample
 	for _, r := range k.series {
+		runs := r.Series.Samples
+		if t.o.runTimes == 0 {
+			runs = timing.Samples(r.Series.Summary().Median)
+		}
 		switch {
 		case r.Series.Cache != cache:
 		case r.Phase == "forward":
-			forward = r.Series.Samples
+			forward = runs
 		default:
-			backward = r.Series.Samples
+			backward = runs
 		}
 	}
 	c, _ := k.entry.Load(capture.LoadOptions{Read: t.o.read})

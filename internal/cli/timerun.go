@@ -225,6 +225,10 @@ func (t *timer) measure(ctx context.Context, k *task, from, to int) error {
 // up and what is done between runs: what is that slow gets fewer rounds.
 const longest = 2
 
+// mostRuns are the most samples of a series, each of which is a line of the JSON
+// file: more of what takes microseconds would tell nothing new.
+const mostRuns = 2000
+
 // round takes the samples of one round of a task.
 func (t *timer) round(ctx context.Context, k *task, phases []phase, round int) error {
 	began := time.Now()
@@ -234,7 +238,8 @@ func (t *timer) round(ctx context.Context, k *task, phases []phase, round int) e
 	}
 	rounds := t.rounds()
 	opt := timing.Options{
-		Runs: share(t.o.runTimes, round, rounds), MaxTime: t.o.maxTime / time.Duration(rounds), Warmup: 10 * time.Millisecond, Round: round,
+		Runs: share(t.o.runTimes, round, rounds), MaxTime: t.o.maxTime / time.Duration(rounds), Warmup: 10 * time.Millisecond,
+		MaxRuns: mostRuns / rounds, Round: round,
 	}
 	at := 0
 	for _, ph := range phases {
