@@ -91,6 +91,7 @@ var randomOps = []*opdef.Entry{
 			}
 			return ofLike(&newLikeArgs{Self: a.Self})
 		}),
+	gumbelSoftmax,
 	unknown("poisson", "poisson Tensor.poisson", "(Tensor self, *, Generator? generator=None) -> Tensor", drawsNumbers, probabilityCases,
 		func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return ofLike(&newLikeArgs{Self: a.Self}) }),
 	unknown("binomial", "binomial", "(Tensor count, Tensor prob, *, Generator? generator=None) -> Tensor", drawsNumbers,
@@ -226,6 +227,34 @@ type dropoutArgs struct {
 	P                 float64
 	Training, Inplace bool
 }
+
+type gumbelArgs struct {
+	Logits *tensor.Tensor
+	Tau    float64
+	Hard   bool
+	Eps    float64
+	Dim    int
+}
+
+// gumbelSoftmax draws its noise in the call.
+var gumbelSoftmax = opdef.Op[gumbelArgs]{
+	Schema: "gumbel_softmax(Tensor logits, float tau=1.0, bool hard=False, float eps=1e-10, int dim=-1) -> Tensor", Names: "F.gumbel_softmax",
+	Doc: opdef.Doc{Summary: "Softmax of logits with random noise; one of each row when hard",
+		Notes: "Only shape and dtype are determined.", Source: "torch.nn.functional.gumbel_softmax"},
+	Random: drawsNumbers, Trivial: true, Error: moves, NoGrad: "drawn with the result's noise",
+	Kernel: func(a *gumbelArgs) ([]*tensor.Tensor, error) {
+		if !a.Logits.DType.IsFloat() {
+			return nil, opdef.Refuse("logits", "want a floating dtype, got %s", a.Logits.DType)
+		}
+		if _, err := opdef.Dim("dim", a.Dim, a.Logits.Dim()); err != nil {
+			return nil, err
+		}
+		return constant(a.Logits.Shape, opdef.Int(0), a.Logits.DType)
+	},
+	Cases: func(r *rand.Rand) []*gumbelArgs {
+		return []*gumbelArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), 1, false, 1e-10, -1}}
+	},
+}.Entry()
 
 type nativeDropoutArgs struct {
 	Self  *tensor.Tensor
