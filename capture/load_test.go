@@ -78,7 +78,7 @@ func TestLoad(t *testing.T) {
 		{"detection/op_tools_results/op_capture_results/torch.sort", Device, call{
 			"torch.sort", "{'dim': 1, 'descending': True}",
 			[]string{"float32[1, 36]"},
-			[]string{"torch.return_types.sort(tensor(float32[1, 36]), tensor(int64[1, 36]))"},
+			[]string{"torch.return_types.sort(\nvalues=tensor(float32[1, 36]),\nindices=tensor(int64[1, 36]))"},
 			[]string{"float32[1, 36]"}, []string{"float32[1, 36]"},
 		}},
 	} {
