@@ -133,12 +133,16 @@ func warmUp(ctx context.Context, r Runner, cache Cache, opt Options, s *Series) 
 }
 
 // batch is how many samples to ask for at once: few enough that the stop rule
-// is looked at in time, many enough that asking costs little. A run takes each, and left is the time that is left.
+// is looked at in time, many enough that asking costs little, no more than are
+// wanted. A run takes each, and left is the time that is left.
 func batch(opt Options, s *Series, each, left time.Duration) int {
 	if opt.Runs > 0 {
 		return min(opt.Runs-len(s.Samples), batchMax)
 	}
 	n := max(opt.MinRuns-len(s.Samples), checkEvery)
+	if opt.MaxRuns > 0 {
+		n = min(n, max(1, opt.MaxRuns-len(s.Samples)))
+	}
 	if each > 0 {
 		n = min(n, max(1, int(left/each)))
 	}

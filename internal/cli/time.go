@@ -171,6 +171,10 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		opt: replay.Options{Registry: ops.Default(), ForwardOnly: o.forwardOnly, Read: o.read},
 	}
 	defer t.csv.close()
+	defer t.closeExports()
+	if err := t.createExports(); err != nil {
+		return failed(err)
+	}
 	if !o.none() {
 		release, err := lockDevice(cmd.Context(), a, o.device, true)
 		if err != nil {
@@ -198,8 +202,11 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		return err
 	}
 	if o.budget > 0 {
-		t.end = start.Add(o.budget)
-		tasks = byWeight(tasks)
+		rounds := 0
+		if o.interleave {
+			rounds = t.rounds()
+		}
+		t.budget, tasks = newBudget(start.Add(o.budget), tasks, rounds)
 	}
 	err = t.measureAll(cmd.Context(), tasks)
 	interrupted := cmd.Context().Err() != nil
@@ -262,12 +269,15 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 			return failed(err)
 		}
 	}
+	if err := t.left.print(w, t.outputWidth()); err != nil {
+		return failed(err)
+	}
 	s := summarize(tasks, time.Since(start))
 	s.Interrupted, s.EvictedMiB = interrupted, t.evict.Size()>>20
 	switch {
 	case interrupted:
 		s.Exit = ExitInterrupted
-	case t.check != nil && t.check.summary.Differs():
+	case t.left.failed || t.check != nil && t.check.summary.Differs():
 		s.Exit = ExitDiffers
 	case len(t.done) == 0 || t.check != nil && t.check.summary.Refused():
 		s.Exit = ExitFailed
@@ -281,6 +291,9 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 		}
 	}
 	fmt.Fprintln(w, s.text())
+	if t.left.forward > 0 {
+		fmt.Fprintf(w, "%d of them forward alone: the device has no backward pass for them\n", t.left.forward)
+	}
 	cold := fmt.Sprintf("%d MiB written before each run", s.EvictedMiB)
 	if t.on != nil {
 		cold = "a call's tensors evicted before each run"
@@ -308,8 +321,15 @@ func (a *app) printAverages(w io.Writer, ts []*reports.Timing, cache timing.Cach
 	return reports.WriteAverages(w, a.outputWidth(), reports.Averages(ts, cache, byShape, column), byShape, limit)
 }
 
-// export writes the files of --bench, --trace and --plot.
-func (t *timer) export() error {
+// An exportFile is a file of --bench, --trace or --plot.
+type exportFile struct {
+	file  *os.File
+	write func(io.Writer) error
+}
+
+// createExports creates the files before anything is measured: what cannot be
+// written is told then.
+func (t *timer) createExports() error {
 	device := t.o.device
 	if device == "none" {
 		device = "reference"
@@ -327,11 +347,36 @@ func (t *timer) export() error {
 		if x.path == "" {
 			continue
 		}
-		if err := writeFile(x.path, x.write); err != nil {
+		f, err := os.Create(x.path)
+		if err != nil {
 			return err
+		}
+		t.exports = append(t.exports, exportFile{f, x.write})
+	}
+	return nil
+}
+
+// export writes what was measured to the files, if anything was.
+func (t *timer) export() error {
+	for _, x := range t.exports {
+		if len(t.done) == 0 {
+			break
+		}
+		if err := errors.Join(x.write(x.file), x.file.Close()); err != nil {
+			return fmt.Errorf("%s: %w", x.file.Name(), err)
 		}
 	}
 	return nil
+}
+
+// closeExports closes the files that were not written, and removes them.
+func (t *timer) closeExports() {
+	for _, x := range t.exports {
+		if st, err := x.file.Stat(); err == nil && st.Mode().IsRegular() && st.Size() == 0 {
+			x.file.Close()
+			os.Remove(x.file.Name())
+		}
+	}
 }
 
 // A timeSummary is the last line of a run of time: what share of the recorded

@@ -25,7 +25,6 @@ type task struct {
 	calls  int     // recorded calls that do the same work
 	bytes  float64 // of their inputs, all together
 	series []*reports.Timing
-	why    string // why there is no backward pass
 
 	verdict string // on its results; "" if they were not looked at
 	spent   time.Duration
@@ -41,11 +40,13 @@ type timer struct {
 	on      *ondevice.Device // nil: the reference
 	library *devicebridge.Device
 	check   *accuracy // nil: results are not looked at
-	end     time.Time // of the budget; zero for none
+	budget  *budget   // nil: none
 	json    *jsonOutput
 	csv     *timeCSV
+	exports []exportFile
 	table   *timeTable
 	tally   tally
+	left    leftOut
 	done    []*reports.Timing
 }
 
@@ -70,7 +71,9 @@ func (t *timer) collect(ctx context.Context, paths []string) ([]*task, error) {
 		t.tally.captures++
 		p, err := replay.Prepare(f.entry, t.opt)
 		if err != nil {
-			t.refuse(fmt.Errorf("%s: %w", f.entry.Rel, err))
+			if err := t.leave(f.entry, f.entry.Op, err); err != nil {
+				return nil, failed(err)
+			}
 			continue
 		}
 		key, bytes := p.Key(), p.InputBytes()
@@ -95,33 +98,6 @@ func (t *timer) refuse(err error) {
 	t.warn("%v", err)
 }
 
-// byWeight orders tasks for a budget: the heaviest of each op and dtype, then
-// all others, by the bytes of their calls.
-func byWeight(tasks []*task) []*task {
-	heavy := func(a, b *task) int {
-		switch {
-		case a.bytes > b.bytes:
-			return -1
-		case a.bytes < b.bytes:
-			return 1
-		}
-		return 0
-	}
-	sorted := slices.Clone(tasks)
-	slices.SortStableFunc(sorted, heavy)
-	var first, rest []*task
-	seen := map[string]bool{}
-	for _, k := range sorted {
-		if kind := k.op + " " + k.dtype; !seen[kind] {
-			seen[kind] = true
-			first = append(first, k)
-		} else {
-			rest = append(rest, k)
-		}
-	}
-	return append(first, rest...)
-}
-
 // measureAll measures the tasks, in rounds: nothing else runs meanwhile, since it
 // would be measured too.
 func (t *timer) measureAll(ctx context.Context, tasks []*task) error {
@@ -137,11 +113,12 @@ func (t *timer) measureAll(ctx context.Context, tasks []*task) error {
 		}
 		return err
 	}
-	for _, k := range tasks {
-		if t.late() {
+	for i, k := range tasks {
+		allowed, ok := t.budget.allow(i)
+		if !ok {
 			return nil
 		}
-		err := t.measure(ctx, k, 0, t.rounds())
+		err := t.measure(ctx, k, 0, t.rounds(), allowed)
 		bar.add(false)
 		bar.pause()
 		if err := t.report(k); err != nil {
@@ -160,20 +137,18 @@ func (t *timer) interleave(ctx context.Context, tasks []*task) error {
 	order := slices.Clone(tasks)
 	for round := range t.rounds() {
 		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-		for _, k := range order {
-			if t.late() {
+		for i, k := range order {
+			allowed, ok := t.budget.allow(round*len(order) + i)
+			if !ok {
 				return nil
 			}
-			if err := t.measure(ctx, k, round, round+1); err != nil {
+			if err := t.measure(ctx, k, round, round+1, allowed); err != nil {
 				return err
 			}
 		}
 	}
 	return ctx.Err()
 }
-
-// late reports whether the budget is spent.
-func (t *timer) late() bool { return !t.end.IsZero() && time.Now().After(t.end) }
 
 // rounds is how many rounds the runs are spread over: as many as compare --time
 // needs to tell what is slower.
@@ -187,9 +162,10 @@ func (t *timer) rounds() int {
 // share is the part of n that falls to a round, so that the parts sum up to n.
 func share(n, round, rounds int) int { return n*(round+1)/rounds - n*round/rounds }
 
-// measure takes the samples of some rounds of a task. What cannot be run is a
-// warning; the error is that of ctx.
-func (t *timer) measure(ctx context.Context, k *task, from, to int) error {
+// measure takes the samples of some rounds of a task, for about the allowed time
+// (0: no limit). What cannot be run is a warning; the error is that of ctx.
+func (t *timer) measure(ctx context.Context, k *task, from, to int, allowed time.Duration) error {
+	began := time.Now()
 	if k.failed {
 		return nil
 	}
@@ -208,17 +184,18 @@ func (t *timer) measure(ctx context.Context, k *task, from, to int) error {
 		phases, err = t.phases(k, p)
 	}
 	for round := from; err == nil && round < to; round++ {
-		if round > 0 && t.o.runTimes == 0 && k.spent > longest*t.o.maxTime*time.Duration(len(k.series)) {
+		slow := k.spent > longest*t.o.maxTime*time.Duration(len(k.series))
+		late := allowed > 0 && round > from && time.Since(began) > allowed
+		if round > 0 && t.o.runTimes == 0 && (slow || late) {
 			break
 		}
-		err = t.round(ctx, k, phases, round)
+		err = t.round(ctx, k, phases, round, allowed/time.Duration(to-from))
 	}
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	k.failed = true
-	t.refuse(fmt.Errorf("%s: %w", k.entry.Rel, err))
-	return nil
+	return t.leave(k.entry, k.op, err)
 }
 
 // longest is how often --max-time the rounds of a series may take, with warming
@@ -229,8 +206,9 @@ const longest = 2
 // file: more of what takes microseconds would tell nothing new.
 const mostRuns = 2000
 
-// round takes the samples of one round of a task.
-func (t *timer) round(ctx context.Context, k *task, phases []phase, round int) error {
+// round takes the samples of one round of a task, for about the allowed time (0:
+// no limit).
+func (t *timer) round(ctx context.Context, k *task, phases []phase, round int, allowed time.Duration) error {
 	began := time.Now()
 	defer func() { k.spent += time.Since(began) }()
 	if t.library != nil {
@@ -240,6 +218,11 @@ func (t *timer) round(ctx context.Context, k *task, phases []phase, round int) e
 	opt := timing.Options{
 		Runs: share(t.o.runTimes, round, rounds), MaxTime: t.o.maxTime / time.Duration(rounds), Warmup: 10 * time.Millisecond,
 		MaxRuns: mostRuns / rounds, Round: round,
+	}
+	if allowed > 0 {
+		each := allowed / time.Duration(len(phases)*len(t.o.caches))
+		opt.Warmup = max(time.Microsecond, min(opt.Warmup, each/4))
+		opt.MaxTime = max(time.Microsecond, min(opt.MaxTime, each-opt.Warmup))
 	}
 	at := 0
 	for _, ph := range phases {
@@ -271,10 +254,10 @@ type phase struct {
 // phases are the passes of a started call. A backward pass that a device does
 // not have is left out.
 func (t *timer) phases(k *task, p *replay.Prepared) ([]phase, error) {
-	k.why = p.NoBackward()
+	why := p.NoBackward()
 	if t.on == nil {
 		ps := []phase{{"forward", &timing.HostFunc{Run: p.Forward, Caches: t.evict}, p.ForwardWork()}}
-		if k.why == "" {
+		if why == "" {
 			ps = append(ps, phase{"backward", &timing.HostFunc{Run: p.Backward, Caches: t.evict}, p.BackwardWork()})
 		}
 		return ps, nil
@@ -285,26 +268,23 @@ func (t *timer) phases(k *task, p *replay.Prepared) ([]phase, error) {
 		return nil, err
 	}
 	ps := []phase{{"forward", f, p.ForwardWork()}}
-	if k.why == "" {
+	if why == "" {
 		b, err := t.on.NewTimer(p.DeviceCall(true), flush)
-		if err == nil {
+		switch {
+		case err == nil:
 			ps = append(ps, phase{"backward", b, p.BackwardWork()})
-		} else {
-			k.why = err.Error()
+		case len(k.series) == 0: // not told yet
+			return ps, t.forwardOnly(k, err)
 		}
 	}
 	return ps, nil
 }
 
 func (t *timer) newTiming(k *task, phase string, w replay.Work, s *timing.Series) *reports.Timing {
-	r := &reports.Timing{
-		Capture: k.entry.Rel, Op: k.op, Phase: phase, Shapes: k.shapes, Calls: k.calls, Series: s,
+	return &reports.Timing{
+		Capture: k.entry.Rel, Op: k.op, ForwardID: forwardIDOf(k.entry), Phase: phase, Shapes: k.shapes, Calls: k.calls, Series: s,
 		Bytes: w.Bytes, Flops: w.Flops, Peak: t.o.peak,
 	}
-	if k.entry.ID >= 0 {
-		r.ForwardID = &k.entry.ID
-	}
-	return r
 }
 
 // An accuracy compares the results of what is measured with the reference.

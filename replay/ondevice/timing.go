@@ -2,9 +2,9 @@ package ondevice
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/replay"
@@ -22,8 +22,8 @@ type Timer struct {
 }
 
 // NewTimer returns a timer of a call's forward pass, or of its backward pass.
-// Cold runs walk through flush bytes before. The error says why the device
-// cannot run it, after it has been tried once.
+// Cold runs walk through flush bytes before. It has been tried once then; if the
+// device does not carry it out, the error is a *CallError.
 func (d *Device) NewTimer(c *replay.DeviceCall, flush int64) (*Timer, error) {
 	t := &Timer{device: d, phase: diopi.Forward, flush: flush}
 	if c.GradOutputs != nil {
@@ -31,10 +31,10 @@ func (d *Device) NewTimer(c *replay.DeviceCall, flush int64) (*Timer, error) {
 	}
 	p, err := d.Plan(c)
 	if err != nil {
-		return nil, err
+		return nil, &CallError{compare.Unsupported, err.Error()}
 	}
 	if t.phase == diopi.Backward && p.backward != "" {
-		return nil, errors.New(p.backward)
+		return nil, &CallError{compare.Unsupported, p.backward}
 	}
 	t.plan = p.Plan
 	res, err := d.library.RunWith(d.ctx, t.plan, devicebridge.Options{})
@@ -44,11 +44,20 @@ func (d *Device) NewTimer(c *replay.DeviceCall, flush int64) (*Timer, error) {
 	return t, ended(res)
 }
 
+// A CallError says that a device does not carry out a call: it has no function
+// for it, or the function fails, dies or does not come back.
+type CallError struct {
+	Verdict compare.Verdict
+	Reason  string
+}
+
+func (e *CallError) Error() string { return e.Reason }
+
 // ended is an error for the first call that did not end well.
 func ended(res *devicebridge.Result) error {
 	if w := res.Worst(); w != nil {
-		_, reason := verdict(w)
-		return errors.New(reason)
+		v, reason := verdict(w)
+		return &CallError{v, reason}
 	}
 	return nil
 }

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/reports"
+)
+
+// leftOut are the calls that could not be measured.
+type leftOut struct {
+	unsupported []unsupportedOp
+	failed      bool // a device's function failed, died or did not come back
+	forward     int  // calls whose backward pass the device does not have
+}
+
+// An unsupportedOp is an op that the reference or the device does not have, with
+// the reason of its first call.
+type unsupportedOp struct {
+	op     string
+	calls  int
+	reason string
+}
+
+// leave tells that a call cannot be measured: what is not supported is listed in
+// the end, anything else is a warning at once.
+func (t *timer) leave(e *capture.Entry, op string, err error) error {
+	verdict := compare.Error
+	var failed *ondevice.CallError
+	switch {
+	case errors.Is(err, opdef.ErrUnknownOp):
+		verdict = compare.Unsupported
+	case errors.As(err, &failed):
+		verdict = failed.Verdict
+	}
+	switch verdict {
+	case compare.Unsupported:
+		t.left.add(op, err.Error())
+	case compare.Error:
+		t.tally.refused++
+		t.warn("%s: %v", e.Rel, err)
+	default:
+		t.left.failed = true
+		t.warn("%s: %v", e.Rel, err)
+	}
+	return t.unmeasured(e, op, "", verdict, err)
+}
+
+// forwardOnly tells that the device has no backward pass for a call.
+func (t *timer) forwardOnly(k *task, err error) error {
+	t.left.forward++
+	return t.unmeasured(k.entry, k.op, "backward", compare.Unsupported, err)
+}
+
+// unmeasured writes the JSON line of a phase that was not measured, of the whole
+// call if phase is empty.
+func (t *timer) unmeasured(e *capture.Entry, op, phase string, verdict compare.Verdict, err error) error {
+	return t.json.write(struct {
+		Kind      string          `json:"kind"`
+		Capture   string          `json:"capture"`
+		Op        string          `json:"op"`
+		ForwardID *int            `json:"forward_id"`
+		Phase     string          `json:"phase"`
+		Verdict   compare.Verdict `json:"verdict"`
+		Reason    string          `json:"reason"`
+	}{"unmeasured", e.Rel, op, forwardIDOf(e), phase, verdict, err.Error()})
+}
+
+// forwardIDOf is the number of a recorded call, nil if it is not known.
+func forwardIDOf(e *capture.Entry) *int {
+	if e.ID < 0 {
+		return nil
+	}
+	return &e.ID
+}
+
+func (l *leftOut) add(op, reason string) {
+	for i := range l.unsupported {
+		if u := &l.unsupported[i]; u.op == op {
+			u.calls++
+			return
+		}
+	}
+	l.unsupported = append(l.unsupported, unsupportedOp{op, 1, reason})
+}
+
+// print lists what is not supported.
+func (l *leftOut) print(w io.Writer, width int) error {
+	if len(l.unsupported) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	list := reports.NewListing(w, width, "not supported", "calls", "why")
+	list.Right(1)
+	for _, u := range l.unsupported {
+		if err := list.Add(u.op, strconv.Itoa(u.calls), u.reason); err != nil {
+			return err
+		}
+	}
+	return list.Flush()
+}
