@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/kitcheck"
 	"github.com/optool/optool/diopi_conformance/reference"
@@ -19,12 +20,20 @@ type Result struct {
 	Phase      string // "forward", "backward", "inplace" or "input"
 	Verdict    compare.Verdict
 	Atol, Rtol float64
+	// Converted says which tensors of the phase's calls got another dtype by
+	// CheckOptions.Convert: "input float64->float32"; empty for none.
+	Converted string
 }
 
 // CheckOptions say how results are compared.
 type CheckOptions struct {
 	Strict  bool
 	Variant Variant // of what is run on a device
+	// Convert says which tensors the device wants in another dtype or layout; nil
+	// is none. Exports says which functions it has, and is not called without
+	// Convert.
+	Convert *diopi.ConvertConfig
+	Exports func(function string) bool
 }
 
 // rules are the kit's rules of comparison for a case.

@@ -71,24 +71,39 @@ func (s *Store) CheckDevice(ctx context.Context, d Device, c *configs.Case, opt 
 	if err != nil {
 		return one(compare.Error, sentence(err))
 	}
+	plan, conversions := opt.Convert.Apply(plan, opt.Exports)
 	res, err := d.Run(ctx, plan)
 	if err != nil {
 		return one(compare.Error, sentence(err))
 	}
 	r := &run{function: c.Function(), plan: plan, res: res, opt: opt, rules: opt.rules(c)}
-	if r.calls() {
-		return r.results
-	}
-	if c.NoOutputRef() {
+	switch {
+	case r.calls():
+	case c.NoOutputRef():
 		r.random(c, in)
-		return r.results
+	default:
+		out = opt.Variant.expected(out, plan.Outputs)
+		r.forward(out)
+		r.backward(grads)
+		r.inPlace(out)
+		r.findings()
 	}
-	out = opt.Variant.expected(out, plan.Outputs)
-	r.forward(out)
-	r.backward(grads)
-	r.inPlace(out)
-	r.findings()
+	r.note(conversions)
 	return r.results
+}
+
+// note names in each result the conversions of its phase.
+func (r *run) note(conversions []diopi.Conversion) {
+	texts := map[string][]string{}
+	for _, c := range conversions {
+		phase, text := phases[c.Phase], fmt.Sprintf("%s %s->%s", c.Tensor.Role, c.From, c.To)
+		if !slices.Contains(texts[phase], text) {
+			texts[phase] = append(texts[phase], text)
+		}
+	}
+	for i := range r.results {
+		r.results[i].Converted = strings.Join(texts[r.results[i].Phase], ", ")
+	}
 }
 
 // diopiCase is a case as the recipes of C calls take it.

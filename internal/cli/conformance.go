@@ -19,7 +19,7 @@ import (
 // has have its names.
 type conformanceOptions struct {
 	mode, model, cacheDir, configs, implFolder, device string
-	adaptor                                            string
+	adaptor, convert                                   string
 	cotangents, json, errorReport                      string
 	fname, filterDtype, caseNames                      []string
 	modelList, resume, strict                          bool
@@ -96,7 +96,8 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 	f.StringVar(&o.model, "model_name", "", "the suite of a model instead of that of all functions")
 	f.BoolVar(&o.modelList, "get_model_list", false, "list the models and their functions")
 	f.StringSliceVar(&o.filterDtype, "filter_dtype", nil, "leave out cases with a tensor of these dtypes, several in a row")
-	f.StringVar(&o.implFolder, "impl_folder", "", "`DIR` of a device: its device_configs.py leaves out cases and sets tolerances")
+	f.StringVar(&o.implFolder, "impl_folder", "", "`DIR` of a device: its device_configs.py leaves out cases and sets tolerances, its convert_config.yaml says which dtypes and layouts run_test converts to")
+	f.StringVar(&o.convert, "convert-config", "", "run_test: convert tensors as this convert_config.yaml says, `FILE`, instead of that of --impl_folder; none: not at all")
 	f.StringVar(&o.configs, "configs", "", "`DIR` with DIOPI's diopi_configs.py and model_config; without it gen_data makes optool's own suite")
 	f.StringVar(&o.cacheDir, "cache_dir", "cache", "`DIR` of the data")
 	f.StringVar(&o.device, "device", devicebridge.Host, "what run_test checks: host, the built-in device; the path of a libdiopi_impl.so; or none, the recorded results themselves")

@@ -27,7 +27,7 @@ func (o *conformanceOptions) listCases(a *app) error {
 	}
 	rules, err := o.rules()
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	list, kept := conformance.NewCaseList(cmp.Or(o.model, "diopi"), o.variant, cases, rules)
 	if err := os.MkdirAll(o.caseDir, 0o755); err != nil {

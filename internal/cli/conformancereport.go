@@ -26,6 +26,8 @@ type conformanceReport struct {
 	cases    *reports.CaseTable
 	list     [][]any   // a row for each case
 	coverage *coverage // nil without a device
+	// converted counts the cases with tensors that were converted to another dtype.
+	converted int
 }
 
 func newConformanceReport(o *conformanceOptions, run reports.Run) *conformanceReport {
@@ -84,6 +86,9 @@ func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error
 	}
 	if r.coverage != nil {
 		fmt.Fprintln(w, r.coverage.line())
+	}
+	if r.converted > 0 {
+		fmt.Fprintf(w, "converted: %d cases ran with tensors in the dtypes that the device wants\n", r.converted)
 	}
 	if _, err := fmt.Fprintln(w, r.Line()); err != nil {
 		return failed(err)
@@ -158,6 +163,9 @@ func newCoverage(dev *devicebridge.Device) *coverage {
 	}
 	return c
 }
+
+// has reports whether the library exports a function.
+func (c *coverage) has(function string) bool { return c.exports[function] }
 
 // Run runs a plan on the device.
 func (c *coverage) Run(ctx context.Context, p *diopi.Plan) (*devicebridge.Result, error) {

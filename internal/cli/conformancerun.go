@@ -12,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/numpypickle"
@@ -54,6 +56,10 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 	}
 	rules, err := o.rules()
 	if err != nil {
+		return err
+	}
+	opt := conformance.CheckOptions{Strict: o.strict, Variant: o.variant}
+	if opt.Convert, err = o.conversions(); err != nil {
 		return failed(err)
 	}
 	if o.shuffle {
@@ -61,7 +67,6 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 		rng.Shuffle(len(cases), func(i, k int) { cases[i], cases[k] = cases[k], cases[i] })
 	}
 
-	opt := conformance.CheckOptions{Strict: o.strict, Variant: o.variant}
 	check := func(c *configs.Case) []conformance.Result { return store.CheckRecorded(c, opt) }
 	rep := newConformanceReport(o, a.run(o.device))
 	if o.device != noDevice {
@@ -71,6 +76,7 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 		}
 		defer dev.Close()
 		rep.coverage = newCoverage(dev)
+		opt.Exports = rep.coverage.has
 		check = func(c *configs.Case) []conformance.Result { return store.CheckDevice(ctx, rep.coverage, c, opt) }
 	}
 	j, err := a.openJSON(o.json, o.device)
@@ -102,6 +108,9 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 			}
 		}
 		rep.add(t, results)
+		if slices.ContainsFunc(t.results, func(r conformance.Result) bool { return r.Converted != "" }) {
+			rep.converted++
+		}
 		bar.add(worst != nil)
 		switch {
 		case worst != nil && worst.Verdict == reports.Unsupported:
@@ -156,16 +165,49 @@ func ran(results []*reports.Result) bool {
 	return slices.ContainsFunc(results, func(r *reports.Result) bool { return r.Verdict != reports.Skipped })
 }
 
+// Files of --impl_folder. A vendor may have either alone.
+const (
+	rulesFile   = "device_configs.py"
+	convertFile = "convert_config.yaml"
+)
+
+// implFile is the path of a file of --impl_folder, or "" if it has none.
+func (o *conformanceOptions) implFile(name string) string {
+	path := filepath.Join(o.implFolder, name)
+	if _, err := os.Stat(path); o.implFolder == "" || err != nil {
+		return ""
+	}
+	return path
+}
+
+// rules are the cases that the device of --impl_folder leaves out and its
+// tolerances.
 func (o *conformanceOptions) rules() (*configs.Rules, error) {
-	if o.implFolder == "" {
+	path := o.implFile(rulesFile)
+	if path == "" {
+		if o.implFolder != "" && o.implFile(convertFile) == "" {
+			return nil, usageError("--impl_folder: %s has neither a %s nor a %s", o.implFolder, rulesFile, convertFile)
+		}
 		return configs.NoRules(), nil
 	}
-	path := filepath.Join(o.implFolder, "device_configs.py")
 	entries, err := configs.Load(path, "device_configs")
 	if err != nil {
-		return nil, err
+		return nil, failed(err)
 	}
-	return configs.NewRules(entries)
+	rules, err := configs.NewRules(entries)
+	return rules, failed(err)
+}
+
+// conversions are the dtypes and layouts that the device wants; nil is any.
+func (o *conformanceOptions) conversions() (*diopi.ConvertConfig, error) {
+	path := o.convert
+	if path == "" {
+		path = o.implFile(convertFile)
+	}
+	if path == "" || path == "none" || o.device == noDevice {
+		return nil, nil
+	}
+	return diopi.LoadConvertConfig(path)
 }
 
 // reports are the results of a case as records.
@@ -182,6 +224,9 @@ func (o *conformanceOptions) reports(t tested) []*reports.Result {
 		rec := &reports.Result{
 			Capture: t.c.Name, Op: t.c.Function(), Phase: r.Phase, Target: r.Target, Verdict: string(r.Verdict), Reason: r.Reason,
 			Source: &source, Repro: &repro,
+		}
+		if r.Converted != "" && r.Verdict != compare.Pass {
+			rec.Reason += "; converted: " + r.Converted
 		}
 		if r.Want != nil {
 			dt, rule := r.Want.DType.String(), "kit"
@@ -215,6 +260,9 @@ func (o *conformanceOptions) repro(c *configs.Case) string {
 	}
 	if o.implFolder != "" {
 		s += " --impl_folder " + quote(o.implFolder)
+	}
+	if o.convert != "" {
+		s += " --convert-config " + quote(o.convert)
 	}
 	if o.casesPath != "" {
 		s += " --test_cases_path " + quote(o.casesPath)
