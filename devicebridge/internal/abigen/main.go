@@ -63,6 +63,10 @@ func main() {
 		os.Exit(2)
 	}
 	for i, content := range [][]byte{header(), functions()} {
+		// What is up to date stays untouched: everything in C++ depends on it.
+		if old, err := os.ReadFile(os.Args[i+1]); err == nil && bytes.Equal(old, content) {
+			continue
+		}
 		if err := os.WriteFile(os.Args[i+1], content, 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, "abigen:", err)
 			os.Exit(1)
