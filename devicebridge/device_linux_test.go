@@ -186,3 +186,17 @@ func TestFaults(t *testing.T) {
 		})
 	}
 }
+
+func TestDigest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lib.so")
+	if err := os.WriteFile(path, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const want = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // FIPS 180-2, B.1
+	if got, err := Digest(path); got != want || err != nil {
+		t.Errorf("Digest: %s, %v; want %s", got, err, want)
+	}
+	if got, err := Digest(path + "x"); got != "" || err == nil {
+		t.Errorf("Digest of no file: %q, %v", got, err)
+	}
+}

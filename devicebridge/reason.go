@@ -85,9 +85,11 @@ func (i *Info) exports(flags []byte) {
 	}
 }
 
-// operatorsHash tells a worker that numbers the operators otherwise.
-var operatorsHash = sync.OnceValue(func() uint64 {
+// protocol tells a worker of another build: one that has other messages, takes
+// its times otherwise, or numbers the operators otherwise.
+var protocol = sync.OnceValue(func() uint64 {
 	h := fnv.New64a()
+	h.Write([]byte{wireVersion})
 	for _, f := range diopi.Operators() {
 		h.Write(append([]byte(f.Name), 0))
 	}

@@ -10,6 +10,10 @@ import (
 // Messages to and from the worker: a length (uint32), then fields, all
 // little-endian. native/worker/wire.h and decode.cc are the other side.
 
+// wireVersion counts the changes of the messages and of what a run's time is;
+// native/worker/wire.h has the same.
+const wireVersion = 2
+
 type answer uint8
 
 const (

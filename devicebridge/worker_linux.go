@@ -273,7 +273,7 @@ func (w *worker) greet(timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if answer(d.u8()) != answerHello || d.u64() != operatorsHash() {
+	if answer(d.u8()) != answerHello || d.u64() != protocol() {
 		return errors.New("the worker is of another build: run make")
 	}
 	w.problem = d.text()

@@ -3,8 +3,10 @@ package reports
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
+	"strings"
 	"time"
 )
 
@@ -38,6 +40,27 @@ type Run struct {
 	Device  string    `json:"device"`
 	Start   time.Time `json:"start"`
 	Machine Machine   `json:"machine"`
+	// Of a measurement: how runs were taken, and the device library's digest; ""
+	// where no library ran.
+	TimingMethod  int    `json:"timing_method,omitempty"` // timing.Method
+	LibrarySHA256 string `json:"library_sha256,omitempty"`
+}
+
+// Unlike names what else differs between two measurements than what was
+// measured: times cannot be compared then without thinking.
+func (r *Run) Unlike(s *Run) (differences []string) {
+	for _, d := range []struct{ what, old, cur string }{
+		{"timing method", fmt.Sprint(r.TimingMethod), fmt.Sprint(s.TimingMethod)},
+		{"optool", r.Version, s.Version},
+		{"host", r.Host, s.Host},
+		{"processors", r.Machine.processors(), s.Machine.processors()},
+		{"governor", r.Machine.Governor, s.Machine.Governor},
+	} {
+		if d.old != d.cur {
+			differences = append(differences, fmt.Sprintf("%s %q and %q", d.what, d.old, d.cur))
+		}
+	}
+	return differences
 }
 
 // A Machine is what decides how fast the host is at the moment; what could not be
@@ -48,6 +71,10 @@ type Machine struct {
 	Governor   string    `json:"governor,omitempty"`     // of the first processor's frequency
 	MHz        float64   `json:"mhz,omitempty"`          // of the first processor
 	Load       []float64 `json:"load_average,omitempty"` // over 1, 5 and 15 minutes
+}
+
+func (m *Machine) processors() string {
+	return strings.TrimSpace(fmt.Sprint(m.Processors, " ", m.Model))
 }
 
 // Run writes the first line.

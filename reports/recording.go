@@ -209,6 +209,17 @@ func (t *Timing) is(h timingHead) bool {
 	return t.Capture == h.Capture && t.Op == h.Op && t.Phase == h.Phase && string(t.Series.Cache) == h.Cache
 }
 
+// Verdicts are the worst of the results of each capture.
+func (rec *Recording) Verdicts() map[string]string {
+	worst := map[string]string{}
+	for _, r := range rec.Results {
+		if v, ok := worst[r.Capture]; !ok || rank(r.Verdict) > rank(v) {
+			worst[r.Capture] = r.Verdict
+		}
+	}
+	return worst
+}
+
 // Line is the run in one line.
 func (rec *Recording) Line() string {
 	if len(rec.Timings) > 0 {

@@ -142,52 +142,11 @@ func (j *JSONLines) Timing(t *Timing) error {
 	})
 }
 
-// A TimedRun is what ReadTimings found in a file: the samples of each series in
-// the order of the file, and the worst verdict of each capture.
-type TimedRun struct {
-	Keys     []TimingKey
-	Samples  map[TimingKey][]timing.Sample
-	Verdicts map[string]string // by capture
-}
-
 // A TimingKey names a series across runs.
 type TimingKey struct{ Capture, Op, Phase, Cache string }
 
-// ReadTimings reads the JSON lines of a run of time. Lines of other kinds are
-// passed over; a line that is no JSON is an error with its number.
-func ReadTimings(r io.Reader) (*TimedRun, error) {
-	run := &TimedRun{Samples: map[TimingKey][]timing.Sample{}, Verdicts: map[string]string{}}
-	sc := bufio.NewScanner(r)
-	sc.Buffer(nil, 16<<20)
-	for n := 1; sc.Scan(); n++ {
-		var rec struct {
-			timingHead
-			Elapsed *int64 `json:"elapsed_ns"`
-			Waited  int64  `json:"waited_ns"`
-			Round   int    `json:"round"`
-			Verdict string `json:"verdict"`
-		}
-		if len(strings.TrimSpace(sc.Text())) == 0 {
-			continue
-		}
-		if err := json.Unmarshal(sc.Bytes(), &rec); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		switch {
-		case rec.Kind == "timing" && rec.Elapsed != nil:
-			k := TimingKey{rec.Capture, rec.Op, rec.Phase, rec.Cache}
-			if _, ok := run.Samples[k]; !ok {
-				run.Keys = append(run.Keys, k)
-			}
-			run.Samples[k] = append(run.Samples[k], timing.Sample{Elapsed: time.Duration(*rec.Elapsed), Waited: time.Duration(rec.Waited), Round: rec.Round})
-		case rec.Kind == "result":
-			if v, ok := run.Verdicts[rec.Capture]; !ok || rank(rec.Verdict) > rank(v) {
-				run.Verdicts[rec.Capture] = rec.Verdict
-			}
-		}
-	}
-	return run, sc.Err()
-}
+// Key of the series.
+func (t *Timing) Key() TimingKey { return TimingKey{t.Capture, t.Op, t.Phase, string(t.Series.Cache)} }
 
 // GoBenchmark writes series in the format of go test -bench, one line a sample,
 // which benchstat reads: the op is the name, phase, cache and capture its

@@ -51,15 +51,27 @@ func TestTimingLines(t *testing.T) {
 	if last := lines[len(lines)-3]; !strings.Contains(last, `"median_ns":0,"q1_ns":0`) || !strings.Contains(last, `"noise":"nan"`) {
 		t.Errorf("series too short for the clock: %s", last)
 	}
-	run, err := ReadTimings(strings.NewReader(b.String() + "\n"))
+	rec, err := ReadRecording(strings.NewReader(`{"kind":"run","schema":1}` + "\n" + b.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(run.Keys) != 4 || len(run.Samples[run.Keys[0]]) != 3 || run.Samples[run.Keys[0]][1].Elapsed != 30*time.Microsecond || run.Verdicts["t/add/1"] != "fail" {
-		t.Errorf("read back: %+v", run)
+	if len(rec.Timings) != 4 || rec.Timings[0].Key() != (TimingKey{"t/add/1", "torch.add", "forward", "hot"}) ||
+		rec.Timings[0].Series.Samples[1].Elapsed != 30*time.Microsecond || rec.Verdicts()["t/add/1"] != "fail" {
+		t.Errorf("read back: %+v", rec)
 	}
-	if _, err := ReadTimings(strings.NewReader("{}\nnonsense\n")); err == nil || !strings.Contains(err.Error(), "line 2:") {
-		t.Errorf("error %v, want one for line 2", err)
+}
+
+func TestUnlike(t *testing.T) {
+	a := Run{Version: "v1", Host: "a", TimingMethod: 1, Machine: Machine{Processors: 2, Model: "x", Load: []float64{1}}}
+	b := a
+	b.Machine.Load, b.Start, b.Device = nil, time.Now(), "other"
+	if d := a.Unlike(&b); len(d) != 0 {
+		t.Errorf("alike but for what is measured: %q", d)
+	}
+	b.Version, b.TimingMethod, b.Machine.Processors = "v2", 2, 4
+	want := []string{`timing method "1" and "2"`, `optool "v1" and "v2"`, `processors "2 x" and "4 x"`}
+	if d := a.Unlike(&b); !cmp.Equal(d, want) {
+		t.Error(cmp.Diff(want, d))
 	}
 }
 

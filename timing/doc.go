@@ -19,3 +19,8 @@
 // Times are time.Duration, of nanosecond resolution; [ClockOverhead] measures
 // what the host's clock adds and how finely it ticks.
 package timing
+
+// Method counts the changes of how runs are taken and what their time is, here
+// and in the process that runs a device: times of different methods are not of
+// the same thing. Files written before it was counted have 0.
+const Method = 1

@@ -25,6 +25,10 @@ func addJSONFlag(cmd *cobra.Command, path *string) {
 
 // openJSON opens the file of --json and writes the first line.
 func (a *app) openJSON(path, device string) (*jsonOutput, error) {
+	return a.openJSONRun(path, a.run(device))
+}
+
+func (a *app) openJSONRun(path string, run reports.Run) (*jsonOutput, error) {
 	j := &jsonOutput{out: a.Out}
 	switch path {
 	case "":
@@ -38,7 +42,7 @@ func (a *app) openJSON(path, device string) (*jsonOutput, error) {
 		}
 		j.file, j.lines = f, reports.NewJSONLines(f)
 	}
-	return j, failed(j.lines.Run(a.run(device)))
+	return j, failed(j.lines.Run(run))
 }
 
 // run is the first line of a run's records.

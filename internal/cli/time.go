@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
@@ -152,7 +153,12 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 	}
 	start := time.Now()
 	newMemoryBudget()
-	j, err := a.openJSON(o.json, o.device)
+	run := a.run(o.device)
+	run.TimingMethod = timing.Method
+	if !o.none() {
+		run.LibrarySHA256, _ = devicebridge.Digest(o.device) // opening it will say what is wrong with it
+	}
+	j, err := a.openJSONRun(o.json, run)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"time"
 
@@ -14,11 +13,11 @@ import (
 // compareTimes compares two files of JSON lines that time wrote: series by
 // series, then op by op over the medians.
 func (a *app) compareTimes(old, cur string, threshold float64, jsonPath string) error {
-	x, err := readTimes(old)
+	x, err := a.readTimes(old)
 	if err != nil {
 		return err
 	}
-	y, err := readTimes(cur)
+	y, err := a.readTimes(cur)
 	if err != nil {
 		return err
 	}
@@ -36,22 +35,27 @@ func (a *app) compareTimes(old, cur string, threshold float64, jsonPath string) 
 	for i := range 4 {
 		l.Right(named + 2 + i)
 	}
+	now := map[reports.TimingKey]*reports.Timing{}
+	for _, t := range y.Timings {
+		now[t.Key()] = t
+	}
+	oldVerdicts, newVerdicts := x.Verdicts(), y.Verdicts()
 	last := ""
 	counts := map[timing.Verdict]int{}
 	var totals opTotals
 	slower := 0
-	for _, k := range x.Keys {
-		now, ok := y.Samples[k]
-		if !ok {
+	for _, t := range x.Timings {
+		k := t.Key()
+		if now[k] == nil {
 			continue
 		}
-		c := timing.Compare(x.Samples[k], now)
+		c := timing.Compare(t.Series.Samples, now[k].Series.Samples)
 		counts[c.Verdict]++
 		totals.add(k, c)
 		if c.Verdict == timing.Slower && c.Ratio-1 > threshold {
 			slower++
 		}
-		accuracy := accuracyChange(x.Verdicts[k.Capture], y.Verdicts[k.Capture])
+		accuracy := accuracyChange(oldVerdicts[k.Capture], newVerdicts[k.Capture])
 		p := "-"
 		if !math.IsNaN(c.P) {
 			p = fmt.Sprintf("%.2g", c.P)
@@ -78,9 +82,17 @@ func (a *app) compareTimes(old, cur string, threshold float64, jsonPath string) 
 	}
 	fmt.Fprintf(j.text(), "%d compared: %d same, %d faster, %d slower, %d ambiguous; %d only in %s, %d only in %s\n", compared,
 		counts[timing.Same], counts[timing.Faster], counts[timing.Slower], counts[timing.Ambiguous],
-		len(x.Keys)-compared, old, len(y.Keys)-compared, cur)
+		len(x.Timings)-compared, old, len(y.Timings)-compared, cur)
+	unlike := x.Run.Unlike(&y.Run)
+	for _, d := range unlike {
+		fmt.Fprintf(j.text(), "the runs differ in more than what was measured: %s\n", d)
+	}
+	same := x.Run.LibrarySHA256 != "" && x.Run.LibrarySHA256 == y.Run.LibrarySHA256
+	if same {
+		fmt.Fprintln(j.text(), "both measured the same device library")
+	}
 	if err := j.write(map[string]any{
-		"kind": "summary", "compared": compared, "same": counts[timing.Same], "faster": counts[timing.Faster],
+		"kind": "summary", "unlike": append([]string{}, unlike...), "same_library": same, "compared": compared, "same": counts[timing.Same], "faster": counts[timing.Faster],
 		"slower": counts[timing.Slower], "ambiguous": counts[timing.Ambiguous], "beyond_threshold": slower,
 	}); err != nil {
 		return failed(err)
@@ -94,20 +106,15 @@ func (a *app) compareTimes(old, cur string, threshold float64, jsonPath string) 
 	return nil
 }
 
-func readTimes(path string) (*reports.TimedRun, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, failed(err)
-	}
-	defer f.Close()
-	run, err := reports.ReadTimings(f)
+func (a *app) readTimes(path string) (*reports.Recording, error) {
+	rec, err := a.readRecording(path)
 	if err != nil {
 		return nil, &exitError{ExitFailed, fmt.Errorf("%s: %w", path, err)}
 	}
-	if len(run.Keys) == 0 {
+	if len(rec.Timings) == 0 {
 		return nil, &exitError{ExitFailed, fmt.Errorf("%s: no timings in it: want the file of optool time --json", path)}
 	}
-	return run, nil
+	return rec, nil
 }
 
 // accuracyChange says how the worst verdict of a capture changed, where both

@@ -56,12 +56,13 @@ void watch() {
 void sayHello(const optool::Library& library, const std::string& problem) {
   optool::Writer w;
   w.put(optool::Answer::hello);
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a of the functions' names: both sides must number them alike
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a of what both sides must agree on: the messages, the numbers of the functions
+  auto add = [&hash](unsigned char c) { hash = (hash ^ c) * 0x100000001b3; };
+  add(optool::wireVersion);
   for (size_t i = 0; i < optool::functionCount; i++) {
-    for (const char* p = optool::functions[i].name; ; p++) {
-      hash = (hash ^ static_cast<unsigned char>(*p)) * 0x100000001b3;
-      if (!*p) break;
-    }
+    const char* name = optool::functions[i].name;
+    do add(static_cast<unsigned char>(*name));
+    while (*name++);
   }
   w.u64(hash);
   w.text(problem);
