@@ -34,14 +34,15 @@ type Unary struct {
 	DC     func(x, y complex128) complex128
 	NoGrad string
 
-	// Saved, S and DS as in Pointwise.
+	// Saved, S, DS and SC as in Pointwise.
 	Saved bool
 	S, DS func(x, y float64) float64
+	SC    func(x, y complex128) float64
 
 	NoInts, NoBool bool // integers, or bool alone, are refused
 
-	// Lo, Hi bound the values of generated cases; both 0: standard normal.
-	// Kinks are points where F has no derivative.
+	// Lo, Hi bound the real values of generated cases; both 0: standard normal.
+	// Complex ones are all over the plane. Kinks are points where F has no derivative.
 	Lo, Hi float64
 	Kinks  []float64
 }
@@ -54,7 +55,7 @@ func (u Unary) Entry() *Entry {
 		Self: func(a *A) *tensor.Tensor { return a.Self },
 		F:    fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil), I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
 		DF: fixed[A](u.DF, u.DF == nil), DC: fixed[A](u.DC, u.DC == nil), Saved: u.Saved,
-		S: fixed[A](u.S, u.S == nil), DS: fixed[A](u.DS, u.DS == nil),
+		S: fixed[A](u.S, u.S == nil), DS: fixed[A](u.DS, u.DS == nil), SC: fixed[A](u.SC, u.SC == nil),
 		Cases: u.cases,
 	}.Entry()
 }
@@ -75,7 +76,7 @@ func (u Unary) cases(r *rand.Rand) []*UnaryArgs {
 		{make(tensor.Float32)}, {make(tensor.Float32, 0, 3)}, {NonContiguous(make(tensor.Float64, 3, 4))},
 	}
 	if u.C != nil {
-		cs = append(cs, &UnaryArgs{make(tensor.Complex128, 3, 2)}, &UnaryArgs{make(tensor.Complex64, 4)})
+		cs = append(cs, &UnaryArgs{g.Normal(tensor.Complex128, 3, 4)}, &UnaryArgs{g.Normal(tensor.Complex64, 4)})
 	}
 	if u.I != nil || (u.F != nil || u.Block != nil) && !u.NoInts {
 		lo, hi := -4, 4
@@ -118,8 +119,9 @@ type Binary struct {
 	DC     func(x, y, z complex128) (dx, dy complex128)
 	NoGrad string
 
-	// S as in Unary.
-	S func(x, y, z float64) float64
+	// S and SC as in Unary.
+	S  func(x, y, z float64) float64
+	SC func(x, y, z complex128) float64
 
 	// Lo, Hi bound generated values; both 0: standard normal kept away from 0.
 	Lo, Hi float64
@@ -150,6 +152,12 @@ func (b Binary) Entry() *Entry {
 		op.Scale = func(a *BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			ts, shape, err := BroadcastAll(b.operands(a))
 			switch {
+			case err == nil && outs[0].DType.IsComplex() && b.SC != nil:
+				return []*tensor.Tensor{ZipN(tensor.Float64, shape, func(dst []float64, s [][]complex128) {
+					for i := range dst {
+						dst[i] = b.SC(s[0][i], s[1][i], s[2][i])
+					}
+				}, ts[0], ts[1], outs[0])}
 			case err != nil || outs[0].DType.IsComplex(): // the parts are as exact as the magnitude
 				return []*tensor.Tensor{Abs(outs[0])}
 			case b.S == nil:

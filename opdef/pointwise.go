@@ -46,6 +46,8 @@ type Pointwise[A any] struct {
 	// the same for the derivative (1 for the 1 - y*y of tanh).
 	S  func(a *A) func(x, y float64) float64
 	DS func(a *A) func(x, y float64) float64
+	// SC is S for complex numbers; nil: the magnitude of y.
+	SC func(a *A) func(x, y complex128) float64
 
 	Node   func(a *A, g *Grad) (Node, error)
 	Exempt map[string]string // as in Op
@@ -139,6 +141,8 @@ func (p Pointwise[A]) zip(dt tensor.DType, g *Grad, x *tensor.Tensor, f func(g, 
 func (p Pointwise[A]) scale(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
 	x, y := p.Self(a), outs[0]
 	switch {
+	case y.DType.IsComplex() && p.SC != nil:
+		return []*tensor.Tensor{Zip(tensor.Float64, x, y, p.SC(a))}
 	case y.DType.IsComplex():
 		return []*tensor.Tensor{Abs(y)}
 	case p.S == nil:

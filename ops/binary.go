@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
@@ -47,8 +48,15 @@ var binaryOps = []*opdef.Entry{
 		Doc:       opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "ln(e**self + e**other)", Source: "torch.logaddexp"},
 		NoNumbers: true,
 		F:         func(x, y float64) float64 { return logAddExp(x, y, 1) },
+		C:         logAddExpC,
 		DF:        func(x, y, _ float64) (float64, float64) { return 1 / (1 + math.Exp(y-x)), 1 / (1 + math.Exp(x-y)) },
-		S:         func(x, y, _ float64) float64 { return finiteMax(x, y) },
+		DC: func(x, y, _ complex128) (complex128, complex128) {
+			return kernel.Reciprocal(1 + cmplx.Exp(y-x)), kernel.Reciprocal(1 + cmplx.Exp(x-y))
+		},
+		S: func(x, y, _ float64) float64 { return finiteMax(x, y) },
+		SC: func(x, y, z complex128) float64 { // the sum of exponentials cancels
+			return cmplx.Abs(z) + (1+cmplx.Abs(x-y))*math.Exp(logAddExp(real(x), real(y), 1)-real(z))
+		},
 	}.Entry(),
 	opdef.Binary{
 		Name: "logaddexp2", Error: smooth,
@@ -224,6 +232,20 @@ func logAddExp(x, y, ln float64) float64 {
 		return x
 	}
 	return max(x, y) + math.Log1p(math.Exp(-math.Abs(x-y)*ln))/ln
+}
+
+// logAddExpC is the logarithm of the sum of two complex exponentials.
+func logAddExpC(x, y complex128) complex128 {
+	if real(x) < real(y) || real(x) != real(x) {
+		x, y = y, x
+	}
+	switch {
+	case real(x) != real(y) || !math.IsInf(real(x), 0):
+		return x + kernel.Log1p(cmplx.Exp(y-x))
+	case real(x) < 0: // no angle is that of 0
+		return x
+	}
+	return cmplx.Log(cmplx.Exp(x) + cmplx.Exp(y))
 }
 
 func finiteMax(x, y float64) float64 {

@@ -66,7 +66,7 @@ var cumulativeOps = []*opdef.Entry{
 	runningExtremum("cummin", "Running minimum along a dimension and its indices", true),
 	opdef.Op[dimArgs]{
 		Schema: "logcumsumexp(Tensor self, int dim) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Logarithm of the running sum of exponentials", Source: "torch.logcumsumexp"},
+		Doc:    opdef.Doc{Summary: "Logarithm of the running sum of exponentials", Notes: "torch takes complex numbers from 2.0 on.", Source: "torch.logcumsumexp"},
 		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
 		Terms:  func(a *dimArgs) int { return termsOver(a.Self.Shape, []int{a.Dim}) },
 		Kernel: func(a *dimArgs) ([]*tensor.Tensor, error) {
@@ -74,12 +74,20 @@ var cumulativeOps = []*opdef.Entry{
 			if err != nil {
 				return nil, err
 			}
+			if a.Self.DType.IsComplex() {
+				return single(opdef.AlongDim(a.Self.DType, a.Self, dim, runningComplexLogSum)), nil
+			}
 			if err := floating("self", a.Self); err != nil {
 				return nil, err
 			}
 			return single(opdef.AlongDim(a.Self.DType, a.Self, dim, runningLogSum)), nil
 		},
 		Scale: func(a *dimArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			if dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim()); err == nil && a.Self.DType.IsComplex() {
+				angle := 1 + opdef.MaxAbs(imagPart(a.Self))
+				sizes := opdef.AlongDim(tensor.Float64, realPart(a.Self), dim, runningLogSum)
+				return single(opdef.Zip(tensor.Float64, sizes, realPart(outs[0]), func(l, r float64) float64 { return math.Abs(r) + math.Pi + angle*expDiff(l, r) }))
+			}
 			l := 1 + math.Log(float64(max(1, termsOver(a.Self.Shape, []int{a.Dim}))))
 			return single(opdef.Map(tensor.Float64, outs[0], func(y float64) float64 { return math.Abs(y) + l }))
 		},
@@ -96,6 +104,7 @@ var cumulativeOps = []*opdef.Entry{
 			return []*dimArgs{
 				{g.Normal(tensor.Float64, 3, 4), 1}, {g.Normal(tensor.Float64, 3, 4), 0}, {g.Normal(tensor.Float32, 6), -1}, {g.Normal(tensor.BFloat16, 2, 3), 1},
 				{g.Uniform(tensor.Float32, -90, 90, 5), 0}, {g.Normal(tensor.Float64), 0}, {g.Normal(tensor.Float32, 0, 2), 0},
+				{g.Normal(tensor.Complex128, 3, 4), 1}, {g.Normal(tensor.Complex64, 5), 0},
 			}
 		},
 	}.Entry(),
@@ -194,6 +203,13 @@ func logSumGrad(a *dimArgs, g *opdef.Grad, magnitudes bool) (*tensor.Tensor, err
 	dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 	if err != nil {
 		return nil, err
+	}
+	if a.Self.DType.IsComplex() {
+		t := opdef.AlongDimN(a.Self.DType, dim, func(s [][]complex128, dst []complex128) { complexLogSumGrad(s[0], s[1], s[2], dst, magnitudes) }, a.Self, g.Outs[0], g.Out[0])
+		if magnitudes {
+			t = opdef.Abs(t)
+		}
+		return t, nil
 	}
 	return opdef.AlongDimN(a.Self.DType, dim, func(s [][]float64, dst []float64) {
 		x, y, up := s[0], s[1], s[2]

@@ -40,6 +40,7 @@ func tables() [][]*opdef.Entry {
 		extremaOps,
 		momentOps,
 		statisticsOps,
+		covarianceOps,
 		vectorNormOps,
 		scaledOps,
 		cumulativeOps,

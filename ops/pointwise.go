@@ -220,15 +220,18 @@ var pointwiseOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "exp2", Names: "exp2 special.exp2 Tensor.exp2", InPlace: true, Error: smooth, Saved: true,
 		Doc: opdef.Doc{Summary: "Power of two", Formula: "2**self", Source: "torch.exp2"},
-		F:   math.Exp2,
-		DF:  func(_, y float64) float64 { return y * math.Ln2 },
+		F:   math.Exp2, C: func(x complex128) complex128 { return powC(2, x) },
+		DF: func(_, y float64) float64 { return y * math.Ln2 },
+		DC: func(_, y complex128) complex128 { return y * math.Ln2 },
+		SC: func(x, y complex128) float64 { return cmplx.Abs(y) * (1 + cmplx.Abs(x)) }, // the product with ln(2) is rounded
 	}.Entry(),
 	opdef.Unary{
 		Name: "expm1", Names: "expm1 special.expm1 Tensor.expm1", InPlace: true, Error: smooth, Saved: true,
 		Doc:   opdef.Doc{Summary: "Exponential minus one", Formula: "e**self - 1", Source: "torch.expm1"},
-		Block: vmath.Expm1,
-		DF:    func(_, y float64) float64 { return y + 1 },
-		DS:    func(_, y float64) float64 { return math.Abs(y) + 1 },
+		Block: vmath.Expm1, C: kernel.Expm1,
+		DF: func(_, y float64) float64 { return y + 1 },
+		DC: func(_, y complex128) complex128 { return y + 1 },
+		DS: func(_, y float64) float64 { return math.Abs(y) + 1 },
 	}.Entry(),
 	opdef.Unary{
 		Name: "log", InPlace: true, Error: smooth, Lo: 0.2, Hi: 4,
@@ -255,8 +258,9 @@ var pointwiseOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "log1p", Names: "log1p special.log1p Tensor.log1p", InPlace: true, Error: smooth, Lo: -0.8, Hi: 4,
 		Doc:   opdef.Doc{Summary: "Natural logarithm of one plus each element", Formula: "ln(1 + self)", Source: "torch.log1p"},
-		Block: vmath.Log1p,
-		DF:    func(x, _ float64) float64 { return 1 / (x + 1) },
+		Block: vmath.Log1p, C: kernel.Log1p,
+		DF: func(x, _ float64) float64 { return 1 / (x + 1) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x + 1) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "sigmoid", Names: "sigmoid special.expit Tensor.sigmoid F.sigmoid", InPlace: true, Error: smooth, Saved: true,

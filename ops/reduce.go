@@ -147,7 +147,7 @@ var reduceOps = []*opdef.Entry{
 	opdef.Op[logSumExpArgs]{
 		Schema: "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
 		Names:  "logsumexp Tensor.logsumexp special.logsumexp",
-		Doc:    opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "log(sum(exp(self)))", Source: "torch.logsumexp"},
+		Doc:    opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "log(sum(exp(self)))", Notes: "torch takes complex numbers from 2.0 on.", Source: "torch.logsumexp"},
 		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}},
 		Terms:  func(a *logSumExpArgs) int { return termsOver(a.Self.Shape, a.Dim) },
 		Kernel: logSumExp,
@@ -157,6 +157,13 @@ var reduceOps = []*opdef.Entry{
 				return nil, err
 			}
 			lse, up := opdef.Unreduce(g.Outs[0], a.Self.Shape, dims), opdef.Unreduce(g.Out[0], a.Self.Shape, dims)
+			if a.Self.DType.IsComplex() {
+				return gradOf("self", opdef.ZipN(a.Self.DType, a.Self.Shape, func(dst []complex128, s [][]complex128) {
+					for i, x := range s[0] {
+						dst[i] = s[1][i] * cmplx.Conj(expDiffC(x, s[2][i]))
+					}
+				}, a.Self, up, lse)), nil
+			}
 			return gradOf("self", opdef.ZipN(g.Outs[0].DType, a.Self.Shape, func(dst []float64, s [][]float64) {
 				for i, x := range s[0] {
 					dst[i] = s[1][i] * expDiff(x, s[2][i])
@@ -170,6 +177,9 @@ var reduceOps = []*opdef.Entry{
 			if err != nil {
 				return []*tensor.Tensor{opdef.Abs(outs[0])}
 			}
+			if a.Self.DType.IsComplex() {
+				return single(complexLogSumScale(a, outs[0]))
+			}
 			l := 1 + math.Log(float64(max(1, count(a.Self.Shape, dims))))
 			return []*tensor.Tensor{opdef.Map(tensor.Float64, outs[0], func(y float64) float64 { return math.Abs(y) + l })}
 		},
@@ -180,6 +190,10 @@ var reduceOps = []*opdef.Entry{
 				return nil, err
 			}
 			lse := opdef.Unreduce(g.Outs[0], a.Self.Shape, dims)
+			if a.Self.DType.IsComplex() {
+				s := opdef.Unreduce(complexLogSumScale(a, g.Outs[0]), a.Self.Shape, dims)
+				return gradOf("self", magnitudes(func(v []float64) float64 { return v[0] * (1 + v[1] + v[2]) }, gr["self"][0], a.Self, s)), nil
+			}
 			return gradOf("self", opdef.ZipN(tensor.Float64, a.Self.Shape, func(dst []float64, s [][]float64) {
 				for i, x := range s[0] {
 					dst[i] = math.Abs(s[2][i]) * (1 + math.Abs(x) + math.Abs(s[1][i]))
@@ -194,6 +208,7 @@ var reduceOps = []*opdef.Entry{
 				{Self: g.Normal(tensor.Float64), Dim: []int{0}}, {Self: g.Normal(tensor.Float32, 3, 0), Dim: []int{1}},
 				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Dim: []int{0}},
 				{Self: tensor.Full(tensor.Float32, []int{2, 2}, math.Inf(-1)), Dim: []int{0}}, {Self: g.Int(tensor.Int64, -3, 3, 4), Dim: []int{0}},
+				{Self: g.Normal(tensor.Complex128, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Complex64, 5), Dim: []int{0}, Keepdim: true},
 			}
 		},
 	}.Entry(),
@@ -653,7 +668,7 @@ func logSumExp(a *logSumExpArgs) ([]*tensor.Tensor, error) {
 	}
 	x := a.Self
 	if x.DType.IsComplex() {
-		return nil, opdef.Refuse("self", "not defined for complex numbers")
+		return single(opdef.Collect(opdef.FoldDims(complexLogSumming, dims, a.Keepdim, x), x.DType, (*complexLogSum).value)), nil
 	}
 	if x.DType.Kind() < tensor.KindFloat {
 		x = converted(x, tensor.DefaultDType)

@@ -95,7 +95,7 @@ var trigOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Inverse hyperbolic cosine", Formula: "acosh(self)", Source: "torch.acosh"},
 		F:   math.Acosh, C: kernel.Acosh,
 		DF: func(x, _ float64) float64 { return 1 / math.Sqrt((x-1)*(x+1)) },
-		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x*x - 1)) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x-1) * cmplx.Sqrt(x+1)) },
 		DS: func(x, _ float64) float64 { return x * x * math.Pow((x-1)*(x+1), -1.5) },
 	}.Entry(),
 	opdef.Unary{

@@ -55,6 +55,25 @@ func Atanh(z complex128) complex128 {
 	return complex(0.25*math.Log1p(4*x/((1-x)*(1-x)+y*y)), 0.5*math.Atan2(2*y, (1-x)*(1+x)-y*y))
 }
 
+// Expm1 is exp(z) - 1.
+func Expm1(z complex128) complex128 {
+	if !finite(z) {
+		return cmplx.Exp(z) - 1
+	}
+	h := math.Sin(imag(z) / 2) // cos(y) = 1 - 2*h*h
+	s, c := math.Sincos(imag(z))
+	return complex(math.Expm1(real(z))*c-2*h*h, math.Exp(real(z))*s)
+}
+
+// Log1p is the natural logarithm of 1 + z.
+func Log1p(z complex128) complex128 {
+	x, y := real(z), imag(z)
+	if !finite(z) || math.Abs(x) > 0.5 || math.Abs(y) > 0.5 {
+		return cmplx.Log(1 + z)
+	}
+	return complex(0.5*math.Log1p(x*(2+x)+y*y), math.Atan2(y, 1+x))
+}
+
 // rotated is -i*f(i*z) without the products, which would turn infinities into NaN.
 func rotated(f func(complex128) complex128, z complex128) complex128 {
 	w := f(complex(-imag(z), real(z)))
