@@ -194,6 +194,9 @@ func (r *runner) runOnDevice(c *DeviceCall, layout string) bool {
 	for _, f := range run.Faults {
 		r.out.Results = append(r.out.Results, Result{Phase: f.Phase, Verdict: compare.Fail, Reason: f.Reason})
 	}
+	if len(r.out.Results) == at {
+		r.whole(compare.Unsupported, "the device gives none of the results")
+	}
 	return true
 }
 

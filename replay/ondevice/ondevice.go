@@ -154,6 +154,11 @@ func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
 		return
 	}
 	run.Outputs = p.outputs(res)
+	for i, a := range p.results() {
+		if alloc, ok := a.(*diopi.Alloc); ok && i < len(run.Outputs) && run.Outputs[i] == nil {
+			run.Faults = append(run.Faults, replay.DeviceFault{Phase: replay.Forward, Reason: p.maker(alloc) + ": it stores no tensor for " + alloc.Role})
+		}
+	}
 	run.After = p.after(res)
 	run.Grads = map[string][]*tensor.Tensor{}
 	dtypes := p.dtypes()
@@ -173,12 +178,30 @@ func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
 	}
 }
 
-// outputs are the results: those of the in-place calls where there are any.
-func (p *Prepared) outputs(res *devicebridge.Result) []*tensor.Tensor {
-	args := p.Plan.Outputs
-	if p.Plan.InPlace != nil && p.call.Forward.Written {
-		args = []diopi.Arg{p.Plan.InPlace}
+// maker is the function that makes a tensor.
+func (p *Prepared) maker(a *diopi.Alloc) string {
+	for _, c := range p.Plan.Calls {
+		for _, arg := range c.Args {
+			if arg == diopi.Arg(a) {
+				return c.Function
+			}
+		}
 	}
+	return ""
+}
+
+// results are what holds the results: what the in-place calls write where there
+// are any.
+func (p *Prepared) results() []diopi.Arg {
+	if p.Plan.InPlace != nil && p.call.Forward.Written {
+		return []diopi.Arg{p.Plan.InPlace}
+	}
+	return p.Plan.Outputs
+}
+
+// outputs are the results; nil for those that the plan or the library does not give.
+func (p *Prepared) outputs(res *devicebridge.Result) []*tensor.Tensor {
+	args := p.results()
 	outs := make([]*tensor.Tensor, len(p.call.Forward.Outs))
 	for i := range outs {
 		if i >= len(args) || args[i] == nil {
