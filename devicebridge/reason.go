@@ -69,7 +69,7 @@ func (f *Fate) reason() string {
 	}
 	if f.Stderr != "" {
 		lines := strings.Split(f.Stderr, "\n")
-		s += "; stderr ends: " + strings.TrimSpace(lines[len(lines)-1])
+		s += "; stderr ends: " + printable(lines[len(lines)-1])
 	}
 	return s
 }

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Messages to and from the worker: a length (uint32), then fields, all
@@ -111,12 +114,27 @@ func (d *decoder) u32() int    { return int(le.Uint32(d.take(4))) }
 func (d *decoder) u64() uint64 { return le.Uint64(d.take(8)) }
 func (d *decoder) i64() int64  { return int64(d.u64()) }
 
+// text is what a library says about itself or a call, in one line that may be printed.
 func (d *decoder) text() string {
 	b := d.take(d.u32())
 	if d.err != nil {
 		return ""
 	}
-	return string(b)
+	return printable(string(b))
+}
+
+// printable is a text without what a terminal would obey: ends of lines become
+// spaces, other control characters and what is no UTF-8 U+FFFD.
+func printable(s string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsControl(r):
+			return utf8.RuneError
+		}
+		return r
+	}, s))
 }
 
 func (d *decoder) ints() []int {
