@@ -139,6 +139,8 @@ func TestFaults(t *testing.T) {
 		{fault: "unwritten", findings: []finding{{Unwritten, "out", 5, 0}}},
 		{fault: "stale_workspace", findings: []finding{{Unwritten, "out", 5, 0}}},
 		{fault: "changes_shape", findings: []finding{{MetadataChanged, "out", 1, 0}}},
+		{fault: "rounds_up", findings: []finding{{FloatModeChanged, "memory the operator asked for", 1, 0}}},
+		{fault: "overruns_workspace", findings: []finding{{OutOfBounds, "memory the operator asked for", 1, 100}}},
 		{fault: "hangs", status: TimedOut, reason: "diopiAdd: no answer in time"},
 		{fault: "busy_hangs", status: TimedOut, reason: "diopiAdd: no answer in time"},
 		{fault: "stuck_stream", status: TimedOut, reason: "diopiAdd: no answer in time"},

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -75,6 +76,9 @@
   F(throws_in_thread) \
   F(out_of_memory) \
   F(wild_handle) /* stores a handle that is none */ \
+  F(no_tensor) /* stores no handle where it has to make a tensor */ \
+  F(rounds_up) /* leaves its caller's thread rounding upwards */ \
+  F(overruns_workspace) /* with device memory: writes one byte past its workspace */ \
   F(changes_shape) /* writes into the shape of its output */ \
   F(leaves_child) /* starts a process that outlives the call */ \
   F(chatters) /* writes to stdout and stderr */ \
@@ -179,7 +183,7 @@ struct View {
     diopiGetTensorNumel(t, &numel);
     diopiDevice_t where;
     diopiGetTensorDevice(t, &where);
-    data = fault == separate_memory && where == diopi_device ? region().at(p) : static_cast<char*>(p);
+    data = (fault == separate_memory || fault == overruns_workspace) && where == diopi_device ? region().at(p) : static_cast<char*>(p);
     shape.assign(s.data, s.data + s.len);
     stride.assign(st.data, st.data + st.len);
     if (fault == ignores_strides) {
@@ -284,6 +288,15 @@ void misbehave(diopiContextHandle_t ctx, const View& in) {
     case out_of_memory: {
       std::vector<char> v(size_t{1} << 46);
       std::printf("%p\n", static_cast<void*>(v.data()));
+      break;
+    }
+    case rounds_up:
+      std::fesetround(FE_UPWARD);
+      break;
+    case overruns_workspace: {
+      diopiTensorHandle_t t;
+      diopiRequireBuffer(ctx, &t, 100, diopi_device);
+      View(t).data[100] = 7;
       break;
     }
     case leaks: {
@@ -468,6 +481,10 @@ diopiError_t diopiNonzero(diopiContextHandle_t ctx, diopiTensorHandle_t* out, di
   misbehave(ctx, in);
   if (fault == wild_handle) {
     *out = reinterpret_cast<diopiTensorHandle_t>(0x1234);
+    return diopiSuccess;
+  }
+  if (fault == no_tensor) {
+    *out = nullptr;
     return diopiSuccess;
   }
   std::vector<int64_t> at;

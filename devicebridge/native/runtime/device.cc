@@ -43,7 +43,7 @@ namespace {
 constexpr size_t granule = 1024;  // as DIOPI's reference runtime rounds
 }
 
-void* PlainMemory::allocate(diopiDevice_t where, size_t bytes) {
+void* PlainMemory::allocate(diopiContext&, diopiDevice_t where, size_t bytes) {
   if (bytes > SIZE_MAX - granule) return nullptr;
   size_t n = (bytes + granule - 1) / granule * granule;
   if (n == 0) n = granule;

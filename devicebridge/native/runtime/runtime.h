@@ -59,7 +59,7 @@ class Memory {
   virtual ~Memory() = default;
   // At least bytes bytes, aligned for any vector type, nullptr if there are none.
   // Contents are not initialised.
-  virtual void* allocate(diopiDevice_t where, size_t bytes) = 0;
+  virtual void* allocate(diopiContext& context, diopiDevice_t where, size_t bytes) = 0;
   // Takes everything back.
   virtual void releaseAll() = 0;
 };
@@ -69,7 +69,7 @@ class PlainMemory : public Memory {
  public:
   explicit PlainMemory(const Device& device) : device_(device) {}
   ~PlainMemory() override { releaseAll(); }
-  void* allocate(diopiDevice_t where, size_t bytes) override;
+  void* allocate(diopiContext& context, diopiDevice_t where, size_t bytes) override;
   void releaseAll() override;
 
  private:
@@ -124,7 +124,7 @@ struct __attribute__((visibility("hidden"))) diopiContext {
   const std::deque<diopiTensor>& tensors() const { return tensors_; }
 
  private:
-  std::mutex mutex_;
+  std::recursive_mutex mutex_;  // the memory of a new tensor may need the stream
   std::deque<diopiTensor> tensors_;  // a deque does not move its elements
   diopiStreamHandle_t stream_ = nullptr;
   bool hasStream_ = false;

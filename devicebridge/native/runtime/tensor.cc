@@ -61,7 +61,7 @@ diopiContext::~diopiContext() {
 }
 
 diopiTensor* diopiContext::newTensor() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
   return &tensors_.emplace_back();
 }
 
@@ -76,8 +76,8 @@ diopiTensor* diopiContext::requireTensor(const diopiSize_t* size, const diopiSiz
     return nullptr;
   }
   t.device = where;
-  std::lock_guard<std::mutex> lock(mutex_);
-  t.data = memory.allocate(where, t.nbytes);
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  t.data = memory.allocate(*this, where, t.nbytes);
   if (t.data == nullptr) {
     *code = diopiErrorOccurred;
     return nullptr;
@@ -92,7 +92,7 @@ diopiTensor* diopiContext::requireTensor(const diopiSize_t* size, const diopiSiz
 }
 
 diopiError_t diopiContext::getStream(diopiStreamHandle_t* out) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (!hasStream_) {
     if (device.makeStream) {
       if (diopiError_t e = device.makeStream(&stream_); e != diopiSuccess) return e;
@@ -109,7 +109,7 @@ diopiError_t diopiContext::synchronize() {
 }
 
 void diopiContext::clear() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
   tensors_.clear();
   memory.releaseAll();
 }

@@ -24,6 +24,15 @@ const std::array<char, guardBytes> intact = [] {
 
 uint64_t roundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
+// Copies the guard bands of a block of device memory with copy(stream, on the
+// device, here, bytes); false if that fails.
+template <class Copy>
+bool copyGuards(diopiContext& context, const Arena::Block& b, const char* before, const char* after, Copy copy) {
+  diopiStreamHandle_t stream = nullptr;
+  return context.getStream(&stream) == diopiSuccess && copy(stream, b.data - guardBytes, before, guardBytes) == diopiSuccess &&
+         copy(stream, b.data + b.nbytes, after, guardBytes) == diopiSuccess;
+}
+
 }  // namespace
 
 void fillGuards(char* data, size_t nbytes) {
@@ -83,22 +92,47 @@ char* Arena::block(size_t nbytes) {
   return data;
 }
 
-void* Arena::allocate(diopiDevice_t where, size_t bytes) {
-  if (where == diopi_device && !device_.isHostMemory()) {
-    void* p = device_.allocate(bytes == 0 ? 1 : bytes);
-    if (p) onDevice_.push_back(p);
-    return p;
+void* Arena::allocate(diopiContext& context, diopiDevice_t where, size_t bytes) {
+  const bool onDevice = where == diopi_device && !device_.isHostMemory();
+  char* data;
+  if (onDevice) {
+    if (bytes > size_) return nullptr;
+    auto p = static_cast<char*>(device_.allocate(bytes + 2 * guardBytes));
+    data = p ? p + guardBytes : nullptr;
+  } else {
+    data = block(bytes);
   }
-  char* data = block(bytes);
-  if (data) blocks_.push_back({data, bytes});
+  if (!data) return nullptr;
+  blocks_.push_back({data, bytes, onDevice});
+  if (onDevice && filling && !copyGuards(context, blocks_.back(), intact.data(), intact.data(), device_.h2d)) return nullptr;
   return data;
+}
+
+Damage Arena::checkGuards(diopiContext& context, const Block& b) {
+  if (!b.onDevice) return optool::checkGuards(b.data, b.nbytes);
+  if (!filling) return {};
+  // Both bands, side by side: those of a tensor of no bytes.
+  std::array<char, 2 * guardBytes> bands;
+  char* middle = bands.data() + guardBytes;
+  auto read = [this](diopiStreamHandle_t stream, void* onDevice, const void* here, uint64_t n) {
+    return device_.d2h(stream, const_cast<void*>(here), onDevice, n);
+  };
+  if (!copyGuards(context, b, bands.data(), middle, read) || context.synchronize() != diopiSuccess) {
+    throw std::runtime_error("device_memcpy_d2h_async fails");
+  }
+  Damage d = optool::checkGuards(middle, 0);
+  if (d.count == 0) return d;
+  if (d.first >= 0) d.first += static_cast<int64_t>(b.nbytes);
+  copyGuards(context, b, intact.data(), intact.data(), device_.h2d);
+  return d;
 }
 
 void Arena::releaseAll() {
   top_ = bottom_;
+  for (const Block& b : blocks_) {
+    if (b.onDevice) device_.release(b.data - guardBytes);
+  }
   blocks_.clear();
-  for (void* p : onDevice_) device_.release(p);
-  onDevice_.clear();
 }
 
 }  // namespace optool

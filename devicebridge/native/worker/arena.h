@@ -1,6 +1,6 @@
 // The memory that optool and the worker share: a file without a name, mapped by
-// both. Every tensor in it lies between two guard bands, which no operator may
-// write.
+// both; and the device's, where that has memory of its own. Every tensor lies
+// between two guard bands, which no operator may write.
 
 #ifndef OPTOOL_WORKER_ARENA_H_
 #define OPTOOL_WORKER_ARENA_H_
@@ -25,8 +25,7 @@ void fillGuards(char* data, size_t nbytes);
 // Finds and repairs what was written to them.
 Damage checkGuards(char* data, size_t nbytes);
 
-// An Arena is also the memory of tensors that operators ask for. On a device with
-// memory of its own those lie there, without guard bands.
+// An Arena is also the memory of tensors that operators ask for.
 class Arena : public Memory {
  public:
   // fd is the shared file. Throws std::runtime_error if it cannot be mapped.
@@ -41,16 +40,20 @@ class Arena : public Memory {
   // A tensor's memory between guard bands; nullptr if there is no more.
   char* block(size_t nbytes);
 
-  void* allocate(diopiDevice_t where, size_t bytes) override;
+  void* allocate(diopiContext& context, diopiDevice_t where, size_t bytes) override;
   void releaseAll() override;
 
   struct Block {
     char* data;
     size_t nbytes;
+    bool onDevice;  // which has memory of its own
   };
-  // What operators asked for since releaseAll, as far as it lies here.
+  // What operators asked for since releaseAll.
   const std::vector<Block>& blocks() const { return blocks_; }
-  // Without, new memory is left as it is until the next plan: for measurements.
+  // Finds and repairs what was written to the guard bands of a block.
+  Damage checkGuards(diopiContext& context, const Block& b);
+  // Without, new memory is left as it is until the next plan, on a device without
+  // guard bands: for measurements.
   bool filling = true;
 
  private:
@@ -61,7 +64,6 @@ class Arena : public Memory {
   uint64_t file_ = 0, bottom_ = 0, top_ = 0;
   unsigned char fill_ = 0;
   std::vector<Block> blocks_;
-  std::vector<void*> onDevice_;
 };
 
 }  // namespace optool

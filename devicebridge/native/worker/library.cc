@@ -1,6 +1,10 @@
 #include "library.h"
 
+#include <cxxabi.h>
 #include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdlib>
 
 namespace optool {
 
@@ -33,7 +37,48 @@ void* openOrExplain(const std::string& path, int scope, std::string* problem) {
   return handle;
 }
 
+// The mode of this thread, without the flags that computing sets.
+uint64_t modeNow() {
+#if defined(__x86_64__) || defined(__aarch64__)
+  std::fenv_t e;
+  std::fegetenv(&e);
+#endif
+#if defined(__x86_64__)
+  return uint64_t{e.__mxcsr & ~0x3Fu} << 16 | e.__control_word;
+#elif defined(__aarch64__)
+  return e.__fpcr;
+#else
+  return static_cast<uint64_t>(std::fegetround());
+#endif
+}
+
 }  // namespace
+
+std::string describeException() {
+  const std::type_info* type = abi::__cxa_current_exception_type();
+  if (!type) return "a foreign exception";
+  int status = 0;
+  char* name = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
+  std::string s = name ? name : type->name();
+  std::free(name);
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    return s + ": " + e.what();
+  } catch (const char* text) {
+    return text;
+  } catch (...) {
+    return s;
+  }
+}
+
+FloatMode::FloatMode() : mode_(modeNow()) { std::fegetenv(&environment_); }
+
+bool FloatMode::restore() const {
+  if (modeNow() == mode_) return false;
+  std::fesetenv(&environment_);
+  return true;
+}
 
 std::string Library::open(const std::string& path, const std::string& adaptor) {
   std::string problem;
@@ -47,8 +92,10 @@ std::string Library::open(const std::string& path, const std::string& adaptor) {
   problem = device.lookUp(vendorFunctions ? vendorFunctions : operators);
   if (!problem.empty()) return "device functions: " + problem;
   if (vendorFunctions && device.isHostMemory()) return "adaptor: it has none of device_malloc, device_free, device_memcpy_h2d_async, device_memcpy_d2h_async";
-  if (device.init) {
-    if (diopiError_t e = device.init(); e != diopiSuccess) return "initLibrary returned " + std::to_string(e);
+  try {
+    if (diopiError_t e = device.init ? device.init() : diopiSuccess; e != diopiSuccess) return "initLibrary returned " + std::to_string(e);
+  } catch (...) {
+    return "initLibrary threw " + describeException();
   }
   vendor = textOf(reinterpret_cast<Text>(dlsym(operators, "diopiGetVendorName")));
   version = textOf(reinterpret_cast<Text>(dlsym(operators, "diopiGetImplVersion")));
@@ -56,6 +103,7 @@ std::string Library::open(const std::string& path, const std::string& adaptor) {
   hasLastError = lastError_ != nullptr;
   symbols.resize(functionCount);
   for (size_t i = 0; i < functionCount; i++) symbols[i] = dlsym(operators, functions[i].name);
+  floatMode = FloatMode();
   return "";
 }
 

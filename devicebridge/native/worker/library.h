@@ -3,12 +3,31 @@
 #ifndef OPTOOL_WORKER_LIBRARY_H_
 #define OPTOOL_WORKER_LIBRARY_H_
 
+#include <cfenv>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "functions.h"
 
 namespace optool {
+
+// What is being thrown, for people: its type as it is written in C++, and its text.
+// To be called where it is caught.
+std::string describeException();
+
+// A FloatMode is how floating point computes in a thread: rounding, what becomes of
+// subnormal numbers, precision. Whoever changes it changes what its caller computes.
+class FloatMode {
+ public:
+  FloatMode();  // the mode of this thread now
+  // Sets the thread to it; true if it was another.
+  bool restore() const;
+
+ private:
+  std::fenv_t environment_;
+  uint64_t mode_;
+};
 
 struct Library {
   // Opens the library, and the adaptor unless its path is empty, and starts the
@@ -23,6 +42,7 @@ struct Library {
   std::string vendor, version;
   bool hasLastError = false;
   std::vector<void*> symbols;  // by index in functions; null if not exported
+  FloatMode floatMode;         // once it was loaded: its constructors may set one
 
  private:
   const char* (*lastError_)() = nullptr;

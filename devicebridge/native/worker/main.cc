@@ -37,9 +37,19 @@ void sendAnswer(optool::Writer& answer) {
   for (size_t done = 0; done < m.size();) {
     ssize_t k = ::send(socketFd, m.data() + done, m.size() - done, MSG_NOSIGNAL);
     if (k < 0 && errno == EINTR) continue;
-    if (k <= 0) _exit(0);
+    if (k <= 0) {
+      std::fputs("the connection to optool was closed\n", stderr);
+      _exit(1);
+    }
     done += static_cast<size_t>(k);
   }
+}
+
+void sendProblem(const std::string& text) {
+  optool::Writer w;
+  w.put(optool::Answer::problem);
+  w.text(text);
+  sendAnswer(w);
 }
 
 // Ends this process group when optool is gone, also while an operator hangs.
@@ -104,10 +114,9 @@ int main(int argc, char** argv) {
       optool::Plan plan(r, arena, library);
       plan.run(sendAnswer);
     } catch (const std::exception& e) {
-      optool::Writer w;
-      w.put(optool::Answer::problem);
-      w.text(e.what());
-      sendAnswer(w);
+      sendProblem(e.what());
+    } catch (...) {
+      sendProblem("a device function threw " + optool::describeException());
     }
   }
   _exit(0);

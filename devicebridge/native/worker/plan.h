@@ -17,7 +17,7 @@ namespace optool {
 
 // The numbers below are those of devicebridge (Status, FindingKind, wire.go).
 enum class Status : uint8_t { ok, failed, unsupported, threw, notRun = 7 };
-enum class FindingKind : uint8_t { outOfBounds, gapWritten, inputChanged, unwritten, nondeterministic, leaked, metadataChanged };
+enum class FindingKind : uint8_t { outOfBounds, gapWritten, inputChanged, unwritten, nondeterministic, leaked, metadataChanged, floatModeChanged };
 enum class Subject : uint8_t { none, tensor, alloc, out };
 enum class Answer : uint8_t { hello = 1, call, alive, done, problem };
 
@@ -66,6 +66,7 @@ class Plan {
     int32_t code = 0;
     std::string reason = {};
     int64_t elapsed = 0;
+    bool floatModeChanged = false;
   };
 
   void decodeTensor(Reader& r);
@@ -75,6 +76,7 @@ class Plan {
   // Everything as it was before the first call.
   void reset(bool first, bool poison);
   Outcome runCall(Call& call);
+  Outcome invoke(const Call& call, void* symbol);
   void coolDown();
   bool runAll(bool checked, bool cold, const std::function<void(uint32_t, const Outcome&)>& after);
   void hashInputs(const Call& call);

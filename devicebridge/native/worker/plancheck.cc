@@ -23,6 +23,7 @@ void Plan::hashInputs(const Call& call) {
 // they are as they were. A device with memory of its own is asked for the others
 // once, after the last call.
 void Plan::check(uint32_t index, const Outcome& outcome) {
+  if (outcome.floatModeChanged) found(FindingKind::floatModeChanged, index, Subject::none, 0, {1, 0});
   const Call& call = calls_[index];
   const bool ok = outcome.status == Status::ok, last = index + 1 == calls_.size() || !ok;
   for (uint32_t k = 0; k < tensors_.size(); k++) {
@@ -42,7 +43,7 @@ void Plan::check(uint32_t index, const Outcome& outcome) {
     checkTensor(index, k, written, ok);
   }
   for (const Arena::Block& b : arena_.blocks()) {
-    Damage d = checkGuards(b.data, b.nbytes);
+    Damage d = arena_.checkGuards(context_, b);
     if (d.count == 0) continue;
     Subject subject = Subject::none;
     uint32_t k = 0;

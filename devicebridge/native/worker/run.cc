@@ -15,21 +15,15 @@ namespace {
 
 int64_t now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// The type of the exception being handled, as it is written in C++.
-std::string exceptionType() {
-  const std::type_info* type = abi::__cxa_current_exception_type();
-  if (!type) return "foreign exception";
-  int status = 0;
-  char* name = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
-  std::string s = name ? name : type->name();
-  std::free(name);
-  return s;
-}
-
-// Bytes the process has from malloc.
+// Bytes the process has from malloc; before glibc 2.33 modulo 2^32, which growth
+// does not show.
 int64_t heapBytes() {
+#if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 33)
+  struct mallinfo m = mallinfo();
+#else
   struct mallinfo2 m = mallinfo2();
-  return static_cast<int64_t>(m.uordblks + m.hblkhd);
+#endif
+  return static_cast<int64_t>(m.uordblks) + static_cast<int64_t>(m.hblkhd);
 }
 
 // Walks through n bytes so that caches hold nothing else.
@@ -158,42 +152,45 @@ bool Plan::runAll(bool checked, bool cold, const std::function<void(uint32_t, co
 }
 
 Plan::Outcome Plan::runCall(Call& call) {
-  Outcome o{Status::ok};
   const Function& function = functions[call.function];
   void* symbol = library_.symbols[call.function];
   if (!symbol) return {Status::unsupported, 0, std::string("the library has no ") + function.name};
   for (auto [slot, k] : call.allocs) call.slots[slot].pointer = allocs_[k];
-  const int64_t start = now();
-  try {
-    o.code = function.call(symbol, call.slots.data());
-    o.elapsed = now() - start;
-    if (o.code == diopiSuccess) {
-      if (diopiError_t e = context_.synchronize(); e != diopiSuccess) {
-        o.code = e;
-        o.reason = "device_synchronize_stream fails";
-      }
-      o.elapsed = now() - start;
-    }
-  } catch (abi::__forced_unwind&) {
-    throw;  // the thread is being cancelled
-  } catch (const std::exception& e) {
-    return {Status::threw, 0, exceptionType() + ": " + e.what(), now() - start};
-  } catch (const char* text) {
-    return {Status::threw, 0, std::string(text), now() - start};
-  } catch (...) {
-    return {Status::threw, 0, exceptionType(), now() - start};
-  }
-  if (o.code != diopiSuccess) {
-    o.status = Status::failed;
-    if (o.reason.empty()) o.reason = library_.lastError();
-    return o;
-  }
+  Outcome o = invoke(call, symbol);
+  o.floatModeChanged = library_.floatMode.restore();
+  if (o.status != Status::ok) return o;
   for (uint32_t k : call.made) {
     if (allocs_[k] && !isOwn(allocs_[k])) {
       allocs_[k] = nullptr;
-      return {Status::failed, 0, "it stored a handle that is no tensor of the runtime", o.elapsed};
+      o.status = Status::failed;
+      o.reason = "it stored a handle that is no tensor of the runtime";
+      break;
     }
   }
+  return o;
+}
+
+// Calls the operator and waits for its stream, also after an error: what it has
+// enqueued must not write into the memory of the next plan.
+Plan::Outcome Plan::invoke(const Call& call, void* symbol) {
+  Outcome o{Status::ok};
+  const Function& function = functions[call.function];
+  const int64_t start = now();
+  try {
+    o.code = function.call(symbol, call.slots.data());
+    if (o.code != diopiSuccess) {
+      o.status = Status::failed;
+      o.reason = library_.lastError();
+    }
+  } catch (abi::__forced_unwind&) {
+    throw;  // the thread is being cancelled
+  } catch (...) {
+    o = {Status::threw, 0, describeException()};
+  }
+  if (diopiError_t e = context_.synchronize(); e != diopiSuccess && o.status == Status::ok) {
+    o = {Status::failed, static_cast<int32_t>(e), "device_synchronize_stream fails"};
+  }
+  o.elapsed = now() - start;
   return o;
 }
 
