@@ -429,3 +429,17 @@ func TestHost(t *testing.T) {
 		t.Errorf("findings %v", r.Findings)
 	}
 }
+
+// Tensors that do not fit into memory are refused before anything is allocated.
+func TestPlanMemory(t *testing.T) {
+	tensor.SetMemoryLimit(1 << 30)
+	defer tensor.SetMemoryLimit(0)
+	big := func(role string) *diopi.Tensor {
+		return &diopi.Tensor{Role: role, DType: tensor.Bool, Shape: []int{1 << 32}}
+	}
+	_, err := newRequest(plan(relu(diopi.Forward, big("out"), big("input"))))
+	const want = "the memory shared with the device: needs 8.0 GiB of memory, 1.0 GiB are available"
+	if err == nil || err.Error() != want {
+		t.Errorf("newRequest: %v, want %s", err, want)
+	}
+}

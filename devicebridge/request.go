@@ -70,6 +70,9 @@ func newRequest(p *diopi.Plan) (*request, error) {
 			return nil, fmt.Errorf("%s: %w", c.Function, err)
 		}
 	}
+	if err := tensor.CheckMemory(r.top); err != nil {
+		return nil, fmt.Errorf("the memory shared with the device: %w", err)
+	}
 	return r, nil
 }
 

@@ -52,13 +52,16 @@ func (p *Prepared) runner() *runner {
 	return &runner{Options: p.opt, rec: p.Record, call: p.call, fwd: p.fwd, out: &Outcome{}}
 }
 
-// Start runs the forward pass once, which the rest needs, and finds out whether
-// there is a backward pass.
+// Start finds out what the results are, which the rest needs, and whether there
+// is a backward pass. Most ops compute elements of results when they are read,
+// which it does not.
 func (p *Prepared) Start() error {
-	if err := p.Forward(); err != nil {
-		return err
-	}
 	return guarded(func() error {
+		f, err := p.call.Forward()
+		if err != nil {
+			return err
+		}
+		p.fwd = f
 		p.prepareBackward()
 		return nil
 	})

@@ -36,16 +36,27 @@ func Make[T Elem](n int) []T {
 	if _, ok := any(T(0)).(complex128); ok {
 		bytes *= 2
 	}
-	if limit := memoryLimit.Load(); limit > 0 && bytes >= largeBytes {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		if int64(m.HeapAlloc)+bytes > limit {
-			runtime.GC() // what is garbage does not count
-			runtime.ReadMemStats(&m)
-		}
-		if need := int64(m.HeapAlloc) + bytes; need > limit {
-			panic(&MemoryError{Need: need, Limit: limit})
-		}
+	if err := CheckMemory(bytes); err != nil {
+		panic(err)
 	}
 	return make([]T, n)
+}
+
+// CheckMemory returns a *MemoryError if so many bytes, beside what is in use, do
+// not fit into the memory limit.
+func CheckMemory(bytes int64) error {
+	limit := memoryLimit.Load()
+	if limit == 0 || bytes < largeBytes {
+		return nil
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if int64(m.HeapAlloc)+bytes > limit {
+		runtime.GC() // what is garbage does not count
+		runtime.ReadMemStats(&m)
+	}
+	if need := int64(m.HeapAlloc) + bytes; need > limit {
+		return &MemoryError{Need: need, Limit: limit}
+	}
+	return nil
 }

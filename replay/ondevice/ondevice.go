@@ -5,6 +5,7 @@ package ondevice
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,7 +68,12 @@ func (d *Device) Run(c *replay.DeviceCall) *replay.DeviceRun {
 		run.Forward = replay.DeviceStatus{Verdict: compare.Skipped, Reason: "interrupted"}
 		return run
 	}
-	if err != nil {
+	var memory *tensor.MemoryError
+	switch {
+	case errors.As(err, &memory): // as on the reference
+		run.Forward = replay.DeviceStatus{Verdict: compare.Skipped, Reason: err.Error()}
+		return run
+	case err != nil:
 		run.Forward = replay.DeviceStatus{Verdict: compare.Error, Reason: err.Error()}
 		return run
 	}
