@@ -11,11 +11,11 @@ import (
 // Functions of PyTorch that the kit does not have.
 //
 // Indexing as Python writes it takes several functions: numbers are diopiSelect,
-// slices diopiSlice, one after the other, then all tensors at once diopiIndex. To
-// assign, the same views are taken and the values written back into them in
-// reverse.
+// slices diopiSlice, None diopiStack of one tensor, one after the other, then all
+// tensors at once diopiIndex. To assign, the same views are taken and the values
+// written back into them in reverse.
 var beyond = []*Recipe{
-	{Function: "getitem", sig: "input index", also: "Select Slice Index SelectBackward SliceBackward Fill IndexBackward",
+	{Function: "getitem", sig: "input index", also: "Select Slice Stack Index SelectBackward SliceBackward Fill IndexBackward",
 		forward: func(b *build) {
 			steps := b.subscript()
 			x := b.tensor("input")
@@ -55,6 +55,8 @@ var beyond = []*Recipe{
 					b.call("Fill", nil, map[string]Arg{"input": zeros, "value": b.scalar(0, 0, true)})
 					set["zeros_like_input"] = zeros
 					b.call("IndexBackward", bindings{"indices": s.indices}, set)
+				case s.added:
+					b.call("Select", bindings{"dim": s.dim, "index": 0}, map[string]Arg{"out": to, "input": g})
 				case s.slice:
 					b.call("SliceBackward", bindings{"input_sizes": x.Shape, "dim": s.dim, "start": s.start, "end": s.end, "step": s.step}, set)
 				default:
@@ -63,7 +65,7 @@ var beyond = []*Recipe{
 				g = to
 			}
 		}},
-	{Function: "setitem", sig: "input index value", also: "Select Slice Fill CopyInp IndexPut SelectScatter SliceScatter",
+	{Function: "setitem", sig: "input index value", also: "Select Slice Stack Fill CopyInp IndexPut SelectScatter SliceScatter",
 		forward: func(b *build) {
 			x := b.tensor("input")
 			steps := b.subscript()
@@ -83,6 +85,8 @@ var beyond = []*Recipe{
 				case s.indices != nil:
 					b.call("CopyInp", nil, map[string]Arg{"src": at[i], "dest": out})
 					b.call("IndexPut", bindings{"indices": s.indices, "accumulate": false}, map[string]Arg{"out": out, "input": at[i], "values": v})
+				case s.added:
+					b.call("Select", bindings{"dim": s.dim, "index": 0}, map[string]Arg{"out": out, "input": v})
 				case s.slice:
 					b.call("SliceScatter", bindings{"dim": s.dim, "start": s.start, "end": s.end, "step": s.step}, set)
 				default:
@@ -126,17 +130,21 @@ var beyond = []*Recipe{
 
 // view plans the call that takes a step from x to out.
 func (b *build) view(s step, x, out *Tensor) {
-	if s.slice {
+	switch {
+	case s.added:
+		b.call("Stack", bindings{"dim": s.dim, "numTensors": 1}, map[string]Arg{"out": out, "tensors": []*Tensor{x}})
+	case s.slice:
 		b.call("Slice", bindings{"dim": s.dim, "start": s.start, "end": s.end, "step": s.step}, map[string]Arg{"null_out": out, "input": x})
-	} else {
+	default:
 		b.call("Select", bindings{"dim": s.dim, "index": s.start}, map[string]Arg{"out": out, "input": x})
 	}
 }
 
-// A step is a view by one number or slice, or the elements picked by tensors.
+// A step is a view by one number or slice or with one dimension more, or the
+// elements picked by tensors.
 type step struct {
 	dim              int
-	slice            bool
+	slice, added     bool
 	start, end, step int       // of a slice; start is the number
 	indices          []*Tensor // by dimension, nil for all of it
 	shape            []int     // of what it yields; nil for tensors
@@ -153,7 +161,7 @@ func (b *build) subscript() []step {
 	rest := len(x.Shape) // dimensions that no item is about
 	for _, it := range items {
 		switch it := it.(type) {
-		case value.Ellipsis:
+		case nil, value.Ellipsis:
 		case *tensor.Tensor:
 			rest -= covered(it)
 		default:
@@ -169,7 +177,10 @@ func (b *build) subscript() []step {
 			continue
 		}
 		if it == nil {
-			b.fail("DIOPI has no function that adds a dimension, as None in an index does")
+			shape = slices.Insert(slices.Clone(shape), dim, 1)
+			steps = append(steps, step{dim: dim, added: true, shape: shape})
+			dim++
+			continue
 		}
 		if dim >= len(shape) {
 			b.fail("too many indices for shape %v", x.Shape)

@@ -37,6 +37,11 @@ func TestSubscripts(t *testing.T) {
 		{"tensor", longs(1, 2), "Index Fill IndexBackward", "CopyInp CopyInp IndexPut CopyInp", nil, 0, 0, 0, 0},
 		{"list after a number", tuple(int64(1), value.NewList(int64(0), int64(2))), "Select Index Fill IndexBackward SelectBackward",
 			"Select CopyInp CopyInp IndexPut SelectScatter CopyInp", nil, 0, 1, 0, 0},
+		{"None", nil, "Stack Select", "CopyInp Select CopyInp", []int{1, 4, 5, 6}, 0, 0, 0, 0},
+		{"None behind a number", tuple(int64(1), value.Ellipsis{}, nil), "Select Stack Select SelectBackward",
+			"Select CopyInp Select SelectScatter CopyInp", []int{5, 6, 1}, 0, 1, 0, 0},
+		{"None before a tensor", tuple(nil, longs(1, 2)), "Stack Index Fill IndexBackward Select",
+			"Stack CopyInp CopyInp IndexPut Select CopyInp", nil, 0, 0, 0, 0},
 		{"mask, then tensor", tuple(mask, longs(3)), "Index Fill IndexBackward", "CopyInp CopyInp IndexPut CopyInp", nil, 0, 0, 0, 0},
 	}
 	x := tensor.Full(tensor.Float32, []int{4, 5, 6}, 1.0)
@@ -78,12 +83,11 @@ func TestSubscripts(t *testing.T) {
 		t.Errorf("indices %v", positions.Args)
 	}
 	for want, index := range map[string]value.Value{
-		"getitem: DIOPI has no function that adds a dimension, as None in an index does": tuple(nil, int64(0)),
-		"getitem: too many indices for shape [4 5 6]":                                    tuple(int64(0), int64(0), int64(0), int64(0)),
-		"getitem: the step of the slice must be positive, got -1":                        from(nil, nil, int64(-1)),
-		"getitem: DIOPI has no function for an index of True":                            true,
-		"getitem: index is out of range for 4 dimensions":                                int64(4),
-		"getitem: index[0] is [True, False]: DIOPI takes tensors":                        value.NewList(true, false),
+		"getitem: too many indices for shape [4 5 6]":             tuple(int64(0), int64(0), int64(0), int64(0)),
+		"getitem: the step of the slice must be positive, got -1": from(nil, nil, int64(-1)),
+		"getitem: DIOPI has no function for an index of True":     true,
+		"getitem: index is out of range for 4 dimensions":         int64(4),
+		"getitem: index[0] is [True, False]: DIOPI takes tensors": value.NewList(true, false),
 	} {
 		r, _ := Find("getitem")
 		if _, err := r.Plan(&Case{Args: dict("input", x, "index", index)}); err == nil || err.Error() != want {
