@@ -328,7 +328,11 @@ func (c *Call) Node(f *Forward, out []*tensor.Tensor) (n Node, ok bool, err erro
 	if c.Entry.node == nil {
 		return Node{}, false, nil
 	}
-	n, err = c.Entry.node(c.args, NewGrad(c.outs(f), out, nil))
+	return c.node(NewGrad(c.outs(f), out, nil))
+}
+
+func (c *Call) node(g *Grad) (n Node, ok bool, err error) {
+	n, err = c.Entry.node(c.args, g)
 	if err != nil {
 		return Node{}, false, c.Entry.refused(err)
 	}
@@ -461,17 +465,29 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 	return b
 }
 
-// NodeBound is the error model of gradient i of a node.
-func (c *Call) NodeBound(node Node, i int) Bound {
+// NodeBound is the error model of gradient i of the node that Node found for
+// the results of f and their gradients out.
+func (c *Call) NodeBound(f *Forward, out []*tensor.Tensor, node Node, i int) Bound {
+	e := c.Entry
 	class := c.errorClass().grad()
-	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse, Scale: func() *tensor.Tensor {
-		if node.Scale != nil {
-			return node.Scale()[i]
+	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse}
+	if e.gterms != nil {
+		b.Terms = max(1, e.gterms(c.args))
+	}
+	t := node.Grads[i]
+	switch {
+	case node.Scale != nil:
+		b.Scale = func() *tensor.Tensor { return node.Scale()[i] }
+	case b.Class == Accumulated && e.gscale == nil:
+		b.Scale = func() *tensor.Tensor {
+			n, ok, err := c.magnitudes().node(NewGrad(absAll(c.outs(f)), absAll(out), nil))
+			if err != nil || !ok || len(n.Grads) <= i || n.Grads[i] == nil {
+				return largest(t)
+			}
+			return Abs(n.Grads[i])
 		}
-		return largest(node.Grads[i])
-	}}
-	if c.Entry.gterms != nil {
-		b.Terms = max(1, c.Entry.gterms(c.args))
+	default:
+		b.Scale = func() *tensor.Tensor { return largest(t) }
 	}
 	return b
 }

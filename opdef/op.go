@@ -185,8 +185,9 @@ type Node struct {
 	// Weak says why a comparison proves little: "the incoming gradient
 	// reshaped". Its results are mistrusted instead of pass.
 	Weak string
-	// Scale, if set, computes the magnitudes S of Grads; otherwise it is the
-	// largest magnitude of each.
+	// Scale, if set, computes the magnitudes S of Grads; otherwise they are
+	// the node's gradients on the magnitudes of all arguments (Accumulated ops
+	// without GradScale) or the largest magnitude of each.
 	Scale func() []*tensor.Tensor
 }
 

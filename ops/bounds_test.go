@@ -84,9 +84,31 @@ func TestSoftmaxNodeBound(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("node %v, error %v", ok, err)
 	}
-	s := tensor.Data[float64](c.NodeBound(n, 0).Scale())
+	s := tensor.Data[float64](c.NodeBound(f, out, n, 0).Scale())
 	if s[1] > 1e-6*s[0] {
 		t.Errorf("magnitudes %v: the second is of an element near 0", s)
+	}
+}
+
+// TestLinearNodeBound: the gradient of a bias is a sum that can cancel; its
+// magnitude is that of its terms.
+func TestLinearNodeBound(t *testing.T) {
+	f32 := func(shape []int, v ...float64) *tensor.Tensor {
+		x := tensor.New(tensor.Float32, shape, v)
+		x.RequiresGrad = true
+		return x
+	}
+	c, f, err := invoke(t, "torch.nn.functional.linear", []value.Value{f32([]int{2, 1}, 1, 1), f32([]int{1, 1}, 1), f32([]int{1}, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := []*tensor.Tensor{tensor.New(tensor.Float32, []int{2, 1}, []float64{5, -4})}
+	n, ok, err := c.Node(f, out)
+	if err != nil || !ok {
+		t.Fatalf("node %v, error %v", ok, err)
+	}
+	if s := tensor.Data[float64](c.NodeBound(f, out, n, 0).Scale()); s[0] != 9 {
+		t.Errorf("magnitude %g, want 9", s[0])
 	}
 }
 

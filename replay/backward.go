@@ -43,7 +43,7 @@ func (r *runner) backward() {
 			skip(node.Skip)
 			return
 		case ok:
-			r.compareNode(node, saved)
+			r.compareNode(node, out, saved)
 			return
 		}
 	}
@@ -159,7 +159,7 @@ func (r *runner) align(saved []value.Value) ([]opdef.Arg, string) {
 }
 
 // compareNode compares what the last autograd node received.
-func (r *runner) compareNode(node opdef.Node, saved []value.Value) {
+func (r *runner) compareNode(node opdef.Node, out []*tensor.Tensor, saved []value.Value) {
 	if len(node.Grads) != len(saved) {
 		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: compare.Skipped, Reason: anotherOp})
 		return
@@ -176,7 +176,7 @@ func (r *runner) compareNode(node opdef.Node, saved []value.Value) {
 			continue
 		}
 		r.out.GradInputs[i] = want
-		res := r.compareGrad(i, len(saved), t, want, r.call.NodeBound(node, i))
+		res := r.compareGrad(i, len(saved), t, want, r.call.NodeBound(r.fwd, out, node, i))
 		if node.Weak != "" && (res.Verdict == compare.Pass || res.Verdict == compare.Warn) {
 			res.Verdict, res.Reason = compare.Mistrusted, node.Weak
 		}
