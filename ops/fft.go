@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
@@ -267,8 +268,24 @@ var spectrumNotes = map[spectrum]string{
 	toReal:       "Of the last dimension the first n/2+1 elements are read; n is 2*(size-1) by default.",
 }
 
-// fftOp completes the declaration of a transform.
-func fftOp[A any](op opdef.Op[A], name string, kind spectrum, inverse bool, call func(a *A) (*fftCall, error)) *opdef.Entry {
+// node follows torch's last node. Where torch makes a real input complex before
+// it transforms it (widens), that node received a complex gradient; Hermitian
+// transforms of several dimensions take two steps.
+func (c *fftCall) node(name string, g *tensor.Tensor, widens bool) opdef.Node {
+	switch {
+	case strings.Contains(name, "hfft") && len(c.dims) > 1:
+		return opdef.Node{Skip: othersNode}
+	case !widens || c.self.DType.IsComplex():
+		return opdef.Node{}
+	}
+	d := *c
+	d.self = &tensor.Tensor{DType: c.self.DType.Complex(), Shape: c.self.Shape}
+	return opdef.Node{Grads: single(d.backward(g)), Scale: func() []*tensor.Tensor { return single(c.magnitude(g, c.self.Shape)) }}
+}
+
+// fftOp completes the declaration of a transform; widens says that torch makes
+// a real input complex first.
+func fftOp[A any](op opdef.Op[A], name string, kind spectrum, inverse, widens bool, call func(a *A) (*fftCall, error)) *opdef.Entry {
 	sign := "-"
 	if inverse {
 		sign = "+"
@@ -291,6 +308,13 @@ func fftOp[A any](op opdef.Op[A], name string, kind spectrum, inverse bool, call
 			return nil, err
 		}
 		return opdef.Grads{"self": {c.backward(g.Out[0])}}, nil
+	}
+	op.Node = func(a *A, g *opdef.Grad) (opdef.Node, error) {
+		c, err := call(a)
+		if err != nil {
+			return opdef.Node{}, err
+		}
+		return c.node(name, g.Out[0], widens), nil
 	}
 	op.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
 		c, err := call(a)
@@ -348,7 +372,7 @@ func fft1(name string, kind spectrum, inverse bool) *opdef.Entry {
 			}
 			return cs
 		},
-	}, name, kind, inverse, func(a *fft1Args) (*fftCall, error) {
+	}, name, kind, inverse, kind == toReal, func(a *fft1Args) (*fftCall, error) {
 		var s []int
 		if a.N != nil {
 			if *a.N < 1 {
@@ -370,7 +394,7 @@ func fft2(name string, kind spectrum, inverse bool) *opdef.Entry {
 			}
 			return cs
 		},
-	}, name, kind, inverse, func(a *fftNArgs) (*fftCall, error) {
+	}, name, kind, inverse, kind != fromReal, func(a *fftNArgs) (*fftCall, error) {
 		return newFFT(a.Self, kind, inverse, a.S, a.Dim, a.Norm)
 	})
 }
@@ -385,7 +409,7 @@ func fftn(name string, kind spectrum, inverse bool) *opdef.Entry {
 			}
 			return cs
 		},
-	}, name, kind, inverse, func(a *fftNArgs) (*fftCall, error) {
+	}, name, kind, inverse, kind != fromReal, func(a *fftNArgs) (*fftCall, error) {
 		return newFFT(a.Self, kind, inverse, a.S, a.Dim, a.Norm)
 	})
 }
