@@ -69,6 +69,35 @@ func TestCheckVerdicts(t *testing.T) {
 	}
 }
 
+// TestExactElementsAreNoEvidence: the gradient of an embedding is accumulated in
+// bfloat16 in the rows that were looked up several times; the others are copies.
+func TestExactElementsAreNoEvidence(t *testing.T) {
+	const n = 4096
+	ref, got, scale := make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range ref {
+		ref[i], got[i], scale[i] = 1, 1, 1
+	}
+	for i, e := range []float64{1, -3, 2, 0.5, -1, 8, 2, -2} {
+		scale[i], got[i] = 4, 1+e*0x1p-7
+	}
+	verdict := func() (Verdict, string) {
+		m := Model{ULPs: 1, Terms: 3, Scale: func() *tensor.Tensor { return floats(tensor.Float64, []int{n}, scale...) }}
+		res := check(floats(tensor.BFloat16, []int{n}, got...).Rounded(), floats(tensor.BFloat16, []int{n}, ref...), m)
+		return res.Verdict, res.Reason
+	}
+	if v, reason := verdict(); v != Warn {
+		t.Errorf("accumulated in bfloat16: %s %q, want warn", v, reason)
+	}
+	for i := range got {
+		if i != 5 {
+			got[i] = 1
+		}
+	}
+	if v, reason := verdict(); v != Fail {
+		t.Errorf("one error among exact elements: %s %q, want fail", v, reason)
+	}
+}
+
 func quantised(t *testing.T) *tensor.Tensor {
 	t.Helper()
 	q, err := tensor.NewView(tensor.NewStorage(make([]byte, 4)), tensor.View{DType: tensor.QInt8, Shape: []int{4}, Stride: []int{1}})

@@ -70,9 +70,9 @@
 //   - if all values are off by one factor: its least-squares estimate is more
 //     than 4 eps from 1 and more than 6 standard errors;
 //   - if the tensor ends in zeros where the reference does not;
-//   - if one |x-r|/S exceeds the root mean square of the others by more than
-//     10 + ln(number of elements), which an exponential tail does not (from 8
-//     elements on).
+//   - if one |x-r|/S exceeds the root mean square of the others that are not
+//     exact by more than 10 + ln(number of elements), which an exponential tail
+//     does not (from 8 elements on).
 //
 // Values computed with equal error everywhere and no pattern remain a warning:
 // from one tensor alone they cannot be told from accumulation in bfloat16.

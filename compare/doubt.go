@@ -41,10 +41,14 @@ func (c *checker) notRounding(p *part) string {
 }
 
 // relativeErrors walks all elements once more: the largest |got-ref|/S, and
-// the root mean square of the others. The errors of one accumulator are all of
-// one size by this measure.
+// the root mean square of the others that are not exact. The errors of one
+// accumulator are all of one size by this measure; elements it had nothing to
+// round in (of one term, or of none) are no evidence.
 func (c *checker) relativeErrors() (worst, rest float64) {
-	type sum struct{ square, worst float64 }
+	type sum struct {
+		square, worst float64
+		inexact       int
+	}
 	parts := make([]sum, c.spans())
 	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
 		p := &parts[k]
@@ -54,7 +58,8 @@ func (c *checker) relativeErrors() (worst, rest float64) {
 			tensor.Load(c.got, lo, g)
 			tensor.Load(c.ref, lo, r)
 			for i, x := range g {
-				if t := modulus(x-r[i]) / scale[i]; t <= math.MaxFloat64 { // neither NaN nor an overflow
+				if t := modulus(x-r[i]) / scale[i]; t > 0 && t <= math.MaxFloat64 { // neither NaN nor an overflow
+					p.inexact++
 					p.square += t * t
 					p.worst = math.Max(p.worst, t)
 				}
@@ -65,8 +70,9 @@ func (c *checker) relativeErrors() (worst, rest float64) {
 	for _, p := range parts {
 		all.square += p.square
 		all.worst = math.Max(all.worst, p.worst)
+		all.inexact += p.inexact
 	}
-	return all.worst, math.Sqrt(math.Max(all.square-all.worst*all.worst, 0) / float64(c.n-1))
+	return all.worst, math.Sqrt(math.Max(all.square-all.worst*all.worst, 0) / float64(max(all.inexact-1, 1)))
 }
 
 // zeroTail is the number of elements at the end that are exactly zero although
