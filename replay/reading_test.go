@@ -3,6 +3,7 @@ package replay_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/optool/optool/compare"
@@ -94,6 +95,32 @@ func TestHiddenResults(t *testing.T) {
 	o := replay.Run(entries(t, dir)[0], options(t), nil)
 	if len(o.Results) != 2 || o.Results[1].Verdict != compare.Pass || o.Results[1].Phase != replay.Backward {
 		t.Errorf("got %+v, want a gradient that passes", o.Results)
+	}
+}
+
+// TestReturnedList replays an op that changes a list in place, which returns
+// nothing in torch 1 and the list in torch 2.
+func TestReturnedList(t *testing.T) {
+	x := func(v ...float64) *tensor.Tensor { return stored(tensor.Float32, []int{1}, v...) }
+	for _, tc := range []struct {
+		name   string
+		result value.Value
+		want   []compare.Verdict
+	}{
+		{"nothing", nil, []compare.Verdict{compare.Skipped}},
+		{"the list", value.NewList(x(4), x(5)), []compare.Verdict{compare.Pass, compare.Pass}},
+		{"a wrong list", value.NewList(x(4), x(2)), []compare.Verdict{compare.Pass, compare.Fail}},
+		{"a shorter list", value.NewList(x(4)), []compare.Verdict{compare.Fail}},
+	} {
+		args := []value.Value{value.NewList(x(1), x(2)), 3.0}
+		o := replay.Run(entries(t, record(t, "torch._foreach_add_", args, tc.result))[0], options(t), nil)
+		var got []compare.Verdict
+		for _, r := range o.Results {
+			got = append(got, r.Verdict)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
+		}
 	}
 }
 

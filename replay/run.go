@@ -211,9 +211,9 @@ func opaque(rec *capture.Call) (what string) {
 
 // forward compares the recorded result, then the arguments after the call.
 func (r *runner) forward() {
-	r.out.RecordedOutput, r.out.Output = r.rec.Output, []value.Value{r.fwd.Value}
+	r.out.RecordedOutput, r.out.Output = r.rec.Output, []value.Value{r.returned()}
 	r.inputRows()
-	got, want := flatten(r.rec.Output), flatten([]value.Value{r.fwd.Value})
+	got, want := flatten(r.rec.Output), flatten(r.out.Output)
 	switch {
 	case len(got) != len(want):
 		r.out.Results = append(r.out.Results, Result{Phase: Forward, Verdict: compare.Fail,
@@ -225,6 +225,20 @@ func (r *runner) forward() {
 		r.compareOutputs(got, want)
 	}
 	r.after()
+}
+
+// returned is what the call returns. Ops that change a list in place return
+// nothing in torch 1 and the list in torch 2; what was recorded tells which.
+func (r *runner) returned() value.Value {
+	list := r.fwd.After["self"]
+	if r.fwd.Value != nil || len(list) == 0 || len(tensorsOf(flatten(r.rec.Output))) != len(list) {
+		return r.fwd.Value
+	}
+	out := make([]value.Value, len(list))
+	for i, t := range list {
+		out[i] = t
+	}
+	return value.NewList(out...)
 }
 
 // random checks dtype and shape of results whose values are not reproducible.
@@ -247,9 +261,13 @@ func (r *runner) compareOutputs(got, want []value.Value) {
 	k := 0 // index among tensors
 	for i := range got {
 		var bound opdef.Bound
-		if w, ok := want[i].(*tensor.Tensor); ok && k < len(r.fwd.Outs) && r.fwd.Outs[k] == w {
-			bound = r.call.OutBound(r.fwd, k)
-			k++
+		if w, ok := want[i].(*tensor.Tensor); ok {
+			if k < len(r.fwd.Outs) && r.fwd.Outs[k] == w {
+				bound = r.call.OutBound(r.fwd, k)
+				k++
+			} else if j := slices.Index(r.fwd.After["self"], w); j >= 0 {
+				bound = r.call.AfterBound("self", j, w)
+			}
 		}
 		res := r.compare(Forward, "output", i, len(got), got[i], want[i], bound, tensor.Invalid)
 		failed = failed || res.Verdict == compare.Fail
@@ -428,6 +446,9 @@ func (r *runner) compareAs(p Phase, target, label string, got, want value.Value,
 			c.Mismatched = 1
 			res.Verdict = compare.Fail
 			res.Reason = fmt.Sprintf("recorded %s, want %s", value.Str(got), value.Str(want))
+			if p == Forward && got == nil && wantTensor {
+				res.Reason += ": the call may have raised an error there"
+			}
 		}
 	}
 	r.out.Results = append(r.out.Results, res)
