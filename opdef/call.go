@@ -382,10 +382,14 @@ type Bound struct {
 }
 
 // Flops is how many floating-point operations the call takes: two per
-// multiply-add of a product, else one per element of the largest tensor.
+// multiply-add of a product, none where values are moved, selected or compared,
+// else one per element of the largest tensor.
 func (c *Call) Flops(f *Forward) float64 {
 	if c.Entry.product != nil && len(f.Outs) > 0 {
 		return 2 * c.Entry.product(c.args) * float64(f.Outs[0].Numel())
+	}
+	if c.errorClass().Class == Exact {
+		return 0
 	}
 	n := 0
 	for _, a := range c.Tensors() {

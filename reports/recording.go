@@ -184,7 +184,7 @@ func (o *openSeries) summary(s timingSummary) *Timing {
 	}
 	t := o.t
 	t.Bytes, t.Flops, t.Calls, t.Shapes = s.Bytes, s.Flops, s.Calls, s.Inputs
-	t.Peak = Peak{Bandwidth: s.PeakBandwidth, Flops: s.PeakFlops}
+	t.Peak = Peak{Bandwidth: s.PeakBandwidth, Flops: s.PeakFlops, Busy: s.PeakBusy}
 	t.Series.Warmup = s.Warmup
 	return o.end(s.Stop)
 }

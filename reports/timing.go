@@ -33,6 +33,7 @@ type Timing struct {
 type Peak struct {
 	Bandwidth float64 // bytes per second
 	Flops     float64 // per second
+	Busy      bool    // measured beside other processes: it may be more
 }
 
 // Rates are bytes and operations per second at the median time.
@@ -58,19 +59,24 @@ func (t *Timing) Share() float64 {
 	return share
 }
 
+// fewRuns are too few for quartiles to mean something below that.
+const fewRuns = 5
+
 // Doubt says why the numbers should not be trusted; "" if nothing speaks
 // against them. A hot run may be faster than memory, so only cold runs are held
-// against the bandwidth.
+// against the bandwidth; a peak that other processes kept low proves nothing.
 func (t *Timing) Doubt() string {
 	b, f := t.Rates()
 	switch s := t.Series.Summary(); {
-	case t.Peak.Flops > 0 && f > t.Peak.Flops:
+	case t.Peak.Flops > 0 && f > t.Peak.Flops && !t.Peak.Busy:
 		return "invalid: faster than the peak of arithmetic"
-	case t.Peak.Bandwidth > 0 && b > t.Peak.Bandwidth && t.Series.Cache == timing.Cold:
+	case t.Peak.Bandwidth > 0 && b > t.Peak.Bandwidth && t.Series.Cache == timing.Cold && !t.Peak.Busy:
 		return "invalid: faster than the peak of memory"
 	case s.Disturbed():
 		return fmt.Sprintf("disturbed: threads waited %.0f %% of the time for a processor", 100*float64(s.Waited)/float64(s.Total))
-	case s.N > 1 && !s.Steady():
+	case s.N < fewRuns:
+		return fmt.Sprintf("few: %d runs say little of how the time varies", s.N)
+	case !s.Steady():
 		return "noisy: the middle half spans more than a tenth of the median"
 	}
 	return ""
@@ -116,7 +122,8 @@ type timingSummary struct {
 	Share         float64 `json:"share_of_peak"`    // 0 if no peak is known
 	PeakBandwidth float64 `json:"peak_bytes_per_s"` // 0 if not known
 	PeakFlops     float64 `json:"peak_flops_per_s"`
-	Calls         int     `json:"calls"` // recorded calls it stands for
+	PeakBusy      bool    `json:"peak_busy"` // measured beside other processes: it may be more
+	Calls         int     `json:"calls"`     // recorded calls it stands for
 	Inputs        string  `json:"inputs"`
 	Doubt         string  `json:"doubt"`
 }
@@ -137,7 +144,7 @@ func (j *JSONLines) Timing(t *Timing) error {
 	head.Kind = "timing_summary"
 	return j.Write(timingSummary{
 		timingHead: head, N: m.N, Median: int64(m.Median), Q1: int64(m.Q1), Q3: int64(m.Q3), Min: int64(m.Min), Max: int64(m.Max),
-		Bytes: t.Bytes, Flops: t.Flops, Stop: string(s.Stop), Noise: Number(m.Noise), Waited: int64(m.Waited), Warmup: s.Warmup, Share: t.Share(), PeakBandwidth: t.Peak.Bandwidth, PeakFlops: t.Peak.Flops,
+		Bytes: t.Bytes, Flops: t.Flops, Stop: string(s.Stop), Noise: Number(m.Noise), Waited: int64(m.Waited), Warmup: s.Warmup, Share: t.Share(), PeakBandwidth: t.Peak.Bandwidth, PeakFlops: t.Peak.Flops, PeakBusy: t.Peak.Busy,
 		Calls: t.Calls, Inputs: t.Shapes, Doubt: t.Doubt(),
 	})
 }

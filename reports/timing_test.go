@@ -43,7 +43,7 @@ func TestTimingLines(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	want := []string{
 		`{"kind":"timing","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","run":1,"elapsed_ns":10000,"waited_ns":0,"round":0}`,
-		`{"kind":"timing_summary","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","n":3,"median_ns":20000,"q1_ns":15000,"q3_ns":25000,"min_ns":10000,"max_ns":30000,"bytes":3000,"flops":1000,"stop_reason":"run_times","noise":0.5,"waited_ns":0,"warmup_runs":2,"share_of_peak":0,"peak_bytes_per_s":0,"peak_flops_per_s":0,"calls":3,"inputs":"float32[2]","doubt":"noisy: the middle half spans more than a tenth of the median"}`,
+		`{"kind":"timing_summary","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","n":3,"median_ns":20000,"q1_ns":15000,"q3_ns":25000,"min_ns":10000,"max_ns":30000,"bytes":3000,"flops":1000,"stop_reason":"run_times","noise":0.5,"waited_ns":0,"warmup_runs":2,"share_of_peak":0,"peak_bytes_per_s":0,"peak_flops_per_s":0,"peak_busy":false,"calls":3,"inputs":"float32[2]","doubt":"few: 3 runs say little of how the time varies"}`,
 	}
 	if got := []string{lines[0], lines[3]}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))
@@ -78,7 +78,7 @@ func TestUnlike(t *testing.T) {
 func TestDoubt(t *testing.T) {
 	us := time.Microsecond
 	one := func(cache timing.Cache, peak Peak) *Timing {
-		return &Timing{Bytes: 1e6, Flops: 1e6, Peak: peak, Series: &timing.Series{Cache: cache, Samples: timing.Samples(1000*us, 1000*us)}}
+		return &Timing{Bytes: 1e6, Flops: 1e6, Peak: peak, Series: &timing.Series{Cache: cache, Samples: timing.Samples(1000*us, 1000*us, 1000*us, 1000*us, 1000*us)}}
 	}
 	for _, tc := range []struct {
 		name  string
@@ -90,6 +90,9 @@ func TestDoubt(t *testing.T) {
 		{"below", one(timing.Cold, Peak{Bandwidth: 2e9, Flops: 4e9}), "", 0.5},
 		{"memory", one(timing.Cold, Peak{Bandwidth: 5e8}), "invalid: faster than the peak of memory", 2},
 		{"memory, hot", one(timing.Hot, Peak{Bandwidth: 5e8}), "", 2},
+		{"arithmetic, busy", one(timing.Hot, Peak{Flops: 5e8, Busy: true}), "", 2},
+		{"four runs", &Timing{Series: &timing.Series{Samples: timing.Samples(1, 1, 1, 1)}}, "few: 4 runs say little of how the time varies", 0},
+		{"spread", &Timing{Series: &timing.Series{Samples: timing.Samples(100, 100, 100, 120, 120)}}, "noisy: the middle half spans more than a tenth of the median", 0},
 		{"arithmetic", one(timing.Hot, Peak{Flops: 5e8}), "invalid: faster than the peak of arithmetic", 2},
 	} {
 		if got := tc.t.Doubt(); got != tc.want || tc.t.Share() != tc.share {

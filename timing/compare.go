@@ -102,12 +102,14 @@ func differ(x, y []float64) float64 {
 // calm are the samples that waited for less than what counts as a difference.
 func calm(samples []Sample) (out []Sample) {
 	for _, s := range samples {
-		if float64(s.Waited) <= gapLimit*float64(s.Elapsed) {
+		if s.calm() {
 			out = append(out, s)
 		}
 	}
 	return out
 }
+
+func (s Sample) calm() bool { return float64(s.Waited) <= gapLimit*float64(s.Elapsed) }
 
 // calmBlocks are the blocks of a series, without the runs that waited where
 // others did not.

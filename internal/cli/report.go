@@ -170,7 +170,7 @@ func (a *app) printTimings(w io.Writer, rec *reports.Recording) (int, error) {
 			cache = timing.Hot
 		}
 	}
-	table := newTimeTable(w, a.outputWidth(), peak, false)
+	table := newTimeTable(w, a.outputWidth(), peak != (reports.Peak{}), false)
 	for _, t := range rec.Timings {
 		if err := table.add(t, ""); err != nil {
 			return 0, err

@@ -50,7 +50,6 @@ type timeOptions struct {
 	tolerances  string
 
 	caches []timing.Cache
-	peak   reports.Peak
 }
 
 func newTimeCmd(a *app) *cobra.Command {
@@ -105,7 +104,7 @@ else one row per call with the medians.`,
 	f.StringVar(&o.trace, "trace", "", "also write a trace for chrome://tracing or Perfetto to `FILE`")
 	f.StringVar(&o.plot, "plot", "", "also draw the medians into `FILE`, .svg or .png")
 	f.BoolVar(&o.histogram, "histogram", false, "print a histogram of the runs of each")
-	f.BoolVar(&o.calibrate, "calibrate", false, "measure this machine first: clock, memory and arithmetic at their peak")
+	f.BoolVar(&o.calibrate, "calibrate", false, "measure what the device, or this machine for the reference, can reach first: clock, memory and arithmetic at their peak")
 	f.Float64Var(&o.bandwidth, "peak-bandwidth", 0, "peak of memory in `GB/s`, for the share that is reached")
 	f.Float64Var(&o.flops, "peak-flops", 0, "peak of arithmetic in `GFLOP/s`")
 	f.Uint64Var(&o.seed, "seed", 1, "of the random order of --interleave")
@@ -163,18 +162,10 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		return err
 	}
 	defer j.close()
-	o.peak = reports.Peak{Bandwidth: o.bandwidth * 1e9, Flops: o.flops * 1e9}
-	if o.calibrate {
-		if err := o.measurePeak(j); err != nil {
-			return failed(err)
-		}
-		if len(paths) == 0 {
-			return nil
-		}
-	}
 	t := &timer{
 		app: a, o: o, json: j, evict: timing.NewEvictor(0), csv: &timeCSV{dir: o.out, ids: map[string]int{}},
-		opt: replay.Options{Registry: ops.Default(), ForwardOnly: o.forwardOnly, Read: o.read},
+		opt:   replay.Options{Registry: ops.Default(), ForwardOnly: o.forwardOnly, Read: o.read},
+		peaks: peaks{given: reports.Peak{Bandwidth: o.bandwidth * 1e9, Flops: o.flops * 1e9}},
 	}
 	defer t.csv.close()
 	defer t.closeExports()
@@ -197,6 +188,14 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		}
 		t.library, t.on = lib, ondevice.New(cmd.Context(), lib, ondevice.Options{})
 	}
+	if o.calibrate {
+		if err := t.calibrate(cmd.Context()); err != nil {
+			return failed(err)
+		}
+		if len(paths) == 0 {
+			return t.showPeaks()
+		}
+	}
 	if o.accCheck {
 		if t.check, err = t.newAccuracy(start); err != nil {
 			return err
@@ -206,6 +205,11 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 	tasks, err := t.collect(cmd.Context(), paths)
 	if err != nil {
 		return err
+	}
+	for _, k := range tasks {
+		if k.peak, err = t.peaks.of(k.dtype); err != nil {
+			return failed(err)
+		}
 	}
 	if o.budget > 0 {
 		rounds := 0
@@ -236,7 +240,7 @@ func (t *timer) report(k *task) error {
 		return err
 	}
 	if t.table == nil {
-		t.table = newTimeTable(t.json.text(), t.outputWidth(), t.o.peak, t.check != nil)
+		t.table = newTimeTable(t.json.text(), t.outputWidth(), t.peaks.known(), t.check != nil)
 	}
 	for _, r := range k.series {
 		t.done = append(t.done, r)

@@ -4,15 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
-
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/reports"
@@ -41,12 +36,13 @@ const timeWidth = 180
 var doubtMarks = []struct{ mark, kind, text string }{
 	{"!", "invalid", "invalid: faster than the peak"},
 	{"w", "disturbed", "disturbed: its threads waited for a processor, more than 2 % of the time"},
+	{"?", "few", "few: less than five runs say little of how the time varies"},
 	{"~", "noisy", "noisy: the middle half spans more than a tenth of the median"},
 }
 
 // newTimeTable prints to w in lines of at most width columns, 0 for no limit.
-func newTimeTable(w io.Writer, width int, peak reports.Peak, accuracy bool) *timeTable {
-	t := &timeTable{w: w, width: width, narrow: width > 0 && width < timeWidth, peak: peak != (reports.Peak{}), accuracy: accuracy, marks: map[string]bool{}}
+func newTimeTable(w io.Writer, width int, peak, accuracy bool) *timeTable {
+	t := &timeTable{w: w, width: width, narrow: width > 0 && width < timeWidth, peak: peak, accuracy: accuracy, marks: map[string]bool{}}
 	head := []string{"op", "id", "phase", "cache", "n", "median", "q1", "q3", "GB/s", "GFLOP/s"}
 	numbers := 4
 	if t.narrow {
@@ -321,75 +317,4 @@ func describedTensor(t *tensor.Tensor, ptr string) value.Value {
 		{Key: "shape", Value: value.Repr(ints(info.Shape))}, {Key: "stride", Value: ints(info.Stride)},
 		{Key: "requires_grad", Value: info.RequiresGrad}, {Key: "layout", Value: info.Layout}, {Key: "data_ptr", Value: address},
 	}}
-}
-
-// measurePeak measures the host and takes what --peak-bandwidth and
-// --peak-flops did not give from it.
-func (o *timeOptions) measurePeak(j *jsonOutput) error {
-	overhead, resolution := timing.ClockOverhead()
-	bandwidth, flops := copyBandwidth(), productFlops()
-	if o.bandwidth == 0 {
-		o.peak.Bandwidth = bandwidth
-	}
-	if o.flops == 0 {
-		o.peak.Flops = flops
-	}
-	fmt.Fprintf(j.text(), "host clock: reading it adds %s, it ticks every %s\nlast-level cache: %d MiB\nmemory: %.2f GB/s (copy, read and written bytes)\narithmetic: %.2f GFLOP/s (float64 product of matrices)\n\n",
-		timing.Format(overhead), timing.Format(resolution), timing.CacheSize()>>20, bandwidth/1e9, flops/1e9)
-	return j.write(struct {
-		Kind       string  `json:"kind"`
-		Overhead   int64   `json:"clock_overhead_ns"`
-		Resolution int64   `json:"clock_resolution_ns"`
-		Cache      int     `json:"cache_bytes"`
-		Bandwidth  float64 `json:"bytes_per_s"`
-		Flops      float64 `json:"flops_per_s"`
-	}{"calibration", int64(overhead), int64(resolution), timing.CacheSize(), bandwidth, flops})
-}
-
-const calibrationRuns = 7
-
-// copyBandwidth is the best rate in bytes per second, reads and writes counted,
-// of copies that do not fit into the caches, on all processors.
-func copyBandwidth() float64 {
-	n := 4 * timing.CacheSize()
-	src, dst := make([]byte, n), make([]byte, n)
-	for i := range src {
-		src[i] = byte(i)
-	}
-	workers := runtime.GOMAXPROCS(0)
-	best := bestOf(func() {
-		var wg sync.WaitGroup
-		for w := range workers {
-			lo, hi := n/workers*w, n/workers*(w+1)
-			wg.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
-		}
-		wg.Wait()
-	})
-	return 2 * float64(n) / best.Seconds()
-}
-
-// productFlops is the best rate of the float64 product that the reference uses,
-// in operations per second.
-func productFlops() float64 {
-	const n = 768
-	m := func() blas64.General {
-		g := blas64.General{Rows: n, Cols: n, Stride: n, Data: make([]float64, n*n)}
-		for i := range g.Data {
-			g.Data[i] = float64(i % 7)
-		}
-		return g
-	}
-	a, b, c := m(), m(), m()
-	best := bestOf(func() { blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, a, b, 0, c) })
-	return 2 * n * n * n / best.Seconds()
-}
-
-func bestOf(f func()) time.Duration {
-	best := time.Duration(1 << 62)
-	for range calibrationRuns {
-		start := time.Now()
-		f()
-		best = min(best, time.Since(start))
-	}
-	return best
 }

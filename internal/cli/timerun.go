@@ -25,6 +25,7 @@ type task struct {
 	calls  int     // recorded calls that do the same work
 	bytes  float64 // of their inputs, all together
 	series []*reports.Timing
+	peak   reports.Peak
 
 	verdict string // on its results; "" if they were not looked at
 	spent   time.Duration
@@ -41,6 +42,7 @@ type timer struct {
 	library *devicebridge.Device
 	check   *accuracy // nil: results are not looked at
 	budget  *budget   // nil: none
+	peaks   peaks
 	json    *jsonOutput
 	csv     *timeCSV
 	exports []exportFile
@@ -283,7 +285,7 @@ func (t *timer) phases(k *task, p *replay.Prepared) ([]phase, error) {
 func (t *timer) newTiming(k *task, phase string, w replay.Work, s *timing.Series) *reports.Timing {
 	return &reports.Timing{
 		Capture: k.entry.Rel, Op: k.op, ForwardID: forwardIDOf(k.entry), Phase: phase, Shapes: k.shapes, Calls: k.calls, Series: s,
-		Bytes: w.Bytes, Flops: w.Flops, Peak: t.o.peak,
+		Bytes: w.Bytes, Flops: w.Flops, Peak: k.peak,
 	}
 }
 

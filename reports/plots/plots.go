@@ -39,7 +39,7 @@ func Timings(w io.Writer, format string, ts []*reports.Timing) error {
 	var rows []row
 	for _, t := range ts {
 		if s := t.Series.Summary(); s.Min > 0 {
-			rows = append(rows, row{fmt.Sprintf("%s %s %s", t.Op, t.Phase, t.Series.Cache), s})
+			rows = append(rows, row{label(t), s})
 		}
 	}
 	if len(rows) == 0 {
@@ -79,6 +79,15 @@ func Timings(w io.Writer, format string, ts []*reports.Timing) error {
 	}
 	_, err = to.WriteTo(w)
 	return err
+}
+
+// label names a series: the number of the call tells calls of an op apart.
+func label(t *reports.Timing) string {
+	id := ""
+	if t.ForwardID != nil {
+		id = fmt.Sprintf(" %d", *t.ForwardID)
+	}
+	return fmt.Sprintf("%s%s %s %s", t.Op, id, t.Phase, t.Series.Cache)
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
