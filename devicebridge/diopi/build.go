@@ -44,6 +44,7 @@ type build struct {
 	written map[string]any // by C parameter: what forward calls wrote
 	grads   []*Tensor
 	gen     *Generator
+	added   map[string][]int // by argument: where unsqueeze added dimensions, in order
 }
 
 // planError carries what fail reports to run.

@@ -1,6 +1,10 @@
 package diopi
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/optool/optool/tensor"
+)
 
 var convolutions = []*Recipe{
 	convolution("conv2d", "Convolution2d", 2),
@@ -52,34 +56,139 @@ func biasSizes(b *build) any {
 
 // convolution is a convolution of n spatial dimensions.
 func convolution(function, c string, n int) *Recipe {
-	return &Recipe{Function: function, sig: "input weight bias=None stride=1 padding=0 dilation=1 groups=1", fwd: c, bwd: c + "Backward",
-		gbind:   bindings{"bias_sizes": biasSizes},
-		prepare: func(b *build) { b.spread(n, "stride", "padding", "dilation") },
+	m := max(n, 2)
+	return convolving(&Recipe{Function: function, sig: "input weight bias=None stride=1 padding=0 dilation=1 groups=1", fwd: c,
+		prepare: func(b *build) {
+			b.paddingNumbers(n)
+			b.atLeast2d(n, map[string]int64{"stride": 1, "padding": 0, "dilation": 1})
+		},
 		outs: []out{{rule: func(b *build) any {
-			x, w := b.rank("input", n+2), b.rank("weight", n+2)
-			s, p, d := b.spatial("stride", n), b.spatial("padding", n), b.spatial("dilation", n)
+			x, w := b.rank("input", m+2), b.rank("weight", m+2)
+			s, p, d := b.spatial("stride", m), b.spatial("padding", m), b.spatial("dilation", m)
 			shape := []int{x[0], w[0]}
-			for i := range n {
+			for i := range m {
 				shape = append(shape, b.windows(x[i+2], w[i+2], s[i], p[i], d[i], false))
 			}
-			return b.channelsLast(newTensor(asInput(b), shape), n)
-		}}}}
+			return b.channelsLast(newTensor(asInput(b), shape), m)
+		}}}})
 }
 
 // transposed is a transposed convolution of n spatial dimensions.
 func transposed(function, c string, n int) *Recipe {
-	return &Recipe{Function: function, sig: "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1", fwd: c, bwd: c + "Backward",
-		gbind:   bindings{"bias_sizes": biasSizes},
-		prepare: func(b *build) { b.spread(n, "stride", "padding", "output_padding", "dilation") },
+	m := max(n, 2)
+	return convolving(&Recipe{Function: function, sig: "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1", fwd: c,
+		prepare: func(b *build) {
+			b.atLeast2d(n, map[string]int64{"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1})
+		},
 		outs: []out{result(asInput, func(b *build) []int {
-			x, w := b.rank("input", n+2), b.rank("weight", n+2)
-			s, p, o, d := b.spatial("stride", n), b.spatial("padding", n), b.spatial("output_padding", n), b.spatial("dilation", n)
+			x, w := b.rank("input", m+2), b.rank("weight", m+2)
+			s, p, o, d := b.spatial("stride", m), b.spatial("padding", m), b.spatial("output_padding", m), b.spatial("dilation", m)
 			shape := []int{x[0], w[1] * b.int("groups")}
-			for i := range n {
+			for i := range m {
 				shape = append(shape, (x[i+2]-1)*s[i]-2*p[i]+(w[i+2]-1)*d[i]+o[i]+1)
 			}
 			return shape
-		})}}
+		})}})
+}
+
+// convolving completes the recipe of a convolution. Where dimensions were added to
+// its arguments, diopiSelect takes them from results and gradients.
+func convolving(r *Recipe) *Recipe {
+	r.bwd, r.also = r.fwd+"Backward", "Select"
+	r.gbind = bindings{"bias_sizes": biasSizes}
+	r.forward = func(b *build) {
+		dims := b.added["input"]
+		if len(dims) == 0 {
+			b.callForward(r.fwd)
+			return
+		}
+		y := r.outs[0].rule(b).(*Tensor)
+		y.Role = "result with added dimensions"
+		shape := slices.Clone(y.Shape)
+		for _, d := range slices.Backward(dims) {
+			shape = slices.Delete(shape, d, d+1)
+		}
+		out := newTensor(y.DType, shape)
+		b.result(out)
+		b.call(r.fwd, nil, map[string]Arg{"out": y})
+		b.squeeze(out, y, dims)
+	}
+	r.backward = func(b *build) {
+		if len(b.added) == 0 {
+			b.callBackward()
+			return
+		}
+		g, _ := b.cotangent(0).(*Tensor)
+		if g == nil {
+			b.fail("the result has no gradient")
+		}
+		for _, d := range b.added["input"] {
+			g = unsqueezed(g, d)
+		}
+		set := map[string]Arg{"grad_output": g, "grad_bias": b.gradient(grad{of: "bias"})}
+		after := func() {}
+		for _, arg := range []string{"input", "weight"} {
+			dims, squeezed := b.added[arg], after
+			if len(dims) == 0 || !slices.Contains(b.c.RequiresGrad, arg) {
+				set["grad_"+arg] = b.gradient(grad{of: arg})
+				continue
+			}
+			t := b.tensor(arg)
+			raw := newTensor(t.DType, t.Shape)
+			raw.Role = "gradient of " + arg + " with added dimensions"
+			set["grad_"+arg] = raw
+			shape := b.raw(arg).(*tensor.Tensor).Shape
+			to := b.gradient(grad{of: arg, rule: func(*build) any { return newTensor(t.DType, shape) }}).(*Tensor)
+			after = func() { squeezed(); b.squeeze(to, raw, dims) }
+		}
+		b.call(r.bwd, r.gbind, set)
+		after()
+	}
+	return r
+}
+
+// paddingNumbers replaces the words that padding can be by numbers.
+func (b *build) paddingNumbers(n int) {
+	switch b.args["padding"] {
+	case "valid":
+		b.args["padding"] = int64(0)
+	case "same":
+		w := b.tensor("weight").Shape
+		b.spread(n, "dilation")
+		padding := make([]int64, n)
+		for i, d := range b.spatial("dilation", n) {
+			total := d * (w[len(w)-n+i] - 1)
+			if total%2 != 0 {
+				b.fail("padding \"same\" adds %d to dimension %d: DIOPI pads both sides alike", total, i+2)
+			}
+			padding[i] = int64(total / 2)
+		}
+		b.args["padding"] = padding
+	}
+}
+
+// atLeast2d makes the arguments of a convolution of n spatial dimensions those of one
+// that DIOPI has, by views that PyTorch makes without a device: an input without a
+// batch becomes a batch of one, one spatial dimension gets another of size 1 before
+// it. The arguments named spatial are numbers by spatial dimension, and what they
+// are for that one.
+func (b *build) atLeast2d(n int, spatial map[string]int64) {
+	x := b.tensor("input")
+	if len(x.Shape) == n+1 {
+		b.unsqueeze("input", 0)
+	}
+	for name, one := range spatial {
+		b.spread(n, name)
+		if n == 1 {
+			b.args[name] = []int64{one, int64(b.spatial(name, 1)[0])}
+		}
+	}
+	if n == 1 {
+		b.rank("input", 3)
+		b.rank("weight", 3)
+		b.unsqueeze("input", 2)
+		b.unsqueeze("weight", 2)
+	}
 }
 
 var pools = slices.Concat(poolsOf(1, "1d"), poolsOf(2, "2d"), poolsOf(3, "3d"))

@@ -106,16 +106,12 @@ var beyond = []*Recipe{
 	// PyTorch makes it as the product of a column and a row.
 	{Function: "outer", sig: "input vec2", fwd: "Mul", bind: bindings{"other": "vec2"},
 		prepare: func(b *build) {
-			x := *b.tensor("input")
-			n := tensor.Numel(b.rank("input", 1))
-			x.Shape, x.Stride = []int{n, 1}, nil
-			if x.Value != nil {
-				x.Value = x.Value.Reshape(n, 1)
-				x.Stride = x.Value.Stride
-			}
-			b.args["input"] = &x
+			b.rank("input", 1)
+			b.unsqueeze("input", 1)
 		},
 		outs: []out{result(common("input", "vec2"), broadcast("input", "vec2"))}},
+	convolution("conv1d", "Convolution2d", 1),
+	transposed("conv_transpose1d", "ConvTranspose2d", 1),
 	{Function: "unbind", sig: "input dim=0", also: "Select",
 		forward: func(b *build) {
 			x := b.tensor("input")

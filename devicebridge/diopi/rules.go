@@ -135,6 +135,40 @@ func (b *build) rank(arg string, ranks ...int) []int {
 	return t.Shape
 }
 
+// unsqueeze adds a dimension of size 1 to an argument.
+func (b *build) unsqueeze(arg string, dim int) {
+	b.args[arg] = unsqueezed(b.tensor(arg), dim)
+	if b.added == nil {
+		b.added = map[string][]int{}
+	}
+	b.added[arg] = append(b.added[arg], dim)
+}
+
+// unsqueezed is t with a dimension of size 1 more.
+func unsqueezed(t *Tensor, dim int) *Tensor {
+	u := *t
+	u.Shape, u.Stride = slices.Insert(slices.Clone(t.Shape), dim, 1), nil
+	if t.Value != nil {
+		u.Value = t.Value.Unsqueeze(dim)
+		u.Stride = u.Value.Stride
+	}
+	return &u
+}
+
+// squeeze plans the calls that take dimensions of size 1, in the reverse order in
+// which they were added, from t to out.
+func (b *build) squeeze(out, t *Tensor, dims []int) {
+	for i, d := range slices.Backward(dims) {
+		to := out
+		if i > 0 {
+			to = newTensor(t.DType, slices.Delete(slices.Clone(t.Shape), d, d+1))
+			to.Role = t.Role
+		}
+		b.call("Select", bindings{"dim": d, "index": 0}, map[string]Arg{"out": to, "input": t})
+		t = to
+	}
+}
+
 // Rules for dtypes.
 
 func dtypeOf(arg string) dtypeRule {

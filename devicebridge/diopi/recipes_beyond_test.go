@@ -1,6 +1,7 @@
 package diopi
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -132,4 +133,60 @@ func called(p *Plan) string {
 		names = append(names, strings.TrimPrefix(c.Function, prefix))
 	}
 	return strings.Join(names, " ")
+}
+
+// TestConvolutionsByViews: what a convolution without a batch or of one spatial
+// dimension makes of DIOPI's, which has neither.
+func TestConvolutionsByViews(t *testing.T) {
+	full := func(shape ...int) *tensor.Tensor { return tensor.Full(tensor.Float32, shape, 1.0) }
+	for _, tc := range []struct {
+		name, function          string
+		input, weight           *tensor.Tensor
+		more                    []value.Value // arguments
+		want                    string
+		shape, stride, padding  string // of the result; of the C call
+		result, grad, gradOther string // shapes that the plan gives
+	}{
+		{"one dimension", "conv1d", full(2, 3, 9), full(4, 3, 5), []value.Value{"stride", int64(2), "padding", int64(1)},
+			"Convolution2d Select Convolution2dBackward Select Select", "[2, 4, 1, 4]", "[1 2]", "[0 1]", "[2, 4, 4]", "[2, 3, 9]", "[4, 3, 5]"},
+		{"one dimension, no batch", "conv1d", full(3, 9), full(4, 3, 5), nil,
+			"Convolution2d Select Select Convolution2dBackward Select Select Select", "[1, 4, 1, 5]", "[1 1]", "[0 0]", "[4, 5]", "[3, 9]", "[4, 3, 5]"},
+		{"same", "conv1d", full(2, 3, 9), full(4, 3, 5), []value.Value{"padding", "same", "dilation", int64(2)},
+			"Convolution2d Select Convolution2dBackward Select Select", "[2, 4, 1, 9]", "[1 1]", "[0 4]", "[2, 4, 9]", "[2, 3, 9]", "[4, 3, 5]"},
+		{"valid", "conv2d", full(2, 3, 9, 9), full(4, 3, 5, 5), []value.Value{"padding", "valid"},
+			"Convolution2d Convolution2dBackward", "[2, 4, 5, 5]", "[1 1]", "[0 0]", "[2, 4, 5, 5]", "[2, 3, 9, 9]", "[4, 3, 5, 5]"},
+		{"no batch", "conv2d", full(3, 9, 9), full(4, 3, 5, 5), nil,
+			"Convolution2d Select Convolution2dBackward Select", "[1, 4, 5, 5]", "[1 1]", "[0 0]", "[4, 5, 5]", "[3, 9, 9]", "[4, 3, 5, 5]"},
+		{"transposed", "conv_transpose1d", full(2, 3, 9), full(3, 4, 5), []value.Value{"stride", int64(2), "output_padding", int64(1)},
+			"ConvTranspose2d Select ConvTranspose2dBackward Select Select", "[2, 4, 1, 22]", "[1 2]", "[0 0]", "[2, 4, 22]", "[2, 3, 9]", "[3, 4, 5]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			args := dict(append([]value.Value{"input", tc.input, "weight", tc.weight}, tc.more...)...)
+			p := planOf(t, tc.function, &Case{Args: args, RequiresGrad: []string{"input", "weight"}})
+			if got := called(p); got != tc.want {
+				t.Fatalf("calls %s, want %s", got, tc.want)
+			}
+			first := p.Calls[0].Args
+			shape := func(a Arg) string { return tensor.ShapeString(a.(*Tensor).Shape) }
+			if got := shape(first["out"]); got != tc.shape {
+				t.Errorf("the call gives %s, want %s", got, tc.shape)
+			}
+			if s, d := fmt.Sprint(first["stride"]), fmt.Sprint(first["padding"]); s != tc.stride || d != tc.padding {
+				t.Errorf("stride %s, padding %s; want %s, %s", s, d, tc.stride, tc.padding)
+			}
+			if got := shape(p.Outputs[0]); got != tc.result {
+				t.Errorf("result %s, want %s", got, tc.result)
+			}
+			for i, want := range []string{tc.grad, tc.gradOther} {
+				if got := shape(p.Grads[i].Arg); got != want {
+					t.Errorf("gradient of %s is %s, want %s", p.Grads[i].Name, got, want)
+				}
+			}
+		})
+	}
+	r, _ := Find("conv1d")
+	_, err := r.Plan(&Case{Args: dict("input", full(2, 3, 9), "weight", full(4, 3, 4), "padding", "same")})
+	if err == nil || !strings.Contains(err.Error(), "DIOPI pads both sides alike") {
+		t.Errorf("padding on one side more: %v", err)
+	}
 }
