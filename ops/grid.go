@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -590,33 +591,39 @@ func (a *cdistArgs) distances() (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pairRows(dt, x1, x2, shape, func(u, v []float64) float64 {
-		s := 0.0
-		for i, x := range u {
-			d := math.Abs(x - v[i])
-			switch {
-			case a.P == 0:
-				if d != 0 {
-					s++
-				}
-			case a.P == 1:
-				s += d
-			case a.P == 2:
-				s += d * d
-			case math.IsInf(a.P, 1):
-				s = math.Max(s, d)
-			default:
-				s += math.Pow(d, a.P)
-			}
+	return pairRows(dt, x1, x2, shape, a.distance), nil
+}
+
+// distance is that of two rows.
+func (a *cdistArgs) distance(u, v []float64) float64 {
+	if a.P == 1 || a.P == 2 {
+		d := opdef.Scratch[float64](len(u))
+		defer opdef.Release(d)
+		vmath.Sub(*d, u, v)
+		if a.P == 2 {
+			return math.Sqrt(vmath.Dot(*d, *d))
 		}
+		vmath.Abs(*d, *d)
+		return vmath.Sum(*d)
+	}
+	s := 0.0
+	for i, x := range u {
+		d := math.Abs(x - v[i])
 		switch {
-		case a.P == 2:
-			return math.Sqrt(s)
-		case a.P == 0 || a.P == 1 || math.IsInf(a.P, 1):
-			return s
+		case a.P == 0:
+			if d != 0 {
+				s++
+			}
+		case math.IsInf(a.P, 1):
+			s = math.Max(s, d)
+		default:
+			s += math.Pow(d, a.P)
 		}
-		return math.Pow(s, 1/a.P)
-	}), nil
+	}
+	if a.P == 0 || math.IsInf(a.P, 1) {
+		return s
+	}
+	return math.Pow(s, 1/a.P)
 }
 
 // cdistScale: torch computes Euclidean distances of many rows from a matrix
@@ -652,7 +659,7 @@ func cdistGrad(a *cdistArgs, g *opdef.Grad) (opdef.Grads, error) {
 	if err != nil {
 		return nil, err
 	}
-	// slope is the derivative of the distance r by a difference d.
+	// slope is the derivative of the distance r by a difference d; for p = 2 it is d/r.
 	slope := func(d, r float64) float64 {
 		abs := math.Abs(d)
 		switch {
@@ -660,8 +667,6 @@ func cdistGrad(a *cdistArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return 0
 		case a.P == 1:
 			return math.Copysign(1, d)
-		case a.P == 2:
-			return d / r
 		case math.IsInf(a.P, 1):
 			if abs == r {
 				return math.Copysign(1, d)
@@ -675,17 +680,25 @@ func cdistGrad(a *cdistArgs, g *opdef.Grad) (opdef.Grads, error) {
 		rows, cols, width := x.Shape[k-2], y.Shape[k-2], x.Shape[k-1]
 		yd, gd, rd := tensor.Data[float64](y), tensor.Data[float64](gr), tensor.Data[float64](dist)
 		return opdef.Rows(g.Outs[0].DType, x.Shape, max(width, 1), func(row int, dst []float64) {
-			u := opdef.Scratch[float64](width)
+			u, d := opdef.Scratch[float64](width), opdef.Scratch[float64](width)
 			tensor.Load(x, row*width, *u)
 			clear(dst)
 			for j := range cols {
 				at := (row/rows*cols + j) * width
 				gj, rj := gd[row*cols+j], rd[row*cols+j]
+				if a.P == 2 {
+					if rj != 0 {
+						vmath.Sub(*d, *u, yd[at:at+width])
+						vmath.Axpy(dst, gj/rj, *d)
+					}
+					continue
+				}
 				for i, v := range yd[at : at+width] {
 					dst[i] += gj * slope((*u)[i]-v, rj)
 				}
 			}
 			opdef.Release(u)
+			opdef.Release(d)
 		})
 	}
 	k := len(shape)

@@ -136,6 +136,28 @@ func (c *Conv) eachRun(lo, hi int, k [3]int, f func(at, in, n int)) {
 	}
 }
 
+// A run is n output positions from at on, and where in a channel of the input
+// they lie, Stride[2] apart.
+type run struct{ at, in, n int }
+
+// eachTapRuns calls f for every position of the kernel, with its index and its
+// runs of output positions [lo, hi), which are the same for all channels. Runs
+// that go on in the next row are one.
+func (c *Conv) eachTapRuns(lo, hi int, f func(i int, runs []run)) {
+	var runs []run
+	c.eachTap(func(i int, k [3]int) {
+		runs = runs[:0]
+		c.eachRun(lo, hi, k, func(at, in, n int) {
+			if l := len(runs) - 1; l >= 0 && runs[l].at+runs[l].n == at && runs[l].in+runs[l].n*c.Stride[2] == in {
+				runs[l].n += n
+				return
+			}
+			runs = append(runs, run{at, in, n})
+		})
+		f(i, runs)
+	})
+}
+
 func ceilDiv(a, b int) int {
 	if a <= 0 {
 		return -(-a / b)
@@ -166,39 +188,46 @@ func Fold[T Number](c *Conv, x, col []T) { fold(c, 0, volume(c.Out), x, col) }
 // unfold stores in col the input elements that meet each kernel position (row)
 // at output positions [lo, hi) (column), channel by channel.
 func unfold[T Number](c *Conv, lo, hi int, x, col []T) {
-	clear(col)
 	in, kv, s := volume(c.In), volume(c.Kernel), c.Stride[2]
-	for ch := range c.InC / c.Groups {
-		src := x[ch*in : (ch+1)*in]
-		c.eachTap(func(i int, k [3]int) {
-			row := col[(ch*kv+i)*(hi-lo):]
-			c.eachRun(lo, hi, k, func(at, from, n int) {
-				if s == 1 {
-					copy(row[at:at+n], src[from:from+n])
-					return
+	c.eachTapRuns(lo, hi, func(i int, runs []run) {
+		covered := 0
+		for _, r := range runs {
+			covered += r.n
+		}
+		for ch := range c.InC / c.Groups {
+			src, row := x[ch*in:(ch+1)*in], col[(ch*kv+i)*(hi-lo):][:hi-lo]
+			if covered < hi-lo {
+				clear(row)
+			}
+			for _, r := range runs {
+				to := row[r.at : r.at+r.n]
+				if s == 1 && r.n >= 8 {
+					copy(to, src[r.in:r.in+r.n])
+					continue
 				}
-				for j := range n {
-					row[at+j] = src[from+j*s]
+				for j, at := 0, r.in; j < len(to); j, at = j+1, at+s {
+					to[j] = src[at]
 				}
-			})
-		})
-	}
+			}
+		}
+	})
 }
 
 // fold is the adjoint of unfold: it adds col to the elements it came from.
 func fold[T Number](c *Conv, lo, hi int, x, col []T) {
 	in, kv, s := volume(c.In), volume(c.Kernel), c.Stride[2]
-	for ch := range c.InC / c.Groups {
-		dst := x[ch*in : (ch+1)*in]
-		c.eachTap(func(i int, k [3]int) {
-			row := col[(ch*kv+i)*(hi-lo):]
-			c.eachRun(lo, hi, k, func(at, from, n int) {
-				for j, v := range row[at : at+n] {
-					dst[from+j*s] += v
+	c.eachTapRuns(lo, hi, func(i int, runs []run) {
+		for ch := range c.InC / c.Groups {
+			dst, row := x[ch*in:(ch+1)*in], col[(ch*kv+i)*(hi-lo):]
+			for _, r := range runs {
+				at := r.in
+				for _, v := range row[r.at : r.at+r.n] {
+					dst[at] += v
+					at += s
 				}
-			})
-		})
-	}
+			}
+		}
+	})
 }
 
 // Channels is the number of elements of the output that one sample and group
