@@ -316,6 +316,7 @@ func (l *classLoss) forward(magnitudes bool) *tensor.Tensor {
 			lse := s.lse()
 			doubt := math.Abs(s.max) + logs + 1
 			switch {
+			case l.probs != nil && l.classes == 0: // the sum of no terms
 			case l.probs != nil && magnitudes:
 				out[p] = s.wax + math.Abs(s.w)*(math.Abs(lse)+doubt)
 			case l.probs != nil:
@@ -352,6 +353,9 @@ func (l *classLoss) forward(magnitudes bool) *tensor.Tensor {
 func (l *classLoss) divisor() float64 {
 	if l.how != reduceMean {
 		return 1
+	}
+	if l.probs != nil && l.classes == 0 {
+		return 0 // torch's mean is nan
 	}
 	if l.probs != nil {
 		return float64(tensor.Numel(l.positions))

@@ -215,6 +215,26 @@ func TestNodes(t *testing.T) {
 	}
 }
 
+// TestNoClasses: without classes, losses by probabilities are sums of nothing;
+// torch makes their mean nan.
+func TestNoClasses(t *testing.T) {
+	x, q := floats([]int{3, 0}), floats([]int{3, 0})
+	for _, tt := range []struct {
+		reduction string
+		want      float64
+	}{{"none", 0}, {"sum", 0}, {"mean", math.NaN()}} {
+		f, err := bound(t, "torch.nn.functional.cross_entropy", []value.Value{x, q}, named("reduction", tt.reduction, "label_smoothing", 0.5)).Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range tensor.Data[float64](f.Outs[0]) {
+			if got != tt.want && !(math.IsNaN(got) && math.IsNaN(tt.want)) {
+				t.Errorf("reduction %s: loss %d is %v, want %v", tt.reduction, i, got, tt.want)
+			}
+		}
+	}
+}
+
 // TestTiesAccepted gives other indices of equal elements, and wrong ones.
 func TestTiesAccepted(t *testing.T) {
 	x := tensor.New(tensor.Float32, []int{2, 3}, []float64{5, 1, 5, 2, 7, 7})
