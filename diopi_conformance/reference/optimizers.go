@@ -60,19 +60,23 @@ func (a *arguments) optional(name string) *tensor.Tensor {
 	return t
 }
 
+// sgd is torch.optim's sequence of tensor operations: what they pass on has the
+// dtype of the parameter. The configuration's tolerance of float16 is one ulp,
+// less than leaving the roundings out makes.
 func sgd(_ *Tape, a *arguments) value.Value {
 	lr, momentum, dampening, decay, nesterov := a.float("lr"), a.float("momentum"), a.float("dampening"), a.float("weight_decay"), a.bool("nesterov")
-	buf := a.optional("buf")
-	out := update([]*tensor.Tensor{a.tensor("param"), a.tensor("param_grad"), buf}, func(v []float64) {
-		g := v[1] + decay*v[0]
+	param, buf := a.tensor("param"), a.optional("buf")
+	pass := param.DType.Round
+	out := update([]*tensor.Tensor{param, a.tensor("param_grad"), buf}, func(v []float64) {
+		g := pass(v[1] + decay*v[0])
 		if momentum != 0 {
 			b := g
 			if buf != nil {
-				b = momentum*v[2] + (1-dampening)*g
+				b = pass(pass(momentum*v[2]) + (1-dampening)*g)
 			}
 			v[2] = b
 			if nesterov {
-				g += momentum * b
+				g = pass(g + momentum*b)
 			} else {
 				g = b
 			}
