@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
 
 	"github.com/optool/optool/compare/internal/vec"
 	"github.com/optool/optool/tensor"
@@ -61,31 +59,7 @@ type checker struct {
 	bound    bound
 	highest  [3]highest // by class
 
-	scaleOnce sync.Once
-	scale     *tensor.Tensor
-	needs     scaleNeeds
-}
-
-// scaleNeeds tells from the first spans whether most need S, which is then
-// loaded before the elements of a span are looked at. What comes out does not
-// depend on it.
-type scaleNeeds struct {
-	spans, scaled atomic.Int32
-	always        atomic.Bool
-}
-
-// count takes note of a span.
-func (s *scaleNeeds) count(scaled bool) {
-	if s.always.Load() {
-		return
-	}
-	n, k := s.spans.Add(1), s.scaled.Load()
-	if scaled {
-		k = s.scaled.Add(1)
-	}
-	if k >= 2 && 2*k > n {
-		s.always.Store(true)
-	}
+	magnitudes magnitudes
 }
 
 // class is how one element came off.
@@ -104,7 +78,7 @@ type part struct {
 	worst        [3]candidate
 	above, below int
 	maxULP       float64 // where stats does not have it
-	scaled       bool    // an element was judged by S: others of the span will be
+	scaled       bool    // an element was judged by S
 }
 
 func (p *part) add(q *part) {
@@ -149,7 +123,6 @@ func (c *checker) run(r *Result, tol Tolerance) {
 			p.worst[cl] = c.highest[cl].candidate()
 		}
 		defer func() {
-			c.needs.count(p.scaled)
 			for cl, w := range p.worst {
 				c.highest[cl].raise(w.score)
 			}
@@ -165,6 +138,7 @@ func (c *checker) run(r *Result, tol Tolerance) {
 				c.complexBlock(p, lo, n, s)
 			case float:
 				c.floatBlock(p, lo, n, s)
+				c.countScale(lo, n, s)
 			default:
 				c.intBlock(p, lo, n, s)
 			}
@@ -317,32 +291,6 @@ func (c *checker) valuesAt(i int) (got, want any) {
 	return g[0], w[0]
 }
 
-// loadScale loads S for a block: zero where there is none or it is not finite.
-func (c *checker) loadScale(lo, n int, s *scratch) []float64 {
-	if s.scaleAt == lo {
-		return s.scale
-	}
-	v := resize(&s.scale, n)
-	s.scaleAt = lo
-	clear(v)
-	if c.model.Scale == nil || c.override != nil {
-		return v
-	}
-	c.scaleOnce.Do(func() { c.scale = c.model.Scale() })
-	if c.scale == nil || c.scale.Numel() != c.n {
-		return v
-	}
-	tensor.Load(c.scale, lo, v)
-	for i, x := range v {
-		if !(math.Abs(x) <= math.MaxFloat64) {
-			v[i] = 0
-		} else {
-			v[i] = math.Abs(x)
-		}
-	}
-	return v
-}
-
 func (c *checker) floatBlock(p *part, lo, n int, s *scratch) {
 	b := &c.bound
 	if c.override == nil && b.ulps > 0 && !c.regrid {
@@ -367,7 +315,7 @@ func (c *checker) floatBlock(p *part, lo, n int, s *scratch) {
 // half an ULP is not the nearest value.
 func (c *checker) nearBlock(p *part, lo, n int, s *scratch) {
 	reach, within, beyond := &c.bound.reach, &p.worst[passed].score, &p.worst[failed].score
-	scaled := p.scaled || c.needs.always.Load()
+	scaled := c.magnitudes.wanted.Load()
 	var t vec.Tally
 	if x, y := c.f32[0], c.f32[1]; x != nil && y != nil && !scaled {
 		x, y = x[lo:lo+n], y[lo:lo+n]
@@ -379,7 +327,7 @@ func (c *checker) nearBlock(p *part, lo, n int, s *scratch) {
 	} else {
 		var scale []float64
 		if scaled {
-			scale = c.loadScale(lo, n, s)
+			scale = c.scaleOf(lo, n, s)
 		}
 		g, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
 		t = reach.Near(g, r, scale, within, beyond, func(from, to int) {
@@ -430,14 +378,27 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 		cl, score = failed, math.Abs(x-rounded)
 	default:
 		d, cheap := math.Abs(x-exact), b.ulps*b.ulp(exact)
-		if d <= cheap {
+		least := b.least(math.Abs(exact), cheap)
+		switch {
+		case d <= cheap:
 			score = d / cheap
-		} else {
-			cl, score = b.judge(x, rounded, exact, cheap, c.loadScale(lo, min(c.block, c.n-lo), s)[i])
+		case d <= least:
+			score = d / least
+		default:
+			cl, score = b.judge(x, rounded, exact, cheap, c.scaleAt(lo, i, s))
 			p.scaled = b.sum > 0
 		}
 	}
 	p.differs(cl, score, lo+i, x > rounded, x < rounded)
+}
+
+// least is how far an element of magnitude size may be off in any case: by more
+// than cheap if S is known to be at least as large.
+func (b *bound) least(size, cheap float64) float64 {
+	if !b.reach.Covers || !(size <= math.MaxFloat64) {
+		return cheap
+	}
+	return cheap + b.sum*size + b.flush
 }
 
 // judge decides on an element that is off by more than cheap: x recorded, w
@@ -518,9 +479,14 @@ func (c *checker) complexBlock(p *part, lo, n int, s *scratch) {
 			cl, score = failed, modulus(x-w)
 		default:
 			cheap := b.ulps * b.ulp(modulus(r[i]))
-			scale := 0.0
-			if !(math.Abs(real(x)-real(r[i])) <= cheap && math.Abs(imag(x)-imag(r[i])) <= cheap) {
-				scale, p.scaled = c.loadScale(lo, n, s)[i], b.sum > 0
+			size := modulus(r[i])
+			least, scale := b.least(size, cheap), 0.0
+			switch d := math.Max(math.Abs(real(x)-real(r[i])), math.Abs(imag(x)-imag(r[i]))); {
+			case d <= cheap:
+			case d <= least:
+				scale = size
+			default:
+				scale, p.scaled = c.scaleAt(lo, i, s), b.sum > 0
 			}
 			for _, v := range [2][3]float64{{real(x), real(w), real(r[i])}, {imag(x), imag(w), imag(r[i])}} {
 				if same(v[0], v[1]) {

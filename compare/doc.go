@@ -45,6 +45,11 @@
 // random signs S is 10 to 60 times the largest result, so errors of a tenth of
 // a per cent of the largest value stay visible.
 //
+// S is computed only where it decides. A sum of magnitudes is at least the
+// magnitude of the sum, so that an element within k*ulp(r) + c(n)*u*|r| needs
+// none (Model.Covers); of the others S is computed in pieces of a block, or
+// block by block if there are many.
+//
 // Terms below the accumulator's smallest normal number (2^-126, for float64
 // 2^-1022) lose bits, and many devices flush them to zero; sums may be off by
 // c(n) times that number besides.

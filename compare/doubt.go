@@ -53,7 +53,7 @@ func (c *checker) relativeErrors() (worst, rest float64) {
 	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
 		p := &parts[k]
 		blocks(func(lo, n int, s *scratch) {
-			scale := c.loadScale(lo, n, s)
+			scale := c.scaleOf(lo, n, s)
 			g, r := resize(&s.gotC, n), resize(&s.refC, n)
 			tensor.Load(c.got, lo, g)
 			tensor.Load(c.ref, lo, r)
@@ -108,7 +108,7 @@ func (c *checker) residue() bool {
 			}
 			r := resize(&s.refC, n)
 			tensor.Load(c.ref, lo, r)
-			b, scale := &c.bound, c.loadScale(lo, n, s)
+			b, scale := &c.bound, c.scaleOf(lo, n, s)
 			for i, x := range r {
 				if size := modulus(x); !(size <= b.ulps*b.ulp(size)+b.sum*scale[i]+b.flush) {
 					significant.Store(true)

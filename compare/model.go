@@ -22,8 +22,13 @@ type Model struct {
 	// Scale returns S, the sum of the magnitudes of the terms that were added
 	// to make each element, in the shape of the result; nil if there is no
 	// such term. It is called at most once, and only if some element is off by
-	// more than ULPs.
+	// more than ULPs (and, see Covers, more than that and its own magnitude allow).
 	Scale func() *tensor.Tensor
+
+	// Covers: no S is smaller than the magnitude of its element, as sums of
+	// magnitudes are not. That magnitude then stands in for S of the elements for
+	// which it suffices.
+	Covers bool
 
 	// Terms is the number of terms of each element, at least 1.
 	Terms int
@@ -125,6 +130,7 @@ func newBound(m Model, dt tensor.DType) bound {
 		}
 	}
 	b.reach.ULPs, b.reach.Factor, b.reach.Constant = b.ulps, b.sum, b.flush
+	b.reach.Covers = m.Covers && b.sum > 0
 	b.reach.Final = b.low == 0
 	return b
 }

@@ -150,14 +150,13 @@ type scratch struct {
 	gotAt, refAt, roundAt int // start of the loaded range, -1 if none
 	gotI, refI            []int64
 	gotC, refC            []complex128
-	scale                 []float64
-	scaleAt               int
+	scale                 scaleBlock
 	exact                 []float64
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-func (s *scratch) next() { s.gotAt, s.refAt, s.roundAt, s.scaleAt = -1, -1, -1, -1 }
+func (s *scratch) next() { s.gotAt, s.refAt, s.roundAt, s.scale.at = -1, -1, -1, -1 }
 
 func resize[T any](buf *[]T, n int) []T {
 	if cap(*buf) < n {

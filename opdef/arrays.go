@@ -22,7 +22,7 @@ func Map[S, T tensor.Elem](dt tensor.DType, t *tensor.Tensor, f func(S) T) *tens
 // MapBlock is Map for functions of whole blocks; dst and src have the same
 // length and do not overlap.
 func MapBlock[S, T tensor.Elem](dt tensor.DType, t *tensor.Tensor, f func(dst []T, src []S)) *tensor.Tensor {
-	return tensor.Lazy(dt, t.Shape, t.Block(), func(lo int, dst []T) {
+	return tensor.Lazy(dt, t.Shape, t.Grain(), func(lo int, dst []T) {
 		src := Scratch[S](len(dst))
 		tensor.Load(t, lo, *src)
 		f(dst, *src)
@@ -55,11 +55,11 @@ func ZipN[S, T tensor.Elem](dt tensor.DType, shape []int, f func(dst []T, src []
 // ZipAt is ZipN for functions that also depend on where in the tensor the block
 // begins, at element lo.
 func ZipAt[S, T tensor.Elem](dt tensor.DType, shape []int, f func(lo int, dst []T, src [][]S), ts ...*tensor.Tensor) *tensor.Tensor {
-	block := 1
+	grain := 1
 	for _, t := range ts {
-		block = max(block, t.Block())
+		grain = max(grain, t.Grain())
 	}
-	return tensor.Lazy(dt, shape, block, func(lo int, dst []T) {
+	return tensor.Lazy(dt, shape, grain, func(lo int, dst []T) {
 		src := make([][]S, len(ts))
 		held := make([]*[]S, len(ts))
 		for k, t := range ts {
@@ -127,7 +127,7 @@ func load[T tensor.Elem](t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
 	if t.Dim() == 0 { // keeps what a wrapped or single number is readable at no cost
 		return tensor.Scalar(dt, tensor.At[T](t, 0))
 	}
-	return tensor.Lazy(dt, t.Shape, t.Block(), func(lo int, dst []T) { tensor.Load(t, lo, dst) })
+	return tensor.Lazy(dt, t.Shape, t.Grain(), func(lo int, dst []T) { tensor.Load(t, lo, dst) })
 }
 
 // Abs returns the magnitudes of t: of its own dtype, or the dtype of its parts

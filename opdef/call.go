@@ -375,8 +375,9 @@ type Bound struct {
 	Class Class
 	ULPs  float64
 	Terms int
-	// Coarse: S counts the roundoff of the dtype itself, see Error.
-	Coarse bool
+	// Coarse: S counts the roundoff of the dtype itself; Covers: S is at least the
+	// magnitude of the result. See Error.
+	Coarse, Covers bool
 	// Scale computes S, of the result's shape; nil where the class needs none.
 	Scale func() *tensor.Tensor
 }
@@ -413,7 +414,7 @@ func (c *Call) errorClass() Error {
 func (c *Call) OutBound(f *Forward, i int) Bound {
 	e := c.Entry
 	class := c.errorClass()
-	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse}
+	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse, Covers: class.covers()}
 	if e.terms != nil {
 		b.Terms = max(1, e.terms(c.args))
 	}
@@ -441,7 +442,7 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg string, i int) Bound {
 	e := c.Entry
 	class := c.errorClass().grad()
-	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse}
+	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse, Covers: class.covers()}
 	if e.gterms != nil {
 		b.Terms = max(1, e.gterms(c.args))
 	}
@@ -474,7 +475,7 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 func (c *Call) NodeBound(f *Forward, out []*tensor.Tensor, node Node, i int) Bound {
 	e := c.Entry
 	class := c.errorClass().grad()
-	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse}
+	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse, Covers: class.covers()}
 	if e.gterms != nil {
 		b.Terms = max(1, e.gterms(c.args))
 	}

@@ -210,8 +210,8 @@ const (
 	// Elementwise: a function of one element of each argument (exp, tanh): a
 	// few ulp, Error.ULPs or 4.
 	Elementwise
-	// Accumulated: multilinear in its arguments (matmul, conv, sum). S is the op
-	// itself on the magnitudes of its arguments.
+	// Accumulated: terms are added. Of what is multilinear in its arguments
+	// (matmul, conv, sum) S is the op itself on their magnitudes.
 	Accumulated
 	// Normwise: errors scale with the largest element of the result (solve,
 	// fft, and gradients without a finer rule).
@@ -232,6 +232,10 @@ type Error struct {
 	// scale counts that, so that nothing further is explained by accumulating in
 	// it.
 	Coarse bool
+	// Covers: no declared scale is smaller than the magnitude of the exact result,
+	// which spares its computation where that is enough. Of class Accumulated it
+	// never is.
+	Covers bool
 	// Grad is the class of the gradients; nil: Exact stays Exact, Accumulated
 	// stays Accumulated, all others are Normwise with 4 ulp.
 	Grad *Error
@@ -244,12 +248,14 @@ func (e Error) ulps() float64 {
 	return [...]float64{0, 1, 4, 2, 2}[e.Class]
 }
 
+func (e Error) covers() bool { return e.Covers || e.Class == Accumulated }
+
 func (e Error) grad() Error {
 	switch {
 	case e.Grad != nil:
 		return *e.Grad
 	case e.Class == Exact || e.Class == Accumulated:
-		return Error{Class: e.Class, ULPs: e.ULPs, Coarse: e.Coarse}
+		return Error{Class: e.Class, ULPs: e.ULPs, Coarse: e.Coarse, Covers: e.Covers}
 	}
 	return Error{Class: Normwise, ULPs: 4}
 }

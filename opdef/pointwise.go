@@ -42,9 +42,12 @@ type Pointwise[A any] struct {
 	Saved bool
 
 	// S is the largest magnitude among the terms that make y, where a sound
-	// implementation cancels (1 for 1 - tanh near 1); nil: it does not. DS is
-	// the same for the derivative (1 for the 1 - y*y of tanh).
-	S  func(a *A) func(x, y float64) float64
+	// implementation cancels (1 for 1 - tanh near 1); nil: it does not.
+	// SBlock, if set, takes the place of S: it stores S of blocks of elements and
+	// results in dst and may overwrite them.
+	S      func(a *A) func(x, y float64) float64
+	SBlock func(a *A) func(dst, x, y []float64)
+	// DS is S of the derivative (1 for the 1 - y*y of tanh).
 	DS func(a *A) func(x, y float64) float64
 	// SC is S for complex numbers; nil: the magnitude of y.
 	SC func(a *A) func(x, y complex128) float64
@@ -60,7 +63,7 @@ func (p Pointwise[A]) Entry() *Entry {
 		Schema: p.Schema, Names: p.Names, InPlace: p.InPlace, Doc: p.Doc, Error: p.Error, NoGrad: p.NoGrad,
 		Kernel: p.kernel, Node: p.Node, Exempt: p.Exempt, Cases: p.Cases,
 	}
-	if op.Error.Class != Exact && (p.S != nil || p.C != nil) {
+	if op.Error.Class != Exact && (p.S != nil || p.SBlock != nil || p.C != nil) {
 		op.Scale = p.scale
 	}
 	if p.DF != nil || p.DC != nil {
@@ -145,6 +148,8 @@ func (p Pointwise[A]) scale(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
 		return []*tensor.Tensor{Zip(tensor.Float64, x, y, p.SC(a))}
 	case y.DType.IsComplex():
 		return []*tensor.Tensor{Abs(y)}
+	case p.SBlock != nil:
+		return []*tensor.Tensor{ZipBlock(tensor.Float64, x, y, p.SBlock(a))}
 	case p.S == nil:
 		return []*tensor.Tensor{tensor.Full(tensor.Float64, y.Shape, 0.0)}
 	}

@@ -186,7 +186,7 @@ var activationOps = []*opdef.Entry{
 		Schema: `gelu(Tensor self, *, str approximate="none") -> Tensor`, Names: "F.gelu _C._nn.gelu", NoInts: true,
 		Doc: opdef.Doc{Summary: "Gaussian error linear unit", Formula: "self * Phi(self), or with approximate=\"tanh\" self/2 * (1 + tanh(sqrt(2/pi) * (self + 0.044715*self**3)))",
 			Source: "torch.nn.functional.gelu"},
-		Error: smooth,
+		Error: opdef.Error{Class: opdef.Elementwise, Covers: true},
 		Self:  func(a *geluArgs) *tensor.Tensor { return a.Self },
 		Check: func(a *geluArgs) error {
 			if a.Approximate != "none" && a.Approximate != "tanh" {
@@ -211,11 +211,7 @@ var activationOps = []*opdef.Entry{
 				return 0.5*math.Erfc(-x/math.Sqrt2) + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
 			}
 		},
-		// |self|/2 * (1 + |Phi's odd part|): of a positive element its result, of
-		// a negative one what is missing from it.
-		S: func(*geluArgs) func(x, y float64) float64 {
-			return func(x, y float64) float64 { return math.Max(math.Abs(y), math.Abs(x)-math.Abs(y)) }
-		},
+		SBlock: func(*geluArgs) func(dst, x, y []float64) { return geluScale },
 		DS: func(a *geluArgs) func(x, y float64) float64 {
 			if a.Approximate == "tanh" {
 				return func(x, _ float64) float64 { // 1 - tanh^2 is rounded near 1
@@ -506,6 +502,17 @@ func number(s opdef.Scalar, dt tensor.DType) float64 {
 }
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
+// geluScale is |x|/2 (1 + |erf(x/sqrt(2))|): of a positive element x its result
+// y, of a negative one what is missing from it.
+func geluScale(dst, x, y []float64) {
+	copy(dst, x)
+	vmath.Axpy(dst, -2, y)
+	vmath.Abs(dst, dst)
+	vmath.Abs(x, x)
+	vmath.Add(dst, dst, x)
+	vmath.Affine(dst, dst, 0, 0.5)
+}
 
 func geluInner(x float64) float64 { return math.Sqrt2 / math.SqrtPi * (x + 0.044715*x*x*x) }
 

@@ -130,7 +130,7 @@ func trianglePart(name, summary string, upper bool) *opdef.Entry {
 
 func triangleOf[T tensor.Elem](t *tensor.Tensor, diagonal int, upper bool) *tensor.Tensor {
 	rows, cols := t.Shape[t.Dim()-2], t.Shape[t.Dim()-1]
-	return tensor.Lazy(t.DType, t.Shape, t.Block(), func(lo int, dst []T) {
+	return tensor.Lazy(t.DType, t.Shape, t.Grain(), func(lo int, dst []T) {
 		tensor.Load(t, lo, dst)
 		for at := 0; at < len(dst); {
 			row, col := (lo+at)/cols%rows, (lo+at)%cols

@@ -84,7 +84,7 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant, call 
 	return opdef.Op[A]{
 		Schema: schema, Names: names,
 		Doc:    opdef.Doc{Summary: v.summary, Formula: v.formula, Notes: "x is the input, converted to dtype. A row of -inf alone gives nan.", Source: source},
-		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}},
+		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
 		Terms:  func(a *A) int { c := call(a); return termsOver(c.x.Shape, []int{c.dim}) },
 		Kernel: func(a *A) ([]*tensor.Tensor, error) { return call(a).kernel(arg) },
 		Grad: func(a *A, g *opdef.Grad) (opdef.Grads, error) {

@@ -469,7 +469,7 @@ func (r *runner) model(p Phase, b opdef.Bound, precision tensor.DType) compare.M
 	}
 	return compare.Model{
 		Operand: operand,
-		Exact:   b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Terms: b.Terms, Coarse: b.Coarse,
+		Exact:   b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms, Coarse: b.Coarse,
 		Trivial: r.call.Entry.Trivial, Round: precision,
 	}
 }

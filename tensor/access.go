@@ -87,6 +87,18 @@ func (t *Tensor) Block() int {
 	return blockLen
 }
 
+// Grain is the number of consecutive elements that are cheapest read together:
+// what Lazy was given, of a transposed tensor the rows that share cache lines.
+func (t *Tensor) Grain() int {
+	if t.back.lazy != nil {
+		return t.back.lazy.grain
+	}
+	if n := t.Block(); n != blockLen {
+		return n
+	}
+	return 1
+}
+
 // maxBlock is the largest number of elements Block asks for to have rows
 // together that share cache lines.
 const maxBlock = 1 << 18

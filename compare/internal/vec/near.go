@@ -5,13 +5,15 @@ import "math"
 // A Reach is how far an element may be from its exact value: ULPs units in the
 // last place of a format of Mant explicit mantissa bits, or, for elements that
 // are more than half a unit off, Factor times a magnitude of their own and
-// Constant beyond that. It speaks of exact values whose biased float64 exponent
+// Constant beyond that; if it Covers, those that need no more have Factor times
+// the magnitude of the exact value instead. It speaks of exact values whose biased float64 exponent
 // is from Low to High; for these the unit is a normal float64.
 type Reach struct {
 	ULPs             float64
 	Factor, Constant float64
 	Mant             uint
 	Low, High        uint64
+	Covers           bool // no magnitude is smaller than that of the exact value, which is enough for most
 	Final            bool // nothing more is to be known of elements out of reach
 }
 
@@ -25,7 +27,7 @@ type Tally struct{ Above, Below, Out int }
 // of reach, than *beyond: look gets them in order, with some of their
 // neighbours, as ranges of indexes of which nothing is counted, and may change
 // *within and *beyond. A nil scale stands for magnitudes that are not known: if
-// r has a Factor it then gives the reach of ULPs alone and is not final.
+// r has a Factor it then gives the reach without them and is not final.
 func (r Reach) Near(got, exact, scale []float64, within, beyond *float64, look func(lo, hi int)) (t Tally) {
 	r.Final = r.Final && (scale != nil || r.Factor == 0)
 	n := 0
@@ -92,10 +94,11 @@ func tally[T float32 | float64](r Reach, t *Tally, n int, got, exact []T, scale 
 		unit := math.Float64frombits((e - uint64(r.Mant)) << 52)
 		d, reach, half := math.Abs(diff), r.ULPs*unit, unit/2
 		far := d > half
+		if r.Covers && far && d > reach {
+			reach = r.beyond(unit, math.Abs(y))
+		}
 		if scale != nil && far && d > reach {
-			more := r.Factor * scale[i]
-			reach += more
-			reach += r.Constant
+			reach = r.beyond(unit, scale[i])
 		}
 		in, limit := d <= reach, *within
 		if !in {
@@ -115,4 +118,11 @@ func tally[T float32 | float64](r Reach, t *Tally, n int, got, exact []T, scale 
 			t.Out++
 		}
 	}
+}
+
+// beyond is the reach that a magnitude gives.
+func (r *Reach) beyond(unit, magnitude float64) float64 {
+	reach, more := r.ULPs*unit, r.Factor*magnitude
+	reach += more
+	return reach + r.Constant
 }

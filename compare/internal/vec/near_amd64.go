@@ -42,10 +42,14 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 		unit := e.Sub(mant).AsFloat64x4()
 		d, reach, half := diff.AsInt64x4().And(mag).AsFloat64x4(), unit.Mul(ulps), unit.Mul(point5)
 		far := d.Greater(half)
+		short := reach
+		if r.Covers {
+			m := y.AsInt64x4().And(mag).AsFloat64x4()
+			reach = short.Add(m.Mul(factor)).Add(constant).Merge(reach, far.And(d.Greater(reach)))
+		}
 		if magnitude != nil {
 			m := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(magnitude, 8*i)))
-			wide := reach.Add(m.Mul(factor)).Add(constant)
-			reach = wide.Merge(reach, far.And(d.Greater(reach)))
+			reach = short.Add(m.Mul(factor)).Add(constant).Merge(reach, far.And(d.Greater(reach)))
 		}
 		in := d.LessEqual(reach)
 		usual := d.LessEqual(half).Or(d.LessEqual(inner.Merge(outer, in).Mul(reach).Min(most)))

@@ -10,7 +10,7 @@ import (
 // some of them out of reach, special or equal, and compares with a plain loop.
 func TestNear(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 5))
-	reach := Reach{ULPs: 3, Factor: 0x1p-13, Constant: 0x1p-30, Mant: 23, Low: 1023 - 126, High: 1023 + 127}
+	reach := Reach{ULPs: 3, Mant: 23, Low: 1023 - 126, High: 1023 + 127}
 	for trial := range 200 {
 		n := r.IntN(300)
 		got, exact := make([]float64, n), make([]float64, n)
@@ -44,6 +44,14 @@ func TestNear(t *testing.T) {
 		}
 		want, have := result{at: -1, outAt: -1}, result{at: -1, outAt: -1}
 		reach.Final = trial%2 == 0
+		if reach.Covers = trial%5 < 2; reach.Covers {
+			reach.Factor, reach.Constant = 0x1p-24, 0x1p-40 // at most a unit of the exact value
+			for i := range scale {
+				scale[i] = math.Abs(exact[i]) * (1 + r.Float64())
+			}
+		} else {
+			reach.Factor, reach.Constant = 0x1p-13, 0x1p-30
+		}
 		one := func(s *result, i int) {
 			y := exact[i]
 			e := int(math.Float64bits(y) >> 52 & 0x7ff)
@@ -53,9 +61,17 @@ func TestNear(t *testing.T) {
 				return
 			}
 			most := 3 * unit
-			if scale != nil && math.Abs(d) > most && math.Abs(d) > unit/2 {
-				most += 0x1p-13 * scale[i]
-				most += 0x1p-30
+			further := func(magnitude float64) {
+				if math.Abs(d) > most && math.Abs(d) > unit/2 {
+					most = 3*unit + reach.Factor*magnitude
+					most += reach.Constant
+				}
+			}
+			if reach.Covers {
+				further(math.Abs(y))
+			}
+			if scale != nil {
+				further(scale[i])
 			}
 			in := math.Abs(d) <= most
 			if uint64(e) < reach.Low || uint64(e) > reach.High || !in && !(math.Abs(d) <= math.MaxFloat64) {

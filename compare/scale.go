@@ -1,0 +1,117 @@
+package compare
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/optool/optool/internal/vmath"
+	"github.com/optool/optool/tensor"
+)
+
+// magnitudes is S of a pair, which costs as much as the reference or more. It is
+// computed piece by piece, where an element is too far off to be judged without
+// it, or for whole blocks if the first spans show that most pieces are wanted.
+// What comes out does not depend on that.
+type magnitudes struct {
+	once         sync.Once
+	s            *tensor.Tensor // nil if there is none
+	piece        int            // elements computed at a time
+	seen, loaded atomic.Int64   // elements judged, and those of the pieces computed for that
+	wanted       atomic.Bool    // whole blocks, before their elements are looked at
+}
+
+const (
+	leastPiece = 64       // elements of a piece, at least
+	sampled    = 4 * span // elements after which it is known how many pieces are wanted
+)
+
+// scale is S, nil if there is none.
+func (c *checker) scale() *tensor.Tensor {
+	m := &c.magnitudes
+	m.once.Do(func() {
+		m.piece = c.block
+		if c.model.Scale == nil || c.override != nil {
+			return
+		}
+		if t := c.model.Scale(); t != nil && t.Numel() == c.n {
+			m.s = t
+			m.piece = min(c.block, (leastPiece+t.Grain()-1)/t.Grain()*t.Grain())
+		}
+	})
+	return m.s
+}
+
+// A scaleBlock holds S for the elements of a block.
+type scaleBlock struct {
+	at     int // start of the block, -1 if none
+	v      []float64
+	have   []bool // pieces that are loaded
+	loaded int
+}
+
+func (b *scaleBlock) begin(at, n, piece int) {
+	if b.at == at {
+		return
+	}
+	b.at, b.loaded = at, 0
+	resize(&b.v, n)
+	clear(resize(&b.have, (n+piece-1)/piece))
+}
+
+// scaleOf is S for a block: zero where there is none or it is not finite.
+func (c *checker) scaleOf(lo, n int, s *scratch) []float64 {
+	t, b := c.scale(), &s.scale
+	b.begin(lo, n, c.magnitudes.piece)
+	if b.loaded < len(b.have) {
+		loadMagnitudes(t, lo, b.v)
+		b.loaded = len(b.have)
+	}
+	return b.v
+}
+
+// scaleAt is S of element i of the block at lo.
+func (c *checker) scaleAt(lo, i int, s *scratch) float64 {
+	t, b, piece := c.scale(), &s.scale, c.magnitudes.piece
+	b.begin(lo, min(c.block, c.n-lo), piece)
+	if k := i / piece; b.loaded < len(b.have) && !b.have[k] {
+		loadMagnitudes(t, lo+k*piece, b.v[k*piece:min((k+1)*piece, len(b.v))])
+		b.have[k] = true
+		b.loaded++
+	}
+	return b.v[i]
+}
+
+// countScale takes note of how much of the S of a block was wanted.
+func (c *checker) countScale(lo, n int, s *scratch) {
+	m := &c.magnitudes
+	if c.bound.sum == 0 || m.wanted.Load() {
+		return
+	}
+	loaded := 0
+	if s.scale.at == lo {
+		loaded = min(n, s.scale.loaded*m.piece)
+	}
+	if seen, k := m.seen.Add(int64(n)), m.loaded.Add(int64(loaded)); seen >= sampled && 4*k > seen {
+		m.wanted.Store(true)
+	}
+}
+
+// loadMagnitudes loads the magnitudes of t from element lo on, zero for those
+// that are not finite and if there is no t.
+func loadMagnitudes(t *tensor.Tensor, lo int, dst []float64) {
+	if t == nil {
+		clear(dst)
+		return
+	}
+	tensor.Load(t, lo, dst)
+	vmath.Abs(dst, dst)
+	if vmath.Max(dst) <= math.MaxFloat64 {
+		return
+	}
+	for i, x := range dst {
+		if !(x <= math.MaxFloat64) {
+			dst[i] = 0
+		}
+	}
+}
