@@ -132,11 +132,8 @@ var measuring = opdef.Fold[float64, momentsSoFar]{
 	Add: func(acc *momentsSoFar, _ int, v [][]float64) {
 		n := float64(len(v[0]))
 		m := vmath.Sum(v[0]) / n
-		d := opdef.Scratch[float64](len(v[0]))
-		vmath.Affine(*d, v[0], -m, 1)
-		r := vmath.Sum(*d)
-		acc.join(momentsSoFar{n, m, vmath.Dot(*d, *d) - r*r/n})
-		opdef.Release(d)
+		r, squares := vmath.Deviations(v[0], m)
+		acc.join(momentsSoFar{n, m, squares - r*r/n})
 	},
 	Join: func(acc *momentsSoFar, next momentsSoFar) { acc.join(next) },
 }

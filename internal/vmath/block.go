@@ -188,6 +188,30 @@ func Affine(dst, x []float64, shift, scale float64) {
 	}
 }
 
+// Normalize stores (x + shift) * scale * w + b, each step rounded; w and b have
+// an element for each of x, or one for all.
+func Normalize(dst, x []float64, shift, scale float64, w, b []float64) {
+	if useSIMD {
+		normalizeSIMD(dst, x, shift, scale, w, b)
+		return
+	}
+	normalize(dst, x, shift, scale, w, b, 0)
+}
+
+// normalize is Normalize from element i on.
+func normalize(dst, x []float64, shift, scale float64, w, b []float64, i int) {
+	for each := len(w) > 1; i < len(x); i++ {
+		j := 0
+		if each {
+			j = i
+		}
+		s := x[i] + shift
+		s *= scale
+		s *= w[j]
+		dst[i] = s + b[j]
+	}
+}
+
 // Axpy adds a*x to dst, product and sum rounded.
 func Axpy(dst []float64, a float64, x []float64) {
 	if useSIMD {
@@ -253,7 +277,38 @@ func Dot(x, y []float64) float64 {
 	return total(&acc)
 }
 
+// Deviations are the sum and the sum of the squares of x - mean, as Sum and Dot
+// give them.
+func Deviations(x []float64, mean float64) (sum, squares float64) {
+	if len(x) > sumRun {
+		h := (len(x)/2 + sumRun - 1) / sumRun * sumRun
+		s, q := Deviations(x[:h], mean)
+		t, r := Deviations(x[h:], mean)
+		return s + t, q + r
+	}
+	var acc, squared [lanes]float64
+	n := len(x) &^ (lanes - 1)
+	if useSIMD {
+		deviationsSIMD(&acc, &squared, x[:n], mean)
+	} else {
+		for i, v := range x[:n] {
+			d := v - mean
+			acc[i%lanes] += d
+			squared[i%lanes] = math.FMA(d, d, squared[i%lanes])
+		}
+	}
+	for i, v := range x[n:] {
+		d := v - mean
+		acc[i] += d
+		squared[i] = math.FMA(d, d, squared[i])
+	}
+	return total(&acc), total(&squared)
+}
+
 func total(acc *[lanes]float64) float64 {
+	if useSIMD {
+		return totalSIMD(acc)
+	}
 	for w := lanes / 2; w > 0; w /= 2 {
 		for i := range w {
 			acc[i] += acc[i+w]

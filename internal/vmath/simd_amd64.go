@@ -485,6 +485,53 @@ func sumSIMD(acc *[lanes]float64, x []float64) {
 	archsimd.ClearAVXUpperBits()
 }
 
+// totalSIMD adds the accumulators in total's order.
+func totalSIMD(acc *[lanes]float64) float64 {
+	a, b := load(acc[:], 0).Add(load(acc[:], 8)), load(acc[:], 4).Add(load(acc[:], 12))
+	var s vector
+	a.Add(b).Store(&s)
+	archsimd.ClearAVXUpperBits()
+	return (s[0] + s[2]) + (s[1] + s[3])
+}
+
+func deviationsSIMD(acc, squared *[lanes]float64, x []float64, mean float64) {
+	var a, b, c, d, p, q, r, s archsimd.Float64x4
+	m := splat(mean)
+	for i := 0; i < len(x); i += lanes {
+		u, v := load(x, i).Sub(cst(&m)), load(x, i+4).Sub(cst(&m))
+		a, b, p, q = a.Add(u), b.Add(v), u.MulAdd(u, p), v.MulAdd(v, q)
+		u, v = load(x, i+8).Sub(cst(&m)), load(x, i+12).Sub(cst(&m))
+		c, d, r, s = c.Add(u), d.Add(v), u.MulAdd(u, r), v.MulAdd(v, s)
+	}
+	a.Store(at(acc[:], 0))
+	b.Store(at(acc[:], 4))
+	c.Store(at(acc[:], 8))
+	d.Store(at(acc[:], 12))
+	p.Store(at(squared[:], 0))
+	q.Store(at(squared[:], 4))
+	r.Store(at(squared[:], 8))
+	s.Store(at(squared[:], 12))
+	archsimd.ClearAVXUpperBits()
+}
+
+func normalizeSIMD(dst, x []float64, shift, scale float64, w, b []float64) {
+	n, each := len(x)&^3, -1
+	dst = dst[:len(x)]
+	s, t := splat(shift), splat(scale)
+	f, g := w, b
+	if len(w) == 1 {
+		v, u := splat(w[0]), splat(b[0])
+		f, g, each = v[:], u[:], 0
+	} else {
+		f, g = w[:len(x)], b[:len(x)]
+	}
+	for i := 0; i < n; i += 4 {
+		load(x, i).Add(cst(&s)).Mul(cst(&t)).Mul(load(f, i&each)).Add(load(g, i&each)).Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+	normalize(dst, x, shift, scale, w, b, n)
+}
+
 func dotSIMD(acc *[lanes]float64, x, y []float64) {
 	var a, b, c, d archsimd.Float64x4
 	for i := 0; i < len(x); i += lanes {

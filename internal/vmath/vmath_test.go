@@ -183,6 +183,8 @@ func TestArithmetic(t *testing.T) {
 		{"Mul", Mul, func(x, y float64) float64 { return x * y }}, {"Div", Div, func(x, y float64) float64 { return x / y }},
 		{"Axpy", func(dst, x, y []float64) { copy(dst, y); Axpy(dst, 0.7, x) }, func(x, y float64) float64 { p := 0.7 * x; return y + p }},
 		{"Affine", func(dst, x, _ []float64) { Affine(dst, x, -3, 0.7) }, func(x, _ float64) float64 { s := x + -3; return s * 0.7 }},
+		{"Normalize", func(dst, x, y []float64) { Normalize(dst, x, -3, 0.7, y, x) }, func(x, y float64) float64 { return normalized(x, y, x) }},
+		{"Normalize of one", func(dst, x, _ []float64) { Normalize(dst, x, -3, 0.7, []float64{1.1}, []float64{0.3}) }, func(x, _ float64) float64 { return normalized(x, 1.1, 0.3) }},
 	} {
 		c.block(got, x, y)
 		for i := range x {
@@ -191,6 +193,13 @@ func TestArithmetic(t *testing.T) {
 			}
 		}
 	}
+}
+
+func normalized(x, w, b float64) float64 {
+	s := x + -3
+	s *= 0.7
+	s *= w
+	return s + b
 }
 
 func TestSums(t *testing.T) {
@@ -212,6 +221,13 @@ func TestSums(t *testing.T) {
 		if got := Dot(x, y); math.Abs(got-d) > 1e-15*0x1p20*float64(n) {
 			t.Errorf("Dot of %d is %v, want %v", n, got, d)
 		}
+		off := make([]float64, n)
+		for i, v := range x {
+			off[i] = v - 3
+		}
+		if s, q := Deviations(x, 3); s != Sum(off) || q != Dot(off, off) {
+			t.Errorf("Deviations of %d are %v and %v, want %v and %v", n, s, q, Sum(off), Dot(off, off))
+		}
 		if got := Max(x); got != top {
 			t.Errorf("Max of %d is %v, want %v", n, got, top)
 		}
@@ -224,6 +240,14 @@ func TestSums(t *testing.T) {
 			}
 			if a != c {
 				t.Error("the accumulators of Sum differ from those of the pure Go loop")
+			}
+			for w := lanes / 2; w > 0; w /= 2 {
+				for i := range w {
+					c[i] += c[i+w]
+				}
+			}
+			if s := totalSIMD(&a); s != c[0] {
+				t.Errorf("the accumulators add up to %v, want %v", s, c[0])
 			}
 		}
 		if n > 0 {
