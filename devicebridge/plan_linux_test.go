@@ -252,7 +252,12 @@ func TestRepeat(t *testing.T) {
 			t.Errorf("%s: %+v", fault, f)
 		}
 	}
-	d := open(t, "none", Config{})
+	d := open(t, "frees_in_thread", Config{}) // malloc keeps blocks for that thread
+	p, _ := addPlan()
+	if r := run(t, d, p, Options{Repeat: 3}); len(r.Findings) > 0 {
+		t.Errorf("memory freed by another thread: findings %v", r.Findings)
+	}
+	d = open(t, "none", Config{})
 	x := input("self", floats([]int{3}, -1, 2, -3)) // restored for every run
 	r := run(t, d, plan(call(diopi.InPlace, "diopiReluInp", map[string]diopi.Arg{"input": x})), Options{Repeat: 4})
 	wantValues(t, r, x, 0, 2, 0)

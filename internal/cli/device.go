@@ -53,8 +53,6 @@ func (d *deviceFlags) check() error {
 		return usageError("--timeout: want more than 0, got %v", d.timeout)
 	case d.devices < 1:
 		return usageError("--devices: want at least 1, got %d", d.devices)
-	case d.repeat < 0:
-		return usageError("--repeat: want at least 1, got %d", d.repeat)
 	}
 	return nil
 }
@@ -93,6 +91,9 @@ func (d *deviceFlags) repro() []string {
 // environment variables.
 func (d *deviceFlags) options(cmd *cobra.Command) (ondevice.Options, error) {
 	o := ondevice.Options{Repeat: d.repeat}
+	if d.repeat < 1 {
+		return o, usageError("--repeat: want at least 1, got %d", d.repeat)
+	}
 	fallback, source := d.fallback, "--fallback"
 	if !cmd.Flags().Changed("fallback") {
 		fallback, source = os.Getenv("OP_FALLBACK_LIST"), "OP_FALLBACK_LIST"

@@ -12,10 +12,12 @@
 #include <cfenv>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -63,6 +65,7 @@
   F(stale_workspace) /* returns what its workspace held */ \
   F(nondeterministic) \
   F(leaks) \
+  F(frees_in_thread) /* no fault: another thread frees what an operator takes */ \
   F(hangs) \
   F(busy_hangs) \
   F(stuck_stream) /* the operator returns, its stream never finishes */ \
@@ -237,6 +240,32 @@ struct View {
   }
 };
 
+// A thread that frees what it is given.
+class Freer {
+ public:
+  Freer() { std::thread([this] { run(); }).detach(); }
+  void free(void* p) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    given_ = p;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !given_; });
+  }
+
+ private:
+  void run() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return given_ != nullptr; });
+      std::free(given_);
+      given_ = nullptr;
+      changed_.notify_all();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  void* given_ = nullptr;
+};
+
 [[noreturn]] void hang() {
   for (;;) pause();
 }
@@ -297,6 +326,11 @@ void misbehave(diopiContextHandle_t ctx, const View& in) {
       diopiTensorHandle_t t;
       diopiRequireBuffer(ctx, &t, 100, diopi_device);
       View(t).data[100] = 7;
+      break;
+    }
+    case frees_in_thread: {
+      static Freer* freer = new Freer;
+      freer->free(std::malloc(100));
       break;
     }
     case leaks: {
