@@ -154,7 +154,7 @@ func TestCheckComplex(t *testing.T) {
 		t.Errorf("rounding of zero: %s %q, want mistrusted", res.Verdict, res.Reason)
 	}
 	conjugate := tensor.New(tensor.Complex64, []int{2}, []complex128{1 - 1i, complex(1, -1e-6)}).Rounded()
-	if res := check(conjugate, ref, Model{Exact: true}); res.Verdict != Fail || !strings.Contains(res.Reason, "loses the conjugate bit") {
+	if res := check(conjugate, ref, Model{Exact: true}); res.Verdict != Fail || !strings.Contains(res.Reason, "the conjugate bit of a tensor was lost") {
 		t.Errorf("conjugates: %s %q", res.Verdict, res.Reason)
 	}
 	far := tensor.New(tensor.Complex64, []int{2}, []complex128{1 - 1i, complex(1, 1e-6)}).Rounded()

@@ -78,7 +78,7 @@ func (c *checker) conjugated(lo, n int) string {
 			return ""
 		}
 	}
-	return "conjugates: torch before 2.0 loses the conjugate bit of a tensor that it saves"
+	return "conjugates: every imaginary part has the other sign, as where the conjugate bit of a tensor was lost (torch before 2.0 does not save it)"
 }
 
 // alike reports whether two values are the same up to rounding of an input or
