@@ -29,9 +29,11 @@ def leaves(x):
 
 
 def plain(x):
-    """x with conjugation and negation carried out: torch 1 saves neither flag."""
+    """x as a capture holds it: conjugation and negation carried out, since torch 1 saves neither flag."""
     if isinstance(x, torch.Tensor):
         return x.resolve_conj().resolve_neg()
+    if isinstance(x, str):  # also numpy's, which torch 1 draws the sides of matrices with
+        return str(x)
     if isinstance(x, (list, tuple)):
         return type(x)(plain(v) for v in x) if type(x) in (list, tuple) else x
     return x

@@ -119,9 +119,10 @@ type Binary struct {
 	DC     func(x, y, z complex128) (dx, dy complex128)
 	NoGrad string
 
-	// S and SC as in Unary.
+	// S and SC as in Unary; DS are the magnitudes behind DF.
 	S  func(x, y, z float64) float64
 	SC func(x, y, z complex128) float64
+	DS func(x, y, z float64) (dx, dy float64)
 
 	// Lo, Hi bound generated values; both 0: standard normal kept away from 0.
 	Lo, Hi float64
@@ -327,6 +328,10 @@ func (b Binary) gradients(a *BinaryArgs, g *Grad, magnitudes bool) (Grads, error
 			return nil
 		}
 		var t *tensor.Tensor
+		df := b.DF
+		if magnitudes && b.DS != nil {
+			df = b.DS
+		}
 		if dt.IsComplex() {
 			if b.DC == nil {
 				return Refuse("self", "no gradient for complex numbers")
@@ -342,7 +347,7 @@ func (b Binary) gradients(a *BinaryArgs, g *Grad, magnitudes bool) (Grads, error
 			t = ZipN(dt, shape, func(dst []float64, s [][]float64) {
 				for i, gi := range s[0] {
 					d := [2]float64{}
-					d[0], d[1] = b.DF(s[1][i], s[2][i], s[3][i])
+					d[0], d[1] = df(s[1][i], s[2][i], s[3][i])
 					dst[i] = gi * d[pick]
 				}
 			}, g.Out[0], ts[0], ts[1], g.Outs[0])

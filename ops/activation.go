@@ -7,6 +7,7 @@ import (
 
 	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
@@ -27,6 +28,7 @@ type activation struct {
 	df                                   func(x, y float64) float64
 	dc                                   func(x, y complex128) complex128
 	s, ds                                func(x, y float64) float64
+	sc                                   func(x, y complex128) float64
 	kinks                                []float64
 	noInPlace                            bool
 }
@@ -53,6 +55,9 @@ func (v activation) entry() *opdef.Entry {
 	}
 	if v.s != nil {
 		p.S = func(*inplaceArgs) func(x, y float64) float64 { return v.s }
+	}
+	if v.sc != nil {
+		p.SC = func(*inplaceArgs) func(x, y complex128) float64 { return v.sc }
 	}
 	if v.ds != nil {
 		p.DS = func(*inplaceArgs) func(x, y float64) float64 { return v.ds }
@@ -149,10 +154,11 @@ var activationOps = []*opdef.Entry{
 		name: "tanhshrink", names: "F.tanhshrink", summary: "Argument minus its hyperbolic tangent", formula: "self - tanh(self)", noInPlace: true,
 		error: smooth, promote: true,
 		f:  func(x float64) float64 { return x - math.Tanh(x) },
-		c:  func(x complex128) complex128 { return x - cmplx.Tanh(x) },
+		c:  func(x complex128) complex128 { return x - kernel.CTanh(x) },
 		df: func(x, _ float64) float64 { t := math.Tanh(x); return t * t },
-		dc: func(x, _ complex128) complex128 { t := cmplx.Tanh(x); return t * t },
+		dc: func(x, _ complex128) complex128 { t := kernel.CTanh(x); return t * t },
 		s:  func(x, _ float64) float64 { return math.Abs(x) },
+		sc: func(x, y complex128) float64 { return cmplx.Abs(x) + cmplx.Abs(x-y) },
 		ds: func(_, _ float64) float64 { return 1 },
 	}.entry(),
 	activation{
@@ -288,7 +294,8 @@ var activationOps = []*opdef.Entry{
 		},
 		DF: func(a *eluArgs) func(x, y float64) float64 {
 			k := number(a.Alpha, a.Self.DType)
-			return func(x, _ float64) float64 { return eluSlope(x, k, 1, 1/k) }
+			in := 1 / float64(float32(k)) // derivatives.yaml: alpha.toFloat()
+			return func(x, _ float64) float64 { return eluSlope(x, k, 1, in) }
 		},
 		S:     func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
 		DS:    func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },

@@ -158,6 +158,19 @@ var arrangeOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
+	viewOp[sliceArgs]{
+		Schema: "slice_copy(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
+		Names:  "slice_copy",
+		Doc:    opdef.Doc{Summary: "Every step-th index of a range of one dimension", Formula: "self[..., start:end:step]", Source: "torch.slice_copy"},
+		Self:   func(a *sliceArgs) *tensor.Tensor { return a.Self },
+		View: func(a *sliceArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+			return sliceOf(t, a.Dim, a.Start, a.End, a.Step)
+		},
+		Cases: func(g opdef.Gen) []*sliceArgs {
+			one, last := 1, -1
+			return []*sliceArgs{{g.Normal(tensor.Float32, 5, 2), 0, &one, &last, 2}, {g.Normal(tensor.Float64, 2, 3), -1, nil, &one, 1}, {g.Int(tensor.Int64, 0, 9, 3), 0, &last, nil, 1}}
+		},
+	}.Entry(),
 	viewOp[selectArgs]{
 		Schema: "select(Tensor self, int dim, int index) -> Tensor",
 		Names:  "select Tensor.select select_copy",
@@ -276,6 +289,12 @@ type (
 	movedimArgs struct {
 		Self                *tensor.Tensor
 		Source, Destination []int
+	}
+	sliceArgs struct {
+		Self       *tensor.Tensor
+		Dim        int
+		Start, End *int
+		Step       int
 	}
 	narrowArgs struct {
 		Self               *tensor.Tensor

@@ -33,7 +33,7 @@ var besselOps = []*opdef.Entry{
 		F:   atFinite(kernel.BesselI1),
 		S:   besselScale,
 		DF: func(x, _ float64) float64 {
-			if math.Abs(x) < 1e-8 {
+			if !(math.Abs(x) >= 1e-8) { // nan too
 				return 0.5
 			}
 			return kernel.BesselI0(x) - kernel.BesselI1(x)/x

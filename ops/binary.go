@@ -53,6 +53,10 @@ var binaryOps = []*opdef.Entry{
 		DC: func(x, y, _ complex128) (complex128, complex128) {
 			return kernel.Reciprocal(1 + cmplx.Exp(y-x)), kernel.Reciprocal(1 + cmplx.Exp(x-y))
 		},
+		DS: func(x, y, _ float64) (float64, float64) { // the difference is rounded
+			d := 1 + finiteOr0(x-y)
+			return d / (1 + math.Exp(y-x)), d / (1 + math.Exp(x-y))
+		},
 		S: func(x, y, _ float64) float64 { return finiteMax(x, y) },
 		SC: func(x, y, z complex128) float64 { // the sum of exponentials cancels
 			return cmplx.Abs(z) + (1+cmplx.Abs(x-y))*math.Exp(logAddExp(real(x), real(y), 1)-real(z))
@@ -64,7 +68,11 @@ var binaryOps = []*opdef.Entry{
 		NoNumbers: true,
 		F:         func(x, y float64) float64 { return logAddExp(x, y, math.Ln2) },
 		DF:        func(x, y, _ float64) (float64, float64) { return 1 / (1 + math.Exp2(y-x)), 1 / (1 + math.Exp2(x-y)) },
-		S:         func(x, y, _ float64) float64 { return finiteMax(x, y) },
+		DS: func(x, y, _ float64) (float64, float64) { // the difference is rounded
+			d := 1 + finiteOr0(x-y)
+			return d / (1 + math.Exp2(y-x)), d / (1 + math.Exp2(x-y))
+		},
+		S: func(x, y, _ float64) float64 { return finiteMax(x, y) },
 	}.Entry(),
 	opdef.Binary{
 		Name: "xlogy", Names: "xlogy special.xlogy Tensor.xlogy", InPlace: true, ToFloat: true, Error: smooth, Lo: 0.3, Hi: 3,

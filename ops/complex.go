@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/cmplx"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
@@ -32,7 +33,7 @@ var complexOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[polarArgs]{
 		Schema: "polar(Tensor abs, Tensor angle) -> Tensor", Names: "polar",
-		Doc:   opdef.Doc{Summary: "Complex numbers from magnitude and angle", Formula: "abs * exp(i*angle)", Source: "torch.polar"},
+		Doc:   opdef.Doc{Summary: "Complex numbers from magnitude and angle", Formula: "abs * exp(i*angle)", Notes: "The gradient of abs is that along the direction of the result, as torch has it: its sign is the other for negative abs, and it is 0 for abs 0.", Source: "torch.polar"},
 		Error: opdef.Error{Class: opdef.Elementwise},
 		Kernel: func(a *polarArgs) ([]*tensor.Tensor, error) {
 			return fromParts(a.Abs, a.Angle, "angle", func(r, phi float64) complex128 {
@@ -89,12 +90,26 @@ var complexOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
-		Schema: "conj(Tensor self) -> Tensor", Names: "conj conj_physical resolve_conj Tensor.conj Tensor.conj_physical Tensor.resolve_conj", InPlace: true,
-		Doc:    opdef.Doc{Summary: "Complex conjugate", Formula: "conj(self)", Notes: "resolve_conj changes no values of a stored tensor, which torch saves unconjugated.", Source: "torch.conj"},
+		Schema: "conj(Tensor self) -> Tensor", Names: "conj conj_physical Tensor.conj Tensor.conj_physical", InPlace: true,
+		Doc:    opdef.Doc{Summary: "Complex conjugate", Formula: "conj(self)", Source: "torch.conj"},
 		Error:  moves,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return one(conjugate(a.Self)) },
 		Grad: func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"self": {conjugate(g.Out[0])}}, nil
+		},
+		Cases: awayFromZero,
+	}.Entry(),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "resolve_conj(Tensor self) -> Tensor", Names: "resolve_conj Tensor.resolve_conj",
+		Doc:    opdef.Doc{Summary: "The same elements without the mark that they are conjugated", Formula: "self", Notes: "torch before 2.0 saves arguments without that mark; the conjugate is then right.", Source: "torch.resolve_conj"},
+		Error:  moves,
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return one(a.Self) },
+		Grad:   func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) { return gradOf("self", g.Out[0]), nil },
+		Accept: func(_ *opdef.UnaryArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+			if !want[0].DType.IsComplex() || !slices.Equal(tensor.Data[complex128](got[0]), tensor.Data[complex128](conjugate(want[0]))) {
+				return make([]opdef.Acceptance, 1)
+			}
+			return []opdef.Acceptance{{OK: true, Rule: "conjugate bit not saved"}}
 		},
 		Cases: awayFromZero,
 	}.Entry(),
@@ -164,7 +179,7 @@ func polarGrad(a *polarArgs, g *opdef.Grad) (opdef.Grads, error) {
 		return nil, err
 	}
 	dt := a.Abs.DType
-	along := zipWith(dt, shape, func(v []complex128) float64 { return real(cmplx.Conj(v[0]) * cmplx.Rect(1, real(v[2]))) }, ts)
+	along := zipWith(dt, shape, func(v []complex128) float64 { return real(cmplx.Conj(v[0]) * signC(v[1]*cmplx.Rect(1, real(v[2])))) }, ts)
 	across := zipWith(dt, shape, func(v []complex128) float64 {
 		return real(cmplx.Conj(v[0]) * cmplx.Rect(1, real(v[2])) * complex(0, real(v[1])))
 	}, ts)

@@ -72,12 +72,13 @@ func complexLogSumScale(a *logSumExpArgs, y *tensor.Tensor) *tensor.Tensor {
 	return opdef.Zip(tensor.Float64, re[0], realPart(y), func(l, r float64) float64 { return math.Abs(r) + math.Pi + angle*expDiff(l, r) })
 }
 
-// runningComplexLogSum stores logarithms of the running sums of exponentials.
+// runningComplexLogSum stores logarithms of the running sums of exponentials. The
+// angles are not reduced: that of the first is its own.
 func runningComplexLogSum(src, dst []complex128) {
-	var s complexLogSum
+	s := complex(math.Inf(-1), 0)
 	for i, x := range src {
-		s.join(exponential(x))
-		dst[i] = s.value()
+		s = logAddExpC(s, x)
+		dst[i] = s
 	}
 }
 

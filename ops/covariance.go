@@ -145,7 +145,7 @@ type covariance[T kernel.Field] struct {
 	rms     []float64 // per variable, weighted
 	weight  []float64 // of observations
 	divisor float64
-	doubt   float64 // 1, more if weights are added up in a dtype less precise than dt
+	doubt   float64 // 1, more if weights are added up in a dtype less precise than dt or cancel
 }
 
 // rowsOfVariables is the number of variables of an argument of cov.
@@ -210,6 +210,7 @@ func covarianceOf[T kernel.Field](x *tensor.Tensor, correction int, fweights, aw
 			s += c.weight[i] * a
 		}
 		c.divisor = sum - float64(correction)*s/sum
+		c.doubt += (sum + math.Abs(float64(correction))*s/sum) / math.Abs(c.divisor)
 	}
 	c.divisor = max(0, c.divisor)
 	c.rms = make([]float64, c.v)

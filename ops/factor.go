@@ -137,6 +137,15 @@ var factorOps = []*opdef.Entry{
 			return []*luArgs{{g.Normal(tensor.Float64, 3, 3), true}, {g.Normal(tensor.Float64, 4, 2), true}, {g.Normal(tensor.Float64, 2, 4), true}, {wellConditioned(g, tensor.Complex128, false, 2, 3, 3), true}, {g.Normal(tensor.Float32, 3, 3), true}}
 		},
 	}, func(a *luArgs) (*matrixCall, error) { return luFactorPlan(a.A, a.Pivot, false) }),
+	matrixOp(opdef.Op[luInfoArgs]{
+		Schema: "lu(Tensor A, bool pivot=True, bool get_infos=False) -> Tensor[]",
+		Names:  "functional.lu Tensor.lu",
+		Doc:    luFactorDoc,
+		Cases: func(r *rand.Rand) []*luInfoArgs {
+			g := opdef.Gen{R: r}
+			return []*luInfoArgs{{g.Normal(tensor.Float64, 3, 3), true, false}, {g.Normal(tensor.Float32, 2, 3, 3), true, true}}
+		},
+	}, func(a *luInfoArgs) (*matrixCall, error) { return luFactorPlan(a.A, a.Pivot, a.GetInfos) }),
 	matrixOp(opdef.Op[luExArgs]{
 		Schema: "lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)",
 		Names:  "linalg.lu_factor_ex",
@@ -450,6 +459,11 @@ func luCoreGrad[T kernel.Field](l, u, gl, gu kernel.Mat[T]) kernel.Mat[T] {
 		copy(out.Row(i)[k:], beyond.Row(i))
 	}
 	return out
+}
+
+type luInfoArgs struct {
+	A               *tensor.Tensor
+	Pivot, GetInfos bool
 }
 
 func luFactorPlan(t *tensor.Tensor, pivot, info bool) (*matrixCall, error) {

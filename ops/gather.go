@@ -301,7 +301,8 @@ func slicesAt(shape []int, dim int, index *tensor.Tensor) ([]int, runs, error) {
 }
 
 // filledAt are the slices of dimension dim at index, which may be negative, and
-// the shape they make; a number has any number of times its one element.
+// the shape they make, each once, however often it is named; a number has its
+// one element.
 func filledAt(shape []int, dim int, index *tensor.Tensor) ([]int, runs, error) {
 	var r runs
 	d, err := opdef.Dim("dim", dim, len(shape))
@@ -324,6 +325,8 @@ func filledAt(shape []int, dim int, index *tensor.Tensor) ([]int, runs, error) {
 			at[i] = v + int64(n)
 		}
 	}
+	slices.Sort(at)
+	at = slices.Compact(at)
 	out := slices.Clone(shape)
 	out[d] = len(at)
 	return out, slicesOf(shape, d, at), nil

@@ -78,7 +78,7 @@ var pointwiseOps = []*opdef.Entry{
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "sgn(Tensor self) -> Tensor", InPlace: true,
 		Doc:   opdef.Doc{Summary: "Sign, for complex numbers the direction", Formula: "self / |self|, 0 at 0", Source: "torch.sgn"},
-		Error: opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Error: opdef.Error{Class: opdef.Rounded, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			switch x.DType.Kind() {

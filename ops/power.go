@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
@@ -511,7 +512,7 @@ func power(x, y *tensor.Tensor) ([]*tensor.Tensor, error) {
 		return nil, err
 	}
 	if dt.Kind() >= tensor.KindFloat {
-		t, err := mapN(dt, func(v []complex128) complex128 { return powC(v[0], v[1]) }, func(v []float64) float64 { return math.Pow(v[0], v[1]) }, xy...)
+		t, err := mapN(dt, func(v []complex128) complex128 { return powC(v[0], v[1]) }, func(v []float64) float64 { return kernel.Pow(v[0], v[1]) }, xy...)
 		return []*tensor.Tensor{t}, err
 	}
 	if dt == tensor.Bool {
@@ -562,11 +563,19 @@ func powGrad(x, y *tensor.Tensor, nx, ny string, g *opdef.Grad, magnitude bool) 
 		}
 		if magnitude {
 			t = opdef.Abs(t)
+			ts, shape, err := opdef.BroadcastAll(t, x, y)
+			if err != nil {
+				return err
+			}
+			if dt.IsFloat() && name == nx {
+				t = zipWith(tensor.Float64, shape, func(v []float64) float64 {
+					if k := v[2] - 1; dt.Round(k) != k { // the exponent is rounded
+						return v[0] * (1 + math.Abs(k*math.Log(math.Abs(v[1]))))
+					}
+					return v[0]
+				}, ts)
+			}
 			if dt.IsComplex() {
-				ts, shape, err := opdef.BroadcastAll(t, x, y)
-				if err != nil {
-					return err
-				}
 				t = zipWith(tensor.Float64, shape, func(v []complex128) float64 { return real(v[0]) * powGrowth(v[1], v[2]) }, ts)
 			}
 		}
@@ -582,7 +591,7 @@ func powGrad(x, y *tensor.Tensor, nx, ny string, g *opdef.Grad, magnitude bool) 
 		if v[2] == 0 {
 			return 0
 		}
-		return v[0] * v[2] * math.Pow(v[1], v[2]-1)
+		return v[0] * v[2] * kernel.Pow(v[1], v[2]-1)
 	})
 	if err != nil {
 		return nil, err
@@ -633,7 +642,7 @@ func floatPower(a *powArgs) ([]*tensor.Tensor, error) {
 	if a.Self.DType.IsComplex() || a.Exponent.DType.IsComplex() {
 		dt = tensor.Complex128
 	}
-	t, err := mapN(dt, func(v []complex128) complex128 { return powC(v[0], v[1]) }, func(v []float64) float64 { return math.Pow(v[0], v[1]) }, a.Self, a.Exponent)
+	t, err := mapN(dt, func(v []complex128) complex128 { return powC(v[0], v[1]) }, func(v []float64) float64 { return kernel.Pow(v[0], v[1]) }, a.Self, a.Exponent)
 	return []*tensor.Tensor{t}, err
 }
 

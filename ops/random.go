@@ -25,6 +25,14 @@ var randomOps = []*opdef.Entry{
 	}, func(a *stridedArgs) ([]*tensor.Tensor, error) {
 		return ofStrided(a.Size, a.Stride, orElse(a.Dtype, tensor.DefaultDType))
 	}),
+	unknown("empty_permuted", "empty_permuted", "(int[] size, int[] physical_layout, *, dtype? dtype=None"+options, uninitialised, func(*rand.Rand) []*permutedArgs {
+		return []*permutedArgs{{[]int{2, 3}, []int{1, 0}, nil}, {[]int{}, []int{}, nil}}
+	}, func(a *permutedArgs) ([]*tensor.Tensor, error) {
+		if _, err := opdef.Dims("physical_layout", a.PhysicalLayout, len(a.Size)); err != nil || len(a.PhysicalLayout) != len(a.Size) {
+			return nil, opdef.Refuse("physical_layout", "want each of %d dimensions once, got %v", len(a.Size), a.PhysicalLayout)
+		}
+		return constant(a.Size, opdef.Int(0), orElse(a.Dtype, tensor.DefaultDType))
+	}),
 	unknown("new_empty_strided", "Tensor.new_empty_strided", "(Tensor self, int[] size, int[] stride, *, dtype? dtype=None"+options, uninitialised, func(r *rand.Rand) []*newStridedArgs {
 		return []*newStridedArgs{{opdef.Gen{R: r}.Normal(tensor.Float64, 2), []int{2, 3}, []int{1, 2}, nil}}
 	}, func(a *newStridedArgs) ([]*tensor.Tensor, error) {
@@ -142,6 +150,11 @@ var randomOps = []*opdef.Entry{
 type stridedArgs struct {
 	Size, Stride []int
 	Dtype        *tensor.DType
+}
+
+type permutedArgs struct {
+	Size, PhysicalLayout []int
+	Dtype                *tensor.DType
 }
 
 type newStridedArgs struct {

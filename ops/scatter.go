@@ -153,7 +153,7 @@ var scatterOps = []*opdef.Entry{
 		},
 		Cases: func(g opdef.Gen) []*indexFillArgs {
 			return []*indexFillArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, rowsApart(2), tensor.Wrap(1.5)}, {g.Normal(tensor.Float64, 2, 3), -1, rowsApart(2), g.Normal(tensor.Float64)},
+				{g.Normal(tensor.Float32, 4, 3), 0, rowsApart(2), tensor.Wrap(1.5)}, {g.Normal(tensor.Float64, 2, 3), -1, rowsApart(2), g.Normal(tensor.Float64)}, {g.Normal(tensor.Float64, 2, 3), 1, tensor.New(tensor.Int64, []int{3}, []int64{2, -1, 0}), g.Normal(tensor.Float64)},
 				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1), tensor.Wrap(int64(2))}, {g.Int(tensor.Int64, 0, 9, 4), 0, rowsApart(2), tensor.Wrap(int64(7))},
 			}
 		},
@@ -229,22 +229,7 @@ var scatterOps = []*opdef.Entry{
 	viewScatter("slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", "Writes a slice of a dimension",
 		func(a *sliceScatterArgs) (*tensor.Tensor, *tensor.Tensor) { return a.Self, a.Src },
 		func(a *sliceScatterArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
-			d, n, err := cutDim(t, a.Dim)
-			if err != nil {
-				return nil, err
-			}
-			if a.Step <= 0 {
-				return nil, opdef.Refuse("step", "want a positive number, got %d", a.Step)
-			}
-			from, to := 0, n
-			if a.Start != nil {
-				from = *a.Start
-			}
-			if a.End != nil {
-				to = *a.End
-			}
-			s := sliceSpan(n, from, to)
-			return t.Slice(d, s.start, (s.n+a.Step-1)/a.Step, a.Step), nil
+			return sliceOf(t, a.Dim, a.Start, a.End, a.Step)
 		},
 		func(g opdef.Gen) []*sliceScatterArgs {
 			one, last := 1, -1
@@ -252,6 +237,22 @@ var scatterOps = []*opdef.Entry{
 				{g.Normal(tensor.Float32, 5, 2), g.Normal(tensor.Float32, 2, 2), 0, &one, &last, 2}, {g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 3), 1, nil, nil, 1}, {g.Int(tensor.Int64, 0, 9, 3), g.Int(tensor.Int64, 0, 9, 2), 0, &one, nil, 1},
 			}
 		}),
+	byStrides(viewScatter("as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor", "Writes elements of the storage seen with other sizes and strides",
+		func(a *stridedScatterArgs) (*tensor.Tensor, *tensor.Tensor) { return a.Self, a.Src },
+		func(a *stridedScatterArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+			if !a.Self.IsContiguous() {
+				return nil, opdef.Refuse("self", "want a contiguous tensor, got strides %v", a.Self.Stride)
+			}
+			v, err := t.Strided(slices.Clone(a.Size), slices.Clone(a.Stride), orElse(a.StorageOffset, a.Self.Offset)-a.Self.Offset)
+			if err != nil {
+				return nil, opdef.Refuse("size", "%v", err)
+			}
+			return v, nil
+		},
+		func(g opdef.Gen) []*stridedScatterArgs {
+			one := 1
+			return []*stridedScatterArgs{{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 2, 2), []int{2, 2}, []int{4, 2}, &one}, {g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 3), []int{3}, []int{2}, nil}}
+		})),
 	viewScatter("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor", "Writes a diagonal of two dimensions",
 		func(a *diagonalScatterArgs) (*tensor.Tensor, *tensor.Tensor) { return a.Self, a.Src },
 		func(a *diagonalScatterArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -326,6 +327,11 @@ type (
 		Dim        int
 		Start, End *int
 		Step       int
+	}
+	stridedScatterArgs struct {
+		Self, Src     *tensor.Tensor
+		Size, Stride  []int
+		StorageOffset *int
 	}
 	diagonalScatterArgs struct {
 		Self, Src          *tensor.Tensor
@@ -449,6 +455,8 @@ func (w *writing) gradProduct(g *tensor.Tensor, at func(*tensor.Tensor) *tensor.
 		return opdef.ZipN(g.DType, g.Shape, func(dst []float64, s [][]float64) {
 			for i, x := range s[0] {
 				switch zeros := s[3][i]; {
+				case zeros == 0 && x == 0: // not written to
+					dst[i] = s[1][i]
 				case zeros == 0:
 					dst[i] = s[1][i] * s[2][i] / x
 				case zeros == 1 && x == 0:
@@ -679,6 +687,13 @@ func maskedScattering(a *maskedScatterArgs) (*writing, error) {
 	}
 	src := a.Source.Reshape(a.Source.Numel()).Slice(0, 0, len(at), 1)
 	return &writing{self: ts[0], narrow: a.Self, src: src, shape: src.Shape, runs: listed(1, at), how: assign, keep: true, alpha: opdef.Int(1), given: a.Source, flat: true}, nil
+}
+
+// byStrides says of e that it addresses memory by the strides of its argument.
+func byStrides(e *opdef.Entry) *opdef.Entry {
+	e.Exempt = map[string]string{"strides": "addresses memory by its strides"}
+	e.Doc.Notes = "self must be contiguous. torch gives self the gradient of the elements written over in place of that of the others."
+	return e
 }
 
 // viewScatter declares a write of src to a view of self.

@@ -334,34 +334,54 @@ func (a *histogramCountArgs) binning() (*binning, error) {
 			lo, hi = math.Min(lo, x), math.Max(hi, x)
 		}
 	}
+	edges, err := evenEdges(a.Bins, lo, hi)
+	if err != nil {
+		return nil, err
+	}
+	return newBinning(a.Self, a.Weight, a.Density, edges)
+}
+
+// evenEdges are the edges of bins of equal width from lo to hi, of width 1
+// around lo if that is hi.
+func evenEdges(bins int, lo, hi float64) ([]float64, error) {
 	if math.IsNaN(hi-lo) || math.IsInf(hi-lo, 0) || lo > hi {
 		return nil, opdef.Refuse("range", "[%v, %v] is not a finite range", lo, hi)
 	}
 	if lo == hi {
 		lo, hi = lo-0.5, hi+0.5
 	}
-	edges := make([]float64, a.Bins+1)
+	edges := make([]float64, bins+1)
 	for i := range edges {
-		edges[i] = lo + (hi-lo)*(float64(i)/float64(a.Bins))
+		edges[i] = lo + (hi-lo)*(float64(i)/float64(bins))
 	}
-	return newBinning(a.Self, a.Weight, a.Density, edges)
+	return edges, nil
 }
 
-// counted is the histogram with the given edges: the last bin has both of its.
+// binOf is the bin that x falls into; the last has both of its edges.
+func binOf(edges []float64, x float64) (k int, ok bool) {
+	bins := len(edges) - 1
+	if !(bins > 0 && x >= edges[0] && x <= edges[bins]) {
+		return 0, false
+	}
+	k, found := slices.BinarySearch(edges, x)
+	for found && k < bins && edges[k+1] == x {
+		k++
+	}
+	if !found || k == bins {
+		k--
+	}
+	return k, true
+}
+
+// counted is the histogram with the given edges.
 func (b *binning) counted(edges []float64) []float64 {
 	bins := len(edges) - 1
 	out := make([]float64, max(bins, 0))
 	sum := 0.0
 	for i, x := range tensor.Data[float64](b.x) {
-		if !(bins > 0 && x >= edges[0] && x <= edges[bins]) {
+		k, ok := binOf(edges, x)
+		if !ok {
 			continue
-		}
-		k, found := slices.BinarySearch(edges, x)
-		for found && k < bins && edges[k+1] == x {
-			k++
-		}
-		if !found || k == bins {
-			k--
 		}
 		w := 1.0
 		if b.weight != nil {

@@ -332,6 +332,19 @@ func sliceSpan(n, from, to int) span {
 	return span{from, min(max(to, from), n) - from}
 }
 
+// sliceOf is t[..., start:end:step] of dimension dim.
+func sliceOf(t *tensor.Tensor, dim int, start, end *int, step int) (*tensor.Tensor, error) {
+	d, n, err := cutDim(t, dim)
+	if err != nil {
+		return nil, err
+	}
+	if step <= 0 {
+		return nil, opdef.Refuse("step", "want a positive number, got %d", step)
+	}
+	s := sliceSpan(n, orElse(start, 0), orElse(end, n))
+	return t.Slice(d, s.start, (s.n+step-1)/step, step), nil
+}
+
 // spansOp declares an op whose results are parts of its argument that may
 // overlap.
 func spansOp[A any](schema, name, how string, minDims int, self func(*A) *tensor.Tensor, cut func(*A) (int, []span, error), cases func(opdef.Gen) []*A) *opdef.Entry {

@@ -171,6 +171,30 @@ func weightedMean(x, y, w float64) float64 {
 	return x + w*(y-x)
 }
 
+// numbersGrad is the gradient of q, by which the weight of the upper element
+// grows with the number of elements.
+func (qt *quantile) numbersGrad(q *tensor.Tensor, up []float64) *tensor.Tensor {
+	out, rows := make([]float64, len(qt.q)), qt.x.Numel()/qt.n
+	for r := range rows {
+		qt.each(r, func(k, below, above int, w, _ float64, v []float64, _ []int) {
+			if numbers := len(v) - countNaN(v); qt.order == "linear" && w > 0 {
+				out[k] += up[k*rows+r] * (v[above] - v[below]) * float64(numbers-1)
+			}
+		})
+	}
+	return tensor.New(q.DType, q.Shape, out)
+}
+
+func countNaN(v []float64) int {
+	n := 0
+	for _, x := range v {
+		if x != x {
+			n++
+		}
+	}
+	return n
+}
+
 func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
 	return opdef.Op[quantileArgs]{
 		Schema: name + "(Tensor self, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
@@ -209,6 +233,9 @@ func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
 			})
 			gr := gradOf("self", qt.back(t))
 			gr.Set("q", nil)
+			if a.Q.RequiresGrad && g.Need("q") {
+				gr.Set("q", qt.numbersGrad(a.Q, up))
+			}
 			return gr, nil
 		},
 		Node: func(*quantileArgs, *opdef.Grad) (opdef.Node, error) {
@@ -222,6 +249,7 @@ func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
 				{Self: g.Distinct(f64, 3, 4), Q: tensor.Wrap(0.3), Interpolation: "linear"}, {Self: g.Distinct(f64, 3, 4), Q: qs, Dim: ptr(0), Interpolation: "linear"},
 				{Self: g.Distinct(f64, 2, 3, 4), Q: qs, Dim: ptr(-1), Keepdim: true, Interpolation: "midpoint"}, {Self: g.Distinct(tensor.Float32, 7), Q: tensor.Wrap(0.4), Dim: ptr(0), Interpolation: "nearest"},
 				{Self: g.Distinct(f64, 5), Q: tensor.Wrap(0.3), Interpolation: "lower"}, {Self: g.Distinct(f64, 5), Q: tensor.Wrap(0.3), Interpolation: "higher"}, {Self: opdef.NonContiguous(g.Distinct(f64, 3, 4)), Q: tensor.Wrap(0.8), Dim: ptr(1), Interpolation: "linear"},
+				{Self: g.Distinct(f64, 3, 4), Q: g.Uniform(f64, 0.1, 0.3, 2), Dim: ptr(1), Interpolation: "linear"},
 			}
 		},
 	}.Entry()

@@ -18,23 +18,24 @@ var trigOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "sin", InPlace: true, Error: smooth,
 		Doc: opdef.Doc{Summary: "Sine", Formula: "sin(self)", Source: "torch.sin"},
-		F:   math.Sin, C: cmplx.Sin,
-		DF: func(x, _ float64) float64 { return math.Cos(x) },
+		F:   kernel.Sin, C: cmplx.Sin,
+		DF: func(x, _ float64) float64 { return kernel.Cos(x) },
 		DC: func(x, _ complex128) complex128 { return cmplx.Cos(x) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "cos", InPlace: true, Error: smooth,
 		Doc: opdef.Doc{Summary: "Cosine", Formula: "cos(self)", Source: "torch.cos"},
-		F:   math.Cos, C: cmplx.Cos,
-		DF: func(x, _ float64) float64 { return -math.Sin(x) },
+		F:   kernel.Cos, C: cmplx.Cos,
+		DF: func(x, _ float64) float64 { return -kernel.Sin(x) },
 		DC: func(x, _ complex128) complex128 { return -cmplx.Sin(x) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "tan", InPlace: true, Error: smooth, Saved: true, Lo: -1.2, Hi: 1.2,
 		Doc: opdef.Doc{Summary: "Tangent", Formula: "tan(self)", Source: "torch.tan"},
-		F:   math.Tan, C: cmplx.Tan,
+		F:   kernel.Tan, C: kernel.CTan,
 		DF: func(_, y float64) float64 { return 1 + y*y },
 		DC: func(_, y complex128) complex128 { return 1 + y*y },
+		DS: func(_, y float64) float64 { return 1 + y*y },
 	}.Entry(),
 	opdef.Unary{
 		Name: "asin", Names: "asin arcsin Tensor.asin Tensor.arcsin", InPlace: true, Error: smooth, Lo: -0.9, Hi: 0.9,
@@ -77,7 +78,7 @@ var trigOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "tanh", Names: "tanh Tensor.tanh F.tanh", InPlace: true, Error: smooth, Saved: true,
 		Doc:   opdef.Doc{Summary: "Hyperbolic tangent", Formula: "tanh(self)", Source: "torch.tanh"},
-		Block: vmath.Tanh, C: cmplx.Tanh,
+		Block: vmath.Tanh, C: kernel.CTanh,
 		DF: func(_, y float64) float64 { return 1 - y*y },
 		DC: func(_, y complex128) complex128 { return 1 - y*y },
 		DS: func(_, y float64) float64 { return 1 + y*y },

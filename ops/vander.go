@@ -16,16 +16,17 @@ type vandermondeArgs struct {
 
 // powers is the shape of the result.
 func (a *vandermondeArgs) powers() ([]int, error) {
-	if a.X.Dim() == 0 {
-		return nil, opdef.Refuse("x", "want at least 1 dimension, got a 0-d tensor")
+	shape := slices.Clone(a.X.Shape)
+	if len(shape) == 0 {
+		shape = []int{1}
 	}
-	n := a.X.Shape[a.X.Dim()-1]
+	n := shape[len(shape)-1]
 	if a.N != nil {
 		if n = *a.N; n <= 1 {
 			return nil, opdef.Refuse("N", "want more than 1 column, got %d", n)
 		}
 	}
-	return append(slices.Clone(a.X.Shape), n), nil
+	return append(shape, n), nil
 }
 
 // powersOf is f of each element of x and of the number k of the column.
@@ -49,7 +50,7 @@ func wholePower[T tensor.Elem](x T, k int) T {
 
 var vandermonde = opdef.Op[vandermondeArgs]{
 	Schema: "linalg_vander(Tensor x, *, int? N=None) -> Tensor", Names: "linalg.vander",
-	Doc:   opdef.Doc{Summary: "Powers of elements along a new last dimension", Formula: "x^k, k from 0 to N-1", Notes: "N is the size of the last dimension by default. Of integers and bool the result is int64.", Source: "torch.linalg.vander"},
+	Doc:   opdef.Doc{Summary: "Powers of elements along a new last dimension", Formula: "x^k, k from 0 to N-1", Notes: "N is the size of the last dimension by default. Of integers and bool the result is int64. A 0-d tensor counts as one element.", Source: "torch.linalg.vander"},
 	Error: opdef.Error{Class: opdef.Elementwise, ULPs: 16, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 16}},
 	Kernel: func(a *vandermondeArgs) ([]*tensor.Tensor, error) {
 		shape, err := a.powers()
@@ -104,8 +105,9 @@ func (a *vandermondeArgs) grad(x, up *tensor.Tensor) (opdef.Grads, error) {
 			return complex(float64(k), 0) * wholePower(x, max(k-1, 0))
 		})
 		t := opdef.Zip(x.DType, up, slopes, func(g, s complex128) complex128 { return g * complex(real(s), -imag(s)) })
-		return opdef.Grads{"x": {opdef.Sum(x.DType, t, last, false)}}, nil
+		return opdef.Grads{"x": {opdef.Sum(x.DType, t, last, false).Reshape(a.X.Shape...)}}, nil
 	}
 	slopes := powersOf(x.DType, shape, x, func(x float64, k int) float64 { return float64(k) * math.Pow(x, float64(max(k-1, 0))) })
-	return opdef.Grads{"x": {opdef.Sum(x.DType, opdef.Zip(x.DType, up, slopes, func(g, s float64) float64 { return g * s }), last, false)}}, nil
+	t := opdef.Zip(x.DType, up, slopes, func(g, s float64) float64 { return g * s })
+	return opdef.Grads{"x": {opdef.Sum(x.DType, t, last, false).Reshape(a.X.Shape...)}}, nil
 }
