@@ -194,7 +194,11 @@ func (r *runner) runOnDevice(c *DeviceCall, layout string) bool {
 	for _, f := range run.Faults {
 		r.out.Results = append(r.out.Results, Result{Phase: f.Phase, Verdict: compare.Fail, Reason: f.Reason})
 	}
-	if len(r.out.Results) == at {
+	switch {
+	case len(r.out.Results) > at:
+	case len(run.Functions) == 0:
+		r.whole(compare.Skipped, "takes no call of the device")
+	default:
 		r.whole(compare.Unsupported, "the device gives none of the results")
 	}
 	return true

@@ -185,6 +185,15 @@ func TestBrokenDevices(t *testing.T) {
 	}
 }
 
+// TestNoCalls: what DIOPI computes without a call, as the softmax of nothing, is no
+// error.
+func TestNoCalls(t *testing.T) {
+	o := replay.Run(record(t, "torch.softmax", nil, normal(tensor.Float32, 0, 4), int64(1)), options(t, openBroken(t, "none", 0), ondevice.Options{}), nil)
+	if want := "  skipped: takes no call of the device\n"; o.Verdict() != compare.Skipped || verdicts(o) != want {
+		t.Errorf("%s:\n%swant %s", o.Verdict(), verdicts(o), want)
+	}
+}
+
 // TestStress: a device that ignores strides passes as recorded and fails in the
 // layouts that have some.
 func TestStress(t *testing.T) {
