@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -92,6 +93,10 @@ type Op[A any] struct {
 	// likewise for gradients; nil: Terms.
 	Terms     func(a *A) int
 	GradTerms func(a *A) int
+
+	// Lookup names the tensor argument that values are picked from: no more of it
+	// is read than the results hold.
+	Lookup string
 
 	// Products is the number of multiply-adds that make one element of the first
 	// result: what a product of matrices or a convolution costs. nil: the op costs
@@ -275,6 +280,7 @@ type Entry struct {
 	Exempt  map[string]string
 	DIOPI   string // see Op.DIOPI
 	View    bool   // the result is an argument seen otherwise
+	Lookup  string // see Op.Lookup
 
 	args    reflect.Type
 	plan    []setter // per schema parameter
@@ -309,7 +315,7 @@ type Entry struct {
 func (o Op[A]) Entry() *Entry {
 	e := &Entry{
 		InPlace: o.InPlace, Resizes: o.Resizes, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random, Trivial: o.Trivial,
-		HasGrad: o.Grad != nil, Exempt: o.Exempt, DIOPI: o.DIOPI, args: reflect.TypeFor[A](),
+		HasGrad: o.Grad != nil, Exempt: o.Exempt, DIOPI: o.DIOPI, Lookup: o.Lookup, args: reflect.TypeFor[A](),
 		schema: o.Schema,
 	}
 	if o.ErrorOf != nil {
@@ -404,6 +410,8 @@ func (e *Entry) init() error {
 		return wrap("no cases")
 	case e.kernel != nil && !e.HasGrad && e.NoGrad == "":
 		return wrap("want Grad, or NoGrad with the reason")
+	case e.Lookup != "" && !slices.ContainsFunc(e.Schema.Params, func(p Param) bool { return p.Name == e.Lookup && p.Type.Base == "Tensor" }):
+		return wrap("Lookup: it has no tensor %s", e.Lookup)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ var embeddingOps = []*opdef.Entry{
 	opdef.Op[embeddingArgs]{
 		Schema: "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, ignored sparse=False) -> Tensor",
 		Names:  "F.embedding",
+		Lookup: "weight",
 		Doc: opdef.Doc{Summary: "Rows of a table by index", Formula: "out[i] = weight[input[i]]",
 			Notes: "Rows whose norm exceeds max_norm are first scaled down, in weight itself. The row padding_idx gets no gradient.", Source: "torch.nn.functional.embedding"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: embeddingGradError},

@@ -16,6 +16,7 @@ var gatherOps = []*opdef.Entry{
 		Schema:   "gather(Tensor self, int dim, Tensor index, *, ignored sparse_grad=False) -> Tensor",
 		ExactOut: func(*gatherArgs) bool { return true },
 		Names:    "gather Tensor.gather",
+		Lookup:   "self",
 		Doc:      opdef.Doc{Summary: "Elements at indices along a dimension", Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1", Source: "torch.gather"},
 		Error:    opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel:   func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
@@ -39,6 +40,7 @@ var gatherOps = []*opdef.Entry{
 		Schema:   "index_select(Tensor self, int dim, Tensor index) -> Tensor",
 		ExactOut: func(*indexSelectArgs) bool { return true },
 		Names:    "index_select Tensor.index_select",
+		Lookup:   "self",
 		Doc:      opdef.Doc{Summary: "Slices of a dimension at the given indices", Source: "torch.index_select"},
 		Error:    opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel: func(a *indexSelectArgs) ([]*tensor.Tensor, error) {
@@ -65,6 +67,7 @@ var gatherOps = []*opdef.Entry{
 	opdef.Op[takeArgs]{
 		Schema: "take(Tensor self, Tensor index) -> Tensor",
 		Names:  "take Tensor.take",
+		Lookup: "self",
 		Doc:    opdef.Doc{Summary: "Elements of the flattened tensor at the given indices", Source: "torch.take"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel: func(a *takeArgs) ([]*tensor.Tensor, error) {
@@ -490,6 +493,7 @@ func (a *takeAlongDimArgs) grad(g *tensor.Tensor) (wide, self *tensor.Tensor, er
 var takeAlongDimOp = opdef.Op[takeAlongDimArgs]{
 	Schema: "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
 	Names:  "take_along_dim Tensor.take_along_dim",
+	Lookup: "self",
 	Doc:    opdef.Doc{Summary: "Elements at indices along a dimension, tensor and indices broadcast", Notes: "Without dim both are flattened.", Source: "torch.take_along_dim"},
 	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Kernel: func(a *takeAlongDimArgs) ([]*tensor.Tensor, error) {

@@ -422,6 +422,7 @@ func (a *getItemArgs) grad(g *tensor.Tensor) (opdef.Grads, error) {
 var getItemOp = opdef.Op[getItemArgs]{
 	Schema: "__getitem__(Tensor self, any index) -> Tensor",
 	Names:  "Tensor.__getitem__",
+	Lookup: "self",
 	DIOPI:  "getitem",
 	Doc: opdef.Doc{Summary: "Elements by index: numbers, slices, None, ..., masks, index tensors and lists", Formula: "self[index]",
 		Notes: "A slice step must be positive.", Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},

@@ -147,20 +147,29 @@ type Work struct{ Bytes, Flops float64 }
 // ForwardWork of the call.
 func (p *Prepared) ForwardWork() Work {
 	w := Work{Bytes: p.InputBytes(), Flops: p.call.Flops(p.fwd)}
+	held := 0.0 // elements of the results
 	for _, t := range p.fwd.Outs {
 		w.Bytes += touched(t)
+		held += float64(t.Numel())
+	}
+	for _, a := range p.call.Tensors() {
+		if a.Name == p.call.Entry.Lookup {
+			w.Bytes -= max(0, touched(a.Tensor)-held*float64(a.Tensor.DType.Size()))
+		}
 	}
 	return w
 }
 
-// BackwardWork of the call: it reads the arguments and the gradients of the
-// results and writes one gradient per argument that requires one; each costs as
+// BackwardWork of the call: it reads the arguments, but not what values were
+// picked from, and the gradients of the results and writes one gradient per argument that requires one; each costs as
 // many operations as the forward pass.
 func (p *Prepared) BackwardWork() Work {
 	var w Work
 	flops := p.call.Flops(p.fwd)
 	for _, a := range p.call.Tensors() {
-		w.Bytes += touched(a.Tensor)
+		if a.Name != p.call.Entry.Lookup {
+			w.Bytes += touched(a.Tensor)
+		}
 		if p.need[a.Name] {
 			w.Bytes += touched(a.Tensor)
 			w.Flops += flops

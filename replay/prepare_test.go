@@ -48,6 +48,27 @@ func gradTensor(shape ...int) *tensor.Tensor {
 	return x
 }
 
+// A lookup reads no more of its table than it returns, and its backward pass
+// writes all of the table's gradient.
+func TestLookupWork(t *testing.T) {
+	index, table := tensor.New(tensor.Int64, []int{3}, []int64{7, 0, 7}), gradTensor(100, 4)
+	e := recordCall(t, "torch.nn.functional.embedding", []value.Value{index, table}, []value.Value{tensor.New(tensor.Float32, []int{3, 4}, make([]float64, 12)).Rounded()})
+	p, err := replay.Prepare(e, replay.Options{Registry: ops.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := p.ForwardWork(), (replay.Work{Bytes: 3*8 + 4*(12+12)}); got != want {
+		t.Errorf("forward work %+v, want %+v", got, want)
+	}
+	if got, want := p.BackwardWork(), (replay.Work{Bytes: 3*8 + 4*(12+400)}); got != want {
+		t.Errorf("backward work %+v, want %+v", got, want)
+	}
+}
+
 func TestPrepare(t *testing.T) {
 	x, w := gradTensor(2, 3), gradTensor(3, 5)
 	e := recordCall(t, "torch.matmul", []value.Value{x, w}, []value.Value{tensor.New(tensor.Float32, []int{2, 5}, make([]float64, 10)).Rounded()})
