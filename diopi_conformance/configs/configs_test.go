@@ -170,3 +170,29 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestLimits evaluates what would never end, or need more memory or stack than
+// there is.
+func TestLimits(t *testing.T) {
+	for _, tt := range []struct{ name, src, want string }{
+		{"recursion", "def f(x):\n    return f(x)\nd = f(0)\n", "called recursively"},
+		{"loop", "def f():\n    while True:\n        pass\nf()\nd = {}\n", "too many steps"},
+		{"a list of itself", "l = []\nl.append(l)\nd = {'a': l}\n", "holds itself"},
+		{"depth", "l = []\nfor i in range(100000):\n    l = [l]\nd = {'a': l}\n", "nested more than 100 deep"},
+	} {
+		_, err := Parse("f.py", []byte(tt.src), "d")
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got error %v, want one with %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// TestNamesAreFiles refuses names that would lead out of the directory of data.
+func TestNamesAreFiles(t *testing.T) {
+	for _, key := range []string{"../../evil", "a\x00b", strings.Repeat("a", 5000)} {
+		entries := dict(key, dict("name", value.NewList("relu")))
+		if _, err := Expand(entries, nil); err == nil || !strings.Contains(err.Error(), "cases of it are files") {
+			t.Errorf("%.20q: got error %v, want one about files", key, err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -23,6 +24,9 @@ func defaults() *value.Dict {
 
 // defaultDTypes are the dtypes of an argument for which none are given.
 var defaultDTypes = []value.Value{tensor.Float16, tensor.Float32, tensor.Float64, tensor.Int32, tensor.Int64}
+
+// maxName bounds the names of cases, so that files with them can be made.
+const maxName = 200
 
 // Expand returns the cases of the entries (entry key → dict, in order), those
 // of functions that want accepts; a nil want accepts all.
@@ -45,6 +49,9 @@ func Expand(entries *value.Dict, want func(function string) bool) ([]*Case, erro
 			}
 			if want != nil && !want(name) {
 				continue
+			}
+			if file := key + "::" + name; strings.ContainsAny(file, "/\\\x00") || len(file) > maxName {
+				return nil, fmt.Errorf("configuration entry %.100q: cases of it are files: want at most %d bytes without slash, backslash and zero", file, maxName)
 			}
 			items, err := expandEntry(entry, name)
 			if err != nil {

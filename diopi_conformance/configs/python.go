@@ -3,9 +3,12 @@ package configs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"os"
+	"runtime"
 	"strings"
+	"time"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
@@ -15,20 +18,36 @@ import (
 	"github.com/optool/optool/value"
 )
 
-// dialect is Starlark as close to Python as it gets.
-var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}
+// dialect is Starlark as close to Python as it gets. Functions do not recurse,
+// which could take more stack than there is.
+var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
 
-// maxSteps bounds the work of one file: DIOPI's largest takes about 300,000.
-const maxSteps = 20_000_000
+// Limits of one file. DIOPI's largest takes about 300,000 steps and less than a
+// second; a step can be long, as the product of two huge numbers is.
+const (
+	maxSize  = 16 << 20
+	maxSteps = 20_000_000
+	maxTime  = 30 * time.Second
+	maxHeap  = 2 << 30 // bytes of memory in use beyond those at the beginning
+	maxDepth = 100     // of lists and dicts in each other
+)
 
 // Load evaluates the Python file at path, a module of assignments such as
 // DIOPI's diopi_configs.py and device_configs.py, and returns what it assigns
 // to the global name. Import lines are dropped; np (its scalar types, inf,
 // nan), Skip and slice are known.
 func Load(path, name string) (*value.Dict, error) {
-	src, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
+	}
+	defer f.Close()
+	src, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(src) > maxSize {
+		return nil, fmt.Errorf("%s: want at most %d MiB of configuration", path, maxSize>>20)
 	}
 	return Parse(path, src, name)
 }
@@ -78,7 +97,7 @@ func evaluate(path string, src []byte) (starlark.StringDict, error) {
 	}
 	thread := &starlark.Thread{Name: path, Print: func(*starlark.Thread, string) {}}
 	thread.SetMaxExecutionSteps(maxSteps)
-	globals, err := program.Init(thread, predeclared)
+	globals, err := bounded(thread, program, predeclared)
 	var evalErr *starlark.EvalError
 	if errors.As(err, &evalErr) {
 		err = errors.New(strings.ReplaceAll(strings.TrimSpace(evalErr.Backtrace()), "\n", ": "))
@@ -89,9 +108,46 @@ func evaluate(path string, src []byte) (starlark.StringDict, error) {
 	return globals, nil
 }
 
-// withoutImports blanks import statements, which stand on lines of their own.
+// bounded runs a program and gives up on it at the limits of time and memory.
+func bounded(thread *starlark.Thread, program *starlark.Program, predeclared starlark.StringDict) (starlark.StringDict, error) {
+	type result struct {
+		globals starlark.StringDict
+		err     error
+	}
+	done := make(chan result, 1)
+	go func() {
+		globals, err := program.Init(thread, predeclared)
+		done <- result{globals, err}
+	}()
+	late, tick := time.After(maxTime), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
+	for before := heap(); ; {
+		select {
+		case r := <-done:
+			return r.globals, r.err
+		case <-late:
+			thread.Cancel("too long")
+			return nil, fmt.Errorf("evaluation takes more than %v", maxTime)
+		case <-tick.C:
+			if heap() > before+maxHeap {
+				thread.Cancel("too much memory")
+				return nil, fmt.Errorf("evaluation takes more than %d GiB of memory", maxHeap>>30)
+			}
+		}
+	}
+}
+
+// heap is the number of bytes in use.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// withoutImports blanks import statements, which stand on lines of their own, and
+// leaves out a byte order mark.
 func withoutImports(src []byte) string {
-	lines := strings.Split(string(src), "\n")
+	lines := strings.Split(strings.TrimPrefix(string(src), "\ufeff"), "\n")
 	for i, l := range lines {
 		if strings.HasPrefix(l, "import ") || strings.HasPrefix(l, "from ") {
 			lines[i] = ""
@@ -179,9 +235,16 @@ func makeSlice(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwa
 
 // A converter turns Starlark values into Python ones. Equal tuples of a file
 // become one, as they are where CPython compiles it.
-type converter struct{ tuples map[string]*value.Sequence }
+type converter struct {
+	tuples map[string]*value.Sequence
+	depth  int
+}
 
 func (c *converter) convert(v starlark.Value) (value.Value, error) {
+	if c.depth++; c.depth > maxDepth {
+		return nil, fmt.Errorf("a %s is nested more than %d deep, or holds itself", v.Type(), maxDepth)
+	}
+	defer func() { c.depth-- }()
 	switch v := v.(type) {
 	case starlark.NoneType:
 		return nil, nil

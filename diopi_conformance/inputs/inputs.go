@@ -56,6 +56,12 @@ func Draw(c *configs.Case, seed uint64) (*Input, error) {
 	return in, nil
 }
 
+// More of either is a mistake in the configuration.
+const (
+	maxElements = 1 << 40 // of a tensor
+	maxTensors  = 1 << 16 // of a list
+)
+
 // A generator draws the arguments of one case.
 type generator struct{ *rand.Rand }
 
@@ -87,6 +93,9 @@ func (g *generator) argument(a configs.Arg) (value.Value, error) {
 		n := a.NumRange[0]
 		if span := a.NumRange[1] - n; span > 0 {
 			n += g.IntN(span)
+		}
+		if n < 0 || n > maxTensors {
+			return nil, fmt.Errorf("gen_num_range %v: want at most %d tensors", a.NumRange, maxTensors)
 		}
 		a.Dict.Items = append(a.Dict.Items, value.Item{Key: "tensors_num", Value: int64(n)})
 		list := value.NewList()
@@ -122,6 +131,10 @@ func (g *generator) array(d distribution, a configs.Arg, shape value.Value) (*te
 	if err != nil {
 		return nil, err
 	}
+	// The numbers drawn, and their bytes.
+	if err := tensor.CheckMemory(16 * int64(tensor.Numel(dims))); err != nil {
+		return nil, fmt.Errorf("shape %s: %w", tensor.ShapeString(dims), err)
+	}
 	x, err := d.draw(g, a.DType, dims)
 	if err != nil {
 		return nil, err
@@ -140,18 +153,22 @@ func (g *generator) array(d distribution, a configs.Arg, shape value.Value) (*te
 func shapeOf(v value.Value) ([]int, error) {
 	s, ok := v.(*value.Sequence)
 	if !ok {
-		if n, isInt := v.(int64); isInt && n >= 0 { // (3) is 3 in Python
+		if n, isInt := v.(int64); isInt && n >= 0 && n <= maxElements { // (3) is 3 in Python
 			return []int{int(n)}, nil
 		}
 		return nil, fmt.Errorf("shape %s: want a tuple of sizes", value.Repr(v))
 	}
 	dims := make([]int, len(s.Items))
+	elements := int64(1)
 	for i, it := range s.Items {
 		n, ok := it.(int64)
 		if !ok || n < 0 {
 			return nil, fmt.Errorf("shape %s: want sizes", value.Repr(v))
 		}
-		dims[i] = int(n)
+		if dims[i] = int(n); n > maxElements/elements {
+			return nil, fmt.Errorf("shape %s: too many elements", value.Repr(v))
+		}
+		elements = max(elements*n, 1)
 	}
 	return dims, nil
 }

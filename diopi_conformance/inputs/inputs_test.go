@@ -179,3 +179,16 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestTooMuch refuses what no memory holds.
+func TestTooMuch(t *testing.T) {
+	for _, c := range []*configs.Case{
+		arg(t, "shape", shape(1<<32, 1<<32, 4), "dtype", value.NewList(tensor.Float32)),
+		arg(t, "shape", shape(1000000000, 1000000000), "dtype", value.NewList(tensor.Float32)),
+		arg(t, "shape", shape(1), "dtype", value.NewList(tensor.Float32), "gen_policy", "gen_tensor_list", "gen_num_range", value.NewList(int64(1e9), int64(2e9))),
+	} {
+		if _, err := Draw(c, 0); err == nil || !strings.Contains(err.Error(), "argument input: ") {
+			t.Errorf("got error %v, want one about the argument", err)
+		}
+	}
+}
