@@ -25,8 +25,12 @@ func defaults() *value.Dict {
 // defaultDTypes are the dtypes of an argument for which none are given.
 var defaultDTypes = []value.Value{tensor.Float16, tensor.Float32, tensor.Float64, tensor.Int32, tensor.Int64}
 
-// maxName bounds the names of cases, so that files with them can be made.
-const maxName = 200
+// Limits of a configuration: names of cases are those of files, and DIOPI's
+// largest has 14,143 cases.
+const (
+	maxName  = 200
+	maxCases = 1 << 18
+)
 
 // Expand returns the cases of the entries (entry key → dict, in order), those
 // of functions that want accepts; a nil want accepts all.
@@ -56,6 +60,9 @@ func Expand(entries *value.Dict, want func(function string) bool) ([]*Case, erro
 			items, err := expandEntry(entry, name)
 			if err != nil {
 				return nil, fmt.Errorf("configuration entry %s::%s: %w", key, name, err)
+			}
+			if len(cases)+len(items) > maxCases {
+				return nil, fmt.Errorf("configuration entry %s::%s: more than %d cases in all", key, name, maxCases)
 			}
 			for i, item := range items {
 				cases = append(cases, &Case{Name: fmt.Sprintf("%s::%s_%d.pth", key, name, i), Item: item})
@@ -367,7 +374,9 @@ func multiplySparse(rows [][]*value.Dict) ([][]*value.Dict, error) {
 			if choices[i], err = sequence(a, "sparse"); err != nil {
 				return nil, err
 			}
-			n *= len(choices[i])
+			if n *= len(choices[i]); n > maxCases {
+				return nil, fmt.Errorf("sparse makes more than %d cases", maxCases)
+			}
 		}
 		for k := range n {
 			r := make([]*value.Dict, len(row))
