@@ -376,7 +376,7 @@ func (t *Tensor) runs(lo, hi int, together bool, f func(run)) {
 	}
 	inner := len(shape) - 1
 	n, step := shape[inner], stride[inner]
-	idx := make([]int, inner)
+	idx := append(make([]int, 0, usualDims), shape[:inner]...)
 	row := lo / n
 	off := t.Offset
 	for d := inner - 1; d >= 0; d-- {
@@ -405,10 +405,14 @@ func (t *Tensor) runs(lo, hi int, together bool, f func(run)) {
 	}
 }
 
+// usualDims is the number of dimensions up to which loading takes no memory from
+// the heap.
+const usualDims = 8
+
 // coalesce drops dimensions of size 1 and merges neighbours that are laid out
 // as one.
 func coalesce(shape, stride []int) ([]int, []int) {
-	sh, st := make([]int, 0, len(shape)), make([]int, 0, len(shape))
+	sh, st := make([]int, 0, usualDims), make([]int, 0, usualDims)
 	for i, n := range shape {
 		if n == 1 {
 			continue
