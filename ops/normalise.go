@@ -122,14 +122,15 @@ func (n *normalisation) byRuns(dt tensor.DType, f func(dst []float64, r run)) *t
 			return
 		}
 		first, last := lo/length, (lo+len(dst)-1)/length
-		of := make([][]float64, len(ofRun))
+		runs := last - first + 1
+		held := opdef.Scratch[float64](len(ofRun) * runs)
+		defer opdef.Release(held)
+		var of [5][]float64
 		for k, t := range ofRun {
-			held := opdef.Scratch[float64](last - first + 1)
-			defer opdef.Release(held)
-			of[k] = *held
+			of[k] = (*held)[k*runs : (k+1)*runs]
 			tensor.Load(t, first, of[k])
 		}
-		for k := range last - first + 1 {
+		for k := range runs {
 			i, j := max((first+k)*length-lo, 0), min((first+k+1)*length-lo, len(dst))
 			r := run{x: src[0][i:j], mean: of[0][k], rstd: of[1][k], rms: of[2][k]}
 			if shared {
