@@ -12,7 +12,7 @@ import (
 func optimizerEntry(t *testing.T, name string) *opdef.Entry {
 	t.Helper()
 	for _, e := range optimizerOps {
-		if e.Schema.Name == name {
+		if e.Op() == name {
 			return e
 		}
 	}
