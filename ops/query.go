@@ -37,6 +37,11 @@ var queryOps = []*opdef.Entry{
 			return slices.Contains(tensor.Data[int64](f.Outs[0]), 1), nil
 		},
 	}.Entry(),
+	opdef.Op[shallowCopyArgs]{
+		Schema: "_has_compatible_shallow_copy_type(Tensor input, Tensor from) -> any", Names: "_has_compatible_shallow_copy_type",
+		Doc:   opdef.Doc{Summary: "Whether a tensor can take over another's data, which modules ask when they are converted", Notes: "True for all dense tensors.", Source: "torch._has_compatible_shallow_copy_type"},
+		Value: func(*shallowCopyArgs) (value.Value, error) { return true, nil },
+	}.Entry(),
 	query("numel", "numel Tensor.numel Tensor.nelement", "Number of elements", func(t *tensor.Tensor) (value.Value, error) { return int64(t.Numel()), nil }),
 	query("dim", "Tensor.dim Tensor.ndimension", "Number of dimensions", func(t *tensor.Tensor) (value.Value, error) { return int64(t.Dim()), nil }),
 	query("element_size", "Tensor.element_size", "Bytes of one element", func(t *tensor.Tensor) (value.Value, error) { return int64(t.DType.Size()), nil }),
@@ -154,6 +159,8 @@ type sizeOfArgs struct {
 }
 
 type containsArgs struct{ Self, Element *tensor.Tensor }
+
+type shallowCopyArgs struct{ Input, From *tensor.Tensor }
 
 type resultTypeArgs struct{ Tensor1, Tensor2 *tensor.Tensor }
 
