@@ -236,7 +236,7 @@ func (a *archive) root() (string, error) {
 		root = dir
 	}
 	if root == "" {
-		return "", malformed("no data.pkl record")
+		return "", malformed("no data.pkl record: the writer stopped before its first value was saved, as torch does at a memory format")
 	}
 	return root, nil
 }
