@@ -129,7 +129,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	}
 	defer j.close()
 	summary := reports.NewSummary()
-	csv := &lazyCSV{dir: o.out}
+	csv := &lazyCSV{dir: o.out, block: o.csvBlock}
 	defer csv.close()
 	unsaved := false
 	problem := func(err error) {
@@ -349,11 +349,12 @@ func compareRow(id, op, label string, n compare.OpTools) reports.CompareRow {
 // lazyCSV creates op_tools' comparison file when the first row is known. After
 // an error it writes nothing more.
 type lazyCSV struct {
-	dir  string
-	path string
-	file io.Closer
-	csv  *reports.CSV
-	err  error
+	dir   string
+	block int // see selection.csvBlock
+	path  string
+	file  io.Closer
+	csv   *reports.CSV
+	err   error
 }
 
 func (l *lazyCSV) rows(rows []reports.CompareRow) error {
@@ -372,8 +373,7 @@ func (l *lazyCSV) row(r reports.CompareRow) error {
 			return err
 		}
 		l.file, l.path = f, f.Name()
-		block, _ := strconv.Atoi(os.Getenv("OP_TOOLS_MAX_CACHE_SIZE"))
-		l.csv = reports.NewCompareCSV(f, block)
+		l.csv = reports.NewCompareCSV(f, l.block)
 	}
 	return l.csv.Compare(r)
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,8 +22,9 @@ import (
 type selection struct {
 	op, notOp, dtype, where string
 
-	filter capture.Filter
-	read   pthformat.ReadMode
+	filter   capture.Filter
+	read     pthformat.ReadMode
+	csvBlock int // rows between the headers of op_tools' CSV files, 0 if not said
 }
 
 func (s *selection) addFlags(cmd *cobra.Command) {
@@ -40,6 +42,12 @@ func (s *selection) parse(cmd *cobra.Command, a *app, tool string) error {
 	var err error
 	if s.read, err = a.readMode(); err != nil {
 		return err
+	}
+	const blockEnv = "OP_TOOLS_MAX_CACHE_SIZE"
+	if text, ok := os.LookupEnv(blockEnv); ok {
+		if s.csvBlock, err = strconv.Atoi(text); err != nil || s.csvBlock < 1 {
+			return usageError("environment variable %s: want a number of rows from 1 on, got %q", blockEnv, text)
+		}
 	}
 	list := func(flag, value, env string) (*capture.Patterns, error) {
 		source := "--" + flag

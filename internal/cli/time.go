@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -163,7 +162,7 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 	}
 	defer j.close()
 	t := &timer{
-		app: a, o: o, json: j, evict: timing.NewEvictor(0), csv: &timeCSV{dir: o.out, ids: map[string]int{}},
+		app: a, o: o, json: j, evict: timing.NewEvictor(0), csv: &timeCSV{dir: o.out, block: o.csvBlock, ids: map[string]int{}},
 		opt:   replay.Options{Registry: ops.Default(), ForwardOnly: o.forwardOnly, Read: o.read},
 		peaks: peaks{given: reports.Peak{Bandwidth: o.bandwidth * 1e9, Flops: o.flops * 1e9}},
 	}
@@ -452,11 +451,12 @@ func clockText(cold string) string {
 
 // A timeCSV is op_tools' file of times, created with its first row.
 type timeCSV struct {
-	dir  string
-	path string
-	file *os.File
-	csv  *reports.CSV
-	ids  map[string]int // runs so far, by op
+	dir   string
+	block int // see selection.csvBlock
+	path  string
+	file  *os.File
+	csv   *reports.CSV
+	ids   map[string]int // runs so far, by op
 }
 
 // add writes the runs of a task; op_tools numbers the calls of each op.
@@ -466,8 +466,7 @@ func (c *timeCSV) add(t *timer, k *task) error {
 		if err != nil {
 			return err
 		}
-		block, _ := strconv.Atoi(os.Getenv("OP_TOOLS_MAX_CACHE_SIZE"))
-		c.file, c.path, c.csv = f, f.Name(), reports.NewTimeCSV(f, block)
+		c.file, c.path, c.csv = f, f.Name(), reports.NewTimeCSV(f, c.block)
 	}
 	rows, err := t.timeRows(k)
 	if err != nil {

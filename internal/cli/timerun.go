@@ -305,7 +305,7 @@ func (t *timer) newAccuracy(start time.Time) (*accuracy, error) {
 	}
 	c := &accuracy{
 		o:   replayOptions{selection: t.o.selection, deviceFlags: t.o.deviceFlags, forwardOnly: t.o.forwardOnly, tolerances: t.o.tolerances},
-		opt: t.opt, saver: &failureSaver{dir: t.o.out, now: start}, csv: &lazyCSV{dir: t.o.out}, summary: reports.NewSummary(),
+		opt: t.opt, saver: &failureSaver{dir: t.o.out, now: start}, csv: &lazyCSV{dir: t.o.out, block: t.o.csvBlock}, summary: reports.NewSummary(),
 	}
 	c.opt.Tolerances = tol
 	if t.on != nil {
