@@ -22,7 +22,7 @@ type magnitudes struct {
 }
 
 const (
-	leastPiece = 64       // elements of a piece, at least
+	leastPiece = 8        // elements of a piece, at least
 	sampled    = 4 * span // elements after which it is known how many pieces are wanted
 )
 

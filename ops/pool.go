@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/internal/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
@@ -358,27 +357,6 @@ func resample(dt tensor.DType, p planes, shape []int, m *kernel.Axes, finish fun
 		opdef.Release(x)
 		opdef.Release(a)
 		opdef.Release(b)
-	})
-}
-
-// resampleAll is the sum of several maps of the magnitudes of every plane.
-func resampleAll(p planes, shape []int, maps []*kernel.Axes) *tensor.Tensor {
-	n, out, scratch := p.volume(), maps[0][0].Out*maps[0][1].Out*maps[0][2].Out, 0
-	for _, m := range maps {
-		scratch = max(scratch, m.Scratch())
-	}
-	return opdef.Rows(tensor.Float64, shape, out, func(row int, dst []float64) {
-		x, a, b, y := opdef.Scratch[float64](n), opdef.Scratch[float64](scratch), opdef.Scratch[float64](scratch), opdef.Scratch[float64](out)
-		tensor.Load(p.t, row*n, *x)
-		vmath.Abs(*x, *x)
-		clear(dst)
-		for _, m := range maps {
-			m.Apply(*x, *y, [2][]float64{*a, *b})
-			vmath.Add(dst, dst, *y)
-		}
-		for _, s := range []*[]float64{x, a, b, y} {
-			opdef.Release(s)
-		}
 	})
 }
 
