@@ -77,6 +77,7 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 type tally32 struct {
 	half, ulps, inner, outer [8]float32
 	far, above, out          [8]int32
+	gap                      bool // elements beyond inner are to be looked at, but for those beyond ulps up to outer
 }
 
 const unit32 = 0x1p-22
@@ -90,6 +91,11 @@ func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look fu
 	}
 	limits := func() {
 		inner, outer := r.limits32(*within, *beyond)
+		ulps := down32(r.ULPs)
+		k.gap = inner < ulps && outer > ulps
+		if inner == ulps { // the common case once an element was out of reach: one limit
+			inner = max(inner, outer)
+		}
 		set(&k.inner, inner)
 		set(&k.outer, outer)
 	}
@@ -115,7 +121,7 @@ func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look fu
 func (k *tally32) add(got, exact []float32) bool {
 	exponent, mag := archsimd.BroadcastInt32x8(0xff<<23), archsimd.BroadcastInt32x8(math.MaxInt32)
 	half, ulps := archsimd.LoadFloat32x8(&k.half), archsimd.LoadFloat32x8(&k.ulps)
-	inner, outer := archsimd.LoadFloat32x8(&k.inner), archsimd.LoadFloat32x8(&k.outer)
+	inner, gap := archsimd.LoadFloat32x8(&k.inner), k.gap
 	far, above, out, usual := archsimd.LoadInt32x8(&k.far), archsimd.LoadInt32x8(&k.above), archsimd.LoadInt32x8(&k.out), half.Equal(half)
 	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
 	for i := 0; i < len(got); i += 8 {
@@ -125,7 +131,11 @@ func (k *tally32) add(got, exact []float32) bool {
 		u := x.Sub(y).Mul(inverse)
 		d := u.AsInt32x8().And(mag).AsFloat32x8()
 		beyondReach := d.Greater(ulps)
-		usual = usual.And(d.LessEqual(inner).Or(beyondReach.And(d.LessEqual(outer))).Or(x.Equal(y)))
+		near := d.LessEqual(inner).Or(x.Equal(y))
+		if gap {
+			near = near.Or(beyondReach.And(d.LessEqual(archsimd.LoadFloat32x8(&k.outer))))
+		}
+		usual = usual.And(near)
 		far, above = far.Sub(d.Greater(half).ToInt32x8()), above.Sub(u.Greater(half).ToInt32x8())
 		out = out.Sub(beyondReach.ToInt32x8())
 	}
