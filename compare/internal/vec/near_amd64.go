@@ -9,8 +9,12 @@ import (
 )
 
 // tile is the number of elements that are tallied before it is asked whether any
-// of them is to be looked at; then all of them are tallied one by one.
-const tile = 128
+// of them is to be looked at; then those of the same part of the tile are
+// tallied one by one.
+const (
+	tile = 128
+	part = 16
+)
 
 // nearSIMD is Near for a multiple of four elements and a reach of at least half
 // a unit, which elements out of reach are then beyond.
@@ -104,9 +108,15 @@ func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look fu
 	limits()
 	for i := 0; i < len(got); i += tile {
 		end := min(i+tile, len(got))
-		if !k.add(got[i:end], exact[i:end]) {
-			tally(r, &t, i, got[:end], exact[:end], nil, within, beyond, look)
-			limits()
+		if k.add(got[i:end], exact[i:end]) {
+			continue
+		}
+		for j := i; j < end; j += part {
+			to := min(j+part, end)
+			if !k.add(got[j:to], exact[j:to]) {
+				tally(r, &t, j, got[:to], exact[:to], nil, within, beyond, look)
+				limits()
+			}
 		}
 	}
 	for i := range k.far {
