@@ -6,58 +6,62 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-var pointwise = slices.Concat(
-	// The result has the dtype of the input, or float32 for integers.
-	unary("Abs Neg Floor Ceil Sgn Relu Erfinv BitwiseNot Sigmoid Silu Hardswish", asInput),
-	unary("Sqrt Rsqrt Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Exp Expm1 Log Log2 Log10 Log1p Erf Reciprocal", asFloat),
-	unary("LogicalNot", constant(tensor.Bool)),
-	[]*Recipe{
-		{Function: "sign", sig: "input", fwd: "Sign", outs: []out{like("input")}},
-		{Function: "isnan", sig: "input", fwd: "IsNan", outs: []out{result(constant(tensor.Bool), shapeOf("input"))}},
-	},
-	binary("Add Sub", "input other alpha=1", common("input", "other")),
-	binary("Mul", "input other", asFloat),
-	binary("Eq Ne Ge Gt Le Lt", "input other", constant(tensor.Bool)),
-	binary("LogicalAnd LogicalOr", "input other", constant(tensor.Bool)),
-	binary("BitwiseAnd BitwiseOr", "input other", common("input", "other")),
-	binary("Div", "input other rounding_mode=None", asFloat),
-	[]*Recipe{
-		{Function: "maximum", sig: "input other", fwd: "Maximum", outs: []out{result(common("input", "other"), broadcast("input", "other"))}},
-		{Function: "minimum", sig: "input other", fwd: "Minimum", outs: []out{result(common("input", "other"), broadcast("input", "other"))}},
-		{Function: "equal", sig: "input other", fwd: "Equal"},
-		{Function: "pow", sig: "input=None self=None exponent=None", fwd: "Pow PowTensor PowScalar", inp: "PowInp PowInpTensor",
-			prepare: firstOperand, outs: []out{result(powDType, broadcast("input", "exponent"))}, inplace: powInPlace},
-		{Function: "remainder", sig: "other input=None self=None", fwd: "RemainderTensor RemainderScalar Remainder",
-			prepare: firstOperand, outs: []out{result(remainderDType, broadcast("input", "other"))}},
-		{Function: "leaky_relu", sig: "input negative_slope=0.01 input_is_result=False", fwd: "LeakyRelu", inp: "LeakyReluInp", bwd: "LeakyReluBackward",
-			outs: []out{like("input")}},
-		{Function: "hardtanh", sig: "input min_val=-1.0 max_val=1.0", fwd: "Hardtanh", inp: "HardtanhInp", bwd: "HardtanhBackward", outs: []out{like("input")}},
-		{Function: "threshold", sig: "input threshold value", fwd: "Threshold", inp: "ThresholdInp", bwd: "ThresholdBackward", outs: []out{like("input")}},
-		{Function: "gelu", sig: "input approximate='none'", fwd: "Gelu", bwd: "GeluBackward", outs: []out{like("input")}},
-		{Function: "addcmul", sig: "input tensor1 tensor2 value=1", fwd: "Addcmul", inp: "AddcmulInp",
-			outs: []out{result(asInput, broadcast("input", "tensor1", "tensor2"))}},
-		{Function: "addcdiv", sig: "input tensor1 tensor2 value=1", fwd: "Addcdiv", inp: "AddcdivInp",
-			outs: []out{result(asInput, broadcast("input", "tensor1", "tensor2"))}},
-		{Function: "lerp", sig: "input end weight", fwd: "LerpTensor LerpScalar", outs: []out{result(asInput, broadcast("input", "end", "weight"))}},
-		{Function: "where", sig: "condition input other", fwd: "Where", outs: []out{result(asInput, broadcast("condition", "input", "other"))}},
-		clamping("clamp", "input min=None max=None", "Clamp"),
-		clamping("clamp_min", "input min", "ClampMin"),
-		clamping("clamp_max", "input max", "ClampMax"),
-		{Function: "masked_fill", sig: "input mask value", fwd: "MaskedFill MaskedFillScalar", inp: "MaskedFillInp MaskedFillInpScalar",
-			outs: []out{result(asInput, broadcast("input", "mask"))}, inplace: maskedFillInPlace},
-		{Function: "complex", sig: "real imag", fwd: "Complex", outs: []out{result(complexOf("real"), broadcast("real", "imag"))}},
-		{Function: "polar", sig: "abs angle", fwd: "Polar", outs: []out{result(complexOf("abs"), broadcast("abs", "angle"))}},
-		// The kit takes the parts of complex numbers into complex tensors.
-		{Function: "real", sig: "input", fwd: "Real", outs: []out{like("input")}},
-		{Function: "imag", sig: "input", fwd: "Imag", outs: []out{like("input")}},
-		{Function: "conj", sig: "input", fwd: "Conj", outs: []out{like("input")}},
-		{Function: "cast_dtype", sig: "input out", fwd: "CastDtype", bind: bindings{"out": "out"}, returns: "out"},
-		{Function: "_foreach_add", sig: "self scalar", fwd: "ForeachaddScalar", bind: foreachBindings("scalar"), outs: []out{each("self", rawDense)}},
-		{Function: "_foreach_mul", sig: "self scalar", fwd: "ForeachmulScalar", bind: foreachBindings("scalar"), outs: []out{each("self", rawDense)}},
-		{Function: "_foreach_norm", sig: "self ord=2", fwd: "ForeachnormScalar", bind: bindings{"inputs": "self", "ord": "ord"},
-			outs: []out{each("self", func(t *Tensor) *Tensor { return newTensor(t.DType, []int{}) })}},
-	},
-)
+// pointwise is a function because it looks functions up in the interface, which
+// a process that needs no device does not read.
+func pointwise() []*Recipe {
+	return slices.Concat(
+		// The result has the dtype of the input, or float32 for integers.
+		unary("Abs Neg Floor Ceil Sgn Relu Erfinv BitwiseNot Sigmoid Silu Hardswish", asInput),
+		unary("Sqrt Rsqrt Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Exp Expm1 Log Log2 Log10 Log1p Erf Reciprocal", asFloat),
+		unary("LogicalNot", constant(tensor.Bool)),
+		[]*Recipe{
+			{Function: "sign", sig: "input", fwd: "Sign", outs: []out{like("input")}},
+			{Function: "isnan", sig: "input", fwd: "IsNan", outs: []out{result(constant(tensor.Bool), shapeOf("input"))}},
+		},
+		binary("Add Sub", "input other alpha=1", common("input", "other")),
+		binary("Mul", "input other", asFloat),
+		binary("Eq Ne Ge Gt Le Lt", "input other", constant(tensor.Bool)),
+		binary("LogicalAnd LogicalOr", "input other", constant(tensor.Bool)),
+		binary("BitwiseAnd BitwiseOr", "input other", common("input", "other")),
+		binary("Div", "input other rounding_mode=None", asFloat),
+		[]*Recipe{
+			{Function: "maximum", sig: "input other", fwd: "Maximum", outs: []out{result(common("input", "other"), broadcast("input", "other"))}},
+			{Function: "minimum", sig: "input other", fwd: "Minimum", outs: []out{result(common("input", "other"), broadcast("input", "other"))}},
+			{Function: "equal", sig: "input other", fwd: "Equal"},
+			{Function: "pow", sig: "input=None self=None exponent=None", fwd: "Pow PowTensor PowScalar", inp: "PowInp PowInpTensor",
+				prepare: firstOperand, outs: []out{result(powDType, broadcast("input", "exponent"))}, inplace: powInPlace},
+			{Function: "remainder", sig: "other input=None self=None", fwd: "RemainderTensor RemainderScalar Remainder",
+				prepare: firstOperand, outs: []out{result(remainderDType, broadcast("input", "other"))}},
+			{Function: "leaky_relu", sig: "input negative_slope=0.01 input_is_result=False", fwd: "LeakyRelu", inp: "LeakyReluInp", bwd: "LeakyReluBackward",
+				outs: []out{like("input")}},
+			{Function: "hardtanh", sig: "input min_val=-1.0 max_val=1.0", fwd: "Hardtanh", inp: "HardtanhInp", bwd: "HardtanhBackward", outs: []out{like("input")}},
+			{Function: "threshold", sig: "input threshold value", fwd: "Threshold", inp: "ThresholdInp", bwd: "ThresholdBackward", outs: []out{like("input")}},
+			{Function: "gelu", sig: "input approximate='none'", fwd: "Gelu", bwd: "GeluBackward", outs: []out{like("input")}},
+			{Function: "addcmul", sig: "input tensor1 tensor2 value=1", fwd: "Addcmul", inp: "AddcmulInp",
+				outs: []out{result(asInput, broadcast("input", "tensor1", "tensor2"))}},
+			{Function: "addcdiv", sig: "input tensor1 tensor2 value=1", fwd: "Addcdiv", inp: "AddcdivInp",
+				outs: []out{result(asInput, broadcast("input", "tensor1", "tensor2"))}},
+			{Function: "lerp", sig: "input end weight", fwd: "LerpTensor LerpScalar", outs: []out{result(asInput, broadcast("input", "end", "weight"))}},
+			{Function: "where", sig: "condition input other", fwd: "Where", outs: []out{result(asInput, broadcast("condition", "input", "other"))}},
+			clamping("clamp", "input min=None max=None", "Clamp"),
+			clamping("clamp_min", "input min", "ClampMin"),
+			clamping("clamp_max", "input max", "ClampMax"),
+			{Function: "masked_fill", sig: "input mask value", fwd: "MaskedFill MaskedFillScalar", inp: "MaskedFillInp MaskedFillInpScalar",
+				outs: []out{result(asInput, broadcast("input", "mask"))}, inplace: maskedFillInPlace},
+			{Function: "complex", sig: "real imag", fwd: "Complex", outs: []out{result(complexOf("real"), broadcast("real", "imag"))}},
+			{Function: "polar", sig: "abs angle", fwd: "Polar", outs: []out{result(complexOf("abs"), broadcast("abs", "angle"))}},
+			// The kit takes the parts of complex numbers into complex tensors.
+			{Function: "real", sig: "input", fwd: "Real", outs: []out{like("input")}},
+			{Function: "imag", sig: "input", fwd: "Imag", outs: []out{like("input")}},
+			{Function: "conj", sig: "input", fwd: "Conj", outs: []out{like("input")}},
+			{Function: "cast_dtype", sig: "input out", fwd: "CastDtype", bind: bindings{"out": "out"}, returns: "out"},
+			{Function: "_foreach_add", sig: "self scalar", fwd: "ForeachaddScalar", bind: foreachBindings("scalar"), outs: []out{each("self", rawDense)}},
+			{Function: "_foreach_mul", sig: "self scalar", fwd: "ForeachmulScalar", bind: foreachBindings("scalar"), outs: []out{each("self", rawDense)}},
+			{Function: "_foreach_norm", sig: "self ord=2", fwd: "ForeachnormScalar", bind: bindings{"inputs": "self", "ord": "ord"},
+				outs: []out{each("self", func(t *Tensor) *Tensor { return newTensor(t.DType, []int{}) })}},
+		},
+	)
+}
 
 var (
 	asInput = dtypeOf("input")
