@@ -66,6 +66,15 @@ type pooling struct {
 	squeeze bool     // torch computes it in two dimensions and views the result
 }
 
+// poolingOf is a pooling of input without its windows; check refuses dtypes.
+func poolingOf(input *tensor.Tensor, nd int, check func(arg string, t *tensor.Tensor) error) (*pooling, error) {
+	in, err := planesOf("input", input, nd)
+	if err != nil {
+		return nil, err
+	}
+	return &pooling{planes: in, squeeze: nd == 1}, check("input", input)
+}
+
 func (p *pooling) outShape() []int { return p.shape(p.win.Out()) }
 
 // slidingWindows sets windows of a kernel that moves by stride; ceil adds a

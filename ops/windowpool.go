@@ -17,14 +17,10 @@ type maxPoolArgs struct {
 }
 
 func (a *maxPoolArgs) plan(nd int) (*pooling, error) {
-	in, err := planesOf("input", a.Input, nd)
+	p, err := poolingOf(a.Input, nd, realNumbers)
 	if err != nil {
 		return nil, err
 	}
-	if err := realNumbers("input", a.Input); err != nil {
-		return nil, err
-	}
-	p := &pooling{planes: in, squeeze: nd == 1}
 	return p, p.slidingWindows(a.KernelSize, a.Stride, a.Padding, a.Dilation, a.CeilMode)
 }
 
@@ -157,14 +153,10 @@ type avgPool1dArgs struct {
 }
 
 func (a *avgPoolArgs) plan(nd int) (*pooling, error) {
-	in, err := planesOf("input", a.Input, nd)
+	p, err := poolingOf(a.Input, nd, realNumbers)
 	if err != nil {
 		return nil, err
 	}
-	if err := realNumbers("input", a.Input); err != nil {
-		return nil, err
-	}
-	p := &pooling{planes: in, squeeze: nd == 1}
 	if err := p.slidingWindows(a.KernelSize, a.Stride, a.Padding, []int{1}, a.CeilMode); err != nil {
 		return nil, err
 	}
@@ -266,14 +258,10 @@ type adaptiveMaxArgs struct {
 }
 
 func adaptivePlan(x *tensor.Tensor, size value.Value, nd int) (*pooling, error) {
-	in, err := planesOf("input", x, nd)
+	p, err := poolingOf(x, nd, wantFloat)
 	if err != nil {
 		return nil, err
 	}
-	if err := wantFloat("input", x); err != nil {
-		return nil, err
-	}
-	p := &pooling{planes: in, squeeze: nd == 1}
 	return p, p.adaptiveWindows(size)
 }
 
