@@ -279,15 +279,22 @@ func (a *gatherArgs) grad(g *tensor.Tensor) (opdef.Grads, error) {
 	return opdef.Grads{"self": {addInto(a.Self.Shape, g, r)}}, err
 }
 
+// indexedDim is the dimension dim of shape, of which index, a vector or a number,
+// names slices.
+func indexedDim(shape []int, dim int, index *tensor.Tensor) (int, error) {
+	d, err := opdef.Dim("dim", dim, len(shape))
+	if err == nil && index.Dim() > 1 {
+		err = opdef.Refuse("index", "want a vector, got %s", index.Meta())
+	}
+	return d, err
+}
+
 // slicesAt are the slices of dimension dim at index, and the shape they make.
 func slicesAt(shape []int, dim int, index *tensor.Tensor) ([]int, runs, error) {
 	var r runs
-	d, err := opdef.Dim("dim", dim, len(shape))
+	d, err := indexedDim(shape, dim, index)
 	if err != nil {
 		return nil, r, err
-	}
-	if index.Dim() > 1 {
-		return nil, r, opdef.Refuse("index", "want a vector, got %s", index.Meta())
 	}
 	if len(shape) == 0 {
 		if index.Numel() != 1 {
@@ -308,12 +315,9 @@ func slicesAt(shape []int, dim int, index *tensor.Tensor) ([]int, runs, error) {
 // one element.
 func filledAt(shape []int, dim int, index *tensor.Tensor) ([]int, runs, error) {
 	var r runs
-	d, err := opdef.Dim("dim", dim, len(shape))
+	d, err := indexedDim(shape, dim, index)
 	if err != nil {
 		return nil, r, err
-	}
-	if index.Dim() > 1 {
-		return nil, r, opdef.Refuse("index", "want a vector, got %s", index.Meta())
 	}
 	if len(shape) == 0 {
 		shape = []int{1}
