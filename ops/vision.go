@@ -136,7 +136,7 @@ func resizeOp[A any](op opdef.Op[A], call func(a *A) *interpolateArgs) *opdef.En
 		if err != nil {
 			return []*tensor.Tensor{opdef.Abs(outs[0])}
 		}
-		return []*tensor.Tensor{resampleMagnitudes(p, outs[0].Shape, m)}
+		return []*tensor.Tensor{resampleMagnitudes(p, outs[0].Shape, magnitudeAxes(m, p.size))}
 	}
 	op.GradScale = func(a *A, g *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
 		p, m, err := call(a).plan()
@@ -169,45 +169,40 @@ func resizeOp[A any](op opdef.Op[A], call func(a *A) *interpolateArgs) *opdef.En
 
 func outSizes(m *kernel.Axes) [3]int { return [3]int{m[0].Out, m[1].Out, m[2].Out} }
 
-// resampleMagnitudes is the sum of magnitudeAxes(m, p.size) of the magnitudes of
-// every plane, computed for any few elements, since few are ever wanted.
-func resampleMagnitudes(p planes, shape []int, m *kernel.Axes) *tensor.Tensor {
-	var moves [3]float64 // what the error of a position weighs
-	for d := range m {
-		if len(m[d].Index) != m[d].Out {
-			moves[d] = float64(p.size[d])
-		}
-	}
+// resampleMagnitudes is the sum of maps, all of the same indices, of the
+// magnitudes of every plane, computed for any few elements, since few are ever
+// wanted.
+func resampleMagnitudes(p planes, shape []int, maps []*kernel.Axes) *tensor.Tensor {
+	m := maps[0]
 	part := func(row, col int, dst []float64) { // dst: from column col of a row on
 		ptr := m[2].Ptr[col : col+len(dst)+1]
-		index, weight := m[2].Index[ptr[0]:ptr[len(dst)]], m[2].Weight[ptr[0]:ptr[len(dst)]]
+		index := m[2].Index[ptr[0]:ptr[len(dst)]]
 		first := slices.Min(index)
 		n := slices.Max(index) - first + 1
-		x, sum, moved := opdef.Scratch[float64](n), opdef.Scratch[float64](n), opdef.Scratch[float64](n)
-		clear(*sum)
-		clear(*moved)
+		x, sums := opdef.Scratch[float64](n), opdef.Scratch[float64](len(maps)*n)
+		clear(*sums)
 		o1, rest := row%m[1].Out, row/m[1].Out
 		o0, plane := rest%m[0].Out, rest/m[0].Out
 		for j0 := m[0].Ptr[o0]; j0 < m[0].Ptr[o0+1]; j0++ {
 			for j1 := m[1].Ptr[o1]; j1 < m[1].Ptr[o1+1]; j1++ {
 				tensor.Load(p.t, ((plane*m[0].In+m[0].Index[j0])*m[1].In+m[1].Index[j1])*m[2].In+first, *x)
 				vmath.Abs(*x, *x)
-				w0, w1 := math.Abs(m[0].Weight[j0]), math.Abs(m[1].Weight[j1])
-				vmath.Axpy(*sum, w0*w1+moves[0]*w1+w0*moves[1], *x)
-				vmath.Axpy(*moved, w0*w1*moves[2], *x)
+				for k, axes := range maps {
+					vmath.Axpy((*sums)[k*n:(k+1)*n], axes[0].Weight[j0]*axes[1].Weight[j1], *x)
+				}
 			}
 		}
-		for o := range dst {
-			s := 0.0
-			for j := ptr[o] - ptr[0]; j < ptr[o+1]-ptr[0]; j++ {
-				i := index[j] - first
-				s += math.Abs(weight[j])*(*sum)[i] + (*moved)[i]
+		clear(dst)
+		for k, axes := range maps {
+			sum, weight := (*sums)[k*n:(k+1)*n], axes[2].Weight
+			for o := range dst {
+				for j := ptr[o]; j < ptr[o+1]; j++ {
+					dst[o] += weight[j] * sum[index[j-ptr[0]]-first]
+				}
 			}
-			dst[o] = s
 		}
-		for _, s := range []*[]float64{x, sum, moved} {
-			opdef.Release(s)
-		}
+		opdef.Release(x)
+		opdef.Release(sums)
 	}
 	width := m[2].Out
 	return tensor.Lazy(tensor.Float64, shape, 1, func(lo int, dst []float64) {
