@@ -414,7 +414,7 @@ func (c *Call) errorClass() Error {
 func (c *Call) OutBound(f *Forward, i int) Bound {
 	e := c.Entry
 	class := c.errorClass()
-	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse, Covers: class.covers()}
+	b := class.bound()
 	if e.terms != nil {
 		b.Terms = max(1, e.terms(c.args))
 	}
@@ -442,7 +442,7 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg string, i int) Bound {
 	e := c.Entry
 	class := c.errorClass().grad()
-	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse, Covers: class.covers()}
+	b := class.bound()
 	if e.gterms != nil {
 		b.Terms = max(1, e.gterms(c.args))
 	}
@@ -475,7 +475,7 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 func (c *Call) NodeBound(f *Forward, out []*tensor.Tensor, node Node, i int) Bound {
 	e := c.Entry
 	class := c.errorClass().grad()
-	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse, Covers: class.covers()}
+	b := class.bound()
 	if e.gterms != nil {
 		b.Terms = max(1, e.gterms(c.args))
 	}

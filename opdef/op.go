@@ -255,6 +255,11 @@ func (e Error) ulps() float64 {
 
 func (e Error) covers() bool { return e.Covers || e.Class == Accumulated }
 
+// bound is the error model of a result of one term, without its S.
+func (e Error) bound() Bound {
+	return Bound{Class: e.Class, ULPs: e.ulps(), Terms: 1, Coarse: e.Coarse, Covers: e.covers()}
+}
+
 func (e Error) grad() Error {
 	switch {
 	case e.Grad != nil:

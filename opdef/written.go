@@ -19,7 +19,9 @@ func (c *Call) AfterBound(arg string, i int, t *tensor.Tensor) Bound {
 	if class.Class == Exact || !t.DType.IsFloat() && !t.DType.IsComplex() {
 		return Bound{Class: Exact}
 	}
-	b := Bound{Class: class.Class, ULPs: class.ulps(), Terms: 1, Coarse: class.Coarse, Scale: func() *tensor.Tensor { return largest(t) }}
+	b := class.bound()
+	b.Covers = false // nothing is known of the scales of written arguments
+	b.Scale = func() *tensor.Tensor { return largest(t) }
 	if c.Entry.ascale != nil {
 		b.Scale = func() *tensor.Tensor {
 			if s := c.Entry.ascale(c.args)[arg]; i < len(s) && s[i] != nil {
