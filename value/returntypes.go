@@ -1,10 +1,13 @@
 package value
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // returnFields are the fields of torch's named results, by the ops that return
 // them (torch.return_types, PyTorch 1.13).
-var returnFields = func() map[string][]string {
+var returnFields = sync.OnceValue(func() map[string][]string {
 	byFields := map[string]string{
 		"min max":                  "aminmax",
 		"values indices":           "cummax cummin kthvalue max median min mode nanmedian sort topk",
@@ -34,7 +37,7 @@ var returnFields = func() map[string][]string {
 		}
 	}
 	return m
-}()
+})
 
 // fields are the names of the items of a named result of torch; nil if s is none
 // that is known, or has another number of items.
@@ -43,7 +46,7 @@ func (s *Sequence) fields() []string {
 	if !ok {
 		return nil
 	}
-	names := returnFields[strings.TrimSuffix(op, "_out")]
+	names := returnFields()[strings.TrimSuffix(op, "_out")]
 	if len(names) != len(s.Items) {
 		return nil
 	}
