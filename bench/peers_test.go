@@ -24,7 +24,8 @@ func BenchmarkPeers(b *testing.B) {
 		b.Skip("OPTOOL_BENCH_DIR is not set: run bench/peers.py")
 	}
 	for _, tag := range []string{"float32", "bfloat16", "float64"} {
-		device, cpu := filepath.Join(dir, "pair", tag, "device", "output.pth"), filepath.Join(dir, "pair", tag, "cpu", "output.pth")
+		device, cpu := filepath.Join(dir, "pair", tag, "device", "output.pth"), filepath.Join(dir, "pair", tag, "cpu",
+			"output.pth")
 		b.Run("load/"+tag, func(b *testing.B) {
 			for b.Loop() {
 				f, x := open(b, device)

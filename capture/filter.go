@@ -166,7 +166,8 @@ func (f *Filter) Match(e *Entry, read pthformat.ReadMode) (bool, error) {
 		return false, nil
 	}
 	in := c.Inputs()
-	if len(f.DTypes) > 0 && !slices.ContainsFunc(in, func(t *tensor.Tensor) bool { return slices.Contains(f.DTypes, t.DType) }) {
+	if len(f.DTypes) > 0 &&
+		!slices.ContainsFunc(in, func(t *tensor.Tensor) bool { return slices.Contains(f.DTypes, t.DType) }) {
 		return false, nil
 	}
 	if f.where == nil {

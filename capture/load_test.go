@@ -58,7 +58,8 @@ func TestLoad(t *testing.T) {
 		}},
 		{"v1/op_capture_result/0/2024-08-06--11-41/torch.nn.functional.relu", Device, call{
 			"torch.nn.functional.relu", "{'inplace': True}",
-			[]string{"float32[2, 8, 3, 3]"}, []string{"float32[2, 8, 3, 3]"}, []string{"float32[2, 8, 3, 3]"}, []string{"float32[2, 8, 3, 3]"},
+			[]string{"float32[2, 8, 3, 3]"}, []string{"float32[2, 8, 3, 3]"}, []string{"float32[2, 8, 3, 3]"},
+			[]string{"float32[2, 8, 3, 3]"},
 		}},
 		{"v2/op_capture_result/torch.Tensor.div", Device, call{
 			"torch.Tensor.div", "{}",
@@ -88,7 +89,8 @@ func TestLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			got := call{c.Op, value.Str(c.Kwargs), kinds(c.Args), kinds(c.Output), kinds(c.GradInputs), kinds(c.GradOutputs)}
+			got := call{c.Op, value.Str(c.Kwargs), kinds(c.Args), kinds(c.Output), kinds(c.GradInputs),
+				kinds(c.GradOutputs)}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("Load (-want +got):\n%s", diff)
 			}
@@ -100,7 +102,8 @@ func TestLoadErrors(t *testing.T) {
 	c, err := find(t, "bad/half-capture").Load(LoadOptions{})
 	t.Cleanup(func() { c.Close() })
 	var fe *FileError
-	if !errors.As(err, &fe) || fe.Path != "output.pth" || fe.Reason() != "truncated zip: no end-of-central-directory record" {
+	if !errors.As(err, &fe) || fe.Path != "output.pth" ||
+		fe.Reason() != "truncated zip: no end-of-central-directory record" {
 		t.Errorf("Load of a truncated output: error %v", err)
 	}
 	if !c.Has(Input) || len(c.Args) != 1 {
@@ -144,8 +147,10 @@ func TestParseRecord(t *testing.T) {
 		{"no name", dict("args", value.NewTuple()), "not a capture: key name missing"},
 		{"name", dict("name", int64(1), "args", value.NewTuple()), "not a capture: op name is not a string"},
 		{"args", dict("name", "torch.add", "args", "x"), "not a capture: args is not a tuple"},
-		{"set", dict("name", "torch.add", "args", &value.Sequence{Kind: value.Set}), "not a capture: args is not a tuple"},
-		{"kwargs", dict("name", "torch.add", "args", value.NewTuple(), "kwargs", int64(1)), "not a capture: kwargs is not a dict"},
+		{"set", dict("name", "torch.add", "args", &value.Sequence{Kind: value.Set}),
+			"not a capture: args is not a tuple"},
+		{"kwargs", dict("name", "torch.add", "args", value.NewTuple(), "kwargs", int64(1)),
+			"not a capture: kwargs is not a dict"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := ParseRecord(tc.root)

@@ -21,7 +21,8 @@ const (
 	AutocompareV0               // <minute>/<pid>/<op>/{device,cpu}_{input,output}.pth
 )
 
-var layoutNames = [...]string{"directory", "file", "current", "autocompare", "v2", "v1", "autocompare-v1", "autocompare-v0"}
+var layoutNames = [...]string{"directory", "file", "current", "autocompare", "v2", "v1", "autocompare-v1",
+	"autocompare-v0"}
 
 func (l Layout) String() string { return layoutNames[l] }
 

@@ -56,7 +56,8 @@ func scanPath(ctx context.Context, path, prefix string, opt Options, yield func(
 		}
 		return yield(newSingle(filepath.Dir(path), filepath.Base(path), filepath.Dir(abs), rel), nil)
 	}
-	w := &walker{ctx: ctx, opt: opt, yield: yield, root: path, abs: abs, prefix: prefix, free: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
+	w := &walker{ctx: ctx, opt: opt, yield: yield, root: path, abs: abs, prefix: prefix,
+		free: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
 	return w.visit("", w.read("", 0))
 }
 

@@ -53,21 +53,26 @@ func TestScanLayouts(t *testing.T) {
 			"op_tools_results/op_capture_results/torch.add/25021/4/" + cur + "/input.pth",
 			"op_tools_results/op_capture_results/torch.add/25021/4/" + cur + "/input.pth.json",
 			"op_tools_results/op_capture_results/torch.add/25021/4/" + cur + "/grad_inputs.pth",
-		}, []string{"op_tools_results/op_capture_results/torch.add/25021/4/" + cur + " current op=torch.add id=4 pid=25021 rank=-1 time=" + cur + " [input,grad_inputs|]"}},
+		}, []string{"op_tools_results/op_capture_results/torch.add/25021/4/" + cur +
+			" current op=torch.add id=4 pid=25021 rank=-1 time=" + cur + " [input,grad_inputs|]"}},
 		{"autocompare", []string{
 			"torch.sum/4242/autocompare/51/" + cur + "/device/output.pth",
 			"torch.sum/4242/autocompare/51/" + cur + "/cpu/output.pth",
 			"torch.sum/4242/autocompare/52/" + cur + "/cpu/grad_inputs.pth",
 		}, []string{
-			"torch.sum/4242/autocompare/51/" + cur + " autocompare op=torch.sum id=51 pid=4242 rank=-1 time=" + cur + " [output|output]",
-			"torch.sum/4242/autocompare/52/" + cur + " autocompare op=torch.sum id=52 pid=4242 rank=-1 time=" + cur + " [|grad_inputs]",
+			"torch.sum/4242/autocompare/51/" + cur + " autocompare op=torch.sum id=51 pid=4242 rank=-1 time=" + cur +
+				" [output|output]",
+			"torch.sum/4242/autocompare/52/" + cur + " autocompare op=torch.sum id=52 pid=4242 rank=-1 time=" + cur +
+				" [|grad_inputs]",
 		}},
 		{"v2", []string{"torch.Tensor.div/2278281/9/input.pth"},
 			[]string{"torch.Tensor.div/2278281/9 v2 op=torch.Tensor.div id=9 pid=2278281 rank=-1 time= [input|]"}},
 		{"v1 by rank", []string{"0/2024-08-06--11-41/torch.cat/14/output.pth"},
-			[]string{"0/2024-08-06--11-41/torch.cat/14 v1 op=torch.cat id=14 pid=-1 rank=0 time=2024-08-06--11-41 [output|]"}},
+			[]string{"0/2024-08-06--11-41/torch.cat/14 v1 op=torch.cat id=14 pid=-1 rank=0 time=2024-08-06--11-41 " +
+				"[output|]"}},
 		{"v1 by process", []string{"2024-08-02--17-00/991/torch.cat/14/input.pth"},
-			[]string{"2024-08-02--17-00/991/torch.cat/14 v1 op=torch.cat id=14 pid=991 rank=-1 time=2024-08-02--17-00 [input|]"}},
+			[]string{"2024-08-02--17-00/991/torch.cat/14 v1 op=torch.cat id=14 pid=991 rank=-1 " +
+				"time=2024-08-02--17-00 [input|]"}},
 		{"autocompare v1", []string{
 			"torch.mul/1915530/device/input.pth", "torch.mul/1915530/cpu/input.pth",
 			"torch.mul/1915530/7/device/input.pth", "torch.mul/1915530/7/cpu/output.pth",
@@ -75,14 +80,18 @@ func TestScanLayouts(t *testing.T) {
 			"torch.mul/1915530/7 autocompare-v1 op=torch.mul id=7 pid=1915530 rank=-1 time= [input|output]",
 			"torch.mul/1915530 autocompare-v1 op=torch.mul id=-1 pid=1915530 rank=-1 time= [input|input]",
 		}},
-		{"autocompare v0", []string{old + "/1915529/torch.Tensor.permute/device_input.pth", old + "/1915529/torch.Tensor.permute/cpu_output.pth"},
-			[]string{old + "/1915529/torch.Tensor.permute autocompare-v0 op=torch.Tensor.permute id=-1 pid=1915529 rank=-1 time=" + old + " [input|output]"}},
-		{"any directory", []string{"linear/3/input.pth", "linear/3/after.pth", "x/output.pth", "y/grad_inputs.pth", "z/model.pth"},
+		{"autocompare v0", []string{old + "/1915529/torch.Tensor.permute/device_input.pth",
+			old + "/1915529/torch.Tensor.permute/cpu_output.pth"},
+			[]string{old + "/1915529/torch.Tensor.permute autocompare-v0 op=torch.Tensor.permute id=-1 pid=1915529 " +
+				"rank=-1 time=" + old + " [input|output]"}},
+		{"any directory", []string{"linear/3/input.pth", "linear/3/after.pth", "x/output.pth", "y/grad_inputs.pth",
+			"z/model.pth"},
 			[]string{
 				"linear/3 directory op= id=-1 pid=-1 rank=-1 time= [input,after|]",
 				"x directory op= id=-1 pid=-1 rank=-1 time= [output|]",
 			}},
-		{"numbers by value", []string{"torch.a/10/2/input.pth", "torch.a/9/11/input.pth", "torch.a/9/x/input.pth", "torch.B/9/2/input.pth", "torch.a/9/input.pth", "torch.a/9/2/input.pth"},
+		{"numbers by value", []string{"torch.a/10/2/input.pth", "torch.a/9/11/input.pth", "torch.a/9/x/input.pth",
+			"torch.B/9/2/input.pth", "torch.a/9/input.pth", "torch.a/9/2/input.pth"},
 			[]string{
 				"torch.B/9/2 v2 op=torch.B id=2 pid=9 rank=-1 time= [input|]",
 				"torch.a/9 directory op= id=-1 pid=-1 rank=-1 time= [input|]",
@@ -194,7 +203,8 @@ func benchTree(b *testing.B, n int) string {
 	root := b.TempDir()
 	const ops = 100
 	for i := range n {
-		dir := filepath.Join(root, "op_tools_results/op_capture_results", fmt.Sprintf("torch.nn.functional.op%d", i%ops), "25021", fmt.Sprint(i), "2024-10-24-10-00-00")
+		dir := filepath.Join(root, "op_tools_results/op_capture_results", fmt.Sprintf("torch.nn.functional.op%d",
+			i%ops), "25021", fmt.Sprint(i), "2024-10-24-10-00-00")
 		if err := os.MkdirAll(dir, 0o777); err != nil {
 			b.Fatal(err)
 		}

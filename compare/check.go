@@ -203,8 +203,10 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 		r.Reason = c.reason(r, p, p.counts[failed]+p.counts[warned], c.override == nil)
 	case cl == warned:
 		r.Verdict = Warn
-		r.Reason = fmt.Sprintf("accumulated in %s: %d of %d elements are off by more than a float32 accumulator explains, by no more than a %s one does; worst at %s: got %s want %s",
-			c.bound.lowest, p.counts[warned], c.n, c.bound.lowest, tensor.ShapeString(r.WorstIndex), c.show(r.Actual), c.show(r.Expected))
+		r.Reason = fmt.Sprintf("accumulated in %s: %d of %d elements are off by more than a float32 accumulator "+
+			"explains, by no more than a %s one does; worst at %s: got %s want %s",
+			c.bound.lowest, p.counts[warned], c.n, c.bound.lowest, tensor.ShapeString(r.WorstIndex), c.show(r.Actual),
+			c.show(r.Expected))
 	case c.model.Trivial:
 	case c.n == 0:
 		r.Verdict, r.Reason = Mistrusted, "the tensor is empty: nothing was compared"
@@ -236,7 +238,8 @@ func (c *checker) reason(r *Result, p *part, bad int, rounding bool) string {
 	if len(r.WorstIndex) > 0 {
 		at = "at " + tensor.ShapeString(r.WorstIndex) + " "
 	}
-	text := fmt.Sprintf("%d of %d elements %s: %sgot %s want %s%s", bad, c.n, what, at, c.show(r.Actual), c.show(r.Expected), far)
+	text := fmt.Sprintf("%d of %d elements %s: %sgot %s want %s%s", bad, c.n, what, at, c.show(r.Actual),
+		c.show(r.Expected), far)
 	if c.n == 1 {
 		text = fmt.Sprintf("got %s want %s%s", c.show(r.Actual), c.show(r.Expected), far)
 	}
@@ -453,7 +456,8 @@ func (c *checker) stepwise(x, w float64) (d, allowed float64) {
 	if !c.dt.IsFloat() && !c.dt.IsComplex() {
 		round = tensor.Float32.Round
 	}
-	return math.Abs(round(round(x) - round(w))), round(round(c.override.Atol) + round(round(c.override.Rtol)*math.Abs(round(w))))
+	return math.Abs(round(round(x) - round(w))),
+		round(round(c.override.Atol) + round(round(c.override.Rtol)*math.Abs(round(w))))
 }
 
 func (c *checker) complexBlock(p *part, lo, n int, s *scratch) {

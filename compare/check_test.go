@@ -31,7 +31,8 @@ func TestCheckVerdicts(t *testing.T) {
 	}{
 		{"equal", f(1, 2), f(1, 2), Model{Exact: true}, nil, Pass, ""},
 		{"signed zero and NaN", f(0, nan, 1), f(math.Copysign(0, -1), nan, 1), Model{Exact: true}, nil, Pass, ""},
-		{"exact, one ulp off", f(1, 1+0x1p-23), f(1, 1), Model{Exact: true}, nil, Fail, "1 of 2 elements differ from the reference: at [1] got 1.0000001 want 1 (1 ulp)"},
+		{"exact, one ulp off", f(1, 1+0x1p-23), f(1, 1), Model{Exact: true}, nil, Fail,
+			"1 of 2 elements differ from the reference: at [1] got 1.0000001 want 1 (1 ulp)"},
 		{"one ulp off", f(1, 1+0x1p-23), f(1, 1), Model{ULPs: 1}, nil, Pass, ""},
 		{"shape", f(1), f(1, 1), Model{}, nil, Fail, "shape is [1], want [2]"},
 		{"dtype", floats(tensor.Float64, []int{1}, 1), f(1), Model{}, nil, Fail, "dtype is float64, want float32"},
@@ -41,26 +42,44 @@ func TestCheckVerdicts(t *testing.T) {
 		{"tiny is not zero", f(1e-44, 0), f(1e-44, 0), Model{}, nil, Pass, ""},
 		{"all NaN", f(nan), f(nan), Model{}, nil, Mistrusted, "the only element is NaN on both sides"},
 		{"empty", f(), f(), Model{}, nil, Mistrusted, "the tensor is empty: nothing was compared"},
-		{"scalar", floats(tensor.Float32, nil, 2), floats(tensor.Float32, nil, 1), Model{ULPs: 1}, nil, Fail, "got 2 want 1 (8.389e+06 ulp)"},
-		{"integers", ints(tensor.Int32, []int{2}, 1, 2), ints(tensor.Int32, []int{2}, 1, 3), Model{ULPs: 9}, nil, Fail, "1 of 2 elements differ from the reference: at [1] got 2 want 3"},
+		{"scalar", floats(tensor.Float32, nil, 2), floats(tensor.Float32, nil, 1), Model{ULPs: 1}, nil, Fail,
+			"got 2 want 1 (8.389e+06 ulp)"},
+		{"integers", ints(tensor.Int32, []int{2}, 1, 2), ints(tensor.Int32, []int{2}, 1, 3), Model{ULPs: 9}, nil, Fail,
+			"1 of 2 elements differ from the reference: at [1] got 2 want 3"},
 		{"integers wrap", ints(tensor.Int8, []int{1}, -128), ints(tensor.Int8, []int{1}, 128), Model{}, nil, Pass, ""},
-		{"bool", ints(tensor.Bool, []int{2}, 1, 1), ints(tensor.Bool, []int{2}, 1, 0), Model{}, nil, Fail, "1 of 2 elements differ from the reference: at [1] got true want false"},
-		{"integers by tolerance", ints(tensor.Int32, []int{1}, 2), ints(tensor.Int32, []int{1}, 3), Model{}, &Tolerance{Atol: 1, Rule: "flag"}, Pass, ""},
+		{"bool", ints(tensor.Bool, []int{2}, 1, 1), ints(tensor.Bool, []int{2}, 1, 0), Model{}, nil, Fail,
+			"1 of 2 elements differ from the reference: at [1] got true want false"},
+		{"integers by tolerance", ints(tensor.Int32, []int{1}, 2), ints(tensor.Int32, []int{1}, 3), Model{},
+			&Tolerance{Atol: 1, Rule: "flag"}, Pass, ""},
 		{"by tolerance", f(1, 2.5), f(1, 2), Model{}, &Tolerance{Rtol: 0.25, Rule: "flag"}, Pass, ""},
-		{"outside tolerance", f(1, 2.5), f(1, 2), Model{}, &Tolerance{Rtol: 0.2, Rule: "flag"}, Fail, "1 of 2 elements are outside atol=0 rtol=0.2 (flag): at [1] got 2.5 want 2 (2.097e+06 ulp)"},
+		{"outside tolerance", f(1, 2.5), f(1, 2), Model{}, &Tolerance{Rtol: 0.2, Rule: "flag"}, Fail,
+			"1 of 2 elements are outside atol=0 rtol=0.2 (flag): at [1] got 2.5 want 2 (2.097e+06 ulp)"},
 		{"by ulp", f(1+2*0x1p-23, 1), f(1, 1), Model{Exact: true}, &Tolerance{ULP: 2}, Pass, ""},
-		{"outside ulp", f(1+3*0x1p-23, 1), f(1, 1), Model{}, &Tolerance{ULP: 2, Rule: "file"}, Fail, "1 of 2 elements are outside ulp=2 (file): at [0] got 1.0000004 want 1 (3 ulp)"},
-		{"NaN is outside tolerance", f(nan, 1), f(1, 1), Model{}, &Tolerance{Atol: 100, Rule: "flag"}, Fail, "1 element is NaN where a number is due"},
-		{"subnormal terms flushed to zero", f(0, 1), f(1e-39, 1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-39, 1) }}, nil, Pass, ""},
-		{"small terms lost", f(0, 1), f(1e-36, 1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-36, 1) }}, nil, Fail, "1 of 2 elements differ by more than rounding"},
-		{"nothing but rounding left", f(-1e-7, 2e-8), f(1e-8, -3e-12), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, Mistrusted, "all 2 elements are within rounding of zero"},
-		{"one element says something", f(-1e-7, 1e-5), f(1e-8, 1e-5), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, Pass, ""},
-		{"beyond rounding of zero", f(-1e-5, 1e-8), f(1e-8, 1e-8), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, Fail, "differ by more than rounding"},
-		{"accumulated in the dtype", bf(1.0625), bf(1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(8) }}, nil, Warn, "accumulated in bfloat16"},
-		{"operands of a lower precision", f(1.0625), f(1), Model{ULPs: 1, Operand: tensor.BFloat16, Scale: func() *tensor.Tensor { return f(8) }}, nil, Warn, "accumulated in bfloat16"},
-		{"operands of the same precision", f(1.0625), f(1), Model{ULPs: 1, Operand: tensor.Float32, Scale: func() *tensor.Tensor { return f(8) }}, nil, Fail, "got 1.0625 want 1"},
-		{"counted already", bf(1.0625), bf(1), Model{ULPs: 1, Coarse: true, Scale: func() *tensor.Tensor { return f(8) }}, nil, Fail, "got 1.0625 want 1"},
-		{"quantised", quantised(t), quantised(t), Model{}, nil, Unsupported, "values of dtype qint8 cannot be compared"},
+		{"outside ulp", f(1+3*0x1p-23, 1), f(1, 1), Model{}, &Tolerance{ULP: 2, Rule: "file"}, Fail,
+			"1 of 2 elements are outside ulp=2 (file): at [0] got 1.0000004 want 1 (3 ulp)"},
+		{"NaN is outside tolerance", f(nan, 1), f(1, 1), Model{}, &Tolerance{Atol: 100, Rule: "flag"}, Fail,
+			"1 element is NaN where a number is due"},
+		{"subnormal terms flushed to zero", f(0, 1), f(1e-39, 1),
+			Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-39, 1) }}, nil, Pass, ""},
+		{"small terms lost", f(0, 1), f(1e-36, 1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-36, 1) }},
+			nil, Fail, "1 of 2 elements differ by more than rounding"},
+		{"nothing but rounding left", f(-1e-7, 2e-8), f(1e-8, -3e-12),
+			Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, Mistrusted,
+			"all 2 elements are within rounding of zero"},
+		{"one element says something", f(-1e-7, 1e-5), f(1e-8, 1e-5),
+			Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, Pass, ""},
+		{"beyond rounding of zero", f(-1e-5, 1e-8), f(1e-8, 1e-8),
+			Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, Fail, "differ by more than rounding"},
+		{"accumulated in the dtype", bf(1.0625), bf(1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(8) }},
+			nil, Warn, "accumulated in bfloat16"},
+		{"operands of a lower precision", f(1.0625), f(1), Model{ULPs: 1, Operand: tensor.BFloat16,
+			Scale: func() *tensor.Tensor { return f(8) }}, nil, Warn, "accumulated in bfloat16"},
+		{"operands of the same precision", f(1.0625), f(1), Model{ULPs: 1, Operand: tensor.Float32,
+			Scale: func() *tensor.Tensor { return f(8) }}, nil, Fail, "got 1.0625 want 1"},
+		{"counted already", bf(1.0625), bf(1), Model{ULPs: 1, Coarse: true,
+			Scale: func() *tensor.Tensor { return f(8) }}, nil, Fail, "got 1.0625 want 1"},
+		{"quantised", quantised(t), quantised(t), Model{}, nil, Unsupported,
+			"values of dtype qint8 cannot be compared"},
 	} {
 		res := Check(tc.got, tc.ref, tc.m, DefaultTolerance(tc.got.DType), tc.override)
 		if res.Verdict != tc.want || tc.reason == "" && res.Reason != "" || !strings.Contains(res.Reason, tc.reason) {
@@ -81,7 +100,9 @@ func TestExactElementsAreNoEvidence(t *testing.T) {
 		scale[i], got[i] = 4, 1+e*0x1p-7
 	}
 	verdict := func() (Verdict, string) {
-		m := Model{ULPs: 1, Terms: 3, Scale: func() *tensor.Tensor { return floats(tensor.Float64, []int{n}, scale...) }}
+		m := Model{ULPs: 1, Terms: 3, Scale: func() *tensor.Tensor {
+			return floats(tensor.Float64, []int{n}, scale...)
+		}}
 		res := check(floats(tensor.BFloat16, []int{n}, got...).Rounded(), floats(tensor.BFloat16, []int{n}, ref...), m)
 		return res.Verdict, res.Reason
 	}
@@ -100,7 +121,8 @@ func TestExactElementsAreNoEvidence(t *testing.T) {
 
 func quantised(t *testing.T) *tensor.Tensor {
 	t.Helper()
-	q, err := tensor.NewView(tensor.NewStorage(make([]byte, 4)), tensor.View{DType: tensor.QInt8, Shape: []int{4}, Stride: []int{1}})
+	q, err := tensor.NewView(tensor.NewStorage(make([]byte, 4)), tensor.View{DType: tensor.QInt8, Shape: []int{4},
+		Stride: []int{1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,14 +133,17 @@ func TestCheckNumbers(t *testing.T) {
 	got := floats(tensor.Float32, []int{2, 3}, 1, 2, 3, math.Inf(1), 5, 7)
 	ref := floats(tensor.Float32, []int{2, 3}, 1, 2.5, 3, 4, 5, math.NaN())
 	res := check(got.Rounded(), ref, Model{ULPs: 1})
-	if res.Verdict != Fail || res.Mismatched != 3 || res.Numel != 6 || res.InfActual != 1 || res.NaNExpected != 1 || res.NaNActual != 0 ||
-		!slices.Equal(res.WorstIndex, []int{1, 0}) || res.Actual != math.Inf(1) || res.Expected != 4.0 || res.Rule != "1 ulp" {
+	if res.Verdict != Fail || res.Mismatched != 3 || res.Numel != 6 || res.InfActual != 1 || res.NaNExpected != 1 ||
+		res.NaNActual != 0 ||
+		!slices.Equal(res.WorstIndex, []int{1, 0}) || res.Actual != math.Inf(1) || res.Expected != 4.0 ||
+		res.Rule != "1 ulp" {
 		t.Errorf("got %+v", res)
 	}
 	if res.OpTools.AllClose || !math.IsNaN(res.OpTools.MaxAbs) || !math.IsInf(res.PassAtol, 1) {
 		t.Errorf("op_tools' numbers: %+v, pass atol %v", res.OpTools, res.PassAtol)
 	}
-	up := check(floats(tensor.Float64, []int{4}, 2, 3, 4, 6), floats(tensor.Float64, []int{4}, 1, 2, 3, 6), Model{ULPs: 1})
+	up := check(floats(tensor.Float64, []int{4}, 2, 3, 4, 6), floats(tensor.Float64, []int{4}, 1, 2, 3, 6),
+		Model{ULPs: 1})
 	if up.Bias != 1 || up.PassAtol != 1 || up.MaxULP != 0x1p52 {
 		t.Errorf("bias %v pass atol %v max ulp %v, want 1 1 %v", up.Bias, up.PassAtol, up.MaxULP, 0x1p52)
 	}
@@ -130,13 +155,15 @@ func TestCheckRound(t *testing.T) {
 	rough := tensor.Data[float64](floats(tensor.BFloat16, []int{3}, 1.001, -2.003, 3.007).Rounded())
 	got := floats(tensor.Float32, []int{3}, rough...).Rounded()
 	if res := check(got, ref, Model{Exact: true, Round: tensor.BFloat16}); res.Verdict != Pass || res.OpTools.AllClose {
-		t.Errorf("precise to bfloat16: %s %q allclose %v, want pass and not close", res.Verdict, res.Reason, res.OpTools.AllClose)
+		t.Errorf("precise to bfloat16: %s %q allclose %v, want pass and not close", res.Verdict, res.Reason,
+			res.OpTools.AllClose)
 	}
 	if res := check(got, ref, Model{ULPs: 1}); res.Verdict != Fail {
 		t.Errorf("as float32: %s, want fail", res.Verdict)
 	}
 	rough[1] *= 1 + 0x1p-7
-	if res := check(floats(tensor.Float32, []int{3}, rough...).Rounded(), ref, Model{Exact: true, Round: tensor.BFloat16}); res.Verdict != Fail || res.MaxULP != 1 {
+	if res := check(floats(tensor.Float32, []int{3}, rough...).Rounded(), ref,
+		Model{Exact: true, Round: tensor.BFloat16}); res.Verdict != Fail || res.MaxULP != 1 {
 		t.Errorf("one bfloat16 ulp off: %s, %v ulp, want fail, 1", res.Verdict, res.MaxULP)
 	}
 }
@@ -150,15 +177,20 @@ func TestCheckComplex(t *testing.T) {
 		t.Errorf("%s %q %v ulp, want pass, 1", res.Verdict, res.Reason, res.MaxULP)
 	}
 	residue := tensor.New(tensor.Complex64, []int{1}, []complex128{1e-8 - 2e-8i})
-	if res := check(residue.Rounded(), tensor.New(tensor.Complex64, []int{1}, []complex128{0}), Model{ULPs: 1, Scale: func() *tensor.Tensor { return floats(tensor.Float64, []int{1}, 1) }}); res.Verdict != Mistrusted {
+	if res := check(residue.Rounded(), tensor.New(tensor.Complex64, []int{1}, []complex128{0}),
+		Model{ULPs: 1, Scale: func() *tensor.Tensor {
+			return floats(tensor.Float64, []int{1}, 1)
+		}}); res.Verdict != Mistrusted {
 		t.Errorf("rounding of zero: %s %q, want mistrusted", res.Verdict, res.Reason)
 	}
 	conjugate := tensor.New(tensor.Complex64, []int{2}, []complex128{1 - 1i, complex(1, -1e-6)}).Rounded()
-	if res := check(conjugate, ref, Model{Exact: true}); res.Verdict != Fail || !strings.Contains(res.Reason, "the conjugate bit of a tensor was lost") {
+	if res := check(conjugate, ref, Model{Exact: true}); res.Verdict != Fail ||
+		!strings.Contains(res.Reason, "the conjugate bit of a tensor was lost") {
 		t.Errorf("conjugates: %s %q", res.Verdict, res.Reason)
 	}
 	far := tensor.New(tensor.Complex64, []int{2}, []complex128{1 - 1i, complex(1, 1e-6)}).Rounded()
-	if res := check(far, ref, Model{ULPs: 1}); res.Verdict != Fail || res.Actual != complex(1, -1) || res.Expected != complex(1, 1) {
+	if res := check(far, ref, Model{ULPs: 1}); res.Verdict != Fail || res.Actual != complex(1, -1) ||
+		res.Expected != complex(1, 1) {
 		t.Errorf("%+v, want fail at 1-1i", res)
 	}
 }
@@ -188,7 +220,8 @@ func TestPatterns(t *testing.T) {
 		plant func(v []float64)
 		want  string
 	}{
-		"NaN":        {func(v []float64) { v[3], v[9] = math.NaN(), math.NaN() }, "2 elements are NaN where a number is due"},
+		"NaN": {func(v []float64) { v[3], v[9] = math.NaN(), math.NaN() },
+			"2 elements are NaN where a number is due"},
 		"tail":       {func(v []float64) { clear(v[n-37:]) }, "tail of 37 zeros"},
 		"holes":      {func(v []float64) { v[5], v[50] = 0, 0 }, "2 elements are zero"},
 		"subnormals": {func(v []float64) { v[100] = 0 }, "1 element is flushed to zero though subnormal"},
@@ -221,7 +254,8 @@ func TestPatterns(t *testing.T) {
 		tc.plant(v)
 		ref := floats(tensor.Float32, []int{rows, cols}, base...)
 		res := check(floats(tensor.Float32, []int{rows, cols}, v...).Rounded(), ref, Model{Exact: true})
-		if res.Verdict != Fail || !strings.Contains(res.Pattern, tc.want) || !strings.HasSuffix(res.Reason, res.Pattern) {
+		if res.Verdict != Fail || !strings.Contains(res.Pattern, tc.want) ||
+			!strings.HasSuffix(res.Reason, res.Pattern) {
 			t.Errorf("%s: %s, pattern %q, want %q", name, res.Verdict, res.Pattern, tc.want)
 		}
 	}
@@ -276,7 +310,8 @@ func TestTies(t *testing.T) {
 		t.Errorf("Distinct out of range = %v %d, want false 1", ok, worst)
 	}
 	nan := math.NaN()
-	if !Unordered(floats(tensor.Float64, []int{3}, 2, nan, 0), floats(tensor.Float64, []int{3}, math.Copysign(0, -1), 2, nan)) {
+	if !Unordered(floats(tensor.Float64, []int{3}, 2, nan, 0), floats(tensor.Float64, []int{3}, math.Copysign(0, -1), 2,
+		nan)) {
 		t.Error("Unordered of a permutation = false")
 	}
 	if Unordered(floats(tensor.Float64, []int{3}, 2, 2, 1), floats(tensor.Float64, []int{3}, 2, 1, 1)) {

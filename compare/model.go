@@ -101,7 +101,8 @@ func newBound(m Model, dt tensor.DType) bound {
 	b := bound{dt: dt, ulps: m.ULPs, mant: dt.MantissaBits(), top: dt.ULP(math.Inf(1))}
 	b.emin = math.Ilogb(dt.SmallestNormal())
 	b.overflow = dt.Max() + b.top/2
-	b.reach = vec.Reach{Mant: uint(b.mant), Low: uint64(max(b.emin, b.mant-1022) + 1023), High: uint64(math.Ilogb(dt.Max()) + 1023)}
+	b.reach = vec.Reach{Mant: uint(b.mant), Low: uint64(max(b.emin, b.mant-1022) + 1023),
+		High: uint64(math.Ilogb(dt.Max()) + 1023)}
 	u, name, acc := u32, "2^-24", tensor.Float32
 	if dt == tensor.Float64 {
 		u, name, acc = u64, "2^-53", dt

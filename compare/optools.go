@@ -64,7 +64,8 @@ func shapeNote(device, host *tensor.Tensor) string {
 	if reflect.DeepEqual(nonNil(device.Shape), nonNil(host.Shape)) {
 		return ""
 	}
-	return fmt.Sprintf("Inconsistent shape: torch.Size(%s) torch.Size(%s)", tensor.ShapeString(device.Shape), tensor.ShapeString(host.Shape))
+	return fmt.Sprintf("Inconsistent shape: torch.Size(%s) torch.Size(%s)", tensor.ShapeString(device.Shape),
+		tensor.ShapeString(host.Shape))
 }
 
 func nonNil(shape []int) []int {
@@ -75,7 +76,8 @@ func nonNil(shape []int) []int {
 }
 
 func (p *pair) opTools(s vec.Stats, tol Tolerance) OpTools {
-	o := OpTools{AllClose: s.NotClose == 0, Cosine: cosine(&s), MaxAbs: s.MaxAbs, MaxRel: s.MaxRel, Atol: tol.Atol, Rtol: tol.Rtol}
+	o := OpTools{AllClose: s.NotClose == 0, Cosine: cosine(&s), MaxAbs: s.MaxAbs, MaxRel: s.MaxRel, Atol: tol.Atol,
+		Rtol: tol.Rtol}
 	if s.N == 0 {
 		o.Cosine = 1
 	}
@@ -109,13 +111,15 @@ func OpToolsValues(device, host any) OpTools {
 		return OpTools{AllClose: true, Cosine: 1}
 	}
 	if pythonType(device) != pythonType(host) {
-		return incomparable(fmt.Sprintf("Inconsistent types: <class '%s'> <class '%s'>", pythonType(device), pythonType(host)))
+		return incomparable(fmt.Sprintf("Inconsistent types: <class '%s'> <class '%s'>", pythonType(device),
+			pythonType(host)))
 	}
 	a, number := toFloat(device)
 	b, _ := toFloat(host)
 	if number {
 		d := math.Abs(a - b)
-		o := OpTools{AllClose: d <= scalarTol+scalarTol*math.Abs(b) && !math.IsInf(b, 0) || a != a && b != b, Cosine: 1, MaxAbs: d, MaxRel: d / (math.Abs(b) + scalarTol), Atol: scalarTol, Rtol: scalarTol}
+		o := OpTools{AllClose: d <= scalarTol+scalarTol*math.Abs(b) && !math.IsInf(b, 0) || a != a && b != b, Cosine: 1,
+			MaxAbs: d, MaxRel: d / (math.Abs(b) + scalarTol), Atol: scalarTol, Rtol: scalarTol}
 		if !o.AllClose {
 			o.Cosine = -1
 			o.Note = fmt.Sprintf(" value: %s %s ", pythonStr(device), pythonStr(host))

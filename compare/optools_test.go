@@ -36,7 +36,8 @@ func (s stored) tensor(t *testing.T) *tensor.Tensor {
 	if !ok {
 		t.Fatalf("unknown dtype %q", s.DType)
 	}
-	x, err := tensor.NewView(tensor.NewStorage(s.Data), tensor.View{DType: dt, Shape: s.Shape, Stride: tensor.Contiguous(s.Shape)})
+	x, err := tensor.NewView(tensor.NewStorage(s.Data), tensor.View{DType: dt, Shape: s.Shape,
+		Stride: tensor.Contiguous(s.Shape)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +67,11 @@ func TestOpToolsGolden(t *testing.T) {
 		t.Run(g.Name, func(t *testing.T) {
 			a, b := g.Device.tensor(t), g.Host.tensor(t)
 			o := OpToolsTensors(a, b, DefaultTolerance(a.DType))
-			if o.AllClose != g.AllClose || o.Note != g.Note || !printed(o.Cosine, g.Cosine, 1e-6) || !printed(o.MaxAbs, g.MaxAbs, 1e-9) ||
+			if o.AllClose != g.AllClose || o.Note != g.Note || !printed(o.Cosine, g.Cosine, 1e-6) ||
+				!printed(o.MaxAbs, g.MaxAbs, 1e-9) ||
 				!printed(o.MaxRel, g.MaxRel, 1e-9) || !printed(o.Atol, g.Atol, 1e-9) || !printed(o.Rtol, g.Rtol, 1e-9) {
-				t.Errorf("got %+v, want %v %s %s %s atol %s rtol %s %q", o, g.AllClose, g.Cosine, g.MaxAbs, g.MaxRel, g.Atol, g.Rtol, g.Note)
+				t.Errorf("got %+v, want %v %s %s %s atol %s rtol %s %q", o, g.AllClose, g.Cosine, g.MaxAbs, g.MaxRel,
+					g.Atol, g.Rtol, g.Note)
 			}
 		})
 	}
@@ -77,7 +80,8 @@ func TestOpToolsGolden(t *testing.T) {
 // TestOpToolsBuffers: the same numbers from strided and computed tensors as
 // from stored contiguous ones.
 func TestOpToolsBuffers(t *testing.T) {
-	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16, tensor.Float64, tensor.Int16, tensor.Complex64, tensor.Float8E5M2} {
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16, tensor.Float64, tensor.Int16,
+		tensor.Complex64, tensor.Float8E5M2} {
 		n := 1000
 		v, w := make([]float64, n), make([]float64, n)
 		for i := range v {
@@ -118,7 +122,8 @@ func TestOpToolsBuffers(t *testing.T) {
 			}
 			return s
 		}
-		for name, pair := range map[string][2]*tensor.Tensor{"strided device": {strided(sa), sb}, "strided host": {sa, strided(sb)}, "both strided": {strided(sa), strided(sb)}} {
+		for name, pair := range map[string][2]*tensor.Tensor{"strided device": {strided(sa), sb},
+			"strided host": {sa, strided(sb)}, "both strided": {strided(sa), strided(sb)}} {
 			if got := OpToolsTensors(pair[0], pair[1], DefaultTolerance(dt)); got != want {
 				t.Errorf("%s %s: %+v, want %+v", dt, name, got, want)
 			}
@@ -136,20 +141,28 @@ func TestOpToolsValues(t *testing.T) {
 		{true, true, OpTools{AllClose: true, Cosine: 1}},
 		{true, false, OpTools{Cosine: -1, MaxAbs: nan, MaxRel: nan, Note: " value: True False "}},
 		{int64(3), int64(3), OpTools{AllClose: true, Cosine: 1, Atol: 1e-6, Rtol: 1e-6}},
-		{int64(3), int64(4), OpTools{Cosine: -1, MaxAbs: 1, MaxRel: 1 / (4 + 1e-6), Atol: 1e-6, Rtol: 1e-6, Note: " value: 3 4 "}},
-		{1.0, 1.5, OpTools{Cosine: -1, MaxAbs: 0.5, MaxRel: 0.5 / (1.5 + 1e-6), Atol: 1e-6, Rtol: 1e-6, Note: " value: 1.0 1.5 "}},
+		{int64(3), int64(4), OpTools{Cosine: -1, MaxAbs: 1, MaxRel: 1 / (4 + 1e-6), Atol: 1e-6, Rtol: 1e-6,
+			Note: " value: 3 4 "}},
+		{1.0, 1.5, OpTools{Cosine: -1, MaxAbs: 0.5, MaxRel: 0.5 / (1.5 + 1e-6), Atol: 1e-6, Rtol: 1e-6,
+			Note: " value: 1.0 1.5 "}},
 		{nan, nan, OpTools{AllClose: true, Cosine: 1, MaxAbs: nan, MaxRel: nan, Atol: 1e-6, Rtol: 1e-6}},
-		{math.Inf(-1), math.Inf(-1), OpTools{Cosine: -1, MaxAbs: nan, MaxRel: nan, Atol: 1e-6, Rtol: 1e-6, Note: " value: -inf -inf "}},
-		{int64(1), 1.0, OpTools{Cosine: -1, MaxAbs: nan, MaxRel: nan, Note: "Inconsistent types: <class 'int'> <class 'float'>"}},
-		{tensor.Float32, tensor.Float32, OpTools{AllClose: true, Cosine: 1, Note: " value: torch.float32 torch.float32"}},
+		{math.Inf(-1), math.Inf(-1), OpTools{Cosine: -1, MaxAbs: nan, MaxRel: nan, Atol: 1e-6, Rtol: 1e-6,
+			Note: " value: -inf -inf "}},
+		{int64(1), 1.0, OpTools{Cosine: -1, MaxAbs: nan, MaxRel: nan,
+			Note: "Inconsistent types: <class 'int'> <class 'float'>"}},
+		{tensor.Float32, tensor.Float32, OpTools{AllClose: true, Cosine: 1,
+			Note: " value: torch.float32 torch.float32"}},
 		{"cuda:0", "cpu", OpTools{Cosine: -1, MaxAbs: nan, MaxRel: nan, Note: " value: cuda:0 cpu"}},
-		{nil, tensor.Scalar(tensor.Float32, 1.0), OpTools{Cosine: -1, MaxAbs: nan, MaxRel: nan, Note: "Inconsistent types: <class 'NoneType'> <class 'torch.Tensor'>"}},
-		{1e-7, 2e20, OpTools{Cosine: -1, MaxAbs: 2e20, MaxRel: 1, Atol: 1e-6, Rtol: 1e-6, Note: " value: 1e-07 2e+20 "}},
+		{nil, tensor.Scalar(tensor.Float32, 1.0), OpTools{Cosine: -1, MaxAbs: nan, MaxRel: nan,
+			Note: "Inconsistent types: <class 'NoneType'> <class 'torch.Tensor'>"}},
+		{1e-7, 2e20, OpTools{Cosine: -1, MaxAbs: 2e20, MaxRel: 1, Atol: 1e-6, Rtol: 1e-6,
+			Note: " value: 1e-07 2e+20 "}},
 		{big.NewInt(7), big.NewInt(7), OpTools{AllClose: true, Cosine: 1, Atol: 1e-6, Rtol: 1e-6}},
 		{complex(1, 2), complex(1, 2), OpTools{AllClose: true, Cosine: 1, Note: " value: (1+2j) (1+2j)"}},
 	} {
 		got := OpToolsValues(tc.device, tc.host)
-		ok := same(got.MaxAbs, tc.want.MaxAbs) && (same(got.MaxRel, tc.want.MaxRel) || math.Abs(got.MaxRel-tc.want.MaxRel) < 1e-12)
+		ok := same(got.MaxAbs, tc.want.MaxAbs) && (same(got.MaxRel, tc.want.MaxRel) ||
+			math.Abs(got.MaxRel-tc.want.MaxRel) < 1e-12)
 		got.MaxAbs, got.MaxRel, tc.want.MaxAbs, tc.want.MaxRel = 0, 0, 0, 0
 		if !ok || got != tc.want {
 			t.Errorf("OpToolsValues(%v, %v) = %+v, want %+v (numbers agree: %v)", tc.device, tc.host, got, tc.want, ok)

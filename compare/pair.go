@@ -49,7 +49,8 @@ func newPair(got, ref *tensor.Tensor, tol Tolerance, torchCast bool) *pair {
 	case tensor.Float16:
 		typed(p, vec.Float16, vec.RoundFloat16, r, func(s *scratch) *[2][]uint16 { return &s.u16 })
 	case tensor.Float64:
-		typed(p, vec.Float64, func(dst, src []float64) { copy(dst, src) }, r, func(s *scratch) *[2][]float64 { return &s.f64 })
+		typed(p, vec.Float64, func(dst, src []float64) { copy(dst, src) }, r,
+			func(s *scratch) *[2][]float64 { return &s.f64 })
 	default:
 		switch p.dt.Kind() {
 		case tensor.KindFloat:
@@ -89,7 +90,8 @@ func inMemoryOrder(t *tensor.Tensor) *tensor.Tensor {
 
 // typed sets up p to compare blocks of T with kernel, which reads in place what
 // is stored in place.
-func typed[T vec.Element](p *pair, kernel func(a, b []T, r vec.Rule) vec.Stats, round func([]T, []float64), r vec.Rule, buf func(*scratch) *[2][]T) {
+func typed[T vec.Element](p *pair, kernel func(a, b []T, r vec.Rule) vec.Stats, round func([]T, []float64), r vec.Rule,
+	buf func(*scratch) *[2][]T) {
 	a, b := inPlace[T](p.got, p.dt), inPlace[T](p.ref, p.dt)
 	switch both := any([2][]T{a, b}).(type) {
 	case [2][]float32:

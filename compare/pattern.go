@@ -37,7 +37,8 @@ func (c *checker) pattern(at int) string {
 	dt := floatGrid(c.grid).Real()
 	buf := windows.Get().(*[2][]float64)
 	defer windows.Put(buf)
-	w := window{got: resize(&buf[0], n), want: resize(&buf[1], n), lo: lo, shape: c.got.Shape, whole: n == c.n, dt: dt, near: 4 * dt.Eps()}
+	w := window{got: resize(&buf[0], n), want: resize(&buf[1], n), lo: lo, shape: c.got.Shape, whole: n == c.n, dt: dt,
+		near: 4 * dt.Eps()}
 	off := make([][]int, (n+c.block-1)/c.block)
 	tensor.Parallel(len(off), 1, func(first, last int) {
 		for k := first; k < last; k++ {
@@ -89,7 +90,8 @@ func (c *checker) conjugated(lo, n int) string {
 			return ""
 		}
 	}
-	return "conjugates: every imaginary part has the other sign, as where the conjugate bit of a tensor was lost (torch before 2.0 does not save it)"
+	return "conjugates: every imaginary part has the other sign, as where the conjugate bit of a tensor was lost " +
+		"(torch before 2.0 does not save it)"
 }
 
 // alike reports whether two values are the same up to rounding of an input or
@@ -215,7 +217,8 @@ func (w *window) shifted() string {
 			j := i + by
 			return j >= 0 && j < len(w.want) && w.alike(w.got[i], w.want[j])
 		}) {
-			return fmt.Sprintf("shifted: each element holds the value of %s", map[int]string{1: "the next one", -1: "the previous one"}[by])
+			return fmt.Sprintf("shifted: each element holds the value of %s", map[int]string{1: "the next one",
+				-1: "the previous one"}[by])
 		}
 	}
 	return ""
@@ -259,7 +262,8 @@ func (w *window) swapped() string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("rows %s and %s are swapped", tensor.ShapeString(unravel(a, w.shape[:d-1])), tensor.ShapeString(unravel(b, w.shape[:d-1])))
+	return fmt.Sprintf("rows %s and %s are swapped", tensor.ShapeString(unravel(a, w.shape[:d-1])),
+		tensor.ShapeString(unravel(b, w.shape[:d-1])))
 }
 
 // oneIndex recognises errors confined to one index of a dimension: a channel,

@@ -27,7 +27,8 @@ func TestRoundedNeverFails(t *testing.T) {
 			v = append(v, top*f, -top*f, dt.SmallestNormal()*f, tiny*f, -tiny*f/2)
 		}
 		for range 5000 {
-			v = append(v, r.NormFloat64(), tiny*100*r.NormFloat64(), dt.SmallestNormal()*4*r.NormFloat64(), top*(r.Float64()-0.5)*2.2)
+			v = append(v, r.NormFloat64(), tiny*100*r.NormFloat64(), dt.SmallestNormal()*4*r.NormFloat64(),
+				top*(r.Float64()-0.5)*2.2)
 		}
 		if dt == tensor.Float64 {
 			for i, x := range v {
@@ -38,7 +39,8 @@ func TestRoundedNeverFails(t *testing.T) {
 		}
 		ref := tensor.New(dt, []int{len(v)}, v)
 		got := ref.Rounded()
-		for _, m := range []Model{{Exact: true}, {ULPs: 1}, {ULPs: 1, Terms: 1, Scale: func() *tensor.Tensor { return ref }}} {
+		for _, m := range []Model{{Exact: true}, {ULPs: 1},
+			{ULPs: 1, Terms: 1, Scale: func() *tensor.Tensor { return ref }}} {
 			if res := check(got, ref, m); res.Verdict != Pass || res.Mismatched != 0 || res.MaxULP != 0 {
 				t.Errorf("%s %s: %s, %q, %v ulp, want pass", dt, res.Rule, res.Verdict, res.Reason, res.MaxULP)
 			}
@@ -137,7 +139,8 @@ func (p *products) tensor(v []float64) *tensor.Tensor {
 }
 
 func (p *products) check(got []float64) Result {
-	return check(p.tensor(got).Rounded(), p.tensor(p.ref), Model{ULPs: 1, Terms: p.k, Scale: func() *tensor.Tensor { return p.tensor(p.scale).WithDType(tensor.Float64) }})
+	return check(p.tensor(got).Rounded(), p.tensor(p.ref),
+		Model{ULPs: 1, Terms: p.k, Scale: func() *tensor.Tensor { return p.tensor(p.scale).WithDType(tensor.Float64) }})
 }
 
 var lengths = []int{8, 256, 8192}
@@ -158,7 +161,8 @@ func TestAccumulationsPass(t *testing.T) {
 				p := newProducts(r, dt, k, positive)
 				for _, lanes := range []int{1, 16} {
 					if res := p.check(p.sum(accumulator(dt), lanes)); res.Verdict != Pass {
-						t.Errorf("%s k=%d positive=%v lanes=%d: %s: %s", dt, k, positive, lanes, res.Verdict, res.Reason)
+						t.Errorf("%s k=%d positive=%v lanes=%d: %s: %s", dt, k, positive, lanes, res.Verdict,
+							res.Reason)
 					}
 				}
 			}
@@ -237,7 +241,8 @@ func TestPlantedErrorsFail(t *testing.T) {
 						v := append([]float64(nil), base...)
 						plant(r, v, p.cols, dt.Eps())
 						if res := p.check(v); res.Verdict != Fail || res.Reason == "" {
-							t.Errorf("%s k=%d summed in %s, %s, trial %d: %s, %q", dt, k, acc, name, trial, res.Verdict, res.Reason)
+							t.Errorf("%s k=%d summed in %s, %s, trial %d: %s, %q", dt, k, acc, name, trial, res.Verdict,
+								res.Reason)
 						}
 					}
 				}
@@ -269,7 +274,8 @@ func TestOverflow(t *testing.T) {
 			if dt == tensor.Float8E5M2 && tc.got == top && tc.ref < 2*top {
 				continue
 			}
-			got, ref := tensor.New(dt, []int{1}, []float64{tc.got}).Rounded(), tensor.New(dt, []int{1}, []float64{tc.ref})
+			got, ref := tensor.New(dt, []int{1}, []float64{tc.got}).Rounded(),
+				tensor.New(dt, []int{1}, []float64{tc.ref})
 			if res := check(got, ref, Model{ULPs: 1}); res.Verdict != tc.want {
 				t.Errorf("%s got %v ref %v: %s %q, want %s", dt, tc.got, tc.ref, res.Verdict, res.Reason, tc.want)
 			}
@@ -298,7 +304,8 @@ func TestDeterministic(t *testing.T) {
 	if other := fmt.Sprint(check(got, lazy, Model{ULPs: 3})); other != first {
 		t.Errorf("lazy reference gave %s, want %s", other, first)
 	}
-	a, b := OpToolsTensors(got, ref.Rounded(), DefaultTolerance(tensor.Float32)), check(got, ref, Model{ULPs: 3}).OpTools
+	a, b := OpToolsTensors(got, ref.Rounded(), DefaultTolerance(tensor.Float32)),
+		check(got, ref, Model{ULPs: 3}).OpTools
 	if a.MaxAbs != b.MaxAbs || a.MaxRel != b.MaxRel || a.AllClose != b.AllClose || math.Abs(a.Cosine-b.Cosine) > 1e-6 {
 		t.Errorf("stored reference %+v, rounded %+v", a, b)
 	}

@@ -23,20 +23,24 @@ func SelectedEqual(input *tensor.Tensor, dim int, got, want *tensor.Tensor) (ok 
 		return false, -1, err
 	}
 	if !slices.Equal(got.Shape, want.Shape) {
-		return false, -1, fmt.Errorf("indices of shape %s, want %s", tensor.ShapeString(got.Shape), tensor.ShapeString(want.Shape))
+		return false, -1, fmt.Errorf("indices of shape %s, want %s", tensor.ShapeString(got.Shape),
+			tensor.ShapeString(want.Shape))
 	}
 	if input.DType.IsComplex() {
 		v := tensor.Data[complex128](input)
-		ok, worst = g.sameValues(tensor.Data[int64](got), tensor.Data[int64](want), func(a, b int) bool { return v[a] == v[b] || nan(v[a]) && nan(v[b]) })
+		ok, worst = g.sameValues(tensor.Data[int64](got), tensor.Data[int64](want),
+			func(a, b int) bool { return v[a] == v[b] || nan(v[a]) && nan(v[b]) })
 		return ok, worst, nil
 	}
 	if input.DType.IsFloat() {
 		v := tensor.Data[float64](input)
-		ok, worst = g.sameValues(tensor.Data[int64](got), tensor.Data[int64](want), func(a, b int) bool { return same(v[a], v[b]) })
+		ok, worst = g.sameValues(tensor.Data[int64](got), tensor.Data[int64](want),
+			func(a, b int) bool { return same(v[a], v[b]) })
 		return ok, worst, nil
 	}
 	v := tensor.Data[int64](input)
-	ok, worst = g.sameValues(tensor.Data[int64](got), tensor.Data[int64](want), func(a, b int) bool { return v[a] == v[b] })
+	ok, worst = g.sameValues(tensor.Data[int64](got), tensor.Data[int64](want),
+		func(a, b int) bool { return v[a] == v[b] })
 	return ok, worst, nil
 }
 
@@ -65,10 +69,12 @@ func selection(input *tensor.Tensor, dim int, index *tensor.Tensor) (geometry, e
 	case len(index.Shape) == len(input.Shape) && len(index.Shape) > 0:
 		g.chosen = index.Shape[dim]
 	case len(index.Shape) != len(shape)-1:
-		return geometry{}, fmt.Errorf("indices of shape %s do not fit dim %d of shape %s", tensor.ShapeString(index.Shape), dim, tensor.ShapeString(input.Shape))
+		return geometry{}, fmt.Errorf("indices of shape %s do not fit dim %d of shape %s",
+			tensor.ShapeString(index.Shape), dim, tensor.ShapeString(input.Shape))
 	}
 	if index.Numel() != outer*g.chosen*g.inner {
-		return geometry{}, fmt.Errorf("indices of shape %s do not fit dim %d of shape %s", tensor.ShapeString(index.Shape), dim, tensor.ShapeString(input.Shape))
+		return geometry{}, fmt.Errorf("indices of shape %s do not fit dim %d of shape %s",
+			tensor.ShapeString(index.Shape), dim, tensor.ShapeString(input.Shape))
 	}
 	return g, nil
 }

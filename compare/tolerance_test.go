@@ -38,7 +38,8 @@ func TestEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for dt, want := range map[tensor.DType]float64{tensor.Float16: 1e-4, tensor.BFloat16: 1e-3, tensor.Float32: 1e-5, tensor.Float64: 1e-8, tensor.Complex64: 1e-3, tensor.Bool: 1e-3} {
+	for dt, want := range map[tensor.DType]float64{tensor.Float16: 1e-4, tensor.BFloat16: 1e-3, tensor.Float32: 1e-5,
+		tensor.Float64: 1e-8, tensor.Complex64: 1e-3, tensor.Bool: 1e-3} {
 		if got := none.For("torch.add", "", "output", dt); got.Atol != want || got.Rtol != want {
 			t.Errorf("default for %s: %v, want %g", dt, got, want)
 		}
@@ -47,7 +48,8 @@ func TestEnvironment(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"1", "a,b", "1,", "-1,2", "nan,1", "inf,1", "1,2,3"} {
-		if _, err := NewTolerances([]string{"AUTOCOMPARE_ERROR_TOLERANCE=" + bad}, nil); err == nil || !strings.Contains(err.Error(), "AUTOCOMPARE_ERROR_TOLERANCE") {
+		if _, err := NewTolerances([]string{"AUTOCOMPARE_ERROR_TOLERANCE=" + bad}, nil); err == nil ||
+			!strings.Contains(err.Error(), "AUTOCOMPARE_ERROR_TOLERANCE") {
 			t.Errorf("%q: error %v, want one that names the variable", bad, err)
 		}
 	}
@@ -83,7 +85,8 @@ output:
 		{"torch.add", "", "output", tensor.BFloat16, Tolerance{1e-5, 1e-4, 2, "tol.yaml:3 dtype bfloat16"}},
 		{"torch.sum", "accumulate", "output", tensor.Float32, Tolerance{1e-5, 1e-3, 0, "tol.yaml:6 class accumulate"}},
 		{"torch.Tensor.linear", "", "output", tensor.Float32, Tolerance{0.1, 1e-4, 0, "tol.yaml:8 op linear"}},
-		{"torch.nn.functional.linear", "accumulate", "output", tensor.Float32, Tolerance{0.2, 1e-3, 0, "tol.yaml:9 op torch.nn.functional.linear"}},
+		{"torch.nn.functional.linear", "accumulate", "output", tensor.Float32,
+			Tolerance{0.2, 1e-3, 0, "tol.yaml:9 op torch.nn.functional.linear"}},
 		{"torch.sort", "", "output[1]", tensor.Int64, Tolerance{0, 0, 0, "tol.yaml:12 torch.sort output[1]"}},
 		{"torch.sort", "", "output[0]", tensor.Int64, Tolerance{1e-5, 1e-4, 0, "tol.yaml:1 default"}},
 	} {

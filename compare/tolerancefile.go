@@ -164,7 +164,8 @@ func (f *ToleranceFile) find(op, class, output string, dt tensor.DType) *Toleran
 	if f == nil {
 		return nil
 	}
-	layers := []*limits{f.all, f.dtype[dt.String()], f.dtype["torch."+dt.String()], f.class[class], f.op[lastPart(op)], f.op[op],
+	layers := []*limits{f.all, f.dtype[dt.String()], f.dtype["torch."+dt.String()], f.class[class],
+		f.op[lastPart(op)], f.op[op],
 		f.output[lastPart(op)][output], f.output[op][output]}
 	var t *Tolerance
 	for _, l := range layers {

@@ -30,7 +30,8 @@ type found struct {
 }
 
 func newResult(r *request) *Result {
-	res := &Result{Calls: make([]CallResult, len(r.plan.Calls)), tensors: map[any]*tensor.Tensor{}, outs: map[*diopi.Out]any{}}
+	res := &Result{Calls: make([]CallResult, len(r.plan.Calls)), tensors: map[any]*tensor.Tensor{},
+		outs: map[*diopi.Out]any{}}
 	for i, c := range r.plan.Calls {
 		res.Calls[i] = CallResult{Function: c.Function, Status: NotRun}
 	}

@@ -86,7 +86,8 @@ var one = diopi.Scalar{DType: tensor.Float32, Float: 1}
 func addPlan() (*diopi.Plan, *diopi.Tensor) {
 	out := output("out", 5)
 	return &diopi.Plan{Calls: []*diopi.Call{{Phase: diopi.Forward, Function: "diopiAdd", Args: map[string]diopi.Arg{
-		"out": out, "input": input("input", floats([]int{5}, 10, 20, 30, 40, 50)), "other": input("other", floats([]int{5}, 1, 2, 3, 4, 5)), "alpha": one,
+		"out": out, "input": input("input", floats([]int{5}, 10, 20, 30, 40, 50)),
+		"other": input("other", floats([]int{5}, 1, 2, 3, 4, 5)), "alpha": one,
 	}}}, Outputs: []diopi.Arg{out}}, out
 }
 
@@ -110,7 +111,9 @@ func TestRun(t *testing.T) {
 		t.Errorf("Run = %+v, want no finding", r)
 	}
 	info := d.Info()
-	if info.Vendor != "Stranger" || info.Version != "0.1" || !info.LastError || info.Adaptor || !slices.Contains(info.Functions, "diopiMm") || slices.Contains(info.Missing, "diopiMm") || !slices.Contains(info.Missing, "diopiExp") {
+	if info.Vendor != "Stranger" || info.Version != "0.1" || !info.LastError || info.Adaptor ||
+		!slices.Contains(info.Functions, "diopiMm") || slices.Contains(info.Missing, "diopiMm") ||
+		!slices.Contains(info.Missing, "diopiExp") {
 		t.Errorf("Info = %+v", info)
 	}
 }
@@ -144,7 +147,8 @@ func TestFaults(t *testing.T) {
 		{fault: "hangs", status: TimedOut, reason: "diopiAdd: no answer in time"},
 		{fault: "busy_hangs", status: TimedOut, reason: "diopiAdd: no answer in time"},
 		{fault: "stuck_stream", status: TimedOut, reason: "diopiAdd: no answer in time"},
-		{fault: "segfaults", status: Crashed, reason: "diopiAdd: killed by SIGSEGV; stderr ends: about to touch address 16"},
+		{fault: "segfaults", status: Crashed,
+			reason: "diopiAdd: killed by SIGSEGV; stderr ends: about to touch address 16"},
 		{fault: "aborts", status: Crashed, reason: "diopiAdd: killed by SIGABRT; stderr ends: internal error 42"},
 		{fault: "divides_by_zero", status: Crashed, reason: "diopiAdd: killed by SIGFPE"},
 		{fault: "frees_tensor", status: Crashed, reason: "diopiAdd: killed by SIGABRT"},
@@ -164,7 +168,8 @@ func TestFaults(t *testing.T) {
 			d.config.Timeout = timeout
 			p, out := addPlan()
 			r := run(t, d, p, Options{})
-			if c := r.Calls[0]; c.Status != test.status || !strings.HasPrefix(c.Reason, test.reason) || (test.status == OK) != (c.Reason == "") {
+			if c := r.Calls[0]; c.Status != test.status || !strings.HasPrefix(c.Reason, test.reason) ||
+				(test.status == OK) != (c.Reason == "") {
 				t.Errorf("status %v, reason %q; want %v, %q", c.Status, c.Reason, test.status, test.reason)
 			}
 			dead := test.status == Crashed || test.status == TimedOut || test.status == Exited

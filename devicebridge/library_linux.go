@@ -15,7 +15,8 @@ import (
 
 // machines are the processors a worker runs on, by GOARCH.
 var machines = map[string]elf.Machine{
-	"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "loong64": elf.EM_LOONGARCH, "ppc64le": elf.EM_PPC64, "riscv64": elf.EM_RISCV,
+	"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "loong64": elf.EM_LOONGARCH, "ppc64le": elf.EM_PPC64,
+	"riscv64": elf.EM_RISCV,
 }
 
 // libraryPath is the absolute path of a library, so that the loader does not search. The error says what keeps it from
@@ -47,7 +48,8 @@ func libraryPath(path string) (string, error) {
 		if lib.Class == elf.ELFCLASS32 {
 			bits = 32
 		}
-		return "", fmt.Errorf("it is built for %s (%d bits), this machine is %s (64 bits)", name(lib.Machine), bits, name(want))
+		return "", fmt.Errorf("it is built for %s (%d bits), this machine is %s (64 bits)", name(lib.Machine), bits,
+			name(want))
 	}
 	if lib.Type != elf.ET_DYN {
 		return "", fmt.Errorf("it is no shared library but of type %s", lib.Type)

@@ -32,7 +32,8 @@ func put(memory []byte, b *block, fill byte) {
 
 // get returns a tensor over a copy of its memory.
 func get(memory []byte, dt tensor.DType, shape, stride []int) (*tensor.Tensor, error) {
-	return tensor.NewView(tensor.NewStorage(bytes.Clone(memory)), tensor.View{DType: dt, Shape: slices.Clone(shape), Stride: slices.Clone(stride)})
+	return tensor.NewView(tensor.NewStorage(bytes.Clone(memory)), tensor.View{DType: dt, Shape: slices.Clone(shape),
+		Stride: slices.Clone(stride)})
 }
 
 // denseOrder finds the order of dimensions, slowest first, in which a tensor is

@@ -102,7 +102,8 @@ func TestPhases(t *testing.T) {
 	p := plan(
 		relu(diopi.Forward, y, x),
 		call(diopi.Backward, "diopiThresholdBackward", map[string]diopi.Arg{
-			"grad_input": g, "grad_output": input("grad", floats([]int{3}, 7, 8, 9)), "input": y, "threshold": diopi.Scalar{DType: tensor.Int64}}),
+			"grad_input": g, "grad_output": input("grad", floats([]int{3}, 7, 8, 9)), "input": y,
+			"threshold": diopi.Scalar{DType: tensor.Int64}}),
 		call(diopi.InPlace, "diopiReluInp", map[string]diopi.Arg{"input": self}),
 	)
 	r := run(t, d, p, Options{})
@@ -151,7 +152,9 @@ func TestCalleeMadeTensors(t *testing.T) {
 	nonzero := func(fault string) (*Result, *diopi.Alloc) {
 		d := open(t, fault, Config{})
 		a := &diopi.Alloc{Role: "out0"}
-		return run(t, d, plan(call(diopi.Forward, "diopiNonzero", map[string]diopi.Arg{"out": a, "input": input("input", floats([]int{2, 2}, 0, 1, 2, 0))})), Options{}), a
+		return run(t, d,
+			plan(call(diopi.Forward, "diopiNonzero", map[string]diopi.Arg{"out": a,
+				"input": input("input", floats([]int{2, 2}, 0, 1, 2, 0))})), Options{}), a
 	}
 	for _, test := range []struct {
 		fault string
@@ -172,12 +175,14 @@ func TestCalleeMadeTensors(t *testing.T) {
 		if v := tensor.Data[int64](got)[:4]; !slices.Equal(v, []int64{0, 1, 1, 0}) {
 			t.Errorf("%s: %v", test.fault, v)
 		}
-		if unwritten := len(r.Findings) == 1 && r.Findings[0].Kind == Unwritten && r.Findings[0].Count == 2; unwritten != (test.fault == "wrong_shape") {
+		if unwritten := len(r.Findings) == 1 && r.Findings[0].Kind == Unwritten &&
+			r.Findings[0].Count == 2; unwritten != (test.fault == "wrong_shape") {
 			t.Errorf("%s: findings %v", test.fault, r.Findings)
 		}
 	}
 	r, a := nonzero("wild_handle")
-	if _, ok := r.Tensor(a); ok || r.Calls[0].Status != Failed || !strings.Contains(r.Calls[0].Reason, "no tensor of the runtime") {
+	if _, ok := r.Tensor(a); ok || r.Calls[0].Status != Failed ||
+		!strings.Contains(r.Calls[0].Reason, "no tensor of the runtime") {
 		t.Errorf("wild handle: %+v", r.Calls[0])
 	}
 
@@ -185,7 +190,8 @@ func TestCalleeMadeTensors(t *testing.T) {
 	d := open(t, "none", Config{})
 	b, out := &diopi.Alloc{Role: "made"}, &diopi.Tensor{Role: "out", DType: tensor.Int64, Shape: []int{2, 1}}
 	in := map[string]diopi.Arg{"out": b, "input": input("input", floats([]int{3}, 0, 1, 2))}
-	r = run(t, d, plan(call(diopi.Forward, "diopiNonzero", in), call(diopi.Forward, "diopiRelu", map[string]diopi.Arg{"out": out, "input": b})), Options{})
+	r = run(t, d, plan(call(diopi.Forward, "diopiNonzero", in), call(diopi.Forward, "diopiRelu",
+		map[string]diopi.Arg{"out": out, "input": b})), Options{})
 	wantValues(t, r, out, 1, 2)
 }
 
@@ -197,7 +203,9 @@ func TestPlainResults(t *testing.T) {
 		if !same {
 			other = floats([]int{2}, 1, 3)
 		}
-		r := run(t, d, plan(call(diopi.Forward, "diopiEqual", map[string]diopi.Arg{"out": o, "input": input("input", floats([]int{2}, 1, 2)), "other": input("other", other)})), Options{})
+		r := run(t, d,
+			plan(call(diopi.Forward, "diopiEqual", map[string]diopi.Arg{"out": o,
+				"input": input("input", floats([]int{2}, 1, 2)), "other": input("other", other)})), Options{})
 		if v, _ := r.Out(o); v != same {
 			t.Errorf("Out = %v, want %v", v, same)
 		}
@@ -210,13 +218,18 @@ func TestSparse(t *testing.T) {
 		return input(role, tensor.New(tensor.Int32, []int{len(v)}, v))
 	}
 	a := &diopi.Tensor{Role: "input", DType: tensor.Float32, Shape: []int{2, 3}, CSR: &diopi.CSR{
-		CrowIndices: ints("crow", 0, 2, 3), ColIndices: ints("col", 0, 2, 1), Values: input("values", floats([]int{3}, 1, 2, 3))}}
+		CrowIndices: ints("crow", 0, 2, 3), ColIndices: ints("col", 0, 2, 1),
+		Values: input("values", floats([]int{3}, 1, 2, 3))}}
 	out := output("out", 2, 2)
-	r := run(t, d, plan(call(diopi.Forward, "diopiSpMM", map[string]diopi.Arg{"out": out, "input": a, "mat2": input("mat2", floats([]int{3, 2}, 1, 2, 3, 4, 5, 6))})), Options{})
+	r := run(t, d,
+		plan(call(diopi.Forward, "diopiSpMM", map[string]diopi.Arg{"out": out, "input": a,
+			"mat2": input("mat2", floats([]int{3, 2}, 1, 2, 3, 4, 5, 6))})), Options{})
 	wantValues(t, r, out, 11, 14, 9, 12)
 	dense := input("dense", floats([]int{2, 3}, 1, 2, 3, 4, 5, 6))
-	r = run(t, d, plan(call(diopi.Forward, "diopiSpMM", map[string]diopi.Arg{"out": out, "input": dense, "mat2": dense})), Options{})
-	if c := r.Calls[0]; c.Status != Failed || c.Code != 1 || c.Reason != "diopiSpMM returned 1 (diopiErrorOccurred): input is not sparse" {
+	r = run(t, d, plan(call(diopi.Forward, "diopiSpMM", map[string]diopi.Arg{"out": out, "input": dense,
+		"mat2": dense})), Options{})
+	if c := r.Calls[0]; c.Status != Failed || c.Code != 1 ||
+		c.Reason != "diopiSpMM returned 1 (diopiErrorOccurred): input is not sparse" {
 		t.Errorf("call %+v", c)
 	}
 }
@@ -226,7 +239,8 @@ func TestGenerator(t *testing.T) {
 	d := open(t, "none", Config{})
 	fill := func(seed uint64, o Options) []float64 {
 		x := input("inout", floats([]int{4}, 0, 0, 0, 0))
-		r := run(t, d, plan(call(diopi.InPlace, "diopiUniformInp", map[string]diopi.Arg{"inout": x, "from": 0.0, "to": 1.0, "generator": &diopi.Generator{Seed: seed}})), o)
+		r := run(t, d, plan(call(diopi.InPlace, "diopiUniformInp", map[string]diopi.Arg{"inout": x, "from": 0.0,
+			"to": 1.0, "generator": &diopi.Generator{Seed: seed}})), o)
 		if len(r.Findings) > 0 {
 			t.Errorf("findings %v", r.Findings)
 		}
@@ -248,7 +262,8 @@ func TestRepeat(t *testing.T) {
 			t.Fatalf("%s: findings %v", fault, r.Findings)
 		}
 		f := r.Findings[0]
-		if fault == "leaks" && f.Count < 100 || fault == "nondeterministic" && (f.Count != 1 || f.At != 0 || f.Arg != out) {
+		if fault == "leaks" && f.Count < 100 || fault == "nondeterministic" && (f.Count != 1 || f.At != 0 ||
+			f.Arg != out) {
 			t.Errorf("%s: %+v", fault, f)
 		}
 	}
@@ -274,7 +289,8 @@ func TestTimingKnown(t *testing.T) {
 		d := open(t, fault, Config{})
 		for _, flush := range []int64{0, 1 << 20} {
 			x, y := input("input", floats([]int{2}, 300, 1)), input("other", floats([]int{2}, 1000, 1))
-			p := plan(call(diopi.InPlace, "diopiAdd", map[string]diopi.Arg{"out": x, "input": x, "other": y, "alpha": one}))
+			p := plan(call(diopi.InPlace, "diopiAdd", map[string]diopi.Arg{"out": x, "input": x, "other": y,
+				"alpha": one}))
 			r := run(t, d, p, Options{Time: &Timing{Runs: 5, FlushBytes: flush}})
 			wantValues(t, r, x, 1300, 2)
 			if len(r.Waited) != 5 {
@@ -308,7 +324,8 @@ func TestThrowKeepsWorker(t *testing.T) {
 	x := input("input", tensor.New(tensor.Int8, []int{1}, []int64{1}))
 	out := &diopi.Tensor{Role: "out", DType: tensor.Int8, Shape: []int{1}}
 	r := run(t, d, plan(relu(diopi.Forward, out, x)), Options{})
-	if c := r.Calls[0]; c.Status != Threw || c.Reason != "diopiRelu threw std::runtime_error: dtype 0 is not supported" || r.Fate != nil {
+	if c := r.Calls[0]; c.Status != Threw ||
+		c.Reason != "diopiRelu threw std::runtime_error: dtype 0 is not supported" || r.Fate != nil {
 		t.Errorf("call %+v, fate %+v", c, r.Fate)
 	}
 }
@@ -317,19 +334,26 @@ func TestPlanErrors(t *testing.T) {
 	d := open(t, "none", Config{})
 	x, y := input("input", floats([]int{1}, 1)), output("out", 1)
 	for want, c := range map[string]*diopi.Call{
-		"diopiRelu: argument input is not given":                                     call(diopi.Forward, "diopiRelu", map[string]diopi.Arg{"out": y}),
-		"diopiRelu: it has no parameter inplace":                                     call(diopi.Forward, "diopiRelu", map[string]diopi.Arg{"out": y, "input": x, "inplace": true}),
-		"diopiRelu: argument input: want *Tensor or *Alloc for tensor_in, got int64": call(diopi.Forward, "diopiRelu", map[string]diopi.Arg{"out": y, "input": int64(1)}),
-		"diopiNope: no such operator in DIOPI's interface":                           call(diopi.Forward, "diopiNope", nil),
-		"diopiGetVersion: no such operator in DIOPI's interface":                     call(diopi.Forward, "diopiGetVersion", nil),
-		"diopiRelu: argument out: out: DIOPI has no dtype float8_e5m2": call(diopi.Forward, "diopiRelu", map[string]diopi.Arg{
-			"out": &diopi.Tensor{Role: "out", DType: tensor.Float8E5M2, Shape: []int{1}}, "input": x}),
-		"diopiRelu: argument out: out is float32[2], its value float32[1]": call(diopi.Forward, "diopiRelu", map[string]diopi.Arg{
-			"out": &diopi.Tensor{Role: "out", DType: tensor.Float32, Shape: []int{2}, Value: x.Value}, "input": x}),
-		"diopiRelu: argument out: out: shape [-1], stride [1]: negative": call(diopi.Forward, "diopiRelu", map[string]diopi.Arg{
-			"out": output("out", -1), "input": x}),
-		"diopiRelu: argument out: out: the tensors need 256 GiB, more than a worker can share": call(diopi.Forward, "diopiRelu", map[string]diopi.Arg{
-			"out": &diopi.Tensor{Role: "out", DType: tensor.Bool, Shape: []int{1 << 62, 1 << 62}}, "input": x}),
+		"diopiRelu: argument input is not given": call(diopi.Forward, "diopiRelu",
+			map[string]diopi.Arg{"out": y}),
+		"diopiRelu: it has no parameter inplace": call(diopi.Forward, "diopiRelu",
+			map[string]diopi.Arg{"out": y, "input": x, "inplace": true}),
+		"diopiRelu: argument input: want *Tensor or *Alloc for tensor_in, got int64": call(diopi.Forward, "diopiRelu",
+			map[string]diopi.Arg{"out": y, "input": int64(1)}),
+		"diopiNope: no such operator in DIOPI's interface":       call(diopi.Forward, "diopiNope", nil),
+		"diopiGetVersion: no such operator in DIOPI's interface": call(diopi.Forward, "diopiGetVersion", nil),
+		"diopiRelu: argument out: out: DIOPI has no dtype float8_e5m2": call(diopi.Forward, "diopiRelu",
+			map[string]diopi.Arg{
+				"out": &diopi.Tensor{Role: "out", DType: tensor.Float8E5M2, Shape: []int{1}}, "input": x}),
+		"diopiRelu: argument out: out is float32[2], its value float32[1]": call(diopi.Forward, "diopiRelu",
+			map[string]diopi.Arg{
+				"out": &diopi.Tensor{Role: "out", DType: tensor.Float32, Shape: []int{2}, Value: x.Value}, "input": x}),
+		"diopiRelu: argument out: out: shape [-1], stride [1]: negative": call(diopi.Forward, "diopiRelu",
+			map[string]diopi.Arg{
+				"out": output("out", -1), "input": x}),
+		"diopiRelu: argument out: out: the tensors need 256 GiB, more than a worker can share": call(diopi.Forward,
+			"diopiRelu", map[string]diopi.Arg{
+				"out": &diopi.Tensor{Role: "out", DType: tensor.Bool, Shape: []int{1 << 62, 1 << 62}}, "input": x}),
 	} {
 		if _, err := d.Run(t.Context(), plan(c)); err == nil || err.Error() != want {
 			t.Errorf("Run: %v, want %s", err, want)
@@ -357,7 +381,8 @@ func TestOpenErrors(t *testing.T) {
 		c[at] = b
 		return c
 	}
-	cut, sparc, short := file("cut.so", content[:len(content)/2]), file("sparc.so", changed(18, 2)), file("ehdr.so", content[:20])
+	cut, sparc, short := file("cut.so", content[:len(content)/2]), file("sparc.so", changed(18, 2)),
+		file("ehdr.so", content[:20])
 	object := file("object.o", changed(16, 1))
 	for want, c := range map[string]Config{
 		"device /nowhere.so: no such file":                                         {Library: "/nowhere.so"},
@@ -425,7 +450,8 @@ func TestHost(t *testing.T) {
 	const n = 1 << 20 // enough for all its threads
 	out := output("out", n)
 	x := input("input", tensor.Full(tensor.Float32, []int{n}, 1.5).Rounded())
-	r := run(t, d, plan(call(diopi.Forward, "diopiAdd", map[string]diopi.Arg{"out": out, "input": x, "other": x, "alpha": one})), Options{Repeat: 3})
+	r := run(t, d, plan(call(diopi.Forward, "diopiAdd", map[string]diopi.Arg{"out": out, "input": x, "other": x,
+		"alpha": one})), Options{Repeat: 3})
 	v, ok := r.Tensor(out)
 	if !ok || slices.ContainsFunc(tensor.Data[float64](v), func(e float64) bool { return e != 3 }) {
 		t.Errorf("1.5 + 1.5 is not 3 everywhere; calls %+v", r.Calls)

@@ -133,8 +133,10 @@ func (r *request) arg(p *diopi.Param, a diopi.Arg) (writes []int, err error) {
 	wrong := func(want string) error { return fmt.Errorf("want %s for %s, got %T", want, p.Kind, a) }
 	if a == nil {
 		switch kind {
-		case "size", "size_ptr", "scalar_ptr", "int64_ptr", "double_ptr", "bool_ptr", "generator", "generator_array", "string", "void_ptr_mut",
-			"tensor_in", "tensor_out", "tensor_inout", "tensor_ptr_out", "tensor_array_in", "tensor_array_out", "tensor_array_inout",
+		case "size", "size_ptr", "scalar_ptr", "int64_ptr", "double_ptr", "bool_ptr", "generator", "generator_array",
+			"string", "void_ptr_mut",
+			"tensor_in", "tensor_out", "tensor_inout", "tensor_ptr_out", "tensor_array_in", "tensor_array_out",
+			"tensor_array_inout",
 			"bool_ptr_out", "int64_ptr_out", "double_ptr_out", "int64_ptr_inout":
 			e.tag(tagNull)
 			return nil, nil
@@ -325,7 +327,8 @@ func (r *request) generator(g *diopi.Generator) int { return number(&r.gens, g) 
 // An Out keeps its type from the pointer it is first passed as.
 func (r *request) out(o *diopi.Out, kind string) (int, error) {
 	if o.Value != nil {
-		want := map[string]string{"bool_ptr_out": "bool", "int64_ptr_out": "int64", "int64_ptr_inout": "int64", "double_ptr_out": "float64"}[kind]
+		want := map[string]string{"bool_ptr_out": "bool", "int64_ptr_out": "int64", "int64_ptr_inout": "int64",
+			"double_ptr_out": "float64"}[kind]
 		if got := fmt.Sprintf("%T", o.Value); got != want {
 			return 0, fmt.Errorf("want a value of %s, got %s", want, got)
 		}
@@ -351,7 +354,8 @@ func (r *request) tensor(t *diopi.Tensor) (int, error) {
 		}
 	} else {
 		if t.Value != nil && (t.Value.DType != t.DType || !slices.Equal(t.Value.Shape, t.Shape)) {
-			return 0, fmt.Errorf("%s is %s%s, its value %s", t.Role, t.DType, tensor.ShapeString(t.Shape), t.Value.Meta())
+			return 0, fmt.Errorf("%s is %s%s, its value %s", t.Role, t.DType, tensor.ShapeString(t.Shape),
+				t.Value.Meta())
 		}
 		if b.stride == nil {
 			b.stride = runningProduct(t.Shape)

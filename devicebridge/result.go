@@ -96,10 +96,12 @@ const (
 	Nondeterministic                    // it gave other bits for the same inputs
 	Leaked                              // memory grew with every repetition
 	MetadataChanged                     // it changed the shape, strides or dtype behind a handle
-	FloatModeChanged                    // it left its caller's thread rounding, or treating subnormal numbers, in another way
+	// it left its caller's thread rounding, or treating subnormal numbers, in another way
+	FloatModeChanged
 )
 
-var findingNames = [...]string{"out of bounds", "gap written", "input changed", "unwritten", "nondeterministic", "leaked", "metadata changed", "floating-point mode changed"}
+var findingNames = [...]string{"out of bounds", "gap written", "input changed", "unwritten", "nondeterministic",
+	"leaked", "metadata changed", "floating-point mode changed"}
 
 func (k FindingKind) String() string { return findingNames[k] }
 
@@ -176,11 +178,13 @@ func (f Finding) String() string {
 	case Unwritten:
 		return fmt.Sprintf("%d elements of %s never written, the first at index %d", f.Count, f.Role, f.At)
 	case Nondeterministic:
-		return fmt.Sprintf("%d elements of %s differ between runs on the same inputs, the first at index %d", f.Count, f.Role, f.At)
+		return fmt.Sprintf("%d elements of %s differ between runs on the same inputs, the first at index %d", f.Count,
+			f.Role, f.At)
 	case Leaked:
 		return fmt.Sprintf("memory grows by %d bytes with every run", f.Count)
 	case FloatModeChanged:
-		return "the thread that called it is left in another floating-point mode (rounding, flushing of subnormal numbers)"
+		return "the thread that called it is left in another floating-point mode (rounding, flushing of subnormal " +
+			"numbers)"
 	default:
 		return fmt.Sprintf("shape, strides or dtype of %s changed behind its handle", f.Role)
 	}

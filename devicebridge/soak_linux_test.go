@@ -69,7 +69,8 @@ func TestMixedRun(t *testing.T) {
 	requireNative(t)
 	cache, _ := os.UserCacheDir()
 	shm, cached, fds, procs := entries(t, "/dev/shm"), entries(t, cache), descriptors(t), len(children(t))
-	d, err := Open(t.Context(), Config{Library: filepath.Join("native", build, "broken", "mixed.so"), Workers: 2, Timeout: 2 * time.Second})
+	d, err := Open(t.Context(), Config{Library: filepath.Join("native", build, "broken", "mixed.so"), Workers: 2,
+		Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,8 @@ func TestMixedRun(t *testing.T) {
 					code = float64(10 + i)
 				}
 				out := output("out", 2)
-				r, err := d.Run(context.Background(), plan(relu(diopi.Forward, out, input("input", floats([]int{2}, code, -1)))))
+				r, err := d.Run(context.Background(),
+					plan(relu(diopi.Forward, out, input("input", floats([]int{2}, code, -1)))))
 				if err != nil {
 					t.Error(err)
 					return
@@ -190,7 +192,8 @@ func TestSoak(t *testing.T) {
 	d := open(t, "none", Config{})
 	p, _ := addPlan()
 	a := &diopi.Alloc{Role: "made"}
-	p.Calls = append(p.Calls, call(diopi.Forward, "diopiNonzero", map[string]diopi.Arg{"out": a, "input": p.Calls[0].Args["input"]}))
+	p.Calls = append(p.Calls, call(diopi.Forward, "diopiNonzero", map[string]diopi.Arg{"out": a,
+		"input": p.Calls[0].Args["input"]}))
 	pid := 0
 	var resident int64
 	var fds, workerFds int
@@ -219,9 +222,11 @@ func TestSoak(t *testing.T) {
 		t.Errorf("optool's heap grew from %d to %d bytes", heap.HeapAlloc, heapAfter.HeapAlloc)
 	}
 	if after > resident+256<<10 || fdsAfter > fds || workerFdsAfter > workerFds {
-		t.Errorf("worker %d -> %d bytes, %d -> %d descriptors; optool %d -> %d descriptors", resident, after, workerFds, workerFdsAfter, fds, fdsAfter)
+		t.Errorf("worker %d -> %d bytes, %d -> %d descriptors; optool %d -> %d descriptors", resident, after, workerFds,
+			workerFdsAfter, fds, fdsAfter)
 	}
-	t.Logf("%d plans of 2 calls in %v; worker %d -> %d bytes", calls, time.Since(start).Round(time.Millisecond), resident, after)
+	t.Logf("%d plans of 2 calls in %v; worker %d -> %d bytes", calls, time.Since(start).Round(time.Millisecond),
+		resident, after)
 }
 
 // BenchmarkRun is the cost of a plan of one small call; direct-ns is what the

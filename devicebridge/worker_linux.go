@@ -103,7 +103,8 @@ func newArena() (*arena, error) {
 	}
 	a := &arena{file: os.NewFile(uintptr(fd), "optool-tensors")}
 	for n := arenaBytes; n >= arenaKept; n /= 2 { // as many addresses as the process may have
-		if a.mem, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE); err == nil {
+		if a.mem, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_SHARED|unix.MAP_NORESERVE); err == nil {
 			return a, nil
 		}
 	}
@@ -338,7 +339,8 @@ func (w *worker) fate(err error) *Fate {
 			<-w.ended
 			break
 		}
-		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) &&
+			!errors.Is(err, syscall.EPIPE) {
 			return nil
 		}
 		select { // it closed the connection: it is ending, or will be

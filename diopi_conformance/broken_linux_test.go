@@ -33,7 +33,8 @@ func openBroken(t *testing.T, fault string) *devicebridge.Device {
 		t.Skip(err)
 	}
 	host.Close()
-	d, err := devicebridge.Open(t.Context(), devicebridge.Config{Library: "../devicebridge/native/build/broken/" + fault + ".so", Timeout: 30 * time.Second})
+	d, err := devicebridge.Open(t.Context(), devicebridge.Config{Library: "../devicebridge/native/build/broken/" +
+		fault + ".so", Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,8 @@ func TestBrokenDevices(t *testing.T) {
 	none := openBroken(t, "none")
 	store, cases := brokenCases(t)
 	right := verdicts(t, store, none, cases)
-	for fault, function := range map[string]string{"swapped_arguments": "sub", "wrong_shape": "nonzero", "off_by_one_tile": "mm"} {
+	for fault, function := range map[string]string{"swapped_arguments": "sub", "wrong_shape": "nonzero",
+		"off_by_one_tile": "mm"} {
 		t.Run(fault, func(t *testing.T) {
 			found := 0
 			for name, v := range verdicts(t, store, openBroken(t, fault), cases) {
@@ -122,7 +124,8 @@ func TestCrashingDevice(t *testing.T) {
 		for i, e := range v {
 			v[i] = max(e, 0)
 		}
-		if err := errors.Join(store.WriteInput(c.Name, in), store.WriteOutput(c.Name, tensor.New(x.DType, x.Shape, v).Rounded(), nil)); err != nil {
+		if err := errors.Join(store.WriteInput(c.Name, in),
+			store.WriteOutput(c.Name, tensor.New(x.DType, x.Shape, v).Rounded(), nil)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,7 +39,8 @@ type Retune struct {
 
 // fields are the tolerances under the names they have in a case's item.
 func (r *Retune) fields() []retuned {
-	return []retuned{{"atol", &r.Atol}, {"rtol", &r.Rtol}, {"atol_half", &r.AtolHalf}, {"rtol_half", &r.RtolHalf}, {"mismatch_ratio_threshold", &r.Mismatch}}
+	return []retuned{{"atol", &r.Atol}, {"rtol", &r.Rtol}, {"atol_half", &r.AtolHalf}, {"rtol_half", &r.RtolHalf},
+		{"mismatch_ratio_threshold", &r.Mismatch}}
 }
 
 type retuned struct {
@@ -48,7 +49,8 @@ type retuned struct {
 }
 
 // NewCaseList lists the cases of a suite for a device with these rules.
-func NewCaseList(suite string, v Variant, cases []*configs.Case, rules *configs.Rules) (l *CaseList, changed []*configs.Case) {
+func NewCaseList(suite string, v Variant, cases []*configs.Case, rules *configs.Rules) (l *CaseList,
+	changed []*configs.Case) {
 	l = &CaseList{
 		Suite: suite, NHWC: v.ChannelsLast, NHWCMinDim: v.MinDim, FourBytes: v.FourBytes,
 		Cases: map[string]Retune{}, LeftOut: map[string]string{},
@@ -200,7 +202,8 @@ func (l *CaseList) Select(cases []*configs.Case) ([]*configs.Case, error) {
 			if !known[name] {
 				all := slices.Collect(maps.Keys(known))
 				slices.Sort(all)
-				return nil, fmt.Errorf("case %q is not in the data of suite %s%s", name, cmp.Or(l.Suite, "diopi"), Nearest(name, all))
+				return nil, fmt.Errorf("case %q is not in the data of suite %s%s", name, cmp.Or(l.Suite, "diopi"),
+					Nearest(name, all))
 			}
 		}
 	}

@@ -74,19 +74,21 @@ func (s *Store) CheckRecorded(c *configs.Case, opt CheckOptions) []Result {
 	if err != nil {
 		return one(compare.Invalid, sentence(err))
 	}
-	ref, err := reference.Compute(&configs.Case{Name: c.Name, Item: in.Item}, in.Kwargs, func(i int, out *tensor.Tensor) *tensor.Tensor {
-		if i < len(from) {
-			return from[i]
-		}
-		return reference.Ones(i, out)
-	})
+	ref, err := reference.Compute(&configs.Case{Name: c.Name, Item: in.Item}, in.Kwargs,
+		func(i int, out *tensor.Tensor) *tensor.Tensor {
+			if i < len(from) {
+				return from[i]
+			}
+			return reference.Ones(i, out)
+		})
 	if err != nil {
 		return one(compare.Error, sentence(err))
 	}
 	rules := opt.rules(c)
 	results := opt.judge("forward", rules, kitcheck.Compare("output", out, ref.Output, rules))
 	if grads != nil || ref.Grads != nil {
-		results = append(results, opt.judge("backward", rules, kitcheck.Compare("grad", orNone(grads), orNone(ref.Grads), rules))...)
+		results = append(results, opt.judge("backward", rules, kitcheck.Compare("grad", orNone(grads),
+			orNone(ref.Grads), rules))...)
 	}
 	return results
 }

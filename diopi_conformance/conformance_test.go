@@ -25,7 +25,9 @@ func suiteCases(t *testing.T, functions ...string) []*configs.Case {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases, err := configs.Expand(entries, func(f string) bool { return len(functions) == 0 || slices.Contains(functions, f) })
+	cases, err := configs.Expand(entries, func(f string) bool {
+		return len(functions) == 0 || slices.Contains(functions, f)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,8 @@ func TestModels(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (Source{}).Entries("resnet51"); err == nil || !strings.HasSuffix(err.Error(), `did you mean "resnet50"?`) {
+	if _, err := (Source{}).Entries("resnet51"); err == nil ||
+		!strings.HasSuffix(err.Error(), `did you mean "resnet50"?`) {
 		t.Errorf("resnet51: %v", err)
 	}
 }
@@ -249,7 +252,8 @@ func TestStrided(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	known := []string{"add", "relu", "batch_norm"}
-	for name, want := range map[string]string{"rleu": `; did you mean "relu"?`, "batchnorm": `; did you mean "batch_norm"?`, "xyzzyx": ""} {
+	for name, want := range map[string]string{"rleu": `; did you mean "relu"?`,
+		"batchnorm": `; did you mean "batch_norm"?`, "xyzzyx": ""} {
 		if got := Nearest(name, known); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
@@ -289,9 +293,12 @@ func TestDistributions(t *testing.T) {
 		{"random", kwargs("start", int64(2), "end", int64(4)), floats(4), "outside"},
 		{"normal", kwargs("mean", int64(0), "std", int64(1)), floats(spread...), ""},
 		{"normal", kwargs("mean", int64(1), "std", int64(1)), floats(spread...), "the distribution is off"},
-		{"multinomial", kwargs("input", floats(1, 1, 1), "num_samples", int64(2), "replacement", false), ints(0, 2), ""},
-		{"multinomial", kwargs("input", floats(1, 1, 1), "num_samples", int64(2), "replacement", false), ints(1, 1), "drawn twice"},
-		{"multinomial", kwargs("input", floats(1, 1, 1), "num_samples", int64(2), "replacement", true), ints(1, 3), "none of 3"},
+		{"multinomial", kwargs("input", floats(1, 1, 1), "num_samples", int64(2), "replacement", false),
+			ints(0, 2), ""},
+		{"multinomial", kwargs("input", floats(1, 1, 1), "num_samples", int64(2), "replacement", false), ints(1, 1),
+			"drawn twice"},
+		{"multinomial", kwargs("input", floats(1, 1, 1), "num_samples", int64(2), "replacement", true), ints(1, 3),
+			"none of 3"},
 		{"dropout", kwargs("input", floats(1, 2), "p", 0.5), floats(2, 0), ""},
 		{"dropout", kwargs("input", floats(1, 2), "p", 0.5), floats(1, 0), "element 0 is 1"},
 		{"dropout", kwargs("input", floats(1, 2), "p", 0.5, "training", false), floats(1, 2), ""},

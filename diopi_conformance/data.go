@@ -122,8 +122,10 @@ func get(d *value.Dict, key string) value.Value {
 func (s *Store) WriteInput(name string, in *Input) error {
 	entry := func(key string, v value.Value) value.Item { return value.Item{Key: key, Value: v} }
 	// The kit's program and a case's item both have a string "requires_grad".
-	paras := &value.Dict{Items: []value.Item{entry("kwargs", in.Kwargs), {Key: numpypickle.Label("requires_grad"), Value: in.RequiresGrad}}}
-	return write(s.InputPath(name), &value.Dict{Items: []value.Item{entry("function_paras", paras), entry("cfg", in.Item)}})
+	paras := &value.Dict{Items: []value.Item{entry("kwargs", in.Kwargs), {Key: numpypickle.Label("requires_grad"),
+		Value: in.RequiresGrad}}}
+	return write(s.InputPath(name), &value.Dict{Items: []value.Item{entry("function_paras", paras),
+		entry("cfg", in.Item)}})
 }
 
 // ReadOutput reads the result of a case and its gradients; grads is nil if

@@ -108,7 +108,8 @@ func (r *run) note(conversions []diopi.Conversion) {
 
 // diopiCase is a case as the recipes of C calls take it.
 func diopiCase(c *configs.Case, in *Input) *diopi.Case {
-	d := &diopi.Case{Function: c.Function(), Args: &value.Dict{Items: append([]value.Item(nil), in.Kwargs.Items...)}, InPlace: c.InPlace(), RequiresBackward: c.RequiresBackward(), SavedArgs: map[string]int{}}
+	d := &diopi.Case{Function: c.Function(), Args: &value.Dict{Items: append([]value.Item(nil), in.Kwargs.Items...)},
+		InPlace: c.InPlace(), RequiresBackward: c.RequiresBackward(), SavedArgs: map[string]int{}}
 	for _, it := range in.RequiresGrad.Items {
 		d.RequiresGrad = append(d.RequiresGrad, fmt.Sprint(it.Key))
 	}
@@ -214,7 +215,8 @@ type run struct {
 var phases = map[diopi.Phase]string{diopi.Forward: "forward", diopi.Backward: "backward", diopi.InPlace: "inplace"}
 
 func (r *run) add(phase string, v compare.Verdict, reason string) {
-	r.results = append(r.results, Result{Result: kitcheck.Result{Reason: reason, WorstIndex: -1}, Phase: phase, Verdict: v, Atol: r.rules.Atol, Rtol: r.rules.Rtol})
+	r.results = append(r.results, Result{Result: kitcheck.Result{Reason: reason, WorstIndex: -1}, Phase: phase,
+		Verdict: v, Atol: r.rules.Atol, Rtol: r.rules.Rtol})
 }
 
 // callVerdicts are the verdicts of calls that did not end well.
@@ -307,10 +309,12 @@ func (r *run) inDTypeOf(got, want value.Value) value.Value {
 // flattened, since plans have one level.
 func (r *run) compare(phase, target string, got *value.Sequence, want value.Value) {
 	if _, ok := want.(*value.Sequence); !ok && len(got.Items) == 1 {
-		r.results = append(r.results, r.opt.judge(phase, r.rules, kitcheck.Compare(target, got.Items[0], want, r.rules))...)
+		r.results = append(r.results, r.opt.judge(phase, r.rules, kitcheck.Compare(target, got.Items[0], want,
+			r.rules))...)
 		return
 	}
-	r.results = append(r.results, r.opt.judge(phase, r.rules, kitcheck.Compare(target, flat(got), flat(want), r.rules))...)
+	r.results = append(r.results, r.opt.judge(phase, r.rules, kitcheck.Compare(target, flat(got), flat(want),
+		r.rules))...)
 }
 
 func flat(v value.Value) value.Value {
@@ -390,12 +394,14 @@ func (r *run) tolerated(f devicebridge.Finding) bool {
 
 // states are the arguments that a function may change, as the kit lists them.
 var states = map[string][]string{
-	"batch_norm": {"running_mean", "running_var"}, "batch_norm_gather_stats_with_counts": {"running_mean", "running_var"},
+	"batch_norm": {"running_mean", "running_var"}, "batch_norm_gather_stats_with_counts": {"running_mean",
+		"running_var"},
 	"fill_": {"input"}, "zero_": {"input"}, "copy_": {"input"},
 	"random": {"input"}, "uniform": {"input"}, "normal_": {"input"}, "bernoulli": {"input"},
 	"embedding": {"weight"},
 	"sgd":       {"buf", "param"},
-	"adam":      {"param", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"}, "adamw": {"param", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+	"adam":      {"param", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"}, "adamw": {"param", "exp_avg", "exp_avg_sq",
+		"max_exp_avg_sq"},
 	"fused_adamw":     {"params", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"},
 	"adadelta":        {"param", "square_avg", "acc_delta"},
 	"rmsprop":         {"param", "square_avg", "grad_avg", "momentum_buffer"},

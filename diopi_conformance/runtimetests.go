@@ -37,8 +37,10 @@ func RuntimeTests() []RuntimeTest {
 		{"generator::seeds_differ", generatorSeeds},
 		{"generator::advances", generatorAdvances},
 	}
-	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Int32, tensor.Int16, tensor.Int8, tensor.Bool} {
-		tests = append(tests, RuntimeTest{"tensor::copy_" + dt.String(), func(ctx context.Context, d Device, _ devicebridge.Info) (compare.Verdict, string) {
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Int32, tensor.Int16, tensor.Int8,
+		tensor.Bool} {
+		tests = append(tests, RuntimeTest{"tensor::copy_" + dt.String(), func(ctx context.Context, d Device,
+			_ devicebridge.Info) (compare.Verdict, string) {
 			return copies(ctx, d, dt)
 		}})
 	}
@@ -89,7 +91,8 @@ func carryOut(ctx context.Context, d Device, p *diopi.Plan) (*devicebridge.Resul
 // tensors.
 func refused(ctx context.Context, d Device) (*devicebridge.CallResult, compare.Verdict, string) {
 	p := &diopi.Plan{Calls: []*diopi.Call{{Phase: diopi.Forward, Function: "diopiCat", Args: map[string]diopi.Arg{
-		"out": &diopi.Tensor{Role: "out", DType: tensor.Float32, Shape: []int{0}}, "tensors": []*diopi.Tensor{}, "num_inputs": int64(0), "dim": int64(0),
+		"out": &diopi.Tensor{Role: "out", DType: tensor.Float32, Shape: []int{0}}, "tensors": []*diopi.Tensor{},
+		"num_inputs": int64(0), "dim": int64(0),
 	}}}}
 	res, err := d.Run(ctx, p)
 	if err != nil {
@@ -143,13 +146,16 @@ const steps = 10
 func chain(ctx context.Context, d Device, seed int) (compare.Verdict, string) {
 	const rows, n = 16, 128
 	x, y := waves(rows*n, seed, 1), waves(n*n, seed+1, 1/math.Sqrt(n))
-	a := &diopi.Tensor{Role: "a", DType: tensor.Float32, Shape: []int{rows, n}, Value: tensor.New(tensor.Float32, []int{rows, n}, x).Rounded()}
-	b := &diopi.Tensor{Role: "b", DType: tensor.Float32, Shape: []int{n, n}, Value: tensor.New(tensor.Float32, []int{n, n}, y).Rounded()}
+	a := &diopi.Tensor{Role: "a", DType: tensor.Float32, Shape: []int{rows, n}, Value: tensor.New(tensor.Float32,
+		[]int{rows, n}, x).Rounded()}
+	b := &diopi.Tensor{Role: "b", DType: tensor.Float32, Shape: []int{n, n}, Value: tensor.New(tensor.Float32,
+		[]int{n, n}, y).Rounded()}
 	p := &diopi.Plan{}
 	x = slices.Clone(x)
 	for range steps {
 		out := &diopi.Tensor{Role: "out", DType: tensor.Float32, Shape: []int{rows, n}}
-		p.Calls = append(p.Calls, &diopi.Call{Phase: diopi.Forward, Function: "diopiMatmul", Args: map[string]diopi.Arg{"out": out, "input": a, "other": b}})
+		p.Calls = append(p.Calls, &diopi.Call{Phase: diopi.Forward, Function: "diopiMatmul",
+			Args: map[string]diopi.Arg{"out": out, "input": a, "other": b}})
 		a = out
 		next := make([]float64, rows*n)
 		for i := range rows {
@@ -175,7 +181,9 @@ func chain(ctx context.Context, d Device, seed int) (compare.Verdict, string) {
 	}
 	for i, e := range tensor.Data[float64](got) {
 		if !(math.Abs(e-x[i]) <= 1e-2*scale) {
-			return compare.Fail, fmt.Sprintf("element %d of %d chained products is %g, want %g: calls on one stream do not run one after the other", i, steps, e, x[i])
+			return compare.Fail,
+				fmt.Sprintf("element %d of %d chained products is %g, want %g: calls on one stream do not run one "+
+					"after the other", i, steps, e, x[i])
 		}
 	}
 	return compare.Pass, ""
@@ -213,9 +221,11 @@ func draws(ctx context.Context, d Device, seed uint64, calls int) ([][]float64, 
 	gen, p := &diopi.Generator{Seed: seed}, &diopi.Plan{}
 	var outs []*diopi.Tensor
 	for range calls {
-		t := &diopi.Tensor{Role: "inout", DType: tensor.Float32, Shape: []int{1000}, Value: tensor.New(tensor.Float32, []int{1000}, make([]float64, 1000))}
+		t := &diopi.Tensor{Role: "inout", DType: tensor.Float32, Shape: []int{1000}, Value: tensor.New(tensor.Float32,
+			[]int{1000}, make([]float64, 1000))}
 		outs = append(outs, t)
-		p.Calls = append(p.Calls, &diopi.Call{Phase: diopi.InPlace, Function: "diopiUniformInp", Args: map[string]diopi.Arg{"inout": t, "from": 0.0, "to": 1.0, "generator": gen}})
+		p.Calls = append(p.Calls, &diopi.Call{Phase: diopi.InPlace, Function: "diopiUniformInp",
+			Args: map[string]diopi.Arg{"inout": t, "from": 0.0, "to": 1.0, "generator": gen}})
 	}
 	res, v, why := carryOut(ctx, d, p)
 	if v != compare.Pass {
@@ -250,7 +260,8 @@ func generatorSeeds(ctx context.Context, d Device, _ devicebridge.Info) (compare
 	})
 }
 
-func twoDraws(ctx context.Context, d Device, first, second uint64, wrong func(same bool) string) (compare.Verdict, string) {
+func twoDraws(ctx context.Context, d Device, first, second uint64, wrong func(same bool) string) (compare.Verdict,
+	string) {
 	a, v, why := draws(ctx, d, first, 1)
 	if v != compare.Pass {
 		return v, why
@@ -271,7 +282,8 @@ func generatorAdvances(ctx context.Context, d Device, _ devicebridge.Info) (comp
 		return v, why
 	}
 	if slices.Equal(a[0], a[1]) {
-		return compare.Fail, "diopiUniformInp: two calls with one generator gave the same numbers: its state does not advance"
+		return compare.Fail,
+			"diopiUniformInp: two calls with one generator gave the same numbers: its state does not advance"
 	}
 	return compare.Pass, ""
 }
@@ -288,7 +300,10 @@ func copies(ctx context.Context, d Device, dt tensor.DType) (compare.Verdict, st
 	}
 	src := &diopi.Tensor{Role: "src", DType: dt, Shape: shape, Value: tensor.New(dt, shape, v)}
 	dest := &diopi.Tensor{Role: "dest", DType: dt, Shape: shape}
-	res, verdict, why := carryOut(ctx, d, &diopi.Plan{Calls: []*diopi.Call{{Phase: diopi.Forward, Function: "diopiCopyInp", Args: map[string]diopi.Arg{"src": src, "dest": dest}}}})
+	res, verdict,
+		why := carryOut(ctx, d,
+		&diopi.Plan{Calls: []*diopi.Call{{Phase: diopi.Forward, Function: "diopiCopyInp",
+			Args: map[string]diopi.Arg{"src": src, "dest": dest}}}})
 	if verdict != compare.Pass {
 		return verdict, why
 	}

@@ -112,7 +112,8 @@ func (x *subject) bound(what string, b opdef.Bound, ref, moved *tensor.Tensor, s
 			x.report("%s: S of element %d is %g, less than the result's magnitude %g", what, i, ss[i], m)
 			return
 		case b.Class == opdef.Accumulated && cmplx.Abs(ms[i]-r) > factors*shakeSize*1.001*ss[i]+1e-13*m+second:
-			x.report("%s: S of element %d is %g, but arguments rounded to %g change the result by %g", what, i, ss[i], shakeSize, cmplx.Abs(ms[i]-r))
+			x.report("%s: S of element %d is %g, but arguments rounded to %g change the result by %g", what, i, ss[i],
+				shakeSize, cmplx.Abs(ms[i]-r))
 			return
 		}
 	}

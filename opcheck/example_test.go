@@ -49,7 +49,8 @@ func squaredDistanceKernel(a *squaredDistanceArgs) ([]*tensor.Tensor, error) {
 		return nil, opdef.Refuse("other", "want two tensors of one floating dtype, got %s and %s", dt, a.Other.DType)
 	}
 	if tensor.ShapeString(a.Self.Shape) != tensor.ShapeString(a.Other.Shape) {
-		return nil, opdef.Refuse("other", "want the shape of self %s, got %s", tensor.ShapeString(a.Self.Shape), tensor.ShapeString(a.Other.Shape))
+		return nil, opdef.Refuse("other", "want the shape of self %s, got %s", tensor.ShapeString(a.Self.Shape),
+			tensor.ShapeString(a.Other.Shape))
 	}
 	dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 	if err != nil {
@@ -106,7 +107,8 @@ func squaredDistanceScale(a *squaredDistanceArgs, _ []*tensor.Tensor) []*tensor.
 		return nil
 	}
 	w := math.Abs(a.Weight.Float64())
-	s := opdef.Zip(tensor.Float64, opdef.Abs(a.Self), opdef.Abs(a.Other), func(x, y float64) float64 { return w * (x + y) * (x + y) })
+	s := opdef.Zip(tensor.Float64, opdef.Abs(a.Self), opdef.Abs(a.Other),
+		func(x, y float64) float64 { return w * (x + y) * (x + y) })
 	return []*tensor.Tensor{sumAlong(s, dim, a.Keepdim)}
 }
 
@@ -144,7 +146,8 @@ func Example() {
 	fmt.Println("findings:", len(suite.All()))
 
 	broken := opdef.Op[squaredDistanceArgs]{
-		Schema: "squared_distance(Tensor self, Tensor other, int dim=-1, bool keepdim=False, *, Scalar weight=1) -> Tensor",
+		Schema: "squared_distance(Tensor self, Tensor other, int dim=-1, bool keepdim=False, *, Scalar weight=1) -> " +
+			"Tensor",
 		Doc:    opdef.Doc{Summary: "Squared distance", Source: "an example"},
 		Kernel: squaredDistanceKernel,
 		Cases:  squaredDistanceCases,

@@ -191,7 +191,8 @@ func wrong(v value.Value) []value.Value {
 			}
 		}
 		if len(v.Items) > 0 {
-			bad = append(bad, value.NewList(v.Items[1:]...), value.NewList(append(v.Items[:len(v.Items):len(v.Items)], v.Items[0])...))
+			bad = append(bad, value.NewList(v.Items[1:]...), value.NewList(append(v.Items[:len(v.Items):len(v.Items)],
+				v.Items[0])...))
 		}
 		return bad
 	case *tensor.Tensor:

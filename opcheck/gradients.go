@@ -121,7 +121,8 @@ func (x *subject) selections(c *opdef.Call, f *opdef.Forward, out []*tensor.Tens
 
 // quotients compares the gradient of one argument (nil: zero) with difference
 // quotients along directions. thorough tries more than one.
-func (x *subject) quotients(c *opdef.Call, a opdef.Arg, grad *tensor.Tensor, out []*tensor.Tensor, thorough bool) string {
+func (x *subject) quotients(c *opdef.Call, a opdef.Arg, grad *tensor.Tensor, out []*tensor.Tensor,
+	thorough bool) string {
 	n := a.Tensor.Numel()
 	isComplex := a.Tensor.DType.IsComplex()
 	analytic := make([]complex128, n)
@@ -201,7 +202,8 @@ func (x *subject) step() float64 {
 // step of Richardson extrapolation: error O(h^4) + 2^-53 L/h. h shrinks until
 // the two quotients that are combined agree; the derivative is NaN where they
 // never do.
-func (x *subject) compareAlong(c *opdef.Call, a opdef.Arg, base, v, grad []complex128, out []*tensor.Tensor) (got, want float64, ok bool, err error) {
+func (x *subject) compareAlong(c *opdef.Call, a opdef.Arg, base, v, grad []complex128, out []*tensor.Tensor) (got,
+	want float64, ok bool, err error) {
 	size := 0.0
 	for _, g := range out {
 		if g != nil {
@@ -229,7 +231,8 @@ func (x *subject) compareAlong(c *opdef.Call, a opdef.Arg, base, v, grad []compl
 		if spread < best || math.IsInf(best, 1) {
 			best, want, noise = spread, q, floor
 		}
-		if math.Abs(got-want) <= 1e-6*math.Max(size, math.Abs(want))+noise+0.1*best && best <= 1e-3*math.Max(size, math.Abs(want))+2*noise {
+		if math.Abs(got-want) <= 1e-6*math.Max(size, math.Abs(want))+noise+0.1*best &&
+			best <= 1e-3*math.Max(size, math.Abs(want))+2*noise {
 			return got, want, true, nil
 		}
 		if spread <= 1e-5*math.Abs(q) && math.Abs(got-q) > 1e-3*math.Max(size, math.Abs(q))+2*floor {
@@ -244,7 +247,8 @@ func (x *subject) compareAlong(c *opdef.Call, a opdef.Arg, base, v, grad []compl
 
 // quotient is (L(x+hv) - L(x-hv)) / 2h, and the sum of the magnitudes of the
 // terms of L.
-func (x *subject) quotient(c *opdef.Call, a opdef.Arg, base, v []complex128, out []*tensor.Tensor, h float64) (q, size float64, err error) {
+func (x *subject) quotient(c *opdef.Call, a opdef.Arg, base, v []complex128, out []*tensor.Tensor, h float64) (q,
+	size float64, err error) {
 	plus, s1, err := x.loss(c, a, base, v, out, h)
 	if err != nil {
 		return 0, 0, err
@@ -253,7 +257,8 @@ func (x *subject) quotient(c *opdef.Call, a opdef.Arg, base, v []complex128, out
 	return (plus - minus) / (2 * h), math.Max(s1, s2), err
 }
 
-func (x *subject) loss(c *opdef.Call, a opdef.Arg, base, v []complex128, out []*tensor.Tensor, h float64) (sum, size float64, err error) {
+func (x *subject) loss(c *opdef.Call, a opdef.Arg, base, v []complex128, out []*tensor.Tensor, h float64) (sum,
+	size float64, err error) {
 	moved := only(c, a, func(t *tensor.Tensor) *tensor.Tensor {
 		if t.DType.IsComplex() {
 			data := make([]complex128, len(base))

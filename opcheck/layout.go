@@ -45,12 +45,15 @@ func checkStrides(x *subject) {
 		x.report("%v", err)
 		return
 	}
-	x.incoming("incoming gradients with gaps", c, f, opdef.NonContiguous, func(t *tensor.Tensor) *tensor.Tensor { return t })
-	x.incoming("expanded incoming gradients", c, f, ones, func(t *tensor.Tensor) *tensor.Tensor { return dense(ones(t)) })
+	x.incoming("incoming gradients with gaps", c, f, opdef.NonContiguous,
+		func(t *tensor.Tensor) *tensor.Tensor { return t })
+	x.incoming("expanded incoming gradients", c, f, ones,
+		func(t *tensor.Tensor) *tensor.Tensor { return dense(ones(t)) })
 }
 
 // incoming compares gradients for two layouts of the same incoming gradients.
-func (x *subject) incoming(what string, c *opdef.Call, f *opdef.Forward, got, want func(*tensor.Tensor) *tensor.Tensor) {
+func (x *subject) incoming(what string, c *opdef.Call, f *opdef.Forward, got,
+	want func(*tensor.Tensor) *tensor.Tensor) {
 	var rs [2][]result
 	for k, layout := range []func(*tensor.Tensor) *tensor.Tensor{got, want} {
 		out := x.cotangents(f)
@@ -85,7 +88,8 @@ func middle(t *tensor.Tensor) *tensor.Tensor {
 	size := t.DType.Size()
 	raw := slices.Repeat([]byte{0x7b}, 3*size)
 	raw = append(t.AppendBytes(raw), raw...)
-	u, err := tensor.NewView(tensor.NewStorage(raw), tensor.View{DType: t.DType, Shape: slices.Clone(t.Shape), Stride: tensor.Contiguous(t.Shape), Offset: 3})
+	u, err := tensor.NewView(tensor.NewStorage(raw), tensor.View{DType: t.DType, Shape: slices.Clone(t.Shape),
+		Stride: tensor.Contiguous(t.Shape), Offset: 3})
 	if err != nil {
 		panic(err)
 	}
@@ -205,7 +209,8 @@ func ranges[T tensor.Elem](x *subject, r result, whole *tensor.Tensor) {
 		tensor.Load(r.t, lo, got)
 		for i, g := range got {
 			if w := want[lo+i]; g != w && (g == g || w == w) {
-				x.report("%s: elements %d to %d loaded alone: element %d is %v, in the whole %v", r.name, lo, hi, lo+i, g, w)
+				x.report("%s: elements %d to %d loaded alone: element %d is %v, in the whole %v", r.name, lo, hi,
+					lo+i, g, w)
 				return
 			}
 		}

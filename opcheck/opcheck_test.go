@@ -30,12 +30,15 @@ func multiplyAdd() opdef.Op[args] {
 			gr := opdef.Grads{}
 			if a.Self.DType.IsComplex() {
 				k := a.Alpha.Complex128()
-				gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Other, func(g, y complex128) complex128 { return g * conj(y+k) }))
-				gr.Set("other", opdef.Zip(a.Self.DType, g.Out[0], a.Self, func(g, x complex128) complex128 { return g * conj(x) }))
+				gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Other,
+					func(g, y complex128) complex128 { return g * conj(y+k) }))
+				gr.Set("other", opdef.Zip(a.Self.DType, g.Out[0], a.Self,
+					func(g, x complex128) complex128 { return g * conj(x) }))
 				return gr, nil
 			}
 			k := a.Alpha.Float64()
-			gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Other, func(g, y float64) float64 { return g * (y + k) }))
+			gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Other,
+				func(g, y float64) float64 { return g * (y + k) }))
 			gr.Set("other", opdef.Zip(a.Self.DType, g.Out[0], a.Self, func(g, x float64) float64 { return g * x }))
 			return gr, nil
 		},
@@ -45,7 +48,8 @@ func multiplyAdd() opdef.Op[args] {
 				return &args{g.Normal(dt, shape...), g.Normal(dt, shape...), opdef.Float(0.5)}
 			}
 			return []*args{
-				two(tensor.Float64, 3, 4), two(tensor.Float32, 5), two(tensor.BFloat16), two(tensor.Complex128, 2, 3), two(tensor.Float32, 0, 2),
+				two(tensor.Float64, 3, 4), two(tensor.Float32, 5), two(tensor.BFloat16), two(tensor.Complex128, 2, 3),
+				two(tensor.Float32, 0, 2),
 			}
 		},
 	}
@@ -58,10 +62,13 @@ func multiplyAddKernel(a *args) ([]*tensor.Tensor, error) {
 	switch a.Self.DType.Kind() {
 	case tensor.KindComplex:
 		k := a.Alpha.Complex128()
-		return []*tensor.Tensor{opdef.Zip(a.Self.DType, a.Self, a.Other, func(x, y complex128) complex128 { return x*y + k*x })}, nil
+		return []*tensor.Tensor{opdef.Zip(a.Self.DType, a.Self, a.Other, func(x, y complex128) complex128 {
+			return x*y + k*x
+		})}, nil
 	case tensor.KindFloat:
 		k := a.Alpha.Float64()
-		return []*tensor.Tensor{opdef.Zip(a.Self.DType, a.Self, a.Other, func(x, y float64) float64 { return x*y + k*x })}, nil
+		return []*tensor.Tensor{opdef.Zip(a.Self.DType, a.Self, a.Other,
+			func(x, y float64) float64 { return x*y + k*x })}, nil
 	}
 	return nil, opdef.Refuse("self", "want a floating dtype")
 }
@@ -134,15 +141,16 @@ func TestMutations(t *testing.T) {
 		{"gradient missing", "gradients", "no gradient of other", func(o *opdef.Op[args]) {
 			o.Grad = grad(func(_ *args, gr opdef.Grads) { delete(gr, "other") })
 		}},
-		{"gradient of other arguments depends on what is wanted", "gradients", "only the gradient of self is wanted", func(o *opdef.Op[args]) {
-			o.Grad = func(a *args, g *opdef.Grad) (opdef.Grads, error) {
-				gr, err := sound.Grad(a, g)
-				if !g.Need("other") {
-					delete(gr, "self")
+		{"gradient of other arguments depends on what is wanted", "gradients", "only the gradient of self is wanted",
+			func(o *opdef.Op[args]) {
+				o.Grad = func(a *args, g *opdef.Grad) (opdef.Grads, error) {
+					gr, err := sound.Grad(a, g)
+					if !g.Need("other") {
+						delete(gr, "self")
+					}
+					return gr, err
 				}
-				return gr, err
-			}
-		}},
+			}},
 		{"gradient of the wrong shape", "cases", "shape", func(o *opdef.Op[args]) {
 			o.Grad = grad(func(_ *args, gr opdef.Grads) { gr.Set("self", gr["self"][0].Unsqueeze(0)) })
 		}},
@@ -161,7 +169,8 @@ func TestMutations(t *testing.T) {
 					flat = a.Self
 				}
 				k := a.Alpha.Float64()
-				return []*tensor.Tensor{opdef.Zip(a.Self.DType, flat, a.Other, func(x, y float64) float64 { return formula(x, y, k) })}
+				return []*tensor.Tensor{opdef.Zip(a.Self.DType, flat, a.Other,
+					func(x, y float64) float64 { return formula(x, y, k) })}
 			})
 		}},
 		{"offset ignored", "strides", "in the middle of a storage", func(o *opdef.Op[args]) {
@@ -169,18 +178,20 @@ func TestMutations(t *testing.T) {
 				x := *a.Self
 				x.Offset = 0
 				k := a.Alpha.Float64()
-				return []*tensor.Tensor{opdef.Zip(a.Self.DType, &x, a.Other, func(x, y float64) float64 { return formula(x, y, k) })}
+				return []*tensor.Tensor{opdef.Zip(a.Self.DType, &x, a.Other,
+					func(x, y float64) float64 { return formula(x, y, k) })}
 			})
 		}},
-		{"expanded incoming gradient read past its element", "strides", "expanded incoming gradients", func(o *opdef.Op[args]) {
-			o.Grad = func(a *args, g *opdef.Grad) (opdef.Grads, error) {
-				out := *g.Out[0]
-				if out.Numel() > 1 && out.Stride[len(out.Stride)-1] == 0 {
-					return nil, opdef.Refuse("", "want a contiguous gradient")
+		{"expanded incoming gradient read past its element", "strides", "expanded incoming gradients",
+			func(o *opdef.Op[args]) {
+				o.Grad = func(a *args, g *opdef.Grad) (opdef.Grads, error) {
+					out := *g.Out[0]
+					if out.Numel() > 1 && out.Stride[len(out.Stride)-1] == 0 {
+						return nil, opdef.Refuse("", "want a contiguous gradient")
+					}
+					return sound.Grad(a, g)
 				}
-				return sound.Grad(a, g)
-			}
-		}},
+			}},
 		{"argument overwritten", "inputs", "argument self was modified", func(o *opdef.Op[args]) {
 			o.Kernel = real64(func(a *args) []*tensor.Tensor {
 				x := tensor.Data[float64](a.Self)
@@ -203,7 +214,8 @@ func TestMutations(t *testing.T) {
 		{"rounded on the way", "dtypes", "differ before rounding", func(o *opdef.Op[args]) {
 			o.Kernel = real64(func(a *args) []*tensor.Tensor {
 				k, dt := a.Alpha.Float64(), a.Self.DType
-				return []*tensor.Tensor{opdef.Zip(dt, a.Self, a.Other, func(x, y float64) float64 { return dt.Round(x*y) + k*x })}
+				return []*tensor.Tensor{opdef.Zip(dt, a.Self, a.Other,
+					func(x, y float64) float64 { return dt.Round(x*y) + k*x })}
 			})
 		}},
 		{"result always float32", "dtypes", "has dtype float32, want bfloat16", func(o *opdef.Op[args]) {
@@ -213,7 +225,8 @@ func TestMutations(t *testing.T) {
 					dt = tensor.Float32
 				}
 				k := a.Alpha.Float64()
-				return []*tensor.Tensor{opdef.Zip(dt, a.Self, a.Other, func(x, y float64) float64 { return formula(x, y, k) })}
+				return []*tensor.Tensor{opdef.Zip(dt, a.Self, a.Other,
+					func(x, y float64) float64 { return formula(x, y, k) })}
 			})
 		}},
 		{"written results refused", "inplace", "with out=", func(o *opdef.Op[args]) {
@@ -227,7 +240,8 @@ func TestMutations(t *testing.T) {
 		{"panic at NaN", "special", "panic at", func(o *opdef.Op[args]) {
 			o.Kernel = real64(func(a *args) []*tensor.Tensor {
 				table := make([]float64, 1000)
-				return []*tensor.Tensor{opdef.Map(a.Self.DType, a.Self, func(x float64) float64 { return table[int(math.Abs(x))] })}
+				return []*tensor.Tensor{opdef.Map(a.Self.DType, a.Self,
+					func(x float64) float64 { return table[int(math.Abs(x))] })}
 			})
 		}},
 		{"panic without elements", "empty", "index out of range", func(o *opdef.Op[args]) {
@@ -252,7 +266,8 @@ func TestMutations(t *testing.T) {
 		}},
 		{"S without a term", "bounds", "S of element", func(o *opdef.Op[args]) {
 			o.Scale = func(a *args, _ []*tensor.Tensor) []*tensor.Tensor {
-				return []*tensor.Tensor{opdef.Map(tensor.Float64, opdef.Abs(a.Self), func(x float64) float64 { return x / 2 })}
+				return []*tensor.Tensor{opdef.Map(tensor.Float64, opdef.Abs(a.Self),
+					func(x float64) float64 { return x / 2 })}
 			}
 		}},
 		{"S of another shape", "bounds", "has not the result's shape", func(o *opdef.Op[args]) {
@@ -272,11 +287,14 @@ func TestMutations(t *testing.T) {
 				return []*args{{x, x, opdef.Int(1)}}
 			}
 		}},
-		{"exempt without a reason", "cases", "exempt from", func(o *opdef.Op[args]) { o.Exempt = map[string]string{"strides": ""} }},
-		{"exempt from no check", "cases", "exempt from", func(o *opdef.Op[args]) { o.Exempt = map[string]string{"stride": "reason"} }},
+		{"exempt without a reason", "cases", "exempt from",
+			func(o *opdef.Op[args]) { o.Exempt = map[string]string{"strides": ""} }},
+		{"exempt from no check", "cases", "exempt from",
+			func(o *opdef.Op[args]) { o.Exempt = map[string]string{"stride": "reason"} }},
 		{"kink at the case", "gradients", "not smooth", func(o *opdef.Op[args]) {
 			o.Kernel = real64(func(a *args) []*tensor.Tensor {
-				return []*tensor.Tensor{opdef.Map(a.Self.DType, a.Self, func(x float64) float64 { return math.Sin(1e7 * x) })}
+				return []*tensor.Tensor{opdef.Map(a.Self.DType, a.Self,
+					func(x float64) float64 { return math.Sin(1e7 * x) })}
 			})
 		}},
 	} {
@@ -284,7 +302,9 @@ func TestMutations(t *testing.T) {
 			o := multiplyAdd()
 			m.mutate(&o)
 			found := (&Suite{}).Entry(o.Entry())
-			if !slices.ContainsFunc(found, func(f Finding) bool { return f.Check == m.check && strings.Contains(f.Detail, m.detail) }) {
+			if !slices.ContainsFunc(found, func(f Finding) bool {
+				return f.Check == m.check && strings.Contains(f.Detail, m.detail)
+			}) {
 				t.Errorf("check %s found nothing with %q, all findings: %q", m.check, m.detail, found)
 			}
 		})
@@ -356,7 +376,8 @@ func (d device) Forward(c *opdef.Call) (*opdef.Forward, error) {
 	return f, nil
 }
 
-func (d device) Backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (opdef.Grads, error) {
+func (d device) Backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (opdef.Grads,
+	error) {
 	g, err := c.Backward(f, out, need)
 	if err != nil {
 		return nil, err
@@ -376,7 +397,9 @@ func TestDevice(t *testing.T) {
 		t.Error(f)
 	}
 	found := (&Suite{Runner: device{swapped: true}, Rounds: true}).Entry(sound.Entry())
-	if !slices.ContainsFunc(found, func(f Finding) bool { return f.Check == "strides" && strings.Contains(f.Detail, "gradient of") }) {
+	if !slices.ContainsFunc(found, func(f Finding) bool {
+		return f.Check == "strides" && strings.Contains(f.Detail, "gradient of")
+	}) {
 		t.Errorf("a device that swaps gradients of strided arguments: %q", found)
 	}
 }

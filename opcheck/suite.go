@@ -33,7 +33,8 @@ type Reference struct{}
 func (Reference) Forward(c *opdef.Call) (*opdef.Forward, error) { return c.Forward() }
 
 // Backward runs the gradient of the op.
-func (Reference) Backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (opdef.Grads, error) {
+func (Reference) Backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (opdef.Grads,
+	error) {
 	return c.Backward(f, out, need)
 }
 
@@ -64,17 +65,24 @@ type Check struct {
 
 var checks = []Check{
 	{"cases", "every generated case runs, and some case of a differentiable op asks for gradients", checkCase, false},
-	{"gradients", "gradients agree with difference quotients, in float64 and complex128, for every argument, result and selection of wanted gradients", checkGradients, true},
-	{"strides", "the layout of arguments and incoming gradients in memory does not change results", checkStrides, false},
+	{"gradients", "gradients agree with difference quotients, in float64 and complex128, for every argument, result " +
+		"and selection of wanted gradients", checkGradients, true},
+	{"strides", "the layout of arguments and incoming gradients in memory does not change results",
+		checkStrides, false},
 	{"inputs", "arguments and incoming gradients keep their elements", checkInputs, false},
-	{"blocks", "any range of a result loaded alone equals that range of the whole, and rounding is idempotent", checkBlocks, true},
+	{"blocks", "any range of a result loaded alone equals that range of the whole, and rounding is idempotent",
+		checkBlocks, true},
 	{"dtypes", "narrower floating dtypes give the same values and dtypes of their own width", checkDTypes, true},
-	{"binding", "the Python form of a call, positional, by keyword and through every name, gives the same results", checkBinding, false},
-	{"inplace", "in-place forms and out= give the functional results in the dtype of the tensor written, or refuse", checkWritten, false},
+	{"binding", "the Python form of a call, positional, by keyword and through every name, gives the same results",
+		checkBinding, false},
+	{"inplace", "in-place forms and out= give the functional results in the dtype of the tensor written, or refuse",
+		checkWritten, false},
 	{"special", "NaN, infinities, negative zero and the largest numbers do not panic", checkSpecial, false},
 	{"empty", "tensors without elements or without dimensions do not panic", checkEmpty, false},
-	{"refusals", "wrong shapes, dtypes, numbers and names are computed or refused, never a panic", checkRefusals, false},
-	{"bounds", "the error model has the shape of the result, is finite and covers rounded arguments", checkBounds, true},
+	{"refusals", "wrong shapes, dtypes, numbers and names are computed or refused, never a panic",
+		checkRefusals, false},
+	{"bounds", "the error model has the shape of the result, is finite and covers rounded arguments",
+		checkBounds, true},
 }
 
 // Checks lists the checks in the order they run.
@@ -165,7 +173,8 @@ func (s *Suite) Entry(e *opdef.Entry) []Finding {
 	for i, c := range cases {
 		asked = asked || slices.ContainsFunc(c.Tensors(), func(a opdef.Arg) bool { return a.Tensor.RequiresGrad })
 		for k, ch := range checks {
-			if len(s.Only) > 0 && !slices.Contains(s.Only, ch.Name) || e.Exempt[ch.Name] != "" || s.Rounds && ch.Unrounded {
+			if len(s.Only) > 0 && !slices.Contains(s.Only, ch.Name) || e.Exempt[ch.Name] != "" || s.Rounds &&
+				ch.Unrounded {
 				continue
 			}
 			x := &subject{
@@ -207,7 +216,8 @@ func (s *Suite) Determinism(entries []*opdef.Entry) []Finding {
 		for _, e := range entries {
 			for i, c := range e.Cases(rand.New(rand.NewPCG(s.Seed, 0))) {
 				x := &subject{suite: s, entry: e, call: c, rand: rand.New(rand.NewPCG(s.Seed, uint64(i)))}
-				f := Finding{Op: e.Op(), Check: "determinism", Case: fmt.Sprintf("%d: %s", i, Text(c)), Detail: "one processor and several give different bits"}
+				f := Finding{Op: e.Op(), Check: "determinism", Case: fmt.Sprintf("%d: %s", i, Text(c)),
+					Detail: "one processor and several give different bits"}
 				if c.Random() != "" {
 					continue
 				}
@@ -285,7 +295,8 @@ func panicSite() string {
 	for {
 		f, more := frames.Next()
 		if !strings.HasPrefix(f.Function, "runtime.") && !strings.HasSuffix(f.File, "/sync/oncefunc.go") {
-			return fmt.Sprintf("%s (%s:%d)", f.Function[strings.LastIndexByte(f.Function, '/')+1:], f.File[strings.LastIndexByte(f.File, '/')+1:], f.Line)
+			return fmt.Sprintf("%s (%s:%d)", f.Function[strings.LastIndexByte(f.Function, '/')+1:],
+				f.File[strings.LastIndexByte(f.File, '/')+1:], f.Line)
 		}
 		if !more {
 			return "unknown place"
@@ -310,7 +321,8 @@ func (x *subject) forward(c *opdef.Call) (f *opdef.Forward, err error) {
 	return f, err
 }
 
-func (x *subject) backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (g opdef.Grads, err error) {
+func (x *subject) backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (g opdef.Grads,
+	err error) {
 	err = guard(func() (err error) { g, err = x.suite.runner().Backward(c, f, out, need); return err })
 	return g, err
 }

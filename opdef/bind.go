@@ -112,7 +112,8 @@ func makePlan(s *Schema, args reflect.Type) ([]setter, error) {
 }
 
 // orDefault is conv with None standing for the default.
-func orDefault(conv func(value.Value) (reflect.Value, error), def reflect.Value) func(value.Value) (reflect.Value, error) {
+func orDefault(conv func(value.Value) (reflect.Value, error), def reflect.Value) func(value.Value) (reflect.Value,
+	error) {
 	return func(v value.Value) (reflect.Value, error) {
 		if v == nil {
 			return def, nil
@@ -415,7 +416,8 @@ func (e *Entry) bind(args []value.Value, kwargs *value.Dict) (any, error) {
 		v := args[k]
 		if params[i].Type.Variadic {
 			base := params[i].Type.Base
-			if seq, ok := v.(*value.Sequence); !ok || seq.Kind >= value.Set || base == "any" || base == "Tensor" && len(args)-k > 1 {
+			if seq, ok := v.(*value.Sequence); !ok || seq.Kind >= value.Set || base == "any" || base == "Tensor" &&
+				len(args)-k > 1 {
 				v = value.NewTuple(args[k:]...)
 				k = len(args) - 1
 			}

@@ -37,9 +37,12 @@ type everything struct {
 	Scalars []Scalar
 }
 
-const everySchema = "every(Tensor self, Tensor|Scalar other=1, Tensor? maybe=None, Tensor[] list=[], Tensor?[] holes=[], " +
-	"Scalar scalar=2.5, Scalar? mscalar=None, int int=3, int? mint=None, int[] ints=[1, 2], int[2] two=7, int[]? mints=None, " +
-	"float float=inf, float? mfloat=None, float[] floats=[0.5], bool bool=True, bool? mbool=None, str str='none', str? mstr=None, " +
+const everySchema = "every(Tensor self, Tensor|Scalar other=1, Tensor? maybe=None, Tensor[] list=[], Tensor?[] " +
+	"holes=[], " +
+	"Scalar scalar=2.5, Scalar? mscalar=None, int int=3, int? mint=None, int[] ints=[1, 2], int[2] two=7, int[]? " +
+	"mints=None, " +
+	"float float=inf, float? mfloat=None, float[] floats=[0.5], bool bool=True, bool? mbool=None, str str='none', " +
+	"str? mstr=None, " +
 	"dtype? dtype=None, any any=None, Scalar[] scalars=[], Device? device=None, Generator? generator=None) -> Tensor"
 
 // echo is an op of the arguments A that returns its first tensor.
@@ -80,9 +83,11 @@ func TestBindDefaults(t *testing.T) {
 	switch {
 	case a.Self != x, a.Other.Item() != 1, !a.Other.Wrapped, a.Maybe != nil, len(a.List) != 0, len(a.Holes) != 0:
 		t.Errorf("tensors %+v", a)
-	case a.Scalar != Float(2.5), a.Mscalar != nil, a.Int != 3, a.Mint != nil, !slices.Equal(a.Ints, []int{1, 2}), !slices.Equal(a.Two, []int{7, 7}), a.Mints != nil:
+	case a.Scalar != Float(2.5), a.Mscalar != nil, a.Int != 3, a.Mint != nil, !slices.Equal(a.Ints, []int{1, 2}),
+		!slices.Equal(a.Two, []int{7, 7}), a.Mints != nil:
 		t.Errorf("integers %+v", a)
-	case a.Float <= 1e308, a.Mfloat != nil, !slices.Equal(a.Floats, []float64{0.5}), !a.Bool, a.Mbool != nil, a.Str != "none", a.Mstr != nil, a.Dtype != nil, a.Any != nil, len(a.Scalars) != 0:
+	case a.Float <= 1e308, a.Mfloat != nil, !slices.Equal(a.Floats, []float64{0.5}), !a.Bool, a.Mbool != nil,
+		a.Str != "none", a.Mstr != nil, a.Dtype != nil, a.Any != nil, len(a.Scalars) != 0:
 		t.Errorf("others %+v", a)
 	}
 }
@@ -91,7 +96,8 @@ func TestBindConversions(t *testing.T) {
 	e := everyEntry(t)
 	zero := func(dt tensor.DType, v int64) *tensor.Tensor { return tensor.Scalar(dt, v) }
 	huge := new(big.Int).Lsh(big.NewInt(1), 70)
-	quantised, err := tensor.NewView(tensor.NewStorage([]byte{1}), tensor.View{DType: tensor.QInt8, Shape: []int{1}, Stride: []int{1}})
+	quantised, err := tensor.NewView(tensor.NewStorage([]byte{1}), tensor.View{DType: tensor.QInt8, Shape: []int{1},
+		Stride: []int{1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,14 +138,17 @@ func TestBindConversions(t *testing.T) {
 		{"int", huge, nil, "want int, got int"},
 		{"mint", int64(5), func(a *everything) any { return *a.Mint }, 5},
 		{"mint", "5", nil, "want int, got str"},
-		{"ints", value.NewTuple(int64(3), zero(tensor.Int64, 4)), func(a *everything) any { return slices.Equal(a.Ints, []int{3, 4}) }, true},
-		{"ints", &value.Sequence{Kind: value.Tuple, Class: "torch.Size", Items: []value.Value{int64(3)}}, func(a *everything) any { return len(a.Ints) }, 1},
+		{"ints", value.NewTuple(int64(3), zero(tensor.Int64, 4)),
+			func(a *everything) any { return slices.Equal(a.Ints, []int{3, 4}) }, true},
+		{"ints", &value.Sequence{Kind: value.Tuple, Class: "torch.Size", Items: []value.Value{int64(3)}},
+			func(a *everything) any { return len(a.Ints) }, 1},
 		{"ints", value.NewTuple(int64(3), 0.5), nil, "item 1: want int, got float"},
 		{"ints", int64(3), nil, "want a sequence of int, got int"},
 		{"ints", nil, nil, "want a sequence of int, got None"},
 		{"scalars", nil, func(a *everything) any { return a.Scalars != nil && len(a.Scalars) == 0 }, true},
 		{"two", int64(3), func(a *everything) any { return slices.Equal(a.Two, []int{3, 3}) }, true},
-		{"two", value.NewList(int64(3), int64(4)), func(a *everything) any { return slices.Equal(a.Two, []int{3, 4}) }, true},
+		{"two", value.NewList(int64(3), int64(4)), func(a *everything) any { return slices.Equal(a.Two, []int{3, 4}) },
+			true},
 		{"two", 0.5, nil, "want a sequence of int or one int, got float"},
 		{"mints", nil, func(a *everything) any { return a.Mints == nil }, true},
 		{"mints", value.NewList(), func(a *everything) any { return a.Mints != nil }, true},
@@ -201,9 +210,12 @@ type sizeArgs struct {
 type tensorsArgs struct{ Tensors []*tensor.Tensor }
 
 func TestBindForms(t *testing.T) {
-	dim := echo("f(Tensor self, int dim, *, bool keepdim=False) -> Tensor", "", func(a *dimArgs) *tensor.Tensor { return a.Self }).Entry()
-	size := echo("view(Tensor self, int[]... size) -> Tensor", "", func(a *sizeArgs) *tensor.Tensor { return a.Self }).Entry()
-	all := echo("meshgrid(Tensor[]... tensors) -> Tensor", "", func(a *tensorsArgs) *tensor.Tensor { return a.Tensors[0] }).Entry()
+	dim := echo("f(Tensor self, int dim, *, bool keepdim=False) -> Tensor", "",
+		func(a *dimArgs) *tensor.Tensor { return a.Self }).Entry()
+	size := echo("view(Tensor self, int[]... size) -> Tensor", "",
+		func(a *sizeArgs) *tensor.Tensor { return a.Self }).Entry()
+	all := echo("meshgrid(Tensor[]... tensors) -> Tensor", "",
+		func(a *tensorsArgs) *tensor.Tensor { return a.Tensors[0] }).Entry()
 	one := int64(1)
 	for _, tc := range []struct {
 		e      *Entry
@@ -239,7 +251,8 @@ func TestBindForms(t *testing.T) {
 			got = value.Repr(value.NewList(args...)) + " " + value.Repr(kwargs)
 		}
 		if !strings.HasPrefix(got, tc.want) {
-			t.Errorf("%s with %s, %v: got %q, want %q", tc.e.Op(), value.Repr(value.NewList(tc.args...)), tc.kwargs, got, tc.want)
+			t.Errorf("%s with %s, %v: got %q, want %q", tc.e.Op(), value.Repr(value.NewList(tc.args...)), tc.kwargs,
+				got, tc.want)
 		}
 	}
 }
@@ -250,8 +263,10 @@ func TestPython(t *testing.T) {
 	half, yes, name, dt, n := 0.5, true, "m", tensor.Float16, 4
 	s := Cplx(2i)
 	c := e.NewCall(&everything{
-		Self: x, Other: tensor.Wrap(2.5), Maybe: x, List: []*tensor.Tensor{x}, Holes: []*tensor.Tensor{nil, x}, Scalar: Bool(true), Mscalar: &s,
-		Int: 1, Mint: &n, Ints: []int{1}, Two: []int{1, 2}, Mints: []int{}, Float: 1, Mfloat: &half, Floats: []float64{1}, Bool: true, Mbool: &yes,
+		Self: x, Other: tensor.Wrap(2.5), Maybe: x, List: []*tensor.Tensor{x}, Holes: []*tensor.Tensor{nil, x},
+		Scalar: Bool(true), Mscalar: &s,
+		Int: 1, Mint: &n, Ints: []int{1}, Two: []int{1, 2}, Mints: []int{}, Float: 1, Mfloat: &half,
+		Floats: []float64{1}, Bool: true, Mbool: &yes,
 		Str: "s", Mstr: &name, Dtype: &dt, Any: value.Ellipsis{}, Scalars: []Scalar{Int(1)},
 	})
 	args, kwargs := c.Python()
@@ -264,19 +279,24 @@ func TestPython(t *testing.T) {
 	if got != want {
 		t.Errorf("Python form %s, want %s", got, want)
 	}
-	if want := "[tensor(float32[2]), 2.5, tensor(float32[2]), [tensor(float32[2])], [None, tensor(float32[2])], True, 2j, 1, 4, [1], [1, 2], [], 1.0, 0.5, [1.0], True, True, 's', 'm', torch.float16, Ellipsis, [1], None, None]"; got != want {
+	if want := "[tensor(float32[2]), 2.5, tensor(float32[2]), [tensor(float32[2])], [None, tensor(float32[2])], " +
+		"True, 2j, 1, 4, [1], [1, 2], [], 1.0, 0.5, [1.0], True, True, 's', 'm', torch.float16, Ellipsis, [1], " +
+		"None, None]"; got != want {
 		t.Errorf("Python form %s, want %s", got, want)
 	}
-	doubled := c.MapScalars(func(s Scalar) Scalar { return Float(2 * s.Float64()) }).MapDTypes(func(tensor.DType) tensor.DType { return tensor.Float64 }).Args().(*everything)
-	if doubled.Scalar != Float(2) || *doubled.Mscalar != Float(0) || doubled.Scalars[0] != Float(2) || *doubled.Dtype != tensor.Float64 || dt != tensor.Float16 || s != Cplx(2i) {
+	doubled := c.MapScalars(func(s Scalar) Scalar { return Float(2 * s.Float64()) }).MapDTypes(
+		func(tensor.DType) tensor.DType { return tensor.Float64 }).Args().(*everything)
+	if doubled.Scalar != Float(2) || *doubled.Mscalar != Float(0) || doubled.Scalars[0] != Float(2) ||
+		*doubled.Dtype != tensor.Float64 || dt != tensor.Float16 || s != Cplx(2i) {
 		t.Errorf("mapped %+v", doubled)
 	}
 }
 
 func TestWritten(t *testing.T) {
 	e := Binary{
-		Name: "plus", Names: "plus Tensor.plus Tensor.__add__", InPlace: true, Doc: Doc{Summary: "Sum", Source: "none"}, NoGrad: "a test",
-		F: func(x, y float64) float64 { return x + y }, I: func(x, y int64) int64 { return x + y },
+		Name: "plus", Names: "plus Tensor.plus Tensor.__add__", InPlace: true, Doc: Doc{Summary: "Sum", Source: "none"},
+		NoGrad: "a test",
+		F:      func(x, y float64) float64 { return x + y }, I: func(x, y int64) int64 { return x + y },
 	}.Entry()
 	if e.problem != nil {
 		t.Fatal(e.problem)
@@ -294,16 +314,22 @@ func TestWritten(t *testing.T) {
 		{"torch.Tensor.plus_", []value.Value{half, x}, nil, "float16[2]"},
 		{"torch.Tensor.__iadd__", []value.Value{x, half}, nil, "float32[2]"},
 		{"torch.Tensor.__add__", []value.Value{half, x}, nil, "float32[2]"},
-		{"torch.Tensor.plus_", []value.Value{ints, x}, nil, `argument "self": a result of dtype float32 cannot be written to dtype int32`},
-		{"torch.Tensor.plus_", []value.Value{x, row}, nil, `argument "self": shape [2] does not hold the result's shape [1, 2]`},
-		{"torch.Tensor.plus_", []value.Value{expanded, x}, nil, `argument "self": several elements share one memory location`},
+		{"torch.Tensor.plus_", []value.Value{ints, x}, nil,
+			`argument "self": a result of dtype float32 cannot be written to dtype int32`},
+		{"torch.Tensor.plus_", []value.Value{x, row}, nil,
+			`argument "self": shape [2] does not hold the result's shape [1, 2]`},
+		{"torch.Tensor.plus_", []value.Value{expanded, x}, nil,
+			`argument "self": several elements share one memory location`},
 		{"torch.plus", []value.Value{x, x}, keywords("out", half), "float16[2]"},
 		{"torch.plus", []value.Value{x, x}, keywords("out", nil), "float32[2]"},
-		{"torch.plus", []value.Value{x, x}, keywords("out", ints), `argument "out": a result of dtype float32 cannot be written to dtype int32`},
+		{"torch.plus", []value.Value{x, x}, keywords("out", ints),
+			`argument "out": a result of dtype float32 cannot be written to dtype int32`},
 		{"torch.plus", []value.Value{x, x}, keywords("out", value.NewTuple(half)), "float16[2]"},
-		{"torch.plus", []value.Value{x, x}, keywords("out", value.NewTuple(half, half)), `argument "out": want 1 tensors, got 2`},
+		{"torch.plus", []value.Value{x, x}, keywords("out", value.NewTuple(half, half)),
+			`argument "out": want 1 tensors, got 2`},
 		{"torch.plus", []value.Value{x, x}, keywords("out", 1.5), `argument "out": want a tensor, got float`},
-		{"torch.plus", []value.Value{x, x}, keywords("out", value.NewTuple(nil)), `argument "out": want tensors, got None`},
+		{"torch.plus", []value.Value{x, x}, keywords("out", value.NewTuple(nil)),
+			`argument "out": want tensors, got None`},
 	} {
 		got := ""
 		c, err := e.Bind(tc.name, tc.args, tc.kwargs)
@@ -331,15 +357,18 @@ func TestWritten(t *testing.T) {
 
 func TestInPlaceNames(t *testing.T) {
 	for name, want := range map[string]bool{
-		"torch.Tensor.add_": true, "torch.Tensor.__iadd__": true, "torch.relu_": true, "torch.Tensor.__add__": false, "torch.add": false,
-		"torch.Tensor.__init__": false, "torch.Tensor.__int__": false, "torch.nn.functional.relu": false, "torch.Tensor.__ior__": true,
+		"torch.Tensor.add_": true, "torch.Tensor.__iadd__": true, "torch.relu_": true, "torch.Tensor.__add__": false,
+		"torch.add":             false,
+		"torch.Tensor.__init__": false, "torch.Tensor.__int__": false, "torch.nn.functional.relu": false,
+		"torch.Tensor.__ior__": true,
 	} {
 		if got := IsInPlaceName(name); got != want {
 			t.Errorf("IsInPlaceName(%q) = %v", name, got)
 		}
 	}
 	got := expandNames("f", "f Tensor.__add__ Tensor.__radd__ F.g", true)
-	want := []string{"torch.f", "torch.f_", "torch.Tensor.__add__", "torch.Tensor.__iadd__", "torch.Tensor.__radd__", "torch.nn.functional.g", "torch.nn.functional.g_"}
+	want := []string{"torch.f", "torch.f_", "torch.Tensor.__add__", "torch.Tensor.__iadd__", "torch.Tensor.__radd__",
+		"torch.nn.functional.g", "torch.nn.functional.g_"}
 	if !slices.Equal(got, want) {
 		t.Errorf("expandNames: %q, want %q", got, want)
 	}

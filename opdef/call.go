@@ -38,7 +38,8 @@ func (e *Entry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call
 	if err != nil {
 		return nil, e.refused(err)
 	}
-	if self := c.first(); self != nil && self.Wrapped && strings.HasPrefix(name, "torch.Tensor.") && !takesNumberAsSelf(name) {
+	if self := c.first(); self != nil && self.Wrapped && strings.HasPrefix(name, "torch.Tensor.") &&
+		!takesNumberAsSelf(name) {
 		return nil, e.refused(Refuse(e.Schema.Params[0].Name, "want a tensor, got a number"))
 	}
 	if e.InPlace && IsInPlaceName(name) || c.inplaceFlag() {
@@ -268,7 +269,8 @@ func (c *Call) write(outs, targets []*tensor.Tensor) ([]*tensor.Tensor, error) {
 		if c.written != nil {
 			arg = c.Entry.Schema.Params[0].Name
 			if !slices.Equal(o.Shape, dst.Shape) && !c.Entry.Resizes {
-				return nil, Refuse(arg, "shape %s does not hold the result's shape %s", tensor.ShapeString(dst.Shape), tensor.ShapeString(o.Shape))
+				return nil, Refuse(arg, "shape %s does not hold the result's shape %s", tensor.ShapeString(dst.Shape),
+					tensor.ShapeString(o.Shape))
 			}
 		}
 		if slices.Equal(o.Shape, dst.Shape) && !dst.IsWrittenOnce() { // an out= of another shape is resized first
@@ -307,14 +309,16 @@ func (c *Call) backward(g *Grad) (Grads, error) {
 	for name, ts := range maps.All(grads) {
 		args := byArg[name]
 		if len(args) != len(ts) {
-			return nil, fmt.Errorf("op %s: %d gradients for argument %q of %d tensors", c.Entry.Op(), len(ts), name, len(args))
+			return nil, fmt.Errorf("op %s: %d gradients for argument %q of %d tensors", c.Entry.Op(), len(ts),
+				name, len(args))
 		}
 		for i, t := range ts {
 			if t == nil {
 				continue
 			}
 			if !slices.Equal(t.Shape, args[i].Shape) {
-				return nil, fmt.Errorf("op %s: gradient of %q has shape %s, argument %s", c.Entry.Op(), name, tensor.ShapeString(t.Shape), tensor.ShapeString(args[i].Shape))
+				return nil, fmt.Errorf("op %s: gradient of %q has shape %s, argument %s", c.Entry.Op(), name,
+					tensor.ShapeString(t.Shape), tensor.ShapeString(args[i].Shape))
 			}
 			ts[i] = Cast(t, args[i].DType)
 		}

@@ -173,7 +173,8 @@ func (c *Call) DeviceCase(f *Forward, out []*tensor.Tensor, need []string) (*Dev
 	if err != nil {
 		return nil, err
 	}
-	dc := &DeviceCase{Recipe: r, Case: &diopi.Case{Function: r.Function, Args: &value.Dict{}}, Args: map[string]string{}}
+	dc := &DeviceCase{Recipe: r, Case: &diopi.Case{Function: r.Function, Args: &value.Dict{}},
+		Args: map[string]string{}}
 	k := dc.Case
 	for _, t := range f.Outs {
 		if t == nil {
@@ -384,7 +385,8 @@ func pythonValue(v any) (value.Value, error) {
 		if r.IsNil() {
 			return nil, nil
 		}
-		if k := r.Elem().Kind(); k == reflect.Int || k == reflect.Float64 || k == reflect.Bool || k == reflect.String || k == reflect.Uint8 || r.Type() == reflect.TypeFor[*Scalar]() {
+		if k := r.Elem().Kind(); k == reflect.Int || k == reflect.Float64 || k == reflect.Bool || k == reflect.String ||
+			k == reflect.Uint8 || r.Type() == reflect.TypeFor[*Scalar]() {
 			return pythonValue(r.Elem().Interface())
 		}
 	case reflect.Slice:

@@ -51,9 +51,11 @@ type Unary struct {
 func (u Unary) Entry() *Entry {
 	type A = UnaryArgs
 	return Pointwise[A]{
-		Schema: u.Name + "(Tensor self) -> Tensor", Names: u.Names, InPlace: u.InPlace, Doc: u.Doc, Error: u.Error, NoGrad: u.NoGrad,
-		Self: func(a *A) *tensor.Tensor { return a.Self },
-		F:    fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil), I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
+		Schema: u.Name + "(Tensor self) -> Tensor", Names: u.Names, InPlace: u.InPlace, Doc: u.Doc, Error: u.Error,
+		NoGrad: u.NoGrad,
+		Self:   func(a *A) *tensor.Tensor { return a.Self },
+		F:      fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil),
+		I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
 		DF: fixed[A](u.DF, u.DF == nil), DC: fixed[A](u.DC, u.DC == nil), Saved: u.Saved,
 		S: fixed[A](u.S, u.S == nil), DS: fixed[A](u.DS, u.DS == nil), SC: fixed[A](u.SC, u.SC == nil),
 		Cases: u.cases,
@@ -72,7 +74,8 @@ func (u Unary) cases(r *rand.Rand) []*UnaryArgs {
 		return g.Normal(dt, shape...)
 	}
 	cs := []*UnaryArgs{
-		{make(tensor.Float64, 3, 4)}, {make(tensor.Float32, 5)}, {make(tensor.BFloat16, 2, 3)}, {make(tensor.Float16, 7)},
+		{make(tensor.Float64, 3, 4)}, {make(tensor.Float32, 5)}, {make(tensor.BFloat16, 2, 3)},
+		{make(tensor.Float16, 7)},
 		{make(tensor.Float32)}, {make(tensor.Float32, 0, 3)}, {NonContiguous(make(tensor.Float64, 3, 4))},
 	}
 	if u.C != nil {

@@ -125,7 +125,8 @@ func NonContiguous(t *tensor.Tensor) *tensor.Tensor {
 		stride[i] = n
 		n *= t.Shape[i]
 	}
-	u, err := tensor.NewView(tensor.NewStorage(wide), tensor.View{DType: t.DType, Shape: slices.Clone(t.Shape), Stride: stride, Offset: 1})
+	u, err := tensor.NewView(tensor.NewStorage(wide), tensor.View{DType: t.DType, Shape: slices.Clone(t.Shape),
+		Stride: stride, Offset: 1})
 	if err != nil {
 		panic(err)
 	}

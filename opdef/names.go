@@ -57,7 +57,8 @@ func IsInPlaceName(name string) bool {
 }
 
 var inPlaceDunder = map[string]bool{
-	"__iadd__": true, "__isub__": true, "__imul__": true, "__itruediv__": true, "__idiv__": true, "__ifloordiv__": true, "__imod__": true,
+	"__iadd__": true, "__isub__": true, "__imul__": true, "__itruediv__": true, "__idiv__": true, "__ifloordiv__": true,
+	"__imod__": true,
 	"__ipow__": true, "__iand__": true, "__ior__": true, "__ixor__": true, "__ilshift__": true, "__irshift__": true,
 }
 

@@ -319,7 +319,8 @@ type Entry struct {
 // reported by Ready.
 func (o Op[A]) Entry() *Entry {
 	e := &Entry{
-		InPlace: o.InPlace, Resizes: o.Resizes, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random, Trivial: o.Trivial,
+		InPlace: o.InPlace, Resizes: o.Resizes, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random,
+		Trivial: o.Trivial,
 		HasGrad: o.Grad != nil, Exempt: o.Exempt, DIOPI: o.DIOPI, Lookup: o.Lookup, args: reflect.TypeFor[A](),
 		schema: o.Schema,
 	}
@@ -336,7 +337,10 @@ func (o Op[A]) Entry() *Entry {
 		e.value = func(a any) (value.Value, error) { return o.Value(a.(*A)) }
 	}
 	if o.After != nil {
-		e.after = func(a any, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) { return o.After(a.(*A), outs) }
+		e.after = func(a any, outs []*tensor.Tensor) (map[string][]*tensor.Tensor,
+			error) {
+			return o.After(a.(*A), outs)
+		}
 	}
 	if o.AfterScale != nil {
 		e.ascale = func(a any) map[string][]*tensor.Tensor { return o.AfterScale(a.(*A)) }
@@ -415,7 +419,9 @@ func (e *Entry) init() error {
 		return wrap("no cases")
 	case e.kernel != nil && !e.HasGrad && e.NoGrad == "":
 		return wrap("want Grad, or NoGrad with the reason")
-	case e.Lookup != "" && !slices.ContainsFunc(e.Schema.Params, func(p Param) bool { return p.Name == e.Lookup && p.Type.Base == "Tensor" }):
+	case e.Lookup != "" && !slices.ContainsFunc(e.Schema.Params, func(p Param) bool {
+		return p.Name == e.Lookup && p.Type.Base == "Tensor"
+	}):
 		return wrap("Lookup: it has no tensor %s", e.Lookup)
 	}
 	return nil

@@ -25,7 +25,8 @@ type Overload[A, B any] struct {
 func (o Overload[A, B]) Entry() *Entry {
 	of := o.Of
 	e := &Entry{
-		Doc: of.Doc, Error: of.Error, NoGrad: of.NoGrad, Random: of.Random, Trivial: of.Trivial, HasGrad: of.HasGrad, Exempt: of.Exempt, DIOPI: "none",
+		Doc: of.Doc, Error: of.Error, NoGrad: of.NoGrad, Random: of.Random, Trivial: of.Trivial, HasGrad: of.HasGrad,
+		Exempt: of.Exempt, DIOPI: "none",
 		args: reflect.TypeFor[B](), schema: o.Schema,
 	}
 	e.kernel = func(b any) ([]*tensor.Tensor, error) {
@@ -50,7 +51,10 @@ func (o Overload[A, B]) Entry() *Entry {
 		e.random = func(b any) string { return of.random(to(b)) }
 	}
 	if of.after != nil {
-		e.after = func(b any, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) { return of.after(to(b), outs) }
+		e.after = func(b any, outs []*tensor.Tensor) (map[string][]*tensor.Tensor,
+			error) {
+			return of.after(to(b), outs)
+		}
 	}
 	if of.ascale != nil {
 		e.ascale = func(b any) map[string][]*tensor.Tensor { return of.ascale(to(b)) }

@@ -176,7 +176,9 @@ func (p Pointwise[A]) gradScale(a *A, g *Grad, grads Grads) (Grads, error) {
 		return Grads{"self": {tensor.Full(tensor.Float64, x.Shape, 0.0)}}, nil
 	}
 	s := p.DS(a)
-	return Grads{"self": {p.zip(tensor.Float64, g, x, func(gi, xi, yi float64) float64 { return math.Abs(gi * s(xi, yi)) })}}, nil
+	return Grads{"self": {p.zip(tensor.Float64, g, x, func(gi, xi, yi float64) float64 {
+		return math.Abs(gi * s(xi, yi))
+	})}}, nil
 }
 
 // fixed makes a function of one element that needs no arguments out of f; nil

@@ -13,7 +13,8 @@ import (
 // is cut up.
 func TestFoldDims(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	shapes := [][]int{{}, {0}, {7}, {3, 0, 2}, {5, 1, 4}, {2, 3, 4, 5}, {600, 70}, {3, 40000}, {40000, 3}, {300, 2, 300}, {2, 1100000}, {1100000, 2}}
+	shapes := [][]int{{}, {0}, {7}, {3, 0, 2}, {5, 1, 4}, {2, 3, 4, 5}, {600, 70}, {3, 40000}, {40000, 3},
+		{300, 2, 300}, {2, 1100000}, {1100000, 2}}
 	for _, shape := range shapes {
 		data := make([]float64, tensor.Numel(shape))
 		for i := range data {
@@ -35,12 +36,15 @@ func TestFoldDims(t *testing.T) {
 			}
 			for k, u := range layouts {
 				if got := tensor.Data[float64](Sum(tensor.Float64, u, dims, false)); !slices.Equal(got, want) {
-					t.Errorf("Sum of shape %v layout %d over %v: got %.20v..., want %.20v...", shape, k, dims, got, want)
+					t.Errorf("Sum of shape %v layout %d over %v: got %.20v..., want %.20v...", shape, k,
+						dims, got, want)
 				}
 				f := FoldDims(Summing[float64](), dims, true, u)
 				f.accs = nil // as for results too many to keep
-				if got := tensor.Data[float64](Collect(f, tensor.Float64, func(a *float64) float64 { return *a })); !slices.Equal(got, want) {
-					t.Errorf("lazy sum of shape %v layout %d over %v: got %.20v..., want %.20v...", shape, k, dims, got, want)
+				if got := tensor.Data[float64](Collect(f, tensor.Float64,
+					func(a *float64) float64 { return *a })); !slices.Equal(got, want) {
+					t.Errorf("lazy sum of shape %v layout %d over %v: got %.20v..., want %.20v...", shape, k,
+						dims, got, want)
 				}
 			}
 		}

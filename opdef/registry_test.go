@@ -37,17 +37,27 @@ func TestContradictions(t *testing.T) {
 	}{
 		{"schema", schema("f(Tensor self"), "want name(args) -> returns"},
 		{"type", schema("f(Tensor self, foo bar) -> Tensor"), `unknown type "foo"`},
-		{"missing field", schema("f(Tensor self, int dim) -> Tensor"), `argument "dim": struct opdef.selfArgs has no field Dim`},
-		{"field of no argument", echo("f(Tensor self) -> Tensor", "", func(a *extraArgs) *tensor.Tensor { return a.Self }).Entry(), "field Extra of opdef.extraArgs is no argument of the schema"},
-		{"field type", echo("f(Tensor self) -> Tensor", "", func(a *wrongArgs) *tensor.Tensor { return nil }).Entry(), "field Self is float64, want *tensor.Tensor"},
-		{"optional field", echo("f(float? self) -> Tensor", "", func(a *wrongArgs) *tensor.Tensor { return nil }).Entry(), "field Self is float64, want *float64"},
-		{"default", echo("f(float self=one) -> Tensor", "", func(a *wrongArgs) *tensor.Tensor { return nil }).Entry(), `default "one": not a literal`},
-		{"default type", echo("f(float self='1') -> Tensor", "", func(a *wrongArgs) *tensor.Tensor { return nil }).Entry(), "want float, got str"},
+		{"missing field", schema("f(Tensor self, int dim) -> Tensor"),
+			`argument "dim": struct opdef.selfArgs has no field Dim`},
+		{"field of no argument", echo("f(Tensor self) -> Tensor", "",
+			func(a *extraArgs) *tensor.Tensor { return a.Self }).Entry(),
+			"field Extra of opdef.extraArgs is no argument of the schema"},
+		{"field type", echo("f(Tensor self) -> Tensor", "", func(a *wrongArgs) *tensor.Tensor { return nil }).Entry(),
+			"field Self is float64, want *tensor.Tensor"},
+		{"optional field", echo("f(float? self) -> Tensor", "",
+			func(a *wrongArgs) *tensor.Tensor { return nil }).Entry(), "field Self is float64, want *float64"},
+		{"default", echo("f(float self=one) -> Tensor", "", func(a *wrongArgs) *tensor.Tensor { return nil }).Entry(),
+			`default "one": not a literal`},
+		{"default type", echo("f(float self='1') -> Tensor", "",
+			func(a *wrongArgs) *tensor.Tensor { return nil }).Entry(), "want float, got str"},
 		{"not a struct", Op[int]{Schema: "f(Tensor self) -> Tensor"}.Entry(), "argument type int is not a struct"},
 		{"names", build(func(o *Op[selfArgs]) { o.Names = " " }), "no names"},
 		{"kernel", build(func(o *Op[selfArgs]) { o.Kernel = nil }), "want one of Kernel and Value"},
-		{"kernel of a random op", build(func(o *Op[selfArgs]) { o.Kernel, o.Random = nil, "draws random numbers" }), "want one of Kernel and Value"},
-		{"kernel and value", build(func(o *Op[selfArgs]) { o.Value = func(*selfArgs) (value.Value, error) { return nil, nil } }), "want one of Kernel and Value"},
+		{"kernel of a random op", build(func(o *Op[selfArgs]) { o.Kernel, o.Random = nil, "draws random numbers" }),
+			"want one of Kernel and Value"},
+		{"kernel and value", build(func(o *Op[selfArgs]) {
+			o.Value = func(*selfArgs) (value.Value, error) { return nil, nil }
+		}), "want one of Kernel and Value"},
 		{"summary", build(func(o *Op[selfArgs]) { o.Doc.Summary = "" }), "want a summary and a source"},
 		{"source", build(func(o *Op[selfArgs]) { o.Doc.Source = "" }), "want a summary and a source"},
 		{"full stop", build(func(o *Op[selfArgs]) { o.Doc.Summary = "Itself." }), "summary ends in a full stop"},
@@ -62,7 +72,8 @@ func TestContradictions(t *testing.T) {
 	if _, err := NewRegistry([]*Entry{identity().Entry()}); err != nil {
 		t.Errorf("sound op: %v", err)
 	}
-	if _, err := NewRegistry([]*Entry{identity().Entry(), identity().Entry()}); err == nil || !strings.Contains(err.Error(), "declared twice") {
+	if _, err := NewRegistry([]*Entry{identity().Entry(), identity().Entry()}); err == nil ||
+		!strings.Contains(err.Error(), "declared twice") {
 		t.Errorf("two of one schema: error %v", err)
 	}
 	_, err := NewRegistry([]*Entry{schema("f("), schema("g(")})
@@ -72,7 +83,8 @@ func TestContradictions(t *testing.T) {
 }
 
 func TestLookup(t *testing.T) {
-	two := echo("f.dim(Tensor self, int dim, *, bool keepdim=False) -> Tensor", "f Tensor.f", func(a *dimArgs) *tensor.Tensor { return a.Self })
+	two := echo("f.dim(Tensor self, int dim, *, bool keepdim=False) -> Tensor", "f Tensor.f",
+		func(a *dimArgs) *tensor.Tensor { return a.Self })
 	refuse := identity()
 	refuse.Schema, refuse.Names = "f(Tensor self) -> Tensor", "f Tensor.f special.f"
 	reg, err := NewRegistry([]*Entry{refuse.Entry()}, []*Entry{two.Entry()})
@@ -86,13 +98,16 @@ func TestLookup(t *testing.T) {
 	if err != nil || c.Entry.Schema.Name != "f.dim" {
 		t.Errorf("f(x, 0) binds to %v, error %v", c, err)
 	}
-	if _, err := reg.Bind("torch.g", nil, nil); !errors.Is(err, ErrUnknownOp) || !strings.Contains(err.Error(), "torch.g") {
+	if _, err := reg.Bind("torch.g", nil, nil); !errors.Is(err, ErrUnknownOp) ||
+		!strings.Contains(err.Error(), "torch.g") {
 		t.Errorf("unknown op: %v", err)
 	}
-	if _, err := reg.Bind("torch.f", []value.Value{"text"}, nil); err == nil || !strings.Contains(err.Error(), `argument "self"`) {
+	if _, err := reg.Bind("torch.f", []value.Value{"text"}, nil); err == nil ||
+		!strings.Contains(err.Error(), `argument "self"`) {
 		t.Errorf("no overload: %v", err)
 	}
-	if got, want := reg.Similar("torch.linalg.f"), []string{"torch.Tensor.f", "torch.f", "torch.special.f"}; !slices.Equal(got, want) {
+	if got, want := reg.Similar("torch.linalg.f"), []string{"torch.Tensor.f", "torch.f",
+		"torch.special.f"}; !slices.Equal(got, want) {
 		t.Errorf("similar names %q, want %q", got, want)
 	}
 }
@@ -146,13 +161,15 @@ func TestGradShapes(t *testing.T) {
 
 func TestGen(t *testing.T) {
 	g := Gen{R: rand.New(rand.NewPCG(1, 1))}
-	for _, dt := range []tensor.DType{tensor.Float16, tensor.BFloat16, tensor.Float64, tensor.Int32, tensor.Bool, tensor.Complex64} {
+	for _, dt := range []tensor.DType{tensor.Float16, tensor.BFloat16, tensor.Float64, tensor.Int32, tensor.Bool,
+		tensor.Complex64} {
 		y := g.Int(tensor.Int8, 0, 1, 2, 3, 4)
 		if dt.Kind() >= tensor.KindFloat {
 			y = g.Normal(dt, 2, 3, 4)
 		}
 		z := NonContiguous(y)
-		if z.IsContiguous() || !slices.Equal(z.Shape, y.Shape) || !slices.Equal(z.AppendBytes(nil), y.AppendBytes(nil)) || z.RequiresGrad != y.RequiresGrad {
+		if z.IsContiguous() || !slices.Equal(z.Shape, y.Shape) ||
+			!slices.Equal(z.AppendBytes(nil), y.AppendBytes(nil)) || z.RequiresGrad != y.RequiresGrad {
 			t.Errorf("NonContiguous of %s", y.Meta())
 		}
 	}

@@ -181,7 +181,8 @@ func parseParam(s string) (Param, error) {
 	typ, t.Scalar = strings.CutSuffix(typ, "|Scalar")
 	t.Base = typ
 	switch typ {
-	case "Tensor", "Scalar", "int", "float", "bool", "str", "dtype", "any", "Device", "Layout", "MemoryFormat", "Generator", "ignored":
+	case "Tensor", "Scalar", "int", "float", "bool", "str", "dtype", "any", "Device", "Layout", "MemoryFormat",
+		"Generator", "ignored":
 	default:
 		return p, fmt.Errorf("argument %q: unknown type %q", s, typ)
 	}

@@ -8,7 +8,9 @@ import (
 )
 
 func TestParseSchema(t *testing.T) {
-	s, err := ParseSchema(`f.out(Tensor|Scalar self, Tensor?[] indices, int[2]? size=None, *, str mode="a, b", int[]... dims=[1, 2], Device? device=None) -> (Tensor, Tensor)`)
+	s,
+		err := ParseSchema(
+		`f.out(Tensor|Scalar self, Tensor?[] indices, int[2]? size=None, *, str mode="a, b", int[]... dims=[1, 2], Device? device=None) -> (Tensor, Tensor)`)
 	if err != nil {
 		t.Fatal(err)
 	}

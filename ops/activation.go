@@ -37,7 +37,8 @@ func (v activation) entry() *opdef.Entry {
 	self := func(a *inplaceArgs) *tensor.Tensor { return a.Self }
 	p := opdef.Pointwise[inplaceArgs]{
 		Schema: v.name + "(Tensor self, bool inplace=False) -> Tensor", Names: v.names, InPlace: !v.noInPlace,
-		Doc:   opdef.Doc{Summary: v.summary, Formula: v.formula, Notes: v.notes, Source: "torch.nn.functional." + v.name},
+		Doc: opdef.Doc{Summary: v.summary, Formula: v.formula, Notes: v.notes,
+			Source: "torch.nn.functional." + v.name},
 		Error: v.error, Self: self, NoInts: !v.promote && v.i == nil, NoBool: true,
 		F:     func(*inplaceArgs) func(float64) float64 { return v.f },
 		DF:    func(*inplaceArgs) func(x, y float64) float64 { return v.df },
@@ -68,8 +69,10 @@ func (v activation) entry() *opdef.Entry {
 func activationCases(r *rand.Rand, kinks []float64, complexToo bool) []*inplaceArgs {
 	g := opdef.Gen{R: r}
 	cs := []*inplaceArgs{
-		{g.Apart(tensor.Float64, kinks, 3, 4), false}, {g.Apart(tensor.Float32, kinks, 5), false}, {g.Apart(tensor.BFloat16, kinks, 2, 3), false},
-		{g.Apart(tensor.Float16, kinks, 4), false}, {g.Apart(tensor.Float32, kinks), false}, {g.Normal(tensor.Float32, 0, 3), false},
+		{g.Apart(tensor.Float64, kinks, 3, 4), false}, {g.Apart(tensor.Float32, kinks, 5), false},
+		{g.Apart(tensor.BFloat16, kinks, 2, 3), false},
+		{g.Apart(tensor.Float16, kinks, 4), false}, {g.Apart(tensor.Float32, kinks), false},
+		{g.Normal(tensor.Float32, 0, 3), false},
 		{opdef.NonContiguous(g.Apart(tensor.Float64, kinks, 3, 4)), false},
 		{tensor.New(tensor.Float32, []int{5}, []float64{math.NaN(), math.Inf(1), math.Inf(-1), 50, -50}), false},
 	}
@@ -82,7 +85,8 @@ func activationCases(r *rand.Rand, kinks []float64, complexToo bool) []*inplaceA
 // activationOps are the activation functions of torch.nn.functional.
 var activationOps = []*opdef.Entry{
 	activation{
-		name: "relu", names: "relu Tensor.relu F.relu", summary: "Rectifier", formula: "max(self, 0)", notes: "The subgradient at 0 is 0.",
+		name: "relu", names: "relu Tensor.relu F.relu", summary: "Rectifier", formula: "max(self, 0)",
+		notes: "The subgradient at 0 is 0.",
 		error: moves, kinks: []float64{0},
 		f: func(x float64) float64 {
 			if x <= 0 {
@@ -94,14 +98,16 @@ var activationOps = []*opdef.Entry{
 		df: func(x, _ float64) float64 { return either(x <= 0, 0, 1) },
 	}.entry(),
 	activation{
-		name: "relu6", names: "F.relu6", summary: "Rectifier capped at 6", formula: "min(max(self, 0), 6)", notes: "The subgradient at 0 and 6 is 0.",
+		name: "relu6", names: "F.relu6", summary: "Rectifier capped at 6", formula: "min(max(self, 0), 6)",
+		notes: "The subgradient at 0 and 6 is 0.",
 		error: moves, kinks: []float64{0, 6},
 		f:  func(x float64) float64 { return min(max(x, 0), 6) },
 		i:  func(x int64) int64 { return min(max(x, 0), 6) },
 		df: func(x, _ float64) float64 { return either(x <= 0 || x >= 6, 0, 1) },
 	}.entry().WithDIOPI("hardtanh min_val=0 max_val=6"),
 	activation{
-		name: "silu", names: "F.silu _C._nn.silu", summary: "Sigmoid linear unit", formula: "self * sigmoid(self)", error: smooth,
+		name: "silu", names: "F.silu _C._nn.silu", summary: "Sigmoid linear unit", formula: "self * sigmoid(self)",
+		error: smooth,
 		block: vmath.SiLU,
 		c:     func(x complex128) complex128 { return x / (1 + cmplx.Exp(-x)) },
 		df:    func(x, _ float64) float64 { s := sigmoid(x); return s * (1 + x*(1-s)) },
@@ -109,7 +115,8 @@ var activationOps = []*opdef.Entry{
 		ds:    func(x, _ float64) float64 { s := sigmoid(x); return s * (1 + math.Abs(x)) },
 	}.entry(),
 	activation{
-		name: "mish", names: "F.mish _C._nn.mish", summary: "Self regularised non-monotonic activation", formula: "self * tanh(softplus(self))", error: smooth,
+		name: "mish", names: "F.mish _C._nn.mish", summary: "Self regularised non-monotonic activation",
+		formula: "self * tanh(softplus(self))", error: smooth,
 		f: func(x float64) float64 { return x * math.Tanh(softplus(x)) },
 		df: func(x, _ float64) float64 {
 			t := math.Tanh(softplus(x))
@@ -121,8 +128,9 @@ var activationOps = []*opdef.Entry{
 		},
 	}.entry(),
 	activation{
-		name: "hardswish", names: "F.hardswish _C._nn.hardswish", summary: "Piecewise approximation of silu", formula: "self * min(max(self + 3, 0), 6) / 6",
-		notes: "The gradient at -3 is that of the middle piece, at 3 too.", error: smooth, kinks: []float64{-3, 3},
+		name: "hardswish", names: "F.hardswish _C._nn.hardswish", summary: "Piecewise approximation of silu",
+		formula: "self * min(max(self + 3, 0), 6) / 6",
+		notes:   "The gradient at -3 is that of the middle piece, at 3 too.", error: smooth, kinks: []float64{-3, 3},
 		f: func(x float64) float64 { return x * min(max(x+3, 0), 6) / 6 },
 		df: func(x, _ float64) float64 {
 			switch {
@@ -136,22 +144,26 @@ var activationOps = []*opdef.Entry{
 		ds: func(x, _ float64) float64 { return min(math.Abs(x)/3, 1) + 0.5 },
 	}.entry(),
 	activation{
-		name: "hardsigmoid", names: "F.hardsigmoid _C._nn.hardsigmoid", summary: "Piecewise approximation of sigmoid", formula: "min(max(self + 3, 0), 6) / 6",
-		notes: "The subgradient at -3 and 3 is 0; the slope between them is 1/6 rounded to float32, for float64 too.", error: opdef.Error{Class: opdef.Rounded, ULPs: 2}, kinks: []float64{-3, 3},
+		name: "hardsigmoid", names: "F.hardsigmoid _C._nn.hardsigmoid", summary: "Piecewise approximation of sigmoid",
+		formula: "min(max(self + 3, 0), 6) / 6",
+		notes:   "The subgradient at -3 and 3 is 0; the slope between them is 1/6 rounded to float32, for float64 too.",
+		error:   opdef.Error{Class: opdef.Rounded, ULPs: 2}, kinks: []float64{-3, 3},
 		f:  func(x float64) float64 { return min(max(x+3, 0), 6) / 6 },
 		df: func(x, _ float64) float64 { return either(x > -3 && x < 3, float64(float32(1.0/6)), 0) },
 		s:  func(x, _ float64) float64 { return either(math.Abs(x) < 3, 0.5, 0) },
 	}.entry(),
 	activation{
 		name: "selu", names: "selu Tensor.selu F.selu", summary: "Scaled exponential linear unit",
-		formula: "scale*self if self > 0, else scale*alpha*(exp(self) - 1); alpha = 1.6732632423543772, scale = 1.0507009873554805", error: smooth, kinks: []float64{0},
+		formula: "scale*self if self > 0, else scale*alpha*(exp(self) - 1); alpha = 1.6732632423543772, scale = " +
+			"1.0507009873554805", error: smooth, kinks: []float64{0},
 		f:  func(x float64) float64 { return elu(x, seluAlpha*seluScale, seluScale, 1) },
 		df: func(x, _ float64) float64 { return eluSlope(x, seluAlpha*seluScale, seluScale, 1) },
 		s:  func(x, _ float64) float64 { return either(x <= 0, seluAlpha*seluScale, 0) },
 		ds: func(x, _ float64) float64 { return either(x <= 0, seluAlpha*seluScale, 0) },
 	}.entry(),
 	activation{
-		name: "tanhshrink", names: "F.tanhshrink", summary: "Argument minus its hyperbolic tangent", formula: "self - tanh(self)", noInPlace: true,
+		name: "tanhshrink", names: "F.tanhshrink", summary: "Argument minus its hyperbolic tangent",
+		formula: "self - tanh(self)", noInPlace: true,
 		error: smooth, promote: true,
 		f:  func(x float64) float64 { return x - math.Tanh(x) },
 		c:  func(x complex128) complex128 { return x - kernel.CTanh(x) },
@@ -162,7 +174,8 @@ var activationOps = []*opdef.Entry{
 		ds: func(_, _ float64) float64 { return 1 },
 	}.entry(),
 	activation{
-		name: "logsigmoid", names: "F.logsigmoid _C._nn.log_sigmoid", summary: "Logarithm of the logistic function", formula: "-ln(1 + exp(-self))", noInPlace: true,
+		name: "logsigmoid", names: "F.logsigmoid _C._nn.log_sigmoid", summary: "Logarithm of the logistic function",
+		formula: "-ln(1 + exp(-self))", noInPlace: true,
 		error: smooth,
 		f:     func(x float64) float64 { return min(x, 0) - math.Log1p(math.Exp(-math.Abs(x))) },
 		df:    func(x, _ float64) float64 { return sigmoid(-x) },
@@ -170,7 +183,8 @@ var activationOps = []*opdef.Entry{
 	}.entry(),
 	opdef.Op[softsignArgs]{
 		Schema: "softsign(Tensor self) -> Tensor", Names: "F.softsign",
-		Doc:    opdef.Doc{Summary: "Softer bounded activation", Formula: "self / (1 + |self|)", Source: "torch.nn.functional.softsign"},
+		Doc: opdef.Doc{Summary: "Softer bounded activation", Formula: "self / (1 + |self|)",
+			Source: "torch.nn.functional.softsign"},
 		Error:  opdef.Error{Class: opdef.Elementwise},
 		Kernel: softsign,
 		Grad:   softsignGrad,
@@ -190,7 +204,9 @@ var activationOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Pointwise[geluArgs]{
 		Schema: `gelu(Tensor self, *, str approximate="none") -> Tensor`, Names: "F.gelu _C._nn.gelu", NoInts: true,
-		Doc: opdef.Doc{Summary: "Gaussian error linear unit", Formula: "self * Phi(self), or with approximate=\"tanh\" self/2 * (1 + tanh(sqrt(2/pi) * (self + 0.044715*self**3)))",
+		Doc: opdef.Doc{Summary: "Gaussian error linear unit",
+			Formula: "self * Phi(self), or with approximate=\"tanh\" self/2 * (1 + tanh(sqrt(2/pi) * (self + " +
+				"0.044715*self**3)))",
 			Source: "torch.nn.functional.gelu"},
 		Error: opdef.Error{Class: opdef.Elementwise, Covers: true},
 		Self:  func(a *geluArgs) *tensor.Tensor { return a.Self },
@@ -226,7 +242,8 @@ var activationOps = []*opdef.Entry{
 				}
 			}
 			return func(x, _ float64) float64 {
-				return 0.5*(1+math.Abs(math.Erf(x/math.Sqrt2))) + math.Abs(x)*(1+x*x)*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
+				return 0.5*(1+math.Abs(math.Erf(x/math.Sqrt2))) +
+					math.Abs(x)*(1+x*x)*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
 			}
 		},
 		Cases: func(r *rand.Rand) []*geluArgs {
@@ -240,8 +257,10 @@ var activationOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Pointwise[leakyReLUArgs]{
-		Schema: "leaky_relu(Tensor self, Scalar negative_slope=0.01, bool inplace=False) -> Tensor", Names: "F.leaky_relu _C._nn.leaky_relu", InPlace: true, NoInts: true,
-		Doc:   opdef.Doc{Summary: "Leaky rectifier", Formula: "self if self > 0, else negative_slope*self", Notes: "The gradient at 0 is negative_slope.", Source: "torch.nn.functional.leaky_relu"},
+		Schema: "leaky_relu(Tensor self, Scalar negative_slope=0.01, bool inplace=False) -> Tensor",
+		Names:  "F.leaky_relu _C._nn.leaky_relu", InPlace: true, NoInts: true,
+		Doc: opdef.Doc{Summary: "Leaky rectifier", Formula: "self if self > 0, else negative_slope*self",
+			Notes: "The gradient at 0 is negative_slope.", Source: "torch.nn.functional.leaky_relu"},
 		Error: rounded,
 		Self:  func(a *leakyReLUArgs) *tensor.Tensor { return a.Self },
 		F: func(a *leakyReLUArgs) func(float64) float64 {
@@ -255,14 +274,17 @@ var activationOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*leakyReLUArgs {
 			var cs []*leakyReLUArgs
 			for i, c := range activationCases(r, []float64{0}, false) {
-				cs = append(cs, &leakyReLUArgs{Self: c.Self, NegativeSlope: opdef.Float([]float64{0.01, 0.2, -0.5}[i%3])})
+				cs = append(cs,
+					&leakyReLUArgs{Self: c.Self, NegativeSlope: opdef.Float([]float64{0.01, 0.2, -0.5}[i%3])})
 			}
 			return cs
 		},
 	}.Entry(),
 	opdef.Pointwise[eluArgs]{
-		Schema: "elu(Tensor self, Scalar alpha=1.0, bool inplace=False) -> Tensor", Names: "F.elu", InPlace: true, NoInts: true,
-		Doc:   opdef.Doc{Summary: "Exponential linear unit", Formula: "self if self > 0, else alpha*(exp(self) - 1)", Source: "torch.nn.functional.elu"},
+		Schema: "elu(Tensor self, Scalar alpha=1.0, bool inplace=False) -> Tensor", Names: "F.elu", InPlace: true,
+		NoInts: true,
+		Doc: opdef.Doc{Summary: "Exponential linear unit", Formula: "self if self > 0, else alpha*(exp(self) - 1)",
+			Source: "torch.nn.functional.elu"},
 		Error: smooth,
 		Self:  func(a *eluArgs) *tensor.Tensor { return a.Self },
 		F: func(a *eluArgs) func(float64) float64 {
@@ -278,8 +300,10 @@ var activationOps = []*opdef.Entry{
 		Cases: eluCases,
 	}.Entry(),
 	opdef.Pointwise[eluArgs]{
-		Schema: "celu(Tensor self, Scalar alpha=1.0, bool inplace=False) -> Tensor", Names: "celu Tensor.celu F.celu", InPlace: true, NoInts: true,
-		Doc:   opdef.Doc{Summary: "Continuously differentiable exponential linear unit", Formula: "self if self > 0, else alpha*(exp(self/alpha) - 1)", Source: "torch.nn.functional.celu"},
+		Schema: "celu(Tensor self, Scalar alpha=1.0, bool inplace=False) -> Tensor", Names: "celu Tensor.celu F.celu",
+		InPlace: true, NoInts: true,
+		Doc: opdef.Doc{Summary: "Continuously differentiable exponential linear unit",
+			Formula: "self if self > 0, else alpha*(exp(self/alpha) - 1)", Source: "torch.nn.functional.celu"},
 		Error: smooth,
 		Self:  func(a *eluArgs) *tensor.Tensor { return a.Self },
 		Check: func(a *eluArgs) error {
@@ -302,8 +326,10 @@ var activationOps = []*opdef.Entry{
 		Cases: eluCases,
 	}.Entry(),
 	opdef.Pointwise[hardtanhArgs]{
-		Schema: "hardtanh(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, bool inplace=False) -> Tensor", Names: "F.hardtanh _C._nn.hardtanh", InPlace: true, NoBool: true,
-		Doc:   opdef.Doc{Summary: "Linear function cut at both ends", Formula: "min(max(self, min_val), max_val)", Notes: "The subgradient at both ends is 0.", Source: "torch.nn.functional.hardtanh"},
+		Schema: "hardtanh(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, bool inplace=False) -> Tensor",
+		Names:  "F.hardtanh _C._nn.hardtanh", InPlace: true, NoBool: true,
+		Doc: opdef.Doc{Summary: "Linear function cut at both ends", Formula: "min(max(self, min_val), max_val)",
+			Notes: "The subgradient at both ends is 0.", Source: "torch.nn.functional.hardtanh"},
 		Error: moves,
 		Self:  func(a *hardtanhArgs) *tensor.Tensor { return a.Self },
 		F: func(a *hardtanhArgs) func(float64) float64 {
@@ -322,14 +348,17 @@ var activationOps = []*opdef.Entry{
 			var cs []*hardtanhArgs
 			for i, c := range activationCases(r, []float64{-1, -0.5, 0.75, 1}, false) {
 				lo := []float64{-1, -0.5}[i%2]
-				cs = append(cs, &hardtanhArgs{Self: c.Self, MinVal: opdef.Float(lo), MaxVal: opdef.Float([]float64{1, 0.75}[i%2])})
+				cs = append(cs, &hardtanhArgs{Self: c.Self, MinVal: opdef.Float(lo),
+					MaxVal: opdef.Float([]float64{1, 0.75}[i%2])})
 			}
 			return cs
 		},
 	}.Entry(),
 	opdef.Pointwise[shrinkArgs]{
-		Schema: "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Names: "hardshrink Tensor.hardshrink F.hardshrink", NoInts: true,
-		Doc:   opdef.Doc{Summary: "Zero within lambd of zero", Formula: "0 if -lambd <= self <= lambd, else self", Source: "torch.nn.functional.hardshrink"},
+		Schema: "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+		Names:  "hardshrink Tensor.hardshrink F.hardshrink", NoInts: true,
+		Doc: opdef.Doc{Summary: "Zero within lambd of zero", Formula: "0 if -lambd <= self <= lambd, else self",
+			Source: "torch.nn.functional.hardshrink"},
 		Error: moves,
 		Self:  func(a *shrinkArgs) *tensor.Tensor { return a.Self },
 		F: func(a *shrinkArgs) func(float64) float64 {
@@ -340,8 +369,11 @@ var activationOps = []*opdef.Entry{
 		Cases: shrinkCases,
 	}.Entry(),
 	opdef.Pointwise[shrinkArgs]{
-		Schema: "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Names: "F.softshrink _C._nn.softshrink", NoInts: true,
-		Doc:   opdef.Doc{Summary: "Shrinks by lambd towards zero", Formula: "self - lambd if self > lambd, self + lambd if self < -lambd, else 0", Notes: "NaN gives 0, as in torch up to 2.5.", Source: "torch.nn.functional.softshrink"},
+		Schema: "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Names: "F.softshrink _C._nn.softshrink",
+		NoInts: true,
+		Doc: opdef.Doc{Summary: "Shrinks by lambd towards zero",
+			Formula: "self - lambd if self > lambd, self + lambd if self < -lambd, else 0",
+			Notes:   "NaN gives 0, as in torch up to 2.5.", Source: "torch.nn.functional.softshrink"},
 		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Exact}},
 		Self:  func(a *shrinkArgs) *tensor.Tensor { return a.Self },
 		Check: func(a *shrinkArgs) error {
@@ -370,8 +402,11 @@ var activationOps = []*opdef.Entry{
 		Cases: shrinkCases,
 	}.Entry(),
 	opdef.Pointwise[softplusArgs]{
-		Schema: "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", Names: "F.softplus _C._nn.softplus", NoInts: true,
-		Doc:   opdef.Doc{Summary: "Smooth rectifier", Formula: "ln(1 + exp(beta*self)) / beta; self where beta*self > threshold", Source: "torch.nn.functional.softplus"},
+		Schema: "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+		Names:  "F.softplus _C._nn.softplus", NoInts: true,
+		Doc: opdef.Doc{Summary: "Smooth rectifier",
+			Formula: "ln(1 + exp(beta*self)) / beta; self where beta*self > threshold",
+			Source:  "torch.nn.functional.softplus"},
 		Error: smooth,
 		Self:  func(a *softplusArgs) *tensor.Tensor { return a.Self },
 		F: func(a *softplusArgs) func(float64) float64 {
@@ -410,8 +445,10 @@ var activationOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Pointwise[thresholdArgs]{
-		Schema: "threshold(Tensor self, Scalar threshold, Scalar value, bool inplace=False) -> Tensor", Names: "threshold F.threshold", InPlace: true, NoBool: true,
-		Doc:   opdef.Doc{Summary: "Replaces elements up to a threshold", Formula: "self if self > threshold, else value", Source: "torch.nn.functional.threshold"},
+		Schema: "threshold(Tensor self, Scalar threshold, Scalar value, bool inplace=False) -> Tensor",
+		Names:  "threshold F.threshold", InPlace: true, NoBool: true,
+		Doc: opdef.Doc{Summary: "Replaces elements up to a threshold",
+			Formula: "self if self > threshold, else value", Source: "torch.nn.functional.threshold"},
 		Error: moves,
 		Self:  func(a *thresholdArgs) *tensor.Tensor { return a.Self },
 		F: func(a *thresholdArgs) func(float64) float64 {
@@ -585,7 +622,8 @@ func softsign(a *softsignArgs) ([]*tensor.Tensor, error) {
 func softsignGrad(a *softsignArgs, g *opdef.Grad) (opdef.Grads, error) {
 	x, gr := a.Self, opdef.Grads{}
 	if !x.DType.IsComplex() {
-		gr.Set("self", opdef.Zip(x.DType, g.Out[0], x, func(gi, x float64) float64 { d := 1 + math.Abs(x); return gi/d - gi*(math.Abs(x)/d/d) }))
+		gr.Set("self", opdef.Zip(x.DType, g.Out[0], x,
+			func(gi, x float64) float64 { d := 1 + math.Abs(x); return gi/d - gi*(math.Abs(x)/d/d) }))
 		return gr, nil
 	}
 	// z/(1+|z|): d/dz on the direct path, and through the real |z|.

@@ -18,9 +18,10 @@ var arithmeticOps = []*opdef.Entry{
 		Schema:  "add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 		Names:   "add Tensor.add Tensor.__add__ Tensor.__radd__",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other", Source: "torch.add"},
-		Error:   opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Kernel:  func(a *addArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
+		Doc: opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other",
+			Source: "torch.add"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *addArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
 		Grad: func(a *addArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return addScaledGrad(a.Self, a.Other, a.Alpha, 1, g)
 		},
@@ -30,9 +31,10 @@ var arithmeticOps = []*opdef.Entry{
 		Schema:  "add.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor",
 		Names:   "add Tensor.add",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other", Source: "torch.add"},
-		Error:   opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Kernel:  func(a *addArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
+		Doc: opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other",
+			Source: "torch.add"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *addArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
 		Grad: func(a *addArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return addScaledGrad(a.Self, a.Other, a.Alpha, 1, g)
 		},
@@ -42,9 +44,10 @@ var arithmeticOps = []*opdef.Entry{
 		Schema:  "sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 		Names:   "sub subtract Tensor.sub Tensor.subtract Tensor.__sub__",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other", Source: "torch.sub"},
-		Error:   opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Kernel:  func(a *addArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
+		Doc: opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other",
+			Source: "torch.sub"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *addArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
 		Grad: func(a *addArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return addScaledGrad(a.Self, a.Other, a.Alpha, -1, g)
 		},
@@ -57,9 +60,10 @@ var arithmeticOps = []*opdef.Entry{
 		Schema:  "sub.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor",
 		Names:   "sub Tensor.sub",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other", Source: "torch.sub"},
-		Error:   opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Kernel:  func(a *addArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
+		Doc: opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other",
+			Source: "torch.sub"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *addArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
 		Grad: func(a *addArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return addScaledGrad(a.Self, a.Other, a.Alpha, -1, g)
 		},
@@ -72,7 +76,8 @@ var arithmeticOps = []*opdef.Entry{
 		Schema: "rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 		DIOPI:  "sub input=other other=self",
 		Names:  "rsub Tensor.rsub Tensor.__rsub__",
-		Doc:    opdef.Doc{Summary: "Difference of two tensors, the first scaled and subtracted", Formula: "other - alpha*self", Source: "torch.rsub"},
+		Doc: opdef.Doc{Summary: "Difference of two tensors, the first scaled and subtracted",
+			Formula: "other - alpha*self", Source: "torch.rsub"},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 		Kernel: func(a *addArgs) ([]*tensor.Tensor, error) { return subtract(a.Other, a.Self, a.Alpha) },
 		Grad: func(a *addArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -103,24 +108,29 @@ var arithmeticOps = []*opdef.Entry{
 		DC:         func(x, y, _ complex128) (complex128, complex128) { return y, x },
 	}.Entry(),
 	opdef.Binary{
-		Name:       "div",
-		Names:      "div divide true_divide Tensor.div Tensor.divide Tensor.true_divide Tensor.__truediv__ Tensor.__div__",
-		InPlace:    true,
-		Doc:        opdef.Doc{Summary: "Quotient of two tensors", Formula: "self / other", Notes: "Integers give float32.", Source: "torch.div"},
+		Name: "div",
+		Names: "div divide true_divide Tensor.div Tensor.divide Tensor.true_divide Tensor.__truediv__ " +
+			"Tensor.__div__",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Quotient of two tensors", Formula: "self / other",
+			Notes: "Integers give float32.", Source: "torch.div"},
 		Error:      opdef.Error{Class: opdef.Rounded},
 		Block:      vmath.Div,
 		C:          kernel.Quo,
 		TwoNumbers: true,
 		ToFloat:    true,
 		DF:         func(_, y, z float64) (float64, float64) { return 1 / y, -z / y },
-		DC:         func(_, y, z complex128) (complex128, complex128) { return kernel.Reciprocal(y), kernel.Quo(-z, y) },
+		DC: func(_, y, z complex128) (complex128, complex128) {
+			return kernel.Reciprocal(y), kernel.Quo(-z, y)
+		},
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",
 		DIOPI:  "div input=other other=self",
 		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__",
 		Doc: opdef.Doc{Summary: "Quotient with the operands swapped", Formula: "(1 / self) * other",
-			Notes: "Two roundings, since torch multiplies by the reciprocal; the last node is that product.", Source: "torch.Tensor.__rtruediv__"},
+			Notes:  "Two roundings, since torch multiplies by the reciprocal; the last node is that product.",
+			Source: "torch.Tensor.__rtruediv__"},
 		Error:  opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return quotient(a.Other, a.Self) },
 		Grad:   reverseQuotientGrad,
@@ -147,8 +157,10 @@ var arithmeticOps = []*opdef.Entry{
 		Schema:  "div.Tensor_mode(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor",
 		Names:   "div divide Tensor.div Tensor.divide",
 		InPlace: true,
-		Doc: opdef.Doc{Summary: "Quotient of two tensors, rounded to an integer on request", Formula: "self / other, then floor or trunc",
-			Notes: "With trunc the quotient is rounded to the dtype before it is truncated, as torch does.", Source: "torch.div"},
+		Doc: opdef.Doc{Summary: "Quotient of two tensors, rounded to an integer on request",
+			Formula: "self / other, then floor or trunc",
+			Notes:   "With trunc the quotient is rounded to the dtype before it is truncated, as torch does.",
+			Source:  "torch.div"},
 		Error:  opdef.Error{Class: opdef.Rounded},
 		Kernel: divMode,
 		Grad: func(a *divModeArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -165,8 +177,9 @@ var arithmeticOps = []*opdef.Entry{
 		DIOPI:   "div rounding_mode='floor'",
 		Names:   "floor_divide Tensor.floor_divide Tensor.__floordiv__",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Quotient rounded down", Formula: "floor(self / other)", Notes: "Rounds down as Python does; torch before 1.13 truncated.", Source: "torch.floor_divide"},
-		Error:   opdef.Error{Class: opdef.Rounded},
+		Doc: opdef.Doc{Summary: "Quotient rounded down", Formula: "floor(self / other)",
+			Notes: "Rounds down as Python does; torch before 1.13 truncated.", Source: "torch.floor_divide"},
+		Error: opdef.Error{Class: opdef.Rounded},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			return integral(a.Self, a.Other, floorDiv, floorDivInt)
 		},
@@ -177,58 +190,69 @@ var arithmeticOps = []*opdef.Entry{
 		Schema: "__rfloordiv__(Tensor self, Tensor|Scalar other) -> Tensor",
 		DIOPI:  "div input=other other=self rounding_mode='floor'",
 		Names:  "Tensor.__rfloordiv__",
-		Doc:    opdef.Doc{Summary: "Quotient rounded down, operands swapped", Formula: "floor(other / self)", Source: "torch.Tensor.__rfloordiv__"},
-		Error:  opdef.Error{Class: opdef.Rounded},
+		Doc: opdef.Doc{Summary: "Quotient rounded down, operands swapped", Formula: "floor(other / self)",
+			Source: "torch.Tensor.__rfloordiv__"},
+		Error: opdef.Error{Class: opdef.Rounded},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			return integral(a.Other, a.Self, floorDiv, floorDivInt)
 		},
 		NoGrad: "torch defines none for floor_divide",
 		Cases:  reverseIntegralCases,
 	}.Entry(),
-	modulus("fmod(Tensor self, Tensor|Scalar other) -> Tensor", "fmod Tensor.fmod", true, false, "Remainder with the sign of the dividend", "self - other*trunc(self/other)", math.Mod,
+	modulus("fmod(Tensor self, Tensor|Scalar other) -> Tensor", "fmod Tensor.fmod", true, false,
+		"Remainder with the sign of the dividend", "self - other*trunc(self/other)", math.Mod,
 		func(x, y int64) int64 { return x % y }, func(x, y float64) float64 { return -math.Trunc(x / y) }),
-	modulus("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "remainder Tensor.remainder Tensor.__mod__", true, false, "Remainder with the sign of the divisor", "self - other*floor(self/other)", pyMod,
+	modulus("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "remainder Tensor.remainder Tensor.__mod__",
+		true, false, "Remainder with the sign of the divisor", "self - other*floor(self/other)", pyMod,
 		pyModInt, func(x, y float64) float64 { return -math.Floor(x / y) }),
-	modulus("__rmod__(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "Tensor.__rmod__", false, true, "Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
-		pyModInt, func(x, y float64) float64 { return -math.Floor(x / y) }).WithDIOPI("remainder input=other other=self"),
+	modulus("__rmod__(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "Tensor.__rmod__", false, true,
+		"Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
+		pyModInt, func(x, y float64) float64 { return -math.Floor(x / y) }).WithDIOPI(
+		"remainder input=other other=self"),
 	opdef.Op[addcArgs]{
 		Schema:  "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Tensor plus scaled product of two tensors", Formula: "self + value*tensor1*tensor2", Source: "torch.addcmul"},
-		Error:   opdef.Error{Class: opdef.Accumulated},
-		Kernel:  addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
+		Doc: opdef.Doc{Summary: "Tensor plus scaled product of two tensors",
+			Formula: "self + value*tensor1*tensor2", Source: "torch.addcmul"},
+		Error:  opdef.Error{Class: opdef.Accumulated},
+		Kernel: addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
 	}.Entry(),
 	opdef.Op[addcArgs]{
 		Schema:  "addcmul.deprecated(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
 		Names:   "addcmul Tensor.addcmul",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Tensor plus scaled product of two tensors", Formula: "self + value*tensor1*tensor2", Source: "torch.addcmul"},
-		Error:   opdef.Error{Class: opdef.Accumulated},
-		Kernel:  addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
+		Doc: opdef.Doc{Summary: "Tensor plus scaled product of two tensors",
+			Formula: "self + value*tensor1*tensor2", Source: "torch.addcmul"},
+		Error:  opdef.Error{Class: opdef.Accumulated},
+		Kernel: addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
 	}.Entry(),
 	opdef.Op[addcArgs]{
 		Schema:  "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors", Formula: "self + value*tensor1/tensor2", Source: "torch.addcdiv"},
-		Error:   opdef.Error{Class: opdef.Accumulated},
-		Kernel:  addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
+		Doc: opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors",
+			Formula: "self + value*tensor1/tensor2", Source: "torch.addcdiv"},
+		Error:  opdef.Error{Class: opdef.Accumulated},
+		Kernel: addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
 	}.Entry(),
 	opdef.Op[addcArgs]{
 		Schema:  "addcdiv.deprecated(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
 		Names:   "addcdiv Tensor.addcdiv",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors", Formula: "self + value*tensor1/tensor2", Source: "torch.addcdiv"},
-		Error:   opdef.Error{Class: opdef.Accumulated},
-		Kernel:  addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
+		Doc: opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors",
+			Formula: "self + value*tensor1/tensor2", Source: "torch.addcdiv"},
+		Error:  opdef.Error{Class: opdef.Accumulated},
+		Kernel: addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
 	}.Entry(),
 	opdef.Op[lerpArgs]{
 		Schema:  "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Linear interpolation", Formula: "self + weight*(end - self)", Source: "torch.lerp"},
-		Error:   opdef.Error{Class: opdef.Accumulated},
-		Kernel:  lerp, Grad: lerpGrad,
+		Doc: opdef.Doc{Summary: "Linear interpolation", Formula: "self + weight*(end - self)",
+			Source: "torch.lerp"},
+		Error:  opdef.Error{Class: opdef.Accumulated},
+		Kernel: lerp, Grad: lerpGrad,
 		Scale: func(a *lerpArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{magnitudes(func(v []float64) float64 { return v[0] + v[2]*(v[0]+v[1]) }, a.Self, a.End, a.Weight)}
+			return []*tensor.Tensor{magnitudes(func(v []float64) float64 { return v[0] + v[2]*(v[0]+v[1]) }, a.Self,
+				a.End, a.Weight)}
 		},
 		GradScale: func(a *lerpArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			sum := func(t *tensor.Tensor, f func(v []float64) float64) []*tensor.Tensor {
@@ -247,14 +271,19 @@ var arithmeticOps = []*opdef.Entry{
 		Schema:  "pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
 		Names:   "pow Tensor.pow Tensor.__pow__",
 		InPlace: true,
-		Doc: opdef.Doc{Summary: "Power", Formula: "self ** exponent", Notes: "An integer base takes negative exponents only from a tensor; the result is then 0 unless the base is 1 or -1. " +
-			"The gradient is 0 for exponent 0; that of the exponent is 0 where the base is 0 and the exponent not negative.", Source: "torch.pow"},
+		Doc: opdef.Doc{Summary: "Power", Formula: "self ** exponent",
+			Notes: "An integer base takes negative exponents only from a tensor; the result is then 0 unless the " +
+				"base is 1 or -1. " +
+				"The gradient is 0 for exponent 0; that of the exponent is 0 where the base is 0 and the exponent " +
+				"not negative.", Source: "torch.pow"},
 		Error:  opdef.Error{Class: opdef.Elementwise},
 		Kernel: func(a *powArgs) ([]*tensor.Tensor, error) { return power(a.Self, a.Exponent) },
 		Grad: func(a *powArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
 		},
-		Scale: func(a *powArgs, outs []*tensor.Tensor) []*tensor.Tensor { return powScale(a.Self, a.Exponent, outs[0]) },
+		Scale: func(a *powArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return powScale(a.Self, a.Exponent, outs[0])
+		},
 		GradScale: func(a *powArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
 		},
@@ -266,7 +295,8 @@ var arithmeticOps = []*opdef.Entry{
 		DIOPI:  "pow input=other exponent=self",
 		Names:  "Tensor.__rpow__",
 		Doc: opdef.Doc{Summary: "Power with the operands swapped", Formula: "other ** self",
-			Notes: "The base is first rounded to the result's dtype, since torch makes a tensor of it.", Source: "torch.Tensor.__rpow__"},
+			Notes:  "The base is first rounded to the result's dtype, since torch makes a tensor of it.",
+			Source: "torch.Tensor.__rpow__"},
 		Error:  opdef.Error{Class: opdef.Elementwise},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return power(baseOf(a), a.Self) },
 		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -289,13 +319,16 @@ var arithmeticOps = []*opdef.Entry{
 	opdef.Op[powArgs]{
 		Schema:  "float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
 		InPlace: true, ExactOut: func(*powArgs) bool { return true },
-		Doc:    opdef.Doc{Summary: "Power in double precision", Formula: "self ** exponent", Notes: "The result is float64 or complex128.", Source: "torch.float_power"},
+		Doc: opdef.Doc{Summary: "Power in double precision", Formula: "self ** exponent",
+			Notes: "The result is float64 or complex128.", Source: "torch.float_power"},
 		Error:  opdef.Error{Class: opdef.Elementwise},
 		Kernel: floatPower,
 		Grad: func(a *powArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
 		},
-		Scale: func(a *powArgs, outs []*tensor.Tensor) []*tensor.Tensor { return powScale(a.Self, a.Exponent, outs[0]) },
+		Scale: func(a *powArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return powScale(a.Self, a.Exponent, outs[0])
+		},
 		GradScale: func(a *powArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
 		},

@@ -11,17 +11,21 @@ import (
 // arrangeOps order dimensions, show parts of them or repeat them.
 var arrangeOps = []*opdef.Entry{
 	viewOp[expandArgs]{
-		Schema:  "expand(Tensor self, int[]... size, *, bool implicit=False) -> Tensor",
-		Names:   "Tensor.expand expand_copy",
-		Doc:     opdef.Doc{Summary: "Repeats dimensions of size 1", Notes: "A size of -1 keeps the dimension.", Source: "torch.Tensor.expand"},
+		Schema: "expand(Tensor self, int[]... size, *, bool implicit=False) -> Tensor",
+		Names:  "Tensor.expand expand_copy",
+		Doc: opdef.Doc{Summary: "Repeats dimensions of size 1", Notes: "A size of -1 keeps the dimension.",
+			Source: "torch.Tensor.expand"},
 		Self:    func(a *expandArgs) *tensor.Tensor { return a.Self },
 		View:    func(a *expandArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return expand(t, a.Size) },
 		Back:    func(a *expandArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.SumTo(g, a.Self.Shape) },
 		Repeats: true,
 		Cases: func(g opdef.Gen) []*expandArgs {
 			return []*expandArgs{
-				{Self: g.Normal(tensor.Float32, 3, 1), Size: []int{2, 3, 4}}, {Self: g.Normal(tensor.Float64, 2, 1), Size: []int{-1, 3}}, {Self: g.Normal(tensor.BFloat16), Size: []int{2}},
-				{Self: g.Normal(tensor.Float32, 1, 2), Size: []int{0, 2}}, {Self: opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), Size: []int{2, 2, 3}}, {Self: g.Int(tensor.Int64, 0, 9, 1), Size: []int{3}},
+				{Self: g.Normal(tensor.Float32, 3, 1), Size: []int{2, 3, 4}}, {Self: g.Normal(tensor.Float64, 2, 1),
+					Size: []int{-1, 3}}, {Self: g.Normal(tensor.BFloat16), Size: []int{2}},
+				{Self: g.Normal(tensor.Float32, 1, 2), Size: []int{0, 2}},
+				{Self: opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), Size: []int{2, 2, 3}},
+				{Self: g.Int(tensor.Int64, 0, 9, 1), Size: []int{3}},
 			}
 		},
 	}.Entry(),
@@ -34,19 +38,22 @@ var arrangeOps = []*opdef.Entry{
 		Back:    func(a *sizeArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.SumTo(g, a.Self.Shape) },
 		Repeats: true,
 		Cases: func(g opdef.Gen) []*sizeArgs {
-			return []*sizeArgs{{g.Normal(tensor.Float32, 3, 1), []int{2, 3, 4}}, {g.Normal(tensor.Float64), []int{2, 2}}, {g.Int(tensor.Int64, 0, 9, 1), []int{3}}}
+			return []*sizeArgs{{g.Normal(tensor.Float32, 3, 1), []int{2, 3, 4}},
+				{g.Normal(tensor.Float64), []int{2, 2}}, {g.Int(tensor.Int64, 0, 9, 1), []int{3}}}
 		},
 	}.Entry().WithDIOPI("expand"),
 	viewOp[likeArgs]{
-		Schema:  "expand_as(Tensor self, Tensor other) -> Tensor",
-		Names:   "Tensor.expand_as",
-		Doc:     opdef.Doc{Summary: "Repeats dimensions of size 1 up to the shape of another tensor", Source: "torch.Tensor.expand_as"},
+		Schema: "expand_as(Tensor self, Tensor other) -> Tensor",
+		Names:  "Tensor.expand_as",
+		Doc: opdef.Doc{Summary: "Repeats dimensions of size 1 up to the shape of another tensor",
+			Source: "torch.Tensor.expand_as"},
 		Self:    func(a *likeArgs) *tensor.Tensor { return a.Self },
 		View:    func(a *likeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return expand(t, a.Other.Shape) },
 		Back:    func(a *likeArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.SumTo(g, a.Self.Shape) },
 		Repeats: true,
 		Cases: func(g opdef.Gen) []*likeArgs {
-			return []*likeArgs{{g.Normal(tensor.Float32, 3, 1), g.Int(tensor.Int64, 0, 1, 2, 3, 4)}, {g.Normal(tensor.Float64), g.Int(tensor.Bool, 0, 1, 2)}}
+			return []*likeArgs{{g.Normal(tensor.Float32, 3, 1), g.Int(tensor.Int64, 0, 1, 2, 3, 4)},
+				{g.Normal(tensor.Float64), g.Int(tensor.Bool, 0, 1, 2)}}
 		},
 	}.Entry().WithDIOPI("expand size=@shape -other"),
 	viewOp[permuteArgs]{
@@ -67,8 +74,10 @@ var arrangeOps = []*opdef.Entry{
 		},
 		Cases: func(g opdef.Gen) []*permuteArgs {
 			return []*permuteArgs{
-				{g.Normal(tensor.Float32, 2, 3, 4), []int{2, 0, 1}}, {g.Normal(tensor.Float64, 2, 3), []int{-1, 0}}, {g.Normal(tensor.Float32), []int{}},
-				{g.Normal(tensor.BFloat16, 0, 3), []int{1, 0}}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3, 2)), []int{1, 0, 2}}, {g.Int(tensor.Int64, 0, 9, 2, 3), []int{1, 0}},
+				{g.Normal(tensor.Float32, 2, 3, 4), []int{2, 0, 1}}, {g.Normal(tensor.Float64, 2, 3), []int{-1, 0}},
+				{g.Normal(tensor.Float32), []int{}},
+				{g.Normal(tensor.BFloat16, 0, 3), []int{1, 0}}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3, 2)),
+					[]int{1, 0, 2}}, {g.Int(tensor.Int64, 0, 9, 2, 3), []int{1, 0}},
 			}
 		},
 	}.Entry(),
@@ -86,7 +95,8 @@ var arrangeOps = []*opdef.Entry{
 		},
 		Cases: func(g opdef.Gen) []*transposeArgs {
 			return []*transposeArgs{
-				{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Normal(tensor.Float64, 2, 3), -1, -2}, {g.Normal(tensor.Float32), 0, -1}, {g.Normal(tensor.BFloat16, 0, 3), 0, 1},
+				{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Normal(tensor.Float64, 2, 3), -1, -2},
+				{g.Normal(tensor.Float32), 0, -1}, {g.Normal(tensor.BFloat16, 0, 3), 0, 1},
 				{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), 1, 0}, {g.Int(tensor.Int64, 0, 9, 2, 3), 0, 0},
 			}
 		},
@@ -107,13 +117,16 @@ var arrangeOps = []*opdef.Entry{
 			return []*swapAxesArgs{{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Int(tensor.Int64, 0, 9, 2, 3), -1, 0}}
 		},
 	}.Entry().WithDIOPI("transpose dim0=axis0 dim1=axis1"),
-	matrixTranspose("t", "t Tensor.t Tensor.t_ t_copy", "Transposes a matrix; vectors and numbers stay as they are", "torch.t", 0, 2).WithDIOPI("transpose dim0=0 dim1=-1"),
-	matrixTranspose("mT", "Tensor.mT", "Swaps the last two dimensions", "torch.Tensor.mT", 2, 64).WithDIOPI("transpose dim0=-2 dim1=-1"),
+	matrixTranspose("t", "t Tensor.t Tensor.t_ t_copy", "Transposes a matrix; vectors and numbers stay as they are",
+		"torch.t", 0, 2).WithDIOPI("transpose dim0=0 dim1=-1"),
+	matrixTranspose("mT", "Tensor.mT", "Swaps the last two dimensions", "torch.Tensor.mT", 2,
+		64).WithDIOPI("transpose dim0=-2 dim1=-1"),
 	viewOp[movedimArgs]{
 		Schema: "movedim(Tensor self, int[1] source, int[1] destination) -> Tensor",
 		Names:  "movedim Tensor.movedim moveaxis Tensor.moveaxis",
-		Doc:    opdef.Doc{Summary: "Moves dimensions to other places, the rest staying in order", Source: "torch.movedim"},
-		Self:   func(a *movedimArgs) *tensor.Tensor { return a.Self },
+		Doc: opdef.Doc{Summary: "Moves dimensions to other places, the rest staying in order",
+			Source: "torch.movedim"},
+		Self: func(a *movedimArgs) *tensor.Tensor { return a.Self },
 		View: func(a *movedimArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			order, err := a.order()
 			if err != nil {
@@ -127,7 +140,8 @@ var arrangeOps = []*opdef.Entry{
 		},
 		Cases: func(g opdef.Gen) []*movedimArgs {
 			return []*movedimArgs{
-				{g.Normal(tensor.Float32, 2, 3, 4), []int{0}, []int{-1}}, {g.Normal(tensor.Float64, 2, 3, 4), []int{0, 1}, []int{2, 0}}, {g.Normal(tensor.Float32, 2, 0), []int{1}, []int{0}},
+				{g.Normal(tensor.Float32, 2, 3, 4), []int{0}, []int{-1}}, {g.Normal(tensor.Float64, 2, 3, 4),
+					[]int{0, 1}, []int{2, 0}}, {g.Normal(tensor.Float32, 2, 0), []int{1}, []int{0}},
 				{g.Normal(tensor.Float32), []int{0}, []int{0}}, {g.Int(tensor.Int64, 0, 9, 2, 3), []int{}, []int{}},
 			}
 		},
@@ -147,13 +161,15 @@ var arrangeOps = []*opdef.Entry{
 				start += n
 			}
 			if a.Length < 0 || start < 0 || start > n || a.Length > n-start {
-				return nil, opdef.Refuse("start", "range [%d, %d+%d) is outside of size %d", a.Start, a.Start, a.Length, n)
+				return nil, opdef.Refuse("start", "range [%d, %d+%d) is outside of size %d", a.Start, a.Start,
+					a.Length, n)
 			}
 			return t.Slice(dim, start, a.Length, 1), nil
 		},
 		Cases: func(g opdef.Gen) []*narrowArgs {
 			return []*narrowArgs{
-				{g.Normal(tensor.Float32, 5, 3), 0, 1, 3}, {g.Normal(tensor.Float64, 2, 5), -1, -2, 2}, {g.Normal(tensor.Float32, 2), 0, 2, 0}, {g.Normal(tensor.BFloat16, 0, 3), 1, 0, 2},
+				{g.Normal(tensor.Float32, 5, 3), 0, 1, 3}, {g.Normal(tensor.Float64, 2, 5), -1, -2, 2},
+				{g.Normal(tensor.Float32, 2), 0, 2, 0}, {g.Normal(tensor.BFloat16, 0, 3), 1, 0, 2},
 				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, 1, 2}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2, 3},
 			}
 		},
@@ -161,14 +177,16 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[sliceArgs]{
 		Schema: "slice_copy(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
 		Names:  "slice_copy",
-		Doc:    opdef.Doc{Summary: "Every step-th index of a range of one dimension", Formula: "self[..., start:end:step]", Source: "torch.slice_copy"},
-		Self:   func(a *sliceArgs) *tensor.Tensor { return a.Self },
+		Doc: opdef.Doc{Summary: "Every step-th index of a range of one dimension",
+			Formula: "self[..., start:end:step]", Source: "torch.slice_copy"},
+		Self: func(a *sliceArgs) *tensor.Tensor { return a.Self },
 		View: func(a *sliceArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return sliceOf(t, a.Dim, a.Start, a.End, a.Step)
 		},
 		Cases: func(g opdef.Gen) []*sliceArgs {
 			one, last := 1, -1
-			return []*sliceArgs{{g.Normal(tensor.Float32, 5, 2), 0, &one, &last, 2}, {g.Normal(tensor.Float64, 2, 3), -1, nil, &one, 1}, {g.Int(tensor.Int64, 0, 9, 3), 0, &last, nil, 1}}
+			return []*sliceArgs{{g.Normal(tensor.Float32, 5, 2), 0, &one, &last, 2}, {g.Normal(tensor.Float64, 2, 3),
+				-1, nil, &one, 1}, {g.Int(tensor.Int64, 0, 9, 3), 0, &last, nil, 1}}
 		},
 	}.Entry(),
 	viewOp[selectArgs]{
@@ -179,7 +197,8 @@ var arrangeOps = []*opdef.Entry{
 		View:   func(a *selectArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return selectIndex(t, a.Dim, a.Index) },
 		Cases: func(g opdef.Gen) []*selectArgs {
 			return []*selectArgs{
-				{g.Normal(tensor.Float32, 5, 3), 0, 1}, {g.Normal(tensor.Float64, 2, 5), -1, -2}, {g.Normal(tensor.BFloat16, 2), 0, 1}, {g.Normal(tensor.Float32, 0, 3), 1, 0},
+				{g.Normal(tensor.Float32, 5, 3), 0, 1}, {g.Normal(tensor.Float64, 2, 5), -1, -2},
+				{g.Normal(tensor.BFloat16, 2), 0, 1}, {g.Normal(tensor.Float32, 0, 3), 1, 0},
 				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, 1}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2},
 			}
 		},
@@ -194,8 +213,10 @@ var arrangeOps = []*opdef.Entry{
 		},
 		Cases: func(g opdef.Gen) []*diagonalArgs {
 			return []*diagonalArgs{
-				{g.Normal(tensor.Float32, 3, 4), 0, 0, 1}, {g.Normal(tensor.Float64, 3, 4, 2), -1, 0, 2}, {g.Normal(tensor.Float32, 3, 4), 1, 1, 0}, {g.Normal(tensor.Float32, 3, 4), 9, 0, 1},
-				{g.Normal(tensor.BFloat16, 0, 4), 0, 0, 1}, {opdef.NonContiguous(g.Normal(tensor.Float32, 3, 3)), 0, -2, -1}, {g.Int(tensor.Int64, 0, 9, 3, 3), 2, 0, 1},
+				{g.Normal(tensor.Float32, 3, 4), 0, 0, 1}, {g.Normal(tensor.Float64, 3, 4, 2), -1, 0, 2},
+				{g.Normal(tensor.Float32, 3, 4), 1, 1, 0}, {g.Normal(tensor.Float32, 3, 4), 9, 0, 1},
+				{g.Normal(tensor.BFloat16, 0, 4), 0, 0, 1}, {opdef.NonContiguous(g.Normal(tensor.Float32, 3, 3)), 0, -2,
+					-1}, {g.Int(tensor.Int64, 0, 9, 3, 3), 2, 0, 1},
 			}
 		},
 	}.Entry(),
@@ -209,14 +230,16 @@ var arrangeOps = []*opdef.Entry{
 		},
 		Arg: "A",
 		Cases: func(g opdef.Gen) []*linalgDiagonalArgs {
-			return []*linalgDiagonalArgs{{g.Normal(tensor.Float32, 3, 4), 0, -2, -1}, {g.Normal(tensor.Float64, 2, 3, 4), -1, -2, -1}, {g.Normal(tensor.Float32, 3, 4, 2), 1, 0, 1}}
+			return []*linalgDiagonalArgs{{g.Normal(tensor.Float32, 3, 4), 0, -2, -1},
+				{g.Normal(tensor.Float64, 2, 3, 4), -1, -2, -1}, {g.Normal(tensor.Float32, 3, 4, 2), 1, 0, 1}}
 		},
 	}.Entry(),
 	viewOp[windowsArgs]{
 		Schema: "unfold(Tensor self, int dimension, int size, int step) -> Tensor",
 		Names:  "Tensor.unfold unfold_copy",
-		Doc:    opdef.Doc{Summary: "Windows of a dimension, as a new last dimension", Formula: "out[.., i, .., k] = self[.., i*step + k, ..]", Source: "torch.Tensor.unfold"},
-		Self:   func(a *windowsArgs) *tensor.Tensor { return a.Self },
+		Doc: opdef.Doc{Summary: "Windows of a dimension, as a new last dimension",
+			Formula: "out[.., i, .., k] = self[.., i*step + k, ..]", Source: "torch.Tensor.unfold"},
+		Self: func(a *windowsArgs) *tensor.Tensor { return a.Self },
 		View: func(a *windowsArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			dim, err := opdef.Dim("dimension", a.Dimension, t.Dim())
 			if err != nil {
@@ -241,7 +264,8 @@ var arrangeOps = []*opdef.Entry{
 		Repeats: true,
 		Cases: func(g opdef.Gen) []*windowsArgs {
 			return []*windowsArgs{
-				{g.Normal(tensor.Float32, 7), 0, 3, 2}, {g.Normal(tensor.Float64, 5, 2), 0, 2, 1}, {g.Normal(tensor.Float32, 2, 5), -1, 5, 1}, {g.Normal(tensor.Float32), 0, 1, 1},
+				{g.Normal(tensor.Float32, 7), 0, 3, 2}, {g.Normal(tensor.Float64, 5, 2), 0, 2, 1},
+				{g.Normal(tensor.Float32, 2, 5), -1, 5, 1}, {g.Normal(tensor.Float32), 0, 1, 1},
 				{opdef.NonContiguous(g.Normal(tensor.Float32, 5, 3)), 0, 2, 2}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2, 3},
 			}
 		},
@@ -259,8 +283,10 @@ var arrangeOps = []*opdef.Entry{
 		},
 		Cases: func(g opdef.Gen) []*flipArgs {
 			return []*flipArgs{
-				{g.Normal(tensor.Float32, 2, 3), []int{0}}, {g.Normal(tensor.Float64, 2, 3), []int{-1, 0}}, {g.Normal(tensor.Float16, 3), []int{0}}, {g.Normal(tensor.Float32, 0, 2), []int{0}},
-				{g.Normal(tensor.Float32, 3), []int{}}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), []int{1}}, {g.Int(tensor.Int64, 0, 9, 3), []int{0}},
+				{g.Normal(tensor.Float32, 2, 3), []int{0}}, {g.Normal(tensor.Float64, 2, 3), []int{-1, 0}},
+				{g.Normal(tensor.Float16, 3), []int{0}}, {g.Normal(tensor.Float32, 0, 2), []int{0}},
+				{g.Normal(tensor.Float32, 3), []int{}}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), []int{1}},
+				{g.Int(tensor.Int64, 0, 9, 3), []int{0}},
 			}
 		},
 	}.Entry(),
@@ -392,7 +418,8 @@ func matrixTranspose(name, names, summary, source string, lo, hi int) *opdef.Ent
 		Back: func(_ *selfArgs, g *tensor.Tensor) *tensor.Tensor { return swap(g) },
 		Cases: func(g opdef.Gen) []*selfArgs {
 			return []*selfArgs{
-				{g.Normal(tensor.Float32, 2, 3)}, {g.Normal(tensor.Float64, 3, 1)}, {g.Normal(tensor.BFloat16, 0, 3)}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3))}, {g.Int(tensor.Int64, 0, 9, 2, 2)},
+				{g.Normal(tensor.Float32, 2, 3)}, {g.Normal(tensor.Float64, 3, 1)}, {g.Normal(tensor.BFloat16, 0, 3)},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3))}, {g.Int(tensor.Int64, 0, 9, 2, 2)},
 			}
 		},
 	}.Entry()
@@ -487,7 +514,8 @@ func flip(t *tensor.Tensor, dims []int) (*tensor.Tensor, error) {
 func flipOf(name string, minDims, dim int) *opdef.Entry {
 	return viewOp[selfArgs]{
 		Schema: name + "(Tensor self) -> Tensor", Names: name + " Tensor." + name,
-		Doc:  opdef.Doc{Summary: "Reverses " + [...]string{"the first dimension", "the second dimension"}[dim], Source: "torch." + name},
+		Doc: opdef.Doc{Summary: "Reverses " + [...]string{"the first dimension", "the second dimension"}[dim],
+			Source: "torch." + name},
 		Self: func(a *selfArgs) *tensor.Tensor { return a.Self },
 		View: func(_ *selfArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			if t.Dim() < minDims {
@@ -500,7 +528,8 @@ func flipOf(name string, minDims, dim int) *opdef.Entry {
 			return t
 		},
 		Cases: func(g opdef.Gen) []*selfArgs {
-			return []*selfArgs{{g.Normal(tensor.Float32, 3, 2)}, {g.Normal(tensor.Float64, 2, 3, 2)}, {g.Normal(tensor.Float32, 0, 2)}, {g.Int(tensor.Int64, 0, 9, 2, 3)}}
+			return []*selfArgs{{g.Normal(tensor.Float32, 3, 2)}, {g.Normal(tensor.Float64, 2, 3, 2)},
+				{g.Normal(tensor.Float32, 0, 2)}, {g.Int(tensor.Int64, 0, 9, 2, 3)}}
 		},
 	}.Entry()
 }
@@ -544,17 +573,20 @@ func (a *rollArgs) rolled(t *tensor.Tensor, back bool) (*tensor.Tensor, error) {
 var rollOp = viewOp[rollArgs]{
 	Schema: "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor",
 	Names:  "roll Tensor.roll",
-	Doc:    opdef.Doc{Summary: "Shifts dimensions, what leaves at the end entering at the start", Notes: "Without dims the flattened tensor is shifted.", Source: "torch.roll"},
-	Self:   func(a *rollArgs) *tensor.Tensor { return a.Self },
-	View:   func(a *rollArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return a.rolled(t, false) },
+	Doc: opdef.Doc{Summary: "Shifts dimensions, what leaves at the end entering at the start",
+		Notes: "Without dims the flattened tensor is shifted.", Source: "torch.roll"},
+	Self: func(a *rollArgs) *tensor.Tensor { return a.Self },
+	View: func(a *rollArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return a.rolled(t, false) },
 	Back: func(a *rollArgs, g *tensor.Tensor) *tensor.Tensor {
 		t, _ := a.rolled(g, true)
 		return t
 	},
 	Cases: func(g opdef.Gen) []*rollArgs {
 		return []*rollArgs{
-			{g.Normal(tensor.Float32, 4, 3), []int{1}, []int{}}, {g.Normal(tensor.Float64, 4, 3), []int{-1, 2}, []int{1, 0}}, {g.Normal(tensor.Float32, 3), []int{7}, []int{0}},
-			{g.Normal(tensor.Float32, 0, 3), []int{1}, []int{0}}, {g.Normal(tensor.Float32), []int{1}, []int{}}, {g.Int(tensor.Int64, 0, 9, 4), []int{1}, []int{-1}},
+			{g.Normal(tensor.Float32, 4, 3), []int{1}, []int{}}, {g.Normal(tensor.Float64, 4, 3), []int{-1, 2},
+				[]int{1, 0}}, {g.Normal(tensor.Float32, 3), []int{7}, []int{0}},
+			{g.Normal(tensor.Float32, 0, 3), []int{1}, []int{0}}, {g.Normal(tensor.Float32), []int{1}, []int{}},
+			{g.Int(tensor.Int64, 0, 9, 4), []int{1}, []int{-1}},
 		}
 	},
 }.Entry()
@@ -605,7 +637,8 @@ var rot90Op = viewOp[rot90Args]{
 	},
 	Cases: func(g opdef.Gen) []*rot90Args {
 		return []*rot90Args{
-			{g.Normal(tensor.Float32, 2, 3), 1, []int{0, 1}}, {g.Normal(tensor.Float64, 2, 3, 2), -1, []int{1, 2}}, {g.Normal(tensor.Float32, 2, 3), 2, []int{0, 1}},
+			{g.Normal(tensor.Float32, 2, 3), 1, []int{0, 1}}, {g.Normal(tensor.Float64, 2, 3, 2), -1, []int{1, 2}},
+			{g.Normal(tensor.Float32, 2, 3), 2, []int{0, 1}},
 			{g.Normal(tensor.Float32, 0, 3), 3, []int{0, 1}}, {g.Int(tensor.Int64, 0, 9, 2, 2), 4, []int{0, 1}},
 		}
 	},
@@ -675,7 +708,8 @@ func lastElement(t *tensor.Tensor) int {
 var asStridedOp = opdef.Op[asStridedArgs]{
 	Schema: "as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
 	Names:  "as_strided Tensor.as_strided Tensor.as_strided_ as_strided_copy",
-	Doc:    opdef.Doc{Summary: "The storage seen with other sizes and strides", Notes: "The gradient is that of a tensor with a storage of its own.", Source: "torch.as_strided"},
+	Doc: opdef.Doc{Summary: "The storage seen with other sizes and strides",
+		Notes: "The gradient is that of a tensor with a storage of its own.", Source: "torch.as_strided"},
 	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Exempt: map[string]string{"strides": "addresses memory by its strides"},
 	Kernel: func(a *asStridedArgs) ([]*tensor.Tensor, error) {
@@ -695,8 +729,10 @@ var asStridedOp = opdef.Op[asStridedArgs]{
 		g := opdef.Gen{R: r}
 		one := 1
 		return []*asStridedArgs{
-			{g.Normal(tensor.Float32, 10), []int{3, 3}, []int{2, 1}, &one}, {g.Normal(tensor.Float64, 4, 4), []int{4}, []int{5}, nil}, {g.Normal(tensor.Float32, 3), []int{}, []int{}, &one},
-			{g.Normal(tensor.Float32, 3), []int{2, 0}, []int{1, 1}, nil}, {g.Int(tensor.Int64, 0, 9, 6), []int{2, 3}, []int{1, 2}, nil},
+			{g.Normal(tensor.Float32, 10), []int{3, 3}, []int{2, 1}, &one}, {g.Normal(tensor.Float64, 4, 4), []int{4},
+				[]int{5}, nil}, {g.Normal(tensor.Float32, 3), []int{}, []int{}, &one},
+			{g.Normal(tensor.Float32, 3), []int{2, 0}, []int{1, 1}, nil}, {g.Int(tensor.Int64, 0, 9, 6), []int{2, 3},
+				[]int{1, 2}, nil},
 		}
 	},
 }.Entry()

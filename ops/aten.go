@@ -13,11 +13,13 @@ import (
 func atenOps() []*opdef.Entry {
 	return []*opdef.Entry{
 		opdef.Overload[bceLogitsArgs, atenBCELogitsArgs]{
-			Schema: "binary_cross_entropy_with_logits.int(Tensor input, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor",
-			Names:  "binary_cross_entropy_with_logits", Of: entryOf(lossOps, "binary_cross_entropy_with_logits"),
+			Schema: "binary_cross_entropy_with_logits.int(Tensor input, Tensor target, Tensor? weight=None, Tensor? " +
+				"pos_weight=None, int reduction=1) -> Tensor",
+			Names: "binary_cross_entropy_with_logits", Of: entryOf(lossOps, "binary_cross_entropy_with_logits"),
 			To: func(b *atenBCELogitsArgs) (*bceLogitsArgs, error) {
 				how, err := reductionWord(b.Reduction)
-				return &bceLogitsArgs{Input: b.Input, Target: b.Target, Weight: b.Weight, PosWeight: b.PosWeight, Reduction: how}, err
+				return &bceLogitsArgs{Input: b.Input, Target: b.Target, Weight: b.Weight, PosWeight: b.PosWeight,
+					Reduction: how}, err
 			},
 			From: func(a *bceLogitsArgs) *atenBCELogitsArgs {
 				return &atenBCELogitsArgs{a.Input, a.Target, a.Weight, a.PosWeight, reductionNumber(a.Reduction)}
@@ -38,11 +40,13 @@ func atenOps() []*opdef.Entry {
 			},
 		}.Entry(),
 		opdef.Overload[poissonArgs, atenPoissonArgs]{
-			Schema: "poisson_nll_loss.int(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor",
-			Names:  "poisson_nll_loss", Of: entryOf(lossOps, "poisson_nll_loss"),
+			Schema: "poisson_nll_loss.int(Tensor input, Tensor target, bool log_input, bool full, float eps, int " +
+				"reduction) -> Tensor",
+			Names: "poisson_nll_loss", Of: entryOf(lossOps, "poisson_nll_loss"),
 			To: func(b *atenPoissonArgs) (*poissonArgs, error) {
 				how, err := reductionWord(b.Reduction)
-				return &poissonArgs{Input: b.Input, Target: b.Target, LogInput: b.LogInput, Full: b.Full, Eps: b.Eps, Reduction: how}, err
+				return &poissonArgs{Input: b.Input, Target: b.Target, LogInput: b.LogInput, Full: b.Full, Eps: b.Eps,
+					Reduction: how}, err
 			},
 			From: func(a *poissonArgs) *atenPoissonArgs {
 				return &atenPoissonArgs{a.Input, a.Target, a.LogInput, a.Full, a.Eps, reductionNumber(a.Reduction)}
@@ -60,47 +64,57 @@ func atenOps() []*opdef.Entry {
 			},
 		}.Entry(),
 		opdef.Overload[rankingArgs, atenPairArgs]{
-			Schema: "margin_ranking_loss.int(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor",
-			Names:  "margin_ranking_loss", Of: entryOf(lossOps, "margin_ranking_loss"),
+			Schema: "margin_ranking_loss.int(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int " +
+				"reduction=1) -> Tensor",
+			Names: "margin_ranking_loss", Of: entryOf(lossOps, "margin_ranking_loss"),
 			To: func(b *atenPairArgs) (*rankingArgs, error) {
 				how, err := reductionWord(b.Reduction)
-				return &rankingArgs{Input1: b.Input1, Input2: b.Input2, Target: b.Target, Margin: b.Margin, Reduction: how}, err
+				return &rankingArgs{Input1: b.Input1, Input2: b.Input2, Target: b.Target, Margin: b.Margin,
+					Reduction: how}, err
 			},
 			From: func(a *rankingArgs) *atenPairArgs {
 				return &atenPairArgs{a.Input1, a.Input2, a.Target, a.Margin, reductionNumber(a.Reduction)}
 			},
 		}.Entry(),
 		opdef.Overload[cosineEmbeddingArgs, atenPairArgs]{
-			Schema: "cosine_embedding_loss.int(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor",
-			Names:  "cosine_embedding_loss", Of: entryOf(rowLossOps, "cosine_embedding_loss"),
+			Schema: "cosine_embedding_loss.int(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int " +
+				"reduction=1) -> Tensor",
+			Names: "cosine_embedding_loss", Of: entryOf(rowLossOps, "cosine_embedding_loss"),
 			To: func(b *atenPairArgs) (*cosineEmbeddingArgs, error) {
 				how, err := reductionWord(b.Reduction)
-				return &cosineEmbeddingArgs{Input1: b.Input1, Input2: b.Input2, Target: b.Target, Margin: b.Margin, Reduction: how}, err
+				return &cosineEmbeddingArgs{Input1: b.Input1, Input2: b.Input2, Target: b.Target, Margin: b.Margin,
+					Reduction: how}, err
 			},
 			From: func(a *cosineEmbeddingArgs) *atenPairArgs {
 				return &atenPairArgs{a.Input1, a.Input2, a.Target, a.Margin, reductionNumber(a.Reduction)}
 			},
 		}.Entry(),
 		opdef.Overload[tripletArgs, atenTripletArgs]{
-			Schema: "triplet_margin_loss.int(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor",
-			Names:  "triplet_margin_loss", Of: entryOf(rowLossOps, "triplet_margin_loss"),
+			Schema: "triplet_margin_loss.int(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, " +
+				"float p=2, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor",
+			Names: "triplet_margin_loss", Of: entryOf(rowLossOps, "triplet_margin_loss"),
 			To: func(b *atenTripletArgs) (*tripletArgs, error) {
 				how, err := reductionWord(b.Reduction)
-				return &tripletArgs{Anchor: b.Anchor, Positive: b.Positive, Negative: b.Negative, Margin: b.Margin, P: b.P, Eps: b.Eps, Swap: b.Swap, Reduction: how}, err
+				return &tripletArgs{Anchor: b.Anchor, Positive: b.Positive, Negative: b.Negative, Margin: b.Margin,
+					P: b.P, Eps: b.Eps, Swap: b.Swap, Reduction: how}, err
 			},
 			From: func(a *tripletArgs) *atenTripletArgs {
-				return &atenTripletArgs{a.Anchor, a.Positive, a.Negative, a.Margin, a.P, a.Eps, a.Swap, reductionNumber(a.Reduction)}
+				return &atenTripletArgs{a.Anchor, a.Positive, a.Negative, a.Margin, a.P, a.Eps, a.Swap,
+					reductionNumber(a.Reduction)}
 			},
 		}.Entry(),
 		opdef.Overload[ctcArgs, atenCTCArgs]{
-			Schema: "ctc_loss.int(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
-			Names:  "ctc_loss", Of: entryOf(ctcOps, "ctc_loss"),
+			Schema: "ctc_loss.int(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int " +
+				"blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
+			Names: "ctc_loss", Of: entryOf(ctcOps, "ctc_loss"),
 			To: func(b *atenCTCArgs) (*ctcArgs, error) {
 				how, err := reductionWord(b.Reduction)
-				return &ctcArgs{b.LogProbs, b.Targets, b.InputLengths, b.TargetLengths, b.Blank, how, b.ZeroInfinity}, err
+				return &ctcArgs{b.LogProbs, b.Targets, b.InputLengths, b.TargetLengths, b.Blank, how, b.ZeroInfinity},
+					err
 			},
 			From: func(a *ctcArgs) *atenCTCArgs {
-				return &atenCTCArgs{a.LogProbs, a.Targets, a.InputLengths, a.TargetLengths, a.Blank, reductionNumber(a.Reduction), a.ZeroInfinity}
+				return &atenCTCArgs{a.LogProbs, a.Targets, a.InputLengths, a.TargetLengths, a.Blank,
+					reductionNumber(a.Reduction), a.ZeroInfinity}
 			},
 		}.Entry(),
 		opdef.Overload[affineGridArgs, atenAffineGridArgs]{
@@ -114,7 +128,8 @@ func atenOps() []*opdef.Entry {
 			},
 		}.Entry(),
 		opdef.Overload[normArgs, atenNormArgs]{
-			Schema: "frobenius_norm(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", Names: "frobenius_norm", Of: entryOf(vectorNormOps, "norm"),
+			Schema: "frobenius_norm(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", Names: "frobenius_norm",
+			Of: entryOf(vectorNormOps, "norm"),
 			To: func(b *atenNormArgs) (*normArgs, error) {
 				if b.Self.Dim() > 0 && len(b.Dim) > 2 {
 					return nil, opdef.Refuse("dim", "want at most 2 dimensions, got %d", len(b.Dim))
@@ -124,14 +139,16 @@ func atenOps() []*opdef.Entry {
 			From: normFrom("fro"),
 		}.Entry(),
 		opdef.Overload[normArgs, atenNormArgs]{
-			Schema: "nuclear_norm.dim(Tensor self, int[] dim, bool keepdim=False) -> Tensor", Names: "nuclear_norm", Of: entryOf(vectorNormOps, "norm"),
+			Schema: "nuclear_norm.dim(Tensor self, int[] dim, bool keepdim=False) -> Tensor", Names: "nuclear_norm",
+			Of: entryOf(vectorNormOps, "norm"),
 			To: func(b *atenNormArgs) (*normArgs, error) {
 				return &normArgs{Self: b.Self, P: "nuc", Dim: b.Dim, Keepdim: b.Keepdim}, nil
 			},
 			From: normFrom("nuc"),
 		}.Entry(),
 		opdef.Overload[normArgs, nuclearNormArgs]{
-			Schema: "nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", Names: "nuclear_norm", Of: entryOf(vectorNormOps, "norm"),
+			Schema: "nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", Names: "nuclear_norm",
+			Of: entryOf(vectorNormOps, "norm"),
 			To: func(b *nuclearNormArgs) (*normArgs, error) {
 				return &normArgs{Self: b.Self, P: "nuc", Keepdim: b.Keepdim}, nil
 			},
@@ -143,7 +160,8 @@ func atenOps() []*opdef.Entry {
 			},
 		}.Entry(),
 		opdef.Overload[normArgs, normExceptArgs]{
-			Schema: "norm_except_dim(Tensor self, int pow=2, int dim=0) -> Tensor", Names: "norm_except_dim", Of: entryOf(vectorNormOps, "norm"),
+			Schema: "norm_except_dim(Tensor self, int pow=2, int dim=0) -> Tensor", Names: "norm_except_dim",
+			Of: entryOf(vectorNormOps, "norm"),
 			To: func(b *normExceptArgs) (*normArgs, error) {
 				if b.Dim == -1 {
 					return &normArgs{Self: b.Self, P: int64(b.Pow)}, nil
@@ -152,7 +170,8 @@ func atenOps() []*opdef.Entry {
 				if err != nil || b.Self.Dim() == 0 {
 					return &normArgs{Self: b.Self, P: int64(b.Pow)}, err
 				}
-				return &normArgs{Self: b.Self, P: int64(b.Pow), Dim: slices.Delete(allDims(b.Self.Dim()), d, d+1), Keepdim: true}, nil
+				return &normArgs{Self: b.Self, P: int64(b.Pow), Dim: slices.Delete(allDims(b.Self.Dim()), d, d+1),
+					Keepdim: true}, nil
 			},
 			From: func(a *normArgs) *normExceptArgs {
 				p, ok := a.P.(int64)
@@ -171,8 +190,9 @@ func atenOps() []*opdef.Entry {
 func gridSampler(name string, dims int) *opdef.Entry {
 	modes, paddings := []string{"bilinear", "nearest", "bicubic"}, []string{"zeros", "border", "reflection"}
 	return opdef.Overload[gridSampleArgs, atenGridArgs]{
-		Schema: name + "(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
-		Names:  name, Of: entryOf(gridOps, "grid_sample"),
+		Schema: name +
+			"(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
+		Names: name, Of: entryOf(gridOps, "grid_sample"),
 		To: func(b *atenGridArgs) (*gridSampleArgs, error) {
 			switch {
 			case b.InterpolationMode < 0 || b.InterpolationMode >= len(modes):
@@ -180,15 +200,18 @@ func gridSampler(name string, dims int) *opdef.Entry {
 			case b.PaddingMode < 0 || b.PaddingMode >= len(paddings):
 				return nil, opdef.Refuse("padding_mode", "want 0, 1 or 2, got %d", b.PaddingMode)
 			case dims != 0 && b.Input.Dim() != dims:
-				return nil, opdef.Refuse("input", "want %d dimensions, got shape %s", dims, tensor.ShapeString(b.Input.Shape))
+				return nil, opdef.Refuse("input", "want %d dimensions, got shape %s", dims,
+					tensor.ShapeString(b.Input.Shape))
 			}
-			return &gridSampleArgs{b.Input, b.Grid, modes[b.InterpolationMode], paddings[b.PaddingMode], &b.AlignCorners}, nil
+			return &gridSampleArgs{b.Input, b.Grid, modes[b.InterpolationMode], paddings[b.PaddingMode],
+				&b.AlignCorners}, nil
 		},
 		From: func(a *gridSampleArgs) *atenGridArgs {
 			if dims != 0 && a.Input.Dim() != dims {
 				return nil
 			}
-			return &atenGridArgs{a.Input, a.Grid, slices.Index(modes, a.Mode), slices.Index(paddings, a.PaddingMode), a.AlignCorners != nil && *a.AlignCorners}
+			return &atenGridArgs{a.Input, a.Grid, slices.Index(modes, a.Mode), slices.Index(paddings, a.PaddingMode),
+				a.AlignCorners != nil && *a.AlignCorners}
 		},
 	}.Entry()
 }

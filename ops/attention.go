@@ -13,12 +13,16 @@ import (
 // attentionOps are averages of values by the softmax of scores.
 var attentionOps = []*opdef.Entry{
 	opdef.Op[attentionArgs]{
-		Schema: "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False) -> Tensor",
-		Names:  "F.scaled_dot_product_attention _C._nn.scaled_dot_product_attention",
+		Schema: "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float " +
+			"dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False) -> Tensor",
+		Names: "F.scaled_dot_product_attention _C._nn.scaled_dot_product_attention",
 		Doc: opdef.Doc{Summary: "Attention", Formula: "softmax(query key^T * scale + mask) value",
-			Notes:  "query is (*, L, E), key (*, S, E), value (*, S, F); scale is 1/sqrt(E) by default. A bool mask keeps where it is true; is_causal keeps keys up to the query's position. A query without any key gives nan. enable_gqa repeats the heads, dimension -3, of key and value.",
+			Notes: "query is (*, L, E), key (*, S, E), value (*, S, F); scale is 1/sqrt(E) by default. A bool mask " +
+				"keeps where it is true; is_causal keeps keys up to the query's position. A query without any key " +
+				"gives nan. enable_gqa repeats the heads, dimension -3, of key and value.",
 			Source: "torch.nn.functional.scaled_dot_product_attention"},
-		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6, Coarse: true}},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Accumulated,
+			ULPs: 6, Coarse: true}},
 		RandomIf: func(a *attentionArgs) string {
 			if a.DropoutP > 0 {
 				return "draws random numbers"
@@ -70,10 +74,15 @@ var attentionOps = []*opdef.Entry{
 			mask := g.Normal(f64, 4, 3)
 			keep := tensor.New(tensor.Bool, []int{4, 3}, []int64{1, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0}).Rounded()
 			return []*attentionArgs{
-				{Query: n(2, 4, 5), Key: n(2, 3, 5), Value: n(2, 3, 6)}, {Query: n(2, 2, 4, 5), Key: n(2, 2, 3, 5), Value: n(2, 2, 3, 5), IsCausal: true},
-				{Query: n(2, 4, 5), Key: n(2, 3, 5), Value: n(2, 3, 6), AttnMask: mask, Scale: ptr(0.7)}, {Query: n(4, 5), Key: n(3, 5), Value: n(3, 2), AttnMask: keep},
-				{Query: n(1, 4, 3, 5), Key: n(1, 2, 3, 5), Value: n(1, 2, 3, 5), EnableGqa: true}, {Query: g.Normal(f32, 2, 3, 4), Key: g.Normal(f32, 2, 3, 4), Value: g.Normal(f32, 2, 3, 4), IsCausal: true},
-				{Query: g.Normal(tensor.BFloat16, 1, 2, 3, 4), Key: g.Normal(tensor.BFloat16, 1, 2, 3, 4), Value: g.Normal(tensor.BFloat16, 1, 2, 3, 4)},
+				{Query: n(2, 4, 5), Key: n(2, 3, 5), Value: n(2, 3, 6)}, {Query: n(2, 2, 4, 5), Key: n(2, 2, 3, 5),
+					Value: n(2, 2, 3, 5), IsCausal: true},
+				{Query: n(2, 4, 5), Key: n(2, 3, 5), Value: n(2, 3, 6), AttnMask: mask, Scale: ptr(0.7)},
+				{Query: n(4, 5), Key: n(3, 5), Value: n(3, 2), AttnMask: keep},
+				{Query: n(1, 4, 3, 5), Key: n(1, 2, 3, 5), Value: n(1, 2, 3, 5), EnableGqa: true},
+				{Query: g.Normal(f32, 2, 3, 4), Key: g.Normal(f32, 2, 3, 4), Value: g.Normal(f32, 2, 3, 4),
+					IsCausal: true},
+				{Query: g.Normal(tensor.BFloat16, 1, 2, 3, 4), Key: g.Normal(tensor.BFloat16, 1, 2, 3, 4),
+					Value: g.Normal(tensor.BFloat16, 1, 2, 3, 4)},
 				{Query: opdef.NonContiguous(n(2, 4, 5)), Key: n(1, 3, 5), Value: n(2, 3, 6)},
 			}
 		},
@@ -111,7 +120,8 @@ func (a *attentionArgs) attention() (*attention, error) {
 			return nil, opdef.Refuse(t.name, "want at least 2 dimensions, got %d", t.t.Dim())
 		}
 		if !t.t.DType.IsFloat() || t.t.DType != a.Query.DType {
-			return nil, opdef.Refuse(t.name, "want a floating dtype, the same for query, key and value, got %s and %s", a.Query.DType, t.t.DType)
+			return nil, opdef.Refuse(t.name, "want a floating dtype, the same for query, key and value, got %s and %s",
+				a.Query.DType, t.t.DType)
 		}
 	}
 	tail := func(t *tensor.Tensor) (rows, cols int) { return t.Shape[t.Dim()-2], t.Shape[t.Dim()-1] }
@@ -252,7 +262,8 @@ func (at *attention) forward(doubts bool) *tensor.Tensor {
 		for b := lo; b < hi; b++ {
 			i, r := b/blocks, b%blocks*queryBlock
 			n := min(queryBlock, at.l-r)
-			q, k, v := matrixRows(at.q, i, at.l, r, n, at.e), matrixRows(at.k, i, at.s, 0, at.s, at.e), matrixRows(at.v, i, at.s, 0, at.s, at.f)
+			q, k, v := matrixRows(at.q, i, at.l, r, n, at.e), matrixRows(at.k, i, at.s, 0, at.s, at.e),
+				matrixRows(at.v, i, at.s, 0, at.s, at.f)
 			var w kernel.Matrix[float64]
 			if doubts {
 				_, w = at.weightDoubts(u, i, r, q, k)
@@ -284,7 +295,8 @@ func (at *attention) grads(up *tensor.Tensor, doubts bool) opdef.Grads {
 	tensor.Parallel(items, 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			k, v := matrixRows(at.k, i, at.s, 0, at.s, at.e), matrixRows(at.v, i, at.s, 0, at.s, at.f)
-			dki, dvi := kernel.Dense(at.s, at.e, dk[i*at.s*at.e:(i+1)*at.s*at.e]), kernel.Dense(at.s, at.f, dv[i*at.s*at.f:(i+1)*at.s*at.f])
+			dki, dvi := kernel.Dense(at.s, at.e, dk[i*at.s*at.e:(i+1)*at.s*at.e]),
+				kernel.Dense(at.s, at.f, dv[i*at.s*at.f:(i+1)*at.s*at.f])
 			for r := 0; r < at.l; r += queryBlock {
 				n := min(queryBlock, at.l-r)
 				q, g := matrixRows(at.q, i, at.l, r, n, at.e), matrixRows(up, i, at.l, r, n, at.f)

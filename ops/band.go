@@ -27,12 +27,14 @@ var bandOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*diagEmbedArgs {
 			g := opdef.Gen{R: r}
-			return []*diagEmbedArgs{{g.Normal(tensor.Float32, 3), 0, -2, -1}, {g.Normal(tensor.Float64, 2, 3), 1, 0, 2}, {g.Normal(tensor.Float32, 2, 2), -1, 2, 0}, {g.Int(tensor.Int64, 0, 9, 3), 0, 0, 1}}
+			return []*diagEmbedArgs{{g.Normal(tensor.Float32, 3), 0, -2, -1}, {g.Normal(tensor.Float64, 2, 3), 1, 0, 2},
+				{g.Normal(tensor.Float32, 2, 2), -1, 2, 0}, {g.Int(tensor.Int64, 0, 9, 3), 0, 0, 1}}
 		},
 	}.Entry(),
 	opdef.Op[diagArgs]{
 		Schema: "diag(Tensor self, int diagonal=0) -> Tensor",
-		Doc:    opdef.Doc{Summary: "The diagonal of a matrix, or the matrix with a vector as diagonal", Source: "torch.diag"},
+		Doc: opdef.Doc{Summary: "The diagonal of a matrix, or the matrix with a vector as diagonal",
+			Source: "torch.diag"},
 		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *diagArgs) ([]*tensor.Tensor, error) { return diag(a.Self, a.Diagonal) },
 		Grad: func(a *diagArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -40,19 +42,26 @@ var bandOps = []*opdef.Entry{
 				t, err := diagonal(g.Out[0], a.Diagonal, 0, 1)
 				return opdef.Grads{"self": {t}}, err
 			}
-			t, err := viewBack(a.Self.Shape, g.Out[0], func(t *tensor.Tensor) (*tensor.Tensor, error) { return diagonal(t, a.Diagonal, 0, 1) })
+			t, err := viewBack(a.Self.Shape, g.Out[0], func(t *tensor.Tensor) (*tensor.Tensor,
+				error) {
+				return diagonal(t, a.Diagonal, 0, 1)
+			})
 			return opdef.Grads{"self": {t}}, err
 		},
 		Cases: func(r *rand.Rand) []*diagArgs {
 			g := opdef.Gen{R: r}
-			return []*diagArgs{{g.Normal(tensor.Float32, 3), 1}, {g.Normal(tensor.Float64, 3, 4), -1}, {g.Normal(tensor.Float32, 0), 0}, {g.Normal(tensor.Float32, 2, 3), 3}, {g.Int(tensor.Int64, 0, 9, 3), 0}}
+			return []*diagArgs{{g.Normal(tensor.Float32, 3), 1}, {g.Normal(tensor.Float64, 3, 4), -1},
+				{g.Normal(tensor.Float32, 0), 0}, {g.Normal(tensor.Float32, 2, 3), 3},
+				{g.Int(tensor.Int64, 0, 9, 3), 0}}
 		},
 	}.Entry(),
 	opdef.Op[diagflatArgs]{
 		Schema: "diagflat(Tensor self, int offset=0) -> Tensor",
 		Doc:    opdef.Doc{Summary: "The matrix with the elements as diagonal", Source: "torch.diagflat"},
 		Error:  opdef.Error{Class: opdef.Exact},
-		Kernel: func(a *diagflatArgs) ([]*tensor.Tensor, error) { return diag(a.Self.Reshape(a.Self.Numel()), a.Offset) },
+		Kernel: func(a *diagflatArgs) ([]*tensor.Tensor, error) {
+			return diag(a.Self.Reshape(a.Self.Numel()), a.Offset)
+		},
 		Grad: func(a *diagflatArgs, g *opdef.Grad) (opdef.Grads, error) {
 			t, err := diagonal(g.Out[0], a.Offset, 0, 1)
 			if err != nil {
@@ -67,7 +76,8 @@ var bandOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*diagflatArgs {
 			g := opdef.Gen{R: r}
-			return []*diagflatArgs{{g.Normal(tensor.Float32, 3), 1}, {g.Normal(tensor.Float64, 2, 2), -1}, {g.Normal(tensor.Float32), 0}, {g.Int(tensor.Int64, 0, 9, 2, 2), 0}}
+			return []*diagflatArgs{{g.Normal(tensor.Float32, 3), 1}, {g.Normal(tensor.Float64, 2, 2), -1},
+				{g.Normal(tensor.Float32), 0}, {g.Int(tensor.Int64, 0, 9, 2, 2), 0}}
 		},
 	}.Entry(),
 }
@@ -121,8 +131,11 @@ func trianglePart(name, summary string, upper bool) *opdef.Entry {
 		Cases: func(r *rand.Rand) []*trianglePartArgs {
 			g := opdef.Gen{R: r}
 			return []*trianglePartArgs{
-				{g.Normal(tensor.Float32, 3, 4), 0}, {g.Normal(tensor.Float64, 2, 4, 3), 1}, {g.Normal(tensor.BFloat16, 3, 3), -2}, {g.Normal(tensor.Float32, 0, 3), 0}, {g.Normal(tensor.Complex64, 3, 3), 9},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 3, 4)), -1}, {g.Int(tensor.Bool, 1, 1, 3, 3), 1}, {g.Int(tensor.Int64, 1, 9, 3, 3), -9},
+				{g.Normal(tensor.Float32, 3, 4), 0}, {g.Normal(tensor.Float64, 2, 4, 3), 1},
+				{g.Normal(tensor.BFloat16, 3, 3), -2}, {g.Normal(tensor.Float32, 0, 3), 0},
+				{g.Normal(tensor.Complex64, 3, 3), 9},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 3, 4)), -1}, {g.Int(tensor.Bool, 1, 1, 3, 3), 1},
+				{g.Int(tensor.Int64, 1, 9, 3, 3), -9},
 			}
 		},
 	}.Entry()

@@ -14,7 +14,8 @@ import (
 var binaryOps = []*opdef.Entry{
 	opdef.Binary{
 		Name: "atan2", Names: "atan2 arctan2 Tensor.atan2 Tensor.arctan2", InPlace: true, ToFloat: true, Error: smooth,
-		Doc:       opdef.Doc{Summary: "Angle of the point (other, self)", Formula: "atan2(self, other)", Source: "torch.atan2"},
+		Doc: opdef.Doc{Summary: "Angle of the point (other, self)", Formula: "atan2(self, other)",
+			Source: "torch.atan2"},
 		NoNumbers: true,
 		F:         math.Atan2,
 		DF: func(x, y, _ float64) (float64, float64) {
@@ -27,15 +28,17 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Binary{
 		Name: "hypot", InPlace: true, Error: smooth,
-		Doc:       opdef.Doc{Summary: "Length of the hypotenuse", Formula: "sqrt(self**2 + other**2)", Source: "torch.hypot"},
+		Doc: opdef.Doc{Summary: "Length of the hypotenuse", Formula: "sqrt(self**2 + other**2)",
+			Source: "torch.hypot"},
 		NoNumbers: true,
 		F:         math.Hypot,
 		DF:        func(x, y, z float64) (float64, float64) { return x / z, y / z },
 	}.Entry(),
 	opdef.Binary{
 		Name: "copysign", InPlace: true, ToFloat: true, TensorSelf: true, Error: moves,
-		Doc: opdef.Doc{Summary: "Magnitude of self with the sign of other", Formula: "|self| * sign(other)", Source: "torch.copysign"},
-		F:   math.Copysign,
+		Doc: opdef.Doc{Summary: "Magnitude of self with the sign of other", Formula: "|self| * sign(other)",
+			Source: "torch.copysign"},
+		F: math.Copysign,
 		DF: func(x, _, z float64) (float64, float64) {
 			if x == 0 {
 				return 0, 0
@@ -45,7 +48,8 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Binary{
 		Name: "logaddexp", Error: smooth,
-		Doc:       opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "ln(e**self + e**other)", Source: "torch.logaddexp"},
+		Doc: opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "ln(e**self + e**other)",
+			Source: "torch.logaddexp"},
 		NoNumbers: true,
 		F:         func(x, y float64) float64 { return logAddExp(x, y, 1) },
 		C:         logAddExpC,
@@ -64,10 +68,13 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Binary{
 		Name: "logaddexp2", Error: smooth,
-		Doc:       opdef.Doc{Summary: "Logarithm of the sum of powers, to base 2", Formula: "log2(2**self + 2**other)", Source: "torch.logaddexp2"},
+		Doc: opdef.Doc{Summary: "Logarithm of the sum of powers, to base 2", Formula: "log2(2**self + 2**other)",
+			Source: "torch.logaddexp2"},
 		NoNumbers: true,
 		F:         func(x, y float64) float64 { return logAddExp(x, y, math.Ln2) },
-		DF:        func(x, y, _ float64) (float64, float64) { return 1 / (1 + math.Exp2(y-x)), 1 / (1 + math.Exp2(x-y)) },
+		DF: func(x, y, _ float64) (float64, float64) {
+			return 1 / (1 + math.Exp2(y-x)), 1 / (1 + math.Exp2(x-y))
+		},
 		DS: func(x, y, _ float64) (float64, float64) { // the difference is rounded
 			d := 1 + finiteOr0(x-y)
 			return d / (1 + math.Exp2(y-x)), d / (1 + math.Exp2(x-y))
@@ -75,8 +82,10 @@ var binaryOps = []*opdef.Entry{
 		S: func(x, y, _ float64) float64 { return finiteMax(x, y) },
 	}.Entry(),
 	opdef.Binary{
-		Name: "xlogy", Names: "xlogy special.xlogy Tensor.xlogy", InPlace: true, ToFloat: true, Error: smooth, Lo: 0.3, Hi: 3,
-		Doc: opdef.Doc{Summary: "Product with a logarithm", Formula: "self * ln(other), 0 where self is 0", Source: "torch.xlogy"},
+		Name: "xlogy", Names: "xlogy special.xlogy Tensor.xlogy", InPlace: true, ToFloat: true, Error: smooth,
+		Lo: 0.3, Hi: 3,
+		Doc: opdef.Doc{Summary: "Product with a logarithm", Formula: "self * ln(other), 0 where self is 0",
+			Source: "torch.xlogy"},
 		F: func(x, y float64) float64 {
 			if x == 0 && y == y {
 				return 0
@@ -92,7 +101,8 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Binary{
 		Name: "special_xlog1py", Names: "special.xlog1py", ToFloat: true, Error: smooth, Lo: 0.3, Hi: 3,
-		Doc: opdef.Doc{Summary: "Product with a logarithm of one plus a number", Formula: "self * ln(1 + other), 0 where self is 0", Source: "torch.special.xlog1py"},
+		Doc: opdef.Doc{Summary: "Product with a logarithm of one plus a number",
+			Formula: "self * ln(1 + other), 0 where self is 0", Source: "torch.special.xlog1py"},
 		F: func(x, y float64) float64 {
 			if x == 0 && y == y {
 				return 0
@@ -115,7 +125,8 @@ var binaryOps = []*opdef.Entry{
 			if dt == tensor.Invalid {
 				return nil, opdef.Refuse("other", "no common dtype for %s and %s", a.Self.DType, a.Other.DType)
 			}
-			t, err := mapN(dt, func(v []complex128) complex128 { return v[0] * powC(2, v[1]) }, func(v []float64) float64 { return v[0] * math.Exp2(v[1]) }, a.Self, a.Other)
+			t, err := mapN(dt, func(v []complex128) complex128 { return v[0] * powC(2, v[1]) },
+				func(v []float64) float64 { return v[0] * math.Exp2(v[1]) }, a.Self, a.Other)
 			return []*tensor.Tensor{t}, err
 		},
 		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) { return ldexpGrad(a, g, false) },
@@ -130,20 +141,24 @@ var binaryOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
 			g := opdef.Gen{R: r}
 			return []*opdef.BinaryArgs{
-				{Self: g.Normal(tensor.Float64, 3, 4), Other: g.Normal(tensor.Float64, 4)}, {Self: g.Normal(tensor.Float32, 5), Other: g.Int(tensor.Int32, -3, 3, 5)},
-				{Self: g.Int(tensor.Int32, -3, 3, 5), Other: g.Int(tensor.Int32, -3, 3, 5)}, {Self: g.Normal(tensor.BFloat16, 0, 2), Other: g.Normal(tensor.BFloat16, 2)},
+				{Self: g.Normal(tensor.Float64, 3, 4), Other: g.Normal(tensor.Float64, 4)},
+				{Self: g.Normal(tensor.Float32, 5), Other: g.Int(tensor.Int32, -3, 3, 5)},
+				{Self: g.Int(tensor.Int32, -3, 3, 5), Other: g.Int(tensor.Int32, -3, 3, 5)},
+				{Self: g.Normal(tensor.BFloat16, 0, 2), Other: g.Normal(tensor.BFloat16, 2)},
 				{Self: g.Normal(tensor.Complex128, 3), Other: g.Normal(tensor.Float64, 3)},
 			}
 		},
 	}.Entry(),
 	opdef.Op[heavisideArgs]{
 		Schema: "heaviside(Tensor self, Tensor values) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Step function", Formula: "0 where self < 0, values where self = 0, 1 where self > 0", Source: "torch.heaviside"},
+		Doc: opdef.Doc{Summary: "Step function", Formula: "0 where self < 0, values where self = 0, 1 where self > 0",
+			Source: "torch.heaviside"},
 		Error: moves, NoGrad: "torch defines none", Trivial: true,
 		Kernel: func(a *heavisideArgs) ([]*tensor.Tensor, error) {
 			x, y := a.Self, a.Values
 			if x.DType != y.DType || x.DType.IsComplex() {
-				return nil, opdef.Refuse("values", "want the dtype of self and no complex one, got %s and %s", x.DType, y.DType)
+				return nil, opdef.Refuse("values", "want the dtype of self and no complex one, got %s and %s",
+					x.DType, y.DType)
 			}
 			ts, shape, err := opdef.BroadcastAll(x, y)
 			if err != nil {
@@ -157,8 +172,10 @@ var binaryOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*heavisideArgs {
 			g := opdef.Gen{R: r}
 			return []*heavisideArgs{
-				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4)}, {tensor.Full(tensor.Float32, []int{3}, 0.0), g.Normal(tensor.Float32, 3)},
-				{g.Int(tensor.Int32, -1, 1, 6), g.Int(tensor.Int32, -5, 5, 6)}, {g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float32, 2)},
+				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4)},
+				{tensor.Full(tensor.Float32, []int{3}, 0.0), g.Normal(tensor.Float32, 3)},
+				{g.Int(tensor.Int32, -1, 1, 6), g.Int(tensor.Int32, -5, 5, 6)}, {g.Normal(tensor.Float32, 0, 2),
+					g.Normal(tensor.Float32, 2)},
 			}
 		},
 	}.Entry(),
@@ -185,15 +202,17 @@ var binaryOps = []*opdef.Entry{
 			odd := tensor.New(tensor.Float32, []int{6}, []float64{0, 1, -1, math.Inf(1), math.NaN(), math.MaxFloat32})
 			to := tensor.New(tensor.Float32, []int{6}, []float64{1, 0, 0, 0, 0, math.Inf(1)})
 			return []*opdef.BinaryArgs{
-				{Self: g.Normal(tensor.Float64, 3, 4), Other: g.Normal(tensor.Float64, 4)}, {Self: odd, Other: to}, {Self: g.Normal(tensor.BFloat16, 6), Other: g.Normal(tensor.BFloat16, 6)},
+				{Self: g.Normal(tensor.Float64, 3, 4), Other: g.Normal(tensor.Float64, 4)}, {Self: odd, Other: to},
+				{Self: g.Normal(tensor.BFloat16, 6), Other: g.Normal(tensor.BFloat16, 6)},
 				{Self: g.Normal(tensor.Float32, 0, 2), Other: g.Normal(tensor.Float32, 2)},
 			}
 		},
 	}.Entry(),
 	opdef.Op[frexpArgs]{
 		Schema: "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
-		Doc:    opdef.Doc{Summary: "Mantissa and exponent", Formula: "self = mantissa * 2**exponent, 0.5 <= |mantissa| < 1", Source: "torch.frexp"},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Doc: opdef.Doc{Summary: "Mantissa and exponent",
+			Formula: "self = mantissa * 2**exponent, 0.5 <= |mantissa| < 1", Source: "torch.frexp"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *frexpArgs) ([]*tensor.Tensor, error) {
 			if !a.Self.DType.IsFloat() {
 				return nil, opdef.Refuse("self", "want a floating tensor, got dtype %s", a.Self.DType)
@@ -224,7 +243,8 @@ var binaryOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*frexpArgs {
 			g := opdef.Gen{R: r}
 			kinks := []float64{-1, -0.5, 0, 0.5, 1}
-			return []*frexpArgs{{g.Apart(tensor.Float64, kinks, 3, 4)}, {g.Apart(tensor.Float32, kinks, 5)}, {g.Apart(tensor.BFloat16, kinks, 5)}, {g.Normal(tensor.Float32, 0)}}
+			return []*frexpArgs{{g.Apart(tensor.Float64, kinks, 3, 4)}, {g.Apart(tensor.Float32, kinks, 5)},
+				{g.Apart(tensor.BFloat16, kinks, 5)}, {g.Normal(tensor.Float32, 0)}}
 		},
 	}.Entry(),
 }
@@ -277,7 +297,8 @@ func powerOfTwoDType(a *opdef.BinaryArgs) tensor.DType {
 
 func ldexpGrad(a *opdef.BinaryArgs, g *opdef.Grad, magnitude bool) (opdef.Grads, error) {
 	dt := g.Out[0].DType
-	gx, err := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(powC(2, v[1])) }, func(v []float64) float64 { return v[0] * math.Exp2(v[1]) }, g.Out[0], a.Other)
+	gx, err := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(powC(2, v[1])) },
+		func(v []float64) float64 { return v[0] * math.Exp2(v[1]) }, g.Out[0], a.Other)
 	if err != nil {
 		return nil, err
 	}

@@ -10,27 +10,40 @@ import (
 
 // bitwiseOps are functions of integers and of their bits.
 var bitwiseOps = []*opdef.Entry{
-	integerOp{"bitwise_and", "bitwise_and Tensor.bitwise_and Tensor.__and__", true, true, "Bits set in both", "self & other", func(_ int, x, y int64) int64 { return x & y }, false}.entry(),
-	integerOp{"bitwise_or", "bitwise_or Tensor.bitwise_or Tensor.__or__", true, true, "Bits set in one or both", "self | other", func(_ int, x, y int64) int64 { return x | y }, false}.entry(),
-	integerOp{"bitwise_xor", "bitwise_xor Tensor.bitwise_xor Tensor.__xor__", true, true, "Bits set in just one", "self ^ other", func(_ int, x, y int64) int64 { return x ^ y }, false}.entry(),
-	integerOp{"__rand__", "Tensor.__rand__", false, true, "Bits set in both", "other & self", func(_ int, x, y int64) int64 { return x & y }, false}.entry().WithDIOPI("bitwise_and input=other other=self"),
-	integerOp{"__ror__", "Tensor.__ror__", false, true, "Bits set in one or both", "other | self", func(_ int, x, y int64) int64 { return x | y }, false}.entry().WithDIOPI("bitwise_or input=other other=self"),
-	integerOp{"__rxor__", "Tensor.__rxor__", false, true, "Bits set in just one", "other ^ self", func(_ int, x, y int64) int64 { return x ^ y }, false}.entry(),
-	integerOp{"bitwise_left_shift", "bitwise_left_shift Tensor.bitwise_left_shift Tensor.__lshift__", true, false, "Bits moved up", "self << other", shiftLeft, false}.entry(),
-	integerOp{"bitwise_right_shift", "bitwise_right_shift Tensor.bitwise_right_shift Tensor.__rshift__", true, false, "Bits moved down, the sign kept", "self >> other", shiftRight, false}.entry(),
-	integerOp{"__rlshift__", "Tensor.__rlshift__", false, false, "Bits moved up", "other << self", func(bits int, x, y int64) int64 { return shiftLeft(bits, y, x) }, false}.entry(),
-	integerOp{"__rrshift__", "Tensor.__rrshift__", false, false, "Bits moved down, the sign kept", "other >> self", func(bits int, x, y int64) int64 { return shiftRight(bits, y, x) }, false}.entry(),
-	integerOp{"gcd", "gcd Tensor.gcd", true, false, "Greatest common divisor", "gcd(|self|, |other|)", func(_ int, x, y int64) int64 { return gcd(x, y) }, true}.entry(),
-	integerOp{"lcm", "lcm Tensor.lcm", true, false, "Least common multiple", "|self*other| / gcd(self, other), 0 if both are 0", func(_ int, x, y int64) int64 {
-		if g := gcd(x, y); g != 0 {
-			return abs64(x / g * y)
-		}
-		return 0
-	}, true}.entry(),
+	integerOp{"bitwise_and", "bitwise_and Tensor.bitwise_and Tensor.__and__", true, true, "Bits set in both",
+		"self & other", func(_ int, x, y int64) int64 { return x & y }, false}.entry(),
+	integerOp{"bitwise_or", "bitwise_or Tensor.bitwise_or Tensor.__or__", true, true, "Bits set in one or both",
+		"self | other", func(_ int, x, y int64) int64 { return x | y }, false}.entry(),
+	integerOp{"bitwise_xor", "bitwise_xor Tensor.bitwise_xor Tensor.__xor__", true, true, "Bits set in just one",
+		"self ^ other", func(_ int, x, y int64) int64 { return x ^ y }, false}.entry(),
+	integerOp{"__rand__", "Tensor.__rand__", false, true, "Bits set in both", "other & self",
+		func(_ int, x, y int64) int64 { return x & y }, false}.entry().WithDIOPI("bitwise_and input=other other=self"),
+	integerOp{"__ror__", "Tensor.__ror__", false, true, "Bits set in one or both", "other | self",
+		func(_ int, x, y int64) int64 { return x | y }, false}.entry().WithDIOPI("bitwise_or input=other other=self"),
+	integerOp{"__rxor__", "Tensor.__rxor__", false, true, "Bits set in just one", "other ^ self",
+		func(_ int, x, y int64) int64 { return x ^ y }, false}.entry(),
+	integerOp{"bitwise_left_shift", "bitwise_left_shift Tensor.bitwise_left_shift Tensor.__lshift__", true, false,
+		"Bits moved up", "self << other", shiftLeft, false}.entry(),
+	integerOp{"bitwise_right_shift", "bitwise_right_shift Tensor.bitwise_right_shift Tensor.__rshift__", true, false,
+		"Bits moved down, the sign kept", "self >> other", shiftRight, false}.entry(),
+	integerOp{"__rlshift__", "Tensor.__rlshift__", false, false, "Bits moved up", "other << self",
+		func(bits int, x, y int64) int64 { return shiftLeft(bits, y, x) }, false}.entry(),
+	integerOp{"__rrshift__", "Tensor.__rrshift__", false, false, "Bits moved down, the sign kept", "other >> self",
+		func(bits int, x, y int64) int64 { return shiftRight(bits, y, x) }, false}.entry(),
+	integerOp{"gcd", "gcd Tensor.gcd", true, false, "Greatest common divisor", "gcd(|self|, |other|)",
+		func(_ int, x, y int64) int64 { return gcd(x, y) }, true}.entry(),
+	integerOp{"lcm", "lcm Tensor.lcm", true, false, "Least common multiple",
+		"|self*other| / gcd(self, other), 0 if both are 0", func(_ int, x, y int64) int64 {
+			if g := gcd(x, y); g != 0 {
+				return abs64(x / g * y)
+			}
+			return 0
+		}, true}.entry(),
 	opdef.Op[opdef.UnaryArgs]{
-		Schema: "bitwise_not(Tensor self) -> Tensor", Names: "bitwise_not Tensor.bitwise_not Tensor.__invert__", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Every bit changed; not for bool", Formula: "~self", Source: "torch.bitwise_not"},
-		Error: moves, NoGrad: noSlope,
+		Schema: "bitwise_not(Tensor self) -> Tensor", Names: "bitwise_not Tensor.bitwise_not Tensor.__invert__",
+		InPlace: true,
+		Doc:     opdef.Doc{Summary: "Every bit changed; not for bool", Formula: "~self", Source: "torch.bitwise_not"},
+		Error:   moves, NoGrad: noSlope,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			switch x.DType.Kind() {
@@ -43,7 +56,9 @@ var bitwiseOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
 			g := opdef.Gen{R: r}
-			return []*opdef.UnaryArgs{{Self: g.Int(tensor.Int32, -9, 9, 3, 4)}, {Self: g.Int(tensor.Uint8, 0, 255, 5)}, {Self: g.Int(tensor.Bool, 0, 1, 5)}, {Self: opdef.NonContiguous(g.Int(tensor.Int64, -9, 9, 3, 4))}, {Self: g.Int(tensor.Int16, 0, 1, 0, 2)}}
+			return []*opdef.UnaryArgs{{Self: g.Int(tensor.Int32, -9, 9, 3, 4)}, {Self: g.Int(tensor.Uint8, 0, 255, 5)},
+				{Self: g.Int(tensor.Bool, 0, 1, 5)}, {Self: opdef.NonContiguous(g.Int(tensor.Int64, -9, 9, 3, 4))},
+				{Self: g.Int(tensor.Int16, 0, 1, 0, 2)}}
 		},
 	}.Entry(),
 }
@@ -86,14 +101,17 @@ func (v integerOp) entry() *opdef.Entry {
 		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
 			g := opdef.Gen{R: r}
 			cs := []*opdef.BinaryArgs{
-				{Self: g.Int(tensor.Int32, 0, 9, 3, 4), Other: g.Int(tensor.Int32, 0, 9, 4)}, {Self: g.Int(tensor.Int64, -9, 9, 6), Other: tensor.Wrap(int64(3))},
-				{Self: g.Int(tensor.Uint8, 0, 9, 6), Other: g.Int(tensor.Int8, 0, 5, 6)}, {Self: g.Int(tensor.Int32, 0, 1, 0, 2), Other: g.Int(tensor.Int32, 0, 1)},
+				{Self: g.Int(tensor.Int32, 0, 9, 3, 4), Other: g.Int(tensor.Int32, 0, 9, 4)},
+				{Self: g.Int(tensor.Int64, -9, 9, 6), Other: tensor.Wrap(int64(3))},
+				{Self: g.Int(tensor.Uint8, 0, 9, 6), Other: g.Int(tensor.Int8, 0, 5, 6)},
+				{Self: g.Int(tensor.Int32, 0, 1, 0, 2), Other: g.Int(tensor.Int32, 0, 1)},
 			}
 			if v.tensorsOnly {
 				cs = slices.DeleteFunc(cs, func(c *opdef.BinaryArgs) bool { return c.Other.Wrapped })
 			}
 			if v.bools {
-				cs = append(cs, &opdef.BinaryArgs{Self: g.Int(tensor.Bool, 0, 1, 6), Other: g.Int(tensor.Bool, 0, 1, 6)})
+				cs = append(cs, &opdef.BinaryArgs{Self: g.Int(tensor.Bool, 0, 1, 6),
+					Other: g.Int(tensor.Bool, 0, 1, 6)})
 			}
 			return cs
 		},

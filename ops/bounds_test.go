@@ -49,7 +49,8 @@ func TestInterpolateBound(t *testing.T) {
 	const h, w = 30, 40
 	x := tensor.Full(tensor.Float64, []int{1, 1, h, w}, 1.0)
 	x.RequiresGrad = true
-	c, f, err := invoke(t, "torch.nn.functional.interpolate", []value.Value{x}, "scale_factor", 1.5, "mode", "bilinear", "align_corners", false)
+	c, f, err := invoke(t, "torch.nn.functional.interpolate", []value.Value{x}, "scale_factor", 1.5, "mode", "bilinear",
+		"align_corners", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,8 @@ func TestLinearNodeBound(t *testing.T) {
 		x.RequiresGrad = true
 		return x
 	}
-	c, f, err := invoke(t, "torch.nn.functional.linear", []value.Value{f32([]int{2, 1}, 1, 1), f32([]int{1, 1}, 1), f32([]int{1}, 0)})
+	c, f, err := invoke(t, "torch.nn.functional.linear", []value.Value{f32([]int{2, 1}, 1, 1), f32([]int{1, 1}, 1),
+		f32([]int{1}, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +132,8 @@ func TestCoarseBounds(t *testing.T) {
 		{"torch.trapezoid", "y", []value.Value{x()}, nil},
 		{"torch.cross", "self", []value.Value{x(), x()}, []value.Value{"dim", int64(0)}},
 		{"torch.gradient", "self", []value.Value{x()}, nil},
-		{"torch.segment_reduce", "data", []value.Value{x(), "sum"}, []value.Value{"lengths", tensor.New(tensor.Int64, []int{1}, []int64{3})}},
+		{"torch.segment_reduce", "data", []value.Value{x(), "sum"},
+			[]value.Value{"lengths", tensor.New(tensor.Int64, []int{1}, []int64{3})}},
 	} {
 		c, f, err := invoke(t, tc.name, tc.args, tc.keywords...)
 		if err != nil {
@@ -153,7 +156,8 @@ func TestAttentionBound(t *testing.T) {
 	const batch, width, heads = 2, 128, 4
 	g := opdef.Gen{R: rand.New(rand.NewPCG(1, 2))}
 	draw := func(scale float64, shape ...int) *tensor.Tensor {
-		x := opdef.Map(tensor.BFloat16, g.Normal(tensor.Float64, shape...), func(x float64) float64 { return scale * x }).Rounded()
+		x := opdef.Map(tensor.BFloat16, g.Normal(tensor.Float64, shape...),
+			func(x float64) float64 { return scale * x }).Rounded()
 		x.RequiresGrad = true
 		return x
 	}
@@ -168,21 +172,25 @@ func TestAttentionBound(t *testing.T) {
 			far = max(far, c*s)
 			squares += math.Pow(tensor.At[float64](values, i), 2)
 		}
-		if typical := math.Sqrt(squares / float64(values.Numel())); far > most/4 || far < typical*tensor.BFloat16.Eps() {
-			t.Errorf("%s: the bound reaches %.3g of the largest element, %.3g of a typical one", what, far/most, far/typical)
+		if typical := math.Sqrt(squares / float64(values.Numel())); far > most/4 ||
+			far < typical*tensor.BFloat16.Eps() {
+			t.Errorf("%s: the bound reaches %.3g of the largest element, %.3g of a typical one", what, far/most,
+				far/typical)
 		}
 	}
 	for _, n := range []int{16, 300} {
 		x := draw(1, n, batch, width)
 		weights, out := draw(1/math.Sqrt(width), 3*width, width), draw(1/math.Sqrt(width), width, width)
 		c, f, err := invoke(t, "torch.nn.functional.multi_head_attention_forward",
-			[]value.Value{x, x, x, int64(width), int64(heads), weights, draw(0.1, 3*width), nil, nil, false, 0.0, out, draw(0.1, width)}, "need_weights", false)
+			[]value.Value{x, x, x, int64(width), int64(heads), weights, draw(0.1, 3*width), nil, nil, false, 0.0, out,
+				draw(0.1, width)}, "need_weights", false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		check("heads", f.Outs[0], c.OutBound(f, 0))
 		q := draw(1, heads, n, 32)
-		c, f, err = invoke(t, "torch.nn.functional.scaled_dot_product_attention", []value.Value{q, draw(1, heads, n, 32), draw(1, heads, n, 32)})
+		c, f, err = invoke(t, "torch.nn.functional.scaled_dot_product_attention",
+			[]value.Value{q, draw(1, heads, n, 32), draw(1, heads, n, 32)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,9 +16,11 @@ import (
 var calculusOps = []*opdef.Entry{
 	diffOp,
 	trapezoidX("trapezoid", "trapezoid trapz", false), trapezoidDx("trapezoid", "trapezoid trapz", false),
-	trapezoidX("cumulative_trapezoid", "cumulative_trapezoid", true), trapezoidDx("cumulative_trapezoid", "cumulative_trapezoid", true),
+	trapezoidX("cumulative_trapezoid", "cumulative_trapezoid", true), trapezoidDx("cumulative_trapezoid",
+		"cumulative_trapezoid", true),
 	gradientOp,
-	crossOp("cross", "int? dim=None", "cross Tensor.cross", func(a *crossArgs) (int, error) { return crossDim(a.Self, a.Dim) }),
+	crossOp("cross", "int? dim=None", "cross Tensor.cross",
+		func(a *crossArgs) (int, error) { return crossDim(a.Self, a.Dim) }),
 	crossOp("linalg_cross", "int? dim=-1", "linalg.cross", func(a *crossArgs) (int, error) {
 		if a.Dim == nil {
 			return -1, nil
@@ -72,7 +74,8 @@ func (s stencil) along(dt tensor.DType, x *tensor.Tensor, dim int) *tensor.Tenso
 	return stencilAlong(s, dt, x, dim, func(c complex128) int64 { return int64(real(c)) })
 }
 
-func stencilAlong[T tensor.Elem](s stencil, dt tensor.DType, x *tensor.Tensor, dim int, coefficient func(complex128) T) *tensor.Tensor {
+func stencilAlong[T tensor.Elem](s stencil, dt tensor.DType, x *tensor.Tensor, dim int,
+	coefficient func(complex128) T) *tensor.Tensor {
 	last := x.Dim() - 1
 	v := x.Transpose(dim, last)
 	n := len(s.taps)
@@ -189,7 +192,8 @@ func (a *diffArgs) plan() (*diffPlan, error) {
 		}
 		for d, n := range t.Shape {
 			if d != dim && n != x.Shape[d] {
-				return opdef.Refuse(name, "shape %s differs from %s outside dimension %d", tensor.ShapeString(t.Shape), tensor.ShapeString(x.Shape), dim)
+				return opdef.Refuse(name, "shape %s differs from %s outside dimension %d", tensor.ShapeString(t.Shape),
+					tensor.ShapeString(x.Shape), dim)
 			}
 		}
 		p.parts, p.names = append(p.parts, t), append(p.names, name)
@@ -246,8 +250,9 @@ func (p *diffPlan) coarseness(n int) float64 {
 
 var diffOp = opdef.Op[diffArgs]{
 	Schema: "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
-	Doc: opdef.Doc{Summary: "Differences of adjacent elements along a dimension, n times", Formula: "out[i] = x[i+1] - x[i], x = prepend, self, append joined",
-		Notes: "Of bool the exclusive or. n=0 ignores prepend and append.", Source: "torch.diff"},
+	Doc: opdef.Doc{Summary: "Differences of adjacent elements along a dimension, n times",
+		Formula: "out[i] = x[i+1] - x[i], x = prepend, self, append joined",
+		Notes:   "Of bool the exclusive or. n=0 ignores prepend and append.", Source: "torch.diff"},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true},
 	Terms: func(a *diffArgs) int { return max(1, a.N) },
 	Kernel: func(a *diffArgs) ([]*tensor.Tensor, error) {
@@ -292,14 +297,18 @@ var diffOp = opdef.Op[diffArgs]{
 		if err != nil {
 			return nil, err
 		}
-		return p.split(times(p.transposed().magnitudes().along(tensor.Float64, opdef.Abs(g.Out[0]), p.dim), p.coarseness(a.N))), nil
+		return p.split(times(p.transposed().magnitudes().along(tensor.Float64, opdef.Abs(g.Out[0]), p.dim),
+			p.coarseness(a.N))), nil
 	},
 	Cases: func(r *rand.Rand) []*diffArgs {
 		g := opdef.Gen{R: r}
 		f64 := tensor.Float64
 		return []*diffArgs{
-			{g.Normal(f64, 3, 5), 1, -1, nil, nil}, {g.Normal(f64, 4, 3), 2, 0, g.Normal(f64, 1, 3), g.Normal(f64, 2, 3)}, {g.Normal(tensor.Float32, 5), 0, 0, nil, nil}, {g.Normal(tensor.Float32, 2), 4, 0, nil, nil},
-			{g.Normal(tensor.BFloat16, 3, 4), 1, 1, nil, nil}, {g.Int(tensor.Int64, -5, 5, 6), 2, 0, nil, nil}, {g.Int(tensor.Bool, 0, 1, 6), 2, 0, nil, nil}, {g.Normal(tensor.Complex128, 4), 1, 0, nil, nil},
+			{g.Normal(f64, 3, 5), 1, -1, nil, nil}, {g.Normal(f64, 4, 3), 2, 0, g.Normal(f64, 1, 3),
+				g.Normal(f64, 2, 3)}, {g.Normal(tensor.Float32, 5), 0, 0, nil, nil}, {g.Normal(tensor.Float32, 2), 4,
+				0, nil, nil},
+			{g.Normal(tensor.BFloat16, 3, 4), 1, 1, nil, nil}, {g.Int(tensor.Int64, -5, 5, 6), 2, 0, nil, nil},
+			{g.Int(tensor.Bool, 0, 1, 6), 2, 0, nil, nil}, {g.Normal(tensor.Complex128, 4), 1, 0, nil, nil},
 			{opdef.NonContiguous(g.Normal(f64, 3, 4)), 1, 0, nil, nil},
 		}
 	},
@@ -329,7 +338,8 @@ func derivative(m, order int, step func(i int) complex128) stencil {
 	l, r := step(0), step(1)
 	s.taps[0] = []stencilTap{{0, -(2*l + r) / (l * (l + r))}, {1, (l + r) / (l * r)}, {2, -l / (r * (l + r))}}
 	l, r = step(m-3), step(m-2)
-	s.taps[m-1] = []stencilTap{{m - 3, r / (l * (l + r))}, {m - 2, -(l + r) / (l * r)}, {m - 1, (l + 2*r) / (r * (l + r))}}
+	s.taps[m-1] = []stencilTap{{m - 3, r / (l * (l + r))}, {m - 2, -(l + r) / (l * r)},
+		{m - 1, (l + 2*r) / (r * (l + r))}}
 	return s
 }
 
@@ -369,7 +379,8 @@ func (a *gradientArgs) plan() (dims []int, maps []stencil, dt tensor.DType, err 
 	for i, d := range dims {
 		n := x.Shape[d]
 		if n < a.EdgeOrder+1 {
-			return fail(opdef.Refuse("self", "dimension %d has %d elements, want at least edge_order+1 = %d", d, n, a.EdgeOrder+1))
+			return fail(opdef.Refuse("self", "dimension %d has %d elements, want at least edge_order+1 = %d", d, n,
+				a.EdgeOrder+1))
 		}
 		v := steps[min(i, len(steps)-1)]
 		step, err := gridSteps(v, n)
@@ -407,7 +418,9 @@ func gridSteps(v value.Value, n int) (func(i int) complex128, error) {
 var gradientOp = opdef.Op[gradientArgs]{
 	Schema: "gradient(Tensor self, *, any spacing=None, any dim=None, int edge_order=1) -> Tensor[]",
 	Names:  "gradient",
-	Doc: opdef.Doc{Summary: "First derivatives along dimensions by central differences", Notes: "spacing is a distance, one per dimension, or coordinates. At the ends differences of order edge_order are taken. No gradient goes to spacing.",
+	Doc: opdef.Doc{Summary: "First derivatives along dimensions by central differences",
+		Notes: "spacing is a distance, one per dimension, or coordinates. At the ends differences of order " +
+			"edge_order are taken. No gradient goes to spacing.",
 		Source: "torch.gradient"},
 	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 3, Coarse: true},
 	Exempt: map[string]string{"dtypes": "coordinates, which the check leaves as they are, take part in promotion"},
@@ -438,8 +451,11 @@ var gradientOp = opdef.Op[gradientArgs]{
 		f64 := tensor.Float64
 		at := tensor.New(f64, []int{4}, []float64{0, 0.5, 2, 3})
 		return []*gradientArgs{
-			{g.Normal(f64, 3, 4), nil, nil, 1}, {g.Normal(f64, 3, 4), 0.5, int64(1), 2}, {g.Normal(f64, 3, 4), value.NewList(at), int64(1), 1}, {g.Normal(f64, 4), value.NewList(at), nil, 2},
-			{g.Normal(tensor.Float32, 5), int64(2), nil, 1}, {g.Normal(tensor.BFloat16, 4, 3), nil, value.NewTuple(int64(0), int64(-1)), 1}, {g.Normal(tensor.Complex128, 4), nil, nil, 2}, {g.Int(tensor.Int64, -4, 4, 5), nil, nil, 1},
+			{g.Normal(f64, 3, 4), nil, nil, 1}, {g.Normal(f64, 3, 4), 0.5, int64(1), 2},
+			{g.Normal(f64, 3, 4), value.NewList(at), int64(1), 1}, {g.Normal(f64, 4), value.NewList(at), nil, 2},
+			{g.Normal(tensor.Float32, 5), int64(2), nil, 1}, {g.Normal(tensor.BFloat16, 4, 3), nil,
+				value.NewTuple(int64(0), int64(-1)), 1}, {g.Normal(tensor.Complex128, 4), nil, nil, 2},
+			{g.Int(tensor.Int64, -4, 4, 5), nil, nil, 1},
 		}
 	},
 }.Entry()
@@ -463,7 +479,8 @@ func (a *gradientArgs) grads(g *opdef.Grad, bounds bool) (opdef.Grads, error) {
 		if bounds {
 			s, up = s.magnitudes(), times(opdef.Abs(up), coarseness(dt))
 		}
-		if sum, err = mapN(sum.DType, func(v []complex128) complex128 { return v[0] + v[1] }, func(v []float64) float64 { return v[0] + v[1] }, sum, s.along(sum.DType, up, dims[i])); err != nil {
+		if sum, err = mapN(sum.DType, func(v []complex128) complex128 { return v[0] + v[1] },
+			func(v []float64) float64 { return v[0] + v[1] }, sum, s.along(sum.DType, up, dims[i])); err != nil {
 			return nil, err
 		}
 	}

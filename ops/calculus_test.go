@@ -27,9 +27,11 @@ func TestCalculus(t *testing.T) {
 		{"torch.trapezoid", []value.Value{x, f(0, 1, 3, 4)}, nil, []float64{28}},
 		{"torch.cumulative_trapezoid", []value.Value{x}, nil, []float64{2.5, 9, 21.5}},
 		{"torch.gradient", []value.Value{x}, nil, []float64{3, 4, 6, 7}},
-		{"torch.gradient", []value.Value{x}, keywords("spacing", value.NewTuple(f(1, 2, 3, 4)), "edge_order", int64(2)), []float64{2, 4, 6, 8}},
+		{"torch.gradient", []value.Value{x}, keywords("spacing", value.NewTuple(f(1, 2, 3, 4)), "edge_order", int64(2)),
+			[]float64{2, 4, 6, 8}},
 		{"torch.cross", []value.Value{f(1, 2, 3), f(4, 5, 7)}, nil, []float64{-1, 5, -3}},
-		{"torch.native_layer_norm", []value.Value{f(1, 3), value.NewTuple(int64(2)), nil, nil, 0.0}, nil, []float64{-1, 1}},
+		{"torch.native_layer_norm", []value.Value{f(1, 3), value.NewTuple(int64(2)), nil, nil, 0.0}, nil,
+			[]float64{-1, 1}},
 	} {
 		call, err := reg.Bind(c.name, c.args, c.kwargs)
 		if err != nil {

@@ -51,7 +51,8 @@ func (a *cdistArgs) plan() (batch []int, err error) {
 		return nil, opdef.Refuse("x2", "want %d columns as of x1, got %d", a.X1.Shape[m-1], a.X2.Shape[n-1])
 	case !(a.P >= 0):
 		return nil, opdef.Refuse("p", "want no negative number, got %v", a.P)
-	case a.ComputeMode != nil && !slices.Contains([]string{"use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"}, *a.ComputeMode):
+	case a.ComputeMode != nil && !slices.Contains([]string{"use_mm_for_euclid_dist_if_necessary",
+		"use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"}, *a.ComputeMode):
 		return nil, opdef.Refuse("compute_mode", "%q is not known", *a.ComputeMode)
 	}
 	if batch, err = tensor.Broadcast(a.X1.Shape[:m-2], a.X2.Shape[:n-2]); err != nil {

@@ -14,29 +14,48 @@ const noSlope = "the result does not change with small changes of the arguments"
 
 // compareOps are comparisons, logical functions and choices between tensors.
 var compareOps = []*opdef.Entry{
-	comparison{"eq", "eq Tensor.eq Tensor.__eq__", "==", func(x, y float64) bool { return x == y }, func(x, y int64) bool { return x == y }, func(x, y complex128) bool { return x == y }}.entry(),
-	comparison{"ne", "ne not_equal Tensor.ne Tensor.not_equal Tensor.__ne__", "!=", func(x, y float64) bool { return x != y }, func(x, y int64) bool { return x != y }, func(x, y complex128) bool { return x != y }}.entry(),
-	comparison{"lt", "lt less Tensor.lt Tensor.less Tensor.__lt__", "<", func(x, y float64) bool { return x < y }, func(x, y int64) bool { return x < y }, nil}.entry(),
-	comparison{"le", "le less_equal Tensor.le Tensor.less_equal Tensor.__le__", "<=", func(x, y float64) bool { return x <= y }, func(x, y int64) bool { return x <= y }, nil}.entry(),
-	comparison{"gt", "gt greater Tensor.gt Tensor.greater Tensor.__gt__", ">", func(x, y float64) bool { return x > y }, func(x, y int64) bool { return x > y }, nil}.entry(),
-	comparison{"ge", "ge greater_equal Tensor.ge Tensor.greater_equal Tensor.__ge__", ">=", func(x, y float64) bool { return x >= y }, func(x, y int64) bool { return x >= y }, nil}.entry(),
-	connective("logical_and", "Whether both elements are non-zero", "self and other", func(x, y bool) bool { return x && y }),
-	connective("logical_or", "Whether one of the elements is non-zero", "self or other", func(x, y bool) bool { return x || y }),
-	connective("logical_xor", "Whether just one of the elements is non-zero", "self xor other", func(x, y bool) bool { return x != y }),
-	test{"logical_not", "logical_not Tensor.logical_not", true, "Whether each element is zero", func(x float64) bool { return x == 0 }, func(x complex128) bool { return x == 0 }, func(x int64) bool { return x == 0 }}.entry(),
+	comparison{"eq", "eq Tensor.eq Tensor.__eq__", "==", func(x, y float64) bool { return x == y },
+		func(x, y int64) bool { return x == y }, func(x, y complex128) bool { return x == y }}.entry(),
+	comparison{"ne", "ne not_equal Tensor.ne Tensor.not_equal Tensor.__ne__", "!=",
+		func(x, y float64) bool { return x != y }, func(x, y int64) bool { return x != y },
+		func(x, y complex128) bool { return x != y }}.entry(),
+	comparison{"lt", "lt less Tensor.lt Tensor.less Tensor.__lt__", "<", func(x, y float64) bool { return x < y },
+		func(x, y int64) bool { return x < y }, nil}.entry(),
+	comparison{"le", "le less_equal Tensor.le Tensor.less_equal Tensor.__le__", "<=",
+		func(x, y float64) bool { return x <= y }, func(x, y int64) bool { return x <= y }, nil}.entry(),
+	comparison{"gt", "gt greater Tensor.gt Tensor.greater Tensor.__gt__", ">", func(x, y float64) bool { return x > y },
+		func(x, y int64) bool { return x > y }, nil}.entry(),
+	comparison{"ge", "ge greater_equal Tensor.ge Tensor.greater_equal Tensor.__ge__", ">=",
+		func(x, y float64) bool { return x >= y }, func(x, y int64) bool { return x >= y }, nil}.entry(),
+	connective("logical_and", "Whether both elements are non-zero", "self and other",
+		func(x, y bool) bool { return x && y }),
+	connective("logical_or", "Whether one of the elements is non-zero", "self or other",
+		func(x, y bool) bool { return x || y }),
+	connective("logical_xor", "Whether just one of the elements is non-zero", "self xor other",
+		func(x, y bool) bool { return x != y }),
+	test{"logical_not", "logical_not Tensor.logical_not", true, "Whether each element is zero",
+		func(x float64) bool { return x == 0 }, func(x complex128) bool { return x == 0 },
+		func(x int64) bool { return x == 0 }}.entry(),
 	test{"isnan", "isnan Tensor.isnan", false, "Whether each element is NaN", math.IsNaN, cmplxIsNaN, never}.entry(),
-	test{"isinf", "isinf Tensor.isinf", false, "Whether each element is infinite", func(x float64) bool { return math.IsInf(x, 0) }, cmplx.IsInf, never}.entry(),
+	test{"isinf", "isinf Tensor.isinf", false, "Whether each element is infinite",
+		func(x float64) bool { return math.IsInf(x, 0) }, cmplx.IsInf, never}.entry(),
 	test{"isfinite", "isfinite Tensor.isfinite", false, "Whether each element is neither infinite nor NaN", isFinite,
-		func(x complex128) bool { return isFinite(real(x)) && isFinite(imag(x)) }, func(int64) bool { return true }}.entry(),
-	test{"isposinf", "isposinf Tensor.isposinf", false, "Whether each element is positive infinity", func(x float64) bool { return math.IsInf(x, 1) }, nil, never}.entry(),
-	test{"isneginf", "isneginf Tensor.isneginf", false, "Whether each element is negative infinity", func(x float64) bool { return math.IsInf(x, -1) }, nil, never}.entry(),
-	test{"isreal", "isreal Tensor.isreal", false, "Whether each element has no imaginary part", func(float64) bool { return true },
+		func(x complex128) bool { return isFinite(real(x)) && isFinite(imag(x)) },
+		func(int64) bool { return true }}.entry(),
+	test{"isposinf", "isposinf Tensor.isposinf", false, "Whether each element is positive infinity",
+		func(x float64) bool { return math.IsInf(x, 1) }, nil, never}.entry(),
+	test{"isneginf", "isneginf Tensor.isneginf", false, "Whether each element is negative infinity",
+		func(x float64) bool { return math.IsInf(x, -1) }, nil, never}.entry(),
+	test{"isreal", "isreal Tensor.isreal", false, "Whether each element has no imaginary part",
+		func(float64) bool { return true },
 		func(x complex128) bool { return imag(x) == 0 }, func(int64) bool { return true }}.entry(),
-	test{"signbit", "signbit Tensor.signbit", false, "Whether the sign bit is set", math.Signbit, nil, func(x int64) bool { return x < 0 }}.entry(),
+	test{"signbit", "signbit Tensor.signbit", false, "Whether the sign bit is set", math.Signbit, nil,
+		func(x int64) bool { return x < 0 }}.entry(),
 	opdef.Op[closeArgs]{
 		Schema: "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Whether elements are close", Formula: "|self - other| <= atol + rtol*|other|", Notes: "Equal infinities are close.", Source: "torch.isclose"},
-		Error:  moves, NoGrad: noSlope, Trivial: true,
+		Doc: opdef.Doc{Summary: "Whether elements are close", Formula: "|self - other| <= atol + rtol*|other|",
+			Notes: "Equal infinities are close.", Source: "torch.isclose"},
+		Error: moves, NoGrad: noSlope, Trivial: true,
 		Kernel: func(a *closeArgs) ([]*tensor.Tensor, error) {
 			t, err := isClose(a)
 			return []*tensor.Tensor{t}, err
@@ -44,12 +63,14 @@ var compareOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*closeArgs {
 			g := opdef.Gen{R: r}
 			x := g.Normal(tensor.Float32, 3, 4)
-			return []*closeArgs{{x, x, 1e-5, 1e-8, false}, {x, g.Normal(tensor.Float32, 3, 4), 0.5, 0.1, false}, {g.Int(tensor.Int32, 0, 3, 4), g.Int(tensor.Int32, 0, 3, 4), 0, 1, false}}
+			return []*closeArgs{{x, x, 1e-5, 1e-8, false}, {x, g.Normal(tensor.Float32, 3, 4), 0.5, 0.1, false},
+				{g.Int(tensor.Int32, 0, 3, 4), g.Int(tensor.Int32, 0, 3, 4), 0, 1, false}}
 		},
 	}.Entry(),
 	opdef.Op[closeArgs]{
 		Schema: "allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
-		Doc:    opdef.Doc{Summary: "Whether all elements are close", Formula: "all(|self - other| <= atol + rtol*|other|)", Source: "torch.allclose"},
+		Doc: opdef.Doc{Summary: "Whether all elements are close",
+			Formula: "all(|self - other| <= atol + rtol*|other|)", Source: "torch.allclose"},
 		Value: func(a *closeArgs) (value.Value, error) {
 			t, err := isClose(a)
 			if err != nil {
@@ -60,7 +81,8 @@ var compareOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "equal(Tensor self, Tensor other) -> bool",
-		Doc:    opdef.Doc{Summary: "Whether two tensors have the same shape and elements", Formula: "all(self == other)", Source: "torch.equal"},
+		Doc: opdef.Doc{Summary: "Whether two tensors have the same shape and elements",
+			Formula: "all(self == other)", Source: "torch.equal"},
 		Value: func(a *opdef.BinaryArgs) (value.Value, error) {
 			if a.Self.DType != a.Other.DType {
 				return nil, opdef.Refuse("other", "want dtype %s, got %s", a.Self.DType, a.Other.DType)
@@ -68,7 +90,8 @@ var compareOps = []*opdef.Entry{
 			if !sameShape(a.Self, a.Other) {
 				return false, nil
 			}
-			eq := comparison{f: func(x, y float64) bool { return x == y }, i: func(x, y int64) bool { return x == y }, c: func(x, y complex128) bool { return x == y }}
+			eq := comparison{f: func(x, y float64) bool { return x == y }, i: func(x, y int64) bool { return x == y },
+				c: func(x, y complex128) bool { return x == y }}
 			ts, err := eq.kernel(a)
 			if err != nil {
 				return nil, err
@@ -78,26 +101,37 @@ var compareOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[whereArgs]{
 		Schema: "where(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor", Names: "where",
-		Doc:    opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other", Source: "torch.where"},
+		Doc: opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other",
+			Source: "torch.where"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: where, Grad: whereGrad, GradTerms: func(a *whereArgs) int { return broadcastTerms(a.Condition, a.Self, a.Other) }, Cases: whereCases,
+		Kernel: where, Grad: whereGrad, GradTerms: func(a *whereArgs) int {
+			return broadcastTerms(a.Condition, a.Self, a.Other)
+		}, Cases: whereCases,
 	}.Entry(),
 	opdef.Op[whereArgs]{
 		Schema: "where.method(Tensor self, Tensor condition, Tensor|Scalar other) -> Tensor", Names: "Tensor.where",
-		Doc:    opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other", Source: "torch.Tensor.where"},
+		Doc: opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other",
+			Source: "torch.Tensor.where"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: where, Grad: whereGrad, GradTerms: func(a *whereArgs) int { return broadcastTerms(a.Condition, a.Self, a.Other) }, Cases: func(r *rand.Rand) []*whereArgs { return whereCases(r)[:3] },
+		Kernel: where, Grad: whereGrad, GradTerms: func(a *whereArgs) int {
+			return broadcastTerms(a.Condition, a.Self, a.Other)
+		}, Cases: func(r *rand.Rand) []*whereArgs { return whereCases(r)[:3] },
 	}.Entry(),
 	opdef.Op[maskedFillArgs]{
 		Schema: "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor", InPlace: true,
-		Doc:    opdef.Doc{Summary: "Fills elements under a mask with a value", Formula: "value where mask, else self", Source: "torch.masked_fill"},
+		Doc: opdef.Doc{Summary: "Fills elements under a mask with a value", Formula: "value where mask, else self",
+			Source: "torch.masked_fill"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: maskedFill, Grad: maskedFillGrad, GradTerms: func(a *maskedFillArgs) int { return broadcastTerms(a.Self, a.Mask, a.Value) }, Cases: maskedFillCases,
+		Kernel: maskedFill, Grad: maskedFillGrad, GradTerms: func(a *maskedFillArgs) int {
+			return broadcastTerms(a.Self, a.Mask, a.Value)
+		}, Cases: maskedFillCases,
 	}.Entry(),
 	opdef.Op[clampArgs]{
-		Schema: "clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", Names: "clamp clip Tensor.clamp Tensor.clip", InPlace: true,
+		Schema: "clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
+		Names:  "clamp clip Tensor.clamp Tensor.clip", InPlace: true,
 		Doc: opdef.Doc{Summary: "Cut at a lower and an upper bound", Formula: "min(max(self, min), max)",
-			Notes: "Where min > max the result is max. NaN stays NaN. The gradient at a bound goes to self.", Source: "torch.clamp"},
+			Notes:  "Where min > max the result is max. NaN stays NaN. The gradient at a bound goes to self.",
+			Source: "torch.clamp"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: clamp, Grad: clampGrad, GradTerms: clampTerms, Cases: clampCases,
 		GradScale: func(a *clampArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
@@ -165,7 +199,8 @@ type comparison struct {
 func (v comparison) entry() *opdef.Entry {
 	return opdef.Op[opdef.BinaryArgs]{
 		Schema: v.name + "(Tensor self, Tensor|Scalar other) -> Tensor", Names: v.names, InPlace: true,
-		Doc: opdef.Doc{Summary: "Whether self " + v.symbol + " other, element by element", Formula: "self " + v.symbol + " other",
+		Doc: opdef.Doc{Summary: "Whether self " + v.symbol + " other, element by element", Formula: "self " +
+			v.symbol + " other",
 			Notes: "Operands are first converted to their common dtype, numbers too.", Source: "torch." + v.name},
 		Error: moves, NoGrad: noSlope, Trivial: true,
 		Kernel: v.kernel, Cases: comparisonCases,
@@ -203,7 +238,9 @@ func convertTo(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
 		})
 	case dt.IsComplex():
 		part := dt.Real()
-		return opdef.Map(dt, t, func(x complex128) complex128 { return complex(part.Round(real(x)), part.Round(imag(x))) })
+		return opdef.Map(dt, t, func(x complex128) complex128 {
+			return complex(part.Round(real(x)), part.Round(imag(x)))
+		})
 	case t.DType.IsIntegral():
 		return opdef.Map(dt, t, func(x int64) int64 { return tensor.WrapInt(dt, x) })
 	}
@@ -229,9 +266,12 @@ func comparisonCases(r *rand.Rand) []*opdef.BinaryArgs {
 	g := opdef.Gen{R: r}
 	nan := tensor.New(tensor.Float32, []int{4}, []float64{math.NaN(), math.Inf(1), -1, 0})
 	return []*opdef.BinaryArgs{
-		{Self: g.Int(tensor.Int32, -2, 2, 3, 4), Other: g.Int(tensor.Int32, -2, 2, 4)}, {Self: g.Normal(tensor.Float32, 3, 1), Other: g.Normal(tensor.Float64, 4)},
-		{Self: g.Normal(tensor.BFloat16, 4), Other: tensor.Wrap(0.1)}, {Self: g.Int(tensor.Int64, -2, 2, 4), Other: tensor.Wrap(0.5)}, {Self: nan, Other: nan},
-		{Self: g.Int(tensor.Bool, 0, 1, 4), Other: g.Int(tensor.Bool, 0, 1, 4)}, {Self: g.Normal(tensor.Float32, 0, 3), Other: g.Normal(tensor.Float32, 3)},
+		{Self: g.Int(tensor.Int32, -2, 2, 3, 4), Other: g.Int(tensor.Int32, -2, 2, 4)},
+		{Self: g.Normal(tensor.Float32, 3, 1), Other: g.Normal(tensor.Float64, 4)},
+		{Self: g.Normal(tensor.BFloat16, 4), Other: tensor.Wrap(0.1)}, {Self: g.Int(tensor.Int64, -2, 2, 4),
+			Other: tensor.Wrap(0.5)}, {Self: nan, Other: nan},
+		{Self: g.Int(tensor.Bool, 0, 1, 4), Other: g.Int(tensor.Bool, 0, 1, 4)}, {Self: g.Normal(tensor.Float32, 0, 3),
+			Other: g.Normal(tensor.Float32, 3)},
 		{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Other: g.Normal(tensor.Float64)},
 	}
 }
@@ -252,8 +292,10 @@ func connective(name, summary, formula string, f func(x, y bool) bool) *opdef.En
 		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
 			g := opdef.Gen{R: r}
 			return []*opdef.BinaryArgs{
-				{Self: g.Int(tensor.Bool, 0, 1, 3, 4), Other: g.Int(tensor.Bool, 0, 1, 4)}, {Self: g.Int(tensor.Int32, 0, 1, 6), Other: g.Int(tensor.Float32, 0, 1, 6)},
-				{Self: g.Int(tensor.Complex64, 0, 1, 6), Other: g.Int(tensor.Uint8, 0, 1, 6)}, {Self: g.Int(tensor.Bool, 0, 1, 0, 2), Other: g.Int(tensor.Bool, 0, 1)},
+				{Self: g.Int(tensor.Bool, 0, 1, 3, 4), Other: g.Int(tensor.Bool, 0, 1, 4)},
+				{Self: g.Int(tensor.Int32, 0, 1, 6), Other: g.Int(tensor.Float32, 0, 1, 6)},
+				{Self: g.Int(tensor.Complex64, 0, 1, 6), Other: g.Int(tensor.Uint8, 0, 1, 6)},
+				{Self: g.Int(tensor.Bool, 0, 1, 0, 2), Other: g.Int(tensor.Bool, 0, 1)},
 			}
 		},
 	}.Entry()
@@ -290,8 +332,11 @@ func (v test) entry() *opdef.Entry {
 		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
 			g := opdef.Gen{R: r}
 			cs := []*opdef.UnaryArgs{
-				{Self: g.Normal(tensor.Float32, 3, 4)}, {Self: tensor.New(tensor.Float32, []int{6}, []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), 1})},
-				{Self: g.Int(tensor.Int32, -1, 1, 6)}, {Self: g.Int(tensor.Bool, 0, 1, 6)}, {Self: g.Normal(tensor.BFloat16, 0, 3)}, {Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4))},
+				{Self: g.Normal(tensor.Float32, 3, 4)},
+				{Self: tensor.New(tensor.Float32, []int{6}, []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0,
+					math.Copysign(0, -1), 1})},
+				{Self: g.Int(tensor.Int32, -1, 1, 6)}, {Self: g.Int(tensor.Bool, 0, 1, 6)},
+				{Self: g.Normal(tensor.BFloat16, 0, 3)}, {Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4))},
 			}
 			if v.c != nil {
 				cs = append(cs, &opdef.UnaryArgs{Self: g.Normal(tensor.Complex64, 3)})
@@ -423,9 +468,12 @@ func whereCases(r *rand.Rand) []*whereArgs {
 	g := opdef.Gen{R: r}
 	cond := func(shape ...int) *tensor.Tensor { return g.Int(tensor.Bool, 0, 1, shape...) }
 	return []*whereArgs{
-		{cond(3, 4), g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4)}, {cond(3, 1), g.Normal(tensor.Float64, 4), g.Normal(tensor.Float64, 2, 1, 1)},
-		{cond(5), g.Normal(tensor.BFloat16, 5), tensor.Wrap(0.1)}, {cond(5), tensor.Wrap(int64(1)), g.Normal(tensor.Float32, 5)}, {cond(4), tensor.Wrap(1.5), tensor.Wrap(int64(0))},
-		{cond(4), g.Int(tensor.Int32, -4, 4, 4), g.Int(tensor.Int64, -4, 4, 4)}, {cond(0, 2), g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 2)},
+		{cond(3, 4), g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4)},
+		{cond(3, 1), g.Normal(tensor.Float64, 4), g.Normal(tensor.Float64, 2, 1, 1)},
+		{cond(5), g.Normal(tensor.BFloat16, 5), tensor.Wrap(0.1)}, {cond(5), tensor.Wrap(int64(1)),
+			g.Normal(tensor.Float32, 5)}, {cond(4), tensor.Wrap(1.5), tensor.Wrap(int64(0))},
+		{cond(4), g.Int(tensor.Int32, -4, 4, 4), g.Int(tensor.Int64, -4, 4, 4)},
+		{cond(0, 2), g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 2)},
 		{cond(3), g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3)},
 	}
 }
@@ -459,7 +507,8 @@ func fillValue(arg string, s opdef.Scalar, dt tensor.DType) (*tensor.Tensor, err
 		return tensor.Scalar(dt, s.Complex128()), nil
 	}
 	v := s.Float64()
-	if out := v > dt.Max() || v < dt.Min(); out && (isFinite(v) || dt.IsIntegral()) && !(dt.IsUnsigned() && v < 0 && v >= -dt.Max()) || v != v && dt.IsIntegral() {
+	if out := v > dt.Max() || v < dt.Min(); out && (isFinite(v) || dt.IsIntegral()) && !(dt.IsUnsigned() && v < 0 &&
+		v >= -dt.Max()) || v != v && dt.IsIntegral() {
 		return nil, opdef.Refuse(arg, "%v does not fit dtype %s", s, dt)
 	}
 	if dt.IsFloat() {
@@ -485,9 +534,12 @@ func maskedFillCases(r *rand.Rand) []*maskedFillArgs {
 	g := opdef.Gen{R: r}
 	m := func(shape ...int) *tensor.Tensor { return g.Int(tensor.Bool, 0, 1, shape...) }
 	return []*maskedFillArgs{
-		{g.Normal(tensor.Float64, 3, 4), m(3, 4), tensor.Wrap(-2.5)}, {g.Normal(tensor.Float64, 3, 4), m(4), tensor.Wrap(math.Inf(-1))},
-		{g.Normal(tensor.Float64, 3, 1), m(4), g.Normal(tensor.Float64)}, {g.Normal(tensor.BFloat16, 5), m(5), tensor.Wrap(int64(3))},
-		{g.Int(tensor.Int32, -4, 4, 4), m(4), tensor.Wrap(int64(7))}, {g.Normal(tensor.Float32, 0, 2), m(2), tensor.Wrap(1.0)},
+		{g.Normal(tensor.Float64, 3, 4), m(3, 4), tensor.Wrap(-2.5)}, {g.Normal(tensor.Float64, 3, 4), m(4),
+			tensor.Wrap(math.Inf(-1))},
+		{g.Normal(tensor.Float64, 3, 1), m(4), g.Normal(tensor.Float64)}, {g.Normal(tensor.BFloat16, 5), m(5),
+			tensor.Wrap(int64(3))},
+		{g.Int(tensor.Int32, -4, 4, 4), m(4), tensor.Wrap(int64(7))}, {g.Normal(tensor.Float32, 0, 2), m(2),
+			tensor.Wrap(1.0)},
 		{g.Normal(tensor.Complex128, 3), m(3), tensor.Wrap(complex(1, 2))},
 	}
 }
@@ -596,10 +648,15 @@ func clampCases(r *rand.Rand) []*clampArgs {
 	g := opdef.Gen{R: r}
 	ends := []float64{-0.5, 0.5, 0.75}
 	return []*clampArgs{
-		{g.Apart(tensor.Float64, ends, 3, 4), tensor.Wrap(-0.5), tensor.Wrap(0.75)}, {g.Apart(tensor.Float64, ends, 3, 4), nil, tensor.Wrap(0.5)},
-		{g.Apart(tensor.Float32, ends, 5), tensor.Wrap(-0.5), nil}, {g.Apart(tensor.BFloat16, ends, 5), tensor.Wrap(0.75), tensor.Wrap(-0.5)},
-		{g.Distinct(tensor.Float64, 3, 4), g.Uniform(tensor.Float64, -0.57, -0.55, 4), g.Uniform(tensor.Float64, 0.43, 0.45, 3, 1)},
-		{g.Int(tensor.Int32, -4, 4, 5), tensor.Wrap(int64(-2)), tensor.Wrap(1.5)}, {g.Normal(tensor.Float32, 0, 2), tensor.Wrap(0.0), nil},
-		{tensor.New(tensor.Float32, []int{3}, []float64{math.NaN(), math.Inf(1), math.Inf(-1)}), tensor.Wrap(-1.0), tensor.Wrap(1.0)},
+		{g.Apart(tensor.Float64, ends, 3, 4), tensor.Wrap(-0.5), tensor.Wrap(0.75)},
+		{g.Apart(tensor.Float64, ends, 3, 4), nil, tensor.Wrap(0.5)},
+		{g.Apart(tensor.Float32, ends, 5), tensor.Wrap(-0.5), nil}, {g.Apart(tensor.BFloat16, ends, 5),
+			tensor.Wrap(0.75), tensor.Wrap(-0.5)},
+		{g.Distinct(tensor.Float64, 3, 4), g.Uniform(tensor.Float64, -0.57, -0.55, 4), g.Uniform(tensor.Float64, 0.43,
+			0.45, 3, 1)},
+		{g.Int(tensor.Int32, -4, 4, 5), tensor.Wrap(int64(-2)), tensor.Wrap(1.5)}, {g.Normal(tensor.Float32, 0, 2),
+			tensor.Wrap(0.0), nil},
+		{tensor.New(tensor.Float32, []int{3}, []float64{math.NaN(), math.Inf(1), math.Inf(-1)}), tensor.Wrap(-1.0),
+			tensor.Wrap(1.0)},
 	}
 }

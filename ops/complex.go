@@ -14,26 +14,33 @@ import (
 var complexOps = []*opdef.Entry{
 	opdef.Op[complexArgs]{
 		Schema: "complex(Tensor real, Tensor imag) -> Tensor", Names: "complex",
-		Doc:   opdef.Doc{Summary: "Complex numbers from their parts", Formula: "real + i*imag", Source: "torch.complex"},
+		Doc: opdef.Doc{Summary: "Complex numbers from their parts", Formula: "real + i*imag",
+			Source: "torch.complex"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: func(a *complexArgs) ([]*tensor.Tensor, error) {
 			return fromParts(a.Real, a.Imag, "imag", func(x, y float64) complex128 { return complex(x, y) })
 		},
 		Grad: func(a *complexArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return opdef.Grads{"real": {opdef.SumTo(realPart(g.Out[0]), a.Real.Shape)}, "imag": {opdef.SumTo(imagPart(g.Out[0]), a.Imag.Shape)}}, nil
+			return opdef.Grads{"real": {opdef.SumTo(realPart(g.Out[0]), a.Real.Shape)},
+				"imag": {opdef.SumTo(imagPart(g.Out[0]), a.Imag.Shape)}}, nil
 		},
 		GradScale: func(a *complexArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return opdef.Grads{"real": {opdef.SumTo(opdef.Abs(realPart(g.Out[0])), a.Real.Shape)}, "imag": {opdef.SumTo(opdef.Abs(imagPart(g.Out[0])), a.Imag.Shape)}}, nil
+			return opdef.Grads{"real": {opdef.SumTo(opdef.Abs(realPart(g.Out[0])), a.Real.Shape)},
+				"imag": {opdef.SumTo(opdef.Abs(imagPart(g.Out[0])), a.Imag.Shape)}}, nil
 		},
 		GradTerms: func(a *complexArgs) int { return broadcastTerms(a.Real, a.Imag) },
 		Cases: func(r *rand.Rand) []*complexArgs {
 			g := opdef.Gen{R: r}
-			return []*complexArgs{{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4)}, {g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5)}, {g.Normal(tensor.Float32, 0), g.Normal(tensor.Float32, 0)}}
+			return []*complexArgs{{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4)},
+				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5)}, {g.Normal(tensor.Float32, 0),
+					g.Normal(tensor.Float32, 0)}}
 		},
 	}.Entry(),
 	opdef.Op[polarArgs]{
 		Schema: "polar(Tensor abs, Tensor angle) -> Tensor", Names: "polar",
-		Doc:   opdef.Doc{Summary: "Complex numbers from magnitude and angle", Formula: "abs * exp(i*angle)", Notes: "The gradient of abs is that along the direction of the result, as torch has it: its sign is the other for negative abs, and it is 0 for abs 0.", Source: "torch.polar"},
+		Doc: opdef.Doc{Summary: "Complex numbers from magnitude and angle", Formula: "abs * exp(i*angle)",
+			Notes: "The gradient of abs is that along the direction of the result, as torch has it: its sign is the " +
+				"other for negative abs, and it is 0 for abs 0.", Source: "torch.polar"},
 		Error: opdef.Error{Class: opdef.Elementwise},
 		Kernel: func(a *polarArgs) ([]*tensor.Tensor, error) {
 			return fromParts(a.Abs, a.Angle, "angle", func(r, phi float64) complex128 {
@@ -46,21 +53,26 @@ var complexOps = []*opdef.Entry{
 			return []*tensor.Tensor{opdef.Abs(outs[0])}
 		},
 		GradScale: func(a *polarArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			grown, err := mapN(tensor.Float64, nil, func(v []float64) float64 { return v[0] * v[1] }, opdef.Abs(g.Out[0]), opdef.Abs(a.Abs))
+			grown, err := mapN(tensor.Float64, nil, func(v []float64) float64 { return v[0] * v[1] },
+				opdef.Abs(g.Out[0]), opdef.Abs(a.Abs))
 			if err != nil {
 				return nil, err
 			}
-			return opdef.Grads{"abs": {opdef.SumTo(opdef.Abs(g.Out[0]), a.Abs.Shape)}, "angle": {opdef.SumTo(grown, a.Angle.Shape)}}, nil
+			return opdef.Grads{"abs": {opdef.SumTo(opdef.Abs(g.Out[0]), a.Abs.Shape)},
+				"angle": {opdef.SumTo(grown, a.Angle.Shape)}}, nil
 		},
 		GradTerms: func(a *polarArgs) int { return 2 * broadcastTerms(a.Abs, a.Angle) },
 		Cases: func(r *rand.Rand) []*polarArgs {
 			g := opdef.Gen{R: r}
-			return []*polarArgs{{g.Uniform(tensor.Float64, 0.5, 2, 3, 4), g.Normal(tensor.Float64, 4)}, {g.Uniform(tensor.Float32, 0.5, 2, 5), g.Normal(tensor.Float32, 5)}, {g.Normal(tensor.Float32, 0), g.Normal(tensor.Float32, 0)}}
+			return []*polarArgs{{g.Uniform(tensor.Float64, 0.5, 2, 3, 4), g.Normal(tensor.Float64, 4)},
+				{g.Uniform(tensor.Float32, 0.5, 2, 5), g.Normal(tensor.Float32, 5)}, {g.Normal(tensor.Float32, 0),
+					g.Normal(tensor.Float32, 0)}}
 		},
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "real(Tensor self) -> Tensor", Names: "real Tensor.real",
-		Doc:   opdef.Doc{Summary: "Real part", Formula: "Re(self)", Notes: "A real tensor is returned as it is.", Source: "torch.real"},
+		Doc: opdef.Doc{Summary: "Real part", Formula: "Re(self)", Notes: "A real tensor is returned as it is.",
+			Source: "torch.real"},
 		Error: moves,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			if !a.Self.DType.IsComplex() {
@@ -82,18 +94,22 @@ var complexOps = []*opdef.Entry{
 			return one(imagPart(a.Self))
 		},
 		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return opdef.Grads{"self": {opdef.Map(a.Self.DType, g.Out[0], func(x float64) complex128 { return complex(0, x) })}}, nil
+			return opdef.Grads{"self": {opdef.Map(a.Self.DType, g.Out[0], func(x float64) complex128 {
+				return complex(0, x)
+			})}}, nil
 		},
 		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
 			g := opdef.Gen{R: r}
-			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Complex128, 3, 2)}, {Self: g.Normal(tensor.Complex64, 4)}, {Self: g.Normal(tensor.Complex64, 0)}}
+			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Complex128, 3, 2)}, {Self: g.Normal(tensor.Complex64, 4)},
+				{Self: g.Normal(tensor.Complex64, 0)}}
 		},
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
-		Schema: "conj(Tensor self) -> Tensor", Names: "conj conj_physical Tensor.conj Tensor.conj_physical", InPlace: true,
-		Doc:    opdef.Doc{Summary: "Complex conjugate", Formula: "conj(self)", Source: "torch.conj"},
-		Error:  moves,
-		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return one(conjugate(a.Self)) },
+		Schema: "conj(Tensor self) -> Tensor", Names: "conj conj_physical Tensor.conj Tensor.conj_physical",
+		InPlace: true,
+		Doc:     opdef.Doc{Summary: "Complex conjugate", Formula: "conj(self)", Source: "torch.conj"},
+		Error:   moves,
+		Kernel:  func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return one(conjugate(a.Self)) },
 		Grad: func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"self": {conjugate(g.Out[0])}}, nil
 		},
@@ -101,12 +117,15 @@ var complexOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "resolve_conj(Tensor self) -> Tensor", Names: "resolve_conj Tensor.resolve_conj",
-		Doc:    opdef.Doc{Summary: "The same elements without the mark that they are conjugated", Formula: "self", Notes: "torch before 2.0 saves arguments without that mark; the conjugate is then right.", Source: "torch.resolve_conj"},
+		Doc: opdef.Doc{Summary: "The same elements without the mark that they are conjugated", Formula: "self",
+			Notes:  "torch before 2.0 saves arguments without that mark; the conjugate is then right.",
+			Source: "torch.resolve_conj"},
 		Error:  moves,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return one(a.Self) },
 		Grad:   func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) { return gradOf("self", g.Out[0]), nil },
 		Accept: func(_ *opdef.UnaryArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			if !want[0].DType.IsComplex() || !slices.Equal(tensor.Data[complex128](got[0]), tensor.Data[complex128](conjugate(want[0]))) {
+			if !want[0].DType.IsComplex() || !slices.Equal(tensor.Data[complex128](got[0]),
+				tensor.Data[complex128](conjugate(want[0]))) {
 				return make([]opdef.Acceptance, 1)
 			}
 			return []opdef.Acceptance{{OK: true, Rule: "conjugate bit not saved"}}
@@ -115,8 +134,9 @@ var complexOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "angle(Tensor self) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Angle", Formula: "atan2(Im(self), Re(self))", Notes: "pi for negative real numbers; the gradient of real input is 0.", Source: "torch.angle"},
-		Error:  opdef.Error{Class: opdef.Elementwise},
+		Doc: opdef.Doc{Summary: "Angle", Formula: "atan2(Im(self), Re(self))",
+			Notes: "pi for negative real numbers; the gradient of real input is 0.", Source: "torch.angle"},
+		Error: opdef.Error{Class: opdef.Elementwise},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			if x.DType.IsComplex() {
@@ -179,7 +199,8 @@ func polarGrad(a *polarArgs, g *opdef.Grad) (opdef.Grads, error) {
 		return nil, err
 	}
 	dt := a.Abs.DType
-	along := zipWith(dt, shape, func(v []complex128) float64 { return real(cmplx.Conj(v[0]) * signC(v[1]*cmplx.Rect(1, real(v[2])))) }, ts)
+	along := zipWith(dt, shape,
+		func(v []complex128) float64 { return real(cmplx.Conj(v[0]) * signC(v[1]*cmplx.Rect(1, real(v[2])))) }, ts)
 	across := zipWith(dt, shape, func(v []complex128) float64 {
 		return real(cmplx.Conj(v[0]) * cmplx.Rect(1, real(v[2])) * complex(0, real(v[1])))
 	}, ts)

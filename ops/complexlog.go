@@ -69,7 +69,9 @@ func complexLogSumScale(a *logSumExpArgs, y *tensor.Tensor) *tensor.Tensor {
 		panic(err)
 	}
 	angle := 1 + opdef.MaxAbs(imagPart(a.Self))
-	return opdef.Zip(tensor.Float64, re[0], realPart(y), func(l, r float64) float64 { return math.Abs(r) + math.Pi + angle*expDiff(l, r) })
+	return opdef.Zip(tensor.Float64, re[0], realPart(y), func(l, r float64) float64 {
+		return math.Abs(r) + math.Pi + angle*expDiff(l, r)
+	})
 }
 
 // runningComplexLogSum stores logarithms of the running sums of exponentials. The

@@ -52,7 +52,8 @@ func contractAs[T kernel.Number](dt tensor.DType, ops []operand, out []int, size
 	acc := plain[0]
 	for i, o := range plain[1:] {
 		wanted := func(l int) bool {
-			return slices.Contains(out, l) || slices.ContainsFunc(plain[i+2:], func(o operand) bool { return slices.Contains(o.axes, l) })
+			return slices.Contains(out, l) ||
+				slices.ContainsFunc(plain[i+2:], func(o operand) bool { return slices.Contains(o.axes, l) })
 		}
 		acc = acc.sumExcept(dt, func(l int) bool { return wanted(l) || slices.Contains(o.axes, l) })
 		o = o.sumExcept(dt, func(l int) bool { return wanted(l) || slices.Contains(acc.axes, l) })

@@ -13,17 +13,26 @@ import (
 // convOps are convolutions and transposed convolutions of one to three
 // spatial dimensions.
 var convOps = []*opdef.Entry{
-	convOp(1, "conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, any padding=0, int[1] dilation=1, int groups=1) -> Tensor"),
-	convOp(2, "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, any padding=0, int[2] dilation=1, int groups=1) -> Tensor"),
-	convOp(3, "conv3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, any padding=0, int[3] dilation=1, int groups=1) -> Tensor"),
-	convTransposeOp(1, "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, int[1] output_padding=0, int groups=1, int[1] dilation=1) -> Tensor"),
-	convTransposeOp(2, "conv_transpose2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] output_padding=0, int groups=1, int[2] dilation=1) -> Tensor"),
-	convTransposeOp(3, "conv_transpose3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] padding=0, int[3] output_padding=0, int groups=1, int[3] dilation=1) -> Tensor"),
+	convOp(1, "conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, any padding=0, int[1] "+
+		"dilation=1, int groups=1) -> Tensor"),
+	convOp(2, "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, any padding=0, int[2] "+
+		"dilation=1, int groups=1) -> Tensor"),
+	convOp(3, "conv3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, any padding=0, int[3] "+
+		"dilation=1, int groups=1) -> Tensor"),
+	convTransposeOp(1, "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] "+
+		"padding=0, int[1] output_padding=0, int groups=1, int[1] dilation=1) -> Tensor"),
+	convTransposeOp(2, "conv_transpose2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, int[2] "+
+		"padding=0, int[2] output_padding=0, int groups=1, int[2] dilation=1) -> Tensor"),
+	convTransposeOp(3, "conv_transpose3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] "+
+		"padding=0, int[3] output_padding=0, int groups=1, int[3] dilation=1) -> Tensor"),
 	opdef.Op[convolutionArgs]{
-		Schema: "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups) -> Tensor",
-		Names:  "convolution",
-		Doc:    opdef.Doc{Summary: "Convolution or transposed convolution of any number of dimensions", Formula: "as conv1d, conv2d, conv3d, conv_transpose1d, ...", Source: "aten/src/ATen/native/Convolution.cpp"},
-		Error:  opdef.Error{Class: opdef.Accumulated},
+		Schema: "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] " +
+			"dilation, bool transposed, int[] output_padding, int groups) -> Tensor",
+		Names: "convolution",
+		Doc: opdef.Doc{Summary: "Convolution or transposed convolution of any number of dimensions",
+			Formula: "as conv1d, conv2d, conv3d, conv_transpose1d, ...",
+			Source:  "aten/src/ATen/native/Convolution.cpp"},
+		Error: opdef.Error{Class: opdef.Accumulated},
 		Kernel: func(a *convolutionArgs) ([]*tensor.Tensor, error) {
 			return convKernel(a.plan())
 		},
@@ -44,9 +53,12 @@ var convOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[convolutionBackwardArgs]{
-		Schema: "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool[] output_mask) -> (Tensor, Tensor, Tensor)",
-		Names:  "convolution_backward ops.aten.convolution_backward",
-		Doc:    opdef.Doc{Summary: "Gradients of a convolution", Formula: "gradients of input, weight and bias", Notes: "A gradient that output_mask leaves out is empty.", Source: "aten/src/ATen/native/Convolution.cpp"},
+		Schema: "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] " +
+			"stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool[] " +
+			"output_mask) -> (Tensor, Tensor, Tensor)",
+		Names: "convolution_backward ops.aten.convolution_backward",
+		Doc: opdef.Doc{Summary: "Gradients of a convolution", Formula: "gradients of input, weight and bias",
+			Notes: "A gradient that output_mask leaves out is empty.", Source: "aten/src/ATen/native/Convolution.cpp"},
 		Error:  opdef.Error{Class: opdef.Accumulated},
 		Kernel: convolutionBackward,
 		NoGrad: "a gradient itself",
@@ -59,7 +71,8 @@ var convOps = []*opdef.Entry{
 			f64 := tensor.Float64
 			one, zero := []int{1, 1}, []int{0, 0}
 			return []*convolutionBackwardArgs{
-				{g.Normal(f64, 2, 6, 5, 5), g.Normal(f64, 2, 4, 5, 5), g.Normal(f64, 6, 2, 3, 3), []int{6}, one, one, one, false, zero, 2, []bool{true, true, true}},
+				{g.Normal(f64, 2, 6, 5, 5), g.Normal(f64, 2, 4, 5, 5), g.Normal(f64, 6, 2, 3, 3), []int{6}, one, one,
+					one, false, zero, 2, []bool{true, true, true}},
 			}
 		},
 	}.Entry(),
@@ -117,8 +130,10 @@ func convOp(nd int, schema string) *opdef.Entry {
 		Names:  name + " F." + name,
 		Doc: opdef.Doc{
 			Summary: "Cross-correlation of " + string(rune('0'+nd)) + " spatial dimensions with a bank of kernels",
-			Formula: "out[n, o, p] = bias[o] + sum_{c,k} weight[o, c, k] * input[n, g*C/groups+c, p*stride - padding + k*dilation]",
-			Notes:   "input (N, C, ...) or (C, ...), weight (O, C/groups, ...); padding may be \"same\" (stride 1) or \"valid\".", Source: "torch.nn.functional." + name,
+			Formula: "out[n, o, p] = bias[o] + sum_{c,k} weight[o, c, k] * input[n, g*C/groups+c, p*stride - " +
+				"padding + k*dilation]",
+			Notes: "input (N, C, ...) or (C, ...), weight (O, C/groups, ...); padding may be \"same\" (stride 1) or " +
+				"\"valid\".", Source: "torch.nn.functional." + name,
 		},
 		Error:     opdef.Error{Class: opdef.Accumulated},
 		Kernel:    func(a *convArgs) ([]*tensor.Tensor, error) { return convKernel(convPlan(nd, a)) },
@@ -261,13 +276,15 @@ func (cc *convCall) tensors(groups int) error {
 	}
 	// c.InC and In are those of the convolution: of the result if transposed.
 	c := &cc.c
-	*c = kernel.Conv{Batch: batch, Groups: groups, OutC: w.Shape[0], InC: w.Shape[1] * groups, Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}}
+	*c = kernel.Conv{Batch: batch, Groups: groups, OutC: w.Shape[0], InC: w.Shape[1] * groups, Stride: [3]int{1, 1, 1},
+		Dilation: [3]int{1, 1, 1}}
 	want, result := c.InC, c.OutC
 	if cc.transposed {
 		want, result = result, want
 	}
 	if xs[0] != want {
-		return opdef.Refuse("input", "want %d channels for weight of shape %s in %d groups, got shape %s", want, tensor.ShapeString(w.Shape), groups, tensor.ShapeString(x.Shape))
+		return opdef.Refuse("input", "want %d channels for weight of shape %s in %d groups, got shape %s", want,
+			tensor.ShapeString(w.Shape), groups, tensor.ShapeString(x.Shape))
 	}
 	if b != nil && !slices.Equal(b.Shape, []int{result}) {
 		return opdef.Refuse("bias", "want shape [%d], got %s", result, tensor.ShapeString(b.Shape))
@@ -440,7 +457,8 @@ func convNode(g *opdef.Grad) func(cc *convCall, err error) (opdef.Node, error) {
 			c.In[d] += cc.extra[d]
 		}
 		dt := cc.input.DType
-		node := opdef.Node{Grads: []*tensor.Tensor{convInputGrad(dt, &c, cc.sizes(c.InC, c.In), conj(cc.weight), g.Out[0]), gr["weight"][0]}}
+		node := opdef.Node{Grads: []*tensor.Tensor{convInputGrad(dt, &c, cc.sizes(c.InC, c.In), conj(cc.weight),
+			g.Out[0]), gr["weight"][0]}}
 		if cc.bias != nil {
 			node.Grads = append(node.Grads, gr["bias"][0])
 		}
@@ -469,7 +487,8 @@ func convGradTerms(cc *convCall, err error) int {
 	}
 	c := &cc.c
 	per := c.Kernel[0] * c.Kernel[1] * c.Kernel[2]
-	return max(c.Batch*tensor.Numel(cc.shape)/max(cc.shape[0], 1), per*max(c.OutC, c.InC)/c.Groups, c.Batch*tensor.Numel(c.Out[:]))
+	return max(c.Batch*tensor.Numel(cc.shape)/max(cc.shape[0], 1), per*max(c.OutC, c.InC)/c.Groups,
+		c.Batch*tensor.Numel(c.Out[:]))
 }
 
 func convForward(dt tensor.DType, c *kernel.Conv, shape []int, x, w *tensor.Tensor) *tensor.Tensor {
@@ -516,7 +535,8 @@ func convInputGrad(dt tensor.DType, c *kernel.Conv, shape []int, w, g *tensor.Te
 	return convInputGradAs[int64](dt, c, shape, w, g)
 }
 
-func convInputGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, w, g *tensor.Tensor) *tensor.Tensor {
+func convInputGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, w,
+	g *tensor.Tensor) *tensor.Tensor {
 	dx := make([]T, tensor.Numel(shape))
 	wd, gd := tensor.Data[T](w), tensor.Data[T](g)
 	tensor.Parallel(c.InputGradUnits(), 1, func(lo, hi int) {
@@ -539,7 +559,8 @@ func convWeightGrad(dt tensor.DType, c *kernel.Conv, shape []int, x, g *tensor.T
 	return convWeightGradAs[int64](dt, c, shape, x, g)
 }
 
-func convWeightGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, x, g *tensor.Tensor) *tensor.Tensor {
+func convWeightGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, x,
+	g *tensor.Tensor) *tensor.Tensor {
 	dw := make([]T, tensor.Numel(shape))
 	xd, gd := tensor.Data[T](x), tensor.Data[T](g)
 	tensor.Parallel(c.Groups, 1, func(lo, hi int) {
@@ -554,7 +575,8 @@ func convWeightGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []
 
 // forward is the call whose gradients a computes.
 func (a *convolutionBackwardArgs) forward() *convolutionArgs {
-	return &convolutionArgs{a.Input, a.Weight, nil, a.Stride, a.Padding, a.Dilation, a.Transposed, a.OutputPadding, a.Groups}
+	return &convolutionArgs{a.Input, a.Weight, nil, a.Stride, a.Padding, a.Dilation, a.Transposed,
+		a.OutputPadding, a.Groups}
 }
 
 func convolutionBackward(a *convolutionBackwardArgs) ([]*tensor.Tensor, error) {
@@ -566,7 +588,8 @@ func convolutionBackward(a *convolutionBackwardArgs) ([]*tensor.Tensor, error) {
 		return nil, err
 	}
 	if !slices.Equal(a.GradOutput.Shape, cc.shape) {
-		return nil, opdef.Refuse("grad_output", "want shape %s, got %s", tensor.ShapeString(cc.shape), tensor.ShapeString(a.GradOutput.Shape))
+		return nil, opdef.Refuse("grad_output", "want shape %s, got %s", tensor.ShapeString(cc.shape),
+			tensor.ShapeString(a.GradOutput.Shape))
 	}
 	need := map[string]bool{"input": a.OutputMask[0], "weight": a.OutputMask[1]}
 	gr, err := convGrad(opdef.NewGrad(nil, []*tensor.Tensor{a.GradOutput}, need))(cc, nil)
@@ -591,7 +614,8 @@ func convCases(nd int, r *rand.Rand) []*convArgs {
 	f32, f64 := tensor.Float32, tensor.Float64
 	size := func(lead []int, n int) []int { return append(lead, slices.Repeat([]int{n}, nd)...) }
 	call := func(dt tensor.DType, x, w []int, bias bool, stride int, pad value.Value, dil, groups int) *convArgs {
-		a := &convArgs{Input: g.Normal(dt, x...), Weight: g.Normal(dt, w...), Stride: slices.Repeat([]int{stride}, nd), Padding: pad, Dilation: slices.Repeat([]int{dil}, nd), Groups: groups}
+		a := &convArgs{Input: g.Normal(dt, x...), Weight: g.Normal(dt, w...), Stride: slices.Repeat([]int{stride}, nd),
+			Padding: pad, Dilation: slices.Repeat([]int{dil}, nd), Groups: groups}
 		if bias {
 			a.Bias = g.Normal(dt, w[0])
 		}
@@ -611,7 +635,8 @@ func convCases(nd int, r *rand.Rand) []*convArgs {
 		call(tensor.Complex128, size([]int{1, 2}, 3), size([]int{2, 2}, 2), true, 1, one, 1, 1),
 	}
 	cs = append(cs, &convArgs{
-		Input: g.Int(tensor.Int64, -4, 4, size([]int{1, 2}, 4)...), Weight: g.Int(tensor.Int64, -4, 4, size([]int{2, 2}, 2)...),
+		Input: g.Int(tensor.Int64, -4, 4, size([]int{1, 2}, 4)...), Weight: g.Int(tensor.Int64, -4, 4,
+			size([]int{2, 2}, 2)...),
 		Stride: slices.Repeat([]int{1}, nd), Padding: zero, Dilation: slices.Repeat([]int{1}, nd), Groups: 1,
 	})
 	nc := call(f64, size([]int{2, 3}, 4), size([]int{4, 3}, 3), true, 1, zero, 1, 1)
@@ -625,7 +650,8 @@ func convTransposeCases(nd int, r *rand.Rand) []*convTransposeArgs {
 	size := func(lead []int, n int) []int { return append(lead, slices.Repeat([]int{n}, nd)...) }
 	call := func(dt tensor.DType, x, w []int, bias bool, stride, pad, more, groups, dil int) *convTransposeArgs {
 		list := func(n int) []int { return slices.Repeat([]int{n}, nd) }
-		a := &convTransposeArgs{g.Normal(dt, x...), g.Normal(dt, w...), nil, list(stride), list(pad), list(more), groups, list(dil)}
+		a := &convTransposeArgs{g.Normal(dt, x...), g.Normal(dt, w...), nil, list(stride), list(pad), list(more),
+			groups, list(dil)}
 		if bias {
 			a.Bias = g.Normal(dt, w[1]*groups)
 		}

@@ -17,10 +17,12 @@ const othersNode = "gradients belong to another op"
 // convertOps change dtype, device or layout, not values.
 var convertOps = []*opdef.Entry{
 	opdef.Op[toDTypeArgs]{
-		Schema: "to.dtype(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor",
-		DIOPI:  "cast_dtype out=@out -dtype -non_blocking -copy",
-		Names:  "Tensor.to",
-		Doc:    opdef.Doc{Summary: "The tensor in another dtype", Formula: "self", Notes: "Floats to integers are truncated.", Source: "torch.Tensor.to"},
+		Schema: "to.dtype(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, MemoryFormat? " +
+			"memory_format=None) -> Tensor",
+		DIOPI: "cast_dtype out=@out -dtype -non_blocking -copy",
+		Names: "Tensor.to",
+		Doc: opdef.Doc{Summary: "The tensor in another dtype", Formula: "self",
+			Notes: "Floats to integers are truncated.", Source: "torch.Tensor.to"},
 		Error:  moves,
 		Kernel: func(a *toDTypeArgs) ([]*tensor.Tensor, error) { return one(opdef.Cast(a.Self, a.Dtype)) },
 		Accept: func(a *toDTypeArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
@@ -40,10 +42,12 @@ var convertOps = []*opdef.Entry{
 		Exempt: fixedDType,
 	}.Entry(),
 	opdef.Op[toOtherArgs]{
-		Schema: "to.other(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor",
-		DIOPI:  "cast_dtype out=@out -other -non_blocking -copy",
-		Names:  "Tensor.to",
-		Doc:    opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self", Source: "torch.Tensor.to"},
+		Schema: "to.other(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, MemoryFormat? " +
+			"memory_format=None) -> Tensor",
+		DIOPI: "cast_dtype out=@out -other -non_blocking -copy",
+		Names: "Tensor.to",
+		Doc: opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self",
+			Source: "torch.Tensor.to"},
 		Error:  moves,
 		Kernel: func(a *toOtherArgs) ([]*tensor.Tensor, error) { return one(opdef.Cast(a.Self, a.Other.DType)) },
 		Accept: func(a *toOtherArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
@@ -62,11 +66,12 @@ var convertOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[toDeviceArgs]{
-		Schema: "to.device(Tensor self, any device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor",
-		DIOPI:  "cast_dtype out=@out -device -dtype -non_blocking -copy",
-		Names:  "Tensor.to",
-		Doc:    opdef.Doc{Summary: "The tensor on another device", Formula: "self", Source: "torch.Tensor.to"},
-		Error:  moves,
+		Schema: "to.device(Tensor self, any device=None, dtype? dtype=None, bool non_blocking=False, bool " +
+			"copy=False, *, MemoryFormat? memory_format=None) -> Tensor",
+		DIOPI: "cast_dtype out=@out -device -dtype -non_blocking -copy",
+		Names: "Tensor.to",
+		Doc:   opdef.Doc{Summary: "The tensor on another device", Formula: "self", Source: "torch.Tensor.to"},
+		Error: moves,
 		Kernel: func(a *toDeviceArgs) ([]*tensor.Tensor, error) {
 			switch a.Device.(type) {
 			case nil, string, int64, value.Device:
@@ -86,13 +91,17 @@ var convertOps = []*opdef.Entry{
 			return cs
 		},
 	}.Entry(),
-	cast("float", tensor.Float32), cast("double", tensor.Float64), cast("half", tensor.Float16), cast("bfloat16", tensor.BFloat16),
-	cast("int", tensor.Int32), cast("long", tensor.Int64), cast("short", tensor.Int16), cast("char", tensor.Int8), cast("byte", tensor.Uint8),
-	cast("bool", tensor.Bool), cast("cfloat", tensor.Complex64), cast("cdouble", tensor.Complex128), cast("chalf", tensor.Complex32),
+	cast("float", tensor.Float32), cast("double", tensor.Float64), cast("half", tensor.Float16),
+	cast("bfloat16", tensor.BFloat16),
+	cast("int", tensor.Int32), cast("long", tensor.Int64), cast("short", tensor.Int16), cast("char", tensor.Int8),
+	cast("byte", tensor.Uint8),
+	cast("bool", tensor.Bool), cast("cfloat", tensor.Complex64), cast("cdouble", tensor.Complex128),
+	cast("chalf", tensor.Complex32),
 	opdef.Op[toOtherOnlyArgs]{
 		Schema: "type_as(Tensor self, Tensor other) -> Tensor", Names: "Tensor.type_as",
-		DIOPI:  "cast_dtype out=@out -other",
-		Doc:    opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self", Source: "torch.Tensor.type_as"},
+		DIOPI: "cast_dtype out=@out -other",
+		Doc: opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self",
+			Source: "torch.Tensor.type_as"},
 		Error:  moves,
 		Kernel: func(a *toOtherOnlyArgs) ([]*tensor.Tensor, error) { return one(opdef.Cast(a.Self, a.Other.DType)) },
 		Accept: func(a *toOtherOnlyArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
@@ -113,7 +122,8 @@ var convertOps = []*opdef.Entry{
 	opdef.Op[typeArgs]{
 		Schema: "type(Tensor self, any dtype, bool non_blocking=False) -> Tensor", Names: "Tensor.type",
 		DIOPI: "cast_dtype out=@out -dtype -non_blocking",
-		Doc:   opdef.Doc{Summary: "The tensor in another dtype, given as dtype or by the name of its tensor class", Formula: "self", Source: "torch.Tensor.type"},
+		Doc: opdef.Doc{Summary: "The tensor in another dtype, given as dtype or by the name of its tensor class",
+			Formula: "self", Source: "torch.Tensor.type"},
 		Error: moves,
 		Kernel: func(a *typeArgs) ([]*tensor.Tensor, error) {
 			dt, err := dtypeOf(a.Dtype)
@@ -132,16 +142,19 @@ var convertOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*typeArgs {
 			g := opdef.Gen{R: r}
-			return []*typeArgs{{Self: g.Normal(tensor.Float64, 3), Dtype: "torch.DoubleTensor"}, {Self: g.Normal(tensor.Float32, 2, 2), Dtype: tensor.Float64}}
+			return []*typeArgs{{Self: g.Normal(tensor.Float64, 3), Dtype: "torch.DoubleTensor"},
+				{Self: g.Normal(tensor.Float32, 2, 2), Dtype: tensor.Float64}}
 		},
 		Exempt: fixedDType,
 	}.Entry(),
 	onto("cpu", "Tensor.cpu", "(Tensor self, MemoryFormat? memory_format=None) -> Tensor"),
-	onto("cuda", "Tensor.cuda Tensor.npu Tensor.mlu Tensor.xpu Tensor.musa Tensor.gcu Tensor.hpu", "(Tensor self, Device? device=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"),
+	onto("cuda", "Tensor.cuda Tensor.npu Tensor.mlu Tensor.xpu Tensor.musa Tensor.gcu Tensor.hpu",
+		"(Tensor self, Device? device=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "contiguous(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", Names: "Tensor.contiguous",
-		DIOPI:  "copy_ input=@out other=self",
-		Doc:    opdef.Doc{Summary: "The tensor with its elements adjacent in memory", Formula: "self", Source: "torch.Tensor.contiguous"},
+		DIOPI: "copy_ input=@out other=self",
+		Doc: opdef.Doc{Summary: "The tensor with its elements adjacent in memory", Formula: "self",
+			Source: "torch.Tensor.contiguous"},
 		Error:  moves,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return one(a.Self) },
 		Grad:   func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) { return passOn(g) },
@@ -153,15 +166,19 @@ var convertOps = []*opdef.Entry{
 		},
 		Cases: sameCases,
 	}.Entry(),
-	same("clone", "clone Tensor.clone", "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", "A copy", false).WithDIOPI("copy_ input=@out other=self"),
+	same("clone", "clone Tensor.clone", "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", "A copy",
+		false).WithDIOPI("copy_ input=@out other=self"),
 	same("alias", "alias Tensor.alias alias_copy", "(Tensor self) -> Tensor", "The tensor itself", false),
 	same("resolve_neg", "resolve_neg Tensor.resolve_neg", "(Tensor self) -> Tensor", "The tensor itself", false),
 	same("__deepcopy__", "Tensor.__deepcopy__", "(Tensor self, ignored memo=None) -> Tensor", "A copy", false),
-	same("detach", "detach Tensor.detach Tensor.detach_ detach_copy", "(Tensor self) -> Tensor", "The tensor without its history", true),
+	same("detach", "detach Tensor.detach Tensor.detach_ detach_copy", "(Tensor self) -> Tensor",
+		"The tensor without its history", true),
 	opdef.Op[copyArgs]{
-		Schema: "copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", Names: "Tensor.copy_", InPlace: true,
-		DIOPI: "copy_ other=src -non_blocking",
-		Doc:   opdef.Doc{Summary: "Copies another tensor into the tensor", Formula: "src, expanded to the shape of self and converted to its dtype", Source: "torch.Tensor.copy_"},
+		Schema: "copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", Names: "Tensor.copy_",
+		InPlace: true,
+		DIOPI:   "copy_ other=src -non_blocking",
+		Doc: opdef.Doc{Summary: "Copies another tensor into the tensor",
+			Formula: "src, expanded to the shape of self and converted to its dtype", Source: "torch.Tensor.copy_"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: func(a *copyArgs) ([]*tensor.Tensor, error) {
 			t, err := a.Src.Expand(a.Self.Shape...)
@@ -177,9 +194,12 @@ var convertOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*copyArgs {
 			g := opdef.Gen{R: r}
 			return []*copyArgs{
-				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4), false}, {g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4), true},
-				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float64, 5), false}, {g.Int(tensor.Int32, 0, 1, 4), g.Normal(tensor.Float32, 4), false},
-				{g.Int(tensor.Bool, 0, 1, 4), g.Int(tensor.Int64, 0, 2, 4), false}, {g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float32, 2), false},
+				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4), false},
+				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4), true},
+				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float64, 5), false}, {g.Int(tensor.Int32, 0, 1, 4),
+					g.Normal(tensor.Float32, 4), false},
+				{g.Int(tensor.Bool, 0, 1, 4), g.Int(tensor.Int64, 0, 2, 4), false}, {g.Normal(tensor.Float32, 0, 2),
+					g.Normal(tensor.Float32, 2), false},
 			}
 		},
 	}.Entry(),
@@ -262,7 +282,8 @@ func unchanged(x *tensor.Tensor, dt tensor.DType, copied bool) (opdef.Node, erro
 func conversionCases(r *rand.Rand) []*tensor.Tensor {
 	g := opdef.Gen{R: r}
 	return []*tensor.Tensor{
-		g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float32, 5), g.Normal(tensor.BFloat16, 2, 3), g.Normal(tensor.Float32), g.Normal(tensor.Float32, 0, 3),
+		g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float32, 5), g.Normal(tensor.BFloat16, 2, 3),
+		g.Normal(tensor.Float32), g.Normal(tensor.Float32, 0, 3),
 		opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), g.Int(tensor.Int32, -4, 4, 6), g.Int(tensor.Bool, 0, 1, 4),
 	}
 }
@@ -349,10 +370,13 @@ func dtypeOf(v value.Value) (tensor.DType, error) {
 			return dt, nil
 		}
 	}
-	return tensor.Invalid, opdef.Refuse("dtype", "want a dtype or the name of a tensor class, got %s", opdef.TypeName(v))
+	return tensor.Invalid, opdef.Refuse("dtype", "want a dtype or the name of a tensor class, got %s",
+		opdef.TypeName(v))
 }
 
 var tensorClasses = map[string]tensor.DType{
-	"Float": tensor.Float32, "Double": tensor.Float64, "Half": tensor.Float16, "BFloat16": tensor.BFloat16, "Long": tensor.Int64, "Int": tensor.Int32,
-	"Short": tensor.Int16, "Char": tensor.Int8, "Byte": tensor.Uint8, "Bool": tensor.Bool, "ComplexFloat": tensor.Complex64, "ComplexDouble": tensor.Complex128,
+	"Float": tensor.Float32, "Double": tensor.Float64, "Half": tensor.Float16, "BFloat16": tensor.BFloat16,
+	"Long": tensor.Int64, "Int": tensor.Int32,
+	"Short": tensor.Int16, "Char": tensor.Int8, "Byte": tensor.Uint8, "Bool": tensor.Bool,
+	"ComplexFloat": tensor.Complex64, "ComplexDouble": tensor.Complex128,
 }

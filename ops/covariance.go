@@ -14,8 +14,11 @@ import (
 var covarianceOps = []*opdef.Entry{
 	opdef.Op[covArgs]{
 		Schema: "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
-		Doc: opdef.Doc{Summary: "Covariance matrix of variables in rows", Formula: "(self - mean) W (self - mean)^H / n, with W the product of the weights",
-			Notes: "n is the sum of the weights less correction, for aweights less correction*sum(w*aweights)/sum(w). Of complex variables the second is conjugated.", Source: "torch.cov"},
+		Doc: opdef.Doc{Summary: "Covariance matrix of variables in rows",
+			Formula: "(self - mean) W (self - mean)^H / n, with W the product of the weights",
+			Notes: "n is the sum of the weights less correction, for aweights less " +
+				"correction*sum(w*aweights)/sum(w). Of complex variables the second is conjugated.",
+			Source: "torch.cov"},
 		Error: opdef.Error{Class: opdef.Normwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
 		Terms: func(a *covArgs) int { return width(a.Self.Shape) },
 		Kernel: func(a *covArgs) ([]*tensor.Tensor, error) {
@@ -53,7 +56,8 @@ var covarianceOps = []*opdef.Entry{
 			}
 			s := gradOf("self", c.gradScale(opdef.MaxAbs(g.Out[0])))
 			if a.Aweights != nil {
-				s.Set("aweights", tensor.Full(tensor.Float64, a.Aweights.Shape, c.weightScale(opdef.MaxAbs(g.Out[0]), a)))
+				s.Set("aweights", tensor.Full(tensor.Float64, a.Aweights.Shape,
+					c.weightScale(opdef.MaxAbs(g.Out[0]), a)))
 			}
 			return s, nil
 		},
@@ -65,17 +69,23 @@ var covarianceOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			w := g.Uniform(tensor.Float64, 0.5, 2, 5)
 			return []*covArgs{
-				{Self: g.Normal(tensor.Float64, 3, 5), Correction: 1}, {Self: g.Normal(tensor.Float64, 2, 5), Correction: 0, Fweights: g.Int(tensor.Int64, 1, 4, 5), Aweights: w},
-				{Self: g.Normal(tensor.Float64, 2, 5), Correction: 1, Aweights: w}, {Self: g.Normal(tensor.Float32, 6), Correction: 1}, {Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Correction: 1},
-				{Self: g.Int(tensor.Int32, -4, 4, 2, 5), Correction: 1}, {Self: g.Normal(tensor.Complex128, 3, 5), Correction: 1, Aweights: w}, {Self: g.Normal(tensor.Complex64, 4), Correction: 0},
+				{Self: g.Normal(tensor.Float64, 3, 5), Correction: 1}, {Self: g.Normal(tensor.Float64, 2, 5),
+					Correction: 0, Fweights: g.Int(tensor.Int64, 1, 4, 5), Aweights: w},
+				{Self: g.Normal(tensor.Float64, 2, 5), Correction: 1, Aweights: w}, {Self: g.Normal(tensor.Float32, 6),
+					Correction: 1}, {Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Correction: 1},
+				{Self: g.Int(tensor.Int32, -4, 4, 2, 5), Correction: 1}, {Self: g.Normal(tensor.Complex128, 3, 5),
+					Correction: 1, Aweights: w}, {Self: g.Normal(tensor.Complex64, 4), Correction: 0},
 			}
 		},
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "corrcoef(Tensor self) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Correlation matrix of variables in rows", Formula: "cov(self) divided by the standard deviations of both variables", Notes: "Real and imaginary parts are limited to [-1, 1]; beyond them no gradient passes.", Source: "torch.corrcoef"},
-		Error:  opdef.Error{Class: opdef.Normwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
-		Terms:  func(a *opdef.UnaryArgs) int { return width(a.Self.Shape) },
+		Doc: opdef.Doc{Summary: "Correlation matrix of variables in rows",
+			Formula: "cov(self) divided by the standard deviations of both variables",
+			Notes:   "Real and imaginary parts are limited to [-1, 1]; beyond them no gradient passes.",
+			Source:  "torch.corrcoef"},
+		Error: opdef.Error{Class: opdef.Normwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
+		Terms: func(a *opdef.UnaryArgs) int { return width(a.Self.Shape) },
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			c, err := newCovariance(a.Self, 1, nil, nil)
 			if err != nil {
@@ -110,7 +120,8 @@ var covarianceOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
 			g := opdef.Gen{R: r}
-			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float64, 3, 6)}, {Self: g.Normal(tensor.Float32, 2, 5)}, {Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 5))}, {Self: g.Normal(tensor.Complex128, 3, 5)}}
+			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float64, 3, 6)}, {Self: g.Normal(tensor.Float32, 2, 5)},
+				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 5))}, {Self: g.Normal(tensor.Complex128, 3, 5)}}
 		},
 	}.Entry(),
 }
@@ -163,14 +174,16 @@ func newCovariance(x *tensor.Tensor, correction int, fweights, aweights *tensor.
 	return covarianceOf[float64](x, correction, fweights, aweights)
 }
 
-func covarianceOf[T kernel.Field](x *tensor.Tensor, correction int, fweights, aweights *tensor.Tensor) (*covariance[T], error) {
+func covarianceOf[T kernel.Field](x *tensor.Tensor, correction int, fweights, aweights *tensor.Tensor) (*covariance[T],
+	error) {
 	if x.Dim() > 2 {
 		return nil, opdef.Refuse("self", "want at most 2 dimensions, got %d", x.Dim())
 	}
 	if x.DType == tensor.Bool {
 		return nil, opdef.Refuse("self", "not defined for dtype %s", x.DType)
 	}
-	c := &covariance[T]{x: x, dt: x.DType, v: rowsOfVariables(x), n: width(x.Shape), data: slices.Clone(tensor.Data[T](x))}
+	c := &covariance[T]{x: x, dt: x.DType, v: rowsOfVariables(x), n: width(x.Shape),
+		data: slices.Clone(tensor.Data[T](x))}
 	if c.dt.Kind() < tensor.KindFloat {
 		c.dt = tensor.DefaultDType
 	}
@@ -190,7 +203,8 @@ func covarianceOf[T kernel.Field](x *tensor.Tensor, correction int, fweights, aw
 			continue
 		}
 		if w.Dim() > 1 || w.Numel() != c.n {
-			return nil, opdef.Refuse(name, "want %d weights, one per observation, got shape %s", c.n, tensor.ShapeString(w.Shape))
+			return nil, opdef.Refuse(name, "want %d weights, one per observation, got shape %s", c.n,
+				tensor.ShapeString(w.Shape))
 		}
 		if w.DType.IsFloat() != (name == "aweights") {
 			return nil, opdef.Refuse(name, "dtype %s does not fit", w.DType)
@@ -318,7 +332,8 @@ func (c *covariance[T]) grad(g *tensor.Tensor) *tensor.Tensor {
 // the weights; that of the means vanishes, since deviations add up to 0.
 func (c *covariance[T]) back(g kernel.Mat[T]) *tensor.Tensor {
 	x := g.Add(1, g.H()).Mul(kernel.Mat[T]{R: c.v, C: c.n, D: c.data})
-	return tensor.New(c.dt, c.x.Shape, x.Map(func(_, t int, x T) T { return x * kernel.From[T](c.weight[t]/c.divisor) }).D)
+	return tensor.New(c.dt, c.x.Shape,
+		x.Map(func(_, t int, x T) T { return x * kernel.From[T](c.weight[t]/c.divisor) }).D)
 }
 
 // weightGrad is the gradient of aweights, by which deviations are weighted and

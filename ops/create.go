@@ -14,7 +14,8 @@ import (
 
 // options are the keyword arguments of every op that makes a tensor and that do
 // not change its values.
-const options = ", Layout? layout=None, Device? device=None, ignored pin_memory=False, ignored requires_grad=False, ignored names=None, MemoryFormat? memory_format=None) -> Tensor"
+const options = ", Layout? layout=None, Device? device=None, ignored pin_memory=False, ignored requires_grad=False, " +
+	"ignored names=None, MemoryFormat? memory_format=None) -> Tensor"
 
 // noInput is why creation ops have no gradient.
 const noInput = "no argument is differentiable"
@@ -22,25 +23,31 @@ const noInput = "no argument is differentiable"
 // createOps make tensors from sizes and numbers.
 var createOps = []*opdef.Entry{
 	filled("zeros", "Zeros", 0), filled("ones", "Ones", 1),
-	filledLike("zeros_like", "Zeros of the shape of another tensor", 0), filledLike("ones_like", "Ones of the shape of another tensor", 1),
-	filledNew("new_zeros", "Zeros of the dtype of another tensor", 0), filledNew("new_ones", "Ones of the dtype of another tensor", 1),
+	filledLike("zeros_like", "Zeros of the shape of another tensor", 0),
+	filledLike("ones_like", "Ones of the shape of another tensor", 1),
+	filledNew("new_zeros", "Zeros of the dtype of another tensor", 0),
+	filledNew("new_ones", "Ones of the dtype of another tensor", 1),
 	opdef.Op[fullArgs]{
 		Schema: "full(int[] size, Scalar fill_value, *, dtype? dtype=None" + options, Names: "full",
 		DIOPI: "fill_ input=@out value=fill_value -size -dtype",
-		Doc:   opdef.Doc{Summary: "A tensor of one value", Formula: "fill_value", Notes: "Without dtype: bool, int64, float32 or complex64 by the kind of fill_value.", Source: "torch.full"},
+		Doc: opdef.Doc{Summary: "A tensor of one value", Formula: "fill_value",
+			Notes: "Without dtype: bool, int64, float32 or complex64 by the kind of fill_value.", Source: "torch.full"},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *fullArgs) ([]*tensor.Tensor, error) {
 			return constant(a.Size, a.FillValue, orElse(a.Dtype, dtypeOfNumber(a.FillValue)))
 		},
 		Cases: func(*rand.Rand) []*fullArgs {
 			bf := tensor.BFloat16
-			return []*fullArgs{{[]int{2, 3}, opdef.Float(1.5), nil}, {[]int{}, opdef.Int(7), nil}, {[]int{0, 2}, opdef.Bool(true), nil}, {[]int{3}, opdef.Float(0.1), &bf}, {[]int{2}, opdef.Cplx(1 + 2i), nil}}
+			return []*fullArgs{{[]int{2, 3}, opdef.Float(1.5), nil}, {[]int{}, opdef.Int(7), nil},
+				{[]int{0, 2}, opdef.Bool(true), nil}, {[]int{3}, opdef.Float(0.1), &bf},
+				{[]int{2}, opdef.Cplx(1 + 2i), nil}}
 		},
 	}.Entry(),
 	opdef.Op[fullLikeArgs]{
 		Schema: "full_like(Tensor self, Scalar fill_value, *, dtype? dtype=None" + options, Names: "full_like",
 		DIOPI: "fill_ input=@out value=fill_value -self -dtype",
-		Doc:   opdef.Doc{Summary: "A tensor of one value, of the shape of another", Formula: "fill_value", Source: "torch.full_like"},
+		Doc: opdef.Doc{Summary: "A tensor of one value, of the shape of another", Formula: "fill_value",
+			Source: "torch.full_like"},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *fullLikeArgs) ([]*tensor.Tensor, error) {
 			return constant(a.Self.Shape, a.FillValue, orElse(a.Dtype, a.Self.DType))
@@ -54,9 +61,11 @@ var createOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[newFullArgs]{
-		Schema: "new_full(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None" + options, Names: "Tensor.new_full",
-		DIOPI: "fill_ input=@out value=fill_value -self -size -dtype",
-		Doc:   opdef.Doc{Summary: "A tensor of one value, of the dtype of another", Formula: "fill_value", Source: "torch.Tensor.new_full"},
+		Schema: "new_full(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None" + options,
+		Names:  "Tensor.new_full",
+		DIOPI:  "fill_ input=@out value=fill_value -self -size -dtype",
+		Doc: opdef.Doc{Summary: "A tensor of one value, of the dtype of another", Formula: "fill_value",
+			Source: "torch.Tensor.new_full"},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *newFullArgs) ([]*tensor.Tensor, error) {
 			return constant(a.Size, a.FillValue, orElse(a.Dtype, a.Self.DType))
@@ -96,14 +105,17 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[arangeArgs]{
 		Schema: "arange.start(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None" + options, Names: "arange",
-		Doc: opdef.Doc{Summary: "Evenly spaced numbers", Formula: "start + i*step, i = 0 .. ceil((end - start)/step) - 1",
-			Notes: "Without dtype: int64 if all numbers are integers, else float32.", Source: "torch.arange"},
+		Doc: opdef.Doc{Summary: "Evenly spaced numbers",
+			Formula: "start + i*step, i = 0 .. ceil((end - start)/step) - 1",
+			Notes:   "Without dtype: int64 if all numbers are integers, else float32.", Source: "torch.arange"},
 		Error: rounded, NoGrad: noInput, Kernel: arange, Scale: arangeScale,
 		Cases: func(*rand.Rand) []*arangeArgs {
 			f64 := tensor.Float64
 			return []*arangeArgs{
-				{opdef.Int(1), opdef.Int(7), opdef.Int(2), nil}, {opdef.Float(0), opdef.Float(1), opdef.Float(0.1), nil},
-				{opdef.Int(5), opdef.Int(-5), opdef.Int(-3), nil}, {opdef.Float(-1), opdef.Float(1), opdef.Float(0.3), &f64}, {opdef.Int(3), opdef.Int(3), opdef.Int(1), nil},
+				{opdef.Int(1), opdef.Int(7), opdef.Int(2), nil}, {opdef.Float(0), opdef.Float(1),
+					opdef.Float(0.1), nil},
+				{opdef.Int(5), opdef.Int(-5), opdef.Int(-3), nil}, {opdef.Float(-1), opdef.Float(1), opdef.Float(0.3),
+					&f64}, {opdef.Int(3), opdef.Int(3), opdef.Int(1), nil},
 			}
 		},
 	}.Entry(),
@@ -116,13 +128,15 @@ var createOps = []*opdef.Entry{
 		},
 		Cases: func(*rand.Rand) []*arangeEndArgs {
 			h := tensor.Float16
-			return []*arangeEndArgs{{opdef.Int(5), nil}, {opdef.Float(3.5), nil}, {opdef.Int(0), nil}, {opdef.Int(4), &h}}
+			return []*arangeEndArgs{{opdef.Int(5), nil}, {opdef.Float(3.5), nil}, {opdef.Int(0), nil},
+				{opdef.Int(4), &h}}
 		},
 	}.Entry(),
 	opdef.Op[linspaceArgs]{
 		Schema: "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None" + options, Names: "linspace",
 		Doc: opdef.Doc{Summary: "Evenly spaced numbers with both ends", Formula: "start + i*(end - start)/(steps - 1)",
-			Notes: "The second half counts back from end. Integers are computed in float32 and truncated.", Source: "torch.linspace"},
+			Notes:  "The second half counts back from end. Integers are computed in float32 and truncated.",
+			Source: "torch.linspace"},
 		Error: rounded, NoGrad: noInput, Kernel: linspace,
 		Scale: func(a *linspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			s := math.Max(magnitudeOfNumber(a.Start), magnitudeOfNumber(a.End))
@@ -131,14 +145,17 @@ var createOps = []*opdef.Entry{
 		Cases: func(*rand.Rand) []*linspaceArgs {
 			i64, c := tensor.Int64, tensor.Complex64
 			return []*linspaceArgs{
-				{opdef.Int(0), opdef.Int(1), 5, nil}, {opdef.Float(-2.5), opdef.Float(3), 4, nil}, {opdef.Int(1), opdef.Int(9), 4, &i64}, {opdef.Int(1), opdef.Int(2), 1, nil},
+				{opdef.Int(0), opdef.Int(1), 5, nil}, {opdef.Float(-2.5), opdef.Float(3), 4, nil},
+				{opdef.Int(1), opdef.Int(9), 4, &i64}, {opdef.Int(1), opdef.Int(2), 1, nil},
 				{opdef.Int(1), opdef.Int(2), 0, nil}, {opdef.Int(1), opdef.Cplx(2i), 3, &c},
 			}
 		},
 	}.Entry(),
 	opdef.Op[logspaceArgs]{
-		Schema: "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, dtype? dtype=None" + options, Names: "logspace",
-		Doc:   opdef.Doc{Summary: "Powers of a base with evenly spaced exponents", Formula: "base ** (start + i*(end - start)/(steps - 1))", Source: "torch.logspace"},
+		Schema: "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, dtype? dtype=None" + options,
+		Names:  "logspace",
+		Doc: opdef.Doc{Summary: "Powers of a base with evenly spaced exponents",
+			Formula: "base ** (start + i*(end - start)/(steps - 1))", Source: "torch.logspace"},
 		Error: opdef.Error{Class: opdef.Elementwise}, NoGrad: noInput, Kernel: logspace,
 		Scale: func(a *logspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			// The exponent is rounded before the power is taken.
@@ -146,11 +163,13 @@ var createOps = []*opdef.Entry{
 			if !isFinite(k) {
 				k = 1
 			}
-			return []*tensor.Tensor{opdef.Map(tensor.Float64, opdef.Abs(outs[0]), func(y float64) float64 { return y * (1 + k) })}
+			return []*tensor.Tensor{opdef.Map(tensor.Float64, opdef.Abs(outs[0]),
+				func(y float64) float64 { return y * (1 + k) })}
 		},
 		Cases: func(*rand.Rand) []*logspaceArgs {
 			i64 := tensor.Int64
-			return []*logspaceArgs{{opdef.Int(0), opdef.Int(2), 5, 10, nil}, {opdef.Float(-2.5), opdef.Float(3), 4, 2, nil}, {opdef.Int(0), opdef.Int(3), 4, 2, &i64}}
+			return []*logspaceArgs{{opdef.Int(0), opdef.Int(2), 5, 10, nil}, {opdef.Float(-2.5), opdef.Float(3), 4, 2,
+				nil}, {opdef.Int(0), opdef.Int(3), 4, 2, &i64}}
 		},
 	}.Entry(),
 	opdef.Op[eyeArgs]{
@@ -177,21 +196,25 @@ var createOps = []*opdef.Entry{
 	triangle("triu_indices", "Indices of the upper triangle", func(r, c, offset int) bool { return c >= r+offset }),
 	opdef.Op[dataArgs]{
 		Schema: "tensor(any data, *, dtype? dtype=None" + options, Names: "tensor",
-		Doc:   opdef.Doc{Summary: "A tensor of Python numbers in nested sequences", Formula: "data", Source: "torch.tensor"},
+		Doc: opdef.Doc{Summary: "A tensor of Python numbers in nested sequences", Formula: "data",
+			Source: "torch.tensor"},
 		Error: moves, NoGrad: "the result is a leaf", Trivial: true,
 		Kernel: func(a *dataArgs) ([]*tensor.Tensor, error) { return fromData(a.Data, a.Dtype) },
 		Cases:  dataCases,
 	}.Entry(),
 	opdef.Op[dataArgs]{
-		Schema: "as_tensor(any data, dtype? dtype=None, Device? device=None) -> Tensor", Names: "as_tensor asarray from_numpy",
-		Doc:   opdef.Doc{Summary: "A tensor of Python numbers in nested sequences, or a tensor converted", Formula: "data", Source: "torch.as_tensor"},
+		Schema: "as_tensor(any data, dtype? dtype=None, Device? device=None) -> Tensor",
+		Names:  "as_tensor asarray from_numpy",
+		Doc: opdef.Doc{Summary: "A tensor of Python numbers in nested sequences, or a tensor converted",
+			Formula: "data", Source: "torch.as_tensor"},
 		Error: moves, NoGrad: "gradients belong to the argument", Trivial: true,
 		Kernel: func(a *dataArgs) ([]*tensor.Tensor, error) { return fromData(a.Data, a.Dtype) },
 		Cases:  dataCases,
 	}.Entry(),
 	opdef.Op[newTensorArgs]{
 		Schema: "new_tensor(Tensor self, any data, *, dtype? dtype=None" + options, Names: "Tensor.new_tensor",
-		Doc:   opdef.Doc{Summary: "A tensor of Python numbers, of the dtype of another tensor", Formula: "data", Source: "torch.Tensor.new_tensor"},
+		Doc: opdef.Doc{Summary: "A tensor of Python numbers, of the dtype of another tensor", Formula: "data",
+			Source: "torch.Tensor.new_tensor"},
 		Error: moves, NoGrad: "the result is a leaf", Trivial: true,
 		Kernel: func(a *newTensorArgs) ([]*tensor.Tensor, error) {
 			dt := orElse(a.Dtype, a.Self.DType)
@@ -216,7 +239,8 @@ var createOps = []*opdef.Entry{
 			return []*scalarTensorArgs{{opdef.Float(2.5), nil}, {opdef.Int(3), nil}}
 		},
 	}.Entry(),
-	constantInit("constant_", "(Tensor tensor, Scalar val) -> Tensor", func(a *constantArgs) opdef.Scalar { return a.Val }),
+	constantInit("constant_", "(Tensor tensor, Scalar val) -> Tensor",
+		func(a *constantArgs) opdef.Scalar { return a.Val }),
 	opdef.Op[onesInitArgs]{
 		Schema: "ones_(Tensor tensor) -> Tensor", Names: "nn.init.ones_", InPlace: true,
 		Doc:   opdef.Doc{Summary: "Fills the tensor with ones", Formula: "1", Source: "torch.nn.init.ones_"},
@@ -453,7 +477,8 @@ func fillCases(r *rand.Rand) []*fillArgs {
 func triangle(name, summary string, in func(r, c, offset int) bool) *opdef.Entry {
 	return opdef.Op[triangleArgs]{
 		Schema: name + "(int row, int col, int offset=0, *, dtype dtype=int64" + options, Names: name,
-		Doc:   opdef.Doc{Summary: summary, Formula: "rows in the first row of the result, columns in the second", Source: "torch." + name},
+		Doc: opdef.Doc{Summary: summary, Formula: "rows in the first row of the result, columns in the second",
+			Source: "torch." + name},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *triangleArgs) ([]*tensor.Tensor, error) {
 			if a.Row < 0 || a.Col < 0 {
@@ -473,7 +498,8 @@ func triangle(name, summary string, in func(r, c, offset int) bool) *opdef.Entry
 			return one(tensor.New(a.Dtype, []int{2, len(rows)}, append(rows, cols...)))
 		},
 		Cases: func(*rand.Rand) []*triangleArgs {
-			return []*triangleArgs{{3, 3, 0, tensor.Int64}, {3, 4, 1, tensor.Int64}, {4, 2, -1, tensor.Int32}, {0, 3, 0, tensor.Int64}}
+			return []*triangleArgs{{3, 3, 0, tensor.Int64}, {3, 4, 1, tensor.Int64}, {4, 2, -1, tensor.Int32},
+				{0, 3, 0, tensor.Int64}}
 		},
 	}.Entry()
 }
@@ -483,7 +509,9 @@ func constantInit(name, params string, v func(*constantArgs) opdef.Scalar) *opde
 		Schema: name + params, Names: "nn.init." + name, InPlace: true,
 		Doc:   opdef.Doc{Summary: "Fills the tensor with one value", Formula: "val", Source: "torch.nn.init." + name},
 		Error: moves, NoGrad: "run without gradients", Trivial: true,
-		Kernel: func(a *constantArgs) ([]*tensor.Tensor, error) { return constant(a.Tensor.Shape, v(a), a.Tensor.DType) },
+		Kernel: func(a *constantArgs) ([]*tensor.Tensor, error) {
+			return constant(a.Tensor.Shape, v(a), a.Tensor.DType)
+		},
 		Cases: func(r *rand.Rand) []*constantArgs {
 			return []*constantArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), opdef.Float(0.5)}}
 		},

@@ -58,7 +58,8 @@ func crossOp(name, param, names string, which func(a *crossArgs) (int, error)) *
 	plan := func(a *crossArgs) (int, tensor.DType, error) {
 		x, y := a.Self, a.Other
 		if x.Dim() != y.Dim() {
-			return 0, tensor.Invalid, opdef.Refuse("other", "want %d dimensions, got shape %s", x.Dim(), tensor.ShapeString(y.Shape))
+			return 0, tensor.Invalid, opdef.Refuse("other", "want %d dimensions, got shape %s", x.Dim(),
+				tensor.ShapeString(y.Shape))
 		}
 		d, err := which(a)
 		if err == nil {
@@ -72,19 +73,22 @@ func crossOp(name, param, names string, which func(a *crossArgs) (int, error)) *
 			t   *tensor.Tensor
 		}{{"self", x}, {"other", y}} {
 			if in.t.Dim() == 0 || in.t.Shape[d] != 3 {
-				return 0, tensor.Invalid, opdef.Refuse(in.arg, "want 3 elements along dimension %d, got shape %s", d, tensor.ShapeString(in.t.Shape))
+				return 0, tensor.Invalid, opdef.Refuse(in.arg, "want 3 elements along dimension %d, got shape %s", d,
+					tensor.ShapeString(in.t.Shape))
 			}
 		}
 		if x.DType == tensor.Bool {
 			return 0, tensor.Invalid, opdef.Refuse("self", "not defined for bool")
 		}
 		if _, _, err = opdef.BroadcastAll(x, y); err != nil {
-			return 0, tensor.Invalid, opdef.Refuse("other", "shape %s does not fit %s", tensor.ShapeString(y.Shape), tensor.ShapeString(x.Shape))
+			return 0, tensor.Invalid, opdef.Refuse("other", "shape %s does not fit %s", tensor.ShapeString(y.Shape),
+				tensor.ShapeString(x.Shape))
 		}
 		dt, err := promoted("other", x.DType, y)
 		return d, dt, err
 	}
-	grads := func(a *crossArgs, g *opdef.Grad, x, y, up *tensor.Tensor, sign float64, dt tensor.DType) (opdef.Grads, error) {
+	grads := func(a *crossArgs, g *opdef.Grad, x, y, up *tensor.Tensor, sign float64, dt tensor.DType) (opdef.Grads,
+		error) {
 		d, _, err := plan(a)
 		if err != nil {
 			return nil, err
@@ -98,11 +102,14 @@ func crossOp(name, param, names string, which func(a *crossArgs) (int, error)) *
 		if err != nil {
 			return nil, err
 		}
-		return opdef.Grads{"self": {times(opdef.SumTo(gx, a.Self.Shape), sign)}, "other": {opdef.SumTo(gy, a.Other.Shape)}}, nil
+		return opdef.Grads{"self": {times(opdef.SumTo(gx, a.Self.Shape), sign)},
+			"other": {opdef.SumTo(gy, a.Other.Shape)}}, nil
 	}
 	return opdef.Op[crossArgs]{
 		Schema: name + "(Tensor self, Tensor other, " + param + ") -> Tensor", Names: names,
-		Doc:       opdef.Doc{Summary: "Cross product of vectors of three elements", Formula: "out[i] = self[i+1]*other[i+2] - self[i+2]*other[i+1], indices modulo 3", Source: "torch.linalg.cross"},
+		Doc: opdef.Doc{Summary: "Cross product of vectors of three elements",
+			Formula: "out[i] = self[i+1]*other[i+2] - self[i+2]*other[i+1], indices modulo 3",
+			Source:  "torch.linalg.cross"},
 		Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true},
 		Terms:     func(*crossArgs) int { return 2 },
 		GradTerms: func(a *crossArgs) int { return 2 * broadcastTerms(a.Self, a.Other) },
@@ -136,8 +143,11 @@ func crossOp(name, param, names string, which func(a *crossArgs) (int, error)) *
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			return []*crossArgs{
-				{g.Normal(f64, 4, 3), g.Normal(f64, 4, 3), ptr(-1)}, {g.Normal(f64, 1, 3), g.Normal(f64, 5, 3), ptr(1)}, {g.Normal(tensor.Float32, 3, 2), g.Normal(tensor.Float32, 3, 2), ptr(0)},
-				{g.Normal(tensor.BFloat16, 2, 3), g.Normal(tensor.BFloat16, 2, 3), ptr(1)}, {g.Normal(tensor.Complex128, 2, 3), g.Normal(tensor.Complex128, 2, 3), ptr(1)}, {g.Int(tensor.Int64, -4, 4, 3), g.Int(tensor.Int64, -4, 4, 3), ptr(-1)},
+				{g.Normal(f64, 4, 3), g.Normal(f64, 4, 3), ptr(-1)}, {g.Normal(f64, 1, 3), g.Normal(f64, 5, 3), ptr(1)},
+				{g.Normal(tensor.Float32, 3, 2), g.Normal(tensor.Float32, 3, 2), ptr(0)},
+				{g.Normal(tensor.BFloat16, 2, 3), g.Normal(tensor.BFloat16, 2, 3), ptr(1)},
+				{g.Normal(tensor.Complex128, 2, 3), g.Normal(tensor.Complex128, 2, 3), ptr(1)},
+				{g.Int(tensor.Int64, -4, 4, 3), g.Int(tensor.Int64, -4, 4, 3), ptr(-1)},
 			}
 		},
 	}.Entry()

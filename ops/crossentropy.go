@@ -13,13 +13,18 @@ import (
 // crossEntropyOps are losses that pick the scores of classes.
 var crossEntropyOps = []*opdef.Entry{
 	opdef.Op[crossEntropyArgs]{
-		Schema: "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) -> Tensor",
-		Names:  "F.cross_entropy",
-		Doc: opdef.Doc{Summary: "Cross entropy of scores and classes or class probabilities", Formula: "-weight[target]*log_softmax(input)[target], or -sum(weight*target*log_softmax(input))",
-			Notes:  "input is (C), (N, C) or (N, C, *). The mean divides by the sum of the weights of the targets that are not ignored; of probabilities by the number of positions.",
+		Schema: "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int " +
+			"ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) -> Tensor",
+		Names: "F.cross_entropy",
+		Doc: opdef.Doc{Summary: "Cross entropy of scores and classes or class probabilities",
+			Formula: "-weight[target]*log_softmax(input)[target], or -sum(weight*target*log_softmax(input))",
+			Notes: "input is (C), (N, C) or (N, C, *). The mean divides by the sum of the weights of the targets " +
+				"that are not ignored; of probabilities by the number of positions.",
 			Source: "torch.nn.functional.cross_entropy"},
-		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}},
-		Terms: func(a *crossEntropyArgs) int { return max(1, a.Input.Numel()) }, GradTerms: func(a *crossEntropyArgs) int { return max(1, a.Input.Numel()) },
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4,
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}},
+		Terms:     func(a *crossEntropyArgs) int { return max(1, a.Input.Numel()) },
+		GradTerms: func(a *crossEntropyArgs) int { return max(1, a.Input.Numel()) },
 		Kernel: func(a *crossEntropyArgs) ([]*tensor.Tensor, error) {
 			l, err := a.loss()
 			if err != nil {
@@ -58,10 +63,12 @@ var crossEntropyOps = []*opdef.Entry{
 		Cases: crossEntropyCases,
 	}.Entry(),
 	opdef.Op[nllArgs]{
-		Schema: "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.nll_loss",
+		Schema: "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int " +
+			"ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
+		Names: "F.nll_loss",
 		Doc: opdef.Doc{Summary: "Negated scores of classes", Formula: "-weight[target]*input[target]",
-			Notes:  "input is (C), (N, C) or (N, C, *). The mean divides by the sum of the weights of the targets that are not ignored.",
+			Notes: "input is (C), (N, C) or (N, C, *). The mean divides by the sum of the weights of the targets " +
+				"that are not ignored.",
 			Source: "torch.nn.functional.nll_loss"},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 3}},
 		Terms: func(a *nllArgs) int { return max(1, a.Target.Numel()) },
@@ -97,7 +104,8 @@ var crossEntropyOps = []*opdef.Entry{
 			var cs []*nllArgs
 			for _, c := range crossEntropyCases(r) {
 				if c.Target.DType.IsIntegral() {
-					cs = append(cs, &nllArgs{c.Input, c.Target, c.Weight, c.SizeAverage, c.IgnoreIndex, c.Reduce, c.Reduction})
+					cs = append(cs, &nllArgs{c.Input, c.Target, c.Weight, c.SizeAverage, c.IgnoreIndex, c.Reduce,
+						c.Reduction})
 				}
 			}
 			return cs
@@ -153,7 +161,8 @@ func newClassLoss(x, weight *tensor.Tensor, how reduction) (*classLoss, error) {
 	}
 	if weight != nil {
 		if weight.Dim() != 1 || weight.Shape[0] != l.classes {
-			return nil, opdef.Refuse("weight", "want %d elements, one per class, got shape %s", l.classes, tensor.ShapeString(weight.Shape))
+			return nil, opdef.Refuse("weight", "want %d elements, one per class, got shape %s", l.classes,
+				tensor.ShapeString(weight.Shape))
 		}
 		l.w = tensor.Data[float64](weight)
 	}
@@ -166,7 +175,8 @@ func (l *classLoss) classesOf(target *tensor.Tensor, ignore int) error {
 		return opdef.Refuse("target", "want int64 class numbers, got dtype %s", target.DType)
 	}
 	if !slices.Equal(target.Shape, l.positions) {
-		return opdef.Refuse("target", "want shape %s, got %s", tensor.ShapeString(l.positions), tensor.ShapeString(target.Shape))
+		return opdef.Refuse("target", "want shape %s, got %s", tensor.ShapeString(l.positions),
+			tensor.ShapeString(target.Shape))
 	}
 	l.target = slices.Clone(tensor.Data[int64](target))
 	for i, t := range l.target {
@@ -330,7 +340,8 @@ func (l *classLoss) forward(magnitudes bool) *tensor.Tensor {
 				x, w, even := l.at(p, l.target[p]), l.weightOf(l.target[p]), l.smoothing/float64(l.classes)
 				switch {
 				case magnitudes:
-					out[p] = (1-l.smoothing)*math.Abs(w)*(math.Abs(x-s.max)+doubt) + even*(s.wax+math.Abs(s.w)*(math.Abs(lse)+doubt))
+					out[p] = (1-l.smoothing)*math.Abs(w)*(math.Abs(x-s.max)+doubt) +
+						even*(s.wax+math.Abs(s.w)*(math.Abs(lse)+doubt))
 				case l.smoothing > 0:
 					out[p] = (1-l.smoothing)*w*(lse-x) + even*(lse*s.w-s.wx)
 				default:
@@ -476,7 +487,8 @@ func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
 		case magnitudes:
 			most := math.Abs(vmath.Max(x))
 			for c, e := range dst {
-				dst[c] = math.Abs(g[p]) * (math.Abs(total)*e*(1+math.Abs(x[c])+most+2*logs) + math.Abs(picked(c, t, probs)))
+				dst[c] = math.Abs(g[p]) * (math.Abs(total)*e*(1+math.Abs(x[c])+most+2*logs) +
+					math.Abs(picked(c, t, probs)))
 			}
 		case l.probs == nil && l.smoothing == 0:
 			k := g[p] * total
@@ -534,15 +546,18 @@ func crossEntropyCases(r *rand.Rand) []*crossEntropyArgs {
 	some := tensor.New(i64, []int{3}, []int64{1, -100, 3}).Rounded()
 	return []*crossEntropyArgs{
 		{Input: g.Normal(f64, 3, 4), Target: g.Int(i64, 0, 3, 3), IgnoreIndex: -100, Reduction: "mean"},
-		{Input: g.Normal(f64, 3, 4), Target: some, Weight: w, IgnoreIndex: -100, Reduction: "mean", LabelSmoothing: 0.1},
+		{Input: g.Normal(f64, 3, 4), Target: some, Weight: w, IgnoreIndex: -100, Reduction: "mean",
+			LabelSmoothing: 0.1},
 		{Input: g.Normal(f64, 3, 4), Target: some, IgnoreIndex: -100, Reduction: "none", LabelSmoothing: 0.2},
 		{Input: g.Normal(f64, 2, 4, 3), Target: g.Int(i64, 0, 3, 2, 3), Weight: w, IgnoreIndex: 2, Reduction: "sum"},
 		{Input: g.Normal(f64, 2, 4, 2, 2), Target: g.Int(i64, 0, 3, 2, 2, 2), IgnoreIndex: -100, Reduction: "none"},
 		{Input: g.Normal(f32, 5), Target: g.Int(i64, 0, 4), IgnoreIndex: -100, Reduction: "mean"},
 		{Input: g.Normal(tensor.BFloat16, 3, 4), Target: g.Int(i64, 0, 3, 3), IgnoreIndex: -100, Reduction: "sum"},
 		{Input: g.Normal(f64, 3, 4), Target: probs(f64, 3, 4), IgnoreIndex: -100, Reduction: "mean"},
-		{Input: g.Normal(f64, 2, 4, 3), Target: probs(f64, 2, 4, 3), Weight: w, IgnoreIndex: -100, Reduction: "none", LabelSmoothing: 0.3},
-		{Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), Target: g.Int(i64, 0, 3, 3), IgnoreIndex: -100, Reduction: "sum"},
+		{Input: g.Normal(f64, 2, 4, 3), Target: probs(f64, 2, 4, 3), Weight: w, IgnoreIndex: -100, Reduction: "none",
+			LabelSmoothing: 0.3},
+		{Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), Target: g.Int(i64, 0, 3, 3), IgnoreIndex: -100,
+			Reduction: "sum"},
 		{Input: g.Normal(f32, 0, 4), Target: g.Int(i64, 0, 3, 0), IgnoreIndex: -100, Reduction: "none"},
 	}
 }

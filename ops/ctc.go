@@ -13,11 +13,13 @@ import (
 // ctcOps is connectionist temporal classification.
 var ctcOps = []*opdef.Entry{
 	opdef.Op[ctcArgs]{
-		Schema: "ctc_loss(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False) -> Tensor",
-		Names:  "F.ctc_loss",
+		Schema: "ctc_loss(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int blank=0, str " +
+			"reduction='mean', bool zero_infinity=False) -> Tensor",
+		Names: "F.ctc_loss",
 		Doc: opdef.Doc{
 			Summary: "Negative logarithm of the probability of a label sequence under any alignment",
-			Notes: "log_probs is (T, N, C) or (T, C), targets (N, S) or all labels one after the other. The mean divides each loss by its target's length first. " +
+			Notes: "log_probs is (T, N, C) or (T, C), targets (N, S) or all labels one after the other. The mean " +
+				"divides each loss by its target's length first. " +
 				"As in PyTorch, the gradient is that of the scores whose log_softmax log_probs is.",
 			Source: "torch.nn.functional.ctc_loss; Graves et al., Connectionist temporal classification, 2006",
 		},
@@ -40,7 +42,9 @@ var ctcOps = []*opdef.Entry{
 			if err != nil {
 				return single(opdef.Abs(outs[0]))
 			}
-			return single(c.forward(func(k int) float64 { return 2*math.Abs(c.loss(k)) + float64(c.inputs[k]) }).WithDType(tensor.Float64))
+			return single(c.forward(func(k int) float64 {
+				return 2*math.Abs(c.loss(k)) + float64(c.inputs[k])
+			}).WithDType(tensor.Float64))
 		},
 		Grad: func(a *ctcArgs, g *opdef.Grad) (opdef.Grads, error) {
 			c, err := a.alignment()
@@ -52,14 +56,18 @@ var ctcOps = []*opdef.Entry{
 		// With T logarithms added up, probabilities are known to T times theirs.
 		GradScale: func(a *ctcArgs, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
 			t := gr["log_probs"][0]
-			return gradOf("log_probs", tensor.Full(tensor.Float64, t.Shape, opdef.MaxAbs(t)*(1+float64(a.LogProbs.Shape[0])*math.Log(float64(max(2, width(a.LogProbs.Shape))))))), nil
+			return gradOf("log_probs", tensor.Full(tensor.Float64, t.Shape,
+					opdef.MaxAbs(t)*(1+
+						float64(a.LogProbs.Shape[0])*math.Log(float64(max(2, width(a.LogProbs.Shape))))))),
+				nil
 		},
 		Node: func(a *ctcArgs, g *opdef.Grad) (opdef.Node, error) {
 			c, err := a.alignment()
 			if err != nil || c.how == reduceNone {
 				return opdef.Node{}, err
 			}
-			return opdef.Node{Grads: single(times(opdef.Unreduce(g.Out[0], []int{c.n}, []int{0}), 1/c.divisor())), Weak: weakSpread}, nil
+			return opdef.Node{Grads: single(times(opdef.Unreduce(g.Out[0], []int{c.n}, []int{0}), 1/c.divisor())),
+				Weak: weakSpread}, nil
 		},
 		Cases: func(r *rand.Rand) []*ctcArgs {
 			g := opdef.Gen{R: r}
@@ -71,9 +79,12 @@ var ctcOps = []*opdef.Entry{
 				return t
 			}
 			return []*ctcArgs{
-				{LogProbs: logs(f64, 6, 2, 4), Targets: g.Int(i64, 1, 3, 2, 2), InputLengths: ints(6, 5), TargetLengths: ints(2, 1), Reduction: "mean"},
-				{LogProbs: logs(f64, 6, 2, 4), Targets: g.Int(i64, 1, 3, 3), InputLengths: value.NewTuple(int64(6), int64(6)), TargetLengths: value.NewTuple(int64(1), int64(2)), Reduction: "none"},
-				{LogProbs: logs(tensor.Float32, 5, 3), Targets: tensor.New(i64, []int{2}, []int64{1, 1}).Rounded(), InputLengths: ints(5), TargetLengths: ints(2), Blank: 2, Reduction: "sum", ZeroInfinity: true},
+				{LogProbs: logs(f64, 6, 2, 4), Targets: g.Int(i64, 1, 3, 2, 2), InputLengths: ints(6, 5),
+					TargetLengths: ints(2, 1), Reduction: "mean"},
+				{LogProbs: logs(f64, 6, 2, 4), Targets: g.Int(i64, 1, 3, 3), InputLengths: value.NewTuple(int64(6),
+					int64(6)), TargetLengths: value.NewTuple(int64(1), int64(2)), Reduction: "none"},
+				{LogProbs: logs(tensor.Float32, 5, 3), Targets: tensor.New(i64, []int{2}, []int64{1, 1}).Rounded(),
+					InputLengths: ints(5), TargetLengths: ints(2), Blank: 2, Reduction: "sum", ZeroInfinity: true},
 			}
 		},
 	}.Entry(),

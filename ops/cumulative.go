@@ -13,7 +13,8 @@ import (
 var cumulativeOps = []*opdef.Entry{
 	opdef.Op[cumulativeArgs]{
 		Schema: "cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Running sum along a dimension", Notes: "Integers and bool give int64.", Source: "torch.cumsum"},
+		Doc: opdef.Doc{Summary: "Running sum along a dimension", Notes: "Integers and bool give int64.",
+			Source: "torch.cumsum"},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 		Terms: (*cumulativeArgs).terms,
 		Kernel: func(a *cumulativeArgs) ([]*tensor.Tensor, error) {
@@ -33,7 +34,8 @@ var cumulativeOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[cumulativeArgs]{
 		Schema: "cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Running product along a dimension", Notes: "Integers and bool give int64.", Source: "torch.cumprod"},
+		Doc: opdef.Doc{Summary: "Running product along a dimension", Notes: "Integers and bool give int64.",
+			Source: "torch.cumprod"},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3}},
 		Terms: (*cumulativeArgs).terms,
 		Kernel: func(a *cumulativeArgs) ([]*tensor.Tensor, error) {
@@ -66,9 +68,10 @@ var cumulativeOps = []*opdef.Entry{
 	runningExtremum("cummin", "Running minimum along a dimension and its indices", true),
 	opdef.Op[dimArgs]{
 		Schema: "logcumsumexp(Tensor self, int dim) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Logarithm of the running sum of exponentials", Notes: "torch takes complex numbers from 2.0 on.", Source: "torch.logcumsumexp"},
-		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
-		Terms:  func(a *dimArgs) int { return termsOver(a.Self.Shape, []int{a.Dim}) },
+		Doc: opdef.Doc{Summary: "Logarithm of the running sum of exponentials",
+			Notes: "torch takes complex numbers from 2.0 on.", Source: "torch.logcumsumexp"},
+		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
+		Terms: func(a *dimArgs) int { return termsOver(a.Self.Shape, []int{a.Dim}) },
 		Kernel: func(a *dimArgs) ([]*tensor.Tensor, error) {
 			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 			if err != nil {
@@ -86,7 +89,8 @@ var cumulativeOps = []*opdef.Entry{
 			if dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim()); err == nil && a.Self.DType.IsComplex() {
 				angle := 1 + opdef.MaxAbs(imagPart(a.Self))
 				sizes := opdef.AlongDim(tensor.Float64, realPart(a.Self), dim, runningLogSum)
-				return single(opdef.Zip(tensor.Float64, sizes, realPart(outs[0]), func(l, r float64) float64 { return math.Abs(r) + math.Pi + angle*expDiff(l, r) }))
+				return single(opdef.Zip(tensor.Float64, sizes, realPart(outs[0]),
+					func(l, r float64) float64 { return math.Abs(r) + math.Pi + angle*expDiff(l, r) }))
 			}
 			l := 1 + math.Log(float64(max(1, termsOver(a.Self.Shape, []int{a.Dim}))))
 			return single(opdef.Map(tensor.Float64, outs[0], func(y float64) float64 { return math.Abs(y) + l }))
@@ -102,8 +106,10 @@ var cumulativeOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*dimArgs {
 			g := opdef.Gen{R: r}
 			return []*dimArgs{
-				{g.Normal(tensor.Float64, 3, 4), 1}, {g.Normal(tensor.Float64, 3, 4), 0}, {g.Normal(tensor.Float32, 6), -1}, {g.Normal(tensor.BFloat16, 2, 3), 1},
-				{g.Uniform(tensor.Float32, -90, 90, 5), 0}, {g.Normal(tensor.Float64), 0}, {g.Normal(tensor.Float32, 0, 2), 0},
+				{g.Normal(tensor.Float64, 3, 4), 1}, {g.Normal(tensor.Float64, 3, 4), 0}, {g.Normal(tensor.Float32, 6),
+					-1}, {g.Normal(tensor.BFloat16, 2, 3), 1},
+				{g.Uniform(tensor.Float32, -90, 90, 5), 0}, {g.Normal(tensor.Float64), 0},
+				{g.Normal(tensor.Float32, 0, 2), 0},
 				{g.Normal(tensor.Complex128, 3, 4), 1}, {g.Normal(tensor.Complex64, 5), 0},
 			}
 		},
@@ -124,7 +130,8 @@ type dimArgs struct {
 func (a *cumulativeArgs) terms() int { return termsOver(a.Self.Shape, []int{a.Dim}) }
 
 // running applies the function of self's category along the dimension.
-func (a *cumulativeArgs) running(f func(src, dst []float64), i func(src, dst []int64), c func(src, dst []complex128)) ([]*tensor.Tensor, error) {
+func (a *cumulativeArgs) running(f func(src, dst []float64), i func(src, dst []int64),
+	c func(src, dst []complex128)) ([]*tensor.Tensor, error) {
 	dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 	if err != nil {
 		return nil, err
@@ -205,7 +212,9 @@ func logSumGrad(a *dimArgs, g *opdef.Grad, magnitudes bool) (*tensor.Tensor, err
 		return nil, err
 	}
 	if a.Self.DType.IsComplex() {
-		t := opdef.AlongDimN(a.Self.DType, dim, func(s [][]complex128, dst []complex128) { complexLogSumGrad(s[0], s[1], s[2], dst, magnitudes) }, a.Self, g.Outs[0], g.Out[0])
+		t := opdef.AlongDimN(a.Self.DType, dim, func(s [][]complex128, dst []complex128) {
+			complexLogSumGrad(s[0], s[1], s[2], dst, magnitudes)
+		}, a.Self, g.Outs[0], g.Out[0])
 		if magnitudes {
 			t = opdef.Abs(t)
 		}
@@ -233,8 +242,10 @@ func logSumGrad(a *dimArgs, g *opdef.Grad, magnitudes bool) (*tensor.Tensor, err
 func runningExtremum(name, summary string, least bool) *opdef.Entry {
 	return opdef.Op[dimArgs]{
 		Schema: name + "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-		Doc:    opdef.Doc{Summary: summary, Notes: "The index of the last of equal elements; any of them is accepted. nan stays.", Source: "torch." + name},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Doc: opdef.Doc{Summary: summary,
+			Notes:  "The index of the last of equal elements; any of them is accepted. nan stays.",
+			Source: "torch." + name},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel: func(a *dimArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			dim, err := opdef.Dim("dim", a.Dim, x.Dim())
@@ -247,7 +258,9 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 			if x.DType.IsFloat() {
 				return []*tensor.Tensor{
 					opdef.AlongDim(x.DType, x, dim, func(src, dst []float64) { runningExtreme(src, dst, nil, least) }),
-					opdef.AlongDim(tensor.Int64, x, dim, func(src []float64, dst []int64) { runningExtreme(src, nil, dst, least) }),
+					opdef.AlongDim(tensor.Int64, x, dim, func(src []float64, dst []int64) {
+						runningExtreme(src, nil, dst, least)
+					}),
 				}, nil
 			}
 			return []*tensor.Tensor{
@@ -289,8 +302,10 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 		Cases: func(r *rand.Rand) []*dimArgs {
 			g := opdef.Gen{R: r}
 			return []*dimArgs{
-				{g.Distinct(tensor.Float64, 3, 4), 1}, {g.Distinct(tensor.Float64, 3, 4), 0}, {g.Distinct(tensor.Float32, 6), -1}, {g.Int(tensor.Int32, -3, 3, 2, 5), 1},
-				{g.Distinct(tensor.BFloat16, 5), 0}, {g.Distinct(tensor.Float64), 0}, {g.Distinct(tensor.Float32, 0, 2), 0}, {opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4)), 1},
+				{g.Distinct(tensor.Float64, 3, 4), 1}, {g.Distinct(tensor.Float64, 3, 4), 0},
+				{g.Distinct(tensor.Float32, 6), -1}, {g.Int(tensor.Int32, -3, 3, 2, 5), 1},
+				{g.Distinct(tensor.BFloat16, 5), 0}, {g.Distinct(tensor.Float64), 0}, {g.Distinct(tensor.Float32, 0, 2),
+					0}, {opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4)), 1},
 			}
 		},
 	}.Entry()
@@ -343,8 +358,10 @@ func cumulativeCases(r *rand.Rand) []*cumulativeArgs {
 	g := opdef.Gen{R: r}
 	f64, f32 := tensor.Float64, tensor.Float32
 	return []*cumulativeArgs{
-		{Self: g.Normal(f64, 3, 4), Dim: 1}, {Self: g.Normal(f64, 2, 3, 2), Dim: -2}, {Self: g.Normal(f32, 5), Dim: 0}, {Self: g.Normal(tensor.BFloat16, 2, 4), Dim: 1, Dtype: &f32},
-		{Self: g.Int(tensor.Int32, -3, 3, 2, 3), Dim: 0}, {Self: g.Int(tensor.Bool, 0, 1, 6), Dim: 0}, {Self: g.Normal(f32), Dim: -1}, {Self: g.Normal(f32, 0, 3), Dim: 1},
+		{Self: g.Normal(f64, 3, 4), Dim: 1}, {Self: g.Normal(f64, 2, 3, 2), Dim: -2}, {Self: g.Normal(f32, 5), Dim: 0},
+		{Self: g.Normal(tensor.BFloat16, 2, 4), Dim: 1, Dtype: &f32},
+		{Self: g.Int(tensor.Int32, -3, 3, 2, 3), Dim: 0}, {Self: g.Int(tensor.Bool, 0, 1, 6), Dim: 0},
+		{Self: g.Normal(f32), Dim: -1}, {Self: g.Normal(f32, 0, 3), Dim: 1},
 		{Self: g.Normal(tensor.Complex128, 3), Dim: 0}, {Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), Dim: 0},
 	}
 }

@@ -86,6 +86,8 @@ func nestedNumbers(v value.Value, flat *[]opdef.Scalar, depth int) ([]int, error
 func dataCases(*rand.Rand) []*dataArgs {
 	bf := tensor.BFloat16
 	return []*dataArgs{
-		{value.NewList(int64(1), int64(2), int64(3)), nil}, {value.NewList(value.NewTuple(1.5, int64(2)), value.NewTuple(0.0, -1.0)), nil}, {0.1, &bf}, {true, nil}, {value.NewList(), nil},
+		{value.NewList(int64(1), int64(2), int64(3)), nil},
+		{value.NewList(value.NewTuple(1.5, int64(2)), value.NewTuple(0.0, -1.0)), nil}, {0.1, &bf}, {true, nil},
+		{value.NewList(), nil},
 	}
 }

@@ -84,7 +84,8 @@ func planCase(t *testing.T, e *opdef.Entry, r *diopi.Recipe, c *opdef.Call) erro
 			t.Errorf("%s: %d results, the plan yields %d", e.Schema.Name, len(f.Outs), len(p.Outputs))
 			break
 		}
-		if d, ok := p.Outputs[i].(*diopi.Tensor); ok && (d.DType != o.DType || !slices.Equal(d.Shape, o.Shape)) && d.Value == nil {
+		if d, ok := p.Outputs[i].(*diopi.Tensor); ok && (d.DType != o.DType || !slices.Equal(d.Shape, o.Shape)) &&
+			d.Value == nil {
 			t.Errorf("%s: result %d is %s, the plan yields %s%v", e.Schema.Name, i, o.Meta(), d.DType, d.Shape)
 		}
 	}

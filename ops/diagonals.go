@@ -22,7 +22,9 @@ var adjointOp = opdef.Op[selfArgs]{
 	Grad: func(_ *selfArgs, g *opdef.Grad) (opdef.Grads, error) { return gradOf("self", adjoint(g.Out[0])), nil },
 	Cases: func(r *rand.Rand) []*selfArgs {
 		g := opdef.Gen{R: r}
-		return []*selfArgs{{g.Normal(tensor.Float32, 2, 3)}, {g.Normal(tensor.Complex128, 2, 3, 1)}, {g.Normal(tensor.BFloat16, 0, 3)}, {opdef.NonContiguous(g.Normal(tensor.Complex64, 2, 3))}, {g.Int(tensor.Int64, 0, 9, 2, 2)}}
+		return []*selfArgs{{g.Normal(tensor.Float32, 2, 3)}, {g.Normal(tensor.Complex128, 2, 3, 1)},
+			{g.Normal(tensor.BFloat16, 0, 3)}, {opdef.NonContiguous(g.Normal(tensor.Complex64, 2, 3))},
+			{g.Int(tensor.Int64, 0, 9, 2, 2)}}
 	},
 }.Entry()
 
@@ -30,8 +32,11 @@ func adjoint(t *tensor.Tensor) *tensor.Tensor { return conjugate(t.Transpose(t.D
 
 // fillDiagonalOp writes a number to the main diagonal.
 var fillDiagonalOp = opdef.Op[fillDiagonalArgs]{
-	Schema: "fill_diagonal_(Tensor self, Scalar fill_value, bool wrap=False) -> Tensor", Names: "Tensor.fill_diagonal_", InPlace: true,
-	Doc:   opdef.Doc{Summary: "Writes a number to the main diagonal", Notes: "Tensors of more than 2 dimensions must be cubes. wrap goes on below a tall matrix's diagonal, a row apart.", Source: "torch.Tensor.fill_diagonal_"},
+	Schema: "fill_diagonal_(Tensor self, Scalar fill_value, bool wrap=False) -> Tensor", Names: "Tensor.fill_diagonal_",
+	InPlace: true,
+	Doc: opdef.Doc{Summary: "Writes a number to the main diagonal",
+		Notes: "Tensors of more than 2 dimensions must be cubes. wrap goes on below a tall matrix's diagonal, a row " +
+			"apart.", Source: "torch.Tensor.fill_diagonal_"},
 	Error: opdef.Error{Class: opdef.Exact},
 	Kernel: func(a *fillDiagonalArgs) ([]*tensor.Tensor, error) {
 		return a.filled(a.Self, a.FillValue)
@@ -43,8 +48,10 @@ var fillDiagonalOp = opdef.Op[fillDiagonalArgs]{
 	Cases: func(r *rand.Rand) []*fillDiagonalArgs {
 		g := opdef.Gen{R: r}
 		return []*fillDiagonalArgs{
-			{g.Normal(tensor.Float64, 3, 4), opdef.Float(1.5), false}, {g.Normal(tensor.Float32, 7, 3), opdef.Int(2), true}, {g.Normal(tensor.Float32, 7, 3), opdef.Int(2), false},
-			{g.Normal(tensor.BFloat16, 2, 2, 2), opdef.Float(0.5), false}, {g.Int(tensor.Int64, 0, 9, 3, 3), opdef.Int(-1), false}, {g.Normal(tensor.Float32, 0, 2), opdef.Int(1), false},
+			{g.Normal(tensor.Float64, 3, 4), opdef.Float(1.5), false}, {g.Normal(tensor.Float32, 7, 3), opdef.Int(2),
+				true}, {g.Normal(tensor.Float32, 7, 3), opdef.Int(2), false},
+			{g.Normal(tensor.BFloat16, 2, 2, 2), opdef.Float(0.5), false}, {g.Int(tensor.Int64, 0, 9, 3, 3),
+				opdef.Int(-1), false}, {g.Normal(tensor.Float32, 0, 2), opdef.Int(1), false},
 		}
 	},
 }.Entry()
@@ -82,8 +89,9 @@ func (a *fillDiagonalArgs) filled(t *tensor.Tensor, v opdef.Scalar) ([]*tensor.T
 // nonzeroStaticOp is nonzero with a number of rows that is given.
 var nonzeroStaticOp = opdef.Op[nonzeroStaticArgs]{
 	Schema: "nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
-	Doc:    opdef.Doc{Summary: "The indices of the first elements that are not zero, one a row", Notes: "Rows beyond their number hold fill_value.", Source: "torch.nonzero_static"},
-	Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient", Trivial: true,
+	Doc: opdef.Doc{Summary: "The indices of the first elements that are not zero, one a row",
+		Notes: "Rows beyond their number hold fill_value.", Source: "torch.nonzero_static"},
+	Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient", Trivial: true,
 	Kernel: func(a *nonzeroStaticArgs) ([]*tensor.Tensor, error) {
 		if err := checkSize([]int{a.Size, max(a.Self.Dim(), 1)}); err != nil {
 			return nil, err
@@ -95,7 +103,8 @@ var nonzeroStaticOp = opdef.Op[nonzeroStaticArgs]{
 	},
 	Cases: func(r *rand.Rand) []*nonzeroStaticArgs {
 		g := opdef.Gen{R: r}
-		return []*nonzeroStaticArgs{{g.Int(tensor.Bool, 0, 1, 3, 4), 5, -1}, {g.Int(tensor.Int64, 1, 2, 5), 2, 0}, {g.Normal(tensor.Float32, 2, 2), 6, 9}, {g.Normal(tensor.Float32, 0, 2), 1, -1}}
+		return []*nonzeroStaticArgs{{g.Int(tensor.Bool, 0, 1, 3, 4), 5, -1}, {g.Int(tensor.Int64, 1, 2, 5), 2, 0},
+			{g.Normal(tensor.Float32, 2, 2), 6, 9}, {g.Normal(tensor.Float32, 0, 2), 1, -1}}
 	},
 }.Entry()
 

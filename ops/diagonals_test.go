@@ -32,7 +32,8 @@ func TestFillDiagonal(t *testing.T) {
 func TestNonzeroStatic(t *testing.T) {
 	x := tensor.New(tensor.Int64, []int{4}, []int64{0, 3, 0, 7})
 	for size, want := range map[int][]int64{1: {1}, 3: {1, 3, -1}} {
-		c, err := Default().Bind("torch.nonzero_static", []value.Value{x}, &value.Dict{Items: []value.Item{{Key: "size", Value: int64(size)}}})
+		c, err := Default().Bind("torch.nonzero_static", []value.Value{x},
+			&value.Dict{Items: []value.Item{{Key: "size", Value: int64(size)}}})
 		if err != nil {
 			t.Fatal(err)
 		}

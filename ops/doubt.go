@@ -145,7 +145,8 @@ func (m *multihead) doubts() []*tensor.Tensor {
 		for i := from; i < to; i++ {
 			b, h := i/heads, i%heads
 			part := func(y []float64, rows int) kernel.Matrix[float64] { return m.part(y, rows, b, h) }
-			w, d, s := dense(m.l, m.keys, m.block(m.weights, b, h)), dense(m.l, m.keys, m.block(weights, b, h)), dense(m.l, m.keys, make([]float64, m.l*m.keys))
+			w, d, s := dense(m.l, m.keys, m.block(m.weights, b, h)), dense(m.l, m.keys, m.block(weights, b, h)),
+				dense(m.l, m.keys, make([]float64, m.l*m.keys))
 			q, k, v := part(m.q.y, m.l), part(m.k.y, m.keys), part(m.v.y, m.keys)
 			kernel.Gemm(q, k.T(), 0, s)
 			q, k = u.matrix(q), u.matrix(k)
@@ -187,7 +188,8 @@ func (p *headInput) doubts(m *multihead, u doubts) []float64 {
 		return d
 	}
 	rows, in := p.x.Shape[0]*m.n, width(p.x.Shape)
-	kernel.Gemm(u.matrix(kernel.Dense(rows, in, p.in)), u.matrix(kernel.Dense(m.e, in, p.weight)).T(), 0, kernel.Dense(rows, m.e, d))
+	kernel.Gemm(u.matrix(kernel.Dense(rows, in, p.in)), u.matrix(kernel.Dense(m.e, in, p.weight)).T(), 0,
+		kernel.Dense(rows, m.e, d))
 	for i, y := range p.y[:rows*m.e] {
 		if p.bias != nil {
 			d[i] += u.of(p.bias[i%m.e])

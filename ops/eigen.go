@@ -15,7 +15,8 @@ var eigenOps = []*opdef.Entry{
 	matrixOp(opdef.Op[eighArgs]{
 		Schema: "eigh(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
 		Names:  "linalg.eigh",
-		Doc:    opdef.Doc{Summary: "Eigenvalues, ascending, and eigenvectors of Hermitian matrices", Formula: "A = V @ diag(w) @ V^H", Notes: phaseNote, Source: "torch.linalg.eigh"},
+		Doc: opdef.Doc{Summary: "Eigenvalues, ascending, and eigenvectors of Hermitian matrices",
+			Formula: "A = V @ diag(w) @ V^H", Notes: phaseNote, Source: "torch.linalg.eigh"},
 		Accept: func(a *eighArgs, got, _ []*tensor.Tensor) []opdef.Acceptance {
 			return acceptEigh(a.A, a.UPLO == "U" || a.UPLO == "u", got)
 		},
@@ -28,8 +29,11 @@ var eigenOps = []*opdef.Entry{
 		Exempt: hermitianGradient,
 	}, func(a *eighArgs) (*matrixCall, error) { return eighPlan(a.A, a.UPLO, true) }),
 	matrixOp(opdef.Op[symeigArgs]{
-		Schema: "symeig(Tensor self, bool eigenvectors=False, bool upper=True) -> (Tensor eigenvalues, Tensor eigenvectors)",
-		Doc:    opdef.Doc{Summary: "Eigenvalues, ascending, and eigenvectors of Hermitian matrices", Formula: "self = V @ diag(w) @ V^H", Notes: "Without eigenvectors these are zeros. " + phaseNote, Source: "torch.symeig, up to torch 1.13"},
+		Schema: "symeig(Tensor self, bool eigenvectors=False, bool upper=True) -> (Tensor eigenvalues, Tensor " +
+			"eigenvectors)",
+		Doc: opdef.Doc{Summary: "Eigenvalues, ascending, and eigenvectors of Hermitian matrices",
+			Formula: "self = V @ diag(w) @ V^H", Notes: "Without eigenvectors these are zeros. " + phaseNote,
+			Source: "torch.symeig, up to torch 1.13"},
 		Accept: func(a *symeigArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
 			if !a.Eigenvectors {
 				return unaccepted(want)
@@ -47,7 +51,8 @@ var eigenOps = []*opdef.Entry{
 	matrixOp(opdef.Op[eighArgs]{
 		Schema: "eigvalsh(Tensor A, str UPLO='L') -> Tensor",
 		Names:  "linalg.eigvalsh",
-		Doc:    opdef.Doc{Summary: "Eigenvalues of Hermitian matrices, ascending", Formula: "A = V @ diag(w) @ V^H", Source: "torch.linalg.eigvalsh"},
+		Doc: opdef.Doc{Summary: "Eigenvalues of Hermitian matrices, ascending", Formula: "A = V @ diag(w) @ V^H",
+			Source: "torch.linalg.eigvalsh"},
 		Exempt: hermitianGradient,
 		Cases: func(r *rand.Rand) (cs []*eighArgs) {
 			for _, a := range positiveCases(r) {
@@ -63,7 +68,10 @@ var eigenOps = []*opdef.Entry{
 		Accept: func(a *svdArgs, got, _ []*tensor.Tensor) []opdef.Acceptance { return acceptSVD(a.A, got, false) },
 		Cases: func(r *rand.Rand) []*svdArgs {
 			g := opdef.Gen{R: r}
-			return []*svdArgs{{g.Normal(tensor.Float64, 4, 3), false, nil}, {withoutGrad(g.Normal(tensor.Float64, 2, 3, 4)), true, nil}, {g.Normal(tensor.Float64, 2, 3, 4), false, nil}, {withoutGrad(g.Normal(tensor.Complex128, 3, 3)), true, nil}, {g.Normal(tensor.Float32, 3, 2), false, nil}}
+			return []*svdArgs{{g.Normal(tensor.Float64, 4, 3), false, nil},
+				{withoutGrad(g.Normal(tensor.Float64, 2, 3, 4)), true, nil}, {g.Normal(tensor.Float64, 2, 3, 4), false,
+					nil}, {withoutGrad(g.Normal(tensor.Complex128, 3, 3)), true, nil}, {g.Normal(tensor.Float32, 3, 2),
+					false, nil}}
 		},
 	}, func(a *svdArgs) (*matrixCall, error) { return svdPlan(a.A, a.FullMatrices, false) }),
 	matrixOp(opdef.Op[svdSomeArgs]{
@@ -77,7 +85,8 @@ var eigenOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*svdSomeArgs {
 			g := opdef.Gen{R: r}
-			return []*svdSomeArgs{{g.Normal(tensor.Float64, 4, 3), true, true}, {withoutGrad(g.Normal(tensor.Float32, 3, 4)), false, true}}
+			return []*svdSomeArgs{{g.Normal(tensor.Float64, 4, 3), true, true},
+				{withoutGrad(g.Normal(tensor.Float32, 3, 4)), false, true}}
 		},
 	}, func(a *svdSomeArgs) (*matrixCall, error) {
 		m, err := svdPlan(a.Self, !a.Some || !a.ComputeUv, true)
@@ -89,23 +98,28 @@ var eigenOps = []*opdef.Entry{
 	matrixOp(opdef.Op[svdvalsArgs]{
 		Schema: "svdvals(Tensor A, *, str? driver=None) -> Tensor",
 		Names:  "linalg.svdvals",
-		Doc:    opdef.Doc{Summary: "Singular values, descending", Formula: "A = U @ diag(S) @ V^H", Source: "torch.linalg.svdvals"},
+		Doc: opdef.Doc{Summary: "Singular values, descending", Formula: "A = U @ diag(S) @ V^H",
+			Source: "torch.linalg.svdvals"},
 		Cases: func(r *rand.Rand) []*svdvalsArgs {
 			g := opdef.Gen{R: r}
-			return []*svdvalsArgs{{g.Normal(tensor.Float64, 4, 3), nil}, {g.Normal(tensor.Complex128, 2, 3, 4), nil}, {g.Normal(tensor.Float32, 3, 2), nil}}
+			return []*svdvalsArgs{{g.Normal(tensor.Float64, 4, 3), nil}, {g.Normal(tensor.Complex128, 2, 3, 4), nil},
+				{g.Normal(tensor.Float32, 3, 2), nil}}
 		},
 	}, func(a *svdvalsArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, false); err != nil {
 			return nil, err
 		}
 		r, c := lastTwo(a.A)
-		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2}, outs: []matrixOut{{a.A.DType.Real(), []int{min(r, c)}}}, amplify: 32,
-			run: algorithm{svdvals[float64], svdvals[complex128]}, back: algorithm{svdvalsGrad[float64], svdvalsGrad[complex128]}}, nil
+		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2},
+			outs: []matrixOut{{a.A.DType.Real(), []int{min(r, c)}}}, amplify: 32,
+			run: algorithm{svdvals[float64], svdvals[complex128]}, back: algorithm{svdvalsGrad[float64],
+				svdvalsGrad[complex128]}}, nil
 	}),
 	matrixOp(opdef.Op[matrixArgs]{
 		Schema: "eig(Tensor A) -> (Tensor eigenvalues, Tensor eigenvectors)",
 		Names:  "linalg.eig",
-		Doc:    opdef.Doc{Summary: "Eigenvalues and eigenvectors of square matrices", Formula: "A @ V = V @ diag(w)", Notes: "In no particular order. " + phaseNote, Source: "torch.linalg.eig"},
+		Doc: opdef.Doc{Summary: "Eigenvalues and eigenvectors of square matrices", Formula: "A @ V = V @ diag(w)",
+			Notes: "In no particular order. " + phaseNote, Source: "torch.linalg.eig"},
 		Exempt: map[string]string{"gradients": "eigenvectors are defined up to a phase"},
 		Accept: func(a *matrixArgs, got, _ []*tensor.Tensor) []opdef.Acceptance {
 			return acceptFactors(a.A, got, -1, func(f []kernel.Mat[complex128]) kernel.Mat[complex128] {
@@ -119,7 +133,8 @@ var eigenOps = []*opdef.Entry{
 	matrixOp(opdef.Op[matrixArgs]{
 		Schema: "eigvals(Tensor A) -> Tensor",
 		Names:  "linalg.eigvals",
-		Doc:    opdef.Doc{Summary: "Eigenvalues of square matrices", Formula: "det(A - w*I) = 0", Notes: "In no particular order.", Source: "torch.linalg.eigvals"},
+		Doc: opdef.Doc{Summary: "Eigenvalues of square matrices", Formula: "det(A - w*I) = 0",
+			Notes: "In no particular order.", Source: "torch.linalg.eigvals"},
 		Exempt: map[string]string{"gradients": "in no particular order"},
 		Accept: acceptEigvals,
 		Cases:  squareCases,
@@ -155,7 +170,9 @@ const phaseNote = "Eigenvectors are defined up to a phase; gradients are those o
 
 var hermitianGradient = map[string]string{"gradients": "the gradient is that of a Hermitian perturbation"}
 
-var svdDoc = opdef.Doc{Summary: "Singular value decomposition", Formula: "A = U @ diag(S) @ V^H", Notes: "Singular vectors are defined up to a phase; gradients are those of functions that do not depend on it. Of full matrices the vectors beyond the singular values have none.", Source: "torch.linalg.svd"}
+var svdDoc = opdef.Doc{Summary: "Singular value decomposition", Formula: "A = U @ diag(S) @ V^H",
+	Notes: "Singular vectors are defined up to a phase; gradients are those of functions that do not depend on it. " +
+		"Of full matrices the vectors beyond the singular values have none.", Source: "torch.linalg.svd"}
 
 // hermitianOf completes a batch of matrices from one triangle.
 func hermitianOf(t *tensor.Tensor, upper bool) *tensor.Tensor {
@@ -163,7 +180,8 @@ func hermitianOf(t *tensor.Tensor, upper bool) *tensor.Tensor {
 	f := func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
 		return []kernel.Mat[complex128]{kernel.Symmetrize(in[0], upper)}
 	}
-	ts, err := eachMatrix(t.Shape[:t.Dim()-2], []*tensor.Tensor{t}, []int{2}, []matrixOut{{tensor.Complex128, []int{r, c}}}, f)
+	ts, err := eachMatrix(t.Shape[:t.Dim()-2], []*tensor.Tensor{t}, []int{2},
+		[]matrixOut{{tensor.Complex128, []int{r, c}}}, f)
 	if err != nil {
 		panic(err) // a batch expands to itself
 	}
@@ -179,7 +197,9 @@ func eighPlan(t *tensor.Tensor, uplo string, vectors bool) (*matrixCall, error) 
 	}
 	n, _ := lastTwo(t)
 	upper := uplo == "U" || uplo == "u"
-	m := &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t}, ranks: []int{2}, outs: []matrixOut{{t.DType.Real(), []int{n}}}, amplify: 32, run: algorithm{eigh[float64](upper), eigh[complex128](upper)}}
+	m := &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t}, ranks: []int{2},
+		outs: []matrixOut{{t.DType.Real(), []int{n}}}, amplify: 32, run: algorithm{eigh[float64](upper),
+			eigh[complex128](upper)}}
 	if vectors {
 		m.outs = append(m.outs, matrixOut{t.DType, []int{n, n}})
 		m.back = algorithm{eighGrad[float64], eighGrad[complex128]}
@@ -264,8 +284,10 @@ func svdPlan(t *tensor.Tensor, full, plainV bool) (*matrixCall, error) {
 	if plainV {
 		arg = "self"
 	}
-	return &matrixCall{args: []string{arg}, ins: []*tensor.Tensor{t}, ranks: []int{2}, outs: []matrixOut{{t.DType, u}, {t.DType.Real(), []int{k}}, {t.DType, v}},
-		run: algorithm{svd[float64](full, plainV), svd[complex128](full, plainV)}, back: algorithm{svdGrad[float64](plainV), svdGrad[complex128](plainV)}, gap: singularGap}, nil
+	return &matrixCall{args: []string{arg}, ins: []*tensor.Tensor{t}, ranks: []int{2}, outs: []matrixOut{{t.DType, u},
+		{t.DType.Real(), []int{k}}, {t.DType, v}},
+		run:  algorithm{svd[float64](full, plainV), svd[complex128](full, plainV)},
+		back: algorithm{svdGrad[float64](plainV), svdGrad[complex128](plainV)}, gap: singularGap}, nil
 }
 
 func svd[T kernel.Field](full, plainV bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
@@ -350,7 +372,8 @@ func eigPlan(t *tensor.Tensor, vectors bool) (*matrixCall, error) {
 	}
 	n, _ := lastTwo(t)
 	dt := t.DType.Complex()
-	m := &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t}, ranks: []int{2}, outs: []matrixOut{{dt, []int{n}}}, back: algorithm{c: eigvalsGrad}}
+	m := &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t}, ranks: []int{2}, outs: []matrixOut{{dt, []int{n}}},
+		back: algorithm{c: eigvalsGrad}}
 	if vectors {
 		m.outs = append(m.outs, matrixOut{dt, []int{n, n}})
 		m.back.c = func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
@@ -368,7 +391,8 @@ func eigPlan(t *tensor.Tensor, vectors bool) (*matrixCall, error) {
 // generalGrad is the gradient of a matrix with eigenvalues w and eigenvectors v
 // of length 1.
 // Source: torch/csrc/autograd/FunctionsManual.cpp, linalg_eig_backward
-func generalGrad(w []complex128, v kernel.Mat[complex128], gw []complex128, gv kernel.Mat[complex128]) kernel.Mat[complex128] {
+func generalGrad(w []complex128, v kernel.Mat[complex128], gw []complex128,
+	gv kernel.Mat[complex128]) kernel.Mat[complex128] {
 	turn := v.H().Mul(gv)
 	length := make([]complex128, len(w)) // what would change the lengths of v
 	for i := range length {
@@ -469,7 +493,8 @@ func acceptSVD(a *tensor.Tensor, got []*tensor.Tensor, plainV bool) []opdef.Acce
 func acceptEigvals(a *matrixArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
 	n, _ := lastTwo(a.A)
 	x, y := tensor.Data[complex128](got[0]), slices.Clone(tensor.Data[complex128](want[0]))
-	bound := 64 * float64(max(n, 4)) * a.A.DType.Real().Eps() * math.Max(opdef.MaxAbs(a.A)*float64(n), math.SmallestNonzeroFloat64)
+	bound := 64 * float64(max(n, 4)) * a.A.DType.Real().Eps() * math.Max(opdef.MaxAbs(a.A)*float64(n),
+		math.SmallestNonzeroFloat64)
 	for at := 0; at < len(x); at += max(n, 1) {
 		left := y[at : at+n]
 		for _, v := range x[at : at+n] {

@@ -43,7 +43,8 @@ func TestGaugeInvariantGradients(t *testing.T) {
 	}{
 		{"torch.linalg.eigh", hermitian(n), hermitian(n),
 			func(f []matrix) float64 {
-				return inner(c, f[1].Mul(k).Mul(f[1].H())) + inner(kernel.Mat[complex128]{R: n, C: 1, D: k.Diagonal()}, f[0])
+				return inner(c, f[1].Mul(k).Mul(f[1].H())) + inner(kernel.Mat[complex128]{R: n, C: 1, D: k.Diagonal()},
+					f[0])
 			},
 			func(f []matrix) []matrix {
 				return []matrix{{R: n, C: 1, D: k.Diagonal()}, c.Add(1, c.H()).Mul(f[1]).Mul(k)}
@@ -58,7 +59,8 @@ func TestGaugeInvariantGradients(t *testing.T) {
 			}},
 		{"torch.linalg.svd", random(n, n), random(n, n),
 			func(f []matrix) float64 {
-				return inner(c, f[0].Mul(k).Mul(f[2])) + inner(kernel.Mat[complex128]{R: n, C: 1, D: k.Diagonal()}, f[1])
+				return inner(c, f[0].Mul(k).Mul(f[2])) + inner(kernel.Mat[complex128]{R: n, C: 1, D: k.Diagonal()},
+					f[1])
 			},
 			func(f []matrix) []matrix {
 				return []matrix{c.Mul(f[2].H()).Mul(k), {R: n, C: 1, D: k.Diagonal()}, k.Mul(f[0].H()).Mul(c)}

@@ -32,7 +32,8 @@ var einsumOps = []*opdef.Entry{
 		Doc:    einsumDoc,
 		Cases: func(r *rand.Rand) []*sublistArgs1 {
 			g := opdef.Gen{R: r}
-			return []*sublistArgs1{{g.Normal(tensor.Float64, 3, 3), ints(0, 0), nil}, {g.Normal(tensor.Float32, 3, 2), ints(0, 1), ints(1, 0)}}
+			return []*sublistArgs1{{g.Normal(tensor.Float64, 3, 3), ints(0, 0), nil}, {g.Normal(tensor.Float32, 3, 2),
+				ints(0, 1), ints(1, 0)}}
 		},
 	}, func(a *sublistArgs1) (*product, error) {
 		return sublistPlan([]*tensor.Tensor{a.A}, []value.Value{a.ADims}, a.Out, []string{"a"})
@@ -53,24 +54,28 @@ var einsumOps = []*opdef.Entry{
 		return sublistPlan([]*tensor.Tensor{a.A, a.B}, []value.Value{a.ADims, a.BDims}, a.Out, []string{"a", "b"})
 	}),
 	multilinear(opdef.Op[sublistArgs3]{
-		Schema: "einsum.sublist3(Tensor a, any a_dims, Tensor b, any b_dims, Tensor c, any c_dims, any out=None) -> Tensor",
-		Names:  "einsum functional.einsum",
-		Doc:    einsumDoc,
+		Schema: "einsum.sublist3(Tensor a, any a_dims, Tensor b, any b_dims, Tensor c, any c_dims, any out=None) -> " +
+			"Tensor",
+		Names: "einsum functional.einsum",
+		Doc:   einsumDoc,
 		Cases: func(r *rand.Rand) []*sublistArgs3 {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
-			return []*sublistArgs3{{g.Normal(f64, 3, 2), ints(0, 1), g.Normal(f64, 2, 4), ints(1, 2), g.Normal(f64, 4), ints(2), ints(0)}}
+			return []*sublistArgs3{{g.Normal(f64, 3, 2), ints(0, 1), g.Normal(f64, 2, 4), ints(1, 2), g.Normal(f64, 4),
+				ints(2), ints(0)}}
 		},
 	}, func(a *sublistArgs3) (*product, error) {
-		return sublistPlan([]*tensor.Tensor{a.A, a.B, a.C}, []value.Value{a.ADims, a.BDims, a.CDims}, a.Out, []string{"a", "b", "c"})
+		return sublistPlan([]*tensor.Tensor{a.A, a.B, a.C}, []value.Value{a.ADims, a.BDims, a.CDims}, a.Out,
+			[]string{"a", "b", "c"})
 	}),
 }
 
 var einsumDoc = opdef.Doc{
 	Summary: "Sum of products over the dimensions an equation names",
 	Formula: "einsum(\"bij,bjk->bik\", x, y)",
-	Notes:   "Letters in an order of their own, ... for broadcast dimensions, a repeated letter takes the diagonal; or lists of numbers in place of letters.",
-	Source:  "torch.einsum",
+	Notes: "Letters in an order of their own, ... for broadcast dimensions, a repeated letter takes the diagonal; " +
+		"or lists of numbers in place of letters.",
+	Source: "torch.einsum",
 }
 
 type einsumArgs struct {
@@ -195,7 +200,8 @@ func sublist(v value.Value) ([]int, error) {
 // einsumLabels is the product of operands labelled with non-negative numbers
 // and ellipsis; without explicit output it is what appears once, in order,
 // after the broadcast dimensions. arg is to blame for wrong labels.
-func einsumLabels(ts []*tensor.Tensor, labels [][]int, out []int, explicit bool, arg string, args []string) (*product, error) {
+func einsumLabels(ts []*tensor.Tensor, labels [][]int, out []int, explicit bool, arg string, args []string) (*product,
+	error) {
 	p := &product{args: args}
 	count := map[int]int{}
 	size := map[int]int{}
@@ -212,7 +218,8 @@ func einsumLabels(ts []*tensor.Tensor, labels [][]int, out []int, explicit bool,
 			return nil, opdef.Refuse(arg, "operand %d has more than one ellipsis", i)
 		}
 		if named > t.Dim() || dots == 0 && named != t.Dim() {
-			return nil, opdef.Refuse(arg, "operand %d of shape %s does not have %d dimensions", i, tensor.ShapeString(t.Shape), named)
+			return nil, opdef.Refuse(arg, "operand %d of shape %s does not have %d dimensions", i,
+				tensor.ShapeString(t.Shape), named)
 		}
 		wide = max(wide, (t.Dim()-named)*dots)
 		axes := expandEllipsis(labels[i], t.Dim()-named)
@@ -224,7 +231,10 @@ func einsumLabels(ts []*tensor.Tensor, labels [][]int, out []int, explicit bool,
 			}
 			mine[l] = n
 			if m, ok := size[l]; ok && m != n && m != 1 && n != 1 {
-				return nil, opdef.Refuse(args[i], "operand %d of shape %s does not broadcast: sizes %d and %d for one subscript", i, tensor.ShapeString(t.Shape), m, n)
+				return nil,
+					opdef.Refuse(args[i],
+						"operand %d of shape %s does not broadcast: sizes %d and %d for one subscript", i,
+						tensor.ShapeString(t.Shape), m, n)
 			}
 			if size[l] == 0 || n != 1 {
 				size[l] = n
@@ -358,7 +368,8 @@ func tensordotDims(a *tensordotArgs) (da, db []int, err error) {
 	case int64:
 		n := int(v)
 		if v < 0 || n > a.A.Dim() || n > a.B.Dim() {
-			return nil, nil, opdef.Refuse("dims", "%d is out of range for %d and %d dimensions", v, a.A.Dim(), a.B.Dim())
+			return nil, nil, opdef.Refuse("dims", "%d is out of range for %d and %d dimensions", v,
+				a.A.Dim(), a.B.Dim())
 		}
 		for i := range n {
 			da, db = append(da, a.A.Dim()-n+i), append(db, i)

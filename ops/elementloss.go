@@ -342,7 +342,8 @@ func asSum(_ *elementLoss, up *tensor.Tensor) ([]*tensor.Tensor, error) {
 // shapesAgree refuses operands torch does not broadcast.
 func shapesAgree(input, target *tensor.Tensor) error {
 	if !slices.Equal(input.Shape, target.Shape) {
-		return opdef.Refuse("target", "shape %s differs from the input's %s", tensor.ShapeString(target.Shape), tensor.ShapeString(input.Shape))
+		return opdef.Refuse("target", "shape %s differs from the input's %s", tensor.ShapeString(target.Shape),
+			tensor.ShapeString(input.Shape))
 	}
 	return nil
 }
@@ -352,7 +353,8 @@ var lossReductions = []string{"mean", "sum", "none"}
 
 // lossPairs are inputs and targets for the cases of a loss: in and out make
 // them; each reduction and layout occurs.
-func lossPairs(r *rand.Rand, broadcast bool, input, target func(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor, add func(x, t *tensor.Tensor, how string)) {
+func lossPairs(r *rand.Rand, broadcast bool, input, target func(g opdef.Gen, dt tensor.DType,
+	shape ...int) *tensor.Tensor, add func(x, t *tensor.Tensor, how string)) {
 	g := opdef.Gen{R: r}
 	shapes := [][]int{{3, 4}, {5}, {}, {2, 0}, {2, 3, 2}}
 	for i, s := range shapes {
@@ -399,7 +401,8 @@ func inUnitInterval(arg string, t *tensor.Tensor) error {
 		},
 		Join: func(acc *bounds, next bounds) { acc.lo, acc.hi = min(acc.lo, next.lo), max(acc.hi, next.hi) },
 	}, allDims(t.Dim()), false, t)
-	b := bounds{opdef.Collect(f, tensor.Float64, func(b *bounds) float64 { return b.lo }).Item(), opdef.Collect(f, tensor.Float64, func(b *bounds) float64 { return b.hi }).Item()}
+	b := bounds{opdef.Collect(f, tensor.Float64, func(b *bounds) float64 { return b.lo }).Item(),
+		opdef.Collect(f, tensor.Float64, func(b *bounds) float64 { return b.hi }).Item()}
 	if b.lo < 0 || b.hi > 1 {
 		return opdef.Refuse(arg, "%s", fmt.Sprintf("want elements between 0 and 1, got %v", [2]float64{b.lo, b.hi}))
 	}

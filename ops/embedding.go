@@ -12,11 +12,13 @@ import (
 // embeddingOps look rows of a table up.
 var embeddingOps = []*opdef.Entry{
 	opdef.Op[embeddingArgs]{
-		Schema: "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, ignored sparse=False) -> Tensor",
+		Schema: "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float " +
+			"norm_type=2.0, bool scale_grad_by_freq=False, ignored sparse=False) -> Tensor",
 		Names:  "F.embedding",
 		Lookup: "weight",
 		Doc: opdef.Doc{Summary: "Rows of a table by index", Formula: "out[i] = weight[input[i]]",
-			Notes: "Rows whose norm exceeds max_norm are first scaled down, in weight itself. The row padding_idx gets no gradient.", Source: "torch.nn.functional.embedding"},
+			Notes: "Rows whose norm exceeds max_norm are first scaled down, in weight itself. The row padding_idx " +
+				"gets no gradient.", Source: "torch.nn.functional.embedding"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: embeddingGradError},
 		ErrorOf: func(a *embeddingArgs) opdef.Error {
 			if a.MaxNorm != nil {
@@ -65,24 +67,33 @@ var embeddingOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			pad, last := 1, -1
 			return []*embeddingArgs{
-				{Input: g.Int(tensor.Int64, 0, 4, 2, 3), Weight: g.Normal(tensor.Float32, 5, 3), NormType: 2}, {Input: g.Int(tensor.Int32, 0, 4, 6), Weight: withoutGrad(g.Normal(tensor.Float64, 5, 3)), PaddingIdx: &pad, NormType: 2},
-				{Input: g.Int(tensor.Int64, 0, 4, 7), Weight: withoutGrad(g.Normal(tensor.Float64, 5, 2)), PaddingIdx: &last, NormType: 2, ScaleGradByFreq: true}, {Input: g.Int(tensor.Int64, 0, 4), Weight: g.Normal(tensor.BFloat16, 5, 2), NormType: 2},
-				{Input: g.Int(tensor.Int64, 0, 4, 0), Weight: g.Normal(tensor.Float32, 5, 2), NormType: 2}, {Input: g.Int(tensor.Int64, 0, 4, 3), Weight: opdef.NonContiguous(g.Normal(tensor.Float32, 5, 2)), NormType: 2},
+				{Input: g.Int(tensor.Int64, 0, 4, 2, 3), Weight: g.Normal(tensor.Float32, 5, 3), NormType: 2},
+				{Input: g.Int(tensor.Int32, 0, 4, 6), Weight: withoutGrad(g.Normal(tensor.Float64, 5, 3)),
+					PaddingIdx: &pad, NormType: 2},
+				{Input: g.Int(tensor.Int64, 0, 4, 7), Weight: withoutGrad(g.Normal(tensor.Float64, 5, 2)),
+					PaddingIdx: &last, NormType: 2, ScaleGradByFreq: true}, {Input: g.Int(tensor.Int64, 0, 4),
+					Weight: g.Normal(tensor.BFloat16, 5, 2), NormType: 2},
+				{Input: g.Int(tensor.Int64, 0, 4, 0), Weight: g.Normal(tensor.Float32, 5, 2), NormType: 2},
+				{Input: g.Int(tensor.Int64, 0, 4, 3), Weight: opdef.NonContiguous(g.Normal(tensor.Float32, 5, 2)),
+					NormType: 2},
 			}
 		},
 	}.Entry(),
 	opdef.Op[embeddingRowsArgs]{
-		Schema: "embedding.rows(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, ignored sparse=False) -> Tensor",
-		DIOPI:  "embedding input=indices",
-		Names:  "embedding",
-		Doc:    opdef.Doc{Summary: "Rows of a table by index", Formula: "out[i] = weight[indices[i]]", Notes: "A padding_idx of 0 or more names a row that gets no gradient.", Source: "torch.embedding"},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: embeddingGradError},
+		Schema: "embedding.rows(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, " +
+			"ignored sparse=False) -> Tensor",
+		DIOPI: "embedding input=indices",
+		Names: "embedding",
+		Doc: opdef.Doc{Summary: "Rows of a table by index", Formula: "out[i] = weight[indices[i]]",
+			Notes: "A padding_idx of 0 or more names a row that gets no gradient.", Source: "torch.embedding"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: embeddingGradError},
 		Kernel: func(a *embeddingRowsArgs) ([]*tensor.Tensor, error) {
 			l, err := a.lookup()
 			if err != nil {
 				return nil, err
 			}
-			return []*tensor.Tensor{pick(a.Weight, append(slices.Clone(l.index.Shape), a.Weight.Shape[1:]...), l.rows())}, nil
+			return []*tensor.Tensor{pick(a.Weight, append(slices.Clone(l.index.Shape), a.Weight.Shape[1:]...),
+				l.rows())}, nil
 		},
 		Grad: func(a *embeddingRowsArgs, g *opdef.Grad) (opdef.Grads, error) {
 			l, err := a.lookup()
@@ -101,15 +112,17 @@ var embeddingOps = []*opdef.Entry{
 		GradTerms: func(a *embeddingRowsArgs) int { return max(1, a.Indices.Numel()) },
 		Cases: func(r *rand.Rand) []*embeddingRowsArgs {
 			g := opdef.Gen{R: r}
-			return []*embeddingRowsArgs{{g.Normal(tensor.Float32, 5, 3), g.Int(tensor.Int64, 0, 4, 2, 3), -1, false}, {withoutGrad(g.Normal(tensor.Float64, 5, 3)), g.Int(tensor.Int64, 0, 4, 6), 2, true}}
+			return []*embeddingRowsArgs{{g.Normal(tensor.Float32, 5, 3), g.Int(tensor.Int64, 0, 4, 2, 3), -1, false},
+				{withoutGrad(g.Normal(tensor.Float64, 5, 3)), g.Int(tensor.Int64, 0, 4, 6), 2, true}}
 		},
 	}.Entry(),
 	opdef.Op[oneHotArgs]{
 		Schema: "one_hot(Tensor tensor, int num_classes=-1) -> Tensor",
 		DIOPI:  "one_hot input=tensor",
 		Names:  "F.one_hot",
-		Doc:    opdef.Doc{Summary: "1 at the index in a new last dimension, 0 elsewhere", Notes: "A num_classes of -1 is one more than the largest index.", Source: "torch.nn.functional.one_hot"},
-		Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "integers have no gradient",
+		Doc: opdef.Doc{Summary: "1 at the index in a new last dimension, 0 elsewhere",
+			Notes: "A num_classes of -1 is one more than the largest index.", Source: "torch.nn.functional.one_hot"},
+		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "integers have no gradient",
 		Kernel: func(a *oneHotArgs) ([]*tensor.Tensor, error) {
 			if a.Tensor.DType != tensor.Int64 {
 				return nil, opdef.Refuse("tensor", "want int64, got %s", a.Tensor.DType)
@@ -128,14 +141,16 @@ var embeddingOps = []*opdef.Entry{
 				return nil, err
 			}
 			index := a.Tensor
-			return []*tensor.Tensor{opdef.Rows(tensor.Int64, append(slices.Clone(index.Shape), n), n, func(row int, dst []int64) {
-				clear(dst)
-				dst[tensor.At[int64](index, row)] = 1
-			})}, nil
+			return []*tensor.Tensor{opdef.Rows(tensor.Int64, append(slices.Clone(index.Shape), n), n,
+				func(row int, dst []int64) {
+					clear(dst)
+					dst[tensor.At[int64](index, row)] = 1
+				})}, nil
 		},
 		Cases: func(r *rand.Rand) []*oneHotArgs {
 			g := opdef.Gen{R: r}
-			return []*oneHotArgs{{g.Int(tensor.Int64, 0, 3, 5), 4}, {g.Int(tensor.Int64, 0, 3, 2, 3), -1}, {g.Int(tensor.Int64, 0, 3), 6}, {g.Int(tensor.Int64, 0, 3, 0), 2}}
+			return []*oneHotArgs{{g.Int(tensor.Int64, 0, 3, 5), 4}, {g.Int(tensor.Int64, 0, 3, 2, 3), -1},
+				{g.Int(tensor.Int64, 0, 3), 6}, {g.Int(tensor.Int64, 0, 3, 0), 2}}
 		},
 	}.Entry(),
 	embeddingBagOp,
@@ -271,7 +286,8 @@ func (l *lookup) renormed(maxNorm *float64, p float64) (*tensor.Tensor, error) {
 		}
 		tensor.RoundBlock(l.weight.DType, v)
 	}
-	return put(l.weight, tensor.New(l.weight.DType, []int{len(used), n}, rows), slicesOf(l.weight.Shape, 0, used), assign, true), nil
+	return put(l.weight, tensor.New(l.weight.DType, []int{len(used), n}, rows), slicesOf(l.weight.Shape, 0, used),
+		assign, true), nil
 }
 
 // rowNorm is the p-norm of v.

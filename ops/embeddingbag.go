@@ -22,11 +22,15 @@ type embeddingBagArgs struct {
 }
 
 var embeddingBagOp = opdef.Op[embeddingBagArgs]{
-	Schema: "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float norm_type=2, bool scale_grad_by_freq=False, str mode='mean', " +
-		"ignored sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> Tensor",
+	Schema: "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float " +
+		"norm_type=2, bool scale_grad_by_freq=False, str mode='mean', " +
+		"ignored sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? " +
+		"padding_idx=None) -> Tensor",
 	Names: "F.embedding_bag",
-	Doc: opdef.Doc{Summary: "Sums, means or maxima of bags of rows of a table", Formula: "out[b] = reduce(per_sample_weights[i]*weight[input[i]] for i in bag b)",
-		Notes: "An empty bag gives 0; entries equal to padding_idx are left out.", Source: "torch.nn.functional.embedding_bag"},
+	Doc: opdef.Doc{Summary: "Sums, means or maxima of bags of rows of a table",
+		Formula: "out[b] = reduce(per_sample_weights[i]*weight[input[i]] for i in bag b)",
+		Notes:   "An empty bag gives 0; entries equal to padding_idx are left out.",
+		Source:  "torch.nn.functional.embedding_bag"},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2},
 	ErrorOf: func(a *embeddingBagArgs) opdef.Error {
 		if a.Mode == "max" && a.MaxNorm == nil {
@@ -100,9 +104,12 @@ var embeddingBagOp = opdef.Op[embeddingBagArgs]{
 		pad := 1
 		return []*embeddingBagArgs{
 			{Input: g.Int(tensor.Int64, 0, 4, 2, 3), Weight: g.Normal(tensor.Float32, 5, 3), NormType: 2, Mode: "mean"},
-			{Input: g.Int(tensor.Int64, 0, 4, 6), Weight: g.Normal(tensor.Float64, 5, 3), Offsets: offsets, NormType: 2, Mode: "sum", PerSampleWeights: g.Normal(tensor.Float64, 6)},
-			{Input: g.Int(tensor.Int64, 0, 4, 6), Weight: g.Distinct(tensor.Float64, 5, 3), Offsets: offsets, NormType: 2, Mode: "max"},
-			{Input: g.Int(tensor.Int64, 0, 4, 4), Weight: g.Normal(tensor.Float64, 5, 2), Offsets: offsets, NormType: 2, Mode: "sum", IncludeLastOffset: true, PaddingIdx: &pad},
+			{Input: g.Int(tensor.Int64, 0, 4, 6), Weight: g.Normal(tensor.Float64, 5, 3), Offsets: offsets, NormType: 2,
+				Mode: "sum", PerSampleWeights: g.Normal(tensor.Float64, 6)},
+			{Input: g.Int(tensor.Int64, 0, 4, 6), Weight: g.Distinct(tensor.Float64, 5, 3), Offsets: offsets,
+				NormType: 2, Mode: "max"},
+			{Input: g.Int(tensor.Int64, 0, 4, 4), Weight: g.Normal(tensor.Float64, 5, 2), Offsets: offsets, NormType: 2,
+				Mode: "sum", IncludeLastOffset: true, PaddingIdx: &pad},
 		}
 	},
 }.Entry()
@@ -146,7 +153,8 @@ func (a *embeddingBagArgs) bags() (*bagged, error) {
 		case a.Mode != "sum":
 			return nil, opdef.Refuse("per_sample_weights", "only mode \"sum\" has weights, not %q", a.Mode)
 		case !slices.Equal(p.Shape, a.Input.Shape):
-			return nil, opdef.Refuse("per_sample_weights", "want shape %s, got %s", tensor.ShapeString(a.Input.Shape), tensor.ShapeString(p.Shape))
+			return nil, opdef.Refuse("per_sample_weights", "want shape %s, got %s", tensor.ShapeString(a.Input.Shape),
+				tensor.ShapeString(p.Shape))
 		case p.DType != a.Weight.DType:
 			return nil, opdef.Refuse("per_sample_weights", "want dtype %s, got %s", a.Weight.DType, p.DType)
 		}

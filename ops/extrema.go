@@ -14,8 +14,9 @@ var extremaOps = []*opdef.Entry{
 	extremum("amin", "Smallest element over dimensions", true),
 	opdef.Op[aminmaxArgs]{
 		Schema: "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-		Doc:    opdef.Doc{Summary: "Smallest and largest element over all dimensions or one", Notes: "Ties share the gradient equally.", Source: "torch.aminmax"},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
+		Doc: opdef.Doc{Summary: "Smallest and largest element over all dimensions or one",
+			Notes: "Ties share the gradient equally.", Source: "torch.aminmax"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
 		Kernel: func(a *aminmaxArgs) ([]*tensor.Tensor, error) {
 			lo, err := extreme(a.Self, dimList(a.Dim), a.Keepdim, true)
 			if err != nil {
@@ -41,9 +42,12 @@ var extremaOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*aminmaxArgs {
 			g := opdef.Gen{R: r}
 			return []*aminmaxArgs{
-				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float32, 3, 4), Dim: ptr(-1), Keepdim: true}, {Self: g.Distinct(tensor.Float64, 2, 5), Dim: ptr(0)},
-				{Self: g.Int(tensor.Int32, -9, 9, 5)}, {Self: g.Distinct(tensor.BFloat16)}, {Self: g.Distinct(tensor.Float32, 0, 3), Dim: ptr(1)},
-				{Self: g.Int(tensor.Bool, 0, 1, 4)}, {Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 2)), Dim: ptr(0)},
+				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float32, 3, 4), Dim: ptr(-1),
+					Keepdim: true}, {Self: g.Distinct(tensor.Float64, 2, 5), Dim: ptr(0)},
+				{Self: g.Int(tensor.Int32, -9, 9, 5)}, {Self: g.Distinct(tensor.BFloat16)},
+				{Self: g.Distinct(tensor.Float32, 0, 3), Dim: ptr(1)},
+				{Self: g.Int(tensor.Bool, 0, 1, 4)}, {Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 2)),
+					Dim: ptr(0)},
 			}
 		},
 	}.Entry(),
@@ -51,7 +55,8 @@ var extremaOps = []*opdef.Entry{
 	wholeExtremum("min", "Smallest element", true),
 	opdef.Binary{
 		Name: "maximum", Names: "maximum Tensor.maximum max Tensor.max",
-		Doc:       opdef.Doc{Summary: "Larger of two elements", Notes: "nan wins. Equal elements share the gradient.", Source: "torch.maximum"},
+		Doc: opdef.Doc{Summary: "Larger of two elements", Notes: "nan wins. Equal elements share the gradient.",
+			Source: "torch.maximum"},
 		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
 		F:         func(x, y float64) float64 { return max(x, y) },
 		I:         func(x, y int64) int64 { return max(x, y) },
@@ -60,7 +65,8 @@ var extremaOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Binary{
 		Name: "minimum", Names: "minimum Tensor.minimum min Tensor.min",
-		Doc:       opdef.Doc{Summary: "Smaller of two elements", Notes: "nan wins. Equal elements share the gradient.", Source: "torch.minimum"},
+		Doc: opdef.Doc{Summary: "Smaller of two elements", Notes: "nan wins. Equal elements share the gradient.",
+			Source: "torch.minimum"},
 		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
 		F:         func(x, y float64) float64 { return min(x, y) },
 		I:         func(x, y int64) int64 { return min(x, y) },
@@ -72,8 +78,9 @@ var extremaOps = []*opdef.Entry{
 	argExtremum("argmax", "Index of the largest element", false),
 	argExtremum("argmin", "Index of the smallest element", true),
 	opdef.Binary{
-		Name:  "fmax",
-		Doc:   opdef.Doc{Summary: "Larger of two elements, a number before nan", Notes: "The gradient of equal elements goes to self.", Source: "torch.fmax"},
+		Name: "fmax",
+		Doc: opdef.Doc{Summary: "Larger of two elements, a number before nan",
+			Notes: "The gradient of equal elements goes to self.", Source: "torch.fmax"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
 		F: func(x, y float64) float64 {
 			if x >= y || y != y {
@@ -86,8 +93,9 @@ var extremaOps = []*opdef.Entry{
 		NoNumbers: true,
 	}.Entry(),
 	opdef.Binary{
-		Name:  "fmin",
-		Doc:   opdef.Doc{Summary: "Smaller of two elements, a number before nan", Notes: "The gradient of equal elements goes to self.", Source: "torch.fmin"},
+		Name: "fmin",
+		Doc: opdef.Doc{Summary: "Smaller of two elements, a number before nan",
+			Notes: "The gradient of equal elements goes to self.", Source: "torch.fmin"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
 		F: func(x, y float64) float64 {
 			if x <= y || y != y {
@@ -208,7 +216,8 @@ func extremeOver(x *tensor.Tensor, dim []int) ([]int, error) {
 	if x.Numel() == 0 {
 		for _, d := range dims {
 			if x.Shape[d] == 0 {
-				return nil, opdef.Refuse("self", "dimension %d has no elements, which have no largest or smallest one", d)
+				return nil, opdef.Refuse("self", "dimension %d has no elements, which have no largest or smallest one",
+					d)
 			}
 		}
 	}
@@ -273,8 +282,9 @@ func shareTies(x, y, up *tensor.Tensor, dim []int) *tensor.Tensor {
 func extremum(name, summary string, least bool) *opdef.Entry {
 	return opdef.Op[extremumArgs]{
 		Schema: name + "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
-		Doc:    opdef.Doc{Summary: summary, Notes: "nan wins. Ties share the gradient equally.", Source: "torch." + name},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
+		Doc: opdef.Doc{Summary: summary, Notes: "nan wins. Ties share the gradient equally.",
+			Source: "torch." + name},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
 		Kernel: func(a *extremumArgs) ([]*tensor.Tensor, error) {
 			t, err := extreme(a.Self, a.Dim, a.Keepdim, least)
 			return single(t), err
@@ -285,9 +295,12 @@ func extremum(name, summary string, least bool) *opdef.Entry {
 		Cases: func(r *rand.Rand) []*extremumArgs {
 			g := opdef.Gen{R: r}
 			return []*extremumArgs{
-				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float64, 2, 3, 4), Dim: []int{0, -1}}, {Self: g.Distinct(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true},
-				{Self: g.Int(tensor.Int64, -9, 9, 2, 3), Dim: []int{0}}, {Self: g.Distinct(tensor.BFloat16, 4)}, {Self: g.Distinct(tensor.Float32)},
-				{Self: g.Distinct(tensor.Float32, 0, 3), Dim: []int{1}}, {Self: g.Int(tensor.Bool, 0, 1, 4)}, {Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4)), Dim: []int{0}},
+				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float64, 2, 3, 4),
+					Dim: []int{0, -1}}, {Self: g.Distinct(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true},
+				{Self: g.Int(tensor.Int64, -9, 9, 2, 3), Dim: []int{0}}, {Self: g.Distinct(tensor.BFloat16, 4)},
+				{Self: g.Distinct(tensor.Float32)},
+				{Self: g.Distinct(tensor.Float32, 0, 3), Dim: []int{1}}, {Self: g.Int(tensor.Bool, 0, 1, 4)},
+				{Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4)), Dim: []int{0}},
 			}
 		},
 	}.Entry()
@@ -297,8 +310,9 @@ func extremum(name, summary string, least bool) *opdef.Entry {
 func wholeExtremum(name, summary string, least bool) *opdef.Entry {
 	return opdef.Op[opdef.UnaryArgs]{
 		Schema: name + "(Tensor self) -> Tensor",
-		Doc:    opdef.Doc{Summary: summary, Notes: "nan wins. Ties share the gradient equally.", Source: "torch." + name},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
+		Doc: opdef.Doc{Summary: summary, Notes: "nan wins. Ties share the gradient equally.",
+			Source: "torch." + name},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			t, err := extreme(a.Self, nil, false, least)
 			return single(t), err
@@ -309,8 +323,10 @@ func wholeExtremum(name, summary string, least bool) *opdef.Entry {
 		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
 			g := opdef.Gen{R: r}
 			return []*opdef.UnaryArgs{
-				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float32)}, {Self: g.Int(tensor.Int64, -9, 9, 2, 3)},
-				{Self: g.Distinct(tensor.BFloat16, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 4)}, {Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4))},
+				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float32)},
+				{Self: g.Int(tensor.Int64, -9, 9, 2, 3)},
+				{Self: g.Distinct(tensor.BFloat16, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 4)},
+				{Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4))},
 			}
 		},
 	}.Entry()
@@ -320,8 +336,10 @@ func wholeExtremum(name, summary string, least bool) *opdef.Entry {
 func dimExtremum(name, summary string, least bool) *opdef.Entry {
 	return opdef.Op[dimExtremumArgs]{
 		Schema: name + ".dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-		Doc:    opdef.Doc{Summary: summary, Notes: "nan wins. Any index of equal elements is accepted; the gradient goes to the one returned.", Source: "torch." + name},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Doc: opdef.Doc{Summary: summary,
+			Notes:  "nan wins. Any index of equal elements is accepted; the gradient goes to the one returned.",
+			Source: "torch." + name},
+		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *dimExtremumArgs) ([]*tensor.Tensor, error) {
 			dims, err := extremeOver(a.Self, []int{a.Dim})
 			if err != nil {
@@ -344,9 +362,12 @@ func dimExtremum(name, summary string, least bool) *opdef.Entry {
 		Cases: func(r *rand.Rand) []*dimExtremumArgs {
 			g := opdef.Gen{R: r}
 			return []*dimExtremumArgs{
-				{Self: g.Distinct(tensor.Float64, 3, 4), Dim: 1}, {Self: g.Distinct(tensor.Float64, 2, 3, 4), Dim: -2, Keepdim: true}, {Self: g.Distinct(tensor.Float32, 5), Dim: 0},
-				{Self: g.Int(tensor.Int32, -9, 9, 2, 3), Dim: 0}, {Self: g.Distinct(tensor.BFloat16, 4, 2), Dim: 0}, {Self: g.Distinct(tensor.Float32), Dim: -1},
-				{Self: g.Distinct(tensor.Float32, 0, 3), Dim: 1}, {Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4)), Dim: 0},
+				{Self: g.Distinct(tensor.Float64, 3, 4), Dim: 1}, {Self: g.Distinct(tensor.Float64, 2, 3, 4), Dim: -2,
+					Keepdim: true}, {Self: g.Distinct(tensor.Float32, 5), Dim: 0},
+				{Self: g.Int(tensor.Int32, -9, 9, 2, 3), Dim: 0}, {Self: g.Distinct(tensor.BFloat16, 4, 2), Dim: 0},
+				{Self: g.Distinct(tensor.Float32), Dim: -1},
+				{Self: g.Distinct(tensor.Float32, 0, 3), Dim: 1},
+				{Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4)), Dim: 0},
 			}
 		},
 	}.Entry()
@@ -374,7 +395,9 @@ func scatterAlong(shape []int, dim int, indices, up *tensor.Tensor) (*tensor.Ten
 func argExtremum(name, summary string, least bool) *opdef.Entry {
 	return opdef.Op[aminmaxArgs]{
 		Schema: name + "(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-		Doc:    opdef.Doc{Summary: summary, Notes: "Of all elements in row-major order without dim. nan wins. Any index of equal elements is accepted.", Source: "torch." + name},
+		Doc: opdef.Doc{Summary: summary,
+			Notes:  "Of all elements in row-major order without dim. nan wins. Any index of equal elements is accepted.",
+			Source: "torch." + name},
 		NoGrad: "the result is an index",
 		Kernel: func(a *aminmaxArgs) ([]*tensor.Tensor, error) {
 			dims, err := extremeOver(a.Self, dimList(a.Dim))
@@ -398,8 +421,10 @@ func argExtremum(name, summary string, least bool) *opdef.Entry {
 		Cases: func(r *rand.Rand) []*aminmaxArgs {
 			g := opdef.Gen{R: r}
 			return []*aminmaxArgs{
-				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.Float32, 3, 4), Dim: ptr(-1), Keepdim: true}, {Self: g.Normal(tensor.Float64, 2, 5), Dim: ptr(0)},
-				{Self: g.Int(tensor.Int32, -9, 9, 5)}, {Self: g.Normal(tensor.BFloat16)}, {Self: g.Normal(tensor.Float32, 0, 3), Dim: ptr(1)},
+				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.Float32, 3, 4), Dim: ptr(-1),
+					Keepdim: true}, {Self: g.Normal(tensor.Float64, 2, 5), Dim: ptr(0)},
+				{Self: g.Int(tensor.Int32, -9, 9, 5)}, {Self: g.Normal(tensor.BFloat16)},
+				{Self: g.Normal(tensor.Float32, 0, 3), Dim: ptr(1)},
 				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 2)), Dim: ptr(0)},
 			}
 		},
@@ -425,10 +450,12 @@ func acceptIndices(x *tensor.Tensor, dims []int, got, want *tensor.Tensor) opdef
 			continue
 		}
 		if i < 0 || int(i) >= n {
-			return opdef.Acceptance{Reason: fmt.Sprintf("index %d at result element %d is out of range [0, %d)", i, row, n)}
+			return opdef.Acceptance{Reason: fmt.Sprintf("index %d at result element %d is out of range [0, %d)",
+				i, row, n)}
 		}
 		if p, q := at(row, i), at(row, w[row]); p != q && (p == p || q == q) {
-			return opdef.Acceptance{Reason: fmt.Sprintf("index %d at result element %d points to %v, not to %v", i, row, p, q)}
+			return opdef.Acceptance{Reason: fmt.Sprintf("index %d at result element %d points to %v, not to %v", i,
+				row, p, q)}
 		}
 	}
 	return opdef.Acceptance{OK: true, Rule: "ties"}

@@ -32,7 +32,9 @@ var factorOps = []*opdef.Entry{
 				c = kernel.Symmetrize(c, true)
 			}
 			if _, fail := kernel.Cholesky(c); fail > 0 {
-				return nil, opdef.Refuse("A", "matrix %d is not positive definite: its leading minor of order %d is not", i/(n*n), fail)
+				return nil,
+					opdef.Refuse("A", "matrix %d is not positive definite: its leading minor of order %d is not",
+						i/(n*n), fail)
 			}
 		}
 		return m, nil
@@ -52,7 +54,8 @@ var factorOps = []*opdef.Entry{
 	}, func(a *choleskyExArgs) (*matrixCall, error) { return choleskyPlan(a.A, a.Upper, true) }),
 	matrixOp(opdef.Op[factorArgs]{
 		Schema: "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Inverse of a matrix given by its Cholesky factor", Formula: "(L @ L^H)^-1, or (U^H @ U)^-1", Source: "torch.cholesky_inverse"},
+		Doc: opdef.Doc{Summary: "Inverse of a matrix given by its Cholesky factor",
+			Formula: "(L @ L^H)^-1, or (U^H @ U)^-1", Source: "torch.cholesky_inverse"},
 		Exempt: map[string]string{"gradients": "torch does not cut the gradient to the triangle that is read"},
 		Cases: func(r *rand.Rand) (cs []*factorArgs) {
 			for _, a := range upperCases(r) {
@@ -64,13 +67,15 @@ var factorOps = []*opdef.Entry{
 		if err := matrixArg("self", a.Self, true); err != nil {
 			return nil, err
 		}
-		m := unaryMatrix(a.Self, algorithm{choleskyInverse[float64](a.Upper), choleskyInverse[complex128](a.Upper)}, algorithm{choleskyInverseGrad[float64](a.Upper), choleskyInverseGrad[complex128](a.Upper)})
+		m := unaryMatrix(a.Self, algorithm{choleskyInverse[float64](a.Upper), choleskyInverse[complex128](a.Upper)},
+			algorithm{choleskyInverseGrad[float64](a.Upper), choleskyInverseGrad[complex128](a.Upper)})
 		m.args, m.cond = []string{"self"}, true
 		return m, nil
 	}),
 	matrixOp(opdef.Op[choleskySolveArgs]{
 		Schema: "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Solution of a system given by its Cholesky factor", Formula: "(L @ L^H)^-1 @ self", Source: "torch.cholesky_solve"},
+		Doc: opdef.Doc{Summary: "Solution of a system given by its Cholesky factor", Formula: "(L @ L^H)^-1 @ self",
+			Source: "torch.cholesky_solve"},
 		Exempt: map[string]string{"gradients": "torch does not cut the gradient to the triangle that is read"},
 		Cases: func(r *rand.Rand) (cs []*choleskySolveArgs) {
 			g := opdef.Gen{R: r}
@@ -90,23 +95,28 @@ var factorOps = []*opdef.Entry{
 			if a.Mode == "r" {
 				return unaccepted(want)
 			}
-			return acceptFactors(a.A, got, 0, func(f []kernel.Mat[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
+			return acceptFactors(a.A, got, 0,
+				func(f []kernel.Mat[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
 		},
 		Cases: func(r *rand.Rand) (cs []*qrArgs) {
 			g := opdef.Gen{R: r}
 			f64, c128 := tensor.Float64, tensor.Complex128
-			return []*qrArgs{{g.Normal(f64, 4, 3), "reduced"}, {g.Normal(f64, 2, 3, 3), "complete"}, {g.Normal(c128, 4, 3), "reduced"}, {g.Normal(f64, 2, 4), "reduced"}, {g.Normal(tensor.Float32, 3, 2), "reduced"}}
+			return []*qrArgs{{g.Normal(f64, 4, 3), "reduced"}, {g.Normal(f64, 2, 3, 3), "complete"},
+				{g.Normal(c128, 4, 3), "reduced"}, {g.Normal(f64, 2, 4), "reduced"}, {g.Normal(tensor.Float32, 3, 2),
+					"reduced"}}
 		},
 	}, func(a *qrArgs) (*matrixCall, error) { return qrPlan(a.A, a.Mode) }),
 	matrixOp(opdef.Op[someArgs]{
 		Schema: "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
 		Doc:    qrDoc,
 		Accept: func(a *someArgs, got, _ []*tensor.Tensor) []opdef.Acceptance {
-			return acceptFactors(a.Self, got, 0, func(f []kernel.Mat[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
+			return acceptFactors(a.Self, got, 0,
+				func(f []kernel.Mat[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
 		},
 		Cases: func(r *rand.Rand) []*someArgs {
 			g := opdef.Gen{R: r}
-			return []*someArgs{{g.Normal(tensor.Float64, 4, 3), true}, {g.Normal(tensor.Float64, 3, 3), false}, {g.Normal(tensor.Float32, 2, 4), true}}
+			return []*someArgs{{g.Normal(tensor.Float64, 4, 3), true}, {g.Normal(tensor.Float64, 3, 3), false},
+				{g.Normal(tensor.Float32, 2, 4), true}}
 		},
 	}, func(a *someArgs) (*matrixCall, error) {
 		mode := "complete"
@@ -122,10 +132,13 @@ var factorOps = []*opdef.Entry{
 	matrixOp(opdef.Op[luArgs]{
 		Schema: "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
 		Names:  "linalg.lu",
-		Doc:    opdef.Doc{Summary: "LU factorisation with partial pivoting", Formula: "A = P @ L @ U", Source: "torch.linalg.lu"},
+		Doc: opdef.Doc{Summary: "LU factorisation with partial pivoting", Formula: "A = P @ L @ U",
+			Source: "torch.linalg.lu"},
 		Cases: func(r *rand.Rand) []*luArgs {
 			g := opdef.Gen{R: r}
-			return []*luArgs{{g.Normal(tensor.Float64, 3, 3), true}, {g.Normal(tensor.Float64, 4, 2), true}, {g.Normal(tensor.Float64, 2, 4), true}, {wellConditioned(g, tensor.Complex128, false, 2, 3, 3), true}, {g.Normal(tensor.Float32, 3, 3), true}}
+			return []*luArgs{{g.Normal(tensor.Float64, 3, 3), true}, {g.Normal(tensor.Float64, 4, 2), true},
+				{g.Normal(tensor.Float64, 2, 4), true}, {wellConditioned(g, tensor.Complex128, false, 2, 3, 3), true},
+				{g.Normal(tensor.Float32, 3, 3), true}}
 		},
 	}, luPlan),
 	matrixOp(opdef.Op[luArgs]{
@@ -134,7 +147,9 @@ var factorOps = []*opdef.Entry{
 		Doc:    luFactorDoc,
 		Cases: func(r *rand.Rand) []*luArgs {
 			g := opdef.Gen{R: r}
-			return []*luArgs{{g.Normal(tensor.Float64, 3, 3), true}, {g.Normal(tensor.Float64, 4, 2), true}, {g.Normal(tensor.Float64, 2, 4), true}, {wellConditioned(g, tensor.Complex128, false, 2, 3, 3), true}, {g.Normal(tensor.Float32, 3, 3), true}}
+			return []*luArgs{{g.Normal(tensor.Float64, 3, 3), true}, {g.Normal(tensor.Float64, 4, 2), true},
+				{g.Normal(tensor.Float64, 2, 4), true}, {wellConditioned(g, tensor.Complex128, false, 2, 3, 3), true},
+				{g.Normal(tensor.Float32, 3, 3), true}}
 		},
 	}, func(a *luArgs) (*matrixCall, error) { return luFactorPlan(a.A, a.Pivot, false) }),
 	matrixOp(opdef.Op[luInfoArgs]{
@@ -143,33 +158,40 @@ var factorOps = []*opdef.Entry{
 		Doc:    luFactorDoc,
 		Cases: func(r *rand.Rand) []*luInfoArgs {
 			g := opdef.Gen{R: r}
-			return []*luInfoArgs{{g.Normal(tensor.Float64, 3, 3), true, false}, {g.Normal(tensor.Float32, 2, 3, 3), true, true}}
+			return []*luInfoArgs{{g.Normal(tensor.Float64, 3, 3), true, false}, {g.Normal(tensor.Float32, 2, 3, 3),
+				true, true}}
 		},
 	}, func(a *luInfoArgs) (*matrixCall, error) { return luFactorPlan(a.A, a.Pivot, a.GetInfos) }),
 	matrixOp(opdef.Op[luExArgs]{
-		Schema: "lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)",
-		Names:  "linalg.lu_factor_ex",
-		Doc:    luFactorDoc,
+		Schema: "lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, " +
+			"Tensor info)",
+		Names: "linalg.lu_factor_ex",
+		Doc:   luFactorDoc,
 		Cases: func(r *rand.Rand) []*luExArgs {
 			g := opdef.Gen{R: r}
-			return []*luExArgs{{g.Normal(tensor.Float64, 3, 3), true, false}, {g.Normal(tensor.Float32, 2, 3, 3), true, false}}
+			return []*luExArgs{{g.Normal(tensor.Float64, 3, 3), true, false}, {g.Normal(tensor.Float32, 2, 3, 3),
+				true, false}}
 		},
 	}, func(a *luExArgs) (*matrixCall, error) { return luFactorPlan(a.A, a.Pivot, true) }),
 	matrixOp(opdef.Op[matrixArgs]{
 		Schema: "geqrf(Tensor A) -> (Tensor a, Tensor tau)",
-		Doc:    opdef.Doc{Summary: "QR factorisation as reflectors", Formula: "A = H_1 @ H_2 @ ... @ R, H_i = I - tau_i*v_i@v_i^H", Notes: "R on and above the diagonal, v_i below it without its leading 1.", Source: "torch.geqrf"},
+		Doc: opdef.Doc{Summary: "QR factorisation as reflectors",
+			Formula: "A = H_1 @ H_2 @ ... @ R, H_i = I - tau_i*v_i@v_i^H",
+			Notes:   "R on and above the diagonal, v_i below it without its leading 1.", Source: "torch.geqrf"},
 		NoGrad: "torch has none",
 		Cases: func(r *rand.Rand) []*matrixArgs {
 			g := opdef.Gen{R: r}
-			return []*matrixArgs{{g.Normal(tensor.Float64, 4, 3)}, {g.Normal(tensor.Complex128, 2, 3, 4)}, {g.Normal(tensor.Float32, 3, 3)}}
+			return []*matrixArgs{{g.Normal(tensor.Float64, 4, 3)}, {g.Normal(tensor.Complex128, 2, 3, 4)},
+				{g.Normal(tensor.Float32, 3, 3)}}
 		},
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, false); err != nil {
 			return nil, err
 		}
 		r, c := lastTwo(a.A)
-		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2}, outs: []matrixOut{{a.A.DType, []int{r, c}}, {a.A.DType, []int{min(r, c)}}},
-			run: algorithm{geqrf[float64], geqrf[complex128]}}, nil
+		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2},
+			outs: []matrixOut{{a.A.DType, []int{r, c}}, {a.A.DType, []int{min(r, c)}}},
+			run:  algorithm{geqrf[float64], geqrf[complex128]}}, nil
 	}),
 }
 
@@ -209,9 +231,15 @@ type (
 )
 
 var (
-	choleskyDoc = opdef.Doc{Summary: "Cholesky factor of Hermitian positive definite matrices", Formula: "A = L @ L^H, or U^H @ U", Notes: "Reads one triangle. The gradient is that of a Hermitian perturbation.", Source: "torch.linalg.cholesky"}
-	qrDoc       = opdef.Doc{Summary: "QR factorisation", Formula: "A = Q @ R", Notes: "Signs as LAPACK's reflectors leave them.", Source: "torch.linalg.qr"}
-	luFactorDoc = opdef.Doc{Summary: "LU factorisation in one matrix, with LAPACK's pivots", Formula: "A = P @ L @ U; L without its unit diagonal below U", Notes: "Pivots count from 1.", Source: "torch.linalg.lu_factor"}
+	choleskyDoc = opdef.Doc{Summary: "Cholesky factor of Hermitian positive definite matrices",
+		Formula: "A = L @ L^H, or U^H @ U",
+		Notes:   "Reads one triangle. The gradient is that of a Hermitian perturbation.",
+		Source:  "torch.linalg.cholesky"}
+	qrDoc = opdef.Doc{Summary: "QR factorisation", Formula: "A = Q @ R",
+		Notes: "Signs as LAPACK's reflectors leave them.", Source: "torch.linalg.qr"}
+	luFactorDoc = opdef.Doc{Summary: "LU factorisation in one matrix, with LAPACK's pivots",
+		Formula: "A = P @ L @ U; L without its unit diagonal below U", Notes: "Pivots count from 1.",
+		Source: "torch.linalg.lu_factor"}
 )
 
 func upperCases(r *rand.Rand) (cs []*upperArgs) {
@@ -225,7 +253,8 @@ func choleskyPlan(t *tensor.Tensor, upper, info bool) (*matrixCall, error) {
 	if err := matrixArg("A", t, true); err != nil {
 		return nil, err
 	}
-	m := unaryMatrix(t, algorithm{cholesky[float64](upper), cholesky[complex128](upper)}, algorithm{choleskyGrad[float64](upper, info), choleskyGrad[complex128](upper, info)})
+	m := unaryMatrix(t, algorithm{cholesky[float64](upper), cholesky[complex128](upper)},
+		algorithm{choleskyGrad[float64](upper, info), choleskyGrad[complex128](upper, info)})
 	m.cond = true
 	if info {
 		m.outs = append(m.outs, matrixOut{tensor.Int32, nil})
@@ -311,7 +340,8 @@ func choleskySolvePlan(a *choleskySolveArgs) (*matrixCall, error) {
 		return nil, opdef.Refuse("self", "want %d rows, got shape %s", n, tensor.ShapeString(a.Self.Shape))
 	}
 	return &matrixCall{
-		args: []string{"input2", "self"}, ins: []*tensor.Tensor{a.Input2, a.Self}, ranks: []int{2, 2}, outs: []matrixOut{{a.Self.DType, []int{rows, cols}}}, cond: true,
+		args: []string{"input2", "self"}, ins: []*tensor.Tensor{a.Input2, a.Self}, ranks: []int{2, 2},
+		outs: []matrixOut{{a.Self.DType, []int{rows, cols}}}, cond: true,
 		run:  algorithm{choleskySolve[float64](a.Upper), choleskySolve[complex128](a.Upper)},
 		back: algorithm{choleskySolveGrad[float64](a.Upper), choleskySolveGrad[complex128](a.Upper)},
 	}, nil
@@ -418,7 +448,8 @@ func luPlan(a *luArgs) (*matrixCall, error) {
 	r, c := lastTwo(a.A)
 	k := min(r, c)
 	dt := a.A.DType
-	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2}, outs: []matrixOut{{dt, []int{r, r}}, {dt, []int{r, k}}, {dt, []int{k, c}}}, cond: true,
+	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2},
+		outs: []matrixOut{{dt, []int{r, r}}, {dt, []int{r, k}}, {dt, []int{k, c}}}, cond: true,
 		run: algorithm{lu[float64], lu[complex128]}, back: algorithm{luGrad[float64], luGrad[complex128]}}, nil
 }
 
@@ -474,8 +505,10 @@ func luFactorPlan(t *tensor.Tensor, pivot, info bool) (*matrixCall, error) {
 		return nil, opdef.Refuse("pivot", "want true on the CPU")
 	}
 	r, c := lastTwo(t)
-	m := &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t}, ranks: []int{2}, outs: []matrixOut{{t.DType, []int{r, c}}, {tensor.Int32, []int{min(r, c)}}}, cond: true,
-		run: algorithm{luFactor[float64], luFactor[complex128]}, back: algorithm{luFactorGrad[float64](info), luFactorGrad[complex128](info)}}
+	m := &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t}, ranks: []int{2},
+		outs: []matrixOut{{t.DType, []int{r, c}}, {tensor.Int32, []int{min(r, c)}}}, cond: true,
+		run: algorithm{luFactor[float64], luFactor[complex128]}, back: algorithm{luFactorGrad[float64](info),
+			luFactorGrad[complex128](info)}}
 	if info {
 		m.outs = append(m.outs, matrixOut{tensor.Int32, nil})
 	}
@@ -502,7 +535,8 @@ func luFactorGrad[T kernel.Field](info bool) func(in []kernel.Mat[T]) []kernel.M
 		for i := range piv {
 			piv[i] = int(kernel.Re(in[2].D[i])) - 1
 		}
-		x := luCoreGrad(f.Cols(0, k).Tril(-1).Add(1, kernel.Eye[T](f.R, k)), f.Rows(0, k).Triu(0), g.Cols(0, k).Tril(-1), g.Rows(0, k).Triu(0))
+		x := luCoreGrad(f.Cols(0, k).Tril(-1).Add(1, kernel.Eye[T](f.R, k)), f.Rows(0, k).Triu(0),
+			g.Cols(0, k).Tril(-1), g.Rows(0, k).Triu(0))
 		kernel.Permute(x, piv, true)
 		return []kernel.Mat[T]{x}
 	}
@@ -518,7 +552,8 @@ func unaccepted(want []*tensor.Tensor) []opdef.Acceptance { return make([]opdef.
 
 // acceptFactors decides on factors of a by what they multiply to, and by the
 // orthonormality of the columns of factor unitary (-1: none).
-func acceptFactors(a *tensor.Tensor, got []*tensor.Tensor, unitary int, build func(f []kernel.Mat[complex128]) kernel.Mat[complex128]) []opdef.Acceptance {
+func acceptFactors(a *tensor.Tensor, got []*tensor.Tensor, unitary int,
+	build func(f []kernel.Mat[complex128]) kernel.Mat[complex128]) []opdef.Acceptance {
 	as := make([]opdef.Acceptance, len(got))
 	batch := a.Shape[:a.Dim()-2]
 	ins, ranks := []*tensor.Tensor{a}, []int{2}
@@ -528,17 +563,19 @@ func acceptFactors(a *tensor.Tensor, got []*tensor.Tensor, unitary int, build fu
 	r, c := lastTwo(a)
 	bound := 32 * float64(max(r, c, 4)) * a.DType.Real().Eps()
 	worst := tensor.Scalar(tensor.Float64, 0.0)
-	errs, err := eachMatrix(batch, ins, ranks, []matrixOut{{tensor.Complex128, nil}}, func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
-		e := build(in[1:]).Add(-1, in[0]).Frobenius() / math.Max(in[0].Frobenius(), math.SmallestNonzeroFloat64)
-		if unitary >= 0 {
-			u := in[1+unitary]
-			e = math.Max(e, u.H().Mul(u).Add(-1, kernel.Eye[complex128](u.C, u.C)).Frobenius()/math.Sqrt(float64(max(u.C, 1))))
-		}
-		if e != e {
-			e = math.Inf(1)
-		}
-		return []kernel.Mat[complex128]{{R: 1, C: 1, D: []complex128{complex(e, 0)}}}
-	})
+	errs, err := eachMatrix(batch, ins, ranks, []matrixOut{{tensor.Complex128, nil}},
+		func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
+			e := build(in[1:]).Add(-1, in[0]).Frobenius() / math.Max(in[0].Frobenius(), math.SmallestNonzeroFloat64)
+			if unitary >= 0 {
+				u := in[1+unitary]
+				e = math.Max(e, u.H().Mul(u).Add(-1, kernel.Eye[complex128](u.C, u.C)).Frobenius()/math.Sqrt(
+					float64(max(u.C, 1))))
+			}
+			if e != e {
+				e = math.Inf(1)
+			}
+			return []kernel.Mat[complex128]{{R: 1, C: 1, D: []complex128{complex(e, 0)}}}
+		})
 	if err == nil {
 		worst = errs[0]
 	}

@@ -280,7 +280,8 @@ func (c *fftCall) node(name string, g *tensor.Tensor, widens bool) opdef.Node {
 	}
 	d := *c
 	d.self = &tensor.Tensor{DType: c.self.DType.Complex(), Shape: c.self.Shape}
-	return opdef.Node{Grads: single(d.backward(g)), Scale: func() []*tensor.Tensor { return single(c.magnitude(g, c.self.Shape)) }}
+	return opdef.Node{Grads: single(d.backward(g)),
+		Scale: func() []*tensor.Tensor { return single(c.magnitude(g, c.self.Shape)) }}
 }
 
 // fftOp completes the declaration of a transform; widens says that torch makes
@@ -292,7 +293,8 @@ func fftOp[A any](op opdef.Op[A], name string, kind spectrum, inverse, widens bo
 	}
 	op.Names = "fft." + name
 	op.Doc = opdef.Doc{
-		Summary: "Discrete Fourier transform (" + name + ")", Formula: "scale * sum_j input[j] * exp(" + sign + "2*pi*i*j*k/n)", Notes: spectrumNotes[kind], Source: "torch.fft." + name,
+		Summary: "Discrete Fourier transform (" + name + ")", Formula: "scale * sum_j input[j] * exp(" + sign +
+			"2*pi*i*j*k/n)", Notes: spectrumNotes[kind], Source: "torch.fft." + name,
 	}
 	op.Error = opdef.Error{Class: opdef.Normwise}
 	op.Kernel = func(a *A) ([]*tensor.Tensor, error) {
@@ -355,7 +357,8 @@ type (
 
 // fftInputs are tensors a transform of the kind accepts.
 func fftInputs(g opdef.Gen, kind spectrum, shape ...int) []*tensor.Tensor {
-	ts := []*tensor.Tensor{g.Normal(tensor.Float64, shape...), g.Normal(tensor.Float32, shape...), opdef.NonContiguous(g.Normal(tensor.Float64, shape...))}
+	ts := []*tensor.Tensor{g.Normal(tensor.Float64, shape...), g.Normal(tensor.Float32, shape...),
+		opdef.NonContiguous(g.Normal(tensor.Float64, shape...))}
 	if kind != fromReal {
 		ts = append(ts, g.Normal(tensor.Complex128, shape...), g.Normal(tensor.Complex64, shape...))
 	}
@@ -405,7 +408,8 @@ func fftn(name string, kind spectrum, inverse bool) *opdef.Entry {
 		Cases: func(r *rand.Rand) (cs []*fftNArgs) {
 			forward := "forward"
 			for _, t := range fftInputs(opdef.Gen{R: r}, kind, 2, 3, 4) {
-				cs = append(cs, &fftNArgs{t, nil, nil, nil}, &fftNArgs{t, []int{3}, nil, nil}, &fftNArgs{t, []int{-1, 2}, []int{2, 0}, &forward})
+				cs = append(cs, &fftNArgs{t, nil, nil, nil}, &fftNArgs{t, []int{3}, nil, nil},
+					&fftNArgs{t, []int{-1, 2}, []int{2, 0}, &forward})
 			}
 			return cs
 		},
@@ -450,7 +454,8 @@ func fftShift(name string, more int) *opdef.Entry {
 	return opdef.Op[shiftArgs]{
 		Schema: name + "(Tensor self, int[1]? dim=None) -> Tensor",
 		Names:  "fft." + name,
-		Doc:    opdef.Doc{Summary: "Rotation that moves frequency zero to the centre, or back (" + name + ")", Formula: "roll by half the size", Source: "torch.fft." + name},
+		Doc: opdef.Doc{Summary: "Rotation that moves frequency zero to the centre, or back (" + name + ")",
+			Formula: "roll by half the size", Source: "torch.fft." + name},
 		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *shiftArgs) ([]*tensor.Tensor, error) { return oneResult(rotate(a.Self, a.Dim, more)) },
 		Grad: func(a *shiftArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -459,7 +464,8 @@ func fftShift(name string, more int) *opdef.Entry {
 		},
 		Cases: func(r *rand.Rand) []*shiftArgs {
 			g := opdef.Gen{R: r}
-			return []*shiftArgs{{g.Normal(tensor.Float64, 3, 4), nil}, {g.Normal(tensor.Float32, 5), []int{0}}, {g.Normal(tensor.Complex128, 2, 3), []int{-1}}, {g.Int(tensor.Int64, 0, 9, 3), nil}}
+			return []*shiftArgs{{g.Normal(tensor.Float64, 3, 4), nil}, {g.Normal(tensor.Float32, 5), []int{0}},
+				{g.Normal(tensor.Complex128, 2, 3), []int{-1}}, {g.Int(tensor.Int64, 0, 9, 3), nil}}
 		},
 	}.Entry()
 }

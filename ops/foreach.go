@@ -15,8 +15,10 @@ import (
 // forms return None. They are built from the other tables, when those are done.
 func foreachOps() []*opdef.Entry {
 	return slices.Concat(
-		foreachUnaries("abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma", "log", "log10",
-			"log1p", "log2", "neg", "reciprocal", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+		foreachUnaries("abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor",
+			"frac", "lgamma", "log", "log10",
+			"log1p", "log2", "neg", "reciprocal", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan",
+			"tanh", "trunc"),
 		foreach[foreachArgs]{
 			name: "round", params: "Tensor[] self", sizes: (*foreachArgs).sizes,
 			call:  func(a *foreachArgs, i int) any { return &roundArgs{Self: a.Self[i]} },
@@ -28,7 +30,8 @@ func foreachOps() []*opdef.Entry {
 		foreachBinaries("clamp_min", "maximum"), foreachBinaries("clamp_max", "minimum"),
 		foreachPowers(), foreachAddc("addcmul"), foreachAddc("addcdiv"), foreachLerps(), foreachMoves(),
 		foreach[foreachNormArgs]{
-			name: "norm", base: "linalg_vector_norm", params: "Tensor[] self, Scalar ord=2, dtype? dtype=None", args: map[string]string{"x": "self"},
+			name: "norm", base: "linalg_vector_norm", params: "Tensor[] self, Scalar ord=2, dtype? dtype=None",
+			args:  map[string]string{"x": "self"},
 			sizes: func(a *foreachNormArgs) []int { return []int{len(a.Self)} },
 			call: func(a *foreachNormArgs, i int) any {
 				return &linalgVectorNormArgs{X: a.Self[i], Ord: a.Ord, Dtype: a.Dtype}
@@ -133,7 +136,8 @@ type foreach[A any] struct {
 
 // foreachBase finds the op of a schema name.
 func foreachBase(name string) *opdef.Entry {
-	for _, e := range slices.Concat(arithmeticOps, pointwiseOps, trigOps, activationOps, binaryOps, specialOps, vectorNormOps, convertOps, createOps, extremaOps) {
+	for _, e := range slices.Concat(arithmeticOps, pointwiseOps, trigOps, activationOps, binaryOps, specialOps,
+		vectorNormOps, convertOps, createOps, extremaOps) {
 		if e.Op() == name {
 			return e
 		}
@@ -147,7 +151,8 @@ func (f foreach[A]) entries() []*opdef.Entry {
 	}
 	base := foreachBase(f.base)
 	if base == nil { // reported by the registry
-		return []*opdef.Entry{opdef.Op[A]{Schema: "_foreach_" + f.name + " of an op that does not exist: " + f.base}.Entry()}
+		return []*opdef.Entry{opdef.Op[A]{Schema: "_foreach_" + f.name + " of an op that does not exist: " +
+			f.base}.Entry()}
 	}
 	doc := base.Doc
 	doc.Summary += ", of every tensor of a list"
@@ -155,7 +160,8 @@ func (f foreach[A]) entries() []*opdef.Entry {
 	var out []*opdef.Entry
 	if !f.inPlace {
 		op := opdef.Op[A]{
-			Schema: "_foreach_" + f.name + f.overload + "(" + f.params + ") -> Tensor[]", Names: "_foreach_" + f.name, Doc: doc, Error: base.Error, Trivial: base.Trivial,
+			Schema: "_foreach_" + f.name + f.overload + "(" + f.params + ") -> Tensor[]", Names: "_foreach_" + f.name,
+			Doc: doc, Error: base.Error, Trivial: base.Trivial,
 			Kernel: func(a *A) ([]*tensor.Tensor, error) {
 				_, outs, err := f.run(base, a)
 				return outs, err
@@ -166,13 +172,16 @@ func (f foreach[A]) entries() []*opdef.Entry {
 		}
 		if base.HasGrad {
 			op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) { return f.backward(base, a, g, false) }
-			op.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return f.backward(base, a, g, true) }
+			op.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return f.backward(base, a, g, true)
+			}
 		}
 		out = append(out, op.Entry())
 	}
 	if !f.functional {
 		out = append(out, opdef.Op[A]{
-			Schema: "_foreach_" + f.name + "_" + f.overload + "(" + f.params + ") -> ()", Names: "_foreach_" + f.name + "_", Doc: doc, Error: base.Error, Trivial: base.Trivial,
+			Schema: "_foreach_" + f.name + "_" + f.overload + "(" + f.params + ") -> ()", Names: "_foreach_" + f.name +
+				"_", Doc: doc, Error: base.Error, Trivial: base.Trivial,
 			Value: func(a *A) (value.Value, error) { return nil, nil },
 			After: func(a *A, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 				calls, outs, err := f.run(base, a)
@@ -182,7 +191,8 @@ func (f foreach[A]) entries() []*opdef.Entry {
 				for i, c := range calls {
 					self := c.Tensors()[0].Tensor
 					if !slices.Equal(self.Shape, outs[i].Shape) {
-						return nil, opdef.Refuse("self", "shape %s does not hold the result's shape %s", tensor.ShapeString(self.Shape), tensor.ShapeString(outs[i].Shape))
+						return nil, opdef.Refuse("self", "shape %s does not hold the result's shape %s",
+							tensor.ShapeString(self.Shape), tensor.ShapeString(outs[i].Shape))
 					}
 					fwd, err := c.To(self).Forward()
 					if err != nil {
@@ -393,7 +403,9 @@ func foreachScaledSums(name string, withTensor bool) []*opdef.Entry {
 				return cs
 			},
 		}.entries(),
-		foreachNumberForms(name, name, func(self, other *tensor.Tensor) any { return &addArgs{Self: self, Other: other, Alpha: opdef.Int(1)} }),
+		foreachNumberForms(name, name, func(self, other *tensor.Tensor) any {
+			return &addArgs{Self: self, Other: other, Alpha: opdef.Int(1)}
+		}),
 	)
 	if !withTensor {
 		return out
@@ -562,7 +574,8 @@ func foreachAddc(name string) []*opdef.Entry {
 					for i := range v {
 						v[i] = 0.5 + float64(i)
 					}
-					cs = append(cs, &foreachAddcTensorArgs{c.Self, c.Tensor1, c.Tensor2, tensor.New(tensor.Float32, []int{len(v)}, v)})
+					cs = append(cs, &foreachAddcTensorArgs{c.Self, c.Tensor1, c.Tensor2,
+						tensor.New(tensor.Float32, []int{len(v)}, v)})
 				}
 				return cs
 			},
@@ -590,7 +603,9 @@ func foreachLerps() []*opdef.Entry {
 		foreach[foreachLerpArgs]{
 			name: "lerp", overload: ".Scalar", params: "Tensor[] self, Tensor[] tensors1, Scalar weight", args: names,
 			sizes: func(a *foreachLerpArgs) []int { return []int{len(a.Self), len(a.Tensors1)} },
-			call:  func(a *foreachLerpArgs, i int) any { return &lerpArgs{a.Self[i], a.Tensors1[i], a.Weight.Tensor()} },
+			call: func(a *foreachLerpArgs, i int) any {
+				return &lerpArgs{a.Self[i], a.Tensors1[i], a.Weight.Tensor()}
+			},
 			cases: func(r *rand.Rand) (cs []*foreachLerpArgs) {
 				for _, c := range cases(r) {
 					cs = append(cs, &foreachLerpArgs{c.Self, c.Tensors1, opdef.Float(0.25)})
@@ -599,7 +614,8 @@ func foreachLerps() []*opdef.Entry {
 			},
 		}.entries(),
 		foreach[foreachLerpScalarsArgs]{
-			name: "lerp", overload: ".ScalarList", params: "Tensor[] self, Tensor[] tensors1, Scalar[] scalars", args: names,
+			name: "lerp", overload: ".ScalarList", params: "Tensor[] self, Tensor[] tensors1, Scalar[] scalars",
+			args:  names,
 			sizes: func(a *foreachLerpScalarsArgs) []int { return []int{len(a.Self), len(a.Tensors1), len(a.Scalars)} },
 			call: func(a *foreachLerpScalarsArgs, i int) any {
 				return &lerpArgs{a.Self[i], a.Tensors1[i], a.Scalars[i].Tensor()}

@@ -45,7 +45,8 @@ func TestForeachForms(t *testing.T) {
 		{"clamp_min", nil, []value.Value{foreachList(f32, -1, 2), int64(0)}, []float64{0, 2}},
 		{"clamp_max", nil, []value.Value{foreachList(f32, -1, 2), foreachList(f32, 0, 1)}, []float64{-1, 1}},
 		{"pow", nil, []value.Value{foreachList(f32, 3, 2), value.NewList(int64(2), int64(3))}, []float64{9, 8}},
-		{"addcdiv", nil, []value.Value{foreachList(f32, 1, 2), foreachList(f32, 1, 1), foreachList(f32, 2, 4), value.NewList(int64(2), int64(4))}, []float64{2, 3}},
+		{"addcdiv", nil, []value.Value{foreachList(f32, 1, 2), foreachList(f32, 1, 1), foreachList(f32, 2, 4),
+			value.NewList(int64(2), int64(4))}, []float64{2, 3}},
 		{"lerp", nil, []value.Value{foreachList(f32, 0, 2), foreachList(f32, 4, 4), 0.25}, []float64{1, 2.5}},
 		{"copy", nil, []value.Value{foreachList(f32, 0, 2), foreachList(tensor.Float64, 4, 5)}, []float64{4, 5}},
 	} {
@@ -87,7 +88,8 @@ func TestForeachZeroAndNorm(t *testing.T) {
 	if ts := fwd.After["self"]; len(ts) != 2 || ts[1].DType != tensor.BFloat16 || tensor.At[float64](ts[1], 0) != 0 {
 		t.Errorf("_foreach_zero_: %v", ts)
 	}
-	call, err = foreachBind(t, "torch._foreach_norm", nil, value.NewList(tensor.New(tensor.Float32, []int{2}, []float64{3, -4})), int64(1))
+	call, err = foreachBind(t, "torch._foreach_norm", nil,
+		value.NewList(tensor.New(tensor.Float32, []int{2}, []float64{3, -4})), int64(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +112,8 @@ func TestForeachRefusals(t *testing.T) {
 		{"torch._foreach_abs", []value.Value{value.NewList()}},
 		{"torch._foreach_sub", []value.Value{foreachList(f32, 1, 2), value.NewList(int64(1))}},
 		{"torch._foreach_div_", []value.Value{value.NewList(tensor.New(tensor.Int64, []int{1}, []int64{4})), int64(2)}},
-		{"torch._foreach_mul_", []value.Value{foreachList(f32, 1), value.NewList(tensor.New(f32, []int{2}, []float64{1, 2}))}},
+		{"torch._foreach_mul_", []value.Value{foreachList(f32, 1),
+			value.NewList(tensor.New(f32, []int{2}, []float64{1, 2}))}},
 	} {
 		call, err := foreachBind(t, c.name, nil, c.args...)
 		if err == nil {

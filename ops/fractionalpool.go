@@ -91,7 +91,8 @@ func (a *fractionalArgs) max(nd int) (values, indices *tensor.Tensor, p planes, 
 	samples := make([]float64, in.rows*nd)
 	if s := a.RandomSamples; s != nil {
 		if !slices.Equal(s.Shape, []int{batch, channels, nd}) {
-			return nil, nil, in, opdef.Refuse("_random_samples", "want shape [%d, %d, %d], got %s", batch, channels, nd, tensor.ShapeString(s.Shape))
+			return nil, nil, in, opdef.Refuse("_random_samples", "want shape [%d, %d, %d], got %s", batch, channels, nd,
+				tensor.ShapeString(s.Shape))
 		}
 		samples = tensor.Data[float64](s)
 	}
@@ -132,7 +133,8 @@ func sampleOf(nd, d int) int {
 
 func fractionalPoolOps(nd int) []*opdef.Entry {
 	name := fmt.Sprintf("fractional_max_pool%dd", nd)
-	args := fmt.Sprintf("Tensor input, int[%d] kernel_size, int[%d]? output_size=None, float[%d]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None", nd, nd, nd)
+	args := fmt.Sprintf("Tensor input, int[%d] kernel_size, int[%d]? output_size=None, float[%d]? "+
+		"output_ratio=None, bool return_indices=False, Tensor? _random_samples=None", nd, nd, nd)
 	declare := func(schema, names string, always bool) *opdef.Entry {
 		grad := func(a *fractionalArgs, g *opdef.Grad) (opdef.Grads, error) {
 			_, at, in, err := a.max(nd)
@@ -179,7 +181,8 @@ func fractionalPoolOps(nd int) []*opdef.Entry {
 				list := func(n int) []int { return slices.Repeat([]int{n}, nd) }
 				return []*fractionalArgs{
 					{g.Distinct(tensor.Float64, in...), list(2), list(3), nil, false, s(tensor.Float64)},
-					{g.Distinct(tensor.Float32, in...), list(2), nil, slices.Repeat([]float64{0.5}, nd), true, s(tensor.Float32)},
+					{g.Distinct(tensor.Float32, in...), list(2), nil, slices.Repeat([]float64{0.5}, nd), true,
+						s(tensor.Float32)},
 				}
 			},
 		}.Entry()

@@ -12,8 +12,10 @@ import (
 var gatedOps = []*opdef.Entry{
 	opdef.Op[preluArgs]{
 		Schema: "prelu(Tensor self, Tensor weight) -> Tensor", Names: "prelu Tensor.prelu F.prelu",
-		Doc: opdef.Doc{Summary: "Leaky rectifier with a slope for each channel", Formula: "self if self > 0, else weight*self",
-			Notes: "weight has one element or one for each channel, dimension 1 of self (N, C, ...). The gradient at 0 is weight.", Source: "torch.nn.functional.prelu"},
+		Doc: opdef.Doc{Summary: "Leaky rectifier with a slope for each channel",
+			Formula: "self if self > 0, else weight*self",
+			Notes: "weight has one element or one for each channel, dimension 1 of self (N, C, ...). The gradient " +
+				"at 0 is weight.", Source: "torch.nn.functional.prelu"},
 		Error:  opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
 		Kernel: prelu,
 		Grad: func(a *preluArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -27,15 +29,20 @@ var gatedOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			zero := []float64{0}
 			return []*preluArgs{
-				{g.Apart(tensor.Float64, zero, 2, 3, 4), g.Normal(tensor.Float64, 3)}, {g.Apart(tensor.Float64, zero, 5), g.Normal(tensor.Float64, 1)}, {g.Apart(tensor.Float64, zero), g.Normal(tensor.Float64, 1)},
-				{g.Apart(tensor.Float32, zero, 2, 3), g.Normal(tensor.Float32, 3)}, {g.Apart(tensor.BFloat16, zero, 2, 3), g.Normal(tensor.BFloat16, 1)}, {g.Normal(tensor.Float32, 0, 3), g.Normal(tensor.Float32, 3)},
+				{g.Apart(tensor.Float64, zero, 2, 3, 4), g.Normal(tensor.Float64, 3)},
+				{g.Apart(tensor.Float64, zero, 5), g.Normal(tensor.Float64, 1)}, {g.Apart(tensor.Float64, zero),
+					g.Normal(tensor.Float64, 1)},
+				{g.Apart(tensor.Float32, zero, 2, 3), g.Normal(tensor.Float32, 3)},
+				{g.Apart(tensor.BFloat16, zero, 2, 3), g.Normal(tensor.BFloat16, 1)}, {g.Normal(tensor.Float32, 0, 3),
+					g.Normal(tensor.Float32, 3)},
 				{opdef.NonContiguous(g.Apart(tensor.Float64, zero, 2, 3)), g.Normal(tensor.Float64, 3)},
 			}
 		},
 	}.Entry(),
 	opdef.Op[gluArgs]{
 		Schema: "glu(Tensor self, int dim=-1) -> Tensor", Names: "F.glu _C._nn.glu",
-		Doc:   opdef.Doc{Summary: "Gated linear unit", Formula: "a * sigmoid(b), a and b the halves of self along dim", Source: "torch.nn.functional.glu"},
+		Doc: opdef.Doc{Summary: "Gated linear unit", Formula: "a * sigmoid(b), a and b the halves of self along dim",
+			Source: "torch.nn.functional.glu"},
 		Error: smooth,
 		Kernel: func(a *gluArgs) ([]*tensor.Tensor, error) {
 			x, gate, err := halves(a)
@@ -52,12 +59,14 @@ var gatedOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*gluArgs {
 			g := opdef.Gen{R: r}
 			return []*gluArgs{
-				{g.Normal(tensor.Float64, 3, 4), -1}, {g.Normal(tensor.Float64, 2, 4, 3), 1}, {g.Normal(tensor.Float32, 6), 0}, {g.Normal(tensor.BFloat16, 2, 4), -1},
+				{g.Normal(tensor.Float64, 3, 4), -1}, {g.Normal(tensor.Float64, 2, 4, 3), 1},
+				{g.Normal(tensor.Float32, 6), 0}, {g.Normal(tensor.BFloat16, 2, 4), -1},
 				{g.Normal(tensor.Float32, 0, 4), -1}, {opdef.NonContiguous(g.Normal(tensor.Float64, 4, 3)), 0},
 			}
 		},
 	}.Entry(),
-	rrelu("rrelu", "F.rrelu", "float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False"),
+	rrelu("rrelu", "F.rrelu",
+		"float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False"),
 	rreluNative("rrelu.native", "rrelu Tensor.rrelu"),
 }
 
@@ -125,11 +134,13 @@ func preluGrad(a *preluArgs, g *opdef.Grad, term func(float64) float64) (opdef.G
 		return nil, err
 	}
 	dt := a.Self.DType
-	gx, err := mapN(dt, nil, func(v []float64) float64 { return term(v[0] * either(v[1] > 0, 1, v[2])) }, g.Out[0], a.Self, w)
+	gx, err := mapN(dt, nil, func(v []float64) float64 { return term(v[0] * either(v[1] > 0, 1, v[2])) },
+		g.Out[0], a.Self, w)
 	if err != nil {
 		return nil, err
 	}
-	gw, err := mapN(dt, nil, func(v []float64) float64 { return term(v[0] * either(v[1] > 0, 0, v[1])) }, g.Out[0], a.Self)
+	gw, err := mapN(dt, nil, func(v []float64) float64 { return term(v[0] * either(v[1] > 0, 0, v[1])) },
+		g.Out[0], a.Self)
 	if err != nil {
 		return nil, err
 	}
@@ -196,11 +207,14 @@ func leaky(x *tensor.Tensor, lower, upper float64) ([]*tensor.Tensor, error) {
 
 func leakyGrad(x *tensor.Tensor, lower, upper float64, g *opdef.Grad) (opdef.Grads, error) {
 	k := (lower + upper) / 2
-	return opdef.Grads{"self": {opdef.Zip(x.DType, g.Out[0], x, func(gi, x float64) float64 { return gi * either(x > 0, 1, k) })}}, nil
+	return opdef.Grads{"self": {opdef.Zip(x.DType, g.Out[0], x, func(gi, x float64) float64 {
+		return gi * either(x > 0, 1, k)
+	})}}, nil
 }
 
-var rreluDoc = opdef.Doc{Summary: "Leaky rectifier with random slopes", Formula: "self if self > 0, else self*(lower + upper)/2 outside training",
-	Notes: "In training the slopes are drawn and the result is not compared.", Source: "torch.nn.functional.rrelu"}
+var rreluDoc = opdef.Doc{Summary: "Leaky rectifier with random slopes",
+	Formula: "self if self > 0, else self*(lower + upper)/2 outside training",
+	Notes:   "In training the slopes are drawn and the result is not compared.", Source: "torch.nn.functional.rrelu"}
 
 func rrelu(name, names, params string) *opdef.Entry {
 	return opdef.Op[rreluArgs]{
@@ -208,7 +222,9 @@ func rrelu(name, names, params string) *opdef.Entry {
 		Error:    opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
 		RandomIf: func(a *rreluArgs) string { return drawsIf(a.Training) },
 		Kernel:   func(a *rreluArgs) ([]*tensor.Tensor, error) { return leaky(a.Self, a.Lower, a.Upper) },
-		Grad:     func(a *rreluArgs, g *opdef.Grad) (opdef.Grads, error) { return leakyGrad(a.Self, a.Lower, a.Upper, g) },
+		Grad: func(a *rreluArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return leakyGrad(a.Self, a.Lower, a.Upper, g)
+		},
 		Cases: func(r *rand.Rand) []*rreluArgs {
 			var cs []*rreluArgs
 			for _, c := range activationCases(r, []float64{0}, false) {
@@ -221,7 +237,9 @@ func rrelu(name, names, params string) *opdef.Entry {
 
 func rreluNative(name, names string) *opdef.Entry {
 	return opdef.Op[rreluNativeArgs]{
-		Schema: name + "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor", Names: names, InPlace: true, Doc: rreluDoc,
+		Schema: name +
+			"(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? " +
+			"generator=None) -> Tensor", Names: names, InPlace: true, Doc: rreluDoc,
 		Error:    opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
 		RandomIf: func(a *rreluNativeArgs) string { return drawsIf(a.Training) },
 		Kernel: func(a *rreluNativeArgs) ([]*tensor.Tensor, error) {

@@ -17,10 +17,11 @@ var gatherOps = []*opdef.Entry{
 		ExactOut: func(*gatherArgs) bool { return true },
 		Names:    "gather Tensor.gather",
 		Lookup:   "self",
-		Doc:      opdef.Doc{Summary: "Elements at indices along a dimension", Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1", Source: "torch.gather"},
-		Error:    opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
-		Kernel:   func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
-		Grad:     func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
+		Doc: opdef.Doc{Summary: "Elements at indices along a dimension",
+			Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1", Source: "torch.gather"},
+		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Kernel: func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
+		Grad:   func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
 		GradScale: func(a *gatherArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return a.grad(opdef.Abs(g.Out[0]))
 		},
@@ -28,9 +29,12 @@ var gatherOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*gatherArgs {
 			g := opdef.Gen{R: r}
 			return []*gatherArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3)}, {g.Normal(tensor.Float64, 2, 5), -1, g.Int(tensor.Int64, 0, 4, 2, 7)},
-				{g.Normal(tensor.Float64, 3, 2, 2), 1, g.Int(tensor.Int64, 0, 1, 2, 3, 1)}, {g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0)},
-				{g.Normal(tensor.BFloat16, 3, 0), 0, g.Int(tensor.Int64, 0, 0, 3, 0)}, {opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, g.Int(tensor.Int64, 0, 2, 4, 2)},
+				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3)}, {g.Normal(tensor.Float64, 2, 5),
+					-1, g.Int(tensor.Int64, 0, 4, 2, 7)},
+				{g.Normal(tensor.Float64, 3, 2, 2), 1, g.Int(tensor.Int64, 0, 1, 2, 3, 1)},
+				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0)},
+				{g.Normal(tensor.BFloat16, 3, 0), 0, g.Int(tensor.Int64, 0, 0, 3, 0)},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, g.Int(tensor.Int64, 0, 2, 4, 2)},
 				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6)},
 			}
 		},
@@ -58,9 +62,12 @@ var gatherOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*indexSelectArgs {
 			g := opdef.Gen{R: r}
 			return []*indexSelectArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 5)}, {g.Normal(tensor.Float64, 2, 3, 2), -2, g.Int(tensor.Int32, 0, 2, 2)}, {g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1)},
-				{g.Normal(tensor.Float32, 3, 2), 1, g.Int(tensor.Int64, 0, 0)}, {g.Normal(tensor.BFloat16, 3, 0), 0, g.Int(tensor.Int64, 0, 2, 2)},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, g.Int(tensor.Int64, 0, 2, 2)}, {g.Int(tensor.Bool, 0, 1, 4), 0, g.Int(tensor.Int64, 0, 3, 6)},
+				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 5)}, {g.Normal(tensor.Float64, 2, 3, 2),
+					-2, g.Int(tensor.Int32, 0, 2, 2)}, {g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1)},
+				{g.Normal(tensor.Float32, 3, 2), 1, g.Int(tensor.Int64, 0, 0)}, {g.Normal(tensor.BFloat16, 3, 0), 0,
+					g.Int(tensor.Int64, 0, 2, 2)},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, g.Int(tensor.Int64, 0, 2, 2)},
+				{g.Int(tensor.Bool, 0, 1, 4), 0, g.Int(tensor.Int64, 0, 3, 6)},
 			}
 		},
 	}.Entry(),
@@ -85,16 +92,20 @@ var gatherOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*takeArgs {
 			g := opdef.Gen{R: r}
 			return []*takeArgs{
-				{g.Normal(tensor.Float32, 4, 3), g.Int(tensor.Int64, -12, 11, 5)}, {g.Normal(tensor.Float64, 2, 3), g.Int(tensor.Int64, 0, 5, 2, 2)}, {g.Normal(tensor.Float32), g.Int(tensor.Int64, 0, 0)},
-				{g.Normal(tensor.Float32, 3), g.Int(tensor.Int64, 0, 0, 0)}, {opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), g.Int(tensor.Int64, 0, 11, 2)}, {g.Int(tensor.Int64, 0, 9, 4), g.Int(tensor.Int64, 0, 3, 6)},
+				{g.Normal(tensor.Float32, 4, 3), g.Int(tensor.Int64, -12, 11, 5)}, {g.Normal(tensor.Float64, 2, 3),
+					g.Int(tensor.Int64, 0, 5, 2, 2)}, {g.Normal(tensor.Float32), g.Int(tensor.Int64, 0, 0)},
+				{g.Normal(tensor.Float32, 3), g.Int(tensor.Int64, 0, 0, 0)},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), g.Int(tensor.Int64, 0, 11, 2)},
+				{g.Int(tensor.Int64, 0, 9, 4), g.Int(tensor.Int64, 0, 3, 6)},
 			}
 		},
 	}.Entry(),
 	opdef.Op[maskedArgs]{
 		Schema: "masked_select(Tensor self, Tensor mask) -> Tensor",
 		Names:  "masked_select Tensor.masked_select",
-		Doc:    opdef.Doc{Summary: "The elements where a mask is true, in one dimension", Notes: "Tensor and mask are broadcast.", Source: "torch.masked_select"},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Doc: opdef.Doc{Summary: "The elements where a mask is true, in one dimension",
+			Notes: "Tensor and mask are broadcast.", Source: "torch.masked_select"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel: func(a *maskedArgs) ([]*tensor.Tensor, error) {
 			ts, at, err := a.ones()
 			if err != nil {
@@ -110,16 +121,20 @@ var gatherOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*maskedArgs {
 			g := opdef.Gen{R: r}
 			return []*maskedArgs{
-				{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Bool, 0, 1, 3, 4)}, {g.Normal(tensor.Float64, 3, 1), g.Int(tensor.Bool, 0, 1, 4)}, {g.Normal(tensor.Float32), g.Int(tensor.Bool, 1, 1)},
-				{g.Normal(tensor.Float32, 0, 2), g.Int(tensor.Bool, 0, 1, 2)}, {opdef.NonContiguous(g.Normal(tensor.Float32, 3, 4)), g.Int(tensor.Bool, 0, 1, 3, 1)}, {g.Int(tensor.Int64, 0, 9, 5), g.Int(tensor.Bool, 0, 1, 5)},
+				{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Bool, 0, 1, 3, 4)}, {g.Normal(tensor.Float64, 3, 1),
+					g.Int(tensor.Bool, 0, 1, 4)}, {g.Normal(tensor.Float32), g.Int(tensor.Bool, 1, 1)},
+				{g.Normal(tensor.Float32, 0, 2), g.Int(tensor.Bool, 0, 1, 2)},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 3, 4)), g.Int(tensor.Bool, 0, 1, 3, 1)},
+				{g.Int(tensor.Int64, 0, 9, 5), g.Int(tensor.Bool, 0, 1, 5)},
 			}
 		},
 	}.Entry(),
 	opdef.Op[nonzeroArgs]{
 		Schema: "nonzero(Tensor self, *, bool as_tuple=False) -> Tensor",
 		Names:  "nonzero Tensor.nonzero",
-		Doc:    opdef.Doc{Summary: "The indices of the elements that are not zero, one a row", Notes: "With as_tuple one tensor for each dimension.", Source: "torch.nonzero"},
-		Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
+		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one a row",
+			Notes: "With as_tuple one tensor for each dimension.", Source: "torch.nonzero"},
+		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
 		Trivial: true,
 		Kernel: func(a *nonzeroArgs) ([]*tensor.Tensor, error) {
 			if a.AsTuple {
@@ -130,7 +145,9 @@ var gatherOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*nonzeroArgs {
 			g := opdef.Gen{R: r}
 			return []*nonzeroArgs{
-				{g.Int(tensor.Bool, 0, 1, 3, 4), false}, {g.Int(tensor.Int64, -1, 1, 5), true}, {g.Normal(tensor.Float32), true}, {g.Normal(tensor.Float64), false}, {g.Normal(tensor.Float32, 0, 2), false},
+				{g.Int(tensor.Bool, 0, 1, 3, 4), false}, {g.Int(tensor.Int64, -1, 1, 5), true},
+				{g.Normal(tensor.Float32), true}, {g.Normal(tensor.Float64), false},
+				{g.Normal(tensor.Float32, 0, 2), false},
 				{opdef.NonContiguous(g.Int(tensor.Int32, 0, 1, 3, 2)), false}, {g.Normal(tensor.Complex64, 2, 1), true},
 			}
 		},
@@ -140,8 +157,9 @@ var gatherOps = []*opdef.Entry{
 		Schema: "argwhere(Tensor self) -> Tensor",
 		DIOPI:  "nonzero",
 		Names:  "argwhere Tensor.argwhere",
-		Doc:    opdef.Doc{Summary: "The indices of the elements that are not zero, one a row", Source: "torch.argwhere"},
-		Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
+		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one a row",
+			Source: "torch.argwhere"},
+		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
 		Trivial: true,
 		Kernel:  func(a *selfArgs) ([]*tensor.Tensor, error) { return nonzeroRows(a.Self), nil },
 		Cases:   func(r *rand.Rand) []*selfArgs { return selfCases(opdef.Gen{R: r}) },
@@ -149,13 +167,17 @@ var gatherOps = []*opdef.Entry{
 	opdef.Op[conditionArgs]{
 		Schema: "where.condition(Tensor condition) -> Tensor[]",
 		Names:  "where",
-		Doc:    opdef.Doc{Summary: "The indices of the elements that are not zero, one tensor for each dimension", Source: "torch.where"},
-		Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
+		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one tensor for each dimension",
+			Source: "torch.where"},
+		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
 		Trivial: true,
-		Kernel:  func(a *conditionArgs) ([]*tensor.Tensor, error) { return nonzeroColumns(withDims(a.Condition, 1)), nil },
+		Kernel: func(a *conditionArgs) ([]*tensor.Tensor, error) {
+			return nonzeroColumns(withDims(a.Condition, 1)), nil
+		},
 		Cases: func(r *rand.Rand) []*conditionArgs {
 			g := opdef.Gen{R: r}
-			return []*conditionArgs{{g.Int(tensor.Bool, 0, 1, 3, 4)}, {g.Normal(tensor.Float32)}, {g.Int(tensor.Int64, 0, 1, 0, 2)}}
+			return []*conditionArgs{{g.Int(tensor.Bool, 0, 1, 3, 4)}, {g.Normal(tensor.Float32)},
+				{g.Int(tensor.Int64, 0, 1, 0, 2)}}
 		},
 	}.Entry(),
 	repeatInterleaveOp, repeatInterleaveCountsOp, repeatCountsOp,
@@ -498,8 +520,9 @@ var takeAlongDimOp = opdef.Op[takeAlongDimArgs]{
 	Schema: "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
 	Names:  "take_along_dim Tensor.take_along_dim",
 	Lookup: "self",
-	Doc:    opdef.Doc{Summary: "Elements at indices along a dimension, tensor and indices broadcast", Notes: "Without dim both are flattened.", Source: "torch.take_along_dim"},
-	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Doc: opdef.Doc{Summary: "Elements at indices along a dimension, tensor and indices broadcast",
+		Notes: "Without dim both are flattened.", Source: "torch.take_along_dim"},
+	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Kernel: func(a *takeAlongDimArgs) ([]*tensor.Tensor, error) {
 		p, err := a.plan()
 		if err != nil {
@@ -524,8 +547,10 @@ var takeAlongDimOp = opdef.Op[takeAlongDimArgs]{
 		g := opdef.Gen{R: r}
 		one, last := 1, -1
 		return []*takeAlongDimArgs{
-			{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Int64, 0, 3, 3, 2), &one}, {g.Normal(tensor.Float64, 3, 1, 4), g.Int(tensor.Int64, 0, 3, 1, 2, 2), &last},
-			{g.Normal(tensor.Float64, 3, 4), g.Int(tensor.Int64, 0, 11, 2, 2), nil}, {g.Int(tensor.Int64, 0, 9, 4), g.Int(tensor.Int64, 0, 3, 4), &last},
+			{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Int64, 0, 3, 3, 2), &one}, {g.Normal(tensor.Float64, 3, 1, 4),
+				g.Int(tensor.Int64, 0, 3, 1, 2, 2), &last},
+			{g.Normal(tensor.Float64, 3, 4), g.Int(tensor.Int64, 0, 11, 2, 2), nil}, {g.Int(tensor.Int64, 0, 9, 4),
+				g.Int(tensor.Int64, 0, 3, 4), &last},
 		}
 	},
 }.Entry()
@@ -561,7 +586,8 @@ type repeatCountsArgs struct {
 
 // repeatSlices repeats the slices of dimension dim (nil: of the flattened
 // tensor); counts says how often, given their number.
-func repeatSlices(self *tensor.Tensor, dim *int, counts func(n int) ([]int64, error)) (shape, out []int, r runs, err error) {
+func repeatSlices(self *tensor.Tensor, dim *int, counts func(n int) ([]int64, error)) (shape, out []int, r runs,
+	err error) {
 	shape, d := self.Shape, 0
 	if dim == nil || len(shape) == 0 {
 		shape = []int{self.Numel()}
@@ -613,7 +639,8 @@ func countsOf(t *tensor.Tensor) ([]int64, error) {
 }
 
 // repeatEntry declares repeat_interleave for one type of counts.
-func repeatEntry[A any](schema string, self func(*A) *tensor.Tensor, plan func(*A) (shape, out []int, r runs, err error), cases func(opdef.Gen) []*A) *opdef.Entry {
+func repeatEntry[A any](schema string, self func(*A) *tensor.Tensor, plan func(*A) (shape, out []int, r runs,
+	err error), cases func(opdef.Gen) []*A) *opdef.Entry {
 	grad := func(a *A, g *tensor.Tensor) (opdef.Grads, error) {
 		shape, _, r, err := plan(a)
 		if err != nil {
@@ -629,7 +656,8 @@ func repeatEntry[A any](schema string, self func(*A) *tensor.Tensor, plan func(*
 	}
 	return opdef.Op[A]{
 		Schema: schema, Names: "repeat_interleave Tensor.repeat_interleave",
-		Doc:   opdef.Doc{Summary: "Each slice of a dimension repeated", Notes: "Without dim the tensor is flattened.", Source: "torch.repeat_interleave"},
+		Doc: opdef.Doc{Summary: "Each slice of a dimension repeated", Notes: "Without dim the tensor is flattened.",
+			Source: "torch.repeat_interleave"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			shape, out, r, err := plan(a)
@@ -662,22 +690,27 @@ func repeatEntry[A any](schema string, self func(*A) *tensor.Tensor, plan func(*
 	}.Entry()
 }
 
-var repeatInterleaveOp = repeatEntry("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor",
+var repeatInterleaveOp = repeatEntry("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? "+
+	"output_size=None) -> Tensor",
 	func(a *repeatInterleaveArgs) *tensor.Tensor { return a.Self }, (*repeatInterleaveArgs).plan,
 	func(g opdef.Gen) []*repeatInterleaveArgs {
 		one := 1
 		return []*repeatInterleaveArgs{
-			{g.Normal(tensor.Float32, 2, 3), 2, &one, nil}, {g.Normal(tensor.Float64, 2, 3), 3, nil, nil}, {g.Normal(tensor.Float32), 2, nil, nil}, {g.Normal(tensor.Float32, 2), 0, nil, nil},
-			{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), 2, nil, nil}, {g.Int(tensor.Int64, 0, 9, 3), 1, nil, nil},
+			{g.Normal(tensor.Float32, 2, 3), 2, &one, nil}, {g.Normal(tensor.Float64, 2, 3), 3, nil, nil},
+			{g.Normal(tensor.Float32), 2, nil, nil}, {g.Normal(tensor.Float32, 2), 0, nil, nil},
+			{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), 2, nil, nil}, {g.Int(tensor.Int64, 0, 9, 3),
+				1, nil, nil},
 		}
 	})
 
-var repeatInterleaveCountsOp = repeatEntry("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor",
+var repeatInterleaveCountsOp = repeatEntry("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? "+
+	"dim=None, *, int? output_size=None) -> Tensor",
 	func(a *repeatInterleaveCountsArgs) *tensor.Tensor { return a.Self }, (*repeatInterleaveCountsArgs).plan,
 	func(g opdef.Gen) []*repeatInterleaveCountsArgs {
 		zero := 0
 		return []*repeatInterleaveCountsArgs{
-			{g.Normal(tensor.Float32, 3, 2), g.Int(tensor.Int64, 0, 3, 3), &zero, nil}, {g.Normal(tensor.Float64, 2, 2), g.Int(tensor.Int64, 1, 2, 4), nil, nil},
+			{g.Normal(tensor.Float32, 3, 2), g.Int(tensor.Int64, 0, 3, 3), &zero, nil}, {g.Normal(tensor.Float64, 2, 2),
+				g.Int(tensor.Int64, 1, 2, 4), nil, nil},
 			{g.Normal(tensor.Float64, 2, 2), g.Int(tensor.Int64, 2, 2, 1), &zero, nil},
 		}
 	})
@@ -685,8 +718,9 @@ var repeatInterleaveCountsOp = repeatEntry("repeat_interleave.self_Tensor(Tensor
 var repeatCountsOp = opdef.Op[repeatCountsArgs]{
 	Schema: "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor",
 	Names:  "repeat_interleave",
-	Doc:    opdef.Doc{Summary: "Each position repeated as often as its element says", Source: "torch.repeat_interleave"},
-	Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "integers have no gradient",
+	Doc: opdef.Doc{Summary: "Each position repeated as often as its element says",
+		Source: "torch.repeat_interleave"},
+	Error: opdef.Error{Class: opdef.Exact}, NoGrad: "integers have no gradient",
 	Trivial: true,
 	Kernel: func(a *repeatCountsArgs) ([]*tensor.Tensor, error) {
 		if a.Repeats.Dim() != 1 {

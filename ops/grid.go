@@ -12,13 +12,16 @@ import (
 // gridOps sample images at computed positions, and measure distances.
 var gridOps = []*opdef.Entry{
 	opdef.Op[gridSampleArgs]{
-		Schema: "grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', bool? align_corners=None) -> Tensor",
-		Names:  "F.grid_sample",
+		Schema: "grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', bool? " +
+			"align_corners=None) -> Tensor",
+		Names: "F.grid_sample",
 		Doc: opdef.Doc{
 			Summary: "Images sampled at normalised positions",
 			Formula: "out[n, c, p] = input[n, c] interpolated at grid[n, p]; -1 and 1 are the borders, x first",
-			Notes:   "Modes bilinear, nearest (ties to even) and bicubic (4-D); padding zeros, border, reflection. (N, C, H, W) with (N, h, w, 2) or (N, C, D, H, W) with (N, d, h, w, 3). The gradient of the grid is zero for nearest.",
-			Source:  "torch.nn.functional.grid_sample",
+			Notes: "Modes bilinear, nearest (ties to even) and bicubic (4-D); padding zeros, border, reflection. " +
+				"(N, C, H, W) with (N, h, w, 2) or (N, C, D, H, W) with (N, d, h, w, 3). The gradient of the grid " +
+				"is zero for nearest.",
+			Source: "torch.nn.functional.grid_sample",
 		},
 		Error:  opdef.Error{Class: opdef.Accumulated},
 		Kernel: func(a *gridSampleArgs) ([]*tensor.Tensor, error) { return oneResult(a.sample(a.Input, false)) },
@@ -69,7 +72,9 @@ var gridOps = []*opdef.Entry{
 		Names:  "F.affine_grid",
 		Doc: opdef.Doc{
 			Summary: "Sampling positions of affine maps",
-			Formula: "out[n, h, w] = theta[n] @ (x_w, y_h, 1)", Notes: "theta (N, 2, 3) with size (N, C, H, W), or (N, 3, 4) with (N, C, D, H, W).", Source: "torch.nn.functional.affine_grid",
+			Formula: "out[n, h, w] = theta[n] @ (x_w, y_h, 1)",
+			Notes:   "theta (N, 2, 3) with size (N, C, H, W), or (N, 3, 4) with (N, C, D, H, W).",
+			Source:  "torch.nn.functional.affine_grid",
 		},
 		Scale: func(a *affineGridArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			p, err := affinePlan(&affineGridArgs{opdef.Abs(a.Theta), a.Size, a.AlignCorners})
@@ -93,14 +98,17 @@ var gridOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			yes, no := true, false
 			return []*affineGridArgs{
-				{g.Normal(tensor.Float64, 2, 2, 3), []int{2, 1, 3, 4}, &no}, {g.Normal(tensor.Float64, 1, 3, 4), []int{1, 2, 2, 3, 2}, &yes}, {g.Normal(tensor.Float32, 1, 2, 3), []int{1, 1, 1, 2}, nil},
+				{g.Normal(tensor.Float64, 2, 2, 3), []int{2, 1, 3, 4}, &no}, {g.Normal(tensor.Float64, 1, 3, 4),
+					[]int{1, 2, 2, 3, 2}, &yes}, {g.Normal(tensor.Float32, 1, 2, 3), []int{1, 1, 1, 2}, nil},
 			}
 		},
 	}, affinePlan),
 	opdef.Op[cdistArgs]{
 		Schema: "cdist(Tensor x1, Tensor x2, float p=2.0, str? compute_mode=None) -> Tensor",
 		Names:  "cdist functional.cdist",
-		Doc:    opdef.Doc{Summary: "Distances between all pairs of rows of two batches of matrices", Formula: "norm(x1[..., i, :] - x2[..., j, :], p)", Notes: "The gradient is zero where rows coincide.", Source: "torch.cdist"},
+		Doc: opdef.Doc{Summary: "Distances between all pairs of rows of two batches of matrices",
+			Formula: "norm(x1[..., i, :] - x2[..., j, :], p)", Notes: "The gradient is zero where rows coincide.",
+			Source: "torch.cdist"},
 		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
 		Kernel: func(a *cdistArgs) ([]*tensor.Tensor, error) { return oneResult(a.distances()) },
 		Grad:   cdistGrad,
@@ -117,14 +125,17 @@ var gridOps = []*opdef.Entry{
 			for _, p := range []float64{2, 1, 3, 1.5, math.Inf(1), 0} {
 				cs = append(cs, &cdistArgs{g.Normal(f64, 4, 3), g.Normal(f64, 2, 3), p, nil})
 			}
-			return append(cs, &cdistArgs{g.Normal(f32, 2, 3, 4), g.Normal(f32, 5, 4), 2, &exact}, &cdistArgs{g.Normal(f32, 0, 4), g.Normal(f32, 5, 4), 2, nil},
+			return append(cs, &cdistArgs{g.Normal(f32, 2, 3, 4), g.Normal(f32, 5, 4), 2, &exact},
+				&cdistArgs{g.Normal(f32, 0, 4), g.Normal(f32, 5, 4), 2, nil},
 				&cdistArgs{opdef.NonContiguous(g.Normal(f64, 3, 2)), opdef.NonContiguous(g.Normal(f64, 2, 2)), 2, nil})
 		},
 	}.Entry(),
 	opdef.Op[pdistArgs]{
-		Schema:    "pdist(Tensor input, float p=2.0) -> Tensor",
-		Names:     "pdist F.pdist",
-		Doc:       opdef.Doc{Summary: "Distances between all pairs of rows of a matrix", Formula: "norm(input[i] - input[j], p) for i < j", Notes: "The gradient is zero where rows coincide.", Source: "torch.nn.functional.pdist"},
+		Schema: "pdist(Tensor input, float p=2.0) -> Tensor",
+		Names:  "pdist F.pdist",
+		Doc: opdef.Doc{Summary: "Distances between all pairs of rows of a matrix",
+			Formula: "norm(input[i] - input[j], p) for i < j", Notes: "The gradient is zero where rows coincide.",
+			Source: "torch.nn.functional.pdist"},
 		Error:     opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
 		Terms:     func(a *pdistArgs) int { return max(1, width(a.Input.Shape)) },
 		GradTerms: func(a *pdistArgs) int { return max(1, a.Input.Numel()) },
@@ -152,17 +163,21 @@ var gridOps = []*opdef.Entry{
 				copy(square[i*n+i+1:(i+1)*n], up[:k])
 				up = up[k:]
 			}
-			both, err := cdistGrad(a.pairs(), opdef.NewGrad(single(all), single(tensor.New(tensor.Float64, []int{n, n}, square)), nil))
+			both,
+				err := cdistGrad(a.pairs(),
+				opdef.NewGrad(single(all), single(tensor.New(tensor.Float64, []int{n, n}, square)), nil))
 			if err != nil {
 				return nil, err
 			}
-			return gradOf("input", opdef.Zip(a.Input.DType, both["x1"][0], both["x2"][0], func(x, y float64) float64 { return x + y })), nil
+			return gradOf("input", opdef.Zip(a.Input.DType, both["x1"][0], both["x2"][0],
+				func(x, y float64) float64 { return x + y })), nil
 		},
 		Cases: func(r *rand.Rand) []*pdistArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			return []*pdistArgs{
-				{g.Normal(f64, 4, 3), 2}, {g.Normal(f64, 3, 2), 1}, {g.Normal(f64, 3, 2), 3}, {g.Normal(f64, 3, 4), math.Inf(1)}, {g.Normal(tensor.Float32, 5, 2), 2},
+				{g.Normal(f64, 4, 3), 2}, {g.Normal(f64, 3, 2), 1}, {g.Normal(f64, 3, 2), 3},
+				{g.Normal(f64, 3, 4), math.Inf(1)}, {g.Normal(tensor.Float32, 5, 2), 2},
 				{g.Normal(tensor.Float32, 1, 2), 2}, {opdef.NonContiguous(g.Normal(f64, 3, 3)), 1.5},
 			}
 		},
@@ -192,7 +207,8 @@ func (a *gridSampleArgs) plan() (*sampler, error) {
 	case nd != 2 && nd != 3:
 		return nil, opdef.Refuse("input", "want 4 or 5 dimensions, got shape %s", tensor.ShapeString(x.Shape))
 	case g.Dim() != nd+2 || g.Shape[nd+1] != nd || g.Shape[0] != x.Shape[0]:
-		return nil, opdef.Refuse("grid", "want %d dimensions, %d images and %d coordinates, got shape %s", nd+2, x.Shape[0], nd, tensor.ShapeString(g.Shape))
+		return nil, opdef.Refuse("grid", "want %d dimensions, %d images and %d coordinates, got shape %s", nd+2,
+			x.Shape[0], nd, tensor.ShapeString(g.Shape))
 	case g.DType != x.DType:
 		return nil, opdef.Refuse("grid", "want dtype %s as of input, got %s", x.DType, g.DType)
 	case !x.DType.IsFloat():
@@ -204,10 +220,12 @@ func (a *gridSampleArgs) plan() (*sampler, error) {
 	case !slices.Contains([]string{"zeros", "border", "reflection"}, a.PaddingMode):
 		return nil, opdef.Refuse("padding_mode", "want zeros, border or reflection, got %q", a.PaddingMode)
 	}
-	s := &sampler{nd: nd, size: [3]int{1, 1, 1}, mode: a.Mode, padding: a.PaddingMode, corners: a.AlignCorners != nil && *a.AlignCorners, single: x.DType != tensor.Float64}
+	s := &sampler{nd: nd, size: [3]int{1, 1, 1}, mode: a.Mode, padding: a.PaddingMode, corners: a.AlignCorners != nil &&
+		*a.AlignCorners, single: x.DType != tensor.Float64}
 	for d, n := range x.Shape[2:] {
 		if n == 0 {
-			return nil, opdef.Refuse("input", "want no empty spatial dimension, got shape %s", tensor.ShapeString(x.Shape))
+			return nil, opdef.Refuse("input", "want no empty spatial dimension, got shape %s",
+				tensor.ShapeString(x.Shape))
 		}
 		s.size[3-nd+d] = n
 	}
@@ -467,7 +485,8 @@ func affinePlan(a *affineGridArgs) (*product, error) {
 		}
 	}
 	if want := []int{a.Size[0], nd, nd + 1}; !slices.Equal(a.Theta.Shape, want) {
-		return nil, opdef.Refuse("theta", "want shape %s, got %s", tensor.ShapeString(want), tensor.ShapeString(a.Theta.Shape))
+		return nil, opdef.Refuse("theta", "want shape %s, got %s", tensor.ShapeString(want),
+			tensor.ShapeString(a.Theta.Shape))
 	}
 	dims := a.Size[2:]
 	corners := a.AlignCorners != nil && *a.AlignCorners

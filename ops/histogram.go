@@ -72,7 +72,9 @@ func (a *histcArgs) count() (sure, near []float64, err error) {
 
 var histcOp = opdef.Op[histcArgs]{
 	Schema: "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
-	Doc: opdef.Doc{Summary: "The number of elements in bins of equal width", Notes: "With min equal to max the elements' own range. Elements within rounding of an edge are accepted on either side.",
+	Doc: opdef.Doc{Summary: "The number of elements in bins of equal width",
+		Notes: "With min equal to max the elements' own range. Elements within rounding of an edge are accepted on " +
+			"either side.",
 		Source: "torch.histc"},
 	Error: opdef.Error{Class: opdef.Exact}, NoGrad: "PyTorch defines none", Trivial: true,
 	Kernel: func(a *histcArgs) ([]*tensor.Tensor, error) {
@@ -100,7 +102,9 @@ var histcOp = opdef.Op[histcArgs]{
 	Cases: func(r *rand.Rand) []*histcArgs {
 		g := opdef.Gen{R: r}
 		zero := opdef.Int(0)
-		return []*histcArgs{{g.Normal(tensor.Float32, 9), 4, zero, zero}, {g.Normal(tensor.Float64, 3, 3), 5, opdef.Int(-1), opdef.Float(1.5)}, {g.Normal(tensor.Float32), 3, zero, zero}, {g.Normal(tensor.Float32, 0), 3, zero, zero}}
+		return []*histcArgs{{g.Normal(tensor.Float32, 9), 4, zero, zero}, {g.Normal(tensor.Float64, 3, 3), 5,
+			opdef.Int(-1), opdef.Float(1.5)}, {g.Normal(tensor.Float32), 3, zero, zero}, {g.Normal(tensor.Float32, 0),
+			3, zero, zero}}
 	},
 }.Entry()
 
@@ -111,8 +115,9 @@ type bincountArgs struct {
 
 var bincountOp = opdef.Op[bincountArgs]{
 	Schema: "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
-	Doc:    opdef.Doc{Summary: "The number, or the sum of weights, of each non-negative integer", Source: "torch.bincount"},
-	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1}, NoGrad: "PyTorch defines none", Trivial: true,
+	Doc: opdef.Doc{Summary: "The number, or the sum of weights, of each non-negative integer",
+		Source: "torch.bincount"},
+	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1}, NoGrad: "PyTorch defines none", Trivial: true,
 	Exempt: map[string]string{"dtypes": "weights other than float32 are added in float64"},
 	Kernel: func(a *bincountArgs) ([]*tensor.Tensor, error) { return a.count(a.Weights) },
 	Scale: func(a *bincountArgs, outs []*tensor.Tensor) []*tensor.Tensor {
@@ -130,7 +135,8 @@ var bincountOp = opdef.Op[bincountArgs]{
 	Cases: func(r *rand.Rand) []*bincountArgs {
 		g := opdef.Gen{R: r}
 		return []*bincountArgs{
-			{g.Int(tensor.Int64, 0, 5, 9), nil, 0}, {g.Int(tensor.Int32, 0, 5, 4), g.Normal(tensor.Float32, 4), 8}, {g.Int(tensor.Uint8, 0, 5, 4), g.Int(tensor.Int64, -3, 3, 4), 0}, {g.Int(tensor.Int64, 0, 5, 0), nil, 2},
+			{g.Int(tensor.Int64, 0, 5, 9), nil, 0}, {g.Int(tensor.Int32, 0, 5, 4), g.Normal(tensor.Float32, 4), 8},
+			{g.Int(tensor.Uint8, 0, 5, 4), g.Int(tensor.Int64, -3, 3, 4), 0}, {g.Int(tensor.Int64, 0, 5, 0), nil, 2},
 		}
 	},
 }.Entry()
@@ -144,7 +150,8 @@ func (a *bincountArgs) count(weights *tensor.Tensor) ([]*tensor.Tensor, error) {
 	case a.Minlength < 0:
 		return nil, opdef.Refuse("minlength", "negative number %d", a.Minlength)
 	case weights != nil && (weights.Dim() != 1 || weights.Numel() != a.Self.Numel()):
-		return nil, opdef.Refuse("weights", "want shape %s, got %s", tensor.ShapeString(a.Self.Shape), tensor.ShapeString(weights.Shape))
+		return nil, opdef.Refuse("weights", "want shape %s, got %s", tensor.ShapeString(a.Self.Shape),
+			tensor.ShapeString(weights.Shape))
 	}
 	idx, n := tensor.Data[int64](a.Self), a.Minlength
 	for _, v := range idx {

@@ -12,24 +12,29 @@ import (
 // histogramddOps count points in the cells of a grid.
 var histogramddOps = []*opdef.Entry{
 	gridHistogram(opdef.Op[gridCountArgs]{
-		Schema: "histogramdd.count(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]",
+		Schema: "histogramdd.count(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool " +
+			"density=False) -> Tensor[]",
 		Cases: func(r *rand.Rand) []*gridCountArgs {
 			g := opdef.Gen{R: r}
-			return []*gridCountArgs{{g.Normal(tensor.Float64, 9, 2), 3, nil, nil, false}, {g.Normal(tensor.Float32, 9, 1), 4, []float64{-1, 1}, g.Uniform(tensor.Float32, 0.5, 1, 9), true}}
+			return []*gridCountArgs{{g.Normal(tensor.Float64, 9, 2), 3, nil, nil, false},
+				{g.Normal(tensor.Float32, 9, 1), 4, []float64{-1, 1}, g.Uniform(tensor.Float32, 0.5, 1, 9), true}}
 		},
 	}, func(a *gridCountArgs) (*cells, error) {
 		d := width(a.Self.Shape)
 		return evenCells(&gridCountsArgs{a.Self, slices.Repeat([]int{a.Bins}, d), a.Range, a.Weight, a.Density})
 	}),
 	gridHistogram(opdef.Op[gridCountsArgs]{
-		Schema: "histogramdd.counts(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]",
+		Schema: "histogramdd.counts(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool " +
+			"density=False) -> Tensor[]",
 		Cases: func(r *rand.Rand) []*gridCountsArgs {
 			g := opdef.Gen{R: r}
-			return []*gridCountsArgs{{g.Normal(tensor.Float64, 4, 3, 2), []int{3, 2}, []float64{-1, 1, -2, 2}, g.Uniform(tensor.Float64, 0.5, 1, 4, 3), false}}
+			return []*gridCountsArgs{{g.Normal(tensor.Float64, 4, 3, 2), []int{3, 2}, []float64{-1, 1, -2, 2},
+				g.Uniform(tensor.Float64, 0.5, 1, 4, 3), false}}
 		},
 	}, evenCells),
 	gridHistogram(opdef.Op[gridEdgesArgs]{
-		Schema: "histogramdd.edges(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]",
+		Schema: "histogramdd.edges(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool " +
+			"density=False) -> Tensor[]",
 		Cases: func(r *rand.Rand) []*gridEdgesArgs {
 			g := opdef.Gen{R: r}
 			edges := tensor.New(tensor.Float64, []int{4}, []float64{-1, 0, 0.5, 2})
@@ -86,11 +91,13 @@ func newCells(x, weight *tensor.Tensor, density bool, edges [][]float64) (*cells
 		return nil, opdef.Refuse("self", "want rows of float32 or float64 coordinates, got %s", x.Meta())
 	}
 	if len(edges) != width(x.Shape) {
-		return nil, opdef.Refuse("bins", "want one entry for each of %d coordinates, got %d", width(x.Shape), len(edges))
+		return nil, opdef.Refuse("bins", "want one entry for each of %d coordinates, got %d", width(x.Shape),
+			len(edges))
 	}
 	if weight != nil {
 		if !slices.Equal(weight.Shape, x.Shape[:x.Dim()-1]) || weight.DType != x.DType {
-			return nil, opdef.Refuse("weight", "want dtype %s and shape %s, got %s", x.DType, tensor.ShapeString(x.Shape[:x.Dim()-1]), weight.Meta())
+			return nil, opdef.Refuse("weight", "want dtype %s and shape %s, got %s", x.DType,
+				tensor.ShapeString(x.Shape[:x.Dim()-1]), weight.Meta())
 		}
 		c.weight = tensor.Data[float64](weight)
 	}
@@ -177,10 +184,13 @@ next:
 // gridHistogram completes the declaration of a histogram of points.
 func gridHistogram[A any](o opdef.Op[A], call func(*A) (*cells, error)) *opdef.Entry {
 	o.Names, o.Trivial, o.NoGrad = "histogramdd", true, "PyTorch defines none"
-	o.Doc = opdef.Doc{Summary: "Number, or sum of weights, of the points in each cell of a grid, with the edges of each dimension",
-		Notes: "With density divided by the sum and the volumes of the cells. Counts are accepted that the recorded edges give.", Source: "torch.histogramdd"}
+	o.Doc = opdef.Doc{Summary: "Number, or sum of weights, of the points in each cell of a grid, with the edges of " +
+		"each dimension",
+		Notes: "With density divided by the sum and the volumes of the cells. Counts are accepted that the recorded " +
+			"edges give.", Source: "torch.histogramdd"}
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 4}
-	o.Exempt = map[string]string{"dtypes": "elements near an edge change cells when rounded", "bounds": "counts jump where an element crosses an edge"}
+	o.Exempt = map[string]string{"dtypes": "elements near an edge change cells when rounded",
+		"bounds": "counts jump where an element crosses an edge"}
 	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
 		c, err := call(a)
 		if err != nil {

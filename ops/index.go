@@ -274,7 +274,8 @@ func selectAt(arg string, shape []int, at []*tensor.Tensor) (*selection, error) 
 			d := len(index)
 			for k, n := range t.Shape {
 				if d+k >= len(shape) || shape[d+k] != n {
-					return nil, opdef.Refuse(arg, "mask of shape %s for dimensions from %d of shape %s", tensor.ShapeString(t.Shape), d, tensor.ShapeString(shape))
+					return nil, opdef.Refuse(arg, "mask of shape %s for dimensions from %d of shape %s",
+						tensor.ShapeString(t.Shape), d, tensor.ShapeString(shape))
 				}
 			}
 			index = append(index, nonzeroColumns(t)...)
@@ -323,7 +324,8 @@ func selectAt(arg string, shape []int, at []*tensor.Tensor) (*selection, error) 
 			linear[i] = linear[i]*n + v
 			return true
 		}); err != nil {
-			return nil, opdef.Refuse(arg, "index %d is out of range for dimension %d of size %d", int64(err.(outside)), used[k], n)
+			return nil, opdef.Refuse(arg, "index %d is out of range for dimension %d of size %d", int64(err.(outside)),
+				used[k], n)
 		}
 	}
 	before, after := s.source[:first], s.source[first+len(used):]
@@ -424,8 +426,9 @@ var getItemOp = opdef.Op[getItemArgs]{
 	Names:  "Tensor.__getitem__",
 	Lookup: "self",
 	DIOPI:  "getitem",
-	Doc: opdef.Doc{Summary: "Elements by index: numbers, slices, None, ..., masks, index tensors and lists", Formula: "self[index]",
-		Notes: "A slice step must be positive.", Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
+	Doc: opdef.Doc{Summary: "Elements by index: numbers, slices, None, ..., masks, index tensors and lists",
+		Formula: "self[index]",
+		Notes:   "A slice step must be positive.", Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
 	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Kernel: func(a *getItemArgs) ([]*tensor.Tensor, error) {
 		x, s, err := a.parse()
@@ -468,7 +471,9 @@ var getItemOp = opdef.Op[getItemArgs]{
 			return opdef.Node{}, err
 		}
 		shape := inner.viewed(p).Shape
-		back, err := viewBack(shape, g.Out[0], func(t *tensor.Tensor) (*tensor.Tensor, error) { return x.views[last](t), nil })
+		back, err := viewBack(shape, g.Out[0], func(t *tensor.Tensor) (*tensor.Tensor, error) {
+			return x.views[last](t), nil
+		})
 		n := opdef.Node{Grads: []*tensor.Tensor{back}}
 		if x.plain[last] {
 			n.Weak = "the incoming gradient reshaped"
@@ -481,13 +486,17 @@ var getItemOp = opdef.Op[getItemArgs]{
 		all := value.Slice{}
 		return []*getItemArgs{
 			{g.Normal(tensor.Float32, 3, 4), int64(1)},
-			{g.Normal(tensor.Float64, 3, 4), value.NewTuple(all, value.Slice{Start: int64(-3), Stop: int64(4), Step: int64(2)})},
+			{g.Normal(tensor.Float64, 3, 4), value.NewTuple(all, value.Slice{Start: int64(-3), Stop: int64(4),
+				Step: int64(2)})},
 			{g.Normal(tensor.Float64, 3, 4), value.NewTuple(value.Ellipsis{}, nil, int64(-1))},
 			{g.Normal(tensor.BFloat16, 3, 4), idx}, {g.Normal(tensor.Float64, 3, 4), value.NewTuple(all, idx)},
 			{g.Normal(tensor.Float64, 3, 2, 4), value.NewTuple(idx, all, value.NewList(int64(3), int64(1), int64(3)))},
-			{g.Normal(tensor.Float32, 2, 3), g.Int(tensor.Bool, 0, 1, 2, 3)}, {g.Normal(tensor.Float32, 2, 3), value.NewTuple(all, value.NewList(true, false, true))},
-			{g.Normal(tensor.Float32), value.NewTuple(value.Ellipsis{}, true)}, {g.Normal(tensor.Float32, 0, 3), value.NewTuple(all, int64(0))},
-			{opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), value.NewTuple(value.Slice{Stop: int64(2)}, idx)}, {g.Int(tensor.Int64, 0, 9, 4), value.NewList()},
+			{g.Normal(tensor.Float32, 2, 3), g.Int(tensor.Bool, 0, 1, 2, 3)}, {g.Normal(tensor.Float32, 2, 3),
+				value.NewTuple(all, value.NewList(true, false, true))},
+			{g.Normal(tensor.Float32), value.NewTuple(value.Ellipsis{}, true)}, {g.Normal(tensor.Float32, 0, 3),
+				value.NewTuple(all, int64(0))},
+			{opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), value.NewTuple(value.Slice{Stop: int64(2)}, idx)},
+			{g.Int(tensor.Int64, 0, 9, 4), value.NewList()},
 		}
 	},
 }.Entry()
@@ -554,7 +563,8 @@ var setItemOp = opdef.Op[setItemArgs]{
 	Schema: "__setitem__(Tensor self, any index, Tensor|Scalar value) -> None",
 	Names:  "Tensor.__setitem__",
 	DIOPI:  "setitem",
-	Doc: opdef.Doc{Summary: "Writes elements by index", Formula: "self[index] = value", Notes: "Returns None; where an index occurs twice the last value stays.",
+	Doc: opdef.Doc{Summary: "Writes elements by index", Formula: "self[index] = value",
+		Notes:  "Returns None; where an index occurs twice the last value stays.",
 		Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
 	Error: opdef.Error{Class: opdef.Exact},
 	Value: func(a *setItemArgs) (value.Value, error) {
@@ -611,8 +621,10 @@ var indexPutOp = opdef.Op[indexPutArgs]{
 	DIOPI:   "index_put indices1=indices.0 indices2=indices.1 indices3=indices.2",
 	Names:   "index_put Tensor.index_put",
 	InPlace: true,
-	Doc: opdef.Doc{Summary: "Writes or adds values at index tensors", Formula: "self[indices] = values or self[indices] += values",
-		Notes: "Without accumulate the last of several values for one element stays.", Source: "torch.Tensor.index_put_"},
+	Doc: opdef.Doc{Summary: "Writes or adds values at index tensors",
+		Formula: "self[indices] = values or self[indices] += values",
+		Notes:   "Without accumulate the last of several values for one element stays.",
+		Source:  "torch.Tensor.index_put_"},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 	Kernel: func(a *indexPutArgs) ([]*tensor.Tensor, error) {
 		if a.Values.DType != a.Self.DType {
@@ -644,10 +656,14 @@ var indexPutOp = opdef.Op[indexPutArgs]{
 		idx := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int64, []int{len(v)}, v) }
 		return []*indexPutArgs{
 			{g.Normal(tensor.Float32, 4, 3), []*tensor.Tensor{idx(2, 0)}, g.Normal(tensor.Float32, 2, 3), false},
-			{g.Normal(tensor.Float64, 4, 3), []*tensor.Tensor{idx(1, 1, -1), idx(0, 0, 2)}, g.Normal(tensor.Float64, 3), true},
+			{g.Normal(tensor.Float64, 4, 3), []*tensor.Tensor{idx(1, 1, -1), idx(0, 0, 2)}, g.Normal(tensor.Float64, 3),
+				true},
 			{g.Normal(tensor.Float64, 4, 3), []*tensor.Tensor{nil, idx(1)}, g.Normal(tensor.Float64), true},
-			{g.Normal(tensor.Float32, 2, 3, 2), []*tensor.Tensor{idx(1), nil, idx(0)}, g.Normal(tensor.Float32, 1, 3), false},
-			{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 2)), []*tensor.Tensor{tensor.New(tensor.Bool, []int{2, 2}, []int64{1, 0, 0, 1})}, g.Normal(tensor.Float32, 2), false},
+			{g.Normal(tensor.Float32, 2, 3, 2), []*tensor.Tensor{idx(1), nil, idx(0)}, g.Normal(tensor.Float32, 1, 3),
+				false},
+			{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 2)),
+				[]*tensor.Tensor{tensor.New(tensor.Bool, []int{2, 2}, []int64{1, 0, 0, 1})},
+				g.Normal(tensor.Float32, 2), false},
 			{g.Int(tensor.Int64, 0, 9, 4), []*tensor.Tensor{idx()}, g.Int(tensor.Int64, 0, 9, 1), true},
 		}
 	},

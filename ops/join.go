@@ -13,7 +13,8 @@ var joinOps = []*opdef.Entry{
 	opdef.Op[catArgs]{
 		Schema: "cat(Tensor[] tensors, int dim=0) -> Tensor",
 		Names:  "cat concat concatenate",
-		Doc: opdef.Doc{Summary: "Tensors joined along an existing dimension", Notes: "Tensors of shape [0] are left out, whatever the others' dimensions.",
+		Doc: opdef.Doc{Summary: "Tensors joined along an existing dimension",
+			Notes:  "Tensors of shape [0] are left out, whatever the others' dimensions.",
 			Source: "torch.cat"},
 		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *catArgs) ([]*tensor.Tensor, error) { return cat(a.Tensors, a.Dim) },
@@ -51,7 +52,8 @@ var joinOps = []*opdef.Entry{
 			parts := make([]*tensor.Tensor, len(a.Tensors))
 			for i, t := range a.Tensors {
 				if !slices.Equal(t.Shape, a.Tensors[0].Shape) {
-					return nil, opdef.Refuse("tensors", "tensor %d has shape %s, the first %s", i, tensor.ShapeString(t.Shape), tensor.ShapeString(a.Tensors[0].Shape))
+					return nil, opdef.Refuse("tensors", "tensor %d has shape %s, the first %s", i,
+						tensor.ShapeString(t.Shape), tensor.ShapeString(a.Tensors[0].Shape))
 				}
 				parts[i] = t.Unsqueeze(dim)
 			}
@@ -72,16 +74,22 @@ var joinOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			return []*catArgs{
 				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 2, 3)}, 0},
-				{[]*tensor.Tensor{g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 3)}, -1},
+				{[]*tensor.Tensor{g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 3),
+					g.Normal(tensor.Float64, 2, 3)}, -1},
 				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float64, 2, 3)}, 1},
-				{[]*tensor.Tensor{g.Normal(tensor.BFloat16), g.Normal(tensor.BFloat16)}, 0}, {[]*tensor.Tensor{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float32, 0, 2)}, 0},
-				{[]*tensor.Tensor{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), g.Normal(tensor.Float32, 2, 3)}, 2}, {[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3)}, 1},
+				{[]*tensor.Tensor{g.Normal(tensor.BFloat16), g.Normal(tensor.BFloat16)}, 0},
+				{[]*tensor.Tensor{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float32, 0, 2)}, 0},
+				{[]*tensor.Tensor{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), g.Normal(tensor.Float32, 2, 3)},
+					2}, {[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3)}, 1},
 			}
 		},
 	}.Entry(),
-	stackLike("hstack", "hstack", "side by side, along the second dimension (vectors: the first)", 1, func(t *tensor.Tensor) int { return min(t.Dim()-1, 1) }),
-	stackLike("vstack", "vstack row_stack", "below each other, along the first dimension", 2, func(*tensor.Tensor) int { return 0 }),
-	stackLike("dstack", "dstack", "behind each other, along the third dimension", 3, func(*tensor.Tensor) int { return 2 }),
+	stackLike("hstack", "hstack", "side by side, along the second dimension (vectors: the first)", 1,
+		func(t *tensor.Tensor) int { return min(t.Dim()-1, 1) }),
+	stackLike("vstack", "vstack row_stack", "below each other, along the first dimension", 2,
+		func(*tensor.Tensor) int { return 0 }),
+	stackLike("dstack", "dstack", "behind each other, along the third dimension", 3,
+		func(*tensor.Tensor) int { return 2 }),
 	stackLike("column_stack", "column_stack", "as columns side by side", 0, func(*tensor.Tensor) int { return 1 }),
 	broadcastTensorsOp, meshgridOp, combinationsOp, cartesianProdOp, blockDiagOp,
 }
@@ -123,7 +131,8 @@ func cat(ts []*tensor.Tensor, dim int) ([]*tensor.Tensor, error) {
 		}
 		for k, n := range t.Shape {
 			if k != d && n != first.Shape[k] {
-				return nil, opdef.Refuse("tensors", "tensor %d has size %d in dimension %d, the first %d", i, n, k, first.Shape[k])
+				return nil, opdef.Refuse("tensors", "tensor %d has size %d in dimension %d, the first %d", i, n, k,
+					first.Shape[k])
 			}
 		}
 	}
@@ -143,12 +152,15 @@ func catCases(r *rand.Rand) []*catArgs {
 	g := opdef.Gen{R: r}
 	return []*catArgs{
 		{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 1, 3)}, 0},
-		{[]*tensor.Tensor{g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 1), g.Normal(tensor.Float64, 2, 4)}, -1},
+		{[]*tensor.Tensor{g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 1),
+			g.Normal(tensor.Float64, 2, 4)}, -1},
 		{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float64, 2, 3)}, 1},
 		{[]*tensor.Tensor{g.Normal(tensor.BFloat16, 2, 3, 2), g.Normal(tensor.BFloat16, 2, 2, 2)}, 1},
-		{[]*tensor.Tensor{g.Normal(tensor.Float32, 0), g.Normal(tensor.Float32, 2, 3)}, 0}, {[]*tensor.Tensor{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float32, 3, 2)}, 0},
+		{[]*tensor.Tensor{g.Normal(tensor.Float32, 0), g.Normal(tensor.Float32, 2, 3)}, 0},
+		{[]*tensor.Tensor{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float32, 3, 2)}, 0},
 		{[]*tensor.Tensor{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), g.Normal(tensor.Float32, 2, 3)}, 1},
-		{[]*tensor.Tensor{g.Normal(tensor.Complex64, 3), g.Normal(tensor.Complex64, 2)}, 0}, {[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3), g.Int(tensor.Bool, 0, 1, 2)}, 0},
+		{[]*tensor.Tensor{g.Normal(tensor.Complex64, 3), g.Normal(tensor.Complex64, 2)}, 0},
+		{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3), g.Int(tensor.Bool, 0, 1, 2)}, 0},
 	}
 }
 
@@ -217,8 +229,10 @@ func stackLike(name, names, how string, n int, along func(*tensor.Tensor) int) *
 		Cases: func(r *rand.Rand) []*tensorsArgs {
 			g := opdef.Gen{R: r}
 			return []*tensorsArgs{
-				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 2, 3)}}, {[]*tensor.Tensor{g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64, 3)}},
-				{[]*tensor.Tensor{g.Normal(tensor.Float32), g.Normal(tensor.Float64)}}, {[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2, 2, 2)}},
+				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 2, 3)}},
+				{[]*tensor.Tensor{g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64, 3)}},
+				{[]*tensor.Tensor{g.Normal(tensor.Float32), g.Normal(tensor.Float64)}},
+				{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2, 2, 2)}},
 			}
 		},
 	}.Entry()
@@ -252,8 +266,10 @@ var broadcastTensorsOp = opdef.Op[tensorsArgs]{
 	Cases: func(r *rand.Rand) []*tensorsArgs {
 		g := opdef.Gen{R: r}
 		return []*tensorsArgs{
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 1), g.Normal(tensor.Float32, 1, 3)}}, {[]*tensor.Tensor{g.Normal(tensor.Float64, 2, 3)}},
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 3), g.Normal(tensor.Float32), g.Int(tensor.Int64, 0, 9, 2, 1)}}, {[]*tensor.Tensor{g.Normal(tensor.Float32, 1, 0), g.Normal(tensor.Float32, 2, 1)}},
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 1), g.Normal(tensor.Float32, 1, 3)}},
+			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2, 3)}},
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 3), g.Normal(tensor.Float32), g.Int(tensor.Int64, 0, 9, 2, 1)}},
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 1, 0), g.Normal(tensor.Float32, 2, 1)}},
 		}
 	},
 }.Entry()
@@ -290,8 +306,9 @@ func (a *meshgridArgs) dims() ([]int, error) {
 var meshgridOp = opdef.Op[meshgridArgs]{
 	Schema: "meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]",
 	Names:  "meshgrid functional.meshgrid",
-	Doc:    opdef.Doc{Summary: "Coordinate grids of vectors", Formula: "out[k][i, j, ...] = tensors[k][index k]", Source: "torch.meshgrid"},
-	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Doc: opdef.Doc{Summary: "Coordinate grids of vectors", Formula: "out[k][i, j, ...] = tensors[k][index k]",
+		Source: "torch.meshgrid"},
+	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Kernel: func(a *meshgridArgs) ([]*tensor.Tensor, error) {
 		if len(a.Tensors) == 0 {
 			return nil, opdef.Refuse("tensors", "want at least one tensor")
@@ -351,8 +368,10 @@ var meshgridOp = opdef.Op[meshgridArgs]{
 		g := opdef.Gen{R: r}
 		xy := "xy"
 		return []*meshgridArgs{
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 3)}, nil}, {[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64)}, &xy},
-			{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3)}, &xy}, {[]*tensor.Tensor{g.Normal(tensor.Float32, 0), g.Normal(tensor.Float32, 2)}, nil},
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 3)}, nil},
+			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64)}, &xy},
+			{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3)}, &xy},
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 0), g.Normal(tensor.Float32, 2)}, nil},
 		}
 	},
 }.Entry()
@@ -414,8 +433,9 @@ func (a *combinationsArgs) indices() ([]int64, error) {
 var combinationsOp = opdef.Op[combinationsArgs]{
 	Schema: "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
 	Names:  "combinations",
-	Doc:    opdef.Doc{Summary: "Combinations of the elements of a vector", Notes: "In lexicographic order of positions, one a row.", Source: "torch.combinations"},
-	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Doc: opdef.Doc{Summary: "Combinations of the elements of a vector",
+		Notes: "In lexicographic order of positions, one a row.", Source: "torch.combinations"},
+	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Kernel: func(a *combinationsArgs) ([]*tensor.Tensor, error) {
 		idx, err := a.indices()
 		if err != nil {
@@ -445,7 +465,8 @@ var combinationsOp = opdef.Op[combinationsArgs]{
 	Cases: func(r *rand.Rand) []*combinationsArgs {
 		g := opdef.Gen{R: r}
 		return []*combinationsArgs{
-			{g.Normal(tensor.Float32, 4), 2, false}, {g.Normal(tensor.Float64, 3), 3, true}, {g.Normal(tensor.Float32, 0), 2, false}, {g.Int(tensor.Int64, 0, 9, 4), 1, false},
+			{g.Normal(tensor.Float32, 4), 2, false}, {g.Normal(tensor.Float64, 3), 3, true},
+			{g.Normal(tensor.Float32, 0), 2, false}, {g.Int(tensor.Int64, 0, 9, 4), 1, false},
 		}
 	},
 }.Entry()
@@ -453,8 +474,9 @@ var combinationsOp = opdef.Op[combinationsArgs]{
 var cartesianProdOp = opdef.Op[tensorsArgs]{
 	Schema: "cartesian_prod(Tensor[]... tensors) -> Tensor",
 	Names:  "cartesian_prod functional.cartesian_prod",
-	Doc:    opdef.Doc{Summary: "All tuples of one element of each vector", Notes: "The last vector runs fastest; one vector is returned as it is.", Source: "torch.cartesian_prod"},
-	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Doc: opdef.Doc{Summary: "All tuples of one element of each vector",
+		Notes: "The last vector runs fastest; one vector is returned as it is.", Source: "torch.cartesian_prod"},
+	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 		if len(a.Tensors) == 0 {
 			return nil, opdef.Refuse("tensors", "want at least one tensor")
@@ -522,8 +544,10 @@ var cartesianProdOp = opdef.Op[tensorsArgs]{
 	Cases: func(r *rand.Rand) []*tensorsArgs {
 		g := opdef.Gen{R: r}
 		return []*tensorsArgs{
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 3)}}, {[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64, 1), g.Normal(tensor.Float64, 3)}},
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 3)}}, {[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2), g.Int(tensor.Int64, 0, 9, 0)}},
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 3)}},
+			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64, 1), g.Normal(tensor.Float64, 3)}},
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 3)}},
+			{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2), g.Int(tensor.Int64, 0, 9, 0)}},
 		}
 	},
 }.Entry()
@@ -531,8 +555,9 @@ var cartesianProdOp = opdef.Op[tensorsArgs]{
 var blockDiagOp = opdef.Op[tensorsArgs]{
 	Schema: "block_diag(Tensor[]... tensors) -> Tensor",
 	Names:  "block_diag functional.block_diag",
-	Doc:    opdef.Doc{Summary: "Matrices along the diagonal of a larger one", Notes: "Vectors are rows.", Source: "torch.block_diag"},
-	Error:  opdef.Error{Class: opdef.Exact},
+	Doc: opdef.Doc{Summary: "Matrices along the diagonal of a larger one", Notes: "Vectors are rows.",
+		Source: "torch.block_diag"},
+	Error: opdef.Error{Class: opdef.Exact},
 	Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 		dt := tensor.ResultType(a.Tensors...)
 		if dt == tensor.Invalid {
@@ -571,8 +596,10 @@ var blockDiagOp = opdef.Op[tensorsArgs]{
 	Cases: func(r *rand.Rand) []*tensorsArgs {
 		g := opdef.Gen{R: r}
 		return []*tensorsArgs{
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 1, 2)}}, {[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64)}},
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float64, 2, 2)}}, {[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2, 2)}},
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 1, 2)}},
+			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64)}},
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float64, 2, 2)}},
+			{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2, 2)}},
 		}
 	},
 }.Entry()

@@ -21,8 +21,9 @@ var linalgOps = []*opdef.Entry{
 	matrixOp(opdef.Op[checkedArgs]{
 		Schema: "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor, Tensor)",
 		Names:  "linalg.inv_ex",
-		Doc:    opdef.Doc{Summary: "Inverse of square matrices, with LAPACK's info", Formula: "A^-1", Source: "torch.linalg.inv_ex"},
-		Cases:  checkedCases(false),
+		Doc: opdef.Doc{Summary: "Inverse of square matrices, with LAPACK's info", Formula: "A^-1",
+			Source: "torch.linalg.inv_ex"},
+		Cases: checkedCases(false),
 	}, func(a *checkedArgs) (*matrixCall, error) { return inversePlan(a.A, true) }),
 	matrixOp(opdef.Op[solveArgs]{
 		Schema: "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
@@ -42,24 +43,30 @@ var linalgOps = []*opdef.Entry{
 		},
 	}, func(a *solveExArgs) (*matrixCall, error) { return solvePlan(&solveArgs{a.A, a.B, a.Left}, true) }),
 	matrixOp(opdef.Op[solveTriangularArgs]{
-		Schema: "solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor",
-		Names:  "linalg.solve_triangular",
-		Doc:    opdef.Doc{Summary: "Solution of triangular systems", Formula: "X with A @ X = B, or X @ A = B", Source: "torch.linalg.solve_triangular"},
+		Schema: "solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> " +
+			"Tensor",
+		Names: "linalg.solve_triangular",
+		Doc: opdef.Doc{Summary: "Solution of triangular systems", Formula: "X with A @ X = B, or X @ A = B",
+			Source: "torch.linalg.solve_triangular"},
 		Cases: func(r *rand.Rand) (cs []*solveTriangularArgs) {
 			g := opdef.Gen{R: r}
 			for i, dt := range []tensor.DType{tensor.Float64, tensor.Float64, tensor.Complex128, tensor.Float32} {
-				cs = append(cs, &solveTriangularArgs{wellConditioned(g, dt, false, 2, 3, 3), g.Normal(dt, 2, 3, 3), i%2 == 0, i < 2, i == 1})
+				cs = append(cs, &solveTriangularArgs{wellConditioned(g, dt, false, 2, 3, 3), g.Normal(dt, 2, 3, 3),
+					i%2 == 0, i < 2, i == 1})
 			}
 			return cs
 		},
 	}, triangularPlan),
 	matrixOp(opdef.Op[triangularSolveArgs]{
-		Schema: "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor, Tensor)",
-		Doc:    opdef.Doc{Summary: "Solution of triangular systems, with the coefficients", Formula: "X with A @ X = self, or A^T @ X = self", Source: "torch.triangular_solve"},
+		Schema: "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool " +
+			"unitriangular=False) -> (Tensor, Tensor)",
+		Doc: opdef.Doc{Summary: "Solution of triangular systems, with the coefficients",
+			Formula: "X with A @ X = self, or A^T @ X = self", Source: "torch.triangular_solve"},
 		Cases: func(r *rand.Rand) (cs []*triangularSolveArgs) {
 			g := opdef.Gen{R: r}
 			for i, dt := range []tensor.DType{tensor.Float64, tensor.Float64, tensor.Complex128, tensor.Float32} {
-				cs = append(cs, &triangularSolveArgs{g.Normal(dt, 3, 2), wellConditioned(g, dt, false, 3, 3), i%2 == 0, i == 1, i == 3})
+				cs = append(cs, &triangularSolveArgs{g.Normal(dt, 3, 2), wellConditioned(g, dt, false, 3, 3), i%2 == 0,
+					i == 1, i == 3})
 			}
 			return cs
 		},
@@ -74,51 +81,61 @@ var linalgOps = []*opdef.Entry{
 		if err := matrixArg("A", a.A, true); err != nil {
 			return nil, err
 		}
-		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2}, outs: []matrixOut{{a.A.DType, nil}}, cond: true,
+		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2},
+			outs: []matrixOut{{a.A.DType, nil}}, cond: true,
 			run: algorithm{det[float64], det[complex128]}, back: algorithm{detGrad[float64], detGrad[complex128]}}, nil
 	}),
 	matrixOp(opdef.Op[matrixArgs]{
 		Schema: "slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
 		Names:  "linalg.slogdet slogdet Tensor.slogdet",
-		Doc:    opdef.Doc{Summary: "Sign and logarithm of the magnitude of the determinant", Formula: "det(A) / |det(A)|, log(|det(A)|)", Source: "torch.linalg.slogdet"},
-		Cases:  squareCases,
+		Doc: opdef.Doc{Summary: "Sign and logarithm of the magnitude of the determinant",
+			Formula: "det(A) / |det(A)|, log(|det(A)|)", Source: "torch.linalg.slogdet"},
+		Cases: squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, true); err != nil {
 			return nil, err
 		}
-		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2}, outs: []matrixOut{{a.A.DType, nil}, {a.A.DType.Real(), nil}}, cond: true,
-			run: algorithm{slogdet[float64], slogdet[complex128]}, back: algorithm{slogdetGrad[float64], slogdetGrad[complex128]}}, nil
+		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2},
+			outs: []matrixOut{{a.A.DType, nil}, {a.A.DType.Real(), nil}}, cond: true,
+			run: algorithm{slogdet[float64], slogdet[complex128]}, back: algorithm{slogdetGrad[float64],
+				slogdetGrad[complex128]}}, nil
 	}),
 	matrixOp(opdef.Op[matrixArgs]{
 		Schema: "logdet(Tensor A) -> Tensor",
 		Names:  "logdet Tensor.logdet",
-		Doc:    opdef.Doc{Summary: "Logarithm of the determinant", Formula: "log(det(A))", Notes: "NaN where a real determinant is negative.", Source: "torch.logdet"},
-		Cases:  func(r *rand.Rand) []*matrixArgs { return positiveCases(r) },
+		Doc: opdef.Doc{Summary: "Logarithm of the determinant", Formula: "log(det(A))",
+			Notes: "NaN where a real determinant is negative.", Source: "torch.logdet"},
+		Cases: func(r *rand.Rand) []*matrixArgs { return positiveCases(r) },
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, true); err != nil {
 			return nil, err
 		}
-		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2}, outs: []matrixOut{{a.A.DType, nil}}, cond: true,
-			run: algorithm{logdet[float64], logdet[complex128]}, back: algorithm{logdetGrad[float64], logdetGrad[complex128]}}, nil
+		return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2},
+			outs: []matrixOut{{a.A.DType, nil}}, cond: true,
+			run: algorithm{logdet[float64], logdet[complex128]}, back: algorithm{logdetGrad[float64],
+				logdetGrad[complex128]}}, nil
 	}),
 	matrixOp(opdef.Op[matrixArgs]{
 		Schema: "matrix_exp(Tensor A) -> Tensor",
 		Names:  "linalg.matrix_exp matrix_exp Tensor.matrix_exp",
-		Doc:    opdef.Doc{Summary: "Exponential of square matrices", Formula: "sum_k A^k / k!", Source: "torch.linalg.matrix_exp"},
-		Cases:  squareCases,
+		Doc: opdef.Doc{Summary: "Exponential of square matrices", Formula: "sum_k A^k / k!",
+			Source: "torch.linalg.matrix_exp"},
+		Cases: squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		n := a.A.Dim()
 		if n < 2 || a.A.Shape[n-1] != a.A.Shape[n-2] || a.A.DType.Kind() < tensor.KindFloat {
 			return nil, opdef.Refuse("A", "want floating square matrices, got %s", a.A.Meta())
 		}
-		m := unaryMatrix(a.A, algorithm{expm[float64], expm[complex128]}, algorithm{expmGrad[float64], expmGrad[complex128]})
+		m := unaryMatrix(a.A, algorithm{expm[float64], expm[complex128]},
+			algorithm{expmGrad[float64], expmGrad[complex128]})
 		m.amplify = 1 + float64(a.A.Shape[n-1])*opdef.MaxAbs(a.A) // squaring multiplies errors
 		return m, nil
 	}),
 	matrixOp(opdef.Op[powerArgs]{
 		Schema: "matrix_power(Tensor A, int n) -> Tensor",
 		Names:  "linalg.matrix_power matrix_power Tensor.matrix_power",
-		Doc:    opdef.Doc{Summary: "Integer power of square matrices", Formula: "A @ A @ ... (n times); of the inverse for negative n", Source: "torch.linalg.matrix_power"},
+		Doc: opdef.Doc{Summary: "Integer power of square matrices",
+			Formula: "A @ A @ ... (n times); of the inverse for negative n", Source: "torch.linalg.matrix_power"},
 		Cases: func(r *rand.Rand) (cs []*powerArgs) {
 			g := opdef.Gen{R: r}
 			for i, n := range []int{0, 1, 2, 5, -1, -3} {
@@ -134,14 +151,16 @@ var linalgOps = []*opdef.Entry{
 		if a.N > 1<<20 || a.N < -1<<20 {
 			return nil, opdef.Refuse("n", "%d is too large", a.N)
 		}
-		m := unaryMatrix(a.A, algorithm{matPower[float64](a.N), matPower[complex128](a.N)}, algorithm{powerGrad[float64](a.N), powerGrad[complex128](a.N)})
+		m := unaryMatrix(a.A, algorithm{matPower[float64](a.N), matPower[complex128](a.N)},
+			algorithm{powerGrad[float64](a.N), powerGrad[complex128](a.N)})
 		m.cond = a.N < 0
 		return m, nil
 	}),
 	matrixOp(opdef.Op[tensorsolveArgs]{
 		Schema: "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor",
 		Names:  "linalg.tensorsolve",
-		Doc:    opdef.Doc{Summary: "Solution of tensordot(A, X, X.ndim) = B", Formula: "X", Notes: "dims of A are moved to its end first.", Source: "torch.linalg.tensorsolve"},
+		Doc: opdef.Doc{Summary: "Solution of tensordot(A, X, X.ndim) = B", Formula: "X",
+			Notes: "dims of A are moved to its end first.", Source: "torch.linalg.tensorsolve"},
 		Cases: func(r *rand.Rand) []*tensorsolveArgs {
 			g := opdef.Gen{R: r}
 			return []*tensorsolveArgs{
@@ -184,19 +203,22 @@ type (
 	}
 )
 
-var solveDoc = opdef.Doc{Summary: "Solution of square linear systems", Formula: "X with A @ X = B, or X @ A = B", Notes: "B is a vector where it has one dimension less than A, or A's batch and size.", Source: "torch.linalg.solve"}
+var solveDoc = opdef.Doc{Summary: "Solution of square linear systems", Formula: "X with A @ X = B, or X @ A = B",
+	Notes: "B is a vector where it has one dimension less than A, or A's batch and size.", Source: "torch.linalg.solve"}
 
 // unaryMatrix is a function of one square matrix to another of its size.
 func unaryMatrix(t *tensor.Tensor, run, back algorithm) *matrixCall {
 	r, c := lastTwo(t)
-	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t}, ranks: []int{2}, outs: []matrixOut{{t.DType, []int{r, c}}}, run: run, back: back}
+	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t}, ranks: []int{2},
+		outs: []matrixOut{{t.DType, []int{r, c}}}, run: run, back: back}
 }
 
 func inversePlan(a *tensor.Tensor, info bool) (*matrixCall, error) {
 	if err := matrixArg("A", a, true); err != nil {
 		return nil, err
 	}
-	m := unaryMatrix(a, algorithm{matInverse[float64], matInverse[complex128]}, algorithm{inverseGrad[float64](info), inverseGrad[complex128](info)})
+	m := unaryMatrix(a, algorithm{matInverse[float64], matInverse[complex128]}, algorithm{inverseGrad[float64](info),
+		inverseGrad[complex128](info)})
 	m.cond = true
 	if info {
 		m.outs = append(m.outs, matrixOut{tensor.Int32, nil})
@@ -259,8 +281,10 @@ func solvePlan(a *solveArgs, info bool) (*matrixCall, error) {
 		return nil, opdef.Refuse("B", "want %d columns, got shape %s", n, tensor.ShapeString(a.B.Shape))
 	}
 	m := &matrixCall{
-		args: []string{"A", "B"}, ins: []*tensor.Tensor{a.A, a.B}, ranks: []int{2, rank}, outs: []matrixOut{{a.A.DType, core}}, cond: true,
-		run: algorithm{solve[float64](a.Left), solve[complex128](a.Left)}, back: algorithm{solveGrad[float64](a.Left, info), solveGrad[complex128](a.Left, info)},
+		args: []string{"A", "B"}, ins: []*tensor.Tensor{a.A, a.B}, ranks: []int{2, rank},
+		outs: []matrixOut{{a.A.DType, core}}, cond: true,
+		run:  algorithm{solve[float64](a.Left), solve[complex128](a.Left)},
+		back: algorithm{solveGrad[float64](a.Left, info), solveGrad[complex128](a.Left, info)},
 	}
 	if info {
 		m.outs = append(m.outs, matrixOut{tensor.Int32, nil})
@@ -316,7 +340,8 @@ func triangularPlan(a *solveTriangularArgs) (*matrixCall, error) {
 		return nil, opdef.Refuse("B", "shape %s does not match A of size %d", tensor.ShapeString(a.B.Shape), n)
 	}
 	return &matrixCall{
-		args: []string{"A", "B"}, ins: []*tensor.Tensor{a.A, a.B}, ranks: []int{2, 2}, outs: []matrixOut{{a.A.DType, []int{rows, cols}}}, cond: true,
+		args: []string{"A", "B"}, ins: []*tensor.Tensor{a.A, a.B}, ranks: []int{2, 2},
+		outs: []matrixOut{{a.A.DType, []int{rows, cols}}}, cond: true,
 		run:  algorithm{triangular[float64](a), triangular[complex128](a)},
 		back: algorithm{triangularGrad[float64](a), triangularGrad[complex128](a)},
 	}, nil
@@ -374,7 +399,8 @@ func triangularSolvePlan(a *triangularSolveArgs) (*matrixCall, error) {
 		return nil, opdef.Refuse("self", "shape %s does not match A of size %d", tensor.ShapeString(a.Self.Shape), n)
 	}
 	return &matrixCall{
-		args: []string{"A", "self"}, ins: []*tensor.Tensor{a.A, a.Self}, ranks: []int{2, 2}, outs: []matrixOut{{a.A.DType, []int{rows, cols}}, {a.A.DType, []int{n, n}}}, cond: true,
+		args: []string{"A", "self"}, ins: []*tensor.Tensor{a.A, a.Self}, ranks: []int{2, 2},
+		outs: []matrixOut{{a.A.DType, []int{rows, cols}}, {a.A.DType, []int{n, n}}}, cond: true,
 		run:  algorithm{triangularSolve[float64](a), triangularSolve[complex128](a)},
 		back: algorithm{triangularSolveGrad[float64](a), triangularSolveGrad[complex128](a)},
 	}, nil
@@ -469,15 +495,18 @@ func powerGrad[T kernel.Field](n int) func(in []kernel.Mat[T]) []kernel.Mat[T] {
 func squareCases(r *rand.Rand) (cs []*matrixArgs) {
 	g := opdef.Gen{R: r}
 	for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Complex128, tensor.Complex64} {
-		cs = append(cs, &matrixArgs{wellConditioned(g, dt, false, 3, 3)}, &matrixArgs{wellConditioned(g, dt, false, 2, 4, 4)})
+		cs = append(cs, &matrixArgs{wellConditioned(g, dt, false, 3, 3)},
+			&matrixArgs{wellConditioned(g, dt, false, 2, 4, 4)})
 	}
-	return append(cs, &matrixArgs{opdef.NonContiguous(wellConditioned(g, tensor.Float64, false, 2, 3, 3))}, &matrixArgs{g.Normal(tensor.Float32, 0, 3, 3)})
+	return append(cs, &matrixArgs{opdef.NonContiguous(wellConditioned(g, tensor.Float64, false, 2, 3, 3))},
+		&matrixArgs{g.Normal(tensor.Float32, 0, 3, 3)})
 }
 
 func positiveCases(r *rand.Rand) (cs []*matrixArgs) {
 	g := opdef.Gen{R: r}
 	for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Complex128} {
-		cs = append(cs, &matrixArgs{wellConditioned(g, dt, true, 3, 3)}, &matrixArgs{wellConditioned(g, dt, true, 2, 4, 4)})
+		cs = append(cs, &matrixArgs{wellConditioned(g, dt, true, 3, 3)},
+			&matrixArgs{wellConditioned(g, dt, true, 2, 4, 4)})
 	}
 	return cs
 }

@@ -12,10 +12,12 @@ import (
 // lossOps are losses made of one term per element.
 var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Op[plainLossArgs]{
-		Schema: "mse_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None) -> Tensor",
-		Names:  "F.mse_loss",
-		Doc:    opdef.Doc{Summary: "Squared error", Formula: "(input - target)^2, averaged, added or left alone", Source: "torch.nn.functional.mse_loss"},
-		Cases:  plainLossCases(normalOperand),
+		Schema: "mse_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
+			"reduction='mean', Tensor? weight=None) -> Tensor",
+		Names: "F.mse_loss",
+		Doc: opdef.Doc{Summary: "Squared error", Formula: "(input - target)^2, averaged, added or left alone",
+			Source: "torch.nn.functional.mse_loss"},
+		Cases: plainLossCases(normalOperand),
 	}, func(a *plainLossArgs) (*elementLoss, error) {
 		return a.loss(&elementLoss{
 			own: true,
@@ -25,13 +27,16 @@ var lossOps = []*opdef.Entry{
 		})
 	}),
 	elementLossOp(opdef.Op[plainLossArgs]{
-		Schema: "l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None) -> Tensor",
-		Names:  "F.l1_loss",
-		Doc:    opdef.Doc{Summary: "Absolute error", Formula: "|input - target|, averaged, added or left alone", Notes: "The gradient of no error is 0.", Source: "torch.nn.functional.l1_loss"},
+		Schema: "l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
+			"reduction='mean', Tensor? weight=None) -> Tensor",
+		Names: "F.l1_loss",
+		Doc: opdef.Doc{Summary: "Absolute error", Formula: "|input - target|, averaged, added or left alone",
+			Notes: "The gradient of no error is 0.", Source: "torch.nn.functional.l1_loss"},
 		Cases: func(r *rand.Rand) []*plainLossArgs {
 			g := opdef.Gen{R: r}
 			c := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Complex128, shape...) }
-			return append(plainLossCases(farOperand)(r), &plainLossArgs{Input: c(2, 3), Target: c(2, 3), Reduction: "mean"}, &plainLossArgs{Input: c(2, 3), Target: c(3), Reduction: "none"})
+			return append(plainLossCases(farOperand)(r), &plainLossArgs{Input: c(2, 3), Target: c(2, 3),
+				Reduction: "mean"}, &plainLossArgs{Input: c(2, 3), Target: c(3), Reduction: "none"})
 		},
 	}, func(a *plainLossArgs) (*elementLoss, error) {
 		dt := tensor.ResultType(a.Input, a.Target)
@@ -45,9 +50,12 @@ var lossOps = []*opdef.Entry{
 		return l, err
 	}),
 	elementLossOp(opdef.Op[smoothL1Args]{
-		Schema: "smooth_l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', float beta=1.0) -> Tensor",
-		Names:  "F.smooth_l1_loss",
-		Doc:    opdef.Doc{Summary: "Absolute error, squared where it is small", Formula: "d^2/(2*beta) if d < beta, else d - beta/2, with d = |input - target|", Source: "torch.nn.functional.smooth_l1_loss"},
+		Schema: "smooth_l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
+			"reduction='mean', float beta=1.0) -> Tensor",
+		Names: "F.smooth_l1_loss",
+		Doc: opdef.Doc{Summary: "Absolute error, squared where it is small",
+			Formula: "d^2/(2*beta) if d < beta, else d - beta/2, with d = |input - target|",
+			Source:  "torch.nn.functional.smooth_l1_loss"},
 		Cases: func(r *rand.Rand) []*smoothL1Args {
 			var cs []*smoothL1Args
 			lossPairs(r, true, normalOperand, normalOperand, func(x, t *tensor.Tensor, how string) {
@@ -68,9 +76,12 @@ var lossOps = []*opdef.Entry{
 		return l, err
 	}),
 	elementLossOp(opdef.Op[huberArgs]{
-		Schema: "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? weight=None) -> Tensor",
-		Names:  "F.huber_loss",
-		Doc:    opdef.Doc{Summary: "Squared error, absolute where it is large", Formula: "d^2/2 if d <= delta, else delta*(d - delta/2), with d = |input - target|", Source: "torch.nn.functional.huber_loss"},
+		Schema: "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? " +
+			"weight=None) -> Tensor",
+		Names: "F.huber_loss",
+		Doc: opdef.Doc{Summary: "Squared error, absolute where it is large",
+			Formula: "d^2/2 if d <= delta, else delta*(d - delta/2), with d = |input - target|",
+			Source:  "torch.nn.functional.huber_loss"},
 		Cases: func(r *rand.Rand) []*huberArgs {
 			var cs []*huberArgs
 			lossPairs(r, true, normalOperand, normalOperand, func(x, t *tensor.Tensor, how string) {
@@ -84,13 +95,17 @@ var lossOps = []*opdef.Entry{
 			return nil, opdef.Refuse("delta", "want a positive number, got %v", a.Delta)
 		}
 		l := huber(a.Delta, 1)
-		l.operands, l.names, l.how, l.weight, l.byWeight = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how, a.Weight, true
+		l.operands, l.names, l.how, l.weight, l.byWeight = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how,
+			a.Weight, true
 		return l, err
 	}),
 	elementLossOp(opdef.Op[bceArgs]{
-		Schema: "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.binary_cross_entropy",
-		Doc:    opdef.Doc{Summary: "Cross entropy of probabilities", Formula: "-weight*(target*log(input) + (1-target)*log(1-input))", Notes: "Logarithms are at least -100.", Source: "torch.nn.functional.binary_cross_entropy"},
+		Schema: "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, " +
+			"bool? reduce=None, str reduction='mean') -> Tensor",
+		Names: "F.binary_cross_entropy",
+		Doc: opdef.Doc{Summary: "Cross entropy of probabilities",
+			Formula: "-weight*(target*log(input) + (1-target)*log(1-input))", Notes: "Logarithms are at least -100.",
+			Source: "torch.nn.functional.binary_cross_entropy"},
 		Cases: func(r *rand.Rand) []*bceArgs {
 			var cs []*bceArgs
 			g := opdef.Gen{R: r}
@@ -99,7 +114,8 @@ var lossOps = []*opdef.Entry{
 			})
 			w := g.Uniform(tensor.Float64, 0.5, 2, 4)
 			w.RequiresGrad = false
-			return append(cs, &bceArgs{Input: probabilityOperand(g, tensor.Float64, 3, 4), Target: probabilityOperand(g, tensor.Float64, 3, 4), Weight: w, Reduction: "mean"})
+			return append(cs, &bceArgs{Input: probabilityOperand(g, tensor.Float64, 3, 4), Target: probabilityOperand(g,
+				tensor.Float64, 3, 4), Weight: w, Reduction: "mean"})
 		},
 	}, func(a *bceArgs) (*elementLoss, error) {
 		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
@@ -129,10 +145,12 @@ var lossOps = []*opdef.Entry{
 		}, nil
 	}),
 	elementLossOp(opdef.Op[bceLogitsArgs]{
-		Schema: "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) -> Tensor",
-		Names:  "F.binary_cross_entropy_with_logits",
-		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits", Formula: "weight*((1-target)*input + (1+(pos_weight-1)*target)*log(1+exp(-input)))",
-			Source: "torch.nn.functional.binary_cross_entropy_with_logits"},
+		Schema: "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, bool? " +
+			"size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) -> Tensor",
+		Names: "F.binary_cross_entropy_with_logits",
+		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits",
+			Formula: "weight*((1-target)*input + (1+(pos_weight-1)*target)*log(1+exp(-input)))",
+			Source:  "torch.nn.functional.binary_cross_entropy_with_logits"},
 		Cases: func(r *rand.Rand) []*bceLogitsArgs {
 			var cs []*bceLogitsArgs
 			g := opdef.Gen{R: r}
@@ -141,7 +159,8 @@ var lossOps = []*opdef.Entry{
 			})
 			w, p := g.Uniform(tensor.Float64, 0.5, 2, 4), g.Uniform(tensor.Float64, 0.5, 2, 4)
 			w.RequiresGrad, p.RequiresGrad = false, false
-			return append(cs, &bceLogitsArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g, tensor.Float64, 3, 4), Weight: w, PosWeight: p, Reduction: "mean"})
+			return append(cs, &bceLogitsArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g,
+				tensor.Float64, 3, 4), Weight: w, PosWeight: p, Reduction: "mean"})
 		},
 	}, func(a *bceLogitsArgs) (*elementLoss, error) {
 		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
@@ -156,7 +175,8 @@ var lossOps = []*opdef.Entry{
 			p = tensor.Full(a.Input.DType, a.Input.Shape, 1.0)
 		}
 		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input, a.Target, p}, names: []string{"input", "target", ""}, weight: a.Weight, how: how, own: true,
+			operands: []*tensor.Tensor{a.Input, a.Target, p}, names: []string{"input", "target", ""}, weight: a.Weight,
+			how: how, own: true,
 			f: func(v []float64) float64 {
 				return (1-v[1])*v[0] + (1+(v[2]-1)*v[1])*softplus(-v[0])
 			},
@@ -176,54 +196,68 @@ var lossOps = []*opdef.Entry{
 		}, nil
 	}),
 	elementLossOp(opdef.Op[klDivArgs]{
-		Schema: "kl_div(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', bool log_target=False) -> Tensor",
-		Names:  "F.kl_div",
-		Doc: opdef.Doc{Summary: "Divergence of a distribution from another, given by logarithms", Formula: "target*(log(target) - input), of a target in logarithms exp(target)*(target - input)",
-			Notes: "batchmean divides the sum by the first dimension.", Source: "torch.nn.functional.kl_div"},
+		Schema: "kl_div(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
+			"reduction='mean', bool log_target=False) -> Tensor",
+		Names: "F.kl_div",
+		Doc: opdef.Doc{Summary: "Divergence of a distribution from another, given by logarithms",
+			Formula: "target*(log(target) - input), of a target in logarithms exp(target)*(target - input)",
+			Notes:   "batchmean divides the sum by the first dimension.", Source: "torch.nn.functional.kl_div"},
 		Cases: func(r *rand.Rand) []*klDivArgs {
 			var cs []*klDivArgs
 			lossPairs(r, true, normalOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
 				cs = append(cs, &klDivArgs{Input: x, Target: t, Reduction: how, LogTarget: len(cs)%2 == 1})
 			})
 			g := opdef.Gen{R: r}
-			return append(cs, &klDivArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g, tensor.Float64, 3, 4), Reduction: "batchmean"})
+			return append(cs, &klDivArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g,
+				tensor.Float64, 3, 4), Reduction: "batchmean"})
 		},
 	}, klDiv),
 	elementLossOp(opdef.Op[poissonArgs]{
-		Schema: "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.poisson_nll_loss",
-		Doc: opdef.Doc{Summary: "Negative logarithm of a Poisson likelihood", Formula: "exp(input) - target*input, or input - target*log(input + eps)",
-			Notes: "full adds Stirling's approximation of log(target!) where target > 1.", Source: "torch.nn.functional.poisson_nll_loss"},
+		Schema: "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? " +
+			"size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
+		Names: "F.poisson_nll_loss",
+		Doc: opdef.Doc{Summary: "Negative logarithm of a Poisson likelihood",
+			Formula: "exp(input) - target*input, or input - target*log(input + eps)",
+			Notes:   "full adds Stirling's approximation of log(target!) where target > 1.",
+			Source:  "torch.nn.functional.poisson_nll_loss"},
 		Cases: func(r *rand.Rand) []*poissonArgs {
 			var cs []*poissonArgs
 			g := opdef.Gen{R: r}
 			for i, how := range []string{"mean", "sum", "none", "mean", "none"} {
 				x, t := g.Uniform(tensor.Float64, 0.2, 2, 3, 4), g.Uniform(tensor.Float64, 1.5, 4, 3, 4)
 				t.RequiresGrad = false
-				cs = append(cs, &poissonArgs{Input: x, Target: t, LogInput: i%2 == 0, Full: i > 2, Eps: 1e-8, Reduction: how})
+				cs = append(cs, &poissonArgs{Input: x, Target: t, LogInput: i%2 == 0, Full: i > 2, Eps: 1e-8,
+					Reduction: how})
 			}
 			return cs
 		},
 	}, poissonLoss),
 	elementLossOp(opdef.Op[gaussianArgs]{
-		Schema: "gaussian_nll_loss(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, float eps=1e-06, str reduction='mean') -> Tensor",
-		Names:  "F.gaussian_nll_loss",
-		Doc: opdef.Doc{Summary: "Negative logarithm of a Gaussian likelihood", Formula: "(log(v) + (input - target)^2/v) / 2, with v = max(var, eps)",
-			Notes: "full adds log(2 pi)/2. The limit eps passes the gradient on.", Source: "torch.nn.functional.gaussian_nll_loss"},
+		Schema: "gaussian_nll_loss(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, float " +
+			"eps=1e-06, str reduction='mean') -> Tensor",
+		Names: "F.gaussian_nll_loss",
+		Doc: opdef.Doc{Summary: "Negative logarithm of a Gaussian likelihood",
+			Formula: "(log(v) + (input - target)^2/v) / 2, with v = max(var, eps)",
+			Notes:   "full adds log(2 pi)/2. The limit eps passes the gradient on.",
+			Source:  "torch.nn.functional.gaussian_nll_loss"},
 		Cases: func(r *rand.Rand) []*gaussianArgs {
 			g := opdef.Gen{R: r}
 			n := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Float64, shape...) }
 			v := func(shape ...int) *tensor.Tensor { return g.Uniform(tensor.Float64, 0.5, 2, shape...) }
 			return []*gaussianArgs{
-				{Input: n(3, 4), Target: n(3, 4), Var: v(3, 4), Eps: 1e-6, Reduction: "mean"}, {Input: n(3, 4), Target: n(3, 4), Var: v(3), Full: true, Eps: 1e-6, Reduction: "none"},
+				{Input: n(3, 4), Target: n(3, 4), Var: v(3, 4), Eps: 1e-6, Reduction: "mean"},
+				{Input: n(3, 4), Target: n(3, 4), Var: v(3), Full: true, Eps: 1e-6, Reduction: "none"},
 				{Input: n(3, 4), Target: n(3, 4), Var: v(3, 1), Eps: 1e-6, Reduction: "sum"},
 			}
 		},
 	}, gaussianLoss),
 	elementLossOp(opdef.Op[hingeArgs]{
-		Schema: "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.hinge_embedding_loss",
-		Doc:    opdef.Doc{Summary: "Distance of similar pairs, shortfall from the margin of others", Formula: "input if target is 1, max(0, margin - input) if -1", Source: "torch.nn.functional.hinge_embedding_loss"},
+		Schema: "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? " +
+			"reduce=None, str reduction='mean') -> Tensor",
+		Names: "F.hinge_embedding_loss",
+		Doc: opdef.Doc{Summary: "Distance of similar pairs, shortfall from the margin of others",
+			Formula: "input if target is 1, max(0, margin - input) if -1",
+			Source:  "torch.nn.functional.hinge_embedding_loss"},
 		Cases: func(r *rand.Rand) []*hingeArgs {
 			var cs []*hingeArgs
 			near := func(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor {
@@ -237,7 +271,8 @@ var lossOps = []*opdef.Entry{
 	}, func(a *hingeArgs) (*elementLoss, error) {
 		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, alone: asSum, through: math.Abs(a.Margin), ints: true,
+			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, alone: asSum,
+			through: math.Abs(a.Margin), ints: true,
 			f: func(v []float64) float64 {
 				s := 0.0
 				if v[1] != 1 {
@@ -260,9 +295,11 @@ var lossOps = []*opdef.Entry{
 		}, err
 	}),
 	elementLossOp(opdef.Op[softMarginArgs]{
-		Schema: "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.soft_margin_loss",
-		Doc:    opdef.Doc{Summary: "Logistic loss of labels 1 and -1", Formula: "log(1 + exp(-target*input))", Source: "torch.nn.functional.soft_margin_loss"},
+		Schema: "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
+			"reduction='mean') -> Tensor",
+		Names: "F.soft_margin_loss",
+		Doc: opdef.Doc{Summary: "Logistic loss of labels 1 and -1", Formula: "log(1 + exp(-target*input))",
+			Source: "torch.nn.functional.soft_margin_loss"},
 		Cases: func(r *rand.Rand) []*softMarginArgs {
 			var cs []*softMarginArgs
 			lossPairs(r, false, normalOperand, signOperand, func(x, t *tensor.Tensor, how string) {
@@ -273,9 +310,10 @@ var lossOps = []*opdef.Entry{
 	}, func(a *softMarginArgs) (*elementLoss, error) {
 		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, own: true, through: 1,
-			f:  func(v []float64) float64 { return softplus(-v[0] * v[1]) },
-			df: func(v, d []float64) { s := sigmoidOf(-v[0] * v[1]); d[0] = -v[1] * s; d[1] = -v[0] * s },
+			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, own: true,
+			through: 1,
+			f:       func(v []float64) float64 { return softplus(-v[0] * v[1]) },
+			df:      func(v, d []float64) { s := sigmoidOf(-v[0] * v[1]); d[0] = -v[1] * s; d[1] = -v[0] * s },
 			ds: func(v, d []float64) {
 				s := sigmoidOf(-v[0]*v[1]) * (1 + math.Abs(v[0]*v[1]))
 				d[0], d[1] = math.Abs(v[1])*s, math.Abs(v[0])*s
@@ -283,25 +321,31 @@ var lossOps = []*opdef.Entry{
 		}, err
 	}),
 	elementLossOp(opdef.Op[rankingArgs]{
-		Schema: "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.margin_ranking_loss",
-		Doc:    opdef.Doc{Summary: "Shortfall of the wanted order of two scores", Formula: "max(0, -target*(input1 - input2) + margin)", Notes: "At the limit the gradient is passed on.", Source: "torch.nn.functional.margin_ranking_loss"},
+		Schema: "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? " +
+			"size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+		Names: "F.margin_ranking_loss",
+		Doc: opdef.Doc{Summary: "Shortfall of the wanted order of two scores",
+			Formula: "max(0, -target*(input1 - input2) + margin)", Notes: "At the limit the gradient is passed on.",
+			Source: "torch.nn.functional.margin_ranking_loss"},
 		Cases: func(r *rand.Rand) []*rankingArgs {
 			var cs []*rankingArgs
 			g := opdef.Gen{R: r}
 			lossPairs(r, false, farOperand, signOperand, func(x, t *tensor.Tensor, how string) {
-				cs = append(cs, &rankingArgs{Input1: x, Input2: farOperand(g, x.DType, x.Shape...), Target: t, Margin: 0.1, Reduction: how})
+				cs = append(cs, &rankingArgs{Input1: x, Input2: farOperand(g, x.DType, x.Shape...), Target: t,
+					Margin: 0.1, Reduction: how})
 			})
 			return cs
 		},
 	}, func(a *rankingArgs) (*elementLoss, error) {
 		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 		if a.Input1.Dim() != a.Input2.Dim() || a.Input1.Dim() != a.Target.Dim() {
-			return nil, opdef.Refuse("target", "input1, input2 and target differ in dimensions: %d, %d and %d", a.Input1.Dim(), a.Input2.Dim(), a.Target.Dim())
+			return nil, opdef.Refuse("target", "input1, input2 and target differ in dimensions: %d, %d and %d",
+				a.Input1.Dim(), a.Input2.Dim(), a.Target.Dim())
 		}
 		gap := func(v []float64) float64 { return a.Margin - v[2]*(v[0]-v[1]) }
 		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input1, a.Input2, a.Target}, names: []string{"input1", "input2", "target"}, how: how, through: math.Abs(a.Margin), ints: true,
+			operands: []*tensor.Tensor{a.Input1, a.Input2, a.Target}, names: []string{"input1", "input2", "target"},
+			how: how, through: math.Abs(a.Margin), ints: true,
 			f: func(v []float64) float64 { return max(0, gap(v)) },
 			df: func(v, d []float64) {
 				m := 0.0
@@ -410,7 +454,8 @@ type rankingArgs struct {
 // loss fills in what the arguments of mse_loss and l1_loss say.
 func (a *plainLossArgs) loss(l *elementLoss) (*elementLoss, error) {
 	how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
-	l.operands, l.names, l.how, l.weight, l.byWeight = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how, a.Weight, true
+	l.operands, l.names, l.how, l.weight, l.byWeight = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how,
+		a.Weight, true
 	return l, err
 }
 
@@ -578,7 +623,8 @@ func gaussianLoss(a *gaussianArgs) (*elementLoss, error) {
 		case n >= 0 && slices.Equal(v.Shape, size[:n]):
 			v = v.Reshape(append(slices.Clone(v.Shape), 1)...)
 		case n < 0 || v.Dim() != n+1 || v.Shape[n] != 1 || !slices.Equal(v.Shape[:n], size[:n]):
-			return nil, opdef.Refuse("var", "shape %s fits no input of shape %s", tensor.ShapeString(v.Shape), tensor.ShapeString(size))
+			return nil, opdef.Refuse("var", "shape %s fits no input of shape %s", tensor.ShapeString(v.Shape),
+				tensor.ShapeString(size))
 		}
 	}
 	if lo, _ := extreme(v, nil, false, true); lo != nil && lo.Item() < 0 {
@@ -593,7 +639,8 @@ func gaussianLoss(a *gaussianArgs) (*elementLoss, error) {
 		names[2] = ""
 	}
 	return &elementLoss{
-		operands: []*tensor.Tensor{a.Input, a.Target, v}, given: []*tensor.Tensor{a.Input, a.Target, a.Var}, names: names, how: how, through: rest,
+		operands: []*tensor.Tensor{a.Input, a.Target, v}, given: []*tensor.Tensor{a.Input, a.Target, a.Var},
+		names: names, how: how, through: rest,
 		f: func(v []float64) float64 {
 			d, s := v[0]-v[1], max(v[2], a.Eps)
 			return 0.5*(math.Log(s)+d*d/s) + rest
@@ -625,7 +672,8 @@ func farOperand(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor {
 	return t
 }
 
-func plainLossCases(operand func(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor) func(*rand.Rand) []*plainLossArgs {
+func plainLossCases(operand func(g opdef.Gen, dt tensor.DType,
+	shape ...int) *tensor.Tensor) func(*rand.Rand) []*plainLossArgs {
 	return func(r *rand.Rand) []*plainLossArgs {
 		var cs []*plainLossArgs
 		lossPairs(r, true, operand, operand, func(x, t *tensor.Tensor, how string) {
@@ -634,7 +682,9 @@ func plainLossCases(operand func(g opdef.Gen, dt tensor.DType, shape ...int) *te
 		g := opdef.Gen{R: r}
 		w := g.Uniform(tensor.Float64, 0.5, 2, 3, 4)
 		w.RequiresGrad = false
-		cs = append(cs, &plainLossArgs{Input: operand(g, tensor.Float64, 3, 4), Target: operand(g, tensor.Float64, 3, 4), Reduction: "mean", Weight: w})
-		return append(cs, &plainLossArgs{Input: operand(g, tensor.Float64, 3), Target: operand(g, tensor.Float64, 3), SizeAverage: ptr(false), Reduction: "mean"})
+		cs = append(cs, &plainLossArgs{Input: operand(g, tensor.Float64, 3, 4), Target: operand(g, tensor.Float64, 3,
+			4), Reduction: "mean", Weight: w})
+		return append(cs, &plainLossArgs{Input: operand(g, tensor.Float64, 3), Target: operand(g, tensor.Float64, 3),
+			SizeAverage: ptr(false), Reduction: "mean"})
 	}
 }

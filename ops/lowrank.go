@@ -14,7 +14,9 @@ var lowRankOps = []*opdef.Entry{
 	opdef.Op[svdLowRankArgs]{
 		Schema: "svd_lowrank(Tensor A, int? q=6, int niter=2, Tensor? M=None) -> (Tensor U, Tensor S, Tensor V)",
 		Names:  "functional.svd_lowrank svd_lowrank",
-		Doc:    opdef.Doc{Summary: "The largest singular values and vectors of matrices, approximately", Formula: "A - M = U @ diag(S) @ V^H", Notes: "Only shape and dtype are determined.", Source: "torch.svd_lowrank"},
+		Doc: opdef.Doc{Summary: "The largest singular values and vectors of matrices, approximately",
+			Formula: "A - M = U @ diag(S) @ V^H", Notes: "Only shape and dtype are determined.",
+			Source: "torch.svd_lowrank"},
 		Random: drawsNumbers, Trivial: true, NoGrad: "the vectors are random",
 		Kernel: func(a *svdLowRankArgs) ([]*tensor.Tensor, error) {
 			if a.Niter < 0 {
@@ -24,13 +26,16 @@ var lowRankOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*svdLowRankArgs {
 			g, q := opdef.Gen{R: r}, 2
-			return []*svdLowRankArgs{{g.Normal(tensor.Float64, 4, 3), &q, 2, nil}, {g.Normal(tensor.Float32, 2, 7, 8), nil, 1, nil}}
+			return []*svdLowRankArgs{{g.Normal(tensor.Float64, 4, 3), &q, 2, nil}, {g.Normal(tensor.Float32, 2, 7, 8),
+				nil, 1, nil}}
 		},
 	}.Entry(),
 	opdef.Op[pcaLowRankArgs]{
 		Schema: "pca_lowrank(Tensor A, int? q=None, bool center=True, int niter=2) -> (Tensor U, Tensor S, Tensor V)",
 		Names:  "functional.pca_lowrank pca_lowrank",
-		Doc:    opdef.Doc{Summary: "The principal components of matrices, approximately", Formula: "A - mean(A) = U @ diag(S) @ V^H", Notes: "Only shape and dtype are determined.", Source: "torch.pca_lowrank"},
+		Doc: opdef.Doc{Summary: "The principal components of matrices, approximately",
+			Formula: "A - mean(A) = U @ diag(S) @ V^H", Notes: "Only shape and dtype are determined.",
+			Source: "torch.pca_lowrank"},
 		Random: drawsNumbers, Trivial: true, NoGrad: "the vectors are random",
 		Kernel: func(a *pcaLowRankArgs) ([]*tensor.Tensor, error) {
 			q := 6
@@ -41,7 +46,8 @@ var lowRankOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*pcaLowRankArgs {
 			g, q := opdef.Gen{R: r}, 2
-			return []*pcaLowRankArgs{{g.Normal(tensor.Float64, 4, 3), &q, true, 2}, {g.Normal(tensor.Float32, 2, 3, 8), nil, false, 2}}
+			return []*pcaLowRankArgs{{g.Normal(tensor.Float64, 4, 3), &q, true, 2}, {g.Normal(tensor.Float32, 2, 3, 8),
+				nil, false, 2}}
 		},
 	}.Entry(),
 }

@@ -59,11 +59,13 @@ func lpPoolOps(nd int) []*opdef.Entry {
 		})
 	}
 	return []*opdef.Entry{opdef.Op[lpPoolArgs]{
-		Schema: fmt.Sprintf("%s(Tensor input, float norm_type, int[%d] kernel_size, int[%d]? stride=None, bool ceil_mode=False) -> Tensor", name, nd, nd),
-		Names:  "F." + name,
+		Schema: fmt.Sprintf("%s(Tensor input, float norm_type, int[%d] kernel_size, int[%d]? stride=None, bool "+
+			"ceil_mode=False) -> Tensor", name, nd, nd),
+		Names: "F." + name,
 		Doc: opdef.Doc{
-			Summary: fmt.Sprintf("Power average of sliding windows of %d dimensions", nd), Formula: "(sum over the window of input^p)^(1/p)",
-			Notes: "A window cut off by ceil_mode counts as if it were whole.", Source: "torch.nn.functional." + name,
+			Summary: fmt.Sprintf("Power average of sliding windows of %d dimensions", nd),
+			Formula: "(sum over the window of input^p)^(1/p)",
+			Notes:   "A window cut off by ceil_mode counts as if it were whole.", Source: "torch.nn.functional." + name,
 		},
 		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 8},
 		Kernel: func(a *lpPoolArgs) ([]*tensor.Tensor, error) {
@@ -71,7 +73,8 @@ func lpPoolOps(nd int) []*opdef.Entry {
 			if err != nil {
 				return nil, err
 			}
-			return []*tensor.Tensor{opdef.Map(a.Input.DType, s, func(x float64) float64 { return math.Pow(x, 1/a.NormType) })}, nil
+			return []*tensor.Tensor{opdef.Map(a.Input.DType, s,
+				func(x float64) float64 { return math.Pow(x, 1/a.NormType) })}, nil
 		},
 		Scale: func(a *lpPoolArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			b := *a

@@ -16,29 +16,39 @@ import (
 var maskedOps = []*opdef.Entry{
 	maskedReduction("sum", "Sum of the elements a mask keeps", "Integers and bool give int64.", "0",
 		func(a *maskedReduceArgs) (*maskedCall, error) {
-			return newMasked(entryOf(reduceOps, "sum"), "self", a.Input, a.Mask, zeroNeutral, func(x *tensor.Tensor) any { return &reduceArgs{x, a.Dim, a.Keepdim, a.Dtype} })
+			return newMasked(entryOf(reduceOps, "sum"), "self", a.Input, a.Mask, zeroNeutral,
+				func(x *tensor.Tensor) any { return &reduceArgs{x, a.Dim, a.Keepdim, a.Dtype} })
 		}, numberCases),
-	maskedReduction("prod", "Product of the elements a mask keeps", "Integers and bool give int64.", "1", maskedProd, numberCases),
-	maskedReduction("mean", "Mean of the elements a mask keeps", "nan where it keeps none. Integers and bool are added in their own dtype and give float32.", "0", maskedMean, numberCases),
-	maskedReduction("amax", "Largest of the elements a mask keeps", "Ties share the gradient equally.", "-inf, or the least integer", maskedExtremum("amax", lowestNeutral), distinctCases),
-	maskedReduction("amin", "Smallest of the elements a mask keeps", "Ties share the gradient equally.", "inf, or the largest integer", maskedExtremum("amin", highestNeutral), distinctCases),
-	maskedReduction("logsumexp", "Logarithm of the sum of exponentials of the elements a mask keeps", "", "-inf", func(a *maskedReduceArgs) (*maskedCall, error) {
-		dims, err := opdef.Dims("dim", a.Dim, a.Input.Dim())
-		if err != nil {
-			return nil, err
-		}
-		c, err := newMasked(entryOf(reduceOps, "logsumexp"), "self", a.Input, a.Mask, lowestNeutral, func(x *tensor.Tensor) any { return &logSumExpArgs{x, dims, a.Keepdim} })
-		return c.as(a.Dtype, a.Input), err
-	}, floatMaskedCases),
+	maskedReduction("prod", "Product of the elements a mask keeps", "Integers and bool give int64.", "1", maskedProd,
+		numberCases),
+	maskedReduction("mean", "Mean of the elements a mask keeps",
+		"nan where it keeps none. Integers and bool are added in their own dtype and give float32.", "0", maskedMean,
+		numberCases),
+	maskedReduction("amax", "Largest of the elements a mask keeps", "Ties share the gradient equally.",
+		"-inf, or the least integer", maskedExtremum("amax", lowestNeutral), distinctCases),
+	maskedReduction("amin", "Smallest of the elements a mask keeps", "Ties share the gradient equally.",
+		"inf, or the largest integer", maskedExtremum("amin", highestNeutral), distinctCases),
+	maskedReduction("logsumexp", "Logarithm of the sum of exponentials of the elements a mask keeps", "", "-inf",
+		func(a *maskedReduceArgs) (*maskedCall, error) {
+			dims, err := opdef.Dims("dim", a.Dim, a.Input.Dim())
+			if err != nil {
+				return nil, err
+			}
+			c, err := newMasked(entryOf(reduceOps, "logsumexp"), "self", a.Input, a.Mask, lowestNeutral,
+				func(x *tensor.Tensor) any { return &logSumExpArgs{x, dims, a.Keepdim} })
+			return c.as(a.Dtype, a.Input), err
+		}, floatMaskedCases),
 	maskedIndex("argmax", "Index of the largest of the elements a mask keeps", lowestNeutral),
 	maskedIndex("argmin", "Index of the smallest of the elements a mask keeps", highestNeutral),
 	maskedNorm,
 	maskedSpread("var", "Variance of the elements a mask keeps", false),
 	maskedSpread("std", "Standard deviation of the elements a mask keeps", true),
 	maskedMedian,
-	maskedAlong("cumsum", "Running sum of the elements a mask keeps", entryOf(cumulativeOps, "cumsum"), "self", "0", zeroNeutral,
+	maskedAlong("cumsum", "Running sum of the elements a mask keeps", entryOf(cumulativeOps, "cumsum"), "self", "0",
+		zeroNeutral,
 		func(x *tensor.Tensor, a *maskedDimArgs) any { return &cumulativeArgs{x, a.Dim, a.dtype()} }),
-	maskedAlong("cumprod", "Running product of the elements a mask keeps", entryOf(cumulativeOps, "cumprod"), "self", "1", oneNeutral,
+	maskedAlong("cumprod", "Running product of the elements a mask keeps", entryOf(cumulativeOps, "cumprod"), "self",
+		"1", oneNeutral,
 		func(x *tensor.Tensor, a *maskedDimArgs) any { return &cumulativeArgs{x, a.Dim, a.dtype()} }),
 	maskedSoftmax("softmax", "Softmax of the elements a mask keeps", "-inf", lowestNeutral),
 	maskedSoftmax("log_softmax", "Logarithm of the softmax of the elements a mask keeps", "-inf", lowestNeutral),
@@ -172,7 +182,8 @@ type maskedCall struct {
 }
 
 // newMasked is the call of base on x, masked elements replaced.
-func newMasked(base *opdef.Entry, name string, x, mask *tensor.Tensor, with neutral, args func(x *tensor.Tensor) any) (*maskedCall, error) {
+func newMasked(base *opdef.Entry, name string, x, mask *tensor.Tensor, with neutral,
+	args func(x *tensor.Tensor) any) (*maskedCall, error) {
 	filled, wide, err := masked("mask", x, mask, with)
 	if err != nil {
 		return nil, err
@@ -188,7 +199,8 @@ func masked(arg string, x, mask *tensor.Tensor, with neutral) (filled, wide *ten
 	}
 	wide, err = mask.Expand(x.Shape...)
 	if mask.Dim() > x.Dim() || err != nil {
-		return nil, nil, opdef.Refuse(arg, "shape %s cannot be broadcast to %s", tensor.ShapeString(mask.Shape), tensor.ShapeString(x.Shape))
+		return nil, nil, opdef.Refuse(arg, "shape %s cannot be broadcast to %s", tensor.ShapeString(mask.Shape),
+			tensor.ShapeString(x.Shape))
 	}
 	v, err := with(x.DType)
 	if err != nil {
@@ -236,7 +248,9 @@ func (c *maskedCall) run() (*opdef.Forward, *tensor.Tensor, error) {
 // divided is t divided by the divisor.
 func (c *maskedCall) divided(t *tensor.Tensor) *tensor.Tensor {
 	if t.DType.IsComplex() {
-		return opdef.Zip(t.DType, t, c.divisor, func(x, n complex128) complex128 { return complex(real(x)/real(n), imag(x)/real(n)) })
+		return opdef.Zip(t.DType, t, c.divisor, func(x, n complex128) complex128 {
+			return complex(real(x)/real(n), imag(x)/real(n))
+		})
 	}
 	dt := t.DType
 	if !dt.IsFloat() {
@@ -358,25 +372,29 @@ func maskedDoc(name, summary, notes, neutral string) opdef.Doc {
 	if notes != "" {
 		notes += " "
 	}
-	return opdef.Doc{Summary: summary, Formula: name + "(where(mask, input, " + neutral + "))", Notes: notes + "Masked elements get no gradient.", Source: "torch.masked." + name}
+	return opdef.Doc{Summary: summary, Formula: name + "(where(mask, input, " + neutral + "))",
+		Notes: notes + "Masked elements get no gradient.", Source: "torch.masked." + name}
 }
 
 func maskedNames(name string) string { return "masked." + name + " _masked." + name }
 
-func maskedReduction(name, summary, notes, neutral string, call func(*maskedReduceArgs) (*maskedCall, error), cases func(*rand.Rand) []*maskedReduceArgs) *opdef.Entry {
+func maskedReduction(name, summary, notes, neutral string, call func(*maskedReduceArgs) (*maskedCall, error),
+	cases func(*rand.Rand) []*maskedReduceArgs) *opdef.Entry {
 	class := opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}}
 	if name == "amax" || name == "amin" {
 		class = opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}}
 	}
 	return maskedEntry(opdef.Op[maskedReduceArgs]{
-		Schema: "masked_" + name + "(Tensor input, int[1]? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
-		Names:  maskedNames(name), Doc: maskedDoc(name, summary, notes, neutral), Error: class, Cases: cases,
+		Schema: "masked_" + name +
+			"(Tensor input, int[1]? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
+		Names: maskedNames(name), Doc: maskedDoc(name, summary, notes, neutral), Error: class, Cases: cases,
 	}, call, func(a *maskedReduceArgs) int { return termsOver(a.Input.Shape, a.Dim) })
 }
 
 func maskedExtremum(name string, with neutral) func(*maskedReduceArgs) (*maskedCall, error) {
 	return func(a *maskedReduceArgs) (*maskedCall, error) {
-		c, err := newMasked(entryOf(extremaOps, name), "self", a.Input, a.Mask, with, func(x *tensor.Tensor) any { return &extremumArgs{x, a.Dim, a.Keepdim} })
+		c, err := newMasked(entryOf(extremaOps, name), "self", a.Input, a.Mask, with,
+			func(x *tensor.Tensor) any { return &extremumArgs{x, a.Dim, a.Keepdim} })
 		return c.as(a.Dtype, a.Input), err
 	}
 }
@@ -419,7 +437,8 @@ func maskedMean(a *maskedReduceArgs) (*maskedCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newMasked(entryOf(reduceOps, "sum"), "self", a.Input, a.Mask, zeroNeutral, func(x *tensor.Tensor) any { return &reduceArgs{x, dims, a.Keepdim, dt} })
+	c, err := newMasked(entryOf(reduceOps, "sum"), "self", a.Input, a.Mask, zeroNeutral,
+		func(x *tensor.Tensor) any { return &reduceArgs{x, dims, a.Keepdim, dt} })
 	if err != nil {
 		return nil, err
 	}
@@ -437,13 +456,17 @@ func maskOnes(mask *tensor.Tensor, shape []int) *tensor.Tensor {
 
 func maskedIndex(name, summary string, with neutral) *opdef.Entry {
 	call := func(a *maskedIndexArgs) (*maskedCall, error) {
-		c, err := newMasked(entryOf(extremaOps, name), "self", a.Input, a.Mask, with, func(x *tensor.Tensor) any { return &aminmaxArgs{x, a.Dim, a.Keepdim} })
+		c, err := newMasked(entryOf(extremaOps, name), "self", a.Input, a.Mask, with,
+			func(x *tensor.Tensor) any { return &aminmaxArgs{x, a.Dim, a.Keepdim} })
 		return c.as(a.Dtype, a.Input), err
 	}
-	doc := maskedDoc(name, summary, "The index has the dtype of the input unless dtype says otherwise. Any index of equal elements is accepted.", "neutral")
+	doc := maskedDoc(name, summary,
+		"The index has the dtype of the input unless dtype says otherwise. Any index of equal elements is accepted.",
+		"neutral")
 	return maskedEntry(opdef.Op[maskedIndexArgs]{
-		Schema: "masked_" + name + "(Tensor input, int? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
-		Names:  maskedNames(name), Doc: doc, NoGrad: "the result is an index", Trivial: true,
+		Schema: "masked_" + name +
+			"(Tensor input, int? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
+		Names: maskedNames(name), Doc: doc, NoGrad: "the result is an index", Trivial: true,
 		Accept: func(a *maskedIndexArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
 			c, err := call(a)
 			if err != nil {
@@ -455,20 +478,25 @@ func maskedIndex(name, summary string, with neutral) *opdef.Entry {
 		Cases: func(r *rand.Rand) []*maskedIndexArgs {
 			g := opdef.Gen{R: r}
 			return []*maskedIndexArgs{
-				{Input: g.Distinct(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)}, {Input: g.Distinct(tensor.Float32, 3, 4), Dim: ptr(-1), Keepdim: true, Mask: someOf(g, 4)},
-				{Input: g.Int(tensor.Int64, -9, 9, 5), Dim: ptr(0), Mask: someOf(g, 5)}, {Input: g.Distinct(tensor.BFloat16, 4)},
+				{Input: g.Distinct(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)},
+				{Input: g.Distinct(tensor.Float32, 3, 4), Dim: ptr(-1), Keepdim: true, Mask: someOf(g, 4)},
+				{Input: g.Int(tensor.Int64, -9, 9, 5), Dim: ptr(0), Mask: someOf(g, 5)},
+				{Input: g.Distinct(tensor.BFloat16, 4)},
 			}
 		},
 	}, call, nil)
 }
 
 var maskedMedian = maskedEntry(opdef.Op[maskedMedianArgs]{
-	Schema: "masked_median(Tensor input, int dim=-1, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
-	Names:  maskedNames("median"), Doc: maskedDoc("median", "Median of the elements a mask keeps", "nan elements are left out too.", "nan"),
+	Schema: "masked_median(Tensor input, int dim=-1, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) " +
+		"-> Tensor",
+	Names: maskedNames("median"), Doc: maskedDoc("median", "Median of the elements a mask keeps",
+		"nan elements are left out too.", "nan"),
 	Cases: func(r *rand.Rand) []*maskedMedianArgs {
 		g := opdef.Gen{R: r}
 		return []*maskedMedianArgs{
-			{Input: g.Distinct(tensor.Float64, 3, 5), Dim: -1, Mask: someOf(g, 3, 5)}, {Input: g.Distinct(tensor.Float32, 4, 3), Dim: 0, Keepdim: true, Mask: someOf(g, 3)},
+			{Input: g.Distinct(tensor.Float64, 3, 5), Dim: -1, Mask: someOf(g, 3, 5)},
+			{Input: g.Distinct(tensor.Float32, 4, 3), Dim: 0, Keepdim: true, Mask: someOf(g, 3)},
 			{Input: g.Int(tensor.Int64, -3, 3, 8), Dim: 0}, {Input: g.Distinct(tensor.BFloat16, 4), Dim: 0},
 		}
 	},
@@ -480,7 +508,8 @@ var maskedMedian = maskedEntry(opdef.Op[maskedMedianArgs]{
 	if !isFloat {
 		x = converted(x, tensor.Float32)
 	}
-	c, err := newMasked(entryOf(sortOps, "nanmedian.dim"), "self", x, a.Mask, nanNeutral, func(x *tensor.Tensor) any { return &medianArgs{x, a.Dim, a.Keepdim} })
+	c, err := newMasked(entryOf(sortOps, "nanmedian.dim"), "self", x, a.Mask, nanNeutral,
+		func(x *tensor.Tensor) any { return &medianArgs{x, a.Dim, a.Keepdim} })
 	if err != nil || isFloat {
 		return c, err
 	}
@@ -496,17 +525,21 @@ var maskedMedian = maskedEntry(opdef.Op[maskedMedianArgs]{
 	return c.as(a.Dtype, a.Input), nil
 }, nil)
 
-func maskedAlong(name, summary string, base *opdef.Entry, arg, neutral string, with neutral, args func(x *tensor.Tensor, a *maskedDimArgs) any) *opdef.Entry {
+func maskedAlong(name, summary string, base *opdef.Entry, arg, neutral string, with neutral,
+	args func(x *tensor.Tensor, a *maskedDimArgs) any) *opdef.Entry {
 	class := base.Error
 	class.ULPs = max(class.ULPs, 2)
 	return maskedEntry(opdef.Op[maskedDimArgs]{
 		Schema: "masked_" + name + "(Tensor input, int dim, *, dtype? dtype=None, Tensor? mask=None) -> Tensor",
-		Names:  maskedNames(name), Doc: maskedDoc(name, summary, "Masked elements have results too, which mean nothing.", neutral), Error: class,
+		Names:  maskedNames(name), Doc: maskedDoc(name, summary,
+			"Masked elements have results too, which mean nothing.", neutral), Error: class,
 		Cases: func(r *rand.Rand) []*maskedDimArgs {
 			g := opdef.Gen{R: r}
 			return []*maskedDimArgs{
-				{Input: g.Normal(tensor.Float64, 3, 4), Dim: 1, Mask: maskOfRows(3, 4)}, {Input: g.Normal(tensor.Float32, 3, 4), Dim: 0, Mask: maskOfRows(3, 4)},
-				{Input: g.Normal(tensor.BFloat16, 4), Dim: -1}, {Input: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Dim: 1, Mask: maskOfRows(4)},
+				{Input: g.Normal(tensor.Float64, 3, 4), Dim: 1, Mask: maskOfRows(3, 4)},
+				{Input: g.Normal(tensor.Float32, 3, 4), Dim: 0, Mask: maskOfRows(3, 4)},
+				{Input: g.Normal(tensor.BFloat16, 4), Dim: -1},
+				{Input: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Dim: 1, Mask: maskOfRows(4)},
 			}
 		},
 	}, func(a *maskedDimArgs) (*maskedCall, error) {
@@ -523,13 +556,16 @@ func maskedSoftmax(name, summary, neutral string, with neutral) *opdef.Entry {
 }
 
 var maskedLogAddExp = maskedEntry(opdef.Op[maskedLogAddExpArgs]{
-	Schema: "masked_logaddexp(Tensor input, Tensor other, *, dtype? dtype=None, Tensor? input_mask=None, Tensor? other_mask=None) -> Tensor",
-	Names:  maskedNames("logaddexp"), Doc: maskedDoc("logaddexp", "Logarithm of the sum of exponentials of the elements two masks keep", "", "-inf"),
+	Schema: "masked_logaddexp(Tensor input, Tensor other, *, dtype? dtype=None, Tensor? input_mask=None, Tensor? " +
+		"other_mask=None) -> Tensor",
+	Names: maskedNames("logaddexp"),
+	Doc:   maskedDoc("logaddexp", "Logarithm of the sum of exponentials of the elements two masks keep", "", "-inf"),
 	Error: opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
 	Cases: func(r *rand.Rand) []*maskedLogAddExpArgs {
 		g := opdef.Gen{R: r}
 		return []*maskedLogAddExpArgs{
-			{Input: g.Normal(tensor.Float64, 3, 4), Other: g.Normal(tensor.Float64, 3, 4), InputMask: someOf(g, 4), OtherMask: tensor.Full(tensor.Bool, []int{3, 4}, int64(1))},
+			{Input: g.Normal(tensor.Float64, 3, 4), Other: g.Normal(tensor.Float64, 3, 4), InputMask: someOf(g, 4),
+				OtherMask: tensor.Full(tensor.Bool, []int{3, 4}, int64(1))},
 			{Input: g.Normal(tensor.Float32, 5), Other: g.Normal(tensor.Float32, 5)},
 		}
 	},
@@ -542,7 +578,8 @@ var maskedLogAddExp = maskedEntry(opdef.Op[maskedLogAddExpArgs]{
 	if err != nil {
 		return nil, err
 	}
-	c := &maskedCall{Call: entryOf(binaryOps, "logaddexp").NewCall(&opdef.BinaryArgs{Self: x, Other: y}), inputs: []maskedInput{{"input", "self", xm}, {"other", "other", ym}}}
+	c := &maskedCall{Call: entryOf(binaryOps, "logaddexp").NewCall(&opdef.BinaryArgs{Self: x, Other: y}),
+		inputs: []maskedInput{{"input", "self", xm}, {"other", "other", ym}}}
 	return c.as(a.Dtype, a.Input), nil
 }, nil)
 
@@ -572,15 +609,18 @@ func maskOfRows(shape ...int) *tensor.Tensor {
 
 func numberCases(r *rand.Rand) []*maskedReduceArgs {
 	g := opdef.Gen{R: r}
-	return append(floatMaskedCases(r), &maskedReduceArgs{Input: g.Int(tensor.Int64, -3, 3, 2, 3), Dim: []int{1}, Mask: maskOfRows(3)},
+	return append(floatMaskedCases(r), &maskedReduceArgs{Input: g.Int(tensor.Int64, -3, 3, 2, 3), Dim: []int{1},
+		Mask: maskOfRows(3)},
 		&maskedReduceArgs{Input: g.Normal(tensor.Complex128, 3, 2), Dim: []int{0}, Mask: maskOfRows(3, 2)})
 }
 
 func floatMaskedCases(r *rand.Rand) []*maskedReduceArgs {
 	g := opdef.Gen{R: r}
 	return []*maskedReduceArgs{
-		{Input: g.Normal(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)}, {Input: g.Normal(tensor.Float64, 2, 3, 4), Dim: []int{0, -1}, Mask: maskOfRows(3, 4)},
-		{Input: g.Normal(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true, Mask: maskOfRows(3, 4)}, {Input: g.Normal(tensor.BFloat16, 4)},
+		{Input: g.Normal(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)}, {Input: g.Normal(tensor.Float64, 2, 3, 4),
+			Dim: []int{0, -1}, Mask: maskOfRows(3, 4)},
+		{Input: g.Normal(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true, Mask: maskOfRows(3, 4)},
+		{Input: g.Normal(tensor.BFloat16, 4)},
 		{Input: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Dim: []int{0}, Mask: someOf(g, 1, 4)},
 	}
 }
@@ -588,8 +628,10 @@ func floatMaskedCases(r *rand.Rand) []*maskedReduceArgs {
 func distinctCases(r *rand.Rand) []*maskedReduceArgs {
 	g := opdef.Gen{R: r}
 	return []*maskedReduceArgs{
-		{Input: g.Distinct(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)}, {Input: g.Distinct(tensor.Float64, 2, 3, 4), Dim: []int{0, -1}, Mask: maskOfRows(3, 4)},
-		{Input: g.Distinct(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true, Mask: maskOfRows(3, 4)}, {Input: g.Distinct(tensor.BFloat16, 4)},
+		{Input: g.Distinct(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)}, {Input: g.Distinct(tensor.Float64, 2, 3, 4),
+			Dim: []int{0, -1}, Mask: maskOfRows(3, 4)},
+		{Input: g.Distinct(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true, Mask: maskOfRows(3, 4)},
+		{Input: g.Distinct(tensor.BFloat16, 4)},
 		{Input: g.Int(tensor.Int64, -9, 9, 2, 3), Dim: []int{0}, Mask: maskOfRows(2, 3)},
 	}
 }

@@ -66,7 +66,8 @@ func TestMaskedRefused(t *testing.T) {
 	reg := ops.Default()
 	one := tensor.New(tensor.Bool, []int{2}, []int64{1, 0})
 	for name, args := range map[string][2]*tensor.Tensor{
-		"torch.masked.sum":  {tensor.New(tensor.Float32, []int{2}, []float64{1, 2}), tensor.New(tensor.Bool, []int{1, 2}, []int64{1, 0})},
+		"torch.masked.sum": {tensor.New(tensor.Float32, []int{2}, []float64{1, 2}),
+			tensor.New(tensor.Bool, []int{1, 2}, []int64{1, 0})},
 		"torch.masked.amax": {one, one},
 	} {
 		call, err := reg.Bind(name, []value.Value{args[0]}, keywords("mask", args[1]))

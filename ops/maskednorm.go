@@ -10,22 +10,27 @@ import (
 )
 
 var maskedNorm = maskedEntry(opdef.Op[maskedNormArgs]{
-	Schema: "masked_norm(Tensor input, Scalar ord=2.0, int[1]? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
-	Names:  maskedNames("norm"), Doc: maskedDoc("norm", "Vector norm of the elements a mask keeps", "", "0, or inf for ord=-inf"),
+	Schema: "masked_norm(Tensor input, Scalar ord=2.0, int[1]? dim=None, *, bool keepdim=False, dtype? dtype=None, " +
+		"Tensor? mask=None) -> Tensor",
+	Names: maskedNames("norm"), Doc: maskedDoc("norm", "Vector norm of the elements a mask keeps", "",
+		"0, or inf for ord=-inf"),
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
 	Cases: func(r *rand.Rand) []*maskedNormArgs {
 		g := opdef.Gen{R: r}
 		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)
 		return []*maskedNormArgs{
-			{Input: x, Ord: opdef.Int(2), Mask: someOf(g, 3, 4)}, {Input: x, Ord: opdef.Int(1), Dim: []int{1}, Mask: someOf(g, 4)}, {Input: x, Ord: opdef.Float(3), Dim: []int{0, 1}, Keepdim: true},
-			{Input: g.Normal(tensor.Float32, 2, 3), Ord: opdef.Float(math.Inf(1)), Mask: someOf(g, 2, 3)}, {Input: g.Normal(tensor.BFloat16, 4), Ord: opdef.Int(2), Mask: someOf(g, 4)},
+			{Input: x, Ord: opdef.Int(2), Mask: someOf(g, 3, 4)}, {Input: x, Ord: opdef.Int(1), Dim: []int{1},
+				Mask: someOf(g, 4)}, {Input: x, Ord: opdef.Float(3), Dim: []int{0, 1}, Keepdim: true},
+			{Input: g.Normal(tensor.Float32, 2, 3), Ord: opdef.Float(math.Inf(1)), Mask: someOf(g, 2, 3)},
+			{Input: g.Normal(tensor.BFloat16, 4), Ord: opdef.Int(2), Mask: someOf(g, 4)},
 		}
 	},
 }, func(a *maskedNormArgs) (*maskedCall, error) {
 	p := a.Ord.Float64()
-	return newMasked(entryOf(vectorNormOps, "linalg_vector_norm"), "x", a.Input, a.Mask, normNeutral(p), func(x *tensor.Tensor) any {
-		return &linalgVectorNormArgs{x, a.Ord, a.Dim, a.Keepdim, a.Dtype}
-	})
+	return newMasked(entryOf(vectorNormOps, "linalg_vector_norm"), "x", a.Input, a.Mask, normNeutral(p),
+		func(x *tensor.Tensor) any {
+			return &linalgVectorNormArgs{x, a.Ord, a.Dim, a.Keepdim, a.Dtype}
+		})
 }, func(a *maskedNormArgs) int { return termsOver(a.Input.Shape, a.Dim) })
 
 // normNeutral is the element that does not change a norm of order p.
@@ -63,7 +68,8 @@ func (a *maskedNormalizeArgs) norms() (x, of, norm, divisor, mask *tensor.Tensor
 		return fail(err)
 	}
 	norm = vectorNorm(opdef.Abs(of), a.Ord, dims, false)
-	divisor = opdef.Unreduce(opdef.Map(tensor.Float64, norm, func(n float64) float64 { return math.Max(n, a.Eps) }), in.Shape, dims)
+	divisor = opdef.Unreduce(opdef.Map(tensor.Float64, norm, func(n float64) float64 { return math.Max(n, a.Eps) }),
+		in.Shape, dims)
 	return x, of, norm, divisor, mask, dims, nil
 }
 
@@ -81,7 +87,8 @@ func (a *maskedNormalizeArgs) grad(up *tensor.Tensor, bounds bool) (opdef.Grads,
 			term += 2 * math.Abs(a.Ord)
 		}
 	}
-	products, err := mapN(x.DType, func(v []complex128) complex128 { return complex(real(cmplx.Conj(v[0])*v[1]), 0) }, func(v []float64) float64 { return v[0] * v[1] }, up, x)
+	products, err := mapN(x.DType, func(v []complex128) complex128 { return complex(real(cmplx.Conj(v[0])*v[1]), 0) },
+		func(v []float64) float64 { return v[0] * v[1] }, up, x)
 	if err != nil {
 		return nil, err
 	}
@@ -107,10 +114,12 @@ func (a *maskedNormalizeArgs) grad(up *tensor.Tensor, bounds bool) (opdef.Grads,
 }
 
 var maskedNormalize = opdef.Op[maskedNormalizeArgs]{
-	Schema: "masked_normalize(Tensor input, float ord, int dim, *, float eps=1e-12, dtype? dtype=None, Tensor? mask=None) -> Tensor",
-	Names:  maskedNames("normalize"),
-	Doc: opdef.Doc{Summary: "Kept elements scaled to norm 1 along a dimension", Formula: "where(mask, input, 0) / max(norm(kept, ord, dim), eps)",
-		Notes: "Masked elements get no gradient.", Source: "torch.masked.normalize"},
+	Schema: "masked_normalize(Tensor input, float ord, int dim, *, float eps=1e-12, dtype? dtype=None, Tensor? " +
+		"mask=None) -> Tensor",
+	Names: maskedNames("normalize"),
+	Doc: opdef.Doc{Summary: "Kept elements scaled to norm 1 along a dimension",
+		Formula: "where(mask, input, 0) / max(norm(kept, ord, dim), eps)",
+		Notes:   "Masked elements get no gradient.", Source: "torch.masked.normalize"},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 3, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
 	Terms: func(a *maskedNormalizeArgs) int { return termsOver(a.Input.Shape, []int{a.Dim}) },
 	Kernel: func(a *maskedNormalizeArgs) ([]*tensor.Tensor, error) {
@@ -122,7 +131,8 @@ var maskedNormalize = opdef.Op[maskedNormalizeArgs]{
 		if a.Dtype != nil {
 			dt = tensor.Promote(dt, *a.Dtype)
 		}
-		y, err := mapN(dt, func(v []complex128) complex128 { return v[0] / v[1] }, func(v []float64) float64 { return v[0] / v[1] }, x, d)
+		y, err := mapN(dt, func(v []complex128) complex128 { return v[0] / v[1] },
+			func(v []float64) float64 { return v[0] / v[1] }, x, d)
 		return single(y), err
 	},
 	Grad: func(a *maskedNormalizeArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0], false) },
@@ -136,8 +146,12 @@ var maskedNormalize = opdef.Op[maskedNormalizeArgs]{
 		g := opdef.Gen{R: r}
 		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)
 		return []*maskedNormalizeArgs{
-			{Input: x, Ord: 2, Dim: 1, Eps: 1e-12, Mask: maskOfRows(3, 4)}, {Input: x, Ord: 1, Dim: 0, Eps: 1e-12, Mask: maskOfRows(4)}, {Input: g.Distinct(tensor.Float64, 3, 4), Ord: math.Inf(-1), Dim: 1, Eps: 1e-12, Mask: maskOfRows(3, 4)},
-			{Input: g.Normal(tensor.Float32, 5), Ord: 2, Dim: 0, Eps: 1e-12}, {Input: g.Normal(tensor.BFloat16, 2, 3), Ord: 2, Dim: 1, Eps: 1e-12}, {Input: g.Normal(tensor.Complex128, 4), Ord: 3, Dim: 0, Eps: 1e-12, Mask: maskOfRows(4)},
+			{Input: x, Ord: 2, Dim: 1, Eps: 1e-12, Mask: maskOfRows(3, 4)}, {Input: x, Ord: 1, Dim: 0, Eps: 1e-12,
+				Mask: maskOfRows(4)}, {Input: g.Distinct(tensor.Float64, 3, 4), Ord: math.Inf(-1), Dim: 1, Eps: 1e-12,
+				Mask: maskOfRows(3, 4)},
+			{Input: g.Normal(tensor.Float32, 5), Ord: 2, Dim: 0, Eps: 1e-12}, {Input: g.Normal(tensor.BFloat16, 2, 3),
+				Ord: 2, Dim: 1, Eps: 1e-12}, {Input: g.Normal(tensor.Complex128, 4), Ord: 3, Dim: 0, Eps: 1e-12,
+				Mask: maskOfRows(4)},
 		}
 	},
 }.Entry()

@@ -47,7 +47,8 @@ func (a *maskedSpreadArgs) moments() (*maskedMoments, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &maskedMoments{x: a.Input, mask: wide, ones: maskOnes(wide, a.Input.Shape), dims: dims, keepdim: a.Keepdim, correction: correctionOf(a.Unbiased), dtype: a.Input.DType}
+	m := &maskedMoments{x: a.Input, mask: wide, ones: maskOnes(wide, a.Input.Shape), dims: dims, keepdim: a.Keepdim,
+		correction: correctionOf(a.Unbiased), dtype: a.Input.DType}
 	switch {
 	case a.Dtype != nil:
 		m.dtype = *a.Dtype
@@ -73,14 +74,16 @@ func (m *maskedMoments) of(f func(n, m2, mean2 float64) float64) *tensor.Tensor 
 		if len(m.parts) == 1 {
 			return t
 		}
-		return opdef.Zip(tensor.Float64, t, opdef.Collect(m.parts[1], tensor.Float64, g), func(x, y float64) float64 { return x + y })
+		return opdef.Zip(tensor.Float64, t, opdef.Collect(m.parts[1], tensor.Float64, g),
+			func(x, y float64) float64 { return x + y })
 	}
 	n := opdef.Collect(m.parts[0], tensor.Float64, func(a *momentsSoFar) float64 { return a.n })
 	return opdef.ZipN(tensor.Float64, n.Shape, func(dst []float64, s [][]float64) {
 		for i := range dst {
 			dst[i] = f(s[0][i], s[1][i], s[2][i])
 		}
-	}, n, get(func(a *momentsSoFar) float64 { return a.m2 }), get(func(a *momentsSoFar) float64 { return a.mean * a.mean }))
+	}, n, get(func(a *momentsSoFar) float64 { return a.m2 }),
+		get(func(a *momentsSoFar) float64 { return a.mean * a.mean }))
 }
 
 func (m *maskedMoments) value(n, m2 float64, root bool) float64 {
@@ -161,10 +164,14 @@ func (m *maskedMoments) grad(up *tensor.Tensor, root, bounds bool) *tensor.Tenso
 func maskedSpread(name, summary string, root bool) *opdef.Entry {
 	type A = maskedSpreadArgs
 	return opdef.Op[A]{
-		Schema: "masked_" + name + "(Tensor input, int[1]? dim=None, bool unbiased=False, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
-		Names:  maskedNames(name),
-		Doc: opdef.Doc{Summary: summary, Formula: "sum(|x - mean|^2) / (n - 1 if unbiased else n) over the kept elements",
-			Notes: "nan where the mask keeps none. The result of complex input is complex. Masked elements get no gradient.", Source: "torch.masked." + name},
+		Schema: "masked_" + name +
+			"(Tensor input, int[1]? dim=None, bool unbiased=False, *, bool keepdim=False, dtype? dtype=None, " +
+			"Tensor? mask=None) -> Tensor",
+		Names: maskedNames(name),
+		Doc: opdef.Doc{Summary: summary,
+			Formula: "sum(|x - mean|^2) / (n - 1 if unbiased else n) over the kept elements",
+			Notes: "nan where the mask keeps none. The result of complex input is complex. Masked elements get no " +
+				"gradient.", Source: "torch.masked." + name},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 8}},
 		Terms: func(a *A) int { return termsOver(a.Input.Shape, a.Dim) },
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
@@ -172,7 +179,8 @@ func maskedSpread(name, summary string, root bool) *opdef.Entry {
 			if err != nil {
 				return nil, err
 			}
-			return single(opdef.Cast(m.of(func(n, m2, _ float64) float64 { return m.value(n, m2, root) }), m.dtype)), nil
+			return single(opdef.Cast(m.of(func(n, m2, _ float64) float64 { return m.value(n, m2, root) }), m.dtype)),
+				nil
 		},
 		Grad: func(a *A, g *opdef.Grad) (opdef.Grads, error) {
 			m, err := a.moments()
@@ -198,8 +206,10 @@ func maskedSpread(name, summary string, root bool) *opdef.Entry {
 		Cases: func(r *rand.Rand) []*A {
 			g := opdef.Gen{R: r}
 			return []*A{
-				{Input: g.Normal(tensor.Float64, 3, 5), Dim: []int{1}, Mask: maskOfRows(3, 5)}, {Input: g.Normal(tensor.Float64, 4, 3), Unbiased: true, Mask: maskOfRows(4, 3)},
-				{Input: g.Normal(tensor.Float32, 3, 5), Dim: []int{-1}, Keepdim: true}, {Input: g.Normal(tensor.BFloat16, 6), Dim: []int{0}, Unbiased: true},
+				{Input: g.Normal(tensor.Float64, 3, 5), Dim: []int{1}, Mask: maskOfRows(3, 5)},
+				{Input: g.Normal(tensor.Float64, 4, 3), Unbiased: true, Mask: maskOfRows(4, 3)},
+				{Input: g.Normal(tensor.Float32, 3, 5), Dim: []int{-1}, Keepdim: true},
+				{Input: g.Normal(tensor.BFloat16, 6), Dim: []int{0}, Unbiased: true},
 				{Input: g.Normal(tensor.Complex128, 5), Unbiased: true, Mask: maskOfRows(5)},
 			}
 		},

@@ -13,15 +13,18 @@ var matmulOps = []*opdef.Entry{
 	multilinear(opdef.Op[matmulArgs]{
 		Schema: "matmul(Tensor self, Tensor other) -> Tensor",
 		Names:  "matmul Tensor.matmul linalg.matmul Tensor.__matmul__",
-		Doc:    opdef.Doc{Summary: "Matrix product with broadcast batch dimensions", Formula: "self @ other", Notes: "(..., M, K) with (..., K, N); a vector is a row on the left, a column on the right.", Source: "torch.matmul"},
-		Node:   matmulNode,
-		Cases:  matmulCases,
+		Doc: opdef.Doc{Summary: "Matrix product with broadcast batch dimensions", Formula: "self @ other",
+			Notes:  "(..., M, K) with (..., K, N); a vector is a row on the left, a column on the right.",
+			Source: "torch.matmul"},
+		Node:  matmulNode,
+		Cases: matmulCases,
 	}, func(a *matmulArgs) (*product, error) { return matmulPlan(a.Self, a.Other, "self", "other") }),
 	multilinear(opdef.Op[matmulArgs]{
 		Schema: "__rmatmul__(Tensor self, Tensor other) -> Tensor",
 		DIOPI:  "matmul input=other other=self",
 		Names:  "Tensor.__rmatmul__",
-		Doc:    opdef.Doc{Summary: "Matrix product with the operands swapped", Formula: "other @ self", Source: "torch.matmul"},
+		Doc: opdef.Doc{Summary: "Matrix product with the operands swapped", Formula: "other @ self",
+			Source: "torch.matmul"},
 		Node: func(a *matmulArgs, g *opdef.Grad) (opdef.Node, error) {
 			return matmulNode(&matmulArgs{a.Other, a.Self}, g)
 		},
@@ -36,18 +39,23 @@ var matmulOps = []*opdef.Entry{
 	multilinear(opdef.Op[mmArgs]{
 		Schema: "mm(Tensor self, Tensor mat2) -> Tensor",
 		Names:  "mm Tensor.mm spmm",
-		Doc:    opdef.Doc{Summary: "Product of two matrices", Formula: "self @ mat2", Notes: "(M, K) with (K, N), no broadcasting.", Source: "torch.mm"},
+		Doc: opdef.Doc{Summary: "Product of two matrices", Formula: "self @ mat2",
+			Notes: "(M, K) with (K, N), no broadcasting.", Source: "torch.mm"},
 		Cases: func(r *rand.Rand) []*mmArgs {
 			g := opdef.Gen{R: r}
-			return pairs(g, func(x, y *tensor.Tensor) *mmArgs { return &mmArgs{x, y} }, [][2][]int{{{3, 4}, {4, 2}}, {{1, 5}, {5, 1}}, {{0, 2}, {2, 3}}, {{3, 0}, {0, 2}}})
+			return pairs(g, func(x, y *tensor.Tensor) *mmArgs { return &mmArgs{x, y} },
+				[][2][]int{{{3, 4}, {4, 2}}, {{1, 5}, {5, 1}}, {{0, 2}, {2, 3}}, {{3, 0}, {0, 2}}})
 		},
 	}, func(a *mmArgs) (*product, error) { return fixed("ij", "jk", "ik", a.Self, a.Mat2, "self", "mat2") }),
 	multilinear(opdef.Op[mmArgs]{
 		Schema: "bmm(Tensor self, Tensor mat2) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Products of two batches of matrices", Formula: "self[b] @ mat2[b]", Notes: "(B, M, K) with (B, K, N), no broadcasting.", Source: "torch.bmm"},
+		Doc: opdef.Doc{Summary: "Products of two batches of matrices", Formula: "self[b] @ mat2[b]",
+			Notes: "(B, M, K) with (B, K, N), no broadcasting.", Source: "torch.bmm"},
 		Cases: func(r *rand.Rand) []*mmArgs {
 			g := opdef.Gen{R: r}
-			return pairs(g, func(x, y *tensor.Tensor) *mmArgs { return &mmArgs{x, y} }, [][2][]int{{{2, 3, 4}, {2, 4, 2}}, {{1, 1, 5}, {1, 5, 1}}, {{0, 2, 3}, {0, 3, 2}}, {{2, 3, 0}, {2, 0, 2}}})
+			return pairs(g, func(x, y *tensor.Tensor) *mmArgs { return &mmArgs{x, y} },
+				[][2][]int{{{2, 3, 4}, {2, 4, 2}}, {{1, 1, 5}, {1, 5, 1}}, {{0, 2, 3}, {0, 3, 2}},
+					{{2, 3, 0}, {2, 0, 2}}})
 		},
 	}, func(a *mmArgs) (*product, error) { return fixed("bij", "bjk", "bik", a.Self, a.Mat2, "self", "mat2") }),
 	multilinear(opdef.Op[mvArgs]{
@@ -56,24 +64,29 @@ var matmulOps = []*opdef.Entry{
 		Doc:    opdef.Doc{Summary: "Product of a matrix and a vector", Formula: "self @ vec", Source: "torch.mv"},
 		Cases: func(r *rand.Rand) []*mvArgs {
 			g := opdef.Gen{R: r}
-			return pairs(g, func(x, y *tensor.Tensor) *mvArgs { return &mvArgs{x, y} }, [][2][]int{{{3, 4}, {4}}, {{1, 5}, {5}}, {{0, 2}, {2}}, {{3, 0}, {0}}})
+			return pairs(g, func(x, y *tensor.Tensor) *mvArgs { return &mvArgs{x, y} },
+				[][2][]int{{{3, 4}, {4}}, {{1, 5}, {5}}, {{0, 2}, {2}}, {{3, 0}, {0}}})
 		},
 	}, func(a *mvArgs) (*product, error) { return fixed("ij", "j", "i", a.Self, a.Vec, "self", "vec") }),
 	multilinear(opdef.Op[dotArgs]{
 		Schema: "dot(Tensor self, Tensor tensor) -> Tensor",
 		DIOPI:  "matmul other=tensor",
-		Doc:    opdef.Doc{Summary: "Inner product of two vectors, without conjugation", Formula: "sum(self * tensor)", Source: "torch.dot"},
+		Doc: opdef.Doc{Summary: "Inner product of two vectors, without conjugation", Formula: "sum(self * tensor)",
+			Source: "torch.dot"},
 		Cases: func(r *rand.Rand) []*dotArgs {
 			g := opdef.Gen{R: r}
-			return pairs(g, func(x, y *tensor.Tensor) *dotArgs { return &dotArgs{x, y} }, [][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
+			return pairs(g, func(x, y *tensor.Tensor) *dotArgs { return &dotArgs{x, y} },
+				[][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
 		},
 	}, func(a *dotArgs) (*product, error) { return fixed("i", "i", "", a.Self, a.Tensor, "self", "tensor") }),
 	multilinear(opdef.Op[vdotArgs]{
 		Schema: "vdot(Tensor self, Tensor other) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Inner product of two vectors, the first conjugated", Formula: "sum(conj(self) * other)", Source: "torch.vdot"},
+		Doc: opdef.Doc{Summary: "Inner product of two vectors, the first conjugated",
+			Formula: "sum(conj(self) * other)", Source: "torch.vdot"},
 		Cases: func(r *rand.Rand) []*vdotArgs {
 			g := opdef.Gen{R: r}
-			return pairs(g, func(x, y *tensor.Tensor) *vdotArgs { return &vdotArgs{x, y} }, [][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
+			return pairs(g, func(x, y *tensor.Tensor) *vdotArgs { return &vdotArgs{x, y} },
+				[][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
 		},
 	}, func(a *vdotArgs) (*product, error) {
 		p, err := fixed("i", "i", "", conj(a.Self), a.Other, "self", "other")
@@ -85,15 +98,18 @@ var matmulOps = []*opdef.Entry{
 	multilinear(opdef.Op[vecdotArgs]{
 		Schema: "vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
 		Names:  "linalg.vecdot",
-		Doc:    opdef.Doc{Summary: "Inner products along a dimension, the first operand conjugated", Formula: "sum(conj(x) * y, dim)", Source: "torch.linalg.vecdot"},
+		Doc: opdef.Doc{Summary: "Inner products along a dimension, the first operand conjugated",
+			Formula: "sum(conj(x) * y, dim)", Source: "torch.linalg.vecdot"},
 		Cases: func(r *rand.Rand) []*vecdotArgs {
 			g := opdef.Gen{R: r}
-			return pairs(g, func(x, y *tensor.Tensor) *vecdotArgs { return &vecdotArgs{x, y, -1} }, [][2][]int{{{4}, {4}}, {{2, 3}, {2, 3}}, {{2, 1, 3}, {2, 3}}, {{0, 2}, {2}}})
+			return pairs(g, func(x, y *tensor.Tensor) *vecdotArgs { return &vecdotArgs{x, y, -1} },
+				[][2][]int{{{4}, {4}}, {{2, 3}, {2, 3}}, {{2, 1, 3}, {2, 3}}, {{0, 2}, {2}}})
 		},
 	}, vecdotPlan),
 	multilinear(opdef.Op[innerArgs]{
 		Schema: "inner(Tensor self, Tensor other) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Products summed over the last dimension of both operands", Formula: "sum_k self[..., k] * other[..., k]", Source: "torch.inner"},
+		Doc: opdef.Doc{Summary: "Products summed over the last dimension of both operands",
+			Formula: "sum_k self[..., k] * other[..., k]", Source: "torch.inner"},
 		Node: func(a *innerArgs, g *opdef.Grad) (opdef.Node, error) {
 			m, n := a.Self.Dim(), a.Other.Dim()
 			if m == 0 || n == 0 || m == 1 && n == 1 {
@@ -104,13 +120,15 @@ var matmulOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*innerArgs {
 			g := opdef.Gen{R: r}
-			return pairs(g, func(x, y *tensor.Tensor) *innerArgs { return &innerArgs{x, y} }, [][2][]int{{{4}, {4}}, {{2, 3}, {3}}, {{2, 3}, {4, 3}}, {{2, 2, 3}, {4, 3}}, {{}, {3}}, {{2, 0}, {0}}})
+			return pairs(g, func(x, y *tensor.Tensor) *innerArgs { return &innerArgs{x, y} },
+				[][2][]int{{{4}, {4}}, {{2, 3}, {3}}, {{2, 3}, {4, 3}}, {{2, 2, 3}, {4, 3}}, {{}, {3}}, {{2, 0}, {0}}})
 		},
 	}, innerPlan),
 	multilinear(opdef.Op[outerArgs]{
 		Schema: "outer(Tensor self, Tensor vec2) -> Tensor",
 		Names:  "outer ger Tensor.outer Tensor.ger",
-		Doc:    opdef.Doc{Summary: "All products of the elements of two vectors", Formula: "self[i] * vec2[j]", Source: "torch.outer"},
+		Doc: opdef.Doc{Summary: "All products of the elements of two vectors", Formula: "self[i] * vec2[j]",
+			Source: "torch.outer"},
 		Node: func(a *outerArgs, g *opdef.Grad) (opdef.Node, error) { // a product with self as a column
 			p, err := outerPlan(a)
 			if err != nil {
@@ -124,16 +142,19 @@ var matmulOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*outerArgs {
 			g := opdef.Gen{R: r}
-			return append(pairs(g, func(x, y *tensor.Tensor) *outerArgs { return &outerArgs{x, y} }, [][2][]int{{{4}, {3}}, {{1}, {1}}, {{0}, {2}}}),
+			return append(pairs(g, func(x, y *tensor.Tensor) *outerArgs { return &outerArgs{x, y} },
+				[][2][]int{{{4}, {3}}, {{1}, {1}}, {{0}, {2}}}),
 				&outerArgs{g.Normal(tensor.Float32, 3), g.Int(tensor.Int32, -3, 3, 2)})
 		},
 	}, outerPlan),
 	multilinear(opdef.Op[addmmArgs]{
 		Schema:  "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Matrix product added to a broadcast tensor", Formula: "beta*self + alpha*(mat1 @ mat2)", Notes: "With beta 0, self is not read.", Source: "torch.addmm"},
+		Doc: opdef.Doc{Summary: "Matrix product added to a broadcast tensor",
+			Formula: "beta*self + alpha*(mat1 @ mat2)", Notes: "With beta 0, self is not read.", Source: "torch.addmm"},
 		Cases: func(r *rand.Rand) []*addmmArgs {
-			return added(r, []int{3, 2}, []int{3, 4}, []int{4, 2}, func(s, x, y *tensor.Tensor, b, k opdef.Scalar) *addmmArgs {
+			return added(r, []int{3, 2}, []int{3, 4}, []int{4, 2}, func(s, x, y *tensor.Tensor, b,
+				k opdef.Scalar) *addmmArgs {
 				return &addmmArgs{s, x, y, b, k}
 			})
 		},
@@ -144,9 +165,12 @@ var matmulOps = []*opdef.Entry{
 	multilinear(opdef.Op[addbmmArgs]{
 		Schema:  "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
 		InPlace: true, Resizes: true,
-		Doc: opdef.Doc{Summary: "Sum of a batch of matrix products added to a broadcast tensor", Formula: "beta*self + alpha*sum_b(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.", Source: "torch.addbmm"},
+		Doc: opdef.Doc{Summary: "Sum of a batch of matrix products added to a broadcast tensor",
+			Formula: "beta*self + alpha*sum_b(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.",
+			Source: "torch.addbmm"},
 		Cases: func(r *rand.Rand) []*addbmmArgs {
-			return added(r, []int{3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b, k opdef.Scalar) *addbmmArgs {
+			return added(r, []int{3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b,
+				k opdef.Scalar) *addbmmArgs {
 				return &addbmmArgs{s, x, y, b, k}
 			})
 		},
@@ -157,9 +181,12 @@ var matmulOps = []*opdef.Entry{
 	multilinear(opdef.Op[addbmmArgs]{
 		Schema:  "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Batch of matrix products added to a broadcast tensor", Formula: "beta*self + alpha*(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.", Source: "torch.baddbmm"},
+		Doc: opdef.Doc{Summary: "Batch of matrix products added to a broadcast tensor",
+			Formula: "beta*self + alpha*(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.",
+			Source: "torch.baddbmm"},
 		Cases: func(r *rand.Rand) []*addbmmArgs {
-			return added(r, []int{2, 3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b, k opdef.Scalar) *addbmmArgs {
+			return added(r, []int{2, 3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b,
+				k opdef.Scalar) *addbmmArgs {
 				return &addbmmArgs{s, x, y, b, k}
 			})
 		},
@@ -170,9 +197,11 @@ var matmulOps = []*opdef.Entry{
 	multilinear(opdef.Op[addmvArgs]{
 		Schema:  "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Product of a matrix and a vector added to a broadcast tensor", Formula: "beta*self + alpha*(mat @ vec)", Notes: "With beta 0, self is not read.", Source: "torch.addmv"},
+		Doc: opdef.Doc{Summary: "Product of a matrix and a vector added to a broadcast tensor",
+			Formula: "beta*self + alpha*(mat @ vec)", Notes: "With beta 0, self is not read.", Source: "torch.addmv"},
 		Cases: func(r *rand.Rand) []*addmvArgs {
-			return added(r, []int{3}, []int{3, 4}, []int{4}, func(s, x, y *tensor.Tensor, b, k opdef.Scalar) *addmvArgs {
+			return added(r, []int{3}, []int{3, 4}, []int{4}, func(s, x, y *tensor.Tensor, b,
+				k opdef.Scalar) *addmvArgs {
 				return &addmvArgs{s, x, y, b, k}
 			})
 		},
@@ -183,7 +212,9 @@ var matmulOps = []*opdef.Entry{
 	multilinear(opdef.Op[addrArgs]{
 		Schema:  "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Outer product added to a broadcast matrix", Formula: "beta*self + alpha*vec1[i]*vec2[j]", Notes: "With beta 0, self is not read.", Source: "torch.addr"},
+		Doc: opdef.Doc{Summary: "Outer product added to a broadcast matrix",
+			Formula: "beta*self + alpha*vec1[i]*vec2[j]", Notes: "With beta 0, self is not read.",
+			Source: "torch.addr"},
 		Cases: func(r *rand.Rand) []*addrArgs {
 			return added(r, []int{3, 2}, []int{3}, []int{2}, func(s, x, y *tensor.Tensor, b, k opdef.Scalar) *addrArgs {
 				return &addrArgs{s, x, y, b, k}
@@ -200,8 +231,10 @@ var matmulOps = []*opdef.Entry{
 	multilinear(opdef.Op[linearArgs]{
 		Schema: "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
 		Names:  "F.linear _C._nn.linear",
-		Doc:    opdef.Doc{Summary: "Affine map of the last dimension", Formula: "input @ weight.T + bias", Notes: "input (..., in), weight (out, in) or (in), bias (out) or ().", Source: "torch.nn.functional.linear"},
-		Node:   linearNode,
+		Doc: opdef.Doc{Summary: "Affine map of the last dimension", Formula: "input @ weight.T + bias",
+			Notes:  "input (..., in), weight (out, in) or (in), bias (out) or ().",
+			Source: "torch.nn.functional.linear"},
+		Node: linearNode,
 		Cases: func(r *rand.Rand) []*linearArgs {
 			g := opdef.Gen{R: r}
 			f32, f64 := tensor.Float32, tensor.Float64
@@ -213,7 +246,8 @@ var matmulOps = []*opdef.Entry{
 				{g.Normal(f64, 4), g.Normal(f64, 5, 4), g.Normal(f64, 5)},
 				{g.Normal(f64, 2, 4), g.Normal(f64, 4), nil},
 				{g.Normal(tensor.BFloat16, 2, 1, 3, 4), g.Normal(tensor.BFloat16, 5, 4), g.Normal(tensor.BFloat16, 5)},
-				{opdef.NonContiguous(g.Normal(f64, 2, 3, 4)), opdef.NonContiguous(g.Normal(f64, 5, 4)), g.Normal(f64, 5)},
+				{opdef.NonContiguous(g.Normal(f64, 2, 3, 4)), opdef.NonContiguous(g.Normal(f64, 5, 4)),
+					g.Normal(f64, 5)},
 				{g.Normal(tensor.Complex128, 2, 3), g.Normal(tensor.Complex128, 2, 3), g.Normal(tensor.Complex128, 2)},
 				{g.Normal(f32, 0, 4), g.Normal(f32, 5, 4), g.Normal(f32, 5)},
 				{g.Int(tensor.Int64, -3, 3, 2, 3), g.Int(tensor.Int64, -3, 3, 2, 3), nil},
@@ -223,10 +257,13 @@ var matmulOps = []*opdef.Entry{
 	multilinear(opdef.Op[bilinearArgs]{
 		Schema: "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
 		Names:  "F.bilinear bilinear",
-		Doc:    opdef.Doc{Summary: "Bilinear map of the last dimensions of two tensors", Formula: "sum_ij input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]", Source: "torch.nn.functional.bilinear"},
+		Doc: opdef.Doc{Summary: "Bilinear map of the last dimensions of two tensors",
+			Formula: "sum_ij input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]",
+			Source:  "torch.nn.functional.bilinear"},
 		Node: func(a *bilinearArgs, g *opdef.Grad) (opdef.Node, error) {
 			if a.Bias != nil {
-				return opdef.Node{Grads: []*tensor.Tensor{g.Out[0], opdef.SumTo(g.Out[0], a.Bias.Shape)}, Weak: "the incoming gradient, summed for the bias"}, nil
+				return opdef.Node{Grads: []*tensor.Tensor{g.Out[0], opdef.SumTo(g.Out[0], a.Bias.Shape)},
+					Weak: "the incoming gradient, summed for the bias"}, nil
 			}
 			n := a.Weight.Shape[0]
 			return reshaped(g, g.Out[0].Numel()/max(n, 1), n), nil
@@ -238,14 +275,18 @@ var matmulOps = []*opdef.Entry{
 				{g.Normal(f64, 3, 2), g.Normal(f64, 3, 4), g.Normal(f64, 5, 2, 4), g.Normal(f64, 5)},
 				{g.Normal(f32, 2, 3, 2), g.Normal(f32, 2, 3, 4), g.Normal(f32, 5, 2, 4), nil},
 				{g.Normal(f64, 2), g.Normal(f64, 4), g.Normal(f64, 1, 2, 4), g.Normal(f64, 1)},
-				{g.Normal(tensor.BFloat16, 0, 2), g.Normal(tensor.BFloat16, 0, 4), g.Normal(tensor.BFloat16, 5, 2, 4), nil},
+				{g.Normal(tensor.BFloat16, 0, 2), g.Normal(tensor.BFloat16, 0, 4), g.Normal(tensor.BFloat16, 5, 2, 4),
+					nil},
 			}
 		},
 	}, bilinearPlan),
 	multilinear(opdef.Op[tensordotArgs]{
 		Schema: "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
 		Names:  "tensordot functional.tensordot",
-		Doc:    opdef.Doc{Summary: "Products summed over chosen dimensions of both operands", Formula: "einsum over the dimensions in dims", Notes: "dims is a number of dimensions (the last of a with the first of b) or two lists.", Source: "torch.tensordot"},
+		Doc: opdef.Doc{Summary: "Products summed over chosen dimensions of both operands",
+			Formula: "einsum over the dimensions in dims",
+			Notes:   "dims is a number of dimensions (the last of a with the first of b) or two lists.",
+			Source:  "torch.tensordot"},
 		Node: func(a *tensordotArgs, g *opdef.Grad) (opdef.Node, error) {
 			da, _, err := tensordotDims(a)
 			if err != nil {
@@ -264,7 +305,8 @@ var matmulOps = []*opdef.Entry{
 	multilinear(opdef.Op[multiDotArgs]{
 		Schema: "multi_dot(Tensor[] tensors) -> Tensor",
 		Names:  "linalg.multi_dot",
-		Doc:    opdef.Doc{Summary: "Product of a chain of matrices", Formula: "tensors[0] @ tensors[1] @ ...", Notes: "The first and the last may be vectors.", Source: "torch.linalg.multi_dot"},
+		Doc: opdef.Doc{Summary: "Product of a chain of matrices", Formula: "tensors[0] @ tensors[1] @ ...",
+			Notes: "The first and the last may be vectors.", Source: "torch.linalg.multi_dot"},
 		Node: func(*multiDotArgs, *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
@@ -282,7 +324,8 @@ var matmulOps = []*opdef.Entry{
 	multilinear(opdef.Op[chainArgs]{
 		Schema: "chain_matmul(Tensor[]... matrices) -> Tensor",
 		Names:  "chain_matmul functional.chain_matmul",
-		Doc:    opdef.Doc{Summary: "Product of a chain of matrices", Formula: "matrices[0] @ matrices[1] @ ...", Source: "torch.chain_matmul"},
+		Doc: opdef.Doc{Summary: "Product of a chain of matrices", Formula: "matrices[0] @ matrices[1] @ ...",
+			Source: "torch.chain_matmul"},
 		Node: func(*chainArgs, *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
@@ -298,11 +341,13 @@ var matmulOps = []*opdef.Entry{
 	}, func(a *chainArgs) (*product, error) { return chainPlan(a.Matrices, "matrices", false) }),
 	multilinear(opdef.Op[kronArgs]{
 		Schema: "kron(Tensor self, Tensor other) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Kronecker product", Formula: "result[i*n + j] = self[i] * other[j] in every dimension of size n", Source: "torch.kron"},
-		Node:   kronNode,
+		Doc: opdef.Doc{Summary: "Kronecker product",
+			Formula: "result[i*n + j] = self[i] * other[j] in every dimension of size n", Source: "torch.kron"},
+		Node: kronNode,
 		Cases: func(r *rand.Rand) []*kronArgs {
 			g := opdef.Gen{R: r}
-			return append(pairs(g, func(x, y *tensor.Tensor) *kronArgs { return &kronArgs{x, y} }, [][2][]int{{{2, 3}, {3, 2}}, {{4}, {2, 2}}, {{}, {3}}, {{0, 2}, {2, 2}}}),
+			return append(pairs(g, func(x, y *tensor.Tensor) *kronArgs { return &kronArgs{x, y} },
+				[][2][]int{{{2, 3}, {3, 2}}, {{4}, {2, 2}}, {{}, {3}}, {{0, 2}, {2, 2}}}),
 				&kronArgs{g.Normal(tensor.Float32, 2, 2), g.Normal(tensor.Float64, 2, 1)})
 		},
 	}, kronPlan),
@@ -364,7 +409,8 @@ func fixed(ix, iy, out string, x, y *tensor.Tensor, nx, ny string) (*product, er
 	for i := range ix {
 		for j := range iy {
 			if ix[i] == iy[j] && x.Shape[i] != y.Shape[j] {
-				return nil, opdef.Refuse(ny, "size %d of dimension %d does not match size %d of dimension %d of %q", y.Shape[j], j, x.Shape[i], i, nx)
+				return nil, opdef.Refuse(ny, "size %d of dimension %d does not match size %d of dimension %d of %q",
+					y.Shape[j], j, x.Shape[i], i, nx)
 			}
 		}
 	}
@@ -399,7 +445,8 @@ func matmulPlan(x, y *tensor.Tensor, nx, ny string) (*product, error) {
 	}
 	kx, ky := x.Shape[m-1], y.Shape[max(n-2, 0)]
 	if kx != ky {
-		return nil, opdef.Refuse(ny, "shape %s does not match shape %s: inner sizes %d and %d", tensor.ShapeString(y.Shape), tensor.ShapeString(x.Shape), kx, ky)
+		return nil, opdef.Refuse(ny, "shape %s does not match shape %s: inner sizes %d and %d",
+			tensor.ShapeString(y.Shape), tensor.ShapeString(x.Shape), kx, ky)
 	}
 	batch, err := tensor.Broadcast(x.Shape[:max(m-2, 0)], y.Shape[:max(n-2, 0)])
 	if err != nil {
@@ -478,13 +525,15 @@ func linearPlan(a *linearArgs) (*product, error) {
 		return nil, opdef.Refuse("weight", "want 1 or 2 dimensions, got shape %s", tensor.ShapeString(a.Weight.Shape))
 	}
 	if k, w := a.Input.Shape[n-1], a.Weight.Shape[a.Weight.Dim()-1]; k != w {
-		return nil, opdef.Refuse("weight", "shape %s does not match input of shape %s: inner sizes %d and %d", tensor.ShapeString(a.Weight.Shape), tensor.ShapeString(a.Input.Shape), w, k)
+		return nil, opdef.Refuse("weight", "shape %s does not match input of shape %s: inner sizes %d and %d",
+			tensor.ShapeString(a.Weight.Shape), tensor.ShapeString(a.Input.Shape), w, k)
 	}
 	out, axes := batchLabels(n-1), letters("k")
 	if a.Weight.Dim() == 2 {
 		out, axes = append(out, 'o'), letters("ok")
 	}
-	p := &product{ops: []operand{{a.Input, append(batchLabels(n-1), 'k')}, {a.Weight, axes}}, args: []string{"input", "weight"}, out: out}
+	p := &product{ops: []operand{{a.Input, append(batchLabels(n-1), 'k')}, {a.Weight, axes}},
+		args: []string{"input", "weight"}, out: out}
 	if a.Bias != nil {
 		if a.Bias.Dim() > 1 && n != 2 {
 			return nil, opdef.Refuse("bias", "want 1 dimension, got shape %s", tensor.ShapeString(a.Bias.Shape))
@@ -517,7 +566,8 @@ func linearNode(a *linearArgs, g *opdef.Grad) (opdef.Node, error) {
 		}
 		return node, nil
 	case a.Bias != nil && (n != 3 || !a.Input.IsContiguous()):
-		return opdef.Node{Grads: []*tensor.Tensor{g.Out[0], opdef.SumTo(g.Out[0], a.Bias.Shape)}, Weak: "the incoming gradient, summed for the bias"}, nil
+		return opdef.Node{Grads: []*tensor.Tensor{g.Out[0], opdef.SumTo(g.Out[0], a.Bias.Shape)},
+			Weak: "the incoming gradient, summed for the bias"}, nil
 	case a.Bias != nil:
 		o := a.Weight.Shape[0]
 		return reshaped(g, a.Input.Shape[0]*a.Input.Shape[1], o), nil
@@ -530,11 +580,14 @@ func bilinearPlan(a *bilinearArgs) (*product, error) {
 	n := x.Dim()
 	switch {
 	case n == 0 || y.Dim() != n:
-		return nil, opdef.Refuse("input2", "want as many dimensions as input1, got shapes %s and %s", tensor.ShapeString(x.Shape), tensor.ShapeString(y.Shape))
+		return nil, opdef.Refuse("input2", "want as many dimensions as input1, got shapes %s and %s",
+			tensor.ShapeString(x.Shape), tensor.ShapeString(y.Shape))
 	case !slices.Equal(x.Shape[:n-1], y.Shape[:n-1]):
-		return nil, opdef.Refuse("input2", "batch dimensions of shapes %s and %s differ", tensor.ShapeString(x.Shape), tensor.ShapeString(y.Shape))
+		return nil, opdef.Refuse("input2", "batch dimensions of shapes %s and %s differ", tensor.ShapeString(x.Shape),
+			tensor.ShapeString(y.Shape))
 	case w.Dim() != 3 || w.Shape[1] != x.Shape[n-1] || w.Shape[2] != y.Shape[n-1]:
-		return nil, opdef.Refuse("weight", "want shape [out, %d, %d], got %s", x.Shape[n-1], y.Shape[n-1], tensor.ShapeString(w.Shape))
+		return nil, opdef.Refuse("weight", "want shape [out, %d, %d], got %s", x.Shape[n-1], y.Shape[n-1],
+			tensor.ShapeString(w.Shape))
 	}
 	b := batchLabels(n - 1)
 	p := &product{
@@ -543,7 +596,8 @@ func bilinearPlan(a *bilinearArgs) (*product, error) {
 	}
 	if a.Bias != nil {
 		if !slices.Equal(a.Bias.Shape, w.Shape[:1]) {
-			return nil, opdef.Refuse("bias", "want shape %s, got %s", tensor.ShapeString(w.Shape[:1]), tensor.ShapeString(a.Bias.Shape))
+			return nil, opdef.Refuse("bias", "want shape %s, got %s", tensor.ShapeString(w.Shape[:1]),
+				tensor.ShapeString(a.Bias.Shape))
 		}
 		p.base, p.baseArg = a.Bias, "bias"
 	}
@@ -567,7 +621,8 @@ func vecdotPlan(a *vecdotArgs) (*product, error) {
 	if len(shape) > 0 {
 		out = slices.Delete(out, d, d+1)
 	}
-	return &product{ops: []operand{{conj(a.X), labels(a.X)}, {a.Y, labels(a.Y)}}, args: []string{"x", "y"}, out: out, conj: true}, nil
+	return &product{ops: []operand{{conj(a.X), labels(a.X)}, {a.Y, labels(a.Y)}}, args: []string{"x", "y"}, out: out,
+		conj: true}, nil
 }
 
 func innerPlan(a *innerArgs) (*product, error) {
@@ -580,7 +635,8 @@ func innerPlan(a *innerArgs) (*product, error) {
 		return p, nil
 	}
 	if x.Shape[m-1] != y.Shape[n-1] {
-		return nil, opdef.Refuse("other", "last sizes of shapes %s and %s differ", tensor.ShapeString(x.Shape), tensor.ShapeString(y.Shape))
+		return nil, opdef.Refuse("other", "last sizes of shapes %s and %s differ", tensor.ShapeString(x.Shape),
+			tensor.ShapeString(y.Shape))
 	}
 	ax, ay := batchLabels(m-1), batchLabels(n-1)
 	for i := range ay { // apart from those of x
@@ -617,7 +673,8 @@ func chainPlan(ts []*tensor.Tensor, arg string, vectors bool) (*product, error) 
 			return nil, opdef.Refuse(arg, "item %d: want 2 dimensions, got shape %s", i, tensor.ShapeString(t.Shape))
 		}
 		if i > 0 && t.Shape[0] != k {
-			return nil, opdef.Refuse(arg, "item %d: shape %s does not follow inner size %d", i, tensor.ShapeString(t.Shape), k)
+			return nil, opdef.Refuse(arg, "item %d: shape %s does not follow inner size %d", i,
+				tensor.ShapeString(t.Shape), k)
 		}
 		k = t.Shape[len(axes)-1]
 		p.ops = append(p.ops, operand{t, axes})
@@ -675,8 +732,10 @@ func matmulCases(r *rand.Rand) []*matmulArgs {
 	g := opdef.Gen{R: r}
 	f32, f64 := tensor.Float32, tensor.Float64
 	cs := pairs(g, func(x, y *tensor.Tensor) *matmulArgs { return &matmulArgs{x, y} }, [][2][]int{
-		{{3, 4}, {4, 2}}, {{4}, {4}}, {{4}, {4, 2}}, {{3, 4}, {4}}, {{2, 3, 4}, {4, 2}}, {{2, 3, 4}, {4}}, {{4}, {2, 4, 3}},
-		{{3, 4}, {2, 4, 3}}, {{2, 1, 3, 4}, {5, 4, 2}}, {{2, 3, 4}, {2, 4, 3}}, {{0, 3, 4}, {4, 2}}, {{2, 3, 0}, {0, 2}},
+		{{3, 4}, {4, 2}}, {{4}, {4}}, {{4}, {4, 2}}, {{3, 4}, {4}}, {{2, 3, 4}, {4, 2}}, {{2, 3, 4}, {4}},
+		{{4}, {2, 4, 3}},
+		{{3, 4}, {2, 4, 3}}, {{2, 1, 3, 4}, {5, 4, 2}}, {{2, 3, 4}, {2, 4, 3}}, {{0, 3, 4}, {4, 2}},
+		{{2, 3, 0}, {0, 2}},
 	})
 	return append(cs, &matmulArgs{opdef.NonContiguous(g.Normal(f64, 2, 3, 4)), g.Normal(f64, 2, 4, 3)},
 		&matmulArgs{g.Normal(f32, 2, 3), g.Normal(f32, 2, 3).Transpose(0, 1)})
@@ -690,13 +749,15 @@ func pairs[A any](g opdef.Gen, call func(x, y *tensor.Tensor) *A, shapes [][2][]
 		cs = append(cs, call(g.Normal(tensor.Float64, s[0]...), g.Normal(tensor.Float64, s[1]...)))
 	}
 	x, y := shapes[0][0], shapes[0][1]
-	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16, tensor.Complex128, tensor.Complex64} {
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16, tensor.Complex128,
+		tensor.Complex64} {
 		cs = append(cs, call(g.Normal(dt, x...), g.Normal(dt, y...)))
 	}
 	for _, dt := range []tensor.DType{tensor.Int64, tensor.Int32, tensor.Int8} {
 		cs = append(cs, call(g.Int(dt, -9, 9, x...), g.Int(dt, -9, 9, y...)))
 	}
-	return append(cs, call(opdef.NonContiguous(g.Normal(tensor.Float64, x...)), opdef.NonContiguous(g.Normal(tensor.Float64, y...))))
+	return append(cs, call(opdef.NonContiguous(g.Normal(tensor.Float64, x...)),
+		opdef.NonContiguous(g.Normal(tensor.Float64, y...))))
 }
 
 // added makes calls of the family beta*self + alpha*(x @ y).
@@ -714,7 +775,9 @@ func added[A any](r *rand.Rand, self, x, y []int, call func(s, x, y *tensor.Tens
 		call(n(f32, self), n(f32, x), n(f32, y), one, one),
 		call(n(tensor.BFloat16, self), n(tensor.BFloat16, x), n(tensor.BFloat16, y), opdef.Float(0.5), one),
 		call(n(c128, self), n(c128, x), n(c128, y), opdef.Cplx(complex(0.5, 1)), opdef.Cplx(complex(0, -1))),
-		call(g.Int(tensor.Int64, -5, 5, self...), g.Int(tensor.Int64, -5, 5, x...), g.Int(tensor.Int64, -5, 5, y...), opdef.Int(2), opdef.Int(-3)),
-		call(opdef.NonContiguous(n(f64, self)), opdef.NonContiguous(n(f64, x)), opdef.NonContiguous(n(f64, y)), one, one),
+		call(g.Int(tensor.Int64, -5, 5, self...), g.Int(tensor.Int64, -5, 5, x...), g.Int(tensor.Int64, -5, 5, y...),
+			opdef.Int(2), opdef.Int(-3)),
+		call(opdef.NonContiguous(n(f64, self)), opdef.NonContiguous(n(f64, x)), opdef.NonContiguous(n(f64, y)), one,
+			one),
 	}
 }

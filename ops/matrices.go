@@ -126,7 +126,8 @@ func (m *matrixCall) grads(g *opdef.Grad) (opdef.Grads, error) {
 
 // eachMatrix runs f on every element of the batch; f may give more results than
 // outs asks for.
-func eachMatrix[T kernel.Field](batch []int, ins []*tensor.Tensor, ranks []int, outs []matrixOut, f func(in []kernel.Mat[T]) []kernel.Mat[T]) ([]*tensor.Tensor, error) {
+func eachMatrix[T kernel.Field](batch []int, ins []*tensor.Tensor, ranks []int, outs []matrixOut,
+	f func(in []kernel.Mat[T]) []kernel.Mat[T]) ([]*tensor.Tensor, error) {
 	data := make([][]T, len(ins))
 	dims := make([][2]int, len(ins))
 	for i, t := range ins {

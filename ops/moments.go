@@ -12,11 +12,15 @@ import (
 // momentOps are variance and standard deviation, alone and with the mean. Each
 // has torch's three signatures.
 var momentOps = []*opdef.Entry{
-	moment("var", "", wholeMoment, wholeMomentCases), moment("var", ".dim", dimMoment, dimMomentCases), moment("var", ".correction", correctedMoment, correctedMomentCases),
+	moment("var", "", wholeMoment, wholeMomentCases), moment("var", ".dim", dimMoment, dimMomentCases),
+	moment("var", ".correction", correctedMoment, correctedMomentCases),
 	moment("std", "", wholeMoment, wholeMomentCases).WithDIOPI("std correction=unbiased"),
-	moment("std", ".dim", dimMoment, dimMomentCases).WithDIOPI("std correction=unbiased"), moment("std", ".correction", correctedMoment, correctedMomentCases),
-	moment("var_mean", "", wholeMoment, wholeMomentCases), moment("var_mean", ".dim", dimMoment, dimMomentCases), moment("var_mean", ".correction", correctedMoment, correctedMomentCases),
-	moment("std_mean", "", wholeMoment, wholeMomentCases), moment("std_mean", ".dim", dimMoment, dimMomentCases), moment("std_mean", ".correction", correctedMoment, correctedMomentCases),
+	moment("std", ".dim", dimMoment, dimMomentCases).WithDIOPI("std correction=unbiased"), moment("std", ".correction",
+		correctedMoment, correctedMomentCases),
+	moment("var_mean", "", wholeMoment, wholeMomentCases), moment("var_mean", ".dim", dimMoment, dimMomentCases),
+	moment("var_mean", ".correction", correctedMoment, correctedMomentCases),
+	moment("std_mean", "", wholeMoment, wholeMomentCases), moment("std_mean", ".dim", dimMoment, dimMomentCases),
+	moment("std_mean", ".correction", correctedMoment, correctedMomentCases),
 }
 
 type wholeMomentArgs struct {
@@ -96,7 +100,8 @@ func moment[A any](name, overload string, call func(*A) spreadCall, cases func(o
 			Notes:  "correction is 1, or 0 if not unbiased. The result of complex input is real; the mean is complex.",
 			Source: "torch." + name,
 		},
-		Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2,
+			Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}},
 		Terms:     func(a *A) int { s := call(a); return termsOver(s.x.Shape, s.dim) },
 		Kernel:    func(a *A) ([]*tensor.Tensor, error) { return call(a).results(root, mean) },
 		Grad:      func(a *A, g *opdef.Grad) (opdef.Grads, error) { return call(a).grad(g, root, false) },
@@ -149,7 +154,8 @@ func measure(x *tensor.Tensor, dims []int, keepdim bool) measured {
 	part := func(f func(complex128) float64) *opdef.Folded[momentsSoFar] {
 		return opdef.FoldDims(measuring, dims, keepdim, opdef.Map(x.DType.Real(), x, f))
 	}
-	return measured{part(func(z complex128) float64 { return real(z) }), part(func(z complex128) float64 { return imag(z) })}
+	return measured{part(func(z complex128) float64 { return real(z) }),
+		part(func(z complex128) float64 { return imag(z) })}
 }
 
 func meanSoFar(a *momentsSoFar) float64 {
@@ -305,21 +311,25 @@ func (s spreadCall) grad(g *opdef.Grad, root, magnitudes bool) (opdef.Grads, err
 
 func wholeMomentCases(g opdef.Gen) []*wholeMomentArgs {
 	return []*wholeMomentArgs{
-		{g.Normal(tensor.Float64, 3, 4), true}, {g.Normal(tensor.Float32, 5), false}, {g.Normal(tensor.BFloat16, 2, 3), true}, {g.Normal(tensor.Complex128, 4), true},
+		{g.Normal(tensor.Float64, 3, 4), true}, {g.Normal(tensor.Float32, 5), false}, {g.Normal(tensor.BFloat16, 2, 3),
+			true}, {g.Normal(tensor.Complex128, 4), true},
 		{opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), true},
 	}
 }
 
 func dimMomentCases(g opdef.Gen) []*dimMomentArgs {
 	return []*dimMomentArgs{
-		{g.Normal(tensor.Float64, 3, 4), []int{1}, true, false}, {g.Normal(tensor.Float64, 2, 3, 4), []int{0, -1}, false, true}, {g.Normal(tensor.Float32, 4, 2), []int{0}, true, true},
+		{g.Normal(tensor.Float64, 3, 4), []int{1}, true, false}, {g.Normal(tensor.Float64, 2, 3, 4), []int{0, -1},
+			false, true}, {g.Normal(tensor.Float32, 4, 2), []int{0}, true, true},
 		{g.Normal(tensor.Float64, 3, 4), nil, false, false}, {g.Normal(tensor.Complex64, 3, 2), []int{0}, false, false},
 	}
 }
 
 func correctedMomentCases(g opdef.Gen) []*correctedMomentArgs {
 	return []*correctedMomentArgs{
-		{g.Normal(tensor.Float64, 3, 5), []int{1}, ptr(opdef.Int(2)), false}, {g.Normal(tensor.Float64, 3, 4), nil, ptr(opdef.Int(0)), true},
-		{g.Normal(tensor.Float32, 3, 4), []int{0}, nil, false}, {g.Normal(tensor.Float64, 2, 6), []int{-1}, ptr(opdef.Float(0.5)), true},
+		{g.Normal(tensor.Float64, 3, 5), []int{1}, ptr(opdef.Int(2)), false}, {g.Normal(tensor.Float64, 3, 4), nil,
+			ptr(opdef.Int(0)), true},
+		{g.Normal(tensor.Float32, 3, 4), []int{0}, nil, false}, {g.Normal(tensor.Float64, 2, 6), []int{-1},
+			ptr(opdef.Float(0.5)), true},
 	}
 }

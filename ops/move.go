@@ -27,8 +27,11 @@ type runs struct {
 // probe is a contiguous tensor of the shape that has no elements to read: views
 // of it tell where their elements come from.
 func probe(shape []int) (*tensor.Tensor, error) {
-	s := tensor.OpenStorage(int64(tensor.Numel(shape)), func() ([]byte, error) { return nil, errors.New("the values of a probe were read") })
-	return tensor.NewView(s, tensor.View{DType: tensor.Uint8, Shape: slices.Clone(shape), Stride: tensor.Contiguous(shape)})
+	s := tensor.OpenStorage(int64(tensor.Numel(shape)), func() ([]byte, error) {
+		return nil, errors.New("the values of a probe were read")
+	})
+	return tensor.NewView(s, tensor.View{DType: tensor.Uint8, Shape: slices.Clone(shape),
+		Stride: tensor.Contiguous(shape)})
 }
 
 // runsOf lists the elements a view of a probe shows, in the view's order.
@@ -218,7 +221,8 @@ func put(base, src *tensor.Tensor, r runs, how combine, keep bool) *tensor.Tenso
 
 // putAs is put in one compute type: join combines a cell with new values, divide
 // makes a mean of a sum of n.
-func putAs[T tensor.Elem](base, src *tensor.Tensor, r runs, how combine, keep bool, join func(dst, v []T), divide func(v []T, n int)) *tensor.Tensor {
+func putAs[T tensor.Elem](base, src *tensor.Tensor, r runs, how combine, keep bool, join func(dst, v []T),
+	divide func(v []T, n int)) *tensor.Tensor {
 	w := &writer[T]{base: base, src: src, runs: r, how: how, keep: keep, join: join, divide: divide, bin: base.Block()}
 	if n := base.Numel(); 2*r.count >= n { // a list of the writes would take more memory than the result
 		all := sync.OnceValue(w.all)

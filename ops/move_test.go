@@ -59,7 +59,8 @@ func TestPut(t *testing.T) {
 							want[p] /= k
 						}
 					}
-					got := tensor.Data[int64](put(tensor.New(tensor.Int64, []int{size}, base), tensor.New(tensor.Int64, []int{len(src)}, src), listed(n, starts), how, keep))
+					got := tensor.Data[int64](put(tensor.New(tensor.Int64, []int{size}, base),
+						tensor.New(tensor.Int64, []int{len(src)}, src), listed(n, starts), how, keep))
 					if !slices.Equal(got, want) {
 						t.Errorf("%d runs of %d, combine %d, keep %v: wrong elements", count, n, how, keep)
 					}

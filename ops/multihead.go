@@ -11,15 +11,23 @@ import (
 )
 
 var multiheadOp = opdef.Op[multiheadArgs]{
-	Schema: "multi_head_attention_forward(Tensor query, Tensor key, Tensor value, int embed_dim_to_check, int num_heads, Tensor? in_proj_weight, Tensor? in_proj_bias, Tensor? bias_k, Tensor? bias_v, " +
-		"bool add_zero_attn, float dropout_p, Tensor out_proj_weight, Tensor? out_proj_bias, bool training=True, Tensor? key_padding_mask=None, bool need_weights=True, Tensor? attn_mask=None, " +
-		"bool use_separate_proj_weight=False, Tensor? q_proj_weight=None, Tensor? k_proj_weight=None, Tensor? v_proj_weight=None, Tensor? static_k=None, Tensor? static_v=None, " +
+	Schema: "multi_head_attention_forward(Tensor query, Tensor key, Tensor value, int embed_dim_to_check, int " +
+		"num_heads, Tensor? in_proj_weight, Tensor? in_proj_bias, Tensor? bias_k, Tensor? bias_v, " +
+		"bool add_zero_attn, float dropout_p, Tensor out_proj_weight, Tensor? out_proj_bias, bool training=True, " +
+		"Tensor? key_padding_mask=None, bool need_weights=True, Tensor? attn_mask=None, " +
+		"bool use_separate_proj_weight=False, Tensor? q_proj_weight=None, Tensor? k_proj_weight=None, Tensor? " +
+		"v_proj_weight=None, Tensor? static_k=None, Tensor? static_v=None, " +
 		"bool average_attn_weights=True, bool is_causal=False) -> (Tensor, Tensor?)",
 	Names: "F.multi_head_attention_forward",
-	Doc: opdef.Doc{Summary: "Attention in several heads between projections", Formula: "concat_h(softmax(q_h k_h^T / sqrt(E/heads) + mask) v_h) out_proj_weight^T + out_proj_bias; the weights, averaged over the heads",
-		Notes:  "query is (L, N, E) or (L, E), key and value are (S, N, *) or (S, *); q, k and v are their projections. bias_k, bias_v and, if add_zero_attn, zeros are further keys and values. Bool masks forbid where they are true. Without need_weights the weights are None.",
+	Doc: opdef.Doc{Summary: "Attention in several heads between projections",
+		Formula: "concat_h(softmax(q_h k_h^T / sqrt(E/heads) + mask) v_h) out_proj_weight^T + out_proj_bias; the " +
+			"weights, averaged over the heads",
+		Notes: "query is (L, N, E) or (L, E), key and value are (S, N, *) or (S, *); q, k and v are their " +
+			"projections. bias_k, bias_v and, if add_zero_attn, zeros are further keys and values. Bool masks " +
+			"forbid where they are true. Without need_weights the weights are None.",
 		Source: "torch.nn.functional.multi_head_attention_forward"},
-	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 6, Coarse: true}},
+	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Normwise,
+		ULPs: 6, Coarse: true}},
 	RandomIf: func(a *multiheadArgs) string {
 		if a.Training && a.DropoutP > 0 {
 			return "draws random numbers"
@@ -116,13 +124,16 @@ func (a *multiheadArgs) heads() (*multihead, error) {
 	case !dt.IsFloat():
 		return nil, opdef.Refuse("query", "want a floating dtype, got %s", dt)
 	case a.Key.Dim() != dims || a.Value.Dim() != dims:
-		return nil, opdef.Refuse("key", "want %d dimensions as query, got %s and %s", dims, a.Key.Meta(), a.Value.Meta())
+		return nil, opdef.Refuse("key", "want %d dimensions as query, got %s and %s", dims, a.Key.Meta(),
+			a.Value.Meta())
 	case m.e != a.EmbedDimToCheck:
-		return nil, opdef.Refuse("embed_dim_to_check", "want %d, the last dimension of query, got %d", m.e, a.EmbedDimToCheck)
+		return nil, opdef.Refuse("embed_dim_to_check", "want %d, the last dimension of query, got %d", m.e,
+			a.EmbedDimToCheck)
 	case a.NumHeads <= 0 || m.e%a.NumHeads != 0:
 		return nil, opdef.Refuse("num_heads", "%d heads do not divide %d", a.NumHeads, m.e)
 	case !slices.Equal(a.Key.Shape[:dims-1], a.Value.Shape[:dims-1]):
-		return nil, opdef.Refuse("value", "shape %s does not go with key %s", tensor.ShapeString(a.Value.Shape), tensor.ShapeString(a.Key.Shape))
+		return nil, opdef.Refuse("value", "shape %s does not go with key %s", tensor.ShapeString(a.Value.Shape),
+			tensor.ShapeString(a.Key.Shape))
 	case (a.BiasK == nil) != (a.BiasV == nil):
 		return nil, opdef.Refuse("bias_v", "want both bias_k and bias_v or none")
 	case a.IsCausal && a.AttnMask == nil:
@@ -141,7 +152,8 @@ func (a *multiheadArgs) heads() (*multihead, error) {
 		name    string
 		x, own  *tensor.Tensor
 		ownName string
-	}{{&m.q, "query", a.Query, a.QProjWeight, "q_proj_weight"}, {&m.k, "key", a.Key, a.KProjWeight, "k_proj_weight"}, {&m.v, "value", a.Value, a.VProjWeight, "v_proj_weight"}} {
+	}{{&m.q, "query", a.Query, a.QProjWeight, "q_proj_weight"}, {&m.k, "key", a.Key, a.KProjWeight, "k_proj_weight"},
+		{&m.v, "value", a.Value, a.VProjWeight, "v_proj_weight"}} {
 		if err := m.project(p.to, i, p.name, p.x, p.own, p.ownName); err != nil {
 			return nil, err
 		}
@@ -317,7 +329,8 @@ func (m *multihead) mask() (func(b, h, r, c int) float64, error) {
 		case slices.Equal(t.Shape, []int{m.n * heads, m.l, m.s}):
 			perHead = true
 		default:
-			return nil, opdef.Refuse("attn_mask", "want shape %s or %s, got %s", tensor.ShapeString([]int{m.l, m.s}), tensor.ShapeString([]int{m.n * heads, m.l, m.s}), t.Meta())
+			return nil, opdef.Refuse("attn_mask", "want shape %s or %s, got %s", tensor.ShapeString([]int{m.l, m.s}),
+				tensor.ShapeString([]int{m.n * heads, m.l, m.s}), t.Meta())
 		}
 		var err error
 		if attn, err = addedMask("attn_mask", t); err != nil {
@@ -376,7 +389,8 @@ func addedMask(name string, t *tensor.Tensor) ([]float64, error) {
 func (m *multihead) results() []*tensor.Tensor {
 	a := m.a
 	y := make([]float64, m.l*m.n*m.e)
-	kernel.Gemm(kernel.Dense(m.l*m.n, m.e, m.joined), kernel.Dense(m.e, m.e, tensor.Data[float64](a.OutProjWeight)).T(), 0, kernel.Dense(m.l*m.n, m.e, y))
+	kernel.Gemm(kernel.Dense(m.l*m.n, m.e, m.joined), kernel.Dense(m.e, m.e, tensor.Data[float64](a.OutProjWeight)).T(),
+		0, kernel.Dense(m.l*m.n, m.e, y))
 	if a.OutProjBias != nil {
 		b := tensor.Data[float64](a.OutProjBias)
 		for i := range y {
@@ -480,7 +494,8 @@ func (m *multihead) grads(g *opdef.Grad) opdef.Grads {
 		d                    []float64
 		name, weight, static string
 		fixed                *tensor.Tensor
-	}{{&m.q, dq, "query", "q_proj_weight", "", nil}, {&m.k, dk[:given], "key", "k_proj_weight", "static_k", a.StaticK}, {&m.v, dv[:given], "value", "v_proj_weight", "static_v", a.StaticV}} {
+	}{{&m.q, dq, "query", "q_proj_weight", "", nil}, {&m.k, dk[:given], "key", "k_proj_weight", "static_k", a.StaticK},
+		{&m.v, dv[:given], "value", "v_proj_weight", "static_v", a.StaticV}} {
 		if p.fixed != nil {
 			t := tensor.New(dt, []int{m.s, m.n, heads, m.head}, slices.Clone(p.d)).Permute(1, 2, 0, 3)
 			gr.Set(p.static, t.Reshape(p.fixed.Shape...))
@@ -506,7 +521,8 @@ func (m *multihead) grads(g *opdef.Grad) opdef.Grads {
 // maskGrads are the gradients of floating masks.
 func (m *multihead) maskGrads(gr opdef.Grads, ds []float64) {
 	a, heads := m.a, m.a.NumHeads
-	attn, pad := a.AttnMask != nil && a.AttnMask.DType.IsFloat(), a.KeyPaddingMask != nil && a.KeyPaddingMask.DType.IsFloat()
+	attn, pad := a.AttnMask != nil && a.AttnMask.DType.IsFloat(), a.KeyPaddingMask != nil &&
+		a.KeyPaddingMask.DType.IsFloat()
 	if !attn && !pad {
 		return
 	}
@@ -560,21 +576,28 @@ func multiheadCases(r *rand.Rand) []*multiheadArgs {
 	call := func(dt tensor.DType, l, s, n int) *multiheadArgs {
 		draw := func(shape ...int) *tensor.Tensor { return g.Uniform(dt, -0.7, 0.7, shape...) }
 		return &multiheadArgs{
-			Query: draw(l, n, 4), Key: draw(s, n, 4), Value: draw(s, n, 4), EmbedDimToCheck: 4, NumHeads: 2, InProjWeight: draw(12, 4), InProjBias: draw(12),
+			Query: draw(l, n, 4), Key: draw(s, n, 4), Value: draw(s, n, 4), EmbedDimToCheck: 4, NumHeads: 2,
+			InProjWeight: draw(12, 4), InProjBias: draw(12),
 			OutProjWeight: draw(4, 4), OutProjBias: draw(4), NeedWeights: true, AverageAttnWeights: true,
 		}
 	}
 	f64 := tensor.Float64
 	plain := call(f64, 3, 2, 2)
 	extended := call(f64, 2, 3, 2)
-	extended.BiasK, extended.BiasV, extended.AddZeroAttn, extended.AverageAttnWeights = g.Normal(f64, 1, 1, 4), g.Normal(f64, 1, 1, 4), true, false
-	extended.AttnMask, extended.KeyPaddingMask = g.Normal(f64, 4, 2, 3), tensor.New(tensor.Bool, []int{2, 3}, []int64{0, 1, 0, 0, 0, 1}).Rounded()
+	extended.BiasK, extended.BiasV, extended.AddZeroAttn, extended.AverageAttnWeights = g.Normal(f64, 1, 1, 4),
+		g.Normal(f64, 1, 1, 4), true, false
+	extended.AttnMask, extended.KeyPaddingMask = g.Normal(f64, 4, 2, 3), tensor.New(tensor.Bool, []int{2, 3},
+		[]int64{0, 1, 0, 0, 0, 1}).Rounded()
 	separate := call(f64, 2, 3, 1)
 	separate.Query, separate.Key, separate.Value = g.Normal(f64, 2, 4), g.Normal(f64, 3, 5), g.Normal(f64, 3, 6)
 	separate.InProjWeight, separate.UseSeparateProjWeight, separate.NeedWeights = nil, true, false
-	separate.QProjWeight, separate.KProjWeight, separate.VProjWeight = g.Normal(f64, 4, 4), g.Normal(f64, 4, 5), g.Normal(f64, 4, 6)
-	separate.AttnMask, separate.KeyPaddingMask = tensor.New(tensor.Bool, []int{2, 3}, []int64{0, 1, 0, 0, 0, 1}).Rounded(), g.Normal(f64, 3)
+	separate.QProjWeight, separate.KProjWeight, separate.VProjWeight = g.Normal(f64, 4, 4), g.Normal(f64, 4, 5),
+		g.Normal(f64, 4, 6)
+	separate.AttnMask, separate.KeyPaddingMask = tensor.New(tensor.Bool, []int{2, 3},
+		[]int64{0, 1, 0, 0, 0, 1}).Rounded(), g.Normal(f64, 3)
 	static := call(f64, 2, 2, 1)
-	static.StaticK, static.StaticV, static.InProjBias, static.OutProjBias = g.Normal(f64, 2, 2, 2), g.Normal(f64, 2, 2, 2), nil, nil
-	return []*multiheadArgs{plain, extended, separate, static, call(tensor.Float32, 2, 2, 1), call(tensor.BFloat16, 2, 3, 1)}
+	static.StaticK, static.StaticV, static.InProjBias, static.OutProjBias = g.Normal(f64, 2, 2, 2),
+		g.Normal(f64, 2, 2, 2), nil, nil
+	return []*multiheadArgs{plain, extended, separate, static, call(tensor.Float32, 2, 2, 1),
+		call(tensor.BFloat16, 2, 3, 1)}
 }

@@ -12,42 +12,52 @@ import (
 // nativeNormOps are the normalisations that return the statistics they used.
 var nativeNormOps = []*opdef.Entry{
 	nativeNorm(opdef.Op[nativeLayerNormArgs]{
-		Schema: "native_layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
-		Names:  "native_layer_norm",
-		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions, with mean and 1/sqrt(var + eps)", Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
-			Notes: "The statistics take no gradient.", Source: "ATen/native/layer_norm.cpp"},
+		Schema: "native_layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight, Tensor? bias, float eps) " +
+			"-> (Tensor, Tensor, Tensor)",
+		Names: "native_layer_norm",
+		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions, with mean and 1/sqrt(var + eps)",
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+			Notes:   "The statistics take no gradient.", Source: "ATen/native/layer_norm.cpp"},
 		Cases: func(r *rand.Rand) []*nativeLayerNormArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			return []*nativeLayerNormArgs{
-				{g.Normal(f64, 3, 4), []int{4}, g.Normal(f64, 4), g.Normal(f64, 4), 1e-5}, {g.Normal(f64, 2, 3, 4), []int{3, 4}, g.Normal(f64, 3, 4), nil, 1e-3},
-				{g.Normal(tensor.Float32, 2, 5), []int{5}, nil, nil, 1e-5}, {g.Normal(tensor.BFloat16, 2, 5), []int{5}, nil, nil, 1e-5},
+				{g.Normal(f64, 3, 4), []int{4}, g.Normal(f64, 4), g.Normal(f64, 4), 1e-5},
+				{g.Normal(f64, 2, 3, 4), []int{3, 4}, g.Normal(f64, 3, 4), nil, 1e-3},
+				{g.Normal(tensor.Float32, 2, 5), []int{5}, nil, nil, 1e-5}, {g.Normal(tensor.BFloat16, 2, 5), []int{5},
+					nil, nil, 1e-5},
 			}
 		},
 	}, func(a *nativeLayerNormArgs) (*normalisation, []int, error) {
-		n, err := (&layerNormArgs{Input: a.Input, NormalizedShape: a.NormalizedShape, Weight: a.Weight, Bias: a.Bias, Eps: a.Eps}).norm()
+		n, err := (&layerNormArgs{Input: a.Input, NormalizedShape: a.NormalizedShape, Weight: a.Weight, Bias: a.Bias,
+			Eps: a.Eps}).norm()
 		if err != nil {
 			return nil, nil, err
 		}
 		return n, keptShape(a.Input.Shape, n.dims), nil
 	}),
 	nativeNorm(opdef.Op[nativeGroupNormArgs]{
-		Schema: "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
-		Names:  "native_group_norm",
-		Doc: opdef.Doc{Summary: "Normalisation over groups of channels, with mean and 1/sqrt(var + eps)", Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
-			Notes: "The statistics take no gradient.", Source: "ATen/native/group_norm.cpp"},
+		Schema: "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, " +
+			"float eps) -> (Tensor, Tensor, Tensor)",
+		Names: "native_group_norm",
+		Doc: opdef.Doc{Summary: "Normalisation over groups of channels, with mean and 1/sqrt(var + eps)",
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+			Notes:   "The statistics take no gradient.", Source: "ATen/native/group_norm.cpp"},
 		Cases: func(r *rand.Rand) []*nativeGroupNormArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
-			return []*nativeGroupNormArgs{{g.Normal(f64, 2, 4, 3), g.Normal(f64, 4), g.Normal(f64, 4), 2, 4, 3, 2, 1e-5}, {g.Normal(tensor.Float32, 1, 4, 2, 2), nil, nil, 1, 4, 4, 1, 1e-5}}
+			return []*nativeGroupNormArgs{{g.Normal(f64, 2, 4, 3), g.Normal(f64, 4), g.Normal(f64, 4), 2, 4, 3, 2,
+				1e-5}, {g.Normal(tensor.Float32, 1, 4, 2, 2), nil, nil, 1, 4, 4, 1, 1e-5}}
 		},
 	}, func(a *nativeGroupNormArgs) (*normalisation, []int, error) {
-		n, err := (&groupNormArgs{Input: a.Input, NumGroups: a.Group, Weight: a.Weight, Bias: a.Bias, Eps: a.Eps}).norm()
+		n, err := (&groupNormArgs{Input: a.Input, NumGroups: a.Group, Weight: a.Weight, Bias: a.Bias,
+			Eps: a.Eps}).norm()
 		if err != nil {
 			return nil, nil, err
 		}
 		if s := a.Input.Shape; s[0] != a.N || s[1] != a.C || tensor.Numel(s[2:]) != a.HxW {
-			return nil, nil, opdef.Refuse("input", "shape %s is not of %d samples, %d channels and %d positions", tensor.ShapeString(s), a.N, a.C, a.HxW)
+			return nil, nil, opdef.Refuse("input", "shape %s is not of %d samples, %d channels and %d positions",
+				tensor.ShapeString(s), a.N, a.C, a.HxW)
 		}
 		return n, []int{a.N, a.Group}, nil
 	}),
@@ -77,14 +87,18 @@ type nativeBatchNormArgs struct {
 }
 
 func (a *nativeBatchNormArgs) plain() *batchNormArgs {
-	return &batchNormArgs{Input: a.Input, RunningMean: a.RunningMean, RunningVar: a.RunningVar, Weight: a.Weight, Bias: a.Bias, Training: a.Training, Momentum: a.Momentum, Eps: a.Eps}
+	return &batchNormArgs{Input: a.Input, RunningMean: a.RunningMean, RunningVar: a.RunningVar, Weight: a.Weight,
+		Bias: a.Bias, Training: a.Training, Momentum: a.Momentum, Eps: a.Eps}
 }
 
 var nativeBatchNorm = nativeNorm(opdef.Op[nativeBatchNormArgs]{
-	Schema: "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-	Names:  "native_batch_norm",
-	Doc: opdef.Doc{Summary: "Normalisation of each channel over the batch, with mean and 1/sqrt(var + eps)", Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
-		Notes: "Outside training the statistics returned are empty. They take no gradient.", Source: "ATen/native/Normalization.cpp"},
+	Schema: "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? " +
+		"running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+	Names: "native_batch_norm",
+	Doc: opdef.Doc{Summary: "Normalisation of each channel over the batch, with mean and 1/sqrt(var + eps)",
+		Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+		Notes:   "Outside training the statistics returned are empty. They take no gradient.",
+		Source:  "ATen/native/Normalization.cpp"},
 	After: func(a *nativeBatchNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 		n, err := a.plain().norm()
 		if err != nil || !a.Training || a.Input.Numel() == 0 {
@@ -98,7 +112,8 @@ var nativeBatchNorm = nativeNorm(opdef.Op[nativeBatchNormArgs]{
 		m, v := g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3)
 		m.RequiresGrad, v.RequiresGrad = false, false
 		return []*nativeBatchNormArgs{
-			{g.Normal(f64, 4, 3), g.Normal(f64, 3), g.Normal(f64, 3), m, v, true, 0.1, 1e-5}, {g.Normal(f64, 2, 3, 4), g.Normal(f64, 3), nil, m, v, false, 0.1, 1e-3},
+			{g.Normal(f64, 4, 3), g.Normal(f64, 3), g.Normal(f64, 3), m, v, true, 0.1, 1e-5},
+			{g.Normal(f64, 2, 3, 4), g.Normal(f64, 3), nil, m, v, false, 0.1, 1e-3},
 			{g.Normal(tensor.Float32, 3, 2, 2), nil, nil, nil, nil, true, 0.1, 1e-5},
 		}
 	},

@@ -12,62 +12,90 @@ import (
 // some dimensions.
 var normOps = []*opdef.Entry{
 	normEntry(opdef.Op[layerNormArgs]{
-		Schema: "layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor",
-		DIOPI:  "layer_norm -cudnn_enable",
-		Names:  "F.layer_norm layer_norm",
-		Doc:    opdef.Doc{Summary: "Normalisation over the last dimensions", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected.", Source: "torch.nn.functional.layer_norm"},
+		Schema: "layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, Tensor? bias=None, float " +
+			"eps=1e-05, bool cudnn_enable=True) -> Tensor",
+		DIOPI: "layer_norm -cudnn_enable",
+		Names: "F.layer_norm layer_norm",
+		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions",
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected.",
+			Source: "torch.nn.functional.layer_norm"},
 		Cases: func(r *rand.Rand) []*layerNormArgs {
 			g := opdef.Gen{R: r}
 			f64, f32, bf := tensor.Float64, tensor.Float32, tensor.BFloat16
 			return []*layerNormArgs{
-				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Weight: g.Normal(f64, 4), Bias: g.Normal(f64, 4), Eps: 1e-5},
+				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Weight: g.Normal(f64, 4),
+					Bias: g.Normal(f64, 4), Eps: 1e-5},
 				{Input: g.Normal(f64, 2, 3, 4), NormalizedShape: []int{3, 4}, Weight: g.Normal(f64, 3, 4), Eps: 1e-3},
-				{Input: g.Normal(f32, 2, 5), NormalizedShape: []int{5}, Eps: 1e-5}, {Input: g.Normal(f32, 0, 5), NormalizedShape: []int{5}, Eps: 1e-5},
-				{Input: g.Normal(bf, 2, 4), NormalizedShape: []int{4}, Weight: g.Normal(bf, 4), Bias: g.Normal(bf, 4), Eps: 1e-5},
-				{Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), NormalizedShape: []int{4}, Bias: g.Normal(f64, 4), Eps: 0.1},
+				{Input: g.Normal(f32, 2, 5), NormalizedShape: []int{5}, Eps: 1e-5},
+				{Input: g.Normal(f32, 0, 5), NormalizedShape: []int{5}, Eps: 1e-5},
+				{Input: g.Normal(bf, 2, 4), NormalizedShape: []int{4}, Weight: g.Normal(bf, 4), Bias: g.Normal(bf, 4),
+					Eps: 1e-5},
+				{Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), NormalizedShape: []int{4}, Bias: g.Normal(f64, 4),
+					Eps: 0.1},
 			}
 		},
 	}, (*layerNormArgs).norm),
 	normEntry(opdef.Op[rmsNormArgs]{
 		Schema: "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
 		Names:  "F.rms_norm rms_norm",
-		Doc:    opdef.Doc{Summary: "Scaling by the root mean square over the last dimensions", Formula: "input / sqrt(mean(input^2) + eps) * weight", Notes: "eps is the dtype's machine epsilon by default.", Source: "torch.nn.functional.rms_norm"},
+		Doc: opdef.Doc{Summary: "Scaling by the root mean square over the last dimensions",
+			Formula: "input / sqrt(mean(input^2) + eps) * weight",
+			Notes:   "eps is the dtype's machine epsilon by default.", Source: "torch.nn.functional.rms_norm"},
 		Cases: func(r *rand.Rand) []*rmsNormArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			return []*rmsNormArgs{
-				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Weight: g.Normal(f64, 4), Eps: ptr(1e-6)}, {Input: g.Normal(f64, 2, 3, 4), NormalizedShape: []int{3, 4}, Eps: ptr(1e-3)},
-				{Input: g.Normal(tensor.Float32, 2, 5), NormalizedShape: []int{5}, Eps: ptr(1e-5)}, {Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), NormalizedShape: []int{4}, Eps: ptr(1e-5)},
+				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Weight: g.Normal(f64, 4), Eps: ptr(1e-6)},
+				{Input: g.Normal(f64, 2, 3, 4), NormalizedShape: []int{3, 4}, Eps: ptr(1e-3)},
+				{Input: g.Normal(tensor.Float32, 2, 5), NormalizedShape: []int{5}, Eps: ptr(1e-5)},
+				{Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), NormalizedShape: []int{4}, Eps: ptr(1e-5)},
 			}
 		},
 	}, (*rmsNormArgs).norm),
 	normEntry(opdef.Op[groupNormArgs]{
-		Schema: "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor",
-		DIOPI:  "group_norm -cudnn_enabled",
-		Names:  "F.group_norm group_norm",
-		Doc:    opdef.Doc{Summary: "Normalisation over groups of channels", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *); mean and var are taken over each sample's C/num_groups channels and all positions.", Source: "torch.nn.functional.group_norm"},
+		Schema: "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, " +
+			"bool cudnn_enabled=True) -> Tensor",
+		DIOPI: "group_norm -cudnn_enabled",
+		Names: "F.group_norm group_norm",
+		Doc: opdef.Doc{Summary: "Normalisation over groups of channels",
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+			Notes: "input is (N, C, *); mean and var are taken over each sample's C/num_groups channels and all " +
+				"positions.", Source: "torch.nn.functional.group_norm"},
 		Cases: func(r *rand.Rand) []*groupNormArgs {
 			g := opdef.Gen{R: r}
 			f64, f32 := tensor.Float64, tensor.Float32
 			return []*groupNormArgs{
-				{Input: g.Normal(f64, 2, 4, 3), NumGroups: 2, Weight: g.Normal(f64, 4), Bias: g.Normal(f64, 4), Eps: 1e-5},
-				{Input: g.Normal(f64, 2, 4, 2, 2), NumGroups: 4, Bias: g.Normal(f64, 4), Eps: 1e-3}, {Input: g.Normal(f32, 3, 6), NumGroups: 2, Eps: 1e-5},
-				{Input: g.Normal(tensor.BFloat16, 1, 4, 5), NumGroups: 1, Weight: g.Normal(tensor.BFloat16, 4), Eps: 1e-5},
+				{Input: g.Normal(f64, 2, 4, 3), NumGroups: 2, Weight: g.Normal(f64, 4), Bias: g.Normal(f64, 4),
+					Eps: 1e-5},
+				{Input: g.Normal(f64, 2, 4, 2, 2), NumGroups: 4, Bias: g.Normal(f64, 4), Eps: 1e-3},
+				{Input: g.Normal(f32, 3, 6), NumGroups: 2, Eps: 1e-5},
+				{Input: g.Normal(tensor.BFloat16, 1, 4, 5), NumGroups: 1, Weight: g.Normal(tensor.BFloat16, 4),
+					Eps: 1e-5},
 				{Input: opdef.NonContiguous(g.Normal(f64, 2, 4, 3)), NumGroups: 2, Weight: g.Normal(f64, 4), Eps: 1e-5},
 			}
 		},
 	}, (*groupNormArgs).norm),
-	batchNorm("batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", "F.batch_norm"),
-	batchNorm("batch_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, ignored cudnn_enabled) -> Tensor", "batch_norm"),
-	instanceNorm("instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor", "F.instance_norm"),
-	instanceNorm("instance_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, ignored cudnn_enabled) -> Tensor", "instance_norm").WithDIOPI("none"),
+	batchNorm("batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? "+
+		"bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", "F.batch_norm"),
+	batchNorm("batch_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? "+
+		"running_var, bool training, float momentum, float eps, ignored cudnn_enabled) -> Tensor", "batch_norm"),
+	instanceNorm("instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? "+
+		"weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor",
+		"F.instance_norm"),
+	instanceNorm("instance_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? "+
+		"running_var, bool use_input_stats, float momentum, float eps, ignored cudnn_enabled) -> Tensor",
+		"instance_norm").WithDIOPI("none"),
 }
 
 // batchNorm declares a batch normalisation, whose arguments have two orders.
 func batchNorm(schema, names string) *opdef.Entry {
 	return normEntry(opdef.Op[batchNormArgs]{
 		Schema: schema, Names: names,
-		Doc: opdef.Doc{Summary: "Normalisation of each channel over the batch", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *). In training mean and var are those of the batch, and the running statistics move towards them by momentum (var corrected); otherwise they are the running statistics.", Source: "torch.nn.functional.batch_norm"},
+		Doc: opdef.Doc{Summary: "Normalisation of each channel over the batch",
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+			Notes: "input is (N, C, *). In training mean and var are those of the batch, and the running " +
+				"statistics move towards them by momentum (var corrected); otherwise they are the running statistics.",
+			Source: "torch.nn.functional.batch_norm"},
 		After: func(a *batchNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 			n, err := a.norm()
 			if err != nil || !a.Training || a.Input.Numel() == 0 {
@@ -86,11 +114,15 @@ func batchNorm(schema, names string) *opdef.Entry {
 			m64, v64 := stats(f64, 3)
 			m32, v32 := stats(f32, 4)
 			return []*batchNormArgs{
-				{Input: g.Normal(f64, 4, 3), RunningMean: m64, RunningVar: v64, Weight: g.Normal(f64, 3), Bias: g.Normal(f64, 3), Training: true, Momentum: 0.1, Eps: 1e-5},
-				{Input: g.Normal(f64, 2, 3, 2, 2), RunningMean: m64, RunningVar: v64, Weight: g.Normal(f64, 3), Momentum: 0.1, Eps: 1e-3},
+				{Input: g.Normal(f64, 4, 3), RunningMean: m64, RunningVar: v64, Weight: g.Normal(f64, 3),
+					Bias: g.Normal(f64, 3), Training: true, Momentum: 0.1, Eps: 1e-5},
+				{Input: g.Normal(f64, 2, 3, 2, 2), RunningMean: m64, RunningVar: v64, Weight: g.Normal(f64, 3),
+					Momentum: 0.1, Eps: 1e-3},
 				{Input: g.Normal(f64, 2, 3, 4), Bias: g.Normal(f64, 3), Training: true, Momentum: 0.1, Eps: 1e-5},
-				{Input: g.Normal(f32, 3, 4, 5), RunningMean: m32, RunningVar: v32, Training: true, Momentum: 0.5, Eps: 1e-5},
-				{Input: opdef.NonContiguous(g.Normal(f64, 3, 3, 2)), RunningMean: m64, RunningVar: v64, Training: true, Momentum: 0.1, Eps: 1e-5},
+				{Input: g.Normal(f32, 3, 4, 5), RunningMean: m32, RunningVar: v32, Training: true, Momentum: 0.5,
+					Eps: 1e-5},
+				{Input: opdef.NonContiguous(g.Normal(f64, 3, 3, 2)), RunningMean: m64, RunningVar: v64, Training: true,
+					Momentum: 0.1, Eps: 1e-5},
 			}
 		},
 	}, (*batchNormArgs).norm)
@@ -100,7 +132,10 @@ func batchNorm(schema, names string) *opdef.Entry {
 func instanceNorm(schema, names string) *opdef.Entry {
 	return normEntry(opdef.Op[instanceNormArgs]{
 		Schema: schema, Names: names,
-		Doc: opdef.Doc{Summary: "Normalisation of each channel of each sample", Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "input is (N, C, *). With running statistics given, these move towards the average over the batch; without use_input_stats they are used instead.", Source: "torch.nn.functional.instance_norm"},
+		Doc: opdef.Doc{Summary: "Normalisation of each channel of each sample",
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+			Notes: "input is (N, C, *). With running statistics given, these move towards the average over the " +
+				"batch; without use_input_stats they are used instead.", Source: "torch.nn.functional.instance_norm"},
 		After: func(a *instanceNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 			n, err := a.norm()
 			if err != nil || !a.UseInputStats || a.Input.Numel() == 0 {
@@ -111,7 +146,8 @@ func instanceNorm(schema, names string) *opdef.Entry {
 		// The last node is a view of the batch normalisation of N*C channels.
 		Node: func(a *instanceNormArgs, g *opdef.Grad) (opdef.Node, error) {
 			s := a.Input.Shape
-			return opdef.Node{Grads: single(g.Out[0].Reshape(slices.Concat([]int{1, s[0] * s[1]}, s[2:])...)), Weak: "the incoming gradient reshaped"}, nil
+			return opdef.Node{Grads: single(g.Out[0].Reshape(slices.Concat([]int{1, s[0] * s[1]}, s[2:])...)),
+				Weak: "the incoming gradient reshaped"}, nil
 		},
 		Cases: func(r *rand.Rand) []*instanceNormArgs {
 			g := opdef.Gen{R: r}
@@ -119,9 +155,12 @@ func instanceNorm(schema, names string) *opdef.Entry {
 			m, v := g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3)
 			m.RequiresGrad, v.RequiresGrad = false, false
 			return []*instanceNormArgs{
-				{Input: g.Normal(f64, 2, 3, 4), Weight: g.Normal(f64, 3), Bias: g.Normal(f64, 3), UseInputStats: true, Momentum: 0.1, Eps: 1e-5},
-				{Input: g.Normal(f64, 2, 3, 2, 2), RunningMean: m, RunningVar: v, UseInputStats: true, Momentum: 0.3, Eps: 1e-5},
-				{Input: g.Normal(f64, 2, 3, 4), RunningMean: m, RunningVar: v, Weight: g.Normal(f64, 3), Momentum: 0.1, Eps: 1e-5},
+				{Input: g.Normal(f64, 2, 3, 4), Weight: g.Normal(f64, 3), Bias: g.Normal(f64, 3), UseInputStats: true,
+					Momentum: 0.1, Eps: 1e-5},
+				{Input: g.Normal(f64, 2, 3, 2, 2), RunningMean: m, RunningVar: v, UseInputStats: true, Momentum: 0.3,
+					Eps: 1e-5},
+				{Input: g.Normal(f64, 2, 3, 4), RunningMean: m, RunningVar: v, Weight: g.Normal(f64, 3), Momentum: 0.1,
+					Eps: 1e-5},
 				{Input: g.Normal(tensor.Float32, 1, 2, 6), UseInputStats: true, Momentum: 0.1, Eps: 1e-5},
 			}
 		},
@@ -234,11 +273,13 @@ func lastDims(x *tensor.Tensor, shape []int, affine map[string]*tensor.Tensor) (
 	}
 	lead := x.Dim() - len(shape)
 	if lead < 0 || !slices.Equal(x.Shape[lead:], shape) {
-		return nil, opdef.Refuse("input", "shape %s does not end in normalized_shape %s", tensor.ShapeString(x.Shape), tensor.ShapeString(shape))
+		return nil, opdef.Refuse("input", "shape %s does not end in normalized_shape %s", tensor.ShapeString(x.Shape),
+			tensor.ShapeString(shape))
 	}
 	for _, name := range []string{"weight", "bias"} {
 		if t := affine[name]; t != nil && !slices.Equal(t.Shape, shape) {
-			return nil, opdef.Refuse(name, "shape %s differs from normalized_shape %s", tensor.ShapeString(t.Shape), tensor.ShapeString(shape))
+			return nil, opdef.Refuse(name, "shape %s differs from normalized_shape %s", tensor.ShapeString(t.Shape),
+				tensor.ShapeString(shape))
 		}
 	}
 	return allDims(x.Dim())[lead:], nil
@@ -246,7 +287,8 @@ func lastDims(x *tensor.Tensor, shape []int, affine map[string]*tensor.Tensor) (
 
 func (a *layerNormArgs) norm() (*normalisation, error) {
 	dims, err := lastDims(a.Input, a.NormalizedShape, map[string]*tensor.Tensor{"weight": a.Weight, "bias": a.Bias})
-	return &normalisation{x: a.Input, shape: a.Input.Shape, dims: dims, affine: dims, eps: a.Eps, weight: a.Weight, bias: a.Bias}, err
+	return &normalisation{x: a.Input, shape: a.Input.Shape, dims: dims, affine: dims, eps: a.Eps, weight: a.Weight,
+		bias: a.Bias}, err
 }
 
 func (a *rmsNormArgs) norm() (*normalisation, error) {
@@ -255,7 +297,8 @@ func (a *rmsNormArgs) norm() (*normalisation, error) {
 	if a.Eps != nil {
 		eps = *a.Eps
 	}
-	return &normalisation{x: a.Input, shape: a.Input.Shape, dims: dims, affine: dims, eps: eps, rms: true, weight: a.Weight}, err
+	return &normalisation{x: a.Input, shape: a.Input.Shape, dims: dims, affine: dims, eps: eps, rms: true,
+		weight: a.Weight}, err
 }
 
 // channels checks what is given per channel, dimension 1 of x.
@@ -268,7 +311,8 @@ func channels(x *tensor.Tensor, given map[string]*tensor.Tensor) error {
 	}
 	for _, name := range []string{"running_mean", "running_var", "weight", "bias"} {
 		if t := given[name]; t != nil && (t.Dim() != 1 || t.Shape[0] != x.Shape[1]) {
-			return opdef.Refuse(name, "want %d elements, one per channel, got shape %s", x.Shape[1], tensor.ShapeString(t.Shape))
+			return opdef.Refuse(name, "want %d elements, one per channel, got shape %s", x.Shape[1],
+				tensor.ShapeString(t.Shape))
 		}
 	}
 	return nil
@@ -284,7 +328,8 @@ func (a *groupNormArgs) norm() (*normalisation, error) {
 	}
 	perGroup := x.Shape[1] / a.NumGroups
 	n := &normalisation{
-		shape: x.Shape, x: x.Reshape(x.Shape[0], a.NumGroups, perGroup, tensor.Numel(x.Shape[2:])), dims: []int{2, 3}, affine: []int{1, 2}, eps: a.Eps,
+		shape: x.Shape, x: x.Reshape(x.Shape[0], a.NumGroups, perGroup, tensor.Numel(x.Shape[2:])), dims: []int{2, 3},
+		affine: []int{1, 2}, eps: a.Eps,
 		weight: a.Weight, bias: a.Bias,
 	}
 	return n, nil
@@ -300,13 +345,16 @@ func (a *batchNormArgs) norm() (*normalisation, error) {
 	if x.Dim() == 1 && x.Numel() == 0 { // torch returns nothing of nothing before it looks at dimensions
 		return &normalisation{x: x, shape: x.Shape, mean: x, vari: x}, nil
 	}
-	if err := channels(x, map[string]*tensor.Tensor{"running_mean": a.RunningMean, "running_var": a.RunningVar, "weight": a.Weight, "bias": a.Bias}); err != nil {
+	if err := channels(x, map[string]*tensor.Tensor{"running_mean": a.RunningMean, "running_var": a.RunningVar,
+		"weight": a.Weight, "bias": a.Bias}); err != nil {
 		return nil, err
 	}
-	n := &normalisation{x: x, shape: x.Shape, dims: slices.Delete(allDims(x.Dim()), 1, 2), affine: []int{1}, eps: a.Eps, weight: a.Weight, bias: a.Bias}
+	n := &normalisation{x: x, shape: x.Shape, dims: slices.Delete(allDims(x.Dim()), 1, 2), affine: []int{1}, eps: a.Eps,
+		weight: a.Weight, bias: a.Bias}
 	if a.Training {
 		if count(x.Shape, n.dims) == 1 {
-			return nil, opdef.Refuse("input", "want more than one value per channel when training, got shape %s", tensor.ShapeString(x.Shape))
+			return nil, opdef.Refuse("input", "want more than one value per channel when training, got shape %s",
+				tensor.ShapeString(x.Shape))
 		}
 		return n, nil
 	}
@@ -319,13 +367,16 @@ func (a *batchNormArgs) norm() (*normalisation, error) {
 
 func (a *instanceNormArgs) norm() (*normalisation, error) {
 	x := a.Input
-	if err := channels(x, map[string]*tensor.Tensor{"running_mean": a.RunningMean, "running_var": a.RunningVar, "weight": a.Weight, "bias": a.Bias}); err != nil {
+	if err := channels(x, map[string]*tensor.Tensor{"running_mean": a.RunningMean, "running_var": a.RunningVar,
+		"weight": a.Weight, "bias": a.Bias}); err != nil {
 		return nil, err
 	}
-	n := &normalisation{x: x, shape: x.Shape, dims: allDims(x.Dim())[2:], affine: []int{1}, eps: a.Eps, weight: a.Weight, bias: a.Bias}
+	n := &normalisation{x: x, shape: x.Shape, dims: allDims(x.Dim())[2:], affine: []int{1}, eps: a.Eps,
+		weight: a.Weight, bias: a.Bias}
 	if a.UseInputStats {
 		if count(x.Shape, n.dims) == 1 {
-			return nil, opdef.Refuse("input", "want more than one position per channel, got shape %s", tensor.ShapeString(x.Shape))
+			return nil, opdef.Refuse("input", "want more than one position per channel, got shape %s",
+				tensor.ShapeString(x.Shape))
 		}
 		return n, nil
 	}

@@ -72,7 +72,8 @@ func (n *normalisation) statistics(dims int) (mean, rstd, rms *tensor.Tensor) {
 		for mean.Dim() > dims {
 			mean, vari = mean.Select(dims, 0), vari.Select(dims, 0)
 		}
-		return mean, opdef.Map(tensor.Float64, vari, func(v float64) float64 { return 1 / math.Sqrt(v+n.eps) }), opdef.Abs(mean)
+		return mean, opdef.Map(tensor.Float64, vari, func(v float64) float64 { return 1 / math.Sqrt(v+n.eps) }),
+			opdef.Abs(mean)
 	}
 	shape, m := n.x.Shape[:dims], n.moments()
 	over := slices.DeleteFunc(slices.Clone(n.dims), func(d int) bool { return d >= dims })
@@ -214,7 +215,8 @@ func (n *normalisation) grads(g *opdef.Grad, magnitudes bool) opdef.Grads {
 	return gr
 }
 
-func (n *normalisation) inputGrad(operands []*tensor.Tensor, parts func(v [][]float64, i int) (h, xhat, e, rstd float64), magnitudes bool) *tensor.Tensor {
+func (n *normalisation) inputGrad(operands []*tensor.Tensor, parts func(v [][]float64, i int) (h, xhat, e,
+	rstd float64), magnitudes bool) *tensor.Tensor {
 	shape := n.x.Shape
 	if n.vari != nil {
 		return opdef.ZipN(n.x.DType, shape, func(dst []float64, v [][]float64) {
@@ -239,7 +241,8 @@ func (n *normalisation) inputGrad(operands []*tensor.Tensor, parts func(v [][]fl
 	}, n.dims, false, operands...)
 	k := 1 / float64(sums.N)
 	mean := func(get func(p *projection) float64) *tensor.Tensor {
-		return opdef.Unreduce(opdef.Collect(sums, tensor.Float64, func(p *projection) float64 { return k * get(p) }), shape, n.dims)
+		return opdef.Unreduce(opdef.Collect(sums, tensor.Float64, func(p *projection) float64 { return k * get(p) }),
+			shape, n.dims)
 	}
 	meanH := mean(func(p *projection) float64 {
 		if n.rms {
@@ -247,7 +250,8 @@ func (n *normalisation) inputGrad(operands []*tensor.Tensor, parts func(v [][]fl
 		}
 		return p.h
 	})
-	meanHX, meanHE := mean(func(p *projection) float64 { return p.hx }), mean(func(p *projection) float64 { return p.he })
+	meanHX, meanHE := mean(func(p *projection) float64 { return p.hx }),
+		mean(func(p *projection) float64 { return p.he })
 	return opdef.ZipN(n.x.DType, shape, func(dst []float64, v [][]float64) {
 		mh, mhx, mhe := v[6], v[7], v[8]
 		for i := range dst {

@@ -15,28 +15,42 @@ import (
 var optimizerOps = []*opdef.Entry{
 	fusedAdam("_fused_adam_", "Adam", false),
 	fusedAdam("_fused_adamw_", "AdamW", true).WithDIOPI("fused_adamw params=self"),
-	fusedOp[sgdArgs]("_fused_sgd_(Tensor[] self, Tensor[] grads, Tensor[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor|Scalar lr, "+
-		"float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+	fusedOp[sgdArgs]("_fused_sgd_(Tensor[] self, Tensor[] grads, Tensor[] momentum_buffer_list, *, float "+
+		"weight_decay, float momentum, Tensor|Scalar lr, "+
+		"float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? "+
+		"found_inf=None) -> ()",
 		opdef.Doc{
-			Summary: "Step of stochastic gradient descent on lists of tensors", Formula: "buf = momentum*buf + (1-dampening)*grad; self -= lr*buf, or lr*(grad + momentum*buf) with nesterov",
-			Notes: "grad is divided by grad_scale, which is stored, and weight_decay*self added to it. Nothing changes if found_inf is 1.", Source: "torch.optim.SGD",
+			Summary: "Step of stochastic gradient descent on lists of tensors",
+			Formula: "buf = momentum*buf + (1-dampening)*grad; self -= lr*buf, or lr*(grad + momentum*buf) with " +
+				"nesterov",
+			Notes: "grad is divided by grad_scale, which is stored, and weight_decay*self added to it. Nothing " +
+				"changes if found_inf is 1.", Source: "torch.optim.SGD",
 		}, (*sgdArgs).step),
-	fusedOp[adagradArgs]("_fused_adagrad_(Tensor[] self, Tensor[] grads, Tensor[] state_sums, Tensor[] state_steps, *, Tensor|Scalar lr, float lr_decay, "+
+	fusedOp[adagradArgs]("_fused_adagrad_(Tensor[] self, Tensor[] grads, Tensor[] state_sums, Tensor[] state_steps, "+
+		"*, Tensor|Scalar lr, float lr_decay, "+
 		"float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
 		opdef.Doc{
-			Summary: "Step of Adagrad on lists of tensors", Formula: "sum += grad**2; self -= lr/(1 + (step-1)*lr_decay) * grad/(sqrt(sum) + eps)",
-			Notes: "grad is divided by grad_scale, which is stored, and weight_decay*self added to it. Nothing changes if found_inf is 1.", Source: "torch.optim.Adagrad",
+			Summary: "Step of Adagrad on lists of tensors",
+			Formula: "sum += grad**2; self -= lr/(1 + (step-1)*lr_decay) * grad/(sqrt(sum) + eps)",
+			Notes: "grad is divided by grad_scale, which is stored, and weight_decay*self added to it. Nothing " +
+				"changes if found_inf is 1.", Source: "torch.optim.Adagrad",
 		}, (*adagradArgs).step),
-	fusedOp[unscaleArgs]("_amp_foreach_non_finite_check_and_unscale_(Tensor[] self, Tensor found_inf, Tensor inv_scale) -> ()",
+	fusedOp[unscaleArgs]("_amp_foreach_non_finite_check_and_unscale_(Tensor[] self, Tensor found_inf, Tensor "+
+		"inv_scale) -> ()",
 		opdef.Doc{
-			Summary: "Multiplies gradients by a factor and reports those that are not finite", Formula: "self *= inv_scale; found_inf = 1 if an element was infinite or NaN",
-			Source: "torch.cuda.amp.GradScaler",
+			Summary: "Multiplies gradients by a factor and reports those that are not finite",
+			Formula: "self *= inv_scale; found_inf = 1 if an element was infinite or NaN",
+			Source:  "torch.cuda.amp.GradScaler",
 		}, (*unscaleArgs).step),
 	opdef.Op[updateScaleArgs]{
-		Schema: "_amp_update_scale_(Tensor self, Tensor growth_tracker, Tensor found_inf, float scale_growth_factor, float scale_backoff_factor, int growth_interval) -> Tensor",
-		Names:  "_amp_update_scale_", InPlace: true,
-		Doc: opdef.Doc{Summary: "Updates the factor of loss scaling", Formula: "self*scale_backoff_factor if found_inf, self*scale_growth_factor after growth_interval steps without, else self",
-			Notes: "growth_tracker counts the steps. A factor that would become infinite stays.", Source: "torch.cuda.amp.GradScaler"},
+		Schema: "_amp_update_scale_(Tensor self, Tensor growth_tracker, Tensor found_inf, float " +
+			"scale_growth_factor, float scale_backoff_factor, int growth_interval) -> Tensor",
+		Names: "_amp_update_scale_", InPlace: true,
+		Doc: opdef.Doc{Summary: "Updates the factor of loss scaling",
+			Formula: "self*scale_backoff_factor if found_inf, self*scale_growth_factor after growth_interval steps " +
+				"without, else self",
+			Notes:  "growth_tracker counts the steps. A factor that would become infinite stays.",
+			Source: "torch.cuda.amp.GradScaler"},
 		Error:  rounded,
 		NoGrad: "torch defines none for _amp_update_scale_",
 		Kernel: func(a *updateScaleArgs) ([]*tensor.Tensor, error) {
@@ -50,7 +64,8 @@ var optimizerOps = []*opdef.Entry{
 		Cases: func(*rand.Rand) (cs []*updateScaleArgs) {
 			for _, found := range []float64{0, 1} {
 				for _, n := range []int64{0, 4} {
-					cs = append(cs, &updateScaleArgs{tensor.Scalar(tensor.Float32, 1024.0), tensor.Scalar(tensor.Int32, n), tensor.Scalar(tensor.Float32, found), 2, 0.5, 5})
+					cs = append(cs, &updateScaleArgs{tensor.Scalar(tensor.Float32, 1024.0),
+						tensor.Scalar(tensor.Int32, n), tensor.Scalar(tensor.Float32, found), 2, 0.5, 5})
 				}
 			}
 			return cs
@@ -160,7 +175,8 @@ func newFusedStep(names []string, lists ...[]*tensor.Tensor) (*fusedStep, error)
 		}
 		for i, t := range l {
 			if !slices.Equal(t.Shape, lists[0][i].Shape) {
-				return nil, opdef.Refuse(names[k], "tensor %d has shape %s, its parameter %s", i, tensor.ShapeString(t.Shape), tensor.ShapeString(lists[0][i].Shape))
+				return nil, opdef.Refuse(names[k], "tensor %d has shape %s, its parameter %s", i,
+					tensor.ShapeString(t.Shape), tensor.ShapeString(lists[0][i].Shape))
 			}
 			if !t.DType.IsFloat() {
 				return nil, opdef.Refuse(names[k], "not defined for dtype %s", t.DType)
@@ -223,13 +239,17 @@ func fusedAdam(name, title string, decoupled bool) *opdef.Entry {
 	if decoupled {
 		decay = "self is first multiplied by 1 - lr*weight_decay"
 	}
-	return fusedOp[adamArgs](name+"(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, "+
-		"Tensor|Scalar lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+	return fusedOp[adamArgs](name+"(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, "+
+		"Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, "+
+		"Tensor|Scalar lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, "+
+		"Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
 		opdef.Doc{
 			Summary: "Step of " + title + " on lists of tensors",
-			Formula: "m = beta1*m + (1-beta1)*grad; v = beta2*v + (1-beta2)*grad**2; self -= lr/(1-beta1**step) * m / (sqrt(v/(1-beta2**step)) + eps)",
-			Notes:   "grad is divided by grad_scale, which is stored; " + decay + ". With amsgrad the largest v so far takes its place. Nothing changes if found_inf is 1.",
-			Source:  "torch.optim." + title,
+			Formula: "m = beta1*m + (1-beta1)*grad; v = beta2*v + (1-beta2)*grad**2; self -= lr/(1-beta1**step) * m " +
+				"/ (sqrt(v/(1-beta2**step)) + eps)",
+			Notes: "grad is divided by grad_scale, which is stored; " + decay +
+				". With amsgrad the largest v so far takes its place. Nothing changes if found_inf is 1.",
+			Source: "torch.optim." + title,
 		}, func(a *adamArgs) (*fusedStep, error) { return a.step(decoupled) })
 }
 
@@ -244,7 +264,8 @@ func (a *adamArgs) step(decoupled bool) (*fusedStep, error) {
 	case err != nil:
 		return nil, err
 	case len(a.StateSteps) != len(a.Self):
-		return nil, opdef.Refuse("state_steps", "want %d tensors, one per parameter, got %d", len(a.Self), len(a.StateSteps))
+		return nil, opdef.Refuse("state_steps", "want %d tensors, one per parameter, got %d", len(a.Self),
+			len(a.StateSteps))
 	case elementOr(a.FoundInf, 0) == 1:
 		return f, nil
 	}
@@ -322,7 +343,8 @@ func (a *adagradArgs) step() (*fusedStep, error) {
 	case err != nil:
 		return nil, err
 	case len(a.StateSteps) != len(a.Self):
-		return nil, opdef.Refuse("state_steps", "want %d tensors, one per parameter, got %d", len(a.Self), len(a.StateSteps))
+		return nil, opdef.Refuse("state_steps", "want %d tensors, one per parameter, got %d", len(a.Self),
+			len(a.StateSteps))
 	case elementOr(a.FoundInf, 0) == 1:
 		return f, nil
 	}
@@ -370,9 +392,11 @@ func (a *unscaleArgs) step() (*fusedStep, error) {
 
 // update is the new factor and the new count.
 func (a *updateScaleArgs) update() (scale, tracker *tensor.Tensor, err error) {
-	for _, arg := range []opdef.Arg{{Name: "self", Tensor: a.Self}, {Name: "growth_tracker", Tensor: a.GrowthTracker}, {Name: "found_inf", Tensor: a.FoundInf}} {
+	for _, arg := range []opdef.Arg{{Name: "self", Tensor: a.Self}, {Name: "growth_tracker", Tensor: a.GrowthTracker},
+		{Name: "found_inf", Tensor: a.FoundInf}} {
 		if arg.Tensor.Numel() != 1 {
-			return nil, nil, opdef.Refuse(arg.Name, "want one element, got shape %s", tensor.ShapeString(arg.Tensor.Shape))
+			return nil, nil, opdef.Refuse(arg.Name, "want one element, got shape %s",
+				tensor.ShapeString(arg.Tensor.Shape))
 		}
 	}
 	s, n := elementOr(a.Self, 0), tensor.At[int64](a.GrowthTracker, 0)

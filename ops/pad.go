@@ -15,8 +15,10 @@ var padOps = []*opdef.Entry{
 		Schema: "pad(Tensor input, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
 		Names:  "F.pad _C._nn.pad",
 		Doc: opdef.Doc{
-			Summary: "Extend dimensions at both ends, or cut them where pad is negative", Formula: "pad = (left, right, top, bottom, ...), the last dimension first",
-			Notes: "Modes constant, reflect (the border not repeated), replicate and circular.", Source: "torch.nn.functional.pad",
+			Summary: "Extend dimensions at both ends, or cut them where pad is negative",
+			Formula: "pad = (left, right, top, bottom, ...), the last dimension first",
+			Notes:   "Modes constant, reflect (the border not repeated), replicate and circular.",
+			Source:  "torch.nn.functional.pad",
 		},
 		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel:    func(a *padArgs) ([]*tensor.Tensor, error) { return padKernel(a.plan()) },
@@ -51,7 +53,9 @@ var padOps = []*opdef.Entry{
 		Schema: "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
 		DIOPI:  "pad",
 		Names:  "constant_pad_nd",
-		Doc:    opdef.Doc{Summary: "Extend dimensions at both ends with a constant", Formula: "pad = (left, right, top, bottom, ...), the last dimension first", Source: "aten/src/ATen/native/PadNd.cpp"},
+		Doc: opdef.Doc{Summary: "Extend dimensions at both ends with a constant",
+			Formula: "pad = (left, right, top, bottom, ...), the last dimension first",
+			Source:  "aten/src/ATen/native/PadNd.cpp"},
 		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *constantPadArgs) ([]*tensor.Tensor, error) { return padKernel(a.call().plan()) },
 		Grad: func(a *constantPadArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -60,14 +64,18 @@ var padOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*constantPadArgs {
 			g := opdef.Gen{R: r}
 			return []*constantPadArgs{
-				{g.Normal(tensor.Float64, 2, 3), []int{1, 2, -1, 0}, opdef.Float(0.5)}, {g.Normal(tensor.Float32, 2, 3), []int{1, 2}, opdef.Int(0)},
+				{g.Normal(tensor.Float64, 2, 3), []int{1, 2, -1, 0}, opdef.Float(0.5)}, {g.Normal(tensor.Float32, 2, 3),
+					[]int{1, 2}, opdef.Int(0)},
 			}
 		},
 	}.Entry(),
 	opdef.Op[unfoldArgs]{
-		Schema:    "im2col(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) -> Tensor",
-		Names:     "F.unfold _C._nn.im2col",
-		Doc:       opdef.Doc{Summary: "Sliding windows of images as columns", Formula: "out[n, c*K + k, p] = input[n, c, p*stride - padding + k*dilation]", Notes: "(N, C, H, W) to (N, C*K, L).", Source: "torch.nn.functional.unfold"},
+		Schema: "im2col(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) " +
+			"-> Tensor",
+		Names: "F.unfold _C._nn.im2col",
+		Doc: opdef.Doc{Summary: "Sliding windows of images as columns",
+			Formula: "out[n, c*K + k, p] = input[n, c, p*stride - padding + k*dilation]",
+			Notes:   "(N, C, H, W) to (N, C*K, L).", Source: "torch.nn.functional.unfold"},
 		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel:    func(a *unfoldArgs) ([]*tensor.Tensor, error) { return unfoldKernel(a.plan()) },
 		GradTerms: func(a *unfoldArgs) int { return windowTerms(a.KernelSize) },
@@ -91,10 +99,13 @@ var padOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[foldArgs]{
-		Schema: "col2im(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) -> Tensor",
-		Names:  "F.fold _C._nn.col2im",
-		Doc:    opdef.Doc{Summary: "Sum of columns at the windows they belong to: the adjoint of unfold", Formula: "out[n, c, i] = sum of input[n, c*K + k, p] with p*stride - padding + k*dilation = i", Notes: "(N, C*K, L) to (N, C, H, W).", Source: "torch.nn.functional.fold"},
-		Error:  opdef.Error{Class: opdef.Accumulated},
+		Schema: "col2im(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, " +
+			"int[2] stride=1) -> Tensor",
+		Names: "F.fold _C._nn.col2im",
+		Doc: opdef.Doc{Summary: "Sum of columns at the windows they belong to: the adjoint of unfold",
+			Formula: "out[n, c, i] = sum of input[n, c*K + k, p] with p*stride - padding + k*dilation = i",
+			Notes:   "(N, C*K, L) to (N, C, H, W).", Source: "torch.nn.functional.fold"},
+		Error: opdef.Error{Class: opdef.Accumulated},
 		Kernel: func(a *foldArgs) ([]*tensor.Tensor, error) {
 			c, shape, err := a.plan()
 			if err != nil {
@@ -125,8 +136,10 @@ var padOps = []*opdef.Entry{
 	opdef.Op[pixelShuffleArgs]{
 		Schema: "pixel_shuffle(Tensor input, int upscale_factor) -> Tensor",
 		Names:  "F.pixel_shuffle pixel_shuffle",
-		Doc:    opdef.Doc{Summary: "Channels rearranged into blocks of pixels", Formula: "out[..., c, h*r+i, w*r+j] = input[..., (c*r+i)*r+j, h, w]", Source: "torch.nn.functional.pixel_shuffle"},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Doc: opdef.Doc{Summary: "Channels rearranged into blocks of pixels",
+			Formula: "out[..., c, h*r+i, w*r+j] = input[..., (c*r+i)*r+j, h, w]",
+			Source:  "torch.nn.functional.pixel_shuffle"},
+		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *pixelShuffleArgs) ([]*tensor.Tensor, error) {
 			return oneResult(pixelShuffle(a.Input, a.UpscaleFactor))
 		},
@@ -136,14 +149,17 @@ var padOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*pixelShuffleArgs {
 			g := opdef.Gen{R: r}
-			return []*pixelShuffleArgs{{g.Normal(tensor.Float64, 2, 8, 2, 3), 2}, {g.Normal(tensor.Float32, 9, 2, 1), 3}, {g.Int(tensor.Int64, 0, 9, 1, 4, 2, 2), 2}}
+			return []*pixelShuffleArgs{{g.Normal(tensor.Float64, 2, 8, 2, 3), 2}, {g.Normal(tensor.Float32, 9, 2, 1),
+				3}, {g.Int(tensor.Int64, 0, 9, 1, 4, 2, 2), 2}}
 		},
 	}.Entry(),
 	opdef.Op[pixelUnshuffleArgs]{
 		Schema: "pixel_unshuffle(Tensor input, int downscale_factor) -> Tensor",
 		Names:  "F.pixel_unshuffle pixel_unshuffle",
-		Doc:    opdef.Doc{Summary: "Blocks of pixels rearranged into channels", Formula: "out[..., (c*r+i)*r+j, h, w] = input[..., c, h*r+i, w*r+j]", Source: "torch.nn.functional.pixel_unshuffle"},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Doc: opdef.Doc{Summary: "Blocks of pixels rearranged into channels",
+			Formula: "out[..., (c*r+i)*r+j, h, w] = input[..., c, h*r+i, w*r+j]",
+			Source:  "torch.nn.functional.pixel_unshuffle"},
+		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *pixelUnshuffleArgs) ([]*tensor.Tensor, error) {
 			return oneResult(pixelUnshuffle(a.Input, a.DownscaleFactor))
 		},
@@ -153,14 +169,16 @@ var padOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*pixelUnshuffleArgs {
 			g := opdef.Gen{R: r}
-			return []*pixelUnshuffleArgs{{g.Normal(tensor.Float64, 2, 2, 4, 6), 2}, {g.Normal(tensor.Float32, 1, 6, 3), 3}}
+			return []*pixelUnshuffleArgs{{g.Normal(tensor.Float64, 2, 2, 4, 6), 2},
+				{g.Normal(tensor.Float32, 1, 6, 3), 3}}
 		},
 	}.Entry(),
 	opdef.Op[channelShuffleArgs]{
 		Schema: "channel_shuffle(Tensor input, int groups) -> Tensor",
 		Names:  "F.channel_shuffle channel_shuffle native_channel_shuffle F.native_channel_shuffle",
-		Doc:    opdef.Doc{Summary: "Channels interleaved between groups", Formula: "out[n, c*groups + g] = input[n, g*(C/groups) + c]", Source: "torch.nn.ChannelShuffle"},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Doc: opdef.Doc{Summary: "Channels interleaved between groups",
+			Formula: "out[n, c*groups + g] = input[n, g*(C/groups) + c]", Source: "torch.nn.ChannelShuffle"},
+		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *channelShuffleArgs) ([]*tensor.Tensor, error) {
 			return oneResult(channelShuffle(a.Input, a.Groups, false))
 		},
@@ -170,7 +188,8 @@ var padOps = []*opdef.Entry{
 		},
 		Cases: func(r *rand.Rand) []*channelShuffleArgs {
 			g := opdef.Gen{R: r}
-			return []*channelShuffleArgs{{g.Normal(tensor.Float64, 2, 6, 2, 3), 2}, {g.Normal(tensor.Float32, 1, 6, 2), 3}}
+			return []*channelShuffleArgs{{g.Normal(tensor.Float64, 2, 6, 2, 3), 2},
+				{g.Normal(tensor.Float32, 1, 6, 2), 3}}
 		},
 	}.Entry(),
 }
@@ -221,7 +240,9 @@ func (a *padArgs) plan() (*padding, error) {
 	case "constant":
 	case "reflect", "replicate", "circular":
 		if k < 1 || k > 3 || n != k+1 && n != k+2 {
-			return nil, opdef.Refuse("pad", "mode %q pads the last 1, 2 or 3 of 2 to 5 dimensions, got %d values for shape %s", a.Mode, len(a.Pad), tensor.ShapeString(t.Shape))
+			return nil,
+				opdef.Refuse("pad", "mode %q pads the last 1, 2 or 3 of 2 to 5 dimensions, got %d values for shape %s",
+					a.Mode, len(a.Pad), tensor.ShapeString(t.Shape))
 		}
 		if a.Value != nil && a.Value.Complex128() != 0 {
 			return nil, opdef.Refuse("value", "has no meaning for mode %q", a.Mode)
@@ -239,14 +260,18 @@ func (a *padArgs) plan() (*padding, error) {
 		}
 		switch {
 		case lo > 1<<40 || hi > 1<<40 || size+lo+hi < 0:
-			return nil, opdef.Refuse("pad", "%d and %d leave no valid size of dimension %d, which is %d", lo, hi, d, size)
+			return nil, opdef.Refuse("pad", "%d and %d leave no valid size of dimension %d, which is %d", lo,
+				hi, d, size)
 		case a.Mode == "reflect" && max(lo, hi) >= size && size > 0 && max(lo, hi) > 0:
 			return nil, opdef.Refuse("pad", "reflection by %d and %d needs a dimension larger than %d", lo, hi, size)
 		case a.Mode == "circular" && max(lo, hi) > size:
-			return nil, opdef.Refuse("pad", "%d and %d would wrap around a dimension of %d more than once", lo, hi, size)
+			return nil, opdef.Refuse("pad", "%d and %d would wrap around a dimension of %d more than once",
+				lo, hi, size)
 		case a.Mode != "constant" && size == 0 && (d > 0 || n == k+1):
-			return nil, opdef.Refuse("input", "want no empty dimension but the batch, got shape %s", tensor.ShapeString(t.Shape))
-		case a.Mode != "constant" && size+lo+hi == 0 && size > 0, a.Mode == "circular" && size+min(lo, 0)+min(hi, 0) <= 0 && size > 0:
+			return nil, opdef.Refuse("input", "want no empty dimension but the batch, got shape %s",
+				tensor.ShapeString(t.Shape))
+		case a.Mode != "constant" && size+lo+hi == 0 && size > 0, a.Mode == "circular" &&
+			size+min(lo, 0)+min(hi, 0) <= 0 && size > 0:
 			return nil, opdef.Refuse("pad", "%d and %d leave no elements of dimension %d", lo, hi, d)
 		}
 		p.shape[d] = size + lo + hi
@@ -468,7 +493,8 @@ func unfoldAs[T kernel.Number](c *kernel.Conv, x *tensor.Tensor, shape []int) *t
 func (a *foldArgs) plan() (*kernel.Conv, []int, error) {
 	x := a.Input
 	if x.Dim() != 2 && x.Dim() != 3 || x.Numel() == 0 && (x.Dim() == 2 || x.Shape[0] != 0) {
-		return nil, nil, opdef.Refuse("input", "want 2 or 3 dimensions, none empty but the batch, got shape %s", tensor.ShapeString(x.Shape))
+		return nil, nil, opdef.Refuse("input", "want 2 or 3 dimensions, none empty but the batch, got shape %s",
+			tensor.ShapeString(x.Shape))
 	}
 	size, err := spatial("output_size", a.OutputSize, 2, 1, 1)
 	if err != nil {
@@ -533,7 +559,8 @@ type (
 // lastThree splits the shape of an image batch into what leads and (C, H, W).
 func lastThree(t *tensor.Tensor, factor int, arg string) (lead []int, c, h, w int, err error) {
 	if t.Dim() < 3 {
-		return nil, 0, 0, 0, opdef.Refuse("input", "want at least 3 dimensions, got shape %s", tensor.ShapeString(t.Shape))
+		return nil, 0, 0, 0, opdef.Refuse("input", "want at least 3 dimensions, got shape %s",
+			tensor.ShapeString(t.Shape))
 	}
 	if factor < 1 || factor > 1<<15 {
 		return nil, 0, 0, 0, opdef.Refuse(arg, "want a positive number, got %d", factor)

@@ -28,8 +28,11 @@ var integers = []float64{-3, -2, -1, 0, 1, 2, 3}
 // pointwiseOps are functions of one tensor, element by element.
 var pointwiseOps = []*opdef.Entry{
 	opdef.Op[opdef.UnaryArgs]{
-		Schema: "abs(Tensor self) -> Tensor", Names: "abs absolute Tensor.abs Tensor.absolute Tensor.__abs__", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Magnitude", Formula: "|self|", Notes: "Complex input gives the real dtype; one infinite part makes it +Inf, where torch 1 has NaN if the other is NaN. The subgradient at 0 is 0.", Source: "torch.abs"},
+		Schema: "abs(Tensor self) -> Tensor", Names: "abs absolute Tensor.abs Tensor.absolute Tensor.__abs__",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Magnitude", Formula: "|self|",
+			Notes: "Complex input gives the real dtype; one infinite part makes it +Inf, where torch 1 has NaN if " +
+				"the other is NaN. The subgradient at 0 is 0.", Source: "torch.abs"},
 		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		ErrorOf: func(a *opdef.UnaryArgs) opdef.Error {
 			if a.Self.DType.IsComplex() { // the root of a sum of squares
@@ -41,22 +44,25 @@ var pointwiseOps = []*opdef.Entry{
 		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			gr := opdef.Grads{}
 			if !a.Self.DType.IsComplex() {
-				gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self, func(gi, x float64) float64 { return gi * sign(x) }))
+				gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self,
+					func(gi, x float64) float64 { return gi * sign(x) }))
 				return gr, nil
 			}
-			gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self, func(gi, x complex128) complex128 { return gi * signC(x) }))
+			gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self,
+				func(gi, x complex128) complex128 { return gi * signC(x) }))
 			return gr, nil
 		},
 		Cases: awayFromZero,
 	}.Entry(),
 	opdef.Unary{
-		Name: "neg", Names: "neg negative Tensor.neg Tensor.negative Tensor.__neg__", InPlace: true, Error: moves, NoBool: true,
-		Doc: opdef.Doc{Summary: "Negation", Formula: "-self", Source: "torch.neg"},
-		F:   func(x float64) float64 { return -x },
-		C:   func(x complex128) complex128 { return -x },
-		I:   func(x int64) int64 { return -x },
-		DF:  func(_, _ float64) float64 { return -1 },
-		DC:  func(_, _ complex128) complex128 { return -1 },
+		Name: "neg", Names: "neg negative Tensor.neg Tensor.negative Tensor.__neg__", InPlace: true, Error: moves,
+		NoBool: true,
+		Doc:    opdef.Doc{Summary: "Negation", Formula: "-self", Source: "torch.neg"},
+		F:      func(x float64) float64 { return -x },
+		C:      func(x complex128) complex128 { return -x },
+		I:      func(x int64) int64 { return -x },
+		DF:     func(_, _ float64) float64 { return -1 },
+		DC:     func(_, _ complex128) complex128 { return -1 },
 	}.Entry(),
 	opdef.Unary{
 		Name: "positive", Names: "positive Tensor.positive Tensor.__pos__", Error: moves, NoBool: true,
@@ -77,7 +83,8 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "sgn(Tensor self) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Sign, for complex numbers the direction", Formula: "self / |self|, 0 at 0", Source: "torch.sgn"},
+		Doc: opdef.Doc{Summary: "Sign, for complex numbers the direction", Formula: "self / |self|, 0 at 0",
+			Source: "torch.sgn"},
 		Error: opdef.Error{Class: opdef.Rounded, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
@@ -91,29 +98,33 @@ var pointwiseOps = []*opdef.Entry{
 		},
 		Grad: sgnGrad,
 		GradScale: func(a *opdef.UnaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return opdef.Grads{"self": {opdef.Zip(tensor.Float64, opdef.Abs(g.Out[0]), opdef.Abs(a.Self), func(gi, r float64) float64 {
-				if !a.Self.DType.IsComplex() || r == 0 {
-					return 0
-				}
-				return gi / r
-			})}}, nil
+			return opdef.Grads{"self": {opdef.Zip(tensor.Float64, opdef.Abs(g.Out[0]), opdef.Abs(a.Self),
+				func(gi, r float64) float64 {
+					if !a.Self.DType.IsComplex() || r == 0 {
+						return 0
+					}
+					return gi / r
+				})}}, nil
 		},
 		Cases: awayFromZero,
 	}.Entry(),
 	opdef.Unary{
 		Name: "ceil", InPlace: true, Error: moves, NoBool: true, Kinks: integers,
-		Doc: opdef.Doc{Summary: "Smallest integer not less than each element", Formula: "ceil(self)", Source: "torch.ceil"},
-		F:   math.Ceil, I: func(x int64) int64 { return x }, DF: zeroSlope,
+		Doc: opdef.Doc{Summary: "Smallest integer not less than each element", Formula: "ceil(self)",
+			Source: "torch.ceil"},
+		F: math.Ceil, I: func(x int64) int64 { return x }, DF: zeroSlope,
 	}.Entry(),
 	opdef.Unary{
 		Name: "floor", InPlace: true, Error: moves, NoBool: true, Kinks: integers,
-		Doc: opdef.Doc{Summary: "Largest integer not greater than each element", Formula: "floor(self)", Source: "torch.floor"},
-		F:   math.Floor, I: func(x int64) int64 { return x }, DF: zeroSlope,
+		Doc: opdef.Doc{Summary: "Largest integer not greater than each element", Formula: "floor(self)",
+			Source: "torch.floor"},
+		F: math.Floor, I: func(x int64) int64 { return x }, DF: zeroSlope,
 	}.Entry(),
 	opdef.Unary{
-		Name: "trunc", Names: "trunc fix Tensor.trunc Tensor.fix", InPlace: true, Error: moves, NoBool: true, Kinks: integers,
-		Doc: opdef.Doc{Summary: "Integer part", Formula: "trunc(self)", Source: "torch.trunc"},
-		F:   math.Trunc, I: func(x int64) int64 { return x }, DF: zeroSlope,
+		Name: "trunc", Names: "trunc fix Tensor.trunc Tensor.fix", InPlace: true, Error: moves, NoBool: true,
+		Kinks: integers,
+		Doc:   opdef.Doc{Summary: "Integer part", Formula: "trunc(self)", Source: "torch.trunc"},
+		F:     math.Trunc, I: func(x int64) int64 { return x }, DF: zeroSlope,
 	}.Entry(),
 	opdef.Unary{
 		Name: "frac", InPlace: true, Error: moves, NoInts: true, Kinks: integers,
@@ -122,9 +133,12 @@ var pointwiseOps = []*opdef.Entry{
 		DF:  unitSlope,
 	}.Entry(),
 	opdef.Pointwise[roundArgs]{
-		Schema: "round(Tensor self, *, int decimals=0) -> Tensor", Names: "round special.round Tensor.round", InPlace: true, NoBool: true,
-		Doc: opdef.Doc{Summary: "Nearest number with so many decimals, ties to even", Formula: "rint(self*10^decimals) / 10^decimals",
-			Notes: "The product and the quotient are rounded to the dtype (float32 at least), as torch does: decimals=2 of 2.675 is 2.68 in float32.", Source: "torch.round"},
+		Schema: "round(Tensor self, *, int decimals=0) -> Tensor", Names: "round special.round Tensor.round",
+		InPlace: true, NoBool: true,
+		Doc: opdef.Doc{Summary: "Nearest number with so many decimals, ties to even",
+			Formula: "rint(self*10^decimals) / 10^decimals",
+			Notes: "The product and the quotient are rounded to the dtype (float32 at least), as torch does: " +
+				"decimals=2 of 2.675 is 2.68 in float32.", Source: "torch.round"},
 		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Exact}},
 		Self:  func(a *roundArgs) *tensor.Tensor { return a.Self },
 		Check: func(a *roundArgs) error {
@@ -149,8 +163,10 @@ var pointwiseOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			halves := append([]float64{-2.5, -1.5, -0.5, 0.5, 1.5, 2.5}, integers...)
 			return []*roundArgs{
-				{g.Apart(tensor.Float64, halves, 3, 4), 0}, {g.Apart(tensor.Float32, halves, 5), 0}, {g.Apart(tensor.BFloat16, halves, 5), 0},
-				{g.Normal(tensor.Float32, 0, 3), 0}, {g.Normal(tensor.Float32, 4), 2}, {g.Normal(tensor.Float32, 4), -1}, {g.Int(tensor.Int32, -4, 4, 4), 0},
+				{g.Apart(tensor.Float64, halves, 3, 4), 0}, {g.Apart(tensor.Float32, halves, 5), 0},
+				{g.Apart(tensor.BFloat16, halves, 5), 0},
+				{g.Normal(tensor.Float32, 0, 3), 0}, {g.Normal(tensor.Float32, 4), 2}, {g.Normal(tensor.Float32, 4),
+					-1}, {g.Int(tensor.Int32, -4, 4, 4), 0},
 				{tensor.New(tensor.Float32, []int{6}, []float64{-1.5, -0.5, 0.5, 1.5, 2.5, math.NaN()}), 0},
 			}
 		},
@@ -176,7 +192,8 @@ var pointwiseOps = []*opdef.Entry{
 		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			gr := opdef.Grads{}
 			if a.Self.DType.IsComplex() {
-				gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self, func(gi, x complex128) complex128 { return 2 * gi * cmplx.Conj(x) }))
+				gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self,
+					func(gi, x complex128) complex128 { return 2 * gi * cmplx.Conj(x) }))
 				return gr, nil
 			}
 			gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self, func(gi, x float64) float64 { return 2 * gi * x }))
@@ -187,7 +204,8 @@ var pointwiseOps = []*opdef.Entry{
 		Cases:     awayFromZero,
 	}.Entry(),
 	opdef.Unary{
-		Name: "reciprocal", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}}, Saved: true, Kinks: []float64{0},
+		Name: "reciprocal", InPlace: true, Error: opdef.Error{Class: opdef.Rounded,
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}}, Saved: true, Kinks: []float64{0},
 		Doc: opdef.Doc{Summary: "Reciprocal", Formula: "1 / self", Source: "torch.reciprocal"},
 		F:   func(x float64) float64 { return 1 / x },
 		C:   kernel.Reciprocal,
@@ -203,7 +221,8 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		// The result's own error of 2 ulp counts three times in the gradient.
-		Name: "rsqrt", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 10}}, Saved: true, Lo: 0.2, Hi: 4,
+		Name: "rsqrt", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, ULPs: 2,
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 10}}, Saved: true, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Reciprocal of the square root", Formula: "1 / sqrt(self)", Source: "torch.rsqrt"},
 		F:   func(x float64) float64 { return 1 / math.Sqrt(x) },
 		C:   func(x complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x)) },
@@ -223,7 +242,8 @@ var pointwiseOps = []*opdef.Entry{
 		F:   math.Exp2, C: func(x complex128) complex128 { return powC(2, x) },
 		DF: func(_, y float64) float64 { return y * math.Ln2 },
 		DC: func(_, y complex128) complex128 { return y * math.Ln2 },
-		SC: func(x, y complex128) float64 { return cmplx.Abs(y) * (1 + cmplx.Abs(x)) }, // the product with ln(2) is rounded
+		// the product with ln(2) is rounded
+		SC: func(x, y complex128) float64 { return cmplx.Abs(y) * (1 + cmplx.Abs(x)) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "expm1", Names: "expm1 special.expm1 Tensor.expm1", InPlace: true, Error: smooth, Saved: true,
@@ -257,13 +277,15 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "log1p", Names: "log1p special.log1p Tensor.log1p", InPlace: true, Error: smooth, Lo: -0.8, Hi: 4,
-		Doc:   opdef.Doc{Summary: "Natural logarithm of one plus each element", Formula: "ln(1 + self)", Source: "torch.log1p"},
+		Doc: opdef.Doc{Summary: "Natural logarithm of one plus each element", Formula: "ln(1 + self)",
+			Source: "torch.log1p"},
 		Block: vmath.Log1p, C: kernel.Log1p,
 		DF: func(x, _ float64) float64 { return 1 / (x + 1) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x + 1) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "sigmoid", Names: "sigmoid special.expit Tensor.sigmoid F.sigmoid", InPlace: true, Error: smooth, Saved: true,
+		Name: "sigmoid", Names: "sigmoid special.expit Tensor.sigmoid F.sigmoid", InPlace: true, Error: smooth,
+		Saved: true,
 		Doc:   opdef.Doc{Summary: "Logistic function", Formula: "1 / (1 + exp(-self))", Source: "torch.sigmoid"},
 		Block: vmath.Sigmoid,
 		C:     func(x complex128) complex128 { return kernel.Reciprocal(1 + cmplx.Exp(-x)) },
@@ -284,9 +306,12 @@ var pointwiseOps = []*opdef.Entry{
 		DF:  func(_, _ float64) float64 { return 180 / math.Pi },
 	}.Entry(),
 	opdef.Pointwise[nanToNumArgs]{
-		Schema: "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", InPlace: true,
-		Doc: opdef.Doc{Summary: "Replaces NaN and infinities by numbers", Formula: "nan, posinf, neginf where self is NaN, +Inf, -Inf; self elsewhere",
-			Notes: "Defaults: 0, the largest and the smallest finite value of the dtype.", Source: "torch.nan_to_num"},
+		Schema:  "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Replaces NaN and infinities by numbers",
+			Formula: "nan, posinf, neginf where self is NaN, +Inf, -Inf; self elsewhere",
+			Notes:   "Defaults: 0, the largest and the smallest finite value of the dtype.",
+			Source:  "torch.nan_to_num"},
 		Error: moves,
 		Self:  func(a *nanToNumArgs) *tensor.Tensor { return a.Self },
 		F: func(a *nanToNumArgs) func(float64) float64 {
@@ -320,7 +345,8 @@ var pointwiseOps = []*opdef.Entry{
 			k := 7.5
 			return []*nanToNumArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: tensor.New(tensor.Float32, []int{5}, odd)},
-				{tensor.New(tensor.Float16, []int{5}, odd), &k, &k, &k}, {Self: g.Int(tensor.Int32, -4, 4, 4)}, {Self: g.Normal(tensor.Float32, 0, 2)},
+				{tensor.New(tensor.Float16, []int{5}, odd), &k, &k, &k}, {Self: g.Int(tensor.Int32, -4, 4, 4)},
+				{Self: g.Normal(tensor.Float32, 0, 2)},
 			}
 		},
 	}.Entry(),
@@ -432,8 +458,11 @@ func awayFromZero(r *rand.Rand) []*opdef.UnaryArgs {
 	g := opdef.Gen{R: r}
 	zero := []float64{0}
 	return []*opdef.UnaryArgs{
-		{Self: g.Apart(tensor.Float64, zero, 3, 4)}, {Self: g.Apart(tensor.Float32, zero, 5)}, {Self: g.Apart(tensor.BFloat16, zero, 2, 3)},
-		{Self: g.Apart(tensor.Float16, zero)}, {Self: g.Normal(tensor.Float32, 0, 3)}, {Self: opdef.NonContiguous(g.Apart(tensor.Float64, zero, 3, 4))},
-		{Self: g.Normal(tensor.Complex128, 3, 2)}, {Self: g.Normal(tensor.Complex64, 4)}, {Self: g.Int(tensor.Int32, -4, 4, 6)},
+		{Self: g.Apart(tensor.Float64, zero, 3, 4)}, {Self: g.Apart(tensor.Float32, zero, 5)},
+		{Self: g.Apart(tensor.BFloat16, zero, 2, 3)},
+		{Self: g.Apart(tensor.Float16, zero)}, {Self: g.Normal(tensor.Float32, 0, 3)},
+		{Self: opdef.NonContiguous(g.Apart(tensor.Float64, zero, 3, 4))},
+		{Self: g.Normal(tensor.Complex128, 3, 2)}, {Self: g.Normal(tensor.Complex64, 4)},
+		{Self: g.Int(tensor.Int32, -4, 4, 6)},
 	}
 }

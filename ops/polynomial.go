@@ -18,14 +18,21 @@ var polynomialOps = []*opdef.Entry{
 	chebyshevOp("shifted_chebyshev_polynomial_u", "Shifted Chebyshev polynomial of the second kind", chebyshevU, true),
 	chebyshevOp("shifted_chebyshev_polynomial_v", "Shifted Chebyshev polynomial of the third kind", chebyshevV, true),
 	chebyshevOp("shifted_chebyshev_polynomial_w", "Shifted Chebyshev polynomial of the fourth kind", chebyshevW, true),
-	polynomialOp("hermite_polynomial_h", "Hermite polynomial of the physicists", "H[k+1] = 2*x*H[k] - 2*k*H[k-1], H[0] = 1, H[1] = 2*x",
-		recurrence{func(x float64) float64 { return 2 * x }, func(x, k, p, q float64) float64 { return 2*x*p - 2*k*q }}),
-	polynomialOp("hermite_polynomial_he", "Hermite polynomial of the probabilists", "He[k+1] = x*He[k] - k*He[k-1], He[0] = 1, He[1] = x",
+	polynomialOp("hermite_polynomial_h", "Hermite polynomial of the physicists",
+		"H[k+1] = 2*x*H[k] - 2*k*H[k-1], H[0] = 1, H[1] = 2*x",
+		recurrence{func(x float64) float64 { return 2 * x },
+			func(x, k, p, q float64) float64 { return 2*x*p - 2*k*q }}),
+	polynomialOp("hermite_polynomial_he", "Hermite polynomial of the probabilists",
+		"He[k+1] = x*He[k] - k*He[k-1], He[0] = 1, He[1] = x",
 		recurrence{func(x float64) float64 { return x }, func(x, k, p, q float64) float64 { return x*p - k*q }}),
-	polynomialOp("laguerre_polynomial_l", "Laguerre polynomial", "(k+1)*L[k+1] = (2*k+1-x)*L[k] - k*L[k-1], L[0] = 1, L[1] = 1-x",
-		recurrence{func(x float64) float64 { return 1 - x }, func(x, k, p, q float64) float64 { return ((2*k+1-x)*p - k*q) / (k + 1) }}),
-	polynomialOp("legendre_polynomial_p", "Legendre polynomial", "(k+1)*P[k+1] = (2*k+1)*x*P[k] - k*P[k-1], P[0] = 1, P[1] = x",
-		recurrence{func(x float64) float64 { return x }, func(x, k, p, q float64) float64 { return ((2*k+1)*x*p - k*q) / (k + 1) }}),
+	polynomialOp("laguerre_polynomial_l", "Laguerre polynomial",
+		"(k+1)*L[k+1] = (2*k+1-x)*L[k] - k*L[k-1], L[0] = 1, L[1] = 1-x",
+		recurrence{func(x float64) float64 { return 1 - x },
+			func(x, k, p, q float64) float64 { return ((2*k+1-x)*p - k*q) / (k + 1) }}),
+	polynomialOp("legendre_polynomial_p", "Legendre polynomial",
+		"(k+1)*P[k+1] = (2*k+1)*x*P[k] - k*P[k-1], P[0] = 1, P[1] = x",
+		recurrence{func(x float64) float64 { return x },
+			func(x, k, p, q float64) float64 { return ((2*k+1)*x*p - k*q) / (k + 1) }}),
 }
 
 type polynomialArgs struct{ X, N *tensor.Tensor }
@@ -75,11 +82,13 @@ var (
 	}
 	chebyshevV = chebyshevKind{
 		func(x float64) float64 { return 2*x - 1 },
-		func(t, n float64) float64 { return math.Cos((n + 0.5) * t) }, func(t float64) float64 { return math.Cos(t / 2) }, 8,
+		func(t, n float64) float64 { return math.Cos((n + 0.5) * t) },
+		func(t float64) float64 { return math.Cos(t / 2) }, 8,
 	}
 	chebyshevW = chebyshevKind{
 		func(x float64) float64 { return 2*x + 1 },
-		func(t, n float64) float64 { return math.Sin((n + 0.5) * t) }, func(t float64) float64 { return math.Sin(t / 2) }, 8,
+		func(t, n float64) float64 { return math.Sin((n + 0.5) * t) },
+		func(t float64) float64 { return math.Sin(t / 2) }, 8,
 	}
 )
 
@@ -112,7 +121,8 @@ func polynomialOp(name, summary, formula string, p interface {
 }) *opdef.Entry {
 	return opdef.Op[polynomialArgs]{
 		Schema: "special_" + name + "(Tensor|Scalar x, Tensor|Scalar n) -> Tensor", Names: "special." + name,
-		Doc:   opdef.Doc{Summary: summary, Formula: formula, Notes: "n is truncated to an integer; below 0 the result is 0.", Source: "torch.special." + name},
+		Doc: opdef.Doc{Summary: summary, Formula: formula,
+			Notes: "n is truncated to an integer; below 0 the result is 0.", Source: "torch.special." + name},
 		Error: smooth,
 		Kernel: func(a *polynomialArgs) ([]*tensor.Tensor, error) {
 			return pairOfNumbers(a.X, a.N, true, func(x, n float64) float64 {
@@ -134,9 +144,13 @@ func polynomialOp(name, summary, formula string, p interface {
 			f32, f64 := tensor.Float32, tensor.Float64
 			degrees := func(shape ...int) *tensor.Tensor { return g.Int(tensor.Int64, -1, 9, shape...) }
 			return []*polynomialArgs{
-				{g.Normal(f64, 3, 4), degrees(3, 4)}, {g.Uniform(f64, -1, 1, 3, 1), degrees(4)}, {g.Normal(f32, 5), tensor.Wrap(int64(3))},
-				{tensor.Wrap(0.25), opdef.Cast(degrees(5), f32)}, {opdef.NonContiguous(g.Normal(f64, 2, 3)), degrees(3)}, {g.Normal(f32, 0, 3), degrees(3)},
-				{g.Int(tensor.Int32, -2, 2, 4), degrees(4)}, {tensor.New(f32, []int{4}, []float64{-1, 1, 0, math.NaN()}), tensor.Wrap(int64(7))}, {g.Normal(f32), degrees()},
+				{g.Normal(f64, 3, 4), degrees(3, 4)}, {g.Uniform(f64, -1, 1, 3, 1), degrees(4)},
+				{g.Normal(f32, 5), tensor.Wrap(int64(3))},
+				{tensor.Wrap(0.25), opdef.Cast(degrees(5), f32)}, {opdef.NonContiguous(g.Normal(f64, 2, 3)),
+					degrees(3)}, {g.Normal(f32, 0, 3), degrees(3)},
+				{g.Int(tensor.Int32, -2, 2, 4), degrees(4)},
+				{tensor.New(f32, []int{4}, []float64{-1, 1, 0, math.NaN()}), tensor.Wrap(int64(7))},
+				{g.Normal(f32), degrees()},
 			}
 		},
 	}.Entry()

@@ -39,7 +39,8 @@ func planesOf(arg string, t *tensor.Tensor, nd int) (planes, error) {
 	lead := t.Dim() - nd
 	for d, n := range t.Shape {
 		if n == 0 && (d > 0 || lead == 1) {
-			return p, opdef.Refuse(arg, "want no empty dimension but the batch, got shape %s", tensor.ShapeString(t.Shape))
+			return p, opdef.Refuse(arg, "want no empty dimension but the batch, got shape %s",
+				tensor.ShapeString(t.Shape))
 		}
 		if d < lead {
 			p.rows *= n

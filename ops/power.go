@@ -26,7 +26,8 @@ type powArgs struct{ Self, Exponent *tensor.Tensor }
 
 // mapN is the lazy tensor of a function of the elements of broadcast tensors,
 // computed in c if dt is complex, else in f.
-func mapN(dt tensor.DType, c func(v []complex128) complex128, f func(v []float64) float64, ts ...*tensor.Tensor) (*tensor.Tensor, error) {
+func mapN(dt tensor.DType, c func(v []complex128) complex128, f func(v []float64) float64,
+	ts ...*tensor.Tensor) (*tensor.Tensor, error) {
 	ts, shape, err := opdef.BroadcastAll(ts...)
 	if err != nil {
 		return nil, err
@@ -202,26 +203,32 @@ func addcdivGrad(a *addcArgs, g *opdef.Grad) (opdef.Grads, error) {
 		return nil, err
 	}
 	return opdef.Grads{
-		"self": {opdef.SumTo(g.Out[0], a.Self.Shape)}, "tensor1": {opdef.SumTo(g1, a.Tensor1.Shape)}, "tensor2": {opdef.SumTo(g2, a.Tensor2.Shape)},
+		"self": {opdef.SumTo(g.Out[0], a.Self.Shape)}, "tensor1": {opdef.SumTo(g1, a.Tensor1.Shape)},
+		"tensor2": {opdef.SumTo(g2, a.Tensor2.Shape)},
 	}, nil
 }
 
 func addcCases(r *rand.Rand) []*addcArgs {
 	g := opdef.Gen{R: r}
-	return append(addcdivCases(r), &addcArgs{g.Int(tensor.Int32, -4, 4, 3), g.Int(tensor.Int32, -4, 4, 3), g.Int(tensor.Int32, -4, 4, 3), opdef.Int(2)})
+	return append(addcdivCases(r), &addcArgs{g.Int(tensor.Int32, -4, 4, 3), g.Int(tensor.Int32, -4, 4, 3),
+		g.Int(tensor.Int32, -4, 4, 3), opdef.Int(2)})
 }
 
 func addcdivCases(r *rand.Rand) []*addcArgs {
 	g := opdef.Gen{R: r}
 	zero := []float64{0}
 	return []*addcArgs{
-		{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4), g.Apart(tensor.Float64, zero, 3, 4), opdef.Float(-0.5)},
-		{g.Normal(tensor.Float64, 3, 1), g.Normal(tensor.Float64, 4), g.Apart(tensor.Float64, zero, 2, 3, 1), opdef.Int(1)},
+		{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4), g.Apart(tensor.Float64, zero, 3, 4),
+			opdef.Float(-0.5)},
+		{g.Normal(tensor.Float64, 3, 1), g.Normal(tensor.Float64, 4), g.Apart(tensor.Float64, zero, 2, 3, 1),
+			opdef.Int(1)},
 		{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5), g.Apart(tensor.Float32, zero, 5), opdef.Float(0.1)},
-		{g.Normal(tensor.BFloat16, 5), g.Normal(tensor.BFloat16, 5), g.Apart(tensor.BFloat16, zero, 5), opdef.Float(0.1)},
+		{g.Normal(tensor.BFloat16, 5), g.Normal(tensor.BFloat16, 5), g.Apart(tensor.BFloat16, zero, 5),
+			opdef.Float(0.1)},
 		{g.Normal(tensor.Float32), g.Normal(tensor.Float32), g.Apart(tensor.Float32, zero), opdef.Int(2)},
 		{g.Normal(tensor.Float32, 0, 3), g.Normal(tensor.Float32, 3), g.Apart(tensor.Float32, zero, 3), opdef.Int(1)},
-		{g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3), opdef.Cplx(complex(0.5, -1))},
+		{g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3),
+			opdef.Cplx(complex(0.5, -1))},
 	}
 }
 
@@ -248,19 +255,23 @@ func lerp(a *lerpArgs) ([]*tensor.Tensor, error) {
 
 func lerpGrad(a *lerpArgs, g *opdef.Grad) (opdef.Grads, error) {
 	dt := a.Self.DType
-	gs, err := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(1-v[1]) }, func(v []float64) float64 { return v[0] * (1 - v[1]) }, g.Out[0], a.Weight)
+	gs, err := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(1-v[1]) },
+		func(v []float64) float64 { return v[0] * (1 - v[1]) }, g.Out[0], a.Weight)
 	if err != nil {
 		return nil, err
 	}
-	ge, err := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]) }, func(v []float64) float64 { return v[0] * v[1] }, g.Out[0], a.Weight)
+	ge, err := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]) },
+		func(v []float64) float64 { return v[0] * v[1] }, g.Out[0], a.Weight)
 	if err != nil {
 		return nil, err
 	}
-	gw, err := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[2]-v[1]) }, func(v []float64) float64 { return v[0] * (v[2] - v[1]) }, g.Out[0], a.Self, a.End)
+	gw, err := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[2]-v[1]) },
+		func(v []float64) float64 { return v[0] * (v[2] - v[1]) }, g.Out[0], a.Self, a.End)
 	if err != nil {
 		return nil, err
 	}
-	return opdef.Grads{"self": {opdef.SumTo(gs, a.Self.Shape)}, "end": {opdef.SumTo(ge, a.End.Shape)}, "weight": {sumToArg(gw, a.Weight)}}, nil
+	return opdef.Grads{"self": {opdef.SumTo(gs, a.Self.Shape)}, "end": {opdef.SumTo(ge, a.End.Shape)},
+		"weight": {sumToArg(gw, a.Weight)}}, nil
 }
 
 func lerpCases(r *rand.Rand) []*lerpArgs {
@@ -301,7 +312,8 @@ func powScale(x, y, out *tensor.Tensor) []*tensor.Tensor {
 	if err != nil { // the kernel has broadcast them already
 		panic(err)
 	}
-	return []*tensor.Tensor{zipWith(tensor.Float64, shape, func(v []complex128) float64 { return cmplx.Abs(v[2]) * powGrowth(v[0], v[1]) }, ts)}
+	return []*tensor.Tensor{zipWith(tensor.Float64, shape,
+		func(v []complex128) float64 { return cmplx.Abs(v[2]) * powGrowth(v[0], v[1]) }, ts)}
 }
 
 // powGrowth is 1 + |y log x|, by which rounding the product y log x changes x**y.
@@ -321,7 +333,8 @@ func power(x, y *tensor.Tensor) ([]*tensor.Tensor, error) {
 		return nil, err
 	}
 	if dt.Kind() >= tensor.KindFloat {
-		t, err := mapN(dt, func(v []complex128) complex128 { return powC(v[0], v[1]) }, func(v []float64) float64 { return kernel.Pow(v[0], v[1]) }, xy...)
+		t, err := mapN(dt, func(v []complex128) complex128 { return powC(v[0], v[1]) },
+			func(v []float64) float64 { return kernel.Pow(v[0], v[1]) }, xy...)
 		return []*tensor.Tensor{t}, err
 	}
 	if dt == tensor.Bool {
@@ -385,7 +398,9 @@ func powGrad(x, y *tensor.Tensor, nx, ny string, g *opdef.Grad, magnitude bool) 
 				}, ts)
 			}
 			if dt.IsComplex() {
-				t = zipWith(tensor.Float64, shape, func(v []complex128) float64 { return real(v[0]) * powGrowth(v[1], v[2]) }, ts)
+				t = zipWith(tensor.Float64, shape, func(v []complex128) float64 {
+					return real(v[0]) * powGrowth(v[1], v[2])
+				}, ts)
 			}
 		}
 		gr.Set(name, opdef.SumTo(t, arg.Shape))
@@ -451,7 +466,8 @@ func floatPower(a *powArgs) ([]*tensor.Tensor, error) {
 	if a.Self.DType.IsComplex() || a.Exponent.DType.IsComplex() {
 		dt = tensor.Complex128
 	}
-	t, err := mapN(dt, func(v []complex128) complex128 { return powC(v[0], v[1]) }, func(v []float64) float64 { return kernel.Pow(v[0], v[1]) }, a.Self, a.Exponent)
+	t, err := mapN(dt, func(v []complex128) complex128 { return powC(v[0], v[1]) },
+		func(v []float64) float64 { return kernel.Pow(v[0], v[1]) }, a.Self, a.Exponent)
 	return []*tensor.Tensor{t}, err
 }
 
@@ -459,10 +475,15 @@ func powCases(r *rand.Rand) []*powArgs {
 	g := opdef.Gen{R: r}
 	pos := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, 0.3, 3, shape...) }
 	return []*powArgs{
-		{pos(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4)}, {pos(tensor.Float64, 3, 1), g.Normal(tensor.Float64, 4)},
-		{g.Apart(tensor.Float64, []float64{0}, 3), tensor.Wrap(int64(3))}, {pos(tensor.Float32, 5), tensor.Wrap(0.5)}, {pos(tensor.Float32, 5), tensor.Wrap(-1.5)},
-		{g.Normal(tensor.Float32, 5), tensor.Wrap(int64(0))}, {pos(tensor.BFloat16, 5), tensor.Wrap(int64(2))}, {tensor.Wrap(2.5), g.Normal(tensor.Float32, 4)},
-		{g.Normal(tensor.Float32, 0, 2), tensor.Wrap(int64(2))}, {pos(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3)},
-		{g.Int(tensor.Int32, -4, 4, 5), tensor.Wrap(int64(3))}, {g.Int(tensor.Int64, -3, 3, 4), g.Int(tensor.Int64, 0, 4, 4)},
+		{pos(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4)},
+		{pos(tensor.Float64, 3, 1), g.Normal(tensor.Float64, 4)},
+		{g.Apart(tensor.Float64, []float64{0}, 3), tensor.Wrap(int64(3))}, {pos(tensor.Float32, 5), tensor.Wrap(0.5)},
+		{pos(tensor.Float32, 5), tensor.Wrap(-1.5)},
+		{g.Normal(tensor.Float32, 5), tensor.Wrap(int64(0))}, {pos(tensor.BFloat16, 5), tensor.Wrap(int64(2))},
+		{tensor.Wrap(2.5), g.Normal(tensor.Float32, 4)},
+		{g.Normal(tensor.Float32, 0, 2), tensor.Wrap(int64(2))},
+		{pos(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3)},
+		{g.Int(tensor.Int32, -4, 4, 5), tensor.Wrap(int64(3))}, {g.Int(tensor.Int64, -3, 3, 4),
+			g.Int(tensor.Int64, 0, 4, 4)},
 	}
 }

@@ -12,9 +12,12 @@ import (
 // pseudoinverseOps take small singular values for zero.
 var pseudoinverseOps = []*opdef.Entry{
 	matrixOp(opdef.Op[pinvArgs]{
-		Schema: "pinv(Tensor A, Tensor|Scalar? rcond=None, bool hermitian=False, *, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None) -> Tensor",
-		Names:  "linalg.pinv pinverse Tensor.pinverse",
-		Doc:    opdef.Doc{Summary: "Pseudoinverse", Formula: "V @ diag(1/S) @ U^H over the singular values above the tolerance", Notes: toleranceNote, Source: "torch.linalg.pinv"},
+		Schema: "pinv(Tensor A, Tensor|Scalar? rcond=None, bool hermitian=False, *, Tensor|Scalar? atol=None, " +
+			"Tensor|Scalar? rtol=None) -> Tensor",
+		Names: "linalg.pinv pinverse Tensor.pinverse",
+		Doc: opdef.Doc{Summary: "Pseudoinverse",
+			Formula: "V @ diag(1/S) @ U^H over the singular values above the tolerance", Notes: toleranceNote,
+			Source: "torch.linalg.pinv"},
 		GradScale: func(a *pinvArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			// The terms are products of two pseudoinverses and the gradient, one of
 			// them also with A.
@@ -22,13 +25,16 @@ var pseudoinverseOps = []*opdef.Entry{
 				return opdef.MaxAbs(vectorNorm(t, 2, []int{t.Dim() - 2, t.Dim() - 1}, false))
 			}
 			p, x := norm(g.Outs[0]), norm(a.A)
-			return opdef.Grads{"A": {tensor.Full(tensor.Float64, a.A.Shape, math.Min(1+x*p, 1e6)*p*p*norm(g.Out[0]))}}, nil
+			return opdef.Grads{"A": {tensor.Full(tensor.Float64, a.A.Shape, math.Min(1+x*p, 1e6)*p*p*norm(g.Out[0]))}},
+				nil
 		},
 		Cases: func(r *rand.Rand) []*pinvArgs {
 			g := opdef.Gen{R: r}
 			return []*pinvArgs{
-				{A: g.Normal(tensor.Float64, 4, 3)}, {A: g.Normal(tensor.Float64, 2, 2, 3)}, {A: g.Normal(tensor.Complex128, 4, 2)}, {A: g.Normal(tensor.Float32, 3, 2)},
-				{A: g.Normal(tensor.Float64, 2, 3, 3), Atol: withoutGrad(g.Uniform(tensor.Float64, 1e-9, 1e-8, 2)), Rtol: tensor.Wrap(1e-9)},
+				{A: g.Normal(tensor.Float64, 4, 3)}, {A: g.Normal(tensor.Float64, 2, 2, 3)},
+				{A: g.Normal(tensor.Complex128, 4, 2)}, {A: g.Normal(tensor.Float32, 3, 2)},
+				{A: g.Normal(tensor.Float64, 2, 3, 3), Atol: withoutGrad(g.Uniform(tensor.Float64, 1e-9, 1e-8, 2)),
+					Rtol: tensor.Wrap(1e-9)},
 			}
 		},
 	}, func(a *pinvArgs) (*matrixCall, error) {
@@ -47,15 +53,20 @@ var pseudoinverseOps = []*opdef.Entry{
 		return m, nil
 	}),
 	matrixOp(opdef.Op[rankArgs]{
-		Schema: "matrix_rank(Tensor A, Tensor|Scalar? tol=None, bool hermitian=False, *, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None) -> Tensor",
-		Names:  "linalg.matrix_rank",
-		Doc:    opdef.Doc{Summary: "Number of singular values above a tolerance", Formula: "count(S > max(atol, rtol*S[0]))", Notes: toleranceNote, Source: "torch.linalg.matrix_rank"},
+		Schema: "matrix_rank(Tensor A, Tensor|Scalar? tol=None, bool hermitian=False, *, Tensor|Scalar? atol=None, " +
+			"Tensor|Scalar? rtol=None) -> Tensor",
+		Names: "linalg.matrix_rank",
+		Doc: opdef.Doc{Summary: "Number of singular values above a tolerance",
+			Formula: "count(S > max(atol, rtol*S[0]))", Notes: toleranceNote, Source: "torch.linalg.matrix_rank"},
 		NoGrad: "a count",
 		Cases: func(r *rand.Rand) []*rankArgs {
 			g := opdef.Gen{R: r}
 			return []*rankArgs{
-				{A: g.Normal(tensor.Float64, 2, 4, 3)}, {A: g.Normal(tensor.Complex64, 3, 3)}, {A: g.Normal(tensor.Float64, 2, 4, 3), Atol: g.Uniform(tensor.Float64, 0.1, 1, 2)},
-				{A: g.Normal(tensor.Float32, 3, 3), Atol: g.Uniform(tensor.Float32, 0, 1, 2), Rtol: g.Uniform(tensor.Float32, 0, 1, 2)}, {A: g.Normal(tensor.Float32, 3, 3), Tol: tensor.Wrap(0.5), Hermitian: true},
+				{A: g.Normal(tensor.Float64, 2, 4, 3)}, {A: g.Normal(tensor.Complex64, 3, 3)},
+				{A: g.Normal(tensor.Float64, 2, 4, 3), Atol: g.Uniform(tensor.Float64, 0.1, 1, 2)},
+				{A: g.Normal(tensor.Float32, 3, 3), Atol: g.Uniform(tensor.Float32, 0, 1, 2),
+					Rtol: g.Uniform(tensor.Float32, 0, 1, 2)}, {A: g.Normal(tensor.Float32, 3, 3),
+					Tol: tensor.Wrap(0.5), Hermitian: true},
 			}
 		},
 	}, func(a *rankArgs) (*matrixCall, error) {
@@ -67,12 +78,14 @@ var pseudoinverseOps = []*opdef.Entry{
 		if err != nil {
 			return nil, err
 		}
-		m.outs, m.run = []matrixOut{{tensor.Int64, nil}}, algorithm{rankOf[float64](a.Hermitian), rankOf[complex128](a.Hermitian)}
+		m.outs, m.run = []matrixOut{{tensor.Int64, nil}}, algorithm{rankOf[float64](a.Hermitian),
+			rankOf[complex128](a.Hermitian)}
 		return m, nil
 	}),
 }
 
-const toleranceNote = "The tolerance of each matrix is max(atol, rtol*S[0]); rtol is max(m, n)*eps by default, 0 where atol is positive."
+const toleranceNote = "The tolerance of each matrix is max(atol, rtol*S[0]); rtol is max(m, n)*eps by default, 0 " +
+	"where atol is positive."
 
 type (
 	pinvArgs struct {
@@ -113,7 +126,8 @@ func tolerant(t *tensor.Tensor, hermitian bool, atol, rtol *tensor.Tensor) (*mat
 			return byDefault
 		})
 	}
-	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t, opdef.Cast(atol, tensor.Float64), opdef.Cast(rtol, tensor.Float64)}, ranks: []int{2, 0, 0}, fixed: 2}, nil
+	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t, opdef.Cast(atol, tensor.Float64),
+		opdef.Cast(rtol, tensor.Float64)}, ranks: []int{2, 0, 0}, fixed: 2}, nil
 }
 
 // roundingTolerance is what singular values of t are compared with, relative to
@@ -125,7 +139,8 @@ func roundingTolerance(t *tensor.Tensor) float64 {
 
 // truncated is the pseudoinverse of a, its singular values and how many of them
 // are above the tolerance, which follows from the largest.
-func truncated[T kernel.Field](a kernel.Mat[T], tol func(largest float64) float64) (p kernel.Mat[T], s []float64, rank int) {
+func truncated[T kernel.Field](a kernel.Mat[T], tol func(largest float64) float64) (p kernel.Mat[T], s []float64,
+	rank int) {
 	u, s, vh := kernel.SVD(a)
 	d := make([]T, len(s))
 	for i, x := range s {

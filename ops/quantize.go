@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	fakeQuantizeFormula = "(q - zero_point)*scale, q = round(self/scale) + zero_point, limited to quant_min ... quant_max"
-	fakeQuantizeNotes   = "self is multiplied by the reciprocal of scale in float32 (float64 for float64), as torch does. The gradient passes where q is within the limits."
+	fakeQuantizeFormula = "(q - zero_point)*scale, q = round(self/scale) + zero_point, limited to quant_min ... " +
+		"quant_max"
+	fakeQuantizeNotes = "self is multiplied by the reciprocal of scale in float32 (float64 for float64), as torch " +
+		"does. The gradient passes where q is within the limits."
 )
 
 var straightThrough = map[string]string{
@@ -23,32 +25,41 @@ var straightThrough = map[string]string{
 // quantization-aware training.
 var quantizeOps = []*opdef.Entry{
 	fakeQuantize(opdef.Op[fakeQuantizeArgs]{
-		Schema: "fake_quantize_per_tensor_affine(Tensor self, Tensor|Scalar scale, Tensor|Scalar zero_point, int quant_min, int quant_max) -> Tensor",
-		Names:  "fake_quantize_per_tensor_affine",
-		Doc:    opdef.Doc{Summary: "Rounds to the steps of a quantized tensor", Formula: fakeQuantizeFormula, Notes: fakeQuantizeNotes, Source: "torch.fake_quantize_per_tensor_affine"},
+		Schema: "fake_quantize_per_tensor_affine(Tensor self, Tensor|Scalar scale, Tensor|Scalar zero_point, int " +
+			"quant_min, int quant_max) -> Tensor",
+		Names: "fake_quantize_per_tensor_affine",
+		Doc: opdef.Doc{Summary: "Rounds to the steps of a quantized tensor", Formula: fakeQuantizeFormula,
+			Notes: fakeQuantizeNotes, Source: "torch.fake_quantize_per_tensor_affine"},
 		Cases: func(r *rand.Rand) []*fakeQuantizeArgs {
 			g := opdef.Gen{R: r}
 			scale := withoutGrad(g.Uniform(tensor.Float32, 0.1, 0.2, 1))
 			return []*fakeQuantizeArgs{
-				{g.Normal(tensor.Float32, 3, 4), tensor.Wrap(0.1), tensor.Wrap(int64(3)), -8, 7}, {g.Normal(tensor.Float64, 5), tensor.Wrap(0.05), tensor.Wrap(int64(0)), 0, 255},
-				{g.Normal(tensor.Float32, 4), scale, g.Int(tensor.Int32, 0, 3, 1), 0, 15}, {g.Normal(tensor.Float32, 0, 3), tensor.Wrap(0.1), tensor.Wrap(int64(0)), 0, 1},
+				{g.Normal(tensor.Float32, 3, 4), tensor.Wrap(0.1), tensor.Wrap(int64(3)), -8, 7},
+				{g.Normal(tensor.Float64, 5), tensor.Wrap(0.05), tensor.Wrap(int64(0)), 0, 255},
+				{g.Normal(tensor.Float32, 4), scale, g.Int(tensor.Int32, 0, 3, 1), 0, 15},
+				{g.Normal(tensor.Float32, 0, 3), tensor.Wrap(0.1), tensor.Wrap(int64(0)), 0, 1},
 			}
 		},
 	}, func(a *fakeQuantizeArgs) (*steps, error) {
 		if a.Scale.Numel() != 1 || a.ZeroPoint.Numel() != 1 {
-			return nil, opdef.Refuse("scale", "want one scale and one zero point, got %d and %d", a.Scale.Numel(), a.ZeroPoint.Numel())
+			return nil, opdef.Refuse("scale", "want one scale and one zero point, got %d and %d", a.Scale.Numel(),
+				a.ZeroPoint.Numel())
 		}
 		return newSteps(a.Self, a.Scale.Reshape(), a.ZeroPoint.Reshape(), a.QuantMin, a.QuantMax)
 	}),
 	fakeQuantize(opdef.Op[fakeQuantizeChannelArgs]{
-		Schema: "fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> Tensor",
-		Names:  "fake_quantize_per_channel_affine",
-		Doc:    opdef.Doc{Summary: "Rounds to the steps of a tensor quantized by channels", Formula: fakeQuantizeFormula, Notes: fakeQuantizeNotes, Source: "torch.fake_quantize_per_channel_affine"},
+		Schema: "fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int " +
+			"quant_min, int quant_max) -> Tensor",
+		Names: "fake_quantize_per_channel_affine",
+		Doc: opdef.Doc{Summary: "Rounds to the steps of a tensor quantized by channels", Formula: fakeQuantizeFormula,
+			Notes: fakeQuantizeNotes, Source: "torch.fake_quantize_per_channel_affine"},
 		Cases: func(r *rand.Rand) []*fakeQuantizeChannelArgs {
 			g := opdef.Gen{R: r}
 			return []*fakeQuantizeChannelArgs{
-				{g.Normal(tensor.Float32, 3, 4), withoutGrad(g.Uniform(tensor.Float32, 0.1, 0.2, 3)), g.Int(tensor.Int32, 0, 3, 3), 0, -8, 7},
-				{g.Normal(tensor.Float64, 2, 3, 2), withoutGrad(g.Uniform(tensor.Float32, 0.1, 0.2, 3)), g.Int(tensor.Int32, 0, 3, 3), 1, 0, 255},
+				{g.Normal(tensor.Float32, 3, 4), withoutGrad(g.Uniform(tensor.Float32, 0.1, 0.2, 3)),
+					g.Int(tensor.Int32, 0, 3, 3), 0, -8, 7},
+				{g.Normal(tensor.Float64, 2, 3, 2), withoutGrad(g.Uniform(tensor.Float32, 0.1, 0.2, 3)),
+					g.Int(tensor.Int32, 0, 3, 3), 1, 0, 255},
 			}
 		},
 	}, func(a *fakeQuantizeChannelArgs) (*steps, error) {
@@ -57,9 +68,13 @@ var quantizeOps = []*opdef.Entry{
 		if err != nil {
 			return nil, err
 		}
-		if n == 0 || !slices.Equal(a.Scale.Shape, []int{a.Self.Shape[axis]}) || !slices.Equal(a.ZeroPoint.Shape, a.Scale.Shape) {
-			return nil, opdef.Refuse("scale", "want a scale and a zero point for each index of dimension %d of shape %s, got shapes %s and %s",
-				axis, tensor.ShapeString(a.Self.Shape), tensor.ShapeString(a.Scale.Shape), tensor.ShapeString(a.ZeroPoint.Shape))
+		if n == 0 || !slices.Equal(a.Scale.Shape, []int{a.Self.Shape[axis]}) ||
+			!slices.Equal(a.ZeroPoint.Shape, a.Scale.Shape) {
+			return nil,
+				opdef.Refuse("scale",
+					"want a scale and a zero point for each index of dimension %d of shape %s, got shapes %s and %s",
+					axis, tensor.ShapeString(a.Self.Shape), tensor.ShapeString(a.Scale.Shape),
+					tensor.ShapeString(a.ZeroPoint.Shape))
 		}
 		shape := slices.Repeat([]int{1}, n)
 		shape[axis] = a.Self.Shape[axis]
@@ -140,7 +155,9 @@ func fakeQuantize[A any](op opdef.Op[A], plan func(*A) (*steps, error)) *opdef.E
 		if err != nil {
 			return nil, err
 		}
-		gr := gradOf("self", s.each(func(q, _, _ float64, up []float64) float64 { return either(q >= s.lo && q <= s.hi, up[0], 0) }, g.Out[0]))
+		gr := gradOf("self", s.each(func(q, _, _ float64, up []float64) float64 {
+			return either(q >= s.lo && q <= s.hi, up[0], 0)
+		}, g.Out[0]))
 		gr.Set("scale", nil)
 		gr.Set("zero_point", nil)
 		return gr, nil

@@ -12,23 +12,36 @@ import (
 
 // queryOps return something else than tensors.
 var queryOps = []*opdef.Entry{
-	query("item", "Tensor.item", "The single element as a Python number", func(t *tensor.Tensor) (value.Value, error) { return item(t) }),
-	query("tolist", "Tensor.tolist", "The elements as nested lists", func(t *tensor.Tensor) (value.Value, error) { return toList(t) }),
-	query("is_complex", "is_complex Tensor.is_complex", "Whether the dtype is complex", func(t *tensor.Tensor) (value.Value, error) { return t.DType.IsComplex(), nil }),
-	query("is_floating_point", "is_floating_point Tensor.is_floating_point", "Whether the dtype is floating", func(t *tensor.Tensor) (value.Value, error) { return t.DType.IsFloat(), nil }),
-	query("is_signed", "is_signed Tensor.is_signed", "Whether the dtype holds negative numbers", func(t *tensor.Tensor) (value.Value, error) { return !t.DType.IsUnsigned(), nil }),
-	query("is_nonzero", "is_nonzero Tensor.is_nonzero Tensor.__bool__ Tensor.__nonzero__", "Whether the single element is not zero", func(t *tensor.Tensor) (value.Value, error) {
-		s, err := onlyElement(t)
-		return s.Complex128() != 0, err
+	query("item", "Tensor.item", "The single element as a Python number", func(t *tensor.Tensor) (value.Value,
+		error) {
+		return item(t)
 	}),
-	query("is_contiguous", "Tensor.is_contiguous", "Whether the elements are adjacent in row-major order", func(t *tensor.Tensor) (value.Value, error) { return t.IsContiguous(), nil }),
-	query("__complex__", "Tensor.__complex__", "The single element as a complex number", func(t *tensor.Tensor) (value.Value, error) {
-		s, err := onlyElement(t)
-		return s.Complex128(), err
+	query("tolist", "Tensor.tolist", "The elements as nested lists", func(t *tensor.Tensor) (value.Value,
+		error) {
+		return toList(t)
 	}),
+	query("is_complex", "is_complex Tensor.is_complex", "Whether the dtype is complex",
+		func(t *tensor.Tensor) (value.Value, error) { return t.DType.IsComplex(), nil }),
+	query("is_floating_point", "is_floating_point Tensor.is_floating_point", "Whether the dtype is floating",
+		func(t *tensor.Tensor) (value.Value, error) { return t.DType.IsFloat(), nil }),
+	query("is_signed", "is_signed Tensor.is_signed", "Whether the dtype holds negative numbers",
+		func(t *tensor.Tensor) (value.Value, error) { return !t.DType.IsUnsigned(), nil }),
+	query("is_nonzero", "is_nonzero Tensor.is_nonzero Tensor.__bool__ Tensor.__nonzero__",
+		"Whether the single element is not zero", func(t *tensor.Tensor) (value.Value, error) {
+			s, err := onlyElement(t)
+			return s.Complex128() != 0, err
+		}),
+	query("is_contiguous", "Tensor.is_contiguous", "Whether the elements are adjacent in row-major order",
+		func(t *tensor.Tensor) (value.Value, error) { return t.IsContiguous(), nil }),
+	query("__complex__", "Tensor.__complex__", "The single element as a complex number",
+		func(t *tensor.Tensor) (value.Value, error) {
+			s, err := onlyElement(t)
+			return s.Complex128(), err
+		}),
 	opdef.Op[containsArgs]{
 		Schema: "__contains__(Tensor self, Tensor|Scalar element) -> any", Names: "Tensor.__contains__",
-		Doc: opdef.Doc{Summary: "Whether any element equals another", Formula: "any(self == element)", Notes: "Both are broadcast.", Source: "torch.Tensor.__contains__"},
+		Doc: opdef.Doc{Summary: "Whether any element equals another", Formula: "any(self == element)",
+			Notes: "Both are broadcast.", Source: "torch.Tensor.__contains__"},
 		Value: func(a *containsArgs) (value.Value, error) {
 			f, err := entryOf(compareOps, "eq").NewCall(&opdef.BinaryArgs{Self: a.Self, Other: a.Element}).Forward()
 			if err != nil {
@@ -38,39 +51,54 @@ var queryOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[shallowCopyArgs]{
-		Schema: "_has_compatible_shallow_copy_type(Tensor input, Tensor from) -> any", Names: "_has_compatible_shallow_copy_type",
-		Doc:   opdef.Doc{Summary: "Whether a tensor can take over another's data, which modules ask when they are converted", Notes: "True for all dense tensors.", Source: "torch._has_compatible_shallow_copy_type"},
+		Schema: "_has_compatible_shallow_copy_type(Tensor input, Tensor from) -> any",
+		Names:  "_has_compatible_shallow_copy_type",
+		Doc: opdef.Doc{Summary: "Whether a tensor can take over another's data, which modules ask when they are " +
+			"converted", Notes: "True for all dense tensors.", Source: "torch._has_compatible_shallow_copy_type"},
 		Value: func(*shallowCopyArgs) (value.Value, error) { return true, nil },
 	}.Entry(),
-	query("numel", "numel Tensor.numel Tensor.nelement", "Number of elements", func(t *tensor.Tensor) (value.Value, error) { return int64(t.Numel()), nil }),
-	query("dim", "Tensor.dim Tensor.ndimension", "Number of dimensions", func(t *tensor.Tensor) (value.Value, error) { return int64(t.Dim()), nil }),
-	query("element_size", "Tensor.element_size", "Bytes of one element", func(t *tensor.Tensor) (value.Value, error) { return int64(t.DType.Size()), nil }),
-	query("storage_offset", "Tensor.storage_offset", "Position of the first element in the storage", func(t *tensor.Tensor) (value.Value, error) { return int64(t.Offset), nil }),
-	query("get_device", "get_device Tensor.get_device", "Number of the device, -1 in host memory", func(t *tensor.Tensor) (value.Value, error) {
-		_, index, ok := strings.Cut(t.Device, ":")
-		if !ok {
-			return int64(-1), nil
-		}
-		n, err := strconv.ParseInt(index, 10, 64)
-		if err != nil {
-			return nil, opdef.Refuse("self", "device %q has no number", t.Device)
-		}
-		return n, nil
+	query("numel", "numel Tensor.numel Tensor.nelement", "Number of elements", func(t *tensor.Tensor) (value.Value,
+		error) {
+		return int64(t.Numel()), nil
 	}),
+	query("dim", "Tensor.dim Tensor.ndimension", "Number of dimensions", func(t *tensor.Tensor) (value.Value,
+		error) {
+		return int64(t.Dim()), nil
+	}),
+	query("element_size", "Tensor.element_size", "Bytes of one element", func(t *tensor.Tensor) (value.Value,
+		error) {
+		return int64(t.DType.Size()), nil
+	}),
+	query("storage_offset", "Tensor.storage_offset", "Position of the first element in the storage",
+		func(t *tensor.Tensor) (value.Value, error) { return int64(t.Offset), nil }),
+	query("get_device", "get_device Tensor.get_device", "Number of the device, -1 in host memory",
+		func(t *tensor.Tensor) (value.Value, error) {
+			_, index, ok := strings.Cut(t.Device, ":")
+			if !ok {
+				return int64(-1), nil
+			}
+			n, err := strconv.ParseInt(index, 10, 64)
+			if err != nil {
+				return nil, opdef.Refuse("self", "device %q has no number", t.Device)
+			}
+			return n, nil
+		}),
 	query("__len__", "Tensor.__len__", "Size of the first dimension", func(t *tensor.Tensor) (value.Value, error) {
 		if t.Dim() == 0 {
 			return nil, opdef.Refuse("self", "a 0-d tensor has no length")
 		}
 		return int64(t.Shape[0]), nil
 	}),
-	query("__float__", "Tensor.__float__", "The single element as a float", func(t *tensor.Tensor) (value.Value, error) {
-		s, err := onlyElement(t)
-		return s.Float64(), err
-	}),
-	query("__int__", "Tensor.__int__ Tensor.__long__ Tensor.__index__", "The single element as an int", func(t *tensor.Tensor) (value.Value, error) {
-		s, err := onlyElement(t)
-		return s.Int64(), err
-	}),
+	query("__float__", "Tensor.__float__", "The single element as a float",
+		func(t *tensor.Tensor) (value.Value, error) {
+			s, err := onlyElement(t)
+			return s.Float64(), err
+		}),
+	query("__int__", "Tensor.__int__ Tensor.__long__ Tensor.__index__", "The single element as an int",
+		func(t *tensor.Tensor) (value.Value, error) {
+			s, err := onlyElement(t)
+			return s.Int64(), err
+		}),
 	opdef.Op[sizeOfArgs]{
 		Schema: "size(Tensor self, int? dim=None) -> any", Names: "Tensor.size",
 		Doc: opdef.Doc{Summary: "The shape, or the size of one dimension", Source: "torch.Tensor.size"},
@@ -111,7 +139,8 @@ var queryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[canCastArgs]{
 		Schema: "can_cast(dtype from, dtype to) -> any", Names: "can_cast",
-		Doc:   opdef.Doc{Summary: "Whether a result may be written to a tensor of another dtype", Source: "torch.can_cast"},
+		Doc: opdef.Doc{Summary: "Whether a result may be written to a tensor of another dtype",
+			Source: "torch.can_cast"},
 		Value: func(a *canCastArgs) (value.Value, error) { return tensor.CanCast(a.From, a.To), nil },
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
@@ -145,10 +174,15 @@ var queryOps = []*opdef.Entry{
 			return nil, opdef.Refuse("self", "dtype %s has no tensor class", a.Self.DType)
 		},
 	}.Entry(),
-	silent("synchronize", "cuda.synchronize npu.synchronize mlu.synchronize xpu.synchronize musa.synchronize gcu.synchronize", "(ignored device=None) -> any", "Waits for the device"),
+	silent("synchronize",
+		"cuda.synchronize npu.synchronize mlu.synchronize xpu.synchronize musa.synchronize gcu.synchronize",
+		"(ignored device=None) -> any", "Waits for the device"),
 	opdef.Op[backwardArgs]{
-		Schema: "backward(Tensor self, ignored gradient=None, ignored retain_graph=None, ignored create_graph=False, ignored inputs=None) -> any", Names: "Tensor.backward",
-		Doc:   opdef.Doc{Summary: "Runs the recorded graph backwards", Notes: "Returns None; the gradients are those of the graph's other calls.", Source: "torch.Tensor.backward"},
+		Schema: "backward(Tensor self, ignored gradient=None, ignored retain_graph=None, ignored " +
+			"create_graph=False, ignored inputs=None) -> any", Names: "Tensor.backward",
+		Doc: opdef.Doc{Summary: "Runs the recorded graph backwards",
+			Notes:  "Returns None; the gradients are those of the graph's other calls.",
+			Source: "torch.Tensor.backward"},
 		Value: func(*backwardArgs) (value.Value, error) { return nil, nil },
 	}.Entry(),
 }

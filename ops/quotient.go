@@ -18,7 +18,8 @@ func quotient(x, y *tensor.Tensor) ([]*tensor.Tensor, error) {
 	if dt.Kind() < tensor.KindFloat {
 		dt = tensor.DefaultDType
 	}
-	t, err := mapN(dt, func(v []complex128) complex128 { return v[0] / v[1] }, func(v []float64) float64 { return v[0] / v[1] }, xy...)
+	t, err := mapN(dt, func(v []complex128) complex128 { return v[0] / v[1] },
+		func(v []float64) float64 { return v[0] / v[1] }, xy...)
 	return []*tensor.Tensor{t}, err
 }
 
@@ -117,7 +118,8 @@ func divMode(a *divModeArgs) ([]*tensor.Tensor, error) {
 		return integral(a.Self, a.Other, floorDiv, floorDivInt)
 	case "trunc":
 		dt := tensor.ResultType(a.Self, a.Other)
-		return integral(a.Self, a.Other, func(x, y float64) float64 { return math.Trunc(dt.Round(x / y)) }, func(x, y int64) int64 { return x / y })
+		return integral(a.Self, a.Other, func(x, y float64) float64 { return math.Trunc(dt.Round(x / y)) },
+			func(x, y int64) int64 { return x / y })
 	}
 	return nil, opdef.Refuse("rounding_mode", "want None, trunc or floor, got %q", *a.RoundingMode)
 }
@@ -142,7 +144,8 @@ func reverseIntegralCases(r *rand.Rand) []*opdef.BinaryArgs {
 			cs = append(cs, &opdef.BinaryArgs{Self: c.Other, Other: c.Self})
 		}
 	}
-	return append(cs, &opdef.BinaryArgs{Self: opdef.Gen{R: r}.Int(tensor.Int64, 1, 9, 4), Other: tensor.Wrap(int64(-7))})
+	return append(cs, &opdef.BinaryArgs{Self: opdef.Gen{R: r}.Int(tensor.Int64, 1, 9, 4),
+		Other: tensor.Wrap(int64(-7))})
 }
 
 func divModeCases(r *rand.Rand) []*divModeArgs {
@@ -155,7 +158,8 @@ func divModeCases(r *rand.Rand) []*divModeArgs {
 }
 
 // modulus declares a remainder; slope is the derivative by the divisor.
-func modulus(schema, names string, inPlace, reversed bool, summary, formula string, f func(x, y float64) float64, i func(x, y int64) int64, slope func(x, y float64) float64) *opdef.Entry {
+func modulus(schema, names string, inPlace, reversed bool, summary, formula string, f func(x, y float64) float64,
+	i func(x, y int64) int64, slope func(x, y float64) float64) *opdef.Entry {
 	operands := func(a *opdef.BinaryArgs) (x, y *tensor.Tensor) {
 		if reversed {
 			return a.Other, a.Self
@@ -172,7 +176,8 @@ func modulus(schema, names string, inPlace, reversed bool, summary, formula stri
 		if err != nil {
 			return nil, err
 		}
-		gy, err := mapN(g.Outs[0].DType, nil, func(v []float64) float64 { return term(v[0] * slope(v[1], v[2])) }, g.Out[0], x, y)
+		gy, err := mapN(g.Outs[0].DType, nil, func(v []float64) float64 { return term(v[0] * slope(v[1], v[2])) },
+			g.Out[0], x, y)
 		if err != nil {
 			return nil, err
 		}

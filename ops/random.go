@@ -19,41 +19,55 @@ const (
 var randomOps = []*opdef.Entry{
 	unknown("empty", "empty", "(int[]... size, *, dtype? dtype=None"+options, uninitialised, sizeCases, ofSize),
 	unknown("empty_like", "empty_like", "(Tensor self, *, dtype? dtype=None"+options, uninitialised, likeCases, ofLike),
-	unknown("new_empty", "Tensor.new_empty", "(Tensor self, int[]... size, *, dtype? dtype=None"+options, uninitialised, newCases, ofNew),
-	unknown("empty_strided", "empty_strided", "(int[] size, int[] stride, *, dtype? dtype=None"+options, uninitialised, func(*rand.Rand) []*stridedArgs {
-		return []*stridedArgs{{[]int{2, 3}, []int{1, 2}, nil}, {[]int{}, []int{}, nil}}
-	}, func(a *stridedArgs) ([]*tensor.Tensor, error) {
-		return ofStrided(a.Size, a.Stride, orElse(a.Dtype, tensor.DefaultDType))
-	}),
-	unknown("empty_permuted", "empty_permuted", "(int[] size, int[] physical_layout, *, dtype? dtype=None"+options, uninitialised, func(*rand.Rand) []*permutedArgs {
-		return []*permutedArgs{{[]int{2, 3}, []int{1, 0}, nil}, {[]int{}, []int{}, nil}}
-	}, func(a *permutedArgs) ([]*tensor.Tensor, error) {
-		if _, err := opdef.Dims("physical_layout", a.PhysicalLayout, len(a.Size)); err != nil || len(a.PhysicalLayout) != len(a.Size) {
-			return nil, opdef.Refuse("physical_layout", "want each of %d dimensions once, got %v", len(a.Size), a.PhysicalLayout)
-		}
-		return constant(a.Size, opdef.Int(0), orElse(a.Dtype, tensor.DefaultDType))
-	}),
-	unknown("new_empty_strided", "Tensor.new_empty_strided", "(Tensor self, int[] size, int[] stride, *, dtype? dtype=None"+options, uninitialised, func(r *rand.Rand) []*newStridedArgs {
-		return []*newStridedArgs{{opdef.Gen{R: r}.Normal(tensor.Float64, 2), []int{2, 3}, []int{1, 2}, nil}}
-	}, func(a *newStridedArgs) ([]*tensor.Tensor, error) {
-		return ofStrided(a.Size, a.Stride, orElse(a.Dtype, a.Self.DType))
-	}),
-	unknown("rand", "rand", "(int[]... size, *, Generator? generator=None, dtype? dtype=None"+options, drawsNumbers, floatSizeCases, ofFloatSize),
-	unknown("randn", "randn", "(int[]... size, *, Generator? generator=None, dtype? dtype=None"+options, drawsNumbers, floatSizeCases, ofFloatSize),
-	unknown("rand_like", "rand_like", "(Tensor self, *, dtype? dtype=None"+options, drawsNumbers, floatLikeCases, ofFloatLike),
-	unknown("randn_like", "randn_like", "(Tensor self, *, dtype? dtype=None"+options, drawsNumbers, floatLikeCases, ofFloatLike),
-	unknown("randint.low", "randint", "(int low, int high, int[] size, *, Generator? generator=None, dtype? dtype=None"+options, drawsNumbers,
+	unknown("new_empty", "Tensor.new_empty", "(Tensor self, int[]... size, *, dtype? dtype=None"+options, uninitialised,
+		newCases, ofNew),
+	unknown("empty_strided", "empty_strided", "(int[] size, int[] stride, *, dtype? dtype=None"+options, uninitialised,
+		func(*rand.Rand) []*stridedArgs {
+			return []*stridedArgs{{[]int{2, 3}, []int{1, 2}, nil}, {[]int{}, []int{}, nil}}
+		}, func(a *stridedArgs) ([]*tensor.Tensor, error) {
+			return ofStrided(a.Size, a.Stride, orElse(a.Dtype, tensor.DefaultDType))
+		}),
+	unknown("empty_permuted", "empty_permuted", "(int[] size, int[] physical_layout, *, dtype? dtype=None"+options,
+		uninitialised, func(*rand.Rand) []*permutedArgs {
+			return []*permutedArgs{{[]int{2, 3}, []int{1, 0}, nil}, {[]int{}, []int{}, nil}}
+		}, func(a *permutedArgs) ([]*tensor.Tensor, error) {
+			if _, err := opdef.Dims("physical_layout", a.PhysicalLayout, len(a.Size)); err != nil ||
+				len(a.PhysicalLayout) != len(a.Size) {
+				return nil, opdef.Refuse("physical_layout", "want each of %d dimensions once, got %v", len(a.Size),
+					a.PhysicalLayout)
+			}
+			return constant(a.Size, opdef.Int(0), orElse(a.Dtype, tensor.DefaultDType))
+		}),
+	unknown("new_empty_strided", "Tensor.new_empty_strided",
+		"(Tensor self, int[] size, int[] stride, *, dtype? dtype=None"+options, uninitialised,
+		func(r *rand.Rand) []*newStridedArgs {
+			return []*newStridedArgs{{opdef.Gen{R: r}.Normal(tensor.Float64, 2), []int{2, 3}, []int{1, 2}, nil}}
+		}, func(a *newStridedArgs) ([]*tensor.Tensor, error) {
+			return ofStrided(a.Size, a.Stride, orElse(a.Dtype, a.Self.DType))
+		}),
+	unknown("rand", "rand", "(int[]... size, *, Generator? generator=None, dtype? dtype=None"+options, drawsNumbers,
+		floatSizeCases, ofFloatSize),
+	unknown("randn", "randn", "(int[]... size, *, Generator? generator=None, dtype? dtype=None"+options, drawsNumbers,
+		floatSizeCases, ofFloatSize),
+	unknown("rand_like", "rand_like", "(Tensor self, *, dtype? dtype=None"+options, drawsNumbers, floatLikeCases,
+		ofFloatLike),
+	unknown("randn_like", "randn_like", "(Tensor self, *, dtype? dtype=None"+options, drawsNumbers, floatLikeCases,
+		ofFloatLike),
+	unknown("randint.low", "randint", "(int low, int high, int[] size, *, Generator? generator=None, dtype? dtype=None"+
+		options, drawsNumbers,
 		func(*rand.Rand) []*randintArgs {
 			return []*randintArgs{{-3, 5, []int{2, 3}, nil}, {0, 2, []int{}, nil}}
 		}, randint),
-	unknown("randint", "randint", "(int high, int[] size, *, Generator? generator=None, dtype? dtype=None"+options, drawsNumbers,
+	unknown("randint", "randint", "(int high, int[] size, *, Generator? generator=None, dtype? dtype=None"+options,
+		drawsNumbers,
 		func(*rand.Rand) []*randintHighArgs {
 			return []*randintHighArgs{{5, []int{2, 3}, nil}, {2, []int{0}, nil}}
 		},
 		func(a *randintHighArgs) ([]*tensor.Tensor, error) {
 			return randint(&randintArgs{0, a.High, a.Size, a.Dtype})
 		}),
-	unknown("randint_like.low", "randint_like", "(Tensor self, int low, int high, *, dtype? dtype=None"+options, drawsNumbers,
+	unknown("randint_like.low", "randint_like", "(Tensor self, int low, int high, *, dtype? dtype=None"+options,
+		drawsNumbers,
 		func(r *rand.Rand) []*randintLikeArgs {
 			return []*randintLikeArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), -3, 5, nil}}
 		}, randintLike),
@@ -67,17 +81,22 @@ var randomOps = []*opdef.Entry{
 	unknown("randperm", "randperm", "(int n, *, Generator? generator=None, dtype dtype=int64"+options, drawsNumbers,
 		func(*rand.Rand) []*randpermArgs { return []*randpermArgs{{5, tensor.Int64}, {0, tensor.Int64}} },
 		func(a *randpermArgs) ([]*tensor.Tensor, error) { return constant([]int{a.N}, opdef.Int(0), a.Dtype) }),
-	unknown("normal.size", "normal", "(Scalar mean, Scalar std, int[] size, *, Generator? generator=None, dtype? dtype=None"+options, drawsNumbers,
+	unknown("normal.size", "normal",
+		"(Scalar mean, Scalar std, int[] size, *, Generator? generator=None, dtype? dtype=None"+options, drawsNumbers,
 		func(*rand.Rand) []*normalSizeArgs {
 			return []*normalSizeArgs{{opdef.Int(0), opdef.Int(1), []int{2, 3}, nil}}
 		},
 		func(a *normalSizeArgs) ([]*tensor.Tensor, error) { return ofFloatSize(&newSizeArgs{a.Size, a.Dtype}) }),
-	unknown("normal", "normal", "(Tensor|Scalar mean, Tensor|Scalar std=1.0, *, Generator? generator=None) -> Tensor", drawsNumbers,
+	unknown("normal", "normal", "(Tensor|Scalar mean, Tensor|Scalar std=1.0, *, Generator? generator=None) -> Tensor",
+		drawsNumbers,
 		func(r *rand.Rand) []*normalArgs {
 			g := opdef.Gen{R: r}
-			return []*normalArgs{{g.Normal(tensor.Float32, 3), tensor.Wrap(1.0)}, {tensor.Wrap(0.0), g.Uniform(tensor.Float64, 1, 2, 3)}, {g.Normal(tensor.Float32, 2, 3), g.Uniform(tensor.Float32, 1, 2, 3)}}
+			return []*normalArgs{{g.Normal(tensor.Float32, 3), tensor.Wrap(1.0)},
+				{tensor.Wrap(0.0), g.Uniform(tensor.Float64, 1, 2, 3)}, {g.Normal(tensor.Float32, 2, 3),
+					g.Uniform(tensor.Float32, 1, 2, 3)}}
 		}, func(a *normalArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Mean, a.Std) }),
-	unknown("bernoulli", "bernoulli Tensor.bernoulli", "(Tensor self, *, Generator? generator=None) -> Tensor", drawsNumbers, probabilityCases,
+	unknown("bernoulli", "bernoulli Tensor.bernoulli", "(Tensor self, *, Generator? generator=None) -> Tensor",
+		drawsNumbers, probabilityCases,
 		func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			if !a.Self.DType.IsFloat() {
 				return nil, opdef.Refuse("self", "want floating probabilities, got %s", a.Self.DType)
@@ -89,7 +108,8 @@ var randomOps = []*opdef.Entry{
 			}
 			return ofLike(&newLikeArgs{Self: a.Self})
 		}),
-	unknown("bernoulli.p", "bernoulli Tensor.bernoulli", "(Tensor self, float p, *, Generator? generator=None) -> Tensor", drawsNumbers,
+	unknown("bernoulli.p", "bernoulli Tensor.bernoulli",
+		"(Tensor self, float p, *, Generator? generator=None) -> Tensor", drawsNumbers,
 		func(r *rand.Rand) []*bernoulliArgs {
 			return []*bernoulliArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), 0.5}}
 		},
@@ -100,41 +120,60 @@ var randomOps = []*opdef.Entry{
 			return ofLike(&newLikeArgs{Self: a.Self})
 		}),
 	gumbelSoftmax,
-	unknown("poisson", "poisson Tensor.poisson", "(Tensor self, *, Generator? generator=None) -> Tensor", drawsNumbers, probabilityCases,
+	unknown("poisson", "poisson Tensor.poisson", "(Tensor self, *, Generator? generator=None) -> Tensor", drawsNumbers,
+		probabilityCases,
 		func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return ofLike(&newLikeArgs{Self: a.Self}) }),
 	unknown("binomial", "binomial", "(Tensor count, Tensor prob, *, Generator? generator=None) -> Tensor", drawsNumbers,
 		func(r *rand.Rand) []*binomialArgs {
 			g := opdef.Gen{R: r}
 			return []*binomialArgs{{g.Uniform(tensor.Float32, 1, 9, 3), g.Uniform(tensor.Float32, 0, 1, 3)}}
 		}, func(a *binomialArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Count, a.Prob) }),
-	unknown("multinomial", "multinomial Tensor.multinomial", "(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor", drawsNumbers,
+	unknown("multinomial", "multinomial Tensor.multinomial",
+		"(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor", drawsNumbers,
 		func(r *rand.Rand) []*multinomialArgs {
 			g := opdef.Gen{R: r}
-			return []*multinomialArgs{{g.Uniform(tensor.Float32, 0.1, 1, 5), 3, false}, {g.Uniform(tensor.Float64, 0.1, 1, 2, 4), 7, true}}
+			return []*multinomialArgs{{g.Uniform(tensor.Float32, 0.1, 1, 5), 3, false},
+				{g.Uniform(tensor.Float64, 0.1, 1, 2, 4), 7, true}}
 		}, multinomial),
-	filler("uniform_", "Tensor.uniform_", "(Tensor self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor", func(a *uniformArgs) (*tensor.Tensor, error) {
-		if !(a.From <= a.To) {
-			return nil, opdef.Refuse("to", "want at least %v, got %v", a.From, a.To)
-		}
-		return a.Self, floats(a.Self)
-	}, func(t *tensor.Tensor) *uniformArgs { return &uniformArgs{t, 0, 1} }).WithDIOPI("uniform start=from end=to"),
-	filler("normal_", "Tensor.normal_", "(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor", func(a *normalInPlaceArgs) (*tensor.Tensor, error) {
-		if !(a.Std >= 0) {
-			return nil, opdef.Refuse("std", "must not be negative, got %v", a.Std)
-		}
-		return a.Self, floats(a.Self)
-	}, func(t *tensor.Tensor) *normalInPlaceArgs { return &normalInPlaceArgs{t, 0, 1} }),
-	filler("random_", "Tensor.random_", "(Tensor self, any from=0, any to=None, *, Generator? generator=None) -> Tensor", func(a *randomInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
-		func(t *tensor.Tensor) *randomInPlaceArgs { return &randomInPlaceArgs{t, int64(0), nil} }).WithDIOPI("random start=from end=to"),
-	filler("bernoulli_", "Tensor.bernoulli_", "(Tensor self, Tensor|Scalar p=0.5, *, Generator? generator=None) -> Tensor", func(a *bernoulliInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
-		func(t *tensor.Tensor) *bernoulliInPlaceArgs { return &bernoulliInPlaceArgs{t, tensor.Wrap(0.5)} }).WithDIOPI("bernoulli"),
+	filler("uniform_", "Tensor.uniform_",
+		"(Tensor self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor",
+		func(a *uniformArgs) (*tensor.Tensor, error) {
+			if !(a.From <= a.To) {
+				return nil, opdef.Refuse("to", "want at least %v, got %v", a.From, a.To)
+			}
+			return a.Self, floats(a.Self)
+		}, func(t *tensor.Tensor) *uniformArgs { return &uniformArgs{t, 0, 1} }).WithDIOPI("uniform start=from end=to"),
+	filler("normal_", "Tensor.normal_",
+		"(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor",
+		func(a *normalInPlaceArgs) (*tensor.Tensor, error) {
+			if !(a.Std >= 0) {
+				return nil, opdef.Refuse("std", "must not be negative, got %v", a.Std)
+			}
+			return a.Self, floats(a.Self)
+		}, func(t *tensor.Tensor) *normalInPlaceArgs { return &normalInPlaceArgs{t, 0, 1} }),
+	filler("random_", "Tensor.random_",
+		"(Tensor self, any from=0, any to=None, *, Generator? generator=None) -> Tensor",
+		func(a *randomInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
+		func(t *tensor.Tensor) *randomInPlaceArgs { return &randomInPlaceArgs{t, int64(0), nil} }).WithDIOPI(
+		"random start=from end=to"),
+	filler("bernoulli_", "Tensor.bernoulli_",
+		"(Tensor self, Tensor|Scalar p=0.5, *, Generator? generator=None) -> Tensor",
+		func(a *bernoulliInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
+		func(t *tensor.Tensor) *bernoulliInPlaceArgs { return &bernoulliInPlaceArgs{t, tensor.Wrap(0.5)} }).WithDIOPI(
+		"bernoulli"),
 	oneParameter("exponential_", "lambd=1.0", "lambd"), oneParameter("geometric_", "p", "p"),
-	twoParameters("log_normal_", "(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor"),
-	filler("cauchy_", "Tensor.cauchy_", "(Tensor self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor", func(a *cauchyArgs) (*tensor.Tensor, error) { return a.Self, floats(a.Self) },
+	twoParameters("log_normal_",
+		"(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor"),
+	filler("cauchy_", "Tensor.cauchy_",
+		"(Tensor self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor",
+		func(a *cauchyArgs) (*tensor.Tensor, error) { return a.Self, floats(a.Self) },
 		func(t *tensor.Tensor) *cauchyArgs { return &cauchyArgs{t, 0, 1} }),
-	initialiser("uniform_", "ignored a=0.0, ignored b=1.0"), initialiser("normal_", "ignored mean=0.0, ignored std=1.0"),
-	initialiser("trunc_normal_", "ignored mean=0.0, ignored std=1.0, ignored a=-2.0, ignored b=2.0"), initialiser("xavier_uniform_", "ignored gain=1.0"), initialiser("xavier_normal_", "ignored gain=1.0"),
-	initialiser("kaiming_uniform_", "ignored a=0, ignored mode=None, ignored nonlinearity=None"), initialiser("kaiming_normal_", "ignored a=0, ignored mode=None, ignored nonlinearity=None"),
+	initialiser("uniform_", "ignored a=0.0, ignored b=1.0"),
+	initialiser("normal_", "ignored mean=0.0, ignored std=1.0"),
+	initialiser("trunc_normal_", "ignored mean=0.0, ignored std=1.0, ignored a=-2.0, ignored b=2.0"),
+	initialiser("xavier_uniform_", "ignored gain=1.0"), initialiser("xavier_normal_", "ignored gain=1.0"),
+	initialiser("kaiming_uniform_", "ignored a=0, ignored mode=None, ignored nonlinearity=None"),
+	initialiser("kaiming_normal_", "ignored a=0, ignored mode=None, ignored nonlinearity=None"),
 	initialiser("orthogonal_", "ignored gain=1"), initialiser("sparse_", "ignored sparsity=None, ignored std=0.01"),
 	dropout("dropout", "F.dropout", "float p=0.5, bool training=True, bool inplace=False"),
 	dropout("alpha_dropout", "F.alpha_dropout", "float p=0.5, bool training=False, bool inplace=False"),
@@ -142,9 +181,11 @@ var randomOps = []*opdef.Entry{
 	dropout("dropout1d", "F.dropout1d", "float p=0.5, bool training=True, bool inplace=False"),
 	dropout("dropout2d", "F.dropout2d", "float p=0.5, bool training=True, bool inplace=False"),
 	dropout("dropout3d", "F.dropout3d", "float p=0.5, bool training=True, bool inplace=False"),
-	nativeDropout("dropout.native", "dropout dropout_").WithDIOPI("dropout training=train"), nativeDropout("feature_dropout", "feature_dropout feature_dropout_"),
+	nativeDropout("dropout.native", "dropout dropout_").WithDIOPI("dropout training=train"),
+	nativeDropout("feature_dropout", "feature_dropout feature_dropout_"),
 	dropoutWithMask,
-	nativeDropout("alpha_dropout.native", "alpha_dropout alpha_dropout_"), nativeDropout("feature_alpha_dropout.native", "feature_alpha_dropout feature_alpha_dropout_"),
+	nativeDropout("alpha_dropout.native", "alpha_dropout alpha_dropout_"), nativeDropout("feature_alpha_dropout.native",
+		"feature_alpha_dropout feature_alpha_dropout_"),
 }
 
 type stridedArgs struct {
@@ -251,7 +292,8 @@ type gumbelArgs struct {
 
 // gumbelSoftmax draws its noise in the call.
 var gumbelSoftmax = opdef.Op[gumbelArgs]{
-	Schema: "gumbel_softmax(Tensor logits, float tau=1.0, bool hard=False, float eps=1e-10, int dim=-1) -> Tensor", Names: "F.gumbel_softmax",
+	Schema: "gumbel_softmax(Tensor logits, float tau=1.0, bool hard=False, float eps=1e-10, int dim=-1) -> Tensor",
+	Names:  "F.gumbel_softmax",
 	Doc: opdef.Doc{Summary: "Softmax of logits with random noise; one of each row when hard",
 		Notes: "Only shape and dtype are determined.", Source: "torch.nn.functional.gumbel_softmax"},
 	Random: drawsNumbers, Trivial: true, Error: moves, NoGrad: "drawn with the result's noise",
@@ -277,7 +319,8 @@ type nativeDropoutArgs struct {
 
 // unknown declares an op whose values are not determined; kernel gives a tensor
 // of the right shape and dtype.
-func unknown[A any](name, names, params, why string, cases func(*rand.Rand) []*A, kernel func(*A) ([]*tensor.Tensor, error)) *opdef.Entry {
+func unknown[A any](name, names, params, why string, cases func(*rand.Rand) []*A, kernel func(*A) ([]*tensor.Tensor,
+	error)) *opdef.Entry {
 	summary := "Random numbers"
 	if why == uninitialised {
 		summary = "Memory as it is"
@@ -359,12 +402,14 @@ func floatSizeCases(*rand.Rand) []*newSizeArgs {
 
 func floatLikeCases(r *rand.Rand) []*newLikeArgs {
 	g := opdef.Gen{R: r}
-	return []*newLikeArgs{{g.Normal(tensor.Float32, 2, 3), nil}, {g.Normal(tensor.BFloat16), nil}, {g.Normal(tensor.Float64, 0, 2), nil}}
+	return []*newLikeArgs{{g.Normal(tensor.Float32, 2, 3), nil}, {g.Normal(tensor.BFloat16), nil},
+		{g.Normal(tensor.Float64, 0, 2), nil}}
 }
 
 func probabilityCases(r *rand.Rand) []*opdef.UnaryArgs {
 	g := opdef.Gen{R: r}
-	return []*opdef.UnaryArgs{{Self: g.Uniform(tensor.Float32, 0, 1, 2, 3)}, {Self: g.Uniform(tensor.Float64, 0, 1)}, {Self: g.Uniform(tensor.Float32, 0, 1, 0)}}
+	return []*opdef.UnaryArgs{{Self: g.Uniform(tensor.Float32, 0, 1, 2, 3)}, {Self: g.Uniform(tensor.Float64, 0, 1)},
+		{Self: g.Uniform(tensor.Float32, 0, 1, 0)}}
 }
 
 func randint(a *randintArgs) ([]*tensor.Tensor, error) {
@@ -391,7 +436,8 @@ func multinomial(a *multinomialArgs) ([]*tensor.Tensor, error) {
 	case a.NumSamples <= 0:
 		return nil, opdef.Refuse("num_samples", "want at least 1, got %d", a.NumSamples)
 	case !a.Replacement && a.NumSamples > p.Shape[n-1]:
-		return nil, opdef.Refuse("num_samples", "want at most the %d categories without replacement, got %d", p.Shape[n-1], a.NumSamples)
+		return nil, opdef.Refuse("num_samples", "want at most the %d categories without replacement, got %d",
+			p.Shape[n-1], a.NumSamples)
 	}
 	for i, sum := 0, 0.0; i < p.Numel(); i++ {
 		v := tensor.At[float64](p, i)
@@ -412,8 +458,10 @@ func multinomial(a *multinomialArgs) ([]*tensor.Tensor, error) {
 // filler declares a method that fills its tensor with random numbers.
 func filler[A any](name, names, params string, self func(*A) (*tensor.Tensor, error), of func(*tensor.Tensor) *A) *opdef.Entry {
 	return opdef.Op[A]{
-		Schema: name + params, Names: names, InPlace: true, Random: drawsNumbers, Trivial: true, Error: moves, NoGrad: noInput,
-		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers", Notes: "Only shape and dtype are determined.", Source: "torch.Tensor." + name},
+		Schema: name + params, Names: names, InPlace: true, Random: drawsNumbers, Trivial: true, Error: moves,
+		NoGrad: noInput,
+		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers",
+			Notes: "Only shape and dtype are determined.", Source: "torch.Tensor." + name},
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			t, err := self(a)
 			if err != nil {
@@ -473,9 +521,11 @@ type initArgs struct{ Tensor *tensor.Tensor }
 // initialiser declares a random function of torch.nn.init.
 func initialiser(name, params string) *opdef.Entry {
 	return opdef.Op[initArgs]{
-		Schema: "init_" + name + "(Tensor tensor, " + params + ", ignored generator=None) -> Tensor", Names: "nn.init." + name, InPlace: true,
+		Schema: "init_" + name + "(Tensor tensor, " + params + ", ignored generator=None) -> Tensor",
+		Names:  "nn.init." + name, InPlace: true,
 		Random: drawsNumbers, Trivial: true, Error: moves, NoGrad: "run without gradients",
-		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers", Notes: "Only shape and dtype are determined.", Source: "torch.nn.init." + name},
+		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers", Notes: "Only shape and dtype are determined.",
+			Source: "torch.nn.init." + name},
 		Kernel: func(a *initArgs) ([]*tensor.Tensor, error) {
 			return constant(a.Tensor.Shape, opdef.Int(0), a.Tensor.DType)
 		},
@@ -489,8 +539,9 @@ func initialiser(name, params string) *opdef.Entry {
 func dropout(name, names, params string) *opdef.Entry {
 	return opdef.Op[dropoutArgs]{
 		Schema: name + "(Tensor self, " + params + ") -> Tensor", Names: names,
-		Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled; the tensor itself outside training", Formula: "self when training is off or p is 0",
-			Notes: "Training with p = 1 gives zeros.", Source: "torch.nn.functional." + name},
+		Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled; the tensor itself outside training",
+			Formula: "self when training is off or p is 0",
+			Notes:   "Training with p = 1 gives zeros.", Source: "torch.nn.functional." + name},
 		Error: moves, RandomIf: func(a *dropoutArgs) string { return drops(a.P, a.Training) },
 		Kernel: func(a *dropoutArgs) ([]*tensor.Tensor, error) { return keep(a.Self, a.P, a.Training) },
 		Grad:   func(a *dropoutArgs, g *opdef.Grad) (opdef.Grads, error) { return keepGrad(a.P, a.Training, g) },
@@ -498,7 +549,8 @@ func dropout(name, names, params string) *opdef.Entry {
 		Cases: func(r *rand.Rand) []*dropoutArgs {
 			g := opdef.Gen{R: r}
 			x := func() *tensor.Tensor { return g.Normal(tensor.Float64, 2, 3, 4) }
-			return []*dropoutArgs{{x(), 0.5, false, false}, {x(), 0, true, false}, {x(), 1, true, false}, {x(), 0.5, true, false}, {g.Normal(tensor.BFloat16, 0, 3), 0.5, false, false}}
+			return []*dropoutArgs{{x(), 0.5, false, false}, {x(), 0, true, false}, {x(), 1, true, false},
+				{x(), 0.5, true, false}, {g.Normal(tensor.BFloat16, 0, 3), 0.5, false, false}}
 		},
 	}.Entry()
 }
@@ -507,15 +559,17 @@ func dropout(name, names, params string) *opdef.Entry {
 func nativeDropout(name, names string) *opdef.Entry {
 	return opdef.Op[nativeDropoutArgs]{
 		Schema: name + "(Tensor self, float p, bool train) -> Tensor", Names: names, InPlace: true,
-		Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled; the tensor itself outside training", Formula: "self when train is off or p is 0",
-			Notes: "Training with p = 1 gives zeros.", Source: "torch.nn.functional.dropout"},
+		Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled; the tensor itself outside training",
+			Formula: "self when train is off or p is 0",
+			Notes:   "Training with p = 1 gives zeros.", Source: "torch.nn.functional.dropout"},
 		Error: moves, RandomIf: func(a *nativeDropoutArgs) string { return drops(a.P, a.Train) },
 		Kernel: func(a *nativeDropoutArgs) ([]*tensor.Tensor, error) { return keep(a.Self, a.P, a.Train) },
 		Grad:   func(a *nativeDropoutArgs, g *opdef.Grad) (opdef.Grads, error) { return keepGrad(a.P, a.Train, g) },
 		Node:   func(a *nativeDropoutArgs, _ *opdef.Grad) (opdef.Node, error) { return keepNode(a.P, a.Train) },
 		Cases: func(r *rand.Rand) []*nativeDropoutArgs {
 			g := opdef.Gen{R: r}
-			return []*nativeDropoutArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, false}, {g.Normal(tensor.Float64, 3, 4), 0, true}, {g.Normal(tensor.Float32, 3), 0.5, true}}
+			return []*nativeDropoutArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, false}, {g.Normal(tensor.Float64, 3, 4),
+				0, true}, {g.Normal(tensor.Float32, 3), 0.5, true}}
 		},
 	}.Entry()
 }
@@ -523,7 +577,8 @@ func nativeDropout(name, names string) *opdef.Entry {
 // dropoutWithMask returns what was kept too.
 var dropoutWithMask = opdef.Op[dropoutMaskArgs]{
 	Schema: "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", Names: "native_dropout",
-	Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled, and where they were kept; outside training the tensor itself", Formula: "input, all true when train is off",
+	Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled, and where they were kept; outside " +
+		"training the tensor itself", Formula: "input, all true when train is off",
 		Notes: "Training with p = 1 gives zeros. train is on where it is None.", Source: "ATen/native/Dropout.cpp"},
 	Error: moves, Trivial: true,
 	RandomIf: func(a *dropoutMaskArgs) string { return drops(a.P, a.training()) },
@@ -549,7 +604,8 @@ var dropoutWithMask = opdef.Op[dropoutMaskArgs]{
 	Cases: func(r *rand.Rand) []*dropoutMaskArgs {
 		g := opdef.Gen{R: r}
 		yes, no := true, false
-		return []*dropoutMaskArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, &no}, {g.Normal(tensor.Float64, 3, 4), 0, &yes}, {g.Normal(tensor.Float32, 3), 0.5, nil}, {g.Normal(tensor.Float64, 3), 1, &yes}}
+		return []*dropoutMaskArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, &no}, {g.Normal(tensor.Float64, 3, 4), 0, &yes},
+			{g.Normal(tensor.Float32, 3), 0.5, nil}, {g.Normal(tensor.Float64, 3), 1, &yes}}
 	},
 }.Entry()
 

@@ -18,16 +18,23 @@ var recurrentOps = slices.Concat(
 )
 
 var (
-	lstmDoc = opdef.Doc{Summary: "Long short-term memory", Formula: "c' = sigmoid(f)*c + sigmoid(i)*tanh(g), h' = sigmoid(o)*tanh(c'), with i, f, g, o the parts of W_ih x + b_ih + W_hh h + b_hh",
+	lstmDoc = opdef.Doc{Summary: "Long short-term memory",
+		Formula: "c' = sigmoid(f)*c + sigmoid(i)*tanh(g), h' = sigmoid(o)*tanh(c'), with i, f, g, o the parts of " +
+			"W_ih x + b_ih + W_hh h + b_hh",
 		Notes: recurrentNotes + " Weights W_hr project h'.", Source: "torch.nn.LSTM"}
-	gruDoc = opdef.Doc{Summary: "Gated recurrent unit", Formula: "h' = (1-z)*n + z*h, with r and z the sigmoids of the parts of W_ih x + b_ih + W_hh h + b_hh and n = tanh(W_in x + b_in + r*(W_hn h + b_hn))",
+	gruDoc = opdef.Doc{Summary: "Gated recurrent unit",
+		Formula: "h' = (1-z)*n + z*h, with r and z the sigmoids of the parts of W_ih x + b_ih + W_hh h + b_hh and n " +
+			"= tanh(W_in x + b_in + r*(W_hn h + b_hn))",
 		Notes: recurrentNotes, Source: "torch.nn.GRU"}
 )
 
-const recurrentNotes = "input is (T, N, I), or (N, T, I) if batch_first; packed data is (elements, I) with the number of sequences of each step. States are (layers*directions, N, H). Values of a network that drops out between layers are not compared."
+const recurrentNotes = "input is (T, N, I), or (N, T, I) if batch_first; packed data is (elements, I) with the " +
+	"number of sequences of each step. States are (layers*directions, N, H). Values of a network that drops out " +
+	"between layers are not compared."
 
 func rnnDoc(h string) opdef.Doc {
-	return opdef.Doc{Summary: "Elman's recurrent network", Formula: "h' = " + h + ", with a = W_ih x + b_ih + W_hh h + b_hh", Notes: recurrentNotes, Source: "torch.nn.RNN"}
+	return opdef.Doc{Summary: "Elman's recurrent network", Formula: "h' = " + h +
+		", with a = W_ih x + b_ih + W_hh h + b_hh", Notes: recurrentNotes, Source: "torch.nn.RNN"}
 }
 
 type (
@@ -79,33 +86,41 @@ const (
 )
 
 var lstmOp = recurrentOp(opdef.Op[lstmArgs]{
-	Schema: "lstm(Tensor input, Tensor[] hx, " + networkParams + ", bool batch_first) -> (Tensor, Tensor, Tensor)", Names: "lstm", Doc: lstmDoc,
+	Schema: "lstm(Tensor input, Tensor[] hx, " + networkParams + ", bool batch_first) -> (Tensor, Tensor, Tensor)",
+	Names:  "lstm", Doc: lstmDoc,
 	Cases: func(r *rand.Rand) (cs []*lstmArgs) {
 		networkCases(r, kernel.LSTMCell, func(c networkCase) {
-			cs = append(cs, &lstmArgs{c.input, c.hx, c.params, c.biases, c.layers, 0, true, c.bidirectional, c.batchFirst})
+			cs = append(cs, &lstmArgs{c.input, c.hx, c.params, c.biases, c.layers, 0, true, c.bidirectional,
+				c.batchFirst})
 		})
 		return cs
 	},
 }, func(a *lstmArgs) (*network, error) {
-	n := &network{cell: kernel.LSTMCell, arg: "input", hx: a.Hx, hxList: true, params: a.Params, biases: a.HasBiases, layers: a.NumLayers, bidirectional: a.Bidirectional, batchFirst: a.BatchFirst, drops: a.Train && a.Dropout > 0 && a.NumLayers > 1}
+	n := &network{cell: kernel.LSTMCell, arg: "input", hx: a.Hx, hxList: true, params: a.Params, biases: a.HasBiases,
+		layers: a.NumLayers, bidirectional: a.Bidirectional, batchFirst: a.BatchFirst, drops: a.Train &&
+			a.Dropout > 0 && a.NumLayers > 1}
 	return n, n.sequence(a.Input)
 })
 
 var lstmPackedOp = recurrentOp(opdef.Op[lstmPackedArgs]{
-	Schema: "lstm.packed(Tensor data, Tensor batch_sizes, Tensor[] hx, " + networkParams + ") -> (Tensor, Tensor, Tensor)", Names: "lstm", Doc: lstmDoc,
+	Schema: "lstm.packed(Tensor data, Tensor batch_sizes, Tensor[] hx, " + networkParams +
+		") -> (Tensor, Tensor, Tensor)", Names: "lstm", Doc: lstmDoc,
 	Cases: func(r *rand.Rand) (cs []*lstmPackedArgs) {
 		packedCases(r, kernel.LSTMCell, func(c networkCase, sizes *tensor.Tensor) {
-			cs = append(cs, &lstmPackedArgs{c.input, sizes, c.hx, c.params, c.biases, c.layers, 0, false, c.bidirectional})
+			cs = append(cs, &lstmPackedArgs{c.input, sizes, c.hx, c.params, c.biases, c.layers, 0, false,
+				c.bidirectional})
 		})
 		return cs
 	},
 }, func(a *lstmPackedArgs) (*network, error) {
-	n := &network{cell: kernel.LSTMCell, arg: "data", hx: a.Hx, hxList: true, params: a.Params, biases: a.HasBiases, layers: a.NumLayers, bidirectional: a.Bidirectional, drops: a.Train && a.Dropout > 0 && a.NumLayers > 1}
+	n := &network{cell: kernel.LSTMCell, arg: "data", hx: a.Hx, hxList: true, params: a.Params, biases: a.HasBiases,
+		layers: a.NumLayers, bidirectional: a.Bidirectional, drops: a.Train && a.Dropout > 0 && a.NumLayers > 1}
 	return n, n.packed(a.Data, a.BatchSizes)
 })
 
 var lstmCellOp = recurrentOp(opdef.Op[lstmCellArgs]{
-	Schema: "lstm_cell(Tensor input, Tensor[] hx, " + cellParams + ") -> (Tensor, Tensor)", Names: "lstm_cell", Doc: lstmDoc,
+	Schema: "lstm_cell(Tensor input, Tensor[] hx, " + cellParams + ") -> (Tensor, Tensor)", Names: "lstm_cell",
+	Doc: lstmDoc,
 	Cases: func(r *rand.Rand) (cs []*lstmCellArgs) {
 		cellCases(r, kernel.LSTMCell, func(x *tensor.Tensor, hx []*tensor.Tensor, w [4]*tensor.Tensor) {
 			cs = append(cs, &lstmCellArgs{x, hx, w[0], w[1], w[2], w[3]})
@@ -121,31 +136,39 @@ var lstmCellOp = recurrentOp(opdef.Op[lstmCellArgs]{
 func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 	return []*opdef.Entry{
 		recurrentOp(opdef.Op[recurrentArgs]{
-			Schema: name + "(Tensor input, Tensor hx, " + networkParams + ", bool batch_first) -> (Tensor, Tensor)", Names: name, Doc: doc,
+			Schema: name + "(Tensor input, Tensor hx, " + networkParams + ", bool batch_first) -> (Tensor, Tensor)",
+			Names:  name, Doc: doc,
 			Cases: func(r *rand.Rand) (cs []*recurrentArgs) {
 				networkCases(r, cell, func(c networkCase) {
-					cs = append(cs, &recurrentArgs{c.input, c.hx[0], c.params, c.biases, c.layers, 0, true, c.bidirectional, c.batchFirst})
+					cs = append(cs, &recurrentArgs{c.input, c.hx[0], c.params, c.biases, c.layers, 0, true,
+						c.bidirectional, c.batchFirst})
 				})
 				return cs
 			},
 		}, func(a *recurrentArgs) (*network, error) {
-			n := &network{cell: cell, arg: "input", hx: []*tensor.Tensor{a.Hx}, params: a.Params, biases: a.HasBiases, layers: a.NumLayers, bidirectional: a.Bidirectional, batchFirst: a.BatchFirst, drops: a.Train && a.Dropout > 0 && a.NumLayers > 1}
+			n := &network{cell: cell, arg: "input", hx: []*tensor.Tensor{a.Hx}, params: a.Params, biases: a.HasBiases,
+				layers: a.NumLayers, bidirectional: a.Bidirectional, batchFirst: a.BatchFirst, drops: a.Train &&
+					a.Dropout > 0 && a.NumLayers > 1}
 			return n, n.sequence(a.Input)
 		}),
 		recurrentOp(opdef.Op[recurrentPackedArgs]{
-			Schema: name + ".packed(Tensor data, Tensor batch_sizes, Tensor hx, " + networkParams + ") -> (Tensor, Tensor)", Names: name, Doc: doc,
+			Schema: name + ".packed(Tensor data, Tensor batch_sizes, Tensor hx, " + networkParams +
+				") -> (Tensor, Tensor)", Names: name, Doc: doc,
 			Cases: func(r *rand.Rand) (cs []*recurrentPackedArgs) {
 				packedCases(r, cell, func(c networkCase, sizes *tensor.Tensor) {
-					cs = append(cs, &recurrentPackedArgs{c.input, sizes, c.hx[0], c.params, c.biases, c.layers, 0, false, c.bidirectional})
+					cs = append(cs, &recurrentPackedArgs{c.input, sizes, c.hx[0], c.params, c.biases, c.layers, 0,
+						false, c.bidirectional})
 				})
 				return cs
 			},
 		}, func(a *recurrentPackedArgs) (*network, error) {
-			n := &network{cell: cell, arg: "data", hx: []*tensor.Tensor{a.Hx}, params: a.Params, biases: a.HasBiases, layers: a.NumLayers, bidirectional: a.Bidirectional, drops: a.Train && a.Dropout > 0 && a.NumLayers > 1}
+			n := &network{cell: cell, arg: "data", hx: []*tensor.Tensor{a.Hx}, params: a.Params, biases: a.HasBiases,
+				layers: a.NumLayers, bidirectional: a.Bidirectional, drops: a.Train && a.Dropout > 0 && a.NumLayers > 1}
 			return n, n.packed(a.Data, a.BatchSizes)
 		}),
 		recurrentOp(opdef.Op[recurrentCellArgs]{
-			Schema: name + "_cell(Tensor input, Tensor hx, " + cellParams + ") -> Tensor", Names: name + "_cell", Doc: doc,
+			Schema: name + "_cell(Tensor input, Tensor hx, " + cellParams + ") -> Tensor", Names: name + "_cell",
+			Doc: doc,
 			Cases: func(r *rand.Rand) (cs []*recurrentCellArgs) {
 				cellCases(r, cell, func(x *tensor.Tensor, hx []*tensor.Tensor, w [4]*tensor.Tensor) {
 					cs = append(cs, &recurrentCellArgs{x, hx[0], w[0], w[1], w[2], w[3]})
@@ -204,7 +227,8 @@ func (n *network) packed(x, sizes *tensor.Tensor) error {
 	total := int64(0)
 	for i, b := range tensor.Data[int64](sizes) {
 		if b <= 0 || i > 0 && int(b) > n.batch[i-1] || b > int64(x.Shape[0]) {
-			return opdef.Refuse("batch_sizes", "want positive numbers in descending order that add up to %d, got %d at position %d", x.Shape[0], b, i)
+			return opdef.Refuse("batch_sizes",
+				"want positive numbers in descending order that add up to %d, got %d at position %d", x.Shape[0], b, i)
 		}
 		n.batch = append(n.batch, int(b))
 		total += b
@@ -292,12 +316,14 @@ func (n *network) check() error {
 	}
 	for _, h := range n.hx {
 		if h.Dim() != 3 || h.Shape[0] != n.layers*n.directions() || h.Shape[1] != n.batch[0] || h.DType != dt {
-			return opdef.Refuse("hx", "want states %s[%d, %d, hidden], got %s", dt, n.layers*n.directions(), n.batch[0], h.Meta())
+			return opdef.Refuse("hx", "want states %s[%d, %d, hidden], got %s", dt, n.layers*n.directions(),
+				n.batch[0], h.Meta())
 		}
 	}
 	per := n.perDirection()
 	if len(n.params) != n.layers*n.directions()*per {
-		return opdef.Refuse("params", "want %d tensors for %d layers of %d directions, got %d", n.layers*n.directions()*per, n.layers, n.directions(), len(n.params))
+		return opdef.Refuse("params", "want %d tensors for %d layers of %d directions, got %d",
+			n.layers*n.directions()*per, n.layers, n.directions(), len(n.params))
 	}
 	width := n.cell.Gates() * n.hidden()
 	for i, p := range n.params {
@@ -307,7 +333,8 @@ func (n *network) check() error {
 		}
 		want := [][]int{{width, in}, {width, n.out()}, {width}, {width}, {n.out(), n.hidden()}}[n.role(i%per)]
 		if !slices.Equal(p.Shape, want) || p.DType != dt {
-			return opdef.Refuse(n.paramArg(i), "parameter %d: want %s%s, got %s", i, dt, tensor.ShapeString(want), p.Meta())
+			return opdef.Refuse(n.paramArg(i), "parameter %d: want %s%s, got %s", i, dt, tensor.ShapeString(want),
+				p.Meta())
 		}
 	}
 	return nil
@@ -342,9 +369,11 @@ func (n *network) run() (passes []pass, y []float64, states [][]float64) {
 		next := make([]float64, rows*out*dirs)
 		for d := range dirs {
 			k := l*dirs + d
-			p := pass{x: y, net: kernel.Recurrent{Cell: n.cell, In: in, Hidden: n.hidden(), Out: out, Batch: n.batch, Reverse: d == 1}}
+			p := pass{x: y, net: kernel.Recurrent{Cell: n.cell, In: in, Hidden: n.hidden(), Out: out, Batch: n.batch,
+				Reverse: d == 1}}
 			for i, t := range n.params[k*per : (k+1)*per] {
-				*[]*[]float64{&p.net.WIH, &p.net.WHH, &p.net.BIH, &p.net.BHH, &p.net.WHR}[n.role(i)] = tensor.Data[float64](t)
+				*[]*[]float64{&p.net.WIH, &p.net.WHH, &p.net.BIH, &p.net.BHH,
+					&p.net.WHR}[n.role(i)] = tensor.Data[float64](t)
 			}
 			h, c := n.state(states, k)
 			p.run = p.net.Forward(p.x, h, c)
@@ -478,7 +507,8 @@ func (n *network) reach() float64 {
 
 // recurrentOp completes the declaration of a network.
 func recurrentOp[A any](o opdef.Op[A], call func(*A) (*network, error)) *opdef.Entry {
-	o.Error = opdef.Error{Class: opdef.Normwise, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4, Coarse: true}}
+	o.Error = opdef.Error{Class: opdef.Normwise, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Normwise,
+		ULPs: 4, Coarse: true}}
 	o.RandomIf = func(a *A) string {
 		if n, err := call(a); err == nil && n.drops {
 			return "draws random numbers"
@@ -552,7 +582,8 @@ type networkCase struct {
 }
 
 // newNetwork draws states and parameters of a network for n sequences.
-func newNetwork(g opdef.Gen, dt tensor.DType, cell kernel.Cell, n, in, hidden, out, layers, dirs int, biases bool) networkCase {
+func newNetwork(g opdef.Gen, dt tensor.DType, cell kernel.Cell, n, in, hidden, out, layers, dirs int,
+	biases bool) networkCase {
 	c := networkCase{biases: biases, layers: layers, bidirectional: dirs == 2}
 	draw := func(shape ...int) *tensor.Tensor { return g.Uniform(dt, -0.7, 0.7, shape...) }
 	c.hx = []*tensor.Tensor{draw(layers*dirs, n, out)}

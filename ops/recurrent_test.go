@@ -56,7 +56,8 @@ func TestCells(t *testing.T) {
 		}
 	}
 	a := gate(0, 1, -1, 0.5, 0.1)
-	near("rnn_tanh_cell", runOp(t, "torch.rnn_tanh_cell", x, h, w(1, 1), w(1, -1), b(1, 0.5), b(1, 0.1))[0], math.Tanh(a))
+	near("rnn_tanh_cell", runOp(t, "torch.rnn_tanh_cell", x, h, w(1, 1), w(1, -1), b(1, 0.5), b(1, 0.1))[0],
+		math.Tanh(a))
 	near("rnn_relu_cell", runOp(t, "torch.rnn_relu_cell", x, h, w(1, 1), w(1, -1), b(1, 0.5), b(1, 0.1))[0], max(a, 0))
 	lstm := runOp(t, "torch.lstm_cell", x, list(h, c), w(4, 1), w(4, -1), b(4, 0.5), b(4, 0.1))
 	next := s(gate(1, 1, -1, 0.5, 0.1))*2 + s(a)*math.Tanh(gate(2, 1, -1, 0.5, 0.1))
@@ -74,7 +75,8 @@ func TestPackedSequences(t *testing.T) {
 		var ps []*tensor.Tensor
 		for d := range 2 {
 			k := float64(d + 1)
-			ps = append(ps, vec([]int{2, 1}, 0.5*k, -0.25), vec([]int{2, 2}, 0.1, 0.7*k, -0.3, 0.2), vec([]int{2}, 0.1, 0), vec([]int{2}, 0, -0.2*k))
+			ps = append(ps, vec([]int{2, 1}, 0.5*k, -0.25), vec([]int{2, 2}, 0.1, 0.7*k, -0.3, 0.2),
+				vec([]int{2}, 0.1, 0), vec([]int{2}, 0, -0.2*k))
 		}
 		return ps
 	}()
@@ -82,10 +84,12 @@ func TestPackedSequences(t *testing.T) {
 	// Sequences (1, 2, 3) and (4, 5).
 	sizes := tensor.New(tensor.Int64, []int{3}, []int64{2, 2, 1})
 	flags := []value.Value{true, int64(1), 0.0, false, true}
-	packed := runOp(t, "torch.rnn_tanh", append([]value.Value{vec([]int{5, 1}, 1, 4, 2, 5, 3), sizes, h(2), list(params...)}, flags...)...)
+	packed := runOp(t, "torch.rnn_tanh", append([]value.Value{vec([]int{5, 1}, 1, 4, 2, 5, 3), sizes, h(2),
+		list(params...)}, flags...)...)
 	rows := [][]int{{0, 2, 4}, {1, 3}}
 	for i, seq := range []*tensor.Tensor{vec([]int{3, 1, 1}, 1, 2, 3), vec([]int{2, 1, 1}, 4, 5)} {
-		alone := runOp(t, "torch.rnn_tanh", append(append([]value.Value{seq, h(1), list(params...)}, flags...), false)...)
+		alone := runOp(t, "torch.rnn_tanh", append(append([]value.Value{seq, h(1), list(params...)}, flags...),
+			false)...)
 		for step, row := range rows[i] {
 			for k := range 4 {
 				got, want := tensor.At[float64](packed[0], row*4+k), tensor.At[float64](alone[0], step*4+k)
@@ -96,7 +100,8 @@ func TestPackedSequences(t *testing.T) {
 		}
 		for k := range 4 {
 			d, unit := k/2, k%2
-			if got, want := tensor.At[float64](packed[1], (d*2+i)*2+unit), tensor.At[float64](alone[1], d*2+unit); math.Abs(got-want) > 1e-15 {
+			if got, want := tensor.At[float64](packed[1], (d*2+i)*2+unit), tensor.At[float64](alone[1],
+				d*2+unit); math.Abs(got-want) > 1e-15 {
 				t.Errorf("sequence %d, last state %d: packed %v, alone %v", i, k, got, want)
 			}
 		}

@@ -15,9 +15,10 @@ import (
 var reduceOps = []*opdef.Entry{
 	opdef.Op[reduceArgs]{
 		Schema: "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Sum over dimensions", Formula: "sum of self over dim", Notes: "Integers and bool give int64.", Source: "torch.sum"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
-		Terms:  (*reduceArgs).terms,
+		Doc: opdef.Doc{Summary: "Sum over dimensions", Formula: "sum of self over dim",
+			Notes: "Integers and bool give int64.", Source: "torch.sum"},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
+		Terms: (*reduceArgs).terms,
 		Kernel: func(a *reduceArgs) ([]*tensor.Tensor, error) {
 			x, dims, err := a.prepare(false)
 			if err != nil {
@@ -33,9 +34,11 @@ var reduceOps = []*opdef.Entry{
 	opdef.Op[reduceArgs]{
 		Schema:   "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		ExactOut: func(a *reduceArgs) bool { return a.Dtype != nil },
-		Doc:      opdef.Doc{Summary: "Mean over dimensions", Formula: "sum of self over dim, divided by the number of terms", Notes: "Of no elements: nan.", Source: "torch.mean"},
-		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
-		Terms:    (*reduceArgs).terms,
+		Doc: opdef.Doc{Summary: "Mean over dimensions",
+			Formula: "sum of self over dim, divided by the number of terms", Notes: "Of no elements: nan.",
+			Source: "torch.mean"},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
+		Terms: (*reduceArgs).terms,
 		Kernel: func(a *reduceArgs) ([]*tensor.Tensor, error) {
 			x, dims, err := a.prepare(true)
 			if err != nil {
@@ -45,7 +48,8 @@ var reduceOps = []*opdef.Entry{
 		},
 		Grad: func(a *reduceArgs, g *opdef.Grad) (opdef.Grads, error) {
 			dims := a.dims()
-			return gradOf("self", times(opdef.Unreduce(g.Out[0], a.Self.Shape, dims), 1/float64(count(a.Self.Shape, dims)))), nil
+			return gradOf("self", times(opdef.Unreduce(g.Out[0], a.Self.Shape, dims),
+				1/float64(count(a.Self.Shape, dims)))), nil
 		},
 		Cases: reduceCases(false),
 	}.Entry(),
@@ -89,12 +93,14 @@ var reduceOps = []*opdef.Entry{
 				return nil, err
 			}
 			sum := opdef.Sum(x.DType, opdef.Map(x.DType, x, nanToZero), dims, a.Keepdim)
-			return single(opdef.Zip(x.DType, sum, countNumbers(x, dims, a.Keepdim), func(s, n float64) float64 { return s / n })), nil
+			return single(opdef.Zip(x.DType, sum, countNumbers(x, dims, a.Keepdim),
+				func(s, n float64) float64 { return s / n })), nil
 		},
 		Grad: func(a *reduceArgs, g *opdef.Grad) (opdef.Grads, error) {
 			dims := a.dims()
 			n := countNumbers(a.Self, dims, false)
-			share := opdef.Zip(g.Out[0].DType, g.Out[0].Reshape(n.Shape...), n, func(g, n float64) float64 { return g / n })
+			share := opdef.Zip(g.Out[0].DType, g.Out[0].Reshape(n.Shape...), n,
+				func(g, n float64) float64 { return g / n })
 			return gradOf("self", maskNaN(opdef.Unreduce(share, a.Self.Shape, dims), a.Self)), nil
 		},
 		Cases: func(r *rand.Rand) []*reduceArgs {
@@ -104,7 +110,9 @@ var reduceOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[oneDimArgs]{
 		Schema: "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Product over all dimensions or one", Formula: "product of self over dim", Notes: "Integers and bool give int64. The gradient of an element is the product of the others.", Source: "torch.prod"},
+		Doc: opdef.Doc{Summary: "Product over all dimensions or one", Formula: "product of self over dim",
+			Notes:  "Integers and bool give int64. The gradient of an element is the product of the others.",
+			Source: "torch.prod"},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3}},
 		Terms:  (*oneDimArgs).terms,
 		Kernel: prod,
@@ -115,11 +123,14 @@ var reduceOps = []*opdef.Entry{
 			zero := tensor.New(f64, []int{2, 4}, []float64{1, 0, 2, 3, 0, 0, 5, 6})
 			zero.RequiresGrad = true
 			return []*oneDimArgs{
-				{Self: g.Normal(f64, 3, 4)}, {Self: g.Normal(f64, 3, 4), Dim: ptr(0)}, {Self: g.Normal(tensor.Float32, 2, 5), Dim: ptr(-1), Keepdim: true},
-				{Self: zero, Dim: ptr(1)}, {Self: tensor.New(f64, []int{3}, []float64{2, 0, -3})}, {Self: g.Normal(f64)}, {Self: g.Normal(tensor.Float32, 0, 3), Dim: ptr(0)},
+				{Self: g.Normal(f64, 3, 4)}, {Self: g.Normal(f64, 3, 4), Dim: ptr(0)},
+				{Self: g.Normal(tensor.Float32, 2, 5), Dim: ptr(-1), Keepdim: true},
+				{Self: zero, Dim: ptr(1)}, {Self: tensor.New(f64, []int{3}, []float64{2, 0, -3})},
+				{Self: g.Normal(f64)}, {Self: g.Normal(tensor.Float32, 0, 3), Dim: ptr(0)},
 				{Self: opdef.NonContiguous(g.Normal(f64, 2, 3)), Dim: ptr(0)}, {Self: g.Normal(tensor.BFloat16, 4)},
 				{Self: g.Int(tensor.Int32, -3, 3, 5)}, {Self: g.Int(tensor.Bool, 0, 1, 2, 2), Dim: ptr(0)},
-				{Self: g.Int(tensor.Int64, 1, 3, 4), Dtype: ptr(tensor.Float32)}, {Self: g.Normal(tensor.Complex128, 3, 2), Dim: ptr(0)},
+				{Self: g.Int(tensor.Int64, 1, 3, 4), Dtype: ptr(tensor.Float32)},
+				{Self: g.Normal(tensor.Complex128, 3, 2), Dim: ptr(0)},
 			}
 		},
 	}.Entry(),
@@ -139,15 +150,18 @@ var reduceOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*plainReduceArgs {
 			g := opdef.Gen{R: r}
 			return []*plainReduceArgs{
-				{Self: g.Int(tensor.Int32, 0, 2, 3, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 3, 4), Dim: []int{-1}}, {Self: g.Normal(tensor.Float32, 2, 3), Dim: []int{0, 1}},
-				{Self: g.Normal(tensor.Complex64, 3)}, {Self: g.Normal(tensor.Float32, 0, 2), Dim: []int{0}}, {Self: g.Normal(tensor.Float32)},
+				{Self: g.Int(tensor.Int32, 0, 2, 3, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 3, 4), Dim: []int{-1}},
+				{Self: g.Normal(tensor.Float32, 2, 3), Dim: []int{0, 1}},
+				{Self: g.Normal(tensor.Complex64, 3)}, {Self: g.Normal(tensor.Float32, 0, 2), Dim: []int{0}},
+				{Self: g.Normal(tensor.Float32)},
 			}
 		},
 	}.Entry(),
 	opdef.Op[logSumExpArgs]{
 		Schema: "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
 		Names:  "logsumexp Tensor.logsumexp special.logsumexp",
-		Doc:    opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "log(sum(exp(self)))", Notes: "torch takes complex numbers from 2.0 on.", Source: "torch.logsumexp"},
+		Doc: opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "log(sum(exp(self)))",
+			Notes: "torch takes complex numbers from 2.0 on.", Source: "torch.logsumexp"},
 		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}},
 		Terms:  func(a *logSumExpArgs) int { return termsOver(a.Self.Shape, a.Dim) },
 		Kernel: logSumExp,
@@ -181,7 +195,8 @@ var reduceOps = []*opdef.Entry{
 				return single(complexLogSumScale(a, outs[0]))
 			}
 			l := 1 + math.Log(float64(max(1, count(a.Self.Shape, dims))))
-			return []*tensor.Tensor{opdef.Map(tensor.Float64, outs[0], func(y float64) float64 { return math.Abs(y) + l })}
+			return []*tensor.Tensor{opdef.Map(tensor.Float64, outs[0],
+				func(y float64) float64 { return math.Abs(y) + l })}
 		},
 		// exp(x - lse): the difference is rounded before the exponential.
 		GradScale: func(a *logSumExpArgs, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
@@ -192,7 +207,8 @@ var reduceOps = []*opdef.Entry{
 			lse := opdef.Unreduce(g.Outs[0], a.Self.Shape, dims)
 			if a.Self.DType.IsComplex() {
 				s := opdef.Unreduce(complexLogSumScale(a, g.Outs[0]), a.Self.Shape, dims)
-				return gradOf("self", magnitudes(func(v []float64) float64 { return v[0] * (1 + v[1] + v[2]) }, gr["self"][0], a.Self, s)), nil
+				return gradOf("self", magnitudes(func(v []float64) float64 { return v[0] * (1 + v[1] + v[2]) },
+					gr["self"][0], a.Self, s)), nil
 			}
 			return gradOf("self", opdef.ZipN(tensor.Float64, a.Self.Shape, func(dst []float64, s [][]float64) {
 				for i, x := range s[0] {
@@ -203,12 +219,16 @@ var reduceOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*logSumExpArgs {
 			g := opdef.Gen{R: r}
 			return []*logSumExpArgs{
-				{Self: g.Normal(tensor.Float64, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Float64, 2, 3, 2), Dim: []int{0, -1}, Keepdim: true},
-				{Self: g.Normal(tensor.Float32, 5), Dim: []int{0}}, {Self: g.Normal(tensor.BFloat16, 2, 3), Dim: []int{0}},
+				{Self: g.Normal(tensor.Float64, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Float64, 2, 3, 2),
+					Dim: []int{0, -1}, Keepdim: true},
+				{Self: g.Normal(tensor.Float32, 5), Dim: []int{0}}, {Self: g.Normal(tensor.BFloat16, 2, 3),
+					Dim: []int{0}},
 				{Self: g.Normal(tensor.Float64), Dim: []int{0}}, {Self: g.Normal(tensor.Float32, 3, 0), Dim: []int{1}},
 				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Dim: []int{0}},
-				{Self: tensor.Full(tensor.Float32, []int{2, 2}, math.Inf(-1)), Dim: []int{0}}, {Self: g.Int(tensor.Int64, -3, 3, 4), Dim: []int{0}},
-				{Self: g.Normal(tensor.Complex128, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Complex64, 5), Dim: []int{0}, Keepdim: true},
+				{Self: tensor.Full(tensor.Float32, []int{2, 2}, math.Inf(-1)), Dim: []int{0}},
+				{Self: g.Int(tensor.Int64, -3, 3, 4), Dim: []int{0}},
+				{Self: g.Normal(tensor.Complex128, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Complex64, 5),
+					Dim: []int{0}, Keepdim: true},
 			}
 		},
 	}.Entry(),
@@ -240,20 +260,24 @@ var reduceOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
 			g := opdef.Gen{R: r}
 			return []*opdef.UnaryArgs{
-				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.Float32, 4, 2)}, {Self: g.Int(tensor.Int32, -3, 3, 3, 3)},
-				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 3))}, {Self: g.Normal(tensor.Float32, 0, 3)}, {Self: g.Normal(tensor.Complex128, 2, 2)},
+				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.Float32, 4, 2)},
+				{Self: g.Int(tensor.Int32, -3, 3, 3, 3)},
+				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 3))}, {Self: g.Normal(tensor.Float32, 0, 3)},
+				{Self: g.Normal(tensor.Complex128, 2, 2)},
 			}
 		},
 	}.Entry(),
 	opdef.Op[sumToSizeArgs]{
 		Schema: "sum_to_size(Tensor self, int[]... size) -> Tensor",
 		Names:  "Tensor.sum_to_size",
-		Doc:    opdef.Doc{Summary: "Sum over the dimensions a smaller shape broadcasts over", Source: "torch.Tensor.sum_to_size"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
-		Terms:  func(a *sumToSizeArgs) int { return max(1, a.Self.Numel()/max(1, numel(a.Size))) },
+		Doc: opdef.Doc{Summary: "Sum over the dimensions a smaller shape broadcasts over",
+			Source: "torch.Tensor.sum_to_size"},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
+		Terms: func(a *sumToSizeArgs) int { return max(1, a.Self.Numel()/max(1, numel(a.Size))) },
 		Kernel: func(a *sumToSizeArgs) ([]*tensor.Tensor, error) {
 			if s, err := tensor.Broadcast(a.Self.Shape, a.Size); err != nil || !slices.Equal(s, a.Self.Shape) {
-				return nil, opdef.Refuse("size", "size %s does not expand to shape %s", tensor.ShapeString(a.Size), tensor.ShapeString(a.Self.Shape))
+				return nil, opdef.Refuse("size", "size %s does not expand to shape %s", tensor.ShapeString(a.Size),
+					tensor.ShapeString(a.Self.Shape))
 			}
 			if slices.Equal(a.Size, a.Self.Shape) && len(a.Size) > 0 {
 				return single(a.Self), nil
@@ -267,7 +291,8 @@ var reduceOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*sumToSizeArgs {
 			g := opdef.Gen{R: r}
 			return []*sumToSizeArgs{
-				{g.Normal(tensor.Float64, 3, 4), []int{3, 1}}, {g.Normal(tensor.Float64, 2, 3, 4), []int{4}}, {g.Normal(tensor.Float32, 2, 3), []int{}},
+				{g.Normal(tensor.Float64, 3, 4), []int{3, 1}}, {g.Normal(tensor.Float64, 2, 3, 4), []int{4}},
+				{g.Normal(tensor.Float32, 2, 3), []int{}},
 				{g.Int(tensor.Int32, 0, 5, 2, 3), []int{1, 3}},
 			}
 		},
@@ -563,8 +588,9 @@ func othersProduct[T tensor.Elem](x, dst []T) {
 // rest, the result of no elements.
 func boolReduction(name, summary string, rest int64) *opdef.Entry {
 	return opdef.Op[boolArgs]{
-		Schema:  name + "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
-		Doc:     opdef.Doc{Summary: summary, Notes: "The result is bool, of uint8 it is uint8. nan is not zero.", Source: "torch." + name},
+		Schema: name + "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
+		Doc: opdef.Doc{Summary: summary, Notes: "The result is bool, of uint8 it is uint8. nan is not zero.",
+			Source: "torch." + name},
 		NoGrad:  "the result is not differentiable",
 		Trivial: true,
 		Kernel: func(a *boolArgs) ([]*tensor.Tensor, error) {
@@ -582,18 +608,21 @@ func boolReduction(name, summary string, rest int64) *opdef.Entry {
 				},
 				Join: func(acc *bool, next bool) { *acc = *acc || next },
 			}
-			return single(opdef.Collect(opdef.FoldDims(f, dims, a.Keepdim, opdef.Cast(a.Self, tensor.Bool)), dt, func(found *bool) int64 {
-				if *found {
-					return 1 - rest
-				}
-				return rest
-			})), nil
+			return single(opdef.Collect(opdef.FoldDims(f, dims, a.Keepdim, opdef.Cast(a.Self, tensor.Bool)), dt,
+				func(found *bool) int64 {
+					if *found {
+						return 1 - rest
+					}
+					return rest
+				})), nil
 		},
 		Cases: func(r *rand.Rand) []*boolArgs {
 			g := opdef.Gen{R: r}
 			return []*boolArgs{
-				{Self: g.Int(tensor.Bool, 0, 1, 3, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 3, 4), Dim: []int{1}}, {Self: g.Int(tensor.Uint8, 0, 2, 3, 4), Dim: []int{-2}, Keepdim: true},
-				{Self: g.Int(tensor.Int64, 0, 1, 2, 2), Dim: []int{0, 1}}, {Self: g.Normal(tensor.Float32, 3)}, {Self: g.Normal(tensor.Float32, 0, 3), Dim: []int{0}},
+				{Self: g.Int(tensor.Bool, 0, 1, 3, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 3, 4), Dim: []int{1}},
+				{Self: g.Int(tensor.Uint8, 0, 2, 3, 4), Dim: []int{-2}, Keepdim: true},
+				{Self: g.Int(tensor.Int64, 0, 1, 2, 2), Dim: []int{0, 1}}, {Self: g.Normal(tensor.Float32, 3)},
+				{Self: g.Normal(tensor.Float32, 0, 3), Dim: []int{0}},
 				{Self: g.Normal(tensor.Complex64, 2)}, {Self: g.Int(tensor.Bool, 0, 1)},
 			}
 		},
@@ -668,7 +697,8 @@ func logSumExp(a *logSumExpArgs) ([]*tensor.Tensor, error) {
 	}
 	x := a.Self
 	if x.DType.IsComplex() {
-		return single(opdef.Collect(opdef.FoldDims(complexLogSumming, dims, a.Keepdim, x), x.DType, (*complexLogSum).value)), nil
+		return single(opdef.Collect(opdef.FoldDims(complexLogSumming, dims, a.Keepdim, x), x.DType,
+			(*complexLogSum).value)), nil
 	}
 	if x.DType.Kind() < tensor.KindFloat {
 		x = converted(x, tensor.DefaultDType)
@@ -695,14 +725,18 @@ func reduceCases(integers bool) func(*rand.Rand) []*reduceArgs {
 		g := opdef.Gen{R: r}
 		f64, f32 := tensor.Float64, tensor.Float32
 		cs := []*reduceArgs{
-			{Self: g.Normal(f64, 3, 4)}, {Self: g.Normal(f64, 3, 4), Dim: []int{-1}}, {Self: g.Normal(f64, 2, 3, 4), Dim: []int{0, 2}, Keepdim: true},
-			{Self: g.Normal(f32, 2, 3), Dim: []int{0}}, {Self: g.Normal(f32), Dim: []int{-1}}, {Self: g.Normal(f32, 0, 3), Dim: []int{0}},
+			{Self: g.Normal(f64, 3, 4)}, {Self: g.Normal(f64, 3, 4), Dim: []int{-1}}, {Self: g.Normal(f64, 2, 3, 4),
+				Dim: []int{0, 2}, Keepdim: true},
+			{Self: g.Normal(f32, 2, 3), Dim: []int{0}}, {Self: g.Normal(f32), Dim: []int{-1}},
+			{Self: g.Normal(f32, 0, 3), Dim: []int{0}},
 			{Self: g.Normal(tensor.BFloat16, 4, 5), Dim: []int{1}}, {Self: g.Normal(tensor.Float16, 8), Dtype: &f32},
-			{Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), Dim: []int{0}}, {Self: g.Int(tensor.Int32, -4, 4, 5), Dtype: &f64},
+			{Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), Dim: []int{0}}, {Self: g.Int(tensor.Int32, -4, 4, 5),
+				Dtype: &f64},
 			{Self: g.Normal(tensor.Complex128, 2, 3), Dim: []int{1}},
 		}
 		if integers {
-			cs = append(cs, &reduceArgs{Self: g.Int(tensor.Int8, -100, 100, 2, 6), Dim: []int{1}}, &reduceArgs{Self: g.Int(tensor.Bool, 0, 1, 7)})
+			cs = append(cs, &reduceArgs{Self: g.Int(tensor.Int8, -100, 100, 2, 6), Dim: []int{1}},
+				&reduceArgs{Self: g.Int(tensor.Bool, 0, 1, 7)})
 		}
 		return cs
 	}

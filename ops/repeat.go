@@ -12,8 +12,9 @@ var repeatOps = []*opdef.Entry{
 	viewOp[repeatArgs]{
 		Schema: "repeat(Tensor self, int[]... repeats) -> Tensor",
 		Names:  "Tensor.repeat",
-		Doc:    opdef.Doc{Summary: "Copies of the tensor side by side along every dimension", Notes: "More repeats than dimensions add leading ones.", Source: "torch.Tensor.repeat"},
-		Self:   func(a *repeatArgs) *tensor.Tensor { return a.Self },
+		Doc: opdef.Doc{Summary: "Copies of the tensor side by side along every dimension",
+			Notes: "More repeats than dimensions add leading ones.", Source: "torch.Tensor.repeat"},
+		Self: func(a *repeatArgs) *tensor.Tensor { return a.Self },
 		View: func(a *repeatArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return repeatTensor("repeats", t, a.Repeats)
 		},
@@ -21,8 +22,11 @@ var repeatOps = []*opdef.Entry{
 		Repeats: true,
 		Cases: func(g opdef.Gen) []*repeatArgs {
 			return []*repeatArgs{
-				{g.Normal(tensor.Float32, 2, 3), []int{2, 2}}, {g.Normal(tensor.Float64, 3), []int{2, 1, 3}}, {g.Normal(tensor.BFloat16), []int{3}}, {g.Normal(tensor.Float32, 2), []int{0}}, {g.Normal(tensor.Float32), []int{}},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), []int{1, 2}}, {g.Int(tensor.Int64, 0, 9, 3), []int{2}},
+				{g.Normal(tensor.Float32, 2, 3), []int{2, 2}}, {g.Normal(tensor.Float64, 3), []int{2, 1, 3}},
+				{g.Normal(tensor.BFloat16), []int{3}}, {g.Normal(tensor.Float32, 2), []int{0}},
+				{g.Normal(tensor.Float32), []int{}},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), []int{1, 2}},
+				{g.Int(tensor.Int64, 0, 9, 3), []int{2}},
 			}
 		},
 	}.Entry(),
@@ -37,7 +41,8 @@ var repeatOps = []*opdef.Entry{
 		Back:    func(a *tileArgs, g *tensor.Tensor) *tensor.Tensor { return repeatBack(a.Self.Shape, a.repeats(), g) },
 		Repeats: true,
 		Cases: func(g opdef.Gen) []*tileArgs {
-			return []*tileArgs{{g.Normal(tensor.Float32, 2, 3), []int{2}}, {g.Normal(tensor.Float64, 3), []int{2, 2}}, {g.Normal(tensor.Float32, 2, 0), []int{}}, {g.Int(tensor.Int64, 0, 9, 3), []int{2}}}
+			return []*tileArgs{{g.Normal(tensor.Float32, 2, 3), []int{2}}, {g.Normal(tensor.Float64, 3), []int{2, 2}},
+				{g.Normal(tensor.Float32, 2, 0), []int{}}, {g.Int(tensor.Int64, 0, 9, 3), []int{2}}}
 		},
 	}.Entry(),
 }
@@ -84,7 +89,8 @@ func repeatTensor(arg string, t *tensor.Tensor, repeats []int) (*tensor.Tensor, 
 	if err != nil {
 		return nil, err
 	}
-	if p, err = p.Reshape(folded(t.Shape, slices.Repeat([]int{1}, len(repeats)))...).Expand(folded(t.Shape, repeats)...); err != nil {
+	if p, err = p.Reshape(folded(t.Shape, slices.Repeat([]int{1}, len(repeats)))...).Expand(folded(t.Shape,
+		repeats)...); err != nil {
 		return nil, err
 	}
 	shape := make([]int, len(repeats))

@@ -14,59 +14,82 @@ import (
 // belong together.
 var rowLossOps = []*opdef.Entry{
 	rowLossOp(opdef.Op[multiMarginArgs]{
-		Schema: "multi_margin_loss(Tensor input, Tensor target, Scalar p=1, Scalar margin=1.0, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.multi_margin_loss",
-		Doc:    opdef.Doc{Summary: "Shortfall of the score of a class from all others", Formula: "sum over j != target of weight[target]*max(0, margin - input[target] + input[j])^p / C", Source: "torch.nn.functional.multi_margin_loss"},
+		Schema: "multi_margin_loss(Tensor input, Tensor target, Scalar p=1, Scalar margin=1.0, Tensor? weight=None, " +
+			"bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+		Names: "F.multi_margin_loss",
+		Doc: opdef.Doc{Summary: "Shortfall of the score of a class from all others",
+			Formula: "sum over j != target of weight[target]*max(0, margin - input[target] + input[j])^p / C",
+			Source:  "torch.nn.functional.multi_margin_loss"},
 		Cases: func(r *rand.Rand) []*multiMarginArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			w := g.Uniform(f64, 0.5, 2, 4)
 			w.RequiresGrad = false
 			return []*multiMarginArgs{
-				{Input: farOperand(g, f64, 3, 4), Target: g.Int(tensor.Int64, 0, 3, 3), P: opdef.Int(1), Margin: opdef.Float(1.1), Weight: w, Reduction: "mean"},
-				{Input: g.Normal(f64, 3, 4), Target: g.Int(tensor.Int64, 0, 3, 3), P: opdef.Int(2), Margin: opdef.Float(0.5), Reduction: "none"},
-				{Input: farOperand(g, tensor.Float32, 5), Target: g.Int(tensor.Int64, 0, 4), P: opdef.Int(1), Margin: opdef.Float(1.1), Reduction: "sum"},
+				{Input: farOperand(g, f64, 3, 4), Target: g.Int(tensor.Int64, 0, 3, 3), P: opdef.Int(1),
+					Margin: opdef.Float(1.1), Weight: w, Reduction: "mean"},
+				{Input: g.Normal(f64, 3, 4), Target: g.Int(tensor.Int64, 0, 3, 3), P: opdef.Int(2),
+					Margin: opdef.Float(0.5), Reduction: "none"},
+				{Input: farOperand(g, tensor.Float32, 5), Target: g.Int(tensor.Int64, 0, 4), P: opdef.Int(1),
+					Margin: opdef.Float(1.1), Reduction: "sum"},
 			}
 		},
 	}, (*multiMarginArgs).loss),
 	rowLossOp(opdef.Op[multilabelMarginArgs]{
-		Schema: "multilabel_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.multilabel_margin_loss",
-		Doc:    opdef.Doc{Summary: "Shortfall of the scores of several classes from all others", Formula: "sum over targets t and other classes j of max(0, 1 - input[t] + input[j]) / C", Notes: "The targets of a row end at the first -1.", Source: "torch.nn.functional.multilabel_margin_loss"},
+		Schema: "multilabel_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, " +
+			"str reduction='mean') -> Tensor",
+		Names: "F.multilabel_margin_loss",
+		Doc: opdef.Doc{Summary: "Shortfall of the scores of several classes from all others",
+			Formula: "sum over targets t and other classes j of max(0, 1 - input[t] + input[j]) / C",
+			Notes:   "The targets of a row end at the first -1.", Source: "torch.nn.functional.multilabel_margin_loss"},
 		Cases: func(r *rand.Rand) []*multilabelMarginArgs {
 			g := opdef.Gen{R: r}
 			target := tensor.New(tensor.Int64, []int{2, 4}, []int64{3, 0, -1, 1, 2, -1, -1, 0}).Rounded()
 			return []*multilabelMarginArgs{
-				{Input: g.Normal(tensor.Float64, 2, 4), Target: target, Reduction: "mean"}, {Input: g.Normal(tensor.Float64, 2, 4), Target: target, Reduction: "none"},
+				{Input: g.Normal(tensor.Float64, 2, 4), Target: target, Reduction: "mean"},
+				{Input: g.Normal(tensor.Float64, 2, 4), Target: target, Reduction: "none"},
 				{Input: g.Normal(tensor.Float32, 4), Target: target.Select(0, 0), Reduction: "sum"},
 			}
 		},
 	}, (*multilabelMarginArgs).loss),
 	rowLossOp(opdef.Op[multilabelSoftArgs]{
-		Schema: "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.multilabel_soft_margin_loss",
-		Doc:    opdef.Doc{Summary: "Cross entropy of the sigmoid of logits, averaged over classes", Formula: "-mean(weight*(target*log(sigmoid(input)) + (1-target)*log(sigmoid(-input))))", Source: "torch.nn.functional.multilabel_soft_margin_loss"},
+		Schema: "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, bool? " +
+			"size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+		Names: "F.multilabel_soft_margin_loss",
+		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits, averaged over classes",
+			Formula: "-mean(weight*(target*log(sigmoid(input)) + (1-target)*log(sigmoid(-input))))",
+			Source:  "torch.nn.functional.multilabel_soft_margin_loss"},
 		Cases: func(r *rand.Rand) []*multilabelSoftArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			w := g.Uniform(f64, 0.5, 2, 4)
 			w.RequiresGrad = false
 			return []*multilabelSoftArgs{
-				{Input: g.Normal(f64, 3, 4), Target: probabilityOperand(g, f64, 3, 4), Weight: w, Reduction: "mean"}, {Input: g.Normal(f64, 3, 4), Target: probabilityOperand(g, f64, 3, 4), Reduction: "none"},
-				{Input: g.Normal(tensor.Float32, 2, 3, 4), Target: probabilityOperand(g, tensor.Float32, 2, 3, 4), Reduction: "sum"}, {Input: g.Normal(tensor.BFloat16, 5), Target: probabilityOperand(g, tensor.BFloat16, 5), Reduction: "mean"},
+				{Input: g.Normal(f64, 3, 4), Target: probabilityOperand(g, f64, 3, 4), Weight: w, Reduction: "mean"},
+				{Input: g.Normal(f64, 3, 4), Target: probabilityOperand(g, f64, 3, 4), Reduction: "none"},
+				{Input: g.Normal(tensor.Float32, 2, 3, 4), Target: probabilityOperand(g, tensor.Float32, 2, 3, 4),
+					Reduction: "sum"}, {Input: g.Normal(tensor.BFloat16, 5), Target: probabilityOperand(g,
+					tensor.BFloat16, 5), Reduction: "mean"},
 			}
 		},
 	}, (*multilabelSoftArgs).loss),
 	rowLossOp(opdef.Op[tripletArgs]{
-		Schema: "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.triplet_margin_loss",
-		Doc:    opdef.Doc{Summary: "Shortfall of a distance from another", Formula: "max(0, d(anchor, positive) - d(anchor, negative) + margin), with d(x, y) = norm(x - y + eps, p)", Notes: "swap takes the smaller of d(anchor, negative) and d(positive, negative). At the limit the gradient is passed on.", Source: "torch.nn.functional.triplet_margin_loss"},
+		Schema: "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, " +
+			"float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean') -> " +
+			"Tensor",
+		Names: "F.triplet_margin_loss",
+		Doc: opdef.Doc{Summary: "Shortfall of a distance from another",
+			Formula: "max(0, d(anchor, positive) - d(anchor, negative) + margin), with d(x, y) = norm(x - y + eps, p)",
+			Notes: "swap takes the smaller of d(anchor, negative) and d(positive, negative). At the limit the " +
+				"gradient is passed on.", Source: "torch.nn.functional.triplet_margin_loss"},
 		Cases: func(r *rand.Rand) []*tripletArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			n := func(shape ...int) *tensor.Tensor { return g.Normal(f64, shape...) }
 			return []*tripletArgs{
-				{Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5, P: 2, Eps: 1e-6, Reduction: "mean"}, {Anchor: n(3, 4), Positive: n(3, 4), Negative: n(4), Margin: 5, P: 3, Eps: 1e-6, Swap: true, Reduction: "none"},
+				{Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5, P: 2, Eps: 1e-6, Reduction: "mean"},
+				{Anchor: n(3, 4), Positive: n(3, 4), Negative: n(4), Margin: 5, P: 3, Eps: 1e-6, Swap: true,
+					Reduction: "none"},
 				{Anchor: n(4), Positive: n(4), Negative: n(4), Margin: 5, P: 2, Eps: 1e-6, Reduction: "sum"},
 			}
 		},
@@ -78,13 +101,19 @@ var rowLossOps = []*opdef.Entry{
 		return tripletLoss(a.Anchor, a.Positive, a.Negative, a.Margin, a.P, a.Eps, a.Swap, how)
 	}),
 	rowLossOp(opdef.Op[tripletDistanceArgs]{
-		Schema: "triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, any distance_function=None, float margin=1.0, bool swap=False, str reduction='mean') -> Tensor",
-		Names:  "F.triplet_margin_with_distance_loss",
-		Doc:    opdef.Doc{Summary: "Shortfall of a distance from another", Formula: "max(0, d(anchor, positive) - d(anchor, negative) + margin), with d the pairwise_distance", Notes: "Distance functions given as arguments are not known.", Source: "torch.nn.functional.triplet_margin_with_distance_loss"},
+		Schema: "triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, any " +
+			"distance_function=None, float margin=1.0, bool swap=False, str reduction='mean') -> Tensor",
+		Names: "F.triplet_margin_with_distance_loss",
+		Doc: opdef.Doc{Summary: "Shortfall of a distance from another",
+			Formula: "max(0, d(anchor, positive) - d(anchor, negative) + margin), with d the pairwise_distance",
+			Notes:   "Distance functions given as arguments are not known.",
+			Source:  "torch.nn.functional.triplet_margin_with_distance_loss"},
 		Cases: func(r *rand.Rand) []*tripletDistanceArgs {
 			g := opdef.Gen{R: r}
 			n := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Float64, shape...) }
-			return []*tripletDistanceArgs{{Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5, Reduction: "mean"}, {Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5, Swap: true, Reduction: "none"}}
+			return []*tripletDistanceArgs{{Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5,
+				Reduction: "mean"}, {Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5, Swap: true,
+				Reduction: "none"}}
 		},
 	}, func(a *tripletDistanceArgs) (*rowLoss, error) {
 		if a.DistanceFunction != nil {
@@ -97,15 +126,21 @@ var rowLossOps = []*opdef.Entry{
 		return tripletLoss(a.Anchor, a.Positive, a.Negative, a.Margin, 2, 1e-6, a.Swap, how)
 	}),
 	rowLossOp(opdef.Op[cosineEmbeddingArgs]{
-		Schema: "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:  "F.cosine_embedding_loss",
-		Doc:    opdef.Doc{Summary: "Distance of the cosine of similar vectors from 1, excess of others over a margin", Formula: "1 - cos(input1, input2) if target is 1, max(0, cos(input1, input2) - margin) if -1", Source: "torch.nn.functional.cosine_embedding_loss"},
+		Schema: "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? " +
+			"size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+		Names: "F.cosine_embedding_loss",
+		Doc: opdef.Doc{Summary: "Distance of the cosine of similar vectors from 1, excess of others over a margin",
+			Formula: "1 - cos(input1, input2) if target is 1, max(0, cos(input1, input2) - margin) if -1",
+			Source:  "torch.nn.functional.cosine_embedding_loss"},
 		Cases: func(r *rand.Rand) []*cosineEmbeddingArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			return []*cosineEmbeddingArgs{
-				{Input1: g.Normal(f64, 3, 4), Input2: g.Normal(f64, 3, 4), Target: labelOperand(g, f64, 3), Margin: -0.9, Reduction: "mean"}, {Input1: g.Normal(f64, 3, 4), Input2: g.Normal(f64, 3, 4), Target: labelOperand(g, f64, 3), Margin: -1, Reduction: "none"},
-				{Input1: g.Normal(tensor.Float32, 5), Input2: g.Normal(tensor.Float32, 5), Target: labelOperand(g, f64), Margin: -1, Reduction: "sum"},
+				{Input1: g.Normal(f64, 3, 4), Input2: g.Normal(f64, 3, 4), Target: labelOperand(g, f64, 3),
+					Margin: -0.9, Reduction: "mean"}, {Input1: g.Normal(f64, 3, 4), Input2: g.Normal(f64, 3, 4),
+					Target: labelOperand(g, f64, 3), Margin: -1, Reduction: "none"},
+				{Input1: g.Normal(tensor.Float32, 5), Input2: g.Normal(tensor.Float32, 5), Target: labelOperand(g, f64),
+					Margin: -1, Reduction: "sum"},
 			}
 		},
 	}, (*cosineEmbeddingArgs).loss),
@@ -347,7 +382,8 @@ func (a *multiMarginArgs) loss() (*rowLoss, error) {
 		rows = x.Shape[0]
 	}
 	if x.Dim() > 2 || classes == 0 {
-		return nil, opdef.Refuse("input", "want one or two dimensions of scores, got shape %s", tensor.ShapeString(x.Shape))
+		return nil, opdef.Refuse("input", "want one or two dimensions of scores, got shape %s",
+			tensor.ShapeString(x.Shape))
 	}
 	if a.Target.DType != tensor.Int64 || a.Target.Dim() > 1 || a.Target.Numel() != rows {
 		return nil, opdef.Refuse("target", "want %d int64 class numbers, got %s", rows, a.Target.Meta())
@@ -358,7 +394,8 @@ func (a *multiMarginArgs) loss() (*rowLoss, error) {
 	}
 	if a.Weight != nil {
 		if a.Weight.Numel() != classes || a.Weight.Dim() > 1 {
-			return nil, opdef.Refuse("weight", "want %d elements, one per class, got shape %s", classes, tensor.ShapeString(a.Weight.Shape))
+			return nil, opdef.Refuse("weight", "want %d elements, one per class, got shape %s", classes,
+				tensor.ShapeString(a.Weight.Shape))
 		}
 		weight = tensor.Data[float64](a.Weight)
 	}
@@ -422,10 +459,12 @@ func (a *multilabelMarginArgs) loss() (*rowLoss, error) {
 		return nil, err
 	}
 	if x.Dim() > 2 || classes == 0 {
-		return nil, opdef.Refuse("input", "want one or two dimensions of scores, got shape %s", tensor.ShapeString(x.Shape))
+		return nil, opdef.Refuse("input", "want one or two dimensions of scores, got shape %s",
+			tensor.ShapeString(x.Shape))
 	}
 	if a.Target.DType != tensor.Int64 || !slices.Equal(a.Target.Shape, x.Shape) {
-		return nil, opdef.Refuse("target", "want int64 class numbers of shape %s, got %s", tensor.ShapeString(x.Shape), a.Target.Meta())
+		return nil, opdef.Refuse("target", "want int64 class numbers of shape %s, got %s", tensor.ShapeString(x.Shape),
+			a.Target.Meta())
 	}
 	target := tensor.Data[int64](a.Target)
 	for _, t := range target {
@@ -542,7 +581,8 @@ func distanceOf(x, y []float64, p, eps float64) float64 {
 	return math.Pow(s, 1/p)
 }
 
-func tripletLoss(anchor, positive, negative *tensor.Tensor, margin, p, eps float64, swap bool, how reduction) (*rowLoss, error) {
+func tripletLoss(anchor, positive, negative *tensor.Tensor, margin, p, eps float64, swap bool, how reduction) (*rowLoss,
+	error) {
 	shape, err := tensor.Broadcast(anchor.Shape, positive.Shape, negative.Shape)
 	if err != nil {
 		return nil, opdef.Refuse("anchor", "%v", err)
@@ -559,7 +599,8 @@ func tripletLoss(anchor, positive, negative *tensor.Tensor, margin, p, eps float
 		return near, far, other
 	}
 	return &rowLoss{
-		operands: []*tensor.Tensor{anchor, positive, negative}, names: []string{"anchor", "positive", "negative"}, how: how, lead: shape[:len(shape)-1],
+		operands: []*tensor.Tensor{anchor, positive, negative}, names: []string{"anchor", "positive", "negative"},
+		how: how, lead: shape[:len(shape)-1],
 		f: func(_ int, rows [][]float64) float64 {
 			near, far, other := distances(rows)
 			return max(0, near-min(far, other)+margin)
@@ -631,7 +672,8 @@ func (a *cosineEmbeddingArgs) loss() (*rowLoss, error) {
 		return s
 	}
 	return &rowLoss{
-		operands: []*tensor.Tensor{a.Input1, a.Input2}, names: []string{"input1", "input2"}, how: how, lead: shape[:len(shape)-1],
+		operands: []*tensor.Tensor{a.Input1, a.Input2}, names: []string{"input1", "input2"}, how: how,
+		lead: shape[:len(shape)-1],
 		f: func(k int, rows [][]float64) float64 {
 			s := sums(rows)
 			switch cos := s.xy / math.Sqrt(s.xx*s.yy); target[k] {

@@ -12,10 +12,12 @@ import (
 // scaledOps are distances, and elements divided by norms.
 var scaledOps = []*opdef.Entry{
 	opdef.Op[normalizeArgs]{
-		Schema:    "normalize(Tensor input, float p=2.0, int[1] dim=1, float eps=1e-12) -> Tensor",
-		Names:     "F.normalize",
-		Doc:       opdef.Doc{Summary: "Vectors scaled to norm 1", Formula: "input / max(norm(input, p, dim), eps)", Source: "torch.nn.functional.normalize"},
-		Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 3, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}},
+		Schema: "normalize(Tensor input, float p=2.0, int[1] dim=1, float eps=1e-12) -> Tensor",
+		Names:  "F.normalize",
+		Doc: opdef.Doc{Summary: "Vectors scaled to norm 1", Formula: "input / max(norm(input, p, dim), eps)",
+			Source: "torch.nn.functional.normalize"},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 3,
+			Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}},
 		Terms:     func(a *normalizeArgs) int { return termsOver(a.Input.Shape, a.Dim) },
 		GradTerms: func(a *normalizeArgs) int { return termsOver(a.Input.Shape, a.Dim) },
 		Kernel: func(a *normalizeArgs) ([]*tensor.Tensor, error) {
@@ -24,9 +26,11 @@ var scaledOps = []*opdef.Entry{
 				return nil, err
 			}
 			if dt := a.Input.DType; dt.IsComplex() {
-				return single(opdef.Zip(dt, a.Input, y, func(x, n complex128) complex128 { return x * complex(1/max(real(n), a.Eps), 0) })), nil
+				return single(opdef.Zip(dt, a.Input, y,
+					func(x, n complex128) complex128 { return x * complex(1/max(real(n), a.Eps), 0) })), nil
 			}
-			return single(opdef.Zip(a.Input.DType, a.Input, y, func(x, n float64) float64 { return x / max(n, a.Eps) })), nil
+			return single(opdef.Zip(a.Input.DType, a.Input, y,
+				func(x, n float64) float64 { return x / max(n, a.Eps) })), nil
 		},
 		Scale: func(a *normalizeArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			return single(times(opdef.Abs(outs[0]), 2))
@@ -46,7 +50,8 @@ var scaledOps = []*opdef.Entry{
 				return opdef.Node{}, err
 			}
 			dt, up, x := a.Input.DType, g.Out[0], a.Input
-			over := byFactors(dt, up, opdef.Map(tensor.Float64, y, func(n float64) float64 { return 1 / max(n, a.Eps) }))
+			over := byFactors(dt, up,
+				opdef.Map(tensor.Float64, y, func(n float64) float64 { return 1 / max(n, a.Eps) }))
 			under := opdef.Zip(dt.Real(), alike(x, up), y, func(t, n float64) float64 {
 				n = max(n, a.Eps)
 				return -t / (n * n)
@@ -57,18 +62,24 @@ var scaledOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			return []*normalizeArgs{
-				{g.Normal(f64, 3, 4), 2, []int{1}, 1e-12}, {g.Apart(f64, []float64{0}, 2, 3, 4), 3, []int{0}, 1e-12}, {g.Apart(f64, []float64{0}, 3, 4), 1, []int{-1}, 1e-12},
-				{g.Normal(f64, 3, 4), 2, []int{1}, 100}, {g.Normal(tensor.Float32, 5), 2, []int{0}, 1e-12}, {g.Normal(tensor.BFloat16, 2, 3), 2, []int{1}, 1e-12}, {g.Normal(tensor.Float32, 0, 3), 2, []int{1}, 1e-12},
-				{opdef.NonContiguous(g.Normal(f64, 3, 4)), 2, []int{0}, 1e-12}, {g.Normal(tensor.Complex128, 3, 4), 2, []int{1}, 1e-12}, {g.Normal(tensor.Complex128, 3, 2), 3, []int{0}, 1e-12},
+				{g.Normal(f64, 3, 4), 2, []int{1}, 1e-12}, {g.Apart(f64, []float64{0}, 2, 3, 4), 3, []int{0}, 1e-12},
+				{g.Apart(f64, []float64{0}, 3, 4), 1, []int{-1}, 1e-12},
+				{g.Normal(f64, 3, 4), 2, []int{1}, 100}, {g.Normal(tensor.Float32, 5), 2, []int{0}, 1e-12},
+				{g.Normal(tensor.BFloat16, 2, 3), 2, []int{1}, 1e-12}, {g.Normal(tensor.Float32, 0, 3), 2,
+					[]int{1}, 1e-12},
+				{opdef.NonContiguous(g.Normal(f64, 3, 4)), 2, []int{0}, 1e-12}, {g.Normal(tensor.Complex128, 3, 4), 2,
+					[]int{1}, 1e-12}, {g.Normal(tensor.Complex128, 3, 2), 3, []int{0}, 1e-12},
 			}
 		},
 	}.Entry(),
 	opdef.Op[cosineArgs]{
 		Schema: "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
 		Names:  "F.cosine_similarity cosine_similarity",
-		Doc:    opdef.Doc{Summary: "Cosine of the angle between vectors", Formula: "sum(x1*x2) / (max(|x1|, eps) * max(|x2|, eps))", Notes: "The limit eps passes the gradient on.", Source: "torch.nn.functional.cosine_similarity"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}},
-		Terms:  (*cosineArgs).terms,
+		Doc: opdef.Doc{Summary: "Cosine of the angle between vectors",
+			Formula: "sum(x1*x2) / (max(|x1|, eps) * max(|x2|, eps))", Notes: "The limit eps passes the gradient on.",
+			Source: "torch.nn.functional.cosine_similarity"},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}},
+		Terms: (*cosineArgs).terms,
 		Kernel: func(a *cosineArgs) ([]*tensor.Tensor, error) {
 			c, err := a.products()
 			if err != nil {
@@ -86,8 +97,11 @@ var scaledOps = []*opdef.Entry{
 				return 2*s.axy/(s.n1(a.Eps)*s.n2(a.Eps)) + 2*math.Abs(s.cos(a.Eps))
 			}))
 		},
-		Grad:      func(a *cosineArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grads(g.Out[0], false) },
-		GradScale: func(a *cosineArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return a.grads(g.Out[0], true) },
+		Grad: func(a *cosineArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grads(g.Out[0], false) },
+		GradScale: func(a *cosineArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads,
+			error) {
+			return a.grads(g.Out[0], true)
+		},
 		Node: func(a *cosineArgs, g *opdef.Grad) (opdef.Node, error) {
 			c, err := a.products()
 			if err != nil {
@@ -99,8 +113,10 @@ var scaledOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			return []*cosineArgs{
-				{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 1, 1e-8}, {g.Normal(f64, 3, 4), g.Normal(f64, 4), -1, 1e-8}, {g.Normal(f64, 2, 3, 4), g.Normal(f64, 2, 1, 4), 0, 1e-8},
-				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5), 0, 1e-8}, {g.Normal(tensor.BFloat16, 2, 3), g.Normal(tensor.BFloat16, 2, 3), 1, 1e-8},
+				{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 1, 1e-8}, {g.Normal(f64, 3, 4), g.Normal(f64, 4), -1, 1e-8},
+				{g.Normal(f64, 2, 3, 4), g.Normal(f64, 2, 1, 4), 0, 1e-8},
+				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5), 0, 1e-8}, {g.Normal(tensor.BFloat16, 2, 3),
+					g.Normal(tensor.BFloat16, 2, 3), 1, 1e-8},
 				{opdef.NonContiguous(g.Normal(f64, 3, 4)), g.Normal(f64, 3, 4), 1, 1e-8},
 			}
 		},
@@ -108,14 +124,19 @@ var scaledOps = []*opdef.Entry{
 	differenceNorm(opdef.Op[pairwiseArgs]{
 		Schema: "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
 		Names:  "F.pairwise_distance pairwise_distance",
-		Doc:    opdef.Doc{Summary: "Norm of the difference of vectors", Formula: "norm(x1 - x2 + eps, p) over the last dimension", Source: "torch.nn.functional.pairwise_distance"},
+		Doc: opdef.Doc{Summary: "Norm of the difference of vectors",
+			Formula: "norm(x1 - x2 + eps, p) over the last dimension", Source: "torch.nn.functional.pairwise_distance"},
 		Cases: func(r *rand.Rand) []*pairwiseArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			return []*pairwiseArgs{
-				{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 2, 1e-6, false}, {farOperand(g, f64, 3, 4), farOperand(g, f64, 3, 4), 1, 1e-6, true}, {g.Normal(f64, 3, 4), g.Normal(f64, 4), 3, 1e-6, false},
-				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5), 2, 1e-6, false}, {g.Normal(tensor.BFloat16, 2, 3), g.Normal(tensor.BFloat16, 2, 3), 2, 1e-6, false},
-				{g.Normal(tensor.Complex128, 3, 4), g.Normal(tensor.Complex128, 3, 4), 3, 1e-6, false}, {g.Int(tensor.Int64, -4, 4, 3, 2), g.Int(tensor.Int64, 5, 9, 3, 2), 2, 1e-6, false},
+				{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 2, 1e-6, false},
+				{farOperand(g, f64, 3, 4), farOperand(g, f64, 3, 4), 1, 1e-6, true},
+				{g.Normal(f64, 3, 4), g.Normal(f64, 4), 3, 1e-6, false},
+				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5), 2, 1e-6, false},
+				{g.Normal(tensor.BFloat16, 2, 3), g.Normal(tensor.BFloat16, 2, 3), 2, 1e-6, false},
+				{g.Normal(tensor.Complex128, 3, 4), g.Normal(tensor.Complex128, 3, 4), 3, 1e-6, false},
+				{g.Int(tensor.Int64, -4, 4, 3, 2), g.Int(tensor.Int64, 5, 9, 3, 2), 2, 1e-6, false},
 			}
 		},
 	}, [2]string{"x1", "x2"}, func(a *pairwiseArgs) (*difference, error) {
@@ -138,8 +159,11 @@ var scaledOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			return []*distArgs{
-				{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), opdef.Int(2)}, {farOperand(g, f64, 3, 4), farOperand(g, f64, 4), opdef.Int(1)}, {g.Normal(f64, 3), g.Normal(f64, 3), opdef.Float(3)},
-				{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 2, 3), opdef.Float(2)}, {g.Distinct(f64, 5), tensor.Full(f64, []int{5}, 0.0), opdef.Float(math.Inf(1))},
+				{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), opdef.Int(2)},
+				{farOperand(g, f64, 3, 4), farOperand(g, f64, 4), opdef.Int(1)}, {g.Normal(f64, 3), g.Normal(f64, 3),
+					opdef.Float(3)},
+				{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 2, 3), opdef.Float(2)},
+				{g.Distinct(f64, 5), tensor.Full(f64, []int{5}, 0.0), opdef.Float(math.Inf(1))},
 				{g.Normal(tensor.Complex128, 3, 4), g.Normal(tensor.Complex128, 4), opdef.Float(2)},
 			}
 		},
@@ -158,7 +182,8 @@ var scaledOps = []*opdef.Entry{
 	}),
 	opdef.Op[renormArgs]{
 		Schema: "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Slices scaled down to a largest norm", Formula: "slice * maxnorm/(norm + 1e-7) where the norm of order p exceeds maxnorm", Source: "torch.renorm"},
+		Doc: opdef.Doc{Summary: "Slices scaled down to a largest norm",
+			Formula: "slice * maxnorm/(norm + 1e-7) where the norm of order p exceeds maxnorm", Source: "torch.renorm"},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 3, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
 		Terms: func(a *renormArgs) int { return max(1, a.Self.Numel()) },
 		Kernel: func(a *renormArgs) ([]*tensor.Tensor, error) {
@@ -210,17 +235,22 @@ var scaledOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			return []*renormArgs{
-				{g.Normal(f64, 3, 4), opdef.Int(2), 0, opdef.Float(0.5)}, {g.Apart(f64, []float64{0}, 2, 3, 4), opdef.Float(1), -1, opdef.Int(1)}, {g.Normal(f64, 3, 4), opdef.Float(3), 1, opdef.Float(100)},
-				{g.Normal(tensor.Float32, 2, 5), opdef.Float(2), 0, opdef.Float(1)}, {g.Normal(tensor.Complex128, 2, 5), opdef.Float(2), 0, opdef.Float(1)},
+				{g.Normal(f64, 3, 4), opdef.Int(2), 0, opdef.Float(0.5)}, {g.Apart(f64, []float64{0}, 2, 3, 4),
+					opdef.Float(1), -1, opdef.Int(1)}, {g.Normal(f64, 3, 4), opdef.Float(3), 1, opdef.Float(100)},
+				{g.Normal(tensor.Float32, 2, 5), opdef.Float(2), 0, opdef.Float(1)}, {g.Normal(tensor.Complex128, 2, 5),
+					opdef.Float(2), 0, opdef.Float(1)},
 			}
 		},
 	}.Entry(),
 	opdef.Op[lrnArgs]{
-		Schema: "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0) -> Tensor",
-		Names:  "F.local_response_norm",
-		Doc:    opdef.Doc{Summary: "Elements divided by a power of the mean square of neighbouring channels", Formula: "input / (k + alpha*mean(input^2))^beta, the mean over size channels from size/2 before, with zeros outside", Source: "torch.nn.functional.local_response_norm"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 6}},
-		Terms:  func(a *lrnArgs) int { return max(1, a.Size) },
+		Schema: "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0) -> " +
+			"Tensor",
+		Names: "F.local_response_norm",
+		Doc: opdef.Doc{Summary: "Elements divided by a power of the mean square of neighbouring channels",
+			Formula: "input / (k + alpha*mean(input^2))^beta, the mean over size channels from size/2 before, with " +
+				"zeros outside", Source: "torch.nn.functional.local_response_norm"},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 6}},
+		Terms: func(a *lrnArgs) int { return max(1, a.Size) },
 		Kernel: func(a *lrnArgs) ([]*tensor.Tensor, error) {
 			if err := a.check(); err != nil {
 				return nil, err
@@ -271,7 +301,8 @@ var scaledOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) []*lrnArgs {
 			g := opdef.Gen{R: r}
 			return []*lrnArgs{
-				{g.Normal(tensor.Float64, 2, 5, 3), 3, 0.5, 0.75, 1}, {g.Normal(tensor.Float64, 1, 4, 2, 2), 2, 1, 0.5, 2}, {g.Normal(tensor.Float32, 2, 6, 3), 5, 1e-4, 0.75, 1},
+				{g.Normal(tensor.Float64, 2, 5, 3), 3, 0.5, 0.75, 1}, {g.Normal(tensor.Float64, 1, 4, 2, 2), 2, 1, 0.5,
+					2}, {g.Normal(tensor.Float32, 2, 6, 3), 5, 1e-4, 0.75, 1},
 			}
 		},
 	}.Entry(),
@@ -334,7 +365,9 @@ func byFactors(dt tensor.DType, x, factors *tensor.Tensor) *tensor.Tensor {
 // in common as vectors.
 func alike(x, y *tensor.Tensor) *tensor.Tensor {
 	if x.DType.IsComplex() {
-		return opdef.Zip(tensor.Float64, x, y, func(x, y complex128) float64 { return real(x)*real(y) + imag(x)*imag(y) })
+		return opdef.Zip(tensor.Float64, x, y, func(x, y complex128) float64 {
+			return real(x)*real(y) + imag(x)*imag(y)
+		})
 	}
 	return opdef.Zip(tensor.Float64, x, y, func(x, y float64) float64 { return x * y })
 }
@@ -474,7 +507,8 @@ func (a *cosineArgs) grads(up *tensor.Tensor, magnitudes bool) (opdef.Grads, err
 	if len(c.shape) > 0 {
 		g = opdef.Unreduce(up, c.shape, []int{c.dim})
 	}
-	n1, n2 := over(func(s *crossSum) float64 { return s.n1(a.Eps) }), over(func(s *crossSum) float64 { return s.n2(a.Eps) })
+	n1, n2 := over(func(s *crossSum) float64 { return s.n1(a.Eps) }),
+		over(func(s *crossSum) float64 { return s.n2(a.Eps) })
 	cos := over(func(s *crossSum) float64 {
 		if magnitudes {
 			return 2 * s.axy / (s.n1(a.Eps) * s.n2(a.Eps))
@@ -526,7 +560,8 @@ func newDifference(a, b *tensor.Tensor, p, eps float64, ints bool) (*difference,
 	}
 	d := &difference{
 		a: a, b: b, p: p,
-		scale: opdef.Zip(tensor.Float64, opdef.Abs(ts[0]), opdef.Abs(ts[1]), func(x, y float64) float64 { return x + y }),
+		scale: opdef.Zip(tensor.Float64, opdef.Abs(ts[0]), opdef.Abs(ts[1]),
+			func(x, y float64) float64 { return x + y }),
 	}
 	if dt.IsComplex() {
 		d.x = opdef.Zip(dt, ts[0], ts[1], func(x, y complex128) complex128 { return x - y + complex(eps, 0) })
@@ -537,7 +572,8 @@ func newDifference(a, b *tensor.Tensor, p, eps float64, ints bool) (*difference,
 }
 
 // differenceNorm completes the declaration of a norm of a difference.
-func differenceNorm[A any](o opdef.Op[A], names [2]string, call func(*A) (*difference, error), node func(d *difference, y, up *tensor.Tensor) opdef.Node) *opdef.Entry {
+func differenceNorm[A any](o opdef.Op[A], names [2]string, call func(*A) (*difference, error),
+	node func(d *difference, y, up *tensor.Tensor) opdef.Node) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 3, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}}
 	o.Terms = func(a *A) int {
 		d, err := call(a)

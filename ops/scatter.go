@@ -13,8 +13,10 @@ var scatterOps = []*opdef.Entry{
 	writingOp[scatterArgs]{
 		Schema: "scatter.src(Tensor self, int dim, Tensor index, Tensor src, *, str? reduce=None) -> Tensor",
 		Names:  "scatter Tensor.scatter", Src: "src",
-		Doc: opdef.Doc{Summary: "Writes values at indices along a dimension", Formula: "out[i, index[i, j, k], k] = src[i, j, k] for dim=1",
-			Notes: "Where an index occurs twice the last value stays. reduce is add or multiply.", Source: "torch.scatter"},
+		Doc: opdef.Doc{Summary: "Writes values at indices along a dimension",
+			Formula: "out[i, index[i, j, k], k] = src[i, j, k] for dim=1",
+			Notes:   "Where an index occurs twice the last value stays. reduce is add or multiply.",
+			Source:  "torch.scatter"},
 		Plan: func(a *scatterArgs) (*writing, error) {
 			how, err := scatterHow(a.Reduce)
 			if err != nil {
@@ -25,9 +27,14 @@ var scatterOps = []*opdef.Entry{
 		Cases: func(g opdef.Gen) []*scatterArgs {
 			add := "add"
 			return []*scatterArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, rowsApart(2, 3), g.Normal(tensor.Float32, 2, 3), nil}, {g.Normal(tensor.Float64, 3, 5), -1, rowsApart(3, 2).Transpose(0, 1), g.Normal(tensor.Float64, 3, 4), nil},
-				{g.Normal(tensor.Float64, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3), g.Normal(tensor.Float64, 2, 3), &add}, {g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0), g.Normal(tensor.Float32), nil},
-				{g.Normal(tensor.BFloat16, 3), 0, g.Int(tensor.Int64, 0, 0, 0), g.Normal(tensor.BFloat16, 0), nil}, {opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 0, rowsApart(2, 3), g.Normal(tensor.Float32, 2, 3), nil},
+				{g.Normal(tensor.Float32, 4, 3), 0, rowsApart(2, 3), g.Normal(tensor.Float32, 2, 3), nil},
+				{g.Normal(tensor.Float64, 3, 5), -1, rowsApart(3, 2).Transpose(0, 1), g.Normal(tensor.Float64, 3, 4),
+					nil},
+				{g.Normal(tensor.Float64, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3), g.Normal(tensor.Float64, 2, 3),
+					&add}, {g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0), g.Normal(tensor.Float32), nil},
+				{g.Normal(tensor.BFloat16, 3), 0, g.Int(tensor.Int64, 0, 0, 0), g.Normal(tensor.BFloat16, 0), nil},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 0, rowsApart(2, 3),
+					g.Normal(tensor.Float32, 2, 3), nil},
 				{g.Int(tensor.Int64, 0, 9, 4, 3), 0, rowsApart(2, 3), g.Int(tensor.Int64, 0, 9, 2, 3), nil},
 			}
 		},
@@ -35,7 +42,8 @@ var scatterOps = []*opdef.Entry{
 	writingOp[scatterValueArgs]{
 		Schema: "scatter.value(Tensor self, int dim, Tensor index, Scalar value, *, str? reduce=None) -> Tensor",
 		Names:  "scatter Tensor.scatter",
-		Doc:    opdef.Doc{Summary: "Writes a number at indices along a dimension", Notes: "reduce is add or multiply.", Source: "torch.scatter"},
+		Doc: opdef.Doc{Summary: "Writes a number at indices along a dimension", Notes: "reduce is add or multiply.",
+			Source: "torch.scatter"},
 		Plan: func(a *scatterValueArgs) (*writing, error) {
 			how, err := scatterHow(a.Reduce)
 			if err != nil {
@@ -46,31 +54,41 @@ var scatterOps = []*opdef.Entry{
 		Cases: func(g opdef.Gen) []*scatterValueArgs {
 			multiply := "multiply"
 			return []*scatterValueArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3), opdef.Float(1.5), nil}, {g.Normal(tensor.Float64, 3, 5), -1, g.Int(tensor.Int64, 0, 4, 3, 4), opdef.Int(2), nil},
-				{g.Normal(tensor.Float32, 4), 0, rowsApart(2), opdef.Float(0.5), &multiply}, {g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 2), opdef.Int(7), nil},
+				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3), opdef.Float(1.5), nil},
+				{g.Normal(tensor.Float64, 3, 5), -1, g.Int(tensor.Int64, 0, 4, 3, 4), opdef.Int(2), nil},
+				{g.Normal(tensor.Float32, 4), 0, rowsApart(2), opdef.Float(0.5), &multiply},
+				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 2), opdef.Int(7), nil},
 			}
 		},
 	}.Entry(),
 	writingOp[scatterAddArgs]{
 		Schema: "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
 		Names:  "scatter_add Tensor.scatter_add", Src: "src",
-		Doc: opdef.Doc{Summary: "Adds values at indices along a dimension", Formula: "out[i, index[i, j, k], k] += src[i, j, k] for dim=1", Source: "torch.scatter_add"},
+		Doc: opdef.Doc{Summary: "Adds values at indices along a dimension",
+			Formula: "out[i, index[i, j, k], k] += src[i, j, k] for dim=1", Source: "torch.scatter_add"},
 		Plan: func(a *scatterAddArgs) (*writing, error) {
 			return scattering(a.Self, a.Dim, a.Index, a.Src, addTo, true)
 		},
 		Cases: func(g opdef.Gen) []*scatterAddArgs {
 			return []*scatterAddArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3), g.Normal(tensor.Float32, 2, 3)}, {g.Normal(tensor.Float64, 3, 5), -1, g.Int(tensor.Int64, 0, 4, 3, 6), g.Normal(tensor.Float64, 4, 7)},
-				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0), g.Normal(tensor.Float32)}, {g.Normal(tensor.BFloat16, 3), 0, g.Int(tensor.Int64, 0, 2, 5), g.Normal(tensor.BFloat16, 5)},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, g.Int(tensor.Int64, 0, 2, 4, 2), g.Normal(tensor.Float32, 4, 2)}, {g.Normal(tensor.Complex64, 3), 0, g.Int(tensor.Int64, 0, 2, 5), g.Normal(tensor.Complex64, 5)},
+				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3), g.Normal(tensor.Float32, 2, 3)},
+				{g.Normal(tensor.Float64, 3, 5), -1, g.Int(tensor.Int64, 0, 4, 3, 6), g.Normal(tensor.Float64, 4, 7)},
+				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0), g.Normal(tensor.Float32)},
+				{g.Normal(tensor.BFloat16, 3), 0, g.Int(tensor.Int64, 0, 2, 5), g.Normal(tensor.BFloat16, 5)},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, g.Int(tensor.Int64, 0, 2, 4, 2),
+					g.Normal(tensor.Float32, 4, 2)}, {g.Normal(tensor.Complex64, 3), 0, g.Int(tensor.Int64, 0, 2, 5),
+					g.Normal(tensor.Complex64, 5)},
 				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6), g.Int(tensor.Int64, 0, 9, 6)},
 			}
 		},
 	}.Entry().WithDIOPI("scatter reduce='add'"),
 	writingOp[scatterReduceArgs]{
-		Schema: "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
-		Names:  "scatter_reduce Tensor.scatter_reduce", Src: "src",
-		Doc: opdef.Doc{Summary: "Reduces values at indices along a dimension", Notes: "reduce is sum, prod, mean, amax or amin; gradients of amax and amin are shared evenly among equal values.",
+		Schema: "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool " +
+			"include_self=True) -> Tensor",
+		Names: "scatter_reduce Tensor.scatter_reduce", Src: "src",
+		Doc: opdef.Doc{Summary: "Reduces values at indices along a dimension",
+			Notes: "reduce is sum, prod, mean, amax or amin; gradients of amax and amin are shared evenly among " +
+				"equal values.",
 			Source: "torch.scatter_reduce"},
 		Plan: func(a *scatterReduceArgs) (*writing, error) {
 			how, err := reduceHow(a.Reduce, "sum", "prod", "mean", "amax", "amin")
@@ -83,10 +101,14 @@ var scatterOps = []*opdef.Entry{
 			var cs []*scatterReduceArgs
 			for _, how := range []string{"sum", "prod", "mean", "amax", "amin"} {
 				cs = append(cs,
-					&scatterReduceArgs{g.Distinct(tensor.Float64, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 6, 3), between(g, 6, 3), how, true},
-					&scatterReduceArgs{g.Distinct(tensor.Float64, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 6, 3), between(g, 6, 3), how, false},
-					&scatterReduceArgs{g.Distinct(tensor.Float32, 4), 0, rowsApart(2), g.Normal(tensor.Float32, 2), how, true},
-					&scatterReduceArgs{g.Int(tensor.Int64, -9, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6), g.Int(tensor.Int64, -9, 9, 6), how, true})
+					&scatterReduceArgs{g.Distinct(tensor.Float64, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 6, 3),
+						between(g, 6, 3), how, true},
+					&scatterReduceArgs{g.Distinct(tensor.Float64, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 6, 3),
+						between(g, 6, 3), how, false},
+					&scatterReduceArgs{g.Distinct(tensor.Float32, 4), 0, rowsApart(2), g.Normal(tensor.Float32, 2),
+						how, true},
+					&scatterReduceArgs{g.Int(tensor.Int64, -9, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6),
+						g.Int(tensor.Int64, -9, 9, 6), how, true})
 			}
 			return cs
 		},
@@ -94,7 +116,8 @@ var scatterOps = []*opdef.Entry{
 	writingOp[indexAddArgs]{
 		Schema: "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
 		Names:  "index_add Tensor.index_add", Src: "source",
-		Doc: opdef.Doc{Summary: "Adds slices to the slices at the given indices", Formula: "out[index[i]] += alpha*source[i] for dim=0", Source: "torch.Tensor.index_add_"},
+		Doc: opdef.Doc{Summary: "Adds slices to the slices at the given indices",
+			Formula: "out[index[i]] += alpha*source[i] for dim=0", Source: "torch.Tensor.index_add_"},
 		Plan: func(a *indexAddArgs) (*writing, error) {
 			w, err := slicing(a.Self, a.Dim, a.Index, a.Source, addTo, true)
 			if err != nil {
@@ -110,30 +133,39 @@ var scatterOps = []*opdef.Entry{
 		Cases: func(g opdef.Gen) []*indexAddArgs {
 			one := opdef.Int(1)
 			return []*indexAddArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 5), g.Normal(tensor.Float32, 5, 3), one}, {g.Normal(tensor.Float64, 2, 3, 2), 1, g.Int(tensor.Int32, 0, 2, 2), g.Normal(tensor.Float64, 2, 2, 2), opdef.Float(-1.5)},
-				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1), g.Normal(tensor.Float32), one}, {opdef.NonContiguous(g.Normal(tensor.BFloat16, 4, 3)), -1, g.Int(tensor.Int64, 0, 2, 2), g.Normal(tensor.BFloat16, 4, 2), one},
-				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 2), g.Int(tensor.Int64, 0, 9, 2), opdef.Int(-2)},
+				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 5), g.Normal(tensor.Float32, 5, 3), one},
+				{g.Normal(tensor.Float64, 2, 3, 2), 1, g.Int(tensor.Int32, 0, 2, 2), g.Normal(tensor.Float64, 2, 2, 2),
+					opdef.Float(-1.5)},
+				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1), g.Normal(tensor.Float32), one},
+				{opdef.NonContiguous(g.Normal(tensor.BFloat16, 4, 3)), -1, g.Int(tensor.Int64, 0, 2, 2),
+					g.Normal(tensor.BFloat16, 4, 2), one},
+				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 2), g.Int(tensor.Int64, 0, 9, 2),
+					opdef.Int(-2)},
 			}
 		},
 	}.Entry(),
 	writingOp[indexCopyArgs]{
 		Schema: "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
 		Names:  "index_copy Tensor.index_copy", Src: "source",
-		Doc: opdef.Doc{Summary: "Writes slices at the given indices", Formula: "out[index[i]] = source[i] for dim=0", Notes: "Where an index occurs twice the last slice stays.", Source: "torch.Tensor.index_copy_"},
+		Doc: opdef.Doc{Summary: "Writes slices at the given indices", Formula: "out[index[i]] = source[i] for dim=0",
+			Notes: "Where an index occurs twice the last slice stays.", Source: "torch.Tensor.index_copy_"},
 		Plan: func(a *indexCopyArgs) (*writing, error) {
 			return slicing(a.Self, a.Dim, a.Index, a.Source, assign, true)
 		},
 		Cases: func(g opdef.Gen) []*indexCopyArgs {
 			return []*indexCopyArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, rowsApart(2), g.Normal(tensor.Float32, 2, 3)}, {g.Normal(tensor.Float64, 2, 3, 2), 1, rowsApart(2), g.Normal(tensor.Float64, 2, 2, 2)},
-				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1), g.Normal(tensor.Float32)}, {g.Int(tensor.Int64, 0, 9, 4), 0, rowsApart(2), g.Int(tensor.Int64, 0, 9, 2)},
+				{g.Normal(tensor.Float32, 4, 3), 0, rowsApart(2), g.Normal(tensor.Float32, 2, 3)},
+				{g.Normal(tensor.Float64, 2, 3, 2), 1, rowsApart(2), g.Normal(tensor.Float64, 2, 2, 2)},
+				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1), g.Normal(tensor.Float32)},
+				{g.Int(tensor.Int64, 0, 9, 4), 0, rowsApart(2), g.Int(tensor.Int64, 0, 9, 2)},
 			}
 		},
 	}.Entry(),
 	writingOp[indexFillArgs]{
 		Schema: "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
 		Names:  "index_fill Tensor.index_fill", Src: "value",
-		Doc: opdef.Doc{Summary: "Writes a number into the slices at the given indices", Source: "torch.Tensor.index_fill_"},
+		Doc: opdef.Doc{Summary: "Writes a number into the slices at the given indices",
+			Source: "torch.Tensor.index_fill_"},
 		Plan: func(a *indexFillArgs) (*writing, error) {
 			if a.Value.Dim() > 0 {
 				return nil, opdef.Refuse("value", "want a number, got %s", a.Value.Meta())
@@ -149,19 +181,26 @@ var scatterOps = []*opdef.Entry{
 			if err != nil {
 				return nil, err
 			}
-			return &writing{self: a.Self, src: v, shape: shape, runs: r, how: assign, keep: true, alpha: opdef.Int(1), given: a.Value}, nil
+			return &writing{self: a.Self, src: v, shape: shape, runs: r, how: assign, keep: true, alpha: opdef.Int(1),
+				given: a.Value}, nil
 		},
 		Cases: func(g opdef.Gen) []*indexFillArgs {
 			return []*indexFillArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, rowsApart(2), tensor.Wrap(1.5)}, {g.Normal(tensor.Float64, 2, 3), -1, rowsApart(2), g.Normal(tensor.Float64)}, {g.Normal(tensor.Float64, 2, 3), 1, tensor.New(tensor.Int64, []int{3}, []int64{2, -1, 0}), g.Normal(tensor.Float64)},
-				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1), tensor.Wrap(int64(2))}, {g.Int(tensor.Int64, 0, 9, 4), 0, rowsApart(2), tensor.Wrap(int64(7))},
+				{g.Normal(tensor.Float32, 4, 3), 0, rowsApart(2), tensor.Wrap(1.5)}, {g.Normal(tensor.Float64, 2, 3),
+					-1, rowsApart(2), g.Normal(tensor.Float64)}, {g.Normal(tensor.Float64, 2, 3), 1,
+					tensor.New(tensor.Int64, []int{3}, []int64{2, -1, 0}), g.Normal(tensor.Float64)},
+				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1), tensor.Wrap(int64(2))},
+				{g.Int(tensor.Int64, 0, 9, 4), 0, rowsApart(2), tensor.Wrap(int64(7))},
 			}
 		},
 	}.Entry(),
 	writingOp[indexReduceArgs]{
-		Schema: "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
-		Names:  "index_reduce Tensor.index_reduce", Src: "source",
-		Doc: opdef.Doc{Summary: "Reduces slices into the slices at the given indices", Notes: "reduce is prod, mean, amax or amin; gradients of amax and amin are shared evenly among equal values.",
+		Schema: "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool " +
+			"include_self=True) -> Tensor",
+		Names: "index_reduce Tensor.index_reduce", Src: "source",
+		Doc: opdef.Doc{Summary: "Reduces slices into the slices at the given indices",
+			Notes: "reduce is prod, mean, amax or amin; gradients of amax and amin are shared evenly among equal " +
+				"values.",
 			Source: "torch.Tensor.index_reduce_"},
 		Plan: func(a *indexReduceArgs) (*writing, error) {
 			how, err := reduceHow(a.Reduce, "prod", "mean", "amax", "amin")
@@ -174,9 +213,12 @@ var scatterOps = []*opdef.Entry{
 			var cs []*indexReduceArgs
 			for _, how := range []string{"prod", "mean", "amax", "amin"} {
 				cs = append(cs,
-					&indexReduceArgs{g.Distinct(tensor.Float64, 4, 2), 0, g.Int(tensor.Int64, 0, 3, 5), between(g, 5, 2), how, true},
-					&indexReduceArgs{g.Distinct(tensor.Float64, 4, 2), 0, g.Int(tensor.Int64, 0, 3, 5), between(g, 5, 2), how, false},
-					&indexReduceArgs{g.Int(tensor.Int64, -9, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6), g.Int(tensor.Int64, -9, 9, 6), how, true})
+					&indexReduceArgs{g.Distinct(tensor.Float64, 4, 2), 0, g.Int(tensor.Int64, 0, 3, 5),
+						between(g, 5, 2), how, true},
+					&indexReduceArgs{g.Distinct(tensor.Float64, 4, 2), 0, g.Int(tensor.Int64, 0, 3, 5),
+						between(g, 5, 2), how, false},
+					&indexReduceArgs{g.Int(tensor.Int64, -9, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6),
+						g.Int(tensor.Int64, -9, 9, 6), how, true})
 			}
 			return cs
 		},
@@ -184,7 +226,8 @@ var scatterOps = []*opdef.Entry{
 	writingOp[putArgs]{
 		Schema: "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
 		Names:  "put Tensor.put", Src: "source",
-		Doc: opdef.Doc{Summary: "Writes or adds values at indices of the flattened tensor", Notes: "Without accumulate the last of several values for one element stays.", Source: "torch.Tensor.put_"},
+		Doc: opdef.Doc{Summary: "Writes or adds values at indices of the flattened tensor",
+			Notes: "Without accumulate the last of several values for one element stays.", Source: "torch.Tensor.put_"},
 		Plan: func(a *putArgs) (*writing, error) {
 			if a.Source.DType != a.Self.DType {
 				return nil, opdef.Refuse("source", "want dtype %s, got %s", a.Self.DType, a.Source.DType)
@@ -197,36 +240,47 @@ var scatterOps = []*opdef.Entry{
 			if a.Accumulate {
 				how = addTo
 			}
-			return &writing{self: a.Self, src: a.Source, shape: a.Source.Shape, runs: r, how: how, keep: true, alpha: opdef.Int(1), given: a.Source}, err
+			return &writing{self: a.Self, src: a.Source, shape: a.Source.Shape, runs: r, how: how, keep: true,
+				alpha: opdef.Int(1), given: a.Source}, err
 		},
 		Cases: func(g opdef.Gen) []*putArgs {
 			return []*putArgs{
-				{g.Normal(tensor.Float32, 4, 3), tensor.New(tensor.Int64, []int{3}, []int64{-1, 4, 0}), g.Normal(tensor.Float32, 3), false}, {g.Normal(tensor.Float64, 3), g.Int(tensor.Int64, -3, 2, 2, 4), g.Normal(tensor.Float64, 2, 4), true},
-				{g.Int(tensor.Int64, 0, 9, 4), tensor.New(tensor.Int64, []int{1}, []int64{2}), g.Int(tensor.Int64, 0, 9, 1), false},
+				{g.Normal(tensor.Float32, 4, 3), tensor.New(tensor.Int64, []int{3}, []int64{-1, 4, 0}),
+					g.Normal(tensor.Float32, 3), false}, {g.Normal(tensor.Float64, 3), g.Int(tensor.Int64, -3, 2, 2, 4),
+					g.Normal(tensor.Float64, 2, 4), true},
+				{g.Int(tensor.Int64, 0, 9, 4), tensor.New(tensor.Int64, []int{1}, []int64{2}),
+					g.Int(tensor.Int64, 0, 9, 1), false},
 			}
 		},
 	}.Entry(),
 	writingOp[maskedScatterArgs]{
 		Schema: "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
 		Names:  "masked_scatter Tensor.masked_scatter", Src: "source",
-		Doc:  opdef.Doc{Summary: "Writes the elements of another tensor, in order, where a mask is true", Notes: "Tensor and mask are broadcast.", Source: "torch.Tensor.masked_scatter_"},
+		Doc: opdef.Doc{Summary: "Writes the elements of another tensor, in order, where a mask is true",
+			Notes: "Tensor and mask are broadcast.", Source: "torch.Tensor.masked_scatter_"},
 		Plan: maskedScattering,
 		Cases: func(g opdef.Gen) []*maskedScatterArgs {
 			return []*maskedScatterArgs{
-				{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Bool, 0, 1, 3, 4), g.Normal(tensor.Float32, 13)}, {g.Normal(tensor.Float64, 3, 4), g.Int(tensor.Bool, 0, 1, 4), g.Normal(tensor.Float64, 2, 6)},
-				{g.Normal(tensor.Float64, 4), g.Int(tensor.Bool, 0, 1, 2, 4), g.Normal(tensor.Float64, 8)}, {g.Int(tensor.Int64, 0, 9, 4), g.Int(tensor.Bool, 0, 1, 4), g.Int(tensor.Int64, 0, 9, 4)},
+				{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Bool, 0, 1, 3, 4), g.Normal(tensor.Float32, 13)},
+				{g.Normal(tensor.Float64, 3, 4), g.Int(tensor.Bool, 0, 1, 4), g.Normal(tensor.Float64, 2, 6)},
+				{g.Normal(tensor.Float64, 4), g.Int(tensor.Bool, 0, 1, 2, 4), g.Normal(tensor.Float64, 8)},
+				{g.Int(tensor.Int64, 0, 9, 4), g.Int(tensor.Bool, 0, 1, 4), g.Int(tensor.Int64, 0, 9, 4)},
 			}
 		},
 	}.Entry(),
-	viewScatter("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor", "Writes one index of a dimension",
+	viewScatter("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor",
+		"Writes one index of a dimension",
 		func(a *selectScatterArgs) (*tensor.Tensor, *tensor.Tensor) { return a.Self, a.Src },
 		func(a *selectScatterArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return selectIndex(t, a.Dim, a.Index)
 		},
 		func(g opdef.Gen) []*selectScatterArgs {
-			return []*selectScatterArgs{{g.Normal(tensor.Float32, 3, 4), g.Normal(tensor.Float32, 3), 1, -1}, {g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64), 0, 1}, {g.Int(tensor.Int64, 0, 9, 3), g.Int(tensor.Int64, 0, 9), 0, 0}}
+			return []*selectScatterArgs{{g.Normal(tensor.Float32, 3, 4), g.Normal(tensor.Float32, 3), 1, -1},
+				{g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64), 0, 1}, {g.Int(tensor.Int64, 0, 9, 3),
+					g.Int(tensor.Int64, 0, 9), 0, 0}}
 		}),
-	viewScatter("slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", "Writes a slice of a dimension",
+	viewScatter("slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> "+
+		"Tensor", "Writes a slice of a dimension",
 		func(a *sliceScatterArgs) (*tensor.Tensor, *tensor.Tensor) { return a.Self, a.Src },
 		func(a *sliceScatterArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return sliceOf(t, a.Dim, a.Start, a.End, a.Step)
@@ -234,16 +288,20 @@ var scatterOps = []*opdef.Entry{
 		func(g opdef.Gen) []*sliceScatterArgs {
 			one, last := 1, -1
 			return []*sliceScatterArgs{
-				{g.Normal(tensor.Float32, 5, 2), g.Normal(tensor.Float32, 2, 2), 0, &one, &last, 2}, {g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 3), 1, nil, nil, 1}, {g.Int(tensor.Int64, 0, 9, 3), g.Int(tensor.Int64, 0, 9, 2), 0, &one, nil, 1},
+				{g.Normal(tensor.Float32, 5, 2), g.Normal(tensor.Float32, 2, 2), 0, &one, &last, 2},
+				{g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 3), 1, nil, nil, 1},
+				{g.Int(tensor.Int64, 0, 9, 3), g.Int(tensor.Int64, 0, 9, 2), 0, &one, nil, 1},
 			}
 		}),
-	byStrides(viewScatter("as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor", "Writes elements of the storage seen with other sizes and strides",
+	byStrides(viewScatter("as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? "+
+		"storage_offset=None) -> Tensor", "Writes elements of the storage seen with other sizes and strides",
 		func(a *stridedScatterArgs) (*tensor.Tensor, *tensor.Tensor) { return a.Self, a.Src },
 		func(a *stridedScatterArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			if !a.Self.IsContiguous() {
 				return nil, opdef.Refuse("self", "want a contiguous tensor, got strides %v", a.Self.Stride)
 			}
-			v, err := t.Strided(slices.Clone(a.Size), slices.Clone(a.Stride), orElse(a.StorageOffset, a.Self.Offset)-a.Self.Offset)
+			v, err := t.Strided(slices.Clone(a.Size), slices.Clone(a.Stride),
+				orElse(a.StorageOffset, a.Self.Offset)-a.Self.Offset)
 			if err != nil {
 				return nil, opdef.Refuse("size", "%v", err)
 			}
@@ -251,15 +309,19 @@ var scatterOps = []*opdef.Entry{
 		},
 		func(g opdef.Gen) []*stridedScatterArgs {
 			one := 1
-			return []*stridedScatterArgs{{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 2, 2), []int{2, 2}, []int{4, 2}, &one}, {g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 3), []int{3}, []int{2}, nil}}
+			return []*stridedScatterArgs{{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 2, 2), []int{2, 2},
+				[]int{4, 2}, &one}, {g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 3), []int{3}, []int{2}, nil}}
 		})),
-	viewScatter("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor", "Writes a diagonal of two dimensions",
+	viewScatter("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+		"Writes a diagonal of two dimensions",
 		func(a *diagonalScatterArgs) (*tensor.Tensor, *tensor.Tensor) { return a.Self, a.Src },
 		func(a *diagonalScatterArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return diagonal(t, a.Offset, a.Dim1, a.Dim2)
 		},
 		func(g opdef.Gen) []*diagonalScatterArgs {
-			return []*diagonalScatterArgs{{g.Normal(tensor.Float32, 3, 4), g.Normal(tensor.Float32, 3), 0, 0, 1}, {g.Normal(tensor.Float64, 2, 3, 3), g.Normal(tensor.Float64, 2, 2), -1, 1, 2}, {g.Int(tensor.Int64, 0, 9, 2, 2), g.Int(tensor.Int64, 0, 9, 2), 0, 0, 1}}
+			return []*diagonalScatterArgs{{g.Normal(tensor.Float32, 3, 4), g.Normal(tensor.Float32, 3), 0, 0, 1},
+				{g.Normal(tensor.Float64, 2, 3, 3), g.Normal(tensor.Float64, 2, 2), -1, 1, 2},
+				{g.Int(tensor.Int64, 0, 9, 2, 2), g.Int(tensor.Int64, 0, 9, 2), 0, 0, 1}}
 		}),
 }
 
@@ -351,7 +413,8 @@ func rowsApart(shape ...int) *tensor.Tensor {
 
 // between are distinct values that differ from those of Gen.Distinct too.
 func between(g opdef.Gen, shape ...int) *tensor.Tensor {
-	t := opdef.Map(tensor.Float64, g.Distinct(tensor.Float64, shape...), func(x float64) float64 { return x + 0.05 }).Rounded()
+	t := opdef.Map(tensor.Float64, g.Distinct(tensor.Float64, shape...),
+		func(x float64) float64 { return x + 0.05 }).Rounded()
 	t.RequiresGrad = true
 	return t
 }
@@ -431,7 +494,8 @@ func (w *writing) grad(g, out *tensor.Tensor) (self, src *tensor.Tensor, err err
 
 // gradProduct is grad of products: the product of all other factors, taken
 // from the product of those that are not zero and the number of zeros.
-func (w *writing) gradProduct(g *tensor.Tensor, at func(*tensor.Tensor) *tensor.Tensor, add func(base, t *tensor.Tensor) *tensor.Tensor) (self, src *tensor.Tensor) {
+func (w *writing) gradProduct(g *tensor.Tensor, at func(*tensor.Tensor) *tensor.Tensor,
+	add func(base, t *tensor.Tensor) *tensor.Tensor) (self, src *tensor.Tensor) {
 	isZero := func(x float64) float64 {
 		if x == 0 {
 			return 1
@@ -575,7 +639,9 @@ func (w *writing) gradOfGiven(src *tensor.Tensor) (*tensor.Tensor, error) {
 			}
 		}}).Reshape(w.given.Shape...), nil
 	}
-	return viewBack(w.given.Shape, src, func(t *tensor.Tensor) (*tensor.Tensor, error) { return corner(t, w.shape), nil })
+	return viewBack(w.given.Shape, src, func(t *tensor.Tensor) (*tensor.Tensor, error) {
+		return corner(t, w.shape), nil
+	})
 }
 
 // corner is the part of t at the start of every dimension.
@@ -630,7 +696,8 @@ func scattering(self *tensor.Tensor, dim int, index, src *tensor.Tensor, how com
 	if self.DType.IsComplex() && how >= minimum {
 		return nil, opdef.Refuse("self", "complex numbers have no order")
 	}
-	w := &writing{self: self, src: src, shape: index.Shape, runs: r, how: how, keep: keep, alpha: opdef.Int(1), given: src}
+	w := &writing{self: self, src: src, shape: index.Shape, runs: r, how: how, keep: keep, alpha: opdef.Int(1),
+		given: src}
 	if index.Numel() == 0 {
 		w.src, w.flat = zeros(src.DType, index.Shape), true
 		return w, nil
@@ -668,9 +735,11 @@ func slicing(self *tensor.Tensor, dim int, index, src *tensor.Tensor, how combin
 		return nil, opdef.Refuse("self", "complex numbers have no order")
 	}
 	if !slices.Equal(src.Shape, shape) && !(src.Numel() == 1 && tensor.Numel(shape) == 1) {
-		return nil, opdef.Refuse("source", "want shape %s, got %s", tensor.ShapeString(shape), tensor.ShapeString(src.Shape))
+		return nil, opdef.Refuse("source", "want shape %s, got %s", tensor.ShapeString(shape),
+			tensor.ShapeString(src.Shape))
 	}
-	return &writing{self: self, src: src.Reshape(shape...), shape: shape, runs: r, how: how, keep: keep, alpha: opdef.Int(1), given: src, flat: !slices.Equal(src.Shape, shape)}, nil
+	return &writing{self: self, src: src.Reshape(shape...), shape: shape, runs: r, how: how, keep: keep,
+		alpha: opdef.Int(1), given: src, flat: !slices.Equal(src.Shape, shape)}, nil
 }
 
 func maskedScattering(a *maskedScatterArgs) (*writing, error) {
@@ -686,18 +755,21 @@ func maskedScattering(a *maskedScatterArgs) (*writing, error) {
 		return nil, opdef.Refuse("source", "%d elements for %d places", a.Source.Numel(), len(at))
 	}
 	src := a.Source.Reshape(a.Source.Numel()).Slice(0, 0, len(at), 1)
-	return &writing{self: ts[0], narrow: a.Self, src: src, shape: src.Shape, runs: listed(1, at), how: assign, keep: true, alpha: opdef.Int(1), given: a.Source, flat: true}, nil
+	return &writing{self: ts[0], narrow: a.Self, src: src, shape: src.Shape, runs: listed(1, at), how: assign,
+		keep: true, alpha: opdef.Int(1), given: a.Source, flat: true}, nil
 }
 
 // byStrides says of e that it addresses memory by the strides of its argument.
 func byStrides(e *opdef.Entry) *opdef.Entry {
 	e.Exempt = map[string]string{"strides": "addresses memory by its strides"}
-	e.Doc.Notes = "self must be contiguous. torch gives self the gradient of the elements written over in place of that of the others."
+	e.Doc.Notes = "self must be contiguous. torch gives self the gradient of the elements written over in place of " +
+		"that of the others."
 	return e
 }
 
 // viewScatter declares a write of src to a view of self.
-func viewScatter[A any](schema, summary string, args func(*A) (self, src *tensor.Tensor), view func(*A, *tensor.Tensor) (*tensor.Tensor, error), cases func(opdef.Gen) []*A) *opdef.Entry {
+func viewScatter[A any](schema, summary string, args func(*A) (self, src *tensor.Tensor),
+	view func(*A, *tensor.Tensor) (*tensor.Tensor, error), cases func(opdef.Gen) []*A) *opdef.Entry {
 	s, _ := opdef.ParseSchema(schema) // checked again by the registry
 	return writingOp[A]{
 		Schema: schema, Names: s.Name + " Tensor." + s.Name, Src: "src", Only: true,
@@ -712,9 +784,11 @@ func viewScatter[A any](schema, summary string, args func(*A) (self, src *tensor
 				return nil, err
 			}
 			if !slices.Equal(p.Shape, src.Shape) {
-				return nil, opdef.Refuse("src", "want shape %s, got %s", tensor.ShapeString(p.Shape), tensor.ShapeString(src.Shape))
+				return nil, opdef.Refuse("src", "want shape %s, got %s", tensor.ShapeString(p.Shape),
+					tensor.ShapeString(src.Shape))
 			}
-			return &writing{self: self, src: opdef.Cast(src, self.DType), shape: p.Shape, runs: runsOf(p), how: assign, keep: true, alpha: opdef.Int(1), given: src}, nil
+			return &writing{self: self, src: opdef.Cast(src, self.DType), shape: p.Shape, runs: runsOf(p), how: assign,
+				keep: true, alpha: opdef.Int(1), given: src}, nil
 		},
 		Cases: cases,
 	}.Entry()

@@ -15,11 +15,13 @@ import (
 var segmentOps = []*opdef.Entry{
 	segmentReduceOp,
 	histogramEntry(opdef.Op[histogramEdgesArgs]{
-		Schema: "histogram.edges(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
+		Schema: "histogram.edges(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor " +
+			"hist, Tensor bin_edges)",
 		Cases: func(r *rand.Rand) []*histogramEdgesArgs {
 			g := opdef.Gen{R: r}
 			edges := tensor.New(tensor.Float64, []int{4}, []float64{-1, 0, 0.5, 2})
-			return []*histogramEdgesArgs{{g.Normal(tensor.Float64, 9), edges, nil, false}, {g.Normal(tensor.Float64, 3, 3), edges, g.Uniform(tensor.Float64, 0.5, 1, 3, 3), true}}
+			return []*histogramEdgesArgs{{g.Normal(tensor.Float64, 9), edges, nil, false},
+				{g.Normal(tensor.Float64, 3, 3), edges, g.Uniform(tensor.Float64, 0.5, 1, 3, 3), true}}
 		},
 	}, func(a *histogramEdgesArgs) (*binning, error) {
 		if a.Bins.Dim() != 1 || a.Bins.Numel() == 0 {
@@ -31,15 +33,18 @@ var segmentOps = []*opdef.Entry{
 		return newBinning(a.Self, a.Weight, a.Density, tensor.Data[float64](a.Bins))
 	}),
 	histogramEntry(opdef.Op[histogramCountArgs]{
-		Schema: "histogram.count(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
+		Schema: "histogram.count(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool " +
+			"density=False) -> (Tensor hist, Tensor bin_edges)",
 		Cases: func(r *rand.Rand) []*histogramCountArgs {
 			g := opdef.Gen{R: r}
-			return []*histogramCountArgs{{g.Normal(tensor.Float64, 9), 3, nil, nil, false}, {g.Normal(tensor.Float32, 9), 4, []float64{-1, 1}, g.Uniform(tensor.Float32, 0.5, 1, 9), true}}
+			return []*histogramCountArgs{{g.Normal(tensor.Float64, 9), 3, nil, nil, false},
+				{g.Normal(tensor.Float32, 9), 4, []float64{-1, 1}, g.Uniform(tensor.Float32, 0.5, 1, 9), true}}
 		},
 	}, (*histogramCountArgs).binning),
 	opdef.Op[shapesArgs]{
 		Schema: "broadcast_shapes(any[]... shapes) -> any", Names: "broadcast_shapes functional.broadcast_shapes",
-		Doc: opdef.Doc{Summary: "The shape that tensors of the given shapes are broadcast to", Source: "torch.broadcast_shapes"},
+		Doc: opdef.Doc{Summary: "The shape that tensors of the given shapes are broadcast to",
+			Source: "torch.broadcast_shapes"},
 		Value: func(a *shapesArgs) (value.Value, error) {
 			seq, _ := a.Shapes.(*value.Sequence)
 			var shapes [][]int
@@ -126,7 +131,8 @@ func (a *segmentReduceArgs) plan() (*segments, error) {
 	case !given.DType.IsIntegral():
 		return nil, opdef.Refuse(name, "want integers, got %s", given.DType)
 	case given.Dim() != axis+1 || !slices.Equal(given.Shape[:axis], x.Shape[:axis]):
-		return nil, opdef.Refuse(name, "shape %s is not that of data up to dimension %d and a number of segments", tensor.ShapeString(given.Shape), axis)
+		return nil, opdef.Refuse(name, "shape %s is not that of data up to dimension %d and a number of segments",
+			tensor.ShapeString(given.Shape), axis)
 	}
 	s.outer, s.n, s.inner = tensor.Numel(x.Shape[:axis]), x.Shape[axis], tensor.Numel(x.Shape[axis+1:])
 	row := given.Shape[axis]
@@ -229,11 +235,15 @@ func (s *segments) grad(reduce string, data, y, up []float64) []float64 {
 }
 
 var segmentReduceOp = opdef.Op[segmentReduceArgs]{
-	Schema: "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
-	Names:  "segment_reduce",
-	Doc: opdef.Doc{Summary: "Sums, means, products or extremes of segments along a dimension", Notes: "Segments are given by lengths or by offsets, each row having its own. initial takes part in every segment; a mean divides it too.",
+	Schema: "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? " +
+		"offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
+	Names: "segment_reduce",
+	Doc: opdef.Doc{Summary: "Sums, means, products or extremes of segments along a dimension",
+		Notes: "Segments are given by lengths or by offsets, each row having its own. initial takes part in every " +
+			"segment; a mean divides it too.",
 		Source: "torch.segment_reduce"},
-	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3, Coarse: true}},
+	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true, Grad: &opdef.Error{Class: opdef.Accumulated,
+		ULPs: 3, Coarse: true}},
 	Terms: func(a *segmentReduceArgs) int {
 		axis, err := opdef.Dim("axis", a.Axis, a.Data.Dim())
 		if err != nil || a.Data.Dim() == 0 {
@@ -246,7 +256,8 @@ var segmentReduceOp = opdef.Op[segmentReduceArgs]{
 		if err != nil {
 			return nil, err
 		}
-		return single(tensor.New(a.Data.DType, s.shape, s.reduced(a.Reduce, tensor.Data[float64](a.Data), s.initial, a.Initial == nil))), nil
+		return single(tensor.New(a.Data.DType, s.shape, s.reduced(a.Reduce, tensor.Data[float64](a.Data), s.initial,
+			a.Initial == nil))), nil
 	},
 	Grad: func(a *segmentReduceArgs, g *opdef.Grad) (opdef.Grads, error) {
 		s, err := a.plan()
@@ -254,7 +265,8 @@ var segmentReduceOp = opdef.Op[segmentReduceArgs]{
 			return nil, err
 		}
 		y := tensor.Data[float64](g.Outs[0])
-		return gradOf("data", tensor.New(a.Data.DType, a.Data.Shape, s.grad(a.Reduce, tensor.Data[float64](a.Data), y, tensor.Data[float64](g.Out[0])))), nil
+		return gradOf("data", tensor.New(a.Data.DType, a.Data.Shape, s.grad(a.Reduce, tensor.Data[float64](a.Data), y,
+			tensor.Data[float64](g.Out[0])))), nil
 	},
 	// torch adds in the dtype of data.
 	Scale: func(a *segmentReduceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
@@ -275,8 +287,11 @@ var segmentReduceOp = opdef.Op[segmentReduceArgs]{
 		offsets := tensor.New(tensor.Int64, []int{2, 3}, []int64{0, 1, 4, 0, 2, 4})
 		one := opdef.Float(1)
 		return []*segmentReduceArgs{
-			{Data: g.Normal(f64, 4), Reduce: "sum", Lengths: lengths}, {Data: g.Normal(f64, 4, 2), Reduce: "mean", Lengths: lengths, Initial: &one}, {Data: g.Distinct(f64, 2, 4), Reduce: "max", Offsets: offsets, Axis: 1},
-			{Data: g.Distinct(tensor.Float32, 4), Reduce: "min", Lengths: lengths, Initial: &one, Unsafe: true}, {Data: g.Normal(f64, 2, 4, 2), Reduce: "prod", Offsets: offsets, Axis: 1, Initial: &one},
+			{Data: g.Normal(f64, 4), Reduce: "sum", Lengths: lengths}, {Data: g.Normal(f64, 4, 2), Reduce: "mean",
+				Lengths: lengths, Initial: &one}, {Data: g.Distinct(f64, 2, 4), Reduce: "max",
+				Offsets: offsets, Axis: 1},
+			{Data: g.Distinct(tensor.Float32, 4), Reduce: "min", Lengths: lengths, Initial: &one, Unsafe: true},
+			{Data: g.Normal(f64, 2, 4, 2), Reduce: "prod", Offsets: offsets, Axis: 1, Initial: &one},
 		}
 	},
 }.Entry()
@@ -402,16 +417,19 @@ func (b *binning) counted(edges []float64) []float64 {
 func histogramEntry[A any](o opdef.Op[A], call func(*A) (*binning, error)) *opdef.Entry {
 	o.Names, o.Trivial, o.NoGrad = "histogram Tensor.histogram", true, "PyTorch defines none"
 	o.Doc = opdef.Doc{Summary: "Number, or sum of weights, of the elements in each bin, with the edges of the bins",
-		Notes: "With density divided by the sum and the widths of the bins. Counts are accepted that the recorded edges give.", Source: "torch.histogram"}
+		Notes: "With density divided by the sum and the widths of the bins. Counts are accepted that the recorded " +
+			"edges give.", Source: "torch.histogram"}
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 4}
-	o.Exempt = map[string]string{"dtypes": "elements near an edge change bins when rounded", "bounds": "counts jump where an element crosses an edge"}
+	o.Exempt = map[string]string{"dtypes": "elements near an edge change bins when rounded",
+		"bounds": "counts jump where an element crosses an edge"}
 	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
 		b, err := call(a)
 		if err != nil {
 			return nil, err
 		}
 		counts := b.counted(b.edges)
-		return []*tensor.Tensor{tensor.New(b.x.DType, []int{len(counts)}, counts), tensor.New(b.x.DType, []int{len(b.edges)}, b.edges)}, nil
+		return []*tensor.Tensor{tensor.New(b.x.DType, []int{len(counts)}, counts),
+			tensor.New(b.x.DType, []int{len(b.edges)}, b.edges)}, nil
 	}
 	o.Terms = func(a *A) int {
 		b, err := call(a)

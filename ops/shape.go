@@ -13,11 +13,13 @@ var shapeOps = []*opdef.Entry{
 	viewOp[sizeArgs]{
 		Schema: "view(Tensor self, int[]... size) -> Tensor",
 		Names:  "Tensor.view Tensor._reshape_alias _unsafe_view view_copy",
-		Doc:    opdef.Doc{Summary: "The elements in another shape", Notes: "One size may be -1. Refused where the strides do not allow a view.", Source: "torch.Tensor.view"},
-		Self:   func(a *sizeArgs) *tensor.Tensor { return a.Self },
+		Doc: opdef.Doc{Summary: "The elements in another shape",
+			Notes: "One size may be -1. Refused where the strides do not allow a view.", Source: "torch.Tensor.view"},
+		Self: func(a *sizeArgs) *tensor.Tensor { return a.Self },
 		View: func(a *sizeArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			if !viewable(a.Self, a.Size) {
-				return nil, opdef.Refuse("size", "a view of shape %s with strides %v cannot have shape %s", tensor.ShapeString(a.Self.Shape), a.Self.Stride, tensor.ShapeString(a.Size))
+				return nil, opdef.Refuse("size", "a view of shape %s with strides %v cannot have shape %s",
+					tensor.ShapeString(a.Self.Shape), a.Self.Stride, tensor.ShapeString(a.Size))
 			}
 			return reshape("size", t, a.Size)
 		},
@@ -29,10 +31,11 @@ var shapeOps = []*opdef.Entry{
 	viewOp[reshapeArgs]{
 		Schema: "reshape(Tensor self, int[]... shape) -> Tensor",
 		Names:  "reshape Tensor.reshape",
-		Doc:    opdef.Doc{Summary: "The elements in another shape", Notes: "One size may be -1.", Source: "torch.reshape"},
-		Self:   func(a *reshapeArgs) *tensor.Tensor { return a.Self },
-		View:   func(a *reshapeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return reshape("shape", t, a.Shape) },
-		Back:   func(a *reshapeArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
+		Doc: opdef.Doc{Summary: "The elements in another shape", Notes: "One size may be -1.",
+			Source: "torch.reshape"},
+		Self: func(a *reshapeArgs) *tensor.Tensor { return a.Self },
+		View: func(a *reshapeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return reshape("shape", t, a.Shape) },
+		Back: func(a *reshapeArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
 		Cases: func(g opdef.Gen) []*reshapeArgs {
 			var cs []*reshapeArgs
 			for _, c := range reshapeCases(g, true) {
@@ -65,8 +68,10 @@ var shapeOps = []*opdef.Entry{
 		},
 		Cases: func(g opdef.Gen) []*flattenArgs {
 			return []*flattenArgs{
-				{g.Normal(tensor.Float32, 2, 3, 4), 0, -1}, {g.Normal(tensor.Float64, 2, 3, 4), 1, 2}, {g.Normal(tensor.Float32), 0, -1},
-				{g.Normal(tensor.BFloat16, 2, 0, 4), -2, -1}, {g.Normal(tensor.Complex64, 3), 0, 0}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3, 2)), 0, 1},
+				{g.Normal(tensor.Float32, 2, 3, 4), 0, -1}, {g.Normal(tensor.Float64, 2, 3, 4), 1, 2},
+				{g.Normal(tensor.Float32), 0, -1},
+				{g.Normal(tensor.BFloat16, 2, 0, 4), -2, -1}, {g.Normal(tensor.Complex64, 3), 0, 0},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3, 2)), 0, 1},
 				{g.Int(tensor.Int64, 0, 9, 2, 2), 0, 1},
 			}
 		},
@@ -83,8 +88,9 @@ var shapeOps = []*opdef.Entry{
 	viewOp[unflattenArgs]{
 		Schema: "unflatten(Tensor self, int dim, int[]... sizes) -> Tensor",
 		Names:  "unflatten Tensor.unflatten",
-		Doc:    opdef.Doc{Summary: "Splits one dimension into several", Notes: "One size may be -1.", Source: "torch.unflatten"},
-		Self:   func(a *unflattenArgs) *tensor.Tensor { return a.Self },
+		Doc: opdef.Doc{Summary: "Splits one dimension into several", Notes: "One size may be -1.",
+			Source: "torch.unflatten"},
+		Self: func(a *unflattenArgs) *tensor.Tensor { return a.Self },
 		View: func(a *unflattenArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			if t.Dim() == 0 {
 				return nil, opdef.Refuse("self", "want at least one dimension")
@@ -105,7 +111,8 @@ var shapeOps = []*opdef.Entry{
 		Back: func(a *unflattenArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
 		Cases: func(g opdef.Gen) []*unflattenArgs {
 			return []*unflattenArgs{
-				{g.Normal(tensor.Float32, 2, 6), 1, []int{2, 3}}, {g.Normal(tensor.Float64, 6), -1, []int{3, -1}}, {g.Normal(tensor.Float32, 0, 3), 0, []int{0, 2}},
+				{g.Normal(tensor.Float32, 2, 6), 1, []int{2, 3}}, {g.Normal(tensor.Float64, 6), -1, []int{3, -1}},
+				{g.Normal(tensor.Float32, 0, 3), 0, []int{0, 2}},
 				{g.Int(tensor.Int64, 0, 9, 4, 2), 0, []int{2, 2}},
 			}
 		},
@@ -121,7 +128,8 @@ var shapeOps = []*opdef.Entry{
 		Back: func(a *squeezeArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
 		Cases: func(g opdef.Gen) []*squeezeArgs {
 			return []*squeezeArgs{
-				{g.Normal(tensor.Float32, 1, 3, 1)}, {g.Normal(tensor.Float64, 2, 3)}, {g.Normal(tensor.Float32)}, {g.Normal(tensor.Float32, 1, 0, 1)},
+				{g.Normal(tensor.Float32, 1, 3, 1)}, {g.Normal(tensor.Float64, 2, 3)}, {g.Normal(tensor.Float32)},
+				{g.Normal(tensor.Float32, 1, 0, 1)},
 				{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 1, 3))}, {g.Int(tensor.Int32, 0, 9, 1, 2)},
 			}
 		},
@@ -140,7 +148,8 @@ var shapeOps = []*opdef.Entry{
 		},
 		Back: func(a *viewDimArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
 		Cases: func(g opdef.Gen) []*viewDimArgs {
-			return []*viewDimArgs{{g.Normal(tensor.Float32, 1, 3, 1), 0}, {g.Normal(tensor.Float64, 1, 3, 1), -1}, {g.Normal(tensor.Float32, 2, 3), 1}, {g.Normal(tensor.Float32), 0}}
+			return []*viewDimArgs{{g.Normal(tensor.Float32, 1, 3, 1), 0}, {g.Normal(tensor.Float64, 1, 3, 1), -1},
+				{g.Normal(tensor.Float32, 2, 3), 1}, {g.Normal(tensor.Float32), 0}}
 		},
 	}.Entry(),
 	viewOp[viewDimsArgs]{
@@ -157,7 +166,8 @@ var shapeOps = []*opdef.Entry{
 		},
 		Back: func(a *viewDimsArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
 		Cases: func(g opdef.Gen) []*viewDimsArgs {
-			return []*viewDimsArgs{{g.Normal(tensor.Float32, 1, 3, 1), []int{0, 1}}, {g.Normal(tensor.Float32, 1, 3, 1), []int{}}, {g.Normal(tensor.Float64, 1, 3, 1), []int{0, -1}}}
+			return []*viewDimsArgs{{g.Normal(tensor.Float32, 1, 3, 1), []int{0, 1}}, {g.Normal(tensor.Float32, 1, 3, 1),
+				[]int{}}, {g.Normal(tensor.Float64, 1, 3, 1), []int{0, -1}}}
 		},
 	}.Entry(),
 	viewOp[viewDimArgs]{
@@ -175,17 +185,23 @@ var shapeOps = []*opdef.Entry{
 		Back: func(a *viewDimArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
 		Cases: func(g opdef.Gen) []*viewDimArgs {
 			return []*viewDimArgs{
-				{g.Normal(tensor.Float32, 2, 3), 0}, {g.Normal(tensor.Float64, 2, 3), -1}, {g.Normal(tensor.BFloat16, 2, 3), 1}, {g.Normal(tensor.Float32), 0},
-				{g.Normal(tensor.Float32, 0, 2), 2}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), 1}, {g.Int(tensor.Bool, 0, 1, 3), 1},
+				{g.Normal(tensor.Float32, 2, 3), 0}, {g.Normal(tensor.Float64, 2, 3), -1},
+				{g.Normal(tensor.BFloat16, 2, 3), 1}, {g.Normal(tensor.Float32), 0},
+				{g.Normal(tensor.Float32, 0, 2), 2}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), 1},
+				{g.Int(tensor.Bool, 0, 1, 3), 1},
 			}
 		},
 	}.Entry(),
 	atLeast(1), atLeast(2), atLeast(3),
 	complexAsRealOp, realAsComplexOp,
-	storageResize("resize_(Tensor self, int[]... size, *, MemoryFormat? memory_format=None) -> Tensor", "The storage read in another shape",
-		func(a *sizeArgs) (*tensor.Tensor, []int) { return a.Self, a.Size }, func(t *tensor.Tensor, size []int) *sizeArgs { return &sizeArgs{t, size} }),
-	storageResize("resize_as_(Tensor self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor", "The storage read in the shape of another tensor",
-		func(a *resizeAsArgs) (*tensor.Tensor, []int) { return a.Self, a.TheTemplate.Shape }, func(t *tensor.Tensor, size []int) *resizeAsArgs { return &resizeAsArgs{t, zeros(tensor.Bool, size)} }),
+	storageResize("resize_(Tensor self, int[]... size, *, MemoryFormat? memory_format=None) -> Tensor",
+		"The storage read in another shape",
+		func(a *sizeArgs) (*tensor.Tensor, []int) { return a.Self, a.Size },
+		func(t *tensor.Tensor, size []int) *sizeArgs { return &sizeArgs{t, size} }),
+	storageResize("resize_as_(Tensor self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor",
+		"The storage read in the shape of another tensor",
+		func(a *resizeAsArgs) (*tensor.Tensor, []int) { return a.Self, a.TheTemplate.Shape },
+		func(t *tensor.Tensor, size []int) *resizeAsArgs { return &resizeAsArgs{t, zeros(tensor.Bool, size)} }),
 }
 
 // passedThrough is the node of a call that returned its argument itself.
@@ -345,8 +361,10 @@ func likeShape(name, names, source string) *opdef.Entry {
 		Back: func(a *likeArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
 		Cases: func(g opdef.Gen) []*likeArgs {
 			return []*likeArgs{
-				{g.Normal(tensor.Float32, 2, 6), g.Int(tensor.Int64, 0, 1, 3, 4)}, {g.Normal(tensor.Float64, 4), g.Int(tensor.Int64, 0, 1, 2, 2)},
-				{g.Normal(tensor.Float32, 0, 3), g.Int(tensor.Int64, 0, 1, 0)}, {g.Normal(tensor.Float32), g.Int(tensor.Int64, 0, 1, 1, 1)},
+				{g.Normal(tensor.Float32, 2, 6), g.Int(tensor.Int64, 0, 1, 3, 4)}, {g.Normal(tensor.Float64, 4),
+					g.Int(tensor.Int64, 0, 1, 2, 2)},
+				{g.Normal(tensor.Float32, 0, 3), g.Int(tensor.Int64, 0, 1, 0)},
+				{g.Normal(tensor.Float32), g.Int(tensor.Int64, 0, 1, 1, 1)},
 			}
 		},
 	}.Entry()
@@ -356,8 +374,10 @@ func likeShape(name, names, source string) *opdef.Entry {
 // tensors that cannot be viewed so.
 func reshapeCases(g opdef.Gen, copies bool) []*sizeArgs {
 	cs := []*sizeArgs{
-		{g.Normal(tensor.Float32, 2, 6), []int{3, 4}}, {g.Normal(tensor.Float64, 2, 6), []int{-1, 2}}, {g.Normal(tensor.BFloat16, 4), []int{2, 1, 2}},
-		{g.Normal(tensor.Float32), []int{1, 1}}, {g.Normal(tensor.Float32, 1), []int{}}, {g.Normal(tensor.Float32, 0, 3), []int{3, 0}},
+		{g.Normal(tensor.Float32, 2, 6), []int{3, 4}}, {g.Normal(tensor.Float64, 2, 6), []int{-1, 2}},
+		{g.Normal(tensor.BFloat16, 4), []int{2, 1, 2}},
+		{g.Normal(tensor.Float32), []int{1, 1}}, {g.Normal(tensor.Float32, 1), []int{}},
+		{g.Normal(tensor.Float32, 0, 3), []int{3, 0}},
 		{g.Normal(tensor.Complex64, 2, 2), []int{4}}, {g.Int(tensor.Int64, -5, 5, 6), []int{2, -1}},
 	}
 	if copies {
@@ -368,8 +388,10 @@ func reshapeCases(g opdef.Gen, copies bool) []*sizeArgs {
 
 func selfCases(g opdef.Gen) []*selfArgs {
 	return []*selfArgs{
-		{g.Normal(tensor.Float32, 2, 3, 4)}, {g.Normal(tensor.Float64, 2, 3)}, {g.Normal(tensor.BFloat16, 4)}, {g.Normal(tensor.Float32)},
-		{g.Normal(tensor.Float32, 0, 3)}, {g.Normal(tensor.Complex128, 2, 2)}, {g.Int(tensor.Int32, -5, 5, 2, 3)}, {opdef.NonContiguous(g.Normal(tensor.Float32, 3, 2))},
+		{g.Normal(tensor.Float32, 2, 3, 4)}, {g.Normal(tensor.Float64, 2, 3)}, {g.Normal(tensor.BFloat16, 4)},
+		{g.Normal(tensor.Float32)},
+		{g.Normal(tensor.Float32, 0, 3)}, {g.Normal(tensor.Complex128, 2, 2)}, {g.Int(tensor.Int32, -5, 5, 2, 3)},
+		{opdef.NonContiguous(g.Normal(tensor.Float32, 3, 2))},
 	}
 }
 
@@ -379,8 +401,9 @@ func atLeast(n int) *opdef.Entry {
 	return opdef.Op[tensorsArgs]{
 		Schema: name + "(Tensor[]... tensors) -> Tensor[]",
 		Names:  name + " functional." + name,
-		Doc:    opdef.Doc{Summary: "Tensors with dimensions of size 1 added up to a number of dimensions", Source: "torch." + name},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Doc: opdef.Doc{Summary: "Tensors with dimensions of size 1 added up to a number of dimensions",
+			Source: "torch." + name},
+		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 			out := make([]*tensor.Tensor, len(a.Tensors))
 			for i, t := range a.Tensors {
@@ -409,7 +432,8 @@ func atLeast(n int) *opdef.Entry {
 			g := opdef.Gen{R: r}
 			return []*tensorsArgs{
 				{[]*tensor.Tensor{g.Normal(tensor.Float32)}}, {[]*tensor.Tensor{g.Normal(tensor.Float64, 3)}},
-				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32)}}, {[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2, 0)}},
+				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32)}},
+				{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2, 0)}},
 			}
 		},
 	}.Entry()
@@ -435,10 +459,12 @@ func withDims(t *tensor.Tensor, n int) *tensor.Tensor {
 var viewDTypeOp = opdef.Op[viewDTypeArgs]{
 	Schema: "view.dtype(Tensor self, dtype dtype) -> Tensor",
 	Names:  "Tensor.view view_copy",
-	Doc:    opdef.Doc{Summary: "The bytes of the elements read as another dtype", Notes: "The last dimension is scaled by the ratio of the sizes.", Source: "torch.Tensor.view"},
+	Doc: opdef.Doc{Summary: "The bytes of the elements read as another dtype",
+		Notes: "The last dimension is scaled by the ratio of the sizes.", Source: "torch.Tensor.view"},
 	Error:  opdef.Error{Class: opdef.Exact},
 	NoGrad: "reinterprets bits",
-	Exempt: map[string]string{"strides": "not every layout can be read as the dtype", "dtypes": "reads the bits of the dtype", "bounds": "reads the bits of the dtype"},
+	Exempt: map[string]string{"strides": "not every layout can be read as the dtype",
+		"dtypes": "reads the bits of the dtype", "bounds": "reads the bits of the dtype"},
 	Kernel: func(a *viewDTypeArgs) ([]*tensor.Tensor, error) {
 		if !a.Dtype.Computable() {
 			return nil, opdef.Refuse("dtype", "no values can be computed in %s", a.Dtype)
@@ -461,7 +487,8 @@ var viewDTypeOp = opdef.Op[viewDTypeArgs]{
 				stride[d] = stride[d] * from / to
 			}
 			if shape[last]*from%to != 0 || offset*from%to != 0 {
-				return nil, opdef.Refuse("self", "size %d of the last dimension is not divisible by %d", shape[last], to/from)
+				return nil, opdef.Refuse("self", "size %d of the last dimension is not divisible by %d",
+					shape[last], to/from)
 			}
 			shape[last], offset = shape[last]*from/to, offset*from/to
 		}
@@ -474,7 +501,8 @@ var viewDTypeOp = opdef.Op[viewDTypeArgs]{
 	Cases: func(r *rand.Rand) []*viewDTypeArgs {
 		g := opdef.Gen{R: r}
 		return []*viewDTypeArgs{
-			{g.Normal(tensor.Float32, 2, 3), tensor.Int32}, {g.Normal(tensor.Float64, 2, 3), tensor.Float32}, {g.Int(tensor.Int16, -9, 9, 2, 4), tensor.Int64},
+			{g.Normal(tensor.Float32, 2, 3), tensor.Int32}, {g.Normal(tensor.Float64, 2, 3), tensor.Float32},
+			{g.Int(tensor.Int16, -9, 9, 2, 4), tensor.Int64},
 			{g.Normal(tensor.BFloat16), tensor.Int16}, {g.Int(tensor.Uint8, 0, 255, 8), tensor.Float16},
 		}
 	},
@@ -496,7 +524,8 @@ var complexAsRealOp = viewOp[selfArgs]{
 		return t
 	},
 	Cases: func(g opdef.Gen) []*selfArgs {
-		return []*selfArgs{{g.Normal(tensor.Complex64, 2, 3)}, {g.Normal(tensor.Complex128)}, {g.Normal(tensor.Complex64, 0, 2)}, {opdef.NonContiguous(g.Normal(tensor.Complex64, 2, 3))}}
+		return []*selfArgs{{g.Normal(tensor.Complex64, 2, 3)}, {g.Normal(tensor.Complex128)},
+			{g.Normal(tensor.Complex64, 0, 2)}, {opdef.NonContiguous(g.Normal(tensor.Complex64, 2, 3))}}
 	},
 }.Entry()
 
@@ -525,7 +554,8 @@ var realAsComplexOp = viewOp[selfArgs]{
 		return t
 	},
 	Cases: func(g opdef.Gen) []*selfArgs {
-		return []*selfArgs{{g.Normal(tensor.Float32, 3, 2)}, {g.Normal(tensor.Float64, 2)}, {g.Normal(tensor.Float32, 0, 2)}}
+		return []*selfArgs{{g.Normal(tensor.Float32, 3, 2)}, {g.Normal(tensor.Float64, 2)},
+			{g.Normal(tensor.Float32, 0, 2)}}
 	},
 	Exempt: map[string]string{"strides": "the parts must be adjacent"},
 }.Entry()
@@ -568,7 +598,8 @@ type resizeAsArgs struct{ Self, TheTemplate *tensor.Tensor }
 
 // storageResize declares resize_ and resize_as_, which change nothing but the
 // geometry of self as long as its storage is large enough.
-func storageResize[A any](schema, summary string, get func(*A) (*tensor.Tensor, []int), make func(*tensor.Tensor, []int) *A) *opdef.Entry {
+func storageResize[A any](schema, summary string, get func(*A) (*tensor.Tensor, []int),
+	make func(*tensor.Tensor, []int) *A) *opdef.Entry {
 	s, _ := opdef.ParseSchema(schema) // checked again by the registry
 	resized := func(a *A) (*tensor.Tensor, error) {
 		t, size := get(a)
@@ -579,7 +610,8 @@ func storageResize[A any](schema, summary string, get func(*A) (*tensor.Tensor, 
 	}
 	return opdef.Op[A]{
 		Schema: schema, Names: "Tensor." + s.Name,
-		Doc:    opdef.Doc{Summary: summary, Notes: "Elements beyond the storage are uninitialised.", Source: "torch.Tensor." + s.Name},
+		Doc: opdef.Doc{Summary: summary, Notes: "Elements beyond the storage are uninitialised.",
+			Source: "torch.Tensor." + s.Name},
 		Error:  opdef.Error{Class: opdef.Exact},
 		NoGrad: "PyTorch refuses tensors that require grad",
 		Exempt: map[string]string{"strides": "addresses memory by its strides"},
@@ -604,7 +636,9 @@ func storageResize[A any](schema, summary string, get func(*A) (*tensor.Tensor, 
 		},
 		Cases: func(r *rand.Rand) []*A {
 			g := opdef.Gen{R: r}
-			return []*A{make(g.Int(tensor.Int64, 0, 9, 2, 3), []int{3, 2}), make(g.Int(tensor.Int32, 0, 9, 6), []int{2, 2}), make(withoutGrad(g.Normal(tensor.Float32, 2, 3)), []int{2, 3}), make(withoutGrad(g.Normal(tensor.Float32)), []int{1, 1})}
+			return []*A{make(g.Int(tensor.Int64, 0, 9, 2, 3), []int{3, 2}), make(g.Int(tensor.Int32, 0, 9, 6),
+				[]int{2, 2}), make(withoutGrad(g.Normal(tensor.Float32, 2, 3)), []int{2, 3}),
+				make(withoutGrad(g.Normal(tensor.Float32)), []int{1, 1})}
 		},
 	}.Entry()
 }

@@ -57,7 +57,9 @@ func softmaxDim(dim *int, n int) int {
 // softmaxFunction declares the form of torch.nn.functional.
 func softmaxFunction(name string, v softmaxVariant) *opdef.Entry {
 	type A = softmaxFunctionArgs
-	return softmaxOp(name+".functional(Tensor input, int? dim=None, ignored _stacklevel=3, dtype? dtype=None) -> Tensor", "F."+name, "torch.nn.functional."+name, "input", v,
+	return softmaxOp(name+
+		".functional(Tensor input, int? dim=None, ignored _stacklevel=3, dtype? dtype=None) -> Tensor", "F."+name,
+		"torch.nn.functional."+name, "input", v,
 		func(a *A) softmaxCall {
 			return softmaxCall{v, a.Input, softmaxDim(a.Dim, a.Input.Dim()), a.Dtype}
 		},
@@ -67,7 +69,8 @@ func softmaxFunction(name string, v softmaxVariant) *opdef.Entry {
 // softmaxMethod declares the form of torch, torch.special and Tensor.
 func softmaxMethod(name string, v softmaxVariant) *opdef.Entry {
 	type A = softmaxMethodArgs
-	return softmaxOp(name+"(Tensor self, int dim, dtype? dtype=None) -> Tensor", name+" Tensor."+name+" special."+name, "torch."+name, "self", v,
+	return softmaxOp(name+"(Tensor self, int dim, dtype? dtype=None) -> Tensor", name+" Tensor."+name+" special."+name,
+		"torch."+name, "self", v,
 		func(a *A) softmaxCall { return softmaxCall{v, a.Self, a.Dim, a.Dtype} },
 		func(x *tensor.Tensor, dim int, dt *tensor.DType) *A { return &A{x, dim, dt} })
 }
@@ -80,11 +83,14 @@ type softmaxCall struct {
 	dt  *tensor.DType
 }
 
-func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant, call func(*A) softmaxCall, args func(*tensor.Tensor, int, *tensor.DType) *A) *opdef.Entry {
+func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant, call func(*A) softmaxCall,
+	args func(*tensor.Tensor, int, *tensor.DType) *A) *opdef.Entry {
 	return opdef.Op[A]{
 		Schema: schema, Names: names,
-		Doc:    opdef.Doc{Summary: v.summary, Formula: v.formula, Notes: "x is the input, converted to dtype. A row of -inf alone gives nan.", Source: source},
-		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
+		Doc: opdef.Doc{Summary: v.summary, Formula: v.formula,
+			Notes: "x is the input, converted to dtype. A row of -inf alone gives nan.", Source: source},
+		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true,
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
 		Terms:  func(a *A) int { c := call(a); return termsOver(c.x.Shape, []int{c.dim}) },
 		Kernel: func(a *A) ([]*tensor.Tensor, error) { return call(a).kernel(arg) },
 		Grad: func(a *A, g *opdef.Grad) (opdef.Grads, error) {
@@ -112,8 +118,10 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant, call 
 			g := opdef.Gen{R: r}
 			f32, f64 := tensor.Float32, tensor.Float64
 			return []*A{
-				args(g.Normal(f64, 3, 4), 1, nil), args(g.Normal(f64, 2, 3, 4), -2, nil), args(g.Normal(f32, 5), 0, nil), args(g.Normal(tensor.BFloat16, 3, 5), -1, &f32),
-				args(g.Normal(f64), 0, nil), args(g.Normal(f32, 0, 3), 1, nil), args(g.Int(tensor.Int64, -3, 3, 4), 0, &f32),
+				args(g.Normal(f64, 3, 4), 1, nil), args(g.Normal(f64, 2, 3, 4), -2, nil),
+				args(g.Normal(f32, 5), 0, nil), args(g.Normal(tensor.BFloat16, 3, 5), -1, &f32),
+				args(g.Normal(f64), 0, nil), args(g.Normal(f32, 0, 3), 1, nil),
+				args(g.Int(tensor.Int64, -3, 3, 4), 0, &f32),
 				args(opdef.NonContiguous(g.Normal(f64, 3, 4)), 0, nil), args(g.Uniform(f32, -200, 200, 2, 6), 1, nil),
 			}
 		},

@@ -14,28 +14,36 @@ import (
 // sortOps order elements and find those of given ranks.
 var sortOps = []*opdef.Entry{
 	rankOp[sortArgs]{
-		Schema: "sort(Tensor self, int dim=-1, bool descending=False, bool? stable=None) -> (Tensor values, Tensor indices)",
-		Names:  "sort Tensor.sort",
-		Doc:    opdef.Doc{Summary: "Elements in order along a dimension, with their indices", Notes: "NaN is the largest. Equal elements keep their order; other orders of their indices are accepted unless stable.", Source: "torch.sort"},
+		Schema: "sort(Tensor self, int dim=-1, bool descending=False, bool? stable=None) -> (Tensor values, Tensor " +
+			"indices)",
+		Names: "sort Tensor.sort",
+		Doc: opdef.Doc{Summary: "Elements in order along a dimension, with their indices",
+			Notes: "NaN is the largest. Equal elements keep their order; other orders of their indices are accepted " +
+				"unless stable.", Source: "torch.sort"},
 		Plan: func(a *sortArgs) (*ranking, error) {
 			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
-			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending, distinct: true, stable: a.Stable != nil && *a.Stable}, err
+			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending,
+				distinct: true, stable: a.Stable != nil && *a.Stable}, err
 		},
 		Cases: func(g opdef.Gen) []*sortArgs {
 			yes := true
 			return []*sortArgs{
-				{g.Distinct(tensor.Float32, 3, 5), -1, false, nil}, {g.Distinct(tensor.Float64, 3, 4, 2), 1, true, nil}, {g.Distinct(tensor.Float32), 0, false, nil}, {g.Distinct(tensor.Float32, 0, 3), 0, false, nil},
-				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3)), 0, false, &yes}, {g.Int(tensor.Int64, -3, 3, 8), 0, true, nil}, {g.Int(tensor.Bool, 0, 1, 6), 0, false, nil},
+				{g.Distinct(tensor.Float32, 3, 5), -1, false, nil}, {g.Distinct(tensor.Float64, 3, 4, 2), 1, true, nil},
+				{g.Distinct(tensor.Float32), 0, false, nil}, {g.Distinct(tensor.Float32, 0, 3), 0, false, nil},
+				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3)), 0, false, &yes}, {g.Int(tensor.Int64, -3, 3, 8),
+					0, true, nil}, {g.Int(tensor.Bool, 0, 1, 6), 0, false, nil},
 			}
 		},
 	}.Entry(),
 	rankOp[sortStableArgs]{
-		Schema: "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
-		Names:  "sort Tensor.sort",
-		Doc:    opdef.Doc{Summary: "Elements in order along a dimension, with their indices", Source: "torch.sort"},
+		Schema: "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, " +
+			"Tensor indices)",
+		Names: "sort Tensor.sort",
+		Doc:   opdef.Doc{Summary: "Elements in order along a dimension, with their indices", Source: "torch.sort"},
 		Plan: func(a *sortStableArgs) (*ranking, error) {
 			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
-			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending, distinct: true, stable: a.Stable != nil && *a.Stable}, err
+			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending,
+				distinct: true, stable: a.Stable != nil && *a.Stable}, err
 		},
 		Cases: func(g opdef.Gen) []*sortStableArgs {
 			yes := true
@@ -48,10 +56,12 @@ var sortOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "The indices that put a dimension in order", Source: "torch.argsort"},
 		Plan: func(a *argsortArgs) (*ranking, error) {
 			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
-			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending, distinct: true, stable: a.Stable}, err
+			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending,
+				distinct: true, stable: a.Stable}, err
 		},
 		Cases: func(g opdef.Gen) []*argsortArgs {
-			return []*argsortArgs{{g.Distinct(tensor.Float32, 3, 5), -1, false, false}, {g.Distinct(tensor.Float64, 3, 4), 0, true, true}, {g.Int(tensor.Int64, -3, 3, 8), 0, false, false}}
+			return []*argsortArgs{{g.Distinct(tensor.Float32, 3, 5), -1, false, false},
+				{g.Distinct(tensor.Float64, 3, 4), 0, true, true}, {g.Int(tensor.Int64, -3, 3, 8), 0, false, false}}
 		},
 	}.Entry(),
 	rankOp[selfArgs]{
@@ -62,13 +72,16 @@ var sortOps = []*opdef.Entry{
 			return &ranking{self: a.Self, k: rowLen(a.Self, 0), keepdim: true, distinct: true}, nil
 		},
 		Cases: func(g opdef.Gen) []*selfArgs {
-			return []*selfArgs{{g.Distinct(tensor.Float32, 3, 5)}, {g.Distinct(tensor.Float64, 4)}, {g.Int(tensor.Int64, -3, 3, 8)}}
+			return []*selfArgs{{g.Distinct(tensor.Float32, 3, 5)}, {g.Distinct(tensor.Float64, 4)},
+				{g.Int(tensor.Int64, -3, 3, 8)}}
 		},
 	}.Entry(),
 	rankOp[topkArgs]{
-		Schema: "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
-		Names:  "topk Tensor.topk",
-		Doc:    opdef.Doc{Summary: "The largest or smallest elements along a dimension, in order, with their indices", Notes: "NaN is the largest. With sorted=False any order is accepted.", Source: "torch.topk"},
+		Schema: "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, " +
+			"Tensor indices)",
+		Names: "topk Tensor.topk",
+		Doc: opdef.Doc{Summary: "The largest or smallest elements along a dimension, in order, with their indices",
+			Notes: "NaN is the largest. With sorted=False any order is accepted.", Source: "torch.topk"},
 		Plan: func(a *topkArgs) (*ranking, error) {
 			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 			if err != nil {
@@ -81,19 +94,24 @@ var sortOps = []*opdef.Entry{
 			if a.Self.Dim() == 0 {
 				k = 1 // torch returns a number as it is, even for k=0
 			}
-			return &ranking{self: a.Self, dim: d, k: k, keepdim: true, descending: a.Largest, distinct: true, unordered: !a.Sorted}, nil
+			return &ranking{self: a.Self, dim: d, k: k, keepdim: true, descending: a.Largest, distinct: true,
+				unordered: !a.Sorted}, nil
 		},
 		Cases: func(g opdef.Gen) []*topkArgs {
 			return []*topkArgs{
-				{g.Distinct(tensor.Float32, 3, 5), 2, -1, true, true}, {g.Distinct(tensor.Float64, 4, 3), 3, 0, false, true}, {g.Distinct(tensor.Float32), 1, 0, true, true}, {g.Distinct(tensor.BFloat16, 20), 1, 0, true, false},
-				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3)), 0, 1, true, true}, {g.Int(tensor.Int64, -3, 3, 40), 3, 0, true, true},
+				{g.Distinct(tensor.Float32, 3, 5), 2, -1, true, true}, {g.Distinct(tensor.Float64, 4, 3), 3, 0, false,
+					true}, {g.Distinct(tensor.Float32), 1, 0, true, true}, {g.Distinct(tensor.BFloat16, 20), 1, 0,
+					true, false},
+				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3)), 0, 1, true, true},
+				{g.Int(tensor.Int64, -3, 3, 40), 3, 0, true, true},
 			}
 		},
 	}.Entry(),
 	rankOp[kthvalueArgs]{
 		Schema: "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
 		Names:  "kthvalue Tensor.kthvalue",
-		Doc:    opdef.Doc{Summary: "The k-th smallest element along a dimension, with its index", Notes: "NaN is the largest.", Source: "torch.kthvalue"},
+		Doc: opdef.Doc{Summary: "The k-th smallest element along a dimension, with its index",
+			Notes: "NaN is the largest.", Source: "torch.kthvalue"},
 		Plan: func(a *kthvalueArgs) (*ranking, error) {
 			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 			if err != nil {
@@ -102,18 +120,22 @@ var sortOps = []*opdef.Entry{
 			if n := rowLen(a.Self, d); a.K < 1 || a.K > n {
 				return nil, opdef.Refuse("k", "element %d of a dimension of size %d", a.K, n)
 			}
-			return &ranking{self: a.Self, dim: d, k: 1, keepdim: a.Keepdim, pick: func([]uint64, int) int { return a.K - 1 }}, nil
+			return &ranking{self: a.Self, dim: d, k: 1, keepdim: a.Keepdim,
+				pick: func([]uint64, int) int { return a.K - 1 }}, nil
 		},
 		Cases: func(g opdef.Gen) []*kthvalueArgs {
 			return []*kthvalueArgs{
-				{g.Distinct(tensor.Float32, 3, 5), 2, -1, false}, {g.Distinct(tensor.Float64, 4, 3), 4, 0, true}, {g.Distinct(tensor.Float32), 1, 0, false}, {g.Int(tensor.Int64, -3, 3, 8), 3, 0, false},
+				{g.Distinct(tensor.Float32, 3, 5), 2, -1, false}, {g.Distinct(tensor.Float64, 4, 3), 4, 0, true},
+				{g.Distinct(tensor.Float32), 1, 0, false}, {g.Int(tensor.Int64, -3, 3, 8), 3, 0, false},
 				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3)), 1, 1, false},
 			}
 		},
 	}.Entry(),
-	medianOp("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", "The median along a dimension, with its index",
+	medianOp("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+		"The median along a dimension, with its index",
 		"Of an even number of elements the lower one. NaN if there is one.", false),
-	medianOp("nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", "The median of the elements that are not NaN along a dimension, with its index",
+	medianOp("nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+		"The median of the elements that are not NaN along a dimension, with its index",
 		"Of an even number of elements the lower one.", true),
 	medianAllOp("median", false), medianAllOp("nanmedian", true),
 	modeOp,
@@ -470,11 +492,13 @@ func medianOp(schema, summary, notes string, ignoreNaN bool) *opdef.Entry {
 		Doc: opdef.Doc{Summary: summary, Notes: notes, Source: "torch." + name},
 		Plan: func(a *medianArgs) (*ranking, error) {
 			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
-			return &ranking{self: a.Self, dim: d, k: 1, keepdim: a.Keepdim, pick: func(row []uint64, _ int) int { return medianRank(row, ignoreNaN) }}, err
+			return &ranking{self: a.Self, dim: d, k: 1, keepdim: a.Keepdim,
+				pick: func(row []uint64, _ int) int { return medianRank(row, ignoreNaN) }}, err
 		},
 		Cases: func(g opdef.Gen) []*medianArgs {
 			return []*medianArgs{
-				{g.Distinct(tensor.Float32, 3, 5), -1, false}, {g.Distinct(tensor.Float64, 4, 3), 0, true}, {g.Distinct(tensor.Float32), 0, false}, {g.Int(tensor.Int64, -3, 3, 8), 0, false},
+				{g.Distinct(tensor.Float32, 3, 5), -1, false}, {g.Distinct(tensor.Float64, 4, 3), 0, true},
+				{g.Distinct(tensor.Float32), 0, false}, {g.Int(tensor.Int64, -3, 3, 8), 0, false},
 				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3)), 1, false},
 			}
 		},
@@ -485,7 +509,8 @@ func medianOp(schema, summary, notes string, ignoreNaN bool) *opdef.Entry {
 // evenly by the elements equal to it.
 func medianAllOp(name string, ignoreNaN bool) *opdef.Entry {
 	rank := func(a *selfArgs) *ranking {
-		return &ranking{self: a.Self.Reshape(a.Self.Numel()), k: 1, pick: func(row []uint64, _ int) int { return medianRank(row, ignoreNaN) }}
+		return &ranking{self: a.Self.Reshape(a.Self.Numel()), k: 1,
+			pick: func(row []uint64, _ int) int { return medianRank(row, ignoreNaN) }}
 	}
 	grad := func(a *selfArgs, g *opdef.Grad) (opdef.Grads, error) {
 		m, err := g.Outs[0].Expand(a.Self.Shape...)
@@ -511,7 +536,9 @@ func medianAllOp(name string, ignoreNaN bool) *opdef.Entry {
 	}
 	return opdef.Op[selfArgs]{
 		Schema: name + "(Tensor self) -> Tensor", Names: name + " Tensor." + name,
-		Doc:   opdef.Doc{Summary: "The median of all elements", Notes: "Of an even number of elements the lower one; NaN of none. The gradient is shared evenly by equal elements.", Source: "torch." + name},
+		Doc: opdef.Doc{Summary: "The median of all elements",
+			Notes: "Of an even number of elements the lower one; NaN of none. The gradient is shared evenly by " +
+				"equal elements.", Source: "torch." + name},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
 		Kernel: func(a *selfArgs) ([]*tensor.Tensor, error) {
 			if a.Self.Numel() == 0 {
@@ -531,7 +558,9 @@ func medianAllOp(name string, ignoreNaN bool) *opdef.Entry {
 		Grad: grad,
 		Cases: func(r *rand.Rand) []*selfArgs {
 			g := opdef.Gen{R: r}
-			return []*selfArgs{{g.Distinct(tensor.Float32, 3, 5)}, {g.Distinct(tensor.Float64, 4)}, {g.Distinct(tensor.Float32)}, {g.Int(tensor.Int64, -3, 3, 8)}, {opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3))}}
+			return []*selfArgs{{g.Distinct(tensor.Float32, 3, 5)}, {g.Distinct(tensor.Float64, 4)},
+				{g.Distinct(tensor.Float32)}, {g.Int(tensor.Int64, -3, 3, 8)},
+				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3))}}
 		},
 	}.Entry()
 }
@@ -539,13 +568,16 @@ func medianAllOp(name string, ignoreNaN bool) *opdef.Entry {
 var modeOp = rankOp[medianArgs]{
 	Schema: "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
 	Names:  "mode Tensor.mode",
-	Doc:    opdef.Doc{Summary: "The most frequent element along a dimension, with an index of it", Notes: "Of several the smallest; the index is the last, any other is accepted.", Source: "torch.mode"},
+	Doc: opdef.Doc{Summary: "The most frequent element along a dimension, with an index of it",
+		Notes: "Of several the smallest; the index is the last, any other is accepted.", Source: "torch.mode"},
 	Plan: func(a *medianArgs) (*ranking, error) {
 		d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
-		return &ranking{self: a.Self, dim: d, k: 1, keepdim: a.Keepdim, pick: func(row []uint64, _ int) int { return modeRank(row) }}, err
+		return &ranking{self: a.Self, dim: d, k: 1, keepdim: a.Keepdim,
+			pick: func(row []uint64, _ int) int { return modeRank(row) }}, err
 	},
 	Cases: func(g opdef.Gen) []*medianArgs {
-		return []*medianArgs{{g.Distinct(tensor.Float64, 3, 1), -1, false}, {g.Distinct(tensor.Float32), 0, false}, {g.Int(tensor.Int64, -3, 3, 8), 0, true}}
+		return []*medianArgs{{g.Distinct(tensor.Float64, 3, 1), -1, false}, {g.Distinct(tensor.Float32), 0, false},
+			{g.Int(tensor.Int64, -3, 3, 8), 0, true}}
 	},
 }.Entry()
 

@@ -97,7 +97,8 @@ func checkSteps(n int) error {
 }
 
 // spacedTensor computes f of evenly spaced numbers.
-func spacedTensor(start, end opdef.Scalar, n int, dt tensor.DType, f func(float64) float64, c func(complex128) complex128) (*tensor.Tensor, error) {
+func spacedTensor(start, end opdef.Scalar, n int, dt tensor.DType, f func(float64) float64,
+	c func(complex128) complex128) (*tensor.Tensor, error) {
 	if err := checkSteps(n); err != nil {
 		return nil, err
 	}
@@ -106,7 +107,8 @@ func spacedTensor(start, end opdef.Scalar, n int, dt tensor.DType, f func(float6
 		a, b := start.Complex128(), end.Complex128()
 		v := make([]complex128, n)
 		for i := range v {
-			v[i] = c(spaced(a, b, (b-a)/complex(gaps, 0), i, n, func(k int) complex128 { return complex(float64(k), 0) }))
+			v[i] = c(spaced(a, b, (b-a)/complex(gaps, 0), i, n,
+				func(k int) complex128 { return complex(float64(k), 0) }))
 		}
 		if n == 1 {
 			v[0] = c(a)
@@ -143,7 +145,8 @@ func linspace(a *linspaceArgs) ([]*tensor.Tensor, error) {
 	if a.Start.Kind() == tensor.KindComplex || a.End.Kind() == tensor.KindComplex {
 		dt = dt.Complex()
 	}
-	t, err := spacedTensor(a.Start, a.End, a.Steps, orElse(a.Dtype, dt), func(x float64) float64 { return x }, func(x complex128) complex128 { return x })
+	t, err := spacedTensor(a.Start, a.End, a.Steps, orElse(a.Dtype, dt), func(x float64) float64 { return x },
+		func(x complex128) complex128 { return x })
 	return []*tensor.Tensor{t}, err
 }
 

@@ -16,7 +16,8 @@ import (
 var specialOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "erf", Names: "erf special.erf Tensor.erf", InPlace: true, Error: smooth,
-		Doc:   opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self", Source: "torch.erf"},
+		Doc: opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self",
+			Source: "torch.erf"},
 		Block: vmath.Erf,
 		DF:    func(x, _ float64) float64 { return gauss(x) },
 		DS:    func(x, _ float64) float64 { return (1 + x*x) * gauss(x) },
@@ -30,34 +31,39 @@ var specialOps = []*opdef.Entry{
 		DS:    func(x, _ float64) float64 { return (1 + x*x) * gauss(x) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "erfinv", Names: "erfinv special.erfinv Tensor.erfinv", InPlace: true, Error: smooth, Lo: -0.9, Hi: 0.9, Saved: true,
-		Doc: opdef.Doc{Summary: "Inverse of the error function", Formula: "x with erf(x) = self", Notes: "Infinite at -1 and 1, NaN beyond.", Source: "torch.erfinv"},
-		F:   math.Erfinv,
-		S:   func(_, y float64) float64 { return finiteOr0(1 / gauss(y)) }, // a Newton step with erf(y)
-		DF:  func(_, y float64) float64 { return 1 / gauss(y) },
-		DS:  func(_, y float64) float64 { return (1 + y*y + 2*math.Abs(y)/gauss(y)) / gauss(y) },
+		Name: "erfinv", Names: "erfinv special.erfinv Tensor.erfinv", InPlace: true, Error: smooth, Lo: -0.9, Hi: 0.9,
+		Saved: true,
+		Doc: opdef.Doc{Summary: "Inverse of the error function", Formula: "x with erf(x) = self",
+			Notes: "Infinite at -1 and 1, NaN beyond.", Source: "torch.erfinv"},
+		F:  math.Erfinv,
+		S:  func(_, y float64) float64 { return finiteOr0(1 / gauss(y)) }, // a Newton step with erf(y)
+		DF: func(_, y float64) float64 { return 1 / gauss(y) },
+		DS: func(_, y float64) float64 { return (1 + y*y + 2*math.Abs(y)/gauss(y)) / gauss(y) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_erfcx", Names: "special.erfcx", Error: smooth, Saved: true,
-		Doc: opdef.Doc{Summary: "Scaled complementary error function", Formula: "exp(self**2) * erfc(self)", Source: "torch.special.erfcx"},
-		F:   kernel.Erfcx,
-		S:   squareAmplifiedBelow0,
-		DF:  func(x, y float64) float64 { return 2*x*y - 2/math.SqrtPi },
-		DS:  func(x, y float64) float64 { return 2*math.Abs(x*y) + 2*squareAmplifiedBelow0(x, x*y) + 2/math.SqrtPi },
+		Doc: opdef.Doc{Summary: "Scaled complementary error function", Formula: "exp(self**2) * erfc(self)",
+			Source: "torch.special.erfcx"},
+		F:  kernel.Erfcx,
+		S:  squareAmplifiedBelow0,
+		DF: func(x, y float64) float64 { return 2*x*y - 2/math.SqrtPi },
+		DS: func(x, y float64) float64 { return 2*math.Abs(x*y) + 2*squareAmplifiedBelow0(x, x*y) + 2/math.SqrtPi },
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_ndtr", Names: "special.ndtr", Error: smooth,
-		Doc: opdef.Doc{Summary: "Distribution function of the standard normal distribution", Formula: "(1 + erf(self/sqrt(2))) / 2", Source: "torch.special.ndtr"},
-		F:   kernel.NormalCDF,
-		S:   func(_, _ float64) float64 { return 1 }, // torch adds 1 to erf
-		DF:  func(x, _ float64) float64 { return normalDensity(x) },
-		DS:  func(x, _ float64) float64 { return (1 + x*x) * normalDensity(x) },
+		Doc: opdef.Doc{Summary: "Distribution function of the standard normal distribution",
+			Formula: "(1 + erf(self/sqrt(2))) / 2", Source: "torch.special.ndtr"},
+		F:  kernel.NormalCDF,
+		S:  func(_, _ float64) float64 { return 1 }, // torch adds 1 to erf
+		DF: func(x, _ float64) float64 { return normalDensity(x) },
+		DS: func(x, _ float64) float64 { return (1 + x*x) * normalDensity(x) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_log_ndtr", Names: "special.log_ndtr", Error: smooth,
-		Doc: opdef.Doc{Summary: "Logarithm of the distribution function of the standard normal distribution", Formula: "ln(ndtr(self))", Source: "torch.special.log_ndtr"},
-		F:   kernel.LogNormalCDF,
-		S:   squareAmplified,
+		Doc: opdef.Doc{Summary: "Logarithm of the distribution function of the standard normal distribution",
+			Formula: "ln(ndtr(self))", Source: "torch.special.log_ndtr"},
+		F: kernel.LogNormalCDF,
+		S: squareAmplified,
 		DF: func(x, _ float64) float64 {
 			if math.IsInf(x, -1) {
 				return math.NaN() // as torch has it
@@ -68,15 +74,17 @@ var specialOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_ndtri", Names: "special.ndtri", Error: smooth, Lo: 0.05, Hi: 0.95, Saved: true,
-		Doc: opdef.Doc{Summary: "Quantile function of the standard normal distribution", Formula: "x with ndtr(x) = self", Notes: "Infinite at 0 and 1, NaN beyond.", Source: "torch.special.ndtri"},
-		F:   kernel.NormalQuantile,
-		S:   func(_, y float64) float64 { return max(1, finiteOr0(y)) }, // 1 - 2*self near 1/2
-		DF:  func(_, y float64) float64 { return 1 / normalDensity(y) },
-		DS:  func(_, y float64) float64 { return (1 + y*y) / normalDensity(y) },
+		Doc: opdef.Doc{Summary: "Quantile function of the standard normal distribution",
+			Formula: "x with ndtr(x) = self", Notes: "Infinite at 0 and 1, NaN beyond.", Source: "torch.special.ndtri"},
+		F:  kernel.NormalQuantile,
+		S:  func(_, y float64) float64 { return max(1, finiteOr0(y)) }, // 1 - 2*self near 1/2
+		DF: func(_, y float64) float64 { return 1 / normalDensity(y) },
+		DS: func(_, y float64) float64 { return (1 + y*y) / normalDensity(y) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_entr", Names: "special.entr", Error: smooth, Lo: 0.1, Hi: 3,
-		Doc: opdef.Doc{Summary: "Entropy of a probability", Formula: "-self * ln(self), 0 at 0, -Inf below", Source: "torch.special.entr"},
+		Doc: opdef.Doc{Summary: "Entropy of a probability", Formula: "-self * ln(self), 0 at 0, -Inf below",
+			Source: "torch.special.entr"},
 		F: func(x float64) float64 {
 			switch {
 			case x < 0:
@@ -91,7 +99,8 @@ var specialOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "sinc(Tensor self) -> Tensor", Names: "sinc special.sinc Tensor.sinc", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Normalised sine cardinal", Formula: "sin(pi*self) / (pi*self), 1 at 0", Source: "torch.sinc"},
+		Doc: opdef.Doc{Summary: "Normalised sine cardinal", Formula: "sin(pi*self) / (pi*self), 1 at 0",
+			Source: "torch.sinc"},
 		Error: opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			dt := a.Self.DType
@@ -104,7 +113,9 @@ var specialOps = []*opdef.Entry{
 			return one(opdef.Map(dt, a.Self, kernel.Sinc))
 		},
 		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
-			t, err := mapN(a.Self.DType, func(v []complex128) complex128 { return v[0] * cmplx.Conj(kernel.SincSlopeC(v[1])) },
+			t,
+				err := mapN(a.Self.DType,
+				func(v []complex128) complex128 { return v[0] * cmplx.Conj(kernel.SincSlopeC(v[1])) },
 				func(v []float64) float64 { return v[0] * kernel.SincSlope(v[1]) }, g.Out[0], a.Self)
 			return opdef.Grads{"self": {t}}, err
 		},
@@ -113,11 +124,13 @@ var specialOps = []*opdef.Entry{
 			if !a.Self.DType.IsComplex() {
 				return []*tensor.Tensor{tensor.Full(tensor.Float64, a.Self.Shape, 1.0)}
 			}
-			return pairScale(opdef.Abs(a.Self), opdef.Abs(outs[0]), func(x, y float64) float64 { return (1 + math.Pi*x) * y })
+			return pairScale(opdef.Abs(a.Self), opdef.Abs(outs[0]),
+				func(x, y float64) float64 { return (1 + math.Pi*x) * y })
 		},
 		GradScale: func(a *opdef.UnaryArgs, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
 			if !a.Self.DType.IsComplex() {
-				return opdef.Grads{"self": pairScale(g.Out[0], a.Self, func(gi, x float64) float64 { return math.Abs(gi) * (math.Pi + 2/math.Abs(x)) })}, nil
+				return opdef.Grads{"self": pairScale(g.Out[0], a.Self,
+					func(gi, x float64) float64 { return math.Abs(gi) * (math.Pi + 2/math.Abs(x)) })}, nil
 			}
 			abs := opdef.Abs(a.Self)
 			small := pairScale(opdef.Abs(g.Out[0]), abs, func(gi, x float64) float64 { return gi * (math.Pi + 2/x) })
@@ -125,13 +138,17 @@ var specialOps = []*opdef.Entry{
 			return opdef.Grads{"self": pairScale(small[0], large[0], func(x, y float64) float64 { return x + y })}, nil
 		},
 		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
-			return append(awayFromZero(r), &opdef.UnaryArgs{Self: tensor.New(tensor.Float64, []int{3}, []float64{0, 1, -0.5})})
+			return append(awayFromZero(r), &opdef.UnaryArgs{Self: tensor.New(tensor.Float64, []int{3},
+				[]float64{0, 1, -0.5})})
 		},
 	}.Entry(),
 	opdef.Pointwise[logitArgs]{
-		Schema: "logit(Tensor self, float? eps=None) -> Tensor", Names: "logit special.logit Tensor.logit", InPlace: true,
-		Doc: opdef.Doc{Summary: "Logarithm of the odds", Formula: "ln(self / (1 - self)), with self clamped to [eps, 1-eps] if eps is given",
-			Notes: "The gradient is 0 where self was clamped, NaN outside [0, 1] without eps.", Source: "torch.logit"},
+		Schema: "logit(Tensor self, float? eps=None) -> Tensor", Names: "logit special.logit Tensor.logit",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Logarithm of the odds",
+			Formula: "ln(self / (1 - self)), with self clamped to [eps, 1-eps] if eps is given",
+			Notes:   "The gradient is 0 where self was clamped, NaN outside [0, 1] without eps.",
+			Source:  "torch.logit"},
 		Error: smooth,
 		Self:  func(a *logitArgs) *tensor.Tensor { return a.Self },
 		F: func(a *logitArgs) func(float64) float64 {
@@ -161,34 +178,41 @@ var specialOps = []*opdef.Entry{
 			eps := 0.125
 			u := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, 0.15, 0.85, shape...) }
 			return []*logitArgs{
-				{u(tensor.Float64, 3, 4), nil}, {u(tensor.Float32, 5), &eps}, {u(tensor.BFloat16, 4), nil}, {opdef.NonContiguous(u(tensor.Float64, 2, 3)), &eps},
+				{u(tensor.Float64, 3, 4), nil}, {u(tensor.Float32, 5), &eps}, {u(tensor.BFloat16, 4), nil},
+				{opdef.NonContiguous(u(tensor.Float64, 2, 3)), &eps},
 				{u(tensor.Float32), nil}, {u(tensor.Float32, 0, 2), nil}, {g.Int(tensor.Int64, 0, 1, 4), &eps},
-				{tensor.New(tensor.Float32, []int{4}, []float64{0, 1, -0.5, 2}), nil}, {tensor.New(tensor.Float64, []int{4}, []float64{0, 1, -0.5, 2}), &eps},
+				{tensor.New(tensor.Float32, []int{4}, []float64{0, 1, -0.5, 2}), nil},
+				{tensor.New(tensor.Float64, []int{4}, []float64{0, 1, -0.5, 2}), &eps},
 			}
 		},
 	}.Entry(),
 	opdef.Unary{
 		Name: "lgamma", Names: "lgamma special.gammaln Tensor.lgamma", InPlace: true, Error: smooth, Lo: 0.2, Hi: 6,
-		Doc: opdef.Doc{Summary: "Logarithm of the magnitude of the gamma function", Formula: "ln|Gamma(self)|", Source: "torch.lgamma"},
-		F:   logGamma,
-		S:   func(x, y float64) float64 { return logGammaScale(x, y) },
-		DF:  func(x, _ float64) float64 { return kernel.Digamma(x) },
-		DS:  func(x, _ float64) float64 { return digammaScale(x) },
+		Doc: opdef.Doc{Summary: "Logarithm of the magnitude of the gamma function", Formula: "ln|Gamma(self)|",
+			Source: "torch.lgamma"},
+		F:  logGamma,
+		S:  func(x, y float64) float64 { return logGammaScale(x, y) },
+		DF: func(x, _ float64) float64 { return kernel.Digamma(x) },
+		DS: func(x, _ float64) float64 { return digammaScale(x) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "digamma", Names: "digamma special.digamma special.psi Tensor.digamma", InPlace: true, Error: smooth, Lo: 0.2, Hi: 6,
-		Doc: opdef.Doc{Summary: "Logarithmic derivative of the gamma function", Formula: "Gamma'(self) / Gamma(self)", Notes: "-Inf at 0, +Inf at -0, NaN at negative integers.", Source: "torch.digamma"},
-		F:   kernel.Digamma,
-		S:   func(x, _ float64) float64 { return digammaScale(x) },
-		DF:  func(x, _ float64) float64 { return kernel.Polygamma(1, x) },
-		DS:  func(x, _ float64) float64 { return polygammaScale(1, x) },
+		Name: "digamma", Names: "digamma special.digamma special.psi Tensor.digamma", InPlace: true, Error: smooth,
+		Lo: 0.2, Hi: 6,
+		Doc: opdef.Doc{Summary: "Logarithmic derivative of the gamma function", Formula: "Gamma'(self) / Gamma(self)",
+			Notes: "-Inf at 0, +Inf at -0, NaN at negative integers.", Source: "torch.digamma"},
+		F:  kernel.Digamma,
+		S:  func(x, _ float64) float64 { return digammaScale(x) },
+		DF: func(x, _ float64) float64 { return kernel.Polygamma(1, x) },
+		DS: func(x, _ float64) float64 { return polygammaScale(1, x) },
 	}.Entry(),
 	polygammaOp("polygamma(int n, Tensor self) -> Tensor", "polygamma special.polygamma", false),
 	polygammaOp("polygamma.method(Tensor self, int n) -> Tensor", "Tensor.polygamma", true),
 	opdef.Pointwise[mvlgammaArgs]{
-		Schema: "mvlgamma(Tensor self, int p) -> Tensor", Names: "mvlgamma special.multigammaln Tensor.mvlgamma", InPlace: true,
-		Doc: opdef.Doc{Summary: "Logarithm of the multivariate gamma function", Formula: "p*(p-1)/4*ln(pi) + sum of lgamma(self - j/2) over j from 0 to p-1",
-			Notes: "torch before 2.0 refuses elements that are not greater than (p-1)/2.", Source: "torch.mvlgamma"},
+		Schema: "mvlgamma(Tensor self, int p) -> Tensor", Names: "mvlgamma special.multigammaln Tensor.mvlgamma",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Logarithm of the multivariate gamma function",
+			Formula: "p*(p-1)/4*ln(pi) + sum of lgamma(self - j/2) over j from 0 to p-1",
+			Notes:   "torch before 2.0 refuses elements that are not greater than (p-1)/2.", Source: "torch.mvlgamma"},
 		Error: smooth,
 		Self:  func(a *mvlgammaArgs) *tensor.Tensor { return a.Self },
 		Check: func(a *mvlgammaArgs) error {
@@ -200,24 +224,30 @@ var specialOps = []*opdef.Entry{
 		F:  func(a *mvlgammaArgs) func(float64) float64 { return a.sum(logGamma, math.Log(math.Pi)) },
 		DF: func(a *mvlgammaArgs) func(x, y float64) float64 { return ignoreResult(a.sum(kernel.Digamma, 0)) },
 		S: func(a *mvlgammaArgs) func(x, y float64) float64 {
-			return ignoreResult(a.sum(func(x float64) float64 { return logGammaScale(x, logGamma(x)) }, math.Log(math.Pi)))
+			return ignoreResult(a.sum(func(x float64) float64 { return logGammaScale(x, logGamma(x)) },
+				math.Log(math.Pi)))
 		},
 		DS: func(a *mvlgammaArgs) func(x, y float64) float64 { return ignoreResult(a.sum(digammaScale, 0)) },
 		Cases: func(r *rand.Rand) []*mvlgammaArgs {
 			g := opdef.Gen{R: r}
 			return []*mvlgammaArgs{
-				{g.Uniform(tensor.Float64, 1.2, 5, 3, 4), 3}, {g.Uniform(tensor.Float32, 0.3, 5, 5), 1}, {g.Uniform(tensor.Float32, 2.5, 5), 5},
-				{opdef.NonContiguous(g.Uniform(tensor.Float64, 1.2, 5, 2, 3)), 2}, {g.Uniform(tensor.BFloat16, 3, 5, 4), 4}, {g.Int(tensor.Int64, 2, 6, 4), 3},
+				{g.Uniform(tensor.Float64, 1.2, 5, 3, 4), 3}, {g.Uniform(tensor.Float32, 0.3, 5, 5), 1},
+				{g.Uniform(tensor.Float32, 2.5, 5), 5},
+				{opdef.NonContiguous(g.Uniform(tensor.Float64, 1.2, 5, 2, 3)), 2}, {g.Uniform(tensor.BFloat16, 3, 5, 4),
+					4}, {g.Int(tensor.Int64, 2, 6, 4), 3},
 				{g.Uniform(tensor.Float32, 1, 2, 0, 2), 2},
 			}
 		},
 	}.Entry(),
-	gammaRatio("igamma", "gammainc", "lower", "integral of t**(self-1) * exp(-t) from 0 to other, over Gamma(self)", kernel.GammaP, 1),
-	gammaRatio("igammac", "gammaincc", "upper", "integral of t**(self-1) * exp(-t) from other to infinity, over Gamma(self)", kernel.GammaQ, -1),
+	gammaRatio("igamma", "gammainc", "lower", "integral of t**(self-1) * exp(-t) from 0 to other, over Gamma(self)",
+		kernel.GammaP, 1),
+	gammaRatio("igammac", "gammaincc", "upper",
+		"integral of t**(self-1) * exp(-t) from other to infinity, over Gamma(self)", kernel.GammaQ, -1),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "special_zeta(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", Names: "special.zeta",
 		Doc: opdef.Doc{Summary: "Hurwitz zeta function", Formula: "sum of (k + other)**-self over k from 0",
-			Notes: "+Inf for self 1 and where other is 0 or a negative integer; NaN for self below 1 and where other is negative and self no integer. torch has no gradient for self.", Source: "torch.special.zeta"},
+			Notes: "+Inf for self 1 and where other is 0 or a negative integer; NaN for self below 1 and where " +
+				"other is negative and self no integer. torch has no gradient for self.", Source: "torch.special.zeta"},
 		Error: opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			return pairOfNumbers(a.Self, a.Other, true, kernel.Zeta)
@@ -366,7 +396,9 @@ func polygammaScale(n int, x float64) float64 {
 func polygammaOp(schema, names string, inPlace bool) *opdef.Entry {
 	return opdef.Pointwise[polygammaArgs]{
 		Schema: schema, Names: names, InPlace: inPlace,
-		Doc:   opdef.Doc{Summary: "Derivative of the digamma function", Formula: "n-th derivative of digamma at self", Notes: "Infinite at 0 and at negative integers; only large there for n = 1, which follows ATen's series with its error of 1e-9.", Source: "torch.polygamma"},
+		Doc: opdef.Doc{Summary: "Derivative of the digamma function", Formula: "n-th derivative of digamma at self",
+			Notes: "Infinite at 0 and at negative integers; only large there for n = 1, which follows ATen's series " +
+				"with its error of 1e-9.", Source: "torch.polygamma"},
 		Error: smooth,
 		Self:  func(a *polygammaArgs) *tensor.Tensor { return a.Self },
 		Check: func(a *polygammaArgs) error {
@@ -390,9 +422,12 @@ func polygammaOp(schema, names string, inPlace bool) *opdef.Entry {
 		Cases: func(r *rand.Rand) []*polygammaArgs {
 			g := opdef.Gen{R: r}
 			return []*polygammaArgs{
-				{g.Uniform(tensor.Float64, 0.3, 5, 3, 4), 0}, {g.Uniform(tensor.Float64, 0.3, 5, 3, 4), 1}, {g.Uniform(tensor.Float32, 0.3, 5, 5), 2},
-				{g.Uniform(tensor.Float64, -2.8, -2.2, 4), 1}, {g.Uniform(tensor.Float64, -2.8, -2.2, 4), 3}, {opdef.NonContiguous(g.Uniform(tensor.Float64, 1, 5, 2, 3)), 4},
-				{g.Uniform(tensor.BFloat16, 1, 5, 4), 1}, {g.Uniform(tensor.Float32, 1, 5), 2}, {g.Uniform(tensor.Float32, 1, 5, 0, 2), 1}, {g.Int(tensor.Int64, 1, 6, 4), 1},
+				{g.Uniform(tensor.Float64, 0.3, 5, 3, 4), 0}, {g.Uniform(tensor.Float64, 0.3, 5, 3, 4), 1},
+				{g.Uniform(tensor.Float32, 0.3, 5, 5), 2},
+				{g.Uniform(tensor.Float64, -2.8, -2.2, 4), 1}, {g.Uniform(tensor.Float64, -2.8, -2.2, 4), 3},
+				{opdef.NonContiguous(g.Uniform(tensor.Float64, 1, 5, 2, 3)), 4},
+				{g.Uniform(tensor.BFloat16, 1, 5, 4), 1}, {g.Uniform(tensor.Float32, 1, 5), 2},
+				{g.Uniform(tensor.Float32, 1, 5, 0, 2), 1}, {g.Int(tensor.Int64, 1, 6, 4), 1},
 			}
 		},
 	}.Entry()
@@ -454,15 +489,19 @@ func gammaRatio(name, special, which, formula string, f func(a, x float64) float
 		return gi * sign * math.Exp((a-1)*math.Log(x)-x-logGamma(a))
 	}
 	return opdef.Op[opdef.BinaryArgs]{
-		Schema: name + "(Tensor self, Tensor other) -> Tensor", Names: name + " special." + special + " Tensor." + name, InPlace: true,
+		Schema: name + "(Tensor self, Tensor other) -> Tensor", Names: name + " special." + special + " Tensor." + name,
+		InPlace: true,
 		Doc: opdef.Doc{Summary: "Regularised " + which + " incomplete gamma function", Formula: formula,
-			Notes: "NaN where an argument is negative or both are 0 or infinite. torch has no gradient for self.", Source: "torch.special." + special},
+			Notes:  "NaN where an argument is negative or both are 0 or infinite. torch has no gradient for self.",
+			Source: "torch.special." + special},
 		Error:  opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return pairOfNumbers(a.Self, a.Other, false, f) },
 		Grad:   func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) { return otherGrad(a, g, density) },
 		Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			double := outs[0].DType == tensor.Float64
-			return pairScale(a.Self, a.Other, func(a, x float64) float64 { return gammaRatioScale(a, x, f(a, x), double) })
+			return pairScale(a.Self, a.Other, func(a, x float64) float64 {
+				return gammaRatioScale(a, x, f(a, x), double)
+			})
 		},
 		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return otherGrad(a, g, func(gi, a, x float64) float64 {
@@ -503,8 +542,10 @@ func shapeAndQuantile(r *rand.Rand, lo, hi, lo2, hi2 float64) []*opdef.BinaryArg
 	y := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, lo2, hi2, shape...) }
 	f32, f64 := tensor.Float32, tensor.Float64
 	return []*opdef.BinaryArgs{
-		{Self: x(f64, 3, 4), Other: y(f64, 3, 4)}, {Self: x(f64, 3, 1), Other: y(f64, 4)}, {Self: x(f32, 5), Other: y(f32)},
-		{Self: x(f64, 2, 3), Other: opdef.NonContiguous(y(f64, 2, 3))}, {Self: x(tensor.BFloat16, 4), Other: y(tensor.BFloat16, 4)},
+		{Self: x(f64, 3, 4), Other: y(f64, 3, 4)}, {Self: x(f64, 3, 1), Other: y(f64, 4)},
+		{Self: x(f32, 5), Other: y(f32)},
+		{Self: x(f64, 2, 3), Other: opdef.NonContiguous(y(f64, 2, 3))}, {Self: x(tensor.BFloat16, 4),
+			Other: y(tensor.BFloat16, 4)},
 		{Self: x(f32, 0, 3), Other: y(f32, 3)}, {Self: x(f32), Other: y(f32)},
 	}
 }

@@ -102,7 +102,8 @@ func TestSpecialPairs(t *testing.T) {
 		{"special.zeta", 2.5, -1.5, nan},
 		{"special.zeta", 3, -2.5, 0.0541020258208641},
 	} {
-		fwd, err := specialForward(t, "torch."+c.name, nil, tensor.Scalar(tensor.Float64, c.x), tensor.Scalar(tensor.Float64, c.y))
+		fwd, err := specialForward(t, "torch."+c.name, nil, tensor.Scalar(tensor.Float64, c.x),
+			tensor.Scalar(tensor.Float64, c.y))
 		if err != nil {
 			t.Errorf("%s(%v, %v): %v", c.name, c.x, c.y, err)
 			continue
@@ -129,7 +130,8 @@ func TestPolynomials(t *testing.T) {
 		{"shifted_chebyshev_polynomial_w", []float64{0.728, -0.41413459558399984, 3409.0, 11.0, 0}},
 		{"hermite_polynomial_h", []float64{-3.384, 49478.71593365919, -15.0, -8.0, 0}},
 		{"hermite_polynomial_he", []float64{-0.873, 5192.690601658041, -5.4375, 6.0, 0}},
-		{"laguerre_polynomial_l", []float64{0.23050000000000007, -0.4680735234891154, 16.2109375, -0.4666666666666667, 0}},
+		{"laguerre_polynomial_l", []float64{0.23050000000000007, -0.4680735234891154, 16.2109375,
+			-0.4666666666666667, 0}},
 		{"legendre_polynomial_p", []float64{-0.3825, -0.18100217969140728, 14.0859375, 1.0, 0}},
 	} {
 		x := tensor.New(tensor.Float64, []int{5}, []float64{0.3, 0.3, -1.5, 1, 0.5})
@@ -175,19 +177,22 @@ func TestSTFT(t *testing.T) {
 	self, win := tensor.New(tensor.Float64, []int{8}, x), tensor.New(tensor.Float64, []int{3}, []float64{0.5, 1, 0.75})
 	kwargs := func(more ...value.Item) *value.Dict {
 		return &value.Dict{Items: append([]value.Item{
-			{Key: "hop_length", Value: int64(2)}, {Key: "win_length", Value: int64(3)}, {Key: "window", Value: win}, {Key: "normalized", Value: true},
+			{Key: "hop_length", Value: int64(2)}, {Key: "win_length", Value: int64(3)}, {Key: "window", Value: win},
+			{Key: "normalized", Value: true},
 		}, more...)}
 	}
 	fwd, err := specialForward(t, "torch.stft", kwargs(value.Item{Key: "return_complex", Value: true}), self, int64(4))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []complex128{-0.5, -0.5625, 1.25, 0.75, 0.75, -0.25 + 1i, 0.0625 + 1i, 0.5 - 1.5i, -0.25 - 1i, -0.75i, 1.5, 1.4375, -1.75, -1.25, -0.75}
+	want := []complex128{-0.5, -0.5625, 1.25, 0.75, 0.75, -0.25 + 1i, 0.0625 + 1i, 0.5 - 1.5i, -0.25 - 1i, -0.75i, 1.5,
+		1.4375, -1.75, -1.25, -0.75}
 	got := fwd.Outs[0]
 	if !slices.Equal(got.Shape, []int{3, 5}) || got.DType != tensor.Complex128 {
 		t.Fatalf("stft gives %s", got.Meta())
 	}
-	if v := tensor.Data[complex128](got); !slices.EqualFunc(v, want, func(a, b complex128) bool { return specialNear(real(a), real(b)) && specialNear(imag(a), imag(b)) }) {
+	if v := tensor.Data[complex128](got); !slices.EqualFunc(v, want,
+		func(a, b complex128) bool { return specialNear(real(a), real(b)) && specialNear(imag(a), imag(b)) }) {
 		t.Errorf("stft = %v, want %v", v, want)
 	}
 	back, err := specialForward(t, "torch.istft", kwargs(value.Item{Key: "length", Value: int64(9)}), got, int64(4))
@@ -207,11 +212,14 @@ func TestWindows(t *testing.T) {
 	}{
 		{"hann", true, []float64{0, 0.3454915028125263, 0.9045084971874737, 0.9045084971874737, 0.3454915028125264}},
 		{"hann", false, []float64{0, 0.5, 1, 0.5, 0}},
-		{"hamming", true, []float64{0.08, 0.3978521825875242, 0.9121478174124757, 0.912147817412476, 0.3978521825875243}},
-		{"blackman", true, []float64{0, 0.20077014326253045, 0.8492298567374694, 0.8492298567374696, 0.20077014326253056}},
+		{"hamming", true, []float64{0.08, 0.3978521825875242, 0.9121478174124757, 0.912147817412476,
+			0.3978521825875243}},
+		{"blackman", true, []float64{0, 0.20077014326253045, 0.8492298567374694, 0.8492298567374696,
+			0.20077014326253056}},
 		{"bartlett", true, []float64{0, 0.4, 0.8, 0.8, 0.4}},
 		{"bartlett", false, []float64{0, 0.5, 1, 0.5, 0}},
-		{"kaiser", false, []float64{5.2773441320097665e-05, 0.2156727447589671, 1, 0.2156727447589671, 5.2773441320097665e-05}},
+		{"kaiser", false, []float64{5.2773441320097665e-05, 0.2156727447589671, 1, 0.2156727447589671,
+			5.2773441320097665e-05}},
 	} {
 		fwd, err := specialForward(t, "torch."+c.name+"_window", nil, int64(5), c.periodic)
 		if err != nil {

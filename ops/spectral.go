@@ -16,13 +16,17 @@ var spectralOps = []*opdef.Entry{
 		Schema: "cond(Tensor A, any p=None) -> Tensor",
 		Names:  "linalg.cond",
 		Doc: opdef.Doc{Summary: "Condition of matrices with respect to a norm", Formula: "norm(A, p) * norm(A^-1, p)",
-			Notes: "The ratio of the largest to the smallest singular value without p and for 2, its inverse for -2; else p is fro, nuc, 1, -1, inf or -inf and A square.", Source: "torch.linalg.cond"},
+			Notes: "The ratio of the largest to the smallest singular value without p and for 2, its inverse for " +
+				"-2; else p is fro, nuc, 1, -1, inf or -inf and A square.", Source: "torch.linalg.cond"},
 		Cases: func(r *rand.Rand) []*condArgs {
 			g := opdef.Gen{R: r}
 			f64, c128 := tensor.Float64, tensor.Complex128
 			return []*condArgs{
-				{g.Normal(f64, 4, 3), nil}, {g.Normal(c128, 2, 3, 3), int64(2)}, {g.Normal(f64, 3, 3), int64(-2)}, {wellConditioned(g, f64, false, 3, 3), "fro"}, {wellConditioned(g, c128, false, 2, 3, 3), "nuc"},
-				{wellConditioned(g, f64, false, 3, 3), int64(1)}, {wellConditioned(g, f64, false, 3, 3), int64(-1)}, {wellConditioned(g, f64, false, 3, 3), math.Inf(1)}, {wellConditioned(g, tensor.Float32, false, 3, 3), nil},
+				{g.Normal(f64, 4, 3), nil}, {g.Normal(c128, 2, 3, 3), int64(2)}, {g.Normal(f64, 3, 3), int64(-2)},
+				{wellConditioned(g, f64, false, 3, 3), "fro"}, {wellConditioned(g, c128, false, 2, 3, 3), "nuc"},
+				{wellConditioned(g, f64, false, 3, 3), int64(1)}, {wellConditioned(g, f64, false, 3, 3), int64(-1)},
+				{wellConditioned(g, f64, false, 3, 3), math.Inf(1)}, {wellConditioned(g, tensor.Float32, false, 3, 3),
+					nil},
 			}
 		},
 		Node: func(a *condArgs, g *opdef.Grad) (opdef.Node, error) {
@@ -69,8 +73,10 @@ func condPlan(a *condArgs) (*matrixCall, error) {
 	if r, c := lastTwo(a.A); min(r, c) == 0 && a.A.Numel() == 0 && math.Abs(order) == 2 {
 		return nil, opdef.Refuse("A", "matrices of shape %s have no singular values", tensor.ShapeString(a.A.Shape))
 	}
-	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2}, outs: []matrixOut{{a.A.DType.Real(), nil}}, cond: true,
-		run: algorithm{cond[float64](word, order), cond[complex128](word, order)}, back: algorithm{condGrad[float64](word, order), condGrad[complex128](word, order)}}, nil
+	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{a.A}, ranks: []int{2},
+		outs: []matrixOut{{a.A.DType.Real(), nil}}, cond: true,
+		run:  algorithm{cond[float64](word, order), cond[complex128](word, order)},
+		back: algorithm{condGrad[float64](word, order), condGrad[complex128](word, order)}}, nil
 }
 
 func cond[T kernel.Field](word string, order float64) func(in []kernel.Mat[T]) []kernel.Mat[T] {
@@ -99,7 +105,8 @@ func condGrad[T kernel.Field](word string, order float64) func(in []kernel.Mat[T
 			if order < 0 {
 				big, small, slope, slopeSmall = small, big, slopeSmall, slope
 			}
-			return []kernel.Mat[T]{slope.Scale(g/kernel.From[T](small)).Add(-g*kernel.From[T](big/small/small), slopeSmall)}
+			return []kernel.Mat[T]{slope.Scale(g/kernel.From[T](small)).Add(-g*kernel.From[T](big/small/small),
+				slopeSmall)}
 		}
 		x, _ := kernel.Solve(a, kernel.Eye[T](a.R, a.R))
 		n, dn := kernel.MatrixNorm(a, word, order)
@@ -129,9 +136,11 @@ func spectralOrder(ord value.Value) *spectralNorm {
 
 // newSpectralNorm checks a norm of the matrices over the two dimensions dim of
 // x, which the caller names arg.
-func newSpectralNorm(x *tensor.Tensor, arg string, s *spectralNorm, dim []int, keepdim bool, dt *tensor.DType) (*normOf, error) {
+func newSpectralNorm(x *tensor.Tensor, arg string, s *spectralNorm, dim []int, keepdim bool, dt *tensor.DType) (*normOf,
+	error) {
 	if x.Dim() < 2 || len(dim) != 2 {
-		return nil, opdef.Refuse(arg, "want a matrix over two dimensions, got shape %s and %d dimensions", tensor.ShapeString(x.Shape), len(dim))
+		return nil, opdef.Refuse(arg, "want a matrix over two dimensions, got shape %s and %d dimensions",
+			tensor.ShapeString(x.Shape), len(dim))
 	}
 	n, err := newNorm(x, arg, 2, dim, keepdim, dt)
 	if err != nil {
@@ -166,8 +175,10 @@ func (n *normOf) last() (view *tensor.Tensor, undo []int) {
 func (n *normOf) spectralCall() (*matrixCall, []int) {
 	view, undo := n.last()
 	s := n.spectral
-	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{view}, ranks: []int{2}, outs: []matrixOut{{view.DType.Real(), nil}},
-		run: algorithm{spectral[float64](s), spectral[complex128](s)}, back: algorithm{spectralGrad[float64](s), spectralGrad[complex128](s)}}, undo
+	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{view}, ranks: []int{2},
+		outs: []matrixOut{{view.DType.Real(), nil}},
+		run:  algorithm{spectral[float64](s), spectral[complex128](s)}, back: algorithm{spectralGrad[float64](s),
+			spectralGrad[complex128](s)}}, undo
 }
 
 func spectral[T kernel.Field](s *spectralNorm) func(in []kernel.Mat[T]) []kernel.Mat[T] {

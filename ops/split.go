@@ -13,8 +13,9 @@ var splitOps = []*opdef.Entry{
 	partsOp[splitSizeArgs]{
 		Schema: "split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]",
 		Names:  splitNames + " unsafe_split Tensor.unsafe_split split_copy",
-		Doc:    opdef.Doc{Summary: "Parts of one size along a dimension", Notes: "The last part may be smaller.", Source: "torch.split"},
-		Self:   func(a *splitSizeArgs) *tensor.Tensor { return a.Self },
+		Doc: opdef.Doc{Summary: "Parts of one size along a dimension", Notes: "The last part may be smaller.",
+			Source: "torch.split"},
+		Self: func(a *splitSizeArgs) *tensor.Tensor { return a.Self },
 		Cut: func(a *splitSizeArgs) (int, []int, error) {
 			dim, n, err := cutDim(a.Self, a.Dim)
 			switch {
@@ -27,24 +28,33 @@ var splitOps = []*opdef.Entry{
 		},
 		Cases: func(g opdef.Gen) []*splitSizeArgs {
 			return []*splitSizeArgs{
-				{g.Normal(tensor.Float32, 4, 6), 2, 0}, {g.Normal(tensor.Float64, 2, 7), 3, -1}, {g.Normal(tensor.BFloat16, 3), 5, 0}, {g.Normal(tensor.Float32, 0, 2), 0, 0},
+				{g.Normal(tensor.Float32, 4, 6), 2, 0}, {g.Normal(tensor.Float64, 2, 7), 3, -1},
+				{g.Normal(tensor.BFloat16, 3), 5, 0}, {g.Normal(tensor.Float32, 0, 2), 0, 0},
 				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 2, 1}, {g.Int(tensor.Int64, 0, 9, 4), 1, 0},
 			}
 		},
 	}.Entry().WithDIOPI("split tensor=self split_size_or_sections=@parts -split_size"),
 	// In Python the second argument of split is called split_size_or_sections,
 	// that of the method split_size.
-	splitSections("split.sections(Tensor self, int[] split_size_or_sections, int dim=0) -> Tensor[]", splitNames, func(a *sectionsArgs) (*tensor.Tensor, []int, int) {
-		return a.Self, a.SplitSizeOrSections, a.Dim
-	}, func(t *tensor.Tensor, sizes []int, dim int) *sectionsArgs { return &sectionsArgs{t, sizes, dim} }).WithDIOPI("split tensor=self"),
-	splitSections("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]", "split_with_sizes Tensor.split_with_sizes unsafe_split_with_sizes Tensor.unsafe_split_with_sizes split_with_sizes_copy", func(a *splitSizesArgs) (*tensor.Tensor, []int, int) {
-		return a.Self, a.SplitSizes, a.Dim
-	}, func(t *tensor.Tensor, sizes []int, dim int) *splitSizesArgs { return &splitSizesArgs{t, sizes, dim} }).WithDIOPI("split tensor=self split_size_or_sections=split_sizes"),
+	splitSections("split.sections(Tensor self, int[] split_size_or_sections, int dim=0) -> Tensor[]", splitNames,
+		func(a *sectionsArgs) (*tensor.Tensor, []int, int) {
+			return a.Self, a.SplitSizeOrSections, a.Dim
+		}, func(t *tensor.Tensor, sizes []int, dim int) *sectionsArgs {
+			return &sectionsArgs{t, sizes, dim}
+		}).WithDIOPI("split tensor=self"),
+	splitSections("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
+		"split_with_sizes Tensor.split_with_sizes unsafe_split_with_sizes Tensor.unsafe_split_with_sizes "+
+			"split_with_sizes_copy", func(a *splitSizesArgs) (*tensor.Tensor, []int, int) {
+			return a.Self, a.SplitSizes, a.Dim
+		}, func(t *tensor.Tensor, sizes []int, dim int) *splitSizesArgs {
+			return &splitSizesArgs{t, sizes, dim}
+		}).WithDIOPI("split tensor=self split_size_or_sections=split_sizes"),
 	partsOp[chunksArgs]{
 		Schema: "chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
 		Names:  "chunk Tensor.chunk unsafe_chunk Tensor.unsafe_chunk",
-		Doc:    opdef.Doc{Summary: "At most so many parts of equal size along a dimension", Notes: "The last part may be smaller.", Source: "torch.chunk"},
-		Self:   func(a *chunksArgs) *tensor.Tensor { return a.Self },
+		Doc: opdef.Doc{Summary: "At most so many parts of equal size along a dimension",
+			Notes: "The last part may be smaller.", Source: "torch.chunk"},
+		Self: func(a *chunksArgs) *tensor.Tensor { return a.Self },
 		Cut: func(a *chunksArgs) (int, []int, error) {
 			dim, n, err := cutDim(a.Self, a.Dim)
 			switch {
@@ -59,7 +69,8 @@ var splitOps = []*opdef.Entry{
 		},
 		Cases: func(g opdef.Gen) []*chunksArgs {
 			return []*chunksArgs{
-				{g.Normal(tensor.Float32, 4, 6), 2, 1}, {g.Normal(tensor.Float64, 7), 3, 0}, {g.Normal(tensor.Float32, 2), 5, 0}, {g.Normal(tensor.Float32, 2, 0), 2, -1},
+				{g.Normal(tensor.Float32, 4, 6), 2, 1}, {g.Normal(tensor.Float64, 7), 3, 0},
+				{g.Normal(tensor.Float32, 2), 5, 0}, {g.Normal(tensor.Float32, 2, 0), 2, -1},
 				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 2, 0}, {g.Int(tensor.Int64, 0, 9, 4), 4, 0},
 			}
 		},
@@ -76,13 +87,15 @@ var splitOps = []*opdef.Entry{
 		Drop: true,
 		Cases: func(g opdef.Gen) []*viewDimArgs {
 			return []*viewDimArgs{
-				{g.Normal(tensor.Float32, 2, 3), 0}, {g.Normal(tensor.Float64, 2, 3), -1}, {g.Normal(tensor.Float32, 3), 0}, {g.Normal(tensor.Float32, 0, 3), 0},
+				{g.Normal(tensor.Float32, 2, 3), 0}, {g.Normal(tensor.Float64, 2, 3), -1}, {g.Normal(tensor.Float32, 3),
+					0}, {g.Normal(tensor.Float32, 0, 3), 0},
 				{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), 1}, {g.Int(tensor.Int64, 0, 9, 2), 0},
 			}
 		},
 	}.Entry(),
 	tensorSplitSectionsOp, tensorSplitIndicesOp, tensorSplitTensorOp,
-	axisSections(columnsSplit), axisIndices(columnsSplit), axisSections(rowsSplit), axisIndices(rowsSplit), axisSections(depthSplit), axisIndices(depthSplit),
+	axisSections(columnsSplit), axisIndices(columnsSplit), axisSections(rowsSplit), axisIndices(rowsSplit),
+	axisSections(depthSplit), axisIndices(depthSplit),
 }
 
 const splitNames = "split Tensor.split functional.split"
@@ -133,7 +146,8 @@ func evenSizes(n, size int) []int {
 }
 
 // splitSections declares a split into parts of given sizes.
-func splitSections[A any](schema, names string, get func(*A) (*tensor.Tensor, []int, int), make func(*tensor.Tensor, []int, int) *A) *opdef.Entry {
+func splitSections[A any](schema, names string, get func(*A) (*tensor.Tensor, []int, int),
+	make func(*tensor.Tensor, []int, int) *A) *opdef.Entry {
 	return partsOp[A]{
 		Schema: schema, Names: names,
 		Doc: opdef.Doc{Summary: "Parts of given sizes along a dimension", Source: "torch.split"},
@@ -161,8 +175,10 @@ func splitSections[A any](schema, names string, get func(*A) (*tensor.Tensor, []
 		},
 		Cases: func(g opdef.Gen) []*A {
 			return []*A{
-				make(g.Normal(tensor.Float32, 4, 6), []int{1, 0, 3}, 0), make(g.Normal(tensor.Float64, 2, 5), []int{3, 2}, -1), make(g.Normal(tensor.Float32, 0, 2), []int{0, 0}, 0),
-				make(opdef.NonContiguous(g.Normal(tensor.Float32, 3, 2)), []int{1, 2}, 0), make(g.Int(tensor.Int64, 0, 9, 4), []int{4}, 0),
+				make(g.Normal(tensor.Float32, 4, 6), []int{1, 0, 3}, 0), make(g.Normal(tensor.Float64, 2, 5),
+					[]int{3, 2}, -1), make(g.Normal(tensor.Float32, 0, 2), []int{0, 0}, 0),
+				make(opdef.NonContiguous(g.Normal(tensor.Float32, 3, 2)), []int{1, 2}, 0),
+				make(g.Int(tensor.Int64, 0, 9, 4), []int{4}, 0),
 			}
 		},
 	}.Entry()
@@ -195,7 +211,8 @@ type (
 	}
 )
 
-var tensorSplitSectionsOp = spansOp("tensor_split.sections(Tensor self, int sections, int dim=0) -> Tensor[]", "tensor_split", "along a dimension whose sizes differ by at most 1", 1,
+var tensorSplitSectionsOp = spansOp("tensor_split.sections(Tensor self, int sections, int dim=0) -> Tensor[]",
+	"tensor_split", "along a dimension whose sizes differ by at most 1", 1,
 	func(a *tensorSplitSections) *tensor.Tensor { return a.Self },
 	func(a *tensorSplitSections) (int, []span, error) {
 		dim, n, err := cutDim(a.Self, a.Dim)
@@ -205,10 +222,12 @@ var tensorSplitSectionsOp = spansOp("tensor_split.sections(Tensor self, int sect
 		return dim, sectionSpans(n, a.Sections), err
 	},
 	func(g opdef.Gen) []*tensorSplitSections {
-		return []*tensorSplitSections{{g.Normal(tensor.Float32, 7, 2), 3, 0}, {g.Normal(tensor.Float64, 2), 3, -1}, {g.Int(tensor.Int64, 0, 9, 2, 4), 1, 1}}
+		return []*tensorSplitSections{{g.Normal(tensor.Float32, 7, 2), 3, 0}, {g.Normal(tensor.Float64, 2), 3, -1},
+			{g.Int(tensor.Int64, 0, 9, 2, 4), 1, 1}}
 	})
 
-var tensorSplitIndicesOp = spansOp("tensor_split.indices(Tensor self, int[] indices, int dim=0) -> Tensor[]", "tensor_split", "along a dimension, cut before the given indices", 1,
+var tensorSplitIndicesOp = spansOp("tensor_split.indices(Tensor self, int[] indices, int dim=0) -> Tensor[]",
+	"tensor_split", "along a dimension, cut before the given indices", 1,
 	func(a *tensorSplitIndices) *tensor.Tensor { return a.Self },
 	func(a *tensorSplitIndices) (int, []span, error) {
 		dim, n, err := cutDim(a.Self, a.Dim)
@@ -216,7 +235,8 @@ var tensorSplitIndicesOp = spansOp("tensor_split.indices(Tensor self, int[] indi
 	},
 	func(g opdef.Gen) []*tensorSplitIndices {
 		return []*tensorSplitIndices{
-			{g.Normal(tensor.Float32, 5, 2), []int{1, 3}, 0}, {g.Normal(tensor.Float64, 2, 4), []int{-1}, 1}, {g.Normal(tensor.Float64, 5), []int{3, 1, 7}, 0}, {g.Int(tensor.Int64, 0, 9, 3), []int{}, 0},
+			{g.Normal(tensor.Float32, 5, 2), []int{1, 3}, 0}, {g.Normal(tensor.Float64, 2, 4), []int{-1}, 1},
+			{g.Normal(tensor.Float64, 5), []int{3, 1, 7}, 0}, {g.Int(tensor.Int64, 0, 9, 3), []int{}, 0},
 		}
 	})
 
@@ -229,9 +249,10 @@ type axisSplit struct {
 }
 
 var (
-	columnsSplit = axisSplit{"hsplit", 1, "along the second dimension (vectors: the first)", func(t *tensor.Tensor) int { return min(t.Dim()-1, 1) }}
-	rowsSplit    = axisSplit{"vsplit", 2, "along the first dimension", func(*tensor.Tensor) int { return 0 }}
-	depthSplit   = axisSplit{"dsplit", 3, "along the third dimension", func(*tensor.Tensor) int { return 2 }}
+	columnsSplit = axisSplit{"hsplit", 1, "along the second dimension (vectors: the first)",
+		func(t *tensor.Tensor) int { return min(t.Dim()-1, 1) }}
+	rowsSplit  = axisSplit{"vsplit", 2, "along the first dimension", func(*tensor.Tensor) int { return 0 }}
+	depthSplit = axisSplit{"dsplit", 3, "along the third dimension", func(*tensor.Tensor) int { return 2 }}
 )
 
 // axisSections declares a cut into a number of equal parts.
@@ -246,24 +267,28 @@ func axisSections(x axisSplit) *opdef.Entry {
 			return dim, sectionSpans(n, a.Sections), err
 		},
 		func(g opdef.Gen) []*axisSectionsArgs {
-			return []*axisSectionsArgs{{g.Normal(tensor.Float32, 2, 2, 2), 2}, {g.Normal(tensor.Float64, 4, 2, 4), 1}, {g.Int(tensor.Int64, 0, 9, 2, 4, 2), 2}}
+			return []*axisSectionsArgs{{g.Normal(tensor.Float32, 2, 2, 2), 2}, {g.Normal(tensor.Float64, 4, 2, 4), 1},
+				{g.Int(tensor.Int64, 0, 9, 2, 4, 2), 2}}
 		})
 }
 
 // axisIndices declares a cut before the given indices.
 func axisIndices(x axisSplit) *opdef.Entry {
-	return spansOp(x.name+".array(Tensor self, int[] indices) -> Tensor[]", x.name, x.how+", cut before the given indices", x.minDims,
+	return spansOp(x.name+".array(Tensor self, int[] indices) -> Tensor[]", x.name,
+		x.how+", cut before the given indices", x.minDims,
 		func(a *axisIndicesArgs) *tensor.Tensor { return a.Self },
 		func(a *axisIndicesArgs) (int, []span, error) {
 			dim, n, err := cutDim(a.Self, x.dim(a.Self))
 			return dim, indexSpans(n, a.Indices), err
 		},
 		func(g opdef.Gen) []*axisIndicesArgs {
-			return []*axisIndicesArgs{{g.Normal(tensor.Float32, 3, 3, 3), []int{1, 2}}, {g.Normal(tensor.Float64, 4, 4, 4), []int{2, 1, 7}}, {g.Int(tensor.Int64, 0, 9, 3, 3, 3), []int{}}}
+			return []*axisIndicesArgs{{g.Normal(tensor.Float32, 3, 3, 3), []int{1, 2}},
+				{g.Normal(tensor.Float64, 4, 4, 4), []int{2, 1, 7}}, {g.Int(tensor.Int64, 0, 9, 3, 3, 3), []int{}}}
 		})
 }
 
-var tensorSplitTensorOp = spansOp("tensor_split.tensor_indices_or_sections(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]", "tensor_split", "along a dimension", 1,
+var tensorSplitTensorOp = spansOp("tensor_split.tensor_indices_or_sections(Tensor self, Tensor "+
+	"tensor_indices_or_sections, int dim=0) -> Tensor[]", "tensor_split", "along a dimension", 1,
 	func(a *tensorSplitTensor) *tensor.Tensor { return a.Self },
 	func(a *tensorSplitTensor) (int, []span, error) {
 		dim, n, err := cutDim(a.Self, a.Dim)
@@ -272,12 +297,14 @@ var tensorSplitTensorOp = spansOp("tensor_split.tensor_indices_or_sections(Tenso
 		}
 		by := a.TensorIndicesOrSections
 		if by.DType != tensor.Int64 || by.Dim() > 1 {
-			return 0, nil, opdef.Refuse("tensor_indices_or_sections", "want int64 numbers in at most one dimension, got %s", by.Meta())
+			return 0, nil, opdef.Refuse("tensor_indices_or_sections",
+				"want int64 numbers in at most one dimension, got %s", by.Meta())
 		}
 		at := toInts(tensor.Data[int64](by))
 		if by.Dim() == 0 {
 			if at[0] <= 0 {
-				return 0, nil, opdef.Refuse("tensor_indices_or_sections", "size %d cannot be cut into %d parts", n, at[0])
+				return 0, nil, opdef.Refuse("tensor_indices_or_sections", "size %d cannot be cut into %d parts", n,
+					at[0])
 			}
 			return dim, sectionSpans(n, at[0]), nil
 		}
@@ -285,7 +312,8 @@ var tensorSplitTensorOp = spansOp("tensor_split.tensor_indices_or_sections(Tenso
 	},
 	func(g opdef.Gen) []*tensorSplitTensor {
 		return []*tensorSplitTensor{
-			{g.Normal(tensor.Float32, 5, 3), tensor.New(tensor.Int64, []int{2}, []int64{1, 3}), 0}, {g.Normal(tensor.Float64, 2, 7), tensor.Scalar(tensor.Int64, int64(3)), 1},
+			{g.Normal(tensor.Float32, 5, 3), tensor.New(tensor.Int64, []int{2}, []int64{1, 3}), 0},
+			{g.Normal(tensor.Float64, 2, 7), tensor.Scalar(tensor.Int64, int64(3)), 1},
 		}
 	})
 
@@ -347,7 +375,8 @@ func sliceOf(t *tensor.Tensor, dim int, start, end *int, step int) (*tensor.Tens
 
 // spansOp declares an op whose results are parts of its argument that may
 // overlap.
-func spansOp[A any](schema, name, how string, minDims int, self func(*A) *tensor.Tensor, cut func(*A) (int, []span, error), cases func(opdef.Gen) []*A) *opdef.Entry {
+func spansOp[A any](schema, name, how string, minDims int, self func(*A) *tensor.Tensor,
+	cut func(*A) (int, []span, error), cases func(opdef.Gen) []*A) *opdef.Entry {
 	return opdef.Op[A]{
 		Schema: schema, Names: name + " Tensor." + name,
 		Doc:   opdef.Doc{Summary: "Parts " + how, Source: "torch." + name},
@@ -377,7 +406,8 @@ func spansOp[A any](schema, name, how string, minDims int, self func(*A) *tensor
 	}.Entry()
 }
 
-func spansGrad[A any](self *tensor.Tensor, cut func(*A) (int, []span, error), a *A, out []*tensor.Tensor) (opdef.Grads, error) {
+func spansGrad[A any](self *tensor.Tensor, cut func(*A) (int, []span, error), a *A, out []*tensor.Tensor) (opdef.Grads,
+	error) {
 	dim, spans, err := cut(a)
 	if err != nil {
 		return nil, err

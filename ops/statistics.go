@@ -12,7 +12,8 @@ import (
 // statisticsOps are quantiles.
 var statisticsOps = []*opdef.Entry{
 	quantileOp("quantile", "Quantiles along a dimension", "nan in a row makes its quantiles nan.", false),
-	quantileOp("nanquantile", "Quantiles along a dimension of the elements that are not nan", "A row of nan alone gives nan.", true),
+	quantileOp("nanquantile", "Quantiles along a dimension of the elements that are not nan",
+		"A row of nan alone gives nan.", true),
 }
 
 type quantileArgs struct {
@@ -50,7 +51,8 @@ func (a *quantileArgs) quantile(ignoreNaN bool) (*quantile, error) {
 	if x.Numel() == 0 {
 		return nil, opdef.Refuse("self", "no elements have no quantiles")
 	}
-	qt := &quantile{x: x, order: a.Interpolation, ignoreNaN: ignoreNaN, front: a.Q.Dim() == 1, back: func(t *tensor.Tensor) *tensor.Tensor { return t }}
+	qt := &quantile{x: x, order: a.Interpolation, ignoreNaN: ignoreNaN, front: a.Q.Dim() == 1,
+		back: func(t *tensor.Tensor) *tensor.Tensor { return t }}
 	for _, q := range tensor.Data[float64](a.Q) {
 		if !(q >= 0 && q <= 1) {
 			return nil, opdef.Refuse("q", "want numbers between 0 and 1, got %v", q)
@@ -197,8 +199,10 @@ func countNaN(v []float64) int {
 
 func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
 	return opdef.Op[quantileArgs]{
-		Schema: name + "(Tensor self, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-		Doc:    opdef.Doc{Summary: summary, Formula: "the element of rank q*(n-1), interpolated", Notes: notes, Source: "torch." + name},
+		Schema: name +
+			"(Tensor self, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
+		Doc: opdef.Doc{Summary: summary, Formula: "the element of rank q*(n-1), interpolated", Notes: notes,
+			Source: "torch." + name},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
 		Exempt: map[string]string{"dtypes": "ranks are computed in the dtype of the elements"},
 		Terms:  func(*quantileArgs) int { return 2 },
@@ -207,7 +211,8 @@ func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
 			if err != nil {
 				return nil, err
 			}
-			return single(qt.forward(a.Self.DType, func(x, y, w, _ float64) float64 { return weightedMean(x, y, w) })), nil
+			return single(qt.forward(a.Self.DType, func(x, y, w, _ float64) float64 { return weightedMean(x, y, w) })),
+				nil
 		},
 		Scale: func(a *quantileArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			qt, err := a.quantile(ignoreNaN)
@@ -246,9 +251,14 @@ func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
 			f64 := tensor.Float64
 			qs := tensor.New(f64, []int{3}, []float64{0.1, 0.5, 0.95}).Rounded()
 			return []*quantileArgs{
-				{Self: g.Distinct(f64, 3, 4), Q: tensor.Wrap(0.3), Interpolation: "linear"}, {Self: g.Distinct(f64, 3, 4), Q: qs, Dim: ptr(0), Interpolation: "linear"},
-				{Self: g.Distinct(f64, 2, 3, 4), Q: qs, Dim: ptr(-1), Keepdim: true, Interpolation: "midpoint"}, {Self: g.Distinct(tensor.Float32, 7), Q: tensor.Wrap(0.4), Dim: ptr(0), Interpolation: "nearest"},
-				{Self: g.Distinct(f64, 5), Q: tensor.Wrap(0.3), Interpolation: "lower"}, {Self: g.Distinct(f64, 5), Q: tensor.Wrap(0.3), Interpolation: "higher"}, {Self: opdef.NonContiguous(g.Distinct(f64, 3, 4)), Q: tensor.Wrap(0.8), Dim: ptr(1), Interpolation: "linear"},
+				{Self: g.Distinct(f64, 3, 4), Q: tensor.Wrap(0.3), Interpolation: "linear"},
+				{Self: g.Distinct(f64, 3, 4), Q: qs, Dim: ptr(0), Interpolation: "linear"},
+				{Self: g.Distinct(f64, 2, 3, 4), Q: qs, Dim: ptr(-1), Keepdim: true, Interpolation: "midpoint"},
+				{Self: g.Distinct(tensor.Float32, 7), Q: tensor.Wrap(0.4), Dim: ptr(0), Interpolation: "nearest"},
+				{Self: g.Distinct(f64, 5), Q: tensor.Wrap(0.3), Interpolation: "lower"},
+				{Self: g.Distinct(f64, 5), Q: tensor.Wrap(0.3), Interpolation: "higher"},
+				{Self: opdef.NonContiguous(g.Distinct(f64, 3, 4)), Q: tensor.Wrap(0.8), Dim: ptr(1),
+					Interpolation: "linear"},
 				{Self: g.Distinct(f64, 3, 4), Q: g.Uniform(f64, 0.1, 0.3, 2), Dim: ptr(1), Interpolation: "linear"},
 			}
 		},

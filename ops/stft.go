@@ -14,25 +14,34 @@ import (
 // stftOps are short-time Fourier transforms.
 var stftOps = []*opdef.Entry{
 	opdef.Op[stftArgs]{
-		Schema: "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode='reflect', " +
+		Schema: "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool " +
+			"center=True, str pad_mode='reflect', " +
 			"bool normalized=False, bool? onesided=None, bool? return_complex=None) -> Tensor",
 		Names: "stft functional.stft Tensor.stft",
-		Doc: opdef.Doc{Summary: "Short-time Fourier transform", Formula: "out[w, t] = sum_k window[k] * input[t*hop_length + k] * exp(-2*pi*i*k*w/n_fft)",
-			Notes: "(L) or (B, L) gives (B, n_fft/2+1, T), or n_fft frequencies without onesided. With center input is padded by n_fft/2 on both sides. " +
-				"A window shorter than n_fft is padded with zeros on both sides. Without return_complex the result has a last dimension of real and imaginary parts.", Source: "torch.stft"},
+		Doc: opdef.Doc{Summary: "Short-time Fourier transform",
+			Formula: "out[w, t] = sum_k window[k] * input[t*hop_length + k] * exp(-2*pi*i*k*w/n_fft)",
+			Notes: "(L) or (B, L) gives (B, n_fft/2+1, T), or n_fft frequencies without onesided. With center input " +
+				"is padded by n_fft/2 on both sides. " +
+				"A window shorter than n_fft is padded with zeros on both sides. Without return_complex the result " +
+				"has a last dimension of real and imaginary parts.", Source: "torch.stft"},
 		Error:  opdef.Error{Class: opdef.Normwise},
-		Kernel: (*stftArgs).forward, Grad: (*stftArgs).backward, Scale: (*stftArgs).scale, Terms: func(a *stftArgs) int { return a.NFft },
+		Kernel: (*stftArgs).forward, Grad: (*stftArgs).backward, Scale: (*stftArgs).scale,
+		Terms: func(a *stftArgs) int { return a.NFft },
 		Cases: stftCases,
 	}.Entry(),
 	opdef.Op[istftArgs]{
-		Schema: "istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, " +
+		Schema: "istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, " +
+			"bool center=True, bool normalized=False, " +
 			"bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor",
 		Names: "istft functional.istft Tensor.istft",
-		Doc: opdef.Doc{Summary: "Inverse of the short-time Fourier transform", Formula: "out[s] = sum_t window[k] * ifft(input[:, t])[k] / sum_t window[k]**2, k = s - t*hop_length",
-			Notes: "(B, n_fft/2+1, T) gives (B, L); the input may be complex or have a last dimension of real and imaginary parts. With center n_fft/2 elements at both ends are cut. " +
+		Doc: opdef.Doc{Summary: "Inverse of the short-time Fourier transform",
+			Formula: "out[s] = sum_t window[k] * ifft(input[:, t])[k] / sum_t window[k]**2, k = s - t*hop_length",
+			Notes: "(B, n_fft/2+1, T) gives (B, L); the input may be complex or have a last dimension of real and " +
+				"imaginary parts. With center n_fft/2 elements at both ends are cut. " +
 				"The sum of squares must not vanish.", Source: "torch.istft"},
 		Error:  opdef.Error{Class: opdef.Normwise},
-		Kernel: (*istftArgs).forward, Grad: (*istftArgs).backward, Scale: (*istftArgs).scale, Terms: func(a *istftArgs) int { return a.NFft },
+		Kernel: (*istftArgs).forward, Grad: (*istftArgs).backward, Scale: (*istftArgs).scale,
+		Terms: func(a *istftArgs) int { return a.NFft },
 		Cases: istftCases,
 	}.Entry(),
 }
@@ -191,7 +200,8 @@ func (a *stftArgs) plan() (*spectrogram, error) {
 		return nil, err
 	}
 	if a.NFft > len(s.source) {
-		return nil, opdef.Refuse("n_fft", "want a length from 1 to that of the signal, %d, got %d", len(s.source), a.NFft)
+		return nil, opdef.Refuse("n_fft", "want a length from 1 to that of the signal, %d, got %d",
+			len(s.source), a.NFft)
 	}
 	f.count = 1 + (len(s.source)-a.NFft)/f.hop
 	isComplex := x.DType.IsComplex() || f.complex
@@ -370,12 +380,14 @@ func (a *istftArgs) plan() (*overlapAdd, error) {
 	shape := x.Shape
 	if o.pairs {
 		if !x.DType.IsFloat() || x.Dim() < 1 || shape[x.Dim()-1] != 2 {
-			return nil, opdef.Refuse("self", "want complex numbers, or a last dimension of their two parts, got %s", x.Meta())
+			return nil, opdef.Refuse("self", "want complex numbers, or a last dimension of their two parts, got %s",
+				x.Meta())
 		}
 		shape = shape[:x.Dim()-1]
 	}
 	if len(shape) < 2 || len(shape) > 3 || x.Numel() == 0 {
-		return nil, opdef.Refuse("self", "want frequencies and frames, after at most one other dimension, got shape %s", tensor.ShapeString(x.Shape))
+		return nil, opdef.Refuse("self", "want frequencies and frames, after at most one other dimension, got shape %s",
+			tensor.ShapeString(x.Shape))
 	}
 	f, err := newFrames(a.NFft, a.HopLength, a.WinLength, a.Window)
 	if err != nil {
@@ -572,11 +584,14 @@ func stftCases(r *rand.Rand) []*stftArgs {
 	yes, no, two, five := true, false, 2, 5
 	return []*stftArgs{
 		{Self: g.Normal(f64, 12), NFft: 6, Center: true, PadMode: "reflect", ReturnComplex: &yes},
-		{Self: g.Normal(f64, 2, 11), NFft: 6, HopLength: &two, WinLength: &five, Window: g.Uniform(f64, 0.5, 1, 5), Center: true, PadMode: "constant", Normalized: true, ReturnComplex: &yes},
+		{Self: g.Normal(f64, 2, 11), NFft: 6, HopLength: &two, WinLength: &five, Window: g.Uniform(f64, 0.5, 1, 5),
+			Center: true, PadMode: "constant", Normalized: true, ReturnComplex: &yes},
 		{Self: g.Normal(f32, 2, 9), NFft: 5, HopLength: &two, PadMode: "reflect", Onesided: &no, ReturnComplex: &no},
-		{Self: g.Normal(f64, 9), NFft: 4, HopLength: &two, Window: g.Normal(c128, 4), Center: true, PadMode: "circular"},
+		{Self: g.Normal(f64, 9), NFft: 4, HopLength: &two, Window: g.Normal(c128, 4), Center: true,
+			PadMode: "circular"},
 		{Self: g.Normal(c128, 2, 8), NFft: 4, HopLength: &two, Center: true, PadMode: "replicate"},
-		{Self: opdef.NonContiguous(g.Normal(f64, 2, 9)), NFft: 5, HopLength: &five, WinLength: &two, Window: g.Uniform(f64, 0.5, 1, 2), PadMode: "reflect", ReturnComplex: &no},
+		{Self: opdef.NonContiguous(g.Normal(f64, 2, 9)), NFft: 5, HopLength: &five, WinLength: &two,
+			Window: g.Uniform(f64, 0.5, 1, 2), PadMode: "reflect", ReturnComplex: &no},
 	}
 }
 
@@ -586,10 +601,12 @@ func istftCases(r *rand.Rand) []*istftArgs {
 	no, two, five, eleven := false, 2, 5, 11
 	return []*istftArgs{
 		{Self: g.Normal(c128, 4, 5), NFft: 6, Center: true},
-		{Self: g.Normal(f64, 2, 4, 3, 2), NFft: 6, HopLength: &two, WinLength: &five, Window: g.Uniform(f64, 0.5, 1, 5), Center: true, Normalized: true},
+		{Self: g.Normal(f64, 2, 4, 3, 2), NFft: 6, HopLength: &two, WinLength: &five, Window: g.Uniform(f64, 0.5, 1, 5),
+			Center: true, Normalized: true},
 		{Self: g.Normal(f32, 2, 5, 4, 2), NFft: 5, HopLength: &two, Onesided: &no},
 		{Self: g.Normal(c128, 5, 4), NFft: 5, HopLength: &two, Window: g.Uniform(c128, 0.5, 1, 5), ReturnComplex: true},
-		{Self: g.Normal(c128, 2, 6, 3), NFft: 6, HopLength: &two, Window: g.Uniform(f64, 0.5, 1, 6), Center: true, Length: &five, ReturnComplex: true},
+		{Self: g.Normal(c128, 2, 6, 3), NFft: 6, HopLength: &two, Window: g.Uniform(f64, 0.5, 1, 6), Center: true,
+			Length: &five, ReturnComplex: true},
 		{Self: opdef.NonContiguous(g.Normal(f64, 2, 4, 3, 2)), NFft: 6, HopLength: &two, Length: &eleven},
 	}
 }

@@ -14,17 +14,24 @@ import (
 // computed, and unpack those.
 var systemOps = []*opdef.Entry{
 	matrixOp(opdef.Op[lstsqArgs]{
-		Schema: "linalg_lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
-		Names:  "linalg.lstsq",
-		Doc: opdef.Doc{Summary: "Least squares solution of linear systems", Formula: "X of least norm with the least |A @ X - B|",
-			Notes: "Residuals exist for tall A of full rank (not with gelsy), the rank with gelsy, gelsd and gelss, singular values with gelsd and gelss; the others are empty. Singular values below rcond*S[0] count as zero, max(m, n)*eps by default; gels takes A to be of full rank.", Source: "torch.linalg.lstsq"},
+		Schema: "linalg_lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None) -> (Tensor solution, " +
+			"Tensor residuals, Tensor rank, Tensor singular_values)",
+		Names: "linalg.lstsq",
+		Doc: opdef.Doc{Summary: "Least squares solution of linear systems",
+			Formula: "X of least norm with the least |A @ X - B|",
+			Notes: "Residuals exist for tall A of full rank (not with gelsy), the rank with gelsy, gelsd and " +
+				"gelss, singular values with gelsd and gelss; the others are empty. Singular values below " +
+				"rcond*S[0] count as zero, max(m, n)*eps by default; gels takes A to be of full rank.",
+			Source: "torch.linalg.lstsq"},
 		Cases: func(r *rand.Rand) []*lstsqArgs {
 			g := opdef.Gen{R: r}
 			f64, c128 := tensor.Float64, tensor.Complex128
 			gels, gelsd := "gels", "gelsd"
 			cs := []*lstsqArgs{
-				{g.Normal(f64, 4, 3), g.Normal(f64, 4, 2), nil, nil}, {g.Normal(f64, 2, 2, 3), g.Normal(f64, 2, 2, 2), nil, &gels},
-				{g.Normal(c128, 4, 2), g.Normal(c128, 4, 1), nil, &gels}, {g.Normal(f64, 2, 4, 3), g.Normal(f64, 2, 4), nil, &gels}, {g.Normal(tensor.Float32, 3, 2), g.Normal(tensor.Float32, 3, 2), nil, &gelsd},
+				{g.Normal(f64, 4, 3), g.Normal(f64, 4, 2), nil, nil}, {g.Normal(f64, 2, 2, 3), g.Normal(f64, 2, 2, 2),
+					nil, &gels},
+				{g.Normal(c128, 4, 2), g.Normal(c128, 4, 1), nil, &gels}, {g.Normal(f64, 2, 4, 3), g.Normal(f64, 2, 4),
+					nil, &gels}, {g.Normal(tensor.Float32, 3, 2), g.Normal(tensor.Float32, 3, 2), nil, &gelsd},
 			}
 			last := cs[len(cs)-1] // singular values have no gradient
 			last.A.RequiresGrad, last.B.RequiresGrad = false, false
@@ -33,9 +40,11 @@ var systemOps = []*opdef.Entry{
 		GradScale: lstsqGradScale,
 	}, lstsqPlan),
 	matrixOp(opdef.Op[luUnpackArgs]{
-		Schema: "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
-		Names:  "lu_unpack",
-		Doc:    opdef.Doc{Summary: "Factors P, L and U of a packed LU factorisation", Formula: "A = P @ L @ U", Notes: "Results that are not asked for are empty.", Source: "torch.lu_unpack"},
+		Schema: "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> " +
+			"(Tensor P, Tensor L, Tensor U)",
+		Names: "lu_unpack",
+		Doc: opdef.Doc{Summary: "Factors P, L and U of a packed LU factorisation", Formula: "A = P @ L @ U",
+			Notes: "Results that are not asked for are empty.", Source: "torch.lu_unpack"},
 		Cases: func(r *rand.Rand) (cs []*luUnpackArgs) {
 			g := opdef.Gen{R: r}
 			for i, shape := range [][]int{{3, 3}, {2, 4, 3}, {3, 5}, {3, 3}} {
@@ -50,10 +59,12 @@ var systemOps = []*opdef.Entry{
 	matrixOp(opdef.Op[linalgLUSolveArgs]{
 		Schema: "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
 		Names:  "linalg.lu_solve",
-		Doc:    opdef.Doc{Summary: "Solution of a system given by its packed LU factorisation", Formula: "X with A @ X = B, or X @ A = B, A^H for A if adjoint", Source: "torch.linalg.lu_solve"},
+		Doc: opdef.Doc{Summary: "Solution of a system given by its packed LU factorisation",
+			Formula: "X with A @ X = B, or X @ A = B, A^H for A if adjoint", Source: "torch.linalg.lu_solve"},
 		Cases: func(r *rand.Rand) (cs []*linalgLUSolveArgs) {
 			g := opdef.Gen{R: r}
-			for i, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Complex128, tensor.Float64, tensor.Float32} {
+			for i, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Complex128, tensor.Float64,
+				tensor.Float32} {
 				f, p := packedLU(wellConditioned(g, dt, false, 2, 3, 3))
 				cs = append(cs, &linalgLUSolveArgs{f, p, g.Normal(dt, 3, 3), i%2 == 0, i < 2 || i == 2})
 			}
@@ -64,7 +75,8 @@ var systemOps = []*opdef.Entry{
 	}),
 	matrixOp(opdef.Op[luSolveArgs]{
 		Schema: "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Solution of a system given by its packed LU factorisation", Formula: "X with A @ X = self", Source: "torch.lu_solve"},
+		Doc: opdef.Doc{Summary: "Solution of a system given by its packed LU factorisation",
+			Formula: "X with A @ X = self", Source: "torch.lu_solve"},
 		Cases: func(r *rand.Rand) (cs []*luSolveArgs) {
 			g := opdef.Gen{R: r}
 			for _, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Float32} {
@@ -79,18 +91,25 @@ var systemOps = []*opdef.Entry{
 	matrixOp(opdef.Op[householderArgs]{
 		Schema: "householder_product(Tensor input, Tensor tau) -> Tensor",
 		Names:  "linalg.householder_product orgqr Tensor.orgqr",
-		Doc:    opdef.Doc{Summary: "First columns of a product of reflectors", Formula: "H_1 @ H_2 @ ... @ H_k, H_i = I - tau_i*v_i@v_i^H", Notes: "v_i is column i of input below the diagonal, with a leading 1.", Source: "torch.linalg.householder_product"},
+		Doc: opdef.Doc{Summary: "First columns of a product of reflectors",
+			Formula: "H_1 @ H_2 @ ... @ H_k, H_i = I - tau_i*v_i@v_i^H",
+			Notes:   "v_i is column i of input below the diagonal, with a leading 1.",
+			Source:  "torch.linalg.householder_product"},
 		Cases: func(r *rand.Rand) []*householderArgs {
 			g := opdef.Gen{R: r}
 			f64, c128 := tensor.Float64, tensor.Complex128
 			return []*householderArgs{
-				{g.Normal(f64, 4, 3), g.Normal(f64, 3)}, {g.Normal(f64, 2, 3, 3), g.Normal(f64, 2, 2)}, {g.Normal(c128, 4, 2), g.Normal(c128, 2)}, {g.Normal(tensor.Float32, 3, 3), g.Normal(tensor.Float32, 3)},
+				{g.Normal(f64, 4, 3), g.Normal(f64, 3)}, {g.Normal(f64, 2, 3, 3), g.Normal(f64, 2, 2)},
+				{g.Normal(c128, 4, 2), g.Normal(c128, 2)}, {g.Normal(tensor.Float32, 3, 3),
+					g.Normal(tensor.Float32, 3)},
 			}
 		},
 	}, householderPlan),
 	matrixOp(opdef.Op[ormqrArgs]{
 		Schema: "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Product of a matrix with the unitary factor that reflectors make", Formula: "Q @ input3, or input3 @ Q, Q^H for Q if transpose", Notes: "self and input2 are reflectors and their factors as geqrf returns them.", Source: "torch.ormqr"},
+		Doc: opdef.Doc{Summary: "Product of a matrix with the unitary factor that reflectors make",
+			Formula: "Q @ input3, or input3 @ Q, Q^H for Q if transpose",
+			Notes:   "self and input2 are reflectors and their factors as geqrf returns them.", Source: "torch.ormqr"},
 		NoGrad: "torch has none",
 		Cases: func(r *rand.Rand) (cs []*ormqrArgs) {
 			g := opdef.Gen{R: r}
@@ -100,7 +119,8 @@ var systemOps = []*opdef.Entry{
 				if left {
 					shape = []int{2, 4, 3}
 				}
-				cs = append(cs, &ormqrArgs{g.Normal(dt, 2, 4, 3), g.Normal(dt, 2, 3), g.Normal(dt, shape...), left, i >= 2})
+				cs = append(cs, &ormqrArgs{g.Normal(dt, 2, 4, 3), g.Normal(dt, 2, 3), g.Normal(dt, shape...),
+					left, i >= 2})
 			}
 			return cs
 		},
@@ -118,7 +138,8 @@ var systemOps = []*opdef.Entry{
 		},
 	}, func(a *ldlArgs) (*matrixCall, error) { return ldlPlan(a.A, a.Hermitian, false) }),
 	matrixOp(opdef.Op[ldlExArgs]{
-		Schema: "ldl_factor_ex(Tensor A, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)",
+		Schema: "ldl_factor_ex(Tensor A, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor " +
+			"pivots, Tensor info)",
 		Names:  "linalg.ldl_factor_ex",
 		Doc:    ldlDoc,
 		NoGrad: "torch has none",
@@ -127,7 +148,8 @@ var systemOps = []*opdef.Entry{
 	matrixOp(opdef.Op[ldlSolveArgs]{
 		Schema: "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
 		Names:  "linalg.ldl_solve",
-		Doc:    opdef.Doc{Summary: "Solution of a system given by its LDL factorisation", Formula: "X with A @ X = B", Source: "torch.linalg.ldl_solve"},
+		Doc: opdef.Doc{Summary: "Solution of a system given by its LDL factorisation", Formula: "X with A @ X = B",
+			Source: "torch.linalg.ldl_solve"},
 		NoGrad: "torch has none",
 		Cases: func(r *rand.Rand) (cs []*ldlSolveArgs) {
 			g := opdef.Gen{R: r}
@@ -148,11 +170,14 @@ var systemOps = []*opdef.Entry{
 	matrixOp(opdef.Op[tensorinvArgs]{
 		Schema: "tensorinv(Tensor A, int ind=2) -> Tensor",
 		Names:  "linalg.tensorinv",
-		Doc:    opdef.Doc{Summary: "Inverse of tensordot(A, X, ind) = I", Formula: "inverse of A with its first ind dimensions as rows", Source: "torch.linalg.tensorinv"},
+		Doc: opdef.Doc{Summary: "Inverse of tensordot(A, X, ind) = I",
+			Formula: "inverse of A with its first ind dimensions as rows", Source: "torch.linalg.tensorinv"},
 		Cases: func(r *rand.Rand) []*tensorinvArgs {
 			g := opdef.Gen{R: r}
 			cs := []*tensorinvArgs{
-				{wellConditioned(g, tensor.Float64, false, 6, 6).Reshape(2, 3, 6), 2}, {wellConditioned(g, tensor.Complex128, false, 4, 4).Reshape(4, 2, 2), 1}, {wellConditioned(g, tensor.Float32, false, 4, 4).Reshape(2, 2, 2, 2), 2},
+				{wellConditioned(g, tensor.Float64, false, 6, 6).Reshape(2, 3, 6), 2},
+				{wellConditioned(g, tensor.Complex128, false, 4, 4).Reshape(4, 2, 2), 1},
+				{wellConditioned(g, tensor.Float32, false, 4, 4).Reshape(2, 2, 2, 2), 2},
 			}
 			for _, a := range cs {
 				a.A.RequiresGrad = true
@@ -200,7 +225,10 @@ type (
 	}
 )
 
-var ldlDoc = opdef.Doc{Summary: "LDL factorisation of symmetric or Hermitian matrices", Formula: "A = P @ L @ D @ L^T @ P^T, L^H for L^T if hermitian", Notes: "Reads the lower triangle; blocks and pivots as LAPACK's sytf2 and hetf2 choose them.", Source: "torch.linalg.ldl_factor"}
+var ldlDoc = opdef.Doc{Summary: "LDL factorisation of symmetric or Hermitian matrices",
+	Formula: "A = P @ L @ D @ L^T @ P^T, L^H for L^T if hermitian",
+	Notes:   "Reads the lower triangle; blocks and pivots as LAPACK's sytf2 and hetf2 choose them.",
+	Source:  "torch.linalg.ldl_factor"}
 
 // packedLU is the factorisation of t as tensors, for cases.
 func packedLU(t *tensor.Tensor) (factors, pivots *tensor.Tensor) {
@@ -267,7 +295,8 @@ func lstsqPlan(a *lstsqArgs) (*matrixCall, error) {
 	return &matrixCall{
 		args: []string{"A", "B"}, ins: []*tensor.Tensor{a.A, a.B}, ranks: []int{2, rank}, cond: true, drop: drop,
 		outs: []matrixOut{{dt, core}, {dt.Real(), right}, {tensor.Int64, nil}, {dt.Real(), []int{min(m, n)}}},
-		run:  algorithm{lstsq[float64](tol), lstsq[complex128](tol)}, back: algorithm{lstsqGrad[float64](tol), lstsqGrad[complex128](tol)},
+		run:  algorithm{lstsq[float64](tol), lstsq[complex128](tol)}, back: algorithm{lstsqGrad[float64](tol),
+			lstsqGrad[complex128](tol)},
 	}, nil
 }
 
@@ -330,7 +359,8 @@ func lstsqGradScale(a *lstsqArgs, g *opdef.Grad, grads opdef.Grads) (opdef.Grads
 		}
 	}
 	out := opdef.Grads{}
-	for arg, size := range map[string]float64{"A": k * inv * inv * up * rows * opdef.MaxAbs(a.B), "B": k * inv * up * rows} {
+	for arg, size := range map[string]float64{"A": k * inv * inv * up * rows * opdef.MaxAbs(a.B),
+		"B": k * inv * up * rows} {
 		if ts := grads[arg]; len(ts) == 1 && ts[0] != nil {
 			out.Set(arg, tensor.Full(tensor.Float64, ts[0].Shape, math.Max(size, opdef.MaxAbs(ts[0]))))
 		}
@@ -386,8 +416,10 @@ func luUnpackPlan(a *luUnpackArgs) (*matrixCall, error) {
 		}
 	}
 	m := &matrixCall{
-		args: []string{"LU_data"}, ins: []*tensor.Tensor{t}, ranks: []int{2}, outs: []matrixOut{{t.DType, []int{r, r}}, {t.DType, []int{r, k}}, {t.DType, []int{k, c}}},
-		run: algorithm{luUnpack[float64], luUnpack[complex128]}, back: algorithm{luUnpackGrad[float64], luUnpackGrad[complex128]},
+		args: []string{"LU_data"}, ins: []*tensor.Tensor{t}, ranks: []int{2}, outs: []matrixOut{{t.DType, []int{r, r}},
+			{t.DType, []int{r, k}}, {t.DType, []int{k, c}}},
+		run: algorithm{luUnpack[float64], luUnpack[complex128]}, back: algorithm{luUnpackGrad[float64],
+			luUnpackGrad[complex128]},
 	}
 	if a.UnpackPivots {
 		m.ins, m.ranks, m.fixed = append(m.ins, a.LUPivots), append(m.ranks, 1), 1
@@ -448,10 +480,12 @@ func luSolvePlan(a luSolver) (*matrixCall, error) {
 	}
 	rows, cols := lastTwo(a.right)
 	if a.left && rows != n || !a.left && cols != n {
-		return nil, opdef.Refuse(a.rightName, "shape %s does not match a factorisation of size %d", tensor.ShapeString(a.right.Shape), n)
+		return nil, opdef.Refuse(a.rightName, "shape %s does not match a factorisation of size %d",
+			tensor.ShapeString(a.right.Shape), n)
 	}
 	return &matrixCall{
-		args: []string{a.factorName, a.rightName}, ins: []*tensor.Tensor{a.factor, a.right, a.pivots}, ranks: []int{2, 2, 1}, fixed: 1, outs: []matrixOut{{a.right.DType, []int{rows, cols}}}, cond: true,
+		args: []string{a.factorName, a.rightName}, ins: []*tensor.Tensor{a.factor, a.right, a.pivots},
+		ranks: []int{2, 2, 1}, fixed: 1, outs: []matrixOut{{a.right.DType, []int{rows, cols}}}, cond: true,
 		run:  algorithm{packedSolve[float64](a.left, a.adjoint), packedSolve[complex128](a.left, a.adjoint)},
 		back: algorithm{packedSolveGrad[float64](a.left, a.adjoint), packedSolveGrad[complex128](a.left, a.adjoint)},
 	}, nil
@@ -512,7 +546,8 @@ func reflectorsArg(arg, tauArg string, t, tau *tensor.Tensor) error {
 	_, n := lastTwo(t)
 	switch d := t.Dim(); {
 	case tau.Dim() != d-1 || !slices.Equal(tau.Shape[:d-2], t.Shape[:d-2]):
-		return opdef.Refuse(tauArg, "shape %s does not match reflectors of shape %s", tensor.ShapeString(tau.Shape), tensor.ShapeString(t.Shape))
+		return opdef.Refuse(tauArg, "shape %s does not match reflectors of shape %s", tensor.ShapeString(tau.Shape),
+			tensor.ShapeString(t.Shape))
 	case tau.Shape[d-2] > n:
 		return opdef.Refuse(tauArg, "want at most %d factors, got %d", n, tau.Shape[d-2])
 	}
@@ -525,11 +560,14 @@ func householderPlan(a *householderArgs) (*matrixCall, error) {
 	}
 	r, c := lastTwo(a.Input)
 	if r < c {
-		return nil, opdef.Refuse("input", "want at least as many rows as columns, got shape %s", tensor.ShapeString(a.Input.Shape))
+		return nil, opdef.Refuse("input", "want at least as many rows as columns, got shape %s",
+			tensor.ShapeString(a.Input.Shape))
 	}
 	return &matrixCall{
-		args: []string{"input", "tau"}, ins: []*tensor.Tensor{a.Input, a.Tau}, ranks: []int{2, 1}, outs: []matrixOut{{a.Input.DType, []int{r, c}}}, amplify: reflectorGrowth(a.Input, a.Tau),
-		run: algorithm{householder[float64], householder[complex128]}, back: algorithm{householderGrad[float64], householderGrad[complex128]},
+		args: []string{"input", "tau"}, ins: []*tensor.Tensor{a.Input, a.Tau}, ranks: []int{2, 1},
+		outs: []matrixOut{{a.Input.DType, []int{r, c}}}, amplify: reflectorGrowth(a.Input, a.Tau),
+		run: algorithm{householder[float64], householder[complex128]}, back: algorithm{householderGrad[float64],
+			householderGrad[complex128]},
 	}, nil
 }
 
@@ -602,14 +640,17 @@ func ormqrPlan(a *ormqrArgs) (*matrixCall, error) {
 	}
 	switch d := a.Self.Dim(); {
 	case n != r:
-		return nil, opdef.Refuse("input3", "shape %s does not match reflectors of shape %s", tensor.ShapeString(a.Input3.Shape), tensor.ShapeString(a.Self.Shape))
+		return nil, opdef.Refuse("input3", "shape %s does not match reflectors of shape %s",
+			tensor.ShapeString(a.Input3.Shape), tensor.ShapeString(a.Self.Shape))
 	case a.Input2.Shape[d-2] > r:
 		return nil, opdef.Refuse("input2", "want at most %d factors, got %d", r, a.Input2.Shape[d-2])
 	case a.Input3.Dim() != d || !slices.Equal(a.Input3.Shape[:d-2], a.Self.Shape[:d-2]):
-		return nil, opdef.Refuse("input3", "batch of shape %s does not match that of %s", tensor.ShapeString(a.Input3.Shape), tensor.ShapeString(a.Self.Shape))
+		return nil, opdef.Refuse("input3", "batch of shape %s does not match that of %s",
+			tensor.ShapeString(a.Input3.Shape), tensor.ShapeString(a.Self.Shape))
 	}
 	return &matrixCall{
-		args: []string{"self", "input2", "input3"}, ins: []*tensor.Tensor{a.Self, a.Input2, a.Input3}, ranks: []int{2, 1, 2}, outs: []matrixOut{{a.Self.DType, []int{rows, cols}}},
+		args: []string{"self", "input2", "input3"}, ins: []*tensor.Tensor{a.Self, a.Input2, a.Input3},
+		ranks: []int{2, 1, 2}, outs: []matrixOut{{a.Self.DType, []int{rows, cols}}},
 		amplify: reflectorGrowth(a.Self, a.Input2), run: algorithm{ormqr[float64](a), ormqr[complex128](a)},
 	}, nil
 }
@@ -636,7 +677,8 @@ func ldlPlan(t *tensor.Tensor, hermitian, info bool) (*matrixCall, error) {
 		return nil, err
 	}
 	n, _ := lastTwo(t)
-	m := &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t}, ranks: []int{2}, outs: []matrixOut{{t.DType, []int{n, n}}, {tensor.Int32, []int{n}}}, cond: true,
+	m := &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t}, ranks: []int{2},
+		outs: []matrixOut{{t.DType, []int{n, n}}, {tensor.Int32, []int{n}}}, cond: true,
 		run: algorithm{ldl[float64](hermitian), ldl[complex128](hermitian)}}
 	if info {
 		m.outs = append(m.outs, matrixOut{tensor.Int32, nil})
@@ -673,7 +715,8 @@ func ldlSolvePlan(a *ldlSolveArgs) (*matrixCall, error) {
 	if rows != n {
 		return nil, opdef.Refuse("B", "want %d rows, got shape %s", n, tensor.ShapeString(a.B.Shape))
 	}
-	return &matrixCall{args: []string{"LD", "B"}, ins: []*tensor.Tensor{a.LD, a.B, a.Pivots}, ranks: []int{2, 2, 1}, fixed: 1, outs: []matrixOut{{a.B.DType, []int{rows, cols}}}, cond: true,
+	return &matrixCall{args: []string{"LD", "B"}, ins: []*tensor.Tensor{a.LD, a.B, a.Pivots}, ranks: []int{2, 2, 1},
+		fixed: 1, outs: []matrixOut{{a.B.DType, []int{rows, cols}}}, cond: true,
 		run: algorithm{ldlSolve[float64](a.Hermitian), ldlSolve[complex128](a.Hermitian)}}, nil
 }
 
@@ -698,13 +741,16 @@ func tensorinvPlan(a *tensorinvArgs) (*matrixCall, error) {
 	rows, cols := t.Shape[:a.Ind], t.Shape[a.Ind:]
 	n := tensor.Numel(rows)
 	if tensor.Numel(cols) != n {
-		return nil, opdef.Refuse("A", "shape %s is not square with %d dimensions as rows", tensor.ShapeString(t.Shape), a.Ind)
+		return nil, opdef.Refuse("A", "shape %s is not square with %d dimensions as rows", tensor.ShapeString(t.Shape),
+			a.Ind)
 	}
 	if err := regular("A", t.Reshape(n, n)); err != nil {
 		return nil, err
 	}
-	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t}, ranks: []int{t.Dim()}, outs: []matrixOut{{t.DType, slices.Concat(cols, rows)}}, amplify: worstCondition(t.Reshape(n, n)),
-		run: algorithm{tensorinv[float64](n), tensorinv[complex128](n)}, back: algorithm{tensorinvGrad[float64](n), tensorinvGrad[complex128](n)}}, nil
+	return &matrixCall{args: []string{"A"}, ins: []*tensor.Tensor{t}, ranks: []int{t.Dim()},
+		outs: []matrixOut{{t.DType, slices.Concat(cols, rows)}}, amplify: worstCondition(t.Reshape(n, n)),
+		run: algorithm{tensorinv[float64](n), tensorinv[complex128](n)}, back: algorithm{tensorinvGrad[float64](n),
+			tensorinvGrad[complex128](n)}}, nil
 }
 
 func tensorinv[T kernel.Field](n int) func(in []kernel.Mat[T]) []kernel.Mat[T] {

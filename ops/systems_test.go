@@ -44,7 +44,8 @@ func TestLDLFactorKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := tensor.Data[float64](x[0])
-	back := tensor.New(tensor.Float64, []int{3}, []float64{v[0] + 4*v[1] + 2*v[2], 4*v[0] - v[2], 2*v[0] - v[1] + 0.5*v[2]})
+	back := tensor.New(tensor.Float64, []int{3}, []float64{v[0] + 4*v[1] + 2*v[2], 4*v[0] - v[2],
+		2*v[0] - v[1] + 0.5*v[2]})
 	laNear(t, "A @ X", back, 9, 1, 1.5)
 }
 
@@ -55,8 +56,9 @@ func TestSystemRefusals(t *testing.T) {
 	for name, err := range map[string]error{
 		"pivot out of range": second(luUnpackPlan(&luUnpackArgs{g, piv, true, true})),
 		"unknown driver":     second(lstsqPlan(&lstsqArgs{g, g, nil, &driver})),
-		"wide reflectors":    second(householderPlan(&householderArgs{g.Reshape(1, 4), tensor.Full(tensor.Float64, []int{1}, 0.0)})),
-		"not square":         second(tensorinvPlan(&tensorinvArgs{g.Reshape(4, 1), 1})),
+		"wide reflectors": second(householderPlan(&householderArgs{g.Reshape(1, 4),
+			tensor.Full(tensor.Float64, []int{1}, 0.0)})),
+		"not square": second(tensorinvPlan(&tensorinvArgs{g.Reshape(4, 1), 1})),
 	} {
 		if err == nil {
 			t.Errorf("%s: not refused", name)

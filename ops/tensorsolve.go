@@ -37,7 +37,8 @@ func tensorsolvePlan(a *tensorsolveArgs) (*matrixCall, error) {
 	}
 	order = append(order, moved...)
 	if t.Dim() < a.B.Dim() {
-		return nil, opdef.Refuse("A", "want at least %d dimensions as of B, got shape %s", a.B.Dim(), tensor.ShapeString(t.Shape))
+		return nil, opdef.Refuse("A", "want at least %d dimensions as of B, got shape %s", a.B.Dim(),
+			tensor.ShapeString(t.Shape))
 	}
 	shape := make([]int, 0, t.Dim())
 	for _, d := range order[a.B.Dim():] {
@@ -45,10 +46,12 @@ func tensorsolvePlan(a *tensorsolveArgs) (*matrixCall, error) {
 	}
 	n := a.B.Numel()
 	if tensor.Numel(shape) != n || t.Numel() != n*n {
-		return nil, opdef.Refuse("A", "shape %s is not square for B of shape %s", tensor.ShapeString(t.Shape), tensor.ShapeString(a.B.Shape))
+		return nil, opdef.Refuse("A", "shape %s is not square for B of shape %s", tensor.ShapeString(t.Shape),
+			tensor.ShapeString(a.B.Shape))
 	}
 	return &matrixCall{
-		args: []string{"A", "B"}, ins: []*tensor.Tensor{t, a.B}, ranks: []int{t.Dim(), a.B.Dim()}, outs: []matrixOut{{t.DType, shape}},
+		args: []string{"A", "B"}, ins: []*tensor.Tensor{t, a.B}, ranks: []int{t.Dim(), a.B.Dim()},
+		outs: []matrixOut{{t.DType, shape}},
 		run:  algorithm{tensorsolve[float64](t.Shape, order, n), tensorsolve[complex128](t.Shape, order, n)},
 		back: algorithm{tensorsolveGrad[float64](t.Shape, order, n), tensorsolveGrad[complex128](t.Shape, order, n)},
 	}, nil

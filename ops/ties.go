@@ -38,10 +38,12 @@ func acceptRows(x *tensor.Tensor, dim int, values, reference, got *tensor.Tensor
 			}
 			for i, p := range idx[:m] {
 				if p < 0 || p >= int64(n) {
-					return opdef.Acceptance{Reason: fmt.Sprintf("index %d in row %d is out of range [0, %d)", p, row, n)}
+					return opdef.Acceptance{Reason: fmt.Sprintf("index %d in row %d is out of range [0, %d)",
+						p, row, n)}
 				}
 				if values != nil && own[p] != wanted[i] || values == nil && p != ref[i] && own[p] != own[ref[i]] {
-					return opdef.Acceptance{Reason: fmt.Sprintf("index %d in row %d does not point to the value in place %d", p, row, lo+i)}
+					return opdef.Acceptance{Reason: fmt.Sprintf("index %d in row %d does not point to the value in "+
+						"place %d", p, row, lo+i)}
 				}
 				if bit := uint64(1) << (p % 64); distinct {
 					if seen[p/64]&bit != 0 {

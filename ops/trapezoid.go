@@ -121,7 +121,8 @@ func (t *trapezoid) forward(bounds bool) (*tensor.Tensor, error) {
 	dt := h.DType
 	p, err := product2(dt, h, w)
 	if err != nil {
-		return nil, opdef.Refuse("x", "widths of shape %s do not fit panels of shape %s", tensor.ShapeString(w.Shape), tensor.ShapeString(h.Shape))
+		return nil, opdef.Refuse("x", "widths of shape %s do not fit panels of shape %s", tensor.ShapeString(w.Shape),
+			tensor.ShapeString(h.Shape))
 	}
 	switch {
 	case !t.cumulative:
@@ -134,7 +135,8 @@ func (t *trapezoid) forward(bounds bool) (*tensor.Tensor, error) {
 
 // product2 is x*y, broadcast.
 func product2(dt tensor.DType, x, y *tensor.Tensor) (*tensor.Tensor, error) {
-	return mapN(dt, func(v []complex128) complex128 { return v[0] * v[1] }, func(v []float64) float64 { return v[0] * v[1] }, x, y)
+	return mapN(dt, func(v []complex128) complex128 { return v[0] * v[1] },
+		func(v []float64) float64 { return v[0] * v[1] }, x, y)
 }
 
 // grads are the gradients of y and x, of their shapes in the call; with bounds
@@ -158,7 +160,8 @@ func (t *trapezoid) grads(up *tensor.Tensor, bounds bool) (gy, gx *tensor.Tensor
 		up = opdef.AlongDim(dt, up, t.dim, suffixSum[float64])
 	}
 	through := func(other, like *tensor.Tensor, s stencil, x *tensor.Tensor) *tensor.Tensor {
-		p, _ := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]) }, func(v []float64) float64 { return v[0] * v[1] }, up, other)
+		p, _ := mapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]) },
+			func(v []float64) float64 { return v[0] * v[1] }, up, other)
 		s = s.transposed()
 		if bounds {
 			s = s.magnitudes()
@@ -173,16 +176,20 @@ func (t *trapezoid) grads(up *tensor.Tensor, bounds bool) (gy, gx *tensor.Tensor
 }
 
 func trapezoidDoc(name string, cumulative bool, widths string) opdef.Doc {
-	d := opdef.Doc{Summary: "Integral along a dimension by the trapezoidal rule", Formula: "sum((y[i] + y[i+1]) / 2 * " + widths + ")", Source: "torch." + name}
+	d := opdef.Doc{Summary: "Integral along a dimension by the trapezoidal rule",
+		Formula: "sum((y[i] + y[i+1]) / 2 * " + widths + ")", Source: "torch." + name}
 	if cumulative {
-		d.Summary, d.Formula = "Running integral along a dimension by the trapezoidal rule", "cumsum((y[i] + y[i+1]) / 2 * "+widths+")"
+		d.Summary, d.Formula = "Running integral along a dimension by the trapezoidal rule",
+			"cumsum((y[i] + y[i+1]) / 2 * "+widths+")"
 	}
 	return d
 }
 
 // trapezoidEntry completes the declaration of an integral.
-func trapezoidEntry[A any](o opdef.Op[A], call func(*A) (*trapezoid, error), set func(gr opdef.Grads, a *A, gy, gx *tensor.Tensor)) *opdef.Entry {
-	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3, Coarse: true}}
+func trapezoidEntry[A any](o opdef.Op[A], call func(*A) (*trapezoid, error), set func(gr opdef.Grads, a *A, gy,
+	gx *tensor.Tensor)) *opdef.Entry {
+	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true, Grad: &opdef.Error{Class: opdef.Accumulated,
+		ULPs: 3, Coarse: true}}
 	o.Terms = func(a *A) int {
 		t, err := call(a)
 		if err != nil {
@@ -241,8 +248,10 @@ func trapezoidX(name, names string, cumulative bool) *opdef.Entry {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			return []*trapezoidArgs{
-				{g.Normal(f64, 3, 4), g.Normal(f64, 4), -1}, {g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 0}, {g.Normal(tensor.Float32, 2, 5), g.Normal(tensor.Float32, 1, 5), 1},
-				{g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3), 0}, {g.Int(tensor.Int64, -4, 4, 5), g.Int(tensor.Int64, -4, 4, 5), 0},
+				{g.Normal(f64, 3, 4), g.Normal(f64, 4), -1}, {g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 0},
+				{g.Normal(tensor.Float32, 2, 5), g.Normal(tensor.Float32, 1, 5), 1},
+				{g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3), 0}, {g.Int(tensor.Int64, -4, 4, 5),
+					g.Int(tensor.Int64, -4, 4, 5), 0},
 			}
 		},
 	}, func(a *trapezoidArgs) (*trapezoid, error) {
@@ -264,7 +273,9 @@ func trapezoidDx(name, names string, cumulative bool) *opdef.Entry {
 		Cases: func(r *rand.Rand) []*trapezoidDxArgs {
 			g := opdef.Gen{R: r}
 			return []*trapezoidDxArgs{
-				{g.Normal(tensor.Float64, 3, 4), opdef.Int(1), -1}, {g.Normal(tensor.Float64, 3, 4), opdef.Float(0.5), 0}, {g.Normal(tensor.Float32, 5), opdef.Int(2), 0}, {g.Normal(tensor.Complex128, 3), opdef.Int(1), 0},
+				{g.Normal(tensor.Float64, 3, 4), opdef.Int(1), -1}, {g.Normal(tensor.Float64, 3, 4), opdef.Float(0.5),
+					0}, {g.Normal(tensor.Float32, 5), opdef.Int(2), 0}, {g.Normal(tensor.Complex128, 3),
+					opdef.Int(1), 0},
 			}
 		},
 	}, func(a *trapezoidDxArgs) (*trapezoid, error) {

@@ -11,7 +11,8 @@ import (
 
 // annexG is the note on functions that torch's loops on the CPU compute from
 // textbook formulas.
-const annexG = "Infinite and NaN complex arguments have the values of C99 Annex G; torch on the CPU has NaN at some of them."
+const annexG = "Infinite and NaN complex arguments have the values of C99 Annex G; torch on the CPU has NaN at some " +
+	"of them."
 
 // trigOps are trigonometric and hyperbolic functions and their inverses.
 var trigOps = []*opdef.Entry{
@@ -58,7 +59,8 @@ var trigOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Inverse tangent", Formula: "atan(self)", Notes: annexG, Source: "torch.atan"},
 		F:   math.Atan, C: kernel.Atan,
 		DF: func(x, _ float64) float64 { return 1 / (x*x + 1) },
-		DS: func(x, _ float64) float64 { return either(math.Abs(x) > 0x1p63, 0x1p-100, 0) }, // x*x overflows in float32, which makes the derivative 0
+		// x*x overflows in float32, which makes the derivative 0
+		DS: func(x, _ float64) float64 { return either(math.Abs(x) > 0x1p63, 0x1p-100, 0) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x*x + 1) },
 	}.Entry(),
 	opdef.Unary{
@@ -100,7 +102,8 @@ var trigOps = []*opdef.Entry{
 		DS: func(x, _ float64) float64 { return x * x * math.Pow((x-1)*(x+1), -1.5) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "atanh", Names: "atanh arctanh Tensor.atanh Tensor.arctanh", InPlace: true, Error: smooth, Lo: -0.9, Hi: 0.9,
+		Name: "atanh", Names: "atanh arctanh Tensor.atanh Tensor.arctanh", InPlace: true, Error: smooth,
+		Lo: -0.9, Hi: 0.9,
 		Doc: opdef.Doc{Summary: "Inverse hyperbolic tangent", Formula: "atanh(self)", Source: "torch.atanh"},
 		F:   math.Atanh, C: kernel.Atanh,
 		DF: func(x, _ float64) float64 { return 1 / ((1 - x) * (1 + x)) },

@@ -12,9 +12,11 @@ import (
 // uniqueOps find different values, and places in sorted values.
 var uniqueOps = []*opdef.Entry{
 	opdef.Op[uniqueArgs]{
-		Schema: "unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None) -> Tensor",
-		Names:  "unique functional.unique Tensor.unique",
-		Doc: opdef.Doc{Summary: "The different elements, or slices of a dimension, in order", Notes: "Every NaN is different. With sorted=False any order of elements is accepted.",
+		Schema: "unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? " +
+			"dim=None) -> Tensor",
+		Names: "unique functional.unique Tensor.unique",
+		Doc: opdef.Doc{Summary: "The different elements, or slices of a dimension, in order",
+			Notes:  "Every NaN is different. With sorted=False any order of elements is accepted.",
 			Source: "torch.unique"},
 		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "PyTorch defines none",
 		Kernel: func(a *uniqueArgs) ([]*tensor.Tensor, error) {
@@ -40,17 +42,21 @@ var uniqueOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			zero, one := 0, 1
 			return []*uniqueArgs{
-				{g.Int(tensor.Int64, 0, 3, 8), true, true, true, nil}, {g.Normal(tensor.Float32, 2, 3), true, false, false, nil}, {g.Int(tensor.Bool, 0, 1, 5), false, true, false, nil},
-				{g.Int(tensor.Int32, 0, 1, 5, 2), true, true, true, &zero}, {g.Int(tensor.Uint8, 0, 1, 1, 5), true, false, true, &one}, {g.Int(tensor.Int64, 0, 3), true, true, true, nil},
+				{g.Int(tensor.Int64, 0, 3, 8), true, true, true, nil}, {g.Normal(tensor.Float32, 2, 3), true, false,
+					false, nil}, {g.Int(tensor.Bool, 0, 1, 5), false, true, false, nil},
+				{g.Int(tensor.Int32, 0, 1, 5, 2), true, true, true, &zero}, {g.Int(tensor.Uint8, 0, 1, 1, 5), true,
+					false, true, &one}, {g.Int(tensor.Int64, 0, 3), true, true, true, nil},
 				{g.Int(tensor.Int64, 0, 3, 0), true, true, true, nil},
 			}
 		},
 	}.Entry(),
 	opdef.Op[uniqueConsecutiveArgs]{
-		Schema: "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> Tensor",
-		Names:  "unique_consecutive functional.unique_consecutive Tensor.unique_consecutive",
-		Doc:    opdef.Doc{Summary: "The elements, or slices of a dimension, that differ from the one before", Source: "torch.unique_consecutive"},
-		Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "PyTorch defines none",
+		Schema: "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? " +
+			"dim=None) -> Tensor",
+		Names: "unique_consecutive functional.unique_consecutive Tensor.unique_consecutive",
+		Doc: opdef.Doc{Summary: "The elements, or slices of a dimension, that differ from the one before",
+			Source: "torch.unique_consecutive"},
+		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "PyTorch defines none",
 		Kernel: func(a *uniqueConsecutiveArgs) ([]*tensor.Tensor, error) {
 			s, err := newSlices(a.Self, a.Dim)
 			if err != nil {
@@ -66,23 +72,29 @@ var uniqueOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			zero := 0
 			return []*uniqueConsecutiveArgs{
-				{g.Int(tensor.Int64, 0, 1, 8), true, true, nil}, {g.Normal(tensor.Float32, 2, 3), false, false, nil}, {g.Int(tensor.Int32, 0, 1, 5, 1), true, true, &zero}, {g.Int(tensor.Int64, 0, 3, 0), true, false, nil},
+				{g.Int(tensor.Int64, 0, 1, 8), true, true, nil}, {g.Normal(tensor.Float32, 2, 3), false, false, nil},
+				{g.Int(tensor.Int32, 0, 1, 5, 1), true, true, &zero}, {g.Int(tensor.Int64, 0, 3, 0), true, false, nil},
 			}
 		},
 	}.Entry(),
 	opdef.Op[searchsortedArgs]{
-		Schema: "searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
-		Names:  "searchsorted",
-		Doc:    opdef.Doc{Summary: "Where values would be inserted into sorted rows", Notes: "Before equal elements, or after them if right.", Source: "torch.searchsorted"},
-		Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient", Trivial: true,
+		Schema: "searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=False, bool " +
+			"right=False, str? side=None, Tensor? sorter=None) -> Tensor",
+		Names: "searchsorted",
+		Doc: opdef.Doc{Summary: "Where values would be inserted into sorted rows",
+			Notes: "Before equal elements, or after them if right.", Source: "torch.searchsorted"},
+		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient", Trivial: true,
 		Kernel: searchsorted,
 		Cases: func(r *rand.Rand) []*searchsortedArgs {
 			g := opdef.Gen{R: r}
 			rows := tensor.New(tensor.Float32, []int{2, 3}, []float64{1, 2, 2, 0, 3, 5})
 			side := "right"
 			return []*searchsortedArgs{
-				{SortedSequence: rows, Self: g.Normal(tensor.Float32, 2, 4)}, {SortedSequence: rows.Select(0, 1), Self: g.Normal(tensor.Float32, 2, 2), OutInt32: true}, {SortedSequence: rows.Select(0, 0), Self: tensor.Wrap(2.0), Right: true},
-				{SortedSequence: tensor.New(tensor.Int64, []int{3}, []int64{3, 1, 2}), Self: g.Int(tensor.Int64, 0, 4, 5), Side: &side, Sorter: tensor.New(tensor.Int64, []int{3}, []int64{1, 2, 0})},
+				{SortedSequence: rows, Self: g.Normal(tensor.Float32, 2, 4)}, {SortedSequence: rows.Select(0, 1),
+					Self: g.Normal(tensor.Float32, 2, 2), OutInt32: true}, {SortedSequence: rows.Select(0, 0),
+					Self: tensor.Wrap(2.0), Right: true},
+				{SortedSequence: tensor.New(tensor.Int64, []int{3}, []int64{3, 1, 2}), Self: g.Int(tensor.Int64, 0, 4,
+					5), Side: &side, Sorter: tensor.New(tensor.Int64, []int{3}, []int64{1, 2, 0})},
 			}
 		},
 	}.Entry(),
@@ -95,12 +107,14 @@ var uniqueOps = []*opdef.Entry{
 			if a.Boundaries.Dim() != 1 {
 				return nil, opdef.Refuse("boundaries", "want a vector, got %s", a.Boundaries.Meta())
 			}
-			return searchsorted(&searchsortedArgs{SortedSequence: a.Boundaries, Self: a.Self, OutInt32: a.OutInt32, Right: a.Right})
+			return searchsorted(&searchsortedArgs{SortedSequence: a.Boundaries, Self: a.Self, OutInt32: a.OutInt32,
+				Right: a.Right})
 		},
 		Cases: func(r *rand.Rand) []*bucketizeArgs {
 			g := opdef.Gen{R: r}
 			b := tensor.New(tensor.Float32, []int{3}, []float64{-1, 0, 1})
-			return []*bucketizeArgs{{g.Normal(tensor.Float32, 2, 3), b, false, false}, {tensor.Wrap(0.0), b, true, true}, {g.Int(tensor.Int64, -2, 2, 5), b, false, true}}
+			return []*bucketizeArgs{{g.Normal(tensor.Float32, 2, 3), b, false, false},
+				{tensor.Wrap(0.0), b, true, true}, {g.Int(tensor.Int64, -2, 2, 5), b, false, true}}
 		},
 	}.Entry(),
 	isinOp,
@@ -278,7 +292,8 @@ func searchsorted(a *searchsortedArgs) ([]*tensor.Tensor, error) {
 	}
 	if a.Sorter != nil {
 		if !slices.Equal(a.Sorter.Shape, seq.Shape) || a.Sorter.DType != tensor.Int64 {
-			return nil, opdef.Refuse("sorter", "want int64 of shape %s, got %s", tensor.ShapeString(seq.Shape), a.Sorter.Meta())
+			return nil, opdef.Refuse("sorter", "want int64 of shape %s, got %s", tensor.ShapeString(seq.Shape),
+				a.Sorter.Meta())
 		}
 		at, err := along(seq.Shape, -1, a.Sorter)
 		if err != nil {
@@ -322,10 +337,11 @@ type isinArgs struct {
 }
 
 var isinOp = opdef.Op[isinArgs]{
-	Schema: "isin(Tensor|Scalar elements, Tensor|Scalar test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
-	Names:  "isin",
-	Doc:    opdef.Doc{Summary: "Whether each element is among others", Source: "torch.isin"},
-	Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "bool has no gradient", Trivial: true,
+	Schema: "isin(Tensor|Scalar elements, Tensor|Scalar test_elements, *, bool assume_unique=False, bool " +
+		"invert=False) -> Tensor",
+	Names: "isin",
+	Doc:   opdef.Doc{Summary: "Whether each element is among others", Source: "torch.isin"},
+	Error: opdef.Error{Class: opdef.Exact}, NoGrad: "bool has no gradient", Trivial: true,
 	Kernel: func(a *isinArgs) ([]*tensor.Tensor, error) {
 		if a.Elements.Wrapped && a.TestElements.Wrapped {
 			return nil, opdef.Refuse("elements", "want a tensor among the two")
@@ -351,6 +367,8 @@ var isinOp = opdef.Op[isinArgs]{
 	},
 	Cases: func(r *rand.Rand) []*isinArgs {
 		g := opdef.Gen{R: r}
-		return []*isinArgs{{g.Int(tensor.Int64, 0, 5, 2, 3), g.Int(tensor.Int64, 0, 5, 3), false, false}, {g.Int(tensor.Int64, 0, 2, 4), tensor.Wrap(int64(1)), false, true}, {g.Normal(tensor.Float32, 3), g.Normal(tensor.Float64, 2), true, false}}
+		return []*isinArgs{{g.Int(tensor.Int64, 0, 5, 2, 3), g.Int(tensor.Int64, 0, 5, 3), false, false},
+			{g.Int(tensor.Int64, 0, 2, 4), tensor.Wrap(int64(1)), false, true}, {g.Normal(tensor.Float32, 3),
+				g.Normal(tensor.Float64, 2), true, false}}
 	},
 }.Entry()

@@ -30,7 +30,8 @@ func (a *unpoolArgs) plan(nd int) (planes, []int, []int64, error) {
 		return fail(opdef.Refuse("indices", "want dtype int64, got %s", a.Indices.DType))
 	}
 	if !slices.Equal(a.Indices.Shape, a.Input.Shape) {
-		return fail(opdef.Refuse("indices", "want shape %s as of input, got %s", tensor.ShapeString(a.Input.Shape), tensor.ShapeString(a.Indices.Shape)))
+		return fail(opdef.Refuse("indices", "want shape %s as of input, got %s", tensor.ShapeString(a.Input.Shape),
+			tensor.ShapeString(a.Indices.Shape)))
 	}
 	stride := a.Stride
 	if len(stride) == 0 {
@@ -81,11 +82,14 @@ func (a *unpoolArgs) plan(nd int) (planes, []int, []int64, error) {
 func unpoolOps(nd int) []*opdef.Entry {
 	name := fmt.Sprintf("max_unpool%dd", nd)
 	return []*opdef.Entry{opdef.Op[unpoolArgs]{
-		Schema: fmt.Sprintf("%s(Tensor input, Tensor indices, int[%d] kernel_size, int[%d]? stride=None, int[%d] padding=0, int[]? output_size=None) -> Tensor", name, nd, nd, nd),
-		Names:  "F." + name,
+		Schema: fmt.Sprintf("%s(Tensor input, Tensor indices, int[%d] kernel_size, int[%d]? stride=None, int[%d] "+
+			"padding=0, int[]? output_size=None) -> Tensor", name, nd, nd, nd),
+		Names: "F." + name,
 		Doc: opdef.Doc{
-			Summary: fmt.Sprintf("Partial inverse of max_pool%dd: elements placed at the indices it returned, zeros elsewhere", nd),
-			Formula: "out[n, c, indices[n, c, i]] = input[n, c, i]", Notes: "Of elements with equal indices the last counts.", Source: "torch.nn.functional." + name,
+			Summary: fmt.Sprintf("Partial inverse of max_pool%dd: elements placed at the indices it returned, zeros "+
+				"elsewhere", nd),
+			Formula: "out[n, c, indices[n, c, i]] = input[n, c, i]",
+			Notes:   "Of elements with equal indices the last counts.", Source: "torch.nn.functional." + name,
 		},
 		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *unpoolArgs) ([]*tensor.Tensor, error) {
@@ -123,7 +127,8 @@ func unpoolOps(nd int) []*opdef.Entry {
 					panic(err)
 				}
 				_, at := p.max()
-				cs = append(cs, &unpoolArgs{g.Normal(dt, p.outShape()...), at, two, nil, slices.Repeat([]int{0}, nd), nil})
+				cs = append(cs, &unpoolArgs{g.Normal(dt, p.outShape()...), at, two, nil, slices.Repeat([]int{0}, nd),
+					nil})
 			}
 			return cs
 		},

@@ -14,8 +14,9 @@ type unravelArgs struct {
 
 var unravelIndex = opdef.Op[unravelArgs]{
 	Schema: "unravel_index(Tensor indices, int[1] shape) -> Tensor[]", Names: "functional.unravel_index unravel_index",
-	Doc: opdef.Doc{Summary: "The coordinates of positions in row-major order", Formula: "indices // (size of an index of dimension d) % shape[d], for each d",
-		Notes: "int64 whatever the dtype of indices.", Source: "torch.unravel_index"},
+	Doc: opdef.Doc{Summary: "The coordinates of positions in row-major order",
+		Formula: "indices // (size of an index of dimension d) % shape[d], for each d",
+		Notes:   "int64 whatever the dtype of indices.", Source: "torch.unravel_index"},
 	Error: moves, NoGrad: "positions are integers",
 	Kernel: func(a *unravelArgs) ([]*tensor.Tensor, error) {
 		if !a.Indices.DType.IsIntegral() {
@@ -29,13 +30,15 @@ var unravelIndex = opdef.Op[unravelArgs]{
 				return nil, opdef.Refuse("shape", "want sizes of 1 or more, got %d", n)
 			}
 			unit := size
-			outs[d] = opdef.Map(tensor.Int64, a.Indices, func(i int64) int64 { return pyModInt(floorDivInt(i, unit), n) })
+			outs[d] = opdef.Map(tensor.Int64, a.Indices,
+				func(i int64) int64 { return pyModInt(floorDivInt(i, unit), n) })
 			size *= n
 		}
 		return outs, nil
 	},
 	Cases: func(r *rand.Rand) []*unravelArgs {
 		g := opdef.Gen{R: r}
-		return []*unravelArgs{{g.Int(tensor.Int64, 0, 23, 5), []int{2, 3, 4}}, {g.Int(tensor.Uint8, 0, 11, 2, 3), []int{3, 4}}, {g.Int(tensor.Int32, 0, 5), []int{6}}}
+		return []*unravelArgs{{g.Int(tensor.Int64, 0, 23, 5), []int{2, 3, 4}}, {g.Int(tensor.Uint8, 0, 11, 2, 3),
+			[]int{3, 4}}, {g.Int(tensor.Int32, 0, 5), []int{6}}}
 	},
 }.Entry()

@@ -50,7 +50,9 @@ func wholePower[T tensor.Elem](x T, k int) T {
 
 var vandermonde = opdef.Op[vandermondeArgs]{
 	Schema: "linalg_vander(Tensor x, *, int? N=None) -> Tensor", Names: "linalg.vander",
-	Doc:   opdef.Doc{Summary: "Powers of elements along a new last dimension", Formula: "x^k, k from 0 to N-1", Notes: "N is the size of the last dimension by default. Of integers and bool the result is int64. A 0-d tensor counts as one element.", Source: "torch.linalg.vander"},
+	Doc: opdef.Doc{Summary: "Powers of elements along a new last dimension", Formula: "x^k, k from 0 to N-1",
+		Notes: "N is the size of the last dimension by default. Of integers and bool the result is int64. A 0-d " +
+			"tensor counts as one element.", Source: "torch.linalg.vander"},
 	Error: opdef.Error{Class: opdef.Elementwise, ULPs: 16, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 16}},
 	Kernel: func(a *vandermondeArgs) ([]*tensor.Tensor, error) {
 		shape, err := a.powers()
@@ -87,8 +89,10 @@ var vandermonde = opdef.Op[vandermondeArgs]{
 		g := opdef.Gen{R: r}
 		k := 4
 		return []*vandermondeArgs{
-			{g.Normal(tensor.Float64, 3), nil}, {g.Normal(tensor.Float64, 2, 3), &k}, {g.Normal(tensor.Complex128, 3), &k}, {g.Normal(tensor.Float32, 3), &k}, {g.Normal(tensor.BFloat16, 2), &k},
-			{g.Int(tensor.Int32, -3, 3, 3), &k}, {opdef.NonContiguous(g.Normal(tensor.Float64, 3, 2)), nil}, {g.Normal(tensor.Float32, 0), &k},
+			{g.Normal(tensor.Float64, 3), nil}, {g.Normal(tensor.Float64, 2, 3), &k}, {g.Normal(tensor.Complex128, 3),
+				&k}, {g.Normal(tensor.Float32, 3), &k}, {g.Normal(tensor.BFloat16, 2), &k},
+			{g.Int(tensor.Int32, -3, 3, 3), &k}, {opdef.NonContiguous(g.Normal(tensor.Float64, 3, 2)), nil},
+			{g.Normal(tensor.Float32, 0), &k},
 		}
 	},
 }.Entry()
@@ -107,7 +111,9 @@ func (a *vandermondeArgs) grad(x, up *tensor.Tensor) (opdef.Grads, error) {
 		t := opdef.Zip(x.DType, up, slopes, func(g, s complex128) complex128 { return g * complex(real(s), -imag(s)) })
 		return opdef.Grads{"x": {opdef.Sum(x.DType, t, last, false).Reshape(a.X.Shape...)}}, nil
 	}
-	slopes := powersOf(x.DType, shape, x, func(x float64, k int) float64 { return float64(k) * math.Pow(x, float64(max(k-1, 0))) })
+	slopes := powersOf(x.DType, shape, x, func(x float64, k int) float64 {
+		return float64(k) * math.Pow(x, float64(max(k-1, 0)))
+	})
 	t := opdef.Zip(x.DType, up, slopes, func(g, s float64) float64 { return g * s })
 	return opdef.Grads{"x": {opdef.Sum(x.DType, t, last, false).Reshape(a.X.Shape...)}}, nil
 }

@@ -16,63 +16,92 @@ var vectorNormOps = []*opdef.Entry{
 	normOp(opdef.Op[normArgs]{
 		Schema: "norm(Tensor self, any p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
 		Names:  "norm functional.norm Tensor.norm",
-		Doc:    opdef.Doc{Summary: "Vector norm over dimensions, or Frobenius norm", Formula: "sum(|self|^p)^(1/p)", Notes: "self is converted to dtype first. p may be inf, -inf and 0 (the number of non-zero elements).", Source: "torch.norm"},
+		Doc: opdef.Doc{Summary: "Vector norm over dimensions, or Frobenius norm", Formula: "sum(|self|^p)^(1/p)",
+			Notes:  "self is converted to dtype first. p may be inf, -inf and 0 (the number of non-zero elements).",
+			Source: "torch.norm"},
 		Cases: func(r *rand.Rand) []*normArgs {
 			g := opdef.Gen{R: r}
 			f64, f32 := tensor.Float64, tensor.Float32
 			return []*normArgs{
-				{Self: g.Normal(f64, 3, 4), P: "fro"}, {Self: g.Normal(f64, 3, 4), P: int64(2), Dim: []int{1}}, {Self: g.Normal(f64, 2, 3, 4), P: 3.0, Dim: []int{0, -1}, Keepdim: true},
-				{Self: g.Apart(f64, []float64{0}, 3, 4), P: int64(1), Dim: []int{0}}, {Self: g.Distinct(f64, 3, 4), P: math.Inf(1), Dim: []int{1}}, {Self: g.Distinct(f64, 5), P: math.Inf(-1)},
-				{Self: g.Normal(f64, 3, 4), P: "fro", Dim: []int{0, 1}}, {Self: g.Apart(f64, []float64{0}, 3), P: 1.5}, {Self: g.Apart(f64, []float64{0}, 3), P: 0.5}, {Self: g.Apart(f64, []float64{0}, 3), P: -1.0},
-				{Self: g.Normal(f32, 6), P: int64(2)}, {Self: g.Normal(tensor.BFloat16, 2, 3), P: int64(2), Dtype: &f32}, {Self: g.Normal(f32), P: int64(2)}, {Self: g.Normal(f32, 0, 3), P: int64(2), Dim: []int{0}},
-				{Self: g.Normal(tensor.Complex128, 3, 2), P: int64(2), Dim: []int{0}}, {Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), P: 2.5, Dim: []int{0}},
-				{Self: g.Normal(f64, 3, 4), P: "nuc"}, {Self: g.Normal(f64, 3, 2, 4), P: "nuc", Dim: []int{2, 0}, Keepdim: true},
+				{Self: g.Normal(f64, 3, 4), P: "fro"}, {Self: g.Normal(f64, 3, 4), P: int64(2), Dim: []int{1}},
+				{Self: g.Normal(f64, 2, 3, 4), P: 3.0, Dim: []int{0, -1}, Keepdim: true},
+				{Self: g.Apart(f64, []float64{0}, 3, 4), P: int64(1), Dim: []int{0}}, {Self: g.Distinct(f64, 3, 4),
+					P: math.Inf(1), Dim: []int{1}}, {Self: g.Distinct(f64, 5), P: math.Inf(-1)},
+				{Self: g.Normal(f64, 3, 4), P: "fro", Dim: []int{0, 1}}, {Self: g.Apart(f64, []float64{0}, 3), P: 1.5},
+				{Self: g.Apart(f64, []float64{0}, 3), P: 0.5}, {Self: g.Apart(f64, []float64{0}, 3), P: -1.0},
+				{Self: g.Normal(f32, 6), P: int64(2)}, {Self: g.Normal(tensor.BFloat16, 2, 3), P: int64(2),
+					Dtype: &f32}, {Self: g.Normal(f32), P: int64(2)}, {Self: g.Normal(f32, 0, 3), P: int64(2),
+					Dim: []int{0}},
+				{Self: g.Normal(tensor.Complex128, 3, 2), P: int64(2), Dim: []int{0}},
+				{Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), P: 2.5, Dim: []int{0}},
+				{Self: g.Normal(f64, 3, 4), P: "nuc"}, {Self: g.Normal(f64, 3, 2, 4), P: "nuc", Dim: []int{2, 0},
+					Keepdim: true},
 			}
 		},
 	}, "self", (*normArgs).norm, (*normArgs).node),
 	normOp(opdef.Op[linalgNormArgs]{
-		Schema: "linalg_norm(Tensor A, any ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-		Names:  "linalg.norm",
-		Doc: opdef.Doc{Summary: "Vector or matrix norm", Formula: "the 2-norm of all elements without ord, else a vector norm over one dimension or a matrix norm over two",
-			Notes: "Of matrices: fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 (largest and smallest column sum of magnitudes), inf and -inf (row sums).", Source: "torch.linalg.norm"},
+		Schema: "linalg_norm(Tensor A, any ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> " +
+			"Tensor",
+		Names: "linalg.norm",
+		Doc: opdef.Doc{Summary: "Vector or matrix norm",
+			Formula: "the 2-norm of all elements without ord, else a vector norm over one dimension or a matrix " +
+				"norm over two",
+			Notes: "Of matrices: fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 " +
+				"(largest and smallest column sum of magnitudes), inf and -inf (row sums).",
+			Source: "torch.linalg.norm"},
 		Cases: func(r *rand.Rand) []*linalgNormArgs {
 			g := opdef.Gen{R: r}
 			f64, f32 := tensor.Float64, tensor.Float32
 			apart := g.Apart(f64, []float64{0}, 3, 4)
 			return []*linalgNormArgs{
-				{A: g.Normal(f64, 3, 4)}, {A: g.Normal(f64, 2, 3, 4), Dim: []int{-1}}, {A: apart, Ord: int64(1)}, {A: apart, Ord: math.Inf(1), Keepdim: true}, {A: apart, Ord: int64(-1), Dim: []int{1, 0}},
-				{A: g.Normal(f64, 3, 4), Ord: "fro"}, {A: g.Normal(f32, 5), Ord: 3.0}, {A: g.Normal(tensor.BFloat16, 2, 3), Ord: int64(2), Dim: []int{0}, Dtype: &f32}, {A: g.Normal(tensor.Complex64, 3, 2), Ord: "fro"},
+				{A: g.Normal(f64, 3, 4)}, {A: g.Normal(f64, 2, 3, 4), Dim: []int{-1}}, {A: apart, Ord: int64(1)},
+				{A: apart, Ord: math.Inf(1), Keepdim: true}, {A: apart, Ord: int64(-1), Dim: []int{1, 0}},
+				{A: g.Normal(f64, 3, 4), Ord: "fro"}, {A: g.Normal(f32, 5), Ord: 3.0},
+				{A: g.Normal(tensor.BFloat16, 2, 3), Ord: int64(2), Dim: []int{0}, Dtype: &f32},
+				{A: g.Normal(tensor.Complex64, 3, 2), Ord: "fro"},
 			}
 		},
 	}, "A", (*linalgNormArgs).norm, nil),
 	normOp(opdef.Op[linalgVectorNormArgs]{
-		Schema: "linalg_vector_norm(Tensor x, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-		DIOPI:  "vector_norm input=x",
-		Names:  "linalg.vector_norm",
-		Doc:    opdef.Doc{Summary: "Vector norm over dimensions", Formula: "sum(|x|^ord)^(1/ord)", Notes: "ord may be inf, -inf and 0 (the number of non-zero elements).", Source: "torch.linalg.vector_norm"},
+		Schema: "linalg_vector_norm(Tensor x, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? " +
+			"dtype=None) -> Tensor",
+		DIOPI: "vector_norm input=x",
+		Names: "linalg.vector_norm",
+		Doc: opdef.Doc{Summary: "Vector norm over dimensions", Formula: "sum(|x|^ord)^(1/ord)",
+			Notes: "ord may be inf, -inf and 0 (the number of non-zero elements).", Source: "torch.linalg.vector_norm"},
 		Cases: func(r *rand.Rand) []*linalgVectorNormArgs {
 			g := opdef.Gen{R: r}
 			f64, f32 := tensor.Float64, tensor.Float32
 			apart := g.Apart(f64, []float64{0}, 3, 4)
 			return []*linalgVectorNormArgs{
-				{X: g.Normal(f64, 3, 4), Ord: opdef.Int(2)}, {X: apart, Ord: opdef.Int(1), Dim: []int{1}}, {X: apart, Ord: opdef.Float(3.5), Dim: []int{0}, Keepdim: true}, {X: g.Distinct(f64, 2, 3), Ord: opdef.Float(math.Inf(1)), Dim: []int{1}},
-				{X: g.Normal(f32, 5), Ord: opdef.Int(0)}, {X: g.Normal(tensor.Float16, 5), Ord: opdef.Int(2), Dtype: &f32}, {X: g.Normal(tensor.BFloat16, 2, 5), Ord: opdef.Int(2), Dim: []int{-1}},
+				{X: g.Normal(f64, 3, 4), Ord: opdef.Int(2)}, {X: apart, Ord: opdef.Int(1), Dim: []int{1}},
+				{X: apart, Ord: opdef.Float(3.5), Dim: []int{0}, Keepdim: true},
+				{X: g.Distinct(f64, 2, 3), Ord: opdef.Float(math.Inf(1)), Dim: []int{1}},
+				{X: g.Normal(f32, 5), Ord: opdef.Int(0)}, {X: g.Normal(tensor.Float16, 5), Ord: opdef.Int(2),
+					Dtype: &f32}, {X: g.Normal(tensor.BFloat16, 2, 5), Ord: opdef.Int(2), Dim: []int{-1}},
 			}
 		},
 	}, "x", func(a *linalgVectorNormArgs) (*normOf, error) {
 		return newNorm(a.X, "x", a.Ord.Float64(), a.Dim, a.Keepdim, a.Dtype)
 	}, nil),
 	normOp(opdef.Op[linalgMatrixNormArgs]{
-		Schema: "linalg_matrix_norm(Tensor A, any ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-		Names:  "linalg.matrix_norm",
-		Doc:    opdef.Doc{Summary: "Matrix norm over two dimensions", Notes: "fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 (largest and smallest column sum of magnitudes), inf and -inf (row sums).", Source: "torch.linalg.matrix_norm"},
+		Schema: "linalg_matrix_norm(Tensor A, any ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, dtype? " +
+			"dtype=None) -> Tensor",
+		Names: "linalg.matrix_norm",
+		Doc: opdef.Doc{Summary: "Matrix norm over two dimensions",
+			Notes: "fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 (largest and " +
+				"smallest column sum of magnitudes), inf and -inf (row sums).", Source: "torch.linalg.matrix_norm"},
 		Cases: func(r *rand.Rand) []*linalgMatrixNormArgs {
 			g := opdef.Gen{R: r}
 			apart := g.Apart(tensor.Float64, []float64{0}, 3, 4)
 			return []*linalgMatrixNormArgs{
-				{A: g.Normal(tensor.Float64, 2, 3, 4), Ord: "fro", Dim: []int{-2, -1}}, {A: apart, Ord: int64(1), Dim: []int{-2, -1}}, {A: apart, Ord: math.Inf(-1), Dim: []int{0, 1}, Keepdim: true},
+				{A: g.Normal(tensor.Float64, 2, 3, 4), Ord: "fro", Dim: []int{-2, -1}},
+				{A: apart, Ord: int64(1), Dim: []int{-2, -1}}, {A: apart, Ord: math.Inf(-1), Dim: []int{0, 1},
+					Keepdim: true},
 				{A: g.Normal(tensor.Float32, 2, 3), Ord: "fro", Dim: []int{0, 1}},
-				{A: g.Normal(tensor.Float64, 3, 4), Ord: "nuc", Dim: []int{-2, -1}}, {A: g.Normal(tensor.Complex128, 2, 3, 3), Ord: int64(2), Dim: []int{-2, -1}}, {A: g.Normal(tensor.Float64, 3, 2, 4), Ord: -2.0, Dim: []int{0, 2}, Keepdim: true},
+				{A: g.Normal(tensor.Float64, 3, 4), Ord: "nuc", Dim: []int{-2, -1}},
+				{A: g.Normal(tensor.Complex128, 2, 3, 3), Ord: int64(2), Dim: []int{-2, -1}},
+				{A: g.Normal(tensor.Float64, 3, 2, 4), Ord: -2.0, Dim: []int{0, 2}, Keepdim: true},
 			}
 		},
 	}, "A", func(a *linalgMatrixNormArgs) (*normOf, error) {
@@ -206,7 +235,8 @@ func (a *linalgNormArgs) norm() (*normOf, error) {
 		}
 		return newMatrixNorm(a.A, a.Ord, dim, a.Keepdim, a.Dtype)
 	case len(a.Dim) > 1 || len(a.Dim) == 0 && a.A.Dim() != 1:
-		return nil, opdef.Refuse("dim", "a norm with ord is taken over one or two dimensions, not over %d", max(len(a.Dim), a.A.Dim()))
+		return nil, opdef.Refuse("dim", "a norm with ord is taken over one or two dimensions, not over %d",
+			max(len(a.Dim), a.A.Dim()))
 	}
 	p, err := orderOf("ord", a.Ord)
 	if err != nil {
@@ -217,7 +247,8 @@ func (a *linalgNormArgs) norm() (*normOf, error) {
 
 func newMatrixNorm(x *tensor.Tensor, ord value.Value, dim []int, keepdim bool, dt *tensor.DType) (*normOf, error) {
 	if x.Dim() < 2 || len(dim) != 2 {
-		return nil, opdef.Refuse("A", "want a matrix over two dimensions, got shape %s and %d dimensions", tensor.ShapeString(x.Shape), len(dim))
+		return nil, opdef.Refuse("A", "want a matrix over two dimensions, got shape %s and %d dimensions",
+			tensor.ShapeString(x.Shape), len(dim))
 	}
 	if ord == value.Value("fro") {
 		return newNorm(x, "A", 2, dim, keepdim, dt)
@@ -250,7 +281,8 @@ func newMatrixNorm(x *tensor.Tensor, ord value.Value, dim []int, keepdim bool, d
 }
 
 // normOp completes the declaration of a norm whose argument arg it is of.
-func normOp[A any](o opdef.Op[A], arg string, call func(*A) (*normOf, error), node func(*A, *opdef.Grad) (opdef.Node, error)) *opdef.Entry {
+func normOp[A any](o opdef.Op[A], arg string, call func(*A) (*normOf, error), node func(*A, *opdef.Grad) (opdef.Node,
+	error)) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}}
 	terms := func(a *A) int {
 		n, err := call(a)
@@ -286,7 +318,8 @@ func normOp[A any](o opdef.Op[A], arg string, call func(*A) (*normOf, error), no
 			return nil, err
 		}
 		if n.spectral != nil {
-			return gradOf(arg, tensor.Full(tensor.Float64, gr[arg][0].Shape, n.spectralSensitivity()*opdef.MaxAbs(g.Out[0]))), nil
+			return gradOf(arg, tensor.Full(tensor.Float64, gr[arg][0].Shape,
+				n.spectralSensitivity()*opdef.MaxAbs(g.Out[0]))), nil
 		}
 		k := 3.0
 		if !math.IsInf(n.p, 0) {

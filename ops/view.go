@@ -50,7 +50,10 @@ func (v viewOp[A]) Entry() *opdef.Entry {
 	}
 	if v.Repeats {
 		op.Error.Grad = &opdef.Error{Class: opdef.Accumulated, ULPs: 1}
-		op.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return v.grad(a, opdef.Abs(g.Out[0])) }
+		op.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads,
+			error) {
+			return v.grad(a, opdef.Abs(g.Out[0]))
+		}
 		op.GradTerms = func(a *A) int {
 			t, err := v.View(a, v.Self(a))
 			if err != nil {
@@ -76,7 +79,8 @@ func (v viewOp[A]) grad(a *A, g *tensor.Tensor) (opdef.Grads, error) {
 
 // viewBack is the gradient of a tensor of shape for the gradient g of a view
 // of it.
-func viewBack(shape []int, g *tensor.Tensor, view func(*tensor.Tensor) (*tensor.Tensor, error)) (*tensor.Tensor, error) {
+func viewBack(shape []int, g *tensor.Tensor, view func(*tensor.Tensor) (*tensor.Tensor, error)) (*tensor.Tensor,
+	error) {
 	p, err := probe(shape)
 	if err != nil {
 		return nil, err

@@ -17,10 +17,11 @@ import (
 // at computed positions in gridOps.
 var visionOps = []*opdef.Entry{
 	resizeOp(opdef.Op[interpolateArgs]{
-		Schema: "interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
-		DIOPI:  "interpolate keep_scale=True",
-		Names:  "F.interpolate",
-		Doc:    interpolateDoc,
+		Schema: "interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? " +
+			"align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
+		DIOPI: "interpolate keep_scale=True",
+		Names: "F.interpolate",
+		Doc:   interpolateDoc,
 		Node: func(a *interpolateArgs, g *opdef.Grad) (opdef.Node, error) {
 			if a.Mode != "area" || a.Input.Dim() != 3 {
 				return opdef.Node{}, nil
@@ -31,13 +32,15 @@ var visionOps = []*opdef.Entry{
 		Cases: interpolateCases,
 	}, func(a *interpolateArgs) *interpolateArgs { return a }),
 	resizeOp(opdef.Op[upsampleArgs]{
-		Schema: "upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? align_corners=None) -> Tensor",
-		DIOPI:  "interpolate keep_scale=True",
-		Names:  "F.upsample",
-		Doc:    interpolateDoc,
+		Schema: "upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? " +
+			"align_corners=None) -> Tensor",
+		DIOPI: "interpolate keep_scale=True",
+		Names: "F.upsample",
+		Doc:   interpolateDoc,
 		Cases: func(r *rand.Rand) []*upsampleArgs {
 			g := opdef.Gen{R: r}
-			return []*upsampleArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, 2.0, "bilinear", nil}, {g.Normal(tensor.Float32, 1, 2, 4), int64(6), nil, "nearest", nil}}
+			return []*upsampleArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, 2.0, "bilinear", nil},
+				{g.Normal(tensor.Float32, 1, 2, 4), int64(6), nil, "nearest", nil}}
 		},
 	}, func(a *upsampleArgs) *interpolateArgs {
 		return &interpolateArgs{a.Input, a.Size, a.ScaleFactor, a.Mode, a.AlignCorners, nil, false}
@@ -49,7 +52,8 @@ var visionOps = []*opdef.Entry{
 		Doc:    interpolateDoc,
 		Cases: func(r *rand.Rand) []*upsampleSizeArgs {
 			g := opdef.Gen{R: r}
-			return []*upsampleSizeArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, int64(2)}, {g.Normal(tensor.Float32, 1, 2, 4), int64(6), nil}}
+			return []*upsampleSizeArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, int64(2)},
+				{g.Normal(tensor.Float32, 1, 2, 4), int64(6), nil}}
 		},
 	}, func(a *upsampleSizeArgs) *interpolateArgs {
 		return &interpolateArgs{a.Input, a.Size, a.ScaleFactor, "nearest", nil, nil, false}
@@ -61,7 +65,8 @@ var visionOps = []*opdef.Entry{
 		Doc:    interpolateDoc,
 		Cases: func(r *rand.Rand) []*upsampleSizeArgs {
 			g := opdef.Gen{R: r}
-			return []*upsampleSizeArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, int64(2)}, {g.Normal(tensor.Float32, 1, 2, 4, 4), value.NewTuple(int64(6), int64(3)), nil}}
+			return []*upsampleSizeArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, int64(2)},
+				{g.Normal(tensor.Float32, 1, 2, 4, 4), value.NewTuple(int64(6), int64(3)), nil}}
 		},
 	}, func(a *upsampleSizeArgs) *interpolateArgs {
 		corners := true
@@ -72,8 +77,9 @@ var visionOps = []*opdef.Entry{
 var interpolateDoc = opdef.Doc{
 	Summary: "Resize the spatial dimensions by interpolation",
 	Formula: "per dimension: sum_j w[o, j] * input[j]",
-	Notes:   "Modes nearest, nearest-exact, linear (3-D), bilinear, bicubic (4-D), trilinear (5-D) and area. Of nearest, positions are rounded to float32 as torch does.",
-	Source:  "torch.nn.functional.interpolate",
+	Notes: "Modes nearest, nearest-exact, linear (3-D), bilinear, bicubic (4-D), trilinear (5-D) and area. Of " +
+		"nearest, positions are rounded to float32 as torch does.",
+	Source: "torch.nn.functional.interpolate",
 }
 
 type interpolateArgs struct {
@@ -265,7 +271,8 @@ func (a *interpolateArgs) plan() (planes, *kernel.Axes, error) {
 			return fail(opdef.Refuse("mode", "%q needs %d dimensions, got %d", a.Mode, want, nd+2))
 		}
 	default:
-		return fail(opdef.Refuse("mode", "want nearest, nearest-exact, area, linear, bilinear, bicubic or trilinear, got %q", a.Mode))
+		return fail(opdef.Refuse("mode", "want nearest, nearest-exact, area, linear, bilinear, bicubic or "+
+			"trilinear, got %q", a.Mode))
 	}
 	if a.Antialias && (nd != 2 || a.Mode != "bilinear" && a.Mode != "bicubic") {
 		return fail(opdef.Refuse("antialias", "needs mode bilinear or bicubic and 4 dimensions"))

@@ -11,21 +11,25 @@ import (
 
 // windowOps are window functions for spectra and the frequencies of those.
 var windowOps = []*opdef.Entry{
-	windowOp("bartlett_window", "", "Triangular window", "1 - |2*n/N - 1|", func(w windowArgs) *windowArgs { return &w },
+	windowOp("bartlett_window", "", "Triangular window", "1 - |2*n/N - 1|",
+		func(w windowArgs) *windowArgs { return &w },
 		func(*windowArgs) window {
 			return window{func(t float64) float64 { return 1 - math.Abs(2*t-1) }, func(float64) float64 { return 1 }}
 		}),
 	windowOp("hann_window", "", "Hann window", "(1 - cos(2*pi*n/N)) / 2", func(w windowArgs) *windowArgs { return &w },
 		func(*windowArgs) window { return cosines(0.5, -0.5, 0) }),
-	windowOp("blackman_window", "", "Blackman window", "0.42 - 0.5*cos(2*pi*n/N) + 0.08*cos(4*pi*n/N)", func(w windowArgs) *windowArgs { return &w },
+	windowOp("blackman_window", "", "Blackman window", "0.42 - 0.5*cos(2*pi*n/N) + 0.08*cos(4*pi*n/N)",
+		func(w windowArgs) *windowArgs { return &w },
 		func(*windowArgs) window { return cosines(0.42, -0.5, 0.08) }),
 	windowOp("hamming_window", "float alpha=0.54, float beta=0.46, ", "Hamming window", "alpha - beta*cos(2*pi*n/N)",
 		func(w windowArgs) *hammingArgs { return &hammingArgs{w, 0.54, 0.46} },
 		func(a *hammingArgs) window { return cosines(a.Alpha, -a.Beta, 0) }),
 	windowOp("kaiser_window", "float beta=12.0, ", "Kaiser window", "I0(beta*sqrt(1 - (2*n/N - 1)**2)) / I0(beta)",
 		func(w windowArgs) *kaiserArgs { return &kaiserArgs{w, 12} }, kaiser),
-	frequencies("fftfreq", "Frequencies of the elements of a discrete Fourier transform", "[0, 1, ..., (n-1)//2, -(n//2), ..., -1] / (n*d)", false),
-	frequencies("rfftfreq", "Frequencies of the elements of a discrete Fourier transform of real numbers", "[0, 1, ..., n//2] / (n*d)", true),
+	frequencies("fftfreq", "Frequencies of the elements of a discrete Fourier transform",
+		"[0, 1, ..., (n-1)//2, -(n//2), ..., -1] / (n*d)", false),
+	frequencies("rfftfreq", "Frequencies of the elements of a discrete Fourier transform of real numbers",
+		"[0, 1, ..., n//2] / (n*d)", true),
 }
 
 type (
@@ -119,8 +123,11 @@ func windowOp[A any, P interface {
 	window() *windowArgs
 }](name, params, summary, formula string, args func(w windowArgs) *A, f func(a *A) window) *opdef.Entry {
 	return opdef.Op[A]{
-		Schema: name + "(int window_length, bool periodic=True, " + params + "*, dtype? dtype=None" + options, Names: name,
-		Doc:   opdef.Doc{Summary: summary, Formula: formula, Notes: "N is window_length, one less if not periodic. The only element of a window of length 1 is 1.", Source: "torch." + name},
+		Schema: name + "(int window_length, bool periodic=True, " + params + "*, dtype? dtype=None" + options,
+		Names:  name,
+		Doc: opdef.Doc{Summary: summary, Formula: formula,
+			Notes:  "N is window_length, one less if not periodic. The only element of a window of length 1 is 1.",
+			Source: "torch." + name},
 		Error: smooth, NoGrad: noInput,
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			t, err := P(a).window().sample(f(a).at)
@@ -135,7 +142,8 @@ func windowOp[A any, P interface {
 		},
 		Cases: func(*rand.Rand) (cs []*A) {
 			f64, bf16 := tensor.Float64, tensor.BFloat16
-			for _, w := range []windowArgs{{8, true, nil}, {8, false, nil}, {7, true, &f64}, {5, false, &bf16}, {1, true, nil}, {0, true, nil}, {2, false, &f64}} {
+			for _, w := range []windowArgs{{8, true, nil}, {8, false, nil}, {7, true, &f64}, {5, false, &bf16},
+				{1, true, nil}, {0, true, nil}, {2, false, &f64}} {
 				cs = append(cs, args(w))
 			}
 			return cs

@@ -81,7 +81,8 @@ func maxPoolOf[A any](op opdef.Op[A], arg string, plan func(a *A) (*pooling, err
 
 // magnitudeGrad is the scale of a gradient that is linear in the gradient of
 // the result with non-negative coefficients: itself on magnitudes.
-func magnitudeGrad[A any](grad func(a *A, g *opdef.Grad) (opdef.Grads, error)) func(a *A, g *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
+func magnitudeGrad[A any](grad func(a *A, g *opdef.Grad) (opdef.Grads, error)) func(a *A, g *opdef.Grad,
+	grads opdef.Grads) (opdef.Grads, error) {
 	return func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		out := make([]*tensor.Tensor, len(g.Out))
 		for i, t := range g.Out {
@@ -107,11 +108,13 @@ func squeezedNode[A any](plan func(a *A) (*pooling, error)) func(a *A, g *opdef.
 
 func maxPoolOps(nd int) []*opdef.Entry {
 	name := fmt.Sprintf("max_pool%dd", nd)
-	args := fmt.Sprintf("Tensor input, int[%d] kernel_size, int[%d]? stride=None, int[%d] padding=0, int[%d] dilation=1, bool ceil_mode=False, bool return_indices=False", nd, nd, nd, nd)
+	args := fmt.Sprintf("Tensor input, int[%d] kernel_size, int[%d]? stride=None, int[%d] padding=0, int[%d] "+
+		"dilation=1, bool ceil_mode=False, bool return_indices=False", nd, nd, nd, nd)
 	doc := opdef.Doc{
 		Summary: fmt.Sprintf("Largest element of sliding windows of %d dimensions", nd),
 		Formula: "max over k of input[n, c, p*stride - padding + k*dilation]",
-		Notes:   "Of equal elements the first counts, of NaNs the last; return_indices adds the index in the input plane.", Source: "torch.nn.functional." + name,
+		Notes: "Of equal elements the first counts, of NaNs the last; return_indices adds the index in the input " +
+			"plane.", Source: "torch.nn.functional." + name,
 	}
 	cases := func(r *rand.Rand) []*maxPoolArgs {
 		g := opdef.Gen{R: r}
@@ -128,13 +131,17 @@ func maxPoolOps(nd int) []*opdef.Entry {
 		}
 	}
 	both := []*opdef.Entry{
-		maxPoolOf(opdef.Op[maxPoolArgs]{Schema: name + "(" + args + ") -> Tensor", Names: name + " F." + name, Doc: doc, Cases: cases}, "input",
-			func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd) }, func(a *maxPoolArgs) bool { return a.ReturnIndices }),
+		maxPoolOf(opdef.Op[maxPoolArgs]{Schema: name + "(" + args + ") -> Tensor", Names: name + " F." + name, Doc: doc,
+			Cases: cases}, "input",
+			func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd) },
+			func(a *maxPoolArgs) bool { return a.ReturnIndices }),
 		maxPoolOf(opdef.Op[maxPoolArgs]{
 			Schema: name + "_with_indices(" + args + ") -> (Tensor, Tensor)",
-			Names:  "F." + name + "_with_indices _C._nn." + name + "_with_indices" + map[bool]string{true: " max_pool1d_with_indices"}[nd == 1], Doc: doc, Cases: cases,
+			Names: "F." + name + "_with_indices _C._nn." + name + "_with_indices" +
+				map[bool]string{true: " max_pool1d_with_indices"}[nd == 1], Doc: doc, Cases: cases,
 			DIOPI: name + " return_indices=True -return_indices",
-		}, "input", func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd) }, func(*maxPoolArgs) bool { return true }),
+		}, "input", func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd) },
+			func(*maxPoolArgs) bool { return true }),
 	}
 	return both
 }
@@ -206,11 +213,13 @@ func meanPoolOf[A any](op opdef.Op[A], arg string, plan func(a *A) (*pooling, er
 
 func avgPoolOps(nd int) []*opdef.Entry {
 	name := fmt.Sprintf("avg_pool%dd", nd)
-	args := fmt.Sprintf("Tensor input, int[%d] kernel_size, int[%d]? stride=None, int[%d] padding=0, bool ceil_mode=False, bool count_include_pad=True", nd, nd, nd)
+	args := fmt.Sprintf("Tensor input, int[%d] kernel_size, int[%d]? stride=None, int[%d] padding=0, bool "+
+		"ceil_mode=False, bool count_include_pad=True", nd, nd, nd)
 	doc := opdef.Doc{
 		Summary: fmt.Sprintf("Average of sliding windows of %d dimensions", nd),
 		Formula: "mean over k of input[n, c, p*stride - padding + k]",
-		Notes:   "The divisor counts padding unless count_include_pad is false, never what lies beyond it; divisor_override replaces it.", Source: "torch.nn.functional." + name,
+		Notes: "The divisor counts padding unless count_include_pad is false, never what lies beyond it; " +
+			"divisor_override replaces it.", Source: "torch.nn.functional." + name,
 	}
 	list := func(n int) []int { return slices.Repeat([]int{n}, nd) }
 	cases := func(r *rand.Rand) []*avgPoolArgs {
@@ -233,16 +242,19 @@ func avgPoolOps(nd int) []*opdef.Entry {
 			Schema: name + "(" + args + ") -> Tensor", Names: name + " F." + name, Doc: doc,
 			Cases: func(r *rand.Rand) (cs []*avgPool1dArgs) {
 				for _, a := range cases(r) {
-					cs = append(cs, &avgPool1dArgs{a.Input, a.KernelSize, a.Stride, a.Padding, a.CeilMode, a.CountIncludePad})
+					cs = append(cs, &avgPool1dArgs{a.Input, a.KernelSize, a.Stride, a.Padding, a.CeilMode,
+						a.CountIncludePad})
 				}
 				return cs
 			},
 		}, "input", func(a *avgPool1dArgs) (*pooling, error) {
-			return (&avgPoolArgs{a.Input, a.KernelSize, a.Stride, a.Padding, a.CeilMode, a.CountIncludePad, nil}).plan(1)
+			return (&avgPoolArgs{a.Input, a.KernelSize, a.Stride, a.Padding, a.CeilMode, a.CountIncludePad,
+				nil}).plan(1)
 		})}
 	}
 	return []*opdef.Entry{meanPoolOf(opdef.Op[avgPoolArgs]{
-		Schema: name + "(" + args + ", int? divisor_override=None) -> Tensor", Names: "F." + name + " _C._nn." + name, Doc: doc, Cases: cases,
+		Schema: name + "(" + args + ", int? divisor_override=None) -> Tensor", Names: "F." + name + " _C._nn." + name,
+		Doc: doc, Cases: cases,
 	}, "input", func(a *avgPoolArgs) (*pooling, error) { return a.plan(nd) })}
 }
 
@@ -267,7 +279,8 @@ func adaptivePlan(x *tensor.Tensor, size value.Value, nd int) (*pooling, error) 
 
 func adaptivePoolOps(nd int) []*opdef.Entry {
 	avg, most := fmt.Sprintf("adaptive_avg_pool%dd", nd), fmt.Sprintf("adaptive_max_pool%dd", nd)
-	notes := "output_size is a number or one per dimension; None keeps the input's size. Windows overlap where the sizes do not divide."
+	notes := "output_size is a number or one per dimension; None keeps the input's size. Windows overlap where the " +
+		"sizes do not divide."
 	sizes := func() []value.Value {
 		three := make([]value.Value, nd)
 		for d := range three {
@@ -281,11 +294,17 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 	maxCases := func(r *rand.Rand) (cs []*adaptiveMaxArgs) {
 		g := opdef.Gen{R: r}
 		for i, s := range sizes() {
-			cs = append(cs, &adaptiveMaxArgs{g.Distinct(tensor.Float64, append([]int{2, 2}, slices.Repeat([]int{5}, nd)...)...), s, i%2 == 0})
+			cs = append(cs,
+				&adaptiveMaxArgs{g.Distinct(tensor.Float64, append([]int{2, 2}, slices.Repeat([]int{5}, nd)...)...),
+					s, i%2 == 0})
 		}
-		return append(cs, &adaptiveMaxArgs{g.Distinct(tensor.Float32, append([]int{2}, slices.Repeat([]int{4}, nd)...)...), int64(3), false})
+		return append(cs,
+			&adaptiveMaxArgs{g.Distinct(tensor.Float32, append([]int{2}, slices.Repeat([]int{4}, nd)...)...),
+				int64(3), false})
 	}
-	maxDoc := opdef.Doc{Summary: fmt.Sprintf("Largest element of windows that divide %d dimensions", nd), Formula: "max of input[floor(o*in/out) : ceil((o+1)*in/out)]", Notes: notes, Source: "torch.nn.functional." + most}
+	maxDoc := opdef.Doc{Summary: fmt.Sprintf("Largest element of windows that divide %d dimensions", nd),
+		Formula: "max of input[floor(o*in/out) : ceil((o+1)*in/out)]", Notes: notes,
+		Source: "torch.nn.functional." + most}
 	avgNames := "F." + avg + " _C._nn." + avg
 	maxNames := "F." + most
 	withIndices := "F." + most + "_with_indices _C._nn." + most
@@ -295,20 +314,29 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 	return []*opdef.Entry{
 		meanPoolOf(opdef.Op[adaptiveAvgArgs]{
 			Schema: avg + "(Tensor input, any output_size) -> Tensor", Names: avgNames,
-			Doc: opdef.Doc{Summary: fmt.Sprintf("Average of windows that divide %d dimensions", nd), Formula: "mean of input[floor(o*in/out) : ceil((o+1)*in/out)]", Notes: notes, Source: "torch.nn.functional." + avg},
+			Doc: opdef.Doc{Summary: fmt.Sprintf("Average of windows that divide %d dimensions", nd),
+				Formula: "mean of input[floor(o*in/out) : ceil((o+1)*in/out)]", Notes: notes,
+				Source: "torch.nn.functional." + avg},
 			Cases: func(r *rand.Rand) (cs []*adaptiveAvgArgs) {
 				g := opdef.Gen{R: r}
 				for _, s := range sizes() {
-					cs = append(cs, &adaptiveAvgArgs{g.Normal(tensor.Float64, append([]int{2, 2}, slices.Repeat([]int{5}, nd)...)...), s})
+					cs = append(cs,
+						&adaptiveAvgArgs{g.Normal(tensor.Float64,
+							append([]int{2, 2}, slices.Repeat([]int{5}, nd)...)...), s})
 				}
-				return append(cs, &adaptiveAvgArgs{g.Normal(tensor.BFloat16, append([]int{2}, slices.Repeat([]int{4}, nd)...)...), int64(3)})
+				return append(cs,
+					&adaptiveAvgArgs{g.Normal(tensor.BFloat16, append([]int{2}, slices.Repeat([]int{4}, nd)...)...),
+						int64(3)})
 			},
 		}, "input", func(a *adaptiveAvgArgs) (*pooling, error) { return adaptivePlan(a.Input, a.OutputSize, nd) }),
 		maxPoolOf(opdef.Op[adaptiveMaxArgs]{
-			Schema: most + "(Tensor input, any output_size, bool return_indices=False) -> Tensor", Names: maxNames, Doc: maxDoc, Cases: maxCases,
+			Schema: most + "(Tensor input, any output_size, bool return_indices=False) -> Tensor", Names: maxNames,
+			Doc: maxDoc, Cases: maxCases,
 		}, "input", plan, func(a *adaptiveMaxArgs) bool { return a.ReturnIndices }),
 		maxPoolOf(opdef.Op[adaptiveMaxArgs]{
-			Schema: most + "_with_indices(Tensor input, any output_size, bool return_indices=False) -> (Tensor, Tensor)", Names: withIndices, Doc: maxDoc, Cases: maxCases,
+			Schema: most +
+				"_with_indices(Tensor input, any output_size, bool return_indices=False) -> (Tensor, Tensor)",
+			Names: withIndices, Doc: maxDoc, Cases: maxCases,
 			DIOPI: most + " return_indices=True -return_indices",
 		}, "input", plan, func(*adaptiveMaxArgs) bool { return true }),
 	}

@@ -15,16 +15,18 @@ import (
 // badFiles says what is reported of each file in testdata/bad; "" means that
 // the file is readable, and its value is in TestBadButReadable.
 var badFiles = map[string]string{
-	"args-list": "", "crc-mismatch": "", "huge-memo": "", "key-not-string": "", "runpy-build": "", "self-list": "", "state-dict": "",
+	"args-list": "", "crc-mismatch": "", "huge-memo": "", "key-not-string": "", "runpy-build": "", "self-list": "",
+	"state-dict":   "",
 	"stride0-huge": "", "top-list": "", "top-tensor": "", "unknown-class": "", "version-99": "", "zip-tail-garbage": "",
-	"bad-memo":                "data.pkl: offset 37: malformed pickle: opcode 0x68: memo slot 99 was never set",
-	"bad-opcode":              "data.pkl: offset 2: malformed pickle: opcode 0xff: unknown opcode",
-	"bad-utf8":                "data.pkl: offset 2: malformed pickle: opcode 0x58: BINUNICODE is not UTF-8",
-	"builtins-eval":           "data.pkl: offset 37: forbidden global __builtin__.eval",
-	"dup-bomb":                "data.pkl: value expands to more than 4194304 items",
-	"empty":                   "empty file",
-	"empty-storage":           "data.pkl: offset 124: storage 0 is 0 bytes, 24 declared",
-	"huge-frame":              "data.pkl: offset 2: opcode 0x95: frame of 4611686018427387904 bytes exceeds 3 bytes left",
+	"bad-memo":      "data.pkl: offset 37: malformed pickle: opcode 0x68: memo slot 99 was never set",
+	"bad-opcode":    "data.pkl: offset 2: malformed pickle: opcode 0xff: unknown opcode",
+	"bad-utf8":      "data.pkl: offset 2: malformed pickle: opcode 0x58: BINUNICODE is not UTF-8",
+	"builtins-eval": "data.pkl: offset 37: forbidden global __builtin__.eval",
+	"dup-bomb":      "data.pkl: value expands to more than 4194304 items",
+	"empty":         "empty file",
+	"empty-storage": "data.pkl: offset 124: storage 0 is 0 bytes, 24 declared",
+	"huge-frame": "data.pkl: offset 2: opcode 0x95: frame of 4611686018427387904 bytes exceeds 3 " +
+		"bytes left",
 	"huge-long":               "data.pkl: offset 2: opcode 0x8b: length 2147483647 exceeds 4 bytes left",
 	"huge-storage":            "data.pkl: offset 131: storage 0 is 24 bytes, 4503599627370496 declared",
 	"huge-string":             "data.pkl: offset 2: opcode 0x58: length 4294967295 exceeds 4 bytes left",
@@ -35,43 +37,46 @@ var badFiles = map[string]string{
 	"legacy-truncated-pickle": "object: offset 6: truncated pickle: opcode 0x58: length 4 exceeds 2 bytes left",
 	"legacy-wrong-magic":      "offset 0: not a torch file: wrong magic number",
 	"legacy-wrong-protocol":   "protocol version: unsupported protocol version 7777",
-	"local-header-offset":     "offset 386: corrupt zip: record \"input/data.pkl\" of 231 bytes at offset 2147483647 reaches past offset 386",
-	"long-storage":            "data.pkl: offset 124: storage 0 is 32 bytes, 24 declared",
-	"missing-storage":         "data.pkl: offset 124: missing storage record data/0",
-	"negative-numel":          "data.pkl: offset 127: storage 0: negative storage size -6",
-	"negative-offset":         "negative storage offset -1",
-	"negative-size":           "negative dimension -2",
-	"negative-stride":         "negative stride -3",
-	"no-mark":                 "data.pkl: offset 4: malformed pickle: opcode 0x74: TUPLE without MARK",
-	"no-stop":                 "data.pkl: offset 229: truncated pickle: no STOP",
-	"offset-outside":          "tensor reaches past its storage",
-	"one-byte":                "not a torch file: 1 bytes are too short",
-	"os-system":               "data.pkl: offset 37: forbidden global os.system",
-	"overflow-extent":         "tensor reaches past its storage",
-	"overflow-numel":          "element count overflows",
-	"persistent-module":       "data.pkl: offset 84: unexpected persistent id",
-	"persistent-short":        "data.pkl: offset 77: unexpected persistent id",
-	"persistent-string":       "data.pkl: offset 49: unexpected persistent id",
-	"pickle-only":             "not a torch file: wrong magic number",
-	"posix-system":            "data.pkl: offset 37: forbidden global posix.system",
-	"protocol-9":              "data.pkl: offset 0: unsupported pickle protocol 9",
-	"rank-mismatch":           "shape and stride differ in length",
-	"rebuild-arity":           "data.pkl: offset 76: torch._utils._rebuild_tensor_v2: malformed tensor: 2 arguments, want 6 to 7",
-	"rebuild-types":           "data.pkl: offset 86: torch._utils._rebuild_tensor_v2: malformed tensor: the storage is an int",
-	"shape-outside":           "tensor reaches past its storage",
-	"short-storage":           "data.pkl: offset 124: storage 0 is 20 bytes, 24 declared",
-	"stack-underflow":         "data.pkl: offset 2: malformed pickle: opcode 0x52: REDUCE needs 2 objects, the stack has 0",
-	"storage-two-types":       "storage 0 declared with two types or sizes: torch.FloatStorage of 6 and torch.LongStorage of 3 elements",
-	"stride-outside":          "tensor reaches past its storage",
-	"text":                    "not a torch file: neither a zip nor a pickle",
-	"traversal-key":           "missing storage record data/../../../etc/passwd",
-	"two-pickles":             "more than one root folder: \"input\" and \"other\"",
-	"unhashable-key":          "data.pkl: unhashable dict key or set member: list or set",
-	"unknown-storage":         "data.pkl: offset 84: unknown storage type torch.FooStorage",
-	"zip-empty":               "no data.pkl record",
-	"zip-no-end":              "truncated zip: no end-of-central-directory record",
-	"zip-no-pickle":           "no data.pkl record",
-	"zip-truncated":           "truncated zip: no end-of-central-directory record",
+	"local-header-offset": "offset 386: corrupt zip: record \"input/data.pkl\" of 231 bytes at offset " +
+		"2147483647 reaches past offset 386",
+	"long-storage":      "data.pkl: offset 124: storage 0 is 32 bytes, 24 declared",
+	"missing-storage":   "data.pkl: offset 124: missing storage record data/0",
+	"negative-numel":    "data.pkl: offset 127: storage 0: negative storage size -6",
+	"negative-offset":   "negative storage offset -1",
+	"negative-size":     "negative dimension -2",
+	"negative-stride":   "negative stride -3",
+	"no-mark":           "data.pkl: offset 4: malformed pickle: opcode 0x74: TUPLE without MARK",
+	"no-stop":           "data.pkl: offset 229: truncated pickle: no STOP",
+	"offset-outside":    "tensor reaches past its storage",
+	"one-byte":          "not a torch file: 1 bytes are too short",
+	"os-system":         "data.pkl: offset 37: forbidden global os.system",
+	"overflow-extent":   "tensor reaches past its storage",
+	"overflow-numel":    "element count overflows",
+	"persistent-module": "data.pkl: offset 84: unexpected persistent id",
+	"persistent-short":  "data.pkl: offset 77: unexpected persistent id",
+	"persistent-string": "data.pkl: offset 49: unexpected persistent id",
+	"pickle-only":       "not a torch file: wrong magic number",
+	"posix-system":      "data.pkl: offset 37: forbidden global posix.system",
+	"protocol-9":        "data.pkl: offset 0: unsupported pickle protocol 9",
+	"rank-mismatch":     "shape and stride differ in length",
+	"rebuild-arity": "data.pkl: offset 76: torch._utils._rebuild_tensor_v2: malformed tensor: 2 arguments, want " +
+		"6 to 7",
+	"rebuild-types":   "data.pkl: offset 86: torch._utils._rebuild_tensor_v2: malformed tensor: the storage is an int",
+	"shape-outside":   "tensor reaches past its storage",
+	"short-storage":   "data.pkl: offset 124: storage 0 is 20 bytes, 24 declared",
+	"stack-underflow": "data.pkl: offset 2: malformed pickle: opcode 0x52: REDUCE needs 2 objects, the stack has 0",
+	"storage-two-types": "storage 0 declared with two types or sizes: torch.FloatStorage of 6 and torch.LongStorage " +
+		"of 3 elements",
+	"stride-outside":  "tensor reaches past its storage",
+	"text":            "not a torch file: neither a zip nor a pickle",
+	"traversal-key":   "missing storage record data/../../../etc/passwd",
+	"two-pickles":     "more than one root folder: \"input\" and \"other\"",
+	"unhashable-key":  "data.pkl: unhashable dict key or set member: list or set",
+	"unknown-storage": "data.pkl: offset 84: unknown storage type torch.FooStorage",
+	"zip-empty":       "no data.pkl record",
+	"zip-no-end":      "truncated zip: no end-of-central-directory record",
+	"zip-no-pickle":   "no data.pkl record",
+	"zip-truncated":   "truncated zip: no end-of-central-directory record",
 }
 
 func TestBad(t *testing.T) {
@@ -125,7 +130,8 @@ func TestBadButReadable(t *testing.T) {
 		t.Errorf("version-99: warnings %q", f.Warnings)
 	}
 	f := open("crc-mismatch")
-	if _, err := value.Tensors(f.Root)[0].Storage().Load(); err == nil || !strings.Contains(err.Error(), "data/0: checksum mismatch") {
+	if _, err := value.Tensors(f.Root)[0].Storage().Load(); err == nil ||
+		!strings.Contains(err.Error(), "data/0: checksum mismatch") {
 		t.Errorf("crc-mismatch: got %v", err)
 	}
 }
@@ -142,8 +148,10 @@ func TestLimits(t *testing.T) {
 			h    zip.FileHeader
 			data []byte
 		}{
-			{zip.FileHeader{Name: "x/data.pkl", Method: zip.Store}, []byte(pickleOf(storageOp("ByteStorage", "0", declared)))},
-			{zip.FileHeader{Name: "x/data/0", Method: zip.Deflate, UncompressedSize64: uint64(len(content)), CRC32: crc32.ChecksumIEEE(content)}, packed.Bytes()},
+			{zip.FileHeader{Name: "x/data.pkl", Method: zip.Store},
+				[]byte(pickleOf(storageOp("ByteStorage", "0", declared)))},
+			{zip.FileHeader{Name: "x/data/0", Method: zip.Deflate, UncompressedSize64: uint64(len(content)),
+				CRC32: crc32.ChecksumIEEE(content)}, packed.Bytes()},
 		} {
 			r.h.CompressedSize64 = uint64(len(r.data))
 			if r.h.Method == zip.Store {
@@ -168,12 +176,14 @@ func TestLimits(t *testing.T) {
 		{"lists", pth(t, pickleOf(strings.Repeat("](", 900)+strings.Repeat("e", 900))), ""},
 		{"marks", pth(t, pickleOf(strings.Repeat("(", 200000))), "more than 1000 open marks"},
 		{"tuples", pth(t, pickleOf("N"+strings.Repeat("\x85", 200000))), "objects are nested more than 1000 deep"},
-		{"lists by append", pth(t, pickleOf(strings.Repeat("]", 200000)+strings.Repeat("a", 199999))), "objects are nested more than 1000 deep"},
+		{"lists by append", pth(t, pickleOf(strings.Repeat("]", 200000)+strings.Repeat("a", 199999))),
+			"objects are nested more than 1000 deep"},
 		{"objects", pth(t, pickleOf("("+strings.Repeat("N", 1<<20)+"t")), "more than 1048576 objects"},
 		{"memo", pth(t, pickleOf("\x80\x04N"+strings.Repeat("\x94", 1<<20+1))), "more than 1048576 memo slots"},
 		{"expansion", pth(t, pickleOf(")"+strings.Repeat("2\x86", 22))), "value expands to more than 4194304 items"},
 		{"globals", pth(t, pickleOf("("+manyGlobals(1001)+"t")), "more than 1000 different globals"},
-		{"long", pth(t, pickleOf("\x8b\x01\x04\x00\x00"+strings.Repeat("a", 1025))), "integer of 1025 bytes, the limit is 1 to 1024"},
+		{"long", pth(t, pickleOf("\x8b\x01\x04\x00\x00"+strings.Repeat("a", 1025))),
+			"integer of 1025 bytes, the limit is 1 to 1024"},
 		{"digits", pth(t, pickleOf("L"+strings.Repeat("1", 4301)+"L\n")), "integer of 4301 digits"},
 		{"inflated size", deflated(make([]byte, 1<<20), 24), "storage 0 is 1048576 bytes, 24 declared"},
 	} {
@@ -195,7 +205,8 @@ func TestLimits(t *testing.T) {
 			t.Errorf("limits %+v: no error", lim)
 		}
 	}
-	if _, err := read("test.pth", memory(file), Limits{Objects: 4, Expanded: 4, Records: 2, Pickle: 8, Depth: 1}); err != nil {
+	if _, err := read("test.pth", memory(file), Limits{Objects: 4, Expanded: 4, Records: 2, Pickle: 8,
+		Depth: 1}); err != nil {
 		t.Error(err)
 	}
 	// What inflates to the declared size is read, unless a limit forbids it.

@@ -63,7 +63,8 @@ func BenchmarkWrite(b *testing.B) {
 // largeTensor is a stored float32 tensor of n elements.
 func largeTensor(b *testing.B, n int) *tensor.Tensor {
 	b.Helper()
-	t, err := tensor.NewView(tensor.NewStorage(make([]byte, 4*n)), tensor.View{DType: tensor.Float32, Shape: []int{n}, Stride: []int{1}})
+	t, err := tensor.NewView(tensor.NewStorage(make([]byte, 4*n)), tensor.View{DType: tensor.Float32, Shape: []int{n},
+		Stride: []int{1}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -55,7 +55,8 @@ var constants = map[string]value.Value{
 
 // builtinTypes are the names of builtins that are data types; every other
 // builtin is refused.
-var builtinTypes = set("Ellipsis", "NotImplemented", "None", "True", "False", "bool", "bytearray", "bytes", "complex", "dict", "float",
+var builtinTypes = set("Ellipsis", "NotImplemented", "None", "True", "False", "bool", "bytearray", "bytes", "complex",
+	"dict", "float",
 	"frozenset", "int", "list", "long", "object", "range", "set", "slice", "str", "tuple", "unicode", "xrange")
 
 // refusedModules can run code, reach the system or load more pickles. A file
@@ -64,14 +65,22 @@ var builtinTypes = set("Ellipsis", "NotImplemented", "None", "True", "False", "b
 // Source: the deny lists of picklescan and fickling, and the standard library
 // index sections on processes, networking, and import.
 var refusedModules = set(
-	"_aix_support", "_bootsubprocess", "_ctypes", "_frozen_importlib", "_imp", "_io", "_multiprocessing", "_osx_support",
-	"_pickle", "_posixsubprocess", "_pyrepl", "_signal", "_socket", "_thread", "_winapi", "aiohttp", "antigravity", "asyncio", "atexit",
-	"bdb", "cPickle", "cProfile", "cffi", "cgi", "cloudpickle", "cmd", "code", "codeop", "commands", "concurrent", "ctypes", "dill",
-	"distutils", "doctest", "ensurepip", "fcntl", "fileinput", "ftplib", "gc", "glob", "http", "httplib", "idlelib", "imaplib", "imp",
-	"importlib", "inspect", "io", "joblib", "lib2to3", "linecache", "marshal", "mmap", "msvcrt", "multiprocessing", "nntplib", "nt",
-	"ntpath", "operator", "os", "pdb", "pickle", "pickletools", "pip", "pkg_resources", "pkgutil", "platform", "poplib", "popen2", "posix",
-	"posixpath", "profile", "pty", "py_compile", "pydoc", "requests", "resource", "rlcompleter", "runpy", "select", "selectors",
-	"setuptools", "shelve", "shlex", "shutil", "signal", "site", "smtplib", "socket", "socketserver", "sqlite3", "ssl", "subprocess",
+	"_aix_support", "_bootsubprocess", "_ctypes", "_frozen_importlib", "_imp", "_io", "_multiprocessing",
+	"_osx_support",
+	"_pickle", "_posixsubprocess", "_pyrepl", "_signal", "_socket", "_thread", "_winapi", "aiohttp", "antigravity",
+	"asyncio", "atexit",
+	"bdb", "cPickle", "cProfile", "cffi", "cgi", "cloudpickle", "cmd", "code", "codeop", "commands", "concurrent",
+	"ctypes", "dill",
+	"distutils", "doctest", "ensurepip", "fcntl", "fileinput", "ftplib", "gc", "glob", "http", "httplib", "idlelib",
+	"imaplib", "imp",
+	"importlib", "inspect", "io", "joblib", "lib2to3", "linecache", "marshal", "mmap", "msvcrt", "multiprocessing",
+	"nntplib", "nt",
+	"ntpath", "operator", "os", "pdb", "pickle", "pickletools", "pip", "pkg_resources", "pkgutil", "platform", "poplib",
+	"popen2", "posix",
+	"posixpath", "profile", "pty", "py_compile", "pydoc", "requests", "resource", "rlcompleter", "runpy", "select",
+	"selectors",
+	"setuptools", "shelve", "shlex", "shutil", "signal", "site", "smtplib", "socket", "socketserver", "sqlite3", "ssl",
+	"subprocess",
 	"sys", "sysconfig", "syslog", "tempfile", "telnetlib", "thread", "threading", "timeit", "trace", "tracemalloc",
 	"types", "urllib", "urllib2", "venv", "webbrowser", "winreg", "xmlrpc", "zipapp", "zipimport",
 )
@@ -79,7 +88,8 @@ var refusedModules = set(
 // refusedPackages are parts of packages that are otherwise data.
 var refusedPackages = []string{
 	"torch.hub", "torch.utils.cpp_extension", "torch.utils.model_zoo", "torch.package", "torch.multiprocessing",
-	"torch.ops", "torch._inductor", "torch._dynamo", "torch.utils.bottleneck", "numpy.testing", "numpy.f2py", "numpy.distutils", "numpy.ctypeslib",
+	"torch.ops", "torch._inductor", "torch._dynamo", "torch.utils.bottleneck", "numpy.testing", "numpy.f2py",
+	"numpy.distutils", "numpy.ctypeslib",
 }
 
 func set(names ...string) map[string]bool {

@@ -22,7 +22,8 @@ func Example() {
 	path := filepath.Join(dir, "input.pth")
 
 	base := tensor.New(tensor.Float32, []int{2, 3}, []float64{0, 1, 2, 3, 4, 5}).Rounded()
-	row, err := tensor.NewView(base.Storage(), tensor.View{DType: tensor.Float32, Shape: []int{3}, Stride: []int{1}, Offset: 3})
+	row, err := tensor.NewView(base.Storage(), tensor.View{DType: tensor.Float32, Shape: []int{3}, Stride: []int{1},
+		Offset: 3})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -53,8 +53,10 @@ func TestTruth(t *testing.T) {
 						continue
 					}
 					sum := fmt.Sprintf("%x", sha256.Sum256(x.AppendBytes(nil)))
-					if x.DType.String() != want.DType || !slices.Equal(x.Shape, want.Shape) || !slices.Equal(x.Stride, want.Stride) || x.Offset != want.Offset || sum != want.SHA256 {
-						t.Errorf("%s: got %s stride %v offset %d %s, want %+v", path, x.Meta(), x.Stride, x.Offset, sum, want)
+					if x.DType.String() != want.DType || !slices.Equal(x.Shape, want.Shape) ||
+						!slices.Equal(x.Stride, want.Stride) || x.Offset != want.Offset || sum != want.SHA256 {
+						t.Errorf("%s: got %s stride %v offset %d %s, want %+v", path, x.Meta(), x.Stride,
+							x.Offset, sum, want)
 					}
 				}
 			})
@@ -146,7 +148,8 @@ func legacyFile(n int) []byte {
 	var b bytes.Buffer
 	b.WriteString("\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}.")
 	count := string(le.AppendUint32([]byte("J"), uint32(n)))
-	b.WriteString(pickleOf("(ctorch._utils\n_rebuild_tensor\n((" + unicodeOp("storage") + "ctorch\nByteStorage\n" + unicodeOp("7") + unicodeOp("cpu") + count + "NtQK\x00" + count + "\x85K\x01\x85tR" +
+	b.WriteString(pickleOf("(ctorch._utils\n_rebuild_tensor\n((" + unicodeOp("storage") + "ctorch\nByteStorage\n" +
+		unicodeOp("7") + unicodeOp("cpu") + count + "NtQK\x00" + count + "\x85K\x01\x85tR" +
 		strings.Repeat("N", 30000) + "t"))
 	b.WriteString(pickleOf("](" + unicodeOp("7") + "e"))
 	b.Write(le.AppendUint64(nil, uint64(n)))
@@ -168,7 +171,8 @@ func TestOpenErrors(t *testing.T) {
 	if !errors.As(err, &fe) {
 		t.Fatalf("got %T, want *FormatError", err)
 	}
-	if !errors.Is(err, tensor.ErrNegative) || fe.Record != "data.pkl" || fe.Offset != 171 || !strings.HasSuffix(fe.File, "negative-size.pth") {
+	if !errors.Is(err, tensor.ErrNegative) || fe.Record != "data.pkl" || fe.Offset != 171 ||
+		!strings.HasSuffix(fe.File, "negative-size.pth") {
 		t.Errorf("got %+v", fe)
 	}
 }
@@ -250,7 +254,8 @@ func TestChecksums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := value.Tensors(f.Root)[0].Storage().Load(); err == nil || !strings.Contains(err.Error(), "test.pth: data/0: checksum mismatch") {
+	if _, err := value.Tensors(f.Root)[0].Storage().Load(); err == nil ||
+		!strings.Contains(err.Error(), "test.pth: data/0: checksum mismatch") {
 		t.Errorf("changed storage: got %v", err)
 	}
 	// A file without checksums: both are wrong, both are readable.

@@ -65,7 +65,8 @@ func unicodeOp(s string) string {
 
 // storageOp pushes storage key of the class with count elements.
 func storageOp(class, key string, count byte) string {
-	return "(" + unicodeOp("storage") + "ctorch\n" + class + "\n" + unicodeOp(key) + unicodeOp("cpu") + "K" + string([]byte{count}) + "tQ"
+	return "(" + unicodeOp("storage") + "ctorch\n" + class + "\n" + unicodeOp(key) + unicodeOp("cpu") + "K" +
+		string([]byte{count}) + "tQ"
 }
 
 const hooksOp = "ccollections\nOrderedDict\n)R"
@@ -73,7 +74,8 @@ const hooksOp = "ccollections\nOrderedDict\n)R"
 // tensorOp pushes a tensor of 2 elements over storage "0", with further
 // arguments after the hooks.
 func tensorOp(class, extra string) string {
-	return "ctorch._utils\n_rebuild_tensor_v2\n(" + storageOp(class, "0", 2) + "K\x00K\x02\x85K\x01\x85\x89" + hooksOp + extra + "tR"
+	return "ctorch._utils\n_rebuild_tensor_v2\n(" + storageOp(class, "0", 2) + "K\x00K\x02\x85K\x01\x85\x89" + hooksOp +
+		extra + "tR"
 }
 
 func pickleOf(body string) string { return "\x80\x02" + body + "." }
@@ -116,7 +118,8 @@ func dumpTo(b *strings.Builder, v value.Value, indent string, open map[any]bool)
 		} else if len(raw) <= 128 {
 			data = fmt.Sprintf("%x", v.AppendBytes(nil))
 		}
-		line("%s stride %v offset %d of storage %s (%d bytes, %s)%s: %s", v.Meta(), v.Stride, v.Offset, v.Storage().Key, v.Storage().Len(), v.Device, s, data)
+		line("%s stride %v offset %d of storage %s (%d bytes, %s)%s: %s", v.Meta(), v.Stride, v.Offset, v.Storage().Key,
+			v.Storage().Len(), v.Device, s, data)
 	case *value.Sequence:
 		line("%s %s (%d)", []string{"list", "tuple", "set", "frozenset"}[v.Kind], v.Class, len(v.Items))
 		names := make([]string, len(v.Items))

@@ -328,7 +328,8 @@ func buildFromType(_ *unpickler, name string, args []any) (any, error) {
 	kind, ok2 := args[1].(*class)
 	inner, ok3 := args[2].(*types.Tuple)
 	if !ok1 || !ok2 || !ok3 {
-		return nil, malformedTensor("constructor, type and arguments are %s, %s, %s", kindOf(args[0]), kindOf(args[1]), kindOf(args[2]))
+		return nil, malformedTensor("constructor, type and arguments are %s, %s, %s", kindOf(args[0]), kindOf(args[1]),
+			kindOf(args[2]))
 	}
 	if build.name == name {
 		return nil, malformedTensor("the constructor is %s itself", name)
@@ -372,7 +373,8 @@ func buildFromNumpy(_ *unpickler, _ string, args []any) (any, error) {
 		t, _ = v.(*tensor.Tensor)
 	}
 	if !ok1 || !ok2 || !ok3 || t == nil {
-		return nil, malformedTensor("array, dtype, device and requires_grad are %s, %s, %s, %s", kindOf(args[0]), kindOf(args[1]), kindOf(args[2]), kindOf(args[3]))
+		return nil, malformedTensor("array, dtype, device and requires_grad are %s, %s, %s, %s", kindOf(args[0]),
+			kindOf(args[1]), kindOf(args[2]), kindOf(args[3]))
 	}
 	if t.DType != dt {
 		return nil, malformedTensor("an array of %s for a tensor of %s", t.DType, dt)

@@ -20,7 +20,8 @@ func flagsOp(flag string) string { return "}" + unicodeOp(flag) + "\x88s" }
 
 // v3Op pushes a tensor of 2 elements of a dtype over 8 untyped bytes.
 func v3Op(dtype string) string {
-	return "ctorch._utils\n_rebuild_tensor_v3\n((" + unicodeOp("storage") + "ctorch.storage\nUntypedStorage\n" + unicodeOp("0") + unicodeOp("cpu") + "K\x08tQ" +
+	return "ctorch._utils\n_rebuild_tensor_v3\n((" + unicodeOp("storage") + "ctorch.storage\nUntypedStorage\n" +
+		unicodeOp("0") + unicodeOp("cpu") + "K\x08tQ" +
 		"K\x00K\x02\x85K\x01\x85\x89" + hooksOp + "ctorch\n" + dtype + "\ntR"
 }
 
@@ -37,12 +38,15 @@ func TestTensors(t *testing.T) {
 		{"empty flags", tensorOp("FloatStorage", "}"), floats, []float64{1, -2}, ""},
 		{"neg", tensorOp("FloatStorage", flagsOp("neg")), floats, []float64{-1, 2}, ""},
 		{"neg of integers", tensorOp("ShortStorage", flagsOp("neg")), []byte{1, 0, 0, 0xff}, []float64{-1, 256}, ""},
-		{"neg of bool", tensorOp("BoolStorage", flagsOp("neg")), []byte{1, 0}, nil, "negative of a tensor of dtype bool"},
-		{"conj of float", tensorOp("FloatStorage", flagsOp("conj")), floats, nil, "conjugate of a tensor of dtype float32"},
+		{"neg of bool", tensorOp("BoolStorage", flagsOp("neg")), []byte{1, 0}, nil,
+			"negative of a tensor of dtype bool"},
+		{"conj of float", tensorOp("FloatStorage", flagsOp("conj")), floats, nil,
+			"conjugate of a tensor of dtype float32"},
 		{"unknown flag", tensorOp("FloatStorage", flagsOp("zero")), floats, nil, "unknown metadata zero"},
 		{"flags of another type", tensorOp("FloatStorage", "K\x01"), floats, nil, "the metadata is an int"},
 		{"untyped", v3Op("float32"), floats, []float64{1, -2}, ""},
-		{"untyped as v2", strings.Replace(v3Op("float32"), "_v3", "_v2", 1), floats, nil, "the storage has no element type"},
+		{"untyped as v2", strings.Replace(v3Op("float32"), "_v3", "_v2", 1), floats, nil,
+			"the storage has no element type"},
 		{"untyped, too short", v3Op("float64"), floats, nil, "tensor reaches past its storage"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -74,7 +78,9 @@ func TestTensors(t *testing.T) {
 // conjugated; the stored bytes stay as they are.
 func TestConjugate(t *testing.T) {
 	data := append(bytes.Clone(floats), floats...)
-	f, err := readBytes(pth(t, pickleOf("("+tensorOp("ComplexFloatStorage", flagsOp("conj"))+tensorOp("ComplexFloatStorage", "")+"t"), data))
+	f,
+		err := readBytes(pth(t, pickleOf("("+tensorOp("ComplexFloatStorage", flagsOp("conj"))+
+		tensorOp("ComplexFloatStorage", "")+"t"), data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +112,8 @@ func TestUnknownDType(t *testing.T) {
 // those of untyped ones.
 func TestBigEndian(t *testing.T) {
 	file := func(pickle string, data []byte) []byte {
-		return makeZip(t, entry{"x/data.pkl", []byte(pickleOf(pickle))}, entry{"x/byteorder", []byte("big")}, entry{"x/data/0", data})
+		return makeZip(t, entry{"x/data.pkl", []byte(pickleOf(pickle))}, entry{"x/byteorder", []byte("big")},
+			entry{"x/data/0", data})
 	}
 	swapped := bytes.Clone(floats)
 	swapBytes(swapped, 4)
@@ -125,7 +132,8 @@ func TestBigEndian(t *testing.T) {
 	if got := tensor.Data[complex128](f.Root.(*tensor.Tensor)); !slices.Equal(got, []complex128{1 - 2i, 1 - 2i}) {
 		t.Errorf("got %v, want [1-2i 1-2i]", got)
 	}
-	if _, err := readBytes(file(v3Op("int32"), floats)); err == nil || !strings.Contains(err.Error(), "big-endian storage without element type") {
+	if _, err := readBytes(file(v3Op("int32"), floats)); err == nil ||
+		!strings.Contains(err.Error(), "big-endian storage without element type") {
 		t.Errorf("untyped: got %v", err)
 	}
 }
@@ -148,7 +156,8 @@ func legacyWith(object string, keys ...string) []byte {
 // 1.13 could write it, and checks the keys.
 func TestLegacyViews(t *testing.T) {
 	object := func(view string) string {
-		return "ctorch._utils\n_rebuild_tensor\n((" + unicodeOp("storage") + "ctorch\nByteStorage\n" + unicodeOp("7") + unicodeOp("cpu") + "K\x06" + view + "tQK\x01K\x02\x85K\x01\x85tR"
+		return "ctorch._utils\n_rebuild_tensor\n((" + unicodeOp("storage") + "ctorch\nByteStorage\n" + unicodeOp("7") +
+			unicodeOp("cpu") + "K\x06" + view + "tQK\x01K\x02\x85K\x01\x85tR"
 	}
 	view := "(" + unicodeOp("v") + "K\x02K\x03t"
 	f, err := readBytes(legacyWith(object(view), "7"))
@@ -164,7 +173,8 @@ func TestLegacyViews(t *testing.T) {
 		{"(" + unicodeOp("v") + "K\x04t", "unexpected persistent id"},
 		{"K\x04", "unexpected persistent id"},
 	} {
-		if _, err := readBytes(legacyWith(object(tt.view), "7")); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := readBytes(legacyWith(object(tt.view), "7")); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got %v, want %s", err, tt.want)
 		}
 	}
@@ -182,7 +192,8 @@ func TestLegacyViews(t *testing.T) {
 }
 
 func TestUseAfterClose(t *testing.T) {
-	for name, b := range map[string][]byte{"zip": pth(t, pickleOf(tensorOp("FloatStorage", "")), floats), "legacy": legacyFile(20)} {
+	for name, b := range map[string][]byte{"zip": pth(t, pickleOf(tensorOp("FloatStorage", "")), floats),
+		"legacy": legacyFile(20)} {
 		f, err := readBytes(b)
 		if err != nil {
 			t.Fatal(err)
@@ -197,11 +208,14 @@ func TestUseAfterClose(t *testing.T) {
 // TestFromNumpy reads a tensor that a device without storages of its own
 // saved as an array.
 func TestFromNumpy(t *testing.T) {
-	array := "cnumpy.core.numeric\n_frombuffer\n(\x96\x08\x00\x00\x00\x00\x00\x00\x00" + string(floats) + "cnumpy\ndtype\nU\x02f4\x89\x88\x87RK\x02\x85U\x01CtR"
+	array := "cnumpy.core.numeric\n_frombuffer\n(\x96\x08\x00\x00\x00\x00\x00\x00\x00" + string(floats) +
+		"cnumpy\ndtype\nU\x02f4\x89\x88\x87RK\x02\x85U\x01CtR"
 	call := func(dtype, device string) string {
-		return "\x80\x05ctorch._utils\n_rebuild_device_tensor_from_numpy\n(" + array + "ctorch\n" + dtype + "\n" + device + "\x88tR."
+		return "\x80\x05ctorch._utils\n_rebuild_device_tensor_from_numpy\n(" + array + "ctorch\n" + dtype + "\n" +
+			device + "\x88tR."
 	}
-	for device, want := range map[string]string{unicodeOp("xla:0"): "xla:0", "ctorch\ndevice\n" + unicodeOp("maia") + "\x85R": "maia"} {
+	for device, want := range map[string]string{unicodeOp("xla:0"): "xla:0", "ctorch\ndevice\n" + unicodeOp("maia") +
+		"\x85R": "maia"} {
 		v, err := decodePickle(call("float32", device))
 		if err != nil {
 			t.Fatal(err)
@@ -211,7 +225,8 @@ func TestFromNumpy(t *testing.T) {
 			t.Errorf("got %s, want [1 -2] on %s", dump(v), want)
 		}
 	}
-	if _, err := decodePickle(call("float64", unicodeOp("xla:0"))); err == nil || !strings.Contains(err.Error(), "an array of float32 for a tensor of float64") {
+	if _, err := decodePickle(call("float64", unicodeOp("xla:0"))); err == nil ||
+		!strings.Contains(err.Error(), "an array of float32 for a tensor of float64") {
 		t.Errorf("another dtype: got %v", err)
 	}
 }

@@ -41,32 +41,45 @@ type opcode struct {
 //
 // Source: CPython Lib/pickletools.py.
 var opcodes = [256]opcode{
-	'(': {name: "MARK"}, '.': {name: "STOP"}, '0': {name: "POP"}, '1': {name: "POP_MARK", toMark: true}, '2': {name: "DUP"},
-	'F': {name: "FLOAT", arg: argLine, push: 1}, 'I': {name: "INT", arg: argLine, push: 1}, 'L': {name: "LONG", arg: argLine, push: 1},
+	'(': {name: "MARK"}, '.': {name: "STOP"}, '0': {name: "POP"}, '1': {name: "POP_MARK", toMark: true},
+	'2': {name: "DUP"},
+	'F': {name: "FLOAT", arg: argLine, push: 1}, 'I': {name: "INT", arg: argLine, push: 1},
+	'L': {name: "LONG", arg: argLine, push: 1},
 	'J': {name: "BININT", arg: argFixed, size: 4, push: 1}, 'K': {name: "BININT1", arg: argFixed, size: 1, push: 1},
 	'M': {name: "BININT2", arg: argFixed, size: 2, push: 1}, 'G': {name: "BINFLOAT", arg: argFixed, size: 8, push: 1},
-	'N': {name: "NONE", push: 1}, 'P': {name: "PERSID", arg: argLine, push: 1}, 'Q': {name: "BINPERSID", pop: 1, push: 1},
+	'N': {name: "NONE", push: 1}, 'P': {name: "PERSID", arg: argLine, push: 1},
+	'Q': {name: "BINPERSID", pop: 1, push: 1},
 	'R': {name: "REDUCE", pop: 2, push: 1}, 'b': {name: "BUILD", pop: 2, push: 1},
 	'S': {name: "STRING", arg: argLine, text: true, push: 1}, 'V': {name: "UNICODE", arg: argLine, text: true, push: 1},
-	'T': {name: "BINSTRING", arg: argLen4, text: true, push: 1}, 'U': {name: "SHORT_BINSTRING", arg: argLen1, text: true, push: 1},
+	'T': {name: "BINSTRING", arg: argLen4, text: true, push: 1}, 'U': {name: "SHORT_BINSTRING", arg: argLen1,
+		text: true, push: 1},
 	'X': {name: "BINUNICODE", arg: argLen4, text: true, push: 1},
 	'a': {name: "APPEND", pop: 2, push: 1}, 'e': {name: "APPENDS", toMark: true, pop: 1, push: 1},
-	'c': {name: "GLOBAL", arg: argLines, push: 1}, 'i': {name: "INST", arg: argLines, toMark: true, push: 1}, 'o': {name: "OBJ", toMark: true, push: 1},
-	'd': {name: "DICT", toMark: true, push: 1}, '}': {name: "EMPTY_DICT", push: 1}, 's': {name: "SETITEM", pop: 3, push: 1}, 'u': {name: "SETITEMS", toMark: true, pop: 1, push: 1},
-	'g': {name: "GET", arg: argLine}, 'h': {name: "BINGET", arg: argFixed, size: 1}, 'j': {name: "LONG_BINGET", arg: argFixed, size: 4},
-	'p': {name: "PUT", arg: argLine}, 'q': {name: "BINPUT", arg: argFixed, size: 1}, 'r': {name: "LONG_BINPUT", arg: argFixed, size: 4},
-	'l': {name: "LIST", toMark: true, push: 1}, ']': {name: "EMPTY_LIST", push: 1}, 't': {name: "TUPLE", toMark: true, push: 1}, ')': {name: "EMPTY_TUPLE", push: 1},
+	'c': {name: "GLOBAL", arg: argLines, push: 1}, 'i': {name: "INST", arg: argLines, toMark: true, push: 1},
+	'o': {name: "OBJ", toMark: true, push: 1},
+	'd': {name: "DICT", toMark: true, push: 1}, '}': {name: "EMPTY_DICT", push: 1}, 's': {name: "SETITEM", pop: 3,
+		push: 1}, 'u': {name: "SETITEMS", toMark: true, pop: 1, push: 1},
+	'g': {name: "GET", arg: argLine}, 'h': {name: "BINGET", arg: argFixed, size: 1},
+	'j': {name: "LONG_BINGET", arg: argFixed, size: 4},
+	'p': {name: "PUT", arg: argLine}, 'q': {name: "BINPUT", arg: argFixed, size: 1},
+	'r': {name: "LONG_BINPUT", arg: argFixed, size: 4},
+	'l': {name: "LIST", toMark: true, push: 1}, ']': {name: "EMPTY_LIST", push: 1}, 't': {name: "TUPLE", toMark: true,
+		push: 1}, ')': {name: "EMPTY_TUPLE", push: 1},
 
 	0x80: {name: "PROTO", arg: argFixed, size: 1, proto: 2}, 0x81: {name: "NEWOBJ", pop: 2, push: 1, proto: 2},
-	0x85: {name: "TUPLE1", pop: 1, push: 1, proto: 2}, 0x86: {name: "TUPLE2", pop: 2, push: 1, proto: 2}, 0x87: {name: "TUPLE3", pop: 3, push: 1, proto: 2},
+	0x85: {name: "TUPLE1", pop: 1, push: 1, proto: 2}, 0x86: {name: "TUPLE2", pop: 2, push: 1, proto: 2},
+	0x87: {name: "TUPLE3", pop: 3, push: 1, proto: 2},
 	0x88: {name: "NEWTRUE", push: 1, proto: 2}, 0x89: {name: "NEWFALSE", push: 1, proto: 2},
 	0x8a: {name: "LONG1", arg: argLen1, push: 1, proto: 2}, 0x8b: {name: "LONG4", arg: argLen4, push: 1, proto: 2},
 
-	'B': {name: "BINBYTES", arg: argLen4, push: 1, proto: 3}, 'C': {name: "SHORT_BINBYTES", arg: argLen1, push: 1, proto: 3},
+	'B': {name: "BINBYTES", arg: argLen4, push: 1, proto: 3}, 'C': {name: "SHORT_BINBYTES", arg: argLen1,
+		push: 1, proto: 3},
 
-	0x8c: {name: "SHORT_BINUNICODE", arg: argLen1, text: true, push: 1, proto: 4}, 0x8d: {name: "BINUNICODE8", arg: argLen8, text: true, push: 1, proto: 4},
+	0x8c: {name: "SHORT_BINUNICODE", arg: argLen1, text: true, push: 1, proto: 4},
+	0x8d: {name: "BINUNICODE8", arg: argLen8, text: true, push: 1, proto: 4},
 	0x8e: {name: "BINBYTES8", arg: argLen8, push: 1, proto: 4}, 0x8f: {name: "EMPTY_SET", push: 1, proto: 4},
-	0x90: {name: "ADDITEMS", toMark: true, pop: 1, push: 1, proto: 4}, 0x91: {name: "FROZENSET", toMark: true, push: 1, proto: 4},
+	0x90: {name: "ADDITEMS", toMark: true, pop: 1, push: 1, proto: 4}, 0x91: {name: "FROZENSET", toMark: true,
+		push: 1, proto: 4},
 	0x92: {name: "NEWOBJ_EX", pop: 3, push: 1, proto: 4}, 0x93: {name: "STACK_GLOBAL", pop: 2, push: 1, proto: 4},
 	0x94: {name: "MEMOIZE", proto: 4}, 0x95: {name: "FRAME", arg: argFixed, size: 8, proto: 4},
 
@@ -90,7 +103,8 @@ const (
 // copy_reg._reconstructor. The walk changes their first byte in the machine's
 // copy of the pickle, so that our classes are used for all of them (the
 // machine's OrderedDict refuses what Python 2 wrote).
-var hooked = map[string]bool{"collections.OrderedDict": true, "__builtin__.object": true, "copy_reg._reconstructor": true}
+var hooked = map[string]bool{"collections.OrderedDict": true, "__builtin__.object": true,
+	"copy_reg._reconstructor": true}
 
 const hookByte = '\x00'
 

@@ -52,8 +52,10 @@ func TestMalformedPickles(t *testing.T) {
 		{"protocol 6", "\x80\x06N.", "unsupported pickle protocol 6"},
 		{"extension", "\x82\x01.", "opcode 0x82: unknown opcode"},
 		{"out of band", "\x97.", "opcode 0x97: unknown opcode"},
-		{"frame in frame", "\x95\x0b\x00\x00\x00\x00\x00\x00\x00N\x95\x00\x00\x00\x00\x00\x00\x00\x00N.", "FRAME inside a frame"},
-		{"across a frame", "\x95\x02\x00\x00\x00\x00\x00\x00\x00J\x00\x00\x00\x00.", "BININT reaches past the end of its frame"},
+		{"frame in frame", "\x95\x0b\x00\x00\x00\x00\x00\x00\x00N\x95\x00\x00\x00\x00\x00\x00\x00\x00N.",
+			"FRAME inside a frame"},
+		{"across a frame", "\x95\x02\x00\x00\x00\x00\x00\x00\x00J\x00\x00\x00\x00.",
+			"BININT reaches past the end of its frame"},
 		{"stack global of numbers", "K\x01K\x02\x93.", "STACK_GLOBAL needs two strings"},
 		{"stack global alone", "K\x01\x93.", "STACK_GLOBAL needs 2 objects, the stack has 1"},
 		{"call of a number", "K\x01)R.", "REDUCE requires a Callable"},
@@ -76,11 +78,16 @@ func TestMalformedPickles(t *testing.T) {
 
 func TestForbiddenGlobals(t *testing.T) {
 	for _, g := range []struct{ module, name string }{
-		{"os", "system"}, {"posix", "system"}, {"nt", "system"}, {"subprocess", "Popen"}, {"sys", "exit"}, {"shutil", "rmtree"},
-		{"socket", "socket"}, {"ctypes", "CDLL"}, {"ctypes.util", "find_library"}, {"importlib", "import_module"}, {"runpy", "run_path"},
-		{"pty", "spawn"}, {"webbrowser", "open"}, {"builtins", "eval"}, {"__builtin__", "getattr"}, {"builtins", "open"}, {"builtins", "type"},
-		{"pickle", "loads"}, {"code", "interact"}, {"signal", "signal"}, {"multiprocessing.util", "x"}, {"threading", "Thread"},
-		{"_codecs", "decode"}, {"torch.hub", "load"}, {"torch.serialization", "os.system"}, {"collections", "OrderedDict.__class__"},
+		{"os", "system"}, {"posix", "system"}, {"nt", "system"}, {"subprocess", "Popen"}, {"sys", "exit"},
+		{"shutil", "rmtree"},
+		{"socket", "socket"}, {"ctypes", "CDLL"}, {"ctypes.util", "find_library"}, {"importlib", "import_module"},
+		{"runpy", "run_path"},
+		{"pty", "spawn"}, {"webbrowser", "open"}, {"builtins", "eval"}, {"__builtin__", "getattr"},
+		{"builtins", "open"}, {"builtins", "type"},
+		{"pickle", "loads"}, {"code", "interact"}, {"signal", "signal"}, {"multiprocessing.util", "x"},
+		{"threading", "Thread"},
+		{"_codecs", "decode"}, {"torch.hub", "load"}, {"torch.serialization", "os.system"},
+		{"collections", "OrderedDict.__class__"},
 		{"numpy.testing._private.utils", "runstring"},
 	} {
 		want := "forbidden global " + g.module + "." + g.name
@@ -97,12 +104,15 @@ func TestForbiddenGlobals(t *testing.T) {
 			}
 		}
 	}
-	for _, g := range []string{"torch\nFooStorage", "torch.cuda\nBarStorage", "torch_npu\nFloatStorage", "torch.storage\nFloatStorage"} {
-		if _, err := decodePickle("c" + g + "\n."); err == nil || !strings.HasPrefix(err.Msg, "unknown storage type torch") {
+	for _, g := range []string{"torch\nFooStorage", "torch.cuda\nBarStorage", "torch_npu\nFloatStorage",
+		"torch.storage\nFloatStorage"} {
+		if _, err := decodePickle("c" + g + "\n."); err == nil ||
+			!strings.HasPrefix(err.Msg, "unknown storage type torch") {
 			t.Errorf("%q: got %v, want an unknown storage type", g, err)
 		}
 	}
-	for _, g := range []string{"osmium\nx", "mypkg.os\nsystem", "pathlib\nPosixPath", "datetime\ndatetime", "torch.nn.modules.linear\nLinear", "my\nFooStorage"} {
+	for _, g := range []string{"osmium\nx", "mypkg.os\nsystem", "pathlib\nPosixPath", "datetime\ndatetime",
+		"torch.nn.modules.linear\nLinear", "my\nFooStorage"} {
 		if v, err := decodePickle("c" + g + "\n."); err != nil {
 			t.Errorf("%q: %v", g, err)
 		} else if _, ok := v.(*value.Opaque); !ok {
@@ -117,35 +127,46 @@ func TestValues(t *testing.T) {
 	py2Ordered := "ccollections\nOrderedDict\n](](U\x01aK\x01ee\x85R."
 	for _, tt := range []struct{ name, pickle, want string }{
 		{"none", "N.", "None"},
-		{"bools", "(I01\nI00\n\x88\x89t.", "tuple  (4)|  [0] bool true|  [1] bool false|  [2] bool true|  [3] bool false"},
+		{"bools", "(I01\nI00\n\x88\x89t.",
+			"tuple  (4)|  [0] bool true|  [1] bool false|  [2] bool true|  [3] bool false"},
 		{"ints", "(I-5\nL70000000000L\nJ\xff\xff\xff\xffM\xff\xff\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80t.",
-			"tuple  (5)|  [0] int64 -5|  [1] int64 70000000000|  [2] int64 -1|  [3] int64 65535|  [4] int64 -9223372036854775808"},
+			"tuple  (5)|  [0] int64 -5|  [1] int64 70000000000|  [2] int64 -1|  [3] int64 65535|  [4] int64 " +
+				"-9223372036854775808"},
 		{"big int", "\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\xff.", "int -9223372036854775808"},
 		{"floats", "(F1.5\nG\x7f\xf0\x00\x00\x00\x00\x00\x00t.", "tuple  (2)|  [0] float64 1.5|  [1] float64 +Inf"},
-		{"strings", "(S'a'\nVb\nU\x01cT\x01\x00\x00\x00d\x8c\x01et.", "tuple  (5)|  [0] string a|  [1] string b|  [2] string c|  [3] string d|  [4] string e"},
+		{"strings", "(S'a'\nVb\nU\x01cT\x01\x00\x00\x00d\x8c\x01et.",
+			"tuple  (5)|  [0] string a|  [1] string b|  [2] string c|  [3] string d|  [4] string e"},
 		{"bytes", "(C\x01aB\x01\x00\x00\x00bt.", "tuple  (2)|  [0] value.Bytes [97]|  [1] value.Bytes [98]"},
 		{"protocol 0 list", "(lp0\nI1\naI2\na.", "list  (2)|  [0] int64 1|  [1] int64 2"},
 		{"protocol 0 dict", "(dp0\nS'k'\nI1\ns.", "dict  (1)|  string k: int64 1"},
 		{"pop and mark", "(NN1K\x07.", "int64 7"},
 		{"pop of a mark", "(0K\x07.", "int64 7"},
-		{"sets", "\x80\x04\x8f(K\x03K\x01U\x01bK\x02U\x01a\x90.", "set  (5)|  [0] int64 1|  [1] int64 2|  [2] int64 3|  [3] string a|  [4] string b"},
+		{"sets", "\x80\x04\x8f(K\x03K\x01U\x01bK\x02U\x01a\x90.",
+			"set  (5)|  [0] int64 1|  [1] int64 2|  [2] int64 3|  [3] string a|  [4] string b"},
 		{"frozenset", "\x80\x04(K\x01\x91.", "frozenset  (1)|  [0] int64 1"},
 		{"python 2 ordered dict", py2Ordered, "dict collections.OrderedDict (1)|  string a: int64 1"},
-		{"ordered dict, protocol 4", "\x80\x04\x8c\x0bcollections\x8c\x0bOrderedDict\x93)RU\x01aK\x01s.", "dict collections.OrderedDict (1)|  string a: int64 1"},
+		{"ordered dict, protocol 4", "\x80\x04\x8c\x0bcollections\x8c\x0bOrderedDict\x93)RU\x01aK\x01s.",
+			"dict collections.OrderedDict (1)|  string a: int64 1"},
 		{"slices", "c__builtin__\nslice\nK\x05\x85R.", "slice|  start None|  stop int64 5|  step None"},
 		{"device", "ctorch\ndevice\nU\x05npu:3\x85R.", "device npu 3"},
 		{"instance", "(K\x01imod\nCls\n.", "opaque mod.Cls \"\"|  args tuple  (1)|    [0] int64 1|  state None"},
-		{"instance by OBJ", "(cmod\nCls\nK\x01o.", "opaque mod.Cls \"\"|  args tuple  (1)|    [0] int64 1|  state None"},
-		{"new-style object", "c__builtin__\nobject\n)\x81.", "opaque __builtin__.object \"\"|  args tuple  (0)|  state None"},
+		{"instance by OBJ", "(cmod\nCls\nK\x01o.",
+			"opaque mod.Cls \"\"|  args tuple  (1)|    [0] int64 1|  state None"},
+		{"new-style object", "c__builtin__\nobject\n)\x81.",
+			"opaque __builtin__.object \"\"|  args tuple  (0)|  state None"},
 		{"reconstructed object", "ccopy_reg\n_reconstructor\n(cmod\nCls\nc__builtin__\nobject\nNtR}U\x01aK\x01sb.",
 			"opaque mod.Cls \"\"|  args tuple  (1)|    [0] None|  state dict  (1)|    string a: int64 1"},
 		{"object with state and items", "cmod\nCls\n)\x81K\x05bK\x06aU\x01kK\x07s.",
-			"opaque mod.Cls \"\"|  args tuple  (0)|  state tuple  (3)|    [0] int64 5|    [1] list  (1)|      [0] int64 6|    [2] dict  (1)|      string k: int64 7"},
+			"opaque mod.Cls \"\"|  args tuple  (0)|  state tuple  (3)|    [0] int64 5|    [1] list  (1)|      [0] " +
+				"int64 6|    [2] dict  (1)|      string k: int64 7"},
 		{"keyword arguments", "\x80\x04cmod\nCls\nK\x01\x85}U\x01kK\x02s\x92.",
-			"opaque mod.Cls \"\"|  args tuple  (2)|    [0] int64 1|    [1] dict  (1)|      string k: int64 2|  state None"},
-		{"named result", "ctorch.return_types\nmax\n(K\x01K\x02t}\x86R.", "tuple torch.return_types.max (2)|  [0] int64 1|  [1] int64 2"},
+			"opaque mod.Cls \"\"|  args tuple  (2)|    [0] int64 1|    [1] dict  (1)|      string k: int64 2|  " +
+				"state None"},
+		{"named result", "ctorch.return_types\nmax\n(K\x01K\x02t}\x86R.",
+			"tuple torch.return_types.max (2)|  [0] int64 1|  [1] int64 2"},
 		{"memory format", "ctorch\nchannels_last\n.", "value.MemoryFormat torch.channels_last"},
-		{"shared tuple", "(K\x01\x85q\x00h\x00t.", "tuple  (2)|  [0] tuple  (1)|    [0] int64 1|  [1] tuple  (1)|    [0] int64 1"},
+		{"shared tuple", "(K\x01\x85q\x00h\x00t.",
+			"tuple  (2)|  [0] tuple  (1)|    [0] int64 1|  [1] tuple  (1)|    [0] int64 1"},
 		{"a list in itself", "]q\x00h\x00a.", "list  (1)|  [0] list  (1)|    ..."},
 		{"sparse memo", "K\x01r\x00\x00\x00\xff0j\x00\x00\x00\xff.", "int64 1"},
 	} {
@@ -163,19 +184,28 @@ func TestValues(t *testing.T) {
 
 func TestMalformedCalls(t *testing.T) {
 	for _, tt := range []struct{ name, pickle, want string }{
-		{"size of floats", "ctorch\nSize\nG\x00\x00\x00\x00\x00\x00\x00\x00\x85\x85R.", "torch.Size: a size holds a float"},
+		{"size of floats", "ctorch\nSize\nG\x00\x00\x00\x00\x00\x00\x00\x00\x85\x85R.",
+			"torch.Size: a size holds a float"},
 		{"device of a number", "ctorch\ndevice\nK\x01\x85R.", "torch.device: want a device type"},
 		{"slice of nothing", "c__builtin__\nslice\n)R.", "__builtin__.slice: 0 arguments"},
 		{"complex of strings", "c__builtin__\ncomplex\nU\x011\x85R.", "a part is a string"},
-		{"bytes beyond latin1", "c_codecs\nencode\n" + unicodeOp("€") + unicodeOp("latin1") + "\x86R.", "character U+20AC is not a byte"},
-		{"bytes in utf-8", "c_codecs\nencode\n" + unicodeOp("a") + unicodeOp("utf-8") + "\x86R.", "encoding utf-8, want latin1"},
+		{"bytes beyond latin1", "c_codecs\nencode\n" + unicodeOp("€") + unicodeOp("latin1") + "\x86R.",
+			"character U+20AC is not a byte"},
+		{"bytes in utf-8", "c_codecs\nencode\n" + unicodeOp("a") + unicodeOp("utf-8") + "\x86R.",
+			"encoding utf-8, want latin1"},
 		{"pairs", "ccollections\nOrderedDict\n](K\x01e\x85R.", "want a list of pairs"},
 		{"numpy type", "cnumpy\ndtype\n)R.", "numpy.dtype: want a type code"},
-		{"numpy scalar", "cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\nU\x02f4\x85RC\x01a\x86R.", "want 4 bytes for a scalar of float32"},
-		{"numpy array", "cnumpy.core.numeric\n_frombuffer\n(C\x01acnumpy\ndtype\nU\x02f4\x85RK\x02\x85U\x01CtR.", "shape [2] of float32 needs 8 bytes, has 1"},
-		{"huge numpy array", "cnumpy.core.numeric\n_frombuffer\n(C\x01acnumpy\ndtype\nU\x02f4\x85R(J\xff\xff\xff\x7fJ\xff\xff\xff\x7fJ\xff\xff\xff\x7ftU\x01CtR.", "needs 18446744073709551615 bytes"},
-		{"nested type", "ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._tensor\n_rebuild_from_type_v2\nctorch\nTensor\n)NtR.", "the constructor is torch._tensor._rebuild_from_type_v2 itself"},
-		{"parameter of a number", "ctorch._utils\n_rebuild_parameter\n(K\x01\x88NtR.", "malformed tensor: the data is an int"},
+		{"numpy scalar", "cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\nU\x02f4\x85RC\x01a\x86R.",
+			"want 4 bytes for a scalar of float32"},
+		{"numpy array", "cnumpy.core.numeric\n_frombuffer\n(C\x01acnumpy\ndtype\nU\x02f4\x85RK\x02\x85U\x01CtR.",
+			"shape [2] of float32 needs 8 bytes, has 1"},
+		{"huge numpy array",
+			"cnumpy.core.numeric\n_frombuffer\n(C\x01acnumpy\ndtype\nU\x02f4\x85R(J\xff\xff\xff\x7fJ\xff\xff\xff\x7fJ\xff\xff\xff\x7ftU\x01CtR.", "needs 18446744073709551615 bytes"},
+		{"nested type",
+			"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._tensor\n_rebuild_from_type_v2\nctorch\nTensor\n)NtR.",
+			"the constructor is torch._tensor._rebuild_from_type_v2 itself"},
+		{"parameter of a number", "ctorch._utils\n_rebuild_parameter\n(K\x01\x88NtR.",
+			"malformed tensor: the data is an int"},
 		{"layout", "ctorch.serialization\n_get_layout\n)R.", "want the name of a layout"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

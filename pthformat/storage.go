@@ -35,7 +35,8 @@ func (s *storage) opaque() value.Value {
 		dt = tensor.Uint8
 	}
 	op := &value.Opaque{Global: s.class, Reason: "storage"}
-	if t, err := tensor.NewView(s.data, tensor.View{DType: dt, Shape: []int{int(s.count)}, Stride: []int{1}}); err == nil {
+	if t, err := tensor.NewView(s.data, tensor.View{DType: dt, Shape: []int{int(s.count)},
+		Stride: []int{1}}); err == nil {
 		t.Device = s.data.Location
 		op.Args = value.NewTuple(t)
 	}
@@ -121,7 +122,8 @@ func (st *storageTable) resolve(raw any) (any, error) {
 	s, ok := st.byKey[id.key]
 	switch {
 	case ok && (s.dtype != id.class.dtype || s.count != id.count):
-		return nil, malformed("storage %s declared with two types or sizes: %s of %d and %s of %d elements", id.key, s.class, s.count, id.class.name, id.count)
+		return nil, malformed("storage %s declared with two types or sizes: %s of %d and %s of %d elements", id.key,
+			s.class, s.count, id.class.name, id.count)
 	case !ok:
 		if s, err = st.open(id); err != nil {
 			return nil, err

@@ -120,7 +120,8 @@ func (z *recordWriter) write(name string, data []byte) error {
 		return err
 	}
 	h := &zip.FileHeader{
-		Name: z.root + "/" + name, Method: zip.Store, Flags: 0x808, // UTF-8; sizes follow in a descriptor, as torch 1 writes them
+		// UTF-8; sizes follow in a descriptor, as torch 1 writes them
+		Name: z.root + "/" + name, Method: zip.Store, Flags: 0x808,
 		CRC32: crc32.ChecksumIEEE(data), CompressedSize64: uint64(len(data)), UncompressedSize64: uint64(len(data)),
 	}
 	begin := z.n.n + z.descriptor + lenLocal + int64(len(h.Name)) + 4

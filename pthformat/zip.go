@@ -75,17 +75,22 @@ func openArchive(src source, maxRecords int) (*archive, error) {
 	}
 	switch size := uint64(src.size()); {
 	case e.dirOffset > size || e.dirSize > size-e.dirOffset:
-		return nil, malformed("corrupt zip: central directory of %d bytes at offset %d lies outside the file of %d bytes", e.dirSize, e.dirOffset, size)
+		return nil,
+			malformed("corrupt zip: central directory of %d bytes at offset %d lies outside the file of %d bytes",
+				e.dirSize, e.dirOffset, size)
 	case e.count > e.dirSize/lenCentral:
-		return nil, malformed("corrupt zip: %d records cannot fit in a central directory of %d bytes", e.count, e.dirSize)
+		return nil, malformed("corrupt zip: %d records cannot fit in a central directory of %d bytes",
+			e.count, e.dirSize)
 	case e.count > uint64(maxRecords) || e.dirSize > maxDirectory:
-		return nil, malformed("zip of %d records (directory of %d bytes) exceeds the limit of %d records", e.count, e.dirSize, maxRecords)
+		return nil, malformed("zip of %d records (directory of %d bytes) exceeds the limit of %d records", e.count,
+			e.dirSize, maxRecords)
 	}
 	raw, err := src.view(int64(e.dirOffset), int64(e.dirSize))
 	if err != nil {
 		return nil, &FormatError{Offset: int64(e.dirOffset), Msg: "cannot read the central directory", Err: err}
 	}
-	a := &archive{src: src, dir: int64(e.dirOffset), records: make([]record, e.count), byName: make(map[string]int, e.count)}
+	a := &archive{src: src, dir: int64(e.dirOffset), records: make([]record, e.count),
+		byName: make(map[string]int, e.count)}
 	names := string(raw) // one allocation for all names
 	at := 0
 	for i := range a.records {
@@ -183,7 +188,8 @@ func (r *record) parse(b []byte, names string) (int, *FormatError) {
 				continue
 			}
 			if len(field) < 8 {
-				return 0, malformed("corrupt zip: zip64 field of record %q is too short", names[lenCentral:lenCentral+nameLen])
+				return 0, malformed("corrupt zip: zip64 field of record %q is too short",
+					names[lenCentral:lenCentral+nameLen])
 			}
 			*v, field = le.Uint64(field), field[8:]
 		}
@@ -204,7 +210,8 @@ func (a *archive) check(r *record) *FormatError {
 	room := a.dir - lenLocal - int64(len(r.name))
 	switch {
 	case r.header > room || r.packed > room-r.header:
-		return malformed("corrupt zip: record %q of %d bytes at offset %d reaches past offset %d", r.name, r.packed, r.header, a.dir)
+		return malformed("corrupt zip: record %q of %d bytes at offset %d reaches past offset %d", r.name, r.packed,
+			r.header, a.dir)
 	case r.method == methodStored && r.packed != r.size:
 		return malformed("corrupt zip: stored record %q has two sizes, %d and %d", r.name, r.packed, r.size)
 	case r.method == methodDeflated && r.size/deflateRatio > r.packed:
@@ -236,7 +243,9 @@ func (a *archive) root() (string, error) {
 		root = dir
 	}
 	if root == "" {
-		return "", malformed("no data.pkl record: the writer stopped before its first value was saved, as torch does at a memory format")
+		return "",
+			malformed("no data.pkl record: the writer stopped before its first value was saved, as torch does at a " +
+				"memory format")
 	}
 	return root, nil
 }
@@ -253,7 +262,8 @@ func (a *archive) raw(r *record) ([]byte, error) {
 	}
 	start := r.header + int64(len(h)) + int64(le.Uint16(h[28:]))
 	if start > a.dir || r.packed > a.dir-start {
-		return nil, malformed("corrupt zip: record %q of %d bytes at offset %d reaches past offset %d", r.name, r.packed, start, a.dir)
+		return nil, malformed("corrupt zip: record %q of %d bytes at offset %d reaches past offset %d", r.name,
+			r.packed, start, a.dir)
 	}
 	b, err := a.src.view(start, r.packed)
 	if err != nil {
@@ -270,7 +280,8 @@ func (a *archive) read(r *record, limit int64) ([]byte, error) {
 		return nil, malformed("record %q is encrypted", r.name)
 	}
 	if r.method != methodStored && r.method != methodDeflated {
-		return nil, malformed("record %q has compression method %d: only stored and deflated records can be read", r.name, r.method)
+		return nil, malformed("record %q has compression method %d: only stored and deflated records can be read",
+			r.name, r.method)
 	}
 	if r.method == methodDeflated && r.size > limit {
 		return nil, malformed("record %q inflates to %d bytes, the limit is %d", r.name, r.size, limit)

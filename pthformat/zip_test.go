@@ -25,7 +25,8 @@ func sameIndex(t *testing.T, b []byte) {
 	}
 	for i, f := range z.File {
 		r := a.records[i]
-		if r.name != f.Name || r.method != f.Method || r.crc != f.CRC32 || uint64(r.packed) != f.CompressedSize64 || uint64(r.size) != f.UncompressedSize64 {
+		if r.name != f.Name || r.method != f.Method || r.crc != f.CRC32 || uint64(r.packed) != f.CompressedSize64 ||
+			uint64(r.size) != f.UncompressedSize64 {
 			t.Errorf("record %d: got %+v, archive/zip finds %+v", i, r, f.FileHeader)
 			continue
 		}
@@ -169,7 +170,8 @@ func TestCorruptZips(t *testing.T) {
 		{"long local extra", "reaches past offset", func(b []byte) { le.PutUint16(b[28:], 60000) }},
 		{"encrypted", "is encrypted", func(b []byte) { b[dir+8] |= 1 }},
 		{"method", "compression method 12", func(b []byte) { b[dir+10] = 12 }},
-		{"cannot inflate so far", "cannot inflate from", func(b []byte) { b[dir+10] = methodDeflated; le.PutUint32(b[dir+24:], 1<<30) }},
+		{"cannot inflate so far", "cannot inflate from",
+			func(b []byte) { b[dir+10] = methodDeflated; le.PutUint32(b[dir+24:], 1<<30) }},
 		{"not deflated", "cannot inflate", func(b []byte) { b[dir+10] = methodDeflated }},
 	} {
 		b := bytes.Clone(good)

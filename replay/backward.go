@@ -75,7 +75,9 @@ func (r *runner) backward() {
 		g := grads[a.Name]
 		k := max(a.Index, 0)
 		if k >= len(g) || g[k] == nil {
-			r.add(Backward, "grad", i, len(saved), compare.Fail, fmt.Sprintf("a gradient of %q was recorded, but none flows to it", a.Name), nil, saved[i].(*tensor.Tensor))
+			r.add(Backward, "grad", i, len(saved), compare.Fail,
+				fmt.Sprintf("a gradient of %q was recorded, but none flows to it", a.Name), nil,
+				saved[i].(*tensor.Tensor))
 			continue
 		}
 		r.out.GradInputs[i] = g[k]

@@ -253,8 +253,10 @@ func (r *runner) deviceOutputs(c, asRecorded *DeviceCall, run *DeviceRun) {
 			continue
 		}
 		got, want = append(got, outs[i]), append(want, w)
-		res := r.compareDevice(Forward, "output", i, len(c.Forward.Outs), outs[i], w, c.Call.OutBound(c.Forward, i), precision)
-		if asRecorded.Forward == r.fwd && i < len(recorded) && slices.Equal(recorded[i].Shape, w.Shape) && slices.Equal(outs[i].Shape, w.Shape) {
+		res := r.compareDevice(Forward, "output", i, len(c.Forward.Outs), outs[i], w, c.Call.OutBound(c.Forward, i),
+			precision)
+		if asRecorded.Forward == r.fwd && i < len(recorded) && slices.Equal(recorded[i].Shape, w.Shape) &&
+			slices.Equal(outs[i].Shape, w.Shape) {
 			r.witness(res, outs[i], recorded[i], r.fwd.Outs[i])
 		}
 		failed = failed || res.Verdict == compare.Fail
@@ -266,7 +268,8 @@ func (r *runner) deviceOutputs(c, asRecorded *DeviceCall, run *DeviceRun) {
 
 // compareDevice adds a comparison. A dtype that is not torch's is a failure: the
 // next op would compute with it.
-func (r *runner) compareDevice(p Phase, what string, i, n int, got, want *tensor.Tensor, b opdef.Bound, precision tensor.DType) *Result {
+func (r *runner) compareDevice(p Phase, what string, i, n int, got, want *tensor.Tensor, b opdef.Bound,
+	precision tensor.DType) *Result {
 	res := r.compare(p, what, i, n, got, want, b, precision)
 	if got.DType != want.DType && res.Verdict != compare.Fail {
 		res.Verdict, res.Reason = compare.Fail, fmt.Sprintf("dtype is %s, want %s", got.DType, want.DType)
@@ -289,7 +292,8 @@ func (r *runner) deviceAfter(c *DeviceCall, run *DeviceRun) {
 		if i >= len(want) || want[i] == nil || i >= len(got) || got[i] == nil {
 			continue
 		}
-		res := r.compareAs(Input, "input."+a.Name, "input "+a.Name, got[i], want[i], c.Call.AfterBound(a.Name, i, want[i]), precision)
+		res := r.compareAs(Input, "input."+a.Name, "input "+a.Name, got[i], want[i], c.Call.AfterBound(a.Name, i,
+			want[i]), precision)
 		if got[i].DType != want[i].DType && res.Verdict != compare.Fail {
 			res.Verdict, res.Reason = compare.Fail, fmt.Sprintf("dtype is %s, want %s", got[i].DType, want[i].DType)
 		}
@@ -321,10 +325,12 @@ func (r *runner) deviceGrads(c *DeviceCall, run *DeviceRun) {
 			continue
 		}
 		if k >= len(grads[a.Name]) || grads[a.Name][k] == nil {
-			r.add(Backward, "grad", i, len(wanted), compare.Unsupported, fmt.Sprintf("the device gives no gradient of %q", a.Name), nil, nil)
+			r.add(Backward, "grad", i, len(wanted), compare.Unsupported,
+				fmt.Sprintf("the device gives no gradient of %q", a.Name), nil, nil)
 			continue
 		}
-		r.compareDevice(Backward, "grad", i, len(wanted), grads[a.Name][k], want[a.Name][k], c.Call.GradBound(c.Forward, c.GradOutputs, want, a.Name, k), precision)
+		r.compareDevice(Backward, "grad", i, len(wanted), grads[a.Name][k], want[a.Name][k],
+			c.Call.GradBound(c.Forward, c.GradOutputs, want, a.Name, k), precision)
 	}
 }
 

@@ -22,7 +22,8 @@ func recordCall(t *testing.T, op string, args []value.Value, gradOutputs []value
 	dir := t.TempDir()
 	write := func(name string, args []value.Value) {
 		root := &value.Dict{Items: []value.Item{
-			{Key: "name", Value: op}, {Key: "args", Value: value.NewTuple(args...)}, {Key: "kwargs", Value: &value.Dict{}}, {Key: "identifier", Value: "1/x"},
+			{Key: "name", Value: op}, {Key: "args", Value: value.NewTuple(args...)},
+			{Key: "kwargs", Value: &value.Dict{}}, {Key: "identifier", Value: "1/x"},
 		}}
 		if err := pthformat.WriteFile(filepath.Join(dir, name), root); err != nil {
 			t.Fatal(err)
@@ -52,7 +53,8 @@ func gradTensor(shape ...int) *tensor.Tensor {
 // writes all of the table's gradient.
 func TestLookupWork(t *testing.T) {
 	index, table := tensor.New(tensor.Int64, []int{3}, []int64{7, 0, 7}), gradTensor(100, 4)
-	e := recordCall(t, "torch.nn.functional.embedding", []value.Value{index, table}, []value.Value{tensor.New(tensor.Float32, []int{3, 4}, make([]float64, 12)).Rounded()})
+	e := recordCall(t, "torch.nn.functional.embedding", []value.Value{index, table},
+		[]value.Value{tensor.New(tensor.Float32, []int{3, 4}, make([]float64, 12)).Rounded()})
 	p, err := replay.Prepare(e, replay.Options{Registry: ops.Default()})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +73,8 @@ func TestLookupWork(t *testing.T) {
 
 func TestPrepare(t *testing.T) {
 	x, w := gradTensor(2, 3), gradTensor(3, 5)
-	e := recordCall(t, "torch.matmul", []value.Value{x, w}, []value.Value{tensor.New(tensor.Float32, []int{2, 5}, make([]float64, 10)).Rounded()})
+	e := recordCall(t, "torch.matmul", []value.Value{x, w},
+		[]value.Value{tensor.New(tensor.Float32, []int{2, 5}, make([]float64, 10)).Rounded()})
 	p, err := replay.Prepare(e, replay.Options{Registry: ops.Default()})
 	if err != nil {
 		t.Fatal(err)
@@ -115,8 +118,10 @@ func TestPrepareKey(t *testing.T) {
 		t.Errorf("same work, other key: %q and %q", base, again)
 	}
 	for name, other := range map[string]string{
-		"op": key("torch.sub", true, x, int64(1)), "number": key("torch.add", true, x, int64(2)), "shape": key("torch.add", true, gradTensor(3, 2), int64(1)),
-		"stride": key("torch.add", true, gradTensor(3, 2).Transpose(0, 1), int64(1)), "gradient": key("torch.add", false, x, int64(1)),
+		"op": key("torch.sub", true, x, int64(1)), "number": key("torch.add", true, x, int64(2)),
+		"shape":         key("torch.add", true, gradTensor(3, 2), int64(1)),
+		"stride":        key("torch.add", true, gradTensor(3, 2).Transpose(0, 1), int64(1)),
+		"gradient":      key("torch.add", false, x, int64(1)),
 		"requires_grad": key("torch.add", true, plain, int64(1)),
 	} {
 		if other == base {
@@ -126,11 +131,13 @@ func TestPrepareKey(t *testing.T) {
 }
 
 func TestPrepareRefuses(t *testing.T) {
-	_, err := replay.Prepare(recordCall(t, "torch.no_such_op", []value.Value{gradTensor(2)}, nil), replay.Options{Registry: ops.Default()})
+	_, err := replay.Prepare(recordCall(t, "torch.no_such_op", []value.Value{gradTensor(2)}, nil),
+		replay.Options{Registry: ops.Default()})
 	if !errors.Is(err, opdef.ErrUnknownOp) {
 		t.Errorf("unknown op: %v", err)
 	}
-	p, err := replay.Prepare(recordCall(t, "torch.matmul", []value.Value{gradTensor(2, 3), gradTensor(2, 3)}, nil), replay.Options{Registry: ops.Default()})
+	p, err := replay.Prepare(recordCall(t, "torch.matmul", []value.Value{gradTensor(2, 3), gradTensor(2, 3)}, nil),
+		replay.Options{Registry: ops.Default()})
 	if err == nil {
 		defer p.Close()
 		err = p.Start()
@@ -138,7 +145,8 @@ func TestPrepareRefuses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "matmul") {
 		t.Errorf("shapes that do not fit: %v", err)
 	}
-	p, err = replay.Prepare(recordCall(t, "torch.add", []value.Value{gradTensor(2), int64(1)}, nil), replay.Options{Registry: ops.Default()})
+	p, err = replay.Prepare(recordCall(t, "torch.add", []value.Value{gradTensor(2), int64(1)}, nil),
+		replay.Options{Registry: ops.Default()})
 	if err != nil {
 		t.Fatal(err)
 	}

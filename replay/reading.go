@@ -51,7 +51,8 @@ var (
 		huber_loss kl_div l1_loss layer_norm log log10 log1p log2 log_softmax logsumexp margin_ranking_loss mse_loss multi_margin_loss
 		multilabel_margin_loss multilabel_soft_margin_loss nll_loss norm normalize pdist poisson_nll_loss pow prod reciprocal renorm
 		rms_norm rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus sum tan triplet_margin_loss`)
-	autocastWidest = strings.Fields(`addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot`)
+	autocastWidest = strings.Fields(
+		`addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot`)
 )
 
 // autocast reads the call as one under torch.autocast, which casts arguments
@@ -114,7 +115,8 @@ func (r *runner) roundedNumbers(dt tensor.DType) []reading {
 	if !changed {
 		return nil
 	}
-	return []reading{{call, original, compare.Warn, "numbers among the arguments were rounded to " + dt.String() + " first"}}
+	return []reading{{call, original, compare.Warn, "numbers among the arguments were rounded to " +
+		dt.String() + " first"}}
 }
 
 // readAgain tries the other readings of a call that failed as written, and
@@ -156,7 +158,8 @@ func (r *runner) readAgain(loadErr error) {
 func (o *Outcome) unexplained() int {
 	n := 0
 	for _, r := range o.Results {
-		if r.Verdict == compare.Error || r.Verdict == compare.Fail && r.Compared != nil && r.Compared.Rule == compare.RuleDType {
+		if r.Verdict == compare.Error || r.Verdict == compare.Fail && r.Compared != nil &&
+			r.Compared.Rule == compare.RuleDType {
 			n++
 		}
 	}

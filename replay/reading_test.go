@@ -27,7 +27,8 @@ func record(t *testing.T, op string, args []value.Value, result value.Value, gra
 	}
 	for name, args := range files {
 		root := &value.Dict{Items: []value.Item{
-			{Key: "name", Value: op}, {Key: "args", Value: args}, {Key: "kwargs", Value: &value.Dict{}}, {Key: "identifier", Value: "1/2026-11-20-21-05-57/" + name},
+			{Key: "name", Value: op}, {Key: "args", Value: args}, {Key: "kwargs", Value: &value.Dict{}},
+			{Key: "identifier", Value: "1/2026-11-20-21-05-57/" + name},
 		}}
 		if err := pthformat.WriteFile(filepath.Join(dir, name+".pth"), root); err != nil {
 			t.Fatal(err)
@@ -64,23 +65,34 @@ func TestReadings(t *testing.T) {
 		results int
 	}{
 		{"float32 under autocast", linear, []value.Value{x(f32), w(), b()}, stored(bf16, []int{1, 1}, 4), []value.Value{
-			value.NewTuple(stored(bf16, []int{1}, 2), stored(bf16, []int{1, 2}, 2, 2), stored(bf16, []int{2, 1}, 2, 6)), value.NewTuple(stored(bf16, []int{1, 1}, 2)),
+			value.NewTuple(stored(bf16, []int{1}, 2), stored(bf16, []int{1, 2}, 2, 2), stored(bf16, []int{2, 1}, 2, 6)),
+			value.NewTuple(stored(bf16, []int{1, 1}, 2)),
 		}, compare.Pass, "as under autocast: arguments cast to bfloat16", 4},
-		{"dtypes mixed under autocast", linear, []value.Value{x(bf16), w(), b()}, stored(bf16, []int{1, 1}, 4), nil, compare.Pass, "as under autocast: arguments cast to bfloat16", 1},
-		{"wrong under autocast", linear, []value.Value{x(f32), w(), b()}, stored(bf16, []int{1, 1}, 4.5), nil, compare.Fail, "got 4.5 want 4 (16 ulp); as under autocast: arguments cast to bfloat16", 1},
-		{"wrong with mixed dtypes", linear, []value.Value{x(bf16), w(), b()}, stored(bf16, []int{1, 1}, 4.5), nil, compare.Fail, "", 1},
-		{"float32 under autocast", "torch.exp", []value.Value{stored(bf16, []int{1}, 1)}, stored(f32, []int{1}, 2.7182817), nil, compare.Pass, "as under autocast: arguments cast to float32", 1},
-		{"no op of autocast", "torch.abs", []value.Value{stored(f32, []int{1}, -1)}, stored(bf16, []int{1}, 1), nil, compare.Fail, "dtype is bfloat16, want float32", 1},
+		{"dtypes mixed under autocast", linear, []value.Value{x(bf16), w(), b()}, stored(bf16, []int{1, 1}, 4), nil,
+			compare.Pass, "as under autocast: arguments cast to bfloat16", 1},
+		{"wrong under autocast", linear, []value.Value{x(f32), w(), b()}, stored(bf16, []int{1, 1}, 4.5), nil,
+			compare.Fail, "got 4.5 want 4 (16 ulp); as under autocast: arguments cast to bfloat16", 1},
+		{"wrong with mixed dtypes", linear, []value.Value{x(bf16), w(), b()}, stored(bf16, []int{1, 1}, 4.5), nil,
+			compare.Fail, "", 1},
+		{"float32 under autocast", "torch.exp", []value.Value{stored(bf16, []int{1}, 1)},
+			stored(f32, []int{1}, 2.7182817), nil, compare.Pass, "as under autocast: arguments cast to float32", 1},
+		{"no op of autocast", "torch.abs", []value.Value{stored(f32, []int{1}, -1)}, stored(bf16, []int{1}, 1), nil,
+			compare.Fail, "dtype is bfloat16, want float32", 1},
 		// 0.0316 is 0.031494140625 in bfloat16
-		{"number rounded first", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{2}, 0.125, 1), 0.0316}, stored(bf16, []int{2}, 0.030517578125, 0.023681640625), nil,
+		{"number rounded first", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{2}, 0.125, 1), 0.0316},
+			stored(bf16, []int{2}, 0.030517578125, 0.023681640625), nil,
 			compare.Warn, "numbers among the arguments were rounded to bfloat16 first", 1},
-		{"number as it is", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{1}, 1), 0.0316}, stored(bf16, []int{1}, 1-31*0.0316), nil, compare.Pass, "", 1},
-		{"wrong with either number", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{1}, 1), 0.0316}, stored(bf16, []int{1}, 0.03), nil, compare.Fail, "", 1},
+		{"number as it is", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{1}, 1), 0.0316},
+			stored(bf16, []int{1}, 1-31*0.0316), nil, compare.Pass, "", 1},
+		{"wrong with either number", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{1}, 1), 0.0316},
+			stored(bf16, []int{1}, 0.03), nil, compare.Fail, "", 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := replay.Run(entries(t, record(t, tc.op, tc.args, tc.result, tc.grads...))[0], options(t), nil)
-			if o.Verdict() != tc.want || len(o.Results) != tc.results || tc.reason != "" && o.Results[0].Reason != tc.reason {
-				t.Errorf("got %s %+v, want %s %q and %d results", o.Verdict(), o.Results, tc.want, tc.reason, tc.results)
+			if o.Verdict() != tc.want || len(o.Results) != tc.results || tc.reason != "" &&
+				o.Results[0].Reason != tc.reason {
+				t.Errorf("got %s %+v, want %s %q and %d results", o.Verdict(), o.Results, tc.want, tc.reason,
+					tc.results)
 			}
 		})
 	}
@@ -91,7 +103,8 @@ func TestReadings(t *testing.T) {
 func TestHiddenResults(t *testing.T) {
 	x := needsGrad(stored(tensor.Float32, []int{2}, -1, 2))
 	dir := record(t, "torch.relu", []value.Value{x}, stored(tensor.Float32, []int{2}, 0, 2),
-		value.NewTuple(stored(tensor.Float32, []int{2}, 0, 5)), value.NewTuple(stored(tensor.Float32, []int{2}, 3, 5), nil, nil))
+		value.NewTuple(stored(tensor.Float32, []int{2}, 0, 5)), value.NewTuple(stored(tensor.Float32, []int{2}, 3, 5),
+			nil, nil))
 	o := replay.Run(entries(t, dir)[0], options(t), nil)
 	if len(o.Results) != 2 || o.Results[1].Verdict != compare.Pass || o.Results[1].Phase != replay.Backward {
 		t.Errorf("got %+v, want a gradient that passes", o.Results)

@@ -47,7 +47,8 @@ func Run(e *capture.Entry, opt Options, use func(*Outcome)) *Outcome {
 
 // drop forgets tensors whose file is about to be closed.
 func (o *Outcome) drop() {
-	o.Output, o.GradInputs, o.RecordedOutput, o.RecordedGradInputs, o.RecordedGradOutputs, o.Args, o.Kwargs = nil, nil, nil, nil, nil, nil, nil
+	o.Output, o.GradInputs, o.RecordedOutput, o.RecordedGradInputs, o.RecordedGradOutputs, o.Args, o.Kwargs = nil, nil,
+		nil, nil, nil, nil, nil
 }
 
 type runner struct {
@@ -326,7 +327,8 @@ func (r *runner) after() {
 	now := r.newValues()
 	before, after := flatten(r.rec.Args), flatten(r.rec.After)
 	if len(before) != len(after) {
-		r.whole(compare.Invalid, fmt.Sprintf("after.pth holds %d argument values, input.pth %d", len(after), len(before)))
+		r.whole(compare.Invalid, fmt.Sprintf("after.pth holds %d argument values, input.pth %d", len(after),
+			len(before)))
 		return
 	}
 	for i := range before {
@@ -415,7 +417,8 @@ func (r *runner) inputRows() {
 }
 
 // compare adds the comparison of leaf i of n.
-func (r *runner) compare(p Phase, what string, i, n int, got, want value.Value, b opdef.Bound, precision tensor.DType) *Result {
+func (r *runner) compare(p Phase, what string, i, n int, got, want value.Value, b opdef.Bound,
+	precision tensor.DType) *Result {
 	return r.compareAs(p, fmt.Sprintf("%s[%d]", what, i), label(what, i, n), got, want, b, precision)
 }
 
@@ -427,7 +430,8 @@ func label(what string, i, n int) string {
 	return fmt.Sprintf("%s[%d]", what, i)
 }
 
-func (r *runner) compareAs(p Phase, target, label string, got, want value.Value, b opdef.Bound, precision tensor.DType) *Result {
+func (r *runner) compareAs(p Phase, target, label string, got, want value.Value, b opdef.Bound,
+	precision tensor.DType) *Result {
 	res := Result{Phase: p, Target: target, Label: label}
 	g, isTensor := got.(*tensor.Tensor)
 	w, wantTensor := want.(*tensor.Tensor)
@@ -435,7 +439,8 @@ func (r *runner) compareAs(p Phase, target, label string, got, want value.Value,
 	case isTensor && wantTensor && g.DType.Computable():
 		res.DType, res.Shape, res.Reference = g.DType, g.Shape, reference(w)
 		tol := r.Tolerances.For(r.rec.Op, b.Class.String(), label, g.DType)
-		c := compare.Check(g, w, r.model(p, b, precision), tol, r.Tolerances.Override(r.rec.Op, b.Class.String(), label, g.DType))
+		c := compare.Check(g, w, r.model(p, b, precision), tol, r.Tolerances.Override(r.rec.Op, b.Class.String(),
+			label, g.DType))
 		res.Compared, res.Verdict, res.Reason = &c, c.Verdict, c.Reason
 	case isTensor && wantTensor:
 		res.Verdict, res.Reason = compare.Unsupported, fmt.Sprintf("values of dtype %s cannot be compared", g.DType)
@@ -470,13 +475,16 @@ func (r *runner) model(p Phase, b opdef.Bound, precision tensor.DType) compare.M
 	}
 	return compare.Model{
 		Operand: operand,
-		Exact:   b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms, Coarse: b.Coarse,
+		Exact:   b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms,
+		Coarse:  b.Coarse,
 		Trivial: r.call.Entry.Trivial, Round: precision,
 	}
 }
 
-func (r *runner) add(p Phase, what string, i, n int, v compare.Verdict, reason string, c *compare.Result, t *tensor.Tensor) {
-	res := Result{Phase: p, Target: fmt.Sprintf("%s[%d]", what, i), Label: label(what, i, n), Verdict: v, Reason: reason, Compared: c}
+func (r *runner) add(p Phase, what string, i, n int, v compare.Verdict, reason string, c *compare.Result,
+	t *tensor.Tensor) {
+	res := Result{Phase: p, Target: fmt.Sprintf("%s[%d]", what, i), Label: label(what, i, n), Verdict: v,
+		Reason: reason, Compared: c}
 	if t != nil {
 		res.DType, res.Shape = t.DType, t.Shape
 	}

@@ -118,7 +118,8 @@ func lay(t *tensor.Tensor, stride []int, offset int) (*tensor.Tensor, error) {
 			index[d] = 0
 		}
 	}
-	u, err := tensor.NewView(tensor.NewStorage(dst), tensor.View{DType: t.DType, Shape: slices.Clone(t.Shape), Stride: stride, Offset: offset})
+	u, err := tensor.NewView(tensor.NewStorage(dst), tensor.View{DType: t.DType, Shape: slices.Clone(t.Shape),
+		Stride: stride, Offset: offset})
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +162,9 @@ func (r *runner) stress(c *DeviceCall) {
 			r.runOnDevice(&d, l.name)
 		}
 	}
-	if !c.Forward.Written && slices.ContainsFunc(c.Forward.Outs, func(t *tensor.Tensor) bool { return t.Dim() > 1 && t.Numel() > 1 }) {
+	if !c.Forward.Written && slices.ContainsFunc(c.Forward.Outs, func(t *tensor.Tensor) bool {
+		return t.Dim() > 1 && t.Numel() > 1
+	}) {
 		d := *c
 		d.OutputsTransposed = true
 		r.runOnDevice(&d, "transposed results")

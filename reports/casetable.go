@@ -115,22 +115,25 @@ func (t *CaseTable) Total() *CaseCount {
 }
 
 // caseColumns are the columns of counts, the first one's title apart.
-var caseColumns = []string{"cases", "passed", "failed", "skipped by rule", "not implemented", "not compared", "success rate"}
+var caseColumns = []string{"cases", "passed", "failed", "skipped by rule", "not implemented", "not compared",
+	"success rate"}
 
 // Sheets are the tables "by function" and "by dtype" for files.
 func (t *CaseTable) Sheets() []Sheet {
 	sheet := func(name, title string, counts []*CaseCount) Sheet {
-		return Sheet{Name: name, Columns: append(append([]string{title}, caseColumns...), "worst"), Rows: func(yield func([]any) bool) {
-			for _, c := range counts {
-				var rate any
-				if r, ok := c.SuccessRate(); ok {
-					rate = r
+		return Sheet{Name: name, Columns: append(append([]string{title}, caseColumns...), "worst"),
+			Rows: func(yield func([]any) bool) {
+				for _, c := range counts {
+					var rate any
+					if r, ok := c.SuccessRate(); ok {
+						rate = r
+					}
+					if !yield([]any{c.Name, c.Cases(), c.Passed, c.Failed, c.LeftOut, c.NotImplemented, c.NotCompared,
+						rate, textCell(c.Worst)}) {
+						return
+					}
 				}
-				if !yield([]any{c.Name, c.Cases(), c.Passed, c.Failed, c.LeftOut, c.NotImplemented, c.NotCompared, rate, textCell(c.Worst)}) {
-					return
-				}
-			}
-		}}
+			}}
 	}
 	return []Sheet{sheet("by function", "function", t.Functions()), sheet("by dtype", "dtype", t.DTypes())}
 }

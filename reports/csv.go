@@ -28,8 +28,10 @@ const (
 
 // Columns of op_tools' files, then optool's own.
 var (
-	compareHeader = []string{"forward_id", "name", "allclose", "cosine_similarity", "max_abs_diff", "max_relative_diff", "atol", "rtol", "error_info", "verdict", "reason"}
-	timeHeader    = []string{"name", "forward_id", "forward_elasped", "backward_elasped", "unit", "input", "output", "grad_inputs", "grad_outputs"}
+	compareHeader = []string{"forward_id", "name", "allclose", "cosine_similarity", "max_abs_diff", "max_relative_diff",
+		"atol", "rtol", "error_info", "verdict", "reason"}
+	timeHeader = []string{"name", "forward_id", "forward_elasped", "backward_elasped", "unit", "input", "output",
+		"grad_inputs", "grad_outputs"}
 )
 
 // NewCompareCSV writes op_autocompare_info files; block is the number of rows

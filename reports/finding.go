@@ -50,7 +50,8 @@ func (f *Finding) Bad() bool {
 // and op_tools' table, which keeps to width as WriteCompare does.
 func (f *Finding) Write(w io.Writer, width int) error {
 	first := f.Results[0]
-	if _, err := fmt.Fprintf(w, "%s  %s\n  capture  %s\n", strings.ToUpper(f.Worst()), OneLine(first.Op), OneLine(first.Capture)); err != nil {
+	if _, err := fmt.Fprintf(w, "%s  %s\n  capture  %s\n", strings.ToUpper(f.Worst()), OneLine(first.Op),
+		OneLine(first.Capture)); err != nil {
 		return err
 	}
 	for _, r := range f.Results {

@@ -62,7 +62,8 @@ func WriteJUnit(w io.Writer, rec *Recording) error {
 		for _, n := range []struct {
 			note       *junitNote
 			suite, sum *int
-		}{{c.Failure, &s.Failures, &all.Failures}, {c.Error, &s.Errors, &all.Errors}, {c.Skipped, &s.Skipped, &all.Skipped}} {
+		}{{c.Failure, &s.Failures, &all.Failures}, {c.Error, &s.Errors, &all.Errors},
+			{c.Skipped, &s.Skipped, &all.Skipped}} {
 			if n.note != nil {
 				*n.suite++
 				*n.sum++
@@ -72,7 +73,8 @@ func WriteJUnit(w io.Writer, rec *Recording) error {
 		all.Tests++
 	}
 	for _, t := range rec.Timings {
-		c := junitCase{Class: t.Op, Name: strings.Join([]string{t.Capture, t.Phase, string(t.Series.Cache)}, " "), Time: fmt.Sprintf("%.9f", t.Series.Summary().Median.Seconds()), Out: t.Doubt()}
+		c := junitCase{Class: t.Op, Name: strings.Join([]string{t.Capture, t.Phase, string(t.Series.Cache)}, " "),
+			Time: fmt.Sprintf("%.9f", t.Series.Summary().Median.Seconds()), Out: t.Doubt()}
 		add(c)
 	}
 	for _, r := range rec.Results {

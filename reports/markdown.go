@@ -26,7 +26,8 @@ func WriteMarkdown(w io.Writer, rec *Recording) error {
 	default:
 		markdownResults(b, rec)
 	}
-	fmt.Fprintf(b, "\n<sub>optool %s, %s, %s</sub>\n", escapeMarkdown(rec.Run.Version), escapeMarkdown(rec.Run.Host), rec.Run.Start.Format("2006-01-02 15:04:05 -0700"))
+	fmt.Fprintf(b, "\n<sub>optool %s, %s, %s</sub>\n", escapeMarkdown(rec.Run.Version), escapeMarkdown(rec.Run.Host),
+		rec.Run.Start.Format("2006-01-02 15:04:05 -0700"))
 	return b.Flush()
 }
 
@@ -70,7 +71,8 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 			continue
 		}
 		shown++
-		fmt.Fprintf(b, "\n**%s** %s, capture %s\n", f.Worst(), escapeMarkdown(f.Results[0].Op), escapeMarkdown(f.Results[0].Capture))
+		fmt.Fprintf(b, "\n**%s** %s, capture %s\n", f.Worst(), escapeMarkdown(f.Results[0].Op),
+			escapeMarkdown(f.Results[0].Capture))
 		for _, r := range f.Results {
 			if !r.Finding() {
 				continue
@@ -96,7 +98,8 @@ func markdownTimings(b *bufio.Writer, rec *Recording) {
 	var rows [][]string
 	cache := rec.Timings[len(rec.Timings)-1].Series.Cache
 	for _, a := range Averages(rec.Timings, cache, false, "self") {
-		rows = append(rows, []string{escapeMarkdown(a.Op), a.Phase, timing.Format(a.Self), fmt.Sprintf("%.1f", 100*a.Share), timing.Format(a.Mean()), fmt.Sprint(a.Calls)})
+		rows = append(rows, []string{escapeMarkdown(a.Op), a.Phase, timing.Format(a.Self),
+			fmt.Sprintf("%.1f", 100*a.Share), timing.Format(a.Mean()), fmt.Sprint(a.Calls)})
 	}
 	markdownTable(b, []string{"op", "phase", "self", "self %", "avg", "calls"}, rows)
 }

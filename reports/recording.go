@@ -152,7 +152,8 @@ func (rec *Recording) Findings() iter.Seq[*Finding] {
 	return func(yield func(*Finding) bool) {
 		for from := 0; from < len(rec.Results); {
 			to := from + 1
-			for to < len(rec.Results) && rec.Results[to].Capture == rec.Results[from].Capture && rec.Results[to].Op == rec.Results[from].Op {
+			for to < len(rec.Results) && rec.Results[to].Capture == rec.Results[from].Capture &&
+				rec.Results[to].Op == rec.Results[from].Op {
 				to++
 			}
 			if !yield(NewFinding(rec.Results[from:to])) {

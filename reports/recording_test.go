@@ -24,16 +24,20 @@ func recorded(t *testing.T) string {
 	var b bytes.Buffer
 	j := NewJSONLines(&b)
 	s := NewSummary()
-	if err := j.Run(Run{Command: []string{"optool", "replay", "x"}, Version: "v1", Start: time.Unix(0, 0)}); err != nil {
+	if err := j.Run(Run{Command: []string{"optool", "replay", "x"}, Version: "v1",
+		Start: time.Unix(0, 0)}); err != nil {
 		t.Fatal(err)
 	}
 	id, n, bad, yes, rule, repro, dtype := 3, 4, 1, false, "1 ulp", "optool replay '<x>' ```", "float32"
 	for _, r := range []*Result{
 		{Capture: "a/1", Op: "torch.add", Phase: "forward", Target: "output[0]", Verdict: Pass},
 		{
-			Capture: "<b>|`@x`\x1b[31m", Op: "=torch.mul", ForwardID: &id, Phase: "forward", Target: "output[0]", Verdict: Fail, Reason: "wrong & \"bad\"",
-			Allclose: &yes, Cosine: Num(math.NaN()), MaxAbs: Num(math.Inf(1)), MaxRel: Num(-0.5), MaxULP: Num(7), ATol: Num(1e-5), RTol: Num(1e-5),
-			Mismatch: &bad, Numel: &n, Rule: &rule, Worst: []int{1, 0}, Actual: json.RawMessage(`"-inf"`), Expected: json.RawMessage("2.5"), DType: &dtype, Shape: []int{2, 2}, Repro: &repro, Label: "output",
+			Capture: "<b>|`@x`\x1b[31m", Op: "=torch.mul", ForwardID: &id, Phase: "forward", Target: "output[0]",
+			Verdict: Fail, Reason: "wrong & \"bad\"",
+			Allclose: &yes, Cosine: Num(math.NaN()), MaxAbs: Num(math.Inf(1)), MaxRel: Num(-0.5), MaxULP: Num(7),
+			ATol: Num(1e-5), RTol: Num(1e-5),
+			Mismatch: &bad, Numel: &n, Rule: &rule, Worst: []int{1, 0}, Actual: json.RawMessage(`"-inf"`),
+			Expected: json.RawMessage("2.5"), DType: &dtype, Shape: []int{2, 2}, Repro: &repro, Label: "output",
 		},
 		{Capture: "<b>|`@x`\x1b[31m", Op: "=torch.mul", Phase: "backward", Verdict: Skipped, Reason: "random op"},
 	} {
@@ -86,7 +90,8 @@ func TestRecordingRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"FAIL  =torch.mul\n  capture  <b>|`@x`\\x1b[31m\n", "  output[0] fail: wrong & \"bad\"\n", "  again    optool replay '<x>' ```\n", "| =torch.mul output "} {
+	for _, want := range []string{"FAIL  =torch.mul\n  capture  <b>|`@x`\\x1b[31m\n",
+		"  output[0] fail: wrong & \"bad\"\n", "  again    optool replay '<x>' ```\n", "| =torch.mul output "} {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("finding lacks %q:\n%s", want, shown.String())
 		}
@@ -108,9 +113,11 @@ func TestRecordingErrors(t *testing.T) {
 		{"hello", "line 1: no JSON object"},
 		{`{"kind":"result"}`, `line 1: want the line of kind "run" that --json FILE begins with, found kind "result"`},
 		{`{"kind":"run","schema":2}`, "line 1: schema: want 1, found 2"},
-		{"{\"kind\":\"run\",\"schema\":1}\n{\"kind\":\"result\",\"verdict\":\"good\"}\n", `line 2: verdict: unknown "good"`},
+		{"{\"kind\":\"run\",\"schema\":1}\n{\"kind\":\"result\",\"verdict\":\"good\"}\n",
+			`line 2: verdict: unknown "good"`},
 		{"{\"kind\":\"run\",\"schema\":1}\n{\n{}\n", "line 2: no JSON object"},
-		{"{\"kind\":\"run\",\"schema\":1}\n{\"kind\":\"result\",\"verdict\":\"pass\",\"atol\":\"many\"}\n", "line 2: want a number"},
+		{"{\"kind\":\"run\",\"schema\":1}\n{\"kind\":\"result\",\"verdict\":\"pass\",\"atol\":\"many\"}\n",
+			"line 2: want a number"},
 	} {
 		_, err := ReadRecording(strings.NewReader(tc.text))
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -122,8 +129,10 @@ func TestRecordingErrors(t *testing.T) {
 func TestRecordedTimings(t *testing.T) {
 	id := 4
 	want := &Timing{
-		Capture: "a", Op: "torch.add", ForwardID: &id, Phase: "forward", Shapes: "float32[2]", Calls: 2, Bytes: 24, Flops: 2, Peak: Peak{Bandwidth: 1e9},
-		Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: timing.Samples(30, 10, 20), Warmup: 1, Stop: timing.StopRuns},
+		Capture: "a", Op: "torch.add", ForwardID: &id, Phase: "forward", Shapes: "float32[2]", Calls: 2, Bytes: 24,
+		Flops: 2, Peak: Peak{Bandwidth: 1e9},
+		Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: timing.Samples(30, 10, 20),
+			Warmup: 1, Stop: timing.StopRuns},
 	}
 	var b bytes.Buffer
 	j := NewJSONLines(&b)
@@ -135,7 +144,8 @@ func TestRecordedTimings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := j.Write(timingSample{timingHead: timingHead{Kind: "timing", Op: "torch.mul"}, Run: 1, Elapsed: 5}); err != nil {
+	if err := j.Write(timingSample{timingHead: timingHead{Kind: "timing", Op: "torch.mul"}, Run: 1,
+		Elapsed: 5}); err != nil {
 		t.Fatal(err)
 	}
 	rec := readRecorded(t, b.String())
@@ -168,8 +178,10 @@ func TestWriteCSV(t *testing.T) {
 	}
 	at := func(name string) string { return rows[2][slices.Index(rows[0], name)] }
 	for name, want := range map[string]string{
-		"op": "'=torch.mul", "cosine_similarity": "nan", "max_abs_diff": "inf", "max_relative_diff": "-0.5", "worst_index": "[1, 0]",
-		"actual": "-inf", "expected": "2.5", "shape": "[2, 2]", "allclose": "false", "forward_id": "3", "reason": `wrong & "bad"`,
+		"op": "'=torch.mul", "cosine_similarity": "nan", "max_abs_diff": "inf", "max_relative_diff": "-0.5",
+		"worst_index": "[1, 0]",
+		"actual":      "-inf", "expected": "2.5", "shape": "[2, 2]", "allclose": "false", "forward_id": "3",
+		"reason": `wrong & "bad"`,
 	} {
 		if at(name) != want {
 			t.Errorf("%s: got %q, want %q", name, at(name), want)
@@ -200,7 +212,8 @@ func TestWriteJUnit(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	f := got.Suites[1].Cases[0].Failure
-	if f == nil || f.Message != `wrong & "bad"` || !strings.Contains(f.Text, "worst element: [1, 0]\nactual: -inf\nexpected: 2.5\nmismatched: 1 of 4\n") {
+	if f == nil || f.Message != `wrong & "bad"` ||
+		!strings.Contains(f.Text, "worst element: [1, 0]\nactual: -inf\nexpected: 2.5\nmismatched: 1 of 4\n") {
 		t.Errorf("failure %+v", f)
 	}
 }
@@ -211,7 +224,8 @@ func TestWriteMarkdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"### ❌ 2 captures: 1 pass, 1 fail, 1.50 s\n", "\n| op | pass | fail | worst |\n", "capture &#60;b&#62;&#124;&#96;&#64;x&#96;&#92;x1b&#91;31m\n",
+		"### ❌ 2 captures: 1 pass, 1 fail, 1.50 s\n", "\n| op | pass | fail | worst |\n",
+		"capture &#60;b&#62;&#124;&#96;&#64;x&#96;&#92;x1b&#91;31m\n",
 		"````sh\noptool replay '<x>' ```\n````\n",
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -90,7 +90,8 @@ func TestWriteCompare(t *testing.T) {
 func TestNarrowTable(t *testing.T) {
 	rows := []CompareRow{
 		{Name: "torch.Tensor.add input[0]", Allclose: true, Cosine: 1, ATol: 1e-3, RTol: 1e-3},
-		{Name: "torch.Tensor.add output", Cosine: 0.5, MaxAbs: 2, MaxRelative: 3, ATol: 1e-3, RTol: 1e-3, Verdict: Fail},
+		{Name: "torch.Tensor.add output", Cosine: 0.5, MaxAbs: 2, MaxRelative: 3, ATol: 1e-3, RTol: 1e-3,
+			Verdict: Fail},
 	}
 	got := render(t, func(b *strings.Builder) error { return WriteCompare(b, 80, rows) })
 	diff(t, "80 columns", `
@@ -117,9 +118,12 @@ func TestCompareCSV(t *testing.T) {
 	got := render(t, func(b *strings.Builder) error {
 		c := NewCompareCSV(b, 2)
 		for _, r := range []CompareRow{
-			{ForwardID: "1", Name: "torch.Tensor.__getitem__ input[0]", Allclose: true, Cosine: 1, ATol: 1e-5, RTol: 1e-5, Verdict: Pass},
-			{ForwardID: "1", Name: "torch.Tensor.__getitem__ input[3]", Allclose: true, Cosine: 1, ErrorInfo: " value: slice(None, None, None) slice(None, None, None)", Verdict: Pass},
-			{ForwardID: "2", Name: "torch.exp output", Cosine: math.NaN(), MaxAbs: math.NaN(), MaxRelative: math.Inf(1), ATol: 1e-5, RTol: 1e-5, ErrorInfo: ` a "b"`, Verdict: Fail, Reason: "r"},
+			{ForwardID: "1", Name: "torch.Tensor.__getitem__ input[0]", Allclose: true, Cosine: 1, ATol: 1e-5,
+				RTol: 1e-5, Verdict: Pass},
+			{ForwardID: "1", Name: "torch.Tensor.__getitem__ input[3]", Allclose: true, Cosine: 1,
+				ErrorInfo: " value: slice(None, None, None) slice(None, None, None)", Verdict: Pass},
+			{ForwardID: "2", Name: "torch.exp output", Cosine: math.NaN(), MaxAbs: math.NaN(), MaxRelative: math.Inf(1),
+				ATol: 1e-5, RTol: 1e-5, ErrorInfo: ` a "b"`, Verdict: Fail, Reason: "r"},
 		} {
 			if err := c.Compare(r); err != nil {
 				return err
@@ -129,16 +133,20 @@ func TestCompareCSV(t *testing.T) {
 	})
 	const header = "forward_id,name,allclose,cosine_similarity,max_abs_diff,max_relative_diff,atol,rtol,error_info,verdict,reason\r\n"
 	diff(t, "CSV", header+
-		"1,torch.Tensor.__getitem__ input[0],True,1.000000000,0.000000000,0.000000000,0.000010000,0.000010000,,pass,\r\n"+
-		"1,torch.Tensor.__getitem__ input[3],True,1.000000000,0.000000000,0.000000000,0.000000000,0.000000000,\" value: slice(None, None, None) slice(None, None, None)\",pass,\r\n"+
+		"1,torch.Tensor.__getitem__ "+
+		"input[0],True,1.000000000,0.000000000,0.000000000,0.000010000,0.000010000,,pass,\r\n"+
+		"1,torch.Tensor.__getitem__ input[3],True,1.000000000,0.000000000,0.000000000,0.000000000,0.000000000,\" "+
+		"value: slice(None, None, None) slice(None, None, None)\",pass,\r\n"+
 		header+
-		"2,torch.exp output              ,False,nan,       nan,       inf,0.000010000,0.000010000,\" a \"\"b\"\"\",fail,r\r\n", got)
+		"2,torch.exp output              ,False,nan,       nan,       inf,0.000010000,0.000010000,\" a "+
+		"\"\"b\"\"\",fail,r\r\n", got)
 }
 
 func TestTimeCSV(t *testing.T) {
 	got := render(t, func(b *strings.Builder) error {
 		c := NewTimeCSV(b, 0)
-		return c.Time(TimeRow{Name: "torch.add", ForwardID: 3, Forward: 899791 * time.Nanosecond, Backward: -1, Input: "{'args': ()}"})
+		return c.Time(TimeRow{Name: "torch.add", ForwardID: 3, Forward: 899791 * time.Nanosecond, Backward: -1,
+			Input: "{'args': ()}"})
 	})
 	diff(t, "CSV", "name,forward_id,forward_elasped,backward_elasped,unit,input,output,grad_inputs,grad_outputs\r\n"+
 		"torch.add,3,0.89979100,-,ms,{'args': ()},,,\r\n", got)
@@ -148,15 +156,17 @@ func TestJSONLines(t *testing.T) {
 	yes, id, n := true, 7, 4
 	got := render(t, func(b *strings.Builder) error {
 		return NewJSONLines(b).Result(&Result{
-			Capture: "a<b>", Op: "torch.exp", ForwardID: &id, Phase: "forward", Target: "output[0]", Verdict: Warn, Allclose: &yes,
-			Cosine: Num(math.NaN()), MaxAbs: Num(math.Inf(1)), MaxRel: Num(math.Inf(-1)), MaxULP: Num(1.5), Numel: &n,
+			Capture: "a<b>", Op: "torch.exp", ForwardID: &id, Phase: "forward", Target: "output[0]", Verdict: Warn,
+			Allclose: &yes,
+			Cosine:   Num(math.NaN()), MaxAbs: Num(math.Inf(1)), MaxRel: Num(math.Inf(-1)), MaxULP: Num(1.5), Numel: &n,
 			Worst: []int{0, 1}, Actual: json.RawMessage(`"nan"`), Shape: []int{},
 		})
 	})
-	diff(t, "result", `{"kind":"result","capture":"a<b>","op":"torch.exp","forward_id":7,"phase":"forward","target":"output[0]","verdict":"warn",`+
-		`"reason":"","allclose":true,"cosine_similarity":"nan","max_abs_diff":"inf","max_relative_diff":"-inf","max_ulp":1.5,"mismatched":null,`+
-		`"numel":4,"atol":null,"rtol":null,"rule":null,"worst_index":[0,1],"actual":"nan","expected":null,"dtype":null,"shape":[],`+
-		`"source":null,"reference":null,"repro":null}`+"\n", got)
+	diff(t, "result",
+		`{"kind":"result","capture":"a<b>","op":"torch.exp","forward_id":7,"phase":"forward","target":"output[0]","verdict":"warn",`+
+			`"reason":"","allclose":true,"cosine_similarity":"nan","max_abs_diff":"inf","max_relative_diff":"-inf","max_ulp":1.5,"mismatched":null,`+
+			`"numel":4,"atol":null,"rtol":null,"rule":null,"worst_index":[0,1],"actual":"nan","expected":null,"dtype":null,"shape":[],`+
+			`"source":null,"reference":null,"repro":null}`+"\n", got)
 }
 
 func TestSummary(t *testing.T) {
@@ -251,11 +261,13 @@ func TestSummaryWitness(t *testing.T) {
 	if err := s.Write(&b, 0); err != nil {
 		t.Fatal(err)
 	}
-	if want := "the device's results against the recorded ones: 0 better, 1 same, 1 worse\n"; !strings.Contains(b.String(), want) {
+	if want := "the device's results against the recorded ones: 0 better, 1 same, 1 worse\n"; !strings.Contains(
+		b.String(), want) {
 		t.Errorf("%s lacks %q", b.String(), want)
 	}
 	b.Reset()
-	if err := NewJSONLines(&b).Summary(s); err != nil || !strings.Contains(b.String(), `"witness":{"same":1,"worse":1}`) {
+	if err := NewJSONLines(&b).Summary(s); err != nil ||
+		!strings.Contains(b.String(), `"witness":{"same":1,"worse":1}`) {
 		t.Errorf("%s, %v", b.String(), err)
 	}
 }

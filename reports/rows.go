@@ -176,8 +176,10 @@ func (r *Result) CompareRow() (CompareRow, bool) {
 		return CompareRow{}, false
 	}
 	row := CompareRow{
-		Name: r.Op + " " + r.Label, Allclose: *r.Allclose, Cosine: float64(*r.Cosine), MaxAbs: float64(*r.MaxAbs), MaxRelative: float64(*r.MaxRel),
-		ATol: float64(*r.ATol), RTol: float64(*r.RTol), ErrorInfo: r.ErrorInfo, Verdict: r.Verdict, Reason: r.Reason,
+		Name: r.Op + " " + r.Label, Allclose: *r.Allclose, Cosine: float64(*r.Cosine), MaxAbs: float64(*r.MaxAbs),
+		MaxRelative: float64(*r.MaxRel),
+		ATol:        float64(*r.ATol), RTol: float64(*r.RTol), ErrorInfo: r.ErrorInfo, Verdict: r.Verdict,
+		Reason: r.Reason,
 	}
 	if r.ForwardID != nil {
 		row.ForwardID = strconv.Itoa(*r.ForwardID)

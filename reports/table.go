@@ -58,7 +58,8 @@ func writeTable(w io.Writer, width int, cols []column) error {
 }
 
 // leftOut are the columns a reader misses least, in the order they make room.
-var leftOut = []string{"data_ptr", "layout", "rtol", "atol", "cosine_similarity", "stride", "norm", "std", "requires_grad", "inf", "nan", "numel", "mean", "device"}
+var leftOut = []string{"data_ptr", "layout", "rtol", "atol", "cosine_similarity", "stride", "norm", "std",
+	"requires_grad", "inf", "nan", "numel", "mean", "device"}
 
 // narrow makes a table fit into width: names lose what all of them begin with
 // (the op, which stands above the table), then columns that are empty go, then

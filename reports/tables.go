@@ -166,8 +166,10 @@ func (rec *Recording) timingSheet() Sheet {
 	return Sheet{
 		Name: "results",
 		Columns: []string{
-			"capture", "op", "forward_id", "phase", "cache", "clock", "n", "median_ns", "q1_ns", "q3_ns", "min_ns", "max_ns",
-			"noise", "bytes", "flops", "bytes_per_s", "flops_per_s", "share_of_peak", "stop_reason", "warmup_runs", "calls", "inputs", "doubt",
+			"capture", "op", "forward_id", "phase", "cache", "clock", "n", "median_ns", "q1_ns", "q3_ns",
+			"min_ns", "max_ns",
+			"noise", "bytes", "flops", "bytes_per_s", "flops_per_s", "share_of_peak", "stop_reason", "warmup_runs",
+			"calls", "inputs", "doubt",
 		},
 		Rows: func(yield func([]any) bool) {
 			for _, t := range rec.Timings {
@@ -175,7 +177,8 @@ func (rec *Recording) timingSheet() Sheet {
 				bandwidth, flops := t.Rates()
 				if !yield([]any{
 					t.Capture, t.Op, cell(t.ForwardID), t.Phase, string(s.Cache), string(s.Clock), m.N,
-					int(m.Median), int(m.Q1), int(m.Q3), int(m.Min), int(m.Max), m.Noise, t.Bytes, t.Flops, bandwidth, flops,
+					int(m.Median), int(m.Q1), int(m.Q3), int(m.Min), int(m.Max), m.Noise, t.Bytes, t.Flops,
+					bandwidth, flops,
 					t.Share(), string(s.Stop), s.Warmup, t.Calls, t.Shapes, t.Doubt(),
 				}) {
 					return
@@ -204,7 +207,8 @@ func (rec *Recording) OpSheet() Sheet {
 	ops := rec.Summary.Ops()
 	used := rec.Summary.used()
 	return Sheet{
-		Name: "by op", Columns: append(append([]string{"op", "captures"}, used...), "worst_verdict", "worst_capture", "worst_target", "worst_reason", "worst_index", "actual", "expected", "repro"),
+		Name: "by op", Columns: append(append([]string{"op", "captures"}, used...), "worst_verdict", "worst_capture",
+			"worst_target", "worst_reason", "worst_index", "actual", "expected", "repro"),
 		Rows: func(yield func([]any) bool) {
 			for _, o := range ops {
 				total := 0
@@ -216,7 +220,8 @@ func (rec *Recording) OpSheet() Sheet {
 					row = append(row, o.Counts[v])
 				}
 				w := o.Worst
-				row = append(row, w.Verdict, w.Capture, w.Target, w.Reason, indexCell(w.Worst), valueCell(w.Actual), valueCell(w.Expected), cell(w.Repro))
+				row = append(row, w.Verdict, w.Capture, w.Target, w.Reason, indexCell(w.Worst), valueCell(w.Actual),
+					valueCell(w.Expected), cell(w.Repro))
 				if !yield(row) {
 					return
 				}
@@ -229,7 +234,8 @@ func (rec *Recording) OpSheet() Sheet {
 func (rec *Recording) SummarySheet() Sheet {
 	s := rec.Summary
 	rows := [][]any{
-		{"command", strings.Join(rec.Run.Command, " ")}, {"version", rec.Run.Version}, {"host", rec.Run.Host}, {"device", rec.Run.Device},
+		{"command", strings.Join(rec.Run.Command, " ")}, {"version", rec.Run.Version}, {"host", rec.Run.Host},
+		{"device", rec.Run.Device},
 		{"start", rec.Run.Start.Format("2006-01-02 15:04:05 -0700")}, {"interrupted", s.Interrupted},
 	}
 	if s.Elapsed > 0 {

@@ -73,7 +73,8 @@ func (t *Timing) Doubt() string {
 	case t.Peak.Bandwidth > 0 && b > t.Peak.Bandwidth && t.Series.Cache == timing.Cold && !t.Peak.Busy:
 		return "invalid: faster than the peak of memory"
 	case s.Disturbed():
-		return fmt.Sprintf("disturbed: threads waited %.0f %% of the time for a processor", 100*float64(s.Waited)/float64(s.Total))
+		return fmt.Sprintf("disturbed: threads waited %.0f %% of the time for a processor",
+			100*float64(s.Waited)/float64(s.Total))
 	case s.N < fewRuns:
 		return fmt.Sprintf("few: %d runs say little of how the time varies", s.N)
 	case !s.Steady():
@@ -136,16 +137,20 @@ func (j *JSONLines) Timing(t *Timing) error {
 		Cache: string(s.Cache), Clock: string(s.Clock),
 	}
 	for i, x := range s.Samples {
-		if err := j.Write(timingSample{head, i + 1, x.Elapsed.Nanoseconds(), x.Waited.Nanoseconds(), x.Round}); err != nil {
+		if err := j.Write(timingSample{head, i + 1, x.Elapsed.Nanoseconds(), x.Waited.Nanoseconds(),
+			x.Round}); err != nil {
 			return err
 		}
 	}
 	m := s.Summary()
 	head.Kind = "timing_summary"
 	return j.Write(timingSummary{
-		timingHead: head, N: m.N, Median: int64(m.Median), Q1: int64(m.Q1), Q3: int64(m.Q3), Min: int64(m.Min), Max: int64(m.Max),
-		Bytes: t.Bytes, Flops: t.Flops, Stop: string(s.Stop), Noise: Number(m.Noise), Waited: int64(m.Waited), Warmup: s.Warmup, Share: t.Share(), PeakBandwidth: t.Peak.Bandwidth, PeakFlops: t.Peak.Flops, PeakBusy: t.Peak.Busy,
-		Calls: t.Calls, Inputs: t.Shapes, Doubt: t.Doubt(),
+		timingHead: head, N: m.N, Median: int64(m.Median), Q1: int64(m.Q1), Q3: int64(m.Q3), Min: int64(m.Min),
+		Max:   int64(m.Max),
+		Bytes: t.Bytes, Flops: t.Flops, Stop: string(s.Stop), Noise: Number(m.Noise), Waited: int64(m.Waited),
+		Warmup: s.Warmup, Share: t.Share(), PeakBandwidth: t.Peak.Bandwidth, PeakFlops: t.Peak.Flops,
+		PeakBusy: t.Peak.Busy,
+		Calls:    t.Calls, Inputs: t.Shapes, Doubt: t.Doubt(),
 	})
 }
 
@@ -163,7 +168,8 @@ func GoBenchmark(w io.Writer, device string, ts []*Timing) error {
 	fmt.Fprintf(b, "tool: optool\ndevice: %s\n", OneLine(device))
 	for _, t := range ts {
 		op := benchName(t.Op)
-		name := "Benchmark" + strings.ToUpper(op[:1]) + op[1:] + "/phase=" + t.Phase + "/cache=" + string(t.Series.Cache) + "/capture=" + benchName(t.Capture)
+		name := "Benchmark" + strings.ToUpper(op[:1]) + op[1:] + "/phase=" + t.Phase + "/cache=" +
+			string(t.Series.Cache) + "/capture=" + benchName(t.Capture)
 		for _, x := range t.Series.Samples {
 			fmt.Fprintf(b, "%s 1 %d ns/op", name, x.Elapsed.Nanoseconds())
 			if s := x.Elapsed.Seconds(); s > 0 {
@@ -209,11 +215,13 @@ func Trace(w io.Writer, device string, ts []*Timing) error {
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
 	put := func(e event) error { return enc.Encode(e) }
-	if err := put(event{Name: "process_name", Phase: "M", PID: 1, Args: map[string]any{"name": "optool time"}}); err != nil {
+	if err := put(event{Name: "process_name", Phase: "M", PID: 1,
+		Args: map[string]any{"name": "optool time"}}); err != nil {
 		return err
 	}
 	b.WriteByte(',')
-	if err := put(event{Name: "thread_name", Phase: "M", PID: 1, TID: 1, Args: map[string]any{"name": device}}); err != nil {
+	if err := put(event{Name: "thread_name", Phase: "M", PID: 1, TID: 1,
+		Args: map[string]any{"name": device}}); err != nil {
 		return err
 	}
 	at := 0.0
@@ -223,7 +231,8 @@ func Trace(w io.Writer, device string, ts []*Timing) error {
 			b.WriteByte(',')
 			err := put(event{
 				Name: t.Op, Cat: t.Phase, Phase: "X", TS: at, Dur: &us, PID: 1, TID: 1,
-				Args: map[string]any{"capture": t.Capture, "phase": t.Phase, "cache": t.Series.Cache, "clock": t.Series.Clock, "run": i + 1, "inputs": t.Shapes},
+				Args: map[string]any{"capture": t.Capture, "phase": t.Phase, "cache": t.Series.Cache,
+					"clock": t.Series.Clock, "run": i + 1, "inputs": t.Shapes},
 			})
 			if err != nil {
 				return err
@@ -286,7 +295,8 @@ func Averages(ts []*Timing, cache timing.Cache, byShape bool, column string) []*
 		default:
 			c = cmp.Compare(b.Self, a.Self)
 		}
-		return cmp.Or(c, strings.Compare(a.Op, b.Op), strings.Compare(a.Phase, b.Phase), strings.Compare(a.Shapes, b.Shapes))
+		return cmp.Or(c, strings.Compare(a.Op, b.Op), strings.Compare(a.Phase, b.Phase),
+			strings.Compare(a.Shapes, b.Shapes))
 	})
 }
 
@@ -306,7 +316,8 @@ func WriteAverages(w io.Writer, width int, rows []*Average, byShape bool, limit 
 		rows = rows[:limit]
 	}
 	for _, a := range rows {
-		cells := []string{a.Op, a.Phase, timing.Format(a.Self), fmt.Sprintf("%.1f", 100*a.Share), timing.Format(a.Mean()), fmt.Sprint(a.Calls)}
+		cells := []string{a.Op, a.Phase, timing.Format(a.Self), fmt.Sprintf("%.1f", 100*a.Share),
+			timing.Format(a.Mean()), fmt.Sprint(a.Calls)}
 		if byShape {
 			cells = append(cells, a.Shapes)
 		}

@@ -15,8 +15,10 @@ func timings() []*Timing {
 	id := 7
 	us := time.Microsecond
 	return []*Timing{
-		{Capture: "t/add/1", Op: "torch.add", ForwardID: &id, Phase: "forward", Shapes: "float32[2]", Calls: 3, Bytes: 3e3, Flops: 1e3,
-			Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: timing.Samples(10*us, 30*us, 20*us), Warmup: 2, Stop: timing.StopRuns}},
+		{Capture: "t/add/1", Op: "torch.add", ForwardID: &id, Phase: "forward", Shapes: "float32[2]", Calls: 3,
+			Bytes: 3e3, Flops: 1e3,
+			Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: timing.Samples(10*us, 30*us,
+				20*us), Warmup: 2, Stop: timing.StopRuns}},
 		{Capture: "t/add/1", Op: "torch.add", Phase: "forward", Calls: 3, Shapes: "float32[2]",
 			Series: &timing.Series{Cache: timing.Cold, Clock: timing.HostClock, Samples: timing.Samples(50 * us)}},
 		{Capture: "t/mul 2", Op: "torch.mul", Phase: "backward", Calls: 1, Shapes: "float32[4]",
@@ -48,7 +50,8 @@ func TestTimingLines(t *testing.T) {
 	if got := []string{lines[0], lines[3]}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))
 	}
-	if last := lines[len(lines)-3]; !strings.Contains(last, `"median_ns":0,"q1_ns":0`) || !strings.Contains(last, `"noise":"nan"`) {
+	if last := lines[len(lines)-3]; !strings.Contains(last, `"median_ns":0,"q1_ns":0`) ||
+		!strings.Contains(last, `"noise":"nan"`) {
 		t.Errorf("series too short for the clock: %s", last)
 	}
 	rec, err := ReadRecording(strings.NewReader(`{"kind":"run","schema":1}` + "\n" + b.String()))
@@ -78,7 +81,8 @@ func TestUnlike(t *testing.T) {
 func TestDoubt(t *testing.T) {
 	us := time.Microsecond
 	one := func(cache timing.Cache, peak Peak) *Timing {
-		return &Timing{Bytes: 1e6, Flops: 1e6, Peak: peak, Series: &timing.Series{Cache: cache, Samples: timing.Samples(1000*us, 1000*us, 1000*us, 1000*us, 1000*us)}}
+		return &Timing{Bytes: 1e6, Flops: 1e6, Peak: peak, Series: &timing.Series{Cache: cache,
+			Samples: timing.Samples(1000*us, 1000*us, 1000*us, 1000*us, 1000*us)}}
 	}
 	for _, tc := range []struct {
 		name  string
@@ -91,8 +95,10 @@ func TestDoubt(t *testing.T) {
 		{"memory", one(timing.Cold, Peak{Bandwidth: 5e8}), "invalid: faster than the peak of memory", 2},
 		{"memory, hot", one(timing.Hot, Peak{Bandwidth: 5e8}), "", 2},
 		{"arithmetic, busy", one(timing.Hot, Peak{Flops: 5e8, Busy: true}), "", 2},
-		{"four runs", &Timing{Series: &timing.Series{Samples: timing.Samples(1, 1, 1, 1)}}, "few: 4 runs say little of how the time varies", 0},
-		{"spread", &Timing{Series: &timing.Series{Samples: timing.Samples(100, 100, 100, 120, 120)}}, "noisy: the middle half spans more than a tenth of the median", 0},
+		{"four runs", &Timing{Series: &timing.Series{Samples: timing.Samples(1, 1, 1, 1)}},
+			"few: 4 runs say little of how the time varies", 0},
+		{"spread", &Timing{Series: &timing.Series{Samples: timing.Samples(100, 100, 100, 120, 120)}},
+			"noisy: the middle half spans more than a tenth of the median", 0},
 		{"arithmetic", one(timing.Hot, Peak{Flops: 5e8}), "invalid: faster than the peak of arithmetic", 2},
 	} {
 		if got := tc.t.Doubt(); got != tc.want || tc.t.Share() != tc.share {
@@ -157,7 +163,8 @@ func TestTrace(t *testing.T) {
 
 func TestAverages(t *testing.T) {
 	rows := Averages(timings(), timing.Hot, false, "self")
-	if len(rows) != 2 || rows[0].Op != "torch.mul" || rows[1].Calls != 4 || rows[1].Self != 60*time.Microsecond || rows[1].Mean() != 15*time.Microsecond || rows[0].Share != 0.7 {
+	if len(rows) != 2 || rows[0].Op != "torch.mul" || rows[1].Calls != 4 || rows[1].Self != 60*time.Microsecond ||
+		rows[1].Mean() != 15*time.Microsecond || rows[0].Share != 0.7 {
 		t.Errorf("%+v %+v", *rows[0], *rows[1])
 	}
 	for column, want := range map[string]string{"calls": "torch.add", "name": "torch.add", "avg": "torch.mul"} {
@@ -205,14 +212,16 @@ func TestHistogram(t *testing.T) {
 		t.Errorf("%d samples drawn of 100", total)
 	}
 	b.Reset()
-	if err := Histogram(&b, 0, &timing.Series{Samples: timing.Samples(5, 5)}); err != nil || strings.Count(b.String(), "\n") != 1 {
+	if err := Histogram(&b, 0, &timing.Series{Samples: timing.Samples(5, 5)}); err != nil ||
+		strings.Count(b.String(), "\n") != 1 {
 		t.Errorf("equal samples: %q, %v", b.String(), err)
 	}
 }
 
 func TestWriteTimes(t *testing.T) {
 	var b strings.Builder
-	if err := WriteTimes(&b, 0, []TimeRow{{Name: "torch.add", ForwardID: 1, Forward: 1500 * time.Nanosecond, Backward: -1}}); err != nil {
+	if err := WriteTimes(&b, 0, []TimeRow{{Name: "torch.add", ForwardID: 1, Forward: 1500 * time.Nanosecond,
+		Backward: -1}}); err != nil {
 		t.Fatal(err)
 	}
 	want := `+-----------+------------+-----------------+------+

@@ -45,13 +45,15 @@ func TestTransposedBlocks(t *testing.T) {
 					Load(view, lo, got)
 					for i, g := range got {
 						if g != want[lo+i] {
-							t.Fatalf("%s %v strides %v: element %d of [%d, %d) is %v, want %v", dt, view.Shape, view.Stride, i, lo, hi, g, want[lo+i])
+							t.Fatalf("%s %v strides %v: element %d of [%d, %d) is %v, want %v", dt, view.Shape,
+								view.Stride, i, lo, hi, g, want[lo+i])
 						}
 					}
 				}
 				for i, g := range Data[float64](view) {
 					if g != want[i] {
-						t.Fatalf("%s %v strides %v: element %d is %v, want %v", dt, view.Shape, view.Stride, i, g, want[i])
+						t.Fatalf("%s %v strides %v: element %d is %v, want %v", dt, view.Shape, view.Stride, i,
+							g, want[i])
 					}
 				}
 			}
@@ -76,9 +78,12 @@ func TestRoundBlock(t *testing.T) {
 		if !dt.IsFloat() {
 			continue
 		}
-		v := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), dt.Max(), -dt.Max(), dt.Max() * (1 + dt.Eps()/4), dt.Max() * (1 + dt.Eps()), dt.SmallestNormal(), dt.ULP(0), dt.ULP(0) / 2, dt.ULP(0) / 4, 1e300, -1e-300}
+		v := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), dt.Max(), -dt.Max(),
+			dt.Max() * (1 + dt.Eps()/4), dt.Max() * (1 + dt.Eps()), dt.SmallestNormal(), dt.ULP(0), dt.ULP(0) / 2,
+			dt.ULP(0) / 4, 1e300, -1e-300}
 		for range 5000 {
-			v = append(v, math.Ldexp(r.NormFloat64(), r.IntN(40)-20), math.Ldexp(r.NormFloat64(), r.IntN(280)-140), dt.Round(r.NormFloat64())*(1+dt.Eps()/2))
+			v = append(v, math.Ldexp(r.NormFloat64(), r.IntN(40)-20), math.Ldexp(r.NormFloat64(), r.IntN(280)-140),
+				dt.Round(r.NormFloat64())*(1+dt.Eps()/2))
 		}
 		got := append([]float64(nil), v...)
 		RoundBlock(dt, got)

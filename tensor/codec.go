@@ -125,7 +125,8 @@ func intCodec(get func(src []byte, i int) int64, put func(dst []byte, i int, v i
 
 // wideIntCodec is intCodec with a loop for runs without gaps of elements of the
 // given size: the dtypes that indices have.
-func wideIntCodec(size int, get func(src []byte, i int) int64, put func(dst []byte, i int, v int64), widen func(dst []int64, src []byte)) codec {
+func wideIntCodec(size int, get func(src []byte, i int) int64, put func(dst []byte, i int, v int64),
+	widen func(dst []int64, src []byte)) codec {
 	c := intCodec(get, put)
 	apart := c.loadInt
 	c.loadInt = func(dst []int64, src []byte, step int) {
@@ -171,7 +172,8 @@ func uint64Codec() codec {
 
 // blockCodec is floatCodec with loops for runs without gaps: widen and narrow
 // convert whole blocks.
-func blockCodec(size int, get func([]byte) float64, put func([]byte, float64), widen func(dst []float64, src []byte), narrow func(dst []byte, src []float64)) codec {
+func blockCodec(size int, get func([]byte) float64, put func([]byte, float64), widen func(dst []float64, src []byte),
+	narrow func(dst []byte, src []float64)) codec {
 	c := floatCodec(size, get, put)
 	apart := c.loadFloat
 	c.loadFloat = func(dst []float64, src []byte, step int) {

@@ -160,12 +160,14 @@ func TestSpecials(t *testing.T) {
 		{Float8E5M2, 61439, 57344}, {Float8E5M2, 61440, inf}, {Float8E5M2, -inf, -inf},
 		{Float8E4M3FNUZ, 247, 240}, {Float8E4M3FNUZ, 248, nan}, {Float8E4M3FNUZ, inf, nan},
 		{Float8E5M2FNUZ, 57344, 57344}, {Float8E5M2FNUZ, inf, nan},
-		{Float16, nan, nan}, {BFloat16, nan, nan}, {Float8E4M3FN, nan, nan}, {Float8E5M2, nan, nan}, {Float8E4M3FNUZ, nan, nan},
+		{Float16, nan, nan}, {BFloat16, nan, nan}, {Float8E4M3FN, nan, nan}, {Float8E5M2, nan, nan},
+		{Float8E4M3FNUZ, nan, nan},
 	} {
 		round, stored := tc.dt.Round(tc.in), At[float64](Scalar(tc.dt, tc.in).Rounded(), 0)
 		for _, got := range []float64{round, stored} {
 			if got != tc.want && (got == got || tc.want == tc.want) {
-				t.Errorf("%s: %v becomes %v when rounded and %v when stored, want %v", tc.dt, tc.in, round, stored, tc.want)
+				t.Errorf("%s: %v becomes %v when rounded and %v when stored, want %v", tc.dt, tc.in, round,
+					stored, tc.want)
 			}
 		}
 	}
@@ -270,7 +272,8 @@ func TestRoundOnce(t *testing.T) {
 
 // TestIntToFloat rounds integers that float64 does not hold.
 func TestIntToFloat(t *testing.T) {
-	vs := []int64{math.MaxInt64, math.MinInt64, 1<<53 + 1, -(1<<53 + 1), 1<<62 + 1<<38 + 1, 1<<62 + 1<<54 + 1, 1<<60 + 1<<36, 1<<60 + 1<<36 + 1, -(1<<60 + 1<<36 + 1)}
+	vs := []int64{math.MaxInt64, math.MinInt64, 1<<53 + 1, -(1<<53 + 1), 1<<62 + 1<<38 + 1, 1<<62 + 1<<54 + 1,
+		1<<60 + 1<<36, 1<<60 + 1<<36 + 1, -(1<<60 + 1<<36 + 1)}
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 10000 {
 		vs = append(vs, int64(r.Uint64())>>r.IntN(60))
@@ -293,7 +296,8 @@ func TestFloatToInt(t *testing.T) {
 		in   float64
 		want int64
 	}{
-		{2.9, 2}, {-2.9, -2}, {0x1p62, 1 << 62}, {0x1p63, math.MinInt64}, {-0x1p63, math.MinInt64}, {-1e300, math.MinInt64},
+		{2.9, 2}, {-2.9, -2}, {0x1p62, 1 << 62}, {0x1p63, math.MinInt64}, {-0x1p63, math.MinInt64},
+		{-1e300, math.MinInt64},
 		{math.NaN(), math.MinInt64}, {math.Inf(1), math.MinInt64}, {math.Copysign(0, -1), 0},
 	} {
 		if got := FloatToInt(tc.in); got != tc.want {
@@ -307,8 +311,10 @@ func TestWrapInt(t *testing.T) {
 		dt       DType
 		in, want int64
 	}{
-		{Int8, 128, -128}, {Int8, -129, 127}, {Uint8, -1, 255}, {Uint8, 256, 0}, {Int16, 1 << 15, -1 << 15}, {Uint16, -1, 65535},
-		{Int32, 1 << 31, -1 << 31}, {Uint32, -1, 1<<32 - 1}, {Int64, math.MinInt64, math.MinInt64}, {Bool, -5, 1}, {Bool, 0, 0},
+		{Int8, 128, -128}, {Int8, -129, 127}, {Uint8, -1, 255}, {Uint8, 256, 0}, {Int16, 1 << 15, -1 << 15},
+		{Uint16, -1, 65535},
+		{Int32, 1 << 31, -1 << 31}, {Uint32, -1, 1<<32 - 1}, {Int64, math.MinInt64, math.MinInt64}, {Bool, -5, 1},
+		{Bool, 0, 0},
 	} {
 		if got := WrapInt(tc.dt, tc.in); got != tc.want {
 			t.Errorf("WrapInt(%s, %d) = %d, want %d", tc.dt, tc.in, got, tc.want)
@@ -324,9 +330,12 @@ func TestULP(t *testing.T) {
 		dt      DType
 		x, want float64
 	}{
-		{Float32, 1, 0x1p-23}, {Float32, 1.99, 0x1p-23}, {Float32, 2, 0x1p-22}, {Float32, -1, 0x1p-23}, {Float32, 0.999, 0x1p-24},
-		{Float32, 0, 0x1p-149}, {Float32, 1e-45, 0x1p-149}, {Float32, 0x1p-126, 0x1p-149}, {Float32, math.Inf(1), 0x1p104}, {Float32, math.NaN(), 0x1p104},
-		{Float32, 1e300, 0x1p104}, {BFloat16, 1, 0x1p-7}, {Float16, 1, 0x1p-10}, {Float16, 65504, 32}, {Float16, 0x1p-20, 0x1p-24},
+		{Float32, 1, 0x1p-23}, {Float32, 1.99, 0x1p-23}, {Float32, 2, 0x1p-22}, {Float32, -1, 0x1p-23},
+		{Float32, 0.999, 0x1p-24},
+		{Float32, 0, 0x1p-149}, {Float32, 1e-45, 0x1p-149}, {Float32, 0x1p-126, 0x1p-149},
+		{Float32, math.Inf(1), 0x1p104}, {Float32, math.NaN(), 0x1p104},
+		{Float32, 1e300, 0x1p104}, {BFloat16, 1, 0x1p-7}, {Float16, 1, 0x1p-10}, {Float16, 65504, 32},
+		{Float16, 0x1p-20, 0x1p-24},
 		{Float64, 1, 0x1p-52}, {Float64, 0, 0x1p-1074}, {Float64, 0x1p-1060, 0x1p-1074}, {Complex64, 1, 0x1p-23},
 		{Float8E4M3FN, 448, 32}, {Float8E5M2, 1, 0.25},
 	} {
@@ -361,7 +370,8 @@ func TestDTypeTable(t *testing.T) {
 	if _, ok := ParseDType("invalid"); ok {
 		t.Error("invalid is no dtype")
 	}
-	for alias, want := range map[string]DType{"half": Float16, "torch.long": Int64, "double": Float64, "torch.cfloat": Complex64} {
+	for alias, want := range map[string]DType{"half": Float16, "torch.long": Int64, "double": Float64,
+		"torch.cfloat": Complex64} {
 		if got, _ := ParseDType(alias); got != want {
 			t.Errorf("ParseDType(%q) = %s, want %s", alias, got, want)
 		}
@@ -369,13 +379,15 @@ func TestDTypeTable(t *testing.T) {
 	if Float16.Eps() != 0x1p-10 || BFloat16.Eps() != 0x1p-7 || Int8.Eps() != 0 {
 		t.Error("wrong eps")
 	}
-	if Int8.Min() != -128 || Int8.Max() != 127 || Uint8.Min() != 0 || Uint8.Max() != 255 || Bool.Max() != 1 || Float16.Min() != -65504 {
+	if Int8.Min() != -128 || Int8.Max() != 127 || Uint8.Min() != 0 || Uint8.Max() != 255 || Bool.Max() != 1 ||
+		Float16.Min() != -65504 {
 		t.Error("wrong limits")
 	}
 	for _, tc := range []struct {
 		d      DType
 		lo, hi int64
-	}{{Int8, -128, 127}, {Uint16, 0, 65535}, {Int64, math.MinInt64, math.MaxInt64}, {Uint64, 0, math.MaxInt64}, {Bool, 0, 1}, {Float32, 0, 0}} {
+	}{{Int8, -128, 127}, {Uint16, 0, 65535}, {Int64, math.MinInt64, math.MaxInt64}, {Uint64, 0, math.MaxInt64},
+		{Bool, 0, 1}, {Float32, 0, 0}} {
 		if lo, hi := tc.d.IntRange(); lo != tc.lo || hi != tc.hi {
 			t.Errorf("%s.IntRange() = %d, %d, want %d, %d", tc.d, lo, hi, tc.lo, tc.hi)
 		}

@@ -25,7 +25,8 @@ type MemoryError struct {
 }
 
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("needs %.1f GiB of memory, %.1f GiB are available", float64(e.Need)/(1<<30), float64(e.Limit)/(1<<30))
+	return fmt.Sprintf("needs %.1f GiB of memory, %.1f GiB are available", float64(e.Need)/(1<<30),
+		float64(e.Limit)/(1<<30))
 }
 
 // Make returns n zero elements. It panics with a *MemoryError if they do not

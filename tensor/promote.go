@@ -14,7 +14,8 @@ func Promote(a, b DType) DType {
 	if a == Invalid {
 		return b
 	}
-	if !a.Computable() || !b.Computable() || isFloat8(a) && b.Kind() >= KindFloat || isFloat8(b) && a.Kind() >= KindFloat {
+	if !a.Computable() || !b.Computable() || isFloat8(a) && b.Kind() >= KindFloat || isFloat8(b) &&
+		a.Kind() >= KindFloat {
 		return Invalid
 	}
 	if a.Kind() < b.Kind() {

@@ -63,8 +63,10 @@ func TestPromotion(t *testing.T) {
 // unsigned integers of torch 2.3.
 func TestPromotionNewer(t *testing.T) {
 	for _, tc := range []struct{ a, b, want DType }{
-		{Uint16, Uint32, Uint32}, {Uint8, Uint16, Uint16}, {Uint16, Int32, Invalid}, {Uint64, Int64, Invalid}, {Uint32, Float16, Float16},
-		{Float8E5M2, Float8E5M2, Float8E5M2}, {Float8E5M2, Float8E4M3FN, Invalid}, {Float8E5M2, Float32, Invalid}, {Float8E5M2, Int32, Float8E5M2},
+		{Uint16, Uint32, Uint32}, {Uint8, Uint16, Uint16}, {Uint16, Int32, Invalid}, {Uint64, Int64, Invalid},
+		{Uint32, Float16, Float16},
+		{Float8E5M2, Float8E5M2, Float8E5M2}, {Float8E5M2, Float8E4M3FN, Invalid}, {Float8E5M2, Float32, Invalid},
+		{Float8E5M2, Int32, Float8E5M2},
 		{QInt8, Int8, Invalid}, {Invalid, Int8, Int8}, {Float32, Invalid, Float32},
 	} {
 		if got := Promote(tc.a, tc.b); got != tc.want {
@@ -77,7 +79,8 @@ func TestPromotionNewer(t *testing.T) {
 	if got := ResultType(nil, Full(Float16, []int{1}, int64(0)), nil); got != Float16 {
 		t.Errorf("ResultType with absent tensors = %s, want float16", got)
 	}
-	if got := ResultType(Full(Float8E5M2, []int{1}, int64(0)), Full(Float32, []int{1}, int64(0)), Full(Float32, []int{1}, int64(0))); got != Invalid {
+	if got := ResultType(Full(Float8E5M2, []int{1}, int64(0)), Full(Float32, []int{1}, int64(0)),
+		Full(Float32, []int{1}, int64(0))); got != Invalid {
 		t.Errorf("ResultType of float8, float32 and float32 = %s, want none", got)
 	}
 }

@@ -101,7 +101,8 @@ func NewView(s *Storage, v View) (*Tensor, error) {
 	}
 	size := uint64(v.DType.Size())
 	if have := uint64(s.Len()) / size; !empty && last >= have {
-		return nil, fmt.Errorf("%w: shape %v, stride %v, offset %d reach element %d of %d", ErrExtent, v.Shape, v.Stride, v.Offset, last, have)
+		return nil, fmt.Errorf("%w: shape %v, stride %v, offset %d reach element %d of %d", ErrExtent, v.Shape,
+			v.Stride, v.Offset, last, have)
 	}
 	return &Tensor{DType: v.DType, Shape: v.Shape, Stride: v.Stride, Offset: v.Offset, back: backing{stored: s}}, nil
 }

@@ -47,7 +47,8 @@ func (t *Tensor) Dense() *Tensor {
 func (t *Tensor) Expand(shape ...int) (*Tensor, error) {
 	lead := len(shape) - len(t.Shape)
 	if lead < 0 {
-		return nil, fmt.Errorf("shape %s cannot be expanded to %s: fewer dimensions", ShapeString(t.Shape), ShapeString(shape))
+		return nil, fmt.Errorf("shape %s cannot be expanded to %s: fewer dimensions", ShapeString(t.Shape),
+			ShapeString(shape))
 	}
 	if slices.Equal(shape, t.Shape) {
 		return t, nil
@@ -58,7 +59,8 @@ func (t *Tensor) Expand(shape ...int) (*Tensor, error) {
 		case n == shape[lead+i]:
 			stride[lead+i] = t.Stride[i]
 		case n != 1:
-			return nil, fmt.Errorf("shape %s cannot be expanded to %s: dimension %d is %d", ShapeString(t.Shape), ShapeString(shape), i, n)
+			return nil, fmt.Errorf("shape %s cannot be expanded to %s: dimension %d is %d", ShapeString(t.Shape),
+				ShapeString(shape), i, n)
 		}
 	}
 	return t.like(slices.Clone(shape), stride, t.Offset), nil
@@ -110,7 +112,8 @@ func (t *Tensor) Unsqueeze(dim int) *Tensor {
 	if dim < len(t.Shape) {
 		step = t.Shape[dim] * t.Stride[dim]
 	}
-	return t.like(slices.Insert(slices.Clone(t.Shape), dim, 1), slices.Insert(slices.Clone(t.Stride), dim, step), t.Offset)
+	return t.like(slices.Insert(slices.Clone(t.Shape), dim, 1), slices.Insert(slices.Clone(t.Stride), dim, step),
+		t.Offset)
 }
 
 // Squeeze returns a view without dimension dim, which must have size 1.
@@ -132,7 +135,8 @@ func (t *Tensor) Strided(shape, stride []int, offset int) (*Tensor, error) {
 		have = len(b.c)
 	}
 	// The same checks as for a file's view, on a storage of that many elements.
-	u, err := NewView(&Storage{nbytes: int64(have) * int64(t.DType.Size())}, View{DType: t.DType, Shape: shape, Stride: stride, Offset: offset})
+	u, err := NewView(&Storage{nbytes: int64(have) * int64(t.DType.Size())}, View{DType: t.DType, Shape: shape,
+		Stride: stride, Offset: offset})
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +164,8 @@ func Broadcast(shapes ...[]int) ([]int, error) {
 			case *o == 1:
 				*o = d
 			default:
-				return nil, fmt.Errorf("shapes %s do not broadcast: sizes %d and %d at dimension %d", shapeList(shapes), *o, d, lead+i)
+				return nil, fmt.Errorf("shapes %s do not broadcast: sizes %d and %d at dimension %d", shapeList(shapes),
+					*o, d, lead+i)
 			}
 		}
 	}

@@ -73,10 +73,14 @@ func change(r *rand.Rand, t *Tensor, m model) (*Tensor, model, string) {
 	case k == 2 && rank > 0 && Numel(m.shape) > 0: // select
 		d := r.IntN(rank)
 		i := r.IntN(m.shape[d])
-		return t.Select(d, i), model{slices.Delete(slices.Clone(m.shape), d, d+1), func(idx []int) float64 { return m.at(slices.Insert(slices.Clone(idx), d, i)) }}, fmt.Sprintf("select dim %d index %d", d, i)
+		return t.Select(d, i), model{slices.Delete(slices.Clone(m.shape), d, d+1),
+				func(idx []int) float64 { return m.at(slices.Insert(slices.Clone(idx), d, i)) }},
+			fmt.Sprintf("select dim %d index %d", d, i)
 	case k == 3 && rank < 4: // unsqueeze
 		d := r.IntN(rank + 1)
-		return t.Unsqueeze(d), model{slices.Insert(slices.Clone(m.shape), d, 1), func(idx []int) float64 { return m.at(slices.Delete(slices.Clone(idx), d, d+1)) }}, fmt.Sprint("unsqueeze ", d)
+		return t.Unsqueeze(d), model{slices.Insert(slices.Clone(m.shape), d, 1),
+				func(idx []int) float64 { return m.at(slices.Delete(slices.Clone(idx), d, d+1)) }},
+			fmt.Sprint("unsqueeze ", d)
 	case k == 4 && rank < 4: // expand
 		shape := slices.Insert(slices.Clone(m.shape), 0, 1+r.IntN(3))
 		for i := range m.shape {
@@ -227,7 +231,8 @@ func TestNewViewLimits(t *testing.T) {
 }
 
 func TestStridedLimits(t *testing.T) {
-	for _, x := range []*Tensor{New(Float32, []int{6}, make([]float64, 6)), New(Int8, []int{6}, make([]int64, 6)), New(Complex64, []int{6}, make([]complex128, 6)), New(Float32, []int{6}, make([]float64, 6)).Rounded()} {
+	for _, x := range []*Tensor{New(Float32, []int{6}, make([]float64, 6)), New(Int8, []int{6}, make([]int64, 6)),
+		New(Complex64, []int{6}, make([]complex128, 6)), New(Float32, []int{6}, make([]float64, 6)).Rounded()} {
 		if _, err := x.Strided([]int{2, 2}, []int{4, 1}, 0); err != nil {
 			t.Errorf("%s: %v", x.Meta(), err)
 		}
@@ -288,7 +293,8 @@ func TestContiguous(t *testing.T) {
 		shape, stride []int
 		want          bool
 	}{
-		{[]int{2, 3}, []int{3, 1}, true}, {[]int{2, 3}, []int{1, 2}, false}, {[]int{1, 3}, []int{7, 1}, true}, {nil, nil, true},
+		{[]int{2, 3}, []int{3, 1}, true}, {[]int{2, 3}, []int{1, 2}, false}, {[]int{1, 3}, []int{7, 1}, true},
+		{nil, nil, true},
 		{[]int{0, 3}, []int{9, 9}, true}, {[]int{3}, []int{2}, false}, {[]int{1}, []int{5}, true},
 	} {
 		x := &Tensor{Shape: tc.shape, Stride: tc.stride}

@@ -36,8 +36,9 @@ type Change struct {
 	Verdict  Verdict
 	Old, New Summary
 	Ratio    float64 // median of new over median of old
-	Gap      float64 // between the fastest of the slower and nearly all of the faster, over the old median; negative: they overlap
-	P        float64 // of the Mann-Whitney U test on the medians of blocks, two-sided; NaN if it cannot be made
+	// between the fastest of the slower and nearly all of the faster, over the old median; negative: they overlap
+	Gap float64
+	P   float64 // of the Mann-Whitney U test on the medians of blocks, two-sided; NaN if it cannot be made
 	// OldCalm and NewCalm are how many of the samples did not wait for a processor.
 	OldCalm, NewCalm int
 }
@@ -80,9 +81,11 @@ func Compare(old, cur []Sample) Change {
 		c.Verdict = Slower
 	case apart && b.Median < a.Median:
 		c.Verdict = Faster
-	case math.Abs(c.Ratio-1) <= centreLimit && overlap(a, b) >= overlapLimit && spread(a) <= spreadLimit && spread(b) <= spreadLimit:
+	case math.Abs(c.Ratio-1) <= centreLimit && overlap(a, b) >= overlapLimit && spread(a) <= spreadLimit &&
+		spread(b) <= spreadLimit:
 		c.Verdict = Same
-	case min(a.N, b.N) >= 20 && math.Abs(c.Ratio-1) <= spreadLimit && !(differ(floats(old), floats(cur)) < significance):
+	case min(a.N, b.N) >= 20 && math.Abs(c.Ratio-1) <= spreadLimit &&
+		!(differ(floats(old), floats(cur)) < significance):
 		c.Verdict = Same
 	default:
 		c.Verdict = Ambiguous

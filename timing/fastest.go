@@ -11,7 +11,8 @@ const fastestRuns = 7
 // Fastest returns the time of the fastest of some runs of r, after at most about
 // the given time. Calm is false if all had to wait for a processor: without
 // other processes it would be faster.
-func Fastest(ctx context.Context, r Runner, cache Cache, atMost time.Duration) (least time.Duration, calm bool, err error) {
+func Fastest(ctx context.Context, r Runner, cache Cache, atMost time.Duration) (least time.Duration, calm bool,
+	err error) {
 	if _, err := r.Sample(ctx, cache, 1); err != nil { // the first is slow
 		return 0, false, err
 	}

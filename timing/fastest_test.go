@@ -24,7 +24,8 @@ func (g *given) Sample(context.Context, Cache, int) ([]Sample, error) {
 
 func TestFastest(t *testing.T) {
 	calm := &given{samples: Samples(1, 90, 80, 100)} // the first is a warm-up
-	if d, ok, err := Fastest(t.Context(), calm, Hot, time.Hour); d != 80 || !ok || err != nil || calm.calls != 1+fastestRuns {
+	if d, ok, err := Fastest(t.Context(), calm, Hot, time.Hour); d != 80 || !ok || err != nil ||
+		calm.calls != 1+fastestRuns {
 		t.Errorf("calm: %v, %v, %v after %d runs; want 80 ns, true after %d", d, ok, err, calm.calls, 1+fastestRuns)
 	}
 	busy := &given{samples: []Sample{{Elapsed: 100, Waited: 50}}}

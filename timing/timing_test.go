@@ -68,7 +68,8 @@ func TestStopReasons(t *testing.T) {
 		{"no noise", constant(time.Millisecond), Options{Warmup: warm}, StopNoise, 100, 128},
 		{"no noise, slow", constant(300 * time.Millisecond), Options{Warmup: warm}, StopTime, 4, 4},
 		{"stable noise", noisy(10*time.Microsecond, 0.05), Options{Warmup: warm}, StopStable, 1000, 20000},
-		{"as many as are kept", noisy(time.Microsecond, 0.5), Options{Warmup: warm, MaxRuns: 200}, StopEnough, 200, 220},
+		{"as many as are kept", noisy(time.Microsecond, 0.5), Options{Warmup: warm, MaxRuns: 200},
+			StopEnough, 200, 220},
 		{"drift", drift, Options{Warmup: warm, MaxTime: time.Second}, StopTime, 20, 1000},
 	} {
 		s, err := Measure(t.Context(), &script{next: tc.next}, Hot, tc.opt)
@@ -77,7 +78,8 @@ func TestStopReasons(t *testing.T) {
 			continue
 		}
 		if s.Stop != tc.want || len(s.Samples) < tc.least || len(s.Samples) > tc.n {
-			t.Errorf("%s: stopped for %q after %d samples, want %q after %d to %d", tc.name, s.Stop, len(s.Samples), tc.want, tc.least, tc.n)
+			t.Errorf("%s: stopped for %q after %d samples, want %q after %d to %d", tc.name, s.Stop, len(s.Samples),
+				tc.want, tc.least, tc.n)
 		}
 		if s.Warmup < 1 || s.Clock != DeviceClock {
 			t.Errorf("%s: %d warm-up runs on the %s clock", tc.name, s.Warmup, s.Clock)
@@ -112,7 +114,8 @@ func TestSummary(t *testing.T) {
 		t.Errorf("%+v, want %+v", s, want)
 	}
 	one := Summarize(Samples(7))
-	if one.Min != 7 || one.Q1 != 7 || one.Median != 7 || one.Q3 != 7 || one.Max != 7 || !math.IsNaN(one.Noise) || !one.Steady() {
+	if one.Min != 7 || one.Q1 != 7 || one.Median != 7 || one.Q3 != 7 || one.Max != 7 || !math.IsNaN(one.Noise) ||
+		!one.Steady() {
 		t.Errorf("one sample: %+v", one)
 	}
 	if (Summary{Q1: 90, Median: 100, Q3: 111}).Steady() || !(Summary{Q1: 95, Median: 100, Q3: 105}).Steady() {
@@ -143,7 +146,8 @@ func TestCompare(t *testing.T) {
 	ms := time.Millisecond
 	seeded := func(seed uint64, mean time.Duration, rel float64) []Sample {
 		r := rand.New(rand.NewPCG(seed, 0))
-		return series(100, func(int) time.Duration { return time.Duration(float64(mean) * (1 + rel*math.Abs(r.NormFloat64()))) })
+		return series(100,
+			func(int) time.Duration { return time.Duration(float64(mean) * (1 + rel*math.Abs(r.NormFloat64()))) })
 	}
 	for _, tc := range []struct {
 		name     string
@@ -191,11 +195,16 @@ func TestCompareDisturbed(t *testing.T) {
 		cur  []Sample
 		want Verdict
 	}{
-		{"every run waited for a processor", times(series(50, calm(100*us)), 5, func(int) time.Duration { return 20 * us }), Ambiguous},
-		{"all but one waited", times(series(50, calm(100*us)), 5, func(i int) time.Duration { return 20 * us * time.Duration(min(i, 1)) }), Ambiguous},
-		{"slower, and some waited", times(series(50, calm(104*us)), 5, func(i int) time.Duration { return 20 * us * time.Duration(i%2) }), Slower},
-		{"slower, and most waited", times(series(50, calm(104*us)), 5, func(i int) time.Duration { return 20 * us * time.Duration(min(i%5, 1)) }), Slower},
-		{"the same, and most waited", times(series(50, calm(100*us)), 5, func(i int) time.Duration { return 20 * us * time.Duration(min(i%5, 1)) }), Ambiguous},
+		{"every run waited for a processor", times(series(50, calm(100*us)), 5,
+			func(int) time.Duration { return 20 * us }), Ambiguous},
+		{"all but one waited", times(series(50, calm(100*us)), 5,
+			func(i int) time.Duration { return 20 * us * time.Duration(min(i, 1)) }), Ambiguous},
+		{"slower, and some waited", times(series(50, calm(104*us)), 5,
+			func(i int) time.Duration { return 20 * us * time.Duration(i%2) }), Slower},
+		{"slower, and most waited", times(series(50, calm(104*us)), 5,
+			func(i int) time.Duration { return 20 * us * time.Duration(min(i%5, 1)) }), Slower},
+		{"the same, and most waited", times(series(50, calm(100*us)), 5,
+			func(i int) time.Duration { return 20 * us * time.Duration(min(i%5, 1)) }), Ambiguous},
 		{"faster, and none waited", times(series(50, calm(96*us)), 5, none), Faster},
 	} {
 		if got := Compare(old, tc.cur); got.Verdict != tc.want {

@@ -13,8 +13,9 @@ var abiJSON []byte
 
 // A Function is a C function of DIOPI's headers.
 type Function struct {
-	Name     string  `json:"name"`
-	Group    string  `json:"group"`   // header: runtime, functions, functions_ext, functions_lmdeploy, functions_mmcv, functions_sparse
+	Name string `json:"name"`
+	// header: runtime, functions, functions_ext, functions_lmdeploy, functions_mmcv, functions_sparse
+	Group    string  `json:"group"`
 	Returns  string  `json:"returns"` // C type; "" is diopiError_t
 	Params   []Param `json:"params"`
 	InPlace  bool    `json:"inplace"`

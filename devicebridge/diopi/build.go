@@ -334,7 +334,8 @@ func (b *build) cotangents() {
 		if t == nil {
 			b.fail("the shape of result %d is not known before the call: its gradient must be given", i)
 		}
-		b.grads = append(b.grads, &Tensor{Role: role, DType: t.DType, Shape: t.Shape, Stride: t.Stride, Value: ones(Meta{t.DType, t.Shape})})
+		b.grads = append(b.grads, &Tensor{Role: role, DType: t.DType, Shape: t.Shape, Stride: t.Stride,
+			Value: ones(Meta{t.DType, t.Shape})})
 	}
 }
 

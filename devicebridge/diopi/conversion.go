@@ -118,7 +118,8 @@ func (v *converter) before(t *Tensor, rule conversions) *Tensor {
 		t = u
 	}
 	if l, ok := choose(rule.layouts, t); ok {
-		u := &Tensor{Role: t.Role + " " + l.String(), DType: t.DType, Shape: t.Shape, Stride: l.stride(t.Shape), Host: t.Host}
+		u := &Tensor{Role: t.Role + " " + l.String(), DType: t.DType, Shape: t.Shape, Stride: l.stride(t.Shape),
+			Host: t.Host}
 		v.first = append(v.first, v.move(t, u))
 		t = u
 	}
@@ -158,7 +159,8 @@ func (v *converter) around(t *Tensor, rule conversions, reads bool) *Tensor {
 // move is the call that writes the elements of one tensor to another.
 func (v *converter) move(from, to *Tensor) *Call {
 	if from.DType != to.DType {
-		return &Call{Phase: v.call.Phase, Function: prefix + "CastDtype", Args: map[string]Arg{"input": from, "out": to}}
+		return &Call{Phase: v.call.Phase, Function: prefix + "CastDtype", Args: map[string]Arg{"input": from,
+			"out": to}}
 	}
 	return &Call{Phase: v.call.Phase, Function: prefix + "CopyInp", Args: map[string]Arg{"src": from, "dest": to}}
 }
@@ -189,12 +191,15 @@ var composites = map[string]func(*Call) []*Call{
 		if len(weight.Shape) == 2 {
 			t := newTensor(weight.DType, []int{weight.Shape[1], weight.Shape[0]})
 			t.Role, t.Host = weight.Role+" transposed", weight.Host
-			calls = append(calls, step("Transpose", map[string]Arg{"out": t, "input": weight, "dim0": int64(0), "dim1": int64(1)}))
+			calls = append(calls, step("Transpose", map[string]Arg{"out": t, "input": weight, "dim0": int64(0),
+				"dim1": int64(1)}))
 			weight = t
 		}
-		calls = append(calls, step("Matmul", map[string]Arg{"out": call.Args["out"], "input": call.Args["input"], "other": weight}))
+		calls = append(calls, step("Matmul", map[string]Arg{"out": call.Args["out"], "input": call.Args["input"],
+			"other": weight}))
 		if bias := call.Args["bias"]; bias != nil {
-			calls = append(calls, step("AddInp", map[string]Arg{"input": call.Args["out"], "other": bias, "alpha": Scalar{DType: tensor.Int64, Int: 1}}))
+			calls = append(calls, step("AddInp", map[string]Arg{"input": call.Args["out"], "other": bias,
+				"alpha": Scalar{DType: tensor.Int64, Int: 1}}))
 		}
 		return calls
 	},

@@ -73,7 +73,8 @@ func plan(function string, args map[string]Arg) *Plan {
 
 func addPlan(dt tensor.DType) *Plan {
 	return plan("Add", map[string]Arg{
-		"out": of("out0", dt, []int{2, 3}, nil), "input": of("input", dt, []int{2, 3}, nil), "other": of("other", dt, []int{2, 3}, []int{1, 2}),
+		"out": of("out0", dt, []int{2, 3}, nil), "input": of("input", dt, []int{2, 3}, nil),
+		"other": of("other", dt, []int{2, 3}, []int{1, 2}),
 		"alpha": Scalar{DType: tensor.Int64, Int: 1},
 	})
 }
@@ -107,12 +108,15 @@ CastDtype out=out0/int8[3_1] input=out0_as_int32/int32[3_1]`},
 CastDtype out=input_as_float32/float32[3_1] input=input/float64[3_1]
 CastDtype out=other_as_float16/float16[1_2] input=other/float64[1_2]
 Add out=out0/float64[3_1] input=input_as_float32/float32[3_1] other=other_as_float16/float16[1_2]`},
-		{"a function before all", "- diopiAdd: {dtype: (int64)->int32}\n- common_config: {dtype: (float64)->float32, layout: ND}", addPlan(tensor.Float64),
+		{"a function before all",
+			"- diopiAdd: {dtype: (int64)->int32}\n- common_config: {dtype: (float64)->float32, layout: ND}",
+			addPlan(tensor.Float64),
 			"Add out=out0/float64[3_1] input=input/float64[3_1] other=other/float64[1_2]"},
 		{"only what a function sets", "- common_config: {dtype: (float64)->float32, layout: NCHW}\n- diopiAdd: {layout: ND, tensor_dtype: {out: (int8)->int16, input: (int8)->int16}}", addPlan(tensor.Float64), `
 CastDtype out=other_as_float32/float32[1_2] input=other/float64[1_2]
 Add out=out0/float64[3_1] input=input/float64[3_1] other=other_as_float32/float32[1_2]`},
-		{"the later of two entries", "- diopiAdd: {dtype: (float64)->float32}\n- diopiAdd: {layout: ND}", addPlan(tensor.Float64),
+		{"the later of two entries", "- diopiAdd: {dtype: (float64)->float32}\n- diopiAdd: {layout: ND}",
+			addPlan(tensor.Float64),
 			"Add out=out0/float64[3_1] input=input/float64[3_1] other=other/float64[1_2]"},
 		{"another function", "- diopiSub: {dtype: (float64)->float32}", addPlan(tensor.Float64),
 			"Add out=out0/float64[3_1] input=input/float64[3_1] other=other/float64[1_2]"},
@@ -165,9 +169,11 @@ CastDtype out=out0/float32[60_20_5_1] input=out0_as_float16/float16[60_20_5_1]`}
 CastDtype out=input_as_float32/float32[1] input=input/float64[1]
 ReluInp input=input_as_float32/float32[1]
 CastDtype out=input/float64[1] input=input_as_float32/float32[1]`},
-		{"read and written", "- diopiBatchNorm: {tensor_dtype: {running_mean: (float64)->float32, save_mean: (float64)->float32}}",
+		{"read and written",
+			"- diopiBatchNorm: {tensor_dtype: {running_mean: (float64)->float32, save_mean: (float64)->float32}}",
 			plan("BatchNorm", map[string]Arg{
-				"out": of("out", tensor.Float32, []int{2, 3}, nil), "save_mean": of("save_mean", tensor.Float64, []int{3}, nil), "save_invstd": nil,
+				"out": of("out", tensor.Float32, []int{2, 3}, nil), "save_mean": of("save_mean", tensor.Float64,
+					[]int{3}, nil), "save_invstd": nil,
 				"input": of("input", tensor.Float32, []int{2, 3}, nil), "weight": nil, "bias": nil,
 				"running_mean": of("mean", tensor.Float64, []int{3}, nil), "running_var": nil,
 			}), `
@@ -186,18 +192,23 @@ CastDtype out=index_as_float32/float32[1] input=index/float64[1]
 IndexPut out=out_as_float32/float32[1] input=input/float32[1] values=values/float32[1] indices=null indices=index_as_float32/float32[1]
 CastDtype out=out/float64[1] input=out_as_float32/float32[1]`},
 		{"copies stay", "- common_config: {dtype: (float64)->float32, layout: NCHW}",
-			plan("CopyInp", map[string]Arg{"src": of("src", tensor.Float64, []int{2, 3}, []int{1, 2}), "dest": of("dest", tensor.Float64, []int{2, 3}, nil)}),
+			plan("CopyInp", map[string]Arg{"src": of("src", tensor.Float64, []int{2, 3}, []int{1, 2}),
+				"dest": of("dest", tensor.Float64, []int{2, 3}, nil)}),
 			"CopyInp src=src/float64[1_2] dest=dest/float64[3_1]"},
 		{"casts stay", "- common_config: {dtype: (float64)->float32}",
-			plan("CastDtype", map[string]Arg{"input": of("in", tensor.Float64, []int{2}, nil), "out": of("out", tensor.Float64, []int{2}, nil)}),
+			plan("CastDtype", map[string]Arg{"input": of("in", tensor.Float64, []int{2}, nil),
+				"out": of("out", tensor.Float64, []int{2}, nil)}),
 			"CastDtype out=out/float64[1] input=in/float64[1]"},
 		{"calls that make tensors stay", "- common_config: {dtype: (float64)->float32}",
-			plan("Nonzero", map[string]Arg{"input": of("in", tensor.Float64, []int{2}, nil), "out": &Alloc{Role: "out0"}}),
+			plan("Nonzero", map[string]Arg{"input": of("in", tensor.Float64, []int{2}, nil),
+				"out": &Alloc{Role: "out0"}}),
 			"Nonzero out=out0 input=in/float64[1]"},
 		{"a composite", "- diopiLinear: {supportComposite: true}\n- diopiMatmul: {dtype: (float64)->float32}",
 			plan("Linear", map[string]Arg{
-				"out": of("out0", tensor.Float64, []int{2, 4}, nil), "input": of("input", tensor.Float64, []int{2, 3}, nil),
-				"weight": of("weight", tensor.Float64, []int{4, 3}, nil), "bias": of("bias", tensor.Float64, []int{4}, nil),
+				"out": of("out0", tensor.Float64, []int{2, 4}, nil), "input": of("input", tensor.Float64,
+					[]int{2, 3}, nil),
+				"weight": of("weight", tensor.Float64, []int{4, 3}, nil), "bias": of("bias", tensor.Float64,
+					[]int{4}, nil),
 			}), `
 Transpose out=weight_transposed/float64[4_1] input=weight/float64[3_1]
 CastDtype out=input_as_float32/float32[3_1] input=input/float64[3_1]
@@ -209,7 +220,8 @@ AddInp input=out0/float64[4_1] other=bias/float64[1]`},
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			has := func(function string) bool { return function != "diopiLinear" }
-			if got, want := shown(converted(t, test.config, test.plan, has)), strings.TrimPrefix(test.want, "\n"); got != want {
+			if got, want := shown(converted(t, test.config, test.plan, has)), strings.TrimPrefix(test.want,
+				"\n"); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
@@ -225,7 +237,8 @@ func TestConversionKeepsResults(t *testing.T) {
 	before := shown(p)
 	q, casts := config(t, "- common_config: {dtype: (float64)->float32}").Apply(p, all)
 	for _, c := range casts {
-		if c.Phase != Backward || c.From != tensor.Float64 || c.To != tensor.Float32 || c.Tensor.DType != tensor.Float64 {
+		if c.Phase != Backward || c.From != tensor.Float64 || c.To != tensor.Float32 ||
+			c.Tensor.DType != tensor.Float64 {
 			t.Errorf("conversion %v", c)
 		}
 	}
@@ -248,18 +261,23 @@ func TestConversionKeepsResults(t *testing.T) {
 func TestConversionOfSparse(t *testing.T) {
 	values := of("input.values", tensor.Float64, []int{2}, nil)
 	sparse := &Tensor{Role: "input", DType: tensor.Float64, Shape: []int{2, 2}, CSR: &CSR{Values: values}}
-	p := plan("SpMM", map[string]Arg{"out": of("out0", tensor.Float32, []int{2, 2}, nil), "input": sparse, "mat2": of("mat2", tensor.Float32, []int{2, 2}, nil)})
+	p := plan("SpMM", map[string]Arg{"out": of("out0", tensor.Float32, []int{2, 2}, nil), "input": sparse,
+		"mat2": of("mat2", tensor.Float32, []int{2, 2}, nil)})
 	q := converted(t, "- common_config: {dtype: (float64)->float32, layout: NCHW}", p, all)
 	got, _ := q.Calls[len(q.Calls)-1].Args["input"].(*Tensor)
-	if len(q.Calls) != 2 || q.Calls[0].Args["input"] != values || got.CSR.Values != q.Calls[0].Args["out"] || got.DType != tensor.Float32 {
+	if len(q.Calls) != 2 || q.Calls[0].Args["input"] != values || got.CSR.Values != q.Calls[0].Args["out"] ||
+		got.DType != tensor.Float32 {
 		t.Errorf("got %s", shown(q))
 	}
 }
 
 // TestLinearStandsIn: nothing stands in for what the library has, nor without leave.
 func TestLinearStandsIn(t *testing.T) {
-	linear := plan("Linear", map[string]Arg{"out": of("out0", tensor.Float32, nil, nil), "input": of("input", tensor.Float32, []int{3}, nil), "weight": of("weight", tensor.Float32, []int{3}, nil), "bias": nil})
-	for text, want := range map[string][2]int{"- diopiLinear: {supportComposite: true}": {1, 1}, "- diopiLinear: {supportComposite: false}": {1, 1}} {
+	linear := plan("Linear", map[string]Arg{"out": of("out0", tensor.Float32, nil, nil),
+		"input": of("input", tensor.Float32, []int{3}, nil), "weight": of("weight", tensor.Float32, []int{3}, nil),
+		"bias": nil})
+	for text, want := range map[string][2]int{"- diopiLinear: {supportComposite: true}": {1, 1},
+		"- diopiLinear: {supportComposite: false}": {1, 1}} {
 		c := config(t, text)
 		have, lack := converted(t, text, linear, all), converted(t, text, linear, func(string) bool { return false })
 		if len(have.Calls) != want[0] || len(lack.Calls) != want[1] || have.Calls[0].Function != "diopiLinear" {
@@ -273,28 +291,34 @@ func TestLinearStandsIn(t *testing.T) {
 
 func TestConvertConfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"- diopiNone: {layout: ND}":                              "convert_config.yaml:1: DIOPI has no function diopiNone",
-		"common_config: {}":                                      "convert_config.yaml:1: want a list of functions",
-		"- common_config:\n  dtype: (a)->b":                      "convert_config.yaml:1: want a map of one key, common_config or the name of a function",
-		"- common_config: 1":                                     "convert_config.yaml:1: common_config: want a map",
-		"\n- diopiAdd: {laiout: ND}":                             "convert_config.yaml:2: diopiAdd: unknown key laiout",
-		"- diopiAdd: {layout: NWHC}":                             `convert_config.yaml:1: unknown layout "NWHC"`,
-		"- diopiAdd: {layout: input(ND}":                         `convert_config.yaml:1: layout "input(ND": want NAME or PARAMETER(NAME), separated by commas`,
-		"- diopiAdd: {layout: inptu(ND)}":                        "convert_config.yaml:1: diopiAdd has no tensor inptu",
-		"- diopiAdd: {contiguous: alpha}":                        "convert_config.yaml:1: diopiAdd has no tensor alpha",
-		"- common_config: {layout: input(ND)}":                   "convert_config.yaml:1: common_config is about all functions and cannot name the parameter input",
-		"- common_config: {contiguous: input}":                   `convert_config.yaml:1: want true or false, got "input"`,
-		"- common_config: {tensor_dtype: {a: (int8)->int8}}":     "convert_config.yaml:1: common_config: unknown key tensor_dtype",
+		"- diopiNone: {layout: ND}": "convert_config.yaml:1: DIOPI has no function " +
+			"diopiNone",
+		"common_config: {}": "convert_config.yaml:1: want a list of functions",
+		"- common_config:\n  dtype: (a)->b": "convert_config.yaml:1: want a map of one key, " +
+			"common_config or the name of a function",
+		"- common_config: 1":              "convert_config.yaml:1: common_config: want a map",
+		"\n- diopiAdd: {laiout: ND}":      "convert_config.yaml:2: diopiAdd: unknown key laiout",
+		"- diopiAdd: {layout: NWHC}":      `convert_config.yaml:1: unknown layout "NWHC"`,
+		"- diopiAdd: {layout: input(ND}":  `convert_config.yaml:1: layout "input(ND": want NAME or PARAMETER(NAME), separated by commas`,
+		"- diopiAdd: {layout: inptu(ND)}": "convert_config.yaml:1: diopiAdd has no tensor inptu",
+		"- diopiAdd: {contiguous: alpha}": "convert_config.yaml:1: diopiAdd has no tensor alpha",
+		"- common_config: {layout: input(ND)}": "convert_config.yaml:1: common_config is about " +
+			"all functions and cannot name the parameter input",
+		"- common_config: {contiguous: input}": `convert_config.yaml:1: want true or false, got "input"`,
+		"- common_config: {tensor_dtype: {a: (int8)->int8}}": "convert_config.yaml:1: common_config: unknown " +
+			"key tensor_dtype",
 		"- common_config: {dtype: '(float65)->float32'}":         `convert_config.yaml:1: unknown dtype "float65"`,
 		"- common_config: {dtype: '(int8)->i8'}":                 `convert_config.yaml:1: unknown dtype "i8"`,
 		"- common_config: {dtype: 'float64->float32'}":           `convert_config.yaml:1: dtype "float64->float32": want (DTYPE, ...)->DTYPE, separated by commas`,
 		"- diopiAdd: {tensor_dtype: {nope: (float64)->float32}}": "convert_config.yaml:1: diopiAdd has no tensor nope",
-		"- diopiAdd: {tensor_dtype: (float64)->float32}":         "convert_config.yaml:1: tensor_dtype: want a map of parameters",
-		"- diopiLinear: {supportComposite: perhaps}":             `convert_config.yaml:1: want true or false, got "perhaps"`,
+		"- diopiAdd: {tensor_dtype: (float64)->float32}": "convert_config.yaml:1: tensor_dtype: want a map " +
+			"of parameters",
+		"- diopiLinear: {supportComposite: perhaps}": `convert_config.yaml:1: want true or false, got "perhaps"`,
 		"- [": "convert_config.yaml: ",
 		"- diopiAdd: {layout: ND, tensor_dtype: {out: (int8)->}}": `convert_config.yaml:1: dtype "(int8)->": want (DTYPE, ...)->DTYPE, separated by commas`,
 	} {
-		if c, err := ParseConvertConfig("convert_config.yaml", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if c, err := ParseConvertConfig("convert_config.yaml", []byte(text)); err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, %v; want %s", text, c, err, want)
 		}
 	}

@@ -67,7 +67,8 @@ func (b *build) convert(f *Function, p Param, v any) Arg {
 		i, x, integral, isNumber = number(s.Items[0])
 	}
 	switch p.Kind {
-	case KindTensorIn, KindTensorOut, KindTensorInOut, KindArrayIn, KindArrayOut, KindArrayInOut, KindGenerator, KindTensorPtr:
+	case KindTensorIn, KindTensorOut, KindTensorInOut, KindArrayIn, KindArrayOut, KindArrayInOut, KindGenerator,
+		KindTensorPtr:
 		switch v := v.(type) {
 		case nil, []*Tensor, *Alloc, *Generator:
 			return v

@@ -15,8 +15,9 @@ const (
 // share tensors by identity: a *Tensor written by one call and read by the next
 // is the same memory.
 type Plan struct {
-	Calls   []*Call
-	Outputs []Arg  // what the forward calls yield, in the order of the function's results: *Tensor, *Alloc, *Out, or nil for None
+	Calls []*Call
+	// what the forward calls yield, in the order of the function's results: *Tensor, *Alloc, *Out, or nil for None
+	Outputs []Arg
 	Grads   []Grad // what the backward calls yield
 	InPlace Arg    // what the in-place calls yield; nil if there are none
 }

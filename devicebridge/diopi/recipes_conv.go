@@ -57,7 +57,8 @@ func biasSizes(b *build) any {
 // convolution is a convolution of n spatial dimensions.
 func convolution(function, c string, n int) *Recipe {
 	m := max(n, 2)
-	return convolving(&Recipe{Function: function, sig: "input weight bias=None stride=1 padding=0 dilation=1 groups=1", fwd: c,
+	return convolving(&Recipe{Function: function, sig: "input weight bias=None stride=1 padding=0 dilation=1 groups=1",
+		fwd: c,
 		prepare: func(b *build) {
 			b.paddingNumbers(n)
 			b.atLeast2d(n, map[string]int64{"stride": 1, "padding": 0, "dilation": 1})
@@ -76,13 +77,15 @@ func convolution(function, c string, n int) *Recipe {
 // transposed is a transposed convolution of n spatial dimensions.
 func transposed(function, c string, n int) *Recipe {
 	m := max(n, 2)
-	return convolving(&Recipe{Function: function, sig: "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1", fwd: c,
+	return convolving(&Recipe{Function: function, sig: "input weight bias=None stride=1 padding=0 output_padding=0 " +
+		"groups=1 dilation=1", fwd: c,
 		prepare: func(b *build) {
 			b.atLeast2d(n, map[string]int64{"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1})
 		},
 		outs: []out{result(asInput, func(b *build) []int {
 			x, w := b.rank("input", m+2), b.rank("weight", m+2)
-			s, p, o, d := b.spatial("stride", m), b.spatial("padding", m), b.spatial("output_padding", m), b.spatial("dilation", m)
+			s, p, o, d := b.spatial("stride", m), b.spatial("padding", m), b.spatial("output_padding", m),
+				b.spatial("dilation", m)
 			shape := []int{x[0], w[1] * b.int("groups")}
 			for i := range m {
 				shape = append(shape, (x[i+2]-1)*s[i]-2*p[i]+(w[i+2]-1)*d[i]+o[i]+1)
@@ -212,8 +215,9 @@ func poolsOf(n int, d string) []*Recipe {
 	}
 	// max pooling: the gradient needs the indices, which are computed anew
 	maxPool := func(function, sig, c string, prepare func(*build), shape func(*build, int) []int) *Recipe {
-		return &Recipe{Function: function, sig: sig, fwd: c, bwd: c + "Backward", also: c + "WithIndices", prepare: prepare,
-			outs: []out{pooled(asInput, shape), pooled(index, shape)},
+		return &Recipe{Function: function, sig: sig, fwd: c, bwd: c + "Backward", also: c + "WithIndices",
+			prepare: prepare,
+			outs:    []out{pooled(asInput, shape), pooled(index, shape)},
 			forward: func(b *build) {
 				f := c
 				if b.bool("return_indices") {
@@ -228,19 +232,25 @@ func poolsOf(n int, d string) []*Recipe {
 	}
 	pool := "Pool" + d
 	maxC, adaptiveC := "MaxPool"+d+"WithIndices", "AdaptiveMaxPool"+d+"WithIndices"
-	poolBind := bindings{"ksize": "kernel_size", "exclusive": func(b *build) any { return !b.bool("count_include_pad") }}
+	poolBind := bindings{"ksize": "kernel_size",
+		"exclusive": func(b *build) any { return !b.bool("count_include_pad") }}
 	return []*Recipe{
-		{Function: "avg_pool" + d, sig: avgSig, fwd: "AvgPool" + d, bwd: "AvgPool" + d + "Backward", prepare: func(b *build) {
-			window(b)
-			if b.args["divisor_override"] == int64(0) {
-				b.args["divisor_override"] = nil
-			}
-		}, outs: []out{pooled(asInput, (*build).averaged)}},
-		{Function: "adaptive_avg_pool" + d, sig: "input output_size", fwd: "AdaptiveAvgPool" + d, bwd: "AdaptiveAvgPool" + d + "Backward",
+		{Function: "avg_pool" + d, sig: avgSig, fwd: "AvgPool" + d, bwd: "AvgPool" + d + "Backward",
+			prepare: func(b *build) {
+				window(b)
+				if b.args["divisor_override"] == int64(0) {
+					b.args["divisor_override"] = nil
+				}
+			}, outs: []out{pooled(asInput, (*build).averaged)}},
+		{Function: "adaptive_avg_pool" + d, sig: "input output_size", fwd: "AdaptiveAvgPool" + d,
+			bwd:     "AdaptiveAvgPool" + d + "Backward",
 			prepare: adaptive, outs: []out{pooled(asInput, (*build).adapted)}},
 		maxPool("max_pool"+d, maxSig, "MaxPool"+d, window, (*build).maximal),
-		maxPool("adaptive_max_pool"+d, "input output_size return_indices=False", "AdaptiveMaxPool"+d, adaptive, (*build).adapted),
-		{Function: "pool" + d, sig: "input kernel_size=0 stride=None padding=0 dilation=1 ceil_mode=False count_include_pad=True output_size=0 mode='avg' adaptive=False",
+		maxPool("adaptive_max_pool"+d, "input output_size return_indices=False", "AdaptiveMaxPool"+d, adaptive,
+			(*build).adapted),
+		{Function: "pool" + d,
+			sig: "input kernel_size=0 stride=None padding=0 dilation=1 ceil_mode=False count_include_pad=True " +
+				"output_size=0 mode='avg' adaptive=False",
 			fwd: pool, bwd: pool + "Backward", also: maxC + " " + adaptiveC, bind: poolBind, gbind: poolBind,
 			prepare: func(b *build) {
 				window(b)
@@ -254,9 +264,11 @@ func poolsOf(n int, d string) []*Recipe {
 				case b.args["mode"] != "max":
 					b.written["indices"] = rawLike(b.tensor("input"))
 				case b.bool("adaptive"):
-					b.written["indices"] = b.poolIndices(adaptiveC, pooled(asInput, (*build).adapted), pooled(index, (*build).adapted))
+					b.written["indices"] = b.poolIndices(adaptiveC, pooled(asInput, (*build).adapted),
+						pooled(index, (*build).adapted))
 				default:
-					b.written["indices"] = b.poolIndices(maxC, pooled(asInput, (*build).maximal), pooled(index, (*build).maximal))
+					b.written["indices"] = b.poolIndices(maxC, pooled(asInput, (*build).maximal),
+						pooled(index, (*build).maximal))
 				}
 				b.callBackward()
 			}},

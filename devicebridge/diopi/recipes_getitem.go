@@ -15,7 +15,8 @@ import (
 // tensors at once diopiIndex. To assign, the same views are taken and the values
 // written back into them in reverse.
 var beyond = []*Recipe{
-	{Function: "getitem", sig: "input index", also: "Select Slice Stack Index SelectBackward SliceBackward Fill IndexBackward",
+	{Function: "getitem", sig: "input index",
+		also: "Select Slice Stack Index SelectBackward SliceBackward Fill IndexBackward",
 		forward: func(b *build) {
 			steps := b.subscript()
 			x := b.tensor("input")
@@ -58,14 +59,16 @@ var beyond = []*Recipe{
 				case s.added:
 					b.call("Select", bindings{"dim": s.dim, "index": 0}, map[string]Arg{"out": to, "input": g})
 				case s.slice:
-					b.call("SliceBackward", bindings{"input_sizes": x.Shape, "dim": s.dim, "start": s.start, "end": s.end, "step": s.step}, set)
+					b.call("SliceBackward", bindings{"input_sizes": x.Shape, "dim": s.dim, "start": s.start,
+						"end": s.end, "step": s.step}, set)
 				default:
 					b.call("SelectBackward", bindings{"input_sizes": x.Shape, "dim": s.dim, "index": s.start}, set)
 				}
 				g = to
 			}
 		}},
-	{Function: "setitem", sig: "input index value", also: "Select Slice Stack Fill CopyInp IndexPut SelectScatter SliceScatter",
+	{Function: "setitem", sig: "input index value",
+		also: "Select Slice Stack Fill CopyInp IndexPut SelectScatter SliceScatter",
 		forward: func(b *build) {
 			x := b.tensor("input")
 			steps := b.subscript()
@@ -84,7 +87,8 @@ var beyond = []*Recipe{
 				switch {
 				case s.indices != nil:
 					b.call("CopyInp", nil, map[string]Arg{"src": at[i], "dest": out})
-					b.call("IndexPut", bindings{"indices": s.indices, "accumulate": false}, map[string]Arg{"out": out, "input": at[i], "values": v})
+					b.call("IndexPut", bindings{"indices": s.indices, "accumulate": false},
+						map[string]Arg{"out": out, "input": at[i], "values": v})
 				case s.added:
 					b.call("Select", bindings{"dim": s.dim, "index": 0}, map[string]Arg{"out": out, "input": v})
 				case s.slice:
@@ -96,8 +100,10 @@ var beyond = []*Recipe{
 			}
 			b.call("CopyInp", nil, map[string]Arg{"src": v, "dest": x})
 		}},
-	{Function: "select_scatter", sig: "input src dim index", fwd: "SelectScatter", outs: []out{result(asInput, shapeOf("input"))}},
-	{Function: "slice_scatter", sig: "input src dim=0 start=None end=None step=1", fwd: "SliceScatter", outs: []out{result(asInput, shapeOf("input"))},
+	{Function: "select_scatter", sig: "input src dim index", fwd: "SelectScatter",
+		outs: []out{result(asInput, shapeOf("input"))}},
+	{Function: "slice_scatter", sig: "input src dim=0 start=None end=None step=1", fwd: "SliceScatter",
+		outs: []out{result(asInput, shapeOf("input"))},
 		prepare: func(b *build) {
 			shape := b.tensor("input").Shape
 			part := value.Slice{Start: b.args["start"], Stop: b.args["end"], Step: b.args["step"]}
@@ -130,7 +136,8 @@ func (b *build) view(s step, x, out *Tensor) {
 	case s.added:
 		b.call("Stack", bindings{"dim": s.dim, "numTensors": 1}, map[string]Arg{"out": out, "tensors": []*Tensor{x}})
 	case s.slice:
-		b.call("Slice", bindings{"dim": s.dim, "start": s.start, "end": s.end, "step": s.step}, map[string]Arg{"null_out": out, "input": x})
+		b.call("Slice", bindings{"dim": s.dim, "start": s.start, "end": s.end, "step": s.step},
+			map[string]Arg{"null_out": out, "input": x})
 	default:
 		b.call("Select", bindings{"dim": s.dim, "index": s.start}, map[string]Arg{"out": out, "input": x})
 	}

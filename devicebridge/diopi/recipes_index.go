@@ -8,8 +8,10 @@ import (
 )
 
 var indexing = []*Recipe{
-	{Function: "gather", sig: "input dim index", fwd: "Gather", bwd: "GatherBackward", outs: []out{result(asInput, shapeOf("index"))}},
-	{Function: "scatter", sig: "input dim index src=None value=None reduce=None", fwd: "Scatter ScatterScalar", inp: "ScatterInp ScatterInpScalar",
+	{Function: "gather", sig: "input dim index", fwd: "Gather", bwd: "GatherBackward",
+		outs: []out{result(asInput, shapeOf("index"))}},
+	{Function: "scatter", sig: "input dim index src=None value=None reduce=None", fwd: "Scatter ScatterScalar",
+		inp:  "ScatterInp ScatterInpScalar",
 		outs: []out{like("input")}},
 	{Function: "index_select", sig: "input dim index", fwd: "IndexSelect", bwd: "IndexSelectBackward",
 		gbind: bindings{"input_sizes": inputShape},
@@ -20,8 +22,10 @@ var indexing = []*Recipe{
 			}
 			return replaced(x, b.dim("dim", len(x)), tensor.Numel(b.tensor("index").Shape))
 		})}},
-	{Function: "index_fill", sig: "input dim index value", fwd: "IndexFill IndexFillScalar", inp: "IndexFillInp IndexFillInpScalar", outs: []out{like("input")}},
-	{Function: "index_put", sig: "input values indices1 indices2=None indices3=None accumulate=False", fwd: "IndexPut", inp: "IndexPutInp", also: "CopyInp",
+	{Function: "index_fill", sig: "input dim index value", fwd: "IndexFill IndexFillScalar",
+		inp: "IndexFillInp IndexFillInpScalar", outs: []out{like("input")}},
+	{Function: "index_put", sig: "input values indices1 indices2=None indices3=None accumulate=False", fwd: "IndexPut",
+		inp: "IndexPutInp", also: "CopyInp",
 		bind: bindings{"indices": putIndices},
 		forward: func(b *build) {
 			o := rawLike(b.tensor("input"))
@@ -38,7 +42,8 @@ var indexing = []*Recipe{
 			b.written["zeros_like_input"] = zeros
 			b.callBackward()
 		}},
-	{Function: "select", sig: "input dim index", fwd: "Select", bwd: "SelectBackward", gbind: bindings{"input_sizes": inputShape},
+	{Function: "select", sig: "input dim index", fwd: "Select", bwd: "SelectBackward",
+		gbind: bindings{"input_sizes": inputShape},
 		outs: []out{result(asInput, func(b *build) []int {
 			x := b.tensor("input").Shape
 			d := b.dim("dim", len(x))
@@ -65,7 +70,8 @@ var indexing = []*Recipe{
 		}
 		return append(slices.Clone(x.Shape), n)
 	})}},
-	{Function: "embedding", sig: "input weight padding_idx=None max_norm=None norm_type=2.0 scale_grad_by_freq=False sparse=False",
+	{Function: "embedding",
+		sig: "input weight padding_idx=None max_norm=None norm_type=2.0 scale_grad_by_freq=False sparse=False",
 		fwd: "Embedding", bwd: "EmbeddingBackward", also: "EmbeddingRenorm_",
 		bind: bindings{"indices": "input", "scale_grad_byfreq": "scale_grad_by_freq", "padding_idx": paddingIndex},
 		gbind: bindings{"indices": "input", "scale_grad_byfreq": "scale_grad_by_freq", "padding_idx": paddingIndex,
@@ -81,10 +87,12 @@ var indexing = []*Recipe{
 			b.callForward(b.r.fwd)
 		}},
 	{Function: "nms", sig: "boxes scores iou_threshold", fwd: "Nms", bind: bindings{"confidence": "scores"}},
-	{Function: "roi_align", sig: "input boxes output_size spatial_scale=1.0 sampling_ratio=-1 aligned=False", fwd: "RoiAlign", bwd: "RoiAlignBackward",
+	{Function: "roi_align", sig: "input boxes output_size spatial_scale=1.0 sampling_ratio=-1 aligned=False",
+		fwd: "RoiAlign", bwd: "RoiAlignBackward",
 		prepare: func(b *build) { b.spread(2, "output_size") },
 		bind:    bindings{"rois": "boxes", "pooled_height": pooledSize(0), "pooled_width": pooledSize(1)},
-		gbind: bindings{"rois": "boxes", "pooled_height": pooledSize(0), "pooled_width": pooledSize(1), "out": grad{of: "input"},
+		gbind: bindings{"rois": "boxes", "pooled_height": pooledSize(0), "pooled_width": pooledSize(1),
+			"out":        grad{of: "input"},
 			"batch_size": inputSize(0), "channels": inputSize(1), "height": inputSize(2), "width": inputSize(3)},
 		outs: []out{{rule: func(b *build) any {
 			x, size := b.rank("input", 4), b.spatial("output_size", 2)

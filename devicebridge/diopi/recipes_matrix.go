@@ -10,25 +10,29 @@ var matrices = []*Recipe{
 	{Function: "mm", sig: "input mat2", fwd: "Mm", outs: []out{result(asInput, product("input", "mat2", 2))}},
 	{Function: "bmm", sig: "input mat2", fwd: "Bmm", outs: []out{result(asInput, product("input", "mat2", 3))}},
 	{Function: "spmm", sig: "input mat2", fwd: "SpMM", outs: []out{result(asInput, product("input", "mat2", 2))}},
-	{Function: "matmul", sig: "input other", fwd: "Matmul", bwd: "MatmulBackward", outs: []out{result(asInput, matmulShape)}},
-	{Function: "addmm", sig: "input mat1 mat2 beta=1 alpha=1", fwd: "Addmm", outs: []out{result(asInput, func(b *build) []int {
-		return b.broadcast(product("mat1", "mat2", 2)(b), b.tensor("input").Shape)
-	})}},
+	{Function: "matmul", sig: "input other", fwd: "Matmul", bwd: "MatmulBackward",
+		outs: []out{result(asInput, matmulShape)}},
+	{Function: "addmm", sig: "input mat1 mat2 beta=1 alpha=1", fwd: "Addmm",
+		outs: []out{result(asInput, func(b *build) []int {
+			return b.broadcast(product("mat1", "mat2", 2)(b), b.tensor("input").Shape)
+		})}},
 	{Function: "baddbmm", sig: "input batch1 batch2 beta=1 alpha=1", fwd: "Baddbmm", inp: "BaddbmmInp",
 		outs: []out{result(asInput, product("batch1", "batch2", 3))}},
-	{Function: "linear", sig: "input weight bias=None", fwd: "Linear", bwd: "LinearBackward", outs: []out{result(asInput, func(b *build) []int {
-		x, w := b.tensor("input").Shape, b.rank("weight", 1, 2)
-		if len(x) == 0 {
-			b.fail("input must have a dimension")
-		}
-		if len(w) == 1 {
-			return x[:len(x)-1]
-		}
-		return replaced(x, len(x)-1, w[0])
-	})}},
+	{Function: "linear", sig: "input weight bias=None", fwd: "Linear", bwd: "LinearBackward",
+		outs: []out{result(asInput, func(b *build) []int {
+			x, w := b.tensor("input").Shape, b.rank("weight", 1, 2)
+			if len(x) == 0 {
+				b.fail("input must have a dimension")
+			}
+			if len(w) == 1 {
+				return x[:len(x)-1]
+			}
+			return replaced(x, len(x)-1, w[0])
+		})}},
 	{Function: "cdist", sig: "x1 x2 p compute_mode=None", fwd: "Cdist", bwd: "CdistBackward",
-		bind:  bindings{"input1": "x1", "input2": "x2", "compute_mode": computeMode},
-		gbind: bindings{"input1": "x1", "input2": "x2", "cdist": firstResult, "grad_input": grad{of: "x1", rule: fresh(dtypeOf("x1"), x1Wide)}},
+		bind: bindings{"input1": "x1", "input2": "x2", "compute_mode": computeMode},
+		gbind: bindings{"input1": "x1", "input2": "x2", "cdist": firstResult,
+			"grad_input": grad{of: "x1", rule: fresh(dtypeOf("x1"), x1Wide)}},
 		outs: []out{result(dtypeOf("x1"), func(b *build) []int {
 			x1, x2 := b.tensor("x1").Shape, b.tensor("x2").Shape
 			return append(slices.Clone(x1Wide(b)[:max(len(x1), len(x2))-1]), x2[len(x2)-2])
@@ -40,10 +44,12 @@ var matrices = []*Recipe{
 			s := b.tensor("input").Shape
 			return s[:max(len(s)-2, 0)]
 		})}},
-	{Function: "triangular_solve", sig: "input A upper=True transpose=False unitriangular=False", fwd: "TriangularSolve", bwd: "TriangularSolveBackward",
+	{Function: "triangular_solve", sig: "input A upper=True transpose=False unitriangular=False",
+		fwd: "TriangularSolve", bwd: "TriangularSolveBackward",
 		bind: bindings{"b": "input", "mat": "A"},
-		gbind: bindings{"grad_b": grad{of: "input"}, "grad_mat": grad{of: "A"}, "grad_x": cotangent(0), "grad_cloned_mat": cotangent(1),
-			"x": firstResult, "b": "input", "mat": "A"},
+		gbind: bindings{"grad_b": grad{of: "input"}, "grad_mat": grad{of: "A"}, "grad_x": cotangent(0),
+			"grad_cloned_mat": cotangent(1),
+			"x":               firstResult, "b": "input", "mat": "A"},
 		outs: []out{result(dtypeOf("A"), solveShape("input")), result(dtypeOf("A"), solveShape("A"))}},
 	{Function: "linalgqr", sig: "input mode='reduced'", fwd: "LinalgQR", bind: bindings{"A": "input"},
 		outs: []out{result(asInput, qrShape(true)), result(asInput, qrShape(false))}},

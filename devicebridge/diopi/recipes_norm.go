@@ -8,30 +8,44 @@ import (
 )
 
 var norms = []*Recipe{
-	{Function: "batch_norm", sig: "input running_mean running_var weight bias training=False momentum=0.1 eps=1e-05", fwd: "BatchNorm", bwd: "BatchNormBackward",
+	{Function: "batch_norm", sig: "input running_mean running_var weight bias training=False momentum=0.1 eps=1e-05",
+		fwd: "BatchNorm", bwd: "BatchNormBackward",
 		outs: []out{like("input"), aux(batchStat, channels), aux(batchStat, channels)}},
-	{Function: "batch_norm_stats", sig: "input eps", fwd: "BatchNormStats", outs: []out{result(halfToSingle("input"), channels), result(halfToSingle("input"), channels)}},
-	{Function: "batch_norm_gather_stats_with_counts", sig: "input mean_all invstd_all running_mean running_var momentum eps count_all",
-		fwd: "BatchNormGatherStatsWithCounts", bind: bindings{"counts": "count_all"}, outs: []out{result(asInput, channels), result(asInput, channels)}},
-	{Function: "batch_norm_backward_reduce", sig: "grad_output input mean invstd weight input_g weight_g bias_g", fwd: "BatchNormBackwardReduce",
+	{Function: "batch_norm_stats", sig: "input eps", fwd: "BatchNormStats",
+		outs: []out{result(halfToSingle("input"), channels), result(halfToSingle("input"), channels)}},
+	{Function: "batch_norm_gather_stats_with_counts",
+		sig: "input mean_all invstd_all running_mean running_var momentum eps count_all",
+		fwd: "BatchNormGatherStatsWithCounts", bind: bindings{"counts": "count_all"},
+		outs: []out{result(asInput, channels), result(asInput, channels)}},
+	{Function: "batch_norm_backward_reduce", sig: "grad_output input mean invstd weight input_g weight_g bias_g",
+		fwd:  "BatchNormBackwardReduce",
 		bind: bindings{"grad_out": "grad_output"},
 		outs: []out{wanted("input_g"), wanted("input_g"), wanted("weight_g"), wanted("bias_g")}},
-	{Function: "batch_norm_backward_elemt", sig: "grad_out input mean invstd weight sum_dy sum_dy_xmu count", fwd: "BatchNormBackwardElemt",
+	{Function: "batch_norm_backward_elemt", sig: "grad_out input mean invstd weight sum_dy sum_dy_xmu count",
+		fwd:  "BatchNormBackwardElemt",
 		outs: []out{result(asInput, shapeOf("grad_out"))}},
-	{Function: "batch_norm_elemt", sig: "input weight bias mean invstd eps", fwd: "BatchNormElemt", outs: []out{result(asInput, shapeOf("input"))}},
-	{Function: "group_norm", sig: "input num_groups weight=None bias=None eps=1e-05", fwd: "GroupNorm", bwd: "GroupNormBackward",
+	{Function: "batch_norm_elemt", sig: "input weight bias mean invstd eps", fwd: "BatchNormElemt",
+		outs: []out{result(asInput, shapeOf("input"))}},
+	{Function: "group_norm", sig: "input num_groups weight=None bias=None eps=1e-05", fwd: "GroupNorm",
+		bwd:   "GroupNormBackward",
 		gbind: bindings{"mean": "save_mean", "rstd": "save_invstd"},
 		outs:  []out{like("input"), aux(rowStat, groups), aux(rowStat, groups)}},
-	{Function: "instance_norm", sig: "input axis=2 weight=None bias=None eps=1e-05", fwd: "InstanceNorm", bwd: "InstanceNormBackward",
-		bind: bindings{"scale": "weight"}, gbind: bindings{"scale": "weight", "grad_scale": grad{of: "weight"}}, outs: []out{like("input")}},
-	{Function: "layer_norm", sig: "input normalized_shape weight=None bias=None eps=1e-05", fwd: "LayerNorm", bwd: "LayerNormBackward",
+	{Function: "instance_norm", sig: "input axis=2 weight=None bias=None eps=1e-05", fwd: "InstanceNorm",
+		bwd:  "InstanceNormBackward",
+		bind: bindings{"scale": "weight"}, gbind: bindings{"scale": "weight", "grad_scale": grad{of: "weight"}},
+		outs: []out{like("input")}},
+	{Function: "layer_norm", sig: "input normalized_shape weight=None bias=None eps=1e-05", fwd: "LayerNorm",
+		bwd:   "LayerNormBackward",
 		gbind: bindings{"mean": "save_mean", "rstd": "save_invstd"},
 		outs:  []out{like("input"), aux(rowStat, outer), aux(rowStat, outer)}},
-	{Function: "layer_normGB", sig: "input normalized_shape weight=None bias=None eps=1e-05", fwd: "LayerNormGB", bwd: "LayerNormGBBackward",
-		bind:  bindings{"running_mean": auxiliary("mean", asInput, outer), "running_var": auxiliary("std", asInput, outer), "begin_norm_axis": outerRank},
+	{Function: "layer_normGB", sig: "input normalized_shape weight=None bias=None eps=1e-05", fwd: "LayerNormGB",
+		bwd: "LayerNormGBBackward",
+		bind: bindings{"running_mean": auxiliary("mean", asInput, outer), "running_var": auxiliary("std", asInput,
+			outer), "begin_norm_axis": outerRank},
 		gbind: bindings{"running_mean": "mean", "running_std": "std", "begin_norm_axis": outerRank},
 		outs:  []out{like("input")}},
-	{Function: "rms_norm", sig: "input normalized_shape weight bias=None eps=1e-05", fwd: "RMSNorm", bwd: "RMSNormBackward",
+	{Function: "rms_norm", sig: "input normalized_shape weight bias=None eps=1e-05", fwd: "RMSNorm",
+		bwd: "RMSNormBackward",
 		gbind: bindings{"grad_input": grad{of: "input", rule: fresh(asInput, shapeOf("input"))},
 			"grad_weight": grad{of: "weight", rule: fresh(dtypeOf("weight"), shapeOf("weight"))}},
 		outs: []out{result(asInput, shapeOf("input")), aux(halfToSingle("input"), outer)}},
@@ -39,7 +53,8 @@ var norms = []*Recipe{
 		bind: bindings{"axis": "dim"}, gbind: bindings{"axis": "dim"}, outs: []out{like("input")}},
 	softmax("softmax", "Softmax"),
 	softmax("log_softmax", "LogSoftmax"),
-	{Function: "scaled_masked_softmax", sig: "input mask scale fixed_triu_mask", fwd: "ScaledMaskedSoftmax", bwd: "ScaledMaskedSoftmaxBackward",
+	{Function: "scaled_masked_softmax", sig: "input mask scale fixed_triu_mask", fwd: "ScaledMaskedSoftmax",
+		bwd:   "ScaledMaskedSoftmaxBackward",
 		gbind: bindings{"output": firstResult, "grad_input": grad{of: "input", rule: fresh(asInput, shapeOf("input"))}},
 		outs:  []out{result(asInput, shapeOf("input"))}},
 	dropout("dropout", shapeOf("input")),
@@ -149,17 +164,20 @@ func softmax(function, c string) *Recipe {
 // dropout is a dropout whose mask has the given shape.
 func dropout(function string, mask shapeRule) *Recipe {
 	m := aux(constant(tensor.Uint8), mask)
-	return &Recipe{Function: function, sig: "input p=0.5 training=True generator=None", fwd: "Dropout", inp: "DropoutInp",
+	return &Recipe{Function: function, sig: "input p=0.5 training=True generator=None", fwd: "Dropout",
+		inp:  "DropoutInp",
 		bind: bindings{"train": "training"},
 		forward: func(b *build) {
 			o := rawLike(b.tensor("input"))
 			b.result(o)
 			k := m.rule(b).(*Tensor)
 			b.plan.Outputs = append(b.plan.Outputs, k)
-			b.call("Dropout", bindings{"train": "training", "generator": generator}, map[string]Arg{"out": o, "mask": k})
+			b.call("Dropout", bindings{"train": "training", "generator": generator},
+				map[string]Arg{"out": o, "mask": k})
 		},
 		inplace: func(b *build) {
-			b.call("DropoutInp", bindings{"train": "training", "generator": generator}, map[string]Arg{"mask": m.rule(b).(*Tensor)})
+			b.call("DropoutInp", bindings{"train": "training", "generator": generator},
+				map[string]Arg{"mask": m.rule(b).(*Tensor)})
 			b.plan.InPlace = b.args["input"]
 		}}
 }
@@ -171,22 +189,28 @@ var losses = []*Recipe{
 	loss("mse_loss", "input target reduction='mean'", "MSELoss", shapeOf("input")),
 	loss("smooth_l1_loss", "input target reduction='mean' beta=1.0", "SmoothL1Loss", shapeOf("input")),
 	loss("binary_cross_entropy", "input target weight=None reduction='mean'", "BCELoss", shapeOf("input")),
-	loss("binary_cross_entropy_with_logits", "input target weight=None reduction='mean' pos_weight=None", "BCEWithLogits", shapeOf("input")),
-	loss("cross_entropy", "input target weight=None ignore_index=-100 reduction='mean' label_smoothing=0.0", "CrossEntropyLoss", func(b *build) []int {
-		x := b.tensor("input").Shape
-		if len(x) < 2 {
-			return []int{}
-		}
-		return append([]int{x[0]}, x[2:]...)
-	}),
+	loss("binary_cross_entropy_with_logits", "input target weight=None reduction='mean' pos_weight=None",
+		"BCEWithLogits", shapeOf("input")),
+	loss("cross_entropy", "input target weight=None ignore_index=-100 reduction='mean' label_smoothing=0.0",
+		"CrossEntropyLoss", func(b *build) []int {
+			x := b.tensor("input").Shape
+			if len(x) < 2 {
+				return []int{}
+			}
+			return append([]int{x[0]}, x[2:]...)
+		}),
 	loss("nll_loss", "input target weight=None ignore_index=-100 reduction='mean'", "NLLLoss", shapeOf("target")),
-	extended(loss("nll_loss_v2", "input target weight=None ignore_index=-100 reduction='mean'", "NLLLossV2", shapeOf("target")),
+	extended(loss("nll_loss_v2", "input target weight=None ignore_index=-100 reduction='mean'", "NLLLossV2",
+		shapeOf("target")),
 		aux(asInput, func(*build) []int { return []int{1} })),
-	{Function: "sigmoid_focal_loss", sig: "inputs targets alpha=0.25 gamma=2 reduction='none'", fwd: "SigmoidFocalLoss", bwd: "SigmoidFocalLossBackward",
+	{Function: "sigmoid_focal_loss", sig: "inputs targets alpha=0.25 gamma=2 reduction='none'", fwd: "SigmoidFocalLoss",
+		bwd:   "SigmoidFocalLossBackward",
 		gbind: bindings{"input": "inputs", "target": "targets", "grad_input": grad{of: "inputs"}},
 		outs:  []out{lossOut("inputs", shapeOf("inputs"))}},
-	{Function: "ctc_loss", sig: "log_probs targets input_lengths target_lengths blank=0 reduction='mean' zero_infinity=False",
-		fwd: "CTCLoss", bwd: "CTCLossBackward", also: "LogSoftmax LogSoftmaxBackward", forward: ctcForward, backward: ctcBackward},
+	{Function: "ctc_loss",
+		sig: "log_probs targets input_lengths target_lengths blank=0 reduction='mean' zero_infinity=False",
+		fwd: "CTCLoss", bwd: "CTCLossBackward", also: "LogSoftmax LogSoftmaxBackward", forward: ctcForward,
+		backward: ctcBackward},
 }
 
 // loss is a loss of input and target: one number, or with reduction none a tensor of shape.
@@ -227,7 +251,8 @@ func ctcForward(b *build) {
 	b.result(loss)
 	nll, alpha := newTensor(dt, []int{n}), newTensor(dt, []int{n, x[0], 2*longest + 1})
 	b.written["neg_log_likelihood"], b.written["log_alpha"] = nll, alpha
-	b.call("CTCLoss", bindings{"log_probs": "log_probs_"}, map[string]Arg{"out": loss, "neg_log_likelihood": nll, "log_alpha": alpha})
+	b.call("CTCLoss", bindings{"log_probs": "log_probs_"}, map[string]Arg{"out": loss, "neg_log_likelihood": nll,
+		"log_alpha": alpha})
 }
 
 // ctcLongest is the longest target.
@@ -262,6 +287,7 @@ func ctcBackward(b *build) {
 	inner.Role = "grad_log_probs_"
 	b.call("CTCLossBackward", bindings{"log_probs": "log_probs_"}, map[string]Arg{"grad_input": inner})
 	b.call("LogSoftmaxBackward", nil, map[string]Arg{
-		"grad_input": b.gradient(grad{of: "log_probs"}), "grad_output": inner, "output": b.written["log_probs_"], "dim": int64(2),
+		"grad_input": b.gradient(grad{of: "log_probs"}), "grad_output": inner, "output": b.written["log_probs_"],
+		"dim": int64(2),
 	})
 }

@@ -64,19 +64,21 @@ var shapes = []*Recipe{
 		}
 		return size
 	})}},
-	{Function: "repeat", sig: "input repeats", fwd: "Repeat", bind: bindings{"repeats_size": "repeats"}, outs: []out{result(asInput, func(b *build) []int {
-		x, shape := b.tensor("input").Shape, slices.Clone(b.ints("repeats"))
-		for i := range shape {
-			if k := len(x) - len(shape) + i; k >= 0 {
-				shape[i] *= x[k]
+	{Function: "repeat", sig: "input repeats", fwd: "Repeat", bind: bindings{"repeats_size": "repeats"},
+		outs: []out{result(asInput, func(b *build) []int {
+			x, shape := b.tensor("input").Shape, slices.Clone(b.ints("repeats"))
+			for i := range shape {
+				if k := len(x) - len(shape) + i; k >= 0 {
+					shape[i] *= x[k]
+				}
 			}
-		}
-		return shape
-	})}},
+			return shape
+		})}},
 	{Function: "flip", sig: "input dims", fwd: "Flip", outs: []out{like("input")}},
 	{Function: "roll", sig: "input shifts dims=None", fwd: "Roll", outs: []out{like("input")}},
 	{Function: "tril", sig: "input diagonal=0", fwd: "Tril", outs: []out{like("input")}},
-	{Function: "triu", sig: "input diagonal=0", fwd: "Triu", inp: "TriuInp", outs: []out{result(asInput, shapeOf("input"))}},
+	{Function: "triu", sig: "input diagonal=0", fwd: "Triu", inp: "TriuInp",
+		outs: []out{result(asInput, shapeOf("input"))}},
 	{Function: "pad", sig: "input pad mode='constant' value=None", fwd: "Pad",
 		prepare: func(b *build) {
 			if b.args["value"] == nil && b.args["mode"] == "constant" {
@@ -97,19 +99,22 @@ var shapes = []*Recipe{
 			}
 			return b.channelsLast(t, 3)
 		}}}},
-	{Function: "meshgrid", sig: "tensors shape=None", fwd: "MeshGrid", bind: bindings{"inputs": "tensors"}, outs: []out{{rule: func(b *build) any {
-		shape := []int{}
-		for _, t := range b.tensors("tensors") {
-			shape = append(shape, tensor.Numel(t.Shape))
-		}
-		var list []*Tensor
-		for range shape {
-			list = append(list, newTensor(b.tensors("tensors")[0].DType, shape))
-		}
-		return list
-	}}}},
-	{Function: "copy_", sig: "input other", fwd: "CopyInp", bind: bindings{"src": "other", "dest": "input"}, returns: "input"},
-	{Function: "interpolate", sig: "input size=None scale_factor=None mode='nearest' align_corners=False keep_scale=False",
+	{Function: "meshgrid", sig: "tensors shape=None", fwd: "MeshGrid", bind: bindings{"inputs": "tensors"},
+		outs: []out{{rule: func(b *build) any {
+			shape := []int{}
+			for _, t := range b.tensors("tensors") {
+				shape = append(shape, tensor.Numel(t.Shape))
+			}
+			var list []*Tensor
+			for range shape {
+				list = append(list, newTensor(b.tensors("tensors")[0].DType, shape))
+			}
+			return list
+		}}}},
+	{Function: "copy_", sig: "input other", fwd: "CopyInp", bind: bindings{"src": "other", "dest": "input"},
+		returns: "input"},
+	{Function: "interpolate",
+		sig: "input size=None scale_factor=None mode='nearest' align_corners=False keep_scale=False",
 		fwd: "UpsampleNearest UpsampleLinear", bwd: "UpsampleNearestBackward UpsampleLinearBackward",
 		bind:  bindings{"size": resized},
 		gbind: bindings{"out_size": resized, "in_size": inputShape},
@@ -129,13 +134,14 @@ var shapes = []*Recipe{
 		backward: func(b *build) {
 			b.call(upsample(b)+"Backward", b.r.gbind, map[string]Arg{"grad_input": b.gradient(grad{of: "input"})})
 		}},
-	{Function: "grid_sample", sig: "input grid mode='bilinear'", fwd: "GridSample", outs: []out{result(asInput, func(b *build) []int {
-		x, g := b.rank("input", 4, 5), b.tensor("grid").Shape
-		if len(g) != len(x) {
-			b.fail("grid must have %d dimensions, got shape %v", len(x), g)
-		}
-		return append([]int{x[0], x[1]}, g[1:len(g)-1]...)
-	})}},
+	{Function: "grid_sample", sig: "input grid mode='bilinear'", fwd: "GridSample",
+		outs: []out{result(asInput, func(b *build) []int {
+			x, g := b.rank("input", 4, 5), b.tensor("grid").Shape
+			if len(g) != len(x) {
+				b.fail("grid must have %d dimensions, got shape %v", len(x), g)
+			}
+			return append([]int{x[0], x[1]}, g[1:len(g)-1]...)
+		})}},
 }
 
 func upsample(b *build) string {

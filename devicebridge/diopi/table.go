@@ -14,7 +14,8 @@ import (
 var recipes = sync.OnceValue(func() *registry {
 	g := &registry{byName: map[string]*Recipe{}}
 	for _, family := range [][]*Recipe{
-		pointwise(), reductions, matrices, convolutions, pools, norms, losses, indexing, shapes, creations, optimizers, attentions,
+		pointwise(), reductions, matrices, convolutions, pools, norms, losses, indexing, shapes, creations, optimizers,
+		attentions,
 	} {
 		for _, r := range family {
 			if _, twice := g.byName[r.Function]; twice {

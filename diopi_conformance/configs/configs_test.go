@@ -58,18 +58,25 @@ func TestExpandCounts(t *testing.T) {
 // key and in order.
 func TestExpandItem(t *testing.T) {
 	cases := expand(t)
-	const head = "{'atol': 0.001, 'rtol': 1e-05, 'atol_half': 0.01, 'rtol_half': 0.05, 'mismatch_ratio_threshold': 0.001, " +
+	const head = "{'atol': 0.001, 'rtol': 1e-05, 'atol_half': 0.01, 'rtol_half': 0.05, 'mismatch_ratio_threshold': " +
+		"0.001, " +
 		"'memory_format': 'NCHW', 'fp16_exact_match': False, 'train': True, 'gen_policy': 'dafault', "
 	for name, want := range map[string]string{
 		"pair::add_3.pth": head + "'name': 'add', 'interface': ['torch'], 'para': {'alpha': 1}, 'tensor_para': {" +
 			"'gen_fn': {'fn': 'Genfunc.uniform', 'low': 0, 'high': 2}, 'args': [" +
-			"{'ins': 'input', 'shape': (2, 3), 'requires_grad': [True], 'stride': [(4, 1), None], 'sparse': [False], 'gen_num_range': [], " +
-			"'dtype': torch.int64, 'gen_fn': {'fn': 'Genfunc.uniform', 'low': 0, 'high': 2}, 'gen_policy': 'default', 'inputstride': (4, 1)}, " +
-			"{'ins': 'other', 'shape': (3,), 'gen_fn': 'Genfunc.mask', 'dtype': torch.bool, 'requires_grad': [False], 'sparse': [False], 'gen_num_range': [], 'gen_policy': 'default'}, " +
-			"{'ins': 'third', 'shape': (3,), 'gen_fn': 'Genfunc.mask', 'dtype': torch.bool, 'requires_grad': [False], 'sparse': [False], 'gen_num_range': [], 'gen_policy': 'default'}" +
+			"{'ins': 'input', 'shape': (2, 3), 'requires_grad': [True], 'stride': [(4, 1), None], 'sparse': " +
+			"[False], 'gen_num_range': [], " +
+			"'dtype': torch.int64, 'gen_fn': {'fn': 'Genfunc.uniform', 'low': 0, 'high': 2}, 'gen_policy': " +
+			"'default', 'inputstride': (4, 1)}, " +
+			"{'ins': 'other', 'shape': (3,), 'gen_fn': 'Genfunc.mask', 'dtype': torch.bool, 'requires_grad': " +
+			"[False], 'sparse': [False], 'gen_num_range': [], 'gen_policy': 'default'}, " +
+			"{'ins': 'third', 'shape': (3,), 'gen_fn': 'Genfunc.mask', 'dtype': torch.bool, 'requires_grad': " +
+			"[False], 'sparse': [False], 'gen_num_range': [], 'gen_policy': 'default'}" +
 			"], 'seq_name': ''}, 'requires_backward': [], 'tag': [], 'saved_args': {}}",
-		"numbers::arange_2.pth": strings.Replace(head, "0.001", "1e-05", 1) + "'name': 'arange', 'para': {'end': slice(0, 3, None)}, " +
-			"'tensor_para': {'args': [], 'seq_name': ''}, 'requires_backward': [], 'tag': [], 'saved_args': {}, 'interface': []}",
+		"numbers::arange_2.pth": strings.Replace(head, "0.001", "1e-05", 1) +
+			"'name': 'arange', 'para': {'end': slice(0, 3, None)}, " +
+			"'tensor_para': {'args': [], 'seq_name': ''}, 'requires_backward': [], 'tag': [], 'saved_args': {}, " +
+			"'interface': []}",
 	} {
 		if got := value.Repr(find(t, cases, name).Item); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, want)
@@ -114,7 +121,8 @@ func TestRules(t *testing.T) {
 	}
 	// pair::add: alpha 1 is left out, and 0-d input; spmm: a sparse mat2.
 	want := []string{"pair::add_2.pth", "pair::add_5.pth",
-		"pair::sub_0.pth", "pair::sub_1.pth", "pair::sub_2.pth", "pair::sub_3.pth", "pair::sub_4.pth", "pair::sub_5.pth",
+		"pair::sub_0.pth", "pair::sub_1.pth", "pair::sub_2.pth", "pair::sub_3.pth", "pair::sub_4.pth",
+		"pair::sub_5.pth",
 		"sparse::spmm_1.pth", "sparse::spmm_3.pth"}
 	if got := names[:min(len(names), len(want))]; !slices.Equal(got, want) || len(names) != len(want)+6 {
 		t.Errorf("%v remain, want %v and 6 of index", names, want)
@@ -129,7 +137,8 @@ func TestEqual(t *testing.T) {
 		a, b value.Value
 		want bool
 	}{
-		{true, int64(1), true}, {int64(1), 1.0, true}, {nil, nil, true}, {nil, int64(0), false}, {"a", "a", true}, {nan, nan, false},
+		{true, int64(1), true}, {int64(1), 1.0, true}, {nil, nil, true}, {nil, int64(0), false}, {"a", "a", true},
+		{nan, nan, false},
 		{value.NewTuple(int64(1)), value.NewTuple(1.0), true}, {value.NewTuple(), value.NewList(), false},
 		{tensor.Float32, tensor.Float32, true}, {"1", int64(1), false},
 	} {
@@ -146,10 +155,11 @@ func TestErrors(t *testing.T) {
 		"entries = {1: open('x')}":     "undefined: open",
 		"entries = {'a': dict(name=1)": "got end of file",
 		"entries = {'a': dict()}":      "no name is given",
-		"entries = {'a': dict(name=['f'], para=dict(p=[1, 2], q=[1]))}":                                                                                            "para q has 1 values, want 2",
-		"entries = {'a': dict(name=['f'], tensor_para=dict(args=[{'shape': [(2, 2)], 'stride': [(1, 1)]}]))}":                                                      "overlaps",
-		"entries = {'a': dict(name=['f'], tensor_para=dict(args=[{'ins': ['x'], 'value': [1, 2], 'shape': [()]}, {'ins': ['y'], 'value': [1]}, {'ins': ['z']}]))}": "",
-		"def f():\n  for x in range(1 << 40): pass\nf()\nentries = {}":                                                                                             "too many steps",
+		"entries = {'a': dict(name=['f'], para=dict(p=[1, 2], q=[1]))}":                                       "para q has 1 values, want 2",
+		"entries = {'a': dict(name=['f'], tensor_para=dict(args=[{'shape': [(2, 2)], 'stride': [(1, 1)]}]))}": "overlaps",
+		"entries = {'a': dict(name=['f'], tensor_para=dict(args=[{'ins': ['x'], 'value': [1, 2], 'shape': [()]}, " +
+			"{'ins': ['y'], 'value': [1]}, {'ins': ['z']}]))}": "",
+		"def f():\n  for x in range(1 << 40): pass\nf()\nentries = {}": "too many steps",
 	} {
 		path := filepath.Join(t.TempDir(), "e.py")
 		if err := os.WriteFile(path, []byte(src), 0o600); err != nil {

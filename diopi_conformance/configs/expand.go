@@ -55,7 +55,9 @@ func Expand(entries *value.Dict, want func(function string) bool) ([]*Case, erro
 				continue
 			}
 			if file := key + "::" + name; strings.ContainsAny(file, "/\\\x00") || len(file) > maxName {
-				return nil, fmt.Errorf("configuration entry %.100q: cases of it are files: want at most %d bytes without slash, backslash and zero", file, maxName)
+				return nil,
+					fmt.Errorf("configuration entry %.100q: cases of it are files: want at most %d bytes without "+
+						"slash, backslash and zero", file, maxName)
 			}
 			items, err := expandEntry(entry, name)
 			if err != nil {

@@ -109,7 +109,8 @@ func evaluate(path string, src []byte) (starlark.StringDict, error) {
 }
 
 // bounded runs a program and gives up on it at the limits of time and memory.
-func bounded(thread *starlark.Thread, program *starlark.Program, predeclared starlark.StringDict) (starlark.StringDict, error) {
+func bounded(thread *starlark.Thread, program *starlark.Program, predeclared starlark.StringDict) (starlark.StringDict,
+	error) {
 	type result struct {
 		globals starlark.StringDict
 		err     error
@@ -205,7 +206,8 @@ func numpy() starlark.Value {
 	return starlarkstruct.FromStringDict(starlark.String("np"), members)
 }
 
-func makeSkip(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func makeSkip(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value,
+	error) {
 	var v starlark.Value
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "value", &v); err != nil {
 		return nil, err
@@ -215,7 +217,8 @@ func makeSkip(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwar
 	return &atom{&Skip{x}, "Skip"}, err
 }
 
-func makeSlice(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func makeSlice(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value,
+	error) {
 	if len(kwargs) > 0 || len(args) < 1 || len(args) > 3 {
 		return nil, fmt.Errorf("%s: want 1 to 3 positional arguments", b.Name())
 	}

@@ -209,7 +209,9 @@ func Equal(a, b value.Value) bool {
 			return false
 		}
 		for _, it := range a.Items {
-			if !slices.ContainsFunc(b.Items, func(o value.Item) bool { return Equal(it.Key, o.Key) && Equal(it.Value, o.Value) }) {
+			if !slices.ContainsFunc(b.Items, func(o value.Item) bool {
+				return Equal(it.Key, o.Key) && Equal(it.Value, o.Value)
+			}) {
 				return false
 			}
 		}

@@ -38,7 +38,8 @@ func shape(ns ...int64) value.Value {
 }
 
 func spec(fn string, low, high value.Value) value.Value {
-	return &value.Dict{Items: []value.Item{{Key: "fn", Value: "Genfunc." + fn}, {Key: "low", Value: low}, {Key: "high", Value: high}}}
+	return &value.Dict{Items: []value.Item{{Key: "fn", Value: "Genfunc." + fn}, {Key: "low", Value: low},
+		{Key: "high", Value: high}}}
 }
 
 func draw(t *testing.T, c *configs.Case) *tensor.Tensor {
@@ -83,14 +84,16 @@ func TestDistributions(t *testing.T) {
 		for _, e := range v {
 			mean += e / float64(len(v))
 		}
-		if lo, hi := slices.Min(v), slices.Max(v); lo < c.low || hi > c.high || math.Abs(mean-c.mean) > c.tol || x.DType != c.dt {
+		if lo, hi := slices.Min(v), slices.Max(v); lo < c.low || hi > c.high || math.Abs(mean-c.mean) > c.tol ||
+			x.DType != c.dt {
 			t.Errorf("%s of %s: %s from %v to %v with mean %v", value.Repr(c.fn), c.dt, x.Meta(), lo, hi, mean)
 		}
 	}
 }
 
 func TestSparse(t *testing.T) {
-	x := draw(t, arg(t, "shape", shape(100, 100), "gen_fn", spec("uniform", int64(1), int64(2)), "dtype", value.NewList(tensor.Float32), "sparse", value.NewList(true)))
+	x := draw(t, arg(t, "shape", shape(100, 100), "gen_fn", spec("uniform", int64(1), int64(2)), "dtype",
+		value.NewList(tensor.Float32), "sparse", value.NewList(true)))
 	n := 0
 	for _, v := range tensor.Data[float64](x) {
 		if v != 0 {
@@ -108,11 +111,14 @@ func TestPolicies(t *testing.T) {
 	if !slices.Equal(x.Shape, []int{4, 3, 2}) || !slices.Equal(x.Stride, []int{1, 4, 12}) {
 		t.Errorf("no_contiguous gives shape %v and strides %v", x.Shape, x.Stride)
 	}
-	x = draw(t, arg(t, "value", value.NewList(value.NewList(value.NewList(int64(1), -2.7), value.NewList(true, int64(300)))), "dtype", value.NewList(tensor.Int8), "gen_policy", "gen_tensor_by_value"))
+	x = draw(t,
+		arg(t, "value", value.NewList(value.NewList(value.NewList(int64(1), -2.7), value.NewList(true, int64(300)))),
+			"dtype", value.NewList(tensor.Int8), "gen_policy", "gen_tensor_by_value"))
 	if got := tensor.Data[int64](x); !slices.Equal(got, []int64{1, -2, 1, 44}) {
 		t.Errorf("value gives %v", got)
 	}
-	in, err := Draw(arg(t, "shape", shape(2), "dtype", f32, "gen_policy", "gen_tensor_list", "gen_num_range", value.NewList(int64(3), int64(3)), "requires_grad", value.NewList(true)), 1)
+	in, err := Draw(arg(t, "shape", shape(2), "dtype", f32, "gen_policy", "gen_tensor_list", "gen_num_range",
+		value.NewList(int64(3), int64(3)), "requires_grad", value.NewList(true)), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,11 +174,13 @@ func TestErrors(t *testing.T) {
 	for want, c := range map[string]*configs.Case{
 		`gen_fn "nope" is not known`: arg(t, "shape", shape(2), "dtype", f32, "gen_fn", "Genfunc.nope"),
 		`gen_policy "nope" is not`:   arg(t, "shape", shape(2), "dtype", f32, "gen_policy", "nope"),
-		"is not above low":           arg(t, "shape", shape(2), "dtype", f32, "gen_fn", spec("randint", int64(3), int64(3))),
-		"want matrices":              arg(t, "shape", shape(3), "dtype", f32, "gen_fn", "Genfunc.sym_mat"),
-		"want sizes":                 arg(t, "shape", shape(-1), "dtype", f32),
-		"no rectangular shape":       arg(t, "value", value.NewList(value.NewList(int64(1), value.NewList())), "dtype", f32, "gen_policy", "gen_tensor_by_value"),
-		"gen_num_range":              arg(t, "shape", shape(2), "dtype", f32, "gen_policy", "gen_tensor_list"),
+		"is not above low": arg(t, "shape", shape(2), "dtype", f32, "gen_fn",
+			spec("randint", int64(3), int64(3))),
+		"want matrices": arg(t, "shape", shape(3), "dtype", f32, "gen_fn", "Genfunc.sym_mat"),
+		"want sizes":    arg(t, "shape", shape(-1), "dtype", f32),
+		"no rectangular shape": arg(t, "value", value.NewList(value.NewList(int64(1), value.NewList())), "dtype", f32,
+			"gen_policy", "gen_tensor_by_value"),
+		"gen_num_range": arg(t, "shape", shape(2), "dtype", f32, "gen_policy", "gen_tensor_list"),
 	} {
 		if _, err := Draw(c, 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
@@ -185,7 +193,8 @@ func TestTooMuch(t *testing.T) {
 	for _, c := range []*configs.Case{
 		arg(t, "shape", shape(1<<32, 1<<32, 4), "dtype", value.NewList(tensor.Float32)),
 		arg(t, "shape", shape(1000000000, 1000000000), "dtype", value.NewList(tensor.Float32)),
-		arg(t, "shape", shape(1), "dtype", value.NewList(tensor.Float32), "gen_policy", "gen_tensor_list", "gen_num_range", value.NewList(int64(1e9), int64(2e9))),
+		arg(t, "shape", shape(1), "dtype", value.NewList(tensor.Float32), "gen_policy", "gen_tensor_list",
+			"gen_num_range", value.NewList(int64(1e9), int64(2e9))),
 	} {
 		if _, err := Draw(c, 0); err == nil || !strings.Contains(err.Error(), "argument input: ") {
 			t.Errorf("got error %v, want one about the argument", err)

@@ -116,13 +116,15 @@ func compareTensors(target string, got, want *tensor.Tensor, o Options) Result {
 			return r
 		}
 		if !slices.Equal(got.Shape, want.Shape) {
-			r.Reason = fmt.Sprintf("want shape %s, got %s", tensor.ShapeString(want.Shape), tensor.ShapeString(got.Shape))
+			r.Reason = fmt.Sprintf("want shape %s, got %s", tensor.ShapeString(want.Shape),
+				tensor.ShapeString(got.Shape))
 			return r
 		}
 	}
 	shape, err := tensor.Broadcast(got.Shape, want.Shape)
 	if err != nil {
-		r.Reason = fmt.Sprintf("shape %s does not fit %s", tensor.ShapeString(got.Shape), tensor.ShapeString(want.Shape))
+		r.Reason = fmt.Sprintf("shape %s does not fit %s", tensor.ShapeString(got.Shape),
+			tensor.ShapeString(want.Shape))
 		return r
 	}
 	if o.Sums {
@@ -150,7 +152,8 @@ func compareTensors(target string, got, want *tensor.Tensor, o Options) Result {
 		if o.Sums {
 			what = "sums"
 		}
-		r.Reason = fmt.Sprintf("%d of %d %s differ by more than %g + %g*|expected|: element %d is %g, expected %g", r.Mismatched, r.Numel, what, o.Atol, o.Rtol, r.WorstIndex, r.Actual, r.Expected)
+		r.Reason = fmt.Sprintf("%d of %d %s differ by more than %g + %g*|expected|: element %d is %g, expected %g",
+			r.Mismatched, r.Numel, what, o.Atol, o.Rtol, r.WorstIndex, r.Actual, r.Expected)
 	}
 	return r
 }

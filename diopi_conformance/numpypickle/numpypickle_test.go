@@ -54,7 +54,8 @@ func TestRead(t *testing.T) {
 	}
 	items := v.(*value.Sequence).Items
 	for i, want := range map[int]string{
-		0: "float32[2, 3]", 1: "float32[3, 2]", 2: "float64[]", 3: "int64[0, 3]", 4: "bool[1]", 7: "complex64[2]", 8: "float16[2]", 9: "uint8[4, 3, 2]",
+		0: "float32[2, 3]", 1: "float32[3, 2]", 2: "float64[]", 3: "int64[0, 3]", 4: "bool[1]", 7: "complex64[2]",
+		8: "float16[2]", 9: "uint8[4, 3, 2]",
 	} {
 		if got := items[i].(*tensor.Tensor).Meta(); got != want {
 			t.Errorf("array %d is %s, want %s", i, got, want)

@@ -117,7 +117,8 @@ func layoutAttention(t *Tape, a *arguments) value.Value {
 		}
 		return t.op("torch.permute", x, order)
 	}
-	out := attention(t, open(a.tensor("q")), open(a.tensor("k")), open(a.tensor("v")), a.scale("softmax_scale"), a.bool("is_causal"))
+	out := attention(t, open(a.tensor("q")), open(a.tensor("k")), open(a.tensor("v")), a.scale("softmax_scale"),
+		a.bool("is_causal"))
 	if out = t.op("torch.permute", out, order); layout.packed && t.err == nil {
 		out = t.op("torch.reshape", out, sizes(out.Shape[0], out.Shape[1], out.Shape[2]*out.Shape[3]))
 	}

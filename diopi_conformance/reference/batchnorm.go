@@ -66,7 +66,8 @@ func batchNormGatherStats(t *Tape, a *arguments) value.Value {
 	means, invs, counts := a.tensor("mean_all"), a.tensor("invstd_all"), tensor.Data[float64](a.tensor("count_all"))
 	eps := a.float("eps")
 	if means.Dim() != 2 || len(counts) != means.Shape[0] {
-		t.fail("argument mean_all: want one row per count, got shape %s and %d counts", tensor.ShapeString(means.Shape), len(counts))
+		t.fail("argument mean_all: want one row per count, got shape %s and %d counts", tensor.ShapeString(means.Shape),
+			len(counts))
 		return nil
 	}
 	width := means.Shape[1]

@@ -21,7 +21,8 @@ var layerFunctions = map[string]function{
 		return t.Call("torch.nn.functional.layer_norm", []value.Value{a.value("input")}, a.without("input"))
 	},
 	"nll_loss_v2": func(t *Tape, a *arguments) value.Value {
-		return t.Call("torch.nn.functional.nll_loss", []value.Value{a.value("input"), a.value("target")}, a.without("input", "target"))
+		return t.Call("torch.nn.functional.nll_loss", []value.Value{a.value("input"), a.value("target")},
+			a.without("input", "target"))
 	},
 	"ctc_loss": func(t *Tape, a *arguments) value.Value {
 		x := t.op("torch.log_softmax", a.tensor("log_probs"), number(2))

@@ -64,7 +64,8 @@ func (a *arguments) optional(name string) *tensor.Tensor {
 // dtype of the parameter. The configuration's tolerance of float16 is one ulp,
 // less than leaving the roundings out makes.
 func sgd(_ *Tape, a *arguments) value.Value {
-	lr, momentum, dampening, decay, nesterov := a.float("lr"), a.float("momentum"), a.float("dampening"), a.float("weight_decay"), a.bool("nesterov")
+	lr, momentum, dampening, decay, nesterov := a.float("lr"), a.float("momentum"), a.float("dampening"),
+		a.float("weight_decay"), a.bool("nesterov")
 	param, buf := a.tensor("param"), a.optional("buf")
 	pass := param.DType.Round
 	out := update([]*tensor.Tensor{param, a.tensor("param_grad"), buf}, func(v []float64) {
@@ -89,7 +90,8 @@ func sgd(_ *Tape, a *arguments) value.Value {
 // adamRule is one step of Adam on (parameter, gradient, mean, mean square,
 // largest mean square).
 func adamRule(a *arguments, step float64, decoupled bool) func(v []float64) {
-	lr, b1, b2, eps, decay, amsgrad := a.float("lr"), a.float("beta1"), a.float("beta2"), a.float("eps"), a.float("weight_decay"), a.bool("amsgrad")
+	lr, b1, b2, eps, decay, amsgrad := a.float("lr"), a.float("beta1"), a.float("beta2"), a.float("eps"),
+		a.float("weight_decay"), a.bool("amsgrad")
 	sign := 1.0
 	if a.bool("maximize") {
 		sign = -1
@@ -115,7 +117,8 @@ func adamRule(a *arguments, step float64, decoupled bool) func(v []float64) {
 
 func adam(decoupled bool) function {
 	return func(_ *Tape, a *arguments) value.Value {
-		out := update([]*tensor.Tensor{a.tensor("param"), a.tensor("param_grad"), a.tensor("exp_avg"), a.tensor("exp_avg_sq"), a.optional("max_exp_avg_sq")},
+		out := update([]*tensor.Tensor{a.tensor("param"), a.tensor("param_grad"), a.tensor("exp_avg"),
+			a.tensor("exp_avg_sq"), a.optional("max_exp_avg_sq")},
 			adamRule(a, a.float("step"), decoupled))
 		return list(out[0], out[2], out[3], out[4])
 	}
@@ -159,7 +162,8 @@ func fusedAdamW(t *Tape, a *arguments) value.Value {
 
 func adadelta(_ *Tape, a *arguments) value.Value {
 	lr, rho, eps, decay := a.float("lr"), a.float("rho"), a.float("eps"), a.float("weight_decay")
-	out := update([]*tensor.Tensor{a.tensor("param"), a.tensor("param_grad"), a.tensor("square_avg"), a.tensor("acc_delta")}, func(v []float64) {
+	out := update([]*tensor.Tensor{a.tensor("param"), a.tensor("param_grad"), a.tensor("square_avg"),
+		a.tensor("acc_delta")}, func(v []float64) {
 		g := v[1] + decay*v[0]
 		v[2] = rho*v[2] + (1-rho)*g*g
 		delta := math.Sqrt(v[3]+eps) / math.Sqrt(v[2]+eps) * g
@@ -170,8 +174,10 @@ func adadelta(_ *Tape, a *arguments) value.Value {
 }
 
 func rmsprop(_ *Tape, a *arguments) value.Value {
-	lr, alpha, eps, decay, momentum, centered := a.float("lr"), a.float("alpha"), a.float("eps"), a.float("weight_decay"), a.float("momentum"), a.bool("centered")
-	out := update([]*tensor.Tensor{a.tensor("param"), a.tensor("param_grad"), a.tensor("square_avg"), a.optional("grad_avg"), a.optional("momentum_buffer")}, func(v []float64) {
+	lr, alpha, eps, decay, momentum, centered := a.float("lr"), a.float("alpha"), a.float("eps"),
+		a.float("weight_decay"), a.float("momentum"), a.bool("centered")
+	out := update([]*tensor.Tensor{a.tensor("param"), a.tensor("param_grad"), a.tensor("square_avg"),
+		a.optional("grad_avg"), a.optional("momentum_buffer")}, func(v []float64) {
 		g := v[1] + decay*v[0]
 		v[2] = alpha*v[2] + (1-alpha)*g*g
 		sq := v[2]

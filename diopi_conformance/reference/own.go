@@ -14,7 +14,8 @@ type function func(t *Tape, a *arguments) value.Value
 
 // own are the functions that are the kit's own or that no operator answers to,
 // by name.
-var own = merged(shapeFunctions, layerFunctions, optimizerFunctions, attentionFunctions, servingFunctions, batchNormFunctions, visionFunctions)
+var own = merged(shapeFunctions, layerFunctions, optimizerFunctions, attentionFunctions, servingFunctions,
+	batchNormFunctions, visionFunctions)
 
 func merged(families ...map[string]function) map[string]function {
 	all := map[string]function{}

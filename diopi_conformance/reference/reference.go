@@ -140,7 +140,8 @@ func asArrays(v value.Value) value.Value {
 }
 
 // gradients computes the gradients of the arguments that want one, if any does.
-func (ref *Reference) gradients(t *Tape, c *configs.Case, kwargs *value.Dict, output value.Value, cotangents Cotangents) error {
+func (ref *Reference) gradients(t *Tape, c *configs.Case, kwargs *value.Dict, output value.Value,
+	cotangents Cotangents) error {
 	var names []string
 	var wanted []*tensor.Tensor
 	needs := map[string]bool{}
@@ -171,7 +172,8 @@ func (ref *Reference) gradients(t *Tape, c *configs.Case, kwargs *value.Dict, ou
 	}
 	for _, x := range wanted {
 		if !x.DType.IsFloat() && !x.DType.IsComplex() {
-			return fmt.Errorf("gradient of an argument of dtype %s: only floating point and complex tensors have one", x.DType)
+			return fmt.Errorf("gradient of an argument of dtype %s: only floating point and complex tensors have one",
+				x.DType)
 		}
 	}
 	outs := tensors(output)

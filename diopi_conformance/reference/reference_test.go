@@ -46,10 +46,13 @@ func TestBatchNormParts(t *testing.T) {
 	near(t, "mean", stats.Items[0], 2, 20)
 	near(t, "invstd", stats.Items[1], 1, 0.1)
 	// Two halves of (1, 3, 5, 11), whose mean is 5 and variance 14.
-	merged := call(t, "batch_norm_gather_stats_with_counts", "mean_all", floats([]int{2, 1}, 2, 8), "invstd_all", floats([]int{2, 1}, 1, 1./3), "count_all", ints(2, 2), "eps", 0.0).(*value.Sequence)
+	merged := call(t, "batch_norm_gather_stats_with_counts", "mean_all", floats([]int{2, 1}, 2, 8), "invstd_all",
+		floats([]int{2, 1}, 1, 1./3), "count_all", ints(2, 2), "eps", 0.0).(*value.Sequence)
 	near(t, "merged mean", merged.Items[0], 5)
 	near(t, "merged invstd", merged.Items[1], 1/math.Sqrt(14))
-	reduced := call(t, "batch_norm_backward_reduce", "input", x, "grad_output", floats([]int{2, 2}, 1, 2, 3, 4), "mean", floats([]int{2}, 2, 20), "invstd", floats([]int{2}, 1, 0.1), "weight", nil, "input_g", false, "weight_g", true, "bias_g", true).(*value.Sequence)
+	reduced := call(t, "batch_norm_backward_reduce", "input", x, "grad_output", floats([]int{2, 2}, 1, 2, 3, 4), "mean",
+		floats([]int{2}, 2, 20), "invstd", floats([]int{2}, 1, 0.1), "weight", nil, "input_g", false, "weight_g", true,
+		"bias_g", true).(*value.Sequence)
 	if reduced.Items[0] != nil {
 		t.Errorf("sum_dy is %v, want None", reduced.Items[0])
 	}
@@ -58,23 +61,32 @@ func TestBatchNormParts(t *testing.T) {
 }
 
 func TestServing(t *testing.T) {
-	near(t, "apply_penalty", call(t, "apply_penalty", "logits", floats([]int{2, 3}, 1, 2, 3, 4, 5, 6), "presence_penalty", floats([]int{2}, 0.5, 1), "frequency_penalty", floats([]int{2}, 0.1, 0.2),
-		"p_token_ids", ints(0, 2, 1), "p_token_counts", ints(1, 2, 3), "p_cumsum_seq_len", ints(0, 2, 3), "p_max_len_in_batch", int64(2)), 0.4, 2, 2.3, 4, 3.4, 6)
-	near(t, "destindex_copy_kv", call(t, "destindex_copy_kv", "k", floats([]int{2, 1}, 7, 8), "dest_loc", ints(2, 0), "out", floats([]int{3, 1}, 0, 1, 2)), 8, 1, 7)
+	near(t, "apply_penalty", call(t, "apply_penalty", "logits", floats([]int{2, 3}, 1, 2, 3, 4, 5, 6),
+		"presence_penalty", floats([]int{2}, 0.5, 1), "frequency_penalty", floats([]int{2}, 0.1, 0.2),
+		"p_token_ids", ints(0, 2, 1), "p_token_counts", ints(1, 2, 3), "p_cumsum_seq_len", ints(0, 2, 3),
+		"p_max_len_in_batch", int64(2)), 0.4, 2, 2.3, 4, 3.4, 6)
+	near(t, "destindex_copy_kv", call(t, "destindex_copy_kv", "k", floats([]int{2, 1}, 7, 8), "dest_loc", ints(2, 0),
+		"out", floats([]int{3, 1}, 0, 1, 2)), 8, 1, 7)
 	// One sequence of 2 at the end of a table of 3: keys are rows 0 and 1.
 	loc := tensor.New(tensor.Int64, []int{1, 3}, []int64{9, 0, 1})
-	scores := call(t, "token_attention", "q", floats([]int{1, 1, 4}, 1, 1, 1, 1), "k", floats([]int{2, 1, 4}, 1, 1, 1, 1, 2, 2, 2, 2), "out", floats([]int{1, 2}, 0, 0), "b_loc", loc, "b_start_loc", ints(0), "b_seq_len", ints(2), "max_input_len", int64(3))
+	scores := call(t, "token_attention", "q", floats([]int{1, 1, 4}, 1, 1, 1, 1), "k", floats([]int{2, 1, 4}, 1, 1, 1,
+		1, 2, 2, 2, 2), "out", floats([]int{1, 2}, 0, 0), "b_loc", loc, "b_start_loc", ints(0), "b_seq_len", ints(2),
+		"max_input_len", int64(3))
 	near(t, "token_attention", scores, 2, 4)
 	p := 1 / (1 + math.Exp(2))
-	near(t, "token_softmax_reducev", call(t, "token_softmax_reducev", "logics", scores, "v", floats([]int{2, 1, 1}, 10, 20), "out", floats([]int{1, 1, 1}, 0), "b_loc", loc, "b_start_loc", ints(0), "b_seq_len", ints(2), "max_input_len", int64(3)), 10*p+20*(1-p))
+	near(t, "token_softmax_reducev", call(t, "token_softmax_reducev", "logics", scores, "v",
+		floats([]int{2, 1, 1}, 10, 20), "out", floats([]int{1, 1, 1}, 0), "b_loc", loc, "b_start_loc", ints(0),
+		"b_seq_len", ints(2), "max_input_len", int64(3)), 10*p+20*(1-p))
 }
 
 // TestPackedAttention compares with attention of each sequence on its own.
 func TestPackedAttention(t *testing.T) {
 	q := floats([]int{3, 1, 2}, 1, 2, 3, 4, 5, 6)
-	packed := call(t, "flash_attention_varlen", "q", q, "k", q, "v", q, "cu_seqlens_q", value.NewList(int64(0), int64(1), int64(3)), "softmax_scale", nil, "is_causal", true)
+	packed := call(t, "flash_attention_varlen", "q", q, "k", q, "v", q, "cu_seqlens_q",
+		value.NewList(int64(0), int64(1), int64(3)), "softmax_scale", nil, "is_causal", true)
 	tape := NewTape()
-	second := attention(tape, floats([]int{1, 2, 1, 2}, 3, 4, 5, 6), floats([]int{1, 2, 1, 2}, 3, 4, 5, 6), floats([]int{1, 2, 1, 2}, 3, 4, 5, 6), 0, true)
+	second := attention(tape, floats([]int{1, 2, 1, 2}, 3, 4, 5, 6), floats([]int{1, 2, 1, 2}, 3, 4, 5, 6),
+		floats([]int{1, 2, 1, 2}, 3, 4, 5, 6), 0, true)
 	want := append([]float64{1, 2}, tensor.Data[float64](second)...)
 	near(t, "packed attention", packed, want...)
 	near(t, "first row of a causal sequence", second.Select(1, 0), 3, 4)
@@ -82,7 +94,8 @@ func TestPackedAttention(t *testing.T) {
 
 func TestVision(t *testing.T) {
 	boxes := floats([]int{3, 4}, 0, 0, 2, 2, 0, 0, 2, 1.9, 5, 5, 6, 6)
-	kept := call(t, "nms", "boxes", boxes, "scores", floats([]int{3}, 0.5, 0.9, 0.1), "iou_threshold", 0.5).(*tensor.Tensor)
+	kept := call(t, "nms", "boxes", boxes, "scores", floats([]int{3}, 0.5, 0.9, 0.1), "iou_threshold",
+		0.5).(*tensor.Tensor)
 	if got := tensor.Data[int64](kept); !slices.Equal(got, []int64{1, 2}) {
 		t.Errorf("nms keeps %v, want [1 2]", got)
 	}
@@ -91,16 +104,22 @@ func TestVision(t *testing.T) {
 		ramp[i] = float64(i % 4)
 	}
 	// On a ramp every bin is the position of its centre.
-	near(t, "roi_align", call(t, "roi_align", "input", floats([]int{1, 1, 4, 4}, ramp...), "boxes", floats([]int{1, 5}, 0, 0, 0, 2, 2), "output_size", int64(2), "spatial_scale", 1.0, "sampling_ratio", int64(2), "aligned", false), 0.5, 1.5, 0.5, 1.5)
+	near(t, "roi_align", call(t, "roi_align", "input", floats([]int{1, 1, 4, 4}, ramp...), "boxes",
+		floats([]int{1, 5}, 0, 0, 0, 2, 2), "output_size", int64(2), "spatial_scale", 1.0, "sampling_ratio", int64(2),
+		"aligned", false), 0.5, 1.5, 0.5, 1.5)
 }
 
 func TestOptimizers(t *testing.T) {
-	out := call(t, "sgd", "param", floats([]int{1}, 1), "param_grad", floats([]int{1}, 2), "buf", floats([]int{1}, 3), "lr", 0.1, "momentum", 0.5, "weight_decay", int64(0), "dampening", int64(0), "nesterov", false).(*value.Sequence)
+	out := call(t, "sgd", "param", floats([]int{1}, 1), "param_grad", floats([]int{1}, 2), "buf", floats([]int{1}, 3),
+		"lr", 0.1, "momentum", 0.5, "weight_decay", int64(0), "dampening", int64(0), "nesterov",
+		false).(*value.Sequence)
 	near(t, "param", out.Items[0], 1-0.1*3.5)
 	near(t, "buf", out.Items[1], 3.5)
 	// The first step of Adam has the size of the learning rate.
-	out = call(t, "adam", "param", floats([]int{1}, 1), "param_grad", floats([]int{1}, -7), "exp_avg", floats([]int{1}, 0), "exp_avg_sq", floats([]int{1}, 0), "max_exp_avg_sq", nil,
-		"lr", 0.1, "beta1", 0.9, "beta2", 0.99, "eps", 0.0, "step", int64(1), "weight_decay", 0.0, "amsgrad", false).(*value.Sequence)
+	out = call(t, "adam", "param", floats([]int{1}, 1), "param_grad", floats([]int{1}, -7), "exp_avg",
+		floats([]int{1}, 0), "exp_avg_sq", floats([]int{1}, 0), "max_exp_avg_sq", nil,
+		"lr", 0.1, "beta1", 0.9, "beta2", 0.99, "eps", 0.0, "step", int64(1), "weight_decay", 0.0, "amsgrad",
+		false).(*value.Sequence)
 	near(t, "param", out.Items[0], 1.1)
 	if out.Items[3] != nil {
 		t.Errorf("max_exp_avg_sq is %v, want None", out.Items[3])

@@ -81,8 +81,10 @@ func applyPenalty(t *Tape, a *arguments) value.Value {
 	logits := a.tensor("logits")
 	out, width := copied(logits), logits.Shape[len(logits.Shape)-1]
 	old := tensor.Data[float64](logits)
-	presence, frequency := tensor.Data[float64](a.tensor("presence_penalty")), tensor.Data[float64](a.tensor("frequency_penalty"))
-	ids, counts, ends := a.ints("p_token_ids"), tensor.Data[float64](a.tensor("p_token_counts")), a.ints("p_cumsum_seq_len")
+	presence, frequency := tensor.Data[float64](a.tensor("presence_penalty")),
+		tensor.Data[float64](a.tensor("frequency_penalty"))
+	ids, counts, ends := a.ints("p_token_ids"), tensor.Data[float64](a.tensor("p_token_counts")),
+		a.ints("p_cumsum_seq_len")
 	for i := range logits.Shape[0] {
 		for j := ends[i]; j < ends[i+1]; j++ {
 			if !inRange(t, "p_token_ids", ids[j], width) {
@@ -101,7 +103,8 @@ func applyPenaltyV2(t *Tape, a *arguments) value.Value {
 	logits := a.tensor("logits")
 	out := copied(logits)
 	old := tensor.Data[float64](logits)
-	presence, frequency, repetition := tensor.Data[float64](a.tensor("presence_penalty")), tensor.Data[float64](a.tensor("frequency_penalty")), tensor.Data[float64](a.tensor("repetition_penalty"))
+	presence, frequency, repetition := tensor.Data[float64](a.tensor("presence_penalty")),
+		tensor.Data[float64](a.tensor("frequency_penalty")), tensor.Data[float64](a.tensor("repetition_penalty"))
 	counts := tensor.Data[float64](a.tensor("p_token_counts"))
 	at := func(v []float64, j int) float64 { return v[min(j, len(v)-1)] }
 	for j, id := range a.ints("p_token_ids") {
@@ -148,7 +151,8 @@ type cache struct {
 
 func newCache(a *arguments) cache {
 	loc := a.tensor("b_loc")
-	return cache{loc: a.ints("b_loc"), width: loc.Shape[len(loc.Shape)-1], starts: a.ints("b_start_loc"), length: a.ints("b_seq_len"), longest: a.int("max_input_len")}
+	return cache{loc: a.ints("b_loc"), width: loc.Shape[len(loc.Shape)-1], starts: a.ints("b_start_loc"),
+		length: a.ints("b_seq_len"), longest: a.int("max_input_len")}
 }
 
 func (c cache) row(i, j int) int { return c.loc[i*c.width+c.longest-c.length[i]+j] }
@@ -168,7 +172,8 @@ func tokenAttention(t *Tape, a *arguments) value.Value {
 				return nil
 			}
 			for h := range heads {
-				data[h*total+c.starts[i]+j] = dot(qs[(i*heads+h)*size:][:size], ks[(r*heads+h)*size:][:size]) / math.Sqrt(float64(size))
+				data[h*total+c.starts[i]+j] = dot(qs[(i*heads+h)*size:][:size], ks[(r*heads+h)*size:][:size]) /
+					math.Sqrt(float64(size))
 			}
 		}
 	}
@@ -240,7 +245,8 @@ func contextAttention(t *Tape, a *arguments) value.Value {
 			return nil
 		}
 		part := func(name string) *tensor.Tensor {
-			return t.op("torch.unsqueeze", t.op("torch.narrow", a.tensor(name), number(0), number(lo), number(n)), number(0))
+			return t.op("torch.unsqueeze", t.op("torch.narrow", a.tensor(name), number(0), number(lo), number(n)),
+				number(0))
 		}
 		r := attention(t, part("q"), part("k"), part("v"), 0, true)
 		if t.err != nil {
@@ -257,7 +263,8 @@ func promptAttention(t *Tape, a *arguments) value.Value {
 	open := func(name, heads string) *tensor.Tensor {
 		return t.op("torch.reshape", a.tensor(name), sizes(batch, length, a.int(heads), size))
 	}
-	out := attention(t, open("query", "numHeads"), open("key", "numKeyValueHeads"), open("value", "numKeyValueHeads"), 0, true)
+	out := attention(t, open("query", "numHeads"), open("key", "numKeyValueHeads"), open("value", "numKeyValueHeads"),
+		0, true)
 	return t.op("torch.reshape", out, sizes(batch*length, a.int("numHeads")*size))
 }
 

@@ -9,7 +9,8 @@ import (
 // shapeFunctions move, select and convert values.
 var shapeFunctions = map[string]function{
 	"split": func(t *Tape, a *arguments) value.Value {
-		return t.Call("torch.split", []value.Value{a.value("tensor"), a.value("split_size_or_sections")}, a.without("tensor", "split_size_or_sections"))
+		return t.Call("torch.split", []value.Value{a.value("tensor"), a.value("split_size_or_sections")},
+			a.without("tensor", "split_size_or_sections"))
 	},
 	"meshgrid": func(t *Tape, a *arguments) value.Value {
 		return t.Call("torch.meshgrid", []value.Value{a.value("tensors")}, nil)

@@ -96,10 +96,12 @@ func roiAlign(t *Tape, a *arguments) value.Value {
 		size = append(size, size[0])
 	}
 	if x.Dim() != 4 || rois.Dim() != 2 || rois.Shape[1] != 5 || len(size) != 2 {
-		t.fail("want input of rank 4, boxes of [n, 5] and two output sizes, got %s, %s and %v", x.Meta(), rois.Meta(), size)
+		t.fail("want input of rank 4, boxes of [n, 5] and two output sizes, got %s, %s and %v", x.Meta(),
+			rois.Meta(), size)
 		return nil
 	}
-	g := grid{height: x.Shape[2], width: x.Shape[3], rows: size[0], cols: size[1], scale: 1, aligned: a.bool("aligned"), samples: -1}
+	g := grid{height: x.Shape[2], width: x.Shape[3], rows: size[0], cols: size[1], scale: 1, aligned: a.bool("aligned"),
+		samples: -1}
 	if a.has("spatial_scale") {
 		g.scale = a.float("spatial_scale")
 	}
@@ -113,9 +115,11 @@ func roiAlign(t *Tape, a *arguments) value.Value {
 		if !inRange(t, "boxes", int(box[0]), x.Shape[0]) {
 			return nil
 		}
-		plane := t.op("torch.reshape", t.op("torch.select", x, number(0), number(int(box[0]))), sizes(x.Shape[1], g.height*g.width))
+		plane := t.op("torch.reshape", t.op("torch.select", x, number(0), number(int(box[0]))),
+			sizes(x.Shape[1], g.height*g.width))
 		weights := tensor.New(x.DType, []int{g.height * g.width, g.rows * g.cols}, g.weights([4]float64(box[1:])))
-		parts.Items = append(parts.Items, t.op("torch.reshape", t.op("torch.matmul", plane, weights), sizes(x.Shape[1], g.rows, g.cols)))
+		parts.Items = append(parts.Items, t.op("torch.reshape", t.op("torch.matmul", plane, weights),
+			sizes(x.Shape[1], g.rows, g.cols)))
 	}
 	if len(parts.Items) == 0 {
 		return tensor.Full(x.DType, []int{0, x.Shape[1], g.rows, g.cols}, 0.0)

@@ -29,9 +29,11 @@ var imports = []struct {
 	{"internal/archtest", nil},
 	{"internal/blas", nil},  // products of float64 matrices
 	{"internal/vmath", nil}, // vectorised elementary functions on plain slices
-	{"diopi_conformance/...", []string{"diopi_conformance/...", "devicebridge/...", "pthformat", "replay", "ops", "opdef", "opcheck", "compare", "fixtures", "tensor", "value"}},
+	{"diopi_conformance/...", []string{"diopi_conformance/...", "devicebridge/...", "pthformat", "replay", "ops",
+		"opdef", "opcheck", "compare", "fixtures", "tensor", "value"}},
 	{"replay/ondevice", []string{"replay", "devicebridge/...", "opdef", "compare", "timing", "tensor"}},
-	{"replay/...", []string{"replay/...", "capture", "ops", "opdef", "compare", "timing", "tensor", "value", "pthformat"}},
+	{"replay/...", []string{"replay/...", "capture", "ops", "opdef", "compare", "timing", "tensor", "value",
+		"pthformat"}},
 	{"opcheck", []string{"opdef", "compare", "tensor", "value"}},
 	{"ops/internal/kernel/...", []string{"ops/internal/kernel/...", "internal/blas", "internal/vmath"}},
 	{"ops", []string{"opdef", "ops/internal/kernel/...", "internal/blas", "internal/vmath", "tensor", "value"}},
@@ -141,7 +143,8 @@ func TestImports(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			if name := d.Name(); p != dir && (name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
+			if name := d.Name(); p != dir && (name == "testdata" || strings.HasPrefix(name, ".") ||
+				strings.HasPrefix(name, "_")) {
 				return fs.SkipDir
 			}
 			return nil

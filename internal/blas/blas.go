@@ -20,8 +20,10 @@ const smallProduct = 12 * 12 * 12
 // op(a) is m by k, op(b) k by n and c m by n, all row by row, rows lda, ldb and
 // ldc elements apart. With beta 0 what c held does not matter, with alpha 0 a
 // and b do not. It panics as gonum's does on sizes that do not fit.
-func (i Implementation) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
-	if alpha == 0 || m < 3 || n < 4 || k < 2 || m*n*k <= smallProduct || !fits(tA, tB, m, n, k, a, lda, b, ldb, c, ldc) {
+func (i Implementation) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64,
+	ldb int, beta float64, c []float64, ldc int) {
+	if alpha == 0 || m < 3 || n < 4 || k < 2 || m*n*k <= smallProduct ||
+		!fits(tA, tB, m, n, k, a, lda, b, ldb, c, ldc) {
 		i.plain(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 		return
 	}
@@ -59,12 +61,14 @@ func fits(tA, tB blas.Transpose, m, n, k int, a []float64, lda int, b []float64,
 		}
 		return ld >= cols && len(x) >= (rows-1)*ld+cols
 	}
-	return known(tA) && known(tB) && holds(tA, m, k, a, lda) && holds(tB, k, n, b, ldb) && holds(blas.NoTrans, m, n, c, ldc)
+	return known(tA) && known(tB) && holds(tA, m, k, a, lda) && holds(tB, k, n, b, ldb) &&
+		holds(blas.NoTrans, m, n, c, ldc)
 }
 
 // plain is gonum's product, with the NaN that it loses where it skips zeros of
 // a.
-func (i Implementation) plain(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
+func (i Implementation) plain(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64,
+	ldb int, beta float64, c []float64, ldc int) {
 	i.Implementation.Dgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 	if alpha == 0 || tA == blas.NoTrans && tB != blas.NoTrans { // inner products skip nothing
 		return

@@ -21,7 +21,8 @@ func normal(r *rand.Rand, n int) []float64 {
 }
 
 // naive is the definition of Dgemm.
-func naive(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
+func naive(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64,
+	c []float64, ldc int) {
 	at := func(t blas.Transpose, x []float64, ld, i, j int) float64 {
 		if t != blas.NoTrans {
 			i, j = j, i
@@ -56,7 +57,8 @@ func TestDgemm(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	sizes := [][3]int{
 		{1, 1, 1}, {2, 3, 1}, {3, 4, 2}, {4, 8, 4}, {5, 9, 7}, {13, 17, 19}, {16, 16, 16}, {31, 33, 29}, {4, 8, 0},
-		{1, 300, 70}, {300, 1, 70}, {3, 200, 300}, {200, 5, 300}, {129, 65, 257}, {67, 131, 513}, {64, 600, 100}, {600, 40, 90}, {530, 521, 23},
+		{1, 300, 70}, {300, 1, 70}, {3, 200, 300}, {200, 5, 300}, {129, 65, 257}, {67, 131, 513}, {64, 600, 100},
+		{600, 40, 90}, {530, 521, 23},
 	}
 	for _, s := range sizes {
 		m, n, k := s[0], s[1], s[2]
@@ -78,7 +80,8 @@ func TestDgemm(t *testing.T) {
 					Implementation{}.Dgemm(tA, tB, m, n, k, f[0], a, lda, b, ldb, f[1], c, ldc)
 					for i := range c {
 						if d := math.Abs(c[i] - want[i]); !(d <= 1e-15*float64(k+4)*10) {
-							t.Fatalf("%v %c%c alpha, beta %v: element %d is %v, want %v", s, tA, tB, f, i, c[i], want[i])
+							t.Fatalf("%v %c%c alpha, beta %v: element %d is %v, want %v", s, tA, tB, f, i,
+								c[i], want[i])
 						}
 					}
 				}
@@ -108,7 +111,8 @@ func TestDgemmNotFinite(t *testing.T) {
 				naive(tA, tB, m, n, k, 1, a, lda, b, ldb, 0, want, n)
 				Implementation{}.Dgemm(tA, tB, m, n, k, 1, a, lda, b, ldb, 0, c, n)
 				for i := range c {
-					if same := math.IsNaN(c[i]) == math.IsNaN(want[i]) && (!math.IsInf(want[i], 0) || c[i] == want[i]); !same {
+					if same := math.IsNaN(c[i]) == math.IsNaN(want[i]) &&
+						(!math.IsInf(want[i], 0) || c[i] == want[i]); !same {
 						t.Fatalf("%v %c%c: element %d is %v, want %v", s, tA, tB, i, c[i], want[i])
 					}
 				}
@@ -137,8 +141,10 @@ func TestLibrary(t *testing.T) {
 	copy(want, c)
 	calls := 0
 	f := func() dgemm {
-		return func(order, tA, tB, m, n, k int, alpha float64, a *float64, lda int, b *float64, ldb int, beta float64, c *float64, ldc int) {
-			if got := []int{order, tA, tB, m, n, k, lda, ldb, ldc}; !slices.Equal(got, []int{101, 112, 111, 128, 256, 512, 128, 256, 256}) || alpha != 2 || beta != 1 {
+		return func(order, tA, tB, m, n, k int, alpha float64, a *float64, lda int, b *float64, ldb int, beta float64,
+			c *float64, ldc int) {
+			if got := []int{order, tA, tB, m, n, k, lda, ldb, ldc}; !slices.Equal(got, []int{101, 112, 111, 128, 256,
+				512, 128, 256, 256}) || alpha != 2 || beta != 1 {
 				t.Errorf("called with %v, alpha %v, beta %v", got, alpha, beta)
 			}
 			calls++
@@ -167,7 +173,8 @@ func TestDgemmPanics(t *testing.T) {
 			t.Error("no panic on operands too short")
 		}
 	}()
-	Implementation{}.Dgemm(blas.NoTrans, blas.NoTrans, 32, 32, 32, 1, make([]float64, 100), 32, make([]float64, 1024), 32, 0, make([]float64, 1024), 32)
+	Implementation{}.Dgemm(blas.NoTrans, blas.NoTrans, 32, 32, 32, 1, make([]float64, 100), 32, make([]float64, 1024),
+		32, 0, make([]float64, 1024), 32)
 }
 
 func TestDgemmConcurrent(t *testing.T) {
@@ -198,10 +205,12 @@ func BenchmarkDgemm(b *testing.B) {
 	for _, e := range []struct {
 		name string
 		impl interface {
-			Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int)
+			Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int,
+				beta float64, c []float64, ldc int)
 		}
 	}{{"own", Implementation{}}, {"gonum", gonum.Implementation{}}} {
-		for _, s := range [][3]int{{8, 8, 8}, {12, 12, 12}, {16, 16, 16}, {32, 32, 32}, {256, 256, 64}, {64, 455, 576}, {1024, 1024, 1024}, {2048, 2048, 2048}} {
+		for _, s := range [][3]int{{8, 8, 8}, {12, 12, 12}, {16, 16, 16}, {32, 32, 32}, {256, 256, 64}, {64, 455, 576},
+			{1024, 1024, 1024}, {2048, 2048, 2048}} {
 			m, n, k := s[0], s[1], s[2]
 			x, y, z := normal(r, m*k), normal(r, k*n), make([]float64, m*n)
 			for _, tB := range []blas.Transpose{blas.NoTrans, blas.Trans} {

@@ -8,7 +8,8 @@ import (
 
 // A dgemm is the product of a shared library, its arguments those of
 // cblas_dgemm.
-type dgemm func(order, tA, tB, m, n, k int, alpha float64, a *float64, lda int, b *float64, ldb int, beta float64, c *float64, ldc int)
+type dgemm func(order, tA, tB, m, n, k int, alpha float64, a *float64, lda int, b *float64, ldb int, beta float64,
+	c *float64, ldc int)
 
 // chosen is nil until Use is called; "auto" is meant then.
 var chosen atomic.Pointer[func() dgemm]
@@ -54,7 +55,8 @@ func (p *product) byLibrary() bool {
 	if f == nil {
 		return false
 	}
-	f(rowMajor, p.a.code(), p.b.code(), p.m, p.n, p.k, p.alpha, &p.a.data[0], p.a.stride, &p.b.data[0], p.b.stride, p.beta, &p.c[0], p.ldc)
+	f(rowMajor, p.a.code(), p.b.code(), p.m, p.n, p.k, p.alpha, &p.a.data[0], p.a.stride, &p.b.data[0], p.b.stride,
+		p.beta, &p.c[0], p.ldc)
 	return true
 }
 

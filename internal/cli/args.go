@@ -42,7 +42,8 @@ func argRows(prefix string, args []value.Value, kwargs *value.Dict, ptrs capture
 	}
 	for i, v := range args {
 		path := "args[" + strconv.Itoa(i) + "]"
-		if s, ok := v.(*value.Sequence); ok && s.Class != "torch.Size" && (s.Kind == value.List || s.Kind == value.Tuple) {
+		if s, ok := v.(*value.Sequence); ok && s.Class != "torch.Size" &&
+			(s.Kind == value.List || s.Kind == value.Tuple) {
 			for j, item := range s.Items {
 				add(fmt.Sprintf("%s [%d][%d]", prefix, i, j), fmt.Sprintf("%s[%d]", path, j), item)
 			}

@@ -91,7 +91,8 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 		return c.write(j.text(), a.tableWidth())
 	})
 	bar.end()
-	s := checkSummary{Kind: "summary", Captures: t.captures, Values: values, Overflow: found, Refused: t.refused, Interrupted: err != nil}
+	s := checkSummary{Kind: "summary", Captures: t.captures, Values: values, Overflow: found, Refused: t.refused,
+		Interrupted: err != nil}
 	empty := o.found(cmd.Context(), t, paths)
 	s.Exit = s.exit()
 	if empty != nil {
@@ -132,7 +133,8 @@ func (s checkSummary) exit() int {
 }
 
 func (s checkSummary) text() string {
-	return fmt.Sprintf("%s, %s: inf or nan in %s", reports.Count(s.Captures, "capture"), reports.Count(s.Values, "value"), reports.Count(s.Overflow, "capture"))
+	return fmt.Sprintf("%s, %s: inf or nan in %s", reports.Count(s.Captures, "capture"),
+		reports.Count(s.Values, "value"), reports.Count(s.Overflow, "capture"))
 }
 
 func (c *checked) write(w io.Writer, width int) error {
@@ -156,7 +158,8 @@ func (o *checkOptions) check(f found) checked {
 	}
 	call, _ := e.Load(capture.LoadOptions{Read: o.read})
 	defer call.Close()
-	c := checked{selected: true, title: fmt.Sprintf("%s    forward_id: %s    %s", call.Op, forwardID(e, call.Identifier), e.Rel)}
+	c := checked{selected: true, title: fmt.Sprintf("%s    forward_id: %s    %s", call.Op,
+		forwardID(e, call.Identifier), e.Rel)}
 	for _, k := range capture.Kinds() {
 		err := call.Err(k)
 		switch {
@@ -240,7 +243,8 @@ func examine(v value.Value, row *reports.OverflowRow, line *reports.Result) erro
 		row.Min, row.Max, row.Mean, row.Std, row.Norm = st.min, st.max, st.mean, st.std, st.norm
 		dtype := v.DType.String()
 		line.DType, line.Shape, line.Numel = &dtype, nonNil(v.Shape), &st.numel
-		line.Min, line.Max, line.Mean, line.Std, line.Norm = finite(st.min), finite(st.max), finite(st.mean), finite(st.std), reports.Num(st.norm)
+		line.Min, line.Max, line.Mean, line.Std, line.Norm = finite(st.min), finite(st.max), finite(st.mean),
+			finite(st.std), reports.Num(st.norm)
 	}
 	line.NaN, line.Inf = row.NaN, row.Inf
 	return nil

@@ -97,14 +97,20 @@ func TestStats(t *testing.T) {
 		t    *tensor.Tensor
 		want tensorStats
 	}{
-		{"plain", tensor.New(tensor.Float64, []int{2, 2}, []float64{1, 2, 3, 4}), tensorStats{4, 0, 0, 1, 4, 2.5, math.Sqrt(5.0 / 3), math.Sqrt(30)}},
-		{"special", tensor.New(tensor.Float32, []int{5}, []float64{nan, inf, -inf, 3, 1}), tensorStats{5, 1, 2, 1, 3, 2, math.Sqrt2, math.Sqrt(10)}},
+		{"plain", tensor.New(tensor.Float64, []int{2, 2}, []float64{1, 2, 3, 4}), tensorStats{4, 0, 0, 1, 4, 2.5,
+			math.Sqrt(5.0 / 3), math.Sqrt(30)}},
+		{"special", tensor.New(tensor.Float32, []int{5}, []float64{nan, inf, -inf, 3, 1}), tensorStats{5, 1, 2, 1, 3, 2,
+			math.Sqrt2, math.Sqrt(10)}},
 		{"one", tensor.Scalar(tensor.Float32, 3.0), tensorStats{1, 0, 0, 3, 3, 3, nan, 3}},
 		{"empty", tensor.New(tensor.Float32, []int{0}, []float64{}), tensorStats{0, 0, 0, nan, nan, nan, nan, 0}},
-		{"only inf", tensor.New(tensor.Float32, []int{2}, []float64{inf, inf}), tensorStats{2, 0, 2, nan, nan, nan, nan, 0}},
-		{"integers", tensor.New(tensor.Int64, []int{3}, []int64{-1, 0, 1}), tensorStats{3, 0, 0, -1, 1, 0, 1, math.Sqrt2}},
-		{"complex", tensor.New(tensor.Complex64, []int{3}, []complex128{3 + 4i, complex(nan, 0), complex(0, inf)}), tensorStats{3, 1, 1, nan, nan, nan, nan, 5}},
-		{"large mean", tensor.New(tensor.Float64, []int{len(long)}, long), tensorStats{len(long), 0, 0, 1e6, 1e6 + 1, 1e6 + 0.5, 0.5 * math.Sqrt(1e5/(1e5-1)), math.Sqrt(5e4*1e12 + 5e4*(1e6+1)*(1e6+1))}},
+		{"only inf", tensor.New(tensor.Float32, []int{2}, []float64{inf, inf}), tensorStats{2, 0, 2, nan, nan,
+			nan, nan, 0}},
+		{"integers", tensor.New(tensor.Int64, []int{3}, []int64{-1, 0, 1}), tensorStats{3, 0, 0, -1, 1, 0, 1,
+			math.Sqrt2}},
+		{"complex", tensor.New(tensor.Complex64, []int{3}, []complex128{3 + 4i, complex(nan, 0), complex(0, inf)}),
+			tensorStats{3, 1, 1, nan, nan, nan, nan, 5}},
+		{"large mean", tensor.New(tensor.Float64, []int{len(long)}, long), tensorStats{len(long), 0, 0, 1e6, 1e6 + 1,
+			1e6 + 0.5, 0.5 * math.Sqrt(1e5/(1e5-1)), math.Sqrt(5e4*1e12 + 5e4*(1e6+1)*(1e6+1))}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := statsOf(tc.t)

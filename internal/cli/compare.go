@@ -72,7 +72,8 @@ the one of the same op and id in the corresponding process.`,
 	addJSONFlag(cmd, &o.json)
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.BoolVar(&o.tables, "tables", false, "print op_tools' table of every capture, not only of findings")
-	f.BoolVar(&o.times, "time", false, "A and B are JSON lines of optool time: what became slower or faster; exit code 1 if anything is slower")
+	f.BoolVar(&o.times, "time", false,
+		"A and B are JSON lines of optool time: what became slower or faster; exit code 1 if anything is slower")
 	f.Float64Var(&o.threshold, "threshold", 0, "with --time, how many percent slower is no reason for exit code 1")
 	return cmd
 }
@@ -167,7 +168,8 @@ func savedPairs(ctx context.Context, path string) iter.Seq[match] {
 			if err == nil && !e.IsPair() {
 				continue
 			}
-			m := match{a: e, b: e, bSide: capture.Host, err: err, kinds: []capture.Kind{capture.Input, capture.Output, capture.GradInputs}}
+			m := match{a: e, b: e, bSide: capture.Host, err: err, kinds: []capture.Kind{capture.Input, capture.Output,
+				capture.GradInputs}}
 			if !yield(m) {
 				return
 			}
@@ -397,7 +399,8 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 	}
 	r := comparisonReport(&res, dt, shape)
 	source := "captured"
-	r.Phase, r.Target, r.Label, r.Verdict, r.Reason, r.Source, r.Reference = phase, target, label, string(res.Verdict), res.Reason, &source, &reference
+	r.Phase, r.Target, r.Label, r.Verdict, r.Reason, r.Source, r.Reference = phase, target, label, string(res.Verdict),
+		res.Reason, &source, &reference
 	c.add(r)
 }
 

@@ -83,7 +83,8 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
   optool conformance --get_model_list --configs DIOPI/diopi_test/python/configs`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError("conformance: unexpected argument %q; several values follow --fname, --filter_dtype and --case alone", args[0])
+				return usageError("conformance: unexpected argument %q; several values follow --fname, "+
+					"--filter_dtype and --case alone", args[0])
 			}
 			return nil
 		},
@@ -95,31 +96,47 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 	f.StringArrayVar(&o.caseNames, "case", nil, "cases by name (relu::relu_0, with or without .pth), several in a row")
 	f.StringVar(&o.model, "model_name", "", "the suite of a model instead of that of all functions")
 	f.BoolVar(&o.modelList, "get_model_list", false, "list the models and their functions")
-	f.StringSliceVar(&o.filterDtype, "filter_dtype", nil, "leave out cases with a tensor of these dtypes, several in a row")
-	f.StringVar(&o.implFolder, "impl_folder", "", "`DIR` of a device: its device_configs.py leaves out cases and sets tolerances, its convert_config.yaml says which dtypes and layouts run_test converts to")
-	f.StringVar(&o.convert, "convert-config", "", "run_test: convert tensors as this convert_config.yaml says, `FILE`, instead of that of --impl_folder; none: not at all")
-	f.StringVar(&o.configs, "configs", "", "`DIR` with DIOPI's diopi_configs.py and model_config; without it gen_data makes optool's own suite")
+	f.StringSliceVar(&o.filterDtype, "filter_dtype", nil,
+		"leave out cases with a tensor of these dtypes, several in a row")
+	f.StringVar(&o.implFolder, "impl_folder", "",
+		"`DIR` of a device: its device_configs.py leaves out cases and sets tolerances, its convert_config.yaml "+
+			"says which dtypes and layouts run_test converts to")
+	f.StringVar(&o.convert, "convert-config", "",
+		"run_test: convert tensors as this convert_config.yaml says, `FILE`, instead of that of --impl_folder; "+
+			"none: not at all")
+	f.StringVar(&o.configs, "configs", "",
+		"`DIR` with DIOPI's diopi_configs.py and model_config; without it gen_data makes optool's own suite")
 	f.StringVar(&o.cacheDir, "cache_dir", "cache", "`DIR` of the data")
-	f.StringVar(&o.device, "device", devicebridge.Host, "what run_test checks: host, the built-in device; the path of a libdiopi_impl.so; or none, the recorded results themselves")
+	f.StringVar(&o.device, "device", devicebridge.Host,
+		"what run_test checks: host, the built-in device; the path of a libdiopi_impl.so; or none, the recorded "+
+			"results themselves")
 	f.StringVar(&o.adaptor, "adaptor", "", "`LIBRARY` with the vendor's device functions (device_malloc, ...)")
-	f.IntVar(&o.debugLevel, "failure_debug_level", 0, "1: print the configuration of failing cases; 2: also inputs and results")
+	f.IntVar(&o.debugLevel, "failure_debug_level", 0,
+		"1: print the configuration of failing cases; 2: also inputs and results")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the inputs")
 	f.BoolVar(&o.resume, "resume", false, "gen_data: keep the data of cases that are complete")
-	f.StringVar(&o.cotangents, "cotangents", "ones", "gradients of the results in gen_data: ones, as the kit has them, or random")
+	f.StringVar(&o.cotangents, "cotangents", "ones",
+		"gradients of the results in gen_data: ones, as the kit has them, or random")
 	f.BoolVar(&o.strict, "strict", false, "no element may be wrong; dtypes and shapes must agree")
-	f.StringVar(&o.errorReport, "error_report", "error_report.csv", "`FILE` for the failures of run_test; without any, that of an earlier run is removed")
+	f.StringVar(&o.errorReport, "error_report", "error_report.csv",
+		"`FILE` for the failures of run_test; without any, that of an earlier run is removed")
 	f.BoolVar(&o.shuffle, "shuffle", false, "run_test: run the cases in an order drawn from --seed")
-	f.BoolVar(&o.variant.ChannelsLast, "nhwc", false, "lay images out with the channels last, for the functions of DIOPI's table")
+	f.BoolVar(&o.variant.ChannelsLast, "nhwc", false,
+		"lay images out with the channels last, for the functions of DIOPI's table")
 	f.IntVar(&o.variant.MinDim, "nhwc_min_dim", 3, "fewest dimensions that --nhwc lays out")
 	f.BoolVar(&o.variant.FourBytes, "four_bytes", false, "pass indices as int32, and scalars as int32 or float32")
 	f.StringVar(&o.caseDir, "case_output_dir", "gencases", "`DIR` for the list of cases that gen_case writes")
-	f.StringVar(&o.casesPath, "test_cases_path", "", "run_test: the list of cases, a `FILE` that gen_case wrote or the directory with it; all of the data without it")
-	f.StringVar(&o.html, "html_report", "", "write a page that needs nothing else to `FILE`, report.html by default (--html_report=FILE)")
+	f.StringVar(&o.casesPath, "test_cases_path", "",
+		"run_test: the list of cases, a `FILE` that gen_case wrote or the directory with it; all of the data without it")
+	f.StringVar(&o.html, "html_report", "",
+		"write a page that needs nothing else to `FILE`, report.html by default (--html_report=FILE)")
 	f.Lookup("html_report").NoOptDefVal = "report.html"
-	f.StringVar(&o.xlsx, "test_result_path", "", "write a workbook to `FILE`.xlsx: summary, by function, by dtype, cases, coverage, results")
+	f.StringVar(&o.xlsx, "test_result_path", "",
+		"write a workbook to `FILE`.xlsx: summary, by function, by dtype, cases, coverage, results")
 	f.StringVar(&o.junit, "junit", "", "write JUnit's XML to `FILE`")
 	f.BoolVar(&o.useDB, "use_db", false, "write the tables as an SQLite database to --db_path")
-	f.StringVar(&o.dbPath, "db_path", "", "`FILE` of the database, also sqlite:///FILE; diopi_testrecord.db in the cache directory by default")
+	f.StringVar(&o.dbPath, "db_path", "",
+		"`FILE` of the database, also sqlite:///FILE; diopi_testrecord.db in the cache directory by default")
 	addJSONFlag(cmd, &o.json)
 	return cmd
 }
@@ -128,7 +145,8 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 const noDevice = "none"
 
 // dtypeNames are what --filter_dtype takes.
-var dtypeNames = []string{"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bool"}
+var dtypeNames = []string{"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16",
+	"float32", "float64", "bool"}
 
 func (o *conformanceOptions) check() error {
 	for _, dt := range o.filterDtype {
@@ -167,7 +185,8 @@ func runConformance(cmd *cobra.Command, a *app, o *conformanceOptions) error {
 	case "utest":
 		return o.testRuntime(cmd.Context(), a)
 	}
-	return usageError("--mode: want one of %s, got %q%s", strings.Join(modes, ", "), o.mode, conformance.Nearest(o.mode, modes))
+	return usageError("--mode: want one of %s, got %q%s", strings.Join(modes, ", "), o.mode,
+		conformance.Nearest(o.mode, modes))
 }
 
 func (o *conformanceOptions) listModels(w io.Writer) error {
@@ -256,7 +275,8 @@ func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
 	var inputs, outputs, kept, failures int
 	done := map[string]bool{} // functions named in the log
 	bar := a.newProgress("gen_data")
-	err = ordered(ctx, a.jobs, slices.Values(cases), func(c *configs.Case) conformance.Made { return store.Generate(c, opt) },
+	err = ordered(ctx, a.jobs, slices.Values(cases),
+		func(c *configs.Case) conformance.Made { return store.Generate(c, opt) },
 		func(m conformance.Made) error {
 			bar.add(m.Err != nil)
 			fn := m.Case.Function()
@@ -265,12 +285,14 @@ func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
 				kept++
 			case m.Err != nil && !m.Input:
 				failures++
-				o.log(a, bar, "ERROR", "Generate input data for diopi_functions.%s [%s] failed, cause by %v", fn, m.Case.Name, m.Err)
+				o.log(a, bar, "ERROR", "Generate input data for diopi_functions.%s [%s] failed, cause by %v", fn,
+					m.Case.Name, m.Err)
 				return nil
 			case m.Err != nil:
 				inputs++
 				failures++
-				o.log(a, bar, "ERROR", "Generate output data for diopi_functions.%s [%s] failed, cause by %v", fn, m.Case.Name, m.Err)
+				o.log(a, bar, "ERROR", "Generate output data for diopi_functions.%s [%s] failed, cause by %v", fn,
+					m.Case.Name, m.Err)
 			default:
 				inputs++
 				if m.Output {
@@ -284,7 +306,8 @@ func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
 			return nil
 		})
 	bar.end()
-	fmt.Fprintf(a.Out, "%d cases: %d inputs and %d outputs written, %d kept, %d failed, %.2f s\n", len(cases), inputs, outputs, kept, failures, time.Since(start).Seconds())
+	fmt.Fprintf(a.Out, "%d cases: %d inputs and %d outputs written, %d kept, %d failed, %.2f s\n", len(cases), inputs,
+		outputs, kept, failures, time.Since(start).Seconds())
 	switch {
 	case ctx.Err() != nil:
 		return context.Canceled
@@ -299,5 +322,6 @@ func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
 // log writes a line in the form of the kit's log.
 func (o *conformanceOptions) log(a *app, bar *progress, level, format string, args ...any) {
 	bar.pause()
-	fmt.Fprintf(a.Err, "%s - ConformanceTest - %s - %s\n", time.Now().Format("2006-01-02 15:04:05,000"), level, fmt.Sprintf(format, args...))
+	fmt.Fprintf(a.Err, "%s - ConformanceTest - %s - %s\n", time.Now().Format("2006-01-02 15:04:05,000"), level,
+		fmt.Sprintf(format, args...))
 }

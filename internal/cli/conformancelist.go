@@ -43,7 +43,8 @@ func (o *conformanceOptions) listCases(a *app) error {
 	if err := writeFile(path, func(w io.Writer) error { return list.Write(w, cases) }); err != nil {
 		return failed(err)
 	}
-	fmt.Fprintf(a.Out, "%s: %d cases of %d functions, %d left out\n", path, len(kept), len(functionsOf(kept)), len(list.LeftOut))
+	fmt.Fprintf(a.Out, "%s: %d cases of %d functions, %d left out\n", path, len(kept), len(functionsOf(kept)),
+		len(list.LeftOut))
 	return nil
 }
 

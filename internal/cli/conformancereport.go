@@ -31,7 +31,8 @@ type conformanceReport struct {
 }
 
 func newConformanceReport(o *conformanceOptions, run reports.Run) *conformanceReport {
-	return &conformanceReport{Recording: &reports.Recording{Run: run, Summary: reports.NewSummary()}, o: o, cases: reports.NewCaseTable()}
+	return &conformanceReport{Recording: &reports.Recording{Run: run, Summary: reports.NewSummary()}, o: o,
+		cases: reports.NewCaseTable()}
 }
 
 // files reports whether anything is to be written besides tables.
@@ -59,7 +60,8 @@ func (r *conformanceReport) add(t tested, results []*reports.Result) {
 			reasons = append(reasons, strings.Join(strings.Fields(res.Phase+" "+res.Target+": "+res.Reason), " "))
 		}
 	}
-	r.list = append(r.list, []any{t.c.Name, t.c.Function(), strings.Join(dtypes, " "), f.Worst(), strings.Join(reasons, "; "), *results[0].Repro})
+	r.list = append(r.list, []any{t.c.Name, t.c.Function(), strings.Join(dtypes, " "), f.Worst(),
+		strings.Join(reasons, "; "), *results[0].Repro})
 }
 
 func (r *conformanceReport) count(function string, dtypes []string, results []*reports.Result, leftOut bool) {
@@ -105,7 +107,8 @@ func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error
 func (r *conformanceReport) writeFiles(w io.Writer) error {
 	tables := r.cases.Sheets()
 	if r.list != nil {
-		tables = append(tables, reports.Sheet{Name: "cases", Columns: []string{"case", "function", "dtypes", "verdict", "reason", "repro"}, Rows: slices.Values(r.list)})
+		tables = append(tables, reports.Sheet{Name: "cases", Columns: []string{"case", "function", "dtypes", "verdict",
+			"reason", "repro"}, Rows: slices.Values(r.list)})
 	}
 	if r.coverage != nil {
 		tables = append(tables, r.coverage.sheet())
@@ -200,7 +203,8 @@ func (c *coverage) line() string {
 
 // sheet has a row for each function of DIOPI's interface.
 func (c *coverage) sheet() reports.Sheet {
-	return reports.Sheet{Name: "coverage", Columns: []string{"function", "header", "exported", "called", "not ended well"}, Rows: func(yield func([]any) bool) {
+	return reports.Sheet{Name: "coverage", Columns: []string{"function", "header", "exported", "called",
+		"not ended well"}, Rows: func(yield func([]any) bool) {
 		c.mu.Lock()
 		calls, unwell := maps.Clone(c.calls), maps.Clone(c.unwell)
 		c.mu.Unlock()

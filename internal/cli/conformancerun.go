@@ -51,7 +51,8 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 		all := len(cases)
 		cases = slices.DeleteFunc(cases, func(c *configs.Case) bool { return !store.Has(c.Name) })
 		if n := all - len(cases); n > 0 {
-			a.warn("%d of %d cases have no data below %s: they are left out until --mode gen_data makes it", n, all, store.Dir)
+			a.warn("%d of %d cases have no data below %s: they are left out until --mode gen_data makes it", n,
+				all, store.Dir)
 		}
 	}
 	rules, err := o.rules()
@@ -114,10 +115,12 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 		bar.add(worst != nil)
 		switch {
 		case worst != nil && worst.Verdict == reports.Unsupported:
-			o.log(a, bar, "INFO", "Run diopi_functions.%s [%s] not implemented: %s", t.c.Function(), t.c.Name, worst.Reason)
+			o.log(a, bar, "INFO", "Run diopi_functions.%s [%s] not implemented: %s", t.c.Function(), t.c.Name,
+				worst.Reason)
 		case worst != nil:
 			o.failure(a, bar, t.c, store, results)
-			failures = append(failures, fmt.Sprintf("%s,%s,%s", t.c.Name, t.c.Function(), strings.ReplaceAll(worst.Reason, ",", ";")))
+			failures = append(failures, fmt.Sprintf("%s,%s,%s", t.c.Name, t.c.Function(),
+				strings.ReplaceAll(worst.Reason, ",", ";")))
 		case !a.quiet && ran(results):
 			o.log(a, bar, "INFO", "Run diopi_functions.%s succeed", t.c.Function())
 		}
@@ -145,7 +148,8 @@ func (o *conformanceOptions) recorded() (*conformance.Store, []*configs.Case, er
 	store := conformance.NewStore(o.cacheDir, o.model)
 	cases, err := store.Cases()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, failed(fmt.Errorf("%w: run --mode gen_data first, or name the directory with --cache_dir", err))
+		return nil, nil, failed(fmt.Errorf("%w: run --mode gen_data first, or name the directory with --cache_dir",
+			err))
 	}
 	return store, cases, failed(err)
 }
@@ -217,12 +221,14 @@ func (o *conformanceOptions) reports(t tested) []*reports.Result {
 		source = "captured"
 	}
 	if t.leftOut != "" {
-		return []*reports.Result{{Capture: t.c.Name, Op: t.c.Function(), Phase: "forward", Verdict: reports.Skipped, Reason: t.leftOut, Source: &source, Repro: &repro}}
+		return []*reports.Result{{Capture: t.c.Name, Op: t.c.Function(), Phase: "forward", Verdict: reports.Skipped,
+			Reason: t.leftOut, Source: &source, Repro: &repro}}
 	}
 	var out []*reports.Result
 	for _, r := range t.results {
 		rec := &reports.Result{
-			Capture: t.c.Name, Op: t.c.Function(), Phase: r.Phase, Target: r.Target, Verdict: string(r.Verdict), Reason: r.Reason,
+			Capture: t.c.Name, Op: t.c.Function(), Phase: r.Phase, Target: r.Target, Verdict: string(r.Verdict),
+			Reason: r.Reason,
 			Source: &source, Repro: &repro,
 		}
 		if r.Converted != "" && r.Verdict != compare.Pass {
@@ -235,7 +241,8 @@ func (o *conformanceOptions) reports(t tested) []*reports.Result {
 			}
 			n, bad := r.Numel, r.Mismatched
 			rec.DType, rec.Shape, rec.Numel, rec.Mismatch, rec.Rule = &dt, nonNil(r.Want.Shape), &n, &bad, &rule
-			rec.ATol, rec.RTol, rec.MaxAbs, rec.MaxRel = reports.Num(r.Atol), reports.Num(r.Rtol), reports.Num(r.MaxAbs), reports.Num(r.MaxRelative)
+			rec.ATol, rec.RTol, rec.MaxAbs, rec.MaxRel = reports.Num(r.Atol), reports.Num(r.Rtol),
+				reports.Num(r.MaxAbs), reports.Num(r.MaxRelative)
 			if r.WorstIndex >= 0 {
 				rec.Worst = []int{r.WorstIndex}
 				rec.Actual, rec.Expected = jsonValue(r.Actual), jsonValue(r.Expected)
@@ -282,10 +289,12 @@ func (o *conformanceOptions) repro(c *configs.Case) string {
 
 // failure logs a case that did not pass, and as --failure_debug_level says what
 // it was and what came out.
-func (o *conformanceOptions) failure(a *app, bar *progress, c *configs.Case, store *conformance.Store, results []*reports.Result) {
+func (o *conformanceOptions) failure(a *app, bar *progress, c *configs.Case, store *conformance.Store,
+	results []*reports.Result) {
 	for _, r := range results {
 		if r.Finding() {
-			o.log(a, bar, "ERROR", "Run diopi_functions.%s [%s] failed: %s", c.Function(), c.Name, strings.Join(strings.Fields(r.Phase+" "+r.Target+" "+r.Reason), " "))
+			o.log(a, bar, "ERROR", "Run diopi_functions.%s [%s] failed: %s", c.Function(), c.Name,
+				strings.Join(strings.Fields(r.Phase+" "+r.Target+" "+r.Reason), " "))
 		}
 	}
 	if o.debugLevel >= 1 {
@@ -301,7 +310,8 @@ func (o *conformanceOptions) failure(a *app, bar *progress, c *configs.Case, sto
 	}
 	for _, r := range results {
 		if r.Worst != nil {
-			fmt.Fprintf(a.Err, "%s %s at %v: got %s, want %s, %d of %d elements differ\n", r.Phase, r.Target, r.Worst, r.Actual, r.Expected, *r.Mismatch, *r.Numel)
+			fmt.Fprintf(a.Err, "%s %s at %v: got %s, want %s, %d of %d elements differ\n", r.Phase, r.Target, r.Worst,
+				r.Actual, r.Expected, *r.Mismatch, *r.Numel)
 		}
 	}
 }
@@ -322,6 +332,7 @@ func (o *conformanceOptions) writeErrors(failures []string) error {
 		}
 		return os.Remove(o.errorReport)
 	}
-	text := fmt.Sprintf("%s\n---------------------------------\n%d Tests failed:\n%s\n", errorReportTitle, len(failures), strings.Join(failures, "\n"))
+	text := fmt.Sprintf("%s\n---------------------------------\n%d Tests failed:\n%s\n", errorReportTitle,
+		len(failures), strings.Join(failures, "\n"))
 	return os.WriteFile(o.errorReport, []byte(text), 0o644)
 }

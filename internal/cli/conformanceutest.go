@@ -36,7 +36,8 @@ func (o *conformanceOptions) testRuntime(ctx context.Context, a *app) error {
 		}
 		verdict, reason := t.Run(ctx, rep.coverage, dev.Info())
 		group, _, _ := strings.Cut(t.Name, "::")
-		r := &reports.Result{Capture: t.Name, Op: group, Phase: "forward", Verdict: string(verdict), Reason: reason, Source: &source, Repro: &repro}
+		r := &reports.Result{Capture: t.Name, Op: group, Phase: "forward", Verdict: string(verdict), Reason: reason,
+			Source: &source, Repro: &repro}
 		if err := j.result(r); err != nil {
 			return failed(err)
 		}

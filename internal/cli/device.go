@@ -31,7 +31,8 @@ type deviceFlags struct {
 func (d *deviceFlags) add(cmd *cobra.Command, byDefault, help string) {
 	f := cmd.Flags()
 	f.StringVar(&d.device, "device", byDefault, help)
-	f.StringVar(&d.adaptor, "adaptor", "", "shared library with the vendor's device functions (device_malloc, ...), if the device `LIBRARY` has none")
+	f.StringVar(&d.adaptor, "adaptor", "",
+		"shared library with the vendor's device functions (device_malloc, ...), if the device `LIBRARY` has none")
 	f.DurationVar(&d.timeout, "timeout", time.Minute, "most time one call of the device may take")
 	f.IntVar(&d.devices, "devices", 1, "how many processes run the device at once")
 }
@@ -39,8 +40,11 @@ func (d *deviceFlags) add(cmd *cobra.Command, byDefault, help string) {
 func (d *deviceFlags) addReplay(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&d.repeat, "repeat", 1, "run each call on the device `N` times; all runs must give the same bits")
-	f.StringVar(&d.casts, "dtype-cast", "", `convert arguments before a call on the device, results back after it: "torch.bfloat16->torch.float32" (OP_DTYPE_CAST_DICT)`)
-	f.StringVar(&d.convert, "convert-config", "", "convert tensors to the dtypes and layouts that a vendor's convert_config.yaml, `FILE`, says its functions want, results back")
+	f.StringVar(&d.casts, "dtype-cast", "",
+		`convert arguments before a call on the device, results back after it: "torch.bfloat16->torch.float32" (OP_DTYPE_CAST_DICT)`)
+	f.StringVar(&d.convert, "convert-config", "",
+		"convert tensors to the dtypes and layouts that a vendor's convert_config.yaml, `FILE`, says its functions "+
+			"want, results back")
 	f.StringVar(&d.fallback, "fallback", "", "ops that run on the CPU instead of the device (OP_FALLBACK_LIST)")
 }
 
@@ -59,7 +63,8 @@ func (d *deviceFlags) check() error {
 
 // open loads the device.
 func (d *deviceFlags) open(ctx context.Context) (*devicebridge.Device, error) {
-	lib, err := devicebridge.Open(ctx, devicebridge.Config{Library: d.device, Adaptor: d.adaptor, Workers: d.devices, Timeout: d.timeout})
+	lib, err := devicebridge.Open(ctx, devicebridge.Config{Library: d.device, Adaptor: d.adaptor, Workers: d.devices,
+		Timeout: d.timeout})
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -167,7 +172,8 @@ func newCasts(flag string, given bool, environ []string) (*casts, error) {
 	if c.all == nil && len(c.byOp) == 0 {
 		return nil, nil
 	}
-	for name, p := range map[string]**capture.Patterns{"OP_DTYPE_CAST_LIST": &c.only, "OP_DTYPE_CAST_DISABLE_LIST": &c.not} {
+	for name, p := range map[string]**capture.Patterns{"OP_DTYPE_CAST_LIST": &c.only,
+		"OP_DTYPE_CAST_DISABLE_LIST": &c.not} {
 		if text, ok := os.LookupEnv(name); ok {
 			if *p, err = capture.ParsePatterns(text); err != nil {
 				return nil, usageError("%s: %w", name, err)
@@ -197,5 +203,6 @@ func describeDevice(name string, i devicebridge.Info) string {
 	if i.Version != "" {
 		vendor += " " + i.Version
 	}
-	return fmt.Sprintf("device %s: %s, %d of %d functions", name, vendor, len(i.Functions), len(i.Functions)+len(i.Missing))
+	return fmt.Sprintf("device %s: %s, %d of %d functions", name, vendor, len(i.Functions), len(i.Functions)+
+		len(i.Missing))
 }

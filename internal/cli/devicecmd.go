@@ -52,7 +52,8 @@ print vendor, versions and which functions of DIOPI's interface it exports. With
 	o.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.adaptor, "adaptor", "", "shared library with the vendor's device functions, if `LIBRARY` has none")
-	f.StringArrayVar(&o.captures, "captures", nil, "say which recorded calls under `PATH` the library can run; may be repeated")
+	f.StringArrayVar(&o.captures, "captures", nil,
+		"say which recorded calls under `PATH` the library can run; may be repeated")
 	f.BoolVar(&o.missing, "missing", false, "list the functions it does not export")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	o.devices, o.repeat = 1, 1
@@ -119,8 +120,9 @@ func runDevice(cmd *cobra.Command, a *app, o *deviceOptions) error {
 
 func newDeviceReport(name string, i devicebridge.Info) *deviceReport {
 	r := &deviceReport{
-		Library: name, Vendor: i.Vendor, Version: i.Version, Interface: diopi.Version(), LastError: i.LastError, DeviceMemory: i.Adaptor,
-		Exported: i.Functions, Missing: i.Missing,
+		Library: name, Vendor: i.Vendor, Version: i.Version, Interface: diopi.Version(), LastError: i.LastError,
+		DeviceMemory: i.Adaptor,
+		Exported:     i.Functions, Missing: i.Missing,
 	}
 	exported := map[string]bool{}
 	for _, f := range i.Functions {
@@ -208,7 +210,8 @@ func (r *deviceReport) print(a *app, missing bool) error {
 	if r.DeviceMemory {
 		memory = "the device's own, through its device functions"
 	}
-	fmt.Fprintf(a.Out, "library  %s\nvendor   %s\nversion  %s\nmemory   %s\n\n", r.Library, none(r.Vendor), none(r.Version), memory)
+	fmt.Fprintf(a.Out, "library  %s\nvendor   %s\nversion  %s\nmemory   %s\n\n", r.Library, none(r.Vendor),
+		none(r.Version), memory)
 	l := reports.NewListing(a.Out, a.outputWidth(), "header", "exported", "of")
 	l.Right(1)
 	l.Right(2)
@@ -234,13 +237,15 @@ func (r *deviceReport) print(a *app, missing bool) error {
 	for _, d := range r.Ops {
 		calls += d.Calls
 		runnable += d.Runnable
-		if err := l.Add(d.Op, strconv.Itoa(d.Calls), strconv.Itoa(d.Runnable), strings.Join(d.Functions, " "), d.Reason); err != nil {
+		if err := l.Add(d.Op, strconv.Itoa(d.Calls), strconv.Itoa(d.Runnable), strings.Join(d.Functions, " "),
+			d.Reason); err != nil {
 			return err
 		}
 	}
 	if err := l.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.Out, "\n%d of %d recorded calls (%.1f %%) can run on it\n", runnable, calls, 100*float64(runnable)/float64(max(calls, 1)))
+	_, err := fmt.Fprintf(a.Out, "\n%d of %d recorded calls (%.1f %%) can run on it\n", runnable, calls,
+		100*float64(runnable)/float64(max(calls, 1)))
 	return err
 }

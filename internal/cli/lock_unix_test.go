@@ -37,7 +37,8 @@ func TestLockDevice(t *testing.T) {
 	first, second := lock(false), lock(false)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := lockDevice(ctx, a, "host", true); err == nil || !strings.Contains(said.String(), "in use by another optool") {
+	if _, err := lockDevice(ctx, a, "host", true); err == nil ||
+		!strings.Contains(said.String(), "in use by another optool") {
 		t.Errorf("a measurement beside others: error %v, said %q", err, said.String())
 	}
 	first()
@@ -55,7 +56,8 @@ func TestLockDevice(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for range 5 {
-				release, err := lockDevice(t.Context(), &app{Streams: Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}}, "host", true)
+				release, err := lockDevice(t.Context(),
+					&app{Streams: Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}}, "host", true)
 				if err != nil {
 					t.Error(err)
 					return

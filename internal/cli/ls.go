@@ -151,7 +151,8 @@ func (o *lsOptions) line(f found) *lsLine {
 func lsTensors(ts []*tensor.Tensor) []lsTensor {
 	out := make([]lsTensor, len(ts))
 	for i, t := range ts {
-		out[i] = lsTensor{DType: t.DType.String(), Shape: nonNil(t.Shape), Device: t.Device, RequiresGrad: t.RequiresGrad}
+		out[i] = lsTensor{DType: t.DType.String(), Shape: nonNil(t.Shape), Device: t.Device,
+			RequiresGrad: t.RequiresGrad}
 	}
 	return out
 }

@@ -84,7 +84,8 @@ func runOps(a *app, o *opsOptions) error {
 func newOpInfo(e *opdef.Entry) opInfo {
 	return opInfo{
 		Name: e.Op(), Names: e.Names, Schema: e.Schema.String(), DTypes: e.DTypes(), Forward: true, Backward: e.HasGrad,
-		DIOPI: deviceFunctions(e), Nondeterministic: e.Random != "", ErrorClass: e.Error.Class.String(), Summary: e.Doc.Summary, Source: e.Doc.Source,
+		DIOPI: deviceFunctions(e), Nondeterministic: e.Random != "", ErrorClass: e.Error.Class.String(),
+		Summary: e.Doc.Summary, Source: e.Doc.Source,
 	}
 }
 

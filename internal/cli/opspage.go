@@ -29,7 +29,8 @@ func writeOpsPage(w io.Writer, reg *opdef.Registry) error {
 	fmt.Fprintf(&b, opsPageHead, len(entries), len(names))
 	cell := strings.NewReplacer("|", `\|`, "\n", " ")
 	for _, e := range entries {
-		for _, c := range []string{code(e.Op()), opText(e), gradientText(e), e.Error.Class.String(), shortNames(e), e.Doc.Source} {
+		for _, c := range []string{code(e.Op()), opText(e), gradientText(e), e.Error.Class.String(), shortNames(e),
+			e.Doc.Source} {
 			b.WriteString("| " + cell.Replace(c) + " ")
 		}
 		b.WriteString("|\n")

@@ -20,7 +20,8 @@ type jsonOutput struct {
 }
 
 func addJSONFlag(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVar(path, "json", "", "also write JSON lines to `FILE`; - for standard output, which then holds nothing else")
+	cmd.Flags().StringVar(path, "json", "",
+		"also write JSON lines to `FILE`; - for standard output, which then holds nothing else")
 }
 
 // openJSON opens the file of --json and writes the first line.

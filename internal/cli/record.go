@@ -209,7 +209,8 @@ func (l *lister) sequence(it recordItem, s *value.Sequence) error {
 func (l *lister) tensor(it *recordItem, t *tensor.Tensor) {
 	info := tensorInfo(t, "")
 	offset, numel, grad, param := t.Offset, t.Numel(), t.RequiresGrad, t.Parameter
-	it.Kind, it.DType, it.Shape, it.Stride, it.Device = "tensor", info.DType, nonNil(t.Shape), nonNil(t.Stride), info.Device
+	it.Kind, it.DType, it.Shape, it.Stride, it.Device = "tensor", info.DType, nonNil(t.Shape), nonNil(t.Stride),
+		info.Device
 	it.Offset, it.Numel, it.RequiresGrad, it.Parameter, it.tensor = &offset, &numel, &grad, &param, t
 	if s := t.Storage(); s != nil {
 		k, ok := l.storages[s]

@@ -60,7 +60,8 @@ failing calls as .pth go to op_tools_results under the working directory or --ou
 	f.BoolVar(&o.accCheck, "acc_check", false, "compare with the reference (what replay does; kept for scripts)")
 	f.IntVar(&o.runTimes, "run_times", 1, "run each call `N` times; all runs must give the same")
 	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not compare gradients")
-	o.deviceFlags.add(cmd, "none", "what to check: none, the recorded results; host, the built-in device; or the path of a DIOPI `LIBRARY`")
+	o.deviceFlags.add(cmd, "none",
+		"what to check: none, the recorded results; host, the built-in device; or the path of a DIOPI `LIBRARY`")
 	o.addReplay(cmd)
 	f.BoolVar(&o.stress, "stress", false, "run each call on the device in other memory layouts too")
 	addJSONFlag(cmd, &o.json)
@@ -341,8 +342,9 @@ func jsonValue(v any) json.RawMessage {
 // compareRow is op_tools' row of a comparison that has no verdict.
 func compareRow(id, op, label string, n compare.OpTools) reports.CompareRow {
 	return reports.CompareRow{
-		ForwardID: id, Name: op + " " + label, Allclose: n.AllClose, Cosine: n.Cosine, MaxAbs: n.MaxAbs, MaxRelative: n.MaxRel,
-		ATol: n.Atol, RTol: n.Rtol, ErrorInfo: n.Note,
+		ForwardID: id, Name: op + " " + label, Allclose: n.AllClose, Cosine: n.Cosine, MaxAbs: n.MaxAbs,
+		MaxRelative: n.MaxRel,
+		ATol:        n.Atol, RTol: n.Rtol, ErrorInfo: n.Note,
 	}
 }
 

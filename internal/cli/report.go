@@ -66,7 +66,9 @@ func (a *app) report(o *reportOptions, path string) error {
 	}{
 		{o.html, func(w io.Writer) error { return webpage.Write(w, rec) }},
 		{o.csv, func(w io.Writer) error { return reports.WriteCSV(w, rec.ResultSheet()) }},
-		{o.xlsx, func(w io.Writer) error { return xlsx.Write(w, rec.SummarySheet(), rec.OpSheet(), rec.ResultSheet()) }},
+		{o.xlsx, func(w io.Writer) error {
+			return xlsx.Write(w, rec.SummarySheet(), rec.OpSheet(), rec.ResultSheet())
+		}},
 		{o.junit, func(w io.Writer) error { return reports.WriteJUnit(w, rec) }},
 		{o.markdown, func(w io.Writer) error { return reports.WriteMarkdown(w, rec) }},
 	}

@@ -86,7 +86,8 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	f.BoolVar(&a.quiet, "quiet", false, "print findings only: no tables of what passed, no progress")
 	f.StringVar(&a.read, "read", "mmap", "how to read payloads: mmap, or plain for network disks")
 	f.IntVar(&a.jobs, "jobs", runtime.GOMAXPROCS(0), "captures to work on at once")
-	f.StringVar(&a.blas, "blas", "auto", "what computes large float64 products: auto (OpenBLAS if found), go, or a library's path (OPTOOL_BLAS)")
+	f.StringVar(&a.blas, "blas", "auto",
+		"what computes large float64 products: auto (OpenBLAS if found), go, or a library's path (OPTOOL_BLAS)")
 
 	cmd.AddCommand(newLsCmd(a))
 	cmd.AddCommand(newShowCmd(a))

@@ -33,7 +33,8 @@ func (s *failureSaver) save(e *capture.Entry, o *replay.Outcome) (string, error)
 	if when == "" {
 		when = s.now.Format(reports.TimeLayout)
 	}
-	rel := filepath.Join("op_tools_results", "op_capture_results", o.Op, number(e.PID, os.Getpid()), "autocompare", number(e.ID, 0), when)
+	rel := filepath.Join("op_tools_results", "op_capture_results", o.Op, number(e.PID, os.Getpid()), "autocompare",
+		number(e.ID, 0), when)
 	dir := filepath.Join(s.dir, rel)
 	ident := number(e.ID, 0) + "/" + when + "/"
 	write := func(side, name string, args []value.Value, kwargs *value.Dict) error {
@@ -57,8 +58,10 @@ func (s *failureSaver) save(e *capture.Entry, o *replay.Outcome) (string, error)
 	}
 	if bwd {
 		files = append(files,
-			file{"device", "grad_outputs", o.RecordedGradOutputs, nil}, file{"device", "grad_inputs", o.RecordedGradInputs, nil},
-			file{"cpu", "grad_outputs", o.RecordedGradOutputs, nil}, file{"cpu", "grad_inputs", rounded(o.GradInputs), nil})
+			file{"device", "grad_outputs", o.RecordedGradOutputs, nil}, file{"device", "grad_inputs",
+				o.RecordedGradInputs, nil},
+			file{"cpu", "grad_outputs", o.RecordedGradOutputs, nil}, file{"cpu", "grad_inputs", rounded(o.GradInputs),
+				nil})
 	}
 	for _, f := range files {
 		if err := write(f.side, f.name, f.args, f.kwargs); err != nil {
@@ -81,7 +84,8 @@ func record(op string, args []value.Value, kwargs *value.Dict, ident string) *va
 		kwargs = &value.Dict{}
 	}
 	return &value.Dict{Items: []value.Item{
-		{Key: "name", Value: op}, {Key: "args", Value: value.NewTuple(args...)}, {Key: "kwargs", Value: kwargs}, {Key: "identifier", Value: ident},
+		{Key: "name", Value: op}, {Key: "args", Value: value.NewTuple(args...)}, {Key: "kwargs", Value: kwargs},
+		{Key: "identifier", Value: ident},
 	}}
 }
 

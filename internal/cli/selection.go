@@ -120,7 +120,8 @@ func (s *selection) found(ctx context.Context, t tally, paths []string) error {
 	case t.captures > 0 || t.refused > 0:
 		return nil
 	case t.walked > 0:
-		return &exitError{ExitFailed, fmt.Errorf("%s: none of %d captures is selected%s", where, t.walked, s.otherOps(ctx, paths))}
+		return &exitError{ExitFailed, fmt.Errorf("%s: none of %d captures is selected%s", where, t.walked,
+			s.otherOps(ctx, paths))}
 	}
 	return &exitError{ExitFailed, fmt.Errorf("%s: no captures found", where)}
 }

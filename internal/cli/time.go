@@ -84,16 +84,21 @@ else one row per call with the medians.`,
 	o.addFlags(cmd)
 	f := cmd.Flags()
 	f.IntVar(&o.runTimes, "run_times", 0, "measure exactly `N` runs of each; 0: until the numbers hold")
-	f.BoolVar(&o.accCheck, "acc_check", false, "also compare the results of each measured call with the reference, as replay does")
+	f.BoolVar(&o.accCheck, "acc_check", false,
+		"also compare the results of each measured call with the reference, as replay does")
 	f.StringVar(&o.tolerances, "tolerances", "", "with --acc_check, tolerances from a YAML `FILE`")
 	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not measure the backward pass")
 	f.BoolVar(&o.sync, "sync_time_measure", false, "print op_tools' tables of times")
-	o.deviceFlags.add(cmd, "none", "what to measure: none, the float64 reference on this machine; host, the built-in device; or the path of a DIOPI `LIBRARY`")
+	o.deviceFlags.add(cmd, "none",
+		"what to measure: none, the float64 reference on this machine; host, the built-in device; or the path of a "+
+			"DIOPI `LIBRARY`")
 	addJSONFlag(cmd, &o.json)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")
 	f.StringVar(&o.cache, "cache", "both", "state of the caches: cold, hot or both")
-	f.DurationVar(&o.maxTime, "max-time", time.Second, "most time to spend on the runs of one phase and state of the caches")
-	f.DurationVar(&o.budget, "budget", 0, "most time to spend on everything: each op and dtype first, then what weighs most")
+	f.DurationVar(&o.maxTime, "max-time", time.Second,
+		"most time to spend on the runs of one phase and state of the caches")
+	f.DurationVar(&o.budget, "budget", 0,
+		"most time to spend on everything: each op and dtype first, then what weighs most")
 	f.BoolVar(&o.interleave, "interleave", false, "go over all calls in each round, in random order")
 	f.BoolVar(&o.each, "all", false, "measure every recorded call, also those that do the same work")
 	f.BoolVar(&o.byShape, "group_by_input_shape", false, "one row per op and input shapes in the table of averages")
@@ -103,7 +108,9 @@ else one row per call with the medians.`,
 	f.StringVar(&o.trace, "trace", "", "also write a trace for chrome://tracing or Perfetto to `FILE`")
 	f.StringVar(&o.plot, "plot", "", "also draw the medians into `FILE`, .svg or .png")
 	f.BoolVar(&o.histogram, "histogram", false, "print a histogram of the runs of each")
-	f.BoolVar(&o.calibrate, "calibrate", false, "measure what the device, or this machine for the reference, can reach first: clock, memory and arithmetic at their peak")
+	f.BoolVar(&o.calibrate, "calibrate", false,
+		"measure what the device, or this machine for the reference, can reach first: clock, memory and arithmetic "+
+			"at their peak")
 	f.Float64Var(&o.bandwidth, "peak-bandwidth", 0, "peak of memory in `GB/s`, for the share that is reached")
 	f.Float64Var(&o.flops, "peak-flops", 0, "peak of arithmetic in `GFLOP/s`")
 	f.Uint64Var(&o.seed, "seed", 1, "of the random order of --interleave")
@@ -162,7 +169,8 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 	}
 	defer j.close()
 	t := &timer{
-		app: a, o: o, json: j, evict: timing.NewEvictor(0), csv: &timeCSV{dir: o.out, block: o.csvBlock, ids: map[string]int{}},
+		app: a, o: o, json: j, evict: timing.NewEvictor(0), csv: &timeCSV{dir: o.out, block: o.csvBlock,
+			ids: map[string]int{}},
 		opt:   replay.Options{Registry: ops.Default(), ForwardOnly: o.forwardOnly, Read: o.read},
 		peaks: peaks{given: reports.Peak{Bandwidth: o.bandwidth * 1e9, Flops: o.flops * 1e9}},
 	}
@@ -325,7 +333,8 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 }
 
 // printAverages prints the times by op.
-func (a *app) printAverages(w io.Writer, ts []*reports.Timing, cache timing.Cache, byShape bool, column string, limit int) error {
+func (a *app) printAverages(w io.Writer, ts []*reports.Timing, cache timing.Cache, byShape bool, column string,
+	limit int) error {
 	fmt.Fprintf(w, "\nby op, %s caches, median time of a call times the calls recorded\n", cache)
 	return reports.WriteAverages(w, a.outputWidth(), reports.Averages(ts, cache, byShape, column), byShape, limit)
 }

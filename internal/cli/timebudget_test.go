@@ -9,7 +9,8 @@ import (
 // for all of its kind.
 func TestBudget(t *testing.T) {
 	tasks := []*task{
-		{op: "add", dtype: "float32", bytes: 1}, {op: "add", dtype: "float32", bytes: 5}, {op: "mul", dtype: "float32", bytes: 9},
+		{op: "add", dtype: "float32", bytes: 1}, {op: "add", dtype: "float32", bytes: 5},
+		{op: "mul", dtype: "float32", bytes: 9},
 		{op: "add", dtype: "float16", bytes: 2}, {op: "mul", dtype: "float32", bytes: 8},
 	}
 	b, sorted := newBudget(time.Now().Add(time.Hour), tasks, 0)

@@ -80,7 +80,8 @@ func (a *app) compareTimes(old, cur string, threshold float64, jsonPath string) 
 	if err := totals.print(a, j); err != nil {
 		return failed(err)
 	}
-	fmt.Fprintf(j.text(), "%d compared: %d same, %d faster, %d slower, %d ambiguous; %d only in %s, %d only in %s\n", compared,
+	fmt.Fprintf(j.text(), "%d compared: %d same, %d faster, %d slower, %d ambiguous; %d only in %s, %d only in %s\n",
+		compared,
 		counts[timing.Same], counts[timing.Faster], counts[timing.Slower], counts[timing.Ambiguous],
 		len(x.Timings)-compared, old, len(y.Timings)-compared, cur)
 	unlike := x.Run.Unlike(&y.Run)
@@ -92,7 +93,8 @@ func (a *app) compareTimes(old, cur string, threshold float64, jsonPath string) 
 		fmt.Fprintln(j.text(), "both measured the same device library")
 	}
 	if err := j.write(map[string]any{
-		"kind": "summary", "unlike": append([]string{}, unlike...), "same_library": same, "compared": compared, "same": counts[timing.Same], "faster": counts[timing.Faster],
+		"kind": "summary", "unlike": append([]string{}, unlike...), "same_library": same, "compared": compared,
+		"same": counts[timing.Same], "faster": counts[timing.Faster],
 		"slower": counts[timing.Slower], "ambiguous": counts[timing.Ambiguous], "beyond_threshold": slower,
 	}); err != nil {
 		return failed(err)
@@ -112,7 +114,8 @@ func (a *app) readTimes(path string) (*reports.Recording, error) {
 		return nil, &exitError{ExitFailed, fmt.Errorf("%s: %w", path, err)}
 	}
 	if len(rec.Timings) == 0 {
-		return nil, &exitError{ExitFailed, fmt.Errorf("%s: no timings in it: want the file of optool time --json", path)}
+		return nil, &exitError{ExitFailed, fmt.Errorf("%s: no timings in it: want the file of optool time --json",
+			path)}
 	}
 	return rec, nil
 }
@@ -193,7 +196,8 @@ func (o *opTotals) add(k reports.TimingKey, c timing.Change) {
 
 // print prints the ops that were measured in more than one capture.
 func (o *opTotals) print(a *app, j *jsonOutput) error {
-	l := reports.NewListing(j.text(), a.outputWidth(), "op", "captures", "old", "new", "change", "same", "faster", "slower", "ambiguous")
+	l := reports.NewListing(j.text(), a.outputWidth(), "op", "captures", "old", "new", "change", "same", "faster",
+		"slower", "ambiguous")
 	for i := 1; i < 9; i++ {
 		l.Right(i)
 	}
@@ -212,8 +216,10 @@ func (o *opTotals) print(a *app, j *jsonOutput) error {
 		if t.old > 0 {
 			ratio = float64(t.cur) / float64(t.old)
 		}
-		if err := l.Add(name, strconv.Itoa(n), timing.Format(t.old), timing.Format(t.cur), percent(ratio), strconv.Itoa(t.verdicts[timing.Same]),
-			strconv.Itoa(t.verdicts[timing.Faster]), strconv.Itoa(t.verdicts[timing.Slower]), strconv.Itoa(t.verdicts[timing.Ambiguous])); err != nil {
+		if err := l.Add(name, strconv.Itoa(n), timing.Format(t.old), timing.Format(t.cur), percent(ratio),
+			strconv.Itoa(t.verdicts[timing.Same]),
+			strconv.Itoa(t.verdicts[timing.Faster]), strconv.Itoa(t.verdicts[timing.Slower]),
+			strconv.Itoa(t.verdicts[timing.Ambiguous])); err != nil {
 			return err
 		}
 	}

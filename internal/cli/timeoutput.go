@@ -42,7 +42,8 @@ var doubtMarks = []struct{ mark, kind, text string }{
 
 // newTimeTable prints to w in lines of at most width columns, 0 for no limit.
 func newTimeTable(w io.Writer, width int, peak, accuracy bool) *timeTable {
-	t := &timeTable{w: w, width: width, narrow: width > 0 && width < timeWidth, peak: peak, accuracy: accuracy, marks: map[string]bool{}}
+	t := &timeTable{w: w, width: width, narrow: width > 0 && width < timeWidth, peak: peak, accuracy: accuracy,
+		marks: map[string]bool{}}
 	head := []string{"op", "id", "phase", "cache", "n", "median", "q1", "q3", "GB/s", "GFLOP/s"}
 	numbers := 4
 	if t.narrow {
@@ -85,7 +86,8 @@ func (t *timeTable) add(x *reports.Timing, verdict string) error {
 		id = strconv.Itoa(*x.ForwardID)
 	}
 	cells := []string{
-		x.Phase, string(x.Series.Cache), strconv.Itoa(m.N), timing.Format(m.Median), timing.Format(m.Q1), timing.Format(m.Q3),
+		x.Phase, string(x.Series.Cache), strconv.Itoa(m.N), timing.Format(m.Median), timing.Format(m.Q1),
+		timing.Format(m.Q3),
 		fmt.Sprintf("%.3g", bandwidth/1e9),
 	}
 	if !t.narrow || t.wideEnough() {
@@ -95,7 +97,8 @@ func (t *timeTable) add(x *reports.Timing, verdict string) error {
 		cells = append(cells, fmt.Sprintf("%.1f", 100*x.Share()))
 	}
 	if !t.narrow {
-		cells = append(append([]string{x.Op, id}, cells...), string(x.Series.Stop), strconv.Itoa(x.Calls), x.Shapes, x.Doubt())
+		cells = append(append([]string{x.Op, id}, cells...), string(x.Series.Stop), strconv.Itoa(x.Calls),
+			x.Shapes, x.Doubt())
 		if t.accuracy {
 			cells = append(cells, verdict)
 		}
@@ -237,7 +240,8 @@ func (t *timer) timeRows(k *task) ([]reports.TimeRow, error) {
 		}
 		return describe(args, kwargs, k.entry.Addresses(capture.Device, kind))
 	}
-	row := reports.TimeRow{Name: k.op, Input: text(capture.Input), Output: text(capture.Output), GradInputs: "-", GradOutputs: "-"}
+	row := reports.TimeRow{Name: k.op, Input: text(capture.Input), Output: text(capture.Output), GradInputs: "-",
+		GradOutputs: "-"}
 	if len(backward) > 0 {
 		row.GradInputs, row.GradOutputs = text(capture.GradInputs), text(capture.GradOutputs)
 	}
@@ -272,7 +276,8 @@ func describe(args []value.Value, kwargs *value.Dict, ptrs capture.Addresses) st
 	if kwargs != nil && len(kwargs.Items) > 0 {
 		k := &value.Dict{}
 		for _, it := range kwargs.Items {
-			k.Items = append(k.Items, value.Item{Key: it.Key, Value: described(it.Value, "kwargs."+value.Str(it.Key), ptrs)})
+			k.Items = append(k.Items, value.Item{Key: it.Key, Value: described(it.Value, "kwargs."+value.Str(it.Key),
+				ptrs)})
 		}
 		d.Items = append(d.Items, value.Item{Key: "kwargs", Value: k})
 	}
@@ -295,7 +300,8 @@ func described(v value.Value, path string, ptrs capture.Addresses) value.Value {
 	case *value.Dict:
 		d := &value.Dict{Class: v.Class}
 		for _, it := range v.Items {
-			d.Items = append(d.Items, value.Item{Key: it.Key, Value: described(it.Value, path+"."+value.Str(it.Key), ptrs)})
+			d.Items = append(d.Items, value.Item{Key: it.Key, Value: described(it.Value, path+"."+value.Str(it.Key),
+				ptrs)})
 		}
 		return d
 	}
@@ -313,8 +319,10 @@ func describedTensor(t *tensor.Tensor, ptr string) value.Value {
 		return s
 	}
 	return &value.Dict{Items: []value.Item{
-		{Key: "device", Value: info.Device}, {Key: "dtype", Value: info.DType}, {Key: "numel", Value: int64(info.Numel)},
+		{Key: "device", Value: info.Device}, {Key: "dtype", Value: info.DType},
+		{Key: "numel", Value: int64(info.Numel)},
 		{Key: "shape", Value: value.Repr(ints(info.Shape))}, {Key: "stride", Value: ints(info.Stride)},
-		{Key: "requires_grad", Value: info.RequiresGrad}, {Key: "layout", Value: info.Layout}, {Key: "data_ptr", Value: address},
+		{Key: "requires_grad", Value: info.RequiresGrad}, {Key: "layout", Value: info.Layout},
+		{Key: "data_ptr", Value: address},
 	}}
 }

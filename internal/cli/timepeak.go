@@ -53,7 +53,8 @@ func (t *timer) calibrate(ctx context.Context) error {
 	overhead, resolution := timing.ClockOverhead()
 	fmt.Fprintf(w, "host clock: reading it adds %s to a run, it ticks every %s\nlast-level cache: %d MiB\n",
 		timing.Format(overhead), timing.Format(resolution), timing.CacheSize()>>20)
-	line := calibration{Kind: "calibration", Overhead: int64(overhead), Resolution: int64(resolution), Cache: timing.CacheSize()}
+	line := calibration{Kind: "calibration", Overhead: int64(overhead), Resolution: int64(resolution),
+		Cache: timing.CacheSize()}
 	t.peaks.measured = map[string]reports.Peak{}
 	if t.on != nil {
 		t.peaks.measure = func(dtype string) (reports.Peak, error) { return t.devicePeak(ctx, line, dtype) }
@@ -161,6 +162,7 @@ func referencePeak(ctx context.Context, evict *timing.Evictor) (reports.Peak, er
 	}
 	multiplied, calmToo, err := timing.Fastest(ctx, &timing.HostFunc{Run: product, Caches: evict}, timing.Hot, atMost)
 	return reports.Peak{
-		Bandwidth: 2 * float64(n) / copied.Seconds(), Flops: 2 * side * side * side / multiplied.Seconds(), Busy: !calm || !calmToo,
+		Bandwidth: 2 * float64(n) / copied.Seconds(), Flops: 2 * side * side * side / multiplied.Seconds(),
+		Busy: !calm || !calmToo,
 	}, err
 }

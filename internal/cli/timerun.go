@@ -218,7 +218,8 @@ func (t *timer) round(ctx context.Context, k *task, phases []phase, round int, a
 	}
 	rounds := t.rounds()
 	opt := timing.Options{
-		Runs: share(t.o.runTimes, round, rounds), MaxTime: t.o.maxTime / time.Duration(rounds), Warmup: 10 * time.Millisecond,
+		Runs: share(t.o.runTimes, round, rounds), MaxTime: t.o.maxTime / time.Duration(rounds),
+		Warmup:  10 * time.Millisecond,
 		MaxRuns: mostRuns / rounds, Round: round,
 	}
 	if allowed > 0 {
@@ -284,7 +285,8 @@ func (t *timer) phases(k *task, p *replay.Prepared) ([]phase, error) {
 
 func (t *timer) newTiming(k *task, phase string, w replay.Work, s *timing.Series) *reports.Timing {
 	return &reports.Timing{
-		Capture: k.entry.Rel, Op: k.op, ForwardID: forwardIDOf(k.entry), Phase: phase, Shapes: k.shapes, Calls: k.calls, Series: s,
+		Capture: k.entry.Rel, Op: k.op, ForwardID: forwardIDOf(k.entry), Phase: phase, Shapes: k.shapes,
+		Calls: k.calls, Series: s,
 		Bytes: w.Bytes, Flops: w.Flops, Peak: k.peak,
 	}
 }
@@ -304,8 +306,10 @@ func (t *timer) newAccuracy(start time.Time) (*accuracy, error) {
 		return nil, err
 	}
 	c := &accuracy{
-		o:   replayOptions{selection: t.o.selection, deviceFlags: t.o.deviceFlags, forwardOnly: t.o.forwardOnly, tolerances: t.o.tolerances},
-		opt: t.opt, saver: &failureSaver{dir: t.o.out, now: start}, csv: &lazyCSV{dir: t.o.out, block: t.o.csvBlock}, summary: reports.NewSummary(),
+		o: replayOptions{selection: t.o.selection, deviceFlags: t.o.deviceFlags, forwardOnly: t.o.forwardOnly,
+			tolerances: t.o.tolerances},
+		opt: t.opt, saver: &failureSaver{dir: t.o.out, now: start}, csv: &lazyCSV{dir: t.o.out, block: t.o.csvBlock},
+		summary: reports.NewSummary(),
 	}
 	c.opt.Tolerances = tol
 	if t.on != nil {

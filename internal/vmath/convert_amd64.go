@@ -120,7 +120,8 @@ func narrowBF16SIMD(dst []byte, src []float64) {
 		u := signed(bf16Rounder.round(abs(x)), x).ConvertToFloat32()
 		v := signed(bf16Rounder.round(abs(y)), y).ConvertToFloat32()
 		// Sign-extended patterns below 2^15 and above -2^15 do not saturate.
-		u.AsInt32x4().ShiftAllRight(16).SaturateToInt16Concat(v.AsInt32x4().ShiftAllRight(16)).Store((*[8]int16)(bytesAt(dst, 2*i)))
+		u.AsInt32x4().ShiftAllRight(16).SaturateToInt16Concat(v.AsInt32x4().ShiftAllRight(16)).Store(
+			(*[8]int16)(bytesAt(dst, 2*i)))
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -137,7 +138,8 @@ func narrowF16SIMD(dst []byte, src []float64) {
 		rebias := cst32(&vRebias32).AsFloat32x8().GetLo()
 		u := f16Rounder.round(abs(x)).ConvertToFloat32().Mul(rebias).AsInt32x4().ShiftAllRight(13)
 		v := f16Rounder.round(abs(y)).ConvertToFloat32().Mul(rebias).AsInt32x4().ShiftAllRight(13)
-		su, sv := signOf(x).AsFloat64x4().ConvertToFloat32().AsInt32x4().ShiftAllRight(16), signOf(y).AsFloat64x4().ConvertToFloat32().AsInt32x4().ShiftAllRight(16)
+		su, sv := signOf(x).AsFloat64x4().ConvertToFloat32().AsInt32x4().ShiftAllRight(16),
+			signOf(y).AsFloat64x4().ConvertToFloat32().AsInt32x4().ShiftAllRight(16)
 		u.Or(su).SaturateToInt16Concat(v.Or(sv)).Store((*[8]int16)(bytesAt(dst, 2*i)))
 	}
 	archsimd.ClearAVXUpperBits()

@@ -118,7 +118,8 @@ func expSIMD(dst, src []float64) {
 		m := x.MulAdd(cst(&vLog2e), cst(&vMagic))
 		k := m.Sub(cst(&vMagic))
 		r := k.MulAdd(cst(&vMinusLn2Lo), k.MulAdd(cst(&vMinusLn2Hi), x))
-		p := cst(&vExp[10]).MulAdd(r, cst(&vExp[9])).MulAdd(r, cst(&vExp[8])).MulAdd(r, cst(&vExp[7])).MulAdd(r, cst(&vExp[6])).
+		p := cst(&vExp[10]).MulAdd(r, cst(&vExp[9])).MulAdd(r, cst(&vExp[8])).MulAdd(r, cst(&vExp[7])).MulAdd(r,
+			cst(&vExp[6])).
 			MulAdd(r, cst(&vExp[5])).MulAdd(r, cst(&vExp[4])).MulAdd(r, cst(&vExp[3])).MulAdd(r, cst(&vExp[2])).
 			MulAdd(r, cst(&vExp[1])).MulAdd(r, cst(&vExp[0]))
 		q := r.Mul(r).MulAdd(p, r)
@@ -136,7 +137,8 @@ func expm1SIMD(dst, src []float64) {
 		m := x.MulAdd(cst(&vLog2e), cst(&vMagic))
 		k := m.Sub(cst(&vMagic))
 		r := k.MulAdd(cst(&vMinusLn2Lo), k.MulAdd(cst(&vMinusLn2Hi), x))
-		p := cst(&vExp[10]).MulAdd(r, cst(&vExp[9])).MulAdd(r, cst(&vExp[8])).MulAdd(r, cst(&vExp[7])).MulAdd(r, cst(&vExp[6])).
+		p := cst(&vExp[10]).MulAdd(r, cst(&vExp[9])).MulAdd(r, cst(&vExp[8])).MulAdd(r, cst(&vExp[7])).MulAdd(r,
+			cst(&vExp[6])).
 			MulAdd(r, cst(&vExp[5])).MulAdd(r, cst(&vExp[4])).MulAdd(r, cst(&vExp[3])).MulAdd(r, cst(&vExp[2])).
 			MulAdd(r, cst(&vExp[1])).MulAdd(r, cst(&vExp[0]))
 		q := r.Mul(r).MulAdd(p, r)
@@ -260,9 +262,12 @@ func erfcxBlock(dst, src []float64) {
 		x := load(src, i)
 		t := x.Sub(cst(&vThree)).Div(x.Add(cst(&vThree)))
 		p := cst(&vErfcx[22]).MulAdd(t, cst(&vErfcx[21])).MulAdd(t, cst(&vErfcx[20])).MulAdd(t, cst(&vErfcx[19])).
-			MulAdd(t, cst(&vErfcx[18])).MulAdd(t, cst(&vErfcx[17])).MulAdd(t, cst(&vErfcx[16])).MulAdd(t, cst(&vErfcx[15])).
-			MulAdd(t, cst(&vErfcx[14])).MulAdd(t, cst(&vErfcx[13])).MulAdd(t, cst(&vErfcx[12])).MulAdd(t, cst(&vErfcx[11])).
-			MulAdd(t, cst(&vErfcx[10])).MulAdd(t, cst(&vErfcx[9])).MulAdd(t, cst(&vErfcx[8])).MulAdd(t, cst(&vErfcx[7])).
+			MulAdd(t, cst(&vErfcx[18])).MulAdd(t, cst(&vErfcx[17])).MulAdd(t, cst(&vErfcx[16])).MulAdd(t,
+			cst(&vErfcx[15])).
+			MulAdd(t, cst(&vErfcx[14])).MulAdd(t, cst(&vErfcx[13])).MulAdd(t, cst(&vErfcx[12])).MulAdd(t,
+			cst(&vErfcx[11])).
+			MulAdd(t, cst(&vErfcx[10])).MulAdd(t, cst(&vErfcx[9])).MulAdd(t, cst(&vErfcx[8])).MulAdd(t,
+			cst(&vErfcx[7])).
 			MulAdd(t, cst(&vErfcx[6])).MulAdd(t, cst(&vErfcx[5])).MulAdd(t, cst(&vErfcx[4])).MulAdd(t, cst(&vErfcx[3])).
 			MulAdd(t, cst(&vErfcx[2])).MulAdd(t, cst(&vErfcx[1])).MulAdd(t, cst(&vErfcx[0]))
 		p.Div(x.MulAdd(cst(&vTwo), cst(&vOne))).Store(at(dst, i))
@@ -295,7 +300,8 @@ func erfSeriesBlock(dst, src []float64) {
 	for i := 0; i < len(src); i += 4 {
 		x := abs(load(src, i))
 		z := x.Mul(x)
-		p := cst(&vErf[10]).MulAdd(z, cst(&vErf[9])).MulAdd(z, cst(&vErf[8])).MulAdd(z, cst(&vErf[7])).MulAdd(z, cst(&vErf[6])).
+		p := cst(&vErf[10]).MulAdd(z, cst(&vErf[9])).MulAdd(z, cst(&vErf[8])).MulAdd(z, cst(&vErf[7])).MulAdd(z,
+			cst(&vErf[6])).
 			MulAdd(z, cst(&vErf[5])).MulAdd(z, cst(&vErf[4])).MulAdd(z, cst(&vErf[3])).MulAdd(z, cst(&vErf[2])).
 			MulAdd(z, cst(&vErf[1])).MulAdd(z, cst(&vErf[0]))
 		x.MulAdd(p, x).Store(at(dst, i))

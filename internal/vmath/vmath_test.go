@@ -18,9 +18,11 @@ var functions = []struct {
 	one   func(float64) float64
 	ulps  float64
 }{
-	{"Exp", Exp, exp, 1}, {"Expm1", Expm1, expm1, 2}, {"Log", Log, log, 1}, {"Log1p", Log1p, log1p, 2}, {"Tanh", Tanh, tanh, 3},
+	{"Exp", Exp, exp, 1}, {"Expm1", Expm1, expm1, 2}, {"Log", Log, log, 1}, {"Log1p", Log1p, log1p, 2},
+	{"Tanh", Tanh, tanh, 3},
 	{"Sigmoid", Sigmoid, sigmoid, 2}, {"SiLU", SiLU, silu, 3}, {"Erf", Erf, erf, 2}, {"Erfc", Erfc, erfc, 4},
-	{"GELU", GELU, gelu, 4}, {"GELUTanh", GELUTanh, geluTanh, 3}, {"Sqrt", Sqrt, math.Sqrt, 0.5}, {"Abs", Abs, math.Abs, 0},
+	{"GELU", GELU, gelu, 4}, {"GELUTanh", GELUTanh, geluTanh, 3}, {"Sqrt", Sqrt, math.Sqrt, 0.5},
+	{"Abs", Abs, math.Abs, 0},
 }
 
 // TestGolden compares with values of 25 digits.
@@ -94,15 +96,20 @@ func inputs() []float64 {
 	r := rand.New(rand.NewPCG(1, 2))
 	x := []float64{
 		0, math.Copysign(0, -1), 1, -1, math.Inf(1), math.Inf(-1), math.NaN(), math.Copysign(math.NaN(), -1),
-		math.SmallestNonzeroFloat64, -math.SmallestNonzeroFloat64, 0x1p-1022, 0x1p-1030, math.MaxFloat64, -math.MaxFloat64,
-		0.75, -0.75, 6, -6, 22, -22, 26.5, 27, 37, -37, 38, -38.5, 708, -708, 708.1, -708.1, 709.7, 709.8, 710, -745, -746, -720, 20, 21.5, -21.5,
+		math.SmallestNonzeroFloat64, -math.SmallestNonzeroFloat64, 0x1p-1022, 0x1p-1030, math.MaxFloat64,
+		-math.MaxFloat64,
+		0.75, -0.75, 6, -6, 22, -22, 26.5, 27, 37, -37, 38, -38.5, 708, -708, 708.1, -708.1, 709.7, 709.8, 710, -745,
+		-746, -720, 20, 21.5, -21.5,
 		math.Nextafter(1, 0), math.Nextafter(1, 2), math.Nextafter(-1, 0), math.Sqrt2, 1 / math.Sqrt2,
-		math.MaxFloat32, 65504, 65519.99, 65520, 0x1.fep127, 0x1.ffp127, 0x1.fefffffp127, 1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8, 1 + 3*0x1p-8, 1 + 0x1p-11, 1 + 0x1p-11 + 0x1p-50,
+		math.MaxFloat32, 65504, 65519.99, 65520, 0x1.fep127, 0x1.ffp127, 0x1.fefffffp127, 1 + 0x1p-8 + 0x1p-40,
+		1 + 0x1p-8, 1 + 3*0x1p-8, 1 + 0x1p-11, 1 + 0x1p-11 + 0x1p-50,
 		0x1p-24, 0x1p-25, 0x1.8p-25, 0x1p-26, 0x1p-133, 0x1p-134, 0x1.8p-134, 0x1p-149, 0x1p-150, 0x1.8p-150,
 	}
 	for range 20000 {
-		x = append(x, math.Float64frombits(r.Uint64()), r.NormFloat64(), 50*r.NormFloat64(), math.Ldexp(r.NormFloat64(), r.IntN(300)-150),
-			float64(float32(r.NormFloat64()))*(1+0x1p-30), math.Float64frombits(math.Float64bits(float64(math.Float32frombits(r.Uint32())))&^(1<<44-1)))
+		x = append(x, math.Float64frombits(r.Uint64()), r.NormFloat64(), 50*r.NormFloat64(),
+			math.Ldexp(r.NormFloat64(), r.IntN(300)-150),
+			float64(float32(r.NormFloat64()))*(1+0x1p-30),
+			math.Float64frombits(math.Float64bits(float64(math.Float32frombits(r.Uint32())))&^(1<<44-1)))
 	}
 	return x[:len(x)-1]
 }
@@ -179,12 +186,18 @@ func TestArithmetic(t *testing.T) {
 		block func(dst, x, y []float64)
 		want  func(x, y float64) float64
 	}{
-		{"Add", Add, func(x, y float64) float64 { return x + y }}, {"Sub", Sub, func(x, y float64) float64 { return x - y }},
-		{"Mul", Mul, func(x, y float64) float64 { return x * y }}, {"Div", Div, func(x, y float64) float64 { return x / y }},
-		{"Axpy", func(dst, x, y []float64) { copy(dst, y); Axpy(dst, 0.7, x) }, func(x, y float64) float64 { p := 0.7 * x; return y + p }},
-		{"Affine", func(dst, x, _ []float64) { Affine(dst, x, -3, 0.7) }, func(x, _ float64) float64 { s := x + -3; return s * 0.7 }},
-		{"Normalize", func(dst, x, y []float64) { Normalize(dst, x, -3, 0.7, y, x) }, func(x, y float64) float64 { return normalized(x, y, x) }},
-		{"Normalize of one", func(dst, x, _ []float64) { Normalize(dst, x, -3, 0.7, []float64{1.1}, []float64{0.3}) }, func(x, _ float64) float64 { return normalized(x, 1.1, 0.3) }},
+		{"Add", Add, func(x, y float64) float64 { return x + y }},
+		{"Sub", Sub, func(x, y float64) float64 { return x - y }},
+		{"Mul", Mul, func(x, y float64) float64 { return x * y }},
+		{"Div", Div, func(x, y float64) float64 { return x / y }},
+		{"Axpy", func(dst, x, y []float64) { copy(dst, y); Axpy(dst, 0.7, x) },
+			func(x, y float64) float64 { p := 0.7 * x; return y + p }},
+		{"Affine", func(dst, x, _ []float64) { Affine(dst, x, -3, 0.7) },
+			func(x, _ float64) float64 { s := x + -3; return s * 0.7 }},
+		{"Normalize", func(dst, x, y []float64) { Normalize(dst, x, -3, 0.7, y, x) },
+			func(x, y float64) float64 { return normalized(x, y, x) }},
+		{"Normalize of one", func(dst, x, _ []float64) { Normalize(dst, x, -3, 0.7, []float64{1.1}, []float64{0.3}) },
+			func(x, _ float64) float64 { return normalized(x, 1.1, 0.3) }},
 	} {
 		c.block(got, x, y)
 		for i := range x {
@@ -331,7 +344,8 @@ func TestNarrow(t *testing.T) {
 		if got, w := le.Uint16(b[2*i:]), ToBF16(x); got != w {
 			t.Fatalf("bfloat16 of %v is %x in a block, %x alone", x, got, w)
 		}
-		if x == x && math.Abs(float64(math.Float32frombits(uint32(ToBF16(x))<<16))-x) > math.Ldexp(math.Abs(x), -8)+0x1p-134 && math.Abs(x) < 0x1.ffp127 {
+		if x == x && math.Abs(float64(math.Float32frombits(uint32(ToBF16(x))<<16))-x) > math.Ldexp(math.Abs(x), -8)+
+			0x1p-134 && math.Abs(x) < 0x1.ffp127 {
 			t.Fatalf("bfloat16 of %v is %x", x, ToBF16(x))
 		}
 	}

@@ -74,7 +74,8 @@ func (d *Device) cast(c *replay.DeviceCall, p *Prepared) (*opdef.Call, *opdef.Fo
 	call := c.Call.Map(func(a opdef.Arg) *tensor.Tensor {
 		u := to(a.Tensor)
 		if u != a.Tensor {
-			p.cast = append(p.cast, replay.DeviceCast{Argument: a.Tensor, From: a.Tensor.DType, To: u.DType, Config: table.Config})
+			p.cast = append(p.cast, replay.DeviceCast{Argument: a.Tensor, From: a.Tensor.DType, To: u.DType,
+				Config: table.Config})
 		}
 		return u
 	})

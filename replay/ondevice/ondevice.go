@@ -154,7 +154,8 @@ func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
 		if p.Plan.Calls[f.Call].Phase == diopi.Backward {
 			phase = replay.Backward
 		}
-		run.Faults = append(run.Faults, replay.DeviceFault{Phase: phase, Reason: p.Plan.Calls[f.Call].Function + ": " + f.String()})
+		run.Faults = append(run.Faults, replay.DeviceFault{Phase: phase, Reason: p.Plan.Calls[f.Call].Function + ": " +
+			f.String()})
 	}
 	if run.Forward.Verdict != "" {
 		return
@@ -162,7 +163,8 @@ func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
 	run.Outputs = p.outputs(res)
 	for i, a := range p.results() {
 		if alloc, ok := a.(*diopi.Alloc); ok && i < len(run.Outputs) && run.Outputs[i] == nil {
-			run.Faults = append(run.Faults, replay.DeviceFault{Phase: replay.Forward, Reason: p.maker(alloc) + ": it stores no tensor for " + alloc.Role})
+			run.Faults = append(run.Faults, replay.DeviceFault{Phase: replay.Forward, Reason: p.maker(alloc) +
+				": it stores no tensor for " + alloc.Role})
 		}
 	}
 	run.After = p.after(res)

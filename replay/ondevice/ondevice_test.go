@@ -62,7 +62,8 @@ func openBroken(t *testing.T, fault string, timeout time.Duration) *devicebridge
 			t.Fatal(err)
 		}
 	}
-	return openLibrary(t, devicebridge.Config{Library: filepath.Join(native, "build", "broken", fault+".so"), Timeout: timeout})
+	return openLibrary(t, devicebridge.Config{Library: filepath.Join(native, "build", "broken", fault+".so"),
+		Timeout: timeout})
 }
 
 // record writes a capture of a call; output may be nil.
@@ -71,7 +72,8 @@ func record(t *testing.T, op string, output value.Value, args ...value.Value) *c
 	dir := t.TempDir()
 	write := func(name string, args []value.Value) {
 		root := &value.Dict{Items: []value.Item{
-			{Key: "name", Value: op}, {Key: "args", Value: value.NewTuple(args...)}, {Key: "kwargs", Value: &value.Dict{}}, {Key: "identifier", Value: "1/x"},
+			{Key: "name", Value: op}, {Key: "args", Value: value.NewTuple(args...)},
+			{Key: "kwargs", Value: &value.Dict{}}, {Key: "identifier", Value: "1/x"},
 		}}
 		if err := pthformat.WriteFile(filepath.Join(dir, name), root); err != nil {
 			t.Fatal(err)
@@ -148,7 +150,8 @@ func TestBrokenDevices(t *testing.T) {
 		{"wrong_shape", "torch.nonzero", []value.Value{y}, compare.Fail, "shape is"},
 		{"no_tensor", "torch.nonzero", []value.Value{y}, compare.Fail, "diopiNonzero: it stores no tensor for out0"},
 		{"rounds_up", "torch.add", add, compare.Fail, "another floating-point mode"},
-		{"overruns_workspace", "torch.add", add, compare.Fail, "1 bytes written outside of memory the operator asked for"},
+		{"overruns_workspace", "torch.add", add, compare.Fail,
+			"1 bytes written outside of memory the operator asked for"},
 		{"overwrites_input", "torch.add", add, compare.Fail, "elements of the input input changed"},
 		{"out_of_bounds", "torch.add", add, compare.Fail, "written outside of"},
 		{"out_of_bounds_before", "torch.add", add, compare.Fail, "written outside of"},
@@ -188,7 +191,8 @@ func TestBrokenDevices(t *testing.T) {
 // TestNoCalls: what DIOPI computes without a call, as the softmax of nothing, is no
 // error.
 func TestNoCalls(t *testing.T) {
-	o := replay.Run(record(t, "torch.softmax", nil, normal(tensor.Float32, 0, 4), int64(1)), options(t, openBroken(t, "none", 0), ondevice.Options{}), nil)
+	o := replay.Run(record(t, "torch.softmax", nil, normal(tensor.Float32, 0, 4), int64(1)),
+		options(t, openBroken(t, "none", 0), ondevice.Options{}), nil)
 	if want := "  skipped: takes no call of the device\n"; o.Verdict() != compare.Skipped || verdicts(o) != want {
 		t.Errorf("%s:\n%swant %s", o.Verdict(), verdicts(o), want)
 	}
@@ -199,8 +203,10 @@ func TestNoCalls(t *testing.T) {
 func TestStress(t *testing.T) {
 	args := []value.Value{normal(tensor.Float32, 4, 6), normal(tensor.Float32, 4, 6)}
 	for fault, want := range map[string]map[string]compare.Verdict{
-		"ignores_strides": {"": compare.Pass, "non-contiguous": compare.Fail, "transposed": compare.Fail, "storage offset": compare.Pass, "transposed results": compare.Fail},
-		"none":            {"": compare.Pass, "non-contiguous": compare.Pass, "transposed": compare.Pass, "storage offset": compare.Pass, "transposed results": compare.Pass},
+		"ignores_strides": {"": compare.Pass, "non-contiguous": compare.Fail, "transposed": compare.Fail,
+			"storage offset": compare.Pass, "transposed results": compare.Fail},
+		"none": {"": compare.Pass, "non-contiguous": compare.Pass, "transposed": compare.Pass,
+			"storage offset": compare.Pass, "transposed results": compare.Pass},
 	} {
 		opt := options(t, openBroken(t, fault, 0), ondevice.Options{})
 		opt.Stress = true
@@ -236,7 +242,8 @@ func TestWitness(t *testing.T) {
 		recorded *tensor.Tensor
 		want     string
 	}{{"none", good, "same"}, {"none", bad, "better"}, {"nan_last_lane", good, "worse"}} {
-		o := replay.Run(record(t, "torch.add", tc.recorded, x, y), options(t, openBroken(t, tc.fault, 0), ondevice.Options{}), nil)
+		o := replay.Run(record(t, "torch.add", tc.recorded, x, y), options(t, openBroken(t, tc.fault, 0),
+			ondevice.Options{}), nil)
 		if w := o.Results[0].Witness; w == nil || w.Verdict != tc.want {
 			t.Errorf("%s: witness %+v, want %s", tc.fault, w, tc.want)
 		}
@@ -254,7 +261,8 @@ func TestCasts(t *testing.T) {
 	x, y := normal(tensor.Float64, 5), normal(tensor.Float64, 5)
 	o := replay.Run(record(t, "torch.add", nil, x, y), opt, nil)
 	want := []replay.CastRow{
-		{Target: "input[0]", Action: "torch.float64 -> torch.float32", Config: config}, {Target: "input[1]", Action: "torch.float64 -> torch.float32", Config: config},
+		{Target: "input[0]", Action: "torch.float64 -> torch.float32", Config: config},
+		{Target: "input[1]", Action: "torch.float64 -> torch.float32", Config: config},
 		{Target: "output[0]", Action: "torch.float32 -> torch.float64", Config: config},
 	}
 	if len(o.Casts) != 3 || o.Casts[0] != want[0] || o.Casts[1] != want[1] || o.Casts[2] != want[2] {
@@ -266,14 +274,16 @@ func TestCasts(t *testing.T) {
 	// Left alone: views, calls that are told a dtype, results of a dtype that no
 	// argument had.
 	for op, args := range map[string][]value.Value{
-		"torch.Tensor.transpose": {x.Reshape(1, 5), int64(0), int64(1)}, "torch.Tensor.to": {x, tensor.Float32}, "torch.argmax": {normal(tensor.Float32, 5)},
+		"torch.Tensor.transpose": {x.Reshape(1, 5), int64(0), int64(1)}, "torch.Tensor.to": {x, tensor.Float32},
+		"torch.argmax": {normal(tensor.Float32, 5)},
 	} {
 		if o := replay.Run(record(t, op, nil, args...), opt, nil); len(o.Casts) != 0 {
 			t.Errorf("%s: casts %v, want none", op, o.Casts)
 		}
 	}
 	for text, want := range map[string]string{
-		"float64": "want \"torch.bfloat16->torch.float32\"", "torch.float65->torch.float32": `unknown dtype "torch.float65"`, "torch.int8->": `unknown dtype ""`,
+		"float64":                      "want \"torch.bfloat16->torch.float32\"",
+		"torch.float65->torch.float32": `unknown dtype "torch.float65"`, "torch.int8->": `unknown dtype ""`,
 	} {
 		if _, err := ondevice.ParseCasts(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ParseCasts(%q): %v, want %q", text, err, want)
@@ -299,17 +309,21 @@ func TestConvertConfig(t *testing.T) {
 		{"", "diopiMul"},
 		{"- common_config: {dtype: (float64)->float32}", "diopiCastDtype diopiMul"},
 		{"- diopiMul: {dtype: (float64)->float16}", "diopiCastDtype diopiMul"},
-		{"- diopiMul: {tensor_dtype: {input: (float64)->float32}, layout: NCHW}", "diopiCastDtype diopiCopyInp diopiMul"},
+		{"- diopiMul: {tensor_dtype: {input: (float64)->float32}, layout: NCHW}",
+			"diopiCastDtype diopiCopyInp diopiMul"},
 	} {
-		o := replay.Run(record(t, "torch.mul", nil, x.Transpose(0, 1), y.Transpose(0, 1)), options(t, host, config(tc.config)), nil)
-		if r := o.Results[0]; r.Verdict != compare.Pass || r.DType != tensor.Float64 || strings.Join(r.Functions, " ") != tc.want {
+		o := replay.Run(record(t, "torch.mul", nil, x.Transpose(0, 1), y.Transpose(0, 1)),
+			options(t, host, config(tc.config)), nil)
+		if r := o.Results[0]; r.Verdict != compare.Pass || r.DType != tensor.Float64 ||
+			strings.Join(r.Functions, " ") != tc.want {
 			t.Errorf("%s: %v, want %s:\n%s", tc.config, r.Functions, tc.want, verdicts(o))
 		}
 	}
 	// What is wrong in float32 is wrong, also where the results are float64.
-	o := replay.Run(record(t, "torch.add", nil, x, y), options(t, openBroken(t, "nan_last_lane", 0), ondevice.Options{Casts: func(string) *ondevice.Casts {
-		return &ondevice.Casts{To: map[tensor.DType]tensor.DType{tensor.Float64: tensor.Float32}}
-	}}), nil)
+	o := replay.Run(record(t, "torch.add", nil, x, y), options(t, openBroken(t, "nan_last_lane", 0),
+		ondevice.Options{Casts: func(string) *ondevice.Casts {
+			return &ondevice.Casts{To: map[tensor.DType]tensor.DType{tensor.Float64: tensor.Float32}}
+		}}), nil)
 	if o.Verdict() != compare.Fail {
 		t.Errorf("a wrong device:\n%s", verdicts(o))
 	}
@@ -330,7 +344,8 @@ func TestInterrupted(t *testing.T) {
 }
 
 func TestFallback(t *testing.T) {
-	opt := options(t, openBroken(t, "segfaults", 0), ondevice.Options{Fallback: func(op string) bool { return op == "torch.add" }})
+	opt := options(t, openBroken(t, "segfaults", 0),
+		ondevice.Options{Fallback: func(op string) bool { return op == "torch.add" }})
 	o := replay.Run(record(t, "torch.add", nil, normal(tensor.Float32, 2), normal(tensor.Float32, 2)), opt, nil)
 	if o.Verdict() != compare.Skipped || o.Results[0].Reason != "falls back to the CPU" {
 		t.Errorf("%s", verdicts(o))

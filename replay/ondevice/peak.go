@@ -31,7 +31,8 @@ const (
 // until larger ones take long. What the library lacks is left at 0.
 func (d *Device) MeasurePeak(ctx context.Context, dt tensor.DType, flush int64) (Peak, error) {
 	var p Peak
-	best := func(rate *float64, cache timing.Cache, work float64, function string, args map[string]diopi.Arg) (time.Duration, error) {
+	best := func(rate *float64, cache timing.Cache, work float64, function string,
+		args map[string]diopi.Arg) (time.Duration, error) {
 		plan := &diopi.Plan{Calls: []*diopi.Call{{Phase: diopi.Forward, Function: function, Args: args}}}
 		if !d.exports(function) {
 			return math.MaxInt64, nil

@@ -87,8 +87,10 @@ func (db *database) header() {
 	h := db.pages[0]
 	copy(h, "SQLite format 3\x00")
 	binary.BigEndian.PutUint16(h[16:], pageSize)
-	copy(h[18:], []byte{1, 1, 0, 64, 32, 32}) // journal mode, no reserved bytes, fractions of a page as the format wants them
-	for at, v := range map[int]uint32{24: 1, 28: uint32(len(db.pages)), 40: 1, 44: 4, 56: 1, 68: applicationID, 92: 1, 96: 3045000} {
+	// journal mode, no reserved bytes, fractions of a page as the format wants them
+	copy(h[18:], []byte{1, 1, 0, 64, 32, 32})
+	for at, v := range map[int]uint32{24: 1, 28: uint32(len(db.pages)), 40: 1, 44: 4, 56: 1, 68: applicationID, 92: 1,
+		96: 3045000} {
 		binary.BigEndian.PutUint32(h[at:], v) // change counter, pages, schema cookie and format, UTF-8, version
 	}
 }

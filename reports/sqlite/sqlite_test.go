@@ -111,11 +111,13 @@ func TestRead(t *testing.T) {
 	for i := range many {
 		many[i] = []any{i - 7, fmt.Sprintf("case %d", i), float64(i) / 3, nil, 1}
 	}
-	long := [][]any{{strings.Repeat("x", 4000)}, {strings.Repeat("é", 30000)}, {"short"}, {strings.Repeat("z", maxLocal)}}
+	long := [][]any{{strings.Repeat("x", 4000)}, {strings.Repeat("é", 30000)}, {"short"},
+		{strings.Repeat("z", maxLocal)}}
 	few := [][]any{{1, "a", true}, {2, "", false}, {nil, "nan", 0}}
 	var b bytes.Buffer
 	err := Write(&b,
-		reports.Sheet{Name: "few", Columns: []string{"n", `quo"te`, "flag"}, Rows: slices.Values([][]any{{1, "a", true}, {2, "", false}, {nil, math.NaN(), false}})},
+		reports.Sheet{Name: "few", Columns: []string{"n", `quo"te`, "flag"},
+			Rows: slices.Values([][]any{{1, "a", true}, {2, "", false}, {nil, math.NaN(), false}})},
 		reports.Sheet{Name: "many rows", Columns: []string{"i", "name", "x", "none", "one"}, Rows: slices.Values(many)},
 		reports.Sheet{Name: "none", Columns: []string{"a"}, Rows: slices.Values([][]any(nil))},
 		reports.Sheet{Name: "long", Columns: []string{"text"}, Rows: slices.Values(long)},

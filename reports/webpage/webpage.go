@@ -65,7 +65,8 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		Total    int
 	}{
 		Title: "optool", Line: rec.Line(), State: state(rec), Facts: slices.Collect(printable(rec.SummarySheet())),
-		ByOp: collect(rec.OpSheet()), Results: table{Columns: results.Columns}, Total: max(len(rec.Results), len(rec.Timings)),
+		ByOp: collect(rec.OpSheet()), Results: table{Columns: results.Columns},
+		Total: max(len(rec.Results), len(rec.Timings)),
 	}
 	if len(rec.Run.Command) > 1 {
 		data.Title = strings.Join(append([]string{"optool"}, rec.Run.Command[1:]...), " ")
@@ -129,7 +130,8 @@ func state(rec *reports.Recording) string {
 }
 
 func newFinding(r *reports.Result) finding {
-	f := finding{Verdict: r.Verdict, Op: r.Op, Capture: r.Capture, Target: strings.TrimSpace(r.Phase + " " + r.Target), Reason: r.Reason}
+	f := finding{Verdict: r.Verdict, Op: r.Op, Capture: r.Capture, Target: strings.TrimSpace(r.Phase + " " + r.Target),
+		Reason: r.Reason}
 	if r.Repro != nil {
 		f.Repro = *r.Repro
 	}

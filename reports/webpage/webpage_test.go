@@ -39,13 +39,17 @@ func data(t *testing.T, page string) (d table) {
 }
 
 func TestWrite(t *testing.T) {
-	page := write(t, `{"kind":"result","capture":"a</script><script>alert(1)</script>","op":"torch.<b>","phase":"forward","target":"output[0]","verdict":"fail","reason":"\"x\" & 'y'","max_ulp":"nan","numel":3,"worst_index":[1,2],"actual":"inf","expected":0.5,"repro":"optool replay '<i>'"}`)
-	for _, not := range []string{"<script>alert", "<b>", "<i>", "</title><script>", "http://", "https://", "src=", "url("} {
+	page := write(t,
+		`{"kind":"result","capture":"a</script><script>alert(1)</script>","op":"torch.<b>","phase":"forward","target":"output[0]","verdict":"fail","reason":"\"x\" & 'y'","max_ulp":"nan","numel":3,"worst_index":[1,2],"actual":"inf","expected":0.5,"repro":"optool replay '<i>'"}`)
+	for _, not := range []string{"<script>alert", "<b>", "<i>", "</title><script>", "http://", "https://",
+		"src=", "url("} {
 		if strings.Contains(page, not) {
 			t.Errorf("the page holds %q", not)
 		}
 	}
-	for _, want := range []string{"default-src 'none'", "torch.&lt;b&gt;", "worst element [1 2]: <code>inf</code>, expected <code>0.5</code>", "1 capture: 1 fail (interrupted)", `<p class="fail">`, "prefers-color-scheme: dark"} {
+	for _, want := range []string{"default-src 'none'", "torch.&lt;b&gt;",
+		"worst element [1 2]: <code>inf</code>, expected <code>0.5</code>", "1 capture: 1 fail (interrupted)",
+		`<p class="fail">`, "prefers-color-scheme: dark"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -55,7 +59,8 @@ func TestWrite(t *testing.T) {
 	for i, name := range d.Columns {
 		cells[name] = d.Rows[0][i]
 	}
-	if cells["capture"] != "a</script><script>alert(1)</script>" || cells["max_ulp"] != "nan" || cells["numel"] != 3.0 || cells["cosine_similarity"] != nil {
+	if cells["capture"] != "a</script><script>alert(1)</script>" || cells["max_ulp"] != "nan" ||
+		cells["numel"] != 3.0 || cells["cosine_similarity"] != nil {
 		t.Errorf("cells %v", cells)
 	}
 }

@@ -71,7 +71,8 @@ func TestWrite(t *testing.T) {
 		t.Fatalf("pane %+v, filter %q, %d rows", s.Pane, s.Filter.Ref, len(s.Rows))
 	}
 	c := s.Rows[1].Cells
-	if c[0].Text != "=1+1 <&>\uFFFD\uFFFD" || c[0].Type != "inlineStr" || c[1].Value != "3" || c[1].Type != "" || c[2].Value != "-1.5e-09" || c[3].Type != "b" || c[3].Value != "1" {
+	if c[0].Text != "=1+1 <&>\uFFFD\uFFFD" || c[0].Type != "inlineStr" || c[1].Value != "3" || c[1].Type != "" ||
+		c[2].Value != "-1.5e-09" || c[3].Type != "b" || c[3].Value != "1" {
 		t.Errorf("first row: %+v", c)
 	}
 	if c := s.Rows[2].Cells; len(c) != 1 || c[0].Ref != "C3" || c[0].Text != "-inf" {

@@ -82,7 +82,8 @@ func down32(x float64) float32 {
 }
 
 // tally is Near from element n on.
-func tally[T float32 | float64](r Reach, t *Tally, n int, got, exact []T, scale []float64, within, beyond *float64, look func(lo, hi int)) {
+func tally[T float32 | float64](r Reach, t *Tally, n int, got, exact []T, scale []float64, within, beyond *float64,
+	look func(lo, hi int)) {
 	exact = exact[:len(got)]
 	for i := n; i < len(got); i++ {
 		if got[i] == exact[i] {

@@ -71,7 +71,8 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 	down.Store(&v)
 	out.Store(&w)
 	archsimd.ClearAVXUpperBits()
-	return Tally{Above: int(u[0] + u[1] + u[2] + u[3]), Below: int(v[0] + v[1] + v[2] + v[3]), Out: int(w[0] + w[1] + w[2] + w[3])}
+	return Tally{Above: int(u[0] + u[1] + u[2] + u[3]), Below: int(v[0] + v[1] + v[2] + v[3]),
+		Out: int(w[0] + w[1] + w[2] + w[3])}
 }
 
 // A tally32 is what the vector loop of Near32 works with. Distances are in units
@@ -132,7 +133,8 @@ func (k *tally32) add(got, exact []float32) bool {
 	exponent, mag := archsimd.BroadcastInt32x8(0xff<<23), archsimd.BroadcastInt32x8(math.MaxInt32)
 	half, ulps := archsimd.LoadFloat32x8(&k.half), archsimd.LoadFloat32x8(&k.ulps)
 	inner, gap := archsimd.LoadFloat32x8(&k.inner), k.gap
-	far, above, out, usual := archsimd.LoadInt32x8(&k.far), archsimd.LoadInt32x8(&k.above), archsimd.LoadInt32x8(&k.out), half.Equal(half)
+	far, above, out, usual := archsimd.LoadInt32x8(&k.far), archsimd.LoadInt32x8(&k.above),
+		archsimd.LoadInt32x8(&k.out), half.Equal(half)
 	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
 	for i := 0; i < len(got); i += 8 {
 		x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i)))

@@ -117,7 +117,8 @@ func TestNear(t *testing.T) {
 // zeros of both signs, infinite and NaN ones.
 func TestNear32(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 11))
-	odd := []float32{0, float32(math.Copysign(0, -1)), 1, 2, -1, 0x1p-102, 0x1p-103, 0x1p-104, 0x1p-126, 0x1p-149, 1e38, -3e38, math.MaxFloat32,
+	odd := []float32{0, float32(math.Copysign(0, -1)), 1, 2, -1, 0x1p-102, 0x1p-103, 0x1p-104, 0x1p-126, 0x1p-149, 1e38,
+		-3e38, math.MaxFloat32,
 		float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 1 - 0x1p-24, 2 - 0x1p-23, 1 + 0x1p-23}
 	for trial := range 600 {
 		n := r.IntN(200)
@@ -195,7 +196,8 @@ func TestNear32(t *testing.T) {
 			t.Fatalf("trial %d, %d elements, %g units: got %+v, want %+v", trial, n, units, have, want)
 		}
 		if !reach.Final && tally.Out > 0 {
-			t.Fatalf("trial %d: %d elements out of reach tallied although more is to be known of them", trial, tally.Out)
+			t.Fatalf("trial %d: %d elements out of reach tallied although more is to be known of them",
+				trial, tally.Out)
 		}
 	}
 }

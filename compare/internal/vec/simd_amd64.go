@@ -49,7 +49,8 @@ func foldInto(sum *[4]float64, x archsimd.Float32x8) {
 
 // stats begins the statistics of a stretch of n elements.
 func (l *lanes) stats(n int) Stats {
-	t := Stats{N: n, MaxAbs: float64(slices.Max(l.maxAbs[:])), MaxRel: float64(slices.Max(l.maxRel[:])), Dot: total(&l.dot), AA: total(&l.aa), BB: total(&l.bb)}
+	t := Stats{N: n, MaxAbs: float64(slices.Max(l.maxAbs[:])), MaxRel: float64(slices.Max(l.maxRel[:])),
+		Dot: total(&l.dot), AA: total(&l.aa), BB: total(&l.bb)}
 	t.NonZero = t.AA > 0 || t.BB > 0
 	return t
 }
@@ -64,7 +65,8 @@ func ulp32(p, q unsafe.Pointer, n int) uint64 {
 	mag := archsimd.BroadcastInt32x8(math.MaxInt32)
 	var m archsimd.Uint32x8
 	for i := 0; i < n; i += 8 {
-		x, y := archsimd.LoadInt32x8((*[8]int32)(unsafe.Add(p, 4*i))), archsimd.LoadInt32x8((*[8]int32)(unsafe.Add(q, 4*i)))
+		x, y := archsimd.LoadInt32x8((*[8]int32)(unsafe.Add(p, 4*i))),
+			archsimd.LoadInt32x8((*[8]int32)(unsafe.Add(q, 4*i)))
 		sx, sy := x.ShiftAllRight(31), y.ShiftAllRight(31)
 		x, y = x.And(mag).Xor(sx).Sub(sx), y.And(mag).Xor(sy).Sub(sy)
 		m = m.Max(x.Max(y).Sub(x.Min(y)).AsUint32x8())
@@ -79,7 +81,8 @@ func ulp16(p, q unsafe.Pointer, n int) uint64 {
 	mag := archsimd.BroadcastInt16x16(math.MaxInt16)
 	var m archsimd.Uint16x16
 	for i := 0; i < n; i += 16 {
-		x, y := archsimd.LoadInt16x16((*[16]int16)(unsafe.Add(p, 2*i))), archsimd.LoadInt16x16((*[16]int16)(unsafe.Add(q, 2*i)))
+		x, y := archsimd.LoadInt16x16((*[16]int16)(unsafe.Add(p, 2*i))),
+			archsimd.LoadInt16x16((*[16]int16)(unsafe.Add(q, 2*i)))
 		sx, sy := x.ShiftAllRight(15), y.ShiftAllRight(15)
 		x, y = x.And(mag).Xor(sx).Sub(sx), y.And(mag).Xor(sy).Sub(sy)
 		m = m.Max(x.Max(y).Sub(x.Min(y)).AsUint16x16())
@@ -103,7 +106,8 @@ func float32SIMD(a, b []float32, c *consts) Stats {
 		if !(t.AA <= math.MaxFloat32 && t.BB <= math.MaxFloat32) {
 			t = scalar32(a[:n], b[:n], c)
 		} else if t.AA == 0 && t.BB == 0 && !s.NonZero {
-			t.NonZero = slices.ContainsFunc(a[:n], notZero) || slices.ContainsFunc(b[:n], notZero) // squares may underflow
+			// squares may underflow
+			t.NonZero = slices.ContainsFunc(a[:n], notZero) || slices.ContainsFunc(b[:n], notZero)
 		}
 		s.Add(&t)
 		a, b = a[n:], b[n:]
@@ -149,7 +153,8 @@ func (l *lanes) sums32(a, b []float32) {
 func float32Stretch(a, b []float32, c *consts) Stats {
 	var l lanes
 	mag := archsimd.BroadcastInt32x8(math.MaxInt32)
-	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol), archsimd.BroadcastFloat32x8(c.eps)
+	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol),
+		archsimd.BroadcastFloat32x8(c.eps)
 	var maxAbs, maxRel archsimd.Float32x8
 	var maxULP archsimd.Uint32x8
 	var close archsimd.Int32x8
@@ -230,8 +235,10 @@ func roundBF16(x archsimd.Float32x8, one, half, keep archsimd.Uint32x8) archsimd
 
 func bfloat16Stretch(a, b []uint16, c *consts) Stats {
 	mag := archsimd.BroadcastInt32x8(math.MaxInt32)
-	one, half, keep := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(0xffff0000)
-	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol), archsimd.BroadcastFloat32x8(c.eps)
+	one, half, keep := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0x7fff),
+		archsimd.BroadcastUint32x8(0xffff0000)
+	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol),
+		archsimd.BroadcastFloat32x8(c.eps)
 	var l lanes
 	var maxAbs, maxRel archsimd.Float32x8
 	var maxULP archsimd.Uint16x16
@@ -255,7 +262,8 @@ func bfloat16Stretch(a, b []uint16, c *consts) Stats {
 			dot, aa, bb = x.MulAdd(y, dot), x.MulAdd(x, aa), y.MulAdd(y, bb)
 			d := roundBF16(x.Sub(y).AsInt32x8().And(mag).AsFloat32x8(), one, half, keep)
 			den := roundBF16(x.AsInt32x8().And(mag).AsFloat32x8().Add(eps), one, half, keep)
-			allowed := roundBF16(roundBF16(y.AsInt32x8().And(mag).AsFloat32x8().Mul(rtol), one, half, keep).Add(atol), one, half, keep)
+			allowed := roundBF16(roundBF16(y.AsInt32x8().And(mag).AsFloat32x8().Mul(rtol), one, half, keep).Add(atol),
+				one, half, keep)
 			maxAbs, maxRel = maxAbs.Max(d), maxRel.Max(d.Div(den))
 			close += bits.OnesCount8(d.LessEqual(allowed).ToBits())
 
@@ -263,7 +271,8 @@ func bfloat16Stretch(a, b []uint16, c *consts) Stats {
 			dot, aa, bb = x.MulAdd(y, dot), x.MulAdd(x, aa), y.MulAdd(y, bb)
 			d = roundBF16(x.Sub(y).AsInt32x8().And(mag).AsFloat32x8(), one, half, keep)
 			den = roundBF16(x.AsInt32x8().And(mag).AsFloat32x8().Add(eps), one, half, keep)
-			allowed = roundBF16(roundBF16(y.AsInt32x8().And(mag).AsFloat32x8().Mul(rtol), one, half, keep).Add(atol), one, half, keep)
+			allowed = roundBF16(roundBF16(y.AsInt32x8().And(mag).AsFloat32x8().Mul(rtol), one, half, keep).Add(atol),
+				one, half, keep)
 			maxAbs, maxRel = maxAbs.Max(d), maxRel.Max(d.Div(den))
 			close += bits.OnesCount8(d.LessEqual(allowed).ToBits())
 		}
@@ -302,9 +311,12 @@ func roundF16(x archsimd.Float32x8, one, half, keep archsimd.Uint32x8) archsimd.
 func float16Stretch(a, b []uint16, c *consts) Stats {
 	mag := archsimd.BroadcastInt32x8(math.MaxInt32)
 	upper := archsimd.BroadcastUint32x8(0xffff0000)
-	one, half, keep := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0xfff), archsimd.BroadcastUint32x8(^uint32(0x1fff))
-	scale, point5, normal := archsimd.BroadcastFloat32x8(0x1p112), archsimd.BroadcastFloat32x8(0.5), archsimd.BroadcastFloat32x8(0x1p-14)
-	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol), archsimd.BroadcastFloat32x8(c.eps)
+	one, half, keep := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0xfff),
+		archsimd.BroadcastUint32x8(^uint32(0x1fff))
+	scale, point5, normal := archsimd.BroadcastFloat32x8(0x1p112), archsimd.BroadcastFloat32x8(0.5),
+		archsimd.BroadcastFloat32x8(0x1p-14)
+	atol, rtol, eps := archsimd.BroadcastFloat32x8(c.atol), archsimd.BroadcastFloat32x8(c.rtol),
+		archsimd.BroadcastFloat32x8(c.eps)
 	var l lanes
 	var maxAbs, maxRel archsimd.Float32x8
 	var maxULP archsimd.Uint16x16
@@ -316,7 +328,8 @@ func float16Stretch(a, b []uint16, c *consts) Stats {
 		for end := min(n, i+fold); i < end; i += 16 {
 			u, v := load16(p, i), load16(q, i)
 			if u.Equal(v).ToBits() == 0xff {
-				lo, hi := widenF16(u.ShiftAllLeft(16).AsInt32x8(), mag, scale), widenF16(u.And(upper).AsInt32x8(), mag, scale)
+				lo, hi := widenF16(u.ShiftAllLeft(16).AsInt32x8(), mag, scale), widenF16(u.And(upper).AsInt32x8(),
+					mag, scale)
 				eq = hi.MulAdd(hi, lo.MulAdd(lo, eq))
 				close += 16
 				continue
@@ -324,7 +337,8 @@ func float16Stretch(a, b []uint16, c *consts) Stats {
 			signs = signs.Or(u.Xor(v).AsUint16x16())
 			maxULP = maxULP.Max(u.AsInt16x16().Sub(v.AsInt16x16()).Abs().AsUint16x16())
 
-			x, y := widenF16(u.ShiftAllLeft(16).AsInt32x8(), mag, scale), widenF16(v.ShiftAllLeft(16).AsInt32x8(), mag, scale)
+			x, y := widenF16(u.ShiftAllLeft(16).AsInt32x8(), mag, scale), widenF16(v.ShiftAllLeft(16).AsInt32x8(),
+				mag, scale)
 			dot, aa, bb = x.MulAdd(y, dot), x.MulAdd(x, aa), y.MulAdd(y, bb)
 			d := roundF16(x.Sub(y).AsInt32x8().And(mag).AsFloat32x8(), one, half, keep)
 			den := roundF16(x.AsInt32x8().And(mag).AsFloat32x8().Add(eps), one, half, keep)
@@ -379,7 +393,8 @@ func float64SIMD(a, b []float64, r Rule) Stats {
 
 func float64Stretch(a, b []float64, r Rule) Stats {
 	mag, top := archsimd.BroadcastInt64x4(math.MaxInt64), archsimd.BroadcastInt64x4(math.MinInt64)
-	atol, rtol, eps := archsimd.BroadcastFloat64x4(r.Atol), archsimd.BroadcastFloat64x4(r.Rtol), archsimd.BroadcastFloat64x4(r.Eps)
+	atol, rtol, eps := archsimd.BroadcastFloat64x4(r.Atol), archsimd.BroadcastFloat64x4(r.Rtol),
+		archsimd.BroadcastFloat64x4(r.Eps)
 	var maxAbs, maxRel, dot, aa, bb archsimd.Float64x4
 	var zero, close archsimd.Int64x4
 	maxULP := top // distances are kept with the top bit flipped: the compare is signed
@@ -413,7 +428,8 @@ func float64Stretch(a, b []float64, r Rule) Stats {
 	maxULP.Store(&iu)
 	close.Store(&ic)
 	archsimd.ClearAVXUpperBits()
-	t := Stats{N: n, NotClose: n, Dot: total(&sums[0]), AA: total(&sums[1]), BB: total(&sums[2]), MaxAbs: slices.Max(sums[3][:]), MaxRel: slices.Max(sums[4][:])}
+	t := Stats{N: n, NotClose: n, Dot: total(&sums[0]), AA: total(&sums[1]), BB: total(&sums[2]),
+		MaxAbs: slices.Max(sums[3][:]), MaxRel: slices.Max(sums[4][:])}
 	for i := range 4 {
 		t.MaxULP = max(t.MaxULP, uint64(iu[i])^(1<<63))
 		t.NotClose += int(ic[i])

@@ -115,7 +115,8 @@ func pureGo(dt tensor.DType, a, b []byte, r Rule) Stats {
 func sameNaN(a, b float64) bool { return a == b || a != a && b != b }
 
 func near(a, b float64) bool {
-	return sameNaN(a, b) || math.Abs(a-b) <= 1e-6*math.Max(math.Abs(a), math.Abs(b)) || a > math.MaxFloat32 && b > math.MaxFloat32
+	return sameNaN(a, b) || math.Abs(a-b) <= 1e-6*math.Max(math.Abs(a), math.Abs(b)) || a > math.MaxFloat32 &&
+		b > math.MaxFloat32
 }
 
 var floats = []tensor.DType{tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64}
@@ -175,14 +176,19 @@ func TestKernels(t *testing.T) {
 					rb, vb := encode(dt, b)
 					rule := Rule{Atol: 1e-3, Rtol: 1e-3, Eps: 1e-6}
 					want := naive(dt, va, vb, rule)
-					for impl, f := range map[string]func(tensor.DType, []byte, []byte, Rule) Stats{"kernel": run, "pure Go": pureGo} {
+					for impl, f := range map[string]func(tensor.DType, []byte, []byte, Rule) Stats{"kernel": run,
+						"pure Go": pureGo} {
 						got := f(dt, ra, rb, rule)
-						if !near(got.Dot, want.Dot) && math.Abs(got.Dot-want.Dot) > 1e-6*math.Sqrt(want.AA*want.BB)+1e-30 && want.AA+want.BB < math.MaxFloat32 && want.AA+want.BB > 1e-30 ||
-							!near(got.AA, want.AA) && want.NaNA == 0 && want.AA > 1e-30 || !near(got.BB, want.BB) && want.NaNB == 0 && want.BB > 1e-30 {
-							t.Errorf("%s %s %s n=%d: sums %v %v %v, want %v %v %v", impl, dt, name, n, got.Dot, got.AA, got.BB, want.Dot, want.AA, want.BB)
+						if !near(got.Dot, want.Dot) && math.Abs(got.Dot-want.Dot) > 1e-6*math.Sqrt(want.AA*want.BB)+
+							1e-30 && want.AA+want.BB < math.MaxFloat32 && want.AA+want.BB > 1e-30 ||
+							!near(got.AA, want.AA) && want.NaNA == 0 && want.AA > 1e-30 || !near(got.BB, want.BB) &&
+							want.NaNB == 0 && want.BB > 1e-30 {
+							t.Errorf("%s %s %s n=%d: sums %v %v %v, want %v %v %v", impl, dt, name, n, got.Dot, got.AA,
+								got.BB, want.Dot, want.AA, want.BB)
 						}
 						if !sameNaN(got.MaxAbs, want.MaxAbs) || !sameNaN(got.MaxRel, want.MaxRel) {
-							t.Errorf("%s %s %s n=%d: max abs %v rel %v, want %v %v", impl, dt, name, n, got.MaxAbs, got.MaxRel, want.MaxAbs, want.MaxRel)
+							t.Errorf("%s %s %s n=%d: max abs %v rel %v, want %v %v", impl, dt, name, n, got.MaxAbs,
+								got.MaxRel, want.MaxAbs, want.MaxRel)
 						}
 						w := want
 						got.Dot, got.AA, got.BB, w.Dot, w.AA, w.BB = 0, 0, 0, 0, 0, 0
@@ -206,7 +212,8 @@ func TestHalfPatterns(t *testing.T) {
 	}
 	for _, dt := range []tensor.DType{tensor.Float16, tensor.BFloat16} {
 		view := func(raw []byte) []float64 {
-			s, err := tensor.NewView(tensor.NewStorage(raw), tensor.View{DType: dt, Shape: []int{1 << 16}, Stride: []int{1}})
+			s, err := tensor.NewView(tensor.NewStorage(raw), tensor.View{DType: dt, Shape: []int{1 << 16},
+				Stride: []int{1}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -216,7 +223,8 @@ func TestHalfPatterns(t *testing.T) {
 		rule := Rule{Atol: 1e-3, Rtol: 1e-2, Eps: 1e-6}
 		for lo := 0; lo < 1<<16; lo += 64 {
 			got, want := run(dt, a[2*lo:2*lo+128], b[2*lo:2*lo+128], rule), naive(dt, va[lo:lo+64], vb[lo:lo+64], rule)
-			if got.MaxULP != want.MaxULP || got.NotClose != want.NotClose || !sameNaN(got.MaxAbs, want.MaxAbs) || !sameNaN(got.MaxRel, want.MaxRel) || got.NaNA != want.NaNA || got.InfB != want.InfB {
+			if got.MaxULP != want.MaxULP || got.NotClose != want.NotClose || !sameNaN(got.MaxAbs, want.MaxAbs) ||
+				!sameNaN(got.MaxRel, want.MaxRel) || got.NaNA != want.NaNA || got.InfB != want.InfB {
 				t.Fatalf("%s patterns %#x..: got %+v, want %+v", dt, lo, got, want)
 			}
 		}
@@ -225,8 +233,10 @@ func TestHalfPatterns(t *testing.T) {
 
 func TestRounding(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	v := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), 65504, 65519.99, 65520, 65536, 1e300, -1e300, 0x1p-24, 0x1p-25, 0x1.8p-25, 0x1p-14, 0x1.ffep-15, 0x1.fffp-15,
-		math.MaxFloat32, 0x1.FEp127, 0x1.FFp127, 0x1.FEFFFFFFFFp127, 0x1p-133, 0x1p-134, 0x1.8p-134, 1 + 0x1p-8, 1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8 - 0x1p-40, 1 + 0x1p-11, 1 + 0x1p-11 + 0x1p-50}
+	v := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), 65504, 65519.99, 65520, 65536, 1e300, -1e300,
+		0x1p-24, 0x1p-25, 0x1.8p-25, 0x1p-14, 0x1.ffep-15, 0x1.fffp-15,
+		math.MaxFloat32, 0x1.FEp127, 0x1.FFp127, 0x1.FEFFFFFFFFp127, 0x1p-133, 0x1p-134, 0x1.8p-134, 1 + 0x1p-8,
+		1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8 - 0x1p-40, 1 + 0x1p-11, 1 + 0x1p-11 + 0x1p-50}
 	for range 20000 {
 		v = append(v, r.NormFloat64()*math.Exp(15*r.NormFloat64()))
 		bf := math.Float64frombits(math.Float64bits(r.NormFloat64()) &^ (1<<44 - 1)) // ties of bfloat16
@@ -287,7 +297,8 @@ func BenchmarkKernels(b *testing.B) {
 			}
 			rx, _ := encode(dt, x)
 			ry, _ := encode(dt, y)
-			for name, f := range map[string]func(tensor.DType, []byte, []byte, Rule) Stats{"kernel": run, "pure": pureGo} {
+			for name, f := range map[string]func(tensor.DType, []byte, []byte, Rule) Stats{"kernel": run,
+				"pure": pureGo} {
 				label := "near"
 				if noise > 1e-3 {
 					label = "far"

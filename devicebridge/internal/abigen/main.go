@@ -91,7 +91,8 @@ func header() []byte {
 	for _, name := range slices.Sorted(maps.Keys(enums)) {
 		values := enums[name]
 		fmt.Fprintf(&b, "typedef enum {\n")
-		for _, e := range slices.SortedFunc(maps.Keys(values), func(x, y string) int { return cmp.Compare(values[x], values[y]) }) {
+		for _, e := range slices.SortedFunc(maps.Keys(values),
+			func(x, y string) int { return cmp.Compare(values[x], values[y]) }) {
 			fmt.Fprintf(&b, "  %s = %d,\n", e, values[e])
 		}
 		fmt.Fprintf(&b, "} %s;\n\n", name)

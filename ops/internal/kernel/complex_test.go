@@ -54,7 +54,8 @@ func TestComplexInverse(t *testing.T) {
 		for _, f := range []struct {
 			name         string
 			inverse, fun func(complex128) complex128
-		}{{"asin", Asin, cmplx.Sin}, {"acos", Acos, cmplx.Cos}, {"asinh", Asinh, cmplx.Sinh}, {"acosh", Acosh, cmplx.Cosh}, {"atan", Atan, cmplx.Tan}, {"atanh", Atanh, cmplx.Tanh}} {
+		}{{"asin", Asin, cmplx.Sin}, {"acos", Acos, cmplx.Cos}, {"asinh", Asinh, cmplx.Sinh},
+			{"acosh", Acosh, cmplx.Cosh}, {"atan", Atan, cmplx.Tan}, {"atanh", Atanh, cmplx.Tanh}} {
 			if got := f.fun(f.inverse(z)); cmplx.Abs(got-z) > 1e-15*(1+cmplx.Abs(z)*cmplx.Abs(z)) {
 				t.Errorf("%s of its inverse of %v is %v", f.name, z, got)
 			}

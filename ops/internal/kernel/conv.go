@@ -79,7 +79,8 @@ func InputGrad[T Number](c *Conv, u int, dx, w, dy, scratch []T) {
 	for lo := 0; lo < p; lo += block {
 		hi := min(lo+block, p)
 		col := scratch[:patch*(hi-lo)]
-		Gemm(Dense(og, patch, w).T(), Matrix[T]{Rows: og, Cols: hi - lo, Data: dy[lo:], Stride: p}, 0, Dense(patch, hi-lo, col))
+		Gemm(Dense(og, patch, w).T(), Matrix[T]{Rows: og, Cols: hi - lo, Data: dy[lo:], Stride: p}, 0,
+			Dense(patch, hi-lo, col))
 		fold(c, lo, hi, dx, col)
 	}
 }
@@ -98,7 +99,8 @@ func WeightGrad[T Number](c *Conv, g int, x, dw, dy, scratch []T) {
 			hi := min(lo+block, p)
 			col := scratch[:patch*(hi-lo)]
 			unfold(c, lo, hi, xs, col)
-			Gemm(Matrix[T]{Rows: og, Cols: hi - lo, Data: ys[lo:], Stride: p}, Dense(patch, hi-lo, col).T(), 1, Dense(og, patch, ws))
+			Gemm(Matrix[T]{Rows: og, Cols: hi - lo, Data: ys[lo:], Stride: p}, Dense(patch, hi-lo, col).T(), 1,
+				Dense(og, patch, ws))
 		}
 	}
 }

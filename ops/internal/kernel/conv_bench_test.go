@@ -30,9 +30,12 @@ func BenchmarkConv(b *testing.B) {
 		c    Conv
 	}{
 		{"3x3", Conv{8, 1, 64, 64, [3]int{1, 56, 56}, [3]int{1, 56, 56}, [3]int{1, 3, 3}, one, one, [3]int{0, 1, 1}}},
-		{"7x7", Conv{8, 1, 3, 64, [3]int{1, 224, 224}, [3]int{1, 112, 112}, [3]int{1, 7, 7}, [3]int{1, 2, 2}, one, [3]int{0, 3, 3}}},
-		{"narrow", Conv{1, 8, 128, 128, [3]int{68, 68, 12}, [3]int{32, 32, 4}, [3]int{4, 4, 4}, [3]int{2, 2, 2}, [3]int{2, 2, 2}, one}},
-		{"depthwise", Conv{8, 256, 256, 256, [3]int{1, 56, 56}, [3]int{1, 56, 56}, [3]int{1, 3, 3}, one, one, [3]int{0, 1, 1}}},
+		{"7x7", Conv{8, 1, 3, 64, [3]int{1, 224, 224}, [3]int{1, 112, 112}, [3]int{1, 7, 7}, [3]int{1, 2, 2}, one,
+			[3]int{0, 3, 3}}},
+		{"narrow", Conv{1, 8, 128, 128, [3]int{68, 68, 12}, [3]int{32, 32, 4}, [3]int{4, 4, 4}, [3]int{2, 2, 2},
+			[3]int{2, 2, 2}, one}},
+		{"depthwise", Conv{8, 256, 256, 256, [3]int{1, 56, 56}, [3]int{1, 56, 56}, [3]int{1, 3, 3}, one, one,
+			[3]int{0, 1, 1}}},
 	} {
 		c := &e.c
 		fill := func(n int) []float64 {
@@ -56,7 +59,8 @@ func BenchmarkConv(b *testing.B) {
 				for b.Loop() {
 					units(pass.n, pass.f, c.Scratch())
 				}
-				b.ReportMetric(2*float64(c.Batch*c.OutC*volume(c.Out))*float64(c.Patch())*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+				b.ReportMetric(2*float64(c.Batch*c.OutC*volume(c.Out))*float64(c.Patch())*float64(
+					b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 			})
 		}
 	}

@@ -87,7 +87,8 @@ type chirp struct {
 
 func newChirp(n int) *chirp {
 	m := 1 << bits.Len(uint(2*n-2)) // at least 2n-1
-	c := &chirp{w: make([]complex128, n), spectrum: make([]complex128, m), buf: make([]complex128, m), fft: fourier.NewCmplxFFT(m)}
+	c := &chirp{w: make([]complex128, n), spectrum: make([]complex128, m), buf: make([]complex128, m),
+		fft: fourier.NewCmplxFFT(m)}
 	sq := 0 // k*k mod 2n: the angle stays exact
 	for k := range c.w {
 		sin, cos := math.Sincos(math.Pi * float64(sq) / float64(n))

@@ -55,7 +55,8 @@ func TestFFTPrime(t *testing.T) {
 }
 
 func TestFactors(t *testing.T) {
-	for _, c := range []struct{ n, largest, count int }{{1, 0, 0}, {2, 2, 1}, {8, 2, 2}, {60, 5, 3}, {97, 97, 1}, {4782969, 3, 14}, {134, 67, 2}} {
+	for _, c := range []struct{ n, largest, count int }{{1, 0, 0}, {2, 2, 1}, {8, 2, 2}, {60, 5, 3}, {97, 97, 1},
+		{4782969, 3, 14}, {134, 67, 2}} {
 		if largest, count := factors(c.n); largest != c.largest || count != c.count {
 			t.Errorf("factors(%d) = %d, %d, want %d, %d", c.n, largest, count, c.largest, c.count)
 		}

@@ -74,7 +74,8 @@ func Gemm[T Number](a, b Matrix[T], beta T, c Matrix[T]) {
 		floats.Dgemm(ta, tb, m, n, k, 1, ad, a.Stride, bd, b.Stride, any(beta).(float64), cd, c.Stride)
 	case []complex128:
 		ad, bd := any(a.Data).([]complex128), any(b.Data).([]complex128)
-		cblas128.Implementation().Zgemm(ta, tb, m, n, k, 1, ad, a.Stride, bd, b.Stride, any(beta).(complex128), cd, c.Stride)
+		cblas128.Implementation().Zgemm(ta, tb, m, n, k, 1, ad, a.Stride, bd, b.Stride, any(beta).(complex128),
+			cd, c.Stride)
 	default:
 		gemmRows(a, b, beta, c)
 	}

@@ -56,7 +56,8 @@ func TestMax(t *testing.T) {
 				}
 			}
 			if got[o] != want || gotInts[o] != wantInt {
-				t.Fatalf("trial %d, window %d: got %d and, of integers, %d; want %d and %d", trial, o, got[o], gotInts[o], want, wantInt)
+				t.Fatalf("trial %d, window %d: got %d and, of integers, %d; want %d and %d", trial, o, got[o],
+					gotInts[o], want, wantInt)
 			}
 		}
 	}

@@ -13,12 +13,14 @@ const (
 func Pow(x, y float64) float64 {
 	whole := y == math.Trunc(y)
 	a := math.Abs(x)
-	if y == 1 || y == 2 || y == -1 || !(a >= 0x1p-1022 && a <= math.MaxFloat64) || x < 0 && !whole || !(math.Abs(y) <= 1e18) {
+	if y == 1 || y == 2 || y == -1 || !(a >= 0x1p-1022 && a <= math.MaxFloat64) || x < 0 && !whole ||
+		!(math.Abs(y) <= 1e18) {
 		return math.Pow(x, y)
 	}
 	hi, lo := logTwice(a)
 	p := y * hi
-	if !(math.Abs(p) < 708) || whole && x == math.Trunc(x) && p >= 0 && p < 53*math.Ln2 { // the latter are whole numbers
+	// the latter are whole numbers
+	if !(math.Abs(p) < 708) || whole && x == math.Trunc(x) && p >= 0 && p < 53*math.Ln2 {
 		return math.Pow(x, y)
 	}
 	e := math.Exp(p)

@@ -69,7 +69,8 @@ func (r *Recurrent) Forward(x, h, c []float64) *Recurrence {
 			rows += n
 		}
 	}
-	k := &Recurrence{Y: make([]float64, rows*out), hPrev: make([]float64, rows*out), gates: make([]float64, rows*width), raw: make([]float64, rows*hid)}
+	k := &Recurrence{Y: make([]float64, rows*out), hPrev: make([]float64, rows*out), gates: make([]float64, rows*width),
+		raw: make([]float64, rows*hid)}
 	switch r.Cell {
 	case LSTMCell:
 		k.cPrev, k.extra = make([]float64, rows*hid), make([]float64, rows*hid)
@@ -184,7 +185,8 @@ func (r *Recurrent) Backward(k *Recurrence, x, dy, dh, dc []float64) RecurrentGr
 			case LSTMCell:
 				lstmBackward(gates, k.extra[row*hid:], k.cPrev[row*hid:], up, dc[i*hid:(i+1)*hid], d)
 			case GRUCell:
-				gruBackward(gates, k.extra[row*hid:], k.hPrev[row*out:], up, d, dgh[row*width:(row+1)*width], direct[i*out:(i+1)*out])
+				gruBackward(gates, k.extra[row*hid:], k.hPrev[row*out:], up, d, dgh[row*width:(row+1)*width],
+					direct[i*out:(i+1)*out])
 			case TanhCell:
 				for j, y := range gates {
 					d[j] = up[j] * (1 - y*y)

@@ -76,7 +76,8 @@ func TestPow(t *testing.T) {
 			t.Fatalf("%v ** (1/%d) = %v, want %v", want, n, got, x)
 		}
 	}
-	for _, c := range [][3]float64{{2, 0.5, math.Sqrt2}, {9, 0.5, 3}, {-8, 3, -512}, {0, 7, 0}, {2, 1000, 0x1p1000}, {2, -1074, 0x1p-1074}, {1, math.Inf(1), 1}, {0.5, 1e300, 0}} {
+	for _, c := range [][3]float64{{2, 0.5, math.Sqrt2}, {9, 0.5, 3}, {-8, 3, -512}, {0, 7, 0}, {2, 1000, 0x1p1000},
+		{2, -1074, 0x1p-1074}, {1, math.Inf(1), 1}, {0.5, 1e300, 0}} {
 		if got := Pow(c[0], c[1]); math.Abs(got-c[2]) > 3e-16*math.Abs(c[2]) {
 			t.Errorf("%v ** %v = %v, want %v", c[0], c[1], got, c[2])
 		}
