@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/optool/optool/internal/vmath"
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/tensor"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/internal/vmath"
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )

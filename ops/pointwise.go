@@ -5,7 +5,7 @@ import (
 	"math/cmplx"
 	"math/rand/v2"
 
-	"github.com/optool/optool/internal/vmath"
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"

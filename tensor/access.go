@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/optool/optool/internal/vmath"
+	"github.com/optool/optool/internal/num/vmath"
 )
 
 // blockLen is the number of elements computed or converted at a time: 64 KiB

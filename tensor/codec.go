@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/optool/optool/internal/vmath"
+	"github.com/optool/optool/internal/num/vmath"
 )
 
 // A codec converts blocks of stored little-endian elements to and from the

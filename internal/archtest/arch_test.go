@@ -27,23 +27,23 @@ var imports = []struct {
 	{"cmd/...", []string{"internal/cli"}},
 	{"internal/cli/...", []string{"*"}},
 	{"internal/archtest", nil},
-	{"internal/blas", nil},  // products of float64 matrices
-	{"internal/vmath", nil}, // vectorised elementary functions on plain slices
+	{"internal/num/blas", nil},  // products of float64 matrices
+	{"internal/num/vmath", nil}, // vectorised elementary functions on plain slices
 	{"diopi_conformance/...", []string{"diopi_conformance/...", "devicebridge/...", "pthformat", "replay", "ops",
 		"opdef", "opcheck", "compare", "fixtures", "tensor", "value"}},
 	{"replay/ondevice", []string{"replay", "devicebridge/...", "opdef", "compare", "timing", "tensor"}},
 	{"replay/...", []string{"replay/...", "capture", "ops", "opdef", "compare", "timing", "tensor", "value",
 		"pthformat"}},
 	{"opcheck", []string{"opdef", "compare", "tensor", "value"}},
-	{"ops/internal/kernel/...", []string{"ops/internal/kernel/...", "internal/blas", "internal/vmath"}},
-	{"ops", []string{"opdef", "ops/internal/kernel/...", "internal/blas", "internal/vmath", "tensor", "value"}},
-	{"opdef", []string{"devicebridge/diopi", "internal/vmath", "tensor", "value"}}, // an op says how devices run it
+	{"ops/internal/kernel/...", []string{"ops/internal/kernel/...", "internal/num/blas", "internal/num/vmath"}},
+	{"ops", []string{"opdef", "ops/internal/kernel/...", "internal/num/blas", "internal/num/vmath", "tensor", "value"}},
+	{"opdef", []string{"devicebridge/diopi", "internal/num/vmath", "tensor", "value"}}, // an op says how devices run it
 	{"capture", []string{"pthformat", "tensor", "value"}},
 	{"devicebridge/...", []string{"devicebridge/...", "opdef", "tensor", "value"}},
 	{"fixtures/...", []string{"fixtures/...", "capture", "pthformat", "tensor", "value"}},
 	{"pthformat", []string{"tensor", "value"}},
-	{"compare/internal/...", []string{"compare/internal/...", "internal/vmath"}},
-	{"compare", []string{"tensor", "value", "compare/internal/...", "internal/vmath"}},
+	{"compare/internal/...", []string{"compare/internal/...", "internal/num/vmath"}},
+	{"compare", []string{"tensor", "value", "compare/internal/...", "internal/num/vmath"}},
 	{"value", []string{"tensor"}},
 	{"timing", nil},
 	{"reports/plots", []string{"reports", "timing"}},
@@ -51,11 +51,11 @@ var imports = []struct {
 	{"reports/webpage", []string{"reports"}},
 	{"reports/xlsx", []string{"reports"}},
 	{"reports", []string{"timing"}}, // what was measured is drawn as it is
-	{"tensor", []string{"internal/vmath"}},
+	{"tensor", []string{"internal/num/vmath"}},
 }
 
 // unsafeFiles are the only places where package unsafe may be imported.
-var unsafeFiles = []string{"devicebridge/...", "pthformat/mmap_unix.go", "compare/internal/...", "internal/vmath/..."}
+var unsafeFiles = []string{"devicebridge/...", "pthformat/mmap_unix.go", "compare/internal/...", "internal/num/vmath/..."}
 
 // cgoFiles are the only places where "C" may be imported.
 var cgoFiles = []string{"devicebridge/...", "ops/internal/kernel/openblas/..."}

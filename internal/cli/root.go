@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/optool/optool/internal/blas"
+	"github.com/optool/optool/internal/num/blas"
 	"github.com/optool/optool/pthformat"
 )
 

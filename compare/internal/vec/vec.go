@@ -16,7 +16,7 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/optool/optool/internal/vmath"
+	"github.com/optool/optool/internal/num/vmath"
 )
 
 // Stats is what one pass over a block tells. a is the first side (device), b

@@ -1,6 +1,6 @@
 package kernel
 
-import "github.com/optool/optool/internal/vmath"
+import "github.com/optool/optool/internal/num/vmath"
 
 // Conv is the geometry of a cross-correlation of up to three spatial
 // dimensions (unused leading ones have size 1) over tensors in the layouts

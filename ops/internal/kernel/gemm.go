@@ -5,7 +5,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/blas/cblas128"
 
-	ourblas "github.com/optool/optool/internal/blas"
+	ourblas "github.com/optool/optool/internal/num/blas"
 )
 
 // floats computes the products of floats, also those within gonum's LAPACK.

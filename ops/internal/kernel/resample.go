@@ -1,6 +1,6 @@
 package kernel
 
-import "github.com/optool/optool/internal/vmath"
+import "github.com/optool/optool/internal/num/vmath"
 
 // An Axis is a linear map along one dimension: output o is the sum of
 // Weight[j] * input[Index[j]] for j in [Ptr[o], Ptr[o+1]).
