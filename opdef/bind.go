@@ -63,9 +63,9 @@ func fieldName(param string) string {
 	return b.String()
 }
 
-// makePlan checks the argument struct against the schema and prepares the
+// makeSetters checks the argument struct against the schema and prepares the
 // conversion of every parameter.
-func makePlan(s *Schema, args reflect.Type) ([]setter, error) {
+func makeSetters(s *Schema, args reflect.Type) ([]setter, error) {
 	if args.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("argument type %v is not a struct", args)
 	}
@@ -392,20 +392,20 @@ var aliases = map[string][]string{
 
 // bind converts the arguments of a call to a new argument struct.
 func (e *Entry) bind(args []value.Value, kwargs *value.Dict) (any, error) {
-	p := reflect.New(e.args)
+	p := reflect.New(e.op.argsType())
 	st := p.Elem()
 	params := e.Schema.Params
 	given := make([]bool, len(params))
 	set := func(i int, v value.Value) error {
 		given[i] = true
-		if e.plan[i].field == nil {
+		if e.setters[i].field == nil {
 			return nil
 		}
-		x, err := e.plan[i].conv(v)
+		x, err := e.setters[i].conv(v)
 		if err != nil {
 			return &RefusedError{Arg: params[i].Name, Msg: err.Error()}
 		}
-		st.FieldByIndex(e.plan[i].field).Set(x)
+		st.FieldByIndex(e.setters[i].field).Set(x)
 		return nil
 	}
 	i := 0
@@ -449,8 +449,8 @@ func (e *Entry) bind(args []value.Value, kwargs *value.Dict) (any, error) {
 		if prm.Required {
 			return nil, &RefusedError{Arg: prm.Name, Msg: "missing"}
 		}
-		if f := e.plan[i].field; f != nil {
-			st.FieldByIndex(f).Set(e.plan[i].def)
+		if f := e.setters[i].field; f != nil {
+			st.FieldByIndex(f).Set(e.setters[i].def)
 		}
 	}
 	return p.Interface(), nil

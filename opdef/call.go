@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -17,6 +18,7 @@ type Call struct {
 	Entry *Entry
 	Name  string // the captured name
 	args  any
+	*prepared
 	// written is the argument whose elements the results replace: self of an
 	// in-place form; out are the tensors given as out=.
 	written *tensor.Tensor
@@ -25,12 +27,40 @@ type Call struct {
 	accepted []*tensor.Tensor
 }
 
+// prepared is the plan of a call, made when it is first asked for.
+type prepared struct {
+	once    sync.Once
+	plan    planned
+	refusal error
+}
+
+// Plan checks the arguments, once: the error is the *RefusedError that Forward
+// gives too.
+func (c *Call) Plan() error {
+	c.once.Do(func() {
+		var err error
+		if c.plan, err = c.Entry.op.plan(c.args); err != nil {
+			c.refusal = c.Entry.refused(err)
+		}
+	})
+	return c.refusal
+}
+
+// sound is the plan of a call that Forward has run, or that is like one: its
+// arguments cannot be refused.
+func (c *Call) sound() planned {
+	if err := c.Plan(); err != nil {
+		panic(err)
+	}
+	return c.plan
+}
+
 // Bind converts the arguments of a call of e under one of its names.
 func (e *Entry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call, error) {
 	if err := e.Ready(); err != nil {
 		return nil, err
 	}
-	c := &Call{Entry: e, Name: name}
+	c := &Call{Entry: e, Name: name, prepared: &prepared{}}
 	kwargs, err := c.takeOut(kwargs)
 	if err == nil {
 		c.args, err = e.bind(args, kwargs)
@@ -55,7 +85,7 @@ func (e *Entry) NewCall(args any) *Call {
 	if err := e.Ready(); err != nil {
 		panic(err)
 	}
-	return &Call{Entry: e, Name: e.Names[0], args: args}
+	return &Call{Entry: e, Name: e.Names[0], args: args, prepared: &prepared{}}
 }
 
 func (e *Entry) refused(err error) error {
@@ -95,8 +125,8 @@ func (c *Call) takeOut(kwargs *value.Dict) (*value.Dict, error) {
 
 func (c *Call) inplaceFlag() bool {
 	for i, p := range c.Entry.Schema.Params {
-		if p.Name == "inplace" && c.Entry.plan[i].field != nil {
-			b, ok := reflect.ValueOf(c.args).Elem().FieldByIndex(c.Entry.plan[i].field).Interface().(bool)
+		if p.Name == "inplace" && c.Entry.setters[i].field != nil {
+			b, ok := reflect.ValueOf(c.args).Elem().FieldByIndex(c.Entry.setters[i].field).Interface().(bool)
 			return ok && b
 		}
 	}
@@ -104,16 +134,16 @@ func (c *Call) inplaceFlag() bool {
 }
 
 // Random says why the values of the results cannot be compared, "" where they
-// can.
+// can or the call is refused.
 func (c *Call) Random() string {
-	if c.Entry.random != nil {
-		return c.Entry.random(c.args)
+	if c.Plan() != nil {
+		return ""
 	}
-	return c.Entry.Random
+	return c.plan.random()
 }
 
 // ExactOut reports that what results are written to must have their dtype.
-func (c *Call) ExactOut() bool { return c.Entry.exact != nil && c.Entry.exact(c.args) }
+func (c *Call) ExactOut() bool { return c.sound().exactOut() }
 
 // Args is the bound argument struct, a pointer to the op's argument type.
 func (c *Call) Args() any { return c.args }
@@ -138,7 +168,7 @@ func (c *Call) tensors() []Arg {
 		if p.Type.Base != "Tensor" {
 			continue
 		}
-		switch f := st.FieldByIndex(c.Entry.plan[i].field).Interface().(type) {
+		switch f := st.FieldByIndex(c.Entry.setters[i].field).Interface().(type) {
 		case *tensor.Tensor:
 			out = append(out, Arg{p.Name, -1, f})
 		case []*tensor.Tensor:
@@ -153,13 +183,13 @@ func (c *Call) tensors() []Arg {
 // Map returns the call with every tensor argument (numbers that became 0-d
 // tensors included) replaced by f of it; nil ones stay.
 func (c *Call) Map(f func(Arg) *tensor.Tensor) *Call {
-	p := reflect.New(c.Entry.args)
+	p := reflect.New(c.Entry.op.argsType())
 	p.Elem().Set(reflect.ValueOf(c.args).Elem())
 	for i, prm := range c.Entry.Schema.Params {
 		if prm.Type.Base != "Tensor" {
 			continue
 		}
-		field := p.Elem().FieldByIndex(c.Entry.plan[i].field)
+		field := p.Elem().FieldByIndex(c.Entry.setters[i].field)
 		switch v := field.Interface().(type) {
 		case *tensor.Tensor:
 			if v != nil {
@@ -177,8 +207,13 @@ func (c *Call) Map(f func(Arg) *tensor.Tensor) *Call {
 			}
 		}
 	}
+	return c.with(p.Interface())
+}
+
+// with is the call with other arguments, which are planned anew.
+func (c *Call) with(args any) *Call {
 	d := *c
-	d.args = p.Interface()
+	d.args, d.prepared = args, &prepared{}
 	return &d
 }
 
@@ -206,20 +241,21 @@ type Forward struct {
 // of storage reads (*tensor.ReadError) are the caller's to recover.
 func (c *Call) Forward() (*Forward, error) {
 	e := c.Entry
-	if e.value != nil {
-		v, err := e.value(c.args)
+	if err := c.Plan(); err != nil {
+		return nil, err
+	}
+	if compute := c.plan.value(); compute != nil {
+		v, err := compute()
 		if err != nil {
 			return nil, e.refused(err)
 		}
 		f := &Forward{Value: v}
-		if e.after != nil {
-			if f.After, err = e.after(c.args, nil); err != nil {
-				return nil, e.refused(err)
-			}
+		if f.After, err = c.plan.after(nil); err != nil {
+			return nil, e.refused(err)
 		}
 		return f, nil
 	}
-	outs, err := e.kernel(c.args)
+	outs, err := c.plan.kernel()
 	if err != nil {
 		return nil, e.refused(err)
 	}
@@ -237,10 +273,8 @@ func (c *Call) Forward() (*Forward, error) {
 			return nil, e.refused(err)
 		}
 	}
-	if e.after != nil {
-		if f.After, err = e.after(c.args, f.Outs); err != nil {
-			return nil, e.refused(err)
-		}
+	if f.After, err = c.plan.after(f.Outs); err != nil {
+		return nil, e.refused(err)
 	}
 	absent := e.Schema.absent(len(f.Outs))
 	if len(f.Outs) == 1 && absent == 0 {
@@ -295,10 +329,13 @@ func (c *Call) Backward(f *Forward, out []*tensor.Tensor, need map[string]bool) 
 }
 
 func (c *Call) backward(g *Grad) (Grads, error) {
-	if c.Entry.grad == nil {
+	if !c.Entry.HasGrad {
 		return nil, fmt.Errorf("op %s: no gradient: %s", c.Entry.Op(), c.Entry.NoGrad)
 	}
-	grads, err := c.Entry.grad(c.args, g)
+	if err := c.Plan(); err != nil {
+		return nil, err
+	}
+	grads, err := c.plan.grad(g)
 	if err != nil {
 		return nil, c.Entry.refused(err)
 	}
@@ -329,15 +366,18 @@ func (c *Call) backward(g *Grad) (Grads, error) {
 // Node computes what op_tools saved as grad_inputs for ops whose last autograd
 // node is another's; ok is false where the gradients are the arguments' own.
 func (c *Call) Node(f *Forward, out []*tensor.Tensor) (n Node, ok bool, err error) {
-	if c.Entry.node == nil {
-		return Node{}, false, nil
-	}
 	return c.node(NewGrad(c.outs(f), out, nil))
 }
 
 func (c *Call) node(g *Grad) (n Node, ok bool, err error) {
-	n, err = c.Entry.node(c.args, g)
-	if err != nil {
+	if err := c.Plan(); err != nil {
+		return Node{}, false, err
+	}
+	compute := c.plan.node()
+	if compute == nil {
+		return Node{}, false, nil
+	}
+	if n, err = compute(g); err != nil {
 		return Node{}, false, c.Entry.refused(err)
 	}
 	return n, n.Skip != "" || n.Grads != nil, nil
@@ -361,10 +401,11 @@ func (c *Call) outs(f *Forward) []*tensor.Tensor {
 // Accept asks the op about results that differ; ok is false if it has no rule.
 // Gradients computed afterwards start from the recorded results it accepts.
 func (c *Call) Accept(got, want []*tensor.Tensor) (as []Acceptance, ok bool) {
-	if c.Entry.accept == nil {
+	decide := c.sound().accept()
+	if decide == nil {
 		return nil, false
 	}
-	as = c.Entry.accept(c.args, got, want)
+	as = decide(got, want)
 	c.accepted = make([]*tensor.Tensor, len(got))
 	for i, a := range as {
 		if a.OK {
@@ -390,10 +431,10 @@ type Bound struct {
 // multiply-add of a product, none where values are moved, selected or compared,
 // else one per element of the largest tensor.
 func (c *Call) Flops(f *Forward) float64 {
-	if c.Entry.product != nil && len(f.Outs) > 0 {
-		return 2 * c.Entry.product(c.args) * float64(f.Outs[0].Numel())
+	if n := c.sound().products(); n > 0 && len(f.Outs) > 0 {
+		return 2 * n * float64(f.Outs[0].Numel())
 	}
-	if c.errorClass().Class == Exact {
+	if c.sound().errorClass().Class == Exact {
 		return 0
 	}
 	n := 0
@@ -406,34 +447,20 @@ func (c *Call) Flops(f *Forward) float64 {
 	return float64(n)
 }
 
-// errorClass is the error class of the call.
-func (c *Call) errorClass() Error {
-	if c.Entry.errorOf != nil {
-		return c.Entry.errorOf(c.args)
-	}
-	return c.Entry.Error
-}
-
 // OutBound is the error model of result i of f.
 func (c *Call) OutBound(f *Forward, i int) Bound {
-	e := c.Entry
-	class := c.errorClass()
+	class := c.sound().errorClass()
 	b := class.bound()
-	if e.terms != nil {
-		b.Terms = max(1, e.terms(c.args))
-	}
+	b.Terms = c.plan.terms()
+	scale := c.plan.scale()
 	switch {
 	case !f.Outs[i].DType.IsFloat() && !f.Outs[i].DType.IsComplex():
 		return Bound{Class: Exact}
-	case e.scale != nil:
-		b.Scale = func() *tensor.Tensor { return e.scale(c.args, f.Outs)[i] }
+	case scale != nil:
+		b.Scale = func() *tensor.Tensor { return scale(f.Outs)[i] }
 	case b.Class == Accumulated:
 		b.Scale = func() *tensor.Tensor {
-			outs, err := c.magnitudes().Entry.kernel(c.magnitudes().args)
-			if err != nil {
-				return largest(f.Outs[i])
-			}
-			return Abs(outs[i])
+			return Abs(must(c.magnitudes().sound().kernel())[i])
 		}
 	case b.Class == Normwise:
 		b.Scale = func() *tensor.Tensor { return largest(f.Outs[i]) }
@@ -444,28 +471,22 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 // GradBound is the error model of the gradient of item i (0 for a plain
 // argument) of an argument.
 func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg string, i int) Bound {
-	e := c.Entry
-	class := c.errorClass().grad()
+	class := c.sound().errorClass().grad()
 	b := class.bound()
-	if e.gterms != nil {
-		b.Terms = max(1, e.gterms(c.args))
-	}
+	b.Terms = c.plan.gradTerms()
 	t := grads[arg][i]
+	scale := c.plan.gradScale()
 	switch {
-	case e.gscale != nil:
+	case scale != nil:
 		b.Scale = func() *tensor.Tensor {
-			s, err := e.gscale(c.args, NewGrad(c.outs(f), out, nil), grads)
-			if err != nil || len(s[arg]) <= i || s[arg][i] == nil {
-				return largest(t)
+			if s := must(scale(NewGrad(c.outs(f), out, nil), grads)); len(s[arg]) > i && s[arg][i] != nil {
+				return s[arg][i]
 			}
-			return s[arg][i]
+			return largest(t)
 		}
 	case b.Class == Accumulated:
 		b.Scale = func() *tensor.Tensor {
-			s, err := c.magnitudes().backward(NewGrad(absAll(c.outs(f)), absAll(out), nil))
-			if err != nil || len(s[arg]) <= i || s[arg][i] == nil {
-				return largest(t)
-			}
+			s := must(c.magnitudes().backward(NewGrad(absAll(c.outs(f)), absAll(out), nil)))
 			return Abs(s[arg][i])
 		}
 	case b.Class == Normwise:
@@ -477,28 +498,32 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 // NodeBound is the error model of gradient i of the node that Node found for
 // the results of f and their gradients out.
 func (c *Call) NodeBound(f *Forward, out []*tensor.Tensor, node Node, i int) Bound {
-	e := c.Entry
-	class := c.errorClass().grad()
+	class := c.sound().errorClass().grad()
 	b := class.bound()
-	if e.gterms != nil {
-		b.Terms = max(1, e.gterms(c.args))
-	}
+	b.Terms = c.plan.gradTerms()
 	t := node.Grads[i]
 	switch {
 	case node.Scale != nil:
 		b.Scale = func() *tensor.Tensor { return node.Scale()[i] }
-	case b.Class == Accumulated && e.gscale == nil:
+	case b.Class == Accumulated && c.plan.gradScale() == nil:
 		b.Scale = func() *tensor.Tensor {
-			n, ok, err := c.magnitudes().node(NewGrad(absAll(c.outs(f)), absAll(out), nil))
-			if err != nil || !ok || len(n.Grads) <= i || n.Grads[i] == nil {
-				return largest(t)
-			}
-			return Abs(n.Grads[i])
+			n, _, err := c.magnitudes().node(NewGrad(absAll(c.outs(f)), absAll(out), nil))
+			return Abs(must(n, err).Grads[i])
 		}
 	default:
 		b.Scale = func() *tensor.Tensor { return largest(t) }
 	}
 	return b
+}
+
+// must is the result of a bound's computation. It works on a call that was run
+// or on its magnitudes, so that an error is a contradiction in the declaration;
+// the panic is its caller's to recover, like those of kernels.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(fmt.Errorf("error bound: %w", err))
+	}
+	return v
 }
 
 func absAll(ts []*tensor.Tensor) []*tensor.Tensor {

@@ -225,7 +225,7 @@ func (c *Call) DeviceCase(f *Forward, out []*tensor.Tensor, need []string) (*Dev
 func (c *Call) unused(used map[int]bool) error {
 	st := reflect.ValueOf(c.args).Elem()
 	for i, p := range c.Entry.Schema.Params {
-		plan := c.Entry.plan[i]
+		plan := c.Entry.setters[i]
 		if used[i] || plan.field == nil || p.Name == "inplace" {
 			continue
 		}
@@ -267,7 +267,7 @@ func (c *Call) fill(s source, f *Forward, r *diopi.Recipe) (value.Value, error) 
 		return s.literal, nil
 	}
 	p := c.Entry.Schema.Params[s.param]
-	v := reflect.ValueOf(c.args).Elem().FieldByIndex(c.Entry.plan[s.param].field).Interface()
+	v := reflect.ValueOf(c.args).Elem().FieldByIndex(c.Entry.setters[s.param].field).Interface()
 	if list, ok := v.([]*tensor.Tensor); ok && s.item >= 0 {
 		if s.item >= len(list) {
 			return nil, nil
@@ -305,7 +305,7 @@ func (c *Call) parts(f *Forward) (value.Value, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("the op has no argument dim")
 	}
-	d, _ := reflect.ValueOf(c.args).Elem().FieldByIndex(c.Entry.plan[at].field).Interface().(int)
+	d, _ := reflect.ValueOf(c.args).Elem().FieldByIndex(c.Entry.setters[at].field).Interface().(int)
 	s := value.NewList()
 	for _, t := range f.Outs {
 		k := d

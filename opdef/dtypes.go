@@ -11,11 +11,8 @@ import (
 // with. Ops without cases list none.
 func (e *Entry) DTypes() []string {
 	names := []string{}
-	if e.cases == nil {
-		return names
-	}
 	var seen []tensor.DType
-	for _, c := range e.cases(rand.New(rand.NewPCG(1, 1))) {
+	for _, c := range e.op.cases(rand.New(rand.NewPCG(1, 1))) {
 		for _, a := range e.NewCall(c).Tensors() {
 			if !slices.Contains(seen, a.Tensor.DType) {
 				seen = append(seen, a.Tensor.DType)

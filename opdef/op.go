@@ -3,7 +3,6 @@ package opdef
 import (
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -12,10 +11,13 @@ import (
 	"github.com/optool/optool/value"
 )
 
-// An Op declares one operator overload: everything that optool knows about it
+// A Planned declares one operator overload: everything that optool knows about it
 // stands here and nowhere else. A is the struct its arguments arrive in: one
 // exported field per schema argument, in Go case (negative_slope:
 // NegativeSlope); it is checked against the schema when the registry is built.
+// P is what Plan makes of the arguments, once per call: checked, dimensions
+// resolved, dtypes promoted. Kernel, gradient and bounds take the plan, so that
+// none of them meets arguments that another has refused.
 //
 // Field types by schema type:
 //
@@ -28,7 +30,7 @@ import (
 //	any    value.Value
 //
 // Device, Layout, MemoryFormat, Generator and ignored arguments need no field.
-type Op[A any] struct {
+type Planned[A, P any] struct {
 	// Schema is the op's identity, in the notation of type Schema.
 	Schema string
 
@@ -53,46 +55,51 @@ type Op[A any] struct {
 
 	// ErrorOf gives the error class of a call where it depends on the arguments:
 	// a scatter moves values or adds them. nil: Error.
-	ErrorOf func(a *A) Error
+	ErrorOf func(p P) Error
+
+	// Plan checks the arguments and prepares what the other functions take. An
+	// argument torch refuses gives an error made by Refuse. nil: the plan is the
+	// argument struct itself (see Op).
+	Plan func(a *A) (P, error)
 
 	// Kernel computes the results from the arguments: tensors whose elements
 	// are unrounded compute values and whose DType is the dtype torch gives.
 	// Most are lazy. An argument torch refuses gives an error made by Refuse.
-	Kernel func(a *A) ([]*tensor.Tensor, error)
+	Kernel func(p P) ([]*tensor.Tensor, error)
 
 	// Value replaces Kernel for ops whose result is not made of tensors (item,
 	// tolist, size): the Python value torch returns.
-	Value func(a *A) (value.Value, error)
+	Value func(p P) (value.Value, error)
 
 	// After gives the new values of arguments the call changes without
 	// returning them, by argument name (running_mean of batch_norm). nil if none.
-	After func(a *A, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
+	After func(p P, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
 
 	// AfterScale gives S, as Scale does for results, for the values of After; nil
 	// or missing: the largest magnitude of each.
-	AfterScale func(a *A) map[string][]*tensor.Tensor
+	AfterScale func(p P) map[string][]*tensor.Tensor
 
 	// Grad computes the gradients of the differentiable arguments. NoGrad says
 	// why there are none. One of the two is set unless no result is floating.
-	Grad   func(a *A, g *Grad) (Grads, error)
+	Grad   func(p P, g *Grad) (Grads, error)
 	NoGrad string
 
 	// Node computes what op_tools saved as grad_inputs when that is not one
 	// gradient per argument requiring it: what the last autograd node of the
 	// result received for its own inputs. nil: the gradients of Grad.
-	Node func(a *A, g *Grad) (Node, error)
+	Node func(p P, g *Grad) (Node, error)
 
 	// Scale gives, for each result, S: the sum of the magnitudes of the terms
 	// added to make each element (or the largest intermediate), as a tensor of
 	// the result's shape. It replaces the class's own rule. GradScale does the
 	// same for gradients.
-	Scale     func(a *A, outs []*tensor.Tensor) []*tensor.Tensor
-	GradScale func(a *A, g *Grad, grads Grads) (Grads, error)
+	Scale     func(p P, outs []*tensor.Tensor) []*tensor.Tensor
+	GradScale func(p P, g *Grad, grads Grads) (Grads, error)
 
 	// Terms is the number of terms added to make one element; nil: 1. GradTerms
 	// likewise for gradients; nil: Terms.
-	Terms     func(a *A) int
-	GradTerms func(a *A) int
+	Terms     func(p P) int
+	GradTerms func(p P) int
 
 	// Lookup names the tensor argument that values are picked from: no more of it
 	// is read than the results hold.
@@ -101,12 +108,12 @@ type Op[A any] struct {
 	// Products is the number of multiply-adds that make one element of the first
 	// result: what a product of matrices or a convolution costs. nil: the op costs
 	// an operation per element of its largest tensor.
-	Products func(a *A) float64
+	Products func(p P) float64
 
 	// Accept decides on results that differ but may be right: ties in topk,
 	// the order of unique. It gets the call's results as recorded (got) and as
 	// computed (want) and returns a verdict per result; nil: no such freedom.
-	Accept func(a *A, got, want []*tensor.Tensor) []Acceptance
+	Accept func(p P, got, want []*tensor.Tensor) []Acceptance
 
 	// Random says why values cannot be compared: "draws random numbers",
 	// "uninitialised memory". Only shape and dtype are then checked.
@@ -114,11 +121,11 @@ type Op[A any] struct {
 
 	// RandomIf is Random for ops that draw numbers only in some calls (dropout
 	// in training); it returns "" where the result is determined.
-	RandomIf func(a *A) string
+	RandomIf func(p P) string
 
 	// ExactOut reports that what results are written to, out= or self, must have
 	// their dtype; nil: torch converts.
-	ExactOut func(a *A) bool
+	ExactOut func(p P) bool
 
 	// Trivial marks ops whose results are zeros, empty or NaN by nature (zeros,
 	// eq), which otherwise make a comparison mistrusted.
@@ -147,6 +154,9 @@ type Op[A any] struct {
 	// the reason: {"strides": "addresses memory by its strides"}.
 	Exempt map[string]string
 }
+
+// An Op is a declaration whose functions take the argument struct itself.
+type Op[A any] = Planned[A, *A]
 
 // Doc is what a reader of docs/ops.md sees.
 type Doc struct {
@@ -270,12 +280,12 @@ func (e Error) grad() Error {
 	return Error{Class: Normwise, ULPs: 4}
 }
 
-// An Entry is a declared op with its argument type erased.
-type Entry struct {
-	Schema  *Schema  // nil before Ready
+// Facts are what a declaration says of an operator as such, whatever its
+// arguments are.
+type Facts struct {
 	Names   []string // full public names, in-place ones included
 	InPlace bool
-	Resizes bool // see Op.Resizes
+	Resizes bool // see Planned.Resizes
 	Doc     Doc
 	Error   Error
 	NoGrad  string
@@ -283,30 +293,19 @@ type Entry struct {
 	Trivial bool
 	HasGrad bool
 	Exempt  map[string]string
-	DIOPI   string // see Op.DIOPI
+	DIOPI   string // see Planned.DIOPI
 	View    bool   // the result is an argument seen otherwise
-	Lookup  string // see Op.Lookup
+	Lookup  string // see Planned.Lookup
+}
 
-	args    reflect.Type
-	plan    []setter // per schema parameter
-	kernel  func(any) ([]*tensor.Tensor, error)
-	random  func(any) string
-	value   func(any) (value.Value, error)
-	after   func(any, []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
-	ascale  func(any) map[string][]*tensor.Tensor
-	grad    func(any, *Grad) (Grads, error)
-	node    func(any, *Grad) (Node, error)
-	scale   func(any, []*tensor.Tensor) []*tensor.Tensor
-	gscale  func(any, *Grad, Grads) (Grads, error)
-	terms   func(any) int
-	gterms  func(any) int
-	product func(any) float64
-	errorOf func(any) Error
-	accept  func(any, []*tensor.Tensor, []*tensor.Tensor) []Acceptance
-	exact   func(any) bool
-	cases   func(*rand.Rand) []any
+// An Entry is a declared op with its argument and plan types erased.
+type Entry struct {
+	Facts
+	Schema *Schema // nil before Ready
 
-	schema  string // as declared
+	op      operator
+	setters []setter // per schema parameter
+	schema  string   // as declared
 	once    sync.Once
 	problem error
 
@@ -315,74 +314,13 @@ type Entry struct {
 	deviceErr  error
 }
 
-// Entry erases the argument type. A declaration that contradicts itself is
-// reported by Ready.
-func (o Op[A]) Entry() *Entry {
-	e := &Entry{
+// Entry erases the types. A declaration that contradicts itself is reported by
+// Ready.
+func (o Planned[A, P]) Entry() *Entry {
+	e := &Entry{op: &o, schema: o.Schema, Facts: Facts{
 		InPlace: o.InPlace, Resizes: o.Resizes, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random,
-		Trivial: o.Trivial,
-		HasGrad: o.Grad != nil, Exempt: o.Exempt, DIOPI: o.DIOPI, Lookup: o.Lookup, args: reflect.TypeFor[A](),
-		schema: o.Schema,
-	}
-	if o.ErrorOf != nil {
-		e.errorOf = func(a any) Error { return o.ErrorOf(a.(*A)) }
-	}
-	if o.Kernel != nil {
-		e.kernel = func(a any) ([]*tensor.Tensor, error) { return o.Kernel(a.(*A)) }
-	}
-	if o.RandomIf != nil {
-		e.random = func(a any) string { return o.RandomIf(a.(*A)) }
-	}
-	if o.Value != nil {
-		e.value = func(a any) (value.Value, error) { return o.Value(a.(*A)) }
-	}
-	if o.After != nil {
-		e.after = func(a any, outs []*tensor.Tensor) (map[string][]*tensor.Tensor,
-			error) {
-			return o.After(a.(*A), outs)
-		}
-	}
-	if o.AfterScale != nil {
-		e.ascale = func(a any) map[string][]*tensor.Tensor { return o.AfterScale(a.(*A)) }
-	}
-	if o.Grad != nil {
-		e.grad = func(a any, g *Grad) (Grads, error) { return o.Grad(a.(*A), g) }
-	}
-	if o.Node != nil {
-		e.node = func(a any, g *Grad) (Node, error) { return o.Node(a.(*A), g) }
-	}
-	if o.Scale != nil {
-		e.scale = func(a any, outs []*tensor.Tensor) []*tensor.Tensor { return o.Scale(a.(*A), outs) }
-	}
-	if o.GradScale != nil {
-		e.gscale = func(a any, g *Grad, gr Grads) (Grads, error) { return o.GradScale(a.(*A), g, gr) }
-	}
-	if o.Terms != nil {
-		e.terms = func(a any) int { return o.Terms(a.(*A)) }
-		e.gterms = e.terms
-	}
-	if o.Products != nil {
-		e.product = func(a any) float64 { return o.Products(a.(*A)) }
-	}
-	if o.GradTerms != nil {
-		e.gterms = func(a any) int { return o.GradTerms(a.(*A)) }
-	}
-	if o.Accept != nil {
-		e.accept = func(a any, got, want []*tensor.Tensor) []Acceptance { return o.Accept(a.(*A), got, want) }
-	}
-	if o.ExactOut != nil {
-		e.exact = func(a any) bool { return o.ExactOut(a.(*A)) }
-	}
-	if o.Cases != nil {
-		e.cases = func(r *rand.Rand) []any {
-			cs := o.Cases(r)
-			out := make([]any, len(cs))
-			for i, c := range cs {
-				out[i] = c
-			}
-			return out
-		}
-	}
+		Trivial: o.Trivial, HasGrad: o.Grad != nil, Exempt: o.Exempt, DIOPI: o.DIOPI, Lookup: o.Lookup,
+	}}
 	e.Names = expandNames(e.Op(), o.Names, o.InPlace)
 	return e
 }
@@ -405,20 +343,17 @@ func (e *Entry) init() error {
 	if len(e.Names) == 0 {
 		return wrap("no names")
 	}
-	if e.plan, err = makePlan(e.Schema, e.args); err != nil {
+	if e.setters, err = makeSetters(e.Schema, e.op.argsType()); err != nil {
 		return wrap("%v", err)
 	}
+	if problem := e.op.problem(); problem != "" {
+		return wrap("%s", problem)
+	}
 	switch {
-	case (e.kernel == nil) == (e.value == nil):
-		return wrap("want one of Kernel and Value")
 	case e.Doc.Summary == "" || e.Doc.Source == "":
 		return wrap("want a summary and a source")
 	case e.Doc.Summary[len(e.Doc.Summary)-1] == '.':
 		return wrap("summary ends in a full stop")
-	case e.kernel != nil && e.cases == nil:
-		return wrap("no cases")
-	case e.kernel != nil && !e.HasGrad && e.NoGrad == "":
-		return wrap("want Grad, or NoGrad with the reason")
 	case e.Lookup != "" && !slices.ContainsFunc(e.Schema.Params, func(p Param) bool {
 		return p.Name == e.Lookup && p.Type.Base == "Tensor"
 	}):

@@ -12,10 +12,7 @@ import (
 // Cases generates calls of the op from its declaration, the same ones for the
 // same state of r. Ops without cases give none.
 func (e *Entry) Cases(r *rand.Rand) []*Call {
-	if e.cases == nil {
-		return nil
-	}
-	args := e.cases(r)
+	args := e.op.cases(r)
 	calls := make([]*Call, len(args))
 	for i, a := range args {
 		calls[i] = e.NewCall(a)
@@ -59,7 +56,7 @@ func (c *Call) Python() (args []value.Value, kwargs *value.Dict) {
 	st := reflect.ValueOf(c.args).Elem()
 	for i, p := range c.Entry.Schema.Params {
 		var v value.Value
-		if f := c.Entry.plan[i].field; f != nil {
+		if f := c.Entry.setters[i].field; f != nil {
 			if v = python(st.FieldByIndex(f)); v == nil && p.Type.List && !p.Type.Optional {
 				v = value.NewList()
 			}
@@ -126,13 +123,13 @@ func (c *Call) MapScalars(f func(Scalar) Scalar) *Call { return mapFields(c, "Sc
 func (c *Call) MapDTypes(f func(tensor.DType) tensor.DType) *Call { return mapFields(c, "dtype", f) }
 
 func mapFields[T any](c *Call, base string, f func(T) T) *Call {
-	p := reflect.New(c.Entry.args)
+	p := reflect.New(c.Entry.op.argsType())
 	p.Elem().Set(reflect.ValueOf(c.args).Elem())
 	for i, prm := range c.Entry.Schema.Params {
 		if prm.Type.Base != base {
 			continue
 		}
-		field := p.Elem().FieldByIndex(c.Entry.plan[i].field)
+		field := p.Elem().FieldByIndex(c.Entry.setters[i].field)
 		switch v := field.Interface().(type) {
 		case T:
 			field.Set(reflect.ValueOf(f(v)))
@@ -149,7 +146,5 @@ func mapFields[T any](c *Call, base string, f func(T) T) *Call {
 			field.Set(reflect.ValueOf(out))
 		}
 	}
-	d := *c
-	d.args = p.Interface()
-	return &d
+	return c.with(p.Interface())
 }

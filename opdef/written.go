@@ -15,23 +15,18 @@ func (c *Call) Written() []*tensor.Tensor {
 // of item i (0 for a plain one) of an argument: that of a result, with the scale
 // Op.AfterScale gives or else the largest magnitude.
 func (c *Call) AfterBound(arg string, i int, t *tensor.Tensor) Bound {
-	class := c.errorClass()
+	class := c.sound().errorClass()
 	if class.Class == Exact || !t.DType.IsFloat() && !t.DType.IsComplex() {
 		return Bound{Class: Exact}
 	}
 	b := class.bound()
 	b.Covers = false // nothing is known of the scales of written arguments
-	b.Scale = func() *tensor.Tensor { return largest(t) }
-	if c.Entry.ascale != nil {
-		b.Scale = func() *tensor.Tensor {
-			if s := c.Entry.ascale(c.args)[arg]; i < len(s) && s[i] != nil {
-				return s[i]
-			}
-			return largest(t)
+	b.Scale = func() *tensor.Tensor {
+		if s := c.plan.afterScale()[arg]; i < len(s) && s[i] != nil {
+			return s[i]
 		}
+		return largest(t)
 	}
-	if c.Entry.terms != nil {
-		b.Terms = c.Entry.terms(c.args)
-	}
+	b.Terms = c.plan.terms()
 	return b
 }
