@@ -48,13 +48,17 @@ func ZipBlock[S, T tensor.Elem](dt tensor.DType, a, b *tensor.Tensor, f func(dst
 
 // ZipN is Zip for any number of operands of equal shape, in blocks: src[k]
 // holds the block of operand k.
-func ZipN[S, T tensor.Elem](dt tensor.DType, shape []int, f func(dst []T, src [][]S), ts ...*tensor.Tensor) *tensor.Tensor {
+func ZipN[S, T tensor.Elem](
+	dt tensor.DType, shape []int, f func(dst []T, src [][]S), ts ...*tensor.Tensor,
+) *tensor.Tensor {
 	return ZipAt(dt, shape, func(_ int, dst []T, src [][]S) { f(dst, src) }, ts...)
 }
 
 // ZipAt is ZipN for functions that also depend on where in the tensor the block
 // begins, at element lo.
-func ZipAt[S, T tensor.Elem](dt tensor.DType, shape []int, f func(lo int, dst []T, src [][]S), ts ...*tensor.Tensor) *tensor.Tensor {
+func ZipAt[S, T tensor.Elem](
+	dt tensor.DType, shape []int, f func(lo int, dst []T, src [][]S), ts ...*tensor.Tensor,
+) *tensor.Tensor {
 	grain := 1
 	for _, t := range ts {
 		grain = max(grain, t.Grain())

@@ -308,12 +308,16 @@ func Unreduce(t *tensor.Tensor, shape, dims []int) *tensor.Tensor {
 // functions of those of t: fill(src, dst) gets one run of t and stores one of
 // the result. A result along any but the last dimension is computed whole when
 // it is first used.
-func AlongDim[S, T tensor.Elem](dt tensor.DType, t *tensor.Tensor, dim int, fill func(src []S, dst []T)) *tensor.Tensor {
+func AlongDim[S, T tensor.Elem](
+	dt tensor.DType, t *tensor.Tensor, dim int, fill func(src []S, dst []T),
+) *tensor.Tensor {
 	return AlongDimN(dt, dim, func(src [][]S, dst []T) { fill(src[0], dst) }, t)
 }
 
 // AlongDimN is AlongDim for several tensors of equal shape.
-func AlongDimN[S, T tensor.Elem](dt tensor.DType, dim int, fill func(src [][]S, dst []T), ts ...*tensor.Tensor) *tensor.Tensor {
+func AlongDimN[S, T tensor.Elem](
+	dt tensor.DType, dim int, fill func(src [][]S, dst []T), ts ...*tensor.Tensor,
+) *tensor.Tensor {
 	t := ts[0]
 	last := max(t.Dim()-1, 0)
 	views := slices.Clone(ts)

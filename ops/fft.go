@@ -286,7 +286,9 @@ func (c *fftCall) node(name string, g *tensor.Tensor, widens bool) opdef.Node {
 
 // fftOp completes the declaration of a transform; widens says that torch makes
 // a real input complex first.
-func fftOp[A any](op opdef.Op[A], name string, kind spectrum, inverse, widens bool, call func(a *A) (*fftCall, error)) *opdef.Entry {
+func fftOp[A any](
+	op opdef.Op[A], name string, kind spectrum, inverse, widens bool, call func(a *A) (*fftCall, error),
+) *opdef.Entry {
 	sign := "-"
 	if inverse {
 		sign = "+"

@@ -296,7 +296,8 @@ func powC(x, y complex128) complex128 {
 		return 0
 	case x == 0:
 		return cmplx.Exp(y * cmplx.Log(x))
-	case imag(x) == 0 && real(x) > 0 && (cmplx.IsInf(y) || cmplx.IsNaN(y)): // the product would turn infinities into NaN
+	// the product would turn infinities into NaN
+	case imag(x) == 0 && real(x) > 0 && (cmplx.IsInf(y) || cmplx.IsNaN(y)):
 		l := math.Log(real(x))
 		return cmplx.Exp(complex(real(y)*l, imag(y)*l))
 	}

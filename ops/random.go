@@ -456,7 +456,9 @@ func multinomial(a *multinomialArgs) ([]*tensor.Tensor, error) {
 }
 
 // filler declares a method that fills its tensor with random numbers.
-func filler[A any](name, names, params string, self func(*A) (*tensor.Tensor, error), of func(*tensor.Tensor) *A) *opdef.Entry {
+func filler[A any](
+	name, names, params string, self func(*A) (*tensor.Tensor, error), of func(*tensor.Tensor) *A,
+) *opdef.Entry {
 	return opdef.Op[A]{
 		Schema: name + params, Names: names, InPlace: true, Random: drawsNumbers, Trivial: true, Error: moves,
 		NoGrad: noInput,

@@ -317,7 +317,9 @@ func channelCount(x *tensor.Tensor) int { return max(1, x.Numel()/max(1, x.Shape
 
 // byChannel is f of the elements of tensors of one shape and, behind them, of
 // the numbers of vectors for their channel.
-func byChannel(dt tensor.DType, f func(v []float64) float64, same []*tensor.Tensor, vectors ...*tensor.Tensor) *tensor.Tensor {
+func byChannel(
+	dt tensor.DType, f func(v []float64) float64, same []*tensor.Tensor, vectors ...*tensor.Tensor,
+) *tensor.Tensor {
 	shape := same[0].Shape
 	dims := slices.Delete(allDims(len(shape)), 1, 2)
 	ts := slices.Clone(same)

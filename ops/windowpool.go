@@ -42,7 +42,9 @@ func wantFloat(arg string, t *tensor.Tensor) error {
 
 // maxPoolOf completes the declaration of an op whose calls are max poolings.
 // withIndices tells whether a call returns the indices too.
-func maxPoolOf[A any](op opdef.Op[A], arg string, plan func(a *A) (*pooling, error), withIndices func(a *A) bool) *opdef.Entry {
+func maxPoolOf[A any](
+	op opdef.Op[A], arg string, plan func(a *A) (*pooling, error), withIndices func(a *A) bool,
+) *opdef.Entry {
 	op.Error = opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}}
 	op.Kernel = func(a *A) ([]*tensor.Tensor, error) {
 		p, err := plan(a)

@@ -92,19 +92,22 @@ func TestConversions(t *testing.T) {
 	}{
 		{"no file, no conversion", "", addPlan(tensor.Float64),
 			"Add out=out0/float64[3_1] input=input/float64[3_1] other=other/float64[1_2]"},
-		{"arguments before, results after", "- common_config: {dtype: '(int64)->int32, (float64)->float32'}", addPlan(tensor.Float64), `
+		{"arguments before, results after", "- common_config: {dtype: '(int64)->int32, (float64)->float32'}",
+			addPlan(tensor.Float64), `
 CastDtype out=input_as_float32/float32[3_1] input=input/float64[3_1]
 CastDtype out=other_as_float32/float32[1_2] input=other/float64[1_2]
 Add out=out0_as_float32/float32[3_1] input=input_as_float32/float32[3_1] other=other_as_float32/float32[1_2]
 CastDtype out=out0/float64[3_1] input=out0_as_float32/float32[3_1]`},
 		{"another dtype", "- common_config: {dtype: '(int64)->int32'}", addPlan(tensor.Float32),
 			"Add out=out0/float32[3_1] input=input/float32[3_1] other=other/float32[1_2]"},
-		{"several dtypes to one", "- diopiAdd: {dtype: '(int8, Int64)->int32,(float64)->float32'}", addPlan(tensor.Int8), `
+		{"several dtypes to one", "- diopiAdd: {dtype: '(int8, Int64)->int32,(float64)->float32'}",
+			addPlan(tensor.Int8), `
 CastDtype out=input_as_int32/int32[3_1] input=input/int8[3_1]
 CastDtype out=other_as_int32/int32[1_2] input=other/int8[1_2]
 Add out=out0_as_int32/int32[3_1] input=input_as_int32/int32[3_1] other=other_as_int32/int32[1_2]
 CastDtype out=out0/int8[3_1] input=out0_as_int32/int32[3_1]`},
-		{"a parameter before its function", "- diopiAdd: {dtype: (float64)->float32, tensor_dtype: {other: (float64)->float16, out: (int8)->int16}}", addPlan(tensor.Float64), `
+		{"a parameter before its function", "- diopiAdd: {dtype: (float64)->float32, tensor_dtype: {other: (float64)->float16, out: (int8)->int16}}",
+			addPlan(tensor.Float64), `
 CastDtype out=input_as_float32/float32[3_1] input=input/float64[3_1]
 CastDtype out=other_as_float16/float16[1_2] input=other/float64[1_2]
 Add out=out0/float64[3_1] input=input_as_float32/float32[3_1] other=other_as_float16/float16[1_2]`},
@@ -112,7 +115,8 @@ Add out=out0/float64[3_1] input=input_as_float32/float32[3_1] other=other_as_flo
 			"- diopiAdd: {dtype: (int64)->int32}\n- common_config: {dtype: (float64)->float32, layout: ND}",
 			addPlan(tensor.Float64),
 			"Add out=out0/float64[3_1] input=input/float64[3_1] other=other/float64[1_2]"},
-		{"only what a function sets", "- common_config: {dtype: (float64)->float32, layout: NCHW}\n- diopiAdd: {layout: ND, tensor_dtype: {out: (int8)->int16, input: (int8)->int16}}", addPlan(tensor.Float64), `
+		{"only what a function sets", "- common_config: {dtype: (float64)->float32, layout: NCHW}\n- diopiAdd: {layout: ND, tensor_dtype: {out: (int8)->int16, input: (int8)->int16}}",
+			addPlan(tensor.Float64), `
 CastDtype out=other_as_float32/float32[1_2] input=other/float64[1_2]
 Add out=out0/float64[3_1] input=input/float64[3_1] other=other_as_float32/float32[1_2]`},
 		{"the later of two entries", "- diopiAdd: {dtype: (float64)->float32}\n- diopiAdd: {layout: ND}",
@@ -121,7 +125,8 @@ Add out=out0/float64[3_1] input=input/float64[3_1] other=other_as_float32/float3
 		{"another function", "- diopiSub: {dtype: (float64)->float32}", addPlan(tensor.Float64),
 			"Add out=out0/float64[3_1] input=input/float64[3_1] other=other/float64[1_2]"},
 		{"dtype, then layout, and back at once", "- common_config: {dtype: (float64)->float32, layout: NCHW}",
-			plan("Relu", map[string]Arg{"input": of("input", tensor.Float64, []int{2, 3}, []int{1, 2}), "out": of("out0", tensor.Float64, []int{2, 3}, []int{1, 2})}), `
+			plan("Relu", map[string]Arg{"input": of("input", tensor.Float64, []int{2, 3}, []int{1, 2}),
+				"out": of("out0", tensor.Float64, []int{2, 3}, []int{1, 2})}), `
 CastDtype out=input_as_float32/float32[1_2] input=input/float64[1_2]
 CopyInp src=input_as_float32/float32[1_2] dest=input_as_float32_row-major/float32[3_1]
 Relu out=out0_as_float32_row-major/float32[3_1] input=input_as_float32_row-major/float32[3_1]
@@ -157,10 +162,12 @@ CopyInp src=input/float32[60_1_15_3] dest=input_row-major/float32[60_20_5_1]
 Relu out=out0/float32[60_20_5_1] input=input_row-major/float32[60_20_5_1]`},
 		{"not contiguous", "- common_config:\n    layout: ND\n    contiguous: False", relu(last, nil),
 			"Relu out=out0/float32[60_20_5_1] input=input/float32[60_1_15_3]"},
-		{"a contiguous parameter", "- common_config: {layout: NHWC}\n- diopiRelu: {contiguous: input, layout: ND}", relu(last, last), `
+		{"a contiguous parameter", "- common_config: {layout: NHWC}\n- diopiRelu: {contiguous: input, layout: ND}",
+			relu(last, last), `
 CopyInp src=input/float32[60_1_15_3] dest=input_row-major/float32[60_20_5_1]
 Relu out=out0/float32[60_1_15_3] input=input_row-major/float32[60_20_5_1]`},
-		{"repeated elements are cast densely", "- diopiRelu: {dtype: (float32)->float16}", relu([]int{0, 20, 5, 1}, nil), `
+		{"repeated elements are cast densely", "- diopiRelu: {dtype: (float32)->float16}",
+			relu([]int{0, 20, 5, 1}, nil), `
 CastDtype out=input_as_float16/float16[60_20_5_1] input=input/float32[0_20_5_1]
 Relu out=out0_as_float16/float16[60_20_5_1] input=input_as_float16/float16[60_20_5_1]
 CastDtype out=out0/float32[60_20_5_1] input=out0_as_float16/float16[60_20_5_1]`},

@@ -12,147 +12,47 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
 const module = "github.com/optool/optool"
 
-// imports is what each package of ours may import of ours: a package (left)
-// and the packages below it by path, where not listed themselves. "..." at the
-// end of a pattern matches everything below; "*" alone is everything.
-var imports = []struct {
-	pkg string
-	may []string
-}{
-	{"cmd/...", []string{"internal/cli"}},
-	{"internal/cli/...", []string{"*"}},
-	{"internal/archtest", nil},
-	{"internal/num/blas", nil},  // products of float64 matrices
-	{"internal/num/vmath", nil}, // vectorised elementary functions on plain slices
-	{"diopi_conformance/...", []string{"diopi_conformance/...", "devicebridge/...", "pthformat", "replay", "ops",
-		"opdef", "opcheck", "compare", "fixtures", "tensor", "value"}},
-	{"replay/ondevice", []string{"replay", "devicebridge/...", "opdef", "compare", "timing", "tensor"}},
-	{"replay/...", []string{"replay/...", "capture", "ops", "opdef", "compare", "timing", "tensor", "value",
-		"pthformat"}},
-	{"opcheck", []string{"opdef", "compare", "tensor", "value"}},
-	{"ops/internal/kernel/...", []string{"ops/internal/kernel/...", "internal/num/blas", "internal/num/vmath"}},
-	{"ops", []string{"opdef", "ops/internal/kernel/...", "internal/num/blas", "internal/num/vmath", "tensor", "value"}},
-	{"opdef", []string{"devicebridge/diopi", "internal/num/vmath", "tensor", "value"}}, // an op says how devices run it
-	{"capture", []string{"pthformat", "tensor", "value"}},
-	{"devicebridge/...", []string{"devicebridge/...", "opdef", "tensor", "value"}},
-	{"fixtures/...", []string{"fixtures/...", "capture", "pthformat", "tensor", "value"}},
-	{"pthformat", []string{"tensor", "value"}},
-	{"compare/internal/...", []string{"compare/internal/...", "internal/num/vmath"}},
-	{"compare", []string{"tensor", "value", "compare/internal/...", "internal/num/vmath"}},
-	{"value", []string{"tensor"}},
-	{"timing", nil},
-	{"reports/plots", []string{"reports", "timing"}},
-	{"reports/sqlite", []string{"reports"}},
-	{"reports/webpage", []string{"reports"}},
-	{"reports/xlsx", []string{"reports"}},
-	{"reports", []string{"timing"}}, // what was measured is drawn as it is
-	{"tensor", []string{"internal/num/vmath"}},
+// unsafePlaces are the packages and files that may import unsafe: vector loops,
+// which read bytes as elements.
+var unsafePlaces = []string{"compare/internal/vec", "internal/num/vmath"}
+
+// A source is one Go file of the tree.
+type source struct {
+	name string // relative to the module
+	test bool
+	text string
+	file *ast.File
+	set  *token.FileSet
 }
 
-// unsafeFiles are the only places where package unsafe may be imported.
-var unsafeFiles = []string{"devicebridge/...", "pthformat/mmap_unix.go", "compare/internal/...", "internal/num/vmath/..."}
-
-// cgoFiles are the only places where "C" may be imported.
-var cgoFiles = []string{"devicebridge/...", "ops/internal/kernel/openblas/..."}
-
-func match(pattern, name string) bool {
-	if pattern == "*" || pattern == name {
-		return true
-	}
-	base, below := strings.CutSuffix(pattern, "/...")
-	return below && (name == base || strings.HasPrefix(name, base+"/"))
-}
-
-// allowed reports whether package pkg may import package dep, both relative to
-// the module; known is false if no rule is about pkg.
-func allowed(pkg, dep string) (ok, known bool) {
-	for _, r := range imports {
-		if match(r.pkg, pkg) {
-			return slices.ContainsFunc(r.may, func(p string) bool { return match(p, dep) }), true
-		}
-	}
-	return false, false
-}
-
-// violations checks one non-test file, whose path is relative to the module.
-func violations(name string, f *ast.File) []string {
-	var out []string
-	add := func(format string, args ...any) { out = append(out, name+": "+fmt.Sprintf(format, args...)) }
-	pkg := path.Dir(name)
-	if _, known := allowed(pkg, ""); !known {
-		add("package %s has no rule: add it to the table of package archtest", pkg)
-	}
-	at := func(patterns []string) bool {
-		return slices.ContainsFunc(patterns, func(p string) bool { return match(p, name) })
-	}
-	for _, imp := range f.Imports {
-		dep, err := strconv.Unquote(imp.Path.Value)
-		if err != nil {
-			add("%v", err)
-			continue
-		}
-		switch {
-		case dep == "unsafe" && !at(unsafeFiles):
-			add("imports unsafe")
-		case dep == "C" && !at(cgoFiles):
-			add("imports C")
-		case imp.Name != nil && imp.Name.Name == "_" && dep != "embed":
-			add("imports %s for its side effects", dep)
-		}
-		if ours, ok := strings.CutPrefix(dep, module+"/"); ok {
-			if may, _ := allowed(pkg, ours); !may {
-				add("package %s may not import %s", pkg, ours)
-			}
-		}
-	}
-	for _, d := range f.Decls {
-		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-			add("has an init function")
-		}
-	}
-	return out
-}
-
-func root(t *testing.T) string {
-	dir, err := os.Getwd()
+// load reads every Go file of the tree, once.
+var load = sync.OnceValues(func() ([]source, error) {
+	dir, err := root()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = up
-	}
-}
-
-func TestImports(t *testing.T) {
-	dir := root(t)
-	files := 0
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	var out []source
+	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if d.IsDir() {
-			if name := d.Name(); p != dir && (name == "testdata" || strings.HasPrefix(name, ".") ||
-				strings.HasPrefix(name, "_")) {
+			if name := d.Name(); p != dir &&
+				(name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
 				return fs.SkipDir
 			}
 			return nil
 		}
-		if !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
+		if !strings.HasSuffix(p, ".go") {
 			return nil
 		}
-		src, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
+		text, err := os.ReadFile(p)
 		if err != nil {
 			return err
 		}
@@ -160,51 +60,169 @@ func TestImports(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		files++
-		for _, v := range violations(filepath.ToSlash(name), src) {
-			t.Error(v)
-		}
-		return nil
+		f, err := parse(filepath.ToSlash(name), string(text))
+		out = append(out, f)
+		return err
 	})
+	return out, err
+})
+
+// in reports whether f is one of places, or in one of them.
+func (f source) in(places []string) bool {
+	return matchAny(places, f.name) || matchAny(places, path.Dir(f.name))
+}
+
+func parse(name, text string) (source, error) {
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, name, text, parser.SkipObjectResolution|parser.ParseComments)
+	return source{name, strings.HasSuffix(name, "_test.go"), text, f, set}, err
+}
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	files, err := load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if files < 10 {
-		t.Errorf("%d files found", files)
+	if len(files) < 10 {
+		t.Fatalf("%d files found", len(files))
+	}
+	return files
+}
+
+// root is the folder of the module.
+func root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", fmt.Errorf("no go.mod above the test")
+		}
+		dir = up
 	}
 }
 
-// TestRules breaks each rule.
+func page(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func tableOf(t *testing.T) []row {
+	t.Helper()
+	rows, err := parseTable(page(t, "docs/architecture.md"))
+	if err != nil {
+		t.Fatalf("docs/architecture.md: %v", err)
+	}
+	return rows
+}
+
+// importsOf are the packages of ours that a file imports, relative to the module.
+func importsOf(t *testing.T, f source) []string {
+	t.Helper()
+	out := []string{}
+	for _, imp := range f.file.Imports {
+		dep, err := strconv.Unquote(imp.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ours, ok := strings.CutPrefix(dep, module+"/"); ok {
+			out = append(out, ours)
+		}
+	}
+	return out
+}
+
+// violations checks what no file may do, apart from the imports of ours.
+func violations(f source) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, f.name+": "+fmt.Sprintf(format, args...)) }
+	for _, imp := range f.file.Imports {
+		switch dep, _ := strconv.Unquote(imp.Path.Value); {
+		case dep == "unsafe" && !f.in(unsafePlaces):
+			add("imports unsafe")
+		case dep == "C":
+			add("imports C: devices run in a worker process, and the binary has no cgo")
+		case imp.Name != nil && imp.Name.Name == "_" && dep != "embed":
+			add("imports %s for its side effects", dep)
+		}
+	}
+	for _, d := range f.file.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+			add("has an init function")
+		}
+	}
+	return out
+}
+
+func TestViolations(t *testing.T) {
+	unsafeIn := map[string]bool{}
+	for _, f := range sources(t) {
+		if f.test {
+			continue
+		}
+		for _, v := range violations(f) {
+			t.Error(v)
+		}
+		for _, imp := range f.file.Imports {
+			unsafeIn[f.name] = unsafeIn[f.name] || imp.Path.Value == `"unsafe"`
+		}
+	}
+	for _, place := range unsafePlaces {
+		if !slices.ContainsFunc(sources(t), func(f source) bool { return f.in([]string{place}) && unsafeIn[f.name] }) {
+			t.Errorf("nothing at %s imports unsafe: take it out of unsafePlaces", place)
+		}
+	}
+}
+
+// TestRules breaks each rule of violations.
 func TestRules(t *testing.T) {
 	for _, tc := range []struct{ name, src, want string }{
-		{"tensor/a.go", `import "github.com/optool/optool/value"`, "package tensor may not import value"},
-		{"ops/a.go", `import "github.com/optool/optool/replay"`, "package ops may not import replay"},
-		{"ops/a.go", `import "github.com/optool/optool/ops/internal/kernel"`, ""},
-		{"ops/internal/kernel/a.go", `import "github.com/optool/optool/tensor"`, "may not import tensor"},
-		{"opdef/a.go", `import "github.com/optool/optool/ops"`, "may not import ops"},
-		{"compare/internal/diff/a.go", `import "github.com/optool/optool/tensor"`, "may not import tensor"},
-		{"compare/a.go", `import "github.com/optool/optool/compare/internal/diff"`, ""},
-		{"replay/a.go", `import "github.com/optool/optool/internal/cli"`, "may not import internal/cli"},
-		{"internal/cli/a.go", `import "github.com/optool/optool/devicebridge"`, ""},
-		{"cmd/optool/main.go", `import "github.com/optool/optool/ops"`, "may not import ops"},
-		{"helpers/a.go", ``, "package helpers has no rule"},
 		{"tensor/a.go", `import "unsafe"`, "imports unsafe"},
-		{"pthformat/zip.go", `import "unsafe"`, "imports unsafe"},
-		{"pthformat/mmap_unix.go", `import "unsafe"`, ""},
-		{"replay/a.go", `import "C"`, "imports C"},
-		{"devicebridge/bridge.go", `import "C"`, ""},
+		{"internal/num/vmath/a.go", `import "unsafe"`, ""},
+		{"internal/num/a.go", `import "unsafe"`, "imports unsafe"},
+		{"devicebridge/bridge.go", `import "C"`, "imports C"},
 		{"ops/a.go", `import _ "image/png"`, "for its side effects"},
 		{"internal/cli/a.go", `import _ "embed"`, ""},
 		{"tensor/a.go", `func init() {}`, "has an init function"},
 		{"tensor/a.go", `type T struct{}; func (T) init() {}`, ""},
 	} {
-		f, err := parser.ParseFile(token.NewFileSet(), tc.name, "package p\n"+tc.src, 0)
+		f, err := parse(tc.name, "package p\n"+tc.src)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := strings.Join(violations(tc.name, f), "\n")
+		got := strings.Join(violations(f), "\n")
 		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s with %s: got %q, want %q", tc.name, tc.src, got, tc.want)
+		}
+	}
+}
+
+// TestPackageComments: every package says what it is for.
+func TestPackageComments(t *testing.T) {
+	says := map[string]bool{}
+	for _, f := range sources(t) {
+		if !f.test {
+			pkg := path.Dir(f.name)
+			says[pkg] = says[pkg] || f.file.Doc != nil
+		}
+	}
+	for pkg, ok := range says {
+		if !ok {
+			t.Errorf("package %s has no package comment", pkg)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package archtest holds the test that keeps the packages of optool apart: which
-// may import which, where cgo and unsafe are allowed, and that nothing runs at
-// import time. The rules are the table in arch_test.go.
+// Package archtest holds the tests that keep the house in order: which package
+// may import which (the table of docs/architecture.md, and no other list), where
+// unsafe is allowed, that nothing runs at import time, that every package says
+// what it is for, and how wide a line may be.
 package archtest
