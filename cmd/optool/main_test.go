@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -18,10 +21,18 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts runs testdata/script/*.txtar. They find the fixtures in
-// $CAPTURES; the condition device says that this build has a device.
+// native is the C++ side of the device bridge.
+const native = "../../devicebridge/native"
+
+// TestScripts runs testdata/script/*.txtar. They find the fixtures in $CAPTURES
+// and wrong devices, one fault each, in $FAULTY. The condition device says that
+// this build has a device, faulty that there are wrong ones too.
 func TestScripts(t *testing.T) {
 	captures, err := filepath.Abs("../../fixtures/captures")
+	if err != nil {
+		t.Fatal(err)
+	}
+	faulty, err := filepath.Abs(native + "/build/broken")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,17 +40,29 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("CAPTURES", captures)
+			e.Setenv("FAULTY", faulty)
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond != "device" {
-				return false, fmt.Errorf("unknown condition %q", cond)
+			switch cond {
+			case "device":
+				return hasDevice(t.Context()), nil
+			case "faulty":
+				return hasDevice(t.Context()) && buildFaulty() == nil, nil
 			}
-			d, err := devicebridge.Open(t.Context(), devicebridge.Config{Library: devicebridge.Host})
-			if err != nil {
-				return false, nil
-			}
-			return true, d.Close()
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 	})
 }
+
+// hasDevice reports whether optool was built with a device.
+func hasDevice(ctx context.Context) bool {
+	d, err := devicebridge.Open(ctx, devicebridge.Config{Library: devicebridge.Host})
+	return err == nil && d.Close() == nil
+}
+
+// buildFaulty builds the wrong devices of the device bridge's tests; it needs a
+// C++ compiler.
+var buildFaulty = sync.OnceValue(func() error {
+	return exec.Command("make", "-s", "-C", native, "broken").Run()
+})

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -289,7 +291,7 @@ func (o *compareOptions) compare(m match, tol *compare.Tolerances) compared {
 	if ok, err := o.filter.Match(m.a, o.read); err != nil || !ok {
 		return compared{err: err}
 	}
-	c := &comparison{match: m, tol: tol, op: m.a.Op, compared: compared{selected: true}}
+	c := &comparison{match: m, tol: tol, tolerances: o.tolerances, op: m.a.Op, compared: compared{selected: true}}
 	if m.b == nil {
 		c.whole("", reports.Skipped, m.only)
 		return c.compared
@@ -318,6 +320,8 @@ type comparison struct {
 	match match
 	tol   *compare.Tolerances
 	op    string
+
+	tolerances string // the file of tol, "" if there is none
 
 	// precision is the dtype that gradients have the precision of although
 	// op_tools stored them wider; Invalid if there is none.
@@ -372,10 +376,15 @@ func (c *comparison) whole(phase, verdict, reason string) {
 }
 
 func (c *comparison) add(r *reports.Result) {
-	repro := program() + " compare --tables " + quote(c.match.a.Dir)
-	if b := c.match.b; b != nil && b != c.match.a {
-		repro += " " + quote(b.Dir)
+	args := append(settings(os.Environ()), program(), "compare", "--tables")
+	if c.tolerances != "" {
+		args = append(args, "--tolerances", quotePath(c.tolerances))
 	}
+	args = append(args, quotePath(pathOf(c.match.a)))
+	if b := c.match.b; b != nil && b != c.match.a {
+		args = append(args, quotePath(pathOf(b)))
+	}
+	repro := strings.Join(args, " ")
 	r.Capture, r.Op, r.ForwardID, r.Repro = c.match.a.Rel, c.op, known(c.match.a.ID), &repro
 	c.results = append(c.results, r)
 }

@@ -255,24 +255,24 @@ func (o *conformanceOptions) reports(t tested) []*reports.Result {
 
 // repro is the command that runs a case again.
 func (o *conformanceOptions) repro(c *configs.Case) string {
-	s := program() + " conformance --mode run_test --cache_dir " + quote(o.cacheDir) + " --case " + quote(c.Name)
+	s := program() + " conformance --mode run_test --cache_dir " + quotePath(o.cacheDir) + " --case " + quote(c.Name)
 	if o.model != "" {
 		s += " --model_name " + quote(o.model)
 	}
 	if o.device != devicebridge.Host {
-		s += " --device " + quote(o.device)
+		s += " --device " + quoteDevice(o.device)
 	}
 	if o.adaptor != "" {
-		s += " --adaptor " + quote(o.adaptor)
+		s += " --adaptor " + quotePath(o.adaptor)
 	}
 	if o.implFolder != "" {
-		s += " --impl_folder " + quote(o.implFolder)
+		s += " --impl_folder " + quotePath(o.implFolder)
 	}
 	if o.convert != "" {
-		s += " --convert-config " + quote(o.convert)
+		s += " --convert-config " + convertArg(o.convert)
 	}
 	if o.casesPath != "" {
-		s += " --test_cases_path " + quote(o.casesPath)
+		s += " --test_cases_path " + quotePath(o.casesPath)
 	} else {
 		if o.variant.ChannelsLast {
 			s += fmt.Sprintf(" --nhwc --nhwc_min_dim %d", o.variant.MinDim)
@@ -285,6 +285,14 @@ func (o *conformanceOptions) repro(c *configs.Case) string {
 		s += " --strict"
 	}
 	return s
+}
+
+// convertArg quotes the value of --convert-config: none, or a path.
+func convertArg(s string) string {
+	if s == "none" {
+		return s
+	}
+	return quotePath(s)
 }
 
 // failure logs a case that did not pass, and as --failure_debug_level says what

@@ -59,9 +59,9 @@ func (o *conformanceOptions) testRuntime(ctx context.Context, a *app) error {
 
 // deviceRepro is the command that does the same with the same device.
 func (o *conformanceOptions) deviceRepro(mode string) string {
-	s := program() + " conformance --mode " + mode + " --device " + quote(o.device)
+	s := program() + " conformance --mode " + mode + " --device " + quoteDevice(o.device)
 	if o.adaptor != "" {
-		s += " --adaptor " + quote(o.adaptor)
+		s += " --adaptor " + quotePath(o.adaptor)
 	}
 	return s
 }

@@ -28,12 +28,15 @@ type deviceFlags struct {
 	fallback string
 }
 
+// defaultTimeout is how long one call of a device may take if nothing else is said.
+const defaultTimeout = time.Minute
+
 func (d *deviceFlags) add(cmd *cobra.Command, byDefault, help string) {
 	f := cmd.Flags()
 	f.StringVar(&d.device, "device", byDefault, help)
 	f.StringVar(&d.adaptor, "adaptor", "",
 		"shared library with the vendor's device functions (device_malloc, ...), if the device `LIBRARY` has none")
-	f.DurationVar(&d.timeout, "timeout", time.Minute, "most time one call of the device may take")
+	f.DurationVar(&d.timeout, "timeout", defaultTimeout, "most time one call of the device may take")
 	f.IntVar(&d.devices, "devices", 1, "how many processes run the device at once")
 }
 
@@ -49,7 +52,7 @@ func (d *deviceFlags) addReplay(cmd *cobra.Command) {
 }
 
 // none reports that no device is wanted.
-func (d *deviceFlags) none() bool { return d.device == "none" }
+func (d *deviceFlags) none() bool { return d.device == noDevice }
 
 func (d *deviceFlags) check() error {
 	switch {
@@ -76,15 +79,21 @@ func (d *deviceFlags) repro() []string {
 	if d.none() {
 		return nil
 	}
-	args := []string{"--device", quote(d.device)}
+	args := []string{"--device", quoteDevice(d.device)}
 	if d.adaptor != "" {
-		args = append(args, "--adaptor", quote(d.adaptor))
+		args = append(args, "--adaptor", quotePath(d.adaptor))
+	}
+	if d.timeout != defaultTimeout {
+		args = append(args, "--timeout", d.timeout.String())
 	}
 	if d.casts != "" {
 		args = append(args, "--dtype-cast", quote(d.casts))
 	}
 	if d.convert != "" {
-		args = append(args, "--convert-config", quote(d.convert))
+		args = append(args, "--convert-config", quotePath(d.convert))
+	}
+	if d.fallback != "" {
+		args = append(args, "--fallback", quote(d.fallback))
 	}
 	if d.repeat > 1 {
 		args = append(args, "--repeat", fmt.Sprint(d.repeat))

@@ -3,19 +3,60 @@ package cli
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/optool/optool/devicebridge"
 )
 
 // program is how to call this program again, for a shell: by the path it was
 // called by, else by its name.
 func program() string {
 	if strings.ContainsRune(os.Args[0], os.PathSeparator) {
-		return quote(os.Args[0])
+		return quotePath(os.Args[0])
 	}
 	return "optool"
 }
+
+// quotePath quotes a path for a command that is run from another directory.
+func quotePath(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return quote(path)
+}
+
+// quoteDevice quotes the name of a device: a word such as host, or the path of a
+// library.
+func quoteDevice(name string) string {
+	if name == noDevice || name == devicebridge.Host {
+		return name
+	}
+	return quotePath(name)
+}
+
+// settings are the environment variables of op_tools that decide what a
+// comparison finds, as assignments to put before a command.
+func settings(environ []string) []string {
+	var out []string
+	for _, kv := range environ {
+		name, v, _ := strings.Cut(kv, "=")
+		decides := strings.Contains(name, "AUTOCOMPARE_ERROR_TOLERANCE") || strings.Contains(name, "OP_DTYPE_CAST_") ||
+			strings.HasPrefix(name, "OP_FALLBACK_")
+		if decides && v != "" && variableName.MatchString(name) {
+			out = append(out, name+"="+quote(v))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// variableName is what a shell takes as the name of a variable.
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // quote quotes an argument for a POSIX shell where it has to be; what does not
 // print, line breaks and escape sequences among it, as $'...', which bash, zsh

@@ -239,22 +239,29 @@ func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver)
 
 // repro is the command line that replays one capture.
 func (o *replayOptions) repro(e *capture.Entry) string {
-	path := e.Dir
-	if e.Layout == capture.File {
-		path = e.Path(capture.Device, e.All()[0].Kind)
+	args := append(settings(os.Environ()), program(), "replay", "--acc_check", "--tables")
+	if o.runTimes > 1 {
+		args = append(args, "--run_times", strconv.Itoa(o.runTimes))
 	}
-	args := []string{program(), "replay", "--acc_check", "--tables"}
 	if o.forwardOnly {
 		args = append(args, "--only_run_forward")
 	}
 	if o.tolerances != "" {
-		args = append(args, "--tolerances", quote(o.tolerances))
+		args = append(args, "--tolerances", quotePath(o.tolerances))
 	}
 	args = append(args, o.deviceFlags.repro()...)
 	if o.stress {
 		args = append(args, "--stress")
 	}
-	return strings.Join(append(args, quote(path)), " ")
+	return strings.Join(append(args, quotePath(pathOf(e))), " ")
+}
+
+// pathOf is the path that names one capture.
+func pathOf(e *capture.Entry) string {
+	if e.Layout == capture.File {
+		return e.Path(capture.Device, e.All()[0].Kind)
+	}
+	return e.Dir
 }
 
 func loadTolerances(path string) (*compare.Tolerances, error) {
