@@ -2,10 +2,8 @@ package opdef
 
 import (
 	"fmt"
-	"math"
 	"math/big"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/optool/optool/tensor"
@@ -122,28 +120,9 @@ func orDefault(conv func(value.Value) (reflect.Value, error), def reflect.Value)
 	}
 }
 
+// parseDefault reads the default of an argument: a literal, a list of them or a
+// dtype.
 func parseDefault(s string) (value.Value, error) {
-	switch s {
-	case "True":
-		return true, nil
-	case "False":
-		return false, nil
-	case "None":
-		return nil, nil
-	case "inf":
-		return math.Inf(1), nil
-	case "-inf":
-		return math.Inf(-1), nil
-	}
-	if v, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return v, nil
-	}
-	if v, err := strconv.ParseFloat(s, 64); err == nil {
-		return v, nil
-	}
-	if n := len(s); n >= 2 && (s[0] == '"' || s[0] == '\'') && s[n-1] == s[0] {
-		return s[1 : n-1], nil
-	}
 	if n := len(s); n >= 2 && s[0] == '[' && s[n-1] == ']' {
 		list := value.NewList()
 		for _, p := range splitArgs(s[1 : n-1]) {
@@ -158,7 +137,7 @@ func parseDefault(s string) (value.Value, error) {
 	if d, ok := tensor.ParseDType(s); ok {
 		return d, nil
 	}
-	return nil, fmt.Errorf("not a literal")
+	return value.ParseLiteral(s)
 }
 
 // converter returns the conversion of a Python value to the field of a

@@ -131,21 +131,6 @@ type Planned[A, P any] struct {
 	// eq), which otherwise make a comparison mistrusted.
 	Trivial bool
 
-	// DIOPI says how a device runs the op: the function of DIOPI's test kit that
-	// computes it (package diopi has the recipe), then what fills its keywords where
-	// that is not the argument of the same name (self for input): "sub input=other
-	// other=self". A keyword is filled by an argument, an item of a list argument
-	// (indices.0), a Python literal, or
-	//
-	//	@out    memory of the dtype and shape of the result
-	//	@shape  the shape of the result
-	//	@parts  the sizes of the results along the argument dim
-	//
-	// "-copy" says that the argument copy does not matter on a device; arguments that
-	// nothing takes must have their default. Empty is the function of the op's own
-	// name, if there is one; "none" is none even so.
-	DIOPI string
-
 	// Cases generates arguments for the checks of package opcheck, small and of
 	// every kind of call the op has; deterministic for a given r.
 	Cases func(r *rand.Rand) []*A
@@ -293,7 +278,6 @@ type Facts struct {
 	Trivial bool
 	HasGrad bool
 	Exempt  map[string]string
-	DIOPI   string // see Planned.DIOPI
 	View    bool   // the result is an argument seen otherwise
 	Lookup  string // see Planned.Lookup
 }
@@ -308,10 +292,6 @@ type Entry struct {
 	schema  string   // as declared
 	once    sync.Once
 	problem error
-
-	deviceOnce sync.Once
-	dev        *device
-	deviceErr  error
 }
 
 // Entry erases the types. A declaration that contradicts itself is reported by
@@ -319,7 +299,7 @@ type Entry struct {
 func (o Planned[A, P]) Entry() *Entry {
 	e := &Entry{op: &o, schema: o.Schema, Facts: Facts{
 		InPlace: o.InPlace, Resizes: o.Resizes, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random,
-		Trivial: o.Trivial, HasGrad: o.Grad != nil, Exempt: o.Exempt, DIOPI: o.DIOPI, Lookup: o.Lookup,
+		Trivial: o.Trivial, HasGrad: o.Grad != nil, Exempt: o.Exempt, Lookup: o.Lookup,
 	}}
 	e.Names = expandNames(e.Op(), o.Names, o.InPlace)
 	return e

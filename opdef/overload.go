@@ -19,11 +19,11 @@ type Overload[A, B any] struct {
 	From func(a *A) *B
 }
 
-// Entry declares the op: all that Of declares holds for it, save schema, names,
-// in-place forms, and DIOPI's recipe, which knows the arguments of Of alone.
+// Entry declares the op: all that Of declares holds for it, save schema, names
+// and in-place forms.
 func (o Overload[A, B]) Entry() *Entry {
 	e := &Entry{op: overload[A, B]{o.Of.op, o}, schema: o.Schema, Facts: o.Of.Facts}
-	e.InPlace, e.Resizes, e.DIOPI = false, false, "none"
+	e.InPlace, e.Resizes = false, false
 	e.Names = expandNames(e.Op(), o.Names, false)
 	return e
 }

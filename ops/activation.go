@@ -104,7 +104,7 @@ var activationOps = []*opdef.Entry{
 		f:  func(x float64) float64 { return min(max(x, 0), 6) },
 		i:  func(x int64) int64 { return min(max(x, 0), 6) },
 		df: func(x, _ float64) float64 { return either(x <= 0 || x >= 6, 0, 1) },
-	}.entry().WithDIOPI("hardtanh min_val=0 max_val=6"),
+	}.entry(),
 	activation{
 		name: "silu", names: "F.silu _C._nn.silu", summary: "Sigmoid linear unit", formula: "self * sigmoid(self)",
 		error: smooth,

@@ -74,7 +74,6 @@ var arithmeticOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[addArgs]{
 		Schema: "rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
-		DIOPI:  "sub input=other other=self",
 		Names:  "rsub Tensor.rsub Tensor.__rsub__",
 		Doc: opdef.Doc{Summary: "Difference of two tensors, the first scaled and subtracted",
 			Formula: "other - alpha*self", Source: "torch.rsub"},
@@ -126,7 +125,6 @@ var arithmeticOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",
-		DIOPI:  "div input=other other=self",
 		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__",
 		Doc: opdef.Doc{Summary: "Quotient with the operands swapped", Formula: "(1 / self) * other",
 			Notes:  "Two roundings, since torch multiplies by the reciprocal; the last node is that product.",
@@ -174,7 +172,6 @@ var arithmeticOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema:  "floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-		DIOPI:   "div rounding_mode='floor'",
 		Names:   "floor_divide Tensor.floor_divide Tensor.__floordiv__",
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Quotient rounded down", Formula: "floor(self / other)",
@@ -188,7 +185,6 @@ var arithmeticOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rfloordiv__(Tensor self, Tensor|Scalar other) -> Tensor",
-		DIOPI:  "div input=other other=self rounding_mode='floor'",
 		Names:  "Tensor.__rfloordiv__",
 		Doc: opdef.Doc{Summary: "Quotient rounded down, operands swapped", Formula: "floor(other / self)",
 			Source: "torch.Tensor.__rfloordiv__"},
@@ -207,8 +203,7 @@ var arithmeticOps = []*opdef.Entry{
 		pyModInt, func(x, y float64) float64 { return -math.Floor(x / y) }),
 	modulus("__rmod__(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "Tensor.__rmod__", false, true,
 		"Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
-		pyModInt, func(x, y float64) float64 { return -math.Floor(x / y) }).WithDIOPI(
-		"remainder input=other other=self"),
+		pyModInt, func(x, y float64) float64 { return -math.Floor(x / y) }),
 	opdef.Op[addcArgs]{
 		Schema:  "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
 		InPlace: true,
@@ -292,7 +287,6 @@ var arithmeticOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rpow__(Tensor self, Tensor|Scalar other) -> Tensor",
-		DIOPI:  "pow input=other exponent=self",
 		Names:  "Tensor.__rpow__",
 		Doc: opdef.Doc{Summary: "Power with the operands swapped", Formula: "other ** self",
 			Notes:  "The base is first rounded to the result's dtype, since torch makes a tensor of it.",

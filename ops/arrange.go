@@ -41,7 +41,7 @@ var arrangeOps = []*opdef.Entry{
 			return []*sizeArgs{{g.Normal(tensor.Float32, 3, 1), []int{2, 3, 4}},
 				{g.Normal(tensor.Float64), []int{2, 2}}, {g.Int(tensor.Int64, 0, 9, 1), []int{3}}}
 		},
-	}.Entry().WithDIOPI("expand"),
+	}.Entry(),
 	viewOp[likeArgs]{
 		Schema: "expand_as(Tensor self, Tensor other) -> Tensor",
 		Names:  "Tensor.expand_as",
@@ -55,7 +55,7 @@ var arrangeOps = []*opdef.Entry{
 			return []*likeArgs{{g.Normal(tensor.Float32, 3, 1), g.Int(tensor.Int64, 0, 1, 2, 3, 4)},
 				{g.Normal(tensor.Float64), g.Int(tensor.Bool, 0, 1, 2)}}
 		},
-	}.Entry().WithDIOPI("expand size=@shape -other"),
+	}.Entry(),
 	viewOp[permuteArgs]{
 		Schema: "permute(Tensor self, int[]... dims) -> Tensor",
 		Names:  "permute Tensor.permute permute_copy",
@@ -116,11 +116,11 @@ var arrangeOps = []*opdef.Entry{
 		Cases: func(g opdef.Gen) []*swapAxesArgs {
 			return []*swapAxesArgs{{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Int(tensor.Int64, 0, 9, 2, 3), -1, 0}}
 		},
-	}.Entry().WithDIOPI("transpose dim0=axis0 dim1=axis1"),
+	}.Entry(),
 	matrixTranspose("t", "t Tensor.t Tensor.t_ t_copy", "Transposes a matrix; vectors and numbers stay as they are",
-		"torch.t", 0, 2).WithDIOPI("transpose dim0=0 dim1=-1"),
+		"torch.t", 0, 2),
 	matrixTranspose("mT", "Tensor.mT", "Swaps the last two dimensions", "torch.Tensor.mT", 2,
-		64).WithDIOPI("transpose dim0=-2 dim1=-1"),
+		64),
 	viewOp[movedimArgs]{
 		Schema: "movedim(Tensor self, int[1] source, int[1] destination) -> Tensor",
 		Names:  "movedim Tensor.movedim moveaxis Tensor.moveaxis",

@@ -19,7 +19,6 @@ var convertOps = []*opdef.Entry{
 	opdef.Op[toDTypeArgs]{
 		Schema: "to.dtype(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, MemoryFormat? " +
 			"memory_format=None) -> Tensor",
-		DIOPI: "cast_dtype out=@out -dtype -non_blocking -copy",
 		Names: "Tensor.to",
 		Doc: opdef.Doc{Summary: "The tensor in another dtype", Formula: "self",
 			Notes: "Floats to integers are truncated.", Source: "torch.Tensor.to"},
@@ -44,7 +43,6 @@ var convertOps = []*opdef.Entry{
 	opdef.Op[toOtherArgs]{
 		Schema: "to.other(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, MemoryFormat? " +
 			"memory_format=None) -> Tensor",
-		DIOPI: "cast_dtype out=@out -other -non_blocking -copy",
 		Names: "Tensor.to",
 		Doc: opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self",
 			Source: "torch.Tensor.to"},
@@ -68,7 +66,6 @@ var convertOps = []*opdef.Entry{
 	opdef.Op[toDeviceArgs]{
 		Schema: "to.device(Tensor self, any device=None, dtype? dtype=None, bool non_blocking=False, bool " +
 			"copy=False, *, MemoryFormat? memory_format=None) -> Tensor",
-		DIOPI: "cast_dtype out=@out -device -dtype -non_blocking -copy",
 		Names: "Tensor.to",
 		Doc:   opdef.Doc{Summary: "The tensor on another device", Formula: "self", Source: "torch.Tensor.to"},
 		Error: moves,
@@ -99,7 +96,6 @@ var convertOps = []*opdef.Entry{
 	cast("chalf", tensor.Complex32),
 	opdef.Op[toOtherOnlyArgs]{
 		Schema: "type_as(Tensor self, Tensor other) -> Tensor", Names: "Tensor.type_as",
-		DIOPI: "cast_dtype out=@out -other",
 		Doc: opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self",
 			Source: "torch.Tensor.type_as"},
 		Error:  moves,
@@ -121,7 +117,6 @@ var convertOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[typeArgs]{
 		Schema: "type(Tensor self, any dtype, bool non_blocking=False) -> Tensor", Names: "Tensor.type",
-		DIOPI: "cast_dtype out=@out -dtype -non_blocking",
 		Doc: opdef.Doc{Summary: "The tensor in another dtype, given as dtype or by the name of its tensor class",
 			Formula: "self", Source: "torch.Tensor.type"},
 		Error: moves,
@@ -152,7 +147,6 @@ var convertOps = []*opdef.Entry{
 		"(Tensor self, Device? device=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "contiguous(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", Names: "Tensor.contiguous",
-		DIOPI: "copy_ input=@out other=self",
 		Doc: opdef.Doc{Summary: "The tensor with its elements adjacent in memory", Formula: "self",
 			Source: "torch.Tensor.contiguous"},
 		Error:  moves,
@@ -167,7 +161,7 @@ var convertOps = []*opdef.Entry{
 		Cases: sameCases,
 	}.Entry(),
 	same("clone", "clone Tensor.clone", "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", "A copy",
-		false).WithDIOPI("copy_ input=@out other=self"),
+		false),
 	same("alias", "alias Tensor.alias alias_copy", "(Tensor self) -> Tensor", "The tensor itself", false),
 	same("resolve_neg", "resolve_neg Tensor.resolve_neg", "(Tensor self) -> Tensor", "The tensor itself", false),
 	same("__deepcopy__", "Tensor.__deepcopy__", "(Tensor self, ignored memo=None) -> Tensor", "A copy", false),
@@ -176,7 +170,6 @@ var convertOps = []*opdef.Entry{
 	opdef.Op[copyArgs]{
 		Schema: "copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", Names: "Tensor.copy_",
 		InPlace: true,
-		DIOPI:   "copy_ other=src -non_blocking",
 		Doc: opdef.Doc{Summary: "Copies another tensor into the tensor",
 			Formula: "src, expanded to the shape of self and converted to its dtype", Source: "torch.Tensor.copy_"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
@@ -300,7 +293,6 @@ func sameCases(r *rand.Rand) []*opdef.UnaryArgs {
 func cast(name string, dt tensor.DType) *opdef.Entry {
 	return opdef.Op[opdef.UnaryArgs]{
 		Schema: name + "(Tensor self, MemoryFormat? memory_format=None) -> Tensor", Names: "Tensor." + name,
-		DIOPI:  "cast_dtype out=@out",
 		Doc:    opdef.Doc{Summary: "The tensor as " + dt.String(), Formula: "self", Source: "torch.Tensor." + name},
 		Error:  moves,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return one(opdef.Cast(a.Self, dt)) },

@@ -5,7 +5,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
@@ -29,7 +28,6 @@ var createOps = []*opdef.Entry{
 	filledNew("new_ones", "Ones of the dtype of another tensor", 1),
 	opdef.Op[fullArgs]{
 		Schema: "full(int[] size, Scalar fill_value, *, dtype? dtype=None" + options, Names: "full",
-		DIOPI: "fill_ input=@out value=fill_value -size -dtype",
 		Doc: opdef.Doc{Summary: "A tensor of one value", Formula: "fill_value",
 			Notes: "Without dtype: bool, int64, float32 or complex64 by the kind of fill_value.", Source: "torch.full"},
 		Error: moves, NoGrad: noInput, Trivial: true,
@@ -45,7 +43,6 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[fullLikeArgs]{
 		Schema: "full_like(Tensor self, Scalar fill_value, *, dtype? dtype=None" + options, Names: "full_like",
-		DIOPI: "fill_ input=@out value=fill_value -self -dtype",
 		Doc: opdef.Doc{Summary: "A tensor of one value, of the shape of another", Formula: "fill_value",
 			Source: "torch.full_like"},
 		Error: moves, NoGrad: noInput, Trivial: true,
@@ -63,7 +60,6 @@ var createOps = []*opdef.Entry{
 	opdef.Op[newFullArgs]{
 		Schema: "new_full(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None" + options,
 		Names:  "Tensor.new_full",
-		DIOPI:  "fill_ input=@out value=fill_value -self -size -dtype",
 		Doc: opdef.Doc{Summary: "A tensor of one value, of the dtype of another", Formula: "fill_value",
 			Source: "torch.Tensor.new_full"},
 		Error: moves, NoGrad: noInput, Trivial: true,
@@ -80,7 +76,6 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[fillArgs]{
 		Schema: "fill(Tensor self, Tensor|Scalar value) -> Tensor", Names: "fill", InPlace: true,
-		DIOPI: "fill_ input=@out -self",
 		Doc:   opdef.Doc{Summary: "The tensor filled with one value", Formula: "value", Source: "torch.Tensor.fill_"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}}, Trivial: true,
 		Kernel: fill, Grad: fillGrad, GradTerms: func(a *fillArgs) int { return a.Self.Numel() }, Cases: fillCases,
@@ -415,7 +410,6 @@ func sizeCases(*rand.Rand) []*newSizeArgs {
 func filledLike(name, summary string, v int64) *opdef.Entry {
 	return opdef.Op[newLikeArgs]{
 		Schema: name + "(Tensor self, *, dtype? dtype=None" + options, Names: name,
-		DIOPI: strings.TrimSuffix(name, "_like") + " size=@shape -self",
 		Doc:   opdef.Doc{Summary: summary, Source: "torch." + name},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *newLikeArgs) ([]*tensor.Tensor, error) {
@@ -437,7 +431,6 @@ func likeCases(r *rand.Rand) []*newLikeArgs {
 func filledNew(name, summary string, v int64) *opdef.Entry {
 	return opdef.Op[newArgs]{
 		Schema: name + "(Tensor self, int[]... size, *, dtype? dtype=None" + options, Names: "Tensor." + name,
-		DIOPI: strings.TrimPrefix(name, "new_") + " -self",
 		Doc:   opdef.Doc{Summary: summary, Source: "torch.Tensor." + name},
 		Error: moves, NoGrad: noInput, Trivial: true,
 		Kernel: func(a *newArgs) ([]*tensor.Tensor, error) {

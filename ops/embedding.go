@@ -82,7 +82,6 @@ var embeddingOps = []*opdef.Entry{
 	opdef.Op[embeddingRowsArgs]{
 		Schema: "embedding.rows(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, " +
 			"ignored sparse=False) -> Tensor",
-		DIOPI: "embedding input=indices",
 		Names: "embedding",
 		Doc: opdef.Doc{Summary: "Rows of a table by index", Formula: "out[i] = weight[indices[i]]",
 			Notes: "A padding_idx of 0 or more names a row that gets no gradient.", Source: "torch.embedding"},
@@ -118,7 +117,6 @@ var embeddingOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[oneHotArgs]{
 		Schema: "one_hot(Tensor tensor, int num_classes=-1) -> Tensor",
-		DIOPI:  "one_hot input=tensor",
 		Names:  "F.one_hot",
 		Doc: opdef.Doc{Summary: "1 at the index in a new last dimension, 0 elsewhere",
 			Notes: "A num_classes of -1 is one more than the largest index.", Source: "torch.nn.functional.one_hot"},

@@ -14,7 +14,6 @@ import (
 var factorOps = []*opdef.Entry{
 	matrixOp(opdef.Op[upperArgs]{
 		Schema: "cholesky(Tensor A, bool upper=False) -> Tensor",
-		DIOPI:  "cholesky_ex input=A",
 		Names:  "linalg.cholesky cholesky Tensor.cholesky",
 		Doc:    choleskyDoc,
 		Exempt: map[string]string{"gradients": "the gradient is that of a Hermitian perturbation"},
@@ -41,7 +40,6 @@ var factorOps = []*opdef.Entry{
 	}),
 	matrixOp(opdef.Op[choleskyExArgs]{
 		Schema: "cholesky_ex(Tensor A, *, bool upper=False, bool check_errors=False) -> (Tensor, Tensor)",
-		DIOPI:  "cholesky_ex input=A",
 		Names:  "linalg.cholesky_ex",
 		Doc:    choleskyDoc,
 		Exempt: map[string]string{"gradients": "the gradient is that of a Hermitian perturbation"},
@@ -88,7 +86,6 @@ var factorOps = []*opdef.Entry{
 	}, choleskySolvePlan),
 	matrixOp(opdef.Op[qrArgs]{
 		Schema: "linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
-		DIOPI:  "linalgqr input=A",
 		Names:  "linalg.qr",
 		Doc:    qrDoc,
 		Accept: func(a *qrArgs, got, want []*tensor.Tensor) []opdef.Acceptance {

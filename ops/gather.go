@@ -155,7 +155,6 @@ var gatherOps = []*opdef.Entry{
 	nonzeroStaticOp,
 	opdef.Op[selfArgs]{
 		Schema: "argwhere(Tensor self) -> Tensor",
-		DIOPI:  "nonzero",
 		Names:  "argwhere Tensor.argwhere",
 		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one a row",
 			Source: "torch.argwhere"},

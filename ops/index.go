@@ -425,7 +425,6 @@ var getItemOp = opdef.Op[getItemArgs]{
 	Schema: "__getitem__(Tensor self, any index) -> Tensor",
 	Names:  "Tensor.__getitem__",
 	Lookup: "self",
-	DIOPI:  "getitem",
 	Doc: opdef.Doc{Summary: "Elements by index: numbers, slices, None, ..., masks, index tensors and lists",
 		Formula: "self[index]",
 		Notes:   "A slice step must be positive.", Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
@@ -562,7 +561,6 @@ type setItemArgs struct {
 var setItemOp = opdef.Op[setItemArgs]{
 	Schema: "__setitem__(Tensor self, any index, Tensor|Scalar value) -> None",
 	Names:  "Tensor.__setitem__",
-	DIOPI:  "setitem",
 	Doc: opdef.Doc{Summary: "Writes elements by index", Formula: "self[index] = value",
 		Notes:  "Returns None; where an index occurs twice the last value stays.",
 		Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
@@ -618,7 +616,6 @@ func (a *indexPutArgs) put(self, values *tensor.Tensor) (*tensor.Tensor, error) 
 
 var indexPutOp = opdef.Op[indexPutArgs]{
 	Schema:  "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-	DIOPI:   "index_put indices1=indices.0 indices2=indices.1 indices3=indices.2",
 	Names:   "index_put Tensor.index_put",
 	InPlace: true,
 	Doc: opdef.Doc{Summary: "Writes or adds values at index tensors",

@@ -21,7 +21,6 @@ var matmulOps = []*opdef.Entry{
 	}, func(a *matmulArgs) (*product, error) { return matmulPlan(a.Self, a.Other, "self", "other") }),
 	multilinear(opdef.Op[matmulArgs]{
 		Schema: "__rmatmul__(Tensor self, Tensor other) -> Tensor",
-		DIOPI:  "matmul input=other other=self",
 		Names:  "Tensor.__rmatmul__",
 		Doc: opdef.Doc{Summary: "Matrix product with the operands swapped", Formula: "other @ self",
 			Source: "torch.matmul"},
@@ -60,7 +59,6 @@ var matmulOps = []*opdef.Entry{
 	}, func(a *mmArgs) (*product, error) { return fixed("bij", "bjk", "bik", a.Self, a.Mat2, "self", "mat2") }),
 	multilinear(opdef.Op[mvArgs]{
 		Schema: "mv(Tensor self, Tensor vec) -> Tensor",
-		DIOPI:  "matmul other=vec",
 		Doc:    opdef.Doc{Summary: "Product of a matrix and a vector", Formula: "self @ vec", Source: "torch.mv"},
 		Cases: func(r *rand.Rand) []*mvArgs {
 			g := opdef.Gen{R: r}
@@ -70,7 +68,6 @@ var matmulOps = []*opdef.Entry{
 	}, func(a *mvArgs) (*product, error) { return fixed("ij", "j", "i", a.Self, a.Vec, "self", "vec") }),
 	multilinear(opdef.Op[dotArgs]{
 		Schema: "dot(Tensor self, Tensor tensor) -> Tensor",
-		DIOPI:  "matmul other=tensor",
 		Doc: opdef.Doc{Summary: "Inner product of two vectors, without conjugation", Formula: "sum(self * tensor)",
 			Source: "torch.dot"},
 		Cases: func(r *rand.Rand) []*dotArgs {

@@ -14,8 +14,8 @@ import (
 var momentOps = []*opdef.Entry{
 	moment("var", "", wholeMoment, wholeMomentCases), moment("var", ".dim", dimMoment, dimMomentCases),
 	moment("var", ".correction", correctedMoment, correctedMomentCases),
-	moment("std", "", wholeMoment, wholeMomentCases).WithDIOPI("std correction=unbiased"),
-	moment("std", ".dim", dimMoment, dimMomentCases).WithDIOPI("std correction=unbiased"), moment("std", ".correction",
+	moment("std", "", wholeMoment, wholeMomentCases),
+	moment("std", ".dim", dimMoment, dimMomentCases), moment("std", ".correction",
 		correctedMoment, correctedMomentCases),
 	moment("var_mean", "", wholeMoment, wholeMomentCases), moment("var_mean", ".dim", dimMoment, dimMomentCases),
 	moment("var_mean", ".correction", correctedMoment, correctedMomentCases),

@@ -14,7 +14,6 @@ var normOps = []*opdef.Entry{
 	normEntry(opdef.Op[layerNormArgs]{
 		Schema: "layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, Tensor? bias=None, float " +
 			"eps=1e-05, bool cudnn_enable=True) -> Tensor",
-		DIOPI: "layer_norm -cudnn_enable",
 		Names: "F.layer_norm layer_norm",
 		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected.",
@@ -55,7 +54,6 @@ var normOps = []*opdef.Entry{
 	normEntry(opdef.Op[groupNormArgs]{
 		Schema: "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, " +
 			"bool cudnn_enabled=True) -> Tensor",
-		DIOPI: "group_norm -cudnn_enabled",
 		Names: "F.group_norm group_norm",
 		Doc: opdef.Doc{Summary: "Normalisation over groups of channels",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
@@ -84,7 +82,7 @@ var normOps = []*opdef.Entry{
 		"F.instance_norm"),
 	instanceNorm("instance_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? "+
 		"running_var, bool use_input_stats, float momentum, float eps, ignored cudnn_enabled) -> Tensor",
-		"instance_norm").WithDIOPI("none"),
+		"instance_norm"),
 }
 
 // batchNorm declares a batch normalisation, whose arguments have two orders.

@@ -14,7 +14,7 @@ import (
 // _amp_update_scale_ return None and change the tensors they are given.
 var optimizerOps = []*opdef.Entry{
 	fusedAdam("_fused_adam_", "Adam", false),
-	fusedAdam("_fused_adamw_", "AdamW", true).WithDIOPI("fused_adamw params=self"),
+	fusedAdam("_fused_adamw_", "AdamW", true),
 	fusedOp[sgdArgs]("_fused_sgd_(Tensor[] self, Tensor[] grads, Tensor[] momentum_buffer_list, *, float "+
 		"weight_decay, float momentum, Tensor|Scalar lr, "+
 		"float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? "+

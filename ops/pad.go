@@ -51,7 +51,6 @@ var padOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[constantPadArgs]{
 		Schema: "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
-		DIOPI:  "pad",
 		Names:  "constant_pad_nd",
 		Doc: opdef.Doc{Summary: "Extend dimensions at both ends with a constant",
 			Formula: "pad = (left, right, top, bottom, ...), the last dimension first",

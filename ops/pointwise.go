@@ -174,7 +174,6 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "square(Tensor self) -> Tensor", InPlace: true,
-		DIOPI: "pow exponent=2",
 		Doc:   opdef.Doc{Summary: "Square", Formula: "self**2", Source: "torch.square"},
 		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {

@@ -142,7 +142,7 @@ var randomOps = []*opdef.Entry{
 				return nil, opdef.Refuse("to", "want at least %v, got %v", a.From, a.To)
 			}
 			return a.Self, floats(a.Self)
-		}, func(t *tensor.Tensor) *uniformArgs { return &uniformArgs{t, 0, 1} }).WithDIOPI("uniform start=from end=to"),
+		}, func(t *tensor.Tensor) *uniformArgs { return &uniformArgs{t, 0, 1} }),
 	filler("normal_", "Tensor.normal_",
 		"(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor",
 		func(a *normalInPlaceArgs) (*tensor.Tensor, error) {
@@ -154,13 +154,11 @@ var randomOps = []*opdef.Entry{
 	filler("random_", "Tensor.random_",
 		"(Tensor self, any from=0, any to=None, *, Generator? generator=None) -> Tensor",
 		func(a *randomInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
-		func(t *tensor.Tensor) *randomInPlaceArgs { return &randomInPlaceArgs{t, int64(0), nil} }).WithDIOPI(
-		"random start=from end=to"),
+		func(t *tensor.Tensor) *randomInPlaceArgs { return &randomInPlaceArgs{t, int64(0), nil} }),
 	filler("bernoulli_", "Tensor.bernoulli_",
 		"(Tensor self, Tensor|Scalar p=0.5, *, Generator? generator=None) -> Tensor",
 		func(a *bernoulliInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
-		func(t *tensor.Tensor) *bernoulliInPlaceArgs { return &bernoulliInPlaceArgs{t, tensor.Wrap(0.5)} }).WithDIOPI(
-		"bernoulli"),
+		func(t *tensor.Tensor) *bernoulliInPlaceArgs { return &bernoulliInPlaceArgs{t, tensor.Wrap(0.5)} }),
 	oneParameter("exponential_", "lambd=1.0", "lambd"), oneParameter("geometric_", "p", "p"),
 	twoParameters("log_normal_",
 		"(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor"),
@@ -181,7 +179,7 @@ var randomOps = []*opdef.Entry{
 	dropout("dropout1d", "F.dropout1d", "float p=0.5, bool training=True, bool inplace=False"),
 	dropout("dropout2d", "F.dropout2d", "float p=0.5, bool training=True, bool inplace=False"),
 	dropout("dropout3d", "F.dropout3d", "float p=0.5, bool training=True, bool inplace=False"),
-	nativeDropout("dropout.native", "dropout dropout_").WithDIOPI("dropout training=train"),
+	nativeDropout("dropout.native", "dropout dropout_"),
 	nativeDropout("feature_dropout", "feature_dropout feature_dropout_"),
 	dropoutWithMask,
 	nativeDropout("alpha_dropout.native", "alpha_dropout alpha_dropout_"), nativeDropout("feature_alpha_dropout.native",

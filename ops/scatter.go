@@ -81,7 +81,7 @@ var scatterOps = []*opdef.Entry{
 				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6), g.Int(tensor.Int64, 0, 9, 6)},
 			}
 		},
-	}.Entry().WithDIOPI("scatter reduce='add'"),
+	}.Entry(),
 	writingOp[scatterReduceArgs]{
 		Schema: "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool " +
 			"include_self=True) -> Tensor",

@@ -33,7 +33,7 @@ var splitOps = []*opdef.Entry{
 				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 2, 1}, {g.Int(tensor.Int64, 0, 9, 4), 1, 0},
 			}
 		},
-	}.Entry().WithDIOPI("split tensor=self split_size_or_sections=@parts -split_size"),
+	}.Entry(),
 	// In Python the second argument of split is called split_size_or_sections,
 	// that of the method split_size.
 	splitSections("split.sections(Tensor self, int[] split_size_or_sections, int dim=0) -> Tensor[]", splitNames,
@@ -41,14 +41,14 @@ var splitOps = []*opdef.Entry{
 			return a.Self, a.SplitSizeOrSections, a.Dim
 		}, func(t *tensor.Tensor, sizes []int, dim int) *sectionsArgs {
 			return &sectionsArgs{t, sizes, dim}
-		}).WithDIOPI("split tensor=self"),
+		}),
 	splitSections("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
 		"split_with_sizes Tensor.split_with_sizes unsafe_split_with_sizes Tensor.unsafe_split_with_sizes "+
 			"split_with_sizes_copy", func(a *splitSizesArgs) (*tensor.Tensor, []int, int) {
 			return a.Self, a.SplitSizes, a.Dim
 		}, func(t *tensor.Tensor, sizes []int, dim int) *splitSizesArgs {
 			return &splitSizesArgs{t, sizes, dim}
-		}).WithDIOPI("split tensor=self split_size_or_sections=split_sizes"),
+		}),
 	partsOp[chunksArgs]{
 		Schema: "chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
 		Names:  "chunk Tensor.chunk unsafe_chunk Tensor.unsafe_chunk",
@@ -74,7 +74,7 @@ var splitOps = []*opdef.Entry{
 				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 2, 0}, {g.Int(tensor.Int64, 0, 9, 4), 4, 0},
 			}
 		},
-	}.Entry().WithDIOPI("split tensor=self split_size_or_sections=@parts -chunks"),
+	}.Entry(),
 	partsOp[viewDimArgs]{
 		Schema: "unbind(Tensor self, int dim=0) -> Tensor[]",
 		Names:  "unbind Tensor.unbind unbind_copy",

@@ -65,7 +65,6 @@ var vectorNormOps = []*opdef.Entry{
 	normOp(opdef.Op[linalgVectorNormArgs]{
 		Schema: "linalg_vector_norm(Tensor x, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? " +
 			"dtype=None) -> Tensor",
-		DIOPI: "vector_norm input=x",
 		Names: "linalg.vector_norm",
 		Doc: opdef.Doc{Summary: "Vector norm over dimensions", Formula: "sum(|x|^ord)^(1/ord)",
 			Notes: "ord may be inf, -inf and 0 (the number of non-zero elements).", Source: "torch.linalg.vector_norm"},

@@ -19,7 +19,6 @@ var visionOps = []*opdef.Entry{
 	resizeOp(opdef.Op[interpolateArgs]{
 		Schema: "interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? " +
 			"align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
-		DIOPI: "interpolate keep_scale=True",
 		Names: "F.interpolate",
 		Doc:   interpolateDoc,
 		Node: func(a *interpolateArgs, g *opdef.Grad) (opdef.Node, error) {
@@ -34,7 +33,6 @@ var visionOps = []*opdef.Entry{
 	resizeOp(opdef.Op[upsampleArgs]{
 		Schema: "upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? " +
 			"align_corners=None) -> Tensor",
-		DIOPI: "interpolate keep_scale=True",
 		Names: "F.upsample",
 		Doc:   interpolateDoc,
 		Cases: func(r *rand.Rand) []*upsampleArgs {
@@ -47,7 +45,6 @@ var visionOps = []*opdef.Entry{
 	}),
 	resizeOp(opdef.Op[upsampleSizeArgs]{
 		Schema: "upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
-		DIOPI:  "interpolate keep_scale=True",
 		Names:  "F.upsample_nearest",
 		Doc:    interpolateDoc,
 		Cases: func(r *rand.Rand) []*upsampleSizeArgs {
@@ -60,7 +57,6 @@ var visionOps = []*opdef.Entry{
 	}),
 	resizeOp(opdef.Op[upsampleSizeArgs]{
 		Schema: "upsample_bilinear(Tensor input, any size=None, any scale_factor=None) -> Tensor",
-		DIOPI:  "interpolate keep_scale=True mode='bilinear' align_corners=True",
 		Names:  "F.upsample_bilinear",
 		Doc:    interpolateDoc,
 		Cases: func(r *rand.Rand) []*upsampleSizeArgs {

@@ -141,7 +141,6 @@ func maxPoolOps(nd int) []*opdef.Entry {
 			Schema: name + "_with_indices(" + args + ") -> (Tensor, Tensor)",
 			Names: "F." + name + "_with_indices _C._nn." + name + "_with_indices" +
 				map[bool]string{true: " max_pool1d_with_indices"}[nd == 1], Doc: doc, Cases: cases,
-			DIOPI: name + " return_indices=True -return_indices",
 		}, "input", func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd) },
 			func(*maxPoolArgs) bool { return true }),
 	}
@@ -339,7 +338,6 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 			Schema: most +
 				"_with_indices(Tensor input, any output_size, bool return_indices=False) -> (Tensor, Tensor)",
 			Names: withIndices, Doc: maxDoc, Cases: maxCases,
-			DIOPI: most + " return_indices=True -return_indices",
 		}, "input", plan, func(*adaptiveMaxArgs) bool { return true }),
 	}
 }

@@ -326,29 +326,14 @@ func (p *Prepared) DeviceCall(backward bool) *DeviceCall {
 	return c
 }
 
-// DeviceFunctions are the C functions that would carry out the forward pass on a
-// device. The error says why none can.
-func (p *Prepared) DeviceFunctions() (functions []string, err error) {
+// DeviceFunctions are the functions that would carry out the forward pass on a
+// device, by what plans its calls. The error says why none can.
+func (p *Prepared) DeviceFunctions(plan func(*DeviceCall) ([]string, error)) (functions []string, err error) {
 	err = guarded(func() error {
-		fwd, err := p.call.Forward()
-		if err != nil {
-			return err
+		if p.fwd, err = p.call.Forward(); err == nil {
+			functions, err = plan(&DeviceCall{Call: p.call, Forward: p.fwd})
 		}
-		p.fwd = fwd
-		dc, err := p.call.DeviceCase(fwd, nil, nil)
-		if err != nil {
-			return err
-		}
-		plan, err := dc.Recipe.Plan(dc.Case)
-		if err != nil {
-			return err
-		}
-		for _, c := range plan.Calls {
-			if !slices.Contains(functions, c.Function) {
-				functions = append(functions, c.Function)
-			}
-		}
-		return nil
+		return err
 	})
 	return functions, err
 }

@@ -3,7 +3,6 @@ package diopi
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -56,7 +55,7 @@ func (r *Recipe) parameters() ([]param, error) {
 			name, text, optional := strings.Cut(s, "=")
 			p := param{name: name, optional: optional}
 			if optional {
-				v, err := literal(text)
+				v, err := value.ParseLiteral(text)
 				if err != nil {
 					r.once.err = fmt.Errorf("signature %q: %w", r.sig, err)
 				}
@@ -66,23 +65,6 @@ func (r *Recipe) parameters() ([]param, error) {
 		}
 	})
 	return r.once.params, r.once.err
-}
-
-// literal is a Python literal.
-func literal(s string) (value.Value, error) {
-	switch s {
-	case "None":
-		return nil, nil
-	case "True", "False":
-		return s == "True", nil
-	}
-	if len(s) > 1 && s[0] == '\'' {
-		return strings.Trim(s, "'"), nil
-	}
-	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return i, nil
-	}
-	return strconv.ParseFloat(s, 64)
 }
 
 // fields splits a list at commas and blanks.

@@ -16,6 +16,7 @@ import (
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
 )
 
@@ -174,7 +175,7 @@ func (o *deviceOptions) coverage(ctx context.Context, a *app, info devicebridge.
 		var functions []string
 		if err == nil {
 			op = p.Op
-			functions, err = p.DeviceFunctions()
+			functions, err = p.DeviceFunctions(ondevice.Functions)
 			p.Close()
 		}
 		d := byOp[op]

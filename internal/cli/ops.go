@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/devicebridge/diopi/mapping"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/reports"
@@ -91,9 +92,9 @@ func newOpInfo(e *opdef.Entry) opInfo {
 
 // deviceFunctions are the C functions of DIOPI that may run an op on a device.
 func deviceFunctions(e *opdef.Entry) []string {
-	r, err := e.Recipe()
+	m, err := mapping.Of(e)
 	if err != nil {
 		return []string{}
 	}
-	return r.Functions()
+	return m.Recipe.Functions()
 }

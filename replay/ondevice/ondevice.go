@@ -13,6 +13,7 @@ import (
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/devicebridge/diopi/mapping"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 )
@@ -100,10 +101,10 @@ type Prepared struct {
 func (d *Device) Plan(c *replay.DeviceCall) (*Prepared, error) {
 	p := &Prepared{call: c}
 	call, forward, cotangents := d.cast(c, p)
-	dc, err := call.DeviceCase(forward, cotangents, c.Need)
+	dc, err := mapping.NewCase(call, forward, cotangents, c.Need)
 	if err != nil && len(c.Need) > 0 { // without gradients it may run
 		p.backward = err.Error()
-		dc, err = call.DeviceCase(forward, nil, nil)
+		dc, err = mapping.NewCase(call, forward, nil, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -123,6 +124,31 @@ func (d *Device) Plan(c *replay.DeviceCall) (*Prepared, error) {
 	return p, nil
 }
 
+// Functions are the C functions that would carry out the forward pass of a call on
+// a library that offers all. The error says why none can.
+func Functions(c *replay.DeviceCall) ([]string, error) {
+	mc, err := mapping.NewCase(c.Call, c.Forward, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := mc.Recipe.Plan(mc.Case)
+	if err != nil {
+		return nil, err
+	}
+	return functions(plan), nil
+}
+
+// functions are the C functions that a plan calls, each once.
+func functions(plan *diopi.Plan) []string {
+	var names []string
+	for _, c := range plan.Calls {
+		if !slices.Contains(names, c.Function) {
+			names = append(names, c.Function)
+		}
+	}
+	return names
+}
+
 func columnMajor(shape []int) []int {
 	s, n := make([]int, len(shape)), 1
 	for i, d := range shape {
@@ -134,10 +160,8 @@ func columnMajor(shape []int) []int {
 
 // fill says in run what became of the plan.
 func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
+	run.Functions = functions(p.Plan)
 	for i, c := range p.Plan.Calls {
-		if !slices.Contains(run.Functions, c.Function) {
-			run.Functions = append(run.Functions, c.Function)
-		}
 		status := &run.Forward
 		if c.Phase == diopi.Backward {
 			status = &run.Backward

@@ -1,0 +1,57 @@
+package opdef
+
+import "reflect"
+
+// An Argument is a bound argument of a call as kernels see it.
+type Argument struct {
+	Name     string // schema name
+	Required bool
+	Value    any // of the Go type of the argument struct's field
+	Default  any // the value of an absent argument, of the same type
+}
+
+// IsDefault reports whether the argument has the value of an absent one.
+func (a Argument) IsDefault() bool { return !a.Required && reflect.DeepEqual(a.Value, a.Default) }
+
+// Argument returns the argument that the schema names so. There is none where the
+// schema does not name it or kernels do not see it: a device, a layout.
+func (c *Call) Argument(name string) (Argument, bool) {
+	for i, p := range c.Entry.Schema.Params {
+		if p.Name == name && c.Entry.setters[i].field != nil {
+			return c.argument(i), true
+		}
+	}
+	return Argument{}, false
+}
+
+// Arguments returns the arguments that kernels see, in schema order.
+func (c *Call) Arguments() []Argument {
+	var out []Argument
+	for i := range c.Entry.Schema.Params {
+		if c.Entry.setters[i].field != nil {
+			out = append(out, c.argument(i))
+		}
+	}
+	return out
+}
+
+func (c *Call) argument(i int) Argument {
+	p, set := c.Entry.Schema.Params[i], c.Entry.setters[i]
+	v := reflect.ValueOf(c.args).Elem().FieldByIndex(set.field)
+	return Argument{Name: p.Name, Required: p.Required, Value: v.Interface(), Default: set.def.Interface()}
+}
+
+// HasArgument reports whether the schema has an argument of that name that kernels
+// see. The entry must be Ready.
+func (e *Entry) HasArgument(name string) bool {
+	for _, p := range e.Schema.Params {
+		if p.Name == name {
+			return p.Type.carried()
+		}
+	}
+	return false
+}
+
+// InPlace reports whether the results replace the elements of the first argument:
+// an in-place form, or inplace=True.
+func (c *Call) InPlace() bool { return c.written != nil }
