@@ -216,10 +216,13 @@ const (
 	// Normwise: errors scale with the largest element of the result (solve,
 	// fft, and gradients without a finer rule).
 	Normwise
+	// Composed: S follows the errors of each step of a composition (package
+	// compose).
+	Composed
 )
 
 func (c Class) String() string {
-	return [...]string{"exact", "rounded", "elementwise", "accumulated", "normwise"}[c]
+	return [...]string{"exact", "rounded", "elementwise", "accumulated", "normwise", "composed"}[c]
 }
 
 // Error is the declared error bound: an element passes when
@@ -236,8 +239,8 @@ type Error struct {
 	// which spares its computation where that is enough. Of class Accumulated it
 	// never is.
 	Covers bool
-	// Grad is the class of the gradients; nil: Exact stays Exact, Accumulated
-	// stays Accumulated, all others are Normwise with 4 ulp.
+	// Grad is the class of the gradients; nil: Exact, Accumulated and Composed stay
+	// as they are, all others are Normwise with 4 ulp.
 	Grad *Error
 }
 
@@ -245,7 +248,7 @@ func (e Error) ulps() float64 {
 	if e.ULPs != 0 {
 		return e.ULPs
 	}
-	return [...]float64{0, 1, 4, 2, 2}[e.Class]
+	return [...]float64{0, 1, 4, 2, 2, 2}[e.Class]
 }
 
 func (e Error) covers() bool { return e.Covers || e.Class == Accumulated }
@@ -259,7 +262,7 @@ func (e Error) grad() Error {
 	switch {
 	case e.Grad != nil:
 		return *e.Grad
-	case e.Class == Exact || e.Class == Accumulated:
+	case e.Class == Exact || e.Class == Accumulated || e.Class == Composed:
 		return Error{Class: e.Class, ULPs: e.ULPs, Coarse: e.Coarse, Covers: e.Covers}
 	}
 	return Error{Class: Normwise, ULPs: 4}

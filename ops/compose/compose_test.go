@@ -1,0 +1,186 @@
+package compose
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/optool/optool/opcheck"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+type swigluArgs struct {
+	Self *tensor.Tensor
+	Dim  int
+}
+
+type attentionArgs struct{ Q, K, V *tensor.Tensor }
+
+type normArgs struct {
+	Input, Weight *tensor.Tensor
+	Eps           float64
+}
+
+type pairArgs struct{ Self, Other *tensor.Tensor }
+
+func swiglu(g *Graph, a *swigluArgs) Values {
+	x := g.Chunk(g.Arg("self", a.Self), 2, a.Dim)
+	return Values{g.Mul(g.SiLU(x[0]), x[1])}
+}
+
+func attention(g *Graph, a *attentionArgs) Values {
+	q, k, v := g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V)
+	w := g.Softmax(g.Scale(g.Matmul(q, g.Transpose(k, -1, -2)), 0.25), -1)
+	return Values{g.Matmul(w, v), w}
+}
+
+// rmsNorm computes in float32, as LLaMA does.
+func rmsNorm(g *Graph, a *normArgs) Values {
+	x := g.Arg("input", a.Input)
+	wide := x
+	if x.DType().Size() < 4 {
+		wide = g.To(x, tensor.Float32)
+	}
+	scale := g.Rsqrt(g.Shift(g.Mean(g.Square(wide), true, -1), a.Eps))
+	return Values{g.Mul(g.To(g.Mul(wide, scale), x.DType()), g.Arg("weight", a.Weight))}
+}
+
+// various calls what the others do not.
+func various(g *Graph, a *pairArgs) Values {
+	x, y := g.Arg("self", a.Self), g.Arg("other", a.Other)
+	all := g.Cat(0, x, g.Flip(y, 0), g.IndexSelect(x, 0, []int{1, 1, 0}))
+	z := g.LogSumExp(all, 1, false)
+	top := g.Amax(g.Maximum(x, g.Abs(y)), 0, true)
+	return Values{g.Sub(g.Cumsum(z, 0), g.Sum(g.Tanh(top), false)),
+		g.Div(g.Roll(x, 1, 2), g.Add(g.Exp(y), g.Sqrt(g.Square(x))))}
+}
+
+// composed are compositions of the kinds of primitives, as operators.
+func composed() map[string]*opdef.Entry {
+	doc := opdef.Doc{Summary: "An example", Source: "a test"}
+	each := func(f func(dt tensor.DType)) {
+		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16, tensor.Float16} {
+			f(dt)
+		}
+	}
+	return map[string]*opdef.Entry{
+		"swiglu": Declare(Op[swigluArgs]{
+			Schema: "swiglu(Tensor self, int dim=-1) -> Tensor", Doc: doc,
+			Cases: func(r *rand.Rand) (cs []*swigluArgs) {
+				g := opdef.Gen{R: r}
+				each(func(dt tensor.DType) { cs = append(cs, &swigluArgs{g.Normal(dt, 3, 8), -1}) })
+				return append(cs, &swigluArgs{opdef.NonContiguous(g.Normal(tensor.Float64, 4, 3)), 0})
+			},
+		}, Fused, swiglu),
+		"attention": Declare(Op[attentionArgs]{
+			Schema: "attention(Tensor q, Tensor k, Tensor v) -> (Tensor, Tensor)", Doc: doc,
+			Cases: func(r *rand.Rand) (cs []*attentionArgs) {
+				g := opdef.Gen{R: r}
+				each(func(dt tensor.DType) {
+					cs = append(cs, &attentionArgs{g.Normal(dt, 2, 3, 4), g.Normal(dt, 2, 5, 4), g.Normal(dt, 2, 5, 3)})
+				})
+				return cs
+			},
+		}, Composed, attention),
+		"norm": Declare(Op[normArgs]{
+			Schema: "norm(Tensor input, Tensor weight, float eps=1e-6) -> Tensor", Doc: doc,
+			Cases: func(r *rand.Rand) (cs []*normArgs) {
+				g := opdef.Gen{R: r}
+				each(func(dt tensor.DType) { cs = append(cs, &normArgs{g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-6}) })
+				return cs
+			},
+		}, Composed, rmsNorm),
+		"various": Declare(Op[pairArgs]{
+			Schema: "various(Tensor self, Tensor other) -> (Tensor, Tensor)", Doc: doc,
+			Cases: func(r *rand.Rand) (cs []*pairArgs) {
+				g := opdef.Gen{R: r}
+				each(func(dt tensor.DType) {
+					cs = append(cs, &pairArgs{g.Distinct(dt, 3, 4), g.Apart(dt, []float64{0}, 3, 4)})
+				})
+				return cs
+			},
+		}, Fused, various),
+	}
+}
+
+// TestChecks runs the checks every operator passes, difference quotients among
+// them, on compositions.
+func TestChecks(t *testing.T) {
+	for name, e := range composed() {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range (&opcheck.Suite{}).Entry(e) {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// TestBounds runs compositions as a device would, every value rounded to its
+// dtype: results and gradients stay within their bounds, which are not much
+// larger than the errors seen.
+func TestBounds(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		run  func(g *Graph, gen opdef.Gen, dt tensor.DType) Values
+		most float64 // of the bound, in errors seen at worst
+	}{
+		{"swiglu", func(g *Graph, gen opdef.Gen, dt tensor.DType) Values {
+			return swiglu(g, &swigluArgs{gen.Normal(dt, 64, 128), -1})
+		}, 40},
+		{"attention", func(g *Graph, gen opdef.Gen, dt tensor.DType) Values {
+			return attention(g, &attentionArgs{gen.Normal(dt, 4, 16, 8), gen.Normal(dt, 4, 32, 8),
+				gen.Normal(dt, 4, 32, 8)})
+		}, 400},
+		{"norm", func(g *Graph, gen opdef.Gen, dt tensor.DType) Values {
+			return rmsNorm(g, &normArgs{gen.Normal(dt, 32, 256), gen.Normal(dt, 256), 1e-6})
+		}, 400},
+		{"various", func(g *Graph, gen opdef.Gen, dt tensor.DType) Values {
+			return various(g, &pairArgs{gen.Normal(dt, 16, 32), gen.Normal(dt, 16, 32)})
+		}, 400},
+	} {
+		for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16} {
+			t.Run(tc.name+"/"+dt.String(), func(t *testing.T) {
+				values := func(g *Graph) (vs Values) {
+					gen := opdef.Gen{R: rand.New(rand.NewPCG(1, 2))}
+					vs = tc.run(g, gen, dt)
+					up := make([]*Value, len(vs))
+					for i, v := range vs {
+						up[i] = g.Const(gen.Normal(dt, v.Shape()...))
+					}
+					grads := g.gradients(vs, up)
+					for _, a := range g.args {
+						vs = append(vs, grads[a.leaf.position])
+					}
+					return vs
+				}
+				exact := &Graph{}
+				device := &Graph{store: func(t *tensor.Tensor) *tensor.Tensor {
+					if t.DType.IsFloat() {
+						return t.Rounded()
+					}
+					return t
+				}}
+				want, got := values(exact), values(device)
+				for i, v := range want {
+					x, y, s := tensor.Data[float64](v.T), tensor.Data[float64](got[i].T),
+						tensor.Data[float64](exact.scale(v))
+					worst := 0.0
+					for j := range x {
+						off := math.Abs(y[j] - x[j])
+						allowed := 2*dt.ULP(x[j]) + exact.unit()*s[j]
+						if off > allowed {
+							t.Fatalf("value %d, element %d: %g, exactly %g: off by %g, bound %g", i, j, y[j], x[j],
+								off, allowed)
+						}
+						worst = max(worst, off/allowed)
+					}
+					if worst*tc.most < 1 {
+						t.Errorf("value %d: the worst error is %.2g of its bound", i, worst)
+					}
+					t.Logf("value %d: the worst error is %.2g of its bound", i, worst)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package compose
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// An Op is the declaration of a composed operator: schema, names, documentation
+// and cases. Declare fills in the rest.
+type Op[A any] = opdef.Planned[A, *Call]
+
+// A Call is a composed call, its results known.
+type Call struct {
+	graph *Graph
+	outs  Values
+	after map[string][]*Value
+
+	// The gradients of one backward pass, kept because values, bounds and Node ask
+	// for the same.
+	up    []*tensor.Tensor
+	grads map[int]*Value
+	seeds []*Value
+}
+
+// Torch says how torch runs a composed operator.
+type Torch uint8
+
+const (
+	// Fused: as one operator with a gradient of its own; op_tools records the
+	// gradients of its arguments.
+	Fused Torch = iota
+	// Composed: as the primitives it is composed of; op_tools records what the
+	// last of them received.
+	Composed
+)
+
+// Declare completes a declaration: results, gradients, bounds and what op_tools
+// records of gradients follow from the composition, which is called once per
+// call. After, if set, names the arguments that the call changes.
+func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) *opdef.Entry {
+	op.Plan = func(a *A) (c *Call, err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				var refused *opdef.RefusedError
+				if e, ok := r.(error); !ok || !errors.As(e, &refused) {
+					panic(r)
+				}
+				err = refused
+			}
+		}()
+		g := &Graph{}
+		c = &Call{graph: g, outs: compose(g, a)}
+		for _, o := range c.outs {
+			g.double = g.double || o.DType().Real() == tensor.Float64
+		}
+		return c, nil
+	}
+	op.Kernel = func(c *Call) ([]*tensor.Tensor, error) {
+		out := make([]*tensor.Tensor, len(c.outs))
+		for i, v := range c.outs {
+			out[i] = v.T
+		}
+		return out, nil
+	}
+	op.Scale = func(c *Call, _ []*tensor.Tensor) []*tensor.Tensor {
+		out := make([]*tensor.Tensor, len(c.outs))
+		for i, v := range c.outs {
+			out[i] = c.graph.scale(v)
+		}
+		return out
+	}
+	if op.Error == (opdef.Error{}) {
+		op.Error = opdef.Error{Class: opdef.Composed, Coarse: true}
+	}
+	if op.NoGrad != "" {
+		return op.Entry()
+	}
+	op.Grad = func(c *Call, g *opdef.Grad) (opdef.Grads, error) {
+		return c.arguments(c.backward(g.Out), func(v *Value) *tensor.Tensor { return v.T }), nil
+	}
+	op.GradScale = func(c *Call, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		return c.arguments(c.backward(g.Out), c.graph.scale), nil
+	}
+	if torch == Composed && op.Node == nil {
+		op.Node = func(c *Call, g *opdef.Grad) (opdef.Node, error) { return c.node(g.Out), nil }
+	}
+	return op.Entry()
+}
+
+// backward carries the gradients up of the results back.
+func (c *Call) backward(up []*tensor.Tensor) map[int]*Value {
+	if c.grads != nil && slices.Equal(c.up, up) {
+		return c.grads
+	}
+	c.up, c.seeds = slices.Clone(up), make([]*Value, len(up))
+	for i, t := range up {
+		if t != nil {
+			c.seeds[i] = c.graph.Const(t)
+		}
+	}
+	c.grads = c.graph.gradients(c.outs, c.seeds)
+	return c.grads
+}
+
+// arguments are what of makes of the gradients of the arguments, zeros where
+// nothing flowed.
+func (c *Call) arguments(grads map[int]*Value, of func(*Value) *tensor.Tensor) opdef.Grads {
+	out := opdef.Grads{}
+	for _, a := range c.graph.args {
+		for len(out[a.name]) <= a.index {
+			out[a.name] = append(out[a.name], nil)
+		}
+		if a.leaf == nil || !a.leaf.needs {
+			continue
+		}
+		if v := grads[a.leaf.position]; v != nil {
+			out[a.name][a.index] = of(v)
+		} else {
+			out[a.name][a.index] = tensor.Full(a.leaf.DType(), a.leaf.Shape(), 0.0)
+		}
+	}
+	return out
+}
+
+// node is what the last primitive of the first result that a gradient flows into
+// received for its operands.
+func (c *Call) node(up []*tensor.Tensor) opdef.Node {
+	c.backward(up)
+	for i, v := range c.outs {
+		if c.seeds[i] == nil {
+			continue
+		}
+		if v.vjp == nil || !v.needs {
+			return opdef.Node{Skip: "gradients belong to another op"}
+		}
+		n := opdef.Node{}
+		var scales []*Value
+		for k, part := range v.vjp(c.seeds[i]) {
+			if part == nil || !v.in[k].needs {
+				if !v.in[k].T.Wrapped {
+					n.Grads, scales = append(n.Grads, nil), append(scales, nil)
+				}
+				continue
+			}
+			part = c.graph.like(part, v.in[k])
+			n.Grads, scales = append(n.Grads, part.T), append(scales, part)
+		}
+		if v.moved {
+			n.Weak = "the incoming gradient reshaped"
+		}
+		n.Scale = func() []*tensor.Tensor {
+			out := make([]*tensor.Tensor, len(scales))
+			for k, s := range scales {
+				if s != nil {
+					out[k] = c.graph.scale(s)
+				}
+			}
+			return out
+		}
+		return n
+	}
+	return opdef.Node{}
+}

@@ -1,0 +1,293 @@
+package compose
+
+import (
+	"math"
+	"math/cmplx"
+
+	"github.com/optool/optool/opdef"
+)
+
+// rounded is the error of what a device rounds once.
+var rounded = opdef.Error{Class: opdef.Rounded}
+
+// Functions of one and of two elements.
+var (
+	add = opdef.Binary{
+		Error: rounded,
+		F:     func(x, y float64) float64 { return x + y }, C: func(x, y complex128) complex128 { return x + y },
+		I:  func(x, y int64) int64 { return x + y },
+		DF: func(_, _, _ float64) (dx, dy float64) { return 1, 1 },
+		DC: func(_, _, _ complex128) (dx, dy complex128) { return 1, 1 },
+	}
+	sub = opdef.Binary{
+		Error: rounded,
+		F:     func(x, y float64) float64 { return x - y }, C: func(x, y complex128) complex128 { return x - y },
+		I:  func(x, y int64) int64 { return x - y },
+		DF: func(_, _, _ float64) (dx, dy float64) { return 1, -1 },
+		DC: func(_, _, _ complex128) (dx, dy complex128) { return 1, -1 },
+	}
+	mul = opdef.Binary{
+		Error: rounded,
+		F:     func(x, y float64) float64 { return x * y }, C: func(x, y complex128) complex128 { return x * y },
+		I:  func(x, y int64) int64 { return x * y },
+		DF: func(x, y, _ float64) (dx, dy float64) { return y, x },
+		DC: func(x, y, _ complex128) (dx, dy complex128) { return y, x },
+	}
+	div = opdef.Binary{
+		Error: rounded,
+		F:     func(x, y float64) float64 { return x / y }, C: func(x, y complex128) complex128 { return x / y },
+		DF: func(_, y, z float64) (dx, dy float64) { return 1 / y, -z / y },
+		DC: func(_, y, z complex128) (dx, dy complex128) { return 1 / y, -z / y },
+	}
+	neg = opdef.Unary{
+		Error: opdef.Error{Class: opdef.Exact},
+		F:     func(x float64) float64 { return -x }, C: func(x complex128) complex128 { return -x },
+		I:  func(x int64) int64 { return -x },
+		DF: func(_, _ float64) float64 { return -1 }, DC: func(_, _ complex128) complex128 { return -1 },
+	}
+	sqrt = opdef.Unary{
+		Error: rounded, Saved: true,
+		F: math.Sqrt, DF: func(_, y float64) float64 { return 0.5 / y },
+		C: cmplx.Sqrt, DC: func(_, y complex128) complex128 { return 0.5 / y },
+	}
+	square = opdef.Unary{
+		Error: rounded,
+		F:     func(x float64) float64 { return x * x }, DF: func(x, _ float64) float64 { return 2 * x },
+		C: func(x complex128) complex128 { return x * x }, DC: func(x, _ complex128) complex128 { return 2 * x },
+	}
+	reciprocal = opdef.Unary{
+		Error: rounded, Saved: true,
+		F: func(x float64) float64 { return 1 / x }, DF: func(_, y float64) float64 { return -y * y },
+		C: func(x complex128) complex128 { return 1 / x }, DC: func(_, y complex128) complex128 { return -y * y },
+	}
+	rsqrt = opdef.Unary{
+		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 2}, Saved: true,
+		F:  func(x float64) float64 { return 1 / math.Sqrt(x) },
+		DF: func(_, y float64) float64 { return -0.5 * y * y * y },
+	}
+	abs = opdef.Unary{ // torch's gradient at 0 is 0
+		Error: opdef.Error{Class: opdef.Exact},
+		F:     math.Abs,
+		DF:    func(x, _ float64) float64 { return sign(x) },
+	}
+	exp = opdef.Unary{
+		Saved: true,
+		F:     math.Exp, DF: func(_, y float64) float64 { return y },
+		C: cmplx.Exp, DC: func(_, y complex128) complex128 { return y },
+	}
+	expm1 = opdef.Unary{F: math.Expm1, DF: func(_, y float64) float64 { return y + 1 }}
+	log   = opdef.Unary{
+		F: math.Log, DF: func(x, _ float64) float64 { return 1 / x },
+		C: cmplx.Log, DC: func(x, _ complex128) complex128 { return 1 / x },
+	}
+	log1p = opdef.Unary{F: math.Log1p, DF: func(x, _ float64) float64 { return 1 / (1 + x) }}
+	sin   = opdef.Unary{F: math.Sin, DF: func(x, _ float64) float64 { return math.Cos(x) }}
+	cos   = opdef.Unary{F: math.Cos, DF: func(x, _ float64) float64 { return -math.Sin(x) }}
+	tanh  = opdef.Unary{
+		Saved: true,
+		F:     math.Tanh, DF: func(_, y float64) float64 { return 1 - y*y },
+		DS: func(_, _ float64) float64 { return 1 },
+	}
+	sigmoid = opdef.Unary{
+		Saved: true,
+		F:     logistic, DF: func(_, y float64) float64 { return y * (1 - y) },
+		DS: func(_, y float64) float64 { return y },
+	}
+	silu = opdef.Unary{
+		F: func(x float64) float64 { return x * logistic(x) },
+		DF: func(x, _ float64) float64 {
+			s := logistic(x)
+			return s * (1 + x*(1-s))
+		},
+		DS: func(x, _ float64) float64 { return logistic(x) * (1 + math.Abs(x)) },
+	}
+	relu = opdef.Unary{ // torch's gradient at 0 is 0
+		Error: opdef.Error{Class: opdef.Exact},
+		F:     func(x float64) float64 { return math.Max(x, 0) },
+		I:     func(x int64) int64 { return max(x, 0) },
+		DF: func(x, _ float64) float64 {
+			if x > 0 {
+				return 1
+			}
+			return 0
+		},
+	}
+	geluErf = opdef.Unary{
+		F: func(x float64) float64 { return x / 2 * math.Erfc(-x/math.Sqrt2) },
+		DF: func(x, _ float64) float64 {
+			return math.Erfc(-x/math.Sqrt2)/2 + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
+		},
+		S: func(x, _ float64) float64 { return math.Abs(x) / 2 },
+		DS: func(x, _ float64) float64 {
+			return 0.5 + math.Abs(x)*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
+		},
+	}
+	geluTanh = opdef.Unary{
+		F: func(x float64) float64 { return x / 2 * (1 + math.Tanh(geluInner(x))) },
+		DF: func(x, _ float64) float64 {
+			t := math.Tanh(geluInner(x))
+			return (1+t)/2 + x/2*(1-t*t)*math.Sqrt(2/math.Pi)*(1+3*0.044715*x*x)
+		},
+		S:  func(x, _ float64) float64 { return math.Abs(x) / 2 },
+		DS: func(x, _ float64) float64 { return 1 + math.Abs(x) },
+	}
+	// softplus is log(1 + exp(x)).
+	softplus = opdef.Unary{F: func(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) },
+		DF: func(x, _ float64) float64 { return logistic(x) }}
+	maximum = opdef.Binary{ // torch halves the gradient among equal operands
+		Error: opdef.Error{Class: opdef.Exact},
+		F:     math.Max, I: func(x, y int64) int64 { return max(x, y) },
+		DF: func(x, y, _ float64) (dx, dy float64) { return share(x, y), share(y, x) },
+	}
+	minimum = opdef.Binary{
+		Error: opdef.Error{Class: opdef.Exact},
+		F:     math.Min, I: func(x, y int64) int64 { return min(x, y) },
+		DF: func(x, y, _ float64) (dx, dy float64) { return share(y, x), share(x, y) },
+	}
+)
+
+// geluInner is the argument of the tanh in gelu's approximation (Hendrycks and
+// Gimpel, Gaussian Error Linear Units, 2016).
+func geluInner(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x) }
+
+func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+func sign(x float64) float64 {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return -1
+	}
+	return 0
+}
+
+// share is the part of the gradient of max(x, y) that x gets.
+func share(x, y float64) float64 {
+	switch {
+	case x > y:
+		return 1
+	case x == y:
+		return 0.5
+	}
+	return 0
+}
+
+// Add is x + y. Operands of this and of the other functions of two elements are
+// broadcast and promoted as torch does.
+func (g *Graph) Add(x, y *Value) *Value { return g.Binary(add, x, y) }
+
+// Sub is x - y.
+func (g *Graph) Sub(x, y *Value) *Value { return g.Binary(sub, x, y) }
+
+// Mul is x * y.
+func (g *Graph) Mul(x, y *Value) *Value { return g.Binary(mul, x, y) }
+
+// Div is x / y, of integers in float32.
+func (g *Graph) Div(x, y *Value) *Value { return g.Binary(div, x, y) }
+
+// Maximum is the larger of x and y; equal ones share the gradient.
+func (g *Graph) Maximum(x, y *Value) *Value { return g.Binary(maximum, x, y) }
+
+// Minimum is the smaller of x and y; equal ones share the gradient.
+func (g *Graph) Minimum(x, y *Value) *Value { return g.Binary(minimum, x, y) }
+
+// Scale is k*x.
+func (g *Graph) Scale(x *Value, k float64) *Value { return g.Mul(x, g.Number(k)) }
+
+// Shift is x + k.
+func (g *Graph) Shift(x *Value, k float64) *Value { return g.Add(x, g.Number(k)) }
+
+// Neg is -x.
+func (g *Graph) Neg(x *Value) *Value { return g.Unary(neg, x) }
+
+// Sqrt is the square root.
+func (g *Graph) Sqrt(x *Value) *Value { return g.Unary(sqrt, x) }
+
+// Rsqrt is 1/sqrt(x).
+func (g *Graph) Rsqrt(x *Value) *Value { return g.Unary(rsqrt, x) }
+
+// Square is x*x.
+func (g *Graph) Square(x *Value) *Value { return g.Unary(square, x) }
+
+// Reciprocal is 1/x.
+func (g *Graph) Reciprocal(x *Value) *Value { return g.Unary(reciprocal, x) }
+
+// Abs is |x| of real numbers; the gradient at 0 is 0.
+func (g *Graph) Abs(x *Value) *Value { return g.Unary(abs, x) }
+
+// Exp is e^x.
+func (g *Graph) Exp(x *Value) *Value { return g.Unary(exp, x) }
+
+// Expm1 is e^x - 1.
+func (g *Graph) Expm1(x *Value) *Value { return g.Unary(expm1, x) }
+
+// Log is the natural logarithm.
+func (g *Graph) Log(x *Value) *Value { return g.Unary(log, x) }
+
+// Log1p is log(1 + x).
+func (g *Graph) Log1p(x *Value) *Value { return g.Unary(log1p, x) }
+
+// Sin is the sine.
+func (g *Graph) Sin(x *Value) *Value { return g.Unary(sin, x) }
+
+// Cos is the cosine.
+func (g *Graph) Cos(x *Value) *Value { return g.Unary(cos, x) }
+
+// Tanh is the hyperbolic tangent.
+func (g *Graph) Tanh(x *Value) *Value { return g.Unary(tanh, x) }
+
+// Sigmoid is 1/(1 + exp(-x)).
+func (g *Graph) Sigmoid(x *Value) *Value { return g.Unary(sigmoid, x) }
+
+// SiLU is x*sigmoid(x).
+func (g *Graph) SiLU(x *Value) *Value { return g.Unary(silu, x) }
+
+// ReLU is max(x, 0); the gradient at 0 is 0.
+func (g *Graph) ReLU(x *Value) *Value { return g.Unary(relu, x) }
+
+// GELU is x times the normal distribution's cumulative function, or, if
+// approximate, Hendrycks' approximation with tanh.
+func (g *Graph) GELU(x *Value, approximate bool) *Value {
+	if approximate {
+		return g.Unary(geluTanh, x)
+	}
+	return g.Unary(geluErf, x)
+}
+
+// Softplus is log(1 + exp(x)).
+func (g *Graph) Softplus(x *Value) *Value { return g.Unary(softplus, x) }
+
+// LogSigmoid is log(sigmoid(x)).
+func (g *Graph) LogSigmoid(x *Value) *Value { return g.Neg(g.Softplus(g.Neg(x))) }
+
+// Clamp is x limited to [lo, hi]; the gradient passes at the limits, as in torch.
+func (g *Graph) Clamp(x *Value, lo, hi float64) *Value {
+	return g.Unary(opdef.Unary{
+		Error: opdef.Error{Class: opdef.Exact},
+		F:     func(x float64) float64 { return math.Min(math.Max(x, lo), hi) },
+		DF: func(x, _ float64) float64 {
+			if x >= lo && x <= hi {
+				return 1
+			}
+			return 0
+		},
+	}, x)
+}
+
+// Pow is x^p.
+func (g *Graph) Pow(x *Value, p float64) *Value {
+	return g.Unary(opdef.Unary{
+		F:  func(x float64) float64 { return math.Pow(x, p) },
+		DF: func(x, _ float64) float64 { return p * math.Pow(x, p-1) },
+	}, x)
+}
+
+// Conj is the complex conjugate; of real numbers it is x.
+func (g *Graph) Conj(x *Value) *Value {
+	if !x.DType().IsComplex() {
+		return x
+	}
+	t := opdef.Map(x.DType(), x.T, cmplx.Conj)
+	return g.value(t, x.bound, func(up *Value) []*Value { return []*Value{g.Conj(up)} }, x)
+}

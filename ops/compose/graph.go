@@ -1,0 +1,172 @@
+package compose
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// A Graph is one call in the making: the values that were computed and how each
+// came about.
+type Graph struct {
+	nodes   []*Value // in order of computation
+	args    []argument
+	squared bool // errors are kept squared: some value has 16 bits or fewer
+	double  bool // some result is float64 or complex128
+
+	// store, if set, replaces every value computed: tests round it, as devices do.
+	store func(*tensor.Tensor) *tensor.Tensor
+}
+
+// A Value is a tensor of a composition.
+type Value struct {
+	// T holds the unrounded elements; its DType is the one torch would give.
+	T *tensor.Tensor
+
+	// errors computes the bound of the error of each element, squared where the
+	// graph says so, as a float64 tensor of T's shape; nil: exact.
+	errors func() *tensor.Tensor
+
+	in       []*Value
+	vjp      func(g *Value) []*Value // gradients of in; nil where none is wanted or none flows
+	moved    bool                    // elements of in[0] and nothing else: a view, a copy
+	position int                     // among the nodes of the graph
+	needs    bool                    // a gradient, some argument behind it asking for one
+}
+
+// Values are the results of a composition, in the order of the schema.
+type Values []*Value
+
+// An argument is a leaf that gradients are computed of.
+type argument struct {
+	name  string
+	index int
+	leaf  *Value
+}
+
+// Shape is the shape of v.
+func (v *Value) Shape() []int { return v.T.Shape }
+
+// Dim is the number of dimensions of v.
+func (v *Value) Dim() int { return v.T.Dim() }
+
+// DType is the dtype torch gives v.
+func (v *Value) DType() tensor.DType { return v.T.DType }
+
+// Refuse ends the composition: torch refuses the argument.
+func (g *Graph) Refuse(arg, format string, args ...any) { panic(opdef.Refuse(arg, format, args...)) }
+
+// check ends the composition on an error.
+func (g *Graph) check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Arg is the tensor argument of that name, nil if t is.
+func (g *Graph) Arg(name string, t *tensor.Tensor) *Value { return g.argument(name, 0, t) }
+
+// Args are the items of the list argument of that name.
+func (g *Graph) Args(name string, ts []*tensor.Tensor) []*Value {
+	out := make([]*Value, len(ts))
+	for i, t := range ts {
+		out[i] = g.argument(name, i, t)
+	}
+	return out
+}
+
+func (g *Graph) argument(name string, index int, t *tensor.Tensor) *Value {
+	if t == nil {
+		g.args = append(g.args, argument{name, index, nil})
+		return nil
+	}
+	v := g.Const(t)
+	v.needs = t.RequiresGrad
+	g.args = append(g.args, argument{name, index, v})
+	return v
+}
+
+// Const is a tensor without error or gradient.
+func (g *Graph) Const(t *tensor.Tensor) *Value { return g.add(&Value{T: t}) }
+
+// Number is a Python number.
+func (g *Graph) Number(x float64) *Value { return g.Const(tensor.Wrap(x)) }
+
+// Scalar is a Scalar argument: a Python number of its own type.
+func (g *Graph) Scalar(s opdef.Scalar) *Value { return g.Const(tensor.Wrap(s.Value())) }
+
+// Full is a tensor of equal elements.
+func (g *Graph) Full(dt tensor.DType, shape []int, x float64) *Value {
+	return g.Const(tensor.Full(dt, shape, x))
+}
+
+// add takes v up as the newest value.
+func (g *Graph) add(v *Value) *Value {
+	v.position = len(g.nodes)
+	for _, x := range v.in {
+		v.needs = v.needs || x != nil && x.needs
+	}
+	if dt := v.T.DType.Real(); dt.IsFloat() && dt.Size() <= 2 && !v.T.Wrapped {
+		g.squared = true
+	}
+	g.nodes = append(g.nodes, v)
+	return v
+}
+
+// value is the value t computed from in.
+func (g *Graph) value(t *tensor.Tensor, errors func() *tensor.Tensor, vjp func(g *Value) []*Value,
+	in ...*Value) *Value {
+	if g.store != nil {
+		t = g.store(t)
+	}
+	v := &Value{T: tensor.Memo(t), in: in, vjp: vjp}
+	if dt := t.DType; errors != nil && (dt.IsFloat() || dt.IsComplex()) {
+		v.errors = sync.OnceValue(func() *tensor.Tensor { return tensor.Memo(errors()) })
+	}
+	return g.add(v)
+}
+
+// Detach is x without its gradient, as torch.Tensor.detach.
+func (g *Graph) Detach(x *Value) *Value { return g.add(&Value{T: x.T, errors: x.errors}) }
+
+// gradients carries the gradients up of the values outs (nil: none flows) back to
+// all values they depend on. It returns them by position; what it computes is
+// part of the graph too.
+func (g *Graph) gradients(outs Values, up []*Value) map[int]*Value {
+	grads := map[int]*Value{}
+	add := func(v, d *Value) {
+		if v == nil || d == nil || !v.needs {
+			return
+		}
+		d = g.like(d, v)
+		if old := grads[v.position]; old != nil {
+			d = g.Add(old, d)
+		}
+		grads[v.position] = d
+	}
+	last := 0
+	for i, o := range outs {
+		add(o, up[i])
+		last = max(last, o.position)
+	}
+	for i := last; i >= 0; i-- {
+		v, d := g.nodes[i], grads[i]
+		if d == nil || v.vjp == nil {
+			continue
+		}
+		for k, part := range v.vjp(d) {
+			add(v.in[k], part)
+		}
+	}
+	return grads
+}
+
+// like is the gradient d of v summed over what was broadcast, in v's dtype.
+func (g *Graph) like(d, v *Value) *Value {
+	if !slices.Equal(d.Shape(), v.Shape()) {
+		d = g.sumTo(d, v.Shape())
+	}
+	return g.To(d, v.DType())
+}

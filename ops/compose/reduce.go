@@ -1,0 +1,254 @@
+package compose
+
+import (
+	"math"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// summing is the bound of the rounding of t, sums of up to n terms whose
+// magnitudes add up to sizes: of the additions and of the result stored.
+func (g *Graph) summing(t, sizes *tensor.Tensor, n int) *tensor.Tensor {
+	dt := t.DType.Real()
+	if !dt.IsFloat() {
+		return tensor.Full(tensor.Float64, t.Shape, 0.0)
+	}
+	k := growth(n)
+	if dt.Size() == 8 && !g.double {
+		k *= u64 / u32
+	}
+	k, own := g.of(k), g.rounding(dt, 0.5)
+	return opdef.Zip(tensor.Float64, g.magnitude(t), sizes, func(m, s float64) float64 {
+		return k*g.of(s) + times(own, m)
+	})
+}
+
+// Sum adds x over dims (none: all), which are dropped or, with keepdim, of size
+// 1. Integers and bool become int64.
+func (g *Graph) Sum(x *Value, keepdim bool, dims ...int) *Value {
+	ds, err := opdef.Dims("dim", dims, x.Dim())
+	g.check(err)
+	dt := x.DType()
+	if dt.Kind() < tensor.KindFloat {
+		dt = tensor.Int64
+	}
+	return g.sum(x, dt, ds, keepdim)
+}
+
+func (g *Graph) sum(x *Value, dt tensor.DType, dims []int, keepdim bool) *Value {
+	n := 1
+	for _, d := range dims {
+		n *= x.Shape()[d]
+	}
+	t := opdef.Sum(dt, x.T, dims, keepdim)
+	return g.value(t, func() *tensor.Tensor {
+		e := opdef.Sum(tensor.Float64, x.bound(), dims, keepdim)
+		if n < 2 {
+			return e
+		}
+		return plus(e, g.summing(t, opdef.Sum(tensor.Float64, opdef.Abs(x.T), dims, keepdim), n))
+	}, func(up *Value) []*Value { return []*Value{g.unreduce(up, x.Shape(), dims)} }, x)
+}
+
+// unreduce expands a reduction over dims of a tensor of shape back to it.
+func (g *Graph) unreduce(x *Value, shape, dims []int) *Value {
+	kept := slices.Clone(shape)
+	for _, d := range dims {
+		kept[d] = 1
+	}
+	return g.Expand(g.Reshape(x, kept...), shape...)
+}
+
+// sumTo is x summed over the dimensions in which shape was broadcast to its own.
+func (g *Graph) sumTo(x *Value, shape []int) *Value {
+	lead := x.Dim() - len(shape)
+	var dims []int
+	for d, n := range x.Shape() {
+		if d < lead || n != 1 && shape[d-lead] == 1 {
+			dims = append(dims, d)
+		}
+	}
+	return g.Reshape(g.sum(x, x.DType(), dims, true), shape...)
+}
+
+// Mean is the mean over dims (none: all) of floating elements.
+func (g *Graph) Mean(x *Value, keepdim bool, dims ...int) *Value {
+	ds, err := opdef.Dims("dim", dims, x.Dim())
+	g.check(err)
+	if x.DType().Kind() < tensor.KindFloat {
+		g.Refuse("input", "the mean is not defined for dtype %s", x.DType())
+	}
+	n := 1
+	for _, d := range ds {
+		n *= x.Shape()[d]
+	}
+	return g.Div(g.sum(x, x.DType(), ds, keepdim), g.Number(float64(n)))
+}
+
+// Amax is the largest element along dim; equal ones share the gradient.
+func (g *Graph) Amax(x *Value, dim int, keepdim bool) *Value {
+	return g.extremum(x, dim, keepdim, math.Max)
+}
+
+// Amin is the smallest element along dim; equal ones share the gradient.
+func (g *Graph) Amin(x *Value, dim int, keepdim bool) *Value {
+	return g.extremum(x, dim, keepdim, math.Min)
+}
+
+func (g *Graph) extremum(x *Value, dim int, keepdim bool, better func(x, y float64) float64) *Value {
+	dim = g.dim("dim", dim, x)
+	if n := x.Shape(); len(n) > 0 && n[dim] == 0 {
+		g.Refuse("dim", "dimension %d has no elements", dim)
+	}
+	dims := []int{dim}
+	if x.Dim() == 0 {
+		dims = nil
+	}
+	fold := func(t *tensor.Tensor, better func(x, y float64) float64) *tensor.Tensor {
+		return opdef.Collect(opdef.FoldDims(best(better), dims, keepdim, t), t.DType,
+			func(acc *extreme) float64 { return acc.x })
+	}
+	t := fold(x.T, better)
+	v := g.value(t, func() *tensor.Tensor { return fold(x.bound(), math.Max) }, nil, x)
+	v.vjp = func(up *Value) []*Value {
+		most := opdef.Unreduce(v.T, x.Shape(), dims)
+		same := opdef.Zip(tensor.Bool, x.T, most, func(a, b float64) int64 {
+			if a == b {
+				return 1
+			}
+			return 0
+		})
+		weights := opdef.Map(x.DType(), same, func(s int64) float64 { return float64(s) })
+		share := g.Div(g.Const(weights), g.Const(opdef.Unreduce(opdef.Sum(x.DType(), weights, dims, true),
+			x.Shape(), dims)))
+		return []*Value{g.Mul(g.unreduce(up, x.Shape(), dims), share)}
+	}
+	return v
+}
+
+// An extreme is the best element of those seen.
+type extreme struct {
+	x    float64
+	seen bool
+}
+
+// best is the fold that keeps the better of two elements.
+func best(better func(x, y float64) float64) opdef.Fold[float64, extreme] {
+	return opdef.Fold[float64, extreme]{
+		Add: func(acc *extreme, _ int, v [][]float64) {
+			for _, x := range v[0] {
+				if acc.seen {
+					x = better(acc.x, x)
+				}
+				*acc = extreme{x, true}
+			}
+		},
+		Join: func(acc *extreme, next extreme) {
+			if acc.seen && next.seen {
+				next.x = better(acc.x, next.x)
+			}
+			if next.seen {
+				*acc = next
+			}
+		},
+	}
+}
+
+// Cumsum is the running sum along dim.
+func (g *Graph) Cumsum(x *Value, dim int) *Value {
+	dim = g.dim("dim", dim, x)
+	n := rowLength(x, dim)
+	t := running(x.T.DType, x.T, dim)
+	return g.value(t, func() *tensor.Tensor {
+		return plus(running(tensor.Float64, x.bound(), dim), g.summing(t, running(tensor.Float64, opdef.Abs(x.T), dim),
+			n))
+	}, func(up *Value) []*Value { return []*Value{g.Flip(g.Cumsum(g.Flip(up, dim), dim), dim)} }, x)
+}
+
+func running(dt tensor.DType, t *tensor.Tensor, dim int) *tensor.Tensor {
+	if t.DType.IsComplex() {
+		return opdef.AlongDim(dt, t, dim, cumulate[complex128])
+	}
+	return opdef.AlongDim(dt, t, dim, cumulate[float64])
+}
+
+func cumulate[T float64 | complex128](src, dst []T) {
+	var s T
+	for i, x := range src {
+		s += x
+		dst[i] = s
+	}
+}
+
+// Softmax is exp(x)/sum(exp(x)) along dim.
+func (g *Graph) Softmax(x *Value, dim int) *Value {
+	dim = g.dim("dim", dim, x)
+	if !x.DType().IsFloat() {
+		g.Refuse("input", "softmax is not defined for dtype %s", x.DType())
+	}
+	t := opdef.AlongDim(x.DType(), x.T, dim, softmax)
+	var v *Value
+	v = g.value(t, func() *tensor.Tensor {
+		own, sum := g.rounding(x.DType(), 4), g.of(growth(rowLength(x, dim)))
+		return opdef.AlongDimN(tensor.Float64, dim, func(src [][]float64, dst []float64) {
+			mean := 0.0
+			for i, w := range src[0] {
+				mean += times(g.of(w), src[1][i])
+			}
+			for i, w := range src[0] {
+				dst[i] = times(g.of(w), own+sum+src[1][i]+mean)
+			}
+		}, v.T, x.bound())
+	}, nil, x)
+	v.vjp = func(up *Value) []*Value { // w*(g - sum(g*w))
+		product := g.Mul(up, v)
+		return []*Value{g.Sub(product, g.Mul(v, g.Sum(product, true, dim)))}
+	}
+	return v
+}
+
+// rowLength is the number of elements of x along dim.
+func rowLength(x *Value, dim int) int {
+	if x.Dim() == 0 {
+		return 1
+	}
+	return x.Shape()[dim]
+}
+
+// softmax of a row without any finite element is NaN, as in torch.
+func softmax(src, dst []float64) {
+	top := math.Inf(-1)
+	for _, x := range src {
+		top = math.Max(top, x)
+	}
+	sum := 0.0
+	for i, x := range src {
+		dst[i] = math.Exp(x - top)
+		sum += dst[i]
+	}
+	for i := range dst {
+		dst[i] /= sum
+	}
+}
+
+// LogSumExp is log(sum(exp(x))) along dim.
+func (g *Graph) LogSumExp(x *Value, dim int, keepdim bool) *Value {
+	dim = g.dim("dim", dim, x)
+	top := g.Detach(g.Amax(x, dim, true))
+	top = g.Where(opdef.Map(tensor.Bool, top.T, func(v float64) int64 { // -inf - -inf would be NaN
+		if math.IsInf(v, 0) {
+			return 0
+		}
+		return 1
+	}), top, g.Full(x.DType(), nil, 0))
+	sum := g.Add(g.Log(g.Sum(g.Exp(g.Sub(x, top)), true, dim)), top)
+	if keepdim {
+		return sum
+	}
+	return g.Squeeze(sum, dim)
+}
+
+// LogSoftmax is x - log(sum(exp(x))) along dim.
+func (g *Graph) LogSoftmax(x *Value, dim int) *Value { return g.Sub(x, g.LogSumExp(x, dim, true)) }

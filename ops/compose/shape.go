@@ -1,0 +1,405 @@
+package compose
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// view is what show makes of x: elements of x in other places. show sees
+// tensors of x's shape and must not read them. An element may be shown several
+// times.
+func (g *Graph) view(x *Value, show func(t *tensor.Tensor) *tensor.Tensor) *Value {
+	v := g.value(show(x.T), func() *tensor.Tensor { return show(x.bound()) }, func(up *Value) []*Value {
+		return []*Value{g.unview(up, x.Shape(), show)}
+	}, x)
+	v.moved = true
+	return v
+}
+
+// unview is the gradient of a tensor of shape of which show shows elements.
+func (g *Graph) unview(up *Value, shape []int, show func(t *tensor.Tensor) *tensor.Tensor) *Value {
+	places := sources(shape, show)
+	times := 1
+	if n := tensor.Numel(shape); n > 0 {
+		times = max(1, (len(places)+n-1)/n)
+	}
+	return g.scatter(up, shape, places, times)
+}
+
+// sources are the elements of a tensor of shape that show shows, in order.
+func sources(shape []int, show func(t *tensor.Tensor) *tensor.Tensor) []int64 {
+	storage := tensor.OpenStorage(int64(tensor.Numel(shape)), func() ([]byte, error) {
+		return nil, errors.New("a view reads elements")
+	})
+	t, err := tensor.NewView(storage, tensor.View{DType: tensor.Uint8, Shape: slices.Clone(shape),
+		Stride: tensor.Contiguous(shape)})
+	if err != nil {
+		panic(err)
+	}
+	v := show(t)
+	out := make([]int64, v.Numel())
+	index := make([]int, v.Dim())
+	at := v.Offset
+	for i := range out {
+		out[i] = int64(at)
+		for d := v.Dim() - 1; d >= 0; d-- {
+			index[d]++
+			at += v.Stride[d]
+			if index[d] < v.Shape[d] {
+				break
+			}
+			at -= index[d] * v.Stride[d]
+			index[d] = 0
+		}
+	}
+	return out
+}
+
+// scatter is the tensor of shape with x's elements added at the given places, at
+// most terms at each (1: nothing is added).
+func (g *Graph) scatter(x *Value, shape []int, places []int64, terms int) *Value {
+	t := scatterAdd(x.DType(), x.T, shape, places)
+	return g.value(t, func() *tensor.Tensor {
+		e := scatterAdd(tensor.Float64, x.bound(), shape, places)
+		if terms < 2 {
+			return e
+		}
+		return plus(e, g.summing(t, scatterAdd(tensor.Float64, opdef.Abs(x.T), shape, places), terms))
+	}, func(up *Value) []*Value { return []*Value{g.pick(up, x.Shape(), places)} }, x)
+}
+
+func scatterAdd(dt tensor.DType, t *tensor.Tensor, shape []int, places []int64) *tensor.Tensor {
+	switch t.DType.Kind() {
+	case tensor.KindComplex:
+		return scatterAs[complex128](dt, t, shape, places)
+	case tensor.KindFloat:
+		return scatterAs[float64](dt, t, shape, places)
+	}
+	return scatterAs[int64](dt, t, shape, places)
+}
+
+func scatterAs[T tensor.Elem](dt tensor.DType, t *tensor.Tensor, shape []int, places []int64) *tensor.Tensor {
+	out := tensor.Make[T](tensor.Numel(shape))
+	for i, x := range tensor.Data[T](t) {
+		out[places[i]] += x
+	}
+	return tensor.New(dt, shape, out)
+}
+
+// pick is the tensor of shape whose elements are those of x at the given places.
+func (g *Graph) pick(x *Value, shape []int, places []int64) *Value {
+	show := func(t *tensor.Tensor) *tensor.Tensor {
+		switch t.DType.Kind() {
+		case tensor.KindComplex:
+			return pickAs[complex128](t, shape, places)
+		case tensor.KindFloat:
+			return pickAs[float64](t, shape, places)
+		}
+		return pickAs[int64](t, shape, places)
+	}
+	return g.value(show(x.T), func() *tensor.Tensor { return show(x.bound()) }, func(up *Value) []*Value {
+		return []*Value{g.scatter(up, x.Shape(), places, mostUsed(places, x.T.Numel()))}
+	}, x)
+}
+
+func pickAs[T tensor.Elem](t *tensor.Tensor, shape []int, places []int64) *tensor.Tensor {
+	out, src := tensor.Make[T](len(places)), tensor.Data[T](t)
+	for i, p := range places {
+		out[i] = src[p]
+	}
+	return tensor.New(t.DType, shape, out)
+}
+
+// mostUsed is how often the place used most occurs among n.
+func mostUsed(places []int64, n int) int {
+	count, most := make([]int, n), 1
+	for _, p := range places {
+		count[p]++
+		most = max(most, count[p])
+	}
+	return most
+}
+
+// dim resolves a dimension of x, or refuses it.
+func (g *Graph) dim(name string, d int, x *Value) int {
+	d, err := opdef.Dim(name, d, x.Dim())
+	g.check(err)
+	return d
+}
+
+// axis is dim of a value that must have dimensions.
+func (g *Graph) axis(name string, d int, x *Value) int {
+	if x.Dim() == 0 {
+		g.Refuse(name, "want at least one dimension")
+	}
+	return g.dim(name, d, x)
+}
+
+// Reshape is x with another shape; one size may be -1.
+func (g *Graph) Reshape(x *Value, shape ...int) *Value {
+	shape = slices.Clone(shape)
+	if at := slices.Index(shape, -1); at >= 0 {
+		rest := 1
+		for d, n := range shape {
+			if d != at {
+				rest *= n
+			}
+		}
+		shape[at] = 0
+		if rest > 0 {
+			shape[at] = x.T.Numel() / rest
+		}
+	}
+	if slices.Equal(shape, x.Shape()) {
+		return x
+	}
+	if tensor.Numel(shape) != x.T.Numel() {
+		g.Refuse("shape", "%s does not hold the elements of %s", tensor.ShapeString(shape), x.T.Meta())
+	}
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Reshape(shape...) })
+}
+
+// Permute is x with its dimensions in another order.
+func (g *Graph) Permute(x *Value, dims ...int) *Value {
+	dims, err := opdef.Dims("dims", dims, x.Dim())
+	g.check(err)
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Permute(dims...) })
+}
+
+// Transpose swaps two dimensions.
+func (g *Graph) Transpose(x *Value, a, b int) *Value {
+	a, b = g.axis("dim0", a, x), g.axis("dim1", b, x)
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Transpose(a, b) })
+}
+
+// H is the conjugate transpose of the last two dimensions.
+func (g *Graph) H(x *Value) *Value { return g.Conj(g.Transpose(x, -1, -2)) }
+
+// Unsqueeze inserts a dimension of size 1.
+func (g *Graph) Unsqueeze(x *Value, dim int) *Value {
+	if dim < 0 {
+		dim += x.Dim() + 1
+	}
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Unsqueeze(dim) })
+}
+
+// Squeeze drops a dimension of size 1.
+func (g *Graph) Squeeze(x *Value, dim int) *Value {
+	dim = g.axis("dim", dim, x)
+	if x.Shape()[dim] != 1 {
+		return x
+	}
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Squeeze(dim) })
+}
+
+// Expand broadcasts x to shape.
+func (g *Graph) Expand(x *Value, shape ...int) *Value {
+	_, err := x.T.Expand(shape...)
+	g.check(err)
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor {
+		t, _ = t.Expand(shape...)
+		return t
+	})
+}
+
+// Narrow is the n elements from start along dim.
+func (g *Graph) Narrow(x *Value, dim, start, n int) *Value { return g.Slice(x, dim, start, n, 1) }
+
+// Slice is n elements from start along dim, each step apart.
+func (g *Graph) Slice(x *Value, dim, start, n, step int) *Value {
+	dim = g.axis("dim", dim, x)
+	if start < 0 || n < 0 || step < 1 || n > 0 && start+(n-1)*step >= x.Shape()[dim] {
+		g.Refuse("", "%d elements from %d do not fit dimension %d of %s", n, start, dim, x.T.Meta())
+	}
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Slice(dim, start, n, step) })
+}
+
+// Select is x at an index of dim, which is dropped.
+func (g *Graph) Select(x *Value, dim, index int) *Value {
+	return g.Squeeze(g.Narrow(x, dim, index, 1), dim)
+}
+
+// Chunk cuts x along dim into n equal parts.
+func (g *Graph) Chunk(x *Value, n, dim int) []*Value {
+	dim = g.axis("dim", dim, x)
+	size := x.Shape()[dim]
+	if size%n != 0 {
+		g.Refuse("dim", "size %d of dimension %d is not a multiple of %d", size, dim, n)
+	}
+	parts := make([]*Value, n)
+	for i := range parts {
+		parts[i] = g.Narrow(x, dim, i*(size/n), size/n)
+	}
+	return parts
+}
+
+// Split cuts x along dim into parts of the given sizes.
+func (g *Graph) Split(x *Value, sizes []int, dim int) []*Value {
+	parts, at := make([]*Value, len(sizes)), 0
+	for i, n := range sizes {
+		parts[i] = g.Narrow(x, dim, at, n)
+		at += n
+	}
+	return parts
+}
+
+// Cat joins values along dim.
+func (g *Graph) Cat(dim int, xs ...*Value) *Value {
+	ts := make([]*tensor.Tensor, len(xs))
+	for i, x := range xs {
+		ts[i] = x.T
+	}
+	dt, _, err := opdef.Common(ts...)
+	g.check(err)
+	dim = g.axis("dim", dim, xs[0])
+	shape, sizes := slices.Clone(xs[0].Shape()), make([]int, len(xs))
+	shape[dim] = 0
+	for i, x := range xs {
+		if x.Dim() != len(shape) {
+			g.Refuse("tensors", "item %d of shape %s does not fit %s", i, tensor.ShapeString(x.Shape()),
+				tensor.ShapeString(xs[0].Shape()))
+		}
+		sizes[i] = x.Shape()[dim]
+		for d, n := range x.Shape() {
+			if d != dim && n != shape[d] {
+				g.Refuse("tensors", "item %d of shape %s does not fit %s", i, tensor.ShapeString(x.Shape()),
+					tensor.ShapeString(xs[0].Shape()))
+			}
+		}
+		shape[dim] += sizes[i]
+	}
+	return g.value(join(dt, shape, dim, ts), func() *tensor.Tensor {
+		es := make([]*tensor.Tensor, len(xs))
+		for i, x := range xs {
+			es[i] = x.bound()
+		}
+		return join(tensor.Float64, shape, dim, es)
+	}, func(up *Value) []*Value { return g.Split(up, sizes, dim) }, xs...)
+}
+
+// Stack joins values along a new dimension.
+func (g *Graph) Stack(dim int, xs ...*Value) *Value {
+	ups := make([]*Value, len(xs))
+	for i, x := range xs {
+		ups[i] = g.Unsqueeze(x, dim)
+	}
+	return g.Cat(dim, ups...)
+}
+
+// join is the tensor of shape made of ts one after the other along dim.
+func join(dt tensor.DType, shape []int, dim int, ts []*tensor.Tensor) *tensor.Tensor {
+	switch dt.Kind() {
+	case tensor.KindComplex:
+		return joinAs[complex128](dt, shape, dim, ts)
+	case tensor.KindFloat:
+		return joinAs[float64](dt, shape, dim, ts)
+	}
+	return joinAs[int64](dt, shape, dim, ts)
+}
+
+func joinAs[T tensor.Elem](dt tensor.DType, shape []int, dim int, ts []*tensor.Tensor) *tensor.Tensor {
+	out := tensor.Make[T](tensor.Numel(shape))
+	inner := tensor.Numel(shape[dim+1:])
+	row, at := shape[dim]*inner, 0
+	for _, t := range ts {
+		src, n := tensor.Data[T](opdef.Cast(t, dt)), t.Shape[dim]*inner
+		for i := 0; n > 0 && i*n < len(src); i++ {
+			copy(out[i*row+at:], src[i*n:(i+1)*n])
+		}
+		at += n
+	}
+	return tensor.New(dt, shape, out)
+}
+
+// IndexSelect is the slices of x at the given indices along dim.
+func (g *Graph) IndexSelect(x *Value, dim int, indices []int) *Value {
+	dim = g.axis("dim", dim, x)
+	size, inner := x.Shape()[dim], tensor.Numel(x.Shape()[dim+1:])
+	shape := slices.Clone(x.Shape())
+	shape[dim] = len(indices)
+	places := make([]int64, 0, tensor.Numel(shape))
+	for o := range tensor.Numel(x.Shape()[:dim]) {
+		for _, k := range indices {
+			if k < -size || k >= size {
+				g.Refuse("index", "%d is out of range for size %d", k, size)
+			}
+			if k < 0 {
+				k += size
+			}
+			for j := range inner {
+				places = append(places, int64((o*size+k)*inner+j))
+			}
+		}
+	}
+	return g.pick(x, shape, places)
+}
+
+// Gather is x at indices along dim, as torch.gather: index has x's dimensions.
+func (g *Graph) Gather(x *Value, dim int, index *tensor.Tensor) *Value {
+	dim = g.axis("dim", dim, x)
+	size, inner := x.Shape()[dim], tensor.Numel(x.Shape()[dim+1:])
+	for d, n := range index.Shape {
+		if len(index.Shape) != x.Dim() || d != dim && n > x.Shape()[d] {
+			g.Refuse("index", "shape %s does not fit %s", tensor.ShapeString(index.Shape), x.T.Meta())
+		}
+	}
+	if x.Dim() == 0 {
+		inner = 1
+	}
+	stride := tensor.Contiguous(x.Shape())
+	places, at := make([]int64, index.Numel()), make([]int, index.Dim())
+	for i, k := range tensor.Data[int64](index) {
+		if k < 0 || k >= int64(max(size, 1)) {
+			g.Refuse("index", "%d is out of range for size %d", k, size)
+		}
+		p := int(k) * inner
+		for d, j := range at {
+			if d != dim {
+				p += j * stride[d]
+			}
+		}
+		places[i] = int64(p)
+		for d := len(at) - 1; d >= 0; d-- {
+			if at[d]++; at[d] < index.Shape[d] {
+				break
+			}
+			at[d] = 0
+		}
+	}
+	return g.pick(x, index.Shape, places)
+}
+
+// Flip reverses the order of elements along dim.
+func (g *Graph) Flip(x *Value, dim int) *Value {
+	dim = g.axis("dim", dim, x)
+	n := x.Shape()[dim]
+	order := make([]int, n)
+	for i := range order {
+		order[i] = n - 1 - i
+	}
+	return g.IndexSelect(x, dim, order)
+}
+
+// Roll moves elements on by shift places along dim, the last to the front.
+func (g *Graph) Roll(x *Value, dim, shift int) *Value {
+	dim = g.axis("dim", dim, x)
+	n := x.Shape()[dim]
+	order := make([]int, n)
+	for i := range order {
+		order[i] = ((i-shift)%n + n) % n
+	}
+	return g.IndexSelect(x, dim, order)
+}
+
+// RepeatInterleave repeats each slice of x along dim n times.
+func (g *Graph) RepeatInterleave(x *Value, n, dim int) *Value {
+	dim = g.axis("dim", dim, x)
+	s := x.Shape()
+	wide := slices.Insert(slices.Clone(s), dim+1, n)
+	out := slices.Clone(s)
+	out[dim] *= n
+	return g.Reshape(g.Expand(g.Unsqueeze(x, dim+1), wide...), out...)
+}
