@@ -30,7 +30,7 @@
 // # Error model
 //
 // Each op declares how far a sound implementation may be from the exact
-// result: its class (Exact, Rounded, Elementwise, Accumulated, Normwise) and,
+// result: its class (Exact, Rounded, Elementwise, Accumulated, Normwise, Composed) and,
 // where the class's rule does not fit, S itself (Op.Scale): the sum of the
 // magnitudes of the terms that were added to make an element. For multilinear
 // ops (Accumulated) S is the op applied to the magnitudes of its arguments,
