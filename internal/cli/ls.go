@@ -29,7 +29,7 @@ tree of them, or a .pth file. Shapes are those of the input tensors (of the
 results where the call itself was not saved). Payloads are not read.`,
 		Example: `  optool ls op_tools_results
   optool ls --op 'torch.nn.functional.*' --dtype bfloat16 op_tools_results
-  optool ls --where 'numel > 1000000' --paths op_tools_results
+  optool ls --where 'numel > 1000' --paths op_tools_results
   optool ls --json op_tools_results`,
 		Args: somePaths,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runLs(cmd, a, &o, paths) },

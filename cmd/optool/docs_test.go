@@ -1,0 +1,230 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/devicebridge"
+)
+
+// notRun are documented lines that TestDocumentedCommands does not run, by how
+// they begin, with the reason.
+var notRun = map[string]string{
+	"go ": "builds optool or runs its tests, which CI does",
+	"optool replay --acc_check <directory> --op '.*squared_distance'": "no capture of the operator that the page declares",
+	"optool time --device host --calibrate":                           "takes half a minute; time.txtar runs --calibrate on the reference",
+	"optool time":                                                     "names the command, in a sentence",
+	"optool compare --time":                                           "names the mode, in a sentence",
+	"optool conformance":                                              "names the command, in a sentence",
+}
+
+// excused returns the entry of notRun for a line, if there is one.
+func (d documented) excused() (entry string, ok bool) {
+	for entry := range notRun {
+		if d.line == entry || strings.HasSuffix(entry, " ") && strings.HasPrefix(d.line, entry) {
+			return entry, true
+		}
+	}
+	return "", false
+}
+
+// placeholders are the words of a documented line that stand for something of the
+// user's, and what of TestDocumentedCommands' working directory stands for them.
+var placeholders = map[string]string{
+	"PATH...": "op_tools_results", "CAPTURES": "op_tools_results", "LIBRARY": "./libdiopi_impl.so", "RUN": "run.jsonl",
+	"FILE": "run.jsonl", "A": "run1/op_tools_results", "[B]": "run2/op_tools_results", "OLD": "old.jsonl",
+	"NEW": "new.jsonl", "...": "gen_case",
+	"/opt/vendor/lib/libdiopi_impl.so": "./libdiopi_impl.so", "libdiopi_impl.so": "./libdiopi_impl.so",
+}
+
+// shorter makes a command that measures, or generates all data, do less of it.
+var shorter = strings.NewReplacer(
+	"optool time --run_times", "optool time --run_times", "optool time ", "optool time --run_times 1 ",
+	"--mode gen_data --fname", "--mode gen_data --fname", "--mode gen_data", "--mode gen_data --fname relu")
+
+// A documented line is a command line of a page or of --help.
+type documented struct{ source, line string }
+
+// command is the line as it is run.
+func (d documented) command() string {
+	words := strings.Split(d.line, " ")
+	for i, w := range words {
+		if p, ok := placeholders[w]; ok {
+			words[i] = p
+		}
+	}
+	return shorter.Replace(strings.Join(words, " "))
+}
+
+// isCommand is what lines of commands begin with; mentioned finds them in a text.
+var (
+	isCommand = regexp.MustCompile(`^(bin/)?optool [a-z]|^make |^go [a-z]`)
+	mentioned = regexp.MustCompile("`((?:bin/)?optool [^`]*|make [^`]*|go [a-z]+ [^`]*)`")
+	fenced    = regexp.MustCompile("(?ms)^```\\w*\n(.*?)^```$")
+	continued = regexp.MustCompile(`\\\n\s*`)
+	comment   = regexp.MustCompile(`\s+# .*`)
+)
+
+// commandsOf are the command lines of a page.
+func commandsOf(source, text string) []documented {
+	var out []documented
+	for _, block := range fenced.FindAllStringSubmatch(text, -1) {
+		for line := range strings.Lines(continued.ReplaceAllString(block[1], "")) {
+			if isCommand.MatchString(line) {
+				out = append(out, documented{source, strings.TrimSpace(comment.ReplaceAllString(line, ""))})
+			}
+		}
+	}
+	for _, m := range mentioned.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		out = append(out, documented{source, strings.Join(strings.Fields(m[1]), " ")})
+	}
+	return out
+}
+
+// documentedCommands are those of all pages and of each command's --help.
+func documentedCommands(t *testing.T) []documented {
+	pages, err := filepath.Glob("../../*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []documented
+	for _, page := range append(pages, more...) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, commandsOf(filepath.Base(page), string(text))...)
+	}
+	help := func(args ...string) string {
+		text, err := exec.Command("optool", append(args, "--help")...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^  (\w+) {2,}`).FindAllStringSubmatch(help(), -1) {
+		if m[1] == "help" {
+			continue
+		}
+		_, examples, ok := strings.Cut(help(m[1]), "Examples:\n")
+		if !ok {
+			t.Errorf("optool %s --help has no examples", m[1])
+		}
+		examples, _, _ = strings.Cut(examples, "\n\n")
+		block := "```\n" + regexp.MustCompile(`(?m)^ +`).ReplaceAllString(examples, "") + "\n```\n"
+		out = append(out, commandsOf(m[1]+" --help", block)...)
+	}
+	return out
+}
+
+// exits is the exit code of commands that begin so, where it is not 0.
+var exits = map[string]int{
+	"optool check": 1, // the mask that the softmax gets holds -inf
+}
+
+// exitOf is the exit code that a command should have.
+func exitOf(command string) int {
+	for begin, code := range exits {
+		if strings.HasPrefix(command, begin) {
+			return code
+		}
+	}
+	return 0
+}
+
+// TestDocumentedCommands runs every command line that README, docs and --help
+// give, in a directory with what they name. Of make the target has to exist.
+func TestDocumentedCommands(t *testing.T) {
+	base := t.TempDir()
+	repo, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", base) // for the locks of devices
+	setup := exec.Command("sh", "-e", "testdata/documented.sh")
+	setup.Env = append(os.Environ(), "REPO="+repo, "DIR="+base)
+	if out, err := setup.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	bySource := map[string][]documented{}
+	for _, d := range documentedCommands(t) {
+		bySource[d.source] = append(bySource[d.source], d)
+	}
+	used := map[string]bool{}
+	for source, commands := range bySource {
+		dir := t.TempDir()
+		if out, err := exec.Command("cp", "-R", base+"/.", dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, d := range commands {
+			if entry, ok := d.excused(); ok {
+				used[entry] = true
+				continue
+			}
+			t.Run(source+"/"+strings.ReplaceAll(d.line, "/", "|"), func(t *testing.T) { d.run(t, repo, dir) })
+		}
+	}
+	for entry := range notRun {
+		if !used[entry] {
+			t.Errorf("notRun has %q, which is not documented any more", entry)
+		}
+	}
+}
+
+// run runs a documented line in a directory.
+func (d documented) run(t *testing.T, repo, dir string) {
+	command := d.command()
+	if args, ok := strings.CutPrefix(command, "make "); ok {
+		hasTarget(t, repo, args)
+		return
+	}
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if strings.Contains(string(out), devicebridge.ErrNoDevices.Error()) {
+		t.Skip(devicebridge.ErrNoDevices)
+	}
+	if got, want := cmd.ProcessState.ExitCode(), exitOf(command); got != want {
+		t.Errorf("%s: exit code %d, want %d: %v\n%s", command, got, want, err, out)
+	}
+}
+
+// hasTarget checks that make with these arguments has something to make; it is not
+// run, since it builds what is being tested.
+func hasTarget(t *testing.T, repo, args string) {
+	words := strings.Fields(args)
+	if len(words) == 3 && words[0] == "-C" {
+		repo, words = filepath.Join(repo, words[1]), words[2:]
+	}
+	text, err := os.ReadFile(filepath.Join(repo, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(words) != 1 || !strings.Contains("\n"+string(text), "\n"+words[0]+":") {
+		t.Errorf("make %s: %s/Makefile has no such target", args, repo)
+	}
+}
+
+// TestCommandsOf: fenced lines without their comments, continued ones whole, and
+// what a sentence mentions.
+func TestCommandsOf(t *testing.T) {
+	page := "Run `make x` or `optool ls\nPATH...`, not `ls`:\n```\n$HOME\nbin/optool a --b 'c'   # why\n" +
+		"optool d \\\n    e\n```\n```go\noptool := 1\n```\n"
+	var got []string
+	for _, d := range commandsOf("page", page) {
+		got = append(got, d.command())
+	}
+	want := []string{"bin/optool a --b 'c'", "optool d e", "make x", "optool ls op_tools_results"}
+	if !slices.Equal(got, want) {
+		t.Errorf("commands %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,45 @@
+# Makes in $DIR what the commands of README, docs and --help name, from the
+# fixtures of the repository $REPO. TestDocumentedCommands runs them there.
+cd "$DIR"
+captures=$REPO/fixtures/captures
+below=op_tools_results/op_capture_results
+
+mkdir bin fixtures
+ln -s "$(command -v optool)" bin/optool
+cp -r "$REPO/fixtures/demo" fixtures/demo
+ls "$REPO"/devicebridge/native/dist/libdiopi_host.so >/dev/null 2>&1 &&
+	cp "$REPO/devicebridge/native/dist/libdiopi_host.so" libdiopi_impl.so
+
+# Captures of a few operators, one of them where an example has it, and a saved pair.
+mkdir -p $below/torch.add/25021/4
+for op in torch.matmul torch.nn.functional.linear torch.nn.functional.softmax; do
+	cp -r "$captures/lm-f32/$below/$op" $below
+done
+cp -r "$captures/lm-bf16/$below/torch.nn.functional.silu" "$captures/autocompare-bf16/$below/torch.Tensor.mul" $below
+cp -r "$captures"/lm-f32/$below/torch.rsqrt/*/*/* $below/torch.add/25021/4/2026-11-20-21-06-02
+for side in run1 run2 a b; do
+	mkdir $side
+	cp -r op_tools_results $side
+	cp $below/torch.add/25021/4/*/output.pth $side
+done
+cp $below/torch.add/25021/4/*/input.pth .
+
+# Runs to report and to compare.
+optool replay --quiet --json run.jsonl op_tools_results
+optool time --quiet --run_times 1 --json old.jsonl op_tools_results
+cp old.jsonl new.jsonl
+
+# DIOPI's sources, as far as they are read, and data of its suite.
+mkdir -p DIOPI/impl/camb DIOPI/diopi_test/python/configs/model_config
+cat >DIOPI/impl/camb/device_configs.py <<'END'
+from skip import Skip
+device_configs = {'relu': dict(name=['relu'], tensor_para=dict(args=[{"ins": ['input'], "dtype": [Skip(np.float16)]}]))}
+END
+cat >DIOPI/diopi_test/python/configs/diopi_configs.py <<'END'
+diopi_configs = {}
+END
+cat >DIOPI/diopi_test/python/configs/model_config/resnet50_config.py <<'END'
+resnet50_config = {}
+END
+optool conformance --quiet --mode gen_data --fname add relu
+optool conformance --quiet --mode gen_case --fname relu
