@@ -360,8 +360,9 @@ func TypeName(v value.Value) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// aliases are further keywords torch's argument parser and the functions in
-// torch.nn.functional accept for a parameter.
+// aliases are further keywords that torch's argument parser takes for a parameter
+// of this name, whatever the op: numpy_compatibility_arg_names in
+// torch/csrc/utils/python_arg_parser.cpp, and input, which ATen calls self.
 var aliases = map[string][]string{
 	"self":    {"input", "x", "a", "x1"},
 	"dim":     {"axis"},

@@ -373,3 +373,22 @@ func TestInPlaceNames(t *testing.T) {
 		t.Errorf("expandNames: %q, want %q", got, want)
 	}
 }
+
+func TestFullName(t *testing.T) {
+	for short, want := range map[string]string{
+		"relu": "torch.relu", "Tensor.relu": "torch.Tensor.relu", "F.relu": "torch.nn.functional.relu",
+		"nn.functional.relu": "torch.nn.functional.relu", "linalg.det": "torch.linalg.det",
+		"_C._nn.linear": "torch._C._nn.linear", "torch.relu": "torch.relu",
+		"torch_npu.npu_swiglu": "torch_npu.npu_swiglu", "torchvision.ops.nms": "torchvision.ops.nms",
+		"torch.ops.torchvision.nms":  "torch.ops.torchvision.nms",
+		"flash_attn.flash_attn_func": "flash_attn.flash_attn_func", "mmcv.ops.nms": "mmcv.ops.nms",
+	} {
+		if got := FullName(short); got != want {
+			t.Errorf("FullName(%q) = %q, want %q", short, got, want)
+		}
+	}
+	got := expandNames("npu_swiglu", "torch_npu.npu_swiglu", true)
+	if want := []string{"torch_npu.npu_swiglu", "torch_npu.npu_swiglu_"}; !slices.Equal(got, want) {
+		t.Errorf("expandNames: %q, want %q", got, want)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/optool/optool/tensor"
@@ -68,8 +67,7 @@ func (e *Entry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call
 	if err != nil {
 		return nil, e.refused(err)
 	}
-	if self := c.first(); self != nil && self.Wrapped && strings.HasPrefix(name, "torch.Tensor.") &&
-		!takesNumberAsSelf(name) {
+	if self := c.first(); self != nil && self.Wrapped && isMethod(name) && !e.onlyMethods() {
 		return nil, e.refused(Refuse(e.Schema.Params[0].Name, "want a tensor, got a number"))
 	}
 	if e.InPlace && IsInPlaceName(name) || c.inplaceFlag() {
@@ -86,6 +84,13 @@ func (e *Entry) NewCall(args any) *Call {
 		panic(err)
 	}
 	return &Call{Entry: e, Name: e.Names[0], args: args, prepared: &prepared{}}
+}
+
+// onlyMethods reports whether all names of e are methods. Such methods with a
+// number for self are functions of two operands that torch writes in Python
+// (__rmod__); of other methods self is a tensor.
+func (e *Entry) onlyMethods() bool {
+	return !slices.ContainsFunc(e.Names, func(n string) bool { return !isMethod(n) })
 }
 
 func (e *Entry) refused(err error) error {

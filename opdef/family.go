@@ -17,11 +17,12 @@ type UnaryArgs struct{ Self *tensor.Tensor }
 // to float32 first, where C is nil complex input is refused. Block takes the
 // place of F for whole blocks (see Pointwise).
 type Unary struct {
-	Name    string
-	Names   string
-	InPlace bool
-	Doc     Doc
-	Error   Error
+	Name     string
+	Names    string
+	InPlace  bool
+	Doc      Doc
+	Error    Error
+	Autocast Autocast
 
 	F     func(x float64) float64
 	Block func(dst, src []float64)
@@ -52,9 +53,10 @@ func (u Unary) Entry() *Entry {
 	type A = UnaryArgs
 	return Pointwise[A]{
 		Schema: u.Name + "(Tensor self) -> Tensor", Names: u.Names, InPlace: u.InPlace, Doc: u.Doc, Error: u.Error,
-		NoGrad: u.NoGrad,
-		Self:   func(a *A) *tensor.Tensor { return a.Self },
-		F:      fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil),
+		Autocast: u.Autocast,
+		NoGrad:   u.NoGrad,
+		Self:     func(a *A) *tensor.Tensor { return a.Self },
+		F:        fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil),
 		I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
 		DF: fixed[A](u.DF, u.DF == nil), DC: fixed[A](u.DC, u.DC == nil), Saved: u.Saved,
 		S: fixed[A](u.S, u.S == nil), DS: fixed[A](u.DS, u.DS == nil), SC: fixed[A](u.SC, u.SC == nil),
@@ -104,11 +106,12 @@ type BinaryArgs struct{ Self, Other *tensor.Tensor }
 // takes the place of F: it stores the function of two blocks in dst, which does
 // not overlap them.
 type Binary struct {
-	Name    string
-	Names   string
-	InPlace bool
-	Doc     Doc
-	Error   Error
+	Name     string
+	Names    string
+	InPlace  bool
+	Doc      Doc
+	Error    Error
+	Autocast Autocast
 
 	F       func(x, y float64) float64
 	Block   func(dst, x, y []float64)
@@ -140,7 +143,7 @@ type Binary struct {
 func (b Binary) Entry() *Entry {
 	op := Op[BinaryArgs]{
 		Schema: b.schema(), Names: b.Names, InPlace: b.InPlace,
-		Doc: b.Doc, Error: b.Error, NoGrad: b.NoGrad,
+		Doc: b.Doc, Error: b.Error, Autocast: b.Autocast, NoGrad: b.NoGrad,
 		Kernel: b.kernel,
 		Cases:  b.cases,
 	}

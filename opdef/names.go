@@ -1,6 +1,28 @@
 package opdef
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
+
+// torchNamespaces are the parts of torch whose names a declaration may write
+// without "torch.".
+var torchNamespaces = map[string]string{
+	"Tensor": "Tensor", "F": "nn.functional", "nn": "nn", "functional": "functional", "fft": "fft",
+	"linalg": "linalg", "special": "special", "masked": "masked", "_masked": "_masked", "_C": "_C",
+}
+
+// FullName is the public name that a declaration writes as name: see Planned.Names.
+func FullName(name string) string {
+	first, rest, dotted := strings.Cut(name, ".")
+	if !dotted {
+		return "torch." + name
+	}
+	if namespace, ok := torchNamespaces[first]; ok {
+		return "torch." + namespace + "." + rest
+	}
+	return name
+}
 
 // expandNames turns the Names field into full public names and adds the
 // in-place ones. The names of an op called max.dim are by default those of max.
@@ -11,10 +33,7 @@ func expandNames(op, names string, inPlace bool) []string {
 	}
 	var out []string
 	for _, n := range strings.Fields(names) {
-		if f, ok := strings.CutPrefix(n, "F."); ok {
-			n = "nn.functional." + f
-		}
-		n = "torch." + n
+		n = FullName(n)
 		out = append(out, n)
 		if inPlace {
 			in, ok := inPlaceName(n)
@@ -26,9 +45,35 @@ func expandNames(op, names string, inPlace bool) []string {
 	return out
 }
 
+// checkName refuses a full name that no captured call can have.
+func checkName(name string) error {
+	parts := strings.Split(name, ".")
+	for _, p := range parts {
+		if !isIdentifier(p) {
+			return fmt.Errorf("name %q: %q is no Python identifier", name, p)
+		}
+	}
+	switch root := parts[0]; {
+	case root != strings.ToLower(root):
+		return fmt.Errorf("name %q: neither a package nor a namespace of torch is called %s", name, root)
+	case root == "torch" && len(parts) > 2 && strings.HasPrefix(parts[1], "torch"):
+		return fmt.Errorf("name %q: torch has no namespace %s", name, parts[1])
+	}
+	return nil
+}
+
+func isIdentifier(s string) bool {
+	for i, c := range s {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
 // inPlaceName is the name of the in-place form: add_ of add, __iadd__ of
-// __add__. Names that have none (__radd__, linalg functions) or are one (copy_)
-// report false.
+// __add__. Names that have none (__radd__) or are one (copy_) report false.
 func inPlaceName(name string) (string, bool) {
 	if IsInPlaceName(name) {
 		return "", false
@@ -47,7 +92,7 @@ func inPlaceName(name string) (string, bool) {
 }
 
 // IsInPlaceName reports whether a captured name is that of an in-place form:
-// a method ending in one underscore, or __iadd__ and the like.
+// a name ending in one underscore, or __iadd__ and the like.
 func IsInPlaceName(name string) bool {
 	base := name[strings.LastIndexByte(name, '.')+1:]
 	if strings.HasPrefix(base, "__") {
@@ -62,12 +107,5 @@ var inPlaceDunder = map[string]bool{
 	"__ipow__": true, "__iand__": true, "__ior__": true, "__ixor__": true, "__ilshift__": true, "__irshift__": true,
 }
 
-// takesNumberAsSelf reports methods that torch writes in Python as a function
-// of two operands, so that a call by name runs with a number for self too.
-func takesNumberAsSelf(name string) bool {
-	switch name {
-	case "torch.Tensor.__rmod__", "torch.Tensor.__rfloordiv__", "torch.Tensor.__rpow__":
-		return true
-	}
-	return false
-}
+// isMethod reports whether a public name is that of a method of torch.Tensor.
+func isMethod(name string) bool { return strings.HasPrefix(name, "torch.Tensor.") }

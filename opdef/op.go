@@ -34,8 +34,11 @@ type Planned[A, P any] struct {
 	// Schema is the op's identity, in the notation of type Schema.
 	Schema string
 
-	// Names lists the public names captures use, separated by spaces, without
-	// the leading "torch.": "relu Tensor.relu F.relu" (F is nn.functional).
+	// Names lists the public names captures use, separated by spaces. A name is
+	// written in full, whatever package it begins with: "torch_npu.npu_swiglu",
+	// "torchvision.ops.nms torch.ops.torchvision.nms". Of torch's own, "torch." is
+	// left out before a function and before Tensor, F (nn.functional), nn,
+	// functional, fft, linalg, special, masked and _C: "relu Tensor.relu F.relu".
 	// Empty means torch.<name> and torch.Tensor.<name>.
 	Names string
 
@@ -126,6 +129,13 @@ type Planned[A, P any] struct {
 	// ExactOut reports that what results are written to, out= or self, must have
 	// their dtype; nil: torch converts.
 	ExactOut func(p P) bool
+
+	// Autocast is what torch.autocast does to the arguments.
+	Autocast Autocast
+
+	// Uncast lists methods of torch.Tensor among the names, separated by spaces,
+	// that op_tools' dtype casts leave alone: views and conversions.
+	Uncast string
 
 	// Trivial marks ops whose results are zeros, empty or NaN by nature (zeros,
 	// eq), which otherwise make a comparison mistrusted.
@@ -271,18 +281,20 @@ func (e Error) grad() Error {
 // Facts are what a declaration says of an operator as such, whatever its
 // arguments are.
 type Facts struct {
-	Names   []string // full public names, in-place ones included
-	InPlace bool
-	Resizes bool // see Planned.Resizes
-	Doc     Doc
-	Error   Error
-	NoGrad  string
-	Random  string
-	Trivial bool
-	HasGrad bool
-	Exempt  map[string]string
-	View    bool   // the result is an argument seen otherwise
-	Lookup  string // see Planned.Lookup
+	Names    []string // full public names, in-place ones included
+	InPlace  bool
+	Resizes  bool // see Planned.Resizes
+	Doc      Doc
+	Error    Error
+	NoGrad   string
+	Random   string
+	Trivial  bool
+	HasGrad  bool
+	Exempt   map[string]string
+	View     bool     // the result is an argument seen otherwise
+	Lookup   string   // see Planned.Lookup
+	Autocast Autocast // see Planned.Autocast
+	Uncast   string   // see Planned.Uncast
 }
 
 // An Entry is a declared op with its argument and plan types erased.
@@ -303,6 +315,7 @@ func (o Planned[A, P]) Entry() *Entry {
 	e := &Entry{op: &o, schema: o.Schema, Facts: Facts{
 		InPlace: o.InPlace, Resizes: o.Resizes, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random,
 		Trivial: o.Trivial, HasGrad: o.Grad != nil, Exempt: o.Exempt, Lookup: o.Lookup,
+		Autocast: o.Autocast, Uncast: o.Uncast,
 	}}
 	e.Names = expandNames(e.Op(), o.Names, o.InPlace)
 	return e
@@ -325,6 +338,16 @@ func (e *Entry) init() error {
 	}
 	if len(e.Names) == 0 {
 		return wrap("no names")
+	}
+	for _, n := range e.Names {
+		if err := checkName(n); err != nil {
+			return wrap("%v", err)
+		}
+	}
+	for _, m := range strings.Fields(e.Uncast) {
+		if !slices.Contains(e.Names, "torch.Tensor."+m) {
+			return wrap("Uncast: it has no method %s", m)
+		}
 	}
 	if e.setters, err = makeSetters(e.Schema, e.op.argsType()); err != nil {
 		return wrap("%v", err)

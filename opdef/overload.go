@@ -23,7 +23,7 @@ type Overload[A, B any] struct {
 // and in-place forms.
 func (o Overload[A, B]) Entry() *Entry {
 	e := &Entry{op: overload[A, B]{o.Of.op, o}, schema: o.Schema, Facts: o.Of.Facts}
-	e.InPlace, e.Resizes = false, false
+	e.InPlace, e.Resizes, e.Uncast = false, false, ""
 	e.Names = expandNames(e.Op(), o.Names, false)
 	return e
 }

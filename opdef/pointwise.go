@@ -16,11 +16,12 @@ import (
 // nil complex input is refused. Block, if set, takes the place of F: it stores
 // the function of src, a block of any length, in dst, which does not overlap it.
 type Pointwise[A any] struct {
-	Schema  string
-	Names   string
-	InPlace bool
-	Doc     Doc
-	Error   Error
+	Schema   string
+	Names    string
+	InPlace  bool
+	Doc      Doc
+	Error    Error
+	Autocast Autocast
 
 	Self  func(a *A) *tensor.Tensor
 	Check func(a *A) error // refuses arguments; nil: none
@@ -61,7 +62,8 @@ type Pointwise[A any] struct {
 func (p Pointwise[A]) Entry() *Entry {
 	op := Op[A]{
 		Schema: p.Schema, Names: p.Names, InPlace: p.InPlace, Doc: p.Doc, Error: p.Error, NoGrad: p.NoGrad,
-		Kernel: p.kernel, Node: p.Node, Exempt: p.Exempt, Cases: p.Cases,
+		Autocast: p.Autocast,
+		Kernel:   p.kernel, Node: p.Node, Exempt: p.Exempt, Cases: p.Cases,
 	}
 	if op.Error.Class != Exact && (p.S != nil || p.SBlock != nil || p.C != nil) {
 		op.Scale = p.scale

@@ -407,8 +407,9 @@ var activationOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Smooth rectifier",
 			Formula: "ln(1 + exp(beta*self)) / beta; self where beta*self > threshold",
 			Source:  "torch.nn.functional.softplus"},
-		Error: smooth,
-		Self:  func(a *softplusArgs) *tensor.Tensor { return a.Self },
+		Error:    smooth,
+		Autocast: opdef.AutocastFloat32,
+		Self:     func(a *softplusArgs) *tensor.Tensor { return a.Self },
 		F: func(a *softplusArgs) func(float64) float64 {
 			b, t := number(a.Beta, a.Self.DType), number(a.Threshold, a.Self.DType)
 			return func(x float64) float64 {

@@ -129,9 +129,10 @@ var arithmeticOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Quotient with the operands swapped", Formula: "(1 / self) * other",
 			Notes:  "Two roundings, since torch multiplies by the reciprocal; the last node is that product.",
 			Source: "torch.Tensor.__rtruediv__"},
-		Error:  opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}},
-		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return quotient(a.Other, a.Self) },
-		Grad:   reverseQuotientGrad,
+		Error:    opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Autocast: opdef.AutocastFloat32,
+		Kernel:   func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return quotient(a.Other, a.Self) },
+		Grad:     reverseQuotientGrad,
 		Node: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Node, error) {
 			inner, err := mapN(g.Outs[0].DType, func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]) },
 				func(v []float64) float64 { return v[0] * v[1] }, g.Out[0], a.Other)
@@ -209,8 +210,9 @@ var arithmeticOps = []*opdef.Entry{
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Tensor plus scaled product of two tensors",
 			Formula: "self + value*tensor1*tensor2", Source: "torch.addcmul"},
-		Error:  opdef.Error{Class: opdef.Accumulated},
-		Kernel: addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
+		Error:    opdef.Error{Class: opdef.Accumulated},
+		Autocast: opdef.AutocastWidest,
+		Kernel:   addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
 	}.Entry(),
 	opdef.Op[addcArgs]{
 		Schema:  "addcmul.deprecated(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
@@ -218,16 +220,18 @@ var arithmeticOps = []*opdef.Entry{
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Tensor plus scaled product of two tensors",
 			Formula: "self + value*tensor1*tensor2", Source: "torch.addcmul"},
-		Error:  opdef.Error{Class: opdef.Accumulated},
-		Kernel: addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
+		Error:    opdef.Error{Class: opdef.Accumulated},
+		Autocast: opdef.AutocastWidest,
+		Kernel:   addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
 	}.Entry(),
 	opdef.Op[addcArgs]{
 		Schema:  "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors",
 			Formula: "self + value*tensor1/tensor2", Source: "torch.addcdiv"},
-		Error:  opdef.Error{Class: opdef.Accumulated},
-		Kernel: addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
+		Error:    opdef.Error{Class: opdef.Accumulated},
+		Autocast: opdef.AutocastWidest,
+		Kernel:   addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
 	}.Entry(),
 	opdef.Op[addcArgs]{
 		Schema:  "addcdiv.deprecated(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
@@ -235,8 +239,9 @@ var arithmeticOps = []*opdef.Entry{
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors",
 			Formula: "self + value*tensor1/tensor2", Source: "torch.addcdiv"},
-		Error:  opdef.Error{Class: opdef.Accumulated},
-		Kernel: addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
+		Error:    opdef.Error{Class: opdef.Accumulated},
+		Autocast: opdef.AutocastWidest,
+		Kernel:   addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
 	}.Entry(),
 	opdef.Op[lerpArgs]{
 		Schema:  "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
@@ -271,8 +276,9 @@ var arithmeticOps = []*opdef.Entry{
 				"base is 1 or -1. " +
 				"The gradient is 0 for exponent 0; that of the exponent is 0 where the base is 0 and the exponent " +
 				"not negative.", Source: "torch.pow"},
-		Error:  opdef.Error{Class: opdef.Elementwise},
-		Kernel: func(a *powArgs) ([]*tensor.Tensor, error) { return power(a.Self, a.Exponent) },
+		Error:    opdef.Error{Class: opdef.Elementwise},
+		Autocast: opdef.AutocastFloat32,
+		Kernel:   func(a *powArgs) ([]*tensor.Tensor, error) { return power(a.Self, a.Exponent) },
 		Grad: func(a *powArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
 		},
@@ -291,8 +297,9 @@ var arithmeticOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Power with the operands swapped", Formula: "other ** self",
 			Notes:  "The base is first rounded to the result's dtype, since torch makes a tensor of it.",
 			Source: "torch.Tensor.__rpow__"},
-		Error:  opdef.Error{Class: opdef.Elementwise},
-		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return power(baseOf(a), a.Self) },
+		Error:    opdef.Error{Class: opdef.Elementwise},
+		Autocast: opdef.AutocastFloat32,
+		Kernel:   func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return power(baseOf(a), a.Self) },
 		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return reversePowGrad(a, g, false)
 		},

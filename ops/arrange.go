@@ -13,6 +13,7 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[expandArgs]{
 		Schema: "expand(Tensor self, int[]... size, *, bool implicit=False) -> Tensor",
 		Names:  "Tensor.expand expand_copy",
+		Uncast: "expand",
 		Doc: opdef.Doc{Summary: "Repeats dimensions of size 1", Notes: "A size of -1 keeps the dimension.",
 			Source: "torch.Tensor.expand"},
 		Self:    func(a *expandArgs) *tensor.Tensor { return a.Self },
@@ -45,6 +46,7 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[likeArgs]{
 		Schema: "expand_as(Tensor self, Tensor other) -> Tensor",
 		Names:  "Tensor.expand_as",
+		Uncast: "expand_as",
 		Doc: opdef.Doc{Summary: "Repeats dimensions of size 1 up to the shape of another tensor",
 			Source: "torch.Tensor.expand_as"},
 		Self:    func(a *likeArgs) *tensor.Tensor { return a.Self },
@@ -59,6 +61,7 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[permuteArgs]{
 		Schema: "permute(Tensor self, int[]... dims) -> Tensor",
 		Names:  "permute Tensor.permute permute_copy",
+		Uncast: "permute",
 		Doc:    opdef.Doc{Summary: "The dimensions in another order", Source: "torch.permute"},
 		Self:   func(a *permuteArgs) *tensor.Tensor { return a.Self },
 		View: func(a *permuteArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -84,6 +87,7 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[transposeArgs]{
 		Schema: "transpose(Tensor self, int dim0, int dim1) -> Tensor",
 		Names:  "transpose Tensor.transpose Tensor.transpose_ transpose_copy swapdims Tensor.swapdims Tensor.swapdims_",
+		Uncast: "transpose swapdims",
 		Doc:    opdef.Doc{Summary: "Swaps two dimensions", Source: "torch.transpose"},
 		Self:   func(a *transposeArgs) *tensor.Tensor { return a.Self },
 		View: func(a *transposeArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -104,6 +108,7 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[swapAxesArgs]{
 		Schema: "swapaxes(Tensor self, int axis0, int axis1) -> Tensor",
 		Names:  "swapaxes Tensor.swapaxes Tensor.swapaxes_",
+		Uncast: "swapaxes",
 		Doc:    opdef.Doc{Summary: "Swaps two dimensions", Source: "torch.swapaxes"},
 		Self:   func(a *swapAxesArgs) *tensor.Tensor { return a.Self },
 		View: func(a *swapAxesArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -118,12 +123,13 @@ var arrangeOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	matrixTranspose("t", "t Tensor.t Tensor.t_ t_copy", "Transposes a matrix; vectors and numbers stay as they are",
-		"torch.t", 0, 2),
+		"torch.t", 0, 2).WithUncast("t"),
 	matrixTranspose("mT", "Tensor.mT", "Swaps the last two dimensions", "torch.Tensor.mT", 2,
-		64),
+		64).WithUncast("mT"),
 	viewOp[movedimArgs]{
 		Schema: "movedim(Tensor self, int[1] source, int[1] destination) -> Tensor",
 		Names:  "movedim Tensor.movedim moveaxis Tensor.moveaxis",
+		Uncast: "movedim",
 		Doc: opdef.Doc{Summary: "Moves dimensions to other places, the rest staying in order",
 			Source: "torch.movedim"},
 		Self: func(a *movedimArgs) *tensor.Tensor { return a.Self },
@@ -149,6 +155,7 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[narrowArgs]{
 		Schema: "narrow(Tensor self, int dim, int start, int length) -> Tensor",
 		Names:  "narrow Tensor.narrow narrow_copy Tensor.narrow_copy",
+		Uncast: "narrow",
 		Doc:    opdef.Doc{Summary: "A range of one dimension", Source: "torch.narrow"},
 		Self:   func(a *narrowArgs) *tensor.Tensor { return a.Self },
 		View: func(a *narrowArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -192,6 +199,7 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[selectArgs]{
 		Schema: "select(Tensor self, int dim, int index) -> Tensor",
 		Names:  "select Tensor.select select_copy",
+		Uncast: "select",
 		Doc:    opdef.Doc{Summary: "One index of a dimension, which is removed", Source: "torch.select"},
 		Self:   func(a *selectArgs) *tensor.Tensor { return a.Self },
 		View:   func(a *selectArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return selectIndex(t, a.Dim, a.Index) },
@@ -206,6 +214,7 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[diagonalArgs]{
 		Schema: "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
 		Names:  "diagonal Tensor.diagonal diagonal_copy",
+		Uncast: "diagonal",
 		Doc:    opdef.Doc{Summary: "A diagonal of two dimensions, as the last dimension", Source: "torch.diagonal"},
 		Self:   func(a *diagonalArgs) *tensor.Tensor { return a.Self },
 		View: func(a *diagonalArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -237,6 +246,7 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[windowsArgs]{
 		Schema: "unfold(Tensor self, int dimension, int size, int step) -> Tensor",
 		Names:  "Tensor.unfold unfold_copy",
+		Uncast: "unfold",
 		Doc: opdef.Doc{Summary: "Windows of a dimension, as a new last dimension",
 			Formula: "out[.., i, .., k] = self[.., i*step + k, ..]", Source: "torch.Tensor.unfold"},
 		Self: func(a *windowsArgs) *tensor.Tensor { return a.Self },
@@ -711,6 +721,7 @@ var asStridedOp = opdef.Op[asStridedArgs]{
 	Doc: opdef.Doc{Summary: "The storage seen with other sizes and strides",
 		Notes: "The gradient is that of a tensor with a storage of its own.", Source: "torch.as_strided"},
 	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Uncast: "as_strided",
 	Exempt: map[string]string{"strides": "addresses memory by its strides"},
 	Kernel: func(a *asStridedArgs) ([]*tensor.Tensor, error) {
 		v, err := a.view(a.Self)

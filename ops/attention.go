@@ -23,6 +23,7 @@ var attentionOps = []*opdef.Entry{
 			Source: "torch.nn.functional.scaled_dot_product_attention"},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Accumulated,
 			ULPs: 6, Coarse: true}},
+		Autocast: opdef.AutocastLower,
 		RandomIf: func(a *attentionArgs) string {
 			if a.DropoutP > 0 {
 				return "draws random numbers"

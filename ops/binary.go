@@ -14,6 +14,7 @@ import (
 var binaryOps = []*opdef.Entry{
 	opdef.Binary{
 		Name: "atan2", Names: "atan2 arctan2 Tensor.atan2 Tensor.arctan2", InPlace: true, ToFloat: true, Error: smooth,
+		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Angle of the point (other, self)", Formula: "atan2(self, other)",
 			Source: "torch.atan2"},
 		NoNumbers: true,

@@ -73,7 +73,8 @@ var complexOps = []*opdef.Entry{
 		Schema: "real(Tensor self) -> Tensor", Names: "real Tensor.real",
 		Doc: opdef.Doc{Summary: "Real part", Formula: "Re(self)", Notes: "A real tensor is returned as it is.",
 			Source: "torch.real"},
-		Error: moves,
+		Error:  moves,
+		Uncast: "real",
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			if !a.Self.DType.IsComplex() {
 				return one(a.Self)
@@ -85,8 +86,9 @@ var complexOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "imag(Tensor self) -> Tensor", Names: "imag Tensor.imag",
-		Doc:   opdef.Doc{Summary: "Imaginary part", Formula: "Im(self)", Source: "torch.imag"},
-		Error: moves,
+		Doc:    opdef.Doc{Summary: "Imaginary part", Formula: "Im(self)", Source: "torch.imag"},
+		Error:  moves,
+		Uncast: "imag",
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			if !a.Self.DType.IsComplex() {
 				return nil, opdef.Refuse("self", "want a complex tensor, got %s", a.Self.DType)

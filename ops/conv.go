@@ -56,7 +56,7 @@ var convOps = []*opdef.Entry{
 		Schema: "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] " +
 			"stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool[] " +
 			"output_mask) -> (Tensor, Tensor, Tensor)",
-		Names: "convolution_backward ops.aten.convolution_backward",
+		Names: "convolution_backward torch.ops.aten.convolution_backward",
 		Doc: opdef.Doc{Summary: "Gradients of a convolution", Formula: "gradients of input, weight and bias",
 			Notes: "A gradient that output_mask leaves out is empty.", Source: "aten/src/ATen/native/Convolution.cpp"},
 		Error:  opdef.Error{Class: opdef.Accumulated},
@@ -136,6 +136,7 @@ func convOp(nd int, schema string) *opdef.Entry {
 				"\"valid\".", Source: "torch.nn.functional." + name,
 		},
 		Error:     opdef.Error{Class: opdef.Accumulated},
+		Autocast:  opdef.AutocastLower,
 		Kernel:    func(a *convArgs) ([]*tensor.Tensor, error) { return convKernel(convPlan(nd, a)) },
 		Grad:      func(a *convArgs, g *opdef.Grad) (opdef.Grads, error) { return convGrad(g)(convPlan(nd, a)) },
 		Node:      func(a *convArgs, g *opdef.Grad) (opdef.Node, error) { return convNode(g)(convPlan(nd, a)) },
@@ -157,6 +158,7 @@ func convTransposeOp(nd int, schema string) *opdef.Entry {
 			Notes:   "input (N, C, ...) or (C, ...), weight (C, O/groups, ...).", Source: "torch.nn.functional." + name,
 		},
 		Error:     opdef.Error{Class: opdef.Accumulated},
+		Autocast:  opdef.AutocastLower,
 		Kernel:    func(a *convTransposeArgs) ([]*tensor.Tensor, error) { return convKernel(a.plan(nd)) },
 		Grad:      func(a *convTransposeArgs, g *opdef.Grad) (opdef.Grads, error) { return convGrad(g)(a.plan(nd)) },
 		Node:      func(a *convTransposeArgs, g *opdef.Grad) (opdef.Node, error) { return convNode(g)(a.plan(nd)) },

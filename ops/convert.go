@@ -88,11 +88,13 @@ var convertOps = []*opdef.Entry{
 			return cs
 		},
 	}.Entry(),
-	cast("float", tensor.Float32), cast("double", tensor.Float64), cast("half", tensor.Float16),
-	cast("bfloat16", tensor.BFloat16),
-	cast("int", tensor.Int32), cast("long", tensor.Int64), cast("short", tensor.Int16), cast("char", tensor.Int8),
+	cast("float", tensor.Float32).WithUncast("float"), cast("double", tensor.Float64).WithUncast("double"),
+	cast("half", tensor.Float16).WithUncast("half"),
+	cast("bfloat16", tensor.BFloat16).WithUncast("bfloat16"),
+	cast("int", tensor.Int32).WithUncast("int"), cast("long", tensor.Int64).WithUncast("long"),
+	cast("short", tensor.Int16).WithUncast("short"), cast("char", tensor.Int8),
 	cast("byte", tensor.Uint8),
-	cast("bool", tensor.Bool), cast("cfloat", tensor.Complex64), cast("cdouble", tensor.Complex128),
+	cast("bool", tensor.Bool).WithUncast("bool"), cast("cfloat", tensor.Complex64), cast("cdouble", tensor.Complex128),
 	cast("chalf", tensor.Complex32),
 	opdef.Op[toOtherOnlyArgs]{
 		Schema: "type_as(Tensor self, Tensor other) -> Tensor", Names: "Tensor.type_as",
@@ -166,7 +168,7 @@ var convertOps = []*opdef.Entry{
 	same("resolve_neg", "resolve_neg Tensor.resolve_neg", "(Tensor self) -> Tensor", "The tensor itself", false),
 	same("__deepcopy__", "Tensor.__deepcopy__", "(Tensor self, ignored memo=None) -> Tensor", "A copy", false),
 	same("detach", "detach Tensor.detach Tensor.detach_ detach_copy", "(Tensor self) -> Tensor",
-		"The tensor without its history", true),
+		"The tensor without its history", true).WithUncast("detach"),
 	opdef.Op[copyArgs]{
 		Schema: "copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", Names: "Tensor.copy_",
 		InPlace: true,

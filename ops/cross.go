@@ -107,6 +107,7 @@ func crossOp(name, param, names string, which func(a *crossArgs) (int, error)) *
 	}
 	return opdef.Op[crossArgs]{
 		Schema: name + "(Tensor self, Tensor other, " + param + ") -> Tensor", Names: names,
+		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Cross product of vectors of three elements",
 			Formula: "out[i] = self[i+1]*other[i+2] - self[i+2]*other[i+1], indices modulo 3",
 			Source:  "torch.linalg.cross"},

@@ -23,6 +23,7 @@ var crossEntropyOps = []*opdef.Entry{
 			Source: "torch.nn.functional.cross_entropy"},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4,
 			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}},
+		Autocast:  opdef.AutocastFloat32,
 		Terms:     func(a *crossEntropyArgs) int { return max(1, a.Input.Numel()) },
 		GradTerms: func(a *crossEntropyArgs) int { return max(1, a.Input.Numel()) },
 		Kernel: func(a *crossEntropyArgs) ([]*tensor.Tensor, error) {
@@ -70,8 +71,9 @@ var crossEntropyOps = []*opdef.Entry{
 			Notes: "input is (C), (N, C) or (N, C, *). The mean divides by the sum of the weights of the targets " +
 				"that are not ignored.",
 			Source: "torch.nn.functional.nll_loss"},
-		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 3}},
-		Terms: func(a *nllArgs) int { return max(1, a.Target.Numel()) },
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 3}},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    func(a *nllArgs) int { return max(1, a.Target.Numel()) },
 		Kernel: func(a *nllArgs) ([]*tensor.Tensor, error) {
 			l, err := a.loss()
 			if err != nil {

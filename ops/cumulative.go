@@ -15,8 +15,9 @@ var cumulativeOps = []*opdef.Entry{
 		Schema: "cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", InPlace: true,
 		Doc: opdef.Doc{Summary: "Running sum along a dimension", Notes: "Integers and bool give int64.",
 			Source: "torch.cumsum"},
-		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Terms: (*cumulativeArgs).terms,
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    (*cumulativeArgs).terms,
 		Kernel: func(a *cumulativeArgs) ([]*tensor.Tensor, error) {
 			return a.running(runningSum[float64], runningSum[int64], runningSum[complex128])
 		},
@@ -36,8 +37,9 @@ var cumulativeOps = []*opdef.Entry{
 		Schema: "cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", InPlace: true,
 		Doc: opdef.Doc{Summary: "Running product along a dimension", Notes: "Integers and bool give int64.",
 			Source: "torch.cumprod"},
-		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3}},
-		Terms: (*cumulativeArgs).terms,
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3}},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    (*cumulativeArgs).terms,
 		Kernel: func(a *cumulativeArgs) ([]*tensor.Tensor, error) {
 			return a.running(runningProduct[float64], runningProduct[int64], runningProduct[complex128])
 		},

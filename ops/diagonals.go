@@ -11,8 +11,9 @@ import (
 // adjointOp is the conjugate transpose.
 var adjointOp = opdef.Op[selfArgs]{
 	Schema: "adjoint(Tensor self) -> Tensor", Names: "adjoint Tensor.adjoint",
-	Doc:   opdef.Doc{Summary: "Conjugate transpose of matrices", Source: "torch.adjoint"},
-	Error: opdef.Error{Class: opdef.Exact},
+	Doc:    opdef.Doc{Summary: "Conjugate transpose of matrices", Source: "torch.adjoint"},
+	Error:  opdef.Error{Class: opdef.Exact},
+	Uncast: "adjoint",
 	Kernel: func(a *selfArgs) ([]*tensor.Tensor, error) {
 		if a.Self.Dim() < 2 {
 			return nil, opdef.Refuse("self", "want a matrix, got %s", a.Self.Meta())

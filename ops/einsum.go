@@ -14,9 +14,10 @@ import (
 // einsum(a, [0, 1], b, [1, 2], [0, 2]) are overloads for up to three operands.
 var einsumOps = []*opdef.Entry{
 	multilinear(opdef.Op[einsumArgs]{
-		Schema: "einsum(str equation, Tensor[]... operands) -> Tensor",
-		Names:  "einsum functional.einsum",
-		Doc:    einsumDoc,
+		Schema:   "einsum(str equation, Tensor[]... operands) -> Tensor",
+		Names:    "einsum functional.einsum",
+		Autocast: opdef.AutocastLower,
+		Doc:      einsumDoc,
 		Node: func(a *einsumArgs, g *opdef.Grad) (opdef.Node, error) {
 			p, err := einsumPlan(a)
 			if err != nil {
@@ -27,9 +28,10 @@ var einsumOps = []*opdef.Entry{
 		Cases: einsumCases,
 	}, einsumPlan),
 	multilinear(opdef.Op[sublistArgs1]{
-		Schema: "einsum.sublist(Tensor a, any a_dims, any out=None) -> Tensor",
-		Names:  "einsum functional.einsum",
-		Doc:    einsumDoc,
+		Schema:   "einsum.sublist(Tensor a, any a_dims, any out=None) -> Tensor",
+		Names:    "einsum functional.einsum",
+		Autocast: opdef.AutocastLower,
+		Doc:      einsumDoc,
 		Cases: func(r *rand.Rand) []*sublistArgs1 {
 			g := opdef.Gen{R: r}
 			return []*sublistArgs1{{g.Normal(tensor.Float64, 3, 3), ints(0, 0), nil}, {g.Normal(tensor.Float32, 3, 2),
@@ -39,9 +41,10 @@ var einsumOps = []*opdef.Entry{
 		return sublistPlan([]*tensor.Tensor{a.A}, []value.Value{a.ADims}, a.Out, []string{"a"})
 	}),
 	multilinear(opdef.Op[sublistArgs2]{
-		Schema: "einsum.sublist2(Tensor a, any a_dims, Tensor b, any b_dims, any out=None) -> Tensor",
-		Names:  "einsum functional.einsum",
-		Doc:    einsumDoc,
+		Schema:   "einsum.sublist2(Tensor a, any a_dims, Tensor b, any b_dims, any out=None) -> Tensor",
+		Names:    "einsum functional.einsum",
+		Autocast: opdef.AutocastLower,
+		Doc:      einsumDoc,
 		Cases: func(r *rand.Rand) []*sublistArgs2 {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
@@ -56,8 +59,9 @@ var einsumOps = []*opdef.Entry{
 	multilinear(opdef.Op[sublistArgs3]{
 		Schema: "einsum.sublist3(Tensor a, any a_dims, Tensor b, any b_dims, Tensor c, any c_dims, any out=None) -> " +
 			"Tensor",
-		Names: "einsum functional.einsum",
-		Doc:   einsumDoc,
+		Names:    "einsum functional.einsum",
+		Autocast: opdef.AutocastLower,
+		Doc:      einsumDoc,
 		Cases: func(r *rand.Rand) []*sublistArgs3 {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64

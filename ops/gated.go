@@ -16,8 +16,9 @@ var gatedOps = []*opdef.Entry{
 			Formula: "self if self > 0, else weight*self",
 			Notes: "weight has one element or one for each channel, dimension 1 of self (N, C, ...). The gradient " +
 				"at 0 is weight.", Source: "torch.nn.functional.prelu"},
-		Error:  opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
-		Kernel: prelu,
+		Error:    opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
+		Autocast: opdef.AutocastLower,
+		Kernel:   prelu,
 		Grad: func(a *preluArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return preluGrad(a, g, func(v float64) float64 { return v })
 		},

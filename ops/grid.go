@@ -23,9 +23,10 @@ var gridOps = []*opdef.Entry{
 				"is zero for nearest.",
 			Source: "torch.nn.functional.grid_sample",
 		},
-		Error:  opdef.Error{Class: opdef.Accumulated},
-		Kernel: func(a *gridSampleArgs) ([]*tensor.Tensor, error) { return oneResult(a.sample(a.Input, false)) },
-		Grad:   func(a *gridSampleArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grads(g.Out[0], false) },
+		Error:    opdef.Error{Class: opdef.Accumulated},
+		Autocast: opdef.AutocastWidest,
+		Kernel:   func(a *gridSampleArgs) ([]*tensor.Tensor, error) { return oneResult(a.sample(a.Input, false)) },
+		Grad:     func(a *gridSampleArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grads(g.Out[0], false) },
 		Scale: func(a *gridSampleArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			t, err := a.sample(opdef.Abs(a.Input), true)
 			if err != nil {
@@ -109,11 +110,12 @@ var gridOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Distances between all pairs of rows of two batches of matrices",
 			Formula: "norm(x1[..., i, :] - x2[..., j, :], p)", Notes: "The gradient is zero where rows coincide.",
 			Source: "torch.cdist"},
-		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
-		Kernel: func(a *cdistArgs) ([]*tensor.Tensor, error) { return oneResult(a.distances()) },
-		Grad:   cdistGrad,
-		Scale:  cdistScale,
-		Terms:  func(a *cdistArgs) int { return max(1, a.X1.Shape[max(a.X1.Dim()-1, 0)]) },
+		Error:    opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
+		Autocast: opdef.AutocastFloat32,
+		Kernel:   func(a *cdistArgs) ([]*tensor.Tensor, error) { return oneResult(a.distances()) },
+		Grad:     cdistGrad,
+		Scale:    cdistScale,
+		Terms:    func(a *cdistArgs) int { return max(1, a.X1.Shape[max(a.X1.Dim()-1, 0)]) },
 		GradTerms: func(a *cdistArgs) int {
 			return max(1, a.X1.Numel(), a.X2.Numel())
 		},
@@ -137,6 +139,7 @@ var gridOps = []*opdef.Entry{
 			Formula: "norm(input[i] - input[j], p) for i < j", Notes: "The gradient is zero where rows coincide.",
 			Source: "torch.nn.functional.pdist"},
 		Error:     opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
+		Autocast:  opdef.AutocastFloat32,
 		Terms:     func(a *pdistArgs) int { return max(1, width(a.Input.Shape)) },
 		GradTerms: func(a *pdistArgs) int { return max(1, a.Input.Numel()) },
 		Kernel: func(a *pdistArgs) ([]*tensor.Tensor, error) {

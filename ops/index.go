@@ -622,7 +622,8 @@ var indexPutOp = opdef.Op[indexPutArgs]{
 		Formula: "self[indices] = values or self[indices] += values",
 		Notes:   "Without accumulate the last of several values for one element stays.",
 		Source:  "torch.Tensor.index_put_"},
-	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+	Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+	Autocast: opdef.AutocastWidest,
 	Kernel: func(a *indexPutArgs) ([]*tensor.Tensor, error) {
 		if a.Values.DType != a.Self.DType {
 			return nil, opdef.Refuse("values", "want dtype %s, got %s", a.Self.DType, a.Values.DType)

@@ -14,7 +14,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Op[plainLossArgs]{
 		Schema: "mse_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', Tensor? weight=None) -> Tensor",
-		Names: "F.mse_loss",
+		Names:    "F.mse_loss",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Squared error", Formula: "(input - target)^2, averaged, added or left alone",
 			Source: "torch.nn.functional.mse_loss"},
 		Cases: plainLossCases(normalOperand),
@@ -29,7 +30,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Op[plainLossArgs]{
 		Schema: "l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', Tensor? weight=None) -> Tensor",
-		Names: "F.l1_loss",
+		Names:    "F.l1_loss",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Absolute error", Formula: "|input - target|, averaged, added or left alone",
 			Notes: "The gradient of no error is 0.", Source: "torch.nn.functional.l1_loss"},
 		Cases: func(r *rand.Rand) []*plainLossArgs {
@@ -52,7 +54,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Op[smoothL1Args]{
 		Schema: "smooth_l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', float beta=1.0) -> Tensor",
-		Names: "F.smooth_l1_loss",
+		Names:    "F.smooth_l1_loss",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Absolute error, squared where it is small",
 			Formula: "d^2/(2*beta) if d < beta, else d - beta/2, with d = |input - target|",
 			Source:  "torch.nn.functional.smooth_l1_loss"},
@@ -78,7 +81,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Op[huberArgs]{
 		Schema: "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? " +
 			"weight=None) -> Tensor",
-		Names: "F.huber_loss",
+		Names:    "F.huber_loss",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Squared error, absolute where it is large",
 			Formula: "d^2/2 if d <= delta, else delta*(d - delta/2), with d = |input - target|",
 			Source:  "torch.nn.functional.huber_loss"},
@@ -147,7 +151,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Op[bceLogitsArgs]{
 		Schema: "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, bool? " +
 			"size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) -> Tensor",
-		Names: "F.binary_cross_entropy_with_logits",
+		Names:    "F.binary_cross_entropy_with_logits",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits",
 			Formula: "weight*((1-target)*input + (1+(pos_weight-1)*target)*log(1+exp(-input)))",
 			Source:  "torch.nn.functional.binary_cross_entropy_with_logits"},
@@ -198,7 +203,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Op[klDivArgs]{
 		Schema: "kl_div(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', bool log_target=False) -> Tensor",
-		Names: "F.kl_div",
+		Names:    "F.kl_div",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Divergence of a distribution from another, given by logarithms",
 			Formula: "target*(log(target) - input), of a target in logarithms exp(target)*(target - input)",
 			Notes:   "batchmean divides the sum by the first dimension.", Source: "torch.nn.functional.kl_div"},
@@ -215,7 +221,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Op[poissonArgs]{
 		Schema: "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? " +
 			"size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names: "F.poisson_nll_loss",
+		Names:    "F.poisson_nll_loss",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Negative logarithm of a Poisson likelihood",
 			Formula: "exp(input) - target*input, or input - target*log(input + eps)",
 			Notes:   "full adds Stirling's approximation of log(target!) where target > 1.",
@@ -254,7 +261,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Op[hingeArgs]{
 		Schema: "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? " +
 			"reduce=None, str reduction='mean') -> Tensor",
-		Names: "F.hinge_embedding_loss",
+		Names:    "F.hinge_embedding_loss",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Distance of similar pairs, shortfall from the margin of others",
 			Formula: "input if target is 1, max(0, margin - input) if -1",
 			Source:  "torch.nn.functional.hinge_embedding_loss"},
@@ -297,7 +305,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Op[softMarginArgs]{
 		Schema: "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean') -> Tensor",
-		Names: "F.soft_margin_loss",
+		Names:    "F.soft_margin_loss",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Logistic loss of labels 1 and -1", Formula: "log(1 + exp(-target*input))",
 			Source: "torch.nn.functional.soft_margin_loss"},
 		Cases: func(r *rand.Rand) []*softMarginArgs {
@@ -323,7 +332,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Op[rankingArgs]{
 		Schema: "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? " +
 			"size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names: "F.margin_ranking_loss",
+		Names:    "F.margin_ranking_loss",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Shortfall of the wanted order of two scores",
 			Formula: "max(0, -target*(input1 - input2) + margin)", Notes: "At the limit the gradient is passed on.",
 			Source: "torch.nn.functional.margin_ranking_loss"},

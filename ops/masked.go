@@ -18,9 +18,9 @@ var maskedOps = []*opdef.Entry{
 		func(a *maskedReduceArgs) (*maskedCall, error) {
 			return newMasked(entryOf(reduceOps, "sum"), "self", a.Input, a.Mask, zeroNeutral,
 				func(x *tensor.Tensor) any { return &reduceArgs{x, a.Dim, a.Keepdim, a.Dtype} })
-		}, numberCases),
+		}, numberCases).WithAutocast(opdef.AutocastFloat32),
 	maskedReduction("prod", "Product of the elements a mask keeps", "Integers and bool give int64.", "1", maskedProd,
-		numberCases),
+		numberCases).WithAutocast(opdef.AutocastFloat32),
 	maskedReduction("mean", "Mean of the elements a mask keeps",
 		"nan where it keeps none. Integers and bool are added in their own dtype and give float32.", "0", maskedMean,
 		numberCases),
@@ -37,7 +37,7 @@ var maskedOps = []*opdef.Entry{
 			c, err := newMasked(entryOf(reduceOps, "logsumexp"), "self", a.Input, a.Mask, lowestNeutral,
 				func(x *tensor.Tensor) any { return &logSumExpArgs{x, dims, a.Keepdim} })
 			return c.as(a.Dtype, a.Input), err
-		}, floatMaskedCases),
+		}, floatMaskedCases).WithAutocast(opdef.AutocastFloat32),
 	maskedIndex("argmax", "Index of the largest of the elements a mask keeps", lowestNeutral),
 	maskedIndex("argmin", "Index of the smallest of the elements a mask keeps", highestNeutral),
 	maskedNorm,
@@ -533,6 +533,7 @@ func maskedAlong(name, summary string, base *opdef.Entry, arg, neutral string, w
 		Schema: "masked_" + name + "(Tensor input, int dim, *, dtype? dtype=None, Tensor? mask=None) -> Tensor",
 		Names:  maskedNames(name), Doc: maskedDoc(name, summary,
 			"Masked elements have results too, which mean nothing.", neutral), Error: class,
+		Autocast: base.Autocast,
 		Cases: func(r *rand.Rand) []*maskedDimArgs {
 			g := opdef.Gen{R: r}
 			return []*maskedDimArgs{

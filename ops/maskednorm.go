@@ -14,7 +14,8 @@ var maskedNorm = maskedEntry(opdef.Op[maskedNormArgs]{
 		"Tensor? mask=None) -> Tensor",
 	Names: maskedNames("norm"), Doc: maskedDoc("norm", "Vector norm of the elements a mask keeps", "",
 		"0, or inf for ord=-inf"),
-	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
+	Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
+	Autocast: opdef.AutocastFloat32,
 	Cases: func(r *rand.Rand) []*maskedNormArgs {
 		g := opdef.Gen{R: r}
 		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)
@@ -120,8 +121,9 @@ var maskedNormalize = opdef.Op[maskedNormalizeArgs]{
 	Doc: opdef.Doc{Summary: "Kept elements scaled to norm 1 along a dimension",
 		Formula: "where(mask, input, 0) / max(norm(kept, ord, dim), eps)",
 		Notes:   "Masked elements get no gradient.", Source: "torch.masked.normalize"},
-	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 3, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
-	Terms: func(a *maskedNormalizeArgs) int { return termsOver(a.Input.Shape, []int{a.Dim}) },
+	Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 3, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
+	Autocast: opdef.AutocastFloat32,
+	Terms:    func(a *maskedNormalizeArgs) int { return termsOver(a.Input.Shape, []int{a.Dim}) },
 	Kernel: func(a *maskedNormalizeArgs) ([]*tensor.Tensor, error) {
 		x, _, _, d, _, _, err := a.norms()
 		if err != nil {

@@ -11,8 +11,9 @@ import (
 // matmulOps are products of matrices and vectors, all of them contractions.
 var matmulOps = []*opdef.Entry{
 	multilinear(opdef.Op[matmulArgs]{
-		Schema: "matmul(Tensor self, Tensor other) -> Tensor",
-		Names:  "matmul Tensor.matmul linalg.matmul Tensor.__matmul__",
+		Schema:   "matmul(Tensor self, Tensor other) -> Tensor",
+		Names:    "matmul Tensor.matmul linalg.matmul Tensor.__matmul__",
+		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Matrix product with broadcast batch dimensions", Formula: "self @ other",
 			Notes:  "(..., M, K) with (..., K, N); a vector is a row on the left, a column on the right.",
 			Source: "torch.matmul"},
@@ -20,8 +21,9 @@ var matmulOps = []*opdef.Entry{
 		Cases: matmulCases,
 	}, func(a *matmulArgs) (*product, error) { return matmulPlan(a.Self, a.Other, "self", "other") }),
 	multilinear(opdef.Op[matmulArgs]{
-		Schema: "__rmatmul__(Tensor self, Tensor other) -> Tensor",
-		Names:  "Tensor.__rmatmul__",
+		Schema:   "__rmatmul__(Tensor self, Tensor other) -> Tensor",
+		Names:    "Tensor.__rmatmul__",
+		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Matrix product with the operands swapped", Formula: "other @ self",
 			Source: "torch.matmul"},
 		Node: func(a *matmulArgs, g *opdef.Grad) (opdef.Node, error) {
@@ -36,8 +38,9 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, func(a *matmulArgs) (*product, error) { return matmulPlan(a.Other, a.Self, "other", "self") }),
 	multilinear(opdef.Op[mmArgs]{
-		Schema: "mm(Tensor self, Tensor mat2) -> Tensor",
-		Names:  "mm Tensor.mm spmm",
+		Schema:   "mm(Tensor self, Tensor mat2) -> Tensor",
+		Names:    "mm Tensor.mm spmm",
+		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Product of two matrices", Formula: "self @ mat2",
 			Notes: "(M, K) with (K, N), no broadcasting.", Source: "torch.mm"},
 		Cases: func(r *rand.Rand) []*mmArgs {
@@ -47,7 +50,8 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, func(a *mmArgs) (*product, error) { return fixed("ij", "jk", "ik", a.Self, a.Mat2, "self", "mat2") }),
 	multilinear(opdef.Op[mmArgs]{
-		Schema: "bmm(Tensor self, Tensor mat2) -> Tensor",
+		Schema:   "bmm(Tensor self, Tensor mat2) -> Tensor",
+		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Products of two batches of matrices", Formula: "self[b] @ mat2[b]",
 			Notes: "(B, M, K) with (B, K, N), no broadcasting.", Source: "torch.bmm"},
 		Cases: func(r *rand.Rand) []*mmArgs {
@@ -58,8 +62,9 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, func(a *mmArgs) (*product, error) { return fixed("bij", "bjk", "bik", a.Self, a.Mat2, "self", "mat2") }),
 	multilinear(opdef.Op[mvArgs]{
-		Schema: "mv(Tensor self, Tensor vec) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Product of a matrix and a vector", Formula: "self @ vec", Source: "torch.mv"},
+		Schema:   "mv(Tensor self, Tensor vec) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		Doc:      opdef.Doc{Summary: "Product of a matrix and a vector", Formula: "self @ vec", Source: "torch.mv"},
 		Cases: func(r *rand.Rand) []*mvArgs {
 			g := opdef.Gen{R: r}
 			return pairs(g, func(x, y *tensor.Tensor) *mvArgs { return &mvArgs{x, y} },
@@ -67,7 +72,8 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, func(a *mvArgs) (*product, error) { return fixed("ij", "j", "i", a.Self, a.Vec, "self", "vec") }),
 	multilinear(opdef.Op[dotArgs]{
-		Schema: "dot(Tensor self, Tensor tensor) -> Tensor",
+		Schema:   "dot(Tensor self, Tensor tensor) -> Tensor",
+		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Inner product of two vectors, without conjugation", Formula: "sum(self * tensor)",
 			Source: "torch.dot"},
 		Cases: func(r *rand.Rand) []*dotArgs {
@@ -77,7 +83,8 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, func(a *dotArgs) (*product, error) { return fixed("i", "i", "", a.Self, a.Tensor, "self", "tensor") }),
 	multilinear(opdef.Op[vdotArgs]{
-		Schema: "vdot(Tensor self, Tensor other) -> Tensor",
+		Schema:   "vdot(Tensor self, Tensor other) -> Tensor",
+		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Inner product of two vectors, the first conjugated",
 			Formula: "sum(conj(self) * other)", Source: "torch.vdot"},
 		Cases: func(r *rand.Rand) []*vdotArgs {
@@ -145,8 +152,9 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, outerPlan),
 	multilinear(opdef.Op[addmmArgs]{
-		Schema:  "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-		InPlace: true,
+		Schema:   "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		InPlace:  true,
 		Doc: opdef.Doc{Summary: "Matrix product added to a broadcast tensor",
 			Formula: "beta*self + alpha*(mat1 @ mat2)", Notes: "With beta 0, self is not read.", Source: "torch.addmm"},
 		Cases: func(r *rand.Rand) []*addmmArgs {
@@ -160,8 +168,9 @@ var matmulOps = []*opdef.Entry{
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
 	}),
 	multilinear(opdef.Op[addbmmArgs]{
-		Schema:  "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-		InPlace: true, Resizes: true,
+		Schema:   "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		InPlace:  true, Resizes: true,
 		Doc: opdef.Doc{Summary: "Sum of a batch of matrix products added to a broadcast tensor",
 			Formula: "beta*self + alpha*sum_b(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.",
 			Source: "torch.addbmm"},
@@ -176,8 +185,9 @@ var matmulOps = []*opdef.Entry{
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
 	}),
 	multilinear(opdef.Op[addbmmArgs]{
-		Schema:  "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-		InPlace: true,
+		Schema:   "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		InPlace:  true,
 		Doc: opdef.Doc{Summary: "Batch of matrix products added to a broadcast tensor",
 			Formula: "beta*self + alpha*(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.",
 			Source: "torch.baddbmm"},
@@ -192,8 +202,9 @@ var matmulOps = []*opdef.Entry{
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
 	}),
 	multilinear(opdef.Op[addmvArgs]{
-		Schema:  "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-		InPlace: true,
+		Schema:   "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		InPlace:  true,
 		Doc: opdef.Doc{Summary: "Product of a matrix and a vector added to a broadcast tensor",
 			Formula: "beta*self + alpha*(mat @ vec)", Notes: "With beta 0, self is not read.", Source: "torch.addmv"},
 		Cases: func(r *rand.Rand) []*addmvArgs {
@@ -207,8 +218,9 @@ var matmulOps = []*opdef.Entry{
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
 	}),
 	multilinear(opdef.Op[addrArgs]{
-		Schema:  "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-		InPlace: true,
+		Schema:   "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		InPlace:  true,
 		Doc: opdef.Doc{Summary: "Outer product added to a broadcast matrix",
 			Formula: "beta*self + alpha*vec1[i]*vec2[j]", Notes: "With beta 0, self is not read.",
 			Source: "torch.addr"},
@@ -226,8 +238,9 @@ var matmulOps = []*opdef.Entry{
 		return p, err
 	}),
 	multilinear(opdef.Op[linearArgs]{
-		Schema: "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
-		Names:  "F.linear _C._nn.linear",
+		Schema:   "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+		Names:    "F.linear _C._nn.linear",
+		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Affine map of the last dimension", Formula: "input @ weight.T + bias",
 			Notes:  "input (..., in), weight (out, in) or (in), bias (out) or ().",
 			Source: "torch.nn.functional.linear"},
@@ -252,8 +265,9 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, linearPlan),
 	multilinear(opdef.Op[bilinearArgs]{
-		Schema: "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
-		Names:  "F.bilinear bilinear",
+		Schema:   "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+		Names:    "F.bilinear bilinear",
+		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Bilinear map of the last dimensions of two tensors",
 			Formula: "sum_ij input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]",
 			Source:  "torch.nn.functional.bilinear"},
@@ -278,8 +292,9 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, bilinearPlan),
 	multilinear(opdef.Op[tensordotArgs]{
-		Schema: "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
-		Names:  "tensordot functional.tensordot",
+		Schema:   "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
+		Names:    "tensordot functional.tensordot",
+		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Products summed over chosen dimensions of both operands",
 			Formula: "einsum over the dimensions in dims",
 			Notes:   "dims is a number of dimensions (the last of a with the first of b) or two lists.",
@@ -300,8 +315,9 @@ var matmulOps = []*opdef.Entry{
 		Cases: tensordotCases,
 	}, tensordotPlan),
 	multilinear(opdef.Op[multiDotArgs]{
-		Schema: "multi_dot(Tensor[] tensors) -> Tensor",
-		Names:  "linalg.multi_dot",
+		Schema:   "multi_dot(Tensor[] tensors) -> Tensor",
+		Names:    "linalg.multi_dot",
+		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Product of a chain of matrices", Formula: "tensors[0] @ tensors[1] @ ...",
 			Notes: "The first and the last may be vectors.", Source: "torch.linalg.multi_dot"},
 		Node: func(*multiDotArgs, *opdef.Grad) (opdef.Node, error) {
@@ -319,8 +335,9 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, func(a *multiDotArgs) (*product, error) { return chainPlan(a.Tensors, "tensors", true) }),
 	multilinear(opdef.Op[chainArgs]{
-		Schema: "chain_matmul(Tensor[]... matrices) -> Tensor",
-		Names:  "chain_matmul functional.chain_matmul",
+		Schema:   "chain_matmul(Tensor[]... matrices) -> Tensor",
+		Names:    "chain_matmul functional.chain_matmul",
+		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Product of a chain of matrices", Formula: "matrices[0] @ matrices[1] @ ...",
 			Source: "torch.chain_matmul"},
 		Node: func(*chainArgs, *opdef.Grad) (opdef.Node, error) {

@@ -28,6 +28,7 @@ var multiheadOp = opdef.Op[multiheadArgs]{
 		Source: "torch.nn.functional.multi_head_attention_forward"},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Normwise,
 		ULPs: 6, Coarse: true}},
+	Autocast: opdef.AutocastLower,
 	RandomIf: func(a *multiheadArgs) string {
 		if a.Training && a.DropoutP > 0 {
 			return "draws random numbers"

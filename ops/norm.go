@@ -14,7 +14,8 @@ var normOps = []*opdef.Entry{
 	normEntry(opdef.Op[layerNormArgs]{
 		Schema: "layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, Tensor? bias=None, float " +
 			"eps=1e-05, bool cudnn_enable=True) -> Tensor",
-		Names: "F.layer_norm layer_norm",
+		Names:    "F.layer_norm layer_norm",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected.",
 			Source: "torch.nn.functional.layer_norm"},
@@ -35,8 +36,9 @@ var normOps = []*opdef.Entry{
 		},
 	}, (*layerNormArgs).norm),
 	normEntry(opdef.Op[rmsNormArgs]{
-		Schema: "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
-		Names:  "F.rms_norm rms_norm",
+		Schema:   "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+		Names:    "F.rms_norm rms_norm",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Scaling by the root mean square over the last dimensions",
 			Formula: "input / sqrt(mean(input^2) + eps) * weight",
 			Notes:   "eps is the dtype's machine epsilon by default.", Source: "torch.nn.functional.rms_norm"},
@@ -54,7 +56,8 @@ var normOps = []*opdef.Entry{
 	normEntry(opdef.Op[groupNormArgs]{
 		Schema: "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, " +
 			"bool cudnn_enabled=True) -> Tensor",
-		Names: "F.group_norm group_norm",
+		Names:    "F.group_norm group_norm",
+		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Normalisation over groups of channels",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 			Notes: "input is (N, C, *); mean and var are taken over each sample's C/num_groups channels and all " +

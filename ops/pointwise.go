@@ -204,12 +204,13 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "reciprocal", InPlace: true, Error: opdef.Error{Class: opdef.Rounded,
-			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}}, Saved: true, Kinks: []float64{0},
-		Doc: opdef.Doc{Summary: "Reciprocal", Formula: "1 / self", Source: "torch.reciprocal"},
-		F:   func(x float64) float64 { return 1 / x },
-		C:   kernel.Reciprocal,
-		DF:  func(_, y float64) float64 { return -y * y },
-		DC:  func(_, y complex128) complex128 { return -y * y },
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}}, Autocast: opdef.AutocastFloat32, Saved: true,
+		Kinks: []float64{0},
+		Doc:   opdef.Doc{Summary: "Reciprocal", Formula: "1 / self", Source: "torch.reciprocal"},
+		F:     func(x float64) float64 { return 1 / x },
+		C:     kernel.Reciprocal,
+		DF:    func(_, y float64) float64 { return -y * y },
+		DC:    func(_, y complex128) complex128 { return -y * y },
 	}.Entry(),
 	opdef.Unary{
 		Name: "sqrt", InPlace: true, Error: rounded, Saved: true, Lo: 0.2, Hi: 4,
@@ -221,7 +222,8 @@ var pointwiseOps = []*opdef.Entry{
 	opdef.Unary{
 		// The result's own error of 2 ulp counts three times in the gradient.
 		Name: "rsqrt", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, ULPs: 2,
-			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 10}}, Saved: true, Lo: 0.2, Hi: 4,
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 10}}, Autocast: opdef.AutocastFloat32, Saved: true,
+		Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Reciprocal of the square root", Formula: "1 / sqrt(self)", Source: "torch.rsqrt"},
 		F:   func(x float64) float64 { return 1 / math.Sqrt(x) },
 		C:   func(x complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x)) },
@@ -229,7 +231,7 @@ var pointwiseOps = []*opdef.Entry{
 		DC:  func(_, y complex128) complex128 { return -0.5 * y * y * y },
 	}.Entry(),
 	opdef.Unary{
-		Name: "exp", InPlace: true, Error: smooth, Saved: true,
+		Name: "exp", InPlace: true, Error: smooth, Autocast: opdef.AutocastFloat32, Saved: true,
 		Doc:   opdef.Doc{Summary: "Exponential", Formula: "e**self", Notes: annexG, Source: "torch.exp"},
 		Block: vmath.Exp, C: cmplx.Exp,
 		DF: func(_, y float64) float64 { return y },
@@ -245,7 +247,8 @@ var pointwiseOps = []*opdef.Entry{
 		SC: func(x, y complex128) float64 { return cmplx.Abs(y) * (1 + cmplx.Abs(x)) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "expm1", Names: "expm1 special.expm1 Tensor.expm1", InPlace: true, Error: smooth, Saved: true,
+		Name: "expm1", Names: "expm1 special.expm1 Tensor.expm1", InPlace: true, Error: smooth,
+		Autocast: opdef.AutocastFloat32, Saved: true,
 		Doc:   opdef.Doc{Summary: "Exponential minus one", Formula: "e**self - 1", Source: "torch.expm1"},
 		Block: vmath.Expm1, C: kernel.Expm1,
 		DF: func(_, y float64) float64 { return y + 1 },
@@ -253,21 +256,21 @@ var pointwiseOps = []*opdef.Entry{
 		DS: func(_, y float64) float64 { return math.Abs(y) + 1 },
 	}.Entry(),
 	opdef.Unary{
-		Name: "log", InPlace: true, Error: smooth, Lo: 0.2, Hi: 4,
+		Name: "log", InPlace: true, Error: smooth, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
 		Doc:   opdef.Doc{Summary: "Natural logarithm", Formula: "ln(self)", Source: "torch.log"},
 		Block: vmath.Log, C: cmplx.Log,
 		DF: func(x, _ float64) float64 { return 1 / x },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "log2", InPlace: true, Error: smooth, Lo: 0.2, Hi: 4,
+		Name: "log2", InPlace: true, Error: smooth, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Logarithm to base 2", Formula: "log2(self)", Source: "torch.log2"},
 		F:   log2, C: func(x complex128) complex128 { return logC(x, math.Ln2) },
 		DF: func(x, _ float64) float64 { return 1 / (x * math.Ln2) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x * math.Ln2) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "log10", InPlace: true, Error: smooth, Lo: 0.2, Hi: 4,
+		Name: "log10", InPlace: true, Error: smooth, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Logarithm to base 10", Formula: "log10(self)", Source: "torch.log10"},
 		F:   func(x float64) float64 { return math.Log(x) / math.Ln10 },
 		C:   func(x complex128) complex128 { return logC(x, math.Ln10) },
@@ -275,7 +278,8 @@ var pointwiseOps = []*opdef.Entry{
 		DC:  func(x, _ complex128) complex128 { return kernel.Reciprocal(x * math.Ln10) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "log1p", Names: "log1p special.log1p Tensor.log1p", InPlace: true, Error: smooth, Lo: -0.8, Hi: 4,
+		Name: "log1p", Names: "log1p special.log1p Tensor.log1p", InPlace: true, Error: smooth,
+		Autocast: opdef.AutocastFloat32, Lo: -0.8, Hi: 4,
 		Doc: opdef.Doc{Summary: "Natural logarithm of one plus each element", Formula: "ln(1 + self)",
 			Source: "torch.log1p"},
 		Block: vmath.Log1p, C: kernel.Log1p,

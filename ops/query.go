@@ -175,7 +175,8 @@ var queryOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	silent("synchronize",
-		"cuda.synchronize npu.synchronize mlu.synchronize xpu.synchronize musa.synchronize gcu.synchronize",
+		"torch.cuda.synchronize torch.npu.synchronize torch.mlu.synchronize torch.xpu.synchronize torch.musa.synchronize "+
+			"torch.gcu.synchronize",
 		"(ignored device=None) -> any", "Waits for the device"),
 	opdef.Op[backwardArgs]{
 		Schema: "backward(Tensor self, ignored gradient=None, ignored retain_graph=None, ignored " +

@@ -17,8 +17,9 @@ var reduceOps = []*opdef.Entry{
 		Schema: "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		Doc: opdef.Doc{Summary: "Sum over dimensions", Formula: "sum of self over dim",
 			Notes: "Integers and bool give int64.", Source: "torch.sum"},
-		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
-		Terms: (*reduceArgs).terms,
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    (*reduceArgs).terms,
 		Kernel: func(a *reduceArgs) ([]*tensor.Tensor, error) {
 			x, dims, err := a.prepare(false)
 			if err != nil {
@@ -113,10 +114,11 @@ var reduceOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Product over all dimensions or one", Formula: "product of self over dim",
 			Notes:  "Integers and bool give int64. The gradient of an element is the product of the others.",
 			Source: "torch.prod"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3}},
-		Terms:  (*oneDimArgs).terms,
-		Kernel: prod,
-		Grad:   prodGrad,
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3}},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    (*oneDimArgs).terms,
+		Kernel:   prod,
+		Grad:     prodGrad,
 		Cases: func(r *rand.Rand) []*oneDimArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
@@ -162,9 +164,10 @@ var reduceOps = []*opdef.Entry{
 		Names:  "logsumexp Tensor.logsumexp special.logsumexp",
 		Doc: opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "log(sum(exp(self)))",
 			Notes: "torch takes complex numbers from 2.0 on.", Source: "torch.logsumexp"},
-		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}},
-		Terms:  func(a *logSumExpArgs) int { return termsOver(a.Self.Shape, a.Dim) },
-		Kernel: logSumExp,
+		Error:    opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    func(a *logSumExpArgs) int { return termsOver(a.Self.Shape, a.Dim) },
+		Kernel:   logSumExp,
 		Grad: func(a *logSumExpArgs, g *opdef.Grad) (opdef.Grads, error) {
 			dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
 			if err != nil {

@@ -18,6 +18,7 @@ var scaledOps = []*opdef.Entry{
 			Source: "torch.nn.functional.normalize"},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 3,
 			Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}},
+		Autocast:  opdef.AutocastFloat32,
 		Terms:     func(a *normalizeArgs) int { return termsOver(a.Input.Shape, a.Dim) },
 		GradTerms: func(a *normalizeArgs) int { return termsOver(a.Input.Shape, a.Dim) },
 		Kernel: func(a *normalizeArgs) ([]*tensor.Tensor, error) {
@@ -78,8 +79,9 @@ var scaledOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Cosine of the angle between vectors",
 			Formula: "sum(x1*x2) / (max(|x1|, eps) * max(|x2|, eps))", Notes: "The limit eps passes the gradient on.",
 			Source: "torch.nn.functional.cosine_similarity"},
-		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}},
-		Terms: (*cosineArgs).terms,
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    (*cosineArgs).terms,
 		Kernel: func(a *cosineArgs) ([]*tensor.Tensor, error) {
 			c, err := a.products()
 			if err != nil {
@@ -153,8 +155,9 @@ var scaledOps = []*opdef.Entry{
 		return opdef.Node{Grads: single(normGrad(d.x, y, up, d.p, d.dims))}
 	}),
 	differenceNorm(opdef.Op[distArgs]{
-		Schema: "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Norm of a difference", Formula: "norm(self - other, p)", Source: "torch.dist"},
+		Schema:   "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
+		Autocast: opdef.AutocastFloat32,
+		Doc:      opdef.Doc{Summary: "Norm of a difference", Formula: "norm(self - other, p)", Source: "torch.dist"},
 		Cases: func(r *rand.Rand) []*distArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
@@ -184,8 +187,9 @@ var scaledOps = []*opdef.Entry{
 		Schema: "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", InPlace: true,
 		Doc: opdef.Doc{Summary: "Slices scaled down to a largest norm",
 			Formula: "slice * maxnorm/(norm + 1e-7) where the norm of order p exceeds maxnorm", Source: "torch.renorm"},
-		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 3, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
-		Terms: func(a *renormArgs) int { return max(1, a.Self.Numel()) },
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 3, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    func(a *renormArgs) int { return max(1, a.Self.Numel()) },
 		Kernel: func(a *renormArgs) ([]*tensor.Tensor, error) {
 			y, _, err := a.norms()
 			if err != nil {

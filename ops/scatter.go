@@ -63,7 +63,7 @@ var scatterOps = []*opdef.Entry{
 	}.Entry(),
 	writingOp[scatterAddArgs]{
 		Schema: "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-		Names:  "scatter_add Tensor.scatter_add", Src: "src",
+		Names:  "scatter_add Tensor.scatter_add", Src: "src", Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Adds values at indices along a dimension",
 			Formula: "out[i, index[i, j, k], k] += src[i, j, k] for dim=1", Source: "torch.scatter_add"},
 		Plan: func(a *scatterAddArgs) (*writing, error) {
@@ -536,13 +536,14 @@ func (w *writing) gradProduct(g *tensor.Tensor, at func(*tensor.Tensor) *tensor.
 
 // A writingOp declares an op that writes into its argument self.
 type writingOp[A any] struct {
-	Schema string
-	Names  string
-	Src    string // name of the argument that is written; "" for a number
-	Doc    opdef.Doc
-	Plan   func(a *A) (*writing, error)
-	Only   bool // no in-place form
-	Cases  func(g opdef.Gen) []*A
+	Schema   string
+	Names    string
+	Src      string // name of the argument that is written; "" for a number
+	Doc      opdef.Doc
+	Plan     func(a *A) (*writing, error)
+	Only     bool // no in-place form
+	Autocast opdef.Autocast
+	Cases    func(g opdef.Gen) []*A
 }
 
 func (o writingOp[A]) Entry() *opdef.Entry {
@@ -567,7 +568,7 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 		return gr, nil
 	}
 	return opdef.Op[A]{
-		Schema: o.Schema, Names: o.Names, InPlace: !o.Only, Doc: o.Doc,
+		Schema: o.Schema, Names: o.Names, InPlace: !o.Only, Doc: o.Doc, Autocast: o.Autocast,
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 		ErrorOf: func(a *A) opdef.Error {
 			w, err := o.Plan(a)

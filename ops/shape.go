@@ -13,6 +13,7 @@ var shapeOps = []*opdef.Entry{
 	viewOp[sizeArgs]{
 		Schema: "view(Tensor self, int[]... size) -> Tensor",
 		Names:  "Tensor.view Tensor._reshape_alias _unsafe_view view_copy",
+		Uncast: "view",
 		Doc: opdef.Doc{Summary: "The elements in another shape",
 			Notes: "One size may be -1. Refused where the strides do not allow a view.", Source: "torch.Tensor.view"},
 		Self: func(a *sizeArgs) *tensor.Tensor { return a.Self },
@@ -31,6 +32,7 @@ var shapeOps = []*opdef.Entry{
 	viewOp[reshapeArgs]{
 		Schema: "reshape(Tensor self, int[]... shape) -> Tensor",
 		Names:  "reshape Tensor.reshape",
+		Uncast: "reshape",
 		Doc: opdef.Doc{Summary: "The elements in another shape", Notes: "One size may be -1.",
 			Source: "torch.reshape"},
 		Self: func(a *reshapeArgs) *tensor.Tensor { return a.Self },
@@ -44,7 +46,7 @@ var shapeOps = []*opdef.Entry{
 			return cs
 		},
 	}.Entry(),
-	likeShape("view_as", "Tensor.view_as", "torch.Tensor.view_as"),
+	likeShape("view_as", "Tensor.view_as", "torch.Tensor.view_as").WithUncast("view_as"),
 	likeShape("reshape_as", "Tensor.reshape_as", "torch.Tensor.reshape_as"),
 	viewOp[flattenArgs]{
 		Schema: "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
@@ -88,6 +90,7 @@ var shapeOps = []*opdef.Entry{
 	viewOp[unflattenArgs]{
 		Schema: "unflatten(Tensor self, int dim, int[]... sizes) -> Tensor",
 		Names:  "unflatten Tensor.unflatten",
+		Uncast: "unflatten",
 		Doc: opdef.Doc{Summary: "Splits one dimension into several", Notes: "One size may be -1.",
 			Source: "torch.unflatten"},
 		Self: func(a *unflattenArgs) *tensor.Tensor { return a.Self },
@@ -120,6 +123,7 @@ var shapeOps = []*opdef.Entry{
 	viewOp[squeezeArgs]{
 		Schema: "squeeze(Tensor self) -> Tensor",
 		Names:  "squeeze Tensor.squeeze Tensor.squeeze_ squeeze_copy",
+		Uncast: "squeeze",
 		Doc:    opdef.Doc{Summary: "Removes dimensions of size 1", Source: "torch.squeeze"},
 		Self:   func(a *squeezeArgs) *tensor.Tensor { return a.Self },
 		View: func(a *squeezeArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -137,6 +141,7 @@ var shapeOps = []*opdef.Entry{
 	viewOp[viewDimArgs]{
 		Schema: "squeeze.dim(Tensor self, int dim) -> Tensor",
 		Names:  "squeeze Tensor.squeeze Tensor.squeeze_ squeeze_copy",
+		Uncast: "squeeze",
 		Doc:    opdef.Doc{Summary: "Removes a dimension if its size is 1", Source: "torch.squeeze"},
 		Self:   func(a *viewDimArgs) *tensor.Tensor { return a.Self },
 		View: func(a *viewDimArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -155,6 +160,7 @@ var shapeOps = []*opdef.Entry{
 	viewOp[viewDimsArgs]{
 		Schema: "squeeze.dims(Tensor self, int[] dim) -> Tensor",
 		Names:  "squeeze Tensor.squeeze Tensor.squeeze_ squeeze_copy",
+		Uncast: "squeeze",
 		Doc:    opdef.Doc{Summary: "Removes those of the given dimensions whose size is 1", Source: "torch.squeeze"},
 		Self:   func(a *viewDimsArgs) *tensor.Tensor { return a.Self },
 		View: func(a *viewDimsArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -173,6 +179,7 @@ var shapeOps = []*opdef.Entry{
 	viewOp[viewDimArgs]{
 		Schema: "unsqueeze(Tensor self, int dim) -> Tensor",
 		Names:  "unsqueeze Tensor.unsqueeze Tensor.unsqueeze_ unsqueeze_copy",
+		Uncast: "unsqueeze",
 		Doc:    opdef.Doc{Summary: "Inserts a dimension of size 1", Source: "torch.unsqueeze"},
 		Self:   func(a *viewDimArgs) *tensor.Tensor { return a.Self },
 		View: func(a *viewDimArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
@@ -462,6 +469,7 @@ var viewDTypeOp = opdef.Op[viewDTypeArgs]{
 	Doc: opdef.Doc{Summary: "The bytes of the elements read as another dtype",
 		Notes: "The last dimension is scaled by the ratio of the sizes.", Source: "torch.Tensor.view"},
 	Error:  opdef.Error{Class: opdef.Exact},
+	Uncast: "view",
 	NoGrad: "reinterprets bits",
 	Exempt: map[string]string{"strides": "not every layout can be read as the dtype",
 		"dtypes": "reads the bits of the dtype", "bounds": "reads the bits of the dtype"},

@@ -86,7 +86,7 @@ type softmaxCall struct {
 func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant, call func(*A) softmaxCall,
 	args func(*tensor.Tensor, int, *tensor.DType) *A) *opdef.Entry {
 	return opdef.Op[A]{
-		Schema: schema, Names: names,
+		Schema: schema, Names: names, Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: v.summary, Formula: v.formula,
 			Notes: "x is the input, converted to dtype. A row of -inf alone gives nan.", Source: source},
 		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true,

@@ -31,7 +31,8 @@ var specialOps = []*opdef.Entry{
 		DS:    func(x, _ float64) float64 { return (1 + x*x) * gauss(x) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "erfinv", Names: "erfinv special.erfinv Tensor.erfinv", InPlace: true, Error: smooth, Lo: -0.9, Hi: 0.9,
+		Name: "erfinv", Names: "erfinv special.erfinv Tensor.erfinv", InPlace: true, Error: smooth,
+		Autocast: opdef.AutocastFloat32, Lo: -0.9, Hi: 0.9,
 		Saved: true,
 		Doc: opdef.Doc{Summary: "Inverse of the error function", Formula: "x with erf(x) = self",
 			Notes: "Infinite at -1 and 1, NaN beyond.", Source: "torch.erfinv"},

@@ -13,6 +13,7 @@ var splitOps = []*opdef.Entry{
 	partsOp[splitSizeArgs]{
 		Schema: "split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]",
 		Names:  splitNames + " unsafe_split Tensor.unsafe_split split_copy",
+		Uncast: "split",
 		Doc: opdef.Doc{Summary: "Parts of one size along a dimension", Notes: "The last part may be smaller.",
 			Source: "torch.split"},
 		Self: func(a *splitSizeArgs) *tensor.Tensor { return a.Self },
@@ -37,14 +38,14 @@ var splitOps = []*opdef.Entry{
 	// In Python the second argument of split is called split_size_or_sections,
 	// that of the method split_size.
 	splitSections("split.sections(Tensor self, int[] split_size_or_sections, int dim=0) -> Tensor[]", splitNames,
-		func(a *sectionsArgs) (*tensor.Tensor, []int, int) {
+		"split", func(a *sectionsArgs) (*tensor.Tensor, []int, int) {
 			return a.Self, a.SplitSizeOrSections, a.Dim
 		}, func(t *tensor.Tensor, sizes []int, dim int) *sectionsArgs {
 			return &sectionsArgs{t, sizes, dim}
 		}),
 	splitSections("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
 		"split_with_sizes Tensor.split_with_sizes unsafe_split_with_sizes Tensor.unsafe_split_with_sizes "+
-			"split_with_sizes_copy", func(a *splitSizesArgs) (*tensor.Tensor, []int, int) {
+			"split_with_sizes_copy", "split_with_sizes", func(a *splitSizesArgs) (*tensor.Tensor, []int, int) {
 			return a.Self, a.SplitSizes, a.Dim
 		}, func(t *tensor.Tensor, sizes []int, dim int) *splitSizesArgs {
 			return &splitSizesArgs{t, sizes, dim}
@@ -52,6 +53,7 @@ var splitOps = []*opdef.Entry{
 	partsOp[chunksArgs]{
 		Schema: "chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
 		Names:  "chunk Tensor.chunk unsafe_chunk Tensor.unsafe_chunk",
+		Uncast: "chunk",
 		Doc: opdef.Doc{Summary: "At most so many parts of equal size along a dimension",
 			Notes: "The last part may be smaller.", Source: "torch.chunk"},
 		Self: func(a *chunksArgs) *tensor.Tensor { return a.Self },
@@ -78,6 +80,7 @@ var splitOps = []*opdef.Entry{
 	partsOp[viewDimArgs]{
 		Schema: "unbind(Tensor self, int dim=0) -> Tensor[]",
 		Names:  "unbind Tensor.unbind unbind_copy",
+		Uncast: "unbind",
 		Doc:    opdef.Doc{Summary: "The slices along a dimension, without it", Source: "torch.unbind"},
 		Self:   func(a *viewDimArgs) *tensor.Tensor { return a.Self },
 		Cut: func(a *viewDimArgs) (int, []int, error) {
@@ -93,8 +96,10 @@ var splitOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
-	tensorSplitSectionsOp, tensorSplitIndicesOp, tensorSplitTensorOp,
-	axisSections(columnsSplit), axisIndices(columnsSplit), axisSections(rowsSplit), axisIndices(rowsSplit),
+	tensorSplitSectionsOp.WithUncast("tensor_split"), tensorSplitIndicesOp.WithUncast("tensor_split"),
+	tensorSplitTensorOp.WithUncast("tensor_split"),
+	axisSections(columnsSplit).WithUncast("hsplit"), axisIndices(columnsSplit).WithUncast("hsplit"),
+	axisSections(rowsSplit).WithUncast("vsplit"), axisIndices(rowsSplit).WithUncast("vsplit"),
 	axisSections(depthSplit), axisIndices(depthSplit),
 }
 
@@ -146,10 +151,10 @@ func evenSizes(n, size int) []int {
 }
 
 // splitSections declares a split into parts of given sizes.
-func splitSections[A any](schema, names string, get func(*A) (*tensor.Tensor, []int, int),
+func splitSections[A any](schema, names, uncast string, get func(*A) (*tensor.Tensor, []int, int),
 	make func(*tensor.Tensor, []int, int) *A) *opdef.Entry {
 	return partsOp[A]{
-		Schema: schema, Names: names,
+		Schema: schema, Names: names, Uncast: uncast,
 		Doc: opdef.Doc{Summary: "Parts of given sizes along a dimension", Source: "torch.split"},
 		Self: func(a *A) *tensor.Tensor {
 			t, _, _ := get(a)

@@ -26,8 +26,9 @@ type viewOp[A any] struct {
 	Back func(a *A, g *tensor.Tensor) *tensor.Tensor
 	// Repeats says that an element of self can occur more than once.
 	Repeats bool
-	// Node as in opdef.Op.
-	Node func(a *A, g *opdef.Grad) (opdef.Node, error)
+	// Node and Uncast as in opdef.Op.
+	Node   func(a *A, g *opdef.Grad) (opdef.Node, error)
+	Uncast string
 
 	Cases func(g opdef.Gen) []*A
 	// Exempt as in opdef.Op.
@@ -36,7 +37,7 @@ type viewOp[A any] struct {
 
 func (v viewOp[A]) Entry() *opdef.Entry {
 	op := opdef.Op[A]{
-		Schema: v.Schema, Names: v.Names, Doc: v.Doc, Node: v.Node, Exempt: v.Exempt,
+		Schema: v.Schema, Names: v.Names, Doc: v.Doc, Node: v.Node, Exempt: v.Exempt, Uncast: v.Uncast,
 		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			t, err := v.View(a, v.Self(a))
@@ -97,6 +98,7 @@ type partsOp[A any] struct {
 	Schema string
 	Names  string
 	Doc    opdef.Doc
+	Uncast string // as in opdef.Op
 
 	Self func(a *A) *tensor.Tensor
 	// Cut gives the dimension and the sizes of the parts in order.
@@ -109,7 +111,7 @@ type partsOp[A any] struct {
 
 func (p partsOp[A]) Entry() *opdef.Entry {
 	e := opdef.Op[A]{
-		Schema: p.Schema, Names: p.Names, Doc: p.Doc,
+		Schema: p.Schema, Names: p.Names, Doc: p.Doc, Uncast: p.Uncast,
 		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: p.kernel,
 		Grad:   p.grad,

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
@@ -39,30 +38,20 @@ func (r *runner) recordedDType() tensor.DType {
 	return tensor.Invalid
 }
 
-// Ops that torch.autocast runs in the lower precision, in float32, and in the
-// widest dtype of their arguments, by the last part of their names: "CUDA Ops
-// that can autocast", torch.amp documentation; other devices follow it.
-var (
-	autocastLower = strings.Fields(`__matmul__ __rmatmul__ addbmm addmm addmv addr baddbmm bilinear bmm chain_matmul conv1d conv2d conv3d
-		conv_transpose1d conv_transpose2d conv_transpose3d einsum gru gru_cell linear lstm lstm_cell matmul mm multi_dot
-		multi_head_attention_forward mv prelu rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell scaled_dot_product_attention`)
-	autocastFloat32 = strings.Fields(`__pow__ __rdiv__ __rpow__ __rtruediv__ acos asin binary_cross_entropy_with_logits cdist cosh
-		cosine_embedding_loss cosine_similarity cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss
-		huber_loss kl_div l1_loss layer_norm log log10 log1p log2 log_softmax logsumexp margin_ranking_loss mse_loss multi_margin_loss
-		multilabel_margin_loss multilabel_soft_margin_loss nll_loss norm normalize pdist poisson_nll_loss pow prod reciprocal renorm
-		rms_norm rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus sum tan triplet_margin_loss`)
-	autocastWidest = strings.Fields(
-		`addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot`)
-)
-
 // autocast reads the call as one under torch.autocast, which casts arguments
 // below the level at which calls are recorded.
 func (r *runner) autocast(dt tensor.DType) []reading {
-	name := r.rec.Op[strings.LastIndexByte(r.rec.Op, '.')+1:]
-	lower := dt.Size() == 2 && slices.Contains(autocastLower, name)
-	full := dt == tensor.Float32 && slices.Contains(autocastFloat32, name)
-	if !lower && !full && !slices.Contains(autocastWidest, name) {
+	switch r.call.Autocast() {
+	case opdef.AutocastNone:
 		return nil
+	case opdef.AutocastLower:
+		if dt.Size() != 2 {
+			return nil
+		}
+	case opdef.AutocastFloat32:
+		if dt != tensor.Float32 {
+			return nil
+		}
 	}
 	cast := false
 	original := map[*tensor.Tensor]*tensor.Tensor{}

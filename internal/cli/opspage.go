@@ -62,12 +62,15 @@ func gradientText(e *opdef.Entry) string {
 	return "no: " + e.NoGrad
 }
 
-// shortNames lists the public names without "torch.", as code since many have
-// double underscores.
+// shortNames lists the public names as declarations write them, without "torch."
+// where that is understood, as code since many have double underscores.
 func shortNames(e *opdef.Entry) string {
 	short := make([]string, len(e.Names))
 	for i, n := range e.Names {
-		short[i] = strings.TrimPrefix(n, "torch.")
+		short[i] = n
+		if s := strings.TrimPrefix(n, "torch."); opdef.FullName(s) == n {
+			short[i] = s
+		}
 	}
 	return code(strings.Join(short, " "))
 }

@@ -17,29 +17,15 @@ type Casts struct {
 	To     map[tensor.DType]tensor.DType
 }
 
-// The methods that op_tools' OpDtypeCast takes for views or conversions and does
-// not touch.
-var uncast = func() map[string]bool {
-	m := map[string]bool{}
-	for _, name := range strings.Fields(`
-		reshape adjoint as_strided detach diagonal expand expand_as movedim narrow permute select squeeze transpose t T H mT mH real imag
-		view_as_real unflatten unfold unsqueeze view view_as unbind split hsplit vsplit tensor_split split_with_sizes swapaxes swapdims
-		chunk indices values
-		double float half bfloat16 long int short bool`) {
-		m["torch.Tensor."+name] = true
-	}
-	return m
-}()
-
-// leftAlone says that nothing is cast for a call: a view, or a call that is told a
-// dtype.
+// leftAlone says that nothing is cast for a call: a method that op_tools takes for
+// a view or a conversion, or a call that is told a dtype.
 func leftAlone(c *opdef.Call) bool {
 	told := false
 	c.MapDTypes(func(dt tensor.DType) tensor.DType {
 		told = true
 		return dt
 	})
-	return told || uncast[c.Name]
+	return told || c.Uncast()
 }
 
 // cast converts arguments, results and gradients of a call as the options say.

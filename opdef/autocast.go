@@ -1,0 +1,47 @@
+package opdef
+
+import (
+	"slices"
+	"strings"
+)
+
+// Autocast says what torch.autocast does to the floating tensors among an op's
+// arguments: "CUDA Ops that can autocast" in the documentation of torch.amp,
+// which other devices follow.
+type Autocast uint8
+
+// Classes of autocast.
+const (
+	AutocastNone    Autocast = iota // nothing
+	AutocastLower                   // casts them to autocast's 16-bit dtype
+	AutocastFloat32                 // casts them to float32
+	AutocastWidest                  // casts them to the widest dtype among them
+)
+
+// WithAutocast sets what torch.autocast does to the arguments; see Planned.Autocast.
+func (e *Entry) WithAutocast(a Autocast) *Entry {
+	e.Autocast = a
+	return e
+}
+
+// WithUncast sets the methods that op_tools' dtype casts leave alone; see
+// Op.Uncast.
+func (e *Entry) WithUncast(methods string) *Entry {
+	e.Uncast = methods
+	return e
+}
+
+// Autocast is what torch.autocast does to the arguments of the call. In-place
+// forms and calls with out= do not go through it.
+func (c *Call) Autocast() Autocast {
+	if c.written != nil || c.out != nil {
+		return AutocastNone
+	}
+	return c.Entry.Autocast
+}
+
+// Uncast reports whether op_tools' dtype casts leave the call alone.
+func (c *Call) Uncast() bool {
+	method, ok := strings.CutPrefix(c.Name, "torch.Tensor.")
+	return ok && slices.Contains(strings.Fields(c.Entry.Uncast), method)
+}
