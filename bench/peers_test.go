@@ -15,6 +15,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // BenchmarkPeers runs over the folders of OPTOOL_BENCH_DIR, which peers.py sets.
@@ -61,7 +62,7 @@ func BenchmarkPeers(b *testing.B) {
 			defer reportCPU(b)()
 			for b.Loop() {
 				o := replay.Run(e, replay.Options{Registry: reg, Tolerances: tol}, nil)
-				if v := o.Verdict(); v != compare.Pass && v != compare.Warn && v != compare.Mistrusted {
+				if v := o.Verdict(); v != verdict.Pass && v != verdict.Warn && v != verdict.Mistrusted {
 					b.Fatalf("%s: %+v", v, o.Results)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
 )
 
 // benchPair is a device and a host tensor that differ by 1e-7 of their values
@@ -43,7 +44,8 @@ func BenchmarkCheck(b *testing.B) {
 				refs := []*tensor.Tensor{host, ref}
 				b.SetBytes(got.Bytes() + host.Bytes())
 				for b.Loop() {
-					if res := Check(got, refs[kind], Model{ULPs: 16}, DefaultTolerance(dt), nil); res.Verdict != Pass {
+					if res := Check(got, refs[kind], Model{ULPs: 16}, DefaultTolerance(dt),
+						nil); res.Verdict != verdict.Pass {
 						b.Fatal(res.Reason)
 					}
 				}

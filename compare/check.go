@@ -8,6 +8,7 @@ import (
 
 	"github.com/optool/optool/compare/internal/vec"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
 )
 
 // Check compares a recorded tensor with the reference, which is unrounded: it
@@ -20,13 +21,13 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 	r := newResult(got.Numel())
 	for _, t := range []*tensor.Tensor{got, ref} {
 		if !t.DType.Computable() {
-			r.Verdict, r.Reason = Unsupported, fmt.Sprintf("values of dtype %s cannot be compared", t.DType)
+			r.Verdict, r.Reason = verdict.Unsupported, fmt.Sprintf("values of dtype %s cannot be compared", t.DType)
 			r.OpTools = incomparable(r.Reason)
 			return r
 		}
 	}
 	if !slices.Equal(got.Shape, ref.Shape) {
-		r.Verdict = Fail
+		r.Verdict = verdict.Fail
 		r.Reason = fmt.Sprintf("shape is %s, want %s", tensor.ShapeString(got.Shape), tensor.ShapeString(ref.Shape))
 		r.Rule = "shape"
 		r.OpTools = incomparable(shapeNote(got, ref))
@@ -42,7 +43,7 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 	}
 	c.run(&r, tol)
 	if got.DType != ref.DType && !m.Cast {
-		r.Verdict, r.Rule = Fail, RuleDType
+		r.Verdict, r.Rule = verdict.Fail, RuleDType
 		r.Reason = fmt.Sprintf("dtype is %s, want %s", got.DType, ref.DType)
 	}
 	return r
@@ -195,27 +196,27 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	}
 	switch {
 	case cl == failed, unsound != "":
-		r.Verdict = Fail
+		r.Verdict = verdict.Fail
 		r.Pattern = unsound
 		if unsound == "" {
 			r.Pattern = c.pattern(p.worst[failed].at)
 		}
 		r.Reason = c.reason(r, p, p.counts[failed]+p.counts[warned], c.override == nil)
 	case cl == warned:
-		r.Verdict = Warn
+		r.Verdict = verdict.Warn
 		r.Reason = fmt.Sprintf("accumulated in %s: %d of %d elements are off by more than a float32 accumulator "+
 			"explains, by no more than a %s one does; worst at %s: got %s want %s",
 			c.bound.lowest, p.counts[warned], c.n, c.bound.lowest, tensor.ShapeString(r.WorstIndex), c.show(r.Actual),
 			c.show(r.Expected))
 	case c.model.Trivial:
 	case c.n == 0:
-		r.Verdict, r.Reason = Mistrusted, "the tensor is empty: nothing was compared"
+		r.Verdict, r.Reason = verdict.Mistrusted, "the tensor is empty: nothing was compared"
 	case !s.NonZero:
-		r.Verdict, r.Reason = Mistrusted, c.are("zero on both sides")
+		r.Verdict, r.Reason = verdict.Mistrusted, c.are("zero on both sides")
 	case s.NaNA == c.n && s.NaNB == c.n:
-		r.Verdict, r.Reason = Mistrusted, c.are("NaN on both sides")
+		r.Verdict, r.Reason = verdict.Mistrusted, c.are("NaN on both sides")
 	case p.scaled && c.residue():
-		r.Verdict, r.Reason = Mistrusted, c.are("within rounding of zero: any such values would pass")
+		r.Verdict, r.Reason = verdict.Mistrusted, c.are("within rounding of zero: any such values would pass")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
 )
 
 func floats(dt tensor.DType, shape []int, v ...float64) *tensor.Tensor {
@@ -26,59 +27,64 @@ func TestCheckVerdicts(t *testing.T) {
 		got, ref *tensor.Tensor
 		m        Model
 		override *Tolerance
-		want     Verdict
+		want     verdict.Verdict
 		reason   string
 	}{
-		{"equal", f(1, 2), f(1, 2), Model{Exact: true}, nil, Pass, ""},
-		{"signed zero and NaN", f(0, nan, 1), f(math.Copysign(0, -1), nan, 1), Model{Exact: true}, nil, Pass, ""},
-		{"exact, one ulp off", f(1, 1+0x1p-23), f(1, 1), Model{Exact: true}, nil, Fail,
+		{"equal", f(1, 2), f(1, 2), Model{Exact: true}, nil, verdict.Pass, ""},
+		{"signed zero and NaN", f(0, nan, 1), f(math.Copysign(0, -1), nan, 1), Model{Exact: true}, nil,
+			verdict.Pass, ""},
+		{"exact, one ulp off", f(1, 1+0x1p-23), f(1, 1), Model{Exact: true}, nil, verdict.Fail,
 			"1 of 2 elements differ from the reference: at [1] got 1.0000001 want 1 (1 ulp)"},
-		{"one ulp off", f(1, 1+0x1p-23), f(1, 1), Model{ULPs: 1}, nil, Pass, ""},
-		{"shape", f(1), f(1, 1), Model{}, nil, Fail, "shape is [1], want [2]"},
-		{"dtype", floats(tensor.Float64, []int{1}, 1), f(1), Model{}, nil, Fail, "dtype is float64, want float32"},
-		{"dtype cast", floats(tensor.Float64, []int{1}, 1), f(1), Model{Cast: true}, nil, Pass, ""},
-		{"zeros", f(0, 0), f(0, 0), Model{}, nil, Mistrusted, "all 2 elements are zero on both sides"},
-		{"trivial zeros", f(0, 0), f(0, 0), Model{Trivial: true}, nil, Pass, ""},
-		{"tiny is not zero", f(1e-44, 0), f(1e-44, 0), Model{}, nil, Pass, ""},
-		{"all NaN", f(nan), f(nan), Model{}, nil, Mistrusted, "the only element is NaN on both sides"},
-		{"empty", f(), f(), Model{}, nil, Mistrusted, "the tensor is empty: nothing was compared"},
-		{"scalar", floats(tensor.Float32, nil, 2), floats(tensor.Float32, nil, 1), Model{ULPs: 1}, nil, Fail,
+		{"one ulp off", f(1, 1+0x1p-23), f(1, 1), Model{ULPs: 1}, nil, verdict.Pass, ""},
+		{"shape", f(1), f(1, 1), Model{}, nil, verdict.Fail, "shape is [1], want [2]"},
+		{"dtype", floats(tensor.Float64, []int{1}, 1), f(1), Model{}, nil, verdict.Fail,
+			"dtype is float64, want float32"},
+		{"dtype cast", floats(tensor.Float64, []int{1}, 1), f(1), Model{Cast: true}, nil, verdict.Pass, ""},
+		{"zeros", f(0, 0), f(0, 0), Model{}, nil, verdict.Mistrusted, "all 2 elements are zero on both sides"},
+		{"trivial zeros", f(0, 0), f(0, 0), Model{Trivial: true}, nil, verdict.Pass, ""},
+		{"tiny is not zero", f(1e-44, 0), f(1e-44, 0), Model{}, nil, verdict.Pass, ""},
+		{"all NaN", f(nan), f(nan), Model{}, nil, verdict.Mistrusted, "the only element is NaN on both sides"},
+		{"empty", f(), f(), Model{}, nil, verdict.Mistrusted, "the tensor is empty: nothing was compared"},
+		{"scalar", floats(tensor.Float32, nil, 2), floats(tensor.Float32, nil, 1), Model{ULPs: 1}, nil, verdict.Fail,
 			"got 2 want 1 (8.389e+06 ulp)"},
-		{"integers", ints(tensor.Int32, []int{2}, 1, 2), ints(tensor.Int32, []int{2}, 1, 3), Model{ULPs: 9}, nil, Fail,
+		{"integers", ints(tensor.Int32, []int{2}, 1, 2), ints(tensor.Int32, []int{2}, 1, 3), Model{ULPs: 9}, nil,
+			verdict.Fail,
 			"1 of 2 elements differ from the reference: at [1] got 2 want 3"},
-		{"integers wrap", ints(tensor.Int8, []int{1}, -128), ints(tensor.Int8, []int{1}, 128), Model{}, nil, Pass, ""},
-		{"bool", ints(tensor.Bool, []int{2}, 1, 1), ints(tensor.Bool, []int{2}, 1, 0), Model{}, nil, Fail,
+		{"integers wrap", ints(tensor.Int8, []int{1}, -128), ints(tensor.Int8, []int{1}, 128), Model{}, nil,
+			verdict.Pass, ""},
+		{"bool", ints(tensor.Bool, []int{2}, 1, 1), ints(tensor.Bool, []int{2}, 1, 0), Model{}, nil, verdict.Fail,
 			"1 of 2 elements differ from the reference: at [1] got true want false"},
 		{"integers by tolerance", ints(tensor.Int32, []int{1}, 2), ints(tensor.Int32, []int{1}, 3), Model{},
-			&Tolerance{Atol: 1, Rule: "flag"}, Pass, ""},
-		{"by tolerance", f(1, 2.5), f(1, 2), Model{}, &Tolerance{Rtol: 0.25, Rule: "flag"}, Pass, ""},
-		{"outside tolerance", f(1, 2.5), f(1, 2), Model{}, &Tolerance{Rtol: 0.2, Rule: "flag"}, Fail,
+			&Tolerance{Atol: 1, Rule: "flag"}, verdict.Pass, ""},
+		{"by tolerance", f(1, 2.5), f(1, 2), Model{}, &Tolerance{Rtol: 0.25, Rule: "flag"}, verdict.Pass, ""},
+		{"outside tolerance", f(1, 2.5), f(1, 2), Model{}, &Tolerance{Rtol: 0.2, Rule: "flag"}, verdict.Fail,
 			"1 of 2 elements are outside atol=0 rtol=0.2 (flag): at [1] got 2.5 want 2 (2.097e+06 ulp)"},
-		{"by ulp", f(1+2*0x1p-23, 1), f(1, 1), Model{Exact: true}, &Tolerance{ULP: 2}, Pass, ""},
-		{"outside ulp", f(1+3*0x1p-23, 1), f(1, 1), Model{}, &Tolerance{ULP: 2, Rule: "file"}, Fail,
+		{"by ulp", f(1+2*0x1p-23, 1), f(1, 1), Model{Exact: true}, &Tolerance{ULP: 2}, verdict.Pass, ""},
+		{"outside ulp", f(1+3*0x1p-23, 1), f(1, 1), Model{}, &Tolerance{ULP: 2, Rule: "file"}, verdict.Fail,
 			"1 of 2 elements are outside ulp=2 (file): at [0] got 1.0000004 want 1 (3 ulp)"},
-		{"NaN is outside tolerance", f(nan, 1), f(1, 1), Model{}, &Tolerance{Atol: 100, Rule: "flag"}, Fail,
+		{"NaN is outside tolerance", f(nan, 1), f(1, 1), Model{}, &Tolerance{Atol: 100, Rule: "flag"}, verdict.Fail,
 			"1 element is NaN where a number is due"},
 		{"subnormal terms flushed to zero", f(0, 1), f(1e-39, 1),
-			Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-39, 1) }}, nil, Pass, ""},
+			Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-39, 1) }}, nil, verdict.Pass, ""},
 		{"small terms lost", f(0, 1), f(1e-36, 1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1e-36, 1) }},
-			nil, Fail, "1 of 2 elements differ by more than rounding"},
+			nil, verdict.Fail, "1 of 2 elements differ by more than rounding"},
 		{"nothing but rounding left", f(-1e-7, 2e-8), f(1e-8, -3e-12),
-			Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, Mistrusted,
+			Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, verdict.Mistrusted,
 			"all 2 elements are within rounding of zero"},
 		{"one element says something", f(-1e-7, 1e-5), f(1e-8, 1e-5),
-			Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, Pass, ""},
+			Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, verdict.Pass, ""},
 		{"beyond rounding of zero", f(-1e-5, 1e-8), f(1e-8, 1e-8),
-			Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, Fail, "differ by more than rounding"},
+			Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(1, 1) }}, nil, verdict.Fail,
+			"differ by more than rounding"},
 		{"accumulated in the dtype", bf(1.0625), bf(1), Model{ULPs: 1, Scale: func() *tensor.Tensor { return f(8) }},
-			nil, Warn, "accumulated in bfloat16"},
+			nil, verdict.Warn, "accumulated in bfloat16"},
 		{"operands of a lower precision", f(1.0625), f(1), Model{ULPs: 1, Operand: tensor.BFloat16,
-			Scale: func() *tensor.Tensor { return f(8) }}, nil, Warn, "accumulated in bfloat16"},
+			Scale: func() *tensor.Tensor { return f(8) }}, nil, verdict.Warn, "accumulated in bfloat16"},
 		{"operands of the same precision", f(1.0625), f(1), Model{ULPs: 1, Operand: tensor.Float32,
-			Scale: func() *tensor.Tensor { return f(8) }}, nil, Fail, "got 1.0625 want 1"},
+			Scale: func() *tensor.Tensor { return f(8) }}, nil, verdict.Fail, "got 1.0625 want 1"},
 		{"counted already", bf(1.0625), bf(1), Model{ULPs: 1, Coarse: true,
-			Scale: func() *tensor.Tensor { return f(8) }}, nil, Fail, "got 1.0625 want 1"},
-		{"quantised", quantised(t), quantised(t), Model{}, nil, Unsupported,
+			Scale: func() *tensor.Tensor { return f(8) }}, nil, verdict.Fail, "got 1.0625 want 1"},
+		{"quantised", quantised(t), quantised(t), Model{}, nil, verdict.Unsupported,
 			"values of dtype qint8 cannot be compared"},
 	} {
 		res := Check(tc.got, tc.ref, tc.m, DefaultTolerance(tc.got.DType), tc.override)
@@ -99,14 +105,14 @@ func TestExactElementsAreNoEvidence(t *testing.T) {
 	for i, e := range []float64{1, -3, 2, 0.5, -1, 8, 2, -2} {
 		scale[i], got[i] = 4, 1+e*0x1p-7
 	}
-	verdict := func() (Verdict, string) {
+	checked := func() (verdict.Verdict, string) {
 		m := Model{ULPs: 1, Terms: 3, Scale: func() *tensor.Tensor {
 			return floats(tensor.Float64, []int{n}, scale...)
 		}}
 		res := check(floats(tensor.BFloat16, []int{n}, got...).Rounded(), floats(tensor.BFloat16, []int{n}, ref...), m)
 		return res.Verdict, res.Reason
 	}
-	if v, reason := verdict(); v != Warn {
+	if v, reason := checked(); v != verdict.Warn {
 		t.Errorf("accumulated in bfloat16: %s %q, want warn", v, reason)
 	}
 	for i := range got {
@@ -114,7 +120,7 @@ func TestExactElementsAreNoEvidence(t *testing.T) {
 			got[i] = 1
 		}
 	}
-	if v, reason := verdict(); v != Fail {
+	if v, reason := checked(); v != verdict.Fail {
 		t.Errorf("one error among exact elements: %s %q, want fail", v, reason)
 	}
 }
@@ -133,7 +139,8 @@ func TestCheckNumbers(t *testing.T) {
 	got := floats(tensor.Float32, []int{2, 3}, 1, 2, 3, math.Inf(1), 5, 7)
 	ref := floats(tensor.Float32, []int{2, 3}, 1, 2.5, 3, 4, 5, math.NaN())
 	res := check(got.Rounded(), ref, Model{ULPs: 1})
-	if res.Verdict != Fail || res.Mismatched != 3 || res.Numel != 6 || res.InfActual != 1 || res.NaNExpected != 1 ||
+	if res.Verdict != verdict.Fail || res.Mismatched != 3 || res.Numel != 6 || res.InfActual != 1 ||
+		res.NaNExpected != 1 ||
 		res.NaNActual != 0 ||
 		!slices.Equal(res.WorstIndex, []int{1, 0}) || res.Actual != math.Inf(1) || res.Expected != 4.0 ||
 		res.Rule != "1 ulp" {
@@ -154,16 +161,17 @@ func TestCheckRound(t *testing.T) {
 	ref := floats(tensor.Float32, []int{3}, 1.001, -2.003, 3.007)
 	rough := tensor.Data[float64](floats(tensor.BFloat16, []int{3}, 1.001, -2.003, 3.007).Rounded())
 	got := floats(tensor.Float32, []int{3}, rough...).Rounded()
-	if res := check(got, ref, Model{Exact: true, Round: tensor.BFloat16}); res.Verdict != Pass || res.OpTools.AllClose {
+	if res := check(got, ref, Model{Exact: true, Round: tensor.BFloat16}); res.Verdict != verdict.Pass ||
+		res.OpTools.AllClose {
 		t.Errorf("precise to bfloat16: %s %q allclose %v, want pass and not close", res.Verdict, res.Reason,
 			res.OpTools.AllClose)
 	}
-	if res := check(got, ref, Model{ULPs: 1}); res.Verdict != Fail {
+	if res := check(got, ref, Model{ULPs: 1}); res.Verdict != verdict.Fail {
 		t.Errorf("as float32: %s, want fail", res.Verdict)
 	}
 	rough[1] *= 1 + 0x1p-7
 	if res := check(floats(tensor.Float32, []int{3}, rough...).Rounded(), ref,
-		Model{Exact: true, Round: tensor.BFloat16}); res.Verdict != Fail || res.MaxULP != 1 {
+		Model{Exact: true, Round: tensor.BFloat16}); res.Verdict != verdict.Fail || res.MaxULP != 1 {
 		t.Errorf("one bfloat16 ulp off: %s, %v ulp, want fail, 1", res.Verdict, res.MaxULP)
 	}
 }
@@ -173,38 +181,25 @@ func TestCheckComplex(t *testing.T) {
 	// which is 1e6 of its own.
 	ref := tensor.New(tensor.Complex64, []int{2}, []complex128{1 + 1i, complex(1, 1e-6)})
 	near := tensor.New(tensor.Complex64, []int{2}, []complex128{1 + 1i, complex(1, 1e-6+0.9*0x1p-23)}).Rounded()
-	if res := check(near, ref, Model{ULPs: 1}); res.Verdict != Pass || res.MaxULP != 1 {
+	if res := check(near, ref, Model{ULPs: 1}); res.Verdict != verdict.Pass || res.MaxULP != 1 {
 		t.Errorf("%s %q %v ulp, want pass, 1", res.Verdict, res.Reason, res.MaxULP)
 	}
 	residue := tensor.New(tensor.Complex64, []int{1}, []complex128{1e-8 - 2e-8i})
 	if res := check(residue.Rounded(), tensor.New(tensor.Complex64, []int{1}, []complex128{0}),
 		Model{ULPs: 1, Scale: func() *tensor.Tensor {
 			return floats(tensor.Float64, []int{1}, 1)
-		}}); res.Verdict != Mistrusted {
+		}}); res.Verdict != verdict.Mistrusted {
 		t.Errorf("rounding of zero: %s %q, want mistrusted", res.Verdict, res.Reason)
 	}
 	conjugate := tensor.New(tensor.Complex64, []int{2}, []complex128{1 - 1i, complex(1, -1e-6)}).Rounded()
-	if res := check(conjugate, ref, Model{Exact: true}); res.Verdict != Fail ||
+	if res := check(conjugate, ref, Model{Exact: true}); res.Verdict != verdict.Fail ||
 		!strings.Contains(res.Reason, "the conjugate bit of a tensor was lost") {
 		t.Errorf("conjugates: %s %q", res.Verdict, res.Reason)
 	}
 	far := tensor.New(tensor.Complex64, []int{2}, []complex128{1 - 1i, complex(1, 1e-6)}).Rounded()
-	if res := check(far, ref, Model{ULPs: 1}); res.Verdict != Fail || res.Actual != complex(1, -1) ||
+	if res := check(far, ref, Model{ULPs: 1}); res.Verdict != verdict.Fail || res.Actual != complex(1, -1) ||
 		res.Expected != complex(1, 1) {
 		t.Errorf("%+v, want fail at 1-1i", res)
-	}
-}
-
-func TestWorse(t *testing.T) {
-	for i, v := range Verdicts {
-		for j, w := range Verdicts {
-			if got, want := Worse(v, w), Verdicts[max(i, j)]; got != want {
-				t.Errorf("Worse(%s, %s) = %s, want %s", v, w, got, want)
-			}
-		}
-		if Worse("", v) != v {
-			t.Errorf("Worse of nothing and %s is %s", v, Worse("", v))
-		}
 	}
 }
 
@@ -254,7 +249,7 @@ func TestPatterns(t *testing.T) {
 		tc.plant(v)
 		ref := floats(tensor.Float32, []int{rows, cols}, base...)
 		res := check(floats(tensor.Float32, []int{rows, cols}, v...).Rounded(), ref, Model{Exact: true})
-		if res.Verdict != Fail || !strings.Contains(res.Pattern, tc.want) ||
+		if res.Verdict != verdict.Fail || !strings.Contains(res.Pattern, tc.want) ||
 			!strings.HasSuffix(res.Reason, res.Pattern) {
 			t.Errorf("%s: %s, pattern %q, want %q", name, res.Verdict, res.Pattern, tc.want)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
 )
 
 var floatDTypes = []tensor.DType{tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64,
@@ -41,7 +42,7 @@ func TestRoundedNeverFails(t *testing.T) {
 		got := ref.Rounded()
 		for _, m := range []Model{{Exact: true}, {ULPs: 1},
 			{ULPs: 1, Terms: 1, Scale: func() *tensor.Tensor { return ref }}} {
-			if res := check(got, ref, m); res.Verdict != Pass || res.Mismatched != 0 || res.MaxULP != 0 {
+			if res := check(got, ref, m); res.Verdict != verdict.Pass || res.Mismatched != 0 || res.MaxULP != 0 {
 				t.Errorf("%s %s: %s, %q, %v ulp, want pass", dt, res.Rule, res.Verdict, res.Reason, res.MaxULP)
 			}
 		}
@@ -53,7 +54,7 @@ func TestRoundedNeverFails(t *testing.T) {
 					c[i] = complex(v[i], v[len(v)-1-i])
 				}
 				ref := tensor.New(cdt, []int{len(c)}, c)
-				if res := check(ref.Rounded(), ref, Model{ULPs: 1}); res.Verdict != Pass {
+				if res := check(ref.Rounded(), ref, Model{ULPs: 1}); res.Verdict != verdict.Pass {
 					t.Errorf("%s: %s, %q, want pass", cdt, res.Verdict, res.Reason)
 				}
 			}
@@ -160,7 +161,7 @@ func TestAccumulationsPass(t *testing.T) {
 			for _, positive := range []bool{false, true} {
 				p := newProducts(r, dt, k, positive)
 				for _, lanes := range []int{1, 16} {
-					if res := p.check(p.sum(accumulator(dt), lanes)); res.Verdict != Pass {
+					if res := p.check(p.sum(accumulator(dt), lanes)); res.Verdict != verdict.Pass {
 						t.Errorf("%s k=%d positive=%v lanes=%d: %s: %s", dt, k, positive, lanes, res.Verdict,
 							res.Reason)
 					}
@@ -176,7 +177,7 @@ func TestLowPrecisionAccumulationsWarn(t *testing.T) {
 		for _, k := range lengths {
 			for trial := range 3 {
 				p := newProducts(r, dt, k, false)
-				if res := p.check(p.sum(dt, 1)); res.Verdict != Warn {
+				if res := p.check(p.sum(dt, 1)); res.Verdict != verdict.Warn {
 					t.Errorf("%s k=%d trial %d: %s: %s", dt, k, trial, res.Verdict, res.Reason)
 				}
 			}
@@ -240,7 +241,7 @@ func TestPlantedErrorsFail(t *testing.T) {
 					for trial := range 3 {
 						v := append([]float64(nil), base...)
 						plant(r, v, p.cols, dt.Eps())
-						if res := p.check(v); res.Verdict != Fail || res.Reason == "" {
+						if res := p.check(v); res.Verdict != verdict.Fail || res.Reason == "" {
 							t.Errorf("%s k=%d summed in %s, %s, trial %d: %s, %q", dt, k, acc, name, trial, res.Verdict,
 								res.Reason)
 						}
@@ -257,19 +258,19 @@ func TestOverflow(t *testing.T) {
 		inf := math.Inf(1)
 		for _, tc := range []struct {
 			got, ref float64
-			want     Verdict
+			want     verdict.Verdict
 		}{
-			{inf, top + ulp, Pass},         // overflows, as it must
-			{inf, top + 0.4*ulp, Pass},     // within the bound of overflowing
-			{top, top + 0.6*ulp, Pass},     // within the bound of not overflowing
-			{-inf, -(top + 0.4*ulp), Pass}, // the same below zero
-			{inf, top - 2*ulp, Fail},       // far from overflow
-			{top, 2 * top, Fail},           // saturated
-			{-inf, top + ulp, Fail},        // wrong sign
-			{inf, math.NaN(), Fail},
-			{math.NaN(), inf, Fail},
-			{top, inf, Fail},
-			{inf, inf, Pass},
+			{inf, top + ulp, verdict.Pass},         // overflows, as it must
+			{inf, top + 0.4*ulp, verdict.Pass},     // within the bound of overflowing
+			{top, top + 0.6*ulp, verdict.Pass},     // within the bound of not overflowing
+			{-inf, -(top + 0.4*ulp), verdict.Pass}, // the same below zero
+			{inf, top - 2*ulp, verdict.Fail},       // far from overflow
+			{top, 2 * top, verdict.Fail},           // saturated
+			{-inf, top + ulp, verdict.Fail},        // wrong sign
+			{inf, math.NaN(), verdict.Fail},
+			{math.NaN(), inf, verdict.Fail},
+			{top, inf, verdict.Fail},
+			{inf, inf, verdict.Pass},
 		} {
 			if dt == tensor.Float8E5M2 && tc.got == top && tc.ref < 2*top {
 				continue

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
 )
 
 // openBroken opens a wrong device of the bridge's corpus; the test is skipped
@@ -43,13 +43,13 @@ func openBroken(t *testing.T, fault string) *devicebridge.Device {
 }
 
 // verdicts are the worst verdicts of cases on a device, by name.
-func verdicts(t *testing.T, s *Store, d Device, cases []*configs.Case) map[string]compare.Verdict {
+func verdicts(t *testing.T, s *Store, d Device, cases []*configs.Case) map[string]verdict.Verdict {
 	t.Helper()
-	all := map[string]compare.Verdict{}
+	all := map[string]verdict.Verdict{}
 	for _, c := range cases {
-		all[c.Name] = compare.Pass
+		all[c.Name] = verdict.Pass
 		for _, r := range s.CheckDevice(t.Context(), d, c, CheckOptions{}) {
-			if r.Verdict != compare.Pass {
+			if r.Verdict != verdict.Pass {
 				all[c.Name] = r.Verdict
 			}
 		}
@@ -83,7 +83,7 @@ func TestBrokenDevices(t *testing.T) {
 			for name, v := range verdicts(t, store, openBroken(t, fault), cases) {
 				switch {
 				case v == right[name]:
-				case strings.Contains(name, "::"+function+"_") && right[name] == compare.Pass && v == compare.Fail:
+				case strings.Contains(name, "::"+function+"_") && right[name] == verdict.Pass && v == verdict.Fail:
 					found++
 				default:
 					t.Errorf("%s: %s, without the fault %s", name, v, right[name])
@@ -130,9 +130,9 @@ func TestCrashingDevice(t *testing.T) {
 		}
 	}
 	for name, v := range verdicts(t, store, d, cases) {
-		want := compare.Pass
+		want := verdict.Pass
 		if name == "relu::relu_9.pth" {
-			want = compare.Crash
+			want = verdict.Crash
 		}
 		if v != want {
 			t.Errorf("%s: %s, want %s", name, v, want)

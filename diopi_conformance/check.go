@@ -5,20 +5,20 @@ import (
 	"os"
 	"strings"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/kitcheck"
 	"github.com/optool/optool/diopi_conformance/reference"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // A Result is one comparison of a case.
 type Result struct {
 	kitcheck.Result
 	Phase      string // "forward", "backward", "inplace" or "input"
-	Verdict    compare.Verdict
+	Verdict    verdict.Verdict
 	Atol, Rtol float64
 	// Converted says which tensors of the phase's calls got another dtype by
 	// CheckOptions.Convert: "input float64->float32"; empty for none.
@@ -50,29 +50,29 @@ func (o CheckOptions) rules(c *configs.Case) kitcheck.Options {
 // computed anew from the recorded arguments: the data itself is checked, no
 // device.
 func (s *Store) CheckRecorded(c *configs.Case, opt CheckOptions) []Result {
-	one := func(v compare.Verdict, reason string) []Result {
+	one := func(v verdict.Verdict, reason string) []Result {
 		return []Result{{Result: kitcheck.Result{Reason: reason, WorstIndex: -1}, Phase: "forward", Verdict: v}}
 	}
 	if !s.Has(c.Name) {
-		return one(compare.Skipped, "gen_data has not made this case")
+		return one(verdict.Skipped, "gen_data has not made this case")
 	}
 	in, err := s.ReadInput(c.Name)
 	if err != nil {
-		return one(compare.Invalid, sentence(err))
+		return one(verdict.Invalid, sentence(err))
 	}
 	if c.NoOutputRef() {
-		return one(compare.Skipped, "the function draws random numbers: there is no recorded result")
+		return one(verdict.Skipped, "the function draws random numbers: there is no recorded result")
 	}
 	out, grads, err := s.ReadOutput(c.Name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return one(compare.Skipped, "no result is recorded")
+		return one(verdict.Skipped, "no result is recorded")
 	case err != nil:
-		return one(compare.Invalid, sentence(err))
+		return one(verdict.Invalid, sentence(err))
 	}
 	from, err := s.ReadCotangents(c.Name)
 	if err != nil {
-		return one(compare.Invalid, sentence(err))
+		return one(verdict.Invalid, sentence(err))
 	}
 	ref, err := reference.Compute(&configs.Case{Name: c.Name, Item: in.Item}, in.Kwargs,
 		func(i int, out *tensor.Tensor) *tensor.Tensor {
@@ -82,7 +82,7 @@ func (s *Store) CheckRecorded(c *configs.Case, opt CheckOptions) []Result {
 			return reference.Ones(i, out)
 		})
 	if err != nil {
-		return one(compare.Error, sentence(err))
+		return one(verdict.Error, sentence(err))
 	}
 	rules := opt.rules(c)
 	results := opt.judge("forward", rules, kitcheck.Compare("output", out, ref.Output, rules))
@@ -104,9 +104,9 @@ func orNone(d *value.Dict) value.Value {
 func (o CheckOptions) judge(phase string, rules kitcheck.Options, rs []kitcheck.Result) []Result {
 	out := make([]Result, len(rs))
 	for i, r := range rs {
-		out[i] = Result{Result: r, Phase: phase, Verdict: compare.Fail, Atol: rules.Atol, Rtol: rules.Rtol}
+		out[i] = Result{Result: r, Phase: phase, Verdict: verdict.Fail, Atol: rules.Atol, Rtol: rules.Rtol}
 		if r.OK {
-			out[i].Verdict = compare.Pass
+			out[i].Verdict = verdict.Pass
 		}
 	}
 	return out

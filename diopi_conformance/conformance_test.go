@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // suiteCases are the cases of the embedded suite for some functions.
@@ -50,7 +50,7 @@ func TestSuite(t *testing.T) {
 			continue
 		}
 		for _, r := range store.CheckRecorded(c, CheckOptions{Strict: true}) {
-			if r.Verdict != compare.Pass && r.Verdict != compare.Skipped {
+			if r.Verdict != verdict.Pass && r.Verdict != verdict.Skipped {
 				t.Errorf("%s: %s %s: %s", c.Name, r.Target, r.Verdict, r.Reason)
 			}
 		}
@@ -119,7 +119,7 @@ func TestModels(t *testing.T) {
 			continue
 		}
 		for _, r := range store.CheckRecorded(c, CheckOptions{Strict: true}) {
-			if r.Verdict != compare.Pass && r.Verdict != compare.Skipped {
+			if r.Verdict != verdict.Pass && r.Verdict != verdict.Skipped {
 				t.Errorf("%s: %s %s: %s", c.Name, r.Target, r.Verdict, r.Reason)
 			}
 		}
@@ -148,13 +148,13 @@ func TestCheckRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	rs := store.CheckRecorded(c, CheckOptions{})
-	if len(rs) != 2 || rs[0].Verdict != compare.Fail || rs[0].WorstIndex != 3 || rs[1].Verdict != compare.Pass {
+	if len(rs) != 2 || rs[0].Verdict != verdict.Fail || rs[0].WorstIndex != 3 || rs[1].Verdict != verdict.Pass {
 		t.Errorf("%+v", rs)
 	}
 	if err := os.Remove(store.OutputPath(c.Name)); err != nil {
 		t.Fatal(err)
 	}
-	if rs := store.CheckRecorded(c, CheckOptions{}); rs[0].Verdict != compare.Skipped {
+	if rs := store.CheckRecorded(c, CheckOptions{}); rs[0].Verdict != verdict.Skipped {
 		t.Errorf("without a result: %+v", rs)
 	}
 }
@@ -211,7 +211,7 @@ func TestRecordedCotangents(t *testing.T) {
 				t.Fatal(m.Err)
 			}
 			for _, r := range store.CheckRecorded(c, CheckOptions{Strict: true}) {
-				if r.Verdict != compare.Pass {
+				if r.Verdict != verdict.Pass {
 					t.Errorf("%s, random %v: %s %s: %s", c.Name, random, r.Target, r.Verdict, r.Reason)
 				}
 			}
@@ -237,7 +237,7 @@ func TestDeadDevice(t *testing.T) {
 		t.Fatal(m.Err)
 	}
 	rs := store.CheckDevice(t.Context(), deadDevice{}, c, CheckOptions{})
-	if len(rs) != 1 || rs[0].Verdict != compare.Error || !strings.Contains(rs[0].Reason, "the device is gone") {
+	if len(rs) != 1 || rs[0].Verdict != verdict.Error || !strings.Contains(rs[0].Reason, "the device is gone") {
 		t.Errorf("%+v", rs)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/diopi_conformance/configs"
@@ -17,6 +16,7 @@ import (
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // A Device runs plans of C calls.
@@ -27,15 +27,15 @@ type Device interface {
 // CheckDevice runs a case on a device, forward, backward and in place, and
 // compares with what is recorded.
 func (s *Store) CheckDevice(ctx context.Context, d Device, c *configs.Case, opt CheckOptions) []Result {
-	one := func(v compare.Verdict, reason string) []Result {
+	one := func(v verdict.Verdict, reason string) []Result {
 		return []Result{{Result: kitcheck.Result{Reason: reason, WorstIndex: -1}, Phase: "forward", Verdict: v}}
 	}
 	if !s.Has(c.Name) {
-		return one(compare.Skipped, "gen_data has not made this case")
+		return one(verdict.Skipped, "gen_data has not made this case")
 	}
 	in, err := s.ReadInput(c.Name)
 	if err != nil {
-		return one(compare.Invalid, sentence(err))
+		return one(verdict.Invalid, sentence(err))
 	}
 	var out value.Value
 	var grads *value.Dict
@@ -43,22 +43,22 @@ func (s *Store) CheckDevice(ctx context.Context, d Device, c *configs.Case, opt 
 		out, grads, err = s.ReadOutput(c.Name)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			return one(compare.Skipped, "no result is recorded")
+			return one(verdict.Skipped, "no result is recorded")
 		case err != nil:
-			return one(compare.Invalid, sentence(err))
+			return one(verdict.Invalid, sentence(err))
 		}
 	}
 	recipe, ok := diopi.Find(c.Function())
 	if !ok {
-		return one(compare.Unsupported, "no C function is known to carry it out")
+		return one(verdict.Unsupported, "no C function is known to carry it out")
 	}
 	call := diopiCase(c, in)
 	if skip := opt.Variant.apply(call); skip != "" {
-		return one(compare.Skipped, skip)
+		return one(verdict.Skipped, skip)
 	}
 	if grads != nil {
 		if call.GradOutputs, err = s.ReadCotangents(c.Name); err != nil {
-			return one(compare.Invalid, sentence(err))
+			return one(verdict.Invalid, sentence(err))
 		}
 		if call.GradOutputs == nil {
 			call.GradOutputs = onesLike(out, call.RequiresBackward)
@@ -69,12 +69,12 @@ func (s *Store) CheckDevice(ctx context.Context, d Device, c *configs.Case, opt 
 	}
 	plan, err := recipe.Plan(call)
 	if err != nil {
-		return one(compare.Error, sentence(err))
+		return one(verdict.Error, sentence(err))
 	}
 	plan, conversions := opt.Convert.Apply(plan, opt.Exports)
 	res, err := d.Run(ctx, plan)
 	if err != nil {
-		return one(compare.Error, sentence(err))
+		return one(verdict.Error, sentence(err))
 	}
 	r := &run{function: c.Function(), plan: plan, res: res, opt: opt, rules: opt.rules(c)}
 	switch {
@@ -214,15 +214,15 @@ type run struct {
 // phases are the phases of records by those of calls.
 var phases = map[diopi.Phase]string{diopi.Forward: "forward", diopi.Backward: "backward", diopi.InPlace: "inplace"}
 
-func (r *run) add(phase string, v compare.Verdict, reason string) {
+func (r *run) add(phase string, v verdict.Verdict, reason string) {
 	r.results = append(r.results, Result{Result: kitcheck.Result{Reason: reason, WorstIndex: -1}, Phase: phase,
 		Verdict: v, Atol: r.rules.Atol, Rtol: r.rules.Rtol})
 }
 
 // callVerdicts are the verdicts of calls that did not end well.
-var callVerdicts = map[devicebridge.Status]compare.Verdict{
-	devicebridge.Failed: compare.Fail, devicebridge.Threw: compare.Fail, devicebridge.Unsupported: compare.Unsupported,
-	devicebridge.Crashed: compare.Crash, devicebridge.Exited: compare.Crash, devicebridge.TimedOut: compare.Timeout,
+var callVerdicts = map[devicebridge.Status]verdict.Verdict{
+	devicebridge.Failed: verdict.Fail, devicebridge.Threw: verdict.Fail, devicebridge.Unsupported: verdict.Unsupported,
+	devicebridge.Crashed: verdict.Crash, devicebridge.Exited: verdict.Crash, devicebridge.TimedOut: verdict.Timeout,
 }
 
 // calls reports whether a call did not end well, which ends the case.
@@ -239,7 +239,7 @@ func (r *run) calls() bool {
 	}
 	v, ok := callVerdicts[w.Status]
 	if !ok {
-		v = compare.Error
+		v = verdict.Error
 	}
 	reason := fmt.Sprintf("%s %s", w.Function, w.Status)
 	if w.Reason != "" {
@@ -370,7 +370,7 @@ func (r *run) findings() {
 			}
 			phase = "input"
 		}
-		r.add(phase, compare.Fail, r.plan.Calls[f.Call].Function+": "+f.String())
+		r.add(phase, verdict.Fail, r.plan.Calls[f.Call].Function+": "+f.String())
 	}
 }
 

@@ -5,17 +5,17 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // random checks the results of a random function by its distribution.
 func (r *run) random(c *configs.Case, in *Input) {
 	check, ok := distributions[c.Function()]
 	if !ok {
-		r.add("forward", compare.Pass, "only has to run")
+		r.add("forward", verdict.Pass, "only has to run")
 		return
 	}
 	outs := []value.Value{}
@@ -32,11 +32,11 @@ func (r *run) random(c *configs.Case, in *Input) {
 		if x != nil {
 			reason = check(in.Kwargs, x)
 		}
-		verdict := compare.Pass
+		v := verdict.Pass
 		if reason != "" {
-			verdict = compare.Fail
+			v = verdict.Fail
 		}
-		r.add(phase, verdict, reason)
+		r.add(phase, v, reason)
 		if r.plan.InPlace == nil || phase == "inplace" {
 			return
 		}

@@ -4,24 +4,21 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
-
-// anotherOp is the reason for gradients that cannot be told to be this op's.
-const anotherOp = "gradients belong to another op"
 
 // backward computes and compares the recorded gradients.
 func (r *runner) backward() {
 	saved := flatten(r.rec.GradInputs)
 	r.out.RecordedGradInputs, r.out.RecordedGradOutputs = r.rec.GradInputs, r.rec.GradOutputs
 	skip := func(reason string) {
-		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: compare.Skipped, Reason: reason})
+		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: verdict.Skipped, Reason: reason})
 	}
 	if len(tensorsOf(saved)) == 0 {
-		skip("no gradient was recorded")
+		skip(verdict.NoGradient)
 		return
 	}
 	if r.call.Random() != "" {
@@ -48,7 +45,7 @@ func (r *runner) backward() {
 		}
 	}
 	if !r.call.Entry.HasGrad {
-		skip("no gradient: " + r.call.Entry.NoGrad)
+		skip(verdict.NoGradientOfOp + r.call.Entry.NoGrad)
 		return
 	}
 	targets, reason := r.align(saved)
@@ -64,7 +61,7 @@ func (r *runner) backward() {
 	}
 	grads, err := r.call.Backward(r.fwd, out, need)
 	if err != nil {
-		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: compare.Error, Reason: err.Error()})
+		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: verdict.Error, Reason: err.Error()})
 		return
 	}
 	r.out.GradInputs = make([]value.Value, len(saved))
@@ -75,7 +72,7 @@ func (r *runner) backward() {
 		g := grads[a.Name]
 		k := max(a.Index, 0)
 		if k >= len(g) || g[k] == nil {
-			r.add(Backward, "grad", i, len(saved), compare.Fail,
+			r.add(Backward, "grad", i, len(saved), verdict.Fail,
 				fmt.Sprintf("a gradient of %q was recorded, but none flows to it", a.Name), nil,
 				saved[i].(*tensor.Tensor))
 			continue
@@ -104,12 +101,12 @@ func (r *runner) cotangents() (out []*tensor.Tensor, reason string) {
 		case !t.DType.Computable():
 			return nil, fmt.Sprintf("gradient of a result has dtype %s", t.DType)
 		case !slices.Equal(t.Shape, outs[i].Shape):
-			return nil, anotherOp
+			return nil, verdict.GradOfAnotherOp
 		}
 		out[i] = t
 	}
 	if len(tensorsOf(saved)) == 0 {
-		return nil, "no gradient of a result was recorded"
+		return nil, verdict.NoGradOutput
 	}
 	return out, ""
 }
@@ -149,13 +146,13 @@ func (r *runner) align(saved []value.Value) ([]opdef.Arg, string) {
 			continue
 		}
 		if k == len(wanting) || !slices.Equal(wanting[k].Tensor.Shape, t.Shape) {
-			return nil, anotherOp
+			return nil, verdict.GradOfAnotherOp
 		}
 		targets[i] = wanting[k]
 		k++
 	}
 	if k != len(wanting) {
-		return nil, anotherOp
+		return nil, verdict.GradOfAnotherOp
 	}
 	return targets, ""
 }
@@ -163,7 +160,8 @@ func (r *runner) align(saved []value.Value) ([]opdef.Arg, string) {
 // compareNode compares what the last autograd node received.
 func (r *runner) compareNode(node opdef.Node, out []*tensor.Tensor, saved []value.Value) {
 	if len(node.Grads) != len(saved) {
-		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: compare.Skipped, Reason: anotherOp})
+		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: verdict.Skipped,
+			Reason: verdict.GradOfAnotherOp})
 		return
 	}
 	r.out.GradInputs = make([]value.Value, len(saved))
@@ -174,13 +172,13 @@ func (r *runner) compareNode(node opdef.Node, out []*tensor.Tensor, saved []valu
 			continue
 		}
 		if !slices.Equal(t.Shape, want.Shape) {
-			r.add(Backward, "grad", i, len(saved), compare.Skipped, anotherOp, nil, t)
+			r.add(Backward, "grad", i, len(saved), verdict.Skipped, verdict.GradOfAnotherOp, nil, t)
 			continue
 		}
 		r.out.GradInputs[i] = want
 		res := r.compareGrad(i, len(saved), t, want, r.call.NodeBound(r.fwd, out, node, i))
-		if node.Weak != "" && (res.Verdict == compare.Pass || res.Verdict == compare.Warn) {
-			res.Verdict, res.Reason = compare.Mistrusted, node.Weak
+		if node.Weak != "" && (res.Verdict == verdict.Pass || res.Verdict == verdict.Warn) {
+			res.Verdict, res.Reason = verdict.Mistrusted, node.Weak
 		}
 	}
 }

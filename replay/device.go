@@ -9,6 +9,7 @@ import (
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // A Device runs calls on something other than the reference.
@@ -86,7 +87,7 @@ type CastRow struct{ Target, Action, Config string }
 
 // A DeviceStatus is the zero value for a pass that ran, else why it did not.
 type DeviceStatus struct {
-	Verdict compare.Verdict // unsupported, fail, crash, timeout, error, skipped
+	Verdict verdict.Verdict // unsupported, fail, crash, timeout, error, skipped
 	Reason  string
 }
 
@@ -127,11 +128,11 @@ func newWitness(device, recorded, atol float64) *Witness {
 // stress test, and compares what it gives with the reference.
 func (r *runner) onDevice() {
 	if why := r.call.Random(); why != "" {
-		r.whole(compare.Skipped, why)
+		r.whole(verdict.Skipped, why)
 		return
 	}
 	if len(r.fwd.Outs) == 0 && len(r.fwd.After) == 0 {
-		r.whole(compare.Skipped, "returns no tensor")
+		r.whole(verdict.Skipped, verdict.NoTensorReturned)
 		return
 	}
 	c := &DeviceCall{Call: r.call, Forward: r.fwd}
@@ -192,14 +193,14 @@ func (r *runner) runOnDevice(c *DeviceCall, layout string) bool {
 		}
 	}
 	for _, f := range run.Faults {
-		r.out.Results = append(r.out.Results, Result{Phase: f.Phase, Verdict: compare.Fail, Reason: f.Reason})
+		r.out.Results = append(r.out.Results, Result{Phase: f.Phase, Verdict: verdict.Fail, Reason: f.Reason})
 	}
 	switch {
 	case len(r.out.Results) > at:
 	case len(run.Functions) == 0:
-		r.whole(compare.Skipped, "takes no call of the device")
+		r.whole(verdict.Skipped, verdict.NoDeviceCall)
 	default:
-		r.whole(compare.Unsupported, "the device gives none of the results")
+		r.whole(verdict.Unsupported, "the device gives none of the results")
 	}
 	return true
 }
@@ -259,7 +260,7 @@ func (r *runner) deviceOutputs(c, asRecorded *DeviceCall, run *DeviceRun) {
 			slices.Equal(outs[i].Shape, w.Shape) {
 			r.witness(res, outs[i], recorded[i], r.fwd.Outs[i])
 		}
-		failed = failed || res.Verdict == compare.Fail
+		failed = failed || res.Verdict == verdict.Fail
 	}
 	if failed {
 		r.accept(r.out.Results[at:], got, want)
@@ -271,8 +272,8 @@ func (r *runner) deviceOutputs(c, asRecorded *DeviceCall, run *DeviceRun) {
 func (r *runner) compareDevice(p Phase, what string, i, n int, got, want *tensor.Tensor, b opdef.Bound,
 	precision tensor.DType) *Result {
 	res := r.compare(p, what, i, n, got, want, b, precision)
-	if got.DType != want.DType && res.Verdict != compare.Fail {
-		res.Verdict, res.Reason = compare.Fail, fmt.Sprintf("dtype is %s, want %s", got.DType, want.DType)
+	if got.DType != want.DType && res.Verdict != verdict.Fail {
+		res.Verdict, res.Reason = verdict.Fail, fmt.Sprintf("dtype is %s, want %s", got.DType, want.DType)
 	}
 	return res
 }
@@ -294,8 +295,8 @@ func (r *runner) deviceAfter(c *DeviceCall, run *DeviceRun) {
 		}
 		res := r.compareAs(Input, "input."+a.Name, "input "+a.Name, got[i], want[i], c.Call.AfterBound(a.Name, i,
 			want[i]), precision)
-		if got[i].DType != want[i].DType && res.Verdict != compare.Fail {
-			res.Verdict, res.Reason = compare.Fail, fmt.Sprintf("dtype is %s, want %s", got[i].DType, want[i].DType)
+		if got[i].DType != want[i].DType && res.Verdict != verdict.Fail {
+			res.Verdict, res.Reason = verdict.Fail, fmt.Sprintf("dtype is %s, want %s", got[i].DType, want[i].DType)
 		}
 	}
 }
@@ -310,7 +311,7 @@ func (r *runner) deviceGrads(c *DeviceCall, run *DeviceRun) {
 	}
 	want, err := c.Call.Backward(c.Forward, c.GradOutputs, need)
 	if err != nil {
-		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: compare.Error, Reason: err.Error()})
+		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: verdict.Error, Reason: err.Error()})
 		return
 	}
 	var wanted []opdef.Arg
@@ -325,7 +326,7 @@ func (r *runner) deviceGrads(c *DeviceCall, run *DeviceRun) {
 			continue
 		}
 		if k >= len(grads[a.Name]) || grads[a.Name][k] == nil {
-			r.add(Backward, "grad", i, len(wanted), compare.Unsupported,
+			r.add(Backward, "grad", i, len(wanted), verdict.Unsupported,
 				fmt.Sprintf("the device gives no gradient of %q", a.Name), nil, nil)
 			continue
 		}

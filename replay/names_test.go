@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // TestForeignNames replays captures of operators that are no functions of torch,
@@ -48,13 +48,14 @@ func TestForeignNames(t *testing.T) {
 		}
 		e := entries(t, root)[0]
 		o := replay.Run(e, opt, nil)
-		if e.Op != op || e.PID != 312 || o.Op != op || o.Verdict() != compare.Pass {
+		if e.Op != op || e.PID != 312 || o.Op != op || o.Verdict() != verdict.Pass {
 			t.Errorf("%s: found as %s, replayed as %s: %+v", op, e.Op, o.Op, o.Results)
 		}
 	}
 	o := replay.Run(entries(t, record(t, "torchvision.npu_twice", []value.Value{x}, y))[0], opt, nil)
-	want := "unknown op torchvision.npu_twice; known: torch.Tensor.npu_twice, torch.ops.npu.npu_twice, torch_npu.npu_twice"
-	if o.Verdict() != compare.Unsupported || o.Results[0].Reason != want {
+	want := "unknown op torchvision.npu_twice; known: torch.Tensor.npu_twice, torch.ops.npu.npu_twice, " +
+		"torch_npu.npu_twice"
+	if o.Verdict() != verdict.Unsupported || o.Results[0].Reason != want {
 		t.Errorf("got %+v, want %q", o.Results, want)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 const demo = "../fixtures/demo"
@@ -51,9 +52,9 @@ func entries(t testing.TB, dir string) []*capture.Entry {
 func TestDemo(t *testing.T) {
 	for _, e := range entries(t, demo) {
 		o := replay.Run(e, options(t), nil)
-		want := []compare.Verdict{compare.Pass, compare.Mistrusted, compare.Skipped, compare.Warn}
+		want := []verdict.Verdict{verdict.Pass, verdict.Mistrusted, verdict.Skipped, verdict.Warn}
 		if e.IsPair() {
-			want = []compare.Verdict{compare.Fail}
+			want = []verdict.Verdict{verdict.Fail}
 		}
 		if !slices.Contains(want, o.Verdict()) {
 			t.Errorf("%s: %s, want one of %v: %+v", e.Rel, o.Verdict(), want, o.Results)
@@ -152,7 +153,7 @@ func TestPlantedErrors(t *testing.T) {
 		}
 		opt := options(t)
 		opt.ForwardOnly = true
-		if o := replay.Run(e, opt, nil); o.Verdict() != compare.Pass {
+		if o := replay.Run(e, opt, nil); o.Verdict() != verdict.Pass {
 			continue // nothing to compare: random, trivial
 		}
 		for _, kind := range errorKinds {
@@ -163,7 +164,7 @@ func TestPlantedErrors(t *testing.T) {
 				}
 				planted++
 				o := replay.Run(entries(t, dir)[0], opt, nil)
-				if o.Verdict() != compare.Fail {
+				if o.Verdict() != verdict.Fail {
 					t.Errorf("%s: planted %s: got %s, want fail: %+v", e.Rel, kind.name, o.Verdict(), o.Results)
 				}
 			})

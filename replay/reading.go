@@ -6,6 +6,7 @@ import (
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
 )
 
 // A reading is a way to understand a recorded call that is not what its
@@ -17,7 +18,7 @@ type reading struct {
 	call *opdef.Call
 	// original maps the tensors of call to the recorded ones they stand for.
 	original map[*tensor.Tensor]*tensor.Tensor
-	verdict  compare.Verdict // of the values that failed as written
+	verdict  verdict.Verdict // of the values that failed as written
 	reason   string
 }
 
@@ -68,7 +69,7 @@ func (r *runner) autocast(dt tensor.DType) []reading {
 	if !cast {
 		return nil
 	}
-	return []reading{{call, original, compare.Pass, "as under autocast: arguments cast to " + dt.String()}}
+	return []reading{{call, original, verdict.Pass, "as under autocast: arguments cast to " + dt.String()}}
 }
 
 // roundedNumbers reads the call with Python numbers and 0-d tensors rounded to
@@ -104,7 +105,7 @@ func (r *runner) roundedNumbers(dt tensor.DType) []reading {
 	if !changed {
 		return nil
 	}
-	return []reading{{call, original, compare.Warn, "numbers among the arguments were rounded to " +
+	return []reading{{call, original, verdict.Warn, "numbers among the arguments were rounded to " +
 		dt.String() + " first"}}
 }
 
@@ -123,9 +124,9 @@ func (r *runner) readAgain(loadErr error) {
 		for i := range alt.out.Results {
 			switch res := &alt.out.Results[i]; {
 			case r.out.passed(res.Phase, res.Target):
-			case res.Verdict == compare.Pass:
+			case res.Verdict == verdict.Pass:
 				res.Verdict, res.Reason = way.verdict, way.reason
-			case res.Verdict == compare.Fail || res.Verdict == compare.Warn:
+			case res.Verdict == verdict.Fail || res.Verdict == verdict.Warn:
 				res.Reason += "; " + way.reason
 			}
 		}
@@ -147,7 +148,7 @@ func (r *runner) readAgain(loadErr error) {
 func (o *Outcome) unexplained() int {
 	n := 0
 	for _, r := range o.Results {
-		if r.Verdict == compare.Error || r.Verdict == compare.Fail && r.Compared != nil &&
+		if r.Verdict == verdict.Error || r.Verdict == verdict.Fail && r.Compared != nil &&
 			r.Compared.Rule == compare.RuleDType {
 			n++
 		}
@@ -158,14 +159,14 @@ func (o *Outcome) unexplained() int {
 // bad reports whether some result needs another reading.
 func (o *Outcome) bad() bool {
 	return slices.ContainsFunc(o.Results, func(r Result) bool {
-		return r.Verdict == compare.Fail || r.Verdict == compare.Error
+		return r.Verdict == verdict.Fail || r.Verdict == verdict.Error
 	})
 }
 
 // passed reports whether a value passed.
 func (o *Outcome) passed(p Phase, target string) bool {
 	return slices.ContainsFunc(o.Results, func(r Result) bool {
-		return r.Phase == p && r.Target == target && r.Verdict == compare.Pass
+		return r.Phase == p && r.Target == target && r.Verdict == verdict.Pass
 	})
 }
 

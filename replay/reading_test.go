@@ -6,11 +6,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // record writes a call of op as op_tools does; grads are grad_inputs and
@@ -60,32 +60,32 @@ func TestReadings(t *testing.T) {
 		args    []value.Value
 		result  value.Value
 		grads   []value.Value
-		want    compare.Verdict
+		want    verdict.Verdict
 		reason  string
 		results int
 	}{
 		{"float32 under autocast", linear, []value.Value{x(f32), w(), b()}, stored(bf16, []int{1, 1}, 4), []value.Value{
 			value.NewTuple(stored(bf16, []int{1}, 2), stored(bf16, []int{1, 2}, 2, 2), stored(bf16, []int{2, 1}, 2, 6)),
 			value.NewTuple(stored(bf16, []int{1, 1}, 2)),
-		}, compare.Pass, "as under autocast: arguments cast to bfloat16", 4},
+		}, verdict.Pass, "as under autocast: arguments cast to bfloat16", 4},
 		{"dtypes mixed under autocast", linear, []value.Value{x(bf16), w(), b()}, stored(bf16, []int{1, 1}, 4), nil,
-			compare.Pass, "as under autocast: arguments cast to bfloat16", 1},
+			verdict.Pass, "as under autocast: arguments cast to bfloat16", 1},
 		{"wrong under autocast", linear, []value.Value{x(f32), w(), b()}, stored(bf16, []int{1, 1}, 4.5), nil,
-			compare.Fail, "got 4.5 want 4 (16 ulp); as under autocast: arguments cast to bfloat16", 1},
+			verdict.Fail, "got 4.5 want 4 (16 ulp); as under autocast: arguments cast to bfloat16", 1},
 		{"wrong with mixed dtypes", linear, []value.Value{x(bf16), w(), b()}, stored(bf16, []int{1, 1}, 4.5), nil,
-			compare.Fail, "", 1},
+			verdict.Fail, "", 1},
 		{"float32 under autocast", "torch.exp", []value.Value{stored(bf16, []int{1}, 1)},
-			stored(f32, []int{1}, 2.7182817), nil, compare.Pass, "as under autocast: arguments cast to float32", 1},
+			stored(f32, []int{1}, 2.7182817), nil, verdict.Pass, "as under autocast: arguments cast to float32", 1},
 		{"no op of autocast", "torch.abs", []value.Value{stored(f32, []int{1}, -1)}, stored(bf16, []int{1}, 1), nil,
-			compare.Fail, "dtype is bfloat16, want float32", 1},
+			verdict.Fail, "dtype is bfloat16, want float32", 1},
 		// 0.0316 is 0.031494140625 in bfloat16
 		{"number rounded first", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{2}, 0.125, 1), 0.0316},
 			stored(bf16, []int{2}, 0.030517578125, 0.023681640625), nil,
-			compare.Warn, "numbers among the arguments were rounded to bfloat16 first", 1},
+			verdict.Warn, "numbers among the arguments were rounded to bfloat16 first", 1},
 		{"number as it is", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{1}, 1), 0.0316},
-			stored(bf16, []int{1}, 1-31*0.0316), nil, compare.Pass, "", 1},
+			stored(bf16, []int{1}, 1-31*0.0316), nil, verdict.Pass, "", 1},
 		{"wrong with either number", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{1}, 1), 0.0316},
-			stored(bf16, []int{1}, 0.03), nil, compare.Fail, "", 1},
+			stored(bf16, []int{1}, 0.03), nil, verdict.Fail, "", 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := replay.Run(entries(t, record(t, tc.op, tc.args, tc.result, tc.grads...))[0], options(t), nil)
@@ -106,7 +106,7 @@ func TestHiddenResults(t *testing.T) {
 		value.NewTuple(stored(tensor.Float32, []int{2}, 0, 5)), value.NewTuple(stored(tensor.Float32, []int{2}, 3, 5),
 			nil, nil))
 	o := replay.Run(entries(t, dir)[0], options(t), nil)
-	if len(o.Results) != 2 || o.Results[1].Verdict != compare.Pass || o.Results[1].Phase != replay.Backward {
+	if len(o.Results) != 2 || o.Results[1].Verdict != verdict.Pass || o.Results[1].Phase != replay.Backward {
 		t.Errorf("got %+v, want a gradient that passes", o.Results)
 	}
 }
@@ -118,16 +118,16 @@ func TestReturnedList(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		result value.Value
-		want   []compare.Verdict
+		want   []verdict.Verdict
 	}{
-		{"nothing", nil, []compare.Verdict{compare.Skipped}},
-		{"the list", value.NewList(x(4), x(5)), []compare.Verdict{compare.Pass, compare.Pass}},
-		{"a wrong list", value.NewList(x(4), x(2)), []compare.Verdict{compare.Pass, compare.Fail}},
-		{"a shorter list", value.NewList(x(4)), []compare.Verdict{compare.Fail}},
+		{"nothing", nil, []verdict.Verdict{verdict.Skipped}},
+		{"the list", value.NewList(x(4), x(5)), []verdict.Verdict{verdict.Pass, verdict.Pass}},
+		{"a wrong list", value.NewList(x(4), x(2)), []verdict.Verdict{verdict.Pass, verdict.Fail}},
+		{"a shorter list", value.NewList(x(4)), []verdict.Verdict{verdict.Fail}},
 	} {
 		args := []value.Value{value.NewList(x(1), x(2)), 3.0}
 		o := replay.Run(entries(t, record(t, "torch._foreach_add_", args, tc.result))[0], options(t), nil)
-		var got []compare.Verdict
+		var got []verdict.Verdict
 		for _, r := range o.Results {
 			got = append(got, r.Verdict)
 		}
@@ -144,7 +144,7 @@ func TestBomb(t *testing.T) {
 		bomb = value.NewList(bomb, bomb)
 	}
 	o := replay.Run(entries(t, record(t, "torch.relu", []value.Value{bomb}, nil))[0], options(t), nil)
-	if o.Verdict() != compare.Invalid {
+	if o.Verdict() != verdict.Invalid {
 		t.Errorf("got %+v, want an invalid call", o.Results)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // Phase is the part of a call a value belongs to.
@@ -22,7 +23,7 @@ type Result struct {
 	Phase   Phase
 	Target  string // "output[0]", "grad[1]", "input[0]"
 	Label   string // op_tools' row label: "output", "output[1]", "grad"
-	Verdict compare.Verdict
+	Verdict verdict.Verdict
 	Reason  string // one sentence; empty on a plain pass
 
 	// Compared is the comparison, nil where there was none.
@@ -65,10 +66,10 @@ type Outcome struct {
 }
 
 // Verdict is the worst verdict of the outcome's results.
-func (o *Outcome) Verdict() compare.Verdict {
-	v := compare.Skipped
+func (o *Outcome) Verdict() verdict.Verdict {
+	v := verdict.Skipped
 	for _, r := range o.Results {
-		v = compare.Worse(v, r.Verdict)
+		v = verdict.Worse(v, r.Verdict)
 	}
 	return v
 }
@@ -79,7 +80,7 @@ func (o *Outcome) FailedBackward() bool { return o.failed(Backward) }
 
 func (o *Outcome) failed(p Phase) bool {
 	for _, r := range o.Results {
-		if r.Phase == p && r.Verdict == compare.Fail {
+		if r.Phase == p && r.Verdict == verdict.Fail {
 			return true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // Options of Run.
@@ -77,39 +78,39 @@ func (r *runner) guard(f func()) {
 		err, _ := p.(error)
 		switch {
 		case errors.As(err, &read):
-			r.whole(compare.Invalid, read.Error())
+			r.whole(verdict.Invalid, read.Error())
 		case errors.As(err, &memory):
-			r.whole(compare.Skipped, memory.Error())
+			r.whole(verdict.Skipped, memory.Error())
 		case errors.As(err, &fault):
-			r.whole(compare.Invalid, "a file changed while it was read")
+			r.whole(verdict.Invalid, "a file changed while it was read")
 		default:
-			r.whole(compare.Error, fmt.Sprintf("internal error of the reference: %v", p))
+			r.whole(verdict.Error, fmt.Sprintf("internal error of the reference: %v", p))
 		}
 	}()
 	f()
 }
 
 // whole adds the result of a call that could not be compared.
-func (r *runner) whole(v compare.Verdict, reason string) {
+func (r *runner) whole(v verdict.Verdict, reason string) {
 	r.out.Results = append(r.out.Results, Result{Phase: Forward, Verdict: v, Reason: reason})
 }
 
 func (r *runner) run(loadErr error) {
 	if err := r.rec.Err(capture.Input); err != nil {
-		r.whole(compare.Invalid, err.Error())
+		r.whole(verdict.Invalid, err.Error())
 		return
 	}
 	if loadErr != nil { // another file is broken: say so, then do what can be done
 		for _, k := range capture.Kinds() {
 			var fe *capture.FileError
 			if errors.As(r.rec.Err(k), &fe) {
-				r.whole(compare.Invalid, fe.Error())
+				r.whole(verdict.Invalid, fe.Error())
 			}
 		}
 	}
 	err := r.expandable()
 	if err != nil {
-		r.whole(compare.Invalid, err.Error())
+		r.whole(verdict.Invalid, err.Error())
 		return
 	}
 	if r.call, err = r.Registry.Bind(r.rec.Op, r.rec.Args, r.rec.Kwargs); err != nil {
@@ -131,7 +132,7 @@ func (r *runner) attempt(loadErr error) {
 	}
 	for range r.Runs - 1 {
 		if err := r.again(); err != nil {
-			r.whole(compare.Error, err.Error())
+			r.whole(verdict.Error, err.Error())
 			return
 		}
 	}
@@ -141,7 +142,7 @@ func (r *runner) attempt(loadErr error) {
 	}
 	if r.rec.Err(capture.Output) != nil {
 		if loadErr == nil {
-			r.whole(compare.Skipped, "no output.pth: nothing to compare")
+			r.whole(verdict.Skipped, verdict.NoOutput)
 		}
 	} else {
 		r.forward()
@@ -150,7 +151,7 @@ func (r *runner) attempt(loadErr error) {
 		r.guard(r.backward)
 	}
 	if len(r.out.Results) == 0 {
-		r.whole(compare.Skipped, "returns nothing that could be compared")
+		r.whole(verdict.Skipped, verdict.NothingReturned)
 	}
 }
 
@@ -177,15 +178,15 @@ func (r *runner) refused(err error) {
 		if near := r.Registry.Similar(r.rec.Op); len(near) > 0 {
 			reason += "; known: " + strings.Join(near, ", ")
 		}
-		r.whole(compare.Unsupported, reason)
+		r.whole(verdict.Unsupported, reason)
 	case errors.As(err, &refused):
 		if what := opaque(r.rec); what != "" {
-			r.whole(compare.Unsupported, "argument cannot be computed with: "+what)
+			r.whole(verdict.Unsupported, "argument cannot be computed with: "+what)
 			return
 		}
-		r.whole(compare.Error, err.Error())
+		r.whole(verdict.Error, err.Error())
 	default:
-		r.whole(compare.Error, err.Error())
+		r.whole(verdict.Error, err.Error())
 	}
 }
 
@@ -217,7 +218,7 @@ func (r *runner) forward() {
 	got, want := flatten(r.rec.Output), flatten(r.out.Output)
 	switch {
 	case len(got) != len(want):
-		r.out.Results = append(r.out.Results, Result{Phase: Forward, Verdict: compare.Fail,
+		r.out.Results = append(r.out.Results, Result{Phase: Forward, Verdict: verdict.Fail,
 			Reason: fmt.Sprintf("%d values recorded, the op returns %d", len(got), len(want))})
 		return
 	case r.call.Random() != "":
@@ -249,11 +250,11 @@ func (r *runner) random(got, want []value.Value) {
 		w, ok2 := want[i].(*tensor.Tensor)
 		if ok1 != ok2 || ok1 && (g.DType != w.DType || !slices.Equal(g.Shape, w.Shape)) {
 			reason := "recorded " + opdef.TypeName(got[i]) + ", want " + opdef.TypeName(want[i])
-			r.add(Forward, "output", i, len(got), compare.Fail, reason, nil, g)
+			r.add(Forward, "output", i, len(got), verdict.Fail, reason, nil, g)
 			return
 		}
 	}
-	r.whole(compare.Skipped, r.call.Random())
+	r.whole(verdict.Skipped, r.call.Random())
 }
 
 func (r *runner) compareOutputs(got, want []value.Value) {
@@ -271,7 +272,7 @@ func (r *runner) compareOutputs(got, want []value.Value) {
 			}
 		}
 		res := r.compare(Forward, "output", i, len(got), got[i], want[i], bound, tensor.Invalid)
-		failed = failed || res.Verdict == compare.Fail
+		failed = failed || res.Verdict == verdict.Fail
 	}
 	if failed {
 		r.accept(r.out.Results[at:], got, want)
@@ -297,9 +298,9 @@ func (r *runner) accept(results []Result, got, want []value.Value) {
 	for i := range results {
 		res := &results[i]
 		switch {
-		case res.Verdict != compare.Fail:
+		case res.Verdict != verdict.Fail:
 		case as[i].OK:
-			res.Verdict, res.Reason = compare.Pass, ""
+			res.Verdict, res.Reason = verdict.Pass, ""
 			if res.Compared != nil {
 				res.Compared.Rule = as[i].Rule
 			}
@@ -327,7 +328,7 @@ func (r *runner) after() {
 	now := r.newValues()
 	before, after := flatten(r.rec.Args), flatten(r.rec.After)
 	if len(before) != len(after) {
-		r.whole(compare.Invalid, fmt.Sprintf("after.pth holds %d argument values, input.pth %d", len(after),
+		r.whole(verdict.Invalid, fmt.Sprintf("after.pth holds %d argument values, input.pth %d", len(after),
 			len(before)))
 		return
 	}
@@ -443,14 +444,14 @@ func (r *runner) compareAs(p Phase, target, label string, got, want value.Value,
 			label, g.DType))
 		res.Compared, res.Verdict, res.Reason = &c, c.Verdict, c.Reason
 	case isTensor && wantTensor:
-		res.Verdict, res.Reason = compare.Unsupported, fmt.Sprintf("values of dtype %s cannot be compared", g.DType)
+		res.Verdict, res.Reason = verdict.Unsupported, fmt.Sprintf("values of dtype %s cannot be compared", g.DType)
 	default:
 		numbers := compare.OpToolsValues(got, want)
 		c := compare.Result{OpTools: numbers, Rule: "equal", Numel: 1}
-		res.Compared, res.Verdict, res.Reference = &c, compare.Pass, "python"
+		res.Compared, res.Verdict, res.Reference = &c, verdict.Pass, "python"
 		if !equalValues(got, want) {
 			c.Mismatched = 1
-			res.Verdict = compare.Fail
+			res.Verdict = verdict.Fail
 			res.Reason = fmt.Sprintf("recorded %s, want %s", value.Str(got), value.Str(want))
 			if p == Forward && got == nil && wantTensor {
 				res.Reason += ": the call may have raised an error there"
@@ -481,7 +482,7 @@ func (r *runner) model(p Phase, b opdef.Bound, precision tensor.DType) compare.M
 	}
 }
 
-func (r *runner) add(p Phase, what string, i, n int, v compare.Verdict, reason string, c *compare.Result,
+func (r *runner) add(p Phase, what string, i, n int, v verdict.Verdict, reason string, c *compare.Result,
 	t *tensor.Tensor) {
 	res := Result{Phase: p, Target: fmt.Sprintf("%s[%d]", what, i), Label: label(what, i, n), Verdict: v,
 		Reason: reason, Compared: c}

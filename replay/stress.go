@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
 )
 
 // A layout is another way to lay the arguments of a call out in memory. The
@@ -197,8 +197,8 @@ func (r *runner) stressEmpty(c *DeviceCall) {
 	at := len(r.out.Results)
 	r.runOnDevice(&DeviceCall{Call: call, Forward: fwd}, "no elements")
 	for i := range r.out.Results[at:] { // that there is nothing to compare is what was wanted
-		if res := &r.out.Results[at+i]; res.Verdict == compare.Mistrusted {
-			res.Verdict, res.Reason = compare.Pass, ""
+		if res := &r.out.Results[at+i]; res.Verdict == verdict.Mistrusted {
+			res.Verdict, res.Reason = verdict.Pass, ""
 		}
 	}
 }

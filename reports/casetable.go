@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/optool/optool/verdict"
 )
 
 // A CaseTable counts conformance cases by function and by dtype.
@@ -34,16 +36,16 @@ func NewCaseTable() *CaseTable {
 // by its results. leftOut says that the device is not to run it.
 func (t *CaseTable) Add(function string, dtypes []string, results []*Result, leftOut bool) {
 	f := NewFinding(results)
-	verdict, note := f.Worst(), ""
+	worst, note := f.Worst(), ""
 	for _, r := range results {
-		if r.Verdict == verdict && verdict != Pass {
+		if r.Verdict == worst && worst != verdict.Pass {
 			note = strings.TrimSpace(r.Target + " " + r.Reason)
 			break
 		}
 	}
-	countOf(t.functions, function).add(verdict, note, leftOut)
+	countOf(t.functions, function).add(worst, note, leftOut)
 	for _, dt := range slices.Compact(slices.Sorted(slices.Values(dtypes))) {
-		countOf(t.dtypes, dt).add(verdict, note, leftOut)
+		countOf(t.dtypes, dt).add(worst, note, leftOut)
 	}
 }
 
@@ -54,13 +56,13 @@ func countOf(m map[string]*CaseCount, name string) *CaseCount {
 	return m[name]
 }
 
-func (c *CaseCount) add(verdict, note string, leftOut bool) {
-	switch verdict {
-	case Pass, Warn, Mistrusted:
+func (c *CaseCount) add(v verdict.Verdict, note string, leftOut bool) {
+	switch v {
+	case verdict.Pass, verdict.Warn, verdict.Mistrusted:
 		c.Passed++
-	case Unsupported:
+	case verdict.Unsupported:
 		c.NotImplemented++
-	case Skipped:
+	case verdict.Skipped:
 		if leftOut {
 			c.LeftOut++
 		} else {
@@ -69,8 +71,8 @@ func (c *CaseCount) add(verdict, note string, leftOut bool) {
 	default:
 		c.Failed++
 	}
-	if rank(verdict) > c.worst {
-		c.worst, c.Worst = rank(verdict), note
+	if v.Rank() > c.worst {
+		c.worst, c.Worst = v.Rank(), note
 	}
 }
 

@@ -58,7 +58,7 @@ func (c *CSV) Compare(r CompareRow) error {
 	for _, col := range compareColumns {
 		fields = append(fields, col.cell(r))
 	}
-	return c.write(append(fields, r.Verdict, r.Reason))
+	return c.write(append(fields, string(r.Verdict), r.Reason))
 }
 
 // A TimeRow is one run of a timed call; times are negative where there is

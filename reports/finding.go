@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/optool/optool/verdict"
 )
 
 // A Finding is what is said of one capture: its results, which are not empty,
@@ -26,12 +28,10 @@ func NewFinding(results []*Result) *Finding {
 }
 
 // Worst is the worst verdict of the results.
-func (f *Finding) Worst() string {
-	worst := Skipped
+func (f *Finding) Worst() verdict.Verdict {
+	worst := verdict.Skipped
 	for _, r := range f.Results {
-		if rank(r.Verdict) > rank(worst) {
-			worst = r.Verdict
-		}
+		worst = verdict.Worse(worst, r.Verdict)
 	}
 	return worst
 }
@@ -50,12 +50,12 @@ func (f *Finding) Bad() bool {
 // and op_tools' table, which keeps to width as WriteCompare does.
 func (f *Finding) Write(w io.Writer, width int) error {
 	first := f.Results[0]
-	if _, err := fmt.Fprintf(w, "%s  %s\n  capture  %s\n", strings.ToUpper(f.Worst()), OneLine(first.Op),
+	if _, err := fmt.Fprintf(w, "%s  %s\n  capture  %s\n", strings.ToUpper(string(f.Worst())), OneLine(first.Op),
 		OneLine(first.Capture)); err != nil {
 		return err
 	}
 	for _, r := range f.Results {
-		if r.Verdict == Pass && r.Reason == "" {
+		if r.Verdict == verdict.Pass && r.Reason == "" {
 			continue
 		}
 		target := r.Target

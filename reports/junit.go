@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/optool/optool/verdict"
 )
 
 type junitSuites struct {
@@ -93,15 +95,15 @@ func WriteJUnit(w io.Writer, rec *Recording) error {
 
 func junitResult(r *Result) junitCase {
 	c := junitCase{Class: r.Op, Name: strings.Join(strings.Fields(r.Capture+" "+r.Phase+" "+r.Target), " ")}
-	note := &junitNote{Type: r.Verdict, Message: r.Reason, Text: strings.Join(details(r), "\n")}
+	note := &junitNote{Type: string(r.Verdict), Message: r.Reason, Text: strings.Join(details(r), "\n")}
 	switch r.Verdict {
-	case Pass:
-	case Warn:
+	case verdict.Pass:
+	case verdict.Warn:
 		c.Out = "warn: " + r.Reason
-	case Fail:
+	case verdict.Fail:
 		c.Failure = note
-	case Skipped, Mistrusted, Unsupported:
-		c.Skipped = &junitNote{Message: r.Verdict + ": " + r.Reason}
+	case verdict.Skipped, verdict.Mistrusted, verdict.Unsupported:
+		c.Skipped = &junitNote{Message: string(r.Verdict) + ": " + r.Reason}
 	default:
 		c.Error = note
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/timing"
+	"github.com/optool/optool/verdict"
 )
 
 // Most findings and rows that fit a comment.
@@ -45,7 +46,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	used := s.used()
 	var rows [][]string
 	for _, o := range ops {
-		if o.Worst.Verdict == Pass && o.Worst.Reason == "" {
+		if o.Worst.Verdict == verdict.Pass && o.Worst.Reason == "" {
 			continue
 		}
 		row := []string{escapeMarkdown(o.Op)}
@@ -59,7 +60,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 		rows = append(rows, append(row, escapeMarkdown(strings.TrimSpace(o.Worst.Target+" "+o.Worst.Reason))))
 	}
 	if len(rows) > 0 {
-		markdownTable(b, append(append([]string{"op"}, used...), "worst"), rows)
+		markdownTable(b, append(append([]string{"op"}, columnsOf(used)...), "worst"), rows)
 	}
 	shown, left := 0, 0
 	for f := range rec.Findings() {
@@ -77,7 +78,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 			if !r.Finding() {
 				continue
 			}
-			fmt.Fprintf(b, "- %s\n", escapeMarkdown(strings.TrimSpace(r.Target+" "+r.Verdict+": "+r.Reason)))
+			fmt.Fprintf(b, "- %s\n", escapeMarkdown(strings.TrimSpace(r.Target+" "+string(r.Verdict)+": "+r.Reason)))
 		}
 		if repro := f.Results[0].Repro; repro != nil {
 			text := OneLine(*repro)

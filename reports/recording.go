@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/optool/optool/timing"
+	"github.com/optool/optool/verdict"
 )
 
 // A Recording is what the JSON lines of a run say: those of a comparison, an
@@ -95,7 +96,7 @@ func (rec *Recording) line(n int, line []byte, open *openSeries) error {
 		if err := json.Unmarshal(line, &r); err != nil {
 			return err
 		}
-		if rank(r.Verdict) < 0 {
+		if r.Verdict.Rank() < 0 {
 			return fmt.Errorf("verdict: unknown %q", r.Verdict)
 		}
 		rec.Results = append(rec.Results, &r)
@@ -211,10 +212,10 @@ func (t *Timing) is(h timingHead) bool {
 }
 
 // Verdicts are the worst of the results of each capture.
-func (rec *Recording) Verdicts() map[string]string {
-	worst := map[string]string{}
+func (rec *Recording) Verdicts() map[string]verdict.Verdict {
+	worst := map[string]verdict.Verdict{}
 	for _, r := range rec.Results {
-		if v, ok := worst[r.Capture]; !ok || rank(r.Verdict) > rank(v) {
+		if v, ok := worst[r.Capture]; !ok || r.Verdict.Rank() > v.Rank() {
 			worst[r.Capture] = r.Verdict
 		}
 	}

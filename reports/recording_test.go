@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/optool/optool/timing"
+	"github.com/optool/optool/verdict"
 )
 
 // recorded is the JSON lines of a comparison with one finding, whose names try
@@ -30,16 +31,17 @@ func recorded(t *testing.T) string {
 	}
 	id, n, bad, yes, rule, repro, dtype := 3, 4, 1, false, "1 ulp", "optool replay '<x>' ```", "float32"
 	for _, r := range []*Result{
-		{Capture: "a/1", Op: "torch.add", Phase: "forward", Target: "output[0]", Verdict: Pass},
+		{Capture: "a/1", Op: "torch.add", Phase: "forward", Target: "output[0]", Verdict: verdict.Pass},
 		{
 			Capture: "<b>|`@x`\x1b[31m", Op: "=torch.mul", ForwardID: &id, Phase: "forward", Target: "output[0]",
-			Verdict: Fail, Reason: "wrong & \"bad\"",
+			Verdict: verdict.Fail, Reason: "wrong & \"bad\"",
 			Allclose: &yes, Cosine: Num(math.NaN()), MaxAbs: Num(math.Inf(1)), MaxRel: Num(-0.5), MaxULP: Num(7),
 			ATol: Num(1e-5), RTol: Num(1e-5),
 			Mismatch: &bad, Numel: &n, Rule: &rule, Worst: []int{1, 0}, Actual: json.RawMessage(`"-inf"`),
 			Expected: json.RawMessage("2.5"), DType: &dtype, Shape: []int{2, 2}, Repro: &repro, Label: "output",
 		},
-		{Capture: "<b>|`@x`\x1b[31m", Op: "=torch.mul", Phase: "backward", Verdict: Skipped, Reason: "random op"},
+		{Capture: "<b>|`@x`\x1b[31m", Op: "=torch.mul", Phase: "backward", Verdict: verdict.Skipped,
+			Reason: "random op"},
 	} {
 		s.Add(r)
 		if err := j.Result(r); err != nil {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/optool/optool/verdict"
 )
 
 func render(t *testing.T, write func(*strings.Builder) error) string {
@@ -91,7 +93,7 @@ func TestNarrowTable(t *testing.T) {
 	rows := []CompareRow{
 		{Name: "torch.Tensor.add input[0]", Allclose: true, Cosine: 1, ATol: 1e-3, RTol: 1e-3},
 		{Name: "torch.Tensor.add output", Cosine: 0.5, MaxAbs: 2, MaxRelative: 3, ATol: 1e-3, RTol: 1e-3,
-			Verdict: Fail},
+			Verdict: verdict.Fail},
 	}
 	got := render(t, func(b *strings.Builder) error { return WriteCompare(b, 80, rows) })
 	diff(t, "80 columns", `
@@ -119,11 +121,11 @@ func TestCompareCSV(t *testing.T) {
 		c := NewCompareCSV(b, 2)
 		for _, r := range []CompareRow{
 			{ForwardID: "1", Name: "torch.Tensor.__getitem__ input[0]", Allclose: true, Cosine: 1, ATol: 1e-5,
-				RTol: 1e-5, Verdict: Pass},
+				RTol: 1e-5, Verdict: verdict.Pass},
 			{ForwardID: "1", Name: "torch.Tensor.__getitem__ input[3]", Allclose: true, Cosine: 1,
-				ErrorInfo: " value: slice(None, None, None) slice(None, None, None)", Verdict: Pass},
+				ErrorInfo: " value: slice(None, None, None) slice(None, None, None)", Verdict: verdict.Pass},
 			{ForwardID: "2", Name: "torch.exp output", Cosine: math.NaN(), MaxAbs: math.NaN(), MaxRelative: math.Inf(1),
-				ATol: 1e-5, RTol: 1e-5, ErrorInfo: ` a "b"`, Verdict: Fail, Reason: "r"},
+				ATol: 1e-5, RTol: 1e-5, ErrorInfo: ` a "b"`, Verdict: verdict.Fail, Reason: "r"},
 		} {
 			if err := c.Compare(r); err != nil {
 				return err
@@ -156,7 +158,8 @@ func TestJSONLines(t *testing.T) {
 	yes, id, n := true, 7, 4
 	got := render(t, func(b *strings.Builder) error {
 		return NewJSONLines(b).Result(&Result{
-			Capture: "a<b>", Op: "torch.exp", ForwardID: &id, Phase: "forward", Target: "output[0]", Verdict: Warn,
+			Capture: "a<b>", Op: "torch.exp", ForwardID: &id, Phase: "forward", Target: "output[0]",
+			Verdict:  verdict.Warn,
 			Allclose: &yes,
 			Cosine:   Num(math.NaN()), MaxAbs: Num(math.Inf(1)), MaxRel: Num(math.Inf(-1)), MaxULP: Num(1.5), Numel: &n,
 			Worst: []int{0, 1}, Actual: json.RawMessage(`"nan"`), Shape: []int{},
@@ -173,12 +176,12 @@ func TestSummary(t *testing.T) {
 	s := NewSummary()
 	three := 3
 	for _, r := range []*Result{
-		{Capture: "a", Op: "torch.exp", Verdict: Pass},
-		{Capture: "a", Op: "torch.exp", Verdict: Fail, Target: "grad[0]", Reason: "off", Mismatch: &three},
-		{Capture: "a", Op: "torch.exp", Verdict: Pass},
-		{Capture: "b", Op: "torch.exp", Verdict: Pass},
-		{Capture: "c", Op: "torch.abs", Verdict: Skipped, Reason: "random"},
-		{Capture: "c", Op: "torch.abs", Verdict: Pass},
+		{Capture: "a", Op: "torch.exp", Verdict: verdict.Pass},
+		{Capture: "a", Op: "torch.exp", Verdict: verdict.Fail, Target: "grad[0]", Reason: "off", Mismatch: &three},
+		{Capture: "a", Op: "torch.exp", Verdict: verdict.Pass},
+		{Capture: "b", Op: "torch.exp", Verdict: verdict.Pass},
+		{Capture: "c", Op: "torch.abs", Verdict: verdict.Skipped, Reason: "random"},
+		{Capture: "c", Op: "torch.abs", Verdict: verdict.Pass},
 	} {
 		s.Add(r)
 	}
@@ -193,7 +196,7 @@ torch.abs     1
 	if !s.Differs() || s.Refused() || s.Compared() != 5 {
 		t.Errorf("Differs %t, Refused %t, Compared %d; want true, false, 5", s.Differs(), s.Refused(), s.Compared())
 	}
-	if got := s.Captures; got[Pass] != 2 || got[Fail] != 1 {
+	if got := s.Captures; got[verdict.Pass] != 2 || got[verdict.Fail] != 1 {
 		t.Errorf("Captures = %v, want 2 pass and 1 fail", got)
 	}
 }
@@ -250,10 +253,10 @@ func TestBytes(t *testing.T) {
 func TestSummaryWitness(t *testing.T) {
 	s := NewSummary()
 	for _, r := range []*Result{
-		{Capture: "a", Op: "torch.add", Verdict: Pass, Witness: "same"},
-		{Capture: "a", Op: "torch.add", Verdict: Pass, Witness: "same", Layout: "transposed"},
-		{Capture: "b", Op: "torch.add", Verdict: Fail, Witness: "worse"},
-		{Capture: "c", Op: "torch.add", Verdict: Pass},
+		{Capture: "a", Op: "torch.add", Verdict: verdict.Pass, Witness: "same"},
+		{Capture: "a", Op: "torch.add", Verdict: verdict.Pass, Witness: "same", Layout: "transposed"},
+		{Capture: "b", Op: "torch.add", Verdict: verdict.Fail, Witness: "worse"},
+		{Capture: "c", Op: "torch.add", Verdict: verdict.Pass},
 	} {
 		s.Add(r)
 	}

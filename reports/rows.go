@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/optool/optool/verdict"
 )
 
 // A TensorInfo is what op_tools' tables show of a tensor.
@@ -36,7 +38,7 @@ type CompareRow struct {
 	MaxRelative float64
 	ATol, RTol  float64
 	ErrorInfo   string
-	Verdict     string // optool's; after op_tools' columns
+	Verdict     verdict.Verdict // optool's; after op_tools' columns
 	Reason      string
 }
 
@@ -96,25 +98,6 @@ func Num(f float64) *Number {
 	return &n
 }
 
-// Verdicts of a Result: a closed set.
-const (
-	Pass        = "pass"
-	Warn        = "warn"
-	Fail        = "fail"
-	Mistrusted  = "mistrusted"  // compared, but proves little
-	Unsupported = "unsupported" // op or argument not known
-	Skipped     = "skipped"
-	Invalid     = "invalid" // unreadable or inconsistent input
-	Crash       = "crash"
-	Timeout     = "timeout"
-	Error       = "error"
-)
-
-// Verdicts lists the verdicts from best to worst as summaries rank them.
-func Verdicts() []string {
-	return []string{Skipped, Mistrusted, Pass, Warn, Unsupported, Fail, Invalid, Error, Timeout, Crash}
-}
-
 // A Result is one compared value, or the one line of a call that could not be
 // compared (Target is then empty). Nil fields do not apply.
 type Result struct {
@@ -123,9 +106,9 @@ type Result struct {
 	ForwardID *int            `json:"forward_id"` // counts hooks within a process
 	Phase     string          `json:"phase"`      // input, forward or backward
 	Target    string          `json:"target"`     // output[0]
-	Verdict   string          `json:"verdict"`    // one of Verdicts
-	Reason    string          `json:"reason"`     // one sentence; empty on a plain pass
-	Allclose  *bool           `json:"allclose"`   // op_tools' rule
+	Verdict   verdict.Verdict `json:"verdict"`
+	Reason    string          `json:"reason"`   // one sentence; empty on a plain pass
+	Allclose  *bool           `json:"allclose"` // op_tools' rule
 	Cosine    *Number         `json:"cosine_similarity"`
 	MaxAbs    *Number         `json:"max_abs_diff"`
 	MaxRel    *Number         `json:"max_relative_diff"`
@@ -203,17 +186,11 @@ func (r *Result) OverflowRow() OverflowRow {
 }
 
 // Finding reports whether r is something that its reader has to look at.
-func (r *Result) Finding() bool {
-	switch r.Verdict {
-	case Pass, Warn, Mistrusted, Skipped, Unsupported:
-		return false
-	}
-	return true
-}
+func (r *Result) Finding() bool { return r.Verdict.Finding() }
 
 // An OpSummary counts the captures of one op by their worst verdict.
 type OpSummary struct {
-	Op     string         `json:"op"`
-	Counts map[string]int `json:"counts"` // by verdict
-	Worst  *Result        `json:"worst,omitempty"`
+	Op     string                  `json:"op"`
+	Counts map[verdict.Verdict]int `json:"counts"` // by verdict
+	Worst  *Result                 `json:"worst,omitempty"`
 }

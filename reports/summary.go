@@ -9,14 +9,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/optool/optool/verdict"
 )
 
 // A Summary counts results and keeps the worst of each op. Its memory grows
 // with the number of ops, not of results, provided that the results of a
 // capture are added one after the other.
 type Summary struct {
-	Captures    map[string]int // captures by their worst verdict
-	Results     map[string]int // results by verdict
+	Captures    map[verdict.Verdict]int // captures by their worst verdict
+	Results     map[verdict.Verdict]int // results by verdict
 	Interrupted bool
 	Elapsed     time.Duration // 0 if not measured
 	PeakRSS     int64         // largest resident set in bytes, 0 if not measured
@@ -27,13 +29,14 @@ type Summary struct {
 
 	ops          map[string]*OpSummary
 	capture, op  string // being added
-	worst        string
+	worst        verdict.Verdict
 	addedCapture bool
 }
 
 // NewSummary returns an empty summary.
 func NewSummary() *Summary {
-	return &Summary{Captures: map[string]int{}, Results: map[string]int{}, ops: map[string]*OpSummary{}}
+	return &Summary{Captures: map[verdict.Verdict]int{}, Results: map[verdict.Verdict]int{},
+		ops: map[string]*OpSummary{}}
 }
 
 // Add counts one result.
@@ -49,7 +52,7 @@ func (s *Summary) Add(r *Result) {
 		}
 		s.Witness[r.Witness]++
 	}
-	if rank(r.Verdict) > rank(s.worst) {
+	if r.Verdict.Rank() > s.worst.Rank() {
 		s.worst = r.Verdict
 	}
 	o := s.opOf(r.Op)
@@ -61,7 +64,7 @@ func (s *Summary) Add(r *Result) {
 
 // worse orders results by verdict, then by how many elements differ.
 func worse(a, b *Result) bool {
-	if d := cmp.Compare(rank(a.Verdict), rank(b.Verdict)); d != 0 {
+	if d := cmp.Compare(a.Verdict.Rank(), b.Verdict.Rank()); d != 0 {
 		return d > 0
 	}
 	return a.Mismatch != nil && (b.Mismatch == nil || *a.Mismatch > *b.Mismatch)
@@ -70,7 +73,7 @@ func worse(a, b *Result) bool {
 func (s *Summary) opOf(op string) *OpSummary {
 	o := s.ops[op]
 	if o == nil {
-		o = &OpSummary{Op: op, Counts: map[string]int{}}
+		o = &OpSummary{Op: op, Counts: map[verdict.Verdict]int{}}
 		s.ops[op] = o
 	}
 	return o
@@ -88,13 +91,13 @@ func (s *Summary) endCapture() {
 func (s *Summary) Ops() []*OpSummary {
 	s.endCapture()
 	return slices.SortedFunc(maps.Values(s.ops), func(a, b *OpSummary) int {
-		return cmp.Or(cmp.Compare(rank(b.Worst.Verdict), rank(a.Worst.Verdict)), cmp.Compare(a.Op, b.Op))
+		return cmp.Or(cmp.Compare(b.Worst.Verdict.Rank(), a.Worst.Verdict.Rank()), cmp.Compare(a.Op, b.Op))
 	})
 }
 
 // Compared is the number of results that compared something.
 func (s *Summary) Compared() int {
-	return s.Results[Pass] + s.Results[Warn] + s.Results[Fail] + s.Results[Mistrusted]
+	return s.Results[verdict.Pass] + s.Results[verdict.Warn] + s.Results[verdict.Fail] + s.Results[verdict.Mistrusted]
 }
 
 // Counts are the numbers of a run's last line: compared, and one per verdict, of
@@ -102,33 +105,41 @@ func (s *Summary) Compared() int {
 func (s *Summary) Counts() map[string]any {
 	s.endCapture()
 	m := map[string]any{"compared": s.Compared()}
-	for _, v := range Verdicts() {
-		m[v] = s.Results[v]
-		m["captures_"+v] = s.Captures[v]
+	for _, v := range verdict.All() {
+		m[string(v)] = s.Results[v]
+		m["captures_"+string(v)] = s.Captures[v]
 	}
 	return m
 }
 
 // Differs reports whether any result is a difference or a device's failure.
 func (s *Summary) Differs() bool {
-	return s.Results[Fail]+s.Results[Crash]+s.Results[Timeout] > 0
+	return s.Results[verdict.Fail]+s.Results[verdict.Crash]+s.Results[verdict.Timeout] > 0
 }
 
 // Refused reports whether any input was unreadable or could not be run.
-func (s *Summary) Refused() bool { return s.Results[Invalid]+s.Results[Error] > 0 }
-
-func rank(verdict string) int { return slices.Index(Verdicts(), verdict) }
+func (s *Summary) Refused() bool { return s.Results[verdict.Invalid]+s.Results[verdict.Error] > 0 }
 
 // used lists the verdicts that captures have, in the order of tables.
-func (s *Summary) used() []string {
+func (s *Summary) used() []verdict.Verdict {
 	s.endCapture()
-	var used []string
-	for _, v := range []string{Pass, Warn, Fail, Mistrusted, Unsupported, Skipped, Invalid, Error, Timeout, Crash} {
+	var used []verdict.Verdict
+	for _, v := range []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Fail, verdict.Mistrusted,
+		verdict.Unsupported, verdict.Skipped, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash} {
 		if s.Captures[v] > 0 {
 			used = append(used, v)
 		}
 	}
 	return used
+}
+
+// columnsOf are the headings of columns for verdicts.
+func columnsOf(vs []verdict.Verdict) []string {
+	columns := make([]string, len(vs))
+	for i, v := range vs {
+		columns[i] = string(v)
+	}
+	return columns
 }
 
 // Write prints the counts by op and one line in total. width limits the lines;
@@ -137,7 +148,7 @@ func (s *Summary) Write(w io.Writer, width int) error {
 	ops := s.Ops()
 	used := s.used()
 	if len(ops) > 0 {
-		l := NewListing(w, width, append(append([]string{"op"}, used...), "worst")...)
+		l := NewListing(w, width, append(append([]string{"op"}, columnsOf(used)...), "worst")...)
 		for i := range used {
 			l.Right(i + 1)
 		}
@@ -151,7 +162,7 @@ func (s *Summary) Write(w io.Writer, width int) error {
 				row = append(row, n)
 			}
 			note := ""
-			if o.Worst.Verdict != Pass {
+			if o.Worst.Verdict != verdict.Pass {
 				note = strings.TrimSpace(o.Worst.Target + " " + o.Worst.Reason)
 			}
 			if err := l.Add(append(row, note)...); err != nil {

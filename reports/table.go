@@ -199,7 +199,7 @@ func WriteCompare(w io.Writer, width int, rows []CompareRow) error {
 	if slices.ContainsFunc(rows, func(r CompareRow) bool { return r.Verdict != "" }) {
 		verdict := column{name: "verdict"}
 		for _, r := range rows {
-			verdict.cells = append(verdict.cells, r.Verdict)
+			verdict.cells = append(verdict.cells, string(r.Verdict))
 		}
 		cols = append(cols, verdict)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/optool/optool/verdict"
 )
 
 // A Sheet is a table for a file: every row has a cell for each column. Cells are
@@ -26,7 +28,7 @@ var resultColumns = []struct {
 	{"forward_id", func(r *Result) any { return cell(r.ForwardID) }},
 	{"phase", func(r *Result) any { return r.Phase }},
 	{"target", func(r *Result) any { return r.Target }},
-	{"verdict", func(r *Result) any { return r.Verdict }},
+	{"verdict", func(r *Result) any { return string(r.Verdict) }},
 	{"reason", func(r *Result) any { return r.Reason }},
 	{"allclose", func(r *Result) any { return cell(r.Allclose) }},
 	{"cosine_similarity", func(r *Result) any { return numberCell(r.Cosine) }},
@@ -207,7 +209,8 @@ func (rec *Recording) OpSheet() Sheet {
 	ops := rec.Summary.Ops()
 	used := rec.Summary.used()
 	return Sheet{
-		Name: "by op", Columns: append(append([]string{"op", "captures"}, used...), "worst_verdict", "worst_capture",
+		Name: "by op", Columns: append(append([]string{"op", "captures"}, columnsOf(used)...), "worst_verdict",
+			"worst_capture",
 			"worst_target", "worst_reason", "worst_index", "actual", "expected", "repro"),
 		Rows: func(yield func([]any) bool) {
 			for _, o := range ops {
@@ -220,7 +223,8 @@ func (rec *Recording) OpSheet() Sheet {
 					row = append(row, o.Counts[v])
 				}
 				w := o.Worst
-				row = append(row, w.Verdict, w.Capture, w.Target, w.Reason, indexCell(w.Worst), valueCell(w.Actual),
+				row = append(row, string(w.Verdict), w.Capture, w.Target, w.Reason, indexCell(w.Worst),
+					valueCell(w.Actual),
 					valueCell(w.Expected), cell(w.Repro))
 				if !yield(row) {
 					return
@@ -251,7 +255,7 @@ func (rec *Recording) SummarySheet() Sheet {
 		for _, v := range s.used() {
 			rows = append(rows, []any{"captures_" + v, s.Captures[v]})
 		}
-		for _, v := range Verdicts() {
+		for _, v := range verdict.All() {
 			if s.Results[v] > 0 {
 				rows = append(rows, []any{"results_" + v, s.Results[v]})
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/optool/optool/timing"
+	"github.com/optool/optool/verdict"
 )
 
 func timings() []*Timing {
@@ -36,7 +37,7 @@ func TestTimingLines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := j.Result(&Result{Capture: "t/add/1", Verdict: Pass}); err != nil {
+	if err := j.Result(&Result{Capture: "t/add/1", Verdict: verdict.Pass}); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Result(&Result{Capture: "t/add/1", Verdict: "fail"}); err != nil {

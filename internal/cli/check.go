@@ -14,6 +14,7 @@ import (
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 type checkOptions struct {
@@ -192,7 +193,7 @@ func (c *checked) refuse(e *capture.Entry, op string, k capture.Kind, err error)
 	c.failures = append(c.failures, err)
 	reason := err.Error()
 	c.lines = append(c.lines, &reports.Result{
-		Capture: e.Rel, Op: op, ForwardID: known(e.ID), Phase: phase, Verdict: reports.Invalid, Reason: reason,
+		Capture: e.Rel, Op: op, ForwardID: known(e.ID), Phase: phase, Verdict: verdict.Invalid, Reason: reason,
 	})
 }
 
@@ -210,7 +211,7 @@ func (c *checked) file(e *capture.Entry, call *capture.Call, k capture.Kind) {
 		line := &reports.Result{
 			Label: fmt.Sprintf("%s[%d]", label, i), Stats: &reports.Stats{},
 			Capture: e.Rel, Op: call.Op, ForwardID: known(e.ID), Phase: phase,
-			Target: fmt.Sprintf("%s[%d]", target, i), Verdict: reports.Pass,
+			Target: fmt.Sprintf("%s[%d]", target, i), Verdict: verdict.Pass,
 		}
 		if err := examine(v, &row, line); err != nil {
 			c.refuse(e, call.Op, k, &capture.FileError{Path: e.RelPath(capture.Device, k), Err: err})
@@ -218,7 +219,7 @@ func (c *checked) file(e *capture.Entry, call *capture.Call, k capture.Kind) {
 		}
 		if row.Overflow {
 			c.overflow = true
-			line.Verdict, line.Reason = reports.Fail, overflowText(row.NaN, row.Inf)
+			line.Verdict, line.Reason = verdict.Fail, overflowText(row.NaN, row.Inf)
 		}
 		c.rows, c.lines = append(c.rows, row), append(c.lines, line)
 	}

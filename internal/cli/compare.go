@@ -18,6 +18,7 @@ import (
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 type compareOptions struct {
@@ -293,7 +294,7 @@ func (o *compareOptions) compare(m match, tol *compare.Tolerances) compared {
 	}
 	c := &comparison{match: m, tol: tol, tolerances: o.tolerances, op: m.a.Op, compared: compared{selected: true}}
 	if m.b == nil {
-		c.whole("", reports.Skipped, m.only)
+		c.whole("", verdict.Skipped, m.only)
 		return c.compared
 	}
 	a, _ := m.a.Load(capture.LoadOptions{Read: o.read, Side: m.aSide, Only: capture.Of(m.kinds...)})
@@ -309,7 +310,7 @@ func (o *compareOptions) compare(m match, tol *compare.Tolerances) compared {
 		c.kind(k, a, b)
 	}
 	if len(c.results) == 0 {
-		c.whole("", reports.Skipped, "the two sides have no file in common")
+		c.whole("", verdict.Skipped, "the two sides have no file in common")
 	}
 	return c.compared
 }
@@ -347,18 +348,18 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 			return
 		}
 		if err != nil {
-			c.whole(phase, reports.Invalid, err.Error())
+			c.whole(phase, verdict.Invalid, err.Error())
 			return
 		}
 	}
 	got, errA := value.Leaves(a.Values(k))
 	want, errB := value.Leaves(b.Values(k))
 	if err := errors.Join(errA, errB); err != nil {
-		c.whole(phase, reports.Invalid, err.Error())
+		c.whole(phase, verdict.Invalid, err.Error())
 		return
 	}
 	if len(got) != len(want) {
-		c.whole(phase, reports.Fail, fmt.Sprintf("%s: %d values against %d", k, len(got), len(want)))
+		c.whole(phase, verdict.Fail, fmt.Sprintf("%s: %d values against %d", k, len(got), len(want)))
 		return
 	}
 	for i := range got {
@@ -371,8 +372,8 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 }
 
 // whole adds the one result of a phase that could not be compared.
-func (c *comparison) whole(phase, verdict, reason string) {
-	c.add(&reports.Result{Phase: phase, Verdict: verdict, Reason: reason})
+func (c *comparison) whole(phase string, v verdict.Verdict, reason string) {
+	c.add(&reports.Result{Phase: phase, Verdict: v, Reason: reason})
 }
 
 func (c *comparison) add(r *reports.Result) {
@@ -393,7 +394,7 @@ func (c *comparison) add(r *reports.Result) {
 func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 	g, isTensor := got.(*tensor.Tensor)
 	w, wantTensor := want.(*tensor.Tensor)
-	res := compare.Result{Verdict: compare.Pass, Numel: 1, MaxULP: math.NaN()}
+	res := compare.Result{Verdict: verdict.Pass, Numel: 1, MaxULP: math.NaN()}
 	dt, reference := tensor.Invalid, "python"
 	var shape []int
 	if isTensor && wantTensor {
@@ -402,13 +403,13 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 	} else {
 		res.OpTools, res.Rule = compare.OpToolsValues(got, want), "op_tools' rule for values"
 		if !res.OpTools.AllClose && (isTensor || wantTensor || value.Repr(got) != value.Repr(want)) {
-			res.Verdict, res.Mismatched = compare.Fail, 1
+			res.Verdict, res.Mismatched = verdict.Fail, 1
 			res.Reason = fmt.Sprintf("%s against %s", value.Str(got), value.Str(want))
 		}
 	}
 	r := comparisonReport(&res, dt, shape)
 	source := "captured"
-	r.Phase, r.Target, r.Label, r.Verdict, r.Reason, r.Source, r.Reference = phase, target, label, string(res.Verdict),
+	r.Phase, r.Target, r.Label, r.Verdict, r.Reason, r.Source, r.Reference = phase, target, label, res.Verdict,
 		res.Reason, &source, &reference
 	c.add(r)
 }
@@ -417,7 +418,7 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 // the op, and where that is not enough op_tools' tolerance decides.
 func (c *comparison) tensors(label string, g, w *tensor.Tensor) (res compare.Result) {
 	if err := readable(g, w); err != nil {
-		return compare.Result{Verdict: compare.Invalid, Reason: err.Error(), MaxULP: math.NaN()}
+		return compare.Result{Verdict: verdict.Invalid, Reason: err.Error(), MaxULP: math.NaN()}
 	}
 	tol, override := c.tol.For(c.op, "", label, g.DType), c.tol.Override(c.op, "", label, g.DType)
 	model := compare.Model{ULPs: 1, Cast: true}
@@ -425,8 +426,8 @@ func (c *comparison) tensors(label string, g, w *tensor.Tensor) (res compare.Res
 		model.Round = c.precision
 	}
 	res = compare.Check(g, w, model, tol, override)
-	if n := res.OpTools; override == nil && n.AllClose && (res.Verdict == compare.Fail || res.Verdict == compare.Warn) {
-		res.Verdict, res.Reason, res.Mismatched = compare.Pass, "", 0
+	if n := res.OpTools; override == nil && n.AllClose && (res.Verdict == verdict.Fail || res.Verdict == verdict.Warn) {
+		res.Verdict, res.Reason, res.Mismatched = verdict.Pass, "", 0
 		res.Rule = fmt.Sprintf("allclose atol=%g rtol=%g", n.Atol, n.Rtol)
 	}
 	return res

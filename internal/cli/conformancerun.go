@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/diopi_conformance"
@@ -20,6 +19,7 @@ import (
 	"github.com/optool/optool/diopi_conformance/numpypickle"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // A tested case is what run_test found.
@@ -104,7 +104,7 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 			if err := j.result(r); err != nil {
 				return err
 			}
-			if worst == nil && !slices.Contains([]string{reports.Pass, reports.Skipped}, r.Verdict) {
+			if worst == nil && !slices.Contains([]verdict.Verdict{verdict.Pass, verdict.Skipped}, r.Verdict) {
 				worst = r
 			}
 		}
@@ -114,7 +114,7 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 		}
 		bar.add(worst != nil)
 		switch {
-		case worst != nil && worst.Verdict == reports.Unsupported:
+		case worst != nil && worst.Verdict == verdict.Unsupported:
 			o.log(a, bar, "INFO", "Run diopi_functions.%s [%s] not implemented: %s", t.c.Function(), t.c.Name,
 				worst.Reason)
 		case worst != nil:
@@ -166,7 +166,7 @@ func functionsOf(cases []*configs.Case) []string {
 
 // ran reports whether any result of a case says more than that it was skipped.
 func ran(results []*reports.Result) bool {
-	return slices.ContainsFunc(results, func(r *reports.Result) bool { return r.Verdict != reports.Skipped })
+	return slices.ContainsFunc(results, func(r *reports.Result) bool { return r.Verdict != verdict.Skipped })
 }
 
 // Files of --impl_folder. A vendor may have either alone.
@@ -221,17 +221,17 @@ func (o *conformanceOptions) reports(t tested) []*reports.Result {
 		source = "captured"
 	}
 	if t.leftOut != "" {
-		return []*reports.Result{{Capture: t.c.Name, Op: t.c.Function(), Phase: "forward", Verdict: reports.Skipped,
+		return []*reports.Result{{Capture: t.c.Name, Op: t.c.Function(), Phase: "forward", Verdict: verdict.Skipped,
 			Reason: t.leftOut, Source: &source, Repro: &repro}}
 	}
 	var out []*reports.Result
 	for _, r := range t.results {
 		rec := &reports.Result{
-			Capture: t.c.Name, Op: t.c.Function(), Phase: r.Phase, Target: r.Target, Verdict: string(r.Verdict),
+			Capture: t.c.Name, Op: t.c.Function(), Phase: r.Phase, Target: r.Target, Verdict: r.Verdict,
 			Reason: r.Reason,
 			Source: &source, Repro: &repro,
 		}
-		if r.Converted != "" && r.Verdict != compare.Pass {
+		if r.Converted != "" && r.Verdict != verdict.Pass {
 			rec.Reason += "; converted: " + r.Converted
 		}
 		if r.Want != nil {

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
 )
 
 // testRuntime is the mode utest.
@@ -34,9 +34,9 @@ func (o *conformanceOptions) testRuntime(ctx context.Context, a *app) error {
 		if ctx.Err() != nil {
 			break
 		}
-		verdict, reason := t.Run(ctx, rep.coverage, dev.Info())
+		v, reason := t.Run(ctx, rep.coverage, dev.Info())
 		group, _, _ := strings.Cut(t.Name, "::")
-		r := &reports.Result{Capture: t.Name, Op: group, Phase: "forward", Verdict: string(verdict), Reason: reason,
+		r := &reports.Result{Capture: t.Name, Op: group, Phase: "forward", Verdict: v, Reason: reason,
 			Source: &source, Repro: &repro}
 		if err := j.result(r); err != nil {
 			return failed(err)
@@ -44,11 +44,11 @@ func (o *conformanceOptions) testRuntime(ctx context.Context, a *app) error {
 		rep.count(group, nil, []*reports.Result{r}, false)
 		bar.add(r.Finding())
 		switch {
-		case verdict == compare.Pass && !a.quiet:
+		case v == verdict.Pass && !a.quiet:
 			o.log(a, bar, "INFO", "utest %s passed", t.Name)
-		case verdict == compare.Warn || verdict == compare.Unsupported:
+		case v == verdict.Warn || v == verdict.Unsupported:
 			o.log(a, bar, "WARNING", "utest %s: %s", t.Name, reason)
-		case verdict != compare.Pass:
+		case v != verdict.Pass:
 			o.log(a, bar, "ERROR", "utest %s failed: %s", t.Name, reason)
 		}
 	}

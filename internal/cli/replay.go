@@ -283,7 +283,7 @@ func loadTolerances(path string) (*compare.Tolerances, error) {
 func toReport(e *capture.Entry, op string, r replay.Result) *reports.Result {
 	out := comparisonReport(r.Compared, r.DType, r.Shape)
 	out.Capture, out.Op, out.Phase, out.Target = e.Rel, op, string(r.Phase), r.Target
-	out.Verdict, out.Reason = string(r.Verdict), r.Reason
+	out.Verdict, out.Reason = r.Verdict, r.Reason
 	if e.ID >= 0 {
 		out.ForwardID = &e.ID
 	}

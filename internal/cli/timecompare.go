@@ -8,6 +8,7 @@ import (
 
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/timing"
+	"github.com/optool/optool/verdict"
 )
 
 // compareTimes compares two files of JSON lines that time wrote: series by
@@ -122,14 +123,14 @@ func (a *app) readTimes(path string) (*reports.Recording, error) {
 
 // accuracyChange says how the worst verdict of a capture changed, where both
 // runs have one.
-func accuracyChange(old, cur string) string {
+func accuracyChange(old, cur verdict.Verdict) string {
 	switch {
 	case old == "" || cur == "":
 		return ""
 	case old == cur:
-		return cur
+		return string(cur)
 	}
-	return old + " -> " + cur
+	return string(old) + " -> " + string(cur)
 }
 
 func percent(ratio float64) string {

@@ -7,10 +7,10 @@ import (
 	"strconv"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
 )
 
 // leftOut are the calls that could not be measured.
@@ -31,45 +31,45 @@ type unsupportedOp struct {
 // leave tells that a call cannot be measured: what is not supported is listed in
 // the end, anything else is a warning at once.
 func (t *timer) leave(e *capture.Entry, op string, err error) error {
-	verdict := compare.Error
+	v := verdict.Error
 	var failed *ondevice.CallError
 	switch {
 	case errors.Is(err, opdef.ErrUnknownOp):
-		verdict = compare.Unsupported
+		v = verdict.Unsupported
 	case errors.As(err, &failed):
-		verdict = failed.Verdict
+		v = failed.Verdict
 	}
-	switch verdict {
-	case compare.Unsupported:
+	switch v {
+	case verdict.Unsupported:
 		t.left.add(op, err.Error())
-	case compare.Error:
+	case verdict.Error:
 		t.tally.refused++
 		t.warn("%s: %v", e.Rel, err)
 	default:
 		t.left.failed = true
 		t.warn("%s: %v", e.Rel, err)
 	}
-	return t.unmeasured(e, op, "", verdict, err)
+	return t.unmeasured(e, op, "", v, err)
 }
 
 // forwardOnly tells that the device has no backward pass for a call.
 func (t *timer) forwardOnly(k *task, err error) error {
 	t.left.forward++
-	return t.unmeasured(k.entry, k.op, "backward", compare.Unsupported, err)
+	return t.unmeasured(k.entry, k.op, "backward", verdict.Unsupported, err)
 }
 
 // unmeasured writes the JSON line of a phase that was not measured, of the whole
 // call if phase is empty.
-func (t *timer) unmeasured(e *capture.Entry, op, phase string, verdict compare.Verdict, err error) error {
+func (t *timer) unmeasured(e *capture.Entry, op, phase string, v verdict.Verdict, err error) error {
 	return t.json.write(struct {
 		Kind      string          `json:"kind"`
 		Capture   string          `json:"capture"`
 		Op        string          `json:"op"`
 		ForwardID *int            `json:"forward_id"`
 		Phase     string          `json:"phase"`
-		Verdict   compare.Verdict `json:"verdict"`
+		Verdict   verdict.Verdict `json:"verdict"`
 		Reason    string          `json:"reason"`
-	}{"unmeasured", e.Rel, op, forwardIDOf(e), phase, verdict, err.Error()})
+	}{"unmeasured", e.Rel, op, forwardIDOf(e), phase, v, err.Error()})
 }
 
 // forwardIDOf is the number of a recorded call, nil if it is not known.

@@ -14,6 +14,7 @@ import (
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/timing"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // A timeTable prints series as they are known: one per line, or in few columns
@@ -77,8 +78,8 @@ func newTimeTable(w io.Writer, width int, peak, accuracy bool) *timeTable {
 // wideEnough reports whether few columns leave room for some more.
 func (t *timeTable) wideEnough() bool { return t.width >= 110 }
 
-// add prints a series; verdict is that on the results of the call.
-func (t *timeTable) add(x *reports.Timing, verdict string) error {
+// add prints a series; worst is the verdict on the results of the call.
+func (t *timeTable) add(x *reports.Timing, worst verdict.Verdict) error {
 	m := x.Series.Summary()
 	bandwidth, flops := x.Rates()
 	id := "-"
@@ -100,11 +101,11 @@ func (t *timeTable) add(x *reports.Timing, verdict string) error {
 		cells = append(append([]string{x.Op, id}, cells...), string(x.Series.Stop), strconv.Itoa(x.Calls),
 			x.Shapes, x.Doubt())
 		if t.accuracy {
-			cells = append(cells, verdict)
+			cells = append(cells, string(worst))
 		}
 		return t.list.Add(cells...)
 	}
-	t.call(x, id, verdict)
+	t.call(x, id, worst)
 	if t.wideEnough() {
 		cells = append(cells, string(x.Series.Stop))
 	}
@@ -112,7 +113,7 @@ func (t *timeTable) add(x *reports.Timing, verdict string) error {
 }
 
 // call prints the line of a call, and a second one where its inputs do not fit.
-func (t *timeTable) call(x *reports.Timing, id, verdict string) {
+func (t *timeTable) call(x *reports.Timing, id string, worst verdict.Verdict) {
 	if key := x.Op + " " + x.Capture; key != t.last {
 		t.last = key
 		line := x.Op + "  " + id
@@ -120,7 +121,7 @@ func (t *timeTable) call(x *reports.Timing, id, verdict string) {
 			line += fmt.Sprintf("  %d calls", x.Calls)
 		}
 		if t.accuracy {
-			line += "  " + cmp.Or(verdict, "-")
+			line += "  " + cmp.Or(string(worst), "-")
 		}
 		if full := line + "  " + x.Shapes; utf8.RuneCountInString(full) <= t.width {
 			t.list.Line(full)

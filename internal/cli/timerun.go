@@ -14,6 +14,7 @@ import (
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/timing"
+	"github.com/optool/optool/verdict"
 )
 
 // A task is a call to measure, and what was measured of it.
@@ -27,7 +28,7 @@ type task struct {
 	series []*reports.Timing
 	peak   reports.Peak
 
-	verdict string // on its results; "" if they were not looked at
+	verdict verdict.Verdict // on its results; "" if they were not looked at
 	spent   time.Duration
 	failed  bool // it could not be measured: later rounds leave it out
 }

@@ -10,12 +10,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/devicebridge/diopi/mapping"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
 )
 
 // Options of New.
@@ -54,28 +54,28 @@ func New(ctx context.Context, library *devicebridge.Device, opt Options) *Device
 func (d *Device) Run(c *replay.DeviceCall) *replay.DeviceRun {
 	run := &replay.DeviceRun{}
 	if d.opt.Fallback != nil && d.opt.Fallback(c.Call.Name) {
-		run.Forward = replay.DeviceStatus{Verdict: compare.Skipped, Reason: "falls back to the CPU"}
+		run.Forward = replay.DeviceStatus{Verdict: verdict.Skipped, Reason: "falls back to the CPU"}
 		return run
 	}
 	p, err := d.Plan(c)
 	if err != nil {
-		run.Forward = replay.DeviceStatus{Verdict: compare.Unsupported, Reason: err.Error()}
+		run.Forward = replay.DeviceStatus{Verdict: verdict.Unsupported, Reason: err.Error()}
 		return run
 	}
 	run.Casts = p.cast
 	p.rounded(run)
 	res, err := d.library.RunWith(d.ctx, p.Plan, devicebridge.Options{Repeat: d.opt.Repeat})
 	if err != nil && d.ctx.Err() != nil {
-		run.Forward = replay.DeviceStatus{Verdict: compare.Skipped, Reason: "interrupted"}
+		run.Forward = replay.DeviceStatus{Verdict: verdict.Skipped, Reason: "interrupted"}
 		return run
 	}
 	var memory *tensor.MemoryError
 	switch {
 	case errors.As(err, &memory): // as on the reference
-		run.Forward = replay.DeviceStatus{Verdict: compare.Skipped, Reason: err.Error()}
+		run.Forward = replay.DeviceStatus{Verdict: verdict.Skipped, Reason: err.Error()}
 		return run
 	case err != nil:
-		run.Forward = replay.DeviceStatus{Verdict: compare.Error, Reason: err.Error()}
+		run.Forward = replay.DeviceStatus{Verdict: verdict.Error, Reason: err.Error()}
 		return run
 	}
 	p.fill(run, res)
@@ -167,11 +167,11 @@ func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
 			status = &run.Backward
 		}
 		if r := &res.Calls[i]; r.Status != devicebridge.OK && status.Verdict == "" {
-			status.Verdict, status.Reason = verdict(r)
+			status.Verdict, status.Reason = statusOf(r)
 		}
 	}
 	if p.backward != "" {
-		run.Backward = replay.DeviceStatus{Verdict: compare.Skipped, Reason: p.backward}
+		run.Backward = replay.DeviceStatus{Verdict: verdict.Skipped, Reason: p.backward}
 	}
 	for _, f := range res.Findings {
 		phase := replay.Forward
@@ -318,20 +318,20 @@ func (p *Prepared) dtypes() map[string]tensor.DType {
 }
 
 // verdict is what a call that did not end well means.
-func verdict(r *devicebridge.CallResult) (compare.Verdict, string) {
+func statusOf(r *devicebridge.CallResult) (verdict.Verdict, string) {
 	reason := r.Reason
 	if !strings.Contains(reason, r.Function) {
 		reason = r.Function + ": " + reason
 	}
 	switch r.Status {
 	case devicebridge.Unsupported:
-		return compare.Unsupported, reason
+		return verdict.Unsupported, reason
 	case devicebridge.Threw, devicebridge.Crashed, devicebridge.Exited:
-		return compare.Crash, reason
+		return verdict.Crash, reason
 	case devicebridge.TimedOut:
-		return compare.Timeout, reason
+		return verdict.Timeout, reason
 	case devicebridge.NotRun:
-		return compare.Skipped, reason
+		return verdict.Skipped, reason
 	}
-	return compare.Fail, reason
+	return verdict.Fail, reason
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 const native = "../../devicebridge/native"
@@ -133,46 +134,46 @@ func TestBrokenDevices(t *testing.T) {
 		fault  string
 		op     string
 		args   []value.Value
-		want   compare.Verdict
+		want   verdict.Verdict
 		reason string // part of one
 	}{
-		{"none", "torch.add", add, compare.Pass, ""},
-		{"none", "torch.mm", long(f32), compare.Pass, ""},
-		{"none", "torch.mm", long(f16), compare.Pass, ""},
-		{"separate_memory", "torch.add", add, compare.Pass, ""},
-		{"off_by_one_tile", "torch.mm", long(f32), compare.Fail, ""},
-		{"half_accumulate", "torch.mm", long(f32), compare.Fail, ""},
-		{"half_accumulate", "torch.mm", long(f16), compare.Warn, ""},
-		{"swapped_arguments", "torch.sub", []value.Value{x, normal(f32, 7)}, compare.Fail, ""},
-		{"nan_last_lane", "torch.add", add, compare.Fail, "is NaN where"},
-		{"ignores_strides", "torch.add", []value.Value{x, normal(f32, 7, 6).Transpose(0, 1)}, compare.Fail, ""},
-		{"wrong_dtype", "torch.nonzero", []value.Value{y}, compare.Fail, "dtype is int32, want int64"},
-		{"wrong_shape", "torch.nonzero", []value.Value{y}, compare.Fail, "shape is"},
-		{"no_tensor", "torch.nonzero", []value.Value{y}, compare.Fail, "diopiNonzero: it stores no tensor for out0"},
-		{"rounds_up", "torch.add", add, compare.Fail, "another floating-point mode"},
-		{"overruns_workspace", "torch.add", add, compare.Fail,
+		{"none", "torch.add", add, verdict.Pass, ""},
+		{"none", "torch.mm", long(f32), verdict.Pass, ""},
+		{"none", "torch.mm", long(f16), verdict.Pass, ""},
+		{"separate_memory", "torch.add", add, verdict.Pass, ""},
+		{"off_by_one_tile", "torch.mm", long(f32), verdict.Fail, ""},
+		{"half_accumulate", "torch.mm", long(f32), verdict.Fail, ""},
+		{"half_accumulate", "torch.mm", long(f16), verdict.Warn, ""},
+		{"swapped_arguments", "torch.sub", []value.Value{x, normal(f32, 7)}, verdict.Fail, ""},
+		{"nan_last_lane", "torch.add", add, verdict.Fail, "is NaN where"},
+		{"ignores_strides", "torch.add", []value.Value{x, normal(f32, 7, 6).Transpose(0, 1)}, verdict.Fail, ""},
+		{"wrong_dtype", "torch.nonzero", []value.Value{y}, verdict.Fail, "dtype is int32, want int64"},
+		{"wrong_shape", "torch.nonzero", []value.Value{y}, verdict.Fail, "shape is"},
+		{"no_tensor", "torch.nonzero", []value.Value{y}, verdict.Fail, "diopiNonzero: it stores no tensor for out0"},
+		{"rounds_up", "torch.add", add, verdict.Fail, "another floating-point mode"},
+		{"overruns_workspace", "torch.add", add, verdict.Fail,
 			"1 bytes written outside of memory the operator asked for"},
-		{"overwrites_input", "torch.add", add, compare.Fail, "elements of the input input changed"},
-		{"out_of_bounds", "torch.add", add, compare.Fail, "written outside of"},
-		{"out_of_bounds_before", "torch.add", add, compare.Fail, "written outside of"},
-		{"partly_unwritten", "torch.add", add, compare.Fail, "never written"},
-		{"unwritten", "torch.add", add, compare.Fail, "never written"},
-		{"stale_workspace", "torch.add", add, compare.Fail, "never written"},
-		{"nondeterministic", "torch.add", add, compare.Fail, "differ between runs"},
-		{"leaks", "torch.add", add, compare.Fail, "memory grows"},
-		{"changes_shape", "torch.add", add, compare.Fail, "changed behind its handle"},
-		{"hangs", "torch.add", add, compare.Timeout, "no answer in time"},
-		{"stuck_stream", "torch.add", add, compare.Timeout, "no answer in time"},
-		{"segfaults", "torch.add", add, compare.Crash, "SIGSEGV"},
-		{"aborts", "torch.add", add, compare.Crash, "SIGABRT"},
-		{"exits", "torch.add", add, compare.Crash, "exit code 3"},
-		{"throws", "torch.add", add, compare.Crash, "not today"},
-		{"throws_custom", "torch.add", add, compare.Crash, "Unsupported"},
-		{"none", "torch.exp", []value.Value{y}, compare.Unsupported, "diopiExp"},
+		{"overwrites_input", "torch.add", add, verdict.Fail, "elements of the input input changed"},
+		{"out_of_bounds", "torch.add", add, verdict.Fail, "written outside of"},
+		{"out_of_bounds_before", "torch.add", add, verdict.Fail, "written outside of"},
+		{"partly_unwritten", "torch.add", add, verdict.Fail, "never written"},
+		{"unwritten", "torch.add", add, verdict.Fail, "never written"},
+		{"stale_workspace", "torch.add", add, verdict.Fail, "never written"},
+		{"nondeterministic", "torch.add", add, verdict.Fail, "differ between runs"},
+		{"leaks", "torch.add", add, verdict.Fail, "memory grows"},
+		{"changes_shape", "torch.add", add, verdict.Fail, "changed behind its handle"},
+		{"hangs", "torch.add", add, verdict.Timeout, "no answer in time"},
+		{"stuck_stream", "torch.add", add, verdict.Timeout, "no answer in time"},
+		{"segfaults", "torch.add", add, verdict.Crash, "SIGSEGV"},
+		{"aborts", "torch.add", add, verdict.Crash, "SIGABRT"},
+		{"exits", "torch.add", add, verdict.Crash, "exit code 3"},
+		{"throws", "torch.add", add, verdict.Crash, "not today"},
+		{"throws_custom", "torch.add", add, verdict.Crash, "Unsupported"},
+		{"none", "torch.exp", []value.Value{y}, verdict.Unsupported, "diopiExp"},
 	} {
 		t.Run(tc.fault+" "+tc.op, func(t *testing.T) {
 			timeout := 30 * time.Second
-			if tc.want == compare.Timeout {
+			if tc.want == verdict.Timeout {
 				timeout = 300 * time.Millisecond
 			}
 			d := openBroken(t, tc.fault, timeout)
@@ -193,7 +194,7 @@ func TestBrokenDevices(t *testing.T) {
 func TestNoCalls(t *testing.T) {
 	o := replay.Run(record(t, "torch.softmax", nil, normal(tensor.Float32, 0, 4), int64(1)),
 		options(t, openBroken(t, "none", 0), ondevice.Options{}), nil)
-	if want := "  skipped: takes no call of the device\n"; o.Verdict() != compare.Skipped || verdicts(o) != want {
+	if want := "  skipped: takes no call of the device\n"; o.Verdict() != verdict.Skipped || verdicts(o) != want {
 		t.Errorf("%s:\n%swant %s", o.Verdict(), verdicts(o), want)
 	}
 }
@@ -202,18 +203,18 @@ func TestNoCalls(t *testing.T) {
 // layouts that have some.
 func TestStress(t *testing.T) {
 	args := []value.Value{normal(tensor.Float32, 4, 6), normal(tensor.Float32, 4, 6)}
-	for fault, want := range map[string]map[string]compare.Verdict{
-		"ignores_strides": {"": compare.Pass, "non-contiguous": compare.Fail, "transposed": compare.Fail,
-			"storage offset": compare.Pass, "transposed results": compare.Fail},
-		"none": {"": compare.Pass, "non-contiguous": compare.Pass, "transposed": compare.Pass,
-			"storage offset": compare.Pass, "transposed results": compare.Pass},
+	for fault, want := range map[string]map[string]verdict.Verdict{
+		"ignores_strides": {"": verdict.Pass, "non-contiguous": verdict.Fail, "transposed": verdict.Fail,
+			"storage offset": verdict.Pass, "transposed results": verdict.Fail},
+		"none": {"": verdict.Pass, "non-contiguous": verdict.Pass, "transposed": verdict.Pass,
+			"storage offset": verdict.Pass, "transposed results": verdict.Pass},
 	} {
 		opt := options(t, openBroken(t, fault, 0), ondevice.Options{})
 		opt.Stress = true
 		o := replay.Run(record(t, "torch.add", nil, args...), opt, nil)
-		got := map[string]compare.Verdict{}
+		got := map[string]verdict.Verdict{}
 		for _, r := range o.Results {
-			got[r.Layout] = compare.Worse(got[r.Layout], r.Verdict)
+			got[r.Layout] = verdict.Worse(got[r.Layout], r.Verdict)
 			if r.Source != "device" || len(r.Functions) != 1 || r.Functions[0] != "diopiAdd" {
 				t.Errorf("%s %s: source %q, functions %v", fault, r.Layout, r.Source, r.Functions)
 			}
@@ -268,7 +269,7 @@ func TestCasts(t *testing.T) {
 	if len(o.Casts) != 3 || o.Casts[0] != want[0] || o.Casts[1] != want[1] || o.Casts[2] != want[2] {
 		t.Errorf("casts %v, want %v", o.Casts, want)
 	}
-	if r := o.Results[0]; r.DType != tensor.Float64 || r.Verdict != compare.Pass {
+	if r := o.Results[0]; r.DType != tensor.Float64 || r.Verdict != verdict.Pass {
 		t.Errorf("result of dtype %v, want float64 that is right for float32:\n%s", r.DType, verdicts(o))
 	}
 	// Left alone: views, calls that are told a dtype, results of a dtype that no
@@ -314,7 +315,7 @@ func TestConvertConfig(t *testing.T) {
 	} {
 		o := replay.Run(record(t, "torch.mul", nil, x.Transpose(0, 1), y.Transpose(0, 1)),
 			options(t, host, config(tc.config)), nil)
-		if r := o.Results[0]; r.Verdict != compare.Pass || r.DType != tensor.Float64 ||
+		if r := o.Results[0]; r.Verdict != verdict.Pass || r.DType != tensor.Float64 ||
 			strings.Join(r.Functions, " ") != tc.want {
 			t.Errorf("%s: %v, want %s:\n%s", tc.config, r.Functions, tc.want, verdicts(o))
 		}
@@ -324,7 +325,7 @@ func TestConvertConfig(t *testing.T) {
 		ondevice.Options{Casts: func(string) *ondevice.Casts {
 			return &ondevice.Casts{To: map[tensor.DType]tensor.DType{tensor.Float64: tensor.Float32}}
 		}}), nil)
-	if o.Verdict() != compare.Fail {
+	if o.Verdict() != verdict.Fail {
 		t.Errorf("a wrong device:\n%s", verdicts(o))
 	}
 }
@@ -337,7 +338,7 @@ func TestInterrupted(t *testing.T) {
 	opt.Device = ondevice.New(ctx, openBroken(t, "hangs", time.Minute), ondevice.Options{})
 	for range 2 { // in the call, and before it
 		o := replay.Run(record(t, "torch.add", nil, normal(tensor.Float32, 2), normal(tensor.Float32, 2)), opt, nil)
-		if o.Verdict() != compare.Skipped || o.Results[0].Reason != "interrupted" {
+		if o.Verdict() != verdict.Skipped || o.Results[0].Reason != "interrupted" {
 			t.Errorf("%s", verdicts(o))
 		}
 	}
@@ -347,7 +348,7 @@ func TestFallback(t *testing.T) {
 	opt := options(t, openBroken(t, "segfaults", 0),
 		ondevice.Options{Fallback: func(op string) bool { return op == "torch.add" }})
 	o := replay.Run(record(t, "torch.add", nil, normal(tensor.Float32, 2), normal(tensor.Float32, 2)), opt, nil)
-	if o.Verdict() != compare.Skipped || o.Results[0].Reason != "falls back to the CPU" {
+	if o.Verdict() != verdict.Skipped || o.Results[0].Reason != "falls back to the CPU" {
 		t.Errorf("%s", verdicts(o))
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/timing"
+	"github.com/optool/optool/verdict"
 )
 
 // A Timer times one pass of a call on the device. It is a timing.Runner: the
@@ -31,10 +31,10 @@ func (d *Device) NewTimer(c *replay.DeviceCall, flush int64) (*Timer, error) {
 	}
 	p, err := d.Plan(c)
 	if err != nil {
-		return nil, &CallError{compare.Unsupported, err.Error()}
+		return nil, &CallError{verdict.Unsupported, err.Error()}
 	}
 	if t.phase == diopi.Backward && p.backward != "" {
-		return nil, &CallError{compare.Unsupported, p.backward}
+		return nil, &CallError{verdict.Unsupported, p.backward}
 	}
 	t.plan = p.Plan
 	res, err := d.library.RunWith(d.ctx, t.plan, devicebridge.Options{})
@@ -47,7 +47,7 @@ func (d *Device) NewTimer(c *replay.DeviceCall, flush int64) (*Timer, error) {
 // A CallError says that a device does not carry out a call: it has no function
 // for it, or the function fails, dies or does not come back.
 type CallError struct {
-	Verdict compare.Verdict
+	Verdict verdict.Verdict
 	Reason  string
 }
 
@@ -56,7 +56,7 @@ func (e *CallError) Error() string { return e.Reason }
 // ended is an error for the first call that did not end well.
 func ended(res *devicebridge.Result) error {
 	if w := res.Worst(); w != nil {
-		v, reason := verdict(w)
+		v, reason := statusOf(w)
 		return &CallError{v, reason}
 	}
 	return nil

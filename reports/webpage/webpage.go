@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
 )
 
 // MaxRows is how many results a page holds; of more, the worst are kept.
@@ -96,10 +97,10 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	return b.Flush()
 }
 
-// leastRank is the verdict, by its place in reports.Verdicts, from which on all
+// leastRank is the verdict, by its place in verdict.All, from which on all
 // results fit the page; -1 if all do.
 func leastRank(rec *reports.Recording) int {
-	verdicts := reports.Verdicts()
+	verdicts := verdict.All()
 	n := 0
 	for i := len(verdicts) - 1; i >= 0; i-- {
 		if n += rec.Summary.Results[verdicts[i]]; n > MaxRows {
@@ -114,7 +115,7 @@ func rankOf(columns []string, row []any) int {
 	if i < 0 {
 		return -1
 	}
-	return slices.Index(reports.Verdicts(), fmt.Sprint(row[i]))
+	return slices.Index(verdict.All(), verdict.Verdict(fmt.Sprint(row[i])))
 }
 
 // state is the class of the headline.
@@ -130,7 +131,8 @@ func state(rec *reports.Recording) string {
 }
 
 func newFinding(r *reports.Result) finding {
-	f := finding{Verdict: r.Verdict, Op: r.Op, Capture: r.Capture, Target: strings.TrimSpace(r.Phase + " " + r.Target),
+	f := finding{Verdict: string(r.Verdict), Op: r.Op, Capture: r.Capture,
+		Target: strings.TrimSpace(r.Phase + " " + r.Target),
 		Reason: r.Reason}
 	if r.Repro != nil {
 		f.Repro = *r.Repro

@@ -1,0 +1,48 @@
+package compare
+
+import (
+	"math"
+
+	"github.com/optool/optool/verdict"
+)
+
+// A Result is what Check found out about one tensor.
+type Result struct {
+	Verdict verdict.Verdict
+	Reason  string  // one sentence; empty on a plain pass
+	Rule    string  // the rule that decided, e.g. "1 ulp + 12*2^-24*S, n=4"
+	OpTools OpTools // op_tools' numbers for the pair
+
+	// MaxULP is the largest distance from the rounded reference in units in
+	// the last place (representable values between; for complex dtypes, parts in
+	// units of the modulus). NaN where it does not apply: integers, bool, and
+	// tensors that could not be compared.
+	MaxULP float64
+
+	Mismatched int // elements outside the deciding rule (fail and warn)
+	Numel      int
+
+	// WorstIndex is the element that is worst by the deciding rule, Actual and
+	// Expected its two values (bool, int64, float64 or complex128; Expected is
+	// rounded to the dtype). WorstIndex is nil if all elements are equal.
+	WorstIndex       []int
+	Actual, Expected any
+
+	NaNActual, NaNExpected, InfActual, InfExpected int
+
+	// Bias is, of the elements that are not the reference correctly rounded,
+	// the share above it minus the share below: near 0 for rounding, 1 or -1
+	// for a systematic error. 0 if there are none.
+	Bias float64
+
+	// PassAtol is the smallest atol that, with rtol 0, would make op_tools'
+	// rule pass; infinite if none does.
+	PassAtol float64
+
+	// Pattern names the error pattern recognised in a failing tensor, "" if none.
+	Pattern string
+}
+
+func newResult(numel int) Result {
+	return Result{Verdict: verdict.Pass, Numel: numel, MaxULP: math.NaN()}
+}
