@@ -7,6 +7,7 @@ import (
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
@@ -484,7 +485,7 @@ func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
 				total += picked(c, t, probs)
 			}
 		}
-		softmaxRun(x, dst)
+		kernel.Softmax(dst, x)
 		switch {
 		case magnitudes:
 			most := math.Abs(vmath.Max(x))

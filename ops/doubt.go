@@ -93,44 +93,6 @@ func (u doubts) softmax(w, d kernel.Matrix[float64]) {
 	}
 }
 
-// weightDoubts are the weights of queries r .. r+n of batch item i and their
-// doubts. Devices may store scores and weights.
-func (at *attention) weightDoubts(u doubts, i, r int, q, k kernel.Matrix[float64]) (w, d kernel.Matrix[float64]) {
-	w = at.scores(i, r, q, k)
-	d = kernel.Dense(w.Rows, w.Cols, make([]float64, len(w.Data)))
-	kernel.Gemm(u.matrix(q), u.matrix(k).T(), 0, d)
-	for c, x := range w.Data {
-		d.Data[c] = u.of(at.scale)*d.Data[c] + u.stored*u.of(x)
-	}
-	softmaxRows(w)
-	u.softmax(w, d)
-	return w, d
-}
-
-// scoreDoubts are the doubts of what scoreGrads returns. Devices may store the
-// results, with which the gradients' mean over the keys is computed.
-func (at *attention) scoreDoubts(u doubts, i, r int, q, k, v, g kernel.Matrix[float64]) (w, d kernel.Matrix[float64]) {
-	w, d = at.weightDoubts(u, i, r, q, k)
-	h := kernel.Dense(w.Rows, w.Cols, make([]float64, len(w.Data)))
-	own := kernel.Dense(w.Rows, w.Cols, make([]float64, len(w.Data)))
-	kernel.Gemm(g, v.T(), 0, h)
-	kernel.Gemm(u.matrix(g), u.matrix(v).T(), 0, own)
-	for j := range w.Rows {
-		lo, hi := j*at.s, (j+1)*at.s
-		row, doubt, grad, sum := w.Data[lo:hi], d.Data[lo:hi], h.Data[lo:hi], own.Data[lo:hi]
-		mean, meanDoubt := 0.0, 0.0
-		for c, x := range row {
-			mean += x * grad[c]
-			meanDoubt += doubt[c]*u.of(grad[c]) + u.of(x)*sum[c] + x*u.stored*sum[c]
-		}
-		for c, x := range row {
-			left := u.of(grad[c] - mean)
-			sum[c] = doubt[c]*left + u.of(x)*(sum[c]+u.stored*u.of(grad[c])+meanDoubt+(2+u.stored)*left)
-		}
-	}
-	return d, own
-}
-
 // doubts are what the results can be known to, over the steps of torch's own
 // implementation: projections, scores, weights and heads, all of which it
 // stores, and the last projection. torch adds the products of batches in the

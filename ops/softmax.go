@@ -6,6 +6,7 @@ import (
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
@@ -153,7 +154,7 @@ func (c softmaxCall) kernel(arg string) ([]*tensor.Tensor, error) {
 		if c.log {
 			logSoftmaxRun(src, dst)
 		} else {
-			softmaxRun(src, dst)
+			kernel.Softmax(dst, src)
 		}
 	})), nil
 }
@@ -162,14 +163,6 @@ func negate(v []float64) {
 	for i, x := range v {
 		v[i] = -x
 	}
-}
-
-// softmaxRun stores softmax of src in dst. The largest element is taken out
-// first, so that nothing overflows; a run of -Inf alone is nan.
-func softmaxRun(src, dst []float64) {
-	vmath.Affine(dst, src, -vmath.Max(src), 1)
-	vmath.Exp(dst, dst)
-	vmath.Affine(dst, dst, 0, 1/vmath.Sum(dst))
 }
 
 // logSoftmaxRun stores the logarithm of softmax of src in dst.

@@ -17,6 +17,8 @@ type swigluArgs struct {
 
 type attentionArgs struct{ Q, K, V *tensor.Tensor }
 
+type maskedArgs struct{ Q, K, V, Mask *tensor.Tensor }
+
 type normArgs struct {
 	Input, Weight *tensor.Tensor
 	Eps           float64
@@ -29,10 +31,19 @@ func swiglu(g *Graph, a *swigluArgs) Values {
 	return Values{g.Mul(g.SiLU(x[0]), x[1])}
 }
 
-func attention(g *Graph, a *attentionArgs) Values {
+func plainAttention(g *Graph, a *attentionArgs) Values {
 	q, k, v := g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V)
 	w := g.Softmax(g.Scale(g.Matmul(q, g.Transpose(k, -1, -2)), 0.25), -1)
 	return Values{g.Matmul(w, v), w}
+}
+
+// fusedAttention is of queries that stand one key further, see two before and one
+// behind, with scores limited, a mask and slopes; keys and values are computed.
+func fusedAttention(g *Graph, a *maskedArgs) Values {
+	q, k, v := g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V)
+	return Values{g.Attention(g.Tanh(q), g.Scale(k, 0.25), g.Exp(v), Scores{Scale: 0.5, Softcap: 2,
+		Mask: g.Arg("mask", a.Mask), Slopes: tensor.New(tensor.Float32, []int{2}, []float64{0.5, 0.25}),
+		Offset: 1, Before: 2, After: 1, ZeroUnseeing: true})}
 }
 
 // rmsNorm computes in float32, as LLaMA does.
@@ -82,7 +93,18 @@ func composed() map[string]*opdef.Entry {
 				})
 				return cs
 			},
-		}, Composed, attention),
+		}, Composed, plainAttention),
+		"fused": Declare(Op[maskedArgs]{
+			Schema: "fused(Tensor q, Tensor k, Tensor v, Tensor mask) -> Tensor", Doc: doc,
+			Cases: func(r *rand.Rand) (cs []*maskedArgs) {
+				g := opdef.Gen{R: r}
+				each(func(dt tensor.DType) {
+					cs = append(cs, &maskedArgs{g.Normal(dt, 3, 2, 4, 5), g.Normal(dt, 2, 5, 5), g.Normal(dt, 2, 5, 3),
+						g.Normal(dt, 4, 5)})
+				})
+				return cs
+			},
+		}, Fused, fusedAttention),
 		"norm": Declare(Op[normArgs]{
 			Schema: "norm(Tensor input, Tensor weight, float eps=1e-6) -> Tensor", Doc: doc,
 			Cases: func(r *rand.Rand) (cs []*normArgs) {
@@ -129,9 +151,13 @@ func TestBounds(t *testing.T) {
 			return swiglu(g, &swigluArgs{gen.Normal(dt, 64, 128), -1})
 		}, 40},
 		{"attention", func(g *Graph, gen opdef.Gen, dt tensor.DType) Values {
-			return attention(g, &attentionArgs{gen.Normal(dt, 4, 16, 8), gen.Normal(dt, 4, 32, 8),
+			return plainAttention(g, &attentionArgs{gen.Normal(dt, 4, 16, 8), gen.Normal(dt, 4, 32, 8),
 				gen.Normal(dt, 4, 32, 8)})
 		}, 400},
+		{"fused", func(g *Graph, gen opdef.Gen, dt tensor.DType) Values {
+			return fusedAttention(g, &maskedArgs{gen.Normal(dt, 3, 2, 32, 8), gen.Normal(dt, 2, 48, 8),
+				gen.Normal(dt, 2, 48, 8), gen.Normal(dt, 32, 48)})
+		}, 600},
 		{"norm", func(g *Graph, gen opdef.Gen, dt tensor.DType) Values {
 			return rmsNorm(g, &normArgs{gen.Normal(dt, 32, 256), gen.Normal(dt, 256), 1e-6})
 		}, 400},

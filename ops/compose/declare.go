@@ -14,6 +14,7 @@ type Op[A any] = opdef.Planned[A, *Call]
 
 // A Call is a composed call, its results known.
 type Call struct {
+	args  any
 	graph *Graph
 	outs  Values
 	after map[string][]*Value
@@ -24,6 +25,9 @@ type Call struct {
 	grads map[int]*Value
 	seeds []*Value
 }
+
+// Args is the argument struct, a pointer to the operator's argument type.
+func (c *Call) Args() any { return c.args }
 
 // Torch says how torch runs a composed operator.
 type Torch uint8
@@ -52,7 +56,7 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 			}
 		}()
 		g := &Graph{}
-		c = &Call{graph: g, outs: compose(g, a)}
+		c = &Call{args: a, graph: g, outs: compose(g, a)}
 		for _, o := range c.outs {
 			g.double = g.double || o.DType().Real() == tensor.Float64
 		}

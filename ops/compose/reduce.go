@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
@@ -188,7 +189,7 @@ func (g *Graph) Softmax(x *Value, dim int) *Value {
 	if !x.DType().IsFloat() {
 		g.Refuse("input", "softmax is not defined for dtype %s", x.DType())
 	}
-	t := opdef.AlongDim(x.DType(), x.T, dim, softmax)
+	t := opdef.AlongDim(x.DType(), x.T, dim, func(src, dst []float64) { kernel.Softmax(dst, src) })
 	var v *Value
 	v = g.value(t, func() *tensor.Tensor {
 		own, sum := g.rounding(x.DType(), 4), g.of(growth(rowLength(x, dim)))
@@ -215,22 +216,6 @@ func rowLength(x *Value, dim int) int {
 		return 1
 	}
 	return x.Shape()[dim]
-}
-
-// softmax of a row without any finite element is NaN, as in torch.
-func softmax(src, dst []float64) {
-	top := math.Inf(-1)
-	for _, x := range src {
-		top = math.Max(top, x)
-	}
-	sum := 0.0
-	for i, x := range src {
-		dst[i] = math.Exp(x - top)
-		sum += dst[i]
-	}
-	for i := range dst {
-		dst[i] /= sum
-	}
 }
 
 // LogSumExp is log(sum(exp(x))) along dim.

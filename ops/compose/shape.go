@@ -8,15 +8,19 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// view is what show makes of x: elements of x in other places. show sees
-// tensors of x's shape and must not read them. An element may be shown several
-// times.
-func (g *Graph) view(x *Value, show func(t *tensor.Tensor) *tensor.Tensor) *Value {
-	v := g.value(show(x.T), func() *tensor.Tensor { return show(x.bound()) }, func(up *Value) []*Value {
-		return []*Value{g.unview(up, x.Shape(), show)}
-	}, x)
+// view is what show makes of x: elements of x in other places. back is the
+// gradient of x, given that of the view.
+func (g *Graph) view(x *Value, show func(t *tensor.Tensor) *tensor.Tensor, back func(up *Value) *Value) *Value {
+	v := g.value(show(x.T), func() *tensor.Tensor { return show(x.bound()) },
+		func(up *Value) []*Value { return []*Value{back(up)} }, x)
 	v.moved = true
 	return v
+}
+
+// selection is a view that leaves elements out. show sees tensors of x's shape and
+// must not read them.
+func (g *Graph) selection(x *Value, show func(t *tensor.Tensor) *tensor.Tensor) *Value {
+	return g.view(x, show, func(up *Value) *Value { return g.unview(up, x.Shape(), show) })
 }
 
 // unview is the gradient of a tensor of shape of which show shows elements.
@@ -159,20 +163,27 @@ func (g *Graph) Reshape(x *Value, shape ...int) *Value {
 	if tensor.Numel(shape) != x.T.Numel() {
 		g.Refuse("shape", "%s does not hold the elements of %s", tensor.ShapeString(shape), x.T.Meta())
 	}
-	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Reshape(shape...) })
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Reshape(shape...) },
+		func(up *Value) *Value { return g.Reshape(up, x.Shape()...) })
 }
 
 // Permute is x with its dimensions in another order.
 func (g *Graph) Permute(x *Value, dims ...int) *Value {
 	dims, err := opdef.Dims("dims", dims, x.Dim())
 	g.check(err)
-	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Permute(dims...) })
+	back := make([]int, len(dims))
+	for i, d := range dims {
+		back[d] = i
+	}
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Permute(dims...) },
+		func(up *Value) *Value { return g.Permute(up, back...) })
 }
 
 // Transpose swaps two dimensions.
 func (g *Graph) Transpose(x *Value, a, b int) *Value {
 	a, b = g.axis("dim0", a, x), g.axis("dim1", b, x)
-	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Transpose(a, b) })
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Transpose(a, b) },
+		func(up *Value) *Value { return g.Transpose(up, a, b) })
 }
 
 // H is the conjugate transpose of the last two dimensions.
@@ -183,7 +194,8 @@ func (g *Graph) Unsqueeze(x *Value, dim int) *Value {
 	if dim < 0 {
 		dim += x.Dim() + 1
 	}
-	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Unsqueeze(dim) })
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Unsqueeze(dim) },
+		func(up *Value) *Value { return g.Reshape(up, x.Shape()...) })
 }
 
 // Squeeze drops a dimension of size 1.
@@ -192,7 +204,8 @@ func (g *Graph) Squeeze(x *Value, dim int) *Value {
 	if x.Shape()[dim] != 1 {
 		return x
 	}
-	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Squeeze(dim) })
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Squeeze(dim) },
+		func(up *Value) *Value { return g.Reshape(up, x.Shape()...) })
 }
 
 // Expand broadcasts x to shape.
@@ -202,7 +215,7 @@ func (g *Graph) Expand(x *Value, shape ...int) *Value {
 	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor {
 		t, _ = t.Expand(shape...)
 		return t
-	})
+	}, func(up *Value) *Value { return g.sumTo(up, x.Shape()) })
 }
 
 // Narrow is the n elements from start along dim.
@@ -214,7 +227,7 @@ func (g *Graph) Slice(x *Value, dim, start, n, step int) *Value {
 	if start < 0 || n < 0 || step < 1 || n > 0 && start+(n-1)*step >= x.Shape()[dim] {
 		g.Refuse("", "%d elements from %d do not fit dimension %d of %s", n, start, dim, x.T.Meta())
 	}
-	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Slice(dim, start, n, step) })
+	return g.selection(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Slice(dim, start, n, step) })
 }
 
 // Select is x at an index of dim, which is dropped.

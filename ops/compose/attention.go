@@ -1,0 +1,531 @@
+package compose
+
+import (
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// Scores say how an attention's scores follow from the products of queries and
+// keys, and which keys a query sees.
+type Scores struct {
+	Scale   float64        // of the products
+	Softcap float64        // limits scores: softcap*tanh(score/softcap); 0: no limit
+	Mask    *Value         // is added, broadcast to [..., queries, keys]; nil: none
+	Slopes  *tensor.Tensor // ALiBi: -slope*|distance| is added, slopes broadcast to the batch; nil: none
+
+	// Query r stands at key r + Offset. It sees at most Before keys before its
+	// place and After behind it; negative: all.
+	Offset, Before, After int
+
+	ZeroUnseeing bool // a query that sees no key gives 0 instead of NaN
+}
+
+// Everything are the plain scores scale*q*k of a query that sees all keys.
+func Everything(scale float64) Scores { return Scores{Scale: scale, Before: -1, After: -1} }
+
+// Attention is softmax(scores) v for queries q [..., l, e], keys k [..., s, e] and
+// values v [..., s, f], whose leading dimensions are broadcast. It holds the scores
+// of a few queries at a time.
+func (g *Graph) Attention(q, k, v *Value, s Scores) *Value {
+	at := g.attention(q, k, v, s)
+	t := at.forward()
+	return g.value(t, func() *tensor.Tensor { return at.bound(t) }, at.gradients, at.operands()...)
+}
+
+// queryBlock is the number of queries whose scores are held at a time.
+const queryBlock = 128
+
+// An attention is a call with its operands in one batch shape.
+type attention struct {
+	Scores
+	g             *Graph
+	dt            tensor.DType
+	batch         []int  // common leading dimensions
+	l, s, e, f    int    // queries, keys, their length, that of values
+	q, k, v, mask *Value // (batch, l, e), (batch, s, e), (batch, s, f), (batch, l, s) or nil
+	slopes        []float64
+
+	// Roundings of a value of magnitude 1: stored in the dtype, and in sums over
+	// keys and over queries. Those of 16 bits outweigh those of sums.
+	stored, keySum, querySum float64
+}
+
+func (g *Graph) attention(q, k, v *Value, s Scores) *attention {
+	for _, x := range []struct {
+		name string
+		v    *Value
+	}{{"query", q}, {"key", k}, {"value", v}} {
+		if x.v.Dim() < 2 {
+			g.Refuse(x.name, "want at least 2 dimensions, got %d", x.v.Dim())
+		}
+		if !x.v.DType().IsFloat() || x.v.DType() != q.DType() {
+			g.Refuse(x.name, "want a floating dtype, the same for query, key and value, got %s and %s", q.DType(),
+				x.v.DType())
+		}
+	}
+	tail := func(v *Value) (rows, cols int) { return v.Shape()[v.Dim()-2], v.Shape()[v.Dim()-1] }
+	lead := func(v *Value) []int { return v.Shape()[:v.Dim()-2] }
+	at := &attention{Scores: s, g: g, dt: q.DType(), keySum: 1, querySum: 1}
+	at.l, at.e = tail(q)
+	keys, size := tail(k)
+	at.s, at.f = tail(v)
+	if size != at.e {
+		g.Refuse("key", "last dimension %d differs from the query's %d", size, at.e)
+	}
+	if keys != at.s {
+		g.Refuse("value", "%d rows differ from the key's %d", at.s, keys)
+	}
+	var err error
+	if at.batch, err = tensor.Broadcast(lead(q), lead(k), lead(v)); err != nil {
+		g.Refuse("query", "%v", err)
+	}
+	at.q, at.k, at.v = at.expand(q, at.l, at.e), at.expand(k, at.s, at.e), at.expand(v, at.s, at.f)
+	if s.Mask != nil {
+		if !s.Mask.DType().IsFloat() {
+			g.Refuse("attn_mask", "want bool or a floating dtype, got %s", s.Mask.DType())
+		}
+		if _, err := s.Mask.T.Expand(append(slices.Clone(at.batch), at.l, at.s)...); err != nil {
+			g.Refuse("attn_mask", "%v", err)
+		}
+		at.mask = at.expand(s.Mask, at.l, at.s)
+	}
+	if s.Slopes != nil {
+		t, err := s.Slopes.Expand(at.batch...)
+		if err != nil {
+			g.Refuse("alibi_slopes", "%v", err)
+		}
+		at.slopes = tensor.Data[float64](t)
+	}
+	if at.stored = g.rounding(at.dt, 0.5); at.dt.Size() >= 4 {
+		at.keySum, at.querySum = g.of(growth(at.e+at.s)), g.of(growth(at.l))
+	}
+	return at
+}
+
+// expand is x broadcast to the batch.
+func (at *attention) expand(x *Value, rows, cols int) *Value {
+	shape := append(slices.Clone(at.batch), rows, cols)
+	if slices.Equal(x.Shape(), shape) {
+		return x
+	}
+	return at.g.Expand(x, shape...)
+}
+
+func (at *attention) operands() []*Value {
+	if at.mask == nil {
+		return []*Value{at.q, at.k, at.v}
+	}
+	return []*Value{at.q, at.k, at.v, at.mask}
+}
+
+// tensor is the tensor of the batch's matrices.
+func (at *attention) tensor(dt tensor.DType, data []float64, rows, cols int) *tensor.Tensor {
+	return tensor.New(dt, append(slices.Clone(at.batch), rows, cols), data)
+}
+
+// A queries is a block of n queries from r of batch item i, with its keys and
+// values, and of a gradient its rows.
+type queries struct {
+	i, r, n    int
+	q, k, v, g kernel.Matrix[float64]
+}
+
+// matrixRows is rows r .. r+n of the matrix i of a batch; of nil it is empty.
+func matrixRows(t *tensor.Tensor, i, rows, r, n, cols int) kernel.Matrix[float64] {
+	if t == nil {
+		return kernel.Matrix[float64]{}
+	}
+	m := make([]float64, n*cols)
+	tensor.Load(t, (i*rows+r)*cols, m)
+	return kernel.Dense(n, cols, m)
+}
+
+// load reads a block of what q, k, v and g hold: values or bounds.
+func (at *attention) load(i, r int, q, k, v, g *tensor.Tensor) queries {
+	n := min(queryBlock, at.l-r)
+	return queries{i, r, n, matrixRows(q, i, at.l, r, n, at.e), matrixRows(k, i, at.s, 0, at.s, at.e),
+		matrixRows(v, i, at.s, 0, at.s, at.f), matrixRows(g, i, at.l, r, n, at.f)}
+}
+
+// row is row j of m.
+func row(m kernel.Matrix[float64], j int) []float64 { return m.Data[j*m.Cols : (j+1)*m.Cols] }
+
+// zeros is the zero matrix of a row per query and a column per key.
+func (at *attention) zeros(n int) kernel.Matrix[float64] {
+	return kernel.Dense(n, at.s, make([]float64, n*at.s))
+}
+
+// scores are the scores of a block, and the derivatives of the limit on them, nil
+// without one.
+func (at *attention) scores(b queries) (w kernel.Matrix[float64], slope []float64) {
+	w = at.zeros(b.n)
+	kernel.Gemm(b.q, b.k.T(), 0, w)
+	var mask kernel.Matrix[float64]
+	if at.mask != nil {
+		mask = matrixRows(at.mask.T, b.i, at.l, b.r, b.n, at.s)
+	}
+	if at.Softcap != 0 {
+		slope = make([]float64, len(w.Data))
+	}
+	for c := range w.Data {
+		w.Data[c] *= at.Scale
+		if slope != nil {
+			t := math.Tanh(w.Data[c] / at.Softcap)
+			w.Data[c], slope[c] = at.Softcap*t, 1-t*t
+		}
+		if mask.Data != nil {
+			w.Data[c] += mask.Data[c]
+		}
+	}
+	for j := range b.n {
+		at.place(row(w, j), b.i, b.r+j)
+	}
+	return w, slope
+}
+
+// place adds what depends on the places of query r and the keys to its scores.
+func (at *attention) place(scores []float64, i, r int) {
+	own := r + at.Offset
+	if at.slopes != nil {
+		for c := range scores {
+			scores[c] -= at.slopes[i] * math.Abs(float64(own-c))
+		}
+	}
+	hide := func(lo, hi int) {
+		for c := max(lo, 0); c < min(hi, len(scores)); c++ {
+			scores[c] = math.Inf(-1)
+		}
+	}
+	if at.Before >= 0 {
+		hide(0, own-at.Before)
+	}
+	if at.After >= 0 {
+		hide(own+at.After+1, len(scores))
+	}
+}
+
+// weights replaces scores by the attention weights, their softmax.
+func (at *attention) weights(w kernel.Matrix[float64]) {
+	for j := range w.Rows {
+		r := row(w, j)
+		if at.ZeroUnseeing && !slices.ContainsFunc(r, func(x float64) bool { return x != math.Inf(-1) }) {
+			clear(r)
+			continue
+		}
+		kernel.Softmax(r, r)
+	}
+}
+
+// blocks calls f for all blocks of queries, in parallel.
+func (at *attention) blocks(f func(i, r int)) {
+	items, each := tensor.Numel(at.batch), (at.l+queryBlock-1)/queryBlock
+	tensor.Parallel(items*each, 1, func(lo, hi int) {
+		for b := lo; b < hi; b++ {
+			f(b/each, b%each*queryBlock)
+		}
+	})
+}
+
+// out is the rows of data that belong to a block.
+func (at *attention) out(data []float64, b queries, cols int) kernel.Matrix[float64] {
+	return kernel.Dense(b.n, cols, data[(b.i*at.l+b.r)*cols:][:b.n*cols])
+}
+
+func (at *attention) forward() *tensor.Tensor {
+	data := make([]float64, tensor.Numel(at.batch)*at.l*at.f)
+	at.blocks(func(i, r int) {
+		b := at.load(i, r, at.q.T, at.k.T, at.v.T, nil)
+		w, _ := at.scores(b)
+		at.weights(w)
+		kernel.Gemm(w, b.v, 0, at.out(data, b, at.f))
+	})
+	return at.tensor(at.dt, data, at.l, at.f)
+}
+
+// magnitudes is m as it enters bounds.
+func (at *attention) magnitudes(m kernel.Matrix[float64]) kernel.Matrix[float64] {
+	data := make([]float64, len(m.Data))
+	for j, x := range m.Data {
+		data[j] = at.g.of(x)
+	}
+	m.Data = data
+	return m
+}
+
+// errorsOf are the bounds of a value, nil if it is exact.
+func errorsOf(v *Value) *tensor.Tensor {
+	if v.errors == nil {
+		return nil
+	}
+	return v.errors()
+}
+
+// product adds |x| ey + ex |y| to d, given x, y and their errors.
+func (at *attention) product(d, x, ex, y, ey kernel.Matrix[float64]) {
+	if ex.Data != nil {
+		kernel.Gemm(ex, at.magnitudes(y), 1, d)
+	}
+	if ey.Data != nil {
+		kernel.Gemm(at.magnitudes(x), ey, 1, d)
+	}
+}
+
+// weightBounds are the weights of a block, their bounds, given those of its
+// operands, and the derivatives of the limit on scores. Devices may store scores
+// and weights.
+func (at *attention) weightBounds(b, e queries) (w, d kernel.Matrix[float64], slope []float64) {
+	w, slope = at.scores(b)
+	d = at.zeros(b.n)
+	kernel.Gemm(at.magnitudes(b.q), at.magnitudes(b.k).T(), 0, d)
+	for c := range d.Data {
+		d.Data[c] *= at.keySum
+	}
+	at.product(d, b.q, e.q, b.k.T(), e.k.T())
+	var mask kernel.Matrix[float64]
+	if at.mask != nil && at.mask.errors != nil {
+		mask = matrixRows(at.mask.errors(), b.i, at.l, b.r, b.n, at.s)
+	}
+	scale, own := at.g.of(at.Scale), at.stored
+	if slope != nil {
+		own += at.g.rounding(at.dt, 4)
+	}
+	for c, x := range w.Data {
+		d.Data[c] = scale*d.Data[c] + times(own, at.g.of(x))
+		if mask.Data != nil {
+			d.Data[c] += mask.Data[c]
+		}
+	}
+	at.weights(w)
+	for j := range w.Rows { // the error of a score is one of an exponent
+		ws, ds := row(w, j), row(d, j)
+		mean := 0.0
+		for c, x := range ws {
+			if x > 0 {
+				mean += at.g.of(x) * ds[c]
+			}
+		}
+		for c, x := range ws {
+			if x > 0 {
+				ds[c] = at.g.of(x) * (2*at.keySum + at.stored + ds[c] + mean)
+			} else {
+				ds[c] = x
+			}
+		}
+	}
+	return w, d, slope
+}
+
+// bound is that of the result t.
+func (at *attention) bound(t *tensor.Tensor) *tensor.Tensor {
+	data := make([]float64, t.Numel())
+	eq, ek, ev := errorsOf(at.q), errorsOf(at.k), errorsOf(at.v)
+	at.blocks(func(i, r int) {
+		b, e := at.load(i, r, at.q.T, at.k.T, at.v.T, nil), at.load(i, r, eq, ek, ev, nil)
+		w, d, _ := at.weightBounds(b, e)
+		out := at.out(data, b, at.f)
+		kernel.Gemm(d, at.magnitudes(b.v), 0, out)
+		at.product(out, w, kernel.Matrix[float64]{}, b.v, e.v)
+	})
+	return at.rounded(at.tensor(tensor.Float64, data, at.l, at.f), t)
+}
+
+// rounded is the bound e of t with the rounding of t itself.
+func (at *attention) rounded(e, t *tensor.Tensor) *tensor.Tensor {
+	return plus(e, scaled(at.g.magnitude(t), at.stored))
+}
+
+// scoreGrads are the weights of a block, the gradients of what becomes scores by
+// mask and place, and those of the products: w*(h - sum(w*h)) with h = g v^T.
+func (at *attention) scoreGrads(b queries) (w, placed, h kernel.Matrix[float64]) {
+	w, slope := at.scores(b)
+	at.weights(w)
+	h = at.zeros(b.n)
+	kernel.Gemm(b.g, b.v.T(), 0, h)
+	for j := range b.n {
+		ws, d := row(w, j), row(h, j)
+		dot := 0.0
+		for c, x := range ws {
+			dot += x * d[c]
+		}
+		for c, x := range ws {
+			d[c] = x * (d[c] - dot)
+		}
+	}
+	return w, h, at.throughLimit(h, slope, func(s float64) float64 { return s })
+}
+
+// throughLimit is h times the derivative of the limit on scores, as of sees it.
+func (at *attention) throughLimit(h kernel.Matrix[float64], slope []float64,
+	of func(float64) float64) kernel.Matrix[float64] {
+	if slope == nil {
+		return h
+	}
+	out := at.zeros(h.Rows)
+	for c, s := range slope {
+		out.Data[c] = h.Data[c] * of(s)
+	}
+	return out
+}
+
+// scoreBounds are the bounds of what scoreGrads returns. Devices may store the
+// results, with which the gradients' mean over the keys is computed.
+func (at *attention) scoreBounds(b, e queries) (d, placed, h kernel.Matrix[float64]) {
+	w, d, slope := at.weightBounds(b, e)
+	h = at.zeros(b.n)
+	own, passed := at.zeros(b.n), at.zeros(b.n)
+	kernel.Gemm(b.g, b.v.T(), 0, h)
+	kernel.Gemm(at.magnitudes(b.g), at.magnitudes(b.v).T(), 0, own)
+	for c := range own.Data {
+		own.Data[c] *= at.keySum
+	}
+	at.product(passed, b.g, e.g, b.v.T(), e.v.T())
+	of := at.g.of
+	for j := range b.n {
+		ws, ds, grad, sum, more := row(w, j), row(d, j), row(h, j), row(own, j), row(passed, j)
+		mean, meanError := 0.0, 0.0
+		for c, x := range ws {
+			mean += x * grad[c]
+			meanError += ds[c]*of(grad[c]) + of(x)*(sum[c]+more[c]) + at.stored*x*sum[c]
+		}
+		for c, x := range ws {
+			left := of(grad[c] - mean)
+			sum[c] = ds[c]*left + of(x)*(sum[c]+more[c]+at.stored*of(grad[c])+meanError+(2+at.stored)*left)
+		}
+	}
+	return d, own, at.throughLimit(own, slope, of)
+}
+
+// gradients are those of query, key, value and mask.
+func (at *attention) gradients(up *Value) []*Value {
+	ts := at.grads(up.T)
+	bounds := sync.OnceValue(func() []*tensor.Tensor { return at.gradBounds(up, ts) })
+	out := make([]*Value, len(ts))
+	for k, t := range ts {
+		if t != nil {
+			out[k] = at.g.value(t, func() *tensor.Tensor { return bounds()[k] }, nil)
+		}
+	}
+	return out
+}
+
+// A gradient is those of all operands in the making.
+type gradient struct{ q, k, v, mask []float64 }
+
+func (at *attention) newGradient() *gradient {
+	items := tensor.Numel(at.batch)
+	d := &gradient{q: make([]float64, items*at.l*at.e), k: make([]float64, items*at.s*at.e),
+		v: make([]float64, items*at.s*at.f)}
+	if at.mask != nil && at.mask.needs {
+		d.mask = make([]float64, items*at.l*at.s)
+	}
+	return d
+}
+
+// keys and values are the rows of those of a batch item.
+func (at *attention) keys(d *gradient, i int) kernel.Matrix[float64] {
+	return kernel.Dense(at.s, at.e, d.k[i*at.s*at.e:][:at.s*at.e])
+}
+
+func (at *attention) values(d *gradient, i int) kernel.Matrix[float64] {
+	return kernel.Dense(at.s, at.f, d.v[i*at.s*at.f:][:at.s*at.f])
+}
+
+// tensors are the gradients as tensors, nil for a mask that wants none.
+func (at *attention) tensors(dt tensor.DType, d *gradient) []*tensor.Tensor {
+	out := []*tensor.Tensor{at.tensor(dt, d.q, at.l, at.e), at.tensor(dt, d.k, at.s, at.e),
+		at.tensor(dt, d.v, at.s, at.f)}
+	if at.mask == nil {
+		return out
+	}
+	if d.mask == nil {
+		return append(out, nil)
+	}
+	return append(out, at.tensor(dt, d.mask, at.l, at.s))
+}
+
+// items calls f for all blocks of queries, those of a batch item one after the
+// other: they add to the same keys.
+func (at *attention) items(f func(i, r int)) {
+	tensor.Parallel(tensor.Numel(at.batch), 1, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			for r := 0; r < at.l; r += queryBlock {
+				f(i, r)
+			}
+		}
+	})
+}
+
+func (at *attention) grads(up *tensor.Tensor) []*tensor.Tensor {
+	d := at.newGradient()
+	at.items(func(i, r int) {
+		b := at.load(i, r, at.q.T, at.k.T, at.v.T, up)
+		w, placed, h := at.scoreGrads(b)
+		kernel.Gemm(w.T(), b.g, 1, at.values(d, i))
+		if d.mask != nil {
+			copy(at.out(d.mask, b, at.s).Data, placed.Data)
+		}
+		for c := range h.Data {
+			h.Data[c] *= at.Scale
+		}
+		kernel.Gemm(h, b.k, 0, at.out(d.q, b, at.e))
+		kernel.Gemm(h.T(), b.q, 1, at.keys(d, i))
+	})
+	return at.tensors(at.dt, d)
+}
+
+// gradBounds are the bounds of the gradients ts.
+func (at *attention) gradBounds(up *Value, ts []*tensor.Tensor) []*tensor.Tensor {
+	d := at.newGradient()
+	eq, ek, ev, eg := errorsOf(at.q), errorsOf(at.k), errorsOf(at.v), errorsOf(up)
+	none := kernel.Matrix[float64]{}
+	scale := at.g.of(at.Scale)
+	at.items(func(i, r int) {
+		b, e := at.load(i, r, at.q.T, at.k.T, at.v.T, up.T), at.load(i, r, eq, ek, ev, eg)
+		w, _, h := at.scoreGrads(b)
+		dw, placed, dh := at.scoreBounds(b, e)
+		weights, grads := at.magnitudes(w), at.magnitudes(h)
+		for c := range weights.Data {
+			dw.Data[c] += at.querySum * weights.Data[c]
+		}
+		kernel.Gemm(dw.T(), at.magnitudes(b.g), 1, at.values(d, i))
+		at.product(at.values(d, i), w.T(), none, b.g, e.g)
+		if d.mask != nil {
+			copy(at.out(d.mask, b, at.s).Data, placed.Data)
+		}
+		for c := range h.Data {
+			h.Data[c] *= at.Scale
+			dh.Data[c] *= scale
+			grads.Data[c] *= scale
+		}
+		q := at.out(d.q, b, at.e)
+		kernel.Gemm(dh, at.magnitudes(b.k), 0, q)
+		at.product(q, h, none, b.k, e.k)
+		for c := range dh.Data {
+			dh.Data[c] += at.querySum * grads.Data[c]
+		}
+		kernel.Gemm(dh.T(), at.magnitudes(b.q), 1, at.keys(d, i))
+		at.product(at.keys(d, i), h.T(), none, b.q, e.q)
+	})
+	out := at.tensors(tensor.Float64, d)
+	for k, t := range ts {
+		if t != nil {
+			out[k] = at.rounded(out[k], t)
+		}
+	}
+	return out
+}
+
+// BoolMask is the mask that adds -Inf where keep is false.
+func (g *Graph) BoolMask(keep *tensor.Tensor) *Value {
+	return g.Const(opdef.Map(tensor.Float64, keep, func(keep int64) float64 {
+		if keep != 0 {
+			return 0
+		}
+		return math.Inf(-1)
+	}))
+}
