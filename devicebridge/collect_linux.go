@@ -5,7 +5,6 @@ package devicebridge
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/optool/optool/devicebridge/diopi"
@@ -98,7 +97,7 @@ func (c *collector) readFindings(d *decoder) {
 func (c *collector) finish() (*Result, error) {
 	d := c.done
 	for _, o := range c.r.outs {
-		c.res.outs[o] = c.outValue(o, d.u64())
+		c.res.outs[o] = c.r.readers[o](d.u64())
 	}
 	for _, a := range c.r.allocs {
 		if d.u8() == 0 {
@@ -194,17 +193,6 @@ func (c *collector) resolve(f *found) error {
 	}
 	f.Role = role(f.Arg)
 	return nil
-}
-
-func (c *collector) outValue(o *diopi.Out, bits uint64) any {
-	switch c.r.outKinds[o] {
-	case "bool_ptr_out":
-		return bits&0xFF != 0
-	case "double_ptr_out":
-		return math.Float64frombits(bits)
-	default:
-		return int64(bits)
-	}
 }
 
 // allocTensor reads a tensor the callee made.

@@ -18,13 +18,13 @@ type Device struct {
 	config   Config
 	launcher *launcher
 	info     Info
-	seats    chan *seat
-	all      []*seat
+	free     chan *slot // those that run no plan
+	slots    []*slot
 	once     sync.Once
 }
 
-// A seat is the place of one worker: its shared memory outlives it.
-type seat struct {
+// A slot is for one worker at a time; its shared memory outlives the worker.
+type slot struct {
 	arena  *arena
 	worker *worker // nil: none runs
 }
@@ -37,7 +37,7 @@ func Open(ctx context.Context, c Config) (*Device, error) {
 	if c.Timeout <= 0 {
 		c.Timeout = time.Minute
 	}
-	d := &Device{config: c, seats: make(chan *seat, c.Workers)}
+	d := &Device{config: c, free: make(chan *slot, c.Workers)}
 	if err := d.open(ctx); err != nil {
 		d.Close()
 		return nil, fmt.Errorf("device %s: %w", c.Library, err)
@@ -69,11 +69,11 @@ func (d *Device) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s := &seat{arena: a}
-		d.all = append(d.all, s)
-		d.seats <- s
+		s := &slot{arena: a}
+		d.slots = append(d.slots, s)
+		d.free <- s
 	}
-	first := d.all[0]
+	first := d.slots[0]
 	if first.worker, err = l.start(ctx, first.arena); err != nil {
 		return err
 	}
@@ -91,9 +91,9 @@ func (d *Device) Info() Info { return d.info }
 // needed. Where code and data lie in memory differs from process to process, and
 // with it how fast they are.
 func (d *Device) Renew() {
-	for range d.all {
-		s := <-d.seats
-		defer func() { d.seats <- s }()
+	for range d.slots {
+		s := <-d.free
+		defer func() { d.free <- s }()
 		if s.worker != nil {
 			s.worker.close()
 			s.worker = nil
@@ -104,7 +104,7 @@ func (d *Device) Renew() {
 // Close ends the workers. Runs must have returned.
 func (d *Device) Close() error {
 	d.once.Do(func() {
-		for _, s := range d.all {
+		for _, s := range d.slots {
 			if s.worker != nil {
 				s.worker.close()
 			}
@@ -130,13 +130,13 @@ func (d *Device) RunWith(ctx context.Context, p *diopi.Plan, o Options) (res *Re
 	if err != nil {
 		return nil, err
 	}
-	var s *seat
+	var s *slot
 	select {
-	case s = <-d.seats:
+	case s = <-d.free:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { d.seats <- s }()
+	defer func() { d.free <- s }()
 	defer func() { // the values of a plan may be read from files
 		if e, ok := recover().(*tensor.ReadError); ok {
 			res, err = nil, e
@@ -187,8 +187,8 @@ func confirm(first, second *Result) {
 	first.Findings = kept
 }
 
-// attempt runs a plan once in the seat's worker, which it starts if need be.
-func (d *Device) attempt(ctx context.Context, s *seat, r *request, o Options, fill byte) (*Result, error) {
+// attempt runs a plan once in the slot's worker, which it starts if need be.
+func (d *Device) attempt(ctx context.Context, s *slot, r *request, o Options, fill byte) (*Result, error) {
 	if s.worker != nil && s.worker.hasEnded() { // between plans
 		s.worker.close()
 		s.worker = nil

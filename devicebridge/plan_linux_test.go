@@ -239,8 +239,9 @@ func TestGenerator(t *testing.T) {
 	d := open(t, "none", Config{})
 	fill := func(seed uint64, o Options) []float64 {
 		x := input("inout", floats([]int{4}, 0, 0, 0, 0))
-		r := run(t, d, plan(call(diopi.InPlace, "diopiUniformInp", map[string]diopi.Arg{"inout": x, "from": 0.0,
-			"to": 1.0, "generator": &diopi.Generator{Seed: seed}})), o)
+		r := run(t, d,
+			plan(call(diopi.InPlace, "diopiUniformInp", map[string]diopi.Arg{"inout": x, "from": diopi.Real(0),
+				"to": diopi.Real(1), "generator": &diopi.Generator{Seed: seed}})), o)
 		if len(r.Findings) > 0 {
 			t.Errorf("findings %v", r.Findings)
 		}
@@ -337,9 +338,10 @@ func TestPlanErrors(t *testing.T) {
 		"diopiRelu: argument input is not given": call(diopi.Forward, "diopiRelu",
 			map[string]diopi.Arg{"out": y}),
 		"diopiRelu: it has no parameter inplace": call(diopi.Forward, "diopiRelu",
-			map[string]diopi.Arg{"out": y, "input": x, "inplace": true}),
-		"diopiRelu: argument input: want *Tensor or *Alloc for tensor_in, got int64": call(diopi.Forward, "diopiRelu",
-			map[string]diopi.Arg{"out": y, "input": int64(1)}),
+			map[string]diopi.Arg{"out": y, "input": x, "inplace": diopi.Bool(true)}),
+		"diopiRelu: argument input: want *diopi.Tensor or *diopi.Alloc for tensor_in, got diopi.Integer": call(
+			diopi.Forward, "diopiRelu",
+			map[string]diopi.Arg{"out": y, "input": diopi.Integer(1)}),
 		"diopiNope: no such operator in DIOPI's interface":       call(diopi.Forward, "diopiNope", nil),
 		"diopiGetVersion: no such operator in DIOPI's interface": call(diopi.Forward, "diopiGetVersion", nil),
 		"diopiRelu: argument out: out: DIOPI has no dtype float8_e5m2": call(diopi.Forward, "diopiRelu",

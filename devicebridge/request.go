@@ -39,16 +39,16 @@ type block struct {
 
 // A request is a plan as the worker is told it.
 type request struct {
-	plan     *diopi.Plan
-	blocks   []block
-	allocs   []*diopi.Alloc
-	outs     []*diopi.Out
-	gens     []*diopi.Generator
-	calls    encoder
-	writes   [][]int // by call: the blocks it may write
-	top      int64
-	byT      map[*diopi.Tensor]int
-	outKinds map[*diopi.Out]string
+	plan    *diopi.Plan
+	blocks  []block
+	allocs  []*diopi.Alloc
+	outs    []*diopi.Out
+	gens    []*diopi.Generator
+	calls   encoder
+	writes  [][]int // by call: the blocks it may write
+	top     int64
+	byT     map[*diopi.Tensor]int
+	readers map[*diopi.Out]func(bits uint64) any // of plain results
 }
 
 // operators are the functions the worker can call, by name; the number is their
@@ -64,7 +64,7 @@ var operators = sync.OnceValue(func() map[string]int {
 // newRequest checks the plan's arguments against the interface and gives every
 // tensor its place.
 func newRequest(p *diopi.Plan) (*request, error) {
-	r := &request{plan: p, top: guardBytes, byT: map[*diopi.Tensor]int{}, outKinds: map[*diopi.Out]string{}}
+	r := &request{plan: p, top: guardBytes, byT: map[*diopi.Tensor]int{}, readers: map[*diopi.Out]func(uint64) any{}}
 	for _, c := range p.Calls {
 		if err := r.call(c); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Function, err)
@@ -91,7 +91,7 @@ func (r *request) call(c *diopi.Call) error {
 	for i := range f.Params {
 		p := &f.Params[i]
 		if p.Kind == diopi.KindContext {
-			e.tag(tagContext)
+			e.tag(diopi.FormContext)
 			continue
 		}
 		a, ok := c.Args[p.Name]
@@ -128,176 +128,172 @@ func (e *encoder) ints32(v []int) {
 
 // arg appends an argument and returns the blocks the callee may write through it.
 func (r *request) arg(p *diopi.Param, a diopi.Arg) (writes []int, err error) {
-	e := &r.calls
-	kind, enum, _ := strings.Cut(string(p.Kind), ":")
-	wrong := func(want string) error { return fmt.Errorf("want %s for %s, got %T", want, p.Kind, a) }
-	if a == nil {
-		switch kind {
-		case "size", "size_ptr", "scalar_ptr", "int64_ptr", "double_ptr", "bool_ptr", "generator", "generator_array",
-			"string", "void_ptr_mut",
-			"tensor_in", "tensor_out", "tensor_inout", "tensor_ptr_out", "tensor_array_in", "tensor_array_out",
-			"tensor_array_inout",
-			"bool_ptr_out", "int64_ptr_out", "double_ptr_out", "int64_ptr_inout":
-			e.tag(tagNull)
-			return nil, nil
-		}
-		return nil, wrong("a value")
-	}
-	switch kind {
-	case "tensor_in", "tensor_out", "tensor_inout":
-		switch a := a.(type) {
-		case *diopi.Tensor:
-			k, err := r.tensor(a)
-			if err != nil {
-				return nil, err
-			}
-			e.tag(tagTensor)
-			e.u32(k)
-			if kind != "tensor_in" {
-				writes = r.parts(k)
-			}
-			return writes, nil
-		case *diopi.Alloc:
-			e.tag(tagAlloc)
-			e.u32(r.alloc(a))
-			return nil, nil
-		}
-		return nil, wrong("*Tensor or *Alloc")
-	case "tensor_ptr_out":
-		al, ok := a.(*diopi.Alloc)
-		if !ok {
-			return nil, wrong("*Alloc")
-		}
-		e.tag(tagAllocAddress)
-		e.u32(r.alloc(al))
-	case "tensor_array_in", "tensor_array_out", "tensor_array_inout":
-		list, ok := a.([]*diopi.Tensor)
-		if !ok {
-			return nil, wrong("[]*Tensor")
-		}
-		numbers := make([]int, len(list))
-		for i, t := range list {
-			numbers[i] = math.MaxUint32
-			if t == nil {
-				continue
-			}
-			if numbers[i], err = r.tensor(t); err != nil {
-				return nil, fmt.Errorf("item %d: %w", i, err)
-			}
-			if kind != "tensor_array_in" {
-				writes = append(writes, r.parts(numbers[i])...)
-			}
-		}
-		e.tag(tagTensors)
-		e.ints32(numbers)
-	case "scalar_ptr":
-		s, ok := a.(diopi.Scalar)
-		if !ok {
-			return nil, wrong("Scalar")
-		}
-		dt, err := dtypeNumber(s.DType)
-		if err != nil {
-			return nil, err
-		}
-		e.tag(tagScalar)
-		e.u8(dt)
-		if dt <= 7 { // diopi_dtype_uint64: the union's integer
-			e.i64(s.Int)
-		} else {
-			e.real(s.Float)
-		}
-	case "size", "size_ptr":
-		v, ok := a.([]int64)
-		if !ok {
-			return nil, wrong("[]int64")
-		}
-		e.tag(map[string]argTag{"size": tagSize, "size_ptr": tagSizePointer}[kind])
-		e.ints64(v)
-	case "int64", "int32", "cint", "uint64", "int64_ptr":
-		v, ok := a.(int64)
-		if !ok {
-			return nil, wrong("int64")
-		}
-		if kind == "int64_ptr" {
-			e.tag(tagIntegerPointer)
-		} else {
-			e.tag(tagInteger)
-		}
-		e.i64(v)
-	case "double", "float", "double_ptr":
-		v, ok := a.(float64)
-		if !ok {
-			return nil, wrong("float64")
-		}
-		if kind == "double_ptr" {
-			e.tag(tagRealPointer)
-		} else {
-			e.tag(tagReal)
-		}
-		e.real(v)
-	case "bool", "bool_ptr":
-		v, ok := a.(bool)
-		if !ok {
-			return nil, wrong("bool")
-		}
-		if kind == "bool_ptr" {
-			e.tag(tagBoolPointer)
-		} else {
-			e.tag(tagInteger)
-		}
-		e.i64(boolInt(v))
-	case "string":
-		v, ok := a.(string)
-		if !ok {
-			return nil, wrong("string")
-		}
-		e.tag(tagText)
-		e.text(v)
-	case "enum":
-		name, ok := a.(diopi.Enum)
-		if !ok {
-			return nil, wrong("Enum")
-		}
-		v, ok := diopi.Enums()[enum][string(name)]
-		if !ok {
-			return nil, fmt.Errorf("%s has no enumerator %s", enum, name)
-		}
-		e.tag(tagInteger)
-		e.i64(int64(v))
-	case "generator":
-		g, ok := a.(*diopi.Generator)
-		if !ok {
-			return nil, wrong("*Generator")
-		}
-		e.tag(tagGenerator)
-		e.u32(r.generator(g))
-	case "generator_array":
-		list, ok := a.([]*diopi.Generator)
-		if !ok {
-			return nil, wrong("[]*Generator")
-		}
-		e.tag(tagGenerators)
-		e.u32(len(list))
-		for _, g := range list {
-			e.u32(r.generator(g))
-		}
-	case "bool_ptr_out", "int64_ptr_out", "int64_ptr_inout", "double_ptr_out":
-		o, ok := a.(*diopi.Out)
-		if !ok {
-			return nil, wrong("*Out")
-		}
-		e.tag(tagOut)
-		k, err := r.out(o, kind)
-		if err != nil {
-			return nil, err
-		}
-		e.u32(k)
-	default:
+	how, ok := p.Kind.Passing()
+	switch {
+	case a == nil && how.Nullable:
+		r.calls.tag(diopi.FormNull)
+		return nil, nil
+	case a == nil:
+		return nil, fmt.Errorf("want a value for %s, got nil", p.Kind)
+	case !ok || encoders[how.Form] == nil:
 		return nil, fmt.Errorf("a parameter of kind %s can only be null", p.Kind)
 	}
+	return encoders[how.Form](r, argument{p, how}, a)
+}
+
+// An argument is what its encoder knows of its parameter.
+type argument struct {
+	param *diopi.Param
+	how   diopi.Passing
+}
+
+// An encoder of a form appends an argument to the calls, and returns the blocks the
+// callee may write through it.
+type formEncoder func(r *request, p argument, a diopi.Arg) (writes []int, err error)
+
+var encoders = map[diopi.Form]formEncoder{
+	diopi.FormTensor:         (*request).tensorArg,
+	diopi.FormTensors:        writing((*request).tensorsArg),
+	diopi.FormAllocAddress:   plainly(func(r *request, a *diopi.Alloc) { r.calls.u32(r.alloc(a)) }),
+	diopi.FormScalar:         writing((*request).scalarArg),
+	diopi.FormSize:           plainly(func(r *request, v diopi.Size) { r.calls.ints64(v) }),
+	diopi.FormSizePointer:    plainly(func(r *request, v diopi.Size) { r.calls.ints64(v) }),
+	diopi.FormInteger:        (*request).integerArg,
+	diopi.FormReal:           plainly(func(r *request, v diopi.Real) { r.calls.real(float64(v)) }),
+	diopi.FormIntegerPointer: plainly(func(r *request, v diopi.Integer) { r.calls.i64(int64(v)) }),
+	diopi.FormRealPointer:    plainly(func(r *request, v diopi.Real) { r.calls.real(float64(v)) }),
+	diopi.FormBoolPointer:    plainly(func(r *request, v diopi.Bool) { r.calls.i64(boolInt(bool(v))) }),
+	diopi.FormText:           plainly(func(r *request, v diopi.Text) { r.calls.text(string(v)) }),
+	diopi.FormGenerator:      plainly(func(r *request, g *diopi.Generator) { r.calls.u32(r.generator(g)) }),
+	diopi.FormGenerators: plainly(func(r *request, list diopi.Generators) {
+		r.calls.u32(len(list))
+		for _, g := range list {
+			r.calls.u32(r.generator(g))
+		}
+	}),
+	diopi.FormOut: writing((*request).outArg),
+}
+
+// wrongType says what type of argument a parameter wants.
+func wrongType(p argument, want string, a diopi.Arg) error {
+	return fmt.Errorf("want %s for %s, got %T", want, p.param.Kind, a)
+}
+
+// writing is the encoder of a form whose arguments are all of one type; write follows
+// the form.
+func writing[T diopi.Arg](write func(r *request, p argument, a T) ([]int, error)) formEncoder {
+	return func(r *request, p argument, a diopi.Arg) ([]int, error) {
+		v, ok := a.(T)
+		if !ok {
+			return nil, wrongType(p, fmt.Sprintf("%T", v), a)
+		}
+		r.calls.tag(p.how.Form)
+		return write(r, p, v)
+	}
+}
+
+// plainly is writing for arguments that cannot be wrong and through which nothing is
+// written.
+func plainly[T diopi.Arg](write func(r *request, a T)) formEncoder {
+	return writing(func(r *request, _ argument, a T) ([]int, error) {
+		write(r, a)
+		return nil, nil
+	})
+}
+
+func (r *request) tensorArg(p argument, a diopi.Arg) (writes []int, err error) {
+	switch a := a.(type) {
+	case *diopi.Tensor:
+		k, err := r.tensor(a)
+		if err != nil {
+			return nil, err
+		}
+		r.calls.tag(diopi.FormTensor)
+		r.calls.u32(k)
+		if p.how.Writes {
+			writes = r.parts(k)
+		}
+		return writes, nil
+	case *diopi.Alloc:
+		r.calls.tag(diopi.FormAlloc)
+		r.calls.u32(r.alloc(a))
+		return nil, nil
+	}
+	return nil, wrongType(p, "*diopi.Tensor or *diopi.Alloc", a)
+}
+
+func (r *request) tensorsArg(p argument, list diopi.Tensors) (writes []int, err error) {
+	numbers := make([]int, len(list))
+	for i, t := range list {
+		numbers[i] = math.MaxUint32
+		if t == nil {
+			continue
+		}
+		if numbers[i], err = r.tensor(t); err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+		if p.how.Writes {
+			writes = append(writes, r.parts(numbers[i])...)
+		}
+	}
+	r.calls.ints32(numbers)
 	return writes, nil
 }
 
+func (r *request) scalarArg(_ argument, s diopi.Scalar) ([]int, error) {
+	dt, err := dtypeNumber(s.DType)
+	if err != nil {
+		return nil, err
+	}
+	r.calls.u8(dt)
+	if s.UsesInt() {
+		r.calls.i64(s.Int)
+	} else {
+		r.calls.real(s.Float)
+	}
+	return nil, nil
+}
+
+// integerArg is what C passes as an integer: also bool and enumerations.
+func (r *request) integerArg(p argument, a diopi.Arg) ([]int, error) {
+	enum, v := p.param.Kind.Enum(), int64(0)
+	fits := enum == ""
+	switch a := a.(type) {
+	case diopi.Integer:
+		v = int64(a)
+	case diopi.Bool:
+		v = boolInt(bool(a))
+	case diopi.Enum:
+		n, known := diopi.Enums()[enum][string(a)]
+		if !known {
+			return nil, fmt.Errorf("%s has no enumerator %s", p.param.Kind, a)
+		}
+		v, fits = int64(n), true
+	default:
+		fits = false
+	}
+	if !fits {
+		return nil, wrongType(p, "diopi.Integer, diopi.Bool or the diopi.Enum of an enumeration", a)
+	}
+	r.calls.tag(p.how.Form)
+	r.calls.i64(v)
+	return nil, nil
+}
+
+// outArg: an Out keeps its type from the pointer it is first passed as.
+func (r *request) outArg(p argument, o *diopi.Out) ([]int, error) {
+	if o.Value != nil {
+		want := fmt.Sprintf("%T", p.how.Read(0))
+		if got := fmt.Sprintf("%T", o.Value); got != want {
+			return nil, fmt.Errorf("want a value of %s, got %s", want, got)
+		}
+	}
+	r.readers[o] = p.how.Read
+	r.calls.u32(number(&r.outs, o))
+	return nil, nil
+}
+
+// boolInt is a bool as C has it.
 func boolInt(v bool) int64 {
 	if v {
 		return 1
@@ -323,19 +319,6 @@ func number[T comparable](list *[]T, x T) int {
 
 func (r *request) alloc(a *diopi.Alloc) int         { return number(&r.allocs, a) }
 func (r *request) generator(g *diopi.Generator) int { return number(&r.gens, g) }
-
-// An Out keeps its type from the pointer it is first passed as.
-func (r *request) out(o *diopi.Out, kind string) (int, error) {
-	if o.Value != nil {
-		want := map[string]string{"bool_ptr_out": "bool", "int64_ptr_out": "int64", "int64_ptr_inout": "int64",
-			"double_ptr_out": "float64"}[kind]
-		if got := fmt.Sprintf("%T", o.Value); got != want {
-			return 0, fmt.Errorf("want a value of %s, got %s", want, got)
-		}
-	}
-	r.outKinds[o] = kind
-	return number(&r.outs, o), nil
-}
 
 // tensor gives a tensor a number and a place in the shared memory.
 func (r *request) tensor(t *diopi.Tensor) (int, error) {

@@ -136,7 +136,7 @@ func TestNoOrphans(t *testing.T) {
 	d := open(t, "leaves_child", Config{})
 	p, _ := addPlan()
 	run(t, d, p, Options{})
-	group := d.all[0].worker.cmd.Process.Pid
+	group := d.slots[0].worker.cmd.Process.Pid
 	left := func() (n int) {
 		stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 		for _, name := range stats {
@@ -207,7 +207,7 @@ func TestSoak(t *testing.T) {
 	start := time.Now()
 	for i := range calls {
 		if i == calls/5 { // caches are warm
-			pid = d.all[0].worker.cmd.Process.Pid
+			pid = d.slots[0].worker.cmd.Process.Pid
 			resident, fds, workerFds = measure()
 		}
 		if r := run(t, d, p, Options{}); r.Worst() != nil {
@@ -215,7 +215,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	after, fdsAfter, workerFdsAfter := measure()
-	if d.all[0].worker.cmd.Process.Pid != pid {
+	if d.slots[0].worker.cmd.Process.Pid != pid {
 		t.Error("the worker was replaced")
 	}
 	if heapAfter.HeapAlloc > heap.HeapAlloc+256<<10 {
@@ -258,7 +258,7 @@ func TestOptoolKilled(t *testing.T) {
 	requireNative(t)
 	if os.Getenv("OPTOOL_HANGING") != "" { // the process to be killed
 		d := open(t, "hangs", Config{})
-		fmt.Println("worker", d.all[0].worker.cmd.Process.Pid)
+		fmt.Println("worker", d.slots[0].worker.cmd.Process.Pid)
 		p, _ := addPlan()
 		run(t, d, p, Options{})
 		return

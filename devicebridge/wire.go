@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/optool/optool/devicebridge/diopi"
 )
 
 // Messages to and from the worker: a length (uint32), then fields, all
@@ -27,29 +29,6 @@ const (
 	answerProblem
 )
 
-type argTag uint8
-
-const (
-	tagNull argTag = iota
-	tagContext
-	tagTensor
-	tagAlloc
-	tagAllocAddress
-	tagTensors
-	tagScalar
-	tagSize
-	tagSizePointer
-	tagInteger
-	tagReal
-	tagIntegerPointer
-	tagRealPointer
-	tagBoolPointer
-	tagText
-	tagGenerator
-	tagGenerators
-	tagOut
-)
-
 // Flags of a tensor.
 const (
 	tensorOnHost = 1 << iota
@@ -60,9 +39,9 @@ const (
 
 type subject uint8
 
+// What a finding is about; 0 is nothing in the plan.
 const (
-	subjectNone subject = iota
-	subjectTensor
+	subjectTensor subject = iota + 1
 	subjectAlloc
 	subjectOut
 )
@@ -77,7 +56,7 @@ func (e *encoder) u32(n int)        { e.b = le.AppendUint32(e.b, uint32(n)) }
 func (e *encoder) u64(v uint64)     { e.b = le.AppendUint64(e.b, v) }
 func (e *encoder) i64(v int64)      { e.u64(uint64(v)) }
 func (e *encoder) real(v float64)   { e.u64(math.Float64bits(v)) }
-func (e *encoder) tag(t argTag)     { e.u8(uint8(t)) }
+func (e *encoder) tag(f diopi.Form) { e.u8(uint8(f)) }
 func (e *encoder) text(s string)    { e.u32(len(s)); e.b = append(e.b, s...) }
 func (e *encoder) ints64(v []int64) { appendInts(e, v) }
 func (e *encoder) ints(v []int)     { appendInts(e, v) }

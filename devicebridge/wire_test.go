@@ -1,6 +1,33 @@
 package devicebridge
 
-import "testing"
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/devicebridge/diopi"
+)
+
+// TestForms: every form but those without an argument has an encoder, and all have a
+// case in the worker's decoder.
+func TestForms(t *testing.T) {
+	decoder, err := os.ReadFile("native/worker/decode.cc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range diopi.Forms() {
+		switch form := diopi.Form(i); form {
+		case diopi.FormNull, diopi.FormContext, diopi.FormAlloc: // nil, no argument, FormTensor's encoder
+		default:
+			if encoders[form] == nil {
+				t.Errorf("form %s has no encoder", name)
+			}
+		}
+		if !strings.Contains(string(decoder), "case Form::"+name+":") {
+			t.Errorf("native/worker/decode.cc has no case for form %s", name)
+		}
+	}
+}
 
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{

@@ -252,21 +252,13 @@ func (r *run) calls() bool {
 // value is what an argument of the plan held in the end.
 func (r *run) value(a diopi.Arg) value.Value {
 	if o, ok := a.(*diopi.Out); ok {
-		switch v, _ := r.res.Out(o); v := v.(type) {
-		case bool:
-			n := int64(0)
-			if v {
-				n = 1
-			}
-			return tensor.Scalar(tensor.Bool, n)
-		case int64:
-			return tensor.Scalar(tensor.Int64, v)
-		case float64:
-			return tensor.Scalar(tensor.Float64, v)
+		v, _ := r.res.Out(o)
+		if t, ok := tensor.FromNumber(v); ok {
+			return t
 		}
 		return nil
 	}
-	if list, ok := a.([]*diopi.Tensor); ok {
+	if list, ok := a.(diopi.Tensors); ok {
 		l := value.NewList()
 		for _, t := range list {
 			l.Items = append(l.Items, r.value(t))

@@ -91,8 +91,8 @@ func carryOut(ctx context.Context, d Device, p *diopi.Plan) (*devicebridge.Resul
 // tensors.
 func refused(ctx context.Context, d Device) (*devicebridge.CallResult, verdict.Verdict, string) {
 	p := &diopi.Plan{Calls: []*diopi.Call{{Phase: diopi.Forward, Function: "diopiCat", Args: map[string]diopi.Arg{
-		"out": &diopi.Tensor{Role: "out", DType: tensor.Float32, Shape: []int{0}}, "tensors": []*diopi.Tensor{},
-		"num_inputs": int64(0), "dim": int64(0),
+		"out": &diopi.Tensor{Role: "out", DType: tensor.Float32, Shape: []int{0}}, "tensors": diopi.Tensors{},
+		"num_inputs": diopi.Integer(0), "dim": diopi.Integer(0),
 	}}}}
 	res, err := d.Run(ctx, p)
 	if err != nil {
@@ -225,7 +225,7 @@ func draws(ctx context.Context, d Device, seed uint64, calls int) ([][]float64, 
 			[]int{1000}, make([]float64, 1000))}
 		outs = append(outs, t)
 		p.Calls = append(p.Calls, &diopi.Call{Phase: diopi.InPlace, Function: "diopiUniformInp",
-			Args: map[string]diopi.Arg{"inout": t, "from": 0.0, "to": 1.0, "generator": gen}})
+			Args: map[string]diopi.Arg{"inout": t, "from": diopi.Real(0), "to": diopi.Real(1), "generator": gen}})
 	}
 	res, v, why := carryOut(ctx, d, p)
 	if v != verdict.Pass {

@@ -1,6 +1,10 @@
 package opdef
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/optool/optool/value"
+)
 
 // An Argument is a bound argument of a call as kernels see it.
 type Argument struct {
@@ -8,7 +12,11 @@ type Argument struct {
 	Required bool
 	Value    any // of the Go type of the argument struct's field
 	Default  any // the value of an absent argument, of the same type
+	field    reflect.Value
 }
+
+// Python is the Python value that binds to the argument.
+func (a Argument) Python() value.Value { return python(a.field) }
 
 // IsDefault reports whether the argument has the value of an absent one.
 func (a Argument) IsDefault() bool { return !a.Required && reflect.DeepEqual(a.Value, a.Default) }
@@ -38,7 +46,7 @@ func (c *Call) Arguments() []Argument {
 func (c *Call) argument(i int) Argument {
 	p, set := c.Entry.Schema.Params[i], c.Entry.setters[i]
 	v := reflect.ValueOf(c.args).Elem().FieldByIndex(set.field)
-	return Argument{Name: p.Name, Required: p.Required, Value: v.Interface(), Default: set.def.Interface()}
+	return Argument{Name: p.Name, Required: p.Required, Value: v.Interface(), Default: set.def.Interface(), field: v}
 }
 
 // HasArgument reports whether the schema has an argument of that name that kernels

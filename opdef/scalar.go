@@ -95,20 +95,6 @@ func (s Scalar) Tensor() *tensor.Tensor {
 	return tensor.Wrap(s.i)
 }
 
-// Value is the number as the Python value it stands for: bool, int64, float64
-// or complex128.
-func (s Scalar) Value() any {
-	switch s.Kind() {
-	case tensor.KindBool:
-		return s.i != 0
-	case tensor.KindFloat:
-		return s.f
-	case tensor.KindComplex:
-		return s.c
-	}
-	return s.i
-}
-
 func (s Scalar) String() string {
 	switch s.Kind() {
 	case tensor.KindFloat:

@@ -240,7 +240,7 @@ func item(t *tensor.Tensor) (value.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.Value(), nil
+	return s.Python(), nil
 }
 
 func toList(t *tensor.Tensor) (value.Value, error) {

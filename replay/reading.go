@@ -97,7 +97,7 @@ func (r *runner) roundedNumbers(dt tensor.DType) []reading {
 		return n
 	})
 	call = call.MapScalars(func(s opdef.Scalar) opdef.Scalar {
-		if x, ok := s.Value().(float64); ok {
+		if x, ok := s.Python().(float64); ok {
 			return opdef.Float(round(x))
 		}
 		return s

@@ -146,28 +146,35 @@ func Full[T Elem](dt DType, shape []int, v T) *Tensor {
 	return t
 }
 
-// Wrap returns the 0-d tensor a Python number stands for in an expression:
-// int64, float64 or complex128 (bool: bool), marked as wrapped. The default
-// dtype torch shows for a float is float32; promotion knows (ResultType).
-func Wrap(v any) *Tensor {
-	var t *Tensor
+// FromNumber returns a bool, int, int64, float64 or complex128 as a 0-d tensor of
+// dtype bool, int64, float64 or complex128; false for anything else.
+func FromNumber(v any) (*Tensor, bool) {
 	switch v := v.(type) {
 	case bool:
-		b := int64(0)
+		n := int64(0)
 		if v {
-			b = 1
+			n = 1
 		}
-		t = Scalar(Bool, b)
+		return Scalar(Bool, n), true
 	case int64:
-		t = Scalar(Int64, v)
+		return Scalar(Int64, v), true
 	case int:
-		t = Scalar(Int64, int64(v))
+		return Scalar(Int64, int64(v)), true
 	case float64:
-		t = Scalar(Float64, v)
+		return Scalar(Float64, v), true
 	case complex128:
-		t = Scalar(Complex128, v)
-	default:
-		panic(fmt.Sprintf("tensor.Wrap: %T", v))
+		return Scalar(Complex128, v), true
+	}
+	return nil, false
+}
+
+// Wrap returns the 0-d tensor a Python number stands for in an expression
+// (FromNumber), marked as wrapped. The default dtype torch shows for a float is
+// float32; promotion knows (ResultType).
+func Wrap(v any) *Tensor {
+	t, ok := FromNumber(v)
+	if !ok {
+		panic(fmt.Sprintf("tensor.Wrap: %T is not a Python number", v))
 	}
 	t.Wrapped = true
 	return t

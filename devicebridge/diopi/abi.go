@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-//go:generate go run ../internal/abigen ../native/include/diopi.h ../native/worker/functions.inc
+//go:generate go run ../internal/abigen ../native
 
 //go:embed abi.json
 var abiJSON []byte
@@ -41,34 +41,6 @@ type Param struct {
 	Nullable bool   `json:"nullable"` // known to be passed as null; the headers do not say it reliably
 	Written  bool   `json:"written"`  // written although the header calls it an input
 }
-
-// A Kind says how a parameter is passed.
-type Kind string
-
-const (
-	KindContext     Kind = "ctx"
-	KindTensorIn    Kind = "tensor_in"
-	KindTensorOut   Kind = "tensor_out"
-	KindTensorInOut Kind = "tensor_inout"
-	KindArrayIn     Kind = "tensor_array_in"
-	KindArrayOut    Kind = "tensor_array_out"
-	KindArrayInOut  Kind = "tensor_array_inout"
-	KindTensorPtr   Kind = "tensor_ptr_out" // the callee makes the tensor and stores its handle
-	KindScalar      Kind = "scalar_ptr"
-	KindSize        Kind = "size"
-	KindSizePtr     Kind = "size_ptr"
-	KindInt64       Kind = "int64"
-	KindInt32       Kind = "int32"
-	KindInt         Kind = "cint"
-	KindDouble      Kind = "double"
-	KindFloat       Kind = "float"
-	KindBool        Kind = "bool"
-	KindInt64Ptr    Kind = "int64_ptr"
-	KindDoublePtr   Kind = "double_ptr"
-	KindBoolPtr     Kind = "bool_ptr"
-	KindGenerator   Kind = "generator"
-	KindString      Kind = "string"
-)
 
 type abi struct {
 	Enums     map[string]map[string]int32 `json:"enums"`

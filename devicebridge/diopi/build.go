@@ -21,7 +21,7 @@ const prefix = "diopi"
 type bindings map[string]any
 
 // An out makes what a forward call writes through one parameter: a *Tensor, a
-// []*Tensor, or nil for a null handle.
+// Tensors, or nil for a null handle.
 type out struct {
 	rule func(b *build) any
 	aux  bool // kept for the backward calls, not a result of the function
@@ -40,8 +40,8 @@ type build struct {
 	r       *Recipe
 	plan    *Plan
 	phase   Phase
-	args    map[string]any // by keyword: *Tensor, []*Tensor or a value.Value
-	written map[string]any // by C parameter: what forward calls wrote
+	args    map[string]any // by keyword: *Tensor, Tensors, Size or a value.Value
+	written map[string]Arg // by C parameter: what forward calls wrote
 	grads   []*Tensor
 	gen     *Generator
 	added   map[string][]int // by argument: where unsqueeze added dimensions, in order
@@ -61,7 +61,7 @@ func newBuild(r *Recipe, c *Case) (*build, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &build{c: c, r: r, plan: &Plan{}, args: map[string]any{}, written: map[string]any{}}
+	b := &build{c: c, r: r, plan: &Plan{}, args: map[string]any{}, written: map[string]Arg{}}
 	b.gen = cmp.Or(c.Generator, &Generator{})
 	if c.Args != nil {
 		for _, it := range c.Args.Items {
@@ -98,7 +98,7 @@ func (b *build) argument(name string, v value.Value) (any, error) {
 		if name == "index" || !slices.ContainsFunc(v.Items, isTensor) { // an index may mix tensors and numbers
 			return v, nil
 		}
-		list := make([]*Tensor, len(v.Items))
+		list := make(Tensors, len(v.Items))
 		for i, it := range v.Items {
 			switch it := it.(type) {
 			case nil:
@@ -200,7 +200,7 @@ func (b *build) callForward(candidates string) {
 			set[p.Name] = a
 			b.written[p.Name] = a
 			b.plan.Outputs = append(b.plan.Outputs, a)
-		case strings.HasSuffix(string(p.Kind), "_ptr_out"):
+		case returnsPlain(p.Kind):
 			o := &Out{Role: p.Name}
 			set[p.Name] = o
 			b.plan.Outputs = append(b.plan.Outputs, o)
@@ -224,7 +224,7 @@ func (b *build) returnArgument(name string) {
 	switch v := b.args[name].(type) {
 	case *Tensor:
 		b.plan.Outputs = append(b.plan.Outputs, v)
-	case []*Tensor:
+	case Tensors:
 		for _, t := range v {
 			b.plan.Outputs = append(b.plan.Outputs, t)
 		}
@@ -237,8 +237,7 @@ func (b *build) returnArgument(name string) {
 
 // make makes what o says, and keeps it as a result unless it is auxiliary.
 func (b *build) make(o out) Arg {
-	v := o.rule(b)
-	switch v := v.(type) {
+	switch v := o.rule(b).(type) {
 	case *Tensor:
 		if v == nil {
 			return nil
@@ -246,12 +245,14 @@ func (b *build) make(o out) Arg {
 		if !o.aux {
 			b.result(v)
 		}
-	case []*Tensor:
+		return v
+	case Tensors:
 		for _, t := range v {
 			b.result(t)
 		}
+		return v
 	}
-	return v
+	return nil
 }
 
 // result makes t the next result of the function, of the dtype and shape that
@@ -397,7 +398,7 @@ func (b *build) lookup(name string, bind bindings) (v any, keyword string) {
 }
 
 // cotangent is the gradient of the i-th result that has one, nil if there is none.
-func (b *build) cotangent(i int) any {
+func (b *build) cotangent(i int) Arg {
 	if i < len(b.grads) && b.grads[i] != nil {
 		return b.grads[i]
 	}
@@ -451,8 +452,14 @@ func (b *build) function(name string) *Function {
 
 // supplied says that no argument fills parameters of this kind.
 func supplied(k Kind) bool {
-	return k == KindContext || k == KindGenerator || k == KindTensorOut || k == KindTensorPtr || k == KindArrayOut ||
-		strings.HasSuffix(string(k), "_ptr_out")
+	p, _ := k.Passing()
+	return p.result
+}
+
+// returnsPlain says that the callee returns a plain result through a pointer.
+func returnsPlain(k Kind) bool {
+	p, _ := k.Passing()
+	return p.result && p.Form == FormOut
 }
 
 // call plans a call of a C function besides the main one; set fills parameters
@@ -486,13 +493,13 @@ func (b *build) invoke(f *Function, bind bindings, set map[string]Arg) *Call {
 				a = b.convert(f, p, v)
 			}
 		}
-		if list, ok := a.([]*Tensor); ok && p.Count != "" {
+		if list, ok := a.(Tensors); ok && p.Count != "" {
 			lengths[p.Count] = len(list)
 		}
 		c.Args[p.Name] = a
 	}
 	for name, n := range lengths {
-		c.Args[name] = int64(n)
+		c.Args[name] = Integer(n)
 	}
 	b.plan.Calls = append(b.plan.Calls, c)
 	return c

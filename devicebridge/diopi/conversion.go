@@ -74,8 +74,8 @@ func (c *ConvertConfig) convert(call *Call) *converter {
 			} else {
 				args[p.Name] = v.around(a, rule, f.InPlace || p.Kind == KindTensorInOut || f.Name == prefix+"IndexPut")
 			}
-		case []*Tensor:
-			list := make([]*Tensor, len(a))
+		case Tensors:
+			list := make(Tensors, len(a))
 			for i, t := range a {
 				list[i] = v.before(t, rule)
 			}
@@ -191,8 +191,8 @@ var composites = map[string]func(*Call) []*Call{
 		if len(weight.Shape) == 2 {
 			t := newTensor(weight.DType, []int{weight.Shape[1], weight.Shape[0]})
 			t.Role, t.Host = weight.Role+" transposed", weight.Host
-			calls = append(calls, step("Transpose", map[string]Arg{"out": t, "input": weight, "dim0": int64(0),
-				"dim1": int64(1)}))
+			calls = append(calls, step("Transpose", map[string]Arg{"out": t, "input": weight, "dim0": Integer(0),
+				"dim1": Integer(1)}))
 			weight = t
 		}
 		calls = append(calls, step("Matmul", map[string]Arg{"out": call.Args["out"], "input": call.Args["input"],

@@ -38,7 +38,7 @@ func shown(p *Plan) string {
 			switch a := c.Args[q.Name].(type) {
 			case *Tensor:
 				words = append(words, q.Name+"="+shownTensor(a))
-			case []*Tensor:
+			case Tensors:
 				for _, it := range a {
 					words = append(words, q.Name+"="+shownTensor(it))
 				}
@@ -192,7 +192,7 @@ CastDtype out=mean/float64[1] input=mean_as_float32/float32[1]`},
 			plan("IndexPut", map[string]Arg{
 				"out": of("out", tensor.Float64, []int{3}, nil), "input": of("input", tensor.Float32, []int{3}, nil),
 				"values":  of("values", tensor.Float32, []int{1}, nil),
-				"indices": []*Tensor{nil, of("index", tensor.Float64, []int{1}, nil)},
+				"indices": Tensors{nil, of("index", tensor.Float64, []int{1}, nil)},
 			}), `
 CastDtype out=out_as_float32/float32[1] input=out/float64[1]
 CastDtype out=index_as_float32/float32[1] input=index/float64[1]

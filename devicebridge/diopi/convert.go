@@ -2,7 +2,6 @@ package diopi
 
 import (
 	"math"
-	"strings"
 
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -26,122 +25,144 @@ func number(v any) (i int64, f float64, integral, ok bool) {
 	return 0, 0, false, false
 }
 
+// A conversion makes arguments of the values of the kit's arguments.
+type conversion struct {
+	// accepts says whether a parameter can hold v as it is; it chooses between C functions.
+	accepts func(v any) bool
+	// arg is v as an argument; false if it cannot be one. Numbers computed in floating
+	// point and lists of one number are fine where C takes a number.
+	arg func(b *build, k Kind, v any) (Arg, bool)
+}
+
+var (
+	toTensor  = conversion{isHandle, func(_ *build, _ Kind, v any) (Arg, bool) { return handle(v) }}
+	toTensors = conversion{func(v any) bool { _, ok := v.(Tensors); return ok },
+		func(_ *build, _ Kind, v any) (Arg, bool) { return handles(v) }}
+	toScalar = conversion{isNumber, func(b *build, _ Kind, v any) (Arg, bool) {
+		i, x, integral, ok := number(single(v))
+		return b.scalar(i, x, integral), ok
+	}}
+	toSize = conversion{isSize, func(_ *build, _ Kind, v any) (Arg, bool) {
+		if v == nil {
+			return Size{}, true
+		}
+		s, ok := sizes(v)
+		return s, ok
+	}}
+	toInteger = conversion{isIntegral, func(_ *build, _ Kind, v any) (Arg, bool) {
+		i, _, _, ok := number(single(v))
+		return Integer(i), ok
+	}}
+	toReal = conversion{isNumber, func(_ *build, _ Kind, v any) (Arg, bool) {
+		_, x, _, ok := number(single(v))
+		return Real(x), ok
+	}}
+	toBool = conversion{isIntegral, func(_ *build, _ Kind, v any) (Arg, bool) {
+		_, x, _, ok := number(single(v))
+		return Bool(x != 0), ok
+	}}
+	toText = conversion{anything, func(_ *build, _ Kind, v any) (Arg, bool) {
+		s, ok := v.(string)
+		return Text(s), ok || v == nil
+	}}
+	toEnum      = conversion{anything, func(_ *build, k Kind, v any) (Arg, bool) { return enum(k, v) }}
+	toGenerator = conversion{anything, func(_ *build, _ Kind, v any) (Arg, bool) {
+		g, ok := v.(*Generator)
+		return g, ok
+	}}
+)
+
+// optional makes nil an argument too: a null pointer.
+func optional(c conversion) conversion {
+	return conversion{
+		accepts: func(v any) bool { return v == nil || c.accepts(v) },
+		arg: func(b *build, k Kind, v any) (Arg, bool) {
+			if v == nil {
+				return nil, true
+			}
+			return c.arg(b, k, v)
+		},
+	}
+}
+
+func anything(any) bool { return true }
+
+func isNumber(v any) bool {
+	_, _, _, ok := number(v)
+	return ok
+}
+
+func isIntegral(v any) bool {
+	_, _, integral, _ := number(v)
+	return integral
+}
+
+func isHandle(v any) bool {
+	switch v.(type) {
+	case nil, *Tensor, *Alloc:
+		return true
+	}
+	return false
+}
+
+func isSize(v any) bool {
+	switch v.(type) {
+	case nil, *value.Sequence, Size:
+		return true
+	}
+	return isIntegral(v)
+}
+
+// single is the item of a list of one, else v: a dimension as a list of one.
+func single(v any) any {
+	if s, ok := v.(*value.Sequence); ok && len(s.Items) == 1 {
+		return s.Items[0]
+	}
+	return v
+}
+
+func handle(v any) (Arg, bool) {
+	switch v := v.(type) {
+	case nil:
+		return nil, true
+	case *Tensor:
+		if v == nil {
+			return nil, true
+		}
+		return v, true
+	case *Alloc:
+		return v, true
+	}
+	return nil, false
+}
+
+func handles(v any) (Arg, bool) {
+	switch v := v.(type) {
+	case nil:
+		return nil, true
+	case Tensors:
+		return v, true
+	case *value.Sequence:
+		return Tensors{}, len(v.Items) == 0
+	}
+	return nil, false
+}
+
 // accepts says whether a parameter of kind k can hold v.
 func accepts(k Kind, v any) bool {
-	_, _, integral, isNumber := number(v)
-	switch k {
-	case KindTensorIn, KindTensorOut, KindTensorInOut:
-		switch v.(type) {
-		case nil, *Tensor, *Alloc:
-			return true
-		}
-		return false
-	case KindArrayIn, KindArrayInOut:
-		_, ok := v.([]*Tensor)
-		return ok
-	case KindScalar, KindDoublePtr:
-		return v == nil || isNumber
-	case KindInt64Ptr, KindBoolPtr:
-		return v == nil || integral
-	case KindSize, KindSizePtr:
-		_, ok := v.(*value.Sequence)
-		_, sizes := v.([]int64)
-		return v == nil || ok || sizes || integral
-	case KindInt64, KindInt32, KindInt, KindBool:
-		return integral
-	case KindDouble, KindFloat:
-		return isNumber
-	}
-	return true
+	p, _ := k.Passing()
+	return p.from.accepts == nil || p.from.accepts(v)
 }
 
 // convert is v as an argument of p.
 func (b *build) convert(f *Function, p Param, v any) Arg {
+	how, _ := p.Kind.Passing()
 	if !accepts(p.Kind, v) {
-		// Numbers computed in floating point, or passed as 0-d tensors, are fine
-		// where C takes a number.
-		v = b.scalarOf(v)
+		v = b.scalarOf(v) // a 0-d tensor where C takes a number
 	}
-	i, x, integral, isNumber := number(v)
-	if s, ok := v.(*value.Sequence); ok && len(s.Items) == 1 && !isNumber { // a dimension as a list of one
-		i, x, integral, isNumber = number(s.Items[0])
-	}
-	switch p.Kind {
-	case KindTensorIn, KindTensorOut, KindTensorInOut, KindArrayIn, KindArrayOut, KindArrayInOut, KindGenerator,
-		KindTensorPtr:
-		switch v := v.(type) {
-		case nil, []*Tensor, *Alloc, *Generator:
-			return v
-		case *Tensor:
-			if v == nil {
-				return nil
-			}
-			return v
-		case *value.Sequence:
-			if len(v.Items) == 0 {
-				return []*Tensor{}
-			}
-		}
-	case KindScalar:
-		if v == nil {
-			return nil
-		}
-		if isNumber {
-			return b.scalar(i, x, integral)
-		}
-	case KindSize, KindSizePtr:
-		if v == nil {
-			if p.Kind == KindSizePtr {
-				return nil
-			}
-			return []int64{}
-		}
-		if s, ok := sizes(v); ok {
-			return s
-		}
-	case KindInt64, KindInt32, KindInt, "uint64":
-		if isNumber {
-			return i
-		}
-	case KindInt64Ptr:
-		if v == nil {
-			return nil
-		}
-		if isNumber {
-			return i
-		}
-	case KindDouble, KindFloat:
-		if isNumber {
-			return x
-		}
-	case KindDoublePtr:
-		if v == nil {
-			return nil
-		}
-		if isNumber {
-			return x
-		}
-	case KindBool:
-		if isNumber {
-			return x != 0
-		}
-	case KindBoolPtr:
-		if v == nil {
-			return nil
-		}
-		if isNumber {
-			return x != 0
-		}
-	case KindString:
-		switch v := v.(type) {
-		case nil:
-			return ""
-		case string:
-			return v
-		}
-	default:
-		if e, ok := enum(p.Kind, v); ok {
-			return e
+	if how.from.arg != nil {
+		if a, ok := how.from.arg(b, p.Kind, v); ok {
+			return a
 		}
 	}
 	b.fail("%s of %s cannot be %s", p.Name, f.Name, describe(v))
@@ -177,18 +198,18 @@ func (b *build) scalarOf(v any) any {
 }
 
 // sizes is a number or a sequence of numbers as a size.
-func sizes(v any) ([]int64, bool) {
+func sizes(v any) (Size, bool) {
 	switch v := v.(type) {
-	case []int64:
+	case Size:
 		return v, true
 	case []int:
-		s := make([]int64, len(v))
+		s := make(Size, len(v))
 		for i, n := range v {
 			s[i] = int64(n)
 		}
 		return s, true
 	case *value.Sequence:
-		s := make([]int64, len(v.Items))
+		s := make(Size, len(v.Items))
 		for i, it := range v.Items {
 			n, _, _, ok := number(it)
 			if !ok {
@@ -199,37 +220,26 @@ func sizes(v any) ([]int64, bool) {
 		return s, true
 	}
 	n, _, _, ok := number(v)
-	return []int64{n}, ok
+	return Size{n}, ok
 }
 
-// enum is a name of the kit as an enumerator.
+// enumerators are the enumerators that the kit's values mean, by C type.
+var enumerators = map[string]map[value.Value]Enum{
+	"diopiReduction_t": {"none": "ReductionNone", "mean": "ReductionMean", "sum": "ReductionSum"},
+	"diopiRoundMode_t": {nil: "RoundModeNone", "trunc": "RoundModeTrunc", "floor": "RoundModeFloor"},
+}
+
+// enum is a value of the kit as an enumerator. Memory formats go by their C names.
 func enum(k Kind, v any) (Enum, bool) {
 	name, isString := v.(string)
-	switch strings.TrimPrefix(string(k), "enum:") {
-	case "diopiReduction_t":
-		switch {
-		case isString && name == "none":
-			return "ReductionNone", true
-		case isString && name == "mean":
-			return "ReductionMean", true
-		case isString && name == "sum":
-			return "ReductionSum", true
-		}
-	case "diopiRoundMode_t":
-		switch {
-		case v == nil:
-			return "RoundModeNone", true
-		case isString && name == "trunc":
-			return "RoundModeTrunc", true
-		case isString && name == "floor":
-			return "RoundModeFloor", true
-		}
-	case "diopiMemoryFormat_t":
-		if isString {
-			return Enum(name), true
-		}
+	if !isString && v != nil {
+		return "", false
 	}
-	return "", false
+	if k.Enum() == "diopiMemoryFormat_t" {
+		return Enum(name), isString
+	}
+	e, ok := enumerators[k.Enum()][v]
+	return e, ok
 }
 
 // describe names an argument in a message.
@@ -240,7 +250,7 @@ func describe(v any) string {
 			return "None"
 		}
 		return "a tensor " + v.DType.String() + tensor.ShapeString(v.Shape)
-	case []*Tensor:
+	case Tensors:
 		return "a list of tensors"
 	}
 	return value.Repr(v)

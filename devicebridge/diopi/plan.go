@@ -35,22 +35,47 @@ type Call struct {
 	Args     map[string]Arg
 }
 
-// An Arg is an argument of a Call:
+// An Arg is an argument of a Call; nil is a null handle or pointer. Of which type it
+// must be follows from the form of the parameter's kind:
 //
-//	*Tensor            tensor_in, _out, _inout
-//	[]*Tensor          tensor_array_in, _out, _inout; an item may be nil, a null handle
-//	*Alloc             tensor_ptr_out; in a later call also tensor_in
-//	Scalar             scalar_ptr
-//	[]int64            size, size_ptr
-//	int64              int64, int32, cint, uint64, int64_ptr (a pointer to it)
-//	float64            double, float, double_ptr
-//	bool               bool, bool_ptr
-//	string             string
-//	Enum               enum:T
-//	*Generator         generator
-//	*Out               *_ptr_out and *_ptr_inout: a plain result
-//	nil                a null handle or pointer
-type Arg any
+//	FormTensor                      *Tensor, or *Alloc of an earlier call
+//	FormTensors                     Tensors
+//	FormAllocAddress                *Alloc
+//	FormScalar                      Scalar
+//	FormSize, FormSizePointer       Size
+//	FormInteger                     Integer, Bool or Enum
+//	FormIntegerPointer              Integer
+//	FormReal, FormRealPointer       Real
+//	FormBoolPointer                 Bool
+//	FormText                        Text
+//	FormGenerator, FormGenerators   *Generator, Generators
+//	FormOut                         *Out
+type Arg interface{ isArg() }
+
+// Plain values as arguments, and lists; an item of Tensors may be nil, a null handle.
+type (
+	Integer    int64
+	Real       float64
+	Bool       bool
+	Text       string
+	Size       []int64
+	Tensors    []*Tensor
+	Generators []*Generator
+)
+
+func (Integer) isArg()    {}
+func (Real) isArg()       {}
+func (Bool) isArg()       {}
+func (Text) isArg()       {}
+func (Size) isArg()       {}
+func (Tensors) isArg()    {}
+func (Generators) isArg() {}
+func (*Tensor) isArg()    {}
+func (*Alloc) isArg()     {}
+func (*Generator) isArg() {}
+func (*Out) isArg()       {}
+func (Scalar) isArg()     {}
+func (Enum) isArg()       {}
 
 // A Tensor is a tensor of the device.
 type Tensor struct {
@@ -72,12 +97,15 @@ type CSR struct{ CrowIndices, ColIndices, Values *Tensor }
 // An Alloc is a tensor the callee makes through the runtime.
 type Alloc struct{ Role string }
 
-// A Scalar is a diopiScalar_t. DType <= 7 in diopiDtype_t uses Int, others Float.
+// A Scalar is a diopiScalar_t.
 type Scalar struct {
 	DType tensor.DType
-	Int   int64
-	Float float64
+	Int   int64   // the number, of an integral dtype
+	Float float64 // of others
 }
+
+// UsesInt reports whether the callee reads Int: the integers of diopiDtype_t, but not bool.
+func (s Scalar) UsesInt() bool { return s.DType.IsIntegral() }
 
 // An Enum is an enumerator by its C name: "ReductionMean", "Contiguous", "diopi_dtype_float32".
 type Enum string

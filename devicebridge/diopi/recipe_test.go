@@ -275,41 +275,47 @@ func checkCall(t *testing.T, name string, c *Call) {
 		if !ok {
 			t.Errorf("%s: %s of %s is missing", name, p.Name, c.Function)
 		}
-		switch a := a.(type) {
-		case *Tensor:
-			ok = strings.HasPrefix(string(p.Kind), "tensor_") && !strings.Contains(string(p.Kind), "array")
-		case []*Tensor:
-			ok = strings.HasPrefix(string(p.Kind), "tensor_array")
-		case *Alloc:
-			ok = p.Kind == KindTensorPtr || p.Kind == KindTensorIn
-		case Scalar:
-			ok = p.Kind == KindScalar
-		case []int64:
-			ok = p.Kind == KindSize || p.Kind == KindSizePtr
-		case int64:
-			ok = slices.Contains([]Kind{KindInt64, KindInt32, KindInt, KindInt64Ptr}, p.Kind)
-		case float64:
-			ok = slices.Contains([]Kind{KindDouble, KindFloat, KindDoublePtr}, p.Kind)
-		case bool:
-			ok = p.Kind == KindBool || p.Kind == KindBoolPtr
-		case string:
-			ok = p.Kind == KindString
-		case Enum:
-			_, ok = Enums()[strings.TrimPrefix(string(p.Kind), "enum:")][string(a)]
-		case *Generator:
-			ok = p.Kind == KindGenerator
-		case *Out:
-			ok = strings.HasSuffix(string(p.Kind), "_ptr_out")
-		case nil:
-			ok = slices.Contains([]Kind{KindTensorIn, KindTensorOut, KindTensorInOut, KindScalar, KindSizePtr,
-				KindInt64Ptr, KindDoublePtr, KindBoolPtr, KindGenerator}, p.Kind)
-		default:
-			ok = false
-		}
+		ok = ok && fits(p.Kind, a)
 		if !ok {
 			t.Errorf("%s: %s of %s is %v, which is no %s", name, p.Name, c.Function, a, p.Kind)
 		}
 	}
+}
+
+// fits says that an argument is of the type that the form of its parameter's kind takes.
+func fits(k Kind, a Arg) bool {
+	how, _ := k.Passing()
+	is := func(forms ...Form) bool { return slices.Contains(forms, how.Form) }
+	switch a := a.(type) {
+	case nil:
+		return how.Nullable
+	case *Tensor:
+		return is(FormTensor)
+	case Tensors:
+		return is(FormTensors)
+	case *Alloc:
+		return is(FormTensor, FormAllocAddress)
+	case Scalar:
+		return is(FormScalar)
+	case Size:
+		return is(FormSize, FormSizePointer)
+	case Integer:
+		return is(FormInteger, FormIntegerPointer) && k.Enum() == ""
+	case Real:
+		return is(FormReal, FormRealPointer)
+	case Bool:
+		return k == KindBool || k == KindBoolPtr
+	case Text:
+		return is(FormText)
+	case Enum:
+		_, ok := Enums()[k.Enum()][string(a)]
+		return ok
+	case *Generator:
+		return is(FormGenerator)
+	case *Out:
+		return is(FormOut)
+	}
+	return false
 }
 
 // differs says in what p differs from the recorded calls.
@@ -358,7 +364,7 @@ func (r *recorded) shown(p *Plan, a Arg) string {
 			st = rowMajor(a.Shape)
 		}
 		return fmt.Sprintf("%s %s%v/%v", role, a.DType, a.Shape, st)
-	case []*Tensor:
+	case Tensors:
 		var s []string
 		for _, t := range a {
 			s = append(s, r.shown(p, t))
@@ -377,8 +383,8 @@ func (r *recorded) shown(p *Plan, a Arg) string {
 		return fmt.Sprintf("%s %d", a.DType, a.Int)
 	case nil:
 		return "null"
-	case bool:
-		return map[bool]string{true: "1", false: "0"}[a]
+	case Bool:
+		return map[Bool]string{true: "1", false: "0"}[a]
 	}
 	return fmt.Sprint(a)
 }

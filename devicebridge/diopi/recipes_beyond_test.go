@@ -76,7 +76,7 @@ func TestSubscripts(t *testing.T) {
 			first := p.Calls[0]
 			for name, want := range map[string]int64{"dim": tc.dim, "index": tc.a, "start": tc.a, "end": tc.b,
 				"step": tc.c} {
-				if got, ok := first.Args[name]; ok && got != want {
+				if got, ok := first.Args[name]; ok && got != Integer(want) {
 					t.Errorf("%s of %s is %v, want %d", name, first.Function, got, want)
 				}
 			}
@@ -92,8 +92,8 @@ func TestSubscripts(t *testing.T) {
 		})
 	}
 	positions := planOf(t, "getitem", &Case{Args: dict("input", x, "index", tuple(whole, longs(1), longs(2)))}).Calls[0]
-	if list := positions.Args["indices"].([]*Tensor); len(list) != 3 || list[0] != nil ||
-		positions.Args["nums"] != int64(3) {
+	if list := positions.Args["indices"].(Tensors); len(list) != 3 || list[0] != nil ||
+		positions.Args["nums"] != Integer(3) {
 		t.Errorf("indices %v", positions.Args)
 	}
 	for want, index := range map[string]value.Value{
@@ -114,8 +114,8 @@ func TestSubscripts(t *testing.T) {
 func TestUnbind(t *testing.T) {
 	p := planOf(t, "unbind", &Case{Args: dict("input", tensor.Full(tensor.Float32, []int{2, 3}, 1.0), "dim",
 		int64(-1))})
-	if called(p) != "Select Select Select" || len(p.Outputs) != 3 || p.Calls[2].Args["index"] != int64(2) ||
-		p.Calls[2].Args["dim"] != int64(1) {
+	if called(p) != "Select Select Select" || len(p.Outputs) != 3 || p.Calls[2].Args["index"] != Integer(2) ||
+		p.Calls[2].Args["dim"] != Integer(1) {
 		t.Errorf("got %s", shown(p))
 	}
 }

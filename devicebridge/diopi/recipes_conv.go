@@ -158,7 +158,7 @@ func (b *build) paddingNumbers(n int) {
 	case "same":
 		w := b.tensor("weight").Shape
 		b.spread(n, "dilation")
-		padding := make([]int64, n)
+		padding := make(Size, n)
 		for i, d := range b.spatial("dilation", n) {
 			total := d * (w[len(w)-n+i] - 1)
 			if total%2 != 0 {
@@ -183,7 +183,7 @@ func (b *build) atLeast2d(n int, spatial map[string]int64) {
 	for name, one := range spatial {
 		b.spread(n, name)
 		if n == 1 {
-			b.args[name] = []int64{one, int64(b.spatial(name, 1)[0])}
+			b.args[name] = Size{one, int64(b.spatial(name, 1)[0])}
 		}
 	}
 	if n == 1 {

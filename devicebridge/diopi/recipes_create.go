@@ -83,7 +83,7 @@ var creations = []*Recipe{
 				return
 			}
 			b.bernoulliScalar()
-			b.plan.InPlace = b.args["input"]
+			b.plan.InPlace = b.tensor("input")
 		}},
 }
 

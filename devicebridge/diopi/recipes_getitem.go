@@ -72,7 +72,7 @@ var beyond = []*Recipe{
 		forward: func(b *build) {
 			x := b.tensor("input")
 			steps := b.subscript()
-			at := []*Tensor{x} // what each step views
+			at := Tensors{x} // what each step views
 			for i, s := range steps[:len(steps)-1] {
 				out := newTensor(x.DType, s.shape)
 				out.Role = fmt.Sprintf("view %d of input", i+1)
@@ -134,7 +134,7 @@ var beyond = []*Recipe{
 func (b *build) view(s step, x, out *Tensor) {
 	switch {
 	case s.added:
-		b.call("Stack", bindings{"dim": s.dim, "numTensors": 1}, map[string]Arg{"out": out, "tensors": []*Tensor{x}})
+		b.call("Stack", bindings{"dim": s.dim, "numTensors": 1}, map[string]Arg{"out": out, "tensors": Tensors{x}})
 	case s.slice:
 		b.call("Slice", bindings{"dim": s.dim, "start": s.start, "end": s.end, "step": s.step},
 			map[string]Arg{"null_out": out, "input": x})
@@ -148,9 +148,9 @@ func (b *build) view(s step, x, out *Tensor) {
 type step struct {
 	dim              int
 	slice, added     bool
-	start, end, step int       // of a slice; start is the number
-	indices          []*Tensor // by dimension, nil for all of it
-	shape            []int     // of what it yields; nil for tensors
+	start, end, step int     // of a slice; start is the number
+	indices          Tensors // by dimension, nil for all of it
+	shape            []int   // of what it yields; nil for tensors
 }
 
 // subscript are the steps of the argument index.
@@ -172,7 +172,7 @@ func (b *build) subscript() []step {
 		}
 	}
 	shape, dim := slices.Clone(x.Shape), 0
-	var indices []*Tensor
+	var indices Tensors
 	reached := 0 // dimensions that indices are about
 	for n, it := range items {
 		if _, ok := it.(value.Ellipsis); ok {

@@ -108,7 +108,7 @@ func inputSize(i int) func(*build) any { return func(b *build) any { return b.ra
 
 // putIndices are the indices that are given.
 func putIndices(b *build) any {
-	var list []*Tensor
+	var list Tensors
 	for _, name := range []string{"indices1", "indices2", "indices3"} {
 		if t, ok := b.args[name].(*Tensor); ok && t != nil {
 			list = append(list, t)
@@ -120,7 +120,7 @@ func putIndices(b *build) any {
 // indices are the indices in order of the keywords; a None stands for as many
 // whole dimensions as the indices after it leave.
 func indices(b *build) any {
-	list, ellipsis := []*Tensor{}, false
+	list, ellipsis := Tensors{}, false
 	for _, it := range b.c.Args.Items {
 		name, _ := it.Key.(string)
 		if name == "input" {
@@ -133,7 +133,7 @@ func indices(b *build) any {
 		}
 		if ellipsis {
 			ellipsis = false
-			list = append(list, make([]*Tensor, max(0, len(b.tensor("input").Shape)-len(t.Shape)-len(list)))...)
+			list = append(list, make(Tensors, max(0, len(b.tensor("input").Shape)-len(t.Shape)-len(list)))...)
 		}
 		list = append(list, t)
 	}

@@ -178,7 +178,7 @@ func dropout(function string, mask shapeRule) *Recipe {
 		inplace: func(b *build) {
 			b.call("DropoutInp", bindings{"train": "training", "generator": generator},
 				map[string]Arg{"mask": m.rule(b).(*Tensor)})
-			b.plan.InPlace = b.args["input"]
+			b.plan.InPlace = b.tensor("input")
 		}}
 }
 
@@ -276,7 +276,7 @@ func ctcLongest(b *build) int {
 func (b *build) ctcLogSoftmax() *Tensor {
 	t := rawLike(b.tensor("log_probs"))
 	t.Role = "log_probs_"
-	b.call("LogSoftmax", nil, map[string]Arg{"out": t, "input": b.tensor("log_probs"), "dim": int64(2)})
+	b.call("LogSoftmax", nil, map[string]Arg{"out": t, "input": b.tensor("log_probs"), "dim": Integer(2)})
 	return t
 }
 
@@ -288,6 +288,6 @@ func ctcBackward(b *build) {
 	b.call("CTCLossBackward", bindings{"log_probs": "log_probs_"}, map[string]Arg{"grad_input": inner})
 	b.call("LogSoftmaxBackward", nil, map[string]Arg{
 		"grad_input": b.gradient(grad{of: "log_probs"}), "grad_output": inner, "output": b.written["log_probs_"],
-		"dim": int64(2),
+		"dim": Integer(2),
 	})
 }

@@ -263,7 +263,7 @@ func foreachBindings(number string) bindings { return bindings{"inputs": "self",
 // each is one result for each tensor of a list.
 func each(arg string, f func(*Tensor) *Tensor) out {
 	return out{rule: func(b *build) any {
-		var list []*Tensor
+		var list Tensors
 		for _, t := range b.tensors(arg) {
 			list = append(list, f(t))
 		}

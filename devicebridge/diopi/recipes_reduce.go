@@ -56,7 +56,7 @@ func sortedDims(b *build) any { return b.dims(len(b.tensor("input").Shape)) }
 
 func inputShape(b *build) any { return mustSizes(b.tensor("input").Shape) }
 
-func mustSizes(shape []int) []int64 {
+func mustSizes(shape []int) Size {
 	s, _ := sizes(shape)
 	return s
 }

@@ -33,7 +33,7 @@ var shapes = []*Recipe{
 		bind: bindings{"input": "tensor", "splitSizes": func(b *build) any { return mustSizes(splitSizes(b)) }},
 		outs: []out{{rule: func(b *build) any {
 			t := b.tensor("tensor")
-			var list []*Tensor
+			var list Tensors
 			for _, n := range splitSizes(b) {
 				list = append(list, newTensor(t.DType, replaced(t.Shape, b.dim("dim", len(t.Shape)), n)))
 			}
@@ -105,7 +105,7 @@ var shapes = []*Recipe{
 			for _, t := range b.tensors("tensors") {
 				shape = append(shape, tensor.Numel(t.Shape))
 			}
-			var list []*Tensor
+			var list Tensors
 			for range shape {
 				list = append(list, newTensor(b.tensors("tensors")[0].DType, shape))
 			}
@@ -121,7 +121,7 @@ var shapes = []*Recipe{
 		outs: []out{{rule: func(b *build) any {
 			x := b.tensor("input").Shape
 			shape := slices.Clone(x[:2])
-			for _, n := range resized(b).([]int64) {
+			for _, n := range resized(b).(Size) {
 				shape = append(shape, int(n))
 			}
 			t := newTensor(asInput(b), shape)
@@ -202,7 +202,7 @@ func resized(b *build) any {
 			factors[i] = b.float("scale_factor")
 		}
 	}
-	out := make([]int64, n)
+	out := make(Size, n)
 	for i, f := range factors {
 		size := f * float64(x[i+2])
 		out[i] = int64(size)

@@ -71,8 +71,8 @@ func (b *build) tensor(arg string) *Tensor {
 }
 
 // tensors is the argument of a name that is a list of tensors, at least one.
-func (b *build) tensors(arg string) []*Tensor {
-	list, ok := b.args[arg].([]*Tensor)
+func (b *build) tensors(arg string) Tensors {
+	list, ok := b.args[arg].(Tensors)
 	if !ok || len(list) == 0 || slices.Contains(list, nil) {
 		b.fail("%s must be a list of tensors, got %s", arg, describe(b.args[arg]))
 	}
@@ -347,11 +347,11 @@ func reduced(arg string) shapeRule {
 }
 
 // dims is the argument dim, counted from the front and sorted.
-func (b *build) dims(rank int) []int64 {
+func (b *build) dims(rank int) Size {
 	if b.args["dim"] == nil {
-		return []int64{}
+		return Size{}
 	}
-	var dims []int64
+	var dims Size
 	for _, d := range b.ints("dim") {
 		if d < 0 {
 			d += rank
@@ -386,11 +386,11 @@ func (b *build) channelsLast(t *Tensor, spatial int) *Tensor {
 func (b *build) spread(n int, args ...string) {
 	for _, a := range args {
 		if i, _, integral, _ := number(b.args[a]); integral {
-			b.args[a] = slices.Repeat([]int64{i}, n)
+			b.args[a] = slices.Repeat(Size{i}, n)
 		}
 		if s, ok := b.args[a].(*value.Sequence); ok && len(s.Items) == 1 && n > 1 {
 			if i, _, integral, _ := number(s.Items[0]); integral {
-				b.args[a] = slices.Repeat([]int64{i}, n)
+				b.args[a] = slices.Repeat(Size{i}, n)
 			}
 		}
 	}

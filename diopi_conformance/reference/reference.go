@@ -118,23 +118,15 @@ func rounded(v value.Value) value.Value {
 // asArrays gives results the form in which the kit stores them: sequences
 // become lists, plain numbers 0-d arrays.
 func asArrays(v value.Value) value.Value {
-	switch v := v.(type) {
-	case *value.Sequence:
+	if s, ok := v.(*value.Sequence); ok {
 		l := value.NewList()
-		for _, it := range v.Items {
+		for _, it := range s.Items {
 			l.Items = append(l.Items, asArrays(it))
 		}
 		return l
-	case bool:
-		n := int64(0)
-		if v {
-			n = 1
-		}
-		return tensor.Scalar(tensor.Bool, n)
-	case int64:
-		return tensor.Scalar(tensor.Int64, v)
-	case float64:
-		return tensor.Scalar(tensor.Float64, v)
+	}
+	if t, ok := tensor.FromNumber(v); ok {
+		return t
 	}
 	return v
 }

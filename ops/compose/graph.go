@@ -95,7 +95,7 @@ func (g *Graph) Const(t *tensor.Tensor) *Value { return g.add(&Value{T: t}) }
 func (g *Graph) Number(x float64) *Value { return g.Const(tensor.Wrap(x)) }
 
 // Scalar is a Scalar argument: a Python number of its own type.
-func (g *Graph) Scalar(s opdef.Scalar) *Value { return g.Const(tensor.Wrap(s.Value())) }
+func (g *Graph) Scalar(s opdef.Scalar) *Value { return g.Const(tensor.Wrap(s.Python())) }
 
 // Full is a tensor of equal elements.
 func (g *Graph) Full(dt tensor.DType, shape []int, x float64) *Value {

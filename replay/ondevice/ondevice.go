@@ -242,31 +242,11 @@ func (p *Prepared) outputs(res *devicebridge.Result) []*tensor.Tensor {
 		if t, ok := res.Tensor(args[i]); ok {
 			outs[i] = p.castBack(t, p.call.Forward.Outs[i].DType)
 		} else if o, ok := args[i].(*diopi.Out); ok {
-			outs[i] = plain(res, o)
+			v, _ := res.Out(o)
+			outs[i], _ = tensor.FromNumber(v)
 		}
 	}
 	return outs
-}
-
-// plain is a plain result as a 0-d tensor; nil if there is none.
-func plain(res *devicebridge.Result, o *diopi.Out) *tensor.Tensor {
-	v, ok := res.Out(o)
-	if !ok {
-		return nil
-	}
-	switch v := v.(type) {
-	case bool:
-		n := int64(0)
-		if v {
-			n = 1
-		}
-		return tensor.Scalar(tensor.Bool, n)
-	case int64:
-		return tensor.Scalar(tensor.Int64, v)
-	case float64:
-		return tensor.Scalar(tensor.Float64, v)
-	}
-	return nil
 }
 
 // after are the arguments that the op changes besides returning results.

@@ -63,7 +63,7 @@ func (d *Device) MeasurePeak(ctx context.Context, dt tensor.DType, flush int64) 
 		if _, err := best(&p.Bandwidth, timing.Cold, float64(3*bytes), "diopiAdd", add); err != nil {
 			return p, err
 		}
-		sum := map[string]diopi.Arg{"out": empty(), "input": full("input", n), "dim": []int64{0}}
+		sum := map[string]diopi.Arg{"out": empty(), "input": full("input", n), "dim": diopi.Size{0}}
 		if _, err := best(&p.Bandwidth, timing.Cold, float64(bytes), "diopiSum", sum); err != nil {
 			return p, err
 		}

@@ -117,24 +117,29 @@ func (m *Mapping) value(s source, c *opdef.Call, f *opdef.Forward) (value.Value,
 		return s.literal, nil
 	}
 	a, _ := c.Argument(s.arg)
-	v := a.Value
-	if list, ok := v.([]*tensor.Tensor); ok && s.item >= 0 {
-		if s.item >= len(list) {
+	if t, ok := a.Value.(*tensor.Tensor); ok && t != nil && t.Wrapped && !m.Recipe.TakesNumber(s.keyword) {
+		return asTensor(t, c), nil
+	}
+	v := a.Python()
+	if list, ok := v.(*value.Sequence); ok && s.item >= 0 {
+		if s.item >= len(list.Items) {
 			return nil, nil
 		}
-		v = list[s.item]
+		v = list.Items[s.item]
 	}
-	if t, ok := v.(*tensor.Tensor); ok && t != nil && t.Wrapped {
-		if !m.Recipe.TakesNumber(s.keyword) {
-			return asTensor(t, c), nil
-		}
-		return numberValue(t)
+	if hasComplex(v) {
+		return nil, fmt.Errorf("argument %s: DIOPI has no complex scalars", s.arg)
 	}
-	out, err := pythonValue(v)
-	if err != nil {
-		return nil, fmt.Errorf("argument %s: %w", s.arg, err)
+	return v, nil
+}
+
+// hasComplex reports whether v is a complex number or a list with one.
+func hasComplex(v value.Value) bool {
+	if s, ok := v.(*value.Sequence); ok {
+		return slices.ContainsFunc(s.Items, hasComplex)
 	}
-	return out, nil
+	_, is := v.(complex128)
+	return is
 }
 
 // ofResults is what the table names by "@out", "@shape" or "@parts".
@@ -190,79 +195,4 @@ func sizeValue(shape []int) value.Value {
 		s.Items = append(s.Items, int64(n))
 	}
 	return s
-}
-
-// numberValue is the Python number that a 0-d tensor stands for.
-func numberValue(t *tensor.Tensor) (value.Value, error) {
-	switch t.DType.Kind() {
-	case tensor.KindBool:
-		return tensor.At[int64](t, 0) != 0, nil
-	case tensor.KindInt:
-		return tensor.At[int64](t, 0), nil
-	case tensor.KindFloat:
-		return t.Item(), nil
-	}
-	return nil, fmt.Errorf("DIOPI has no complex scalars")
-}
-
-// pythonValue is the Python value of a field of an argument struct.
-func pythonValue(v any) (value.Value, error) {
-	switch v := v.(type) {
-	case nil:
-		return nil, nil
-	case *tensor.Tensor:
-		if v == nil {
-			return nil, nil
-		}
-		return v, nil
-	case []*tensor.Tensor:
-		s := value.NewList()
-		for _, t := range v {
-			if t == nil {
-				s.Items = append(s.Items, nil)
-				continue
-			}
-			s.Items = append(s.Items, t)
-		}
-		return s, nil
-	case opdef.Scalar:
-		switch v.Kind() {
-		case tensor.KindBool:
-			return v.Int64() != 0, nil
-		case tensor.KindInt:
-			return v.Int64(), nil
-		case tensor.KindFloat:
-			return v.Float64(), nil
-		}
-		return nil, fmt.Errorf("DIOPI has no complex scalars")
-	case int:
-		return int64(v), nil
-	case []int:
-		if v == nil {
-			return nil, nil
-		}
-		return sizeValue(v), nil
-	}
-	r := reflect.ValueOf(v)
-	switch r.Kind() {
-	case reflect.Pointer:
-		if r.IsNil() {
-			return nil, nil
-		}
-		if k := r.Elem().Kind(); k == reflect.Int || k == reflect.Float64 || k == reflect.Bool || k == reflect.String ||
-			k == reflect.Uint8 || r.Type() == reflect.TypeFor[*opdef.Scalar]() {
-			return pythonValue(r.Elem().Interface())
-		}
-	case reflect.Slice:
-		s := value.NewList()
-		for i := range r.Len() {
-			x, err := pythonValue(r.Index(i).Interface())
-			if err != nil {
-				return nil, err
-			}
-			s.Items = append(s.Items, x)
-		}
-		return s, nil
-	}
-	return v, nil
 }

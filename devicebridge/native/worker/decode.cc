@@ -8,25 +8,12 @@ namespace optool {
 
 namespace {
 
-enum class Tag : uint8_t {
-  null,
-  context,
-  tensor,
-  alloc,
-  allocAddress,
-  tensors,
-  scalar,
-  size,
-  sizePointer,
-  integer,
-  real,
-  integerPointer,
-  realPointer,
-  boolPointer,
-  text,
-  generator,
-  generators,
-  out,
+// What is passed in the place of a parameter; forms.inc is the list of package
+// devicebridge/diopi.
+enum class Form : uint8_t {
+#define OPTOOL_FORM(name) name,
+#include "forms.inc"
+#undef OPTOOL_FORM
 };
 
 template <class T>
@@ -112,29 +99,29 @@ void Plan::decodeCall(Reader& r) {
 
 Slot Plan::decodeArg(Reader& r, Call& call) {
   Slot slot{};
-  switch (static_cast<Tag>(r.u8())) {
-    case Tag::null:
+  switch (static_cast<Form>(r.u8())) {
+    case Form::null:
       slot.size = {nullptr, 0};
       break;
-    case Tag::context:
+    case Form::context:
       slot.pointer = &context_;
       break;
-    case Tag::tensor:
+    case Form::tensor:
       slot.pointer = &item(tensors_, r.u32()).handle;
       break;
-    case Tag::alloc: {
+    case Form::alloc: {
       uint32_t k = r.u32();
       item(allocs_, k);
       call.allocs.emplace_back(call.slots.size(), k);
       break;
     }
-    case Tag::allocAddress: {
+    case Form::allocAddress: {
       uint32_t k = r.u32();
       slot.pointer = &item(allocs_, k);
       call.made.push_back(k);
       break;
     }
-    case Tag::tensors: {
+    case Form::tensors: {
       auto& handles = arrays_.emplace_back(r.u32() + size_t{1});  // one more: an empty list has an address too
       for (size_t i = 0; i + 1 < handles.size(); i++) {
         uint32_t k = r.u32();
@@ -143,60 +130,60 @@ Slot Plan::decodeArg(Reader& r, Call& call) {
       slot.pointer = handles.data();
       break;
     }
-    case Tag::scalar: {
+    case Form::scalar: {
       diopiScalar_t& s = scalars_.emplace_back();
       s.stype = static_cast<diopiDtype_t>(r.u8());
       s.ival = r.i64();  // or the bits of fval
       slot.pointer = &s;
       break;
     }
-    case Tag::size: {
+    case Form::size: {
       auto& v = ints_.emplace_back(r.ints());
       v.reserve(v.size() + 1);  // an empty size has an address too
       slot.size = {v.data(), static_cast<int64_t>(v.size())};
       break;
     }
-    case Tag::sizePointer: {
+    case Form::sizePointer: {
       auto& v = ints_.emplace_back(r.ints());
       v.reserve(v.size() + 1);  // an empty size has an address too
       slot.pointer = &sizes_.emplace_back(diopiSize_t{v.data(), static_cast<int64_t>(v.size())});
       break;
     }
-    case Tag::integer:
+    case Form::integer:
       slot.integer = r.i64();
       break;
-    case Tag::real:
+    case Form::real:
       slot.real = r.get<double>();
       break;
-    case Tag::integerPointer:
+    case Form::integerPointer:
       slot.pointer = ints_.emplace_back(1, r.i64()).data();
       break;
-    case Tag::realPointer:
+    case Form::realPointer:
       slot.pointer = &doubles_.emplace_back(r.get<double>());
       break;
-    case Tag::boolPointer:
+    case Form::boolPointer:
       slot.pointer = &bools_.emplace_back(r.i64() != 0);
       break;
-    case Tag::text:
+    case Form::text:
       slot.pointer = strings_.emplace_back(r.text()).data();
       break;
-    case Tag::generator:
+    case Form::generator:
       slot.pointer = &item(generators_, r.u32());
       break;
-    case Tag::generators: {
+    case Form::generators: {
       auto& handles = arrays_.emplace_back(r.u32() + size_t{1});
       for (size_t i = 0; i + 1 < handles.size(); i++) handles[i] = &item(generators_, r.u32());
       slot.pointer = handles.data();
       break;
     }
-    case Tag::out: {
+    case Form::out: {
       uint32_t k = r.u32();
       slot.pointer = &item(outs_, k);
       call.outs.push_back(k);
       break;
     }
     default:
-      throw std::runtime_error("an argument's tag is not known");
+      throw std::runtime_error("an argument's form is not known");
   }
   return slot;
 }
