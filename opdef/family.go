@@ -11,6 +11,12 @@ import (
 // UnaryArgs are the arguments of a Unary op.
 type UnaryArgs struct{ Self *tensor.Tensor }
 
+// DimArgs are the arguments of an op along one dimension of a tensor.
+type DimArgs struct {
+	Self *tensor.Tensor
+	Dim  int
+}
+
 // Unary declares a function of one tensor, element by element. The schema is
 // "<name>(Tensor self) -> Tensor". F, C and I give the function on floats,
 // complex numbers and integers; where I is nil integers and bool are promoted

@@ -133,3 +133,13 @@ func NonContiguous(t *tensor.Tensor) *tensor.Tensor {
 	u.RequiresGrad, u.Device = t.RequiresGrad, t.Device
 	return u
 }
+
+// PerDType are cases of one make for every floating dtype operators are checked
+// with.
+func PerDType[A any](r *rand.Rand, one func(g Gen, dt tensor.DType) *A) []*A {
+	var out []*A
+	for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16, tensor.Float16} {
+		out = append(out, one(Gen{R: r}, dt))
+	}
+	return out
+}

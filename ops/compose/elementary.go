@@ -282,12 +282,3 @@ func (g *Graph) Pow(x *Value, p float64) *Value {
 		DF: func(x, _ float64) float64 { return p * math.Pow(x, p-1) },
 	}, x)
 }
-
-// Conj is the complex conjugate; of real numbers it is x.
-func (g *Graph) Conj(x *Value) *Value {
-	if !x.DType().IsComplex() {
-		return x
-	}
-	t := opdef.Map(x.DType(), x.T, cmplx.Conj)
-	return g.value(t, x.bound, func(up *Value) []*Value { return []*Value{g.Conj(up)} }, x)
-}

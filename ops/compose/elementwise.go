@@ -357,3 +357,12 @@ func (g *Graph) To(x *Value, dt tensor.DType) *Value {
 		return opdef.Zip(tensor.Float64, x.bound(), g.magnitude(t), func(e, m float64) float64 { return e + own*m })
 	}, func(up *Value) []*Value { return []*Value{g.To(up, x.DType())} }, x)
 }
+
+// AtLeast is x, in dtype dt if its own is narrower: what operators do that
+// compute in float32.
+func (g *Graph) AtLeast(x *Value, dt tensor.DType) *Value {
+	if x.DType().Size() < dt.Size() {
+		return g.To(x, dt)
+	}
+	return x
+}

@@ -416,3 +416,17 @@ func (g *Graph) RepeatInterleave(x *Value, n, dim int) *Value {
 	out[dim] *= n
 	return g.Reshape(g.Expand(g.Unsqueeze(x, dim+1), wide...), out...)
 }
+
+// Diagonal is the diagonal of a matrix x [n, m], offset columns right of the
+// main one.
+func (g *Graph) Diagonal(x *Value, offset int) *Value {
+	if x.Dim() != 2 {
+		g.Refuse("", "want a matrix, got shape %s", tensor.ShapeString(x.Shape()))
+	}
+	n, m := x.Shape()[0], x.Shape()[1]
+	var places []int64
+	for i := max(0, -offset); i < n && i+offset < m; i++ {
+		places = append(places, int64(i*m+i+offset))
+	}
+	return g.pick(x, []int{len(places)}, places)
+}
