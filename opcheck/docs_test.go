@@ -10,7 +10,7 @@ import (
 )
 
 // TestDocs compares docs/adding-an-op.md with what it quotes: the Go code of
-// the example and the table of checks.
+// the examples and the table of checks.
 func TestDocs(t *testing.T) {
 	read := func(name string) string {
 		b, err := os.ReadFile(name)
@@ -19,14 +19,14 @@ func TestDocs(t *testing.T) {
 		}
 		return string(b)
 	}
-	doc, example := read("../docs/adding-an-op.md"), read("example_test.go")
+	doc, example := read("../docs/adding-an-op.md"), read("example_test.go")+read("../ops/npu/npu.go")
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(doc, -1)
 	if len(blocks) < 5 {
 		t.Errorf("%d blocks of Go code", len(blocks))
 	}
 	for _, b := range blocks {
 		if !strings.Contains(example, b[1]) {
-			t.Errorf("not in example_test.go:\n%s", b[1])
+			t.Errorf("neither in example_test.go nor in ops/npu/npu.go:\n%s", b[1])
 		}
 	}
 	for _, c := range opcheck.Checks() {
