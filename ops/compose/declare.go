@@ -143,10 +143,8 @@ func (c *Call) node(up []*tensor.Tensor) opdef.Node {
 		n := opdef.Node{}
 		var scales []*Value
 		for k, part := range v.vjp(c.seeds[i]) {
-			if part == nil || !v.in[k].needs {
-				if !v.in[k].T.Wrapped {
-					n.Grads, scales = append(n.Grads, nil), append(scales, nil)
-				}
+			if part == nil || v.in[k] == nil || !v.in[k].needs {
+				n.Grads, scales = append(n.Grads, nil), append(scales, nil)
 				continue
 			}
 			part = c.graph.like(part, v.in[k])

@@ -340,7 +340,10 @@ func choose[T tensor.Elem](v []T) T {
 
 // MaskedFill is x with the number fill where the bool tensor mask holds.
 func (g *Graph) MaskedFill(x *Value, mask *tensor.Tensor, fill float64) *Value {
-	return g.Where(mask, g.Full(x.DType(), nil, fill), x)
+	filled := g.Where(mask, g.Full(x.DType(), nil, fill), x)
+	return g.value(filled.T, filled.bound, func(up *Value) []*Value {
+		return []*Value{g.MaskedFill(up, mask, 0)}
+	}, x)
 }
 
 // To is x with dtype dt.

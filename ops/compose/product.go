@@ -92,6 +92,24 @@ func matrixIndex(batch, own []int) func(i int) int {
 	}
 }
 
+// Addmm is bias + x*y of matrices, bias broadcast, as one primitive.
+func (g *Graph) Addmm(bias, x, y *Value) *Value {
+	sum := g.Add(bias, g.Matmul(x, y))
+	return g.value(sum.T, sum.bound, func(up *Value) []*Value {
+		parts := make([]*Value, 3)
+		if bias.needs {
+			parts[0] = up
+		}
+		if x.needs {
+			parts[1] = g.Matmul(up, g.H(y))
+		}
+		if y.needs {
+			parts[2] = g.Matmul(g.H(x), up)
+		}
+		return parts
+	}, bias, x, y)
+}
+
 // Linear is x [..., k] times the transpose of weight [m, k], plus bias [m] if it
 // is not nil.
 func (g *Graph) Linear(x, weight, bias *Value) *Value {
@@ -100,9 +118,12 @@ func (g *Graph) Linear(x, weight, bias *Value) *Value {
 	}
 	shape := x.Shape()
 	rows := g.Reshape(x, tensor.Numel(shape[:len(shape)-1]), shape[len(shape)-1])
-	out := g.Matmul(rows, g.Transpose(weight, 0, 1))
-	if bias != nil {
-		out = g.Add(out, bias)
+	columns := g.Transpose(weight, 0, 1)
+	var out *Value
+	if bias == nil {
+		out = g.Matmul(rows, columns)
+	} else {
+		out = g.Addmm(bias, rows, columns)
 	}
 	return g.Reshape(out, append(slices.Clone(shape[:len(shape)-1]), weight.Shape()[0])...)
 }

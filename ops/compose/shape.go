@@ -167,6 +167,11 @@ func (g *Graph) Reshape(x *Value, shape ...int) *Value {
 		func(up *Value) *Value { return g.Reshape(up, x.Shape()...) })
 }
 
+// Alias is all of x, as a view: where torch ends in a squeeze that drops nothing.
+func (g *Graph) Alias(x *Value) *Value {
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t }, g.Alias)
+}
+
 // Permute is x with its dimensions in another order.
 func (g *Graph) Permute(x *Value, dims ...int) *Value {
 	dims, err := opdef.Dims("dims", dims, x.Dim())
