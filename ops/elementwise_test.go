@@ -375,7 +375,8 @@ func keywords(items ...value.Value) *value.Dict {
 	return d
 }
 
-// TestElementwiseRefusals lists calls that torch refuses, and the argument at fault.
+// TestElementwiseRefusals lists calls that torch refuses, and the argument at
+// fault.
 func TestElementwiseRefusals(t *testing.T) {
 	reg := ops.Default()
 	ints := tensor.New(tensor.Int64, []int{2}, []int64{1, 2})
@@ -439,7 +440,8 @@ func TestElementwiseRefusals(t *testing.T) {
 	}
 }
 
-// TestDropoutRandom: dropout draws only in training with a probability between 0 and 1.
+// TestDropoutRandom: dropout draws only in training with a probability between
+// 0 and 1.
 func TestDropoutRandom(t *testing.T) {
 	reg := ops.Default()
 	x := tensor.New(tensor.Float32, []int{2}, []float64{1, 2})

@@ -401,21 +401,6 @@ func TestOrder(t *testing.T) {
 	wantValues(t, "counts", f.Outs[1], []int{3}, 2, 1, 1)
 }
 
-// TestHeap selects from rows long enough for the heap of topk and, with all
-// elements, for radix sort.
-func TestHeap(t *testing.T) {
-	row := make([]uint64, 1000)
-	for i := range row {
-		row[i] = uint64(i*7919%101) * 0x0123456789abcdef
-	}
-	for _, descending := range []bool{false, true} {
-		all := lowestKeys(row, len(row), descending, nil)
-		if got := lowestKeys(row, 40, descending, nil); !slices.Equal(got, all[:40]) {
-			t.Errorf("descending %v: got %v, want %v", descending, got, all[:40])
-		}
-	}
-}
-
 // TestTies: indices of equal elements may be swapped, others not, and the
 // gradient goes where the accepted indices point.
 func TestTies(t *testing.T) {
@@ -483,5 +468,23 @@ func TestJoinRefused(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, tc.want)
 			}
 		})
+	}
+}
+
+func TestNonzeroStatic(t *testing.T) {
+	x := tensor.New(tensor.Int64, []int{4}, []int64{0, 3, 0, 7})
+	for size, want := range map[int][]int64{1: {1}, 3: {1, 3, -1}} {
+		c, err := Default().Bind("torch.nonzero_static", []value.Value{x},
+			&value.Dict{Items: []value.Item{{Key: "size", Value: int64(size)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := c.Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tensor.Data[int64](f.Outs[0]); !slices.Equal(got, want) {
+			t.Errorf("nonzero_static([0 3 0 7], size=%d) = %v, want %v", size, got, want)
+		}
 	}
 }

@@ -52,7 +52,8 @@ func TestLinearOpsGolden(t *testing.T) {
 			[]int{3, 2}, []float64{0, 3, 1, 4, 2, 5}},
 		{"operands in a list", "torch.einsum", []value.Value{"i,i", value.NewList(iota64(3), iota64(3))}, nil,
 			[]float64{5}},
-		{"sublists", "torch.einsum", []value.Value{iota64(2, 3), ints(0, 1), ints(1)}, []int{3}, []float64{3, 5, 7}},
+		{"sublists", "torch.einsum", []value.Value{iota64(2, 3), intList(0, 1), intList(1)}, []int{3},
+			[]float64{3, 5, 7}},
 		{"outer", "torch.ger", []value.Value{iota64(2), iota64(3)}, []int{2, 3}, []float64{0, 0, 0, 0, 1, 2}},
 		{"kron", "torch.kron", []value.Value{f64s([]int{2}, 1, 2), f64s([]int{2}, 1, 10)}, []int{4},
 			[]float64{1, 10, 2, 20}},
@@ -269,4 +270,12 @@ func BenchmarkConv2d(b *testing.B) {
 func BenchmarkConv2dDepthwise(b *testing.B) {
 	benchmarkOp(b, 2*2*128*9*56*56, "torch.nn.functional.conv2d", iota64(2, 128, 56, 56), iota64(128, 1, 3, 3), nil,
 		int64(1), int64(1), int64(1), int64(128))
+}
+
+func intList(v ...int64) value.Value {
+	l := value.NewList()
+	for _, x := range v {
+		l.Items = append(l.Items, x)
+	}
+	return l
 }

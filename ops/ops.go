@@ -1,89 +1,69 @@
-// Package ops is the table of operators the CPU reference knows: one
-// declaration per operator overload, in files by family. See docs/adding-an-op.md.
+// Package ops is the table of operators the CPU reference knows. A package
+// below it holds a family, whose Table it lists here; what families share is in
+// internal/elements. See docs/adding-an-op.md.
 package ops
 
 import (
 	"sync"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/activation"
+	"github.com/optool/optool/ops/attention"
+	"github.com/optool/optool/ops/calculus"
+	"github.com/optool/optool/ops/conv"
+	"github.com/optool/optool/ops/creation"
+	"github.com/optool/optool/ops/distance"
+	"github.com/optool/optool/ops/foreach"
+	"github.com/optool/optool/ops/indexing"
+	"github.com/optool/optool/ops/linalg"
+	"github.com/optool/optool/ops/loss"
+	"github.com/optool/optool/ops/masked"
+	"github.com/optool/optool/ops/matmul"
+	"github.com/optool/optool/ops/normalization"
+	"github.com/optool/optool/ops/optim"
+	"github.com/optool/optool/ops/pointwise"
+	"github.com/optool/optool/ops/pooling"
+	"github.com/optool/optool/ops/properties"
+	"github.com/optool/optool/ops/random"
+	"github.com/optool/optool/ops/recurrent"
+	"github.com/optool/optool/ops/reduction"
+	"github.com/optool/optool/ops/shape"
+	"github.com/optool/optool/ops/sorting"
+	"github.com/optool/optool/ops/special"
+	"github.com/optool/optool/ops/spectral"
+	"github.com/optool/optool/ops/statistics"
+	"github.com/optool/optool/ops/vision"
 )
 
-// tables are those of all families.
+// tables are those of all families, in the order in which overloads are tried.
 func tables() [][]*opdef.Entry {
 	return [][]*opdef.Entry{
-		arithmeticOps,
-		binaryOps,
-		pointwiseOps,
-		trigOps,
-		activationOps,
-		gatedOps,
-		compareOps,
-		bitwiseOps,
-		convertOps,
-		complexOps,
-		createOps,
-		randomOps,
-		shapeOps,
-		arrangeOps,
-		repeatOps,
-		bandOps,
-		joinOps,
-		splitOps,
-		indexOps,
-		gatherOps,
-		scatterOps,
-		embeddingOps,
-		sortOps,
-		uniqueOps,
-		histogramOps,
-		reduceOps,
-		extremaOps,
-		momentOps,
-		statisticsOps,
-		covarianceOps,
-		vectorNormOps,
-		scaledOps,
-		cumulativeOps,
-		softmaxOps,
-		normOps,
-		lossOps,
-		crossEntropyOps,
-		rowLossOps,
-		ctcOps,
-		attentionOps,
-		recurrentOps,
-		matmulOps,
-		einsumOps,
-		convOps,
-		poolOps,
-		visionOps,
-		padOps,
-		gridOps,
-		fftOps,
-		stftOps,
-		windowOps,
-		linalgOps,
-		{vandermonde, unravelIndex},
-		quantizeOps,
-		histogramddOps,
-		lowRankOps,
-		factorOps,
-		eigenOps,
-		pseudoinverseOps,
-		spectralOps,
-		systemOps,
-		specialOps,
-		besselOps,
-		polynomialOps,
-		foreachOps(),
-		optimizerOps,
-		queryOps,
-		segmentOps,
-		nativeNormOps,
-		syncNormOps,
-		calculusOps,
-		maskedOps,
-		atenOps(),
+		pointwise.Table(),
+		activation.Table(),
+		special.Table(),
+		creation.Table(),
+		random.Table(),
+		shape.Table(),
+		indexing.Table(),
+		sorting.Table(),
+		reduction.Table(),
+		statistics.Table(),
+		calculus.Table(),
+		normalization.Table(),
+		loss.Table(),
+		distance.Table(),
+		attention.Table(),
+		recurrent.Table(),
+		matmul.Table(),
+		linalg.Table(),
+		conv.Table(),
+		pooling.Table(),
+		vision.Table(),
+		spectral.Table(),
+		masked.Table(),
+		foreach.Table(),
+		optim.Table(),
+		properties.Table(),
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/special"
+	"github.com/optool/optool/ops/spectral"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -13,7 +15,7 @@ import (
 // specialForward runs a call of one of the ops of the tables on floats.
 func specialForward(t *testing.T, name string, kwargs *value.Dict, args ...value.Value) (*opdef.Forward, error) {
 	t.Helper()
-	reg, err := opdef.NewRegistry(specialOps, besselOps, polynomialOps, stftOps, windowOps)
+	reg, err := opdef.NewRegistry(special.Table(), spectral.Table())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +116,8 @@ func TestSpecialPairs(t *testing.T) {
 	}
 }
 
-// TestPolynomials: degrees 3 and 12 at 0.3, 4 at -1.5, 5 at 1, and a negative one.
+// TestPolynomials: degrees 3 and 12 at 0.3, 4 at -1.5, 5 at 1, and a negative
+// one.
 func TestPolynomials(t *testing.T) {
 	for _, c := range []struct {
 		name string

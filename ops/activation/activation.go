@@ -1,0 +1,529 @@
+package activation
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+
+	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+type inplaceArgs struct {
+	Self    *tensor.Tensor
+	Inplace bool
+}
+
+// activation declares an activation that has no parameters but inplace.
+type activation struct {
+	name, names, summary, formula, notes string
+	error                                opdef.Error
+	f                                    func(x float64) float64
+	block                                func(dst, src []float64) // in place of f
+	c                                    func(x complex128) complex128
+	i                                    func(x int64) int64
+	promote                              bool // integers become float32 instead of being refused
+	df                                   func(x, y float64) float64
+	dc                                   func(x, y complex128) complex128
+	s, ds                                func(x, y float64) float64
+	sc                                   func(x, y complex128) float64
+	kinks                                []float64
+	noInPlace                            bool
+}
+
+func (v activation) entry() *opdef.Entry {
+	self := func(a *inplaceArgs) *tensor.Tensor { return a.Self }
+	p := opdef.Pointwise[inplaceArgs]{
+		Schema: v.name + "(Tensor self, bool inplace=False) -> Tensor", Names: v.names, InPlace: !v.noInPlace,
+		Doc: opdef.Doc{Summary: v.summary, Formula: v.formula, Notes: v.notes,
+			Source: "torch.nn.functional." + v.name},
+		Error: v.error, Self: self, NoInts: !v.promote && v.i == nil, NoBool: true,
+		F:     func(*inplaceArgs) func(float64) float64 { return v.f },
+		DF:    func(*inplaceArgs) func(x, y float64) float64 { return v.df },
+		Cases: func(r *rand.Rand) []*inplaceArgs { return activationCases(r, v.kinks, v.c != nil) },
+	}
+	if v.block != nil {
+		p.F, p.Block = nil, func(*inplaceArgs) func(dst, src []float64) { return v.block }
+	}
+	if v.c != nil {
+		p.C = func(*inplaceArgs) func(complex128) complex128 { return v.c }
+		p.DC = func(*inplaceArgs) func(x, y complex128) complex128 { return v.dc }
+	}
+	if v.i != nil {
+		p.I = func(*inplaceArgs) func(int64) int64 { return v.i }
+	}
+	if v.s != nil {
+		p.S = func(*inplaceArgs) func(x, y float64) float64 { return v.s }
+	}
+	if v.sc != nil {
+		p.SC = func(*inplaceArgs) func(x, y complex128) float64 { return v.sc }
+	}
+	if v.ds != nil {
+		p.DS = func(*inplaceArgs) func(x, y float64) float64 { return v.ds }
+	}
+	return p.Entry()
+}
+
+func activationCases(r *rand.Rand, kinks []float64, complexToo bool) []*inplaceArgs {
+	g := opdef.Gen{R: r}
+	cs := []*inplaceArgs{
+		{g.Apart(tensor.Float64, kinks, 3, 4), false}, {g.Apart(tensor.Float32, kinks, 5), false},
+		{g.Apart(tensor.BFloat16, kinks, 2, 3), false},
+		{g.Apart(tensor.Float16, kinks, 4), false}, {g.Apart(tensor.Float32, kinks), false},
+		{g.Normal(tensor.Float32, 0, 3), false},
+		{opdef.NonContiguous(g.Apart(tensor.Float64, kinks, 3, 4)), false},
+		{tensor.New(tensor.Float32, []int{5}, []float64{math.NaN(), math.Inf(1), math.Inf(-1), 50, -50}), false},
+	}
+	if complexToo {
+		cs = append(cs, &inplaceArgs{g.Normal(tensor.Complex128, 3), false})
+	}
+	return cs
+}
+
+// activationOps are the activation functions of torch.nn.functional.
+var activationOps = []*opdef.Entry{
+	activation{
+		name: "relu", names: "relu Tensor.relu F.relu", summary: "Rectifier", formula: "max(self, 0)",
+		notes: "The subgradient at 0 is 0.",
+		error: elements.ExactError, kinks: []float64{0},
+		f: func(x float64) float64 {
+			if x <= 0 {
+				return 0
+			}
+			return x
+		},
+		i:  func(x int64) int64 { return max(x, 0) },
+		df: func(x, _ float64) float64 { return elements.IfElse(x <= 0, 0, 1) },
+	}.entry(),
+	activation{
+		name: "relu6", names: "F.relu6", summary: "Rectifier capped at 6", formula: "min(max(self, 0), 6)",
+		notes: "The subgradient at 0 and 6 is 0.",
+		error: elements.ExactError, kinks: []float64{0, 6},
+		f:  func(x float64) float64 { return min(max(x, 0), 6) },
+		i:  func(x int64) int64 { return min(max(x, 0), 6) },
+		df: func(x, _ float64) float64 { return elements.IfElse(x <= 0 || x >= 6, 0, 1) },
+	}.entry(),
+	activation{
+		name: "silu", names: "F.silu _C._nn.silu", summary: "Sigmoid linear unit", formula: "self * sigmoid(self)",
+		error: elements.ElementwiseError,
+		block: vmath.SiLU,
+		c:     func(x complex128) complex128 { return x / (1 + cmplx.Exp(-x)) },
+		df:    func(x, _ float64) float64 { s := kernel.Sigmoid(x); return s * (1 + x*(1-s)) },
+		dc:    func(x, _ complex128) complex128 { s := 1 / (1 + cmplx.Exp(-x)); return s * (1 + x*(1-s)) },
+		ds:    func(x, _ float64) float64 { s := kernel.Sigmoid(x); return s * (1 + math.Abs(x)) },
+	}.entry(),
+	activation{
+		name: "mish", names: "F.mish _C._nn.mish", summary: "Self regularised non-monotonic activation",
+		formula: "self * tanh(softplus(self))", error: elements.ElementwiseError,
+		f: func(x float64) float64 { return x * math.Tanh(kernel.Softplus(x)) },
+		df: func(x, _ float64) float64 {
+			t := math.Tanh(kernel.Softplus(x))
+			return t + x*kernel.Sigmoid(x)*(1-t*t)
+		},
+		ds: func(x, _ float64) float64 {
+			t := math.Tanh(kernel.Softplus(x))
+			return t + math.Abs(x)*kernel.Sigmoid(x)*(1+t*t)
+		},
+	}.entry(),
+	activation{
+		name: "hardswish", names: "F.hardswish _C._nn.hardswish", summary: "Piecewise approximation of silu",
+		formula: "self * min(max(self + 3, 0), 6) / 6",
+		notes:   "The gradient at -3 is that of the middle piece, at 3 too.", error: elements.ElementwiseError,
+		kinks: []float64{-3, 3},
+		f:     func(x float64) float64 { return x * min(max(x+3, 0), 6) / 6 },
+		df: func(x, _ float64) float64 {
+			switch {
+			case x < -3:
+				return 0
+			case x <= 3:
+				return x/3 + 0.5
+			}
+			return 1
+		},
+		ds: func(x, _ float64) float64 { return min(math.Abs(x)/3, 1) + 0.5 },
+	}.entry(),
+	activation{
+		name: "hardsigmoid", names: "F.hardsigmoid _C._nn.hardsigmoid", summary: "Piecewise approximation of sigmoid",
+		formula: "min(max(self + 3, 0), 6) / 6",
+		notes:   "The subgradient at -3 and 3 is 0; the slope between them is 1/6 rounded to float32, for float64 too.",
+		error:   opdef.Error{Class: opdef.Rounded, ULPs: 2}, kinks: []float64{-3, 3},
+		f:  func(x float64) float64 { return min(max(x+3, 0), 6) / 6 },
+		df: func(x, _ float64) float64 { return elements.IfElse(x > -3 && x < 3, float64(float32(1.0/6)), 0) },
+		s:  func(x, _ float64) float64 { return elements.IfElse(math.Abs(x) < 3, 0.5, 0) },
+	}.entry(),
+	activation{
+		name: "selu", names: "selu Tensor.selu F.selu", summary: "Scaled exponential linear unit",
+		formula: "scale*self if self > 0, else scale*alpha*(exp(self) - 1); alpha = 1.6732632423543772, scale = " +
+			"1.0507009873554805", error: elements.ElementwiseError, kinks: []float64{0},
+		f:  func(x float64) float64 { return elu(x, seluAlpha*seluScale, seluScale, 1) },
+		df: func(x, _ float64) float64 { return eluSlope(x, seluAlpha*seluScale, seluScale, 1) },
+		s:  func(x, _ float64) float64 { return elements.IfElse(x <= 0, seluAlpha*seluScale, 0) },
+		ds: func(x, _ float64) float64 { return elements.IfElse(x <= 0, seluAlpha*seluScale, 0) },
+	}.entry(),
+	activation{
+		name: "tanhshrink", names: "F.tanhshrink", summary: "Argument minus its hyperbolic tangent",
+		formula: "self - tanh(self)", noInPlace: true,
+		error: elements.ElementwiseError, promote: true,
+		f:  func(x float64) float64 { return x - math.Tanh(x) },
+		c:  func(x complex128) complex128 { return x - kernel.CTanh(x) },
+		df: func(x, _ float64) float64 { t := math.Tanh(x); return t * t },
+		dc: func(x, _ complex128) complex128 { t := kernel.CTanh(x); return t * t },
+		s:  func(x, _ float64) float64 { return math.Abs(x) },
+		sc: func(x, y complex128) float64 { return cmplx.Abs(x) + cmplx.Abs(x-y) },
+		ds: func(_, _ float64) float64 { return 1 },
+	}.entry(),
+	activation{
+		name: "logsigmoid", names: "F.logsigmoid _C._nn.log_sigmoid", summary: "Logarithm of the logistic function",
+		formula: "-ln(1 + exp(-self))", noInPlace: true,
+		error: elements.ElementwiseError,
+		f:     func(x float64) float64 { return min(x, 0) - math.Log1p(math.Exp(-math.Abs(x))) },
+		df:    func(x, _ float64) float64 { return kernel.Sigmoid(-x) },
+		ds:    func(_, _ float64) float64 { return 1 },
+	}.entry(),
+	opdef.Op[softsignArgs]{
+		Schema: "softsign(Tensor self) -> Tensor", Names: "F.softsign",
+		Doc: opdef.Doc{Summary: "Softer bounded activation", Formula: "self / (1 + |self|)",
+			Source: "torch.nn.functional.softsign"},
+		Error:  opdef.Error{Class: opdef.Elementwise},
+		Kernel: softsign,
+		Grad:   softsignGrad,
+		Scale: func(_ *softsignArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
+		},
+		GradScale: func(a *softsignArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return opdef.Grads{"self": {opdef.Abs(g.Out[0])}}, nil
+		},
+		Cases: func(r *rand.Rand) []*softsignArgs {
+			var cs []*softsignArgs
+			for _, c := range elements.CasesAwayFromZero(r) {
+				cs = append(cs, &softsignArgs{c.Self})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Pointwise[geluArgs]{
+		Schema: `gelu(Tensor self, *, str approximate="none") -> Tensor`, Names: "F.gelu _C._nn.gelu", NoInts: true,
+		Doc: opdef.Doc{Summary: "Gaussian error linear unit",
+			Formula: "self * Phi(self), or with approximate=\"tanh\" self/2 * (1 + tanh(sqrt(2/pi) * (self + " +
+				"0.044715*self**3)))",
+			Source: "torch.nn.functional.gelu"},
+		Error: opdef.Error{Class: opdef.Elementwise, Covers: true},
+		Self:  func(a *geluArgs) *tensor.Tensor { return a.Self },
+		Check: func(a *geluArgs) error {
+			if a.Approximate != "none" && a.Approximate != "tanh" {
+				return opdef.Refuse("approximate", "want none or tanh, got %q", a.Approximate)
+			}
+			return nil
+		},
+		Block: func(a *geluArgs) func(dst, src []float64) {
+			if a.Approximate == "tanh" {
+				return vmath.GELUTanh
+			}
+			return vmath.GELU
+		},
+		DF: func(a *geluArgs) func(x, y float64) float64 {
+			if a.Approximate == "tanh" {
+				return func(x, _ float64) float64 {
+					s := kernel.Sigmoid(2 * geluInner(x))
+					return s + 2*x*geluInnerSlope(x)*(s*(1-s))
+				}
+			}
+			return func(x, _ float64) float64 {
+				return 0.5*math.Erfc(-x/math.Sqrt2) + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
+			}
+		},
+		SBlock: func(*geluArgs) func(dst, x, y []float64) { return geluScale },
+		DS: func(a *geluArgs) func(x, y float64) float64 {
+			if a.Approximate == "tanh" {
+				return func(x, _ float64) float64 { // 1 - tanh^2 is rounded near 1
+					t := math.Tanh(geluInner(x))
+					return 0.5*(1+math.Abs(t)) + elements.IfElse(t*t < 1, 0.5*math.Abs(x)*geluInnerSlope(x)*(1+t*t), 0)
+				}
+			}
+			return func(x, _ float64) float64 {
+				return 0.5*(1+math.Abs(math.Erf(x/math.Sqrt2))) +
+					math.Abs(x)*(1+x*x)*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
+			}
+		},
+		Cases: func(r *rand.Rand) []*geluArgs {
+			var cs []*geluArgs
+			for _, approx := range []string{"none", "tanh"} {
+				for _, c := range activationCases(r, nil, false) {
+					cs = append(cs, &geluArgs{c.Self, approx})
+				}
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Pointwise[leakyReLUArgs]{
+		Schema: "leaky_relu(Tensor self, Scalar negative_slope=0.01, bool inplace=False) -> Tensor",
+		Names:  "F.leaky_relu _C._nn.leaky_relu", InPlace: true, NoInts: true,
+		Doc: opdef.Doc{Summary: "Leaky rectifier", Formula: "self if self > 0, else negative_slope*self",
+			Notes: "The gradient at 0 is negative_slope.", Source: "torch.nn.functional.leaky_relu"},
+		Error: elements.RoundedError,
+		Self:  func(a *leakyReLUArgs) *tensor.Tensor { return a.Self },
+		F: func(a *leakyReLUArgs) func(float64) float64 {
+			k := elements.ArithmeticValue(a.NegativeSlope, a.Self.DType)
+			return func(x float64) float64 { return x * elements.IfElse(x > 0, 1, k) }
+		},
+		DF: func(a *leakyReLUArgs) func(x, y float64) float64 {
+			k := elements.ArithmeticValue(a.NegativeSlope, a.Self.DType)
+			return func(x, _ float64) float64 { return elements.IfElse(x > 0, 1, k) }
+		},
+		Cases: func(r *rand.Rand) []*leakyReLUArgs {
+			var cs []*leakyReLUArgs
+			for i, c := range activationCases(r, []float64{0}, false) {
+				cs = append(cs,
+					&leakyReLUArgs{Self: c.Self, NegativeSlope: opdef.Float([]float64{0.01, 0.2, -0.5}[i%3])})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Pointwise[eluArgs]{
+		Schema: "elu(Tensor self, Scalar alpha=1.0, bool inplace=False) -> Tensor", Names: "F.elu", InPlace: true,
+		NoInts: true,
+		Doc: opdef.Doc{Summary: "Exponential linear unit", Formula: "self if self > 0, else alpha*(exp(self) - 1)",
+			Source: "torch.nn.functional.elu"},
+		Error: elements.ElementwiseError,
+		Self:  func(a *eluArgs) *tensor.Tensor { return a.Self },
+		F: func(a *eluArgs) func(float64) float64 {
+			k := elements.ArithmeticValue(a.Alpha, a.Self.DType)
+			return func(x float64) float64 { return elu(x, k, 1, 1) }
+		},
+		DF: func(a *eluArgs) func(x, y float64) float64 {
+			k := elements.ArithmeticValue(a.Alpha, a.Self.DType)
+			return func(x, _ float64) float64 { return eluSlope(x, k, 1, 1) }
+		},
+		S:     func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
+		DS:    func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
+		Cases: eluCases,
+	}.Entry(),
+	opdef.Pointwise[eluArgs]{
+		Schema: "celu(Tensor self, Scalar alpha=1.0, bool inplace=False) -> Tensor", Names: "celu Tensor.celu F.celu",
+		InPlace: true, NoInts: true,
+		Doc: opdef.Doc{Summary: "Continuously differentiable exponential linear unit",
+			Formula: "self if self > 0, else alpha*(exp(self/alpha) - 1)", Source: "torch.nn.functional.celu"},
+		Error: elements.ElementwiseError,
+		Self:  func(a *eluArgs) *tensor.Tensor { return a.Self },
+		Check: func(a *eluArgs) error {
+			if a.Alpha.Float64() == 0 {
+				return opdef.Refuse("alpha", "must not be 0")
+			}
+			return nil
+		},
+		F: func(a *eluArgs) func(float64) float64 {
+			k := elements.ArithmeticValue(a.Alpha, a.Self.DType)
+			return func(x float64) float64 { return elu(x, k, 1, 1/k) }
+		},
+		DF: func(a *eluArgs) func(x, y float64) float64 {
+			k := elements.ArithmeticValue(a.Alpha, a.Self.DType)
+			in := 1 / float64(float32(k)) // derivatives.yaml: alpha.toFloat()
+			return func(x, _ float64) float64 { return eluSlope(x, k, 1, in) }
+		},
+		S:     func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
+		DS:    func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
+		Cases: eluCases,
+	}.Entry(),
+	opdef.Pointwise[hardtanhArgs]{
+		Schema: "hardtanh(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, bool inplace=False) -> Tensor",
+		Names:  "F.hardtanh _C._nn.hardtanh", InPlace: true, NoBool: true,
+		Doc: opdef.Doc{Summary: "Linear function cut at both ends", Formula: "min(max(self, min_val), max_val)",
+			Notes: "The subgradient at both ends is 0.", Source: "torch.nn.functional.hardtanh"},
+		Error: elements.ExactError,
+		Self:  func(a *hardtanhArgs) *tensor.Tensor { return a.Self },
+		F: func(a *hardtanhArgs) func(float64) float64 {
+			lo, hi := a.Self.DType.Round(a.MinVal.Float64()), a.Self.DType.Round(a.MaxVal.Float64())
+			return func(x float64) float64 { return min(max(x, lo), hi) }
+		},
+		I: func(a *hardtanhArgs) func(int64) int64 {
+			lo, hi := a.MinVal.Int64(), a.MaxVal.Int64()
+			return func(x int64) int64 { return min(max(x, lo), hi) }
+		},
+		DF: func(a *hardtanhArgs) func(x, y float64) float64 {
+			lo, hi := a.MinVal.Float64(), a.MaxVal.Float64()
+			return func(x, _ float64) float64 { return elements.IfElse(x <= lo || x >= hi, 0, 1) }
+		},
+		Cases: func(r *rand.Rand) []*hardtanhArgs {
+			var cs []*hardtanhArgs
+			for i, c := range activationCases(r, []float64{-1, -0.5, 0.75, 1}, false) {
+				lo := []float64{-1, -0.5}[i%2]
+				cs = append(cs, &hardtanhArgs{Self: c.Self, MinVal: opdef.Float(lo),
+					MaxVal: opdef.Float([]float64{1, 0.75}[i%2])})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Pointwise[shrinkArgs]{
+		Schema: "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+		Names:  "hardshrink Tensor.hardshrink F.hardshrink", NoInts: true,
+		Doc: opdef.Doc{Summary: "Zero within lambd of zero", Formula: "0 if -lambd <= self <= lambd, else self",
+			Source: "torch.nn.functional.hardshrink"},
+		Error: elements.ExactError,
+		Self:  func(a *shrinkArgs) *tensor.Tensor { return a.Self },
+		F: func(a *shrinkArgs) func(float64) float64 {
+			k := a.Self.DType.Round(a.Lambd.Float64())
+			return func(x float64) float64 { return elements.IfElse(x >= -k && x <= k, 0, x) }
+		},
+		DF:    shrinkSlope,
+		Cases: shrinkCases,
+	}.Entry(),
+	opdef.Pointwise[shrinkArgs]{
+		Schema: "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Names: "F.softshrink _C._nn.softshrink",
+		NoInts: true,
+		Doc: opdef.Doc{Summary: "Shrinks by lambd towards zero",
+			Formula: "self - lambd if self > lambd, self + lambd if self < -lambd, else 0",
+			Notes:   "NaN gives 0, as in torch up to 2.5.", Source: "torch.nn.functional.softshrink"},
+		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Exact}},
+		Self:  func(a *shrinkArgs) *tensor.Tensor { return a.Self },
+		Check: func(a *shrinkArgs) error {
+			if a.Lambd.Float64() < 0 {
+				return opdef.Refuse("lambd", "must not be negative, got %v", a.Lambd)
+			}
+			return nil
+		},
+		F: func(a *shrinkArgs) func(float64) float64 {
+			k := elements.ArithmeticValue(a.Lambd, a.Self.DType)
+			return func(x float64) float64 {
+				switch {
+				case x > k:
+					return x - k
+				case x < -k:
+					return x + k
+				}
+				return 0
+			}
+		},
+		DF: shrinkSlope,
+		S: func(a *shrinkArgs) func(x, y float64) float64 {
+			k := a.Lambd.Float64()
+			return func(_, _ float64) float64 { return k }
+		},
+		Cases: shrinkCases,
+	}.Entry(),
+	opdef.Pointwise[softplusArgs]{
+		Schema: "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+		Names:  "F.softplus _C._nn.softplus", NoInts: true,
+		Doc: opdef.Doc{Summary: "Smooth rectifier",
+			Formula: "ln(1 + exp(beta*self)) / beta; self where beta*self > threshold",
+			Source:  "torch.nn.functional.softplus"},
+		Error:    elements.ElementwiseError,
+		Autocast: opdef.AutocastFloat32,
+		Self:     func(a *softplusArgs) *tensor.Tensor { return a.Self },
+		F: func(a *softplusArgs) func(float64) float64 {
+			b, t := elements.ArithmeticValue(a.Beta, a.Self.DType), elements.ArithmeticValue(a.Threshold, a.Self.DType)
+			return func(x float64) float64 {
+				if x*b > t {
+					return x
+				}
+				return kernel.Softplus(x*b) / b
+			}
+		},
+		DF: func(a *softplusArgs) func(x, y float64) float64 {
+			b, t := elements.ArithmeticValue(a.Beta, a.Self.DType), elements.ArithmeticValue(a.Threshold, a.Self.DType)
+			return func(x, _ float64) float64 {
+				if x*b > t {
+					return 1
+				}
+				return kernel.Sigmoid(x * b)
+			}
+		},
+		// The product in the exponent is rounded.
+		S: func(a *softplusArgs) func(x, y float64) float64 {
+			b := a.Beta.Float64()
+			return func(x, y float64) float64 { return y * (1 + min(math.Abs(x*b), 1000)) }
+		},
+		DS: func(a *softplusArgs) func(x, y float64) float64 {
+			b := a.Beta.Float64()
+			return func(x, _ float64) float64 { return kernel.Sigmoid(x*b) * (1 + min(math.Abs(x*b), 1000)) }
+		},
+		Cases: func(r *rand.Rand) []*softplusArgs {
+			var cs []*softplusArgs
+			for i, c := range activationCases(r, nil, false) {
+				cs = append(cs, &softplusArgs{c.Self, opdef.Float([]float64{1, 2, 0.5}[i%3]), opdef.Int(20)})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Pointwise[thresholdArgs]{
+		Schema: "threshold(Tensor self, Scalar threshold, Scalar value, bool inplace=False) -> Tensor",
+		Names:  "threshold F.threshold", InPlace: true, NoBool: true,
+		Doc: opdef.Doc{Summary: "Replaces elements up to a threshold",
+			Formula: "self if self > threshold, else value", Source: "torch.nn.functional.threshold"},
+		Error: elements.ExactError,
+		Self:  func(a *thresholdArgs) *tensor.Tensor { return a.Self },
+		F: func(a *thresholdArgs) func(float64) float64 {
+			t, v := a.Self.DType.Round(a.Threshold.Float64()), a.Self.DType.Round(a.Value.Float64())
+			return func(x float64) float64 { return elements.IfElse(x <= t, v, x) }
+		},
+		I: func(a *thresholdArgs) func(int64) int64 {
+			t, v := a.Threshold.Int64(), a.Value.Int64()
+			return func(x int64) int64 {
+				if x <= t {
+					return v
+				}
+				return x
+			}
+		},
+		DF: func(a *thresholdArgs) func(x, y float64) float64 {
+			t := a.Self.DType.Round(a.Threshold.Float64())
+			return func(x, _ float64) float64 { return elements.IfElse(x <= t, 0, 1) }
+		},
+		Cases: func(r *rand.Rand) []*thresholdArgs {
+			var cs []*thresholdArgs
+			for _, c := range activationCases(r, []float64{0.5}, false) {
+				cs = append(cs, &thresholdArgs{Self: c.Self, Threshold: opdef.Float(0.5), Value: opdef.Float(-2)})
+			}
+			return cs
+		},
+	}.Entry(),
+}
+
+// The constants of selu as torch spells them.
+const (
+	seluAlpha = 1.6732632423543772848170429916717
+	seluScale = 1.0507009873554804934193349852946
+)
+
+type softsignArgs struct{ Self *tensor.Tensor }
+
+type geluArgs struct {
+	Self        *tensor.Tensor
+	Approximate string
+}
+
+type leakyReLUArgs struct {
+	Self          *tensor.Tensor
+	NegativeSlope opdef.Scalar
+	Inplace       bool
+}
+
+type eluArgs struct {
+	Self    *tensor.Tensor
+	Alpha   opdef.Scalar
+	Inplace bool
+}
+
+type hardtanhArgs struct {
+	Self           *tensor.Tensor
+	MinVal, MaxVal opdef.Scalar
+	Inplace        bool
+}
+
+type shrinkArgs struct {
+	Self  *tensor.Tensor
+	Lambd opdef.Scalar
+}
+
+type softplusArgs struct {
+	Self            *tensor.Tensor
+	Beta, Threshold opdef.Scalar
+}
+
+type thresholdArgs struct {
+	Self             *tensor.Tensor
+	Threshold, Value opdef.Scalar
+	Inplace          bool
+}

@@ -1,0 +1,17 @@
+// Package activation declares activation functions, gated ones and softmax.
+package activation
+
+import (
+	"slices"
+
+	"github.com/optool/optool/opdef"
+)
+
+// Table lists the operators of this package.
+func Table() []*opdef.Entry {
+	return slices.Concat(
+		activationOps,
+		gatedOps,
+		softmaxOps,
+	)
+}

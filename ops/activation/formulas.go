@@ -1,0 +1,102 @@
+package activation
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+
+	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// geluScale is |x|/2 (1 + |erf(x/sqrt(2))|): of a positive element x its result
+// y, of a negative one what is missing from it.
+func geluScale(dst, x, y []float64) {
+	copy(dst, x)
+	vmath.Axpy(dst, -2, y)
+	vmath.Abs(dst, dst)
+	vmath.Abs(x, x)
+	vmath.Add(dst, dst, x)
+	vmath.Affine(dst, dst, 0, 0.5)
+}
+
+func geluInner(x float64) float64 { return math.Sqrt2 / math.SqrtPi * (x + 0.044715*x*x*x) }
+
+func geluInnerSlope(x float64) float64 { return math.Sqrt2 / math.SqrtPi * (1 + 3*0.044715*x*x) }
+
+// elu is neg*(exp(in*x) - 1) for x up to 0, pos*x above.
+func elu(x, neg, pos, in float64) float64 {
+	if x <= 0 {
+		return neg * math.Expm1(in*x)
+	}
+	return pos * x
+}
+
+func eluSlope(x, neg, pos, in float64) float64 {
+	if x <= 0 {
+		return neg * in * math.Exp(in*x)
+	}
+	return pos
+}
+
+// eluScale: implementations that subtract 1 from exp cancel near 0, and those
+// that compute the gradient from the result (in place) far from it.
+func eluScale(alpha float64) func(x, y float64) float64 {
+	return func(x, _ float64) float64 { return elements.IfElse(x <= 0, alpha, 0) }
+}
+
+func eluCases(r *rand.Rand) []*eluArgs {
+	var cs []*eluArgs
+	for i, c := range activationCases(r, []float64{0}, false) {
+		cs = append(cs, &eluArgs{Self: c.Self, Alpha: opdef.Float([]float64{1, 0.5, 2}[i%3])})
+	}
+	return cs
+}
+
+func shrinkSlope(a *shrinkArgs) func(x, y float64) float64 {
+	k := a.Self.DType.Round(a.Lambd.Float64())
+	return func(x, _ float64) float64 { return elements.IfElse(x >= -k && x <= k, 0, 1) }
+}
+
+func shrinkCases(r *rand.Rand) []*shrinkArgs {
+	var cs []*shrinkArgs
+	for _, c := range activationCases(r, []float64{-0.5, 0.5}, false) {
+		cs = append(cs, &shrinkArgs{c.Self, opdef.Float(0.5)})
+	}
+	return cs
+}
+
+func softsign(a *softsignArgs) ([]*tensor.Tensor, error) {
+	x := a.Self
+	switch {
+	case x.DType == tensor.Bool:
+		return nil, opdef.Refuse("self", "not defined for dtype bool")
+	case x.DType.IsComplex():
+		return elements.Result(opdef.Map(x.DType, x,
+			func(z complex128) complex128 { return z / complex(1+cmplx.Abs(z), 0) }))
+	}
+	dt := x.DType
+	if !dt.IsFloat() {
+		dt = tensor.DefaultDType
+	}
+	return elements.Result(opdef.Map(dt, x, func(x float64) float64 { return x / (1 + math.Abs(x)) }))
+}
+
+func softsignGrad(a *softsignArgs, g *opdef.Grad) (opdef.Grads, error) {
+	x, gr := a.Self, opdef.Grads{}
+	if !x.DType.IsComplex() {
+		gr.Set("self", opdef.Zip(x.DType, g.Out[0], x,
+			func(gi, x float64) float64 { d := 1 + math.Abs(x); return gi/d - gi*(math.Abs(x)/d/d) }))
+		return gr, nil
+	}
+	// z/(1+|z|): d/dz on the direct path, and through the real |z|.
+	gr.Set("self", opdef.Zip(x.DType, g.Out[0], x, func(gi, z complex128) complex128 {
+		d := 1 + cmplx.Abs(z)
+		through := -real(gi*cmplx.Conj(z)) / (d * d)
+		return gi/complex(d, 0) + complex(through, 0)*kernel.SignC(z)
+	}))
+	return gr, nil
+}

@@ -1,0 +1,261 @@
+package activation
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// softmaxOps normalise exponentials along a dimension.
+var softmaxOps = []*opdef.Entry{
+	softmaxFunction("softmax", softmaxKind),
+	softmaxMethod("softmax", softmaxKind),
+	softmaxFunction("log_softmax", logSoftmaxKind),
+	softmaxMethod("log_softmax", logSoftmaxKind),
+	softmaxFunction("softmin", softminKind),
+}
+
+// SoftmaxFunctionArgs are the arguments of torch.nn.functional.softmax.
+type SoftmaxFunctionArgs struct {
+	Input *tensor.Tensor
+	Dim   *int
+	Dtype *tensor.DType
+}
+
+type softmaxMethodArgs struct {
+	Self  *tensor.Tensor
+	Dim   int
+	Dtype *tensor.DType
+}
+
+// A softmaxVariant is one of the three functions.
+type softmaxVariant struct {
+	summary, formula string
+	sign             float64 // of the exponent
+	log              bool
+}
+
+var (
+	softmaxKind    = softmaxVariant{"Exponentials along a dimension, scaled to sum 1", "exp(x) / sum(exp(x))", 1, false}
+	logSoftmaxKind = softmaxVariant{"Logarithm of softmax", "x - log(sum(exp(x)))", 1, true}
+	softminKind    = softmaxVariant{"Softmax of the negated elements", "exp(-x) / sum(exp(-x))", -1, false}
+)
+
+// softmaxDim is the dimension torch.nn.functional picks for dim=None.
+func softmaxDim(dim *int, n int) int {
+	switch {
+	case dim != nil:
+		return *dim
+	case n == 0 || n == 1 || n == 3:
+		return 0
+	}
+	return 1
+}
+
+// softmaxFunction declares the form of torch.nn.functional.
+func softmaxFunction(name string, v softmaxVariant) *opdef.Entry {
+	type A = SoftmaxFunctionArgs
+	return softmaxOp(name+
+		".functional(Tensor input, int? dim=None, ignored _stacklevel=3, dtype? dtype=None) -> Tensor", "F."+name,
+		"torch.nn.functional."+name, "input", v,
+		func(a *A) softmaxCall {
+			return softmaxCall{v, a.Input, softmaxDim(a.Dim, a.Input.Dim()), a.Dtype}
+		},
+		func(x *tensor.Tensor, dim int, dt *tensor.DType) *A { return &A{x, &dim, dt} })
+}
+
+// softmaxMethod declares the form of torch, torch.special and Tensor.
+func softmaxMethod(name string, v softmaxVariant) *opdef.Entry {
+	type A = softmaxMethodArgs
+	return softmaxOp(name+"(Tensor self, int dim, dtype? dtype=None) -> Tensor", name+" Tensor."+name+" special."+name,
+		"torch."+name, "self", v,
+		func(a *A) softmaxCall { return softmaxCall{v, a.Self, a.Dim, a.Dtype} },
+		func(x *tensor.Tensor, dim int, dt *tensor.DType) *A { return &A{x, dim, dt} })
+}
+
+// A softmaxCall is what both forms come to.
+type softmaxCall struct {
+	softmaxVariant
+	x   *tensor.Tensor
+	dim int
+	dt  *tensor.DType
+}
+
+func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant, call func(*A) softmaxCall,
+	args func(*tensor.Tensor, int, *tensor.DType) *A) *opdef.Entry {
+	return opdef.Op[A]{
+		Schema: schema, Names: names, Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: v.summary, Formula: v.formula,
+			Notes: "x is the input, converted to dtype. A row of -inf alone gives nan.", Source: source},
+		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true,
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
+		Terms:  func(a *A) int { c := call(a); return elements.TermsOver(c.x.Shape, []int{c.dim}) },
+		Kernel: func(a *A) ([]*tensor.Tensor, error) { return call(a).kernel(arg) },
+		Grad: func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+			t, err := call(a).grad(g)
+			return elements.GradOf(arg, t), err
+		},
+		// A conversion by dtype= and the negation of softmin are nodes before.
+		Node: func(a *A, g *opdef.Grad) (opdef.Node, error) {
+			c := call(a)
+			if c.x.DType == g.Outs[0].DType && c.sign > 0 {
+				return opdef.Node{}, nil
+			}
+			t, err := c.grad(g)
+			if err != nil {
+				return opdef.Node{}, err
+			}
+			t = elements.Scaled(t, c.sign)
+			return opdef.Node{Grads: elements.Single(t),
+				Scale: func() []*tensor.Tensor { return elements.Single(c.gradScale(g)) }}, nil
+		},
+		Scale: func(a *A, outs []*tensor.Tensor) []*tensor.Tensor { return elements.Single(call(a).scale(outs[0])) },
+		GradScale: func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return elements.GradOf(arg, call(a).gradScale(g)), nil
+		},
+		Cases: func(r *rand.Rand) []*A {
+			g := opdef.Gen{R: r}
+			f32, f64 := tensor.Float32, tensor.Float64
+			return []*A{
+				args(g.Normal(f64, 3, 4), 1, nil), args(g.Normal(f64, 2, 3, 4), -2, nil),
+				args(g.Normal(f32, 5), 0, nil), args(g.Normal(tensor.BFloat16, 3, 5), -1, &f32),
+				args(g.Normal(f64), 0, nil), args(g.Normal(f32, 0, 3), 1, nil),
+				args(g.Int(tensor.Int64, -3, 3, 4), 0, &f32),
+				args(opdef.NonContiguous(g.Normal(f64, 3, 4)), 0, nil), args(g.Uniform(f32, -200, 200, 2, 6), 1, nil),
+			}
+		},
+	}.Entry()
+}
+
+// prepare is the input as it is computed with, and the dimension.
+func (c softmaxCall) prepare(arg string) (*tensor.Tensor, int, error) {
+	dt := c.x.DType
+	if c.dt != nil {
+		dt = *c.dt
+	}
+	if !dt.IsFloat() {
+		return nil, 0, opdef.Refuse(arg, "want a floating dtype, got %s", dt)
+	}
+	dim, err := opdef.Dim("dim", c.dim, c.x.Dim())
+	return elements.Converted(c.x, dt), dim, err
+}
+
+func (c softmaxCall) kernel(arg string) ([]*tensor.Tensor, error) {
+	x, dim, err := c.prepare(arg)
+	if err != nil {
+		return nil, err
+	}
+	return elements.Single(opdef.AlongDim(x.DType, x, dim, func(src, dst []float64) {
+		if c.sign < 0 {
+			negate(src)
+		}
+		if c.log {
+			elements.LogSoftmaxRow(src, dst)
+		} else {
+			kernel.Softmax(dst, src)
+		}
+	})), nil
+}
+
+func negate(v []float64) {
+	for i, x := range v {
+		v[i] = -x
+	}
+}
+
+// grad is the gradient of the input: with y the result, y*(g - sum(g*y)) or, of
+// the logarithm, g - exp(y)*sum(g).
+func (c softmaxCall) grad(g *opdef.Grad) (*tensor.Tensor, error) {
+	y := g.Outs[0]
+	dim, err := opdef.Dim("dim", c.dim, y.Dim())
+	if err != nil {
+		return nil, err
+	}
+	return opdef.AlongDimN(y.DType, dim, func(s [][]float64, dst []float64) {
+		g, y := s[0], s[1][:len(s[0])]
+		if c.log {
+			logSoftmaxBackward(g, y, dst)
+			return
+		}
+		dot := 0.0
+		for i, gi := range g {
+			dot += gi * y[i]
+		}
+		for i, gi := range g {
+			dst[i] = c.sign * y[i] * (gi - dot)
+		}
+	}, g.Out[0], y), nil
+}
+
+func logSoftmaxBackward(g, y, dst []float64) {
+	sum := vmath.Sum(g)
+	vmath.Exp(dst, y)
+	for i, gi := range g {
+		dst[i] = gi - dst[i]*sum
+	}
+}
+
+// scale is, for softmax, y*(1 + |x-max|): the exponent is a rounded difference;
+// for its logarithm the largest of the three numbers added.
+func (c softmaxCall) scale(y *tensor.Tensor) *tensor.Tensor {
+	x, dim, err := c.prepare("")
+	if err != nil {
+		return opdef.Abs(y)
+	}
+	return opdef.AlongDimN(tensor.Float64, dim, func(s [][]float64, dst []float64) {
+		x := s[0]
+		if c.sign < 0 {
+			negate(x)
+		}
+		m, y := vmath.Max(x), s[1][:len(x)]
+		if c.log {
+			l := -vmath.Max(y)
+			for i, v := range x {
+				dst[i] = 1 + (m - v) + l
+			}
+		} else {
+			l := -math.Log(vmath.Max(y))
+			for i, v := range x {
+				dst[i] = y[i] * (2 + (m - v) + l)
+			}
+		}
+		for i, v := range x { // of -Inf nothing is computed
+			if v < -math.MaxFloat64 {
+				dst[i] = 0
+			}
+		}
+	}, x, y)
+}
+
+// gradScale is the sum of the magnitudes of the terms of the gradient, with the
+// error of the result it is computed from.
+func (c softmaxCall) gradScale(g *opdef.Grad) *tensor.Tensor {
+	y := g.Outs[0]
+	dim, err := opdef.Dim("dim", c.dim, y.Dim())
+	if err != nil {
+		return opdef.Abs(g.Out[0])
+	}
+	return opdef.AlongDimN(tensor.Float64, dim, func(s [][]float64, dst []float64) {
+		g, y, sy := s[0], s[1], s[2]
+		sum := 0.0
+		for i, gi := range g {
+			if c.log {
+				sum += math.Abs(gi)
+			} else {
+				sum += math.Abs(gi) * sy[i]
+			}
+		}
+		for i, gi := range g {
+			if c.log {
+				dst[i] = math.Abs(gi) + math.Exp(y[i])*(1+sy[i])*sum
+			} else {
+				dst[i] = sy[i]*math.Abs(gi) + (sy[i]+y[i])*sum
+			}
+		}
+	}, g.Out[0], y, c.scale(y))
+}

@@ -1,0 +1,104 @@
+package attention
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+)
+
+// attentionOps are averages of values by the softmax of scores.
+var attentionOps = []*opdef.Entry{
+	compose.Declare(compose.Op[attentionArgs]{
+		Schema: "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float " +
+			"dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False) -> Tensor",
+		Names: "F.scaled_dot_product_attention _C._nn.scaled_dot_product_attention",
+		Doc: opdef.Doc{Summary: "Attention", Formula: "softmax(query key^T * scale + mask) value",
+			Notes: "query is (*, L, E), key (*, S, E), value (*, S, F); scale is 1/sqrt(E) by default. A bool mask " +
+				"keeps where it is true; is_causal keeps keys up to the query's position. A query without any key " +
+				"gives nan. enable_gqa repeats the heads, dimension -3, of key and value.",
+			Source: "torch.nn.functional.scaled_dot_product_attention"},
+		Error: opdef.Error{Class: opdef.Composed, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Composed,
+			ULPs: 6, Coarse: true}},
+		RandomIf: func(c *compose.Call) string {
+			if c.Args().(*attentionArgs).DropoutP > 0 {
+				return "draws random numbers"
+			}
+			return ""
+		},
+		Products: func(c *compose.Call) float64 { // query key^T costs E per pair, the weights' product with value F
+			a := c.Args().(*attentionArgs)
+			keys := float64(a.Key.Shape[a.Key.Dim()-2])
+			return keys * (1 + float64(elements.LastDim(a.Query.Shape))/float64(max(1,
+				elements.LastDim(a.Value.Shape))))
+		},
+		Cases: func(r *rand.Rand) []*attentionArgs {
+			g := opdef.Gen{R: r}
+			f64, f32 := tensor.Float64, tensor.Float32
+			n := func(shape ...int) *tensor.Tensor { return g.Normal(f64, shape...) }
+			mask := g.Normal(f64, 4, 3)
+			keep := tensor.New(tensor.Bool, []int{4, 3}, []int64{1, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0}).Rounded()
+			return []*attentionArgs{
+				{Query: n(2, 4, 5), Key: n(2, 3, 5), Value: n(2, 3, 6)}, {Query: n(2, 2, 4, 5), Key: n(2, 2, 3, 5),
+					Value: n(2, 2, 3, 5), IsCausal: true},
+				{Query: n(2, 4, 5), Key: n(2, 3, 5), Value: n(2, 3, 6), AttnMask: mask, Scale: new(0.7)},
+				{Query: n(4, 5), Key: n(3, 5), Value: n(3, 2), AttnMask: keep},
+				{Query: n(1, 4, 3, 5), Key: n(1, 2, 3, 5), Value: n(1, 2, 3, 5), EnableGqa: true},
+				{Query: g.Normal(f32, 2, 3, 4), Key: g.Normal(f32, 2, 3, 4), Value: g.Normal(f32, 2, 3, 4),
+					IsCausal: true},
+				{Query: g.Normal(tensor.BFloat16, 1, 2, 3, 4), Key: g.Normal(tensor.BFloat16, 1, 2, 3, 4),
+					Value: g.Normal(tensor.BFloat16, 1, 2, 3, 4)},
+				{Query: opdef.NonContiguous(n(2, 4, 5)), Key: n(1, 3, 5), Value: n(2, 3, 6)},
+			}
+		},
+	}, compose.Fused, scaledDotProductAttention),
+	multiheadOp,
+}
+
+type attentionArgs struct {
+	Query, Key, Value, AttnMask *tensor.Tensor
+	DropoutP                    float64
+	IsCausal                    bool
+	Scale                       *float64
+	EnableGqa                   bool
+}
+
+func scaledDotProductAttention(g *compose.Graph, a *attentionArgs) compose.Values {
+	q, k, v := g.Arg("query", a.Query), g.Arg("key", a.Key), g.Arg("value", a.Value)
+	s := compose.Everything(1 / math.Sqrt(float64(elements.LastDim(a.Query.Shape))))
+	if a.Scale != nil {
+		s.Scale = *a.Scale
+	}
+	if a.AttnMask != nil {
+		if a.IsCausal {
+			g.Refuse("attn_mask", "no mask may be given with is_causal")
+		}
+		if s.Mask = g.Arg("attn_mask", a.AttnMask); a.AttnMask.DType == tensor.Bool {
+			s.Mask = g.BoolMask(a.AttnMask)
+		}
+	}
+	if a.IsCausal {
+		s.After = 0
+	}
+	if !a.EnableGqa {
+		return compose.Values{g.Attention(q, k, v, s)}
+	}
+	return compose.Values{g.Attention(q, repeatHeads(g, "key", k, q), repeatHeads(g, "value", v, q), s)}
+}
+
+// repeatHeads repeats the heads of x, dimension -3, as often as the query has
+// more.
+func repeatHeads(g *compose.Graph, arg string, x, query *compose.Value) *compose.Value {
+	d := x.Dim() - 3
+	if d < 0 || query.Dim() < 3 {
+		g.Refuse(arg, "want at least 3 dimensions with enable_gqa")
+	}
+	have, want := x.Shape()[d], query.Shape()[query.Dim()-3]
+	if have == 0 || want%have != 0 {
+		g.Refuse(arg, "%d heads do not divide the query's %d", have, want)
+	}
+	return g.RepeatInterleave(x, want/have, d)
+}

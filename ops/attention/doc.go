@@ -1,0 +1,9 @@
+// Package attention declares scaled dot-product and multi-head attention.
+package attention
+
+import "github.com/optool/optool/opdef"
+
+// Table lists the operators of this package.
+func Table() []*opdef.Entry {
+	return attentionOps
+}

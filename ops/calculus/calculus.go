@@ -1,0 +1,386 @@
+package calculus
+
+import (
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/shape"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// calculusOps are differences, integrals, derivatives on a grid and cross
+// products.
+var calculusOps = []*opdef.Entry{
+	diffOp,
+	trapezoidX("trapezoid", "trapezoid trapz", false), trapezoidDx("trapezoid", "trapezoid trapz", false),
+	trapezoidX("cumulative_trapezoid", "cumulative_trapezoid", true), trapezoidDx("cumulative_trapezoid",
+		"cumulative_trapezoid", true),
+	gradientOp,
+}
+
+// differences is the map to n-th differences of runs of m elements.
+func differences(m, n int) elements.Stencil {
+	s := elements.Stencil{In: m, Taps: make([][]elements.StencilTap, max(0, m-n))}
+	row := []float64{1}
+	for range n {
+		next := make([]float64, len(row)+1)
+		for i, c := range row {
+			next[i] -= c
+			next[i+1] += c
+		}
+		row = next
+	}
+	for j := range s.Taps {
+		for k, c := range row {
+			s.Taps[j] = append(s.Taps[j], elements.StencilTap{At: j + k, Coef: complex(c, 0)})
+		}
+	}
+	return s
+}
+
+// neighbours is the map to sums of adjacent elements of runs of m, times k.
+func neighbours(m int, k float64) elements.Stencil {
+	s := elements.Stencil{In: m, Taps: make([][]elements.StencilTap, max(0, m-1))}
+	for j := range s.Taps {
+		s.Taps[j] = []elements.StencilTap{{At: j, Coef: complex(k, 0)}, {At: j + 1, Coef: complex(k, 0)}}
+	}
+	return s
+}
+
+type diffArgs struct {
+	Self            *tensor.Tensor
+	N, Dim          int
+	Prepend, Append *tensor.Tensor
+}
+
+// A diffPlan is a call of diff: the tensors joined along dim, and the map.
+type diffPlan struct {
+	parts []*tensor.Tensor
+	names []string
+	dim   int
+	dt    tensor.DType
+	elements.Stencil
+}
+
+func (a *diffArgs) plan() (*diffPlan, error) {
+	x := a.Self
+	if x.Dim() == 0 {
+		return nil, opdef.Refuse("self", "want at least one dimension")
+	}
+	if a.N < 0 {
+		return nil, opdef.Refuse("n", "want a non-negative order, got %d", a.N)
+	}
+	dim, err := opdef.Dim("dim", a.Dim, x.Dim())
+	if err != nil {
+		return nil, err
+	}
+	p := &diffPlan{dim: dim, dt: x.DType}
+	total := 0
+	add := func(name string, t *tensor.Tensor) error {
+		if t == nil {
+			return nil
+		}
+		if t.Dim() != x.Dim() {
+			return opdef.Refuse(name, "want %d dimensions, got shape %s", x.Dim(), tensor.ShapeString(t.Shape))
+		}
+		for d, n := range t.Shape {
+			if d != dim && n != x.Shape[d] {
+				return opdef.Refuse(name, "shape %s differs from %s outside dimension %d", tensor.ShapeString(t.Shape),
+					tensor.ShapeString(x.Shape), dim)
+			}
+		}
+		p.parts, p.names = append(p.parts, t), append(p.names, name)
+		if p.dt, err = elements.PromoteWith(name, p.dt, t); err != nil {
+			return err
+		}
+		total += t.Shape[dim]
+		return nil
+	}
+	prepend, after := a.Prepend, a.Append
+	if a.N == 0 { // torch returns a copy before it looks at them
+		prepend, after = nil, nil
+	}
+	for _, err := range []error{add("prepend", prepend), add("self", x), add("append", after)} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	p.Stencil = differences(total, a.N)
+	return p, nil
+}
+
+// joined are the parts one after the other along the dimension.
+func (p *diffPlan) joined(parts []*tensor.Tensor) (*tensor.Tensor, error) {
+	if len(parts) == 1 {
+		return parts[0], nil
+	}
+	f, err := elements.MustFind(shape.Table(), "cat").NewCall(&shape.CatArgs{Tensors: parts, Dim: p.dim}).Forward()
+	if err != nil {
+		return nil, err
+	}
+	return f.Outs[0], nil
+}
+
+// split are the gradients of the parts, in the order they were joined.
+func (p *diffPlan) split(t *tensor.Tensor) opdef.Grads {
+	gr, at := opdef.Grads{"prepend": {nil}, "append": {nil}}, 0
+	for i, part := range p.parts {
+		n := part.Shape[p.dim]
+		gr.Set(p.names[i], t.Slice(p.dim, at, n, 1))
+		at += n
+	}
+	return gr
+}
+
+// coarseness is that of the differences before the last, if there are any: only
+// they are rounded to the dtype before they are used.
+func (p *diffPlan) coarseness(n int) float64 {
+	if n < 2 {
+		return 1
+	}
+	return elements.EpsOverFloat32(p.dt)
+}
+
+var diffOp = opdef.Op[diffArgs]{
+	Schema: "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+	Doc: opdef.Doc{Summary: "Differences of adjacent elements along a dimension, n times",
+		Formula: "out[i] = x[i+1] - x[i], x = prepend, self, append joined",
+		Notes:   "Of bool the exclusive or. n=0 ignores prepend and append.", Source: "torch.diff"},
+	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true},
+	Terms: func(a *diffArgs) int { return max(1, a.N) },
+	Kernel: func(a *diffArgs) ([]*tensor.Tensor, error) {
+		p, err := a.plan()
+		if err != nil {
+			return nil, err
+		}
+		x, err := p.joined(p.parts)
+		if err != nil {
+			return nil, err
+		}
+		y := p.Along(p.dt, x, p.dim)
+		if p.dt == tensor.Bool {
+			y = opdef.Map(p.dt, y, func(v int64) int64 { return v & 1 })
+		}
+		return elements.Single(y), nil
+	},
+	Grad: func(a *diffArgs, g *opdef.Grad) (opdef.Grads, error) {
+		p, err := a.plan()
+		if err != nil {
+			return nil, err
+		}
+		return p.split(p.Transposed().Along(p.dt, g.Out[0], p.dim)), nil
+	},
+	Scale: func(a *diffArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+		p, err := a.plan()
+		if err != nil {
+			return elements.Single(opdef.Abs(outs[0]))
+		}
+		parts := make([]*tensor.Tensor, len(p.parts))
+		for i, t := range p.parts {
+			parts[i] = opdef.Abs(t)
+		}
+		x, err := p.joined(parts)
+		if err != nil {
+			return elements.Single(opdef.Abs(outs[0]))
+		}
+		return elements.Single(elements.Scaled(p.Magnitudes().Along(tensor.Float64, x, p.dim), p.coarseness(a.N)))
+	},
+	GradScale: func(a *diffArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		p, err := a.plan()
+		if err != nil {
+			return nil, err
+		}
+		return p.split(elements.Scaled(p.Transposed().Magnitudes().Along(tensor.Float64, opdef.Abs(g.Out[0]), p.dim),
+			p.coarseness(a.N))), nil
+	},
+	Cases: func(r *rand.Rand) []*diffArgs {
+		g := opdef.Gen{R: r}
+		f64 := tensor.Float64
+		return []*diffArgs{
+			{g.Normal(f64, 3, 5), 1, -1, nil, nil}, {g.Normal(f64, 4, 3), 2, 0, g.Normal(f64, 1, 3),
+				g.Normal(f64, 2, 3)}, {g.Normal(tensor.Float32, 5), 0, 0, nil, nil}, {g.Normal(tensor.Float32, 2), 4,
+				0, nil, nil},
+			{g.Normal(tensor.BFloat16, 3, 4), 1, 1, nil, nil}, {g.Int(tensor.Int64, -5, 5, 6), 2, 0, nil, nil},
+			{g.Int(tensor.Bool, 0, 1, 6), 2, 0, nil, nil}, {g.Normal(tensor.Complex128, 4), 1, 0, nil, nil},
+			{opdef.NonContiguous(g.Normal(f64, 3, 4)), 1, 0, nil, nil},
+		}
+	},
+}.Entry()
+
+type gradientArgs struct {
+	Self         *tensor.Tensor
+	Spacing, Dim value.Value
+	EdgeOrder    int
+}
+
+// derivative is the map to first derivatives of runs of m elements whose
+// neighbours are steps apart, accurate to the given order at the ends.
+// Source: ATen/native/ReduceOps.cpp, gradient_helper.
+func derivative(m, order int, step func(i int) complex128) elements.Stencil {
+	s := elements.Stencil{In: m, Taps: make([][]elements.StencilTap, m)}
+	for j := 1; j < m-1; j++ {
+		l, r := step(j-1), step(j)
+		s.Taps[j] = []elements.StencilTap{{At: j - 1, Coef: -r / (l * (l + r))}, {At: j, Coef: (r - l) / (l * r)},
+			{At: j + 1, Coef: l / (r * (l + r))}}
+	}
+	if order == 1 {
+		l, r := step(0), step(m-2)
+		s.Taps[0] = []elements.StencilTap{{At: 0, Coef: -1 / l}, {At: 1, Coef: 1 / l}}
+		s.Taps[m-1] = []elements.StencilTap{{At: m - 2, Coef: -1 / r}, {At: m - 1, Coef: 1 / r}}
+		return s
+	}
+	l, r := step(0), step(1)
+	s.Taps[0] = []elements.StencilTap{{At: 0, Coef: -(2*l + r) / (l * (l + r))}, {At: 1, Coef: (l + r) / (l * r)},
+		{At: 2, Coef: -l / (r * (l + r))}}
+	l, r = step(m-3), step(m-2)
+	s.Taps[m-1] = []elements.StencilTap{{At: m - 3, Coef: r / (l * (l + r))}, {At: m - 2, Coef: -(l + r) / (l * r)},
+		{At: m - 1, Coef: (l + 2*r) / (r * (l + r))}}
+	return s
+}
+
+// plan is the map along each dimension asked for, and the dtype of the result.
+func (a *gradientArgs) plan() (dims []int, maps []elements.Stencil, dt tensor.DType, err error) {
+	fail := func(err error) ([]int, []elements.Stencil, tensor.DType, error) { return nil, nil, tensor.Invalid, err }
+	x := a.Self
+	dt = x.DType
+	switch {
+	case dt == tensor.Uint8 || dt == tensor.Bool:
+		return fail(opdef.Refuse("self", "not defined for dtype %s", dt))
+	case dt.Kind() < tensor.KindFloat:
+		dt = tensor.DefaultDType
+	}
+	if a.EdgeOrder != 1 && a.EdgeOrder != 2 {
+		return fail(opdef.Refuse("edge_order", "want 1 or 2, got %d", a.EdgeOrder))
+	}
+	var given []int
+	if a.Dim != nil {
+		if given, err = elements.IntList("dim", a.Dim); err != nil {
+			return fail(err)
+		}
+	}
+	if dims, err = opdef.Dims("dim", given, x.Dim()); err != nil {
+		return fail(err)
+	}
+	steps := []value.Value{int64(1)}
+	list, isList := a.Spacing.(*value.Sequence)
+	switch {
+	case isList && len(list.Items) != len(dims):
+		return fail(opdef.Refuse("spacing", "want one for each of %d dimensions, got %d", len(dims), len(list.Items)))
+	case isList:
+		steps = list.Items
+	case a.Spacing != nil:
+		steps[0] = a.Spacing
+	}
+	for i, d := range dims {
+		n := x.Shape[d]
+		if n < a.EdgeOrder+1 {
+			return fail(opdef.Refuse("self", "dimension %d has %d elements, want at least edge_order+1 = %d", d, n,
+				a.EdgeOrder+1))
+		}
+		v := steps[min(i, len(steps)-1)]
+		step, err := gridSteps(v, n)
+		if err != nil {
+			return fail(err)
+		}
+		if t, ok := v.(*tensor.Tensor); ok && t.Dim() > 0 && t.DType.Kind() >= tensor.KindFloat {
+			if dt, err = elements.PromoteWith("spacing", dt, t); err != nil {
+				return fail(err)
+			}
+		}
+		maps = append(maps, derivative(n, a.EdgeOrder, step))
+	}
+	return dims, maps, dt, nil
+}
+
+// gridSteps are the distances of n points on a grid: one number, or those of a
+// tensor of coordinates.
+func gridSteps(v value.Value, n int) (func(i int) complex128, error) {
+	t, ok := v.(*tensor.Tensor)
+	if !ok {
+		s, ok := opdef.ScalarOf(v)
+		if !ok {
+			return nil, opdef.Refuse("spacing", "want numbers or tensors, got %s", opdef.TypeName(v))
+		}
+		return func(int) complex128 { return s.Complex128() }, nil
+	}
+	if t.Dim() != 1 || t.Shape[0] != n {
+		return nil, opdef.Refuse("spacing", "want a tensor of %d coordinates, got %s", n, t.Meta())
+	}
+	at := tensor.Data[complex128](t)
+	return func(i int) complex128 { return at[i+1] - at[i] }, nil
+}
+
+var gradientOp = opdef.Op[gradientArgs]{
+	Schema: "gradient(Tensor self, *, any spacing=None, any dim=None, int edge_order=1) -> Tensor[]",
+	Names:  "gradient",
+	Doc: opdef.Doc{Summary: "First derivatives along dimensions by central differences",
+		Notes: "spacing is a distance, one per dimension, or coordinates. At the ends differences of order " +
+			"edge_order are taken. No gradient goes to spacing.",
+		Source: "torch.gradient"},
+	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 3, Coarse: true},
+	Exempt: map[string]string{"dtypes": "coordinates, which the check leaves as they are, take part in promotion"},
+	Terms:  func(*gradientArgs) int { return 3 },
+	Kernel: func(a *gradientArgs) ([]*tensor.Tensor, error) {
+		dims, maps, dt, err := a.plan()
+		var outs []*tensor.Tensor
+		for i, s := range maps {
+			outs = append(outs, s.Along(dt, a.Self, dims[i]))
+		}
+		return outs, err
+	},
+	Grad: func(a *gradientArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grads(g, false) },
+	Scale: func(a *gradientArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+		dims, maps, dt, err := a.plan()
+		if err != nil {
+			return outs
+		}
+		scales := make([]*tensor.Tensor, len(maps))
+		for i, s := range maps {
+			scales[i] = elements.Scaled(s.Magnitudes().Along(tensor.Float64, opdef.Abs(a.Self), dims[i]),
+				elements.EpsOverFloat32(dt))
+		}
+		return scales
+	},
+	GradScale: func(a *gradientArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return a.grads(g, true) },
+	Cases: func(r *rand.Rand) []*gradientArgs {
+		g := opdef.Gen{R: r}
+		f64 := tensor.Float64
+		at := tensor.New(f64, []int{4}, []float64{0, 0.5, 2, 3})
+		return []*gradientArgs{
+			{g.Normal(f64, 3, 4), nil, nil, 1}, {g.Normal(f64, 3, 4), 0.5, int64(1), 2},
+			{g.Normal(f64, 3, 4), value.NewList(at), int64(1), 1}, {g.Normal(f64, 4), value.NewList(at), nil, 2},
+			{g.Normal(tensor.Float32, 5), int64(2), nil, 1}, {g.Normal(tensor.BFloat16, 4, 3), nil,
+				value.NewTuple(int64(0), int64(-1)), 1}, {g.Normal(tensor.Complex128, 4), nil, nil, 2},
+			{g.Int(tensor.Int64, -4, 4, 5), nil, nil, 1},
+		}
+	},
+}.Entry()
+
+// grads is the gradient of self or, with bounds, the magnitudes behind it.
+func (a *gradientArgs) grads(g *opdef.Grad, bounds bool) (opdef.Grads, error) {
+	dims, maps, dt, err := a.plan()
+	if err != nil {
+		return nil, err
+	}
+	sum := tensor.Full(dt, a.Self.Shape, 0.0)
+	if bounds {
+		sum = tensor.Full(tensor.Float64, a.Self.Shape, 0.0)
+	}
+	for i, s := range maps {
+		up := g.Out[i]
+		if up == nil {
+			continue
+		}
+		s = s.Transposed()
+		if bounds {
+			s, up = s.Magnitudes(), elements.Scaled(opdef.Abs(up), elements.EpsOverFloat32(dt))
+		}
+		if sum, err = elements.MapN(sum.DType, func(v []complex128) complex128 { return v[0] + v[1] },
+			func(v []float64) float64 { return v[0] + v[1] }, sum, s.Along(sum.DType, up, dims[i])); err != nil {
+			return nil, err
+		}
+	}
+	return elements.GradOf("self", sum), nil
+}

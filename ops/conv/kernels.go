@@ -1,0 +1,242 @@
+package conv
+
+import (
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+func convKernel(cc *convCall, err error) ([]*tensor.Tensor, error) {
+	if err != nil {
+		return nil, err
+	}
+	dt := cc.input.DType
+	var y *tensor.Tensor
+	if cc.transposed {
+		y = convInputGrad(dt, &cc.c, cc.shape, cc.weight, cc.input)
+	} else {
+		y = convForward(dt, &cc.c, cc.shape, cc.input, cc.weight)
+	}
+	if cc.bias != nil {
+		perChannel := append(cc.bias.Shape, slices.Repeat([]int{1}, cc.nd)...)
+		b, err := cc.bias.Reshape(perChannel...).Expand(cc.shape...)
+		if err != nil {
+			return nil, opdef.Refuse("bias", "%v", err)
+		}
+		y = elements.Add(dt, y, b)
+	}
+	return []*tensor.Tensor{y}, nil
+}
+
+// convGrad returns the gradients of a call.
+func convGrad(g *opdef.Grad) func(cc *convCall, err error) (opdef.Grads, error) {
+	return func(cc *convCall, err error) (opdef.Grads, error) {
+		if err != nil {
+			return nil, err
+		}
+		dt, gy := cc.input.DType, g.Out[0]
+		gr := opdef.Grads{"input": {nil}, "weight": {nil}}
+		if g.Need("input") {
+			if cc.transposed {
+				gr.Set("input", convForward(dt, &cc.c, cc.input.Shape, gy, elements.Conj(cc.weight)))
+			} else {
+				gr.Set("input", convInputGrad(dt, &cc.c, cc.input.Shape, elements.Conj(cc.weight), gy))
+			}
+		}
+		if g.Need("weight") {
+			if cc.transposed { // the roles of input and result are swapped
+				gr.Set("weight", convWeightGrad(dt, &cc.c, cc.weight.Shape, gy, elements.Conj(cc.input)))
+			} else {
+				gr.Set("weight", convWeightGrad(dt, &cc.c, cc.weight.Shape, elements.Conj(cc.input), gy))
+			}
+		}
+		if cc.bias != nil && g.Need("bias") {
+			gr.Set("bias", channelSum(dt, gy, cc.nd))
+		}
+		return gr, nil
+	}
+}
+
+// channelSum adds g over all dimensions but that of the channels.
+func channelSum(dt tensor.DType, g *tensor.Tensor, nd int) *tensor.Tensor {
+	var dims []int
+	for d := range g.Dim() {
+		if d != g.Dim()-nd-1 {
+			dims = append(dims, d)
+		}
+	}
+	return opdef.Sum(dt, g, dims, false)
+}
+
+// convNode: the result of a call without batch dimension is a view, and
+// padding="same" that is not symmetric pads the input in an op of its own.
+// Source: aten/src/ATen/native/Convolution.cpp
+func convNode(g *opdef.Grad) func(cc *convCall, err error) (opdef.Node, error) {
+	return func(cc *convCall, err error) (opdef.Node, error) {
+		if err != nil {
+			return opdef.Node{}, err
+		}
+		if !cc.batched {
+			return elements.ReshapedNode(g, append([]int{1}, cc.shape...)...), nil
+		}
+		if cc.extra == [3]int{} {
+			return opdef.Node{}, nil
+		}
+		gr, err := convGrad(g)(cc, nil)
+		if err != nil {
+			return opdef.Node{}, err
+		}
+		c := cc.c
+		for d := range 3 {
+			c.In[d] += cc.extra[d]
+		}
+		dt := cc.input.DType
+		node := opdef.Node{Grads: []*tensor.Tensor{convInputGrad(dt, &c, cc.sizes(c.InC, c.In),
+			elements.Conj(cc.weight),
+			g.Out[0]), gr["weight"][0]}}
+		if cc.bias != nil {
+			node.Grads = append(node.Grads, gr["bias"][0])
+		}
+		return node, nil
+	}
+}
+
+func convTerms(cc *convCall, err error) int { return int(convProducts(cc, err)) + 1 }
+
+// convProducts is the number of multiply-adds of an element of the result, those
+// with zeros of the padding included.
+func convProducts(cc *convCall, err error) float64 {
+	if err != nil {
+		return 0
+	}
+	n := cc.c.Patch()
+	if cc.transposed {
+		n = n / max(cc.c.InC/cc.c.Groups, 1) * cc.c.OutC / cc.c.Groups
+	}
+	return float64(n)
+}
+
+func convGradTerms(cc *convCall, err error) int {
+	if err != nil {
+		return 1
+	}
+	c := &cc.c
+	per := c.Kernel[0] * c.Kernel[1] * c.Kernel[2]
+	return max(c.Batch*tensor.Numel(cc.shape)/max(cc.shape[0], 1), per*max(c.OutC, c.InC)/c.Groups,
+		c.Batch*tensor.Numel(c.Out[:]))
+}
+
+func convForward(dt tensor.DType, c *kernel.Conv, shape []int, x, w *tensor.Tensor) *tensor.Tensor {
+	switch dt.Kind() {
+	case tensor.KindComplex:
+		return convForwardAs[complex128](dt, c, shape, x, w)
+	case tensor.KindFloat:
+		return convForwardAs[float64](dt, c, shape, x, w)
+	}
+	return convForwardAs[int64](dt, c, shape, x, w)
+}
+
+func convForwardAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, x, w *tensor.Tensor) *tensor.Tensor {
+	if each, pieces := c.Channels(); c.Direct() && each > 0 && pieces > 0 {
+		// Every piece needs a part of the input alone: nothing is kept.
+		in := x.Numel() / pieces
+		wd := tensor.Data[T](w)
+		return opdef.Rows(dt, shape, each, func(u int, y []T) {
+			xs := opdef.Scratch[T](in)
+			tensor.Load(x, u*in, *xs)
+			kernel.ForwardChannels(c, u, *xs, wd, y)
+			opdef.Release(xs)
+		})
+	}
+	y := make([]T, tensor.Numel(shape))
+	xd, wd := tensor.Data[T](x), tensor.Data[T](w)
+	tensor.Parallel(c.ForwardUnits(), 1, func(lo, hi int) {
+		s := opdef.Scratch[T](c.Scratch())
+		for u := lo; u < hi; u++ {
+			kernel.Forward(c, u, xd, wd, y, *s)
+		}
+		opdef.Release(s)
+	})
+	return tensor.New(dt, shape, y)
+}
+
+func convInputGrad(dt tensor.DType, c *kernel.Conv, shape []int, w, g *tensor.Tensor) *tensor.Tensor {
+	switch dt.Kind() {
+	case tensor.KindComplex:
+		return convInputGradAs[complex128](dt, c, shape, w, g)
+	case tensor.KindFloat:
+		return convInputGradAs[float64](dt, c, shape, w, g)
+	}
+	return convInputGradAs[int64](dt, c, shape, w, g)
+}
+
+func convInputGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, w,
+	g *tensor.Tensor) *tensor.Tensor {
+	dx := make([]T, tensor.Numel(shape))
+	wd, gd := tensor.Data[T](w), tensor.Data[T](g)
+	tensor.Parallel(c.InputGradUnits(), 1, func(lo, hi int) {
+		s := opdef.Scratch[T](c.Scratch())
+		for u := lo; u < hi; u++ {
+			kernel.InputGrad(c, u, dx, wd, gd, *s)
+		}
+		opdef.Release(s)
+	})
+	return tensor.New(dt, shape, dx)
+}
+
+func convWeightGrad(dt tensor.DType, c *kernel.Conv, shape []int, x, g *tensor.Tensor) *tensor.Tensor {
+	switch dt.Kind() {
+	case tensor.KindComplex:
+		return convWeightGradAs[complex128](dt, c, shape, x, g)
+	case tensor.KindFloat:
+		return convWeightGradAs[float64](dt, c, shape, x, g)
+	}
+	return convWeightGradAs[int64](dt, c, shape, x, g)
+}
+
+func convWeightGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, x,
+	g *tensor.Tensor) *tensor.Tensor {
+	dw := make([]T, tensor.Numel(shape))
+	xd, gd := tensor.Data[T](x), tensor.Data[T](g)
+	tensor.Parallel(c.Groups, 1, func(lo, hi int) {
+		s := opdef.Scratch[T](c.Scratch())
+		for u := lo; u < hi; u++ {
+			kernel.WeightGrad(c, u, xd, dw, gd, *s)
+		}
+		opdef.Release(s)
+	})
+	return tensor.New(dt, shape, dw)
+}
+
+func convolutionBackward(a *convolutionBackwardArgs) ([]*tensor.Tensor, error) {
+	if len(a.OutputMask) != 3 {
+		return nil, opdef.Refuse("output_mask", "want 3 values, got %d", len(a.OutputMask))
+	}
+	cc, err := a.forward().plan()
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(a.GradOutput.Shape, cc.shape) {
+		return nil, opdef.Refuse("grad_output", "want shape %s, got %s", tensor.ShapeString(cc.shape),
+			tensor.ShapeString(a.GradOutput.Shape))
+	}
+	need := map[string]bool{"input": a.OutputMask[0], "weight": a.OutputMask[1]}
+	gr, err := convGrad(opdef.NewGrad(nil, []*tensor.Tensor{a.GradOutput}, need))(cc, nil)
+	if err != nil {
+		return nil, err
+	}
+	dt := a.Input.DType
+	outs := []*tensor.Tensor{gr["input"][0], gr["weight"][0], nil}
+	if a.OutputMask[2] {
+		outs[2] = channelSum(dt, a.GradOutput, cc.nd)
+	}
+	for i, t := range outs {
+		if t == nil {
+			outs[i] = tensor.New(dt, []int{0}, []float64{})
+		}
+	}
+	return outs, nil
+}

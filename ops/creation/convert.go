@@ -1,0 +1,378 @@
+package creation
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// convertOps change dtype, device or layout, not values.
+var convertOps = []*opdef.Entry{
+	opdef.Op[toDTypeArgs]{
+		Schema: "to.dtype(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, MemoryFormat? " +
+			"memory_format=None) -> Tensor",
+		Names: "Tensor.to",
+		Doc: opdef.Doc{Summary: "The tensor in another dtype", Formula: "self",
+			Notes: "Floats to integers are truncated.", Source: "torch.Tensor.to"},
+		Error:  elements.ExactError,
+		Kernel: func(a *toDTypeArgs) ([]*tensor.Tensor, error) { return elements.Result(opdef.Cast(a.Self, a.Dtype)) },
+		Accept: func(a *toDTypeArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+			return outOfRange(a.Self, got, want)
+		},
+		Grad: func(a *toDTypeArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
+		Node: func(a *toDTypeArgs, _ *opdef.Grad) (opdef.Node, error) { return unchanged(a.Self, a.Dtype, a.Copy) },
+		Cases: func(r *rand.Rand) []*toDTypeArgs {
+			var cs []*toDTypeArgs
+			for _, x := range conversionCases(r) {
+				for _, dt := range []tensor.DType{tensor.Float64, tensor.Float16, tensor.BFloat16} {
+					cs = append(cs, &toDTypeArgs{Self: x, Dtype: dt})
+				}
+			}
+			return cs
+		},
+		Exempt: FixedDType,
+	}.Entry(),
+	opdef.Op[toOtherArgs]{
+		Schema: "to.other(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, MemoryFormat? " +
+			"memory_format=None) -> Tensor",
+		Names: "Tensor.to",
+		Doc: opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self",
+			Source: "torch.Tensor.to"},
+		Error: elements.ExactError,
+		Kernel: func(a *toOtherArgs) ([]*tensor.Tensor, error) {
+			return elements.Result(opdef.Cast(a.Self, a.Other.DType))
+		},
+		Accept: func(a *toOtherArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+			return outOfRange(a.Self, got, want)
+		},
+		Grad: func(a *toOtherArgs, g *opdef.Grad) (opdef.Grads, error) { return passOnBut(g, "other") },
+		Node: func(a *toOtherArgs, _ *opdef.Grad) (opdef.Node, error) {
+			return unchanged(a.Self, a.Other.DType, a.Copy)
+		},
+		Cases: func(r *rand.Rand) []*toOtherArgs {
+			var cs []*toOtherArgs
+			for _, x := range conversionCases(r) {
+				cs = append(cs, &toOtherArgs{Self: x, Other: tensor.Scalar(tensor.Float64, 0.0)})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Op[toDeviceArgs]{
+		Schema: "to.device(Tensor self, any device=None, dtype? dtype=None, bool non_blocking=False, bool " +
+			"copy=False, *, MemoryFormat? memory_format=None) -> Tensor",
+		Names: "Tensor.to",
+		Doc:   opdef.Doc{Summary: "The tensor on another device", Formula: "self", Source: "torch.Tensor.to"},
+		Error: elements.ExactError,
+		Kernel: func(a *toDeviceArgs) ([]*tensor.Tensor, error) {
+			switch a.Device.(type) {
+			case nil, string, int64, value.Device:
+				return elements.Result(opdef.Cast(a.Self, elements.OrElse(a.Dtype, a.Self.DType)))
+			}
+			return nil, opdef.Refuse("device", "want a device, got %s", opdef.TypeName(a.Device))
+		},
+		Grad: func(a *toDeviceArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
+		Node: func(a *toDeviceArgs, _ *opdef.Grad) (opdef.Node, error) {
+			return unchanged(a.Self, elements.OrElse(a.Dtype, a.Self.DType), a.Copy)
+		},
+		Cases: func(r *rand.Rand) []*toDeviceArgs {
+			var cs []*toDeviceArgs
+			for _, x := range conversionCases(r) {
+				cs = append(cs, &toDeviceArgs{Self: x, Device: value.Device{Type: "npu", Index: 0}})
+			}
+			return cs
+		},
+	}.Entry(),
+	cast("float", tensor.Float32).WithUncast("float"), cast("double", tensor.Float64).WithUncast("double"),
+	cast("half", tensor.Float16).WithUncast("half"),
+	cast("bfloat16", tensor.BFloat16).WithUncast("bfloat16"),
+	cast("int", tensor.Int32).WithUncast("int"), cast("long", tensor.Int64).WithUncast("long"),
+	cast("short", tensor.Int16).WithUncast("short"), cast("char", tensor.Int8),
+	cast("byte", tensor.Uint8),
+	cast("bool", tensor.Bool).WithUncast("bool"), cast("cfloat", tensor.Complex64), cast("cdouble", tensor.Complex128),
+	cast("chalf", tensor.Complex32),
+	opdef.Op[toOtherOnlyArgs]{
+		Schema: "type_as(Tensor self, Tensor other) -> Tensor", Names: "Tensor.type_as",
+		Doc: opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self",
+			Source: "torch.Tensor.type_as"},
+		Error: elements.ExactError,
+		Kernel: func(a *toOtherOnlyArgs) ([]*tensor.Tensor, error) {
+			return elements.Result(opdef.Cast(a.Self, a.Other.DType))
+		},
+		Accept: func(a *toOtherOnlyArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+			return outOfRange(a.Self, got, want)
+		},
+		Grad: func(a *toOtherOnlyArgs, g *opdef.Grad) (opdef.Grads, error) { return passOnBut(g, "other") },
+		Node: func(a *toOtherOnlyArgs, _ *opdef.Grad) (opdef.Node, error) {
+			return unchanged(a.Self, a.Other.DType, false)
+		},
+		Cases: func(r *rand.Rand) []*toOtherOnlyArgs {
+			var cs []*toOtherOnlyArgs
+			for _, x := range conversionCases(r) {
+				cs = append(cs, &toOtherOnlyArgs{Self: x, Other: tensor.Scalar(tensor.Float64, 0.0)})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Op[typeArgs]{
+		Schema: "type(Tensor self, any dtype, bool non_blocking=False) -> Tensor", Names: "Tensor.type",
+		Doc: opdef.Doc{Summary: "The tensor in another dtype, given as dtype or by the name of its tensor class",
+			Formula: "self", Source: "torch.Tensor.type"},
+		Error: elements.ExactError,
+		Kernel: func(a *typeArgs) ([]*tensor.Tensor, error) {
+			dt, err := dtypeOf(a.Dtype)
+			if err != nil {
+				return nil, err
+			}
+			return elements.Result(opdef.Cast(a.Self, dt))
+		},
+		Grad: func(a *typeArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
+		Node: func(a *typeArgs, _ *opdef.Grad) (opdef.Node, error) {
+			dt, err := dtypeOf(a.Dtype)
+			if err != nil {
+				return opdef.Node{}, err
+			}
+			return unchanged(a.Self, dt, false)
+		},
+		Cases: func(r *rand.Rand) []*typeArgs {
+			g := opdef.Gen{R: r}
+			return []*typeArgs{{Self: g.Normal(tensor.Float64, 3), Dtype: "torch.DoubleTensor"},
+				{Self: g.Normal(tensor.Float32, 2, 2), Dtype: tensor.Float64}}
+		},
+		Exempt: FixedDType,
+	}.Entry(),
+	onto("cpu", "Tensor.cpu", "(Tensor self, MemoryFormat? memory_format=None) -> Tensor"),
+	onto("cuda", "Tensor.cuda Tensor.npu Tensor.mlu Tensor.xpu Tensor.musa Tensor.gcu Tensor.hpu",
+		"(Tensor self, Device? device=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "contiguous(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", Names: "Tensor.contiguous",
+		Doc: opdef.Doc{Summary: "The tensor with its elements adjacent in memory", Formula: "self",
+			Source: "torch.Tensor.contiguous"},
+		Error:  elements.ExactError,
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(a.Self) },
+		Grad:   func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
+		Node: func(a *opdef.UnaryArgs, _ *opdef.Grad) (opdef.Node, error) {
+			if a.Self.IsContiguous() {
+				return opdef.Node{Skip: elements.GradOfOtherOp}, nil
+			}
+			return opdef.Node{}, nil
+		},
+		Cases: sameCases,
+	}.Entry(),
+	same("clone", "clone Tensor.clone", "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", "A copy",
+		false),
+	same("alias", "alias Tensor.alias alias_copy", "(Tensor self) -> Tensor", "The tensor itself", false),
+	same("resolve_neg", "resolve_neg Tensor.resolve_neg", "(Tensor self) -> Tensor", "The tensor itself", false),
+	same("__deepcopy__", "Tensor.__deepcopy__", "(Tensor self, ignored memo=None) -> Tensor", "A copy", false),
+	same("detach", "detach Tensor.detach Tensor.detach_ detach_copy", "(Tensor self) -> Tensor",
+		"The tensor without its history", true).WithUncast("detach"),
+	opdef.Op[CopyArgs]{
+		Schema: "copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", Names: "Tensor.copy_",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Copies another tensor into the tensor",
+			Formula: "src, expanded to the shape of self and converted to its dtype", Source: "torch.Tensor.copy_"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
+		Kernel: func(a *CopyArgs) ([]*tensor.Tensor, error) {
+			t, err := a.Src.Expand(a.Self.Shape...)
+			if err != nil {
+				return nil, opdef.Refuse("src", "%v", err)
+			}
+			return elements.Result(opdef.Cast(t, a.Self.DType))
+		},
+		Grad: func(a *CopyArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return opdef.Grads{"self": {elements.ZeroGrad(a.Self)}, "src": {opdef.SumTo(g.Out[0], a.Src.Shape)}}, nil
+		},
+		GradTerms: func(a *CopyArgs) int { return elements.BroadcastTerms(a.Self, a.Src) },
+		Cases: func(r *rand.Rand) []*CopyArgs {
+			g := opdef.Gen{R: r}
+			return []*CopyArgs{
+				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4), false},
+				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4), true},
+				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float64, 5), false}, {g.Int(tensor.Int32, 0, 1, 4),
+					g.Normal(tensor.Float32, 4), false},
+				{g.Int(tensor.Bool, 0, 1, 4), g.Int(tensor.Int64, 0, 2, 4), false}, {g.Normal(tensor.Float32, 0, 2),
+					g.Normal(tensor.Float32, 2), false},
+			}
+		},
+	}.Entry(),
+}
+
+// FixedDType exempts an operator whose argument says the dtype of the result.
+var FixedDType = map[string]string{"dtypes": "the dtype of the result does not follow that of the argument"}
+
+type toDTypeArgs struct {
+	Self        *tensor.Tensor
+	Dtype       tensor.DType
+	NonBlocking bool
+	Copy        bool
+}
+
+type toOtherArgs struct {
+	Self, Other *tensor.Tensor
+	NonBlocking bool
+	Copy        bool
+}
+
+type toOtherOnlyArgs struct{ Self, Other *tensor.Tensor }
+
+type toDeviceArgs struct {
+	Self        *tensor.Tensor
+	Device      value.Value
+	Dtype       *tensor.DType
+	NonBlocking bool
+	Copy        bool
+}
+
+type typeArgs struct {
+	Self        *tensor.Tensor
+	Dtype       value.Value
+	NonBlocking bool
+}
+
+type deviceArgs struct {
+	Self        *tensor.Tensor
+	NonBlocking bool
+}
+
+// CopyArgs are the arguments of copy_.
+type CopyArgs struct {
+	Self, Src   *tensor.Tensor
+	NonBlocking bool
+}
+
+// outOfRange accepts any integer where a floating number has none in the
+// target dtype: C leaves that conversion undefined, and devices differ.
+func outOfRange(x *tensor.Tensor, got, want []*tensor.Tensor) []opdef.Acceptance {
+	dt := want[0].DType
+	if x.DType.Kind() < tensor.KindFloat || !dt.IsIntegral() {
+		return []opdef.Acceptance{{}}
+	}
+	src, g, w := tensor.Data[float64](x), tensor.Data[int64](got[0].Rounded()), tensor.Data[int64](want[0].Rounded())
+	for i, v := range src {
+		if v = math.Trunc(v); g[i] != w[i] && v >= dt.Min() && v <= dt.Max() {
+			return []opdef.Acceptance{{}}
+		}
+	}
+	return []opdef.Acceptance{{OK: true, Rule: "conversion out of range"}}
+}
+
+func passOnBut(g *opdef.Grad, other string) (opdef.Grads, error) {
+	return opdef.Grads{"self": {g.Out[0]}, other: {nil}}, nil
+}
+
+// unchanged is the node of a conversion: one that changes nothing returns its
+// argument, whose last node is that of the op that made it.
+func unchanged(x *tensor.Tensor, dt tensor.DType, copied bool) (opdef.Node, error) {
+	if x.DType == dt && !copied {
+		return opdef.Node{Skip: elements.GradOfOtherOp}, nil
+	}
+	return opdef.Node{}, nil
+}
+
+func conversionCases(r *rand.Rand) []*tensor.Tensor {
+	g := opdef.Gen{R: r}
+	return []*tensor.Tensor{
+		g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float32, 5), g.Normal(tensor.BFloat16, 2, 3),
+		g.Normal(tensor.Float32), g.Normal(tensor.Float32, 0, 3),
+		opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), g.Int(tensor.Int32, -4, 4, 6), g.Int(tensor.Bool, 0, 1, 4),
+	}
+}
+
+func sameCases(r *rand.Rand) []*opdef.UnaryArgs {
+	var cs []*opdef.UnaryArgs
+	for _, x := range append(conversionCases(r), opdef.Gen{R: r}.Normal(tensor.Complex64, 3)) {
+		cs = append(cs, &opdef.UnaryArgs{Self: x})
+	}
+	return cs
+}
+
+// cast declares the method named after a dtype.
+func cast(name string, dt tensor.DType) *opdef.Entry {
+	return opdef.Op[opdef.UnaryArgs]{
+		Schema: name + "(Tensor self, MemoryFormat? memory_format=None) -> Tensor", Names: "Tensor." + name,
+		Doc:    opdef.Doc{Summary: "The tensor as " + dt.String(), Formula: "self", Source: "torch.Tensor." + name},
+		Error:  elements.ExactError,
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(opdef.Cast(a.Self, dt)) },
+		Accept: func(a *opdef.UnaryArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+			return outOfRange(a.Self, got, want)
+		},
+		Grad:  func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
+		Node:  func(a *opdef.UnaryArgs, _ *opdef.Grad) (opdef.Node, error) { return unchanged(a.Self, dt, false) },
+		Cases: sameCases, Exempt: FixedDType,
+	}.Entry()
+}
+
+// onto declares a method that moves the tensor to a device.
+func onto(name, names, params string) *opdef.Entry {
+	op := opdef.Op[deviceArgs]{
+		Schema: name + params, Names: names,
+		Doc:    opdef.Doc{Summary: "The tensor on another device", Formula: "self", Source: "torch.Tensor." + name},
+		Error:  elements.ExactError,
+		Kernel: func(a *deviceArgs) ([]*tensor.Tensor, error) { return elements.Result(a.Self) },
+		Grad:   func(a *deviceArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
+		Node: func(a *deviceArgs, _ *opdef.Grad) (opdef.Node, error) {
+			return opdef.Node{Skip: elements.GradOfOtherOp}, nil
+		},
+		Cases: func(r *rand.Rand) []*deviceArgs {
+			var cs []*deviceArgs
+			for _, x := range conversionCases(r) {
+				cs = append(cs, &deviceArgs{Self: x})
+			}
+			return cs
+		},
+	}
+	if !strings.Contains(params, "non_blocking") {
+		return same(name, names, params, "The tensor in host memory", false)
+	}
+	return op.Entry()
+}
+
+// same declares an op that returns its argument's values.
+func same(name, names, params, summary string, detached bool) *opdef.Entry {
+	op := opdef.Op[opdef.UnaryArgs]{
+		Schema: name + params, Names: names,
+		Doc:    opdef.Doc{Summary: summary, Formula: "self", Source: "torch." + name},
+		Error:  elements.ExactError,
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(a.Self) },
+		Cases:  sameCases,
+	}
+	if detached {
+		op.NoGrad = "the result is detached"
+	} else {
+		op.Grad = func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) }
+	}
+	e := op.Entry()
+	e.View = true
+	return e
+}
+
+// dtypeOf reads a dtype, or the name of a tensor class such as
+// torch.cuda.FloatTensor.
+func dtypeOf(v value.Value) (tensor.DType, error) {
+	switch v := v.(type) {
+	case tensor.DType:
+		if !v.Computable() {
+			return v, opdef.Refuse("dtype", "dtype %s has no values to compute with", v)
+		}
+		return v, nil
+	case string:
+		class := strings.TrimSuffix(v[strings.LastIndexByte(v, '.')+1:], "Tensor")
+		if dt, ok := TensorClasses[class]; ok && strings.HasPrefix(v, "torch.") {
+			return dt, nil
+		}
+	}
+	return tensor.Invalid, opdef.Refuse("dtype", "want a dtype or the name of a tensor class, got %s",
+		opdef.TypeName(v))
+}
+
+// TensorClasses are the dtypes of torch's tensor classes (torch.FloatTensor).
+var TensorClasses = map[string]tensor.DType{
+	"Float": tensor.Float32, "Double": tensor.Float64, "Half": tensor.Float16, "BFloat16": tensor.BFloat16,
+	"Long": tensor.Int64, "Int": tensor.Int32,
+	"Short": tensor.Int16, "Char": tensor.Int8, "Byte": tensor.Uint8, "Bool": tensor.Bool,
+	"ComplexFloat": tensor.Complex64, "ComplexDouble": tensor.Complex128,
+}

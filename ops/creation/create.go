@@ -1,0 +1,504 @@
+package creation
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// OptionParams are the keyword arguments of every op that makes a tensor and
+// that do not change its values.
+const OptionParams = ", Layout? layout=None, Device? device=None, ignored pin_memory=False, ignored " +
+	"requires_grad=False, " +
+	"ignored names=None, MemoryFormat? memory_format=None) -> Tensor"
+
+// createOps make tensors from sizes and numbers.
+var createOps = []*opdef.Entry{
+	filled("zeros", "Zeros", 0), filled("ones", "Ones", 1),
+	filledLike("zeros_like", "Zeros of the shape of another tensor", 0),
+	filledLike("ones_like", "Ones of the shape of another tensor", 1),
+	filledNew("new_zeros", "Zeros of the dtype of another tensor", 0),
+	filledNew("new_ones", "Ones of the dtype of another tensor", 1),
+	opdef.Op[fullArgs]{
+		Schema: "full(int[] size, Scalar fill_value, *, dtype? dtype=None" + OptionParams, Names: "full",
+		Doc: opdef.Doc{Summary: "A tensor of one value", Formula: "fill_value",
+			Notes: "Without dtype: bool, int64, float32 or complex64 by the kind of fill_value.", Source: "torch.full"},
+		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Kernel: func(a *fullArgs) ([]*tensor.Tensor, error) {
+			return Constant(a.Size, a.FillValue, elements.OrElse(a.Dtype, dtypeOfNumber(a.FillValue)))
+		},
+		Cases: func(*rand.Rand) []*fullArgs {
+			bf := tensor.BFloat16
+			return []*fullArgs{{[]int{2, 3}, opdef.Float(1.5), nil}, {[]int{}, opdef.Int(7), nil},
+				{[]int{0, 2}, opdef.Bool(true), nil}, {[]int{3}, opdef.Float(0.1), &bf},
+				{[]int{2}, opdef.Cplx(1 + 2i), nil}}
+		},
+	}.Entry(),
+	opdef.Op[fullLikeArgs]{
+		Schema: "full_like(Tensor self, Scalar fill_value, *, dtype? dtype=None" + OptionParams, Names: "full_like",
+		Doc: opdef.Doc{Summary: "A tensor of one value, of the shape of another", Formula: "fill_value",
+			Source: "torch.full_like"},
+		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Kernel: func(a *fullLikeArgs) ([]*tensor.Tensor, error) {
+			return Constant(a.Self.Shape, a.FillValue, elements.OrElse(a.Dtype, a.Self.DType))
+		},
+		Cases: func(r *rand.Rand) []*fullLikeArgs {
+			var cs []*fullLikeArgs
+			for _, x := range conversionCases(r) {
+				cs = append(cs, &fullLikeArgs{Self: x, FillValue: opdef.Int(1)})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Op[newFullArgs]{
+		Schema: "new_full(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None" + OptionParams,
+		Names:  "Tensor.new_full",
+		Doc: opdef.Doc{Summary: "A tensor of one value, of the dtype of another", Formula: "fill_value",
+			Source: "torch.Tensor.new_full"},
+		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Kernel: func(a *newFullArgs) ([]*tensor.Tensor, error) {
+			return Constant(a.Size, a.FillValue, elements.OrElse(a.Dtype, a.Self.DType))
+		},
+		Cases: func(r *rand.Rand) []*newFullArgs {
+			var cs []*newFullArgs
+			for _, x := range conversionCases(r) {
+				cs = append(cs, &newFullArgs{Self: x, Size: []int{2, 3}, FillValue: opdef.Int(1)})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Op[fillArgs]{
+		Schema: "fill(Tensor self, Tensor|Scalar value) -> Tensor", Names: "fill", InPlace: true,
+		Doc:   opdef.Doc{Summary: "The tensor filled with one value", Formula: "value", Source: "torch.Tensor.fill_"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}}, Trivial: true,
+		Kernel: fill, Grad: fillGrad, GradTerms: func(a *fillArgs) int { return a.Self.Numel() }, Cases: fillCases,
+	}.Entry(),
+	opdef.Op[fillArgs]{
+		Schema: "fill_(Tensor self, Tensor|Scalar value) -> Tensor", Names: "Tensor.fill_", InPlace: true,
+		Doc:   opdef.Doc{Summary: "Fills the tensor with one value", Formula: "value", Source: "torch.Tensor.fill_"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}}, Trivial: true,
+		Kernel: fill, Grad: fillGrad, GradTerms: func(a *fillArgs) int { return a.Self.Numel() }, Cases: fillCases,
+	}.Entry(),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "zero_(Tensor self) -> Tensor", Names: "Tensor.zero_ zero_ nn.init.zeros_", InPlace: true,
+		Doc:   opdef.Doc{Summary: "Fills the tensor with zeros", Formula: "0", Source: "torch.Tensor.zero_"},
+		Error: elements.ExactError, Trivial: true,
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
+			return Constant(a.Self.Shape, opdef.Int(0), a.Self.DType)
+		},
+		Grad: func(a *opdef.UnaryArgs, _ *opdef.Grad) (opdef.Grads, error) {
+			return opdef.Grads{"self": {elements.ZeroGrad(a.Self)}}, nil
+		},
+		Cases: sameCases,
+	}.Entry(),
+	opdef.Op[arangeArgs]{
+		Schema: "arange.start(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None" + OptionParams,
+		Names:  "arange",
+		Doc: opdef.Doc{Summary: "Evenly spaced numbers",
+			Formula: "start + i*step, i = 0 .. ceil((end - start)/step) - 1",
+			Notes:   "Without dtype: int64 if all numbers are integers, else float32.", Source: "torch.arange"},
+		Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument, Kernel: arange, Scale: arangeScale,
+		Cases: func(*rand.Rand) []*arangeArgs {
+			f64 := tensor.Float64
+			return []*arangeArgs{
+				{opdef.Int(1), opdef.Int(7), opdef.Int(2), nil}, {opdef.Float(0), opdef.Float(1),
+					opdef.Float(0.1), nil},
+				{opdef.Int(5), opdef.Int(-5), opdef.Int(-3), nil}, {opdef.Float(-1), opdef.Float(1), opdef.Float(0.3),
+					&f64}, {opdef.Int(3), opdef.Int(3), opdef.Int(1), nil},
+			}
+		},
+	}.Entry(),
+	opdef.Op[arangeEndArgs]{
+		Schema: "arange(Scalar end, *, dtype? dtype=None" + OptionParams, Names: "arange",
+		Doc:   opdef.Doc{Summary: "Numbers from 0", Formula: "i, i = 0 .. ceil(end) - 1", Source: "torch.arange"},
+		Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument,
+		Kernel: func(a *arangeEndArgs) ([]*tensor.Tensor, error) {
+			return arange(&arangeArgs{opdef.Int(0), a.End, opdef.Int(1), arangeDType(a.Dtype, a.End)})
+		},
+		Cases: func(*rand.Rand) []*arangeEndArgs {
+			h := tensor.Float16
+			return []*arangeEndArgs{{opdef.Int(5), nil}, {opdef.Float(3.5), nil}, {opdef.Int(0), nil},
+				{opdef.Int(4), &h}}
+		},
+	}.Entry(),
+	opdef.Op[linspaceArgs]{
+		Schema: "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None" + OptionParams, Names: "linspace",
+		Doc: opdef.Doc{Summary: "Evenly spaced numbers with both ends", Formula: "start + i*(end - start)/(steps - 1)",
+			Notes:  "The second half counts back from end. Integers are computed in float32 and truncated.",
+			Source: "torch.linspace"},
+		Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument, Kernel: linspace,
+		Scale: func(a *linspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			s := math.Max(magnitudeOfNumber(a.Start), magnitudeOfNumber(a.End))
+			return []*tensor.Tensor{tensor.Full(tensor.Float64, outs[0].Shape, s)}
+		},
+		Cases: func(*rand.Rand) []*linspaceArgs {
+			i64, c := tensor.Int64, tensor.Complex64
+			return []*linspaceArgs{
+				{opdef.Int(0), opdef.Int(1), 5, nil}, {opdef.Float(-2.5), opdef.Float(3), 4, nil},
+				{opdef.Int(1), opdef.Int(9), 4, &i64}, {opdef.Int(1), opdef.Int(2), 1, nil},
+				{opdef.Int(1), opdef.Int(2), 0, nil}, {opdef.Int(1), opdef.Cplx(2i), 3, &c},
+			}
+		},
+	}.Entry(),
+	opdef.Op[logspaceArgs]{
+		Schema: "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, dtype? dtype=None" + OptionParams,
+		Names:  "logspace",
+		Doc: opdef.Doc{Summary: "Powers of a base with evenly spaced exponents",
+			Formula: "base ** (start + i*(end - start)/(steps - 1))", Source: "torch.logspace"},
+		Error: opdef.Error{Class: opdef.Elementwise}, NoGrad: elements.NoDifferentiableArgument, Kernel: logspace,
+		Scale: func(a *logspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			// The exponent is rounded before the power is taken.
+			k := math.Abs(math.Log(math.Abs(a.Base))) * math.Max(magnitudeOfNumber(a.Start), magnitudeOfNumber(a.End))
+			if !elements.IsFinite(k) {
+				k = 1
+			}
+			return []*tensor.Tensor{opdef.Map(tensor.Float64, opdef.Abs(outs[0]),
+				func(y float64) float64 { return y * (1 + k) })}
+		},
+		Cases: func(*rand.Rand) []*logspaceArgs {
+			i64 := tensor.Int64
+			return []*logspaceArgs{{opdef.Int(0), opdef.Int(2), 5, 10, nil}, {opdef.Float(-2.5), opdef.Float(3), 4, 2,
+				nil}, {opdef.Int(0), opdef.Int(3), 4, 2, &i64}}
+		},
+	}.Entry(),
+	opdef.Op[eyeArgs]{
+		Schema: "eye(int n, int? m=None, *, dtype? dtype=None" + OptionParams, Names: "eye",
+		Doc:   opdef.Doc{Summary: "Identity matrix", Formula: "1 where row = column, else 0", Source: "torch.eye"},
+		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Kernel: func(a *eyeArgs) ([]*tensor.Tensor, error) {
+			n, m := a.N, elements.OrElse(a.M, a.N)
+			if n < 0 || m < 0 {
+				return nil, opdef.Refuse("n", "want sizes of 0 or more, got %d and %d", n, m)
+			}
+			v := make([]int64, n*m)
+			for i := range min(n, m) {
+				v[i*m+i] = 1
+			}
+			return elements.Result(opdef.Cast(tensor.New(tensor.Int64, []int{n, m}, v),
+				elements.OrElse(a.Dtype, tensor.DefaultDType)))
+		},
+		Cases: func(*rand.Rand) []*eyeArgs {
+			m, c := 4, tensor.Complex64
+			return []*eyeArgs{{3, nil, nil}, {2, &m, nil}, {0, nil, nil}, {2, nil, &c}}
+		},
+	}.Entry(),
+	triangle("tril_indices", "Indices of the lower triangle", func(r, c, offset int) bool { return c <= r+offset }),
+	triangle("triu_indices", "Indices of the upper triangle", func(r, c, offset int) bool { return c >= r+offset }),
+	opdef.Op[dataArgs]{
+		Schema: "tensor(any data, *, dtype? dtype=None" + OptionParams, Names: "tensor",
+		Doc: opdef.Doc{Summary: "A tensor of Python numbers in nested sequences", Formula: "data",
+			Source: "torch.tensor"},
+		Error: elements.ExactError, NoGrad: "the result is a leaf", Trivial: true,
+		Kernel: func(a *dataArgs) ([]*tensor.Tensor, error) { return fromData(a.Data, a.Dtype) },
+		Cases:  dataCases,
+	}.Entry(),
+	opdef.Op[dataArgs]{
+		Schema: "as_tensor(any data, dtype? dtype=None, Device? device=None) -> Tensor",
+		Names:  "as_tensor asarray from_numpy",
+		Doc: opdef.Doc{Summary: "A tensor of Python numbers in nested sequences, or a tensor converted",
+			Formula: "data", Source: "torch.as_tensor"},
+		Error: elements.ExactError, NoGrad: "gradients belong to the argument", Trivial: true,
+		Kernel: func(a *dataArgs) ([]*tensor.Tensor, error) { return fromData(a.Data, a.Dtype) },
+		Cases:  dataCases,
+	}.Entry(),
+	opdef.Op[newTensorArgs]{
+		Schema: "new_tensor(Tensor self, any data, *, dtype? dtype=None" + OptionParams, Names: "Tensor.new_tensor",
+		Doc: opdef.Doc{Summary: "A tensor of Python numbers, of the dtype of another tensor", Formula: "data",
+			Source: "torch.Tensor.new_tensor"},
+		Error: elements.ExactError, NoGrad: "the result is a leaf", Trivial: true,
+		Kernel: func(a *newTensorArgs) ([]*tensor.Tensor, error) {
+			dt := elements.OrElse(a.Dtype, a.Self.DType)
+			return fromData(a.Data, &dt)
+		},
+		Cases: func(r *rand.Rand) []*newTensorArgs {
+			var cs []*newTensorArgs
+			for _, c := range dataCases(r) {
+				cs = append(cs, &newTensorArgs{opdef.Gen{R: r}.Normal(tensor.Float32, 2), c.Data, nil})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Op[scalarTensorArgs]{
+		Schema: "scalar_tensor(Scalar s, *, dtype? dtype=None" + OptionParams, Names: "scalar_tensor",
+		Doc:   opdef.Doc{Summary: "A 0-d tensor", Formula: "s", Source: "torch.scalar_tensor"},
+		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Kernel: func(a *scalarTensorArgs) ([]*tensor.Tensor, error) {
+			return Constant(nil, a.S, elements.OrElse(a.Dtype, tensor.DefaultDType))
+		},
+		Cases: func(*rand.Rand) []*scalarTensorArgs {
+			return []*scalarTensorArgs{{opdef.Float(2.5), nil}, {opdef.Int(3), nil}}
+		},
+	}.Entry(),
+	constantInit("constant_", "(Tensor tensor, Scalar val) -> Tensor",
+		func(a *constantArgs) opdef.Scalar { return a.Val }),
+	opdef.Op[onesInitArgs]{
+		Schema: "ones_(Tensor tensor) -> Tensor", Names: "nn.init.ones_", InPlace: true,
+		Doc:   opdef.Doc{Summary: "Fills the tensor with ones", Formula: "1", Source: "torch.nn.init.ones_"},
+		Error: elements.ExactError, NoGrad: "run without gradients", Trivial: true,
+		Kernel: func(a *onesInitArgs) ([]*tensor.Tensor, error) {
+			return Constant(a.Tensor.Shape, opdef.Int(1), a.Tensor.DType)
+		},
+		Cases: func(r *rand.Rand) []*onesInitArgs {
+			return []*onesInitArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3)}}
+		},
+	}.Entry(),
+}
+
+// NewSizeArgs are the arguments of operators that make a tensor of a size.
+type NewSizeArgs struct {
+	Size  []int
+	Dtype *tensor.DType
+}
+
+// NewLikeArgs are the arguments of operators that make a tensor of another's
+// size.
+type NewLikeArgs struct {
+	Self  *tensor.Tensor
+	Dtype *tensor.DType
+}
+
+// NewArgs are the arguments of methods that make a tensor of a size and of the
+// dtype of self.
+type NewArgs struct {
+	Self  *tensor.Tensor
+	Size  []int
+	Dtype *tensor.DType
+}
+
+type fullArgs struct {
+	Size      []int
+	FillValue opdef.Scalar
+	Dtype     *tensor.DType
+}
+
+type fullLikeArgs struct {
+	Self      *tensor.Tensor
+	FillValue opdef.Scalar
+	Dtype     *tensor.DType
+}
+
+type newFullArgs struct {
+	Self      *tensor.Tensor
+	Size      []int
+	FillValue opdef.Scalar
+	Dtype     *tensor.DType
+}
+
+type fillArgs struct{ Self, Value *tensor.Tensor }
+
+type arangeArgs struct {
+	Start, End, Step opdef.Scalar
+	Dtype            *tensor.DType
+}
+
+type arangeEndArgs struct {
+	End   opdef.Scalar
+	Dtype *tensor.DType
+}
+
+type linspaceArgs struct {
+	Start, End opdef.Scalar
+	Steps      int
+	Dtype      *tensor.DType
+}
+
+type logspaceArgs struct {
+	Start, End opdef.Scalar
+	Steps      int
+	Base       float64
+	Dtype      *tensor.DType
+}
+
+type eyeArgs struct {
+	N     int
+	M     *int
+	Dtype *tensor.DType
+}
+
+type triangleArgs struct {
+	Row, Col, Offset int
+	Dtype            tensor.DType
+}
+
+type dataArgs struct {
+	Data  value.Value
+	Dtype *tensor.DType
+}
+
+type newTensorArgs struct {
+	Self  *tensor.Tensor
+	Data  value.Value
+	Dtype *tensor.DType
+}
+
+type scalarTensorArgs struct {
+	S     opdef.Scalar
+	Dtype *tensor.DType
+}
+
+type constantArgs struct {
+	Tensor *tensor.Tensor
+	Val    opdef.Scalar
+}
+
+type onesInitArgs struct{ Tensor *tensor.Tensor }
+
+// Constant is a tensor of one value, which takes the memory of one element.
+func Constant(size []int, v opdef.Scalar, dt tensor.DType) ([]*tensor.Tensor, error) {
+	if err := elements.CheckSize(size); err != nil {
+		return nil, err
+	}
+	t, err := elements.FillValue("fill_value", v, dt)
+	if err != nil {
+		return nil, err
+	}
+	switch dt.Kind() {
+	case tensor.KindComplex:
+		return elements.Result(tensor.Full(dt, size, tensor.At[complex128](t, 0)))
+	case tensor.KindFloat:
+		return elements.Result(tensor.Full(dt, size, tensor.At[float64](t, 0)))
+	}
+	return elements.Result(tensor.Full(dt, size, tensor.At[int64](t, 0)))
+}
+
+func dtypeOfNumber(s opdef.Scalar) tensor.DType {
+	switch s.Kind() {
+	case tensor.KindBool:
+		return tensor.Bool
+	case tensor.KindInt:
+		return tensor.Int64
+	case tensor.KindComplex:
+		return tensor.DefaultDType.Complex()
+	}
+	return tensor.DefaultDType
+}
+
+func magnitudeOfNumber(s opdef.Scalar) float64 { return s.Abs().Float64() }
+
+func filled(name, summary string, v int64) *opdef.Entry {
+	return opdef.Op[NewSizeArgs]{
+		Schema: name + "(int[]... size, *, dtype? dtype=None" + OptionParams, Names: name,
+		Doc:   opdef.Doc{Summary: summary, Source: "torch." + name},
+		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Kernel: func(a *NewSizeArgs) ([]*tensor.Tensor, error) {
+			return Constant(a.Size, opdef.Int(v), elements.OrElse(a.Dtype, tensor.DefaultDType))
+		},
+		Cases: SizeCases,
+	}.Entry()
+}
+
+// SizeCases are cases of operators that make a tensor of a size.
+func SizeCases(*rand.Rand) []*NewSizeArgs {
+	i32, c := tensor.Int32, tensor.Complex64
+	return []*NewSizeArgs{{[]int{2, 3}, nil}, {[]int{}, nil}, {[]int{0, 2}, nil}, {[]int{4}, &i32}, {[]int{2}, &c}}
+}
+
+func filledLike(name, summary string, v int64) *opdef.Entry {
+	return opdef.Op[NewLikeArgs]{
+		Schema: name + "(Tensor self, *, dtype? dtype=None" + OptionParams, Names: name,
+		Doc:   opdef.Doc{Summary: summary, Source: "torch." + name},
+		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Kernel: func(a *NewLikeArgs) ([]*tensor.Tensor, error) {
+			return Constant(a.Self.Shape, opdef.Int(v), elements.OrElse(a.Dtype, a.Self.DType))
+		},
+		Cases: LikeCases,
+	}.Entry()
+}
+
+// LikeCases are cases of operators that make a tensor of another's size.
+func LikeCases(r *rand.Rand) []*NewLikeArgs {
+	i32 := tensor.Int32
+	var cs []*NewLikeArgs
+	for _, x := range conversionCases(r) {
+		cs = append(cs, &NewLikeArgs{Self: x})
+	}
+	return append(cs, &NewLikeArgs{cs[0].Self, &i32})
+}
+
+func filledNew(name, summary string, v int64) *opdef.Entry {
+	return opdef.Op[NewArgs]{
+		Schema: name + "(Tensor self, int[]... size, *, dtype? dtype=None" + OptionParams, Names: "Tensor." + name,
+		Doc:   opdef.Doc{Summary: summary, Source: "torch.Tensor." + name},
+		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Kernel: func(a *NewArgs) ([]*tensor.Tensor, error) {
+			return Constant(a.Size, opdef.Int(v), elements.OrElse(a.Dtype, a.Self.DType))
+		},
+		Cases: NewCases,
+	}.Entry()
+}
+
+// NewCases are cases of methods that make a tensor of a size.
+func NewCases(r *rand.Rand) []*NewArgs {
+	var cs []*NewArgs
+	for i, x := range conversionCases(r) {
+		cs = append(cs, &NewArgs{Self: x, Size: [][]int{{2, 3}, {}, {0, 2}}[i%3]})
+	}
+	return cs
+}
+
+func fill(a *fillArgs) ([]*tensor.Tensor, error) {
+	if a.Value.Dim() != 0 {
+		return nil, opdef.Refuse("value", "want a number or a 0-d tensor, got %s", a.Value.Meta())
+	}
+	return Constant(a.Self.Shape, opdef.ScalarAt(a.Value, 0), a.Self.DType)
+}
+
+func fillGrad(a *fillArgs, g *opdef.Grad) (opdef.Grads, error) {
+	return opdef.Grads{"self": {elements.ZeroGrad(a.Self)}, "value": {elements.SumGradTo(g.Out[0], a.Value)}}, nil
+}
+
+func fillCases(r *rand.Rand) []*fillArgs {
+	var cs []*fillArgs
+	for _, x := range conversionCases(r) {
+		cs = append(cs, &fillArgs{x, tensor.Wrap(int64(1))})
+	}
+	return append(cs, &fillArgs{cs[0].Self, opdef.Gen{R: r}.Normal(tensor.Float64)})
+}
+
+func triangle(name, summary string, in func(r, c, offset int) bool) *opdef.Entry {
+	return opdef.Op[triangleArgs]{
+		Schema: name + "(int row, int col, int offset=0, *, dtype dtype=int64" + OptionParams, Names: name,
+		Doc: opdef.Doc{Summary: summary, Formula: "rows in the first row of the result, columns in the second",
+			Source: "torch." + name},
+		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Kernel: func(a *triangleArgs) ([]*tensor.Tensor, error) {
+			if a.Row < 0 || a.Col < 0 {
+				return nil, opdef.Refuse("row", "want sizes of 0 or more, got %d and %d", a.Row, a.Col)
+			}
+			if !a.Dtype.IsIntegral() {
+				return nil, opdef.Refuse("dtype", "want an integer dtype, got %s", a.Dtype)
+			}
+			var rows, cols []int64
+			for r := range a.Row {
+				for c := range a.Col {
+					if in(r, c, a.Offset) {
+						rows, cols = append(rows, int64(r)), append(cols, int64(c))
+					}
+				}
+			}
+			return elements.Result(tensor.New(a.Dtype, []int{2, len(rows)}, append(rows, cols...)))
+		},
+		Cases: func(*rand.Rand) []*triangleArgs {
+			return []*triangleArgs{{3, 3, 0, tensor.Int64}, {3, 4, 1, tensor.Int64}, {4, 2, -1, tensor.Int32},
+				{0, 3, 0, tensor.Int64}}
+		},
+	}.Entry()
+}
+
+func constantInit(name, params string, v func(*constantArgs) opdef.Scalar) *opdef.Entry {
+	return opdef.Op[constantArgs]{
+		Schema: name + params, Names: "nn.init." + name, InPlace: true,
+		Doc:   opdef.Doc{Summary: "Fills the tensor with one value", Formula: "val", Source: "torch.nn.init." + name},
+		Error: elements.ExactError, NoGrad: "run without gradients", Trivial: true,
+		Kernel: func(a *constantArgs) ([]*tensor.Tensor, error) {
+			return Constant(a.Tensor.Shape, v(a), a.Tensor.DType)
+		},
+		Cases: func(r *rand.Rand) []*constantArgs {
+			return []*constantArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), opdef.Float(0.5)}}
+		},
+	}.Entry()
+}

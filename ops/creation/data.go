@@ -1,0 +1,95 @@
+package creation
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// fromData makes a tensor of numbers in nested sequences, or converts one.
+func fromData(v value.Value, dt *tensor.DType) ([]*tensor.Tensor, error) {
+	if t, ok := v.(*tensor.Tensor); ok {
+		if !t.DType.Computable() {
+			return nil, opdef.Refuse("data", "dtype %s has no values to compute with", t.DType)
+		}
+		return elements.Result(opdef.Cast(t, elements.OrElse(dt, t.DType)))
+	}
+	var flat []opdef.Scalar
+	shape, err := nestedNumbers(v, &flat, 0)
+	if err != nil {
+		return nil, err
+	}
+	d := tensor.Invalid
+	for _, s := range flat {
+		d = tensor.Promote(d, dtypeOfNumber(s))
+	}
+	if len(flat) == 0 {
+		d = tensor.DefaultDType
+	}
+	d = elements.OrElse(dt, d)
+	switch d.Kind() {
+	case tensor.KindComplex:
+		return elements.Result(tensor.New(d, shape, numbers(flat, opdef.Scalar.Complex128)))
+	case tensor.KindFloat:
+		return elements.Result(tensor.New(d, shape, numbers(flat, opdef.Scalar.Float64)))
+	case tensor.KindBool:
+		return elements.Result(tensor.New(d, shape,
+			numbers(flat, func(s opdef.Scalar) int64 { return elements.Indicator(s.Complex128() != 0) })))
+	}
+	return elements.Result(tensor.New(d, shape, numbers(flat, opdef.Scalar.Int64)))
+}
+
+func numbers[T any](ss []opdef.Scalar, f func(opdef.Scalar) T) []T {
+	out := make([]T, len(ss))
+	for i, s := range ss {
+		out[i] = f(s)
+	}
+	return out
+}
+
+// maxNesting bounds the depth of nested sequences, which may contain themselves.
+const maxNesting = 64
+
+// nestedNumbers appends the numbers in v to flat and returns the shape v spells.
+func nestedNumbers(v value.Value, flat *[]opdef.Scalar, depth int) ([]int, error) {
+	seq, ok := v.(*value.Sequence)
+	if !ok {
+		s, ok := opdef.ScalarOf(v)
+		if t, isTensor := v.(*tensor.Tensor); isTensor && t.Numel() == 1 && t.DType.Computable() {
+			s, ok = opdef.ScalarAt(t, 0), true
+		}
+		if !ok {
+			return nil, opdef.Refuse("data", "want numbers, got %s", opdef.TypeName(v))
+		}
+		*flat = append(*flat, s)
+		return []int{}, nil
+	}
+	if depth == maxNesting {
+		return nil, opdef.Refuse("data", "nested more than %d deep", maxNesting)
+	}
+	var inner []int
+	for i, it := range seq.Items {
+		sh, err := nestedNumbers(it, flat, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 && !slices.Equal(sh, inner) {
+			return nil, opdef.Refuse("data", "items of different shapes at depth %d", depth)
+		}
+		inner = sh
+	}
+	return append([]int{len(seq.Items)}, inner...), nil
+}
+
+func dataCases(*rand.Rand) []*dataArgs {
+	bf := tensor.BFloat16
+	return []*dataArgs{
+		{value.NewList(int64(1), int64(2), int64(3)), nil},
+		{value.NewList(value.NewTuple(1.5, int64(2)), value.NewTuple(0.0, -1.0)), nil}, {0.1, &bf}, {true, nil},
+		{value.NewList(), nil},
+	}
+}

@@ -1,0 +1,309 @@
+package distance
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+)
+
+type cdistArgs struct {
+	X1, X2      *tensor.Tensor
+	P           float64
+	ComputeMode *string
+}
+
+type pdistArgs struct {
+	Input *tensor.Tensor
+	P     float64
+}
+
+// pairs is the cdist call of the rows with themselves.
+func (a *pdistArgs) pairs() *cdistArgs { return &cdistArgs{X1: a.Input, X2: a.Input, P: a.P} }
+
+// distances are those of all rows from all.
+func (a *pdistArgs) distances() (*tensor.Tensor, error) {
+	x := a.Input
+	if x.Dim() != 2 || x.DType != tensor.Float32 && x.DType != tensor.Float64 {
+		return nil, opdef.Refuse("input", "want a matrix of float32 or float64, got %s", x.Meta())
+	}
+	if !(a.P >= 0) {
+		return nil, opdef.Refuse("p", "want no negative number, got %v", a.P)
+	}
+	return a.pairs().distances()
+}
+
+// plan checks the call and gives the batch shape.
+func (a *cdistArgs) plan() (batch []int, err error) {
+	for arg, t := range map[string]*tensor.Tensor{"x1": a.X1, "x2": a.X2} {
+		if t.Dim() < 2 {
+			return nil, opdef.Refuse(arg, "want at least 2 dimensions, got shape %s", tensor.ShapeString(t.Shape))
+		}
+		if !t.DType.IsFloat() {
+			return nil, opdef.Refuse(arg, "not defined for dtype %s", t.DType)
+		}
+	}
+	m, n := a.X1.Dim(), a.X2.Dim()
+	switch {
+	case a.X1.Shape[m-1] != a.X2.Shape[n-1]:
+		return nil, opdef.Refuse("x2", "want %d columns as of x1, got %d", a.X1.Shape[m-1], a.X2.Shape[n-1])
+	case !(a.P >= 0):
+		return nil, opdef.Refuse("p", "want no negative number, got %v", a.P)
+	case a.ComputeMode != nil && !slices.Contains([]string{"use_mm_for_euclid_dist_if_necessary",
+		"use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"}, *a.ComputeMode):
+		return nil, opdef.Refuse("compute_mode", "%q is not known", *a.ComputeMode)
+	}
+	if batch, err = tensor.Broadcast(a.X1.Shape[:m-2], a.X2.Shape[:n-2]); err != nil {
+		return nil, opdef.Refuse("x2", "batch dimensions: %v", err)
+	}
+	return batch, nil
+}
+
+// expand gives both matrices with the common batch dimensions.
+func (a *cdistArgs) expand() (x1, x2 *tensor.Tensor, shape []int, err error) {
+	batch, err := a.plan()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	full := func(t *tensor.Tensor) *tensor.Tensor {
+		u, e := t.Expand(append(slices.Clone(batch), t.Shape[t.Dim()-2:]...)...)
+		if e != nil {
+			err = opdef.Refuse("x2", "%v", e)
+		}
+		return u
+	}
+	x1, x2 = full(a.X1), full(a.X2)
+	return x1, x2, append(slices.Clone(batch), a.X1.Shape[a.X1.Dim()-2], a.X2.Shape[a.X2.Dim()-2]), err
+}
+
+// pairRows computes f for every pair of rows; the result has rows of x1's rows.
+func pairRows(dt tensor.DType, x1, x2 *tensor.Tensor, shape []int, f func(u, v []float64) float64) *tensor.Tensor {
+	k := len(shape)
+	rows, cols, width := shape[k-2], shape[k-1], x1.Shape[k-1]
+	b := tensor.Data[float64](x2)
+	return opdef.Rows(dt, shape, max(cols, 1), func(row int, dst []float64) {
+		u := opdef.Scratch[float64](width)
+		tensor.Load(x1, row*width, *u)
+		for j := range dst {
+			at := (row/rows*cols + j) * width
+			dst[j] = f(*u, b[at:at+width])
+		}
+		opdef.Release(u)
+	})
+}
+
+func (a *cdistArgs) distances() (*tensor.Tensor, error) {
+	x1, x2, shape, err := a.expand()
+	if err != nil {
+		return nil, err
+	}
+	dt, _, err := opdef.Common(a.X1, a.X2)
+	if err != nil {
+		return nil, err
+	}
+	return pairRows(dt, x1, x2, shape, a.distance), nil
+}
+
+// distance is that of two rows.
+func (a *cdistArgs) distance(u, v []float64) float64 {
+	if a.P == 1 || a.P == 2 {
+		d := opdef.Scratch[float64](len(u))
+		defer opdef.Release(d)
+		vmath.Sub(*d, u, v)
+		if a.P == 2 {
+			return math.Sqrt(vmath.Dot(*d, *d))
+		}
+		vmath.Abs(*d, *d)
+		return vmath.Sum(*d)
+	}
+	s := 0.0
+	for i, x := range u {
+		d := math.Abs(x - v[i])
+		switch {
+		case a.P == 0:
+			if d != 0 {
+				s++
+			}
+		case math.IsInf(a.P, 1):
+			s = math.Max(s, d)
+		default:
+			s += math.Pow(d, a.P)
+		}
+	}
+	if a.P == 0 || math.IsInf(a.P, 1) {
+		return s
+	}
+	return math.Pow(s, 1/a.P)
+}
+
+// cdistScale: torch computes Euclidean distances of many rows from a matrix
+// product, |u|^2 + |v|^2 - 2uv, whose error is relative to the norms.
+func cdistScale(a *cdistArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+	x1, x2, shape, err := a.expand()
+	mode := ""
+	if a.ComputeMode != nil {
+		mode = *a.ComputeMode
+	}
+	few := err == nil && shape[len(shape)-2] <= 25 && shape[len(shape)-1] <= 25
+	if err != nil || a.P != 2 || mode == "donot_use_mm_for_euclid_dist" || few && mode != "use_mm_for_euclid_dist" {
+		return []*tensor.Tensor{opdef.Abs(outs[0])}
+	}
+	u := 0x1p-24
+	if outs[0].DType == tensor.Float64 {
+		u = 0x1p-53
+	}
+	norms := pairRows(tensor.Float64, x1, x2, shape, func(p, q []float64) float64 {
+		s := 0.0
+		for i, x := range p {
+			s += x*x + q[i]*q[i]
+		}
+		return s
+	})
+	return []*tensor.Tensor{opdef.Zip(tensor.Float64, norms, outs[0], func(s, d float64) float64 {
+		return s / math.Max(d, math.Sqrt(u*s)+math.SmallestNonzeroFloat64)
+	})}
+}
+
+func cdistGrad(a *cdistArgs, g *opdef.Grad) (opdef.Grads, error) {
+	x1, x2, shape, err := a.expand()
+	if err != nil {
+		return nil, err
+	}
+	// slope is the derivative of the distance r by a difference d; for p = 2 it is d/r.
+	slope := func(d, r float64) float64 {
+		abs := math.Abs(d)
+		switch {
+		case r == 0 || a.P == 0 || d == 0:
+			return 0
+		case a.P == 1:
+			return math.Copysign(1, d)
+		case math.IsInf(a.P, 1):
+			if abs == r {
+				return math.Copysign(1, d)
+			}
+			return 0
+		}
+		return math.Copysign(math.Pow(abs/r, a.P-1), d)
+	}
+	side := func(x, y, gr, dist *tensor.Tensor) *tensor.Tensor {
+		k := x.Dim()
+		rows, cols, width := x.Shape[k-2], y.Shape[k-2], x.Shape[k-1]
+		yd, gd, rd := tensor.Data[float64](y), tensor.Data[float64](gr), tensor.Data[float64](dist)
+		return opdef.Rows(g.Outs[0].DType, x.Shape, max(width, 1), func(row int, dst []float64) {
+			u, d := opdef.Scratch[float64](width), opdef.Scratch[float64](width)
+			tensor.Load(x, row*width, *u)
+			clear(dst)
+			for j := range cols {
+				at := (row/rows*cols + j) * width
+				gj, rj := gd[row*cols+j], rd[row*cols+j]
+				if a.P == 2 {
+					if rj != 0 {
+						vmath.Sub(*d, *u, yd[at:at+width])
+						vmath.Axpy(dst, gj/rj, *d)
+					}
+					continue
+				}
+				for i, v := range yd[at : at+width] {
+					dst[i] += gj * slope((*u)[i]-v, rj)
+				}
+			}
+			opdef.Release(u)
+			opdef.Release(d)
+		})
+	}
+	k := len(shape)
+	t, d := g.Out[0], g.Outs[0]
+	return opdef.Grads{
+		"x1": {opdef.SumTo(side(x1, x2, t, d), a.X1.Shape)},
+		"x2": {opdef.SumTo(side(x2, x1, t.Transpose(k-2, k-1), d.Transpose(k-2, k-1)), a.X2.Shape)},
+	}, nil
+}
+
+var distanceOps = []*opdef.Entry{
+	opdef.Op[cdistArgs]{
+		Schema: "cdist(Tensor x1, Tensor x2, float p=2.0, str? compute_mode=None) -> Tensor",
+		Names:  "cdist functional.cdist",
+		Doc: opdef.Doc{Summary: "Distances between all pairs of rows of two batches of matrices",
+			Formula: "norm(x1[..., i, :] - x2[..., j, :], p)", Notes: "The gradient is zero where rows coincide.",
+			Source: "torch.cdist"},
+		Error:    opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
+		Autocast: opdef.AutocastFloat32,
+		Kernel:   func(a *cdistArgs) ([]*tensor.Tensor, error) { return elements.ResultOrError(a.distances()) },
+		Grad:     cdistGrad,
+		Scale:    cdistScale,
+		Terms:    func(a *cdistArgs) int { return max(1, a.X1.Shape[max(a.X1.Dim()-1, 0)]) },
+		GradTerms: func(a *cdistArgs) int {
+			return max(1, a.X1.Numel(), a.X2.Numel())
+		},
+		Cases: func(r *rand.Rand) []*cdistArgs {
+			g := opdef.Gen{R: r}
+			f32, f64 := tensor.Float32, tensor.Float64
+			exact := "donot_use_mm_for_euclid_dist"
+			var cs []*cdistArgs
+			for _, p := range []float64{2, 1, 3, 1.5, math.Inf(1), 0} {
+				cs = append(cs, &cdistArgs{g.Normal(f64, 4, 3), g.Normal(f64, 2, 3), p, nil})
+			}
+			return append(cs, &cdistArgs{g.Normal(f32, 2, 3, 4), g.Normal(f32, 5, 4), 2, &exact},
+				&cdistArgs{g.Normal(f32, 0, 4), g.Normal(f32, 5, 4), 2, nil},
+				&cdistArgs{opdef.NonContiguous(g.Normal(f64, 3, 2)), opdef.NonContiguous(g.Normal(f64, 2, 2)), 2, nil})
+		},
+	}.Entry(),
+	opdef.Op[pdistArgs]{
+		Schema: "pdist(Tensor input, float p=2.0) -> Tensor",
+		Names:  "pdist F.pdist",
+		Doc: opdef.Doc{Summary: "Distances between all pairs of rows of a matrix",
+			Formula: "norm(input[i] - input[j], p) for i < j", Notes: "The gradient is zero where rows coincide.",
+			Source: "torch.nn.functional.pdist"},
+		Error:     opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
+		Autocast:  opdef.AutocastFloat32,
+		Terms:     func(a *pdistArgs) int { return max(1, elements.LastDim(a.Input.Shape)) },
+		GradTerms: func(a *pdistArgs) int { return max(1, a.Input.Numel()) },
+		Kernel: func(a *pdistArgs) ([]*tensor.Tensor, error) {
+			all, err := a.distances()
+			if err != nil {
+				return nil, err
+			}
+			n := a.Input.Shape[0]
+			d, out := tensor.Data[float64](all), make([]float64, 0, n*max(n-1, 0)/2)
+			for i := range n {
+				out = append(out, d[i*n+i+1:(i+1)*n]...)
+			}
+			return elements.Single(tensor.New(a.Input.DType, []int{len(out)}, out)), nil
+		},
+		Grad: func(a *pdistArgs, g *opdef.Grad) (opdef.Grads, error) {
+			all, err := a.distances()
+			if err != nil {
+				return nil, err
+			}
+			n, up := a.Input.Shape[0], tensor.Data[float64](g.Out[0])
+			square := make([]float64, n*n)
+			for i := range n {
+				k := n - i - 1
+				copy(square[i*n+i+1:(i+1)*n], up[:k])
+				up = up[k:]
+			}
+			both,
+				err := cdistGrad(a.pairs(),
+				opdef.NewGrad(elements.Single(all), elements.Single(tensor.New(tensor.Float64, []int{n, n}, square)),
+					nil))
+			if err != nil {
+				return nil, err
+			}
+			return elements.GradOf("input", opdef.Zip(a.Input.DType, both["x1"][0], both["x2"][0],
+				func(x, y float64) float64 { return x + y })), nil
+		},
+		Cases: func(r *rand.Rand) []*pdistArgs {
+			g := opdef.Gen{R: r}
+			f64 := tensor.Float64
+			return []*pdistArgs{
+				{g.Normal(f64, 4, 3), 2}, {g.Normal(f64, 3, 2), 1}, {g.Normal(f64, 3, 2), 3},
+				{g.Normal(f64, 3, 4), math.Inf(1)}, {g.Normal(tensor.Float32, 5, 2), 2},
+				{g.Normal(tensor.Float32, 1, 2), 2}, {opdef.NonContiguous(g.Normal(f64, 3, 3)), 1.5},
+			}
+		},
+	}.Entry(),
+}

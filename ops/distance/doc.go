@@ -1,0 +1,16 @@
+// Package distance declares distances and similarities of vectors.
+package distance
+
+import (
+	"slices"
+
+	"github.com/optool/optool/opdef"
+)
+
+// Table lists the operators of this package.
+func Table() []*opdef.Entry {
+	return slices.Concat(
+		scaledOps,
+		distanceOps,
+	)
+}

@@ -1,0 +1,69 @@
+package foreach
+
+import (
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+type foreachArgs struct{ Self []*tensor.Tensor }
+
+func (a *foreachArgs) sizes() []int { return []int{len(a.Self)} }
+
+// foreachTensors makes lists of tensors of one shape each, with values that
+// every function is smooth at.
+func foreachTensors(g opdef.Gen) [][]*tensor.Tensor {
+	u := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, 0.55, 0.9, shape...) }
+	f32, f64, bf16 := tensor.Float32, tensor.Float64, tensor.BFloat16
+	return [][]*tensor.Tensor{
+		{u(f64, 2, 3), u(f64, 3), u(f64)},
+		{u(f32, 2, 2), opdef.NonContiguous(u(f32, 3, 2))},
+		{u(bf16, 4)},
+		{u(f32, 3), u(f32, 0, 2), u(f32, 2)},
+	}
+}
+
+func foreachCases(r *rand.Rand) []*foreachArgs {
+	var cs []*foreachArgs
+	for _, l := range foreachTensors(opdef.Gen{R: r}) {
+		cs = append(cs, &foreachArgs{l})
+	}
+	return cs
+}
+
+// foreachPairs are two lists of tensors of equal shapes per case.
+func foreachPairs(r *rand.Rand) (self, other [][]*tensor.Tensor) {
+	g := opdef.Gen{R: r}
+	return foreachTensors(g), foreachTensors(g)
+}
+
+func foreachNumbers(n int) []opdef.Scalar {
+	s := make([]opdef.Scalar, n)
+	for i := range s {
+		s[i] = opdef.Float(0.5 + float64(i))
+	}
+	return s
+}
+
+func foreachPairCases(r *rand.Rand) (cs []*foreachPairArgs) {
+	self, other := foreachPairs(r)
+	for i := range self {
+		cs = append(cs, &foreachPairArgs{self[i], other[i]})
+	}
+	return cs
+}
+
+func foreachScalarCases(r *rand.Rand) (cs []*foreachScalarArgs) {
+	for i, c := range foreachCases(r) {
+		cs = append(cs, &foreachScalarArgs{c.Self, opdef.Float(0.25 + float64(i))})
+	}
+	return cs
+}
+
+func foreachScalarsCases(r *rand.Rand) (cs []*foreachScalarsArgs) {
+	for _, c := range foreachCases(r) {
+		cs = append(cs, &foreachScalarsArgs{c.Self, foreachNumbers(len(c.Self))})
+	}
+	return cs
+}

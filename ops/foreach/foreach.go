@@ -1,0 +1,626 @@
+package foreach
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/activation"
+	"github.com/optool/optool/ops/creation"
+	"github.com/optool/optool/ops/linalg"
+	"github.com/optool/optool/ops/pointwise"
+	"github.com/optool/optool/ops/reduction"
+	"github.com/optool/optool/ops/special"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// foreachOps apply one op to every tensor of a list (torch._foreach_*): the
+// kernels, gradients and error bounds are those of the op itself. Their in-place
+// forms return None. They are built from the other tables, when those are done.
+func foreachOps() []*opdef.Entry {
+	return slices.Concat(
+		foreachUnaries("abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor",
+			"frac", "lgamma", "log", "log10",
+			"log1p", "log2", "neg", "reciprocal", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan",
+			"tanh", "trunc"),
+		foreach[foreachArgs]{
+			name: "round", params: "Tensor[] self", sizes: (*foreachArgs).sizes,
+			call:  func(a *foreachArgs, i int) any { return &pointwise.RoundArgs{Self: a.Self[i]} },
+			cases: foreachCases,
+		}.entries(),
+		foreachScaledSums("add", true), foreachScaledSums("sub", false),
+		foreachProducts("mul", "mul"), foreachProducts("div", "div"),
+		foreachBinaries("maximum", "maximum"), foreachBinaries("minimum", "minimum"),
+		foreachBinaries("clamp_min", "maximum"), foreachBinaries("clamp_max", "minimum"),
+		foreachPowers(), foreachAddc("addcmul"), foreachAddc("addcdiv"), foreachLerps(), foreachMoves(),
+		foreach[foreachNormArgs]{
+			name: "norm", base: "linalg_vector_norm", params: "Tensor[] self, Scalar ord=2, dtype? dtype=None",
+			args:  map[string]string{"x": "self"},
+			sizes: func(a *foreachNormArgs) []int { return []int{len(a.Self)} },
+			call: func(a *foreachNormArgs, i int) any {
+				return &linalg.VectorNormArgs{X: a.Self[i], Ord: a.Ord, Dtype: a.Dtype}
+			},
+			cases: func(r *rand.Rand) []*foreachNormArgs {
+				var cs []*foreachNormArgs
+				for i, c := range foreachCases(r) {
+					cs = append(cs, &foreachNormArgs{Self: c.Self, Ord: opdef.Int(int64(i%2 + 1))})
+				}
+				return cs
+			},
+			functional: true,
+		}.entries(),
+	)
+}
+
+type foreachPairArgs struct{ Self, Other []*tensor.Tensor }
+
+type foreachSumArgs struct {
+	Self, Other []*tensor.Tensor
+	Alpha       opdef.Scalar
+}
+
+type foreachScalarArgs struct {
+	Self   []*tensor.Tensor
+	Scalar opdef.Scalar
+}
+
+type foreachScalarsArgs struct {
+	Self    []*tensor.Tensor
+	Scalars []opdef.Scalar
+}
+
+type foreachTensorArgs struct {
+	Self  []*tensor.Tensor
+	Other *tensor.Tensor
+}
+
+type foreachTensorSumArgs struct {
+	Self  []*tensor.Tensor
+	Other *tensor.Tensor
+	Alpha opdef.Scalar
+}
+
+type foreachExponentsArgs struct{ Self, Exponent []*tensor.Tensor }
+
+type foreachExponentArgs struct {
+	Self     []*tensor.Tensor
+	Exponent opdef.Scalar
+}
+
+type foreachNumbersArgs struct {
+	Self     []*tensor.Tensor
+	Exponent []opdef.Scalar
+}
+
+type foreachBaseArgs struct {
+	Self     opdef.Scalar
+	Exponent []*tensor.Tensor
+}
+
+type foreachAddcArgs struct {
+	Self, Tensor1, Tensor2 []*tensor.Tensor
+	Value                  opdef.Scalar
+}
+
+type foreachAddcScalarsArgs struct {
+	Self, Tensor1, Tensor2 []*tensor.Tensor
+	Scalars                []opdef.Scalar
+}
+
+type foreachAddcTensorArgs struct {
+	Self, Tensor1, Tensor2 []*tensor.Tensor
+	Scalars                *tensor.Tensor
+}
+
+type foreachLerpArgs struct {
+	Self, Tensors1 []*tensor.Tensor
+	Weight         opdef.Scalar
+}
+
+type foreachLerpListArgs struct{ Self, Tensors1, Weights []*tensor.Tensor }
+
+type foreachLerpScalarsArgs struct {
+	Self, Tensors1 []*tensor.Tensor
+	Scalars        []opdef.Scalar
+}
+
+type foreachNormArgs struct {
+	Self  []*tensor.Tensor
+	Ord   opdef.Scalar
+	Dtype *tensor.DType
+}
+
+type foreachCopyArgs struct {
+	Self, Src   []*tensor.Tensor
+	NonBlocking bool
+}
+
+// foreach declares _foreach_<name> and _foreach_<name>_ from an op.
+type foreach[A any] struct {
+	name     string            // without _foreach_
+	overload string            // ".List"
+	base     string            // schema name of the op; "": name
+	params   string            // of the schema
+	args     map[string]string // arguments called otherwise than in the op, by the op's name
+
+	sizes func(a *A) []int        // of the lists: all equal
+	call  func(a *A, i int) any   // arguments of the op for item i
+	cases func(r *rand.Rand) []*A // of the functional form
+	// functional and inPlace leave out the other form.
+	functional, inPlace bool
+}
+
+// foreachBase finds the op of a schema name.
+func foreachBase(name string) *opdef.Entry {
+	for _, e := range slices.Concat(pointwise.Table(), activation.Table(), special.Table(), linalg.Table(),
+		creation.Table(), reduction.Table()) {
+		if e.Op() == name {
+			return e
+		}
+	}
+	return nil
+}
+
+func (f foreach[A]) entries() []*opdef.Entry {
+	if f.base == "" {
+		f.base = f.name
+	}
+	base := foreachBase(f.base)
+	if base == nil { // reported by the registry
+		return []*opdef.Entry{opdef.Op[A]{Schema: "_foreach_" + f.name + " of an op that does not exist: " +
+			f.base}.Entry()}
+	}
+	doc := base.Doc
+	doc.Summary += ", of every tensor of a list"
+	doc.Source = "torch._foreach_" + f.name
+	var out []*opdef.Entry
+	if !f.inPlace {
+		op := opdef.Op[A]{
+			Schema: "_foreach_" + f.name + f.overload + "(" + f.params + ") -> Tensor[]", Names: "_foreach_" + f.name,
+			Doc: doc, Error: base.Error, Trivial: base.Trivial,
+			Kernel: func(a *A) ([]*tensor.Tensor, error) {
+				_, outs, err := f.run(base, a)
+				return outs, err
+			},
+			NoGrad: base.NoGrad, Exempt: base.Exempt, Cases: f.cases,
+			Scale: func(a *A, _ []*tensor.Tensor) []*tensor.Tensor { return f.scale(base, a) },
+			Terms: func(a *A) int { return f.terms(base, a) },
+		}
+		if base.HasGrad {
+			op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) { return f.backward(base, a, g, false) }
+			op.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return f.backward(base, a, g, true)
+			}
+		}
+		out = append(out, op.Entry())
+	}
+	if !f.functional {
+		out = append(out, opdef.Op[A]{
+			Schema: "_foreach_" + f.name + "_" + f.overload + "(" + f.params + ") -> ()", Names: "_foreach_" + f.name +
+				"_", Doc: doc, Error: base.Error, Trivial: base.Trivial,
+			Value: func(a *A) (value.Value, error) { return nil, nil },
+			After: func(a *A, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+				calls, outs, err := f.run(base, a)
+				if err != nil {
+					return nil, err
+				}
+				for i, c := range calls {
+					self := c.Tensors()[0].Tensor
+					if !slices.Equal(self.Shape, outs[i].Shape) {
+						return nil, opdef.Refuse("self", "shape %s does not hold the result's shape %s",
+							tensor.ShapeString(self.Shape), tensor.ShapeString(outs[i].Shape))
+					}
+					fwd, err := c.To(self).Forward()
+					if err != nil {
+						return nil, err
+					}
+					outs[i] = fwd.Outs[0]
+				}
+				return map[string][]*tensor.Tensor{"self": outs}, nil
+			},
+			AfterScale: func(a *A) map[string][]*tensor.Tensor {
+				return map[string][]*tensor.Tensor{"self": f.scale(base, a)}
+			},
+			Terms:  func(a *A) int { return f.terms(base, a) },
+			NoGrad: "the in-place form returns nothing",
+		}.Entry())
+	}
+	return out
+}
+
+// run calls the op on every item.
+func (f foreach[A]) run(base *opdef.Entry, a *A) ([]foreachCall, []*tensor.Tensor, error) {
+	sizes := f.sizes(a)
+	if sizes[0] == 0 {
+		return nil, nil, opdef.Refuse("self", "want at least one tensor")
+	}
+	for _, n := range sizes {
+		if n != sizes[0] {
+			return nil, nil, opdef.Refuse("", "want lists of equal length, got %d and %d items", sizes[0], n)
+		}
+	}
+	var calls []foreachCall
+	var outs []*tensor.Tensor
+	for i := range sizes[0] {
+		c := base.NewCall(f.call(a, i))
+		fwd, err := c.Forward()
+		if err != nil {
+			return nil, nil, err
+		}
+		calls = append(calls, foreachCall{c, fwd})
+		outs = append(outs, fwd.Outs[0])
+	}
+	return calls, outs, nil
+}
+
+type foreachCall struct {
+	*opdef.Call
+	fwd *opdef.Forward
+}
+
+// scaleOr0 is the scale of a bound, of t's shape: 0 where it needs none.
+func scaleOr0(b opdef.Bound, t *tensor.Tensor) *tensor.Tensor {
+	if b.Scale == nil {
+		return tensor.Full(tensor.Float64, t.Shape, 0.0)
+	}
+	return b.Scale()
+}
+
+func (f foreach[A]) scale(base *opdef.Entry, a *A) []*tensor.Tensor {
+	calls, outs, err := f.run(base, a)
+	if err != nil { // the kernel has done the same
+		panic(err)
+	}
+	scales := make([]*tensor.Tensor, len(outs))
+	for i, c := range calls {
+		scales[i] = scaleOr0(c.OutBound(c.fwd, 0), outs[i])
+	}
+	return scales
+}
+
+// terms is the largest number of terms of an item.
+func (f foreach[A]) terms(base *opdef.Entry, a *A) int {
+	calls, _, err := f.run(base, a)
+	if err != nil {
+		return 1
+	}
+	n := 1
+	for _, c := range calls {
+		n = max(n, c.OutBound(c.fwd, 0).Terms)
+	}
+	return n
+}
+
+// backward collects the gradients of the items, or their scales. A tensor that
+// takes part in every item gets the sum.
+func (f foreach[A]) backward(base *opdef.Entry, a *A, g *opdef.Grad, scales bool) (opdef.Grads, error) {
+	calls, _, err := f.run(base, a)
+	if err != nil {
+		return nil, err
+	}
+	gr := opdef.Grads{}
+	for i, c := range calls {
+		for _, t := range c.Tensors() {
+			name := t.Name
+			if n, ok := f.args[name]; ok {
+				name = n
+			}
+			if !strings.Contains(f.params, "Tensor[] "+name) && !strings.Contains(f.params, "Tensor "+name) {
+				continue // made from a number
+			}
+			var d *tensor.Tensor
+			if g.Out[i] != nil {
+				out := []*tensor.Tensor{g.Out[i]}
+				grads, err := c.Backward(c.fwd, out, nil)
+				if err != nil {
+					return nil, err
+				}
+				if ds := grads[t.Name]; len(ds) > 0 && ds[0] != nil {
+					if d = ds[0]; scales {
+						d = scaleOr0(c.GradBound(c.fwd, out, grads, t.Name, 0), d)
+					}
+				}
+			}
+			single := strings.Contains(f.params, "Tensor "+name)
+			switch {
+			case !single:
+				gr[name] = append(gr[name], d)
+			case len(gr[name]) == 0 || gr[name][0] == nil:
+				gr.Set(name, d)
+			case d != nil:
+				gr.Set(name, opdef.Zip(d.DType, gr[name][0], d, func(x, y float64) float64 { return x + y }))
+			}
+		}
+	}
+	return gr, nil
+}
+
+func foreachUnaries(names ...string) (out []*opdef.Entry) {
+	for _, name := range names {
+		out = append(out, foreach[foreachArgs]{
+			name: name, params: "Tensor[] self", sizes: (*foreachArgs).sizes,
+			call:  func(a *foreachArgs, i int) any { return &opdef.UnaryArgs{Self: a.Self[i]} },
+			cases: foreachCases,
+		}.entries()...)
+	}
+	return out
+}
+
+// foreachScaledSums declares the forms of add and sub.
+func foreachScaledSums(name string, withTensor bool) []*opdef.Entry {
+	out := slices.Concat(
+		foreach[foreachSumArgs]{
+			name: name, overload: ".List", params: "Tensor[] self, Tensor[] other, *, Scalar alpha=1",
+			sizes: func(a *foreachSumArgs) []int { return []int{len(a.Self), len(a.Other)} },
+			call: func(a *foreachSumArgs, i int) any {
+				return &pointwise.AddArgs{Self: a.Self[i], Other: a.Other[i], Alpha: a.Alpha}
+			},
+			cases: func(r *rand.Rand) (cs []*foreachSumArgs) {
+				for i, c := range foreachPairCases(r) {
+					cs = append(cs, &foreachSumArgs{c.Self, c.Other, opdef.Int(int64(i + 1))})
+				}
+				return cs
+			},
+		}.entries(),
+		foreachNumberForms(name, name, func(self, other *tensor.Tensor) any {
+			return &pointwise.AddArgs{Self: self, Other: other, Alpha: opdef.Int(1)}
+		}),
+	)
+	if !withTensor {
+		return out
+	}
+	return append(foreach[foreachTensorSumArgs]{
+		name: name, overload: ".Tensor", params: "Tensor[] self, Tensor other, *, Scalar alpha=1",
+		sizes: func(a *foreachTensorSumArgs) []int { return []int{len(a.Self)} },
+		call: func(a *foreachTensorSumArgs, i int) any {
+			return &pointwise.AddArgs{Self: a.Self[i], Other: a.Other, Alpha: a.Alpha}
+		},
+		cases: func(r *rand.Rand) (cs []*foreachTensorSumArgs) {
+			g := opdef.Gen{R: r}
+			for _, c := range foreachCases(r) {
+				cs = append(cs, &foreachTensorSumArgs{c.Self, g.Uniform(c.Self[0].DType, 0.5, 2), opdef.Int(2)})
+			}
+			return cs
+		},
+	}.entries(), out...)
+}
+
+// foreachNumberForms declares the forms with one number, and one per tensor.
+func foreachNumberForms(name, base string, args func(self, other *tensor.Tensor) any) []*opdef.Entry {
+	return slices.Concat(
+		foreach[foreachScalarArgs]{
+			name: name, base: base, overload: ".Scalar", params: "Tensor[] self, Scalar scalar",
+			sizes: func(a *foreachScalarArgs) []int { return []int{len(a.Self)} },
+			call:  func(a *foreachScalarArgs, i int) any { return args(a.Self[i], a.Scalar.Tensor()) },
+			cases: foreachScalarCases,
+		}.entries(),
+		foreach[foreachScalarsArgs]{
+			name: name, base: base, overload: ".ScalarList", params: "Tensor[] self, Scalar[] scalars",
+			sizes: func(a *foreachScalarsArgs) []int { return []int{len(a.Self), len(a.Scalars)} },
+			call:  func(a *foreachScalarsArgs, i int) any { return args(a.Self[i], a.Scalars[i].Tensor()) },
+			cases: foreachScalarsCases,
+		}.entries(),
+	)
+}
+
+func foreachBinaries(name, base string) []*opdef.Entry {
+	args := func(self, other *tensor.Tensor) any { return &opdef.BinaryArgs{Self: self, Other: other} }
+	return slices.Concat(
+		foreach[foreachPairArgs]{
+			name: name, base: base, overload: ".List", params: "Tensor[] self, Tensor[] other",
+			sizes: func(a *foreachPairArgs) []int { return []int{len(a.Self), len(a.Other)} },
+			call:  func(a *foreachPairArgs, i int) any { return args(a.Self[i], a.Other[i]) },
+			cases: foreachPairCases,
+		}.entries(),
+		foreachNumberForms(name, base, args),
+	)
+}
+
+// foreachProducts declares the forms of mul and div: also with one tensor.
+func foreachProducts(name, base string) []*opdef.Entry {
+	return slices.Concat(
+		foreach[foreachTensorArgs]{
+			name: name, base: base, overload: ".Tensor", params: "Tensor[] self, Tensor other",
+			sizes: func(a *foreachTensorArgs) []int { return []int{len(a.Self)} },
+			call:  func(a *foreachTensorArgs, i int) any { return &opdef.BinaryArgs{Self: a.Self[i], Other: a.Other} },
+			cases: func(r *rand.Rand) (cs []*foreachTensorArgs) {
+				g := opdef.Gen{R: r}
+				for _, c := range foreachCases(r) {
+					cs = append(cs, &foreachTensorArgs{c.Self, g.Uniform(c.Self[0].DType, 0.5, 2)})
+				}
+				return cs
+			},
+		}.entries(),
+		foreachBinaries(name, base),
+	)
+}
+
+func foreachPowers() []*opdef.Entry {
+	return slices.Concat(
+		foreach[foreachExponentsArgs]{
+			name: "pow", overload: ".List", params: "Tensor[] self, Tensor[] exponent",
+			sizes: func(a *foreachExponentsArgs) []int { return []int{len(a.Self), len(a.Exponent)} },
+			call: func(a *foreachExponentsArgs, i int) any {
+				return &pointwise.PowArgs{Self: a.Self[i], Exponent: a.Exponent[i]}
+			},
+			cases: func(r *rand.Rand) (cs []*foreachExponentsArgs) {
+				for _, c := range foreachPairCases(r) {
+					cs = append(cs, &foreachExponentsArgs{c.Self, c.Other})
+				}
+				return cs
+			},
+		}.entries(),
+		foreach[foreachExponentArgs]{
+			name: "pow", overload: ".Scalar", params: "Tensor[] self, Scalar exponent",
+			sizes: func(a *foreachExponentArgs) []int { return []int{len(a.Self)} },
+			call: func(a *foreachExponentArgs, i int) any {
+				return &pointwise.PowArgs{Self: a.Self[i], Exponent: a.Exponent.Tensor()}
+			},
+			cases: func(r *rand.Rand) (cs []*foreachExponentArgs) {
+				for _, c := range foreachScalarCases(r) {
+					cs = append(cs, &foreachExponentArgs{c.Self, c.Scalar})
+				}
+				return cs
+			},
+		}.entries(),
+		foreach[foreachNumbersArgs]{
+			name: "pow", overload: ".ScalarList", params: "Tensor[] self, Scalar[] exponent",
+			sizes: func(a *foreachNumbersArgs) []int { return []int{len(a.Self), len(a.Exponent)} },
+			call: func(a *foreachNumbersArgs, i int) any {
+				return &pointwise.PowArgs{Self: a.Self[i], Exponent: a.Exponent[i].Tensor()}
+			},
+			cases: func(r *rand.Rand) (cs []*foreachNumbersArgs) {
+				for _, c := range foreachScalarsCases(r) {
+					cs = append(cs, &foreachNumbersArgs{c.Self, c.Scalars})
+				}
+				return cs
+			},
+		}.entries(),
+		foreach[foreachBaseArgs]{
+			name: "pow", overload: ".ScalarAndTensor", params: "Scalar self, Tensor[] exponent", functional: true,
+			sizes: func(a *foreachBaseArgs) []int { return []int{len(a.Exponent)} },
+			call: func(a *foreachBaseArgs, i int) any {
+				return &pointwise.PowArgs{Self: a.Self.Tensor(), Exponent: a.Exponent[i]}
+			},
+			cases: func(r *rand.Rand) (cs []*foreachBaseArgs) {
+				for _, c := range foreachScalarCases(r) {
+					cs = append(cs, &foreachBaseArgs{c.Scalar, c.Self})
+				}
+				return cs
+			},
+		}.entries(),
+	)
+}
+
+// foreachAddc declares the forms of addcmul and addcdiv.
+func foreachAddc(name string) []*opdef.Entry {
+	const lists = "Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, "
+	cases := func(r *rand.Rand) (cs []*foreachAddcArgs) {
+		g := opdef.Gen{R: r}
+		x, y, z := foreachTensors(g), foreachTensors(g), foreachTensors(g)
+		for i := range x {
+			cs = append(cs, &foreachAddcArgs{x[i], y[i], z[i], opdef.Float(-0.5 + float64(i))})
+		}
+		return cs
+	}
+	return slices.Concat(
+		foreach[foreachAddcArgs]{
+			name: name, overload: ".Scalar", params: lists + "Scalar value=1",
+			sizes: func(a *foreachAddcArgs) []int { return []int{len(a.Self), len(a.Tensor1), len(a.Tensor2)} },
+			call: func(a *foreachAddcArgs, i int) any {
+				return &pointwise.AddcArgs{Self: a.Self[i], Tensor1: a.Tensor1[i], Tensor2: a.Tensor2[i],
+					Value: a.Value}
+			},
+			cases: cases,
+		}.entries(),
+		foreach[foreachAddcScalarsArgs]{
+			name: name, overload: ".ScalarList", params: lists + "Scalar[] scalars",
+			sizes: func(a *foreachAddcScalarsArgs) []int {
+				return []int{len(a.Self), len(a.Tensor1), len(a.Tensor2), len(a.Scalars)}
+			},
+			call: func(a *foreachAddcScalarsArgs, i int) any {
+				return &pointwise.AddcArgs{Self: a.Self[i], Tensor1: a.Tensor1[i], Tensor2: a.Tensor2[i],
+					Value: a.Scalars[i]}
+			},
+			cases: func(r *rand.Rand) (cs []*foreachAddcScalarsArgs) {
+				for _, c := range cases(r) {
+					cs = append(cs, &foreachAddcScalarsArgs{c.Self, c.Tensor1, c.Tensor2, foreachNumbers(len(c.Self))})
+				}
+				return cs
+			},
+		}.entries(),
+		foreach[foreachAddcTensorArgs]{
+			name: name, overload: ".Tensor", params: lists + "Tensor scalars",
+			sizes: func(a *foreachAddcTensorArgs) []int {
+				return []int{len(a.Self), len(a.Tensor1), len(a.Tensor2), a.Scalars.Numel()}
+			},
+			call: func(a *foreachAddcTensorArgs, i int) any {
+				return &pointwise.AddcArgs{Self: a.Self[i], Tensor1: a.Tensor1[i], Tensor2: a.Tensor2[i],
+					Value: opdef.ScalarAt(a.Scalars, i)}
+			},
+			cases: func(r *rand.Rand) (cs []*foreachAddcTensorArgs) {
+				for _, c := range cases(r) {
+					v := make([]float64, len(c.Self))
+					for i := range v {
+						v[i] = 0.5 + float64(i)
+					}
+					cs = append(cs, &foreachAddcTensorArgs{c.Self, c.Tensor1, c.Tensor2,
+						tensor.New(tensor.Float32, []int{len(v)}, v)})
+				}
+				return cs
+			},
+		}.entries(),
+	)
+}
+
+func foreachLerps() []*opdef.Entry {
+	cases := func(r *rand.Rand) (cs []*foreachLerpListArgs) {
+		g := opdef.Gen{R: r}
+		x, y, z := foreachTensors(g), foreachTensors(g), foreachTensors(g)
+		for i := range x {
+			cs = append(cs, &foreachLerpListArgs{x[i], y[i], z[i]})
+		}
+		return cs
+	}
+	names := map[string]string{"end": "tensors1", "weight": "weights"}
+	return slices.Concat(
+		foreach[foreachLerpListArgs]{
+			name: "lerp", overload: ".List", params: "Tensor[] self, Tensor[] tensors1, Tensor[] weights", args: names,
+			sizes: func(a *foreachLerpListArgs) []int { return []int{len(a.Self), len(a.Tensors1), len(a.Weights)} },
+			call: func(a *foreachLerpListArgs, i int) any {
+				return &pointwise.LerpArgs{Self: a.Self[i], End: a.Tensors1[i], Weight: a.Weights[i]}
+			},
+			cases: cases,
+		}.entries(),
+		foreach[foreachLerpArgs]{
+			name: "lerp", overload: ".Scalar", params: "Tensor[] self, Tensor[] tensors1, Scalar weight", args: names,
+			sizes: func(a *foreachLerpArgs) []int { return []int{len(a.Self), len(a.Tensors1)} },
+			call: func(a *foreachLerpArgs, i int) any {
+				return &pointwise.LerpArgs{Self: a.Self[i], End: a.Tensors1[i], Weight: a.Weight.Tensor()}
+			},
+			cases: func(r *rand.Rand) (cs []*foreachLerpArgs) {
+				for _, c := range cases(r) {
+					cs = append(cs, &foreachLerpArgs{c.Self, c.Tensors1, opdef.Float(0.25)})
+				}
+				return cs
+			},
+		}.entries(),
+		foreach[foreachLerpScalarsArgs]{
+			name: "lerp", overload: ".ScalarList", params: "Tensor[] self, Tensor[] tensors1, Scalar[] scalars",
+			args:  names,
+			sizes: func(a *foreachLerpScalarsArgs) []int { return []int{len(a.Self), len(a.Tensors1), len(a.Scalars)} },
+			call: func(a *foreachLerpScalarsArgs, i int) any {
+				return &pointwise.LerpArgs{Self: a.Self[i], End: a.Tensors1[i], Weight: a.Scalars[i].Tensor()}
+			},
+			cases: func(r *rand.Rand) (cs []*foreachLerpScalarsArgs) {
+				for _, c := range cases(r) {
+					cs = append(cs, &foreachLerpScalarsArgs{c.Self, c.Tensors1, foreachNumbers(len(c.Self))})
+				}
+				return cs
+			},
+		}.entries(),
+	)
+}
+
+// foreachMoves declares the copy of one list to another, and the list of zeros.
+func foreachMoves() []*opdef.Entry {
+	return slices.Concat(
+		foreach[foreachCopyArgs]{
+			name: "copy", base: "copy_", params: "Tensor[] self, Tensor[] src, bool non_blocking=False",
+			sizes: func(a *foreachCopyArgs) []int { return []int{len(a.Self), len(a.Src)} },
+			call:  func(a *foreachCopyArgs, i int) any { return &creation.CopyArgs{Self: a.Self[i], Src: a.Src[i]} },
+			cases: func(r *rand.Rand) (cs []*foreachCopyArgs) {
+				for _, c := range foreachPairCases(r) {
+					cs = append(cs, &foreachCopyArgs{Self: c.Self, Src: c.Other})
+				}
+				return cs
+			},
+		}.entries(),
+		foreach[foreachArgs]{
+			name: "zero", base: "zero_", params: "Tensor[] self", sizes: (*foreachArgs).sizes, inPlace: true,
+			call: func(a *foreachArgs, i int) any { return &opdef.UnaryArgs{Self: a.Self[i]} },
+		}.entries(),
+	)
+}

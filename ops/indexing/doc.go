@@ -1,0 +1,20 @@
+// Package indexing declares operators that read and write the elements at
+// indices: subscripts, gather, scatter and embeddings.
+package indexing
+
+import (
+	"slices"
+
+	"github.com/optool/optool/opdef"
+)
+
+// Table lists the operators of this package.
+func Table() []*opdef.Entry {
+	return slices.Concat(
+		indexOps,
+		gatherOps,
+		scatterOps,
+		embeddingOps,
+		[]*opdef.Entry{unravelIndex},
+	)
+}

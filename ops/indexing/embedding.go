@@ -1,0 +1,312 @@
+package indexing
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/runs"
+	"github.com/optool/optool/tensor"
+)
+
+// embeddingOps look rows of a table up.
+var embeddingOps = []*opdef.Entry{
+	opdef.Op[embeddingArgs]{
+		Schema: "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float " +
+			"norm_type=2.0, bool scale_grad_by_freq=False, ignored sparse=False) -> Tensor",
+		Names:  "F.embedding",
+		Lookup: "weight",
+		Doc: opdef.Doc{Summary: "Rows of a table by index", Formula: "out[i] = weight[input[i]]",
+			Notes: "Rows whose norm exceeds max_norm are first scaled down, in weight itself. The row padding_idx " +
+				"gets no gradient.", Source: "torch.nn.functional.embedding"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: embeddingGradError},
+		ErrorOf: func(a *embeddingArgs) opdef.Error {
+			if a.MaxNorm != nil {
+				return opdef.Error{Class: opdef.Elementwise, Grad: embeddingGradError}
+			}
+			return opdef.Error{Class: opdef.Exact, Grad: embeddingGradError}
+		},
+		Kernel: func(a *embeddingArgs) ([]*tensor.Tensor, error) {
+			l, err := a.lookup()
+			if err != nil {
+				return nil, err
+			}
+			weight, err := l.renormed(a.MaxNorm, a.NormType)
+			if err != nil {
+				return nil, err
+			}
+			return []*tensor.Tensor{runs.Pick(weight, append(slices.Clone(l.index.Shape), weight.Shape[1]), l.rows())},
+				nil
+		},
+		After: func(a *embeddingArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+			if a.MaxNorm == nil {
+				return nil, nil
+			}
+			l, err := a.lookup()
+			if err != nil {
+				return nil, err
+			}
+			w, err := l.renormed(a.MaxNorm, a.NormType)
+			return map[string][]*tensor.Tensor{"weight": {w}}, err
+		},
+		Grad: func(a *embeddingArgs, g *opdef.Grad) (opdef.Grads, error) {
+			l, err := a.lookup()
+			if err != nil {
+				return nil, err
+			}
+			return opdef.Grads{"weight": {l.grad(g.Out[0])}}, nil
+		},
+		GradScale: func(a *embeddingArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			l, err := a.lookup()
+			if err != nil {
+				return nil, err
+			}
+			return opdef.Grads{"weight": {l.grad(opdef.Abs(g.Out[0]))}}, nil
+		},
+		GradTerms: func(a *embeddingArgs) int { return max(1, a.Input.Numel()) },
+		Cases: func(r *rand.Rand) []*embeddingArgs {
+			g := opdef.Gen{R: r}
+			pad, last := 1, -1
+			return []*embeddingArgs{
+				{Input: g.Int(tensor.Int64, 0, 4, 2, 3), Weight: g.Normal(tensor.Float32, 5, 3), NormType: 2},
+				{Input: g.Int(tensor.Int32, 0, 4, 6), Weight: elements.Detached(g.Normal(tensor.Float64, 5, 3)),
+					PaddingIdx: &pad, NormType: 2},
+				{Input: g.Int(tensor.Int64, 0, 4, 7), Weight: elements.Detached(g.Normal(tensor.Float64, 5, 2)),
+					PaddingIdx: &last, NormType: 2, ScaleGradByFreq: true}, {Input: g.Int(tensor.Int64, 0, 4),
+					Weight: g.Normal(tensor.BFloat16, 5, 2), NormType: 2},
+				{Input: g.Int(tensor.Int64, 0, 4, 0), Weight: g.Normal(tensor.Float32, 5, 2), NormType: 2},
+				{Input: g.Int(tensor.Int64, 0, 4, 3), Weight: opdef.NonContiguous(g.Normal(tensor.Float32, 5, 2)),
+					NormType: 2},
+			}
+		},
+	}.Entry(),
+	opdef.Op[embeddingRowsArgs]{
+		Schema: "embedding.rows(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, " +
+			"ignored sparse=False) -> Tensor",
+		Names: "embedding",
+		Doc: opdef.Doc{Summary: "Rows of a table by index", Formula: "out[i] = weight[indices[i]]",
+			Notes: "A padding_idx of 0 or more names a row that gets no gradient.", Source: "torch.embedding"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: embeddingGradError},
+		Kernel: func(a *embeddingRowsArgs) ([]*tensor.Tensor, error) {
+			l, err := a.lookup()
+			if err != nil {
+				return nil, err
+			}
+			return []*tensor.Tensor{runs.Pick(a.Weight, append(slices.Clone(l.index.Shape), a.Weight.Shape[1:]...),
+				l.rows())}, nil
+		},
+		Grad: func(a *embeddingRowsArgs, g *opdef.Grad) (opdef.Grads, error) {
+			l, err := a.lookup()
+			if err != nil {
+				return nil, err
+			}
+			return opdef.Grads{"weight": {l.grad(g.Out[0])}}, nil
+		},
+		GradScale: func(a *embeddingRowsArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			l, err := a.lookup()
+			if err != nil {
+				return nil, err
+			}
+			return opdef.Grads{"weight": {l.grad(opdef.Abs(g.Out[0]))}}, nil
+		},
+		GradTerms: func(a *embeddingRowsArgs) int { return max(1, a.Indices.Numel()) },
+		Cases: func(r *rand.Rand) []*embeddingRowsArgs {
+			g := opdef.Gen{R: r}
+			return []*embeddingRowsArgs{{g.Normal(tensor.Float32, 5, 3), g.Int(tensor.Int64, 0, 4, 2, 3), -1, false},
+				{elements.Detached(g.Normal(tensor.Float64, 5, 3)), g.Int(tensor.Int64, 0, 4, 6), 2, true}}
+		},
+	}.Entry(),
+	opdef.Op[oneHotArgs]{
+		Schema: "one_hot(Tensor tensor, int num_classes=-1) -> Tensor",
+		Names:  "F.one_hot",
+		Doc: opdef.Doc{Summary: "1 at the index in a new last dimension, 0 elsewhere",
+			Notes: "A num_classes of -1 is one more than the largest index.", Source: "torch.nn.functional.one_hot"},
+		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "integers have no gradient",
+		Kernel: func(a *oneHotArgs) ([]*tensor.Tensor, error) {
+			if a.Tensor.DType != tensor.Int64 {
+				return nil, opdef.Refuse("tensor", "want int64, got %s", a.Tensor.DType)
+			}
+			n := a.NumClasses
+			if n < -1 || n == 0 && a.Tensor.Numel() > 0 || n <= 0 && a.Tensor.Numel() == 0 {
+				return nil, opdef.Refuse("num_classes", "%d classes for %d indices", n, a.Tensor.Numel())
+			}
+			if n == -1 {
+				_ = EachInt(a.Tensor, func(_ int, v int64) bool {
+					n = max(n, int(v)+1)
+					return true
+				})
+			}
+			if err := checkIndex("tensor", a.Tensor, 0, n); err != nil {
+				return nil, err
+			}
+			index := a.Tensor
+			return []*tensor.Tensor{opdef.Rows(tensor.Int64, append(slices.Clone(index.Shape), n), n,
+				func(row int, dst []int64) {
+					clear(dst)
+					dst[tensor.At[int64](index, row)] = 1
+				})}, nil
+		},
+		Cases: func(r *rand.Rand) []*oneHotArgs {
+			g := opdef.Gen{R: r}
+			return []*oneHotArgs{{g.Int(tensor.Int64, 0, 3, 5), 4}, {g.Int(tensor.Int64, 0, 3, 2, 3), -1},
+				{g.Int(tensor.Int64, 0, 3), 6}, {g.Int(tensor.Int64, 0, 3, 0), 2}}
+		},
+	}.Entry(),
+	embeddingBagOp,
+}
+
+var embeddingGradError = &opdef.Error{Class: opdef.Accumulated, ULPs: 2}
+
+type (
+	embeddingArgs struct {
+		Input, Weight   *tensor.Tensor
+		PaddingIdx      *int
+		MaxNorm         *float64
+		NormType        float64
+		ScaleGradByFreq bool
+	}
+	embeddingRowsArgs struct {
+		Weight, Indices *tensor.Tensor
+		PaddingIdx      int
+		ScaleGradByFreq bool
+	}
+	oneHotArgs struct {
+		Tensor     *tensor.Tensor
+		NumClasses int
+	}
+)
+
+// A lookup is a table with the indices of the rows that are read.
+type lookup struct {
+	weight, index *tensor.Tensor
+	idx           []int64
+	padding       int // -1: none
+	byFreq        bool
+}
+
+func newLookup(weight, index *tensor.Tensor, padding int, byFreq bool) (*lookup, error) {
+	if weight.Dim() < 1 {
+		return nil, opdef.Refuse("weight", "want a matrix, got %s", weight.Meta())
+	}
+	if err := checkIndex("input", index, 0, weight.Shape[0]); err != nil {
+		return nil, err
+	}
+	return &lookup{weight, index, tensor.Data[int64](index), padding, byFreq}, nil
+}
+
+func (a *embeddingArgs) lookup() (*lookup, error) {
+	if a.Weight.Dim() != 2 {
+		return nil, opdef.Refuse("weight", "want a matrix, got %s", a.Weight.Meta())
+	}
+	pad, err := paddingRow(a.PaddingIdx, a.Weight.Shape[0])
+	if err != nil {
+		return nil, err
+	}
+	return newLookup(a.Weight, a.Input, pad, a.ScaleGradByFreq)
+}
+
+// paddingRow resolves padding_idx; -1 means none.
+func paddingRow(idx *int, n int) (int, error) {
+	switch {
+	case idx == nil:
+		return -1, nil
+	case *idx < -n || *idx >= n:
+		return 0, opdef.Refuse("padding_idx", "row %d of %d", *idx, n)
+	case *idx < 0:
+		return *idx + n, nil
+	}
+	return *idx, nil
+}
+
+func (a *embeddingRowsArgs) lookup() (*lookup, error) {
+	return newLookup(a.Weight, a.Indices, a.PaddingIdx, a.ScaleGradByFreq)
+}
+
+func (l *lookup) rows() runs.Runs { return SlicesOf(l.weight.Shape, 0, l.idx) }
+
+// grad adds the rows of g to those of the table they were read from.
+func (l *lookup) grad(g *tensor.Tensor) *tensor.Tensor {
+	inner := tensor.Numel(l.weight.Shape[1:])
+	g = g.Reshape(len(l.idx), inner)
+	kept, from := l.idx, []int64(nil)
+	if l.padding >= 0 {
+		kept = nil
+		for i, v := range l.idx {
+			if v != int64(l.padding) {
+				kept, from = append(kept, v), append(from, int64(i))
+			}
+		}
+		g = runs.Pick(g, []int{len(kept), inner}, SlicesOf(g.Shape, 0, from))
+	}
+	if l.byFreq {
+		count := map[int64]float64{}
+		for _, v := range kept {
+			count[v]++
+		}
+		n := make([]float64, len(kept))
+		for i, v := range kept {
+			n[i] = count[v]
+		}
+		freq, _ := tensor.New(tensor.Float64, []int{len(kept), 1}, n).Expand(len(kept), inner)
+		g = opdef.Zip(g.DType, g, freq, func(x, n float64) float64 { return x / n })
+	}
+	return runs.ScatterAdd(l.weight.Shape, g, SlicesOf(l.weight.Shape, 0, kept))
+}
+
+// renormed is the table with the rows that are read scaled down to max norm.
+// Source: aten/src/ATen/native/Embedding.cpp, embedding_renorm_cpu_
+func (l *lookup) renormed(maxNorm *float64, p float64) (*tensor.Tensor, error) {
+	if maxNorm == nil {
+		return l.weight, nil
+	}
+	if !l.weight.DType.IsFloat() {
+		return nil, opdef.Refuse("max_norm", "not defined for dtype %s", l.weight.DType)
+	}
+	used := slices.Clone(l.idx)
+	slices.Sort(used)
+	used = slices.Compact(used)
+	n := l.weight.Shape[1]
+	rows := make([]float64, len(used)*n)
+	for i, row := range used {
+		v := rows[i*n : (i+1)*n]
+		tensor.Load(l.weight, int(row)*n, v)
+		if norm := l.weight.DType.Round(rowNorm(v, p)); norm > *maxNorm {
+			for k := range v {
+				v[k] *= *maxNorm / (norm + 1e-7)
+			}
+		}
+		tensor.RoundBlock(l.weight.DType, v)
+	}
+	return runs.Put(l.weight, tensor.New(l.weight.DType, []int{len(used), n}, rows), SlicesOf(l.weight.Shape, 0, used),
+		runs.Assign, true), nil
+}
+
+// rowNorm is the p-norm of v.
+func rowNorm(v []float64, p float64) float64 {
+	s := 0.0
+	switch {
+	case p == 2:
+		for _, x := range v {
+			s += x * x
+		}
+		return math.Sqrt(s)
+	case math.IsInf(p, 1):
+		for _, x := range v {
+			s = max(s, math.Abs(x))
+		}
+		return s
+	case p == 0:
+		for _, x := range v {
+			if x != 0 {
+				s++
+			}
+		}
+		return s
+	}
+	for _, x := range v {
+		s += math.Pow(math.Abs(x), p)
+	}
+	return math.Pow(s, 1/p)
+}

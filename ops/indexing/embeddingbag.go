@@ -1,0 +1,328 @@
+package indexing
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/runs"
+	"github.com/optool/optool/ops/shape"
+	"github.com/optool/optool/tensor"
+)
+
+type embeddingBagArgs struct {
+	Input, Weight     *tensor.Tensor
+	Offsets           *tensor.Tensor
+	MaxNorm           *float64
+	NormType          float64
+	ScaleGradByFreq   bool
+	Mode              string
+	PerSampleWeights  *tensor.Tensor
+	IncludeLastOffset bool
+	PaddingIdx        *int
+}
+
+var embeddingBagOp = opdef.Op[embeddingBagArgs]{
+	Schema: "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float " +
+		"norm_type=2, bool scale_grad_by_freq=False, str mode='mean', " +
+		"ignored sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? " +
+		"padding_idx=None) -> Tensor",
+	Names: "F.embedding_bag",
+	Doc: opdef.Doc{Summary: "Sums, means or maxima of bags of rows of a table",
+		Formula: "out[b] = reduce(per_sample_weights[i]*weight[input[i]] for i in bag b)",
+		Notes:   "An empty bag gives 0; entries equal to padding_idx are left out.",
+		Source:  "torch.nn.functional.embedding_bag"},
+	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2},
+	ErrorOf: func(a *embeddingBagArgs) opdef.Error {
+		if a.Mode == "max" && a.MaxNorm == nil {
+			return opdef.Error{Class: opdef.Exact, Grad: embeddingGradError}
+		}
+		return opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
+	},
+	Kernel: func(a *embeddingBagArgs) ([]*tensor.Tensor, error) {
+		b, err := a.bags()
+		if err != nil {
+			return nil, err
+		}
+		return []*tensor.Tensor{b.reduce(b.table, b.scale)}, nil
+	},
+	After: func(a *embeddingBagArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+		if a.MaxNorm == nil {
+			return nil, nil
+		}
+		b, err := a.bags()
+		if err != nil {
+			return nil, err
+		}
+		return map[string][]*tensor.Tensor{"weight": {b.table}}, nil
+	},
+	Scale: func(a *embeddingBagArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+		b, err := a.bags()
+		if err != nil {
+			return []*tensor.Tensor{opdef.Abs(outs[0])}
+		}
+		return []*tensor.Tensor{b.reduce(opdef.Abs(b.table), absSlice(b.scale))}
+	},
+	Terms: func(a *embeddingBagArgs) int { return max(1, a.Input.Numel()) },
+	Grad: func(a *embeddingBagArgs, g *opdef.Grad) (opdef.Grads, error) {
+		b, err := a.bags()
+		if err != nil {
+			return nil, err
+		}
+		return b.grads(g.Out[0], b.table, b.scale), nil
+	},
+	GradScale: func(a *embeddingBagArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		b, err := a.bags()
+		if err != nil {
+			return nil, err
+		}
+		table := opdef.Abs(b.table)
+		if b.mode == "max" {
+			table = b.table
+		}
+		return b.grads(opdef.Abs(g.Out[0]), table, absSlice(b.scale)), nil
+	},
+	GradTerms: func(a *embeddingBagArgs) int { return max(a.Input.Numel(), a.Weight.Shape[1], 1) },
+	// The weights of the samples come second, None without any.
+	Node: func(a *embeddingBagArgs, g *opdef.Grad) (opdef.Node, error) {
+		b, err := a.bags()
+		if err != nil {
+			return opdef.Node{}, err
+		}
+		gr := b.grads(g.Out[0], b.table, b.scale)
+		n := opdef.Node{Grads: []*tensor.Tensor{gr["weight"][0], nil}}
+		if p := gr["per_sample_weights"]; p != nil && a.PerSampleWeights.RequiresGrad {
+			n.Grads[1] = p[0]
+		}
+		if !a.Weight.RequiresGrad {
+			n.Grads[0] = nil
+		}
+		return n, nil
+	},
+	Cases: func(r *rand.Rand) []*embeddingBagArgs {
+		g := opdef.Gen{R: r}
+		offsets := tensor.New(tensor.Int64, []int{3}, []int64{0, 2, 2})
+		pad := 1
+		return []*embeddingBagArgs{
+			{Input: g.Int(tensor.Int64, 0, 4, 2, 3), Weight: g.Normal(tensor.Float32, 5, 3), NormType: 2, Mode: "mean"},
+			{Input: g.Int(tensor.Int64, 0, 4, 6), Weight: g.Normal(tensor.Float64, 5, 3), Offsets: offsets, NormType: 2,
+				Mode: "sum", PerSampleWeights: g.Normal(tensor.Float64, 6)},
+			{Input: g.Int(tensor.Int64, 0, 4, 6), Weight: g.Distinct(tensor.Float64, 5, 3), Offsets: offsets,
+				NormType: 2, Mode: "max"},
+			{Input: g.Int(tensor.Int64, 0, 4, 4), Weight: g.Normal(tensor.Float64, 5, 2), Offsets: offsets, NormType: 2,
+				Mode: "sum", IncludeLastOffset: true, PaddingIdx: &pad},
+		}
+	},
+}.Entry()
+
+func absSlice(v []float64) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = math.Abs(x)
+	}
+	return out
+}
+
+// bagged are the entries of an embedding_bag, without padding: entry k is the
+// element from[k] of the input, reads row idx[k] of the table with the factor
+// scale[k], and belongs to bag bag[k]; entries of a bag are adjacent.
+type bagged struct {
+	args           *embeddingBagArgs
+	table          *tensor.Tensor // after max_norm
+	mode           string
+	bags           int
+	idx, bag, from []int64
+	scale          []float64
+}
+
+func (a *embeddingBagArgs) bags() (*bagged, error) {
+	if a.Weight.Dim() != 2 || !a.Weight.DType.IsFloat() {
+		return nil, opdef.Refuse("weight", "want a matrix of floating numbers, got %s", a.Weight.Meta())
+	}
+	if err := checkIndex("input", a.Input, 0, a.Weight.Shape[0]); err != nil {
+		return nil, err
+	}
+	pad, err := paddingRow(a.PaddingIdx, a.Weight.Shape[0])
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains([]string{"sum", "mean", "max"}, a.Mode) {
+		return nil, opdef.Refuse("mode", "want \"sum\", \"mean\" or \"max\", got %q", a.Mode)
+	}
+	if p := a.PerSampleWeights; p != nil {
+		switch {
+		case a.Mode != "sum":
+			return nil, opdef.Refuse("per_sample_weights", "only mode \"sum\" has weights, not %q", a.Mode)
+		case !slices.Equal(p.Shape, a.Input.Shape):
+			return nil, opdef.Refuse("per_sample_weights", "want shape %s, got %s", tensor.ShapeString(a.Input.Shape),
+				tensor.ShapeString(p.Shape))
+		case p.DType != a.Weight.DType:
+			return nil, opdef.Refuse("per_sample_weights", "want dtype %s, got %s", a.Weight.DType, p.DType)
+		}
+	}
+	starts, err := a.starts()
+	if err != nil {
+		return nil, err
+	}
+	b := &bagged{args: a, mode: a.Mode, bags: len(starts) - 1}
+	idx := tensor.Data[int64](a.Input)
+	var weights []float64
+	if a.PerSampleWeights != nil {
+		weights = tensor.Data[float64](a.PerSampleWeights)
+	}
+	for bag := range b.bags {
+		first := len(b.idx)
+		for i := starts[bag]; i < starts[bag+1]; i++ {
+			if idx[i] == int64(pad) {
+				continue
+			}
+			b.idx, b.bag, b.from = append(b.idx, idx[i]), append(b.bag, int64(bag)), append(b.from, int64(i))
+			w := 1.0
+			if weights != nil {
+				w = weights[i]
+			}
+			b.scale = append(b.scale, w)
+		}
+		if n := len(b.idx) - first; a.Mode == "mean" {
+			for k := range n {
+				b.scale[first+k] = 1 / float64(n)
+			}
+		}
+	}
+	l := &lookup{weight: a.Weight, index: a.Input, idx: idx}
+	b.table, err = l.renormed(a.MaxNorm, a.NormType)
+	return b, err
+}
+
+// starts are the elements of the input at which the bags start, and its length.
+func (a *embeddingBagArgs) starts() ([]int, error) {
+	n := a.Input.Numel()
+	switch {
+	case a.Input.Dim() == 2 && a.Offsets != nil:
+		return nil, opdef.Refuse("offsets", "the rows of a matrix are its bags")
+	case a.Input.Dim() == 2:
+		out := make([]int, a.Input.Shape[0]+1)
+		for i := range out {
+			out[i] = i * a.Input.Shape[1]
+		}
+		return out, nil
+	case a.Input.Dim() != 1:
+		return nil, opdef.Refuse("input", "want one or two dimensions, got %s", a.Input.Meta())
+	case a.Offsets == nil || a.Offsets.Dim() != 1:
+		return nil, opdef.Refuse("offsets", "want a vector for an input of one dimension")
+	}
+	if err := checkIndex("offsets", a.Offsets, 0, n+1); err != nil {
+		return nil, err
+	}
+	out := shape.ToInts(tensor.Data[int64](a.Offsets))
+	if len(out) > 0 && out[0] != 0 || a.IncludeLastOffset && len(out) == 0 {
+		return nil, opdef.Refuse("offsets", "the first bag does not start at 0")
+	}
+	if !slices.IsSorted(out) {
+		return nil, opdef.Refuse("offsets", "offsets decrease")
+	}
+	if a.IncludeLastOffset {
+		return out, nil
+	}
+	return append(out, n), nil
+}
+
+// entries are the entries [lo, hi) of a bag.
+func (b *bagged) entries(bag int) (lo, hi int) {
+	lo, _ = slices.BinarySearch(b.bag, int64(bag))
+	hi, _ = slices.BinarySearch(b.bag, int64(bag+1))
+	return lo, hi
+}
+
+func (b *bagged) reduce(table *tensor.Tensor, scale []float64) *tensor.Tensor {
+	n := table.Shape[1]
+	return opdef.Rows(table.DType, []int{b.bags, n}, n, func(bag int, dst []float64) {
+		clear(dst)
+		row := opdef.Scratch[float64](n)
+		lo, hi := b.entries(bag)
+		for k := lo; k < hi; k++ {
+			tensor.Load(table, int(b.idx[k])*n, *row)
+			for i, x := range *row {
+				switch {
+				case b.mode != "max":
+					dst[i] += scale[k] * x
+				case k == lo || x > dst[i]:
+					dst[i] = x
+				}
+			}
+		}
+		opdef.Release(row)
+	})
+}
+
+// grads are the gradients of the table and the weights of the samples.
+func (b *bagged) grads(g, table *tensor.Tensor, scale []float64) opdef.Grads {
+	n := table.Shape[1]
+	gr := opdef.Grads{}
+	if b.mode == "max" {
+		from, to := b.largest()
+		gr.Set("weight", runs.ScatterAdd(table.Shape, runs.Pick(g, []int{len(from)}, runs.AtStarts(1, from)),
+			runs.AtStarts(1, to)))
+	} else {
+		factor := scale
+		if b.args.ScaleGradByFreq {
+			count := map[int64]float64{}
+			for _, i := range b.idx {
+				count[i]++
+			}
+			factor = make([]float64, len(scale))
+			for k, i := range b.idx {
+				factor[k] = scale[k] / count[i]
+			}
+		}
+		rows := opdef.Rows(g.DType, []int{len(b.idx), n}, n, func(k int, dst []float64) {
+			tensor.Load(g, int(b.bag[k])*n, dst)
+			for i := range dst {
+				dst[i] *= factor[k]
+			}
+		})
+		gr.Set("weight", runs.ScatterAdd(table.Shape, rows, SlicesOf(table.Shape, 0, b.idx)))
+	}
+	if p := b.args.PerSampleWeights; p != nil {
+		dots := tensor.Lazy(p.DType, []int{len(b.idx)}, 1, func(lo int, dst []float64) {
+			x, y := opdef.Scratch[float64](n), opdef.Scratch[float64](n)
+			for i := range dst {
+				tensor.Load(g, int(b.bag[lo+i])*n, *x)
+				tensor.Load(table, int(b.idx[lo+i])*n, *y)
+				for k, v := range *y {
+					(*x)[k] *= v
+				}
+				dst[i] = opdef.PairwiseSum(*x)
+			}
+			opdef.Release(x)
+			opdef.Release(y)
+		})
+		gr.Set("per_sample_weights", runs.ScatterAdd(p.Shape, dots, runs.AtStarts(1, b.from)))
+	}
+	return gr
+}
+
+// largest lists the elements of the result that are maxima of a bag that is
+// not empty, and the elements of the table that they are.
+func (b *bagged) largest() (from, to []int64) {
+	n := b.table.Shape[1]
+	best, at, row := make([]float64, n), make([]int64, n), make([]float64, n)
+	for bag := range b.bags {
+		lo, hi := b.entries(bag)
+		for k := lo; k < hi; k++ {
+			tensor.Load(b.table, int(b.idx[k])*n, row)
+			for i, x := range row {
+				if k == lo || x > best[i] {
+					best[i], at[i] = x, b.idx[k]*int64(n)+int64(i)
+				}
+			}
+		}
+		for i := range n {
+			if lo < hi {
+				from, to = append(from, int64(bag*n+i)), append(to, at[i])
+			}
+		}
+	}
+	return from, to
+}

@@ -1,0 +1,519 @@
+package indexing
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/runs"
+	"github.com/optool/optool/tensor"
+)
+
+// gatherOps read elements at positions that other tensors give.
+var gatherOps = []*opdef.Entry{
+	opdef.Op[gatherArgs]{
+		Schema:   "gather(Tensor self, int dim, Tensor index, *, ignored sparse_grad=False) -> Tensor",
+		ExactOut: func(*gatherArgs) bool { return true },
+		Names:    "gather Tensor.gather",
+		Lookup:   "self",
+		Doc: opdef.Doc{Summary: "Elements at indices along a dimension",
+			Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1", Source: "torch.gather"},
+		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Kernel: func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
+		Grad:   func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
+		GradScale: func(a *gatherArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return a.grad(opdef.Abs(g.Out[0]))
+		},
+		GradTerms: func(a *gatherArgs) int { return max(1, a.Index.Numel()) },
+		Cases: func(r *rand.Rand) []*gatherArgs {
+			g := opdef.Gen{R: r}
+			return []*gatherArgs{
+				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3)}, {g.Normal(tensor.Float64, 2, 5),
+					-1, g.Int(tensor.Int64, 0, 4, 2, 7)},
+				{g.Normal(tensor.Float64, 3, 2, 2), 1, g.Int(tensor.Int64, 0, 1, 2, 3, 1)},
+				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0)},
+				{g.Normal(tensor.BFloat16, 3, 0), 0, g.Int(tensor.Int64, 0, 0, 3, 0)},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, g.Int(tensor.Int64, 0, 2, 4, 2)},
+				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6)},
+			}
+		},
+	}.Entry(),
+	takeAlongDimOp,
+	opdef.Op[indexSelectArgs]{
+		Schema:   "index_select(Tensor self, int dim, Tensor index) -> Tensor",
+		ExactOut: func(*indexSelectArgs) bool { return true },
+		Names:    "index_select Tensor.index_select",
+		Lookup:   "self",
+		Doc:      opdef.Doc{Summary: "Slices of a dimension at the given indices", Source: "torch.index_select"},
+		Error:    opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Kernel: func(a *indexSelectArgs) ([]*tensor.Tensor, error) {
+			shape, r, err := slicesAt(a.Self.Shape, a.Dim, a.Index)
+			if err != nil {
+				return nil, err
+			}
+			return []*tensor.Tensor{runs.Pick(a.Self, shape, r)}, nil
+		},
+		Grad: func(a *indexSelectArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
+		GradScale: func(a *indexSelectArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return a.grad(opdef.Abs(g.Out[0]))
+		},
+		GradTerms: func(a *indexSelectArgs) int { return max(1, a.Index.Numel()) },
+		Cases: func(r *rand.Rand) []*indexSelectArgs {
+			g := opdef.Gen{R: r}
+			return []*indexSelectArgs{
+				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 5)}, {g.Normal(tensor.Float64, 2, 3, 2),
+					-2, g.Int(tensor.Int32, 0, 2, 2)}, {g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1)},
+				{g.Normal(tensor.Float32, 3, 2), 1, g.Int(tensor.Int64, 0, 0)}, {g.Normal(tensor.BFloat16, 3, 0), 0,
+					g.Int(tensor.Int64, 0, 2, 2)},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, g.Int(tensor.Int64, 0, 2, 2)},
+				{g.Int(tensor.Bool, 0, 1, 4), 0, g.Int(tensor.Int64, 0, 3, 6)},
+			}
+		},
+	}.Entry(),
+	opdef.Op[takeArgs]{
+		Schema: "take(Tensor self, Tensor index) -> Tensor",
+		Names:  "take Tensor.take",
+		Lookup: "self",
+		Doc:    opdef.Doc{Summary: "Elements of the flattened tensor at the given indices", Source: "torch.take"},
+		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Kernel: func(a *takeArgs) ([]*tensor.Tensor, error) {
+			r, err := flatAt(a.Self, a.Index)
+			if err != nil {
+				return nil, err
+			}
+			return []*tensor.Tensor{runs.Pick(a.Self, a.Index.Shape, r)}, nil
+		},
+		Grad: func(a *takeArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
+		GradScale: func(a *takeArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return a.grad(opdef.Abs(g.Out[0]))
+		},
+		GradTerms: func(a *takeArgs) int { return max(1, a.Index.Numel()) },
+		Cases: func(r *rand.Rand) []*takeArgs {
+			g := opdef.Gen{R: r}
+			return []*takeArgs{
+				{g.Normal(tensor.Float32, 4, 3), g.Int(tensor.Int64, -12, 11, 5)}, {g.Normal(tensor.Float64, 2, 3),
+					g.Int(tensor.Int64, 0, 5, 2, 2)}, {g.Normal(tensor.Float32), g.Int(tensor.Int64, 0, 0)},
+				{g.Normal(tensor.Float32, 3), g.Int(tensor.Int64, 0, 0, 0)},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), g.Int(tensor.Int64, 0, 11, 2)},
+				{g.Int(tensor.Int64, 0, 9, 4), g.Int(tensor.Int64, 0, 3, 6)},
+			}
+		},
+	}.Entry(),
+	opdef.Op[maskedArgs]{
+		Schema: "masked_select(Tensor self, Tensor mask) -> Tensor",
+		Names:  "masked_select Tensor.masked_select",
+		Doc: opdef.Doc{Summary: "The elements where a mask is true, in one dimension",
+			Notes: "Tensor and mask are broadcast.", Source: "torch.masked_select"},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Kernel: func(a *maskedArgs) ([]*tensor.Tensor, error) {
+			ts, at, err := a.ones()
+			if err != nil {
+				return nil, err
+			}
+			return []*tensor.Tensor{runs.Pick(ts[0], []int{len(at)}, runs.AtStarts(1, at))}, nil
+		},
+		Grad: func(a *maskedArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
+		GradScale: func(a *maskedArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return a.grad(opdef.Abs(g.Out[0]))
+		},
+		GradTerms: func(a *maskedArgs) int { return max(1, a.Mask.Numel()) },
+		Cases: func(r *rand.Rand) []*maskedArgs {
+			g := opdef.Gen{R: r}
+			return []*maskedArgs{
+				{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Bool, 0, 1, 3, 4)}, {g.Normal(tensor.Float64, 3, 1),
+					g.Int(tensor.Bool, 0, 1, 4)}, {g.Normal(tensor.Float32), g.Int(tensor.Bool, 1, 1)},
+				{g.Normal(tensor.Float32, 0, 2), g.Int(tensor.Bool, 0, 1, 2)},
+				{opdef.NonContiguous(g.Normal(tensor.Float32, 3, 4)), g.Int(tensor.Bool, 0, 1, 3, 1)},
+				{g.Int(tensor.Int64, 0, 9, 5), g.Int(tensor.Bool, 0, 1, 5)},
+			}
+		},
+	}.Entry(),
+	opdef.Op[nonzeroArgs]{
+		Schema: "nonzero(Tensor self, *, bool as_tuple=False) -> Tensor",
+		Names:  "nonzero Tensor.nonzero",
+		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one a row",
+			Notes: "With as_tuple one tensor for each dimension.", Source: "torch.nonzero"},
+		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
+		Trivial: true,
+		Kernel: func(a *nonzeroArgs) ([]*tensor.Tensor, error) {
+			if a.AsTuple {
+				return nonzeroColumns(elements.AtLeastDims(a.Self, 1)), nil
+			}
+			return nonzeroRows(a.Self), nil
+		},
+		Cases: func(r *rand.Rand) []*nonzeroArgs {
+			g := opdef.Gen{R: r}
+			return []*nonzeroArgs{
+				{g.Int(tensor.Bool, 0, 1, 3, 4), false}, {g.Int(tensor.Int64, -1, 1, 5), true},
+				{g.Normal(tensor.Float32), true}, {g.Normal(tensor.Float64), false},
+				{g.Normal(tensor.Float32, 0, 2), false},
+				{opdef.NonContiguous(g.Int(tensor.Int32, 0, 1, 3, 2)), false}, {g.Normal(tensor.Complex64, 2, 1), true},
+			}
+		},
+	}.Entry(),
+	nonzeroStaticOp,
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "argwhere(Tensor self) -> Tensor",
+		Names:  "argwhere Tensor.argwhere",
+		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one a row",
+			Source: "torch.argwhere"},
+		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
+		Trivial: true,
+		Kernel:  func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return nonzeroRows(a.Self), nil },
+		Cases:   func(r *rand.Rand) []*opdef.UnaryArgs { return elements.SelfCases(opdef.Gen{R: r}) },
+	}.Entry(),
+	opdef.Op[conditionArgs]{
+		Schema: "where.condition(Tensor condition) -> Tensor[]",
+		Names:  "where",
+		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one tensor for each dimension",
+			Source: "torch.where"},
+		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
+		Trivial: true,
+		Kernel: func(a *conditionArgs) ([]*tensor.Tensor, error) {
+			return nonzeroColumns(elements.AtLeastDims(a.Condition, 1)), nil
+		},
+		Cases: func(r *rand.Rand) []*conditionArgs {
+			g := opdef.Gen{R: r}
+			return []*conditionArgs{{g.Int(tensor.Bool, 0, 1, 3, 4)}, {g.Normal(tensor.Float32)},
+				{g.Int(tensor.Int64, 0, 1, 0, 2)}}
+		},
+	}.Entry(),
+	repeatInterleaveOp, repeatInterleaveCountsOp, repeatCountsOp,
+}
+
+type (
+	gatherArgs struct {
+		Self  *tensor.Tensor
+		Dim   int
+		Index *tensor.Tensor
+	}
+	indexSelectArgs struct {
+		Self  *tensor.Tensor
+		Dim   int
+		Index *tensor.Tensor
+	}
+	takeArgs    struct{ Self, Index *tensor.Tensor }
+	maskedArgs  struct{ Self, Mask *tensor.Tensor }
+	nonzeroArgs struct {
+		Self    *tensor.Tensor
+		AsTuple bool
+	}
+	conditionArgs struct{ Condition *tensor.Tensor }
+)
+
+// checkIndex refuses index tensors that are not integers in [lo, hi).
+func checkIndex(arg string, index *tensor.Tensor, lo, hi int) error {
+	if index.DType != tensor.Int64 && index.DType != tensor.Int32 {
+		return opdef.Refuse(arg, "want int64 or int32, got %s", index.DType)
+	}
+	if within(index, lo, hi) {
+		return nil
+	}
+	if err := EachInt(index, func(_ int, v int64) bool { return v >= int64(lo) && v < int64(hi) }); err != nil {
+		return opdef.Refuse(arg, "index %d is outside of [%d, %d)", int64(err.(outside)), lo, hi)
+	}
+	return nil
+}
+
+// within reports whether all elements of index are in [lo, hi).
+func within(index *tensor.Tensor, lo, hi int) bool {
+	n, step := index.Numel(), index.Block()
+	var bad atomic.Bool
+	tensor.Parallel((n+step-1)/step, 8, func(a, b int) {
+		buf := opdef.Scratch[int64](min(n, step))
+		defer opdef.Release(buf)
+		for k := a; k < b && !bad.Load(); k++ {
+			v := (*buf)[:min(step, n-k*step)]
+			tensor.Load(index, k*step, v)
+			over := false
+			for _, x := range v {
+				over = over || uint64(x-int64(lo)) >= uint64(hi-lo)
+			}
+			if over {
+				bad.Store(true)
+			}
+		}
+	})
+	return !bad.Load()
+}
+
+// Along are the elements of a tensor of shape that gather reads: those at
+// index's own position, except in dim, where index says which.
+func Along(shape []int, dim int, index *tensor.Tensor) (runs.Runs, error) {
+	var r runs.Runs
+	d, err := opdef.Dim("dim", dim, len(shape))
+	if err != nil {
+		return r, err
+	}
+	if index.Numel() == 0 { // of any dtype
+		return runs.AtStarts(1, nil), nil
+	}
+	if index.DType != tensor.Int64 && index.DType != tensor.Int32 {
+		return r, opdef.Refuse("index", "want int64 or int32, got %s", index.DType)
+	}
+	if max(len(shape), 1) != max(index.Dim(), 1) {
+		return r, opdef.Refuse("index", "%d dimensions for a tensor of %d", index.Dim(), len(shape))
+	}
+	if len(shape) == 0 || index.Dim() == 0 { // numbers count as vectors of one
+		shape = []int{tensor.Numel(shape)}
+		index = index.Reshape(index.Numel())
+	}
+	for k, n := range index.Shape {
+		if k != d && n > shape[k] {
+			return r, opdef.Refuse("index", "size %d in dimension %d, the tensor has %d", n, k, shape[k])
+		}
+	}
+	if err := checkIndex("index", index, 0, shape[d]); err != nil {
+		return r, err
+	}
+	stride := tensor.Contiguous(shape)
+	step := int64(stride[d])
+	stride[d] = 0
+	at := runs.OfView(&tensor.Tensor{Shape: index.Shape, Stride: stride})
+	return runs.Runs{Len: 1, Count: index.Numel(), Starts: func(lo int, dst []int64) {
+		tensor.Load(index, lo, dst)
+		base := opdef.Scratch[int64]((lo+len(dst)-1)/at.Len - lo/at.Len + 1)
+		at.Starts(lo/at.Len, *base)
+		from := lo % at.Len
+		for _, b := range *base {
+			part := dst[:min(at.Len-from, len(dst))]
+			for i, v := range part {
+				part[i] = v*step + b + int64(from+i)
+			}
+			dst, from = dst[len(part):], 0
+		}
+		opdef.Release(base)
+	}}, nil
+}
+
+func gathered(t *tensor.Tensor, dim int, index *tensor.Tensor) ([]*tensor.Tensor, error) {
+	r, err := Along(t.Shape, dim, index)
+	if err != nil {
+		return nil, err
+	}
+	return []*tensor.Tensor{runs.Pick(t, index.Shape, r)}, nil
+}
+
+func (a *gatherArgs) grad(g *tensor.Tensor) (opdef.Grads, error) {
+	r, err := Along(a.Self.Shape, a.Dim, a.Index)
+	return opdef.Grads{"self": {runs.ScatterAdd(a.Self.Shape, g, r)}}, err
+}
+
+// indexedDim is the dimension dim of shape, of which index, a vector or a
+// number, names slices.
+func indexedDim(shape []int, dim int, index *tensor.Tensor) (int, error) {
+	d, err := opdef.Dim("dim", dim, len(shape))
+	if err == nil && index.Dim() > 1 {
+		err = opdef.Refuse("index", "want a vector, got %s", index.Meta())
+	}
+	return d, err
+}
+
+// slicesAt are the slices of dimension dim at index, and the shape they make.
+func slicesAt(shape []int, dim int, index *tensor.Tensor) ([]int, runs.Runs, error) {
+	var r runs.Runs
+	d, err := indexedDim(shape, dim, index)
+	if err != nil {
+		return nil, r, err
+	}
+	if len(shape) == 0 {
+		if index.Numel() != 1 {
+			return nil, r, opdef.Refuse("index", "want one index for a number, got %d", index.Numel())
+		}
+		return nil, runs.AtStarts(1, []int64{0}), checkIndex("index", index, 0, 1)
+	}
+	if err := checkIndex("index", index, 0, shape[d]); err != nil {
+		return nil, r, err
+	}
+	out := slices.Clone(shape)
+	out[d] = index.Numel()
+	return out, SlicesOf(shape, d, tensor.Data[int64](index)), nil
+}
+
+// filledAt are the slices of dimension dim at index, which may be negative, and
+// the shape they make, each once, however often it is named; a number has its
+// one element.
+func filledAt(shape []int, dim int, index *tensor.Tensor) ([]int, runs.Runs, error) {
+	var r runs.Runs
+	d, err := indexedDim(shape, dim, index)
+	if err != nil {
+		return nil, r, err
+	}
+	if len(shape) == 0 {
+		shape = []int{1}
+	}
+	n := shape[d]
+	if err := checkIndex("index", index, -n, n); err != nil {
+		return nil, r, err
+	}
+	at := slices.Clone(tensor.Data[int64](index))
+	for i, v := range at {
+		if v < 0 {
+			at[i] = v + int64(n)
+		}
+	}
+	slices.Sort(at)
+	at = slices.Compact(at)
+	out := slices.Clone(shape)
+	out[d] = len(at)
+	return out, SlicesOf(shape, d, at), nil
+}
+
+// SlicesOf are the slices of dimension d at the indices idx.
+func SlicesOf(shape []int, d int, idx []int64) runs.Runs {
+	inner := tensor.Numel(shape[d+1:])
+	return runs.Runs{Len: inner, Count: tensor.Numel(shape[:d]) * len(idx), Starts: func(lo int, dst []int64) {
+		for i := range dst {
+			k := lo + i
+			dst[i] = (int64(k/len(idx)*shape[d]) + idx[k%len(idx)]) * int64(inner)
+		}
+	}}
+}
+
+func (a *indexSelectArgs) grad(g *tensor.Tensor) (opdef.Grads, error) {
+	_, r, err := slicesAt(a.Self.Shape, a.Dim, a.Index)
+	return opdef.Grads{"self": {runs.ScatterAdd(a.Self.Shape, g, r)}}, err
+}
+
+// flatAt are the elements of t at index, which may be negative.
+func flatAt(t, index *tensor.Tensor) (runs.Runs, error) {
+	n := t.Numel()
+	if index.DType != tensor.Int64 {
+		return runs.Runs{}, opdef.Refuse("index", "want int64, got %s", index.DType)
+	}
+	if err := checkIndex("index", index, -n, n); err != nil {
+		return runs.Runs{}, err
+	}
+	return runs.Runs{Len: 1, Count: index.Numel(), Starts: func(lo int, dst []int64) {
+		tensor.Load(index, lo, dst)
+		for i, v := range dst {
+			if v < 0 {
+				dst[i] += int64(n)
+			}
+		}
+	}}, nil
+}
+
+func (a *takeArgs) grad(g *tensor.Tensor) (opdef.Grads, error) {
+	r, err := flatAt(a.Self, a.Index)
+	return opdef.Grads{"self": {runs.ScatterAdd(a.Self.Shape, g, r)}}, err
+}
+
+// ones broadcasts tensor and mask and lists the elements where it is true.
+func (a *maskedArgs) ones() ([]*tensor.Tensor, []int64, error) {
+	if !isMask(a.Mask) {
+		return nil, nil, opdef.Refuse("mask", "want bool, got %s", a.Mask.DType)
+	}
+	ts, _, err := opdef.BroadcastAll(a.Self, a.Mask)
+	if err != nil {
+		return nil, nil, err
+	}
+	return ts, nonzeroAt(ts[1]), nil
+}
+
+func (a *maskedArgs) grad(g *tensor.Tensor) (opdef.Grads, error) {
+	ts, at, err := a.ones()
+	if err != nil {
+		return nil, err
+	}
+	return opdef.Grads{"self": {opdef.SumTo(runs.ScatterAdd(ts[0].Shape, g, runs.AtStarts(1, at)), a.Self.Shape)}}, nil
+}
+
+type takeAlongDimArgs struct {
+	Self, Indices *tensor.Tensor
+	Dim           *int
+}
+
+// plan is the call as a gather of broadcast or flattened tensors.
+func (a *takeAlongDimArgs) plan() (*gatherArgs, error) {
+	if a.Dim == nil {
+		return &gatherArgs{a.Self.Reshape(a.Self.Numel()), 0, a.Indices.Reshape(a.Indices.Numel())}, nil
+	}
+	if a.Self.Dim() != a.Indices.Dim() {
+		return nil, opdef.Refuse("indices", "%d dimensions for a tensor of %d", a.Indices.Dim(), a.Self.Dim())
+	}
+	d, err := opdef.Dim("dim", *a.Dim, a.Self.Dim())
+	if err != nil {
+		return nil, err
+	}
+	if a.Self.Dim() == 0 {
+		return &gatherArgs{a.Self, 0, a.Indices}, nil
+	}
+	one := func(t *tensor.Tensor) []int {
+		s := slices.Clone(t.Shape)
+		s[d] = 1
+		return s
+	}
+	shape, err := tensor.Broadcast(one(a.Self), one(a.Indices))
+	if err != nil {
+		return nil, opdef.Refuse("indices", "%v", err)
+	}
+	wide := func(t *tensor.Tensor) (*tensor.Tensor, error) {
+		s := slices.Clone(shape)
+		s[d] = t.Shape[d]
+		return t.Expand(s...)
+	}
+	self, err := wide(a.Self)
+	if err != nil {
+		return nil, err
+	}
+	index, err := wide(a.Indices)
+	return &gatherArgs{self, d, index}, err
+}
+
+func (a *takeAlongDimArgs) grad(g *tensor.Tensor) (wide, self *tensor.Tensor, err error) {
+	p, err := a.plan()
+	if err != nil {
+		return nil, nil, err
+	}
+	gr, err := p.grad(g)
+	if err != nil {
+		return nil, nil, err
+	}
+	wide = gr["self"][0]
+	if a.Dim == nil {
+		return wide, wide.Reshape(a.Self.Shape...), nil
+	}
+	return wide, opdef.SumTo(wide, a.Self.Shape), nil
+}
+
+var takeAlongDimOp = opdef.Op[takeAlongDimArgs]{
+	Schema: "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+	Names:  "take_along_dim Tensor.take_along_dim",
+	Lookup: "self",
+	Doc: opdef.Doc{Summary: "Elements at indices along a dimension, tensor and indices broadcast",
+		Notes: "Without dim both are flattened.", Source: "torch.take_along_dim"},
+	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Kernel: func(a *takeAlongDimArgs) ([]*tensor.Tensor, error) {
+		p, err := a.plan()
+		if err != nil {
+			return nil, err
+		}
+		return gathered(p.Self, p.Dim, p.Index)
+	},
+	Grad: func(a *takeAlongDimArgs, g *opdef.Grad) (opdef.Grads, error) {
+		_, self, err := a.grad(g.Out[0])
+		return opdef.Grads{"self": {self}}, err
+	},
+	GradScale: func(a *takeAlongDimArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		_, self, err := a.grad(opdef.Abs(g.Out[0]))
+		return opdef.Grads{"self": {self}}, err
+	},
+	GradTerms: func(a *takeAlongDimArgs) int { return max(1, a.Indices.Numel()) },
+	Node: func(a *takeAlongDimArgs, g *opdef.Grad) (opdef.Node, error) {
+		wide, _, err := a.grad(g.Out[0])
+		return opdef.Node{Grads: []*tensor.Tensor{wide}}, err
+	},
+	Cases: func(r *rand.Rand) []*takeAlongDimArgs {
+		g := opdef.Gen{R: r}
+		one, last := 1, -1
+		return []*takeAlongDimArgs{
+			{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Int64, 0, 3, 3, 2), &one}, {g.Normal(tensor.Float64, 3, 1, 4),
+				g.Int(tensor.Int64, 0, 3, 1, 2, 2), &last},
+			{g.Normal(tensor.Float64, 3, 4), g.Int(tensor.Int64, 0, 11, 2, 2), nil}, {g.Int(tensor.Int64, 0, 9, 4),
+				g.Int(tensor.Int64, 0, 3, 4), &last},
+		}
+	},
+}.Entry()

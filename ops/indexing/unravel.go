@@ -1,0 +1,46 @@
+package indexing
+
+import (
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+type unravelArgs struct {
+	Indices *tensor.Tensor
+	Shape   []int
+}
+
+var unravelIndex = opdef.Op[unravelArgs]{
+	Schema: "unravel_index(Tensor indices, int[1] shape) -> Tensor[]", Names: "functional.unravel_index unravel_index",
+	Doc: opdef.Doc{Summary: "The coordinates of positions in row-major order",
+		Formula: "indices // (size of an index of dimension d) % shape[d], for each d",
+		Notes:   "int64 whatever the dtype of indices.", Source: "torch.unravel_index"},
+	Error: elements.ExactError, NoGrad: "positions are integers",
+	Kernel: func(a *unravelArgs) ([]*tensor.Tensor, error) {
+		if !a.Indices.DType.IsIntegral() {
+			return nil, opdef.Refuse("indices", "want integers, got %s", a.Indices.DType)
+		}
+		outs := make([]*tensor.Tensor, len(a.Shape))
+		size := int64(1)
+		for d := len(a.Shape) - 1; d >= 0; d-- {
+			n := int64(a.Shape[d])
+			if n <= 0 {
+				return nil, opdef.Refuse("shape", "want sizes of 1 or more, got %d", n)
+			}
+			unit := size
+			outs[d] = opdef.Map(tensor.Int64, a.Indices,
+				func(i int64) int64 { return kernel.FloorMod(kernel.FloorDiv(i, unit), n) })
+			size *= n
+		}
+		return outs, nil
+	},
+	Cases: func(r *rand.Rand) []*unravelArgs {
+		g := opdef.Gen{R: r}
+		return []*unravelArgs{{g.Int(tensor.Int64, 0, 23, 5), []int{2, 3, 4}}, {g.Int(tensor.Uint8, 0, 11, 2, 3),
+			[]int{3, 4}}, {g.Int(tensor.Int32, 0, 5), []int{6}}}
+	},
+}.Entry()

@@ -1,0 +1,409 @@
+package indexing
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/runs"
+	"github.com/optool/optool/ops/shape"
+	"github.com/optool/optool/tensor"
+)
+
+// rowsApart is an index of shape whose entries along the first dimension
+// differ: 1, 2, ...
+func rowsApart(shape ...int) *tensor.Tensor {
+	v := make([]int64, tensor.Numel(shape))
+	for i := range v {
+		v[i] = int64(1 + i/tensor.Numel(shape[1:]))
+	}
+	return tensor.New(tensor.Int64, shape, v)
+}
+
+// between are distinct values that differ from those of Gen.Distinct too.
+func between(g opdef.Gen, shape ...int) *tensor.Tensor {
+	t := opdef.Map(tensor.Float64, g.Distinct(tensor.Float64, shape...),
+		func(x float64) float64 { return x + 0.05 }).Rounded()
+	t.RequiresGrad = true
+	return t
+}
+
+// A writing is what a scatter does: src, of shape, goes to the runs of self.
+type writing struct {
+	self, src *tensor.Tensor
+	shape     []int // of what is written, in the order of the runs
+	runs      runs.Runs
+	how       runs.Combine
+	keep      bool
+	alpha     opdef.Scalar   // scales src; unused unless added
+	given     *tensor.Tensor // the argument src is part of, nil if a number
+	flat      bool           // src are the first elements of given
+	narrow    *tensor.Tensor // the argument that self is the broadcast of, nil if self itself
+}
+
+// multipleOf is k*t.
+func multipleOf(t *tensor.Tensor, k opdef.Scalar) *tensor.Tensor {
+	switch {
+	case k == opdef.Int(1):
+		return t
+	case t.DType.IsComplex():
+		c := k.Complex128()
+		return opdef.Map(t.DType, t, func(x complex128) complex128 { return c * x })
+	case t.DType.IsFloat():
+		f := k.Float64()
+		return opdef.Map(t.DType, t, func(x float64) float64 { return f * x })
+	}
+	i := k.Int64()
+	return opdef.Map(t.DType, t, func(x int64) int64 { return i * x })
+}
+
+func (w *writing) result(self, src *tensor.Tensor) *tensor.Tensor {
+	return runs.Put(self, src, w.runs, w.how, w.keep)
+}
+
+// grad gives the gradients of self and of the given source.
+// Source: torch/csrc/autograd/FunctionsManual.cpp, scatter_reduce_backward
+func (w *writing) grad(g, out *tensor.Tensor) (self, src *tensor.Tensor, err error) {
+	at := func(t *tensor.Tensor) *tensor.Tensor { return runs.Pick(t, w.shape, w.runs) }
+	add := func(base, t *tensor.Tensor) *tensor.Tensor { return runs.Put(base, t, w.runs, runs.Add, true) }
+	if g.DType.IsComplex() && w.how > runs.Add {
+		return nil, nil, opdef.Refuse("self", "no gradient for complex numbers")
+	}
+	self, src = g, at(g)
+	switch w.how {
+	case runs.Add:
+		src = elements.ScaledByConj(src, 1, w.alpha)
+	case runs.Mean:
+		base := 0.0
+		if w.keep {
+			base = 1
+		}
+		n := add(tensor.Full(tensor.Float64, g.Shape, base), tensor.Full(tensor.Float64, w.shape, 1.0))
+		share := func(x, n float64) float64 { return x / max(n, 1) }
+		self, src = opdef.Zip(g.DType, g, n, share), opdef.Zip(g.DType, src, at(n), share)
+	case runs.Minimum, runs.Maximum:
+		same := func(x, y float64) float64 {
+			if x == y {
+				return 1
+			}
+			return 0
+		}
+		own, theirs := opdef.Zip(tensor.Float64, w.self, out, same), opdef.Zip(tensor.Float64, w.src, at(out), same)
+		each := opdef.Zip(g.DType, g, add(own, theirs), func(x, n float64) float64 { return x / n })
+		times := func(x, y float64) float64 { return x * y }
+		self, src = opdef.Zip(g.DType, own, each, times), opdef.Zip(g.DType, theirs, at(each), times)
+	case runs.Multiply:
+		self, src = w.gradProduct(g, at, add)
+	}
+	if w.how == runs.Assign || !w.keep {
+		self = runs.Put(self, elements.Zeros(g.DType, w.shape), w.runs, runs.Assign, true)
+	}
+	return self, src, nil
+}
+
+// gradProduct is grad of products: the product of all other factors, taken
+// from the product of those that are not zero and the number of zeros.
+func (w *writing) gradProduct(g *tensor.Tensor, at func(*tensor.Tensor) *tensor.Tensor,
+	add func(base, t *tensor.Tensor) *tensor.Tensor) (self, src *tensor.Tensor) {
+	isZero := func(x float64) float64 {
+		if x == 0 {
+			return 1
+		}
+		return 0
+	}
+	orOne := func(x float64) float64 {
+		if x == 0 {
+			return 1
+		}
+		return x
+	}
+	f64 := tensor.Float64
+	product := runs.Put(opdef.Map(f64, w.self, orOne), opdef.Map(f64, w.src, orOne), w.runs, runs.Multiply, w.keep)
+	base := opdef.Map(f64, w.self, isZero)
+	if !w.keep {
+		base = elements.Zeros(f64, w.self.Shape)
+	}
+	nulls := add(base, opdef.Map(f64, w.src, isZero))
+	others := func(x, g, product, nulls *tensor.Tensor) *tensor.Tensor {
+		return opdef.ZipN(g.DType, g.Shape, func(dst []float64, s [][]float64) {
+			for i, x := range s[0] {
+				switch zeros := s[3][i]; {
+				case zeros == 0 && x == 0: // not written to
+					dst[i] = s[1][i]
+				case zeros == 0:
+					dst[i] = s[1][i] * s[2][i] / x
+				case zeros == 1 && x == 0:
+					dst[i] = s[1][i] * s[2][i]
+				default:
+					dst[i] = 0
+				}
+			}
+		}, x, g, product, nulls)
+	}
+	return others(w.self, g, product, nulls), others(w.src, at(g), at(product), at(nulls))
+}
+
+// A writingOp declares an op that writes into its argument self.
+type writingOp[A any] struct {
+	Schema   string
+	Names    string
+	Src      string // name of the argument that is written; "" for a number
+	Doc      opdef.Doc
+	Plan     func(a *A) (*writing, error)
+	Only     bool // no in-place form
+	Autocast opdef.Autocast
+	Cases    func(g opdef.Gen) []*A
+}
+
+func (o writingOp[A]) Entry() *opdef.Entry {
+	grads := func(a *A, g, out *tensor.Tensor) (opdef.Grads, error) {
+		w, err := o.Plan(a)
+		if err != nil {
+			return nil, err
+		}
+		self, src, err := w.grad(g, out)
+		if err != nil {
+			return nil, err
+		}
+		gr := opdef.Grads{"self": {opdef.SumTo(self, w.argument().Shape)}}
+		if o.Src != "" && (w.given == nil || w.given.Wrapped) {
+			gr[o.Src] = []*tensor.Tensor{nil}
+		} else if o.Src != "" {
+			if src, err = w.gradOfGiven(src); err != nil {
+				return nil, err
+			}
+			gr.Set(o.Src, src)
+		}
+		return gr, nil
+	}
+	return opdef.Op[A]{
+		Schema: o.Schema, Names: o.Names, InPlace: !o.Only, Doc: o.Doc, Autocast: o.Autocast,
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		ErrorOf: func(a *A) opdef.Error {
+			w, err := o.Plan(a)
+			if err == nil && (w.how == runs.Assign || w.how == runs.Minimum || w.how == runs.Maximum) {
+				return opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 2}}
+			}
+			return opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
+		},
+		Kernel: func(a *A) ([]*tensor.Tensor, error) {
+			w, err := o.Plan(a)
+			if err != nil {
+				return nil, err
+			}
+			src := w.src
+			if w.how == runs.Add {
+				src = multipleOf(src, w.alpha)
+			}
+			return []*tensor.Tensor{w.result(w.self, src)}, nil
+		},
+		Scale: func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+			w, err := o.Plan(a)
+			if err != nil {
+				return []*tensor.Tensor{opdef.Abs(outs[0])}
+			}
+			return []*tensor.Tensor{w.result(opdef.Abs(w.self), opdef.Abs(multipleOf(w.src, w.alpha)))}
+		},
+		Terms: func(a *A) int {
+			w, err := o.Plan(a)
+			if err != nil {
+				return 1
+			}
+			return max(1, w.runs.Count)
+		},
+		Grad: func(a *A, g *opdef.Grad) (opdef.Grads, error) { return grads(a, g.Out[0], g.Outs[0]) },
+		GradScale: func(a *A, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+			s, err := grads(a, opdef.Abs(g.Out[0]), g.Outs[0])
+			for _, ts := range s {
+				if ts[0] != nil {
+					ts[0] = opdef.Abs(ts[0])
+				}
+			}
+			return s, err
+		},
+		Cases: func(r *rand.Rand) []*A { return o.Cases(opdef.Gen{R: r}) },
+	}.Entry()
+}
+
+// argument is the tensor self is the broadcast of.
+func (w *writing) argument() *tensor.Tensor {
+	if w.narrow != nil {
+		return w.narrow
+	}
+	return w.self
+}
+
+// gradOfGiven is the gradient of the argument that the written elements are
+// part of.
+func (w *writing) gradOfGiven(src *tensor.Tensor) (*tensor.Tensor, error) {
+	switch {
+	case slices.Equal(w.given.Shape, w.shape):
+		return src, nil
+	case w.given.Dim() == 0:
+		return opdef.SumTo(src, nil), nil
+	case w.flat:
+		n := w.given.Numel()
+		return runs.ScatterAdd([]int{n}, src, runs.Runs{Len: 1, Count: src.Numel(), Starts: func(lo int, dst []int64) {
+			for i := range dst {
+				dst[i] = int64(lo + i)
+			}
+		}}).Reshape(w.given.Shape...), nil
+	}
+	return shape.ViewBack(w.given.Shape, src, func(t *tensor.Tensor) (*tensor.Tensor, error) {
+		return corner(t, w.shape), nil
+	})
+}
+
+// corner is the part of t at the start of every dimension.
+func corner(t *tensor.Tensor, shape []int) *tensor.Tensor {
+	for d, n := range shape {
+		if n != t.Shape[d] {
+			t = t.Slice(d, 0, n, 1)
+		}
+	}
+	return t
+}
+
+func scatterHow(reduce *string) (runs.Combine, error) {
+	switch {
+	case reduce == nil:
+		return runs.Assign, nil
+	case *reduce == "add":
+		return runs.Add, nil
+	case *reduce == "multiply":
+		return runs.Multiply, nil
+	}
+	return 0, opdef.Refuse("reduce", "want \"add\" or \"multiply\", got %q", *reduce)
+}
+
+func reduceHow(reduce string, allowed ...string) (runs.Combine, error) {
+	if slices.Contains(allowed, reduce) {
+		switch reduce {
+		case "sum":
+			return runs.Add, nil
+		case "prod":
+			return runs.Multiply, nil
+		case "mean":
+			return runs.Mean, nil
+		case "amax":
+			return runs.Maximum, nil
+		case "amin":
+			return runs.Minimum, nil
+		}
+	}
+	return 0, opdef.Refuse("reduce", "%q is none of %v", reduce, allowed)
+}
+
+// scattering plans a write at indices along a dimension, as gather reads.
+func scattering(self *tensor.Tensor, dim int, index, src *tensor.Tensor, how runs.Combine, keep bool) (*writing,
+	error) {
+	r, err := Along(self.Shape, dim, index)
+	if err != nil {
+		return nil, err
+	}
+	if src.DType != self.DType {
+		return nil, opdef.Refuse("src", "want dtype %s, got %s", self.DType, src.DType)
+	}
+	if self.DType.IsComplex() && how >= runs.Minimum {
+		return nil, opdef.Refuse("self", "complex numbers have no order")
+	}
+	w := &writing{self: self, src: src, shape: index.Shape, runs: r, how: how, keep: keep, alpha: opdef.Int(1),
+		given: src}
+	if index.Numel() == 0 {
+		w.src, w.flat = elements.Zeros(src.DType, index.Shape), true
+		return w, nil
+	}
+	if max(src.Dim(), 1) != max(index.Dim(), 1) {
+		return nil, opdef.Refuse("src", "%d dimensions for an index of %d", src.Dim(), index.Dim())
+	}
+	if src.Dim() == 0 || index.Dim() == 0 {
+		if src.Numel() < index.Numel() {
+			return nil, opdef.Refuse("src", "%d values for %d indices", src.Numel(), index.Numel())
+		}
+		w.flat = true
+		w.src = src.Reshape(src.Numel()).Slice(0, 0, 1, 1).Reshape(index.Shape...)
+		return w, nil
+	}
+	for d, n := range index.Shape {
+		if n > src.Shape[d] {
+			return nil, opdef.Refuse("src", "size %d in dimension %d, the index has %d", src.Shape[d], d, n)
+		}
+	}
+	w.src = corner(src, index.Shape)
+	return w, nil
+}
+
+// slicing plans a write of the slices of src at indices of a dimension.
+func slicing(self *tensor.Tensor, dim int, index, src *tensor.Tensor, how runs.Combine, keep bool) (*writing, error) {
+	shape, r, err := slicesAt(self.Shape, dim, index)
+	if err != nil {
+		return nil, err
+	}
+	if src.DType != self.DType {
+		return nil, opdef.Refuse("source", "want dtype %s, got %s", self.DType, src.DType)
+	}
+	if self.DType.IsComplex() && how >= runs.Minimum {
+		return nil, opdef.Refuse("self", "complex numbers have no order")
+	}
+	if !slices.Equal(src.Shape, shape) && !(src.Numel() == 1 && tensor.Numel(shape) == 1) {
+		return nil, opdef.Refuse("source", "want shape %s, got %s", tensor.ShapeString(shape),
+			tensor.ShapeString(src.Shape))
+	}
+	return &writing{self: self, src: src.Reshape(shape...), shape: shape, runs: r, how: how, keep: keep,
+		alpha: opdef.Int(1), given: src, flat: !slices.Equal(src.Shape, shape)}, nil
+}
+
+func maskedScattering(a *maskedScatterArgs) (*writing, error) {
+	m := &maskedArgs{a.Self, a.Mask}
+	ts, at, err := m.ones()
+	if err != nil {
+		return nil, err
+	}
+	if a.Source.DType != a.Self.DType {
+		return nil, opdef.Refuse("source", "want dtype %s, got %s", a.Self.DType, a.Source.DType)
+	}
+	if a.Source.Numel() < len(at) {
+		return nil, opdef.Refuse("source", "%d elements for %d places", a.Source.Numel(), len(at))
+	}
+	src := a.Source.Reshape(a.Source.Numel()).Slice(0, 0, len(at), 1)
+	return &writing{self: ts[0], narrow: a.Self, src: src, shape: src.Shape, runs: runs.AtStarts(1, at),
+		how:  runs.Assign,
+		keep: true, alpha: opdef.Int(1), given: a.Source, flat: true}, nil
+}
+
+// byStrides says of e that it addresses memory by the strides of its argument.
+func byStrides(e *opdef.Entry) *opdef.Entry {
+	e.Exempt = map[string]string{"strides": "addresses memory by its strides"}
+	e.Doc.Notes = "self must be contiguous. torch gives self the gradient of the elements written over in place of " +
+		"that of the others."
+	return e
+}
+
+// viewScatter declares a write of src to a view of self.
+func viewScatter[A any](schema, summary string, args func(*A) (self, src *tensor.Tensor),
+	view func(*A, *tensor.Tensor) (*tensor.Tensor, error), cases func(opdef.Gen) []*A) *opdef.Entry {
+	s, _ := opdef.ParseSchema(schema) // checked again by the registry
+	return writingOp[A]{
+		Schema: schema, Names: s.Name + " Tensor." + s.Name, Src: "src", Only: true,
+		Doc: opdef.Doc{Summary: summary, Source: "torch." + s.Name},
+		Plan: func(a *A) (*writing, error) {
+			self, src := args(a)
+			p, err := runs.Probe(self.Shape)
+			if err != nil {
+				return nil, err
+			}
+			if p, err = view(a, p); err != nil {
+				return nil, err
+			}
+			if !slices.Equal(p.Shape, src.Shape) {
+				return nil, opdef.Refuse("src", "want shape %s, got %s", tensor.ShapeString(p.Shape),
+					tensor.ShapeString(src.Shape))
+			}
+			return &writing{self: self, src: opdef.Cast(src, self.DType), shape: p.Shape, runs: runs.OfView(p),
+				how:  runs.Assign,
+				keep: true, alpha: opdef.Int(1), given: src}, nil
+		},
+		Cases: cases,
+	}.Entry()
+}

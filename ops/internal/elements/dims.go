@@ -1,0 +1,100 @@
+package elements
+
+import (
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// Unravel is the index of element i of a row-major array of shape.
+func Unravel(i int, shape []int) []int {
+	at := make([]int, len(shape))
+	for d := len(shape) - 1; d >= 0; d-- {
+		at[d] = i % shape[d]
+		i /= shape[d]
+	}
+	return at
+}
+
+// BroadcastTerms is the largest number of result elements that one element of
+// an operand takes part in.
+func BroadcastTerms(ts ...*tensor.Tensor) int {
+	_, shape, err := opdef.BroadcastAll(ts...)
+	if err != nil {
+		return 1
+	}
+	n, terms := tensor.Numel(shape), 1
+	for _, t := range ts {
+		if k := t.Numel(); k > 0 {
+			terms = max(terms, n/k)
+		}
+	}
+	return terms
+}
+
+// AllDims are the dimensions 0 .. n-1.
+func AllDims(n int) []int {
+	d := make([]int, n)
+	for i := range d {
+		d[i] = i
+	}
+	return d
+}
+
+// NumelOver is the number of elements that one result of a reduction over dims
+// is made of.
+func NumelOver(shape, dims []int) int {
+	n := 1
+	for _, d := range dims {
+		n *= shape[d]
+	}
+	return n
+}
+
+// TermsOver is count for a dim argument that may be unchecked.
+func TermsOver(shape, dim []int) int {
+	dims, err := opdef.Dims("dim", dim, len(shape))
+	if err != nil {
+		return 1
+	}
+	return NumelOver(shape, dims)
+}
+
+// OptionalDim is an optional dimension as a list; none means all.
+func OptionalDim(d *int) []int {
+	if d == nil {
+		return nil
+	}
+	return []int{*d}
+}
+
+// LastDim is the length of a row of shape.
+func LastDim(shape []int) int {
+	if len(shape) == 0 {
+		return 1
+	}
+	return shape[len(shape)-1]
+}
+
+// ResolveDims resolves dimensions that may be negative; an empty list is empty.
+func ResolveDims(arg string, dims []int, n int) ([]int, error) {
+	if len(dims) == 0 {
+		return nil, nil
+	}
+	return opdef.Dims(arg, dims, n)
+}
+
+// AtLeastDims adds dimensions of size 1 to t until it has n: a vector becomes a
+// row, and a matrix a stack of rows of depth 1.
+// Source: torch.atleast_3d
+func AtLeastDims(t *tensor.Tensor, n int) *tensor.Tensor {
+	if n == 1 && t.Dim() == 0 {
+		return t.Unsqueeze(0)
+	}
+	if n >= 2 && t.Dim() < 2 {
+		t = AtLeastDims(t, 1).Unsqueeze(0)
+	}
+	if n == 3 && t.Dim() == 2 {
+		t = t.Unsqueeze(2)
+	}
+	return t
+}

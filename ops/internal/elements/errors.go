@@ -1,0 +1,48 @@
+package elements
+
+import (
+	"math"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// EpsOverFloat32 is how much coarser than float32 a dtype is: the factor of the
+// rounding error of intermediate results that torch keeps in it.
+func EpsOverFloat32(dt tensor.DType) float64 {
+	if dt.IsFloat() {
+		return math.Max(1, dt.Eps()/tensor.Float32.Eps())
+	}
+	return 1
+}
+
+// ErrorTerms is the number of terms that errors grow with: n, or 1 where
+// roundings to a 16-bit dtype on the way, each of which is counted, outweigh
+// those of sums.
+func ErrorTerms(dt tensor.DType, n int) int {
+	if dt.Size() >= 4 {
+		return n
+	}
+	return 1
+}
+
+// HalfPrecisionFactor is how much larger a bound on errors relative to the
+// largest element is where every step rounds to 16 bits: twice half a unit in
+// the last place.
+func HalfPrecisionFactor(dt tensor.DType) float64 {
+	if dt.Size() >= 4 {
+		return 1
+	}
+	return 1 + dt.Eps()/(8*math.Ldexp(1, -24))
+}
+
+// ElementwiseError is the error class of functions such as exp: a few ulp, of
+// gradients too.
+var ElementwiseError = opdef.Error{Class: opdef.Elementwise}
+
+// ExactError is the error class of functions whose result and gradient are
+// exact.
+var ExactError = opdef.Error{Class: opdef.Exact}
+
+// RoundedError is the error class of functions rounded once.
+var RoundedError = opdef.Error{Class: opdef.Rounded}

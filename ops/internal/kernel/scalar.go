@@ -1,0 +1,111 @@
+package kernel
+
+import (
+	"math"
+	"math/cmplx"
+)
+
+// Softplus is log(1 + exp(x)), which does not overflow.
+func Softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
+// LogAddExpC is the logarithm of the sum of two complex exponentials.
+func LogAddExpC(x, y complex128) complex128 {
+	if real(x) < real(y) || real(x) != real(x) {
+		x, y = y, x
+	}
+	switch {
+	case real(x) != real(y) || !math.IsInf(real(x), 0):
+		return x + Log1p(cmplx.Exp(y-x))
+	case real(x) < 0: // no angle is that of 0
+		return x
+	}
+	return cmplx.Log(cmplx.Exp(x) + cmplx.Exp(y))
+}
+
+// ExpDiffC is exp(x - y), where equal infinite real parts differ by nothing.
+func ExpDiffC(x, y complex128) complex128 {
+	if math.IsInf(real(x), 0) && real(x) == real(y) {
+		return cmplx.Rect(1, imag(x)-imag(y))
+	}
+	return cmplx.Exp(x - y)
+}
+
+// Sign is -1, 0 or 1 as x is negative, zero or positive, and nan for nan.
+func Sign(x float64) float64 {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return -1
+	}
+	return 0
+}
+
+// SignC is x/|x|, 0 at 0.
+func SignC(x complex128) complex128 {
+	if x == 0 {
+		return 0
+	}
+	return x / complex(cmplx.Abs(x), 0)
+}
+
+// Sigmoid does not overflow: exp of a negative number only.
+func Sigmoid(x float64) float64 {
+	if x < 0 {
+		e := math.Exp(x)
+		return e / (1 + e)
+	}
+	return 1 / (1 + math.Exp(-x))
+}
+
+// PowC is cmplx.Pow, with x**0 = 1 and without its refusal of 0 to a power
+// whose real part is negative.
+func PowC(x, y complex128) complex128 {
+	switch {
+	case y == 0:
+		return 1
+	case x == 0 && real(y) > 0:
+		return 0
+	case x == 0:
+		return cmplx.Exp(y * cmplx.Log(x))
+	// the product would turn infinities into NaN
+	case imag(x) == 0 && real(x) > 0 && (cmplx.IsInf(y) || cmplx.IsNaN(y)):
+		l := math.Log(real(x))
+		return cmplx.Exp(complex(real(y)*l, imag(y)*l))
+	}
+	return cmplx.Pow(x, y)
+}
+
+// FloorDiv is x/y rounded down.
+func FloorDiv(x, y int64) int64 {
+	q := x / y
+	if x%y != 0 && (x < 0) != (y < 0) {
+		q--
+	}
+	return q
+}
+
+// FloorMod is the rest of FloorDiv, which has the sign of y.
+func FloorMod(x, y int64) int64 {
+	m := x % y
+	if m != 0 && (m < 0) != (y < 0) {
+		m += y
+	}
+	return m
+}
+
+// ExpDiff is exp(x - y), where equal infinities differ by nothing.
+func ExpDiff(x, y float64) float64 {
+	if x == y {
+		return 1
+	}
+	return math.Exp(x - y)
+}
+
+// FiniteAbs is |x|, or 0 if that is not finite.
+func FiniteAbs(x float64) float64 {
+	if math.IsInf(x, 0) || x != x {
+		return 0
+	}
+	return math.Abs(x)
+}

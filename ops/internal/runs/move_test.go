@@ -1,0 +1,72 @@
+package runs
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/optool/optool/tensor"
+)
+
+// TestPut writes random runs, many and few, that fall on the borders of blocks
+// too, and compares with a plain loop over the elements in the order of the
+// runs.
+func TestPut(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 8))
+	for _, count := range []int{0, 7, 900, 30000} {
+		for _, n := range []int{1, 3, 20000} {
+			if n > 3 && count > 7 {
+				continue
+			}
+			for how := Assign; how <= Mean; how++ {
+				for _, keep := range []bool{true, false} {
+					size := 40000
+					starts, base, src := make([]int64, count), make([]int64, size), make([]int64, count*n)
+					for i := range starts {
+						starts[i] = int64(r.IntN((size - n + 1) / n * n))
+						if how != Assign && how != Add { // runs that do not overlap in part
+							starts[i] -= starts[i] % int64(n)
+						}
+					}
+					for i := range base {
+						base[i] = r.Int64N(9)
+					}
+					for i := range src {
+						src[i] = r.Int64N(9)
+					}
+					want, times := slices.Clone(base), make([]int64, size)
+					for i, x := range src {
+						p := starts[i/n] + int64(i%n)
+						first := times[p] == 0 && !keep
+						times[p]++
+						switch {
+						case how == Assign || first:
+							want[p] = x
+						case how == Multiply:
+							want[p] *= x
+						case how == Minimum:
+							want[p] = min(want[p], x)
+						case how == Maximum:
+							want[p] = max(want[p], x)
+						default:
+							want[p] += x
+						}
+					}
+					for p, k := range times {
+						if how == Mean && k > 0 {
+							if keep {
+								k++
+							}
+							want[p] /= k
+						}
+					}
+					got := tensor.Data[int64](Put(tensor.New(tensor.Int64, []int{size}, base),
+						tensor.New(tensor.Int64, []int{len(src)}, src), AtStarts(n, starts), how, keep))
+					if !slices.Equal(got, want) {
+						t.Errorf("%d runs of %d, combine %d, keep %v: wrong elements", count, n, how, keep)
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,490 @@
+package linalg
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/reduction"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+var namedNormOps = []*opdef.Entry{
+	opdef.Overload[normArgs, atenNormArgs]{
+		Schema: "frobenius_norm(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", Names: "frobenius_norm",
+		Of: elements.MustFind(vectorNormOps, "norm"),
+		To: func(b *atenNormArgs) (*normArgs, error) {
+			if b.Self.Dim() > 0 && len(b.Dim) > 2 {
+				return nil, opdef.Refuse("dim", "want at most 2 dimensions, got %d", len(b.Dim))
+			}
+			return &normArgs{Self: b.Self, P: "fro", Dim: b.Dim, Keepdim: b.Keepdim}, nil
+		},
+		From: normFrom("fro"),
+	}.Entry(),
+	opdef.Overload[normArgs, atenNormArgs]{
+		Schema: "nuclear_norm.dim(Tensor self, int[] dim, bool keepdim=False) -> Tensor", Names: "nuclear_norm",
+		Of: elements.MustFind(vectorNormOps, "norm"),
+		To: func(b *atenNormArgs) (*normArgs, error) {
+			return &normArgs{Self: b.Self, P: "nuc", Dim: b.Dim, Keepdim: b.Keepdim}, nil
+		},
+		From: normFrom("nuc"),
+	}.Entry(),
+	opdef.Overload[normArgs, nuclearNormArgs]{
+		Schema: "nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", Names: "nuclear_norm",
+		Of: elements.MustFind(vectorNormOps, "norm"),
+		To: func(b *nuclearNormArgs) (*normArgs, error) {
+			return &normArgs{Self: b.Self, P: "nuc", Keepdim: b.Keepdim}, nil
+		},
+		From: func(a *normArgs) *nuclearNormArgs {
+			if a.P != value.Value("nuc") || a.Dim != nil || a.Dtype != nil {
+				return nil
+			}
+			return &nuclearNormArgs{a.Self, a.Keepdim}
+		},
+	}.Entry(),
+	opdef.Overload[normArgs, normExceptArgs]{
+		Schema: "norm_except_dim(Tensor self, int pow=2, int dim=0) -> Tensor", Names: "norm_except_dim",
+		Of: elements.MustFind(vectorNormOps, "norm"),
+		To: func(b *normExceptArgs) (*normArgs, error) {
+			if b.Dim == -1 {
+				return &normArgs{Self: b.Self, P: int64(b.Pow)}, nil
+			}
+			d, err := opdef.Dim("dim", b.Dim, b.Self.Dim())
+			if err != nil || b.Self.Dim() == 0 {
+				return &normArgs{Self: b.Self, P: int64(b.Pow)}, err
+			}
+			return &normArgs{Self: b.Self, P: int64(b.Pow), Dim: slices.Delete(elements.AllDims(b.Self.Dim()), d, d+1),
+				Keepdim: true}, nil
+		},
+		From: func(a *normArgs) *normExceptArgs {
+			p, ok := a.P.(int64)
+			if !ok || len(a.Dim) != 1 || a.Keepdim || a.Dtype != nil || a.Self.Dim() != 2 {
+				return nil
+			}
+			return &normExceptArgs{a.Self, int(p), 1 - a.Dim[0]}
+		},
+	}.Entry(),
+}
+
+type atenNormArgs struct {
+	Self    *tensor.Tensor
+	Dim     []int
+	Keepdim bool
+}
+
+type nuclearNormArgs struct {
+	Self    *tensor.Tensor
+	Keepdim bool
+}
+
+type normExceptArgs struct {
+	Self     *tensor.Tensor
+	Pow, Dim int
+}
+
+// normFrom gives the calls of norm that a norm of that name says.
+func normFrom(p string) func(a *normArgs) *atenNormArgs {
+	return func(a *normArgs) *atenNormArgs {
+		if a.P != value.Value(p) || a.Dim == nil || a.Dtype != nil {
+			return nil
+		}
+		return &atenNormArgs{a.Self, a.Dim, a.Keepdim}
+	}
+}
+
+// vectorNormOps are norms of vectors and matrices and what is scaled by them.
+var vectorNormOps = []*opdef.Entry{
+	normOp(opdef.Op[normArgs]{
+		Schema:   "norm(Tensor self, any p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
+		Names:    "norm functional.norm Tensor.norm",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Vector norm over dimensions, or Frobenius norm", Formula: "sum(|self|^p)^(1/p)",
+			Notes:  "self is converted to dtype first. p may be inf, -inf and 0 (the number of non-zero elements).",
+			Source: "torch.norm"},
+		Cases: func(r *rand.Rand) []*normArgs {
+			g := opdef.Gen{R: r}
+			f64, f32 := tensor.Float64, tensor.Float32
+			return []*normArgs{
+				{Self: g.Normal(f64, 3, 4), P: "fro"}, {Self: g.Normal(f64, 3, 4), P: int64(2), Dim: []int{1}},
+				{Self: g.Normal(f64, 2, 3, 4), P: 3.0, Dim: []int{0, -1}, Keepdim: true},
+				{Self: g.Apart(f64, []float64{0}, 3, 4), P: int64(1), Dim: []int{0}}, {Self: g.Distinct(f64, 3, 4),
+					P: math.Inf(1), Dim: []int{1}}, {Self: g.Distinct(f64, 5), P: math.Inf(-1)},
+				{Self: g.Normal(f64, 3, 4), P: "fro", Dim: []int{0, 1}}, {Self: g.Apart(f64, []float64{0}, 3), P: 1.5},
+				{Self: g.Apart(f64, []float64{0}, 3), P: 0.5}, {Self: g.Apart(f64, []float64{0}, 3), P: -1.0},
+				{Self: g.Normal(f32, 6), P: int64(2)}, {Self: g.Normal(tensor.BFloat16, 2, 3), P: int64(2),
+					Dtype: &f32}, {Self: g.Normal(f32), P: int64(2)}, {Self: g.Normal(f32, 0, 3), P: int64(2),
+					Dim: []int{0}},
+				{Self: g.Normal(tensor.Complex128, 3, 2), P: int64(2), Dim: []int{0}},
+				{Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), P: 2.5, Dim: []int{0}},
+				{Self: g.Normal(f64, 3, 4), P: "nuc"}, {Self: g.Normal(f64, 3, 2, 4), P: "nuc", Dim: []int{2, 0},
+					Keepdim: true},
+			}
+		},
+	}, "self", (*normArgs).norm, (*normArgs).node),
+	normOp(opdef.Op[linalgNormArgs]{
+		Schema: "linalg_norm(Tensor A, any ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> " +
+			"Tensor",
+		Names:    "linalg.norm",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Vector or matrix norm",
+			Formula: "the 2-norm of all elements without ord, else a vector norm over one dimension or a matrix " +
+				"norm over two",
+			Notes: "Of matrices: fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 " +
+				"(largest and smallest column sum of magnitudes), inf and -inf (row sums).",
+			Source: "torch.linalg.norm"},
+		Cases: func(r *rand.Rand) []*linalgNormArgs {
+			g := opdef.Gen{R: r}
+			f64, f32 := tensor.Float64, tensor.Float32
+			apart := g.Apart(f64, []float64{0}, 3, 4)
+			return []*linalgNormArgs{
+				{A: g.Normal(f64, 3, 4)}, {A: g.Normal(f64, 2, 3, 4), Dim: []int{-1}}, {A: apart, Ord: int64(1)},
+				{A: apart, Ord: math.Inf(1), Keepdim: true}, {A: apart, Ord: int64(-1), Dim: []int{1, 0}},
+				{A: g.Normal(f64, 3, 4), Ord: "fro"}, {A: g.Normal(f32, 5), Ord: 3.0},
+				{A: g.Normal(tensor.BFloat16, 2, 3), Ord: int64(2), Dim: []int{0}, Dtype: &f32},
+				{A: g.Normal(tensor.Complex64, 3, 2), Ord: "fro"},
+			}
+		},
+	}, "A", (*linalgNormArgs).norm, nil),
+	normOp(opdef.Op[VectorNormArgs]{
+		Schema: "linalg_vector_norm(Tensor x, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? " +
+			"dtype=None) -> Tensor",
+		Names: "linalg.vector_norm",
+		Doc: opdef.Doc{Summary: "Vector norm over dimensions", Formula: "sum(|x|^ord)^(1/ord)",
+			Notes: "ord may be inf, -inf and 0 (the number of non-zero elements).", Source: "torch.linalg.vector_norm"},
+		Cases: func(r *rand.Rand) []*VectorNormArgs {
+			g := opdef.Gen{R: r}
+			f64, f32 := tensor.Float64, tensor.Float32
+			apart := g.Apart(f64, []float64{0}, 3, 4)
+			return []*VectorNormArgs{
+				{X: g.Normal(f64, 3, 4), Ord: opdef.Int(2)}, {X: apart, Ord: opdef.Int(1), Dim: []int{1}},
+				{X: apart, Ord: opdef.Float(3.5), Dim: []int{0}, Keepdim: true},
+				{X: g.Distinct(f64, 2, 3), Ord: opdef.Float(math.Inf(1)), Dim: []int{1}},
+				{X: g.Normal(f32, 5), Ord: opdef.Int(0)}, {X: g.Normal(tensor.Float16, 5), Ord: opdef.Int(2),
+					Dtype: &f32}, {X: g.Normal(tensor.BFloat16, 2, 5), Ord: opdef.Int(2), Dim: []int{-1}},
+			}
+		},
+	}, "x", func(a *VectorNormArgs) (*normOf, error) {
+		return newNorm(a.X, "x", a.Ord.Float64(), a.Dim, a.Keepdim, a.Dtype)
+	}, nil),
+	normOp(opdef.Op[linalgMatrixNormArgs]{
+		Schema: "linalg_matrix_norm(Tensor A, any ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, dtype? " +
+			"dtype=None) -> Tensor",
+		Names: "linalg.matrix_norm",
+		Doc: opdef.Doc{Summary: "Matrix norm over two dimensions",
+			Notes: "fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 (largest and " +
+				"smallest column sum of magnitudes), inf and -inf (row sums).", Source: "torch.linalg.matrix_norm"},
+		Cases: func(r *rand.Rand) []*linalgMatrixNormArgs {
+			g := opdef.Gen{R: r}
+			apart := g.Apart(tensor.Float64, []float64{0}, 3, 4)
+			return []*linalgMatrixNormArgs{
+				{A: g.Normal(tensor.Float64, 2, 3, 4), Ord: "fro", Dim: []int{-2, -1}},
+				{A: apart, Ord: int64(1), Dim: []int{-2, -1}}, {A: apart, Ord: math.Inf(-1), Dim: []int{0, 1},
+					Keepdim: true},
+				{A: g.Normal(tensor.Float32, 2, 3), Ord: "fro", Dim: []int{0, 1}},
+				{A: g.Normal(tensor.Float64, 3, 4), Ord: "nuc", Dim: []int{-2, -1}},
+				{A: g.Normal(tensor.Complex128, 2, 3, 3), Ord: int64(2), Dim: []int{-2, -1}},
+				{A: g.Normal(tensor.Float64, 3, 2, 4), Ord: -2.0, Dim: []int{0, 2}, Keepdim: true},
+			}
+		},
+	}, "A", func(a *linalgMatrixNormArgs) (*normOf, error) {
+		return newMatrixNorm(a.A, a.Ord, a.Dim, a.Keepdim, a.Dtype)
+	}, nil),
+}
+
+type normArgs struct {
+	Self    *tensor.Tensor
+	P       value.Value
+	Dim     []int
+	Keepdim bool
+	Dtype   *tensor.DType
+}
+
+type linalgNormArgs struct {
+	A       *tensor.Tensor
+	Ord     value.Value
+	Dim     []int
+	Keepdim bool
+	Dtype   *tensor.DType
+}
+
+// VectorNormArgs are the arguments of linalg.vector_norm.
+type VectorNormArgs struct {
+	X       *tensor.Tensor
+	Ord     opdef.Scalar
+	Dim     []int
+	Keepdim bool
+	Dtype   *tensor.DType
+}
+
+type linalgMatrixNormArgs struct {
+	A       *tensor.Tensor
+	Ord     value.Value
+	Dim     []int
+	Keepdim bool
+	Dtype   *tensor.DType
+}
+
+// A normOf is a norm of x over dims: a vector norm of order p, or, if inner is
+// set, the largest (p = inf) or smallest sum of magnitudes over dimension
+// *inner, or, if spectral is set, made of singular values.
+type normOf struct {
+	x       *tensor.Tensor
+	p       float64
+	dims    []int
+	inner   *int
+	keepdim bool
+	// spectral makes it a norm of singular values of matrices over dims.
+	spectral *spectralNorm
+}
+
+// newNorm checks the arguments of a vector norm of x, which the caller names
+// arg.
+func newNorm(x *tensor.Tensor, arg string, p float64, dim []int, keepdim bool, dt *tensor.DType) (*normOf, error) {
+	if dt != nil {
+		if dt.Kind() < tensor.KindFloat || x.DType.IsComplex() && !dt.IsComplex() {
+			return nil, opdef.Refuse("dtype", "no norm of dtype %s can be computed in %s", x.DType, *dt)
+		}
+		x = elements.Converted(x, *dt)
+	}
+	if x.DType.Kind() < tensor.KindFloat {
+		return nil, opdef.Refuse(arg, "want a floating or complex dtype, got %s", x.DType)
+	}
+	dims, err := opdef.Dims("dim", dim, x.Dim())
+	if err != nil {
+		return nil, err
+	}
+	return &normOf{x: x, p: p, dims: dims, keepdim: keepdim}, reduction.CheckNorm(arg, x, p, dims)
+}
+
+// orderOf is the number behind an order that is no word.
+func orderOf(arg string, v value.Value) (float64, error) {
+	s, ok := opdef.ScalarOf(v)
+	if !ok || s.Kind() == tensor.KindComplex {
+		return 0, opdef.Refuse(arg, "want a number, \"fro\" or \"nuc\", got %s", opdef.TypeName(v))
+	}
+	return s.Float64(), nil
+}
+
+func (a *normArgs) norm() (*normOf, error) {
+	p := 2.0
+	switch v := a.P.(type) {
+	case nil:
+	case string:
+		if v == "nuc" {
+			dim := a.Dim
+			if len(dim) == 0 && a.Self.Dim() == 2 {
+				dim = []int{0, 1}
+			}
+			return newSpectralNorm(a.Self, "self", &spectralNorm{word: v}, dim, a.Keepdim, a.Dtype)
+		}
+		if v != "fro" {
+			return nil, opdef.Refuse("p", "norms of order %q are not known to this reference", v)
+		}
+	default:
+		var err error
+		if p, err = orderOf("p", v); err != nil {
+			return nil, err
+		}
+	}
+	return newNorm(a.Self, "self", p, a.Dim, a.Keepdim, a.Dtype)
+}
+
+// node: the Frobenius norm over two dimensions ends in a square root.
+func (a *normArgs) node(g *opdef.Grad) (opdef.Node, error) {
+	if a.P != value.Value("fro") || len(a.Dim) != 2 {
+		return opdef.Node{}, nil
+	}
+	t := opdef.Zip(g.Outs[0].DType, g.Out[0], g.Outs[0], func(g, y float64) float64 { return g / (2 * y) })
+	return opdef.Node{Grads: elements.Single(t)}, nil
+}
+
+func (a *linalgNormArgs) norm() (*normOf, error) {
+	if a.Ord == nil {
+		return newNorm(a.A, "A", 2, a.Dim, a.Keepdim, a.Dtype)
+	}
+	switch {
+	case len(a.Dim) == 2 || len(a.Dim) == 0 && a.A.Dim() == 2:
+		dim := a.Dim
+		if len(dim) == 0 {
+			dim = []int{0, 1}
+		}
+		return newMatrixNorm(a.A, a.Ord, dim, a.Keepdim, a.Dtype)
+	case len(a.Dim) > 1 || len(a.Dim) == 0 && a.A.Dim() != 1:
+		return nil, opdef.Refuse("dim", "a norm with ord is taken over one or two dimensions, not over %d",
+			max(len(a.Dim), a.A.Dim()))
+	}
+	p, err := orderOf("ord", a.Ord)
+	if err != nil {
+		return nil, err
+	}
+	return newNorm(a.A, "A", p, a.Dim, a.Keepdim, a.Dtype)
+}
+
+func newMatrixNorm(x *tensor.Tensor, ord value.Value, dim []int, keepdim bool, dt *tensor.DType) (*normOf, error) {
+	if x.Dim() < 2 || len(dim) != 2 {
+		return nil, opdef.Refuse("A", "want a matrix over two dimensions, got shape %s and %d dimensions",
+			tensor.ShapeString(x.Shape), len(dim))
+	}
+	if ord == value.Value("fro") {
+		return newNorm(x, "A", 2, dim, keepdim, dt)
+	}
+	if s := spectralOrder(ord); s != nil {
+		return newSpectralNorm(x, "A", s, dim, keepdim, dt)
+	}
+	p, err := orderOf("ord", ord)
+	if err != nil {
+		return nil, err
+	}
+	n, err := newNorm(x, "A", 1, dim, keepdim, dt)
+	if err != nil {
+		return nil, err
+	}
+	n.p = math.Copysign(math.Inf(1), p)
+	outer := 0
+	switch math.Abs(p) {
+	case 1:
+		n.inner, outer = &n.dims[0], n.dims[1]
+	case math.Inf(1):
+		n.inner, outer = &n.dims[1], n.dims[0]
+	default:
+		return nil, opdef.Refuse("ord", "matrix norms of order %v are not known to this reference", ord)
+	}
+	if x.Shape[outer] == 0 {
+		return nil, opdef.Refuse("A", "dimension %d has no elements, which have no largest or smallest sum", outer)
+	}
+	return n, nil
+}
+
+// normOp completes the declaration of a norm whose argument arg it is of.
+func normOp[A any](o opdef.Op[A], arg string, call func(*A) (*normOf, error), node func(*A, *opdef.Grad) (opdef.Node,
+	error)) *opdef.Entry {
+	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}}
+	terms := func(a *A) int {
+		n, err := call(a)
+		if err != nil {
+			return 1
+		}
+		return elements.NumelOver(n.x.Shape, n.dims)
+	}
+	o.Terms = terms
+	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+		if n, err := call(a); err == nil && n.spectral != nil { // errors of singular values are relative to the largest
+			return elements.Single(tensor.Full(tensor.Float64, outs[0].Shape, n.largestSpectral()))
+		}
+		return elements.Single(opdef.Abs(outs[0])) // a norm of magnitudes is the norm
+	}
+	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return elements.Single(n.value(n.keepdim)), nil
+	}
+	o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return elements.GradOf(arg, n.grad(g.Outs[0], g.Out[0])), nil
+	}
+	o.GradScale = func(a *A, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		if n.spectral != nil {
+			return elements.GradOf(arg, tensor.Full(tensor.Float64, gr[arg][0].Shape,
+				n.spectralSensitivity()*opdef.MaxAbs(g.Out[0]))), nil
+		}
+		k := 3.0
+		if !math.IsInf(n.p, 0) {
+			k += 2 * math.Abs(n.p)
+		}
+		return elements.GradOf(arg, elements.Scaled(opdef.Abs(gr[arg][0]), k)), nil
+	}
+	o.Node = func(a *A, g *opdef.Grad) (opdef.Node, error) {
+		n, err := call(a)
+		switch {
+		case err != nil:
+			return opdef.Node{}, err
+		case n.spectral != nil:
+			return n.spectralNode(g), nil
+		case n.inner != nil: // the node takes the extremum of the sums
+			s := n.sums()
+			return opdef.Node{Grads: elements.Single(reduction.SplitAmongTies(s, g.Outs[0], g.Out[0], n.sumDims()))},
+				nil
+		case node != nil:
+			return node(a, g)
+		}
+		return opdef.Node{}, nil
+	}
+	return o.Entry()
+}
+
+// sums are the sums of magnitudes that a matrix norm is an extremum of, and
+// sumDims the dimension of sums it is taken over.
+func (n *normOf) sums() *tensor.Tensor {
+	ax := opdef.Abs(n.x)
+	return opdef.Sum(ax.DType, ax, []int{*n.inner}, false)
+}
+
+func (n *normOf) sumDims() []int {
+	outer := n.dims[0] + n.dims[1] - *n.inner
+	if outer > *n.inner {
+		outer--
+	}
+	return []int{outer}
+}
+
+// value is the norm, of the real dtype of x.
+func (n *normOf) value(keepdim bool) *tensor.Tensor {
+	if n.spectral != nil {
+		m, _ := n.spectralCall()
+		outs, err := m.forward()
+		if err != nil {
+			panic(err) // a batch expands to itself
+		}
+		if keepdim {
+			return outs[0].Reshape(reduction.KeptShape(n.x.Shape, n.dims)...)
+		}
+		return outs[0]
+	}
+	if n.inner != nil {
+		y, err := reduction.Extreme(n.sums(), n.sumDims(), false, n.p < 0)
+		if err != nil {
+			panic(err) // an empty matrix was refused
+		}
+		if keepdim {
+			return y.Reshape(reduction.KeptShape(n.x.Shape, n.dims)...)
+		}
+		return y
+	}
+	ax := n.x
+	if ax.DType.IsComplex() {
+		ax = opdef.Abs(ax)
+	}
+	return reduction.VectorNorm(ax, n.p, n.dims, keepdim)
+}
+
+// grad is the gradient of x, with y the norm and up its gradient.
+func (n *normOf) grad(y, up *tensor.Tensor) *tensor.Tensor {
+	if n.spectral != nil {
+		m, undo := n.spectralCall()
+		batch := m.ins[0].Shape[:n.x.Dim()-2]
+		gr, err := m.grads(opdef.NewGrad(elements.Single(y.Reshape(batch...)), elements.Single(up.Reshape(batch...)),
+			nil))
+		if err != nil {
+			panic(err) // a batch expands to itself
+		}
+		return gr["A"][0].Permute(undo...)
+	}
+	if n.inner != nil {
+		s := n.sums()
+		share := opdef.Unreduce(reduction.SplitAmongTies(s, y, up, n.sumDims()), n.x.Shape, []int{*n.inner})
+		return reduction.WithSign(n.x, share)
+	}
+	return reduction.NormGrad(n.x, y, up, n.p, n.dims)
+}

@@ -1,0 +1,120 @@
+package linalg
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+)
+
+type vandermondeArgs struct {
+	X *tensor.Tensor
+	N *int
+}
+
+// powers is the shape of the result.
+func (a *vandermondeArgs) powers() ([]int, error) {
+	shape := slices.Clone(a.X.Shape)
+	if len(shape) == 0 {
+		shape = []int{1}
+	}
+	n := shape[len(shape)-1]
+	if a.N != nil {
+		if n = *a.N; n <= 1 {
+			return nil, opdef.Refuse("N", "want more than 1 column, got %d", n)
+		}
+	}
+	return append(shape, n), nil
+}
+
+// powersOf is f of each element of x and of the number k of the column.
+func powersOf[T tensor.Elem](dt tensor.DType, shape []int, x *tensor.Tensor, f func(x T, k int) T) *tensor.Tensor {
+	n, src := shape[len(shape)-1], tensor.Data[T](x)
+	out := make([]T, len(src)*n)
+	for i := range out {
+		out[i] = f(src[i/n], i%n)
+	}
+	return tensor.New(dt, shape, out)
+}
+
+// wholePower is x^k.
+func wholePower[T tensor.Elem](x T, k int) T {
+	p := T(1)
+	for range k {
+		p *= x
+	}
+	return p
+}
+
+var vandermonde = opdef.Op[vandermondeArgs]{
+	Schema: "linalg_vander(Tensor x, *, int? N=None) -> Tensor", Names: "linalg.vander",
+	Doc: opdef.Doc{Summary: "Powers of elements along a new last dimension", Formula: "x^k, k from 0 to N-1",
+		Notes: "N is the size of the last dimension by default. Of integers and bool the result is int64. A 0-d " +
+			"tensor counts as one element.", Source: "torch.linalg.vander"},
+	Error: opdef.Error{Class: opdef.Elementwise, ULPs: 16, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 16}},
+	Kernel: func(a *vandermondeArgs) ([]*tensor.Tensor, error) {
+		shape, err := a.powers()
+		if err != nil {
+			return nil, err
+		}
+		switch dt := a.X.DType; dt.Kind() {
+		case tensor.KindFloat:
+			return elements.Result(powersOf(dt, shape, a.X, wholePower[float64]))
+		case tensor.KindComplex:
+			return elements.Result(powersOf(dt, shape, a.X, wholePower[complex128]))
+		}
+		return elements.Result(powersOf(tensor.Int64, shape, opdef.Cast(a.X, tensor.Int64), wholePower[int64]))
+	},
+	Scale: func(_ *vandermondeArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+		return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
+	},
+	Grad: func(a *vandermondeArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(a.X, g.Out[0]) },
+	GradScale: func(a *vandermondeArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		gr, err := a.grad(opdef.Abs(a.X), opdef.Abs(g.Out[0]))
+		if err != nil {
+			return nil, err
+		}
+		return opdef.Grads{"x": {gr["x"][0].WithDType(tensor.Float64)}}, nil
+	},
+	GradTerms: func(a *vandermondeArgs) int {
+		shape, err := a.powers()
+		if err != nil {
+			return 1
+		}
+		return max(1, shape[len(shape)-1])
+	},
+	Cases: func(r *rand.Rand) []*vandermondeArgs {
+		g := opdef.Gen{R: r}
+		k := 4
+		return []*vandermondeArgs{
+			{g.Normal(tensor.Float64, 3), nil}, {g.Normal(tensor.Float64, 2, 3), &k}, {g.Normal(tensor.Complex128, 3),
+				&k}, {g.Normal(tensor.Float32, 3), &k}, {g.Normal(tensor.BFloat16, 2), &k},
+			{g.Int(tensor.Int32, -3, 3, 3), &k}, {opdef.NonContiguous(g.Normal(tensor.Float64, 3, 2)), nil},
+			{g.Normal(tensor.Float32, 0), &k},
+		}
+	},
+}.Entry()
+
+// grad is the sum of k*x^(k-1)*up over the columns.
+func (a *vandermondeArgs) grad(x, up *tensor.Tensor) (opdef.Grads, error) {
+	shape, err := a.powers()
+	if err != nil {
+		return nil, err
+	}
+	last := []int{len(shape) - 1}
+	if x.DType.IsComplex() {
+		slopes := powersOf(x.DType, shape, x, func(x complex128, k int) complex128 {
+			return complex(float64(k), 0) * wholePower(x, max(k-1, 0))
+		})
+		t := opdef.Zip(x.DType, up, slopes, func(g, s complex128) complex128 { return g * complex(real(s), -imag(s)) })
+		return opdef.Grads{"x": {opdef.Sum(x.DType, t, last, false).Reshape(a.X.Shape...)}}, nil
+	}
+	slopes := powersOf(x.DType, shape, x, func(x float64, k int) float64 {
+		return float64(k) * math.Pow(x, float64(max(k-1, 0)))
+	})
+	t := opdef.Zip(x.DType, up, slopes, func(g, s float64) float64 { return g * s })
+	return opdef.Grads{"x": {opdef.Sum(x.DType, t, last, false).Reshape(a.X.Shape...)}}, nil
+}

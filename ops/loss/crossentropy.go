@@ -1,0 +1,569 @@
+package loss
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/ops/reduction"
+	"github.com/optool/optool/tensor"
+)
+
+// crossEntropyOps are losses that pick the scores of classes.
+var crossEntropyOps = []*opdef.Entry{
+	opdef.Op[crossEntropyArgs]{
+		Schema: "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int " +
+			"ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) -> Tensor",
+		Names: "F.cross_entropy",
+		Doc: opdef.Doc{Summary: "Cross entropy of scores and classes or class probabilities",
+			Formula: "-weight[target]*log_softmax(input)[target], or -sum(weight*target*log_softmax(input))",
+			Notes: "input is (C), (N, C) or (N, C, *). The mean divides by the sum of the weights of the targets " +
+				"that are not ignored; of probabilities by the number of positions.",
+			Source: "torch.nn.functional.cross_entropy"},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4,
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}},
+		Autocast:  opdef.AutocastFloat32,
+		Terms:     func(a *crossEntropyArgs) int { return max(1, a.Input.Numel()) },
+		GradTerms: func(a *crossEntropyArgs) int { return max(1, a.Input.Numel()) },
+		Kernel: func(a *crossEntropyArgs) ([]*tensor.Tensor, error) {
+			l, err := a.loss()
+			if err != nil {
+				return nil, err
+			}
+			return elements.Single(l.forward(false)), nil
+		},
+		Scale: func(a *crossEntropyArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			l, err := a.loss()
+			if err != nil {
+				return elements.Single(opdef.Abs(outs[0]))
+			}
+			return elements.Single(l.forward(true))
+		},
+		Grad: func(a *crossEntropyArgs, g *opdef.Grad) (opdef.Grads, error) {
+			l, err := a.loss()
+			if err != nil {
+				return nil, err
+			}
+			return l.grads(g, false), nil
+		},
+		GradScale: func(a *crossEntropyArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			l, err := a.loss()
+			if err != nil {
+				return nil, err
+			}
+			return l.grads(g, true), nil
+		},
+		Node: func(a *crossEntropyArgs, g *opdef.Grad) (opdef.Node, error) {
+			l, err := a.loss()
+			if err != nil {
+				return opdef.Node{}, err
+			}
+			return l.node(g.Out[0]), nil
+		},
+		Cases: crossEntropyCases,
+	}.Entry(),
+	opdef.Op[nllArgs]{
+		Schema: "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int " +
+			"ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
+		Names: "F.nll_loss",
+		Doc: opdef.Doc{Summary: "Negated scores of classes", Formula: "-weight[target]*input[target]",
+			Notes: "input is (C), (N, C) or (N, C, *). The mean divides by the sum of the weights of the targets " +
+				"that are not ignored.",
+			Source: "torch.nn.functional.nll_loss"},
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 3}},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    func(a *nllArgs) int { return max(1, a.Target.Numel()) },
+		Kernel: func(a *nllArgs) ([]*tensor.Tensor, error) {
+			l, err := a.loss()
+			if err != nil {
+				return nil, err
+			}
+			return elements.Single(l.forward(false)), nil
+		},
+		Scale: func(a *nllArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			l, err := a.loss()
+			if err != nil {
+				return elements.Single(opdef.Abs(outs[0]))
+			}
+			return elements.Single(l.forward(true))
+		},
+		Grad: func(a *nllArgs, g *opdef.Grad) (opdef.Grads, error) {
+			l, err := a.loss()
+			if err != nil {
+				return nil, err
+			}
+			return elements.GradOf("input", l.picked(g.Out[0])), nil
+		},
+		Node: func(a *nllArgs, g *opdef.Grad) (opdef.Node, error) {
+			l, err := a.loss()
+			if err != nil || l.flat() == nil {
+				return opdef.Node{}, err
+			}
+			return l.node(g.Out[0]), nil
+		},
+		Cases: func(r *rand.Rand) []*nllArgs {
+			var cs []*nllArgs
+			for _, c := range crossEntropyCases(r) {
+				if c.Target.DType.IsIntegral() {
+					cs = append(cs, &nllArgs{c.Input, c.Target, c.Weight, c.SizeAverage, c.IgnoreIndex, c.Reduce,
+						c.Reduction})
+				}
+			}
+			return cs
+		},
+	}.Entry(),
+}
+
+type crossEntropyArgs struct {
+	Input, Target, Weight *tensor.Tensor
+	SizeAverage           *bool
+	IgnoreIndex           int
+	Reduce                *bool
+	Reduction             string
+	LabelSmoothing        float64
+}
+
+type nllArgs struct {
+	Input, Target, Weight *tensor.Tensor
+	SizeAverage           *bool
+	IgnoreIndex           int
+	Reduce                *bool
+	Reduction             string
+}
+
+// A classLoss is cross_entropy or nll_loss after its arguments were checked.
+type classLoss struct {
+	x         *tensor.Tensor
+	dim       int   // of the classes
+	positions []int // x's shape without it
+	classes   int
+	how       reductionMode
+	smoothing float64
+	scores    bool // x holds scores, not logarithms of probabilities
+
+	target []int64        // class by position, -1 where ignored; nil if
+	probs  *tensor.Tensor // probabilities are given
+	weight *tensor.Tensor // by class, or nil
+	w      []float64      // its elements
+}
+
+func newClassLoss(x, weight *tensor.Tensor, how reductionMode) (*classLoss, error) {
+	if err := elements.WantFloat("input", x); err != nil {
+		return nil, err
+	}
+	l := &classLoss{x: x, dim: min(1, x.Dim()-1), how: how, weight: weight}
+	if x.Dim() == 0 {
+		return nil, opdef.Refuse("input", "want a dimension of classes, got a 0-d tensor")
+	}
+	l.classes = x.Shape[l.dim]
+	l.positions = slices.Delete(slices.Clone(x.Shape), l.dim, l.dim+1)
+	if how == reduceBatchMean {
+		return nil, opdef.Refuse("reduction", `"batchmean" is no way to reduce this loss`)
+	}
+	if weight != nil {
+		if weight.Dim() != 1 || weight.Shape[0] != l.classes {
+			return nil, opdef.Refuse("weight", "want %d elements, one per class, got shape %s", l.classes,
+				tensor.ShapeString(weight.Shape))
+		}
+		l.w = tensor.Data[float64](weight)
+	}
+	return l, nil
+}
+
+// classesOf reads and checks a target of class numbers.
+func (l *classLoss) classesOf(target *tensor.Tensor, ignore int) error {
+	if target.DType != tensor.Int64 && target.DType != tensor.Uint8 {
+		return opdef.Refuse("target", "want int64 class numbers, got dtype %s", target.DType)
+	}
+	if !slices.Equal(target.Shape, l.positions) {
+		return opdef.Refuse("target", "want shape %s, got %s", tensor.ShapeString(l.positions),
+			tensor.ShapeString(target.Shape))
+	}
+	l.target = slices.Clone(tensor.Data[int64](target))
+	for i, t := range l.target {
+		switch {
+		case t == int64(ignore):
+			l.target[i] = -1
+		case t < 0 || t >= int64(l.classes):
+			return opdef.Refuse("target", "class %d is out of range [0, %d)", t, l.classes)
+		}
+	}
+	return nil
+}
+
+func (a *nllArgs) loss() (*classLoss, error) {
+	how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newClassLoss(a.Input, a.Weight, how)
+	if err != nil {
+		return nil, err
+	}
+	return l, l.classesOf(a.Target, a.IgnoreIndex)
+}
+
+func (a *crossEntropyArgs) loss() (*classLoss, error) {
+	how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newClassLoss(a.Input, a.Weight, how)
+	if err != nil {
+		return nil, err
+	}
+	if a.LabelSmoothing > 1 {
+		return nil, opdef.Refuse("label_smoothing", "want a number between 0 and 1, got %v", a.LabelSmoothing)
+	}
+	l.scores, l.smoothing = true, max(a.LabelSmoothing, 0) // torch takes a negative one for none
+	if !slices.Equal(a.Input.Shape, a.Target.Shape) {
+		return l, l.classesOf(a.Target, a.IgnoreIndex)
+	}
+	if !a.Target.DType.IsFloat() {
+		return nil, opdef.Refuse("target", "want floating class probabilities, got dtype %s", a.Target.DType)
+	}
+	if a.IgnoreIndex >= 0 {
+		return nil, opdef.Refuse("ignore_index", "does not apply to class probabilities")
+	}
+	l.probs = a.Target
+	return l, nil
+}
+
+// flat is the shape nll_loss gives an input of 3 or of more than 4 dimensions,
+// whose loss it computes as that of an image; nil otherwise.
+func (l *classLoss) flat() []int {
+	if n := l.x.Dim(); n <= 2 || n == 4 {
+		return nil
+	}
+	return []int{l.x.Shape[0], l.classes, 1, tensor.Numel(l.x.Shape[2:])}
+}
+
+func (l *classLoss) weightOf(class int64) float64 {
+	if l.w == nil {
+		return 1
+	}
+	return l.w[class]
+}
+
+// A scoreSum is what the losses of a position need to know of its scores:
+// their logarithmic sum, and sums of weights and of weighted scores, where the
+// weights are those of the classes times their probabilities.
+type scoreSum struct {
+	reduction.LogSum
+	w, wx, wax float64
+}
+
+func (l *classLoss) scoreSums() []scoreSum {
+	ts := []*tensor.Tensor{l.x}
+	if l.weight != nil {
+		ts = append(ts, opdef.Unreduce(l.weight, l.x.Shape, slices.Delete(elements.AllDims(l.x.Dim()), l.dim, l.dim+1)))
+	}
+	if l.probs != nil {
+		ts = append(ts, l.probs)
+	}
+	even := l.smoothing / float64(l.classes)
+	weighted := l.probs != nil || l.smoothing > 0
+	f := opdef.FoldDims(opdef.Fold[float64, scoreSum]{
+		Add: func(acc *scoreSum, at int, v [][]float64) {
+			reduction.LogSumFold.Add(&acc.LogSum, at, v[:1])
+			if !weighted {
+				return
+			}
+			var w, wx, wax float64
+			for i, x := range v[0] {
+				k := 1.0
+				if l.weight != nil {
+					k = v[1][i]
+				}
+				if l.probs != nil {
+					k *= v[len(v)-1][i]*(1-l.smoothing) + even
+				}
+				w += k
+				wx += k * x
+				wax += math.Abs(k * x)
+			}
+			acc.w, acc.wx, acc.wax = acc.w+w, acc.wx+wx, acc.wax+wax
+		},
+		Join: func(acc *scoreSum, b scoreSum) {
+			acc.Join(b.LogSum)
+			acc.w, acc.wx, acc.wax = acc.w+b.w, acc.wx+b.wx, acc.wax+b.wax
+		},
+	}, []int{l.dim}, false, ts...)
+	return f.All()
+}
+
+// lse is the logarithm of the sum of the exponentials of the scores, nan where
+// an infinity among them leaves log_softmax undefined.
+func (s *scoreSum) lse() float64 {
+	if math.IsInf(s.Max, 0) {
+		return math.NaN()
+	}
+	return s.Value()
+}
+
+// at is the element of x at position p and class c.
+func (l *classLoss) at(p int, c int64) float64 {
+	inner := tensor.Numel(l.x.Shape[l.dim+1:])
+	return tensor.At[float64](l.x, (p/inner*l.classes+int(c))*inner+p%inner)
+}
+
+// forward is the loss, or the sums of the magnitudes of its terms: a logarithm
+// of a probability is known to the largest score, its distance from it and the
+// logarithm of the number of classes.
+func (l *classLoss) forward(magnitudes bool) *tensor.Tensor {
+	n := tensor.Numel(l.positions)
+	out := make([]float64, n)
+	var sums []scoreSum
+	if l.scores && n > 0 {
+		sums = l.scoreSums()
+	}
+	logs := math.Log(float64(max(1, l.classes)))
+	tensor.Parallel(n, 256, func(a, b int) {
+		for p := a; p < b; p++ {
+			var s scoreSum
+			if sums != nil {
+				s = sums[p]
+			}
+			lse := s.lse()
+			doubt := math.Abs(s.Max) + logs + 1
+			switch {
+			case l.probs != nil && l.classes == 0: // the sum of no terms
+			case l.probs != nil && magnitudes:
+				out[p] = s.wax + math.Abs(s.w)*(math.Abs(lse)+doubt)
+			case l.probs != nil:
+				out[p] = lse*s.w - s.wx
+			case l.target[p] < 0:
+			case !l.scores && magnitudes:
+				out[p] = math.Abs(l.weightOf(l.target[p]) * l.at(p, l.target[p]))
+			case !l.scores:
+				out[p] = -l.weightOf(l.target[p]) * l.at(p, l.target[p])
+			default:
+				x, w, even := l.at(p, l.target[p]), l.weightOf(l.target[p]), l.smoothing/float64(l.classes)
+				switch {
+				case magnitudes:
+					out[p] = (1-l.smoothing)*math.Abs(w)*(math.Abs(x-s.Max)+doubt) +
+						even*(s.wax+math.Abs(s.w)*(math.Abs(lse)+doubt))
+				case l.smoothing > 0:
+					out[p] = (1-l.smoothing)*w*(lse-x) + even*(lse*s.w-s.wx)
+				default:
+					out[p] = w * (lse - x)
+				}
+			}
+		}
+	})
+	dt := l.x.DType
+	if magnitudes {
+		dt = tensor.Float64
+	}
+	if l.how == reduceNone {
+		return tensor.New(dt, l.positions, out)
+	}
+	return tensor.Scalar(dt, opdef.PairwiseSum(out)/l.divisor())
+}
+
+// divisor is what the sum of the losses of positions is divided by.
+func (l *classLoss) divisor() float64 {
+	if l.how != reduceMean {
+		return 1
+	}
+	if l.probs != nil && l.classes == 0 {
+		return 0 // torch's mean is nan
+	}
+	if l.probs != nil {
+		return float64(tensor.Numel(l.positions))
+	}
+	n := 0.0
+	for _, t := range l.target {
+		if t >= 0 {
+			n += l.weightOf(t)
+		}
+	}
+	return n
+}
+
+// perPosition is the gradient of the loss of each position.
+func (l *classLoss) perPosition(up *tensor.Tensor) []float64 {
+	if l.how == reduceNone {
+		return tensor.Data[float64](up)
+	}
+	g := make([]float64, tensor.Numel(l.positions))
+	d := up.Item() / l.divisor()
+	for i := range g {
+		g[i] = d
+	}
+	return g
+}
+
+// byPosition is the tensor of x's shape whose classes of a position are stored
+// by fill; x and, if there are any, probabilities are given to it.
+func (l *classLoss) byPosition(dt tensor.DType, fill func(p int, x, probs, dst []float64)) *tensor.Tensor {
+	if l.x.Numel() == 0 {
+		return tensor.New(dt, l.x.Shape, []float64{})
+	}
+	order := append(slices.Delete(elements.AllDims(l.x.Dim()), l.dim, l.dim+1), l.dim)
+	last := l.dim == l.x.Dim()-1
+	x, q := l.x, l.probs
+	if !last {
+		x = x.Permute(order...)
+		if q != nil {
+			q = q.Permute(order...)
+		}
+	}
+	n := l.classes
+	t := opdef.Rows(dt, x.Shape, n, func(p int, dst []float64) {
+		src, probs := opdef.Scratch[float64](n), opdef.Scratch[float64](n)
+		tensor.Load(x, p*n, *src)
+		if q != nil {
+			tensor.Load(q, p*n, *probs)
+		}
+		fill(p, *src, *probs, dst)
+		opdef.Release(src)
+		opdef.Release(probs)
+	})
+	if last {
+		return t
+	}
+	back := make([]int, len(order))
+	for i, d := range order {
+		back[d] = i
+	}
+	return t.Permute(back...)
+}
+
+// picked is the gradient of logarithms of probabilities: -weight at the target.
+func (l *classLoss) picked(up *tensor.Tensor) *tensor.Tensor {
+	g := l.perPosition(up)
+	return l.byPosition(l.x.DType, func(p int, _, _, dst []float64) {
+		clear(dst)
+		if t := l.target[p]; t >= 0 {
+			dst[t] = -g[p] * l.weightOf(t)
+		}
+	})
+}
+
+// grads are the gradients of scores, and of probabilities.
+func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
+	if l.x.Numel() == 0 {
+		empty := opdef.Grads{}
+		empty.Set("input", tensor.New(l.x.DType, l.x.Shape, []float64{}))
+		if l.probs != nil {
+			empty.Set("target", tensor.New(l.probs.DType, l.x.Shape, []float64{}))
+		}
+		return empty
+	}
+	g := l.perPosition(gr.Out[0])
+	even, logs := l.smoothing/float64(l.classes), math.Log(float64(l.classes))
+	// picked is the weight of class c at a position: of its probability, of its
+	// share of the smoothing, of being the target t.
+	picked := func(c int, t int64, probs []float64) float64 {
+		q := even
+		if l.probs != nil {
+			q += probs[c] * (1 - l.smoothing)
+		}
+		if int64(c) == t {
+			q += 1 - l.smoothing
+		}
+		return q * l.weightOf(int64(c))
+	}
+	grads := opdef.Grads{}
+	// A position's gradient is the softmax times the sum of what is picked, less
+	// what is picked.
+	grads.Set("input", l.byPosition(l.x.DType, func(p int, x, probs, dst []float64) {
+		t, total := int64(-1), 1.0
+		if l.probs == nil {
+			if t = l.target[p]; t < 0 {
+				clear(dst)
+				return
+			}
+			total = l.weightOf(t)
+		}
+		if l.probs != nil || l.smoothing > 0 {
+			total = 0
+			for c := range x {
+				total += picked(c, t, probs)
+			}
+		}
+		kernel.Softmax(dst, x)
+		switch {
+		case magnitudes:
+			most := math.Abs(vmath.Max(x))
+			for c, e := range dst {
+				dst[c] = math.Abs(g[p]) * (math.Abs(total)*e*(1+math.Abs(x[c])+most+2*logs) +
+					math.Abs(picked(c, t, probs)))
+			}
+		case l.probs == nil && l.smoothing == 0:
+			k := g[p] * total
+			vmath.Affine(dst, dst, 0, k)
+			dst[t] -= k
+		default:
+			for c, e := range dst {
+				dst[c] = g[p] * (total*e - picked(c, t, probs))
+			}
+		}
+	}))
+	if l.probs != nil && gr.Need("target") {
+		grads.Set("target", l.byPosition(l.probs.DType, func(p int, x, _, dst []float64) {
+			m, lse := elements.LogSumExpRow(x)
+			for c, xc := range x {
+				k := g[p] * (1 - l.smoothing) * l.weightOf(int64(c))
+				dst[c] = k * (m - xc + lse)
+				if magnitudes {
+					dst[c] = math.Abs(k) * (2*math.Abs(m) + math.Abs(xc) + 2*logs + 1)
+				}
+			}
+		}))
+	}
+	return grads
+}
+
+// node is what the last autograd node received: the gradient of logarithms of
+// probabilities; with label smoothing, or of probabilities, of numbers that
+// follow them.
+func (l *classLoss) node(up *tensor.Tensor) opdef.Node {
+	switch {
+	case l.probs != nil && l.how == reduceMean:
+		return opdef.Node{Grads: elements.Single(elements.Scaled(up, 1/l.divisor())), Weak: elements.SpreadOnly}
+	case l.probs != nil:
+		return opdef.Node{Grads: elements.Single(elements.Scaled(up, -1)), Weak: "the incoming gradient negated"}
+	case l.smoothing > 0:
+		return opdef.Node{Grads: []*tensor.Tensor{up, up}, Weak: "the incoming gradient"}
+	}
+	flat := l.flat()
+	if flat == nil {
+		return opdef.Node{Grads: elements.Single(l.picked(up))}
+	}
+	if l.how == reduceNone {
+		return opdef.Node{Grads: elements.Single(up.Reshape(flat[0], 1, flat[3])),
+			Weak: "the incoming gradient reshaped"}
+	}
+	return opdef.Node{Grads: elements.Single(l.picked(up).Reshape(flat...))}
+}
+
+func crossEntropyCases(r *rand.Rand) []*crossEntropyArgs {
+	g := opdef.Gen{R: r}
+	f64, f32, i64 := tensor.Float64, tensor.Float32, tensor.Int64
+	w := g.Uniform(f64, 0.5, 2, 4)
+	w.RequiresGrad = false
+	probs := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, 0.1, 0.9, shape...) }
+	some := tensor.New(i64, []int{3}, []int64{1, -100, 3}).Rounded()
+	return []*crossEntropyArgs{
+		{Input: g.Normal(f64, 3, 4), Target: g.Int(i64, 0, 3, 3), IgnoreIndex: -100, Reduction: "mean"},
+		{Input: g.Normal(f64, 3, 4), Target: some, Weight: w, IgnoreIndex: -100, Reduction: "mean",
+			LabelSmoothing: 0.1},
+		{Input: g.Normal(f64, 3, 4), Target: some, IgnoreIndex: -100, Reduction: "none", LabelSmoothing: 0.2},
+		{Input: g.Normal(f64, 2, 4, 3), Target: g.Int(i64, 0, 3, 2, 3), Weight: w, IgnoreIndex: 2, Reduction: "sum"},
+		{Input: g.Normal(f64, 2, 4, 2, 2), Target: g.Int(i64, 0, 3, 2, 2, 2), IgnoreIndex: -100, Reduction: "none"},
+		{Input: g.Normal(f32, 5), Target: g.Int(i64, 0, 4), IgnoreIndex: -100, Reduction: "mean"},
+		{Input: g.Normal(tensor.BFloat16, 3, 4), Target: g.Int(i64, 0, 3, 3), IgnoreIndex: -100, Reduction: "sum"},
+		{Input: g.Normal(f64, 3, 4), Target: probs(f64, 3, 4), IgnoreIndex: -100, Reduction: "mean"},
+		{Input: g.Normal(f64, 2, 4, 3), Target: probs(f64, 2, 4, 3), Weight: w, IgnoreIndex: -100, Reduction: "none",
+			LabelSmoothing: 0.3},
+		{Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), Target: g.Int(i64, 0, 3, 3), IgnoreIndex: -100,
+			Reduction: "sum"},
+		{Input: g.Normal(f32, 0, 4), Target: g.Int(i64, 0, 3, 0), IgnoreIndex: -100, Reduction: "none"},
+	}
+}

@@ -1,0 +1,534 @@
+package loss
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// lossOps are losses made of one term per element.
+var lossOps = []*opdef.Entry{
+	elementLossOp(opdef.Op[plainLossArgs]{
+		Schema: "mse_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
+			"reduction='mean', Tensor? weight=None) -> Tensor",
+		Names:    "F.mse_loss",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Squared error", Formula: "(input - target)^2, averaged, added or left alone",
+			Source: "torch.nn.functional.mse_loss"},
+		Cases: plainLossCases(normalOperand),
+	}, func(a *plainLossArgs) (*elementLoss, error) {
+		return a.loss(&elementLoss{
+			own: true,
+			f:   func(v []float64) float64 { return (v[0] - v[1]) * (v[0] - v[1]) },
+			df:  func(v, d []float64) { d[0] = 2 * (v[0] - v[1]); d[1] = -d[0] },
+			ds:  func(v, d []float64) { d[0] = 2 * (math.Abs(v[0]) + math.Abs(v[1])); d[1] = d[0] },
+		})
+	}),
+	elementLossOp(opdef.Op[plainLossArgs]{
+		Schema: "l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
+			"reduction='mean', Tensor? weight=None) -> Tensor",
+		Names:    "F.l1_loss",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Absolute error", Formula: "|input - target|, averaged, added or left alone",
+			Notes: "The gradient of no error is 0.", Source: "torch.nn.functional.l1_loss"},
+		Cases: func(r *rand.Rand) []*plainLossArgs {
+			g := opdef.Gen{R: r}
+			c := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Complex128, shape...) }
+			return append(plainLossCases(elements.DistinctOperand)(r), &plainLossArgs{Input: c(2, 3), Target: c(2, 3),
+				Reduction: "mean"}, &plainLossArgs{Input: c(2, 3), Target: c(3), Reduction: "none"})
+		},
+	}, func(a *plainLossArgs) (*elementLoss, error) {
+		dt := tensor.ResultType(a.Input, a.Target)
+		if !dt.IsComplex() {
+			return a.loss(absoluteError())
+		}
+		l, err := a.loss(complexError())
+		x, y := opdef.Cast(a.Input, dt), opdef.Cast(a.Target, dt)
+		l.complex, l.operands = dt, []*tensor.Tensor{elements.Real(x), elements.Real(y), elements.Imag(x),
+			elements.Imag(y)}
+		l.names = append(slices.Clone(inputTarget), inputTarget...)
+		return l, err
+	}),
+	elementLossOp(opdef.Op[smoothL1Args]{
+		Schema: "smooth_l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
+			"reduction='mean', float beta=1.0) -> Tensor",
+		Names:    "F.smooth_l1_loss",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Absolute error, squared where it is small",
+			Formula: "d^2/(2*beta) if d < beta, else d - beta/2, with d = |input - target|",
+			Source:  "torch.nn.functional.smooth_l1_loss"},
+		Cases: func(r *rand.Rand) []*smoothL1Args {
+			var cs []*smoothL1Args
+			lossPairs(r, true, normalOperand, normalOperand, func(x, t *tensor.Tensor, how string) {
+				cs = append(cs, &smoothL1Args{Input: x, Target: t, Reduction: how, Beta: 0.5 + 0.25*float64(len(cs))})
+			})
+			return cs
+		},
+	}, func(a *smoothL1Args) (*elementLoss, error) {
+		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+		if a.Beta < 0 {
+			return nil, opdef.Refuse("beta", "%v is negative", a.Beta)
+		}
+		l := absoluteError()
+		if a.Beta > 0 {
+			l = huber(a.Beta, 1/a.Beta)
+		}
+		l.operands, l.names, l.how = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how
+		return l, err
+	}),
+	elementLossOp(opdef.Op[huberArgs]{
+		Schema: "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? " +
+			"weight=None) -> Tensor",
+		Names:    "F.huber_loss",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Squared error, absolute where it is large",
+			Formula: "d^2/2 if d <= delta, else delta*(d - delta/2), with d = |input - target|",
+			Source:  "torch.nn.functional.huber_loss"},
+		Cases: func(r *rand.Rand) []*huberArgs {
+			var cs []*huberArgs
+			lossPairs(r, true, normalOperand, normalOperand, func(x, t *tensor.Tensor, how string) {
+				cs = append(cs, &huberArgs{Input: x, Target: t, Reduction: how, Delta: 0.5 + 0.25*float64(len(cs))})
+			})
+			return cs
+		},
+	}, func(a *huberArgs) (*elementLoss, error) {
+		how, err := reductionOf(a.Reduction, nil, nil)
+		if a.Delta <= 0 {
+			return nil, opdef.Refuse("delta", "want a positive number, got %v", a.Delta)
+		}
+		l := huber(a.Delta, 1)
+		l.operands, l.names, l.how, l.weight, l.byWeight = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how,
+			a.Weight, true
+		return l, err
+	}),
+	elementLossOp(opdef.Op[bceArgs]{
+		Schema: "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, " +
+			"bool? reduce=None, str reduction='mean') -> Tensor",
+		Names: "F.binary_cross_entropy",
+		Doc: opdef.Doc{Summary: "Cross entropy of probabilities",
+			Formula: "-weight*(target*log(input) + (1-target)*log(1-input))", Notes: "Logarithms are at least -100.",
+			Source: "torch.nn.functional.binary_cross_entropy"},
+		Cases: func(r *rand.Rand) []*bceArgs {
+			var cs []*bceArgs
+			g := opdef.Gen{R: r}
+			lossPairs(r, false, probabilityOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
+				cs = append(cs, &bceArgs{Input: x, Target: t, Reduction: how})
+			})
+			w := g.Uniform(tensor.Float64, 0.5, 2, 4)
+			w.RequiresGrad = false
+			return append(cs, &bceArgs{Input: probabilityOperand(g, tensor.Float64, 3, 4), Target: probabilityOperand(g,
+				tensor.Float64, 3, 4), Weight: w, Reduction: "mean"})
+		},
+	}, func(a *bceArgs) (*elementLoss, error) {
+		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+		if err != nil {
+			return nil, err
+		}
+		if err := shapesAgree(a.Input, a.Target); err != nil {
+			return nil, err
+		}
+		if err := inUnitInterval("input", a.Input); err != nil {
+			return nil, err
+		}
+		return &elementLoss{
+			operands: []*tensor.Tensor{a.Input, a.Target}, names: inputTarget, weight: a.Weight, how: how, own: true,
+			f: func(v []float64) float64 {
+				return -(v[1]*clampedLog(v[0]) + (1-v[1])*max(math.Log1p(-v[0]), -100))
+			},
+			df: func(v, d []float64) {
+				d[0] = (v[0] - v[1]) / max(v[0]*(1-v[0]), 1e-12)
+				d[1] = clampedLog(1-v[0]) - clampedLog(v[0])
+			},
+			ds: func(v, d []float64) {
+				x, t := v[0], math.Abs(v[1])
+				d[0] = (x + t) / max(x*(1-x), 1e-12)
+				d[1] = math.Abs(clampedLog(1-x)) + math.Abs(clampedLog(x)) + 1/max(1-x, 1e-12)
+			},
+		}, nil
+	}),
+	elementLossOp(opdef.Op[bceLogitsArgs]{
+		Schema: "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, bool? " +
+			"size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) -> Tensor",
+		Names:    "F.binary_cross_entropy_with_logits",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits",
+			Formula: "weight*((1-target)*input + (1+(pos_weight-1)*target)*log(1+exp(-input)))",
+			Source:  "torch.nn.functional.binary_cross_entropy_with_logits"},
+		Cases: func(r *rand.Rand) []*bceLogitsArgs {
+			var cs []*bceLogitsArgs
+			g := opdef.Gen{R: r}
+			lossPairs(r, false, normalOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
+				cs = append(cs, &bceLogitsArgs{Input: x, Target: t, Reduction: how})
+			})
+			w, p := g.Uniform(tensor.Float64, 0.5, 2, 4), g.Uniform(tensor.Float64, 0.5, 2, 4)
+			w.RequiresGrad, p.RequiresGrad = false, false
+			return append(cs, &bceLogitsArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g,
+				tensor.Float64, 3, 4), Weight: w, PosWeight: p, Reduction: "mean"})
+		},
+	}, func(a *bceLogitsArgs) (*elementLoss, error) {
+		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+		if err != nil {
+			return nil, err
+		}
+		if err := shapesAgree(a.Input, a.Target); err != nil {
+			return nil, err
+		}
+		p := a.PosWeight
+		if p == nil {
+			p = tensor.Full(a.Input.DType, a.Input.Shape, 1.0)
+		}
+		return &elementLoss{
+			operands: []*tensor.Tensor{a.Input, a.Target, p}, names: []string{"input", "target", ""}, weight: a.Weight,
+			how: how, own: true,
+			f: func(v []float64) float64 {
+				return (1-v[1])*v[0] + (1+(v[2]-1)*v[1])*kernel.Softplus(-v[0])
+			},
+			df: func(v, d []float64) {
+				x, t, p := v[0], v[1], v[2]
+				s := sigmoidOf(x)
+				d[0] = (1-t)*s - p*t*sigmoidOf(-x)
+				d[1] = (p-1)*kernel.Softplus(-x) - x
+				d[2] = t * kernel.Softplus(-x)
+			},
+			ds: func(v, d []float64) {
+				x, t, p := math.Abs(v[0]), math.Abs(v[1]), math.Abs(v[2])
+				d[0] = ((1+t)*sigmoidOf(v[0]) + p*t) * (1 + x)
+				d[1] = (p+1)*(kernel.Softplus(-v[0])+x) + x
+				d[2] = t * kernel.Softplus(-v[0])
+			},
+		}, nil
+	}),
+	elementLossOp(opdef.Op[klDivArgs]{
+		Schema: "kl_div(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
+			"reduction='mean', bool log_target=False) -> Tensor",
+		Names:    "F.kl_div",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Divergence of a distribution from another, given by logarithms",
+			Formula: "target*(log(target) - input), of a target in logarithms exp(target)*(target - input)",
+			Notes:   "batchmean divides the sum by the first dimension.", Source: "torch.nn.functional.kl_div"},
+		Cases: func(r *rand.Rand) []*klDivArgs {
+			var cs []*klDivArgs
+			lossPairs(r, true, normalOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
+				cs = append(cs, &klDivArgs{Input: x, Target: t, Reduction: how, LogTarget: len(cs)%2 == 1})
+			})
+			g := opdef.Gen{R: r}
+			return append(cs, &klDivArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g,
+				tensor.Float64, 3, 4), Reduction: "batchmean"})
+		},
+	}, klDiv),
+	elementLossOp(opdef.Op[poissonArgs]{
+		Schema: "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? " +
+			"size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
+		Names:    "F.poisson_nll_loss",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Negative logarithm of a Poisson likelihood",
+			Formula: "exp(input) - target*input, or input - target*log(input + eps)",
+			Notes:   "full adds Stirling's approximation of log(target!) where target > 1.",
+			Source:  "torch.nn.functional.poisson_nll_loss"},
+		Cases: func(r *rand.Rand) []*poissonArgs {
+			var cs []*poissonArgs
+			g := opdef.Gen{R: r}
+			for i, how := range []string{"mean", "sum", "none", "mean", "none"} {
+				x, t := g.Uniform(tensor.Float64, 0.2, 2, 3, 4), g.Uniform(tensor.Float64, 1.5, 4, 3, 4)
+				t.RequiresGrad = false
+				cs = append(cs, &poissonArgs{Input: x, Target: t, LogInput: i%2 == 0, Full: i > 2, Eps: 1e-8,
+					Reduction: how})
+			}
+			return cs
+		},
+	}, poissonLoss),
+	elementLossOp(opdef.Op[gaussianArgs]{
+		Schema: "gaussian_nll_loss(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, float " +
+			"eps=1e-06, str reduction='mean') -> Tensor",
+		Names: "F.gaussian_nll_loss",
+		Doc: opdef.Doc{Summary: "Negative logarithm of a Gaussian likelihood",
+			Formula: "(log(v) + (input - target)^2/v) / 2, with v = max(var, eps)",
+			Notes:   "full adds log(2 pi)/2. The limit eps passes the gradient on.",
+			Source:  "torch.nn.functional.gaussian_nll_loss"},
+		Cases: func(r *rand.Rand) []*gaussianArgs {
+			g := opdef.Gen{R: r}
+			n := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Float64, shape...) }
+			v := func(shape ...int) *tensor.Tensor { return g.Uniform(tensor.Float64, 0.5, 2, shape...) }
+			return []*gaussianArgs{
+				{Input: n(3, 4), Target: n(3, 4), Var: v(3, 4), Eps: 1e-6, Reduction: "mean"},
+				{Input: n(3, 4), Target: n(3, 4), Var: v(3), Full: true, Eps: 1e-6, Reduction: "none"},
+				{Input: n(3, 4), Target: n(3, 4), Var: v(3, 1), Eps: 1e-6, Reduction: "sum"},
+			}
+		},
+	}, gaussianLoss),
+	elementLossOp(opdef.Op[hingeArgs]{
+		Schema: "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? " +
+			"reduce=None, str reduction='mean') -> Tensor",
+		Names:    "F.hinge_embedding_loss",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Distance of similar pairs, shortfall from the margin of others",
+			Formula: "input if target is 1, max(0, margin - input) if -1",
+			Source:  "torch.nn.functional.hinge_embedding_loss"},
+		Cases: func(r *rand.Rand) []*hingeArgs {
+			var cs []*hingeArgs
+			near := func(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor {
+				return g.Apart(dt, []float64{0.5}, shape...)
+			}
+			lossPairs(r, false, near, labelOperand, func(x, t *tensor.Tensor, how string) {
+				cs = append(cs, &hingeArgs{Input: x, Target: t, Margin: 0.5, Reduction: how})
+			})
+			return cs
+		},
+	}, func(a *hingeArgs) (*elementLoss, error) {
+		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+		return &elementLoss{
+			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, alone: asSum,
+			through: math.Abs(a.Margin), ints: true,
+			f: func(v []float64) float64 {
+				s := 0.0
+				if v[1] != 1 {
+					s += max(a.Margin-v[0], 0)
+				}
+				if v[1] != -1 {
+					s += v[0]
+				}
+				return s
+			},
+			df: func(v, d []float64) {
+				d[0], d[1] = 0, 0
+				if v[1] != 1 && a.Margin-v[0] >= 0 {
+					d[0]--
+				}
+				if v[1] != -1 {
+					d[0]++
+				}
+			},
+		}, err
+	}),
+	elementLossOp(opdef.Op[softMarginArgs]{
+		Schema: "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
+			"reduction='mean') -> Tensor",
+		Names:    "F.soft_margin_loss",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Logistic loss of labels 1 and -1", Formula: "log(1 + exp(-target*input))",
+			Source: "torch.nn.functional.soft_margin_loss"},
+		Cases: func(r *rand.Rand) []*softMarginArgs {
+			var cs []*softMarginArgs
+			lossPairs(r, false, normalOperand, signOperand, func(x, t *tensor.Tensor, how string) {
+				cs = append(cs, &softMarginArgs{Input: x, Target: t, Reduction: how})
+			})
+			return cs
+		},
+	}, func(a *softMarginArgs) (*elementLoss, error) {
+		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+		return &elementLoss{
+			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, own: true,
+			through: 1,
+			f:       func(v []float64) float64 { return kernel.Softplus(-v[0] * v[1]) },
+			df:      func(v, d []float64) { s := sigmoidOf(-v[0] * v[1]); d[0] = -v[1] * s; d[1] = -v[0] * s },
+			ds: func(v, d []float64) {
+				s := sigmoidOf(-v[0]*v[1]) * (1 + math.Abs(v[0]*v[1]))
+				d[0], d[1] = math.Abs(v[1])*s, math.Abs(v[0])*s
+			},
+		}, err
+	}),
+	elementLossOp(opdef.Op[rankingArgs]{
+		Schema: "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? " +
+			"size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+		Names:    "F.margin_ranking_loss",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Shortfall of the wanted order of two scores",
+			Formula: "max(0, -target*(input1 - input2) + margin)", Notes: "At the limit the gradient is passed on.",
+			Source: "torch.nn.functional.margin_ranking_loss"},
+		Cases: func(r *rand.Rand) []*rankingArgs {
+			var cs []*rankingArgs
+			g := opdef.Gen{R: r}
+			lossPairs(r, false, elements.DistinctOperand, signOperand, func(x, t *tensor.Tensor, how string) {
+				cs = append(cs, &rankingArgs{Input1: x, Input2: elements.DistinctOperand(g, x.DType, x.Shape...),
+					Target: t,
+					Margin: 0.1, Reduction: how})
+			})
+			return cs
+		},
+	}, func(a *rankingArgs) (*elementLoss, error) {
+		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+		if a.Input1.Dim() != a.Input2.Dim() || a.Input1.Dim() != a.Target.Dim() {
+			return nil, opdef.Refuse("target", "input1, input2 and target differ in dimensions: %d, %d and %d",
+				a.Input1.Dim(), a.Input2.Dim(), a.Target.Dim())
+		}
+		gap := func(v []float64) float64 { return a.Margin - v[2]*(v[0]-v[1]) }
+		return &elementLoss{
+			operands: []*tensor.Tensor{a.Input1, a.Input2, a.Target}, names: []string{"input1", "input2", "target"},
+			how: how, through: math.Abs(a.Margin), ints: true,
+			f: func(v []float64) float64 { return max(0, gap(v)) },
+			df: func(v, d []float64) {
+				m := 0.0
+				if gap(v) >= 0 {
+					m = 1
+				}
+				d[0], d[1], d[2] = -m*v[2], m*v[2], m*(v[1]-v[0])
+			},
+			ds: func(v, d []float64) {
+				d[0], d[1], d[2] = math.Abs(v[2]), math.Abs(v[2]), math.Abs(v[0])+math.Abs(v[1])
+			},
+			alone: func(l *elementLoss, up *tensor.Tensor) ([]*tensor.Tensor, error) {
+				// The node clamps margin - target*(input1 - input2).
+				passed := *l
+				passed.df = func(v, d []float64) {
+					d[0] = 0
+					if gap(v) >= 0 {
+						d[0] = 1
+					}
+				}
+				return asItself(&passed, up)
+			},
+		}, err
+	}),
+}
+
+var inputTarget = []string{"input", "target"}
+
+type plainLossArgs struct {
+	Input, Target       *tensor.Tensor
+	SizeAverage, Reduce *bool
+	Reduction           string
+	Weight              *tensor.Tensor
+}
+
+type smoothL1Args struct {
+	Input, Target       *tensor.Tensor
+	SizeAverage, Reduce *bool
+	Reduction           string
+	Beta                float64
+}
+
+type huberArgs struct {
+	Input, Target *tensor.Tensor
+	Reduction     string
+	Delta         float64
+	Weight        *tensor.Tensor
+}
+
+type bceArgs struct {
+	Input, Target, Weight *tensor.Tensor
+	SizeAverage, Reduce   *bool
+	Reduction             string
+}
+
+type bceLogitsArgs struct {
+	Input, Target, Weight *tensor.Tensor
+	SizeAverage, Reduce   *bool
+	Reduction             string
+	PosWeight             *tensor.Tensor
+}
+
+type hingeArgs struct {
+	Input, Target       *tensor.Tensor
+	Margin              float64
+	SizeAverage, Reduce *bool
+	Reduction           string
+}
+
+type softMarginArgs struct {
+	Input, Target       *tensor.Tensor
+	SizeAverage, Reduce *bool
+	Reduction           string
+}
+
+type rankingArgs struct {
+	Input1, Input2, Target *tensor.Tensor
+	Margin                 float64
+	SizeAverage, Reduce    *bool
+	Reduction              string
+}
+
+// loss fills in what the arguments of mse_loss and l1_loss say.
+func (a *plainLossArgs) loss(l *elementLoss) (*elementLoss, error) {
+	how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+	l.operands, l.names, l.how, l.weight, l.byWeight = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how,
+		a.Weight, true
+	return l, err
+}
+
+func absoluteError() *elementLoss {
+	return &elementLoss{
+		alone: asItself,
+		f:     func(v []float64) float64 { return math.Abs(v[0] - v[1]) },
+		df:    func(v, d []float64) { d[0] = kernel.Sign(v[0] - v[1]); d[1] = -d[0] },
+	}
+}
+
+// complexError is absoluteError of complex numbers.
+func complexError() *elementLoss {
+	return &elementLoss{
+		alone: asItself,
+		f:     func(v []float64) float64 { return math.Hypot(v[0]-v[1], v[2]-v[3]) },
+		df: func(v, d []float64) {
+			clear(d)
+			if n := math.Hypot(v[0]-v[1], v[2]-v[3]); n != 0 {
+				d[0], d[2] = (v[0]-v[1])/n, (v[2]-v[3])/n
+				d[1], d[3] = -d[0], -d[2]
+			}
+		},
+	}
+}
+
+// huber is k * (d^2/2 if d <= delta, else delta*(d - delta/2)).
+func huber(delta, k float64) *elementLoss {
+	return &elementLoss{
+		own: true,
+		f: func(v []float64) float64 {
+			d := math.Abs(v[0] - v[1])
+			if d < delta {
+				return k * 0.5 * d * d
+			}
+			return k * delta * (d - 0.5*delta)
+		},
+		df: func(v, d []float64) {
+			z := v[0] - v[1]
+			if math.Abs(z) >= delta {
+				z = delta * kernel.Sign(z)
+			}
+			d[0], d[1] = k*z, -k*z
+		},
+		ds: func(v, d []float64) {
+			d[0] = k * min(math.Abs(v[0])+math.Abs(v[1]), delta)
+			if math.Abs(v[0]-v[1]) < delta {
+				d[0] = k * (math.Abs(v[0]) + math.Abs(v[1]))
+			}
+			d[1] = d[0]
+		},
+	}
+}
+
+func clampedLog(x float64) float64 { return max(math.Log(x), -100) }
+
+func sigmoidOf(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// pair is what the two inputs of a node receive, by components p and q of df;
+// the first depends on the target alone, and has no gradient if that has none.
+func (l *elementLoss) pair(up *tensor.Tensor, p, q int) ([]*tensor.Tensor, error) {
+	second, err := l.each(up, q, l.df, false)
+	if err != nil || !l.operands[1].RequiresGrad {
+		return []*tensor.Tensor{nil, second}, err
+	}
+	first, err := l.each(up, p, l.df, false)
+	return []*tensor.Tensor{first, second}, err
+}
+
+func plainLossCases(operand func(g opdef.Gen, dt tensor.DType,
+	shape ...int) *tensor.Tensor) func(*rand.Rand) []*plainLossArgs {
+	return func(r *rand.Rand) []*plainLossArgs {
+		var cs []*plainLossArgs
+		lossPairs(r, true, operand, operand, func(x, t *tensor.Tensor, how string) {
+			cs = append(cs, &plainLossArgs{Input: x, Target: t, Reduction: how})
+		})
+		g := opdef.Gen{R: r}
+		w := g.Uniform(tensor.Float64, 0.5, 2, 3, 4)
+		w.RequiresGrad = false
+		cs = append(cs, &plainLossArgs{Input: operand(g, tensor.Float64, 3, 4), Target: operand(g, tensor.Float64, 3,
+			4), Reduction: "mean", Weight: w})
+		return append(cs, &plainLossArgs{Input: operand(g, tensor.Float64, 3), Target: operand(g, tensor.Float64, 3),
+			SizeAverage: new(false), Reduction: "mean"})
+	}
+}

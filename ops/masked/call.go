@@ -1,0 +1,253 @@
+package masked
+
+import (
+	"errors"
+	"math"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+)
+
+// A neutral is the number, for a dtype, that takes the place of masked elements.
+type neutral func(dt tensor.DType) (opdef.Scalar, error)
+
+func zeroNeutral(tensor.DType) (opdef.Scalar, error) { return opdef.Int(0), nil }
+
+func oneNeutral(tensor.DType) (opdef.Scalar, error) { return opdef.Int(1), nil }
+
+func nanNeutral(tensor.DType) (opdef.Scalar, error) { return opdef.Float(math.NaN()), nil }
+
+func lowestNeutral(dt tensor.DType) (opdef.Scalar, error) { return extremeNeutral(dt, false) }
+
+func highestNeutral(dt tensor.DType) (opdef.Scalar, error) { return extremeNeutral(dt, true) }
+
+// extremeNeutral is the largest number of dt, or the least one.
+func extremeNeutral(dt tensor.DType, largest bool) (opdef.Scalar, error) {
+	switch {
+	case dt.IsFloat() && largest:
+		return opdef.Float(math.Inf(1)), nil
+	case dt.IsFloat():
+		return opdef.Float(math.Inf(-1)), nil
+	case !dt.IsIntegral():
+		return opdef.Scalar{}, opdef.Refuse("mask", "elements of dtype %s have no neutral value to mask them with", dt)
+	}
+	lo, hi := dt.IntRange()
+	if largest {
+		return opdef.Int(hi), nil
+	}
+	return opdef.Int(lo), nil
+}
+
+// A maskedInput is an argument of which a mask takes elements out.
+type maskedInput struct {
+	arg, base string         // names in the masked and in the plain op
+	mask      *tensor.Tensor // of the argument's shape, nil to keep all
+}
+
+// A maskedCall is a call of the plain op that a masked one comes to.
+type maskedCall struct {
+	*opdef.Call
+	inputs  []maskedInput
+	dtype   tensor.DType                        // of the result; Invalid: the plain op's
+	divisor *tensor.Tensor                      // of the result, nil if it is not divided
+	shape   []int                               // of the result; nil: the plain op's
+	back    func(*tensor.Tensor) *tensor.Tensor // the gradient in the input's layout; nil: as it is
+}
+
+// newMasked is the call of base on x, masked elements replaced.
+func newMasked(base *opdef.Entry, name string, x, mask *tensor.Tensor, with neutral,
+	args func(x *tensor.Tensor) any) (*maskedCall, error) {
+	filled, wide, err := masked("mask", x, mask, with)
+	if err != nil {
+		return nil, err
+	}
+	return &maskedCall{Call: base.NewCall(args(filled)), inputs: []maskedInput{{"input", name, wide}}}, nil
+}
+
+// masked is x with other elements where the mask is false, and the mask
+// expanded to x's shape. Without a mask it is x.
+func masked(arg string, x, mask *tensor.Tensor, with neutral) (filled, wide *tensor.Tensor, err error) {
+	if mask == nil {
+		return x, nil, nil
+	}
+	wide, err = mask.Expand(x.Shape...)
+	if mask.Dim() > x.Dim() || err != nil {
+		return nil, nil, opdef.Refuse(arg, "shape %s cannot be broadcast to %s", tensor.ShapeString(mask.Shape),
+			tensor.ShapeString(x.Shape))
+	}
+	v, err := with(x.DType)
+	if err != nil {
+		return nil, nil, err
+	}
+	wide = opdef.Cast(wide, tensor.Bool)
+	filled, err = elements.Where(x.DType, wide, x, opdef.Cast(v.Tensor(), x.DType))
+	return filled, wide, err
+}
+
+// as sets the dtype of the result: dt, or that of x.
+func (c *maskedCall) as(dt *tensor.DType, x *tensor.Tensor) *maskedCall {
+	switch {
+	case c == nil:
+	case dt != nil:
+		c.dtype = *dt
+	default:
+		c.dtype = x.DType
+	}
+	return c
+}
+
+// run is the result of the plain op, and of the masked one.
+func (c *maskedCall) run() (*opdef.Forward, *tensor.Tensor, error) {
+	f, err := c.Forward()
+	if err != nil {
+		return nil, nil, c.renamed(err)
+	}
+	y := f.Outs[0]
+	if c.shape != nil {
+		y = y.Reshape(c.shape...)
+	}
+	if c.divisor != nil {
+		if !y.DType.IsFloat() && !y.DType.IsComplex() {
+			y = y.Rounded() // a sum of small integers wraps around before it is divided
+		}
+		y = c.divided(y)
+	}
+	if c.dtype != tensor.Invalid {
+		y = opdef.Cast(y, c.dtype)
+	}
+	return f, y, nil
+}
+
+// divided is t divided by the divisor.
+func (c *maskedCall) divided(t *tensor.Tensor) *tensor.Tensor {
+	if t.DType.IsComplex() {
+		return opdef.Zip(t.DType, t, c.divisor, func(x, n complex128) complex128 {
+			return complex(real(x)/real(n), imag(x)/real(n))
+		})
+	}
+	dt := t.DType
+	if !dt.IsFloat() {
+		dt = tensor.DefaultDType
+	}
+	return opdef.Zip(dt, t, c.divisor, func(x, n float64) float64 { return x / n })
+}
+
+// renamed is a refusal of the plain op under the masked op's names.
+func (c *maskedCall) renamed(err error) error {
+	var r *opdef.RefusedError
+	if !errors.As(err, &r) {
+		return err
+	}
+	arg := r.Arg
+	for _, in := range c.inputs {
+		if arg == in.base {
+			arg = in.arg
+		}
+	}
+	return &opdef.RefusedError{Arg: arg, Msg: r.Msg}
+}
+
+// grads are the gradients of the inputs or, if bounds is set, the sums of the
+// magnitudes behind them.
+func (c *maskedCall) grads(g *opdef.Grad, bounds bool) (opdef.Grads, error) {
+	f, _, err := c.run()
+	if err != nil {
+		return nil, err
+	}
+	up := g.Out[0]
+	if c.divisor != nil {
+		up = c.divided(up)
+	}
+	out := make([]*tensor.Tensor, len(f.Outs))
+	out[0] = opdef.Cast(up.Reshape(f.Outs[0].Shape...), f.Outs[0].DType)
+	plain, err := c.Backward(f, out, nil)
+	if err != nil {
+		return nil, c.renamed(err)
+	}
+	gr := opdef.Grads{}
+	for _, in := range c.inputs {
+		t := plain[in.base][0]
+		if bounds {
+			t = scaleOf(c.GradBound(f, out, plain, in.base, 0), t)
+		}
+		if c.back != nil {
+			t = c.back(t)
+		}
+		if in.mask != nil {
+			if t, err = elements.Where(t.DType, in.mask, t, tensor.Scalar(t.DType, 0.0)); err != nil {
+				return nil, err
+			}
+		}
+		gr.Set(in.arg, t)
+	}
+	return gr, nil
+}
+
+// scaleOf is S of a bound on t, the magnitudes where it has none.
+func scaleOf(b opdef.Bound, t *tensor.Tensor) *tensor.Tensor {
+	if b.Scale == nil {
+		return opdef.Abs(t)
+	}
+	return b.Scale()
+}
+
+// maskedEntry completes the declaration of an op that comes to a plain one,
+// whose error model it has.
+func maskedEntry[A any](o opdef.Op[A], call func(a *A) (*maskedCall, error), terms func(a *A) int) *opdef.Entry {
+	o.Terms = terms
+	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+		c, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		_, y, err := c.run()
+		return elements.Single(y), err
+	}
+	if o.NoGrad == "" {
+		o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+			c, err := call(a)
+			if err != nil {
+				return nil, err
+			}
+			return c.grads(g, false)
+		}
+	}
+	if o.Error.Class == opdef.Exact {
+		return o.Entry()
+	}
+	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+		c, err := call(a)
+		if err != nil {
+			return elements.Single(opdef.Abs(outs[0]))
+		}
+		f, _, err := c.run()
+		if err != nil {
+			return elements.Single(opdef.Abs(outs[0]))
+		}
+		s := scaleOf(c.OutBound(f, 0), f.Outs[0]).Reshape(outs[0].Shape...)
+		if c.divisor != nil {
+			s = c.divided(s)
+		}
+		return elements.Single(s)
+	}
+	o.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		c, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return c.grads(g, true)
+	}
+	return o.Entry()
+}
+
+// maskedDoc documents the masked form of torch.<name>.
+func maskedDoc(name, summary, notes, neutral string) opdef.Doc {
+	if notes != "" {
+		notes += " "
+	}
+	return opdef.Doc{Summary: summary, Formula: name + "(where(mask, input, " + neutral + "))",
+		Notes: notes + "Masked elements get no gradient.", Source: "torch.masked." + name}
+}
+
+func maskedNames(name string) string { return "masked." + name + " _masked." + name }

@@ -1,0 +1,498 @@
+package matmul
+
+import (
+	"math/cmplx"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// An Operand is a factor of a contraction: a tensor and one label per
+// dimension. The contraction sums the product of all operands over the labels
+// that the result does not carry, as einsum does. A dimension of size 1 is
+// broadcast against other dimensions of the same label.
+type Operand struct {
+	T    *tensor.Tensor
+	Axes []int
+}
+
+// labelSizes is the size of each label over all operands.
+func labelSizes(ops []Operand) map[int]int {
+	size := map[int]int{}
+	for _, o := range ops {
+		for d, l := range o.Axes {
+			if old, ok := size[l]; !ok || old == 1 {
+				size[l] = o.T.Shape[d]
+			}
+		}
+	}
+	return size
+}
+
+// contract computes the contraction of ops in the compute type of dt; the
+// result has dtype dt and one dimension per label of out. size gives labels of
+// out that no operand carries.
+func contract(dt tensor.DType, ops []Operand, out []int, size map[int]int) *tensor.Tensor {
+	switch dt.Kind() {
+	case tensor.KindFloat:
+		return contractAs[float64](dt, ops, out, size)
+	case tensor.KindComplex:
+		return contractAs[complex128](dt, ops, out, size)
+	}
+	return contractAs[int64](dt, ops, out, size)
+}
+
+func contractAs[T kernel.Number](dt tensor.DType, ops []Operand, out []int, size map[int]int) *tensor.Tensor {
+	plain := make([]Operand, len(ops))
+	for i, o := range ops {
+		plain[i] = o.simplify(size)
+	}
+	acc := plain[0]
+	for i, o := range plain[1:] {
+		wanted := func(l int) bool {
+			return slices.Contains(out, l) ||
+				slices.ContainsFunc(plain[i+2:], func(o Operand) bool { return slices.Contains(o.Axes, l) })
+		}
+		acc = acc.sumExcept(dt, func(l int) bool { return wanted(l) || slices.Contains(o.Axes, l) })
+		o = o.sumExcept(dt, func(l int) bool { return wanted(l) || slices.Contains(acc.Axes, l) })
+		acc = pairProduct[T](dt, acc, o, wanted)
+	}
+	acc = acc.sumExcept(dt, func(l int) bool { return slices.Contains(out, l) })
+	return acc.arrange(dt, out, size)
+}
+
+// simplify takes the diagonal of repeated labels and drops dimensions of size
+// 1, so that every label is there once.
+func (o Operand) simplify(size map[int]int) Operand {
+	var shape, stride, axes []int
+	for d, l := range o.Axes {
+		n := o.T.Shape[d]
+		if n == 1 {
+			continue
+		}
+		if k := slices.Index(axes, l); k >= 0 {
+			stride[k] += o.T.Stride[d]
+			continue
+		}
+		shape, stride, axes = append(shape, n), append(stride, o.T.Stride[d]), append(axes, l)
+	}
+	if len(axes) == len(o.Axes) {
+		return o
+	}
+	if o.T.IsContiguous() && tensor.Numel(shape) == o.T.Numel() {
+		return Operand{o.T.Reshape(shape...), axes}
+	}
+	t, err := o.T.Strided(shape, stride, o.T.Offset)
+	if err != nil { // a part of a valid tensor
+		panic(err)
+	}
+	return Operand{t, axes}
+}
+
+// sumExcept adds o over the labels that keep rejects.
+func (o Operand) sumExcept(dt tensor.DType, keep func(int) bool) Operand {
+	var dims, axes []int
+	for d, l := range o.Axes {
+		if keep(l) {
+			axes = append(axes, l)
+		} else {
+			dims = append(dims, d)
+		}
+	}
+	if dims == nil {
+		return o
+	}
+	return Operand{opdef.Sum(dt, o.T, dims, false), axes}
+}
+
+// arrange permutes and expands o to the labels out.
+func (o Operand) arrange(dt tensor.DType, out []int, size map[int]int) *tensor.Tensor {
+	t := opdef.Cast(o.T, dt)
+	var order, shape, full []int
+	for _, l := range out {
+		if k := slices.Index(o.Axes, l); k >= 0 {
+			order = append(order, k)
+			shape = append(shape, o.T.Shape[k])
+		} else {
+			shape = append(shape, 1)
+		}
+		full = append(full, size[l])
+	}
+	if !slices.IsSorted(order) {
+		t = t.Permute(order...)
+	}
+	t, err := t.Reshape(shape...).Expand(full...)
+	if err != nil { // sizes were taken from the operands
+		panic(err)
+	}
+	return t
+}
+
+// pairProduct contracts two operands over the labels that both carry and wanted
+// rejects, as a batch of matrix products.
+func pairProduct[T kernel.Number](dt tensor.DType, a, b Operand, wanted func(int) bool) Operand {
+	var batch, inner, left, right []int
+	for _, l := range a.Axes {
+		switch {
+		case !slices.Contains(b.Axes, l):
+			left = append(left, l)
+		case wanted(l):
+			batch = append(batch, l)
+		default:
+			inner = append(inner, l)
+		}
+	}
+	for _, l := range b.Axes {
+		if !slices.Contains(a.Axes, l) {
+			right = append(right, l)
+		}
+	}
+	var axes, shape []int
+	nb, k := 1, 1
+	for _, l := range batch {
+		axes = append(axes, l)
+		shape = append(shape, a.size(l))
+		nb *= a.size(l)
+	}
+	for _, l := range inner {
+		k *= a.size(l)
+	}
+	m, n := 1, 1
+	for _, l := range left {
+		axes = append(axes, l)
+		shape = append(shape, a.size(l))
+		m *= a.size(l)
+	}
+	for _, l := range right {
+		axes = append(axes, l)
+		shape = append(shape, b.size(l))
+		n *= b.size(l)
+	}
+	c := make([]T, nb*m*n)
+	if len(c) > 0 {
+		am, bm := matrices[T](a, batch, left, inner, m, k), matrices[T](b, batch, inner, right, k, n)
+		one := func(i int) {
+			kernel.Gemm(am(i), bm(i), 0, kernel.Dense(m, n, c[i*m*n:(i+1)*m*n]))
+		}
+		tensor.Parallel(nb, max(1, 1<<14/(m*n*k+1)), func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				one(i)
+			}
+		})
+	}
+	return Operand{tensor.New(dt, shape, c), axes}
+}
+
+func (o Operand) size(label int) int { return o.T.Shape[slices.Index(o.Axes, label)] }
+
+// matrices returns the i-th matrix of a batch: o with its labels grouped as
+// batch, rows, cols. It reads o in the order it is stored in where that is rows
+// by columns or columns by rows.
+func matrices[T kernel.Number](o Operand, batch, rows, cols []int, m, n int) func(i int) kernel.Matrix[T] {
+	view := func(groups ...[]int) *tensor.Tensor {
+		var order []int
+		for _, l := range slices.Concat(groups...) {
+			order = append(order, slices.Index(o.Axes, l))
+		}
+		if slices.IsSorted(order) {
+			return o.T
+		}
+		return o.T.Permute(order...)
+	}
+	t := view(batch, rows, cols)
+	trans := n == 1
+	if !t.IsContiguous() {
+		if u := view(batch, cols, rows); u.IsContiguous() {
+			t, trans = u, true
+		}
+	}
+	data := tensor.Data[T](t)
+	return func(i int) kernel.Matrix[T] {
+		part := data[i*m*n : (i+1)*m*n]
+		if trans {
+			return kernel.Dense(n, m, part).T()
+		}
+		return kernel.Dense(m, n, part)
+	}
+}
+
+// contractGrad is the gradient of operand i of a contraction with result labels
+// out, given the gradient g of the result.
+func contractGrad(dt tensor.DType, ops []Operand, out []int, size map[int]int, g *tensor.Tensor, i int) *tensor.Tensor {
+	self := ops[i]
+	rest := []Operand{{g, out}}
+	for k, o := range ops {
+		if k != i {
+			rest = append(rest, Operand{elements.Conj(o.T), o.Axes})
+		}
+	}
+	// Labels of self once each, without those that were broadcast.
+	var own []int
+	for d, l := range self.Axes {
+		if !slices.Contains(own, l) && self.T.Shape[d] == size[l] {
+			own = append(own, l)
+		}
+	}
+	t := contract(dt, rest, own, size)
+	if len(own) < len(self.Axes) {
+		t = undiagonal(dt, t, own, self)
+	}
+	return t
+}
+
+// undiagonal places t, whose dimensions are labelled own, on the diagonal of
+// zeros of the shape of like.
+func undiagonal(dt tensor.DType, t *tensor.Tensor, own []int, like Operand) *tensor.Tensor {
+	stride := make([]int, len(own))
+	shared := false
+	for d, st := range tensor.Contiguous(like.T.Shape) {
+		if k := slices.Index(own, like.Axes[d]); k >= 0 {
+			shared = shared || stride[k] != 0
+			stride[k] += st
+		}
+	}
+	if !shared {
+		return t.Reshape(like.T.Shape...)
+	}
+	if dt.IsComplex() {
+		return tensor.New(dt, like.T.Shape, spread(tensor.Data[complex128](t), t.Shape, stride, like.T.Numel()))
+	}
+	return tensor.New(dt, like.T.Shape, spread(tensor.Data[float64](t), t.Shape, stride, like.T.Numel()))
+}
+
+// spread stores src, of the given shape, in a slice of n zeros at strides.
+func spread[T kernel.Number](src []T, shape, stride []int, n int) []T {
+	dst := make([]T, n)
+	idx := make([]int, len(shape))
+	at := 0
+	for _, x := range src {
+		dst[at] = x
+		for d := len(shape) - 1; d >= 0; d-- {
+			idx[d]++
+			at += stride[d]
+			if idx[d] < shape[d] {
+				break
+			}
+			at -= shape[d] * stride[d]
+			idx[d] = 0
+		}
+	}
+	return dst
+}
+
+// A Product is what a call of a multilinear op comes down to:
+// beta*base + alpha*contraction(ops), with the dimensions of the contraction
+// merged to shape.
+type Product struct {
+	Ops     []Operand
+	Args    []string // the argument each operand is; "" for a constant
+	Out     []int    // labels of the contraction
+	shape   []int    // of the result; nil: a dimension per label of out
+	base    *tensor.Tensor
+	baseArg string
+	// beta and alpha are nil for 1. With beta 0 the base is not read.
+	beta, alpha *opdef.Scalar
+	conj        bool // the first operand is the conjugate of its argument
+	promote     bool // operands may differ in dtype
+	numeric     bool // defined for bool too
+}
+
+// dtype is the dtype of the result, after torch's checks.
+func (p *Product) dtype() (tensor.DType, error) {
+	all := make([]*tensor.Tensor, 0, len(p.Ops)+1)
+	for _, o := range p.Ops {
+		all = append(all, o.T)
+	}
+	if p.base != nil {
+		all = append(all, p.base)
+	}
+	if p.promote {
+		dt, _, err := opdef.Common(all...)
+		return dt, err
+	}
+	dt := all[0].DType
+	for i, t := range all {
+		if t.DType != dt {
+			arg := p.baseArg
+			if i < len(p.Args) {
+				arg = p.Args[i]
+			}
+			return dt, opdef.Refuse(arg, "want dtype %s as of argument %q, got %s", dt, p.Args[0], t.DType)
+		}
+	}
+	if dt == tensor.Bool && !p.numeric {
+		return dt, opdef.Refuse(p.Args[0], "not defined for dtype bool")
+	}
+	for name, s := range map[string]*opdef.Scalar{"beta": p.beta, "alpha": p.alpha} {
+		if s != nil && s.Kind() == tensor.KindComplex && !dt.IsComplex() { // a float is truncated for integers
+			return dt, opdef.Refuse(name, "%s does not scale dtype %s", s, dt)
+		}
+	}
+	return dt, nil
+}
+
+// Kernel is the result, in a list.
+func (p *Product) Kernel() ([]*tensor.Tensor, error) {
+	dt, err := p.dtype()
+	if err != nil {
+		return nil, err
+	}
+	size := labelSizes(p.Ops)
+	t := contract(dt, p.Ops, p.Out, size)
+	if p.shape != nil {
+		t = t.Reshape(p.shape...)
+	}
+	if p.alpha != nil {
+		t = scaledBy(t, *p.alpha)
+	}
+	if p.base == nil {
+		return []*tensor.Tensor{t}, nil
+	}
+	base, err := p.base.Expand(t.Shape...)
+	if err != nil {
+		return nil, opdef.Refuse(p.baseArg, "%v", err)
+	}
+	if p.beta != nil {
+		if p.beta.Complex128() == 0 {
+			return []*tensor.Tensor{t}, nil
+		}
+		base = scaledBy(base, *p.beta)
+	}
+	return []*tensor.Tensor{elements.Add(dt, t, base)}, nil
+}
+
+// scaledBy is k*t in t's compute type.
+func scaledBy(t *tensor.Tensor, k opdef.Scalar) *tensor.Tensor {
+	switch t.DType.Kind() {
+	case tensor.KindComplex:
+		c := k.Complex128()
+		return opdef.Map(t.DType, t, func(x complex128) complex128 { return c * x })
+	case tensor.KindFloat:
+		f := k.Float64()
+		return opdef.Map(t.DType, t, func(x float64) float64 { return f * x })
+	}
+	i := k.Int64()
+	return opdef.Map(t.DType, t, func(x int64) int64 { return i * x })
+}
+
+func conjScalar(k opdef.Scalar) opdef.Scalar {
+	if k.Kind() == tensor.KindComplex {
+		return opdef.Cplx(cmplx.Conj(k.Complex128()))
+	}
+	return k
+}
+
+// Grads are the gradients by argument; several operands of one argument are
+// items of a list.
+func (p *Product) Grads(g *opdef.Grad) (opdef.Grads, error) {
+	dt := g.Outs[0].DType
+	size := labelSizes(p.Ops)
+	top := g.Out[0]
+	if p.alpha != nil {
+		top = scaledBy(top, conjScalar(*p.alpha))
+	}
+	if p.shape != nil {
+		shape := make([]int, len(p.Out))
+		for i, l := range p.Out {
+			shape[i] = size[l]
+		}
+		top = top.Reshape(shape...)
+	}
+	gr := opdef.Grads{}
+	for i, arg := range p.Args {
+		if arg == "" {
+			continue
+		}
+		if !g.Need(arg) {
+			gr[arg] = append(gr[arg], nil)
+			continue
+		}
+		t := contractGrad(dt, p.Ops, p.Out, size, top, i)
+		if p.conj && i == 0 {
+			t = elements.Conj(t)
+		}
+		gr[arg] = append(gr[arg], t)
+	}
+	if p.base != nil {
+		b := g.Out[0]
+		if p.beta != nil {
+			b = scaledBy(b, conjScalar(*p.beta))
+		}
+		gr.Set(p.baseArg, opdef.SumTo(b, p.base.Shape))
+	}
+	return gr, nil
+}
+
+// terms is the number of terms added to make one element of the result.
+func (p *Product) terms() int {
+	n := 1
+	for l, k := range labelSizes(p.Ops) {
+		if !slices.Contains(p.Out, l) {
+			n *= k
+		}
+	}
+	if p.base != nil {
+		n++
+	}
+	return n
+}
+
+// gradTerms is the largest number of terms added to make an element of a
+// gradient.
+func (p *Product) gradTerms() int {
+	size := labelSizes(p.Ops)
+	n := 1
+	for _, o := range p.Ops {
+		k := 1
+		for l, s := range size {
+			if !slices.Contains(o.Axes, l) {
+				k *= s
+			}
+		}
+		n = max(n, k)
+	}
+	if p.base != nil {
+		out := 1
+		for _, l := range p.Out {
+			out *= size[l]
+		}
+		n = max(n, out/max(p.base.Numel(), 1))
+	}
+	return n
+}
+
+// Multilinear completes the declaration of an op whose calls are products.
+func Multilinear[A any](op opdef.Op[A], plan func(a *A) (*Product, error)) *opdef.Entry {
+	op.Error = opdef.Error{Class: opdef.Accumulated}
+	op.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+		p, err := plan(a)
+		if err != nil {
+			return nil, err
+		}
+		return p.Kernel()
+	}
+	op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+		p, err := plan(a)
+		if err != nil {
+			return nil, err
+		}
+		return p.Grads(g)
+	}
+	op.Terms = func(a *A) int {
+		if p, err := plan(a); err == nil {
+			return p.terms()
+		}
+		return 1
+	}
+	op.Products = func(a *A) float64 { return float64(op.Terms(a)) }
+	op.GradTerms = func(a *A) int {
+		if p, err := plan(a); err == nil {
+			return p.gradTerms()
+		}
+		return 1
+	}
+	return op.Entry()
+}

@@ -1,0 +1,578 @@
+package matmul
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+)
+
+// matmulOps are products of matrices and vectors, all of them contractions.
+var matmulOps = []*opdef.Entry{
+	Multilinear(opdef.Op[matmulArgs]{
+		Schema:   "matmul(Tensor self, Tensor other) -> Tensor",
+		Names:    "matmul Tensor.matmul linalg.matmul Tensor.__matmul__",
+		Autocast: opdef.AutocastLower,
+		Doc: opdef.Doc{Summary: "Matrix product with broadcast batch dimensions", Formula: "self @ other",
+			Notes:  "(..., M, K) with (..., K, N); a vector is a row on the left, a column on the right.",
+			Source: "torch.matmul"},
+		Node:  matmulNode,
+		Cases: matmulCases,
+	}, func(a *matmulArgs) (*Product, error) { return matmulPlan(a.Self, a.Other, "self", "other") }),
+	Multilinear(opdef.Op[matmulArgs]{
+		Schema:   "__rmatmul__(Tensor self, Tensor other) -> Tensor",
+		Names:    "Tensor.__rmatmul__",
+		Autocast: opdef.AutocastLower,
+		Doc: opdef.Doc{Summary: "Matrix product with the operands swapped", Formula: "other @ self",
+			Source: "torch.matmul"},
+		Node: func(a *matmulArgs, g *opdef.Grad) (opdef.Node, error) {
+			return matmulNode(&matmulArgs{a.Other, a.Self}, g)
+		},
+		Cases: func(r *rand.Rand) []*matmulArgs {
+			cs := matmulCases(r)
+			for _, c := range cs {
+				c.Self, c.Other = c.Other, c.Self
+			}
+			return cs
+		},
+	}, func(a *matmulArgs) (*Product, error) { return matmulPlan(a.Other, a.Self, "other", "self") }),
+	Multilinear(opdef.Op[mmArgs]{
+		Schema:   "mm(Tensor self, Tensor mat2) -> Tensor",
+		Names:    "mm Tensor.mm spmm",
+		Autocast: opdef.AutocastLower,
+		Doc: opdef.Doc{Summary: "Product of two matrices", Formula: "self @ mat2",
+			Notes: "(M, K) with (K, N), no broadcasting.", Source: "torch.mm"},
+		Cases: func(r *rand.Rand) []*mmArgs {
+			g := opdef.Gen{R: r}
+			return pairs(g, func(x, y *tensor.Tensor) *mmArgs { return &mmArgs{x, y} },
+				[][2][]int{{{3, 4}, {4, 2}}, {{1, 5}, {5, 1}}, {{0, 2}, {2, 3}}, {{3, 0}, {0, 2}}})
+		},
+	}, func(a *mmArgs) (*Product, error) { return fixed("ij", "jk", "ik", a.Self, a.Mat2, "self", "mat2") }),
+	Multilinear(opdef.Op[mmArgs]{
+		Schema:   "bmm(Tensor self, Tensor mat2) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		Doc: opdef.Doc{Summary: "Products of two batches of matrices", Formula: "self[b] @ mat2[b]",
+			Notes: "(B, M, K) with (B, K, N), no broadcasting.", Source: "torch.bmm"},
+		Cases: func(r *rand.Rand) []*mmArgs {
+			g := opdef.Gen{R: r}
+			return pairs(g, func(x, y *tensor.Tensor) *mmArgs { return &mmArgs{x, y} },
+				[][2][]int{{{2, 3, 4}, {2, 4, 2}}, {{1, 1, 5}, {1, 5, 1}}, {{0, 2, 3}, {0, 3, 2}},
+					{{2, 3, 0}, {2, 0, 2}}})
+		},
+	}, func(a *mmArgs) (*Product, error) { return fixed("bij", "bjk", "bik", a.Self, a.Mat2, "self", "mat2") }),
+	Multilinear(opdef.Op[mvArgs]{
+		Schema:   "mv(Tensor self, Tensor vec) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		Doc:      opdef.Doc{Summary: "Product of a matrix and a vector", Formula: "self @ vec", Source: "torch.mv"},
+		Cases: func(r *rand.Rand) []*mvArgs {
+			g := opdef.Gen{R: r}
+			return pairs(g, func(x, y *tensor.Tensor) *mvArgs { return &mvArgs{x, y} },
+				[][2][]int{{{3, 4}, {4}}, {{1, 5}, {5}}, {{0, 2}, {2}}, {{3, 0}, {0}}})
+		},
+	}, func(a *mvArgs) (*Product, error) { return fixed("ij", "j", "i", a.Self, a.Vec, "self", "vec") }),
+	Multilinear(opdef.Op[dotArgs]{
+		Schema:   "dot(Tensor self, Tensor tensor) -> Tensor",
+		Autocast: opdef.AutocastWidest,
+		Doc: opdef.Doc{Summary: "Inner product of two vectors, without conjugation", Formula: "sum(self * tensor)",
+			Source: "torch.dot"},
+		Cases: func(r *rand.Rand) []*dotArgs {
+			g := opdef.Gen{R: r}
+			return pairs(g, func(x, y *tensor.Tensor) *dotArgs { return &dotArgs{x, y} },
+				[][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
+		},
+	}, func(a *dotArgs) (*Product, error) { return fixed("i", "i", "", a.Self, a.Tensor, "self", "tensor") }),
+	Multilinear(opdef.Op[vdotArgs]{
+		Schema:   "vdot(Tensor self, Tensor other) -> Tensor",
+		Autocast: opdef.AutocastWidest,
+		Doc: opdef.Doc{Summary: "Inner product of two vectors, the first conjugated",
+			Formula: "sum(conj(self) * other)", Source: "torch.vdot"},
+		Cases: func(r *rand.Rand) []*vdotArgs {
+			g := opdef.Gen{R: r}
+			return pairs(g, func(x, y *tensor.Tensor) *vdotArgs { return &vdotArgs{x, y} },
+				[][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
+		},
+	}, func(a *vdotArgs) (*Product, error) {
+		p, err := fixed("i", "i", "", elements.Conj(a.Self), a.Other, "self", "other")
+		if err == nil {
+			p.conj = true
+		}
+		return p, err
+	}),
+	Multilinear(opdef.Op[vecdotArgs]{
+		Schema: "vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
+		Names:  "linalg.vecdot",
+		Doc: opdef.Doc{Summary: "Inner products along a dimension, the first operand conjugated",
+			Formula: "sum(conj(x) * y, dim)", Source: "torch.linalg.vecdot"},
+		Cases: func(r *rand.Rand) []*vecdotArgs {
+			g := opdef.Gen{R: r}
+			return pairs(g, func(x, y *tensor.Tensor) *vecdotArgs { return &vecdotArgs{x, y, -1} },
+				[][2][]int{{{4}, {4}}, {{2, 3}, {2, 3}}, {{2, 1, 3}, {2, 3}}, {{0, 2}, {2}}})
+		},
+	}, vecdotPlan),
+	Multilinear(opdef.Op[innerArgs]{
+		Schema: "inner(Tensor self, Tensor other) -> Tensor",
+		Doc: opdef.Doc{Summary: "Products summed over the last dimension of both operands",
+			Formula: "sum_k self[..., k] * other[..., k]", Source: "torch.inner"},
+		Node: func(a *innerArgs, g *opdef.Grad) (opdef.Node, error) {
+			m, n := a.Self.Dim(), a.Other.Dim()
+			if m == 0 || n == 0 || m == 1 && n == 1 {
+				return opdef.Node{}, nil
+			}
+			k := max(a.Self.Shape[m-1], 1)
+			return elements.ReshapedNode(g, a.Self.Numel()/k, a.Other.Numel()/k), nil
+		},
+		Cases: func(r *rand.Rand) []*innerArgs {
+			g := opdef.Gen{R: r}
+			return pairs(g, func(x, y *tensor.Tensor) *innerArgs { return &innerArgs{x, y} },
+				[][2][]int{{{4}, {4}}, {{2, 3}, {3}}, {{2, 3}, {4, 3}}, {{2, 2, 3}, {4, 3}}, {{}, {3}}, {{2, 0}, {0}}})
+		},
+	}, innerPlan),
+	Multilinear(opdef.Op[outerArgs]{
+		Schema: "outer(Tensor self, Tensor vec2) -> Tensor",
+		Names:  "outer ger Tensor.outer Tensor.ger",
+		Doc: opdef.Doc{Summary: "All products of the elements of two vectors", Formula: "self[i] * vec2[j]",
+			Source: "torch.outer"},
+		Node: func(a *outerArgs, g *opdef.Grad) (opdef.Node, error) { // a product with self as a column
+			p, err := outerPlan(a)
+			if err != nil {
+				return opdef.Node{}, err
+			}
+			gr, err := p.Grads(g)
+			if err != nil {
+				return opdef.Node{}, err
+			}
+			return opdef.Node{Grads: []*tensor.Tensor{gr["self"][0].Reshape(a.Self.Numel(), 1), gr["vec2"][0]}}, nil
+		},
+		Cases: func(r *rand.Rand) []*outerArgs {
+			g := opdef.Gen{R: r}
+			return append(pairs(g, func(x, y *tensor.Tensor) *outerArgs { return &outerArgs{x, y} },
+				[][2][]int{{{4}, {3}}, {{1}, {1}}, {{0}, {2}}}),
+				&outerArgs{g.Normal(tensor.Float32, 3), g.Int(tensor.Int32, -3, 3, 2)})
+		},
+	}, outerPlan),
+	Multilinear(opdef.Op[addmmArgs]{
+		Schema:   "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		InPlace:  true,
+		Doc: opdef.Doc{Summary: "Matrix product added to a broadcast tensor",
+			Formula: "beta*self + alpha*(mat1 @ mat2)", Notes: "With beta 0, self is not read.", Source: "torch.addmm"},
+		Cases: func(r *rand.Rand) []*addmmArgs {
+			return added(r, []int{3, 2}, []int{3, 4}, []int{4, 2}, func(s, x, y *tensor.Tensor, b,
+				k opdef.Scalar) *addmmArgs {
+				return &addmmArgs{s, x, y, b, k}
+			})
+		},
+	}, func(a *addmmArgs) (*Product, error) {
+		p, err := fixed("ij", "jk", "ik", a.Mat1, a.Mat2, "mat1", "mat2")
+		return p.plus(a.Self, &a.Beta, &a.Alpha), err
+	}),
+	Multilinear(opdef.Op[addbmmArgs]{
+		Schema:   "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		InPlace:  true, Resizes: true,
+		Doc: opdef.Doc{Summary: "Sum of a batch of matrix products added to a broadcast tensor",
+			Formula: "beta*self + alpha*sum_b(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.",
+			Source: "torch.addbmm"},
+		Cases: func(r *rand.Rand) []*addbmmArgs {
+			return added(r, []int{3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b,
+				k opdef.Scalar) *addbmmArgs {
+				return &addbmmArgs{s, x, y, b, k}
+			})
+		},
+	}, func(a *addbmmArgs) (*Product, error) {
+		p, err := fixed("bij", "bjk", "ik", a.Batch1, a.Batch2, "batch1", "batch2")
+		return p.plus(a.Self, &a.Beta, &a.Alpha), err
+	}),
+	Multilinear(opdef.Op[addbmmArgs]{
+		Schema:   "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		InPlace:  true,
+		Doc: opdef.Doc{Summary: "Batch of matrix products added to a broadcast tensor",
+			Formula: "beta*self + alpha*(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.",
+			Source: "torch.baddbmm"},
+		Cases: func(r *rand.Rand) []*addbmmArgs {
+			return added(r, []int{2, 3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b,
+				k opdef.Scalar) *addbmmArgs {
+				return &addbmmArgs{s, x, y, b, k}
+			})
+		},
+	}, func(a *addbmmArgs) (*Product, error) {
+		p, err := fixed("bij", "bjk", "bik", a.Batch1, a.Batch2, "batch1", "batch2")
+		return p.plus(a.Self, &a.Beta, &a.Alpha), err
+	}),
+	Multilinear(opdef.Op[addmvArgs]{
+		Schema:   "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		InPlace:  true,
+		Doc: opdef.Doc{Summary: "Product of a matrix and a vector added to a broadcast tensor",
+			Formula: "beta*self + alpha*(mat @ vec)", Notes: "With beta 0, self is not read.", Source: "torch.addmv"},
+		Cases: func(r *rand.Rand) []*addmvArgs {
+			return added(r, []int{3}, []int{3, 4}, []int{4}, func(s, x, y *tensor.Tensor, b,
+				k opdef.Scalar) *addmvArgs {
+				return &addmvArgs{s, x, y, b, k}
+			})
+		},
+	}, func(a *addmvArgs) (*Product, error) {
+		p, err := fixed("ij", "j", "i", a.Mat, a.Vec, "mat", "vec")
+		return p.plus(a.Self, &a.Beta, &a.Alpha), err
+	}),
+	Multilinear(opdef.Op[addrArgs]{
+		Schema:   "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		InPlace:  true,
+		Doc: opdef.Doc{Summary: "Outer product added to a broadcast matrix",
+			Formula: "beta*self + alpha*vec1[i]*vec2[j]", Notes: "With beta 0, self is not read.",
+			Source: "torch.addr"},
+		Cases: func(r *rand.Rand) []*addrArgs {
+			return added(r, []int{3, 2}, []int{3}, []int{2}, func(s, x, y *tensor.Tensor, b, k opdef.Scalar) *addrArgs {
+				return &addrArgs{s, x, y, b, k}
+			})
+		},
+	}, func(a *addrArgs) (*Product, error) {
+		p, err := fixed("i", "j", "ij", a.Vec1, a.Vec2, "vec1", "vec2")
+		p = p.plus(a.Self, &a.Beta, &a.Alpha)
+		if p != nil {
+			p.promote, p.numeric = true, true
+		}
+		return p, err
+	}),
+	Multilinear(opdef.Op[linearArgs]{
+		Schema:   "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+		Names:    "F.linear _C._nn.linear",
+		Autocast: opdef.AutocastLower,
+		Doc: opdef.Doc{Summary: "Affine map of the last dimension", Formula: "input @ weight.T + bias",
+			Notes:  "input (..., in), weight (out, in) or (in), bias (out) or ().",
+			Source: "torch.nn.functional.linear"},
+		Node: linearNode,
+		Cases: func(r *rand.Rand) []*linearArgs {
+			g := opdef.Gen{R: r}
+			f32, f64 := tensor.Float32, tensor.Float64
+			return []*linearArgs{
+				{g.Normal(f64, 3, 4), g.Normal(f64, 2, 4), g.Normal(f64, 2)},
+				{g.Normal(f64, 3, 4), g.Normal(f64, 2, 4), nil},
+				{g.Normal(f32, 2, 3, 4), g.Normal(f32, 5, 4), g.Normal(f32, 5)},
+				{g.Normal(f32, 2, 3, 4), g.Normal(f32, 5, 4), nil},
+				{g.Normal(f64, 4), g.Normal(f64, 5, 4), g.Normal(f64, 5)},
+				{g.Normal(f64, 2, 4), g.Normal(f64, 4), nil},
+				{g.Normal(tensor.BFloat16, 2, 1, 3, 4), g.Normal(tensor.BFloat16, 5, 4), g.Normal(tensor.BFloat16, 5)},
+				{opdef.NonContiguous(g.Normal(f64, 2, 3, 4)), opdef.NonContiguous(g.Normal(f64, 5, 4)),
+					g.Normal(f64, 5)},
+				{g.Normal(tensor.Complex128, 2, 3), g.Normal(tensor.Complex128, 2, 3), g.Normal(tensor.Complex128, 2)},
+				{g.Normal(f32, 0, 4), g.Normal(f32, 5, 4), g.Normal(f32, 5)},
+				{g.Int(tensor.Int64, -3, 3, 2, 3), g.Int(tensor.Int64, -3, 3, 2, 3), nil},
+			}
+		},
+	}, linearPlan),
+	Multilinear(opdef.Op[bilinearArgs]{
+		Schema:   "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+		Names:    "F.bilinear bilinear",
+		Autocast: opdef.AutocastWidest,
+		Doc: opdef.Doc{Summary: "Bilinear map of the last dimensions of two tensors",
+			Formula: "sum_ij input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]",
+			Source:  "torch.nn.functional.bilinear"},
+		Node: func(a *bilinearArgs, g *opdef.Grad) (opdef.Node, error) {
+			if a.Bias != nil {
+				return opdef.Node{Grads: []*tensor.Tensor{g.Out[0], opdef.SumTo(g.Out[0], a.Bias.Shape)},
+					Weak: "the incoming gradient, summed for the bias"}, nil
+			}
+			n := a.Weight.Shape[0]
+			return elements.ReshapedNode(g, g.Out[0].Numel()/max(n, 1), n), nil
+		},
+		Cases: func(r *rand.Rand) []*bilinearArgs {
+			g := opdef.Gen{R: r}
+			f32, f64 := tensor.Float32, tensor.Float64
+			return []*bilinearArgs{
+				{g.Normal(f64, 3, 2), g.Normal(f64, 3, 4), g.Normal(f64, 5, 2, 4), g.Normal(f64, 5)},
+				{g.Normal(f32, 2, 3, 2), g.Normal(f32, 2, 3, 4), g.Normal(f32, 5, 2, 4), nil},
+				{g.Normal(f64, 2), g.Normal(f64, 4), g.Normal(f64, 1, 2, 4), g.Normal(f64, 1)},
+				{g.Normal(tensor.BFloat16, 0, 2), g.Normal(tensor.BFloat16, 0, 4), g.Normal(tensor.BFloat16, 5, 2, 4),
+					nil},
+			}
+		},
+	}, bilinearPlan),
+	Multilinear(opdef.Op[tensordotArgs]{
+		Schema:   "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
+		Names:    "tensordot functional.tensordot",
+		Autocast: opdef.AutocastWidest,
+		Doc: opdef.Doc{Summary: "Products summed over chosen dimensions of both operands",
+			Formula: "einsum over the dimensions in dims",
+			Notes:   "dims is a number of dimensions (the last of a with the first of b) or two lists.",
+			Source:  "torch.tensordot"},
+		Node: func(a *tensordotArgs, g *opdef.Grad) (opdef.Node, error) {
+			da, _, err := tensordotDims(a)
+			if err != nil {
+				return opdef.Node{}, err
+			}
+			m := 1
+			for d, n := range a.A.Shape {
+				if !slices.Contains(da, d) {
+					m *= n
+				}
+			}
+			return elements.ReshapedNode(g, m, g.Out[0].Numel()/max(m, 1)), nil
+		},
+		Cases: tensordotCases,
+	}, tensordotPlan),
+	Multilinear(opdef.Op[multiDotArgs]{
+		Schema:   "multi_dot(Tensor[] tensors) -> Tensor",
+		Names:    "linalg.multi_dot",
+		Autocast: opdef.AutocastLower,
+		Doc: opdef.Doc{Summary: "Product of a chain of matrices", Formula: "tensors[0] @ tensors[1] @ ...",
+			Notes: "The first and the last may be vectors.", Source: "torch.linalg.multi_dot"},
+		Node: func(*multiDotArgs, *opdef.Grad) (opdef.Node, error) {
+			return opdef.Node{Skip: "gradients belong to another op"}, nil
+		},
+		Cases: func(r *rand.Rand) []*multiDotArgs {
+			g := opdef.Gen{R: r}
+			f32, f64 := tensor.Float32, tensor.Float64
+			return []*multiDotArgs{
+				{[]*tensor.Tensor{g.Normal(f64, 2, 3), g.Normal(f64, 3, 4)}},
+				{[]*tensor.Tensor{g.Normal(f64, 2, 3), g.Normal(f64, 3, 4), g.Normal(f64, 4, 2)}},
+				{[]*tensor.Tensor{g.Normal(f32, 3), g.Normal(f32, 3, 4), g.Normal(f32, 4)}},
+				{[]*tensor.Tensor{g.Normal(f32, 0, 3), g.Normal(f32, 3, 4)}},
+			}
+		},
+	}, func(a *multiDotArgs) (*Product, error) { return chainPlan(a.Tensors, "tensors", true) }),
+	Multilinear(opdef.Op[chainArgs]{
+		Schema:   "chain_matmul(Tensor[]... matrices) -> Tensor",
+		Names:    "chain_matmul functional.chain_matmul",
+		Autocast: opdef.AutocastLower,
+		Doc: opdef.Doc{Summary: "Product of a chain of matrices", Formula: "matrices[0] @ matrices[1] @ ...",
+			Source: "torch.chain_matmul"},
+		Node: func(*chainArgs, *opdef.Grad) (opdef.Node, error) {
+			return opdef.Node{Skip: "gradients belong to another op"}, nil
+		},
+		Cases: func(r *rand.Rand) []*chainArgs {
+			g := opdef.Gen{R: r}
+			f32, f64 := tensor.Float32, tensor.Float64
+			return []*chainArgs{
+				{[]*tensor.Tensor{g.Normal(f64, 2, 3), g.Normal(f64, 3, 4)}},
+				{[]*tensor.Tensor{g.Normal(f32, 2, 3), g.Normal(f32, 3, 4), g.Normal(f32, 4, 2)}},
+				{[]*tensor.Tensor{g.Normal(f64, 2, 3)}},
+			}
+		},
+	}, func(a *chainArgs) (*Product, error) { return chainPlan(a.Matrices, "matrices", false) }),
+	Multilinear(opdef.Op[kronArgs]{
+		Schema: "kron(Tensor self, Tensor other) -> Tensor",
+		Doc: opdef.Doc{Summary: "Kronecker product",
+			Formula: "result[i*n + j] = self[i] * other[j] in every dimension of size n", Source: "torch.kron"},
+		Node: kronNode,
+		Cases: func(r *rand.Rand) []*kronArgs {
+			g := opdef.Gen{R: r}
+			return append(pairs(g, func(x, y *tensor.Tensor) *kronArgs { return &kronArgs{x, y} },
+				[][2][]int{{{2, 3}, {3, 2}}, {{4}, {2, 2}}, {{}, {3}}, {{0, 2}, {2, 2}}}),
+				&kronArgs{g.Normal(tensor.Float32, 2, 2), g.Normal(tensor.Float64, 2, 1)})
+		},
+	}, kronPlan),
+}
+
+type (
+	matmulArgs struct{ Self, Other *tensor.Tensor }
+	mmArgs     struct{ Self, Mat2 *tensor.Tensor }
+	mvArgs     struct{ Self, Vec *tensor.Tensor }
+	dotArgs    struct{ Self, Tensor *tensor.Tensor }
+	vdotArgs   struct{ Self, Other *tensor.Tensor }
+	vecdotArgs struct {
+		X, Y *tensor.Tensor
+		Dim  int
+	}
+	innerArgs struct{ Self, Other *tensor.Tensor }
+	outerArgs struct{ Self, Vec2 *tensor.Tensor }
+	kronArgs  struct{ Self, Other *tensor.Tensor }
+	addmmArgs struct {
+		Self, Mat1, Mat2 *tensor.Tensor
+		Beta, Alpha      opdef.Scalar
+	}
+	addbmmArgs struct {
+		Self, Batch1, Batch2 *tensor.Tensor
+		Beta, Alpha          opdef.Scalar
+	}
+	addmvArgs struct {
+		Self, Mat, Vec *tensor.Tensor
+		Beta, Alpha    opdef.Scalar
+	}
+	addrArgs struct {
+		Self, Vec1, Vec2 *tensor.Tensor
+		Beta, Alpha      opdef.Scalar
+	}
+	linearArgs   struct{ Input, Weight, Bias *tensor.Tensor }
+	bilinearArgs struct{ Input1, Input2, Weight, Bias *tensor.Tensor }
+	multiDotArgs struct{ Tensors []*tensor.Tensor }
+	chainArgs    struct{ Matrices []*tensor.Tensor }
+)
+
+// Labels are the labels written as a string: "ij".
+func Labels(s string) []int {
+	out := make([]int, len(s))
+	for i := range s {
+		out[i] = int(s[i])
+	}
+	return out
+}
+
+// fixed is the product of two tensors of fixed rank, written as einsum would;
+// equal labels must have equal sizes.
+func fixed(ix, iy, out string, x, y *tensor.Tensor, nx, ny string) (*Product, error) {
+	if x.Dim() != len(ix) {
+		return nil, opdef.Refuse(nx, "want %d dimensions, got shape %s", len(ix), tensor.ShapeString(x.Shape))
+	}
+	if y.Dim() != len(iy) {
+		return nil, opdef.Refuse(ny, "want %d dimensions, got shape %s", len(iy), tensor.ShapeString(y.Shape))
+	}
+	for i := range ix {
+		for j := range iy {
+			if ix[i] == iy[j] && x.Shape[i] != y.Shape[j] {
+				return nil, opdef.Refuse(ny, "size %d of dimension %d does not match size %d of dimension %d of %q",
+					y.Shape[j], j, x.Shape[i], i, nx)
+			}
+		}
+	}
+	return &Product{Ops: []Operand{{x, Labels(ix)}, {y, Labels(iy)}}, Args: []string{nx, ny}, Out: Labels(out)}, nil
+}
+
+// plus adds beta*base and scales the product by alpha; p may be nil.
+func (p *Product) plus(base *tensor.Tensor, beta, alpha *opdef.Scalar) *Product {
+	if p != nil {
+		p.base, p.baseArg, p.beta, p.alpha = base, "self", beta, alpha
+	}
+	return p
+}
+
+// BatchLabels labels the n leading dimensions of a tensor so that they align
+// from the right, as broadcasting does.
+func BatchLabels(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i - n
+	}
+	return out
+}
+
+func matmulPlan(x, y *tensor.Tensor, nx, ny string) (*Product, error) {
+	m, n := x.Dim(), y.Dim()
+	if m == 0 {
+		return nil, opdef.Refuse(nx, "want at least 1 dimension, got a 0-d tensor")
+	}
+	if n == 0 {
+		return nil, opdef.Refuse(ny, "want at least 1 dimension, got a 0-d tensor")
+	}
+	kx, ky := x.Shape[m-1], y.Shape[max(n-2, 0)]
+	if kx != ky {
+		return nil, opdef.Refuse(ny, "shape %s does not match shape %s: inner sizes %d and %d",
+			tensor.ShapeString(y.Shape), tensor.ShapeString(x.Shape), kx, ky)
+	}
+	batch, err := tensor.Broadcast(x.Shape[:max(m-2, 0)], y.Shape[:max(n-2, 0)])
+	if err != nil {
+		return nil, opdef.Refuse(ny, "batch dimensions: %v", err)
+	}
+	p := &Product{Args: []string{nx, ny}, Out: BatchLabels(len(batch))}
+	ax, ay := append(BatchLabels(max(m-2, 0)), 'i', 'k'), append(BatchLabels(max(n-2, 0)), 'k', 'j')
+	if m == 1 {
+		ax = ax[1:]
+	} else {
+		p.Out = append(p.Out, 'i')
+	}
+	if n == 1 {
+		ay = ay[:1]
+	} else {
+		p.Out = append(p.Out, 'j')
+	}
+	p.Ops = []Operand{{x, ax}, {y, ay}}
+	return p, nil
+}
+
+// matmulNode follows the view that ends torch's matmul: of a vector made a
+// row, of operands folded into one matrix, of a batch of products.
+// Source: aten/src/ATen/native/LinearAlgebra.cpp, _matmul_impl
+func matmulNode(a *matmulArgs, g *opdef.Grad) (opdef.Node, error) {
+	x, y := a.Self, a.Other
+	m, n := x.Dim(), y.Dim()
+	out := g.Outs[0].Shape
+	switch {
+	case m <= 2 && n <= 2:
+		if m == 1 && n == 2 {
+			return elements.ReshapedNode(g, 1, out[0]), nil
+		}
+		return opdef.Node{}, nil
+	case m >= 3 && n <= 2 && folds(x, n):
+		rows := x.Numel() / max(x.Shape[m-1], 1)
+		if n == 1 {
+			return elements.ReshapedNode(g, rows), nil
+		}
+		return elements.ReshapedNode(g, rows, y.Shape[1]), nil
+	case n >= 3 && m == 1 && folds(y, m):
+		return elements.ReshapedNode(g, g.Out[0].Numel()), nil
+	case n >= 3 && m == 2 && folds(y, m):
+		return opdef.Node{Grads: []*tensor.Tensor{g.Out[0]}, Weak: elements.ReshapedOnly}, nil
+	}
+	rows, cols := 1, 1
+	if m > 1 {
+		rows = x.Shape[m-2]
+	}
+	if n > 1 {
+		cols = y.Shape[n-1]
+	}
+	return elements.ReshapedNode(g, g.Out[0].Numel()/max(rows*cols, 1), rows, cols), nil
+}
+
+// folds is torch's rule for merging the batch dimensions of t into its rows
+// when the other operand has n dimensions.
+func folds(t *tensor.Tensor, n int) bool {
+	return t.Dim() != 3 || n != 2 || t.Stride[2] == 1 || t.Stride[0] != t.Shape[1]*t.Shape[2]
+}
+
+func matmulCases(r *rand.Rand) []*matmulArgs {
+	g := opdef.Gen{R: r}
+	f32, f64 := tensor.Float32, tensor.Float64
+	cs := pairs(g, func(x, y *tensor.Tensor) *matmulArgs { return &matmulArgs{x, y} }, [][2][]int{
+		{{3, 4}, {4, 2}}, {{4}, {4}}, {{4}, {4, 2}}, {{3, 4}, {4}}, {{2, 3, 4}, {4, 2}}, {{2, 3, 4}, {4}},
+		{{4}, {2, 4, 3}},
+		{{3, 4}, {2, 4, 3}}, {{2, 1, 3, 4}, {5, 4, 2}}, {{2, 3, 4}, {2, 4, 3}}, {{0, 3, 4}, {4, 2}},
+		{{2, 3, 0}, {0, 2}},
+	})
+	return append(cs, &matmulArgs{opdef.NonContiguous(g.Normal(f64, 2, 3, 4)), g.Normal(f64, 2, 4, 3)},
+		&matmulArgs{g.Normal(f32, 2, 3), g.Normal(f32, 2, 3).Transpose(0, 1)})
+}
+
+// pairs makes calls for each pair of shapes: all in float64, the first also in
+// the other dtypes and not contiguous.
+func pairs[A any](g opdef.Gen, call func(x, y *tensor.Tensor) *A, shapes [][2][]int) []*A {
+	var cs []*A
+	for _, s := range shapes {
+		cs = append(cs, call(g.Normal(tensor.Float64, s[0]...), g.Normal(tensor.Float64, s[1]...)))
+	}
+	x, y := shapes[0][0], shapes[0][1]
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16, tensor.Complex128,
+		tensor.Complex64} {
+		cs = append(cs, call(g.Normal(dt, x...), g.Normal(dt, y...)))
+	}
+	for _, dt := range []tensor.DType{tensor.Int64, tensor.Int32, tensor.Int8} {
+		cs = append(cs, call(g.Int(dt, -9, 9, x...), g.Int(dt, -9, 9, y...)))
+	}
+	return append(cs, call(opdef.NonContiguous(g.Normal(tensor.Float64, x...)),
+		opdef.NonContiguous(g.Normal(tensor.Float64, y...))))
+}
+
+// added makes calls of the family beta*self + alpha*(x @ y).
+func added[A any](r *rand.Rand, self, x, y []int, call func(s, x, y *tensor.Tensor, beta, alpha opdef.Scalar) *A) []*A {
+	g := opdef.Gen{R: r}
+	one := opdef.Int(1)
+	f32, f64, c128 := tensor.Float32, tensor.Float64, tensor.Complex128
+	n := func(dt tensor.DType, shape []int) *tensor.Tensor { return g.Normal(dt, shape...) }
+	last := self[len(self)-1:]
+	return []*A{
+		call(n(f64, self), n(f64, x), n(f64, y), one, one),
+		call(n(f64, self), n(f64, x), n(f64, y), opdef.Float(0.5), opdef.Float(-2)),
+		call(n(f64, last), n(f64, x), n(f64, y), opdef.Int(2), opdef.Float(0.25)),
+		call(n(f32, self), n(f32, x), n(f32, y), opdef.Float(0), one),
+		call(n(f32, self), n(f32, x), n(f32, y), one, one),
+		call(n(tensor.BFloat16, self), n(tensor.BFloat16, x), n(tensor.BFloat16, y), opdef.Float(0.5), one),
+		call(n(c128, self), n(c128, x), n(c128, y), opdef.Cplx(complex(0.5, 1)), opdef.Cplx(complex(0, -1))),
+		call(g.Int(tensor.Int64, -5, 5, self...), g.Int(tensor.Int64, -5, 5, x...), g.Int(tensor.Int64, -5, 5, y...),
+			opdef.Int(2), opdef.Int(-3)),
+		call(opdef.NonContiguous(n(f64, self)), opdef.NonContiguous(n(f64, x)), opdef.NonContiguous(n(f64, y)), one,
+			one),
+	}
+}

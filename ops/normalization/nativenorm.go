@@ -1,0 +1,194 @@
+package normalization
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/reduction"
+	"github.com/optool/optool/tensor"
+)
+
+// nativeNormOps are the normalisations that return the statistics they used.
+var nativeNormOps = []*opdef.Entry{
+	nativeNorm(opdef.Op[nativeLayerNormArgs]{
+		Schema: "native_layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight, Tensor? bias, float eps) " +
+			"-> (Tensor, Tensor, Tensor)",
+		Names: "native_layer_norm",
+		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions, with mean and 1/sqrt(var + eps)",
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+			Notes:   "The statistics take no gradient.", Source: "ATen/native/layer_norm.cpp"},
+		Cases: func(r *rand.Rand) []*nativeLayerNormArgs {
+			g := opdef.Gen{R: r}
+			f64 := tensor.Float64
+			return []*nativeLayerNormArgs{
+				{g.Normal(f64, 3, 4), []int{4}, g.Normal(f64, 4), g.Normal(f64, 4), 1e-5},
+				{g.Normal(f64, 2, 3, 4), []int{3, 4}, g.Normal(f64, 3, 4), nil, 1e-3},
+				{g.Normal(tensor.Float32, 2, 5), []int{5}, nil, nil, 1e-5}, {g.Normal(tensor.BFloat16, 2, 5), []int{5},
+					nil, nil, 1e-5},
+			}
+		},
+	}, func(a *nativeLayerNormArgs) (*normalisation, []int, error) {
+		n, err := (&layerNormArgs{Input: a.Input, NormalizedShape: a.NormalizedShape, Weight: a.Weight, Bias: a.Bias,
+			Eps: a.Eps}).norm()
+		if err != nil {
+			return nil, nil, err
+		}
+		return n, reduction.KeptShape(a.Input.Shape, n.dims), nil
+	}),
+	nativeNorm(opdef.Op[nativeGroupNormArgs]{
+		Schema: "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, " +
+			"float eps) -> (Tensor, Tensor, Tensor)",
+		Names: "native_group_norm",
+		Doc: opdef.Doc{Summary: "Normalisation over groups of channels, with mean and 1/sqrt(var + eps)",
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+			Notes:   "The statistics take no gradient.", Source: "ATen/native/group_norm.cpp"},
+		Cases: func(r *rand.Rand) []*nativeGroupNormArgs {
+			g := opdef.Gen{R: r}
+			f64 := tensor.Float64
+			return []*nativeGroupNormArgs{{g.Normal(f64, 2, 4, 3), g.Normal(f64, 4), g.Normal(f64, 4), 2, 4, 3, 2,
+				1e-5}, {g.Normal(tensor.Float32, 1, 4, 2, 2), nil, nil, 1, 4, 4, 1, 1e-5}}
+		},
+	}, func(a *nativeGroupNormArgs) (*normalisation, []int, error) {
+		n, err := (&groupNormArgs{Input: a.Input, NumGroups: a.Group, Weight: a.Weight, Bias: a.Bias,
+			Eps: a.Eps}).norm()
+		if err != nil {
+			return nil, nil, err
+		}
+		if s := a.Input.Shape; s[0] != a.N || s[1] != a.C || tensor.Numel(s[2:]) != a.HxW {
+			return nil, nil, opdef.Refuse("input", "shape %s is not of %d samples, %d channels and %d positions",
+				tensor.ShapeString(s), a.N, a.C, a.HxW)
+		}
+		return n, []int{a.N, a.Group}, nil
+	}),
+	nativeBatchNorm,
+}
+
+type nativeLayerNormArgs struct {
+	Input           *tensor.Tensor
+	NormalizedShape []int
+	Weight, Bias    *tensor.Tensor
+	Eps             float64
+}
+
+type nativeGroupNormArgs struct {
+	Input            *tensor.Tensor
+	Weight, Bias     *tensor.Tensor
+	N, C, HxW, Group int
+	Eps              float64
+}
+
+type nativeBatchNormArgs struct {
+	Input                   *tensor.Tensor
+	Weight, Bias            *tensor.Tensor
+	RunningMean, RunningVar *tensor.Tensor
+	Training                bool
+	Momentum, Eps           float64
+}
+
+func (a *nativeBatchNormArgs) plain() *batchNormArgs {
+	return &batchNormArgs{Input: a.Input, RunningMean: a.RunningMean, RunningVar: a.RunningVar, Weight: a.Weight,
+		Bias: a.Bias, Training: a.Training, Momentum: a.Momentum, Eps: a.Eps}
+}
+
+var nativeBatchNorm = nativeNorm(opdef.Op[nativeBatchNormArgs]{
+	Schema: "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? " +
+		"running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+	Names: "native_batch_norm",
+	Doc: opdef.Doc{Summary: "Normalisation of each channel over the batch, with mean and 1/sqrt(var + eps)",
+		Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+		Notes:   "Outside training the statistics returned are empty. They take no gradient.",
+		Source:  "ATen/native/Normalization.cpp"},
+	After: func(a *nativeBatchNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+		n, err := a.plain().norm()
+		if err != nil || !a.Training || a.Input.Numel() == 0 {
+			return nil, err
+		}
+		return n.running(a.RunningMean, a.RunningVar, a.Momentum), nil
+	},
+	Cases: func(r *rand.Rand) []*nativeBatchNormArgs {
+		g := opdef.Gen{R: r}
+		f64 := tensor.Float64
+		m, v := g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3)
+		m.RequiresGrad, v.RequiresGrad = false, false
+		return []*nativeBatchNormArgs{
+			{g.Normal(f64, 4, 3), g.Normal(f64, 3), g.Normal(f64, 3), m, v, true, 0.1, 1e-5},
+			{g.Normal(f64, 2, 3, 4), g.Normal(f64, 3), nil, m, v, false, 0.1, 1e-3},
+			{g.Normal(tensor.Float32, 3, 2, 2), nil, nil, nil, nil, true, 0.1, 1e-5},
+		}
+	},
+}, func(a *nativeBatchNormArgs) (*normalisation, []int, error) {
+	n, err := a.plain().norm()
+	if err != nil {
+		return nil, nil, err
+	}
+	if n.vari != nil {
+		return n, []int{0}, nil
+	}
+	return n, []int{a.Input.Shape[1]}, nil
+})
+
+// nativeNorm completes the declaration of a normalisation with its statistics,
+// of the shape that call gives.
+func nativeNorm[A any](o opdef.Op[A], call func(*A) (*normalisation, []int, error)) *opdef.Entry {
+	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
+	o.Exempt = map[string]string{"gradients": "the statistics take no gradient"}
+	o.Trivial = true // a mean may be zero, statistics empty
+	o.Terms = func(a *A) int {
+		n, _, err := call(a)
+		if err != nil {
+			return 1
+		}
+		return max(1, elements.NumelOver(n.x.Shape, n.dims))
+	}
+	o.GradTerms = func(a *A) int {
+		n, _, err := call(a)
+		if err != nil {
+			return 1
+		}
+		return max(1, n.x.Numel())
+	}
+	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+		n, shape, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		dt := n.x.DType
+		stat := func(f func(*reduction.Moments) float64) *tensor.Tensor {
+			return n.statistic(dt, shape, f)
+		}
+		rstd := stat(func(m *reduction.Moments) float64 { return 1 / math.Sqrt(m.M2/m.N+n.eps) })
+		return []*tensor.Tensor{n.forward().Reshape(n.shape...), stat(reduction.MeanOf), rstd}, nil
+	}
+	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+		n, shape, err := call(a)
+		if err != nil {
+			return outs
+		}
+		return append([]*tensor.Tensor{n.scale().Reshape(n.shape...)}, n.statisticScales(shape)...)
+	}
+	grads := func(a *A, g *opdef.Grad, magnitudes bool) (opdef.Grads, error) {
+		n, _, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		if g.Out[0] == nil {
+			return opdef.Grads{}, nil
+		}
+		return n.grads(g, magnitudes), nil
+	}
+	o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) { return grads(a, g, false) }
+	o.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return grads(a, g, true) }
+	return o.Entry()
+}
+
+// statistic is a function of the moments, of the given shape; empty where the
+// statistics were given.
+func (n *normalisation) statistic(dt tensor.DType, shape []int, f func(*reduction.Moments) float64) *tensor.Tensor {
+	if n.vari != nil || slices.Contains(shape, 0) {
+		return tensor.New(dt, shape, make([]float64, tensor.Numel(shape)))
+	}
+	return opdef.Collect(n.moments(), dt, f).Reshape(shape...)
+}

@@ -1,0 +1,383 @@
+package normalization
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+)
+
+// normOps normalise by mean and variance, or by root mean square, taken over
+// some dimensions.
+var normOps = []*opdef.Entry{
+	normEntry(opdef.Op[layerNormArgs]{
+		Schema: "layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, Tensor? bias=None, float " +
+			"eps=1e-05, bool cudnn_enable=True) -> Tensor",
+		Names:    "F.layer_norm layer_norm",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions",
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected.",
+			Source: "torch.nn.functional.layer_norm"},
+		Cases: func(r *rand.Rand) []*layerNormArgs {
+			g := opdef.Gen{R: r}
+			f64, f32, bf := tensor.Float64, tensor.Float32, tensor.BFloat16
+			return []*layerNormArgs{
+				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Weight: g.Normal(f64, 4),
+					Bias: g.Normal(f64, 4), Eps: 1e-5},
+				{Input: g.Normal(f64, 2, 3, 4), NormalizedShape: []int{3, 4}, Weight: g.Normal(f64, 3, 4), Eps: 1e-3},
+				{Input: g.Normal(f32, 2, 5), NormalizedShape: []int{5}, Eps: 1e-5},
+				{Input: g.Normal(f32, 0, 5), NormalizedShape: []int{5}, Eps: 1e-5},
+				{Input: g.Normal(bf, 2, 4), NormalizedShape: []int{4}, Weight: g.Normal(bf, 4), Bias: g.Normal(bf, 4),
+					Eps: 1e-5},
+				{Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), NormalizedShape: []int{4}, Bias: g.Normal(f64, 4),
+					Eps: 0.1},
+			}
+		},
+	}, (*layerNormArgs).norm),
+	normEntry(opdef.Op[rmsNormArgs]{
+		Schema:   "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+		Names:    "F.rms_norm rms_norm",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Scaling by the root mean square over the last dimensions",
+			Formula: "input / sqrt(mean(input^2) + eps) * weight",
+			Notes:   "eps is the dtype's machine epsilon by default.", Source: "torch.nn.functional.rms_norm"},
+		Cases: func(r *rand.Rand) []*rmsNormArgs {
+			g := opdef.Gen{R: r}
+			f64 := tensor.Float64
+			return []*rmsNormArgs{
+				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Weight: g.Normal(f64, 4), Eps: new(1e-6)},
+				{Input: g.Normal(f64, 2, 3, 4), NormalizedShape: []int{3, 4}, Eps: new(1e-3)},
+				{Input: g.Normal(tensor.Float32, 2, 5), NormalizedShape: []int{5}, Eps: new(1e-5)},
+				{Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), NormalizedShape: []int{4}, Eps: new(1e-5)},
+			}
+		},
+	}, (*rmsNormArgs).norm),
+	normEntry(opdef.Op[groupNormArgs]{
+		Schema: "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, " +
+			"bool cudnn_enabled=True) -> Tensor",
+		Names:    "F.group_norm group_norm",
+		Autocast: opdef.AutocastFloat32,
+		Doc: opdef.Doc{Summary: "Normalisation over groups of channels",
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+			Notes: "input is (N, C, *); mean and var are taken over each sample's C/num_groups channels and all " +
+				"positions.", Source: "torch.nn.functional.group_norm"},
+		Cases: func(r *rand.Rand) []*groupNormArgs {
+			g := opdef.Gen{R: r}
+			f64, f32 := tensor.Float64, tensor.Float32
+			return []*groupNormArgs{
+				{Input: g.Normal(f64, 2, 4, 3), NumGroups: 2, Weight: g.Normal(f64, 4), Bias: g.Normal(f64, 4),
+					Eps: 1e-5},
+				{Input: g.Normal(f64, 2, 4, 2, 2), NumGroups: 4, Bias: g.Normal(f64, 4), Eps: 1e-3},
+				{Input: g.Normal(f32, 3, 6), NumGroups: 2, Eps: 1e-5},
+				{Input: g.Normal(tensor.BFloat16, 1, 4, 5), NumGroups: 1, Weight: g.Normal(tensor.BFloat16, 4),
+					Eps: 1e-5},
+				{Input: opdef.NonContiguous(g.Normal(f64, 2, 4, 3)), NumGroups: 2, Weight: g.Normal(f64, 4), Eps: 1e-5},
+			}
+		},
+	}, (*groupNormArgs).norm),
+	batchNorm("batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? "+
+		"bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", "F.batch_norm"),
+	batchNorm("batch_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? "+
+		"running_var, bool training, float momentum, float eps, ignored cudnn_enabled) -> Tensor", "batch_norm"),
+	instanceNorm("instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? "+
+		"weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor",
+		"F.instance_norm"),
+	instanceNorm("instance_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? "+
+		"running_var, bool use_input_stats, float momentum, float eps, ignored cudnn_enabled) -> Tensor",
+		"instance_norm"),
+}
+
+// batchNorm declares a batch normalisation, whose arguments have two orders.
+func batchNorm(schema, names string) *opdef.Entry {
+	return normEntry(opdef.Op[batchNormArgs]{
+		Schema: schema, Names: names,
+		Doc: opdef.Doc{Summary: "Normalisation of each channel over the batch",
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+			Notes: "input is (N, C, *). In training mean and var are those of the batch, and the running " +
+				"statistics move towards them by momentum (var corrected); otherwise they are the running statistics.",
+			Source: "torch.nn.functional.batch_norm"},
+		After: func(a *batchNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+			n, err := a.norm()
+			if err != nil || !a.Training || a.Input.Numel() == 0 {
+				return nil, err
+			}
+			return n.running(a.RunningMean, a.RunningVar, a.Momentum), nil
+		},
+		Cases: func(r *rand.Rand) []*batchNormArgs {
+			g := opdef.Gen{R: r}
+			f64, f32 := tensor.Float64, tensor.Float32
+			stats := func(dt tensor.DType, c int) (*tensor.Tensor, *tensor.Tensor) {
+				m, v := g.Normal(dt, c), g.Uniform(dt, 0.5, 2, c)
+				m.RequiresGrad, v.RequiresGrad = false, false
+				return m, v
+			}
+			m64, v64 := stats(f64, 3)
+			m32, v32 := stats(f32, 4)
+			return []*batchNormArgs{
+				{Input: g.Normal(f64, 4, 3), RunningMean: m64, RunningVar: v64, Weight: g.Normal(f64, 3),
+					Bias: g.Normal(f64, 3), Training: true, Momentum: 0.1, Eps: 1e-5},
+				{Input: g.Normal(f64, 2, 3, 2, 2), RunningMean: m64, RunningVar: v64, Weight: g.Normal(f64, 3),
+					Momentum: 0.1, Eps: 1e-3},
+				{Input: g.Normal(f64, 2, 3, 4), Bias: g.Normal(f64, 3), Training: true, Momentum: 0.1, Eps: 1e-5},
+				{Input: g.Normal(f32, 3, 4, 5), RunningMean: m32, RunningVar: v32, Training: true, Momentum: 0.5,
+					Eps: 1e-5},
+				{Input: opdef.NonContiguous(g.Normal(f64, 3, 3, 2)), RunningMean: m64, RunningVar: v64, Training: true,
+					Momentum: 0.1, Eps: 1e-5},
+			}
+		},
+	}, (*batchNormArgs).norm)
+}
+
+// instanceNorm is batchNorm for each sample by itself.
+func instanceNorm(schema, names string) *opdef.Entry {
+	return normEntry(opdef.Op[instanceNormArgs]{
+		Schema: schema, Names: names,
+		Doc: opdef.Doc{Summary: "Normalisation of each channel of each sample",
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+			Notes: "input is (N, C, *). With running statistics given, these move towards the average over the " +
+				"batch; without use_input_stats they are used instead.", Source: "torch.nn.functional.instance_norm"},
+		After: func(a *instanceNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+			n, err := a.norm()
+			if err != nil || !a.UseInputStats || a.Input.Numel() == 0 {
+				return nil, err
+			}
+			return n.running(a.RunningMean, a.RunningVar, a.Momentum), nil
+		},
+		// The last node is a view of the batch normalisation of N*C channels.
+		Node: func(a *instanceNormArgs, g *opdef.Grad) (opdef.Node, error) {
+			s := a.Input.Shape
+			return opdef.Node{Grads: elements.Single(g.Out[0].Reshape(slices.Concat([]int{1, s[0] * s[1]}, s[2:])...)),
+				Weak: "the incoming gradient reshaped"}, nil
+		},
+		Cases: func(r *rand.Rand) []*instanceNormArgs {
+			g := opdef.Gen{R: r}
+			f64 := tensor.Float64
+			m, v := g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3)
+			m.RequiresGrad, v.RequiresGrad = false, false
+			return []*instanceNormArgs{
+				{Input: g.Normal(f64, 2, 3, 4), Weight: g.Normal(f64, 3), Bias: g.Normal(f64, 3), UseInputStats: true,
+					Momentum: 0.1, Eps: 1e-5},
+				{Input: g.Normal(f64, 2, 3, 2, 2), RunningMean: m, RunningVar: v, UseInputStats: true, Momentum: 0.3,
+					Eps: 1e-5},
+				{Input: g.Normal(f64, 2, 3, 4), RunningMean: m, RunningVar: v, Weight: g.Normal(f64, 3), Momentum: 0.1,
+					Eps: 1e-5},
+				{Input: g.Normal(tensor.Float32, 1, 2, 6), UseInputStats: true, Momentum: 0.1, Eps: 1e-5},
+			}
+		},
+	}, (*instanceNormArgs).norm)
+}
+
+// normEntry completes the declaration of a normalisation. A result is a sum of a
+// few products of numbers known to normalisation.scale.
+func normEntry[A any](o opdef.Op[A], call func(*A) (*normalisation, error)) *opdef.Entry {
+	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
+	o.Terms = func(a *A) int {
+		n, err := call(a)
+		if err != nil {
+			return 1
+		}
+		return elements.NumelOver(n.x.Shape, n.dims)
+	}
+	o.GradTerms = func(a *A) int {
+		n, err := call(a)
+		if err != nil {
+			return 1
+		}
+		return max(1, n.x.Numel())
+	}
+	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return elements.Single(n.forward().Reshape(n.shape...)), nil
+	}
+	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+		n, err := call(a)
+		if err != nil {
+			return elements.Single(opdef.Abs(outs[0]))
+		}
+		return elements.Single(n.scale().Reshape(n.shape...))
+	}
+	o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return n.grads(g, false), nil
+	}
+	o.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return n.grads(g, true), nil
+	}
+	return o.Entry()
+}
+
+type layerNormArgs struct {
+	Input           *tensor.Tensor
+	NormalizedShape []int
+	Weight, Bias    *tensor.Tensor
+	Eps             float64
+	CudnnEnable     bool
+}
+
+type rmsNormArgs struct {
+	Input           *tensor.Tensor
+	NormalizedShape []int
+	Weight          *tensor.Tensor
+	Eps             *float64
+}
+
+type groupNormArgs struct {
+	Input        *tensor.Tensor
+	NumGroups    int
+	Weight, Bias *tensor.Tensor
+	Eps          float64
+	CudnnEnabled bool
+}
+
+type batchNormArgs struct {
+	Input                   *tensor.Tensor
+	RunningMean, RunningVar *tensor.Tensor
+	Weight, Bias            *tensor.Tensor
+	Training                bool
+	Momentum, Eps           float64
+}
+
+type instanceNormArgs struct {
+	Input                   *tensor.Tensor
+	RunningMean, RunningVar *tensor.Tensor
+	Weight, Bias            *tensor.Tensor
+	UseInputStats           bool
+	Momentum, Eps           float64
+}
+
+// lastDims are the dimensions of a normalized_shape, after torch's checks.
+func lastDims(x *tensor.Tensor, shape []int, affine map[string]*tensor.Tensor) ([]int, error) {
+	if err := elements.WantFloat("input", x); err != nil {
+		return nil, err
+	}
+	if len(shape) == 0 {
+		return nil, opdef.Refuse("normalized_shape", "want at least one dimension")
+	}
+	lead := x.Dim() - len(shape)
+	if lead < 0 || !slices.Equal(x.Shape[lead:], shape) {
+		return nil, opdef.Refuse("input", "shape %s does not end in normalized_shape %s", tensor.ShapeString(x.Shape),
+			tensor.ShapeString(shape))
+	}
+	for _, name := range []string{"weight", "bias"} {
+		if t := affine[name]; t != nil && !slices.Equal(t.Shape, shape) {
+			return nil, opdef.Refuse(name, "shape %s differs from normalized_shape %s", tensor.ShapeString(t.Shape),
+				tensor.ShapeString(shape))
+		}
+	}
+	return elements.AllDims(x.Dim())[lead:], nil
+}
+
+func (a *layerNormArgs) norm() (*normalisation, error) {
+	dims, err := lastDims(a.Input, a.NormalizedShape, map[string]*tensor.Tensor{"weight": a.Weight, "bias": a.Bias})
+	return &normalisation{x: a.Input, shape: a.Input.Shape, dims: dims, affine: dims, eps: a.Eps, weight: a.Weight,
+		bias: a.Bias}, err
+}
+
+func (a *rmsNormArgs) norm() (*normalisation, error) {
+	dims, err := lastDims(a.Input, a.NormalizedShape, map[string]*tensor.Tensor{"weight": a.Weight})
+	eps := a.Input.DType.Eps()
+	if a.Eps != nil {
+		eps = *a.Eps
+	}
+	return &normalisation{x: a.Input, shape: a.Input.Shape, dims: dims, affine: dims, eps: eps, rms: true,
+		weight: a.Weight}, err
+}
+
+// channels checks what is given per channel, dimension 1 of x.
+func channels(x *tensor.Tensor, given map[string]*tensor.Tensor) error {
+	if err := elements.WantFloat("input", x); err != nil {
+		return err
+	}
+	if x.Dim() < 2 {
+		return opdef.Refuse("input", "want at least 2 dimensions, got shape %s", tensor.ShapeString(x.Shape))
+	}
+	for _, name := range []string{"running_mean", "running_var", "weight", "bias"} {
+		if t := given[name]; t != nil && (t.Dim() != 1 || t.Shape[0] != x.Shape[1]) {
+			return opdef.Refuse(name, "want %d elements, one per channel, got shape %s", x.Shape[1],
+				tensor.ShapeString(t.Shape))
+		}
+	}
+	return nil
+}
+
+func (a *groupNormArgs) norm() (*normalisation, error) {
+	x := a.Input
+	if err := channels(x, map[string]*tensor.Tensor{"weight": a.Weight, "bias": a.Bias}); err != nil {
+		return nil, err
+	}
+	if a.NumGroups <= 0 || x.Shape[1]%a.NumGroups != 0 {
+		return nil, opdef.Refuse("num_groups", "%d channels cannot be divided into %d groups", x.Shape[1], a.NumGroups)
+	}
+	perGroup := x.Shape[1] / a.NumGroups
+	n := &normalisation{
+		shape: x.Shape, x: x.Reshape(x.Shape[0], a.NumGroups, perGroup, tensor.Numel(x.Shape[2:])), dims: []int{2, 3},
+		affine: []int{1, 2}, eps: a.Eps,
+		weight: a.Weight, bias: a.Bias,
+	}
+	return n, nil
+}
+
+// perChannel lays running statistics out over x.
+func perChannel(t, x *tensor.Tensor) *tensor.Tensor {
+	return opdef.Unreduce(t, x.Shape, slices.Delete(elements.AllDims(x.Dim()), 1, 2))
+}
+
+func (a *batchNormArgs) norm() (*normalisation, error) {
+	x := a.Input
+	if x.Dim() == 1 && x.Numel() == 0 { // torch returns nothing of nothing before it looks at dimensions
+		return &normalisation{x: x, shape: x.Shape, mean: x, vari: x}, nil
+	}
+	if err := channels(x, map[string]*tensor.Tensor{"running_mean": a.RunningMean, "running_var": a.RunningVar,
+		"weight": a.Weight, "bias": a.Bias}); err != nil {
+		return nil, err
+	}
+	n := &normalisation{x: x, shape: x.Shape, dims: slices.Delete(elements.AllDims(x.Dim()), 1, 2), affine: []int{1},
+		eps:    a.Eps,
+		weight: a.Weight, bias: a.Bias}
+	if a.Training {
+		if elements.NumelOver(x.Shape, n.dims) == 1 {
+			return nil, opdef.Refuse("input", "want more than one value per channel when training, got shape %s",
+				tensor.ShapeString(x.Shape))
+		}
+		return n, nil
+	}
+	if a.RunningMean == nil || a.RunningVar == nil {
+		return nil, opdef.Refuse("running_mean", "running statistics are needed outside training")
+	}
+	n.mean, n.vari = perChannel(a.RunningMean, x), perChannel(a.RunningVar, x)
+	return n, nil
+}
+
+func (a *instanceNormArgs) norm() (*normalisation, error) {
+	x := a.Input
+	if err := channels(x, map[string]*tensor.Tensor{"running_mean": a.RunningMean, "running_var": a.RunningVar,
+		"weight": a.Weight, "bias": a.Bias}); err != nil {
+		return nil, err
+	}
+	n := &normalisation{x: x, shape: x.Shape, dims: elements.AllDims(x.Dim())[2:], affine: []int{1}, eps: a.Eps,
+		weight: a.Weight, bias: a.Bias}
+	if a.UseInputStats {
+		if elements.NumelOver(x.Shape, n.dims) == 1 {
+			return nil, opdef.Refuse("input", "want more than one position per channel, got shape %s",
+				tensor.ShapeString(x.Shape))
+		}
+		return n, nil
+	}
+	if a.RunningMean == nil || a.RunningVar == nil {
+		return nil, opdef.Refuse("running_mean", "running statistics are needed without use_input_stats")
+	}
+	n.mean, n.vari = perChannel(a.RunningMean, x), perChannel(a.RunningVar, x)
+	return n, nil
+}

@@ -1,0 +1,9 @@
+// Package optim declares fused steps of optimizers.
+package optim
+
+import "github.com/optool/optool/opdef"
+
+// Table lists the operators of this package.
+func Table() []*opdef.Entry {
+	return optimizerOps
+}

@@ -1,0 +1,416 @@
+package optim
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// optimizerOps are the fused steps of optimizers and of loss scaling. All but
+// _amp_update_scale_ return None and change the tensors they are given.
+var optimizerOps = []*opdef.Entry{
+	fusedAdam("_fused_adam_", "Adam", false),
+	fusedAdam("_fused_adamw_", "AdamW", true),
+	fusedOp[sgdArgs]("_fused_sgd_(Tensor[] self, Tensor[] grads, Tensor[] momentum_buffer_list, *, float "+
+		"weight_decay, float momentum, Tensor|Scalar lr, "+
+		"float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? "+
+		"found_inf=None) -> ()",
+		opdef.Doc{
+			Summary: "Step of stochastic gradient descent on lists of tensors",
+			Formula: "buf = momentum*buf + (1-dampening)*grad; self -= lr*buf, or lr*(grad + momentum*buf) with " +
+				"nesterov",
+			Notes: "grad is divided by grad_scale, which is stored, and weight_decay*self added to it. Nothing " +
+				"changes if found_inf is 1.", Source: "torch.optim.SGD",
+		}, (*sgdArgs).step),
+	fusedOp[adagradArgs]("_fused_adagrad_(Tensor[] self, Tensor[] grads, Tensor[] state_sums, Tensor[] state_steps, "+
+		"*, Tensor|Scalar lr, float lr_decay, "+
+		"float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+		opdef.Doc{
+			Summary: "Step of Adagrad on lists of tensors",
+			Formula: "sum += grad**2; self -= lr/(1 + (step-1)*lr_decay) * grad/(sqrt(sum) + eps)",
+			Notes: "grad is divided by grad_scale, which is stored, and weight_decay*self added to it. Nothing " +
+				"changes if found_inf is 1.", Source: "torch.optim.Adagrad",
+		}, (*adagradArgs).step),
+	fusedOp[unscaleArgs]("_amp_foreach_non_finite_check_and_unscale_(Tensor[] self, Tensor found_inf, Tensor "+
+		"inv_scale) -> ()",
+		opdef.Doc{
+			Summary: "Multiplies gradients by a factor and reports those that are not finite",
+			Formula: "self *= inv_scale; found_inf = 1 if an element was infinite or NaN",
+			Source:  "torch.cuda.amp.GradScaler",
+		}, (*unscaleArgs).step),
+	opdef.Op[updateScaleArgs]{
+		Schema: "_amp_update_scale_(Tensor self, Tensor growth_tracker, Tensor found_inf, float " +
+			"scale_growth_factor, float scale_backoff_factor, int growth_interval) -> Tensor",
+		Names: "_amp_update_scale_", InPlace: true,
+		Doc: opdef.Doc{Summary: "Updates the factor of loss scaling",
+			Formula: "self*scale_backoff_factor if found_inf, self*scale_growth_factor after growth_interval steps " +
+				"without, else self",
+			Notes:  "growth_tracker counts the steps. A factor that would become infinite stays.",
+			Source: "torch.cuda.amp.GradScaler"},
+		Error:  elements.RoundedError,
+		NoGrad: "torch defines none for _amp_update_scale_",
+		Kernel: func(a *updateScaleArgs) ([]*tensor.Tensor, error) {
+			s, _, err := a.update()
+			return []*tensor.Tensor{s}, err
+		},
+		After: func(a *updateScaleArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+			_, n, err := a.update()
+			return map[string][]*tensor.Tensor{"growth_tracker": {n}}, err
+		},
+		Cases: func(*rand.Rand) (cs []*updateScaleArgs) {
+			for _, found := range []float64{0, 1} {
+				for _, n := range []int64{0, 4} {
+					cs = append(cs, &updateScaleArgs{tensor.Scalar(tensor.Float32, 1024.0),
+						tensor.Scalar(tensor.Int32, n), tensor.Scalar(tensor.Float32, found), 2, 0.5, 5})
+				}
+			}
+			return cs
+		},
+	}.Entry(),
+}
+
+type (
+	adamArgs struct {
+		Self, Grads, ExpAvgs, ExpAvgSqs, MaxExpAvgSqs, StateSteps []*tensor.Tensor
+
+		Lr                             *tensor.Tensor
+		Beta1, Beta2, WeightDecay, Eps float64
+		Amsgrad, Maximize              bool
+		GradScale, FoundInf            *tensor.Tensor
+	}
+	sgdArgs struct {
+		Self, Grads, MomentumBufferList []*tensor.Tensor
+
+		WeightDecay, Momentum, Dampening float64
+		Lr                               *tensor.Tensor
+		Nesterov, Maximize, IsFirstStep  bool
+		GradScale, FoundInf              *tensor.Tensor
+	}
+	adagradArgs struct {
+		Self, Grads, StateSums, StateSteps []*tensor.Tensor
+
+		Lr                        *tensor.Tensor
+		LrDecay, WeightDecay, Eps float64
+		Maximize                  bool
+		GradScale, FoundInf       *tensor.Tensor
+	}
+	unscaleArgs struct {
+		Self               []*tensor.Tensor
+		FoundInf, InvScale *tensor.Tensor
+	}
+	updateScaleArgs struct {
+		Self, GrowthTracker, FoundInf         *tensor.Tensor
+		ScaleGrowthFactor, ScaleBackoffFactor float64
+		GrowthInterval                        int
+	}
+)
+
+// A fusedStep is one step of an optimizer: lists of tensors, of which item i of
+// all belongs to parameter i.
+type fusedStep struct {
+	names []string // of the arguments
+	lists [][]*tensor.Tensor
+	// rule gives, for parameter i, the function that replaces the values v of
+	// one element of each list by the new ones, and stores in s the magnitudes
+	// of the terms they are made of.
+	rule func(i int) func(v, s []float64)
+	// more are changes of single tensors.
+	more map[string][]*tensor.Tensor
+}
+
+// changes are the new values of all lists, or their scales.
+func (f *fusedStep) changes(scales bool) map[string][]*tensor.Tensor {
+	out := map[string][]*tensor.Tensor{}
+	for k, name := range f.names {
+		for i, t := range f.lists[k] {
+			switch {
+			case f.rule != nil:
+				t = f.change(k, i, scales)
+			case scales:
+				t = opdef.Abs(t)
+			}
+			out[name] = append(out[name], t)
+		}
+	}
+	for name, ts := range f.more {
+		out[name] = ts
+	}
+	return out
+}
+
+func (f *fusedStep) change(k, i int, scales bool) *tensor.Tensor {
+	rule := f.rule(i)
+	ts := make([]*tensor.Tensor, len(f.lists))
+	for j, l := range f.lists {
+		ts[j] = l[i]
+	}
+	dt := ts[k].DType
+	if scales {
+		dt = tensor.Float64
+	}
+	return opdef.ZipN(dt, ts[k].Shape, func(dst []float64, src [][]float64) {
+		v, s := make([]float64, len(src)), make([]float64, len(src))
+		for e := range dst {
+			for j := range src {
+				v[j], s[j] = src[j][e], 0
+			}
+			rule(v, s)
+			if dst[e] = v[k]; scales {
+				dst[e] = s[k]
+			}
+		}
+	}, ts...)
+}
+
+// newFusedStep refuses lists that do not belong together. Lists that are empty
+// where the step has no use for them are left out before.
+func newFusedStep(names []string, lists ...[]*tensor.Tensor) (*fusedStep, error) {
+	for k, l := range lists {
+		if len(l) != len(lists[0]) {
+			return nil, opdef.Refuse(names[k], "want %d tensors, one per parameter, got %d", len(lists[0]), len(l))
+		}
+		for i, t := range l {
+			if !slices.Equal(t.Shape, lists[0][i].Shape) {
+				return nil, opdef.Refuse(names[k], "tensor %d has shape %s, its parameter %s", i,
+					tensor.ShapeString(t.Shape), tensor.ShapeString(lists[0][i].Shape))
+			}
+			if !t.DType.IsFloat() {
+				return nil, opdef.Refuse(names[k], "not defined for dtype %s", t.DType)
+			}
+		}
+	}
+	if len(lists[0]) == 0 {
+		return nil, opdef.Refuse("self", "want at least one tensor")
+	}
+	return &fusedStep{names: names, lists: lists}, nil
+}
+
+// fusedOp declares an op that returns None and changes lists of tensors.
+func fusedOp[A any](schema string, doc opdef.Doc, step func(a *A) (*fusedStep, error)) *opdef.Entry {
+	s, err := opdef.ParseSchema(schema)
+	names := ""
+	if err == nil { // else the registry reports it
+		names = s.Name
+	}
+	return opdef.Op[A]{
+		Schema: schema, Names: names, Doc: doc, Error: elements.ElementwiseError, NoGrad: "it returns nothing",
+		Value: func(*A) (value.Value, error) { return nil, nil },
+		After: func(a *A, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+			f, err := step(a)
+			if err != nil {
+				return nil, err
+			}
+			return f.changes(false), nil
+		},
+		AfterScale: func(a *A) map[string][]*tensor.Tensor {
+			f, err := step(a)
+			if err != nil {
+				return nil
+			}
+			return f.changes(true)
+		},
+	}.Entry()
+}
+
+// elementOr is the single element of t, or otherwise if there is no t.
+func elementOr(t *tensor.Tensor, otherwise float64) float64 {
+	if t == nil || t.Numel() == 0 {
+		return otherwise
+	}
+	return tensor.At[float64](t, 0)
+}
+
+// incoming is the gradient as a step starts from it: without the factor of loss
+// scaling (that is stored back), negated if the objective is maximized.
+func incoming(stored *float64, scale float64, maximize bool) float64 {
+	*stored /= scale
+	if maximize {
+		return -*stored
+	}
+	return *stored
+}
+
+func fusedAdam(name, title string, decoupled bool) *opdef.Entry {
+	decay := "weight_decay*self is added to it"
+	if decoupled {
+		decay = "self is first multiplied by 1 - lr*weight_decay"
+	}
+	return fusedOp[adamArgs](name+"(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, "+
+		"Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, "+
+		"Tensor|Scalar lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, "+
+		"Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+		opdef.Doc{
+			Summary: "Step of " + title + " on lists of tensors",
+			Formula: "m = beta1*m + (1-beta1)*grad; v = beta2*v + (1-beta2)*grad**2; self -= lr/(1-beta1**step) * m " +
+				"/ (sqrt(v/(1-beta2**step)) + eps)",
+			Notes: "grad is divided by grad_scale, which is stored; " + decay +
+				". With amsgrad the largest v so far takes its place. Nothing changes if found_inf is 1.",
+			Source: "torch.optim." + title,
+		}, func(a *adamArgs) (*fusedStep, error) { return a.step(decoupled) })
+}
+
+func (a *adamArgs) step(decoupled bool) (*fusedStep, error) {
+	names := []string{"self", "grads", "exp_avgs", "exp_avg_sqs"}
+	lists := [][]*tensor.Tensor{a.Self, a.Grads, a.ExpAvgs, a.ExpAvgSqs}
+	if a.Amsgrad {
+		names, lists = append(names, "max_exp_avg_sqs"), append(lists, a.MaxExpAvgSqs)
+	}
+	f, err := newFusedStep(names, lists...)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(a.StateSteps) != len(a.Self):
+		return nil, opdef.Refuse("state_steps", "want %d tensors, one per parameter, got %d", len(a.Self),
+			len(a.StateSteps))
+	case elementOr(a.FoundInf, 0) == 1:
+		return f, nil
+	}
+	lr, scale := elementOr(a.Lr, 0), elementOr(a.GradScale, 1)
+	f.rule = func(i int) func(v, s []float64) {
+		steps := elementOr(a.StateSteps[i], 1)
+		size := lr / (1 - math.Pow(a.Beta1, steps))
+		root := math.Sqrt(1 - math.Pow(a.Beta2, steps))
+		return func(v, s []float64) {
+			p, g := v[0], incoming(&v[1], scale, a.Maximize)
+			s[0], s[1] = math.Abs(p), math.Abs(v[1])
+			gs := math.Abs(g)
+			if decoupled {
+				p -= lr * a.WeightDecay * p
+			} else {
+				g += a.WeightDecay * p
+				gs += a.WeightDecay * math.Abs(p)
+			}
+			m := a.Beta1*v[2] + (1-a.Beta1)*g
+			sq := a.Beta2*v[3] + (1-a.Beta2)*g*g
+			s[2] = a.Beta1*math.Abs(v[2]) + (1-a.Beta1)*gs
+			s[3] = a.Beta2*math.Abs(v[3]) + (1-a.Beta2)*gs*gs
+			v[2], v[3] = m, sq
+			if a.Amsgrad {
+				sq = max(v[4], sq)
+				v[4], s[4] = sq, s[3]
+			}
+			over := size / (math.Sqrt(sq)/root + a.Eps)
+			v[0] = p - over*m
+			s[0] += over * s[2]
+		}
+	}
+	return f, nil
+}
+
+func (a *sgdArgs) step() (*fusedStep, error) {
+	names, lists := []string{"self", "grads"}, [][]*tensor.Tensor{a.Self, a.Grads}
+	if a.Momentum != 0 {
+		names, lists = append(names, "momentum_buffer_list"), append(lists, a.MomentumBufferList)
+	}
+	f, err := newFusedStep(names, lists...)
+	if err != nil || elementOr(a.FoundInf, 0) == 1 {
+		return f, err
+	}
+	lr, scale := elementOr(a.Lr, 0), elementOr(a.GradScale, 1)
+	f.rule = func(int) func(v, s []float64) {
+		return func(v, s []float64) {
+			g := incoming(&v[1], scale, a.Maximize)
+			s[1] = math.Abs(v[1])
+			gs := s[1] + a.WeightDecay*math.Abs(v[0])
+			g += a.WeightDecay * v[0]
+			if a.Momentum != 0 {
+				buf, bs := g, gs
+				if !a.IsFirstStep {
+					buf = a.Momentum*v[2] + (1-a.Dampening)*g
+					bs = a.Momentum*math.Abs(v[2]) + math.Abs(1-a.Dampening)*gs
+				}
+				v[2], s[2] = buf, bs
+				if a.Nesterov {
+					g, gs = g+a.Momentum*buf, gs+a.Momentum*bs
+				} else {
+					g, gs = buf, bs
+				}
+			}
+			s[0] = math.Abs(v[0]) + lr*gs
+			v[0] -= lr * g
+		}
+	}
+	return f, nil
+}
+
+func (a *adagradArgs) step() (*fusedStep, error) {
+	f, err := newFusedStep([]string{"self", "grads", "state_sums"}, a.Self, a.Grads, a.StateSums)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(a.StateSteps) != len(a.Self):
+		return nil, opdef.Refuse("state_steps", "want %d tensors, one per parameter, got %d", len(a.Self),
+			len(a.StateSteps))
+	case elementOr(a.FoundInf, 0) == 1:
+		return f, nil
+	}
+	lr, scale := elementOr(a.Lr, 0), elementOr(a.GradScale, 1)
+	f.rule = func(i int) func(v, s []float64) {
+		size := lr / (1 + (elementOr(a.StateSteps[i], 1)-1)*a.LrDecay)
+		return func(v, s []float64) {
+			g := incoming(&v[1], scale, a.Maximize)
+			s[1] = math.Abs(v[1])
+			gs := s[1] + a.WeightDecay*math.Abs(v[0])
+			g += a.WeightDecay * v[0]
+			s[2] = math.Abs(v[2]) + gs*gs
+			v[2] += g * g
+			over := size / (math.Sqrt(v[2]) + a.Eps)
+			s[0] = math.Abs(v[0]) + over*gs
+			v[0] -= over * g
+		}
+	}
+	return f, nil
+}
+
+func (a *unscaleArgs) step() (*fusedStep, error) {
+	f, err := newFusedStep([]string{"self"}, a.Self)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.FoundInf.Numel() != 1:
+		return nil, opdef.Refuse("found_inf", "want one element, got shape %s", tensor.ShapeString(a.FoundInf.Shape))
+	case a.InvScale.Numel() != 1:
+		return nil, opdef.Refuse("inv_scale", "want one element, got shape %s", tensor.ShapeString(a.InvScale.Shape))
+	}
+	k := elementOr(a.InvScale, 1)
+	f.rule = func(int) func(v, s []float64) { return func(v, _ []float64) { v[0] *= k } }
+	found := elementOr(a.FoundInf, 0)
+	for _, t := range a.Self {
+		for _, x := range tensor.Data[float64](t) {
+			if math.IsInf(x, 0) || x != x {
+				found = 1
+			}
+		}
+	}
+	f.more = map[string][]*tensor.Tensor{"found_inf": {tensor.Full(a.FoundInf.DType, a.FoundInf.Shape, found)}}
+	return f, nil
+}
+
+// update is the new factor and the new count.
+func (a *updateScaleArgs) update() (scale, tracker *tensor.Tensor, err error) {
+	for _, arg := range []opdef.Arg{{Name: "self", Tensor: a.Self}, {Name: "growth_tracker", Tensor: a.GrowthTracker},
+		{Name: "found_inf", Tensor: a.FoundInf}} {
+		if arg.Tensor.Numel() != 1 {
+			return nil, nil, opdef.Refuse(arg.Name, "want one element, got shape %s",
+				tensor.ShapeString(arg.Tensor.Shape))
+		}
+	}
+	s, n := elementOr(a.Self, 0), tensor.At[int64](a.GrowthTracker, 0)
+	switch {
+	case elementOr(a.FoundInf, 0) != 0:
+		s, n = s*a.ScaleBackoffFactor, 0
+	case n+1 == int64(a.GrowthInterval):
+		if grown := a.Self.DType.Round(s * a.ScaleGrowthFactor); !math.IsInf(grown, 0) {
+			s = grown
+		}
+		n = 0
+	default:
+		n++
+	}
+	return tensor.Full(a.Self.DType, a.Self.Shape, s), tensor.Full(a.GrowthTracker.DType, a.GrowthTracker.Shape, n), nil
+}

@@ -1,0 +1,220 @@
+package optim
+
+import (
+	"math"
+	"testing"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// optimizerEntry is the op of a schema name.
+func optimizerEntry(t *testing.T, name string) *opdef.Entry {
+	t.Helper()
+	for _, e := range optimizerOps {
+		if e.Op() == name {
+			return e
+		}
+	}
+	t.Fatalf("no op %s", name)
+	return nil
+}
+
+// optimizerCase starts from parameters 1, -2, 0.5 with states of zeros and takes
+// two steps with the gradients below; want are parameters and states after them,
+// from torch.optim (torch 1.13) in float64.
+type optimizerCase struct {
+	name, op string
+	args     func(self, grads, s1, s2, s3, step []*tensor.Tensor, first bool) any
+	state    []string
+	want     [][]float64
+}
+
+func optimizerCases() []optimizerCase {
+	lr := tensor.Wrap(0.1)
+	adam := func(amsgrad, maximize bool) func(self, grads, s1, s2, s3, step []*tensor.Tensor, first bool) any {
+		return func(self, grads, s1, s2, s3, step []*tensor.Tensor, _ bool) any {
+			a := &adamArgs{Self: self, Grads: grads, ExpAvgs: s1, ExpAvgSqs: s2, StateSteps: step, Lr: lr, Beta1: 0.8,
+				Beta2: 0.9, WeightDecay: 0.1, Eps: 1e-3, Maximize: maximize}
+			if amsgrad {
+				a.Amsgrad, a.MaxExpAvgSqs = true, s3
+			}
+			return a
+		}
+	}
+	sgd := func(momentum, dampening float64, nesterov bool) func(self, grads, s1, s2, s3, step []*tensor.Tensor,
+		first bool) any {
+		return func(self, grads, s1, _, _, _ []*tensor.Tensor, first bool) any {
+			a := &sgdArgs{Self: self, Grads: grads, Lr: lr, WeightDecay: 0.1, Momentum: momentum, Dampening: dampening,
+				Nesterov: nesterov, IsFirstStep: first}
+			if momentum != 0 {
+				a.MomentumBufferList = s1
+			}
+			return a
+		}
+	}
+	m, v := "exp_avgs", "exp_avg_sqs"
+	return []optimizerCase{
+		{"Adam amsgrad", "_fused_adam_", adam(true, false), []string{m, v, "max_exp_avg_sqs"}, [][]float64{
+			{0.8594162567593758, -1.8642031078178534, 0.30704981914337615}, {0.06400332778702161, -0.16000117577895356,
+				0.5360009751340808},
+			{0.034959467581761945, 0.29145934156724207, 0.48638601414182125}, {0.03599999999999999, 0.29145934156724207,
+				0.48638601414182125},
+		}},
+		{"AdamW", "_fused_adamw_", adam(false, false), []string{m, v}, [][]float64{
+			{0.8599297164764117, -1.8398614782360336, 0.2983268806687472}, {0.03, -0.09, 0.5199999999999999},
+			{0.028749999999999994, 0.2587499999999999, 0.4599999999999999},
+		}},
+		{"Adam maximize", "_fused_adam_", adam(false, true), []string{m, v}, [][]float64{
+			{1.093913395531077, -2.1038399079339647, 0.6921478832992747}, {0.00799501246882793, 0.01600153727901614,
+				-0.5000010251153254},
+			{0.02735820455096672, 0.24425852421805253, 0.430585963611033},
+		}},
+		{"SGD dampening", "_fused_sgd_", sgd(0.9, 0.5, false), []string{"momentum_buffer_list"}, [][]float64{
+			{0.8937999999999999, -1.7053500000000001, 0.05902499999999997}, {0.462, -1.2465000000000002, 2.35975},
+		}},
+		{"SGD nesterov", "_fused_sgd_", sgd(0.9, 0, true), []string{"momentum_buffer_list"}, [][]float64{
+			{0.868066, -1.649937, -0.2476495}, {0.37860000000000005, -0.9477, 2.8560499999999998},
+		}},
+		{"SGD", "_fused_sgd_", sgd(0, 0, false), nil, [][]float64{{0.9555999999999999, -1.8867, 0.19204999999999997}}},
+		{"Adagrad", "_fused_adagrad_", func(self, grads, s1, _, _, step []*tensor.Tensor, _ bool) any {
+			return &adagradArgs{Self: self, Grads: grads, StateSums: s1, StateSteps: step, Lr: lr, LrDecay: 0.5,
+				WeightDecay: 0.1, Eps: 1e-3}
+		}, []string{"state_sums"}, [][]float64{
+			{0.9173146160697494, -1.920905182790101, 0.36990000759099084}, {0.3855946758176195, 3.203593415672421,
+				5.284110141418214},
+		}},
+	}
+}
+
+func optimizerTensors(v ...float64) []*tensor.Tensor {
+	return []*tensor.Tensor{tensor.New(tensor.Float64, []int{len(v)}, v)}
+}
+
+func TestFusedOptimizers(t *testing.T) {
+	for _, c := range optimizerCases() {
+		t.Run(c.name, func(t *testing.T) {
+			e := optimizerEntry(t, c.op)
+			states := map[string][]*tensor.Tensor{"self": optimizerTensors(1, -2, 0.5)}
+			zeros := func(name string) []*tensor.Tensor {
+				if s, ok := states[name]; ok {
+					return s
+				}
+				return optimizerTensors(0, 0, 0)
+			}
+			name := func(k int) string {
+				if k < len(c.state) {
+					return c.state[k]
+				}
+				return "-"
+			}
+			for n, g := range [][]float64{{0.5, -1.5, 2}, {-0.25, 0.75, 1}} {
+				args := c.args(states["self"], optimizerTensors(g...), zeros(name(0)), zeros(name(1)), zeros(name(2)),
+					optimizerTensors(float64(n+1)), n == 0)
+				call := e.NewCall(args)
+				fwd, err := call.Forward()
+				if err != nil {
+					t.Fatal(err)
+				}
+				states = fwd.After
+				for k := range states {
+					if s := tensor.Data[float64](call.AfterBound(k, 0, states[k][0]).Scale()); s[0] < math.Abs(
+						tensor.Data[float64](states[k][0])[0])*(1-1e-9) {
+						t.Errorf("scale of %s is %v, less than the value", k, s)
+					}
+				}
+			}
+			for k, want := range c.want {
+				name := append([]string{"self"}, c.state...)[k]
+				got := tensor.Data[float64](states[name][0])
+				for i := range want {
+					if !(math.Abs(got[i]-want[i]) <= 1e-14*(1+math.Abs(want[i]))) {
+						t.Errorf("%s = %v, want %v", name, got, want)
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestFusedLossScale(t *testing.T) {
+	e := optimizerEntry(t, "_fused_sgd_")
+	step := func(found float64) map[string][]*tensor.Tensor {
+		fwd, err := e.NewCall(&sgdArgs{
+			Self: optimizerTensors(1), Grads: optimizerTensors(8), Lr: tensor.Wrap(0.5),
+			GradScale: tensor.Scalar(tensor.Float32, 4.0), FoundInf: tensor.Scalar(tensor.Float32, found),
+		}).Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fwd.After
+	}
+	after := step(0)
+	if p, g := tensor.At[float64](after["self"][0], 0), tensor.At[float64](after["grads"][0], 0); p != 0 || g != 2 {
+		t.Errorf("step with grad_scale 4: self %v, grads %v, want 0 and 2", p, g)
+	}
+	after = step(1)
+	if p, g := tensor.At[float64](after["self"][0], 0), tensor.At[float64](after["grads"][0], 0); p != 1 || g != 8 {
+		t.Errorf("step with found_inf: self %v, grads %v, want 1 and 8", p, g)
+	}
+}
+
+func TestUnscale(t *testing.T) {
+	e := optimizerEntry(t, "_amp_foreach_non_finite_check_and_unscale_")
+	for _, c := range []struct{ x, found, want float64 }{{3, 0, 0}, {3, 1, 1}, {math.Inf(-1), 0, 1},
+		{math.NaN(), 0, 1}} {
+		fwd, err := e.NewCall(&unscaleArgs{Self: optimizerTensors(2, c.x), FoundInf: tensor.Scalar(tensor.Float32,
+			c.found), InvScale: tensor.Scalar(tensor.Float32, 0.25)}).Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tensor.At[float64](fwd.After["self"][0], 0); got != 0.5 {
+			t.Errorf("2 * 0.25 = %v", got)
+		}
+		if got := tensor.At[float64](fwd.After["found_inf"][0], 0); got != c.want {
+			t.Errorf("gradient %v with found_inf %v: found_inf = %v, want %v", c.x, c.found, got, c.want)
+		}
+	}
+}
+
+func TestUpdateScale(t *testing.T) {
+	for _, c := range []struct {
+		scale   float64
+		tracker int64
+		found   float64
+		want    float64
+		count   int64
+	}{{1024, 0, 0, 1024, 1}, {1024, 4, 0, 2048, 0}, {1024, 3, 1, 512, 0}, {3e38, 4, 0, 3e38, 0}} {
+		a := &updateScaleArgs{tensor.Scalar(tensor.Float32, c.scale), tensor.Scalar(tensor.Int32, c.tracker),
+			tensor.Scalar(tensor.Float32, c.found), 2, 0.5, 5}
+		s, n, err := a.update()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, count := tensor.At[float64](s, 0), tensor.At[int64](n, 0); got != c.want || count != c.count {
+			t.Errorf("scale %v after %d steps, found_inf %v: %v and %d, want %v and %d", c.scale, c.tracker, c.found,
+				got, count, c.want, c.count)
+		}
+	}
+}
+
+// TestFusedRefusals: lists that do not belong together.
+func TestFusedRefusals(t *testing.T) {
+	one, two := optimizerTensors(1), optimizerTensors(1, 2)
+	for _, c := range []struct {
+		op   string
+		args any
+	}{
+		{"_fused_sgd_", &sgdArgs{Self: one, Grads: nil}},
+		{"_fused_sgd_", &sgdArgs{}},
+		{"_fused_sgd_", &sgdArgs{Self: one, Grads: two}},
+		{"_fused_adam_", &adamArgs{Self: one, Grads: one, ExpAvgs: one, ExpAvgSqs: one}},
+		{"_fused_adagrad_", &adagradArgs{Self: one, Grads: one, StateSums: one}},
+		{"_amp_foreach_non_finite_check_and_unscale_", &unscaleArgs{Self: one, FoundInf: two[0], InvScale: one[0]}},
+	} {
+		if _, err := optimizerEntry(t, c.op).NewCall(c.args).Forward(); err == nil {
+			t.Errorf("%s of %+v: no error", c.op, c.args)
+		}
+	}
+}

@@ -1,0 +1,418 @@
+package pointwise
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// arithmeticOps are sums, products, quotients and powers of broadcast tensors.
+var arithmeticOps = []*opdef.Entry{
+	opdef.Op[AddArgs]{
+		Schema:  "add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+		Names:   "add Tensor.add Tensor.__add__ Tensor.__radd__",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other",
+			Source: "torch.add"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
+		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return addScaledGrad(a.Self, a.Other, a.Alpha, 1, g)
+		},
+		Cases: addCases,
+	}.Entry(),
+	opdef.Op[AddArgs]{
+		Schema:  "add.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor",
+		Names:   "add Tensor.add",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other",
+			Source: "torch.add"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
+		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return addScaledGrad(a.Self, a.Other, a.Alpha, 1, g)
+		},
+		Cases: func(r *rand.Rand) []*AddArgs { return addCases(r)[:2] },
+	}.Entry(),
+	opdef.Op[AddArgs]{
+		Schema:  "sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+		Names:   "sub subtract Tensor.sub Tensor.subtract Tensor.__sub__",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other",
+			Source: "torch.sub"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
+		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return addScaledGrad(a.Self, a.Other, a.Alpha, -1, g)
+		},
+		Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return sumOfMagnitudes(a.Self, a.Other, a.Alpha)
+		},
+		Cases: subCases,
+	}.Entry(),
+	opdef.Op[AddArgs]{
+		Schema:  "sub.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor",
+		Names:   "sub Tensor.sub",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other",
+			Source: "torch.sub"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
+		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return addScaledGrad(a.Self, a.Other, a.Alpha, -1, g)
+		},
+		Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return sumOfMagnitudes(a.Self, a.Other, a.Alpha)
+		},
+		Cases: func(r *rand.Rand) []*AddArgs { return subCases(r)[:2] },
+	}.Entry(),
+	opdef.Op[AddArgs]{
+		Schema: "rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+		Names:  "rsub Tensor.rsub Tensor.__rsub__",
+		Doc: opdef.Doc{Summary: "Difference of two tensors, the first scaled and subtracted",
+			Formula: "other - alpha*self", Source: "torch.rsub"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return subtract(a.Other, a.Self, a.Alpha) },
+		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
+			gr, err := addScaledGrad(a.Other, a.Self, a.Alpha, -1, g)
+			if err == nil {
+				gr["self"], gr["other"] = gr["other"], gr["self"]
+			}
+			return gr, err
+		},
+		Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return sumOfMagnitudes(a.Other, a.Self, a.Alpha)
+		},
+		Cases: func(r *rand.Rand) []*AddArgs {
+			return slices.DeleteFunc(subCases(r), func(a *AddArgs) bool { return a.Self.Wrapped })
+		},
+	}.Entry(),
+	opdef.Binary{
+		Name:       "mul",
+		Names:      "mul multiply Tensor.mul Tensor.multiply Tensor.__mul__ Tensor.__rmul__",
+		InPlace:    true,
+		Doc:        opdef.Doc{Summary: "Product of two tensors", Formula: "self * other", Source: "torch.mul"},
+		Error:      opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 2}},
+		Block:      vmath.Mul,
+		C:          func(x, y complex128) complex128 { return x * y },
+		TwoNumbers: true,
+		I:          func(x, y int64) int64 { return x * y },
+		DF:         func(x, y, _ float64) (float64, float64) { return y, x },
+		DC:         func(x, y, _ complex128) (complex128, complex128) { return y, x },
+	}.Entry(),
+	opdef.Binary{
+		Name: "div",
+		Names: "div divide true_divide Tensor.div Tensor.divide Tensor.true_divide Tensor.__truediv__ " +
+			"Tensor.__div__",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Quotient of two tensors", Formula: "self / other",
+			Notes: "Integers give float32.", Source: "torch.div"},
+		Error:      opdef.Error{Class: opdef.Rounded},
+		Block:      vmath.Div,
+		C:          kernel.Quo,
+		TwoNumbers: true,
+		ToFloat:    true,
+		DF:         func(_, y, z float64) (float64, float64) { return 1 / y, -z / y },
+		DC: func(_, y, z complex128) (complex128, complex128) {
+			return kernel.Reciprocal(y), kernel.Quo(-z, y)
+		},
+	}.Entry(),
+	opdef.Op[opdef.BinaryArgs]{
+		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",
+		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__",
+		Doc: opdef.Doc{Summary: "Quotient with the operands swapped", Formula: "(1 / self) * other",
+			Notes:  "Two roundings, since torch multiplies by the reciprocal; the last node is that product.",
+			Source: "torch.Tensor.__rtruediv__"},
+		Error:    opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Autocast: opdef.AutocastFloat32,
+		Kernel:   func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return quotient(a.Other, a.Self) },
+		Grad:     reverseQuotientGrad,
+		Node: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Node, error) {
+			inner, err := elements.MapN(g.Outs[0].DType,
+				func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]) },
+				func(v []float64) float64 { return v[0] * v[1] }, g.Out[0], a.Other)
+			return opdef.Node{Grads: []*tensor.Tensor{inner}}, err
+		},
+		Scale: func(_ *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
+		},
+		GradScale: func(_ *opdef.BinaryArgs, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+			return opdef.Grads{"self": {opdef.Abs(gr["self"][0])}, "other": {nil}}, nil
+		},
+		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
+			var cs []*opdef.BinaryArgs
+			for _, c := range elements.CasesAwayFromZero(r) {
+				cs = append(cs, &opdef.BinaryArgs{Self: c.Self, Other: tensor.Wrap(2.5)})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Op[divModeArgs]{
+		Schema:  "div.Tensor_mode(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor",
+		Names:   "div divide Tensor.div Tensor.divide",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Quotient of two tensors, rounded to an integer on request",
+			Formula: "self / other, then floor or trunc",
+			Notes:   "With trunc the quotient is rounded to the dtype before it is truncated, as torch does.",
+			Source:  "torch.div"},
+		Error:  opdef.Error{Class: opdef.Rounded},
+		Kernel: divMode,
+		Grad: func(a *divModeArgs, g *opdef.Grad) (opdef.Grads, error) {
+			if a.RoundingMode == nil {
+				return quotientGrad(a.Self, a.Other, g)
+			}
+			return opdef.Grads{"self": {elements.ZeroGrad(a.Self)}, "other": {elements.ZeroGrad(a.Other)}}, nil
+		},
+		Exempt: map[string]string{"dtypes": "the quotient is rounded to the dtype before it is truncated"},
+		Cases:  divModeCases,
+	}.Entry(),
+	opdef.Op[opdef.BinaryArgs]{
+		Schema:  "floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+		Names:   "floor_divide Tensor.floor_divide Tensor.__floordiv__",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Quotient rounded down", Formula: "floor(self / other)",
+			Notes: "Rounds down as Python does; torch before 1.13 truncated.", Source: "torch.floor_divide"},
+		Error: opdef.Error{Class: opdef.Rounded},
+		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
+			return integral(a.Self, a.Other, floorDiv, kernel.FloorDiv)
+		},
+		NoGrad: "torch defines none for floor_divide",
+		Cases:  integralCases,
+	}.Entry(),
+	opdef.Op[opdef.BinaryArgs]{
+		Schema: "__rfloordiv__(Tensor self, Tensor|Scalar other) -> Tensor",
+		Names:  "Tensor.__rfloordiv__",
+		Doc: opdef.Doc{Summary: "Quotient rounded down, operands swapped", Formula: "floor(other / self)",
+			Source: "torch.Tensor.__rfloordiv__"},
+		Error: opdef.Error{Class: opdef.Rounded},
+		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
+			return integral(a.Other, a.Self, floorDiv, kernel.FloorDiv)
+		},
+		NoGrad: "torch defines none for floor_divide",
+		Cases:  reverseIntegralCases,
+	}.Entry(),
+	modulus("fmod(Tensor self, Tensor|Scalar other) -> Tensor", "fmod Tensor.fmod", true, false,
+		"Remainder with the sign of the dividend", "self - other*trunc(self/other)", math.Mod,
+		func(x, y int64) int64 { return x % y }, func(x, y float64) float64 { return -math.Trunc(x / y) }),
+	modulus("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "remainder Tensor.remainder Tensor.__mod__",
+		true, false, "Remainder with the sign of the divisor", "self - other*floor(self/other)", pyMod,
+		kernel.FloorMod, func(x, y float64) float64 { return -math.Floor(x / y) }),
+	modulus("__rmod__(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "Tensor.__rmod__", false, true,
+		"Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
+		kernel.FloorMod, func(x, y float64) float64 { return -math.Floor(x / y) }),
+	opdef.Op[AddcArgs]{
+		Schema:  "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Tensor plus scaled product of two tensors",
+			Formula: "self + value*tensor1*tensor2", Source: "torch.addcmul"},
+		Error:    opdef.Error{Class: opdef.Accumulated},
+		Autocast: opdef.AutocastWidest,
+		Kernel:   addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
+	}.Entry(),
+	opdef.Op[AddcArgs]{
+		Schema:  "addcmul.deprecated(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
+		Names:   "addcmul Tensor.addcmul",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Tensor plus scaled product of two tensors",
+			Formula: "self + value*tensor1*tensor2", Source: "torch.addcmul"},
+		Error:    opdef.Error{Class: opdef.Accumulated},
+		Autocast: opdef.AutocastWidest,
+		Kernel:   addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
+	}.Entry(),
+	opdef.Op[AddcArgs]{
+		Schema:  "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors",
+			Formula: "self + value*tensor1/tensor2", Source: "torch.addcdiv"},
+		Error:    opdef.Error{Class: opdef.Accumulated},
+		Autocast: opdef.AutocastWidest,
+		Kernel:   addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
+	}.Entry(),
+	opdef.Op[AddcArgs]{
+		Schema:  "addcdiv.deprecated(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
+		Names:   "addcdiv Tensor.addcdiv",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors",
+			Formula: "self + value*tensor1/tensor2", Source: "torch.addcdiv"},
+		Error:    opdef.Error{Class: opdef.Accumulated},
+		Autocast: opdef.AutocastWidest,
+		Kernel:   addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
+	}.Entry(),
+	opdef.Op[LerpArgs]{
+		Schema:  "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Linear interpolation", Formula: "self + weight*(end - self)",
+			Source: "torch.lerp"},
+		Error:  opdef.Error{Class: opdef.Accumulated},
+		Kernel: lerp, Grad: lerpGrad,
+		Scale: func(a *LerpArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{elements.MapMagnitudes(func(v []float64) float64 { return v[0] + v[2]*(v[0]+v[1]) },
+				a.Self,
+				a.End, a.Weight)}
+		},
+		GradScale: func(a *LerpArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			sum := func(t *tensor.Tensor, f func(v []float64) float64) []*tensor.Tensor {
+				return []*tensor.Tensor{opdef.SumTo(elements.MapMagnitudes(f, g.Out[0], a.Self, a.End, a.Weight),
+					t.Shape)}
+			}
+			return opdef.Grads{
+				"self":   sum(a.Self, func(v []float64) float64 { return v[0] * (1 + v[3]) }),
+				"end":    sum(a.End, func(v []float64) float64 { return v[0] * v[3] }),
+				"weight": sum(a.Weight, func(v []float64) float64 { return v[0] * (v[1] + v[2]) }),
+			}, nil
+		},
+		GradTerms: func(a *LerpArgs) int { return 2 + elements.BroadcastTerms(a.Self, a.End, a.Weight) },
+		Cases:     lerpCases,
+	}.Entry(),
+	opdef.Op[PowArgs]{
+		Schema:  "pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
+		Names:   "pow Tensor.pow Tensor.__pow__",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Power", Formula: "self ** exponent",
+			Notes: "An integer base takes negative exponents only from a tensor; the result is then 0 unless the " +
+				"base is 1 or -1. " +
+				"The gradient is 0 for exponent 0; that of the exponent is 0 where the base is 0 and the exponent " +
+				"not negative.", Source: "torch.pow"},
+		Error:    opdef.Error{Class: opdef.Elementwise},
+		Autocast: opdef.AutocastFloat32,
+		Kernel:   func(a *PowArgs) ([]*tensor.Tensor, error) { return power(a.Self, a.Exponent) },
+		Grad: func(a *PowArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
+		},
+		Scale: func(a *PowArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return powScale(a.Self, a.Exponent, outs[0])
+		},
+		GradScale: func(a *PowArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
+		},
+		GradTerms: func(a *PowArgs) int { return elements.BroadcastTerms(a.Self, a.Exponent) },
+		Cases:     powCases,
+	}.Entry(),
+	opdef.Op[opdef.BinaryArgs]{
+		Schema: "__rpow__(Tensor self, Tensor|Scalar other) -> Tensor",
+		Names:  "Tensor.__rpow__",
+		Doc: opdef.Doc{Summary: "Power with the operands swapped", Formula: "other ** self",
+			Notes:  "The base is first rounded to the result's dtype, since torch makes a tensor of it.",
+			Source: "torch.Tensor.__rpow__"},
+		Error:    opdef.Error{Class: opdef.Elementwise},
+		Autocast: opdef.AutocastFloat32,
+		Kernel:   func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return power(baseOf(a), a.Self) },
+		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return reversePowGrad(a, g, false)
+		},
+		Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return powScale(baseOf(a), a.Self, outs[0])
+		},
+		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return reversePowGrad(a, g, true)
+		},
+		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
+			var cs []*opdef.BinaryArgs
+			for _, c := range elements.CasesAwayFromZero(r)[:8] {
+				cs = append(cs, &opdef.BinaryArgs{Self: c.Self, Other: tensor.Wrap(2.5)})
+			}
+			return cs
+		},
+	}.Entry(),
+	opdef.Op[PowArgs]{
+		Schema:  "float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
+		InPlace: true, ExactOut: func(*PowArgs) bool { return true },
+		Doc: opdef.Doc{Summary: "Power in double precision", Formula: "self ** exponent",
+			Notes: "The result is float64 or complex128.", Source: "torch.float_power"},
+		Error:  opdef.Error{Class: opdef.Elementwise},
+		Kernel: floatPower,
+		Grad: func(a *PowArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
+		},
+		Scale: func(a *PowArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			return powScale(a.Self, a.Exponent, outs[0])
+		},
+		GradScale: func(a *PowArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
+		},
+		GradTerms: func(a *PowArgs) int { return elements.BroadcastTerms(a.Self, a.Exponent) },
+		Exempt:    map[string]string{"dtypes": "the result is of double precision whatever the arguments"},
+		Cases:     powCases,
+	}.Entry(),
+}
+
+// AddArgs are the arguments of add and sub.
+type AddArgs struct {
+	Self, Other *tensor.Tensor
+	Alpha       opdef.Scalar
+}
+
+// addScaled is self + sign*alpha*other.
+func addScaled(self, other *tensor.Tensor, alpha opdef.Scalar, sign float64) ([]*tensor.Tensor, error) {
+	dt, xy, err := opdef.Common(self, other)
+	if err != nil {
+		return nil, err
+	}
+	if alpha.Kind() == tensor.KindBool && dt != tensor.Bool {
+		return nil, opdef.Refuse("alpha", "a bool scales bool tensors only, got dtype %s", dt)
+	}
+	if dt.Kind() < tensor.KindFloat && alpha.Kind() >= tensor.KindFloat {
+		return nil, opdef.Refuse("alpha", "a floating number cannot scale dtype %s", dt)
+	}
+	if dt.Kind() == tensor.KindFloat && alpha.Kind() == tensor.KindComplex {
+		return nil, opdef.Refuse("alpha", "a complex number cannot scale dtype %s", dt)
+	}
+	if xy, _, err = opdef.BroadcastAll(xy...); err != nil {
+		return nil, err
+	}
+	switch dt.Kind() {
+	case tensor.KindComplex:
+		k := complex(sign, 0) * alpha.Complex128()
+		return []*tensor.Tensor{opdef.Zip(dt, xy[0], xy[1], func(x, y complex128) complex128 { return x + k*y })}, nil
+	case tensor.KindFloat:
+		k := sign * alpha.Float64()
+		switch k {
+		case 1:
+			return []*tensor.Tensor{opdef.ZipBlock(dt, xy[0], xy[1], vmath.Add)}, nil
+		case -1:
+			return []*tensor.Tensor{opdef.ZipBlock(dt, xy[0], xy[1], vmath.Sub)}, nil
+		}
+		return []*tensor.Tensor{opdef.Zip(dt, xy[0], xy[1], func(x, y float64) float64 { return x + k*y })}, nil
+	}
+	k := int64(sign) * alpha.Int64()
+	return []*tensor.Tensor{opdef.Zip(dt, xy[0], xy[1], func(x, y int64) int64 { return x + k*y })}, nil
+}
+
+func addScaledGrad(self, other *tensor.Tensor, alpha opdef.Scalar, sign float64, g *opdef.Grad) (opdef.Grads, error) {
+	gr := opdef.Grads{"self": {nil}, "other": {nil}}
+	if !self.Wrapped {
+		gr.Set("self", opdef.SumTo(g.Out[0], self.Shape))
+	}
+	if !other.Wrapped {
+		gr.Set("other", opdef.SumTo(elements.ScaledByConj(g.Out[0], sign, alpha), other.Shape))
+	}
+	return gr, nil
+}
+
+func addCases(r *rand.Rand) []*AddArgs {
+	g := opdef.Gen{R: r}
+	f32, f64 := tensor.Float32, tensor.Float64
+	one := opdef.Int(1)
+	return []*AddArgs{
+		{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), one},
+		{g.Normal(f64, 3, 1), g.Normal(f64, 4), opdef.Float(-2.5)},
+		{g.Normal(f32, 2, 3), tensor.Wrap(1.5), one},
+		{g.Normal(f32, 2, 3), tensor.Wrap(int64(2)), opdef.Int(3)},
+		{g.Normal(tensor.BFloat16, 4), g.Normal(tensor.BFloat16, 4), one},
+		{g.Normal(tensor.Float16, 4), g.Normal(f32), one},
+		{g.Normal(f32, 0, 3), g.Normal(f32, 3), one},
+		{opdef.NonContiguous(g.Normal(f64, 3, 4)), g.Normal(f64, 4), one},
+		{g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 2, 3), opdef.Cplx(complex(0.5, -1))},
+		{g.Normal(f64, 3), g.Normal(tensor.Complex64, 3), one},
+		{g.Int(tensor.Int8, -9, 9, 5), g.Int(tensor.Uint8, 0, 9, 5), opdef.Int(-1)},
+		{g.Int(tensor.Bool, 0, 1, 5), g.Int(tensor.Bool, 0, 1, 5), one},
+		{tensor.Full(f32, []int{3}, math.Inf(1)), g.Normal(f32, 3), one},
+	}
+}

@@ -1,0 +1,127 @@
+package pointwise
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+)
+
+type clampArgs struct{ Self, Min, Max *tensor.Tensor }
+
+type clampMinArgs struct{ Self, Min *tensor.Tensor }
+
+type clampMaxArgs struct{ Self, Max *tensor.Tensor }
+
+func (a *clampArgs) terms() []*tensor.Tensor {
+	ts := []*tensor.Tensor{a.Self}
+	for _, b := range []*tensor.Tensor{a.Min, a.Max} {
+		if b != nil {
+			ts = append(ts, b)
+		}
+	}
+	return ts
+}
+
+func clampTerms(a *clampArgs) int { return elements.BroadcastTerms(a.terms()...) }
+
+func clamp(a *clampArgs) ([]*tensor.Tensor, error) {
+	ts := a.terms()
+	if len(ts) == 1 {
+		return nil, opdef.Refuse("min", "at least one of min and max must not be None")
+	}
+	dt := tensor.ResultType(ts...)
+	if dt == tensor.Invalid || dt.IsComplex() {
+		return nil, opdef.Refuse("self", "not defined for dtype %s", a.Self.DType)
+	}
+	for i, t := range ts {
+		ts[i] = convertTo(t, dt)
+	}
+	ts, shape, err := opdef.BroadcastAll(ts...)
+	if err != nil {
+		return nil, err
+	}
+	if dt.IsFloat() {
+		return elements.Result(clampIn[float64](dt, shape, a, ts))
+	}
+	return elements.Result(clampIn[int64](dt, shape, a, ts))
+}
+
+// magnitudeOf is g with the magnitude of the incoming gradient.
+func magnitudeOf(g *opdef.Grad) *opdef.Grad {
+	return opdef.NewGrad(g.Outs, []*tensor.Tensor{opdef.Abs(g.Out[0])}, nil)
+}
+
+func clampIn[T float64 | int64](dt tensor.DType, shape []int, a *clampArgs, ts []*tensor.Tensor) *tensor.Tensor {
+	return opdef.ZipN(dt, shape, func(dst []T, src [][]T) {
+		copy(dst, src[0])
+		k := 1
+		if a.Min != nil {
+			for i, b := range src[k] {
+				dst[i] = max(dst[i], b)
+			}
+			k++
+		}
+		if a.Max != nil {
+			for i, b := range src[k] {
+				dst[i] = min(dst[i], b)
+			}
+		}
+	}, ts...)
+}
+
+func clampGrad(a *clampArgs, g *opdef.Grad) (opdef.Grads, error) {
+	inf := math.Inf(1)
+	lo, hi := tensor.Scalar(tensor.Float64, -inf), tensor.Scalar(tensor.Float64, inf)
+	dt := g.Out[0].DType
+	if a.Min != nil {
+		lo = convertTo(a.Min, dt)
+	}
+	if a.Max != nil {
+		hi = convertTo(a.Max, dt)
+	}
+	part := func(arg *tensor.Tensor, goes func(x, lo, hi float64) bool) ([]*tensor.Tensor, error) {
+		if arg == nil || arg.Wrapped {
+			return []*tensor.Tensor{nil}, nil
+		}
+		t, err := elements.MapN(dt, nil, func(v []float64) float64 {
+			if goes(v[1], v[2], v[3]) {
+				return v[0]
+			}
+			return 0
+		}, g.Out[0], a.Self, lo, hi)
+		if err != nil {
+			return nil, err
+		}
+		return []*tensor.Tensor{opdef.SumTo(t, arg.Shape)}, nil
+	}
+	self, err := part(a.Self, func(x, lo, hi float64) bool { return x >= lo && x <= hi })
+	if err != nil {
+		return nil, err
+	}
+	low, err := part(a.Min, func(x, lo, hi float64) bool { return x < lo && (a.Max == nil || lo < hi) })
+	if err != nil {
+		return nil, err
+	}
+	high, err := part(a.Max, func(x, lo, hi float64) bool { return x > hi || a.Min != nil && hi < lo })
+	return opdef.Grads{"self": self, "min": low, "max": high}, err
+}
+
+func clampCases(r *rand.Rand) []*clampArgs {
+	g := opdef.Gen{R: r}
+	ends := []float64{-0.5, 0.5, 0.75}
+	return []*clampArgs{
+		{g.Apart(tensor.Float64, ends, 3, 4), tensor.Wrap(-0.5), tensor.Wrap(0.75)},
+		{g.Apart(tensor.Float64, ends, 3, 4), nil, tensor.Wrap(0.5)},
+		{g.Apart(tensor.Float32, ends, 5), tensor.Wrap(-0.5), nil}, {g.Apart(tensor.BFloat16, ends, 5),
+			tensor.Wrap(0.75), tensor.Wrap(-0.5)},
+		{g.Distinct(tensor.Float64, 3, 4), g.Uniform(tensor.Float64, -0.57, -0.55, 4), g.Uniform(tensor.Float64, 0.43,
+			0.45, 3, 1)},
+		{g.Int(tensor.Int32, -4, 4, 5), tensor.Wrap(int64(-2)), tensor.Wrap(1.5)}, {g.Normal(tensor.Float32, 0, 2),
+			tensor.Wrap(0.0), nil},
+		{tensor.New(tensor.Float32, []int{3}, []float64{math.NaN(), math.Inf(1), math.Inf(-1)}), tensor.Wrap(-1.0),
+			tensor.Wrap(1.0)},
+	}
+}

@@ -1,0 +1,24 @@
+// Package pointwise declares operators on one element of each argument:
+// arithmetic, powers, trigonometry, comparisons, bits, complex numbers and fake
+// quantization.
+package pointwise
+
+import (
+	"slices"
+
+	"github.com/optool/optool/opdef"
+)
+
+// Table lists the operators of this package.
+func Table() []*opdef.Entry {
+	return slices.Concat(
+		arithmeticOps,
+		binaryOps,
+		pointwiseOps,
+		trigOps,
+		compareOps,
+		bitwiseOps,
+		complexOps,
+		quantizeOps,
+	)
+}

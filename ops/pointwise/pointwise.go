@@ -1,0 +1,410 @@
+package pointwise
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+
+	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+func zeroSlope(float64, float64) float64 { return 0 }
+
+func unitSlope(float64, float64) float64 { return 1 }
+
+var integers = []float64{-3, -2, -1, 0, 1, 2, 3}
+
+// pointwiseOps are functions of one tensor, element by element.
+var pointwiseOps = []*opdef.Entry{
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "abs(Tensor self) -> Tensor", Names: "abs absolute Tensor.abs Tensor.absolute Tensor.__abs__",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Magnitude", Formula: "|self|",
+			Notes: "Complex input gives the real dtype; one infinite part makes it +Inf, where torch 1 has NaN if " +
+				"the other is NaN. The subgradient at 0 is 0.", Source: "torch.abs"},
+		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		ErrorOf: func(a *opdef.UnaryArgs) opdef.Error {
+			if a.Self.DType.IsComplex() { // the root of a sum of squares
+				return opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}}
+			}
+			return opdef.Error{Class: opdef.Exact}
+		},
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return absolute(a.Self) },
+		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+			gr := opdef.Grads{}
+			if !a.Self.DType.IsComplex() {
+				gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self,
+					func(gi, x float64) float64 { return gi * kernel.Sign(x) }))
+				return gr, nil
+			}
+			gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self,
+				func(gi, x complex128) complex128 { return gi * kernel.SignC(x) }))
+			return gr, nil
+		},
+		Cases: elements.CasesAwayFromZero,
+	}.Entry(),
+	opdef.Unary{
+		Name: "neg", Names: "neg negative Tensor.neg Tensor.negative Tensor.__neg__", InPlace: true,
+		Error:  elements.ExactError,
+		NoBool: true,
+		Doc:    opdef.Doc{Summary: "Negation", Formula: "-self", Source: "torch.neg"},
+		F:      func(x float64) float64 { return -x },
+		C:      func(x complex128) complex128 { return -x },
+		I:      func(x int64) int64 { return -x },
+		DF:     func(_, _ float64) float64 { return -1 },
+		DC:     func(_, _ complex128) complex128 { return -1 },
+	}.Entry(),
+	opdef.Unary{
+		Name: "positive", Names: "positive Tensor.positive Tensor.__pos__", Error: elements.ExactError, NoBool: true,
+		Doc: opdef.Doc{Summary: "The tensor itself", Formula: "self", Source: "torch.positive"},
+		F:   func(x float64) float64 { return x },
+		C:   func(x complex128) complex128 { return x },
+		I:   func(x int64) int64 { return x },
+		DF:  unitSlope,
+		DC:  func(_, _ complex128) complex128 { return 1 },
+	}.Entry(),
+	opdef.Unary{
+		Name: "sign", InPlace: true, Error: elements.ExactError,
+		Doc:   opdef.Doc{Summary: "Sign", Formula: "-1, 0 or 1", Notes: "The sign of NaN is 0.", Source: "torch.sign"},
+		F:     kernel.Sign,
+		I:     func(x int64) int64 { return int64(kernel.Sign(float64(x))) },
+		DF:    zeroSlope,
+		Kinks: []float64{0},
+	}.Entry(),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "sgn(Tensor self) -> Tensor", InPlace: true,
+		Doc: opdef.Doc{Summary: "Sign, for complex numbers the direction", Formula: "self / |self|, 0 at 0",
+			Source: "torch.sgn"},
+		Error: opdef.Error{Class: opdef.Rounded, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
+			x := a.Self
+			switch x.DType.Kind() {
+			case tensor.KindComplex:
+				return elements.Result(opdef.Map(x.DType, x, kernel.SignC))
+			case tensor.KindFloat:
+				return elements.Result(opdef.Map(x.DType, x, kernel.Sign))
+			}
+			return elements.Result(opdef.Map(x.DType, x, func(x int64) int64 { return int64(kernel.Sign(float64(x))) }))
+		},
+		Grad: sgnGrad,
+		GradScale: func(a *opdef.UnaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return opdef.Grads{"self": {opdef.Zip(tensor.Float64, opdef.Abs(g.Out[0]), opdef.Abs(a.Self),
+				func(gi, r float64) float64 {
+					if !a.Self.DType.IsComplex() || r == 0 {
+						return 0
+					}
+					return gi / r
+				})}}, nil
+		},
+		Cases: elements.CasesAwayFromZero,
+	}.Entry(),
+	opdef.Unary{
+		Name: "ceil", InPlace: true, Error: elements.ExactError, NoBool: true, Kinks: integers,
+		Doc: opdef.Doc{Summary: "Smallest integer not less than each element", Formula: "ceil(self)",
+			Source: "torch.ceil"},
+		F: math.Ceil, I: func(x int64) int64 { return x }, DF: zeroSlope,
+	}.Entry(),
+	opdef.Unary{
+		Name: "floor", InPlace: true, Error: elements.ExactError, NoBool: true, Kinks: integers,
+		Doc: opdef.Doc{Summary: "Largest integer not greater than each element", Formula: "floor(self)",
+			Source: "torch.floor"},
+		F: math.Floor, I: func(x int64) int64 { return x }, DF: zeroSlope,
+	}.Entry(),
+	opdef.Unary{
+		Name: "trunc", Names: "trunc fix Tensor.trunc Tensor.fix", InPlace: true, Error: elements.ExactError,
+		NoBool: true,
+		Kinks:  integers,
+		Doc:    opdef.Doc{Summary: "Integer part", Formula: "trunc(self)", Source: "torch.trunc"},
+		F:      math.Trunc, I: func(x int64) int64 { return x }, DF: zeroSlope,
+	}.Entry(),
+	opdef.Unary{
+		Name: "frac", InPlace: true, Error: elements.ExactError, NoInts: true, Kinks: integers,
+		Doc: opdef.Doc{Summary: "Fractional part", Formula: "self - trunc(self)", Source: "torch.frac"},
+		F:   func(x float64) float64 { return x - math.Trunc(x) },
+		DF:  unitSlope,
+	}.Entry(),
+	opdef.Pointwise[RoundArgs]{
+		Schema: "round(Tensor self, *, int decimals=0) -> Tensor", Names: "round special.round Tensor.round",
+		InPlace: true, NoBool: true,
+		Doc: opdef.Doc{Summary: "Nearest number with so many decimals, ties to even",
+			Formula: "rint(self*10^decimals) / 10^decimals",
+			Notes: "The product and the quotient are rounded to the dtype (float32 at least), as torch does: " +
+				"decimals=2 of 2.675 is 2.68 in float32.", Source: "torch.round"},
+		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Exact}},
+		Self:  func(a *RoundArgs) *tensor.Tensor { return a.Self },
+		Check: func(a *RoundArgs) error {
+			if a.Decimals != 0 && !a.Self.DType.IsFloat() {
+				return opdef.Refuse("decimals", "want 0 for dtype %s, got %d", a.Self.DType, a.Decimals)
+			}
+			return nil
+		},
+		F: func(a *RoundArgs) func(float64) float64 {
+			if a.Decimals == 0 {
+				return math.RoundToEven
+			}
+			p := math.Pow(10, math.Abs(float64(a.Decimals)))
+			if a.Decimals < 0 {
+				return func(x float64) float64 { return math.RoundToEven(a.Self.DType.Round(x/p)) * p }
+			}
+			return func(x float64) float64 { return math.RoundToEven(a.Self.DType.Round(x*p)) / p }
+		},
+		I:  func(*RoundArgs) func(int64) int64 { return func(x int64) int64 { return x } },
+		DF: func(*RoundArgs) func(x, y float64) float64 { return zeroSlope },
+		Cases: func(r *rand.Rand) []*RoundArgs {
+			g := opdef.Gen{R: r}
+			halves := append([]float64{-2.5, -1.5, -0.5, 0.5, 1.5, 2.5}, integers...)
+			return []*RoundArgs{
+				{g.Apart(tensor.Float64, halves, 3, 4), 0}, {g.Apart(tensor.Float32, halves, 5), 0},
+				{g.Apart(tensor.BFloat16, halves, 5), 0},
+				{g.Normal(tensor.Float32, 0, 3), 0}, {g.Normal(tensor.Float32, 4), 2}, {g.Normal(tensor.Float32, 4),
+					-1}, {g.Int(tensor.Int32, -4, 4, 4), 0},
+				{tensor.New(tensor.Float32, []int{6}, []float64{-1.5, -0.5, 0.5, 1.5, 2.5, math.NaN()}), 0},
+			}
+		},
+		Exempt: map[string]string{"dtypes": "the scaled value is rounded to the dtype"},
+	}.Entry(),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "square(Tensor self) -> Tensor", InPlace: true,
+		Doc:   opdef.Doc{Summary: "Square", Formula: "self**2", Source: "torch.square"},
+		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
+			x := a.Self
+			switch x.DType.Kind() {
+			case tensor.KindComplex:
+				return elements.Result(opdef.Map(x.DType, x, func(x complex128) complex128 { return x * x }))
+			case tensor.KindFloat:
+				return elements.Result(opdef.Map(x.DType, x, func(x float64) float64 { return x * x }))
+			case tensor.KindBool: // pow by the int 2 promotes
+				return elements.Result(opdef.Map(tensor.Int64, x, func(x int64) int64 { return x }))
+			}
+			return elements.Result(opdef.Map(x.DType, x, func(x int64) int64 { return x * x }))
+		},
+		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+			gr := opdef.Grads{}
+			if a.Self.DType.IsComplex() {
+				gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self,
+					func(gi, x complex128) complex128 { return 2 * gi * cmplx.Conj(x) }))
+				return gr, nil
+			}
+			gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self, func(gi, x float64) float64 { return 2 * gi * x }))
+			return gr, nil
+		},
+		Scale:     complexScale,
+		GradScale: elements.ComplexGradScale,
+		Cases:     elements.CasesAwayFromZero,
+	}.Entry(),
+	opdef.Unary{
+		Name: "reciprocal", InPlace: true, Error: opdef.Error{Class: opdef.Rounded,
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}}, Autocast: opdef.AutocastFloat32, Saved: true,
+		Kinks: []float64{0},
+		Doc:   opdef.Doc{Summary: "Reciprocal", Formula: "1 / self", Source: "torch.reciprocal"},
+		F:     func(x float64) float64 { return 1 / x },
+		C:     kernel.Reciprocal,
+		DF:    func(_, y float64) float64 { return -y * y },
+		DC:    func(_, y complex128) complex128 { return -y * y },
+	}.Entry(),
+	opdef.Unary{
+		Name: "sqrt", InPlace: true, Error: elements.RoundedError, Saved: true, Lo: 0.2, Hi: 4,
+		Doc:   opdef.Doc{Summary: "Square root", Formula: "sqrt(self)", Source: "torch.sqrt"},
+		Block: vmath.Sqrt, C: cmplx.Sqrt,
+		DF: func(_, y float64) float64 { return 1 / (2 * y) },
+		DC: func(_, y complex128) complex128 { return kernel.Reciprocal(2 * y) },
+	}.Entry(),
+	opdef.Unary{
+		// The result's own error of 2 ulp counts three times in the gradient.
+		Name: "rsqrt", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, ULPs: 2,
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 10}}, Autocast: opdef.AutocastFloat32, Saved: true,
+		Lo: 0.2, Hi: 4,
+		Doc: opdef.Doc{Summary: "Reciprocal of the square root", Formula: "1 / sqrt(self)", Source: "torch.rsqrt"},
+		F:   func(x float64) float64 { return 1 / math.Sqrt(x) },
+		C:   func(x complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x)) },
+		DF:  func(_, y float64) float64 { return -0.5 * y * y * y },
+		DC:  func(_, y complex128) complex128 { return -0.5 * y * y * y },
+	}.Entry(),
+	opdef.Unary{
+		Name: "exp", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Saved: true,
+		Doc:   opdef.Doc{Summary: "Exponential", Formula: "e**self", Notes: annexG, Source: "torch.exp"},
+		Block: vmath.Exp, C: cmplx.Exp,
+		DF: func(_, y float64) float64 { return y },
+		DC: func(_, y complex128) complex128 { return y },
+	}.Entry(),
+	opdef.Unary{
+		Name: "exp2", Names: "exp2 special.exp2 Tensor.exp2", InPlace: true, Error: elements.ElementwiseError,
+		Saved: true,
+		Doc:   opdef.Doc{Summary: "Power of two", Formula: "2**self", Source: "torch.exp2"},
+		F:     math.Exp2, C: func(x complex128) complex128 { return kernel.PowC(2, x) },
+		DF: func(_, y float64) float64 { return y * math.Ln2 },
+		DC: func(_, y complex128) complex128 { return y * math.Ln2 },
+		// the product with ln(2) is rounded
+		SC: func(x, y complex128) float64 { return cmplx.Abs(y) * (1 + cmplx.Abs(x)) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "expm1", Names: "expm1 special.expm1 Tensor.expm1", InPlace: true, Error: elements.ElementwiseError,
+		Autocast: opdef.AutocastFloat32, Saved: true,
+		Doc:   opdef.Doc{Summary: "Exponential minus one", Formula: "e**self - 1", Source: "torch.expm1"},
+		Block: vmath.Expm1, C: kernel.Expm1,
+		DF: func(_, y float64) float64 { return y + 1 },
+		DC: func(_, y complex128) complex128 { return y + 1 },
+		DS: func(_, y float64) float64 { return math.Abs(y) + 1 },
+	}.Entry(),
+	opdef.Unary{
+		Name: "log", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
+		Doc:   opdef.Doc{Summary: "Natural logarithm", Formula: "ln(self)", Source: "torch.log"},
+		Block: vmath.Log, C: cmplx.Log,
+		DF: func(x, _ float64) float64 { return 1 / x },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "log2", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
+		Doc: opdef.Doc{Summary: "Logarithm to base 2", Formula: "log2(self)", Source: "torch.log2"},
+		F:   log2, C: func(x complex128) complex128 { return logC(x, math.Ln2) },
+		DF: func(x, _ float64) float64 { return 1 / (x * math.Ln2) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x * math.Ln2) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "log10", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
+		Doc: opdef.Doc{Summary: "Logarithm to base 10", Formula: "log10(self)", Source: "torch.log10"},
+		F:   func(x float64) float64 { return math.Log(x) / math.Ln10 },
+		C:   func(x complex128) complex128 { return logC(x, math.Ln10) },
+		DF:  func(x, _ float64) float64 { return 1 / (x * math.Ln10) },
+		DC:  func(x, _ complex128) complex128 { return kernel.Reciprocal(x * math.Ln10) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "log1p", Names: "log1p special.log1p Tensor.log1p", InPlace: true, Error: elements.ElementwiseError,
+		Autocast: opdef.AutocastFloat32, Lo: -0.8, Hi: 4,
+		Doc: opdef.Doc{Summary: "Natural logarithm of one plus each element", Formula: "ln(1 + self)",
+			Source: "torch.log1p"},
+		Block: vmath.Log1p, C: kernel.Log1p,
+		DF: func(x, _ float64) float64 { return 1 / (x + 1) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x + 1) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "sigmoid", Names: "sigmoid special.expit Tensor.sigmoid F.sigmoid", InPlace: true,
+		Error: elements.ElementwiseError,
+		Saved: true,
+		Doc:   opdef.Doc{Summary: "Logistic function", Formula: "1 / (1 + exp(-self))", Source: "torch.sigmoid"},
+		Block: vmath.Sigmoid,
+		C:     func(x complex128) complex128 { return kernel.Reciprocal(1 + cmplx.Exp(-x)) },
+		DF:    func(_, y float64) float64 { return y * (1 - y) },
+		DC:    func(_, y complex128) complex128 { return y * (1 - y) },
+		DS:    func(_, y float64) float64 { return y * (1 + y) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "deg2rad", InPlace: true, Error: elements.RoundedError,
+		Doc: opdef.Doc{Summary: "Degrees to radians", Formula: "self * pi/180", Source: "torch.deg2rad"},
+		F:   func(x float64) float64 { return x * (math.Pi / 180) },
+		DF:  func(_, _ float64) float64 { return math.Pi / 180 },
+	}.Entry(),
+	opdef.Unary{
+		Name: "rad2deg", InPlace: true, Error: elements.RoundedError,
+		Doc: opdef.Doc{Summary: "Radians to degrees", Formula: "self * 180/pi", Source: "torch.rad2deg"},
+		F:   func(x float64) float64 { return x * (180 / math.Pi) },
+		DF:  func(_, _ float64) float64 { return 180 / math.Pi },
+	}.Entry(),
+	opdef.Pointwise[nanToNumArgs]{
+		Schema:  "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Replaces NaN and infinities by numbers",
+			Formula: "nan, posinf, neginf where self is NaN, +Inf, -Inf; self elsewhere",
+			Notes:   "Defaults: 0, the largest and the smallest finite value of the dtype.",
+			Source:  "torch.nan_to_num"},
+		Error: elements.ExactError,
+		Self:  func(a *nanToNumArgs) *tensor.Tensor { return a.Self },
+		F: func(a *nanToNumArgs) func(float64) float64 {
+			dt := a.Self.DType
+			nan, pos, neg := elements.OrElse(a.Nan, 0), elements.OrElse(a.Posinf, dt.Max()),
+				elements.OrElse(a.Neginf, dt.Min())
+			return func(x float64) float64 {
+				switch {
+				case x != x:
+					return nan
+				case math.IsInf(x, 1):
+					return pos
+				case math.IsInf(x, -1):
+					return neg
+				}
+				return x
+			}
+		},
+		I: func(*nanToNumArgs) func(int64) int64 { return func(x int64) int64 { return x } },
+		DF: func(*nanToNumArgs) func(x, y float64) float64 {
+			return func(x, _ float64) float64 {
+				if x-x != 0 {
+					return 0
+				}
+				return 1
+			}
+		},
+		Exempt: map[string]string{"dtypes": "infinities become the largest value of the dtype"},
+		Cases: func(r *rand.Rand) []*nanToNumArgs {
+			g := opdef.Gen{R: r}
+			odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 1.5}
+			k := 7.5
+			return []*nanToNumArgs{
+				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: tensor.New(tensor.Float32, []int{5}, odd)},
+				{tensor.New(tensor.Float16, []int{5}, odd), &k, &k, &k}, {Self: g.Int(tensor.Int32, -4, 4, 4)},
+				{Self: g.Normal(tensor.Float32, 0, 2)},
+			}
+		},
+	}.Entry(),
+}
+
+// RoundArgs are the arguments of round.
+type RoundArgs struct {
+	Self     *tensor.Tensor
+	Decimals int
+}
+
+type nanToNumArgs struct {
+	Self                *tensor.Tensor
+	Nan, Posinf, Neginf *float64
+}
+
+func absolute(x *tensor.Tensor) ([]*tensor.Tensor, error) {
+	if x.DType == tensor.Bool {
+		return nil, opdef.Refuse("self", "not defined for dtype bool")
+	}
+	return elements.Result(opdef.Abs(x))
+}
+
+// sgnGrad: the direction of a complex number does not change along itself.
+func sgnGrad(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+	gr := opdef.Grads{}
+	if !a.Self.DType.IsComplex() {
+		gr.Set("self", tensor.Full(a.Self.DType, a.Self.Shape, 0.0))
+		return gr, nil
+	}
+	gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self, func(gi, x complex128) complex128 {
+		if x == 0 {
+			return 0
+		}
+		r, s := complex(cmplx.Abs(x), 0), kernel.SignC(x)
+		return (gi - complex(real(gi*cmplx.Conj(s)), 0)*s) / r
+	}))
+	return gr, nil
+}
+
+// log2 is exact at powers of two and free of cancellation near 1, where
+// math.Log2, which splits off the exponent, is not.
+func log2(x float64) float64 {
+	if f, e := math.Frexp(x); f == 0.5 {
+		return float64(e - 1)
+	}
+	return math.Log(x) / math.Ln2
+}
+
+// logC is the logarithm to the base whose natural logarithm is ln.
+func logC(x complex128, ln float64) complex128 {
+	y := cmplx.Log(x)
+	return complex(real(y)/ln, imag(y)/ln)
+}
+
+// complexScale is the magnitude of complex results, whose parts are only as
+// exact as that, and 0 for real ones.
+func complexScale(_ *opdef.UnaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+	return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
+}

@@ -1,0 +1,410 @@
+package pointwise
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+type divModeArgs struct {
+	Self, Other  *tensor.Tensor
+	RoundingMode *string
+}
+
+// AddcArgs are the arguments of addcmul and addcdiv.
+type AddcArgs struct {
+	Self, Tensor1, Tensor2 *tensor.Tensor
+	Value                  opdef.Scalar
+}
+
+// LerpArgs are the arguments of lerp.
+type LerpArgs struct{ Self, End, Weight *tensor.Tensor }
+
+// PowArgs are the arguments of pow.
+type PowArgs struct{ Self, Exponent *tensor.Tensor }
+
+func subtract(x, y *tensor.Tensor, alpha opdef.Scalar) ([]*tensor.Tensor, error) {
+	if x.DType == tensor.Bool || y.DType == tensor.Bool {
+		return nil, opdef.Refuse("other", "bool cannot be subtracted: use logical_xor or ~")
+	}
+	return addScaled(x, y, alpha, -1)
+}
+
+func sumOfMagnitudes(x, y *tensor.Tensor, alpha opdef.Scalar) []*tensor.Tensor {
+	k := alpha.Abs().Float64()
+	return []*tensor.Tensor{elements.MapMagnitudes(func(v []float64) float64 { return v[0] + k*v[1] }, x, y)}
+}
+
+func subCases(r *rand.Rand) []*AddArgs {
+	var cs []*AddArgs
+	for _, c := range addCases(r) {
+		if c.Self.DType != tensor.Bool && c.Other.DType != tensor.Bool {
+			cs = append(cs, c)
+		}
+	}
+	return cs
+}
+
+// addcCommon is the dtype and the broadcast operands of addcmul and addcdiv.
+func addcCommon(a *AddcArgs) (tensor.DType, []*tensor.Tensor, []int, error) {
+	dt, ts, err := opdef.Common(a.Self, a.Tensor1, a.Tensor2)
+	if err != nil {
+		return dt, nil, nil, err
+	}
+	if !dt.IsComplex() && a.Value.Kind() == tensor.KindComplex {
+		return dt, nil, nil, opdef.Refuse("value", "%v does not scale dtype %s", a.Value, dt)
+	}
+	ts, shape, err := opdef.BroadcastAll(ts...)
+	return dt, ts, shape, err
+}
+
+func addcmul(a *AddcArgs) ([]*tensor.Tensor, error) {
+	dt, ts, shape, err := addcCommon(a)
+	if err != nil {
+		return nil, err
+	}
+	switch dt.Kind() {
+	case tensor.KindComplex:
+		k := a.Value.Complex128()
+		return elements.Result(elements.ZipEach(dt, shape, func(v []complex128) complex128 {
+			return v[0] + k*v[1]*v[2]
+		}, ts))
+	case tensor.KindFloat:
+		k := elements.ArithmeticValue(a.Value, dt)
+		return elements.Result(elements.ZipEach(dt, shape, func(v []float64) float64 { return v[0] + k*v[1]*v[2] }, ts))
+	case tensor.KindBool:
+		return nil, opdef.Refuse("self", "not defined for dtype bool")
+	}
+	k := a.Value.Int64()
+	return elements.Result(elements.ZipEach(dt, shape, func(v []int64) int64 { return v[0] + k*v[1]*v[2] }, ts))
+}
+
+func addcdiv(a *AddcArgs) ([]*tensor.Tensor, error) {
+	if a.Tensor1.DType.Kind() < tensor.KindFloat && a.Tensor2.DType.Kind() < tensor.KindFloat {
+		return nil, opdef.Refuse("tensor1", "integers are not divided, got %s and %s", a.Tensor1.DType, a.Tensor2.DType)
+	}
+	dt, ts, shape, err := addcCommon(a)
+	if err != nil {
+		return nil, err
+	}
+	if dt.IsComplex() {
+		k := a.Value.Complex128()
+		return elements.Result(elements.ZipEach(dt, shape, func(v []complex128) complex128 {
+			return v[0] + k*v[1]/v[2]
+		}, ts))
+	}
+	k := elements.ArithmeticValue(a.Value, dt)
+	return elements.Result(elements.ZipEach(dt, shape, func(v []float64) float64 { return v[0] + k*v[1]/v[2] }, ts))
+}
+
+func addcTerms(a *AddcArgs) int { return 2 + elements.BroadcastTerms(a.Self, a.Tensor1, a.Tensor2) }
+
+func addcmulGrad(a *AddcArgs, g *opdef.Grad) (opdef.Grads, error) {
+	dt, c, k := g.Outs[0].DType, cmplx.Conj(a.Value.Complex128()), elements.ArithmeticValue(a.Value, g.Outs[0].DType)
+	gr := opdef.Grads{"self": {opdef.SumTo(g.Out[0], a.Self.Shape)}}
+	for _, p := range []struct {
+		name       string
+		arg, other *tensor.Tensor
+	}{{"tensor1", a.Tensor1, a.Tensor2}, {"tensor2", a.Tensor2, a.Tensor1}} {
+		t, err := elements.MapN(dt, func(v []complex128) complex128 { return v[0] * c * cmplx.Conj(v[1]) },
+			func(v []float64) float64 { return v[0] * k * v[1] }, g.Out[0], p.other)
+		if err != nil {
+			return nil, err
+		}
+		gr.Set(p.name, opdef.SumTo(t, p.arg.Shape))
+	}
+	return gr, nil
+}
+
+func addcdivGrad(a *AddcArgs, g *opdef.Grad) (opdef.Grads, error) {
+	dt, c, k := g.Outs[0].DType, a.Value.Complex128(), elements.ArithmeticValue(a.Value, g.Outs[0].DType)
+	g1, err := elements.MapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(c/v[1]) },
+		func(v []float64) float64 { return v[0] * k / v[1] }, g.Out[0], a.Tensor2)
+	if err != nil {
+		return nil, err
+	}
+	// torch rounds value*tensor1 to the dtype of tensor1 before it divides.
+	round := func(x float64) float64 { return x }
+	if own := a.Tensor1.DType; own.IsFloat() && own != dt {
+		round = own.Round
+	}
+	g2, err := elements.MapN(dt, func(v []complex128) complex128 { return -v[0] * cmplx.Conj(c*v[1]/(v[2]*v[2])) },
+		func(v []float64) float64 { return -v[0] * round(k*v[1]) / (v[2] * v[2]) }, g.Out[0], a.Tensor1, a.Tensor2)
+	if err != nil {
+		return nil, err
+	}
+	return opdef.Grads{
+		"self": {opdef.SumTo(g.Out[0], a.Self.Shape)}, "tensor1": {opdef.SumTo(g1, a.Tensor1.Shape)},
+		"tensor2": {opdef.SumTo(g2, a.Tensor2.Shape)},
+	}, nil
+}
+
+func addcCases(r *rand.Rand) []*AddcArgs {
+	g := opdef.Gen{R: r}
+	return append(addcdivCases(r), &AddcArgs{g.Int(tensor.Int32, -4, 4, 3), g.Int(tensor.Int32, -4, 4, 3),
+		g.Int(tensor.Int32, -4, 4, 3), opdef.Int(2)})
+}
+
+func addcdivCases(r *rand.Rand) []*AddcArgs {
+	g := opdef.Gen{R: r}
+	zero := []float64{0}
+	return []*AddcArgs{
+		{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4), g.Apart(tensor.Float64, zero, 3, 4),
+			opdef.Float(-0.5)},
+		{g.Normal(tensor.Float64, 3, 1), g.Normal(tensor.Float64, 4), g.Apart(tensor.Float64, zero, 2, 3, 1),
+			opdef.Int(1)},
+		{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5), g.Apart(tensor.Float32, zero, 5), opdef.Float(0.1)},
+		{g.Normal(tensor.BFloat16, 5), g.Normal(tensor.BFloat16, 5), g.Apart(tensor.BFloat16, zero, 5),
+			opdef.Float(0.1)},
+		{g.Normal(tensor.Float32), g.Normal(tensor.Float32), g.Apart(tensor.Float32, zero), opdef.Int(2)},
+		{g.Normal(tensor.Float32, 0, 3), g.Normal(tensor.Float32, 3), g.Apart(tensor.Float32, zero, 3), opdef.Int(1)},
+		{g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3),
+			opdef.Cplx(complex(0.5, -1))},
+	}
+}
+
+func lerp(a *LerpArgs) ([]*tensor.Tensor, error) {
+	for _, p := range []struct {
+		name string
+		t    *tensor.Tensor
+	}{{"end", a.End}, {"weight", a.Weight}} {
+		if !p.t.Wrapped && p.t.DType != a.Self.DType {
+			return nil, opdef.Refuse(p.name, "want dtype %s, got %s", a.Self.DType, p.t.DType)
+		}
+	}
+	if a.Self.DType.Kind() < tensor.KindFloat {
+		return nil, opdef.Refuse("self", "not defined for dtype %s", a.Self.DType)
+	}
+	_, ts, err := opdef.Common(a.Self, a.End, a.Weight)
+	if err != nil {
+		return nil, err
+	}
+	t, err := elements.MapN(a.Self.DType, func(v []complex128) complex128 { return v[0] + v[2]*(v[1]-v[0]) },
+		func(v []float64) float64 { return v[0] + v[2]*(v[1]-v[0]) }, ts...)
+	return []*tensor.Tensor{t}, err
+}
+
+func lerpGrad(a *LerpArgs, g *opdef.Grad) (opdef.Grads, error) {
+	dt := a.Self.DType
+	gs, err := elements.MapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(1-v[1]) },
+		func(v []float64) float64 { return v[0] * (1 - v[1]) }, g.Out[0], a.Weight)
+	if err != nil {
+		return nil, err
+	}
+	ge, err := elements.MapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]) },
+		func(v []float64) float64 { return v[0] * v[1] }, g.Out[0], a.Weight)
+	if err != nil {
+		return nil, err
+	}
+	gw, err := elements.MapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[2]-v[1]) },
+		func(v []float64) float64 { return v[0] * (v[2] - v[1]) }, g.Out[0], a.Self, a.End)
+	if err != nil {
+		return nil, err
+	}
+	return opdef.Grads{"self": {opdef.SumTo(gs, a.Self.Shape)}, "end": {opdef.SumTo(ge, a.End.Shape)},
+		"weight": {elements.SumGradTo(gw, a.Weight)}}, nil
+}
+
+func lerpCases(r *rand.Rand) []*LerpArgs {
+	g := opdef.Gen{R: r}
+	return []*LerpArgs{
+		{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4), g.Uniform(tensor.Float64, 0, 1, 3, 4)},
+		{g.Normal(tensor.Float64, 3, 1), g.Normal(tensor.Float64, 4), tensor.Wrap(0.25)},
+		{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5), tensor.Wrap(0.9)},
+		{g.Normal(tensor.BFloat16, 5), g.Normal(tensor.BFloat16, 5), tensor.Wrap(0.9)},
+		{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float32, 2), tensor.Wrap(0.5)},
+		{g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3), tensor.Wrap(0.5)},
+	}
+}
+
+// powScale: a complex power is the exponential of a product, which is rounded.
+func powScale(x, y, out *tensor.Tensor) []*tensor.Tensor {
+	if !out.DType.IsComplex() {
+		return []*tensor.Tensor{tensor.Full(tensor.Float64, out.Shape, 0.0)}
+	}
+	ts, shape, err := opdef.BroadcastAll(x, y, out)
+	if err != nil { // the kernel has broadcast them already
+		panic(err)
+	}
+	return []*tensor.Tensor{elements.ZipEach(tensor.Float64, shape,
+		func(v []complex128) float64 { return cmplx.Abs(v[2]) * powGrowth(v[0], v[1]) }, ts)}
+}
+
+// powGrowth is 1 + |y log x|, by which rounding the product y log x changes
+// x**y.
+func powGrowth(x, y complex128) float64 {
+	if x == 0 {
+		return 1
+	}
+	return 1 + cmplx.Abs(y*cmplx.Log(x))
+}
+
+func power(x, y *tensor.Tensor) ([]*tensor.Tensor, error) {
+	if err := opdef.OneTensor(x, y); err != nil {
+		return nil, err
+	}
+	dt, xy, err := opdef.Common(x, y)
+	if err != nil {
+		return nil, err
+	}
+	if dt.Kind() >= tensor.KindFloat {
+		t, err := elements.MapN(dt, func(v []complex128) complex128 { return kernel.PowC(v[0], v[1]) },
+			func(v []float64) float64 { return kernel.Pow(v[0], v[1]) }, xy...)
+		return []*tensor.Tensor{t}, err
+	}
+	if dt == tensor.Bool {
+		return nil, opdef.Refuse("self", "not defined for dtype bool")
+	}
+	if y.Wrapped && tensor.At[int64](y, 0) < 0 {
+		return nil, opdef.Refuse("exponent", "integers have no negative integer powers, got %d", tensor.At[int64](y, 0))
+	}
+	if xy, _, err = opdef.BroadcastAll(xy...); err != nil {
+		return nil, err
+	}
+	return elements.Result(opdef.Zip(dt, xy[0], xy[1], powInt))
+}
+
+// powInt is x**n by squaring, wrapping; negative powers are 0 unless x is 1 or
+// -1.
+func powInt(x, n int64) int64 {
+	if n < 0 {
+		switch {
+		case x == 1 || x == -1 && n%2 == 0:
+			return 1
+		case x == -1:
+			return -1
+		}
+		return 0
+	}
+	r := int64(1)
+	for ; n > 0; n >>= 1 {
+		if n&1 == 1 {
+			r *= x
+		}
+		x *= x
+	}
+	return r
+}
+
+// powGrad are the gradients of x**y under the names nx and ny, or with
+// magnitudes set the sums of the magnitudes of their terms.
+func powGrad(x, y *tensor.Tensor, nx, ny string, g *opdef.Grad, magnitude bool) (opdef.Grads, error) {
+	dt := g.Outs[0].DType
+	gr := opdef.Grads{nx: {nil}, ny: {nil}}
+	put := func(name string, arg *tensor.Tensor, c func(v []complex128) complex128, f func(v []float64) float64) error {
+		if arg.Wrapped || !g.Need(name) {
+			return nil
+		}
+		t, err := elements.MapN(dt, c, f, g.Out[0], x, y, g.Outs[0])
+		if err != nil {
+			return err
+		}
+		if magnitude {
+			t = opdef.Abs(t)
+			ts, shape, err := opdef.BroadcastAll(t, x, y)
+			if err != nil {
+				return err
+			}
+			if dt.IsFloat() && name == nx {
+				t = elements.ZipEach(tensor.Float64, shape, func(v []float64) float64 {
+					if k := v[2] - 1; dt.Round(k) != k { // the exponent is rounded
+						return v[0] * (1 + math.Abs(k*math.Log(math.Abs(v[1]))))
+					}
+					return v[0]
+				}, ts)
+			}
+			if dt.IsComplex() {
+				t = elements.ZipEach(tensor.Float64, shape, func(v []complex128) float64 {
+					return real(v[0]) * powGrowth(v[1], v[2])
+				}, ts)
+			}
+		}
+		gr.Set(name, opdef.SumTo(t, arg.Shape))
+		return nil
+	}
+	err := put(nx, x, func(v []complex128) complex128 {
+		if v[2] == 0 {
+			return 0
+		}
+		return v[0] * cmplx.Conj(v[2]*kernel.PowC(v[1], v[2]-1))
+	}, func(v []float64) float64 {
+		if v[2] == 0 {
+			return 0
+		}
+		return v[0] * v[2] * kernel.Pow(v[1], v[2]-1)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return gr, put(ny, y, func(v []complex128) complex128 {
+		if v[1] == 0 && imag(v[2]) == 0 && real(v[2]) >= 0 {
+			return 0
+		}
+		return v[0] * cmplx.Conj(v[3]*cmplx.Log(v[1]))
+	}, func(v []float64) float64 {
+		if v[1] == 0 && v[2] >= 0 {
+			return 0
+		}
+		return v[0] * v[3] * math.Log(v[1])
+	})
+}
+
+// baseOf is the base of __rpow__: a number becomes a tensor of the result's
+// dtype.
+func baseOf(a *opdef.BinaryArgs) *tensor.Tensor {
+	if !a.Other.Wrapped {
+		return a.Other
+	}
+	dt := tensor.ResultType(a.Other, a.Self)
+	switch dt.Kind() {
+	case tensor.KindFloat:
+		return tensor.Scalar(dt, dt.Round(tensor.At[float64](a.Other, 0)))
+	case tensor.KindComplex:
+		c, part := tensor.At[complex128](a.Other, 0), dt.Real()
+		return tensor.Scalar(dt, complex(part.Round(real(c)), part.Round(imag(c))))
+	}
+	return tensor.Scalar(dt, tensor.At[int64](a.Other, 0))
+}
+
+func reversePowGrad(a *opdef.BinaryArgs, g *opdef.Grad, magnitude bool) (opdef.Grads, error) {
+	gr, err := powGrad(baseOf(a), a.Self, "other", "self", g, magnitude)
+	if err == nil && a.Other.Wrapped {
+		gr["other"] = []*tensor.Tensor{nil}
+	}
+	return gr, err
+}
+
+func floatPower(a *PowArgs) ([]*tensor.Tensor, error) {
+	if err := opdef.OneTensor(a.Self, a.Exponent); err != nil {
+		return nil, err
+	}
+	dt := tensor.Float64
+	if a.Self.DType.IsComplex() || a.Exponent.DType.IsComplex() {
+		dt = tensor.Complex128
+	}
+	t, err := elements.MapN(dt, func(v []complex128) complex128 { return kernel.PowC(v[0], v[1]) },
+		func(v []float64) float64 { return kernel.Pow(v[0], v[1]) }, a.Self, a.Exponent)
+	return []*tensor.Tensor{t}, err
+}
+
+func powCases(r *rand.Rand) []*PowArgs {
+	g := opdef.Gen{R: r}
+	pos := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, 0.3, 3, shape...) }
+	return []*PowArgs{
+		{pos(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4)},
+		{pos(tensor.Float64, 3, 1), g.Normal(tensor.Float64, 4)},
+		{g.Apart(tensor.Float64, []float64{0}, 3), tensor.Wrap(int64(3))}, {pos(tensor.Float32, 5), tensor.Wrap(0.5)},
+		{pos(tensor.Float32, 5), tensor.Wrap(-1.5)},
+		{g.Normal(tensor.Float32, 5), tensor.Wrap(int64(0))}, {pos(tensor.BFloat16, 5), tensor.Wrap(int64(2))},
+		{tensor.Wrap(2.5), g.Normal(tensor.Float32, 4)},
+		{g.Normal(tensor.Float32, 0, 2), tensor.Wrap(int64(2))},
+		{pos(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3)},
+		{g.Int(tensor.Int32, -4, 4, 5), tensor.Wrap(int64(3))}, {g.Int(tensor.Int64, -3, 3, 4),
+			g.Int(tensor.Int64, 0, 4, 4)},
+	}
+}

@@ -1,0 +1,193 @@
+package pointwise
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// quotient is x/y, of float32 for integers.
+func quotient(x, y *tensor.Tensor) ([]*tensor.Tensor, error) {
+	dt, xy, err := opdef.Common(x, y)
+	if err != nil {
+		return nil, err
+	}
+	if dt.Kind() < tensor.KindFloat {
+		dt = tensor.DefaultDType
+	}
+	t, err := elements.MapN(dt, func(v []complex128) complex128 { return v[0] / v[1] },
+		func(v []float64) float64 { return v[0] / v[1] }, xy...)
+	return []*tensor.Tensor{t}, err
+}
+
+func quotientGrad(x, y *tensor.Tensor, g *opdef.Grad) (opdef.Grads, error) {
+	dt := g.Outs[0].DType
+	gx, err := elements.MapN(dt, func(v []complex128) complex128 { return v[0] / cmplx.Conj(v[1]) },
+		func(v []float64) float64 { return v[0] / v[1] }, g.Out[0], y)
+	if err != nil {
+		return nil, err
+	}
+	gy, err := elements.MapN(dt, func(v []complex128) complex128 { return -v[0] * cmplx.Conj(v[2]/v[1]) },
+		func(v []float64) float64 { return -v[0] * v[2] / v[1] }, g.Out[0], y, g.Outs[0])
+	return opdef.Grads{"self": {elements.SumGradTo(gx, x)}, "other": {elements.SumGradTo(gy, y)}}, err
+}
+
+func reverseQuotientGrad(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+	gr, err := quotientGrad(a.Other, a.Self, g)
+	if err == nil {
+		gr["self"], gr["other"] = gr["other"], gr["self"]
+	}
+	return gr, err
+}
+
+// integral applies a division that gives whole numbers or remainders; integers
+// stay integers and refuse a zero divisor.
+func integral(x, y *tensor.Tensor, f func(x, y float64) float64, i func(x, y int64) int64) ([]*tensor.Tensor, error) {
+	dt, xy, err := opdef.Common(x, y)
+	if err != nil {
+		return nil, err
+	}
+	if xy, _, err = opdef.BroadcastAll(xy...); err != nil {
+		return nil, err
+	}
+	switch dt.Kind() {
+	case tensor.KindFloat:
+		return elements.Result(opdef.Zip(dt, xy[0], xy[1], f))
+	case tensor.KindInt:
+		for _, v := range tensor.Data[int64](y) {
+			if v == 0 && tensor.Numel(xy[0].Shape) > 0 {
+				return nil, opdef.Refuse("other", "integer division by zero")
+			}
+		}
+		return elements.Result(opdef.Zip(dt, xy[0], xy[1], i))
+	}
+	return nil, opdef.Refuse("self", "not defined for dtype %s", dt)
+}
+
+// floorDiv rounds x/y down from the exact remainder, as Python's // does.
+func floorDiv(x, y float64) float64 {
+	if y == 0 {
+		return x / y
+	}
+	mod := math.Mod(x, y)
+	q := (x - mod) / y
+	if mod != 0 && (y < 0) != (mod < 0) {
+		q--
+	}
+	if q == 0 {
+		return math.Copysign(0, x/y)
+	}
+	return math.Round(q)
+}
+
+// pyMod is Python's %: the sign of the divisor.
+func pyMod(x, y float64) float64 {
+	m := math.Mod(x, y)
+	if m != 0 && (m < 0) != (y < 0) {
+		m += y
+	}
+	return m
+}
+
+func divMode(a *divModeArgs) ([]*tensor.Tensor, error) {
+	switch elements.OrElse(a.RoundingMode, "") {
+	case "":
+		if a.RoundingMode == nil {
+			return quotient(a.Self, a.Other)
+		}
+	case "floor":
+		return integral(a.Self, a.Other, floorDiv, kernel.FloorDiv)
+	case "trunc":
+		dt := tensor.ResultType(a.Self, a.Other)
+		return integral(a.Self, a.Other, func(x, y float64) float64 { return math.Trunc(dt.Round(x / y)) },
+			func(x, y int64) int64 { return x / y })
+	}
+	return nil, opdef.Refuse("rounding_mode", "want None, trunc or floor, got %q", *a.RoundingMode)
+}
+
+func integralCases(r *rand.Rand) []*opdef.BinaryArgs {
+	g := opdef.Gen{R: r}
+	zero := []float64{0}
+	return []*opdef.BinaryArgs{
+		{Self: g.Uniform(tensor.Float64, 3.1, 3.9, 3, 4), Other: g.Uniform(tensor.Float64, 1.1, 1.4, 4)},
+		{Self: g.Apart(tensor.Float32, zero, 5), Other: g.Apart(tensor.Float32, zero, 5)},
+		{Self: g.Apart(tensor.BFloat16, zero, 2, 3), Other: tensor.Wrap(1.5)},
+		{Self: g.Normal(tensor.Float32, 0, 3), Other: g.Apart(tensor.Float32, zero, 3)},
+		{Self: g.Int(tensor.Int32, -9, 9, 6), Other: g.Int(tensor.Int32, 1, 4, 6)},
+		{Self: g.Int(tensor.Int64, 1, 9, 2, 3), Other: tensor.Wrap(int64(-4))},
+	}
+}
+
+func reverseIntegralCases(r *rand.Rand) []*opdef.BinaryArgs {
+	var cs []*opdef.BinaryArgs
+	for _, c := range integralCases(r) {
+		if !c.Other.Wrapped {
+			cs = append(cs, &opdef.BinaryArgs{Self: c.Other, Other: c.Self})
+		}
+	}
+	return append(cs, &opdef.BinaryArgs{Self: opdef.Gen{R: r}.Int(tensor.Int64, 1, 9, 4),
+		Other: tensor.Wrap(int64(-7))})
+}
+
+func divModeCases(r *rand.Rand) []*divModeArgs {
+	var cs []*divModeArgs
+	for i, c := range integralCases(r) {
+		mode := []string{"floor", "trunc"}[i%2]
+		cs = append(cs, &divModeArgs{c.Self, c.Other, &mode}, &divModeArgs{c.Self, c.Other, nil})
+	}
+	return cs
+}
+
+// modulus declares a remainder; slope is the derivative by the divisor.
+func modulus(schema, names string, inPlace, reversed bool, summary, formula string, f func(x, y float64) float64,
+	i func(x, y int64) int64, slope func(x, y float64) float64) *opdef.Entry {
+	operands := func(a *opdef.BinaryArgs) (x, y *tensor.Tensor) {
+		if reversed {
+			return a.Other, a.Self
+		}
+		return a.Self, a.Other
+	}
+	nx, ny, cases := "self", "other", integralCases
+	if reversed {
+		nx, ny, cases = ny, nx, reverseIntegralCases
+	}
+	grads := func(a *opdef.BinaryArgs, g *opdef.Grad, term func(v float64) float64) (opdef.Grads, error) {
+		x, y := operands(a)
+		gx, err := elements.MapN(g.Outs[0].DType, nil, func(v []float64) float64 { return term(v[0]) }, g.Out[0])
+		if err != nil {
+			return nil, err
+		}
+		gy, err := elements.MapN(g.Outs[0].DType, nil,
+			func(v []float64) float64 { return term(v[0] * slope(v[1], v[2])) },
+			g.Out[0], x, y)
+		if err != nil {
+			return nil, err
+		}
+		return opdef.Grads{nx: {elements.SumGradTo(gx, x)}, ny: {elements.SumGradTo(gy, y)}}, nil
+	}
+	return opdef.Op[opdef.BinaryArgs]{
+		Schema: schema, Names: names, InPlace: inPlace,
+		Doc:   opdef.Doc{Summary: summary, Formula: formula, Source: "torch.remainder, torch.fmod"},
+		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
+			if err := opdef.OneTensor(a.Self, a.Other); err != nil {
+				return nil, err
+			}
+			x, y := operands(a)
+			return integral(x, y, f, i)
+		},
+		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return grads(a, g, func(v float64) float64 { return v })
+		},
+		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return grads(a, g, math.Abs)
+		},
+		GradTerms: func(a *opdef.BinaryArgs) int { return elements.BroadcastTerms(a.Self, a.Other) },
+		Cases:     cases,
+	}.Entry()
+}

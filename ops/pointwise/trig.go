@@ -1,0 +1,123 @@
+package pointwise
+
+import (
+	"math"
+	"math/cmplx"
+
+	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+)
+
+// annexG is the note on functions that torch's loops on the CPU compute from
+// textbook formulas.
+const annexG = "Infinite and NaN complex arguments have the values of C99 Annex G; torch on the CPU has NaN at some " +
+	"of them."
+
+// trigOps are trigonometric and hyperbolic functions and their inverses.
+var trigOps = []*opdef.Entry{
+	opdef.Unary{
+		Name: "sin", InPlace: true, Error: elements.ElementwiseError,
+		Doc: opdef.Doc{Summary: "Sine", Formula: "sin(self)", Source: "torch.sin"},
+		F:   kernel.Sin, C: cmplx.Sin,
+		DF: func(x, _ float64) float64 { return kernel.Cos(x) },
+		DC: func(x, _ complex128) complex128 { return cmplx.Cos(x) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "cos", InPlace: true, Error: elements.ElementwiseError,
+		Doc: opdef.Doc{Summary: "Cosine", Formula: "cos(self)", Source: "torch.cos"},
+		F:   kernel.Cos, C: cmplx.Cos,
+		DF: func(x, _ float64) float64 { return -kernel.Sin(x) },
+		DC: func(x, _ complex128) complex128 { return -cmplx.Sin(x) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "tan", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Saved: true,
+		Lo: -1.2, Hi: 1.2,
+		Doc: opdef.Doc{Summary: "Tangent", Formula: "tan(self)", Source: "torch.tan"},
+		F:   kernel.Tan, C: kernel.CTan,
+		DF: func(_, y float64) float64 { return 1 + y*y },
+		DC: func(_, y complex128) complex128 { return 1 + y*y },
+		DS: func(_, y float64) float64 { return 1 + y*y },
+	}.Entry(),
+	opdef.Unary{
+		Name: "asin", Names: "asin arcsin Tensor.asin Tensor.arcsin", InPlace: true, Error: elements.ElementwiseError,
+		Autocast: opdef.AutocastFloat32, Lo: -0.9, Hi: 0.9,
+		Doc: opdef.Doc{Summary: "Inverse sine", Formula: "asin(self)", Notes: annexG, Source: "torch.asin"},
+		F:   math.Asin, C: kernel.Asin,
+		DF: func(x, _ float64) float64 { return 1 / math.Sqrt((1-x)*(1+x)) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(1 - x*x)) },
+		DS: func(x, _ float64) float64 { return math.Pow((1-x)*(1+x), -1.5) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "acos", Names: "acos arccos Tensor.acos Tensor.arccos", InPlace: true, Error: elements.ElementwiseError,
+		Autocast: opdef.AutocastFloat32, Lo: -0.9, Hi: 0.9,
+		Doc: opdef.Doc{Summary: "Inverse cosine", Formula: "acos(self)", Source: "torch.acos"},
+		F:   math.Acos, C: kernel.Acos,
+		DF: func(x, _ float64) float64 { return -1 / math.Sqrt((1-x)*(1+x)) },
+		DC: func(x, _ complex128) complex128 { return -kernel.Reciprocal(cmplx.Sqrt(1 - x*x)) },
+		DS: func(x, _ float64) float64 { return math.Pow((1-x)*(1+x), -1.5) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "atan", Names: "atan arctan Tensor.atan Tensor.arctan", InPlace: true, Error: elements.ElementwiseError,
+		Doc: opdef.Doc{Summary: "Inverse tangent", Formula: "atan(self)", Notes: annexG, Source: "torch.atan"},
+		F:   math.Atan, C: kernel.Atan,
+		DF: func(x, _ float64) float64 { return 1 / (x*x + 1) },
+		// x*x overflows in float32, which makes the derivative 0
+		DS: func(x, _ float64) float64 { return elements.IfElse(math.Abs(x) > 0x1p63, 0x1p-100, 0) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x*x + 1) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "sinh", InPlace: true, Error: elements.ElementwiseError,
+		Autocast: opdef.AutocastFloat32,
+		Doc:      opdef.Doc{Summary: "Hyperbolic sine", Formula: "sinh(self)", Source: "torch.sinh"},
+		F:        math.Sinh, C: cmplx.Sinh,
+		DF: func(x, _ float64) float64 { return math.Cosh(x) },
+		DC: func(x, _ complex128) complex128 { return cmplx.Cosh(x) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "cosh", InPlace: true, Error: elements.ElementwiseError,
+		Autocast: opdef.AutocastFloat32,
+		Doc:      opdef.Doc{Summary: "Hyperbolic cosine", Formula: "cosh(self)", Source: "torch.cosh"},
+		F:        math.Cosh, C: cmplx.Cosh,
+		DF: func(x, _ float64) float64 { return math.Sinh(x) },
+		DC: func(x, _ complex128) complex128 { return cmplx.Sinh(x) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "tanh", Names: "tanh Tensor.tanh F.tanh", InPlace: true, Error: elements.ElementwiseError, Saved: true,
+		Doc:   opdef.Doc{Summary: "Hyperbolic tangent", Formula: "tanh(self)", Source: "torch.tanh"},
+		Block: vmath.Tanh, C: kernel.CTanh,
+		DF: func(_, y float64) float64 { return 1 - y*y },
+		DC: func(_, y complex128) complex128 { return 1 - y*y },
+		DS: func(_, y float64) float64 { return 1 + y*y },
+	}.Entry(),
+	opdef.Unary{
+		Name: "asinh", Names: "asinh arcsinh Tensor.asinh Tensor.arcsinh", InPlace: true,
+		Error: elements.ElementwiseError,
+		Doc:   opdef.Doc{Summary: "Inverse hyperbolic sine", Formula: "asinh(self)", Source: "torch.asinh"},
+		F:     math.Asinh, C: kernel.Asinh,
+		DF: func(x, _ float64) float64 { return 1 / math.Sqrt(x*x+1) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x*x + 1)) },
+		// as above
+		DS: func(x, _ float64) float64 { return elements.IfElse(math.Abs(x) > 0x1p63, 0x1p25/math.Abs(x), 0) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "acosh", Names: "acosh arccosh Tensor.acosh Tensor.arccosh", InPlace: true,
+		Error: elements.ElementwiseError, Lo: 1.3, Hi: 4,
+		Doc: opdef.Doc{Summary: "Inverse hyperbolic cosine", Formula: "acosh(self)", Source: "torch.acosh"},
+		F:   math.Acosh, C: kernel.Acosh,
+		DF: func(x, _ float64) float64 { return 1 / math.Sqrt((x-1)*(x+1)) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x-1) * cmplx.Sqrt(x+1)) },
+		DS: func(x, _ float64) float64 { return x * x * math.Pow((x-1)*(x+1), -1.5) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "atanh", Names: "atanh arctanh Tensor.atanh Tensor.arctanh", InPlace: true,
+		Error: elements.ElementwiseError,
+		Lo:    -0.9, Hi: 0.9,
+		Doc: opdef.Doc{Summary: "Inverse hyperbolic tangent", Formula: "atanh(self)", Source: "torch.atanh"},
+		F:   math.Atanh, C: kernel.Atanh,
+		DF: func(x, _ float64) float64 { return 1 / ((1 - x) * (1 + x)) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(1 - x*x) },
+		DS: func(x, _ float64) float64 { return math.Pow((1-x)*(1+x), -2) },
+	}.Entry(),
+}

@@ -1,0 +1,9 @@
+// Package pooling declares pools over windows and their inverses.
+package pooling
+
+import "github.com/optool/optool/opdef"
+
+// Table lists the operators of this package.
+func Table() []*opdef.Entry {
+	return poolOps
+}

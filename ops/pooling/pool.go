@@ -1,0 +1,264 @@
+package pooling
+
+import (
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// poolOps reduce windows of one to three spatial dimensions.
+var poolOps = slices.Concat(
+	maxPoolOps(1), maxPoolOps(2), maxPoolOps(3),
+	avgPoolOps(1), avgPoolOps(2), avgPoolOps(3),
+	adaptivePoolOps(1), adaptivePoolOps(2), adaptivePoolOps(3),
+	unpoolOps(1), unpoolOps(2), unpoolOps(3),
+	fractionalPoolOps(2), fractionalPoolOps(3),
+	lpPoolOps(1), lpPoolOps(2), lpPoolOps(3),
+)
+
+// A pooling is a checked call: its windows and, for averages, what each sum is
+// divided by.
+type pooling struct {
+	elements.Planes
+	win     kernel.Windows
+	divide  [3][]int // factors of the divisor per dimension
+	divisor int      // overrides them
+	squeeze bool     // torch computes it in two dimensions and views the result
+}
+
+// poolingOf is a pooling of input without its windows; check refuses dtypes.
+func poolingOf(input *tensor.Tensor, nd int, check func(arg string, t *tensor.Tensor) error) (*pooling, error) {
+	in, err := elements.PlanesOf("input", input, nd)
+	if err != nil {
+		return nil, err
+	}
+	return &pooling{Planes: in, squeeze: nd == 1}, check("input", input)
+}
+
+func (p *pooling) outShape() []int { return p.Shape(p.win.Out()) }
+
+// slidingWindows sets windows of a kernel that moves by stride; ceil adds a
+// window that starts inside the input or its left padding but ends beyond.
+func (p *pooling) slidingWindows(kernelSize, stride, padding, dilation []int, ceil bool) error {
+	if len(stride) == 0 {
+		stride = kernelSize
+	}
+	k, err := elements.SpatialSizes("kernel_size", kernelSize, p.Dims, 1, 1)
+	if err != nil {
+		return err
+	}
+	s, err := elements.SpatialSizes("stride", stride, p.Dims, 1, 1)
+	if err != nil {
+		return err
+	}
+	pad, err := elements.SpatialSizes("padding", padding, p.Dims, 0, 0)
+	if err != nil {
+		return err
+	}
+	dil, err := elements.SpatialSizes("dilation", dilation, p.Dims, 1, 1)
+	if err != nil {
+		return err
+	}
+	p.win = kernel.Windows{In: p.Size, Step: dil}
+	for d, n := range p.Size {
+		if 2*pad[d] > k[d] {
+			return opdef.Refuse("padding", "%d is more than half of kernel size %d", pad[d], k[d])
+		}
+		span := dil[d]*(k[d]-1) + 1
+		room := n + 2*pad[d] - span
+		if room < 0 && !(ceil && room > -s[d]) {
+			return opdef.Refuse("input", "padded size %d is smaller than the window's %d", n+2*pad[d], span)
+		}
+		count := floorQuo(room, s[d]) + 1
+		if ceil {
+			count = ceilQuo(room, s[d]) + 1
+			if (count-1)*s[d] >= n+pad[d] {
+				count--
+			}
+		}
+		if count < 1 {
+			return opdef.Refuse("input", "output size %d is too small", count)
+		}
+		for o := range count {
+			lo := o*s[d] - pad[d]
+			hi := min(lo+span, n+pad[d])
+			p.divide[d] = append(p.divide[d], hi-lo)
+			for lo < 0 {
+				lo += dil[d]
+			}
+			p.win.Lo[d] = append(p.win.Lo[d], lo)
+			p.win.Hi[d] = append(p.win.Hi[d], min(hi, n))
+		}
+	}
+	return nil
+}
+
+func floorQuo(a, b int) int {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+func ceilQuo(a, b int) int { return -floorQuo(-a, b) }
+
+// adaptiveWindows divides the input into as many windows as outputs, of nearly
+// equal size, overlapping where the sizes do not divide.
+func (p *pooling) adaptiveWindows(size value.Value) error {
+	seq, ok := size.(*value.Sequence)
+	if !ok {
+		seq = value.NewList(slices.Repeat([]value.Value{size}, p.Dims)...)
+	}
+	if len(seq.Items) == 1 {
+		seq = value.NewList(slices.Repeat(seq.Items, p.Dims)...)
+	}
+	if len(seq.Items) != p.Dims {
+		return opdef.Refuse("output_size", "want %d numbers, got %d", p.Dims, len(seq.Items))
+	}
+	p.win = kernel.Windows{In: p.Size, Step: [3]int{1, 1, 1}}
+	for d, n := range p.Size {
+		count := n
+		if k := d - 3 + p.Dims; k >= 0 && seq.Items[k] != nil {
+			v, ok := seq.Items[k].(int64)
+			if !ok {
+				return opdef.Refuse("output_size", "want whole numbers or None, got %s", opdef.TypeName(seq.Items[k]))
+			}
+			if v < 0 {
+				return opdef.Refuse("output_size", "want no negative number, got %d", v)
+			}
+			count = int(v)
+		}
+		p.win.Lo[d], p.win.Hi[d], p.divide[d] = []int{}, []int{}, []int{}
+		for o := range count {
+			lo, hi := o*n/count, ((o+1)*n+count-1)/count
+			p.win.Lo[d] = append(p.win.Lo[d], lo)
+			p.win.Hi[d] = append(p.win.Hi[d], hi)
+			p.divide[d] = append(p.divide[d], hi-lo)
+		}
+	}
+	return nil
+}
+
+// countInside leaves padding out of what sums are divided by.
+func (p *pooling) countInside() {
+	for d := range p.divide {
+		for o := range p.divide[d] {
+			p.divide[d][o] = p.win.Hi[d][o] - p.win.Lo[d][o]
+		}
+	}
+}
+
+// largestWindow is the number of elements of the largest window.
+func (p *pooling) largestWindow() int {
+	n := 1
+	for d := range p.win.Lo {
+		m := 1
+		for o, lo := range p.win.Lo[d] {
+			m = max(m, (p.win.Hi[d][o]-lo+p.win.Step[d]-1)/p.win.Step[d])
+		}
+		n *= m
+	}
+	return n
+}
+
+// overlap is the largest number of windows an element lies in.
+func (p *pooling) overlap() int {
+	n := 1
+	for d, size := range p.Size {
+		m, count := 1, make([]int, size)
+		for o, lo := range p.win.Lo[d] {
+			for i := lo; i < p.win.Hi[d][o]; i += p.win.Step[d] {
+				count[i]++
+				m = max(m, count[i])
+			}
+		}
+		n *= m
+	}
+	return n
+}
+
+// argmax returns the index of the largest element of every window of a plane.
+func (p *pooling) argmax(row int, at []int) {
+	keys := opdef.Scratch[int64](p.Volume())
+	defer opdef.Release(keys)
+	if !p.Tensor.DType.IsFloat() {
+		tensor.Load(p.Tensor, row*p.Volume(), *keys)
+		kernel.Max(&p.win, *keys, false, at)
+		return
+	}
+	x := opdef.Scratch[float64](p.Volume())
+	tensor.Load(p.Tensor, row*p.Volume(), *x)
+	kernel.Keys(*keys, *x)
+	opdef.Release(x)
+	kernel.Max(&p.win, *keys, true, at)
+}
+
+// max gives the largest elements and their indices in the plane.
+func (p *pooling) max() (values, indices *tensor.Tensor) {
+	shape := p.outShape()
+	m := tensor.Numel(shape) / max(p.Rows, 1)
+	at := make([]int64, p.Rows*m)
+	tensor.Parallel(p.Rows, 1, func(lo, hi int) {
+		buf := make([]int, m)
+		for row := lo; row < hi; row++ {
+			p.argmax(row, buf)
+			for i, k := range buf {
+				at[row*m+i] = int64(k)
+			}
+		}
+	})
+	indices = tensor.New(tensor.Int64, shape, at)
+	return elements.GatherPlanes(p.Planes, shape, at), indices
+}
+
+// axes is the linear map that adds the windows.
+func (p *pooling) axes() *kernel.Axes {
+	m := &kernel.Axes{}
+	for d := range m {
+		m[d].In = p.Size[d]
+		for o, lo := range p.win.Lo[d] {
+			m[d].Add(max(0, p.win.Hi[d][o]-lo), func(j int) (int, float64) { return lo + j, 1 })
+		}
+	}
+	return m
+}
+
+// divisors calls f with each output of a plane and what its sum is divided by.
+func (p *pooling) divisors(f func(i int, by float64)) {
+	i := 0
+	for _, a := range p.divide[0] {
+		for _, b := range p.divide[1] {
+			for _, c := range p.divide[2] {
+				by := float64(a * b * c)
+				if p.divisor != 0 {
+					by = float64(p.divisor)
+				}
+				f(i, by)
+				i++
+			}
+		}
+	}
+}
+
+// mean gives the averages of the windows; of integers, truncated.
+func (p *pooling) mean() *tensor.Tensor {
+	y := elements.Resample(p.Tensor.DType, p.Planes, p.outShape(), p.axes(), func(dst []float64) {
+		p.divisors(func(i int, by float64) { dst[i] /= by })
+	})
+	if !p.Tensor.DType.IsFloat() {
+		return opdef.Map(p.Tensor.DType, y, func(x float64) int64 { return int64(x) })
+	}
+	return y
+}
+
+// meanGrad is the gradient of mean.
+func (p *pooling) meanGrad(g *tensor.Tensor) *tensor.Tensor {
+	return elements.ResampleGrad(p.Planes, g, p.axes(), func(src []float64) {
+		p.divisors(func(i int, by float64) { src[i] /= by })
+	})
+}

@@ -1,0 +1,150 @@
+package pooling
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+)
+
+type unpoolArgs struct {
+	Input, Indices              *tensor.Tensor
+	KernelSize, Stride, Padding []int
+	OutputSize                  []int
+}
+
+// unpool checks the call and gives the planes of the input, the shape of the
+// result and the indices.
+func (a *unpoolArgs) plan(nd int) (elements.Planes, []int, []int64, error) {
+	fail := func(err error) (elements.Planes, []int, []int64, error) { return elements.Planes{}, nil, nil, err }
+	p, err := elements.PlanesOf("input", a.Input, nd)
+	if err != nil {
+		return fail(err)
+	}
+	if err := elements.WantReal("input", a.Input); err != nil {
+		return fail(err)
+	}
+	if a.Indices.DType != tensor.Int64 {
+		return fail(opdef.Refuse("indices", "want dtype int64, got %s", a.Indices.DType))
+	}
+	if !slices.Equal(a.Indices.Shape, a.Input.Shape) {
+		return fail(opdef.Refuse("indices", "want shape %s as of input, got %s", tensor.ShapeString(a.Input.Shape),
+			tensor.ShapeString(a.Indices.Shape)))
+	}
+	stride := a.Stride
+	if len(stride) == 0 {
+		stride = a.KernelSize
+	}
+	k, err := elements.SpatialSizes("kernel_size", a.KernelSize, nd, 1, 1)
+	if err != nil {
+		return fail(err)
+	}
+	s, err := elements.SpatialSizes("stride", stride, nd, 1, 1)
+	if err != nil {
+		return fail(err)
+	}
+	pad, err := elements.SpatialSizes("padding", a.Padding, nd, 0, 0)
+	if err != nil {
+		return fail(err)
+	}
+	var size [3]int
+	for d := range size {
+		size[d] = (p.Size[d]-1)*s[d] - 2*pad[d] + k[d]
+	}
+	if len(a.OutputSize) > 0 {
+		given := a.OutputSize
+		if len(given) == nd+2 {
+			given = given[2:]
+		}
+		if len(given) != nd {
+			return fail(opdef.Refuse("output_size", "want %d numbers, got %d", nd, len(a.OutputSize)))
+		}
+		for d, n := range given {
+			def := size[3-nd+d]
+			if n <= def-s[3-nd+d] || n >= def+s[3-nd+d] {
+				return fail(opdef.Refuse("output_size", "%d is not within a stride of %d", n, def))
+			}
+			size[3-nd+d] = n
+		}
+	}
+	shape, volume := p.Shape(size), int64(size[0]*size[1]*size[2])
+	at := tensor.Data[int64](a.Indices)
+	for _, i := range at {
+		if i < 0 || i >= volume {
+			return fail(opdef.Refuse("indices", "%d is out of range for planes of %d elements", i, volume))
+		}
+	}
+	return p, shape, at, nil
+}
+
+func unpoolOps(nd int) []*opdef.Entry {
+	name := fmt.Sprintf("max_unpool%dd", nd)
+	return []*opdef.Entry{opdef.Op[unpoolArgs]{
+		Schema: fmt.Sprintf("%s(Tensor input, Tensor indices, int[%d] kernel_size, int[%d]? stride=None, int[%d] "+
+			"padding=0, int[]? output_size=None) -> Tensor", name, nd, nd, nd),
+		Names: "F." + name,
+		Doc: opdef.Doc{
+			Summary: fmt.Sprintf("Partial inverse of max_pool%dd: elements placed at the indices it returned, zeros "+
+				"elsewhere", nd),
+			Formula: "out[n, c, indices[n, c, i]] = input[n, c, i]",
+			Notes:   "Of elements with equal indices the last counts.", Source: "torch.nn.functional." + name,
+		},
+		Error: opdef.Error{Class: opdef.Exact},
+		Kernel: func(a *unpoolArgs) ([]*tensor.Tensor, error) {
+			p, shape, at, err := a.plan(nd)
+			if err != nil {
+				return nil, err
+			}
+			if a.Input.DType.IsFloat() {
+				return []*tensor.Tensor{placePlanes[float64](p, shape, at)}, nil
+			}
+			return []*tensor.Tensor{placePlanes[int64](p, shape, at)}, nil
+		},
+		Grad: func(a *unpoolArgs, g *opdef.Grad) (opdef.Grads, error) {
+			_, _, at, err := a.plan(nd)
+			if err != nil {
+				return nil, err
+			}
+			out, err := elements.PlanesOf("input", g.Out[0], nd)
+			if err != nil {
+				return nil, err
+			}
+			return opdef.Grads{"input": {elements.GatherPlanes(out, a.Input.Shape, at)}}, nil
+		},
+		Cases: func(r *rand.Rand) (cs []*unpoolArgs) {
+			g := opdef.Gen{R: r}
+			for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16} {
+				x := g.Distinct(dt, append([]int{2, 1}, slices.Repeat([]int{4}, nd)...)...)
+				two := slices.Repeat([]int{2}, nd)
+				in, err := elements.PlanesOf("input", x, nd)
+				p := &pooling{Planes: in}
+				if err == nil {
+					err = p.slidingWindows(two, nil, []int{0}, []int{1}, false)
+				}
+				if err != nil {
+					panic(err)
+				}
+				_, at := p.max()
+				cs = append(cs, &unpoolArgs{g.Normal(dt, p.outShape()...), at, two, nil, slices.Repeat([]int{0}, nd),
+					nil})
+			}
+			return cs
+		},
+	}.Entry()}
+}
+
+func placePlanes[T float64 | int64](p elements.Planes, shape []int, at []int64) *tensor.Tensor {
+	m, n := p.Volume(), tensor.Numel(shape)/max(p.Rows, 1)
+	return opdef.Rows(p.Tensor.DType, shape, n, func(row int, dst []T) {
+		clear(dst)
+		s := opdef.Scratch[T](m)
+		tensor.Load(p.Tensor, row*m, *s)
+		for i, k := range at[row*m : (row+1)*m] {
+			dst[k] = (*s)[i]
+		}
+		opdef.Release(s)
+	})
+}

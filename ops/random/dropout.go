@@ -1,0 +1,136 @@
+package random
+
+import (
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/creation"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+)
+
+type dropoutArgs struct {
+	Self              *tensor.Tensor
+	P                 float64
+	Training, Inplace bool
+}
+
+type nativeDropoutArgs struct {
+	Self  *tensor.Tensor
+	P     float64
+	Train bool
+}
+
+// dropout declares a dropout of torch.nn.functional.
+func dropout(name, names, params string) *opdef.Entry {
+	return opdef.Op[dropoutArgs]{
+		Schema: name + "(Tensor self, " + params + ") -> Tensor", Names: names,
+		Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled; the tensor itself outside training",
+			Formula: "self when training is off or p is 0",
+			Notes:   "Training with p = 1 gives zeros.", Source: "torch.nn.functional." + name},
+		Error: elements.ExactError, RandomIf: func(a *dropoutArgs) string { return drops(a.P, a.Training) },
+		Kernel: func(a *dropoutArgs) ([]*tensor.Tensor, error) { return keep(a.Self, a.P, a.Training) },
+		Grad:   func(a *dropoutArgs, g *opdef.Grad) (opdef.Grads, error) { return keepGrad(a.P, a.Training, g) },
+		Node:   func(a *dropoutArgs, _ *opdef.Grad) (opdef.Node, error) { return keepNode(a.P, a.Training) },
+		Cases: func(r *rand.Rand) []*dropoutArgs {
+			g := opdef.Gen{R: r}
+			x := func() *tensor.Tensor { return g.Normal(tensor.Float64, 2, 3, 4) }
+			return []*dropoutArgs{{x(), 0.5, false, false}, {x(), 0, true, false}, {x(), 1, true, false},
+				{x(), 0.5, true, false}, {g.Normal(tensor.BFloat16, 0, 3), 0.5, false, false}}
+		},
+	}.Entry()
+}
+
+// nativeDropout declares a dropout of the torch namespace.
+func nativeDropout(name, names string) *opdef.Entry {
+	return opdef.Op[nativeDropoutArgs]{
+		Schema: name + "(Tensor self, float p, bool train) -> Tensor", Names: names, InPlace: true,
+		Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled; the tensor itself outside training",
+			Formula: "self when train is off or p is 0",
+			Notes:   "Training with p = 1 gives zeros.", Source: "torch.nn.functional.dropout"},
+		Error: elements.ExactError, RandomIf: func(a *nativeDropoutArgs) string { return drops(a.P, a.Train) },
+		Kernel: func(a *nativeDropoutArgs) ([]*tensor.Tensor, error) { return keep(a.Self, a.P, a.Train) },
+		Grad:   func(a *nativeDropoutArgs, g *opdef.Grad) (opdef.Grads, error) { return keepGrad(a.P, a.Train, g) },
+		Node:   func(a *nativeDropoutArgs, _ *opdef.Grad) (opdef.Node, error) { return keepNode(a.P, a.Train) },
+		Cases: func(r *rand.Rand) []*nativeDropoutArgs {
+			g := opdef.Gen{R: r}
+			return []*nativeDropoutArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, false}, {g.Normal(tensor.Float64, 3, 4),
+				0, true}, {g.Normal(tensor.Float32, 3), 0.5, true}}
+		},
+	}.Entry()
+}
+
+// dropoutWithMask returns what was kept too.
+var dropoutWithMask = opdef.Op[dropoutMaskArgs]{
+	Schema: "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", Names: "native_dropout",
+	Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled, and where they were kept; outside " +
+		"training the tensor itself", Formula: "input, all true when train is off",
+		Notes: "Training with p = 1 gives zeros. train is on where it is None.", Source: "ATen/native/Dropout.cpp"},
+	Error: elements.ExactError, Trivial: true,
+	RandomIf: func(a *dropoutMaskArgs) string { return drops(a.P, a.training()) },
+	Kernel: func(a *dropoutMaskArgs) ([]*tensor.Tensor, error) {
+		out, err := keep(a.Input, a.P, a.training())
+		if err != nil {
+			return nil, err
+		}
+		kept := 1
+		if a.training() && a.P == 1 {
+			kept = 0
+		}
+		mask, err := creation.Constant(a.Input.Shape, opdef.Int(int64(kept)), tensor.Bool)
+		return append(out, mask...), err
+	},
+	Grad: func(a *dropoutMaskArgs, g *opdef.Grad) (opdef.Grads, error) {
+		gr, err := keepGrad(a.P, a.training(), g)
+		if err != nil {
+			return nil, err
+		}
+		return opdef.Grads{"input": gr["self"]}, nil
+	},
+	Cases: func(r *rand.Rand) []*dropoutMaskArgs {
+		g := opdef.Gen{R: r}
+		yes, no := true, false
+		return []*dropoutMaskArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, &no}, {g.Normal(tensor.Float64, 3, 4), 0, &yes},
+			{g.Normal(tensor.Float32, 3), 0.5, nil}, {g.Normal(tensor.Float64, 3), 1, &yes}}
+	},
+}.Entry()
+
+type dropoutMaskArgs struct {
+	Input *tensor.Tensor
+	P     float64
+	Train *bool
+}
+
+func (a *dropoutMaskArgs) training() bool { return a.Train == nil || *a.Train }
+
+func drops(p float64, training bool) string {
+	if training && p > 0 && p < 1 {
+		return elements.DrawsRandomNumbers
+	}
+	return ""
+}
+
+func keep(x *tensor.Tensor, p float64, training bool) ([]*tensor.Tensor, error) {
+	if !(p >= 0 && p <= 1) {
+		return nil, opdef.Refuse("p", "want a probability from 0 to 1, got %v", p)
+	}
+	if training && p == 1 {
+		return creation.Constant(x.Shape, opdef.Int(0), x.DType)
+	}
+	return elements.Result(x)
+}
+
+func keepGrad(p float64, training bool, g *opdef.Grad) (opdef.Grads, error) {
+	if training && p == 1 {
+		return opdef.Grads{"self": {tensor.Full(g.Out[0].DType, g.Out[0].Shape, 0.0)}}, nil
+	}
+	return elements.PassGrad(g)
+}
+
+// keepNode: without training the argument itself is returned.
+func keepNode(p float64, training bool) (opdef.Node, error) {
+	if !training || p == 0 {
+		return opdef.Node{Skip: elements.GradOfOtherOp}, nil
+	}
+	return opdef.Node{}, nil
+}

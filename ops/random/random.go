@@ -1,0 +1,548 @@
+package random
+
+import (
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/creation"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+const uninitialised = "uninitialised memory"
+
+// randomOps draw random numbers or leave memory as it is: their results have a
+// shape and a dtype, not values. Dropout that drops nothing is compared.
+var randomOps = []*opdef.Entry{
+	unknown("empty", "empty", "(int[]... size, *, dtype? dtype=None"+creation.OptionParams, uninitialised,
+		creation.SizeCases, ofSize),
+	unknown("empty_like", "empty_like", "(Tensor self, *, dtype? dtype=None"+creation.OptionParams, uninitialised,
+		creation.LikeCases, ofLike),
+	unknown("new_empty", "Tensor.new_empty", "(Tensor self, int[]... size, *, dtype? dtype=None"+creation.OptionParams,
+		uninitialised,
+		creation.NewCases, ofNew),
+	unknown("empty_strided", "empty_strided", "(int[] size, int[] stride, *, dtype? dtype=None"+creation.OptionParams,
+		uninitialised,
+		func(*rand.Rand) []*stridedArgs {
+			return []*stridedArgs{{[]int{2, 3}, []int{1, 2}, nil}, {[]int{}, []int{}, nil}}
+		}, func(a *stridedArgs) ([]*tensor.Tensor, error) {
+			return ofStrided(a.Size, a.Stride, elements.OrElse(a.Dtype, tensor.DefaultDType))
+		}),
+	unknown("empty_permuted", "empty_permuted", "(int[] size, int[] physical_layout, *, dtype? dtype=None"+
+		creation.OptionParams,
+		uninitialised, func(*rand.Rand) []*permutedArgs {
+			return []*permutedArgs{{[]int{2, 3}, []int{1, 0}, nil}, {[]int{}, []int{}, nil}}
+		}, func(a *permutedArgs) ([]*tensor.Tensor, error) {
+			if _, err := opdef.Dims("physical_layout", a.PhysicalLayout, len(a.Size)); err != nil ||
+				len(a.PhysicalLayout) != len(a.Size) {
+				return nil, opdef.Refuse("physical_layout", "want each of %d dimensions once, got %v", len(a.Size),
+					a.PhysicalLayout)
+			}
+			return creation.Constant(a.Size, opdef.Int(0), elements.OrElse(a.Dtype, tensor.DefaultDType))
+		}),
+	unknown("new_empty_strided", "Tensor.new_empty_strided",
+		"(Tensor self, int[] size, int[] stride, *, dtype? dtype=None"+creation.OptionParams, uninitialised,
+		func(r *rand.Rand) []*newStridedArgs {
+			return []*newStridedArgs{{opdef.Gen{R: r}.Normal(tensor.Float64, 2), []int{2, 3}, []int{1, 2}, nil}}
+		}, func(a *newStridedArgs) ([]*tensor.Tensor, error) {
+			return ofStrided(a.Size, a.Stride, elements.OrElse(a.Dtype, a.Self.DType))
+		}),
+	unknown("rand", "rand", "(int[]... size, *, Generator? generator=None, dtype? dtype=None"+creation.OptionParams,
+		elements.DrawsRandomNumbers,
+		floatSizeCases, ofFloatSize),
+	unknown("randn", "randn", "(int[]... size, *, Generator? generator=None, dtype? dtype=None"+creation.OptionParams,
+		elements.DrawsRandomNumbers,
+		floatSizeCases, ofFloatSize),
+	unknown("rand_like", "rand_like", "(Tensor self, *, dtype? dtype=None"+creation.OptionParams,
+		elements.DrawsRandomNumbers, floatLikeCases,
+		ofFloatLike),
+	unknown("randn_like", "randn_like", "(Tensor self, *, dtype? dtype=None"+creation.OptionParams,
+		elements.DrawsRandomNumbers, floatLikeCases,
+		ofFloatLike),
+	unknown("randint.low", "randint", "(int low, int high, int[] size, *, Generator? generator=None, dtype? dtype=None"+
+		creation.OptionParams, elements.DrawsRandomNumbers,
+		func(*rand.Rand) []*randintArgs {
+			return []*randintArgs{{-3, 5, []int{2, 3}, nil}, {0, 2, []int{}, nil}}
+		}, randint),
+	unknown("randint", "randint", "(int high, int[] size, *, Generator? generator=None, dtype? dtype=None"+
+		creation.OptionParams,
+		elements.DrawsRandomNumbers,
+		func(*rand.Rand) []*randintHighArgs {
+			return []*randintHighArgs{{5, []int{2, 3}, nil}, {2, []int{0}, nil}}
+		},
+		func(a *randintHighArgs) ([]*tensor.Tensor, error) {
+			return randint(&randintArgs{0, a.High, a.Size, a.Dtype})
+		}),
+	unknown("randint_like.low", "randint_like", "(Tensor self, int low, int high, *, dtype? dtype=None"+
+		creation.OptionParams,
+		elements.DrawsRandomNumbers,
+		func(r *rand.Rand) []*randintLikeArgs {
+			return []*randintLikeArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), -3, 5, nil}}
+		}, randintLike),
+	unknown("randint_like", "randint_like", "(Tensor self, int high, *, dtype? dtype=None"+creation.OptionParams,
+		elements.DrawsRandomNumbers,
+		func(r *rand.Rand) []*randintLikeHighArgs {
+			return []*randintLikeHighArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), 5, nil}}
+		},
+		func(a *randintLikeHighArgs) ([]*tensor.Tensor, error) {
+			return randintLike(&randintLikeArgs{a.Self, 0, a.High, a.Dtype})
+		}),
+	unknown("randperm", "randperm", "(int n, *, Generator? generator=None, dtype dtype=int64"+creation.OptionParams,
+		elements.DrawsRandomNumbers,
+		func(*rand.Rand) []*randpermArgs { return []*randpermArgs{{5, tensor.Int64}, {0, tensor.Int64}} },
+		func(a *randpermArgs) ([]*tensor.Tensor, error) {
+			return creation.Constant([]int{a.N}, opdef.Int(0), a.Dtype)
+		}),
+	unknown("normal.size", "normal",
+		"(Scalar mean, Scalar std, int[] size, *, Generator? generator=None, dtype? dtype=None"+creation.OptionParams,
+		elements.DrawsRandomNumbers,
+		func(*rand.Rand) []*normalSizeArgs {
+			return []*normalSizeArgs{{opdef.Int(0), opdef.Int(1), []int{2, 3}, nil}}
+		},
+		func(a *normalSizeArgs) ([]*tensor.Tensor, error) {
+			return ofFloatSize(&creation.NewSizeArgs{Size: a.Size, Dtype: a.Dtype})
+		}),
+	unknown("normal", "normal", "(Tensor|Scalar mean, Tensor|Scalar std=1.0, *, Generator? generator=None) -> Tensor",
+		elements.DrawsRandomNumbers,
+		func(r *rand.Rand) []*normalArgs {
+			g := opdef.Gen{R: r}
+			return []*normalArgs{{g.Normal(tensor.Float32, 3), tensor.Wrap(1.0)},
+				{tensor.Wrap(0.0), g.Uniform(tensor.Float64, 1, 2, 3)}, {g.Normal(tensor.Float32, 2, 3),
+					g.Uniform(tensor.Float32, 1, 2, 3)}}
+		}, func(a *normalArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Mean, a.Std) }),
+	unknown("bernoulli", "bernoulli Tensor.bernoulli", "(Tensor self, *, Generator? generator=None) -> Tensor",
+		elements.DrawsRandomNumbers, probabilityCases,
+		func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
+			if !a.Self.DType.IsFloat() {
+				return nil, opdef.Refuse("self", "want floating probabilities, got %s", a.Self.DType)
+			}
+			for _, p := range tensor.Data[float64](a.Self) {
+				if !(p >= 0 && p <= 1) {
+					return nil, opdef.Refuse("self", "want probabilities from 0 to 1, got %v", p)
+				}
+			}
+			return ofLike(&creation.NewLikeArgs{Self: a.Self})
+		}),
+	unknown("bernoulli.p", "bernoulli Tensor.bernoulli",
+		"(Tensor self, float p, *, Generator? generator=None) -> Tensor", elements.DrawsRandomNumbers,
+		func(r *rand.Rand) []*bernoulliArgs {
+			return []*bernoulliArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), 0.5}}
+		},
+		func(a *bernoulliArgs) ([]*tensor.Tensor, error) {
+			if !(a.P >= 0 && a.P <= 1) {
+				return nil, opdef.Refuse("p", "want a probability from 0 to 1, got %v", a.P)
+			}
+			return ofLike(&creation.NewLikeArgs{Self: a.Self})
+		}),
+	gumbelSoftmax,
+	unknown("poisson", "poisson Tensor.poisson", "(Tensor self, *, Generator? generator=None) -> Tensor",
+		elements.DrawsRandomNumbers,
+		probabilityCases,
+		func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return ofLike(&creation.NewLikeArgs{Self: a.Self}) }),
+	unknown("binomial", "binomial", "(Tensor count, Tensor prob, *, Generator? generator=None) -> Tensor",
+		elements.DrawsRandomNumbers,
+		func(r *rand.Rand) []*binomialArgs {
+			g := opdef.Gen{R: r}
+			return []*binomialArgs{{g.Uniform(tensor.Float32, 1, 9, 3), g.Uniform(tensor.Float32, 0, 1, 3)}}
+		}, func(a *binomialArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Count, a.Prob) }),
+	unknown("multinomial", "multinomial Tensor.multinomial",
+		"(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
+		elements.DrawsRandomNumbers,
+		func(r *rand.Rand) []*multinomialArgs {
+			g := opdef.Gen{R: r}
+			return []*multinomialArgs{{g.Uniform(tensor.Float32, 0.1, 1, 5), 3, false},
+				{g.Uniform(tensor.Float64, 0.1, 1, 2, 4), 7, true}}
+		}, multinomial),
+	filler("uniform_", "Tensor.uniform_",
+		"(Tensor self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor",
+		func(a *uniformArgs) (*tensor.Tensor, error) {
+			if !(a.From <= a.To) {
+				return nil, opdef.Refuse("to", "want at least %v, got %v", a.From, a.To)
+			}
+			return a.Self, floats(a.Self)
+		}, func(t *tensor.Tensor) *uniformArgs { return &uniformArgs{t, 0, 1} }),
+	filler("normal_", "Tensor.normal_",
+		"(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor",
+		func(a *normalInPlaceArgs) (*tensor.Tensor, error) {
+			if !(a.Std >= 0) {
+				return nil, opdef.Refuse("std", "must not be negative, got %v", a.Std)
+			}
+			return a.Self, floats(a.Self)
+		}, func(t *tensor.Tensor) *normalInPlaceArgs { return &normalInPlaceArgs{t, 0, 1} }),
+	filler("random_", "Tensor.random_",
+		"(Tensor self, any from=0, any to=None, *, Generator? generator=None) -> Tensor",
+		func(a *randomInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
+		func(t *tensor.Tensor) *randomInPlaceArgs { return &randomInPlaceArgs{t, int64(0), nil} }),
+	filler("bernoulli_", "Tensor.bernoulli_",
+		"(Tensor self, Tensor|Scalar p=0.5, *, Generator? generator=None) -> Tensor",
+		func(a *bernoulliInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
+		func(t *tensor.Tensor) *bernoulliInPlaceArgs { return &bernoulliInPlaceArgs{t, tensor.Wrap(0.5)} }),
+	oneParameter("exponential_", "lambd=1.0", "lambd"), oneParameter("geometric_", "p", "p"),
+	twoParameters("log_normal_",
+		"(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor"),
+	filler("cauchy_", "Tensor.cauchy_",
+		"(Tensor self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor",
+		func(a *cauchyArgs) (*tensor.Tensor, error) { return a.Self, floats(a.Self) },
+		func(t *tensor.Tensor) *cauchyArgs { return &cauchyArgs{t, 0, 1} }),
+	initialiser("uniform_", "ignored a=0.0, ignored b=1.0"),
+	initialiser("normal_", "ignored mean=0.0, ignored std=1.0"),
+	initialiser("trunc_normal_", "ignored mean=0.0, ignored std=1.0, ignored a=-2.0, ignored b=2.0"),
+	initialiser("xavier_uniform_", "ignored gain=1.0"), initialiser("xavier_normal_", "ignored gain=1.0"),
+	initialiser("kaiming_uniform_", "ignored a=0, ignored mode=None, ignored nonlinearity=None"),
+	initialiser("kaiming_normal_", "ignored a=0, ignored mode=None, ignored nonlinearity=None"),
+	initialiser("orthogonal_", "ignored gain=1"), initialiser("sparse_", "ignored sparsity=None, ignored std=0.01"),
+	dropout("dropout", "F.dropout", "float p=0.5, bool training=True, bool inplace=False"),
+	dropout("alpha_dropout", "F.alpha_dropout", "float p=0.5, bool training=False, bool inplace=False"),
+	dropout("feature_alpha_dropout", "F.feature_alpha_dropout", "float p=0.5, bool training=False, bool inplace=False"),
+	dropout("dropout1d", "F.dropout1d", "float p=0.5, bool training=True, bool inplace=False"),
+	dropout("dropout2d", "F.dropout2d", "float p=0.5, bool training=True, bool inplace=False"),
+	dropout("dropout3d", "F.dropout3d", "float p=0.5, bool training=True, bool inplace=False"),
+	nativeDropout("dropout.native", "dropout dropout_"),
+	nativeDropout("feature_dropout", "feature_dropout feature_dropout_"),
+	dropoutWithMask,
+	nativeDropout("alpha_dropout.native", "alpha_dropout alpha_dropout_"), nativeDropout("feature_alpha_dropout.native",
+		"feature_alpha_dropout feature_alpha_dropout_"),
+}
+
+type stridedArgs struct {
+	Size, Stride []int
+	Dtype        *tensor.DType
+}
+
+type permutedArgs struct {
+	Size, PhysicalLayout []int
+	Dtype                *tensor.DType
+}
+
+type newStridedArgs struct {
+	Self         *tensor.Tensor
+	Size, Stride []int
+	Dtype        *tensor.DType
+}
+
+type randintArgs struct {
+	Low, High int
+	Size      []int
+	Dtype     *tensor.DType
+}
+
+type randintHighArgs struct {
+	High  int
+	Size  []int
+	Dtype *tensor.DType
+}
+
+type randintLikeArgs struct {
+	Self      *tensor.Tensor
+	Low, High int
+	Dtype     *tensor.DType
+}
+
+type randintLikeHighArgs struct {
+	Self  *tensor.Tensor
+	High  int
+	Dtype *tensor.DType
+}
+
+type randpermArgs struct {
+	N     int
+	Dtype tensor.DType
+}
+
+type normalSizeArgs struct {
+	Mean, Std opdef.Scalar
+	Size      []int
+	Dtype     *tensor.DType
+}
+
+type normalArgs struct{ Mean, Std *tensor.Tensor }
+
+type bernoulliArgs struct {
+	Self *tensor.Tensor
+	P    float64
+}
+
+type binomialArgs struct{ Count, Prob *tensor.Tensor }
+
+type multinomialArgs struct {
+	Self        *tensor.Tensor
+	NumSamples  int
+	Replacement bool
+}
+
+type uniformArgs struct {
+	Self     *tensor.Tensor
+	From, To float64
+}
+
+type normalInPlaceArgs struct {
+	Self      *tensor.Tensor
+	Mean, Std float64
+}
+
+type randomInPlaceArgs struct {
+	Self     *tensor.Tensor
+	From, To value.Value
+}
+
+type bernoulliInPlaceArgs struct{ Self, P *tensor.Tensor }
+
+type cauchyArgs struct {
+	Self          *tensor.Tensor
+	Median, Sigma float64
+}
+
+type gumbelArgs struct {
+	Logits *tensor.Tensor
+	Tau    float64
+	Hard   bool
+	Eps    float64
+	Dim    int
+}
+
+// gumbelSoftmax draws its noise in the call.
+var gumbelSoftmax = opdef.Op[gumbelArgs]{
+	Schema: "gumbel_softmax(Tensor logits, float tau=1.0, bool hard=False, float eps=1e-10, int dim=-1) -> Tensor",
+	Names:  "F.gumbel_softmax",
+	Doc: opdef.Doc{Summary: "Softmax of logits with random noise; one of each row when hard",
+		Notes: "Only shape and dtype are determined.", Source: "torch.nn.functional.gumbel_softmax"},
+	Random: elements.DrawsRandomNumbers, Trivial: true, Error: elements.ExactError,
+	NoGrad: "drawn with the result's noise",
+	Kernel: func(a *gumbelArgs) ([]*tensor.Tensor, error) {
+		if !a.Logits.DType.IsFloat() {
+			return nil, opdef.Refuse("logits", "want a floating dtype, got %s", a.Logits.DType)
+		}
+		if _, err := opdef.Dim("dim", a.Dim, a.Logits.Dim()); err != nil {
+			return nil, err
+		}
+		return creation.Constant(a.Logits.Shape, opdef.Int(0), a.Logits.DType)
+	},
+	Cases: func(r *rand.Rand) []*gumbelArgs {
+		return []*gumbelArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), 1, false, 1e-10, -1}}
+	},
+}.Entry()
+
+// unknown declares an op whose values are not determined; kernel gives a tensor
+// of the right shape and dtype.
+func unknown[A any](name, names, params, why string, cases func(*rand.Rand) []*A, kernel func(*A) ([]*tensor.Tensor,
+	error)) *opdef.Entry {
+	summary := "Random numbers"
+	if why == uninitialised {
+		summary = "Memory as it is"
+	}
+	return opdef.Op[A]{
+		Schema: name + params, Names: names, Random: why, Trivial: true, Error: elements.ExactError,
+		NoGrad: elements.NoDifferentiableArgument,
+		Doc:    opdef.Doc{Summary: summary, Notes: "Only shape and dtype are determined.", Source: "torch." + name},
+		Kernel: kernel, Cases: cases, Exempt: creation.FixedDType,
+	}.Entry()
+}
+
+func ofSize(a *creation.NewSizeArgs) ([]*tensor.Tensor, error) {
+	return creation.Constant(a.Size, opdef.Int(0), elements.OrElse(a.Dtype, tensor.DefaultDType))
+}
+
+func ofLike(a *creation.NewLikeArgs) ([]*tensor.Tensor, error) {
+	return creation.Constant(a.Self.Shape, opdef.Int(0), elements.OrElse(a.Dtype, a.Self.DType))
+}
+
+func ofNew(a *creation.NewArgs) ([]*tensor.Tensor, error) {
+	return creation.Constant(a.Size, opdef.Int(0), elements.OrElse(a.Dtype, a.Self.DType))
+}
+
+func ofFloatSize(a *creation.NewSizeArgs) ([]*tensor.Tensor, error) {
+	if dt := elements.OrElse(a.Dtype, tensor.DefaultDType); dt.Kind() < tensor.KindFloat {
+		return nil, opdef.Refuse("dtype", "want a floating dtype, got %s", dt)
+	}
+	return ofSize(a)
+}
+
+func ofFloatLike(a *creation.NewLikeArgs) ([]*tensor.Tensor, error) {
+	if dt := elements.OrElse(a.Dtype, a.Self.DType); dt.Kind() < tensor.KindFloat {
+		return nil, opdef.Refuse("dtype", "want a floating dtype, got %s", dt)
+	}
+	return ofLike(a)
+}
+
+// ofStrided has the elements, not the strides, that torch gives.
+func ofStrided(size, stride []int, dt tensor.DType) ([]*tensor.Tensor, error) {
+	if len(size) != len(stride) {
+		return nil, opdef.Refuse("stride", "want %d strides, got %d", len(size), len(stride))
+	}
+	for _, s := range stride {
+		if s < 0 {
+			return nil, opdef.Refuse("stride", "must not be negative, got %d", s)
+		}
+	}
+	return creation.Constant(size, opdef.Int(0), dt)
+}
+
+// ofBroadcast has the shape of two broadcast tensors and the dtype of the
+// first that is no number.
+func ofBroadcast(x, y *tensor.Tensor) ([]*tensor.Tensor, error) {
+	_, shape, err := opdef.BroadcastAll(x, y)
+	if err != nil {
+		return nil, err
+	}
+	dt := x.DType
+	if x.Wrapped {
+		dt = y.DType
+	}
+	if x.Wrapped && y.Wrapped {
+		dt = tensor.DefaultDType
+	}
+	return creation.Constant(shape, opdef.Int(0), dt)
+}
+
+func floats(t *tensor.Tensor) error {
+	if t.DType.Kind() < tensor.KindFloat {
+		return opdef.Refuse("self", "want a floating dtype, got %s", t.DType)
+	}
+	return nil
+}
+
+func floatSizeCases(*rand.Rand) []*creation.NewSizeArgs {
+	bf := tensor.BFloat16
+	return []*creation.NewSizeArgs{{Size: []int{2, 3}, Dtype: nil}, {Size: []int{}, Dtype: nil},
+		{Size: []int{0, 2}, Dtype: nil}, {Size: []int{4}, Dtype: &bf}}
+}
+
+func floatLikeCases(r *rand.Rand) []*creation.NewLikeArgs {
+	g := opdef.Gen{R: r}
+	return []*creation.NewLikeArgs{{Self: g.Normal(tensor.Float32, 2, 3), Dtype: nil}, {Self: g.Normal(tensor.BFloat16),
+		Dtype: nil},
+		{Self: g.Normal(tensor.Float64, 0, 2), Dtype: nil}}
+}
+
+func probabilityCases(r *rand.Rand) []*opdef.UnaryArgs {
+	g := opdef.Gen{R: r}
+	return []*opdef.UnaryArgs{{Self: g.Uniform(tensor.Float32, 0, 1, 2, 3)}, {Self: g.Uniform(tensor.Float64, 0, 1)},
+		{Self: g.Uniform(tensor.Float32, 0, 1, 0)}}
+}
+
+func randint(a *randintArgs) ([]*tensor.Tensor, error) {
+	if a.Low >= a.High {
+		return nil, opdef.Refuse("high", "want more than %d, got %d", a.Low, a.High)
+	}
+	return creation.Constant(a.Size, opdef.Int(0), elements.OrElse(a.Dtype, tensor.Int64))
+}
+
+func randintLike(a *randintLikeArgs) ([]*tensor.Tensor, error) {
+	if a.Low >= a.High {
+		return nil, opdef.Refuse("high", "want more than %d, got %d", a.Low, a.High)
+	}
+	return ofLike(&creation.NewLikeArgs{Self: a.Self, Dtype: a.Dtype})
+}
+
+func multinomial(a *multinomialArgs) ([]*tensor.Tensor, error) {
+	p, n := a.Self, a.Self.Dim()
+	switch {
+	case n != 1 && n != 2:
+		return nil, opdef.Refuse("self", "want 1 or 2 dims, got shape %s", tensor.ShapeString(p.Shape))
+	case !p.DType.IsFloat():
+		return nil, opdef.Refuse("self", "want floating probabilities, got %s", p.DType)
+	case a.NumSamples <= 0:
+		return nil, opdef.Refuse("num_samples", "want at least 1, got %d", a.NumSamples)
+	case !a.Replacement && a.NumSamples > p.Shape[n-1]:
+		return nil, opdef.Refuse("num_samples", "want at most the %d categories without replacement, got %d",
+			p.Shape[n-1], a.NumSamples)
+	}
+	for i, sum := 0, 0.0; i < p.Numel(); i++ {
+		v := tensor.At[float64](p, i)
+		if !(v >= 0) || !elements.IsFinite(v) {
+			return nil, opdef.Refuse("self", "want probabilities of 0 or more, got %v", v)
+		}
+		sum += v
+		if (i+1)%p.Shape[n-1] == 0 {
+			if sum == 0 {
+				return nil, opdef.Refuse("self", "the probabilities of a row add up to 0")
+			}
+			sum = 0
+		}
+	}
+	return creation.Constant(append(append([]int{}, p.Shape[:n-1]...), a.NumSamples), opdef.Int(0), tensor.Int64)
+}
+
+// filler declares a method that fills its tensor with random numbers.
+func filler[A any](
+	name, names, params string, self func(*A) (*tensor.Tensor, error), of func(*tensor.Tensor) *A,
+) *opdef.Entry {
+	return opdef.Op[A]{
+		Schema: name + params, Names: names, InPlace: true, Random: elements.DrawsRandomNumbers, Trivial: true,
+		Error:  elements.ExactError,
+		NoGrad: elements.NoDifferentiableArgument,
+		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers",
+			Notes: "Only shape and dtype are determined.", Source: "torch.Tensor." + name},
+		Kernel: func(a *A) ([]*tensor.Tensor, error) {
+			t, err := self(a)
+			if err != nil {
+				return nil, err
+			}
+			return creation.Constant(t.Shape, opdef.Int(0), t.DType)
+		},
+		Cases: func(r *rand.Rand) []*A {
+			var cs []*A
+			for _, c := range floatLikeCases(r) {
+				cs = append(cs, of(c.Self))
+			}
+			return cs
+		},
+	}.Entry()
+}
+
+type lambdArgs struct {
+	Self  *tensor.Tensor
+	Lambd float64
+}
+
+type pArgs struct {
+	Self *tensor.Tensor
+	P    float64
+}
+
+func oneParameter(name, param, arg string) *opdef.Entry {
+	params := "(Tensor self, float " + param + ", *, Generator? generator=None) -> Tensor"
+	if arg == "p" {
+		return filler(name, "Tensor."+name, params, func(a *pArgs) (*tensor.Tensor, error) {
+			if !(a.P > 0 && a.P < 1) {
+				return nil, opdef.Refuse("p", "want a probability between 0 and 1, got %v", a.P)
+			}
+			return a.Self, nil
+		}, func(t *tensor.Tensor) *pArgs { return &pArgs{t, 0.5} })
+	}
+	return filler(name, "Tensor."+name, params, func(a *lambdArgs) (*tensor.Tensor, error) {
+		if !(a.Lambd > 0) {
+			return nil, opdef.Refuse("lambd", "want more than 0, got %v", a.Lambd)
+		}
+		return a.Self, floats(a.Self)
+	}, func(t *tensor.Tensor) *lambdArgs { return &lambdArgs{t, 1} })
+}
+
+func twoParameters(name, params string) *opdef.Entry {
+	return filler(name, "Tensor."+name, params, func(a *normalInPlaceArgs) (*tensor.Tensor, error) {
+		if !(a.Std > 0) {
+			return nil, opdef.Refuse("std", "want more than 0, got %v", a.Std)
+		}
+		return a.Self, floats(a.Self)
+	}, func(t *tensor.Tensor) *normalInPlaceArgs { return &normalInPlaceArgs{t, 1, 2} })
+}
+
+type initArgs struct{ Tensor *tensor.Tensor }
+
+// initialiser declares a random function of torch.nn.init.
+func initialiser(name, params string) *opdef.Entry {
+	return opdef.Op[initArgs]{
+		Schema: "init_" + name + "(Tensor tensor, " + params + ", ignored generator=None) -> Tensor",
+		Names:  "nn.init." + name, InPlace: true,
+		Random: elements.DrawsRandomNumbers, Trivial: true, Error: elements.ExactError, NoGrad: "run without gradients",
+		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers", Notes: "Only shape and dtype are determined.",
+			Source: "torch.nn.init." + name},
+		Kernel: func(a *initArgs) ([]*tensor.Tensor, error) {
+			return creation.Constant(a.Tensor.Shape, opdef.Int(0), a.Tensor.DType)
+		},
+		Cases: func(r *rand.Rand) []*initArgs {
+			return []*initArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3)}}
+		},
+	}.Entry()
+}

@@ -1,0 +1,9 @@
+// Package recurrent declares recurrent networks and their cells.
+package recurrent
+
+import "github.com/optool/optool/opdef"
+
+// Table lists the operators of this package.
+func Table() []*opdef.Entry {
+	return recurrentOps
+}

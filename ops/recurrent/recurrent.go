@@ -1,0 +1,326 @@
+package recurrent
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// recurrentOps are recurrent networks and their cells.
+var recurrentOps = slices.Concat(
+	[]*opdef.Entry{lstmOp, lstmPackedOp, lstmCellOp},
+	recurrentOf("gru", kernel.GRUCell, gruDoc),
+	recurrentOf("rnn_tanh", kernel.TanhCell, rnnDoc("tanh(a)")),
+	recurrentOf("rnn_relu", kernel.ReLUCell, rnnDoc("max(a, 0)")),
+)
+
+var (
+	lstmDoc = opdef.Doc{Summary: "Long short-term memory",
+		Formula: "c' = sigmoid(f)*c + sigmoid(i)*tanh(g), h' = sigmoid(o)*tanh(c'), with i, f, g, o the parts of " +
+			"W_ih x + b_ih + W_hh h + b_hh",
+		Notes: recurrentNotes + " Weights W_hr project h'.", Source: "torch.nn.LSTM"}
+	gruDoc = opdef.Doc{Summary: "Gated recurrent unit",
+		Formula: "h' = (1-z)*n + z*h, with r and z the sigmoids of the parts of W_ih x + b_ih + W_hh h + b_hh and n " +
+			"= tanh(W_in x + b_in + r*(W_hn h + b_hn))",
+		Notes: recurrentNotes, Source: "torch.nn.GRU"}
+)
+
+const recurrentNotes = "input is (T, N, I), or (N, T, I) if batch_first; packed data is (elements, I) with the " +
+	"number of sequences of each step. States are (layers*directions, N, H). Values of a network that drops out " +
+	"between layers are not compared."
+
+func rnnDoc(h string) opdef.Doc {
+	return opdef.Doc{Summary: "Elman's recurrent network", Formula: "h' = " + h +
+		", with a = W_ih x + b_ih + W_hh h + b_hh", Notes: recurrentNotes, Source: "torch.nn.RNN"}
+}
+
+type (
+	lstmArgs struct {
+		Input                            *tensor.Tensor
+		Hx, Params                       []*tensor.Tensor
+		HasBiases                        bool
+		NumLayers                        int
+		Dropout                          float64
+		Train, Bidirectional, BatchFirst bool
+	}
+	lstmPackedArgs struct {
+		Data, BatchSizes     *tensor.Tensor
+		Hx, Params           []*tensor.Tensor
+		HasBiases            bool
+		NumLayers            int
+		Dropout              float64
+		Train, Bidirectional bool
+	}
+	lstmCellArgs struct {
+		Input              *tensor.Tensor
+		Hx                 []*tensor.Tensor
+		WIh, WHh, BIh, BHh *tensor.Tensor
+	}
+	recurrentArgs struct {
+		Input, Hx                        *tensor.Tensor
+		Params                           []*tensor.Tensor
+		HasBiases                        bool
+		NumLayers                        int
+		Dropout                          float64
+		Train, Bidirectional, BatchFirst bool
+	}
+	recurrentPackedArgs struct {
+		Data, BatchSizes, Hx *tensor.Tensor
+		Params               []*tensor.Tensor
+		HasBiases            bool
+		NumLayers            int
+		Dropout              float64
+		Train, Bidirectional bool
+	}
+	recurrentCellArgs struct {
+		Input, Hx, WIh, WHh, BIh, BHh *tensor.Tensor
+	}
+)
+
+const (
+	networkParams = "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional"
+	cellParams    = "Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None"
+)
+
+var lstmOp = recurrentOp(opdef.Op[lstmArgs]{
+	Schema: "lstm(Tensor input, Tensor[] hx, " + networkParams + ", bool batch_first) -> (Tensor, Tensor, Tensor)",
+	Names:  "lstm", Doc: lstmDoc,
+	Cases: func(r *rand.Rand) (cs []*lstmArgs) {
+		networkCases(r, kernel.LSTMCell, func(c networkCase) {
+			cs = append(cs, &lstmArgs{c.input, c.hx, c.params, c.biases, c.layers, 0, true, c.bidirectional,
+				c.batchFirst})
+		})
+		return cs
+	},
+}, func(a *lstmArgs) (*network, error) {
+	n := &network{cell: kernel.LSTMCell, arg: "input", hx: a.Hx, hxList: true, params: a.Params, biases: a.HasBiases,
+		layers: a.NumLayers, bidirectional: a.Bidirectional, batchFirst: a.BatchFirst, drops: a.Train &&
+			a.Dropout > 0 && a.NumLayers > 1}
+	return n, n.sequence(a.Input)
+})
+
+var lstmPackedOp = recurrentOp(opdef.Op[lstmPackedArgs]{
+	Schema: "lstm.packed(Tensor data, Tensor batch_sizes, Tensor[] hx, " + networkParams +
+		") -> (Tensor, Tensor, Tensor)", Names: "lstm", Doc: lstmDoc,
+	Cases: func(r *rand.Rand) (cs []*lstmPackedArgs) {
+		packedCases(r, kernel.LSTMCell, func(c networkCase, sizes *tensor.Tensor) {
+			cs = append(cs, &lstmPackedArgs{c.input, sizes, c.hx, c.params, c.biases, c.layers, 0, false,
+				c.bidirectional})
+		})
+		return cs
+	},
+}, func(a *lstmPackedArgs) (*network, error) {
+	n := &network{cell: kernel.LSTMCell, arg: "data", hx: a.Hx, hxList: true, params: a.Params, biases: a.HasBiases,
+		layers: a.NumLayers, bidirectional: a.Bidirectional, drops: a.Train && a.Dropout > 0 && a.NumLayers > 1}
+	return n, n.packed(a.Data, a.BatchSizes)
+})
+
+var lstmCellOp = recurrentOp(opdef.Op[lstmCellArgs]{
+	Schema: "lstm_cell(Tensor input, Tensor[] hx, " + cellParams + ") -> (Tensor, Tensor)", Names: "lstm_cell",
+	Doc: lstmDoc,
+	Cases: func(r *rand.Rand) (cs []*lstmCellArgs) {
+		cellCases(r, kernel.LSTMCell, func(x *tensor.Tensor, hx []*tensor.Tensor, w [4]*tensor.Tensor) {
+			cs = append(cs, &lstmCellArgs{x, hx, w[0], w[1], w[2], w[3]})
+		})
+		return cs
+	},
+}, func(a *lstmCellArgs) (*network, error) {
+	n := &network{cell: kernel.LSTMCell, hx: a.Hx, hxList: true}
+	return n, n.single(a.Input, a.WIh, a.WHh, a.BIh, a.BHh)
+})
+
+// recurrentOf declares the three forms of a network whose state is one tensor.
+func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
+	return []*opdef.Entry{
+		recurrentOp(opdef.Op[recurrentArgs]{
+			Schema: name + "(Tensor input, Tensor hx, " + networkParams + ", bool batch_first) -> (Tensor, Tensor)",
+			Names:  name, Doc: doc,
+			Cases: func(r *rand.Rand) (cs []*recurrentArgs) {
+				networkCases(r, cell, func(c networkCase) {
+					cs = append(cs, &recurrentArgs{c.input, c.hx[0], c.params, c.biases, c.layers, 0, true,
+						c.bidirectional, c.batchFirst})
+				})
+				return cs
+			},
+		}, func(a *recurrentArgs) (*network, error) {
+			n := &network{cell: cell, arg: "input", hx: []*tensor.Tensor{a.Hx}, params: a.Params, biases: a.HasBiases,
+				layers: a.NumLayers, bidirectional: a.Bidirectional, batchFirst: a.BatchFirst, drops: a.Train &&
+					a.Dropout > 0 && a.NumLayers > 1}
+			return n, n.sequence(a.Input)
+		}),
+		recurrentOp(opdef.Op[recurrentPackedArgs]{
+			Schema: name + ".packed(Tensor data, Tensor batch_sizes, Tensor hx, " + networkParams +
+				") -> (Tensor, Tensor)", Names: name, Doc: doc,
+			Cases: func(r *rand.Rand) (cs []*recurrentPackedArgs) {
+				packedCases(r, cell, func(c networkCase, sizes *tensor.Tensor) {
+					cs = append(cs, &recurrentPackedArgs{c.input, sizes, c.hx[0], c.params, c.biases, c.layers, 0,
+						false, c.bidirectional})
+				})
+				return cs
+			},
+		}, func(a *recurrentPackedArgs) (*network, error) {
+			n := &network{cell: cell, arg: "data", hx: []*tensor.Tensor{a.Hx}, params: a.Params, biases: a.HasBiases,
+				layers: a.NumLayers, bidirectional: a.Bidirectional, drops: a.Train && a.Dropout > 0 && a.NumLayers > 1}
+			return n, n.packed(a.Data, a.BatchSizes)
+		}),
+		recurrentOp(opdef.Op[recurrentCellArgs]{
+			Schema: name + "_cell(Tensor input, Tensor hx, " + cellParams + ") -> Tensor", Names: name + "_cell",
+			Doc: doc,
+			Cases: func(r *rand.Rand) (cs []*recurrentCellArgs) {
+				cellCases(r, cell, func(x *tensor.Tensor, hx []*tensor.Tensor, w [4]*tensor.Tensor) {
+					cs = append(cs, &recurrentCellArgs{x, hx[0], w[0], w[1], w[2], w[3]})
+				})
+				return cs
+			},
+		}, func(a *recurrentCellArgs) (*network, error) {
+			n := &network{cell: cell, hx: []*tensor.Tensor{a.Hx}}
+			return n, n.single(a.Input, a.WIh, a.WHh, a.BIh, a.BHh)
+		}),
+	}
+}
+
+// recurrentOp completes the declaration of a network.
+func recurrentOp[A any](o opdef.Op[A], call func(*A) (*network, error)) *opdef.Entry {
+	o.Error = opdef.Error{Class: opdef.Normwise, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Normwise,
+		ULPs: 4, Coarse: true}}
+	o.Autocast = opdef.AutocastLower
+	o.RandomIf = func(a *A) string {
+		if n, err := call(a); err == nil && n.drops {
+			return "draws random numbers"
+		}
+		return ""
+	}
+	// In 16 bits the rounding of states and gates at each step outweighs that of sums.
+	terms := func(sum func(n *network) int) func(a *A) int {
+		return func(a *A) int {
+			n, err := call(a)
+			if err != nil {
+				return 1
+			}
+			steps := len(n.batch) * n.layers
+			return steps + elements.ErrorTerms(n.x.DType, sum(n)) - 1
+		}
+	}
+	o.Terms = terms(func(n *network) int { return n.x.Shape[n.x.Dim()-1] + n.out() })
+	o.GradTerms = terms(func(n *network) int { return n.rows() + n.cell.Gates()*n.hidden() })
+	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return n.results(), nil
+	}
+	o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		return n.grads(g), nil
+	}
+	scaled := func(t *tensor.Tensor, s float64) *tensor.Tensor {
+		return tensor.Full(tensor.Float64, t.Shape, s*opdef.MaxAbs(t))
+	}
+	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+		s := 1.0
+		if n, err := call(a); err == nil {
+			s = n.reach()
+		}
+		ts := make([]*tensor.Tensor, len(outs))
+		for i, t := range outs {
+			ts[i] = scaled(t, s)
+		}
+		return ts
+	}
+	o.GradScale = func(a *A, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+		n, err := call(a)
+		if err != nil {
+			return nil, err
+		}
+		s, k := opdef.Grads{}, n.reach()
+		for name, ts := range gr {
+			for _, t := range ts {
+				s[name] = append(s[name], scaled(t, k))
+			}
+		}
+		return s, nil
+	}
+	return o.Entry()
+}
+
+// A networkCase is the arguments of a network.
+type networkCase struct {
+	input                     *tensor.Tensor
+	hx, params                []*tensor.Tensor
+	biases                    bool
+	layers                    int
+	bidirectional, batchFirst bool
+}
+
+// newNetwork draws states and parameters of a network for n sequences.
+func newNetwork(g opdef.Gen, dt tensor.DType, cell kernel.Cell, n, in, hidden, out, layers, dirs int,
+	biases bool) networkCase {
+	c := networkCase{biases: biases, layers: layers, bidirectional: dirs == 2}
+	draw := func(shape ...int) *tensor.Tensor { return g.Uniform(dt, -0.7, 0.7, shape...) }
+	c.hx = []*tensor.Tensor{draw(layers*dirs, n, out)}
+	if cell == kernel.LSTMCell {
+		c.hx = append(c.hx, draw(layers*dirs, n, hidden))
+	}
+	width := cell.Gates() * hidden
+	for range layers {
+		for range dirs {
+			c.params = append(c.params, draw(width, in), draw(width, out))
+			if biases {
+				c.params = append(c.params, draw(width), draw(width))
+			}
+			if out != hidden {
+				c.params = append(c.params, draw(out, hidden))
+			}
+		}
+		in = out * dirs
+	}
+	return c
+}
+
+func networkCases(r *rand.Rand, cell kernel.Cell, add func(networkCase)) {
+	g := opdef.Gen{R: r}
+	for i, dt := range []tensor.DType{tensor.Float64, tensor.Float64, tensor.Float32, tensor.BFloat16} {
+		c := newNetwork(g, dt, cell, 2, 3, 4, 4, 1+i%2, 1+i%2, i != 2)
+		if c.batchFirst = i == 1; c.batchFirst {
+			c.input = g.Normal(dt, 2, 3, 3)
+		} else {
+			c.input = g.Normal(dt, 3, 2, 3)
+		}
+		add(c)
+	}
+	if cell == kernel.LSTMCell {
+		c := newNetwork(g, tensor.Float64, cell, 2, 3, 4, 2, 2, 1, true)
+		c.input = opdef.NonContiguous(g.Normal(tensor.Float64, 3, 2, 3))
+		add(c)
+	}
+}
+
+func packedCases(r *rand.Rand, cell kernel.Cell, add func(c networkCase, sizes *tensor.Tensor)) {
+	g := opdef.Gen{R: r}
+	for i, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
+		c := newNetwork(g, dt, cell, 3, 3, 2, 2, 1+i, 2-i, true)
+		c.input = g.Normal(dt, 6, 3)
+		add(c, tensor.New(tensor.Int64, []int{3}, []int64{3, 2, 1}))
+	}
+}
+
+func cellCases(r *rand.Rand, cell kernel.Cell, add func(x *tensor.Tensor, hx []*tensor.Tensor, w [4]*tensor.Tensor)) {
+	g := opdef.Gen{R: r}
+	for i, dt := range []tensor.DType{tensor.Float64, tensor.Float64, tensor.Float32, tensor.BFloat16} {
+		c := newNetwork(g, dt, cell, 2, 3, 4, 4, 1, 1, i != 1)
+		for k := range c.hx {
+			c.hx[k] = g.Uniform(dt, -0.7, 0.7, 2, 4)
+		}
+		var w [4]*tensor.Tensor
+		copy(w[:], c.params)
+		add(g.Normal(dt, 2, 3), c.hx, w)
+	}
+}

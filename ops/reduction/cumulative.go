@@ -1,0 +1,376 @@
+package reduction
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// cumulativeOps are running results along a dimension.
+var cumulativeOps = []*opdef.Entry{
+	opdef.Op[CumulativeArgs]{
+		Schema: "cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", InPlace: true,
+		Doc: opdef.Doc{Summary: "Running sum along a dimension", Notes: "Integers and bool give int64.",
+			Source: "torch.cumsum"},
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    (*CumulativeArgs).terms,
+		Kernel: func(a *CumulativeArgs) ([]*tensor.Tensor, error) {
+			return a.running(RunningSum[float64], RunningSum[int64], RunningSum[complex128])
+		},
+		Grad: func(a *CumulativeArgs, g *opdef.Grad) (opdef.Grads, error) {
+			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+			if err != nil {
+				return nil, err
+			}
+			if g.Outs[0].DType.IsComplex() {
+				return elements.GradOf("self", opdef.AlongDim(g.Outs[0].DType, g.Out[0], dim, SuffixSum[complex128])),
+					nil
+			}
+			return elements.GradOf("self", opdef.AlongDim(g.Outs[0].DType, g.Out[0], dim, SuffixSum[float64])), nil
+		},
+		Cases: cumulativeCases,
+	}.Entry(),
+	opdef.Op[CumulativeArgs]{
+		Schema: "cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", InPlace: true,
+		Doc: opdef.Doc{Summary: "Running product along a dimension", Notes: "Integers and bool give int64.",
+			Source: "torch.cumprod"},
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3}},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    (*CumulativeArgs).terms,
+		Kernel: func(a *CumulativeArgs) ([]*tensor.Tensor, error) {
+			return a.running(runningProduct[float64], runningProduct[int64], runningProduct[complex128])
+		},
+		Grad: func(a *CumulativeArgs, g *opdef.Grad) (opdef.Grads, error) {
+			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+			if err != nil {
+				return nil, err
+			}
+			if dt := g.Outs[0].DType; dt.IsComplex() {
+				return elements.GradOf("self", opdef.AlongDimN(dt, dim, func(s [][]complex128, dst []complex128) {
+					for i, x := range s[0] {
+						s[0][i] = cmplx.Conj(x)
+					}
+					runningProductGrad(s[0], s[1], dst)
+				}, a.Self, g.Out[0])), nil
+			}
+			return elements.GradOf("self", opdef.AlongDimN(g.Outs[0].DType, dim, func(s [][]float64, dst []float64) {
+				runningProductGrad(s[0], s[1], dst)
+			}, a.Self, g.Out[0])), nil
+		},
+		Cases: func(r *rand.Rand) []*CumulativeArgs {
+			zero := tensor.New(tensor.Float64, []int{2, 4}, []float64{1, 0, 2, 3, 4, -1, 0, 6}).Rounded()
+			zero.RequiresGrad = true
+			return append(cumulativeCases(r), &CumulativeArgs{Self: zero, Dim: 1})
+		},
+	}.Entry(),
+	runningExtremum("cummax", "Running maximum along a dimension and its indices", false),
+	runningExtremum("cummin", "Running minimum along a dimension and its indices", true),
+	opdef.Op[dimArgs]{
+		Schema: "logcumsumexp(Tensor self, int dim) -> Tensor",
+		Doc: opdef.Doc{Summary: "Logarithm of the running sum of exponentials",
+			Notes: "torch takes complex numbers from 2.0 on.", Source: "torch.logcumsumexp"},
+		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
+		Terms: func(a *dimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
+		Kernel: func(a *dimArgs) ([]*tensor.Tensor, error) {
+			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+			if err != nil {
+				return nil, err
+			}
+			if a.Self.DType.IsComplex() {
+				return elements.Single(opdef.AlongDim(a.Self.DType, a.Self, dim, runningComplexLogSum)), nil
+			}
+			if err := elements.WantFloat("self", a.Self); err != nil {
+				return nil, err
+			}
+			return elements.Single(opdef.AlongDim(a.Self.DType, a.Self, dim, runningLogSum)), nil
+		},
+		Scale: func(a *dimArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			if dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim()); err == nil && a.Self.DType.IsComplex() {
+				angle := 1 + opdef.MaxAbs(elements.Imag(a.Self))
+				sizes := opdef.AlongDim(tensor.Float64, elements.Real(a.Self), dim, runningLogSum)
+				return elements.Single(opdef.Zip(tensor.Float64, sizes, elements.Real(outs[0]),
+					func(l, r float64) float64 { return math.Abs(r) + math.Pi + angle*kernel.ExpDiff(l, r) }))
+			}
+			l := 1 + math.Log(float64(max(1, elements.TermsOver(a.Self.Shape, []int{a.Dim}))))
+			return elements.Single(opdef.Map(tensor.Float64, outs[0],
+				func(y float64) float64 { return math.Abs(y) + l }))
+		},
+		Grad: func(a *dimArgs, g *opdef.Grad) (opdef.Grads, error) {
+			t, err := logSumGrad(a, g, false)
+			return elements.GradOf("self", t), err
+		},
+		GradScale: func(a *dimArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			t, err := logSumGrad(a, g, true)
+			return elements.GradOf("self", t), err
+		},
+		Cases: func(r *rand.Rand) []*dimArgs {
+			g := opdef.Gen{R: r}
+			return []*dimArgs{
+				{g.Normal(tensor.Float64, 3, 4), 1}, {g.Normal(tensor.Float64, 3, 4), 0}, {g.Normal(tensor.Float32, 6),
+					-1}, {g.Normal(tensor.BFloat16, 2, 3), 1},
+				{g.Uniform(tensor.Float32, -90, 90, 5), 0}, {g.Normal(tensor.Float64), 0},
+				{g.Normal(tensor.Float32, 0, 2), 0},
+				{g.Normal(tensor.Complex128, 3, 4), 1}, {g.Normal(tensor.Complex64, 5), 0},
+			}
+		},
+	}.Entry(),
+}
+
+// CumulativeArgs are the arguments of cumsum and cumprod.
+type CumulativeArgs struct {
+	Self  *tensor.Tensor
+	Dim   int
+	Dtype *tensor.DType
+}
+
+type dimArgs struct {
+	Self *tensor.Tensor
+	Dim  int
+}
+
+func (a *CumulativeArgs) terms() int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) }
+
+// running applies the function of self's category along the dimension.
+func (a *CumulativeArgs) running(f func(src, dst []float64), i func(src, dst []int64),
+	c func(src, dst []complex128)) ([]*tensor.Tensor, error) {
+	dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+	if err != nil {
+		return nil, err
+	}
+	dt := sumDType(a.Self.DType)
+	if a.Dtype != nil {
+		dt = *a.Dtype
+	}
+	x := elements.Converted(a.Self, dt)
+	switch dt.Kind() {
+	case tensor.KindComplex:
+		return elements.Single(opdef.AlongDim(dt, x, dim, c)), nil
+	case tensor.KindFloat:
+		return elements.Single(opdef.AlongDim(dt, x, dim, f)), nil
+	}
+	return elements.Single(opdef.AlongDim(dt, x, dim, i)), nil
+}
+
+// RunningSum stores the sums of the elements of src up to each in dst.
+func RunningSum[T tensor.Elem](src, dst []T) {
+	var s T
+	for i, x := range src {
+		s += x
+		dst[i] = s
+	}
+}
+
+// SuffixSum stores the sums of the elements of src from each on in dst.
+func SuffixSum[T tensor.Elem](src, dst []T) {
+	var s T
+	for i := len(src) - 1; i >= 0; i-- {
+		s += src[i]
+		dst[i] = s
+	}
+}
+
+func runningProduct[T tensor.Elem](src, dst []T) {
+	var p T = 1
+	for i, x := range src {
+		p *= x
+		dst[i] = p
+	}
+}
+
+// runningProductGrad stores in dst[k] the sum over i >= k of g[i] times the
+// product of x[0..i] without x[k]: the product of what is before k times a sum
+// that a step back multiplies by x and adds to.
+func runningProductGrad[T tensor.Elem](x, g, dst []T) {
+	var p T = 1
+	for k, v := range x {
+		dst[k] = p
+		p *= v
+	}
+	var s T // sum over i >= k of g[i]*x[k+1]*...*x[i]
+	for k := len(x) - 1; k >= 0; k-- {
+		if k+1 < len(x) {
+			s *= x[k+1]
+		}
+		s += g[k]
+		dst[k] *= s
+	}
+}
+
+// runningLogSum stores logarithms of the running sums of exponentials.
+func runningLogSum(src, dst []float64) {
+	var s LogSum
+	for i, x := range src {
+		s.Join(LogSum{x, 1, true})
+		dst[i] = s.Value()
+	}
+}
+
+// logSumGrad is exp(x[k]) * sum over i >= k of g[i]/exp(y[i]), kept in range by
+// adding from the end relative to the latest y, which does not decrease. With
+// magnitudes it is the sum of the terms' magnitudes, each exponent being known
+// to its own size.
+func logSumGrad(a *dimArgs, g *opdef.Grad, magnitudes bool) (*tensor.Tensor, error) {
+	dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+	if err != nil {
+		return nil, err
+	}
+	if a.Self.DType.IsComplex() {
+		t := opdef.AlongDimN(a.Self.DType, dim, func(s [][]complex128, dst []complex128) {
+			complexLogSumGrad(s[0], s[1], s[2], dst, magnitudes)
+		}, a.Self, g.Outs[0], g.Out[0])
+		if magnitudes {
+			t = opdef.Abs(t)
+		}
+		return t, nil
+	}
+	return opdef.AlongDimN(a.Self.DType, dim, func(s [][]float64, dst []float64) {
+		x, y, up := s[0], s[1], s[2]
+		var sum float64 // times exp(-y[k])
+		for k := len(x) - 1; k >= 0; k-- {
+			if k+1 < len(x) {
+				sum *= kernel.ExpDiff(y[k], y[k+1])
+			}
+			if !magnitudes {
+				sum += up[k]
+				dst[k] = kernel.ExpDiff(x[k], y[k]) * sum
+				continue
+			}
+			sum += math.Abs(up[k]) * (2 + math.Abs(y[k]))
+			dst[k] = kernel.ExpDiff(x[k], y[k]) * sum * (1 + math.Abs(x[k]))
+		}
+	}, a.Self, g.Outs[0], g.Out[0]), nil
+}
+
+// runningExtremum declares cummax and cummin.
+func runningExtremum(name, summary string, least bool) *opdef.Entry {
+	return opdef.Op[dimArgs]{
+		Schema: name + "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+		Doc: opdef.Doc{Summary: summary,
+			Notes:  "The index of the last of equal elements; any of them is accepted. nan stays.",
+			Source: "torch." + name},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Kernel: func(a *dimArgs) ([]*tensor.Tensor, error) {
+			x := a.Self
+			dim, err := opdef.Dim("dim", a.Dim, x.Dim())
+			if err != nil {
+				return nil, err
+			}
+			if x.DType.IsComplex() {
+				return nil, opdef.Refuse("self", "not defined for complex numbers")
+			}
+			if x.DType.IsFloat() {
+				return []*tensor.Tensor{
+					opdef.AlongDim(x.DType, x, dim, func(src, dst []float64) { runningExtreme(src, dst, nil, least) }),
+					opdef.AlongDim(tensor.Int64, x, dim, func(src []float64, dst []int64) {
+						runningExtreme(src, nil, dst, least)
+					}),
+				}, nil
+			}
+			return []*tensor.Tensor{
+				opdef.AlongDim(x.DType, x, dim, func(src, dst []int64) { runningExtreme(src, dst, nil, least) }),
+				opdef.AlongDim(tensor.Int64, x, dim, func(src, dst []int64) { runningExtreme(src, nil, dst, least) }),
+			}, nil
+		},
+		Grad: func(a *dimArgs, g *opdef.Grad) (opdef.Grads, error) {
+			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+			if err != nil {
+				return nil, err
+			}
+			return elements.GradOf("self", opdef.AlongDimN(a.Self.DType, dim, func(s [][]float64, dst []float64) {
+				clear(dst)
+				for i, at := range s[0] {
+					dst[int(at)] += s[1][i]
+				}
+			}, g.Outs[1], g.Out[0])), nil
+		},
+		GradTerms: func(a *dimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
+		GradScale: func(a *dimArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+			if err != nil {
+				return nil, err
+			}
+			return elements.GradOf("self", opdef.AlongDimN(tensor.Float64, dim, func(s [][]float64, dst []float64) {
+				clear(dst)
+				for i, at := range s[0] {
+					dst[int(at)] += math.Abs(s[1][i])
+				}
+			}, g.Outs[1], g.Out[0])), nil
+		},
+		Accept: func(a *dimArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+			if len(got) < 2 {
+				return make([]opdef.Acceptance, len(got))
+			}
+			return []opdef.Acceptance{{}, acceptRunning(a, got[1], want[1])}
+		},
+		Cases: func(r *rand.Rand) []*dimArgs {
+			g := opdef.Gen{R: r}
+			return []*dimArgs{
+				{g.Distinct(tensor.Float64, 3, 4), 1}, {g.Distinct(tensor.Float64, 3, 4), 0},
+				{g.Distinct(tensor.Float32, 6), -1}, {g.Int(tensor.Int32, -3, 3, 2, 5), 1},
+				{g.Distinct(tensor.BFloat16, 5), 0}, {g.Distinct(tensor.Float64), 0}, {g.Distinct(tensor.Float32, 0, 2),
+					0}, {opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4)), 1},
+			}
+		},
+	}.Entry()
+}
+
+// runningExtreme stores the running extremes of src, or their indices: the
+// last of equal ones, the last nan once there is one.
+func runningExtreme[T int64 | float64](src, values []T, indices []int64, least bool) {
+	at := 0
+	for i, x := range src {
+		m := src[at]
+		if x != x || m == m && (!least && x >= m || least && x <= m) {
+			at = i
+		}
+		if values != nil {
+			values[i] = src[at]
+		} else {
+			indices[i] = int64(at)
+		}
+	}
+}
+
+// acceptRunning decides on indices of running extremes that differ: the
+// elements at both must be the same, and neither may look ahead.
+func acceptRunning(a *dimArgs, got, want *tensor.Tensor) opdef.Acceptance {
+	dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+	if err != nil || a.Self.Dim() == 0 {
+		return opdef.Acceptance{}
+	}
+	inner := tensor.Numel(a.Self.Shape[dim+1:])
+	g, w := tensor.Data[int64](got), tensor.Data[int64](want)
+	for i, at := range g {
+		col := int64(i / inner % a.Self.Shape[dim])
+		if at == w[i] {
+			continue
+		}
+		if at < 0 || at > col {
+			return opdef.Acceptance{Reason: "an index points past its element"}
+		}
+		p := tensor.At[float64](a.Self, i+int(at-col)*inner)
+		q := tensor.At[float64](a.Self, i+int(w[i]-col)*inner)
+		if p != q && (p == p || q == q) {
+			return opdef.Acceptance{Reason: "an index points to another value"}
+		}
+	}
+	return opdef.Acceptance{OK: true, Rule: "ties"}
+}
+
+func cumulativeCases(r *rand.Rand) []*CumulativeArgs {
+	g := opdef.Gen{R: r}
+	f64, f32 := tensor.Float64, tensor.Float32
+	return []*CumulativeArgs{
+		{Self: g.Normal(f64, 3, 4), Dim: 1}, {Self: g.Normal(f64, 2, 3, 2), Dim: -2}, {Self: g.Normal(f32, 5), Dim: 0},
+		{Self: g.Normal(tensor.BFloat16, 2, 4), Dim: 1, Dtype: &f32},
+		{Self: g.Int(tensor.Int32, -3, 3, 2, 3), Dim: 0}, {Self: g.Int(tensor.Bool, 0, 1, 6), Dim: 0},
+		{Self: g.Normal(f32), Dim: -1}, {Self: g.Normal(f32, 0, 3), Dim: 1},
+		{Self: g.Normal(tensor.Complex128, 3), Dim: 0}, {Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), Dim: 0},
+	}
+}

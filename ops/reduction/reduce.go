@@ -1,0 +1,510 @@
+package reduction
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// reduceOps combine the elements along dimensions to one.
+var reduceOps = []*opdef.Entry{
+	opdef.Op[ReduceArgs]{
+		Schema: "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+		Doc: opdef.Doc{Summary: "Sum over dimensions", Formula: "sum of self over dim",
+			Notes: "Integers and bool give int64.", Source: "torch.sum"},
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    (*ReduceArgs).terms,
+		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
+			x, dims, err := a.prepare(false)
+			if err != nil {
+				return nil, err
+			}
+			return elements.Single(opdef.Sum(x.DType, x, dims, a.Keepdim)), nil
+		},
+		Grad: func(a *ReduceArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return elements.GradOf("self", opdef.Unreduce(g.Out[0], a.Self.Shape, a.dims())), nil
+		},
+		Cases: reduceCases(true),
+	}.Entry(),
+	opdef.Op[ReduceArgs]{
+		Schema:   "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+		ExactOut: func(a *ReduceArgs) bool { return a.Dtype != nil },
+		Doc: opdef.Doc{Summary: "Mean over dimensions",
+			Formula: "sum of self over dim, divided by the number of terms", Notes: "Of no elements: nan.",
+			Source: "torch.mean"},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
+		Terms: (*ReduceArgs).terms,
+		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
+			x, dims, err := a.prepare(true)
+			if err != nil {
+				return nil, err
+			}
+			return elements.Single(elements.Scaled(opdef.Sum(x.DType, x, dims, a.Keepdim),
+				1/float64(elements.NumelOver(x.Shape, dims)))), nil
+		},
+		Grad: func(a *ReduceArgs, g *opdef.Grad) (opdef.Grads, error) {
+			dims := a.dims()
+			return elements.GradOf("self", elements.Scaled(opdef.Unreduce(g.Out[0], a.Self.Shape, dims),
+				1/float64(elements.NumelOver(a.Self.Shape, dims)))), nil
+		},
+		Cases: reduceCases(false),
+	}.Entry(),
+	opdef.Op[ReduceArgs]{
+		Schema: "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+		Doc:    opdef.Doc{Summary: "Sum over dimensions with nan counted as zero", Source: "torch.nansum"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
+		Terms:  (*ReduceArgs).terms,
+		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
+			if a.Self.DType.IsComplex() {
+				return nil, opdef.Refuse("self", "not defined for complex numbers")
+			}
+			x, dims, err := a.prepare(false)
+			if err != nil {
+				return nil, err
+			}
+			if x.DType.IsFloat() {
+				x = opdef.Map(x.DType, x, nanToZero)
+			}
+			return elements.Single(opdef.Sum(x.DType, x, dims, a.Keepdim)), nil
+		},
+		Grad: func(a *ReduceArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return elements.GradOf("self", maskNaN(opdef.Unreduce(g.Out[0], a.Self.Shape, a.dims()), a.Self)), nil
+		},
+		Cases: func(r *rand.Rand) []*ReduceArgs {
+			nan := tensor.New(tensor.Float32, []int{2, 3}, []float64{1, math.NaN(), 2, math.NaN(), math.NaN(), -4})
+			return append(realCases(reduceCases(true)(r)), &ReduceArgs{Self: nan, Dim: []int{0}})
+		},
+	}.Entry(),
+	opdef.Op[ReduceArgs]{
+		Schema: "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+		Doc:    opdef.Doc{Summary: "Mean over dimensions of the elements that are not nan", Source: "torch.nanmean"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
+		Terms:  (*ReduceArgs).terms,
+		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
+			if !a.Self.DType.IsFloat() {
+				return nil, opdef.Refuse("self", "want a floating dtype, got %s", a.Self.DType)
+			}
+			x, dims, err := a.prepare(true)
+			if err != nil {
+				return nil, err
+			}
+			sum := opdef.Sum(x.DType, opdef.Map(x.DType, x, nanToZero), dims, a.Keepdim)
+			return elements.Single(opdef.Zip(x.DType, sum, countNumbers(x, dims, a.Keepdim),
+				func(s, n float64) float64 { return s / n })), nil
+		},
+		Grad: func(a *ReduceArgs, g *opdef.Grad) (opdef.Grads, error) {
+			dims := a.dims()
+			n := countNumbers(a.Self, dims, false)
+			share := opdef.Zip(g.Out[0].DType, g.Out[0].Reshape(n.Shape...), n,
+				func(g, n float64) float64 { return g / n })
+			return elements.GradOf("self", maskNaN(opdef.Unreduce(share, a.Self.Shape, dims), a.Self)), nil
+		},
+		Cases: func(r *rand.Rand) []*ReduceArgs {
+			nan := tensor.New(tensor.Float32, []int{2, 3}, []float64{1, math.NaN(), 2, math.NaN(), math.NaN(), -4})
+			return append(floatCases(reduceCases(false)(r)), &ReduceArgs{Self: nan, Dim: []int{0}})
+		},
+	}.Entry(),
+	opdef.Op[OneDimArgs]{
+		Schema: "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+		Doc: opdef.Doc{Summary: "Product over all dimensions or one", Formula: "product of self over dim",
+			Notes:  "Integers and bool give int64. The gradient of an element is the product of the others.",
+			Source: "torch.prod"},
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3}},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    (*OneDimArgs).terms,
+		Kernel:   prod,
+		Grad:     prodGrad,
+		Cases: func(r *rand.Rand) []*OneDimArgs {
+			g := opdef.Gen{R: r}
+			f64 := tensor.Float64
+			zero := tensor.New(f64, []int{2, 4}, []float64{1, 0, 2, 3, 0, 0, 5, 6})
+			zero.RequiresGrad = true
+			return []*OneDimArgs{
+				{Self: g.Normal(f64, 3, 4)}, {Self: g.Normal(f64, 3, 4), Dim: new(0)},
+				{Self: g.Normal(tensor.Float32, 2, 5), Dim: new(-1), Keepdim: true},
+				{Self: zero, Dim: new(1)}, {Self: tensor.New(f64, []int{3}, []float64{2, 0, -3})},
+				{Self: g.Normal(f64)}, {Self: g.Normal(tensor.Float32, 0, 3), Dim: new(0)},
+				{Self: opdef.NonContiguous(g.Normal(f64, 2, 3)), Dim: new(0)}, {Self: g.Normal(tensor.BFloat16, 4)},
+				{Self: g.Int(tensor.Int32, -3, 3, 5)}, {Self: g.Int(tensor.Bool, 0, 1, 2, 2), Dim: new(0)},
+				{Self: g.Int(tensor.Int64, 1, 3, 4), Dtype: new(tensor.Float32)},
+				{Self: g.Normal(tensor.Complex128, 3, 2), Dim: new(0)},
+			}
+		},
+	}.Entry(),
+	boolReduction("any", "Whether any element is non-zero", 0),
+	boolReduction("all", "Whether all elements are non-zero", 1),
+	opdef.Op[plainReduceArgs]{
+		Schema: "count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
+		Doc:    opdef.Doc{Summary: "Number of elements that are not zero", Source: "torch.count_nonzero"},
+		NoGrad: "counts",
+		Kernel: func(a *plainReduceArgs) ([]*tensor.Tensor, error) {
+			dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
+			if err != nil {
+				return nil, err
+			}
+			return elements.Single(opdef.Sum(tensor.Int64, opdef.Cast(a.Self, tensor.Bool), dims, false)), nil
+		},
+		Cases: func(r *rand.Rand) []*plainReduceArgs {
+			g := opdef.Gen{R: r}
+			return []*plainReduceArgs{
+				{Self: g.Int(tensor.Int32, 0, 2, 3, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 3, 4), Dim: []int{-1}},
+				{Self: g.Normal(tensor.Float32, 2, 3), Dim: []int{0, 1}},
+				{Self: g.Normal(tensor.Complex64, 3)}, {Self: g.Normal(tensor.Float32, 0, 2), Dim: []int{0}},
+				{Self: g.Normal(tensor.Float32)},
+			}
+		},
+	}.Entry(),
+	opdef.Op[LogSumExpArgs]{
+		Schema: "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+		Names:  "logsumexp Tensor.logsumexp special.logsumexp",
+		Doc: opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "log(sum(exp(self)))",
+			Notes: "torch takes complex numbers from 2.0 on.", Source: "torch.logsumexp"},
+		Error:    opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}},
+		Autocast: opdef.AutocastFloat32,
+		Terms:    func(a *LogSumExpArgs) int { return elements.TermsOver(a.Self.Shape, a.Dim) },
+		Kernel:   logSumExp,
+		Grad: func(a *LogSumExpArgs, g *opdef.Grad) (opdef.Grads, error) {
+			dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
+			if err != nil {
+				return nil, err
+			}
+			lse, up := opdef.Unreduce(g.Outs[0], a.Self.Shape, dims), opdef.Unreduce(g.Out[0], a.Self.Shape, dims)
+			if a.Self.DType.IsComplex() {
+				return elements.GradOf("self", opdef.ZipN(a.Self.DType, a.Self.Shape,
+					func(dst []complex128, s [][]complex128) {
+						for i, x := range s[0] {
+							dst[i] = s[1][i] * cmplx.Conj(kernel.ExpDiffC(x, s[2][i]))
+						}
+					}, a.Self, up, lse)), nil
+			}
+			return elements.GradOf("self", opdef.ZipN(g.Outs[0].DType, a.Self.Shape,
+				func(dst []float64, s [][]float64) {
+					for i, x := range s[0] {
+						dst[i] = s[1][i] * kernel.ExpDiff(x, s[2][i])
+					}
+				}, a.Self, up, lse)), nil
+		},
+		// The logarithm of the sum is added to the largest element; the error of
+		// the sum is relative to it, so 1 + log(n) in the result.
+		Scale: func(a *LogSumExpArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
+			if err != nil {
+				return []*tensor.Tensor{opdef.Abs(outs[0])}
+			}
+			if a.Self.DType.IsComplex() {
+				return elements.Single(complexLogSumScale(a, outs[0]))
+			}
+			l := 1 + math.Log(float64(max(1, elements.NumelOver(a.Self.Shape, dims))))
+			return []*tensor.Tensor{opdef.Map(tensor.Float64, outs[0],
+				func(y float64) float64 { return math.Abs(y) + l })}
+		},
+		// exp(x - lse): the difference is rounded before the exponential.
+		GradScale: func(a *LogSumExpArgs, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+			dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
+			if err != nil {
+				return nil, err
+			}
+			lse := opdef.Unreduce(g.Outs[0], a.Self.Shape, dims)
+			if a.Self.DType.IsComplex() {
+				s := opdef.Unreduce(complexLogSumScale(a, g.Outs[0]), a.Self.Shape, dims)
+				return elements.GradOf("self",
+					elements.MapMagnitudes(func(v []float64) float64 { return v[0] * (1 + v[1] + v[2]) },
+						gr["self"][0], a.Self, s)), nil
+			}
+			return elements.GradOf("self", opdef.ZipN(tensor.Float64, a.Self.Shape, func(dst []float64, s [][]float64) {
+				for i, x := range s[0] {
+					dst[i] = math.Abs(s[2][i]) * (1 + math.Abs(x) + math.Abs(s[1][i]))
+				}
+			}, a.Self, lse, gr["self"][0])), nil
+		},
+		Cases: func(r *rand.Rand) []*LogSumExpArgs {
+			g := opdef.Gen{R: r}
+			return []*LogSumExpArgs{
+				{Self: g.Normal(tensor.Float64, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Float64, 2, 3, 2),
+					Dim: []int{0, -1}, Keepdim: true},
+				{Self: g.Normal(tensor.Float32, 5), Dim: []int{0}}, {Self: g.Normal(tensor.BFloat16, 2, 3),
+					Dim: []int{0}},
+				{Self: g.Normal(tensor.Float64), Dim: []int{0}}, {Self: g.Normal(tensor.Float32, 3, 0), Dim: []int{1}},
+				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Dim: []int{0}},
+				{Self: tensor.Full(tensor.Float32, []int{2, 2}, math.Inf(-1)), Dim: []int{0}},
+				{Self: g.Int(tensor.Int64, -3, 3, 4), Dim: []int{0}},
+				{Self: g.Normal(tensor.Complex128, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Complex64, 5),
+					Dim: []int{0}, Keepdim: true},
+			}
+		},
+	}.Entry(),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "trace(Tensor self) -> Tensor",
+		Doc:    opdef.Doc{Summary: "Sum of the diagonal of a matrix", Source: "torch.trace"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
+		Terms:  func(a *opdef.UnaryArgs) int { return slices.Max(append(a.Self.Shape, 1)) },
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
+			x := a.Self
+			if x.Dim() != 2 {
+				return nil, opdef.Refuse("self", "want a matrix, got shape %s", tensor.ShapeString(x.Shape))
+			}
+			dt := sumDType(x.DType)
+			d, err := x.Strided([]int{min(x.Shape[0], x.Shape[1])}, []int{x.Stride[0] + x.Stride[1]}, x.Offset)
+			if err != nil {
+				return nil, err
+			}
+			return elements.Single(opdef.Sum(dt, d, []int{0}, false)), nil
+		},
+		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+			cols := a.Self.Shape[1]
+			if a.Self.DType.IsComplex() {
+				v := tensor.At[complex128](g.Out[0], 0)
+				return elements.GradOf("self", diagonalMatrix(a.Self.DType, a.Self.Shape, cols, v)), nil
+			}
+			return elements.GradOf("self", diagonalMatrix(a.Self.DType, a.Self.Shape, cols, g.Out[0].Item())), nil
+		},
+		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
+			g := opdef.Gen{R: r}
+			return []*opdef.UnaryArgs{
+				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.Float32, 4, 2)},
+				{Self: g.Int(tensor.Int32, -3, 3, 3, 3)},
+				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 3))}, {Self: g.Normal(tensor.Float32, 0, 3)},
+				{Self: g.Normal(tensor.Complex128, 2, 2)},
+			}
+		},
+	}.Entry(),
+	opdef.Op[sumToSizeArgs]{
+		Schema: "sum_to_size(Tensor self, int[]... size) -> Tensor",
+		Names:  "Tensor.sum_to_size",
+		Doc: opdef.Doc{Summary: "Sum over the dimensions a smaller shape broadcasts over",
+			Source: "torch.Tensor.sum_to_size"},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
+		Terms: func(a *sumToSizeArgs) int { return max(1, a.Self.Numel()/max(1, numel(a.Size))) },
+		Kernel: func(a *sumToSizeArgs) ([]*tensor.Tensor, error) {
+			if s, err := tensor.Broadcast(a.Self.Shape, a.Size); err != nil || !slices.Equal(s, a.Self.Shape) {
+				return nil, opdef.Refuse("size", "size %s does not expand to shape %s", tensor.ShapeString(a.Size),
+					tensor.ShapeString(a.Self.Shape))
+			}
+			if slices.Equal(a.Size, a.Self.Shape) && len(a.Size) > 0 {
+				return elements.Single(a.Self), nil
+			}
+			return elements.Single(opdef.SumTo(opdef.Cast(a.Self, sumDType(a.Self.DType)), a.Size)), nil
+		},
+		Grad: func(a *sumToSizeArgs, g *opdef.Grad) (opdef.Grads, error) {
+			t, err := g.Out[0].Expand(a.Self.Shape...)
+			return elements.GradOf("self", t), err
+		},
+		Cases: func(r *rand.Rand) []*sumToSizeArgs {
+			g := opdef.Gen{R: r}
+			return []*sumToSizeArgs{
+				{g.Normal(tensor.Float64, 3, 4), []int{3, 1}}, {g.Normal(tensor.Float64, 2, 3, 4), []int{4}},
+				{g.Normal(tensor.Float32, 2, 3), []int{}},
+				{g.Int(tensor.Int32, 0, 5, 2, 3), []int{1, 3}},
+			}
+		},
+	}.Entry(),
+}
+
+// ReduceArgs are the arguments of reductions over dimensions with a dtype.
+type ReduceArgs struct {
+	Self    *tensor.Tensor
+	Dim     []int
+	Keepdim bool
+	Dtype   *tensor.DType
+}
+
+// OneDimArgs are the arguments of reductions over one dimension with a dtype.
+type OneDimArgs struct {
+	Self    *tensor.Tensor
+	Dim     *int
+	Keepdim bool
+	Dtype   *tensor.DType
+}
+
+type plainReduceArgs struct {
+	Self *tensor.Tensor
+	Dim  []int
+}
+
+type sumToSizeArgs struct {
+	Self *tensor.Tensor
+	Size []int
+}
+
+// numel is the product of a shape that has not been checked: 0 if it is
+// negative anywhere.
+func numel(shape []int) int {
+	for _, n := range shape {
+		if n < 0 {
+			return 0
+		}
+	}
+	return tensor.Numel(shape)
+}
+
+// sumDType is the dtype of a sum of dt: int64 for integers and bool.
+func sumDType(dt tensor.DType) tensor.DType {
+	if dt.Kind() < tensor.KindFloat {
+		return tensor.Int64
+	}
+	return dt
+}
+
+// prepare resolves the dimensions and converts self to the dtype of the result.
+// floating refuses a result that is not floating or complex.
+func (a *ReduceArgs) prepare(floating bool) (*tensor.Tensor, []int, error) {
+	dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
+	if err != nil {
+		return nil, nil, err
+	}
+	dt := a.Self.DType
+	switch {
+	case a.Dtype != nil:
+		dt = *a.Dtype
+	case !floating:
+		dt = sumDType(dt)
+	}
+	if floating && dt.Kind() < tensor.KindFloat {
+		return nil, nil, opdef.Refuse("self", "want a floating or complex dtype, got %s", dt)
+	}
+	return elements.Converted(a.Self, dt), dims, nil
+}
+
+// dims are the resolved dimensions of a call whose kernel has accepted them.
+func (a *ReduceArgs) dims() []int {
+	dims, _ := opdef.Dims("dim", a.Dim, a.Self.Dim())
+	return dims
+}
+
+func (a *ReduceArgs) terms() int { return elements.TermsOver(a.Self.Shape, a.Dim) }
+
+func (a *OneDimArgs) terms() int {
+	return elements.TermsOver(a.Self.Shape, elements.OptionalDim(a.Dim))
+}
+
+func nanToZero(x float64) float64 {
+	if x != x {
+		return 0
+	}
+	return x
+}
+
+// maskNaN is g where x is a number, 0 where it is nan.
+func maskNaN(g, x *tensor.Tensor) *tensor.Tensor {
+	return opdef.Zip(g.DType, g, x, func(g, x float64) float64 {
+		if x != x {
+			return 0
+		}
+		return g
+	})
+}
+
+// countNumbers counts the elements that are not nan.
+func countNumbers(x *tensor.Tensor, dims []int, keepdim bool) *tensor.Tensor {
+	return opdef.Sum(tensor.Float64, opdef.Map(tensor.Float64, x, func(x float64) float64 {
+		if x != x {
+			return 0
+		}
+		return 1
+	}), dims, keepdim)
+}
+
+// boolReduction declares any and all: whether an element differs in truth from
+// rest, the result of no elements.
+func boolReduction(name, summary string, rest int64) *opdef.Entry {
+	return opdef.Op[boolArgs]{
+		Schema: name + "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
+		Doc: opdef.Doc{Summary: summary, Notes: "The result is bool, of uint8 it is uint8. nan is not zero.",
+			Source: "torch." + name},
+		NoGrad:  "the result is not differentiable",
+		Trivial: true,
+		Kernel: func(a *boolArgs) ([]*tensor.Tensor, error) {
+			dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
+			if err != nil {
+				return nil, err
+			}
+			dt := tensor.Bool
+			if a.Self.DType == tensor.Uint8 {
+				dt = tensor.Uint8
+			}
+			f := opdef.Fold[int64, bool]{
+				Add: func(acc *bool, _ int, v [][]int64) {
+					*acc = *acc || slices.Contains(v[0], 1-rest)
+				},
+				Join: func(acc *bool, next bool) { *acc = *acc || next },
+			}
+			return elements.Single(opdef.Collect(opdef.FoldDims(f, dims, a.Keepdim, opdef.Cast(a.Self, tensor.Bool)),
+				dt,
+				func(found *bool) int64 {
+					if *found {
+						return 1 - rest
+					}
+					return rest
+				})), nil
+		},
+		Cases: func(r *rand.Rand) []*boolArgs {
+			g := opdef.Gen{R: r}
+			return []*boolArgs{
+				{Self: g.Int(tensor.Bool, 0, 1, 3, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 3, 4), Dim: []int{1}},
+				{Self: g.Int(tensor.Uint8, 0, 2, 3, 4), Dim: []int{-2}, Keepdim: true},
+				{Self: g.Int(tensor.Int64, 0, 1, 2, 2), Dim: []int{0, 1}}, {Self: g.Normal(tensor.Float32, 3)},
+				{Self: g.Normal(tensor.Float32, 0, 3), Dim: []int{0}},
+				{Self: g.Normal(tensor.Complex64, 2)}, {Self: g.Int(tensor.Bool, 0, 1)},
+			}
+		},
+	}.Entry()
+}
+
+type boolArgs struct {
+	Self    *tensor.Tensor
+	Dim     []int
+	Keepdim bool
+}
+
+// diagonalMatrix is the matrix of shape with v on its diagonal.
+func diagonalMatrix[T tensor.Elem](dt tensor.DType, shape []int, cols int, v T) *tensor.Tensor {
+	if tensor.Numel(shape) == 0 {
+		return tensor.New(dt, shape, []T{})
+	}
+	return opdef.Rows(dt, shape, cols, func(row int, dst []T) {
+		clear(dst)
+		if row < cols {
+			dst[row] = v
+		}
+	})
+}
+
+// reduceCases are calls of a reduction over several dimensions with dtype=.
+func reduceCases(integers bool) func(*rand.Rand) []*ReduceArgs {
+	return func(r *rand.Rand) []*ReduceArgs {
+		g := opdef.Gen{R: r}
+		f64, f32 := tensor.Float64, tensor.Float32
+		cs := []*ReduceArgs{
+			{Self: g.Normal(f64, 3, 4)}, {Self: g.Normal(f64, 3, 4), Dim: []int{-1}}, {Self: g.Normal(f64, 2, 3, 4),
+				Dim: []int{0, 2}, Keepdim: true},
+			{Self: g.Normal(f32, 2, 3), Dim: []int{0}}, {Self: g.Normal(f32), Dim: []int{-1}},
+			{Self: g.Normal(f32, 0, 3), Dim: []int{0}},
+			{Self: g.Normal(tensor.BFloat16, 4, 5), Dim: []int{1}}, {Self: g.Normal(tensor.Float16, 8), Dtype: &f32},
+			{Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), Dim: []int{0}}, {Self: g.Int(tensor.Int32, -4, 4, 5),
+				Dtype: &f64},
+			{Self: g.Normal(tensor.Complex128, 2, 3), Dim: []int{1}},
+		}
+		if integers {
+			cs = append(cs, &ReduceArgs{Self: g.Int(tensor.Int8, -100, 100, 2, 6), Dim: []int{1}},
+				&ReduceArgs{Self: g.Int(tensor.Bool, 0, 1, 7)})
+		}
+		return cs
+	}
+}
+
+// realCases drops cases with complex arguments.
+func realCases(cs []*ReduceArgs) []*ReduceArgs {
+	return slices.DeleteFunc(cs, func(a *ReduceArgs) bool { return a.Self.DType.IsComplex() })
+}
+
+// floatCases drops cases with arguments that are not floating.
+func floatCases(cs []*ReduceArgs) []*ReduceArgs {
+	return slices.DeleteFunc(cs, func(a *ReduceArgs) bool { return !a.Self.DType.IsFloat() })
+}

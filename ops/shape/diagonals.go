@@ -1,0 +1,95 @@
+package shape
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/runs"
+	"github.com/optool/optool/tensor"
+)
+
+// adjointOp is the conjugate transpose.
+var adjointOp = opdef.Op[opdef.UnaryArgs]{
+	Schema: "adjoint(Tensor self) -> Tensor", Names: "adjoint Tensor.adjoint",
+	Doc:    opdef.Doc{Summary: "Conjugate transpose of matrices", Source: "torch.adjoint"},
+	Error:  opdef.Error{Class: opdef.Exact},
+	Uncast: "adjoint",
+	Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
+		if a.Self.Dim() < 2 {
+			return nil, opdef.Refuse("self", "want a matrix, got %s", a.Self.Meta())
+		}
+		return elements.Single(adjoint(a.Self)), nil
+	},
+	Grad: func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+		return elements.GradOf("self", adjoint(g.Out[0])), nil
+	},
+	Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
+		g := opdef.Gen{R: r}
+		return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float32, 2, 3)}, {Self: g.Normal(tensor.Complex128, 2, 3, 1)},
+			{Self: g.Normal(tensor.BFloat16, 0, 3)}, {Self: opdef.NonContiguous(g.Normal(tensor.Complex64, 2, 3))},
+			{Self: g.Int(tensor.Int64, 0, 9, 2, 2)}}
+	},
+}.Entry()
+
+func adjoint(t *tensor.Tensor) *tensor.Tensor {
+	return elements.Conj(t.Transpose(t.Dim()-2, t.Dim()-1))
+}
+
+// fillDiagonalOp writes a number to the main diagonal.
+var fillDiagonalOp = opdef.Op[fillDiagonalArgs]{
+	Schema: "fill_diagonal_(Tensor self, Scalar fill_value, bool wrap=False) -> Tensor", Names: "Tensor.fill_diagonal_",
+	InPlace: true,
+	Doc: opdef.Doc{Summary: "Writes a number to the main diagonal",
+		Notes: "Tensors of more than 2 dimensions must be cubes. wrap goes on below a tall matrix's diagonal, a row " +
+			"apart.", Source: "torch.Tensor.fill_diagonal_"},
+	Error: opdef.Error{Class: opdef.Exact},
+	Kernel: func(a *fillDiagonalArgs) ([]*tensor.Tensor, error) {
+		return a.filled(a.Self, a.FillValue)
+	},
+	Grad: func(a *fillDiagonalArgs, g *opdef.Grad) (opdef.Grads, error) {
+		ts, err := a.filled(g.Out[0], opdef.Int(0))
+		return opdef.Grads{"self": ts}, err
+	},
+	Cases: func(r *rand.Rand) []*fillDiagonalArgs {
+		g := opdef.Gen{R: r}
+		return []*fillDiagonalArgs{
+			{g.Normal(tensor.Float64, 3, 4), opdef.Float(1.5), false}, {g.Normal(tensor.Float32, 7, 3), opdef.Int(2),
+				true}, {g.Normal(tensor.Float32, 7, 3), opdef.Int(2), false},
+			{g.Normal(tensor.BFloat16, 2, 2, 2), opdef.Float(0.5), false}, {g.Int(tensor.Int64, 0, 9, 3, 3),
+				opdef.Int(-1), false}, {g.Normal(tensor.Float32, 0, 2), opdef.Int(1), false},
+		}
+	},
+}.Entry()
+
+type fillDiagonalArgs struct {
+	Self      *tensor.Tensor
+	FillValue opdef.Scalar
+	Wrap      bool
+}
+
+// filled is t, of self's shape, with v on the diagonal.
+func (a *fillDiagonalArgs) filled(t *tensor.Tensor, v opdef.Scalar) ([]*tensor.Tensor, error) {
+	shape := t.Shape
+	switch {
+	case len(shape) < 2:
+		return nil, opdef.Refuse("self", "want at least 2 dimensions, got %s", t.Meta())
+	case len(shape) > 2 && slices.Min(shape) != slices.Max(shape):
+		return nil, opdef.Refuse("self", "want equal sizes in more than 2 dimensions, got %s", t.Meta())
+	}
+	step := 0
+	for _, s := range tensor.Contiguous(shape) {
+		step += s
+	}
+	end := t.Numel()
+	if !a.Wrap && len(shape) == 2 {
+		end = min(end, slices.Min(shape)*step)
+	}
+	var at []int64
+	for i := 0; i < end; i += step {
+		at = append(at, int64(i))
+	}
+	return elements.Single(runs.Put(t, elements.Filled(t.DType, []int{len(at)}, v), runs.AtStarts(1, at), runs.Assign,
+		false)), nil
+}

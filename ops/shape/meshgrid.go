@@ -1,0 +1,289 @@
+package shape
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/runs"
+	"github.com/optool/optool/tensor"
+)
+
+type meshgridArgs struct {
+	Tensors  []*tensor.Tensor
+	Indexing *string
+}
+
+// swapped reports whether the first two dimensions of the grids are swapped.
+func (a *meshgridArgs) swapped() (bool, error) {
+	switch {
+	case a.Indexing == nil || *a.Indexing == "ij":
+		return false, nil
+	case *a.Indexing == "xy":
+		return len(a.Tensors) >= 2, nil
+	}
+	return false, opdef.Refuse("indexing", "want \"ij\" or \"xy\", got %q", *a.Indexing)
+}
+
+// dims is the dimension of the grids along which each tensor runs.
+func (a *meshgridArgs) dims() ([]int, error) {
+	swap, err := a.swapped()
+	d := make([]int, len(a.Tensors))
+	for i := range d {
+		d[i] = i
+	}
+	if swap {
+		d[0], d[1] = 1, 0
+	}
+	return d, err
+}
+
+var meshgridOp = opdef.Op[meshgridArgs]{
+	Schema: "meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]",
+	Names:  "meshgrid functional.meshgrid",
+	Doc: opdef.Doc{Summary: "Coordinate grids of vectors", Formula: "out[k][i, j, ...] = tensors[k][index k]",
+		Source: "torch.meshgrid"},
+	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Kernel: func(a *meshgridArgs) ([]*tensor.Tensor, error) {
+		if len(a.Tensors) == 0 {
+			return nil, opdef.Refuse("tensors", "want at least one tensor")
+		}
+		dims, err := a.dims()
+		if err != nil {
+			return nil, err
+		}
+		shape := make([]int, len(dims))
+		for i, t := range a.Tensors {
+			if t.Dim() > 1 {
+				return nil, opdef.Refuse("tensors", "want vectors or numbers, got %s", t.Meta())
+			}
+			if t.DType != a.Tensors[0].DType {
+				return nil, opdef.Refuse("tensors", "want one dtype, got %s and %s", a.Tensors[0].DType, t.DType)
+			}
+			shape[dims[i]] = t.Numel()
+		}
+		out := make([]*tensor.Tensor, len(dims))
+		for i, t := range a.Tensors {
+			line := slices.Repeat([]int{1}, len(dims))
+			line[dims[i]] = t.Numel()
+			if out[i], err = t.Reshape(line...).Expand(shape...); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	},
+	Grad: func(a *meshgridArgs, g *opdef.Grad) (opdef.Grads, error) {
+		gr, err := a.sums(g)
+		for i := range gr {
+			if gr[i] != nil {
+				gr[i] = gr[i].Reshape(a.Tensors[i].Shape...)
+			}
+		}
+		return opdef.Grads{"tensors": gr}, err
+	},
+	GradTerms: func(a *meshgridArgs) int {
+		n := 1
+		for _, t := range a.Tensors {
+			n *= max(1, t.Numel())
+		}
+		return n
+	},
+	// Each grid has a node of its own, which saw its vector with the dimensions
+	// of the grid; all grids' gradients are saved in one file, the last one stays.
+	Node: func(a *meshgridArgs, g *opdef.Grad) (opdef.Node, error) {
+		gr, err := a.sums(g)
+		for _, t := range gr {
+			if t != nil {
+				return opdef.Node{Grads: []*tensor.Tensor{t}}, err
+			}
+		}
+		return opdef.Node{}, err
+	},
+	Cases: func(r *rand.Rand) []*meshgridArgs {
+		g := opdef.Gen{R: r}
+		xy := "xy"
+		return []*meshgridArgs{
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 3)}, nil},
+			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64)}, &xy},
+			{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3)}, &xy},
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 0), g.Normal(tensor.Float32, 2)}, nil},
+		}
+	},
+}.Entry()
+
+// sums are the gradients of the vectors, shaped as lines in the grid.
+func (a *meshgridArgs) sums(g *opdef.Grad) ([]*tensor.Tensor, error) {
+	dims, err := a.dims()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*tensor.Tensor, len(dims))
+	for i, t := range a.Tensors {
+		if g.Out[i] != nil {
+			line := slices.Repeat([]int{1}, len(dims))
+			line[dims[i]] = t.Numel()
+			out[i] = opdef.SumTo(g.Out[i], line)
+		}
+	}
+	return out, nil
+}
+
+type combinationsArgs struct {
+	Self            *tensor.Tensor
+	R               int
+	WithReplacement bool
+}
+
+// indices lists the combinations in lexicographic order, one after the other.
+func (a *combinationsArgs) indices() ([]int64, error) {
+	if a.Self.Dim() != 1 {
+		return nil, opdef.Refuse("self", "want a vector, got %s", a.Self.Meta())
+	}
+	if a.R < 0 {
+		return nil, opdef.Refuse("r", "negative number %d", a.R)
+	}
+	n, step := a.Self.Numel(), 1
+	if a.WithReplacement {
+		step = 0
+	}
+	var out []int64
+	row := make([]int64, a.R)
+	var fill func(k, from int)
+	fill = func(k, from int) {
+		if k == a.R {
+			out = append(out, row...)
+			return
+		}
+		for i := from; i < n; i++ {
+			row[k] = int64(i)
+			fill(k+1, i+step)
+		}
+	}
+	if a.R > 0 {
+		fill(0, 0)
+	}
+	return out, nil
+}
+
+var combinationsOp = opdef.Op[combinationsArgs]{
+	Schema: "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
+	Names:  "combinations",
+	Doc: opdef.Doc{Summary: "Combinations of the elements of a vector",
+		Notes: "In lexicographic order of positions, one a row.", Source: "torch.combinations"},
+	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Kernel: func(a *combinationsArgs) ([]*tensor.Tensor, error) {
+		idx, err := a.indices()
+		if err != nil {
+			return nil, err
+		}
+		if a.R == 0 {
+			return []*tensor.Tensor{elements.Zeros(a.Self.DType, []int{0})}, nil
+		}
+		return []*tensor.Tensor{runs.Pick(a.Self, []int{len(idx) / a.R, a.R}, runs.AtStarts(1, idx))}, nil
+	},
+	Grad: func(a *combinationsArgs, g *opdef.Grad) (opdef.Grads, error) {
+		idx, err := a.indices()
+		if err != nil {
+			return nil, err
+		}
+		return opdef.Grads{"self": {runs.ScatterAdd(a.Self.Shape, g.Out[0], runs.AtStarts(1, idx))}}, nil
+	},
+	GradTerms: func(a *combinationsArgs) int { return max(1, a.R*a.Self.Numel()) },
+	// The node is that of stack: it saw one column of the result each.
+	Node: func(a *combinationsArgs, g *opdef.Grad) (opdef.Node, error) {
+		n := opdef.Node{Weak: "the incoming gradient in columns"}
+		for i := range a.R {
+			n.Grads = append(n.Grads, g.Out[0].Select(1, i))
+		}
+		return n, nil
+	},
+	Cases: func(r *rand.Rand) []*combinationsArgs {
+		g := opdef.Gen{R: r}
+		return []*combinationsArgs{
+			{g.Normal(tensor.Float32, 4), 2, false}, {g.Normal(tensor.Float64, 3), 3, true},
+			{g.Normal(tensor.Float32, 0), 2, false}, {g.Int(tensor.Int64, 0, 9, 4), 1, false},
+		}
+	},
+}.Entry()
+
+var cartesianProdOp = opdef.Op[tensorsArgs]{
+	Schema: "cartesian_prod(Tensor[]... tensors) -> Tensor",
+	Names:  "cartesian_prod functional.cartesian_prod",
+	Doc: opdef.Doc{Summary: "All tuples of one element of each vector",
+		Notes: "The last vector runs fastest; one vector is returned as it is.", Source: "torch.cartesian_prod"},
+	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
+		if len(a.Tensors) == 0 {
+			return nil, opdef.Refuse("tensors", "want at least one tensor")
+		}
+		shape := make([]int, len(a.Tensors))
+		for i, t := range a.Tensors {
+			if t.Dim() != 1 {
+				return nil, opdef.Refuse("tensors", "want vectors, got %s", t.Meta())
+			}
+			shape[i] = t.Numel()
+		}
+		if len(shape) == 1 {
+			return a.Tensors, nil
+		}
+		columns := make([]*tensor.Tensor, len(shape))
+		for i, t := range a.Tensors {
+			line := slices.Repeat([]int{1}, len(shape))
+			line[i] = t.Numel()
+			grid, err := t.Reshape(line...).Expand(shape...)
+			if err != nil {
+				return nil, err
+			}
+			columns[i] = grid.Reshape(tensor.Numel(shape), 1)
+		}
+		return join(1, a.Tensors, columns)
+	},
+	Grad: func(a *tensorsArgs, g *opdef.Grad) (opdef.Grads, error) {
+		if len(a.Tensors) == 1 {
+			return opdef.Grads{"tensors": {g.Out[0]}}, nil
+		}
+		shape := make([]int, len(a.Tensors))
+		for i, t := range a.Tensors {
+			shape[i] = t.Numel()
+		}
+		gr := make([]*tensor.Tensor, len(shape))
+		for i := range gr {
+			others := make([]int, 0, len(shape))
+			for d := range shape {
+				if d != i {
+					others = append(others, d)
+				}
+			}
+			grid := g.Out[0].Select(1, i)
+			gr[i] = opdef.Sum(grid.DType, grid.Reshape(shape...), others, false)
+		}
+		return opdef.Grads{"tensors": gr}, nil
+	},
+	GradTerms: func(a *tensorsArgs) int {
+		n := 1
+		for _, t := range a.Tensors {
+			n *= max(1, t.Numel())
+		}
+		return n
+	},
+	Node: func(a *tensorsArgs, g *opdef.Grad) (opdef.Node, error) {
+		if len(a.Tensors) == 1 {
+			return elements.ReturnedArgument, nil
+		}
+		n := opdef.Node{Weak: "the incoming gradient in columns"}
+		for i := range a.Tensors {
+			n.Grads = append(n.Grads, g.Out[0].Select(1, i))
+		}
+		return n, nil
+	},
+	Cases: func(r *rand.Rand) []*tensorsArgs {
+		g := opdef.Gen{R: r}
+		return []*tensorsArgs{
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 3)}},
+			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64, 1), g.Normal(tensor.Float64, 3)}},
+			{[]*tensor.Tensor{g.Normal(tensor.Float32, 3)}},
+			{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2), g.Int(tensor.Int64, 0, 9, 0)}},
+		}
+	},
+}.Entry()

@@ -1,0 +1,477 @@
+package shape
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// padOps extend, cut, unfold and rearrange planes.
+var padOps = []*opdef.Entry{
+	opdef.Op[padArgs]{
+		Schema: "pad(Tensor input, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
+		Names:  "F.pad _C._nn.pad",
+		Doc: opdef.Doc{
+			Summary: "Extend dimensions at both ends, or cut them where pad is negative",
+			Formula: "pad = (left, right, top, bottom, ...), the last dimension first",
+			Notes:   "Modes constant, reflect (the border not repeated), replicate and circular.",
+			Source:  "torch.nn.functional.pad",
+		},
+		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
+		Kernel:    func(a *padArgs) ([]*tensor.Tensor, error) { return PadKernel(a.plan()) },
+		Grad:      func(a *padArgs, g *opdef.Grad) (opdef.Grads, error) { return padGrad("input", g)(a.plan()) },
+		GradTerms: func(a *padArgs) int { return 1 << min(len(a.Pad), 6) },
+		Node: func(a *padArgs, _ *opdef.Grad) (opdef.Node, error) {
+			if a.Mode == "circular" {
+				return opdef.Node{Skip: "gradients belong to another op"}, nil
+			}
+			return opdef.Node{}, nil
+		},
+		Cases: func(r *rand.Rand) []*padArgs {
+			g := opdef.Gen{R: r}
+			f32, f64 := tensor.Float32, tensor.Float64
+			v := opdef.Float(1.5)
+			return []*padArgs{
+				{g.Normal(f64, 2, 3), []int{1, 2}, "constant", nil},
+				{g.Normal(f64, 2, 3, 4), []int{1, -1, 0, 2}, "constant", &v},
+				{g.Normal(f64, 1, 2, 5), []int{2, 1}, "reflect", nil},
+				{g.Normal(f64, 1, 2, 4, 5), []int{2, 1, 1, 3}, "reflect", nil},
+				{g.Normal(f64, 1, 2, 4, 3), []int{2, 1, 1, 0}, "replicate", nil},
+				{g.Normal(f64, 1, 2, 4, 3), []int{2, 1, 1, 4}, "circular", nil},
+				{g.Normal(f32, 2, 2, 3, 2), []int{1, 1, 1, 1, 1, 1}, "replicate", nil},
+				{g.Normal(tensor.BFloat16, 3), []int{1, 1}, "constant", nil},
+				{g.Normal(tensor.Complex128, 2, 3), []int{1, 0}, "constant", nil},
+				{g.Int(tensor.Int64, -5, 5, 2, 3), []int{1, 1}, "constant", nil},
+				{opdef.NonContiguous(g.Normal(f64, 2, 3, 4)), []int{1, 1}, "reflect", nil},
+			}
+		},
+	}.Entry(),
+	opdef.Op[constantPadArgs]{
+		Schema: "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
+		Names:  "constant_pad_nd",
+		Doc: opdef.Doc{Summary: "Extend dimensions at both ends with a constant",
+			Formula: "pad = (left, right, top, bottom, ...), the last dimension first",
+			Source:  "aten/src/ATen/native/PadNd.cpp"},
+		Error:  opdef.Error{Class: opdef.Exact},
+		Kernel: func(a *constantPadArgs) ([]*tensor.Tensor, error) { return PadKernel(a.call().plan()) },
+		Grad: func(a *constantPadArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return padGrad("self", g)(a.call().plan())
+		},
+		Cases: func(r *rand.Rand) []*constantPadArgs {
+			g := opdef.Gen{R: r}
+			return []*constantPadArgs{
+				{g.Normal(tensor.Float64, 2, 3), []int{1, 2, -1, 0}, opdef.Float(0.5)}, {g.Normal(tensor.Float32, 2, 3),
+					[]int{1, 2}, opdef.Int(0)},
+			}
+		},
+	}.Entry(),
+	opdef.Op[unfoldArgs]{
+		Schema: "im2col(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) " +
+			"-> Tensor",
+		Names: "F.unfold _C._nn.im2col",
+		Doc: opdef.Doc{Summary: "Sliding windows of images as columns",
+			Formula: "out[n, c*K + k, p] = input[n, c, p*stride - padding + k*dilation]",
+			Notes:   "(N, C, H, W) to (N, C*K, L).", Source: "torch.nn.functional.unfold"},
+		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
+		Kernel:    func(a *unfoldArgs) ([]*tensor.Tensor, error) { return unfoldKernel(a.plan()) },
+		GradTerms: func(a *unfoldArgs) int { return windowTerms(a.KernelSize) },
+		Grad: func(a *unfoldArgs, g *opdef.Grad) (opdef.Grads, error) {
+			c, _, _, err := a.plan()
+			if err != nil {
+				return nil, err
+			}
+			return opdef.Grads{"input": {foldBatch(g.Out[0].DType, c, a.Input.Shape, g.Out[0])}}, nil
+		},
+		Cases: func(r *rand.Rand) []*unfoldArgs {
+			g := opdef.Gen{R: r}
+			f64 := tensor.Float64
+			one, zero := []int{1, 1}, []int{0, 0}
+			return []*unfoldArgs{
+				{g.Normal(f64, 2, 2, 4, 5), []int{2, 3}, one, zero, one},
+				{g.Normal(f64, 1, 2, 5, 5), []int{2, 2}, []int{2, 1}, one, []int{2, 2}},
+				{g.Normal(tensor.Float32, 2, 4, 4), []int{2, 2}, one, zero, one},
+				{g.Normal(tensor.BFloat16, 1, 1, 3, 3), []int{2, 2}, one, one, one},
+			}
+		},
+	}.Entry(),
+	opdef.Op[foldArgs]{
+		Schema: "col2im(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, " +
+			"int[2] stride=1) -> Tensor",
+		Names: "F.fold _C._nn.col2im",
+		Doc: opdef.Doc{Summary: "Sum of columns at the windows they belong to: the adjoint of unfold",
+			Formula: "out[n, c, i] = sum of input[n, c*K + k, p] with p*stride - padding + k*dilation = i",
+			Notes:   "(N, C*K, L) to (N, C, H, W).", Source: "torch.nn.functional.fold"},
+		Error: opdef.Error{Class: opdef.Accumulated},
+		Kernel: func(a *foldArgs) ([]*tensor.Tensor, error) {
+			c, shape, err := a.plan()
+			if err != nil {
+				return nil, err
+			}
+			return []*tensor.Tensor{foldBatch(a.Input.DType, c, shape, a.Input)}, nil
+		},
+		Grad: func(a *foldArgs, g *opdef.Grad) (opdef.Grads, error) {
+			c, _, err := a.plan()
+			if err != nil {
+				return nil, err
+			}
+			outs, err := unfoldKernel(c, g.Out[0], a.Input.Shape, nil)
+			return opdef.Grads{"input": outs}, err
+		},
+		Terms: func(a *foldArgs) int { return windowTerms(a.KernelSize) },
+		Cases: func(r *rand.Rand) []*foldArgs {
+			g := opdef.Gen{R: r}
+			f64 := tensor.Float64
+			one, zero := []int{1, 1}, []int{0, 0}
+			return []*foldArgs{
+				{g.Normal(f64, 2, 12, 9), []int{4, 5}, []int{2, 3}, one, zero, one},
+				{g.Normal(f64, 1, 8, 9), []int{5, 5}, []int{2, 2}, []int{2, 1}, one, []int{2, 2}},
+				{g.Normal(tensor.Float32, 8, 9), []int{4, 4}, []int{2, 2}, one, zero, one},
+			}
+		},
+	}.Entry(),
+	opdef.Op[pixelShuffleArgs]{
+		Schema: "pixel_shuffle(Tensor input, int upscale_factor) -> Tensor",
+		Names:  "F.pixel_shuffle pixel_shuffle",
+		Doc: opdef.Doc{Summary: "Channels rearranged into blocks of pixels",
+			Formula: "out[..., c, h*r+i, w*r+j] = input[..., (c*r+i)*r+j, h, w]",
+			Source:  "torch.nn.functional.pixel_shuffle"},
+		Error: opdef.Error{Class: opdef.Exact},
+		Kernel: func(a *pixelShuffleArgs) ([]*tensor.Tensor, error) {
+			return elements.ResultOrError(pixelShuffle(a.Input, a.UpscaleFactor))
+		},
+		Grad: func(a *pixelShuffleArgs, g *opdef.Grad) (opdef.Grads, error) {
+			t, err := pixelUnshuffle(g.Out[0], a.UpscaleFactor)
+			return opdef.Grads{"input": {t}}, err
+		},
+		Cases: func(r *rand.Rand) []*pixelShuffleArgs {
+			g := opdef.Gen{R: r}
+			return []*pixelShuffleArgs{{g.Normal(tensor.Float64, 2, 8, 2, 3), 2}, {g.Normal(tensor.Float32, 9, 2, 1),
+				3}, {g.Int(tensor.Int64, 0, 9, 1, 4, 2, 2), 2}}
+		},
+	}.Entry(),
+	opdef.Op[pixelUnshuffleArgs]{
+		Schema: "pixel_unshuffle(Tensor input, int downscale_factor) -> Tensor",
+		Names:  "F.pixel_unshuffle pixel_unshuffle",
+		Doc: opdef.Doc{Summary: "Blocks of pixels rearranged into channels",
+			Formula: "out[..., (c*r+i)*r+j, h, w] = input[..., c, h*r+i, w*r+j]",
+			Source:  "torch.nn.functional.pixel_unshuffle"},
+		Error: opdef.Error{Class: opdef.Exact},
+		Kernel: func(a *pixelUnshuffleArgs) ([]*tensor.Tensor, error) {
+			return elements.ResultOrError(pixelUnshuffle(a.Input, a.DownscaleFactor))
+		},
+		Grad: func(a *pixelUnshuffleArgs, g *opdef.Grad) (opdef.Grads, error) {
+			t, err := pixelShuffle(g.Out[0], a.DownscaleFactor)
+			return opdef.Grads{"input": {t}}, err
+		},
+		Cases: func(r *rand.Rand) []*pixelUnshuffleArgs {
+			g := opdef.Gen{R: r}
+			return []*pixelUnshuffleArgs{{g.Normal(tensor.Float64, 2, 2, 4, 6), 2},
+				{g.Normal(tensor.Float32, 1, 6, 3), 3}}
+		},
+	}.Entry(),
+	opdef.Op[channelShuffleArgs]{
+		Schema: "channel_shuffle(Tensor input, int groups) -> Tensor",
+		Names:  "F.channel_shuffle channel_shuffle native_channel_shuffle F.native_channel_shuffle",
+		Doc: opdef.Doc{Summary: "Channels interleaved between groups",
+			Formula: "out[n, c*groups + g] = input[n, g*(C/groups) + c]", Source: "torch.nn.ChannelShuffle"},
+		Error: opdef.Error{Class: opdef.Exact},
+		Kernel: func(a *channelShuffleArgs) ([]*tensor.Tensor, error) {
+			return elements.ResultOrError(channelShuffle(a.Input, a.Groups, false))
+		},
+		Grad: func(a *channelShuffleArgs, g *opdef.Grad) (opdef.Grads, error) {
+			t, err := channelShuffle(g.Out[0], a.Groups, true)
+			return opdef.Grads{"input": {t}}, err
+		},
+		Cases: func(r *rand.Rand) []*channelShuffleArgs {
+			g := opdef.Gen{R: r}
+			return []*channelShuffleArgs{{g.Normal(tensor.Float64, 2, 6, 2, 3), 2},
+				{g.Normal(tensor.Float32, 1, 6, 2), 3}}
+		},
+	}.Entry(),
+}
+
+type padArgs struct {
+	Input *tensor.Tensor
+	Pad   []int
+	Mode  string
+	Value *opdef.Scalar
+}
+
+type constantPadArgs struct {
+	Self  *tensor.Tensor
+	Pad   []int
+	Value opdef.Scalar
+}
+
+func (a *constantPadArgs) call() *padArgs { return &padArgs{a.Self, a.Pad, "constant", &a.Value} }
+
+// A Padding gives, for every dimension of the result, the index of the input
+// that each position takes, -1 for the constant.
+type Padding struct {
+	T     *tensor.Tensor
+	Shape []int
+	From  [][]int
+	fill  opdef.Scalar
+}
+
+func (a *padArgs) plan() (*Padding, error) {
+	t, n := a.Input, a.Input.Dim()
+	if len(a.Pad)%2 != 0 {
+		return nil, opdef.Refuse("pad", "want an even number of values, got %d", len(a.Pad))
+	}
+	k := len(a.Pad) / 2
+	if k > n {
+		return nil, opdef.Refuse("pad", "%d values are too many for %d dimensions", len(a.Pad), n)
+	}
+	p := &Padding{T: t, Shape: slices.Clone(t.Shape), From: make([][]int, n)}
+	if a.Value != nil {
+		p.fill = *a.Value
+	}
+	switch a.Mode {
+	case "constant":
+	case "reflect", "replicate", "circular":
+		if k < 1 || k > 3 || n != k+1 && n != k+2 {
+			return nil,
+				opdef.Refuse("pad", "mode %q pads the last 1, 2 or 3 of 2 to 5 dimensions, got %d values for shape %s",
+					a.Mode, len(a.Pad), tensor.ShapeString(t.Shape))
+		}
+		if a.Value != nil && a.Value.Complex128() != 0 {
+			return nil, opdef.Refuse("value", "has no meaning for mode %q", a.Mode)
+		}
+		if t.DType == tensor.Bool && a.Mode != "circular" {
+			return nil, opdef.Refuse("input", "mode %q is not defined for dtype bool", a.Mode)
+		}
+	default:
+		return nil, opdef.Refuse("mode", "want constant, reflect, replicate or circular, got %q", a.Mode)
+	}
+	for d, size := range t.Shape {
+		lo, hi := 0, 0
+		if j := n - 1 - d; j < k {
+			lo, hi = a.Pad[2*j], a.Pad[2*j+1]
+		}
+		switch {
+		case lo > 1<<40 || hi > 1<<40 || size+lo+hi < 0:
+			return nil, opdef.Refuse("pad", "%d and %d leave no valid size of dimension %d, which is %d", lo,
+				hi, d, size)
+		case a.Mode == "reflect" && max(lo, hi) >= size && size > 0 && max(lo, hi) > 0:
+			return nil, opdef.Refuse("pad", "reflection by %d and %d needs a dimension larger than %d", lo, hi, size)
+		case a.Mode == "circular" && max(lo, hi) > size:
+			return nil, opdef.Refuse("pad", "%d and %d would wrap around a dimension of %d more than once",
+				lo, hi, size)
+		case a.Mode != "constant" && size == 0 && (d > 0 || n == k+1):
+			return nil, opdef.Refuse("input", "want no empty dimension but the batch, got shape %s",
+				tensor.ShapeString(t.Shape))
+		case a.Mode != "constant" && size+lo+hi == 0 && size > 0, a.Mode == "circular" &&
+			size+min(lo, 0)+min(hi, 0) <= 0 && size > 0:
+			return nil, opdef.Refuse("pad", "%d and %d leave no elements of dimension %d", lo, hi, d)
+		}
+		p.Shape[d] = size + lo + hi
+		p.From[d] = make([]int, p.Shape[d])
+		for o := range p.From[d] {
+			i := o - lo
+			switch {
+			case i >= 0 && i < size && a.Mode != "circular":
+			case a.Mode == "constant":
+				i = -1
+			case a.Mode == "replicate":
+				i = min(max(i, 0), size-1)
+			case a.Mode == "circular":
+				kept := size + min(lo, 0) + min(hi, 0) // what negative values cut does not come back
+				i = (o-max(lo, 0)+kept*len(p.From[d]))%kept - min(lo, 0)
+			case i < 0:
+				i = -i
+			default:
+				i = 2*(size-1) - i
+			}
+			p.From[d][o] = i
+		}
+	}
+	return p, nil
+}
+
+// PadKernel pads as p says, if there is no error.
+func PadKernel(p *Padding, err error) ([]*tensor.Tensor, error) {
+	if err != nil {
+		return nil, err
+	}
+	if p.T.Dim() == 0 {
+		return []*tensor.Tensor{p.T}, nil
+	}
+	switch p.T.DType.Kind() {
+	case tensor.KindComplex:
+		return []*tensor.Tensor{padAs(p, p.fill.Complex128())}, nil
+	case tensor.KindFloat:
+		return []*tensor.Tensor{padAs(p, p.fill.Float64())}, nil
+	}
+	fill := p.fill.Int64()
+	if p.T.DType == tensor.Bool && p.fill.Complex128() != 0 {
+		fill = 1 // also for 0.3
+	}
+	return []*tensor.Tensor{padAs(p, fill)}, nil
+}
+
+func padAs[T kernel.Number](p *Padding, fill T) *tensor.Tensor {
+	last := len(p.Shape) - 1
+	n, in := p.Shape[last], p.T.Shape[last]
+	return opdef.Rows(p.T.DType, p.Shape, max(n, 1), func(row int, dst []T) {
+		src, inside := 0, true
+		for d, at := 0, elements.Unravel(row, p.Shape[:last]); d < last; d++ {
+			i := p.From[d][at[d]]
+			inside = inside && i >= 0
+			src = src*p.T.Shape[d] + i
+		}
+		if !inside || in == 0 {
+			for i := range dst {
+				dst[i] = fill
+			}
+			return
+		}
+		x := opdef.Scratch[T](in)
+		tensor.Load(p.T, src*in, *x)
+		for o, i := range p.From[last] {
+			if i < 0 {
+				dst[o] = fill
+			} else {
+				dst[o] = (*x)[i]
+			}
+		}
+		opdef.Release(x)
+	})
+}
+
+// padGrad adds the gradient of every position to the element it took.
+func padGrad(arg string, g *opdef.Grad) func(p *Padding, err error) (opdef.Grads, error) {
+	return func(p *Padding, err error) (opdef.Grads, error) {
+		switch {
+		case err != nil:
+			return nil, err
+		case p.T.Dim() == 0:
+			return opdef.Grads{arg: {g.Out[0]}}, nil
+		case p.T.DType.IsComplex():
+			return opdef.Grads{arg: {padGradAs[complex128](p, g.Out[0])}}, nil
+		}
+		return opdef.Grads{arg: {padGradAs[float64](p, g.Out[0])}}, nil
+	}
+}
+
+func padGradAs[T kernel.Number](p *Padding, g *tensor.Tensor) *tensor.Tensor {
+	// to[d][i] are the positions that took index i.
+	to := make([][][]int, len(p.Shape))
+	for d, size := range p.T.Shape {
+		to[d] = make([][]int, size)
+		for o, i := range p.From[d] {
+			if i >= 0 {
+				to[d][i] = append(to[d][i], o)
+			}
+		}
+	}
+	last := len(p.Shape) - 1
+	n := p.Shape[last]
+	return opdef.Rows(g.DType, p.T.Shape, max(p.T.Shape[last], 1), func(row int, dst []T) {
+		clear(dst)
+		at := elements.Unravel(row, p.T.Shape[:last])
+		y := opdef.Scratch[T](n)
+		var add func(d, src int)
+		add = func(d, src int) {
+			if d < last {
+				for _, o := range to[d][at[d]] {
+					add(d+1, src*p.Shape[d]+o)
+				}
+				return
+			}
+			tensor.Load(g, src*n, *y)
+			for o, i := range p.From[last] {
+				if i >= 0 {
+					dst[i] += (*y)[o]
+				}
+			}
+		}
+		add(0, 0)
+		opdef.Release(y)
+	})
+}
+
+type (
+	pixelShuffleArgs struct {
+		Input         *tensor.Tensor
+		UpscaleFactor int
+	}
+	pixelUnshuffleArgs struct {
+		Input           *tensor.Tensor
+		DownscaleFactor int
+	}
+	channelShuffleArgs struct {
+		Input  *tensor.Tensor
+		Groups int
+	}
+)
+
+// lastThree splits the shape of an image batch into what leads and (C, H, W).
+func lastThree(t *tensor.Tensor, factor int, arg string) (lead []int, c, h, w int, err error) {
+	if t.Dim() < 3 {
+		return nil, 0, 0, 0, opdef.Refuse("input", "want at least 3 dimensions, got shape %s",
+			tensor.ShapeString(t.Shape))
+	}
+	if factor < 1 || factor > 1<<15 {
+		return nil, 0, 0, 0, opdef.Refuse(arg, "want a positive number, got %d", factor)
+	}
+	n := t.Dim() - 3
+	return t.Shape[:n:n], t.Shape[n], t.Shape[n+1], t.Shape[n+2], nil
+}
+
+// permuteLast permutes the last dimensions of t by order, counted from the
+// first of them.
+func permuteLast(t *tensor.Tensor, order ...int) *tensor.Tensor {
+	n := t.Dim() - len(order)
+	all := make([]int, t.Dim())
+	for i := range all {
+		all[i] = i
+		if i >= n {
+			all[i] = n + order[i-n]
+		}
+	}
+	return t.Permute(all...)
+}
+
+func pixelShuffle(t *tensor.Tensor, r int) (*tensor.Tensor, error) {
+	lead, c, h, w, err := lastThree(t, r, "upscale_factor")
+	if err != nil {
+		return nil, err
+	}
+	if c%(r*r) != 0 {
+		return nil, opdef.Refuse("input", "%d channels do not divide by %d squared", c, r)
+	}
+	u := t.Reshape(append(lead, c/(r*r), r, r, h, w)...)
+	return permuteLast(u, 0, 3, 1, 4, 2).Reshape(append(lead, c/(r*r), h*r, w*r)...), nil
+}
+
+func pixelUnshuffle(t *tensor.Tensor, r int) (*tensor.Tensor, error) {
+	lead, c, h, w, err := lastThree(t, r, "downscale_factor")
+	if err != nil {
+		return nil, err
+	}
+	if h%r != 0 || w%r != 0 {
+		return nil, opdef.Refuse("input", "sizes %d and %d do not divide by %d", h, w, r)
+	}
+	u := t.Reshape(append(lead, c, h/r, r, w/r, r)...)
+	return permuteLast(u, 0, 2, 4, 1, 3).Reshape(append(lead, c*r*r, h/r, w/r)...), nil
+}
+
+func channelShuffle(t *tensor.Tensor, groups int, back bool) (*tensor.Tensor, error) {
+	if t.Dim() < 3 {
+		return nil, opdef.Refuse("input", "want at least 3 dimensions, got shape %s", tensor.ShapeString(t.Shape))
+	}
+	if groups < 1 || t.Shape[1]%groups != 0 {
+		return nil, opdef.Refuse("groups", "%d channels do not divide into %d groups", t.Shape[1], groups)
+	}
+	a, b := groups, t.Shape[1]/groups
+	if back {
+		a, b = b, a
+	}
+	u := t.Reshape(append([]int{t.Shape[0], a, b}, t.Shape[2:]...)...)
+	return u.Transpose(1, 2).Reshape(t.Shape...), nil
+}

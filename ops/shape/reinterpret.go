@@ -1,0 +1,149 @@
+package shape
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// viewDTypeOp reads the bytes of a tensor as another dtype.
+var viewDTypeOp = opdef.Op[viewDTypeArgs]{
+	Schema: "view.dtype(Tensor self, dtype dtype) -> Tensor",
+	Names:  "Tensor.view view_copy",
+	Doc: opdef.Doc{Summary: "The bytes of the elements read as another dtype",
+		Notes: "The last dimension is scaled by the ratio of the sizes.", Source: "torch.Tensor.view"},
+	Error:  opdef.Error{Class: opdef.Exact},
+	Uncast: "view",
+	NoGrad: "reinterprets bits",
+	Exempt: map[string]string{"strides": "not every layout can be read as the dtype",
+		"dtypes": "reads the bits of the dtype", "bounds": "reads the bits of the dtype"},
+	Kernel: func(a *viewDTypeArgs) ([]*tensor.Tensor, error) {
+		if !a.Dtype.Computable() {
+			return nil, opdef.Refuse("dtype", "no values can be computed in %s", a.Dtype)
+		}
+		t := a.Self.Rounded()
+		shape, stride, offset := slices.Clone(t.Shape), slices.Clone(t.Stride), t.Offset
+		from, to := t.DType.Size(), a.Dtype.Size()
+		last := t.Dim() - 1
+		if from != to {
+			if last < 0 {
+				return nil, opdef.Refuse("self", "a 0-d tensor cannot be viewed as a dtype of another size")
+			}
+			if stride[last] != 1 {
+				return nil, opdef.Refuse("self", "stride %d of the last dimension is not 1", stride[last])
+			}
+			for d := range stride[:last] {
+				if stride[d]*from%to != 0 {
+					return nil, opdef.Refuse("self", "stride %d is not divisible by %d", stride[d], to/from)
+				}
+				stride[d] = stride[d] * from / to
+			}
+			if shape[last]*from%to != 0 || offset*from%to != 0 {
+				return nil, opdef.Refuse("self", "size %d of the last dimension is not divisible by %d",
+					shape[last], to/from)
+			}
+			shape[last], offset = shape[last]*from/to, offset*from/to
+		}
+		v, err := tensor.NewView(t.Storage(), tensor.View{DType: a.Dtype, Shape: shape, Stride: stride, Offset: offset})
+		if err != nil {
+			return nil, opdef.Refuse("self", "%v", err)
+		}
+		return []*tensor.Tensor{v}, nil
+	},
+	Cases: func(r *rand.Rand) []*viewDTypeArgs {
+		g := opdef.Gen{R: r}
+		return []*viewDTypeArgs{
+			{g.Normal(tensor.Float32, 2, 3), tensor.Int32}, {g.Normal(tensor.Float64, 2, 3), tensor.Float32},
+			{g.Int(tensor.Int16, -9, 9, 2, 4), tensor.Int64},
+			{g.Normal(tensor.BFloat16), tensor.Int16}, {g.Int(tensor.Uint8, 0, 255, 8), tensor.Float16},
+		}
+	},
+}.Entry()
+
+type viewDTypeArgs struct {
+	Self  *tensor.Tensor
+	Dtype tensor.DType
+}
+
+var complexAsRealOp = viewOp[opdef.UnaryArgs]{
+	Schema: "view_as_real(Tensor self) -> Tensor",
+	Names:  "view_as_real view_as_real_copy",
+	Doc:    opdef.Doc{Summary: "Complex numbers as pairs of real and imaginary part", Source: "torch.view_as_real"},
+	Self:   func(a *opdef.UnaryArgs) *tensor.Tensor { return a.Self },
+	View:   func(_ *opdef.UnaryArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return asReal(t) },
+	Back: func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor {
+		t, _ := asComplex(g) // of a gradient with pairs in the last dimension
+		return t
+	},
+	Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
+		return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Complex64, 2, 3)}, {Self: g.Normal(tensor.Complex128)},
+			{Self: g.Normal(tensor.Complex64, 0, 2)}, {Self: opdef.NonContiguous(g.Normal(tensor.Complex64, 2, 3))}}
+	},
+}.Entry()
+
+var realAsComplexOp = viewOp[opdef.UnaryArgs]{
+	Schema: "view_as_complex(Tensor self) -> Tensor",
+	Names:  "view_as_complex view_as_complex_copy",
+	Doc:    opdef.Doc{Summary: "Pairs of real and imaginary part as complex numbers", Source: "torch.view_as_complex"},
+	Self:   func(a *opdef.UnaryArgs) *tensor.Tensor { return a.Self },
+	View: func(_ *opdef.UnaryArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
+		d := t.Dim() - 1
+		if d < 0 || t.Shape[d] != 2 {
+			return nil, opdef.Refuse("self", "want a last dimension of size 2, got %s", t.Meta())
+		}
+		if t.Stride[d] != 1 {
+			return nil, opdef.Refuse("self", "want stride 1 in the last dimension, got %d", t.Stride[d])
+		}
+		for _, s := range t.Stride[:d] {
+			if s%2 != 0 {
+				return nil, opdef.Refuse("self", "stride %d is not divisible by 2", s)
+			}
+		}
+		return asComplex(t)
+	},
+	Back: func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor {
+		t, _ := asReal(g)
+		return t
+	},
+	Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
+		return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float32, 3, 2)}, {Self: g.Normal(tensor.Float64, 2)},
+			{Self: g.Normal(tensor.Float32, 0, 2)}}
+	},
+	Exempt: map[string]string{"strides": "the parts must be adjacent"},
+}.Entry()
+
+func asReal(t *tensor.Tensor) (*tensor.Tensor, error) {
+	if !t.DType.IsComplex() {
+		return nil, opdef.Refuse("self", "want complex numbers, got %s", t.DType)
+	}
+	return tensor.Lazy(t.DType.Real(), append(slices.Clone(t.Shape), 2), 2, func(lo int, dst []float64) {
+		first := lo / 2
+		z := opdef.Scratch[complex128]((lo+len(dst)+1)/2 - first)
+		tensor.Load(t, first, *z)
+		for i := range dst {
+			if at := lo + i; at%2 == 0 {
+				dst[i] = real((*z)[at/2-first])
+			} else {
+				dst[i] = imag((*z)[at/2-first])
+			}
+		}
+		opdef.Release(z)
+	}), nil
+}
+
+func asComplex(t *tensor.Tensor) (*tensor.Tensor, error) {
+	dt := t.DType.Complex()
+	if !t.DType.IsFloat() || dt.Real() != t.DType {
+		return nil, opdef.Refuse("self", "want float16, float32 or float64, got %s", t.DType)
+	}
+	return tensor.Lazy(dt, t.Shape[:t.Dim()-1], 1, func(lo int, dst []complex128) {
+		x := opdef.Scratch[float64](2 * len(dst))
+		tensor.Load(t, 2*lo, *x)
+		for i := range dst {
+			dst[i] = complex((*x)[2*i], (*x)[2*i+1])
+		}
+		opdef.Release(x)
+	}), nil
+}

@@ -1,0 +1,472 @@
+package sorting
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/indexing"
+	"github.com/optool/optool/ops/internal/runs"
+	"github.com/optool/optool/tensor"
+)
+
+// sortOps order elements and find those of given ranks.
+var sortOps = []*opdef.Entry{
+	rankOp[sortArgs]{
+		Schema: "sort(Tensor self, int dim=-1, bool descending=False, bool? stable=None) -> (Tensor values, Tensor " +
+			"indices)",
+		Names: "sort Tensor.sort",
+		Doc: opdef.Doc{Summary: "Elements in order along a dimension, with their indices",
+			Notes: "NaN is the largest. Equal elements keep their order; other orders of their indices are accepted " +
+				"unless stable.", Source: "torch.sort"},
+		Plan: func(a *sortArgs) (*ranking, error) {
+			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending,
+				distinct: true, stable: a.Stable != nil && *a.Stable}, err
+		},
+		Cases: func(g opdef.Gen) []*sortArgs {
+			yes := true
+			return []*sortArgs{
+				{g.Distinct(tensor.Float32, 3, 5), -1, false, nil}, {g.Distinct(tensor.Float64, 3, 4, 2), 1, true, nil},
+				{g.Distinct(tensor.Float32), 0, false, nil}, {g.Distinct(tensor.Float32, 0, 3), 0, false, nil},
+				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3)), 0, false, &yes}, {g.Int(tensor.Int64, -3, 3, 8),
+					0, true, nil}, {g.Int(tensor.Bool, 0, 1, 6), 0, false, nil},
+			}
+		},
+	}.Entry(),
+	rankOp[sortStableArgs]{
+		Schema: "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, " +
+			"Tensor indices)",
+		Names: "sort Tensor.sort",
+		Doc:   opdef.Doc{Summary: "Elements in order along a dimension, with their indices", Source: "torch.sort"},
+		Plan: func(a *sortStableArgs) (*ranking, error) {
+			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending,
+				distinct: true, stable: a.Stable != nil && *a.Stable}, err
+		},
+		Cases: func(g opdef.Gen) []*sortStableArgs {
+			yes := true
+			return []*sortStableArgs{{g.Distinct(tensor.Float32, 3, 5), &yes, 0, true}}
+		},
+	}.Entry(),
+	rankOp[argsortArgs]{
+		Schema: "argsort(Tensor self, int dim=-1, bool descending=False, bool stable=False) -> Tensor",
+		Names:  "argsort Tensor.argsort", Only: indicesOnly,
+		Doc: opdef.Doc{Summary: "The indices that put a dimension in order", Source: "torch.argsort"},
+		Plan: func(a *argsortArgs) (*ranking, error) {
+			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending,
+				distinct: true, stable: a.Stable}, err
+		},
+		Cases: func(g opdef.Gen) []*argsortArgs {
+			return []*argsortArgs{{g.Distinct(tensor.Float32, 3, 5), -1, false, false},
+				{g.Distinct(tensor.Float64, 3, 4), 0, true, true}, {g.Int(tensor.Int64, -3, 3, 8), 0, false, false}}
+		},
+	}.Entry(),
+	rankOp[opdef.UnaryArgs]{
+		Schema: "msort(Tensor self) -> Tensor",
+		Names:  "msort Tensor.msort", Only: valuesOnly,
+		Doc: opdef.Doc{Summary: "Elements in order along the first dimension", Source: "torch.msort"},
+		Plan: func(a *opdef.UnaryArgs) (*ranking, error) {
+			return &ranking{self: a.Self, k: rowLen(a.Self, 0), keepdim: true, distinct: true}, nil
+		},
+		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
+			return []*opdef.UnaryArgs{{Self: g.Distinct(tensor.Float32, 3, 5)}, {Self: g.Distinct(tensor.Float64, 4)},
+				{Self: g.Int(tensor.Int64, -3, 3, 8)}}
+		},
+	}.Entry(),
+	rankOp[topkArgs]{
+		Schema: "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, " +
+			"Tensor indices)",
+		Names: "topk Tensor.topk",
+		Doc: opdef.Doc{Summary: "The largest or smallest elements along a dimension, in order, with their indices",
+			Notes: "NaN is the largest. With sorted=False any order is accepted.", Source: "torch.topk"},
+		Plan: func(a *topkArgs) (*ranking, error) {
+			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+			if err != nil {
+				return nil, err
+			}
+			if a.K < 0 || a.K > rowLen(a.Self, d) {
+				return nil, opdef.Refuse("k", "%d elements of a dimension of size %d", a.K, rowLen(a.Self, d))
+			}
+			k := a.K
+			if a.Self.Dim() == 0 {
+				k = 1 // torch returns a number as it is, even for k=0
+			}
+			return &ranking{self: a.Self, dim: d, k: k, keepdim: true, descending: a.Largest, distinct: true,
+				unordered: !a.Sorted}, nil
+		},
+		Cases: func(g opdef.Gen) []*topkArgs {
+			return []*topkArgs{
+				{g.Distinct(tensor.Float32, 3, 5), 2, -1, true, true}, {g.Distinct(tensor.Float64, 4, 3), 3, 0, false,
+					true}, {g.Distinct(tensor.Float32), 1, 0, true, true}, {g.Distinct(tensor.BFloat16, 20), 1, 0,
+					true, false},
+				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3)), 0, 1, true, true},
+				{g.Int(tensor.Int64, -3, 3, 40), 3, 0, true, true},
+			}
+		},
+	}.Entry(),
+	rankOp[kthvalueArgs]{
+		Schema: "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+		Names:  "kthvalue Tensor.kthvalue",
+		Doc: opdef.Doc{Summary: "The k-th smallest element along a dimension, with its index",
+			Notes: "NaN is the largest.", Source: "torch.kthvalue"},
+		Plan: func(a *kthvalueArgs) (*ranking, error) {
+			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
+			if err != nil {
+				return nil, err
+			}
+			if n := rowLen(a.Self, d); a.K < 1 || a.K > n {
+				return nil, opdef.Refuse("k", "element %d of a dimension of size %d", a.K, n)
+			}
+			return &ranking{self: a.Self, dim: d, k: 1, keepdim: a.Keepdim,
+				pick: func([]uint64, int) int { return a.K - 1 }}, nil
+		},
+		Cases: func(g opdef.Gen) []*kthvalueArgs {
+			return []*kthvalueArgs{
+				{g.Distinct(tensor.Float32, 3, 5), 2, -1, false}, {g.Distinct(tensor.Float64, 4, 3), 4, 0, true},
+				{g.Distinct(tensor.Float32), 1, 0, false}, {g.Int(tensor.Int64, -3, 3, 8), 3, 0, false},
+				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3)), 1, 1, false},
+			}
+		},
+	}.Entry(),
+	medianOp("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+		"The median along a dimension, with its index",
+		"Of an even number of elements the lower one. NaN if there is one.", false),
+	medianOp("nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+		"The median of the elements that are not NaN along a dimension, with its index",
+		"Of an even number of elements the lower one.", true),
+	medianAllOp("median", false), medianAllOp("nanmedian", true),
+	modeOp,
+}
+
+// MedianArgs are the arguments of median and mode.
+type (
+	sortArgs struct {
+		Self       *tensor.Tensor
+		Dim        int
+		Descending bool
+		Stable     *bool
+	}
+	sortStableArgs struct {
+		Self       *tensor.Tensor
+		Stable     *bool
+		Dim        int
+		Descending bool
+	}
+	argsortArgs struct {
+		Self               *tensor.Tensor
+		Dim                int
+		Descending, Stable bool
+	}
+	topkArgs struct {
+		Self            *tensor.Tensor
+		K, Dim          int
+		Largest, Sorted bool
+	}
+	kthvalueArgs struct {
+		Self    *tensor.Tensor
+		K, Dim  int
+		Keepdim bool
+	}
+	MedianArgs struct {
+		Self    *tensor.Tensor
+		Dim     int
+		Keepdim bool
+	}
+)
+
+// rowLen is the size of dimension d; a number is a vector of one.
+func rowLen(t *tensor.Tensor, d int) int {
+	if t.Dim() == 0 {
+		return 1
+	}
+	return t.Shape[d]
+}
+
+// orderKeys turns elements into integers with the same order, in which NaN is
+// the largest and the zeros are equal.
+type orderKeys struct {
+	kind     tensor.Kind
+	unsigned bool
+}
+
+func newKeys(t *tensor.Tensor) orderKeys { return orderKeys{t.DType.Kind(), t.DType == tensor.Uint64} }
+
+// load stores the keys of elements lo, lo+1, ... of t.
+func (k orderKeys) load(lo int, dst []uint64, t *tensor.Tensor) {
+	if k.kind == tensor.KindFloat {
+		v := opdef.Scratch[float64](len(dst))
+		tensor.Load(t, lo, *v)
+		for i, x := range *v {
+			b := math.Float64bits(x + 0) // -0 becomes 0
+			b ^= uint64(int64(b)>>63) | 1<<63
+			if x != x {
+				b = nanKey
+			}
+			dst[i] = b
+		}
+		opdef.Release(v)
+		return
+	}
+	v := opdef.Scratch[int64](len(dst))
+	tensor.Load(t, lo, *v)
+	flip := uint64(1) << 63
+	if k.unsigned {
+		flip = 0
+	}
+	for i, x := range *v {
+		dst[i] = uint64(x) ^ flip
+	}
+	opdef.Release(v)
+}
+
+func (k orderKeys) row(lo, n int, t *tensor.Tensor) []uint64 {
+	dst := make([]uint64, n)
+	k.load(lo, dst, t)
+	return dst
+}
+
+const nanKey = math.MaxUint64
+
+// A ranking says which elements of the rows of self along dim an op returns.
+type ranking struct {
+	self       *tensor.Tensor
+	dim        int
+	k          int  // elements of each row, in order
+	keepdim    bool // false: k is 1 and the dimension is removed
+	descending bool
+	distinct   bool // the indices of a row differ
+	stable     bool // equal elements keep their order
+	unordered  bool // the elements of a row may come in any order
+	// pick replaces the first k: the rank in a row with the given keys.
+	pick func(row []uint64, n int) int
+}
+
+// indices finds the elements: int64, of the shape of the result.
+func (r *ranking) indices() (*tensor.Tensor, error) {
+	if r.self.DType.IsComplex() {
+		return nil, opdef.Refuse("self", "complex numbers have no order")
+	}
+	rowsFirst := lastDim(r.self, r.dim)
+	rows, n := rowsOf(rowsFirst)
+	if n == 0 && r.pick != nil && rows > 0 {
+		return nil, opdef.Refuse("self", "dimension %d has size 0", r.dim)
+	}
+	ks := newKeys(r.self)
+	out := make([]int64, rows*r.k)
+	tensor.Parallel(rows, max(1, 4096/max(n, 1)), func(a, b int) {
+		row, order := make([]uint64, n), make([]ranked, 0, n)
+		for i := a; i < b; i++ {
+			ks.load(i*n, row, rowsFirst)
+			dst := out[i*r.k : (i+1)*r.k]
+			if r.pick != nil {
+				order = lowestKeys(row, r.pick(row, n)+1, false, order)
+				dst[0] = int64(order[len(order)-1].index)
+				continue
+			}
+			order = lowestKeys(row, r.k, r.descending, order)
+			for j := range dst {
+				dst[j] = int64(order[j].index)
+			}
+		}
+	})
+	shape := slices.Clone(rowsFirst.Shape)
+	shape[len(shape)-1] = r.k
+	t := tensor.New(tensor.Int64, shape, out)
+	switch {
+	case r.self.Dim() == 0:
+		return t.Reshape(), nil
+	case !r.keepdim:
+		return t.Reshape(shape[:len(shape)-1]...), nil
+	}
+	order := make([]int, len(shape))
+	for d := range order {
+		switch {
+		case d < r.dim:
+			order[d] = d
+		case d == r.dim:
+			order[d] = len(shape) - 1
+		default:
+			order[d] = d - 1
+		}
+	}
+	return t.Permute(order...), nil
+}
+
+// A ranked element is its key and its place in the row.
+type ranked struct {
+	key   uint64
+	index int
+}
+
+func compareRanked(a, b ranked) int {
+	if c := cmp.Compare(a.key, b.key); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.index, b.index)
+}
+
+// lowestKeys returns the k elements of row with the lowest keys (descending: the
+// highest), in order, equal ones in order of place. buf is reused.
+func lowestKeys(row []uint64, k int, descending bool, buf []ranked) []ranked {
+	buf = buf[:0]
+	flip := uint64(0)
+	if descending {
+		flip = math.MaxUint64
+	}
+	if k > len(row)/8 {
+		for i, key := range row {
+			buf = append(buf, ranked{key ^ flip, i})
+		}
+		return sortRanked(buf)[:k]
+	}
+	if k == 0 {
+		return buf
+	}
+	// A heap of the k lowest so far, the highest of them at the root.
+	for i, key := range row {
+		x := ranked{key ^ flip, i}
+		switch {
+		case len(buf) < k:
+			buf = append(buf, x)
+			for c := len(buf) - 1; c > 0; {
+				p := (c - 1) / 2
+				if compareRanked(buf[p], buf[c]) >= 0 {
+					break
+				}
+				buf[p], buf[c] = buf[c], buf[p]
+				c = p
+			}
+		case x.key < buf[0].key: // an equal key comes later
+			buf[0] = x
+			for p := 0; ; {
+				c := 2*p + 1
+				if c >= k {
+					break
+				}
+				if c+1 < k && compareRanked(buf[c+1], buf[c]) > 0 {
+					c++
+				}
+				if compareRanked(buf[p], buf[c]) >= 0 {
+					break
+				}
+				buf[p], buf[c] = buf[c], buf[p]
+				p = c
+			}
+		}
+	}
+	slices.SortFunc(buf, compareRanked)
+	return buf
+}
+
+// widened gives an index or gradient tensor the ranked dimension back.
+func (r *ranking) widened(t *tensor.Tensor) *tensor.Tensor {
+	if r.keepdim || r.self.Dim() == 0 {
+		return t
+	}
+	return t.Unsqueeze(r.dim)
+}
+
+func (r *ranking) results() ([]*tensor.Tensor, error) {
+	idx, err := r.indices()
+	if err != nil {
+		return nil, err
+	}
+	at, err := indexing.Along(r.self.Shape, r.dim, r.widened(idx))
+	if err != nil {
+		return nil, err
+	}
+	return []*tensor.Tensor{runs.Pick(r.self, idx.Shape, at), idx}, nil
+}
+
+// grad sends g back to the elements at idx.
+func (r *ranking) grad(g, idx *tensor.Tensor) (*tensor.Tensor, error) {
+	at, err := indexing.Along(r.self.Shape, r.dim, r.widened(idx))
+	if err != nil {
+		return nil, err
+	}
+	return runs.ScatterAdd(r.self.Shape, g, at), nil
+}
+
+// only restricts a rankOp to one of its results.
+type only uint8
+
+const (
+	bothResults only = iota
+	valuesOnly
+	indicesOnly
+)
+
+// A rankOp declares an op that returns elements of a dimension by rank and
+// their indices.
+type rankOp[A any] struct {
+	Schema string
+	Names  string
+	Doc    opdef.Doc
+	Plan   func(a *A) (*ranking, error)
+	Only   only
+	Cases  func(g opdef.Gen) []*A
+}
+
+func (o rankOp[A]) Entry() *opdef.Entry {
+	op := opdef.Op[A]{
+		Schema: o.Schema, Names: o.Names, Doc: o.Doc,
+		Error: opdef.Error{Class: opdef.Exact},
+		Kernel: func(a *A) ([]*tensor.Tensor, error) {
+			r, err := o.Plan(a)
+			if err != nil {
+				return nil, err
+			}
+			res, err := r.results()
+			switch {
+			case err != nil:
+				return nil, err
+			case o.Only == valuesOnly:
+				return res[:1], nil
+			case o.Only == indicesOnly:
+				return res[1:], nil
+			}
+			return res, nil
+		},
+		Accept: func(a *A, got, want []*tensor.Tensor) []opdef.Acceptance {
+			as := make([]opdef.Acceptance, len(got))
+			r, err := o.Plan(a)
+			if err != nil || r.stable || o.Only == valuesOnly {
+				return as
+			}
+			var values *tensor.Tensor
+			if r.unordered && o.Only != indicesOnly && sameRows(r.dim, r.widened(want[0]), r.widened(got[0])) {
+				as[0] = opdef.Acceptance{OK: true, Rule: "any order"}
+				values = r.widened(got[0])
+			}
+			last := len(as) - 1
+			as[last] = acceptRows(r.self, r.dim, values, r.widened(want[last]), r.widened(got[last]), r.distinct)
+			return as
+		},
+		Cases: func(r *rand.Rand) []*A { return o.Cases(opdef.Gen{R: r}) },
+	}
+	if o.Only == indicesOnly {
+		op.NoGrad = "indices have no gradient"
+		return op.Entry()
+	}
+	op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+		r, err := o.Plan(a)
+		if err != nil || g.Out[0] == nil {
+			return opdef.Grads{"self": {nil}}, err
+		}
+		var idx *tensor.Tensor
+		if o.Only == valuesOnly {
+			if idx, err = r.indices(); err != nil {
+				return nil, err
+			}
+		} else {
+			idx = g.Outs[1]
+		}
+		t, err := r.grad(g.Out[0], idx)
+		return opdef.Grads{"self": {t}}, err
+	}
+	return op.Entry()
+}

@@ -1,0 +1,549 @@
+package special
+
+import (
+	"math"
+	"math/cmplx"
+	"math/rand/v2"
+
+	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// specialOps are the error function and its relatives, gamma functions and
+// other functions of one number.
+var specialOps = []*opdef.Entry{
+	opdef.Unary{
+		Name: "erf", Names: "erf special.erf Tensor.erf", InPlace: true, Error: elements.ElementwiseError,
+		Doc: opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self",
+			Source: "torch.erf"},
+		Block: vmath.Erf,
+		DF:    func(x, _ float64) float64 { return gauss(x) },
+		DS:    func(x, _ float64) float64 { return (1 + x*x) * gauss(x) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "erfc", Names: "erfc special.erfc Tensor.erfc", InPlace: true, Error: elements.ElementwiseError,
+		Doc:   opdef.Doc{Summary: "Complementary error function", Formula: "1 - erf(self)", Source: "torch.erfc"},
+		Block: vmath.Erfc,
+		S:     squareAmplified,
+		DF:    func(x, _ float64) float64 { return -gauss(x) },
+		DS:    func(x, _ float64) float64 { return (1 + x*x) * gauss(x) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "erfinv", Names: "erfinv special.erfinv Tensor.erfinv", InPlace: true, Error: elements.ElementwiseError,
+		Autocast: opdef.AutocastFloat32, Lo: -0.9, Hi: 0.9,
+		Saved: true,
+		Doc: opdef.Doc{Summary: "Inverse of the error function", Formula: "x with erf(x) = self",
+			Notes: "Infinite at -1 and 1, NaN beyond.", Source: "torch.erfinv"},
+		F:  math.Erfinv,
+		S:  func(_, y float64) float64 { return kernel.FiniteAbs(1 / gauss(y)) }, // a Newton step with erf(y)
+		DF: func(_, y float64) float64 { return 1 / gauss(y) },
+		DS: func(_, y float64) float64 { return (1 + y*y + 2*math.Abs(y)/gauss(y)) / gauss(y) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "special_erfcx", Names: "special.erfcx", Error: elements.ElementwiseError, Saved: true,
+		Doc: opdef.Doc{Summary: "Scaled complementary error function", Formula: "exp(self**2) * erfc(self)",
+			Source: "torch.special.erfcx"},
+		F:  kernel.Erfcx,
+		S:  squareAmplifiedBelow0,
+		DF: func(x, y float64) float64 { return 2*x*y - 2/math.SqrtPi },
+		DS: func(x, y float64) float64 { return 2*math.Abs(x*y) + 2*squareAmplifiedBelow0(x, x*y) + 2/math.SqrtPi },
+	}.Entry(),
+	opdef.Unary{
+		Name: "special_ndtr", Names: "special.ndtr", Error: elements.ElementwiseError,
+		Doc: opdef.Doc{Summary: "Distribution function of the standard normal distribution",
+			Formula: "(1 + erf(self/sqrt(2))) / 2", Source: "torch.special.ndtr"},
+		F:  kernel.NormalCDF,
+		S:  func(_, _ float64) float64 { return 1 }, // torch adds 1 to erf
+		DF: func(x, _ float64) float64 { return normalDensity(x) },
+		DS: func(x, _ float64) float64 { return (1 + x*x) * normalDensity(x) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "special_log_ndtr", Names: "special.log_ndtr", Error: elements.ElementwiseError,
+		Doc: opdef.Doc{Summary: "Logarithm of the distribution function of the standard normal distribution",
+			Formula: "ln(ndtr(self))", Source: "torch.special.log_ndtr"},
+		F: kernel.LogNormalCDF,
+		S: squareAmplified,
+		DF: func(x, _ float64) float64 {
+			if math.IsInf(x, -1) {
+				return math.NaN() // as torch has it
+			}
+			return math.Sqrt(2/math.Pi) / kernel.Erfcx(-x/math.Sqrt2)
+		},
+		DS: func(x, _ float64) float64 { return (1 + x*x) * math.Sqrt(2/math.Pi) / kernel.Erfcx(-x/math.Sqrt2) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "special_ndtri", Names: "special.ndtri", Error: elements.ElementwiseError, Lo: 0.05, Hi: 0.95,
+		Saved: true,
+		Doc: opdef.Doc{Summary: "Quantile function of the standard normal distribution",
+			Formula: "x with ndtr(x) = self", Notes: "Infinite at 0 and 1, NaN beyond.", Source: "torch.special.ndtri"},
+		F:  kernel.NormalQuantile,
+		S:  func(_, y float64) float64 { return max(1, kernel.FiniteAbs(y)) }, // 1 - 2*self near 1/2
+		DF: func(_, y float64) float64 { return 1 / normalDensity(y) },
+		DS: func(_, y float64) float64 { return (1 + y*y) / normalDensity(y) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "special_entr", Names: "special.entr", Error: elements.ElementwiseError, Lo: 0.1, Hi: 3,
+		Doc: opdef.Doc{Summary: "Entropy of a probability", Formula: "-self * ln(self), 0 at 0, -Inf below",
+			Source: "torch.special.entr"},
+		F: func(x float64) float64 {
+			switch {
+			case x < 0:
+				return math.Inf(-1)
+			case x == 0:
+				return 0
+			}
+			return -x * math.Log(x)
+		},
+		DF: func(x, _ float64) float64 { return -1 - math.Log(x) },
+		DS: func(x, _ float64) float64 { return 1 + kernel.FiniteAbs(math.Log(x)) },
+	}.Entry(),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "sinc(Tensor self) -> Tensor", Names: "sinc special.sinc Tensor.sinc", InPlace: true,
+		Doc: opdef.Doc{Summary: "Normalised sine cardinal", Formula: "sin(pi*self) / (pi*self), 1 at 0",
+			Source: "torch.sinc"},
+		Error: opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
+			dt := a.Self.DType
+			switch {
+			case dt.IsComplex():
+				return elements.Result(opdef.Map(dt, a.Self, kernel.SincC))
+			case !dt.IsFloat():
+				dt = tensor.DefaultDType
+			}
+			return elements.Result(opdef.Map(dt, a.Self, kernel.Sinc))
+		},
+		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+			t,
+				err := elements.MapN(a.Self.DType,
+				func(v []complex128) complex128 { return v[0] * cmplx.Conj(kernel.SincSlopeC(v[1])) },
+				func(v []float64) float64 { return v[0] * kernel.SincSlope(v[1]) }, g.Out[0], a.Self)
+			return opdef.Grads{"self": {t}}, err
+		},
+		// pi*self is rounded before its sine is taken.
+		Scale: func(a *opdef.UnaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			if !a.Self.DType.IsComplex() {
+				return []*tensor.Tensor{tensor.Full(tensor.Float64, a.Self.Shape, 1.0)}
+			}
+			return pairScale(opdef.Abs(a.Self), opdef.Abs(outs[0]),
+				func(x, y float64) float64 { return (1 + math.Pi*x) * y })
+		},
+		GradScale: func(a *opdef.UnaryArgs, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+			if !a.Self.DType.IsComplex() {
+				return opdef.Grads{"self": pairScale(g.Out[0], a.Self,
+					func(gi, x float64) float64 { return math.Abs(gi) * (math.Pi + 2/math.Abs(x)) })}, nil
+			}
+			abs := opdef.Abs(a.Self)
+			small := pairScale(opdef.Abs(g.Out[0]), abs, func(gi, x float64) float64 { return gi * (math.Pi + 2/x) })
+			large := pairScale(opdef.Abs(gr["self"][0]), abs, func(y, x float64) float64 { return (1 + math.Pi*x) * y })
+			return opdef.Grads{"self": pairScale(small[0], large[0], func(x, y float64) float64 { return x + y })}, nil
+		},
+		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
+			return append(elements.CasesAwayFromZero(r), &opdef.UnaryArgs{Self: tensor.New(tensor.Float64, []int{3},
+				[]float64{0, 1, -0.5})})
+		},
+	}.Entry(),
+	opdef.Pointwise[logitArgs]{
+		Schema: "logit(Tensor self, float? eps=None) -> Tensor", Names: "logit special.logit Tensor.logit",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Logarithm of the odds",
+			Formula: "ln(self / (1 - self)), with self clamped to [eps, 1-eps] if eps is given",
+			Notes:   "The gradient is 0 where self was clamped, NaN outside [0, 1] without eps.",
+			Source:  "torch.logit"},
+		Error: elements.ElementwiseError,
+		Self:  func(a *logitArgs) *tensor.Tensor { return a.Self },
+		F: func(a *logitArgs) func(float64) float64 {
+			lo, hi := a.range01()
+			return func(x float64) float64 {
+				x = min(max(x, lo), hi)
+				return math.Log(x / (1 - x))
+			}
+		},
+		S: func(*logitArgs) func(x, y float64) float64 {
+			return func(_, y float64) float64 { return max(1, kernel.FiniteAbs(y)) }
+		},
+		DF: func(a *logitArgs) func(x, y float64) float64 {
+			lo, hi := a.range01()
+			return func(x, _ float64) float64 {
+				switch {
+				case x != x || (x < 0 || x > 1) && a.Eps == nil:
+					return math.NaN()
+				case x < lo || x > hi:
+					return 0
+				}
+				return 1 / (x * (1 - x))
+			}
+		},
+		Cases: func(r *rand.Rand) []*logitArgs {
+			g := opdef.Gen{R: r}
+			eps := 0.125
+			u := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, 0.15, 0.85, shape...) }
+			return []*logitArgs{
+				{u(tensor.Float64, 3, 4), nil}, {u(tensor.Float32, 5), &eps}, {u(tensor.BFloat16, 4), nil},
+				{opdef.NonContiguous(u(tensor.Float64, 2, 3)), &eps},
+				{u(tensor.Float32), nil}, {u(tensor.Float32, 0, 2), nil}, {g.Int(tensor.Int64, 0, 1, 4), &eps},
+				{tensor.New(tensor.Float32, []int{4}, []float64{0, 1, -0.5, 2}), nil},
+				{tensor.New(tensor.Float64, []int{4}, []float64{0, 1, -0.5, 2}), &eps},
+			}
+		},
+	}.Entry(),
+	opdef.Unary{
+		Name: "lgamma", Names: "lgamma special.gammaln Tensor.lgamma", InPlace: true, Error: elements.ElementwiseError,
+		Lo: 0.2, Hi: 6,
+		Doc: opdef.Doc{Summary: "Logarithm of the magnitude of the gamma function", Formula: "ln|Gamma(self)|",
+			Source: "torch.lgamma"},
+		F:  logGamma,
+		S:  func(x, y float64) float64 { return logGammaScale(x, y) },
+		DF: func(x, _ float64) float64 { return kernel.Digamma(x) },
+		DS: func(x, _ float64) float64 { return digammaScale(x) },
+	}.Entry(),
+	opdef.Unary{
+		Name: "digamma", Names: "digamma special.digamma special.psi Tensor.digamma", InPlace: true,
+		Error: elements.ElementwiseError,
+		Lo:    0.2, Hi: 6,
+		Doc: opdef.Doc{Summary: "Logarithmic derivative of the gamma function", Formula: "Gamma'(self) / Gamma(self)",
+			Notes: "-Inf at 0, +Inf at -0, NaN at negative integers.", Source: "torch.digamma"},
+		F:  kernel.Digamma,
+		S:  func(x, _ float64) float64 { return digammaScale(x) },
+		DF: func(x, _ float64) float64 { return kernel.Polygamma(1, x) },
+		DS: func(x, _ float64) float64 { return polygammaScale(1, x) },
+	}.Entry(),
+	polygammaOp("polygamma(int n, Tensor self) -> Tensor", "polygamma special.polygamma", false),
+	polygammaOp("polygamma.method(Tensor self, int n) -> Tensor", "Tensor.polygamma", true),
+	opdef.Pointwise[mvlgammaArgs]{
+		Schema: "mvlgamma(Tensor self, int p) -> Tensor", Names: "mvlgamma special.multigammaln Tensor.mvlgamma",
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Logarithm of the multivariate gamma function",
+			Formula: "p*(p-1)/4*ln(pi) + sum of lgamma(self - j/2) over j from 0 to p-1",
+			Notes:   "torch before 2.0 refuses elements that are not greater than (p-1)/2.", Source: "torch.mvlgamma"},
+		Error: elements.ElementwiseError,
+		Self:  func(a *mvlgammaArgs) *tensor.Tensor { return a.Self },
+		Check: func(a *mvlgammaArgs) error {
+			if a.P < 1 {
+				return opdef.Refuse("p", "want at least 1, got %d", a.P)
+			}
+			return nil
+		},
+		F:  func(a *mvlgammaArgs) func(float64) float64 { return a.sum(logGamma, math.Log(math.Pi)) },
+		DF: func(a *mvlgammaArgs) func(x, y float64) float64 { return ignoreResult(a.sum(kernel.Digamma, 0)) },
+		S: func(a *mvlgammaArgs) func(x, y float64) float64 {
+			return ignoreResult(a.sum(func(x float64) float64 { return logGammaScale(x, logGamma(x)) },
+				math.Log(math.Pi)))
+		},
+		DS: func(a *mvlgammaArgs) func(x, y float64) float64 { return ignoreResult(a.sum(digammaScale, 0)) },
+		Cases: func(r *rand.Rand) []*mvlgammaArgs {
+			g := opdef.Gen{R: r}
+			return []*mvlgammaArgs{
+				{g.Uniform(tensor.Float64, 1.2, 5, 3, 4), 3}, {g.Uniform(tensor.Float32, 0.3, 5, 5), 1},
+				{g.Uniform(tensor.Float32, 2.5, 5), 5},
+				{opdef.NonContiguous(g.Uniform(tensor.Float64, 1.2, 5, 2, 3)), 2}, {g.Uniform(tensor.BFloat16, 3, 5, 4),
+					4}, {g.Int(tensor.Int64, 2, 6, 4), 3},
+				{g.Uniform(tensor.Float32, 1, 2, 0, 2), 2},
+			}
+		},
+	}.Entry(),
+	gammaRatio("igamma", "gammainc", "lower", "integral of t**(self-1) * exp(-t) from 0 to other, over Gamma(self)",
+		kernel.GammaP, 1),
+	gammaRatio("igammac", "gammaincc", "upper",
+		"integral of t**(self-1) * exp(-t) from other to infinity, over Gamma(self)", kernel.GammaQ, -1),
+	opdef.Op[opdef.BinaryArgs]{
+		Schema: "special_zeta(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", Names: "special.zeta",
+		Doc: opdef.Doc{Summary: "Hurwitz zeta function", Formula: "sum of (k + other)**-self over k from 0",
+			Notes: "+Inf for self 1 and where other is 0 or a negative integer; NaN for self below 1 and where " +
+				"other is negative and self no integer. torch has no gradient for self.", Source: "torch.special.zeta"},
+		Error: opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
+			return pairOfNumbers(a.Self, a.Other, true, kernel.Zeta)
+		},
+		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return otherGrad(a, g, func(gi, s, q float64) float64 { return -gi * s * kernel.Zeta(s+1, q) })
+		},
+		Scale: func(a *opdef.BinaryArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return pairScale(a.Self, a.Other, zetaScale)
+		},
+		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return otherGrad(a, g, func(gi, s, q float64) float64 { return math.Abs(gi * s * zetaScale(s+1, q)) })
+		},
+		GradTerms: func(a *opdef.BinaryArgs) int { return elements.BroadcastTerms(a.Self, a.Other) },
+		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
+			cs := shapeAndQuantile(r, 1.5, 4, 0.5, 4)
+			g := opdef.Gen{R: r}
+			return append(cs, &opdef.BinaryArgs{Self: tensor.Wrap(2.5), Other: g.Uniform(tensor.Float32, 0.5, 4, 3)},
+				&opdef.BinaryArgs{Self: g.Int(tensor.Int64, 2, 4, 3), Other: tensor.Wrap(int64(2))})
+		},
+	}.Entry(),
+}
+
+type (
+	logitArgs struct {
+		Self *tensor.Tensor
+		Eps  *float64
+	}
+	polygammaArgs struct {
+		Self *tensor.Tensor
+		N    int
+	}
+	mvlgammaArgs struct {
+		Self *tensor.Tensor
+		P    int
+	}
+)
+
+// range01 is the range that the argument is clamped to, in its dtype:
+// everything without eps.
+func (a *logitArgs) range01() (lo, hi float64) {
+	if a.Eps == nil {
+		return math.Inf(-1), math.Inf(1)
+	}
+	dt := a.Self.DType
+	if !dt.IsFloat() {
+		dt = tensor.DefaultDType
+	}
+	lo = dt.Round(*a.Eps)
+	return lo, dt.Round(1 - lo)
+}
+
+// sum is the function sum of f(x - j/2) over j < p, plus p*(p-1)/4*c.
+func (a *mvlgammaArgs) sum(f func(float64) float64, c float64) func(float64) float64 {
+	return func(x float64) float64 {
+		s := float64(a.P) * float64(a.P-1) / 4 * c
+		for j := range a.P {
+			s += f(x - float64(j)/2)
+		}
+		return s
+	}
+}
+
+func ignoreResult(f func(float64) float64) func(x, y float64) float64 {
+	return func(x, _ float64) float64 { return f(x) }
+}
+
+// gauss is the derivative of erf.
+func gauss(x float64) float64 { return 2 / math.SqrtPi * math.Exp(-x*x) }
+
+func normalDensity(x float64) float64 { return math.Exp(-x*x/2) / math.Sqrt(2*math.Pi) }
+
+// squareAmplified is the scale of exp(-x*x) and the like, whose argument is
+// rounded.
+func squareAmplified(x, y float64) float64 { return kernel.FiniteAbs(x * x * y) }
+
+func squareAmplifiedBelow0(x, y float64) float64 {
+	if x > 0 {
+		return 0
+	}
+	return squareAmplified(x, y)
+}
+
+func logGamma(x float64) float64 {
+	if math.IsInf(x, -1) {
+		return math.Inf(1)
+	}
+	y, _ := math.Lgamma(x)
+	return y
+}
+
+// logGammaScale: near the zeros terms of magnitude 1 cancel, left of them the
+// logarithm of the gamma function of -x and that of pi/|sin(pi*x)|.
+func logGammaScale(x, y float64) float64 {
+	s := max(1, kernel.FiniteAbs(y))
+	if x < 0 {
+		s += kernel.FiniteAbs(logGamma(-x))
+	}
+	return s
+}
+
+// digammaScale: the recurrence to an argument of about 10 and the logarithm
+// there cancel; left of 0 pi*x is rounded before its tangent is taken.
+func digammaScale(x float64) float64 {
+	s := 4 + kernel.FiniteAbs(kernel.Digamma(x))
+	if x < 0 {
+		sin := math.Sin(math.Pi * math.Remainder(x, 1))
+		s += kernel.FiniteAbs(math.Pi * math.Pi / (sin * sin))
+	}
+	return s
+}
+
+// zetaScale is the sum of the magnitudes of the terms, of those of a series
+// with positive base where q is negative, times the exponent, since the base of
+// a power is rounded.
+func zetaScale(s, q float64) float64 {
+	if q < 0 && s == math.Floor(s) {
+		return kernel.FiniteAbs((1 + s) * (kernel.Zeta(s, q-math.Floor(q)) + kernel.Zeta(s, math.Ceil(q)-q)))
+	}
+	return kernel.FiniteAbs((1 + s) * kernel.Zeta(s, q))
+}
+
+// polygammaScale: the factorial is computed as exp(lgamma(n+1)); in the
+// reflection of the first derivative pi*x is rounded before its sine is taken.
+func polygammaScale(n int, x float64) float64 {
+	switch {
+	case n == 0:
+		return digammaScale(x)
+	case n == 1 && x < 0.5:
+		return kernel.FiniteAbs(kernel.Trigamma(x) * (1 + math.Abs(2*math.Pi*x/math.Tan(math.Pi*x))))
+	case n == 1:
+		return kernel.FiniteAbs(kernel.Trigamma(x))
+	}
+	l := logGamma(float64(n) + 1)
+	return kernel.FiniteAbs(math.Exp(l) * (1 + l) * zetaScale(float64(n)+1, x))
+}
+
+func polygammaOp(schema, names string, inPlace bool) *opdef.Entry {
+	return opdef.Pointwise[polygammaArgs]{
+		Schema: schema, Names: names, InPlace: inPlace,
+		Doc: opdef.Doc{Summary: "Derivative of the digamma function", Formula: "n-th derivative of digamma at self",
+			Notes: "Infinite at 0 and at negative integers; only large there for n = 1, which follows ATen's series " +
+				"with its error of 1e-9.", Source: "torch.polygamma"},
+		Error: elements.ElementwiseError,
+		Self:  func(a *polygammaArgs) *tensor.Tensor { return a.Self },
+		Check: func(a *polygammaArgs) error {
+			if a.N < 0 {
+				return opdef.Refuse("n", "want a number that is not negative, got %d", a.N)
+			}
+			return nil
+		},
+		F: func(a *polygammaArgs) func(float64) float64 {
+			return func(x float64) float64 { return kernel.Polygamma(a.N, x) }
+		},
+		S: func(a *polygammaArgs) func(x, y float64) float64 {
+			return func(x, _ float64) float64 { return polygammaScale(a.N, x) }
+		},
+		DF: func(a *polygammaArgs) func(x, y float64) float64 {
+			return func(x, _ float64) float64 { return kernel.Polygamma(a.N+1, x) }
+		},
+		DS: func(a *polygammaArgs) func(x, y float64) float64 {
+			return func(x, _ float64) float64 { return polygammaScale(a.N+1, x) }
+		},
+		Cases: func(r *rand.Rand) []*polygammaArgs {
+			g := opdef.Gen{R: r}
+			return []*polygammaArgs{
+				{g.Uniform(tensor.Float64, 0.3, 5, 3, 4), 0}, {g.Uniform(tensor.Float64, 0.3, 5, 3, 4), 1},
+				{g.Uniform(tensor.Float32, 0.3, 5, 5), 2},
+				{g.Uniform(tensor.Float64, -2.8, -2.2, 4), 1}, {g.Uniform(tensor.Float64, -2.8, -2.2, 4), 3},
+				{opdef.NonContiguous(g.Uniform(tensor.Float64, 1, 5, 2, 3)), 4},
+				{g.Uniform(tensor.BFloat16, 1, 5, 4), 1}, {g.Uniform(tensor.Float32, 1, 5), 2},
+				{g.Uniform(tensor.Float32, 1, 5, 0, 2), 1}, {g.Int(tensor.Int64, 1, 6, 4), 1},
+			}
+		},
+	}.Entry()
+}
+
+// pairOfNumbers is f of two broadcast tensors, of which one may be a Python
+// number. Integers are promoted to float32 if toFloat is set, else refused.
+func pairOfNumbers(x, y *tensor.Tensor, toFloat bool, f func(x, y float64) float64) ([]*tensor.Tensor, error) {
+	if x.Wrapped && y.Wrapped {
+		return nil, opdef.Refuse("", "want a tensor among the arguments, got two numbers")
+	}
+	dt, xy, err := opdef.Common(x, y)
+	if err != nil {
+		return nil, err
+	}
+	if dt.Kind() < tensor.KindFloat && toFloat {
+		dt = tensor.DefaultDType
+	}
+	if !dt.IsFloat() {
+		return nil, opdef.Refuse("", "not defined for dtype %s", dt)
+	}
+	if xy, _, err = opdef.BroadcastAll(xy...); err != nil {
+		return nil, err
+	}
+	return elements.Result(opdef.Zip(dt, xy[0], xy[1], f))
+}
+
+// pairScale is the scale f of the elements of two broadcast tensors.
+func pairScale(x, y *tensor.Tensor, f func(x, y float64) float64) []*tensor.Tensor {
+	t, err := elements.MapN(tensor.Float64, nil, func(v []float64) float64 { return f(v[0], v[1]) }, x, y)
+	if err != nil { // the kernel has broadcast them already
+		panic(err)
+	}
+	return []*tensor.Tensor{t}
+}
+
+// otherGrad is the gradient of the second operand only: f(g, self, other).
+func otherGrad(a *opdef.BinaryArgs, g *opdef.Grad, f func(gi, x, y float64) float64) (opdef.Grads, error) {
+	gr := opdef.Grads{"self": {nil}, "other": {nil}}
+	if a.Other.Wrapped {
+		return gr, nil
+	}
+	ts, shape, err := opdef.BroadcastAll(g.Out[0], a.Self, a.Other)
+	if err != nil {
+		return nil, err
+	}
+	gr.Set("other", opdef.SumTo(opdef.ZipN(g.Outs[0].DType, shape, func(dst []float64, v [][]float64) {
+		for i, gi := range v[0] {
+			dst[i] = f(gi, v[1][i], v[2][i])
+		}
+	}, ts...), a.Other.Shape))
+	return gr, nil
+}
+
+// gammaRatio declares an incomplete gamma function; sign is that of its
+// derivative with respect to other.
+func gammaRatio(name, special, which, formula string, f func(a, x float64) float64, sign float64) *opdef.Entry {
+	density := func(gi, a, x float64) float64 {
+		return gi * sign * math.Exp((a-1)*math.Log(x)-x-logGamma(a))
+	}
+	return opdef.Op[opdef.BinaryArgs]{
+		Schema: name + "(Tensor self, Tensor other) -> Tensor", Names: name + " special." + special + " Tensor." + name,
+		InPlace: true,
+		Doc: opdef.Doc{Summary: "Regularised " + which + " incomplete gamma function", Formula: formula,
+			Notes:  "NaN where an argument is negative or both are 0 or infinite. torch has no gradient for self.",
+			Source: "torch.special." + special},
+		Error:  opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return pairOfNumbers(a.Self, a.Other, false, f) },
+		Grad:   func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) { return otherGrad(a, g, density) },
+		Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			double := outs[0].DType == tensor.Float64
+			return pairScale(a.Self, a.Other, func(a, x float64) float64 {
+				return gammaRatioScale(a, x, f(a, x), double)
+			})
+		},
+		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return otherGrad(a, g, func(gi, a, x float64) float64 {
+				return kernel.FiniteAbs(density(gi, a, x) * (4 + kernel.FiniteAbs((a-1)*math.Log(x)) + x +
+					kernel.FiniteAbs(logGamma(a))))
+			})
+		},
+		GradTerms: func(a *opdef.BinaryArgs) int { return elements.BroadcastTerms(a.Self, a.Other) },
+		Cases:     func(r *rand.Rand) []*opdef.BinaryArgs { return shapeAndQuantile(r, 0.5, 4, 0.5, 4) },
+	}.Entry()
+}
+
+// gammaRatioScale: x**a * exp(-x) / Gamma(a) is exp of a sum, and for small x
+// one function is 1 minus the other. In float64 the limits of the series show:
+// 1e-14 for small a, and 2e-9 in ATen for a above 20.
+func gammaRatioScale(a, x, y float64, double bool) float64 {
+	k := 1.0
+	switch {
+	case double && a > 20:
+		k = 0x1p22
+	case double:
+		k = 16
+	}
+	s := y * (1 + math.Abs(a-x) + kernel.FiniteAbs(a*math.Log(x/a)))
+	if x <= 1.1 {
+		s++
+	}
+	return kernel.FiniteAbs(k * s)
+}
+
+// shapeAndQuantile generates pairs of which the second alone has a gradient.
+func shapeAndQuantile(r *rand.Rand, lo, hi, lo2, hi2 float64) []*opdef.BinaryArgs {
+	g := opdef.Gen{R: r}
+	x := func(dt tensor.DType, shape ...int) *tensor.Tensor {
+		t := g.Uniform(dt, lo, hi, shape...)
+		t.RequiresGrad = false
+		return t
+	}
+	y := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, lo2, hi2, shape...) }
+	f32, f64 := tensor.Float32, tensor.Float64
+	return []*opdef.BinaryArgs{
+		{Self: x(f64, 3, 4), Other: y(f64, 3, 4)}, {Self: x(f64, 3, 1), Other: y(f64, 4)},
+		{Self: x(f32, 5), Other: y(f32)},
+		{Self: x(f64, 2, 3), Other: opdef.NonContiguous(y(f64, 2, 3))}, {Self: x(tensor.BFloat16, 4),
+			Other: y(tensor.BFloat16, 4)},
+		{Self: x(f32, 0, 3), Other: y(f32, 3)}, {Self: x(f32), Other: y(f32)},
+	}
+}

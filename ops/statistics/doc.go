@@ -1,0 +1,19 @@
+// Package statistics declares quantiles, covariances and histograms.
+package statistics
+
+import (
+	"slices"
+
+	"github.com/optool/optool/opdef"
+)
+
+// Table lists the operators of this package.
+func Table() []*opdef.Entry {
+	return slices.Concat(
+		statisticsOps,
+		covarianceOps,
+		histogramOps,
+		histogramBinOps,
+		histogramddOps,
+	)
+}

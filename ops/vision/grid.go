@@ -1,0 +1,444 @@
+package vision
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/matmul"
+	"github.com/optool/optool/tensor"
+)
+
+// gridOps sample images at computed positions, and measure distances.
+var gridOps = []*opdef.Entry{
+	opdef.Op[gridSampleArgs]{
+		Schema: "grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', bool? " +
+			"align_corners=None) -> Tensor",
+		Names: "F.grid_sample",
+		Doc: opdef.Doc{
+			Summary: "Images sampled at normalised positions",
+			Formula: "out[n, c, p] = input[n, c] interpolated at grid[n, p]; -1 and 1 are the borders, x first",
+			Notes: "Modes bilinear, nearest (ties to even) and bicubic (4-D); padding zeros, border, reflection. " +
+				"(N, C, H, W) with (N, h, w, 2) or (N, C, D, H, W) with (N, d, h, w, 3). The gradient of the grid " +
+				"is zero for nearest.",
+			Source: "torch.nn.functional.grid_sample",
+		},
+		Error:    opdef.Error{Class: opdef.Accumulated},
+		Autocast: opdef.AutocastWidest,
+		Kernel: func(a *gridSampleArgs) ([]*tensor.Tensor, error) {
+			return elements.ResultOrError(a.sample(a.Input, false))
+		},
+		Grad: func(a *gridSampleArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grads(g.Out[0], false) },
+		Scale: func(a *gridSampleArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			t, err := a.sample(opdef.Abs(a.Input), true)
+			if err != nil {
+				t = opdef.Abs(outs[0])
+			}
+			return []*tensor.Tensor{t}
+		},
+		GradScale: func(a *gridSampleArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			b := *a
+			b.Input = opdef.Abs(a.Input)
+			return b.grads(opdef.Abs(g.Out[0]), true)
+		},
+		Terms:     func(a *gridSampleArgs) int { return 16 },
+		GradTerms: func(a *gridSampleArgs) int { return 16 * max(a.Input.Shape[1], 1) },
+		Cases: func(r *rand.Rand) []*gridSampleArgs {
+			g := opdef.Gen{R: r}
+			f32, f64 := tensor.Float32, tensor.Float64
+			yes, no := true, false
+			// Positions away from the pixels' edges, where gradients jump.
+			at := func(dt tensor.DType, shape ...int) *tensor.Tensor {
+				v := make([]float64, tensor.Numel(shape))
+				for i := range v {
+					v[i] = (float64(r.IntN(11)-5) + 0.3 + 0.4*r.Float64()) / 4.4
+				}
+				t := tensor.New(dt, shape, v).Rounded()
+				t.RequiresGrad = true
+				return t
+			}
+			return []*gridSampleArgs{
+				{g.Normal(f64, 2, 3, 4, 5), at(f64, 2, 3, 2, 2), "bilinear", "zeros", &no},
+				{g.Normal(f64, 1, 2, 4, 5), at(f64, 1, 3, 4, 2), "bilinear", "border", &yes},
+				{g.Normal(f64, 1, 2, 4, 5), at(f64, 1, 3, 4, 2), "bilinear", "reflection", nil},
+				{g.Normal(f64, 1, 2, 4, 5), at(f64, 1, 3, 4, 2), "nearest", "zeros", &no},
+				{g.Normal(f64, 1, 2, 4, 5), at(f64, 1, 3, 4, 2), "bicubic", "zeros", &no},
+				{g.Normal(f64, 1, 2, 4, 5), at(f64, 1, 3, 4, 2), "bicubic", "border", &yes},
+				{g.Normal(f64, 1, 2, 3, 4, 5), at(f64, 1, 2, 3, 2, 3), "bilinear", "zeros", &no},
+				{g.Normal(f32, 1, 2, 3, 4, 5), at(f32, 1, 2, 3, 2, 3), "nearest", "border", &no},
+				{g.Normal(f32, 0, 2, 4, 5), at(f32, 0, 3, 4, 2), "bilinear", "zeros", &no},
+			}
+		},
+	}.Entry(),
+	matmul.Multilinear(opdef.Op[affineGridArgs]{
+		Schema: "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
+		Names:  "F.affine_grid",
+		Doc: opdef.Doc{
+			Summary: "Sampling positions of affine maps",
+			Formula: "out[n, h, w] = theta[n] @ (x_w, y_h, 1)",
+			Notes:   "theta (N, 2, 3) with size (N, C, H, W), or (N, 3, 4) with (N, C, D, H, W).",
+			Source:  "torch.nn.functional.affine_grid",
+		},
+		Scale: func(a *affineGridArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			p, err := affinePlan(&affineGridArgs{opdef.Abs(a.Theta), a.Size, a.AlignCorners})
+			if err == nil {
+				p.Ops[0].T = opdef.Abs(p.Ops[0].T)
+				if outs, err := p.Kernel(); err == nil {
+					return outs
+				}
+			}
+			return []*tensor.Tensor{opdef.Abs(outs[0])}
+		},
+		GradScale: func(a *affineGridArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			p, err := affinePlan(a)
+			if err != nil {
+				return nil, err
+			}
+			p.Ops[0].T = opdef.Abs(p.Ops[0].T)
+			return p.Grads(opdef.NewGrad(g.Outs, []*tensor.Tensor{opdef.Abs(g.Out[0])}, nil))
+		},
+		Cases: func(r *rand.Rand) []*affineGridArgs {
+			g := opdef.Gen{R: r}
+			yes, no := true, false
+			return []*affineGridArgs{
+				{g.Normal(tensor.Float64, 2, 2, 3), []int{2, 1, 3, 4}, &no}, {g.Normal(tensor.Float64, 1, 3, 4),
+					[]int{1, 2, 2, 3, 2}, &yes}, {g.Normal(tensor.Float32, 1, 2, 3), []int{1, 1, 1, 2}, nil},
+			}
+		},
+	}, affinePlan),
+}
+
+type gridSampleArgs struct {
+	Input, Grid       *tensor.Tensor
+	Mode, PaddingMode string
+	AlignCorners      *bool
+}
+
+// A sampler turns positions of one image into weights of its pixels.
+type sampler struct {
+	nd      int
+	size    [3]int // (1,) D, H, W
+	mode    string
+	padding string
+	corners bool
+	single  bool // nearest positions are computed in float32
+}
+
+func (a *gridSampleArgs) plan() (*sampler, error) {
+	x, g := a.Input, a.Grid
+	nd := x.Dim() - 2
+	switch {
+	case nd != 2 && nd != 3:
+		return nil, opdef.Refuse("input", "want 4 or 5 dimensions, got shape %s", tensor.ShapeString(x.Shape))
+	case g.Dim() != nd+2 || g.Shape[nd+1] != nd || g.Shape[0] != x.Shape[0]:
+		return nil, opdef.Refuse("grid", "want %d dimensions, %d images and %d coordinates, got shape %s", nd+2,
+			x.Shape[0], nd, tensor.ShapeString(g.Shape))
+	case g.DType != x.DType:
+		return nil, opdef.Refuse("grid", "want dtype %s as of input, got %s", x.DType, g.DType)
+	case !x.DType.IsFloat():
+		return nil, opdef.Refuse("input", "not defined for dtype %s", x.DType)
+	case !slices.Contains([]string{"bilinear", "nearest", "bicubic"}, a.Mode):
+		return nil, opdef.Refuse("mode", "want bilinear, nearest or bicubic, got %q", a.Mode)
+	case a.Mode == "bicubic" && nd == 3:
+		return nil, opdef.Refuse("mode", "bicubic needs 4 dimensions, got 5")
+	case !slices.Contains([]string{"zeros", "border", "reflection"}, a.PaddingMode):
+		return nil, opdef.Refuse("padding_mode", "want zeros, border or reflection, got %q", a.PaddingMode)
+	}
+	s := &sampler{nd: nd, size: [3]int{1, 1, 1}, mode: a.Mode, padding: a.PaddingMode, corners: a.AlignCorners != nil &&
+		*a.AlignCorners, single: x.DType != tensor.Float64}
+	for d, n := range x.Shape[2:] {
+		if n == 0 {
+			return nil, opdef.Refuse("input", "want no empty spatial dimension, got shape %s",
+				tensor.ShapeString(x.Shape))
+		}
+		s.size[3-nd+d] = n
+	}
+	return s, nil
+}
+
+// A tap is a pixel of one dimension with its weight and the derivative of the
+// weight with respect to the grid's coordinate; index -1 lies outside.
+type tap struct {
+	index     int
+	w, dw     float64
+	magnitude float64 // of the terms that make w
+}
+
+// taps are the pixels that coordinate x of dimension d reads. Errors of a
+// position are relative to the size of the image.
+// Source: aten/src/ATen/native/GridSampler.h
+func (s *sampler) taps(d int, x float64, out []tap) []tap {
+	n := s.size[d]
+	pos, slope := (x+1)/2*float64(n)-0.5, float64(n)/2
+	if s.corners {
+		pos, slope = (x+1)/2*float64(n-1), float64(n-1)/2
+	}
+	if s.mode == "nearest" && s.single {
+		f := float32(x)
+		if s.corners {
+			pos = float64((f + 1) / 2 * float32(n-1))
+		} else {
+			pos = float64(((f+1)*float32(n) - 1) / 2)
+		}
+	}
+	add := func(i int, w, dw float64) {
+		if s.mode == "bicubic" {
+			j, _ := s.fold(d, float64(i))
+			i = int(j)
+		}
+		if i < 0 || i >= n {
+			i = -1
+		}
+		out = append(out, tap{i, w, dw, 1})
+	}
+	if s.mode == "bicubic" {
+		f := math.Floor(pos)
+		if !(math.Abs(f) < 1<<50) {
+			f = -100
+		}
+		w, dw := cubicWeights(pos-f), cubicSlopes(pos-f)
+		for j := range 4 {
+			add(int(f)-1+j, w[j], dw[j]*slope)
+		}
+		return out
+	}
+	pos, k := s.fold(d, pos)
+	slope *= k
+	if !(math.Abs(pos) < 1<<50) { // NaN and infinite positions lie outside
+		pos = -100
+	}
+	if s.mode == "nearest" {
+		add(int(math.RoundToEven(pos)), 1, 0)
+		return out
+	}
+	f := math.Floor(pos)
+	add(int(f), 1-(pos-f), -slope)
+	add(int(f)+1, pos-f, slope)
+	return out
+}
+
+// fold moves a position into the image as the padding mode says, with the
+// factor by which that changes derivatives.
+func (s *sampler) fold(d int, x float64) (float64, float64) {
+	if s.padding == "zeros" {
+		return x, 1
+	}
+	k := 1.0
+	n := float64(s.size[d])
+	if s.padding == "reflection" {
+		lo, span := -0.5, n
+		if s.corners {
+			lo, span = 0, n-1
+		}
+		if span == 0 {
+			return 0, 0
+		}
+		x -= lo
+		if x < 0 {
+			x, k = -x, -k
+		}
+		rest := math.Mod(x, span)
+		if math.Mod(math.Floor(x/span), 2) != 0 {
+			rest, k = span-rest, -k
+		}
+		x = rest + lo
+	}
+	switch {
+	case x <= 0:
+		return 0, 0
+	case x >= n-1:
+		return n - 1, 0
+	case x != x:
+		return 0, 0
+	}
+	return x, k
+}
+
+// cubicSlopes are the derivatives of cubicWeights.
+func cubicSlopes(t float64) [4]float64 {
+	const a = -0.75
+	near := func(x float64) float64 { return (3*(a+2)*x - 2*(a+3)) * x }
+	far := func(x float64) float64 { return (3*a*x-10*a)*x + 8*a }
+	return [4]float64{far(1 + t), near(t), -near(1 - t), -far(2 - t)}
+}
+
+// points calls f for every position of image n with its index in the result
+// and the pixels it reads in each dimension (grid order is x first).
+func (s *sampler) points(grid *tensor.Tensor, n int, f func(p int, taps [3][]tap)) {
+	count := tensor.Numel(grid.Shape[1 : s.nd+1])
+	pos := opdef.Scratch[float64](count * s.nd)
+	defer opdef.Release(pos)
+	tensor.Load(grid, n*count*s.nd, *pos)
+	var buf [3][4]tap
+	for p := range count {
+		taps := [3][]tap{{{0, 1, 0, 1}}, {{0, 1, 0, 1}}, {{0, 1, 0, 1}}}
+		for j := range s.nd {
+			d := 2 - j
+			taps[d] = s.taps(d, (*pos)[p*s.nd+j], buf[d][:0])
+		}
+		f(p, taps)
+	}
+}
+
+// sample interpolates x; for magnitudes, with the magnitudes of the weights
+// times the size of the image, which is how wrong positions can be.
+func (a *gridSampleArgs) sample(x *tensor.Tensor, magnitudes bool) (*tensor.Tensor, error) {
+	s, err := a.plan()
+	if err != nil {
+		return nil, err
+	}
+	channels, volume := x.Shape[1], s.size[0]*s.size[1]*s.size[2]
+	shape := append([]int{x.Shape[0], channels}, a.Grid.Shape[1:s.nd+1]...)
+	count := tensor.Numel(shape[2:])
+	k := 1.0
+	if magnitudes {
+		k = float64(1 + max(s.size[0], s.size[1], s.size[2]))
+	}
+	return opdef.Rows(x.DType, shape, channels*count, func(n int, dst []float64) {
+		img := opdef.Scratch[float64](channels * volume)
+		tensor.Load(x, n*channels*volume, *img)
+		clear(dst)
+		s.points(a.Grid, n, func(p int, taps [3][]tap) {
+			s.corner(taps, func(at int, w [3]tap) {
+				v := w[0].w * w[1].w * w[2].w
+				if magnitudes {
+					v = k * math.Abs(v)
+					if s.mode != "nearest" {
+						v = math.Max(v, 1)
+					}
+				}
+				for c := range channels {
+					dst[c*count+p] += v * (*img)[c*volume+at]
+				}
+			})
+		})
+		opdef.Release(img)
+	}), nil
+}
+
+// corner calls f for every combination of taps inside the image.
+func (s *sampler) corner(taps [3][]tap, f func(at int, w [3]tap)) {
+	for _, z := range taps[0] {
+		for _, y := range taps[1] {
+			for _, x := range taps[2] {
+				if z.index >= 0 && y.index >= 0 && x.index >= 0 {
+					f((z.index*s.size[1]+y.index)*s.size[2]+x.index, [3]tap{z, y, x})
+				}
+			}
+		}
+	}
+}
+
+func (a *gridSampleArgs) grads(g *tensor.Tensor, magnitudes bool) (opdef.Grads, error) {
+	s, err := a.plan()
+	if err != nil {
+		return nil, err
+	}
+	x := a.Input
+	channels, volume := x.Shape[1], s.size[0]*s.size[1]*s.size[2]
+	count := tensor.Numel(a.Grid.Shape[1 : s.nd+1])
+	k := 1.0
+	abs := func(v float64) float64 { return v }
+	if magnitudes {
+		k, abs = float64(1+max(s.size[0], s.size[1], s.size[2])), math.Abs
+	}
+	dx := opdef.Rows(x.DType, x.Shape, channels*volume, func(n int, dst []float64) {
+		gy := opdef.Scratch[float64](channels * count)
+		tensor.Load(g, n*channels*count, *gy)
+		clear(dst)
+		s.points(a.Grid, n, func(p int, taps [3][]tap) {
+			s.corner(taps, func(at int, w [3]tap) {
+				v := k * abs(w[0].w*w[1].w*w[2].w)
+				if magnitudes && s.mode != "nearest" {
+					v = math.Max(v, 1)
+				}
+				for c := range channels {
+					dst[c*volume+at] += v * (*gy)[c*count+p]
+				}
+			})
+		})
+		opdef.Release(gy)
+	})
+	dg := opdef.Rows(x.DType, a.Grid.Shape, count*s.nd, func(n int, dst []float64) {
+		gy, img := opdef.Scratch[float64](channels*count), opdef.Scratch[float64](channels*volume)
+		tensor.Load(g, n*channels*count, *gy)
+		tensor.Load(x, n*channels*volume, *img)
+		clear(dst)
+		s.points(a.Grid, n, func(p int, taps [3][]tap) {
+			s.corner(taps, func(at int, w [3]tap) {
+				sum := 0.0
+				for c := range channels {
+					sum += (*gy)[c*count+p] * (*img)[c*volume+at]
+				}
+				for j := range s.nd {
+					v := sum
+					for d := range w {
+						if d == 2-j {
+							v *= abs(w[d].dw)
+						} else if !magnitudes {
+							v *= w[d].w
+						}
+					}
+					dst[p*s.nd+j] += k * v
+				}
+			})
+		})
+		opdef.Release(gy)
+		opdef.Release(img)
+	})
+	return opdef.Grads{"input": {dx}, "grid": {dg}}, nil
+}
+
+type affineGridArgs struct {
+	Theta        *tensor.Tensor
+	Size         []int
+	AlignCorners *bool
+}
+
+func affinePlan(a *affineGridArgs) (*matmul.Product, error) {
+	nd := len(a.Size) - 2
+	if nd != 2 && nd != 3 {
+		return nil, opdef.Refuse("size", "want 4 or 5 numbers, got %d", len(a.Size))
+	}
+	if err := elements.WantFloat("theta", a.Theta); err != nil {
+		return nil, err
+	}
+	for _, n := range a.Size {
+		if n < 1 {
+			return nil, opdef.Refuse("size", "want positive numbers, got %d", n)
+		}
+	}
+	if want := []int{a.Size[0], nd, nd + 1}; !slices.Equal(a.Theta.Shape, want) {
+		return nil, opdef.Refuse("theta", "want shape %s, got %s", tensor.ShapeString(want),
+			tensor.ShapeString(a.Theta.Shape))
+	}
+	dims := a.Size[2:]
+	corners := a.AlignCorners != nil && *a.AlignCorners
+	base := make([]float64, 0, tensor.Numel(dims)*(nd+1))
+	for p := range tensor.Numel(dims) {
+		at := elements.Unravel(p, dims)
+		for d := nd - 1; d >= 0; d-- { // x first
+			n := float64(dims[d])
+			switch {
+			case dims[d] == 1:
+				base = append(base, 0)
+			case corners:
+				base = append(base, 2*float64(at[d])/(n-1)-1)
+			default:
+				base = append(base, (2*float64(at[d])+1)/n-1)
+			}
+		}
+		base = append(base, 1)
+	}
+	axes := matmul.BatchLabels(nd)
+	return &matmul.Product{
+		Ops: []matmul.Operand{
+			{T: tensor.New(a.Theta.DType, append(slices.Clone(dims), nd+1), base),
+				Axes: append(slices.Clone(axes), 'k')},
+			{T: a.Theta, Axes: matmul.Labels("nck")},
+		},
+		Args: []string{"", "theta"}, Out: slices.Concat(matmul.Labels("n"), axes, matmul.Labels("c")),
+	}, nil
+}

@@ -1,0 +1,530 @@
+package vision
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// visionOps resample images; padding, folds and shuffles are in shape.padOps,
+// sampling at computed positions in gridOps.
+var visionOps = []*opdef.Entry{
+	resizeOp(opdef.Op[interpolateArgs]{
+		Schema: "interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? " +
+			"align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
+		Names: "F.interpolate",
+		Doc:   interpolateDoc,
+		Node: func(a *interpolateArgs, g *opdef.Grad) (opdef.Node, error) {
+			if a.Mode != "area" || a.Input.Dim() != 3 {
+				return opdef.Node{}, nil
+			}
+			shape := g.Outs[0].Shape // adaptive_avg_pool1d runs in two dimensions
+			return elements.ReshapedNode(g, shape[0], shape[1], 1, shape[2]), nil
+		},
+		Cases: interpolateCases,
+	}, func(a *interpolateArgs) *interpolateArgs { return a }),
+	resizeOp(opdef.Op[upsampleArgs]{
+		Schema: "upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? " +
+			"align_corners=None) -> Tensor",
+		Names: "F.upsample",
+		Doc:   interpolateDoc,
+		Cases: func(r *rand.Rand) []*upsampleArgs {
+			g := opdef.Gen{R: r}
+			return []*upsampleArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, 2.0, "bilinear", nil},
+				{g.Normal(tensor.Float32, 1, 2, 4), int64(6), nil, "nearest", nil}}
+		},
+	}, func(a *upsampleArgs) *interpolateArgs {
+		return &interpolateArgs{a.Input, a.Size, a.ScaleFactor, a.Mode, a.AlignCorners, nil, false}
+	}),
+	resizeOp(opdef.Op[upsampleSizeArgs]{
+		Schema: "upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
+		Names:  "F.upsample_nearest",
+		Doc:    interpolateDoc,
+		Cases: func(r *rand.Rand) []*upsampleSizeArgs {
+			g := opdef.Gen{R: r}
+			return []*upsampleSizeArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, int64(2)},
+				{g.Normal(tensor.Float32, 1, 2, 4), int64(6), nil}}
+		},
+	}, func(a *upsampleSizeArgs) *interpolateArgs {
+		return &interpolateArgs{a.Input, a.Size, a.ScaleFactor, "nearest", nil, nil, false}
+	}),
+	resizeOp(opdef.Op[upsampleSizeArgs]{
+		Schema: "upsample_bilinear(Tensor input, any size=None, any scale_factor=None) -> Tensor",
+		Names:  "F.upsample_bilinear",
+		Doc:    interpolateDoc,
+		Cases: func(r *rand.Rand) []*upsampleSizeArgs {
+			g := opdef.Gen{R: r}
+			return []*upsampleSizeArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, int64(2)},
+				{g.Normal(tensor.Float32, 1, 2, 4, 4), value.NewTuple(int64(6), int64(3)), nil}}
+		},
+	}, func(a *upsampleSizeArgs) *interpolateArgs {
+		corners := true
+		return &interpolateArgs{a.Input, a.Size, a.ScaleFactor, "bilinear", &corners, nil, false}
+	}),
+}
+
+var interpolateDoc = opdef.Doc{
+	Summary: "Resize the spatial dimensions by interpolation",
+	Formula: "per dimension: sum_j w[o, j] * input[j]",
+	Notes: "Modes nearest, nearest-exact, linear (3-D), bilinear, bicubic (4-D), trilinear (5-D) and area. Of " +
+		"nearest, positions are rounded to float32 as torch does.",
+	Source: "torch.nn.functional.interpolate",
+}
+
+type interpolateArgs struct {
+	Input                              *tensor.Tensor
+	Size, ScaleFactor                  value.Value
+	Mode                               string
+	AlignCorners, RecomputeScaleFactor *bool
+	Antialias                          bool
+}
+
+type upsampleArgs struct {
+	Input             *tensor.Tensor
+	Size, ScaleFactor value.Value
+	Mode              string
+	AlignCorners      *bool
+}
+
+type upsampleSizeArgs struct {
+	Input             *tensor.Tensor
+	Size, ScaleFactor value.Value
+}
+
+// resizeOp completes the declaration of an op whose calls are interpolations.
+func resizeOp[A any](op opdef.Op[A], call func(a *A) *interpolateArgs) *opdef.Entry {
+	op.Error = opdef.Error{Class: opdef.Accumulated}
+	op.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+		p, m, err := call(a).plan()
+		if err != nil {
+			return nil, err
+		}
+		y := elements.Resample(p.Tensor.DType, p, p.Shape(outSizes(m)), m, nil)
+		if !p.Tensor.DType.IsFloat() {
+			y = opdef.Map(p.Tensor.DType, y, func(x float64) int64 { return int64(x) })
+		}
+		return []*tensor.Tensor{y}, nil
+	}
+	op.Accept = func(a *A, got, want []*tensor.Tensor) []opdef.Acceptance {
+		if want[0].DType.IsFloat() || strings.HasPrefix(call(a).Mode, "nearest") {
+			return make([]opdef.Acceptance, 1)
+		}
+		w := tensor.Data[int64](want[0])
+		for i, x := range tensor.Data[int64](got[0]) {
+			if d := x - w[i]; d < -1 || d > 1 {
+				return make([]opdef.Acceptance, 1)
+			}
+		}
+		return []opdef.Acceptance{{OK: true, Rule: "integers rounded either way"}}
+	}
+	op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
+		p, m, err := call(a).plan()
+		if err != nil {
+			return nil, err
+		}
+		return opdef.Grads{"input": {elements.ResampleGrad(p, g.Out[0], m, nil)}}, nil
+	}
+	// Weights may be negative (bicubic), and are as wrong as the position they
+	// are computed from is large.
+	op.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+		p, m, err := call(a).plan()
+		if err != nil {
+			return []*tensor.Tensor{opdef.Abs(outs[0])}
+		}
+		return []*tensor.Tensor{resampleMagnitudes(p, outs[0].Shape, magnitudeAxes(m, p.Size))}
+	}
+	op.GradScale = func(a *A, g *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
+		p, m, err := call(a).plan()
+		if err != nil {
+			return nil, err
+		}
+		up := opdef.Abs(g.Out[0])
+		sum := tensor.Full(tensor.Float64, p.Tensor.Shape, 0.0)
+		for _, axes := range magnitudeAxes(m, p.Size) {
+			sum = elements.Add(tensor.Float64, sum, elements.ResampleGrad(p, up, axes, nil))
+		}
+		return opdef.Grads{"input": {sum}}, nil
+	}
+	op.Terms = func(a *A) int {
+		p, m, err := call(a).plan()
+		if err != nil || p.Rows == 0 {
+			return 1
+		}
+		return (len(m[0].Index)/m[0].Out + 1) * (len(m[1].Index)/m[1].Out + 1) * (len(m[2].Index)/m[2].Out + 1)
+	}
+	op.GradTerms = func(a *A) int {
+		p, m, err := call(a).plan()
+		if err != nil || p.Rows == 0 {
+			return 1
+		}
+		return (len(m[0].Index)/m[0].In + 1) * (len(m[1].Index)/m[1].In + 1) * (len(m[2].Index)/m[2].In + 1)
+	}
+	return op.Entry()
+}
+
+func outSizes(m *kernel.Axes) [3]int { return [3]int{m[0].Out, m[1].Out, m[2].Out} }
+
+// resampleMagnitudes is the sum of maps, all of the same indices, of the
+// magnitudes of every plane, computed for any few elements, since few are ever
+// wanted.
+func resampleMagnitudes(p elements.Planes, shape []int, maps []*kernel.Axes) *tensor.Tensor {
+	m := maps[0]
+	part := func(row, col int, dst []float64) { // dst: from column col of a row on
+		ptr := m[2].Ptr[col : col+len(dst)+1]
+		index := m[2].Index[ptr[0]:ptr[len(dst)]]
+		first := slices.Min(index)
+		n := slices.Max(index) - first + 1
+		x, sums := opdef.Scratch[float64](n), opdef.Scratch[float64](len(maps)*n)
+		clear(*sums)
+		o1, rest := row%m[1].Out, row/m[1].Out
+		o0, plane := rest%m[0].Out, rest/m[0].Out
+		for j0 := m[0].Ptr[o0]; j0 < m[0].Ptr[o0+1]; j0++ {
+			for j1 := m[1].Ptr[o1]; j1 < m[1].Ptr[o1+1]; j1++ {
+				tensor.Load(p.Tensor, ((plane*m[0].In+m[0].Index[j0])*m[1].In+m[1].Index[j1])*m[2].In+first, *x)
+				vmath.Abs(*x, *x)
+				for k, axes := range maps {
+					vmath.Axpy((*sums)[k*n:(k+1)*n], axes[0].Weight[j0]*axes[1].Weight[j1], *x)
+				}
+			}
+		}
+		clear(dst)
+		for k, axes := range maps {
+			sum, weight := (*sums)[k*n:(k+1)*n], axes[2].Weight
+			for o := range dst {
+				for j := ptr[o]; j < ptr[o+1]; j++ {
+					dst[o] += weight[j] * sum[index[j-ptr[0]]-first]
+				}
+			}
+		}
+		opdef.Release(x)
+		opdef.Release(sums)
+	}
+	width := m[2].Out
+	return tensor.Lazy(tensor.Float64, shape, 1, func(lo int, dst []float64) {
+		for len(dst) > 0 {
+			n := min(len(dst), width-lo%width)
+			part(lo/width, lo%width, dst[:n])
+			lo, dst = lo+n, dst[n:]
+		}
+	})
+}
+
+// magnitudeAxes are the maps whose results add up to the magnitude: m with the
+// magnitudes of its weights, and for every dimension that really interpolates
+// one with the size of the dimension as its weights, which are as wrong as the
+// position is large.
+func magnitudeAxes(m *kernel.Axes, size [3]int) []*kernel.Axes {
+	abs := *m
+	for d := range abs {
+		abs[d].Weight = make([]float64, len(m[d].Weight))
+		for i, w := range m[d].Weight {
+			abs[d].Weight[i] = math.Abs(w)
+		}
+	}
+	all := []*kernel.Axes{&abs}
+	for d := range m {
+		if len(m[d].Index) == m[d].Out {
+			continue
+		}
+		moved := abs
+		moved[d].Weight = slices.Repeat([]float64{float64(size[d])}, len(m[d].Weight))
+		all = append(all, &moved)
+	}
+	return all
+}
+
+var interpolationRank = map[string]int{"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
+
+// plan checks the call and builds the map of every dimension.
+func (a *interpolateArgs) plan() (elements.Planes, *kernel.Axes, error) {
+	fail := func(err error) (elements.Planes, *kernel.Axes, error) { return elements.Planes{}, nil, err }
+	nd := a.Input.Dim() - 2
+	if nd < 1 || nd > 3 {
+		return fail(opdef.Refuse("input", "want 3 to 5 dimensions, got shape %s", tensor.ShapeString(a.Input.Shape)))
+	}
+	p, err := elements.PlanesOf("input", a.Input, nd)
+	if err != nil {
+		return fail(err)
+	}
+	if a.Input.DType.IsComplex() || !a.Input.DType.IsFloat() && a.Input.DType != tensor.Uint8 {
+		return fail(opdef.Refuse("input", "not defined for dtype %s", a.Input.DType))
+	}
+	corners := a.AlignCorners != nil && *a.AlignCorners
+	switch a.Mode {
+	case "nearest", "nearest-exact", "area":
+		if a.AlignCorners != nil {
+			return fail(opdef.Refuse("align_corners", "cannot be set for mode %q", a.Mode))
+		}
+	case "linear", "bilinear", "bicubic", "trilinear":
+		if want := interpolationRank[a.Mode]; want != nd+2 {
+			return fail(opdef.Refuse("mode", "%q needs %d dimensions, got %d", a.Mode, want, nd+2))
+		}
+	default:
+		return fail(opdef.Refuse("mode", "want nearest, nearest-exact, area, linear, bilinear, bicubic or "+
+			"trilinear, got %q", a.Mode))
+	}
+	if a.Antialias && (nd != 2 || a.Mode != "bilinear" && a.Mode != "bicubic") {
+		return fail(opdef.Refuse("antialias", "needs mode bilinear or bicubic and 4 dimensions"))
+	}
+	out, scale, err := a.sizes(p)
+	if err != nil {
+		return fail(err)
+	}
+	m := &kernel.Axes{}
+	for d := range m {
+		if d < 3-nd {
+			identityAxis(&m[d], p.Size[d])
+			continue
+		}
+		r := resizer{in: p.Size[d], out: out[d], factor: scale[d], corners: corners}
+		m[d].In = r.in
+		switch {
+		case a.Mode == "area":
+			for o := range r.out {
+				lo, hi := o*r.in/r.out, ((o+1)*r.in+r.out-1)/r.out
+				m[d].Add(hi-lo, func(j int) (int, float64) { return lo + j, 1 / float64(hi-lo) })
+			}
+		case a.Mode == "nearest":
+			r.nearest(&m[d], 0)
+		case a.Mode == "nearest-exact":
+			r.nearest(&m[d], 0.5)
+		case a.Antialias:
+			r.antialiased(&m[d], a.Mode == "bicubic")
+		case r.in == r.out && a.Mode != "bicubic":
+			identityAxis(&m[d], r.in)
+		case a.Mode == "bicubic":
+			r.cubic(&m[d])
+		default:
+			r.linear(&m[d])
+		}
+	}
+	return p, m, nil
+}
+
+func identityAxis(m *kernel.Axis, n int) {
+	m.In = n
+	for o := range n {
+		m.Add(1, func(int) (int, float64) { return o, 1 })
+	}
+}
+
+// sizes are the output sizes and, where torch passes them on, the scale
+// factors (0: none) of the three dimensions.
+func (a *interpolateArgs) sizes(p elements.Planes) (out [3]int, scale [3]float64, err error) {
+	out = p.Size
+	recompute := a.RecomputeScaleFactor != nil && *a.RecomputeScaleFactor
+	switch {
+	case a.Size != nil && a.ScaleFactor != nil:
+		return out, scale, opdef.Refuse("size", "want one of size and scale_factor")
+	case a.Size == nil && a.ScaleFactor == nil:
+		return out, scale, opdef.Refuse("size", "want size or scale_factor")
+	case a.Size != nil && recompute:
+		return out, scale, opdef.Refuse("recompute_scale_factor", "is not meaningful with size")
+	}
+	arg, v := "size", a.Size
+	if v == nil {
+		arg, v = "scale_factor", a.ScaleFactor
+	}
+	seq, ok := v.(*value.Sequence)
+	if !ok {
+		seq = value.NewList(slices.Repeat([]value.Value{v}, p.Dims)...)
+	}
+	if len(seq.Items) != p.Dims {
+		return out, scale, opdef.Refuse(arg, "want %d numbers, got %d", p.Dims, len(seq.Items))
+	}
+	for i, it := range seq.Items {
+		if t, ok := it.(*tensor.Tensor); ok && t.Numel() == 1 && t.DType.Computable() {
+			it = t.Item()
+			if t.DType.Kind() == tensor.KindInt {
+				it = tensor.At[int64](t, 0)
+			}
+		}
+		s, ok := opdef.ScalarOf(it)
+		if !ok || arg == "size" && s.Kind() != tensor.KindInt || s.Kind() == tensor.KindComplex {
+			return out, scale, opdef.Refuse(arg, "want numbers, got %s", opdef.TypeName(it))
+		}
+		d := 3 - p.Dims + i
+		if arg == "size" {
+			out[d] = int(s.Int64())
+		} else {
+			size := math.Floor(float64(p.Size[d]) * s.Float64())
+			if !(size < 1<<40) {
+				return out, scale, opdef.Refuse(arg, "%v is too large", s)
+			}
+			out[d] = int(size)
+			if !recompute && a.Mode != "area" {
+				scale[d] = s.Float64()
+			}
+		}
+		if out[d] < 1 {
+			return out, scale, opdef.Refuse(arg, "output size %d is too small", out[d])
+		}
+	}
+	return out, scale, nil
+}
+
+// A resizer builds the map of one dimension.
+// Source: aten/src/ATen/native/UpSample.h, cpu/UpSampleKernel.cpp
+type resizer struct {
+	in, out int
+	factor  float64 // scale factor given by the caller, 0: out/in
+	corners bool    // align_corners
+}
+
+// step is the distance of two outputs in the input.
+func (r resizer) step() float64 {
+	switch {
+	case r.corners && r.out > 1:
+		return float64(r.in-1) / float64(r.out-1)
+	case r.corners:
+		return 0
+	case r.factor > 0:
+		return 1 / r.factor
+	}
+	return float64(r.in) / float64(r.out)
+}
+
+// source is the position of output o in the input.
+func (r resizer) source(step float64, o int) float64 {
+	if r.corners {
+		return step * float64(o)
+	}
+	return step*(float64(o)+0.5) - 0.5
+}
+
+// nearest takes the element at or before the position; shift is 0.5 for
+// centres. Positions are rounded to float32 as torch does for every dtype: the
+// element changes where they cross a whole number.
+func (r resizer) nearest(m *kernel.Axis, shift float32) {
+	step := float32(r.in) / float32(r.out)
+	if r.factor > 0 {
+		step = float32(1 / r.factor)
+	}
+	for o := range r.out {
+		i := o
+		switch {
+		case r.in == r.out && shift == 0:
+		case r.out == 2*r.in && shift == 0:
+			i = o / 2
+		default:
+			i = min(int((float32(o)+shift)*step), r.in-1)
+		}
+		m.Add(1, func(int) (int, float64) { return i, 1 })
+	}
+}
+
+func (r resizer) linear(m *kernel.Axis) {
+	step := r.step()
+	for o := range r.out {
+		x := r.source(step, o)
+		if !r.corners {
+			x = max(x, 0)
+		}
+		i := min(int(x), r.in-1)
+		t := min(max(x-float64(i), 0), 1)
+		next := min(i+1, r.in-1)
+		m.Add(2, func(j int) (int, float64) {
+			if j == 0 {
+				return i, 1 - t
+			}
+			return next, t
+		})
+	}
+}
+
+// cubic weighs four neighbours, indices beyond the border moved onto it.
+func (r resizer) cubic(m *kernel.Axis) {
+	step := r.step()
+	for o := range r.out {
+		x := r.source(step, o)
+		f := math.Floor(x)
+		w := cubicWeights(x - f)
+		m.Add(4, func(j int) (int, float64) { return min(max(int(f)-1+j, 0), r.in-1), w[j] })
+	}
+}
+
+// cubicWeights are the weights of the elements at distances 1+t, t, 1-t, 2-t.
+// Source: Keys, "Cubic convolution interpolation for digital image
+// processing", 1981, with a = -0.75.
+func cubicWeights(t float64) [4]float64 {
+	const a = -0.75
+	near := func(x float64) float64 { return ((a+2)*x-(a+3))*x*x + 1 }
+	far := func(x float64) float64 { return ((a*x-5*a)*x+8*a)*x - 4*a }
+	return [4]float64{far(1 + t), near(t), near(1 - t), far(2 - t)}
+}
+
+// antialiased widens the filter by the step where that shrinks the input.
+func (r resizer) antialiased(m *kernel.Axis, cubic bool) {
+	step := r.step()
+	half := 1.0
+	filter := func(x float64) float64 { return max(0, 1-math.Abs(x)) }
+	if cubic {
+		half = 2
+		const a = -0.5
+		filter = func(x float64) float64 {
+			x = math.Abs(x)
+			switch {
+			case x < 1:
+				return ((a+2)*x-(a+3))*x*x + 1
+			case x < 2:
+				return (((x-5)*x+8)*x - 4) * a
+			}
+			return 0
+		}
+	}
+	width := max(step, 1)
+	support := half * width
+	for o := range r.out {
+		center := step * (float64(o) + 0.5)
+		lo := max(int(center-support+0.5), 0)
+		hi := min(int(center+support+0.5), r.in)
+		w := make([]float64, max(hi-lo, 0))
+		sum := 0.0
+		for j := range w {
+			w[j] = filter((float64(j+lo) - center + 0.5) / width)
+			sum += w[j]
+		}
+		m.Add(len(w), func(j int) (int, float64) {
+			if sum == 0 {
+				return lo + j, w[j]
+			}
+			return lo + j, w[j] / sum
+		})
+	}
+}
+
+func interpolateCases(r *rand.Rand) []*interpolateArgs {
+	g := opdef.Gen{R: r}
+	f32, f64 := tensor.Float32, tensor.Float64
+	yes, no := true, false
+	pair := func(a, b value.Value) value.Value { return value.NewTuple(a, b) }
+	return []*interpolateArgs{
+		{g.Normal(f64, 1, 2, 3, 4), nil, int64(2), "nearest", nil, nil, false},
+		{g.Normal(f64, 1, 2, 5), int64(3), nil, "nearest", nil, nil, false},
+		{g.Normal(f64, 1, 1, 3, 2, 4), nil, 1.5, "nearest", nil, nil, false},
+		{g.Normal(f64, 1, 2, 5, 4), pair(int64(3), int64(7)), nil, "nearest-exact", nil, nil, false},
+		{g.Normal(f64, 2, 1, 5), nil, 1.7, "linear", &no, nil, false},
+		{g.Normal(f64, 1, 2, 4, 4), pair(int64(6), int64(3)), nil, "bilinear", &no, nil, false},
+		{g.Normal(f64, 1, 2, 4, 4), pair(int64(6), int64(3)), nil, "bilinear", &yes, nil, false},
+		{g.Normal(f64, 1, 2, 3, 4), nil, pair(1.3, 0.6), "bilinear", nil, &yes, false},
+		{g.Normal(f64, 1, 2, 4, 4), pair(int64(6), int64(3)), nil, "bicubic", &no, nil, false},
+		{g.Normal(f64, 1, 1, 4, 5), pair(int64(6), int64(3)), nil, "bicubic", &yes, nil, false},
+		{g.Normal(f64, 1, 1, 2, 3, 3), nil, int64(2), "trilinear", &no, nil, false},
+		{g.Normal(f64, 1, 2, 5, 4), pair(int64(3), int64(2)), nil, "area", nil, nil, false},
+		{g.Normal(f64, 1, 2, 5), int64(3), nil, "area", nil, nil, false},
+		{g.Normal(f64, 1, 2, 7, 5), pair(int64(3), int64(2)), nil, "bilinear", &no, nil, true},
+		{g.Normal(f64, 1, 2, 7, 5), pair(int64(3), int64(8)), nil, "bicubic", &no, nil, true},
+		{g.Normal(f32, 1, 2, 4, 4), nil, 2.5, "bilinear", &no, nil, false},
+		{g.Normal(tensor.BFloat16, 1, 2, 4, 4), nil, int64(2), "nearest", nil, nil, false},
+		{opdef.NonContiguous(g.Normal(f64, 1, 2, 4, 4)), nil, int64(2), "bilinear", nil, nil, false},
+		{g.Int(tensor.Uint8, 0, 255, 1, 2, 3, 3), nil, int64(2), "nearest", nil, nil, false},
+	}
+}
