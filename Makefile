@@ -1,7 +1,10 @@
 # optool: one binary. A C++ compiler is needed for devices alone. GOEXPERIMENT=simd turns on the vector loops
-# (amd64); every one has a pure Go twin, used with `make SIMD=`.
+# (go1.26 on amd64); every one has a pure Go twin, which `make SIMD=` and every other Go use.
 GO         ?= go
-SIMD       ?= simd
+# simd where this Go knows the experiment: an unknown one would be an error.
+ifeq ($(origin SIMD),undefined)
+SIMD       := $(shell GOEXPERIMENT=simd $(GO) version >/dev/null 2>&1 && echo simd)
+endif
 # TAGS=openblas: use an OpenBLAS found at run time; the binary then needs a C library.
 TAGS       ?=
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
