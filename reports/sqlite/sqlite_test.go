@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -14,155 +15,154 @@ import (
 	"github.com/optool/optool/reports"
 )
 
-// A reader reads what Write writes, after the format's description.
-type reader struct {
-	t    *testing.T
-	data []byte
+// query returns the rows of a query on the database at path.
+func query(t *testing.T, path, text string) (rows [][]any) {
+	t.Helper()
+	db, err := open(path, "mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	r, err := db.Query(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	defer r.Close()
+	columns, err := r.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r.Next() {
+		row := make([]any, len(columns))
+		to := make([]any, len(columns))
+		for i := range row {
+			to[i] = &row[i]
+		}
+		if err := r.Scan(to...); err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, row)
+	}
+	if err := r.Err(); err != nil && err != sql.ErrNoRows {
+		t.Fatal(err)
+	}
+	return rows
 }
 
-func (r *reader) page(n int) []byte { return r.data[(n-1)*pageSize : n*pageSize] }
-
-func (r *reader) varint(b []byte) (v, n int) {
-	for {
-		v = v<<7 | int(b[n]&0x7f)
-		n++
-		if b[n-1] < 0x80 {
-			return v, n
-		}
-	}
-}
-
-// table returns the rows below a page, whose numbers must rise.
-func (r *reader) table(n, header int) (rows [][]any, last int) {
-	p := r.page(n)
-	h := p[header:]
-	count := int(binary.BigEndian.Uint16(h[3:]))
-	switch h[0] {
-	case 5:
-		for i := range count {
-			c := p[binary.BigEndian.Uint16(h[12+2*i:]):]
-			key, _ := r.varint(c[4:])
-			below, top := r.table(int(binary.BigEndian.Uint32(c)), 0)
-			if top != key {
-				r.t.Fatalf("page %d: key %d over rows up to %d", n, key, top)
-			}
-			rows = append(rows, below...)
-		}
-		below, top := r.table(int(binary.BigEndian.Uint32(h[8:])), 0)
-		return append(rows, below...), top
-	case 13:
-		for i := range count {
-			c := p[binary.BigEndian.Uint16(h[8+2*i:]):]
-			size, k := r.varint(c)
-			id, k2 := r.varint(c[k:])
-			if id <= last {
-				r.t.Fatalf("page %d: row %d after %d", n, id, last)
-			}
-			last = id
-			rows = append(rows, r.row(c[k+k2:], size))
-		}
-		return rows, last
-	}
-	r.t.Fatalf("page %d is of kind %d", n, h[0])
-	return nil, 0
-}
-
-func (r *reader) row(c []byte, size int) (row []any) {
-	payload := c[:min(size, len(c))]
-	if size > pageSize-35 {
-		local := (pageSize-12)*32/255 - 23
-		if k := local + (size-local)%(pageSize-4); k <= pageSize-35 {
-			local = k
-		}
-		payload = bytes.Clone(c[:local])
-		for next := int(binary.BigEndian.Uint32(c[local:])); next != 0; {
-			p := r.page(next)
-			payload = append(payload, p[4:4+min(pageSize-4, size-len(payload))]...)
-			next = int(binary.BigEndian.Uint32(p))
-		}
-	}
-	header, k := r.varint(payload)
-	body := payload[header:]
-	for k < header {
-		kind, n := r.varint(payload[k:])
-		k += n
-		switch {
-		case kind == 0:
-			row = append(row, nil)
-		case kind == 6:
-			row, body = append(row, int(binary.BigEndian.Uint64(body))), body[8:]
-		case kind == 7:
-			row, body = append(row, math.Float64frombits(binary.BigEndian.Uint64(body))), body[8:]
-		case kind == 8, kind == 9:
-			row = append(row, kind-8)
-		case kind >= 13 && kind%2 == 1:
-			n := (kind - 13) / 2
-			row, body = append(row, string(body[:n])), body[n:]
-		default:
-			r.t.Fatalf("type %d", kind)
-		}
-	}
-	return row
-}
-
-// TestRead reads back tables of one page, of many and with rows longer than a page.
-func TestRead(t *testing.T) {
+func TestTables(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "what? 100% #1.db")
 	many := make([][]any, 50000)
 	for i := range many {
 		many[i] = []any{i - 7, fmt.Sprintf("case %d", i), float64(i) / 3, nil, 1}
 	}
-	long := [][]any{{strings.Repeat("x", 4000)}, {strings.Repeat("é", 30000)}, {"short"},
-		{strings.Repeat("z", maxLocal)}}
-	few := [][]any{{1, "a", true}, {2, "", false}, {nil, "nan", 0}}
-	var b bytes.Buffer
-	err := Write(&b,
-		reports.Sheet{Name: "few", Columns: []string{"n", `quo"te`, "flag"},
-			Rows: slices.Values([][]any{{1, "a", true}, {2, "", false}, {nil, math.NaN(), false}})},
-		reports.Sheet{Name: "many rows", Columns: []string{"i", "name", "x", "none", "one"}, Rows: slices.Values(many)},
+	long := strings.Repeat("é", 30000)
+	err := WriteFile(path,
+		reports.Sheet{Name: "by function", Columns: []string{"n", `quo"te`, "flag", "x"},
+			Rows: slices.Values([][]any{{1, "a", true, 2.0}, {math.MaxInt64, "", false, math.Inf(-1)},
+				{nil, "12", false, math.NaN()}})},
+		reports.Sheet{Name: "many", Columns: []string{"i", "name", "x", "none", "one"}, Rows: slices.Values(many)},
 		reports.Sheet{Name: "none", Columns: []string{"a"}, Rows: slices.Values([][]any(nil))},
-		reports.Sheet{Name: "long", Columns: []string{"text"}, Rows: slices.Values(long)},
+		reports.Sheet{Name: "long", Columns: []string{"text"}, Rows: slices.Values([][]any{{long}})},
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	few[0][2], few[1][2] = 1, 0
-	r := &reader{t, b.Bytes()}
-	if n := int(binary.BigEndian.Uint32(r.data[28:])); len(r.data) != n*pageSize {
-		t.Errorf("%d bytes for %d pages", len(r.data), n)
-	}
-	schema, _ := r.table(1, 100)
-	if len(schema) != 4 || schema[0][4] != `CREATE TABLE "few" ("n", "quo""te", "flag")` {
-		t.Fatalf("schema %v", schema)
-	}
-	for i, want := range [][][]any{few, many, nil, long} {
-		got, _ := r.table(schema[i][3].(int), 0)
-		if len(got) != len(want) {
-			t.Fatalf("table %v: %d rows, want %d", schema[i][1], len(got), len(want))
+	for _, c := range []struct {
+		query string
+		want  [][]any
+	}{
+		{"SELECT * FROM sqlite_master WHERE type <> 'table'", nil},
+		{"SELECT name, sql FROM sqlite_master WHERE name LIKE 'by%' OR name = 'none'", [][]any{
+			{"by function", `CREATE TABLE "by function" ("n", "quo""te", "flag", "x")`},
+			{"none", `CREATE TABLE "none" ("a")`}}},
+		{`SELECT * FROM "by function"`, [][]any{{int64(1), "a", int64(1), 2.0},
+			{int64(math.MaxInt64), "", int64(0), math.Inf(-1)}, {nil, "12", int64(0), "nan"}}},
+		{`SELECT typeof(n), typeof("quo""te"), typeof(flag), typeof(x) FROM "by function"`, [][]any{
+			{"integer", "text", "integer", "real"}, {"integer", "text", "integer", "real"},
+			{"null", "text", "integer", "text"}}},
+		{"SELECT count(*), sum(i), min(i), max(x), count(none), count(DISTINCT name) FROM many", [][]any{
+			{int64(50000), int64(50000*49999/2 - 7*50000), int64(-7), 49999.0 / 3, int64(0), int64(50000)}}},
+		{"SELECT * FROM many WHERE name = 'case 4711'", [][]any{{int64(4704), "case 4711", 4711.0 / 3, nil, int64(1)}}},
+		{"SELECT count(*) FROM none", [][]any{{int64(0)}}},
+		{"SELECT text FROM long", [][]any{{long}}},
+		{"PRAGMA integrity_check", [][]any{{"ok"}}},
+	} {
+		got := query(t, path, c.query)
+		if !slices.EqualFunc(got, c.want, slices.Equal) {
+			t.Errorf("%s: got %.300v, want %.300v", c.query, got, c.want)
 		}
-		for k := range want {
-			if !slices.Equal(got[k], want[k]) {
-				t.Fatalf("table %v row %d: %.80v, want %.80v", schema[i][1], k, got[k], want[k])
-			}
-		}
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("beside the database: %v, %v", entries, err)
 	}
 }
 
-// TestWriteFile replaces its own files and no others.
-func TestWriteFile(t *testing.T) {
+// TestHeader reads the file's first bytes, by which other programs know it.
+func TestHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
-	s := reports.Sheet{Name: "t", Columns: []string{"a"}, Rows: slices.Values([][]any{{1}})}
-	for range 2 {
-		if err := WriteFile(path, s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(path, []byte("somebody's notes"), 0o600); err != nil {
+	if err := WriteFile(path, reports.Sheet{Name: "t", Columns: []string{"a"},
+		Rows: slices.Values([][]any{{1}})}); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFile(path, s); err == nil {
-		t.Error("another file was replaced")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if text, _ := os.ReadFile(path); string(text) != "somebody's notes" {
-		t.Errorf("the file became %q", text)
+	if !bytes.HasPrefix(data, []byte("SQLite format 3\x00")) || binary.BigEndian.Uint32(data[68:]) != applicationID {
+		t.Errorf("the file begins with %q", data[:100])
+	}
+}
+
+// TestReplace replaces its own files and no others.
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.db")
+	table := func(v any) reports.Sheet {
+		return reports.Sheet{Name: "t", Columns: []string{"a"}, Rows: slices.Values([][]any{{v}})}
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for v := range int64(2) { // the empty file, then ours
+		if err := WriteFile(path, table(v)); err != nil {
+			t.Fatal(err)
+		}
+		if got := query(t, path, "SELECT a FROM t"); len(got) != 1 || got[0][0] != v {
+			t.Fatalf("got %v, want %d", got, v)
+		}
+	}
+	// A table that cannot be written leaves the earlier file.
+	if err := WriteFile(path, table(2), table(3)); err == nil || !strings.Contains(err.Error(), `table "t": `) {
+		t.Errorf("two tables of one name: got %v", err)
+	}
+	if got := query(t, path, "SELECT a FROM t"); len(got) != 1 || got[0][0] != int64(1) {
+		t.Errorf("after a failure: got %v", got)
+	}
+	foreign := filepath.Join(dir, "other.db")
+	db, err := open(foreign, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("CREATE TABLE mine (x)"); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	notes := filepath.Join(dir, "notes")
+	if err := os.WriteFile(notes, bytes.Repeat([]byte("somebody's notes\n"), 100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{foreign, notes, dir} {
+		before, _ := os.ReadFile(path)
+		if err := WriteFile(path, table(1)); err == nil ||
+			!strings.Contains(err.Error(), "is not a database that optool wrote") {
+			t.Errorf("%s was replaced: %v", filepath.Base(path), err)
+		}
+		if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+			t.Errorf("%s has changed", filepath.Base(path))
+		}
+	}
+	if err := WriteFile(filepath.Join(dir, "missing", "a.db"), table(1)); err == nil {
+		t.Error("a directory that does not exist: no error")
 	}
 }
