@@ -111,21 +111,10 @@ func LogNormalCDF(x float64) float64 {
 
 // NormalQuantile is the inverse of NormalCDF: NaN outside [0, 1].
 func NormalQuantile(p float64) float64 {
-	switch {
-	case p == 0:
-		return math.Inf(-1)
-	case p == 1:
-		return math.Inf(1)
-	case !(p > 0 && p < 1):
+	if !(p >= 0 && p <= 1) {
 		return math.NaN()
-	case p < 0.1:
-		// A Newton step on the logarithm of the distribution.
-		x := mathext.NormalQuantile(p)
-		y := LogNormalCDF(x)
-		slope := math.Sqrt(2/math.Pi) / Erfcx(-x/math.Sqrt2)
-		return x - (y-math.Log(p))/slope
 	}
-	return math.Sqrt2 * math.Erfinv(2*p-1)
+	return mathext.NormalQuantile(p)
 }
 
 // sinPi and tanPi are sin(pi*x) and tan(pi*x), exact at integers.
@@ -134,6 +123,7 @@ func tanPi(x float64) float64 { return math.Tan(math.Pi * math.Remainder(x, 1)) 
 
 // Digamma is the logarithmic derivative of the gamma function, to 1e-15 of the
 // larger of 1 and itself: -Inf at 0, +Inf at -0, NaN at negative integers.
+// mathext.Digamma has errors of 3e-11, since its series is shorter.
 // Source: https://dlmf.nist.gov/5.11 (asymptotic expansion).
 func Digamma(x float64) float64 {
 	switch {
