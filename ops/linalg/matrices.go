@@ -125,9 +125,18 @@ func (m *matrixCall) grads(g *opdef.Grad) (opdef.Grads, error) {
 }
 
 // eachMatrix runs f on every element of the batch; f may give more results than
-// outs asks for.
+// outs asks for. An iteration that does not converge is an error.
 func eachMatrix[T kernel.Field](batch []int, ins []*tensor.Tensor, ranks []int, outs []matrixOut,
-	f func(in []kernel.Mat[T]) []kernel.Mat[T]) ([]*tensor.Tensor, error) {
+	f func(in []kernel.Mat[T]) []kernel.Mat[T]) (ts []*tensor.Tensor, err error) {
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case *kernel.ConvergenceError:
+			ts, err = nil, e
+		default:
+			panic(e)
+		}
+	}()
 	data := make([][]T, len(ins))
 	dims := make([][2]int, len(ins))
 	for i, t := range ins {
@@ -162,7 +171,7 @@ func eachMatrix[T kernel.Field](batch []int, ins []*tensor.Tensor, ranks []int, 
 			}
 		}
 	})
-	ts := make([]*tensor.Tensor, len(outs))
+	ts = make([]*tensor.Tensor, len(outs))
 	for k, o := range outs {
 		t := tensor.New(kindOf[T](), slices.Concat(batch, o.shape), res[k])
 		ts[k] = opdef.Cast(t, o.dt)

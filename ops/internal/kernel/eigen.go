@@ -4,6 +4,10 @@ import (
 	"math"
 	"math/cmplx"
 	"slices"
+
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/lapack"
+	"gonum.org/v1/gonum/lapack/lapack64"
 )
 
 // Symmetrize fills a matrix from its lower, or upper, triangle so that it is
@@ -20,23 +24,42 @@ func Symmetrize[T Field](m Mat[T], upper bool) Mat[T] {
 	})
 }
 
+// sweepLimit is how many times Jacobi rotations go over all pairs: about ten
+// suffice for random matrices of hundreds of rows, twenty for graded ones.
+const sweepLimit = 60
+
 // Eigh gives the eigenvalues of a Hermitian matrix, ascending, and its
-// eigenvectors as columns, by Jacobi rotations.
+// eigenvectors as columns, by Jacobi rotations. It panics with a
+// *ConvergenceError if these do not end.
+//
+// LAPACK's syev is faster (gonum's takes a tenth of the time at 200 rows) but
+// finds small eigenvalues only to the precision of the largest. Rotations keep
+// their digits where the matrix determines them: of A^T*A, where column j of a
+// random A of 12 columns is scaled by 2**-6j, the product of the eigenvalues is
+// right to 5e-15 here and has no right digit, nor the right sign, from syev.
+//
 // Source: Golub and Van Loan, Matrix Computations, 8.5
-func Eigh[T Field](m Mat[T]) (w []float64, v Mat[T]) {
+func Eigh[T Field](m Mat[T]) (w []float64, v Mat[T]) { return eigh(m, sweepLimit) }
+
+func eigh[T Field](m Mat[T], limit int) (w []float64, v Mat[T]) {
 	n := m.R
-	a := m.Clone()
+	a, exponent := balanced(m)
 	rows := Eye[T](n, n) // rows of V^H
-	for range 60 {
-		off := 0.0
+	for sweep, off := 0, math.Inf(1); !(off < 1e-15 || off != off); sweep++ {
+		if sweep == limit {
+			panic(&ConvergenceError{"eigenvalues", limit, "sweeps"})
+		}
+		off = 0
 		for p := range n {
 			for q := p + 1; q < n; q++ {
 				g := a.At(p, q)
 				r := Abs(g)
-				off = math.Max(off, r/(math.Sqrt(math.Abs(Re(a.At(p, p))*Re(a.At(q, q))))+math.SmallestNonzeroFloat64))
-				if r == 0 || r < 1e-300 {
+				if r < negligible {
+					a.D[p*n+q], a.D[q*n+p] = 0, 0
 					continue
 				}
+				size := math.Sqrt(math.Abs(Re(a.At(p, p)))) * math.Sqrt(math.Abs(Re(a.At(q, q))))
+				off = math.Max(off, r/(size+math.SmallestNonzeroFloat64))
 				phase := g / From[T](r)
 				theta := (Re(a.At(q, q)) - Re(a.At(p, p))) / (2 * r)
 				t := math.Copysign(1, theta) / (math.Abs(theta) + math.Sqrt(theta*theta+1))
@@ -60,9 +83,6 @@ func Eigh[T Field](m Mat[T]) (w []float64, v Mat[T]) {
 				rp[q], rq[p] = 0, 0
 			}
 		}
-		if off < 1e-15 || off != off {
-			break
-		}
 	}
 	order := make([]int, n)
 	for i := range order {
@@ -72,7 +92,7 @@ func Eigh[T Field](m Mat[T]) (w []float64, v Mat[T]) {
 	w = make([]float64, n)
 	v = Zeros[T](n, n)
 	for k, i := range order {
-		w[k] = Re(a.At(i, i))
+		w[k] = math.Ldexp(Re(a.At(i, i)), exponent)
 		for j, x := range rows.Row(i) {
 			v.D[j*n+k] = Conj(x)
 		}
@@ -90,140 +110,76 @@ func cmpFloat(a, b float64) int {
 	return 0
 }
 
-// SVD factors m = U*diag(s)*V^H with min(R, C) singular values in descending
-// order, by one-sided Jacobi rotations.
-// Source: Golub and Van Loan, Matrix Computations, 8.6.3
-func SVD[T Field](m Mat[T]) (u Mat[T], s []float64, vh Mat[T]) {
-	if m.R < m.C {
-		v, s, uh := SVD(m.H())
-		return uh.H(), s, v.H()
-	}
-	n := m.C
-	// Rows of a are the columns of m; rows of r accumulate V.
-	a, r := m.H(), Eye[T](n, n)
-	for i := range a.D {
-		a.D[i] = Conj(a.D[i])
-	}
-	for range 60 {
-		turned := false
-		for p := range n {
-			for q := p + 1; q < n; q++ {
-				x, y := a.Row(p), a.Row(q)
-				var alpha, beta float64
-				var g T
-				for i := range x {
-					ax, ay := Abs(x[i]), Abs(y[i])
-					alpha += ax * ax
-					beta += ay * ay
-					g += Conj(x[i]) * y[i]
-				}
-				size := Abs(g)
-				if size == 0 || size <= 1e-16*math.Sqrt(alpha)*math.Sqrt(beta) || size != size {
-					continue
-				}
-				turned = true
-				phase := Conj(g / From[T](size))
-				zeta := (beta - alpha) / (2 * size)
-				t := math.Copysign(1, zeta) / (math.Abs(zeta) + math.Sqrt(1+zeta*zeta))
-				c := 1 / math.Sqrt(1+t*t)
-				rotate(x, y, From[T](c), From[T](c*t), phase)
-				rotate(r.Row(p), r.Row(q), From[T](c), From[T](c*t), phase)
-			}
-		}
-		if !turned {
-			break
-		}
-	}
-	order := make([]int, n)
-	size := make([]float64, n)
-	for i := range order {
-		order[i], size[i] = i, norm(a.Row(i))
-	}
-	slices.SortStableFunc(order, func(x, y int) int { return cmpFloat(size[y], size[x]) })
-	s = make([]float64, n)
-	cols, vh := Zeros[T](n, m.R), Zeros[T](n, n)
-	for k, i := range order {
-		s[k] = size[i]
-		for j, x := range a.Row(i) {
-			if size[i] > 0 {
-				cols.D[k*m.R+j] = x / From[T](size[i])
-			}
-		}
-		for j, x := range r.Row(i) {
-			vh.D[k*n+j] = Conj(x)
-		}
-	}
-	rank := 0
-	for rank < n && s[rank] > 0 {
-		rank++
-	}
-	return complete(cols, rank, n), s, vh
-}
-
-// rotate replaces x, y by c*x - s*phase*y, s*x + c*phase*y.
-func rotate[T Field](x, y []T, c, s, phase T) {
-	for i, v := range x {
-		w := phase * y[i]
-		x[i], y[i] = c*v-s*w, s*v+c*w
-	}
-}
-
-// complete returns the matrix with count orthonormal columns whose first rank
-// ones are the rows of rows.
-func complete[T Field](rows Mat[T], rank, count int) Mat[T] {
-	m := rows.C
-	basis := Zeros[T](count, m)
-	copy(basis.D, rows.D[:rank*m])
-	next := 0
-	for k := rank; k < count; k++ {
-		for ; next < m; next++ {
-			e := basis.Row(k)
-			clear(e)
-			e[next] = 1
-			for range 2 { // twice is enough
-				for j := range k {
-					b := basis.Row(j)
-					var d T
-					for i, x := range b {
-						d += Conj(x) * e[i]
-					}
-					for i, x := range b {
-						e[i] -= d * x
-					}
-				}
-			}
-			if n := norm(e); n > 0.5/math.Sqrt(float64(m)) {
-				for i := range e {
-					e[i] /= From[T](n)
-				}
-				next++
-				break
-			}
-		}
-	}
-	out := Zeros[T](m, count)
-	for k := range count {
-		for i, x := range basis.Row(k) {
-			out.D[i*count+k] = x
-		}
-	}
-	return out
-}
-
-// Complete extends the orthonormal columns of u to count of them.
-func Complete[T Field](u Mat[T], count int) Mat[T] {
-	rows := u.H()
-	for i := range rows.D {
-		rows.D[i] = Conj(rows.D[i])
-	}
-	return complete(rows, u.C, count)
-}
-
 // Eig gives the eigenvalues of a square matrix and its eigenvectors as columns
-// of norm 1, by QR iterations with Wilkinson's shift on its Hessenberg form.
-// Source: Golub and Van Loan, Matrix Computations, 7.5, 7.6.4
+// of norm 1: NaN if an element is not finite. It panics with a *ConvergenceError
+// if its iterations do not end.
+//
+// Real matrices are LAPACK's: geev is as precise, takes a fifth of the time at
+// 200 rows, and gives conjugate pairs that are exactly so.
 func Eig(m Mat[complex128]) (w []complex128, v Mat[complex128]) {
+	isReal := true
+	for _, x := range m.D {
+		if !finite(x) {
+			nan := complex(math.NaN(), math.NaN())
+			return slices.Repeat([]complex128{nan}, m.R), m.Map(func(int, int, complex128) complex128 { return nan })
+		}
+		isReal = isReal && imag(x) == 0
+	}
+	if isReal {
+		return realEig(m)
+	}
+	m, exponent := balanced(m)
+	w, v = eig(m, 300)
+	for i, x := range w {
+		w[i] = complex(math.Ldexp(real(x), exponent), math.Ldexp(imag(x), exponent))
+	}
+	return w, v
+}
+
+// realEig is Eig of a matrix without imaginary parts.
+func realEig(m Mat[complex128]) (w []complex128, v Mat[complex128]) {
 	n := m.R
+	general := func() blas64.General {
+		return blas64.General{Rows: n, Cols: n, Stride: max(n, 1), Data: make([]float64, n*n)}
+	}
+	a, right, none := general(), general(), blas64.General{Stride: 1}
+	for i, x := range m.D {
+		a.Data[i] = real(x)
+	}
+	re, im := make([]float64, n), make([]float64, n)
+	geev := func(work []float64, size int) int {
+		return lapack64.Geev(lapack.LeftEVNone, lapack.RightEVCompute, a, re, im, none, right, work, size)
+	}
+	size := []float64{0}
+	geev(size, -1) // how much room it needs
+	if first := geev(make([]float64, int(size[0])), int(size[0])); first > 0 {
+		panic(&ConvergenceError{"eigenvalues", 30 * max(10, n), "iterations"})
+	}
+	w, v = make([]complex128, n), Zeros[complex128](n, n)
+	for j := 0; j < n; j++ {
+		w[j] = complex(re[j], im[j])
+		if im[j] == 0 {
+			for i := range n {
+				v.D[i*n+j] = complex(right.Data[i*n+j], 0)
+			}
+			continue
+		}
+		w[j+1] = complex(re[j+1], im[j+1])
+		for i := range n {
+			x := complex(right.Data[i*n+j], right.Data[i*n+j+1])
+			v.D[i*n+j], v.D[i*n+j+1] = x, cmplx.Conj(x)
+		}
+		j++
+	}
+	return w, v
+}
+
+// eig is Eig by QR iterations with Wilkinson's shift on the Hessenberg form, at
+// most limit for one eigenvalue.
+// Source: Golub and Van Loan, Matrix Computations, 7.5, 7.6.4
+func eig(m Mat[complex128], limit int) (w []complex128, v Mat[complex128]) {
+	n := m.R
+	small := 0x1p-60 * m.Frobenius() // far below what rounding did already
 	h, q := m.Clone(), Eye[complex128](n, n)
 	// turn applies the rotation [c, s; -conj(s), c] to rows i, k of h from
 	// column from on, its adjoint to columns, and keeps q*h*q^H = m.
@@ -268,7 +224,8 @@ func Eig(m Mat[complex128]) (w []complex128, v Mat[complex128]) {
 	for hi, tries := n-1, 0; hi > 0; {
 		lo := hi
 		for ; lo > 0; lo-- {
-			if cmplx.Abs(h.At(lo, lo-1)) <= 1e-16*(cmplx.Abs(h.At(lo, lo))+cmplx.Abs(h.At(lo-1, lo-1))) {
+			beside := cmplx.Abs(h.At(lo, lo)) + cmplx.Abs(h.At(lo-1, lo-1))
+			if cmplx.Abs(h.At(lo, lo-1)) <= math.Max(1e-16*beside, small) {
 				h.D[lo*n+lo-1] = 0
 				break
 			}
@@ -277,8 +234,8 @@ func Eig(m Mat[complex128]) (w []complex128, v Mat[complex128]) {
 			hi, tries = hi-1, 0
 			continue
 		}
-		if tries++; tries > 300 {
-			break
+		if tries++; tries > limit {
+			panic(&ConvergenceError{"eigenvalues", limit, "iterations"})
 		}
 		// The eigenvalue of the last 2x2 block nearest its corner.
 		a, b, c, d := h.At(hi-1, hi-1), h.At(hi-1, hi), h.At(hi, hi-1), h.At(hi, hi)
@@ -308,7 +265,7 @@ func Eig(m Mat[complex128]) (w []complex128, v Mat[complex128]) {
 	}
 	w = h.Diagonal()
 	// Eigenvectors of the triangle by back substitution.
-	scale := math.Max(h.Norm1(), math.SmallestNonzeroFloat64)
+	scale := math.Max(h.Norm1(), negligible)
 	t := Zeros[complex128](n, n)
 	for k := range n {
 		t.D[k*n+k] = 1
@@ -322,6 +279,11 @@ func Eig(m Mat[complex128]) (w []complex128, v Mat[complex128]) {
 				d = complex(1e-16*scale, 0)
 			}
 			t.D[i*n+k] = s / d
+			if cmplx.Abs(t.D[i*n+k]) > 0x1p300 { // it is normalised at the end
+				for j := i; j <= k; j++ {
+					t.D[j*n+k] *= 0x1p-300
+				}
+			}
 		}
 	}
 	v = q.Mul(t)
