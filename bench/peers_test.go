@@ -61,7 +61,7 @@ func BenchmarkPeers(b *testing.B) {
 		b.Run("ops/"+filepath.Base(e.Dir), func(b *testing.B) {
 			defer reportCPU(b)()
 			for b.Loop() {
-				o := replay.Run(e, replay.Options{Registry: reg, Tolerances: tol}, nil)
+				o := replay.Run(e, replay.Options{Registry: reg, Tolerances: tol})
 				if v := o.Verdict(); v != verdict.Pass && v != verdict.Warn && v != verdict.Mistrusted {
 					b.Fatalf("%s: %+v", v, o.Results)
 				}

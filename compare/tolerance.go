@@ -107,23 +107,23 @@ func parsePair(s string) (Tolerance, error) {
 
 func valid(x float64) bool { return x >= 0 && x <= math.MaxFloat64 }
 
-// For returns the tolerance of op_tools' rule for one value: op is the dotted
-// name, class the name of the op's error class or "", output the value's label
-// ("output[1]"), dt the dtype of the device's side.
-func (t *Tolerances) For(op, class, output string, dt tensor.DType) Tolerance {
-	if o := t.Override(op, class, output, dt); o != nil && (o.Atol != 0 || o.Rtol != 0 || o.ULP == 0) {
-		return *o
+// For returns the tolerance of op_tools' rule for one value, and the tolerance
+// that was explicitly asked for by flag, file or environment, nil if the verdict
+// is up to the model: op is the dotted name, class the name of the op's error
+// class or "", output the value's label ("output[1]"), dt the dtype of the
+// device's side. A layer of the file that sets only ulp leaves atol and rtol 0.
+func (t *Tolerances) For(op, class, output string, dt tensor.DType) (rule Tolerance, asked *Tolerance) {
+	asked = t.asked(op, class, output, dt)
+	if asked != nil && (asked.Atol != 0 || asked.Rtol != 0 || asked.ULP == 0) {
+		return *asked, asked
 	}
 	if e, ok := t.fromEnv(op, dt); ok {
-		return e
+		return e, asked
 	}
-	return DefaultTolerance(dt)
+	return DefaultTolerance(dt), asked
 }
 
-// Override returns the tolerance that was explicitly asked for by flag, file
-// or environment for one value, or nil if the verdict is up to the model. A
-// layer of the file that sets only ulp leaves atol and rtol 0.
-func (t *Tolerances) Override(op, class, output string, dt tensor.DType) *Tolerance {
+func (t *Tolerances) asked(op, class, output string, dt tensor.DType) *Tolerance {
 	if t == nil {
 		return nil
 	}

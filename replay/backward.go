@@ -11,27 +11,27 @@ import (
 )
 
 // backward computes and compares the recorded gradients.
-func (r *runner) backward() {
-	saved := flatten(r.rec.GradInputs)
-	r.out.RecordedGradInputs, r.out.RecordedGradOutputs = r.rec.GradInputs, r.rec.GradOutputs
+func (r *comparison) backward() {
+	saved := flatten(r.Record.GradInputs)
+	r.values.RecordedGradInputs, r.values.RecordedGradOutputs = r.Record.GradInputs, r.Record.GradOutputs
 	skip := func(reason string) {
-		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: verdict.Skipped, Reason: reason})
+		r.addPhase(Backward, verdict.Skipped, reason)
 	}
 	if len(tensorsOf(saved)) == 0 {
 		skip(verdict.NoGradient)
 		return
 	}
-	if r.call.Random() != "" {
-		skip(r.call.Random())
+	if r.bound.Random() != "" {
+		skip(r.bound.Random())
 		return
 	}
-	out, reason := r.cotangents()
+	out, reason := r.recordedGradOutputs()
 	if reason != "" {
 		skip(reason)
 		return
 	}
-	if r.rec.ByOpTools {
-		node, ok, err := r.call.Node(r.fwd, out)
+	if r.Record.ByOpTools {
+		node, ok, err := r.bound.Node(r.fwd, out)
 		switch {
 		case err != nil:
 			skip(err.Error())
@@ -44,8 +44,8 @@ func (r *runner) backward() {
 			return
 		}
 	}
-	if !r.call.Entry.HasGrad {
-		skip(verdict.NoGradientOfOp + r.call.Entry.NoGrad)
+	if !r.bound.Entry.HasGrad {
+		skip(verdict.NoGradientOfOp + r.bound.Entry.NoGrad)
 		return
 	}
 	targets, reason := r.align(saved)
@@ -59,12 +59,12 @@ func (r *runner) backward() {
 			need[a.Name] = true
 		}
 	}
-	grads, err := r.call.Backward(r.fwd, out, need)
+	grads, err := r.bound.Backward(r.fwd, out, need)
 	if err != nil {
-		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: verdict.Error, Reason: err.Error()})
+		r.addPhase(Backward, verdict.Error, err.Error())
 		return
 	}
-	r.out.GradInputs = make([]value.Value, len(saved))
+	r.values.GradInputs = make([]value.Value, len(saved))
 	for i, a := range targets {
 		if a.Tensor == nil {
 			continue
@@ -77,52 +77,23 @@ func (r *runner) backward() {
 				saved[i].(*tensor.Tensor))
 			continue
 		}
-		r.out.GradInputs[i] = g[k]
-		r.compareGrad(i, len(saved), saved[i].(*tensor.Tensor), g[k], r.call.GradBound(r.fwd, out, grads, a.Name, k))
+		r.values.GradInputs[i] = g[k]
+		r.compareGrad(i, len(saved), saved[i].(*tensor.Tensor), g[k], r.bound.GradBound(r.fwd, out, grads, a.Name, k))
 	}
-}
-
-// cotangents returns the recorded gradient of each result tensor.
-func (r *runner) cotangents() (out []*tensor.Tensor, reason string) {
-	saved := flatten(r.rec.GradOutputs)
-	outs := r.fwd.Outs
-	for len(saved) > len(outs) && saved[len(saved)-1] == nil { // the node has results that the op does not return
-		saved = saved[:len(saved)-1]
-	}
-	if len(saved) > len(outs) {
-		return nil, fmt.Sprintf("%d gradients of results were recorded, the op has %d", len(saved), len(outs))
-	}
-	out = make([]*tensor.Tensor, len(outs))
-	for i, s := range saved {
-		t, ok := s.(*tensor.Tensor)
-		switch {
-		case !ok:
-			continue
-		case !t.DType.Computable():
-			return nil, fmt.Sprintf("gradient of a result has dtype %s", t.DType)
-		case !slices.Equal(t.Shape, outs[i].Shape):
-			return nil, verdict.GradOfAnotherOp
-		}
-		out[i] = t
-	}
-	if len(tensorsOf(saved)) == 0 {
-		return nil, verdict.NoGradOutput
-	}
-	return out, ""
 }
 
 // align says which argument each saved gradient belongs to; an Arg without
 // tensor stands for None.
-func (r *runner) align(saved []value.Value) ([]opdef.Arg, string) {
+func (r *comparison) align(saved []value.Value) ([]opdef.Arg, string) {
 	targets := make([]opdef.Arg, len(saved))
-	if !r.rec.ByOpTools {
+	if !r.Record.ByOpTools {
 		byTensor := map[*tensor.Tensor]opdef.Arg{}
-		for _, a := range r.call.Tensors() {
-			if t := r.source(a.Tensor); byTensor[t].Tensor == nil {
+		for _, a := range r.bound.Tensors() {
+			if t := r.recorded(a.Tensor); byTensor[t].Tensor == nil {
 				byTensor[t] = a
 			}
 		}
-		inputs := r.rec.Inputs()
+		inputs := r.Record.Inputs()
 		if len(inputs) != len(saved) {
 			return nil, fmt.Sprintf("%d gradients were recorded for %d tensor arguments", len(saved), len(inputs))
 		}
@@ -134,7 +105,7 @@ func (r *runner) align(saved []value.Value) ([]opdef.Arg, string) {
 		return targets, ""
 	}
 	var wanting []opdef.Arg
-	for _, a := range r.call.Tensors() {
+	for _, a := range r.bound.Tensors() {
 		if a.Tensor.RequiresGrad {
 			wanting = append(wanting, a)
 		}
@@ -158,13 +129,12 @@ func (r *runner) align(saved []value.Value) ([]opdef.Arg, string) {
 }
 
 // compareNode compares what the last autograd node received.
-func (r *runner) compareNode(node opdef.Node, out []*tensor.Tensor, saved []value.Value) {
+func (r *comparison) compareNode(node opdef.Node, out []*tensor.Tensor, saved []value.Value) {
 	if len(node.Grads) != len(saved) {
-		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: verdict.Skipped,
-			Reason: verdict.GradOfAnotherOp})
+		r.addPhase(Backward, verdict.Skipped, verdict.GradOfAnotherOp)
 		return
 	}
-	r.out.GradInputs = make([]value.Value, len(saved))
+	r.values.GradInputs = make([]value.Value, len(saved))
 	for i, s := range saved {
 		t, ok := s.(*tensor.Tensor)
 		want := node.Grads[i]
@@ -175,8 +145,8 @@ func (r *runner) compareNode(node opdef.Node, out []*tensor.Tensor, saved []valu
 			r.add(Backward, "grad", i, len(saved), verdict.Skipped, verdict.GradOfAnotherOp, nil, t)
 			continue
 		}
-		r.out.GradInputs[i] = want
-		res := r.compareGrad(i, len(saved), t, want, r.call.NodeBound(r.fwd, out, node, i))
+		r.values.GradInputs[i] = want
+		res := r.compareGrad(i, len(saved), t, want, r.bound.NodeBound(r.fwd, out, node, i))
 		if node.Weak != "" && (res.Verdict == verdict.Pass || res.Verdict == verdict.Warn) {
 			res.Verdict, res.Reason = verdict.Mistrusted, node.Weak
 		}
@@ -186,7 +156,7 @@ func (r *runner) compareNode(node opdef.Node, out []*tensor.Tensor, saved []valu
 // compareGrad compares one gradient. op_tools saves gradients of failures in
 // the wider dtype its host computed in; they have the precision of the
 // argument.
-func (r *runner) compareGrad(i, n int, got, want *tensor.Tensor, b opdef.Bound) *Result {
+func (r *comparison) compareGrad(i, n int, got, want *tensor.Tensor, b opdef.Bound) *Result {
 	precision := tensor.Invalid
 	if got.DType != want.DType && got.DType.Kind() == want.DType.Kind() && got.DType.Size() > want.DType.Size() {
 		precision = want.DType

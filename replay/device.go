@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
@@ -126,20 +125,19 @@ func newWitness(device, recorded, atol float64) *Witness {
 
 // onDevice runs the call on the device, as recorded and in the layouts of the
 // stress test, and compares what it gives with the reference.
-func (r *runner) onDevice() {
-	if why := r.call.Random(); why != "" {
-		r.whole(verdict.Skipped, why)
+func (r *comparison) onDevice() {
+	if why := r.bound.Random(); why != "" {
+		r.addCall(verdict.Skipped, why)
 		return
 	}
 	if len(r.fwd.Outs) == 0 && len(r.fwd.After) == 0 {
-		r.whole(verdict.Skipped, verdict.NoTensorReturned)
+		r.addCall(verdict.Skipped, verdict.NoTensorReturned)
 		return
 	}
-	c := &DeviceCall{Call: r.call, Forward: r.fwd}
-	c.GradOutputs, c.Need = r.deviceGradients()
+	c := r.DeviceCall(true)
 	at := len(r.out.Results)
 	ran := r.runOnDevice(c, "")
-	if r.Stress && ran {
+	if r.opt.Stress && ran {
 		r.stress(c)
 	}
 	for i := at; i < len(r.out.Results); i++ {
@@ -147,28 +145,10 @@ func (r *runner) onDevice() {
 	}
 }
 
-// deviceGradients returns the gradients of the results and the arguments that
-// want one; nothing if there is no backward pass to run.
-func (r *runner) deviceGradients() (out []*tensor.Tensor, need []string) {
-	if r.ForwardOnly || !r.rec.Has(capture.GradOutputs) || !r.call.Entry.HasGrad {
-		return nil, nil
-	}
-	for _, a := range r.call.Tensors() {
-		if a.Tensor.RequiresGrad && !slices.Contains(need, a.Name) {
-			need = append(need, a.Name)
-		}
-	}
-	out, reason := r.cotangents()
-	if reason != "" || len(need) == 0 {
-		return nil, nil
-	}
-	return out, need
-}
-
 // runOnDevice reports whether the forward pass ran.
-func (r *runner) runOnDevice(c *DeviceCall, layout string) bool {
+func (r *comparison) runOnDevice(c *DeviceCall, layout string) bool {
 	at := len(r.out.Results)
-	run := r.Device.Run(c)
+	run := r.opt.Device.Run(c)
 	defer func() {
 		for i := at; i < len(r.out.Results); i++ {
 			r.out.Results[i].Layout, r.out.Results[i].Functions = layout, run.Functions
@@ -178,7 +158,7 @@ func (r *runner) runOnDevice(c *DeviceCall, layout string) bool {
 		r.castRows(run.Casts)
 	}
 	if s := run.Forward; s.Verdict != "" {
-		r.whole(s.Verdict, s.Reason)
+		r.addCall(s.Verdict, s.Reason)
 		return false
 	}
 	recorded := c
@@ -187,27 +167,27 @@ func (r *runner) runOnDevice(c *DeviceCall, layout string) bool {
 	r.deviceAfter(c, run)
 	if c.GradOutputs != nil {
 		if s := run.Backward; s.Verdict != "" {
-			r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: s.Verdict, Reason: s.Reason})
+			r.addPhase(Backward, s.Verdict, s.Reason)
 		} else {
 			r.deviceGrads(r.asRounded(recorded, run, Backward), run)
 		}
 	}
 	for _, f := range run.Faults {
-		r.out.Results = append(r.out.Results, Result{Phase: f.Phase, Verdict: verdict.Fail, Reason: f.Reason})
+		r.addPhase(f.Phase, verdict.Fail, f.Reason)
 	}
 	switch {
 	case len(r.out.Results) > at:
 	case len(run.Functions) == 0:
-		r.whole(verdict.Skipped, verdict.NoDeviceCall)
+		r.addCall(verdict.Skipped, verdict.NoDeviceCall)
 	default:
-		r.whole(verdict.Unsupported, "the device gives none of the results")
+		r.addCall(verdict.Unsupported, "the device gives none of the results")
 	}
 	return true
 }
 
 // asRounded is the call on the values that the device was given for a pass after
 // conversions to a coarser dtype, with the results that the reference has for them.
-func (r *runner) asRounded(c *DeviceCall, run *DeviceRun, p Phase) *DeviceCall {
+func (r *comparison) asRounded(c *DeviceCall, run *DeviceRun, p Phase) *DeviceCall {
 	rounded, _ := run.rounded(p)
 	if len(rounded) == 0 {
 		return c
@@ -242,11 +222,11 @@ func (r *runner) asRounded(c *DeviceCall, run *DeviceRun, p Phase) *DeviceCall {
 
 // deviceOutputs compares the results of c. The witness is about those of the call
 // as it was recorded.
-func (r *runner) deviceOutputs(c, asRecorded *DeviceCall, run *DeviceRun) {
+func (r *comparison) deviceOutputs(c, asRecorded *DeviceCall, run *DeviceRun) {
 	outs := run.Outputs
 	_, precision := run.rounded(Forward)
 	at := len(r.out.Results)
-	recorded := tensorsOf(flatten(r.rec.Output))
+	recorded := tensorsOf(flatten(r.Record.Output))
 	var got, want []value.Value
 	failed := false
 	for i, w := range c.Forward.Outs {
@@ -269,7 +249,7 @@ func (r *runner) deviceOutputs(c, asRecorded *DeviceCall, run *DeviceRun) {
 
 // compareDevice adds a comparison. A dtype that is not torch's is a failure: the
 // next op would compute with it.
-func (r *runner) compareDevice(p Phase, what string, i, n int, got, want *tensor.Tensor, b opdef.Bound,
+func (r *comparison) compareDevice(p Phase, what string, i, n int, got, want *tensor.Tensor, b opdef.Bound,
 	precision tensor.DType) *Result {
 	res := r.compare(p, what, i, n, got, want, b, precision)
 	if got.DType != want.DType && res.Verdict != verdict.Fail {
@@ -278,14 +258,14 @@ func (r *runner) compareDevice(p Phase, what string, i, n int, got, want *tensor
 	return res
 }
 
-func (r *runner) witness(res *Result, got, recorded, want *tensor.Tensor) {
+func (r *comparison) witness(res *Result, got, recorded, want *tensor.Tensor) {
 	if res.Compared == nil || !got.DType.Computable() || !recorded.DType.Computable() {
 		return
 	}
 	res.Witness = newWitness(compare.RMSE(got, want), compare.RMSE(recorded, want), res.Compared.OpTools.Atol)
 }
 
-func (r *runner) deviceAfter(c *DeviceCall, run *DeviceRun) {
+func (r *comparison) deviceAfter(c *DeviceCall, run *DeviceRun) {
 	_, precision := run.rounded(Forward)
 	for _, a := range c.Call.Tensors() {
 		got, want := run.After[a.Name], c.Forward.After[a.Name]
@@ -302,7 +282,7 @@ func (r *runner) deviceAfter(c *DeviceCall, run *DeviceRun) {
 }
 
 // deviceGrads compares the gradients, numbered as the arguments that want one.
-func (r *runner) deviceGrads(c *DeviceCall, run *DeviceRun) {
+func (r *comparison) deviceGrads(c *DeviceCall, run *DeviceRun) {
 	grads := run.Grads
 	_, precision := run.rounded(Backward)
 	need := map[string]bool{}
@@ -311,7 +291,7 @@ func (r *runner) deviceGrads(c *DeviceCall, run *DeviceRun) {
 	}
 	want, err := c.Call.Backward(c.Forward, c.GradOutputs, need)
 	if err != nil {
-		r.out.Results = append(r.out.Results, Result{Phase: Backward, Verdict: verdict.Error, Reason: err.Error()})
+		r.addPhase(Backward, verdict.Error, err.Error())
 		return
 	}
 	var wanted []opdef.Arg
@@ -335,8 +315,8 @@ func (r *runner) deviceGrads(c *DeviceCall, run *DeviceRun) {
 	}
 }
 
-func (r *runner) castRows(casts []DeviceCast) {
-	args := flatten(append(slices.Clone(r.rec.Args), value.Value(r.rec.Kwargs)))
+func (r *comparison) castRows(casts []DeviceCast) {
+	args := flatten(append(slices.Clone(r.Record.Args), value.Value(r.Record.Kwargs)))
 	for _, c := range casts {
 		target := fmt.Sprintf("output[%d]", c.Output)
 		if c.Argument != nil {

@@ -47,12 +47,12 @@ func TestForeignNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := entries(t, root)[0]
-		o := replay.Run(e, opt, nil)
+		o := replay.Run(e, opt)
 		if e.Op != op || e.PID != 312 || o.Op != op || o.Verdict() != verdict.Pass {
 			t.Errorf("%s: found as %s, replayed as %s: %+v", op, e.Op, o.Op, o.Results)
 		}
 	}
-	o := replay.Run(entries(t, record(t, "torchvision.npu_twice", []value.Value{x}, y))[0], opt, nil)
+	o := replay.Run(entries(t, record(t, "torchvision.npu_twice", []value.Value{x}, y))[0], opt)
 	want := "unknown op torchvision.npu_twice; known: torch.Tensor.npu_twice, torch.ops.npu.npu_twice, " +
 		"torch_npu.npu_twice"
 	if o.Verdict() != verdict.Unsupported || o.Results[0].Reason != want {

@@ -51,7 +51,7 @@ func entries(t testing.TB, dir string) []*capture.Entry {
 // fails, nothing else does, and everything is supported.
 func TestDemo(t *testing.T) {
 	for _, e := range entries(t, demo) {
-		o := replay.Run(e, options(t), nil)
+		o := replay.Run(e, options(t))
 		want := []verdict.Verdict{verdict.Pass, verdict.Mistrusted, verdict.Skipped, verdict.Warn}
 		if e.IsPair() {
 			want = []verdict.Verdict{verdict.Fail}
@@ -153,7 +153,7 @@ func TestPlantedErrors(t *testing.T) {
 		}
 		opt := options(t)
 		opt.ForwardOnly = true
-		if o := replay.Run(e, opt, nil); o.Verdict() != verdict.Pass {
+		if o := replay.Run(e, opt); o.Verdict() != verdict.Pass {
 			continue // nothing to compare: random, trivial
 		}
 		for _, kind := range errorKinds {
@@ -163,7 +163,7 @@ func TestPlantedErrors(t *testing.T) {
 					return
 				}
 				planted++
-				o := replay.Run(entries(t, dir)[0], opt, nil)
+				o := replay.Run(entries(t, dir)[0], opt)
 				if o.Verdict() != verdict.Fail {
 					t.Errorf("%s: planted %s: got %s, want fail: %+v", e.Rel, kind.name, o.Verdict(), o.Results)
 				}

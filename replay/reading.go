@@ -23,7 +23,7 @@ type reading struct {
 }
 
 // readings are the ways to understand the call apart from the plain one.
-func (r *runner) readings() []reading {
+func (r *comparison) readings() []reading {
 	dt := r.recordedDType()
 	if !dt.IsFloat() {
 		return nil
@@ -32,8 +32,8 @@ func (r *runner) readings() []reading {
 }
 
 // recordedDType is the dtype of the first recorded result.
-func (r *runner) recordedDType() tensor.DType {
-	for _, t := range tensorsOf(flatten(r.rec.Output)) {
+func (r *comparison) recordedDType() tensor.DType {
+	for _, t := range tensorsOf(flatten(r.Record.Output)) {
 		return t.DType
 	}
 	return tensor.Invalid
@@ -41,8 +41,8 @@ func (r *runner) recordedDType() tensor.DType {
 
 // autocast reads the call as one under torch.autocast, which casts arguments
 // below the level at which calls are recorded.
-func (r *runner) autocast(dt tensor.DType) []reading {
-	switch r.call.Autocast() {
+func (r *comparison) autocast(dt tensor.DType) []reading {
+	switch r.bound.Autocast() {
 	case opdef.AutocastNone:
 		return nil
 	case opdef.AutocastLower:
@@ -56,7 +56,7 @@ func (r *runner) autocast(dt tensor.DType) []reading {
 	}
 	cast := false
 	original := map[*tensor.Tensor]*tensor.Tensor{}
-	call := r.call.Map(func(a opdef.Arg) *tensor.Tensor {
+	call := r.bound.Map(func(a opdef.Arg) *tensor.Tensor {
 		t := a.Tensor
 		if t.Wrapped || t.DType == dt || t.DType != tensor.Float32 && t.DType.Size() != 2 || !t.DType.IsFloat() {
 			return t
@@ -75,7 +75,7 @@ func (r *runner) autocast(dt tensor.DType) []reading {
 // roundedNumbers reads the call with Python numbers and 0-d tensors rounded to
 // the 16-bit dtype of the result before anything is computed, as torch did on
 // the CPU before 2.0 and kernels with operands of one dtype do.
-func (r *runner) roundedNumbers(dt tensor.DType) []reading {
+func (r *comparison) roundedNumbers(dt tensor.DType) []reading {
 	if dt.Size() != 2 {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (r *runner) roundedNumbers(dt tensor.DType) []reading {
 		return y
 	}
 	original := map[*tensor.Tensor]*tensor.Tensor{}
-	call := r.call.Map(func(a opdef.Arg) *tensor.Tensor {
+	call := r.bound.Map(func(a opdef.Arg) *tensor.Tensor {
 		t := a.Tensor
 		if t.Dim() != 0 || !t.DType.IsFloat() || t.DType.Size() == 2 {
 			return t
@@ -109,18 +109,17 @@ func (r *runner) roundedNumbers(dt tensor.DType) []reading {
 		dt.String() + " first"}}
 }
 
-// readAgain tries the other readings of a call that failed as written, and
+// tryReadings tries the other readings of a call that failed as written, and
 // keeps the first under which nothing fails, or else the first that leaves
 // fewer results unexplained.
-func (r *runner) readAgain(loadErr error) {
+func (r *comparison) tryReadings() {
 	if !r.out.bad() {
 		return
 	}
-	var closer *Outcome
+	var closer *comparison
 	for _, way := range r.readings() {
-		alt := &runner{Options: r.Options, rec: r.rec, call: way.call, original: way.original,
-			out: &Outcome{Op: r.out.Op, Args: r.out.Args, Kwargs: r.out.Kwargs}}
-		alt.guard(func() { alt.attempt(loadErr) })
+		alt := &comparison{Call: r.readAs(way), out: &Outcome{Op: r.Op}}
+		alt.guard(alt.compareCall)
 		for i := range alt.out.Results {
 			switch res := &alt.out.Results[i]; {
 			case r.out.passed(res.Phase, res.Target):
@@ -131,15 +130,15 @@ func (r *runner) readAgain(loadErr error) {
 			}
 		}
 		if !alt.out.bad() {
-			*r.out = *alt.out
+			r.out, r.values = alt.out, alt.values
 			return
 		}
 		if closer == nil && alt.out.unexplained() < r.out.unexplained() {
-			closer = alt.out
+			closer = alt
 		}
 	}
 	if closer != nil {
-		*r.out = *closer
+		r.out, r.values = closer.out, closer.values
 	}
 }
 
@@ -170,10 +169,9 @@ func (o *Outcome) passed(p Phase, target string) bool {
 	})
 }
 
-// source is the recorded tensor that an argument of the call stands for.
-func (r *runner) source(t *tensor.Tensor) *tensor.Tensor {
-	if o, ok := r.original[t]; ok {
-		return o
-	}
-	return t
+// readAs is the call under another reading.
+func (c *Call) readAs(way reading) *Call {
+	d := *c
+	d.bound, d.original, d.fwd = way.call, way.original, nil
+	return &d
 }

@@ -88,7 +88,7 @@ func TestReadings(t *testing.T) {
 			stored(bf16, []int{1}, 0.03), nil, verdict.Fail, "", 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := replay.Run(entries(t, record(t, tc.op, tc.args, tc.result, tc.grads...))[0], options(t), nil)
+			o := replay.Run(entries(t, record(t, tc.op, tc.args, tc.result, tc.grads...))[0], options(t))
 			if o.Verdict() != tc.want || len(o.Results) != tc.results || tc.reason != "" &&
 				o.Results[0].Reason != tc.reason {
 				t.Errorf("got %s %+v, want %s %q and %d results", o.Verdict(), o.Results, tc.want, tc.reason,
@@ -105,7 +105,7 @@ func TestHiddenResults(t *testing.T) {
 	dir := record(t, "torch.relu", []value.Value{x}, stored(tensor.Float32, []int{2}, 0, 2),
 		value.NewTuple(stored(tensor.Float32, []int{2}, 0, 5)), value.NewTuple(stored(tensor.Float32, []int{2}, 3, 5),
 			nil, nil))
-	o := replay.Run(entries(t, dir)[0], options(t), nil)
+	o := replay.Run(entries(t, dir)[0], options(t))
 	if len(o.Results) != 2 || o.Results[1].Verdict != verdict.Pass || o.Results[1].Phase != replay.Backward {
 		t.Errorf("got %+v, want a gradient that passes", o.Results)
 	}
@@ -126,7 +126,7 @@ func TestReturnedList(t *testing.T) {
 		{"a shorter list", value.NewList(x(4)), []verdict.Verdict{verdict.Fail}},
 	} {
 		args := []value.Value{value.NewList(x(1), x(2)), 3.0}
-		o := replay.Run(entries(t, record(t, "torch._foreach_add_", args, tc.result))[0], options(t), nil)
+		o := replay.Run(entries(t, record(t, "torch._foreach_add_", args, tc.result))[0], options(t))
 		var got []verdict.Verdict
 		for _, r := range o.Results {
 			got = append(got, r.Verdict)
@@ -143,7 +143,7 @@ func TestBomb(t *testing.T) {
 	for range 40 {
 		bomb = value.NewList(bomb, bomb)
 	}
-	o := replay.Run(entries(t, record(t, "torch.relu", []value.Value{bomb}, nil))[0], options(t), nil)
+	o := replay.Run(entries(t, record(t, "torch.relu", []value.Value{bomb}, nil))[0], options(t))
 	if o.Verdict() != verdict.Invalid {
 		t.Errorf("got %+v, want an invalid call", o.Results)
 	}

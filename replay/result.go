@@ -55,14 +55,6 @@ type Outcome struct {
 	Results []Result
 	Inputs  []InputRow
 	Casts   []CastRow // conversions that a device run was asked for
-
-	// The reference's values, for saving: results and gradients as op_tools
-	// arranges them, rounded to nothing. nil where not computed.
-	Output, GradInputs []value.Value
-	// The recorded values they were compared with.
-	RecordedOutput, RecordedGradInputs, RecordedGradOutputs []value.Value
-	Args                                                    []value.Value
-	Kwargs                                                  *value.Dict
 }
 
 // Verdict is the worst verdict of the outcome's results.
@@ -85,4 +77,12 @@ func (o *Outcome) failed(p Phase) bool {
 		}
 	}
 	return false
+}
+
+// Values are what a call was compared with: results and gradients as op_tools
+// arranges them, nil where there are none.
+type Values struct {
+	Output, GradInputs []value.Value // of the reference, unrounded
+	// RecordedOutput, RecordedGradInputs and RecordedGradOutputs are the recorded ones.
+	RecordedOutput, RecordedGradInputs, RecordedGradOutputs []value.Value
 }

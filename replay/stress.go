@@ -129,7 +129,7 @@ func lay(t *tensor.Tensor, stride []int, offset int) (*tensor.Tensor, error) {
 
 // stress runs the call in all layouts that apply to some argument, then with
 // transposed results and on no elements.
-func (r *runner) stress(c *DeviceCall) {
+func (r *comparison) stress(c *DeviceCall) {
 	for _, l := range layouts {
 		changed := false
 		done := map[*tensor.Tensor]*tensor.Tensor{} // the same tensor stays the same
@@ -175,7 +175,7 @@ func (r *runner) stress(c *DeviceCall) {
 // stressEmpty runs the call on no elements: the first dimension of the first
 // argument, and of those that share its length and rank, is cut to nothing.
 // Calls that the reference then refuses are left out.
-func (r *runner) stressEmpty(c *DeviceCall) {
+func (r *comparison) stressEmpty(c *DeviceCall) {
 	args := c.Call.Tensors()
 	if c.Forward.Written || len(args) == 0 || args[0].Tensor.Dim() == 0 || args[0].Tensor.Numel() == 0 {
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
@@ -407,7 +408,7 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 			res.Reason = fmt.Sprintf("%s against %s", value.Str(got), value.Str(want))
 		}
 	}
-	r := comparisonReport(&res, dt, shape)
+	r := results.OfComparison(&res, dt, shape)
 	source := "captured"
 	r.Phase, r.Target, r.Label, r.Verdict, r.Reason, r.Source, r.Reference = phase, target, label, res.Verdict,
 		res.Reason, &source, &reference
@@ -420,7 +421,7 @@ func (c *comparison) tensors(label string, g, w *tensor.Tensor) (res compare.Res
 	if err := readable(g, w); err != nil {
 		return compare.Result{Verdict: verdict.Invalid, Reason: err.Error(), MaxULP: math.NaN()}
 	}
-	tol, override := c.tol.For(c.op, "", label, g.DType), c.tol.Override(c.op, "", label, g.DType)
+	tol, override := c.tol.For(c.op, "", label, g.DType)
 	model := compare.Model{ULPs: 1, Cast: true}
 	if c.precision != tensor.Invalid && g.DType.IsFloat() && c.precision.Eps() > g.DType.Eps() {
 		model.Round = c.precision

@@ -18,6 +18,7 @@ import (
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/numpypickle"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
 )
@@ -245,7 +246,7 @@ func (o *conformanceOptions) reports(t tested) []*reports.Result {
 				reports.Num(r.MaxAbs), reports.Num(r.MaxRelative)
 			if r.WorstIndex >= 0 {
 				rec.Worst = []int{r.WorstIndex}
-				rec.Actual, rec.Expected = jsonValue(r.Actual), jsonValue(r.Expected)
+				rec.Actual, rec.Expected = results.Value(r.Actual), results.Value(r.Expected)
 			}
 		}
 		out = append(out, rec)

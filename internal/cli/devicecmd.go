@@ -170,14 +170,7 @@ func (o *deviceOptions) coverage(ctx context.Context, a *app, info devicebridge.
 			continue
 		}
 		t.captures++
-		p, err := replay.Prepare(f.entry, opt)
-		op := f.entry.Op
-		var functions []string
-		if err == nil {
-			op = p.Op
-			functions, err = p.DeviceFunctions(ondevice.Functions)
-			p.Close()
-		}
+		op, functions, err := deviceFunctionsOf(f.entry, opt)
 		d := byOp[op]
 		if d == nil {
 			d = &deviceOp{Op: op, Functions: []string{}}
@@ -203,6 +196,24 @@ func (o *deviceOptions) coverage(ctx context.Context, a *app, info devicebridge.
 	return slices.SortedFunc(maps.Values(byOp), func(x, y *deviceOp) int {
 		return cmp.Or(cmp.Compare(y.Calls, x.Calls), cmp.Compare(x.Op, y.Op))
 	}), failed(ctx.Err())
+}
+
+// deviceFunctionsOf are the functions that the forward pass of a recorded call
+// would take on a device. The error says why none can.
+func deviceFunctionsOf(e *capture.Entry, opt replay.Options) (op string, functions []string, err error) {
+	c := replay.Open(e, opt)
+	defer c.Close()
+	if err := c.Err(); err != nil {
+		return e.Op, nil, err
+	}
+	if err := c.Start(); err != nil {
+		return c.Op, nil, err
+	}
+	err = replay.Guard(func() (err error) {
+		functions, err = ondevice.Functions(c.DeviceCall(false))
+		return err
+	})
+	return c.Op, functions, err
 }
 
 func (r *deviceReport) print(a *app, missing bool) error {

@@ -1,14 +1,10 @@
 package cli
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +17,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/reports/results"
 )
 
 type replayOptions struct {
@@ -204,36 +200,22 @@ func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver)
 	if err != nil || !ok {
 		return replayed{err: err}
 	}
+	call := replay.Open(f.entry, opt)
+	defer call.Close()
+	outcome := call.Compare()
 	var r replayed
+	if o.saveRef != "" {
+		dir := filepath.Join(o.saveRef, filepath.FromSlash(f.entry.Rel))
+		r.err = replay.Guard(func() error { return saveReference(dir, call) })
+	}
 	saved := ""
-	outcome := replay.Run(f.entry, opt, func(out *replay.Outcome) {
-		if o.saveRef != "" {
-			r.err = saveReference(filepath.Join(o.saveRef, filepath.FromSlash(f.entry.Rel)), out)
-		}
-		if r.err == nil {
-			saved, r.unsaved = saver.save(f.entry, out)
-		}
-	})
-	repro := o.repro(f.entry)
-	r.found = &reports.Finding{}
-	id := ""
-	if f.entry.ID >= 0 {
-		id = strconv.Itoa(f.entry.ID)
+	if r.err == nil && (outcome.FailedForward() || outcome.FailedBackward()) {
+		r.unsaved = replay.Guard(func() (err error) {
+			saved, err = saver.save(f.entry, call, outcome.FailedBackward())
+			return err
+		})
 	}
-	for _, c := range outcome.Casts {
-		r.found.Casts = append(r.found.Casts, []string{outcome.Op, c.Target, c.Action, c.Config})
-	}
-	for _, in := range outcome.Inputs {
-		r.found.Rows = append(r.found.Rows, compareRow(id, outcome.Op, in.Label, in.Numbers))
-	}
-	for _, res := range outcome.Results {
-		rep := toReport(f.entry, outcome.Op, res)
-		rep.Repro, rep.Label, rep.Saved = &repro, res.Label, saved
-		r.found.Results = append(r.found.Results, rep)
-		if row, ok := rep.CompareRow(); ok {
-			r.found.Rows = append(r.found.Rows, row)
-		}
-	}
+	r.found = results.OfReplay(f.entry, outcome, o.repro(f.entry), saved)
 	return r
 }
 
@@ -277,82 +259,6 @@ func loadTolerances(path string) (*compare.Tolerances, error) {
 		return nil, usageError("%w", err)
 	}
 	return t, nil
-}
-
-// toReport converts a result of replay to the record that reports write.
-func toReport(e *capture.Entry, op string, r replay.Result) *reports.Result {
-	out := comparisonReport(r.Compared, r.DType, r.Shape)
-	out.Capture, out.Op, out.Phase, out.Target = e.Rel, op, string(r.Phase), r.Target
-	out.Verdict, out.Reason = r.Verdict, r.Reason
-	if e.ID >= 0 {
-		out.ForwardID = &e.ID
-	}
-	source := cmp.Or(r.Source, "captured")
-	out.Functions, out.Layout = r.Functions, r.Layout
-	if w := r.Witness; w != nil {
-		out.RMSE, out.RecordedRMSE, out.Witness = reports.Num(w.Device), reports.Num(w.Recorded), w.Verdict
-	}
-	if r.Compared != nil {
-		out.Source = &source
-		out.Reference = &r.Reference
-	}
-	return out
-}
-
-// comparisonReport fills the fields that come from a comparison; c may be nil.
-func comparisonReport(c *compare.Result, dt tensor.DType, shape []int) *reports.Result {
-	out := &reports.Result{}
-	if dt != tensor.Invalid {
-		name := dt.String()
-		out.DType = &name
-		out.Shape = slices.Clone(shape)
-		if out.Shape == nil {
-			out.Shape = []int{}
-		}
-	}
-	if c == nil {
-		return out
-	}
-	n := c.OpTools
-	out.Allclose = &n.AllClose
-	out.Cosine, out.MaxAbs, out.MaxRel = reports.Num(n.Cosine), reports.Num(n.MaxAbs), reports.Num(n.MaxRel)
-	out.ATol, out.RTol = reports.Num(n.Atol), reports.Num(n.Rtol)
-	if !math.IsNaN(c.MaxULP) { // null where it does not apply
-		out.MaxULP = reports.Num(c.MaxULP)
-	}
-	out.Mismatch, out.Numel, out.Rule, out.ErrorInfo = &c.Mismatched, &c.Numel, &c.Rule, n.Note
-	if c.WorstIndex != nil {
-		out.Worst = c.WorstIndex
-		out.Actual, out.Expected = jsonValue(c.Actual), jsonValue(c.Expected)
-	}
-	return out
-}
-
-// jsonValue is a number, or a string for what JSON cannot hold.
-func jsonValue(v any) json.RawMessage {
-	switch x := v.(type) {
-	case float64:
-		b, _ := reports.Number(x).MarshalJSON()
-		return b
-	case complex128:
-		return fmt.Appendf(nil, "%q", strconv.FormatComplex(x, 'g', -1, 128))
-	case nil:
-		return nil
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		b = fmt.Appendf(nil, "%q", fmt.Sprint(v))
-	}
-	return b
-}
-
-// compareRow is op_tools' row of a comparison that has no verdict.
-func compareRow(id, op, label string, n compare.OpTools) reports.CompareRow {
-	return reports.CompareRow{
-		ForwardID: id, Name: op + " " + label, Allclose: n.AllClose, Cosine: n.Cosine, MaxAbs: n.MaxAbs,
-		MaxRelative: n.MaxRel,
-		ATol:        n.Atol, RTol: n.Rtol, ErrorInfo: n.Note,
-	}
 }
 
 // lazyCSV creates op_tools' comparison file when the first row is known. After

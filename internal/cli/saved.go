@@ -23,17 +23,15 @@ type failureSaver struct {
 	now time.Time
 }
 
-// save writes the call's files and returns their directory, "" if nothing failed.
-func (s *failureSaver) save(e *capture.Entry, o *replay.Outcome) (string, error) {
-	fwd, bwd := o.FailedForward(), o.FailedBackward()
-	if !fwd && !bwd {
-		return "", nil
-	}
+// save writes the files of a compared call, those of its backward pass too if
+// that failed, and returns their directory.
+func (s *failureSaver) save(e *capture.Entry, c *replay.Call, backward bool) (string, error) {
+	v := c.Values()
 	when := e.Time
 	if when == "" {
 		when = s.now.Format(reports.TimeLayout)
 	}
-	rel := filepath.Join("op_tools_results", "op_capture_results", o.Op, number(e.PID, os.Getpid()), "autocompare",
+	rel := filepath.Join("op_tools_results", "op_capture_results", c.Op, number(e.PID, os.Getpid()), "autocompare",
 		number(e.ID, 0), when)
 	dir := filepath.Join(s.dir, rel)
 	ident := number(e.ID, 0) + "/" + when + "/"
@@ -45,23 +43,24 @@ func (s *failureSaver) save(e *capture.Entry, o *replay.Outcome) (string, error)
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 			return err
 		}
-		return pthformat.WriteFile(path, record(o.Op, args, kwargs, ident+side+"/"+name))
+		return pthformat.WriteFile(path, record(c.Op, args, kwargs, ident+side+"/"+name))
 	}
 	type file struct {
 		side, name string
 		args       []value.Value
 		kwargs     *value.Dict
 	}
+	args, kwargs := c.Record.Args, c.Record.Kwargs
 	files := []file{
-		{"device", "input", o.Args, o.Kwargs}, {"device", "output", o.RecordedOutput, nil},
-		{"cpu", "input", o.Args, o.Kwargs}, {"cpu", "output", rounded(o.Output), nil},
+		{"device", "input", args, kwargs}, {"device", "output", v.RecordedOutput, nil},
+		{"cpu", "input", args, kwargs}, {"cpu", "output", rounded(v.Output), nil},
 	}
-	if bwd {
+	if backward {
 		files = append(files,
-			file{"device", "grad_outputs", o.RecordedGradOutputs, nil}, file{"device", "grad_inputs",
-				o.RecordedGradInputs, nil},
-			file{"cpu", "grad_outputs", o.RecordedGradOutputs, nil}, file{"cpu", "grad_inputs", rounded(o.GradInputs),
-				nil})
+			file{"device", "grad_outputs", v.RecordedGradOutputs, nil},
+			file{"device", "grad_inputs", v.RecordedGradInputs, nil},
+			file{"cpu", "grad_outputs", v.RecordedGradOutputs, nil},
+			file{"cpu", "grad_inputs", rounded(v.GradInputs), nil})
 	}
 	for _, f := range files {
 		if err := write(f.side, f.name, f.args, f.kwargs); err != nil {
@@ -90,8 +89,9 @@ func record(op string, args []value.Value, kwargs *value.Dict, ident string) *va
 }
 
 // saveReference writes the reference's results of one call below dir, unrounded.
-func saveReference(dir string, o *replay.Outcome) error {
-	for name, args := range map[string][]value.Value{"output": o.Output, "grad_inputs": o.GradInputs} {
+func saveReference(dir string, c *replay.Call) error {
+	v := c.Values()
+	for name, args := range map[string][]value.Value{"output": v.Output, "grad_inputs": v.GradInputs} {
 		if args == nil {
 			continue
 		}
@@ -108,7 +108,7 @@ func saveReference(dir string, o *replay.Outcome) error {
 			}
 			return t
 		})
-		if err := pthformat.WriteFile(path, record(o.Op, wide, nil, "reference/"+name)); err != nil {
+		if err := pthformat.WriteFile(path, record(c.Op, wide, nil, "reference/"+name)); err != nil {
 			return err
 		}
 	}

@@ -72,8 +72,9 @@ func (t *timer) collect(ctx context.Context, paths []string) ([]*task, error) {
 			continue
 		}
 		t.tally.captures++
-		p, err := replay.Prepare(f.entry, t.opt)
-		if err != nil {
+		p := replay.Open(f.entry, t.opt)
+		if err := p.Err(); err != nil {
+			p.Close()
 			if err := t.leave(f.entry, f.entry.Op, err); err != nil {
 				return nil, failed(err)
 			}
@@ -177,11 +178,9 @@ func (t *timer) measure(ctx context.Context, k *task, from, to int, allowed time
 			return err
 		}
 	}
-	p, err := replay.Prepare(k.entry, t.opt)
-	if err == nil {
-		defer p.Close()
-		err = p.Start()
-	}
+	p := replay.Open(k.entry, t.opt)
+	defer p.Close()
+	err := p.Start()
 	var phases []phase
 	if err == nil {
 		phases, err = t.phases(k, p)
@@ -257,7 +256,7 @@ type phase struct {
 
 // phases are the passes of a started call. A backward pass that a device does
 // not have is left out.
-func (t *timer) phases(k *task, p *replay.Prepared) ([]phase, error) {
+func (t *timer) phases(k *task, p *replay.Call) ([]phase, error) {
 	why := p.NoBackward()
 	if t.on == nil {
 		ps := []phase{{"forward", &timing.HostFunc{Run: p.Forward, Caches: t.evict}, p.ForwardWork()}}

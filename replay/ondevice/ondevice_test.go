@@ -181,7 +181,7 @@ func TestBrokenDevices(t *testing.T) {
 			if tc.fault == "nondeterministic" || tc.fault == "leaks" {
 				repeat = 20
 			}
-			o := replay.Run(record(t, tc.op, nil, tc.args...), options(t, d, ondevice.Options{Repeat: repeat}), nil)
+			o := replay.Run(record(t, tc.op, nil, tc.args...), options(t, d, ondevice.Options{Repeat: repeat}))
 			if o.Verdict() != tc.want || !strings.Contains(verdicts(o), tc.reason) {
 				t.Errorf("%s, want %s with %q:\n%s", o.Verdict(), tc.want, tc.reason, verdicts(o))
 			}
@@ -193,7 +193,7 @@ func TestBrokenDevices(t *testing.T) {
 // error.
 func TestNoCalls(t *testing.T) {
 	o := replay.Run(record(t, "torch.softmax", nil, normal(tensor.Float32, 0, 4), int64(1)),
-		options(t, openBroken(t, "none", 0), ondevice.Options{}), nil)
+		options(t, openBroken(t, "none", 0), ondevice.Options{}))
 	if want := "  skipped: takes no call of the device\n"; o.Verdict() != verdict.Skipped || verdicts(o) != want {
 		t.Errorf("%s:\n%swant %s", o.Verdict(), verdicts(o), want)
 	}
@@ -211,7 +211,7 @@ func TestStress(t *testing.T) {
 	} {
 		opt := options(t, openBroken(t, fault, 0), ondevice.Options{})
 		opt.Stress = true
-		o := replay.Run(record(t, "torch.add", nil, args...), opt, nil)
+		o := replay.Run(record(t, "torch.add", nil, args...), opt)
 		got := map[string]verdict.Verdict{}
 		for _, r := range o.Results {
 			got[r.Layout] = verdict.Worse(got[r.Layout], r.Verdict)
@@ -244,7 +244,7 @@ func TestWitness(t *testing.T) {
 		want     string
 	}{{"none", good, "same"}, {"none", bad, "better"}, {"nan_last_lane", good, "worse"}} {
 		o := replay.Run(record(t, "torch.add", tc.recorded, x, y), options(t, openBroken(t, tc.fault, 0),
-			ondevice.Options{}), nil)
+			ondevice.Options{}))
 		if w := o.Results[0].Witness; w == nil || w.Verdict != tc.want {
 			t.Errorf("%s: witness %+v, want %s", tc.fault, w, tc.want)
 		}
@@ -260,7 +260,7 @@ func TestCasts(t *testing.T) {
 	}
 	opt := options(t, openBroken(t, "none", 0), ondevice.Options{Casts: func(string) *ondevice.Casts { return casts }})
 	x, y := normal(tensor.Float64, 5), normal(tensor.Float64, 5)
-	o := replay.Run(record(t, "torch.add", nil, x, y), opt, nil)
+	o := replay.Run(record(t, "torch.add", nil, x, y), opt)
 	want := []replay.CastRow{
 		{Target: "input[0]", Action: "torch.float64 -> torch.float32", Config: config},
 		{Target: "input[1]", Action: "torch.float64 -> torch.float32", Config: config},
@@ -278,7 +278,7 @@ func TestCasts(t *testing.T) {
 		"torch.Tensor.transpose": {x.Reshape(1, 5), int64(0), int64(1)}, "torch.Tensor.to": {x, tensor.Float32},
 		"torch.argmax": {normal(tensor.Float32, 5)},
 	} {
-		if o := replay.Run(record(t, op, nil, args...), opt, nil); len(o.Casts) != 0 {
+		if o := replay.Run(record(t, op, nil, args...), opt); len(o.Casts) != 0 {
 			t.Errorf("%s: casts %v, want none", op, o.Casts)
 		}
 	}
@@ -314,7 +314,7 @@ func TestConvertConfig(t *testing.T) {
 			"diopiCastDtype diopiCopyInp diopiMul"},
 	} {
 		o := replay.Run(record(t, "torch.mul", nil, x.Transpose(0, 1), y.Transpose(0, 1)),
-			options(t, host, config(tc.config)), nil)
+			options(t, host, config(tc.config)))
 		if r := o.Results[0]; r.Verdict != verdict.Pass || r.DType != tensor.Float64 ||
 			strings.Join(r.Functions, " ") != tc.want {
 			t.Errorf("%s: %v, want %s:\n%s", tc.config, r.Functions, tc.want, verdicts(o))
@@ -324,7 +324,7 @@ func TestConvertConfig(t *testing.T) {
 	o := replay.Run(record(t, "torch.add", nil, x, y), options(t, openBroken(t, "nan_last_lane", 0),
 		ondevice.Options{Casts: func(string) *ondevice.Casts {
 			return &ondevice.Casts{To: map[tensor.DType]tensor.DType{tensor.Float64: tensor.Float32}}
-		}}), nil)
+		}}))
 	if o.Verdict() != verdict.Fail {
 		t.Errorf("a wrong device:\n%s", verdicts(o))
 	}
@@ -337,7 +337,7 @@ func TestInterrupted(t *testing.T) {
 	opt := options(t, openBroken(t, "none", 0), ondevice.Options{})
 	opt.Device = ondevice.New(ctx, openBroken(t, "hangs", time.Minute), ondevice.Options{})
 	for range 2 { // in the call, and before it
-		o := replay.Run(record(t, "torch.add", nil, normal(tensor.Float32, 2), normal(tensor.Float32, 2)), opt, nil)
+		o := replay.Run(record(t, "torch.add", nil, normal(tensor.Float32, 2), normal(tensor.Float32, 2)), opt)
 		if o.Verdict() != verdict.Skipped || o.Results[0].Reason != "interrupted" {
 			t.Errorf("%s", verdicts(o))
 		}
@@ -347,7 +347,7 @@ func TestInterrupted(t *testing.T) {
 func TestFallback(t *testing.T) {
 	opt := options(t, openBroken(t, "segfaults", 0),
 		ondevice.Options{Fallback: func(op string) bool { return op == "torch.add" }})
-	o := replay.Run(record(t, "torch.add", nil, normal(tensor.Float32, 2), normal(tensor.Float32, 2)), opt, nil)
+	o := replay.Run(record(t, "torch.add", nil, normal(tensor.Float32, 2), normal(tensor.Float32, 2)), opt)
 	if o.Verdict() != verdict.Skipped || o.Results[0].Reason != "falls back to the CPU" {
 		t.Errorf("%s", verdicts(o))
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// Options of Run.
+// Options of a Call.
 type Options struct {
 	Registry    *opdef.Registry
 	Tolerances  *compare.Tolerances
@@ -31,133 +30,112 @@ type Options struct {
 	Stress bool
 }
 
-// Run replays one capture. It never panics and always gives at least one
-// result. use, if not nil, sees the outcome while the tensors of the capture
-// can still be read; they must not be kept.
-func Run(e *capture.Entry, opt Options, use func(*Outcome)) *Outcome {
-	rec, err := e.Load(capture.LoadOptions{Read: opt.Read}) // gives what could be read, also with an error
-	r := &runner{Options: opt, rec: rec, out: &Outcome{Op: rec.Op, Args: rec.Args, Kwargs: rec.Kwargs}}
-	defer r.rec.Close()
-	r.guard(func() { r.run(err) })
-	if use != nil {
-		r.guard(func() { use(r.out) })
-	}
-	r.out.drop()
+// Run replays one capture. It never panics and always gives at least one result.
+func Run(e *capture.Entry, opt Options) *Outcome {
+	c := Open(e, opt)
+	defer c.Close()
+	return c.Compare()
+}
+
+// Compare runs the call and compares what was recorded with it, or what a device
+// gives. It never panics and always gives at least one result. The outcome owns
+// what it says; Values has the tensors behind it.
+func (c *Call) Compare() *Outcome {
+	r := &comparison{Call: c, out: &Outcome{Op: c.Op}}
+	r.guard(r.run)
+	c.values = r.values
 	return r.out
 }
 
-// drop forgets tensors whose file is about to be closed.
-func (o *Outcome) drop() {
-	o.Output, o.GradInputs, o.RecordedOutput, o.RecordedGradInputs, o.RecordedGradOutputs, o.Args, o.Kwargs = nil, nil,
-		nil, nil, nil, nil, nil
+// Values are the tensors that Compare compared, until Close. Reading them can
+// panic: use Guard.
+func (c *Call) Values() Values { return c.values }
+
+// A comparison is a run of a call while its results are compared.
+type comparison struct {
+	*Call
+	out    *Outcome
+	values Values
 }
 
-type runner struct {
-	Options
-	rec  *capture.Call
-	call *opdef.Call
-	fwd  *opdef.Forward
-	out  *Outcome
-	// original maps arguments of call that were replaced to the recorded ones.
-	original map[*tensor.Tensor]*tensor.Tensor
+// guard runs f and makes a result of a panic.
+func (r *comparison) guard(f func()) {
+	if err := Guard(func() error { f(); return nil }); err != nil {
+		r.addStop(err)
+	}
 }
 
-// guard runs f and turns a panic into a result: a storage that cannot be read
-// (also a file that shrank under its memory map) is invalid input, anything
-// else an error of the reference.
-func (r *runner) guard(f func()) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		p := recover()
-		if p == nil {
-			return
-		}
-		var read *tensor.ReadError
-		var memory *tensor.MemoryError
-		var fault interface{ Addr() uintptr }
-		err, _ := p.(error)
-		switch {
-		case errors.As(err, &read):
-			r.whole(verdict.Invalid, read.Error())
-		case errors.As(err, &memory):
-			r.whole(verdict.Skipped, memory.Error())
-		case errors.As(err, &fault):
-			r.whole(verdict.Invalid, "a file changed while it was read")
-		default:
-			r.whole(verdict.Error, fmt.Sprintf("internal error of the reference: %v", p))
-		}
-	}()
-	f()
+// addCall adds a result about the call as such.
+func (r *comparison) addCall(v verdict.Verdict, reason string) { r.addPhase(Forward, v, reason) }
+
+// addPhase adds a result about a pass as such.
+func (r *comparison) addPhase(p Phase, v verdict.Verdict, reason string) {
+	r.out.Results = append(r.out.Results, Result{Phase: p, Verdict: v, Reason: reason})
 }
 
-// whole adds the result of a call that could not be compared.
-func (r *runner) whole(v verdict.Verdict, reason string) {
-	r.out.Results = append(r.out.Results, Result{Phase: Forward, Verdict: v, Reason: reason})
-}
-
-func (r *runner) run(loadErr error) {
-	if err := r.rec.Err(capture.Input); err != nil {
-		r.whole(verdict.Invalid, err.Error())
+// addStop adds the result of a call that came to nothing.
+func (r *comparison) addStop(err error) {
+	var s *stopped
+	if errors.As(err, &s) {
+		r.addCall(s.verdict, err.Error())
 		return
 	}
-	if loadErr != nil { // another file is broken: say so, then do what can be done
-		for _, k := range capture.Kinds() {
+	r.addRefusal(err)
+}
+
+func (r *comparison) run() {
+	if r.Record.Err(capture.Input) == nil && r.loadErr != nil {
+		for _, k := range capture.Kinds() { // a broken file: say so, then do what can be done
 			var fe *capture.FileError
-			if errors.As(r.rec.Err(k), &fe) {
-				r.whole(verdict.Invalid, fe.Error())
+			if errors.As(r.Record.Err(k), &fe) {
+				r.addCall(verdict.Invalid, fe.Error())
 			}
 		}
 	}
-	err := r.expandable()
-	if err != nil {
-		r.whole(verdict.Invalid, err.Error())
+	if r.err != nil {
+		r.addStop(r.err)
 		return
 	}
-	if r.call, err = r.Registry.Bind(r.rec.Op, r.rec.Args, r.rec.Kwargs); err != nil {
-		r.refused(err)
-		return
-	}
-	r.attempt(loadErr)
-	if r.Device == nil {
-		r.readAgain(loadErr)
+	r.compareCall()
+	if r.opt.Device == nil {
+		r.tryReadings()
 	}
 }
 
-// attempt runs the bound call and compares what was recorded with it.
-func (r *runner) attempt(loadErr error) {
-	var err error
-	if r.fwd, err = r.call.Forward(); err != nil {
-		r.refused(err)
+// compareCall runs the bound call and compares.
+func (r *comparison) compareCall() {
+	if err := r.start(); err != nil {
+		r.addRefusal(err)
 		return
 	}
-	for range r.Runs - 1 {
-		if err := r.again(); err != nil {
-			r.whole(verdict.Error, err.Error())
+	for range r.opt.Runs - 1 {
+		if err := r.repeatForward(); err != nil {
+			r.addCall(verdict.Error, err.Error())
 			return
 		}
 	}
-	if r.Device != nil {
+	if r.opt.Device != nil {
 		r.onDevice()
 		return
 	}
-	if r.rec.Err(capture.Output) != nil {
-		if loadErr == nil {
-			r.whole(verdict.Skipped, verdict.NoOutput)
+	if r.Record.Err(capture.Output) != nil {
+		if r.loadErr == nil {
+			r.addCall(verdict.Skipped, verdict.NoOutput)
 		}
 	} else {
 		r.forward()
 	}
-	if !r.ForwardOnly && r.rec.Has(capture.GradInputs) && r.rec.Has(capture.GradOutputs) {
+	if !r.opt.ForwardOnly && r.Record.Has(capture.GradInputs) && r.Record.Has(capture.GradOutputs) {
 		r.guard(r.backward)
 	}
 	if len(r.out.Results) == 0 {
-		r.whole(verdict.Skipped, verdict.NothingReturned)
+		r.addCall(verdict.Skipped, verdict.NothingReturned)
 	}
 }
 
-// again runs the forward pass once more and demands the same bits.
-func (r *runner) again() error {
-	f, err := r.call.Forward()
+// repeatForward runs the forward pass once more and demands the same bits.
+func (r *comparison) repeatForward() error {
+	f, err := r.bound.Forward()
 	if err != nil {
 		return err
 	}
@@ -169,24 +147,24 @@ func (r *runner) again() error {
 	return nil
 }
 
-// refused reports a call that the reference does not run.
-func (r *runner) refused(err error) {
+// addRefusal adds the result of a call that the reference does not run.
+func (r *comparison) addRefusal(err error) {
 	var refused *opdef.RefusedError
 	switch {
 	case errors.Is(err, opdef.ErrUnknownOp):
-		reason := "unknown op " + r.rec.Op
-		if near := r.Registry.Similar(r.rec.Op); len(near) > 0 {
+		reason := "unknown op " + r.Op
+		if near := r.opt.Registry.Similar(r.Op); len(near) > 0 {
 			reason += "; known: " + strings.Join(near, ", ")
 		}
-		r.whole(verdict.Unsupported, reason)
+		r.addCall(verdict.Unsupported, reason)
 	case errors.As(err, &refused):
-		if what := opaque(r.rec); what != "" {
-			r.whole(verdict.Unsupported, "argument cannot be computed with: "+what)
+		if what := opaque(r.Record); what != "" {
+			r.addCall(verdict.Unsupported, "argument cannot be computed with: "+what)
 			return
 		}
-		r.whole(verdict.Error, err.Error())
+		r.addCall(verdict.Error, err.Error())
 	default:
-		r.whole(verdict.Error, err.Error())
+		r.addCall(verdict.Error, err.Error())
 	}
 }
 
@@ -212,16 +190,16 @@ func opaque(rec *capture.Call) (what string) {
 }
 
 // forward compares the recorded result, then the arguments after the call.
-func (r *runner) forward() {
-	r.out.RecordedOutput, r.out.Output = r.rec.Output, []value.Value{r.returned()}
+func (r *comparison) forward() {
+	r.values.RecordedOutput, r.values.Output = r.Record.Output, []value.Value{r.returned()}
 	r.inputRows()
-	got, want := flatten(r.rec.Output), flatten(r.out.Output)
+	got, want := flatten(r.Record.Output), flatten(r.values.Output)
 	switch {
 	case len(got) != len(want):
 		r.out.Results = append(r.out.Results, Result{Phase: Forward, Verdict: verdict.Fail,
 			Reason: fmt.Sprintf("%d values recorded, the op returns %d", len(got), len(want))})
 		return
-	case r.call.Random() != "":
+	case r.bound.Random() != "":
 		r.random(got, want)
 	case !(len(got) == 1 && got[0] == nil && want[0] == nil):
 		r.compareOutputs(got, want)
@@ -231,9 +209,9 @@ func (r *runner) forward() {
 
 // returned is what the call returns. Ops that change a list in place return
 // nothing in torch 1 and the list in torch 2; what was recorded tells which.
-func (r *runner) returned() value.Value {
+func (r *comparison) returned() value.Value {
 	list := r.fwd.After["self"]
-	if r.fwd.Value != nil || len(list) == 0 || len(tensorsOf(flatten(r.rec.Output))) != len(list) {
+	if r.fwd.Value != nil || len(list) == 0 || len(tensorsOf(flatten(r.Record.Output))) != len(list) {
 		return r.fwd.Value
 	}
 	out := make([]value.Value, len(list))
@@ -244,7 +222,7 @@ func (r *runner) returned() value.Value {
 }
 
 // random checks dtype and shape of results whose values are not reproducible.
-func (r *runner) random(got, want []value.Value) {
+func (r *comparison) random(got, want []value.Value) {
 	for i := range got {
 		g, ok1 := got[i].(*tensor.Tensor)
 		w, ok2 := want[i].(*tensor.Tensor)
@@ -254,10 +232,10 @@ func (r *runner) random(got, want []value.Value) {
 			return
 		}
 	}
-	r.whole(verdict.Skipped, r.call.Random())
+	r.addCall(verdict.Skipped, r.bound.Random())
 }
 
-func (r *runner) compareOutputs(got, want []value.Value) {
+func (r *comparison) compareOutputs(got, want []value.Value) {
 	at := len(r.out.Results)
 	failed := false
 	k := 0 // index among tensors
@@ -265,10 +243,10 @@ func (r *runner) compareOutputs(got, want []value.Value) {
 		var bound opdef.Bound
 		if w, ok := want[i].(*tensor.Tensor); ok {
 			if k < len(r.fwd.Outs) && r.fwd.Outs[k] == w {
-				bound = r.call.OutBound(r.fwd, k)
+				bound = r.bound.OutBound(r.fwd, k)
 				k++
 			} else if j := slices.Index(r.fwd.After["self"], w); j >= 0 {
-				bound = r.call.AfterBound("self", j, w)
+				bound = r.bound.AfterBound("self", j, w)
 			}
 		}
 		res := r.compare(Forward, "output", i, len(got), got[i], want[i], bound, tensor.Invalid)
@@ -281,7 +259,7 @@ func (r *runner) compareOutputs(got, want []value.Value) {
 
 // accept asks the op whether results that differ are right nevertheless: ties,
 // unordered results, factors defined up to sign.
-func (r *runner) accept(results []Result, got, want []value.Value) {
+func (r *comparison) accept(results []Result, got, want []value.Value) {
 	gs, ws := tensorsOf(got), tensorsOf(want)
 	if len(gs) != len(got) || len(ws) != len(want) {
 		return
@@ -291,7 +269,7 @@ func (r *runner) accept(results []Result, got, want []value.Value) {
 			return
 		}
 	}
-	as, ok := r.call.Accept(gs, ws)
+	as, ok := r.bound.Accept(gs, ws)
 	if !ok {
 		return
 	}
@@ -321,14 +299,14 @@ func tensorsOf(vs []value.Value) []*tensor.Tensor {
 }
 
 // after compares the arguments after the call, where they were recorded.
-func (r *runner) after() {
-	if !r.rec.HasAfter {
+func (r *comparison) after() {
+	if !r.Record.HasAfter {
 		return
 	}
 	now := r.newValues()
-	before, after := flatten(r.rec.Args), flatten(r.rec.After)
+	before, after := flatten(r.Record.Args), flatten(r.Record.After)
 	if len(before) != len(after) {
-		r.whole(verdict.Invalid, fmt.Sprintf("after.pth holds %d argument values, input.pth %d", len(after),
+		r.addCall(verdict.Invalid, fmt.Sprintf("after.pth holds %d argument values, input.pth %d", len(after),
 			len(before)))
 		return
 	}
@@ -343,13 +321,13 @@ func (r *runner) after() {
 		}
 		r.compare(Input, "input", i, len(before), after[i], want, bound, tensor.Invalid)
 	}
-	for _, it := range r.rec.Kwargs.Items {
+	for _, it := range r.Record.Kwargs.Items {
 		t, ok := it.Value.(*tensor.Tensor)
 		key, _ := it.Key.(string)
 		if !ok {
 			continue
 		}
-		if v, has := r.rec.AfterKwargs.Get(key); has {
+		if v, has := r.Record.AfterKwargs.Get(key); has {
 			want, bound := t, opdef.Bound{}
 			if n, changed := now[t]; changed {
 				want, bound = n.value, n.bound
@@ -365,33 +343,33 @@ type changed struct {
 }
 
 // newValues maps the tensors the call changes to their values after it.
-func (r *runner) newValues() map[*tensor.Tensor]changed {
+func (r *comparison) newValues() map[*tensor.Tensor]changed {
 	now := map[*tensor.Tensor]changed{}
-	for i, t := range r.call.Written() {
+	for i, t := range r.bound.Written() {
 		if i < len(r.fwd.Outs) {
-			now[t] = changed{r.fwd.Outs[i], r.call.OutBound(r.fwd, i)}
+			now[t] = changed{r.fwd.Outs[i], r.bound.OutBound(r.fwd, i)}
 		}
 	}
-	for _, a := range r.call.Tensors() {
+	for _, a := range r.bound.Tensors() {
 		ts := r.fwd.After[a.Name]
 		if i := max(a.Index, 0); i < len(ts) && ts[i] != nil {
-			now[r.source(a.Tensor)] = changed{ts[i], r.call.AfterBound(a.Name, i, ts[i])}
+			now[r.recorded(a.Tensor)] = changed{ts[i], r.bound.AfterBound(a.Name, i, ts[i])}
 		}
 	}
 	return now
 }
 
 // inputRows makes op_tools' rows for the positional arguments.
-func (r *runner) inputRows() {
+func (r *comparison) inputRows() {
 	now := r.newValues()
-	args := flatten(r.rec.Args)
+	args := flatten(r.Record.Args)
 	recorded := args
-	known := r.rec.HasAfter || len(r.call.Written()) > 0
-	if after := flatten(r.rec.After); r.rec.HasAfter && len(after) == len(args) {
+	known := r.Record.HasAfter || len(r.bound.Written()) > 0
+	if after := flatten(r.Record.After); r.Record.HasAfter && len(after) == len(args) {
 		recorded = after
-	} else if w := r.call.Written(); len(w) > 0 {
+	} else if w := r.bound.Written(); len(w) > 0 {
 		recorded = slices.Clone(args)
-		outs := tensorsOf(flatten(r.rec.Output))
+		outs := tensorsOf(flatten(r.Record.Output))
 		for i := range recorded {
 			if t, ok := recorded[i].(*tensor.Tensor); ok {
 				if k := slices.Index(w, t); k >= 0 && k < len(outs) {
@@ -409,7 +387,8 @@ func (r *runner) inputRows() {
 			if n, ok := now[t]; ok && known { // running statistics are seldom recorded after the call
 				want = n.value
 			}
-			row.Numbers = compare.OpToolsTensors(g, want.Rounded(), r.Tolerances.For(r.rec.Op, "", row.Label, g.DType))
+			tol, _ := r.opt.Tolerances.For(r.Op, "", row.Label, g.DType)
+			row.Numbers = compare.OpToolsTensors(g, want.Rounded(), tol)
 		} else {
 			row.Numbers = compare.OpToolsValues(recorded[i], args[i])
 		}
@@ -418,7 +397,7 @@ func (r *runner) inputRows() {
 }
 
 // compare adds the comparison of leaf i of n.
-func (r *runner) compare(p Phase, what string, i, n int, got, want value.Value, b opdef.Bound,
+func (r *comparison) compare(p Phase, what string, i, n int, got, want value.Value, b opdef.Bound,
 	precision tensor.DType) *Result {
 	return r.compareAs(p, fmt.Sprintf("%s[%d]", what, i), label(what, i, n), got, want, b, precision)
 }
@@ -431,7 +410,7 @@ func label(what string, i, n int) string {
 	return fmt.Sprintf("%s[%d]", what, i)
 }
 
-func (r *runner) compareAs(p Phase, target, label string, got, want value.Value, b opdef.Bound,
+func (r *comparison) compareAs(p Phase, target, label string, got, want value.Value, b opdef.Bound,
 	precision tensor.DType) *Result {
 	res := Result{Phase: p, Target: target, Label: label}
 	g, isTensor := got.(*tensor.Tensor)
@@ -439,9 +418,8 @@ func (r *runner) compareAs(p Phase, target, label string, got, want value.Value,
 	switch {
 	case isTensor && wantTensor && g.DType.Computable():
 		res.DType, res.Shape, res.Reference = g.DType, g.Shape, reference(w)
-		tol := r.Tolerances.For(r.rec.Op, b.Class.String(), label, g.DType)
-		c := compare.Check(g, w, r.model(p, b, precision), tol, r.Tolerances.Override(r.rec.Op, b.Class.String(),
-			label, g.DType))
+		tol, asked := r.opt.Tolerances.For(r.Op, b.Class.String(), label, g.DType)
+		c := compare.Check(g, w, r.model(p, b, precision), tol, asked)
 		res.Compared, res.Verdict, res.Reason = &c, c.Verdict, c.Reason
 	case isTensor && wantTensor:
 		res.Verdict, res.Reason = verdict.Unsupported, fmt.Sprintf("values of dtype %s cannot be compared", g.DType)
@@ -465,10 +443,10 @@ func (r *runner) compareAs(p Phase, target, label string, got, want value.Value,
 // model is the error model of a value. The gradients of a call with operands of
 // different precisions may have been summed in the lower one, as torch sums
 // those of a float32 weight applied to bfloat16 activations.
-func (r *runner) model(p Phase, b opdef.Bound, precision tensor.DType) compare.Model {
+func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compare.Model {
 	operand := tensor.Invalid
 	if p == Backward {
-		for _, a := range r.call.Tensors() {
+		for _, a := range r.bound.Tensors() {
 			if a.Tensor.DType.IsFloat() && a.Tensor.DType.Size() == 2 {
 				operand = a.Tensor.DType
 			}
@@ -478,11 +456,11 @@ func (r *runner) model(p Phase, b opdef.Bound, precision tensor.DType) compare.M
 		Operand: operand,
 		Exact:   b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms,
 		Coarse:  b.Coarse,
-		Trivial: r.call.Entry.Trivial, Round: precision,
+		Trivial: r.bound.Entry.Trivial, Round: precision,
 	}
 }
 
-func (r *runner) add(p Phase, what string, i, n int, v verdict.Verdict, reason string, c *compare.Result,
+func (r *comparison) add(p Phase, what string, i, n int, v verdict.Verdict, reason string, c *compare.Result,
 	t *tensor.Tensor) {
 	res := Result{Phase: p, Target: fmt.Sprintf("%s[%d]", what, i), Label: label(what, i, n), Verdict: v,
 		Reason: reason, Compared: c}
@@ -522,8 +500,8 @@ func flatten(vs []value.Value) []value.Value {
 }
 
 // expandable checks that everything to be flattened can be.
-func (r *runner) expandable() error {
-	for _, vs := range [][]value.Value{r.rec.Args, r.rec.Output, r.rec.GradInputs, r.rec.GradOutputs, r.rec.After} {
+func expandable(rec *capture.Call) error {
+	for _, vs := range [][]value.Value{rec.Args, rec.Output, rec.GradInputs, rec.GradOutputs, rec.After} {
 		if _, err := value.Leaves(vs); err != nil {
 			return err
 		}

@@ -55,10 +55,7 @@ func TestLookupWork(t *testing.T) {
 	index, table := tensor.New(tensor.Int64, []int{3}, []int64{7, 0, 7}), gradTensor(100, 4)
 	e := recordCall(t, "torch.nn.functional.embedding", []value.Value{index, table},
 		[]value.Value{tensor.New(tensor.Float32, []int{3, 4}, make([]float64, 12)).Rounded()})
-	p, err := replay.Prepare(e, replay.Options{Registry: ops.Default()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := replay.Open(e, replay.Options{Registry: ops.Default()})
 	defer p.Close()
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
@@ -71,14 +68,11 @@ func TestLookupWork(t *testing.T) {
 	}
 }
 
-func TestPrepare(t *testing.T) {
+func TestCall(t *testing.T) {
 	x, w := gradTensor(2, 3), gradTensor(3, 5)
 	e := recordCall(t, "torch.matmul", []value.Value{x, w},
 		[]value.Value{tensor.New(tensor.Float32, []int{2, 5}, make([]float64, 10)).Rounded()})
-	p, err := replay.Prepare(e, replay.Options{Registry: ops.Default()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := replay.Open(e, replay.Options{Registry: ops.Default()})
 	defer p.Close()
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
@@ -97,17 +91,17 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-func TestPrepareKey(t *testing.T) {
+func TestCallKey(t *testing.T) {
 	key := func(op string, grad bool, args ...value.Value) string {
 		var out []value.Value
 		if grad {
 			out = []value.Value{args[0]}
 		}
-		p, err := replay.Prepare(recordCall(t, op, args, out), replay.Options{Registry: ops.Default()})
-		if err != nil {
+		p := replay.Open(recordCall(t, op, args, out), replay.Options{Registry: ops.Default()})
+		defer p.Close()
+		if err := p.Err(); err != nil {
 			t.Fatal(err)
 		}
-		defer p.Close()
 		return p.Key()
 	}
 	x := gradTensor(2, 3)
@@ -130,28 +124,61 @@ func TestPrepareKey(t *testing.T) {
 	}
 }
 
-func TestPrepareRefuses(t *testing.T) {
-	_, err := replay.Prepare(recordCall(t, "torch.no_such_op", []value.Value{gradTensor(2)}, nil),
-		replay.Options{Registry: ops.Default()})
-	if !errors.Is(err, opdef.ErrUnknownOp) {
-		t.Errorf("unknown op: %v", err)
+func TestOpenRefuses(t *testing.T) {
+	open := func(op string, args ...value.Value) *replay.Call {
+		p := replay.Open(recordCall(t, op, args, nil), replay.Options{Registry: ops.Default()})
+		t.Cleanup(func() { p.Close() })
+		return p
 	}
-	p, err := replay.Prepare(recordCall(t, "torch.matmul", []value.Value{gradTensor(2, 3), gradTensor(2, 3)}, nil),
-		replay.Options{Registry: ops.Default()})
-	if err == nil {
-		defer p.Close()
-		err = p.Start()
+	p := open("torch.no_such_op", gradTensor(2))
+	if err := p.Err(); !errors.Is(err, opdef.ErrUnknownOp) || !errors.Is(p.Start(), opdef.ErrUnknownOp) {
+		t.Errorf("unknown op: %v, start: %v", err, p.Start())
 	}
-	if err == nil || !strings.Contains(err.Error(), "matmul") {
+	p = open("torch.matmul", gradTensor(2, 3), gradTensor(2, 3))
+	if err := errors.Join(p.Err(), p.Start()); err == nil || !strings.Contains(err.Error(), "matmul") {
 		t.Errorf("shapes that do not fit: %v", err)
 	}
-	p, err = replay.Prepare(recordCall(t, "torch.add", []value.Value{gradTensor(2), int64(1)}, nil),
-		replay.Options{Registry: ops.Default()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	if err := p.Start(); err != nil || p.NoBackward() == "" {
+	p = open("torch.add", gradTensor(2), int64(1))
+	if err := errors.Join(p.Err(), p.Start()); err != nil || p.NoBackward() == "" {
 		t.Errorf("no gradients recorded: %v, %q", err, p.NoBackward())
+	}
+}
+
+// TestValues looks at the tensors behind an outcome, which owns none of them.
+func TestValues(t *testing.T) {
+	x := stored(tensor.Float32, []int{2}, -1, 2)
+	c := replay.Open(entries(t, record(t, "torch.relu", []value.Value{x}, stored(tensor.Float32, []int{2}, 0, 3)))[0],
+		options(t))
+	o := c.Compare()
+	if !o.FailedForward() || o.FailedBackward() {
+		t.Errorf("got %+v, want a result that fails", o.Results)
+	}
+	err := replay.Guard(func() error {
+		v := c.Values()
+		got, want := v.RecordedOutput[0].(*tensor.Tensor), v.Output[0].(*tensor.Tensor)
+		if g, w := tensor.Data[float64](got)[1], tensor.Data[float64](want)[1]; g != 3 || w != 2 {
+			t.Errorf("recorded %v, reference %v, want 3 and 2", g, w)
+		}
+		return nil
+	})
+	if err := errors.Join(err, c.Close()); err != nil {
+		t.Error(err)
+	}
+	if r := o.Results[0].Compared; r.Actual != 3.0 || r.Expected != 2.0 {
+		t.Errorf("after Close: actual %v, expected %v", r.Actual, r.Expected)
+	}
+}
+
+func TestGuard(t *testing.T) {
+	if err := replay.Guard(func() error { return errors.New("one") }); err == nil || err.Error() != "one" {
+		t.Errorf("an error became %v", err)
+	}
+	err := replay.Guard(func() error { panic(&tensor.MemoryError{}) })
+	if memory := (*tensor.MemoryError)(nil); !errors.As(err, &memory) {
+		t.Errorf("too little memory became %v", err)
+	}
+	if err := replay.Guard(func() error { panic("broken") }); err == nil ||
+		err.Error() != "internal error of the reference: broken" {
+		t.Errorf("a panic became %v", err)
 	}
 }

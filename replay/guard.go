@@ -1,0 +1,47 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
+)
+
+// stopped is why a call, or something done with it, came to nothing.
+type stopped struct {
+	verdict verdict.Verdict
+	err     error
+}
+
+func (s *stopped) Error() string { return s.err.Error() }
+func (s *stopped) Unwrap() error { return s.err }
+
+// Guard runs f, which computes or reads tensors of a capture, and turns a panic
+// into an error: a storage that cannot be read (also a file that shrank under its
+// memory map), memory that does not suffice, or a mistake of the reference.
+func Guard(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		var read *tensor.ReadError
+		var memory *tensor.MemoryError
+		var fault interface{ Addr() uintptr }
+		cause, _ := p.(error)
+		switch {
+		case errors.As(cause, &read):
+			err = &stopped{verdict.Invalid, read}
+		case errors.As(cause, &memory):
+			err = &stopped{verdict.Skipped, memory}
+		case errors.As(cause, &fault):
+			err = &stopped{verdict.Invalid, errors.New("a file changed while it was read")}
+		default:
+			err = &stopped{verdict.Error, fmt.Errorf("internal error of the reference: %v", p)}
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,118 @@
+// Package results makes records of package reports of what comparisons and
+// replays gave.
+package results
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor"
+)
+
+// OfReplay is what replaying one capture gave: repro is the command that repeats
+// it, saved the directory that a failing call was saved to, if any.
+func OfReplay(e *capture.Entry, o *replay.Outcome, repro, saved string) *reports.Finding {
+	found := &reports.Finding{}
+	for _, c := range o.Casts {
+		found.Casts = append(found.Casts, []string{o.Op, c.Target, c.Action, c.Config})
+	}
+	for _, in := range o.Inputs {
+		found.Rows = append(found.Rows, inputRow(e, o.Op, in))
+	}
+	for i := range o.Results {
+		r := ofResult(e, o.Op, &o.Results[i])
+		r.Repro, r.Saved = &repro, saved
+		found.Results = append(found.Results, r)
+		if row, ok := r.CompareRow(); ok {
+			found.Rows = append(found.Rows, row)
+		}
+	}
+	return found
+}
+
+func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
+	out := OfComparison(r.Compared, r.DType, r.Shape)
+	out.Capture, out.Op, out.Phase, out.Target, out.Label = e.Rel, op, string(r.Phase), r.Target, r.Label
+	out.Verdict, out.Reason = r.Verdict, r.Reason
+	if e.ID >= 0 {
+		out.ForwardID = &e.ID
+	}
+	out.Functions, out.Layout = r.Functions, r.Layout
+	if w := r.Witness; w != nil {
+		out.RMSE, out.RecordedRMSE, out.Witness = reports.Num(w.Device), reports.Num(w.Recorded), w.Verdict
+	}
+	if r.Compared != nil {
+		source := cmp.Or(r.Source, "captured")
+		out.Source, out.Reference = &source, &r.Reference
+	}
+	return out
+}
+
+// inputRow is op_tools' row of an argument, which has no verdict.
+func inputRow(e *capture.Entry, op string, in replay.InputRow) reports.CompareRow {
+	id := ""
+	if e.ID >= 0 {
+		id = strconv.Itoa(e.ID)
+	}
+	n := in.Numbers
+	return reports.CompareRow{
+		ForwardID: id, Name: op + " " + in.Label, Allclose: n.AllClose, Cosine: n.Cosine, MaxAbs: n.MaxAbs,
+		MaxRelative: n.MaxRel, ATol: n.Atol, RTol: n.Rtol, ErrorInfo: n.Note,
+	}
+}
+
+// OfComparison is a record of what a comparison of tensors of this dtype and shape
+// gave; c is nil where there was none, and the dtype Invalid for other values.
+func OfComparison(c *compare.Result, dt tensor.DType, shape []int) *reports.Result {
+	out := &reports.Result{}
+	if dt != tensor.Invalid {
+		name := dt.String()
+		out.DType = &name
+		out.Shape = slices.Clone(shape)
+		if out.Shape == nil {
+			out.Shape = []int{}
+		}
+	}
+	if c == nil {
+		return out
+	}
+	n := c.OpTools
+	out.Allclose = &n.AllClose
+	out.Cosine, out.MaxAbs, out.MaxRel = reports.Num(n.Cosine), reports.Num(n.MaxAbs), reports.Num(n.MaxRel)
+	out.ATol, out.RTol = reports.Num(n.Atol), reports.Num(n.Rtol)
+	if !math.IsNaN(c.MaxULP) { // null where it does not apply
+		out.MaxULP = reports.Num(c.MaxULP)
+	}
+	out.Mismatch, out.Numel, out.Rule, out.ErrorInfo = &c.Mismatched, &c.Numel, &c.Rule, n.Note
+	if c.WorstIndex != nil {
+		out.Worst = c.WorstIndex
+		out.Actual, out.Expected = Value(c.Actual), Value(c.Expected)
+	}
+	return out
+}
+
+// Value is an element as JSON: a number, or a string for what JSON cannot hold.
+func Value(v any) json.RawMessage {
+	switch x := v.(type) {
+	case float64:
+		b, _ := reports.Number(x).MarshalJSON()
+		return b
+	case complex128:
+		return fmt.Appendf(nil, "%q", strconv.FormatComplex(x, 'g', -1, 128))
+	case nil:
+		return nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		b = fmt.Appendf(nil, "%q", fmt.Sprint(v))
+	}
+	return b
+}
