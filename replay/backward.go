@@ -10,8 +10,8 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// backward computes and compares the recorded gradients.
-func (r *comparison) backward() {
+// compareGradients computes and compares the recorded gradients.
+func (r *comparison) compareGradients() {
 	saved := flatten(r.Record.GradInputs)
 	r.values.RecordedGradInputs, r.values.RecordedGradOutputs = r.Record.GradInputs, r.Record.GradOutputs
 	skip := func(reason string) {
@@ -72,13 +72,13 @@ func (r *comparison) backward() {
 		g := grads[a.Name]
 		k := max(a.Index, 0)
 		if k >= len(g) || g[k] == nil {
-			r.add(Backward, "grad", i, len(saved), verdict.Fail,
-				fmt.Sprintf("a gradient of %q was recorded, but none flows to it", a.Name), nil,
-				saved[i].(*tensor.Tensor))
+			r.add(leaf(Backward, "grad", i, len(saved)), verdict.Fail,
+				fmt.Sprintf("a gradient of %q was recorded, but none flows to it", a.Name), saved[i].(*tensor.Tensor))
 			continue
 		}
 		r.values.GradInputs[i] = g[k]
-		r.compareGrad(i, len(saved), saved[i].(*tensor.Tensor), g[k], r.bound.GradBound(r.fwd, out, grads, a.Name, k))
+		r.compareGradient(leaf(Backward, "grad", i, len(saved)), saved[i].(*tensor.Tensor), g[k],
+			r.bound.GradBound(r.fwd, out, grads, a.Name, k))
 	}
 }
 
@@ -142,25 +142,25 @@ func (r *comparison) compareNode(node opdef.Node, out []*tensor.Tensor, saved []
 			continue
 		}
 		if !slices.Equal(t.Shape, want.Shape) {
-			r.add(Backward, "grad", i, len(saved), verdict.Skipped, verdict.GradOfAnotherOp, nil, t)
+			r.add(leaf(Backward, "grad", i, len(saved)), verdict.Skipped, verdict.GradOfAnotherOp, t)
 			continue
 		}
 		r.values.GradInputs[i] = want
-		res := r.compareGrad(i, len(saved), t, want, r.bound.NodeBound(r.fwd, out, node, i))
+		res := r.compareGradient(leaf(Backward, "grad", i, len(saved)), t, want, r.bound.NodeBound(r.fwd, out, node, i))
 		if node.Weak != "" && (res.Verdict == verdict.Pass || res.Verdict == verdict.Warn) {
 			res.Verdict, res.Reason = verdict.Mistrusted, node.Weak
 		}
 	}
 }
 
-// compareGrad compares one gradient. op_tools saves gradients of failures in
+// compareGradient compares one gradient. op_tools saves gradients of failures in
 // the wider dtype its host computed in; they have the precision of the
 // argument.
-func (r *comparison) compareGrad(i, n int, got, want *tensor.Tensor, b opdef.Bound) *Result {
+func (r *comparison) compareGradient(l label, got, want *tensor.Tensor, b opdef.Bound) *Result {
 	precision := tensor.Invalid
 	if got.DType != want.DType && got.DType.Kind() == want.DType.Kind() && got.DType.Size() > want.DType.Size() {
 		precision = want.DType
 		want = opdef.Cast(want, got.DType)
 	}
-	return r.compare(Backward, "grad", i, n, got, want, b, precision)
+	return r.compareValue(l, got, want, b, precision)
 }

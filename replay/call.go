@@ -58,8 +58,11 @@ func Open(e *capture.Entry, opt Options) *Call {
 // opdef.ErrUnknownOp for an unknown op. nil: it can.
 func (c *Call) Err() error { return c.err }
 
-// Close closes the capture's files.
-func (c *Call) Close() error { return c.Record.Close() }
+// Close closes the capture's files; Values are gone.
+func (c *Call) Close() error {
+	c.values = Values{}
+	return c.Record.Close()
+}
 
 // Start finds out what the results are, which all but Compare need, and whether
 // there is a backward pass. Most ops compute elements of results when they are

@@ -115,7 +115,7 @@ func (r *comparison) compareCall() {
 		}
 	}
 	if r.opt.Device != nil {
-		r.onDevice()
+		r.compareDevicePasses()
 		return
 	}
 	if r.Record.Err(capture.Output) != nil {
@@ -123,10 +123,10 @@ func (r *comparison) compareCall() {
 			r.addCall(verdict.Skipped, verdict.NoOutput)
 		}
 	} else {
-		r.forward()
+		r.compareResults()
 	}
 	if !r.opt.ForwardOnly && r.Record.Has(capture.GradInputs) && r.Record.Has(capture.GradOutputs) {
-		r.guard(r.backward)
+		r.guard(r.compareGradients)
 	}
 	if len(r.out.Results) == 0 {
 		r.addCall(verdict.Skipped, verdict.NothingReturned)
@@ -189,10 +189,10 @@ func opaque(rec *capture.Call) (what string) {
 	return what
 }
 
-// forward compares the recorded result, then the arguments after the call.
-func (r *comparison) forward() {
-	r.values.RecordedOutput, r.values.Output = r.Record.Output, []value.Value{r.returned()}
-	r.inputRows()
+// compareResults compares the recorded result, then the arguments after the call.
+func (r *comparison) compareResults() {
+	r.values.RecordedOutput, r.values.Output = r.Record.Output, []value.Value{r.returnedValue()}
+	r.addInputRows()
 	got, want := flatten(r.Record.Output), flatten(r.values.Output)
 	switch {
 	case len(got) != len(want):
@@ -200,16 +200,16 @@ func (r *comparison) forward() {
 			Reason: fmt.Sprintf("%d values recorded, the op returns %d", len(got), len(want))})
 		return
 	case r.bound.Random() != "":
-		r.random(got, want)
+		r.compareRandom(got, want)
 	case !(len(got) == 1 && got[0] == nil && want[0] == nil):
 		r.compareOutputs(got, want)
 	}
-	r.after()
+	r.compareArguments()
 }
 
-// returned is what the call returns. Ops that change a list in place return
+// returnedValue is what the call returns. Ops that change a list in place return
 // nothing in torch 1 and the list in torch 2; what was recorded tells which.
-func (r *comparison) returned() value.Value {
+func (r *comparison) returnedValue() value.Value {
 	list := r.fwd.After["self"]
 	if r.fwd.Value != nil || len(list) == 0 || len(tensorsOf(flatten(r.Record.Output))) != len(list) {
 		return r.fwd.Value
@@ -221,14 +221,14 @@ func (r *comparison) returned() value.Value {
 	return value.NewList(out...)
 }
 
-// random checks dtype and shape of results whose values are not reproducible.
-func (r *comparison) random(got, want []value.Value) {
+// compareRandom checks dtype and shape of results whose values are not reproducible.
+func (r *comparison) compareRandom(got, want []value.Value) {
 	for i := range got {
 		g, ok1 := got[i].(*tensor.Tensor)
 		w, ok2 := want[i].(*tensor.Tensor)
 		if ok1 != ok2 || ok1 && (g.DType != w.DType || !slices.Equal(g.Shape, w.Shape)) {
 			reason := "recorded " + opdef.TypeName(got[i]) + ", want " + opdef.TypeName(want[i])
-			r.add(Forward, "output", i, len(got), verdict.Fail, reason, nil, g)
+			r.add(leaf(Forward, "output", i, len(got)), verdict.Fail, reason, g)
 			return
 		}
 	}
@@ -249,7 +249,7 @@ func (r *comparison) compareOutputs(got, want []value.Value) {
 				bound = r.bound.AfterBound("self", j, w)
 			}
 		}
-		res := r.compare(Forward, "output", i, len(got), got[i], want[i], bound, tensor.Invalid)
+		res := r.compareValue(leaf(Forward, "output", i, len(got)), got[i], want[i], bound, tensor.Invalid)
 		failed = failed || res.Verdict == verdict.Fail
 	}
 	if failed {
@@ -298,12 +298,12 @@ func tensorsOf(vs []value.Value) []*tensor.Tensor {
 	return ts
 }
 
-// after compares the arguments after the call, where they were recorded.
-func (r *comparison) after() {
+// compareArguments compares the arguments after the call, where they were recorded.
+func (r *comparison) compareArguments() {
 	if !r.Record.HasAfter {
 		return
 	}
-	now := r.newValues()
+	now := r.changedArguments()
 	before, after := flatten(r.Record.Args), flatten(r.Record.After)
 	if len(before) != len(after) {
 		r.addCall(verdict.Invalid, fmt.Sprintf("after.pth holds %d argument values, input.pth %d", len(after),
@@ -319,7 +319,7 @@ func (r *comparison) after() {
 		if n, changed := now[t]; changed {
 			want, bound = n.value, n.bound
 		}
-		r.compare(Input, "input", i, len(before), after[i], want, bound, tensor.Invalid)
+		r.compareValue(leaf(Input, "input", i, len(before)), after[i], want, bound, tensor.Invalid)
 	}
 	for _, it := range r.Record.Kwargs.Items {
 		t, ok := it.Value.(*tensor.Tensor)
@@ -332,7 +332,7 @@ func (r *comparison) after() {
 			if n, changed := now[t]; changed {
 				want, bound = n.value, n.bound
 			}
-			r.compareAs(Input, "input."+key, "input "+key, v, want, bound, tensor.Invalid)
+			r.compareValue(keyword(key), v, want, bound, tensor.Invalid)
 		}
 	}
 }
@@ -342,8 +342,8 @@ type changed struct {
 	bound opdef.Bound
 }
 
-// newValues maps the tensors the call changes to their values after it.
-func (r *comparison) newValues() map[*tensor.Tensor]changed {
+// changedArguments maps the tensors the call changes to their values after it.
+func (r *comparison) changedArguments() map[*tensor.Tensor]changed {
 	now := map[*tensor.Tensor]changed{}
 	for i, t := range r.bound.Written() {
 		if i < len(r.fwd.Outs) {
@@ -359,9 +359,9 @@ func (r *comparison) newValues() map[*tensor.Tensor]changed {
 	return now
 }
 
-// inputRows makes op_tools' rows for the positional arguments.
-func (r *comparison) inputRows() {
-	now := r.newValues()
+// addInputRows adds op_tools' rows for the positional arguments.
+func (r *comparison) addInputRows() {
+	now := r.changedArguments()
 	args := flatten(r.Record.Args)
 	recorded := args
 	known := r.Record.HasAfter || len(r.bound.Written()) > 0
@@ -379,7 +379,7 @@ func (r *comparison) inputRows() {
 		}
 	}
 	for i := range args {
-		row := InputRow{Label: label("input", i, len(args))}
+		row := InputRow{Label: leaf(Input, "input", i, len(args)).label}
 		t, isTensor := args[i].(*tensor.Tensor)
 		g, gotTensor := recorded[i].(*tensor.Tensor)
 		if isTensor && gotTensor && t.DType.Computable() && g.DType.Computable() {
@@ -396,30 +396,36 @@ func (r *comparison) inputRows() {
 	}
 }
 
-// compare adds the comparison of leaf i of n.
-func (r *comparison) compare(p Phase, what string, i, n int, got, want value.Value, b opdef.Bound,
-	precision tensor.DType) *Result {
-	return r.compareAs(p, fmt.Sprintf("%s[%d]", what, i), label(what, i, n), got, want, b, precision)
+// A label names a value in results.
+type label struct {
+	phase  Phase
+	target string // Result.Target
+	label  string // Result.Label
 }
 
-// label is op_tools' name of leaf i of n: numbered only when there are several.
-func label(what string, i, n int) string {
+// leaf labels leaf i of n of what a phase takes or gives; op_tools numbers them
+// only when there are several.
+func leaf(p Phase, what string, i, n int) label {
+	target := fmt.Sprintf("%s[%d]", what, i)
 	if n == 1 {
-		return what
+		return label{p, target, what}
 	}
-	return fmt.Sprintf("%s[%d]", what, i)
+	return label{p, target, target}
 }
 
-func (r *comparison) compareAs(p Phase, target, label string, got, want value.Value, b opdef.Bound,
-	precision tensor.DType) *Result {
-	res := Result{Phase: p, Target: target, Label: label}
+// keyword labels a keyword argument after the call.
+func keyword(name string) label { return label{Input, "input." + name, "input " + name} }
+
+// compareValue adds the comparison of a value.
+func (r *comparison) compareValue(l label, got, want value.Value, b opdef.Bound, precision tensor.DType) *Result {
+	res := Result{Phase: l.phase, Target: l.target, Label: l.label}
 	g, isTensor := got.(*tensor.Tensor)
 	w, wantTensor := want.(*tensor.Tensor)
 	switch {
 	case isTensor && wantTensor && g.DType.Computable():
 		res.DType, res.Shape, res.Reference = g.DType, g.Shape, reference(w)
-		tol, asked := r.opt.Tolerances.For(r.Op, b.Class.String(), label, g.DType)
-		c := compare.Check(g, w, r.model(p, b, precision), tol, asked)
+		tol, asked := r.opt.Tolerances.For(r.Op, b.Class.String(), l.label, g.DType)
+		c := compare.Check(g, w, r.model(l.phase, b, precision), tol, asked)
 		res.Compared, res.Verdict, res.Reason = &c, c.Verdict, c.Reason
 	case isTensor && wantTensor:
 		res.Verdict, res.Reason = verdict.Unsupported, fmt.Sprintf("values of dtype %s cannot be compared", g.DType)
@@ -431,7 +437,7 @@ func (r *comparison) compareAs(p Phase, target, label string, got, want value.Va
 			c.Mismatched = 1
 			res.Verdict = verdict.Fail
 			res.Reason = fmt.Sprintf("recorded %s, want %s", value.Str(got), value.Str(want))
-			if p == Forward && got == nil && wantTensor {
+			if l.phase == Forward && got == nil && wantTensor {
 				res.Reason += ": the call may have raised an error there"
 			}
 		}
@@ -460,10 +466,9 @@ func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compa
 	}
 }
 
-func (r *comparison) add(p Phase, what string, i, n int, v verdict.Verdict, reason string, c *compare.Result,
-	t *tensor.Tensor) {
-	res := Result{Phase: p, Target: fmt.Sprintf("%s[%d]", what, i), Label: label(what, i, n), Verdict: v,
-		Reason: reason, Compared: c}
+// add adds a result of a value that was not compared; t is nil if it was not recorded.
+func (r *comparison) add(l label, v verdict.Verdict, reason string, t *tensor.Tensor) {
+	res := Result{Phase: l.phase, Target: l.target, Label: l.label, Verdict: v, Reason: reason}
 	if t != nil {
 		res.DType, res.Shape = t.DType, t.Shape
 	}

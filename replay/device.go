@@ -123,9 +123,9 @@ func newWitness(device, recorded, atol float64) *Witness {
 	return w
 }
 
-// onDevice runs the call on the device, as recorded and in the layouts of the
-// stress test, and compares what it gives with the reference.
-func (r *comparison) onDevice() {
+// compareDevicePasses runs the call on the device, as recorded and in the layouts
+// of the stress test, and compares what it gives with the reference.
+func (r *comparison) compareDevicePasses() {
 	if why := r.bound.Random(); why != "" {
 		r.addCall(verdict.Skipped, why)
 		return
@@ -163,13 +163,13 @@ func (r *comparison) runOnDevice(c *DeviceCall, layout string) bool {
 	}
 	recorded := c
 	c = r.asRounded(recorded, run, Forward)
-	r.deviceOutputs(c, recorded, run)
-	r.deviceAfter(c, run)
+	r.compareDeviceOutputs(c, recorded, run)
+	r.compareDeviceArguments(c, run)
 	if c.GradOutputs != nil {
 		if s := run.Backward; s.Verdict != "" {
 			r.addPhase(Backward, s.Verdict, s.Reason)
 		} else {
-			r.deviceGrads(r.asRounded(recorded, run, Backward), run)
+			r.compareDeviceGradients(r.asRounded(recorded, run, Backward), run)
 		}
 	}
 	for _, f := range run.Faults {
@@ -220,9 +220,9 @@ func (r *comparison) asRounded(c *DeviceCall, run *DeviceRun, p Phase) *DeviceCa
 	return &d
 }
 
-// deviceOutputs compares the results of c. The witness is about those of the call
+// compareDeviceOutputs compares the results of c. The witness is about those of the call
 // as it was recorded.
-func (r *comparison) deviceOutputs(c, asRecorded *DeviceCall, run *DeviceRun) {
+func (r *comparison) compareDeviceOutputs(c, asRecorded *DeviceCall, run *DeviceRun) {
 	outs := run.Outputs
 	_, precision := run.rounded(Forward)
 	at := len(r.out.Results)
@@ -234,7 +234,8 @@ func (r *comparison) deviceOutputs(c, asRecorded *DeviceCall, run *DeviceRun) {
 			continue
 		}
 		got, want = append(got, outs[i]), append(want, w)
-		res := r.compareDevice(Forward, "output", i, len(c.Forward.Outs), outs[i], w, c.Call.OutBound(c.Forward, i),
+		res := r.compareDevice(leaf(Forward, "output", i, len(c.Forward.Outs)), outs[i], w,
+			c.Call.OutBound(c.Forward, i),
 			precision)
 		if asRecorded.Forward == r.fwd && i < len(recorded) && slices.Equal(recorded[i].Shape, w.Shape) &&
 			slices.Equal(outs[i].Shape, w.Shape) {
@@ -249,9 +250,8 @@ func (r *comparison) deviceOutputs(c, asRecorded *DeviceCall, run *DeviceRun) {
 
 // compareDevice adds a comparison. A dtype that is not torch's is a failure: the
 // next op would compute with it.
-func (r *comparison) compareDevice(p Phase, what string, i, n int, got, want *tensor.Tensor, b opdef.Bound,
-	precision tensor.DType) *Result {
-	res := r.compare(p, what, i, n, got, want, b, precision)
+func (r *comparison) compareDevice(l label, got, want *tensor.Tensor, b opdef.Bound, precision tensor.DType) *Result {
+	res := r.compareValue(l, got, want, b, precision)
 	if got.DType != want.DType && res.Verdict != verdict.Fail {
 		res.Verdict, res.Reason = verdict.Fail, fmt.Sprintf("dtype is %s, want %s", got.DType, want.DType)
 	}
@@ -265,7 +265,7 @@ func (r *comparison) witness(res *Result, got, recorded, want *tensor.Tensor) {
 	res.Witness = newWitness(compare.RMSE(got, want), compare.RMSE(recorded, want), res.Compared.OpTools.Atol)
 }
 
-func (r *comparison) deviceAfter(c *DeviceCall, run *DeviceRun) {
+func (r *comparison) compareDeviceArguments(c *DeviceCall, run *DeviceRun) {
 	_, precision := run.rounded(Forward)
 	for _, a := range c.Call.Tensors() {
 		got, want := run.After[a.Name], c.Forward.After[a.Name]
@@ -273,16 +273,12 @@ func (r *comparison) deviceAfter(c *DeviceCall, run *DeviceRun) {
 		if i >= len(want) || want[i] == nil || i >= len(got) || got[i] == nil {
 			continue
 		}
-		res := r.compareAs(Input, "input."+a.Name, "input "+a.Name, got[i], want[i], c.Call.AfterBound(a.Name, i,
-			want[i]), precision)
-		if got[i].DType != want[i].DType && res.Verdict != verdict.Fail {
-			res.Verdict, res.Reason = verdict.Fail, fmt.Sprintf("dtype is %s, want %s", got[i].DType, want[i].DType)
-		}
+		r.compareDevice(keyword(a.Name), got[i], want[i], c.Call.AfterBound(a.Name, i, want[i]), precision)
 	}
 }
 
-// deviceGrads compares the gradients, numbered as the arguments that want one.
-func (r *comparison) deviceGrads(c *DeviceCall, run *DeviceRun) {
+// compareDeviceGradients compares the gradients, numbered as the arguments that want one.
+func (r *comparison) compareDeviceGradients(c *DeviceCall, run *DeviceRun) {
 	grads := run.Grads
 	_, precision := run.rounded(Backward)
 	need := map[string]bool{}
@@ -306,11 +302,11 @@ func (r *comparison) deviceGrads(c *DeviceCall, run *DeviceRun) {
 			continue
 		}
 		if k >= len(grads[a.Name]) || grads[a.Name][k] == nil {
-			r.add(Backward, "grad", i, len(wanted), verdict.Unsupported,
-				fmt.Sprintf("the device gives no gradient of %q", a.Name), nil, nil)
+			r.add(leaf(Backward, "grad", i, len(wanted)), verdict.Unsupported,
+				fmt.Sprintf("the device gives no gradient of %q", a.Name), nil)
 			continue
 		}
-		r.compareDevice(Backward, "grad", i, len(wanted), grads[a.Name][k], want[a.Name][k],
+		r.compareDevice(leaf(Backward, "grad", i, len(wanted)), grads[a.Name][k], want[a.Name][k],
 			c.Call.GradBound(c.Forward, c.GradOutputs, want, a.Name, k), precision)
 	}
 }

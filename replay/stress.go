@@ -18,8 +18,8 @@ type layout struct {
 	strides func(t *tensor.Tensor) (stride []int, offset int, ok bool)
 }
 
-// repeated is the layout in which elements are one: what a call writes cannot have it.
-const repeated = "stride 0"
+// repeatedLayout is the layout in which elements are one: what a call writes cannot have it.
+const repeatedLayout = "stride 0"
 
 // layouts are those of the stress test.
 var layouts = []layout{
@@ -38,7 +38,7 @@ var layouts = []layout{
 		return orderedStrides(t.Shape, order), 0, t.Dim() > 1
 	}},
 	{"storage offset", func(t *tensor.Tensor) ([]int, int, bool) { return tensor.Contiguous(t.Shape), 1, true }},
-	{repeated, repeatedStrides},
+	{repeatedLayout, repeatedStrides},
 	{"channels last", func(t *tensor.Tensor) ([]int, int, bool) {
 		if t.Dim() != 4 && t.Dim() != 5 {
 			return nil, 0, false
@@ -94,8 +94,8 @@ func constantAlong(t *tensor.Tensor, d int) bool {
 // reads it would not get away with.
 const gapByte = 0x7b
 
-// lay copies t into memory with the given strides.
-func lay(t *tensor.Tensor, stride []int, offset int) (*tensor.Tensor, error) {
+// withStrides copies t into memory with the given strides.
+func withStrides(t *tensor.Tensor, stride []int, offset int) (*tensor.Tensor, error) {
 	size := t.DType.Size()
 	n := offset + 1
 	for d, s := range stride {
@@ -138,7 +138,7 @@ func (r *comparison) stress(c *DeviceCall) {
 			if t.Wrapped || t.Numel() == 0 || !t.DType.Computable() {
 				return t
 			}
-			if _, changes := c.Forward.After[a.Name]; changes && l.name == repeated {
+			if _, changes := c.Forward.After[a.Name]; changes && l.name == repeatedLayout {
 				return t
 			}
 			if u := done[t]; u != nil {
@@ -149,14 +149,14 @@ func (r *comparison) stress(c *DeviceCall) {
 			if !ok || slices.Equal(stride, t.Stride) && offset == t.Offset {
 				return t
 			}
-			u, err := lay(t, stride, offset)
+			u, err := withStrides(t, stride, offset)
 			if err != nil {
 				return t
 			}
 			done[t], changed = u, true
 			return u
 		})
-		if changed && !(c.Forward.Written && l.name == repeated) {
+		if changed && !(c.Forward.Written && l.name == repeatedLayout) {
 			d := *c
 			d.Call = call
 			r.runOnDevice(&d, l.name)

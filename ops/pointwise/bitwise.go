@@ -12,34 +12,34 @@ import (
 // bitwiseOps are functions of integers and of their bits.
 var bitwiseOps = []*opdef.Entry{
 	integerOp{"bitwise_and", "bitwise_and Tensor.bitwise_and Tensor.__and__", true, true, "Bits set in both",
-		"self & other", func(_ int, x, y int64) int64 { return x & y }, false}.entry(),
+		"self & other", func(_ int, x, y int64) int64 { return x & y }, anyOperands}.entry(),
 	integerOp{"bitwise_or", "bitwise_or Tensor.bitwise_or Tensor.__or__", true, true, "Bits set in one or both",
-		"self | other", func(_ int, x, y int64) int64 { return x | y }, false}.entry(),
+		"self | other", func(_ int, x, y int64) int64 { return x | y }, anyOperands}.entry(),
 	integerOp{"bitwise_xor", "bitwise_xor Tensor.bitwise_xor Tensor.__xor__", true, true, "Bits set in just one",
-		"self ^ other", func(_ int, x, y int64) int64 { return x ^ y }, false}.entry(),
+		"self ^ other", func(_ int, x, y int64) int64 { return x ^ y }, anyOperands}.entry(),
 	integerOp{"__rand__", "Tensor.__rand__", false, true, "Bits set in both", "other & self",
-		func(_ int, x, y int64) int64 { return x & y }, false}.entry(),
+		func(_ int, x, y int64) int64 { return x & y }, methodOperands}.entry(),
 	integerOp{"__ror__", "Tensor.__ror__", false, true, "Bits set in one or both", "other | self",
-		func(_ int, x, y int64) int64 { return x | y }, false}.entry(),
+		func(_ int, x, y int64) int64 { return x | y }, methodOperands}.entry(),
 	integerOp{"__rxor__", "Tensor.__rxor__", false, true, "Bits set in just one", "other ^ self",
-		func(_ int, x, y int64) int64 { return x ^ y }, false}.entry(),
+		func(_ int, x, y int64) int64 { return x ^ y }, methodOperands}.entry(),
 	integerOp{"bitwise_left_shift", "bitwise_left_shift Tensor.bitwise_left_shift Tensor.__lshift__", true, false,
-		"Bits moved up", "self << other", shiftLeft, false}.entry(),
+		"Bits moved up", "self << other", shiftLeft, anyOperands}.entry(),
 	integerOp{"bitwise_right_shift", "bitwise_right_shift Tensor.bitwise_right_shift Tensor.__rshift__", true, false,
-		"Bits moved down, the sign kept", "self >> other", shiftRight, false}.entry(),
+		"Bits moved down, the sign kept", "self >> other", shiftRight, anyOperands}.entry(),
 	integerOp{"__rlshift__", "Tensor.__rlshift__", false, false, "Bits moved up", "other << self",
-		func(bits int, x, y int64) int64 { return shiftLeft(bits, y, x) }, false}.entry(),
+		func(bits int, x, y int64) int64 { return shiftLeft(bits, y, x) }, methodOperands}.entry(),
 	integerOp{"__rrshift__", "Tensor.__rrshift__", false, false, "Bits moved down, the sign kept", "other >> self",
-		func(bits int, x, y int64) int64 { return shiftRight(bits, y, x) }, false}.entry(),
+		func(bits int, x, y int64) int64 { return shiftRight(bits, y, x) }, methodOperands}.entry(),
 	integerOp{"gcd", "gcd Tensor.gcd", true, false, "Greatest common divisor", "gcd(|self|, |other|)",
-		func(_ int, x, y int64) int64 { return gcd(x, y) }, true}.entry(),
+		func(_ int, x, y int64) int64 { return gcd(x, y) }, tensorOperands}.entry(),
 	integerOp{"lcm", "lcm Tensor.lcm", true, false, "Least common multiple",
 		"|self*other| / gcd(self, other), 0 if both are 0", func(_ int, x, y int64) int64 {
 			if g := gcd(x, y); g != 0 {
 				return abs64(x / g * y)
 			}
 			return 0
-		}, true}.entry(),
+		}, tensorOperands}.entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "bitwise_not(Tensor self) -> Tensor", Names: "bitwise_not Tensor.bitwise_not Tensor.__invert__",
 		InPlace: true,
@@ -72,16 +72,19 @@ type integerOp struct {
 	summary     string
 	formula     string
 	f           func(bits int, x, y int64) int64
-	tensorsOnly bool // no Python numbers
+	operands    string // of the schema
 }
 
+// Operands of integerOps: Python numbers may be either or, of a method, the other.
+const (
+	anyOperands    = "Tensor|Scalar self, Tensor|Scalar other"
+	methodOperands = "Tensor self, Tensor|Scalar other"
+	tensorOperands = "Tensor self, Tensor other"
+)
+
 func (v integerOp) entry() *opdef.Entry {
-	params := "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor"
-	if v.tensorsOnly {
-		params = "(Tensor self, Tensor other) -> Tensor"
-	}
 	return opdef.Op[opdef.BinaryArgs]{
-		Schema: v.name + params, Names: v.names, InPlace: v.inPlace,
+		Schema: v.name + "(" + v.operands + ") -> Tensor", Names: v.names, InPlace: v.inPlace,
 		Doc:   opdef.Doc{Summary: v.summary, Formula: v.formula, Source: "torch." + v.name},
 		Error: elements.ExactError, NoGrad: elements.PiecewiseConstant, Trivial: true,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
@@ -107,7 +110,7 @@ func (v integerOp) entry() *opdef.Entry {
 				{Self: g.Int(tensor.Uint8, 0, 9, 6), Other: g.Int(tensor.Int8, 0, 5, 6)},
 				{Self: g.Int(tensor.Int32, 0, 1, 0, 2), Other: g.Int(tensor.Int32, 0, 1)},
 			}
-			if v.tensorsOnly {
+			if v.operands == tensorOperands {
 				cs = slices.DeleteFunc(cs, func(c *opdef.BinaryArgs) bool { return c.Other.Wrapped })
 			}
 			if v.bools {
