@@ -12,7 +12,7 @@ import (
 var numberedLossOps = []*opdef.Entry{
 	opdef.Overload[bceLogitsArgs, atenBCELogitsArgs]{
 		Schema: "binary_cross_entropy_with_logits.int(Tensor input, Tensor target, Tensor? weight=None, Tensor? " +
-			"pos_weight=None, int reduction=1) -> Tensor",
+			"pos_weight=None, int reduction=0) -> Tensor",
 		Names: "binary_cross_entropy_with_logits", Of: elements.MustFind(lossOps, "binary_cross_entropy_with_logits"),
 		To: func(b *atenBCELogitsArgs) (*bceLogitsArgs, error) {
 			how, err := reductionWord(b.Reduction)
@@ -24,7 +24,7 @@ var numberedLossOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Overload[klDivArgs, atenKLDivArgs]{
-		Schema: "kl_div.int(Tensor input, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor",
+		Schema: "kl_div.int(Tensor input, Tensor target, int reduction=0, *, bool log_target=False) -> Tensor",
 		Names:  "kl_div", Of: elements.MustFind(lossOps, "kl_div"),
 		To: func(b *atenKLDivArgs) (*klDivArgs, error) {
 			how, err := reductionWord(b.Reduction)
@@ -51,7 +51,7 @@ var numberedLossOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Overload[hingeArgs, atenHingeArgs]{
-		Schema: "hinge_embedding_loss.int(Tensor input, Tensor target, float margin=1.0, int reduction=1) -> Tensor",
+		Schema: "hinge_embedding_loss.int(Tensor input, Tensor target, float margin=1.0, int reduction=0) -> Tensor",
 		Names:  "hinge_embedding_loss", Of: elements.MustFind(lossOps, "hinge_embedding_loss"),
 		To: func(b *atenHingeArgs) (*hingeArgs, error) {
 			how, err := reductionWord(b.Reduction)
@@ -63,7 +63,7 @@ var numberedLossOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Overload[rankingArgs, atenPairArgs]{
 		Schema: "margin_ranking_loss.int(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int " +
-			"reduction=1) -> Tensor",
+			"reduction=0) -> Tensor",
 		Names: "margin_ranking_loss", Of: elements.MustFind(lossOps, "margin_ranking_loss"),
 		To: func(b *atenPairArgs) (*rankingArgs, error) {
 			how, err := reductionWord(b.Reduction)
@@ -76,7 +76,7 @@ var numberedLossOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Overload[cosineEmbeddingArgs, atenPairArgs]{
 		Schema: "cosine_embedding_loss.int(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int " +
-			"reduction=1) -> Tensor",
+			"reduction=0) -> Tensor",
 		Names: "cosine_embedding_loss", Of: elements.MustFind(rowLossOps, "cosine_embedding_loss"),
 		To: func(b *atenPairArgs) (*cosineEmbeddingArgs, error) {
 			how, err := reductionWord(b.Reduction)
@@ -89,7 +89,7 @@ var numberedLossOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Overload[tripletArgs, atenTripletArgs]{
 		Schema: "triplet_margin_loss.int(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, " +
-			"float p=2, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor",
+			"float p=2, float eps=1e-06, bool swap=False, int reduction=0) -> Tensor",
 		Names: "triplet_margin_loss", Of: elements.MustFind(rowLossOps, "triplet_margin_loss"),
 		To: func(b *atenTripletArgs) (*tripletArgs, error) {
 			how, err := reductionWord(b.Reduction)
@@ -103,7 +103,7 @@ var numberedLossOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Overload[ctcArgs, atenCTCArgs]{
 		Schema: "ctc_loss.int(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int " +
-			"blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
+			"blank=0, int reduction=0, bool zero_infinity=False) -> Tensor",
 		Names: "ctc_loss", Of: elements.MustFind(ctcOps, "ctc_loss"),
 		To: func(b *atenCTCArgs) (*ctcArgs, error) {
 			how, err := reductionWord(b.Reduction)

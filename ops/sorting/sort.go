@@ -36,21 +36,6 @@ var sortOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
-	rankOp[sortStableArgs]{
-		Schema: "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, " +
-			"Tensor indices)",
-		Names: "sort Tensor.sort",
-		Doc:   opdef.Doc{Summary: "Elements in order along a dimension, with their indices", Source: "torch.sort"},
-		Plan: func(a *sortStableArgs) (*ranking, error) {
-			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
-			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending,
-				distinct: true, stable: a.Stable != nil && *a.Stable}, err
-		},
-		Cases: func(g opdef.Gen) []*sortStableArgs {
-			yes := true
-			return []*sortStableArgs{{g.Distinct(tensor.Float32, 3, 5), &yes, 0, true}}
-		},
-	}.Entry(),
 	rankOp[argsortArgs]{
 		Schema: "argsort(Tensor self, int dim=-1, bool descending=False, bool stable=False) -> Tensor",
 		Names:  "argsort Tensor.argsort", Only: indicesOnly,
@@ -149,12 +134,6 @@ type (
 		Dim        int
 		Descending bool
 		Stable     *bool
-	}
-	sortStableArgs struct {
-		Self       *tensor.Tensor
-		Stable     *bool
-		Dim        int
-		Descending bool
 	}
 	argsortArgs struct {
 		Self               *tensor.Tensor
