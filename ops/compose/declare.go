@@ -6,6 +6,7 @@ import (
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
 )
 
 // An Op is the declaration of a composed operator: schema, names, documentation
@@ -17,7 +18,6 @@ type Call struct {
 	args  any
 	graph *Graph
 	outs  Values
-	after map[string][]*Value
 
 	// The gradients of one backward pass, kept because values, bounds and Node ask
 	// for the same.
@@ -43,25 +43,9 @@ const (
 
 // Declare completes a declaration: results, gradients, bounds and what op_tools
 // records of gradients follow from the composition, which is called once per
-// call. After, if set, names the arguments that the call changes.
+// call.
 func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) *opdef.Entry {
-	op.Plan = func(a *A) (c *Call, err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				var refused *opdef.RefusedError
-				if e, ok := r.(error); !ok || !errors.As(e, &refused) {
-					panic(r)
-				}
-				err = refused
-			}
-		}()
-		g := &Graph{}
-		c = &Call{args: a, graph: g, outs: compose(g, a)}
-		for _, o := range c.outs {
-			g.double = g.double || o.DType().Real() == tensor.Float64
-		}
-		return c, nil
-	}
+	op.Plan = planOf(compose)
 	op.Kernel = func(c *Call) ([]*tensor.Tensor, error) {
 		out := make([]*tensor.Tensor, len(c.outs))
 		for i, v := range c.outs {
@@ -92,6 +76,48 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 		op.Node = func(c *Call, g *opdef.Grad) (opdef.Node, error) { return c.node(g.Out), nil }
 	}
 	return op.Entry()
+}
+
+// DeclareInPlace completes the declaration of an operator that returns None: the
+// results of the composition are the new values of the named arguments.
+func DeclareInPlace[A any](op Op[A], names []string, compose func(g *Graph, a *A) Values) *opdef.Entry {
+	op.Plan = planOf(compose)
+	op.NoGrad = "it returns nothing"
+	op.Error = opdef.Error{Class: opdef.Composed, Coarse: true}
+	op.Value = func(*Call) (value.Value, error) { return nil, nil }
+	byName := func(c *Call, of func(*Value) *tensor.Tensor) map[string][]*tensor.Tensor {
+		out := map[string][]*tensor.Tensor{}
+		for i, name := range names {
+			out[name] = []*tensor.Tensor{of(c.outs[i])}
+		}
+		return out
+	}
+	op.After = func(c *Call, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+		return byName(c, func(v *Value) *tensor.Tensor { return v.T }), nil
+	}
+	op.AfterScale = func(c *Call) map[string][]*tensor.Tensor { return byName(c, c.graph.scale) }
+	return op.Entry()
+}
+
+// planOf is the plan of a composed operator: the composition of one call.
+func planOf[A any](compose func(g *Graph, a *A) Values) func(a *A) (*Call, error) {
+	return func(a *A) (c *Call, err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				var refused *opdef.RefusedError
+				if e, ok := r.(error); !ok || !errors.As(e, &refused) {
+					panic(r)
+				}
+				err = refused
+			}
+		}()
+		g := &Graph{}
+		c = &Call{args: a, graph: g, outs: compose(g, a)}
+		for _, o := range c.outs {
+			g.double = g.double || o.DType().Real() == tensor.Float64
+		}
+		return c, nil
+	}
 }
 
 // backward carries the gradients up of the results back.

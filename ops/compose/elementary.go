@@ -275,10 +275,15 @@ func (g *Graph) Clamp(x *Value, lo, hi float64) *Value {
 	}, x)
 }
 
-// Pow is x^p.
+// Pow is x^p. Of p = 0 the gradient is 0 everywhere, as in torch.
 func (g *Graph) Pow(x *Value, p float64) *Value {
 	return g.Unary(opdef.Unary{
-		F:  func(x float64) float64 { return math.Pow(x, p) },
-		DF: func(x, _ float64) float64 { return p * math.Pow(x, p-1) },
+		F: func(x float64) float64 { return math.Pow(x, p) },
+		DF: func(x, _ float64) float64 {
+			if p == 0 {
+				return 0
+			}
+			return p * math.Pow(x, p-1)
+		},
 	}, x)
 }

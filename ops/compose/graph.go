@@ -34,6 +34,11 @@ type Value struct {
 	moved    bool                    // elements of in[0] and nothing else: a view, a copy
 	position int                     // among the nodes of the graph
 	needs    bool                    // a gradient, some argument behind it asking for one
+
+	// What is cut into parts gets its gradient, given those by position, all at
+	// once, and the parts give none.
+	joined func(grads map[int]*Value) *Value
+	part   bool
 }
 
 // Values are the results of a composition, in the order of the schema.
@@ -153,7 +158,10 @@ func (g *Graph) gradients(outs Values, up []*Value) map[int]*Value {
 	}
 	for i := last; i >= 0; i-- {
 		v, d := g.nodes[i], grads[i]
-		if d == nil || v.vjp == nil {
+		if v.joined != nil && v.needs {
+			add(v.in[0], v.joined(grads))
+		}
+		if d == nil || v.vjp == nil || v.part {
 			continue
 		}
 		for k, part := range v.vjp(d) {

@@ -117,6 +117,52 @@ func pickAs[T tensor.Elem](t *tensor.Tensor, shape []int, places []int64) *tenso
 	return tensor.New(t.DType, shape, out)
 }
 
+// Take is the tensor of shape made of the elements of x, laid out in a row, at the
+// given places.
+func (g *Graph) Take(x *Value, shape []int, places []int64) *Value {
+	g.checkPlaces(x, places, tensor.Numel(shape))
+	return g.pick(x, shape, places)
+}
+
+// Put is x with the elements of src in the given places of all its elements, which
+// differ.
+func (g *Graph) Put(x *Value, places []int64, src *Value) *Value {
+	g.checkPlaces(x, places, src.T.Numel())
+	put := func(dt tensor.DType, x, src *tensor.Tensor) *tensor.Tensor {
+		switch dt.Kind() {
+		case tensor.KindComplex:
+			return putAs[complex128](dt, x, src, places)
+		case tensor.KindFloat:
+			return putAs[float64](dt, x, src, places)
+		}
+		return putAs[int64](dt, x, src, places)
+	}
+	t := put(x.DType(), x.T, opdef.Cast(src.T, x.DType()))
+	return g.value(t, func() *tensor.Tensor { return put(tensor.Float64, x.bound(), src.bound()) },
+		func(up *Value) []*Value {
+			return []*Value{g.Put(up, places, g.Full(x.DType(), src.Shape(), 0)), g.pick(up, src.Shape(), places)}
+		}, x, src)
+}
+
+func (g *Graph) checkPlaces(x *Value, places []int64, n int) {
+	if len(places) != n {
+		g.Refuse("", "%d places for %d elements", len(places), n)
+	}
+	for _, p := range places {
+		if p < 0 || int(p) >= x.T.Numel() {
+			g.Refuse("", "place %d is outside of %s", p, x.T.Meta())
+		}
+	}
+}
+
+func putAs[T tensor.Elem](dt tensor.DType, x, src *tensor.Tensor, places []int64) *tensor.Tensor {
+	out := slices.Clone(tensor.Data[T](x))
+	for i, v := range tensor.Data[T](src) {
+		out[places[i]] = v
+	}
+	return tensor.New(dt, x.Shape, out)
+}
+
 // mostUsed is how often the place used most occurs among n.
 func mostUsed(places []int64, n int) int {
 	count, most := make([]int, n), 1
@@ -247,21 +293,44 @@ func (g *Graph) Chunk(x *Value, n, dim int) []*Value {
 	if size%n != 0 {
 		g.Refuse("dim", "size %d of dimension %d is not a multiple of %d", size, dim, n)
 	}
-	parts := make([]*Value, n)
-	for i := range parts {
-		parts[i] = g.Narrow(x, dim, i*(size/n), size/n)
+	sizes := make([]int, n)
+	for i := range sizes {
+		sizes[i] = size / n
 	}
-	return parts
+	return g.Split(x, sizes, dim)
 }
 
-// Split cuts x along dim into parts of the given sizes.
+// Split cuts x along dim into parts of the given sizes, one after the other. Their
+// gradients are joined at once, so that many parts cost no more than few.
 func (g *Graph) Split(x *Value, sizes []int, dim int) []*Value {
+	dim = g.axis("dim", dim, x)
+	whole := g.add(&Value{T: x.T, errors: x.errors, in: []*Value{x}})
 	parts, at := make([]*Value, len(sizes)), 0
 	for i, n := range sizes {
-		parts[i] = g.Narrow(x, dim, at, n)
+		parts[i] = g.Narrow(whole, dim, at, n)
+		parts[i].part = true
 		at += n
 	}
-	return parts
+	whole.joined = func(grads map[int]*Value) *Value {
+		ups, some := make([]*Value, 0, len(parts)+1), false
+		zeros := func(n int) *Value {
+			shape := slices.Clone(x.Shape())
+			shape[dim] = n
+			return g.Full(x.DType(), shape, 0)
+		}
+		for _, p := range parts {
+			up := grads[p.position]
+			if some = some || up != nil; up == nil {
+				up = zeros(p.Shape()[dim])
+			}
+			ups = append(ups, up)
+		}
+		if !some {
+			return nil
+		}
+		return g.Cat(dim, append(ups, zeros(x.Shape()[dim]-at))...)
+	}
+	return slices.Clone(parts)
 }
 
 // Cat joins values along dim.

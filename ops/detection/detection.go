@@ -1,0 +1,259 @@
+// Package detection has operators of detectors that torch itself lacks:
+// torchvision's suppression of boxes, pooling of regions and focal loss.
+package detection
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/tensor"
+)
+
+// Ops is the table of this package.
+var Ops = []*opdef.Entry{nms, batchedNMS, roiAlign, roiAlignList, roiAlignNative, sigmoidFocalLoss}
+
+type focalArgs struct {
+	Inputs, Targets *tensor.Tensor
+	Alpha, Gamma    float64
+	Reduction       string
+}
+
+var sigmoidFocalLoss = compose.Declare(compose.Op[focalArgs]{
+	Schema: "sigmoid_focal_loss(Tensor inputs, Tensor targets, float alpha=0.25, float gamma=2, " +
+		"str reduction='none') -> Tensor",
+	Names: "torchvision.ops.sigmoid_focal_loss torchvision.ops.focal_loss.sigmoid_focal_loss",
+	Doc: opdef.Doc{Summary: "Cross entropy of logits that weights what is classified well down",
+		Formula: "alpha_t * (1 - p_t)^gamma * BCE(inputs, targets), p_t = p*targets + (1-p)*(1-targets), p = " +
+			"sigmoid(inputs)",
+		Notes:  "alpha_t is alpha*targets + (1-alpha)*(1-targets), or 1 if alpha is negative.",
+		Source: "torchvision.ops.sigmoid_focal_loss"},
+	Cases: func(r *rand.Rand) (cs []*focalArgs) {
+		g := opdef.Gen{R: r}
+		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16} {
+			for _, reduction := range []string{"none", "mean", "sum"} {
+				y := opdef.Cast(g.Int(tensor.Int64, 0, 1, 3, 4), dt).Rounded()
+				cs = append(cs, &focalArgs{g.Normal(dt, 3, 4), y, 0.25, 2, reduction})
+			}
+		}
+		f64 := tensor.Float64
+		return append(cs, &focalArgs{g.Normal(f64, 5), g.Uniform(f64, 0, 1, 5), -1, 1.5, "none"},
+			&focalArgs{g.Normal(f64, 5), g.Uniform(f64, 0, 1, 5), 0.75, 0, "mean"})
+	},
+}, compose.Composed, func(g *compose.Graph, a *focalArgs) compose.Values {
+	x, y := g.Arg("inputs", a.Inputs), g.Arg("targets", a.Targets)
+	if !slices.Equal(x.Shape(), y.Shape()) {
+		g.Refuse("targets", "want the shape of inputs %s, got %s", tensor.ShapeString(x.Shape()),
+			tensor.ShapeString(y.Shape()))
+	}
+	one := func(v *compose.Value) *compose.Value { return g.Sub(g.Number(1), v) }
+	mix := func(p, q *compose.Value) *compose.Value { return g.Add(g.Mul(p, y), g.Mul(q, one(y))) }
+	p := g.Sigmoid(x)
+	entropy := g.Add(g.Mul(one(y), x), g.Softplus(g.Neg(x)))
+	loss := g.Mul(entropy, g.Pow(one(mix(p, one(p))), a.Gamma))
+	if a.Alpha >= 0 {
+		loss = g.Mul(g.Add(g.Scale(y, a.Alpha), g.Scale(one(y), 1-a.Alpha)), loss)
+	}
+	switch a.Reduction {
+	case "none":
+	case "mean":
+		loss = g.Mean(loss, false)
+	case "sum":
+		loss = g.Sum(loss, false)
+	default:
+		g.Refuse("reduction", "want none, mean or sum, got %s", a.Reduction)
+	}
+	return compose.Values{loss}
+})
+
+type nmsArgs struct {
+	Boxes, Scores *tensor.Tensor
+	IouThreshold  float64
+}
+
+type batchedNMSArgs struct {
+	Boxes, Scores, Idxs *tensor.Tensor
+	IouThreshold        float64
+}
+
+// A suppression is a call of nms: boxes (x1, y1, x2, y2), their scores, and their
+// classes (nil: one).
+type suppression struct {
+	boxes, scores []float64
+	classes       []int64
+	limit         float64
+	eps           float64 // of the boxes' dtype
+}
+
+func newSuppression(boxes, scores, classes *tensor.Tensor, limit float64) (*suppression, error) {
+	if boxes.Dim() != 2 || boxes.Shape[1] != 4 || !boxes.DType.IsFloat() {
+		return nil, opdef.Refuse("boxes", "want floating boxes of 4 numbers, got %s", boxes.Meta())
+	}
+	if scores.Dim() != 1 || scores.Shape[0] != boxes.Shape[0] || scores.DType != boxes.DType {
+		return nil, opdef.Refuse("scores", "want one %s for each of %d boxes, got %s", boxes.DType, boxes.Shape[0],
+			scores.Meta())
+	}
+	s := &suppression{boxes: tensor.Data[float64](boxes), scores: tensor.Data[float64](scores), limit: limit,
+		eps: boxes.DType.Eps()}
+	if classes != nil {
+		if !slices.Equal(classes.Shape, scores.Shape) || classes.DType.Kind() != tensor.KindInt {
+			return nil, opdef.Refuse("idxs", "want one integer for each of %d boxes, got %s", boxes.Shape[0],
+				classes.Meta())
+		}
+		s.classes = tensor.Data[int64](classes)
+	}
+	return s, nil
+}
+
+// overlap is the intersection of two boxes over their union, 0 between classes.
+func (s *suppression) overlap(i, j int) float64 {
+	if s.classes != nil && s.classes[i] != s.classes[j] {
+		return 0
+	}
+	a, b := s.boxes[4*i:][:4], s.boxes[4*j:][:4]
+	w, h := max(0, min(a[2], b[2])-max(a[0], b[0])), max(0, min(a[3], b[3])-max(a[1], b[1]))
+	area := func(v []float64) float64 { return (v[2] - v[0]) * (v[3] - v[1]) }
+	return w * h / (area(a) + area(b) - w*h)
+}
+
+// doubt is what an overlap is known to. It is a quotient of areas, products of
+// differences of coordinates.
+func (s *suppression) doubt(i, j int) float64 {
+	spread := 1.0
+	for _, v := range [2][]float64{s.boxes[4*i:][:4], s.boxes[4*j:][:4]} {
+		for d := range 2 {
+			side := math.Abs(v[d+2] - v[d])
+			spread = max(spread, max(math.Abs(v[d]), math.Abs(v[d+2]))/max(side, math.SmallestNonzeroFloat64))
+		}
+	}
+	return 16 * s.eps * spread
+}
+
+// kept are the boxes that remain, in order of falling scores, ties in order.
+func (s *suppression) kept() []int64 {
+	order := make([]int, len(s.scores))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		switch {
+		case s.scores[i] > s.scores[j]:
+			return -1
+		case s.scores[i] < s.scores[j]:
+			return 1
+		}
+		return 0
+	})
+	kept := []int64{}
+	for _, i := range order {
+		if !slices.ContainsFunc(kept, func(k int64) bool { return s.overlap(int(k), i) > s.limit }) {
+			kept = append(kept, int64(i))
+		}
+	}
+	return kept
+}
+
+// sound says what is wrong with a choice of boxes, "" if it is what one with
+// rounded overlaps and ties in any order may give.
+func (s *suppression) sound(got []int64) string {
+	in := map[int64]bool{}
+	for n, k := range got {
+		switch {
+		case k < 0 || int(k) >= len(s.scores):
+			return "an index is out of range"
+		case in[k]:
+			return "a box is kept twice"
+		case n > 0 && s.scores[k] > s.scores[got[n-1]]:
+			return "the boxes are not in order of falling scores"
+		}
+		in[k] = true
+		for _, j := range got[:n] {
+			if s.overlap(int(j), int(k)) > s.limit+s.doubt(int(j), int(k)) {
+				return "two boxes that are kept overlap"
+			}
+		}
+	}
+	for i := range s.scores {
+		if !in[int64(i)] && !slices.ContainsFunc(got, func(k int64) bool {
+			return s.scores[k] >= s.scores[i] && s.overlap(int(k), i) >= s.limit-s.doubt(int(k), i)
+		}) {
+			return "a box is missing that overlaps none of those kept"
+		}
+	}
+	return ""
+}
+
+// accept decides on boxes kept that are not those of the reference.
+func (s *suppression) accept(got, _ []*tensor.Tensor) []opdef.Acceptance {
+	if got[0].DType != tensor.Int64 || got[0].Dim() != 1 {
+		return []opdef.Acceptance{{}}
+	}
+	problem := s.sound(tensor.Data[int64](got[0]))
+	return []opdef.Acceptance{{OK: problem == "", Rule: "overlap", Reason: problem}}
+}
+
+func (s *suppression) result() ([]*tensor.Tensor, error) {
+	kept := s.kept()
+	return []*tensor.Tensor{tensor.New(tensor.Int64, []int{len(kept)}, kept)}, nil
+}
+
+const byIndices = "indices have no gradient"
+
+var nms = opdef.Planned[nmsArgs, *suppression]{
+	Schema: "nms(Tensor boxes, Tensor scores, float iou_threshold) -> Tensor",
+	Names:  "torchvision.ops.nms torchvision.ops.boxes.nms torch.ops.torchvision.nms",
+	Doc: opdef.Doc{Summary: "Indices of the boxes that overlap none with a higher score",
+		Formula: "in order of falling scores: kept unless intersection / union with one kept exceeds iou_threshold",
+		Notes: "Boxes are (x1, y1, x2, y2). Of equal scores the first box comes first; any order and overlaps " +
+			"within rounding of the threshold are accepted.",
+		Source: "torchvision.ops.nms"},
+	NoGrad: byIndices,
+	Plan: func(a *nmsArgs) (*suppression, error) {
+		return newSuppression(a.Boxes, a.Scores, nil, a.IouThreshold)
+	},
+	Kernel: (*suppression).result,
+	Accept: (*suppression).accept,
+	Cases: func(r *rand.Rand) (cs []*nmsArgs) {
+		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float16} {
+			for _, n := range []int{0, 1, 12} {
+				boxes, scores := someBoxes(r, dt, n)
+				cs = append(cs, &nmsArgs{boxes, scores, 0.3})
+			}
+		}
+		return cs
+	},
+}.Entry()
+
+var batchedNMS = opdef.Planned[batchedNMSArgs, *suppression]{
+	Schema: "batched_nms(Tensor boxes, Tensor scores, Tensor idxs, float iou_threshold) -> Tensor",
+	Names:  "torchvision.ops.batched_nms torchvision.ops.boxes.batched_nms",
+	Doc: opdef.Doc{Summary: "nms of the boxes of each class",
+		Formula: "as nms, where boxes of different idxs do not overlap", Source: "torchvision.ops.batched_nms"},
+	NoGrad: byIndices,
+	Plan: func(a *batchedNMSArgs) (*suppression, error) {
+		return newSuppression(a.Boxes, a.Scores, a.Idxs, a.IouThreshold)
+	},
+	Kernel: (*suppression).result,
+	Accept: (*suppression).accept,
+	Cases: func(r *rand.Rand) (cs []*batchedNMSArgs) {
+		g := opdef.Gen{R: r}
+		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
+			boxes, scores := someBoxes(r, dt, 12)
+			cs = append(cs, &batchedNMSArgs{boxes, scores, g.Int(tensor.Int64, 0, 2, 12), 0.3})
+		}
+		return cs
+	},
+}.Entry()
+
+// someBoxes are n boxes of two corners each, which take no gradient, and scores.
+func someBoxes(r *rand.Rand, dt tensor.DType, n int) (boxes, scores *tensor.Tensor) {
+	v, s := make([]float64, 4*n), make([]float64, n)
+	for i := range n {
+		x, y := 6*r.Float64(), 6*r.Float64()
+		copy(v[4*i:], []float64{x, y, x + 1 + 4*r.Float64(), y + 1 + 4*r.Float64()})
+		s[i] = r.Float64()
+	}
+	return tensor.New(dt, []int{n, 4}, v).Rounded(), tensor.New(dt, []int{n}, s).Rounded()
+}

@@ -1,0 +1,243 @@
+package detection
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/tensor"
+)
+
+type roiAlignArgs struct {
+	Input, Boxes  *tensor.Tensor
+	OutputSize    []int
+	SpatialScale  float64
+	SamplingRatio int
+	Aligned       bool
+}
+
+type roiAlignListArgs struct {
+	Input         *tensor.Tensor
+	Boxes         []*tensor.Tensor
+	OutputSize    []int
+	SpatialScale  float64
+	SamplingRatio int
+	Aligned       bool
+}
+
+type roiAlignNativeArgs struct {
+	Input, Rois                              *tensor.Tensor
+	SpatialScale                             float64
+	PooledHeight, PooledWidth, SamplingRatio int
+	Aligned                                  bool
+}
+
+var roiAlignDoc = opdef.Doc{Summary: "Regions of images, resampled to one size by bilinear interpolation",
+	Formula: "output[r, c, i, j] = mean of input[box r's image, c] at sampling_ratio^2 points of bin (i, j) of box r",
+	Notes: "input is (N, C, H, W), a row of boxes (image, x1, y1, x2, y2), or with one tensor of boxes per image " +
+		"(x1, y1, x2, y2), times spatial_scale. Without sampling_ratio there are ceil(height of a bin) by " +
+		"ceil(width) points. aligned shifts boxes by half a pixel, else they are at least 1 pixel large. Boxes " +
+		"have no gradient.",
+	Source: "torchvision.ops.roi_align"}
+
+var roiAlign = compose.Declare(compose.Op[roiAlignArgs]{
+	Schema: "roi_align(Tensor input, Tensor boxes, int[2] output_size, float spatial_scale=1.0, " +
+		"int sampling_ratio=-1, bool aligned=False) -> Tensor",
+	Names: "torchvision.ops.roi_align torchvision.ops.roi_align.roi_align", Doc: roiAlignDoc,
+	Cases: func(r *rand.Rand) (cs []*roiAlignArgs) {
+		g := opdef.Gen{R: r}
+		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
+			boxes := tensor.New(dt, []int{3, 5}, []float64{0, 1, 1, 6, 5, 1, -0.75, 0, 8.25, 7, 0, 3.5, 2, 3.75, 9}).Rounded()
+			cs = append(cs, &roiAlignArgs{g.Normal(dt, 2, 3, 6, 8), boxes, []int{2, 3}, 1, 2, false},
+				&roiAlignArgs{g.Normal(dt, 2, 1, 6, 8), boxes, []int{3, 2}, 0.5, -1, true})
+		}
+		return append(cs, &roiAlignArgs{g.Normal(tensor.Float64, 1, 2, 4, 4),
+			tensor.New(tensor.Float64, []int{0, 5}, []float64{}), []int{2, 2}, 1, 2, false})
+	},
+}, compose.Fused, func(g *compose.Graph, a *roiAlignArgs) compose.Values {
+	return alignRegions(g, a.Input, regionsOf(g, "boxes", a.Boxes), a.OutputSize, roiGrid{samples: a.SamplingRatio,
+		scale: a.SpatialScale, aligned: a.Aligned})
+})
+
+var roiAlignList = compose.Declare(compose.Op[roiAlignListArgs]{
+	Schema: "roi_align.list(Tensor input, Tensor[] boxes, int[2] output_size, float spatial_scale=1.0, " +
+		"int sampling_ratio=-1, bool aligned=False) -> Tensor",
+	Names: "torchvision.ops.roi_align torchvision.ops.roi_align.roi_align", Doc: roiAlignDoc,
+	Cases: func(r *rand.Rand) (cs []*roiAlignListArgs) {
+		g := opdef.Gen{R: r}
+		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
+			one, _ := someBoxes(r, dt, 2)
+			other, _ := someBoxes(r, dt, 1)
+			cs = append(cs, &roiAlignListArgs{g.Normal(dt, 2, 2, 7, 6), []*tensor.Tensor{one, other}, []int{2, 2}, 0.75,
+				2, true})
+		}
+		return cs
+	},
+}, compose.Fused, func(g *compose.Graph, a *roiAlignListArgs) compose.Values {
+	var all []region
+	for i, t := range a.Boxes {
+		if t == nil || t.Dim() != 2 || t.Shape[1] != 4 || !t.DType.IsFloat() {
+			g.Refuse("boxes", "item %d: want floating boxes of 4 numbers", i)
+		}
+		v := tensor.Data[float64](t)
+		for r := range t.Shape[0] {
+			all = append(all, region{i, [4]float64(v[4*r:])})
+		}
+	}
+	return alignRegions(g, a.Input, all, a.OutputSize, roiGrid{samples: a.SamplingRatio, scale: a.SpatialScale,
+		aligned: a.Aligned})
+})
+
+var roiAlignNative = compose.Declare(compose.Op[roiAlignNativeArgs]{
+	Schema: "roi_align.native(Tensor input, Tensor rois, float spatial_scale, int pooled_height, int pooled_width, " +
+		"int sampling_ratio, bool aligned) -> Tensor",
+	Names: "torch.ops.torchvision.roi_align", Doc: roiAlignDoc,
+	Cases: func(r *rand.Rand) (cs []*roiAlignNativeArgs) {
+		g := opdef.Gen{R: r}
+		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
+			rois := tensor.New(dt, []int{2, 5}, []float64{1, 0.5, 1, 4, 5, 0, 2, 0.25, 5, 3}).Rounded()
+			cs = append(cs, &roiAlignNativeArgs{g.Normal(dt, 2, 2, 6, 6), rois, 0.75, 2, 3, 2, false})
+		}
+		return cs
+	},
+}, compose.Fused, func(g *compose.Graph, a *roiAlignNativeArgs) compose.Values {
+	return alignRegions(g, a.Input, regionsOf(g, "rois", a.Rois), []int{a.PooledHeight, a.PooledWidth},
+		roiGrid{samples: a.SamplingRatio, scale: a.SpatialScale, aligned: a.Aligned})
+})
+
+// A region is a box (x1, y1, x2, y2) of an image.
+type region struct {
+	image int
+	box   [4]float64
+}
+
+// regionsOf reads rows (image, x1, y1, x2, y2).
+func regionsOf(g *compose.Graph, arg string, t *tensor.Tensor) []region {
+	if t.Dim() != 2 || t.Shape[1] != 5 || !t.DType.IsFloat() {
+		g.Refuse(arg, "want floating rows of 5 numbers, got %s", t.Meta())
+	}
+	v := tensor.Data[float64](t)
+	out := make([]region, t.Shape[0])
+	for r := range out {
+		out[r] = region{int(v[5*r]), [4]float64(v[5*r+1:])}
+	}
+	return out
+}
+
+// alignRegions multiplies the pixels of each channel by the weights that they have
+// in the bins of all regions.
+func alignRegions(g *compose.Graph, input *tensor.Tensor, regions []region, size []int,
+	grid roiGrid) compose.Values {
+	if input.Dim() != 4 || !input.DType.IsFloat() || tensor.Numel(input.Shape[2:]) == 0 {
+		g.Refuse("input", "want a floating tensor of 4 dimensions with pixels, got %s", input.Meta())
+	}
+	if len(size) != 2 || min(size[0], size[1]) < 1 {
+		g.Refuse("output_size", "want two numbers of bins, got %v", size)
+	}
+	grid.rows, grid.cols = size[0], size[1]
+	images, channels := input.Shape[0], input.Shape[1]
+	grid.height, grid.width, grid.round = input.Shape[2], input.Shape[3], input.DType.Round
+	pixels, bins := grid.height*grid.width, grid.rows*grid.cols
+	weights := compose.NewSparseMatrix(len(regions)*bins, images*pixels)
+	for r, at := range regions {
+		if at.image < 0 || at.image >= images {
+			g.Refuse("boxes", "image %d of %d", at.image, images)
+		}
+		if !grid.weights(at.box, func(bin, pixel int, weight, slack float64) {
+			weights.Add(r*bins+bin, at.image*pixels+pixel, weight, slack)
+		}) {
+			g.Refuse("boxes", "box %v wants more than %d samples", at.box, mostSamples)
+		}
+	}
+	x := g.Reshape(g.Transpose(g.Arg("input", input), 0, 1), channels, images*pixels)
+	y := g.Reshape(g.SparseMatmul(weights, x), channels, len(regions), grid.rows, grid.cols)
+	return compose.Values{g.Transpose(y, 0, 1)}
+}
+
+// A roiGrid is the way regions are sampled.
+type roiGrid struct {
+	height, width int // of the input
+	rows, cols    int // bins
+	samples       int // per bin and dimension; 0 or less: as many as fit
+	scale         float64
+	aligned       bool                  // pixel centres lie at half-integers
+	round         func(float64) float64 // to the dtype that devices compute positions in
+}
+
+// coordinateRoundings is how many roundings of its magnitude a position is known
+// to: the box is scaled, shifted, divided and added to.
+const coordinateRoundings = 6
+
+// mostSamples is how many points of a region are looked at at most.
+const mostSamples = 1 << 24
+
+// weights calls add for every pixel that takes part in a bin of a region, with its
+// weight and how many units of roundoff that is known to. It reports whether the
+// region has samples few enough.
+func (g roiGrid) weights(box [4]float64, add func(bin, pixel int, weight, slack float64)) bool {
+	offset := 0.0
+	if g.aligned {
+		offset = 0.5
+	}
+	var corner [4]float64
+	for i, v := range box {
+		corner[i] = v*g.scale - offset
+	}
+	w, h := corner[2]-corner[0], corner[3]-corner[1]
+	if !g.aligned {
+		w, h = max(w, 1), max(h, 1)
+	}
+	binH, binW := h/float64(g.rows), w/float64(g.cols)
+	samples := [2]float64{float64(g.samples), float64(g.samples)}
+	if g.samples <= 0 {
+		samples = [2]float64{max(0, math.Ceil(g.round(binH))), max(0, math.Ceil(g.round(binW)))}
+	}
+	count := max(samples[0]*samples[1], 1)
+	if !(count*float64(g.rows*g.cols) <= mostSamples) {
+		return w != w || h != h // of NaN no pixel takes part
+	}
+	ny, nx := int(samples[0]), int(samples[1])
+	far := 1.0
+	for _, v := range corner {
+		far = max(far, math.Abs(v))
+	}
+	slack := coordinateRoundings * far / count
+	for p := range g.rows {
+		for q := range g.cols {
+			for i := range ny {
+				for j := range nx {
+					y := corner[1] + float64(p)*binH + (float64(i)+0.5)*binH/float64(ny)
+					x := corner[0] + float64(q)*binW + (float64(j)+0.5)*binW/float64(nx)
+					g.sample(y, x, func(pixel int, weight float64) {
+						add(p*g.cols+q, pixel, weight/count, slack)
+					})
+				}
+			}
+		}
+	}
+	return true
+}
+
+// sample gives the pixels around a point with their bilinear weights; points
+// more than one pixel outside have none.
+func (g roiGrid) sample(y, x float64, add func(pixel int, weight float64)) {
+	if !(y >= -1 && y <= float64(g.height) && x >= -1 && x <= float64(g.width)) {
+		return
+	}
+	yl, yh, fy := neighbours(y, g.height)
+	xl, xh, fx := neighbours(x, g.width)
+	add(yl*g.width+xl, (1-fy)*(1-fx))
+	add(yl*g.width+xh, (1-fy)*fx)
+	add(yh*g.width+xl, fy*(1-fx))
+	add(yh*g.width+xh, fy*fx)
+}
+
+// neighbours are the pixels before and behind v, and how far v lies between them.
+func neighbours(v float64, n int) (lo, hi int, frac float64) {
+	v = max(v, 0)
+	if lo = int(v); lo >= n-1 {
+		return n - 1, n - 1, 0
+	}
+	return lo, lo + 1, v - float64(lo)
+}

@@ -1,0 +1,424 @@
+// Package llm has operators of language models that torch itself lacks: the
+// attention functions of flash-attn and of DIOPI, rotary embedding, and what
+// engines do at inference with caches of keys and values and with penalties.
+//
+// Attentions differ in the order of dimensions, in how sequences are told apart
+// and in which keys a query sees; all are compositions around one kernel,
+// compose.Graph.Attention. What only DIOPI has is named diopi.<function of its test
+// kit>.
+package llm
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/tensor"
+)
+
+// Ops is the table of this package.
+var Ops = []*opdef.Entry{
+	flashAttnFunc, flashAttnKVPacked, flashAttnQKVPacked, flashAttnVarlen, customizedAttention, scaledMaskedSoftmax,
+	rotaryEmb, rotaryEmbV2, promptAttention, pagedAttention, contextAttention, tokenAttention, tokenSoftmaxReduceV,
+	copyKV, applyPenalty, applyPenaltyV2,
+}
+
+// flashOptions are what the functions of flash-attn have in common.
+type flashOptions struct {
+	DropoutP                       float64
+	SoftmaxScale                   *float64
+	Causal                         bool
+	WindowSize                     []int
+	Softcap                        float64
+	AlibiSlopes                    *tensor.Tensor
+	Deterministic, ReturnAttnProbs bool
+}
+
+type (
+	flashArgs struct {
+		Q, K, V *tensor.Tensor
+		flashOptions
+	}
+	flashKVArgs struct {
+		Q, Kv *tensor.Tensor
+		flashOptions
+	}
+	flashQKVArgs struct {
+		Qkv *tensor.Tensor
+		flashOptions
+	}
+	flashVarlenArgs struct {
+		Q, K, V, CuSeqlensQ, CuSeqlensK *tensor.Tensor
+		MaxSeqlenQ, MaxSeqlenK          int
+		flashOptions
+		BlockTable *tensor.Tensor
+	}
+)
+
+const flashSchema = "float dropout_p=0.0, float? softmax_scale=None, bool causal=False, int[2] window_size=[-1, -1], " +
+	"float softcap=0.0, Tensor? alibi_slopes=None, bool deterministic=False, bool return_attn_probs=False"
+
+// flashDoc documents a function of flash-attn.
+func flashDoc(summary, notes string) opdef.Doc {
+	return opdef.Doc{Summary: summary,
+		Formula: "softmax(softcap*tanh(scale * q k^T / softcap) - alibi_slopes*|distance|) v of each head",
+		Notes: notes + " scale is 1/sqrt(size) by default, softcap 0 no limit. Fewer heads of k and v serve several " +
+			"of q each. The last query stands at the last key: causal hides the keys behind a query's place, " +
+			"window_size those further away. A query that sees no key gives 0.",
+		Source: "flash_attn.flash_attn_interface"}
+}
+
+func randomIf(of func(args any) float64) func(*compose.Call) string {
+	return func(c *compose.Call) string {
+		if of(c.Args()) > 0 {
+			return "draws random numbers"
+		}
+		return ""
+	}
+}
+
+// scores are those of attention over keys for the last of them.
+func (o *flashOptions) scores(g *compose.Graph, size, queries, keys int) compose.Scores {
+	if o.ReturnAttnProbs {
+		g.Refuse("return_attn_probs", "the probabilities are not defined")
+	}
+	if len(o.WindowSize) != 2 {
+		g.Refuse("window_size", "want two sizes, got %v", o.WindowSize)
+	}
+	s := compose.Scores{Scale: scaleOf(o.SoftmaxScale, size), Softcap: o.Softcap, Offset: keys - queries,
+		Before: o.WindowSize[0], After: o.WindowSize[1], ZeroUnseeing: true}
+	if o.Causal {
+		s.After = 0
+	}
+	return s
+}
+
+// scaleOf is the scale that is given and not 0, else 1/sqrt(size).
+func scaleOf(scale *float64, size int) float64 {
+	if scale != nil && *scale != 0 {
+		return *scale
+	}
+	return 1 / math.Sqrt(float64(size))
+}
+
+// checkHeads refuses tensors that are not [..., length, heads, size] of equal rank.
+func checkHeads(g *compose.Graph, rank int, q, k, v *compose.Value) {
+	for _, x := range []*compose.Value{q, k, v} {
+		if x.Dim() != rank {
+			g.Refuse("", "want q, k and v of rank %d, got %s, %s and %s", rank, q.T.Meta(), k.T.Meta(), v.T.Meta())
+		}
+	}
+	heads := func(x *compose.Value) int { return x.Shape()[rank-2] }
+	if heads(k) != heads(v) || heads(k) == 0 || heads(q)%heads(k) != 0 {
+		g.Refuse("k", "%d and %d heads of k and v do not divide %d of q", heads(k), heads(v), heads(q))
+	}
+}
+
+// attend is the attention of q [batch, length, heads, size] with slopes per head, or
+// per batch item and head (nil: none).
+func attend(g *compose.Graph, q, k, v *compose.Value, slopes *tensor.Tensor, s compose.Scores) *compose.Value {
+	checkHeads(g, 4, q, k, v)
+	batch, length, heads, few := q.Shape()[0], q.Shape()[1], q.Shape()[2], k.Shape()[2]
+	each := heads / few
+	open := func(x *compose.Value, each int) *compose.Value { // [batch, few, each, length, size]
+		x = g.Permute(x, 0, 2, 1, 3)
+		return g.Reshape(x, x.Shape()[0], few, each, x.Shape()[2], x.Shape()[3])
+	}
+	if slopes != nil {
+		if n := slopes.Dim(); n < 1 || n > 2 || slopes.Shape[n-1] != heads || n == 2 && slopes.Shape[0] != batch ||
+			!slopes.DType.IsFloat() {
+			g.Refuse("alibi_slopes", "want one number per head, got %s", slopes.Meta())
+		}
+		s.Slopes = slopes.Reshape(append(slices.Clone(slopes.Shape[:slopes.Dim()-1]), few, each)...)
+	}
+	out := g.Attention(open(q, each), open(k, 1), open(v, 1), s)
+	out = g.Reshape(out, batch, heads, length, v.Shape()[3])
+	return g.Permute(out, 0, 2, 1, 3)
+}
+
+func (o *flashOptions) attend(g *compose.Graph, q, k, v *compose.Value) compose.Values {
+	checkHeads(g, 4, q, k, v)
+	return compose.Values{attend(g, q, k, v, o.AlibiSlopes,
+		o.scores(g, q.Shape()[3], q.Shape()[1], k.Shape()[1]))}
+}
+
+// flashCases are options with heads to attend to: queries and keys, of which there
+// may be more, and their heads.
+func flashCases(r *rand.Rand, f func(dt tensor.DType, l, s, heads, few int, o flashOptions)) {
+	g := opdef.Gen{R: r}
+	all := []int{-1, -1}
+	half, slopes := 0.5, g.Uniform(tensor.Float32, 0.1, 1, 4)
+	slopes.RequiresGrad = false
+	for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float16, tensor.BFloat16} {
+		f(dt, 3, 3, 2, 2, flashOptions{WindowSize: all})
+		f(dt, 3, 5, 4, 2, flashOptions{WindowSize: all, Causal: true, SoftmaxScale: &half})
+	}
+	f(tensor.Float64, 5, 3, 4, 1, flashOptions{WindowSize: all, Causal: true})
+	f(tensor.Float64, 4, 6, 4, 4, flashOptions{WindowSize: []int{2, 1}, Softcap: 1.5})
+	f(tensor.Float64, 4, 5, 4, 2, flashOptions{WindowSize: []int{2, -1}, AlibiSlopes: slopes})
+}
+
+var flashAttnFunc = compose.Declare(compose.Op[flashArgs]{
+	Schema: "flash_attn_func(Tensor q, Tensor k, Tensor v, " + flashSchema + ") -> Tensor",
+	Names:  "flash_attn.flash_attn_func flash_attn.flash_attn_interface.flash_attn_func",
+	Doc: flashDoc("Attention in blocks",
+		"q is (batch, length, heads, size), k and v likewise."),
+	RandomIf: randomIf(func(a any) float64 { return a.(*flashArgs).DropoutP }),
+	Cases: func(r *rand.Rand) (cs []*flashArgs) {
+		g := opdef.Gen{R: r}
+		flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
+			cs = append(cs, &flashArgs{g.Normal(dt, 2, l, heads, 4), g.Normal(dt, 2, s, few, 4),
+				g.Normal(dt, 2, s, few, 4), o})
+		})
+		return cs
+	},
+}, compose.Fused, func(g *compose.Graph, a *flashArgs) compose.Values {
+	return a.attend(g, g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V))
+})
+
+// unpack is the parts of x along dim, which is dropped.
+func unpack(g *compose.Graph, name string, x *compose.Value, n, dim int) []*compose.Value {
+	if x.Dim() != 5 || x.Shape()[dim] != n {
+		g.Refuse(name, "want rank 5 and %d along dimension %d, got %s", n, dim, x.T.Meta())
+	}
+	parts := g.Chunk(x, n, dim)
+	for i, p := range parts {
+		parts[i] = g.Squeeze(p, dim)
+	}
+	return parts
+}
+
+var flashAttnKVPacked = compose.Declare(compose.Op[flashKVArgs]{
+	Schema: "flash_attn_kvpacked_func(Tensor q, Tensor kv, " + flashSchema + ") -> Tensor",
+	Names:  "flash_attn.flash_attn_kvpacked_func flash_attn.flash_attn_interface.flash_attn_kvpacked_func",
+	Doc: flashDoc("Attention in blocks, keys and values in one tensor",
+		"q is (batch, length, heads, size), kv (batch, length, 2, heads, size)."),
+	RandomIf: randomIf(func(a any) float64 { return a.(*flashKVArgs).DropoutP }),
+	Cases: func(r *rand.Rand) (cs []*flashKVArgs) {
+		g := opdef.Gen{R: r}
+		flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
+			cs = append(cs, &flashKVArgs{g.Normal(dt, 2, l, heads, 4), g.Normal(dt, 2, s, 2, few, 4), o})
+		})
+		return cs
+	},
+}, compose.Fused, func(g *compose.Graph, a *flashKVArgs) compose.Values {
+	q, kv := g.Arg("q", a.Q), unpack(g, "kv", g.Arg("kv", a.Kv), 2, 2)
+	return a.attend(g, q, kv[0], kv[1])
+})
+
+var flashAttnQKVPacked = compose.Declare(compose.Op[flashQKVArgs]{
+	Schema: "flash_attn_qkvpacked_func(Tensor qkv, " + flashSchema + ") -> Tensor",
+	Names:  "flash_attn.flash_attn_qkvpacked_func flash_attn.flash_attn_interface.flash_attn_qkvpacked_func",
+	Doc: flashDoc("Attention in blocks, queries, keys and values in one tensor",
+		"qkv is (batch, length, 3, heads, size)."),
+	RandomIf: randomIf(func(a any) float64 { return a.(*flashQKVArgs).DropoutP }),
+	Cases: func(r *rand.Rand) (cs []*flashQKVArgs) {
+		g := opdef.Gen{R: r}
+		flashCases(r, func(dt tensor.DType, l, _, heads, _ int, o flashOptions) {
+			cs = append(cs, &flashQKVArgs{g.Normal(dt, 2, l, 3, heads, 4), o})
+		})
+		return cs
+	},
+}, compose.Fused, func(g *compose.Graph, a *flashQKVArgs) compose.Values {
+	qkv := unpack(g, "qkv", g.Arg("qkv", a.Qkv), 3, 2)
+	return a.attend(g, qkv[0], qkv[1], qkv[2])
+})
+
+var flashAttnVarlen = compose.Declare(compose.Op[flashVarlenArgs]{
+	Schema: "flash_attn_varlen_func(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, " +
+		"int max_seqlen_q, int max_seqlen_k, " + flashSchema + ", Tensor? block_table=None) -> Tensor",
+	Names: "flash_attn.flash_attn_varlen_func flash_attn.flash_attn_interface.flash_attn_varlen_func",
+	Doc: flashDoc("Attention in blocks within sequences of any length",
+		"q is (rows, heads, size), k and v likewise; sequence i has the rows from cu_seqlens[i] to cu_seqlens[i+1]. "+
+			"Rows of none are 0. A block_table is refused."),
+	RandomIf: randomIf(func(a any) float64 { return a.(*flashVarlenArgs).DropoutP }),
+	Cases: func(r *rand.Rand) (cs []*flashVarlenArgs) {
+		g := opdef.Gen{R: r}
+		ends := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int32, []int{len(v)}, v).Rounded() }
+		flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
+			cs = append(cs, &flashVarlenArgs{g.Normal(dt, l+3, heads, 4), g.Normal(dt, s+2, few, 4),
+				g.Normal(dt, s+2, few, 4), ends(0, int64(l), int64(l), int64(l+2)), ends(0, int64(s), int64(s), int64(s+2)),
+				l, s, o, nil})
+		})
+		return cs
+	},
+}, compose.Fused, func(g *compose.Graph, a *flashVarlenArgs) compose.Values {
+	if a.BlockTable != nil {
+		g.Refuse("block_table", "keys and values in pages are not supported")
+	}
+	q, k, v := g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V)
+	checkHeads(g, 3, q, k, v)
+	lq, lk := lengths(g, "cu_seqlens_q", a.CuSeqlensQ, q), lengths(g, "cu_seqlens_k", a.CuSeqlensK, k)
+	if len(lq) != len(lk) {
+		g.Refuse("cu_seqlens_k", "want %d sequences, as of q, got %d", len(lq), len(lk))
+	}
+	lengths(g, "cu_seqlens_k", a.CuSeqlensK, v)
+	qs, ks, vs := g.Split(q, lq, 0), g.Split(k, lk, 0), g.Split(v, lk, 0)
+	shape, rows := []int{0, q.Shape()[1], v.Shape()[2]}, q.Shape()[0]
+	parts := []*compose.Value{g.Full(q.DType(), shape, 0)}
+	for i, n := range lq {
+		rows -= n
+		slopes := a.AlibiSlopes
+		if slopes != nil && slopes.Dim() == 2 && i < slopes.Shape[0] {
+			slopes = slopes.Slice(0, i, 1, 1)
+		}
+		out := attend(g, g.Unsqueeze(qs[i], 0), g.Unsqueeze(ks[i], 0), g.Unsqueeze(vs[i], 0), slopes,
+			a.scores(g, q.Shape()[2], n, lk[i]))
+		parts = append(parts, g.Squeeze(out, 0))
+	}
+	shape[0] = rows
+	return compose.Values{g.Cat(0, append(parts, g.Full(q.DType(), shape, 0))...)}
+})
+
+// lengths are those of sequences from the rows at which they begin, and the last
+// ends.
+func lengths(g *compose.Graph, name string, ends *tensor.Tensor, x *compose.Value) []int {
+	at := ints(g, name, ends)
+	if len(at) == 0 || at[0] != 0 {
+		g.Refuse(name, "want rows from 0")
+	}
+	var out []int
+	for i := 1; i < len(at); i++ {
+		out = append(out, at[i]-at[i-1])
+		if at[i] < at[i-1] || at[i] > x.Shape()[0] {
+			g.Refuse(name, "row %d after %d is not among %d rows", at[i], at[i-1], x.Shape()[0])
+		}
+	}
+	return out
+}
+
+// ints are the elements of a tensor of integers in one dimension.
+func ints(g *compose.Graph, name string, t *tensor.Tensor) []int {
+	if t.DType.Kind() != tensor.KindInt || t.Dim() > 1 {
+		g.Refuse(name, "want integers in one dimension, got %s", t.Meta())
+	}
+	out := make([]int, t.Numel())
+	for i, n := range tensor.Data[int64](t) {
+		out[i] = int(n)
+	}
+	return out
+}
+
+type customizedArgs struct {
+	Q, K, V, AlibiSlopes            *tensor.Tensor
+	PDropout                        float64
+	SoftmaxScale                    *float64
+	IsCausal                        bool
+	WindowSizeLeft, WindowSizeRight int
+	HeadNum                         int
+	InputLayout                     string
+}
+
+// layouts are the orders of dimensions of q, k and v, as the permutation to [batch,
+// length, heads, size], which is its own inverse; packed ones hold heads and sizes
+// in one dimension.
+var layouts = map[string]struct {
+	packed bool
+	order  [4]int
+}{
+	"SBH": {true, [4]int{1, 0, 2, 3}}, "BSH": {true, [4]int{0, 1, 2, 3}},
+	"BNSD": {false, [4]int{0, 2, 1, 3}}, "BSND": {false, [4]int{0, 1, 2, 3}},
+}
+
+var customizedAttention = compose.Declare(compose.Op[customizedArgs]{
+	Schema: "customized_flash_attention(Tensor q, Tensor k, Tensor v, Tensor? alibi_slopes, float p_dropout, " +
+		"float? softmax_scale, bool is_causal, int window_size_left, int window_size_right, int head_num, " +
+		"str input_layout) -> Tensor",
+	Names: "diopi.customized_flash_attention",
+	Doc: opdef.Doc{Summary: "Attention of tensors in a layout that is named",
+		Formula: "as flash_attn_func",
+		Notes: "input_layout is SBH, BSH, BSND or BNSD: S positions, B batches, N heads, D sizes, H heads times " +
+			"sizes.", Source: "diopiCustomizedFlashAttention"},
+	RandomIf: randomIf(func(a any) float64 { return a.(*customizedArgs).PDropout }),
+	Cases: func(r *rand.Rand) (cs []*customizedArgs) {
+		g := opdef.Gen{R: r}
+		half := 0.5
+		for _, c := range []struct {
+			layout string
+			shape  []int
+		}{{"SBH", []int{3, 2, 8}}, {"BSH", []int{2, 3, 8}}, {"BSND", []int{2, 3, 2, 4}}, {"BNSD", []int{2, 2, 3, 4}}} {
+			for i, dt := range []tensor.DType{tensor.Float64, tensor.Float16} {
+				cs = append(cs, &customizedArgs{g.Normal(dt, c.shape...), g.Normal(dt, c.shape...),
+					g.Normal(dt, c.shape...), nil, 0, []*float64{nil, &half}[i], i == 0, -1, -1, 2, c.layout})
+			}
+		}
+		return cs
+	},
+}, compose.Fused, func(g *compose.Graph, a *customizedArgs) compose.Values {
+	layout, ok := layouts[a.InputLayout]
+	rank := 4
+	if layout.packed {
+		rank = 3
+	}
+	if !ok {
+		g.Refuse("input_layout", "want SBH, BSH, BSND or BNSD, got %s", a.InputLayout)
+	}
+	open := func(name string, t *tensor.Tensor) *compose.Value {
+		x := g.Arg(name, t)
+		if x.Dim() != rank {
+			g.Refuse(name, "want rank %d in layout %s, got %s", rank, a.InputLayout, t.Meta())
+		}
+		if layout.packed {
+			if a.HeadNum < 1 || t.Shape[2]%a.HeadNum != 0 {
+				g.Refuse("head_num", "%d heads do not divide %d", a.HeadNum, t.Shape[2])
+			}
+			x = g.Reshape(x, t.Shape[0], t.Shape[1], a.HeadNum, t.Shape[2]/a.HeadNum)
+		}
+		return g.Permute(x, layout.order[:]...)
+	}
+	o := flashOptions{SoftmaxScale: a.SoftmaxScale, Causal: a.IsCausal, AlibiSlopes: a.AlibiSlopes,
+		WindowSize: []int{a.WindowSizeLeft, a.WindowSizeRight}}
+	out := g.Permute(o.attend(g, open("q", a.Q), open("k", a.K), open("v", a.V))[0], layout.order[:]...)
+	if s := out.Shape(); layout.packed {
+		out = g.Reshape(out, s[0], s[1], s[2]*s[3])
+	}
+	return compose.Values{out}
+})
+
+type maskedSoftmaxArgs struct {
+	Input, Mask   *tensor.Tensor
+	Scale         float64
+	FixedTriuMask bool
+}
+
+// maskedScore is what scores become where the mask is set.
+const maskedScore = -1e4
+
+var scaledMaskedSoftmax = compose.Declare(compose.Op[maskedSoftmaxArgs]{
+	Schema: "scaled_masked_softmax(Tensor input, Tensor mask, float scale, bool fixed_triu_mask) -> Tensor",
+	Names:  "diopi.scaled_masked_softmax",
+	Doc: opdef.Doc{Summary: "Softmax of scaled scores, some of which are hidden",
+		Formula: "softmax(where(mask, -10000, scale*input), -1)",
+		Notes:   "With fixed_triu_mask the scores behind the diagonal are hidden, whatever mask holds.",
+		Source:  "diopiScaledMaskedSoftmax"},
+	Cases: func(r *rand.Rand) (cs []*maskedSoftmaxArgs) {
+		g := opdef.Gen{R: r}
+		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float16} {
+			mask := tensor.New(tensor.Bool, []int{1, 1, 3, 4}, []int64{0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0}).Rounded()
+			cs = append(cs, &maskedSoftmaxArgs{g.Normal(dt, 2, 2, 3, 4), mask, 0.5, false},
+				&maskedSoftmaxArgs{g.Normal(dt, 1, 1, 3, 4), mask, 2, true})
+		}
+		return cs
+	},
+}, compose.Fused, func(g *compose.Graph, a *maskedSoftmaxArgs) compose.Values {
+	x, mask := g.Arg("input", a.Input), opdef.Cast(a.Mask, tensor.Bool)
+	if x.Dim() == 0 {
+		g.Refuse("input", "want at least one dimension")
+	}
+	if a.FixedTriuMask {
+		if mask.Dim() < 2 {
+			g.Refuse("mask", "want at least 2 dimensions, got %d", mask.Dim())
+		}
+		rows, cols := mask.Shape[mask.Dim()-2], mask.Shape[mask.Dim()-1]
+		above := make([]int64, rows*cols)
+		for i := range rows {
+			for j := i + 1; j < cols; j++ {
+				above[i*cols+j] = 1
+			}
+		}
+		mask = tensor.New(tensor.Bool, []int{rows, cols}, above)
+	}
+	return compose.Values{g.Softmax(g.MaskedFill(g.Scale(x, a.Scale), mask, maskedScore), -1)}
+})
