@@ -12,10 +12,12 @@ import (
 	"github.com/optool/optool/ops/calculus"
 	"github.com/optool/optool/ops/conv"
 	"github.com/optool/optool/ops/creation"
+	"github.com/optool/optool/ops/detection"
 	"github.com/optool/optool/ops/distance"
 	"github.com/optool/optool/ops/foreach"
 	"github.com/optool/optool/ops/indexing"
 	"github.com/optool/optool/ops/linalg"
+	"github.com/optool/optool/ops/llm"
 	"github.com/optool/optool/ops/loss"
 	"github.com/optool/optool/ops/masked"
 	"github.com/optool/optool/ops/matmul"
@@ -64,6 +66,8 @@ func tables() [][]*opdef.Entry {
 		foreach.Table(),
 		optim.Table(),
 		properties.Table(),
+		detection.Table(),
+		llm.Table(),
 	}
 }
 

@@ -12,8 +12,10 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// Ops is the table of this package.
-var Ops = []*opdef.Entry{nms, batchedNMS, roiAlign, roiAlignList, roiAlignNative, sigmoidFocalLoss}
+// Table lists the operators of this package.
+func Table() []*opdef.Entry {
+	return []*opdef.Entry{nms, batchedNMS, roiAlign, roiAlignList, roiAlignNative, sigmoidFocalLoss}
+}
 
 type focalArgs struct {
 	Inputs, Targets *tensor.Tensor

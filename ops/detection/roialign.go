@@ -48,7 +48,8 @@ var roiAlign = compose.Declare(compose.Op[roiAlignArgs]{
 	Cases: func(r *rand.Rand) (cs []*roiAlignArgs) {
 		g := opdef.Gen{R: r}
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
-			boxes := tensor.New(dt, []int{3, 5}, []float64{0, 1, 1, 6, 5, 1, -0.75, 0, 8.25, 7, 0, 3.5, 2, 3.75, 9}).Rounded()
+			boxes := tensor.New(dt, []int{3, 5}, []float64{0, 1, 1, 6, 5, 1, -0.75, 0, 8.25, 7, 0, 3.5, 2, 3.75,
+				9}).Rounded()
 			cs = append(cs, &roiAlignArgs{g.Normal(dt, 2, 3, 6, 8), boxes, []int{2, 3}, 1, 2, false},
 				&roiAlignArgs{g.Normal(dt, 2, 1, 6, 8), boxes, []int{3, 2}, 0.5, -1, true})
 		}

@@ -18,11 +18,11 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// Ops is the table of this package.
-var Ops = []*opdef.Entry{
-	flashAttnFunc, flashAttnKVPacked, flashAttnQKVPacked, flashAttnVarlen, customizedAttention, scaledMaskedSoftmax,
-	rotaryEmb, rotaryEmbV2, promptAttention, pagedAttention, contextAttention, tokenAttention, tokenSoftmaxReduceV,
-	copyKV, applyPenalty, applyPenaltyV2,
+// Table lists the operators of this package.
+func Table() []*opdef.Entry {
+	return []*opdef.Entry{flashAttnFunc, flashAttnKVPacked, flashAttnQKVPacked, flashAttnVarlen, customizedAttention,
+		scaledMaskedSoftmax, rotaryEmb, rotaryEmbV2, promptAttention, pagedAttention, contextAttention, tokenAttention,
+		tokenSoftmaxReduceV, copyKV, applyPenalty, applyPenaltyV2}
 }
 
 // flashOptions are what the functions of flash-attn have in common.
@@ -239,7 +239,8 @@ var flashAttnVarlen = compose.Declare(compose.Op[flashVarlenArgs]{
 		ends := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int32, []int{len(v)}, v).Rounded() }
 		flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
 			cs = append(cs, &flashVarlenArgs{g.Normal(dt, l+3, heads, 4), g.Normal(dt, s+2, few, 4),
-				g.Normal(dt, s+2, few, 4), ends(0, int64(l), int64(l), int64(l+2)), ends(0, int64(s), int64(s), int64(s+2)),
+				g.Normal(dt, s+2, few, 4), ends(0, int64(l), int64(l), int64(l+2)),
+				ends(0, int64(s), int64(s), int64(s+2)),
 				l, s, o, nil})
 		})
 		return cs

@@ -40,7 +40,8 @@ var promptAttention = compose.Declare(compose.Op[promptArgs]{
 	Cases: func(r *rand.Rand) (cs []*promptArgs) {
 		g := opdef.Gen{R: r}
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float16} {
-			cs = append(cs, &promptArgs{g.Normal(dt, 6, 16), g.Normal(dt, 6, 8), g.Normal(dt, 6, 8), nil, []int{3, 3}, 3, 4,
+			cs = append(cs, &promptArgs{g.Normal(dt, 6, 16), g.Normal(dt, 6, 8), g.Normal(dt, 6, 8), nil,
+				[]int{3, 3}, 3, 4,
 				2, 4})
 		}
 		return cs
@@ -89,7 +90,8 @@ var pagedAttention = compose.Declare(compose.Op[pagedArgs]{
 		g.Refuse("blockTable", "want a row of pages for each of %d sequences, got %s", batch, a.BlockTable.Meta())
 	}
 	if a.BlockSize < 1 || width < 1 || a.Key.Numel()%width != 0 || a.Value.Numel() != a.Key.Numel() {
-		g.Refuse("key", "%s and %s do not hold pages of %d rows of %d", a.Key.Meta(), a.Value.Meta(), a.BlockSize, width)
+		g.Refuse("key", "%s and %s do not hold pages of %d rows of %d", a.Key.Meta(), a.Value.Meta(),
+			a.BlockSize, width)
 	}
 	store := func(name string, t *tensor.Tensor) *compose.Value {
 		return g.Reshape(g.Arg(name, t), 1, t.Numel()/width, a.NumKeyValueHeads, a.Dim)
@@ -329,7 +331,8 @@ var copyKV = compose.DeclareInPlace(compose.Op[copyArgs]{
 	},
 }, []string{"out"}, func(g *compose.Graph, a *copyArgs) compose.Values {
 	k, out, dest := g.Arg("k", a.K), g.Arg("out", a.Out), ints(g, "dest_loc", a.DestLoc)
-	if k.Dim() == 0 || out.Dim() != k.Dim() || !slices.Equal(k.Shape()[1:], out.Shape()[1:]) || len(dest) > k.Shape()[0] {
+	if k.Dim() == 0 || out.Dim() != k.Dim() || !slices.Equal(k.Shape()[1:], out.Shape()[1:]) ||
+		len(dest) > k.Shape()[0] {
 		g.Refuse("out", "%d rows of k %s do not fit in %s", len(dest), a.K.Meta(), a.Out.Meta())
 	}
 	width, places := tensor.Numel(k.Shape()[1:]), []int64{}
@@ -415,7 +418,8 @@ var applyPenaltyV2 = compose.DeclareInPlace(compose.Op[penaltyV2Args]{
 	Cases: func(r *rand.Rand) (cs []*penaltyV2Args) {
 		g := opdef.Gen{R: r}
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float16} {
-			cs = append(cs, &penaltyV2Args{g.Apart(dt, []float64{0}, 2, 5), g.Uniform(dt, 0, 1, 3), g.Uniform(dt, 0, 1, 3),
+			cs = append(cs, &penaltyV2Args{g.Apart(dt, []float64{0}, 2, 5), g.Uniform(dt, 0, 1, 3),
+				g.Uniform(dt, 0, 1, 3),
 				g.Uniform(dt, 1, 2, 3), integers(0, 4, 7), integers(1, 2, 3)})
 		}
 		return cs

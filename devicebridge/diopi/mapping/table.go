@@ -124,6 +124,11 @@ var table = map[string]string{
 	"binary_cross_entropy_with_logits.int": "none",
 	"ctc_loss.int":                         "none",
 
+	// attention and boxes
+	"flash_attn_func": "flash_attention p_dropout=dropout_p is_causal=causal window_size_left=-1 " +
+		"window_size_right=-1 -deterministic",
+	"roi_align.list": "none",
+
 	// optimizers
 	"_fused_adamw_": "fused_adamw params=self",
 }
