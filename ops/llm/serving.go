@@ -29,8 +29,8 @@ func openHeads(g *compose.Graph, name string, x *compose.Value, batch, length, h
 }
 
 var promptAttention = compose.Declare(compose.Op[promptArgs]{
-	Schema: "prompt_flash_attention(Tensor query, Tensor key, Tensor value, Tensor? attenMask, int[] actualSeqLengths, " +
-		"int maxInputLen, int numHeads, int numKeyValueHeads, int dim) -> Tensor",
+	Schema: "prompt_flash_attention(Tensor query, Tensor key, Tensor value, Tensor? attenMask, " +
+		"int[] actualSeqLengths, int maxInputLen, int numHeads, int numKeyValueHeads, int dim) -> Tensor",
 	Names: "diopi.prompt_flash_attention",
 	Doc: opdef.Doc{Summary: "Causal attention of prompts",
 		Formula: "as flash_attn_func with causal",
