@@ -1,8 +1,10 @@
 package capture
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"sync"
@@ -38,7 +40,11 @@ func ParsePatterns(list string) (*Patterns, error) {
 		}
 		re, err := regexp.Compile("^(?:" + item + ")$")
 		if err != nil {
-			return nil, fmt.Errorf("op pattern %q: not a regular expression (.* stands for any text): %w", item, err)
+			why := err.Error()
+			if e, ok := errors.AsType[*syntax.Error](err); ok {
+				why = fmt.Sprintf("%s: %q", e.Code, e.Expr)
+			}
+			return nil, fmt.Errorf("op pattern %q: not a regular expression (.* stands for any text): %s", item, why)
 		}
 		p.exprs = append(p.exprs, re)
 	}
@@ -165,17 +171,21 @@ func (f *Filter) Match(e *Entry, read pthformat.ReadMode) (bool, error) {
 	if !f.matchOp(c.Op) {
 		return false, nil
 	}
-	in := c.Inputs()
-	if len(f.DTypes) > 0 &&
-		!slices.ContainsFunc(in, func(t *tensor.Tensor) bool { return slices.Contains(f.DTypes, t.DType) }) {
+	wanted := func(t *tensor.Tensor) bool { return slices.Contains(f.DTypes, t.DType) }
+	if len(f.DTypes) > 0 && !slices.ContainsFunc(c.Inputs(), wanted) {
 		return false, nil
 	}
+	return f.holds(e, c)
+}
+
+// holds reports whether the condition of Where holds for a call.
+func (f *Filter) holds(e *Entry, c *Call) (bool, error) {
 	if f.where == nil {
 		return true, nil
 	}
 	v := vars{
 		Op: c.Op, ID: e.ID, PID: e.PID, Rank: e.Rank, Time: e.Time, Path: e.Rel,
-		Inputs: tensorVars(in), Outputs: tensorVars(c.Outputs()), NDim: -1, Numel: -1,
+		Inputs: tensorVars(c.Inputs()), Outputs: tensorVars(c.Outputs()), NDim: -1, Numel: -1,
 	}
 	if f.uses["bytes"] {
 		v.Bytes = e.Bytes()

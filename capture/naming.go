@@ -89,7 +89,9 @@ func parseName(dir string, s sides) Name {
 }
 
 // isOpName reports whether s can be the dotted name of an op.
-func isOpName(s string) bool { return strings.Contains(s, ".") && !isTime(s) }
+func isOpName(s string) bool {
+	return strings.Contains(s, ".") && strings.Trim(s, ".") == s && !isTime(s)
+}
 
 // number parses an unsigned decimal number.
 func number(s string) (int, bool) {

@@ -79,7 +79,7 @@ func NewTolerances(env []string, file *ToleranceFile, flag ...Tolerance) (*Toler
 		}
 		tol, err := parsePair(v)
 		if err != nil {
-			return nil, fmt.Errorf("environment variable %s: %w", k, err)
+			return nil, fmt.Errorf("environment variable %q: %w", k, err)
 		}
 		tol.Rule = k
 		t.env[k] = tol

@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,9 +39,18 @@ func libraryPath(path string) (string, error) {
 		return "", errors.Unwrap(err)
 	}
 	defer file.Close()
+	if err := examine(file, uint64(st.Size())); err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// examine says what keeps a file of size bytes from being a library that this
+// machine can load.
+func examine(file io.ReaderAt, size uint64) error {
 	lib, err := elf.NewFile(file)
 	if err != nil {
-		return "", errors.New("it is no shared library: no ELF file, or a damaged one")
+		return errors.New("it is no shared library: no ELF file, or a damaged one")
 	}
 	name := func(m elf.Machine) string { return strings.ToLower(strings.TrimPrefix(m.String(), "EM_")) }
 	if want := machines[runtime.GOARCH]; lib.Class != elf.ELFCLASS64 || lib.Machine != want {
@@ -48,16 +58,16 @@ func libraryPath(path string) (string, error) {
 		if lib.Class == elf.ELFCLASS32 {
 			bits = 32
 		}
-		return "", fmt.Errorf("it is built for %s (%d bits), this machine is %s (64 bits)", name(lib.Machine), bits,
+		return fmt.Errorf("it is built for %s (%d bits), this machine is %s (64 bits)", name(lib.Machine), bits,
 			name(want))
 	}
 	if lib.Type != elf.ET_DYN {
-		return "", fmt.Errorf("it is no shared library but of type %s", lib.Type)
+		return fmt.Errorf("it is no shared library but of type %s", lib.Type)
 	}
 	for _, p := range lib.Progs {
-		if end := p.Off + p.Filesz; p.Type == elf.PT_LOAD && end > uint64(st.Size()) {
-			return "", fmt.Errorf("it is cut off: %d bytes of at least %d", st.Size(), end)
+		if p.Type == elf.PT_LOAD && (p.Filesz > size || p.Off > size-p.Filesz) {
+			return fmt.Errorf("it is cut off: %d bytes, and a segment of %d from %d", size, p.Filesz, p.Off)
 		}
 	}
-	return filepath.Abs(path)
+	return nil
 }

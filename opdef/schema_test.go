@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/optool/optool/internal/fuzzcheck"
 )
 
 func TestParseSchema(t *testing.T) {
@@ -81,24 +83,50 @@ func FuzzParseSchema(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := ParseSchema(text)
+		var s *Schema
+		var err error
+		fuzzcheck.Bounded(t, len(text), 1<<12, func() { s, err = ParseSchema(text) })
+		fuzzcheck.Sentence(t, err)
 		if err != nil {
 			return
 		}
-		again, err := ParseSchema(s.String())
+		again, err := ParseSchema(written(s))
 		if err != nil {
-			t.Fatalf("%q parses once only: %v", text, err)
+			t.Fatalf("%q, written as %q, is refused: %v", text, written(s), err)
 		}
-		if d := cmp.Diff(s.Params, again.Params); d != "" {
-			t.Fatalf("%q parses twice differently: %s", text, d)
+		if d := cmp.Diff(s.Params, again.Params); d != "" || again.Name != s.Name || again.Returns != s.Returns {
+			t.Fatalf("%q, written as %q, is another: %s", text, written(s), d)
 		}
 		for _, p := range s.Params {
 			if p.Name == "" || p.Type.Base == "" {
 				t.Fatalf("%q: parameter %+v", text, p)
 			}
 			if !p.Required {
-				parseDefault(p.Default) // must not panic
+				_, err := parseDefault(p.Default)
+				fuzzcheck.Sentence(t, err)
 			}
 		}
 	})
+}
+
+// written is a schema from its parts.
+func written(s *Schema) string {
+	var args []string
+	keyword := false
+	for _, p := range s.Params {
+		if p.Keyword && !keyword {
+			keyword = true
+			args = append(args, "*")
+		}
+		arg := p.Type.String()
+		if p.Type.Variadic {
+			arg += "..."
+		}
+		arg += " " + p.Name
+		if !p.Required {
+			arg += "=" + p.Default
+		}
+		args = append(args, arg)
+	}
+	return s.Name + "(" + strings.Join(args, ", ") + ") -> " + s.Returns
 }

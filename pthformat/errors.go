@@ -2,7 +2,10 @@ package pthformat
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // A FormatError says what is wrong with a file and where. Open returns one for
@@ -20,7 +23,8 @@ type FormatError struct {
 }
 
 // Error joins what is known: "a.pth: data.pkl: offset 1234: opcode 0x8c:
-// length 5000000 exceeds 312 bytes left".
+// length 5000000 exceeds 312 bytes left". It is one line that a terminal can
+// show, whatever names the file holds.
 func (e *FormatError) Error() string {
 	var b strings.Builder
 	part := func(s string) {
@@ -40,6 +44,26 @@ func (e *FormatError) Error() string {
 	part(e.Msg)
 	if e.Err != nil {
 		part(e.Err.Error())
+	}
+	return visible(b.String())
+}
+
+// visible writes control characters and bytes that are no UTF-8 as Go does in
+// strings.
+func visible(s string) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if r == utf8.RuneError && n == 1 || unicode.IsControl(r) {
+			quoted := strconv.Quote(s[:n])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteString(s[:n])
+		}
+		s = s[n:]
 	}
 	return b.String()
 }

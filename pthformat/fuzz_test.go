@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -32,6 +33,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(legacyFile(20))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file, err := read("fuzz.pth", memory(b), fuzzLimits)
+		fuzzcheck.Sentence(t, err)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "fuzz.pth: ") {
 				t.Errorf("the error does not name the file: %v", err)
@@ -62,6 +64,7 @@ func FuzzPickle(f *testing.F) {
 	storages := [][]byte{make([]byte, 8), make([]byte, 60)}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		file, err := read("fuzz.pth", memory(pth(t, string(p), storages...)), fuzzLimits)
+		fuzzcheck.Sentence(t, err)
 		if err == nil {
 			useValue(t, file)
 		}

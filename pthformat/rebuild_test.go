@@ -179,11 +179,11 @@ func TestLegacyViews(t *testing.T) {
 		}
 	}
 	for want, keys := range map[string][]string{
-		"storage 7 is not among the keys":                         {},
-		"key 8 names no storage":                                  {"8"},
-		"key 7 names no storage, or one that was named before":    {"7", "7"},
-		"key 7/v names no storage, or one that was named before":  {"7/v"},
-		"key 7\x00v names no storage, or one that was named befo": {"7\x00v"},
+		"storage 7 is not among the keys":                           {},
+		"key 8 names no storage":                                    {"8"},
+		"key 7 names no storage, or one that was named before":      {"7", "7"},
+		"key 7/v names no storage, or one that was named before":    {"7/v"},
+		`key 7\x00v names no storage, or one that was named before`: {"7\x00v"},
 	} {
 		if _, err := readBytes(legacyWith(object(view), keys...)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("keys %q: got %v, want %s", keys, err, want)

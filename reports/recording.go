@@ -105,10 +105,16 @@ func (rec *Recording) line(n int, line []byte, open *openSeries) error {
 		if err := json.Unmarshal(line, &s); err != nil {
 			return err
 		}
+		if err := s.check(); err != nil {
+			return err
+		}
 		rec.add(open.sample(s))
 	case "timing_summary":
 		var s timingSummary
 		if err := json.Unmarshal(line, &s); err != nil {
+			return err
+		}
+		if err := s.check(); err != nil {
 			return err
 		}
 		rec.add(open.summary(s))

@@ -20,7 +20,7 @@ import (
 
 // recorded is the JSON lines of a comparison with one finding, whose names try
 // to break out of every format.
-func recorded(t *testing.T) string {
+func recorded(t testing.TB) string {
 	t.Helper()
 	var b bytes.Buffer
 	j := NewJSONLines(&b)

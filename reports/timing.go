@@ -102,6 +102,20 @@ type timingSample struct {
 	Round   int   `json:"round"`
 }
 
+// check refuses what no run can have taken.
+func (s *timingSample) check() error {
+	const most = 365 * 24 * time.Hour
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{{"elapsed_ns", s.Elapsed}, {"waited_ns", s.Waited}, {"round", int64(s.Round)}} {
+		if n.value < 0 || n.value > int64(most) {
+			return fmt.Errorf("%s: want a number from 0 to %d, found %d", n.name, int64(most), n.value)
+		}
+	}
+	return nil
+}
+
 func (s *timingSample) sample() timing.Sample {
 	return timing.Sample{Elapsed: time.Duration(s.Elapsed), Waited: time.Duration(s.Waited), Round: s.Round}
 }
@@ -127,6 +141,23 @@ type timingSummary struct {
 	Calls         int     `json:"calls"`     // recorded calls it stands for
 	Inputs        string  `json:"inputs"`
 	Doubt         string  `json:"doubt"`
+}
+
+// check refuses what cannot be: rates of what is left are numbers.
+func (s *timingSummary) check() error {
+	const most = 1e30
+	for _, n := range []struct {
+		name  string
+		value float64
+	}{
+		{"bytes", s.Bytes}, {"flops", s.Flops}, {"peak_bytes_per_s", s.PeakBandwidth},
+		{"peak_flops_per_s", s.PeakFlops}, {"calls", float64(s.Calls)}, {"warmup_runs", float64(s.Warmup)},
+	} {
+		if n.value != 0 && !(n.value >= 1 && n.value <= most) {
+			return fmt.Errorf("%s: want 0 or a number from 1 to %g, found %g", n.name, most, n.value)
+		}
+	}
+	return nil
 }
 
 // Timing writes every sample and then the summary of the series.

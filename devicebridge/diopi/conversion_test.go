@@ -298,26 +298,25 @@ func TestLinearStandsIn(t *testing.T) {
 
 func TestConvertConfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"- diopiNone: {layout: ND}": "convert_config.yaml:1: DIOPI has no function " +
-			"diopiNone",
-		"common_config: {}": "convert_config.yaml:1: want a list of functions",
+		"- diopiNone: {layout: ND}": `convert_config.yaml:1: DIOPI has no function "diopiNone"`,
+		"common_config: {}":         "convert_config.yaml:1: want a list of functions",
 		"- common_config:\n  dtype: (a)->b": "convert_config.yaml:1: want a map of one key, " +
 			"common_config or the name of a function",
 		"- common_config: 1":              "convert_config.yaml:1: common_config: want a map",
-		"\n- diopiAdd: {laiout: ND}":      "convert_config.yaml:2: diopiAdd: unknown key laiout",
+		"\n- diopiAdd: {laiout: ND}":      `convert_config.yaml:2: diopiAdd: unknown key "laiout"`,
 		"- diopiAdd: {layout: NWHC}":      `convert_config.yaml:1: unknown layout "NWHC"`,
 		"- diopiAdd: {layout: input(ND}":  `convert_config.yaml:1: layout "input(ND": want NAME or PARAMETER(NAME), separated by commas`,
-		"- diopiAdd: {layout: inptu(ND)}": "convert_config.yaml:1: diopiAdd has no tensor inptu",
-		"- diopiAdd: {contiguous: alpha}": "convert_config.yaml:1: diopiAdd has no tensor alpha",
+		"- diopiAdd: {layout: inptu(ND)}": `convert_config.yaml:1: diopiAdd has no tensor "inptu"`,
+		"- diopiAdd: {contiguous: alpha}": `convert_config.yaml:1: diopiAdd has no tensor "alpha"`,
 		"- common_config: {layout: input(ND)}": "convert_config.yaml:1: common_config is about " +
-			"all functions and cannot name the parameter input",
+			`all functions and cannot name the parameter "input"`,
 		"- common_config: {contiguous: input}": `convert_config.yaml:1: want true or false, got "input"`,
 		"- common_config: {tensor_dtype: {a: (int8)->int8}}": "convert_config.yaml:1: common_config: unknown " +
-			"key tensor_dtype",
+			`key "tensor_dtype"`,
 		"- common_config: {dtype: '(float65)->float32'}":         `convert_config.yaml:1: unknown dtype "float65"`,
 		"- common_config: {dtype: '(int8)->i8'}":                 `convert_config.yaml:1: unknown dtype "i8"`,
 		"- common_config: {dtype: 'float64->float32'}":           `convert_config.yaml:1: dtype "float64->float32": want (DTYPE, ...)->DTYPE, separated by commas`,
-		"- diopiAdd: {tensor_dtype: {nope: (float64)->float32}}": "convert_config.yaml:1: diopiAdd has no tensor nope",
+		"- diopiAdd: {tensor_dtype: {nope: (float64)->float32}}": `convert_config.yaml:1: diopiAdd has no tensor "nope"`,
 		"- diopiAdd: {tensor_dtype: (float64)->float32}": "convert_config.yaml:1: tensor_dtype: want a map " +
 			"of parameters",
 		"- diopiLinear: {supportComposite: perhaps}": `convert_config.yaml:1: want true or false, got "perhaps"`,

@@ -115,7 +115,7 @@ func (p *configParser) entry(function string, key, n *yaml.Node) (*functionConve
 	if function != commonConfig {
 		var ok bool
 		if f, ok = Lookup(function); !ok {
-			return nil, p.errorf(key, "DIOPI has no function %s", function)
+			return nil, p.errorf(key, "DIOPI has no function %q", function)
 		}
 	}
 	if n.Tag == "!!null" {
@@ -146,7 +146,7 @@ func (p *configParser) entry(function string, key, n *yaml.Node) (*functionConve
 		case key.Value == "supportComposite" && f != nil:
 			fc.composite, err = p.flag(v)
 		default:
-			err = p.errorf(key, "%s: unknown key %s", function, key.Value)
+			err = p.errorf(key, "%s: unknown key %q", function, key.Value)
 		}
 		if err != nil {
 			return nil, err
@@ -169,9 +169,9 @@ func (p *configParser) param(f *Function, name string, n *yaml.Node) error {
 		if q, ok := f.Param(name); ok && strings.HasPrefix(string(q.Kind), "tensor_") {
 			return nil
 		}
-		return p.errorf(n, "%s has no tensor %s", f.Name, name)
+		return p.errorf(n, "%s has no tensor %q", f.Name, name)
 	}
-	return p.errorf(n, "%s is about all functions and cannot name the parameter %s", commonConfig, name)
+	return p.errorf(n, "%s is about all functions and cannot name the parameter %q", commonConfig, name)
 }
 
 func (p *configParser) flag(n *yaml.Node) (bool, error) {

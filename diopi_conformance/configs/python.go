@@ -22,15 +22,22 @@ import (
 // which could take more stack than there is.
 var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
 
-// Limits of one file. DIOPI's largest takes about 300,000 steps and less than a
-// second; a step can be long, as the product of two huge numbers is.
+// Limits of one file's text and of lists and dicts in each other.
 const (
 	maxSize  = 16 << 20
-	maxSteps = 20_000_000
-	maxTime  = 30 * time.Second
-	maxHeap  = 2 << 30 // bytes of memory in use beyond those at the beginning
-	maxDepth = 100     // of lists and dicts in each other
+	maxDepth = 100
 )
+
+// limits of an evaluation.
+type limits struct {
+	steps uint64
+	time  time.Duration
+	heap  uint64 // bytes of memory in use beyond those at the beginning
+}
+
+// defaultLimits: DIOPI's largest file takes about 300,000 steps and less than a
+// second; a step can be long, as the product of two huge numbers is.
+var defaultLimits = limits{steps: 20_000_000, time: 30 * time.Second, heap: 2 << 30}
 
 // Load evaluates the Python file at path, a module of assignments such as
 // DIOPI's diopi_configs.py and device_configs.py, and returns what it assigns
@@ -54,7 +61,11 @@ func Load(path, name string) (*value.Dict, error) {
 
 // Parse is Load of a file whose content is at hand.
 func Parse(path string, src []byte, name string) (*value.Dict, error) {
-	globals, err := evaluate(path, src)
+	return defaultLimits.parse(path, src, name)
+}
+
+func (lim limits) parse(path string, src []byte, name string) (*value.Dict, error) {
+	globals, err := lim.evaluate(path, src)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +85,7 @@ func Parse(path string, src []byte, name string) (*value.Dict, error) {
 	return d, nil
 }
 
-func evaluate(path string, src []byte) (starlark.StringDict, error) {
+func (lim limits) evaluate(path string, src []byte) (starlark.StringDict, error) {
 	f, err := dialect.Parse(path, withoutImports(src), 0)
 	if err != nil {
 		return nil, err
@@ -96,8 +107,8 @@ func evaluate(path string, src []byte) (starlark.StringDict, error) {
 		return nil, err
 	}
 	thread := &starlark.Thread{Name: path, Print: func(*starlark.Thread, string) {}}
-	thread.SetMaxExecutionSteps(maxSteps)
-	globals, err := bounded(thread, program, predeclared)
+	thread.SetMaxExecutionSteps(lim.steps)
+	globals, err := lim.bounded(thread, program, predeclared)
 	var evalErr *starlark.EvalError
 	if errors.As(err, &evalErr) {
 		err = errors.New(strings.ReplaceAll(strings.TrimSpace(evalErr.Backtrace()), "\n", ": "))
@@ -109,8 +120,9 @@ func evaluate(path string, src []byte) (starlark.StringDict, error) {
 }
 
 // bounded runs a program and gives up on it at the limits of time and memory.
-func bounded(thread *starlark.Thread, program *starlark.Program, predeclared starlark.StringDict) (starlark.StringDict,
-	error) {
+func (lim limits) bounded(
+	thread *starlark.Thread, program *starlark.Program, predeclared starlark.StringDict,
+) (starlark.StringDict, error) {
 	type result struct {
 		globals starlark.StringDict
 		err     error
@@ -120,7 +132,7 @@ func bounded(thread *starlark.Thread, program *starlark.Program, predeclared sta
 		globals, err := program.Init(thread, predeclared)
 		done <- result{globals, err}
 	}()
-	late, tick := time.After(maxTime), time.NewTicker(20*time.Millisecond)
+	late, tick := time.After(lim.time), time.NewTicker(20*time.Millisecond)
 	defer tick.Stop()
 	for before := heap(); ; {
 		select {
@@ -128,11 +140,11 @@ func bounded(thread *starlark.Thread, program *starlark.Program, predeclared sta
 			return r.globals, r.err
 		case <-late:
 			thread.Cancel("too long")
-			return nil, fmt.Errorf("evaluation takes more than %v", maxTime)
+			return nil, fmt.Errorf("evaluation takes more than %v", lim.time)
 		case <-tick.C:
-			if heap() > before+maxHeap {
+			if heap() > before+lim.heap {
 				thread.Cancel("too much memory")
-				return nil, fmt.Errorf("evaluation takes more than %d GiB of memory", maxHeap>>30)
+				return nil, fmt.Errorf("evaluation takes more than %d MiB of memory", lim.heap>>20)
 			}
 		}
 	}

@@ -62,8 +62,10 @@ func ReadFile(path string) (value.Value, error) {
 
 // Read reads the pickle b. Arrays may be views of copies of b's bytes; b is
 // not kept.
-func Read(b []byte) (value.Value, error) {
-	v, err := pthformat.ReadPickle(b, limits)
+func Read(b []byte) (value.Value, error) { return read(b, limits) }
+
+func read(b []byte, lim pthformat.Limits) (value.Value, error) {
+	v, err := pthformat.ReadPickle(b, lim)
 	if err != nil {
 		return nil, err
 	}
