@@ -64,7 +64,8 @@ func sound(es []*Entry) []*Entry {
 var ErrUnknownOp = errors.New("unknown op")
 
 // Bind finds the overload of name that accepts the arguments. It returns
-// ErrUnknownOp, or a *RefusedError from the overload that got furthest.
+// ErrUnknownOp, or the *RefusedError of the first overload, which is the one that
+// is used most.
 func (r *Registry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call, error) {
 	overloads := r.byName[name]
 	if len(overloads) == 0 {

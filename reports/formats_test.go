@@ -1,0 +1,83 @@
+package reports
+
+import (
+	"encoding/json"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// documented are the fields that docs/formats.md lists for lines of a kind; what
+// it says of one in brackets is left out.
+func documented(t *testing.T, kind string) []string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(line, " | ")
+		if len(cells) != 2 || !strings.Contains(cells[0], `"kind":"`+kind+`"`) {
+			continue
+		}
+		list := regexp.MustCompile(`\([^()]*\)`).ReplaceAllString(cells[1], "")
+		fields := strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(",; |\n", r) })
+		slices.Sort(fields)
+		return fields
+	}
+	t.Fatalf("docs/formats.md has no line of kind %q", kind)
+	return nil
+}
+
+// fieldsOf are the names that JSON gives the fields of a struct, and of those
+// embedded in it.
+func fieldsOf(typ reflect.Type) []string {
+	var out []string
+	for _, f := range reflect.VisibleFields(typ) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "kind" {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestFormats compares docs/formats.md with what is written.
+func TestFormats(t *testing.T) {
+	for kind, v := range map[string]any{
+		"run": struct {
+			Schema int `json:"schema"`
+			Run
+		}{}, "result": Result{}, "timing": timingSample{}, "timing_summary": timingSummary{},
+	} {
+		if got, want := documented(t, kind), fieldsOf(reflect.TypeOf(v)); !slices.Equal(got, want) {
+			t.Errorf("docs/formats.md: a line of kind %q has the fields\n%q, want\n%q", kind, got, want)
+		}
+	}
+	var b strings.Builder
+	s := NewSummary()
+	s.Witness = map[string]int{}
+	if err := NewJSONLines(&b).Summary(s); err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal([]byte(b.String()), &m); err != nil {
+		t.Fatal(err)
+	}
+	delete(m, "kind")
+	for _, v := range Verdicts() {
+		delete(m, v)
+		delete(m, "captures_"+v)
+	}
+	want := []string{}
+	for name := range m {
+		want = append(want, name)
+	}
+	slices.Sort(want)
+	if got := documented(t, "summary"); !slices.Equal(got, want) {
+		t.Errorf("docs/formats.md: the summary has the fields\n%q, want\n%q", got, want)
+	}
+}
