@@ -7,6 +7,8 @@ SIMD       := $(shell GOEXPERIMENT=simd $(GO) version >/dev/null 2>&1 && echo si
 endif
 # TAGS=openblas: use an OpenBLAS found at run time; the binary then needs a C library.
 TAGS       ?=
+# The version says which commit was built (optool version), wherever git can tell; whatever GOFLAGS says.
+BUILDVCS   := $(if $(shell git rev-parse HEAD 2>/dev/null),true,false)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export GOEXPERIMENT = $(SIMD)
@@ -16,7 +18,7 @@ export GOEXPERIMENT = $(SIMD)
 all: build
 
 build: native
-	$(GO) build -trimpath -tags "$(TAGS)" -o bin/optool ./cmd/optool
+	$(GO) build -trimpath -buildvcs=$(BUILDVCS) -tags "$(TAGS)" -o bin/optool ./cmd/optool
 
 # The worker and the built-in device of the device bridge, which the binary embeds.
 native:
@@ -50,6 +52,21 @@ lint:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./...
+
+# Benchmarks against the recorded ones. A baseline of another machine says nothing: record one of the commit before
+# the change (git worktree), then compare with the change in place.
+BENCH       ?= .
+BENCH_FLAGS ?= -count 6 -benchtime 0.2s
+BENCHSTAT    = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+.PHONY: bench-baseline bench-compare
+bench-baseline:
+	$(GO) test -run '^$$' -bench '$(BENCH)' $(BENCH_FLAGS) ./... >bench/new.txt
+	grep -E '^(goos|goarch|pkg|cpu|Benchmark)' bench/new.txt >bench/baseline.txt
+	rm bench/new.txt
+
+bench-compare:
+	$(GO) test -run '^$$' -bench '$(BENCH)' $(BENCH_FLAGS) ./... >bench/new.txt
+	$(GO) run $(BENCHSTAT) bench/baseline.txt bench/new.txt
 
 # docs/ops.md from the operator table; the C++ side's header and list of functions.
 generate: build

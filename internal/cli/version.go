@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -11,11 +13,11 @@ import (
 func newVersionCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version",
+		Short:   "Print the version and the revision it was built from",
 		Example: "  optool version",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprint(a.Out, versionLine())
+			_, err := fmt.Fprint(a.Out, versionLine(), revisionLine(buildInfo()))
 			return failed(err)
 		},
 	}
@@ -25,11 +27,65 @@ func versionLine() string {
 	return fmt.Sprintf("optool %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// version is the module's version, or the revision a build was made from.
-func version() string {
+// version is what runs and reports are stamped with.
+func version() string { return versionOf(buildInfo()) }
+
+func buildInfo() *debug.BuildInfo {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		return &debug.BuildInfo{}
 	}
-	return info.Main.Version
+	return info
+}
+
+// unversioned is the version of a build that knows neither release nor commit.
+const unversioned = "unversioned"
+
+// versionOf is the version of a release, or what Go makes of the commit that a
+// build was made from (v0.0.0-20261122075412-138bf21a0c1d+dirty). A build that
+// knows neither says so.
+func versionOf(info *debug.BuildInfo) string {
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	revision, _, modified := stamp(info)
+	switch {
+	case revision == "":
+		return unversioned
+	case modified:
+		return revision + "+dirty"
+	}
+	return revision
+}
+
+// revisionLine is the commit in full; a release that was installed as a module
+// has none, and needs none.
+func revisionLine(info *debug.BuildInfo) string {
+	revision, time, modified := stamp(info)
+	switch {
+	case revision == "" && versionOf(info) == unversioned:
+		return "built without a record of the revision; go build -buildvcs=true makes one\n"
+	case revision == "":
+		return ""
+	}
+	line := fmt.Sprintf("revision %s of %s", revision, cmp.Or(time, "an unknown time"))
+	if modified {
+		line += ", with changes that are not committed"
+	}
+	return line + "\n"
+}
+
+// stamp is what the build recorded of version control.
+func stamp(info *debug.BuildInfo) (revision, time string, modified bool) {
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			revision = strings.TrimSpace(s.Value)
+		case "vcs.time":
+			time = s.Value
+		case "vcs.modified":
+			modified = s.Value == "true"
+		}
+	}
+	return revision, time, modified
 }
