@@ -28,6 +28,11 @@ func BenchmarkPeers(b *testing.B) {
 		device, cpu := filepath.Join(dir, "pair", tag, "device", "output.pth"), filepath.Join(dir, "pair", tag, "cpu",
 			"output.pth")
 		b.Run("load/"+tag, func(b *testing.B) {
+			st, err := os.Stat(device)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(st.Size())
 			for b.Loop() {
 				f, x := open(b, device)
 				tensor.At[float64](x, 0)
@@ -59,6 +64,7 @@ func BenchmarkPeers(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Run("ops/"+filepath.Base(e.Dir), func(b *testing.B) {
+			b.SetBytes(e.Bytes())
 			defer reportCPU(b)()
 			for b.Loop() {
 				o := replay.Run(e, replay.Options{Registry: reg, Tolerances: tol})

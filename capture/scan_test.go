@@ -219,7 +219,8 @@ func benchTree(b *testing.B, n int) string {
 	return root
 }
 
-// BenchmarkScan indexes a warm tree of 5000 captures with 40,000 files.
+// BenchmarkScan indexes a warm tree of 5000 captures with 40,000 files. It reads
+// directories and no file, so there are no bytes to set.
 func BenchmarkScan(b *testing.B) {
 	const n = 5000
 	root := benchTree(b, n)

@@ -242,20 +242,24 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Benchmarks report floating-point operations a second as MB/s: an operation
-// counts as a byte.
-func benchmarkOp(b *testing.B, flops int64, name string, args ...value.Value) {
+// benchmarkOp measures an op of so many floating-point operations.
+func benchmarkOp(b *testing.B, flops float64, name string, args ...value.Value) {
 	reg := Default()
 	c, err := reg.Bind(name, args, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.SetBytes(flops)
+	size := int64(0)
+	for _, t := range value.Tensors(value.NewTuple(args...)) {
+		size += t.Bytes()
+	}
+	b.SetBytes(size)
 	for b.Loop() {
 		if _, err := c.Forward(); err != nil {
 			b.Fatal(err)
 		}
 	}
+	b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 }
 
 func BenchmarkLinear(b *testing.B) {

@@ -2,6 +2,7 @@ package pthformat
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -13,6 +14,11 @@ import (
 // bytes and two slices.
 func BenchmarkOpenSmall(b *testing.B) {
 	path := filepath.Join("testdata", "torch", "getitem.pth")
+	st, err := os.Stat(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(st.Size())
 	b.ReportAllocs()
 	for b.Loop() {
 		f, err := Open(path, Options{})

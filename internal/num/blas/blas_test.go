@@ -219,6 +219,7 @@ func BenchmarkDgemm(b *testing.B) {
 					ldb = k
 				}
 				b.Run(fmt.Sprintf("%s/%dx%dx%d/N%c", e.name, m, k, n, tB), func(b *testing.B) {
+					b.SetBytes(int64(8 * (m*k + k*n + m*n)))
 					for b.Loop() {
 						e.impl.Dgemm(blas.NoTrans, tB, m, n, k, 1, x, k, y, ldb, 0, z, n)
 					}

@@ -379,7 +379,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-func Benchmark(b *testing.B) {
+func BenchmarkBlock(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
 	src, dst := make([]float64, 8192), make([]float64, 8192)
 	raw := make([]byte, 4*len(src))

@@ -56,6 +56,7 @@ func BenchmarkConv(b *testing.B) {
 			{"weight", c.Groups, func(u int, s []float64) { WeightGrad(c, u, x, w, y, s) }},
 		} {
 			b.Run(e.name+"/"+pass.name, func(b *testing.B) {
+				b.SetBytes(int64(8 * (len(x) + len(w) + len(y))))
 				for b.Loop() {
 					units(pass.n, pass.f, c.Scratch())
 				}
