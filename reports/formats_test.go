@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/optool/optool/verdict"
 )
 
 // documented are the fields that docs/formats.md lists for lines of a kind; what
@@ -68,9 +70,9 @@ func TestFormats(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(m, "kind")
-	for _, v := range Verdicts() {
-		delete(m, v)
-		delete(m, "captures_"+v)
+	for _, v := range verdict.All() {
+		delete(m, string(v))
+		delete(m, "captures_"+string(v))
 	}
 	want := []string{}
 	for name := range m {
