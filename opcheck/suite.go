@@ -59,30 +59,34 @@ type Check struct {
 	Name string
 	Doc  string // what must hold, one sentence without a full stop
 	run  func(x *subject)
-	// Unrounded marks checks that make sense of unrounded results only.
-	Unrounded bool
+	// Unrounded marks checks that make sense of unrounded results only, Rounded those
+	// of rounded results only.
+	Unrounded, Rounded bool
 }
 
 var checks = []Check{
-	{"cases", "every generated case runs, and some case of a differentiable op asks for gradients", checkCase, false},
+	{"cases", "every generated case runs, and some case of a differentiable op asks for gradients", checkCase,
+		false, false},
+	{"reference", "results and gradients of a device are those of the reference up to the error model, whatever " +
+		"the layout of the arguments in memory", checkReference, false, true},
 	{"gradients", "gradients agree with difference quotients, in float64 and complex128, for every argument, result " +
-		"and selection of wanted gradients", checkGradients, true},
+		"and selection of wanted gradients", checkGradients, true, false},
 	{"strides", "the layout of arguments and incoming gradients in memory does not change results",
-		checkStrides, false},
-	{"inputs", "arguments and incoming gradients keep their elements", checkInputs, false},
+		checkStrides, false, false},
+	{"inputs", "arguments and incoming gradients keep their elements", checkInputs, false, false},
 	{"blocks", "any range of a result loaded alone equals that range of the whole, and rounding is idempotent",
-		checkBlocks, true},
-	{"dtypes", "narrower floating dtypes give the same values and dtypes of their own width", checkDTypes, true},
+		checkBlocks, true, false},
+	{"dtypes", "narrower floating dtypes give the same values and dtypes of their own width", checkDTypes, true, false},
 	{"binding", "the Python form of a call, positional, by keyword and through every name, gives the same results",
-		checkBinding, false},
+		checkBinding, false, false},
 	{"inplace", "in-place forms and out= give the functional results in the dtype of the tensor written, or refuse",
-		checkWritten, false},
-	{"special", "NaN, infinities, negative zero and the largest numbers do not panic", checkSpecial, false},
-	{"empty", "tensors without elements or without dimensions do not panic", checkEmpty, false},
+		checkWritten, false, false},
+	{"special", "NaN, infinities, negative zero and the largest numbers do not panic", checkSpecial, false, false},
+	{"empty", "tensors without elements or without dimensions do not panic", checkEmpty, false, false},
 	{"refusals", "wrong shapes, dtypes, numbers and names are computed or refused, never a panic",
-		checkRefusals, false},
+		checkRefusals, false, false},
 	{"bounds", "the error model has the shape of the result, is finite and covers rounded arguments",
-		checkBounds, true},
+		checkBounds, true, false},
 }
 
 // Checks lists the checks in the order they run.
@@ -109,9 +113,18 @@ type subject struct {
 	rand  *rand.Rand
 	doing atomic.Value // string: the variant being run
 	found []Finding
+	// unsupported: the Runner cannot run some call of the check.
+	unsupported bool
 }
 
+// report adds a finding, unless it is an error of a call that the Runner cannot run.
 func (x *subject) report(format string, args ...any) {
+	for _, a := range args {
+		if err, ok := a.(error); ok && errors.Is(err, ErrUnsupported) {
+			x.unsupported = true
+			return
+		}
+	}
 	x.found = append(x.found, x.finding(format, args...))
 }
 
@@ -173,8 +186,8 @@ func (s *Suite) Entry(e *opdef.Entry) []Finding {
 	for i, c := range cases {
 		asked = asked || slices.ContainsFunc(c.Tensors(), func(a opdef.Arg) bool { return a.Tensor.RequiresGrad })
 		for k, ch := range checks {
-			if len(s.Only) > 0 && !slices.Contains(s.Only, ch.Name) || e.Exempt[ch.Name] != "" || s.Rounds &&
-				ch.Unrounded {
+			if len(s.Only) > 0 && !slices.Contains(s.Only, ch.Name) || e.Exempt[ch.Name] != "" ||
+				s.Rounds && ch.Unrounded || !s.Rounds && ch.Rounded {
 				continue
 			}
 			x := &subject{
@@ -186,7 +199,7 @@ func (s *Suite) Entry(e *opdef.Entry) []Finding {
 			if !ended {
 				return found // what runs on must not pile up
 			}
-			if ch.Name == "cases" && len(fs) > 0 {
+			if ch.Name == "cases" && (len(fs) > 0 || x.unsupported) {
 				break // nothing else can be learnt from a case that does not run
 			}
 		}

@@ -106,15 +106,19 @@ func pooledSize(i int) func(*build) any {
 
 func inputSize(i int) func(*build) any { return func(b *build) any { return b.rank("input", 4)[i] } }
 
-// putIndices are the indices that are given.
+// putIndices are the indices up to the last that is given, null for dimensions
+// between them that have none.
 func putIndices(b *build) any {
 	var list Tensors
+	given := 0
 	for _, name := range []string{"indices1", "indices2", "indices3"} {
-		if t, ok := b.args[name].(*Tensor); ok && t != nil {
-			list = append(list, t)
+		t, _ := b.args[name].(*Tensor)
+		list = append(list, t)
+		if t != nil {
+			given = len(list)
 		}
 	}
-	return list
+	return list[:given]
 }
 
 // indices are the indices in order of the keywords; a None stands for as many

@@ -186,8 +186,8 @@ func dropout(function string, mask shapeRule) *Recipe {
 func generator(b *build) any { return b.gen }
 
 var losses = []*Recipe{
-	loss("mse_loss", "input target reduction='mean'", "MSELoss", shapeOf("input")),
-	loss("smooth_l1_loss", "input target reduction='mean' beta=1.0", "SmoothL1Loss", shapeOf("input")),
+	elementLoss("mse_loss", "input target reduction='mean'", "MSELoss"),
+	elementLoss("smooth_l1_loss", "input target reduction='mean' beta=1.0", "SmoothL1Loss"),
 	loss("binary_cross_entropy", "input target weight=None reduction='mean'", "BCELoss", shapeOf("input")),
 	loss("binary_cross_entropy_with_logits", "input target weight=None reduction='mean' pos_weight=None",
 		"BCEWithLogits", shapeOf("input")),
@@ -216,6 +216,19 @@ var losses = []*Recipe{
 // loss is a loss of input and target: one number, or with reduction none a tensor of shape.
 func loss(function, sig, c string, shape shapeRule) *Recipe {
 	return &Recipe{Function: function, sig: sig, fwd: c, bwd: c + "Backward", outs: []out{lossOut("input", shape)}}
+}
+
+// elementLoss is a loss of each element. Its backward function has no place for the
+// sum over what was broadcast.
+func elementLoss(function, sig, c string) *Recipe {
+	r := loss(function, sig, c, shapeOf("input"))
+	r.backward = func(b *build) {
+		if x, y := b.tensor("input").Shape, b.tensor("target").Shape; !slices.Equal(x, y) {
+			b.fail("no gradient of input of shape %v for a target of shape %v", x, y)
+		}
+		b.callBackward()
+	}
+	return r
 }
 
 func extended(r *Recipe, more ...out) *Recipe {

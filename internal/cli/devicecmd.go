@@ -14,8 +14,10 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/devicebridge/diopi/mapping"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/devicecheck"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
 )
@@ -26,6 +28,7 @@ type deviceOptions struct {
 	captures []string
 	json     bool
 	missing  bool
+	check    bool
 }
 
 func newDeviceCmd(a *app) *cobra.Command {
@@ -38,7 +41,8 @@ print vendor, versions and which functions of DIOPI's interface it exports. With
 --captures: which recorded calls it can run, op by op, weighted by calls.`,
 		Example: `  optool device host
   optool device --missing ./libdiopi_impl.so
-  optool device --captures op_tools_results ./libdiopi_impl.so`,
+  optool device --captures op_tools_results ./libdiopi_impl.so
+  optool device --check ./libdiopi_impl.so`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError("device: want one LIBRARY, got %d", len(args))
@@ -55,6 +59,8 @@ print vendor, versions and which functions of DIOPI's interface it exports. With
 	f.StringVar(&o.adaptor, "adaptor", "", "shared library with the vendor's device functions, if `LIBRARY` has none")
 	f.StringArrayVar(&o.captures, "captures", nil,
 		"say which recorded calls under `PATH` the library can run; may be repeated")
+	f.BoolVar(&o.check, "check", false,
+		"run every operator the library can run on generated arguments, and compare with the reference")
 	f.BoolVar(&o.missing, "missing", false, "list the functions it does not export")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	o.devices, o.repeat = 1, 1
@@ -99,6 +105,9 @@ func runDevice(cmd *cobra.Command, a *app, o *deviceOptions) error {
 		return err
 	}
 	defer lib.Close()
+	if o.check {
+		return o.runChecks(cmd.Context(), a, lib)
+	}
 	r := newDeviceReport(o.device, lib.Info())
 	var t tally
 	if len(o.captures) > 0 {
@@ -260,4 +269,32 @@ func (r *deviceReport) print(a *app, missing bool) error {
 	_, err := fmt.Fprintf(a.Out, "\n%d of %d recorded calls (%.1f %%) can run on it\n", runnable, calls,
 		100*float64(runnable)/float64(max(calls, 1)))
 	return err
+}
+
+// runChecks prints every way in which the library breaks a check of package opcheck.
+func (o *deviceOptions) runChecks(ctx context.Context, a *app, lib *devicebridge.Device) error {
+	suite := devicecheck.Suite(ondevice.New(ctx, lib, ondevice.Options{}), ops.Default())
+	operators, findings := 0, 0
+	for _, e := range ops.Default().Entries() {
+		if _, err := mapping.Of(e); err != nil {
+			continue
+		}
+		operators++
+		for _, f := range suite.Entry(e) {
+			findings++
+			if _, err := fmt.Fprintln(a.Out, f); err != nil {
+				return failed(err)
+			}
+		}
+		if ctx.Err() != nil {
+			return failed(ctx.Err())
+		}
+	}
+	if _, err := fmt.Fprintf(a.Out, "%d operators, %d findings\n", operators, findings); err != nil {
+		return failed(err)
+	}
+	if findings > 0 {
+		return exitWith(1)
+	}
+	return nil
 }

@@ -34,6 +34,9 @@ func NewCase(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need []strin
 	if err != nil {
 		return nil, err
 	}
+	if err := sameDTypes(c, f); err != nil {
+		return nil, fmt.Errorf("op %s: %w", m.op, err)
+	}
 	mc := &Case{Recipe: m.Recipe, Args: map[string]string{},
 		Case: &diopi.Case{Function: m.Recipe.Function, Args: &value.Dict{}, Outputs: known(f)}}
 	if err := m.fill(mc, c, f); err != nil {
@@ -58,6 +61,24 @@ func NewCase(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need []strin
 	return mc, nil
 }
 
+// sameDTypes refuses out= of another dtype than the results have without it: PyTorch
+// computes in theirs and converts, DIOPI's functions compute in that of out.
+func sameDTypes(c *opdef.Call, f *opdef.Forward) error {
+	if c.InPlace() || len(c.Written()) == 0 {
+		return nil
+	}
+	plain, err := c.To().Forward()
+	if err != nil {
+		return err
+	}
+	for i, t := range plain.Outs {
+		if i < len(f.Outs) && f.Outs[i] != nil && f.Outs[i].DType != t.DType {
+			return fmt.Errorf("DIOPI does not convert a result of %s to out of %s", t.DType, f.Outs[i].DType)
+		}
+	}
+	return nil
+}
+
 // known are the dtypes and shapes of the results.
 func known(f *opdef.Forward) []diopi.Meta {
 	var metas []diopi.Meta
@@ -77,10 +98,14 @@ func (m *Mapping) fill(mc *Case, c *opdef.Call, f *opdef.Forward) error {
 	for _, name := range m.ignored {
 		used[name] = true
 	}
+	items := map[string]int{} // of list arguments, that have a keyword
 	for _, s := range m.sources {
 		if s.arg != "" {
 			used[s.arg] = true
 			mc.Args[s.keyword] = s.arg
+		}
+		if s.item >= 0 {
+			items[s.arg] = max(items[s.arg], s.item+1)
 		}
 		v, err := m.value(s, c, f)
 		if err != nil {
@@ -92,6 +117,12 @@ func (m *Mapping) fill(mc *Case, c *opdef.Call, f *opdef.Forward) error {
 		mc.Case.Args.Items = append(mc.Case.Args.Items, value.Item{Key: s.keyword, Value: v})
 	}
 	for _, a := range c.Arguments() {
+		if n, ok := items[a.Name]; ok && reflect.ValueOf(a.Value).Len() > n {
+			return fmt.Errorf("DIOPI's %s takes %d of %s", m.Recipe.Function, n, a.Name)
+		}
+		if flag, ok := a.Value.(*bool); ok && flag != nil && !*flag && slices.Contains(m.unset, a.Name) {
+			continue
+		}
 		if !used[a.Name] && !a.IsDefault() && !isNothing(a.Value) {
 			return fmt.Errorf("DIOPI's %s has no argument %s", m.Recipe.Function, a.Name)
 		}
@@ -99,11 +130,8 @@ func (m *Mapping) fill(mc *Case, c *opdef.Call, f *opdef.Forward) error {
 	return nil
 }
 
-// isNothing says that an optional argument is absent, or a flag that is not set.
+// isNothing says that an optional argument is absent.
 func isNothing(v any) bool {
-	if b, ok := v.(*bool); ok && b != nil {
-		return !*b
-	}
 	r := reflect.ValueOf(v)
 	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Slice) && r.IsNil()
 }

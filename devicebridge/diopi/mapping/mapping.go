@@ -18,6 +18,7 @@ type Mapping struct {
 	op      string
 	sources []source
 	ignored []string // arguments without effect on a device
+	unset   []string // flags that must be absent or False
 }
 
 // A source is what fills a keyword of a recipe.
@@ -80,13 +81,20 @@ func parse(e *opdef.Entry, line string) (*Mapping, error) {
 	return m, nil
 }
 
-// add reads one word of a line: "keyword=what" or "-argument".
+// add reads one word of a line: "keyword=what", "-argument" or "!argument".
 func (m *Mapping) add(e *opdef.Entry, word string) error {
 	if name, ok := strings.CutPrefix(word, "-"); ok {
 		if !e.HasArgument(name) {
 			return errors.New("no argument of the op")
 		}
 		m.ignored = append(m.ignored, name)
+		return nil
+	}
+	if name, ok := strings.CutPrefix(word, "!"); ok {
+		if !e.HasArgument(name) {
+			return errors.New("no argument of the op")
+		}
+		m.unset = append(m.unset, name)
 		return nil
 	}
 	keyword, what, _ := strings.Cut(word, "=")

@@ -14,6 +14,7 @@ package mapping
 //	size=@shape            the shape of the result
 //	sizes=@parts           the sizes of the results along the argument dim
 //	-copy                  the argument copy does not matter on a device
+//	!align_corners         the flag may be False as well as absent
 //
 // Arguments that nothing takes must have their default in a call, else the call is
 // refused. "none" says that the recipe of the operator's name means another overload.
@@ -89,7 +90,7 @@ var table = map[string]string{
 	"index_put":      "index_put indices1=indices.0 indices2=indices.1 indices3=indices.2",
 	"argwhere":       "nonzero",
 	"scatter_add":    "scatter reduce='add'",
-	"embedding.rows": "embedding input=indices",
+	"embedding.rows": "embedding input=indices padding_idx=None", // -1 is none, not the last row
 	"one_hot":        "one_hot input=tensor",
 
 	// reductions and norms
@@ -115,10 +116,11 @@ var table = map[string]string{
 	"adaptive_max_pool1d_with_indices": "adaptive_max_pool1d return_indices=True -return_indices",
 	"adaptive_max_pool2d_with_indices": "adaptive_max_pool2d return_indices=True -return_indices",
 	"adaptive_max_pool3d_with_indices": "adaptive_max_pool3d return_indices=True -return_indices",
-	"interpolate":                      "interpolate keep_scale=True",
+	"interpolate":                      "interpolate keep_scale=True !recompute_scale_factor",
 	"upsample":                         "interpolate keep_scale=True",
 	"upsample_nearest":                 "interpolate keep_scale=True",
 	"upsample_bilinear":                "interpolate keep_scale=True mode='bilinear' align_corners=True",
+	"grid_sample":                      "grid_sample !align_corners",
 
 	// losses: aten's overloads have a number for the reduction
 	"binary_cross_entropy_with_logits.int": "none",

@@ -219,7 +219,7 @@ diopiError_t diopiLinearBackward(diopiContextHandle_t, diopiTensorHandle_t grad_
                                  diopiConstTensorHandle_t input, diopiConstTensorHandle_t weight) {
   return guard(__func__, [&] {
     const Tensor g(grad_output), x(input), w(weight);
-    const int64_t outs = w.size(0), ins = w.size(w.dim() - 1), rows = x.numel / std::max<int64_t>(ins, 1);
+    const int64_t outs = w.dim() == 1 ? 1 : w.size(0), ins = w.size(w.dim() - 1), rows = x.numel / std::max<int64_t>(ins, 1);
     visitNumber(g.dtype, [&](auto zero) {
       using C = decltype(zero);
       const In<C> grad(g);

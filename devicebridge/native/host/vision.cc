@@ -97,7 +97,7 @@ diopiError_t diopiGridSample(diopiContextHandle_t, diopiTensorHandle_t out, diop
     const int rank = x.dim() - 2;
     check(g.dim() == rank + 2 && g.size(rank + 1) == rank && g.size(0) == x.size(0), "grid does not fit the input");
     const bool linear = !mode || std::strcmp(mode, "bilinear") == 0;
-    check(linear || std::strcmp(mode, "nearest") == 0, "mode must be bilinear or nearest");
+    if (!linear && std::strcmp(mode, "nearest") != 0) fail("mode must be bilinear or nearest", diopiNoImplement);
     const Planes p(x.shape, rank);
     visitFloat(x.dtype, [&](auto zero) {
       using C = decltype(zero);

@@ -18,6 +18,7 @@ int64_t optool::itemSize(diopiDtype_t dtype) {
     case diopi_dtype_uint32:
     case diopi_dtype_float32:
     case diopi_dtype_tfloat32:
+    case diopi_dtype_complex32:
       return 4;
     case diopi_dtype_int64:
     case diopi_dtype_uint64:

@@ -1,0 +1,97 @@
+// Package devicecheck runs the checks of package opcheck on a device library: one
+// suite for the reference and for devices.
+package devicecheck
+
+import (
+	"fmt"
+
+	"github.com/optool/optool/opcheck"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
+)
+
+// Suite is the suite of checks for a device: values under the error model, layouts,
+// forms of calls and writing in place.
+func Suite(d replay.Device, registry *opdef.Registry) *opcheck.Suite {
+	return &opcheck.Suite{Runner: &Runner{Device: d}, Rounds: true, Registry: registry,
+		Only: []string{"cases", "reference", "inputs", "binding", "inplace"}}
+}
+
+// A Runner runs calls on a device. It is an opcheck.Runner: what the device cannot
+// run wraps opcheck.ErrUnsupported.
+type Runner struct{ Device replay.Device }
+
+// Forward runs the call on the device; the results have its dtypes, values and
+// strides. Calls that torch refuses are refused by the reference.
+func (r *Runner) Forward(c *opdef.Call) (*opdef.Forward, error) {
+	f, err := c.Forward()
+	if err != nil {
+		return nil, err
+	}
+	run, err := r.run(&replay.DeviceCall{Call: c, Forward: f})
+	if err != nil {
+		return nil, err
+	}
+	got := *f
+	got.Outs, got.After = nil, nil
+	for i, t := range run.Outputs {
+		if t == nil {
+			return nil, fmt.Errorf("result %d: %w", i, opcheck.ErrUnsupported)
+		}
+		got.Outs = append(got.Outs, t)
+	}
+	if len(got.Outs) < len(f.Outs) {
+		return nil, fmt.Errorf("it gives %d of %d results: %w", len(got.Outs), len(f.Outs), opcheck.ErrUnsupported)
+	}
+	if len(run.After) > 0 {
+		got.After = run.After
+	}
+	return &got, nil
+}
+
+// Backward runs both passes of the call on the device.
+func (r *Runner) Backward(c *opdef.Call, _ *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (opdef.Grads,
+	error) {
+	f, err := c.Forward()
+	if err != nil {
+		return nil, err
+	}
+	dc := &replay.DeviceCall{Call: c, Forward: f, GradOutputs: out}
+	asked := map[string]bool{}
+	for _, a := range c.Tensors() {
+		wanted := a.Tensor.RequiresGrad && (need == nil || need[a.Name])
+		if wanted && !asked[a.Name] {
+			asked[a.Name] = true
+			dc.Need = append(dc.Need, a.Name)
+		}
+	}
+	run, err := r.run(dc)
+	if err != nil {
+		return nil, err
+	}
+	if s := run.Backward; s.Verdict != "" {
+		return nil, statusError(s)
+	}
+	return run.Grads, nil
+}
+
+func (r *Runner) run(c *replay.DeviceCall) (*replay.DeviceRun, error) {
+	run := r.Device.Run(c)
+	if s := run.Forward; s.Verdict != "" {
+		return nil, statusError(s)
+	}
+	if len(run.Faults) > 0 {
+		return nil, fmt.Errorf("%s", run.Faults[0].Reason)
+	}
+	return run, nil
+}
+
+// statusError is why a pass did not run.
+func statusError(s replay.DeviceStatus) error {
+	if s.Verdict == verdict.Unsupported || s.Verdict == verdict.Skipped {
+		return fmt.Errorf("%s: %w", s.Reason, opcheck.ErrUnsupported)
+	}
+	return fmt.Errorf("%s: %s", s.Verdict, s.Reason)
+}
