@@ -1,8 +1,11 @@
 package capture
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -81,6 +84,18 @@ func (e *Entry) Has(s Side, k Kind) bool {
 		return e.Host.Has(k)
 	}
 	return e.Files.Has(k)
+}
+
+// Number is the call's number and time as op_tools prints them; identifier is that
+// in its files, for where neither is known.
+func (e *Entry) Number(identifier string) string {
+	switch {
+	case e.ID >= 0 && e.Time != "":
+		return fmt.Sprintf("%d/%s", e.ID, e.Time)
+	case e.ID >= 0:
+		return strconv.Itoa(e.ID)
+	}
+	return cmp.Or(identifier, "-")
 }
 
 // Path is where the file of kind k on side s is, whether it exists or not.

@@ -2,19 +2,12 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
-	"math"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/reports"
-	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/overflow"
 )
 
 type checkOptions struct {
@@ -44,12 +37,8 @@ hold inf or nan, and for all with --all. Exit code 1 means that some were found.
 
 // A checked is what one capture gave.
 type checked struct {
-	title    string
-	rows     []reports.OverflowRow
-	lines    []*reports.Result
-	failures []error
-	selected bool
-	overflow bool
+	call *overflow.Call // nil if not selected
+	err  error
 }
 
 func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []string) error {
@@ -61,41 +50,27 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 		return err
 	}
 	defer j.close()
-	var t tally
-	values, found := 0, 0
+	s := &overflow.Summary{Kind: "summary"}
+	walked := 0
 	bar := a.newProgress("check")
 	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}), o.check, func(c checked) error {
-		t.walked++
-		t.refused += len(c.failures)
-		if c.selected {
-			t.captures++
-		}
-		values += len(c.rows)
-		if len(c.failures) > 0 || c.overflow || all {
+		walked++
+		if c.err != nil {
+			s.Refused++
 			bar.pause()
+			a.warn("%v", c.err)
 		}
-		for _, err := range c.failures {
-			a.warn("%v", err)
-		}
-		for i := range c.lines {
-			if err := j.result(c.lines[i]); err != nil {
-				return err
-			}
-		}
-		if c.overflow {
-			found++
-		}
-		bar.add(c.overflow)
-		if !c.overflow && !all {
+		if c.call == nil {
+			bar.add(false)
 			return nil
 		}
-		return c.write(j.text(), a.tableWidth())
+		s.Add(c.call)
+		return a.checked(c.call, all, j, bar)
 	})
 	bar.end()
-	s := checkSummary{Kind: "summary", Captures: t.captures, Values: values, Overflow: found, Refused: t.refused,
-		Interrupted: err != nil}
-	empty := o.found(cmd.Context(), t, paths)
-	s.Exit = s.exit()
+	s.Interrupted = err != nil
+	empty := o.found(cmd.Context(), tally{captures: s.Captures, walked: walked, refused: s.Refused}, paths)
+	s.Exit = checkExit(s)
 	if empty != nil {
 		s.Exit = ExitFailed
 	}
@@ -103,25 +78,46 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 		return failed(err)
 	}
 	if !a.quiet {
-		if _, err := fmt.Fprintln(j.text(), s.text()); err != nil {
+		if _, err := fmt.Fprintln(j.text(), s); err != nil {
 			return failed(err)
 		}
 	}
 	return exitWith(s.Exit)
 }
 
-// A checkSummary is the last line of a check.
-type checkSummary struct {
-	Kind        string `json:"kind"`
-	Captures    int    `json:"captures"`
-	Values      int    `json:"values"`
-	Overflow    int    `json:"overflow"` // captures that hold inf or nan
-	Refused     int    `json:"refused"`  // files and directories that could not be read
-	Interrupted bool   `json:"interrupted"`
-	Exit        int    `json:"exit_code"`
+// check checks one capture.
+func (o *checkOptions) check(f found) checked {
+	if f.err != nil {
+		return checked{err: f.err}
+	}
+	if ok, err := o.filter.Match(f.entry, o.read); err != nil || !ok {
+		return checked{err: err}
+	}
+	return checked{call: overflow.Check(f.entry, o.read)}
 }
 
-func (s checkSummary) exit() int {
+// checked prints and writes what a call gave.
+func (a *app) checked(c *overflow.Call, all bool, j *jsonOutput, bar *progress) error {
+	found := c.Overflow()
+	if len(c.Failures) > 0 || found || all {
+		bar.pause()
+	}
+	for _, err := range c.Failures {
+		a.warn("%v", err)
+	}
+	for _, r := range c.Results {
+		if err := j.result(r); err != nil {
+			return err
+		}
+	}
+	bar.add(found)
+	if !found && !all {
+		return nil
+	}
+	return c.Write(j.text(), a.tableWidth())
+}
+
+func checkExit(s *overflow.Summary) int {
 	switch {
 	case s.Interrupted:
 		return ExitInterrupted
@@ -131,151 +127,4 @@ func (s checkSummary) exit() int {
 		return ExitFailed
 	}
 	return ExitOK
-}
-
-func (s checkSummary) text() string {
-	return fmt.Sprintf("%s, %s: inf or nan in %s", reports.Count(s.Captures, "capture"),
-		reports.Count(s.Values, "value"), reports.Count(s.Overflow, "capture"))
-}
-
-func (c *checked) write(w io.Writer, width int) error {
-	if _, err := fmt.Fprintln(w, reports.OneLine(c.title)); err != nil {
-		return err
-	}
-	if err := reports.WriteOverflow(w, width, c.rows); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(w)
-	return err
-}
-
-func (o *checkOptions) check(f found) checked {
-	if f.err != nil {
-		return checked{failures: []error{f.err}}
-	}
-	e := f.entry
-	if ok, err := o.filter.Match(e, o.read); err != nil || !ok {
-		return checked{failures: errs(err)}
-	}
-	call, _ := e.Load(capture.LoadOptions{Read: o.read})
-	defer call.Close()
-	c := checked{selected: true, title: fmt.Sprintf("%s    forward_id: %s    %s", call.Op,
-		forwardID(e, call.Identifier), e.Rel)}
-	for _, k := range capture.Kinds() {
-		err := call.Err(k)
-		switch {
-		case errors.Is(err, capture.ErrNoFile):
-		case err != nil:
-			c.refuse(e, call.Op, k, err)
-		default:
-			c.file(e, call, k)
-		}
-	}
-	return c
-}
-
-// phaseOf says to which phase of a call the file of kind k belongs, and how
-// targets in it are named.
-func phaseOf(k capture.Kind) (phase, target string) {
-	switch k {
-	case capture.Input, capture.After:
-		return "input", "input"
-	case capture.Output:
-		return "forward", "output"
-	case capture.GradInputs:
-		return "backward", "grad"
-	}
-	return "backward", "grad_output"
-}
-
-func (c *checked) refuse(e *capture.Entry, op string, k capture.Kind, err error) {
-	phase, _ := phaseOf(k)
-	c.failures = append(c.failures, err)
-	reason := err.Error()
-	c.lines = append(c.lines, &reports.Result{
-		Capture: e.Rel, Op: op, ForwardID: known(e.ID), Phase: phase, Verdict: verdict.Invalid, Reason: reason,
-	})
-}
-
-// file checks the leaves of one file.
-func (c *checked) file(e *capture.Entry, call *capture.Call, k capture.Kind) {
-	vs, err := value.Leaves(call.Values(k))
-	if err != nil {
-		c.refuse(e, call.Op, k, &capture.FileError{Path: e.RelPath(capture.Device, k), Err: err})
-		return
-	}
-	phase, target := phaseOf(k)
-	label := k.String()
-	for i, v := range vs {
-		row := reports.OverflowRow{Name: fmt.Sprintf("%s %s[%d]", call.Op, label, i)}
-		line := &reports.Result{
-			Label: fmt.Sprintf("%s[%d]", label, i), Stats: &reports.Stats{},
-			Capture: e.Rel, Op: call.Op, ForwardID: known(e.ID), Phase: phase,
-			Target: fmt.Sprintf("%s[%d]", target, i), Verdict: verdict.Pass,
-		}
-		if err := examine(v, &row, line); err != nil {
-			c.refuse(e, call.Op, k, &capture.FileError{Path: e.RelPath(capture.Device, k), Err: err})
-			continue
-		}
-		if row.Overflow {
-			c.overflow = true
-			line.Verdict, line.Reason = verdict.Fail, overflowText(row.NaN, row.Inf)
-		}
-		c.rows, c.lines = append(c.rows, row), append(c.lines, line)
-	}
-}
-
-// examine fills in what a value's statistics are.
-func examine(v value.Value, row *reports.OverflowRow, line *reports.Result) error {
-	switch v := v.(type) {
-	case float64:
-		countSpecial(row, math.IsNaN(v), math.IsInf(v, 0))
-	case complex128:
-		countSpecial(row, math.IsNaN(real(v)) || math.IsNaN(imag(v)), math.IsInf(real(v), 0) || math.IsInf(imag(v), 0))
-	case *tensor.Tensor:
-		if !v.DType.Computable() {
-			return nil
-		}
-		st, err := statsOf(v)
-		if err != nil {
-			return err
-		}
-		row.Tensor, row.NaN, row.Inf, row.Overflow = true, st.nan, st.inf, st.nan+st.inf > 0
-		row.Min, row.Max, row.Mean, row.Std, row.Norm = st.min, st.max, st.mean, st.std, st.norm
-		dtype := v.DType.String()
-		line.DType, line.Shape, line.Numel = &dtype, nonNil(v.Shape), &st.numel
-		line.Min, line.Max, line.Mean, line.Std, line.Norm = finite(st.min), finite(st.max), finite(st.mean),
-			finite(st.std), reports.Num(st.norm)
-	}
-	line.NaN, line.Inf = row.NaN, row.Inf
-	return nil
-}
-
-// finite is x for JSON, null where a statistic does not exist.
-func finite(x float64) *reports.Number {
-	if math.IsNaN(x) {
-		return nil
-	}
-	return reports.Num(x)
-}
-
-func overflowText(nan, inf int) string {
-	var parts []string
-	if nan > 0 {
-		parts = append(parts, fmt.Sprintf("%d nan", nan))
-	}
-	if inf > 0 {
-		parts = append(parts, fmt.Sprintf("%d inf", inf))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func countSpecial(row *reports.OverflowRow, nan, inf bool) {
-	switch {
-	case nan:
-		row.NaN = 1
-	case inf:
-		row.Inf = 1
-	}
-	row.Overflow = nan || inf
 }

@@ -99,9 +99,9 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 		}
 		return tested{c: c, results: check(changed)}
 	}, func(t tested) error {
-		results := o.reports(t)
+		records := o.reports(t)
 		var worst *reports.Result
-		for _, r := range results {
+		for _, r := range records {
 			if err := j.result(r); err != nil {
 				return err
 			}
@@ -109,7 +109,7 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 				worst = r
 			}
 		}
-		rep.add(t, results)
+		rep.add(t, records)
 		if slices.ContainsFunc(t.results, func(r conformance.Result) bool { return r.Converted != "" }) {
 			rep.converted++
 		}
@@ -119,10 +119,10 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 			o.log(a, bar, "INFO", "Run diopi_functions.%s [%s] not implemented: %s", t.c.Function(), t.c.Name,
 				worst.Reason)
 		case worst != nil:
-			o.failure(a, bar, t.c, store, results)
+			o.failure(a, bar, t.c, store, records)
 			failures = append(failures, fmt.Sprintf("%s,%s,%s", t.c.Name, t.c.Function(),
 				strings.ReplaceAll(worst.Reason, ",", ";")))
-		case !a.quiet && ran(results):
+		case !a.quiet && ran(records):
 			o.log(a, bar, "INFO", "Run diopi_functions.%s succeed", t.c.Function())
 		}
 		return nil
@@ -217,41 +217,14 @@ func (o *conformanceOptions) conversions() (*diopi.ConvertConfig, error) {
 
 // reports are the results of a case as records.
 func (o *conformanceOptions) reports(t tested) []*reports.Result {
-	source, repro := "device", o.repro(t.c)
+	form := results.Conformance{Source: "device", Strict: o.strict, Repro: o.repro(t.c)}
 	if o.device == noDevice {
-		source = "captured"
+		form.Source = "captured"
 	}
 	if t.leftOut != "" {
-		return []*reports.Result{{Capture: t.c.Name, Op: t.c.Function(), Phase: "forward", Verdict: verdict.Skipped,
-			Reason: t.leftOut, Source: &source, Repro: &repro}}
+		return []*reports.Result{form.LeftOut(t.c, t.leftOut)}
 	}
-	var out []*reports.Result
-	for _, r := range t.results {
-		rec := &reports.Result{
-			Capture: t.c.Name, Op: t.c.Function(), Phase: r.Phase, Target: r.Target, Verdict: r.Verdict,
-			Reason: r.Reason,
-			Source: &source, Repro: &repro,
-		}
-		if r.Converted != "" && r.Verdict != verdict.Pass {
-			rec.Reason += "; converted: " + r.Converted
-		}
-		if r.Want != nil {
-			dt, rule := r.Want.DType.String(), "kit"
-			if o.strict {
-				rule = "strict"
-			}
-			n, bad := r.Numel, r.Mismatched
-			rec.DType, rec.Shape, rec.Numel, rec.Mismatch, rec.Rule = &dt, nonNil(r.Want.Shape), &n, &bad, &rule
-			rec.ATol, rec.RTol, rec.MaxAbs, rec.MaxRel = reports.Num(r.Atol), reports.Num(r.Rtol),
-				reports.Num(r.MaxAbs), reports.Num(r.MaxRelative)
-			if r.WorstIndex >= 0 {
-				rec.Worst = []int{r.WorstIndex}
-				rec.Actual, rec.Expected = results.Value(r.Actual), results.Value(r.Expected)
-			}
-		}
-		out = append(out, rec)
-	}
-	return out
+	return form.Of(t.c, t.results)
 }
 
 // repro is the command that runs a case again.

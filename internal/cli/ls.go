@@ -10,6 +10,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/tensor"
 )
 
@@ -127,7 +128,8 @@ func (o *lsOptions) line(f found) *lsLine {
 		return &lsLine{}
 	}
 	l := &lsLine{
-		Path: e.Rel, Op: e.Op, ID: known(e.ID), PID: known(e.PID), Rank: known(e.Rank), Time: e.Time,
+		Path: e.Rel, Op: e.Op, ID: results.Known(e.ID), PID: results.Known(e.PID), Rank: results.Known(e.Rank),
+		Time:   e.Time,
 		Layout: e.Layout.String(), Files: stems(e.Files), Bytes: e.Bytes(), selected: true,
 	}
 	if e.IsPair() {
@@ -151,7 +153,7 @@ func (o *lsOptions) line(f found) *lsLine {
 func lsTensors(ts []*tensor.Tensor) []lsTensor {
 	out := make([]lsTensor, len(ts))
 	for i, t := range ts {
-		out[i] = lsTensor{DType: t.DType.String(), Shape: nonNil(t.Shape), Device: t.Device,
+		out[i] = lsTensor{DType: t.DType.String(), Shape: results.Shape(t.Shape), Device: t.Device,
 			RequiresGrad: t.RequiresGrad}
 	}
 	return out
@@ -257,12 +259,4 @@ func stems(s capture.FileSet) []string {
 		}
 	}
 	return names
-}
-
-// known is a number of a capture's name, nil for -1.
-func known(n int) *int {
-	if n < 0 {
-		return nil
-	}
-	return &n
 }

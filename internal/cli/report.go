@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/overflow"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/webpage"
 	"github.com/optool/optool/reports/xlsx"
@@ -193,42 +194,37 @@ func (a *app) printTimings(w io.Writer, rec *reports.Recording) (int, error) {
 }
 
 func (a *app) printOverflows(w io.Writer, rec *reports.Recording, all bool) (int, error) {
-	s := checkSummary{Interrupted: rec.Last == nil}
+	s := overflow.Summary{Interrupted: rec.Last == nil}
 	for f := range rec.Findings() {
 		first := f.Results[0]
-		s.Captures++
 		id := "-"
 		if first.ForwardID != nil {
 			id = fmt.Sprint(*first.ForwardID)
 		}
-		c := checked{title: fmt.Sprintf("%s    forward_id: %s    %s", first.Op, id, first.Capture)}
+		c := &overflow.Call{Title: fmt.Sprintf("%s    forward_id: %s    %s", first.Op, id, first.Capture),
+			Results: f.Results}
 		for _, r := range f.Results {
-			switch {
-			case r.Stats == nil:
-				s.Refused++
-				a.warn("%s", reports.OneLine(r.Reason))
-			default:
-				s.Values++
-				c.rows = append(c.rows, r.OverflowRow())
-				c.overflow = c.overflow || r.NaN+r.Inf > 0
+			if r.Stats == nil {
+				c.Failures = append(c.Failures, errors.New(reports.OneLine(r.Reason)))
 			}
 		}
-		if c.overflow {
-			s.Overflow++
+		for _, err := range c.Failures {
+			a.warn("%v", err)
 		}
-		if !c.overflow && !all {
+		s.Add(c)
+		if !c.Overflow() && !all {
 			continue
 		}
-		if err := c.write(w, a.tableWidth()); err != nil {
+		if err := c.Write(w, a.tableWidth()); err != nil {
 			return 0, err
 		}
 	}
-	s.Exit = s.exit()
+	s.Exit = checkExit(&s)
 	if rec.Last != nil {
 		if err := json.Unmarshal(rec.Last, &s); err != nil {
 			return 0, fmt.Errorf("summary: %w", err)
 		}
 	}
-	_, err := fmt.Fprintln(w, s.text())
+	_, err := fmt.Fprintln(w, &s)
 	return s.Exit, err
 }

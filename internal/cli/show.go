@@ -2,11 +2,9 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -198,23 +196,12 @@ func (o *showOptions) tables(e *capture.Entry) shown {
 			}
 		}
 		if p.title == nil && c.Op != "" {
-			p.title = []string{reports.OneLine(c.Op), "forward_id: " + forwardID(e, c.Identifier)}
+			p.title = []string{reports.OneLine(c.Op), "forward_id: " + e.Number(c.Identifier)}
 		}
 	}
 	p.title = append(p.title, reports.OneLine(e.Rel))
 	s.print(o, &p)
 	return s
-}
-
-// forwardID is the call's number and time as op_tools prints them.
-func forwardID(e *capture.Entry, identifier string) string {
-	switch {
-	case e.ID >= 0 && e.Time != "":
-		return fmt.Sprintf("%d/%s", e.ID, e.Time)
-	case e.ID >= 0:
-		return strconv.Itoa(e.ID)
-	}
-	return cmp.Or(identifier, "-")
 }
 
 // add adds the rows of one file.

@@ -10,6 +10,7 @@ import (
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/verdict"
 )
 
@@ -69,15 +70,7 @@ func (t *timer) unmeasured(e *capture.Entry, op, phase string, v verdict.Verdict
 		Phase     string          `json:"phase"`
 		Verdict   verdict.Verdict `json:"verdict"`
 		Reason    string          `json:"reason"`
-	}{"unmeasured", e.Rel, op, forwardIDOf(e), phase, v, err.Error()})
-}
-
-// forwardIDOf is the number of a recorded call, nil if it is not known.
-func forwardIDOf(e *capture.Entry) *int {
-	if e.ID < 0 {
-		return nil
-	}
-	return &e.ID
+	}{"unmeasured", e.Rel, op, results.Known(e.ID), phase, v, err.Error()})
 }
 
 func (l *leftOut) add(op, reason string) {

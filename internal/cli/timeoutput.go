@@ -189,7 +189,7 @@ func (t *timer) opToolsTables(k *task) error {
 			backward = append(backward, b)
 		}
 	}
-	fmt.Fprintf(w, "\n%s    forward_id: %s\n", k.op, forwardID(k.entry, c.Identifier))
+	fmt.Fprintf(w, "\n%s    forward_id: %s\n", k.op, k.entry.Number(c.Identifier))
 	if err := reports.WriteArgs(w, width, plainRows(p.forward)); err != nil {
 		return err
 	}

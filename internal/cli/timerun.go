@@ -13,6 +13,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/timing"
 	"github.com/optool/optool/verdict"
 )
@@ -285,7 +286,7 @@ func (t *timer) phases(k *task, p *replay.Call) ([]phase, error) {
 
 func (t *timer) newTiming(k *task, phase string, w replay.Work, s *timing.Series) *reports.Timing {
 	return &reports.Timing{
-		Capture: k.entry.Rel, Op: k.op, ForwardID: forwardIDOf(k.entry), Phase: phase, Shapes: k.shapes,
+		Capture: k.entry.Rel, Op: k.op, ForwardID: results.Known(k.entry.ID), Phase: phase, Shapes: k.shapes,
 		Calls: k.calls, Series: s,
 		Bytes: w.Bytes, Flops: w.Flops, Peak: k.peak,
 	}

@@ -1,4 +1,4 @@
-package cli
+package overflow
 
 import (
 	"math"
@@ -6,10 +6,10 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// A tensorStats describes the elements of a tensor. Min, Max, Mean, Std and
-// Norm are over finite elements, in float64; Std divides by n-1 and is nan for
-// fewer than two. Of complex elements only the counts and the norm are known.
-type tensorStats struct {
+// stats describe the elements of a tensor: the counts of nan and inf, and what is
+// known of the finite elements, in float64; std divides by n-1 and is nan for fewer
+// than two. Of complex elements only the counts and the norm are known.
+type stats struct {
 	numel    int
 	nan, inf int
 	min, max float64 // nan without finite elements
@@ -20,10 +20,10 @@ type tensorStats struct {
 
 // statsOf walks t once, block by block on all cores. A storage that cannot be
 // read is an error.
-func statsOf(t *tensor.Tensor) (tensorStats, error) {
+func statsOf(t *tensor.Tensor) (stats, error) {
 	if s := t.Storage(); s != nil {
 		if _, err := s.Load(); err != nil {
-			return tensorStats{}, err
+			return stats{}, err
 		}
 	}
 	n, step := t.Numel(), t.Block()
@@ -49,7 +49,7 @@ func statsOf(t *tensor.Tensor) (tensorStats, error) {
 	for _, p := range parts {
 		total.merge(p)
 	}
-	st := tensorStats{
+	st := stats{
 		numel: n, nan: total.nan, inf: total.inf, min: total.min, max: total.max,
 		mean: total.mean, std: math.NaN(), norm: math.Sqrt(total.squares),
 	}

@@ -1,0 +1,196 @@
+// Package overflow looks for inf and nan in the values of a recorded call, and
+// describes each tensor: smallest and largest element, mean, standard deviation
+// and norm over those that are finite.
+package overflow
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/cmplx"
+	"strings"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
+)
+
+// A Call is what the check of one call found.
+type Call struct {
+	Title    string // a line that names the call
+	Results  []*reports.Result
+	Failures []error // files that could not be read; each has a result too
+}
+
+// Check checks every value of a recorded call.
+func Check(e *capture.Entry, read pthformat.ReadMode) *Call {
+	recorded, _ := e.Load(capture.LoadOptions{Read: read}) // gives what could be read, also with an error
+	defer recorded.Close()
+	c := &Call{Title: fmt.Sprintf("%s    forward_id: %s    %s", recorded.Op, e.Number(recorded.Identifier), e.Rel)}
+	for _, k := range capture.Kinds() {
+		err := recorded.Err(k)
+		switch {
+		case errors.Is(err, capture.ErrNoFile):
+		case err != nil:
+			c.refuse(e, recorded.Op, k, err)
+		default:
+			c.file(e, recorded, k)
+		}
+	}
+	return c
+}
+
+// Overflow reports whether any value holds inf or nan.
+func (c *Call) Overflow() bool {
+	for _, r := range c.Results {
+		if r.Stats != nil && r.NaN+r.Inf > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Rows are the rows of op_tools' table, one for each value that could be read.
+func (c *Call) Rows() []reports.OverflowRow {
+	var rows []reports.OverflowRow
+	for _, r := range c.Results {
+		if r.Stats != nil {
+			rows = append(rows, r.OverflowRow())
+		}
+	}
+	return rows
+}
+
+// Write prints the call's table in lines of at most width columns, 0 for no limit.
+func (c *Call) Write(w io.Writer, width int) error {
+	if _, err := fmt.Fprintln(w, reports.OneLine(c.Title)); err != nil {
+		return err
+	}
+	if err := reports.WriteOverflow(w, width, c.Rows()); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+// refuse records a file that could not be read.
+func (c *Call) refuse(e *capture.Entry, op string, k capture.Kind, err error) {
+	phase, _ := results.Phase(k)
+	c.Failures = append(c.Failures, err)
+	c.Results = append(c.Results, &reports.Result{
+		Capture: e.Rel, Op: op, ForwardID: results.Known(e.ID), Phase: phase, Verdict: verdict.Invalid,
+		Reason: err.Error(),
+	})
+}
+
+// file checks the leaves of one file.
+func (c *Call) file(e *capture.Entry, recorded *capture.Call, k capture.Kind) {
+	refuse := func(err error) {
+		c.refuse(e, recorded.Op, k, &capture.FileError{Path: e.RelPath(capture.Device, k), Err: err})
+	}
+	leaves, err := value.Leaves(recorded.Values(k))
+	if err != nil {
+		refuse(err)
+		return
+	}
+	phase, target := results.Phase(k)
+	for i, v := range leaves {
+		r := &reports.Result{
+			Capture: e.Rel, Op: recorded.Op, ForwardID: results.Known(e.ID), Phase: phase,
+			Target: fmt.Sprintf("%s[%d]", target, i), Verdict: verdict.Pass, Label: fmt.Sprintf("%s[%d]", k, i),
+		}
+		if err := examine(v, r); err != nil {
+			refuse(err)
+			continue
+		}
+		if r.NaN+r.Inf > 0 {
+			r.Verdict, r.Reason = verdict.Fail, countText(r.NaN, r.Inf)
+		}
+		c.Results = append(c.Results, r)
+	}
+}
+
+// examine fills in a value's statistics.
+func examine(v value.Value, r *reports.Result) error {
+	r.Stats = &reports.Stats{}
+	switch v := v.(type) {
+	case float64:
+		countScalar(r.Stats, math.IsNaN(v), math.IsInf(v, 0))
+	case complex128:
+		countScalar(r.Stats, math.IsNaN(real(v)) || math.IsNaN(imag(v)), cmplx.IsInf(v))
+	case *tensor.Tensor:
+		if !v.DType.Computable() {
+			return nil
+		}
+		st, err := statsOf(v)
+		if err != nil {
+			return err
+		}
+		dtype := v.DType.String()
+		r.DType, r.Shape, r.Numel = &dtype, results.Shape(v.Shape), &st.numel
+		*r.Stats = reports.Stats{NaN: st.nan, Inf: st.inf, Min: known(st.min), Max: known(st.max),
+			Mean: known(st.mean), Std: known(st.std), Norm: reports.Num(st.norm)}
+	}
+	return nil
+}
+
+// countScalar counts a number that is no tensor: nan in either part goes first.
+func countScalar(s *reports.Stats, nan, inf bool) {
+	switch {
+	case nan:
+		s.NaN = 1
+	case inf:
+		s.Inf = 1
+	}
+}
+
+// known is x for JSON, null where a statistic does not exist.
+func known(x float64) *reports.Number {
+	if math.IsNaN(x) {
+		return nil
+	}
+	return reports.Num(x)
+}
+
+func countText(nan, inf int) string {
+	var parts []string
+	if nan > 0 {
+		parts = append(parts, fmt.Sprintf("%d nan", nan))
+	}
+	if inf > 0 {
+		parts = append(parts, fmt.Sprintf("%d inf", inf))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// A Summary is the last line of a check.
+type Summary struct {
+	Kind        string `json:"kind"`
+	Captures    int    `json:"captures"`
+	Values      int    `json:"values"`
+	Overflow    int    `json:"overflow"` // captures that hold inf or nan
+	Refused     int    `json:"refused"`  // files and directories that could not be read
+	Interrupted bool   `json:"interrupted"`
+	Exit        int    `json:"exit_code"`
+}
+
+// Add counts a call.
+func (s *Summary) Add(c *Call) {
+	s.Captures++
+	s.Values += len(c.Rows())
+	s.Refused += len(c.Failures)
+	if c.Overflow() {
+		s.Overflow++
+	}
+}
+
+// String is the summary for people.
+func (s *Summary) String() string {
+	return fmt.Sprintf("%s, %s: inf or nan in %s", reports.Count(s.Captures, "capture"),
+		reports.Count(s.Values, "value"), reports.Count(s.Overflow, "capture"))
+}

@@ -1,0 +1,96 @@
+package overflow
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
+)
+
+// checkCall writes a capture with some arguments and a damaged output, and checks
+// it.
+func checkCall(t *testing.T, args ...value.Value) *Call {
+	t.Helper()
+	dir := t.TempDir()
+	rec := &value.Dict{Items: []value.Item{{Key: "name", Value: "torch.add"}, {Key: "args",
+		Value: value.NewTuple(args...)}, {Key: "kwargs", Value: &value.Dict{}}, {Key: "identifier", Value: "7"}}}
+	if err := pthformat.WriteFile(filepath.Join(dir, "input.pth"), rec); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "output.pth"), []byte("no file of torch"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var call *Call
+	for e, err := range capture.Scan(context.Background(), []string{dir}, capture.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		call = Check(e, pthformat.Plain)
+	}
+	if call == nil {
+		t.Fatal("no capture found")
+	}
+	return call
+}
+
+func TestCheck(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	c := checkCall(t, tensor.New(tensor.Float32, []int{4}, []float64{1, nan, -inf, 3}), 2.0, complex(nan, inf),
+		"text", tensor.New(tensor.Int64, []int{0}, []int64{}), -inf)
+	type want struct {
+		v        verdict.Verdict
+		reason   string
+		nan, inf int
+	}
+	wants := []want{{verdict.Fail, "1 nan, 1 inf", 1, 1}, {verdict.Pass, "", 0, 0}, {verdict.Fail, "1 nan", 1, 0},
+		{verdict.Pass, "", 0, 0}, {verdict.Pass, "", 0, 0}, {verdict.Fail, "1 inf", 0, 1}}
+	if len(c.Results) != len(wants)+1 || len(c.Failures) != 1 {
+		t.Fatalf("%d results, failures %v; want %d and one", len(c.Results), c.Failures, len(wants)+1)
+	}
+	for i, w := range wants {
+		r := c.Results[i]
+		if got := (want{r.Verdict, r.Reason, r.NaN, r.Inf}); got != w {
+			t.Errorf("argument %d: got %v, want %v", i, got, w)
+		}
+	}
+	if r := c.Results[0]; r.Phase != "input" || r.Target != "input[0]" || r.Label != "input[0]" || *r.DType != "float32" ||
+		*r.Min != 1 || *r.Max != 3 || *r.Mean != 2 || *r.Numel != 4 {
+		t.Errorf("result of a tensor: %+v, %+v", r, r.Stats)
+	}
+	if r := c.Results[4]; r.Min != nil || *r.Norm != 0 || r.Shape == nil {
+		t.Errorf("result of an empty tensor: %+v, %+v", r, r.Stats)
+	}
+	if r := c.Results[6]; r.Verdict != verdict.Invalid || r.Phase != "forward" || r.Stats != nil {
+		t.Errorf("result of a file that is none: %+v", r)
+	}
+	if !c.Overflow() || len(c.Rows()) != len(wants) {
+		t.Errorf("overflow %v, %d rows; want true, %d", c.Overflow(), len(c.Rows()), len(wants))
+	}
+	var s Summary
+	s.Add(c)
+	s.Add(&Call{})
+	if got := s.String(); got != "2 captures, 6 values: inf or nan in 1 capture" || s.Refused != 1 {
+		t.Errorf("summary %q, %d refused", got, s.Refused)
+	}
+	var text strings.Builder
+	if err := c.Write(&text, 0); err != nil {
+		t.Fatal(err)
+	}
+	if first, _, _ := strings.Cut(text.String(), "\n"); first != "torch.add    forward_id: 7    ." {
+		t.Errorf("title %q", first)
+	}
+}
+
+func TestNoOverflow(t *testing.T) {
+	if c := checkCall(t, 1.0, tensor.Scalar(tensor.Float16, 2.0)); c.Overflow() {
+		t.Errorf("finite values: %+v", c.Results)
+	}
+}

@@ -1,0 +1,169 @@
+package pairs
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
+)
+
+// A Comparer compares the values of pairs.
+type Comparer struct {
+	Tolerances *compare.Tolerances
+	Read       pthformat.ReadMode
+	Repro      func(Pair) string // the command that compares a pair again
+}
+
+// Compare compares the files of a pair. It gives at least one result.
+func (c Comparer) Compare(p Pair) []*reports.Result {
+	r := &comparison{Comparer: c, pair: p, op: p.A.Op}
+	if p.B == nil {
+		r.whole("", verdict.Skipped, p.only)
+		return r.results
+	}
+	a, _ := p.A.Load(capture.LoadOptions{Read: c.Read, Only: capture.Of(p.kinds...)})
+	defer a.Close()
+	b, _ := p.B.Load(capture.LoadOptions{Read: c.Read, Side: p.bSide, Only: capture.Of(p.kinds...)})
+	defer b.Close()
+	r.op = a.Op
+	for _, k := range p.kinds {
+		r.precision = tensor.Invalid
+		if k == capture.GradInputs {
+			r.precision = precision(a.Inputs())
+		}
+		r.kind(k, a, b)
+	}
+	if len(r.results) == 0 {
+		r.whole("", verdict.Skipped, "the two sides have no file in common")
+	}
+	return r.results
+}
+
+// A comparison is that of one pair.
+type comparison struct {
+	Comparer
+	pair    Pair
+	op      string
+	results []*reports.Result
+
+	// precision is the dtype that gradients have the precision of although
+	// op_tools stored them wider; Invalid if there is none.
+	precision tensor.DType
+}
+
+// precision is the narrowest floating dtype among the tensors of a call.
+func precision(ts []*tensor.Tensor) tensor.DType {
+	least := tensor.Invalid
+	for _, t := range ts {
+		if t.DType.IsFloat() && (least == tensor.Invalid || t.DType.Eps() > least.Eps()) {
+			least = t.DType
+		}
+	}
+	return least
+}
+
+// kind compares one file of both sides.
+func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
+	phase, target := results.Phase(k)
+	for _, err := range []error{a.Err(k), b.Err(k)} {
+		if errors.Is(err, capture.ErrNoFile) {
+			return
+		}
+		if err != nil {
+			c.whole(phase, verdict.Invalid, err.Error())
+			return
+		}
+	}
+	got, errA := value.Leaves(a.Values(k))
+	want, errB := value.Leaves(b.Values(k))
+	if err := errors.Join(errA, errB); err != nil {
+		c.whole(phase, verdict.Invalid, err.Error())
+		return
+	}
+	if len(got) != len(want) {
+		c.whole(phase, verdict.Fail, fmt.Sprintf("%s: %d values against %d", k, len(got), len(want)))
+		return
+	}
+	for i := range got {
+		label := target
+		if len(got) > 1 {
+			label = fmt.Sprintf("%s[%d]", target, i)
+		}
+		c.leaf(phase, fmt.Sprintf("%s[%d]", target, i), label, got[i], want[i])
+	}
+}
+
+// whole adds the one result of a phase that could not be compared.
+func (c *comparison) whole(phase string, v verdict.Verdict, reason string) {
+	c.add(&reports.Result{Phase: phase, Verdict: v, Reason: reason})
+}
+
+func (c *comparison) add(r *reports.Result) {
+	repro := c.Repro(c.pair)
+	r.Capture, r.Op, r.ForwardID, r.Repro = c.pair.A.Rel, c.op, results.Known(c.pair.A.ID), &repro
+	c.results = append(c.results, r)
+}
+
+// leaf compares one value with its reference.
+func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
+	g, isTensor := got.(*tensor.Tensor)
+	w, wantTensor := want.(*tensor.Tensor)
+	res := compare.Result{Verdict: verdict.Pass, Numel: 1, MaxULP: math.NaN()}
+	dt, reference := tensor.Invalid, "python"
+	var shape []int
+	if isTensor && wantTensor {
+		dt, shape, reference = g.DType, g.Shape, w.DType.String()
+		res = c.tensors(label, g, w)
+	} else {
+		res.OpTools, res.Rule = compare.OpToolsValues(got, want), "op_tools' rule for values"
+		if !res.OpTools.AllClose && (isTensor || wantTensor || value.Repr(got) != value.Repr(want)) {
+			res.Verdict, res.Mismatched = verdict.Fail, 1
+			res.Reason = fmt.Sprintf("%s against %s", value.Str(got), value.Str(want))
+		}
+	}
+	r := results.OfComparison(&res, dt, shape)
+	source := "captured"
+	r.Phase, r.Target, r.Label, r.Verdict, r.Reason, r.Source, r.Reference = phase, target, label, res.Verdict,
+		res.Reason, &source, &reference
+	c.add(r)
+}
+
+// tensors compares two tensors: a unit in the last place is rounding whatever
+// the op, and where that is not enough op_tools' tolerance decides.
+func (c *comparison) tensors(label string, g, w *tensor.Tensor) (res compare.Result) {
+	if err := readable(g, w); err != nil {
+		return compare.Result{Verdict: verdict.Invalid, Reason: err.Error(), MaxULP: math.NaN()}
+	}
+	tol, override := c.Tolerances.For(c.op, "", label, g.DType)
+	model := compare.Model{ULPs: 1, Cast: true}
+	if c.precision != tensor.Invalid && g.DType.IsFloat() && c.precision.Eps() > g.DType.Eps() {
+		model.Round = c.precision
+	}
+	res = compare.Check(g, w, model, tol, override)
+	if n := res.OpTools; override == nil && n.AllClose && (res.Verdict == verdict.Fail || res.Verdict == verdict.Warn) {
+		res.Verdict, res.Reason, res.Mismatched = verdict.Pass, "", 0
+		res.Rule = fmt.Sprintf("allclose atol=%g rtol=%g", n.Atol, n.Rtol)
+	}
+	return res
+}
+
+// readable reads the storages of tensors once, so that what follows cannot
+// fail.
+func readable(ts ...*tensor.Tensor) error {
+	for _, t := range ts {
+		if s := t.Storage(); s != nil {
+			if _, err := s.Load(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+package results
+
+import "github.com/optool/optool/capture"
+
+// Shape is a copy of a shape that JSON writes as a list, also that of a scalar.
+func Shape(shape []int) []int { return append([]int{}, shape...) }
+
+// Known is a number of a capture's name, nil for -1: not known.
+func Known(n int) *int {
+	if n < 0 {
+		return nil
+	}
+	return &n
+}
+
+// Phase says to which phase of a call the file of kind k belongs, and how targets
+// in it are named.
+func Phase(k capture.Kind) (phase, target string) {
+	switch k {
+	case capture.Input, capture.After:
+		return "input", "input"
+	case capture.Output:
+		return "forward", "output"
+	case capture.GradInputs:
+		return "backward", "grad"
+	}
+	return "backward", "grad_output"
+}
