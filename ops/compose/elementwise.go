@@ -104,12 +104,12 @@ func (g *Graph) apply(fn function, in ...*Value) *Value {
 		ts[k] = x.T
 	}
 	dt, cast, err := opdef.Common(ts...)
-	g.check(err)
+	g.Check(err)
 	if dt.Kind() < tensor.KindFloat && fn.i == nil {
 		dt = tensor.DefaultDType
 	}
 	ts, shape, err := opdef.BroadcastAll(cast...)
-	g.check(err)
+	g.Check(err)
 	var t *tensor.Tensor
 	switch {
 	case dt.IsComplex() && fn.c != nil:
@@ -309,9 +309,9 @@ func (g *Graph) slope(fn function, k int, up *Value, y *tensor.Tensor, ts []*ten
 // Where is x where the bool tensor cond holds, y elsewhere, broadcast.
 func (g *Graph) Where(cond *tensor.Tensor, x, y *Value) *Value {
 	dt, cast, err := opdef.Common(x.T, y.T)
-	g.check(err)
+	g.Check(err)
 	ts, shape, err := opdef.BroadcastAll(cond, cast[0], cast[1])
-	g.check(err)
+	g.Check(err)
 	pick := func(dt tensor.DType, c, a, b *tensor.Tensor) *tensor.Tensor {
 		switch dt.Kind() {
 		case tensor.KindComplex:

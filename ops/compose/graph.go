@@ -63,8 +63,8 @@ func (v *Value) DType() tensor.DType { return v.T.DType }
 // Refuse ends the composition: torch refuses the argument.
 func (g *Graph) Refuse(arg, format string, args ...any) { panic(opdef.Refuse(arg, format, args...)) }
 
-// check ends the composition on an error.
-func (g *Graph) check(err error) {
+// Check ends the composition on an error that is not nil.
+func (g *Graph) Check(err error) {
 	if err != nil {
 		panic(err)
 	}

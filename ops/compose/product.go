@@ -20,7 +20,7 @@ func (g *Graph) Matmul(x, y *Value) *Value {
 		g.Refuse("", "shapes %s and %s do not match", tensor.ShapeString(x.Shape()), tensor.ShapeString(y.Shape()))
 	}
 	dt, ts, err := opdef.Common(x.T, y.T)
-	g.check(err)
+	g.Check(err)
 	batch, err := tensor.Broadcast(x.Shape()[:x.Dim()-2], y.Shape()[:y.Dim()-2])
 	if err != nil {
 		g.Refuse("", "%v", err)

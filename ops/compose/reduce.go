@@ -30,7 +30,7 @@ func (g *Graph) summing(t, sizes *tensor.Tensor, n int) *tensor.Tensor {
 // 1. Integers and bool become int64.
 func (g *Graph) Sum(x *Value, keepdim bool, dims ...int) *Value {
 	ds, err := opdef.Dims("dim", dims, x.Dim())
-	g.check(err)
+	g.Check(err)
 	dt := x.DType()
 	if dt.Kind() < tensor.KindFloat {
 		dt = tensor.Int64
@@ -77,7 +77,7 @@ func (g *Graph) sumTo(x *Value, shape []int) *Value {
 // Mean is the mean over dims (none: all) of floating elements.
 func (g *Graph) Mean(x *Value, keepdim bool, dims ...int) *Value {
 	ds, err := opdef.Dims("dim", dims, x.Dim())
-	g.check(err)
+	g.Check(err)
 	if x.DType().Kind() < tensor.KindFloat {
 		g.Refuse("input", "the mean is not defined for dtype %s", x.DType())
 	}

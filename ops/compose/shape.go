@@ -176,12 +176,13 @@ func mostUsed(places []int64, n int) int {
 // dim resolves a dimension of x, or refuses it.
 func (g *Graph) dim(name string, d int, x *Value) int {
 	d, err := opdef.Dim(name, d, x.Dim())
-	g.check(err)
+	g.Check(err)
 	return d
 }
 
-// axis is dim of a value that must have dimensions.
-func (g *Graph) axis(name string, d int, x *Value) int {
+// Axis resolves the dimension argument name, which may be negative, of a value
+// that must have dimensions.
+func (g *Graph) Axis(name string, d int, x *Value) int {
 	if x.Dim() == 0 {
 		g.Refuse(name, "want at least one dimension")
 	}
@@ -221,7 +222,7 @@ func (g *Graph) Alias(x *Value) *Value {
 // Permute is x with its dimensions in another order.
 func (g *Graph) Permute(x *Value, dims ...int) *Value {
 	dims, err := opdef.Dims("dims", dims, x.Dim())
-	g.check(err)
+	g.Check(err)
 	back := make([]int, len(dims))
 	for i, d := range dims {
 		back[d] = i
@@ -232,7 +233,7 @@ func (g *Graph) Permute(x *Value, dims ...int) *Value {
 
 // Transpose swaps two dimensions.
 func (g *Graph) Transpose(x *Value, a, b int) *Value {
-	a, b = g.axis("dim0", a, x), g.axis("dim1", b, x)
+	a, b = g.Axis("dim0", a, x), g.Axis("dim1", b, x)
 	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return t.Transpose(a, b) },
 		func(up *Value) *Value { return g.Transpose(up, a, b) })
 }
@@ -251,7 +252,7 @@ func (g *Graph) Unsqueeze(x *Value, dim int) *Value {
 
 // Squeeze drops a dimension of size 1.
 func (g *Graph) Squeeze(x *Value, dim int) *Value {
-	dim = g.axis("dim", dim, x)
+	dim = g.Axis("dim", dim, x)
 	if x.Shape()[dim] != 1 {
 		return x
 	}
@@ -262,7 +263,7 @@ func (g *Graph) Squeeze(x *Value, dim int) *Value {
 // Expand broadcasts x to shape.
 func (g *Graph) Expand(x *Value, shape ...int) *Value {
 	_, err := x.T.Expand(shape...)
-	g.check(err)
+	g.Check(err)
 	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor {
 		t, _ = t.Expand(shape...)
 		return t
@@ -274,7 +275,7 @@ func (g *Graph) Narrow(x *Value, dim, start, n int) *Value { return g.Slice(x, d
 
 // Slice is n elements from start along dim, each step apart.
 func (g *Graph) Slice(x *Value, dim, start, n, step int) *Value {
-	dim = g.axis("dim", dim, x)
+	dim = g.Axis("dim", dim, x)
 	if start < 0 || n < 0 || step < 1 || n > 0 && start+(n-1)*step >= x.Shape()[dim] {
 		g.Refuse("", "%d elements from %d do not fit dimension %d of %s", n, start, dim, x.T.Meta())
 	}
@@ -288,7 +289,7 @@ func (g *Graph) Select(x *Value, dim, index int) *Value {
 
 // Chunk cuts x along dim into n equal parts.
 func (g *Graph) Chunk(x *Value, n, dim int) []*Value {
-	dim = g.axis("dim", dim, x)
+	dim = g.Axis("dim", dim, x)
 	size := x.Shape()[dim]
 	if size%n != 0 {
 		g.Refuse("dim", "size %d of dimension %d is not a multiple of %d", size, dim, n)
@@ -340,8 +341,8 @@ func (g *Graph) Cat(dim int, xs ...*Value) *Value {
 		ts[i] = x.T
 	}
 	dt, _, err := opdef.Common(ts...)
-	g.check(err)
-	dim = g.axis("dim", dim, xs[0])
+	g.Check(err)
+	dim = g.Axis("dim", dim, xs[0])
 	shape, sizes := slices.Clone(xs[0].Shape()), make([]int, len(xs))
 	shape[dim] = 0
 	for i, x := range xs {
@@ -403,7 +404,7 @@ func joinAs[T tensor.Elem](dt tensor.DType, shape []int, dim int, ts []*tensor.T
 
 // IndexSelect is the slices of x at the given indices along dim.
 func (g *Graph) IndexSelect(x *Value, dim int, indices []int) *Value {
-	dim = g.axis("dim", dim, x)
+	dim = g.Axis("dim", dim, x)
 	size, inner := x.Shape()[dim], tensor.Numel(x.Shape()[dim+1:])
 	shape := slices.Clone(x.Shape())
 	shape[dim] = len(indices)
@@ -426,7 +427,7 @@ func (g *Graph) IndexSelect(x *Value, dim int, indices []int) *Value {
 
 // Gather is x at indices along dim, as torch.gather: index has x's dimensions.
 func (g *Graph) Gather(x *Value, dim int, index *tensor.Tensor) *Value {
-	dim = g.axis("dim", dim, x)
+	dim = g.Axis("dim", dim, x)
 	size, inner := x.Shape()[dim], tensor.Numel(x.Shape()[dim+1:])
 	for d, n := range index.Shape {
 		if len(index.Shape) != x.Dim() || d != dim && n > x.Shape()[d] {
@@ -461,7 +462,7 @@ func (g *Graph) Gather(x *Value, dim int, index *tensor.Tensor) *Value {
 
 // Flip reverses the order of elements along dim.
 func (g *Graph) Flip(x *Value, dim int) *Value {
-	dim = g.axis("dim", dim, x)
+	dim = g.Axis("dim", dim, x)
 	n := x.Shape()[dim]
 	order := make([]int, n)
 	for i := range order {
@@ -472,7 +473,7 @@ func (g *Graph) Flip(x *Value, dim int) *Value {
 
 // Roll moves elements on by shift places along dim, the last to the front.
 func (g *Graph) Roll(x *Value, dim, shift int) *Value {
-	dim = g.axis("dim", dim, x)
+	dim = g.Axis("dim", dim, x)
 	n := x.Shape()[dim]
 	order := make([]int, n)
 	for i := range order {
@@ -483,7 +484,7 @@ func (g *Graph) Roll(x *Value, dim, shift int) *Value {
 
 // RepeatInterleave repeats each slice of x along dim n times.
 func (g *Graph) RepeatInterleave(x *Value, n, dim int) *Value {
-	dim = g.axis("dim", dim, x)
+	dim = g.Axis("dim", dim, x)
 	s := x.Shape()
 	wide := slices.Insert(slices.Clone(s), dim+1, n)
 	out := slices.Clone(s)
