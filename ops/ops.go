@@ -22,6 +22,7 @@ import (
 	"github.com/optool/optool/ops/masked"
 	"github.com/optool/optool/ops/matmul"
 	"github.com/optool/optool/ops/normalization"
+	"github.com/optool/optool/ops/npu"
 	"github.com/optool/optool/ops/optim"
 	"github.com/optool/optool/ops/pointwise"
 	"github.com/optool/optool/ops/pooling"
@@ -65,6 +66,7 @@ func tables() [][]*opdef.Entry {
 		masked.Table(),
 		foreach.Table(),
 		optim.Table(),
+		npu.Table(),
 		properties.Table(),
 		detection.Table(),
 		llm.Table(),

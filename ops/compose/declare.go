@@ -168,12 +168,13 @@ func (c *Call) node(up []*tensor.Tensor) opdef.Node {
 		}
 		n := opdef.Node{}
 		var scales []*Value
-		for k, part := range v.vjp(c.seeds[i]) {
-			if part == nil || v.in[k] == nil || !v.in[k].needs {
+		parts := v.vjp(c.seeds[i])
+		for k, x := range v.in {
+			if k >= len(parts) || parts[k] == nil || x == nil || !x.needs {
 				n.Grads, scales = append(n.Grads, nil), append(scales, nil)
 				continue
 			}
-			part = c.graph.like(part, v.in[k])
+			part := c.graph.like(parts[k], x)
 			n.Grads, scales = append(n.Grads, part.T), append(scales, part)
 		}
 		if v.moved {

@@ -192,11 +192,37 @@ func (g *Graph) Maximum(x, y *Value) *Value { return g.Binary(maximum, x, y) }
 // Minimum is the smaller of x and y; equal ones share the gradient.
 func (g *Graph) Minimum(x, y *Value) *Value { return g.Binary(minimum, x, y) }
 
-// Scale is k*x.
-func (g *Graph) Scale(x *Value, k float64) *Value { return g.Mul(x, g.Number(k)) }
+// Scale is k*x, the product with a Python number.
+func (g *Graph) Scale(x *Value, k float64) *Value {
+	return g.withNumber(opdef.Unary{
+		Error: numberError,
+		F:     func(x float64) float64 { return k * x }, DF: func(_, _ float64) float64 { return k },
+		C:  func(x complex128) complex128 { return complex(k, 0) * x },
+		DC: func(_, _ complex128) complex128 { return complex(k, 0) },
+	}, x)
+}
 
-// Shift is x + k.
-func (g *Graph) Shift(x *Value, k float64) *Value { return g.Add(x, g.Number(k)) }
+// Shift is x + k, the sum with a Python number.
+func (g *Graph) Shift(x *Value, k float64) *Value {
+	return g.withNumber(opdef.Unary{
+		Error: numberError,
+		F:     func(x float64) float64 { return x + k }, DF: func(_, _ float64) float64 { return 1 },
+		C:  func(x complex128) complex128 { return x + complex(k, 0) },
+		DC: func(_, _ complex128) complex128 { return 1 },
+		S:  func(_, _ float64) float64 { return k },
+	}, x)
+}
+
+// numberError is the error of a device that rounds the number and the result.
+var numberError = opdef.Error{Class: opdef.Elementwise, ULPs: 1}
+
+// withNumber is the function of x and a number that f is. The number is exact in
+// the reference, and an operand that needs no gradient in torch.
+func (g *Graph) withNumber(f opdef.Unary, x *Value) *Value {
+	v := g.Unary(f, x)
+	v.in = append(v.in, nil)
+	return v
+}
 
 // Neg is -x.
 func (g *Graph) Neg(x *Value) *Value { return g.Unary(neg, x) }
