@@ -76,23 +76,23 @@ func trapezoid(g *compose.Graph, a *trapezoidArgs, cumulative bool) compose.Valu
 	}
 	areas := g.Mul(neighbourSums(g, y, dim), widths(g, y, x, dim))
 	if cumulative {
-		return compose.Values{g.Div(g.Cumsum(areas, dim), g.Number(2))}
+		return compose.Values{g.Scale(g.Cumsum(areas, dim), 0.5)}
 	}
-	return compose.Values{g.Div(g.Sum(areas, false, dim), g.Number(2))}
+	return compose.Values{g.Scale(g.Sum(areas, false, dim), 0.5)}
 }
 
 func trapezoidEqual(g *compose.Graph, a *trapezoidDxArgs, cumulative bool) compose.Values {
-	y, dx := g.Arg("y", a.Y), g.Scalar(a.Dx)
+	y, dx := g.Arg("y", a.Y), a.Dx.Float64()
 	dim := samples(g, y, a.Dim)
 	n := y.Shape()[dim]
 	switch {
 	case cumulative:
-		return compose.Values{g.Cumsum(g.Mul(g.Div(dx, g.Number(2)), neighbourSums(g, y, dim)), dim)}
+		return compose.Values{g.Cumsum(g.Scale(neighbourSums(g, y, dim), dx/2), dim)}
 	case n == 0:
 		return compose.Values{g.Full(y.DType(), slices.Delete(slices.Clone(y.Shape()), dim, dim+1), 0)}
 	}
 	ends := g.Add(g.Select(y, dim, 0), g.Select(y, dim, n-1))
-	return compose.Values{g.Mul(g.Sub(g.Sum(y, false, dim), g.Scale(ends, 0.5)), dx)}
+	return compose.Values{g.Scale(g.Sub(g.Sum(y, false, dim), g.Scale(ends, 0.5)), dx)}
 }
 
 func trapezoidDoc(name string, cumulative bool, widths string) opdef.Doc {
@@ -130,7 +130,8 @@ func trapezoidDx(name, names string, cumulative bool) *opdef.Entry {
 		Cases: func(r *rand.Rand) []*trapezoidDxArgs {
 			g := opdef.Gen{R: r}
 			return []*trapezoidDxArgs{
-				{g.Normal(tensor.Float64, 3, 4), opdef.Int(1), -1}, {g.Normal(tensor.Float64, 3, 4), opdef.Float(0.5), 0},
+				{g.Normal(tensor.Float64, 3, 4), opdef.Int(1), -1}, {g.Normal(tensor.Float64, 3, 4),
+					opdef.Float(0.5), 0},
 				{g.Normal(tensor.Float32, 5), opdef.Int(2), 0}, {g.Normal(tensor.Complex128, 3), opdef.Int(1), 0},
 			}
 		},

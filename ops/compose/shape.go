@@ -304,7 +304,7 @@ func (g *Graph) Chunk(x *Value, n, dim int) []*Value {
 // Split cuts x along dim into parts of the given sizes, one after the other. Their
 // gradients are joined at once, so that many parts cost no more than few.
 func (g *Graph) Split(x *Value, sizes []int, dim int) []*Value {
-	dim = g.axis("dim", dim, x)
+	dim = g.Axis("dim", dim, x)
 	whole := g.add(&Value{T: x.T, errors: x.errors, in: []*Value{x}})
 	parts, at := make([]*Value, len(sizes)), 0
 	for i, n := range sizes {
