@@ -9,6 +9,89 @@ import (
 
 type foreachArgs struct{ Self []*tensor.Tensor }
 
+type foreachPairArgs struct{ Self, Other []*tensor.Tensor }
+
+type foreachSumArgs struct {
+	Self, Other []*tensor.Tensor
+	Alpha       opdef.Scalar
+}
+
+type foreachScalarArgs struct {
+	Self   []*tensor.Tensor
+	Scalar opdef.Scalar
+}
+
+type foreachScalarsArgs struct {
+	Self    []*tensor.Tensor
+	Scalars []opdef.Scalar
+}
+
+type foreachTensorArgs struct {
+	Self  []*tensor.Tensor
+	Other *tensor.Tensor
+}
+
+type foreachTensorSumArgs struct {
+	Self  []*tensor.Tensor
+	Other *tensor.Tensor
+	Alpha opdef.Scalar
+}
+
+type foreachExponentsArgs struct{ Self, Exponent []*tensor.Tensor }
+
+type foreachExponentArgs struct {
+	Self     []*tensor.Tensor
+	Exponent opdef.Scalar
+}
+
+type foreachNumbersArgs struct {
+	Self     []*tensor.Tensor
+	Exponent []opdef.Scalar
+}
+
+type foreachBaseArgs struct {
+	Self     opdef.Scalar
+	Exponent []*tensor.Tensor
+}
+
+type foreachAddcArgs struct {
+	Self, Tensor1, Tensor2 []*tensor.Tensor
+	Value                  opdef.Scalar
+}
+
+type foreachAddcScalarsArgs struct {
+	Self, Tensor1, Tensor2 []*tensor.Tensor
+	Scalars                []opdef.Scalar
+}
+
+type foreachAddcTensorArgs struct {
+	Self, Tensor1, Tensor2 []*tensor.Tensor
+	Scalars                *tensor.Tensor
+}
+
+type foreachLerpArgs struct {
+	Self, Tensors1 []*tensor.Tensor
+	Weight         opdef.Scalar
+}
+
+type foreachLerpListArgs struct{ Self, Tensors1, Weights []*tensor.Tensor }
+
+type foreachLerpScalarsArgs struct {
+	Self, Tensors1 []*tensor.Tensor
+	Scalars        []opdef.Scalar
+}
+
+type foreachNormArgs struct {
+	Self  []*tensor.Tensor
+	Ord   opdef.Scalar
+	Dtype *tensor.DType
+}
+
+type foreachCopyArgs struct {
+	Self, Src   []*tensor.Tensor
+	NonBlocking bool
+}
+
 func (a *foreachArgs) sizes() []int { return []int{len(a.Self)} }
 
 // foreachTensors makes lists of tensors of one shape each, with values that

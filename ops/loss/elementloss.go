@@ -320,9 +320,9 @@ func (l *elementLoss) node(up *tensor.Tensor) (opdef.Node, error) {
 	return opdef.Node{Grads: ts}, err
 }
 
-// asItself is the node of an unreduced loss that ends in an op of the first
+// nodeOfGradient is the node of an unreduced loss that ends in an op of the first
 // operand's own gradients.
-func asItself(l *elementLoss, up *tensor.Tensor) ([]*tensor.Tensor, error) {
+func nodeOfGradient(l *elementLoss, up *tensor.Tensor) ([]*tensor.Tensor, error) {
 	t, err := l.each(up, 0, l.df, false)
 	if err == nil && l.complex != tensor.Invalid {
 		var im *tensor.Tensor
@@ -333,9 +333,9 @@ func asItself(l *elementLoss, up *tensor.Tensor) ([]*tensor.Tensor, error) {
 	return elements.Single(t), err
 }
 
-// asSum is that of one that ends in a sum of two terms which both take the
+// nodeOfSum is that of one that ends in a sum of two terms which both take the
 // gradient as it is.
-func asSum(_ *elementLoss, up *tensor.Tensor) ([]*tensor.Tensor, error) {
+func nodeOfSum(_ *elementLoss, up *tensor.Tensor) ([]*tensor.Tensor, error) {
 	return []*tensor.Tensor{up, up}, nil
 }
 

@@ -282,7 +282,7 @@ var lossOps = []*opdef.Entry{
 	}, func(a *hingeArgs) (*elementLoss, error) {
 		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, alone: asSum,
+			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, alone: nodeOfSum,
 			through: math.Abs(a.Margin), ints: true,
 			f: func(v []float64) float64 {
 				s := 0.0
@@ -380,7 +380,7 @@ var lossOps = []*opdef.Entry{
 						d[0] = 1
 					}
 				}
-				return asItself(&passed, up)
+				return nodeOfGradient(&passed, up)
 			},
 		}, err
 	}),
@@ -452,7 +452,7 @@ func (a *plainLossArgs) loss(l *elementLoss) (*elementLoss, error) {
 
 func absoluteError() *elementLoss {
 	return &elementLoss{
-		alone: asItself,
+		alone: nodeOfGradient,
 		f:     func(v []float64) float64 { return math.Abs(v[0] - v[1]) },
 		df:    func(v, d []float64) { d[0] = kernel.Sign(v[0] - v[1]); d[1] = -d[0] },
 	}
@@ -461,7 +461,7 @@ func absoluteError() *elementLoss {
 // complexError is absoluteError of complex numbers.
 func complexError() *elementLoss {
 	return &elementLoss{
-		alone: asItself,
+		alone: nodeOfGradient,
 		f:     func(v []float64) float64 { return math.Hypot(v[0]-v[1], v[2]-v[3]) },
 		df: func(v, d []float64) {
 			clear(d)

@@ -50,7 +50,7 @@ func NumelOver(shape, dims []int) int {
 	return n
 }
 
-// TermsOver is count for a dim argument that may be unchecked.
+// TermsOver is NumelOver for a dim argument that may be unchecked.
 func TermsOver(shape, dim []int) int {
 	dims, err := opdef.Dims("dim", dim, len(shape))
 	if err != nil {
@@ -67,7 +67,8 @@ func OptionalDim(d *int) []int {
 	return []int{*d}
 }
 
-// LastDim is the length of a row of shape.
+// LastDim is the size of the last dimension of shape: the length of a row, 1 of a
+// number.
 func LastDim(shape []int) int {
 	if len(shape) == 0 {
 		return 1

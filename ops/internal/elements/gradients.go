@@ -45,7 +45,7 @@ func ComplexGradScale(_ *opdef.UnaryArgs, _ *opdef.Grad, gr opdef.Grads) (opdef.
 	return opdef.Grads{"self": {AbsIfComplex(gr["self"][0])}}, nil
 }
 
-// ZeroGrad is nil for a Python number, which has no gradient.
+// ZeroGrad is a gradient of zeros for t, nil for a Python number, which has none.
 func ZeroGrad(t *tensor.Tensor) *tensor.Tensor {
 	if t.Wrapped {
 		return nil
@@ -72,7 +72,7 @@ func GradOf(arg string, t *tensor.Tensor) opdef.Grads {
 }
 
 // ReturnedArgument is the node of a call that returned its argument itself.
-var ReturnedArgument = opdef.Node{Skip: "gradients belong to another op"}
+var ReturnedArgument = opdef.Node{Skip: GradOfOtherOp}
 
 // GradOnMagnitudes is the scale of a gradient that is linear in the gradient of
 // the result with non-negative coefficients: itself on magnitudes.

@@ -13,9 +13,9 @@ import (
 // of up to three dimensions (unused leading ones have size 1).
 type Planes struct {
 	Tensor *tensor.Tensor
-	Dims   int
-	Size   [3]int
-	Rows   int
+	Dims   int    // spatial ones
+	Size   [3]int // of a plane
+	Rows   int    // how many planes
 }
 
 // PlanesOf checks that the argument has nd spatial dimensions after channels

@@ -8,14 +8,15 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// A StencilTap is one term of an element of a linear map: coefficient times
-// element.
+// A StencilTap is one term of an element of a linear map: a coefficient times
+// element At.
 type StencilTap struct {
 	At   int
 	Coef complex128
 }
 
-// A Stencil is a linear map of runs: out[j] is the sum of its taps.
+// A Stencil is a linear map of runs of In elements: element j of the result is
+// the sum of Taps[j].
 type Stencil struct {
 	In   int
 	Taps [][]StencilTap

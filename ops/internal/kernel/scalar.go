@@ -30,7 +30,7 @@ func ExpDiffC(x, y complex128) complex128 {
 	return cmplx.Exp(x - y)
 }
 
-// Sign is -1, 0 or 1 as x is negative, zero or positive, and nan for nan.
+// Sign is -1, 0 or 1 as x is negative, neither, or positive.
 func Sign(x float64) float64 {
 	switch {
 	case x > 0:
@@ -49,7 +49,7 @@ func SignC(x complex128) complex128 {
 	return x / complex(cmplx.Abs(x), 0)
 }
 
-// Sigmoid does not overflow: exp of a negative number only.
+// Sigmoid is 1/(1 + exp(-x)). It does not overflow: exp of a negative number only.
 func Sigmoid(x float64) float64 {
 	if x < 0 {
 		e := math.Exp(x)

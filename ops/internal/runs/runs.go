@@ -13,31 +13,8 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// Within are the runs of a view of a probe, as runs of the probe itself.
-func (r Runs) Within(view *tensor.Tensor) Runs {
-	if view.IsContiguous() && view.Offset == 0 {
-		return r
-	}
-	all := OfView(view) // element by element below
-	return Runs{Len: 1, Count: r.Count * r.Len, Starts: func(lo int, dst []int64) {
-		var start, el [1]int64
-		for i := range dst {
-			k := lo + i
-			r.Starts(k/r.Len, start[:])
-			p := int(start[0]) + k%r.Len
-			all.Starts(p/all.Len, el[:])
-			dst[i] = el[0] + int64(p%all.Len)
-		}
-	}}
-}
-
-// Everything that moves elements (views, indexing, scattering) is made of two
-// primitives over runs of adjacent elements: pick reads them, put writes them.
-// Both are lazy: a block of the result costs a block of memory, and put one
-// pair of numbers for each run written.
-
-// Runs says which elements of a tensor are meant: count runs of n adjacent
-// elements in row-major order. at stores the first elements of runs lo, lo+1,
+// Runs says which elements of a tensor are meant: Count runs of Len adjacent
+// elements in row-major order. Starts stores the first elements of runs lo, lo+1,
 // ... into dst; it is called from several goroutines at once.
 type Runs struct {
 	Len, Count int
@@ -106,6 +83,24 @@ func AtStarts(n int, starts []int64) Runs {
 	return Runs{Len: n, Count: len(starts), Starts: func(lo int, dst []int64) { copy(dst, starts[lo:]) }}
 }
 
+// Within are the runs of a view of a probe, as runs of the probe itself.
+func (r Runs) Within(view *tensor.Tensor) Runs {
+	if view.IsContiguous() && view.Offset == 0 {
+		return r
+	}
+	all := OfView(view) // element by element below
+	return Runs{Len: 1, Count: r.Count * r.Len, Starts: func(lo int, dst []int64) {
+		var start, el [1]int64
+		for i := range dst {
+			k := lo + i
+			r.Starts(k/r.Len, start[:])
+			p := int(start[0]) + k%r.Len
+			all.Starts(p/all.Len, el[:])
+			dst[i] = el[0] + int64(p%all.Len)
+		}
+	}}
+}
+
 // Pick returns the tensor of shape made of the runs r of t.
 func Pick(t *tensor.Tensor, shape []int, r Runs) *tensor.Tensor {
 	switch t.DType.Kind() {
@@ -150,7 +145,7 @@ func pickAs[T tensor.Elem](t *tensor.Tensor, shape []int, r Runs) *tensor.Tensor
 	})
 }
 
-// Combine is how put joins a new value with what is there.
+// Combine is how Put joins a new value with what is there.
 type Combine uint8
 
 const (
@@ -164,7 +159,7 @@ const (
 
 // Put returns base with the elements of src, in row-major order, written to the
 // runs r. Without keep the first value written to an element replaces what base
-// has there. Runs may overlap only under assign and Add.
+// has there. Runs may overlap only under Assign and Add.
 func Put(base, src *tensor.Tensor, r Runs, how Combine, keep bool) *tensor.Tensor {
 	if r.Count == 0 || r.Len == 0 {
 		return base
@@ -239,7 +234,7 @@ func Put(base, src *tensor.Tensor, r Runs, how Combine, keep bool) *tensor.Tenso
 	})
 }
 
-// putAs is put in one compute type: join combines a cell with new values, divide
+// putAs is Put in one compute type: join combines a cell with new values, divide
 // makes a mean of a sum of n.
 func putAs[T tensor.Elem](base, src *tensor.Tensor, r Runs, how Combine, keep bool, join func(dst, v []T),
 	divide func(v []T, n int)) *tensor.Tensor {
@@ -261,7 +256,7 @@ func putAs[T tensor.Elem](base, src *tensor.Tensor, r Runs, how Combine, keep bo
 	})
 }
 
-// A writer carries out put: for each element in the order of the runs.
+// A writer carries out Put: for each element in the order of the runs.
 type writer[T tensor.Elem] struct {
 	base, src *tensor.Tensor
 	Runs
@@ -272,7 +267,7 @@ type writer[T tensor.Elem] struct {
 	bin    int // elements of base whose writes are listed together
 }
 
-// A write is one run of put: where it goes and its number in the source.
+// A write is one run of Put: where it goes and its number in the source.
 type write struct{ to, run int }
 
 // writes lists the runs that touch each bin of base, in order: bin k those in
@@ -435,7 +430,7 @@ func (w *writer[T]) finish(cells []T, times []int32) {
 }
 
 // ScatterAdd is the zero tensor of shape with g added at the runs r: the adjoint
-// of pick.
+// of Pick.
 func ScatterAdd(shape []int, g *tensor.Tensor, r Runs) *tensor.Tensor {
 	return Put(elements.Zeros(g.DType, shape), g, r, Add, true)
 }
