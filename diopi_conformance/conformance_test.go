@@ -54,6 +54,13 @@ func TestSuite(t *testing.T) {
 				t.Errorf("%s: %s %s: %s", c.Name, r.Target, r.Verdict, r.Reason)
 			}
 		}
+		if _, grads, err := store.ReadOutput(c.Name); err == nil && grads != nil {
+			for _, it := range grads.Items {
+				if it.Value == nil {
+					t.Errorf("%s: no gradient of %v", c.Name, it.Key)
+				}
+			}
+		}
 	}
 }
 

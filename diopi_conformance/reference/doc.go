@@ -2,7 +2,7 @@
 // yield: the results of the function and the gradients of its arguments, in
 // float64, int64 and complex128, rounded once when they are stored.
 //
-// Most functions are one operator of package ops, named by the case's
-// interface. The rest, the kit's own functions, are compositions of operators;
-// their gradients come from a Tape.
+// Most functions are one operator of package ops, named by the case's interface
+// or by a line of the table operators. The rest are a few calls of operators,
+// whose gradients come from a Tape.
 package reference

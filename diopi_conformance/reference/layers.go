@@ -4,7 +4,6 @@ import (
 	"math"
 	"strings"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -39,12 +38,11 @@ var layerFunctions = map[string]function{
 		}
 		return out
 	},
-	"pool1d":                pool("1d"),
-	"pool2d":                pool("2d"),
-	"pool3d":                pool("3d"),
-	"rms_norm":              rmsNorm,
-	"clip_grad_norm_":       clipGradNorm,
-	"scaled_masked_softmax": scaledMaskedSoftmax,
+	"pool1d":          pool("1d"),
+	"pool2d":          pool("2d"),
+	"pool3d":          pool("3d"),
+	"rms_norm":        rmsNorm,
+	"clip_grad_norm_": clipGradNorm,
 	"spmm": func(t *Tape, a *arguments) value.Value {
 		return t.op("torch.matmul", a.tensor("input"), a.tensor("mat2"))
 	},
@@ -120,19 +118,4 @@ func clipGradNorm(t *Tape, a *arguments) value.Value {
 		}
 	}
 	return total
-}
-
-// maskedScore is what scores become where the mask is set.
-const maskedScore = -1e4
-
-func scaledMaskedSoftmax(t *Tape, a *arguments) value.Value {
-	mask := a.tensor("mask")
-	if a.bool("fixed_triu_mask") {
-		ones := tensor.Full(tensor.Bool, mask.Shape, int64(1))
-		mask = t.op("torch.triu", ones, number(1))
-	} else {
-		mask = opdef.Cast(mask, tensor.Bool)
-	}
-	scaled := t.op("torch.mul", a.tensor("input"), a.value("scale"))
-	return t.op("torch.softmax", t.op("torch.Tensor.masked_fill", scaled, mask, maskedScore), number(-1))
 }

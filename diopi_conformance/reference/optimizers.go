@@ -12,12 +12,9 @@ import (
 //
 // Source: torch.optim, the algorithms in the documentation of each class.
 var optimizerFunctions = map[string]function{
-	"sgd":         sgd,
-	"adam":        adam(false),
-	"adamw":       adam(true),
-	"fused_adamw": fusedAdamW,
-	"adadelta":    adadelta,
-	"rmsprop":     rmsprop,
+	"sgd":      sgd,
+	"adadelta": adadelta,
+	"rmsprop":  rmsprop,
 }
 
 // update replaces, element by element, the values of ts by what rule makes of
@@ -85,79 +82,6 @@ func sgd(_ *Tape, a *arguments) value.Value {
 		v[0] -= lr * g
 	})
 	return list(out[0], out[2])
-}
-
-// adamRule is one step of Adam on (parameter, gradient, mean, mean square,
-// largest mean square).
-func adamRule(a *arguments, step float64, decoupled bool) func(v []float64) {
-	lr, b1, b2, eps, decay, amsgrad := a.float("lr"), a.float("beta1"), a.float("beta2"), a.float("eps"),
-		a.float("weight_decay"), a.bool("amsgrad")
-	sign := 1.0
-	if a.bool("maximize") {
-		sign = -1
-	}
-	c1, c2 := 1-math.Pow(b1, step), 1-math.Pow(b2, step)
-	return func(v []float64) {
-		g := sign * v[1]
-		if decoupled {
-			v[0] -= lr * decay * v[0]
-		} else {
-			g += decay * v[0]
-		}
-		v[2] = b1*v[2] + (1-b1)*g
-		v[3] = b2*v[3] + (1-b2)*g*g
-		sq := v[3]
-		if amsgrad {
-			v[4] = math.Max(v[4], sq)
-			sq = v[4]
-		}
-		v[0] -= lr / c1 * v[2] / (math.Sqrt(sq)/math.Sqrt(c2) + eps)
-	}
-}
-
-func adam(decoupled bool) function {
-	return func(_ *Tape, a *arguments) value.Value {
-		out := update([]*tensor.Tensor{a.tensor("param"), a.tensor("param_grad"), a.tensor("exp_avg"),
-			a.tensor("exp_avg_sq"), a.optional("max_exp_avg_sq")},
-			adamRule(a, a.float("step"), decoupled))
-		return list(out[0], out[2], out[3], out[4])
-	}
-}
-
-// fusedAdamW steps lists of parameters; each has its own number of steps.
-func fusedAdamW(t *Tape, a *arguments) value.Value {
-	names := []string{"params", "grads", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"}
-	lists := make([][]*tensor.Tensor, len(names))
-	for k, name := range names {
-		lists[k] = a.tensors(name)
-	}
-	steps := a.tensors("state_steps")
-	results := make([]*value.Sequence, len(names))
-	for k := range results {
-		results[k] = value.NewList()
-	}
-	for i := range lists[0] {
-		ts := make([]*tensor.Tensor, len(names))
-		for k, l := range lists {
-			if i < len(l) {
-				ts[k] = l[i]
-			} else if k < 4 {
-				t.fail("argument %s: want %d tensors, got %d", names[k], len(lists[0]), len(l))
-				return nil
-			}
-		}
-		if i >= len(steps) {
-			t.fail("argument state_steps: want %d tensors, got %d", len(lists[0]), len(steps))
-			return nil
-		}
-		out := update(ts, adamRule(a, tensor.At[float64](steps[i], 0), true))
-		for k := range results {
-			if out[k] != nil {
-				results[k].Items = append(results[k].Items, out[k])
-			}
-		}
-	}
-	return value.NewList(results[0], results[2], results[3], results[4])
 }
 
 func adadelta(_ *Tape, a *arguments) value.Value {

@@ -12,10 +12,8 @@ import (
 // fail.
 type function func(t *Tape, a *arguments) value.Value
 
-// own are the functions that are the kit's own or that no operator answers to,
-// by name.
-var own = merged(shapeFunctions, layerFunctions, optimizerFunctions, attentionFunctions, servingFunctions,
-	batchNormFunctions, visionFunctions)
+// own are the functions that are more than one call of an operator, by name.
+var own = merged(shapeFunctions, layerFunctions, optimizerFunctions)
 
 func merged(families ...map[string]function) map[string]function {
 	all := map[string]function{}

@@ -56,6 +56,10 @@ func Compute(c *configs.Case, kwargs *value.Dict, cotangents Cotangents) (ref *R
 	if c.NoOutputRef() {
 		return nil, ErrNone
 	}
+	names, wanted := differentiable(c, kwargs)
+	for _, x := range wanted {
+		x.RequiresGrad = true
+	}
 	t := NewTape()
 	out := forward(t, c, kwargs)
 	if t.err != nil {
@@ -66,7 +70,7 @@ func Compute(c *configs.Case, kwargs *value.Dict, cotangents Cotangents) (ref *R
 		return nil, fmt.Errorf("%s has no result", c.Function())
 	}
 	ref = &Reference{Output: rounded(out)}
-	err = ref.gradients(t, c, kwargs, out, cotangents)
+	err = ref.gradients(t, c, names, wanted, out, cotangents)
 	return ref, err
 }
 
@@ -76,10 +80,40 @@ var prefixes = map[string]string{
 	"torch.Tensor": "torch.Tensor.", "torch.linalg": "torch.linalg.", "torchvision.ops": "torchvision.ops.",
 }
 
+// kit calls one of the kit's functions that has not the name and the arguments of an
+// operator; ok is false for all others.
+func kit(t *Tape, name string, a *arguments) (v value.Value, ok bool) {
+	if compute, ok := own[name]; ok {
+		return compute(t, a), true
+	}
+	if line, ok := operators[name]; ok {
+		return unwanted(name, a, t.call(line, a, false)), true
+	}
+	if line, ok := inLists[name]; ok {
+		return t.call(line, a, true), true
+	}
+	return nil, false
+}
+
+// unwanted are the results of batch_norm_backward_reduce without those that the
+// call does not ask for.
+func unwanted(name string, a *arguments, out value.Value) value.Value {
+	l, ok := out.(*value.Sequence)
+	if name != "batch_norm_backward_reduce" || !ok {
+		return out
+	}
+	for i, flag := range []string{"input_g", "input_g", "weight_g", "bias_g"} {
+		if !a.bool(flag) {
+			l.Items[i] = nil
+		}
+	}
+	return l
+}
+
 func forward(t *Tape, c *configs.Case, kwargs *value.Dict) value.Value {
 	name := c.Function()
-	if own, ok := own[name]; ok {
-		return own(t, &arguments{tape: t, kwargs: kwargs})
+	if v, ok := kit(t, name, &arguments{tape: t, kwargs: kwargs}); ok {
+		return v
 	}
 	prefix, ok := prefixes[c.Interface()]
 	if !ok {
@@ -131,11 +165,9 @@ func asArrays(v value.Value) value.Value {
 	return v
 }
 
-// gradients computes the gradients of the arguments that want one, if any does.
-func (ref *Reference) gradients(t *Tape, c *configs.Case, kwargs *value.Dict, output value.Value,
-	cotangents Cotangents) error {
-	var names []string
-	var wanted []*tensor.Tensor
+// differentiable are the arguments that want a gradient, lists with all their tensors,
+// and their names.
+func differentiable(c *configs.Case, kwargs *value.Dict) (names []string, wanted []*tensor.Tensor) {
 	needs := map[string]bool{}
 	for _, a := range c.Args() {
 		if a.RequiresGrad {
@@ -159,6 +191,12 @@ func (ref *Reference) gradients(t *Tape, c *configs.Case, kwargs *value.Dict, ou
 			}
 		}
 	}
+	return names, wanted
+}
+
+// gradients computes the gradients of the arguments that want one, if any does.
+func (ref *Reference) gradients(t *Tape, c *configs.Case, names []string, wanted []*tensor.Tensor, output value.Value,
+	cotangents Cotangents) error {
 	if len(wanted) == 0 {
 		return nil
 	}

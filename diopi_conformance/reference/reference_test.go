@@ -1,10 +1,15 @@
 package reference
 
 import (
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -16,7 +21,10 @@ func call(t *testing.T, function string, pairs ...value.Value) value.Value {
 		d.Items = append(d.Items, value.Item{Key: pairs[i], Value: pairs[i+1]})
 	}
 	tape := NewTape()
-	v := own[function](tape, &arguments{tape: tape, kwargs: d})
+	v, ok := kit(tape, function, &arguments{tape: tape, kwargs: d})
+	if !ok {
+		t.Fatalf("%s is no function of the kit", function)
+	}
 	if tape.err != nil {
 		t.Fatalf("%s: %v", function, tape.err)
 	}
@@ -46,8 +54,8 @@ func TestBatchNormParts(t *testing.T) {
 	near(t, "mean", stats.Items[0], 2, 20)
 	near(t, "invstd", stats.Items[1], 1, 0.1)
 	// Two halves of (1, 3, 5, 11), whose mean is 5 and variance 14.
-	merged := call(t, "batch_norm_gather_stats_with_counts", "mean_all", floats([]int{2, 1}, 2, 8), "invstd_all",
-		floats([]int{2, 1}, 1, 1./3), "count_all", ints(2, 2), "eps", 0.0).(*value.Sequence)
+	merged := call(t, "batch_norm_gather_stats_with_counts", "input", x, "momentum", 0.1, "mean_all",
+		floats([]int{2, 1}, 2, 8), "invstd_all", floats([]int{2, 1}, 1, 1./3), "count_all", ints(2, 2), "eps", 0.0).(*value.Sequence)
 	near(t, "merged mean", merged.Items[0], 5)
 	near(t, "merged invstd", merged.Items[1], 1/math.Sqrt(14))
 	reduced := call(t, "batch_norm_backward_reduce", "input", x, "grad_output", floats([]int{2, 2}, 1, 2, 3, 4), "mean",
@@ -76,17 +84,19 @@ func TestServing(t *testing.T) {
 	p := 1 / (1 + math.Exp(2))
 	near(t, "token_softmax_reducev", call(t, "token_softmax_reducev", "logics", scores, "v",
 		floats([]int{2, 1, 1}, 10, 20), "out", floats([]int{1, 1, 1}, 0), "b_loc", loc, "b_start_loc", ints(0),
-		"b_seq_len", ints(2), "max_input_len", int64(3)), 10*p+20*(1-p))
+		"b_seq_len", ints(2), "max_input_len", int64(3), "other_kv_index", int64(0)), 10*p+20*(1-p))
 }
 
 // TestPackedAttention compares with attention of each sequence on its own.
 func TestPackedAttention(t *testing.T) {
 	q := floats([]int{3, 1, 2}, 1, 2, 3, 4, 5, 6)
 	packed := call(t, "flash_attention_varlen", "q", q, "k", q, "v", q, "cu_seqlens_q",
-		value.NewList(int64(0), int64(1), int64(3)), "softmax_scale", nil, "is_causal", true)
-	tape := NewTape()
-	second := attention(tape, floats([]int{1, 2, 1, 2}, 3, 4, 5, 6), floats([]int{1, 2, 1, 2}, 3, 4, 5, 6),
-		floats([]int{1, 2, 1, 2}, 3, 4, 5, 6), 0, true)
+		value.NewList(int64(0), int64(1), int64(3)),
+		"max_seqlen_q", int64(2), "max_seqlen_kv", int64(2),
+		"softmax_scale", nil, "is_causal", true, "window_size_left", int64(-1), "window_size_right", int64(-1))
+	one := func() value.Value { return floats([]int{1, 2, 1, 2}, 3, 4, 5, 6) }
+	second := call(t, "flash_attention", "q", one(), "k", one(), "v", one(), "is_causal", true,
+		"window_size_left", int64(-1), "window_size_right", int64(-1)).(*tensor.Tensor)
 	want := append([]float64{1, 2}, tensor.Data[float64](second)...)
 	near(t, "packed attention", packed, want...)
 	near(t, "first row of a causal sequence", second.Select(1, 0), 3, 4)
@@ -123,6 +133,46 @@ func TestOptimizers(t *testing.T) {
 	near(t, "param", out.Items[0], 1.1)
 	if out.Items[3] != nil {
 		t.Errorf("max_exp_avg_sq is %v, want None", out.Items[3])
+	}
+}
+
+// TestFunctions demands one way from each function of the kit to operators, and of
+// operators that are named that they exist and have the arguments.
+func TestFunctions(t *testing.T) {
+	registry := ops.Default()
+	for _, r := range diopi.Recipes() {
+		ways := 0
+		for _, has := range []bool{own[r.Function] != nil, operators[r.Function] != "", inLists[r.Function] != ""} {
+			if has {
+				ways++
+			}
+		}
+		direct := slices.ContainsFunc(slices.Collect(maps.Values(prefixes)), func(prefix string) bool {
+			return len(registry.Lookup(prefix+r.Function))+len(registry.Lookup(prefix+r.Function+"_")) > 0
+		})
+		if ways > 1 || ways == 0 && !direct {
+			t.Errorf("%s: %d ways to operators, an operator of its name: %v", r.Function, ways, direct)
+		}
+	}
+	for _, table := range []map[string]string{operators, inLists} {
+		for function, line := range table {
+			if _, ok := diopi.Find(function); !ok {
+				t.Errorf("%s is no function of the kit", function)
+			}
+			words := strings.Fields(strings.ReplaceAll(line, "=> ", ""))
+			entries := registry.Lookup(words[0])
+			if len(entries) == 0 {
+				t.Errorf("%s: operator %s is not known", function, words[0])
+				continue
+			}
+			for _, w := range words[1:] {
+				if name, _, _ := strings.Cut(w, "="); !slices.ContainsFunc(entries, func(e *opdef.Entry) bool {
+					return e.HasArgument(name)
+				}) {
+					t.Errorf("%s: operator %s has no argument %s", function, words[0], name)
+				}
+			}
+		}
 	}
 }
 

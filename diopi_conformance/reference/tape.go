@@ -80,6 +80,9 @@ func (t *Tape) Call(name string, args []value.Value, kwargs *value.Dict) value.V
 			f.Outs[i] = &u
 		}
 	}
+	for _, o := range f.Outs {
+		o.RequiresGrad = o.DType.IsFloat() || o.DType.IsComplex()
+	}
 	t.steps = append(t.steps, step{call, f})
 	if len(f.Outs) == 0 {
 		return f.Value

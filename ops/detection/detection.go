@@ -208,8 +208,8 @@ var nms = opdef.Planned[nmsArgs, *suppression]{
 	Names:  "torchvision.ops.nms torchvision.ops.boxes.nms torch.ops.torchvision.nms",
 	Doc: opdef.Doc{Summary: "Indices of the boxes that overlap none with a higher score",
 		Formula: "in order of falling scores: kept unless intersection / union with one kept exceeds iou_threshold",
-		Notes: "Boxes are (x1, y1, x2, y2). Of equal scores the first box comes first; any order and overlaps " +
-			"within rounding of the threshold are accepted.",
+		Notes: "Boxes are (x1, y1, x2, y2). Of equal scores the first box comes first; any order is accepted, and " +
+			"where as many boxes remain overlaps within rounding of the threshold.",
 		Source: "torchvision.ops.nms"},
 	NoGrad: byIndices,
 	Plan: func(a *nmsArgs) (*suppression, error) {
