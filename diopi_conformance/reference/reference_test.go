@@ -55,7 +55,8 @@ func TestBatchNormParts(t *testing.T) {
 	near(t, "invstd", stats.Items[1], 1, 0.1)
 	// Two halves of (1, 3, 5, 11), whose mean is 5 and variance 14.
 	merged := call(t, "batch_norm_gather_stats_with_counts", "input", x, "momentum", 0.1, "mean_all",
-		floats([]int{2, 1}, 2, 8), "invstd_all", floats([]int{2, 1}, 1, 1./3), "count_all", ints(2, 2), "eps", 0.0).(*value.Sequence)
+		floats([]int{2, 1}, 2, 8), "invstd_all", floats([]int{2, 1}, 1, 1./3), "count_all", ints(2, 2), "eps",
+		0.0).(*value.Sequence)
 	near(t, "merged mean", merged.Items[0], 5)
 	near(t, "merged invstd", merged.Items[1], 1/math.Sqrt(14))
 	reduced := call(t, "batch_norm_backward_reduce", "input", x, "grad_output", floats([]int{2, 2}, 1, 2, 3, 4), "mean",
