@@ -333,12 +333,6 @@ func nodeOfGradient(l *elementLoss, up *tensor.Tensor) ([]*tensor.Tensor, error)
 	return elements.Single(t), err
 }
 
-// nodeOfSum is that of one that ends in a sum of two terms which both take the
-// gradient as it is.
-func nodeOfSum(_ *elementLoss, up *tensor.Tensor) ([]*tensor.Tensor, error) {
-	return []*tensor.Tensor{up, up}, nil
-}
-
 // shapesAgree refuses operands torch does not broadcast.
 func shapesAgree(input, target *tensor.Tensor) error {
 	if !slices.Equal(input.Shape, target.Shape) {

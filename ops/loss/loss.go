@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
@@ -261,7 +262,7 @@ var lossOps = []*opdef.Entry{
 			}
 		},
 	}, gaussianLoss),
-	elementLossOp(opdef.Op[hingeArgs]{
+	compose.Declare(compose.Op[hingeArgs]{
 		Schema: "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? " +
 			"reduce=None, str reduction='mean') -> Tensor",
 		Names:    "F.hinge_embedding_loss",
@@ -279,32 +280,7 @@ var lossOps = []*opdef.Entry{
 			})
 			return cs
 		},
-	}, func(a *hingeArgs) (*elementLoss, error) {
-		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
-		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, alone: nodeOfSum,
-			through: math.Abs(a.Margin), ints: true,
-			f: func(v []float64) float64 {
-				s := 0.0
-				if v[1] != 1 {
-					s += max(a.Margin-v[0], 0)
-				}
-				if v[1] != -1 {
-					s += v[0]
-				}
-				return s
-			},
-			df: func(v, d []float64) {
-				d[0], d[1] = 0, 0
-				if v[1] != 1 && a.Margin-v[0] >= 0 {
-					d[0]--
-				}
-				if v[1] != -1 {
-					d[0]++
-				}
-			},
-		}, err
-	}),
+	}, compose.Composed, hingeEmbedding),
 	elementLossOp(opdef.Op[softMarginArgs]{
 		Schema: "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean') -> Tensor",
@@ -332,7 +308,7 @@ var lossOps = []*opdef.Entry{
 			},
 		}, err
 	}),
-	elementLossOp(opdef.Op[rankingArgs]{
+	compose.Declare(compose.Op[rankingArgs]{
 		Schema: "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? " +
 			"size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
 		Names:    "F.margin_ranking_loss",
@@ -350,40 +326,7 @@ var lossOps = []*opdef.Entry{
 			})
 			return cs
 		},
-	}, func(a *rankingArgs) (*elementLoss, error) {
-		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
-		if a.Input1.Dim() != a.Input2.Dim() || a.Input1.Dim() != a.Target.Dim() {
-			return nil, opdef.Refuse("target", "input1, input2 and target differ in dimensions: %d, %d and %d",
-				a.Input1.Dim(), a.Input2.Dim(), a.Target.Dim())
-		}
-		gap := func(v []float64) float64 { return a.Margin - v[2]*(v[0]-v[1]) }
-		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input1, a.Input2, a.Target}, names: []string{"input1", "input2", "target"},
-			how: how, through: math.Abs(a.Margin), ints: true,
-			f: func(v []float64) float64 { return max(0, gap(v)) },
-			df: func(v, d []float64) {
-				m := 0.0
-				if gap(v) >= 0 {
-					m = 1
-				}
-				d[0], d[1], d[2] = -m*v[2], m*v[2], m*(v[1]-v[0])
-			},
-			ds: func(v, d []float64) {
-				d[0], d[1], d[2] = math.Abs(v[2]), math.Abs(v[2]), math.Abs(v[0])+math.Abs(v[1])
-			},
-			alone: func(l *elementLoss, up *tensor.Tensor) ([]*tensor.Tensor, error) {
-				// The node clamps margin - target*(input1 - input2).
-				passed := *l
-				passed.df = func(v, d []float64) {
-					d[0] = 0
-					if gap(v) >= 0 {
-						d[0] = 1
-					}
-				}
-				return nodeOfGradient(&passed, up)
-			},
-		}, err
-	}),
+	}, compose.Composed, marginRanking),
 }
 
 var inputTarget = []string{"input", "target"}

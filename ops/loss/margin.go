@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
-	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
@@ -30,203 +30,191 @@ type multilabelSoftArgs struct {
 	Reduction             string
 }
 
-func (a *multiMarginArgs) loss() (*rowLoss, error) {
-	how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
-	if err != nil {
-		return nil, err
+// reduced averages or adds the terms of a loss, or leaves them alone.
+func reduced(g *compose.Graph, terms *compose.Value, reduction string, sizeAverage, reduce *bool) compose.Values {
+	switch how, err := reductionOf(reduction, sizeAverage, reduce); {
+	case err != nil || how == reduceBatchMean:
+		g.Refuse("reduction", "%q is no way to reduce this loss", reduction)
+	case how == reduceMean:
+		terms = g.Mean(terms, false)
+	case how == reduceSum:
+		terms = g.Sum(terms, false)
 	}
-	x, classes := a.Input, elements.LastDim(a.Input.Shape)
-	if err := elements.WantFloat("input", x); err != nil {
-		return nil, err
+	return compose.Values{terms}
+}
+
+// positive is x where it is positive, else 0; at 0 the gradient is passed on, as
+// by torch's clamp_min.
+func positive(g *compose.Graph, x *compose.Value) *compose.Value {
+	if x.DType().Kind() < tensor.KindFloat {
+		return g.ReLU(x) // no gradient, and the dtype stays
 	}
-	p, margin := a.P.Int64(), a.Margin.Float64()
+	return g.Clamp(x, 0, math.Inf(1))
+}
+
+// is tells where t holds the label.
+func is(t *tensor.Tensor, label float64) *tensor.Tensor {
+	return opdef.Map(tensor.Bool, t, func(x float64) int64 {
+		if x == label {
+			return 1
+		}
+		return 0
+	})
+}
+
+// The losses below follow torch's own compositions (ATen, native/Loss.cpp, and
+// torch/nn/functional.py).
+
+func hingeEmbedding(g *compose.Graph, a *hingeArgs) compose.Values {
+	x := g.Arg("input", a.Input)
+	zeros, margin := g.Full(x.DType(), x.Shape(), 0), g.Number(a.Margin)
+	if x.DType().Kind() < tensor.KindFloat { // torch makes the margin a tensor of x's dtype
+		margin = g.Full(x.DType(), nil, math.Trunc(a.Margin))
+	}
+	short := positive(g, g.Sub(margin, x))
+	return reduced(g, g.Add(g.Where(is(a.Target, 1), zeros, short), g.Where(is(a.Target, -1), zeros, x)),
+		a.Reduction, a.SizeAverage, a.Reduce)
+}
+
+func marginRanking(g *compose.Graph, a *rankingArgs) compose.Values {
+	x, y, target := g.Arg("input1", a.Input1), g.Arg("input2", a.Input2), g.Arg("target", a.Target)
+	if x.Dim() != y.Dim() || x.Dim() != target.Dim() {
+		g.Refuse("target", "input1, input2 and target differ in dimensions: %d, %d and %d", x.Dim(), y.Dim(),
+			target.Dim())
+	}
+	return reduced(g, positive(g, g.Shift(g.Mul(g.Neg(target), g.Sub(x, y)), a.Margin)), a.Reduction, a.SizeAverage,
+		a.Reduce)
+}
+
+func cosineEmbedding(g *compose.Graph, a *cosineEmbeddingArgs) compose.Values {
+	x, y, dim := g.Arg("input1", a.Input1), g.Arg("input2", a.Input2), a.Target.Dim()
+	if dim > 1 {
+		g.Refuse("target", "want at most one dimension, got %d", dim)
+	}
+	if x.Dim() != dim+1 || y.Dim() != dim+1 {
+		g.Refuse("input1", "want %d dimensions for %d of the target", dim+1, dim)
+	}
+	square := func(x *compose.Value) *compose.Value { return g.Shift(g.Sum(g.Mul(x, x), false, dim), 1e-12) }
+	cos := g.Div(g.Sum(g.Mul(x, y), false, dim), g.Sqrt(g.Mul(square(x), square(y))))
+	zeros := g.Full(cos.DType(), cos.Shape(), 0)
+	similar := g.Where(is(a.Target, 1), g.Sub(g.Number(1), cos), zeros)
+	others := g.Where(is(a.Target, -1), positive(g, g.Shift(cos, -a.Margin)), zeros)
+	return reduced(g, g.Add(similar, others), a.Reduction, a.SizeAverage, a.Reduce)
+}
+
+func multilabelSoftMargin(g *compose.Graph, a *multilabelSoftArgs) compose.Values {
+	x, target, weight := g.Arg("input", a.Input), g.Arg("target", a.Target), g.Arg("weight", a.Weight)
+	if x.Dim() == 0 {
+		g.Refuse("input", "want at least one dimension")
+	}
+	if !x.DType().IsFloat() {
+		g.Refuse("input", "want a floating dtype, got %s", x.DType())
+	}
+	loss := g.Neg(g.Add(g.Mul(target, g.LogSigmoid(x)),
+		g.Mul(g.Sub(g.Number(1), target), g.LogSigmoid(g.Neg(x)))))
+	if weight != nil {
+		loss = g.Mul(loss, weight)
+	}
+	classes := x.Shape()[x.Dim()-1]
+	return reduced(g, g.Div(g.Sum(loss, false, x.Dim()-1), g.Number(float64(classes))), a.Reduction, a.SizeAverage,
+		a.Reduce)
+}
+
+// scores are x as rows of the scores of classes.
+func scores(g *compose.Graph, x *compose.Value) *compose.Value {
+	classes := elements.LastDim(x.Shape())
+	switch {
+	case !x.DType().IsFloat():
+		g.Refuse("input", "want a floating dtype, got %s", x.DType())
+	case x.Dim() > 2 || classes == 0:
+		g.Refuse("input", "want one or two dimensions of scores, got shape %s", tensor.ShapeString(x.Shape()))
+	}
+	return g.Reshape(x, x.T.Numel()/classes, classes)
+}
+
+// shortfalls are how much the scores own fall short of margin above x, 0 at the
+// places skipped and where scores are not numbers.
+func shortfalls(g *compose.Graph, own, x *compose.Value, margin float64, skip func(i int) bool) *compose.Value {
+	gap := g.Add(g.Sub(g.Number(margin), own), x)
+	mask := make([]int64, gap.T.Numel())
+	for i, v := range tensor.Data[float64](gap.T) {
+		if v != v || skip(i) {
+			mask[i] = 1
+		}
+	}
+	return g.ReLU(g.MaskedFill(gap, tensor.New(tensor.Bool, gap.Shape(), mask), 0))
+}
+
+func multiMargin(g *compose.Graph, a *multiMarginArgs) compose.Values {
+	x := scores(g, g.Arg("input", a.Input))
+	rows, classes := x.Shape()[0], x.Shape()[1]
+	p := a.P.Int64()
 	if p != 1 && p != 2 {
-		return nil, opdef.Refuse("p", "want 1 or 2, got %v", a.P)
-	}
-	rows := 1
-	if x.Dim() == 2 {
-		rows = x.Shape[0]
-	}
-	if x.Dim() > 2 || classes == 0 {
-		return nil, opdef.Refuse("input", "want one or two dimensions of scores, got shape %s",
-			tensor.ShapeString(x.Shape))
+		g.Refuse("p", "want 1 or 2, got %v", a.P)
 	}
 	if a.Target.DType != tensor.Int64 || a.Target.Dim() > 1 || a.Target.Numel() != rows {
-		return nil, opdef.Refuse("target", "want %d int64 class numbers, got %s", rows, a.Target.Meta())
-	}
-	weight := make([]float64, classes)
-	for i := range weight {
-		weight[i] = 1
-	}
-	if a.Weight != nil {
-		if a.Weight.Numel() != classes || a.Weight.Dim() > 1 {
-			return nil, opdef.Refuse("weight", "want %d elements, one per class, got shape %s", classes,
-				tensor.ShapeString(a.Weight.Shape))
-		}
-		weight = tensor.Data[float64](a.Weight)
+		g.Refuse("target", "want %d int64 class numbers, got %s", rows, a.Target.Meta())
 	}
 	target := tensor.Data[int64](a.Target)
 	for _, t := range target {
 		if t < 0 || t >= int64(classes) {
-			return nil, opdef.Refuse("target", "class %d is out of range [0, %d)", t, classes)
+			g.Refuse("target", "class %d is out of range [0, %d)", t, classes)
 		}
 	}
-	lead := slices.Clone(a.Target.Shape)
-	each := func(k int, row []float64, f func(j int, gap, w float64)) {
-		t := target[k]
-		for j, x := range row {
-			if gap := margin - row[t] + x; int64(j) != t && gap > 0 {
-				f(j, gap, weight[t]/float64(classes))
-			}
-		}
+	own := g.Gather(x, 1, a.Target.Reshape(rows, 1))
+	loss := shortfalls(g, own, x, a.Margin.Float64(), func(i int) bool { return int64(i%classes) == target[i/classes] })
+	if p == 2 {
+		loss = g.Square(loss)
 	}
-	return &rowLoss{
-		operands: elements.Single(x), names: []string{"input"}, how: how, own: true, lead: lead,
-		f: func(k int, rows [][]float64) float64 {
-			s := 0.0
-			each(k, rows[0], func(_ int, gap, w float64) {
-				if p == 2 {
-					gap *= gap
-				}
-				s += w * gap
-			})
-			return s
-		},
-		scale: func(k int, rows [][]float64) float64 {
-			row, s := rows[0], 0.0
-			each(k, row, func(j int, gap, w float64) {
-				m := math.Abs(margin) + math.Abs(row[target[k]]) + math.Abs(row[j])
-				if p == 2 {
-					m *= 2 * gap
-				}
-				s += math.Abs(w) * m
-			})
-			return s
-		},
-		df: func(k int, rows, d [][]float64) {
-			each(k, rows[0], func(j int, gap, w float64) {
-				if p == 2 {
-					w *= 2 * gap
-				}
-				d[0][j] += w
-				d[0][target[k]] -= w
-			})
-		},
-	}, nil
+	if a.Weight != nil {
+		if a.Weight.Numel() != classes || a.Weight.Dim() > 1 {
+			g.Refuse("weight", "want %d elements, one per class, got shape %s", classes,
+				tensor.ShapeString(a.Weight.Shape))
+		}
+		loss = g.Mul(loss, g.Take(g.Const(a.Weight), []int{rows, 1}, target))
+	}
+	loss = g.Div(g.Sum(loss, false, 1), g.Number(float64(classes)))
+	return reduced(g, g.Reshape(loss, a.Target.Shape...), a.Reduction, a.SizeAverage, a.Reduce)
 }
 
-func (a *multilabelMarginArgs) loss() (*rowLoss, error) {
-	how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
-	if err != nil {
-		return nil, err
-	}
-	x, classes := a.Input, elements.LastDim(a.Input.Shape)
-	if err := elements.WantFloat("input", x); err != nil {
-		return nil, err
-	}
-	if x.Dim() > 2 || classes == 0 {
-		return nil, opdef.Refuse("input", "want one or two dimensions of scores, got shape %s",
-			tensor.ShapeString(x.Shape))
-	}
-	if a.Target.DType != tensor.Int64 || !slices.Equal(a.Target.Shape, x.Shape) {
-		return nil, opdef.Refuse("target", "want int64 class numbers of shape %s, got %s", tensor.ShapeString(x.Shape),
+func multilabelMargin(g *compose.Graph, a *multilabelMarginArgs) compose.Values {
+	input := g.Arg("input", a.Input)
+	x := scores(g, input)
+	rows, classes := x.Shape()[0], x.Shape()[1]
+	if a.Target.DType != tensor.Int64 || !slices.Equal(a.Target.Shape, input.Shape()) {
+		g.Refuse("target", "want int64 class numbers of shape %s, got %s", tensor.ShapeString(input.Shape()),
 			a.Target.Meta())
 	}
-	target := tensor.Data[int64](a.Target)
-	for _, t := range target {
-		if t < -1 || t >= int64(classes) {
-			return nil, opdef.Refuse("target", "class %d is out of range [-1, %d)", t, classes)
-		}
-	}
-	lead := []int{}
-	if x.Dim() == 2 {
-		lead = []int{x.Shape[0]}
-	}
-	each := func(k int, row []float64, f func(t, j int, gap float64)) {
-		labels := target[k*classes : (k+1)*classes]
-		if end := slices.Index(labels, -1); end >= 0 {
-			labels = labels[:end]
-		}
-		for _, t := range labels {
-			for j, x := range row {
-				if gap := 1 - row[t] + x; gap > 0 && !slices.Contains(labels, int64(j)) {
-					f(int(t), j, gap)
-				}
+	// labels are the targets of each row, most how many a row has at most.
+	labels, most := make([][]int64, rows), 1
+	isLabel := make([]bool, rows*classes)
+	for k := range labels {
+		row := tensor.Data[int64](a.Target)[k*classes:][:classes]
+		for _, t := range row {
+			if t < -1 || t >= int64(classes) {
+				g.Refuse("target", "class %d is out of range [-1, %d)", t, classes)
 			}
 		}
-	}
-	return &rowLoss{
-		operands: elements.Single(x), names: []string{"input"}, how: how, own: true, lead: lead,
-		f: func(k int, rows [][]float64) float64 {
-			s := 0.0
-			each(k, rows[0], func(_, _ int, gap float64) { s += gap })
-			return s / float64(classes)
-		},
-		scale: func(k int, rows [][]float64) float64 {
-			row, s := rows[0], 0.0
-			each(k, row, func(t, j int, _ float64) { s += 1 + math.Abs(row[t]) + math.Abs(row[j]) })
-			return s / float64(classes)
-		},
-		df: func(k int, rows, d [][]float64) {
-			each(k, rows[0], func(t, j int, _ float64) {
-				d[0][t] -= 1 / float64(classes)
-				d[0][j] += 1 / float64(classes)
-			})
-		},
-	}, nil
-}
-
-func (a *multilabelSoftArgs) loss() (*rowLoss, error) {
-	how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
-	if err != nil {
-		return nil, err
-	}
-	if a.Input.Dim() == 0 {
-		return nil, opdef.Refuse("input", "want at least one dimension")
-	}
-	operands, names := []*tensor.Tensor{a.Input, a.Target}, []string{"input", "target"}
-	if a.Weight != nil {
-		operands, names = append(operands, a.Weight), append(names, "")
-	}
-	shape, err := tensor.Broadcast(a.Input.Shape, a.Target.Shape)
-	if err != nil {
-		return nil, opdef.Refuse("target", "%v", err)
-	}
-	weight := func(rows [][]float64, i int) float64 {
-		w := 1 / float64(len(rows[0]))
-		if len(rows) > 2 {
-			w *= rows[2][i]
+		if end := slices.Index(row, -1); end >= 0 {
+			row = row[:end]
 		}
-		return w
+		labels[k], most = row, max(most, len(row))
+		for _, t := range row {
+			isLabel[k*classes+int(t)] = true
+		}
 	}
-	return &rowLoss{
-		operands: operands, names: names, how: how, lead: shape[:len(shape)-1],
-		f: func(_ int, rows [][]float64) float64 {
-			s := 0.0
-			for i, x := range rows[0] {
-				t := rows[1][i]
-				s += weight(rows, i) * (t*kernel.Softplus(-x) + (1-t)*kernel.Softplus(x))
-			}
-			return s
-		},
-		scale: func(_ int, rows [][]float64) float64 {
-			s := 0.0
-			for i, x := range rows[0] {
-				t := math.Abs(rows[1][i])
-				s += math.Abs(weight(rows, i)) * (1 + 2*t) * (1 + kernel.Softplus(math.Abs(x)) + math.Abs(x))
-			}
-			return s
-		},
-		df: func(_ int, rows, d [][]float64) {
-			for i, x := range rows[0] {
-				t, w := rows[1][i], weight(rows, i)
-				d[0][i] = w * ((1-t)*sigmoidOf(x) - t*sigmoidOf(-x))
-				d[1][i] = -w * x
-			}
-		},
-		alone: func(l *rowLoss, up *tensor.Tensor) ([]*tensor.Tensor, string) {
-			return []*tensor.Tensor{elements.Scaled(up, 1/float64(elements.LastDim(a.Input.Shape))), nil},
-				"the incoming gradient scaled"
-		},
-	}, nil
+	index := make([]int64, rows*most) // 0 where there is no target
+	for k, row := range labels {
+		copy(index[k*most:], row)
+	}
+	own := g.Unsqueeze(g.Gather(x, 1, tensor.New(tensor.Int64, []int{rows, most}, index)), 2)
+	loss := shortfalls(g, own, g.Unsqueeze(x, 1), 1, func(i int) bool {
+		k, t, j := i/classes/most, i/classes%most, i%classes
+		return t >= len(labels[k]) || isLabel[k*classes+j]
+	})
+	loss = g.Div(g.Sum(loss, false, 1, 2), g.Number(float64(classes)))
+	if input.Dim() < 2 {
+		loss = g.Reshape(loss)
+	}
+	return reduced(g, loss, a.Reduction, a.SizeAverage, a.Reduce)
 }

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
-	"github.com/optool/optool/ops/distance"
+	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/reduction"
 	"github.com/optool/optool/tensor"
@@ -15,7 +15,7 @@ import (
 // rowLossOps are losses made of one term per row: a vector, or vectors that
 // belong together.
 var rowLossOps = []*opdef.Entry{
-	rowLossOp(opdef.Op[multiMarginArgs]{
+	compose.Declare(compose.Op[multiMarginArgs]{
 		Schema: "multi_margin_loss(Tensor input, Tensor target, Scalar p=1, Scalar margin=1.0, Tensor? weight=None, " +
 			"bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
 		Names:    "F.multi_margin_loss",
@@ -38,8 +38,8 @@ var rowLossOps = []*opdef.Entry{
 					Margin: opdef.Float(1.1), Reduction: "sum"},
 			}
 		},
-	}, (*multiMarginArgs).loss),
-	rowLossOp(opdef.Op[multilabelMarginArgs]{
+	}, compose.Fused, multiMargin),
+	compose.Declare(compose.Op[multilabelMarginArgs]{
 		Schema: "multilabel_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, " +
 			"str reduction='mean') -> Tensor",
 		Names:    "F.multilabel_margin_loss",
@@ -56,8 +56,8 @@ var rowLossOps = []*opdef.Entry{
 				{Input: g.Normal(tensor.Float32, 4), Target: target.Select(0, 0), Reduction: "sum"},
 			}
 		},
-	}, (*multilabelMarginArgs).loss),
-	rowLossOp(opdef.Op[multilabelSoftArgs]{
+	}, compose.Fused, multilabelMargin),
+	compose.Declare(compose.Op[multilabelSoftArgs]{
 		Schema: "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, bool? " +
 			"size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
 		Names:    "F.multilabel_soft_margin_loss",
@@ -78,7 +78,7 @@ var rowLossOps = []*opdef.Entry{
 					tensor.BFloat16, 5), Reduction: "mean"},
 			}
 		},
-	}, (*multilabelSoftArgs).loss),
+	}, compose.Composed, multilabelSoftMargin),
 	rowLossOp(opdef.Op[tripletArgs]{
 		Schema: "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, " +
 			"float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean') -> " +
@@ -132,7 +132,7 @@ var rowLossOps = []*opdef.Entry{
 		}
 		return tripletLoss(a.Anchor, a.Positive, a.Negative, a.Margin, 2, 1e-6, a.Swap, how)
 	}),
-	rowLossOp(opdef.Op[cosineEmbeddingArgs]{
+	compose.Declare(compose.Op[cosineEmbeddingArgs]{
 		Schema: "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? " +
 			"size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
 		Names:    "F.cosine_embedding_loss",
@@ -151,7 +151,7 @@ var rowLossOps = []*opdef.Entry{
 					Margin: -1, Reduction: "sum"},
 			}
 		},
-	}, (*cosineEmbeddingArgs).loss),
+	}, compose.Composed, cosineEmbedding),
 }
 
 // A rowLoss is a loss of one term per row of its operands.
@@ -419,74 +419,6 @@ func tripletLoss(anchor, positive, negative *tensor.Tensor, margin, p, eps float
 				return nil, err.Error()
 			}
 			return elements.Single(opdef.Zip(up.DType, up, t, func(g, m float64) float64 { return g * m })), ""
-		},
-	}, nil
-}
-
-func (a *cosineEmbeddingArgs) loss() (*rowLoss, error) {
-	how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
-	if err != nil {
-		return nil, err
-	}
-	shape, err := tensor.Broadcast(a.Input1.Shape, a.Input2.Shape)
-	if err != nil {
-		return nil, opdef.Refuse("input1", "%v", err)
-	}
-	n := a.Target.Dim()
-	if n > 1 {
-		return nil, opdef.Refuse("target", "want at most one dimension, got %d", n)
-	}
-	if a.Input1.Dim() != n+1 || a.Input2.Dim() != n+1 {
-		return nil, opdef.Refuse("input1", "want %d dimensions for %d of the target", n+1, n)
-	}
-	if n == 1 && a.Target.Shape[0] != shape[0] {
-		return nil, opdef.Refuse("target", "want %d labels, got %d", shape[0], a.Target.Shape[0])
-	}
-	target := tensor.Data[float64](a.Target)
-	// sums are x.y and the squared lengths, which torch keeps from 0.
-	sums := func(rows [][]float64) (s distance.PairSums) {
-		for i, x := range rows[0] {
-			y := rows[1][i]
-			s.Xy, s.Axy, s.Xx, s.Yy = s.Xy+x*y, s.Axy+math.Abs(x*y), s.Xx+x*x, s.Yy+y*y
-		}
-		s.Xx, s.Yy = s.Xx+1e-12, s.Yy+1e-12
-		return s
-	}
-	return &rowLoss{
-		operands: []*tensor.Tensor{a.Input1, a.Input2}, names: []string{"input1", "input2"}, how: how,
-		lead: shape[:len(shape)-1],
-		f: func(k int, rows [][]float64) float64 {
-			s := sums(rows)
-			switch cos := s.Xy / math.Sqrt(s.Xx*s.Yy); target[k] {
-			case 1:
-				return 1 - cos
-			case -1:
-				return max(0, cos-a.Margin)
-			}
-			return 0
-		},
-		scale: func(k int, rows [][]float64) float64 {
-			s := sums(rows)
-			return 1 + math.Abs(a.Margin) + 4*s.Axy/math.Sqrt(s.Xx*s.Yy)
-		},
-		df: func(k int, rows, d [][]float64) {
-			s := sums(rows)
-			r := math.Sqrt(s.Xx * s.Yy)
-			cos, sign := s.Xy/r, 0.0
-			switch {
-			case target[k] == 1:
-				sign = -1
-			case target[k] == -1 && cos >= a.Margin:
-				sign = 1
-			}
-			for i, x := range rows[0] {
-				y := rows[1][i]
-				d[0][i] = sign * (y/r - cos*x/s.Xx)
-				d[1][i] = sign * (x/r - cos*y/s.Yy)
-			}
-		},
-		alone: func(_ *rowLoss, up *tensor.Tensor) ([]*tensor.Tensor, string) {
-			return []*tensor.Tensor{up, up}, "the incoming gradient"
 		},
 	}, nil
 }
