@@ -32,12 +32,14 @@ type multilabelSoftArgs struct {
 
 // reduced averages or adds the terms of a loss, or leaves them alone.
 func reduced(g *compose.Graph, terms *compose.Value, reduction string, sizeAverage, reduce *bool) compose.Values {
-	switch how, err := reductionOf(reduction, sizeAverage, reduce); {
-	case err != nil || how == reduceBatchMean:
+	how, err := reductionOf(reduction, sizeAverage, reduce)
+	g.Check(err)
+	switch how {
+	case reduceBatchMean:
 		g.Refuse("reduction", "%q is no way to reduce this loss", reduction)
-	case how == reduceMean:
+	case reduceMean:
 		terms = g.Mean(terms, false)
-	case how == reduceSum:
+	case reduceSum:
 		terms = g.Sum(terms, false)
 	}
 	return compose.Values{terms}
@@ -100,6 +102,55 @@ func cosineEmbedding(g *compose.Graph, a *cosineEmbeddingArgs) compose.Values {
 	similar := g.Where(is(a.Target, 1), g.Sub(g.Number(1), cos), zeros)
 	others := g.Where(is(a.Target, -1), positive(g, g.Shift(cos, -a.Margin)), zeros)
 	return reduced(g, g.Add(similar, others), a.Reduction, a.SizeAverage, a.Reduce)
+}
+
+// tripletMargin are the terms of triplet_margin_loss.
+func tripletMargin(g *compose.Graph, a *tripletArgs) *compose.Value {
+	anchor, near, far := g.Arg("anchor", a.Anchor), g.Arg("positive", a.Positive), g.Arg("negative", a.Negative)
+	distance := func(x, y *compose.Value) *compose.Value { return rowNorm(g, g.Shift(g.Sub(x, y), a.Eps), a.P) }
+	gap := distance(anchor, far)
+	if a.Swap {
+		gap = g.Minimum(gap, distance(near, far))
+	}
+	return positive(g, g.Sub(g.Shift(distance(anchor, near), a.Margin), gap))
+}
+
+// rowNorm is the norm of order p of each row of x. Where it is 0 it passes no
+// gradient on.
+func rowNorm(g *compose.Graph, x *compose.Value, p float64) *compose.Value {
+	if x.Dim() == 0 {
+		g.Refuse("anchor", "want vectors, got 0-d tensors")
+	}
+	if !x.DType().IsFloat() {
+		g.Refuse("anchor", "not defined for dtype %s", x.DType())
+	}
+	zero, one := g.Full(x.DType(), nil, 0), g.Full(x.DType(), nil, 1)
+	// power is x^k, at 0 without a gradient.
+	power := func(x *compose.Value, k float64) *compose.Value {
+		if k < 0 {
+			return g.Pow(x, k)
+		}
+		none := is(x.T, 0)
+		x = g.Where(none, one, x)
+		if k == 0.5 {
+			return g.Where(none, zero, g.Sqrt(x))
+		}
+		return g.Where(none, zero, g.Pow(x, k))
+	}
+	row := x.Dim() - 1
+	switch {
+	case math.IsInf(p, 1):
+		return g.Amax(g.Abs(x), row, false)
+	case math.IsInf(p, -1):
+		return g.Amin(g.Abs(x), row, false)
+	case p == 0:
+		return g.Sum(g.Where(is(x.T, 0), zero, one), false, row)
+	case p == 1:
+		return g.Sum(g.Abs(x), false, row)
+	case p == 2:
+		return power(g.Sum(g.Square(x), false, row), 0.5)
+	}
+	return power(g.Sum(power(g.Abs(x), p), false, row), 1/p)
 }
 
 func multilabelSoftMargin(g *compose.Graph, a *multilabelSoftArgs) compose.Values {
