@@ -2,11 +2,11 @@ package pooling
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/tensor"
 )
@@ -18,48 +18,9 @@ type lpPoolArgs struct {
 	CeilMode           bool
 }
 
-// plan is the average that torch multiplies by the window's full size.
-func (a *lpPoolArgs) plan(nd int) (*pooling, float64, error) {
-	in, err := elements.PlanesOf("input", a.Input, nd)
-	if err != nil {
-		return nil, 0, err
-	}
-	if err := elements.WantFloat("input", a.Input); err != nil {
-		return nil, 0, err
-	}
-	in.Tensor = opdef.Map(a.Input.DType, a.Input, func(x float64) float64 { return math.Pow(x, a.NormType) })
-	p := &pooling{Planes: in}
-	if err := p.slidingWindows(a.KernelSize, a.Stride, []int{0}, []int{1}, a.CeilMode); err != nil {
-		return nil, 0, err
-	}
-	full := 1.0
-	for d := range nd {
-		full *= float64(a.KernelSize[min(d, len(a.KernelSize)-1)])
-	}
-	return p, full, nil
-}
-
 func lpPoolOps(nd int) []*opdef.Entry {
 	name := fmt.Sprintf("lp_pool%dd", nd)
-	// inner is the power sum whose root is taken.
-	inner := func(a *lpPoolArgs) (*pooling, float64, *tensor.Tensor, error) {
-		p, full, err := a.plan(nd)
-		if err != nil {
-			return nil, 0, nil, err
-		}
-		return p, full, opdef.Map(a.Input.DType, p.mean(), func(x float64) float64 { return full * x }), nil
-	}
-	// rootGrad is the gradient that flows into the power sum.
-	rootGrad := func(a *lpPoolArgs, s, g *tensor.Tensor) *tensor.Tensor {
-		q := 1 / a.NormType
-		return opdef.Zip(a.Input.DType, g, s, func(g, s float64) float64 {
-			if g == 0 && s == 0 {
-				return 0
-			}
-			return g * q * math.Pow(s, q-1)
-		})
-	}
-	return []*opdef.Entry{opdef.Op[lpPoolArgs]{
+	return []*opdef.Entry{compose.Declare(compose.Op[lpPoolArgs]{
 		Schema: fmt.Sprintf("%s(Tensor input, float norm_type, int[%d] kernel_size, int[%d]? stride=None, bool "+
 			"ceil_mode=False) -> Tensor", name, nd, nd),
 		Names: "F." + name,
@@ -67,53 +28,6 @@ func lpPoolOps(nd int) []*opdef.Entry {
 			Summary: fmt.Sprintf("Power average of sliding windows of %d dimensions", nd),
 			Formula: "(sum over the window of input^p)^(1/p)",
 			Notes:   "A window cut off by ceil_mode counts as if it were whole.", Source: "torch.nn.functional." + name,
-		},
-		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 8},
-		Kernel: func(a *lpPoolArgs) ([]*tensor.Tensor, error) {
-			_, _, s, err := inner(a)
-			if err != nil {
-				return nil, err
-			}
-			return []*tensor.Tensor{opdef.Map(a.Input.DType, s,
-				func(x float64) float64 { return math.Pow(x, 1/a.NormType) })}, nil
-		},
-		Scale: func(a *lpPoolArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			b := *a
-			b.Input = opdef.Abs(a.Input)
-			_, _, s, err := inner(a)
-			_, _, t, err2 := inner(&b)
-			if err != nil || err2 != nil {
-				return []*tensor.Tensor{opdef.Abs(outs[0])}
-			}
-			return []*tensor.Tensor{opdef.ZipN(tensor.Float64, outs[0].Shape, func(dst []float64, v [][]float64) {
-				for i, y := range v[0] { // the relative error of the sum, carried through the root
-					dst[i] = math.Abs(y) * math.Max(1, v[2][i]/math.Abs(v[1][i])/a.NormType)
-				}
-			}, outs[0], s, t)}
-		},
-		Terms: func(a *lpPoolArgs) int {
-			if p, _, err := a.plan(nd); err == nil {
-				return p.largestWindow()
-			}
-			return 1
-		},
-		Grad: func(a *lpPoolArgs, g *opdef.Grad) (opdef.Grads, error) {
-			p, full, s, err := inner(a)
-			if err != nil {
-				return nil, err
-			}
-			ds := rootGrad(a, s, g.Out[0])
-			dp := p.meanGrad(opdef.Map(a.Input.DType, ds, func(x float64) float64 { return full * x }))
-			return opdef.Grads{"input": {opdef.Zip(a.Input.DType, dp, a.Input, func(d, x float64) float64 {
-				return d * a.NormType * math.Pow(x, a.NormType-1)
-			})}}, nil
-		},
-		Node: func(a *lpPoolArgs, g *opdef.Grad) (opdef.Node, error) {
-			_, _, s, err := inner(a)
-			if err != nil {
-				return opdef.Node{}, err
-			}
-			return opdef.Node{Grads: []*tensor.Tensor{rootGrad(a, s, g.Out[0])}}, nil
 		},
 		Cases: func(r *rand.Rand) []*lpPoolArgs {
 			g := opdef.Gen{R: r}
@@ -125,5 +39,48 @@ func lpPoolOps(nd int) []*opdef.Entry {
 				{g.Uniform(tensor.Float32, 0.5, 2, in...), 1.5, list(2), list(1), false},
 			}
 		},
-	}.Entry()}
+	}, compose.Composed, func(g *compose.Graph, a *lpPoolArgs) compose.Values { return lpPool(g, a, nd) })}
+}
+
+// lpPool follows torch's own composition (torch/nn/functional.py): averages of
+// powers times the size of a whole window. No gradient passes where they are 0.
+func lpPool(g *compose.Graph, a *lpPoolArgs, nd int) compose.Values {
+	if a.NormType == 0 {
+		g.Refuse("norm_type", "want a number other than 0")
+	}
+	p, err := poolingOf(a.Input, nd, elements.WantFloat)
+	g.Check(err)
+	g.Check(p.slidingWindows(a.KernelSize, a.Stride, []int{0}, []int{1}, a.CeilMode))
+	whole := 1.0
+	for d := range nd {
+		whole *= float64(a.KernelSize[min(d, len(a.KernelSize)-1)])
+	}
+	powers := g.Reshape(g.Pow(g.Arg("input", a.Input), a.NormType), p.Rows, p.Volume())
+	mean := g.Reshape(g.SparseMatmul(p.averages(), powers), p.outShape()...)
+	zero := opdef.Map(tensor.Bool, mean.T, func(x float64) int64 {
+		if x == 0 {
+			return 1
+		}
+		return 0
+	})
+	sum := g.Scale(g.Where(zero, g.Full(mean.DType(), nil, 0), mean), whole)
+	return compose.Values{g.Pow(sum, 1/a.NormType)}
+}
+
+// averages is the matrix that makes the averages of the windows of a plane's
+// elements.
+func (p *pooling) averages() *compose.SparseMatrix {
+	out, size := p.win.Out(), p.Size
+	m := compose.NewSparseMatrix(out[0]*out[1]*out[2], p.Volume())
+	p.divisors(func(i int, by float64) {
+		x, y, z := i/(out[1]*out[2]), i/out[2]%out[1], i%out[2]
+		for j := p.win.Lo[0][x]; j < p.win.Hi[0][x]; j++ {
+			for k := p.win.Lo[1][y]; k < p.win.Hi[1][y]; k++ {
+				for l := p.win.Lo[2][z]; l < p.win.Hi[2][z]; l++ {
+					m.Add(i, (j*size[1]+k)*size[2]+l, 1/by, 0)
+				}
+			}
+		}
+	})
+	return m
 }
