@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
@@ -12,22 +13,13 @@ import (
 
 // gatedOps are activations with learned or random slopes and gates.
 var gatedOps = []*opdef.Entry{
-	opdef.Op[preluArgs]{
+	compose.Declare(compose.Op[preluArgs]{
 		Schema: "prelu(Tensor self, Tensor weight) -> Tensor", Names: "prelu Tensor.prelu F.prelu",
 		Doc: opdef.Doc{Summary: "Leaky rectifier with a slope for each channel",
 			Formula: "self if self > 0, else weight*self",
 			Notes: "weight has one element or one for each channel, dimension 1 of self (N, C, ...). The gradient " +
 				"at 0 is weight.", Source: "torch.nn.functional.prelu"},
-		Error:    opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
 		Autocast: opdef.AutocastLower,
-		Kernel:   prelu,
-		Grad: func(a *preluArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return preluGrad(a, g, func(v float64) float64 { return v })
-		},
-		GradScale: func(a *preluArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return preluGrad(a, g, math.Abs)
-		},
-		GradTerms: func(a *preluArgs) int { return a.Self.Numel() / max(a.Weight.Numel(), 1) },
 		Cases: func(r *rand.Rand) []*preluArgs {
 			g := opdef.Gen{R: r}
 			zero := []float64{0}
@@ -41,25 +33,11 @@ var gatedOps = []*opdef.Entry{
 				{opdef.NonContiguous(g.Apart(tensor.Float64, zero, 2, 3)), g.Normal(tensor.Float64, 3)},
 			}
 		},
-	}.Entry(),
-	opdef.Op[gluArgs]{
+	}, compose.Fused, prelu),
+	compose.Declare(compose.Op[gluArgs]{
 		Schema: "glu(Tensor self, int dim=-1) -> Tensor", Names: "F.glu _C._nn.glu",
 		Doc: opdef.Doc{Summary: "Gated linear unit", Formula: "a * sigmoid(b), a and b the halves of self along dim",
 			Source: "torch.nn.functional.glu"},
-		Error: elements.ElementwiseError,
-		Kernel: func(a *gluArgs) ([]*tensor.Tensor, error) {
-			x, gate, err := halves(a)
-			if err != nil {
-				return nil, err
-			}
-			return elements.Result(opdef.Zip(a.Self.DType, x, gate,
-				func(x, b float64) float64 { return x * kernel.Sigmoid(b) }))
-		},
-		Grad: gluGrad,
-		GradScale: func(a *gluArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			abs := &gluArgs{a.Self, a.Dim}
-			return gluGradOf(abs, opdef.Abs(g.Out[0]), func(x, s float64) float64 { return math.Abs(x) * s })
-		},
 		Cases: func(r *rand.Rand) []*gluArgs {
 			g := opdef.Gen{R: r}
 			return []*gluArgs{
@@ -68,7 +46,7 @@ var gatedOps = []*opdef.Entry{
 				{g.Normal(tensor.Float32, 0, 4), -1}, {opdef.NonContiguous(g.Normal(tensor.Float64, 4, 3)), 0},
 			}
 		},
-	}.Entry(),
+	}, compose.Fused, glu),
 	rrelu("rrelu", "F.rrelu",
 		"float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False"),
 	rreluNative("rrelu.native", "rrelu Tensor.rrelu"),
@@ -93,111 +71,63 @@ type rreluNativeArgs struct {
 	Training     bool
 }
 
-// slopes is weight with its channels at dimension 1 of self.
-func slopes(a *preluArgs) (*tensor.Tensor, error) {
-	x, w := a.Self, a.Weight
-	switch {
-	case !x.DType.IsFloat():
-		return nil, opdef.Refuse("self", "not defined for dtype %s", x.DType)
-	case w.DType != x.DType:
-		return nil, opdef.Refuse("weight", "want dtype %s, got %s", x.DType, w.DType)
-	case w.Numel() == 1:
-		return w.Reshape(), nil
-	case x.Dim() == 0:
-		return nil, opdef.Refuse("weight", "want one element for a 0-d tensor, got %d", w.Numel())
-	case w.Dim() > 1:
-		return nil, opdef.Refuse("weight", "want at most 1 dim, got shape %s", tensor.ShapeString(w.Shape))
-	}
-	channels := 1
+// prelu gives every channel, dimension 1 of self, its slope.
+func prelu(g *compose.Graph, a *preluArgs) compose.Values {
+	x, w := g.Arg("self", a.Self), g.Arg("weight", a.Weight)
+	channels, shape := 1, make([]int, max(x.Dim()-1, 1))
 	if x.Dim() > 1 {
-		channels = x.Shape[1]
+		channels = x.Shape()[1]
 	}
-	if w.Numel() != channels {
-		return nil, opdef.Refuse("weight", "want 1 or %d elements, got %d", channels, w.Numel())
-	}
-	shape := make([]int, max(x.Dim()-1, 1))
-	for i := range shape {
-		shape[i] = 1
-	}
-	shape[0] = channels
-	return w.Reshape(shape...), nil
-}
-
-func prelu(a *preluArgs) ([]*tensor.Tensor, error) {
-	w, err := slopes(a)
-	if err != nil {
-		return nil, err
-	}
-	t, err := elements.MapN(a.Self.DType, nil, func(v []float64) float64 {
-		return v[0] * elements.IfElse(v[0] > 0, 1, v[1])
-	}, a.Self, w)
-	return []*tensor.Tensor{t}, err
-}
-
-func preluGrad(a *preluArgs, g *opdef.Grad, term func(float64) float64) (opdef.Grads, error) {
-	w, err := slopes(a)
-	if err != nil {
-		return nil, err
-	}
-	dt := a.Self.DType
-	gx, err := elements.MapN(dt, nil,
-		func(v []float64) float64 { return term(v[0] * elements.IfElse(v[1] > 0, 1, v[2])) },
-		g.Out[0], a.Self, w)
-	if err != nil {
-		return nil, err
-	}
-	gw, err := elements.MapN(dt, nil,
-		func(v []float64) float64 { return term(v[0] * elements.IfElse(v[1] > 0, 0, v[1])) },
-		g.Out[0], a.Self)
-	if err != nil {
-		return nil, err
-	}
-	return opdef.Grads{"self": {gx}, "weight": {opdef.SumTo(gw, w.Shape).Reshape(a.Weight.Shape...)}}, nil
-}
-
-// halves are the two halves of self along dim.
-func halves(a *gluArgs) (x, gate *tensor.Tensor, err error) {
-	t := a.Self
-	if !t.DType.IsFloat() {
-		return nil, nil, opdef.Refuse("self", "not defined for dtype %s", t.DType)
-	}
-	if t.Dim() == 0 {
-		return nil, nil, opdef.Refuse("self", "a 0-d tensor has no halves")
-	}
-	d, err := opdef.Dim("dim", a.Dim, t.Dim())
-	if err != nil {
-		return nil, nil, err
-	}
-	n := t.Shape[d]
-	if n%2 != 0 {
-		return nil, nil, opdef.Refuse("dim", "want an even size, got %d in dimension %d", n, d)
-	}
-	return t.Slice(d, 0, n/2, 1), t.Slice(d, n/2, n/2, 1), nil
-}
-
-func gluGrad(a *gluArgs, g *opdef.Grad) (opdef.Grads, error) {
-	return gluGradOf(a, g.Out[0], func(x, s float64) float64 { return x * s * (1 - s) })
-}
-
-// gluGradOf joins up*sigmoid(b) and up*slope(a, sigmoid(b)) along dim.
-func gluGradOf(a *gluArgs, up *tensor.Tensor, slope func(x, s float64) float64) (opdef.Grads, error) {
-	x, gate, err := halves(a)
-	if err != nil {
-		return nil, err
-	}
-	d, _ := opdef.Dim("dim", a.Dim, a.Self.Dim())
-	n := a.Self.Shape[d] / 2
-	inner := tensor.Numel(a.Self.Shape[d+1:])
-	gs, xs, bs := tensor.Data[float64](up), tensor.Data[float64](x), tensor.Data[float64](gate)
-	out := make([]float64, a.Self.Numel())
-	half := n * inner
-	tensor.Parallel(len(gs), 4096, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			at, s := i/half*2*half+i%half, kernel.Sigmoid(bs[i])
-			out[at], out[at+half] = gs[i]*s, gs[i]*slope(xs[i], s)
+	switch n := a.Weight.Numel(); {
+	case !x.DType().IsFloat():
+		g.Refuse("self", "not defined for dtype %s", x.DType())
+	case w.DType() != x.DType():
+		g.Refuse("weight", "want dtype %s, got %s", x.DType(), w.DType())
+	case n != 1 && x.Dim() == 0:
+		g.Refuse("weight", "want one element for a 0-d tensor, got %d", n)
+	case n != 1 && w.Dim() > 1:
+		g.Refuse("weight", "want at most 1 dim, got shape %s", tensor.ShapeString(w.Shape()))
+	case n != 1 && n != channels:
+		g.Refuse("weight", "want 1 or %d elements, got %d", channels, n)
+	case n == 1:
+		shape = nil
+	default:
+		for i := range shape {
+			shape[i] = 1
 		}
-	})
-	return opdef.Grads{"self": {tensor.New(a.Self.DType, a.Self.Shape, out)}}, nil
+		shape[0] = n
+	}
+	return compose.Values{g.Binary(opdef.Binary{
+		Error: opdef.Error{Class: opdef.Rounded},
+		F:     func(x, w float64) float64 { return x * elements.IfElse(x > 0, 1, w) },
+		DF: func(x, w, _ float64) (dx, dw float64) {
+			return elements.IfElse(x > 0, 1, w), elements.IfElse(x > 0, 0, x)
+		},
+	}, x, g.Reshape(w, shape...))}
+}
+
+// glu multiplies the first half along dim by the sigmoid of the second.
+func glu(g *compose.Graph, a *gluArgs) compose.Values {
+	x := g.Arg("self", a.Self)
+	switch {
+	case !x.DType().IsFloat():
+		g.Refuse("self", "not defined for dtype %s", x.DType())
+	case x.Dim() == 0:
+		g.Refuse("self", "a 0-d tensor has no halves")
+	}
+	halves := g.Chunk(x, 2, a.Dim)
+	return compose.Values{g.Binary(opdef.Binary{
+		Error: elements.ElementwiseError,
+		F:     func(x, gate float64) float64 { return x * kernel.Sigmoid(gate) },
+		DF: func(x, gate, _ float64) (dx, dgate float64) {
+			s := kernel.Sigmoid(gate)
+			return s, x * s * (1 - s)
+		},
+		DS: func(x, gate, _ float64) (dx, dgate float64) {
+			s := kernel.Sigmoid(gate)
+			return s, math.Abs(x) * s
+		},
+	}, halves[0], halves[1])}
 }
 
 // leaky is the rectifier with the mean of the bounds as slope, which rrelu is
