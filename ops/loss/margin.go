@@ -121,10 +121,8 @@ func rowNorm(g *compose.Graph, x *compose.Value, p float64) *compose.Value {
 	if x.Dim() == 0 {
 		g.Refuse("anchor", "want vectors, got 0-d tensors")
 	}
-	if !x.DType().IsFloat() {
-		g.Refuse("anchor", "not defined for dtype %s", x.DType())
-	}
-	zero, one := g.Full(x.DType(), nil, 0), g.Full(x.DType(), nil, 1)
+	dt := x.DType().Real()
+	zero, one := g.Full(dt, nil, 0), g.Full(dt, nil, 1)
 	// power is x^k, at 0 without a gradient.
 	power := func(x *compose.Value, k float64) *compose.Value {
 		if k < 0 {
@@ -136,6 +134,9 @@ func rowNorm(g *compose.Graph, x *compose.Value, p float64) *compose.Value {
 			return g.Where(none, zero, g.Sqrt(x))
 		}
 		return g.Where(none, zero, g.Pow(x, k))
+	}
+	if x.DType().IsComplex() {
+		x = power(g.Add(g.Square(g.Real(x)), g.Square(g.Imag(x))), 0.5)
 	}
 	row := x.Dim() - 1
 	switch {

@@ -91,11 +91,13 @@ var rowLossOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
 			n := func(shape ...int) *tensor.Tensor { return g.Normal(f64, shape...) }
+			c := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Complex128, shape...) }
 			return []*tripletArgs{
 				{Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5, P: 2, Eps: 1e-6, Reduction: "mean"},
 				{Anchor: n(3, 4), Positive: n(3, 4), Negative: n(4), Margin: 5, P: 3, Eps: 1e-6, Swap: true,
 					Reduction: "none"},
 				{Anchor: n(4), Positive: n(4), Negative: n(4), Margin: 5, P: 2, Eps: 1e-6, Reduction: "sum"},
+				{Anchor: c(3, 4), Positive: c(3, 4), Negative: c(3, 4), Margin: 5, P: 3, Eps: 1e-6, Reduction: "none"},
 			}
 		},
 	}, compose.Composed, func(g *compose.Graph, a *tripletArgs) compose.Values {
