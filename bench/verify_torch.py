@@ -8,7 +8,9 @@ in float64 and complex128 with the given seed, calls torch, writes the calls as
 captures, runs `optool replay --save-reference` and compares the saved,
 unrounded reference with torch's float64 result by torch.allclose. Random
 operators and results defined up to sign or order are left to `replay`'s own
-comparers. Needs torch and its test requirement expecttest. Prints what disagrees and a last line with versions and counts.
+comparers. Needs torch (1.13 or 2) with what its tests import: expecttest, numpy and,
+since 2.0, packaging. Prints what disagrees, the counts of each namespace and dtype,
+and a last line with versions and totals.
 """
 import argparse, collections, json, os, shutil, subprocess, sys, tempfile, warnings
 
@@ -95,7 +97,7 @@ def main():
         r = json.loads(line)
         if r["kind"] == "result":
             verdicts[r["capture"]].append((r["verdict"], r["reason"]))
-    agree, wrong, missing = 0, [], []
+    agree, wrong, missing = [], [], []
     for case, outs in want.items():
         path = f"{ref}/{case}/cpu/output.pth"
         if not os.path.exists(path):
@@ -115,13 +117,20 @@ def main():
             else:
                 ok = ok and a == b
         if ok or any(v == "pass" for v, _ in verdicts[case]):
-            agree += 1
+            agree.append((case, None))
         else:
             wrong.append((case, verdicts[case][:1]))
     for title, rows in (("no reference", missing), ("differs", wrong)):
         for case, v in rows:
             print(f"{title}: {case}: {v}")
-    print(f"torch {torch.__version__}, seed {o.seed}: {agree} of {len(want)} calls of {len(names)} operators agree, {len(wrong)} differ, {len(missing)} without reference")
+    counts = collections.defaultdict(collections.Counter)
+    for title, rows in (("agree", agree), ("differ", wrong), ("no reference", missing)):
+        for case, _ in rows:
+            name, kind = case.split("/")
+            counts[name.rpartition(".")[0], kind.split("-")[0]][title] += 1
+    for (namespace, dtype), c in sorted(counts.items()):
+        print(f"{namespace:24} {dtype:10} " + ", ".join(f"{c[t]} {t}" for t in ("agree", "differ", "no reference") if c[t]))
+    print(f"torch {torch.__version__}, seed {o.seed}: {len(agree)} of {len(want)} calls of {len(names)} operators agree, {len(wrong)} differ, {len(missing)} without reference")
     shutil.rmtree(tmp)
     sys.exit(0 if not wrong and not missing else 1)
 
