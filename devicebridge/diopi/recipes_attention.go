@@ -75,7 +75,8 @@ var attentions = []*Recipe{
 		bind: bindings{"atten_mask": "attenMask", "actual_seq_lengths": "actualSeqLengths",
 			"max_input_len": "maxInputLen",
 			"num_heads":     "numHeads", "num_kv_heads": "numKeyValueHeads"},
-		outs: []out{like("query")}},
+		prepare: func(b *build) { b.tensor("attenMask") }, // without one nothing is hidden: it would not be causal
+		outs:    []out{like("query")}},
 	{Function: "paged_attention",
 		sig: "query key value attenMask actualSeqLengths numHeads numKeyValueHeads dim blockTable blockSize",
 		fwd: "PagedAttention",

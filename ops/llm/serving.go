@@ -39,12 +39,14 @@ var promptAttention = compose.Declare(compose.Op[promptArgs]{
 	NoGrad: byInference,
 	Cases: func(r *rand.Rand) (cs []*promptArgs) {
 		g := opdef.Gen{R: r}
+		causal := tensor.New(tensor.Bool, []int{3, 3}, []int64{0, 1, 1, 0, 0, 1, 0, 0, 0})
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float16} {
-			cs = append(cs, &promptArgs{g.Normal(dt, 6, 16), g.Normal(dt, 6, 8), g.Normal(dt, 6, 8), nil,
+			cs = append(cs, &promptArgs{g.Normal(dt, 6, 16), g.Normal(dt, 6, 8), g.Normal(dt, 6, 8), causal,
 				[]int{3, 3}, 3, 4,
 				2, 4})
 		}
-		return cs
+		return append(cs, &promptArgs{g.Normal(tensor.Float64, 6, 16), g.Normal(tensor.Float64, 6, 8),
+			g.Normal(tensor.Float64, 6, 8), nil, []int{3, 3}, 3, 4, 2, 4})
 	},
 }, compose.Fused, func(g *compose.Graph, a *promptArgs) compose.Values {
 	open := func(name string, t *tensor.Tensor, heads int) *compose.Value {

@@ -65,14 +65,17 @@ template <class C>
 struct Focal {
   Focal(C alpha, C gamma) : positive(alpha < 0 ? 1 : alpha), negative(alpha < 0 ? 1 : 1 - alpha), gamma(gamma) {}
   C positive, negative, gamma;
+  // One minus the probability of the target, which may lie between 0 and 1.
+  static C missed(C p, C q, C t) { return (1 - t) * p + t * q; }
+  static C entropy(C x, C t) { return t * softplus(-x) + (1 - t) * softplus(x); }
+  C weight(C t) const { return positive * t + negative * (1 - t); }
   C value(C x, C t) const {
-    const C p = sigmoid(x), q = sigmoid(-x);
-    return positive * t * std::pow(q, gamma) * softplus(-x) + negative * (1 - t) * std::pow(p, gamma) * softplus(x);
+    return weight(t) * std::pow(missed(sigmoid(x), sigmoid(-x), t), gamma) * entropy(x, t);
   }
   C slope(C x, C t) const {
-    const C p = sigmoid(x), q = sigmoid(-x);
-    return -positive * t * std::pow(q, gamma) * (q + gamma * p * softplus(-x)) +
-           negative * (1 - t) * std::pow(p, gamma) * (p + gamma * q * softplus(x));
+    const C p = sigmoid(x), q = sigmoid(-x), m = missed(p, q, t);
+    const C growth = m > 0 ? p * q * (1 - 2 * t) / m : C(0);  // of m, relative
+    return weight(t) * std::pow(m, gamma) * (gamma * growth * entropy(x, t) + (1 - t) * p - t * q);
   }
 };
 

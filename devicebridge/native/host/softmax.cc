@@ -82,6 +82,20 @@ void backward(const Tensor& gradInput, const Tensor& gradOutput, const Tensor& o
   });
 }
 
+// Hidden says which scores are left out: those that the mask names or, with a fixed
+// mask, those behind the diagonal of the last two dimensions.
+class Hidden {
+ public:
+  Hidden(const Tensor& mask, const Dims& shape, bool fixed)
+      : mask_(mask, shape), fixed_(fixed), rows_(shape.n > 1 ? shape[shape.n - 2] : 1), cols_(shape.n > 0 ? shape[shape.n - 1] : 1) {}
+  bool operator()(int64_t row, int64_t i) const { return fixed_ ? i > row % rows_ : mask_[row * cols_ + i] != 0; }
+
+ private:
+  In<uint8_t> mask_;
+  bool fixed_;
+  int64_t rows_, cols_;
+};
+
 }  // namespace
 
 }  // namespace host
@@ -130,20 +144,20 @@ diopiError_t diopiLogSoftmaxBackward(diopiContextHandle_t, diopiTensorHandle_t g
 // The softmax over the last dimension of input * scale, with -10000 where the mask
 // is set; with fixed_triu_mask the mask says the same as an upper triangle.
 diopiError_t diopiScaledMaskedSoftmax(diopiContextHandle_t, diopiTensorHandle_t output, diopiConstTensorHandle_t input,
-                                      diopiConstTensorHandle_t mask, double scale, bool) {
+                                      diopiConstTensorHandle_t mask, double scale, bool fixed_triu_mask) {
   return guard(__func__, [&] {
     const Tensor x(input), m(mask);
     visitFloat(x.dtype, [&](auto zero) {
       using C = decltype(zero);
       const Around a(x.shape, -1);
       const In<C> from(x);
-      const In<uint8_t> hidden(m, x.shape);
+      const Hidden hidden(m, x.shape, fixed_triu_mask);
       Out<C> to{Tensor(output)};
       parallelFor(a.outer, grainFor(a.size * 16), [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; row++) {
           C* y = to + row * a.size;
           for (int64_t i = 0; i < a.size; i++) {
-            y[i] = hidden[row * a.size + i] ? C(-10000) : from[row * a.size + i] * static_cast<C>(scale);
+            y[i] = hidden(row, i) ? C(-10000) : from[row * a.size + i] * static_cast<C>(scale);
           }
           softmaxRow<C>(y, y, a.size);
         }
@@ -154,20 +168,21 @@ diopiError_t diopiScaledMaskedSoftmax(diopiContextHandle_t, diopiTensorHandle_t 
 
 diopiError_t diopiScaledMaskedSoftmaxBackward(diopiContextHandle_t, diopiTensorHandle_t grad_input,
                                               diopiConstTensorHandle_t grad_output, diopiConstTensorHandle_t output,
-                                              diopiConstTensorHandle_t mask, double scale, bool) {
+                                              diopiConstTensorHandle_t mask, double scale, bool fixed_triu_mask) {
   return guard(__func__, [&] {
     const Tensor y(output), m(mask);
     visitFloat(y.dtype, [&](auto zero) {
       using C = decltype(zero);
       const Around a(y.shape, -1);
       const In<C> g(grad_output), from(y);
-      const In<uint8_t> hidden(m, y.shape);
+      const Hidden hidden(m, y.shape, fixed_triu_mask);
       Out<C> to(grad_input);
       parallelFor(a.outer, grainFor(a.size * 8), [&](int64_t begin, int64_t end) {
-        for (int64_t at = begin * a.size; at < end * a.size; at += a.size) {
+        for (int64_t row = begin; row < end; row++) {
+          const int64_t at = row * a.size;
           const C along = sumOf<C>(a.size, [&](int64_t i) { return g[at + i] * from[at + i]; });
-          for (int64_t i = at; i < at + a.size; i++) {
-            to[i] = hidden[i] ? C(0) : (g[i] - along) * from[i] * static_cast<C>(scale);
+          for (int64_t i = 0; i < a.size; i++) {
+            to[at + i] = hidden(row, i) ? C(0) : (g[at + i] - along) * from[at + i] * static_cast<C>(scale);
           }
         }
       });
