@@ -40,15 +40,6 @@ func differences(m, n int) elements.Stencil {
 	return s
 }
 
-// neighbours is the map to sums of adjacent elements of runs of m, times k.
-func neighbours(m int, k float64) elements.Stencil {
-	s := elements.Stencil{In: m, Taps: make([][]elements.StencilTap, max(0, m-1))}
-	for j := range s.Taps {
-		s.Taps[j] = []elements.StencilTap{{At: j, Coef: complex(k, 0)}, {At: j + 1, Coef: complex(k, 0)}}
-	}
-	return s
-}
-
 type diffArgs struct {
 	Self            *tensor.Tensor
 	N, Dim          int
