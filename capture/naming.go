@@ -37,7 +37,14 @@ type Name struct {
 	Layout Layout
 }
 
-// sides tells ParseName which files a directory holds.
+// nests reports whether files of the layout may hold the pair (args, kwargs) as
+// their args: those of V1 and AutocompareV0, which may also be given without the
+// names that tell.
+func (l Layout) nests() bool {
+	return l == V1 || l == AutocompareV0 || l == Directory || l == File
+}
+
+// sides tells parseName which files a directory holds.
 type sides uint8
 
 const (

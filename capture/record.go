@@ -65,11 +65,11 @@ func ParseRecord(root value.Value) (*Record, error) {
 // per tensor of args, then kwargs.
 func (r *Record) ByOpTools() bool { return !strings.HasPrefix(r.Identifier, r.Name) }
 
-// nested reports whether args is the pair (args, kwargs) of layouts V1 and
-// AutocompareV0. Their identifiers, "8/input" and "device_input", name no
+// nested reports whether args is the pair (args, kwargs) of old layouts (see
+// Layout.nests). Their identifiers, "8/input" and "device_input", name no
 // time, and later layouts never nest.
 func (r *Record) nested(l Layout) bool {
-	if l == Current || l == Autocompare || l == V2 || l == AutocompareV1 {
+	if !l.nests() {
 		return false
 	}
 	if len(r.Args) != 2 || len(r.Kwargs.Items) != 0 || strings.Count(r.Identifier, "/") > 1 || !r.ByOpTools() {
