@@ -3,6 +3,7 @@ package compose
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/optool/optool/opcheck"
@@ -215,5 +216,42 @@ func TestBounds(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestNode: what op_tools records of a composed operator's gradients is what the
+// last of torch's primitives received, a mean being one.
+func TestNode(t *testing.T) {
+	x := tensor.New(tensor.Float64, []int{2, 2}, []float64{1, 2, 3, 4})
+	x.RequiresGrad = true
+	up := tensor.Scalar(tensor.Float64, 8.0)
+	for _, tc := range []struct {
+		name string
+		last func(g *Graph, x *Value) *Value
+		want []float64 // of the first input, nil: none
+		n    int
+		weak string
+	}{
+		{"mean", func(g *Graph, x *Value) *Value { return g.Mean(x, false) }, []float64{2, 2, 2, 2}, 1, spreadOnly},
+		{"sum", func(g *Graph, x *Value) *Value { return g.Sum(x, false) }, []float64{8, 8, 8, 8}, 1, spreadOnly},
+		{"number", func(g *Graph, x *Value) *Value { return g.Scale(g.Sum(x, false), 0.5) }, []float64{4}, 2, ""},
+		{"view", func(g *Graph, x *Value) *Value { return g.Reshape(g.Select(g.Select(x, 0, 0), 0, 1), 1) },
+			[]float64{8}, 1, reshapedOnly},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := &Graph{double: true}
+			out := tc.last(g, g.Square(g.Arg("self", x)))
+			seed := up
+			if out.Dim() > 0 {
+				seed = up.Reshape(out.Shape()...)
+			}
+			n := (&Call{graph: g, outs: Values{out}}).node([]*tensor.Tensor{seed})
+			if len(n.Grads) != tc.n || n.Weak != tc.weak {
+				t.Fatalf("%d gradients, weak %q, want %d, %q", len(n.Grads), n.Weak, tc.n, tc.weak)
+			}
+			if got := tensor.Data[float64](n.Grads[0]); !slices.Equal(got, tc.want) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
 	}
 }

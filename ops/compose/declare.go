@@ -177,9 +177,7 @@ func (c *Call) node(up []*tensor.Tensor) opdef.Node {
 			part := c.graph.like(parts[k], x)
 			n.Grads, scales = append(n.Grads, part.T), append(scales, part)
 		}
-		if v.moved {
-			n.Weak = "the incoming gradient reshaped"
-		}
+		n.Weak = v.weak
 		n.Scale = func() []*tensor.Tensor {
 			out := make([]*tensor.Tensor, len(scales))
 			for k, s := range scales {

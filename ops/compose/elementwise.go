@@ -113,11 +113,11 @@ func (g *Graph) apply(fn function, in ...*Value) *Value {
 	var t *tensor.Tensor
 	switch {
 	case dt.IsComplex() && fn.c != nil:
-		t = elements(dt, shape, fn.c, ts)
+		t = eachElement(dt, shape, fn.c, ts)
 	case dt.IsFloat() && fn.f != nil:
-		t = elements(dt, shape, fn.f, ts)
+		t = eachElement(dt, shape, fn.f, ts)
 	case dt.Kind() < tensor.KindFloat:
-		t = elements(dt, shape, fn.i, ts)
+		t = eachElement(dt, shape, fn.i, ts)
 	default:
 		g.Refuse("", "not defined for dtype %s", dt)
 	}
@@ -125,8 +125,8 @@ func (g *Graph) apply(fn function, in ...*Value) *Value {
 		func(up *Value) []*Value { return g.slopes(fn, up, t, ts, in) }, in...)
 }
 
-// elements is the lazy tensor of f over operands of one shape.
-func elements[T tensor.Elem](dt tensor.DType, shape []int, f func(v []T) T, ts []*tensor.Tensor) *tensor.Tensor {
+// eachElement is the lazy tensor of f over operands of one shape.
+func eachElement[T tensor.Elem](dt tensor.DType, shape []int, f func(v []T) T, ts []*tensor.Tensor) *tensor.Tensor {
 	return opdef.ZipN(dt, shape, func(dst []T, src [][]T) {
 		v := make([]T, len(src))
 		for i := range dst {
@@ -234,7 +234,7 @@ func (g *Graph) slope(fn function, k int, up *Value, y *tensor.Tensor, ts []*ten
 			fn.dc(v, z, dst)
 			return cmplx.Conj(dst[k])
 		}
-		t := elements(y.DType, y.Shape, func(v []complex128) complex128 { return v[0] * partial(v[2:], v[1]) }, ops)
+		t := eachElement(y.DType, y.Shape, func(v []complex128) complex128 { return v[0] * partial(v[2:], v[1]) }, ops)
 		own := g.rounding(y.DType, fn.dulps)
 		return g.value(t, func() *tensor.Tensor {
 			es := append(expanded([]*Value{up}, y.Shape), expanded(in, y.Shape)...)
@@ -315,11 +315,11 @@ func (g *Graph) Where(cond *tensor.Tensor, x, y *Value) *Value {
 	pick := func(dt tensor.DType, c, a, b *tensor.Tensor) *tensor.Tensor {
 		switch dt.Kind() {
 		case tensor.KindComplex:
-			return elements(dt, shape, choose[complex128], []*tensor.Tensor{c, a, b})
+			return eachElement(dt, shape, choose[complex128], []*tensor.Tensor{c, a, b})
 		case tensor.KindFloat:
-			return elements(dt, shape, choose[float64], []*tensor.Tensor{c, a, b})
+			return eachElement(dt, shape, choose[float64], []*tensor.Tensor{c, a, b})
 		}
-		return elements(dt, shape, choose[int64], []*tensor.Tensor{c, a, b})
+		return eachElement(dt, shape, choose[int64], []*tensor.Tensor{c, a, b})
 	}
 	return g.value(pick(dt, ts[0], ts[1], ts[2]), func() *tensor.Tensor {
 		es := expanded([]*Value{x, y}, shape)

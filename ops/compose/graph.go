@@ -31,7 +31,7 @@ type Value struct {
 
 	in       []*Value
 	vjp      func(g *Value) []*Value // gradients of in; nil where none is wanted or none flows
-	moved    bool                    // elements of in[0] and nothing else: a view, a copy
+	weak     string                  // why gradients that the last primitive received prove little; "" if they do
 	position int                     // among the nodes of the graph
 	needs    bool                    // a gradient, some argument behind it asking for one
 

@@ -44,13 +44,15 @@ func (g *Graph) sum(x *Value, dt tensor.DType, dims []int, keepdim bool) *Value 
 		n *= x.Shape()[d]
 	}
 	t := opdef.Sum(dt, x.T, dims, keepdim)
-	return g.value(t, func() *tensor.Tensor {
+	v := g.value(t, func() *tensor.Tensor {
 		e := opdef.Sum(tensor.Float64, x.bound(), dims, keepdim)
 		if n < 2 {
 			return e
 		}
 		return plus(e, g.summing(t, opdef.Sum(tensor.Float64, opdef.Abs(x.T), dims, keepdim), n))
 	}, func(up *Value) []*Value { return []*Value{g.unreduce(up, x.Shape(), dims)} }, x)
+	v.weak = spreadOnly
+	return v
 }
 
 // unreduce expands a reduction over dims of a tensor of shape back to it.
@@ -85,7 +87,12 @@ func (g *Graph) Mean(x *Value, keepdim bool, dims ...int) *Value {
 	for _, d := range ds {
 		n *= x.Shape()[d]
 	}
-	return g.Div(g.sum(x, x.DType(), ds, keepdim), g.Number(float64(n)))
+	mean := g.Div(g.sum(x, x.DType(), ds, keepdim), g.Number(float64(n)))
+	v := g.value(mean.T, mean.bound, func(up *Value) []*Value {
+		return []*Value{g.unreduce(g.Div(up, g.Number(float64(n))), x.Shape(), ds)}
+	}, x)
+	v.weak = spreadOnly
+	return v
 }
 
 // Amax is the largest element along dim; equal ones share the gradient.

@@ -5,7 +5,14 @@ import (
 	"slices"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/tensor"
+)
+
+// What the gradients are that views, and sums and means, receive.
+const (
+	reshapedOnly = elements.ReshapedOnly
+	spreadOnly   = elements.SpreadOnly
 )
 
 // view is what show makes of x: elements of x in other places. back is the
@@ -13,7 +20,7 @@ import (
 func (g *Graph) view(x *Value, show func(t *tensor.Tensor) *tensor.Tensor, back func(up *Value) *Value) *Value {
 	v := g.value(show(x.T), func() *tensor.Tensor { return show(x.bound()) },
 		func(up *Value) []*Value { return []*Value{back(up)} }, x)
-	v.moved = true
+	v.weak = reshapedOnly
 	return v
 }
 
