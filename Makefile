@@ -13,7 +13,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export GOEXPERIMENT = $(SIMD)
 
-.PHONY: all build native demo test race portable lint bench generate accept clean
+.PHONY: all build native demo test race portable lint bench generate clean
 
 all: build
 

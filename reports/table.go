@@ -258,18 +258,6 @@ func WriteOverflow(w io.Writer, width int, rows []OverflowRow) error {
 	return writeTable(w, width, cols)
 }
 
-// WriteGrid prints a table of texts, flush left under a header, without
-// borders; its width is limited as a Listing's is.
-func WriteGrid(w io.Writer, width int, head []string, rows [][]string) error {
-	l := NewListing(w, width, head...)
-	for _, r := range rows {
-		if err := l.Add(r...); err != nil {
-			return err
-		}
-	}
-	return l.Flush()
-}
-
 // OneLine makes s safe for one line of a terminal: what does not print, line
 // breaks and escape sequences among it, is written as Go writes it in a string.
 func OneLine(s string) string {
