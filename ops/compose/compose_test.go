@@ -8,6 +8,7 @@ import (
 
 	"github.com/optool/optool/opcheck"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/tensor"
 )
 
@@ -232,11 +233,13 @@ func TestNode(t *testing.T) {
 		n    int
 		weak string
 	}{
-		{"mean", func(g *Graph, x *Value) *Value { return g.Mean(x, false) }, []float64{2, 2, 2, 2}, 1, spreadOnly},
-		{"sum", func(g *Graph, x *Value) *Value { return g.Sum(x, false) }, []float64{8, 8, 8, 8}, 1, spreadOnly},
+		{"mean", func(g *Graph, x *Value) *Value { return g.Mean(x, false) }, []float64{2, 2, 2, 2}, 1,
+			elements.SpreadOnly},
+		{"sum", func(g *Graph, x *Value) *Value { return g.Sum(x, false) }, []float64{8, 8, 8, 8}, 1,
+			elements.SpreadOnly},
 		{"number", func(g *Graph, x *Value) *Value { return g.Scale(g.Sum(x, false), 0.5) }, []float64{4}, 2, ""},
 		{"view", func(g *Graph, x *Value) *Value { return g.Reshape(g.Select(g.Select(x, 0, 0), 0, 1), 1) },
-			[]float64{8}, 1, reshapedOnly},
+			[]float64{8}, 1, elements.ReshapedOnly},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := &Graph{double: true}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -164,7 +165,7 @@ func (c *Call) node(up []*tensor.Tensor) opdef.Node {
 			continue
 		}
 		if v.vjp == nil || !v.needs {
-			return opdef.Node{Skip: "gradients belong to another op"}
+			return opdef.Node{Skip: elements.GradOfOtherOp}
 		}
 		n := opdef.Node{}
 		var scales []*Value

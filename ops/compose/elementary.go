@@ -5,6 +5,7 @@ import (
 	"math/cmplx"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/kernel"
 )
 
 // rounded is the error of what a device rounds once.
@@ -68,7 +69,7 @@ var (
 	abs = opdef.Unary{ // torch's gradient at 0 is 0
 		Error: opdef.Error{Class: opdef.Exact},
 		F:     math.Abs,
-		DF:    func(x, _ float64) float64 { return sign(x) },
+		DF:    func(x, _ float64) float64 { return kernel.Sign(x) },
 	}
 	exp = opdef.Unary{
 		Saved: true,
@@ -90,16 +91,16 @@ var (
 	}
 	sigmoid = opdef.Unary{
 		Saved: true,
-		F:     logistic, DF: func(_, y float64) float64 { return y * (1 - y) },
+		F:     kernel.Sigmoid, DF: func(_, y float64) float64 { return y * (1 - y) },
 		DS: func(_, y float64) float64 { return y },
 	}
 	silu = opdef.Unary{
-		F: func(x float64) float64 { return x * logistic(x) },
+		F: func(x float64) float64 { return x * kernel.Sigmoid(x) },
 		DF: func(x, _ float64) float64 {
-			s := logistic(x)
+			s := kernel.Sigmoid(x)
 			return s * (1 + x*(1-s))
 		},
-		DS: func(x, _ float64) float64 { return logistic(x) * (1 + math.Abs(x)) },
+		DS: func(x, _ float64) float64 { return kernel.Sigmoid(x) * (1 + math.Abs(x)) },
 	}
 	relu = opdef.Unary{ // torch's gradient at 0 is 0
 		Error: opdef.Error{Class: opdef.Exact},
@@ -132,8 +133,8 @@ var (
 		DS: func(x, _ float64) float64 { return 1 + math.Abs(x) },
 	}
 	// softplus is log(1 + exp(x)).
-	softplus = opdef.Unary{F: func(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) },
-		DF: func(x, _ float64) float64 { return logistic(x) }}
+	softplus = opdef.Unary{F: kernel.Softplus,
+		DF: func(x, _ float64) float64 { return kernel.Sigmoid(x) }}
 	maximum = opdef.Binary{ // torch halves the gradient among equal operands
 		Error: opdef.Error{Class: opdef.Exact},
 		F:     math.Max, I: func(x, y int64) int64 { return max(x, y) },
@@ -149,18 +150,6 @@ var (
 // geluInner is the argument of the tanh in gelu's approximation (Hendrycks and
 // Gimpel, Gaussian Error Linear Units, 2016).
 func geluInner(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x) }
-
-func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
-
-func sign(x float64) float64 {
-	switch {
-	case x > 0:
-		return 1
-	case x < 0:
-		return -1
-	}
-	return 0
-}
 
 // share is the part of the gradient of max(x, y) that x gets.
 func share(x, y float64) float64 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
@@ -51,7 +52,7 @@ func (g *Graph) sum(x *Value, dt tensor.DType, dims []int, keepdim bool) *Value 
 		}
 		return plus(e, g.summing(t, opdef.Sum(tensor.Float64, opdef.Abs(x.T), dims, keepdim), n))
 	}, func(up *Value) []*Value { return []*Value{g.unreduce(up, x.Shape(), dims)} }, x)
-	v.weak = spreadOnly
+	v.weak = elements.SpreadOnly
 	return v
 }
 
@@ -91,7 +92,7 @@ func (g *Graph) Mean(x *Value, keepdim bool, dims ...int) *Value {
 	v := g.value(mean.T, mean.bound, func(up *Value) []*Value {
 		return []*Value{g.unreduce(g.Div(up, g.Number(float64(n))), x.Shape(), ds)}
 	}, x)
-	v.weak = spreadOnly
+	v.weak = elements.SpreadOnly
 	return v
 }
 

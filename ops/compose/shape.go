@@ -1,18 +1,12 @@
 package compose
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/runs"
 	"github.com/optool/optool/tensor"
-)
-
-// What the gradients are that views, and sums and means, receive.
-const (
-	reshapedOnly = elements.ReshapedOnly
-	spreadOnly   = elements.SpreadOnly
 )
 
 // view is what show makes of x: elements of x in other places. back is the
@@ -20,7 +14,7 @@ const (
 func (g *Graph) view(x *Value, show func(t *tensor.Tensor) *tensor.Tensor, back func(up *Value) *Value) *Value {
 	v := g.value(show(x.T), func() *tensor.Tensor { return show(x.bound()) },
 		func(up *Value) []*Value { return []*Value{back(up)} }, x)
-	v.weak = reshapedOnly
+	v.weak = elements.ReshapedOnly
 	return v
 }
 
@@ -32,122 +26,60 @@ func (g *Graph) selection(x *Value, show func(t *tensor.Tensor) *tensor.Tensor) 
 
 // unview is the gradient of a tensor of shape of which show shows elements.
 func (g *Graph) unview(up *Value, shape []int, show func(t *tensor.Tensor) *tensor.Tensor) *Value {
-	places := sources(shape, show)
+	probe, err := runs.Probe(shape)
+	g.Check(err)
 	times := 1
 	if n := tensor.Numel(shape); n > 0 {
-		times = max(1, (len(places)+n-1)/n)
+		times = max(1, (up.T.Numel()+n-1)/n)
 	}
-	return g.scatter(up, shape, places, times)
+	return g.scatter(up, shape, runs.OfView(show(probe)), times)
 }
 
-// sources are the elements of a tensor of shape that show shows, in order.
-func sources(shape []int, show func(t *tensor.Tensor) *tensor.Tensor) []int64 {
-	storage := tensor.OpenStorage(int64(tensor.Numel(shape)), func() ([]byte, error) {
-		return nil, errors.New("a view reads elements")
-	})
-	t, err := tensor.NewView(storage, tensor.View{DType: tensor.Uint8, Shape: slices.Clone(shape),
-		Stride: tensor.Contiguous(shape)})
-	if err != nil {
-		panic(err)
-	}
-	v := show(t)
-	out := make([]int64, v.Numel())
-	index := make([]int, v.Dim())
-	at := v.Offset
-	for i := range out {
-		out[i] = int64(at)
-		for d := v.Dim() - 1; d >= 0; d-- {
-			index[d]++
-			at += v.Stride[d]
-			if index[d] < v.Shape[d] {
-				break
-			}
-			at -= index[d] * v.Stride[d]
-			index[d] = 0
-		}
-	}
-	return out
-}
-
-// scatter is the tensor of shape with x's elements added at the given places, at
-// most terms at each (1: nothing is added).
-func (g *Graph) scatter(x *Value, shape []int, places []int64, terms int) *Value {
-	t := scatterAdd(x.DType(), x.T, shape, places)
+// scatter is the tensor of shape with x's elements added at the runs r, at most
+// terms at each (1: nothing is added).
+func (g *Graph) scatter(x *Value, shape []int, r runs.Runs, terms int) *Value {
+	t := runs.ScatterAdd(shape, x.T, r)
 	return g.value(t, func() *tensor.Tensor {
-		e := scatterAdd(tensor.Float64, x.bound(), shape, places)
+		e := runs.ScatterAdd(shape, x.bound(), r)
 		if terms < 2 {
 			return e
 		}
-		return plus(e, g.summing(t, scatterAdd(tensor.Float64, opdef.Abs(x.T), shape, places), terms))
-	}, func(up *Value) []*Value { return []*Value{g.pick(up, x.Shape(), places)} }, x)
-}
-
-func scatterAdd(dt tensor.DType, t *tensor.Tensor, shape []int, places []int64) *tensor.Tensor {
-	switch t.DType.Kind() {
-	case tensor.KindComplex:
-		return scatterAs[complex128](dt, t, shape, places)
-	case tensor.KindFloat:
-		return scatterAs[float64](dt, t, shape, places)
-	}
-	return scatterAs[int64](dt, t, shape, places)
-}
-
-func scatterAs[T tensor.Elem](dt tensor.DType, t *tensor.Tensor, shape []int, places []int64) *tensor.Tensor {
-	out := tensor.Make[T](tensor.Numel(shape))
-	for i, x := range tensor.Data[T](t) {
-		out[places[i]] += x
-	}
-	return tensor.New(dt, shape, out)
-}
-
-// pick is the tensor of shape whose elements are those of x at the given places.
-func (g *Graph) pick(x *Value, shape []int, places []int64) *Value {
-	show := func(t *tensor.Tensor) *tensor.Tensor {
-		switch t.DType.Kind() {
-		case tensor.KindComplex:
-			return pickAs[complex128](t, shape, places)
-		case tensor.KindFloat:
-			return pickAs[float64](t, shape, places)
-		}
-		return pickAs[int64](t, shape, places)
-	}
-	return g.value(show(x.T), func() *tensor.Tensor { return show(x.bound()) }, func(up *Value) []*Value {
-		return []*Value{g.scatter(up, x.Shape(), places, mostUsed(places, x.T.Numel()))}
+		return plus(e, g.summing(t, runs.ScatterAdd(shape, opdef.Abs(x.T), r), terms))
+	}, func(up *Value) []*Value {
+		return []*Value{g.pick(up, x.Shape(), r, func() int { return terms })}
 	}, x)
 }
 
-func pickAs[T tensor.Elem](t *tensor.Tensor, shape []int, places []int64) *tensor.Tensor {
-	out, src := tensor.Make[T](len(places)), tensor.Data[T](t)
-	for i, p := range places {
-		out[i] = src[p]
-	}
-	return tensor.New(t.DType, shape, out)
+// pick is the tensor of shape made of the runs r of x, of which an element is
+// taken up to terms times.
+func (g *Graph) pick(x *Value, shape []int, r runs.Runs, terms func() int) *Value {
+	return g.value(runs.Pick(x.T, shape, r), func() *tensor.Tensor { return runs.Pick(x.bound(), shape, r) },
+		func(up *Value) []*Value { return []*Value{g.scatter(up, x.Shape(), r, terms())} }, x)
+}
+
+// at is the tensor of shape made of the elements of x at the given places.
+func (g *Graph) at(x *Value, shape []int, places []int64) *Value {
+	return g.pick(x, shape, runs.AtStarts(1, places), func() int { return mostUsed(places, x.T.Numel()) })
 }
 
 // Take is the tensor of shape made of the elements of x, laid out in a row, at the
 // given places.
 func (g *Graph) Take(x *Value, shape []int, places []int64) *Value {
 	g.checkPlaces(x, places, tensor.Numel(shape))
-	return g.pick(x, shape, places)
+	return g.at(x, shape, places)
 }
 
 // Put is x with the elements of src in the given places of all its elements, which
 // differ.
 func (g *Graph) Put(x *Value, places []int64, src *Value) *Value {
 	g.checkPlaces(x, places, src.T.Numel())
-	put := func(dt tensor.DType, x, src *tensor.Tensor) *tensor.Tensor {
-		switch dt.Kind() {
-		case tensor.KindComplex:
-			return putAs[complex128](dt, x, src, places)
-		case tensor.KindFloat:
-			return putAs[float64](dt, x, src, places)
-		}
-		return putAs[int64](dt, x, src, places)
+	put := func(x, src *tensor.Tensor) *tensor.Tensor {
+		return runs.Put(x, src, runs.AtStarts(1, places), runs.Assign, true)
 	}
-	t := put(x.DType(), x.T, opdef.Cast(src.T, x.DType()))
-	return g.value(t, func() *tensor.Tensor { return put(tensor.Float64, x.bound(), src.bound()) },
+	t := put(x.T, opdef.Cast(src.T, x.DType()))
+	return g.value(t, func() *tensor.Tensor { return put(x.bound(), src.bound()) },
 		func(up *Value) []*Value {
-			return []*Value{g.Put(up, places, g.Full(x.DType(), src.Shape(), 0)), g.pick(up, src.Shape(), places)}
+			return []*Value{g.Put(up, places, g.Full(x.DType(), src.Shape(), 0)), g.at(up, src.Shape(), places)}
 		}, x, src)
 }
 
@@ -160,14 +92,6 @@ func (g *Graph) checkPlaces(x *Value, places []int64, n int) {
 			g.Refuse("", "place %d is outside of %s", p, x.T.Meta())
 		}
 	}
-}
-
-func putAs[T tensor.Elem](dt tensor.DType, x, src *tensor.Tensor, places []int64) *tensor.Tensor {
-	out := slices.Clone(tensor.Data[T](x))
-	for i, v := range tensor.Data[T](src) {
-		out[places[i]] = v
-	}
-	return tensor.New(dt, x.Shape, out)
 }
 
 // mostUsed is how often the place used most occurs among n.
@@ -350,8 +274,7 @@ func (g *Graph) Cat(dim int, xs ...*Value) *Value {
 	dt, _, err := opdef.Common(ts...)
 	g.Check(err)
 	dim = g.Axis("dim", dim, xs[0])
-	shape, sizes := slices.Clone(xs[0].Shape()), make([]int, len(xs))
-	shape[dim] = 0
+	shape, sizes := xs[0].Shape(), make([]int, len(xs))
 	for i, x := range xs {
 		if x.Dim() != len(shape) {
 			g.Refuse("tensors", "item %d of shape %s does not fit %s", i, tensor.ShapeString(x.Shape()),
@@ -364,14 +287,13 @@ func (g *Graph) Cat(dim int, xs ...*Value) *Value {
 					tensor.ShapeString(xs[0].Shape()))
 			}
 		}
-		shape[dim] += sizes[i]
 	}
-	return g.value(join(dt, shape, dim, ts), func() *tensor.Tensor {
+	return g.value(runs.Concat(dt, dim, ts...), func() *tensor.Tensor {
 		es := make([]*tensor.Tensor, len(xs))
 		for i, x := range xs {
 			es[i] = x.bound()
 		}
-		return join(tensor.Float64, shape, dim, es)
+		return runs.Concat(tensor.Float64, dim, es...)
 	}, func(up *Value) []*Value { return g.Split(up, sizes, dim) }, xs...)
 }
 
@@ -382,31 +304,6 @@ func (g *Graph) Stack(dim int, xs ...*Value) *Value {
 		ups[i] = g.Unsqueeze(x, dim)
 	}
 	return g.Cat(dim, ups...)
-}
-
-// join is the tensor of shape made of ts one after the other along dim.
-func join(dt tensor.DType, shape []int, dim int, ts []*tensor.Tensor) *tensor.Tensor {
-	switch dt.Kind() {
-	case tensor.KindComplex:
-		return joinAs[complex128](dt, shape, dim, ts)
-	case tensor.KindFloat:
-		return joinAs[float64](dt, shape, dim, ts)
-	}
-	return joinAs[int64](dt, shape, dim, ts)
-}
-
-func joinAs[T tensor.Elem](dt tensor.DType, shape []int, dim int, ts []*tensor.Tensor) *tensor.Tensor {
-	out := tensor.Make[T](tensor.Numel(shape))
-	inner := tensor.Numel(shape[dim+1:])
-	row, at := shape[dim]*inner, 0
-	for _, t := range ts {
-		src, n := tensor.Data[T](opdef.Cast(t, dt)), t.Shape[dim]*inner
-		for i := 0; n > 0 && i*n < len(src); i++ {
-			copy(out[i*row+at:], src[i*n:(i+1)*n])
-		}
-		at += n
-	}
-	return tensor.New(dt, shape, out)
 }
 
 // IndexSelect is the slices of x at the given indices along dim.
@@ -429,7 +326,7 @@ func (g *Graph) IndexSelect(x *Value, dim int, indices []int) *Value {
 			}
 		}
 	}
-	return g.pick(x, shape, places)
+	return g.at(x, shape, places)
 }
 
 // Gather is x at indices along dim, as torch.gather: index has x's dimensions.
@@ -464,7 +361,7 @@ func (g *Graph) Gather(x *Value, dim int, index *tensor.Tensor) *Value {
 			at[d] = 0
 		}
 	}
-	return g.pick(x, index.Shape, places)
+	return g.at(x, index.Shape, places)
 }
 
 // Flip reverses the order of elements along dim.
@@ -510,5 +407,5 @@ func (g *Graph) Diagonal(x *Value, offset int) *Value {
 	for i := max(0, -offset); i < n && i+offset < m; i++ {
 		places = append(places, int64(i*m+i+offset))
 	}
-	return g.pick(x, []int{len(places)}, places)
+	return g.at(x, []int{len(places)}, places)
 }
