@@ -64,7 +64,7 @@ func various(g *Graph, a *pairArgs) Values {
 	x, y := g.Arg("self", a.Self), g.Arg("other", a.Other)
 	all := g.Cat(0, x, g.Flip(y, 0), g.IndexSelect(x, 0, []int{1, 1, 0}))
 	z := g.LogSumExp(all, 1, false)
-	top := g.Amax(g.Maximum(x, g.Abs(y)), 0, true)
+	top := g.Amax(g.Maximum(x, g.Abs(y)), true, 0)
 	m := NewSparseMatrix(2, x.Shape()[1])
 	m.Add(0, 0, 0.5, 1)
 	m.Add(0, x.Shape()[1]-1, -0.25, 0)
@@ -74,6 +74,14 @@ func various(g *Graph, a *pairArgs) Values {
 	rest := g.Split(g.Put(mixed, []int64{int64(n - 1), 0}, g.Take(g.Sin(y), []int{2}, []int64{1, 0})), []int{1}, 0)
 	return Values{g.Sub(g.Cumsum(z, 0), g.Sum(g.Tanh(top), false)), g.Square(rest[0]),
 		g.Div(g.Roll(x, 1, 2), g.Add(g.Exp(y), g.Sqrt(g.Square(x))))}
+}
+
+// norms divides by a norm whose limit passes the gradient, and takes others.
+func norms(g *Graph, a *pairArgs) Values {
+	x, y := g.Arg("self", a.Self), g.Arg("other", a.Other)
+	norm := g.Norm(g.Add(x, y), 2, true, 1)
+	return Values{g.Div(x, g.Overwrite(norm, g.Clamp(norm, 1e-3, 100))), g.Norm(g.Sub(x, y), 3, false, 0, 1),
+		g.Norm(g.Mul(x, y), math.Inf(1), false, -1), g.Norm(x, 1, false), g.Norm(g.Exp(y), -2, true, 0)}
 }
 
 // composed are compositions of the kinds of primitives, as operators.
@@ -122,6 +130,16 @@ func composed() map[string]*opdef.Entry {
 				return cs
 			},
 		}, Composed, rmsNorm),
+		"norms": Declare(Op[pairArgs]{
+			Schema: "norms(Tensor self, Tensor other) -> (Tensor, Tensor, Tensor, Tensor, Tensor)", Doc: doc,
+			Cases: func(r *rand.Rand) (cs []*pairArgs) {
+				g := opdef.Gen{R: r}
+				each(func(dt tensor.DType) {
+					cs = append(cs, &pairArgs{g.Apart(dt, []float64{0}, 3, 4), g.Distinct(dt, 3, 4)})
+				})
+				return cs
+			},
+		}, Fused, norms),
 		"various": Declare(Op[pairArgs]{
 			Schema: "various(Tensor self, Tensor other) -> (Tensor, Tensor, Tensor)", Doc: doc,
 			Cases: func(r *rand.Rand) (cs []*pairArgs) {
@@ -170,6 +188,9 @@ func TestBounds(t *testing.T) {
 		{"norm", func(g *Graph, gen opdef.Gen, dt tensor.DType) Values {
 			return rmsNorm(g, &normArgs{gen.Normal(dt, 32, 256), gen.Normal(dt, 256), 1e-6})
 		}, 400},
+		{"norms", func(g *Graph, gen opdef.Gen, dt tensor.DType) Values {
+			return norms(g, &pairArgs{gen.Normal(dt, 16, 32), gen.Normal(dt, 16, 32)})
+		}, 1000},
 		{"various", func(g *Graph, gen opdef.Gen, dt tensor.DType) Values {
 			return various(g, &pairArgs{gen.Normal(dt, 16, 32), gen.Normal(dt, 16, 32)})
 		}, 400},

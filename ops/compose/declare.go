@@ -64,6 +64,7 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 	if op.Error == (opdef.Error{}) {
 		op.Error = opdef.Error{Class: opdef.Composed, Coarse: true}
 	}
+	op.After, op.AfterScale = (*Call).after, (*Call).afterScale
 	if op.NoGrad != "" {
 		return op.Entry()
 	}
@@ -82,22 +83,32 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 // DeclareInPlace completes the declaration of an operator that returns None: the
 // results of the composition are the new values of the named arguments.
 func DeclareInPlace[A any](op Op[A], names []string, compose func(g *Graph, a *A) Values) *opdef.Entry {
-	op.Plan = planOf(compose)
+	op.Plan = planOf(func(g *Graph, a *A) Values {
+		for i, v := range compose(g, a) {
+			g.Update(names[i], v)
+		}
+		return nil
+	})
 	op.NoGrad = "it returns nothing"
 	op.Error = opdef.Error{Class: opdef.Composed, Coarse: true}
 	op.Value = func(*Call) (value.Value, error) { return nil, nil }
-	byName := func(c *Call, of func(*Value) *tensor.Tensor) map[string][]*tensor.Tensor {
-		out := map[string][]*tensor.Tensor{}
-		for i, name := range names {
-			out[name] = []*tensor.Tensor{of(c.outs[i])}
-		}
-		return out
-	}
-	op.After = func(c *Call, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-		return byName(c, func(v *Value) *tensor.Tensor { return v.T }), nil
-	}
-	op.AfterScale = func(c *Call) map[string][]*tensor.Tensor { return byName(c, c.graph.scale) }
+	op.After, op.AfterScale = (*Call).after, (*Call).afterScale
 	return op.Entry()
+}
+
+func (c *Call) after([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	return c.updates(func(v *Value) *tensor.Tensor { return v.T }), nil
+}
+
+func (c *Call) afterScale() map[string][]*tensor.Tensor { return c.updates(c.graph.scale) }
+
+// updates are what of makes of the new values of arguments.
+func (c *Call) updates(of func(*Value) *tensor.Tensor) map[string][]*tensor.Tensor {
+	out := map[string][]*tensor.Tensor{}
+	for _, u := range c.graph.updates {
+		out[u.name] = []*tensor.Tensor{of(u.v)}
+	}
+	return out
 }
 
 // planOf is the plan of a composed operator: the composition of one call.
@@ -116,6 +127,9 @@ func planOf[A any](compose func(g *Graph, a *A) Values) func(a *A) (*Call, error
 		c = &Call{args: a, graph: g, outs: compose(g, a)}
 		for _, o := range c.outs {
 			g.double = g.double || o.DType().Real() == tensor.Float64
+		}
+		for _, u := range g.updates {
+			g.double = g.double || u.v.DType().Real() == tensor.Float64
 		}
 		return c, nil
 	}

@@ -16,6 +16,11 @@ type function struct {
 	d  func(v []float64, y float64, dst []float64)
 	dc func(v []complex128, y complex128, dst []complex128)
 
+	// values and slopes are f and, times up, the derivative by operand k, of blocks of
+	// real elements: most of the time goes there.
+	values func(dst []float64, v [][]float64)
+	slopes func(k int, dst, up, y []float64, v [][]float64)
+
 	terms  func(v []float64, y float64) float64        // the largest term that makes y, where they cancel
 	dterms func(v []float64, y float64, dst []float64) // likewise of the derivatives
 	ulps   float64                                     // how exact a sound implementation is
@@ -29,6 +34,14 @@ func (g *Graph) Unary(u opdef.Unary, x *Value) *Value {
 	fn := function{ulps: ulpsOf(u.Error, 4), dulps: 4, saved: u.Saved}
 	if u.F != nil {
 		fn.f = func(v []float64) float64 { return u.F(v[0]) }
+		fn.values = func(dst []float64, v [][]float64) {
+			for i, x := range v[0] {
+				dst[i] = u.F(x)
+			}
+		}
+	}
+	if u.Block != nil {
+		fn.values = func(dst []float64, v [][]float64) { u.Block(dst, v[0]) }
 	}
 	if u.Block != nil && u.F == nil {
 		fn.f = func(v []float64) float64 {
@@ -45,6 +58,11 @@ func (g *Graph) Unary(u opdef.Unary, x *Value) *Value {
 	}
 	if u.DF != nil {
 		fn.d = func(v []float64, y float64, dst []float64) { dst[0] = u.DF(v[0], y) }
+		fn.slopes = func(_ int, dst, up, y []float64, v [][]float64) {
+			for i, x := range v[0] {
+				dst[i] = up[i] * u.DF(x, y[i])
+			}
+		}
 	}
 	if u.DC != nil {
 		fn.dc = func(v []complex128, y complex128, dst []complex128) { dst[0] = u.DC(v[0], y) }
@@ -63,6 +81,11 @@ func (g *Graph) Binary(b opdef.Binary, x, y *Value) *Value {
 	fn := function{ulps: ulpsOf(b.Error, 0.5), dulps: max(1, ulpsOf(b.Error, 1))}
 	if b.F != nil {
 		fn.f = func(v []float64) float64 { return b.F(v[0], v[1]) }
+		fn.values = func(dst []float64, v [][]float64) {
+			for i, x := range v[0] {
+				dst[i] = b.F(x, v[1][i])
+			}
+		}
 	}
 	if b.C != nil {
 		fn.c = func(v []complex128) complex128 { return b.C(v[0], v[1]) }
@@ -72,6 +95,15 @@ func (g *Graph) Binary(b opdef.Binary, x, y *Value) *Value {
 	}
 	if b.DF != nil {
 		fn.d = func(v []float64, z float64, dst []float64) { dst[0], dst[1] = b.DF(v[0], v[1], z) }
+		fn.slopes = func(k int, dst, up, z []float64, v [][]float64) {
+			for i, x := range v[0] {
+				dx, dy := b.DF(x, v[1][i], z[i])
+				if k == 1 {
+					dx = dy
+				}
+				dst[i] = up[i] * dx
+			}
+		}
 	}
 	if b.DC != nil {
 		fn.dc = func(v []complex128, z complex128, dst []complex128) { dst[0], dst[1] = b.DC(v[0], v[1], z) }
@@ -115,7 +147,7 @@ func (g *Graph) apply(fn function, in ...*Value) *Value {
 	case dt.IsComplex() && fn.c != nil:
 		t = eachElement(dt, shape, fn.c, ts)
 	case dt.IsFloat() && fn.f != nil:
-		t = eachElement(dt, shape, fn.f, ts)
+		t = opdef.ZipN(dt, shape, fn.values, ts...)
 	case dt.Kind() < tensor.KindFloat:
 		t = eachElement(dt, shape, fn.i, ts)
 	default:
@@ -262,14 +294,7 @@ func (g *Graph) slope(fn function, k int, up *Value, y *tensor.Tensor, ts []*ten
 		}, nil)
 	}
 	t := opdef.ZipN(y.DType, y.Shape, func(dst []float64, src [][]float64) {
-		v, d := make([]float64, n), make([]float64, n)
-		for i := range dst {
-			for j := range n {
-				v[j] = src[2+j][i]
-			}
-			fn.d(v, src[1][i], d)
-			dst[i] = src[0][i] * d[k]
-		}
+		fn.slopes(k, dst, src[0], src[1], src[2:])
 	}, ops...)
 	own, stored := g.rounding(y.DType, fn.dulps), 0.0
 	if fn.saved {
@@ -340,10 +365,7 @@ func choose[T tensor.Elem](v []T) T {
 
 // MaskedFill is x with the number fill where the bool tensor mask holds.
 func (g *Graph) MaskedFill(x *Value, mask *tensor.Tensor, fill float64) *Value {
-	filled := g.Where(mask, g.Full(x.DType(), nil, fill), x)
-	return g.value(filled.T, filled.bound, func(up *Value) []*Value {
-		return []*Value{g.MaskedFill(up, mask, 0)}
-	}, x)
+	return g.AsOne(func(in []*Value) *Value { return g.Where(mask, g.Full(x.DType(), nil, fill), in[0]) }, x)
 }
 
 // To is x with dtype dt.

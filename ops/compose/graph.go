@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 type Graph struct {
 	nodes   []*Value // in order of computation
 	args    []argument
+	updates []update
 	squared bool // errors are kept squared: some value has 16 bits or fewer
 	double  bool // some result is float64 or complex128
 
@@ -51,6 +53,12 @@ type argument struct {
 	leaf  *Value
 }
 
+// An update is the new value of an argument that the call changes.
+type update struct {
+	name string
+	v    *Value
+}
+
 // Shape is the shape of v.
 func (v *Value) Shape() []int { return v.T.Shape }
 
@@ -63,8 +71,12 @@ func (v *Value) DType() tensor.DType { return v.T.DType }
 // Refuse ends the composition: torch refuses the argument.
 func (g *Graph) Refuse(arg, format string, args ...any) { panic(opdef.Refuse(arg, format, args...)) }
 
-// Check ends the composition on an error that is not nil.
+// Check ends the composition on an error that is not nil: torch refuses the call.
 func (g *Graph) Check(err error) {
+	var refused *opdef.RefusedError
+	if err != nil && !errors.As(err, &refused) {
+		g.Refuse("", "%v", err)
+	}
 	if err != nil {
 		panic(err)
 	}
@@ -135,6 +147,34 @@ func (g *Graph) value(t *tensor.Tensor, errors func() *tensor.Tensor, vjp func(g
 
 // Detach is x without its gradient, as torch.Tensor.detach.
 func (g *Graph) Detach(x *Value) *Value { return g.add(&Value{T: x.T, errors: x.errors}) }
+
+// Overwrite is x with the elements of y, as torch's in-place functions leave it
+// under no_grad: the gradient passes as if nothing had been written.
+func (g *Graph) Overwrite(x, y *Value) *Value {
+	return g.value(y.T, y.errors, func(up *Value) []*Value { return []*Value{up} }, x)
+}
+
+// Update says that v is the new value of the tensor argument of that name, which
+// the call changes without returning it.
+func (g *Graph) Update(name string, v *Value) { g.updates = append(g.updates, update{name, v}) }
+
+// AsOne is what compose makes of the values in, as one primitive: op_tools records
+// the gradients of in, if it is the last.
+func (g *Graph) AsOne(compose func(in []*Value) *Value, in ...*Value) *Value {
+	inner := make([]*Value, len(in))
+	for k, x := range in {
+		inner[k] = g.Detach(x)
+		inner[k].needs = x.needs
+	}
+	out := compose(inner)
+	return g.value(out.T, out.errors, func(up *Value) []*Value {
+		grads, parts := g.gradients(Values{out}, []*Value{up}), make([]*Value, len(in))
+		for k, x := range inner {
+			parts[k] = grads[x.position]
+		}
+		return parts
+	}, in...)
+}
 
 // gradients carries the gradients up of the values outs (nil: none flows) back to
 // all values they depend on. It returns them by position; what it computes is

@@ -22,9 +22,7 @@ func (g *Graph) Matmul(x, y *Value) *Value {
 	dt, ts, err := opdef.Common(x.T, y.T)
 	g.Check(err)
 	batch, err := tensor.Broadcast(x.Shape()[:x.Dim()-2], y.Shape()[:y.Dim()-2])
-	if err != nil {
-		g.Refuse("", "%v", err)
-	}
+	g.Check(err)
 	product := func(dt tensor.DType, a, b *tensor.Tensor) *tensor.Tensor {
 		switch dt.Kind() {
 		case tensor.KindComplex:
@@ -94,20 +92,7 @@ func matrixIndex(batch, own []int) func(i int) int {
 
 // Addmm is bias + x*y of matrices, bias broadcast, as one primitive.
 func (g *Graph) Addmm(bias, x, y *Value) *Value {
-	sum := g.Add(bias, g.Matmul(x, y))
-	return g.value(sum.T, sum.bound, func(up *Value) []*Value {
-		parts := make([]*Value, 3)
-		if bias.needs {
-			parts[0] = up
-		}
-		if x.needs {
-			parts[1] = g.Matmul(up, g.H(y))
-		}
-		if y.needs {
-			parts[2] = g.Matmul(g.H(x), up)
-		}
-		return parts
-	}, bias, x, y)
+	return g.AsOne(func(in []*Value) *Value { return g.Add(in[0], g.Matmul(in[1], in[2])) }, bias, x, y)
 }
 
 // Linear is x [..., k] times the transpose of weight [m, k], plus bias [m] if it

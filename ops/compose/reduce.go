@@ -88,32 +88,28 @@ func (g *Graph) Mean(x *Value, keepdim bool, dims ...int) *Value {
 	for _, d := range ds {
 		n *= x.Shape()[d]
 	}
-	mean := g.Div(g.sum(x, x.DType(), ds, keepdim), g.Number(float64(n)))
-	v := g.value(mean.T, mean.bound, func(up *Value) []*Value {
-		return []*Value{g.unreduce(g.Div(up, g.Number(float64(n))), x.Shape(), ds)}
+	v := g.AsOne(func(in []*Value) *Value {
+		return g.Div(g.sum(in[0], x.DType(), ds, keepdim), g.Number(float64(n)))
 	}, x)
 	v.weak = elements.SpreadOnly
 	return v
 }
 
-// Amax is the largest element along dim; equal ones share the gradient.
-func (g *Graph) Amax(x *Value, dim int, keepdim bool) *Value {
-	return g.extremum(x, dim, keepdim, math.Max)
+// Amax is the largest element over dims (none: all); equal ones share the gradient.
+func (g *Graph) Amax(x *Value, keepdim bool, dims ...int) *Value {
+	return g.extremum(x, keepdim, dims, math.Max)
 }
 
-// Amin is the smallest element along dim; equal ones share the gradient.
-func (g *Graph) Amin(x *Value, dim int, keepdim bool) *Value {
-	return g.extremum(x, dim, keepdim, math.Min)
+// Amin is the smallest element over dims (none: all); equal ones share the gradient.
+func (g *Graph) Amin(x *Value, keepdim bool, dims ...int) *Value {
+	return g.extremum(x, keepdim, dims, math.Min)
 }
 
-func (g *Graph) extremum(x *Value, dim int, keepdim bool, better func(x, y float64) float64) *Value {
-	dim = g.dim("dim", dim, x)
-	if n := x.Shape(); len(n) > 0 && n[dim] == 0 {
-		g.Refuse("dim", "dimension %d has no elements", dim)
-	}
-	dims := []int{dim}
-	if x.Dim() == 0 {
-		dims = nil
+func (g *Graph) extremum(x *Value, keepdim bool, dims []int, better func(x, y float64) float64) *Value {
+	dims, err := opdef.Dims("dim", dims, x.Dim())
+	g.Check(err)
+	if elements.NumelOver(x.Shape(), dims) == 0 {
+		g.Refuse("dim", "no elements have an extremum")
 	}
 	fold := func(t *tensor.Tensor, better func(x, y float64) float64) *tensor.Tensor {
 		return opdef.Collect(opdef.FoldDims(best(better), dims, keepdim, t), t.DType,
@@ -229,7 +225,7 @@ func rowLength(x *Value, dim int) int {
 // LogSumExp is log(sum(exp(x))) along dim.
 func (g *Graph) LogSumExp(x *Value, dim int, keepdim bool) *Value {
 	dim = g.dim("dim", dim, x)
-	top := g.Detach(g.Amax(x, dim, true))
+	top := g.Detach(g.Amax(x, true, dim))
 	top = g.Where(opdef.Map(tensor.Bool, top.T, func(v float64) int64 { // -inf - -inf would be NaN
 		if math.IsInf(v, 0) {
 			return 0

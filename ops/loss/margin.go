@@ -107,51 +107,18 @@ func cosineEmbedding(g *compose.Graph, a *cosineEmbeddingArgs) compose.Values {
 // tripletMargin are the terms of triplet_margin_loss.
 func tripletMargin(g *compose.Graph, a *tripletArgs) *compose.Value {
 	anchor, near, far := g.Arg("anchor", a.Anchor), g.Arg("positive", a.Positive), g.Arg("negative", a.Negative)
-	distance := func(x, y *compose.Value) *compose.Value { return rowNorm(g, g.Shift(g.Sub(x, y), a.Eps), a.P) }
+	distance := func(x, y *compose.Value) *compose.Value {
+		d := g.Shift(g.Sub(x, y), a.Eps)
+		if d.Dim() == 0 {
+			g.Refuse("anchor", "want vectors, got 0-d tensors")
+		}
+		return g.Norm(d, a.P, false, -1)
+	}
 	gap := distance(anchor, far)
 	if a.Swap {
 		gap = g.Minimum(gap, distance(near, far))
 	}
 	return positive(g, g.Sub(g.Shift(distance(anchor, near), a.Margin), gap))
-}
-
-// rowNorm is the norm of order p of each row of x. Where it is 0 it passes no
-// gradient on.
-func rowNorm(g *compose.Graph, x *compose.Value, p float64) *compose.Value {
-	if x.Dim() == 0 {
-		g.Refuse("anchor", "want vectors, got 0-d tensors")
-	}
-	dt := x.DType().Real()
-	zero, one := g.Full(dt, nil, 0), g.Full(dt, nil, 1)
-	// power is x^k, at 0 without a gradient.
-	power := func(x *compose.Value, k float64) *compose.Value {
-		if k < 0 {
-			return g.Pow(x, k)
-		}
-		none := is(x.T, 0)
-		x = g.Where(none, one, x)
-		if k == 0.5 {
-			return g.Where(none, zero, g.Sqrt(x))
-		}
-		return g.Where(none, zero, g.Pow(x, k))
-	}
-	if x.DType().IsComplex() {
-		x = power(g.Add(g.Square(g.Real(x)), g.Square(g.Imag(x))), 0.5)
-	}
-	row := x.Dim() - 1
-	switch {
-	case math.IsInf(p, 1):
-		return g.Amax(g.Abs(x), row, false)
-	case math.IsInf(p, -1):
-		return g.Amin(g.Abs(x), row, false)
-	case p == 0:
-		return g.Sum(g.Where(is(x.T, 0), zero, one), false, row)
-	case p == 1:
-		return g.Sum(g.Abs(x), false, row)
-	case p == 2:
-		return power(g.Sum(g.Square(x), false, row), 0.5)
-	}
-	return power(g.Sum(power(g.Abs(x), p), false, row), 1/p)
 }
 
 func multilabelSoftMargin(g *compose.Graph, a *multilabelSoftArgs) compose.Values {
