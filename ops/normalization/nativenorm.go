@@ -192,3 +192,15 @@ func (n *normalisation) statistic(dt tensor.DType, shape []int, f func(*reductio
 	}
 	return opdef.Collect(n.moments(), dt, f).Reshape(shape...)
 }
+
+// statisticScales are what the mean and the reciprocal root of a variance are
+// as exact as: the variance is known to the root mean square times the
+// deviation.
+func (n *normalisation) statisticScales(shape []int) []*tensor.Tensor {
+	return []*tensor.Tensor{n.statistic(tensor.Float64, shape, (*reduction.Moments).Rms),
+		n.statistic(tensor.Float64, shape,
+			func(m *reduction.Moments) float64 {
+				rstd := 1 / math.Sqrt(m.M2/m.N+n.eps)
+				return rstd * (1 + m.Rms()*rstd)
+			})}
+}
