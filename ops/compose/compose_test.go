@@ -279,3 +279,23 @@ func TestNode(t *testing.T) {
 		})
 	}
 }
+
+// TestNormAtZero: an element that is 0 gets no gradient of a norm, whatever it
+// does to others.
+func TestNormAtZero(t *testing.T) {
+	for _, p := range []float64{math.Inf(-1), -2, -1, 0, 0.5, 1, 2, 3, math.Inf(1)} {
+		x := tensor.New(tensor.Float64, []int{3}, []float64{0, -2, 3})
+		x.RequiresGrad = true
+		g := &Graph{double: true}
+		in := g.Arg("self", x)
+		norm := g.Norm(in, p, false)
+		grad := g.gradients(Values{norm}, []*Value{g.Full(tensor.Float64, nil, 1)})[in.position]
+		d := []float64{0, 0, 0}
+		if grad != nil {
+			d = tensor.Data[float64](grad.T)
+		}
+		if d[0] != 0 || d[1] != d[1] || p < 0 && d[1] != 0 {
+			t.Errorf("order %v: the norm is %v, its gradient %v", p, norm.T.Item(), d)
+		}
+	}
+}

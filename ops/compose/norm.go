@@ -72,9 +72,6 @@ func (g *Graph) powerOf(x *Value, k float64) *Value {
 	if k == 0.5 {
 		power = g.Sqrt
 	}
-	if k < 0 {
-		return power(x)
-	}
 	none := opdef.Map(tensor.Bool, x.T, func(x float64) int64 {
 		if x == 0 {
 			return 1
@@ -82,5 +79,5 @@ func (g *Graph) powerOf(x *Value, k float64) *Value {
 		return 0
 	})
 	dt := x.DType()
-	return g.Where(none, g.Full(dt, nil, 0), power(g.Where(none, g.Full(dt, nil, 1), x)))
+	return g.Where(none, g.Full(dt, nil, math.Pow(0, k)), power(g.Where(none, g.Full(dt, nil, 1), x)))
 }
