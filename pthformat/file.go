@@ -58,13 +58,13 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// A File is an open .pth file. Its tensors are views of the file: no byte of a
+// A File is an open file of values. Its tensors are views of the file: no byte of a
 // storage is read before a value is needed.
 type File struct {
 	Path     string
-	Format   string      // "zip" or "legacy"
+	Format   string      // "zip" or "legacy" of torch.save, "safetensors", "npy", "npz"
 	Root     value.Value // the saved object
-	Protocol int         // of the pickle of the saved object
+	Protocol int         // of the pickle of the saved object; 0 without one
 	Globals  []string    // names of the classes and functions in that pickle, in order of appearance
 	Warnings []string    // what is odd but does not keep the file from being read
 	Size     int64       // bytes
@@ -80,7 +80,8 @@ type File struct {
 	lim Limits
 }
 
-// Open reads the structure of a .pth file. Storages are checked against what
+// Open reads the structure of a file that torch.save wrote, or of a .safetensors,
+// .npy or .npz file; the content says which it is. Storages are checked against what
 // is declared of them, but not read. The caller closes the file.
 //
 // The error is a *FormatError if the content is at fault.
@@ -115,10 +116,14 @@ func read(path string, src source, lim Limits) (*File, error) {
 		switch {
 		case f.Size == 0:
 			err = malformed("empty file")
+		case f.isSafetensors():
+			err = f.readSafetensors()
 		case f.Size < 4:
 			err = malformed("not a torch file: %d bytes are too short", f.Size)
 		case string(head[:2]) == "PK" && (head[2] == 3 && head[3] == 4 || head[2] == 5 && head[3] == 6):
 			err = f.readZip()
+		case string(head) == npyMagic[:4]:
+			err = f.readNpy()
 		case head[0] == 0x80 || head[0] == 'L': // PROTO, or LONG in protocols 0 and 1
 			err = f.readLegacy()
 		default:
@@ -178,6 +183,9 @@ func (f *File) readZip() error {
 	a, err := openArchive(f.src, f.lim.Records)
 	if err != nil {
 		return err
+	}
+	if a.isNpz() {
+		return f.readNpz(a)
 	}
 	root, err := a.root()
 	if err != nil {
