@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
@@ -42,9 +43,13 @@ type Call struct {
 	After       []value.Value // positional arguments after the call
 	AfterKwargs *value.Dict   // keyword arguments after the call
 
+	// Unknown says that the producer writes None for values that it does not know, and
+	// did so here.
+	Unknown bool
+
 	entry *Entry
 	side  Side
-	files []*pthformat.File
+	files []io.Closer
 	read  FileSet
 	errs  [numKinds]error
 }
@@ -70,6 +75,11 @@ func (e *Entry) Load(opt LoadOptions) (*Call, error) {
 }
 
 func (c *Call) open(k Kind, mode pthformat.ReadMode) (*Record, error) {
+	if c.entry.rec != nil {
+		r, files, err := c.entry.rec.record(k, mode)
+		c.files = append(c.files, files...)
+		return r, err
+	}
 	f, err := pthformat.Open(c.entry.Path(c.side, k), pthformat.Options{Read: mode})
 	if err != nil {
 		return nil, err
@@ -91,7 +101,7 @@ func (c *Call) set(k Kind, r *Record) {
 	c.read.add(k)
 	switch k {
 	case Input:
-		c.Args, c.Kwargs = r.Args, r.Kwargs
+		c.Args, c.Kwargs, c.Unknown = r.Args, r.Kwargs, r.Unknown
 	case Output:
 		c.Output, c.HasOutput = r.Args, true
 	case GradInputs:

@@ -71,9 +71,34 @@ type Entry struct {
 	Files FileSet // the call's files (those of the device side of a saved failure)
 	Host  FileSet // the host side of a saved failure
 
+	// What only other producers record; numbers are -1 and strings empty where it is
+	// not known.
+	Call          string // name within the process and step: "Functional.silu.0"
+	Step          int
+	Order         int    // position among what the process recorded, from 0
+	BackwardOrder int    // the same of the call's backward pass
+	Module        string // path of the module that made the call: "blocks.0.mlp"
+	Location      string // line of the user's that made the call: "train.py:67"
+
+	rec      recording // where the values are; nil in op_tools' files
+	isModule bool      // a module's call, not an operator's
+
 	single string // base name of a file that was given or found by itself
 	sides  sides
 }
+
+// Position is the place of the call among those of its process: where only hooks
+// were counted, its number. It is -1 where neither is known.
+func (e *Entry) Position() int {
+	if e.Order >= 0 {
+		return e.Order
+	}
+	return e.ID
+}
+
+// IsModule reports whether the call is that of a module: its operators' calls are
+// entries of their own, if they were recorded.
+func (e *Entry) IsModule() bool { return e.isModule }
 
 // IsPair reports whether the entry is a failure saved with both sides.
 func (e *Entry) IsPair() bool { return e.sides != plain }
@@ -113,6 +138,8 @@ func (e *Entry) base(s Side, k Kind) string {
 	switch {
 	case e.single != "":
 		return e.single
+	case e.rec != nil:
+		return k.String()
 	case e.sides == folders:
 		return s.String() + "/" + k.String() + ".pth"
 	case e.sides == flat:
@@ -143,9 +170,17 @@ func (e *Entry) All() []FileRef {
 // Bytes is the total size of the entry's files. Files that cannot be examined
 // count as empty.
 func (e *Entry) Bytes() int64 {
+	var paths []string
+	if e.rec != nil {
+		paths = e.rec.files()
+	} else {
+		for _, r := range e.All() {
+			paths = append(paths, e.Path(r.Side, r.Kind))
+		}
+	}
 	var n int64
-	for _, r := range e.All() {
-		if info, err := os.Stat(e.Path(r.Side, r.Kind)); err == nil {
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil {
 			n += info.Size()
 		}
 	}
@@ -154,7 +189,7 @@ func (e *Entry) Bytes() int64 {
 
 // newSingle is the entry of one .pth file.
 func newSingle(dir, base, abs, rel string) *Entry {
-	e := &Entry{Rel: rel, Dir: dir, single: base, Name: parseName(abs, plain)}
+	e := &Entry{Rel: rel, Dir: dir, single: base, Name: parseName(abs, plain), Step: -1, Order: -1, BackwardOrder: -1}
 	e.Layout = File
 	e.Files.add(singleKind(base))
 	return e

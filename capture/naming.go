@@ -19,10 +19,13 @@ const (
 	V1                          // <rank>/<minute>/<op>/<id> or <minute>/<pid>/<op>/<id>
 	AutocompareV1               // <op>/<pid>[/<id>]/{device,cpu}
 	AutocompareV0               // <minute>/<pid>/<op>/{device,cpu}_{input,output}.pth
+
+	// Those of other producers.
+	MSProbe // a call of an msprobe dump.json
 )
 
 var layoutNames = [...]string{"directory", "file", "current", "autocompare", "v2", "v1", "autocompare-v1",
-	"autocompare-v0"}
+	"autocompare-v0", "msprobe"}
 
 func (l Layout) String() string { return layoutNames[l] }
 

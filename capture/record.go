@@ -16,6 +16,7 @@ type Record struct {
 	Args       []value.Value // positional arguments, results or gradients
 	Kwargs     *value.Dict   // never nil
 	Identifier string        // "<id>/<time>/<file>"; empty where there is none
+	Unknown    bool          // see Call.Unknown
 }
 
 // ErrNotCapture is wrapped by the errors of ParseRecord for files that hold

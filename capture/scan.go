@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"os"
@@ -43,6 +44,9 @@ func Scan(ctx context.Context, paths []string, opt Options) iter.Seq2[*Entry, er
 func scanPath(ctx context.Context, path, prefix string, opt Options, yield func(*Entry, error) bool) bool {
 	info, err := os.Stat(path)
 	if err != nil {
+		if found, more := scanInside(path, prefix, yield); found {
+			return more
+		}
 		return yield(nil, err)
 	}
 	abs, err := filepath.Abs(path)
@@ -50,6 +54,9 @@ func scanPath(ctx context.Context, path, prefix string, opt Options, yield func(
 		return yield(nil, err)
 	}
 	if !info.IsDir() {
+		if _, entries := producerOf(filepath.Dir(path), filepath.Base(path)); entries != nil {
+			return placed(ctx, entries, filepath.Dir(path), cmp.Or(prefix, "."), yield)
+		}
 		rel := prefix
 		if rel == "" {
 			rel = filepath.Base(path)
@@ -59,6 +66,23 @@ func scanPath(ctx context.Context, path, prefix string, opt Options, yield func(
 	w := &walker{ctx: ctx, opt: opt, yield: yield, root: path, abs: abs, prefix: prefix,
 		free: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
 	return w.visit("", w.read("", 0))
+}
+
+// placed yields the entries of a recording in dir, which results call rel.
+func placed(ctx context.Context, entries iter.Seq2[*Entry, error], dir, rel string,
+	yield func(*Entry, error) bool) bool {
+	for e, err := range entries {
+		if ctx.Err() != nil {
+			return false
+		}
+		if err == nil {
+			e.place(dir, rel)
+		}
+		if !yield(e, err) {
+			return false
+		}
+	}
+	return true
 }
 
 // A walker yields the captures of one tree. Directories are read ahead of the
@@ -85,7 +109,8 @@ type listing struct {
 	flat  [2]FileSet
 	loose []string
 	dirs  []string
-	sub   []*listing // of dirs, where read already: short lists only
+	by    []iter.Seq2[*Entry, error] // recordings of other producers
+	sub   []*listing                 // of dirs, where read already: short lists only
 }
 
 // read lists a directory, and its sub-directories too where there are few.
@@ -96,10 +121,16 @@ func (w *walker) read(rel string, depth int) *listing {
 		l.err = err
 		return l
 	}
+	var hidden []string
 	for _, d := range entries {
 		name := d.name
 		if w.isDir(rel, d) {
 			l.dirs = append(l.dirs, name)
+			continue
+		}
+		if p, entries := producerOf(filepath.Join(w.root, rel), name); p != nil {
+			l.by = append(l.by, entries)
+			hidden = append(hidden, p.hidden)
 			continue
 		}
 		switch prefix, k, ok := fileOf(name); {
@@ -113,6 +144,7 @@ func (w *walker) read(rel string, depth int) *listing {
 			l.loose = append(l.loose, name)
 		}
 	}
+	l.dirs = slices.DeleteFunc(l.dirs, func(d string) bool { return slices.Contains(hidden, d) })
 	slices.SortFunc(l.dirs, compareNames)
 	slices.Sort(l.loose)
 	if len(l.dirs) <= 2 && depth < 4 {
@@ -174,6 +206,11 @@ func (w *walker) visit(rel string, l *listing) bool {
 	}
 	if l.flat != [2]FileSet{} && !w.yield(w.entry(rel, flat, l.flat[Device], l.flat[Host]), nil) {
 		return false
+	}
+	for _, entries := range l.by {
+		if !placed(w.ctx, entries, filepath.Join(w.root, rel), w.relName(rel), w.yield) {
+			return false
+		}
 	}
 	for _, name := range l.loose {
 		dir := filepath.Join(w.root, rel)
@@ -247,7 +284,7 @@ func sideOf(name string) (Side, bool) {
 func (w *walker) entry(rel string, s sides, files, host FileSet) *Entry {
 	return &Entry{
 		Rel: w.relName(rel), Dir: filepath.Join(w.root, rel), Name: parseName(filepath.Join(w.abs, rel), s),
-		Files: files, Host: host, sides: s,
+		Files: files, Host: host, sides: s, Step: -1, Order: -1, BackwardOrder: -1,
 	}
 }
 

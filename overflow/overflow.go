@@ -82,10 +82,9 @@ func (c *Call) Write(w io.Writer, width int) error {
 func (c *Call) refuse(e *capture.Entry, op string, k capture.Kind, err error) {
 	phase, _ := results.Phase(k)
 	c.Failures = append(c.Failures, err)
-	c.Results = append(c.Results, &reports.Result{
-		Capture: e.Rel, Op: op, ForwardID: results.Known(e.ID), Phase: phase, Verdict: verdict.Invalid,
-		Reason: err.Error(),
-	})
+	r := &reports.Result{Phase: phase, Verdict: verdict.Invalid, Reason: err.Error()}
+	results.Locate(r, e, op)
+	c.Results = append(c.Results, r)
 }
 
 // file checks the leaves of one file.
@@ -100,10 +99,9 @@ func (c *Call) file(e *capture.Entry, recorded *capture.Call, k capture.Kind) {
 	}
 	phase, target := results.Phase(k)
 	for i, v := range leaves {
-		r := &reports.Result{
-			Capture: e.Rel, Op: recorded.Op, ForwardID: results.Known(e.ID), Phase: phase,
-			Target: fmt.Sprintf("%s[%d]", target, i), Verdict: verdict.Pass, Label: fmt.Sprintf("%s[%d]", k, i),
-		}
+		r := &reports.Result{Phase: phase, Target: fmt.Sprintf("%s[%d]", target, i), Verdict: verdict.Pass,
+			Label: fmt.Sprintf("%s[%d]", k, i)}
+		results.Locate(r, e, recorded.Op)
 		if err := examine(v, r); err != nil {
 			refuse(err)
 			continue
@@ -127,16 +125,44 @@ func examine(v value.Value, r *reports.Result) error {
 		if !v.DType.Computable() {
 			return nil
 		}
+		dtype := v.DType.String()
+		if s := v.Summary(); s != nil {
+			n := v.Numel()
+			r.DType, r.Shape, r.Numel = &dtype, results.Shape(v.Shape), &n
+			*r.Stats = ofSummary(s)
+			return nil
+		}
 		st, err := statsOf(v)
 		if err != nil {
 			return err
 		}
-		dtype := v.DType.String()
 		r.DType, r.Shape, r.Numel = &dtype, results.Shape(v.Shape), &st.numel
 		*r.Stats = reports.Stats{NaN: st.nan, Inf: st.inf, Min: known(st.min), Max: known(st.max),
 			Mean: known(st.mean), Std: known(st.std), Norm: reports.Num(st.norm)}
 	}
 	return nil
+}
+
+// ofSummary is what statistics without elements tell: that there is at least one
+// nan, or one inf.
+func ofSummary(s *tensor.Summary) reports.Stats {
+	number := func(x *float64) *reports.Number {
+		if x == nil {
+			return nil
+		}
+		return reports.Num(*x)
+	}
+	st := reports.Stats{Min: number(s.Min), Max: number(s.Max), Mean: number(s.Mean), Norm: number(s.Norm)}
+	for _, x := range []*float64{s.Min, s.Max} {
+		switch {
+		case x == nil:
+		case math.IsNaN(*x):
+			st.NaN = 1
+		case math.IsInf(*x, 0):
+			st.Inf = 1
+		}
+	}
+	return st
 }
 
 // countScalar counts a number that is no tensor: nan in either part goes first.

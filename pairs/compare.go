@@ -99,6 +99,58 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 		}
 		c.leaf(phase, fmt.Sprintf("%s[%d]", target, i), label, got[i], want[i])
 	}
+	switch k {
+	case capture.Input:
+		c.keywords(phase, a.Kwargs, b.Kwargs)
+	case capture.After:
+		c.keywords(phase, a.AfterKwargs, b.AfterKwargs)
+	}
+}
+
+// keywords compares keyword arguments by name.
+func (c *comparison) keywords(phase string, a, b *value.Dict) {
+	for _, it := range a.Items {
+		name := "input." + value.Str(it.Key)
+		other, ok := lookup(b, it.Key)
+		if !ok {
+			c.add(&reports.Result{Phase: phase, Target: name, Label: name, Verdict: verdict.Fail,
+				Reason: "a keyword that the other call does not have"})
+			continue
+		}
+		got, errA := value.Leaves([]value.Value{it.Value})
+		want, errB := value.Leaves([]value.Value{other})
+		if err := errors.Join(errA, errB); err != nil {
+			c.whole(phase, verdict.Invalid, err.Error())
+			continue
+		}
+		if len(got) != len(want) {
+			c.add(&reports.Result{Phase: phase, Target: name, Label: name, Verdict: verdict.Fail,
+				Reason: fmt.Sprintf("%d values against %d", len(got), len(want))})
+			continue
+		}
+		for i := range got {
+			target := name
+			if len(got) > 1 {
+				target = fmt.Sprintf("%s[%d]", name, i)
+			}
+			c.leaf(phase, target, target, got[i], want[i])
+		}
+	}
+	for _, it := range b.Items {
+		if _, ok := lookup(a, it.Key); !ok {
+			name := "input." + value.Str(it.Key)
+			c.add(&reports.Result{Phase: phase, Target: name, Label: name, Verdict: verdict.Fail,
+				Reason: "a keyword that only the other call has"})
+		}
+	}
+}
+
+// lookup finds the value of a key.
+func lookup(d *value.Dict, key value.Value) (value.Value, bool) {
+	if name, ok := key.(string); ok {
+		return d.Get(name)
+	}
+	return nil, false
 }
 
 // whole adds the one result of a phase that could not be compared.
@@ -108,7 +160,8 @@ func (c *comparison) whole(phase string, v verdict.Verdict, reason string) {
 
 func (c *comparison) add(r *reports.Result) {
 	repro := c.Repro(c.pair)
-	r.Capture, r.Op, r.ForwardID, r.Repro = c.pair.A.Rel, c.op, results.Known(c.pair.A.ID), &repro
+	results.Locate(r, c.pair.A, c.op)
+	r.Repro = &repro
 	c.results = append(c.results, r)
 }
 
@@ -130,6 +183,10 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 		}
 	}
 	r := results.OfComparison(&res, dt, shape)
+	if res.Rule == ruleStatistics || res.Rule == ruleChecksum {
+		r = results.OfComparison(nil, dt, shape) // no element was compared: op_tools' numbers are not known
+		r.Numel, r.Rule = &res.Numel, &res.Rule
+	}
 	source := "captured"
 	r.Phase, r.Target, r.Label, r.Verdict, r.Reason, r.Source, r.Reference = phase, target, label, res.Verdict,
 		res.Reason, &source, &reference
@@ -139,6 +196,10 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 // tensors compares two tensors: a unit in the last place is rounding whatever
 // the op, and where that is not enough op_tools' tolerance decides.
 func (c *comparison) tensors(label string, g, w *tensor.Tensor) (res compare.Result) {
+	if g.Summary() != nil || w.Summary() != nil {
+		tol, _ := c.Tolerances.For(c.op, "", label, g.DType)
+		return summaries(g, w, tol)
+	}
 	if err := readable(g, w); err != nil {
 		return compare.Result{Verdict: verdict.Invalid, Reason: err.Error(), MaxULP: math.NaN()}
 	}

@@ -4,6 +4,7 @@
 package pairs
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -14,11 +15,13 @@ import (
 // A Pair is two recorded calls to compare. In a saved failure both are sides of
 // one entry.
 type Pair struct {
-	A, B  *capture.Entry // B is nil if there is nothing to compare with
-	Err   error          // what could not be walked; the other fields are then empty
-	only  string         // why there is no B: "only in run1"
-	bSide capture.Side
-	kinds []capture.Kind
+	A, B *capture.Entry // B is nil if there is nothing to compare with
+	Err  error          // what could not be walked; the other fields are then empty
+	only string         // why there is no B: "only in run1"
+	// inserted says that the one call is of the second recording.
+	inserted bool
+	bSide    capture.Side
+	kinds    []capture.Kind
 }
 
 // Saved yields the failures saved with both sides under a path.
@@ -37,8 +40,8 @@ func Saved(ctx context.Context, path string) iter.Seq[Pair] {
 	}
 }
 
-// Corresponding pairs the captures of two trees, in the order of the first;
-// those of the second that have no partner come last.
+// Corresponding pairs the captures of two trees, in the order in which each process
+// of the first made its calls; those of the second that have no partner come last.
 func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], error) {
 	as, errsA := collect(ctx, pathA)
 	bs, errsB := collect(ctx, pathB)
@@ -69,14 +72,21 @@ func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], er
 	pair(func(e *capture.Entry) any { return e.Rel })
 	rankA, rankB := processes(as), processes(bs)
 	pair(func(e *capture.Entry) any {
-		if e.Op == "" || e.ID < 0 {
-			return nil
-		}
 		rank, ok := rankA[e]
 		if !ok {
 			rank = rankB[e]
 		}
+		switch {
+		case e.Call != "":
+			return [3]any{e.Call, e.Step, rank}
+		case e.Op == "" || e.ID < 0:
+			return nil
+		}
 		return [3]any{e.Op, e.ID, rank}
+	})
+	slices.SortStableFunc(as, func(x, y *capture.Entry) int {
+		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(rankA[x], rankA[y]),
+			cmp.Compare(x.Position(), y.Position()))
 	})
 	return func(yield func(Pair) bool) {
 		for _, err := range append(errsA, errsB...) {
@@ -94,7 +104,7 @@ func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], er
 			}
 		}
 		for _, b := range bs {
-			if !taken[b] && !yield(Pair{A: b, only: "only in " + pathB}) {
+			if !taken[b] && !yield(Pair{A: b, only: "only in " + pathB, inserted: true}) {
 				return
 			}
 		}

@@ -141,8 +141,8 @@ func TestHostileArrays(t *testing.T) {
 		{"npy version", "x.npy", append([]byte(npyMagic), 9, 0, 0, 0), "version 9"},
 		{"npy header", "x.npy", npyOf("{}", 0), "lacks fortran_order or shape"},
 		{"npy length", "x.npy", npyOf("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", 8), "has 12 bytes"},
-		{"npy overflow", "x.npy", npyOf("{'descr': '<f4', 'fortran_order': True, 'shape': (4294967296, 4294967296)}", 8),
-			"too many elements"},
+		{"npy overflow", "x.npy", npyOf("{'descr': '<f4', 'fortran_order': True, "+
+			"'shape': (4294967296, 4294967296)}", 8), "too many elements"},
 		{"npy negative", "x.npy", npyOf("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", 8), "negative"},
 		{"npy structured", "x.npy", npyOf("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", 4),
 			"no plain descr"},

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,6 +40,10 @@ type Call struct {
 func Open(e *capture.Entry, opt Options) *Call {
 	rec, err := e.Load(capture.LoadOptions{Read: opt.Read}) // gives what could be read, also with an error
 	c := &Call{Op: rec.Op, Record: rec, opt: opt, loadErr: err}
+	if e.IsModule() {
+		c.err = &stopped{verdict.Skipped, errors.New(verdict.ModuleCall)}
+		return c
+	}
 	if c.err = rec.Err(capture.Input); c.err != nil {
 		c.err = &stopped{verdict.Invalid, c.err}
 		return c

@@ -162,6 +162,10 @@ func (r *comparison) addRefusal(err error) {
 			r.addCall(verdict.Unsupported, "argument cannot be computed with: "+what)
 			return
 		}
+		if r.Record.Unknown {
+			r.addCall(verdict.Unsupported, "an argument that was recorded as None may be another value: "+err.Error())
+			return
+		}
 		r.addCall(verdict.Error, err.Error())
 	default:
 		r.addCall(verdict.Error, err.Error())

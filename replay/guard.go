@@ -33,6 +33,8 @@ func Guard(f func() error) (err error) {
 		var fault interface{ Addr() uintptr }
 		cause, _ := p.(error)
 		switch {
+		case errors.As(cause, &read) && errors.Is(read, tensor.ErrNotRecorded):
+			err = &stopped{verdict.Unsupported, errors.New("only statistics of its tensors were recorded")}
 		case errors.As(cause, &read):
 			err = &stopped{verdict.Invalid, read}
 		case errors.As(cause, &memory):

@@ -110,6 +110,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if s.Witness != nil {
 		m["witness"] = s.Witness
 	}
+	if s.First != nil {
+		m["first"] = s.First
+	}
 	maps.Copy(m, s.Counts())
 	return j.Write(m)
 }

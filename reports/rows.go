@@ -123,9 +123,14 @@ type Result struct {
 	Expected  json.RawMessage `json:"expected"` // reference there
 	DType     *string         `json:"dtype"`
 	Shape     []int           `json:"shape"`
-	Source    *string         `json:"source"`               // captured or device
-	Reference *string         `json:"reference"`            // float64, int64, ...
-	Repro     *string         `json:"repro"`                // a command line
+	Source    *string         `json:"source"`    // captured or device
+	Reference *string         `json:"reference"` // float64, int64, ...
+	Repro     *string         `json:"repro"`     // a command line
+	Order     *int            `json:"order"`     // position of the call in its process, from 0
+	PID       *int            `json:"pid"`
+	Rank      *int            `json:"rank"`
+	Module    string          `json:"module,omitempty"`     // path of the module that made the call
+	Location  string          `json:"location,omitempty"`   // FILE:LINE of the user's program
 	Label     string          `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
 	ErrorInfo string          `json:"error_info,omitempty"` // op_tools' remark
 	Saved     string          `json:"saved,omitempty"`      // directory that the failing call was saved to

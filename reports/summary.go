@@ -26,6 +26,8 @@ type Summary struct {
 	// the recorded ones; nil without a device.
 	Witness map[string]int
 	Exit    int // exit code of the run
+	// First is where two recordings part, as JSON has it; nil where none were compared.
+	First any
 
 	ops          map[string]*OpSummary
 	capture, op  string // being added

@@ -56,6 +56,11 @@ var resultColumns = []struct {
 	{"rmse", func(r *Result) any { return numberCell(r.RMSE) }},
 	{"recorded_rmse", func(r *Result) any { return numberCell(r.RecordedRMSE) }},
 	{"witness", func(r *Result) any { return textCell(r.Witness) }},
+	{"order", func(r *Result) any { return cell(r.Order) }},
+	{"pid", func(r *Result) any { return cell(r.PID) }},
+	{"rank", func(r *Result) any { return cell(r.Rank) }},
+	{"module", func(r *Result) any { return textCell(r.Module) }},
+	{"location", func(r *Result) any { return textCell(r.Location) }},
 }
 
 // Cells of the statistics of an overflow check.

@@ -18,6 +18,8 @@ type Storage struct {
 	Key string
 	// Location is the device tag torch wrote: "cpu", "cuda:0", "npu:0".
 	Location string
+
+	summary *Summary // of a tensor without elements, else nil
 }
 
 // NewStorage returns a storage over data, which must not be changed later.

@@ -6,6 +6,7 @@ package verdict
 const (
 	NoOutput         = "no output.pth: nothing to compare"
 	NothingReturned  = "returns nothing that could be compared"
+	ModuleCall       = "a module's call: those of its operators are judged"
 	NoTensorReturned = "returns no tensor"
 	NoGradient       = "no gradient was recorded"
 	NoGradOutput     = "no gradient of a result was recorded"

@@ -74,6 +74,7 @@ the one of the same op and id in the corresponding process.`,
 
 // A compared is what one pair gave.
 type compared struct {
+	pair    pairs.Pair
 	results []*reports.Result // empty if not selected
 	err     error
 }
@@ -101,6 +102,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	defer j.close()
 	summary := reports.NewSummary()
 	var t tally
+	var parted pairs.Divergence
 	bar := a.newProgress("compare")
 	comparer := pairs.Comparer{Tolerances: tol, Read: o.read, Repro: o.repro}
 	err = ordered(ctx, a.jobs, all,
@@ -116,6 +118,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 				return nil
 			}
 			t.captures++
+			parted.Add(c.pair, c.results)
 			finding := reports.NewFinding(c.results)
 			bar.add(finding.Bad())
 			for _, r := range c.results {
@@ -143,7 +146,29 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 			return err
 		}
 	}
+	if len(paths) == 2 {
+		if err := a.parted(j, summary, &parted); err != nil {
+			return failed(err)
+		}
+	}
 	return a.finish(j, summary, t, start)
+}
+
+// parted writes where two recordings part, and what only one of them has.
+func (a *app) parted(j *jsonOutput, s *reports.Summary, d *pairs.Divergence) error {
+	s.First = d.First()
+	for _, f := range d.Findings() {
+		if err := j.write(f); err != nil {
+			return err
+		}
+		if f.Rule != "diverged" {
+			continue // one of many: the table of ops counts them
+		}
+		if _, err := fmt.Fprintf(j.text(), "%s\n\n", &f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compare compares one pair.
@@ -154,7 +179,7 @@ func (o *compareOptions) compare(p pairs.Pair, c pairs.Comparer) compared {
 	if ok, err := o.filter.Match(p.A, o.read); err != nil || !ok {
 		return compared{err: err}
 	}
-	return compared{results: c.Compare(p)}
+	return compared{pair: p, results: c.Compare(p)}
 }
 
 // repro is the command line that compares one pair.

@@ -1,6 +1,15 @@
 package results
 
-import "github.com/optool/optool/capture"
+import (
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/reports"
+)
+
+// Locate fills in which call a result is of.
+func Locate(r *reports.Result, e *capture.Entry, op string) {
+	r.Capture, r.Op, r.ForwardID, r.Order = e.Rel, op, Known(e.ID), Known(e.Position())
+	r.PID, r.Rank, r.Module, r.Location = Known(e.PID), Known(e.Rank), e.Module, e.Location
+}
 
 // Shape is a copy of a shape that JSON writes as a list, also that of a scalar.
 func Shape(shape []int) []int { return append([]int{}, shape...) }

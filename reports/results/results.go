@@ -40,11 +40,9 @@ func OfReplay(e *capture.Entry, o *replay.Outcome, repro, saved string) *reports
 
 func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
 	out := OfComparison(r.Compared, r.DType, r.Shape)
-	out.Capture, out.Op, out.Phase, out.Target, out.Label = e.Rel, op, string(r.Phase), r.Target, r.Label
+	Locate(out, e, op)
+	out.Phase, out.Target, out.Label = string(r.Phase), r.Target, r.Label
 	out.Verdict, out.Reason = r.Verdict, r.Reason
-	if e.ID >= 0 {
-		out.ForwardID = &e.ID
-	}
 	out.Functions, out.Layout = r.Functions, r.Layout
 	if w := r.Witness; w != nil {
 		out.RMSE, out.RecordedRMSE, out.Witness = reports.Num(w.Device), reports.Num(w.Recorded), w.Verdict

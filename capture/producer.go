@@ -1,0 +1,110 @@
+package capture
+
+import (
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/optool/optool/pthformat"
+)
+
+// A producer is another recorder than op_tools. It lays down many calls in a
+// directory or a file; a call's name within is the rest of its path.
+type producer struct {
+	// begins reports whether a file of this name may begin a recording; only then
+	// is it looked into.
+	begins func(name string) bool
+	// open reads what there is; ok is false if the file is something else. The
+	// entries have paths relative to the directory.
+	open func(dir, name string) (entries iter.Seq2[*Entry, error], ok bool)
+	// hidden is a directory beside the file that holds its values: it is not walked.
+	hidden string
+}
+
+// producers are those that are known, each in a file of its own.
+var producers = []*producer{&msprobe}
+
+// producerOf is the producer that recorded the file of this name in dir, or nil.
+func producerOf(dir, name string) (*producer, iter.Seq2[*Entry, error]) {
+	for _, p := range producers {
+		if p.begins(name) {
+			if entries, ok := p.open(dir, name); ok {
+				return p, entries
+			}
+		}
+	}
+	return nil, nil
+}
+
+// A recording holds the values of a call that are not in op_tools' files.
+type recording interface {
+	// record gives what op_tools would have in its file of kind k, and what has to be
+	// closed after use.
+	record(k Kind, mode pthformat.ReadMode) (*Record, []io.Closer, error)
+	// files are the paths of what holds the values.
+	files() []string
+}
+
+// place sets where an entry was found: in dir, which results call rel.
+func (e *Entry) place(dir, rel string) {
+	switch {
+	case rel == ".":
+		rel = e.Rel
+	case e.Rel != "":
+		rel = strings.TrimSuffix(rel, "/") + "/" + e.Rel
+	}
+	e.Dir, e.Rel = filepath.Join(dir, filepath.FromSlash(e.Rel)), rel
+}
+
+// newForeign is an entry of a producer, of that name within its recording.
+func newForeign(l Layout, name string, r recording) *Entry {
+	return &Entry{Rel: name, Call: name, Name: Name{ID: -1, PID: -1, Rank: -1, Layout: l}, Step: -1, Order: -1,
+		BackwardOrder: -1, rec: r}
+}
+
+// scanInside yields the call that a path names inside of a recording: a path that
+// does not exist as such.
+func scanInside(path, prefix string, yield func(*Entry, error) bool) (found, more bool) {
+	dir, inside := filepath.Dir(path), filepath.Base(path)
+	for range 2 {
+		info, err := os.Stat(dir)
+		if err != nil {
+			dir, inside = filepath.Dir(dir), filepath.Base(dir)+"/"+inside
+			continue
+		}
+		names := []string{filepath.Base(dir)}
+		if info.IsDir() {
+			listed, err := readDir(dir)
+			if err != nil {
+				return false, true
+			}
+			names = names[:0]
+			for _, d := range listed {
+				names = append(names, d.name)
+			}
+		} else {
+			inside = names[0] + "/" + inside
+			dir = filepath.Dir(dir)
+		}
+		for _, name := range names {
+			_, entries := producerOf(dir, name)
+			if entries == nil {
+				continue
+			}
+			for e, err := range entries {
+				if err == nil && e.Rel == filepath.ToSlash(inside) {
+					e.place(dir, ".")
+					e.Rel = "."
+					if prefix != "" {
+						e.Rel = prefix
+					}
+					return true, yield(e, nil)
+				}
+			}
+		}
+		return false, true
+	}
+	return false, true
+}

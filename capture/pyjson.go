@@ -1,0 +1,184 @@
+package capture
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// pyWords are the numbers that Python's json module writes and JSON does not have,
+// with strings of the same length that stand for them.
+var pyWords = [...]struct {
+	word, stands []byte
+	value        float64
+}{
+	{[]byte("NaN"), []byte(`"N"`), math.NaN()},
+	{[]byte("Infinity"), []byte(`"Infini"`), math.Inf(1)},
+	{[]byte("-Infinity"), []byte(`"-Infini"`), math.Inf(-1)},
+}
+
+// plainJSON makes JSON of what Python's json module wrote, in place: offsets stay
+// those of the file.
+func plainJSON(b []byte) []byte {
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			for i++; i < len(b) && b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+		case 'N', 'I', '-':
+			for _, w := range pyWords {
+				if bytes.HasPrefix(b[i:], w.word) {
+					i += copy(b[i:], w.stands) - 1
+					break
+				}
+			}
+		}
+	}
+	return b
+}
+
+// An object is a JSON object in the order of its file.
+type object struct {
+	keys   []string
+	values []any // nil, bool, json.Number, string, []any, *object
+}
+
+func (o *object) get(key string) (any, bool) {
+	for i, k := range o.keys {
+		if k == key {
+			return o.values[i], true
+		}
+	}
+	return nil, false
+}
+
+// text is the string of a key, "" if there is none.
+func (o *object) text(key string) string {
+	v, _ := o.get(key)
+	s, _ := v.(string)
+	return s
+}
+
+// list is the array of a key, nil if there is none.
+func (o *object) list(key string) []any {
+	v, _ := o.get(key)
+	l, _ := v.([]any)
+	return l
+}
+
+// jsonDepth bounds how deep values of a recording nest.
+const jsonDepth = 100
+
+// parseJSON reads one JSON value, made plain by plainJSON.
+func parseJSON(b []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	return parseValue(d, 0)
+}
+
+func parseValue(d *json.Decoder, depth int) (any, error) {
+	if depth > jsonDepth {
+		return nil, fmt.Errorf("JSON nests deeper than %d", jsonDepth)
+	}
+	t, err := d.Token()
+	if err != nil {
+		return nil, jsonError(err)
+	}
+	switch t {
+	case json.Delim('['):
+		list := []any{}
+		for d.More() {
+			v, err := parseValue(d, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		_, err = d.Token()
+		return list, jsonError(err)
+	case json.Delim('{'):
+		o := &object{}
+		for d.More() {
+			k, err := d.Token()
+			if err != nil {
+				return nil, jsonError(err)
+			}
+			v, err := parseValue(d, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			key, _ := k.(string)
+			o.keys, o.values = append(o.keys, key), append(o.values, v)
+		}
+		_, err = d.Token()
+		return o, jsonError(err)
+	}
+	return t, nil
+}
+
+// jsonError is an error of encoding/json in the words of this package.
+func jsonError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("JSON is cut off")
+	}
+	return errors.New("JSON: " + strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// jsonFloat is a number of a recording: bool counts, and so do Python's words.
+func jsonFloat(v any) (float64, bool) {
+	switch v := v.(type) {
+	case json.Number:
+		f, err := strconv.ParseFloat(string(v), 64)
+		return f, err == nil || errors.Is(err, strconv.ErrRange)
+	case bool:
+		if v {
+			return 1, true
+		}
+		return 0, true
+	case string:
+		for _, w := range pyWords {
+			if len(v)+2 == len(w.stands) && v == string(w.stands[1:len(w.stands)-1]) {
+				return w.value, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// jsonInt is a whole number.
+func jsonInt(v any) (int64, bool) {
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0, false
+	}
+	i, err := strconv.ParseInt(string(n), 10, 64)
+	return i, err == nil
+}
+
+// jsonShape is a list of dimensions.
+func jsonShape(v any) ([]int, bool) {
+	l, ok := v.([]any)
+	if !ok {
+		return nil, false
+	}
+	shape := make([]int, len(l))
+	for i, x := range l {
+		d, ok := jsonInt(x)
+		if !ok {
+			return nil, false
+		}
+		shape[i] = int(d)
+	}
+	return shape, true
+}

@@ -1,0 +1,144 @@
+package pairs
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
+)
+
+// A Place names a value of a recorded call.
+type Place struct {
+	Capture string `json:"capture"`
+	Target  string `json:"target"`
+}
+
+// A Finding is what two recordings as a whole show, as JSON lines have it.
+type Finding struct {
+	Kind     string `json:"kind"` // "finding"
+	Rule     string `json:"rule"` // diverged, missing or inserted
+	Capture  string `json:"capture"`
+	Target   string `json:"target"`
+	From     *Place `json:"from"` // the partner's value; null without one
+	Op       string `json:"op"`
+	Module   string `json:"module,omitempty"`
+	Location string `json:"location,omitempty"`
+	Reason   string `json:"reason"`
+}
+
+// A Divergence looks for the place where two recordings part: the first call, in
+// order of execution, whose inputs agree and whose results do not. What follows
+// may have inherited its difference. Each process and step has its own.
+type Divergence struct {
+	first    map[[3]int]candidate // by step, rank and process
+	unpaired []Finding
+}
+
+type candidate struct {
+	at int
+	Finding
+}
+
+// Add looks at the results of a pair.
+func (d *Divergence) Add(p Pair, rs []*reports.Result) {
+	e := p.A
+	if p.B == nil {
+		f := Finding{Kind: "finding", Rule: "missing", Capture: e.Rel, Op: e.Op, Module: e.Module, Location: e.Location,
+			Reason: p.only}
+		if p.inserted {
+			f.Rule = "inserted"
+		}
+		d.unpaired = append(d.unpaired, f)
+		return
+	}
+	failed := func(phase, target string) (first *reports.Result, any bool) {
+		i := slices.IndexFunc(rs, func(r *reports.Result) bool {
+			isGradOutput := len(r.Target) > 11 && r.Target[:11] == "grad_output"
+			return r.Phase == phase && (target == "grad_output") == isGradOutput && r.Verdict == verdict.Fail
+		})
+		if i < 0 {
+			return nil, false
+		}
+		return rs[i], true
+	}
+	if _, inputs := failed("input", ""); inputs {
+		return
+	}
+	at, backward := e.Position(), false
+	r, wrong := failed("forward", "")
+	if !wrong {
+		if _, arrived := failed("backward", "grad_output"); arrived {
+			return
+		}
+		if r, wrong = failed("backward", ""); !wrong {
+			return
+		}
+		backward = true
+		at = math.MaxInt32 - at // where its order was not recorded, the reverse of forward's
+		if e.BackwardOrder >= 0 {
+			at = e.BackwardOrder
+		}
+	}
+	key := [3]int{e.Step, e.Rank, e.PID}
+	if old, ok := d.first[key]; ok && old.at <= at {
+		return
+	}
+	reason := "inputs agree, the result does not: "
+	switch {
+	case backward:
+		reason = "what arrives agrees, the gradient does not: "
+	case !p.A.Has(capture.Device, capture.Input):
+		reason = "the first value that differs: "
+	}
+	if d.first == nil {
+		d.first = map[[3]int]candidate{}
+	}
+	d.first[key] = candidate{at, Finding{Kind: "finding", Rule: "diverged", Capture: e.Rel, Target: r.Target,
+		From: &Place{p.B.Rel, r.Target}, Op: r.Op, Module: e.Module, Location: e.Location, Reason: reason + r.Reason}}
+}
+
+// Findings are the places where processes part, in order of execution, then what
+// only one recording has.
+func (d *Divergence) Findings() []Finding {
+	var keys [][3]int
+	for k := range d.first {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b [3]int) int {
+		if a[0] != b[0] {
+			return a[0] - b[0]
+		}
+		if x, y := d.first[a].at, d.first[b].at; x != y {
+			return x - y
+		}
+		return slices.Compare(a[:], b[:])
+	})
+	var out []Finding
+	for _, k := range keys {
+		out = append(out, d.first[k].Finding)
+	}
+	return append(out, d.unpaired...)
+}
+
+// First is where the recordings part first; nil if they do not.
+func (d *Divergence) First() *Place {
+	if fs := d.Findings(); len(fs) > 0 && fs[0].Rule == "diverged" {
+		return &Place{fs[0].Capture, fs[0].Target}
+	}
+	return nil
+}
+
+// String is a finding for people.
+func (f *Finding) String() string {
+	s := fmt.Sprintf("%s  %s  %s %s", f.Rule, f.Op, f.Capture, f.Target)
+	if f.Module != "" {
+		s += "  in " + f.Module
+	}
+	if f.Location != "" {
+		s += "  at " + f.Location
+	}
+	return s + "\n  " + f.Reason
+}
