@@ -24,11 +24,15 @@ func TestMain(m *testing.M) {
 // native is the C++ side of the device bridge.
 const native = "../../devicebridge/native"
 
-// TestScripts runs testdata/script/*.txtar. They find the fixtures in $CAPTURES
-// and wrong devices, one fault each, in $FAULTY. The condition device says that
+// TestScripts runs testdata/script/*.txtar. They find the fixtures in $CAPTURES,
+// whole steps in $STEPS and wrong devices, one fault each, in $FAULTY. The condition device says that
 // this build has a device, faulty that there are wrong ones too.
 func TestScripts(t *testing.T) {
 	captures, err := filepath.Abs("../../fixtures/captures")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := filepath.Abs("../../step/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +44,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("CAPTURES", captures)
+			e.Setenv("STEPS", steps)
 			e.Setenv("FAULTY", faulty)
 			return nil
 		},

@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/step/view"
+	"github.com/optool/optool/tensor"
+)
+
+type stepOptions struct {
+	selection
+	json       string
+	tolerances string
+	exact      []string
+	in         []string
+}
+
+func newStepCmd(a *app) *cobra.Command {
+	var o stepOptions
+	cmd := &cobra.Command{
+		Use:   "step PATH",
+		Short: "Find what broke a whole training step, and what it does to the loss",
+		Long: `Take all calls under PATH as one program: which call produced what another read,
+which call went wrong first, what changed between a producer and its reader, and
+what each call's error does to the loss, recorded and exact.`,
+		Example: `  optool step op_tools_results
+  optool step --json step.jsonl op_tools_results
+  optool step --exact torch.nn.functional.softmax op_tools_results
+  optool step --in float32=torch.nn.functional.linear,torch.matmul op_tools_results`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError("step: want one PATH, got %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, paths []string) error { return runStep(cmd, a, &o, paths[0]) },
+	}
+	f := cmd.Flags()
+	addJSONFlag(cmd, &o.json)
+	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
+	f.StringSliceVar(&o.exact, "exact", nil, "the loss as it would have been with the ops of this list computed exactly")
+	f.StringArrayVar(&o.in, "in", nil, "the loss as it would have been with ops in another dtype: `DTYPE=OP[,OP]`")
+	return cmd
+}
+
+func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
+	var err error
+	if o.read, err = a.readMode(); err != nil {
+		return err
+	}
+	tol, err := loadTolerances(o.tolerances)
+	if err != nil {
+		return err
+	}
+	imagined, err := o.imagined()
+	if err != nil {
+		return err
+	}
+	opt := replay.Options{Registry: ops.Default(), Tolerances: tol, Read: o.read}
+	j, err := a.openJSON(o.json, "none")
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	t, refused, err := a.readStep(cmd, path, opt)
+	if err != nil {
+		return err
+	}
+	if err := t.Analyze(cmd.Context(), opt); err != nil {
+		return failed(err)
+	}
+	if err := writeStep(j, t); err != nil {
+		return failed(err)
+	}
+	extra := view.Extra{Width: a.outputWidth(), Without: math.NaN(), Next: nextSteps(t)}
+	if f := t.First(); f != nil {
+		extra.Without = f.Without(cmd.Context(), opt)
+	}
+	for _, w := range imagined {
+		lines, err := w.lines(cmd, t, opt)
+		if err != nil {
+			return failed(err)
+		}
+		extra.Imagine = append(extra.Imagine, lines...)
+	}
+	if err := view.Screen(j.text(), t, extra); err != nil {
+		return failed(err)
+	}
+	if err := j.close(); err != nil {
+		return failed(err)
+	}
+	switch {
+	case t.First() != nil:
+		return exitWith(ExitDiffers)
+	case refused > 0:
+		return exitWith(ExitFailed)
+	}
+	return nil
+}
+
+// readStep reads all calls below a path and links them.
+func (a *app) readStep(cmd *cobra.Command, path string, opt replay.Options) (t *step.Trace, refused int, err error) {
+	memory := newMemoryBudget()
+	bar := a.newProgress("step")
+	defer bar.end()
+	var calls []*step.Call
+	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), []string{path}, capture.Options{}),
+		func(f found) *step.Call {
+			if f.entry == nil {
+				return nil
+			}
+			defer memory.acquire(cmd.Context(), f.entry.Bytes())()
+			return step.Read(f.entry, opt)
+		},
+		func(c *step.Call) error {
+			if c == nil {
+				refused++
+				return nil
+			}
+			bar.add(false)
+			calls = append(calls, c)
+			return nil
+		})
+	if err != nil {
+		return nil, refused, failed(err)
+	}
+	if len(calls) == 0 {
+		return nil, refused, &exitError{ExitFailed, fmt.Errorf("%s: no captures found", path)}
+	}
+	return step.New(calls), refused, nil
+}
+
+// writeStep writes the records of a step.
+func writeStep(j *jsonOutput, t *step.Trace) error {
+	if j.lines == nil {
+		return nil
+	}
+	if err := t.Nodes(func(n *step.Node) error { return j.write(n) }); err != nil {
+		return err
+	}
+	for _, f := range t.Findings {
+		if err := j.write(f.Record()); err != nil {
+			return err
+		}
+	}
+	return j.write(t.Summary())
+}
+
+// An imaginedRun is the step with some ops computed otherwise.
+type imaginedRun struct {
+	text  string // "torch.matmul exact"
+	ops   *capture.Patterns
+	how   step.Choice
+	dtype tensor.DType
+}
+
+// imagined are the runs that --exact and --in ask for.
+func (o *stepOptions) imagined() ([]imaginedRun, error) {
+	var out []imaginedRun
+	add := func(flag, list, text string, how step.Choice, dt tensor.DType) error {
+		p, err := capture.ParsePatterns(list)
+		if err != nil {
+			return usageError("--%s: %w", flag, err)
+		}
+		out = append(out, imaginedRun{list + text, p, how, dt})
+		return nil
+	}
+	if len(o.exact) > 0 {
+		if err := add("exact", strings.Join(o.exact, ","), " exact", step.AsExact, tensor.Invalid); err != nil {
+			return nil, err
+		}
+	}
+	for _, arg := range o.in {
+		name, list, ok := strings.Cut(arg, "=")
+		dt, known := tensor.ParseDType(name)
+		if !ok || !known || !dt.IsFloat() {
+			return nil, usageError("--in: want DTYPE=OP[,OP] with a floating dtype, got %q", arg)
+		}
+		if err := add("in", list, " in "+dt.String(), step.InDType, dt); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// lines say what the losses would have been.
+func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt replay.Options) ([]string, error) {
+	var out []string
+	n := 0
+	what := step.WhatIf{Choose: func(c *step.Call) (step.Choice, tensor.DType) {
+		if !w.ops.Match(c.Op) {
+			return step.AsRecorded, tensor.Invalid
+		}
+		n++
+		return w.how, w.dtype
+	}}
+	for _, p := range t.Processes {
+		losses, err := p.Losses(cmd.Context(), what, opt)
+		if err != nil {
+			return nil, err
+		}
+		for i, s := range p.Steps {
+			out = append(out, fmt.Sprintf("with %s the loss of %s would have been %.9g: %+.3g", w.text, s.Loss,
+				losses[i], losses[i]-s.Captured))
+		}
+	}
+	if n == 0 {
+		return []string{w.text + ": no such call"}, nil
+	}
+	return out, nil
+}
+
+// nextSteps are commands that show more.
+func nextSteps(t *step.Trace) []string {
+	var out []string
+	if len(t.Findings) > 0 {
+		at := quotePath(pathOf(t.Findings[0].Call.Entry))
+		out = append(out, program()+" replay --acc_check --tables "+at)
+	}
+	return out
+}

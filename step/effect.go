@@ -1,0 +1,215 @@
+package step
+
+import (
+	"context"
+	"math"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+)
+
+// Effects sets the first-order effect of each call's error on the loss: the sum of
+// gradient times error over its results, in units of the loss. Calls that no
+// gradient was recorded for get those that their readers' vector-Jacobian products
+// give.
+func (p *Process) Effects(ctx context.Context, opt replay.Options) error {
+	for _, s := range p.Steps {
+		if s.Scale == 0 || s.Scale-s.Scale != 0 {
+			continue
+		}
+		for _, c := range s.Calls {
+			if c.measured {
+				c.Effect = c.effect / s.Scale
+			}
+		}
+		if err := s.pullBack(ctx, opt); err != nil {
+			return err
+		}
+		for _, c := range s.Calls {
+			if c.Effect-c.Effect == 0 {
+				s.Predicted += c.Effect
+			}
+		}
+	}
+	return nil
+}
+
+// carrying are the calls without recorded gradients whose results have errors, of
+// their own or from what they read, and reach a call that has gradients.
+func (s *Step) carrying() map[*Call]bool {
+	inexact := map[*Call]bool{}
+	for _, c := range s.Calls {
+		if c.measured || c.hasBackward() || c.random != "" || !c.DType().IsFloat() {
+			continue
+		}
+		if c.LocalError > 0 {
+			inexact[c] = true
+		}
+		for _, v := range c.Inputs {
+			if w := v.From.origin(); w != nil && inexact[w.Call] {
+				inexact[c] = true
+			}
+		}
+	}
+	reaching := map[*Call]bool{}
+	for i := len(s.Calls) - 1; i >= 0; i-- {
+		c := s.Calls[i]
+		for _, o := range c.Outputs {
+			for _, r := range o.readers {
+				if inexact[c] && r.Kind == inputKind && r.Call.Step == s &&
+					(r.Call.hasBackward() || reaching[r.Call]) {
+					reaching[c] = true
+				}
+			}
+		}
+	}
+	return reaching
+}
+
+// pullBack finds the gradients of results for which none was recorded.
+func (s *Step) pullBack(ctx context.Context, opt replay.Options) error {
+	carrying := s.carrying()
+	if len(carrying) == 0 {
+		return nil
+	}
+	grads := map[*Value]*tensor.Tensor{}
+	for i := len(s.Calls) - 1; i >= 0; i-- {
+		c := s.Calls[i]
+		wanted := map[int]*Value{} // number of an input: the result it is
+		for k, v := range c.Inputs {
+			if w := v.From.origin(); w != nil && carrying[w.Call] && v.like(w) && v.DType.IsFloat() {
+				wanted[k] = w
+			}
+		}
+		if len(wanted) == 0 && !carrying[c] || !carrying[c] && !c.hasBackward() {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		// A call that the reference does not differentiate has no effect to tell.
+		_ = replay.Guard(func() error { return s.pullBackCall(c, carrying[c], wanted, grads, opt) })
+		for _, o := range c.Outputs {
+			delete(grads, o)
+		}
+	}
+	return nil
+}
+
+func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads map[*Value]*tensor.Tensor,
+	opt replay.Options) error {
+	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read})
+	defer rec.Close()
+	if err != nil {
+		return err
+	}
+	bound, err := opt.Registry.Bind(rec.Op, rec.Args, rec.Kwargs)
+	if err != nil {
+		return err
+	}
+	f, err := bound.Forward()
+	if err != nil {
+		return err
+	}
+	out := make([]*tensor.Tensor, len(f.Outs))
+	if carries {
+		recorded := rec.Outputs()
+		for i, o := range c.Outputs {
+			g := grads[o]
+			if g == nil || i >= len(f.Outs) || i >= len(recorded) || !comparable(recorded[i], f.Outs[i]) {
+				continue
+			}
+			out[i] = g
+			if c.Effect != c.Effect {
+				c.Effect = 0
+			}
+			c.Effect += distance(recorded[i], f.Outs[i], g).dot / s.Scale
+		}
+	} else {
+		for i, g := range rec.GradOutputs {
+			if t, ok := g.(*tensor.Tensor); ok && i < len(out) && sameShape(t.Shape, f.Outs[i].Shape) {
+				out[i] = t
+			}
+		}
+	}
+	if len(wanted) == 0 || !bound.Entry.HasGrad {
+		return nil
+	}
+	ls, err := leaves(rec.Args, rec.Kwargs)
+	if err != nil {
+		return err
+	}
+	need, target := map[string]bool{}, map[*tensor.Tensor]*Value{}
+	for k, w := range wanted {
+		if k < len(ls) {
+			target[ls[k].tensor] = w
+		}
+	}
+	for _, a := range bound.Tensors() {
+		if target[a.Tensor] != nil {
+			need[a.Name] = true
+		}
+	}
+	gs, err := bound.Backward(f, out, need)
+	if err != nil {
+		return err
+	}
+	for _, a := range bound.Tensors() {
+		w, g := target[a.Tensor], gs[a.Name]
+		k := max(a.Index, 0)
+		if w == nil || k >= len(g) || g[k] == nil {
+			continue
+		}
+		t := tensor.New(g[k].DType, g[k].Shape, tensor.Data[float64](g[k]))
+		if had := grads[w]; had != nil {
+			t = solid(opdef.Zip(t.DType, had, t, func(x, y float64) float64 { return x + y }))
+		}
+		grads[w] = t
+	}
+	return nil
+}
+
+// A Sum is the effect of several calls on the loss.
+type Sum struct {
+	Name   string
+	Calls  int
+	Effect float64
+}
+
+// Sums adds the effects of a step's calls by a name, the largest first.
+func (s *Step) Sums(name func(*Call) string) []Sum {
+	byName := map[string]*Sum{}
+	var order []string
+	for _, c := range s.Calls {
+		if c.Effect-c.Effect != 0 {
+			continue
+		}
+		n := name(c)
+		if byName[n] == nil {
+			byName[n] = &Sum{Name: n}
+			order = append(order, n)
+		}
+		byName[n].Calls++
+		byName[n].Effect += c.Effect
+	}
+	out := make([]Sum, 0, len(order))
+	for _, n := range order {
+		out = append(out, *byName[n])
+	}
+	sortBy(out, func(s Sum) float64 { return -math.Abs(s.Effect) })
+	return out
+}
+
+// Largest are the n calls of a step with the largest effects.
+func (s *Step) Largest(n int) []*Call {
+	var cs []*Call
+	for _, c := range s.Calls {
+		if c.Effect-c.Effect == 0 && c.Effect != 0 {
+			cs = append(cs, c)
+		}
+	}
+	sortBy(cs, func(c *Call) float64 { return -math.Abs(c.Effect) })
+	return cs[:min(n, len(cs))]
+}

@@ -1,0 +1,431 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// Exact runs all calls once more in float64, each on the results of those before
+// it, from the recorded leaves, with no rounding in between. It sets the total
+// error of each call and the exact loss of each step.
+//
+// A result that cannot be computed so, because the operator is random or not
+// known, is taken as it was recorded. Results are dropped after their last
+// reader, so that memory holds what is in use at one time.
+func (p *Process) Exact(ctx context.Context, opt replay.Options) error {
+	x := &rerun{process: p, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}}
+	x.each = func(c *Call, got, exact *tensor.Tensor) {
+		if comparable(got, exact) {
+			c.TotalError = worse(c.TotalError, distance(got, exact, nil).relative())
+		}
+	}
+	x.broken = func(c *Call, reason string) {
+		if c.Step != nil {
+			c.Step.Breaks = append(c.Step.Breaks, Break{c, reason})
+		}
+	}
+	x.loss = func(s *Step, loss float64) { s.Exact = loss }
+	return x.run(p.Calls)
+}
+
+// A rerun runs the calls of a process on each other's results.
+type rerun struct {
+	process *Process
+	opt     replay.Options
+	ctx     context.Context
+	// values are results of the rerun that will be read again, in float64.
+	values map[*Value]*tensor.Tensor
+	uses   map[*Value]int // readers that are still to come
+
+	each   func(c *Call, got, now *tensor.Tensor) // got is nil where nothing was recorded
+	broken func(c *Call, reason string)
+	loss   func(s *Step, loss float64)
+	whatIf *WhatIf // nil for the exact step
+}
+
+func (x *rerun) run(calls []*Call) error {
+	x.uses = map[*Value]int{}
+	for _, c := range calls {
+		for _, v := range c.Inputs {
+			if w := v.From.origin(); w != nil {
+				x.uses[w]++
+			}
+		}
+	}
+	for _, c := range calls {
+		if err := x.ctx.Err(); err != nil {
+			return err
+		}
+		if err := replay.Guard(func() error { return x.call(c) }); err != nil {
+			x.broken(c, err.Error())
+		}
+		for _, v := range c.Inputs {
+			if w := v.From.origin(); w != nil {
+				if x.uses[w]--; x.uses[w] == 0 {
+					delete(x.values, w)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// origin is the value that holds the elements of a linked one: the producer's
+// result, or what lies around it in memory.
+func (l Link) origin() *Value {
+	switch {
+	case l.Value != nil && l.Value.Kind != capture.GradInputs:
+		return l.Value
+	case l.view != nil:
+		return l.view
+	}
+	return nil
+}
+
+// call runs one call.
+func (x *rerun) call(c *Call) error {
+	if x.whatIf != nil {
+		return x.imagined(c)
+	}
+	rec, err := c.Entry.Load(capture.LoadOptions{Read: x.opt.Read, Only: capture.Of(capture.Input, capture.Output)})
+	defer rec.Close()
+	if rec.Err(capture.Input) != nil {
+		return err
+	}
+	args, kwargs, err := x.arguments(c, rec)
+	if err != nil {
+		return err
+	}
+	bound, err := x.bind(rec, args, kwargs)
+	if err != nil {
+		return x.recorded(c, err)
+	}
+	if why := bound.Random(); why != "" {
+		if kept := keepMask(rec, args); kept != nil {
+			x.store(c, rec, []*tensor.Tensor{kept})
+			return nil
+		}
+		return x.recorded(c, errors.New(why))
+	}
+	f, err := bound.Forward()
+	if err != nil {
+		return x.recorded(c, err)
+	}
+	outs := tensorsIn(f.Value)
+	if len(outs) != len(c.Outputs) {
+		outs = f.Outs
+	}
+	x.store(c, rec, outs)
+	x.storeChanged(c, bound, f, args, kwargs)
+	return nil
+}
+
+// bind binds a call whose tensors may have been cast below the level at which
+// calls are recorded (torch.autocast): as it is, or with all floating tensors in
+// the dtype of the result, unrounded.
+func (x *rerun) bind(rec *capture.Call, args []value.Value, kwargs *value.Dict) (*opdef.Call, error) {
+	c, err := x.opt.Registry.Bind(rec.Op, args, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	outs := rec.Outputs()
+	if len(outs) == 0 || !outs[0].DType.IsFloat() || c.Autocast() == opdef.AutocastNone {
+		return c, c.Plan()
+	}
+	if c.Plan() == nil {
+		return c, nil
+	}
+	dt := outs[0].DType
+	c = c.Map(func(a opdef.Arg) *tensor.Tensor {
+		if !a.Tensor.DType.IsFloat() || a.Tensor.Wrapped {
+			return a.Tensor
+		}
+		return opdef.Cast(a.Tensor, dt)
+	})
+	return c, c.Plan()
+}
+
+// arguments are the recorded ones with every tensor that is known better replaced.
+func (x *rerun) arguments(c *Call, rec *capture.Call) ([]value.Value, *value.Dict, error) {
+	ls, err := leaves(rec.Args, rec.Kwargs)
+	if err != nil {
+		return nil, nil, err
+	}
+	now := map[*tensor.Tensor]*tensor.Tensor{}
+	for i, l := range ls {
+		if i >= len(c.Inputs) {
+			break
+		}
+		if t := x.input(c.Inputs[i], l.tensor); t != nil {
+			t.RequiresGrad, t.Parameter = l.tensor.RequiresGrad, l.tensor.Parameter
+			now[l.tensor] = t
+		}
+	}
+	if len(now) == 0 {
+		return rec.Args, rec.Kwargs, nil
+	}
+	args := make([]value.Value, len(rec.Args))
+	for i, v := range rec.Args {
+		args[i] = substitute(v, now)
+	}
+	return args, substitute(rec.Kwargs, now).(*value.Dict), nil
+}
+
+// substitute is v with tensors replaced.
+func substitute(v value.Value, now map[*tensor.Tensor]*tensor.Tensor) value.Value {
+	switch v := v.(type) {
+	case *tensor.Tensor:
+		if t := now[v]; t != nil {
+			return t
+		}
+	case *value.Sequence:
+		s := *v
+		s.Items = slices.Clone(v.Items)
+		for i, it := range s.Items {
+			s.Items[i] = substitute(it, now)
+		}
+		return &s
+	case *value.Dict:
+		d := *v
+		d.Items = slices.Clone(v.Items)
+		for i, it := range d.Items {
+			d.Items[i].Value = substitute(it.Value, now)
+		}
+		return &d
+	}
+	return v
+}
+
+// input is the value of an input in the rerun, nil if it is the recorded one.
+func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
+	w := v.From.origin()
+	if w == nil {
+		return nil
+	}
+	t := x.values[w]
+	if x.whatIf != nil && v.From.How == IsChanged {
+		switch {
+		case !x.repairs(v):
+			return nil // it is read as it was found
+		case t == nil:
+			t = x.made(w)
+		}
+	}
+	if t == nil {
+		return nil
+	}
+	switch {
+	case v.From.Value != nil && v.like(w):
+		u := *t
+		u.DType = v.DType
+		return &u
+	case v.From.Value != nil && v.DType == w.DType && v.Numel() == w.Numel():
+		return seenAs(t, w, v, 0)
+	case v.From.Value == nil && v.DType == w.DType && v.Address >= w.Address:
+		u := seenAs(t, w, v, int(v.Address-w.Address)/v.DType.Size())
+		if u == nil || !x.holds(v, w, recorded) {
+			return nil
+		}
+		return u
+	}
+	return nil
+}
+
+// made is what was recorded of a value when it was made, nil if that cannot be read.
+func (x *rerun) made(w *Value) *tensor.Tensor {
+	t, done, err := w.load(x.opt)
+	if err != nil {
+		return nil
+	}
+	defer done()
+	return solid(t)
+}
+
+// holds reports whether the recorded memory of w still held the elements of v: that
+// v is a part of it, and not something that lies where it had been.
+func (x *rerun) holds(v, w *Value, recorded *tensor.Tensor) bool {
+	t, done, err := w.load(x.opt)
+	if err != nil {
+		return false
+	}
+	defer done()
+	u := seenAs(t.Dense(), w, v, int(v.Address-w.Address)/v.DType.Size())
+	if u == nil {
+		return false
+	}
+	f := newFingerprint(u.Dense())
+	return slices.Equal(f.samples, v.content.samples)
+}
+
+// seenAs is t, which has the elements of w, with the geometry of v, whose first
+// element lies offset elements behind that of w; nil if w's memory has gaps.
+func seenAs(t *tensor.Tensor, w, v *Value, offset int) *tensor.Tensor {
+	if !dense(w.Shape, w.Stride) {
+		return nil
+	}
+	memory := t.Permute(byStride(w.Shape, w.Stride)...).Dense()
+	u, err := memory.Strided(v.Shape, v.Stride, memory.Offset+offset)
+	if err != nil {
+		return nil
+	}
+	u.DType = v.DType
+	return u
+}
+
+// store keeps the results of a call that are read later, and passes them on to be
+// compared.
+func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
+	got := tensorsIn(value.NewTuple(rec.Output...))
+	for i, o := range c.Outputs {
+		if i >= len(outs) || outs[i] == nil {
+			break
+		}
+		t := outs[i]
+		switch {
+		case x.uses[o] > 0 && (t.Storage() == nil || o.changed()):
+			t = solid(t)
+			x.values[o] = t
+		case x.uses[o] > 0: // a view of what was recorded: readers have recorded it too
+		case c.Step != nil && c == c.Step.Loss:
+			t = solid(t)
+		}
+		if i < len(got) && x.each != nil {
+			x.each(c, got[i], t)
+		}
+		if c.Step != nil && c == c.Step.Loss && i == 0 && t.Numel() == 1 {
+			x.loss(c.Step, t.Item())
+		}
+	}
+}
+
+// storeChanged keeps arguments that the call changed without returning them.
+func (x *rerun) storeChanged(c *Call, bound *opdef.Call, f *opdef.Forward, args []value.Value,
+	kwargs *value.Dict) {
+	ls, err := leaves(args, kwargs)
+	if err != nil {
+		return
+	}
+	changed := map[*tensor.Tensor]*tensor.Tensor{}
+	for i, t := range bound.Written() {
+		if i < len(f.Outs) {
+			changed[t] = f.Outs[i]
+		}
+	}
+	for _, a := range bound.Tensors() {
+		if ts := f.After[a.Name]; max(a.Index, 0) < len(ts) && ts[max(a.Index, 0)] != nil {
+			changed[a.Tensor] = ts[max(a.Index, 0)]
+		}
+	}
+	for i, l := range ls {
+		if i >= len(c.Inputs) {
+			break
+		}
+		v := c.Inputs[i]
+		if t := changed[l.tensor]; t != nil && v.after != nil && x.uses[v] > 0 {
+			x.values[v] = solid(t)
+		}
+	}
+}
+
+// recorded takes the results of a call as they were recorded.
+func (x *rerun) recorded(c *Call, why error) error {
+	for _, o := range c.Outputs {
+		delete(x.values, o) // readers find none, and take what they recorded
+	}
+	if c.Step != nil && c == c.Step.Loss {
+		x.loss(c.Step, c.Step.Captured)
+	}
+	return why
+}
+
+// changed reports whether some reader did not see the value as it was made.
+func (v *Value) changed() bool {
+	return slices.ContainsFunc(v.readers, func(r *Value) bool { return r.From.How == IsChanged })
+}
+
+// solid is t with its elements computed and kept, independent of any file.
+func solid(t *tensor.Tensor) *tensor.Tensor {
+	if !t.IsLazy() && t.Storage() == nil {
+		return t
+	}
+	switch t.DType.Kind() {
+	case tensor.KindFloat:
+		return tensor.New(t.DType, t.Shape, tensor.Data[float64](t))
+	case tensor.KindComplex:
+		return tensor.New(t.DType, t.Shape, tensor.Data[complex128](t))
+	}
+	return tensor.New(t.DType, t.Shape, tensor.Data[int64](t))
+}
+
+func tensorsIn(v value.Value) []*tensor.Tensor {
+	vs, err := value.Leaves([]value.Value{v})
+	if err != nil {
+		return nil
+	}
+	var out []*tensor.Tensor
+	for _, v := range vs {
+		if t, ok := v.(*tensor.Tensor); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// keepMask is the result of a dropout whose argument is known better: the argument
+// where the recorded result is not zero, scaled as it was recorded. nil where the
+// call is nothing like that.
+func keepMask(rec *capture.Call, args []value.Value) *tensor.Tensor {
+	outs, was, now := rec.Outputs(), value.Tensors(value.NewTuple(rec.Args...)), value.Tensors(value.NewTuple(args...))
+	if len(outs) != 1 || len(was) != 1 || len(now) != 1 || !comparable(outs[0], was[0]) {
+		return nil
+	}
+	scale, ok := maskScale(outs[0], was[0])
+	if !ok {
+		return nil
+	}
+	return opdef.Zip(outs[0].DType, outs[0], now[0], func(out, in float64) float64 {
+		if out == 0 {
+			return 0
+		}
+		return scale * in
+	})
+}
+
+// maskScale is the factor of the elements that a mask kept; ok is false if there
+// is no such factor.
+func maskScale(out, in *tensor.Tensor) (scale float64, ok bool) {
+	x, y := tensor.Data[float64](in), tensor.Data[float64](out)
+	ratio, largest := 0.0, 0.0
+	for i := range x {
+		if y[i] != 0 && math.Abs(x[i]) > largest { // the largest element has the ratio with the least rounding
+			ratio, largest = y[i]/x[i], math.Abs(x[i])
+		}
+	}
+	if largest == 0 {
+		return 0, true
+	}
+	for i := range x {
+		if y[i] != 0 && math.Abs(y[i]-ratio*x[i]) > 4*out.DType.Eps()*math.Abs(y[i]) {
+			return 0, false
+		}
+	}
+	// 1/(1-p) of a p with few digits
+	if p := 1 - 1/ratio; p >= 0 && p < 1 {
+		if q := math.Round(p*1e4) / 1e4; math.Abs(1/(1-q)-ratio) <= 4*out.DType.Eps()*ratio {
+			ratio = 1 / (1 - q)
+		}
+	}
+	return ratio, true
+}
+
+// String names the call in messages.
+func (c *Call) String() string { return fmt.Sprintf("%s/%d", c.Op, c.Entry.ID) }

@@ -1,0 +1,241 @@
+package step
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
+)
+
+// A Rule is what a finding is about.
+type Rule string
+
+// The rules.
+const (
+	Wrong    Rule = "wrong"    // the result of a call is not what its own arguments give
+	Changed  Rule = "changed"  // a value is not what its producer made, and no call wrote it
+	Drift    Rule = "drift"    // nothing is wrong, but precision is lost
+	Diverged Rule = "diverged" // two runs: equal arguments, different results
+	Missing  Rule = "missing"  // two runs: a call of the other run that this one lacks
+	Inserted Rule = "inserted" // two runs: a call that the other run lacks
+)
+
+// A Finding is one thing that is wrong with a step.
+type Finding struct {
+	Rule   Rule
+	Call   *Call
+	Target string
+	From   *Value // of Changed: what wrote the value last, or read it before
+	Peer   *Call  // of two runs: the other run's call
+	Reason string
+	// Behind counts the calls that merely read what this made wrong.
+	Behind int
+
+	backward bool
+}
+
+// before orders findings by the time at which they show.
+func (f *Finding) before(g *Finding) bool {
+	a, b := f.Call, g.Call
+	if a.Process != b.Process {
+		return cmp.Or(a.Process.Rank-b.Process.Rank, a.Process.PID-b.Process.PID) < 0
+	}
+	ta, tb := a.time(f.backward), b.time(g.backward)
+	return ta[0] < tb[0] || ta[0] == tb[0] && ta[1] < tb[1]
+}
+
+// time is when a pass of a call ran: the backward pass runs behind the loss, the
+// last call first.
+func (c *Call) time(backward bool) [2]float64 {
+	if !backward || c.Step == nil {
+		return [2]float64{float64(c.Order), 0}
+	}
+	calls := c.Step.Calls
+	return [2]float64{float64(calls[len(calls)-1].Order) + 0.5, float64(-c.Order)}
+}
+
+// Analyze runs the step in float64, measures effects and draws the findings.
+func (t *Trace) Analyze(ctx context.Context, opt replay.Options) error {
+	for _, p := range t.Processes {
+		if err := p.Effects(ctx, opt); err != nil {
+			return err
+		}
+		if err := p.Exact(ctx, opt); err != nil {
+			return err
+		}
+	}
+	for _, p := range t.Processes {
+		t.Findings = append(t.Findings, p.findings(opt)...)
+	}
+	if len(t.Findings) == 0 {
+		for _, p := range t.Processes {
+			for _, s := range p.Steps {
+				t.Findings = append(t.Findings, s.drift()...)
+			}
+		}
+	}
+	return nil
+}
+
+// findings are what is wrong in a process, in order of time, causes before
+// consequences.
+func (p *Process) findings(opt replay.Options) []*Finding {
+	var all []*Finding
+	for _, c := range p.Calls {
+		for _, r := range c.Results {
+			if r.Verdict == verdict.Fail {
+				all = append(all, &Finding{Rule: Wrong, Call: c, Target: r.Target, Reason: r.Reason,
+					backward: r.Phase == replay.Backward})
+			}
+		}
+		for _, v := range c.Inputs {
+			if v.From.How == IsChanged && v.From.first == nil {
+				all = append(all, changed(v, opt))
+			}
+		}
+		for _, v := range c.GradOutputs {
+			if v.From.How == IsChanged {
+				f := changed(v, opt)
+				f.backward = true
+				all = append(all, f)
+			}
+		}
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].before(all[j]) })
+	return causes(all)
+}
+
+// causes leaves out findings that another one explains: the gradients of a call
+// that was wrong before, and of calls whose saved arguments or results were
+// overwritten.
+func causes(all []*Finding) []*Finding {
+	faulty := map[*Call]*Finding{}
+	var out []*Finding
+	for _, f := range all {
+		if cause := faulty[f.Call]; cause != nil && (f.backward || f.Rule == Wrong) {
+			cause.Behind++
+			continue
+		}
+		out = append(out, f)
+		faulty[f.Call] = f
+		if f.Rule == Changed && f.From != nil {
+			faulty[f.From.Call] = f
+			for _, r := range f.From.readers {
+				faulty[r.Call] = f
+			}
+		}
+	}
+	return out
+}
+
+// changed is the finding about a value of which a part was overwritten.
+func changed(v *Value, opt replay.Options) *Finding {
+	f := &Finding{Rule: Changed, Call: v.Call, Target: v.Target, From: v.From.Value}
+	f.Reason = fmt.Sprintf("it is not what %s of %s left: no recorded call wrote there in between", f.From.Target,
+		f.From.Call)
+	err := replay.Guard(func() error {
+		d, err := difference(v, f.From, opt)
+		if err == nil {
+			f.Reason = fmt.Sprintf("%s since %s of %s, and no recorded call wrote there", d, f.From.Target, f.From.Call)
+		}
+		return err
+	})
+	if err != nil {
+		f.Reason += " (" + err.Error() + ")"
+	}
+	return f
+}
+
+// difference says which elements of two values differ.
+func difference(v, w *Value, opt replay.Options) (string, error) {
+	a, closeA, err := v.load(opt)
+	if err != nil {
+		return "", err
+	}
+	defer closeA()
+	b, closeB, err := w.load(opt)
+	if err != nil {
+		return "", err
+	}
+	defer closeB()
+	x, y := a.AppendBytes(nil), b.AppendBytes(nil)
+	size := v.DType.Size()
+	first, last, n := -1, 0, 0
+	for i := 0; i < len(x) && i < len(y); i += size {
+		if string(x[i:i+size]) != string(y[i:i+size]) {
+			if first < 0 {
+				first = i / size
+			}
+			last = i / size
+			n++
+		}
+	}
+	if n == 0 {
+		return "", fmt.Errorf("nothing differs")
+	}
+	where := fmt.Sprintf("between %s and %s", index(first, v.Shape), index(last, v.Shape))
+	if n == 1 {
+		where = "at " + index(first, v.Shape)
+	}
+	s := fmt.Sprintf("%d of %d elements changed, %s", n, v.Numel(), where)
+	if v.DType.IsFloat() {
+		s += fmt.Sprintf(": from %.6g to %.6g", tensor.At[float64](b, first), tensor.At[float64](a, first))
+	}
+	return s, nil
+}
+
+// index is the place of element i of a shape: [1, 0, 3].
+func index(i int, shape []int) string {
+	at := make([]int, len(shape))
+	for d := len(shape) - 1; d >= 0; d-- {
+		at[d] = i % shape[d]
+		i /= shape[d]
+	}
+	return tensor.ShapeString(at)
+}
+
+// amplified is how much more than its own relative error a call's rounding may
+// move the loss, relative to the loss. A healthy call's moves it by less: roundings
+// of many elements cancel.
+const amplified = 8
+
+// drift finds where precision is lost in a step in which nothing is wrong: a
+// rounding that what follows amplifies, or a loss in a dtype that cannot hold it.
+func (s *Step) drift() []*Finding {
+	top := s.Largest(1)
+	if len(top) == 0 || math.IsNaN(s.Exact) || s.Captured-s.Captured != 0 {
+		return nil
+	}
+	c, share := top[0], ""
+	if off := s.Captured - s.Exact; off != 0 {
+		share = fmt.Sprintf(" of %+.3g in all", off)
+	}
+	f := &Finding{Rule: Drift, Call: c, Target: "output[0]"}
+	const small = 0.1 // a loss near zero has a large relative error by nature
+	factor := math.Abs(c.Effect) / (max(c.LocalError, roundoff(c)) * max(math.Abs(s.Exact), small))
+	switch loss := s.Loss.DType(); {
+	case loss.Size() <= 2:
+		f.Reason = fmt.Sprintf("the loss is computed in %s, which cannot hold it: this call's rounding moves it by "+
+			"%+.3g%s", loss, c.Effect, share)
+	case factor > amplified:
+		f.Reason = fmt.Sprintf("the rounding of this call, %.2g of its result, moves the loss by %+.3g%s: what follows "+
+			"amplifies it %.0f times", c.LocalError, c.Effect, share, factor)
+	default:
+		return nil
+	}
+	return []*Finding{f}
+}
+
+// roundoff is the unit roundoff of a call's dtype, or of float32 if that is larger:
+// losses are made in it.
+func roundoff(c *Call) float64 { return max(c.DType().Eps(), tensor.Float32.Eps()) / 2 }
+
+func sortBy[T any](s []T, key func(T) float64) {
+	slices.SortStableFunc(s, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+}

@@ -1,0 +1,176 @@
+package step
+
+import (
+	"hash/maphash"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/tensor"
+)
+
+// A fingerprint tells whether two tensors have the same elements, and roughly
+// how many of them are the same, without reading them again.
+type fingerprint struct {
+	sum   uint64 // of the elements in row-major order
+	block uint64 // of the memory they lie in, if they fill it without gaps; else 0
+	// samples are elements at fixed places of the row-major order, as bits.
+	samples []uint64
+	// plain: all elements are equal, so that other tensors are like it by chance.
+	plain bool
+}
+
+// sampled is how many elements are kept: enough to see that a twentieth of
+// two tensors is equal.
+const sampled = 64
+
+var seed = maphash.MakeSeed()
+
+// newFingerprint reads t once. It panics with a *tensor.ReadError if t cannot be read.
+func newFingerprint(t *tensor.Tensor) fingerprint {
+	var f fingerprint
+	var raw []byte
+	size := t.DType.Size()
+	stored := t.Storage() != nil
+	if stored {
+		b, err := t.Storage().Load()
+		if err != nil {
+			panic(&tensor.ReadError{Err: err})
+		}
+		raw = b[t.Offset*size:]
+	}
+	n := t.Numel()
+	switch {
+	case n == 0:
+	case stored && t.IsContiguous():
+		f.sum = maphash.Bytes(seed, raw[:n*size])
+		f.block = f.sum
+	default:
+		f.sum = maphash.Bytes(seed, t.AppendBytes(nil))
+		if stored && dense(t.Shape, t.Stride) {
+			f.block = maphash.Bytes(seed, raw[:n*size])
+		} else if !stored {
+			f.block = f.sum
+		}
+	}
+	f.sample(t)
+	return f
+}
+
+// sample keeps elements of t.
+func (f *fingerprint) sample(t *tensor.Tensor) {
+	n := t.Numel()
+	if n == 0 {
+		return
+	}
+	f.samples = make([]uint64, 0, min(n, sampled))
+	one := *t
+	one.Shape, one.Stride = []int{1}, []int{1}
+	var buf []byte
+	for k := range min(n, sampled) {
+		i := place(k, n)
+		off := t.Offset
+		for d := t.Dim() - 1; d >= 0; d-- {
+			off += i % t.Shape[d] * t.Stride[d]
+			i /= t.Shape[d]
+		}
+		one.Offset = off
+		buf = one.AppendBytes(buf[:0])
+		bits := uint64(0)
+		for j := min(len(buf), 16) - 1; j >= 0; j-- {
+			bits = bits<<8 ^ uint64(buf[j])
+		}
+		f.samples = append(f.samples, bits)
+	}
+	f.plain = !slices.ContainsFunc(f.samples, func(x uint64) bool { return x != f.samples[0] })
+}
+
+// place is where sample k of n elements is taken.
+func place(k, n int) int {
+	if n <= sampled {
+		return k
+	}
+	return int(uint64(k) * uint64(n-1) / (sampled - 1))
+}
+
+// dense reports whether a geometry fills its memory without gaps or overlaps.
+func dense(shape, stride []int) bool {
+	order := byStride(shape, stride)
+	next := 1
+	for _, d := range slices.Backward(order) {
+		if shape[d] == 1 {
+			continue
+		}
+		if stride[d] != next {
+			return false
+		}
+		next *= shape[d]
+	}
+	return true
+}
+
+// byStride lists the dimensions from the one with the largest stride to that with
+// the smallest: the order in which memory holds them.
+func byStride(shape, stride []int) []int {
+	order := make([]int, len(shape))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return stride[b] - stride[a] })
+	return order
+}
+
+// alike is the share of samples that are equal in both, zeros left out, and how
+// many samples that are.
+func (f *fingerprint) alike(g *fingerprint) (share float64, n int) {
+	if len(f.samples) != len(g.samples) {
+		return 0, 0
+	}
+	same := 0
+	for i, x := range f.samples {
+		y := g.samples[i]
+		if x == 0 && y == 0 {
+			continue
+		}
+		n++
+		if x == y {
+			same++
+		}
+	}
+	if n == 0 {
+		return 0, 0
+	}
+	return float64(same) / float64(n), n
+}
+
+// near reports whether most samples of two fingerprints of a dtype differ by
+// rounding at most.
+func (f *fingerprint) near(g *fingerprint, dt tensor.DType) bool {
+	if len(f.samples) != len(g.samples) || len(f.samples) == 0 {
+		return false
+	}
+	if !dt.IsFloat() {
+		return slices.Equal(f.samples, g.samples)
+	}
+	const ulps = 64 // the samples come from two ways to compute the same
+	close := 0
+	for i := range f.samples {
+		a, b := decode(dt, f.samples[i]), decode(dt, g.samples[i])
+		if a == b || math.Abs(a-b) <= ulps*dt.Eps()*max(math.Abs(a), math.Abs(b)) || a != a && b != b {
+			close++
+		}
+	}
+	return 2*close > len(f.samples)
+}
+
+// decode is the number that the bits of a sample stand for.
+func decode(dt tensor.DType, bits uint64) float64 {
+	raw := make([]byte, dt.Size())
+	for i := range raw {
+		raw[i] = byte(bits >> (8 * i))
+	}
+	t, err := tensor.NewView(tensor.NewStorage(raw), tensor.View{DType: dt})
+	if err != nil {
+		return math.NaN()
+	}
+	return t.Item()
+}

@@ -1,0 +1,140 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+)
+
+// linkGradients links the gradients of results to the gradients that the readers
+// of these results gave: the backward pass is the forward pass's links reversed.
+//
+// Two calls record the same gradient where it is passed on unchanged (add), so
+// that a reader of the result goes first, then the next later call.
+func (p *Process) linkGradients() {
+	for _, s := range p.Steps {
+		same := map[contentKey][]*Value{}
+		for _, c := range s.Calls {
+			for _, g := range c.Grads {
+				same[g.key()] = append(same[g.key()], g)
+			}
+		}
+		for _, c := range s.Calls {
+			for _, g := range c.GradOutputs {
+				g.From = c.gradientSource(g, same[g.key()])
+				if w := g.From.Value; w != nil {
+					w.readers = append(w.readers, g)
+				}
+			}
+		}
+	}
+}
+
+// result is the result that a recorded gradient belongs to, nil if there is none.
+func (c *Call) result(g *Value) *Value {
+	var i int
+	if _, err := fmt.Sscanf(g.Target, "grad_output[%d]", &i); err != nil {
+		return nil
+	}
+	if i < len(c.Outputs) && sameShape(c.Outputs[i].Shape, g.Shape) {
+		return c.Outputs[i]
+	}
+	return nil
+}
+
+// gradientSource finds what the gradient g of a result of c came from; same are
+// all gradients with its content, in order of the calls.
+func (c *Call) gradientSource(g *Value, same []*Value) Link {
+	if c.Step != nil && c == c.Step.Loss && c.isRoot() {
+		return Link{How: IsLeaf, Role: "seed"}
+	}
+	var readers []*Call
+	if out := c.result(g); out != nil {
+		for _, r := range out.readers {
+			if r.Call.hasBackward() && r.Call != c && !slices.Contains(readers, r.Call) {
+				readers = append(readers, r.Call)
+			}
+		}
+	}
+	how := ByContent
+	if len(same) > 1 {
+		how = ByStorage // the forward pass's links decide
+	}
+	for _, r := range readers {
+		for _, w := range r.Grads {
+			if w.equals(g) {
+				return Link{How: how, Value: w}
+			}
+		}
+	}
+	for _, w := range same {
+		if w.Call.Order > c.Order && !(g.content.plain && g.Numel() > 1) {
+			return Link{How: how, Value: w}
+		}
+	}
+	for _, r := range readers { // of an inner node that saw it in another shape
+		for _, w := range r.Grads {
+			if w.aliases(g) {
+				return Link{How: ByContent, Value: w}
+			}
+		}
+	}
+	l := Link{How: IsLeaf, Role: "inner"}
+	for _, r := range readers {
+		for _, w := range r.Grads {
+			if w.like(g) {
+				l.Parts = append(l.Parts, w)
+			}
+		}
+	}
+	if len(readers) == 1 && len(l.Parts) == 1 && !c.readOutside(g) && g.partOf(l.Parts[0]) {
+		return Link{How: IsChanged, Value: l.Parts[0]}
+	}
+	return l
+}
+
+// readOutside reports whether the result that g is the gradient of was read by
+// calls that were not recorded, whose gradients are missing: values without a
+// producer lie in its memory.
+func (c *Call) readOutside(g *Value) bool {
+	out := c.result(g)
+	if out == nil {
+		return true
+	}
+	for _, r := range c.Step.Calls {
+		if r.Order <= c.Order {
+			continue
+		}
+		for _, v := range r.Inputs {
+			if v.From.view == out {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// nameLeaves says what the leaves are, by how they are used.
+func (p *Process) nameLeaves() {
+	for _, c := range p.Calls {
+		for _, v := range c.Inputs {
+			if v.From.Value != nil || v.From.Role != "" {
+				continue
+			}
+			v.From.Role = v.role()
+		}
+	}
+}
+
+func (v *Value) role() string {
+	switch {
+	case v.Parameter || v.RequiresGrad:
+		return "parameter"
+	case v.Call.phase()%2 == 1 && v.DType.IsFloat():
+		return "optimizer state"
+	case !v.DType.IsFloat() || v.Numel() == 1:
+		return "data"
+	case v.after != nil || v.Call.writes():
+		return "buffer"
+	}
+	return "data"
+}

@@ -1,0 +1,221 @@
+package step
+
+import (
+	"fmt"
+
+	"github.com/optool/optool/tensor"
+)
+
+// A contentKey identifies values that cannot be told from each other.
+type contentKey struct {
+	dtype tensor.DType
+	shape string
+	sum   uint64
+}
+
+func (v *Value) key() contentKey { return contentKey{v.DType, fmt.Sprint(v.Shape), v.content.sum} }
+
+// equals reports whether two values have dtype, shape and elements in common.
+func (v *Value) equals(w *Value) bool { return v.like(w) && v.content.sum == w.content.sum }
+
+// like reports whether two values have dtype and shape in common.
+func (v *Value) like(w *Value) bool { return v.DType == w.DType && sameShape(v.Shape, w.Shape) }
+
+func sameShape(a, b []int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// aliases reports whether two values at one address are the same memory seen
+// otherwise: transposed, reshaped.
+func (v *Value) aliases(w *Value) bool {
+	return v.DType == w.DType && v.Numel() == w.Numel() && v.content.block != 0 && v.content.block == w.content.block
+}
+
+// A linker walks the calls of a process in order and links inputs to outputs.
+type linker struct {
+	memory    memory
+	byContent map[contentKey][]*Value // results, in order
+	writes    []*Value                // results and arguments that changed memory in place, in order
+}
+
+// link links the inputs of all calls to results of earlier ones. What no content
+// and no address explains is a leaf for now; settle decides about it.
+func (p *Process) link() {
+	l := linker{byContent: map[contentKey][]*Value{}}
+	for _, c := range p.Calls {
+		for _, v := range c.Inputs {
+			l.read(v)
+		}
+		l.write(c)
+	}
+}
+
+// read links an input.
+func (l *linker) read(v *Value) {
+	v.From = l.source(v)
+	if w := v.From.Value; w != nil && v.From.How != IsChanged {
+		w.readers = append(w.readers, v)
+	}
+	switch {
+	case v.From.written: // from here on this is what the memory holds
+		l.memory.replace(v)
+	case v.From.Value != nil || v.From.first != nil:
+	case v.From.view != nil && v.From.view.like(v): // something else lies there now
+		l.memory.replace(v)
+	default:
+		l.memory.name(v)
+	}
+}
+
+// source finds what an input came from.
+func (l *linker) source(v *Value) Link {
+	same := l.byContent[v.key()]
+	r := l.memory.at(v.Address)
+	if v.Address != 0 && r != nil {
+		for i := len(r.names) - 1; i >= 0; i-- {
+			if w := r.names[i]; w.equals(v) && w.after == nil {
+				return linkTo(w, len(same) > 1)
+			}
+		}
+		for i := len(r.names) - 1; i >= 0; i-- {
+			if w := r.names[i]; w.aliases(v) && w.after == nil {
+				return linkTo(w, true)
+			}
+		}
+	}
+	// A copy that no call recorded, or a program without addresses.
+	for i := len(same) - 1; i >= 0; i-- {
+		w := same[i]
+		if w.Address == 0 || v.Address == 0 || !v.content.plain && v.DType.IsFloat() && v.Numel() > 3 {
+			return Link{How: ByContent, Value: w}
+		}
+	}
+	if v.Address == 0 || v.Numel() == 0 {
+		return Link{How: IsLeaf}
+	}
+	if r != nil {
+		last := r.names[len(r.names)-1]
+		if last.after != nil && last.like(v) && last.after.near(&v.content, v.DType) {
+			return Link{How: ByStorage, Value: last, written: true}
+		}
+	}
+	if w := l.written(v, r); w != nil {
+		return Link{How: ByStorage, Value: w, written: true}
+	}
+	if r != nil {
+		if last := r.names[len(r.names)-1]; last.like(v) {
+			return Link{How: IsOutside, Value: nil, view: last}
+		}
+	}
+	for _, r := range l.memory.around(v.Address) {
+		for i := len(r.names) - 1; i >= 0; i-- {
+			if w := r.names[i]; w.DType == v.DType && w.end() >= v.end() {
+				return Link{How: IsOutside, view: w}
+			}
+		}
+	}
+	if r != nil {
+		for i := len(r.names) - 1; i >= 0; i-- { // its beginning: x[:n] in torch 1
+			if w := r.names[i]; w.DType == v.DType && w.end() > v.end() {
+				return Link{How: IsOutside, view: w}
+			}
+		}
+	}
+	return Link{How: IsLeaf}
+}
+
+// linkTo is the link to a value that was found: to what an input was linked to,
+// if it is one.
+func linkTo(w *Value, shared bool) Link {
+	how := ByContent
+	if shared {
+		how = ByStorage
+	}
+	if w.Kind != inputKind {
+		return Link{How: how, Value: w}
+	}
+	from := w.From
+	if from.Value != nil && from.How != IsChanged {
+		return Link{How: how, Value: from.Value, written: from.written}
+	}
+	from.first = w.first()
+	return from
+}
+
+// first is the first reading of the value that an input is a further reading of.
+func (v *Value) first() *Value {
+	if v.From.first != nil {
+		return v.From.first
+	}
+	return v
+}
+
+// written is the last write in place to memory that v overlaps, if it is later
+// than what is known of v's own address.
+func (l *linker) written(v *Value, r *region) *Value {
+	since := -1
+	if r != nil {
+		since = r.names[len(r.names)-1].Call.Order
+	}
+	for i := len(l.writes) - 1; i >= 0; i-- {
+		w := l.writes[i]
+		if w.Call.Order <= since {
+			return nil
+		}
+		if w.Address < v.end() && v.Address < w.end() && len(l.memory.around(v.Address+1)) > 0 {
+			return w
+		}
+	}
+	return nil
+}
+
+// write notes where the results of a call lie.
+func (l *linker) write(c *Call) {
+	returned := map[*Value]bool{}
+	for _, v := range c.Inputs {
+		if v.after == nil {
+			continue
+		}
+		w := v
+		for _, o := range c.Outputs {
+			if o.like(v) && (o.Address == v.Address || o.Address == 0) {
+				w = o
+				returned[o] = true
+				v.after = nil
+				break
+			}
+		}
+		if w.Address != 0 {
+			l.writes = append(l.writes, w)
+			l.memory.replace(w)
+		}
+	}
+	for _, o := range c.Outputs {
+		l.byContent[o.key()] = append(l.byContent[o.key()], o)
+		switch {
+		case o.Address == 0 || returned[o]:
+		case c.within(o):
+			l.memory.name(o)
+		default:
+			l.memory.overwrite(o)
+		}
+	}
+}
+
+// within reports whether a result lies in the memory of an argument: a view.
+func (c *Call) within(o *Value) bool {
+	for _, v := range c.Inputs {
+		if v.Address != 0 && v.Address < o.end() && o.Address < v.end() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,90 @@
+package step
+
+import (
+	"slices"
+	"sort"
+)
+
+// A memory is what is known of a process's addresses at some time: which recorded
+// values lie where. It forgets values whose memory was written again.
+type memory struct {
+	regions []*region // by base, without overlaps other than views of one another
+}
+
+// A region is the values that begin at one address, oldest first: names of the
+// same memory.
+type region struct {
+	base, end uint64 // end is the largest of the names'
+	names     []*Value
+}
+
+// at is the region that begins at an address, nil if there is none.
+func (m *memory) at(address uint64) *region {
+	if i := m.search(address); i < len(m.regions) && m.regions[i].base == address {
+		return m.regions[i]
+	}
+	return nil
+}
+
+func (m *memory) search(address uint64) int {
+	return sort.Search(len(m.regions), func(i int) bool { return m.regions[i].base >= address })
+}
+
+// around lists the regions that begin before an address and reach beyond it, the
+// nearest first.
+func (m *memory) around(address uint64) []*region {
+	var out []*region
+	const near = 256 // regions that are looked at: views of one tensor lie beside each other
+	for i := m.search(address) - 1; i >= 0 && len(out) < 4 && i >= m.search(address)-near; i-- {
+		if r := m.regions[i]; r.end > address {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// overwrite forgets what lies where v does, and puts v there.
+func (m *memory) overwrite(v *Value) {
+	if v.Address == 0 {
+		return
+	}
+	lo, end := m.search(v.Address), v.end()
+	hi := lo
+	for hi < len(m.regions) && m.regions[hi].base < end {
+		hi++
+	}
+	m.regions = slices.Replace(m.regions, lo, hi, &region{v.Address, end, []*Value{v}})
+	for _, r := range m.around(v.Address) {
+		if i := m.search(r.base); i < len(m.regions) && m.regions[i] == r {
+			m.regions = slices.Delete(m.regions, i, i+1)
+		}
+	}
+}
+
+// name adds a value that lies in memory that is in use: a view, or a value that
+// was read.
+func (m *memory) name(v *Value) {
+	if v.Address == 0 {
+		return
+	}
+	if r := m.at(v.Address); r != nil {
+		r.names = append(r.names, v)
+		r.end = max(r.end, v.end())
+		return
+	}
+	m.regions = slices.Insert(m.regions, m.search(v.Address), &region{v.Address, v.end(), []*Value{v}})
+}
+
+// replace makes v the only name of its region, whose content it has changed; other
+// regions stay.
+func (m *memory) replace(v *Value) {
+	if v.Address == 0 {
+		return
+	}
+	if r := m.at(v.Address); r != nil {
+		r.names = append(r.names[:0:0], v)
+		r.end = max(r.end, v.end())
+		return
+	}
+	m.name(v)
+}

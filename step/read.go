@@ -1,0 +1,320 @@
+package step
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
+)
+
+// Read replays a capture and takes what the step needs of it. It never fails: a
+// call that cannot be read or run has a verdict that says so.
+func Read(e *capture.Entry, opt replay.Options) *Call {
+	c := &Call{Entry: e, Op: e.Op, LocalError: math.NaN(), TotalError: math.NaN(), Effect: math.NaN()}
+	call := replay.Open(e, opt)
+	defer call.Close()
+	c.Op = call.Op
+	err := replay.Guard(func() error { return c.index(call.Record) })
+	outcome := call.Compare()
+	c.judge(outcome)
+	if err != nil {
+		c.Verdict, c.Failed = verdict.Invalid, err.Error()
+		return c
+	}
+	err = replay.Guard(func() error {
+		if b := call.Bound(); b != nil {
+			c.random = b.Random()
+		}
+		c.after(call)
+		c.measure(call.Values())
+		return nil
+	})
+	if err != nil && c.Failed == "" {
+		c.Failed = err.Error()
+	}
+	return c
+}
+
+// judge takes what replay said about the call.
+func (c *Call) judge(o *replay.Outcome) {
+	c.Verdict = o.Verdict()
+	for _, r := range o.Results {
+		if r.Verdict != verdict.Pass {
+			c.Results = append(c.Results, Result{r.Phase, r.Target, r.Verdict, r.Reason})
+		}
+		if r.Target != "" {
+			continue
+		}
+		switch r.Verdict {
+		case verdict.Error, verdict.Invalid, verdict.Unsupported:
+			c.Failed = r.Reason
+		}
+	}
+}
+
+// A leaf is a tensor of a file and where it stands in it.
+type leaf struct {
+	tensor *tensor.Tensor
+	number int    // among all leaves, those of keywords after those of args
+	index  int    // among the leaves of args, -1 for keywords
+	key    string // of a keyword
+	path   string // in the sidecar: "args[0][1]", "kwargs.out"
+}
+
+// leaves lists the tensors of args and kwargs, numbered as results number them.
+func leaves(args []value.Value, kwargs *value.Dict) ([]leaf, error) {
+	if _, err := value.Leaves(args); err != nil {
+		return nil, err
+	}
+	var out []leaf
+	n := 0
+	var walk func(v value.Value, path string, add func(t *tensor.Tensor, path string))
+	walk = func(v value.Value, path string, add func(t *tensor.Tensor, path string)) {
+		switch v := v.(type) {
+		case *value.Sequence:
+			for i, it := range v.Items {
+				walk(it, path+"["+strconv.Itoa(i)+"]", add)
+			}
+		case *value.Dict:
+			for _, it := range v.Items {
+				walk(it.Key, "", add)
+				walk(it.Value, "", add)
+			}
+		default:
+			t, _ := v.(*tensor.Tensor)
+			add(t, path)
+			n++
+		}
+	}
+	for i, v := range args {
+		walk(v, "args["+strconv.Itoa(i)+"]", func(t *tensor.Tensor, path string) {
+			if t != nil {
+				out = append(out, leaf{tensor: t, number: n, index: n, path: path})
+			}
+		})
+	}
+	if kwargs == nil {
+		return out, nil
+	}
+	for _, it := range kwargs.Items {
+		if _, err := value.Leaves([]value.Value{it.Value}); err != nil {
+			return nil, err
+		}
+		key := value.Str(it.Key)
+		walk(it.Value, "kwargs."+key, func(t *tensor.Tensor, path string) {
+			if t != nil {
+				out = append(out, leaf{t, n, -1, path[len("kwargs."):], path})
+			}
+		})
+	}
+	return out, nil
+}
+
+var targetNames = map[capture.Kind]string{capture.Input: "input", capture.Output: "output", capture.GradInputs: "grad",
+	capture.GradOutputs: "grad_output"}
+
+// index lists and hashes the tensors of the call.
+func (c *Call) index(rec *capture.Call) error {
+	for _, k := range []capture.Kind{capture.Input, capture.Output, capture.GradInputs, capture.GradOutputs} {
+		if !rec.Has(k) {
+			continue
+		}
+		var kwargs *value.Dict
+		if k == capture.Input {
+			kwargs = rec.Kwargs
+		}
+		ls, err := leaves(rec.Values(k), kwargs)
+		if err != nil {
+			return err
+		}
+		at := c.Entry.Addresses(capture.Device, k)
+		for _, l := range ls {
+			v := &Value{Call: c, Kind: k, Target: fmt.Sprintf("%s[%d]", targetNames[k], l.index), DType: l.tensor.DType,
+				Shape: l.tensor.Shape, Stride: l.tensor.Stride, RequiresGrad: l.tensor.RequiresGrad,
+				Parameter: l.tensor.Parameter, leaf: l.number}
+			if l.index < 0 {
+				v.Target = targetNames[k] + "." + l.key
+			}
+			v.Address, _ = strconv.ParseUint(at[l.path], 10, 64)
+			v.content = newFingerprint(l.tensor)
+			switch k {
+			case capture.Input:
+				c.Inputs = append(c.Inputs, v)
+			case capture.Output:
+				c.Outputs = append(c.Outputs, v)
+			case capture.GradInputs:
+				c.Grads = append(c.Grads, v)
+			case capture.GradOutputs:
+				c.GradOutputs = append(c.GradOutputs, v)
+			}
+		}
+	}
+	return nil
+}
+
+// after notes what arguments that the call changes, but does not return, hold
+// after it.
+func (c *Call) after(call *replay.Call) {
+	changed := call.Changed()
+	if len(changed) == 0 {
+		return
+	}
+	ls, err := leaves(call.Record.Args, call.Record.Kwargs)
+	if err != nil {
+		return
+	}
+	for i, l := range ls {
+		if now := changed[l.tensor]; now != nil && i < len(c.Inputs) {
+			f := newFingerprint(now)
+			c.Inputs[i].after = &f
+		}
+	}
+}
+
+// measure compares the recorded results with the reference: the relative error,
+// and the effect on the loss by the recorded gradients.
+func (c *Call) measure(v replay.Values) {
+	got, err1 := value.Leaves(v.RecordedOutput)
+	want, err2 := value.Leaves(v.Output)
+	grads, err3 := value.Leaves(v.RecordedGradOutputs)
+	if errors.Join(err1, err2, err3) != nil || len(got) != len(want) || c.random != "" {
+		return
+	}
+	k := 0 // among the tensors of the result, to which the gradients belong
+	for i := range got {
+		g, ok1 := got[i].(*tensor.Tensor)
+		w, ok2 := want[i].(*tensor.Tensor)
+		if !ok1 || !ok2 {
+			continue
+		}
+		var grad *tensor.Tensor
+		if k < len(grads) {
+			grad, _ = grads[k].(*tensor.Tensor)
+		}
+		k++
+		if !comparable(g, w) {
+			continue
+		}
+		d := distance(g, w, grad)
+		c.LocalError = worse(c.LocalError, d.relative())
+		if grad != nil {
+			c.effect += d.dot
+			c.measured = true
+		}
+	}
+}
+
+// comparable reports whether two tensors are floating and of one shape.
+func comparable(a, b *tensor.Tensor) bool {
+	if !a.DType.IsFloat() || !b.DType.IsFloat() || len(a.Shape) != len(b.Shape) {
+		return false
+	}
+	for i := range a.Shape {
+		if a.Shape[i] != b.Shape[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// worse is the larger of two errors, of which one may not be known.
+func worse(a, b float64) float64 {
+	if a != a || b > a {
+		return b
+	}
+	return a
+}
+
+// A gap is the distance of two tensors.
+type gap struct {
+	square float64 // of got - want
+	norm   float64 // square of want
+	dot    float64 // gradient times got - want
+	odd    int     // elements of which one side is not finite, and the other is or differs
+}
+
+// relative is the relative error, infinite if something is not finite that should be.
+func (g gap) relative() float64 {
+	switch {
+	case g.odd > 0:
+		return math.Inf(1)
+	case g.square == 0:
+		return 0
+	case g.norm == 0:
+		return math.Inf(1)
+	}
+	return math.Sqrt(g.square / g.norm)
+}
+
+// distance compares two floating tensors of one shape; grad, if not nil and of
+// that shape, weighs their difference. Elements that are not finite on both
+// sides alike count as equal.
+func distance(got, want, grad *tensor.Tensor) gap {
+	if grad != nil && !comparable(got, grad) {
+		grad = nil
+	}
+	n, step := got.Numel(), want.Block()
+	blocks := (n + step - 1) / step
+	parts := make([]gap, blocks)
+	tensor.Parallel(blocks, 1, func(a, b int) {
+		x, y, z := make([]float64, min(step, n)), make([]float64, min(step, n)), make([]float64, min(step, n))
+		for k := a; k < b; k++ {
+			lo := k * step
+			m := min(step, n-lo)
+			tensor.Load(got, lo, x[:m])
+			tensor.Load(want, lo, y[:m])
+			if grad != nil {
+				tensor.Load(grad, lo, z[:m])
+			}
+			p := &parts[k]
+			for i := range m {
+				d := x[i] - y[i]
+				if d-d != 0 {
+					if x[i] != y[i] && (x[i] == x[i] || y[i] == y[i]) {
+						p.odd++
+					}
+					continue
+				}
+				p.square += d * d
+				p.norm += y[i] * y[i]
+				if d != 0 {
+					p.dot += d * z[i]
+				}
+			}
+		}
+	})
+	var sum gap
+	for _, p := range parts {
+		sum.square, sum.norm, sum.dot, sum.odd = sum.square+p.square, sum.norm+p.norm, sum.dot+p.dot, sum.odd+p.odd
+	}
+	return sum
+}
+
+// load opens the file of a value and gives the tensor, until close is called.
+func (v *Value) load(opt replay.Options) (t *tensor.Tensor, closer func(), err error) {
+	rec, err := v.Call.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(v.Kind)})
+	closer = func() { rec.Close() }
+	if err == nil {
+		var kwargs *value.Dict
+		if v.Kind == capture.Input {
+			kwargs = rec.Kwargs
+		}
+		var ls []leaf
+		if ls, err = leaves(rec.Values(v.Kind), kwargs); err == nil {
+			for _, l := range ls {
+				if l.number == v.leaf {
+					return l.tensor, closer, nil
+				}
+			}
+			err = fmt.Errorf("%s: %s is not there any more", v.Call.Entry.Rel, v.Target)
+		}
+	}
+	closer()
+	return nil, nil, err
+}

@@ -1,0 +1,206 @@
+package step
+
+import (
+	"math"
+
+	"github.com/optool/optool/reports"
+)
+
+// A Place names a value of a call in records.
+type Place struct {
+	Capture string `json:"capture"`
+	Target  string `json:"target"`
+}
+
+// A Node is the record of one pass of a call.
+type Node struct {
+	Kind       string          `json:"kind"` // "node"
+	Capture    string          `json:"capture"`
+	Op         string          `json:"op"`
+	ForwardID  *int            `json:"forward_id"`
+	PID        *int            `json:"pid"`
+	Rank       *int            `json:"rank"`
+	Order      int             `json:"order"`
+	Step       *int            `json:"step"`
+	Phase      string          `json:"phase"`
+	Verdict    string          `json:"verdict"`
+	DType      string          `json:"dtype,omitempty"`
+	Inputs     []Input         `json:"inputs"`
+	Impact     *reports.Number `json:"impact"`
+	LocalError *reports.Number `json:"local_error"`
+	TotalError *reports.Number `json:"total_error"`
+}
+
+// An Input is the record of what a pass of a call read.
+type Input struct {
+	Target string  `json:"target"`
+	From   *Place  `json:"from"`
+	How    Source  `json:"how"`
+	Role   string  `json:"role,omitempty"`
+	Parts  []Place `json:"parts,omitempty"`
+	ViewOf *Place  `json:"view_of,omitempty"`
+}
+
+// A FindingRecord is the record of a finding.
+type FindingRecord struct {
+	Kind    string `json:"kind"` // "finding"
+	Rule    Rule   `json:"rule"`
+	Capture string `json:"capture"`
+	Target  string `json:"target"`
+	From    *Place `json:"from"`
+	Peer    string `json:"peer,omitempty"`
+	Reason  string `json:"reason"`
+}
+
+// A LossRecord is what became of a loss.
+type LossRecord struct {
+	Capture   string          `json:"capture"`
+	Captured  *reports.Number `json:"captured"`
+	Exact     *reports.Number `json:"exact"`
+	Predicted *reports.Number `json:"predicted"`
+}
+
+// A SummaryRecord is the last record of a step.
+type SummaryRecord struct {
+	Kind   string       `json:"kind"` // "summary"
+	Loss   *LossRecord  `json:"loss"`
+	Losses []LossRecord `json:"losses"`
+	First  *Place       `json:"first"`
+	Calls  int          `json:"calls"`
+}
+
+func (v *Value) place() *Place {
+	if v == nil {
+		return nil
+	}
+	return &Place{v.Call.Entry.Rel, v.Target}
+}
+
+func number(x float64) *reports.Number {
+	if math.IsNaN(x) {
+		return nil
+	}
+	return reports.Num(x)
+}
+
+func known(n int) *int {
+	if n < 0 {
+		return nil
+	}
+	return &n
+}
+
+// Nodes passes the records of all calls to f in order of execution: the calls up
+// to a loss, their backward passes, last call first, and what follows.
+func (t *Trace) Nodes(f func(*Node) error) error {
+	for _, p := range t.Processes {
+		for _, c := range p.Calls {
+			if err := f(c.node()); err != nil {
+				return err
+			}
+			if s := c.Step; s == nil || c != s.Calls[len(s.Calls)-1] {
+				continue
+			}
+			for i := len(c.Step.Calls) - 1; i >= 0; i-- {
+				if b := c.Step.Calls[i]; b.hasBackward() {
+					if err := f(b.backwardNode()); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Call) node() *Node {
+	n := &Node{Kind: "node", Capture: c.Entry.Rel, Op: c.Op, ForwardID: known(c.Entry.ID), PID: known(c.Entry.PID),
+		Rank: known(c.Process.Rank), Order: c.Order, Phase: "forward", Verdict: string(c.Verdict),
+		Inputs: inputs(c.Inputs), Impact: number(c.Effect), LocalError: number(c.LocalError),
+		TotalError: number(c.TotalError)}
+	if c.Step != nil {
+		n.Step = &c.Step.Number
+	}
+	if dt := c.DType(); dt.Computable() {
+		n.DType = dt.String()
+	}
+	return n
+}
+
+func (c *Call) backwardNode() *Node {
+	n := c.node()
+	n.Phase, n.Inputs, n.Impact, n.LocalError, n.TotalError = "backward", inputs(c.GradOutputs), nil, nil, nil
+	return n
+}
+
+func inputs(vs []*Value) []Input {
+	out := make([]Input, 0, len(vs))
+	for _, v := range vs {
+		in := Input{Target: v.Target, From: v.From.Value.place(), How: v.From.How, Role: v.From.Role,
+			ViewOf: v.From.view.place()}
+		for _, p := range v.From.Parts {
+			in.Parts = append(in.Parts, *p.place())
+		}
+		out = append(out, in)
+	}
+	return out
+}
+
+// Record is the record of a finding.
+func (f *Finding) Record() *FindingRecord {
+	r := &FindingRecord{Kind: "finding", Rule: f.Rule, Capture: f.Call.Entry.Rel, Target: f.Target,
+		From: f.From.place(), Reason: f.Reason}
+	if f.Peer != nil {
+		r.Peer = f.Peer.Entry.Rel
+	}
+	return r
+}
+
+// First is the first finding that is a fault, nil if there is none.
+func (t *Trace) First() *Finding {
+	for _, f := range t.Findings {
+		if f.Rule == Wrong || f.Rule == Changed || f.Rule == Diverged {
+			return f
+		}
+	}
+	return nil
+}
+
+// MainStep is the step to speak of first: that of the first finding, else the
+// first one; nil if no loss was found.
+func (t *Trace) MainStep() *Step {
+	if len(t.Findings) > 0 {
+		if s := t.Findings[0].Call.Step; s != nil {
+			return s
+		}
+	}
+	for _, p := range t.Processes {
+		if len(p.Steps) > 0 {
+			return p.Steps[0]
+		}
+	}
+	return nil
+}
+
+func (s *Step) record() LossRecord {
+	return LossRecord{s.Loss.Entry.Rel, number(s.Captured), number(s.Exact), number(s.Predicted)}
+}
+
+// Summary is the last record.
+func (t *Trace) Summary() *SummaryRecord {
+	r := &SummaryRecord{Kind: "summary", Losses: []LossRecord{}}
+	for _, p := range t.Processes {
+		r.Calls += len(p.Calls)
+		for _, s := range p.Steps {
+			r.Losses = append(r.Losses, s.record())
+		}
+	}
+	if s := t.MainStep(); s != nil {
+		l := s.record()
+		r.Loss = &l
+	}
+	if f := t.First(); f != nil {
+		r.First = &Place{f.Call.Entry.Rel, f.Target}
+	}
+	return r
+}

@@ -1,0 +1,275 @@
+package step
+
+import (
+	"math"
+	"strings"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/tensor"
+)
+
+const inputKind = capture.Input
+
+// split finds the losses of a process and divides its calls into steps.
+//
+// Nothing recorded names the loss: it is the call with one number as its result
+// whose gradient was recorded, though no call that took part in the backward pass
+// read it.
+func (p *Process) split() {
+	var roots []*Call
+	for _, c := range p.Calls {
+		if c.isRoot() {
+			roots = append(roots, c)
+		}
+	}
+	roots = seeded(roots)
+	for i, r := range roots {
+		s := &Step{Number: i, Loss: unscaled(r), Exact: math.NaN(), Captured: math.NaN()}
+		s.Scale = s.Loss.GradOutputs[0].number()
+		s.Captured = s.Loss.scalar().number()
+		p.Steps = append(p.Steps, s)
+	}
+	at := 0
+	for i, s := range p.Steps {
+		last := roots[i].Order
+		s.Calls = p.Calls[at : last+1]
+		next := len(p.Calls)
+		if i+1 < len(roots) {
+			next = begin(p.Calls[last+1:roots[i+1].Order+1], roots[i+1])
+		}
+		s.Tail = p.Calls[last+1 : next]
+		for _, c := range p.Calls[at:next] {
+			c.Step = s
+		}
+		at = next
+	}
+}
+
+// scalar is the result of a call that returns one floating number, else nil.
+func (c *Call) scalar() *Value {
+	if len(c.Outputs) == 1 && c.Outputs[0].Numel() == 1 && c.Outputs[0].DType.IsFloat() {
+		return c.Outputs[0]
+	}
+	return nil
+}
+
+// number is the value of a floating tensor of one element.
+func (v *Value) number() float64 {
+	if len(v.content.samples) == 0 || !v.DType.IsFloat() {
+		return math.NaN()
+	}
+	return decode(v.DType, v.content.samples[0])
+}
+
+func (c *Call) isRoot() bool {
+	v := c.scalar()
+	if v == nil || len(c.GradOutputs) == 0 || c.GradOutputs[0].Numel() != 1 {
+		return false
+	}
+	for _, r := range v.readers {
+		if r.Call.hasBackward() && r.Call != c {
+			return false
+		}
+	}
+	return true
+}
+
+// seeded keeps the roots whose gradient is 1, as backward() begins, if there are
+// any; others are numbers whose readers were not recorded, or the losses of a
+// program that scales them out of sight.
+func seeded(roots []*Call) []*Call {
+	var ones []*Call
+	for _, r := range roots {
+		if r.GradOutputs[0].number() == 1 {
+			ones = append(ones, r)
+		}
+	}
+	if len(ones) > 0 {
+		return ones
+	}
+	return roots
+}
+
+// unscaled is the loss behind a root: the number that was only multiplied by a
+// loss scale, which is a power of two.
+func unscaled(r *Call) *Call {
+	name := r.Op[strings.LastIndexByte(r.Op, '.')+1:]
+	if name != "mul" && name != "__mul__" && name != "__rmul__" && name != "multiply" {
+		return r
+	}
+	for _, v := range r.Inputs {
+		w := v.From.Value
+		if w == nil || !w.Call.hasBackward() || w.Call.scalar() == nil {
+			continue
+		}
+		scale := w.Call.GradOutputs[0].number()
+		if frac, _ := math.Frexp(scale); frac == 0.5 && scale > 1 {
+			return w.Call
+		}
+	}
+	return r
+}
+
+// begin is where the step of a loss begins among the calls since the last one, as
+// their order: at the first that leads to the loss other than by writing in place,
+// as optimizers do.
+func begin(calls []*Call, root *Call) int {
+	first := calls[0].Order
+	start, seen := root.Order, map[*Call]bool{root: true}
+	for todo := []*Call{root}; len(todo) > 0; {
+		c := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		start = min(start, c.Order)
+		for _, v := range c.Inputs {
+			if w := v.From.Value; w != nil && !seen[w.Call] && w.Call.Order >= first && !w.Call.writes() {
+				seen[w.Call] = true
+				todo = append(todo, w.Call)
+			}
+		}
+	}
+	return start
+}
+
+// writes reports whether a call without gradients changes an argument.
+func (c *Call) writes() bool {
+	if c.hasBackward() {
+		return false
+	}
+	for _, v := range c.Inputs {
+		if v.after != nil {
+			return true
+		}
+		for _, o := range c.Outputs {
+			if o.Address != 0 && o.Address == v.Address && o.like(v) && !o.equals(v) {
+				return true
+			}
+		}
+	}
+	return strings.HasSuffix(c.Op, "_") && !strings.HasSuffix(c.Op, "__")
+}
+
+// phase numbers the parts of a process between which the program may change
+// parameters without a recorded call: up to each loss, and behind it.
+func (c *Call) phase() int {
+	if c.Step == nil {
+		return -1
+	}
+	n := 2 * c.Step.Number
+	if tail := c.Step.Tail; len(tail) > 0 && c.Order >= tail[0].Order {
+		n++
+	}
+	return n
+}
+
+// settle decides about inputs that lie where another value had been: whether part
+// of that was overwritten. In the part behind a loss it looks for gradients.
+func (p *Process) settle() {
+	var grads map[contentKey][]*Value
+	var byShape map[string][]*Value
+	at := 0
+	for _, c := range p.Calls {
+		if c.phase()%2 == 1 {
+			for ; at <= c.Step.Number; at++ {
+				if grads == nil {
+					grads, byShape = map[contentKey][]*Value{}, map[string][]*Value{}
+				}
+				for _, x := range p.Steps[at].Calls {
+					for _, g := range x.Grads {
+						grads[g.key()] = append(grads[g.key()], g)
+						byShape[shapeKey(g)] = append(byShape[shapeKey(g)], g)
+					}
+				}
+			}
+		}
+		for _, v := range c.Inputs {
+			if v.From.first != nil {
+				v.From = v.From.first.From.again(v.From.first)
+				if w := v.From.Value; w != nil {
+					w.readers = append(w.readers, v)
+				}
+				continue
+			}
+			if v.From.How == IsOutside {
+				v.settleMemory()
+			}
+			if v.From.Value == nil && c.phase()%2 == 1 {
+				v.settleGradient(grads[v.key()], byShape[shapeKey(v)])
+			}
+		}
+	}
+}
+
+// again is the link of a further reading of a value.
+func (l Link) again(first *Value) Link {
+	l.first = first
+	return l
+}
+
+func shapeKey(v *Value) string { return v.DType.String() + tensor.ShapeString(v.Shape) }
+
+// settleMemory decides about an input that lies where another value is known to
+// have been.
+func (v *Value) settleMemory() {
+	was := v.From.view
+	if !was.like(v) {
+		return // a part of it; the exact step looks
+	}
+	v.From.view = nil
+	recorded := was.Kind != inputKind || was.after != nil || was.From.Value != nil
+	if !recorded && (was.Call.phase() != v.Call.phase() || v.Call.phase()%2 == 1) {
+		return // parameters and data change between steps
+	}
+	if v.partOf(was) {
+		if was.Kind == inputKind && was.after == nil && was.From.Value != nil && was.From.How != IsChanged {
+			was = was.From.Value
+		}
+		v.From = Link{How: IsChanged, Value: was}
+		was.readers = append(was.readers, v)
+	}
+}
+
+// settleGradient decides about an input of an optimizer: whether it is a gradient.
+func (v *Value) settleGradient(same, like []*Value) {
+	if len(same) > 0 && (!v.content.plain || v.Numel() == 1 && len(same) == 1) {
+		w := same[len(same)-1]
+		v.From = Link{How: ByContent, Value: w}
+		w.readers = append(w.readers, v)
+		return
+	}
+	if v.From.How == IsChanged || !v.DType.IsFloat() {
+		return
+	}
+	var best *Value
+	share := 0.0
+	for _, w := range like {
+		if s, n := v.content.alike(&w.content); s > share && n > 3 {
+			best, share = w, s
+		}
+	}
+	if best != nil && v.partOf(best) {
+		v.From = Link{How: IsChanged, Value: best}
+		best.readers = append(best.readers, v)
+	}
+}
+
+// The least share of equal elements, zeros left out, that shows that a tensor is
+// another of which a part was overwritten. Unrelated tensors of a 16-bit dtype
+// have some hundredth of their elements in common by chance.
+const leastShare = 0.125
+
+// partOf reports whether v is w with some elements overwritten. Both are of one
+// dtype and shape and differ.
+func (v *Value) partOf(w *Value) bool {
+	was := &w.content
+	if w.after != nil {
+		was = w.after
+	}
+	share, n := v.content.alike(was)
+	if w.after != nil || n < sampled/4 && v.Numel() > sampled {
+		return false // nothing but zeros: that many tensors have
+	}
+	if !v.DType.IsFloat() && share < 0.5 {
+		return false
+	}
+	return share >= leastShare
+}

@@ -1,0 +1,300 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+)
+
+func options(t *testing.T) replay.Options {
+	t.Helper()
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return replay.Options{Registry: ops.Default(), Tolerances: tol}
+}
+
+// open reads and analyses a tree of testdata.
+func open(t *testing.T, tree string) *Trace {
+	t.Helper()
+	var calls []*Call
+	for e, err := range capture.Scan(context.Background(), []string{"testdata/" + tree}, capture.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls = append(calls, Read(e, options(t)))
+	}
+	slices.Reverse(calls) // the order of files says nothing
+	tr := New(calls)
+	if err := tr.Analyze(context.Background(), options(t)); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// name is a value as tests write it: "gelu/4 output[0]".
+func (v *Value) name() string {
+	if v == nil {
+		return "none"
+	}
+	return v.Call.Op[strings.LastIndexByte(v.Call.Op, '.')+1:] + fmt.Sprintf("/%d %s", v.Call.Entry.ID, v.Target)
+}
+
+// TestLinks: what every input and gradient of a result came from, of one step
+// with its optimizer and the next step.
+func TestLinks(t *testing.T) {
+	tr := open(t, "clean")
+	want := map[string]string{
+		"embedding/1 input[0]":            "leaf data",
+		"embedding/1 input[1]":            "leaf parameter",
+		"layer_norm/2 input[0]":           "embedding/1 output[0]",
+		"layer_norm/2 input.weight":       "leaf parameter",
+		"linear/3 input[0]":               "layer_norm/2 output[0]",
+		"gelu/4 input[0]":                 "linear/3 output[0]",
+		"dropout/5 input[0]":              "gelu/4 output[0]",
+		"linear/6 input[0]":               "dropout/5 output[0]",
+		"add/7 input[0]":                  "embedding/1 output[0]", // read by layer_norm before
+		"add/7 input[1]":                  "linear/6 output[0]",
+		"view/8 input[0]":                 "add/7 output[0]",
+		"linear/9 input[0]":               "view/8 output[0]",
+		"cross_entropy/10 input[0]":       "linear/9 output[0]",
+		"cross_entropy/10 input[1]":       "leaf data",
+		"cross_entropy/10 grad_output[0]": "leaf seed",
+		"mul_/11 input[0]":                "leaf optimizer state",
+		"add_/12 input[0]":                "mul_/11 output[0]",
+		"add_/13 input[1]":                "add_/12 output[0]",
+		"linear/16 input[1]":              "add_/13 output[0]", // the weight that the optimizer wrote
+		"mul_/24 input[0]":                "add_/12 output[0]", // the momentum of the step before
+		"add/7 grad_output[0]":            "view/8 grad[0]",
+		"linear/6 grad_output[0]":         "add/7 grad[0]", // both of add's are equal; either is right
+	}
+	got := map[string]string{}
+	for _, c := range tr.Calls() {
+		for _, v := range append(slices.Clone(c.Inputs), c.GradOutputs...) {
+			if v.From.Value != nil {
+				got[v.name()] = v.From.Value.name()
+			} else {
+				got[v.name()] = fmt.Sprintf("%s %s", v.From.How, v.From.Role)
+			}
+		}
+	}
+	for name, w := range want {
+		if got[name] != w {
+			t.Errorf("%s comes from %q, want %q", name, got[name], w)
+		}
+	}
+}
+
+// TestFindings: the first fault and nothing else.
+func TestFindings(t *testing.T) {
+	for _, tc := range []struct {
+		tree, rule, at, from, reason string
+	}{
+		{"clean", "", "", "", ""},
+		{"eps", "", "", "", ""},
+		{"scaled", "wrong", "gelu/4 output[0]", "none", "scaled by 1.01"},
+		{"overwritten", "changed", "add/7 input[1]", "linear/6 output[0]",
+			"4 of 48 elements changed, between [0, 0, 5] and [0, 1, 0]"},
+	} {
+		t.Run(tc.tree, func(t *testing.T) {
+			tr := open(t, tc.tree)
+			if tc.rule == "" {
+				for _, f := range tr.Findings {
+					t.Errorf("finding %s %s %s: %s", f.Rule, f.Call, f.Target, f.Reason)
+				}
+				return
+			}
+			if len(tr.Findings) != 1 {
+				t.Fatalf("%d findings, want 1", len(tr.Findings))
+			}
+			f := tr.Findings[0]
+			at, from := f.Call.find(f.Target).name(), f.From.name()
+			if string(f.Rule) != tc.rule || at != tc.at || from != tc.from || !strings.Contains(f.Reason, tc.reason) {
+				t.Errorf("got %s %s from %s: %s\nwant %s %s from %s: %s", f.Rule, at, f.From.name(), f.Reason, tc.rule,
+					tc.at, tc.from, tc.reason)
+			}
+		})
+	}
+}
+
+// TestLoss: the exact loss does not depend on the fault; the recorded one without
+// the fault is the exact one but for rounding; small faults are predicted.
+func TestLoss(t *testing.T) {
+	exact := open(t, "clean").Processes[0].Steps[0].Exact
+	for _, tree := range []string{"clean", "scaled", "overwritten"} {
+		tr := open(t, tree)
+		s := tr.Processes[0].Steps[0]
+		if math.Abs(s.Exact-exact) > 1e-12*exact {
+			t.Errorf("%s: exact loss %v, want %v", tree, s.Exact, exact)
+		}
+		if len(s.Breaks) > 0 {
+			t.Errorf("%s: the exact step breaks at %s: %s", tree, s.Breaks[0].Call, s.Breaks[0].Reason)
+		}
+		if f := tr.First(); f != nil {
+			if without := f.Without(context.Background(), options(t)); math.Abs(without-exact) > 1e-6*exact {
+				t.Errorf("%s: loss without the fault %v, want %v", tree, without, exact)
+			}
+		}
+		if off := s.Captured - s.Exact; tree == "scaled" && math.Abs(s.Predicted-off) > 0.1*math.Abs(off) {
+			t.Errorf("%s: predicted %v, want %v", tree, s.Predicted, off)
+		}
+	}
+}
+
+// TestImagined: with every call exact the imagined loss is the exact one, with none
+// it is the recorded one.
+func TestImagined(t *testing.T) {
+	p := open(t, "clean").Processes[0]
+	for _, tc := range []struct {
+		name string
+		how  Choice
+		want func(*Step) float64
+	}{
+		{"exact", AsExact, func(s *Step) float64 { return s.Exact }},
+		{"recorded", AsRecorded, func(s *Step) float64 { return s.Captured }},
+	} {
+		got, err := p.Losses(context.Background(), WhatIf{Choose: func(*Call) (Choice, tensor.DType) {
+			return tc.how, tensor.Invalid
+		}}, options(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range p.Steps {
+			if math.Abs(got[i]-tc.want(s)) > 1e-12 {
+				t.Errorf("%s: loss of step %d is %v, want %v", tc.name, i, got[i], tc.want(s))
+			}
+		}
+	}
+}
+
+// TestRecords: every call is a node, the backward passes stand behind their loss,
+// last call first.
+func TestRecords(t *testing.T) {
+	tr := open(t, "clean")
+	var order []string
+	if err := tr.Nodes(func(n *Node) error {
+		order = append(order, fmt.Sprintf("%s %d", n.Phase, *n.ForwardID))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	at := slices.Index(order, "forward 10")
+	if got := order[at+1 : at+4]; !slices.Equal(got, []string{"backward 10", "backward 9", "backward 8"}) {
+		t.Errorf("behind the loss come %v", got)
+	}
+	s := tr.Summary()
+	if s.Calls != 26 || len(s.Losses) != 2 || s.First != nil || s.Loss.Capture != s.Losses[0].Capture {
+		t.Errorf("summary %+v", s)
+	}
+}
+
+// TestMemory: memory that is written again is forgotten, views are not.
+func TestMemory(t *testing.T) {
+	at := func(address uint64, n int) *Value {
+		return &Value{DType: tensor.Float32, Shape: []int{n}, Stride: []int{1}, Address: address}
+	}
+	var m memory
+	base, half, other := at(1000, 8), at(1016, 4), at(2000, 4)
+	m.overwrite(base)
+	m.name(half)
+	m.overwrite(other)
+	if got := m.around(1016); len(got) != 1 || got[0].names[0] != base {
+		t.Errorf("around 1016: %v, want the tensor at 1000", got)
+	}
+	late := at(1020, 2)
+	m.overwrite(late)
+	if m.at(1000) != nil || m.at(1016) != nil {
+		t.Error("memory that was written again still holds the tensors that were there")
+	}
+	if m.at(2000) == nil || m.at(1020).names[0] != late {
+		t.Error("other memory was forgotten")
+	}
+}
+
+// TestFingerprint: content, memory and samples tell equal, transposed and partly
+// equal tensors apart.
+func TestFingerprint(t *testing.T) {
+	data := make([]float64, 1200)
+	for i := range data {
+		data[i] = float64(i%97) + 0.5
+	}
+	x := tensor.New(tensor.Float32, []int{30, 40}, data).Rounded()
+	same := tensor.New(tensor.Float32, []int{30, 40}, slices.Clone(data)).Rounded()
+	poked := slices.Clone(data)
+	for i := range 600 {
+		poked[i] = -1
+	}
+	part := tensor.New(tensor.Float32, []int{30, 40}, poked).Rounded()
+	a, b, c, tr := newFingerprint(x), newFingerprint(same), newFingerprint(part), newFingerprint(x.Transpose(0, 1))
+	if a.sum != b.sum || a.sum == c.sum || a.sum == tr.sum || a.block != tr.block {
+		t.Errorf("sums %x %x %x %x, blocks %x %x", a.sum, b.sum, c.sum, tr.sum, a.block, tr.block)
+	}
+	if share, n := a.alike(&c); n != sampled || math.Abs(share-0.5) > 0.05 {
+		t.Errorf("half of it is equal, got %v of %d", share, n)
+	}
+	if !a.near(&b, tensor.Float32) || a.near(&tr, tensor.Float32) {
+		t.Error("near does not tell equal from different")
+	}
+}
+
+// TestMaskScale: the factor of a dropout, and tensors that are none.
+func TestMaskScale(t *testing.T) {
+	in := tensor.New(tensor.Float32, []int{4}, []float64{1, -2, 3, 0.1}).Rounded()
+	for _, tc := range []struct {
+		name  string
+		out   []float64
+		scale float64
+		ok    bool
+	}{
+		{"p = 0.1", []float64{1 / 0.9, 0, 3 / 0.9, 0}, 1 / 0.9, true},
+		{"all dropped", []float64{0, 0, 0, 0}, 0, true},
+		{"no mask", []float64{1, -2, 4, 0}, 0, false},
+	} {
+		out := tensor.New(tensor.Float32, []int{4}, tc.out).Rounded()
+		if scale, ok := maskScale(out, in); ok != tc.ok || ok && scale != tc.scale {
+			t.Errorf("%s: got %v %v, want %v %v", tc.name, scale, ok, tc.scale, tc.ok)
+		}
+	}
+}
+
+// TestProcesses: calls are ordered by process and number; ranks come from folders,
+// and equal process numbers on two machines are told apart by the folder.
+func TestProcesses(t *testing.T) {
+	call := func(rel string, pid, id int) *Call {
+		return &Call{Entry: &capture.Entry{Rel: rel, Name: capture.Name{Op: "torch.add", PID: pid, ID: id, Rank: -1}}}
+	}
+	for _, tc := range []struct {
+		name  string
+		calls []*Call
+		want  string
+	}{
+		{"two ranks", []*Call{call("rank1/torch.add/7/1/t", 7, 1), call("rank0/torch.add/9/2/t", 9, 2),
+			call("rank0/torch.add/9/1/t", 9, 1)}, "0:9[1 2] 1:7[1] "},
+		{"equal processes", []*Call{call("a/torch.add/7/1/t", 7, 1), call("b/torch.add/7/1/t", 7, 1)},
+			"-1:7[1] -1:7[1] "},
+		{"one process in two folders", []*Call{call("a/torch.add/7/2/t", 7, 2), call("b/torch.add/7/1/t", 7, 1)},
+			"-1:7[1 2] "},
+	} {
+		got := ""
+		for _, p := range processes(tc.calls) {
+			ids := []int{}
+			for _, c := range p.Calls {
+				ids = append(ids, c.Entry.ID)
+			}
+			got += fmt.Sprintf("%d:%d%v ", p.Rank, p.PID, ids)
+		}
+		if got != tc.want {
+			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package step
+
+import (
+	"cmp"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
+)
+
+// A Value is a tensor of a recorded call: what is known of it without its
+// elements.
+type Value struct {
+	Call   *Call
+	Kind   capture.Kind // the file that holds it
+	Target string       // "input[1]", "input.weight", "output[0]", "grad[0]", "grad_output[0]"
+
+	DType        tensor.DType
+	Shape        []int
+	Stride       []int  // in elements
+	Address      uint64 // where it lay in memory while the program ran, 0 if that was not recorded
+	RequiresGrad bool
+	Parameter    bool
+
+	leaf    int // number among the leaves of the file's args and kwargs
+	content fingerprint
+	// From is what an input or the gradient of an output came from.
+	From Link
+	// readers are the inputs linked to this value, in order of execution.
+	readers []*Value
+	// after, of an argument that the call changes, is its content after the call.
+	after *fingerprint
+}
+
+// Numel is the number of elements.
+func (v *Value) Numel() int { return tensor.Numel(v.Shape) }
+
+// end is the address behind the last element, 0 if the address is not known.
+func (v *Value) end() uint64 {
+	if v.Address == 0 || v.Numel() == 0 {
+		return v.Address
+	}
+	last := 0
+	for i, n := range v.Shape {
+		last += (n - 1) * v.Stride[i]
+	}
+	return v.Address + uint64((last+1)*v.DType.Size())
+}
+
+// A Source says how a value is linked to its producer.
+type Source string
+
+// The ways.
+const (
+	ByContent Source = "content" // the only, or the latest, recorded value that equals it
+	ByStorage Source = "storage" // the address decided, or the memory was written by a recorded call
+	IsLeaf    Source = "leaf"    // no recorded call made it
+	IsChanged Source = "changed" // its producer is known, but its elements are others
+	IsOutside Source = "outside" // the program made or changed it without a recorded call
+)
+
+// A Link is where a value came from.
+type Link struct {
+	How Source
+	// Value is the producer's result; nil for leaves and what was made outside.
+	Value *Value
+	// Parts are the gradients that were added up, where there are several.
+	Parts []*Value
+	// Role of a leaf: "parameter", "buffer", "data" or "optimizer state".
+	Role string
+	// view, of a value from outside, is the recorded one that lies where it does:
+	// that it is a part of, or that had been there.
+	view *Value
+	// first, of a leaf that was read before, is its first reading.
+	first *Value
+	// written, of a link by storage, reports that a call changed the memory without
+	// returning it: the producer's file does not hold the value.
+	written bool
+}
+
+// A Call is a recorded call as part of a step.
+type Call struct {
+	Entry   *capture.Entry
+	Op      string
+	Order   int // position in its process
+	Process *Process
+	Step    *Step // nil for calls that belong to none
+
+	Inputs, Outputs, Grads, GradOutputs []*Value
+
+	Verdict verdict.Verdict
+	Results []Result // of values that are not a plain pass
+	// Failed says why the call was not replayed, "" if it was.
+	Failed string
+
+	// LocalError is the relative error (root mean square) of the results against the
+	// reference on the recorded arguments; NaN where nothing was compared.
+	LocalError float64
+	// TotalError is that against the exact step; NaN where that has no such value.
+	TotalError float64
+	// effect is the sum of gradient times error over the elements of the results, in
+	// units of the gradient's loss; measured says that there was a gradient.
+	effect   float64
+	measured bool
+	// Effect is the first-order effect of the call's error on the loss; NaN where no
+	// gradient tells.
+	Effect float64
+	// random is why the reference cannot say what the results are, "" if it can.
+	random string
+}
+
+// A Result is one value of a call that replay had something to say about.
+type Result struct {
+	Phase   replay.Phase
+	Target  string
+	Verdict verdict.Verdict
+	Reason  string
+}
+
+// DType is the dtype of the call's first floating result, else of its first result.
+func (c *Call) DType() tensor.DType {
+	for _, v := range c.Outputs {
+		if v.DType.IsFloat() {
+			return v.DType
+		}
+	}
+	if len(c.Outputs) > 0 {
+		return c.Outputs[0].DType
+	}
+	return tensor.Invalid
+}
+
+// Has backward: gradients of the results were recorded.
+func (c *Call) hasBackward() bool { return len(c.GradOutputs) > 0 }
+
+// find is the value with a target, nil if there is none.
+func (c *Call) find(target string) *Value {
+	for _, vs := range [][]*Value{c.Inputs, c.Outputs, c.Grads, c.GradOutputs} {
+		for _, v := range vs {
+			if v.Target == target {
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+// A Process is the calls of one process, in order.
+type Process struct {
+	PID, Rank int
+	Calls     []*Call
+	Steps     []*Step
+}
+
+// A Step is the calls that lead to one loss, and those up to the next step.
+type Step struct {
+	Number int // from 0 in its process
+	Loss   *Call
+	// Calls are those up to the loss; Tail are those behind it, such as the optimizer's.
+	Calls, Tail []*Call
+	// Scale is the gradient that the backward pass began with.
+	Scale float64
+
+	Captured  float64 // the recorded loss
+	Exact     float64 // the loss of the exact step; NaN if it is not known
+	Predicted float64 // the sum of the effects
+	// Breaks are the results that the exact step took as they were recorded.
+	Breaks []Break
+}
+
+// A Break is where the exact step had to go on from a recorded value.
+type Break struct {
+	Call   *Call
+	Reason string
+}
+
+// A Trace is all recorded calls of a tree.
+type Trace struct {
+	Processes []*Process
+	Findings  []*Finding
+}
+
+// Calls are all calls, process by process.
+func (t *Trace) Calls() []*Call {
+	var all []*Call
+	for _, p := range t.Processes {
+		all = append(all, p.Calls...)
+	}
+	return all
+}
+
+// New puts calls in order and links them. Calls of one process must not appear
+// twice.
+func New(calls []*Call) *Trace {
+	t := &Trace{Processes: processes(calls)}
+	for _, p := range t.Processes {
+		p.link()
+		p.split()
+		p.settle()
+		p.linkGradients()
+		p.nameLeaves()
+	}
+	return t
+}
+
+// processes groups calls by process and orders them by their number.
+func processes(calls []*Call) []*Process {
+	type key struct {
+		rank, pid int
+		root      string
+	}
+	number := func(k key, id int) [2]any { return [2]any{k, id} }
+	keyOf := func(c *Call) key { return key{rankOf(c.Entry), c.Entry.PID, ""} }
+	// Process numbers of different machines can be equal: then the folder tells.
+	seen, twice := map[[2]any]bool{}, map[key]bool{}
+	for _, c := range calls {
+		k := keyOf(c)
+		if n := number(k, c.Entry.ID); c.Entry.ID >= 0 && seen[n] {
+			twice[k] = true
+		} else {
+			seen[n] = true
+		}
+	}
+	byKey := map[key]*Process{}
+	var order []key
+	for _, c := range calls {
+		k := keyOf(c)
+		if twice[k] {
+			k.root = rootOf(c.Entry)
+		}
+		p := byKey[k]
+		if p == nil {
+			p = &Process{PID: k.pid, Rank: k.rank}
+			byKey[k] = p
+			order = append(order, k)
+		}
+		p.Calls = append(p.Calls, c)
+		c.Process = p
+	}
+	slices.SortFunc(order, func(a, b key) int {
+		return cmp.Or(a.rank-b.rank, a.pid-b.pid, strings.Compare(a.root, b.root))
+	})
+	var out []*Process
+	for _, k := range order {
+		p := byKey[k]
+		slices.SortStableFunc(p.Calls, func(a, b *Call) int {
+			return cmp.Or(a.Entry.ID-b.Entry.ID, strings.Compare(a.Entry.Time, b.Entry.Time))
+		})
+		for i, c := range p.Calls {
+			c.Order = i
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+var rankName = regexp.MustCompile(`(?i)^rank[-_=]?(\d{1,9})$`)
+
+// rankOf is the rank that a path tells, by its layout or a folder named rank0.
+func rankOf(e *capture.Entry) int {
+	if e.Rank >= 0 {
+		return e.Rank
+	}
+	for part := range strings.SplitSeq(e.Rel, "/") {
+		if m := rankName.FindStringSubmatch(part); m != nil {
+			n := 0
+			for _, d := range m[1] {
+				n = 10*n + int(d-'0')
+			}
+			return n
+		}
+	}
+	return -1
+}
+
+// rootOf is the folder above the one that is named after the operator.
+func rootOf(e *capture.Entry) string {
+	for dir := e.Rel; dir != "." && dir != "/"; dir = path.Dir(dir) {
+		if path.Base(dir) == e.Op {
+			return path.Dir(dir)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,225 @@
+// Package view shows a step to people: on one screen, as a page, as graphs.
+package view
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step"
+)
+
+// An Extra is what a screen says beside the trace.
+type Extra struct {
+	Width   int      // of the terminal, 0 for no limit
+	Without float64  // the loss without the first fault; NaN if it is not known
+	Imagine []string // losses of imagined runs, a line each
+	Next    []string // commands to run next
+}
+
+// listed is how many rows each table of a screen has.
+const listed = 5
+
+// Screen writes what there is to know of a step first: the verdict in a sentence,
+// the first fault and its way to the loss, the largest effects, what to run next.
+func Screen(w io.Writer, t *step.Trace, x Extra) error {
+	var b strings.Builder
+	counts(&b, t)
+	findings(&b, t, x)
+	s := t.MainStep()
+	if s != nil {
+		loss(&b, t, s, x)
+	}
+	for _, line := range x.Imagine {
+		b.WriteString(line + "\n")
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return err
+	}
+	if s != nil {
+		if err := effects(w, s, x.Width); err != nil {
+			return err
+		}
+	}
+	for i, line := range x.Next {
+		if i == 0 {
+			line = "\nnext: " + line
+		} else {
+			line = "      " + line
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counts is the line that says what was read.
+func counts(b *strings.Builder, t *step.Trace) {
+	calls, steps, linked, leaves, outside, unknown := 0, 0, 0, 0, 0, 0
+	for _, p := range t.Processes {
+		calls += len(p.Calls)
+		steps += len(p.Steps)
+		for _, c := range p.Calls {
+			if c.Failed != "" {
+				unknown++
+			}
+			for _, v := range c.Inputs {
+				switch v.From.How {
+				case step.IsLeaf:
+					leaves++
+				case step.IsOutside:
+					outside++
+				default:
+					linked++
+				}
+			}
+		}
+	}
+	fmt.Fprintf(b, "%s of %s, %s; %d inputs come from recorded calls, %d are leaves", reports.Count(calls, "call"),
+		processes(len(t.Processes)), reports.Count(steps, "step"), linked, leaves)
+	if outside > 0 {
+		fmt.Fprintf(b, ", %d were made outside of them", outside)
+	}
+	b.WriteString("\n")
+	if unknown > 0 {
+		fmt.Fprintf(b, "%s could not be run again: what is behind them is taken as it was recorded\n",
+			reports.Count(unknown, "call"))
+	}
+}
+
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
+}
+
+func findings(b *strings.Builder, t *step.Trace, x Extra) {
+	first := t.First()
+	if first == nil {
+		b.WriteString("\nNothing is wrong: every call follows from what it read, and nothing changed between calls.\n")
+	}
+	for i, f := range t.Findings {
+		if i == listed {
+			fmt.Fprintf(b, "... and %s\n", reports.Count(len(t.Findings)-i, "finding"))
+			break
+		}
+		fmt.Fprintf(b, "\n%s: %s\n", strings.ToUpper(string(f.Rule)), sentence(f))
+		fmt.Fprintf(b, "  %s\n", f.Call.Entry.Rel)
+		if f == first {
+			behind(b, f)
+		}
+	}
+}
+
+// sentence says what a finding is about.
+func sentence(f *step.Finding) string {
+	switch f.Rule {
+	case step.Wrong:
+		return fmt.Sprintf("%s of %s is not what its own arguments give: %s", f.Target, f.Call, f.Reason)
+	case step.Changed:
+		return fmt.Sprintf("%s of %s: %s", f.Target, f.Call, f.Reason)
+	}
+	if f.Target == "" {
+		return fmt.Sprintf("%s: %s", f.Call, f.Reason)
+	}
+	return fmt.Sprintf("%s of %s: %s", f.Target, f.Call, f.Reason)
+}
+
+// behind says what became of a fault.
+func behind(b *strings.Builder, f *step.Finding) {
+	if s := f.Call.Step; s != nil {
+		if way := step.Way(f.Call, s.Loss); len(way) > 1 {
+			names := make([]string, 0, 9)
+			for i, c := range way {
+				if len(way) > 9 && i == 4 {
+					names = append(names, fmt.Sprintf("... %d calls ...", len(way)-8))
+				}
+				if len(way) > 9 && i >= 4 && i < len(way)-4 {
+					continue
+				}
+				names = append(names, c.String())
+			}
+			fmt.Fprintf(b, "  way to the loss: %s\n", strings.Join(names, " > "))
+		}
+	}
+	if n := f.Call.Behind(); n > 0 {
+		fmt.Fprintf(b, "  %s read what it made wrong", reports.Count(n, "call"))
+		if f.Behind > 0 {
+			fmt.Fprintf(b, "; %s of calls beside it are wrong because of it", reports.Count(f.Behind, "value"))
+		}
+		b.WriteString("\n")
+	}
+}
+
+func loss(b *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
+	fmt.Fprintf(b, "\nloss %.9g recorded", s.Captured)
+	if math.IsNaN(s.Exact) {
+		b.WriteString(", not known exactly")
+	} else {
+		fmt.Fprintf(b, ", %.9g exact: off by %+.3g, of which first-order effects explain %+.3g", s.Exact,
+			s.Captured-s.Exact, s.Predicted)
+	}
+	fmt.Fprintf(b, " (%s)\n", s.Loss)
+	if f := t.First(); f != nil && x.Without == x.Without {
+		fmt.Fprintf(b, "without the first fault it would have been %.9g: the fault moves it by %+.3g\n", x.Without,
+			s.Captured-x.Without)
+	}
+	if n := len(s.Breaks); n > 0 {
+		fmt.Fprintf(b, "the exact step took the results of %s as they were recorded, first %s: %s\n",
+			reports.Count(n, "call"), s.Breaks[0].Call, s.Breaks[0].Reason)
+	}
+	if !math.IsNaN(s.Exact) {
+		if off, rest := s.Captured-s.Exact, s.Captured-s.Exact-s.Predicted; math.Abs(rest) > math.Abs(off)/2 &&
+			math.Abs(rest) > 1e-5*math.Abs(s.Exact) {
+			b.WriteString("first order does not explain the difference: the error is large, or a decision flipped\n")
+		}
+	}
+}
+
+// effects are the tables of what moves the loss.
+func effects(w io.Writer, s *step.Step, width int) error {
+	calls := s.Largest(listed)
+	if len(calls) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w, "\nlargest effects on the loss"); err != nil {
+		return err
+	}
+	l := reports.NewListing(w, width, "effect", "call", "dtype", "local error", "total error")
+	l.Right(0)
+	for _, c := range calls {
+		if err := l.Add(fmt.Sprintf("%+.3g", c.Effect), c.String(), c.DType().String(), relative(c.LocalError),
+			relative(c.TotalError)); err != nil {
+			return err
+		}
+	}
+	if err := l.Flush(); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w, "\nthe same, added up"); err != nil {
+		return err
+	}
+	l = reports.NewListing(w, width, "effect", "of", "calls")
+	l.Right(0)
+	for i, sum := range s.Sums(func(c *step.Call) string { return c.Op + " in " + c.DType().String() }) {
+		if i == listed {
+			break
+		}
+		if err := l.Add(fmt.Sprintf("%+.3g", sum.Effect), sum.Name, fmt.Sprint(sum.Calls)); err != nil {
+			return err
+		}
+	}
+	return l.Flush()
+}
+
+// relative is a relative error as a table shows it.
+func relative(x float64) string {
+	if math.IsNaN(x) {
+		return "-"
+	}
+	return fmt.Sprintf("%.1e", x)
+}

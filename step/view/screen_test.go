@@ -1,0 +1,67 @@
+package view
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/step"
+)
+
+// trace reads and analyses a tree of package step's testdata.
+func trace(t *testing.T, tree string) *step.Trace {
+	t.Helper()
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := replay.Options{Registry: ops.Default(), Tolerances: tol}
+	var calls []*step.Call
+	for e, err := range capture.Scan(context.Background(), []string{"../testdata/" + tree}, capture.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls = append(calls, step.Read(e, opt))
+	}
+	tr := step.New(calls)
+	if err := tr.Analyze(context.Background(), opt); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// TestScreen: the verdict, the way to the loss and the effects, within a screen.
+func TestScreen(t *testing.T) {
+	for _, tc := range []struct {
+		tree string
+		want []string
+	}{
+		{"clean", []string{"26 calls of 1 process, 2 steps", "Nothing is wrong", "3.06402588 recorded, 3.06402613 exact"}},
+		{"scaled", []string{"WRONG: output[0] of torch.nn.functional.gelu/4 is not what its own arguments give",
+			"torch.nn.functional.gelu/4 > torch.nn.functional.dropout/5 > torch.nn.functional.linear/6 > ",
+			"6 calls read what it made wrong", "without the first fault it would have been 3.064026",
+			"next: optool show"}},
+		{"overwritten", []string{"CHANGED: input[1] of torch.Tensor.add/7: 4 of 48 elements changed"}},
+	} {
+		var b strings.Builder
+		if err := Screen(&b, trace(t, tc.tree), Extra{Without: 3.0640262, Next: []string{"optool show"}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range tc.want {
+			if !strings.Contains(b.String(), w) {
+				t.Errorf("%s: no %q in\n%s", tc.tree, w, b.String())
+			}
+		}
+		if n := strings.Count(b.String(), "\n"); n > 40 {
+			t.Errorf("%s: %d lines are more than a screen", tc.tree, n)
+		}
+	}
+	if relative(math.NaN()) != "-" {
+		t.Error("an error that is not known has a number")
+	}
+}

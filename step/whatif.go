@@ -1,0 +1,171 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// A Choice is what a call computes with in an imagined run.
+type Choice uint8
+
+// The choices.
+const (
+	AsRecorded Choice = iota // with the error that was recorded
+	InDType                  // correctly, rounded once to a dtype
+	AsExact                  // in float64, without rounding
+)
+
+// A WhatIf is an imagined run: the recorded one, but for some calls.
+type WhatIf struct {
+	// Choose says how a call computes; dt is the dtype of InDType.
+	Choose func(c *Call) (how Choice, dt tensor.DType)
+	// Repair, if not nil, is a changed value that readers get as it was made.
+	Repair *Value
+}
+
+// Losses are the losses of the steps of p in an imagined run. Calls that it does
+// not touch give what was recorded; those behind it are computed anew, each with
+// the error that it had in the recording added, so that nothing else changes.
+func (p *Process) Losses(ctx context.Context, w WhatIf, opt replay.Options) ([]float64, error) {
+	losses := make([]float64, len(p.Steps))
+	for i, s := range p.Steps {
+		losses[i] = s.Captured
+	}
+	x := &rerun{process: p, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}, whatIf: &w}
+	x.broken = func(*Call, string) {}
+	x.loss = func(s *Step, loss float64) { losses[s.Number] = loss }
+	return losses, x.run(p.Calls)
+}
+
+// imagined runs one call of an imagined run.
+func (x *rerun) imagined(c *Call) error {
+	how, dt := x.whatIf.Choose(c)
+	touched := false
+	for _, v := range c.Inputs {
+		if w := v.From.origin(); w != nil && x.values[w] != nil || x.repairs(v) {
+			touched = true
+		}
+	}
+	if how == AsRecorded && !touched {
+		return nil
+	}
+	rec, err := c.Entry.Load(capture.LoadOptions{Read: x.opt.Read, Only: capture.Of(capture.Input, capture.Output)})
+	defer rec.Close()
+	if err != nil {
+		return err
+	}
+	args, kwargs, err := x.arguments(c, rec)
+	if err != nil {
+		return err
+	}
+	bound, err := x.bind(rec, args, kwargs)
+	if err != nil {
+		return x.recorded(c, err)
+	}
+	if why := bound.Random(); why != "" {
+		if kept := keepMask(rec, args); kept != nil {
+			x.store(c, rec, []*tensor.Tensor{kept})
+			return nil
+		}
+		return x.recorded(c, errors.New(why))
+	}
+	f, err := bound.Forward()
+	if err != nil {
+		return x.recorded(c, err)
+	}
+	outs := tensorsIn(f.Value)
+	if len(outs) != len(c.Outputs) {
+		return x.recorded(c, errors.New("another number of results"))
+	}
+	switch how {
+	case InDType:
+		for i, t := range outs {
+			if t.DType.IsFloat() {
+				outs[i] = roundedTo(t, dt)
+			}
+		}
+	case AsRecorded:
+		if err := x.addErrors(rec, outs); err != nil {
+			return x.recorded(c, err)
+		}
+	}
+	x.store(c, rec, outs)
+	x.storeChanged(c, bound, f, args, kwargs)
+	return nil
+}
+
+// repairs reports whether an input is to be read as its producer made it.
+func (x *rerun) repairs(v *Value) bool {
+	r := x.whatIf.Repair
+	return r != nil && v.From.How == IsChanged && v.From.Value == r.From.Value
+}
+
+// roundedTo is t rounded once to dt, or to its own dtype if dt is Invalid.
+func roundedTo(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
+	if dt == tensor.Invalid {
+		dt = t.DType
+	}
+	return opdef.MapBlock(t.DType, t, func(dst, src []float64) {
+		copy(dst, src)
+		tensor.RoundBlock(dt, dst)
+	})
+}
+
+// addErrors adds to results what the recorded ones differ by from the reference on
+// the recorded arguments.
+func (x *rerun) addErrors(rec *capture.Call, outs []*tensor.Tensor) error {
+	bound, err := x.bind(rec, rec.Args, rec.Kwargs)
+	if err != nil {
+		return err
+	}
+	f, err := bound.Forward()
+	if err != nil {
+		return err
+	}
+	got, want := tensorsIn(value.NewTuple(rec.Output...)), tensorsIn(f.Value)
+	for i, t := range outs {
+		if i >= len(got) || i >= len(want) || !comparable(got[i], want[i]) || !comparable(t, got[i]) {
+			continue
+		}
+		outs[i] = opdef.ZipN(t.DType, t.Shape, func(dst []float64, src [][]float64) {
+			for k := range dst {
+				d := src[1][k] - src[2][k]
+				if d-d != 0 { // both infinite: a mask
+					d = 0
+				}
+				dst[k] = src[0][k] + d
+			}
+		}, t, got[i], want[i])
+	}
+	return nil
+}
+
+// Without is the loss of the finding's step as it would have been without the
+// fault; NaN where that is not known.
+func (f *Finding) Without(ctx context.Context, opt replay.Options) float64 {
+	s := f.Call.Step
+	if s == nil || f.backward {
+		return math.NaN()
+	}
+	w := WhatIf{Choose: func(c *Call) (Choice, tensor.DType) {
+		if f.Rule == Wrong && c == f.Call {
+			return InDType, tensor.Invalid
+		}
+		return AsRecorded, tensor.Invalid
+	}}
+	if f.Rule == Changed {
+		w.Repair = f.Call.find(f.Target)
+	}
+	losses, err := f.Call.Process.Losses(ctx, w, opt)
+	if err != nil {
+		return math.NaN()
+	}
+	return losses[s.Number]
+}
