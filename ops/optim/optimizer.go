@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -16,28 +17,38 @@ import (
 var optimizerOps = []*opdef.Entry{
 	fusedAdam("_fused_adam_", "Adam", false),
 	fusedAdam("_fused_adamw_", "AdamW", true),
-	fusedOp[sgdArgs]("_fused_sgd_(Tensor[] self, Tensor[] grads, Tensor[] momentum_buffer_list, *, float "+
-		"weight_decay, float momentum, Tensor|Scalar lr, "+
-		"float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? "+
-		"found_inf=None) -> ()",
-		opdef.Doc{
-			Summary: "Step of stochastic gradient descent on lists of tensors",
-			Formula: "buf = momentum*buf + (1-dampening)*grad; self -= lr*buf, or lr*(grad + momentum*buf) with " +
-				"nesterov",
-			Notes: "grad is divided by grad_scale, which is stored, and weight_decay*self added to it. Nothing " +
-				"changes if found_inf is 1.", Source: "torch.optim.SGD",
-		}, (*sgdArgs).step),
-	fusedOp[adagradArgs]("_fused_adagrad_(Tensor[] self, Tensor[] grads, Tensor[] state_sums, Tensor[] state_steps, "+
+	fusedSGD("_fused_sgd_", "The values between them are not rounded.", func(a *sgdArgs) (*fusedStep, error) {
+		return a.step(func(_ tensor.DType, x float64) float64 { return x })
+	}),
+	fusedSGD("diopi.sgd", "The values between them have the dtype of self, as in torch.optim without foreach.",
+		func(a *sgdArgs) (*fusedStep, error) { return a.step(tensor.DType.Round) }),
+	fusedOp("_fused_adagrad_", "_fused_adagrad_(Tensor[] self, Tensor[] grads, Tensor[] state_sums, Tensor[] state_steps, "+
 		"*, Tensor|Scalar lr, float lr_decay, "+
 		"float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
 		opdef.Doc{
 			Summary: "Step of Adagrad on lists of tensors",
 			Formula: "sum += grad**2; self -= lr/(1 + (step-1)*lr_decay) * grad/(sqrt(sum) + eps)",
-			Notes: "grad is divided by grad_scale, which is stored, and weight_decay*self added to it. Nothing " +
-				"changes if found_inf is 1.", Source: "torch.optim.Adagrad",
+			Notes:   fusedNote, Source: "torch.optim.Adagrad",
 		}, (*adagradArgs).step),
-	fusedOp[unscaleArgs]("_amp_foreach_non_finite_check_and_unscale_(Tensor[] self, Tensor found_inf, Tensor "+
-		"inv_scale) -> ()",
+	fusedOp("diopi.adadelta", "adadelta(Tensor[] self, Tensor[] grads, Tensor[] square_avgs, Tensor[] acc_deltas, *, "+
+		"float lr, float rho, float eps, float weight_decay) -> ()",
+		opdef.Doc{
+			Summary: "Step of Adadelta on lists of tensors",
+			Formula: "v = rho*v + (1-rho)*grad**2; delta = sqrt(u + eps)/sqrt(v + eps) * grad; " +
+				"u = rho*u + (1-rho)*delta**2; self -= lr*delta",
+			Notes: "v and u are square_avgs and acc_deltas. " + decayNote, Source: "torch.optim.Adadelta, diopiAdadelta",
+		}, (*adadeltaArgs).step),
+	fusedOp("diopi.rmsprop", "rmsprop(Tensor[] self, Tensor[] grads, Tensor[] square_avgs, Tensor[] grad_avgs, "+
+		"Tensor[] momentum_buffer_list, *, float lr, float alpha, float eps, float weight_decay, float momentum, "+
+		"bool centered) -> ()",
+		opdef.Doc{
+			Summary: "Step of RMSprop on lists of tensors",
+			Formula: "v = alpha*v + (1-alpha)*grad**2; buf = momentum*buf + grad/(sqrt(v - m**2) + eps); self -= lr*buf",
+			Notes: "m is alpha*m + (1-alpha)*grad if centered, else 0. Lists that a step does not use may be empty. " +
+				decayNote, Source: "torch.optim.RMSprop, diopiRmsprop",
+		}, (*rmspropArgs).step),
+	fusedOp("_amp_foreach_non_finite_check_and_unscale_", "_amp_foreach_non_finite_check_and_unscale_(Tensor[] self, "+
+		"Tensor found_inf, Tensor inv_scale) -> ()",
 		opdef.Doc{
 			Summary: "Multiplies gradients by a factor and reports those that are not finite",
 			Formula: "self *= inv_scale; found_inf = 1 if an element was infinite or NaN",
@@ -74,6 +85,13 @@ var optimizerOps = []*opdef.Entry{
 	}.Entry(),
 }
 
+// What steps do to the gradient first.
+const (
+	decayNote = "weight_decay*self is added to grad."
+	fusedNote = "grad is divided by grad_scale, which is stored, and weight_decay*self added to it. Nothing " +
+		"changes if found_inf is 1."
+)
+
 type (
 	adamArgs struct {
 		Self, Grads, ExpAvgs, ExpAvgSqs, MaxExpAvgSqs, StateSteps []*tensor.Tensor
@@ -98,6 +116,17 @@ type (
 		LrDecay, WeightDecay, Eps float64
 		Maximize                  bool
 		GradScale, FoundInf       *tensor.Tensor
+	}
+	adadeltaArgs struct {
+		Self, Grads, SquareAvgs, AccDeltas []*tensor.Tensor
+
+		Lr, Rho, Eps, WeightDecay float64
+	}
+	rmspropArgs struct {
+		Self, Grads, SquareAvgs, GradAvgs, MomentumBufferList []*tensor.Tensor
+
+		Lr, Alpha, Eps, WeightDecay, Momentum float64
+		Centered                              bool
 	}
 	unscaleArgs struct {
 		Self               []*tensor.Tensor
@@ -191,12 +220,7 @@ func newFusedStep(names []string, lists ...[]*tensor.Tensor) (*fusedStep, error)
 }
 
 // fusedOp declares an op that returns None and changes lists of tensors.
-func fusedOp[A any](schema string, doc opdef.Doc, step func(a *A) (*fusedStep, error)) *opdef.Entry {
-	s, err := opdef.ParseSchema(schema)
-	names := ""
-	if err == nil { // else the registry reports it
-		names = s.Name
-	}
+func fusedOp[A any](names, schema string, doc opdef.Doc, step func(a *A) (*fusedStep, error)) *opdef.Entry {
 	return opdef.Op[A]{
 		Schema: schema, Names: names, Doc: doc, Error: elements.ElementwiseError, NoGrad: "it returns nothing",
 		Value: func(*A) (value.Value, error) { return nil, nil },
@@ -240,7 +264,7 @@ func fusedAdam(name, title string, decoupled bool) *opdef.Entry {
 	if decoupled {
 		decay = "self is first multiplied by 1 - lr*weight_decay"
 	}
-	return fusedOp[adamArgs](name+"(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, "+
+	return fusedOp(name, name+"(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, "+
 		"Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, "+
 		"Tensor|Scalar lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, "+
 		"Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
@@ -302,9 +326,23 @@ func (a *adamArgs) step(decoupled bool) (*fusedStep, error) {
 	return f, nil
 }
 
-func (a *sgdArgs) step() (*fusedStep, error) {
+func fusedSGD(names, rounding string, step func(a *sgdArgs) (*fusedStep, error)) *opdef.Entry {
+	return fusedOp(names, names[strings.LastIndexByte(names, '.')+1:]+"(Tensor[] self, Tensor[] grads, Tensor[] "+
+		"momentum_buffer_list, *, float weight_decay, float momentum, Tensor|Scalar lr, float dampening, bool nesterov, "+
+		"bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+		opdef.Doc{
+			Summary: "Step of stochastic gradient descent on lists of tensors",
+			Formula: "buf = momentum*buf + (1-dampening)*grad; self -= lr*buf, or lr*(grad + momentum*buf) with " +
+				"nesterov",
+			Notes: fusedNote + " The buffers may be missing in the first step. " + rounding, Source: "torch.optim.SGD",
+		}, step)
+}
+
+// step is of sums and products that are each rounded to the dtype of the parameter.
+func (a *sgdArgs) step(round func(dt tensor.DType, x float64) float64) (*fusedStep, error) {
 	names, lists := []string{"self", "grads"}, [][]*tensor.Tensor{a.Self, a.Grads}
-	if a.Momentum != 0 {
+	kept := a.Momentum != 0 && !(a.IsFirstStep && len(a.MomentumBufferList) == 0)
+	if kept {
 		names, lists = append(names, "momentum_buffer_list"), append(lists, a.MomentumBufferList)
 	}
 	f, err := newFusedStep(names, lists...)
@@ -312,21 +350,24 @@ func (a *sgdArgs) step() (*fusedStep, error) {
 		return f, err
 	}
 	lr, scale := elementOr(a.Lr, 0), elementOr(a.GradScale, 1)
-	f.rule = func(int) func(v, s []float64) {
+	f.rule = func(i int) func(v, s []float64) {
+		pass := func(x float64) float64 { return round(a.Self[i].DType, x) }
 		return func(v, s []float64) {
 			g := incoming(&v[1], scale, a.Maximize)
 			s[1] = math.Abs(v[1])
 			gs := s[1] + a.WeightDecay*math.Abs(v[0])
-			g += a.WeightDecay * v[0]
+			g = pass(g + a.WeightDecay*v[0])
 			if a.Momentum != 0 {
 				buf, bs := g, gs
 				if !a.IsFirstStep {
-					buf = a.Momentum*v[2] + (1-a.Dampening)*g
+					buf = pass(pass(a.Momentum*v[2]) + (1-a.Dampening)*g)
 					bs = a.Momentum*math.Abs(v[2]) + math.Abs(1-a.Dampening)*gs
 				}
-				v[2], s[2] = buf, bs
+				if kept {
+					v[2], s[2] = buf, bs
+				}
 				if a.Nesterov {
-					g, gs = g+a.Momentum*buf, gs+a.Momentum*bs
+					g, gs = pass(g+a.Momentum*buf), gs+a.Momentum*bs
 				} else {
 					g, gs = buf, bs
 				}
@@ -362,6 +403,74 @@ func (a *adagradArgs) step() (*fusedStep, error) {
 			over := size / (math.Sqrt(v[2]) + a.Eps)
 			s[0] = math.Abs(v[0]) + over*gs
 			v[0] -= over * g
+		}
+	}
+	return f, nil
+}
+
+func (a *adadeltaArgs) step() (*fusedStep, error) {
+	f, err := newFusedStep([]string{"self", "grads", "square_avgs", "acc_deltas"}, a.Self, a.Grads, a.SquareAvgs,
+		a.AccDeltas)
+	if err != nil {
+		return nil, err
+	}
+	f.rule = func(int) func(v, s []float64) {
+		return func(v, s []float64) {
+			g, gs := v[1]+a.WeightDecay*v[0], math.Abs(v[1])+a.WeightDecay*math.Abs(v[0])
+			s[1] = math.Abs(v[1])
+			s[2] = a.Rho*math.Abs(v[2]) + (1-a.Rho)*gs*gs
+			v[2] = a.Rho*v[2] + (1-a.Rho)*g*g
+			ratio := math.Sqrt(v[3]+a.Eps) / math.Sqrt(v[2]+a.Eps)
+			delta := ratio * g
+			s[3] = a.Rho*math.Abs(v[3]) + (1-a.Rho)*ratio*gs*ratio*gs
+			v[3] = a.Rho*v[3] + (1-a.Rho)*delta*delta
+			s[0] = math.Abs(v[0]) + a.Lr*ratio*gs
+			v[0] -= a.Lr * delta
+		}
+	}
+	return f, nil
+}
+
+func (a *rmspropArgs) step() (*fusedStep, error) {
+	names, lists := []string{"self", "grads", "square_avgs"}, [][]*tensor.Tensor{a.Self, a.Grads, a.SquareAvgs}
+	if a.Centered && len(a.GradAvgs) > 0 {
+		names, lists = append(names, "grad_avgs"), append(lists, a.GradAvgs)
+	}
+	if a.Momentum > 0 && len(a.MomentumBufferList) > 0 {
+		names, lists = append(names, "momentum_buffer_list"), append(lists, a.MomentumBufferList)
+	}
+	f, err := newFusedStep(names, lists...)
+	if err != nil {
+		return nil, err
+	}
+	mean, buffer := slices.Index(names, "grad_avgs"), slices.Index(names, "momentum_buffer_list")
+	f.rule = func(int) func(v, s []float64) {
+		// kept moves the average in list k, 0 if there is none, by the part new.
+		kept := func(v, s []float64, k int, factor, next, scale float64) (x, size float64) {
+			if k < 0 {
+				return next, scale
+			}
+			s[k] = factor*math.Abs(v[k]) + scale
+			v[k] = factor*v[k] + next
+			return v[k], s[k]
+		}
+		return func(v, s []float64) {
+			g, gs := v[1]+a.WeightDecay*v[0], math.Abs(v[1])+a.WeightDecay*math.Abs(v[0])
+			s[1] = math.Abs(v[1])
+			sq, _ := kept(v, s, 2, a.Alpha, (1-a.Alpha)*g*g, (1-a.Alpha)*gs*gs)
+			cancelled := 1.0 // how much larger the terms of the variance are than it is
+			if a.Centered {
+				m, _ := kept(v, s, mean, a.Alpha, (1-a.Alpha)*g, (1-a.Alpha)*gs)
+				cancelled = (sq + m*m) / (sq - m*m)
+				sq -= m * m
+			}
+			root := math.Sqrt(sq) + a.Eps
+			by, size := g/root, cancelled*gs/root
+			if a.Momentum > 0 {
+				by, size = kept(v, s, buffer, a.Momentum, by, size)
+			}
+			s[0] = math.Abs(v[0]) + a.Lr*size
+			v[0] -= a.Lr * by
 		}
 	}
 	return f, nil

@@ -22,7 +22,7 @@ func optimizerEntry(t *testing.T, name string) *opdef.Entry {
 
 // optimizerCase starts from parameters 1, -2, 0.5 with states of zeros and takes
 // two steps with the gradients below; want are parameters and states after them,
-// from torch.optim (torch 1.13) in float64.
+// from torch.optim (torch 1.13, 2.x) in float64.
 type optimizerCase struct {
 	name, op string
 	args     func(self, grads, s1, s2, s3, step []*tensor.Tensor, first bool) any
@@ -51,6 +51,13 @@ func optimizerCases() []optimizerCase {
 				a.MomentumBufferList = s1
 			}
 			return a
+		}
+	}
+	rmsprop := func(momentum float64, centered bool) func(self, grads, s1, s2, s3, step []*tensor.Tensor,
+		first bool) any {
+		return func(self, grads, s1, s2, s3, _ []*tensor.Tensor, _ bool) any {
+			return &rmspropArgs{Self: self, Grads: grads, SquareAvgs: s1, GradAvgs: s2, MomentumBufferList: s3, Lr: 0.1,
+				Alpha: 0.8, Eps: 1e-3, WeightDecay: 0.1, Momentum: momentum, Centered: centered}
 		}
 	}
 	m, v := "exp_avgs", "exp_avg_sqs"
@@ -83,6 +90,25 @@ func optimizerCases() []optimizerCase {
 		}, []string{"state_sums"}, [][]float64{
 			{0.9173146160697494, -1.920905182790101, 0.36990000759099084}, {0.3855946758176195, 3.203593415672421,
 				5.284110141418214},
+		}},
+		{"Adadelta", "adadelta", func(self, grads, s1, s2, _, _ []*tensor.Tensor, _ bool) any {
+			return &adadeltaArgs{Self: self, Grads: grads, SquareAvgs: s1, AccDeltas: s2, Lr: 0.1, Rho: 0.8, Eps: 1e-3,
+				WeightDecay: 0.1}
+		}, []string{"square_avgs", "acc_deltas"}, [][]float64{
+			{0.9956504288155726, -1.9963356676690922, 0.4879705213073678}, {0.062142233443127574, 0.523055528923019,
+				0.8926032915471072},
+			{0.0009319287325535691, 0.0010299035282462631, 0.0012915999907671257},
+		}},
+		{"RMSprop", "rmsprop", rmsprop(0, false), []string{"square_avgs"}, [][]float64{
+			{0.84530033807013, -1.855349690217828, 0.16742823954885805},
+			{0.06353591814127892, 0.527912624913371, 0.8836185294388639},
+		}},
+		{"RMSprop centered", "rmsprop", rmsprop(0.5, true), []string{"square_avgs", "grad_avgs",
+			"momentum_buffer_list"}, [][]float64{
+			{0.697670227294644, -1.7064363178623148, -0.006875185749748239}, {0.0637177407413784, 0.5285165568040434,
+				0.8825374849601134},
+			{0.0610207468879668, -0.157007342143906, 0.5330060901339828}, {0.533671171036962, -0.43930789332986364,
+				2.5717969244889556},
 		}},
 	}
 }
@@ -215,6 +241,25 @@ func TestFusedRefusals(t *testing.T) {
 	} {
 		if _, err := optimizerEntry(t, c.op).NewCall(c.args).Forward(); err == nil {
 			t.Errorf("%s of %+v: no error", c.op, c.args)
+		}
+	}
+}
+
+// TestRoundedSGD tells the step whose sums and products have the dtype of the parameter
+// from the fused one: 1/3 is no float16.
+func TestRoundedSGD(t *testing.T) {
+	half := func(v float64) []*tensor.Tensor {
+		return []*tensor.Tensor{tensor.New(tensor.Float16, []int{1}, []float64{v})}
+	}
+	round := tensor.Float16.Round
+	for name, want := range map[string]float64{"sgd": round(round(1./3) + 0.0625), "_fused_sgd_": 1./3 + 0.0625} {
+		fwd, err := optimizerEntry(t, name).NewCall(&sgdArgs{Self: half(2), Grads: half(0.0625),
+			MomentumBufferList: half(1), Lr: tensor.Wrap(0.5), Momentum: 1. / 3}).Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tensor.At[float64](fwd.After["momentum_buffer_list"][0], 0); got != want {
+			t.Errorf("%s: the buffer becomes %v, want %v", name, got, want)
 		}
 	}
 }
