@@ -30,6 +30,17 @@ func NewRegistry(tables ...[]*Entry) (*Registry, error) {
 			errs = append(errs, fmt.Errorf("op %s: declared twice: %s", e.Op(), e.schema))
 		}
 		schemas[e.schema] = true
+		for _, n := range e.Names {
+			for _, other := range r.byName[n] {
+				if other == e {
+					break
+				}
+				if slices.Equal(other.Schema.parameters(), e.Schema.parameters()) {
+					errs = append(errs, fmt.Errorf("op %s: op %s answers to %s with arguments of the same types",
+						e.Op(), other.Op(), n))
+				}
+			}
+		}
 	}
 	return r, errors.Join(errs...)
 }

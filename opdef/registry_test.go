@@ -81,6 +81,14 @@ func TestContradictions(t *testing.T) {
 		!strings.Contains(err.Error(), "declared twice") {
 		t.Errorf("two of one schema: error %v", err)
 	}
+	again := identity()
+	again.Schema = "again" + strings.Replace(again.Schema[strings.IndexByte(again.Schema, '('):], "self", "x", 1)
+	type xArgs struct{ X *tensor.Tensor }
+	second := echo(again.Schema, identity().Entry().Names[0], func(a *xArgs) *tensor.Tensor { return a.X }).Entry()
+	if _, err := NewRegistry([]*Entry{identity().Entry(), second}); err == nil ||
+		!strings.Contains(err.Error(), "arguments of the same types") {
+		t.Errorf("two of one name: error %v", err)
+	}
 	_, err := NewRegistry([]*Entry{schema("f("), schema("g(")})
 	if err == nil || strings.Count(err.Error(), "want name(args) -> returns") != 2 {
 		t.Errorf("two contradictions: %v, want both", err)

@@ -76,6 +76,15 @@ func (t Type) carried() bool {
 	return true
 }
 
+// parameters are what decides which positional arguments can be bound.
+func (s *Schema) parameters() []Param {
+	params := slices.Clone(s.Params)
+	for i := range params {
+		params[i].Name, params[i].Default = "", ""
+	}
+	return params
+}
+
 // String returns the text the schema was parsed from.
 func (s *Schema) String() string { return s.text }
 
