@@ -60,17 +60,16 @@ func Compute(c *configs.Case, kwargs *value.Dict, cotangents Cotangents) (ref *R
 	for _, x := range wanted {
 		x.RequiresGrad = true
 	}
-	t := NewTape()
-	out := forward(t, c, kwargs)
-	if t.err != nil {
-		return nil, t.err
+	var p pipe
+	out, err := p.forward(c, kwargs)
+	if err != nil {
+		return nil, err
 	}
-	out = asArrays(out)
-	if out == nil {
+	if out = asArrays(out); out == nil {
 		return nil, fmt.Errorf("%s has no result", c.Function())
 	}
 	ref = &Reference{Output: rounded(out)}
-	err = ref.gradients(t, c, names, wanted, out, cotangents)
+	err = ref.gradients(p, c, names, wanted, out, cotangents)
 	return ref, err
 }
 
@@ -80,45 +79,31 @@ var prefixes = map[string]string{
 	"torch.Tensor": "torch.Tensor.", "torch.linalg": "torch.linalg.", "torchvision.ops": "torchvision.ops.",
 }
 
-// kit calls one of the kit's functions that has not the name and the arguments of an
-// operator; ok is false for all others.
-func kit(t *Tape, name string, a *arguments) (v value.Value, ok bool) {
-	if compute, ok := own[name]; ok {
-		return compute(t, a), true
+// kit calls one of the kit's functions that is not the operator of its name; ok is
+// false for all others.
+func (p *pipe) kit(name string, a arguments) (out value.Value, ok bool, err error) {
+	line, ok := functions[name]
+	if choose := chosen[name]; choose != nil {
+		ok = true
+		line, a, err = choose(a)
 	}
-	if line, ok := operators[name]; ok {
-		return unwanted(name, a, t.call(line, a, false)), true
+	if !ok || err != nil {
+		return nil, ok, err
 	}
-	if line, ok := inLists[name]; ok {
-		return t.call(line, a, true), true
+	if out, err = p.runLine(line, a); err == nil && finished[name] != nil {
+		out, err = finished[name](a, out)
 	}
-	return nil, false
+	return out, true, err
 }
 
-// unwanted are the results of batch_norm_backward_reduce without those that the
-// call does not ask for.
-func unwanted(name string, a *arguments, out value.Value) value.Value {
-	l, ok := out.(*value.Sequence)
-	if name != "batch_norm_backward_reduce" || !ok {
-		return out
-	}
-	for i, flag := range []string{"input_g", "input_g", "weight_g", "bias_g"} {
-		if !a.bool(flag) {
-			l.Items[i] = nil
-		}
-	}
-	return l
-}
-
-func forward(t *Tape, c *configs.Case, kwargs *value.Dict) value.Value {
+func (p *pipe) forward(c *configs.Case, kwargs *value.Dict) (value.Value, error) {
 	name := c.Function()
-	if v, ok := kit(t, name, &arguments{tape: t, kwargs: kwargs}); ok {
-		return v
+	if v, ok, err := p.kit(name, arguments{kwargs}); ok {
+		return v, err
 	}
 	prefix, ok := prefixes[c.Interface()]
 	if !ok {
-		t.fail("function %s of %s has no reference", name, c.Interface())
-		return nil
+		return nil, fmt.Errorf("function %s of %s has no reference", name, c.Interface())
 	}
 	// torch.Tensor's methods take input as self; so does everything else that
 	// has it, under whatever name the operator's schema gives it.
@@ -131,7 +116,7 @@ func forward(t *Tape, c *configs.Case, kwargs *value.Dict) value.Value {
 		}
 		rest.Items = append(rest.Items, it)
 	}
-	return t.Call(prefix+name, args, rest)
+	return p.run(prefix+name, args, rest)
 }
 
 // rounded rounds what is in v to its dtypes.
@@ -195,7 +180,7 @@ func differentiable(c *configs.Case, kwargs *value.Dict) (names []string, wanted
 }
 
 // gradients computes the gradients of the arguments that want one, if any does.
-func (ref *Reference) gradients(t *Tape, c *configs.Case, names []string, wanted []*tensor.Tensor, output value.Value,
+func (ref *Reference) gradients(p pipe, c *configs.Case, names []string, wanted []*tensor.Tensor, output value.Value,
 	cotangents Cotangents) error {
 	if len(wanted) == 0 {
 		return nil
@@ -223,7 +208,7 @@ func (ref *Reference) gradients(t *Tape, c *configs.Case, names []string, wanted
 			ref.Cotangents[i] = cotangents(i, o)
 		}
 	}
-	all, err := t.Backward(outs, ref.Cotangents)
+	all, err := p.backward(outs, ref.Cotangents)
 	if err != nil {
 		return err
 	}

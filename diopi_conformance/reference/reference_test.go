@@ -16,19 +16,19 @@ import (
 
 func call(t *testing.T, function string, pairs ...value.Value) value.Value {
 	t.Helper()
+	v, ok, err := new(pipe).kit(function, arguments{dict(pairs...)})
+	if !ok || err != nil {
+		t.Fatalf("%s: a function of the kit: %v, %v", function, ok, err)
+	}
+	return v
+}
+
+func dict(pairs ...value.Value) *value.Dict {
 	d := &value.Dict{}
 	for i := 0; i < len(pairs); i += 2 {
 		d.Items = append(d.Items, value.Item{Key: pairs[i], Value: pairs[i+1]})
 	}
-	tape := NewTape()
-	v, ok := kit(tape, function, &arguments{tape: tape, kwargs: d})
-	if !ok {
-		t.Fatalf("%s is no function of the kit", function)
-	}
-	if tape.err != nil {
-		t.Fatalf("%s: %v", function, tape.err)
-	}
-	return v
+	return d
 }
 
 func floats(shape []int, v ...float64) *tensor.Tensor { return tensor.New(tensor.Float64, shape, v) }
@@ -138,59 +138,116 @@ func TestOptimizers(t *testing.T) {
 }
 
 // TestFunctions demands one way from each function of the kit to operators, and of
-// operators that are named that they exist and have the arguments.
+// lines that operators exist and have the arguments. A function that has an operator
+// of its name is computed by it: there is no second kernel for a function of DIOPI.
 func TestFunctions(t *testing.T) {
 	registry := ops.Default()
+	used := map[*opdef.Entry]bool{}
 	for _, r := range diopi.Recipes() {
-		ways := 0
-		for _, has := range []bool{own[r.Function] != nil, operators[r.Function] != "", inLists[r.Function] != ""} {
-			if has {
-				ways++
-			}
+		var namesakes []*opdef.Entry
+		for _, prefix := range append(slices.Collect(maps.Values(prefixes)), "diopi.") {
+			namesakes = append(namesakes, registry.Lookup(prefix+r.Function)...)
+			namesakes = append(namesakes, registry.Lookup(prefix+r.Function+"_")...)
 		}
-		direct := slices.ContainsFunc(slices.Collect(maps.Values(prefixes)), func(prefix string) bool {
-			return len(registry.Lookup(prefix+r.Function))+len(registry.Lookup(prefix+r.Function+"_")) > 0
-		})
-		if ways > 1 || ways == 0 && !direct {
-			t.Errorf("%s: %d ways to operators, an operator of its name: %v", r.Function, ways, direct)
+		lines := linesOf(r.Function)
+		if lines == nil && len(namesakes) == 0 || functions[r.Function] != "" && chosen[r.Function] != nil {
+			t.Errorf("%s: lines %q, operators of its name: %d", r.Function, lines, len(namesakes))
+		}
+		for _, line := range lines {
+			entries := checkLine(t, r.Function, line)
+			for _, e := range entries {
+				used[e] = true
+			}
+			if len(namesakes) > 0 && !slices.ContainsFunc(namesakes, func(e *opdef.Entry) bool {
+				return slices.Contains(entries, e)
+			}) {
+				t.Errorf("%s: %q is not computed by %s", r.Function, line, namesakes[0].Names[0])
+			}
 		}
 	}
-	for _, table := range []map[string]string{operators, inLists} {
-		for function, line := range table {
-			if _, ok := diopi.Find(function); !ok {
-				t.Errorf("%s is no function of the kit", function)
-			}
-			words := strings.Fields(strings.ReplaceAll(line, "=> ", ""))
-			entries := registry.Lookup(words[0])
-			if len(entries) == 0 {
-				t.Errorf("%s: operator %s is not known", function, words[0])
-				continue
-			}
-			for _, w := range words[1:] {
-				if name, _, _ := strings.Cut(w, "="); !slices.ContainsFunc(entries, func(e *opdef.Entry) bool {
-					return e.HasArgument(name)
-				}) {
-					t.Errorf("%s: operator %s has no argument %s", function, words[0], name)
-				}
-			}
+	for _, e := range registry.Entries() {
+		if strings.HasPrefix(e.Names[0], "diopi.") && !used[e] {
+			t.Errorf("%s computes no function of the kit", e.Names[0])
+		}
+	}
+	for _, function := range slices.Concat(slices.Collect(maps.Keys(functions)), slices.Collect(maps.Keys(chosen)),
+		slices.Collect(maps.Keys(finished))) {
+		if _, ok := diopi.Find(function); !ok {
+			t.Errorf("%s is no function of the kit", function)
 		}
 	}
 }
 
-// TestTape differentiates a composition in which a tensor is used twice.
-func TestTape(t *testing.T) {
-	tape := NewTape()
-	x := floats([]int{2}, 3, -2)
-	y := tape.op("torch.mul", tape.op("torch.mul", x, x), x)
-	if tape.Err() != nil {
-		t.Fatal(tape.Err())
+// linesOf are the lines of a function of the kit, nil if it is one call of the operator
+// of its name.
+func linesOf(function string) (lines []string) {
+	if line, ok := functions[function]; ok {
+		lines = append(lines, line)
 	}
-	grads, err := tape.Backward([]*tensor.Tensor{y}, []*tensor.Tensor{Ones(0, y)})
+	choose := chosen[function]
+	if choose == nil {
+		return lines
+	}
+	x, none := floats([]int{2}, 1, 2), value.NewList()
+	for _, pairs := range [][]value.Value{
+		{"input", x, "other", x, "mode", "avg", "bias", x, "tensors", none},
+		{"input", x, "other", x, "mode", "max", "tensors", value.NewList(x)},
+		{"input", x, "other", x, "mode", "max", "adaptive", true},
+	} {
+		if line, _, err := choose(arguments{dict(pairs...)}); err == nil && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// checkLine returns the operators of a line.
+func checkLine(t *testing.T, function, line string) (all []*opdef.Entry) {
+	t.Helper()
+	calls, results, _ := strings.Cut(line, " => ")
+	for call := range strings.SplitSeq(calls, " | ") {
+		words := strings.Fields(call)
+		entries := ops.Default().Lookup(words[0])
+		if len(entries) == 0 {
+			t.Errorf("%s: operator %s is not known", function, words[0])
+		}
+		all = append(all, entries...)
+		names := words[1:]
+		if strings.HasSuffix(calls, call) {
+			names = append(names, strings.Fields(strings.ReplaceAll(results, "[]", ""))...)
+		}
+		for _, w := range names {
+			if name, _, _ := strings.Cut(w, "="); !strings.HasPrefix(w, "*") &&
+				!slices.ContainsFunc(entries, func(e *opdef.Entry) bool { return e.HasArgument(name) }) {
+				t.Errorf("%s: operator %s has no argument %s", function, words[0], name)
+			}
+		}
+	}
+	return all
+}
+
+// TestPipe carries gradients back through two calls: those of log-probabilities sum up
+// to 0 behind the softmax.
+func TestPipe(t *testing.T) {
+	x := floats([]int{3, 1, 2}, 1, 2, 0.5, -1, 2, 0)
+	x.RequiresGrad = true
+	var p pipe
+	out, _, err := p.kit("ctc_loss", arguments{dict("log_probs", x, "targets", tensor.New(tensor.Int64, []int{1, 1},
+		[]int64{1}), "input_lengths", ints(3), "target_lengths", ints(1), "reduction", "sum", "blank", int64(0))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	near(t, "gradient of x^3", grads[x], 27, 12)
-	if tape.op("torch.no_such_operator", x); tape.Err() == nil {
+	loss := out.(*tensor.Tensor)
+	grads, err := p.backward([]*tensor.Tensor{loss}, []*tensor.Tensor{Ones(0, loss)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := tensor.Data[float64](grads[x])
+	near(t, "sums over classes", floats([]int{3}, g[0]+g[1], g[2]+g[3], g[4]+g[5]), 0, 0, 0)
+	if math.Abs(g[0]) < 1e-3 {
+		t.Errorf("gradient %v", g)
+	}
+	if _, err := p.run("torch.no_such_operator", nil, nil); err == nil {
 		t.Error("an unknown operator is no error")
 	}
 }
