@@ -225,6 +225,9 @@ func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 	}
 	switch {
 	case v.From.Value != nil && v.like(w):
+		if recorded.IsContiguous() { // contiguous() is no copy here
+			t = t.Dense()
+		}
 		u := *t
 		u.DType = v.DType
 		return &u

@@ -203,7 +203,7 @@ func index(i int, shape []int) string {
 // amplified is how much more than its own relative error a call's rounding may
 // move the loss, relative to the loss. A healthy call's moves it by less: roundings
 // of many elements cancel.
-const amplified = 8
+const amplified = 32
 
 // drift finds where precision is lost in a step in which nothing is wrong: a
 // rounding that what follows amplifies, or a loss in a dtype that cannot hold it.

@@ -30,6 +30,7 @@ func Read(e *capture.Entry, opt replay.Options) *Call {
 	err = replay.Guard(func() error {
 		if b := call.Bound(); b != nil {
 			c.random = b.Random()
+			c.attributes = attributes(b)
 		}
 		c.after(call)
 		c.measure(call.Values())

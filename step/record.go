@@ -25,6 +25,8 @@ type Node struct {
 	Phase      string          `json:"phase"`
 	Verdict    string          `json:"verdict"`
 	DType      string          `json:"dtype,omitempty"`
+	Module     string          `json:"module,omitempty"`
+	Location   string          `json:"location,omitempty"`
 	Inputs     []Input         `json:"inputs"`
 	Impact     *reports.Number `json:"impact"`
 	LocalError *reports.Number `json:"local_error"`
@@ -43,13 +45,16 @@ type Input struct {
 
 // A FindingRecord is the record of a finding.
 type FindingRecord struct {
-	Kind    string `json:"kind"` // "finding"
-	Rule    Rule   `json:"rule"`
-	Capture string `json:"capture"`
-	Target  string `json:"target"`
-	From    *Place `json:"from"`
-	Peer    string `json:"peer,omitempty"`
-	Reason  string `json:"reason"`
+	Kind     string `json:"kind"` // "finding"
+	Rule     Rule   `json:"rule"`
+	Capture  string `json:"capture"`
+	Target   string `json:"target"`
+	From     *Place `json:"from"`
+	Op       string `json:"op"`
+	Peer     string `json:"peer,omitempty"` // the other run's call
+	Module   string `json:"module,omitempty"`
+	Location string `json:"location,omitempty"`
+	Reason   string `json:"reason"`
 }
 
 // A LossRecord is what became of a loss.
@@ -116,6 +121,7 @@ func (t *Trace) Nodes(f func(*Node) error) error {
 func (c *Call) node() *Node {
 	n := &Node{Kind: "node", Capture: c.Entry.Rel, Op: c.Op, ForwardID: known(c.Entry.ID), PID: known(c.Entry.PID),
 		Rank: known(c.Process.Rank), Order: c.Order, Phase: "forward", Verdict: string(c.Verdict),
+		Module: c.Entry.Module, Location: c.Entry.Location,
 		Inputs: inputs(c.Inputs), Impact: number(c.Effect), LocalError: number(c.LocalError),
 		TotalError: number(c.TotalError)}
 	if c.Step != nil {
@@ -149,7 +155,8 @@ func inputs(vs []*Value) []Input {
 // Record is the record of a finding.
 func (f *Finding) Record() *FindingRecord {
 	r := &FindingRecord{Kind: "finding", Rule: f.Rule, Capture: f.Call.Entry.Rel, Target: f.Target,
-		From: f.From.place(), Reason: f.Reason}
+		From: f.From.place(), Op: f.Call.Op, Module: f.Call.Entry.Module, Location: f.Call.Entry.Location,
+		Reason: f.Reason}
 	if f.Peer != nil {
 		r.Peer = f.Peer.Entry.Rel
 	}
@@ -169,7 +176,7 @@ func (t *Trace) First() *Finding {
 // MainStep is the step to speak of first: that of the first finding, else the
 // first one; nil if no loss was found.
 func (t *Trace) MainStep() *Step {
-	if len(t.Findings) > 0 {
+	if len(t.Findings) > 0 && t.Findings[0].Rule != Missing {
 		if s := t.Findings[0].Call.Step; s != nil {
 			return s
 		}

@@ -271,7 +271,8 @@ func TestMaskScale(t *testing.T) {
 // and equal process numbers on two machines are told apart by the folder.
 func TestProcesses(t *testing.T) {
 	call := func(rel string, pid, id int) *Call {
-		return &Call{Entry: &capture.Entry{Rel: rel, Name: capture.Name{Op: "torch.add", PID: pid, ID: id, Rank: -1}}}
+		return &Call{Entry: &capture.Entry{Rel: rel, Step: -1, Order: -1,
+			Name: capture.Name{Op: "torch.add", PID: pid, ID: id, Rank: -1}}}
 	}
 	for _, tc := range []struct {
 		name  string
@@ -296,5 +297,75 @@ func TestProcesses(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
 		}
+	}
+}
+
+// TestAgainst: the first call that differs, by the argument that makes it differ;
+// one run against itself has no finding.
+func TestAgainst(t *testing.T) {
+	for _, tc := range []struct{ a, b, rule, at, reason string }{
+		{"clean", "clean", "", "", ""},
+		{"clean", "eps", "diverged", "layer_norm/2 output[0]", "eps=0.001 instead of 1e-05"},
+		{"scaled", "clean", "diverged", "gelu/4 output[0]", "the other run's is wrong by itself"},
+		{"clean", "scaled", "wrong", "gelu/4 output[0]", "scaled by 1.01"},
+	} {
+		t.Run(tc.b+" against "+tc.a, func(t *testing.T) {
+			tr := open(t, tc.b)
+			if err := tr.Against(context.Background(), open(t, tc.a), options(t)); err != nil {
+				t.Fatal(err)
+			}
+			if tc.rule == "" {
+				if len(tr.Findings) > 0 {
+					t.Errorf("%d findings, first: %+v", len(tr.Findings), tr.Findings[0])
+				}
+				return
+			}
+			f := tr.First()
+			if f == nil || string(f.Rule) != tc.rule || f.Call.find(f.Target).name() != tc.at || f.Peer == nil ||
+				!strings.Contains(f.Reason, tc.reason) {
+				t.Errorf("got %+v, want %s at %s: %s", f, tc.rule, tc.at, tc.reason)
+			}
+		})
+	}
+}
+
+// TestAlign: calls that only one run has do not shift the others.
+func TestAlign(t *testing.T) {
+	calls := func(text string) []*Call {
+		var out []*Call
+		for i, name := range strings.Fields(text) {
+			op, sum, _ := strings.Cut(name, ":")
+			v := &Value{DType: tensor.Float32, Shape: []int{2}, content: fingerprint{sum: uint64(len(sum)) + 7}}
+			out = append(out, &Call{Op: "torch." + op, Order: i, Outputs: []*Value{v},
+				Entry: &capture.Entry{Name: capture.Name{ID: i}}})
+		}
+		return out
+	}
+	for _, tc := range []struct{ name, a, b, pairs, missing, inserted string }{
+		{"equal", "mul add mul", "mul add mul", "0-0 1-1 2-2 ", "", ""},
+		{"one more", "mul add mul", "clone mul add mul", "0-1 1-2 2-3 ", "", "clone "},
+		{"one less", "mul clone add", "mul add", "0-0 2-1 ", "clone ", ""},
+		{"other code between", "exp sub div log", "exp neg add log", "0-0 3-3 ", "sub div ", "neg add "},
+		{"content decides", "mul:a mul:bb mul:ccc", "mul:bb mul:ccc", "1-0 2-1 ", "mul ", ""},
+		{"in place", "relu", "relu_", "0-0 ", "", ""},
+		{"nothing in common", "exp", "log", "", "exp ", "log "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			al := align(calls(tc.a), calls(tc.b))
+			pairs, missing, inserted := "", "", ""
+			for _, p := range al.pairs {
+				pairs += fmt.Sprintf("%d-%d ", p[0].Order, p[1].Order)
+			}
+			for _, c := range al.missing {
+				missing += operator(c) + " "
+			}
+			for _, c := range al.inserted {
+				inserted += operator(c) + " "
+			}
+			if pairs != tc.pairs || missing != tc.missing || inserted != tc.inserted {
+				t.Errorf("got %q, missing %q, inserted %q, want %q, %q, %q", pairs, missing, inserted, tc.pairs,
+					tc.missing, tc.inserted)
+			}
+		})
 	}
 }

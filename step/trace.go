@@ -109,7 +109,9 @@ type Call struct {
 	measured bool
 	// Effect is the first-order effect of the call's error on the loss; NaN where no
 	// gradient tells.
-	Effect float64
+	Effect     float64
+	attributes []attribute
+	Peer       *Call // the same call of another run, after Against
 	// random is why the reference cannot say what the results are, "" if it can.
 	random string
 }
@@ -155,6 +157,7 @@ type Process struct {
 	PID, Rank int
 	Calls     []*Call
 	Steps     []*Step
+	coarse    []float64 // by order of the calls: the coarsest eps so far
 }
 
 // A Step is the calls that lead to one loss, and those up to the next step.
@@ -204,6 +207,7 @@ func New(calls []*Call) *Trace {
 		p.settle()
 		p.linkGradients()
 		p.nameLeaves()
+		p.coarseness()
 	}
 	return t
 }
@@ -214,13 +218,13 @@ func processes(calls []*Call) []*Process {
 		rank, pid int
 		root      string
 	}
-	number := func(k key, id int) [2]any { return [2]any{k, id} }
+	number := func(k key, e *capture.Entry) [3]any { return [3]any{k, e.Step, e.Position()} }
 	keyOf := func(c *Call) key { return key{rankOf(c.Entry), c.Entry.PID, ""} }
 	// Process numbers of different machines can be equal: then the folder tells.
-	seen, twice := map[[2]any]bool{}, map[key]bool{}
+	seen, twice := map[[3]any]bool{}, map[key]bool{}
 	for _, c := range calls {
 		k := keyOf(c)
-		if n := number(k, c.Entry.ID); c.Entry.ID >= 0 && seen[n] {
+		if n := number(k, c.Entry); c.Entry.Position() >= 0 && seen[n] {
 			twice[k] = true
 		} else {
 			seen[n] = true
@@ -249,7 +253,8 @@ func processes(calls []*Call) []*Process {
 	for _, k := range order {
 		p := byKey[k]
 		slices.SortStableFunc(p.Calls, func(a, b *Call) int {
-			return cmp.Or(a.Entry.ID-b.Entry.ID, strings.Compare(a.Entry.Time, b.Entry.Time))
+			return cmp.Or(a.Entry.Step-b.Entry.Step, a.Entry.Position()-b.Entry.Position(),
+				strings.Compare(a.Entry.Time, b.Entry.Time))
 		})
 		for i, c := range p.Calls {
 			c.Order = i

@@ -19,6 +19,7 @@ type stepOptions struct {
 	selection
 	json       string
 	tolerances string
+	against    string
 	exact      []string
 	in         []string
 }
@@ -33,6 +34,7 @@ which call went wrong first, what changed between a producer and its reader, and
 what each call's error does to the loss, recorded and exact.`,
 		Example: `  optool step op_tools_results
   optool step --json step.jsonl op_tools_results
+  optool step --against run1/op_tools_results run2/op_tools_results
   optool step --exact torch.nn.functional.softmax op_tools_results
   optool step --in float32=torch.nn.functional.linear,torch.matmul op_tools_results`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -46,6 +48,7 @@ what each call's error does to the loss, recorded and exact.`,
 	f := cmd.Flags()
 	addJSONFlag(cmd, &o.json)
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
+	f.StringVar(&o.against, "against", "", "compare with the run under `PATH2`: where the two diverge first")
 	f.StringSliceVar(&o.exact, "exact", nil, "the loss as it would have been with the ops of this list computed exactly")
 	f.StringArrayVar(&o.in, "in", nil, "the loss as it would have been with ops in another dtype: `DTYPE=OP[,OP]`")
 	return cmd
@@ -77,11 +80,21 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err := t.Analyze(cmd.Context(), opt); err != nil {
 		return failed(err)
 	}
+	if o.against != "" {
+		other, more, err := a.readStep(cmd, o.against, opt)
+		if err != nil {
+			return err
+		}
+		refused += more
+		if err := t.Against(cmd.Context(), other, opt); err != nil {
+			return failed(err)
+		}
+	}
 	if err := writeStep(j, t); err != nil {
 		return failed(err)
 	}
 	extra := view.Extra{Width: a.outputWidth(), Without: math.NaN(), Next: nextSteps(t)}
-	if f := t.First(); f != nil {
+	if f := t.First(); f != nil && f.Rule != step.Diverged {
 		extra.Without = f.Without(cmd.Context(), opt)
 	}
 	for _, w := range imagined {
@@ -106,6 +119,12 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	return nil
 }
 
+// A stepCall is what one capture gave: nothing, if it is no call of the step.
+type stepCall struct {
+	call *step.Call
+	err  error
+}
+
 // readStep reads all calls below a path and links them.
 func (a *app) readStep(cmd *cobra.Command, path string, opt replay.Options) (t *step.Trace, refused int, err error) {
 	memory := newMemoryBudget()
@@ -113,20 +132,26 @@ func (a *app) readStep(cmd *cobra.Command, path string, opt replay.Options) (t *
 	defer bar.end()
 	var calls []*step.Call
 	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), []string{path}, capture.Options{}),
-		func(f found) *step.Call {
-			if f.entry == nil {
-				return nil
+		func(f found) *stepCall {
+			switch {
+			case f.entry == nil:
+				return &stepCall{err: f.err}
+			case f.entry.IsModule() || f.entry.IsPair(): // operators' calls, and only those of one run
+				return &stepCall{}
 			}
 			defer memory.acquire(cmd.Context(), f.entry.Bytes())()
-			return step.Read(f.entry, opt)
+			return &stepCall{call: step.Read(f.entry, opt)}
 		},
-		func(c *step.Call) error {
-			if c == nil {
+		func(c *stepCall) error {
+			if c.err != nil {
 				refused++
-				return nil
+				bar.pause()
+				a.warn("%v", c.err)
 			}
-			bar.add(false)
-			calls = append(calls, c)
+			if c.call != nil {
+				bar.add(false)
+				calls = append(calls, c.call)
+			}
 			return nil
 		})
 	if err != nil {

@@ -108,11 +108,23 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 			break
 		}
 		fmt.Fprintf(b, "\n%s: %s\n", strings.ToUpper(string(f.Rule)), sentence(f))
-		fmt.Fprintf(b, "  %s\n", f.Call.Entry.Rel)
+		fmt.Fprintf(b, "  %s%s\n", f.Call.Entry.Rel, where(f.Call))
 		if f == first {
 			behind(b, f)
 		}
 	}
+}
+
+// where is the module and the line of a call, as far as they were recorded.
+func where(c *step.Call) string {
+	s := ""
+	if c.Entry.Module != "" {
+		s += "  in " + c.Entry.Module
+	}
+	if c.Entry.Location != "" {
+		s += "  at " + c.Entry.Location
+	}
+	return s
 }
 
 // sentence says what a finding is about.
@@ -205,12 +217,17 @@ func effects(w io.Writer, s *step.Step, width int) error {
 	}
 	l = reports.NewListing(w, width, "effect", "of", "calls")
 	l.Right(0)
-	for i, sum := range s.Sums(func(c *step.Call) string { return c.Op + " in " + c.DType().String() }) {
-		if i == listed {
-			break
-		}
-		if err := l.Add(fmt.Sprintf("%+.3g", sum.Effect), sum.Name, fmt.Sprint(sum.Calls)); err != nil {
-			return err
+	for _, name := range []func(*step.Call) string{
+		func(c *step.Call) string { return c.Op + " in " + c.DType().String() },
+		func(c *step.Call) string { return c.Entry.Module },
+	} {
+		for i, sum := range s.Sums(name) {
+			if i == listed || sum.Name == "" {
+				break
+			}
+			if err := l.Add(fmt.Sprintf("%+.3g", sum.Effect), sum.Name, fmt.Sprint(sum.Calls)); err != nil {
+				return err
+			}
 		}
 	}
 	return l.Flush()
