@@ -80,8 +80,8 @@ type Entry struct {
 	Module        string // path of the module that made the call: "blocks.0.mlp"
 	Location      string // line of the user's that made the call: "train.py:67"
 
-	rec      recording // where the values are; nil in op_tools' files
-	isModule bool      // a module's call, not an operator's
+	rec    recording // where the values are; nil in op_tools' files
+	notRun string    // see NotRun
 
 	single string // base name of a file that was given or found by itself
 	sides  sides
@@ -96,9 +96,12 @@ func (e *Entry) Position() int {
 	return e.ID
 }
 
-// IsModule reports whether the call is that of a module: its operators' calls are
-// entries of their own, if they were recorded.
-func (e *Entry) IsModule() bool { return e.isModule }
+// ByOther reports whether the values are not in op_tools' files.
+func (e *Entry) ByOther() bool { return e.rec != nil }
+
+// NotRun says why the entry is not the call of an operator, for a result that is
+// skipped; "" if it is one.
+func (e *Entry) NotRun() string { return e.notRun }
 
 // IsPair reports whether the entry is a failure saved with both sides.
 func (e *Entry) IsPair() bool { return e.sides != plain }

@@ -16,6 +16,7 @@ import (
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // msprobe writes a dump.json of calls in order, with statistics of each tensor and
@@ -68,7 +69,7 @@ func openMSProbe(dir, name string) (iter.Seq2[*Entry, error], bool) {
 			}
 		}
 		if err != nil {
-			yield(nil, fmt.Errorf("%s: %w", path, err))
+			yield(nil, &FileError{path, err})
 		}
 	}, true
 }
@@ -278,7 +279,7 @@ func (d *msprobeDump) entry(c *msprobeCall) *Entry {
 	forward := c.name() + ".forward"
 	if c.isModule() {
 		forward = c.prefix + ".forward." + c.count
-		e.Module, e.isModule = modulePath(forward), true
+		e.Module, e.notRun = modulePath(forward), verdict.ModuleCall
 	} else {
 		e.Module = modulePath(d.parents[forward])
 	}

@@ -98,10 +98,10 @@ func TestMSProbe(t *testing.T) {
 	silu, module, topk := found[0], found[1], found[2]
 	if silu.Rel != "step2/rank3/Functional.silu.0" || silu.Op != "torch.nn.functional.silu" || silu.Rank != 3 ||
 		silu.Step != 2 || silu.Order != 0 || silu.BackwardOrder != 3 || silu.Module != "blocks.0.mlp" ||
-		silu.Location != "/home/u/train.py:45" || silu.IsModule() || silu.Layout != MSProbe {
+		silu.Location != "/home/u/train.py:45" || silu.NotRun() != "" || silu.Layout != MSProbe {
 		t.Errorf("silu: %+v", silu)
 	}
-	if !module.IsModule() || module.Op != "Module.MLP" || module.Module != "blocks.0.mlp" || module.Order != 1 {
+	if module.NotRun() == "" || module.Op != "Module.MLP" || module.Module != "blocks.0.mlp" || module.Order != 1 {
 		t.Errorf("module: %+v", module)
 	}
 	c, err := silu.Load(LoadOptions{})

@@ -21,11 +21,15 @@ const (
 	AutocompareV0               // <minute>/<pid>/<op>/{device,cpu}_{input,output}.pth
 
 	// Those of other producers.
-	MSProbe // a call of an msprobe dump.json
+	MSProbe         // a call of an msprobe dump.json
+	FlashInfer      // the directory of a call that FlashInfer logged
+	FlashInferTrace // a workload of FlashInfer-Bench
+	SGLang          // a value that SGLang's dumper wrote
+	Pass            // a module's result in a Pass<N>.pt of vLLM or SGLang
 )
 
 var layoutNames = [...]string{"directory", "file", "current", "autocompare", "v2", "v1", "autocompare-v1",
-	"autocompare-v0", "msprobe"}
+	"autocompare-v0", "msprobe", "flashinfer", "flashinfer-trace", "sglang", "pass"}
 
 func (l Layout) String() string { return layoutNames[l] }
 

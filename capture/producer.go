@@ -24,7 +24,7 @@ type producer struct {
 }
 
 // producers are those that are known, each in a file of its own.
-var producers = []*producer{&msprobe}
+var producers = []*producer{&msprobe, &flashInfer, &flashInferTrace, &sglang, &passes}
 
 // producerOf is the producer that recorded the file of this name in dir, or nil.
 func producerOf(dir, name string) (*producer, iter.Seq2[*Entry, error]) {
@@ -50,9 +50,10 @@ type recording interface {
 // place sets where an entry was found: in dir, which results call rel.
 func (e *Entry) place(dir, rel string) {
 	switch {
+	case e.Rel == "": // the directory is the capture
 	case rel == ".":
 		rel = e.Rel
-	case e.Rel != "":
+	default:
 		rel = strings.TrimSuffix(rel, "/") + "/" + e.Rel
 	}
 	e.Dir, e.Rel = filepath.Join(dir, filepath.FromSlash(e.Rel)), rel

@@ -102,7 +102,7 @@ type FileError struct {
 	Err  error
 }
 
-func (e *FileError) Error() string { return e.Path + ": " + e.Reason() }
+func (e *FileError) Error() string { return pthformat.Visible(e.Path + ": " + e.Reason()) }
 
 // Reason is the message without the name of the file.
 func (e *FileError) Reason() string { return reason(e.Err) }

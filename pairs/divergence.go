@@ -35,6 +35,7 @@ type Finding struct {
 type Divergence struct {
 	first    map[[3]int]candidate // by step, rank and process
 	unpaired []Finding
+	added    int
 }
 
 type candidate struct {
@@ -67,7 +68,11 @@ func (d *Divergence) Add(p Pair, rs []*reports.Result) {
 	if _, inputs := failed("input", ""); inputs {
 		return
 	}
+	d.added++
 	at, backward := e.Position(), false
+	if at < 0 { // the order in which pairs come
+		at = d.added
+	}
 	r, wrong := failed("forward", "")
 	if !wrong {
 		if _, arrived := failed("backward", "grad_output"); arrived {

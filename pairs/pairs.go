@@ -51,18 +51,22 @@ func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], er
 	if errs := append(errsA, errsB...); len(errs) > 0 && (len(as) == 0 || len(bs) == 0) {
 		return nil, errs[0]
 	}
+	rankA, rankB := processes(as), processes(bs)
+	inOrder(as, rankA)
+	inOrder(bs, rankB)
 	partner := map[*capture.Entry]*capture.Entry{}
 	taken := map[*capture.Entry]bool{}
 	pair := func(key func(*capture.Entry) any) {
-		free := map[any]*capture.Entry{}
+		free := map[any][]*capture.Entry{} // a value that was recorded several times: in order
 		for _, b := range bs {
 			if k := key(b); k != nil && !taken[b] {
-				free[k] = b
+				free[k] = append(free[k], b)
 			}
 		}
 		for _, a := range as {
-			if b := free[key(a)]; b != nil && partner[a] == nil && !taken[b] {
-				partner[a], taken[b] = b, true
+			k := key(a)
+			if bs := free[k]; len(bs) > 0 && partner[a] == nil {
+				partner[a], taken[bs[0]], free[k] = bs[0], true, bs[1:]
 			}
 		}
 	}
@@ -70,7 +74,6 @@ func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], er
 		partner[as[0]], taken[bs[0]] = bs[0], true
 	}
 	pair(func(e *capture.Entry) any { return e.Rel })
-	rankA, rankB := processes(as), processes(bs)
 	pair(func(e *capture.Entry) any {
 		rank, ok := rankA[e]
 		if !ok {
@@ -83,10 +86,6 @@ func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], er
 			return nil
 		}
 		return [3]any{e.Op, e.ID, rank}
-	})
-	slices.SortStableFunc(as, func(x, y *capture.Entry) int {
-		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(rankA[x], rankA[y]),
-			cmp.Compare(x.Position(), y.Position()))
 	})
 	return func(yield func(Pair) bool) {
 		for _, err := range append(errsA, errsB...) {
@@ -109,6 +108,14 @@ func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], er
 			}
 		}
 	}, nil
+}
+
+// inOrder sorts entries as they were recorded: by step, process and place.
+func inOrder(entries []*capture.Entry, process map[*capture.Entry]int) {
+	slices.SortStableFunc(entries, func(x, y *capture.Entry) int {
+		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(process[x], process[y]),
+			cmp.Compare(x.Position(), y.Position()), cmp.Compare(x.Time, y.Time))
+	})
 }
 
 // givenItself reports whether the path of a scan was one capture or file.

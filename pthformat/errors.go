@@ -45,12 +45,12 @@ func (e *FormatError) Error() string {
 	if e.Err != nil {
 		part(e.Err.Error())
 	}
-	return visible(b.String())
+	return Visible(b.String())
 }
 
-// visible writes control characters and bytes that are no UTF-8 as Go does in
+// Visible writes control characters and bytes that are no UTF-8 as Go does in
 // strings.
-func visible(s string) string {
+func Visible(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) {
 		return s
 	}

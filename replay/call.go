@@ -40,8 +40,8 @@ type Call struct {
 func Open(e *capture.Entry, opt Options) *Call {
 	rec, err := e.Load(capture.LoadOptions{Read: opt.Read}) // gives what could be read, also with an error
 	c := &Call{Op: rec.Op, Record: rec, opt: opt, loadErr: err}
-	if e.IsModule() {
-		c.err = &stopped{verdict.Skipped, errors.New(verdict.ModuleCall)}
+	if why := e.NotRun(); why != "" {
+		c.err = &stopped{verdict.Skipped, errors.New(why)}
 		return c
 	}
 	if c.err = rec.Err(capture.Input); c.err != nil {

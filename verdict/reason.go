@@ -7,6 +7,7 @@ const (
 	NoOutput         = "no output.pth: nothing to compare"
 	NothingReturned  = "returns nothing that could be compared"
 	ModuleCall       = "a module's call: those of its operators are judged"
+	ValueOnly        = "a value in a model, not a call: compare and check look at it"
 	NoTensorReturned = "returns no tensor"
 	NoGradient       = "no gradient was recorded"
 	NoGradOutput     = "no gradient of a result was recorded"

@@ -78,20 +78,36 @@ func newRecord(name string, f *pthformat.File) (*fileRecord, error) {
 		err := l.add("root", f.Root)
 		return r, err
 	}
-	n := len(rec.Args)
+	return r, l.call(rec)
+}
+
+// recordOfCall lists what another producer recorded as kind k of a call.
+func recordOfCall(name, format string, c *capture.Call, k capture.Kind) (*fileRecord, error) {
+	r := &fileRecord{File: name, Format: format, Items: []recordItem{}}
+	l := lister{record: r, inside: map[any]bool{}, storages: map[*tensor.Storage]int{}}
+	rec := &capture.Record{Name: c.Op, Args: c.Values(k), Kwargs: &value.Dict{}, Identifier: c.Identifier}
+	if k == capture.Input {
+		rec.Kwargs = c.Kwargs
+	}
+	return r, l.call(rec)
+}
+
+// call lists the values of a call.
+func (l *lister) call(rec *capture.Record) error {
+	r, n := l.record, len(rec.Args)
 	r.Op, r.Identifier, r.ArgsLen, r.Kwargs = &rec.Name, &rec.Identifier, &n, []string{}
 	for i, v := range rec.Args {
 		if err := l.add("args["+strconv.Itoa(i)+"]", v); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, it := range rec.Kwargs.Items {
 		r.Kwargs = append(r.Kwargs, value.Str(it.Key))
 		if err := l.add("kwargs"+keyPath(it.Key), it.Value); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // keyPath is how a path goes into a dict: .name for strings, [repr] otherwise.
@@ -291,6 +307,10 @@ func (r *fileRecord) hash() error {
 		if t == nil {
 			continue
 		}
+		if t.Summary() != nil {
+			r.Items[i].Reason = tensor.ErrNotRecorded.Error()
+			continue
+		}
 		if size := t.Bytes(); size > hashLimit && (t.Storage() == nil || size > t.Storage().Len()) {
 			r.Items[i].Reason = fmt.Sprintf("not hashed: an expanded view of %s", reports.Bytes(size))
 			continue
@@ -347,6 +367,9 @@ func firstValues(t *tensor.Tensor, n int) ([]string, error) {
 	if !t.DType.Computable() {
 		return nil, errors.New("no values can be read from dtype " + t.DType.String())
 	}
+	if s := t.Summary(); s != nil {
+		return summaryTexts(s), nil
+	}
 	if s := t.Storage(); s != nil {
 		if _, err := s.Load(); err != nil {
 			return nil, err
@@ -382,6 +405,23 @@ func firstValues(t *tensor.Tensor, n int) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// summaryTexts are the statistics that stand for elements that were not recorded.
+func summaryTexts(s *tensor.Summary) []string {
+	out := []string{tensor.ErrNotRecorded.Error()}
+	for _, x := range []struct {
+		name string
+		v    *float64
+	}{{"max", s.Max}, {"min", s.Min}, {"mean", s.Mean}, {"norm", s.Norm}} {
+		if x.v != nil {
+			out = append(out, x.name+" "+value.FloatRepr(*x.v))
+		}
+	}
+	if s.Checksum != "" {
+		out = append(out, "checksum "+strconv.Quote(s.Checksum))
+	}
+	return out
 }
 
 // elementText is the shortest text that reads back as x in dtype dt, for the

@@ -122,7 +122,7 @@ func (o *showOptions) records(e *capture.Entry) shown {
 	s := shown{selected: true}
 	for _, ref := range e.All() {
 		name := e.RelPath(ref.Side, ref.Kind)
-		r, err := o.record(name, e.Path(ref.Side, ref.Kind))
+		r, err := o.record(e, ref, name)
 		if err != nil {
 			fe := &capture.FileError{Path: name, Err: err}
 			s.records = append(s.records, &fileFailure{File: name, Error: fe.Reason()})
@@ -134,16 +134,12 @@ func (o *showOptions) records(e *capture.Entry) shown {
 	return s
 }
 
-func (o *showOptions) record(name, path string) (*fileRecord, error) {
-	f, err := pthformat.Open(path, pthformat.Options{Read: o.read})
+func (o *showOptions) record(e *capture.Entry, ref capture.FileRef, name string) (*fileRecord, error) {
+	r, done, err := o.open(e, ref, name)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	r, err := newRecord(name, f)
-	if err != nil {
-		return nil, err
-	}
+	defer done()
 	if o.sha256 {
 		if err := r.hash(); err != nil {
 			return nil, err
@@ -159,6 +155,29 @@ func (o *showOptions) record(name, path string) (*fileRecord, error) {
 		}
 	}
 	return r, nil
+}
+
+// open lists a file of a capture, and what another producer has in its place.
+func (o *showOptions) open(e *capture.Entry, ref capture.FileRef, name string) (*fileRecord, func() error, error) {
+	if e.ByOther() {
+		c, err := e.Load(capture.LoadOptions{Read: o.read, Only: capture.Of(ref.Kind)})
+		if err == nil {
+			r, err := recordOfCall(name, e.Layout.String(), c, ref.Kind)
+			return r, c.Close, err
+		}
+		c.Close()
+		var file *capture.FileError
+		if errors.As(err, &file) {
+			err = file.Err
+		}
+		return nil, nil, err
+	}
+	f, err := pthformat.Open(e.Path(ref.Side, ref.Kind), pthformat.Options{Read: o.read})
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := newRecord(name, f)
+	return r, f.Close, err
 }
 
 // A page is what the tables of one capture show.
