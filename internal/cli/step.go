@@ -136,7 +136,7 @@ func (a *app) readStep(cmd *cobra.Command, path string, opt replay.Options) (t *
 			switch {
 			case f.entry == nil:
 				return &stepCall{err: f.err}
-			case f.entry.IsModule() || f.entry.IsPair(): // operators' calls, and only those of one run
+			case f.entry.NotRun() != "" || f.entry.IsPair(): // operators' calls, and only those of one run
 				return &stepCall{}
 			}
 			defer memory.acquire(cmd.Context(), f.entry.Bytes())()
