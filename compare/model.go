@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/optool/optool/compare/internal/vec"
+	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/tensor"
 )
 
@@ -61,24 +62,13 @@ const RuleDType = "dtype"
 
 // Constants of the bounds; doc.go says where they come from.
 const (
-	u32 = 0x1p-24 // unit roundoff of float32, the accumulator of dtypes up to 32 bits
-	u64 = 0x1p-53 // of float64
-
-	growthConst = 4       // constant part of growth
-	growthRoot  = 4       // factor of the square root of the number of terms
-	longestSum  = 1 << 20 // terms in one chain of additions, at most
-	warnGrowth  = 6       // growth allowed to a low-precision accumulator
+	warnGrowth = 6 // growth allowed to a low-precision accumulator
 
 	slopeEps   = 4  // a factor off by more than this many eps is not rounding,
 	slopeSigma = 6  // if it is this many standard errors from 1
 	alone      = 10 // an error this far beyond the others (plus log n) is not of their kind,
 	fewest     = 8  // if there are enough others to tell
 )
-
-// growth is c(n), the factor of u*S for a sum of n terms.
-func growth(n int) float64 {
-	return growthConst + growthRoot*math.Sqrt(float64(min(max(n, 1), longestSum)))
-}
 
 // bound is a Model made ready for elements of one floating dtype.
 type bound struct {
@@ -103,9 +93,9 @@ func newBound(m Model, dt tensor.DType) bound {
 	b.overflow = dt.Max() + b.top/2
 	b.reach = vec.Reach{Mant: uint(b.mant), Low: uint64(max(b.emin, b.mant-1022) + 1023),
 		High: uint64(math.Ilogb(dt.Max()) + 1023)}
-	u, name, acc := u32, "2^-24", tensor.Float32
+	u, name, acc := roundoff.U32, "2^-24", tensor.Float32
 	if dt == tensor.Float64 {
-		u, name, acc = u64, "2^-53", dt
+		u, name, acc = roundoff.U64, "2^-53", dt
 	}
 	switch {
 	case m.Exact:
@@ -113,7 +103,7 @@ func newBound(m Model, dt tensor.DType) bound {
 	case m.Scale == nil:
 		b.rule = fmt.Sprintf("%g ulp", m.ULPs)
 	default:
-		c := growth(m.Terms)
+		c := roundoff.Growth(m.Terms)
 		b.sum, b.flush = c*u, c*acc.SmallestNormal()
 		b.rule = fmt.Sprintf("%g ulp + %.3g*%s*S, n=%d", m.ULPs, c, name, max(m.Terms, 1))
 		low := tensor.Invalid

@@ -10,94 +10,73 @@ import (
 
 // A function is a function of the elements of n operands.
 type function struct {
-	f  func(v []float64) float64
-	c  func(v []complex128) complex128
-	i  func(v []int64) int64 // nil: integers become float32 first
-	d  func(v []float64, y float64, dst []float64)
-	dc func(v []complex128, y complex128, dst []complex128)
+	real    maths[float64]
+	complex maths[complex128]
+	integer func(v []int64) int64 // nil: integers become float32 first
 
-	// values and slopes are f and, times up, the derivative by operand k, of blocks of
-	// real elements: most of the time goes there.
-	values func(dst []float64, v [][]float64)
-	slopes func(k int, dst, up, y []float64, v [][]float64)
-
-	terms  func(v []float64, y float64) float64        // the largest term that makes y, where they cancel
-	dterms func(v []float64, y float64, dst []float64) // likewise of the derivatives
-	ulps   float64                                     // how exact a sound implementation is
-	dulps  float64
-	saved  bool // the derivative is computed from y, as stored
+	ulps, dulps float64 // how exact a sound implementation is, and one of the derivatives
+	saved       bool    // the derivative is computed from y, as stored
 }
 
-// Unary applies the function of one element that u declares; its names and cases
-// do not matter.
-func (g *Graph) Unary(u opdef.Unary, x *Value) *Value {
-	fn := function{ulps: ulpsOf(u.Error, 4), dulps: 4, saved: u.Saved}
-	if u.F != nil {
-		fn.f = func(v []float64) float64 { return u.F(v[0]) }
-		fn.values = func(dst []float64, v [][]float64) {
-			for i, x := range v[0] {
-				dst[i] = u.F(x)
-			}
-		}
-	}
-	if u.Block != nil {
-		fn.values = func(dst []float64, v [][]float64) { u.Block(dst, v[0]) }
-	}
-	if u.Block != nil && u.F == nil {
-		fn.f = func(v []float64) float64 {
-			var y [1]float64
-			u.Block(y[:], v[:1])
-			return y[0]
-		}
-	}
-	if u.C != nil {
-		fn.c = func(v []complex128) complex128 { return u.C(v[0]) }
-	}
-	if u.I != nil {
-		fn.i = func(v []int64) int64 { return u.I(v[0]) }
-	}
-	if u.DF != nil {
-		fn.d = func(v []float64, y float64, dst []float64) { dst[0] = u.DF(v[0], y) }
-		fn.slopes = func(_ int, dst, up, y []float64, v [][]float64) {
-			for i, x := range v[0] {
-				dst[i] = up[i] * u.DF(x, y[i])
-			}
-		}
-	}
-	if u.DC != nil {
-		fn.dc = func(v []complex128, y complex128, dst []complex128) { dst[0] = u.DC(v[0], y) }
-	}
-	if u.S != nil {
-		fn.terms = func(v []float64, y float64) float64 { return u.S(v[0], y) }
-	}
-	if u.DS != nil {
-		fn.dterms = func(v []float64, y float64, dst []float64) { dst[0] = u.DS(v[0], y) }
-	}
-	return g.apply(fn, x)
+// maths is a function of real or of complex numbers, and its derivatives by the
+// operands, conjugated as gradients are multiplied by them.
+type maths[T number] struct {
+	f func(v []T) T
+	d func(v []T, y T, dst []T)
+
+	// values and slopes are f and, times up, the derivative by operand k, of blocks: most
+	// of the time goes there.
+	values func(dst []T, v [][]T)
+	slopes func(k int, dst, up, y []T, v [][]T)
+
+	terms  func(v []T, y T) float64        // the largest term that makes y, where they cancel
+	dterms func(v []T, y T, dst []float64) // likewise of the derivatives
 }
 
-// Binary applies the function of two broadcast elements that b declares.
-func (g *Graph) Binary(b opdef.Binary, x, y *Value) *Value {
-	fn := function{ulps: ulpsOf(b.Error, 0.5), dulps: max(1, ulpsOf(b.Error, 1))}
-	if b.F != nil {
-		fn.f = func(v []float64) float64 { return b.F(v[0], v[1]) }
-		fn.values = func(dst []float64, v [][]float64) {
+// unary are f, its derivative d and the magnitudes s and ds of their terms, where
+// there are any.
+func unary[T number](f func(x T) T, d func(x, y T) T, s, ds func(x, y T) float64) (m maths[T]) {
+	if f != nil {
+		m.f = func(v []T) T { return f(v[0]) }
+		m.values = func(dst []T, v [][]T) {
 			for i, x := range v[0] {
-				dst[i] = b.F(x, v[1][i])
+				dst[i] = f(x)
 			}
 		}
 	}
-	if b.C != nil {
-		fn.c = func(v []complex128) complex128 { return b.C(v[0], v[1]) }
-	}
-	if b.I != nil && !b.ToFloat {
-		fn.i = func(v []int64) int64 { return b.I(v[0], v[1]) }
-	}
-	if b.DF != nil {
-		fn.d = func(v []float64, z float64, dst []float64) { dst[0], dst[1] = b.DF(v[0], v[1], z) }
-		fn.slopes = func(k int, dst, up, z []float64, v [][]float64) {
+	if d != nil {
+		m.d = func(v []T, y T, dst []T) { dst[0] = d(v[0], y) }
+		m.slopes = func(_ int, dst, up, y []T, v [][]T) {
 			for i, x := range v[0] {
-				dx, dy := b.DF(x, v[1][i], z[i])
+				dst[i] = up[i] * d(x, y[i])
+			}
+		}
+	}
+	if s != nil {
+		m.terms = func(v []T, y T) float64 { return s(v[0], y) }
+	}
+	if ds != nil {
+		m.dterms = func(v []T, y T, dst []float64) { dst[0] = ds(v[0], y) }
+	}
+	return m
+}
+
+// binary is unary for functions of two operands.
+func binary[T number](f func(x, y T) T, d func(x, y, z T) (dx, dy T), s func(x, y, z T) float64,
+	ds func(x, y, z T) (dx, dy float64)) (m maths[T]) {
+	if f != nil {
+		m.f = func(v []T) T { return f(v[0], v[1]) }
+		m.values = func(dst []T, v [][]T) {
+			for i, x := range v[0] {
+				dst[i] = f(x, v[1][i])
+			}
+		}
+	}
+	if d != nil {
+		m.d = func(v []T, z T, dst []T) { dst[0], dst[1] = d(v[0], v[1], z) }
+		m.slopes = func(k int, dst, up, z []T, v [][]T) {
+			for i, x := range v[0] {
+				dx, dy := d(x, v[1][i], z[i])
 				if k == 1 {
 					dx = dy
 				}
@@ -105,14 +84,53 @@ func (g *Graph) Binary(b opdef.Binary, x, y *Value) *Value {
 			}
 		}
 	}
-	if b.DC != nil {
-		fn.dc = func(v []complex128, z complex128, dst []complex128) { dst[0], dst[1] = b.DC(v[0], v[1], z) }
+	if s != nil {
+		m.terms = func(v []T, z T) float64 { return s(v[0], v[1], z) }
 	}
-	if b.S != nil {
-		fn.terms = func(v []float64, z float64) float64 { return b.S(v[0], v[1], z) }
+	if ds != nil {
+		m.dterms = func(v []T, z T, dst []float64) { dst[0], dst[1] = ds(v[0], v[1], z) }
 	}
-	if b.DS != nil {
-		fn.dterms = func(v []float64, z float64, dst []float64) { dst[0], dst[1] = b.DS(v[0], v[1], z) }
+	return m
+}
+
+// Unary applies the function of one element that u declares; its names and cases
+// do not matter.
+func (g *Graph) Unary(u opdef.Unary, x *Value) *Value {
+	f, dc := u.F, u.DC
+	if f == nil && u.Block != nil {
+		f = func(x float64) float64 {
+			y := [1]float64{x}
+			u.Block(y[:], y[:])
+			return y[0]
+		}
+	}
+	if dc != nil {
+		dc = func(x, y complex128) complex128 { return cmplx.Conj(u.DC(x, y)) }
+	}
+	fn := function{real: unary(f, u.DF, u.S, u.DS), complex: unary(u.C, dc, nil, nil), ulps: ulpsOf(u.Error, 4),
+		dulps: 4, saved: u.Saved}
+	if u.Block != nil {
+		fn.real.values = func(dst []float64, v [][]float64) { u.Block(dst, v[0]) }
+	}
+	if u.I != nil {
+		fn.integer = func(v []int64) int64 { return u.I(v[0]) }
+	}
+	return g.apply(fn, x)
+}
+
+// Binary applies the function of two broadcast elements that b declares.
+func (g *Graph) Binary(b opdef.Binary, x, y *Value) *Value {
+	dc := b.DC
+	if dc != nil {
+		dc = func(x, y, z complex128) (dx, dy complex128) {
+			dx, dy = b.DC(x, y, z)
+			return cmplx.Conj(dx), cmplx.Conj(dy)
+		}
+	}
+	fn := function{real: binary(b.F, b.DF, b.S, b.DS), complex: binary(b.C, dc, nil, nil), ulps: ulpsOf(b.Error, 0.5),
+		dulps: max(1, ulpsOf(b.Error, 1))}
+	if b.I != nil && !b.ToFloat {
+		fn.integer = func(v []int64) int64 { return b.I(v[0], v[1]) }
 	}
 	return g.apply(fn, x, y)
 }
@@ -137,24 +155,40 @@ func (g *Graph) apply(fn function, in ...*Value) *Value {
 	}
 	dt, cast, err := opdef.Common(ts...)
 	g.Check(err)
-	if dt.Kind() < tensor.KindFloat && fn.i == nil {
+	if dt.Kind() < tensor.KindFloat && fn.integer == nil {
 		dt = tensor.DefaultDType
 	}
 	ts, shape, err := opdef.BroadcastAll(cast...)
 	g.Check(err)
-	var t *tensor.Tensor
 	switch {
-	case dt.IsComplex() && fn.c != nil:
-		t = eachElement(dt, shape, fn.c, ts)
-	case dt.IsFloat() && fn.f != nil:
-		t = opdef.ZipN(dt, shape, fn.values, ts...)
+	case dt.IsComplex() && fn.complex.f != nil:
+		return applied(g, complexes, fn, fn.complex, dt, ts, in)
+	case dt.IsFloat() && fn.real.f != nil:
+		return applied(g, reals, fn, fn.real, dt, ts, in)
 	case dt.Kind() < tensor.KindFloat:
-		t = eachElement(dt, shape, fn.i, ts)
-	default:
-		g.Refuse("", "not defined for dtype %s", dt)
+		return g.value(eachElement(dt, shape, fn.integer, ts), nil, nil, in...)
 	}
-	return g.value(t, func() *tensor.Tensor { return g.applied(fn, t, ts, in) },
-		func(up *Value) []*Value { return g.slopes(fn, up, t, ts, in) }, in...)
+	g.Refuse("", "not defined for dtype %s", dt)
+	return nil
+}
+
+// applied is m of ts, the operands in one shape and dtype.
+func applied[T number](g *Graph, num numbers[T], fn function, m maths[T], dt tensor.DType, ts []*tensor.Tensor,
+	in []*Value) *Value {
+	t := opdef.ZipN(dt, ts[0].Shape, m.values, ts...)
+	return g.value(t, func() *tensor.Tensor { return appliedBound(g, num, fn, m, t, ts, in) },
+		func(up *Value) []*Value {
+			if m.d == nil {
+				g.Refuse("", "no gradient for dtype %s", dt)
+			}
+			out := make([]*Value, len(in))
+			for k, x := range in {
+				if x.needs {
+					out[k] = slope(g, num, fn, m, k, up, t, ts, in)
+				}
+			}
+			return out
+		}, in...)
 }
 
 // eachElement is the lazy tensor of f over operands of one shape.
@@ -183,147 +217,78 @@ func expanded(in []*Value, shape []int) []*tensor.Tensor {
 	return es
 }
 
-// applied is the bound of y = fn(ts): the errors of the operands and its own
+// appliedBound is the bound of y = m(ts): the errors of the operands and its own
 // rounding.
-func (g *Graph) applied(fn function, y *tensor.Tensor, ts []*tensor.Tensor, in []*Value) *tensor.Tensor {
+func appliedBound[T number](g *Graph, num numbers[T], fn function, m maths[T], y *tensor.Tensor, ts []*tensor.Tensor,
+	in []*Value) *tensor.Tensor {
 	own, n := g.rounding(y.DType, fn.ulps), len(ts)
 	ops := append(append([]*tensor.Tensor{y}, ts...), expanded(in, y.Shape)...)
-	if y.DType.IsComplex() {
-		return opdef.ZipN(tensor.Float64, y.Shape, func(dst []float64, src [][]complex128) {
-			v := make([]complex128, n)
-			for i := range dst {
-				sum := own * g.of(cmplx.Abs(src[0][i]))
-				for k := range n {
-					v[k] = src[1+k][i]
-				}
-				for k := range n {
-					sum += g.throughComplex(func(z complex128) complex128 {
-						old := v[k]
-						v[k] = z
-						w := fn.c(v)
-						v[k] = old
-						return w
-					}, v[k], src[0][i], real(src[1+n+k][i]))
-				}
-				dst[i] = sum
-			}
-		}, ops...)
-	}
-	return opdef.ZipN(tensor.Float64, y.Shape, func(dst []float64, src [][]float64) {
-		v := make([]float64, n)
+	return opdef.ZipN(tensor.Float64, y.Shape, func(dst []float64, src [][]T) {
+		v := make([]T, n)
 		for i := range dst {
 			for k := range n {
 				v[k] = src[1+k][i]
 			}
-			size := math.Abs(src[0][i])
-			if fn.terms != nil {
-				size = max(size, math.Abs(fn.terms(v, src[0][i])))
+			size := num.abs(src[0][i])
+			if m.terms != nil {
+				size = max(size, math.Abs(m.terms(v, src[0][i])))
 			}
-			dst[i] = times(own, g.of(size)) + g.inputs(fn.f, v, src[0][i], src[1+n:], i)
+			dst[i] = times(own, g.of(size)) + throughAll(g, num, m.f, v, src[0][i], src[1+n:], i)
 		}
 	}, ops...)
 }
 
-// inputs is what the errors es[k][i] of the operands v do to y = f(v).
-func (g *Graph) inputs(f func([]float64) float64, v []float64, y float64, es [][]float64, i int) float64 {
+// throughAll is what the errors es[k][i] of the operands v do to y = f(v).
+func throughAll[T number](g *Graph, num numbers[T], f func([]T) T, v []T, y T, es [][]T, i int) float64 {
 	sum := 0.0
 	for k := range v {
 		if es[k][i] == 0 {
 			continue
 		}
-		sum += g.through(func(z float64) float64 {
+		sum += through(g, num, func(z T) T {
 			old := v[k]
 			v[k] = z
 			w := f(v)
 			v[k] = old
 			return w
-		}, v[k], y, es[k][i])
+		}, v[k], y, num.real(es[k][i]))
 	}
 	return sum
 }
 
-// slopes are the gradients of the operands of y = fn(ts).
-func (g *Graph) slopes(fn function, up *Value, y *tensor.Tensor, ts []*tensor.Tensor, in []*Value) []*Value {
-	if y.DType.IsComplex() && fn.dc == nil || !y.DType.IsComplex() && fn.d == nil {
-		g.Refuse("", "no gradient for dtype %s", y.DType)
-	}
-	out := make([]*Value, len(in))
-	for k, x := range in {
-		if x.needs {
-			out[k] = g.slope(fn, k, up, y, ts, in)
-		}
-	}
-	return out
-}
-
-// slope is the gradient of operand k, of the shape of y.
-func (g *Graph) slope(fn function, k int, up *Value, y *tensor.Tensor, ts []*tensor.Tensor, in []*Value) *Value {
+// slope is the gradient of operand k of y = m(ts), of the shape of y.
+func slope[T number](g *Graph, num numbers[T], fn function, m maths[T], k int, up *Value, y *tensor.Tensor,
+	ts []*tensor.Tensor, in []*Value) *Value {
 	n := len(ts)
 	ops := append([]*tensor.Tensor{up.T, y}, ts...)
-	if y.DType.IsComplex() {
-		partial := func(v []complex128, z complex128) complex128 {
-			dst := make([]complex128, n)
-			fn.dc(v, z, dst)
-			return cmplx.Conj(dst[k])
-		}
-		t := eachElement(y.DType, y.Shape, func(v []complex128) complex128 { return v[0] * partial(v[2:], v[1]) }, ops)
-		own := g.rounding(y.DType, fn.dulps)
-		return g.value(t, func() *tensor.Tensor {
-			es := append(expanded([]*Value{up}, y.Shape), expanded(in, y.Shape)...)
-			return opdef.ZipN(tensor.Float64, y.Shape, func(dst []float64, src [][]complex128) {
-				v := make([]complex128, n)
-				for i := range dst {
-					for j := range n {
-						v[j] = src[2+j][i]
-					}
-					d := partial(v, src[1][i])
-					size := g.of(cmplx.Abs(src[0][i]))
-					sum := times(own, size*g.of(cmplx.Abs(d))) + times(g.of(cmplx.Abs(d)), real(src[2+n][i]))
-					for j := range n {
-						sum += times(size, g.throughComplex(func(z complex128) complex128 {
-							old := v[j]
-							v[j] = z
-							p := partial(v, fn.c(v))
-							v[j] = old
-							return p
-						}, v[j], d, real(src[3+n+j][i])))
-					}
-					dst[i] = sum
-				}
-			}, append(ops, es...)...)
-		}, nil)
-	}
-	t := opdef.ZipN(y.DType, y.Shape, func(dst []float64, src [][]float64) {
-		fn.slopes(k, dst, src[0], src[1], src[2:])
-	}, ops...)
+	t := opdef.ZipN(y.DType, y.Shape, func(dst []T, src [][]T) { m.slopes(k, dst, src[0], src[1], src[2:]) }, ops...)
 	own, stored := g.rounding(y.DType, fn.dulps), 0.0
 	if fn.saved {
 		stored = g.rounding(y.DType, 0.5)
 	}
 	return g.value(t, func() *tensor.Tensor {
 		es := append(expanded([]*Value{up}, y.Shape), expanded(in, y.Shape)...)
-		return opdef.ZipN(tensor.Float64, y.Shape, func(dst []float64, src [][]float64) {
-			v, d, w := make([]float64, n), make([]float64, n), make([]float64, n)
-			partial := func(v []float64) float64 {
-				fn.d(v, fn.f(v), w)
+		return opdef.ZipN(tensor.Float64, y.Shape, func(dst []float64, src [][]T) {
+			v, w, magnitudes := make([]T, n), make([]T, n), make([]float64, n)
+			partial := func(v []T, y T) T {
+				m.d(v, y, w)
 				return w[k]
 			}
 			for i := range dst {
 				for j := range n {
 					v[j] = src[2+j][i]
 				}
-				fn.d(v, src[1][i], d)
-				size, term := g.of(src[0][i]), math.Abs(d[k])
-				sum := times(g.of(term), src[2+n][i]) + times(size, g.inputs(partial, v, d[k], src[3+n:], i))
+				d := partial(v, src[1][i])
+				size, term := g.of(num.abs(src[0][i])), num.abs(d)
+				sum := times(g.of(term), num.real(src[2+n][i])) + times(size, throughAll(g, num,
+					func(v []T) T { return partial(v, m.f(v)) }, v, d, src[3+n:], i))
 				if stored > 0 {
-					sum += times(size, g.through(func(z float64) float64 {
-						fn.d(v, z, w)
-						return w[k]
-					}, src[1][i], d[k], stored*g.of(src[1][i])))
+					sum += times(size, through(g, num, func(z T) T { return partial(v, z) }, src[1][i], d,
+						stored*g.of(num.abs(src[1][i]))))
 				}
-				if fn.dterms != nil {
-					fn.dterms(v, src[1][i], w)
-					term = max(term, math.Abs(w[k]))
+				if m.dterms != nil {
+					m.dterms(v, src[1][i], magnitudes)
+					term = max(term, math.Abs(magnitudes[k]))
 				}
 				dst[i] = sum + times(own, times(size, g.of(term)))
 			}

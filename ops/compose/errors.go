@@ -4,29 +4,25 @@ import (
 	"math"
 	"math/cmplx"
 
+	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
 
-// Roundoffs of the accumulators that package compare assumes.
-const (
-	u32 = 0x1p-24
-	u64 = 0x1p-53
-	// unitTerms is c(1) of package compare, the factor of u for a sum of one term.
-	unitTerms = 8
-)
+// unitTerms is c(1), the factor of u for a sum of one term.
+var unitTerms = roundoff.Growth(1)
 
 // unit is what bounds are multiples of: c(1)*u.
 func (g *Graph) unit() float64 {
 	if g.double {
-		return unitTerms * u64
+		return unitTerms * roundoff.U64
 	}
-	return unitTerms * u32
+	return unitTerms * roundoff.U32
 }
 
 // growth is c(n)/c(1), how much larger than that of one term the error of a sum
 // of n terms may be, relative to the sum of their magnitudes.
-func growth(n int) float64 { return (4 + 4*math.Sqrt(float64(min(max(n, 1), 1<<20)))) / unitTerms }
+func growth(n int) float64 { return roundoff.Growth(n) / unitTerms }
 
 // of is how a magnitude enters bounds.
 func (g *Graph) of(x float64) float64 {
@@ -104,35 +100,36 @@ func (g *Graph) scale(v *Value) *tensor.Tensor {
 	})
 }
 
-// through is what an error of bound b at x does to f(x) = y: the larger
-// deviation at the ends of the interval. An interval narrower than float64
-// resolves is widened, and what it gives narrowed again.
-func (g *Graph) through(f func(float64) float64, x, y, b float64) float64 {
-	if b == 0 || math.IsInf(x, 0) || x != x {
-		return 0
-	}
-	d := g.plain(b) * g.unit()
-	h := max(d, 0x1p-26*math.Abs(x))
-	far := 0.0
-	for _, z := range [2]float64{f(x + h), f(x - h)} {
-		if dev := math.Abs(z - y); dev > far { // NaN, beyond the domain, is no deviation
-			far = dev
-		}
-	}
-	return g.of(far / h * d / g.unit())
+// A number is an element of a floating or complex tensor.
+type number interface{ float64 | complex128 }
+
+// numbers are what bounds ask of them.
+type numbers[T number] struct {
+	abs, real  func(x T) float64
+	directions []T
+	along      func(direction T, h float64) T
 }
 
-// throughComplex is through for functions of complex numbers: the larger
-// deviation along both axes.
-func (g *Graph) throughComplex(f func(complex128) complex128, x, y complex128, b float64) float64 {
-	if b == 0 || cmplx.IsInf(x) || cmplx.IsNaN(x) {
+var (
+	reals = numbers[float64]{math.Abs, func(x float64) float64 { return x }, []float64{1, -1},
+		func(x, h float64) float64 { return x * h }}
+	complexes = numbers[complex128]{cmplx.Abs, func(z complex128) float64 { return real(z) },
+		[]complex128{1, -1, 1i, -1i}, func(z complex128, h float64) complex128 { return complex(real(z)*h, imag(z)*h) }}
+)
+
+// through is what an error of bound b at x does to f(x) = y: the largest deviation at
+// the ends of the interval, of complex numbers along both axes. An interval narrower
+// than float64 resolves is widened, and what it gives narrowed again.
+func through[T number](g *Graph, num numbers[T], f func(T) T, x, y T, b float64) float64 {
+	size := num.abs(x)
+	if b == 0 || math.IsInf(size, 0) || size != size {
 		return 0
 	}
 	d := g.plain(b) * g.unit()
-	h := max(d, 0x1p-26*cmplx.Abs(x))
+	h := max(d, 0x1p-26*size)
 	far := 0.0
-	for _, step := range [4]complex128{complex(h, 0), complex(-h, 0), complex(0, h), complex(0, -h)} {
-		if dev := cmplx.Abs(f(x+step) - y); dev > far {
+	for _, direction := range num.directions {
+		if dev := num.abs(f(x+num.along(direction, h)) - y); dev > far { // NaN, beyond the domain, is no deviation
 			far = dev
 		}
 	}

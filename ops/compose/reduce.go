@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
@@ -19,7 +20,7 @@ func (g *Graph) summing(t, sizes *tensor.Tensor, n int) *tensor.Tensor {
 	}
 	k := growth(n)
 	if dt.Size() == 8 && !g.double {
-		k *= u64 / u32
+		k *= roundoff.U64 / roundoff.U32
 	}
 	k, own := g.of(k), g.rounding(dt, 0.5)
 	return opdef.Zip(tensor.Float64, g.magnitude(t), sizes, func(m, s float64) float64 {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -152,9 +153,9 @@ func cdistScale(a *cdistArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 	if err != nil || a.P != 2 || mode == "donot_use_mm_for_euclid_dist" || few && mode != "use_mm_for_euclid_dist" {
 		return []*tensor.Tensor{opdef.Abs(outs[0])}
 	}
-	u := 0x1p-24
+	u := roundoff.U32
 	if outs[0].DType == tensor.Float64 {
-		u = 0x1p-53
+		u = roundoff.U64
 	}
 	norms := pairRows(tensor.Float64, x1, x2, shape, func(p, q []float64) float64 {
 		s := 0.0

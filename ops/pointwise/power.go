@@ -50,6 +50,29 @@ func subCases(r *rand.Rand) []*AddArgs {
 	return cs
 }
 
+// addcmulOp and addcdivOp declare a signature each.
+func addcmulOp(schema, names string) *opdef.Entry {
+	return opdef.Op[AddcArgs]{
+		Schema: schema, Names: names, InPlace: true,
+		Doc: opdef.Doc{Summary: "Tensor plus scaled product of two tensors",
+			Formula: "self + value*tensor1*tensor2", Source: "torch.addcmul"},
+		Error:    opdef.Error{Class: opdef.Accumulated},
+		Autocast: opdef.AutocastWidest,
+		Kernel:   addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
+	}.Entry()
+}
+
+func addcdivOp(schema, names string) *opdef.Entry {
+	return opdef.Op[AddcArgs]{
+		Schema: schema, Names: names, InPlace: true,
+		Doc: opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors",
+			Formula: "self + value*tensor1/tensor2", Source: "torch.addcdiv"},
+		Error:    opdef.Error{Class: opdef.Accumulated},
+		Autocast: opdef.AutocastWidest,
+		Kernel:   addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
+	}.Entry()
+}
+
 // addcCommon is the dtype and the broadcast operands of addcmul and addcdiv.
 func addcCommon(a *AddcArgs) (tensor.DType, []*tensor.Tensor, []int, error) {
 	dt, ts, err := opdef.Common(a.Self, a.Tensor1, a.Tensor2)
