@@ -77,13 +77,11 @@ var rotaryEmbV2 = compose.Declare(compose.Op[rotaryV2Args]{
 	Doc: opdef.Doc{Summary: "Rotation of queries and keys by the angles of their positions",
 		Formula: "x*cos + (-x2, x1)*sin for each head x = (x1, x2) of dim elements",
 		Notes:   "Rows hold one head after the other.", Source: "diopiRotaryEmbeddingV2"},
-	Cases: func(r *rand.Rand) (cs []*rotaryV2Args) {
-		g := opdef.Gen{R: r}
-		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float16} {
-			cs = append(cs, &rotaryV2Args{g.Normal(dt, 3, 8), g.Normal(dt, 3, 4), g.Uniform(dt, -1, 1, 3, 1, 4),
-				g.Uniform(dt, -1, 1, 3, 1, 4), 4})
-		}
-		return cs
+	Cases: func(r *rand.Rand) []*rotaryV2Args {
+		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *rotaryV2Args {
+			return &rotaryV2Args{g.Normal(dt, 3, 8), g.Normal(dt, 3, 4), g.Uniform(dt, -1, 1, 3, 1, 4),
+				g.Uniform(dt, -1, 1, 3, 1, 4), 4}
+		})
 	},
 }, compose.Fused, func(g *compose.Graph, a *rotaryV2Args) compose.Values {
 	cos, sin := g.Arg("cos", a.Cos), g.Arg("sin", a.Sin)

@@ -15,64 +15,14 @@ import (
 
 // arithmeticOps are sums, products, quotients and powers of broadcast tensors.
 var arithmeticOps = []*opdef.Entry{
-	opdef.Op[AddArgs]{
-		Schema:  "add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
-		Names:   "add Tensor.add Tensor.__add__ Tensor.__radd__",
-		InPlace: true,
-		Doc: opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other",
-			Source: "torch.add"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
-		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return addScaledGrad(a.Self, a.Other, a.Alpha, 1, g)
-		},
-		Cases: addCases,
-	}.Entry(),
-	opdef.Op[AddArgs]{
-		Schema:  "add.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor",
-		Names:   "add Tensor.add",
-		InPlace: true,
-		Doc: opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other",
-			Source: "torch.add"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
-		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return addScaledGrad(a.Self, a.Other, a.Alpha, 1, g)
-		},
-		Cases: func(r *rand.Rand) []*AddArgs { return addCases(r)[:2] },
-	}.Entry(),
-	opdef.Op[AddArgs]{
-		Schema:  "sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
-		Names:   "sub subtract Tensor.sub Tensor.subtract Tensor.__sub__",
-		InPlace: true,
-		Doc: opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other",
-			Source: "torch.sub"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
-		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return addScaledGrad(a.Self, a.Other, a.Alpha, -1, g)
-		},
-		Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-			return sumOfMagnitudes(a.Self, a.Other, a.Alpha)
-		},
-		Cases: subCases,
-	}.Entry(),
-	opdef.Op[AddArgs]{
-		Schema:  "sub.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor",
-		Names:   "sub Tensor.sub",
-		InPlace: true,
-		Doc: opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other",
-			Source: "torch.sub"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
-		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return addScaledGrad(a.Self, a.Other, a.Alpha, -1, g)
-		},
-		Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-			return sumOfMagnitudes(a.Self, a.Other, a.Alpha)
-		},
-		Cases: func(r *rand.Rand) []*AddArgs { return subCases(r)[:2] },
-	}.Entry(),
+	addOp("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+		"add Tensor.add Tensor.__add__ Tensor.__radd__", addCases),
+	addOp("add.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor", "add Tensor.add",
+		func(r *rand.Rand) []*AddArgs { return addCases(r)[:2] }),
+	subOp("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+		"sub subtract Tensor.sub Tensor.subtract Tensor.__sub__", subCases),
+	subOp("sub.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor", "sub Tensor.sub",
+		func(r *rand.Rand) []*AddArgs { return subCases(r)[:2] }),
 	opdef.Op[AddArgs]{
 		Schema: "rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 		Names:  "rsub Tensor.rsub Tensor.__rsub__",

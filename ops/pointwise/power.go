@@ -50,6 +50,38 @@ func subCases(r *rand.Rand) []*AddArgs {
 	return cs
 }
 
+// addOp and subOp declare a signature each.
+func addOp(schema, names string, cases func(r *rand.Rand) []*AddArgs) *opdef.Entry {
+	return opdef.Op[AddArgs]{
+		Schema: schema, Names: names, InPlace: true,
+		Doc: opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other",
+			Source: "torch.add"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
+		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return addScaledGrad(a.Self, a.Other, a.Alpha, 1, g)
+		},
+		Cases: cases,
+	}.Entry()
+}
+
+func subOp(schema, names string, cases func(r *rand.Rand) []*AddArgs) *opdef.Entry {
+	return opdef.Op[AddArgs]{
+		Schema: schema, Names: names, InPlace: true,
+		Doc: opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other",
+			Source: "torch.sub"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
+		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return addScaledGrad(a.Self, a.Other, a.Alpha, -1, g)
+		},
+		Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return sumOfMagnitudes(a.Self, a.Other, a.Alpha)
+		},
+		Cases: cases,
+	}.Entry()
+}
+
 // addcmulOp and addcdivOp declare a signature each.
 func addcmulOp(schema, names string) *opdef.Entry {
 	return opdef.Op[AddcArgs]{
