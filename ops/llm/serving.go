@@ -40,7 +40,8 @@ var promptAttention = compose.Declare(compose.Op[promptArgs]{
 	Cases: func(r *rand.Rand) []*promptArgs {
 		causal := tensor.New(tensor.Bool, []int{3, 3}, []int64{0, 1, 1, 0, 0, 1, 0, 0, 0})
 		cs := opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *promptArgs {
-			return &promptArgs{g.Normal(dt, 6, 16), g.Normal(dt, 6, 8), g.Normal(dt, 6, 8), causal, []int{3, 3}, 3, 4, 2, 4}
+			return &promptArgs{g.Normal(dt, 6, 16), g.Normal(dt, 6, 8), g.Normal(dt, 6, 8), causal, []int{3, 3}, 3, 4,
+				2, 4}
 		})
 		cs[0].AttenMask = nil
 		return cs
