@@ -31,6 +31,13 @@ func (e *Entry) WithUncast(methods string) *Entry {
 	return e
 }
 
+// AsComposite says that torch computes it with several operators; see
+// Planned.Composite.
+func (e *Entry) AsComposite() *Entry {
+	e.Composite = true
+	return e
+}
+
 // Autocast is what torch.autocast does to the arguments of the call. In-place
 // forms and calls with out= do not go through it.
 func (c *Call) Autocast() Autocast {

@@ -385,7 +385,7 @@ func (c *Call) node(g *Grad) (n Node, ok bool, err error) {
 	if n, err = compute(g); err != nil {
 		return Node{}, false, c.Entry.refused(err)
 	}
-	return n, n.Skip != "" || n.Grads != nil, nil
+	return n, n.Skip != "" || n.Grads != nil || n.Else != nil, nil
 }
 
 // outs are the results a gradient starts from: those of f, save recorded ones

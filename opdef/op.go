@@ -92,6 +92,11 @@ type Planned[A, P any] struct {
 	// result received for its own inputs. nil: the gradients of Grad.
 	Node func(p P, g *Grad) (Node, error)
 
+	// Composite: torch computes it with several operators of its own, so that
+	// what op_tools saved as grad_inputs are in general not the gradients of the
+	// arguments. Where Node gives nothing they are not compared.
+	Composite bool
+
 	// Scale gives, for each result, S: the sum of the magnitudes of the terms
 	// added to make each element (or the largest intermediate), as a tensor of
 	// the result's shape. It replaces the class's own rule. GradScale does the
@@ -195,6 +200,9 @@ type Node struct {
 	// Weak says why a comparison proves little: "the incoming gradient
 	// reshaped". Its results are mistrusted instead of pass.
 	Weak string
+	// Else are what other versions of torch record for the same call, told apart by
+	// the shapes.
+	Else []Node
 	// Scale, if set, computes the magnitudes S of Grads; otherwise they are
 	// the node's gradients on the magnitudes of all arguments (Accumulated ops
 	// without GradScale) or the largest magnitude of each.
@@ -281,20 +289,22 @@ func (e Error) grad() Error {
 // Facts are what a declaration says of an operator as such, whatever its
 // arguments are.
 type Facts struct {
-	Names    []string // full public names, in-place ones included
-	InPlace  bool
-	Resizes  bool // see Planned.Resizes
-	Doc      Doc
-	Error    Error
-	NoGrad   string
-	Random   string
-	Trivial  bool
-	HasGrad  bool
-	Exempt   map[string]string
-	View     bool     // the result is an argument seen otherwise
-	Lookup   string   // see Planned.Lookup
-	Autocast Autocast // see Planned.Autocast
-	Uncast   string   // see Planned.Uncast
+	Names   []string // full public names, in-place ones included
+	InPlace bool
+	Resizes bool // see Planned.Resizes
+	Doc     Doc
+	Error   Error
+	NoGrad  string
+	Random  string
+	Trivial bool
+	HasGrad bool
+	// Composite: see Planned.Composite.
+	Composite bool
+	Exempt    map[string]string
+	View      bool     // the result is an argument seen otherwise
+	Lookup    string   // see Planned.Lookup
+	Autocast  Autocast // see Planned.Autocast
+	Uncast    string   // see Planned.Uncast
 }
 
 // An Entry is a declared op with its argument and plan types erased.
@@ -314,7 +324,7 @@ type Entry struct {
 func (o Planned[A, P]) Entry() *Entry {
 	e := &Entry{op: &o, schema: o.Schema, Facts: Facts{
 		InPlace: o.InPlace, Resizes: o.Resizes, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random,
-		Trivial: o.Trivial, HasGrad: o.Grad != nil, Exempt: o.Exempt, Lookup: o.Lookup,
+		Trivial: o.Trivial, HasGrad: o.Grad != nil, Composite: o.Composite, Exempt: o.Exempt, Lookup: o.Lookup,
 		Autocast: o.Autocast, Uncast: o.Uncast,
 	}}
 	e.Names = expandNames(e.Op(), o.Names, o.InPlace)

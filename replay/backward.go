@@ -3,7 +3,9 @@ package replay
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -17,10 +19,6 @@ func (r *comparison) compareGradients() {
 	skip := func(reason string) {
 		r.addPhase(Backward, verdict.Skipped, reason)
 	}
-	if len(tensorsOf(saved)) == 0 {
-		skip(verdict.NoGradient)
-		return
-	}
 	if r.bound.Random() != "" {
 		skip(r.bound.Random())
 		return
@@ -30,27 +28,8 @@ func (r *comparison) compareGradients() {
 		skip(reason)
 		return
 	}
-	if r.Record.ByOpTools {
-		node, ok, err := r.bound.Node(r.fwd, out)
-		switch {
-		case err != nil:
-			skip(err.Error())
-			return
-		case node.Skip != "":
-			skip(node.Skip)
-			return
-		case ok:
-			r.compareNode(node, out, saved)
-			return
-		}
-	}
-	if !r.bound.Entry.HasGrad {
-		skip(verdict.NoGradientOfOp + r.bound.Entry.NoGrad)
-		return
-	}
-	targets, reason := r.align(saved)
-	if reason != "" {
-		skip(reason)
+	targets, ok := r.attribute(saved, out)
+	if !ok {
 		return
 	}
 	need := map[string]bool{}
@@ -82,67 +61,257 @@ func (r *comparison) compareGradients() {
 	}
 }
 
-// align says which argument each saved gradient belongs to; an Arg without
-// tensor stands for None.
-func (r *comparison) align(saved []value.Value) ([]opdef.Arg, string) {
-	targets := make([]opdef.Arg, len(saved))
+// attribute finds out what the recorded gradients are gradients of. Those of
+// arguments it gives, an Arg without tensor for None; ok is false where they are
+// not, and what there is to say is said: they were compared as what the last of
+// several autograd nodes received, or belong to none that could be told, or do not
+// fit what the operator gives.
+func (r *comparison) attribute(saved []value.Value, out []*tensor.Tensor) (targets []opdef.Arg, ok bool) {
 	if !r.Record.ByOpTools {
-		byTensor := map[*tensor.Tensor]opdef.Arg{}
-		for _, a := range r.bound.Tensors() {
-			if t := r.recorded(a.Tensor); byTensor[t].Tensor == nil {
-				byTensor[t] = a
-			}
+		if !r.hasGradient() {
+			return nil, false
 		}
-		inputs := r.Record.Inputs()
-		if len(inputs) != len(saved) {
-			return nil, fmt.Sprintf("%d gradients were recorded for %d tensor arguments", len(saved), len(inputs))
-		}
-		for i, s := range saved {
-			if _, ok := s.(*tensor.Tensor); ok {
-				targets[i] = byTensor[inputs[i]]
-			}
-		}
-		return targets, ""
+		return r.perTensor(saved)
 	}
-	var wanting []opdef.Arg
+	node, composed, err := r.bound.Node(r.fwd, out)
+	switch {
+	case err != nil:
+		r.addPhase(Backward, verdict.Skipped, err.Error())
+		return nil, false
+	case node.Skip != "":
+		r.addPhase(Backward, verdict.Skipped, node.Skip)
+		return nil, false
+	}
+	if len(tensorsOf(saved)) == 0 && (composed || !r.bound.Entry.HasGrad) {
+		r.addPhase(Backward, verdict.Skipped, verdict.NoGradient)
+		return nil, false
+	}
+	if composed {
+		for _, n := range append([]opdef.Node{node}, node.Else...) {
+			if fits(saved, n) {
+				r.compareNode(n, out, saved)
+				return nil, false
+			}
+		}
+	}
+	if composed || r.bound.Entry.Composite {
+		if n, ok := viewed(saved, out); ok {
+			r.compareNode(n, out, saved)
+			return nil, false
+		}
+	}
+	if !r.hasGradient() {
+		return nil, false
+	}
+	if r.bound.Entry.Composite {
+		r.addPhase(Backward, verdict.Skipped, verdict.GradOfAnotherOp)
+		return nil, false
+	}
+	targets, misfit := r.align(saved, out)
+	switch {
+	case misfit == "":
+		return targets, true
+	case node.Grads != nil:
+		misfit = "want those of the last step, " + shapesOf(node.Grads)
+	case r.inBase(saved):
+		r.addPhase(Backward, verdict.Skipped, "the call wrote to a view: its gradients are those of the view's base")
+		return nil, false
+	}
+	r.addPhase(Backward, verdict.Fail, "gradients "+shapesOfValues(saved)+" were recorded: "+misfit)
+	return nil, false
+}
+
+// hasGradient reports whether the operator has a gradient, and says so if not.
+func (r *comparison) hasGradient() bool {
+	if !r.bound.Entry.HasGrad {
+		r.addPhase(Backward, verdict.Skipped, verdict.NoGradientOfOp+r.bound.Entry.NoGrad)
+	}
+	return r.bound.Entry.HasGrad
+}
+
+// perTensor gives the arguments of gradients that another writer than op_tools
+// recorded, one for each tensor among the arguments.
+func (r *comparison) perTensor(saved []value.Value) (targets []opdef.Arg, ok bool) {
+	byTensor := map[*tensor.Tensor]opdef.Arg{}
 	for _, a := range r.bound.Tensors() {
-		if a.Tensor.RequiresGrad {
-			wanting = append(wanting, a)
+		if t := r.recorded(a.Tensor); byTensor[t].Tensor == nil {
+			byTensor[t] = a
 		}
 	}
+	inputs := r.Record.Inputs()
+	if len(inputs) != len(saved) {
+		r.addPhase(Backward, verdict.Fail, fmt.Sprintf("%d gradients were recorded for %d tensor arguments", len(saved),
+			len(inputs)))
+		return nil, false
+	}
+	targets = make([]opdef.Arg, len(saved))
+	for i, s := range saved {
+		if _, ok := s.(*tensor.Tensor); ok {
+			targets[i] = byTensor[inputs[i]]
+		}
+	}
+	return targets, true
+}
+
+// align gives the argument of each gradient that op_tools recorded of an operator
+// of one autograd node: in the order of the arguments one for each that requires
+// one, None or another gradient for the others. misfit says what was wanted where
+// it cannot be so.
+func (r *comparison) align(saved []value.Value, out []*tensor.Tensor) (targets []opdef.Arg, misfit string) {
+	var all, wanting []opdef.Arg
+	for _, a := range r.bound.Tensors() {
+		if a.Tensor.DType.IsFloat() || a.Tensor.DType.IsComplex() {
+			all = append(all, a)
+			if a.Tensor.RequiresGrad {
+				wanting = append(wanting, a)
+			}
+		}
+	}
+	none := func(a opdef.Arg) bool { return !a.Tensor.RequiresGrad }
+	for _, args := range [][]opdef.Arg{all, wanting} {
+		if targets = assign(saved, args, none); targets != nil {
+			return targets, ""
+		}
+		if len(saved) == len(all) {
+			break
+		}
+	}
+	grads, err := r.bound.Backward(r.fwd, out, nil)
+	if err != nil {
+		return nil, err.Error()
+	}
+	of := func(a opdef.Arg) *tensor.Tensor {
+		if g, k := grads[a.Name], max(a.Index, 0); k < len(g) {
+			return g[k]
+		}
+		return nil
+	}
+	// Nothing flows to some arguments (the other of type_as), and only zeros to others,
+	// for which torch may give None.
+	nothing := func(a opdef.Arg) bool { return of(a) == nil }
+	none = func(a opdef.Arg) bool { return !a.Tensor.RequiresGrad || nothing(a) || opdef.MaxAbs(of(a)) == 0 }
+	all, wanting = slices.DeleteFunc(all, nothing), slices.DeleteFunc(wanting, nothing)
+	for _, args := range [][]opdef.Arg{all, wanting, slices.DeleteFunc(slices.Clone(wanting), none)} {
+		if targets = assign(saved, args, none); targets != nil {
+			return targets, ""
+		}
+		if len(saved) == len(all) {
+			break
+		}
+	}
+	wanted := make([]*tensor.Tensor, len(wanting))
+	for i, a := range wanting {
+		wanted[i] = a.Tensor
+	}
+	return nil, "want " + shapesOf(wanted)
+}
+
+// assign gives each saved tensor an argument, in order; nil where that leaves an
+// argument without one. Where there are as many of both, each gradient is that of
+// the argument in its place, or None where none says so.
+func assign(saved []value.Value, args []opdef.Arg, none func(opdef.Arg) bool) []opdef.Arg {
+	targets := make([]opdef.Arg, len(saved))
+	inPlace := len(saved) == len(args)
 	k := 0
 	for i, s := range saved {
 		t, ok := s.(*tensor.Tensor)
-		if !ok {
+		switch {
+		case !ok && inPlace:
+			if !none(args[k]) {
+				return nil
+			}
+			k++
+		case !ok:
+		case k < len(args) && slices.Equal(args[k].Tensor.Shape, t.Shape):
+			targets[i] = args[k]
+			k++
+		default:
+			return nil
+		}
+	}
+	if k != len(args) {
+		return nil
+	}
+	return targets
+}
+
+// inBase reports whether what was recorded can be the gradient of a larger tensor
+// that the call wrote to through a view.
+func (r *comparison) inBase(saved []value.Value) bool {
+	w := r.bound.Written()
+	ts := tensorsOf(saved)
+	return r.fwd.Written && len(w) > 0 && len(ts) > 0 && ts[0].Numel() >= w[0].Numel() &&
+		!slices.Equal(ts[0].Shape, w[0].Shape)
+}
+
+// viewed is the node of a result that is a view of another operator's, which
+// received the only gradient of a result in another shape. It is one only if saved
+// is just that.
+func viewed(saved []value.Value, out []*tensor.Tensor) (opdef.Node, bool) {
+	ts := tensorsOf(saved)
+	ups := slices.DeleteFunc(slices.Clone(out), func(t *tensor.Tensor) bool { return t == nil })
+	if len(ts) != 1 || len(saved) != 1 || len(ups) != 1 || ts[0].Numel() != ups[0].Numel() ||
+		ts[0].DType != ups[0].DType {
+		return opdef.Node{}, false
+	}
+	up := ups[0].Reshape(ts[0].Shape...)
+	c := compare.Check(ts[0], up, compare.Model{Exact: true}, compare.DefaultTolerance(up.DType), nil)
+	return opdef.Node{Grads: []*tensor.Tensor{up}, Weak: "the incoming gradient reshaped"}, c.Mismatched == 0
+}
+
+// fits reports whether saved can be what a node received: tensors of its shapes,
+// and at least one.
+func fits(saved []value.Value, n opdef.Node) bool {
+	any := false
+	for i := range max(len(saved), len(n.Grads)) {
+		if i >= len(saved) && n.Grads[i] != nil || i >= len(n.Grads) && saved[i] != nil {
+			return false
+		}
+		if i >= len(saved) || i >= len(n.Grads) { // None for a number, which not all versions have
 			continue
 		}
-		if k == len(wanting) || !slices.Equal(wanting[k].Tensor.Shape, t.Shape) {
-			return nil, verdict.GradOfAnotherOp
+		t, ok := saved[i].(*tensor.Tensor)
+		if !ok || n.Grads[i] == nil {
+			continue
 		}
-		targets[i] = wanting[k]
-		k++
+		if !slices.Equal(t.Shape, n.Grads[i].Shape) {
+			return false
+		}
+		any = true
 	}
-	if k != len(wanting) {
-		return nil, verdict.GradOfAnotherOp
+	return any
+}
+
+// shapesOf lists the shapes of tensors, None for those that are nil.
+func shapesOf(ts []*tensor.Tensor) string {
+	names := make([]string, len(ts))
+	for i, t := range ts {
+		if names[i] = "None"; t != nil {
+			names[i] = tensor.ShapeString(t.Shape)
+		}
 	}
-	return targets, ""
+	return "(" + strings.Join(names, ", ") + ")"
+}
+
+// shapesOfValues is shapesOf for values of which some are no tensors.
+func shapesOfValues(vs []value.Value) string {
+	ts := make([]*tensor.Tensor, len(vs))
+	for i, v := range vs {
+		ts[i], _ = v.(*tensor.Tensor)
+	}
+	return shapesOf(ts)
 }
 
 // compareNode compares what the last autograd node received.
 func (r *comparison) compareNode(node opdef.Node, out []*tensor.Tensor, saved []value.Value) {
-	if len(node.Grads) != len(saved) {
-		r.addPhase(Backward, verdict.Skipped, verdict.GradOfAnotherOp)
-		return
-	}
 	r.values.GradInputs = make([]value.Value, len(saved))
 	for i, s := range saved {
 		t, ok := s.(*tensor.Tensor)
-		want := node.Grads[i]
-		if !ok || want == nil {
-			continue
+		var want *tensor.Tensor
+		if i < len(node.Grads) {
+			want = node.Grads[i]
 		}
-		if !slices.Equal(t.Shape, want.Shape) {
-			r.add(leaf(Backward, "grad", i, len(saved)), verdict.Skipped, verdict.GradOfAnotherOp, t)
+		if !ok || want == nil {
 			continue
 		}
 		r.values.GradInputs[i] = want
@@ -153,12 +322,11 @@ func (r *comparison) compareNode(node opdef.Node, out []*tensor.Tensor, saved []
 	}
 }
 
-// compareGradient compares one gradient. op_tools saves gradients of failures in
-// the wider dtype its host computed in; they have the precision of the
-// argument.
+// compareGradient compares one gradient. Its live comparison saves gradients in the
+// wider dtype its host computed in; they have the precision of the argument.
 func (r *comparison) compareGradient(l label, got, want *tensor.Tensor, b opdef.Bound) *Result {
 	precision := tensor.Invalid
-	if got.DType != want.DType && got.DType.Kind() == want.DType.Kind() && got.DType.Size() > want.DType.Size() {
+	if r.pair && got.DType.Kind() == want.DType.Kind() && got.DType.Size() > want.DType.Size() {
 		precision = want.DType
 		want = opdef.Cast(want, got.DType)
 	}

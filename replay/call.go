@@ -21,6 +21,7 @@ type Call struct {
 	Record *capture.Call
 
 	opt     Options
+	pair    bool  // saved by the live comparison, both sides
 	loadErr error // of some file, perhaps not the input
 	err     error // why the call cannot be run
 	bound   *opdef.Call
@@ -39,7 +40,7 @@ type Call struct {
 // Open reads a capture and binds its call; no element is read yet.
 func Open(e *capture.Entry, opt Options) *Call {
 	rec, err := e.Load(capture.LoadOptions{Read: opt.Read}) // gives what could be read, also with an error
-	c := &Call{Op: rec.Op, Record: rec, opt: opt, loadErr: err}
+	c := &Call{Op: rec.Op, Record: rec, opt: opt, pair: e.IsPair(), loadErr: err}
 	if why := e.NotRun(); why != "" {
 		c.err = &stopped{verdict.Skipped, errors.New(why)}
 		return c

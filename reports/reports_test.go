@@ -181,6 +181,7 @@ func TestSummary(t *testing.T) {
 		{Capture: "a", Op: "torch.exp", Verdict: verdict.Pass},
 		{Capture: "b", Op: "torch.exp", Verdict: verdict.Pass},
 		{Capture: "c", Op: "torch.abs", Verdict: verdict.Skipped, Reason: "random"},
+		{Capture: "c", Op: "torch.abs", Phase: "backward", Verdict: verdict.Skipped, Reason: "gradients belong to b"},
 		{Capture: "c", Op: "torch.abs", Verdict: verdict.Pass},
 	} {
 		s.Add(r)
@@ -191,6 +192,7 @@ op         pass  fail  worst
 torch.exp     1     1  grad[0] off
 torch.abs     1
 
+gradients of 1 call not judged: 1 gradients belong to b
 3 captures: 2 pass, 1 fail
 `, got)
 	if !s.Differs() || s.Refused() || s.Compared() != 5 {

@@ -29,6 +29,7 @@ type Summary struct {
 	// First is where two recordings part, as JSON has it; nil where none were compared.
 	First any
 
+	unjudged     map[string]int // why gradients were not compared, in calls
 	ops          map[string]*OpSummary
 	capture, op  string // being added
 	worst        verdict.Verdict
@@ -38,7 +39,7 @@ type Summary struct {
 // NewSummary returns an empty summary.
 func NewSummary() *Summary {
 	return &Summary{Captures: map[verdict.Verdict]int{}, Results: map[verdict.Verdict]int{},
-		ops: map[string]*OpSummary{}}
+		unjudged: map[string]int{}, ops: map[string]*OpSummary{}}
 }
 
 // Add counts one result.
@@ -48,6 +49,9 @@ func (s *Summary) Add(r *Result) {
 		s.capture, s.op, s.worst, s.addedCapture = r.Capture, r.Op, r.Verdict, true
 	}
 	s.Results[r.Verdict]++
+	if r.Phase == "backward" && r.Verdict == verdict.Skipped {
+		s.unjudged[r.Reason]++
+	}
 	if r.Witness != "" && r.Layout == "" {
 		if s.Witness == nil {
 			s.Witness = map[string]int{}
@@ -183,8 +187,27 @@ func (s *Summary) Write(w io.Writer, width int) error {
 		}
 		fmt.Fprintf(w, "the device's results against the recorded ones: %s\n", strings.Join(parts, ", "))
 	}
+	if line := s.gradients(); line != "" {
+		fmt.Fprintln(w, line)
+	}
 	_, err := fmt.Fprintln(w, s.line())
 	return err
+}
+
+// gradients says how many gradients were recorded but not compared, and why, the
+// most frequent reasons first; "" if there are none.
+func (s *Summary) gradients() string {
+	total, parts := 0, []string{}
+	for _, reason := range slices.SortedFunc(maps.Keys(s.unjudged), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.unjudged[b], s.unjudged[a]), cmp.Compare(a, b))
+	}) {
+		total += s.unjudged[reason]
+		parts = append(parts, fmt.Sprintf("%d %s", s.unjudged[reason], reason))
+	}
+	if total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("gradients of %s not judged: %s", Count(total, "call"), strings.Join(parts, "; "))
 }
 
 // line is the summary in one line.

@@ -174,7 +174,7 @@ var activationOps = []*opdef.Entry{
 		s:  func(x, _ float64) float64 { return math.Abs(x) },
 		sc: func(x, y complex128) float64 { return cmplx.Abs(x) + cmplx.Abs(x-y) },
 		ds: func(_, _ float64) float64 { return 1 },
-	}.entry(),
+	}.entry().AsComposite(),
 	activation{
 		name: "logsigmoid", names: "F.logsigmoid _C._nn.log_sigmoid", summary: "Logarithm of the logistic function",
 		formula: "-ln(1 + exp(-self))", noInPlace: true,
@@ -189,7 +189,7 @@ var activationOps = []*opdef.Entry{
 			Source: "torch.nn.functional.softsign"},
 		Error:  opdef.Error{Class: opdef.Elementwise},
 		Kernel: softsign,
-		Grad:   softsignGrad,
+		Grad:   softsignGrad, Composite: true,
 		Scale: func(_ *softsignArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
 		},

@@ -29,6 +29,10 @@ var attentionOps = []*opdef.Entry{
 			}
 			return ""
 		},
+		// Without a fused kernel the last step is a product seen in another shape.
+		Node: func(_ *compose.Call, g *opdef.Grad) (opdef.Node, error) {
+			return opdef.Node{Else: []opdef.Node{{Grads: g.Out[:1], Weak: "the incoming gradient"}}}, nil
+		},
 		Products: func(c *compose.Call) float64 { // query key^T costs E per pair, the weights' product with value F
 			a := c.Args().(*attentionArgs)
 			keys := float64(a.Key.Shape[a.Key.Dim()-2])

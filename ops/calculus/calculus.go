@@ -135,7 +135,8 @@ func (p *diffPlan) coarseness(n int) float64 {
 }
 
 var diffOp = opdef.Op[diffArgs]{
-	Schema: "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+	Composite: true,
+	Schema:    "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
 	Doc: opdef.Doc{Summary: "Differences of adjacent elements along a dimension, n times",
 		Formula: "out[i] = x[i+1] - x[i], x = prepend, self, append joined",
 		Notes:   "Of bool the exclusive or. n=0 ignores prepend and append.", Source: "torch.diff"},
@@ -305,7 +306,7 @@ func gridSteps(v value.Value, n int) (func(i int) complex128, error) {
 
 var gradientOp = opdef.Op[gradientArgs]{
 	Schema: "gradient(Tensor self, *, any spacing=None, any dim=None, int edge_order=1) -> Tensor[]",
-	Names:  "gradient",
+	Names:  "gradient", Composite: true,
 	Doc: opdef.Doc{Summary: "First derivatives along dimensions by central differences",
 		Notes: "spacing is a distance, one per dimension, or coordinates. At the ends differences of order " +
 			"edge_order are taken. No gradient goes to spacing.",

@@ -93,7 +93,7 @@ var embeddingBagOp = opdef.Op[embeddingBagArgs]{
 		gr := b.grads(g.Out[0], b.table, b.scale)
 		n := opdef.Node{Grads: []*tensor.Tensor{gr["weight"][0], nil}}
 		if p := gr["per_sample_weights"]; p != nil && a.PerSampleWeights.RequiresGrad {
-			n.Grads[1] = p[0]
+			n.Grads[1] = p[0].Reshape(p[0].Numel()) // of bags as rows too
 		}
 		if !a.Weight.RequiresGrad {
 			n.Grads[0] = nil

@@ -128,7 +128,9 @@ var factorOps = []*opdef.Entry{
 	}),
 	matrixOp(opdef.Op[luArgs]{
 		Schema: "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
-		Names:  "linalg.lu",
+		// What was recorded as gradients of results leaves out that of P.
+		Composite: true,
+		Names:     "linalg.lu",
 		Doc: opdef.Doc{Summary: "LU factorisation with partial pivoting", Formula: "A = P @ L @ U",
 			Source: "torch.linalg.lu"},
 		Cases: func(r *rand.Rand) []*luArgs {

@@ -102,7 +102,7 @@ var linalgOps = []*opdef.Entry{
 	}),
 	matrixOp(opdef.Op[matrixArgs]{
 		Schema: "logdet(Tensor A) -> Tensor",
-		Names:  "logdet Tensor.logdet",
+		Names:  "logdet Tensor.logdet", Composite: true,
 		Doc: opdef.Doc{Summary: "Logarithm of the determinant", Formula: "log(det(A))",
 			Notes: "NaN where a real determinant is negative.", Source: "torch.logdet"},
 		Cases: func(r *rand.Rand) []*matrixArgs { return positiveCases(r) },
@@ -133,7 +133,7 @@ var linalgOps = []*opdef.Entry{
 	}),
 	matrixOp(opdef.Op[powerArgs]{
 		Schema: "matrix_power(Tensor A, int n) -> Tensor",
-		Names:  "linalg.matrix_power matrix_power Tensor.matrix_power",
+		Names:  "linalg.matrix_power matrix_power Tensor.matrix_power", Composite: true,
 		Doc: opdef.Doc{Summary: "Integer power of square matrices",
 			Formula: "A @ A @ ... (n times); of the inverse for negative n", Source: "torch.linalg.matrix_power"},
 		Cases: func(r *rand.Rand) (cs []*powerArgs) {
@@ -158,7 +158,7 @@ var linalgOps = []*opdef.Entry{
 	}),
 	matrixOp(opdef.Op[tensorsolveArgs]{
 		Schema: "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor",
-		Names:  "linalg.tensorsolve",
+		Names:  "linalg.tensorsolve", Composite: true,
 		Doc: opdef.Doc{Summary: "Solution of tensordot(A, X, X.ndim) = B", Formula: "X",
 			Notes: "dims of A are moved to its end first.", Source: "torch.linalg.tensorsolve"},
 		Cases: func(r *rand.Rand) []*tensorsolveArgs {

@@ -41,6 +41,7 @@ var systemOps = []*opdef.Entry{
 		GradScale: lstsqGradScale,
 	}, lstsqPlan),
 	matrixOp(opdef.Op[luUnpackArgs]{
+		Composite: true, // as linalg_lu
 		Schema: "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> " +
 			"(Tensor P, Tensor L, Tensor U)",
 		Names: "lu_unpack",
@@ -75,7 +76,7 @@ var systemOps = []*opdef.Entry{
 		return luSolvePlan(luSolver{"LU", "pivots", "B", a.LU, a.Pivots, a.B, a.Left, a.Adjoint})
 	}),
 	matrixOp(opdef.Op[luSolveArgs]{
-		Schema: "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
+		Schema: "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", Composite: true,
 		Doc: opdef.Doc{Summary: "Solution of a system given by its packed LU factorisation",
 			Formula: "X with A @ X = self", Source: "torch.lu_solve"},
 		Cases: func(r *rand.Rand) (cs []*luSolveArgs) {
@@ -170,7 +171,7 @@ var systemOps = []*opdef.Entry{
 	}, ldlSolvePlan),
 	matrixOp(opdef.Op[tensorinvArgs]{
 		Schema: "tensorinv(Tensor A, int ind=2) -> Tensor",
-		Names:  "linalg.tensorinv",
+		Names:  "linalg.tensorinv", Composite: true,
 		Doc: opdef.Doc{Summary: "Inverse of tensordot(A, X, ind) = I",
 			Formula: "inverse of A with its first ind dimensions as rows", Source: "torch.linalg.tensorinv"},
 		Cases: func(r *rand.Rand) []*tensorinvArgs {

@@ -22,9 +22,10 @@ var matmulOps = []*opdef.Entry{
 		Cases: matmulCases,
 	}, func(a *matmulArgs) (*Product, error) { return matmulPlan(a.Self, a.Other, "self", "other") }),
 	Multilinear(opdef.Op[matmulArgs]{
-		Schema:   "__rmatmul__(Tensor self, Tensor other) -> Tensor",
-		Names:    "Tensor.__rmatmul__",
-		Autocast: opdef.AutocastLower,
+		Schema:    "__rmatmul__(Tensor self, Tensor other) -> Tensor",
+		Names:     "Tensor.__rmatmul__",
+		Composite: true, // of a product with the gradients in the other order
+		Autocast:  opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Matrix product with the operands swapped", Formula: "other @ self",
 			Source: "torch.matmul"},
 		Node: func(a *matmulArgs, g *opdef.Grad) (opdef.Node, error) {
@@ -112,7 +113,7 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, vecdotPlan),
 	Multilinear(opdef.Op[innerArgs]{
-		Schema: "inner(Tensor self, Tensor other) -> Tensor",
+		Schema: "inner(Tensor self, Tensor other) -> Tensor", Composite: true,
 		Doc: opdef.Doc{Summary: "Products summed over the last dimension of both operands",
 			Formula: "sum_k self[..., k] * other[..., k]", Source: "torch.inner"},
 		Node: func(a *innerArgs, g *opdef.Grad) (opdef.Node, error) {

@@ -37,9 +37,10 @@ var normOps = []*opdef.Entry{
 		},
 	}, (*layerNormArgs).norm),
 	normEntry(opdef.Op[rmsNormArgs]{
-		Schema:   "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
-		Names:    "F.rms_norm rms_norm",
-		Autocast: opdef.AutocastFloat32,
+		Schema:    "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+		Names:     "F.rms_norm rms_norm",
+		Composite: true,
+		Autocast:  opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Scaling by the root mean square over the last dimensions",
 			Formula: "input / sqrt(mean(input^2) + eps) * weight",
 			Notes:   "eps is the dtype's machine epsilon by default.", Source: "torch.nn.functional.rms_norm"},

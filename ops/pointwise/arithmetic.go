@@ -76,7 +76,7 @@ var arithmeticOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",
-		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__",
+		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__", Composite: true,
 		Doc: opdef.Doc{Summary: "Quotient with the operands swapped", Formula: "(1 / self) * other",
 			Notes:  "Two roundings, since torch multiplies by the reciprocal; the last node is that product.",
 			Source: "torch.Tensor.__rtruediv__"},
@@ -156,7 +156,7 @@ var arithmeticOps = []*opdef.Entry{
 		kernel.FloorMod, func(x, y float64) float64 { return -math.Floor(x / y) }),
 	modulus("__rmod__(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "Tensor.__rmod__", false, true,
 		"Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
-		kernel.FloorMod, func(x, y float64) float64 { return -math.Floor(x / y) }),
+		kernel.FloorMod, func(x, y float64) float64 { return -math.Floor(x / y) }).AsComposite(),
 	addcmulOp("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", ""),
 	addcmulOp("addcmul.deprecated(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
 		"addcmul Tensor.addcmul"),
@@ -219,9 +219,10 @@ var arithmeticOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Power with the operands swapped", Formula: "other ** self",
 			Notes:  "The base is first rounded to the result's dtype, since torch makes a tensor of it.",
 			Source: "torch.Tensor.__rpow__"},
-		Error:    opdef.Error{Class: opdef.Elementwise},
-		Autocast: opdef.AutocastFloat32,
-		Kernel:   func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return power(baseOf(a), a.Self) },
+		Composite: true, // of a power with the gradients in the other order
+		Error:     opdef.Error{Class: opdef.Elementwise},
+		Autocast:  opdef.AutocastFloat32,
+		Kernel:    func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return power(baseOf(a), a.Self) },
 		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return reversePowGrad(a, g, false)
 		},
@@ -240,8 +241,9 @@ var arithmeticOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[PowArgs]{
-		Schema:  "float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
-		InPlace: true, ExactOut: func(*PowArgs) bool { return true },
+		Schema:    "float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
+		Composite: true, // of a conversion to float64
+		InPlace:   true, ExactOut: func(*PowArgs) bool { return true },
 		Doc: opdef.Doc{Summary: "Power in double precision", Formula: "self ** exponent",
 			Notes: "The result is float64 or complex128.", Source: "torch.float_power"},
 		Error:  opdef.Error{Class: opdef.Elementwise},

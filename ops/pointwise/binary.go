@@ -38,7 +38,8 @@ var binaryOps = []*opdef.Entry{
 		DF:        func(x, y, z float64) (float64, float64) { return x / z, y / z },
 	}.Entry(),
 	opdef.Binary{
-		Name: "copysign", InPlace: true, ToFloat: true, TensorSelf: true, Error: elements.ExactError,
+		Name: "copysign", InPlace: true, ToFloat: true, TensorSelf: true,
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}}, // broadcast
 		Doc: opdef.Doc{Summary: "Magnitude of self with the sign of other", Formula: "|self| * sign(other)",
 			Source: "torch.copysign"},
 		F: math.Copysign,
@@ -122,7 +123,7 @@ var binaryOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
-		Schema: "ldexp(Tensor self, Tensor other) -> Tensor", InPlace: true,
+		Schema: "ldexp(Tensor self, Tensor other) -> Tensor", InPlace: true, Composite: true,
 		Doc:   opdef.Doc{Summary: "Product with a power of two", Formula: "self * 2**other", Source: "torch.ldexp"},
 		Error: elements.ElementwiseError,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {

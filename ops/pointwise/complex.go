@@ -117,6 +117,12 @@ var complexOps = []*opdef.Entry{
 		Grad: func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"self": {elements.Conj(g.Out[0])}}, nil
 		},
+		Node: func(a *opdef.UnaryArgs, _ *opdef.Grad) (opdef.Node, error) {
+			if !a.Self.DType.IsComplex() {
+				return elements.ReturnedArgument, nil
+			}
+			return opdef.Node{}, nil
+		},
 		Cases: elements.CasesAwayFromZero,
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{

@@ -85,7 +85,7 @@ func unpoolOps(nd int) []*opdef.Entry {
 	return []*opdef.Entry{opdef.Op[unpoolArgs]{
 		Schema: fmt.Sprintf("%s(Tensor input, Tensor indices, int[%d] kernel_size, int[%d]? stride=None, int[%d] "+
 			"padding=0, int[]? output_size=None) -> Tensor", name, nd, nd, nd),
-		Names: "F." + name,
+		Names: "F." + name, Composite: nd == 1, // it runs in two dimensions
 		Doc: opdef.Doc{
 			Summary: fmt.Sprintf("Partial inverse of max_pool%dd: elements placed at the indices it returned, zeros "+
 				"elsewhere", nd),

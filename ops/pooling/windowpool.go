@@ -178,7 +178,16 @@ func meanPoolOf[A any](op opdef.Op[A], arg string, plan func(a *A) (*pooling, er
 		}
 		return 1
 	}
-	op.Node = squeezedNode(plan)
+	if squeezed, own := squeezedNode(plan), op.Node; own != nil {
+		op.Node = func(a *A, g *opdef.Grad) (opdef.Node, error) {
+			if n, err := squeezed(a, g); n.Grads != nil || err != nil {
+				return n, err
+			}
+			return own(a, g)
+		}
+	} else {
+		op.Node = squeezed
+	}
 	return op.Entry()
 }
 
@@ -285,6 +294,14 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 	return []*opdef.Entry{
 		meanPoolOf(opdef.Op[adaptiveAvgArgs]{
 			Schema: avg + "(Tensor input, any output_size) -> Tensor", Names: avgNames,
+			// One window is a mean, in channels-last memory seen with other strides.
+			Node: func(_ *adaptiveAvgArgs, g *opdef.Grad) (opdef.Node, error) {
+				shape := g.Outs[0].Shape
+				if tensor.Numel(shape[len(shape)-nd:]) != 1 {
+					return opdef.Node{}, nil
+				}
+				return opdef.Node{Else: []opdef.Node{{Grads: g.Out[:1], Weak: "the incoming gradient"}}}, nil
+			},
 			Doc: opdef.Doc{Summary: fmt.Sprintf("Average of windows that divide %d dimensions", nd),
 				Formula: "mean of input[floor(o*in/out) : ceil((o+1)*in/out)]", Notes: notes,
 				Source: "torch.nn.functional." + avg},

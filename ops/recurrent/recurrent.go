@@ -187,7 +187,7 @@ func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 func recurrentOp[A any](o opdef.Op[A], call func(*A) (*network, error)) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Normwise, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Normwise,
 		ULPs: 4, Coarse: true}}
-	o.Autocast = opdef.AutocastLower
+	o.Autocast, o.Composite = opdef.AutocastLower, true
 	o.RandomIf = func(a *A) string {
 		if n, err := call(a); err == nil && n.drops {
 			return "draws random numbers"

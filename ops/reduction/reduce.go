@@ -83,10 +83,11 @@ var reduceOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[ReduceArgs]{
-		Schema: "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Mean over dimensions of the elements that are not nan", Source: "torch.nanmean"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
-		Terms:  (*ReduceArgs).terms,
+		Schema:    "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+		Doc:       opdef.Doc{Summary: "Mean over dimensions of the elements that are not nan", Source: "torch.nanmean"},
+		Composite: true,
+		Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
+		Terms:     (*ReduceArgs).terms,
 		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
 			if !a.Self.DType.IsFloat() {
 				return nil, opdef.Refuse("self", "want a floating dtype, got %s", a.Self.DType)

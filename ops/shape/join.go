@@ -14,7 +14,7 @@ import (
 var joinOps = []*opdef.Entry{
 	opdef.Op[CatArgs]{
 		Schema: "cat(Tensor[] tensors, int dim=0) -> Tensor",
-		Names:  "cat concat concatenate",
+		Names:  "cat concat concatenate", Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Tensors joined along an existing dimension",
 			Notes:  "Tensors of shape [0] are left out, whatever the others' dimensions.",
 			Source: "torch.cat"},
@@ -40,9 +40,9 @@ var joinOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[CatArgs]{
 		Schema: "stack(Tensor[] tensors, int dim=0) -> Tensor",
-		Names:  "stack",
-		Doc:    opdef.Doc{Summary: "Tensors of one shape joined along a new dimension", Source: "torch.stack"},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Names:  "stack", Autocast: opdef.AutocastWidest,
+		Doc:   opdef.Doc{Summary: "Tensors of one shape joined along a new dimension", Source: "torch.stack"},
+		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *CatArgs) ([]*tensor.Tensor, error) {
 			if len(a.Tensors) == 0 {
 				return nil, opdef.Refuse("tensors", "want at least one tensor")
@@ -242,10 +242,11 @@ func stackLike(name, names, how string, n int, along func(*tensor.Tensor) int) *
 }
 
 var broadcastTensorsOp = opdef.Op[tensorsArgs]{
-	Schema: "broadcast_tensors(Tensor[]... tensors) -> Tensor[]",
-	Names:  "broadcast_tensors functional.broadcast_tensors",
-	Doc:    opdef.Doc{Summary: "Tensors expanded to their common shape", Source: "torch.broadcast_tensors"},
-	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Schema:    "broadcast_tensors(Tensor[]... tensors) -> Tensor[]",
+	Names:     "broadcast_tensors functional.broadcast_tensors",
+	Doc:       opdef.Doc{Summary: "Tensors expanded to their common shape", Source: "torch.broadcast_tensors"},
+	Composite: true, // each result has a node of its own
+	Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 		ts, _, err := opdef.BroadcastAll(a.Tensors...)
 		return ts, err

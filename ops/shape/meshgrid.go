@@ -40,8 +40,9 @@ func (a *meshgridArgs) dims() ([]int, error) {
 }
 
 var meshgridOp = opdef.Op[meshgridArgs]{
-	Schema: "meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]",
-	Names:  "meshgrid functional.meshgrid",
+	Composite: true, // each result has a node of its own
+	Schema:    "meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]",
+	Names:     "meshgrid functional.meshgrid",
 	Doc: opdef.Doc{Summary: "Coordinate grids of vectors", Formula: "out[k][i, j, ...] = tensors[k][index k]",
 		Source: "torch.meshgrid"},
 	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},

@@ -409,6 +409,8 @@ func atLeast(n int) *opdef.Entry {
 			}
 			return opdef.Grads{"tensors": gr}, nil
 		},
+		// More than one dimension is added by more than one view.
+		Composite: n > 1,
 		Node: func(a *tensorsArgs, _ *opdef.Grad) (opdef.Node, error) {
 			for _, t := range a.Tensors {
 				if len(a.Tensors) > 1 || t.Dim() >= n {

@@ -271,11 +271,20 @@ var spectrumNotes = map[spectrum]string{
 }
 
 // node follows torch's last node. Where torch makes a real input complex before
-// it transforms it (widens), that node received a complex gradient; Hermitian
-// transforms of several dimensions take two steps.
+// it transforms it (widens), that node received a complex gradient. Hermitian
+// transforms, and others with sizes given, take several steps.
 func (c *fftCall) node(name string, g *tensor.Tensor, widens bool) opdef.Node {
+	resized := false
+	for i, d := range c.dims {
+		n := c.size[i]
+		if c.kind == toReal && i == len(c.dims)-1 {
+			n = n/2 + 1
+		}
+		resized = resized || n != c.self.Shape[d]
+	}
 	switch {
-	case strings.Contains(name, "hfft") && len(c.dims) > 1:
+	case strings.Contains(name, "hfft") || resized ||
+		name == "ifft" && !c.self.DType.IsComplex():
 		return opdef.Node{Skip: elements.GradOfOtherOp}
 	case !widens || c.self.DType.IsComplex():
 		return opdef.Node{}
@@ -295,7 +304,7 @@ func fftOp[A any](
 	if inverse {
 		sign = "+"
 	}
-	op.Names = "fft." + name
+	op.Names, op.Composite = "fft."+name, true
 	op.Doc = opdef.Doc{
 		Summary: "Discrete Fourier transform (" + name + ")", Formula: "scale * sum_j input[j] * exp(" + sign +
 			"2*pi*i*j*k/n)", Notes: spectrumNotes[kind], Source: "torch.fft." + name,
