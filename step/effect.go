@@ -41,7 +41,7 @@ func (p *Process) Effects(ctx context.Context, opt replay.Options) error {
 func (s *Step) carrying() map[*Call]bool {
 	inexact := map[*Call]bool{}
 	for _, c := range s.Calls {
-		if c.measured || c.hasBackward() || c.random != "" || !c.DType().IsFloat() {
+		if c.measured || c.HasBackward() || c.random != "" || !c.DType().IsFloat() {
 			continue
 		}
 		if c.LocalError > 0 {
@@ -59,7 +59,7 @@ func (s *Step) carrying() map[*Call]bool {
 		for _, o := range c.Outputs {
 			for _, r := range o.readers {
 				if inexact[c] && r.Kind == inputKind && r.Call.Step == s &&
-					(r.Call.hasBackward() || reaching[r.Call]) {
+					(r.Call.HasBackward() || reaching[r.Call]) {
 					reaching[c] = true
 				}
 			}
@@ -83,7 +83,7 @@ func (s *Step) pullBack(ctx context.Context, opt replay.Options) error {
 				wanted[k] = w
 			}
 		}
-		if len(wanted) == 0 && !carrying[c] || !carrying[c] && !c.hasBackward() {
+		if len(wanted) == 0 && !carrying[c] || !carrying[c] && !c.HasBackward() {
 			continue
 		}
 		if err := ctx.Err(); err != nil {

@@ -49,11 +49,7 @@ func (c *Call) gradientSource(g *Value, same []*Value) Link {
 	}
 	var readers []*Call
 	if out := c.result(g); out != nil {
-		for _, r := range out.readers {
-			if r.Call.hasBackward() && r.Call != c && !slices.Contains(readers, r.Call) {
-				readers = append(readers, r.Call)
-			}
-		}
+		readers = out.differentiating(c, nil)
 	}
 	how := ByContent
 	if len(same) > 1 {
@@ -80,16 +76,63 @@ func (c *Call) gradientSource(g *Value, same []*Value) Link {
 	}
 	l := Link{How: IsLeaf, Role: "inner"}
 	for _, r := range readers {
-		for _, w := range r.Grads {
-			if w.like(g) {
-				l.Parts = append(l.Parts, w)
-			}
+		if w := r.nearest(g); w != nil {
+			l.Parts = append(l.Parts, w)
 		}
 	}
-	if len(readers) == 1 && len(l.Parts) == 1 && !c.readOutside(g) && g.partOf(l.Parts[0]) {
+	switch {
+	case len(l.Parts) == 0 || len(l.Parts) < len(readers) || c.readOutside(g):
+	case len(l.Parts) == 1 && g.partOf(l.Parts[0]):
 		return Link{How: IsChanged, Value: l.Parts[0]}
 	}
 	return l
+}
+
+// differentiating adds to found the calls that read v and take part in the backward
+// pass, without c, which gave it. Calls that return their argument as it is do not:
+// the gradients recorded with them are those of the call that made it.
+func (v *Value) differentiating(c *Call, found []*Call) []*Call {
+	for _, r := range v.readers {
+		if !r.Call.HasBackward() || r.Kind != inputKind || r.Call == c || slices.Contains(found, r.Call) {
+			continue
+		}
+		if o := r.Call.passes(r); o != nil {
+			found = o.differentiating(r.Call, found)
+			continue
+		}
+		found = append(found, r.Call)
+	}
+	return found
+}
+
+// passes is the result by which a call returns its argument v itself, nil if it
+// does not.
+func (c *Call) passes(v *Value) *Value {
+	for _, o := range c.Outputs {
+		if o.Address != 0 && o.Address == v.Address && o.equals(v) && slices.Equal(o.Stride, v.Stride) {
+			return o
+		}
+	}
+	return nil
+}
+
+// nearest is the recorded gradient of c that has as many elements as g, perhaps in
+// another shape, and most of them equal; nil if none has.
+func (c *Call) nearest(g *Value) (best *Value) {
+	most := -1.0
+	for _, w := range c.Grads {
+		if w.DType != g.DType || w.Numel() != g.Numel() {
+			continue
+		}
+		share, _ := g.content.alike(&w.content)
+		if w.like(g) {
+			share++
+		}
+		if share > most {
+			best, most = w, share
+		}
+	}
+	return best
 }
 
 // readOutside reports whether the result that g is the gradient of was read by

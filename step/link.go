@@ -158,19 +158,18 @@ func (v *Value) first() *Value {
 	return v
 }
 
-// written is the last write in place to memory that v overlaps, if it is later
-// than what is known of v's own address.
+// written is the last write in place to a part of the memory of v, or to memory
+// that v is a part of, since v was read or made before.
 func (l *linker) written(v *Value, r *region) *Value {
-	since := -1
-	if r != nil {
-		since = r.names[len(r.names)-1].Call.Order
+	if r == nil {
+		return nil
 	}
-	for i := len(l.writes) - 1; i >= 0; i-- {
-		w := l.writes[i]
-		if w.Call.Order <= since {
-			return nil
-		}
-		if w.Address < v.end() && v.Address < w.end() && len(l.memory.around(v.Address+1)) > 0 {
+	was := r.names[len(r.names)-1]
+	if !was.like(v) {
+		return nil
+	}
+	for i := len(l.writes) - 1; i >= 0 && l.writes[i].Call.Order > was.Call.Order; i-- {
+		if w := l.writes[i]; w.Address < v.end() && v.Address < w.end() {
 			return w
 		}
 	}

@@ -107,7 +107,7 @@ func (t *Trace) Nodes(f func(*Node) error) error {
 				continue
 			}
 			for i := len(c.Step.Calls) - 1; i >= 0; i-- {
-				if b := c.Step.Calls[i]; b.hasBackward() {
+				if b := c.Step.Calls[i]; b.HasBackward() {
 					if err := f(b.backwardNode()); err != nil {
 						return err
 					}

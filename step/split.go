@@ -67,7 +67,7 @@ func (c *Call) isRoot() bool {
 		return false
 	}
 	for _, r := range v.readers {
-		if r.Call.hasBackward() && r.Call != c {
+		if r.Call.HasBackward() && r.Call != c {
 			return false
 		}
 	}
@@ -99,7 +99,7 @@ func unscaled(r *Call) *Call {
 	}
 	for _, v := range r.Inputs {
 		w := v.From.Value
-		if w == nil || !w.Call.hasBackward() || w.Call.scalar() == nil {
+		if w == nil || !w.Call.HasBackward() || w.Call.scalar() == nil {
 			continue
 		}
 		scale := w.Call.GradOutputs[0].number()
@@ -132,7 +132,7 @@ func begin(calls []*Call, root *Call) int {
 
 // writes reports whether a call without gradients changes an argument.
 func (c *Call) writes() bool {
-	if c.hasBackward() {
+	if c.HasBackward() {
 		return false
 	}
 	for _, v := range c.Inputs {

@@ -137,8 +137,8 @@ func (c *Call) DType() tensor.DType {
 	return tensor.Invalid
 }
 
-// Has backward: gradients of the results were recorded.
-func (c *Call) hasBackward() bool { return len(c.GradOutputs) > 0 }
+// HasBackward reports whether gradients of the results were recorded.
+func (c *Call) HasBackward() bool { return len(c.GradOutputs) > 0 }
 
 // find is the value with a target, nil if there is none.
 func (c *Call) find(target string) *Value {

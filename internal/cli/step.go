@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"bufio"
+	"cmp"
 	"fmt"
+	"io"
 	"math"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +24,11 @@ type stepOptions struct {
 	json       string
 	tolerances string
 	against    string
+	html       string
+	graph      string
+	dot        string
+	mermaid    string
+	around     int
 	exact      []string
 	in         []string
 }
@@ -35,6 +44,7 @@ what each call's error does to the loss, recorded and exact.`,
 		Example: `  optool step op_tools_results
   optool step --json step.jsonl op_tools_results
   optool step --against run1/op_tools_results run2/op_tools_results
+  optool step --html step.html op_tools_results
   optool step --exact torch.nn.functional.softmax op_tools_results
   optool step --in float32=torch.nn.functional.linear,torch.matmul op_tools_results`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -49,6 +59,11 @@ what each call's error does to the loss, recorded and exact.`,
 	addJSONFlag(cmd, &o.json)
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.StringVar(&o.against, "against", "", "compare with the run under `PATH2`: where the two diverge first")
+	f.StringVar(&o.html, "html", "", "also write the dataflow as a page to `FILE`")
+	f.StringVar(&o.graph, "graph", "", "also write the graph as JSON to `FILE`")
+	f.StringVar(&o.dot, "dot", "", "also write what is around the first finding, or before the loss, for Graphviz to `FILE`")
+	f.StringVar(&o.mermaid, "mermaid", "", "the same for Mermaid")
+	f.IntVar(&o.around, "around", 12, "how many calls to each side --dot and --mermaid show")
 	f.StringSliceVar(&o.exact, "exact", nil, "the loss as it would have been with the ops of this list computed exactly")
 	f.StringArrayVar(&o.in, "in", nil, "the loss as it would have been with ops in another dtype: `DTYPE=OP[,OP]`")
 	return cmd
@@ -93,7 +108,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err := writeStep(j, t); err != nil {
 		return failed(err)
 	}
-	extra := view.Extra{Width: a.outputWidth(), Without: math.NaN(), Next: nextSteps(t)}
+	extra := view.Extra{Width: a.outputWidth(), Without: math.NaN(), Next: o.next(t, path)}
 	if f := t.First(); f != nil && f.Rule != step.Diverged {
 		extra.Without = f.Without(cmd.Context(), opt)
 	}
@@ -107,6 +122,9 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err := view.Screen(j.text(), t, extra); err != nil {
 		return failed(err)
 	}
+	if err := o.draw(t); err != nil {
+		return failed(err)
+	}
 	if err := j.close(); err != nil {
 		return failed(err)
 	}
@@ -115,6 +133,37 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		return exitWith(ExitDiffers)
 	case refused > 0:
 		return exitWith(ExitFailed)
+	}
+	return nil
+}
+
+// draw writes the pictures that were asked for.
+func (o *stepOptions) draw(t *step.Trace) error {
+	if o.html+o.graph+o.dot+o.mermaid == "" {
+		return nil
+	}
+	g := view.NewGraph(t)
+	near := g.RegionAround(o.around)
+	for _, out := range []struct {
+		path  string
+		write func(io.Writer) error
+	}{
+		{o.html, g.WriteHTML},
+		{o.graph, g.WriteJSON},
+		{o.dot, func(w io.Writer) error { return g.WriteDot(w, near) }},
+		{o.mermaid, func(w io.Writer) error { return g.WriteMermaid(w, near) }},
+	} {
+		if out.path == "" {
+			continue
+		}
+		f, err := os.Create(out.path)
+		if err != nil {
+			return err
+		}
+		b := bufio.NewWriter(f)
+		if err := cmp.Or(out.write(b), b.Flush(), f.Close()); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -243,12 +292,15 @@ func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt replay.Options
 	return out, nil
 }
 
-// nextSteps are commands that show more.
-func nextSteps(t *step.Trace) []string {
+// next are commands that show more.
+func (o *stepOptions) next(t *step.Trace, path string) []string {
 	var out []string
 	if len(t.Findings) > 0 {
 		at := quotePath(pathOf(t.Findings[0].Call.Entry))
 		out = append(out, program()+" replay --acc_check --tables "+at)
+	}
+	if o.html == "" {
+		out = append(out, program()+" step --html step.html "+quotePath(path))
 	}
 	return out
 }
