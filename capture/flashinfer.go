@@ -24,7 +24,10 @@ import (
 var flashInfer = producer{
 	begins: func(name string) bool { return name == "metadata.jsonl" },
 	open:   openFlashInfer,
+	hidden: flashInferValues,
 }
+
+var flashInferValues = []string{"inputs.pt", "inputs.safetensors", "outputs.pt", "outputs.safetensors"}
 
 // flashInferMeta is a line of metadata.jsonl.
 type flashInferMeta struct {
@@ -114,8 +117,8 @@ func (c flashInferCall) meta() (*flashInferMeta, error) {
 }
 
 func (c flashInferCall) files() []string {
-	var paths []string
-	for _, base := range []string{"metadata.jsonl", "inputs.pt", "inputs.safetensors", "outputs.pt", "outputs.safetensors"} {
+	paths := []string{filepath.Join(c.dir, "metadata.jsonl")}
+	for _, base := range flashInferValues {
 		paths = append(paths, filepath.Join(c.dir, base))
 	}
 	return paths

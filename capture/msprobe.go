@@ -26,7 +26,7 @@ import (
 var msprobe = producer{
 	begins: func(name string) bool { return name == "dump.json" },
 	open:   openMSProbe,
-	hidden: "dump_tensor_data",
+	hidden: []string{"dump_tensor_data"},
 }
 
 // A msprobeDump is a dump.json with the files beside it.

@@ -19,8 +19,8 @@ type producer struct {
 	// open reads what there is; ok is false if the file is something else. The
 	// entries have paths relative to the directory.
 	open func(dir, name string) (entries iter.Seq2[*Entry, error], ok bool)
-	// hidden is a directory beside the file that holds its values: it is not walked.
-	hidden string
+	// hidden are the names beside the file that hold its values: no entries themselves.
+	hidden []string
 }
 
 // producers are those that are known, each in a file of its own.

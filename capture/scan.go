@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,10 +14,22 @@ import (
 
 // Options of a scan.
 type Options struct {
-	// Loose also yields .pth files that belong to no capture, each as an
-	// entry of layout File.
+	// Loose also yields files that belong to no capture and may hold values (.pth,
+	// .pt, .safetensors, ...), each as an entry of layout File.
 	Loose bool
 }
+
+// IsValueFile reports whether a file of this name may hold values.
+func IsValueFile(name string) bool {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".pt", ".pth", ".ckpt", ".safetensors", ".npy", ".npz":
+		return true
+	}
+	return weights.MatchString(name)
+}
+
+// weights are files of torch.save as transformers and diffusers call them.
+var weights = regexp.MustCompile(`^(\w+_)?(pytorch_)?model([.-].*)?\.bin$`)
 
 // Scan finds the recorded calls under the paths and yields them one by one, in
 // the order of the paths and, within one, sorted by path with numbers compared
@@ -130,7 +143,7 @@ func (w *walker) read(rel string, depth int) *listing {
 		}
 		if p, entries := producerOf(filepath.Join(w.root, rel), name); p != nil {
 			l.by = append(l.by, entries)
-			hidden = append(hidden, p.hidden)
+			hidden = append(hidden, p.hidden...)
 			continue
 		}
 		switch prefix, k, ok := fileOf(name); {
@@ -140,11 +153,12 @@ func (w *walker) read(rel string, depth int) *listing {
 			l.flat[Device].add(k)
 		case ok:
 			l.flat[Host].add(k)
-		case w.opt.Loose && strings.HasSuffix(name, ".pth"):
+		case w.opt.Loose && IsValueFile(name):
 			l.loose = append(l.loose, name)
 		}
 	}
-	l.dirs = slices.DeleteFunc(l.dirs, func(d string) bool { return slices.Contains(hidden, d) })
+	isHidden := func(name string) bool { return slices.Contains(hidden, name) }
+	l.dirs, l.loose = slices.DeleteFunc(l.dirs, isHidden), slices.DeleteFunc(l.loose, isHidden)
 	slices.SortFunc(l.dirs, compareNames)
 	slices.Sort(l.loose)
 	if len(l.dirs) <= 2 && depth < 4 {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/checkpoint"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
@@ -36,6 +37,8 @@ func Check(e *capture.Entry, read pthformat.ReadMode) *Call {
 		err := recorded.Err(k)
 		switch {
 		case errors.Is(err, capture.ErrNoFile):
+		case errors.Is(err, capture.ErrNotCapture) && !e.ByOther():
+			c.values(e, k, read)
 		case err != nil:
 			c.refuse(e, recorded.Op, k, err)
 		default:
@@ -103,6 +106,36 @@ func (c *Call) file(e *capture.Entry, recorded *capture.Call, k capture.Kind) {
 			Label: fmt.Sprintf("%s[%d]", k, i)}
 		results.Locate(r, e, recorded.Op)
 		if err := examine(v, r); err != nil {
+			refuse(err)
+			continue
+		}
+		if r.NaN+r.Inf > 0 {
+			r.Verdict, r.Reason = verdict.Fail, countText(r.NaN, r.Inf)
+		}
+		c.Results = append(c.Results, r)
+	}
+}
+
+// values checks a file that holds values by name instead of a call.
+func (c *Call) values(e *capture.Entry, k capture.Kind, read pthformat.ReadMode) {
+	c.Title = e.Rel
+	refuse := func(err error) { c.refuse(e, "", k, &capture.FileError{Path: e.RelPath(capture.Device, k), Err: err}) }
+	f, err := pthformat.Open(e.Path(capture.Device, k), pthformat.Options{Read: read})
+	if err != nil {
+		refuse(err)
+		return
+	}
+	defer f.Close()
+	named, err := checkpoint.Flatten(f.Root)
+	if err != nil {
+		refuse(err)
+		return
+	}
+	for _, n := range named {
+		r := &reports.Result{}
+		results.Locate(r, e, n.Name)
+		r.Phase, r.Target, r.Verdict = "forward", n.Name, verdict.Pass
+		if err := examine(n.Value, r); err != nil {
 			refuse(err)
 			continue
 		}

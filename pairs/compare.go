@@ -24,7 +24,12 @@ type Comparer struct {
 
 // Compare compares the files of a pair. It gives at least one result.
 func (c Comparer) Compare(p Pair) []*reports.Result {
-	r := &comparison{Comparer: c, pair: p, op: p.A.Op}
+	r := &comparison{Comparer: c, op: p.A.Op}
+	r.locate = func(res *reports.Result) {
+		repro := c.Repro(p)
+		results.Locate(res, p.A, r.op)
+		res.Repro = &repro
+	}
 	if p.B == nil {
 		r.whole("", verdict.Skipped, p.only)
 		return r.results
@@ -50,8 +55,8 @@ func (c Comparer) Compare(p Pair) []*reports.Result {
 // A comparison is that of one pair.
 type comparison struct {
 	Comparer
-	pair    Pair
 	op      string
+	locate  func(*reports.Result) // fills in what is compared
 	results []*reports.Result
 
 	// precision is the dtype that gradients have the precision of although
@@ -163,9 +168,7 @@ func (c *comparison) whole(phase string, v verdict.Verdict, reason string) {
 }
 
 func (c *comparison) add(r *reports.Result) {
-	repro := c.Repro(c.pair)
-	results.Locate(r, c.pair.A, c.op)
-	r.Repro = &repro
+	c.locate(r)
 	c.results = append(c.results, r)
 }
 

@@ -21,11 +21,13 @@ func newCheckCmd(a *app) *cobra.Command {
 		Use:   "check PATH...",
 		Short: "Find inf and nan in recorded values",
 		Long: `Check every recorded value for inf and nan, and print min, max, mean, std and
-norm of each tensor over its finite elements. Tables are printed for calls that
+norm of each tensor over its finite elements. Files of values (.pt, .pth,
+.safetensors, .npy, .npz) are checked by name. Tables are printed for calls that
 hold inf or nan, and for all with --all. Exit code 1 means that some were found.`,
 		Example: `  optool check op_tools_results
   optool check --all --op torch.nn.functional.softmax op_tools_results
-  optool check --json overflow.jsonl op_tools_results`,
+  optool check --json overflow.jsonl op_tools_results
+  optool check model.safetensors`,
 		Args: somePaths,
 	}
 	all := cmd.Flags().Bool("all", false, "print the tables of all calls")
@@ -53,7 +55,8 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	s := &overflow.Summary{Kind: "summary"}
 	walked := 0
 	bar := a.newProgress("check")
-	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}), o.check, func(c checked) error {
+	entries := scan(cmd.Context(), paths, capture.Options{Loose: true})
+	err = ordered(cmd.Context(), a.jobs, entries, o.check, func(c checked) error {
 		walked++
 		if c.err != nil {
 			s.Refused++

@@ -16,6 +16,8 @@ type compareOptions struct {
 	selection
 	json       string
 	tolerances string
+	names      string   // --map
+	unshard    []string // rules
 	tables     bool
 	times      bool
 	threshold  float64
@@ -34,11 +36,16 @@ A value passes if op_tools' allclose holds, or if every element is within one
 unit in the last place of the reference rounded to its dtype. Whether a larger
 difference is a bug depends on the op: replay knows, compare does not.
 
+Two files of values (.pt, .pth, .safetensors, .npy, .npz: tensors, lists,
+state_dicts), or directories of them, such as sharded checkpoints, are compared
+by name; values that only one side has are differences.
+
 In two trees a capture belongs to the one with the same path; failing that, to
 the one of the same op and id in the corresponding process.`,
 		Example: `  optool compare op_tools_results
   optool compare run1/op_tools_results run2/op_tools_results
   optool compare --json result.jsonl a/output.pth b/output.pth
+  optool compare --map names.txt --unshard auto megatron/ hf/model.safetensors
   optool compare --time old.jsonl new.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
@@ -65,6 +72,9 @@ the one of the same op and id in the corresponding process.`,
 	f := cmd.Flags()
 	addJSONFlag(cmd, &o.json)
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
+	f.StringVar(&o.names, "map", "", "names of values on the other side, from a `FILE` of lines such as a.*.w -> b.*.w")
+	f.StringArrayVar(&o.unshard, "unshard", nil,
+		"join what ranks hold of a value by a `RULE`: dim=N, column, row, auto, qkv=N; PATTERN:RULE for some names")
 	f.BoolVar(&o.tables, "tables", false, "print op_tools' table of every capture, not only of findings")
 	f.BoolVar(&o.times, "time", false,
 		"A and B are JSON lines of optool time: what became slower or faster; exit code 1 if anything is slower")
@@ -88,6 +98,18 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 		return err
 	}
 	ctx := cmd.Context()
+	if len(paths) == 2 && holdsValues(ctx, paths[0], o.read) && holdsValues(ctx, paths[1], o.read) {
+		start := time.Now()
+		j, err := a.openJSON(o.json, "none")
+		if err != nil {
+			return err
+		}
+		defer j.close()
+		return a.compareValues(cmd, o, paths, pairs.Comparer{Tolerances: tol, Read: o.read}, j, start)
+	}
+	if o.names != "" || len(o.unshard) > 0 {
+		return usageError("--map and --unshard are for two files or directories of values, not for recorded calls")
+	}
 	all := pairs.Saved(ctx, paths[0])
 	if len(paths) == 2 {
 		if all, err = pairs.Corresponding(ctx, paths[0], paths[1]); err != nil {

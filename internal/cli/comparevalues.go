@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/checkpoint"
+	"github.com/optool/optool/pairs"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/value"
+)
+
+// holdsValues reports whether a path holds values by name and no recorded call.
+func holdsValues(ctx context.Context, path string, read pthformat.ReadMode) bool {
+	found := false
+	for e, err := range capture.Scan(ctx, []string{path}, capture.Options{Loose: true}) {
+		if err != nil || e.Layout != capture.File {
+			return false
+		}
+		found = true
+	}
+	info, err := os.Stat(path)
+	if err != nil || !found || info.IsDir() {
+		return found && err == nil
+	}
+	f, err := pthformat.Open(path, pthformat.Options{Read: read})
+	if err != nil {
+		return false // say so as of any capture
+	}
+	defer f.Close()
+	_, err = capture.ParseRecord(f.Root)
+	return errors.Is(err, capture.ErrNotCapture)
+}
+
+// compareValues compares two files or directories of values by name.
+func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []string, comparer pairs.Comparer,
+	j *jsonOutput, start time.Time) error {
+	ctx := cmd.Context()
+	var names *checkpoint.Map
+	if o.names != "" {
+		var err error
+		if names, err = checkpoint.LoadMap(o.names); err != nil {
+			return usageError("--map: %w", err)
+		}
+	}
+	join, err := checkpoint.ParseJoin(o.unshard)
+	if err != nil {
+		return usageError("--unshard: %w", err)
+	}
+	var t tally
+	sets := make([]*checkpoint.Set, 2)
+	for i, path := range paths {
+		if sets[i], err = checkpoint.Open(ctx, path, o.read, join != nil); err != nil {
+			return failed(err)
+		}
+		defer sets[i].Close()
+	}
+	if err := unshard(sets, join, names); err != nil {
+		return failed(err)
+	}
+	for _, s := range sets {
+		for _, err := range s.Failures {
+			t.refused++
+			a.warn("%v", err)
+		}
+	}
+	all := slices.DeleteFunc(pairs.ByName(sets[0], sets[1], names), func(p pairs.NamedPair) bool {
+		t.walked++
+		f := &o.filter
+		return f.Ops != nil && !f.Ops.Match(p.Name) || f.NotOps != nil && f.NotOps.Match(p.Name)
+	})
+	summary := reports.NewSummary()
+	again := o.reproValues(paths)
+	var alone []*pairs.Finding
+	type done struct {
+		pair   pairs.NamedPair
+		result *reports.Result
+	}
+	bar := a.newProgress("compare")
+	err = ordered(ctx, a.jobs, slices.Values(all),
+		func(p pairs.NamedPair) done { return done{p, comparer.CompareNamed(p, again)} },
+		func(d done) error {
+			t.captures++
+			if f := d.pair.Finding(); f != nil {
+				alone = append(alone, f)
+			}
+			finding := reports.NewFinding([]*reports.Result{d.result})
+			bar.add(finding.Bad())
+			summary.Add(d.result)
+			if err := j.result(d.result); err != nil {
+				return err
+			}
+			if d.pair.A == nil || d.pair.B == nil || !finding.Bad() && !o.tables {
+				return nil // those without a partner are listed together
+			}
+			bar.pause()
+			return finding.Write(j.text(), a.tableWidth())
+		})
+	bar.end()
+	if err != nil && ctx.Err() == nil {
+		return failed(err)
+	}
+	summary.Interrupted = ctx.Err() != nil
+	if err == nil {
+		if err := o.found(ctx, t, paths); err != nil {
+			return err
+		}
+	}
+	if err := writeAlone(j, alone); err != nil {
+		return failed(err)
+	}
+	summary.First = (*pairs.Place)(nil)
+	return a.finish(j, summary, t, start)
+}
+
+// unshard joins the parts of both sides, each with the shapes of the other.
+func unshard(sets []*checkpoint.Set, join *checkpoint.Join, names *checkpoint.Map) error {
+	if join == nil {
+		return nil
+	}
+	shapes := [2]map[string][]int{{}, {}}
+	count := map[*checkpoint.Set]map[string]int{}
+	for i, s := range sets {
+		count[s] = map[string]int{}
+		for _, n := range s.Values {
+			count[s][n.Name]++
+			for _, t := range value.Tensors(n.Value) {
+				shapes[i][n.Name] = t.Shape
+			}
+		}
+	}
+	back := map[string]string{}
+	for _, n := range sets[0].Values {
+		to, _ := names.Rename(n.Name)
+		back[to] = n.Name
+	}
+	other := func(s *checkpoint.Set, shapes map[string][]int, name func(string) string) func(string) []int {
+		return func(n string) []int {
+			if n = name(n); count[s][n] == 1 { // parts say nothing of the whole
+				return shapes[n]
+			}
+			return nil
+		}
+	}
+	if err := sets[0].Unshard(join, other(sets[1], shapes[1], func(n string) string {
+		to, _ := names.Rename(n)
+		return to
+	})); err != nil {
+		return err
+	}
+	return sets[1].Unshard(join, other(sets[0], shapes[0], func(n string) string { return back[n] }))
+}
+
+// writeAlone lists the values that only one side has.
+func writeAlone(j *jsonOutput, alone []*pairs.Finding) error {
+	for _, rule := range []string{"missing", "inserted"} {
+		var list []string
+		why := ""
+		for _, f := range alone {
+			if f.Rule == rule {
+				list, why = append(list, "  "+reports.OneLine(f.Target)), f.Reason
+				if err := j.write(f); err != nil {
+					return err
+				}
+			}
+		}
+		if len(list) == 0 {
+			continue
+		}
+		const most = 20
+		n := len(list)
+		if n > most {
+			list = append(list[:most], fmt.Sprintf("  ... and %d more", n-most))
+		}
+		if _, err := fmt.Fprintf(j.text(), "%s: %s\n%s\n\n", reports.Count(n, "value"), reports.OneLine(why),
+			strings.Join(list, "\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reproValues is the command line that compares the values again.
+func (o *compareOptions) reproValues(paths []string) string {
+	args := append(settings(os.Environ()), program(), "compare")
+	if o.tolerances != "" {
+		args = append(args, "--tolerances", quotePath(o.tolerances))
+	}
+	if o.names != "" {
+		args = append(args, "--map", quotePath(o.names))
+	}
+	for _, r := range o.unshard {
+		args = append(args, "--unshard", quote(r))
+	}
+	return strings.Join(append(args, quotePath(paths[0]), quotePath(paths[1])), " ")
+}

@@ -1,0 +1,53 @@
+package pairs
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/checkpoint"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/verdict"
+)
+
+func set(path string, items ...any) *checkpoint.Set {
+	s := &checkpoint.Set{Path: path}
+	for i := 0; i < len(items); i += 2 {
+		s.Values = append(s.Values, &checkpoint.Named{Name: items[i].(string), File: path, Value: items[i+1]})
+	}
+	return s
+}
+
+// TestByName pairs values by name; what only one side has is a difference.
+func TestByName(t *testing.T) {
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Comparer{Tolerances: tol}
+	names, err := checkpoint.ParseMap("x.* -> y.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range ByName(set("a", "x.w", floats(1, 2), "x.b", floats(1), "n", int64(3), "gone", floats(1)),
+		set("b", "y.b", floats(2), "n", int64(3), "new", floats(1), "y.w", floats(1, 2)), names) {
+		r := c.CompareNamed(p, "again")
+		rule := ""
+		if f := p.Finding(); f != nil {
+			rule = " " + f.Rule
+		}
+		got = append(got, r.Capture+" "+r.Target+" "+string(r.Verdict)+rule)
+		if *r.Repro != "again" || r.Op != r.Target || r.Phase != "forward" {
+			t.Errorf("result %+v", r)
+		}
+	}
+	want := "a x.w pass, a x.b fail, a n pass, a gone fail missing, b new fail inserted"
+	if text := strings.Join(got, ", "); text != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+	// Two values that stand alone belong together.
+	if p := ByName(set("a", "value", floats(1)), set("b", "w", floats(1)), nil); len(p) != 1 ||
+		c.CompareNamed(p[0], "").Verdict != verdict.Pass {
+		t.Errorf("two arrays: %+v", p)
+	}
+}
