@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -16,9 +18,11 @@ import (
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/plots"
 	"github.com/optool/optool/timing"
+	"github.com/optool/optool/verdict"
 )
 
 type timeOptions struct {
@@ -47,8 +51,6 @@ type timeOptions struct {
 	seed        uint64
 	accCheck    bool
 	tolerances  string
-
-	caches []timing.Cache
 }
 
 func newTimeCmd(a *app) *cobra.Command {
@@ -138,15 +140,18 @@ func (o *timeOptions) check(paths []string) error {
 	case len(paths) == 0 && !o.calibrate:
 		return usageError("time: want at least one PATH")
 	}
-	switch o.cache {
-	case "both":
-		o.caches = []timing.Cache{timing.Cold, timing.Hot}
-	case "cold", "hot":
-		o.caches = []timing.Cache{timing.Cache(o.cache)}
-	default:
+	if !slices.Contains([]string{"both", "cold", "hot"}, o.cache) {
 		return usageError("--cache: want cold, hot or both, got %q", o.cache)
 	}
 	return o.deviceFlags.check()
+}
+
+// caches are the states of the caches to measure with.
+func (o *timeOptions) caches() []timing.Cache {
+	if o.cache == "both" {
+		return []timing.Cache{timing.Cold, timing.Hot}
+	}
+	return []timing.Cache{timing.Cache(o.cache)}
 }
 
 func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
@@ -169,32 +174,26 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 	}
 	defer j.close()
 	t := &timer{
-		app: a, o: o, json: j, evict: timing.NewEvictor(0), csv: &timeCSV{dir: o.out, block: o.csvBlock,
-			ids: map[string]int{}},
-		opt:   replay.Options{Registry: ops.Default(), ForwardOnly: o.forwardOnly, Read: o.read},
-		peaks: peaks{given: reports.Peak{Bandwidth: o.bandwidth * 1e9, Flops: o.flops * 1e9}},
+		app: a, o: o, json: j, csv: &timeCSV{dir: o.out, block: o.csvBlock, ids: map[string]int{}},
+		measuring: timed.Timer{
+			Replay: replay.Options{Registry: ops.Default(), ForwardOnly: o.forwardOnly, Read: o.read},
+			Evict:  timing.NewEvictor(0), Caches: o.caches(), Runs: o.runTimes, MaxTime: o.maxTime,
+		},
+		peaks: timed.Peaks{Given: reports.Peak{Bandwidth: o.bandwidth * 1e9, Flops: o.flops * 1e9}},
+	}
+	if o.interleave {
+		t.measuring.Order = rand.New(rand.NewPCG(o.seed, 0))
 	}
 	defer t.csv.close()
 	defer t.closeExports()
 	if err := t.createExports(); err != nil {
 		return failed(err)
 	}
-	if !o.none() {
-		release, err := lockDevice(cmd.Context(), a, o.device, true)
-		if err != nil {
-			return failed(err)
-		}
-		defer release()
-		lib, err := o.open(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer lib.Close()
-		if !a.quiet {
-			fmt.Fprintln(a.Err, describeDevice(o.device, lib.Info()))
-		}
-		t.library, t.on = lib, ondevice.New(cmd.Context(), lib, ondevice.Options{})
+	release, err := t.openDevice(cmd.Context())
+	if err != nil {
+		return err
 	}
+	defer release()
 	if o.calibrate {
 		if err := t.calibrate(cmd.Context()); err != nil {
 			return failed(err)
@@ -207,26 +206,51 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		if t.check, err = t.newAccuracy(start); err != nil {
 			return err
 		}
+		t.measuring.Before = func(ctx context.Context, k *timed.Task) error { return t.check.look(ctx, t, k) }
 		defer t.check.csv.close()
 	}
-	tasks, err := t.collect(cmd.Context(), paths)
+	return t.run(cmd.Context(), paths, start)
+}
+
+// openDevice locks and opens the device, if one is measured.
+func (t *timer) openDevice(ctx context.Context) (release func(), err error) {
+	if t.o.none() {
+		return func() {}, nil
+	}
+	unlock, err := lockDevice(ctx, t.app, t.o.device, true)
+	if err != nil {
+		return nil, failed(err)
+	}
+	lib, err := t.o.open(ctx)
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	if !t.quiet {
+		fmt.Fprintln(t.Err, describeDevice(t.o.device, lib.Info()))
+	}
+	t.measuring.Device, t.measuring.Renew = ondevice.New(ctx, lib, ondevice.Options{}), lib.Renew
+	return func() {
+		lib.Close()
+		unlock()
+	}, nil
+}
+
+// run measures what is below paths.
+func (t *timer) run(ctx context.Context, paths []string, start time.Time) error {
+	tasks, err := t.collect(ctx, paths)
 	if err != nil {
 		return err
 	}
-	for _, k := range tasks {
-		if k.peak, err = t.peaks.of(k.dtype); err != nil {
-			return failed(err)
-		}
-	}
-	if o.budget > 0 {
+	if t.o.budget > 0 {
 		rounds := 0
-		if o.interleave {
-			rounds = t.rounds()
+		if t.o.interleave {
+			rounds = t.measuring.Rounds()
 		}
-		t.budget, tasks = newBudget(start.Add(o.budget), tasks, rounds)
+		t.measuring.Budget, tasks = timed.NewBudget(start.Add(t.o.budget), tasks, rounds)
 	}
-	err = t.measureAll(cmd.Context(), tasks)
-	interrupted := cmd.Context().Err() != nil
+	err = t.measureAll(ctx, tasks)
+	interrupted := ctx.Err() != nil
 	if err != nil && !interrupted {
 		return failed(err)
 	}
@@ -234,8 +258,18 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 }
 
 // report prints and writes what was measured of a task.
-func (t *timer) report(k *task) error {
-	if len(k.series) == 0 {
+func (t *timer) report(k *timed.Task) error {
+	if k.NoBackward != nil {
+		if err := t.forwardOnly(k); err != nil {
+			return err
+		}
+	}
+	if k.Err != nil {
+		if err := t.leave(k.Entry, k.Op, k.Err); err != nil {
+			return err
+		}
+	}
+	if len(k.Series) == 0 {
 		return nil
 	}
 	if t.o.sync {
@@ -247,16 +281,20 @@ func (t *timer) report(k *task) error {
 		return err
 	}
 	if t.table == nil {
-		t.table = newTimeTable(t.json.text(), t.outputWidth(), t.peaks.known(), t.check != nil)
+		t.table = newTimeTable(t.json.text(), t.outputWidth(), t.peaks.Known(), t.check != nil)
 	}
-	for _, r := range k.series {
+	worst := verdict.Verdict("")
+	if t.check != nil {
+		worst = t.check.verdicts[k]
+	}
+	for _, r := range k.Series {
 		t.done = append(t.done, r)
 		if t.json.lines != nil {
 			if err := t.json.lines.Timing(r); err != nil {
 				return err
 			}
 		}
-		if err := t.table.add(r, k.verdict); err != nil {
+		if err := t.table.add(r, worst); err != nil {
 			return err
 		}
 		if t.o.histogram {
@@ -273,7 +311,7 @@ func (t *timer) report(k *task) error {
 
 // finish prints the tables over all calls, writes the files and gives the exit
 // code.
-func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
+func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) error {
 	w := t.json.text()
 	if t.table != nil {
 		if err := t.table.legend(); err != nil {
@@ -281,7 +319,7 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 		}
 	}
 	if len(t.done) > 0 && !t.quiet {
-		cache := t.o.caches[len(t.o.caches)-1]
+		cache := t.measuring.Caches[len(t.measuring.Caches)-1]
 		if err := t.printAverages(w, t.done, cache, t.o.byShape, t.o.sortBy, t.o.rowLimit); err != nil {
 			return failed(err)
 		}
@@ -289,8 +327,8 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 	if err := t.left.print(w, t.outputWidth()); err != nil {
 		return failed(err)
 	}
-	s := summarize(tasks, time.Since(start))
-	s.Interrupted, s.EvictedMiB = interrupted, t.evict.Size()>>20
+	s := timeSummary{Kind: "summary", Coverage: timed.Covered(tasks), Interrupted: interrupted,
+		Elapsed: time.Since(start).Seconds(), PeakRSS: peakRSS(), EvictedMiB: t.measuring.Evict.Size() >> 20}
 	switch {
 	case interrupted:
 		s.Exit = ExitInterrupted
@@ -312,7 +350,7 @@ func (t *timer) finish(tasks []*task, start time.Time, interrupted bool) error {
 		fmt.Fprintf(w, "%d of them forward alone: the device has no backward pass for them\n", t.left.forward)
 	}
 	cold := fmt.Sprintf("%d MiB written before each run", s.EvictedMiB)
-	if t.on != nil {
+	if t.measuring.Device != nil {
 		cold = "a call's tensors evicted before each run"
 	}
 	fmt.Fprintln(w, clockText(cold))
@@ -397,21 +435,15 @@ func (t *timer) closeExports() {
 	}
 }
 
-// A timeSummary is the last line of a run of time: what share of the recorded
-// calls, and of the bytes of their inputs, the measured ones stand for.
+// A timeSummary is the last line of a run of time.
 type timeSummary struct {
-	Kind          string  `json:"kind"`
-	Captures      int     `json:"captures"`       // selected and understood
-	Distinct      int     `json:"distinct"`       // kinds of work among them
-	Measured      int     `json:"measured"`       // of the distinct
-	MeasuredCalls int     `json:"measured_calls"` // recorded calls they stand for
-	ShareOfCalls  float64 `json:"share_of_calls"`
-	ShareOfBytes  float64 `json:"share_of_bytes"`
-	Interrupted   bool    `json:"interrupted"`
-	Elapsed       float64 `json:"elapsed_s"`
-	PeakRSS       int64   `json:"peak_rss_bytes"`
-	EvictedMiB    int     `json:"evicted_mib"` // written before each cold run
-	Exit          int     `json:"exit_code"`
+	Kind string `json:"kind"`
+	timed.Coverage
+	Interrupted bool    `json:"interrupted"`
+	Elapsed     float64 `json:"elapsed_s"`
+	PeakRSS     int64   `json:"peak_rss_bytes"`
+	EvictedMiB  int     `json:"evicted_mib"` // written before each cold run
+	Exit        int     `json:"exit_code"`
 }
 
 // last is the last line, with the verdicts on the results if they were looked at.
@@ -423,27 +455,6 @@ func (t *timer) last(s timeSummary) any {
 	all := t.check.summary.Counts()
 	_ = json.Unmarshal(text, &all)
 	return all
-}
-
-func summarize(tasks []*task, elapsed time.Duration) timeSummary {
-	s := timeSummary{Kind: "summary", Distinct: len(tasks), Elapsed: elapsed.Seconds(), PeakRSS: peakRSS()}
-	var bytes, measured float64
-	for _, k := range tasks {
-		s.Captures += k.calls
-		bytes += k.bytes
-		if len(k.series) > 0 {
-			s.Measured++
-			s.MeasuredCalls += k.calls
-			measured += k.bytes
-		}
-	}
-	if s.Captures > 0 {
-		s.ShareOfCalls = float64(s.MeasuredCalls) / float64(s.Captures)
-	}
-	if bytes > 0 {
-		s.ShareOfBytes = measured / bytes
-	}
-	return s
 }
 
 func (s timeSummary) text() string {
@@ -469,7 +480,7 @@ type timeCSV struct {
 }
 
 // add writes the runs of a task; op_tools numbers the calls of each op.
-func (c *timeCSV) add(t *timer, k *task) error {
+func (c *timeCSV) add(t *timer, k *timed.Task) error {
 	if c.csv == nil {
 		f, err := reports.CreateTimeCSV(c.dir, time.Now())
 		if err != nil {
@@ -482,8 +493,8 @@ func (c *timeCSV) add(t *timer, k *task) error {
 		return err
 	}
 	for _, r := range rows {
-		c.ids[k.op]++
-		r.ForwardID = c.ids[k.op]
+		c.ids[k.Op]++
+		r.ForwardID = c.ids[k.Op]
 		if err := c.csv.Time(r); err != nil {
 			return err
 		}

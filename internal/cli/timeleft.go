@@ -9,6 +9,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/verdict"
@@ -54,9 +55,9 @@ func (t *timer) leave(e *capture.Entry, op string, err error) error {
 }
 
 // forwardOnly tells that the device has no backward pass for a call.
-func (t *timer) forwardOnly(k *task, err error) error {
+func (t *timer) forwardOnly(k *timed.Task) error {
 	t.left.forward++
-	return t.unmeasured(k.entry, k.op, "backward", verdict.Unsupported, err)
+	return t.unmeasured(k.Entry, k.Op, "backward", verdict.Unsupported, k.NoBackward)
 }
 
 // unmeasured writes the JSON line of a phase that was not measured, of the whole

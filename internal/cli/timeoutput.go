@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/timing"
@@ -159,18 +160,18 @@ func (t *timeTable) legend() error {
 // opToolsTables prints what op_tools prints of a call: its arguments and
 // results with the times of the forward pass, its gradients with those of the
 // backward pass; the runs stand in one table.
-func (t *timer) opToolsTables(k *task) error {
-	c, _ := k.entry.Load(capture.LoadOptions{Read: t.o.read})
+func (t *timer) opToolsTables(k *timed.Task) error {
+	c, _ := k.Entry.Load(capture.LoadOptions{Read: t.o.read})
 	defer c.Close()
 	var p page
 	for _, kind := range []capture.Kind{capture.Input, capture.Output} {
-		p.add(k.entry, c, capture.Device, kind)
+		p.add(k.Entry, c, capture.Device, kind)
 	}
 	for _, g := range []struct {
 		name string
 		kind capture.Kind
 	}{{" grad_outputs", capture.GradOutputs}, {" grad_inputs", capture.GradInputs}} {
-		p.backward = append(p.backward, argRows(k.op+g.name, gradTuple(c, g.kind), nil, nil)...)
+		p.backward = append(p.backward, argRows(k.Op+g.name, gradTuple(c, g.kind), nil, nil)...)
 	}
 	rows, err := t.timeRows(k)
 	if err != nil {
@@ -179,7 +180,7 @@ func (t *timer) opToolsTables(k *task) error {
 	w, width := t.json.text(), t.tableWidth()
 	forward, backward := make([]reports.TimeRow, 0, len(rows)), make([]reports.TimeRow, 0, len(rows))
 	for i, r := range rows {
-		r.ForwardID = t.csv.ids[k.op] + i + 1
+		r.ForwardID = t.csv.ids[k.Op] + i + 1
 		f, b := r, r
 		f.Backward, b.Forward = -1, -1
 		if f.Forward >= 0 {
@@ -189,7 +190,7 @@ func (t *timer) opToolsTables(k *task) error {
 			backward = append(backward, b)
 		}
 	}
-	fmt.Fprintf(w, "\n%s    forward_id: %s\n", k.op, k.entry.Number(c.Identifier))
+	fmt.Fprintf(w, "\n%s    forward_id: %s\n", k.Op, k.Entry.Number(c.Identifier))
 	if err := reports.WriteArgs(w, width, plainRows(p.forward)); err != nil {
 		return err
 	}
@@ -209,10 +210,10 @@ func (t *timer) opToolsTables(k *task) error {
 // backward of the same number in one row, hot if there are hot ones. Where the
 // number of runs was left to optool, which takes thousands, the medians stand for
 // them in one row.
-func (t *timer) timeRows(k *task) ([]reports.TimeRow, error) {
-	cache := t.o.caches[len(t.o.caches)-1]
+func (t *timer) timeRows(k *timed.Task) ([]reports.TimeRow, error) {
+	cache := t.measuring.Caches[len(t.measuring.Caches)-1]
 	var forward, backward []timing.Sample
-	for _, r := range k.series {
+	for _, r := range k.Series {
 		runs := r.Series.Samples
 		if t.o.runTimes == 0 {
 			runs = timing.Samples(r.Series.Summary().Median)
@@ -225,7 +226,7 @@ func (t *timer) timeRows(k *task) ([]reports.TimeRow, error) {
 			backward = runs
 		}
 	}
-	c, _ := k.entry.Load(capture.LoadOptions{Read: t.o.read})
+	c, _ := k.Entry.Load(capture.LoadOptions{Read: t.o.read})
 	defer c.Close()
 	text := func(kind capture.Kind) string {
 		if !c.Has(kind) {
@@ -239,9 +240,9 @@ func (t *timer) timeRows(k *task) ([]reports.TimeRow, error) {
 		if kind == capture.GradInputs || kind == capture.GradOutputs {
 			args = gradTuple(c, kind)
 		}
-		return describe(args, kwargs, k.entry.Addresses(capture.Device, kind))
+		return describe(args, kwargs, k.Entry.Addresses(capture.Device, kind))
 	}
-	row := reports.TimeRow{Name: k.op, Input: text(capture.Input), Output: text(capture.Output), GradInputs: "-",
+	row := reports.TimeRow{Name: k.Op, Input: text(capture.Input), Output: text(capture.Output), GradInputs: "-",
 		GradOutputs: "-"}
 	if len(backward) > 0 {
 		row.GradInputs, row.GradOutputs = text(capture.GradInputs), text(capture.GradOutputs)
