@@ -1,0 +1,60 @@
+package reports
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/optool/optool/timing"
+	"github.com/optool/optool/verdict"
+)
+
+// steady is a recording of series of 25 runs in five rounds, which take as long as said.
+func steady(capture string, elapsed ...time.Duration) *Recording {
+	rec := &Recording{}
+	for i, d := range elapsed {
+		s := &timing.Series{Cache: timing.Hot}
+		for k := range 25 {
+			s.Samples = append(s.Samples, timing.Sample{Elapsed: d + time.Duration(k), Round: k / 5})
+		}
+		rec.Timings = append(rec.Timings, &Timing{Capture: capture + string(rune('0'+i)), Op: "torch.add",
+			Phase: "forward", Series: s})
+	}
+	return rec
+}
+
+// TestTimingChanges compares what both runs measured.
+func TestTimingChanges(t *testing.T) {
+	old := steady("add/", time.Millisecond, 2*time.Millisecond, time.Millisecond)
+	cur := steady("add/", time.Millisecond, 3*time.Millisecond)
+	changes := TimingChanges(old, cur)
+	if len(changes) != 2 || changes[0].Verdict != timing.Same || changes[1].Verdict != timing.Slower {
+		t.Fatalf("%+v", changes)
+	}
+	if got := strings.Join(changes[1].Cells()[:3], " "); got != "2.000 ms 3.000 ms +50.0 %" {
+		t.Errorf("cells %q", got)
+	}
+	text, err := json.Marshal(&changes[1])
+	for _, want := range []string{`{"kind":"timing_change","capture":"add/1","op":"torch.add"`, `"verdict":"SLOWER"`,
+		`"old_median_ns":2000012`, `"accuracy":""`} {
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s, %v: want %s", text, err, want)
+		}
+	}
+	ops := ByOp(changes)
+	if len(ops) != 1 || ops[0].Captures != 2 || ops[0].Change() != "+33.3 %" || ops[0].Verdicts[timing.Slower] != 1 {
+		t.Errorf("%+v", ops[0])
+	}
+	if ops := ByOp(changes[:1]); len(ops) != 0 {
+		t.Errorf("an op of one capture is summed up: %+v", ops[0])
+	}
+}
+
+func TestAccuracyChange(t *testing.T) {
+	for _, c := range [][3]string{{"pass", "pass", "pass"}, {"pass", "fail", "pass -> fail"}, {"", "fail", ""}} {
+		if got := accuracyChange(verdict.Verdict(c[0]), verdict.Verdict(c[1])); got != c[2] {
+			t.Errorf("%s, %s: %q, want %q", c[0], c[1], got, c[2])
+		}
+	}
+}
