@@ -137,32 +137,16 @@ func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads 
 	if len(wanted) == 0 || !bound.Entry.HasGrad {
 		return nil
 	}
-	ls, err := leaves(rec.Args, rec.Kwargs)
+	numbers := map[int]bool{}
+	for k := range wanted {
+		numbers[k] = true
+	}
+	gs, err := vjp(rec, bound, f, out, numbers)
 	if err != nil {
 		return err
 	}
-	need, target := map[string]bool{}, map[*tensor.Tensor]*Value{}
-	for k, w := range wanted {
-		if k < len(ls) {
-			target[ls[k].tensor] = w
-		}
-	}
-	for _, a := range bound.Tensors() {
-		if target[a.Tensor] != nil {
-			need[a.Name] = true
-		}
-	}
-	gs, err := bound.Backward(f, out, need)
-	if err != nil {
-		return err
-	}
-	for _, a := range bound.Tensors() {
-		w, g := target[a.Tensor], gs[a.Name]
-		k := max(a.Index, 0)
-		if w == nil || k >= len(g) || g[k] == nil {
-			continue
-		}
-		t := tensor.New(g[k].DType, g[k].Shape, tensor.Data[float64](g[k]))
+	for k, t := range gs {
+		w := wanted[k]
 		if had := grads[w]; had != nil {
 			t = solid(opdef.Zip(t.DType, had, t, func(x, y float64) float64 { return x + y }))
 		}

@@ -63,6 +63,9 @@ func (c *Call) time(backward bool) [2]float64 {
 // Analyze runs the step in float64, measures effects and draws the findings.
 func (t *Trace) Analyze(ctx context.Context, opt replay.Options) error {
 	for _, p := range t.Processes {
+		if err := p.Bridge(ctx, opt); err != nil {
+			return err
+		}
 		if err := p.Effects(ctx, opt); err != nil {
 			return err
 		}
@@ -88,12 +91,6 @@ func (t *Trace) Analyze(ctx context.Context, opt replay.Options) error {
 func (p *Process) findings(opt replay.Options) []*Finding {
 	var all []*Finding
 	for _, c := range p.Calls {
-		for _, r := range c.Results {
-			if r.Verdict == verdict.Fail {
-				all = append(all, &Finding{Rule: Wrong, Call: c, Target: r.Target, Reason: r.Reason,
-					backward: r.Phase == replay.Backward})
-			}
-		}
 		for _, v := range c.Inputs {
 			if v.From.How == IsChanged && v.From.first == nil {
 				all = append(all, changed(v, opt))
@@ -104,6 +101,12 @@ func (p *Process) findings(opt replay.Options) []*Finding {
 				f := changed(v, opt)
 				f.backward = true
 				all = append(all, f)
+			}
+		}
+		for _, r := range c.Results {
+			if r.Verdict == verdict.Fail {
+				all = append(all, &Finding{Rule: Wrong, Call: c, Target: r.Target, Reason: r.Reason,
+					backward: r.Phase == replay.Backward})
 			}
 		}
 	}
@@ -139,6 +142,10 @@ func changed(v *Value, opt replay.Options) *Finding {
 	f := &Finding{Rule: Changed, Call: v.Call, Target: v.Target, From: v.From.Value}
 	f.Reason = fmt.Sprintf("it is not what %s of %s left: no recorded call wrote there in between", f.From.Target,
 		f.From.Call)
+	if v.reason != "" {
+		f.Reason = v.reason
+		return f
+	}
 	err := replay.Guard(func() error {
 		d, err := difference(v, f.From, opt)
 		if err == nil {

@@ -2,8 +2,11 @@ package step
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +14,10 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
 )
 
 func options(t *testing.T) replay.Options {
@@ -27,8 +32,13 @@ func options(t *testing.T) replay.Options {
 // open reads and analyses a tree of testdata.
 func open(t *testing.T, tree string) *Trace {
 	t.Helper()
+	return analyse(t, "testdata/"+tree)
+}
+
+func analyse(t *testing.T, path string) *Trace {
+	t.Helper()
 	var calls []*Call
-	for e, err := range capture.Scan(context.Background(), []string{"testdata/" + tree}, capture.Options{}) {
+	for e, err := range capture.Scan(context.Background(), []string{path}, capture.Options{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -367,5 +377,99 @@ func TestAlign(t *testing.T) {
 					tc.missing, tc.inserted)
 			}
 		})
+	}
+}
+
+// TestBridge: a gradient that op_tools saw at an inner node of its reader, and a
+// weight gradient that only the optimizer has, are explained by the reference; a
+// part that was overwritten is found.
+func TestBridge(t *testing.T) {
+	clean := open(t, "clean")
+	for _, at := range []string{"layer_norm/2 grad_output[0]", "add_/12 input[1]"} {
+		if v := lookup(clean, at); v == nil || v.From.Role != "gradient" || v.From.How != ByContent {
+			t.Errorf("%s is not explained: %+v", at, v)
+		}
+	}
+	for _, tc := range []struct{ at, file string }{
+		{"layer_norm/2 grad_output[0]", "grad_outputs.pth"},
+		{"add_/12 input[1]", "input.pth"},
+	} {
+		root := t.TempDir()
+		if err := os.CopyFS(root, os.DirFS("testdata/clean")); err != nil {
+			t.Fatal(err)
+		}
+		poke(t, filepath.Join(root, filepath.FromSlash(lookup(clean, tc.at).Call.Entry.Rel), tc.file))
+		f := analyse(t, root).First()
+		if f == nil || f.Rule != Changed || f.Call.find(f.Target).name() != tc.at ||
+			!strings.Contains(f.Reason, "3 of") {
+			t.Errorf("%s: got %+v, want it changed", tc.at, f)
+		}
+	}
+}
+
+// lookup is the value that name gives a name.
+func lookup(tr *Trace, name string) *Value {
+	for _, c := range tr.Calls() {
+		for _, v := range append(slices.Clone(c.Inputs), c.GradOutputs...) {
+			if v.name() == name {
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+// poke overwrites three elements of the last tensor of a file.
+func poke(t *testing.T, path string) {
+	t.Helper()
+	f, err := pthformat.Open(path, pthformat.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args, _ := f.Root.(*value.Dict).Get("args")
+	items := args.(*value.Sequence).Items
+	last := items[len(items)-1].(*tensor.Tensor)
+	data := slices.Clone(tensor.Data[float64](last))
+	for i := 5; i < 8; i++ {
+		data[i] = 0.5
+	}
+	items[len(items)-1] = tensor.New(last.DType, last.Shape, data)
+	if err := errors.Join(os.Remove(path), pthformat.WriteFile(path, f.Root), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOutliers: elements that stand out, rounding, and tensors that are not alike.
+func TestOutliers(t *testing.T) {
+	exact := make([]float64, 100)
+	for i := range exact {
+		exact[i] = math.Sin(float64(i))
+	}
+	change := func(f func(i int, x float64) float64) []float64 {
+		out := make([]float64, len(exact))
+		for i, x := range exact {
+			out[i] = f(i, x)
+		}
+		return out
+	}
+	for _, tc := range []struct {
+		name string
+		x    []float64
+		n    int
+		ok   bool
+	}{
+		{"rounding", change(func(i int, x float64) float64 { return float64(float32(x)) }), 0, true},
+		{"two elements", change(func(i int, x float64) float64 {
+			if i == 3 || i == 4 {
+				return 2
+			}
+			return float64(float32(x))
+		}), 2, true},
+		{"scaled", change(func(i int, x float64) float64 { return 1.5 * x }), 0, false},
+		{"half of it", change(func(i int, x float64) float64 { return x + float64(i%2) }), 0, false},
+	} {
+		if _, n, ok := outliers(tc.x, exact, tensor.Float32.Eps()); ok != tc.ok || ok && n != tc.n {
+			t.Errorf("%s: got %d %v, want %d %v", tc.name, n, ok, tc.n, tc.ok)
+		}
 	}
 }

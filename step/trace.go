@@ -33,6 +33,8 @@ type Value struct {
 	From Link
 	// readers are the inputs linked to this value, in order of execution.
 	readers []*Value
+	// reason, of a changed value, says how that is known; "" if by its producer.
+	reason string
 	// after, of an argument that the call changes, is its content after the call.
 	after *fingerprint
 }

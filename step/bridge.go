@@ -1,0 +1,299 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// Bridge explains gradients that equal no recorded one: those that op_tools saw at
+// an inner node of a call, sums of several, and weight gradients that an optimizer
+// read. The reference computes what the calls that read the value give for it, from
+// their recorded gradients.
+func (p *Process) Bridge(ctx context.Context, opt replay.Options) error {
+	for _, s := range p.Steps {
+		for _, c := range s.Calls {
+			for _, g := range c.GradOutputs {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if out := c.result(g); g.From.Role == "inner" && out != nil && !c.readOutside(g) {
+					bridge(g, out.names(c), opt)
+				}
+			}
+		}
+		s.bridgeParameters(ctx, opt)
+	}
+	return nil
+}
+
+// names are v and the results of calls that return it as it is.
+func (v *Value) names(c *Call) []*Value {
+	out := []*Value{v}
+	for i := 0; i < len(out); i++ {
+		for _, r := range out[i].readers {
+			if o := r.Call.passes(r); r.Kind == inputKind && o != nil && !slices.Contains(out, o) {
+				out = append(out, o)
+			}
+		}
+	}
+	return out
+}
+
+// bridge decides whether g is the gradient of a value that has several names.
+func bridge(g *Value, names []*Value, opt replay.Options) {
+	var readings []*Value
+	for _, n := range names {
+		for _, r := range n.readers {
+			if r.Kind == inputKind && r.Call.HasBackward() && r.Call.passes(r) == nil {
+				readings = append(readings, r)
+			}
+		}
+	}
+	if len(readings) == 0 {
+		return
+	}
+	// What the reference does not differentiate stays unexplained.
+	_ = replay.Guard(func() error {
+		want, err := gradient(readings, opt)
+		if err != nil || want == nil {
+			return err
+		}
+		return g.settleSum(want, readings[0], opt)
+	})
+}
+
+// bridgeParameters finds weight gradients among the inputs of the optimizer's calls.
+// Which parameter one belongs to is told by the calls beside it, which write it.
+func (s *Step) bridgeParameters(ctx context.Context, opt replay.Options) {
+	parameters := map[uint64][]*Value{} // readings by address
+	for _, c := range s.Calls {
+		for _, v := range c.Inputs {
+			if v.From.Value == nil && v.RequiresGrad && v.Address != 0 && c.HasBackward() {
+				parameters[v.Address] = append(parameters[v.Address], v)
+			}
+		}
+	}
+	const beside = 12 // calls of one parameter's update
+	var last []*Value
+	var want *tensor.Tensor
+	for i, c := range s.Tail {
+		for _, v := range c.Inputs {
+			if v.From.Value != nil || v.From.first != nil || !v.DType.IsFloat() || v.Numel() < sampled ||
+				v.content.plain || parameters[v.Address] != nil || ctx.Err() != nil {
+				continue
+			}
+			readings := updated(s.Tail[max(0, i-beside):min(len(s.Tail), i+beside+1)], c, v, parameters)
+			if readings == nil {
+				continue
+			}
+			_ = replay.Guard(func() error {
+				if !slices.Equal(readings, last) {
+					var err error
+					last = readings
+					if want, err = gradient(readings, opt); err != nil {
+						return err
+					}
+				}
+				if want == nil {
+					return nil
+				}
+				return v.settleSum(want, readings[0], opt)
+			})
+		}
+	}
+}
+
+// updated are the readings of the parameter that is written nearest to call c and
+// has the shape of v.
+func updated(near []*Call, c *Call, v *Value, parameters map[uint64][]*Value) (best []*Value) {
+	distance := math.MaxInt
+	for _, n := range near {
+		for _, u := range n.Inputs {
+			r := parameters[u.Address]
+			if d := max(n.Order-c.Order, c.Order-n.Order); r != nil && r[0].like(v) && d < distance {
+				best, distance = r, d
+			}
+		}
+	}
+	return best
+}
+
+// gradient is the sum of what the calls that read a value give for it; nil if one of
+// them does not say.
+func gradient(readings []*Value, opt replay.Options) (*tensor.Tensor, error) {
+	var sum *tensor.Tensor
+	var done []*Call
+	for _, r := range readings {
+		if slices.Contains(done, r.Call) {
+			continue
+		}
+		done = append(done, r.Call)
+		wanted := map[int]bool{}
+		for k, v := range r.Call.Inputs {
+			wanted[k] = slices.Contains(readings, v)
+		}
+		gs, err := r.Call.pull(wanted, opt)
+		if err != nil {
+			return nil, err
+		}
+		for k, want := range wanted {
+			switch {
+			case !want:
+				continue
+			case gs[k] == nil:
+				return nil, nil
+			case sum == nil:
+				sum = gs[k]
+			default:
+				sum = solid(opdef.Zip(sum.DType, sum, gs[k], func(x, y float64) float64 { return x + y }))
+			}
+		}
+	}
+	return sum, nil
+}
+
+// pull computes the gradients of inputs of a call, by their number, from the
+// recorded gradients of its results.
+func (c *Call) pull(wanted map[int]bool, opt replay.Options) (map[int]*tensor.Tensor, error) {
+	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read})
+	defer rec.Close()
+	if err != nil {
+		return nil, err
+	}
+	bound, err := opt.Registry.Bind(rec.Op, rec.Args, rec.Kwargs)
+	if err != nil || bound.Random() != "" || !bound.Entry.HasGrad {
+		return nil, err
+	}
+	f, err := bound.Forward()
+	if err != nil {
+		return nil, err
+	}
+	saved, err := value.Leaves(rec.GradOutputs)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*tensor.Tensor, len(f.Outs))
+	for i, g := range saved {
+		if t, ok := g.(*tensor.Tensor); ok && i < len(out) && sameShape(t.Shape, f.Outs[i].Shape) {
+			out[i] = t
+		}
+	}
+	return vjp(rec, bound, f, out, wanted)
+}
+
+// vjp computes the gradients of tensor arguments of a call, by their number, from
+// those of its results.
+func vjp(rec *capture.Call, bound *opdef.Call, f *opdef.Forward, out []*tensor.Tensor,
+	wanted map[int]bool) (map[int]*tensor.Tensor, error) {
+	ls, err := leaves(rec.Args, rec.Kwargs)
+	if err != nil {
+		return nil, err
+	}
+	need, number := map[string]bool{}, map[*tensor.Tensor]int{}
+	for k, l := range ls {
+		if wanted[k] {
+			number[l.tensor] = k
+		}
+	}
+	for _, a := range bound.Tensors() {
+		if _, ok := number[a.Tensor]; ok {
+			need[a.Name] = true
+		}
+	}
+	grads, err := bound.Backward(f, out, need)
+	if err != nil {
+		return nil, err
+	}
+	all := map[int]*tensor.Tensor{}
+	for _, a := range bound.Tensors() {
+		k, ok := number[a.Tensor]
+		g, i := grads[a.Name], max(a.Index, 0)
+		if !ok || i >= len(g) || g[i] == nil || !g[i].DType.IsFloat() {
+			continue
+		}
+		t := tensor.New(g[i].DType, g[i].Shape, tensor.Data[float64](g[i]))
+		if had := all[k]; had != nil { // one tensor given twice
+			t = solid(opdef.Zip(t.DType, had, t, func(x, y float64) float64 { return x + y }))
+		}
+		all[k] = t
+	}
+	return all, nil
+}
+
+// settleSum decides about a gradient for which the reference gives want, unrounded:
+// it is that, or that with a part overwritten, or something else.
+func (v *Value) settleSum(want *tensor.Tensor, reading *Value, opt replay.Options) error {
+	t, done, err := v.load(opt)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if !comparable(t, want) {
+		return nil
+	}
+	x, y := tensor.Data[float64](t), tensor.Data[float64](want)
+	first, n, ok := outliers(x, y, v.DType.Eps())
+	switch {
+	case !ok:
+	case n == 0:
+		v.From.How, v.From.Role = ByContent, "gradient"
+	default:
+		v.From.How, v.From.Role = IsChanged, ""
+		v.From.Value = reading
+		if len(v.From.Parts) == 1 {
+			v.From.Value = v.From.Parts[0]
+		}
+		v.reason = fmt.Sprintf("%d of %d elements are not what the calls that read the value give as its gradient, the "+
+			"others are: at %s %.6g instead of %.6g, and no recorded call wrote there", n, len(x),
+			index(first, v.Shape), x[first], y[first])
+	}
+	return nil
+}
+
+// outliers counts the elements of x that are far from y, where most are near; first
+// is the first of them. ok is false if not most are near. eps is that of x's dtype.
+//
+// Near is relative to the largest part of the values, since gradients are sums with
+// cancellation, and to what the other elements differ by.
+func outliers(x, y []float64, eps float64) (first, n int, ok bool) {
+	square := 0.0
+	gaps := make([]float64, 0, 4096)
+	for i := range y {
+		square += y[i] * y[i]
+		if i%max(1, len(y)/4096) == 0 {
+			gaps = append(gaps, math.Abs(x[i]-y[i]))
+		}
+	}
+	rms := math.Sqrt(square / float64(max(1, len(y))))
+	if rms == 0 || rms-rms != 0 {
+		return 0, 0, false
+	}
+	slices.Sort(gaps)
+	usual := gaps[len(gaps)*3/4]
+	near, factor := min(512*eps, 0.0625), 1024.0
+	if eps > 1e-4 {
+		factor = 32 // of 16-bit dtypes: rounding is a hundredth of the values
+	}
+	if usual > near*rms {
+		return 0, 0, false
+	}
+	first = -1
+	for i := range x {
+		d := math.Abs(x[i] - y[i])
+		if d <= max(near*(math.Abs(y[i])+rms), factor*usual) {
+			continue
+		}
+		if n++; first < 0 {
+			first = i
+		}
+	}
+	return first, n, 4*n < len(x)
+}
