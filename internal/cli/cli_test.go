@@ -3,13 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/optool/optool/tensor"
 )
 
 // TestOrdered checks that results come in the order of the items although they
@@ -84,53 +81,6 @@ func TestOrderedStops(t *testing.T) {
 		}
 	}()
 	_ = ordered(context.Background(), 2, endless, func(i int) int { panic("broken") }, func(int) error { return nil })
-}
-
-// TestEachBlock reads a tensor too large for one block through strides.
-func TestEachBlock(t *testing.T) {
-	raw := make([]byte, 3<<20)
-	for i := range raw {
-		raw[i] = byte(i * 7 >> 3)
-	}
-	s := tensor.NewStorage(raw)
-	for _, v := range []tensor.View{
-		{DType: tensor.Float32, Shape: []int{3 << 18}, Stride: []int{1}},
-		{DType: tensor.Float32, Shape: []int{3, 1 << 18}, Stride: []int{1, 3}},
-		{DType: tensor.Uint8, Shape: []int{1 << 20, 3}, Stride: []int{1, 1 << 20}},
-		{DType: tensor.Int16, Shape: []int{700, 2, 999}, Stride: []int{1, 700, 1400}, Offset: 5},
-		{DType: tensor.Uint8, Shape: []int{3000, 1000}, Stride: []int{0, 1}},
-		{DType: tensor.Uint8, Shape: []int{0, 5}, Stride: []int{5, 1}},
-		{DType: tensor.Uint8, Shape: []int{}, Stride: []int{}, Offset: 9},
-	} {
-		x, err := tensor.NewView(s, v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []byte
-		if err := eachBlock(x, func(b []byte) { got = append(got, b...) }); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(got, x.AppendBytes(nil)) {
-			t.Errorf("eachBlock of %s, stride %v: bytes differ from AppendBytes", x.Meta(), v.Stride)
-		}
-	}
-}
-
-func TestElementText(t *testing.T) {
-	for _, tc := range []struct {
-		dt   tensor.DType
-		x    float64
-		want string
-	}{
-		{tensor.Float32, float64(float32(0.1)), "0.1"},
-		{tensor.Float64, 0.1, "0.1"},
-		{tensor.BFloat16, 0.10009765625, "0.100097656"},
-		{tensor.Float32, math.Inf(-1), "-inf"},
-	} {
-		if got := elementText(tc.dt, tc.x); got != tc.want {
-			t.Errorf("elementText(%s, %v) = %s, want %s", tc.dt, tc.x, got, tc.want)
-		}
-	}
 }
 
 // TestQuote: what does not print reaches neither the terminal nor is lost.

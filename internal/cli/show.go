@@ -12,6 +12,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/contents"
 	"github.com/optool/optool/value"
 )
 
@@ -48,7 +49,7 @@ is printed for each file.`,
 // A shown is what one capture or file has to show.
 type shown struct {
 	text     []byte
-	records  []any // *fileRecord or *fileFailure
+	records  []any // *contents.File or *contents.Failure
 	failures []error
 	selected bool
 }
@@ -125,7 +126,7 @@ func (o *showOptions) records(e *capture.Entry) shown {
 		r, err := o.record(e, ref, name)
 		if err != nil {
 			fe := &capture.FileError{Path: name, Err: err}
-			s.records = append(s.records, &fileFailure{File: name, Error: fe.Reason()})
+			s.records = append(s.records, &contents.Failure{File: name, Error: fe.Reason()})
 			s.failures = append(s.failures, fe)
 			continue
 		}
@@ -134,21 +135,21 @@ func (o *showOptions) records(e *capture.Entry) shown {
 	return s
 }
 
-func (o *showOptions) record(e *capture.Entry, ref capture.FileRef, name string) (*fileRecord, error) {
+func (o *showOptions) record(e *capture.Entry, ref capture.FileRef, name string) (*contents.File, error) {
 	r, done, err := o.open(e, ref, name)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	if o.sha256 {
-		if err := r.hash(); err != nil {
+		if err := r.Hash(); err != nil {
 			return nil, err
 		}
 	}
 	if o.values > 0 {
 		for i := range r.Items {
-			if t := r.Items[i].tensor; t != nil {
-				if r.Items[i].Values, err = firstValues(t, o.values); err != nil {
+			if t := r.Items[i].Tensor; t != nil {
+				if r.Items[i].Values, err = contents.FirstValues(t, o.values); err != nil {
 					return nil, err
 				}
 			}
@@ -158,11 +159,11 @@ func (o *showOptions) record(e *capture.Entry, ref capture.FileRef, name string)
 }
 
 // open lists a file of a capture, and what another producer has in its place.
-func (o *showOptions) open(e *capture.Entry, ref capture.FileRef, name string) (*fileRecord, func() error, error) {
+func (o *showOptions) open(e *capture.Entry, ref capture.FileRef, name string) (*contents.File, func() error, error) {
 	if e.ByOther() {
 		c, err := e.Load(capture.LoadOptions{Read: o.read, Only: capture.Of(ref.Kind)})
 		if err == nil {
-			r, err := recordOfCall(name, e.Layout.String(), c, ref.Kind)
+			r, err := contents.OfCall(name, e.Layout.String(), c, ref.Kind)
 			return r, c.Close, err
 		}
 		c.Close()
@@ -176,14 +177,14 @@ func (o *showOptions) open(e *capture.Entry, ref capture.FileRef, name string) (
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := newRecord(name, f)
+	r, err := contents.OfFile(name, f)
 	return r, f.Close, err
 }
 
 // A page is what the tables of one capture show.
 type page struct {
 	title             []string
-	forward, backward []argRow
+	forward, backward []contents.Row
 }
 
 // tables prints op_tools' tables: arguments and results, then gradients.
@@ -203,7 +204,7 @@ func (o *showOptions) tables(e *capture.Entry) shown {
 				var f *pthformat.File
 				if f, err = pthformat.Open(e.Path(side, k), pthformat.Options{Read: o.read}); err == nil {
 					defer f.Close()
-					var rows []argRow
+					var rows []contents.Row
 					rows, err = looseRows(e.RelPath(side, k), f)
 					p.forward = append(p.forward, rows...)
 				}
@@ -236,7 +237,7 @@ func (p *page) add(e *capture.Entry, c *capture.Call, side capture.Side, k captu
 	case capture.After:
 		kwargs = c.AfterKwargs
 	}
-	rows := argRows(prefix, c.Values(k), kwargs, e.Addresses(side, k))
+	rows := contents.Rows(prefix, c.Values(k), kwargs, e.Addresses(side, k))
 	switch k {
 	case capture.GradInputs:
 		p.backward = append(p.backward, rows...)
@@ -248,47 +249,37 @@ func (p *page) add(e *capture.Entry, c *capture.Call, side capture.Side, k captu
 }
 
 // looseRows lists an open file that is no capture from its root.
-func looseRows(name string, f *pthformat.File) ([]argRow, error) {
-	r, err := newRecord(name, f)
+func looseRows(name string, f *pthformat.File) ([]contents.Row, error) {
+	r, err := contents.OfFile(name, f)
 	if err != nil {
 		return nil, err
 	}
-	var rows []argRow
-	for _, it := range r.Items {
-		row := argRow{ArgRow: reports.ArgRow{Name: it.Path}, tensor: it.tensor}
-		if it.tensor != nil {
-			row.Tensor = tensorInfo(it.tensor, "")
-		} else {
-			row.Value = it.text()
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
+	return r.Rows(), nil
 }
 
 // print renders a page into s.text.
 func (s *shown) print(o *showOptions, p *page) {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, strings.Join(p.title, "    "))
-	for i, rows := range [][]argRow{p.forward, p.backward} {
+	for i, rows := range [][]contents.Row{p.forward, p.backward} {
 		if i > 0 && len(rows) > 0 {
 			b.WriteByte('\n')
 		}
-		if err := reports.WriteArgs(&b, o.width, plainRows(rows)); err != nil {
+		if err := reports.WriteArgs(&b, o.width, contents.Plain(rows)); err != nil {
 			s.failures = append(s.failures, err)
 		}
 	}
 	if o.values > 0 {
 		for _, r := range slices.Concat(p.forward, p.backward) {
-			if r.tensor == nil {
+			if r.Of == nil {
 				continue
 			}
-			v, err := firstValues(r.tensor, o.values)
+			v, err := contents.FirstValues(r.Of, o.values)
 			if err != nil {
 				s.failures = append(s.failures, fmt.Errorf("%s: %w", r.Name, err))
 				continue
 			}
-			if r.tensor.Numel() > len(v) {
+			if r.Of.Numel() > len(v) {
 				v = append(v, "...")
 			}
 			fmt.Fprintf(&b, "%s: [%s]\n", r.Name, strings.Join(v, ", "))

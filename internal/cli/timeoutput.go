@@ -12,7 +12,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/reports/contents"
 	"github.com/optool/optool/timing"
 	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
@@ -171,7 +171,7 @@ func (t *timer) opToolsTables(k *timed.Task) error {
 		name string
 		kind capture.Kind
 	}{{" grad_outputs", capture.GradOutputs}, {" grad_inputs", capture.GradInputs}} {
-		p.backward = append(p.backward, argRows(k.Op+g.name, gradTuple(c, g.kind), nil, nil)...)
+		p.backward = append(p.backward, contents.Rows(k.Op+g.name, gradTuple(c, g.kind), nil, nil)...)
 	}
 	rows, err := t.timeRows(k)
 	if err != nil {
@@ -191,7 +191,7 @@ func (t *timer) opToolsTables(k *timed.Task) error {
 		}
 	}
 	fmt.Fprintf(w, "\n%s    forward_id: %s\n", k.Op, k.Entry.Number(c.Identifier))
-	if err := reports.WriteArgs(w, width, plainRows(p.forward)); err != nil {
+	if err := reports.WriteArgs(w, width, contents.Plain(p.forward)); err != nil {
 		return err
 	}
 	if err := reports.WriteTimes(w, width, forward); err != nil {
@@ -200,7 +200,7 @@ func (t *timer) opToolsTables(k *timed.Task) error {
 	if len(backward) == 0 {
 		return nil
 	}
-	if err := reports.WriteArgs(w, width, plainRows(p.backward)); err != nil {
+	if err := reports.WriteArgs(w, width, contents.Plain(p.backward)); err != nil {
 		return err
 	}
 	return reports.WriteTimes(w, width, backward)
@@ -240,7 +240,7 @@ func (t *timer) timeRows(k *timed.Task) ([]reports.TimeRow, error) {
 		if kind == capture.GradInputs || kind == capture.GradOutputs {
 			args = gradTuple(c, kind)
 		}
-		return describe(args, kwargs, k.Entry.Addresses(capture.Device, kind))
+		return contents.Describe(args, kwargs, k.Entry.Addresses(capture.Device, kind))
 	}
 	row := reports.TimeRow{Name: k.Op, Input: text(capture.Input), Output: text(capture.Output), GradInputs: "-",
 		GradOutputs: "-"}
@@ -264,67 +264,4 @@ func (t *timer) timeRows(k *timed.Task) ([]reports.TimeRow, error) {
 // gradTuple is the gradients of a call as op_tools' timer has them: one tuple.
 func gradTuple(c *capture.Call, k capture.Kind) []value.Value {
 	return []value.Value{value.NewTuple(c.Values(k)...)}
-}
-
-// describe is op_tools' text of arguments: a Python dict that holds a dict for
-// each tensor and the text of everything else. An address that was not recorded
-// is 0.
-func describe(args []value.Value, kwargs *value.Dict, ptrs capture.Addresses) string {
-	var items []value.Value
-	for i, v := range args {
-		items = append(items, described(v, "args["+strconv.Itoa(i)+"]", ptrs))
-	}
-	d := &value.Dict{Items: []value.Item{{Key: "args", Value: value.NewTuple(items...)}}}
-	if kwargs != nil && len(kwargs.Items) > 0 {
-		k := &value.Dict{}
-		for _, it := range kwargs.Items {
-			k.Items = append(k.Items, value.Item{Key: it.Key, Value: described(it.Value, "kwargs."+value.Str(it.Key),
-				ptrs)})
-		}
-		d.Items = append(d.Items, value.Item{Key: "kwargs", Value: k})
-	}
-	return value.LongRepr(d)
-}
-
-func described(v value.Value, path string, ptrs capture.Addresses) value.Value {
-	switch v := v.(type) {
-	case *tensor.Tensor:
-		return describedTensor(v, ptrs[path])
-	case *value.Sequence:
-		if v.Class == "torch.Size" {
-			break
-		}
-		s := &value.Sequence{Kind: v.Kind, Class: v.Class}
-		for i, it := range v.Items {
-			s.Items = append(s.Items, described(it, path+"["+strconv.Itoa(i)+"]", ptrs))
-		}
-		return s
-	case *value.Dict:
-		d := &value.Dict{Class: v.Class}
-		for _, it := range v.Items {
-			d.Items = append(d.Items, value.Item{Key: it.Key, Value: described(it.Value, path+"."+value.Str(it.Key),
-				ptrs)})
-		}
-		return d
-	}
-	return value.Str(v)
-}
-
-func describedTensor(t *tensor.Tensor, ptr string) value.Value {
-	info := tensorInfo(t, ptr)
-	address, _ := strconv.ParseInt(ptr, 10, 64)
-	ints := func(ns []int) *value.Sequence {
-		s := value.NewTuple()
-		for _, n := range ns {
-			s.Items = append(s.Items, int64(n))
-		}
-		return s
-	}
-	return &value.Dict{Items: []value.Item{
-		{Key: "device", Value: info.Device}, {Key: "dtype", Value: info.DType},
-		{Key: "numel", Value: int64(info.Numel)},
-		{Key: "shape", Value: value.Repr(ints(info.Shape))}, {Key: "stride", Value: ints(info.Stride)},
-		{Key: "requires_grad", Value: info.RequiresGrad}, {Key: "layout", Value: info.Layout},
-		{Key: "data_ptr", Value: address},
-	}}
 }

@@ -1,4 +1,4 @@
-package cli
+package contents
 
 import (
 	"fmt"
@@ -10,14 +10,14 @@ import (
 	"github.com/optool/optool/value"
 )
 
-// An argRow is a row of an argument table with the tensor it describes.
-type argRow struct {
+// A Row is a row of an argument table with the tensor it describes.
+type Row struct {
 	reports.ArgRow
-	tensor *tensor.Tensor // nil for other values
+	Of *tensor.Tensor // nil for other values
 }
 
-// plainRows are the rows alone.
-func plainRows(rows []argRow) []reports.ArgRow {
+// Plain are the rows alone.
+func Plain(rows []Row) []reports.ArgRow {
 	plain := make([]reports.ArgRow, len(rows))
 	for i, r := range rows {
 		plain[i] = r.ArgRow
@@ -25,16 +25,16 @@ func plainRows(rows []argRow) []reports.ArgRow {
 	return plain
 }
 
-// argRows are the rows of op_tools' table for positional and keyword values:
+// Rows are the rows of op_tools' table for positional and keyword values:
 // prefix[i], prefix alone for an only value, prefix [i][j] for the items of a
 // list or tuple, prefix k for a keyword. ptrs gives recorded addresses; it may
 // be nil.
-func argRows(prefix string, args []value.Value, kwargs *value.Dict, ptrs capture.Addresses) []argRow {
-	var rows []argRow
+func Rows(prefix string, args []value.Value, kwargs *value.Dict, ptrs capture.Addresses) []Row {
+	var rows []Row
 	add := func(name, path string, v value.Value) {
-		row := argRow{ArgRow: reports.ArgRow{Name: name}}
+		row := Row{ArgRow: reports.ArgRow{Name: name}}
 		if t, ok := v.(*tensor.Tensor); ok {
-			row.tensor, row.Tensor = t, tensorInfo(t, ptrs[path])
+			row.Of, row.Tensor = t, TensorInfo(t, ptrs[path])
 		} else {
 			row.Value = value.Str(textual(v))
 		}
@@ -64,6 +64,22 @@ func argRows(prefix string, args []value.Value, kwargs *value.Dict, ptrs capture
 	return rows
 }
 
+// Rows are those of all items of the file.
+func (r *File) Rows() []Row {
+	rows := make([]Row, len(r.Items))
+	for i := range r.Items {
+		it := &r.Items[i]
+		row := Row{ArgRow: reports.ArgRow{Name: it.Path}, Of: it.Tensor}
+		if it.Tensor != nil {
+			row.Tensor = TensorInfo(it.Tensor, "")
+		} else {
+			row.Value = it.text()
+		}
+		rows[i] = row
+	}
+	return rows
+}
+
 // textual is v as op_tools' tables hold it: the items of containers as texts.
 func textual(v value.Value) value.Value {
 	switch v := v.(type) {
@@ -86,7 +102,8 @@ func textual(v value.Value) value.Value {
 	return v
 }
 
-func tensorInfo(t *tensor.Tensor, ptr string) *reports.TensorInfo {
+// TensorInfo is how op_tools describes a tensor, at address ptr.
+func TensorInfo(t *tensor.Tensor, ptr string) *reports.TensorInfo {
 	info := &reports.TensorInfo{
 		Device: t.Device, DType: t.DType.String(), Numel: t.Numel(), Shape: t.Shape, Stride: t.Stride,
 		RequiresGrad: t.RequiresGrad, Layout: t.Layout, DataPtr: ptr,

@@ -1,4 +1,6 @@
-package cli
+// Package contents lists what files and calls hold: as JSON, one object a file, and as
+// rows of op_tools' tables.
+package contents
 
 import (
 	"cmp"
@@ -18,29 +20,29 @@ import (
 	"github.com/optool/optool/value"
 )
 
-// A fileRecord is the content of one file as show --json prints it.
-type fileRecord struct {
-	File       string       `json:"file"`
-	Format     string       `json:"format"`
-	Bytes      int64        `json:"bytes"`
-	Keys       []string     `json:"keys,omitempty"`
-	Op         *string      `json:"op,omitempty"`
-	Identifier *string      `json:"identifier,omitempty"`
-	ArgsLen    *int         `json:"args_len,omitempty"`
-	Kwargs     []string     `json:"kwargs,omitzero"`
-	Items      []recordItem `json:"items"`
-	Warnings   []string     `json:"warnings,omitempty"`
+// A File is the content of one file.
+type File struct {
+	File       string   `json:"file"`
+	Format     string   `json:"format"`
+	Bytes      int64    `json:"bytes"`
+	Keys       []string `json:"keys,omitempty"`
+	Op         *string  `json:"op,omitempty"`
+	Identifier *string  `json:"identifier,omitempty"`
+	ArgsLen    *int     `json:"args_len,omitempty"`
+	Kwargs     []string `json:"kwargs,omitzero"`
+	Items      []Item   `json:"items"`
+	Warnings   []string `json:"warnings,omitempty"`
 }
 
-// A fileFailure is an unreadable file as show --json prints it.
-type fileFailure struct {
+// A Failure is a file that cannot be read.
+type Failure struct {
 	File  string `json:"file"`
 	Error string `json:"error"`
 }
 
-// A recordItem is one value or container of a file. Fields beyond path and
+// An Item is one value or container of a file. Fields beyond path and
 // kind are those of its kind.
-type recordItem struct {
+type Item struct {
 	Path         string   `json:"path"`
 	Kind         string   `json:"kind"`
 	Class        string   `json:"class,omitempty"`
@@ -60,13 +62,13 @@ type recordItem struct {
 	SHA256       string   `json:"sha256,omitempty"`
 	Values       []string `json:"values,omitempty"`
 
-	tensor *tensor.Tensor
+	Tensor *tensor.Tensor `json:"-"` // nil for anything else
 }
 
-// newRecord lists what a file holds. A file that is no capture is listed from
+// OfFile lists what a file holds. A file that is no capture is listed from
 // its root.
-func newRecord(name string, f *pthformat.File) (*fileRecord, error) {
-	r := &fileRecord{File: name, Format: f.Format, Bytes: f.Size, Items: []recordItem{}, Warnings: f.Warnings}
+func OfFile(name string, f *pthformat.File) (*File, error) {
+	r := &File{File: name, Format: f.Format, Bytes: f.Size, Items: []Item{}, Warnings: f.Warnings}
 	l := lister{record: r, inside: map[any]bool{}, storages: map[*tensor.Storage]int{}}
 	if d, ok := f.Root.(*value.Dict); ok {
 		for _, it := range d.Items {
@@ -81,9 +83,9 @@ func newRecord(name string, f *pthformat.File) (*fileRecord, error) {
 	return r, l.call(rec)
 }
 
-// recordOfCall lists what another producer recorded as kind k of a call.
-func recordOfCall(name, format string, c *capture.Call, k capture.Kind) (*fileRecord, error) {
-	r := &fileRecord{File: name, Format: format, Items: []recordItem{}}
+// OfCall lists what another producer recorded as kind k of a call.
+func OfCall(name, format string, c *capture.Call, k capture.Kind) (*File, error) {
+	r := &File{File: name, Format: format, Items: []Item{}}
 	l := lister{record: r, inside: map[any]bool{}, storages: map[*tensor.Storage]int{}}
 	rec := &capture.Record{Name: c.Op, Args: c.Values(k), Kwargs: &value.Dict{}, Identifier: c.Identifier}
 	if k == capture.Input {
@@ -119,7 +121,7 @@ func keyPath(key value.Value) string {
 }
 
 // text is what a table shows of an item that is no tensor.
-func (it recordItem) text() string {
+func (it *Item) text() string {
 	switch {
 	case it.Len != nil:
 		return strings.TrimSpace(fmt.Sprintf("%s of %d %s", cmp.Or(it.Class, it.Kind), *it.Len, it.Reason))
@@ -134,7 +136,7 @@ func (it recordItem) text() string {
 }
 
 type lister struct {
-	record   *fileRecord
+	record   *File
 	inside   map[any]bool
 	storages map[*tensor.Storage]int
 }
@@ -143,7 +145,7 @@ func (l *lister) add(path string, v value.Value) error {
 	if len(l.record.Items) == value.MaxItems {
 		return value.ErrTooMany
 	}
-	it := recordItem{Path: path}
+	it := Item{Path: path}
 	put := func() { l.record.Items = append(l.record.Items, it) }
 	switch v := v.(type) {
 	case *value.Sequence:
@@ -190,7 +192,7 @@ func (l *lister) add(path string, v value.Value) error {
 	return nil
 }
 
-func (l *lister) sequence(it recordItem, s *value.Sequence) error {
+func (l *lister) sequence(it Item, s *value.Sequence) error {
 	n := len(s.Items)
 	switch {
 	case s.Class == "torch.Size":
@@ -222,12 +224,12 @@ func (l *lister) sequence(it recordItem, s *value.Sequence) error {
 	return nil
 }
 
-func (l *lister) tensor(it *recordItem, t *tensor.Tensor) {
-	info := tensorInfo(t, "")
+func (l *lister) tensor(it *Item, t *tensor.Tensor) {
+	info := TensorInfo(t, "")
 	offset, numel, grad, param := t.Offset, t.Numel(), t.RequiresGrad, t.Parameter
 	it.Kind, it.DType, it.Shape, it.Stride, it.Device = "tensor", info.DType, nonNil(t.Shape), nonNil(t.Stride),
 		info.Device
-	it.Offset, it.Numel, it.RequiresGrad, it.Parameter, it.tensor = &offset, &numel, &grad, &param, t
+	it.Offset, it.Numel, it.RequiresGrad, it.Parameter, it.Tensor = &offset, &numel, &grad, &param, t
 	if s := t.Storage(); s != nil {
 		k, ok := l.storages[s]
 		if !ok {
@@ -299,11 +301,11 @@ func plainJSON(items []value.Value) []any {
 // (an expanded view), in bytes.
 const hashLimit = 256 << 20
 
-// hash adds to each tensor the SHA-256 of its elements, contiguous and little
+// Hash adds to each tensor the SHA-256 of its elements, contiguous and little
 // endian.
-func (r *fileRecord) hash() error {
+func (r *File) Hash() error {
 	for i := range r.Items {
-		t := r.Items[i].tensor
+		t := r.Items[i].Tensor
 		if t == nil {
 			continue
 		}
@@ -362,8 +364,8 @@ func eachBlock(t *tensor.Tensor, f func([]byte)) error {
 	return nil
 }
 
-// firstValues formats the first n elements of t, shortest in its dtype.
-func firstValues(t *tensor.Tensor, n int) ([]string, error) {
+// FirstValues formats the first n elements of t, shortest in its dtype.
+func FirstValues(t *tensor.Tensor, n int) ([]string, error) {
 	if !t.DType.Computable() {
 		return nil, errors.New("no values can be read from dtype " + t.DType.String())
 	}
