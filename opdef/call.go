@@ -465,7 +465,7 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 		b.Scale = func() *tensor.Tensor { return scale(f.Outs)[i] }
 	case b.Class == Accumulated:
 		b.Scale = func() *tensor.Tensor {
-			return Abs(must(c.magnitudes().sound().kernel())[i])
+			return Abs(Must(c.magnitudes().sound().kernel())[i])
 		}
 	case b.Class == Normwise:
 		b.Scale = func() *tensor.Tensor { return largest(f.Outs[i]) }
@@ -484,14 +484,14 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 	switch {
 	case scale != nil:
 		b.Scale = func() *tensor.Tensor {
-			if s := must(scale(NewGrad(c.outs(f), out, nil), grads)); len(s[arg]) > i && s[arg][i] != nil {
+			if s := Must(scale(NewGrad(c.outs(f), out, nil), grads)); len(s[arg]) > i && s[arg][i] != nil {
 				return s[arg][i]
 			}
 			return largest(t)
 		}
 	case b.Class == Accumulated:
 		b.Scale = func() *tensor.Tensor {
-			s := must(c.magnitudes().backward(NewGrad(absAll(c.outs(f)), absAll(out), nil)))
+			s := Must(c.magnitudes().backward(NewGrad(absAll(c.outs(f)), absAll(out), nil)))
 			return Abs(s[arg][i])
 		}
 	case b.Class == Normwise:
@@ -513,7 +513,7 @@ func (c *Call) NodeBound(f *Forward, out []*tensor.Tensor, node Node, i int) Bou
 	case b.Class == Accumulated && c.plan.gradScale() == nil:
 		b.Scale = func() *tensor.Tensor {
 			n, _, err := c.magnitudes().node(NewGrad(absAll(c.outs(f)), absAll(out), nil))
-			return Abs(must(n, err).Grads[i])
+			return Abs(Must(n, err).Grads[i])
 		}
 	default:
 		b.Scale = func() *tensor.Tensor { return largest(t) }
@@ -521,12 +521,12 @@ func (c *Call) NodeBound(f *Forward, out []*tensor.Tensor, node Node, i int) Bou
 	return b
 }
 
-// must is the result of a bound's computation. It works on a call that was run
-// or on its magnitudes, so that an error is a contradiction in the declaration;
-// the panic is its caller's to recover, like those of kernels.
-func must[T any](v T, err error) T {
+// Must is the result of a computation that cannot fail, because its arguments were
+// checked before: an error contradicts the declaration of the operator. The panic
+// is its caller's to recover, like those of kernels.
+func Must[T any](v T, err error) T {
 	if err != nil {
-		panic(fmt.Errorf("error bound: %w", err))
+		panic(fmt.Errorf("of checked arguments: %w", err))
 	}
 	return v
 }

@@ -63,8 +63,8 @@ func softmaxFunction(name string, v softmaxVariant) *opdef.Entry {
 	return softmaxOp(name+
 		".functional(Tensor input, int? dim=None, ignored _stacklevel=3, dtype? dtype=None) -> Tensor", "F."+name,
 		"torch.nn.functional."+name, "input", v,
-		func(a *A) softmaxCall {
-			return softmaxCall{v, a.Input, softmaxDim(a.Dim, a.Input.Dim()), a.Dtype}
+		func(a *A) (x *tensor.Tensor, dim int, dt *tensor.DType) {
+			return a.Input, softmaxDim(a.Dim, a.Input.Dim()), a.Dtype
 		},
 		func(x *tensor.Tensor, dim int, dt *tensor.DType) *A { return &A{x, &dim, dt} })
 }
@@ -74,49 +74,54 @@ func softmaxMethod(name string, v softmaxVariant) *opdef.Entry {
 	type A = softmaxMethodArgs
 	return softmaxOp(name+"(Tensor self, int dim, dtype? dtype=None) -> Tensor", name+" Tensor."+name+" special."+name,
 		"torch."+name, "self", v,
-		func(a *A) softmaxCall { return softmaxCall{v, a.Self, a.Dim, a.Dtype} },
+		func(a *A) (x *tensor.Tensor, dim int, dt *tensor.DType) { return a.Self, a.Dim, a.Dtype },
 		func(x *tensor.Tensor, dim int, dt *tensor.DType) *A { return &A{x, dim, dt} })
 }
 
 // A softmaxCall is what both forms come to.
 type softmaxCall struct {
 	softmaxVariant
-	x   *tensor.Tensor
-	dim int
-	dt  *tensor.DType
+	given *tensor.Tensor
+	x     *tensor.Tensor // converted to dtype
+	dim   int
 }
 
-func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant, call func(*A) softmaxCall,
+func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
+	of func(*A) (x *tensor.Tensor, dim int, dt *tensor.DType),
 	args func(*tensor.Tensor, int, *tensor.DType) *A) *opdef.Entry {
-	return opdef.Op[A]{
+	type call = *softmaxCall
+	return opdef.Planned[A, call]{
 		Schema: schema, Names: names, Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: v.summary, Formula: v.formula,
 			Notes: "x is the input, converted to dtype. A row of -inf alone gives nan.", Source: source},
 		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true,
 			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
-		Terms:  func(a *A) int { c := call(a); return elements.TermsOver(c.x.Shape, []int{c.dim}) },
-		Kernel: func(a *A) ([]*tensor.Tensor, error) { return call(a).kernel(arg) },
-		Grad: func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-			t, err := call(a).grad(g)
-			return elements.GradOf(arg, t), err
+		Plan: func(a *A) (call, error) {
+			x, dim, given := of(a)
+			dt := x.DType
+			if given != nil {
+				dt = *given
+			}
+			if !dt.IsFloat() {
+				return nil, opdef.Refuse(arg, "want a floating dtype, got %s", dt)
+			}
+			dim, err := opdef.Dim("dim", dim, x.Dim())
+			return &softmaxCall{v, x, elements.Converted(x, dt), dim}, err
 		},
+		Terms:  func(c call) int { return elements.LengthOf(c.x.Shape, c.dim) },
+		Kernel: call.kernel,
+		Grad:   func(c call, g *opdef.Grad) (opdef.Grads, error) { return elements.GradOf(arg, c.grad(g)), nil },
 		// A conversion by dtype= and the negation of softmin are nodes before.
-		Node: func(a *A, g *opdef.Grad) (opdef.Node, error) {
-			c := call(a)
-			if c.x.DType == g.Outs[0].DType && c.sign > 0 {
+		Node: func(c call, g *opdef.Grad) (opdef.Node, error) {
+			if c.given.DType == g.Outs[0].DType && c.sign > 0 {
 				return opdef.Node{}, nil
 			}
-			t, err := c.grad(g)
-			if err != nil {
-				return opdef.Node{}, err
-			}
-			t = elements.Scaled(t, c.sign)
-			return opdef.Node{Grads: elements.Single(t),
+			return opdef.Node{Grads: elements.Single(elements.Scaled(c.grad(g), c.sign)),
 				Scale: func() []*tensor.Tensor { return elements.Single(c.gradScale(g)) }}, nil
 		},
-		Scale: func(a *A, outs []*tensor.Tensor) []*tensor.Tensor { return elements.Single(call(a).scale(outs[0])) },
-		GradScale: func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return elements.GradOf(arg, call(a).gradScale(g)), nil
+		Scale: func(c call, outs []*tensor.Tensor) []*tensor.Tensor { return elements.Single(c.scale(outs[0])) },
+		GradScale: func(c call, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return elements.GradOf(arg, c.gradScale(g)), nil
 		},
 		Cases: func(r *rand.Rand) []*A {
 			g := opdef.Gen{R: r}
@@ -132,25 +137,8 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant, call 
 	}.Entry()
 }
 
-// prepare is the input as it is computed with, and the dimension.
-func (c softmaxCall) prepare(arg string) (*tensor.Tensor, int, error) {
-	dt := c.x.DType
-	if c.dt != nil {
-		dt = *c.dt
-	}
-	if !dt.IsFloat() {
-		return nil, 0, opdef.Refuse(arg, "want a floating dtype, got %s", dt)
-	}
-	dim, err := opdef.Dim("dim", c.dim, c.x.Dim())
-	return elements.Converted(c.x, dt), dim, err
-}
-
-func (c softmaxCall) kernel(arg string) ([]*tensor.Tensor, error) {
-	x, dim, err := c.prepare(arg)
-	if err != nil {
-		return nil, err
-	}
-	return elements.Single(opdef.AlongDim(x.DType, x, dim, func(src, dst []float64) {
+func (c *softmaxCall) kernel() ([]*tensor.Tensor, error) {
+	return elements.Single(opdef.AlongDim(c.x.DType, c.x, c.dim, func(src, dst []float64) {
 		if c.sign < 0 {
 			negate(src)
 		}
@@ -170,13 +158,9 @@ func negate(v []float64) {
 
 // grad is the gradient of the input: with y the result, y*(g - sum(g*y)) or, of
 // the logarithm, g - exp(y)*sum(g).
-func (c softmaxCall) grad(g *opdef.Grad) (*tensor.Tensor, error) {
+func (c *softmaxCall) grad(g *opdef.Grad) *tensor.Tensor {
 	y := g.Outs[0]
-	dim, err := opdef.Dim("dim", c.dim, y.Dim())
-	if err != nil {
-		return nil, err
-	}
-	return opdef.AlongDimN(y.DType, dim, func(s [][]float64, dst []float64) {
+	return opdef.AlongDimN(y.DType, c.dim, func(s [][]float64, dst []float64) {
 		g, y := s[0], s[1][:len(s[0])]
 		if c.log {
 			logSoftmaxBackward(g, y, dst)
@@ -189,7 +173,7 @@ func (c softmaxCall) grad(g *opdef.Grad) (*tensor.Tensor, error) {
 		for i, gi := range g {
 			dst[i] = c.sign * y[i] * (gi - dot)
 		}
-	}, g.Out[0], y), nil
+	}, g.Out[0], y)
 }
 
 func logSoftmaxBackward(g, y, dst []float64) {
@@ -202,12 +186,8 @@ func logSoftmaxBackward(g, y, dst []float64) {
 
 // scale is, for softmax, y*(1 + |x-max|): the exponent is a rounded difference;
 // for its logarithm the largest of the three numbers added.
-func (c softmaxCall) scale(y *tensor.Tensor) *tensor.Tensor {
-	x, dim, err := c.prepare("")
-	if err != nil {
-		return opdef.Abs(y)
-	}
-	return opdef.AlongDimN(tensor.Float64, dim, func(s [][]float64, dst []float64) {
+func (c *softmaxCall) scale(y *tensor.Tensor) *tensor.Tensor {
+	return opdef.AlongDimN(tensor.Float64, c.dim, func(s [][]float64, dst []float64) {
 		x := s[0]
 		if c.sign < 0 {
 			negate(x)
@@ -229,18 +209,14 @@ func (c softmaxCall) scale(y *tensor.Tensor) *tensor.Tensor {
 				dst[i] = 0
 			}
 		}
-	}, x, y)
+	}, c.x, y)
 }
 
 // gradScale is the sum of the magnitudes of the terms of the gradient, with the
 // error of the result it is computed from.
-func (c softmaxCall) gradScale(g *opdef.Grad) *tensor.Tensor {
+func (c *softmaxCall) gradScale(g *opdef.Grad) *tensor.Tensor {
 	y := g.Outs[0]
-	dim, err := opdef.Dim("dim", c.dim, y.Dim())
-	if err != nil {
-		return opdef.Abs(g.Out[0])
-	}
-	return opdef.AlongDimN(tensor.Float64, dim, func(s [][]float64, dst []float64) {
+	return opdef.AlongDimN(tensor.Float64, c.dim, func(s [][]float64, dst []float64) {
 		g, y, sy := s[0], s[1], s[2]
 		sum := 0.0
 		for i, gi := range g {

@@ -25,7 +25,7 @@ var attentionOps = []*opdef.Entry{
 			ULPs: 6, Coarse: true}},
 		RandomIf: func(c *compose.Call) string {
 			if c.Args().(*attentionArgs).DropoutP > 0 {
-				return "draws random numbers"
+				return elements.DrawsRandomNumbers
 			}
 			return ""
 		},

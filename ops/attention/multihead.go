@@ -30,7 +30,7 @@ var multiheadOp = compose.Declare(compose.Op[multiheadArgs]{
 	Autocast: opdef.AutocastLower,
 	RandomIf: func(c *compose.Call) string {
 		if a := c.Args().(*multiheadArgs); a.Training && a.DropoutP > 0 {
-			return "draws random numbers"
+			return elements.DrawsRandomNumbers
 		}
 		return ""
 	},

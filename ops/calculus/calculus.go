@@ -51,6 +51,7 @@ type diffPlan struct {
 	parts []*tensor.Tensor
 	names []string
 	dim   int
+	times int // differences are taken
 	dt    tensor.DType
 	elements.Stencil
 }
@@ -67,7 +68,7 @@ func (a *diffArgs) plan() (*diffPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &diffPlan{dim: dim, dt: x.DType}
+	p := &diffPlan{times: a.N, dim: dim, dt: x.DType}
 	total := 0
 	add := func(name string, t *tensor.Tensor) error {
 		if t == nil {
@@ -127,26 +128,23 @@ func (p *diffPlan) split(t *tensor.Tensor) opdef.Grads {
 
 // coarseness is that of the differences before the last, if there are any: only
 // they are rounded to the dtype before they are used.
-func (p *diffPlan) coarseness(n int) float64 {
-	if n < 2 {
+func (p *diffPlan) coarseness() float64 {
+	if p.times < 2 {
 		return 1
 	}
 	return elements.EpsOverFloat32(p.dt)
 }
 
-var diffOp = opdef.Op[diffArgs]{
+var diffOp = opdef.Planned[diffArgs, *diffPlan]{
 	Composite: true,
 	Schema:    "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
 	Doc: opdef.Doc{Summary: "Differences of adjacent elements along a dimension, n times",
 		Formula: "out[i] = x[i+1] - x[i], x = prepend, self, append joined",
 		Notes:   "Of bool the exclusive or. n=0 ignores prepend and append.", Source: "torch.diff"},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true},
-	Terms: func(a *diffArgs) int { return max(1, a.N) },
-	Kernel: func(a *diffArgs) ([]*tensor.Tensor, error) {
-		p, err := a.plan()
-		if err != nil {
-			return nil, err
-		}
+	Terms: func(p *diffPlan) int { return max(1, p.times) },
+	Plan:  (*diffArgs).plan,
+	Kernel: func(p *diffPlan) ([]*tensor.Tensor, error) {
 		x, err := p.joined(p.parts)
 		if err != nil {
 			return nil, err
@@ -157,35 +155,20 @@ var diffOp = opdef.Op[diffArgs]{
 		}
 		return elements.Single(y), nil
 	},
-	Grad: func(a *diffArgs, g *opdef.Grad) (opdef.Grads, error) {
-		p, err := a.plan()
-		if err != nil {
-			return nil, err
-		}
+	Grad: func(p *diffPlan, g *opdef.Grad) (opdef.Grads, error) {
 		return p.split(p.Transposed().Along(p.dt, g.Out[0], p.dim)), nil
 	},
-	Scale: func(a *diffArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-		p, err := a.plan()
-		if err != nil {
-			return elements.Single(opdef.Abs(outs[0]))
-		}
+	Scale: func(p *diffPlan, outs []*tensor.Tensor) []*tensor.Tensor {
 		parts := make([]*tensor.Tensor, len(p.parts))
 		for i, t := range p.parts {
 			parts[i] = opdef.Abs(t)
 		}
-		x, err := p.joined(parts)
-		if err != nil {
-			return elements.Single(opdef.Abs(outs[0]))
-		}
-		return elements.Single(elements.Scaled(p.Magnitudes().Along(tensor.Float64, x, p.dim), p.coarseness(a.N)))
+		x := opdef.Must(p.joined(parts))
+		return elements.Single(elements.Scaled(p.Magnitudes().Along(tensor.Float64, x, p.dim), p.coarseness()))
 	},
-	GradScale: func(a *diffArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		p, err := a.plan()
-		if err != nil {
-			return nil, err
-		}
+	GradScale: func(p *diffPlan, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return p.split(elements.Scaled(p.Transposed().Magnitudes().Along(tensor.Float64, opdef.Abs(g.Out[0]), p.dim),
-			p.coarseness(a.N))), nil
+			p.coarseness())), nil
 	},
 	Cases: func(r *rand.Rand) []*diffArgs {
 		g := opdef.Gen{R: r}
@@ -233,57 +216,64 @@ func derivative(m, order int, step func(i int) complex128) elements.Stencil {
 }
 
 // plan is the map along each dimension asked for, and the dtype of the result.
-func (a *gradientArgs) plan() (dims []int, maps []elements.Stencil, dt tensor.DType, err error) {
-	fail := func(err error) ([]int, []elements.Stencil, tensor.DType, error) { return nil, nil, tensor.Invalid, err }
-	x := a.Self
-	dt = x.DType
+// finiteDifferences is a call of gradient: along each dimension a linear map.
+type finiteDifferences struct {
+	x    *tensor.Tensor
+	dims []int
+	maps []elements.Stencil
+	dt   tensor.DType
+}
+
+func (a *gradientArgs) plan() (*finiteDifferences, error) {
+	x, err := a.Self, error(nil)
+	p := &finiteDifferences{x: x, dt: x.DType}
 	switch {
-	case dt == tensor.Uint8 || dt == tensor.Bool:
-		return fail(opdef.Refuse("self", "not defined for dtype %s", dt))
-	case dt.Kind() < tensor.KindFloat:
-		dt = tensor.DefaultDType
+	case p.dt == tensor.Uint8 || p.dt == tensor.Bool:
+		return nil, opdef.Refuse("self", "not defined for dtype %s", p.dt)
+	case p.dt.Kind() < tensor.KindFloat:
+		p.dt = tensor.DefaultDType
 	}
 	if a.EdgeOrder != 1 && a.EdgeOrder != 2 {
-		return fail(opdef.Refuse("edge_order", "want 1 or 2, got %d", a.EdgeOrder))
+		return nil, opdef.Refuse("edge_order", "want 1 or 2, got %d", a.EdgeOrder)
 	}
 	var given []int
 	if a.Dim != nil {
 		if given, err = elements.IntList("dim", a.Dim); err != nil {
-			return fail(err)
+			return nil, err
 		}
 	}
-	if dims, err = opdef.Dims("dim", given, x.Dim()); err != nil {
-		return fail(err)
+	if p.dims, err = opdef.Dims("dim", given, x.Dim()); err != nil {
+		return nil, err
 	}
 	steps := []value.Value{int64(1)}
 	list, isList := a.Spacing.(*value.Sequence)
 	switch {
-	case isList && len(list.Items) != len(dims):
-		return fail(opdef.Refuse("spacing", "want one for each of %d dimensions, got %d", len(dims), len(list.Items)))
+	case isList && len(list.Items) != len(p.dims):
+		return nil, opdef.Refuse("spacing", "want one for each of %d dimensions, got %d", len(p.dims), len(list.Items))
 	case isList:
 		steps = list.Items
 	case a.Spacing != nil:
 		steps[0] = a.Spacing
 	}
-	for i, d := range dims {
+	for i, d := range p.dims {
 		n := x.Shape[d]
 		if n < a.EdgeOrder+1 {
-			return fail(opdef.Refuse("self", "dimension %d has %d elements, want at least edge_order+1 = %d", d, n,
-				a.EdgeOrder+1))
+			return nil, opdef.Refuse("self", "dimension %d has %d elements, want at least edge_order+1 = %d", d, n,
+				a.EdgeOrder+1)
 		}
 		v := steps[min(i, len(steps)-1)]
 		step, err := gridSteps(v, n)
 		if err != nil {
-			return fail(err)
+			return nil, err
 		}
 		if t, ok := v.(*tensor.Tensor); ok && t.Dim() > 0 && t.DType.Kind() >= tensor.KindFloat {
-			if dt, err = elements.PromoteWith("spacing", dt, t); err != nil {
-				return fail(err)
+			if p.dt, err = elements.PromoteWith("spacing", p.dt, t); err != nil {
+				return nil, err
 			}
 		}
-		maps = append(maps, derivative(n, a.EdgeOrder, step))
+		p.maps = append(p.maps, derivative(n, a.EdgeOrder, step))
 	}
-	return dims, maps, dt, nil
+	return p, nil
 }
 
 // gridSteps are the distances of n points on a grid: one number, or those of a
@@ -304,7 +294,7 @@ func gridSteps(v value.Value, n int) (func(i int) complex128, error) {
 	return func(i int) complex128 { return at[i+1] - at[i] }, nil
 }
 
-var gradientOp = opdef.Op[gradientArgs]{
+var gradientOp = opdef.Planned[gradientArgs, *finiteDifferences]{
 	Schema: "gradient(Tensor self, *, any spacing=None, any dim=None, int edge_order=1) -> Tensor[]",
 	Names:  "gradient", Composite: true,
 	Doc: opdef.Doc{Summary: "First derivatives along dimensions by central differences",
@@ -313,29 +303,27 @@ var gradientOp = opdef.Op[gradientArgs]{
 		Source: "torch.gradient"},
 	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 3, Coarse: true},
 	Exempt: map[string]string{"dtypes": "coordinates, which the check leaves as they are, take part in promotion"},
-	Terms:  func(*gradientArgs) int { return 3 },
-	Kernel: func(a *gradientArgs) ([]*tensor.Tensor, error) {
-		dims, maps, dt, err := a.plan()
+	Plan:   (*gradientArgs).plan,
+	Terms:  func(*finiteDifferences) int { return 3 },
+	Kernel: func(p *finiteDifferences) ([]*tensor.Tensor, error) {
 		var outs []*tensor.Tensor
-		for i, s := range maps {
-			outs = append(outs, s.Along(dt, a.Self, dims[i]))
+		for i, s := range p.maps {
+			outs = append(outs, s.Along(p.dt, p.x, p.dims[i]))
 		}
-		return outs, err
+		return outs, nil
 	},
-	Grad: func(a *gradientArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grads(g, false) },
-	Scale: func(a *gradientArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-		dims, maps, dt, err := a.plan()
-		if err != nil {
-			return outs
-		}
-		scales := make([]*tensor.Tensor, len(maps))
-		for i, s := range maps {
-			scales[i] = elements.Scaled(s.Magnitudes().Along(tensor.Float64, opdef.Abs(a.Self), dims[i]),
-				elements.EpsOverFloat32(dt))
+	Grad: func(p *finiteDifferences, g *opdef.Grad) (opdef.Grads, error) { return p.grads(g, false) },
+	Scale: func(p *finiteDifferences, _ []*tensor.Tensor) []*tensor.Tensor {
+		scales := make([]*tensor.Tensor, len(p.maps))
+		for i, s := range p.maps {
+			scales[i] = elements.Scaled(s.Magnitudes().Along(tensor.Float64, opdef.Abs(p.x), p.dims[i]),
+				elements.EpsOverFloat32(p.dt))
 		}
 		return scales
 	},
-	GradScale: func(a *gradientArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return a.grads(g, true) },
+	GradScale: func(p *finiteDifferences, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		return p.grads(g, true)
+	},
 	Cases: func(r *rand.Rand) []*gradientArgs {
 		g := opdef.Gen{R: r}
 		f64 := tensor.Float64
@@ -351,26 +339,23 @@ var gradientOp = opdef.Op[gradientArgs]{
 }.Entry()
 
 // grads is the gradient of self or, with bounds, the magnitudes behind it.
-func (a *gradientArgs) grads(g *opdef.Grad, bounds bool) (opdef.Grads, error) {
-	dims, maps, dt, err := a.plan()
-	if err != nil {
-		return nil, err
-	}
-	sum := tensor.Full(dt, a.Self.Shape, 0.0)
+func (p *finiteDifferences) grads(g *opdef.Grad, bounds bool) (opdef.Grads, error) {
+	var err error
+	sum := tensor.Full(p.dt, p.x.Shape, 0.0)
 	if bounds {
-		sum = tensor.Full(tensor.Float64, a.Self.Shape, 0.0)
+		sum = tensor.Full(tensor.Float64, p.x.Shape, 0.0)
 	}
-	for i, s := range maps {
+	for i, s := range p.maps {
 		up := g.Out[i]
 		if up == nil {
 			continue
 		}
 		s = s.Transposed()
 		if bounds {
-			s, up = s.Magnitudes(), elements.Scaled(opdef.Abs(up), elements.EpsOverFloat32(dt))
+			s, up = s.Magnitudes(), elements.Scaled(opdef.Abs(up), elements.EpsOverFloat32(p.dt))
 		}
 		if sum, err = elements.MapN(sum.DType, func(v []complex128) complex128 { return v[0] + v[1] },
-			func(v []float64) float64 { return v[0] + v[1] }, sum, s.Along(sum.DType, up, dims[i])); err != nil {
+			func(v []float64) float64 { return v[0] + v[1] }, sum, s.Along(sum.DType, up, p.dims[i])); err != nil {
 			return nil, err
 		}
 	}

@@ -208,11 +208,7 @@ func eachElement[T tensor.Elem](dt tensor.DType, shape []int, f func(v []T) T, t
 func expanded(in []*Value, shape []int) []*tensor.Tensor {
 	es := make([]*tensor.Tensor, len(in))
 	for k, x := range in {
-		e, err := x.bound().Expand(shape...)
-		if err != nil {
-			panic(err) // the value itself was expanded
-		}
-		es[k] = e
+		es[k] = opdef.Must(x.bound().Expand(shape...)) // the value itself was expanded
 	}
 	return es
 }

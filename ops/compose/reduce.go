@@ -165,7 +165,7 @@ func best(better func(x, y float64) float64) opdef.Fold[float64, extreme] {
 // Cumsum is the running sum along dim.
 func (g *Graph) Cumsum(x *Value, dim int) *Value {
 	dim = g.dim("dim", dim, x)
-	n := rowLength(x, dim)
+	n := elements.LengthOf(x.Shape(), dim)
 	t := running(x.T.DType, x.T, dim)
 	return g.value(t, func() *tensor.Tensor {
 		return plus(running(tensor.Float64, x.bound(), dim), g.summing(t, running(tensor.Float64, opdef.Abs(x.T), dim),
@@ -197,7 +197,7 @@ func (g *Graph) Softmax(x *Value, dim int) *Value {
 	t := opdef.AlongDim(x.DType(), x.T, dim, func(src, dst []float64) { kernel.Softmax(dst, src) })
 	var v *Value
 	v = g.value(t, func() *tensor.Tensor {
-		own, sum := g.rounding(x.DType(), 4), g.of(growth(rowLength(x, dim)))
+		own, sum := g.rounding(x.DType(), 4), g.of(growth(elements.LengthOf(x.Shape(), dim)))
 		return opdef.AlongDimN(tensor.Float64, dim, func(src [][]float64, dst []float64) {
 			mean := 0.0
 			for i, w := range src[0] {
@@ -213,14 +213,6 @@ func (g *Graph) Softmax(x *Value, dim int) *Value {
 		return []*Value{g.Sub(product, g.Mul(v, g.Sum(product, true, dim)))}
 	}
 	return v
-}
-
-// rowLength is the number of elements of x along dim.
-func rowLength(x *Value, dim int) int {
-	if x.Dim() == 0 {
-		return 1
-	}
-	return x.Shape()[dim]
 }
 
 // LogSumExp is log(sum(exp(x))) along dim.

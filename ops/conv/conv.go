@@ -26,23 +26,14 @@ var convOps = []*opdef.Entry{
 		"padding=0, int[2] output_padding=0, int groups=1, int[2] dilation=1) -> Tensor"),
 	convTransposeOp(3, "conv_transpose3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] "+
 		"padding=0, int[3] output_padding=0, int groups=1, int[3] dilation=1) -> Tensor"),
-	opdef.Op[convolutionArgs]{
+	convEntry(opdef.Planned[convolutionArgs, *convCall]{
 		Schema: "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] " +
 			"dilation, bool transposed, int[] output_padding, int groups) -> Tensor",
 		Names: "convolution",
 		Doc: opdef.Doc{Summary: "Convolution or transposed convolution of any number of dimensions",
 			Formula: "as conv1d, conv2d, conv3d, conv_transpose1d, ...",
 			Source:  "aten/src/ATen/native/Convolution.cpp"},
-		Error: opdef.Error{Class: opdef.Accumulated},
-		Kernel: func(a *convolutionArgs) ([]*tensor.Tensor, error) {
-			return convKernel(a.plan())
-		},
-		Grad: func(a *convolutionArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return convGrad(g)(a.plan())
-		},
-		Terms:     func(a *convolutionArgs) int { return convTerms(a.plan()) },
-		Products:  func(a *convolutionArgs) float64 { return convProducts(a.plan()) },
-		GradTerms: func(a *convolutionArgs) int { return convGradTerms(a.plan()) },
+		Plan: (*convolutionArgs).plan,
 		Cases: func(r *rand.Rand) []*convolutionArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
@@ -52,8 +43,8 @@ var convOps = []*opdef.Entry{
 				{g.Normal(f64, 2, 4, 3, 3), g.Normal(f64, 4, 2, 3, 3), nil, []int{2, 2}, one, one, true, one, 2},
 			}
 		},
-	}.Entry(),
-	opdef.Op[convolutionBackwardArgs]{
+	}),
+	opdef.Planned[convolutionBackwardArgs, *convolutionBackward]{
 		Schema: "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] " +
 			"stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool[] " +
 			"output_mask) -> (Tensor, Tensor, Tensor)",
@@ -61,12 +52,10 @@ var convOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Gradients of a convolution", Formula: "gradients of input, weight and bias",
 			Notes: "A gradient that output_mask leaves out is empty.", Source: "aten/src/ATen/native/Convolution.cpp"},
 		Error:  opdef.Error{Class: opdef.Accumulated},
-		Kernel: convolutionBackward,
+		Plan:   (*convolutionBackwardArgs).plan,
+		Kernel: (*convolutionBackward).kernel,
 		NoGrad: "a gradient itself",
-		Terms: func(a *convolutionBackwardArgs) int {
-			c := a.forward()
-			return convGradTerms(c.plan())
-		},
+		Terms:  func(c *convolutionBackward) int { return c.gradTerms() },
 		Cases: func(r *rand.Rand) []*convolutionBackwardArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
@@ -126,7 +115,7 @@ type convCall struct {
 
 func convOp(nd int, schema string) *opdef.Entry {
 	name := schema[:6]
-	return opdef.Op[convArgs]{
+	return convEntry(opdef.Planned[convArgs, *convCall]{
 		Schema: schema,
 		Names:  name + " F." + name,
 		Doc: opdef.Doc{
@@ -136,21 +125,16 @@ func convOp(nd int, schema string) *opdef.Entry {
 			Notes: "input (N, C, ...) or (C, ...), weight (O, C/groups, ...); padding may be \"same\" (stride 1) or " +
 				"\"valid\".", Source: "torch.nn.functional." + name,
 		},
-		Error:     opdef.Error{Class: opdef.Accumulated},
-		Autocast:  opdef.AutocastLower,
-		Kernel:    func(a *convArgs) ([]*tensor.Tensor, error) { return convKernel(convPlan(nd, a)) },
-		Grad:      func(a *convArgs, g *opdef.Grad) (opdef.Grads, error) { return convGrad(g)(convPlan(nd, a)) },
-		Node:      func(a *convArgs, g *opdef.Grad) (opdef.Node, error) { return convNode(g)(convPlan(nd, a)) },
-		Terms:     func(a *convArgs) int { return convTerms(convPlan(nd, a)) },
-		Products:  func(a *convArgs) float64 { return convProducts(convPlan(nd, a)) },
-		GradTerms: func(a *convArgs) int { return convGradTerms(convPlan(nd, a)) },
-		Cases:     func(r *rand.Rand) []*convArgs { return convCases(nd, r) },
-	}.Entry()
+		Autocast: opdef.AutocastLower,
+		Plan:     func(a *convArgs) (*convCall, error) { return convPlan(nd, a) },
+		Node:     (*convCall).node,
+		Cases:    func(r *rand.Rand) []*convArgs { return convCases(nd, r) },
+	})
 }
 
 func convTransposeOp(nd int, schema string) *opdef.Entry {
 	name := schema[:16]
-	return opdef.Op[convTransposeArgs]{
+	return convEntry(opdef.Planned[convTransposeArgs, *convCall]{
 		Schema: schema,
 		Names:  name + " F." + name,
 		Doc: opdef.Doc{
@@ -158,16 +142,11 @@ func convTransposeOp(nd int, schema string) *opdef.Entry {
 			Formula: "the gradient of a convolution with respect to its input, plus bias",
 			Notes:   "input (N, C, ...) or (C, ...), weight (C, O/groups, ...).", Source: "torch.nn.functional." + name,
 		},
-		Error:     opdef.Error{Class: opdef.Accumulated},
-		Autocast:  opdef.AutocastLower,
-		Kernel:    func(a *convTransposeArgs) ([]*tensor.Tensor, error) { return convKernel(a.plan(nd)) },
-		Grad:      func(a *convTransposeArgs, g *opdef.Grad) (opdef.Grads, error) { return convGrad(g)(a.plan(nd)) },
-		Node:      func(a *convTransposeArgs, g *opdef.Grad) (opdef.Node, error) { return convNode(g)(a.plan(nd)) },
-		Terms:     func(a *convTransposeArgs) int { return convTerms(a.plan(nd)) },
-		Products:  func(a *convTransposeArgs) float64 { return convProducts(a.plan(nd)) },
-		GradTerms: func(a *convTransposeArgs) int { return convGradTerms(a.plan(nd)) },
-		Cases:     func(r *rand.Rand) []*convTransposeArgs { return convTransposeCases(nd, r) },
-	}.Entry()
+		Autocast: opdef.AutocastLower,
+		Plan:     func(a *convTransposeArgs) (*convCall, error) { return a.plan(nd) },
+		Node:     (*convCall).node,
+		Cases:    func(r *rand.Rand) []*convTransposeArgs { return convTransposeCases(nd, r) },
+	})
 }
 
 // convPlan checks a call of conv1d, conv2d or conv3d.

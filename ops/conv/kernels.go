@@ -9,10 +9,15 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-func convKernel(cc *convCall, err error) ([]*tensor.Tensor, error) {
-	if err != nil {
-		return nil, err
-	}
+// convEntry completes the declaration of a convolution.
+func convEntry[A any](o opdef.Planned[A, *convCall]) *opdef.Entry {
+	o.Error = opdef.Error{Class: opdef.Accumulated}
+	o.Kernel, o.Grad = (*convCall).forward, (*convCall).grads
+	o.Terms, o.Products, o.GradTerms = (*convCall).terms, (*convCall).products, (*convCall).gradTerms
+	return o.Entry()
+}
+
+func (cc *convCall) forward() ([]*tensor.Tensor, error) {
 	dt := cc.input.DType
 	var y *tensor.Tensor
 	if cc.transposed {
@@ -31,33 +36,27 @@ func convKernel(cc *convCall, err error) ([]*tensor.Tensor, error) {
 	return []*tensor.Tensor{y}, nil
 }
 
-// convGrad returns the gradients of a call.
-func convGrad(g *opdef.Grad) func(cc *convCall, err error) (opdef.Grads, error) {
-	return func(cc *convCall, err error) (opdef.Grads, error) {
-		if err != nil {
-			return nil, err
+func (cc *convCall) grads(g *opdef.Grad) (opdef.Grads, error) {
+	dt, gy := cc.input.DType, g.Out[0]
+	gr := opdef.Grads{"input": {nil}, "weight": {nil}}
+	if g.Need("input") {
+		if cc.transposed {
+			gr.Set("input", convForward(dt, &cc.c, cc.input.Shape, gy, elements.Conj(cc.weight)))
+		} else {
+			gr.Set("input", convInputGrad(dt, &cc.c, cc.input.Shape, elements.Conj(cc.weight), gy))
 		}
-		dt, gy := cc.input.DType, g.Out[0]
-		gr := opdef.Grads{"input": {nil}, "weight": {nil}}
-		if g.Need("input") {
-			if cc.transposed {
-				gr.Set("input", convForward(dt, &cc.c, cc.input.Shape, gy, elements.Conj(cc.weight)))
-			} else {
-				gr.Set("input", convInputGrad(dt, &cc.c, cc.input.Shape, elements.Conj(cc.weight), gy))
-			}
-		}
-		if g.Need("weight") {
-			if cc.transposed { // the roles of input and result are swapped
-				gr.Set("weight", convWeightGrad(dt, &cc.c, cc.weight.Shape, gy, elements.Conj(cc.input)))
-			} else {
-				gr.Set("weight", convWeightGrad(dt, &cc.c, cc.weight.Shape, elements.Conj(cc.input), gy))
-			}
-		}
-		if cc.bias != nil && g.Need("bias") {
-			gr.Set("bias", channelSum(dt, gy, cc.nd))
-		}
-		return gr, nil
 	}
+	if g.Need("weight") {
+		if cc.transposed { // the roles of input and result are swapped
+			gr.Set("weight", convWeightGrad(dt, &cc.c, cc.weight.Shape, gy, elements.Conj(cc.input)))
+		} else {
+			gr.Set("weight", convWeightGrad(dt, &cc.c, cc.weight.Shape, elements.Conj(cc.input), gy))
+		}
+	}
+	if cc.bias != nil && g.Need("bias") {
+		gr.Set("bias", channelSum(dt, gy, cc.nd))
+	}
+	return gr, nil
 }
 
 // channelSum adds g over all dimensions but that of the channels.
@@ -71,47 +70,37 @@ func channelSum(dt tensor.DType, g *tensor.Tensor, nd int) *tensor.Tensor {
 	return opdef.Sum(dt, g, dims, false)
 }
 
-// convNode: the result of a call without batch dimension is a view, and
+// node: the result of a call without batch dimension is a view, and
 // padding="same" that is not symmetric pads the input in an op of its own.
 // Source: aten/src/ATen/native/Convolution.cpp
-func convNode(g *opdef.Grad) func(cc *convCall, err error) (opdef.Node, error) {
-	return func(cc *convCall, err error) (opdef.Node, error) {
-		if err != nil {
-			return opdef.Node{}, err
-		}
-		if !cc.batched {
-			return elements.ReshapedNode(g, append([]int{1}, cc.shape...)...), nil
-		}
-		if cc.extra == [3]int{} {
-			return opdef.Node{}, nil
-		}
-		gr, err := convGrad(g)(cc, nil)
-		if err != nil {
-			return opdef.Node{}, err
-		}
-		c := cc.c
-		for d := range 3 {
-			c.In[d] += cc.extra[d]
-		}
-		dt := cc.input.DType
-		node := opdef.Node{Grads: []*tensor.Tensor{convInputGrad(dt, &c, cc.sizes(c.InC, c.In),
-			elements.Conj(cc.weight),
-			g.Out[0]), gr["weight"][0]}}
-		if cc.bias != nil {
-			node.Grads = append(node.Grads, gr["bias"][0])
-		}
-		return node, nil
+func (cc *convCall) node(g *opdef.Grad) (opdef.Node, error) {
+	if !cc.batched {
+		return elements.ReshapedNode(g, append([]int{1}, cc.shape...)...), nil
 	}
+	if cc.extra == [3]int{} {
+		return opdef.Node{}, nil
+	}
+	gr, err := cc.grads(g)
+	if err != nil {
+		return opdef.Node{}, err
+	}
+	c := cc.c
+	for d := range 3 {
+		c.In[d] += cc.extra[d]
+	}
+	node := opdef.Node{Grads: []*tensor.Tensor{convInputGrad(cc.input.DType, &c, cc.sizes(c.InC, c.In),
+		elements.Conj(cc.weight), g.Out[0]), gr["weight"][0]}}
+	if cc.bias != nil {
+		node.Grads = append(node.Grads, gr["bias"][0])
+	}
+	return node, nil
 }
 
-func convTerms(cc *convCall, err error) int { return int(convProducts(cc, err)) + 1 }
+func (cc *convCall) terms() int { return int(cc.products()) + 1 }
 
-// convProducts is the number of multiply-adds of an element of the result, those
+// products is the number of multiply-adds of an element of the result, those
 // with zeros of the padding included.
-func convProducts(cc *convCall, err error) float64 {
-	if err != nil {
-		return 0
-	}
+func (cc *convCall) products() float64 {
 	n := cc.c.Patch()
 	if cc.transposed {
 		n = n / max(cc.c.InC/cc.c.Groups, 1) * cc.c.OutC / cc.c.Groups
@@ -119,10 +108,7 @@ func convProducts(cc *convCall, err error) float64 {
 	return float64(n)
 }
 
-func convGradTerms(cc *convCall, err error) int {
-	if err != nil {
-		return 1
-	}
+func (cc *convCall) gradTerms() int {
 	c := &cc.c
 	per := c.Kernel[0] * c.Kernel[1] * c.Kernel[2]
 	return max(c.Batch*tensor.Numel(cc.shape)/max(cc.shape[0], 1), per*max(c.OutC, c.InC)/c.Groups,
@@ -211,7 +197,13 @@ func convWeightGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []
 	return tensor.New(dt, shape, dw)
 }
 
-func convolutionBackward(a *convolutionBackwardArgs) ([]*tensor.Tensor, error) {
+// A convolutionBackward is a checked call of convolution_backward.
+type convolutionBackward struct {
+	*convCall
+	args *convolutionBackwardArgs
+}
+
+func (a *convolutionBackwardArgs) plan() (*convolutionBackward, error) {
 	if len(a.OutputMask) != 3 {
 		return nil, opdef.Refuse("output_mask", "want 3 values, got %d", len(a.OutputMask))
 	}
@@ -223,15 +215,20 @@ func convolutionBackward(a *convolutionBackwardArgs) ([]*tensor.Tensor, error) {
 		return nil, opdef.Refuse("grad_output", "want shape %s, got %s", tensor.ShapeString(cc.shape),
 			tensor.ShapeString(a.GradOutput.Shape))
 	}
+	return &convolutionBackward{cc, a}, nil
+}
+
+func (c *convolutionBackward) kernel() ([]*tensor.Tensor, error) {
+	a := c.args
 	need := map[string]bool{"input": a.OutputMask[0], "weight": a.OutputMask[1]}
-	gr, err := convGrad(opdef.NewGrad(nil, []*tensor.Tensor{a.GradOutput}, need))(cc, nil)
+	gr, err := c.grads(opdef.NewGrad(nil, []*tensor.Tensor{a.GradOutput}, need))
 	if err != nil {
 		return nil, err
 	}
 	dt := a.Input.DType
 	outs := []*tensor.Tensor{gr["input"][0], gr["weight"][0], nil}
 	if a.OutputMask[2] {
-		outs[2] = channelSum(dt, a.GradOutput, cc.nd)
+		outs[2] = channelSum(dt, a.GradOutput, c.nd)
 	}
 	for i, t := range outs {
 		if t == nil {

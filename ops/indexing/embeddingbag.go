@@ -23,7 +23,7 @@ type embeddingBagArgs struct {
 	PaddingIdx        *int
 }
 
-var embeddingBagOp = opdef.Op[embeddingBagArgs]{
+var embeddingBagOp = opdef.Planned[embeddingBagArgs, *bagged]{
 	Schema: "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float " +
 		"norm_type=2, bool scale_grad_by_freq=False, str mode='mean', " +
 		"ignored sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? " +
@@ -34,68 +34,41 @@ var embeddingBagOp = opdef.Op[embeddingBagArgs]{
 		Notes:   "An empty bag gives 0; entries equal to padding_idx are left out.",
 		Source:  "torch.nn.functional.embedding_bag"},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2},
-	ErrorOf: func(a *embeddingBagArgs) opdef.Error {
-		if a.Mode == "max" && a.MaxNorm == nil {
+	ErrorOf: func(b *bagged) opdef.Error {
+		if b.args.Mode == "max" && b.args.MaxNorm == nil {
 			return opdef.Error{Class: opdef.Exact, Grad: embeddingGradError}
 		}
 		return opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
 	},
-	Kernel: func(a *embeddingBagArgs) ([]*tensor.Tensor, error) {
-		b, err := a.bags()
-		if err != nil {
-			return nil, err
-		}
-		return []*tensor.Tensor{b.reduce(b.table, b.scale)}, nil
-	},
-	After: func(a *embeddingBagArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-		if a.MaxNorm == nil {
+	Plan:   (*embeddingBagArgs).bags,
+	Kernel: func(b *bagged) ([]*tensor.Tensor, error) { return []*tensor.Tensor{b.reduce(b.table, b.scale)}, nil },
+	After: func(b *bagged, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+		if b.args.MaxNorm == nil {
 			return nil, nil
-		}
-		b, err := a.bags()
-		if err != nil {
-			return nil, err
 		}
 		return map[string][]*tensor.Tensor{"weight": {b.table}}, nil
 	},
-	Scale: func(a *embeddingBagArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-		b, err := a.bags()
-		if err != nil {
-			return []*tensor.Tensor{opdef.Abs(outs[0])}
-		}
+	Scale: func(b *bagged, outs []*tensor.Tensor) []*tensor.Tensor {
 		return []*tensor.Tensor{b.reduce(opdef.Abs(b.table), absSlice(b.scale))}
 	},
-	Terms: func(a *embeddingBagArgs) int { return max(1, a.Input.Numel()) },
-	Grad: func(a *embeddingBagArgs, g *opdef.Grad) (opdef.Grads, error) {
-		b, err := a.bags()
-		if err != nil {
-			return nil, err
-		}
-		return b.grads(g.Out[0], b.table, b.scale), nil
-	},
-	GradScale: func(a *embeddingBagArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		b, err := a.bags()
-		if err != nil {
-			return nil, err
-		}
+	Terms: func(b *bagged) int { return max(1, b.args.Input.Numel()) },
+	Grad:  func(b *bagged, g *opdef.Grad) (opdef.Grads, error) { return b.grads(g.Out[0], b.table, b.scale), nil },
+	GradScale: func(b *bagged, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		table := opdef.Abs(b.table)
 		if b.mode == "max" {
 			table = b.table
 		}
 		return b.grads(opdef.Abs(g.Out[0]), table, absSlice(b.scale)), nil
 	},
-	GradTerms: func(a *embeddingBagArgs) int { return max(a.Input.Numel(), a.Weight.Shape[1], 1) },
+	GradTerms: func(b *bagged) int { return max(b.args.Input.Numel(), b.args.Weight.Shape[1], 1) },
 	// The weights of the samples come second, None without any.
-	Node: func(a *embeddingBagArgs, g *opdef.Grad) (opdef.Node, error) {
-		b, err := a.bags()
-		if err != nil {
-			return opdef.Node{}, err
-		}
+	Node: func(b *bagged, g *opdef.Grad) (opdef.Node, error) {
 		gr := b.grads(g.Out[0], b.table, b.scale)
 		n := opdef.Node{Grads: []*tensor.Tensor{gr["weight"][0], nil}}
-		if p := gr["per_sample_weights"]; p != nil && a.PerSampleWeights.RequiresGrad {
+		if p := gr["per_sample_weights"]; p != nil && b.args.PerSampleWeights.RequiresGrad {
 			n.Grads[1] = p[0].Reshape(p[0].Numel()) // of bags as rows too
 		}
-		if !a.Weight.RequiresGrad {
+		if !b.args.Weight.RequiresGrad {
 			n.Grads[0] = nil
 		}
 		return n, nil

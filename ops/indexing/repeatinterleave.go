@@ -39,29 +39,35 @@ type repeatCountsArgs struct {
 	OutputSize *int
 }
 
+// A repetition takes runs of a tensor, seen in shape.
+type repetition struct {
+	self       *tensor.Tensor
+	shape, out []int
+	runs       runs.Runs
+}
+
 // repeatSlices repeats the slices of dimension dim (nil: of the flattened
 // tensor); counts says how often, given their number.
-func repeatSlices(self *tensor.Tensor, dim *int, counts func(n int) ([]int64, error)) (shape, out []int, r runs.Runs,
-	err error) {
-	shape, d := self.Shape, 0
+func repeatSlices(self *tensor.Tensor, dim *int, counts func(n int) ([]int64, error)) (*repetition, error) {
+	shape, d, err := self.Shape, 0, error(nil)
 	if dim == nil || len(shape) == 0 {
 		shape = []int{self.Numel()}
 	}
 	if dim != nil {
 		if d, err = opdef.Dim("dim", *dim, len(self.Shape)); err != nil {
-			return nil, nil, r, err
+			return nil, err
 		}
 	}
 	idx, err := counts(shape[d])
 	if err != nil {
-		return nil, nil, r, err
+		return nil, err
 	}
-	out = slices.Clone(shape)
+	out := slices.Clone(shape)
 	out[d] = len(idx)
-	return shape, out, SlicesOf(shape, d, idx), nil
+	return &repetition{self, shape, out, SlicesOf(shape, d, idx)}, nil
 }
 
-func (a *repeatInterleaveArgs) plan() (shape, out []int, r runs.Runs, err error) {
+func (a *repeatInterleaveArgs) plan() (*repetition, error) {
 	return repeatSlices(a.Self, a.Dim, func(n int) ([]int64, error) {
 		if a.Repeats < 0 {
 			return nil, opdef.Refuse("repeats", "negative number %d", a.Repeats)
@@ -70,7 +76,7 @@ func (a *repeatInterleaveArgs) plan() (shape, out []int, r runs.Runs, err error)
 	})
 }
 
-func (a *repeatInterleaveCountsArgs) plan() (shape, out []int, r runs.Runs, err error) {
+func (a *repeatInterleaveCountsArgs) plan() (*repetition, error) {
 	return repeatSlices(a.Self, a.Dim, func(n int) ([]int64, error) {
 		counts, err := countsOf(a.Repeats)
 		if err != nil {
@@ -93,53 +99,33 @@ func countsOf(t *tensor.Tensor) ([]int64, error) {
 	return tensor.Data[int64](t), checkIndex("repeats", t, 0, math.MaxInt32)
 }
 
+// grad is the gradient of the tensor in its shape for the gradient g.
+func (r *repetition) grad(g *tensor.Tensor) *tensor.Tensor {
+	return runs.ScatterAdd(r.shape, g, r.runs)
+}
+
 // repeatEntry declares repeat_interleave for one type of counts.
-func repeatEntry[A any](schema string, self func(*A) *tensor.Tensor, plan func(*A) (shape, out []int, r runs.Runs,
-	err error), cases func(opdef.Gen) []*A) *opdef.Entry {
-	grad := func(a *A, g *tensor.Tensor) (opdef.Grads, error) {
-		shape, _, r, err := plan(a)
-		if err != nil {
-			return nil, err
-		}
-		return opdef.Grads{"self": {runs.ScatterAdd(shape, g, r)}}, nil
+func repeatEntry[A any](schema string, plan func(*A) (*repetition, error), cases func(opdef.Gen) []*A) *opdef.Entry {
+	gradOfSelf := func(r *repetition, g *tensor.Tensor) (opdef.Grads, error) {
+		return opdef.Grads{"self": {r.grad(g).Reshape(r.self.Shape...)}}, nil
 	}
-	reshaped := func(a *A, gr opdef.Grads, err error) (opdef.Grads, error) {
-		if err == nil {
-			gr.Set("self", gr["self"][0].Reshape(self(a).Shape...))
-		}
-		return gr, err
-	}
-	return opdef.Op[A]{
+	return opdef.Planned[A, *repetition]{
 		Schema: schema, Names: "repeat_interleave Tensor.repeat_interleave",
 		Doc: opdef.Doc{Summary: "Each slice of a dimension repeated", Notes: "Without dim the tensor is flattened.",
 			Source: "torch.repeat_interleave"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
-		Kernel: func(a *A) ([]*tensor.Tensor, error) {
-			shape, out, r, err := plan(a)
-			if err != nil {
-				return nil, err
-			}
-			return []*tensor.Tensor{runs.Pick(self(a).Reshape(shape...), out, r)}, nil
+		Plan:  plan,
+		Kernel: func(r *repetition) ([]*tensor.Tensor, error) {
+			return []*tensor.Tensor{runs.Pick(r.self.Reshape(r.shape...), r.out, r.runs)}, nil
 		},
-		Grad: func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-			gr, err := grad(a, g.Out[0])
-			return reshaped(a, gr, err)
+		Grad: func(r *repetition, g *opdef.Grad) (opdef.Grads, error) { return gradOfSelf(r, g.Out[0]) },
+		GradScale: func(r *repetition, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return gradOfSelf(r, opdef.Abs(g.Out[0]))
 		},
-		GradScale: func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			gr, err := grad(a, opdef.Abs(g.Out[0]))
-			return reshaped(a, gr, err)
-		},
-		GradTerms: func(a *A) int {
-			_, _, r, err := plan(a)
-			if err != nil {
-				return 1
-			}
-			return max(1, r.Count)
-		},
+		GradTerms: func(r *repetition) int { return r.runs.Count },
 		// The node is that of index_select on the flattened tensor.
-		Node: func(a *A, g *opdef.Grad) (opdef.Node, error) {
-			gr, err := grad(a, g.Out[0])
-			return opdef.Node{Grads: gr["self"]}, err
+		Node: func(r *repetition, g *opdef.Grad) (opdef.Node, error) {
+			return opdef.Node{Grads: []*tensor.Tensor{r.grad(g.Out[0])}}, nil
 		},
 		Cases: func(r *rand.Rand) []*A { return cases(opdef.Gen{R: r}) },
 	}.Entry()
@@ -147,7 +133,7 @@ func repeatEntry[A any](schema string, self func(*A) *tensor.Tensor, plan func(*
 
 var repeatInterleaveOp = repeatEntry("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? "+
 	"output_size=None) -> Tensor",
-	func(a *repeatInterleaveArgs) *tensor.Tensor { return a.Self }, (*repeatInterleaveArgs).plan,
+	(*repeatInterleaveArgs).plan,
 	func(g opdef.Gen) []*repeatInterleaveArgs {
 		one := 1
 		return []*repeatInterleaveArgs{
@@ -160,7 +146,7 @@ var repeatInterleaveOp = repeatEntry("repeat_interleave.self_int(Tensor self, in
 
 var repeatInterleaveCountsOp = repeatEntry("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? "+
 	"dim=None, *, int? output_size=None) -> Tensor",
-	func(a *repeatInterleaveCountsArgs) *tensor.Tensor { return a.Self }, (*repeatInterleaveCountsArgs).plan,
+	(*repeatInterleaveCountsArgs).plan,
 	func(g opdef.Gen) []*repeatInterleaveCountsArgs {
 		zero := 0
 		return []*repeatInterleaveCountsArgs{

@@ -157,11 +157,7 @@ type writingOp[A any] struct {
 }
 
 func (o writingOp[A]) Entry() *opdef.Entry {
-	grads := func(a *A, g, out *tensor.Tensor) (opdef.Grads, error) {
-		w, err := o.Plan(a)
-		if err != nil {
-			return nil, err
-		}
+	grads := func(w *writing, g, out *tensor.Tensor) (opdef.Grads, error) {
 		self, src, err := w.grad(g, out)
 		if err != nil {
 			return nil, err
@@ -177,44 +173,30 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 		}
 		return gr, nil
 	}
-	return opdef.Op[A]{
+	return opdef.Planned[A, *writing]{
 		Schema: o.Schema, Names: o.Names, InPlace: !o.Only, Doc: o.Doc, Autocast: o.Autocast,
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		ErrorOf: func(a *A) opdef.Error {
-			w, err := o.Plan(a)
-			if err == nil && (w.how == runs.Assign || w.how == runs.Minimum || w.how == runs.Maximum) {
+		ErrorOf: func(w *writing) opdef.Error {
+			if w.how == runs.Assign || w.how == runs.Minimum || w.how == runs.Maximum {
 				return opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 2}}
 			}
 			return opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
 		},
-		Kernel: func(a *A) ([]*tensor.Tensor, error) {
-			w, err := o.Plan(a)
-			if err != nil {
-				return nil, err
-			}
+		Plan: o.Plan,
+		Kernel: func(w *writing) ([]*tensor.Tensor, error) {
 			src := w.src
 			if w.how == runs.Add {
 				src = multipleOf(src, w.alpha)
 			}
 			return []*tensor.Tensor{w.result(w.self, src)}, nil
 		},
-		Scale: func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
-			w, err := o.Plan(a)
-			if err != nil {
-				return []*tensor.Tensor{opdef.Abs(outs[0])}
-			}
+		Scale: func(w *writing, _ []*tensor.Tensor) []*tensor.Tensor {
 			return []*tensor.Tensor{w.result(opdef.Abs(w.self), opdef.Abs(multipleOf(w.src, w.alpha)))}
 		},
-		Terms: func(a *A) int {
-			w, err := o.Plan(a)
-			if err != nil {
-				return 1
-			}
-			return max(1, w.runs.Count)
-		},
-		Grad: func(a *A, g *opdef.Grad) (opdef.Grads, error) { return grads(a, g.Out[0], g.Outs[0]) },
-		GradScale: func(a *A, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
-			s, err := grads(a, opdef.Abs(g.Out[0]), g.Outs[0])
+		Terms: func(w *writing) int { return w.runs.Count },
+		Grad:  func(w *writing, g *opdef.Grad) (opdef.Grads, error) { return grads(w, g.Out[0], g.Outs[0]) },
+		GradScale: func(w *writing, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			s, err := grads(w, opdef.Abs(g.Out[0]), g.Outs[0])
 			for _, ts := range s {
 				if ts[0] != nil {
 					ts[0] = opdef.Abs(ts[0])

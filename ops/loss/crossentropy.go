@@ -15,7 +15,7 @@ import (
 
 // crossEntropyOps are losses that pick the scores of classes.
 var crossEntropyOps = []*opdef.Entry{
-	opdef.Op[crossEntropyArgs]{
+	opdef.Planned[crossEntropyArgs, *classLoss]{
 		Schema: "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int " +
 			"ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) -> Tensor",
 		Names: "F.cross_entropy",
@@ -27,46 +27,19 @@ var crossEntropyOps = []*opdef.Entry{
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4,
 			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}},
 		Autocast:  opdef.AutocastFloat32,
-		Terms:     func(a *crossEntropyArgs) int { return max(1, a.Input.Numel()) },
-		GradTerms: func(a *crossEntropyArgs) int { return max(1, a.Input.Numel()) },
-		Kernel: func(a *crossEntropyArgs) ([]*tensor.Tensor, error) {
-			l, err := a.loss()
-			if err != nil {
-				return nil, err
-			}
-			return elements.Single(l.forward(false)), nil
-		},
-		Scale: func(a *crossEntropyArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			l, err := a.loss()
-			if err != nil {
-				return elements.Single(opdef.Abs(outs[0]))
-			}
-			return elements.Single(l.forward(true))
-		},
-		Grad: func(a *crossEntropyArgs, g *opdef.Grad) (opdef.Grads, error) {
-			l, err := a.loss()
-			if err != nil {
-				return nil, err
-			}
-			return l.grads(g, false), nil
-		},
-		GradScale: func(a *crossEntropyArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			l, err := a.loss()
-			if err != nil {
-				return nil, err
-			}
+		Terms:     func(l *classLoss) int { return l.x.Numel() },
+		GradTerms: func(l *classLoss) int { return l.x.Numel() },
+		Plan:      (*crossEntropyArgs).loss,
+		Kernel:    func(l *classLoss) ([]*tensor.Tensor, error) { return elements.Single(l.forward(false)), nil },
+		Scale:     func(l *classLoss, _ []*tensor.Tensor) []*tensor.Tensor { return elements.Single(l.forward(true)) },
+		Grad:      func(l *classLoss, g *opdef.Grad) (opdef.Grads, error) { return l.grads(g, false), nil },
+		GradScale: func(l *classLoss, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return l.grads(g, true), nil
 		},
-		Node: func(a *crossEntropyArgs, g *opdef.Grad) (opdef.Node, error) {
-			l, err := a.loss()
-			if err != nil {
-				return opdef.Node{}, err
-			}
-			return l.node(g.Out[0]), nil
-		},
+		Node:  func(l *classLoss, g *opdef.Grad) (opdef.Node, error) { return l.node(g.Out[0]), nil },
 		Cases: crossEntropyCases,
 	}.Entry(),
-	opdef.Op[nllArgs]{
+	opdef.Planned[nllArgs, *classLoss]{
 		Schema: "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int " +
 			"ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
 		Names: "F.nll_loss",
@@ -76,32 +49,16 @@ var crossEntropyOps = []*opdef.Entry{
 			Source: "torch.nn.functional.nll_loss"},
 		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 3}},
 		Autocast: opdef.AutocastFloat32,
-		Terms:    func(a *nllArgs) int { return max(1, a.Target.Numel()) },
-		Kernel: func(a *nllArgs) ([]*tensor.Tensor, error) {
-			l, err := a.loss()
-			if err != nil {
-				return nil, err
-			}
-			return elements.Single(l.forward(false)), nil
-		},
-		Scale: func(a *nllArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			l, err := a.loss()
-			if err != nil {
-				return elements.Single(opdef.Abs(outs[0]))
-			}
-			return elements.Single(l.forward(true))
-		},
-		Grad: func(a *nllArgs, g *opdef.Grad) (opdef.Grads, error) {
-			l, err := a.loss()
-			if err != nil {
-				return nil, err
-			}
+		Terms:    func(l *classLoss) int { return tensor.Numel(l.positions) },
+		Plan:     (*nllArgs).loss,
+		Kernel:   func(l *classLoss) ([]*tensor.Tensor, error) { return elements.Single(l.forward(false)), nil },
+		Scale:    func(l *classLoss, _ []*tensor.Tensor) []*tensor.Tensor { return elements.Single(l.forward(true)) },
+		Grad: func(l *classLoss, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("input", l.picked(g.Out[0])), nil
 		},
-		Node: func(a *nllArgs, g *opdef.Grad) (opdef.Node, error) {
-			l, err := a.loss()
-			if err != nil || l.flat() == nil {
-				return opdef.Node{}, err
+		Node: func(l *classLoss, g *opdef.Grad) (opdef.Node, error) {
+			if l.flat() == nil {
+				return opdef.Node{}, nil
 			}
 			return l.node(g.Out[0]), nil
 		},

@@ -13,7 +13,7 @@ import (
 
 // ctcOps is connectionist temporal classification.
 var ctcOps = []*opdef.Entry{
-	opdef.Op[ctcArgs]{
+	opdef.Planned[ctcArgs, *alignment]{
 		Schema: "ctc_loss(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int blank=0, str " +
 			"reduction='mean', bool zero_infinity=False) -> Tensor",
 		Names: "F.ctc_loss", Composite: true,
@@ -24,48 +24,32 @@ var ctcOps = []*opdef.Entry{
 				"As in PyTorch, the gradient is that of the scores whose log_softmax log_probs is.",
 			Source: "torch.nn.functional.ctc_loss; Graves et al., Connectionist temporal classification, 2006",
 		},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
-		Exempt: map[string]string{"gradients": "the gradient is that of the scores before log_softmax"},
-		Terms:  func(a *ctcArgs) int { return max(1, a.LogProbs.Shape[0]) },
-		GradTerms: func(a *ctcArgs) int {
-			return max(1, a.LogProbs.Numel())
-		},
-		Kernel: func(a *ctcArgs) ([]*tensor.Tensor, error) {
-			c, err := a.alignment()
-			if err != nil {
-				return nil, err
-			}
+		Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
+		Exempt:    map[string]string{"gradients": "the gradient is that of the scores before log_softmax"},
+		Terms:     func(c *alignment) int { return max(1, c.args.LogProbs.Shape[0]) },
+		GradTerms: func(c *alignment) int { return max(1, c.args.LogProbs.Numel()) },
+		Plan:      (*ctcArgs).alignment,
+		Kernel: func(c *alignment) ([]*tensor.Tensor, error) {
 			return elements.Single(c.forward(func(k int) float64 { return c.loss(k) })), nil
 		},
 		// Each of the T factors of a path is known to the size of its logarithm.
-		Scale: func(a *ctcArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			c, err := a.alignment()
-			if err != nil {
-				return elements.Single(opdef.Abs(outs[0]))
-			}
+		Scale: func(c *alignment, outs []*tensor.Tensor) []*tensor.Tensor {
 			return elements.Single(c.forward(func(k int) float64 {
 				return 2*math.Abs(c.loss(k)) + float64(c.inputs[k])
 			}).WithDType(tensor.Float64))
 		},
-		Grad: func(a *ctcArgs, g *opdef.Grad) (opdef.Grads, error) {
-			c, err := a.alignment()
-			if err != nil {
-				return nil, err
-			}
+		Grad: func(c *alignment, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("log_probs", c.grad(g.Out[0])), nil
 		},
 		// With T logarithms added up, probabilities are known to T times theirs.
-		GradScale: func(a *ctcArgs, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
-			t := gr["log_probs"][0]
-			return elements.GradOf("log_probs", tensor.Full(tensor.Float64, t.Shape,
-					opdef.MaxAbs(t)*(1+
-						float64(a.LogProbs.Shape[0])*math.Log(float64(max(2, elements.LastDim(a.LogProbs.Shape))))))),
-				nil
+		GradScale: func(c *alignment, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+			t, length := gr["log_probs"][0], float64(c.args.LogProbs.Shape[0])
+			grown := 1 + length*math.Log(float64(max(2, elements.LastDim(c.args.LogProbs.Shape))))
+			return elements.GradOf("log_probs", tensor.Full(tensor.Float64, t.Shape, opdef.MaxAbs(t)*grown)), nil
 		},
-		Node: func(a *ctcArgs, g *opdef.Grad) (opdef.Node, error) {
-			c, err := a.alignment()
-			if err != nil || c.how == reduceNone {
-				return opdef.Node{}, err
+		Node: func(c *alignment, g *opdef.Grad) (opdef.Node, error) {
+			if c.how == reduceNone {
+				return opdef.Node{}, nil
 			}
 			return opdef.Node{Grads: elements.Single(elements.Scaled(opdef.Unreduce(g.Out[0], []int{c.n}, []int{0}),
 				1/c.divisor())),

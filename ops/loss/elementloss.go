@@ -81,69 +81,37 @@ func reductionOf(name string, sizeAverage, reduce *bool) (reductionMode, error) 
 }
 
 // elementLossOp completes the declaration of a loss whose call gives its terms.
-func elementLossOp[A any](o opdef.Op[A], call func(*A) (*elementLoss, error)) *opdef.Entry {
+func elementLossOp[A any](o opdef.Planned[A, *elementLoss]) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
-	o.Terms = func(a *A) int {
-		l, err := call(a)
-		if err != nil || l.how == reduceNone {
+	o.Terms = func(l *elementLoss) int {
+		if l.how == reduceNone {
 			return 1
 		}
 		return max(1, l.operands[0].Numel())
 	}
-	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
-		l, err := call(a)
-		if err != nil {
-			return nil, err
-		}
+	o.Kernel = func(l *elementLoss) ([]*tensor.Tensor, error) {
 		t, err := l.forward(l.f)
 		return elements.Single(t), err
 	}
-	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
-		l, err := call(a)
-		if err == nil {
-			var s *tensor.Tensor
-			if s, err = l.forward(l.magnitude); err == nil {
-				return elements.Single(s.WithDType(tensor.Float64))
-			}
-		}
-		return elements.Single(opdef.Abs(outs[0]))
+	o.Scale = func(l *elementLoss, _ []*tensor.Tensor) []*tensor.Tensor {
+		return elements.Single(opdef.Must(l.forward(l.magnitude)).WithDType(tensor.Float64))
 	}
-	o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-		l, err := call(a)
-		if err != nil {
-			return nil, err
-		}
-		return l.grads(g, l.df, false)
-	}
-	o.GradTerms = func(a *A) int {
-		l, err := call(a)
-		if err != nil {
-			return 1
-		}
+	o.Grad = func(l *elementLoss, g *opdef.Grad) (opdef.Grads, error) { return l.grads(g, l.df, false) }
+	o.GradTerms = func(l *elementLoss) int {
 		n := 1
 		for _, t := range l.operands {
 			n = max(n, t.Numel())
 		}
 		return n
 	}
-	o.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		l, err := call(a)
-		if err != nil {
-			return nil, err
-		}
+	o.GradScale = func(l *elementLoss, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		ds := l.ds
 		if ds == nil {
 			ds = l.df
 		}
 		return l.grads(g, ds, true)
 	}
-	o.Node = func(a *A, g *opdef.Grad) (opdef.Node, error) {
-		l, err := call(a)
-		if err != nil {
-			return opdef.Node{}, err
-		}
-		return l.node(g.Out[0])
-	}
+	o.Node = func(l *elementLoss, g *opdef.Grad) (opdef.Node, error) { return l.node(g.Out[0]) }
 	return o.Entry()
 }
 

@@ -14,7 +14,7 @@ import (
 
 // lossOps are losses made of one term per element.
 var lossOps = []*opdef.Entry{
-	elementLossOp(opdef.Op[plainLossArgs]{
+	elementLossOp(opdef.Planned[plainLossArgs, *elementLoss]{
 		Schema: "mse_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', Tensor? weight=None) -> Tensor",
 		Names:    "F.mse_loss",
@@ -22,15 +22,16 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Squared error", Formula: "(input - target)^2, averaged, added or left alone",
 			Source: "torch.nn.functional.mse_loss"},
 		Cases: plainLossCases(normalOperand),
-	}, func(a *plainLossArgs) (*elementLoss, error) {
-		return a.loss(&elementLoss{
-			own: true,
-			f:   func(v []float64) float64 { return (v[0] - v[1]) * (v[0] - v[1]) },
-			df:  func(v, d []float64) { d[0] = 2 * (v[0] - v[1]); d[1] = -d[0] },
-			ds:  func(v, d []float64) { d[0] = 2 * (math.Abs(v[0]) + math.Abs(v[1])); d[1] = d[0] },
-		})
+		Plan: func(a *plainLossArgs) (*elementLoss, error) {
+			return a.loss(&elementLoss{
+				own: true,
+				f:   func(v []float64) float64 { return (v[0] - v[1]) * (v[0] - v[1]) },
+				df:  func(v, d []float64) { d[0] = 2 * (v[0] - v[1]); d[1] = -d[0] },
+				ds:  func(v, d []float64) { d[0] = 2 * (math.Abs(v[0]) + math.Abs(v[1])); d[1] = d[0] },
+			})
+		},
 	}),
-	elementLossOp(opdef.Op[plainLossArgs]{
+	elementLossOp(opdef.Planned[plainLossArgs, *elementLoss]{
 		Schema: "l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', Tensor? weight=None) -> Tensor",
 		Names:    "F.l1_loss",
@@ -43,19 +44,20 @@ var lossOps = []*opdef.Entry{
 			return append(plainLossCases(elements.DistinctOperand)(r), &plainLossArgs{Input: c(2, 3), Target: c(2, 3),
 				Reduction: "mean"}, &plainLossArgs{Input: c(2, 3), Target: c(3), Reduction: "none"})
 		},
-	}, func(a *plainLossArgs) (*elementLoss, error) {
-		dt := tensor.ResultType(a.Input, a.Target)
-		if !dt.IsComplex() {
-			return a.loss(absoluteError())
-		}
-		l, err := a.loss(complexError())
-		x, y := opdef.Cast(a.Input, dt), opdef.Cast(a.Target, dt)
-		l.complex, l.operands = dt, []*tensor.Tensor{elements.Real(x), elements.Real(y), elements.Imag(x),
-			elements.Imag(y)}
-		l.names = append(slices.Clone(inputTarget), inputTarget...)
-		return l, err
+		Plan: func(a *plainLossArgs) (*elementLoss, error) {
+			dt := tensor.ResultType(a.Input, a.Target)
+			if !dt.IsComplex() {
+				return a.loss(absoluteError())
+			}
+			l, err := a.loss(complexError())
+			x, y := opdef.Cast(a.Input, dt), opdef.Cast(a.Target, dt)
+			l.complex, l.operands = dt, []*tensor.Tensor{elements.Real(x), elements.Real(y), elements.Imag(x),
+				elements.Imag(y)}
+			l.names = append(slices.Clone(inputTarget), inputTarget...)
+			return l, err
+		},
 	}),
-	elementLossOp(opdef.Op[smoothL1Args]{
+	elementLossOp(opdef.Planned[smoothL1Args, *elementLoss]{
 		Schema: "smooth_l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', float beta=1.0) -> Tensor",
 		Names:    "F.smooth_l1_loss",
@@ -70,19 +72,20 @@ var lossOps = []*opdef.Entry{
 			})
 			return cs
 		},
-	}, func(a *smoothL1Args) (*elementLoss, error) {
-		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
-		if a.Beta < 0 {
-			return nil, opdef.Refuse("beta", "%v is negative", a.Beta)
-		}
-		l := absoluteError()
-		if a.Beta > 0 {
-			l = huber(a.Beta, 1/a.Beta)
-		}
-		l.operands, l.names, l.how = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how
-		return l, err
+		Plan: func(a *smoothL1Args) (*elementLoss, error) {
+			how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+			if a.Beta < 0 {
+				return nil, opdef.Refuse("beta", "%v is negative", a.Beta)
+			}
+			l := absoluteError()
+			if a.Beta > 0 {
+				l = huber(a.Beta, 1/a.Beta)
+			}
+			l.operands, l.names, l.how = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how
+			return l, err
+		},
 	}),
-	elementLossOp(opdef.Op[huberArgs]{
+	elementLossOp(opdef.Planned[huberArgs, *elementLoss]{
 		Schema: "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? " +
 			"weight=None) -> Tensor",
 		Names:    "F.huber_loss",
@@ -97,17 +100,18 @@ var lossOps = []*opdef.Entry{
 			})
 			return cs
 		},
-	}, func(a *huberArgs) (*elementLoss, error) {
-		how, err := reductionOf(a.Reduction, nil, nil)
-		if a.Delta <= 0 {
-			return nil, opdef.Refuse("delta", "want a positive number, got %v", a.Delta)
-		}
-		l := huber(a.Delta, 1)
-		l.operands, l.names, l.how, l.weight, l.byWeight = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how,
-			a.Weight, true
-		return l, err
+		Plan: func(a *huberArgs) (*elementLoss, error) {
+			how, err := reductionOf(a.Reduction, nil, nil)
+			if a.Delta <= 0 {
+				return nil, opdef.Refuse("delta", "want a positive number, got %v", a.Delta)
+			}
+			l := huber(a.Delta, 1)
+			l.operands, l.names, l.how, l.weight, l.byWeight = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how,
+				a.Weight, true
+			return l, err
+		},
 	}),
-	elementLossOp(opdef.Op[bceArgs]{
+	elementLossOp(opdef.Planned[bceArgs, *elementLoss]{
 		Schema: "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, " +
 			"bool? reduce=None, str reduction='mean') -> Tensor",
 		Names: "F.binary_cross_entropy",
@@ -125,34 +129,36 @@ var lossOps = []*opdef.Entry{
 			return append(cs, &bceArgs{Input: probabilityOperand(g, tensor.Float64, 3, 4), Target: probabilityOperand(g,
 				tensor.Float64, 3, 4), Weight: w, Reduction: "mean"})
 		},
-	}, func(a *bceArgs) (*elementLoss, error) {
-		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
-		if err != nil {
-			return nil, err
-		}
-		if err := shapesAgree(a.Input, a.Target); err != nil {
-			return nil, err
-		}
-		if err := inUnitInterval("input", a.Input); err != nil {
-			return nil, err
-		}
-		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input, a.Target}, names: inputTarget, weight: a.Weight, how: how, own: true,
-			f: func(v []float64) float64 {
-				return -(v[1]*clampedLog(v[0]) + (1-v[1])*max(math.Log1p(-v[0]), -100))
-			},
-			df: func(v, d []float64) {
-				d[0] = (v[0] - v[1]) / max(v[0]*(1-v[0]), 1e-12)
-				d[1] = clampedLog(1-v[0]) - clampedLog(v[0])
-			},
-			ds: func(v, d []float64) {
-				x, t := v[0], math.Abs(v[1])
-				d[0] = (x + t) / max(x*(1-x), 1e-12)
-				d[1] = math.Abs(clampedLog(1-x)) + math.Abs(clampedLog(x)) + 1/max(1-x, 1e-12)
-			},
-		}, nil
+		Plan: func(a *bceArgs) (*elementLoss, error) {
+			how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+			if err != nil {
+				return nil, err
+			}
+			if err := shapesAgree(a.Input, a.Target); err != nil {
+				return nil, err
+			}
+			if err := inUnitInterval("input", a.Input); err != nil {
+				return nil, err
+			}
+			return &elementLoss{
+				operands: []*tensor.Tensor{a.Input, a.Target}, names: inputTarget, weight: a.Weight,
+				how: how, own: true,
+				f: func(v []float64) float64 {
+					return -(v[1]*clampedLog(v[0]) + (1-v[1])*max(math.Log1p(-v[0]), -100))
+				},
+				df: func(v, d []float64) {
+					d[0] = (v[0] - v[1]) / max(v[0]*(1-v[0]), 1e-12)
+					d[1] = clampedLog(1-v[0]) - clampedLog(v[0])
+				},
+				ds: func(v, d []float64) {
+					x, t := v[0], math.Abs(v[1])
+					d[0] = (x + t) / max(x*(1-x), 1e-12)
+					d[1] = math.Abs(clampedLog(1-x)) + math.Abs(clampedLog(x)) + 1/max(1-x, 1e-12)
+				},
+			}, nil
+		},
 	}),
-	elementLossOp(opdef.Op[bceLogitsArgs]{
+	elementLossOp(opdef.Planned[bceLogitsArgs, *elementLoss]{
 		Schema: "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, bool? " +
 			"size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) -> Tensor",
 		Names:    "F.binary_cross_entropy_with_logits",
@@ -171,40 +177,42 @@ var lossOps = []*opdef.Entry{
 			return append(cs, &bceLogitsArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g,
 				tensor.Float64, 3, 4), Weight: w, PosWeight: p, Reduction: "mean"})
 		},
-	}, func(a *bceLogitsArgs) (*elementLoss, error) {
-		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
-		if err != nil {
-			return nil, err
-		}
-		if err := shapesAgree(a.Input, a.Target); err != nil {
-			return nil, err
-		}
-		p := a.PosWeight
-		if p == nil {
-			p = tensor.Full(a.Input.DType, a.Input.Shape, 1.0)
-		}
-		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input, a.Target, p}, names: []string{"input", "target", ""}, weight: a.Weight,
-			how: how, own: true,
-			f: func(v []float64) float64 {
-				return (1-v[1])*v[0] + (1+(v[2]-1)*v[1])*kernel.Softplus(-v[0])
-			},
-			df: func(v, d []float64) {
-				x, t, p := v[0], v[1], v[2]
-				s := sigmoidOf(x)
-				d[0] = (1-t)*s - p*t*sigmoidOf(-x)
-				d[1] = (p-1)*kernel.Softplus(-x) - x
-				d[2] = t * kernel.Softplus(-x)
-			},
-			ds: func(v, d []float64) {
-				x, t, p := math.Abs(v[0]), math.Abs(v[1]), math.Abs(v[2])
-				d[0] = ((1+t)*sigmoidOf(v[0]) + p*t) * (1 + x)
-				d[1] = (p+1)*(kernel.Softplus(-v[0])+x) + x
-				d[2] = t * kernel.Softplus(-v[0])
-			},
-		}, nil
+		Plan: func(a *bceLogitsArgs) (*elementLoss, error) {
+			how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+			if err != nil {
+				return nil, err
+			}
+			if err := shapesAgree(a.Input, a.Target); err != nil {
+				return nil, err
+			}
+			p := a.PosWeight
+			if p == nil {
+				p = tensor.Full(a.Input.DType, a.Input.Shape, 1.0)
+			}
+			return &elementLoss{
+				operands: []*tensor.Tensor{a.Input, a.Target, p}, names: []string{"input", "target", ""},
+				weight: a.Weight,
+				how:    how, own: true,
+				f: func(v []float64) float64 {
+					return (1-v[1])*v[0] + (1+(v[2]-1)*v[1])*kernel.Softplus(-v[0])
+				},
+				df: func(v, d []float64) {
+					x, t, p := v[0], v[1], v[2]
+					s := sigmoidOf(x)
+					d[0] = (1-t)*s - p*t*sigmoidOf(-x)
+					d[1] = (p-1)*kernel.Softplus(-x) - x
+					d[2] = t * kernel.Softplus(-x)
+				},
+				ds: func(v, d []float64) {
+					x, t, p := math.Abs(v[0]), math.Abs(v[1]), math.Abs(v[2])
+					d[0] = ((1+t)*sigmoidOf(v[0]) + p*t) * (1 + x)
+					d[1] = (p+1)*(kernel.Softplus(-v[0])+x) + x
+					d[2] = t * kernel.Softplus(-v[0])
+				},
+			}, nil
+		},
 	}),
-	elementLossOp(opdef.Op[klDivArgs]{
+	elementLossOp(opdef.Planned[klDivArgs, *elementLoss]{
 		Schema: "kl_div(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', bool log_target=False) -> Tensor",
 		Names:    "F.kl_div",
@@ -221,8 +229,9 @@ var lossOps = []*opdef.Entry{
 			return append(cs, &klDivArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g,
 				tensor.Float64, 3, 4), Reduction: "batchmean"})
 		},
-	}, klDiv),
-	elementLossOp(opdef.Op[poissonArgs]{
+		Plan: klDiv,
+	}),
+	elementLossOp(opdef.Planned[poissonArgs, *elementLoss]{
 		Schema: "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? " +
 			"size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
 		Names:    "F.poisson_nll_loss",
@@ -242,8 +251,9 @@ var lossOps = []*opdef.Entry{
 			}
 			return cs
 		},
-	}, poissonLoss),
-	elementLossOp(opdef.Op[gaussianArgs]{
+		Plan: poissonLoss,
+	}),
+	elementLossOp(opdef.Planned[gaussianArgs, *elementLoss]{
 		Schema: "gaussian_nll_loss(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, float " +
 			"eps=1e-06, str reduction='mean') -> Tensor",
 		Names: "F.gaussian_nll_loss",
@@ -261,7 +271,8 @@ var lossOps = []*opdef.Entry{
 				{Input: n(3, 4), Target: n(3, 4), Var: v(3, 1), Eps: 1e-6, Reduction: "sum"},
 			}
 		},
-	}, gaussianLoss),
+		Plan: gaussianLoss,
+	}),
 	compose.Declare(compose.Op[hingeArgs]{
 		Schema: "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? " +
 			"reduce=None, str reduction='mean') -> Tensor",
@@ -281,7 +292,7 @@ var lossOps = []*opdef.Entry{
 			return cs
 		},
 	}, compose.Composed, hingeEmbedding),
-	elementLossOp(opdef.Op[softMarginArgs]{
+	elementLossOp(opdef.Planned[softMarginArgs, *elementLoss]{
 		Schema: "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean') -> Tensor",
 		Names:    "F.soft_margin_loss",
@@ -295,18 +306,19 @@ var lossOps = []*opdef.Entry{
 			})
 			return cs
 		},
-	}, func(a *softMarginArgs) (*elementLoss, error) {
-		how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
-		return &elementLoss{
-			operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, own: true,
-			through: 1,
-			f:       func(v []float64) float64 { return kernel.Softplus(-v[0] * v[1]) },
-			df:      func(v, d []float64) { s := sigmoidOf(-v[0] * v[1]); d[0] = -v[1] * s; d[1] = -v[0] * s },
-			ds: func(v, d []float64) {
-				s := sigmoidOf(-v[0]*v[1]) * (1 + math.Abs(v[0]*v[1]))
-				d[0], d[1] = math.Abs(v[1])*s, math.Abs(v[0])*s
-			},
-		}, err
+		Plan: func(a *softMarginArgs) (*elementLoss, error) {
+			how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
+			return &elementLoss{
+				operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, own: true,
+				through: 1,
+				f:       func(v []float64) float64 { return kernel.Softplus(-v[0] * v[1]) },
+				df:      func(v, d []float64) { s := sigmoidOf(-v[0] * v[1]); d[0] = -v[1] * s; d[1] = -v[0] * s },
+				ds: func(v, d []float64) {
+					s := sigmoidOf(-v[0]*v[1]) * (1 + math.Abs(v[0]*v[1]))
+					d[0], d[1] = math.Abs(v[1])*s, math.Abs(v[0])*s
+				},
+			}, err
+		},
 	}),
 	compose.Declare(compose.Op[rankingArgs]{
 		Schema: "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? " +

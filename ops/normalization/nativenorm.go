@@ -13,7 +13,7 @@ import (
 
 // nativeNormOps are the normalisations that return the statistics they used.
 var nativeNormOps = []*opdef.Entry{
-	nativeNorm(opdef.Op[nativeLayerNormArgs]{
+	nativeNorm(opdef.Planned[nativeLayerNormArgs, *nativeNormalisation]{
 		Schema: "native_layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight, Tensor? bias, float eps) " +
 			"-> (Tensor, Tensor, Tensor)",
 		Names: "native_layer_norm",
@@ -30,15 +30,16 @@ var nativeNormOps = []*opdef.Entry{
 					nil, nil, 1e-5},
 			}
 		},
-	}, func(a *nativeLayerNormArgs) (*normalisation, []int, error) {
-		n, err := (&layerNormArgs{Input: a.Input, NormalizedShape: a.NormalizedShape, Weight: a.Weight, Bias: a.Bias,
-			Eps: a.Eps}).norm()
-		if err != nil {
-			return nil, nil, err
-		}
-		return n, reduction.KeptShape(a.Input.Shape, n.dims), nil
+		Plan: func(a *nativeLayerNormArgs) (*nativeNormalisation, error) {
+			n, err := (&layerNormArgs{Input: a.Input, NormalizedShape: a.NormalizedShape, Weight: a.Weight,
+				Bias: a.Bias, Eps: a.Eps}).norm()
+			if err != nil {
+				return nil, err
+			}
+			return &nativeNormalisation{n, reduction.KeptShape(a.Input.Shape, n.dims)}, nil
+		},
 	}),
-	nativeNorm(opdef.Op[nativeGroupNormArgs]{
+	nativeNorm(opdef.Planned[nativeGroupNormArgs, *nativeNormalisation]{
 		Schema: "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, " +
 			"float eps) -> (Tensor, Tensor, Tensor)",
 		Names: "native_group_norm",
@@ -51,17 +52,18 @@ var nativeNormOps = []*opdef.Entry{
 			return []*nativeGroupNormArgs{{g.Normal(f64, 2, 4, 3), g.Normal(f64, 4), g.Normal(f64, 4), 2, 4, 3, 2,
 				1e-5}, {g.Normal(tensor.Float32, 1, 4, 2, 2), nil, nil, 1, 4, 4, 1, 1e-5}}
 		},
-	}, func(a *nativeGroupNormArgs) (*normalisation, []int, error) {
-		n, err := (&groupNormArgs{Input: a.Input, NumGroups: a.Group, Weight: a.Weight, Bias: a.Bias,
-			Eps: a.Eps}).norm()
-		if err != nil {
-			return nil, nil, err
-		}
-		if s := a.Input.Shape; s[0] != a.N || s[1] != a.C || tensor.Numel(s[2:]) != a.HxW {
-			return nil, nil, opdef.Refuse("input", "shape %s is not of %d samples, %d channels and %d positions",
-				tensor.ShapeString(s), a.N, a.C, a.HxW)
-		}
-		return n, []int{a.N, a.Group}, nil
+		Plan: func(a *nativeGroupNormArgs) (*nativeNormalisation, error) {
+			n, err := (&groupNormArgs{Input: a.Input, NumGroups: a.Group, Weight: a.Weight, Bias: a.Bias,
+				Eps: a.Eps}).norm()
+			if err != nil {
+				return nil, err
+			}
+			if s := a.Input.Shape; s[0] != a.N || s[1] != a.C || tensor.Numel(s[2:]) != a.HxW {
+				return nil, opdef.Refuse("input", "shape %s is not of %d samples, %d channels and %d positions",
+					tensor.ShapeString(s), a.N, a.C, a.HxW)
+			}
+			return &nativeNormalisation{n, []int{a.N, a.Group}}, nil
+		},
 	}),
 	nativeBatchNorm,
 }
@@ -93,7 +95,7 @@ func (a *nativeBatchNormArgs) plain() *batchNormArgs {
 		Bias: a.Bias, Training: a.Training, Momentum: a.Momentum, Eps: a.Eps}
 }
 
-var nativeBatchNorm = nativeNorm(opdef.Op[nativeBatchNormArgs]{
+var nativeBatchNorm = nativeNorm(opdef.Planned[nativeBatchNormArgs, *nativeNormalisation]{
 	Schema: "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? " +
 		"running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
 	Names: "native_batch_norm",
@@ -101,12 +103,8 @@ var nativeBatchNorm = nativeNorm(opdef.Op[nativeBatchNormArgs]{
 		Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 		Notes:   "Outside training the statistics returned are empty. They take no gradient.",
 		Source:  "ATen/native/Normalization.cpp"},
-	After: func(a *nativeBatchNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-		n, err := a.plain().norm()
-		if err != nil || !a.Training || a.Input.Numel() == 0 {
-			return nil, err
-		}
-		return n.running(a.RunningMean, a.RunningVar, a.Momentum), nil
+	After: func(n *nativeNormalisation, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+		return n.running(outs)
 	},
 	Cases: func(r *rand.Rand) []*nativeBatchNormArgs {
 		g := opdef.Gen{R: r}
@@ -119,68 +117,50 @@ var nativeBatchNorm = nativeNorm(opdef.Op[nativeBatchNormArgs]{
 			{g.Normal(tensor.Float32, 3, 2, 2), nil, nil, nil, nil, true, 0.1, 1e-5},
 		}
 	},
-}, func(a *nativeBatchNormArgs) (*normalisation, []int, error) {
-	n, err := a.plain().norm()
-	if err != nil {
-		return nil, nil, err
-	}
-	if n.vari != nil {
-		return n, []int{0}, nil
-	}
-	return n, []int{a.Input.Shape[1]}, nil
-})
-
-// nativeNorm completes the declaration of a normalisation with its statistics,
-// of the shape that call gives.
-func nativeNorm[A any](o opdef.Op[A], call func(*A) (*normalisation, []int, error)) *opdef.Entry {
-	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
-	o.Exempt = map[string]string{"gradients": "the statistics take no gradient"}
-	o.Trivial = true // a mean may be zero, statistics empty
-	o.Terms = func(a *A) int {
-		n, _, err := call(a)
-		if err != nil {
-			return 1
-		}
-		return max(1, elements.NumelOver(n.x.Shape, n.dims))
-	}
-	o.GradTerms = func(a *A) int {
-		n, _, err := call(a)
-		if err != nil {
-			return 1
-		}
-		return max(1, n.x.Numel())
-	}
-	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
-		n, shape, err := call(a)
+	Plan: func(a *nativeBatchNormArgs) (*nativeNormalisation, error) {
+		n, err := a.plain().norm()
 		if err != nil {
 			return nil, err
 		}
-		dt := n.x.DType
+		if n.vari != nil {
+			return &nativeNormalisation{n, []int{0}}, nil
+		}
+		return &nativeNormalisation{n, []int{a.Input.Shape[1]}}, nil
+	},
+})
+
+// A nativeNormalisation returns its statistics too.
+type nativeNormalisation struct {
+	*normalisation
+	shapeOf []int // of the statistics
+}
+
+// nativeNorm completes the declaration of a normalisation with its statistics.
+func nativeNorm[A any](o opdef.Planned[A, *nativeNormalisation]) *opdef.Entry {
+	type norm = *nativeNormalisation
+	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
+	o.Exempt = map[string]string{"gradients": "the statistics take no gradient"}
+	o.Trivial = true // a mean may be zero, statistics empty
+	o.Terms = func(n norm) int { return elements.NumelOver(n.x.Shape, n.dims) }
+	o.GradTerms = func(n norm) int { return n.x.Numel() }
+	o.Kernel = func(n norm) ([]*tensor.Tensor, error) {
 		stat := func(f func(*reduction.Moments) float64) *tensor.Tensor {
-			return n.statistic(dt, shape, f)
+			return n.statistic(n.x.DType, n.shapeOf, f)
 		}
 		rstd := stat(func(m *reduction.Moments) float64 { return 1 / math.Sqrt(m.M2/m.N+n.eps) })
 		return []*tensor.Tensor{n.forward().Reshape(n.shape...), stat(reduction.MeanOf), rstd}, nil
 	}
-	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
-		n, shape, err := call(a)
-		if err != nil {
-			return outs
-		}
-		return append([]*tensor.Tensor{n.scale().Reshape(n.shape...)}, n.statisticScales(shape)...)
+	o.Scale = func(n norm, _ []*tensor.Tensor) []*tensor.Tensor {
+		return append([]*tensor.Tensor{n.scale().Reshape(n.shape...)}, n.statisticScales(n.shapeOf)...)
 	}
-	grads := func(a *A, g *opdef.Grad, magnitudes bool) (opdef.Grads, error) {
-		n, _, err := call(a)
-		if err != nil {
-			return nil, err
-		}
+	grads := func(n norm, g *opdef.Grad, magnitudes bool) (opdef.Grads, error) {
 		if g.Out[0] == nil {
 			return opdef.Grads{}, nil
 		}
 		return n.grads(g, magnitudes), nil
 	}
-	o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) { return grads(a, g, false) }
-	o.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return grads(a, g, true) }
+	o.Grad = func(n norm, g *opdef.Grad) (opdef.Grads, error) { return grads(n, g, false) }
+	o.GradScale = func(n norm, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return grads(n, g, true) }
 	return o.Entry()
 }
 

@@ -12,7 +12,8 @@ import (
 // normOps normalise by mean and variance, or by root mean square, taken over
 // some dimensions.
 var normOps = []*opdef.Entry{
-	normEntry(opdef.Op[layerNormArgs]{
+	normEntry(opdef.Planned[layerNormArgs, *normalisation]{
+		Plan: (*layerNormArgs).norm,
 		Schema: "layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, Tensor? bias=None, float " +
 			"eps=1e-05, bool cudnn_enable=True) -> Tensor",
 		Names:    "F.layer_norm layer_norm",
@@ -35,8 +36,9 @@ var normOps = []*opdef.Entry{
 					Eps: 0.1},
 			}
 		},
-	}, (*layerNormArgs).norm),
-	normEntry(opdef.Op[rmsNormArgs]{
+	}),
+	normEntry(opdef.Planned[rmsNormArgs, *normalisation]{
+		Plan:      (*rmsNormArgs).norm,
 		Schema:    "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
 		Names:     "F.rms_norm rms_norm",
 		Composite: true,
@@ -54,8 +56,9 @@ var normOps = []*opdef.Entry{
 				{Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), NormalizedShape: []int{4}, Eps: new(1e-5)},
 			}
 		},
-	}, (*rmsNormArgs).norm),
-	normEntry(opdef.Op[groupNormArgs]{
+	}),
+	normEntry(opdef.Planned[groupNormArgs, *normalisation]{
+		Plan: (*groupNormArgs).norm,
 		Schema: "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, " +
 			"bool cudnn_enabled=True) -> Tensor",
 		Names:    "F.group_norm group_norm",
@@ -77,7 +80,7 @@ var normOps = []*opdef.Entry{
 				{Input: opdef.NonContiguous(g.Normal(f64, 2, 4, 3)), NumGroups: 2, Weight: g.Normal(f64, 4), Eps: 1e-5},
 			}
 		},
-	}, (*groupNormArgs).norm),
+	}),
 	batchNorm("batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? "+
 		"bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", "F.batch_norm"),
 	batchNorm("batch_norm.native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? "+
@@ -92,20 +95,15 @@ var normOps = []*opdef.Entry{
 
 // batchNorm declares a batch normalisation, whose arguments have two orders.
 func batchNorm(schema, names string) *opdef.Entry {
-	return normEntry(opdef.Op[batchNormArgs]{
+	return normEntry(opdef.Planned[batchNormArgs, *normalisation]{
+		Plan:   (*batchNormArgs).norm,
 		Schema: schema, Names: names,
 		Doc: opdef.Doc{Summary: "Normalisation of each channel over the batch",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 			Notes: "input is (N, C, *). In training mean and var are those of the batch, and the running " +
 				"statistics move towards them by momentum (var corrected); otherwise they are the running statistics.",
 			Source: "torch.nn.functional.batch_norm"},
-		After: func(a *batchNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-			n, err := a.norm()
-			if err != nil || !a.Training || a.Input.Numel() == 0 {
-				return nil, err
-			}
-			return n.running(a.RunningMean, a.RunningVar, a.Momentum), nil
-		},
+		After: (*normalisation).running,
 		Cases: func(r *rand.Rand) []*batchNormArgs {
 			g := opdef.Gen{R: r}
 			f64, f32 := tensor.Float64, tensor.Float32
@@ -128,29 +126,24 @@ func batchNorm(schema, names string) *opdef.Entry {
 					Momentum: 0.1, Eps: 1e-5},
 			}
 		},
-	}, (*batchNormArgs).norm)
+	})
 }
 
 // instanceNorm is batchNorm for each sample by itself.
 func instanceNorm(schema, names string) *opdef.Entry {
-	return normEntry(opdef.Op[instanceNormArgs]{
+	return normEntry(opdef.Planned[instanceNormArgs, *normalisation]{
+		Plan:   (*instanceNormArgs).norm,
 		Schema: schema, Names: names,
 		Doc: opdef.Doc{Summary: "Normalisation of each channel of each sample",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 			Notes: "input is (N, C, *). With running statistics given, these move towards the average over the " +
 				"batch; without use_input_stats they are used instead.", Source: "torch.nn.functional.instance_norm"},
-		After: func(a *instanceNormArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-			n, err := a.norm()
-			if err != nil || !a.UseInputStats || a.Input.Numel() == 0 {
-				return nil, err
-			}
-			return n.running(a.RunningMean, a.RunningVar, a.Momentum), nil
-		},
+		After: (*normalisation).running,
 		// The last node is a view of the batch normalisation of N*C channels.
-		Node: func(a *instanceNormArgs, g *opdef.Grad) (opdef.Node, error) {
-			s := a.Input.Shape
+		Node: func(n *normalisation, g *opdef.Grad) (opdef.Node, error) {
+			s := n.shape
 			return opdef.Node{Grads: elements.Single(g.Out[0].Reshape(slices.Concat([]int{1, s[0] * s[1]}, s[2:])...)),
-				Weak: "the incoming gradient reshaped"}, nil
+				Weak: elements.ReshapedOnly}, nil
 		},
 		Cases: func(r *rand.Rand) []*instanceNormArgs {
 			g := opdef.Gen{R: r}
@@ -167,53 +160,23 @@ func instanceNorm(schema, names string) *opdef.Entry {
 				{Input: g.Normal(tensor.Float32, 1, 2, 6), UseInputStats: true, Momentum: 0.1, Eps: 1e-5},
 			}
 		},
-	}, (*instanceNormArgs).norm)
+	})
 }
 
 // normEntry completes the declaration of a normalisation. A result is a sum of a
 // few products of numbers known to normalisation.scale.
-func normEntry[A any](o opdef.Op[A], call func(*A) (*normalisation, error)) *opdef.Entry {
+func normEntry[A any](o opdef.Planned[A, *normalisation]) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
-	o.Terms = func(a *A) int {
-		n, err := call(a)
-		if err != nil {
-			return 1
-		}
-		return elements.NumelOver(n.x.Shape, n.dims)
-	}
-	o.GradTerms = func(a *A) int {
-		n, err := call(a)
-		if err != nil {
-			return 1
-		}
-		return max(1, n.x.Numel())
-	}
-	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
-		n, err := call(a)
-		if err != nil {
-			return nil, err
-		}
+	o.Terms = func(n *normalisation) int { return elements.NumelOver(n.x.Shape, n.dims) }
+	o.GradTerms = func(n *normalisation) int { return n.x.Numel() }
+	o.Kernel = func(n *normalisation) ([]*tensor.Tensor, error) {
 		return elements.Single(n.forward().Reshape(n.shape...)), nil
 	}
-	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
-		n, err := call(a)
-		if err != nil {
-			return elements.Single(opdef.Abs(outs[0]))
-		}
+	o.Scale = func(n *normalisation, _ []*tensor.Tensor) []*tensor.Tensor {
 		return elements.Single(n.scale().Reshape(n.shape...))
 	}
-	o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-		n, err := call(a)
-		if err != nil {
-			return nil, err
-		}
-		return n.grads(g, false), nil
-	}
-	o.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		n, err := call(a)
-		if err != nil {
-			return nil, err
-		}
+	o.Grad = func(n *normalisation, g *opdef.Grad) (opdef.Grads, error) { return n.grads(g, false), nil }
+	o.GradScale = func(n *normalisation, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return n.grads(g, true), nil
 	}
 	return o.Entry()
@@ -345,9 +308,9 @@ func (a *batchNormArgs) norm() (*normalisation, error) {
 		return nil, err
 	}
 	n := &normalisation{x: x, shape: x.Shape, dims: slices.Delete(elements.AllDims(x.Dim()), 1, 2), affine: []int{1},
-		eps:    a.Eps,
-		weight: a.Weight, bias: a.Bias}
+		eps: a.Eps, weight: a.Weight, bias: a.Bias}
 	if a.Training {
+		n.moves = &movement{a.RunningMean, a.RunningVar, a.Momentum}
 		if elements.NumelOver(x.Shape, n.dims) == 1 {
 			return nil, opdef.Refuse("input", "want more than one value per channel when training, got shape %s",
 				tensor.ShapeString(x.Shape))
@@ -370,6 +333,7 @@ func (a *instanceNormArgs) norm() (*normalisation, error) {
 	n := &normalisation{x: x, shape: x.Shape, dims: elements.AllDims(x.Dim())[2:], affine: []int{1}, eps: a.Eps,
 		weight: a.Weight, bias: a.Bias}
 	if a.UseInputStats {
+		n.moves = &movement{a.RunningMean, a.RunningVar, a.Momentum}
 		if elements.NumelOver(x.Shape, n.dims) == 1 {
 			return nil, opdef.Refuse("input", "want more than one position per channel, got shape %s",
 				tensor.ShapeString(x.Shape))

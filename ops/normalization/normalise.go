@@ -23,6 +23,13 @@ type normalisation struct {
 	weight, bias *tensor.Tensor // nil if absent
 	affine       []int          // x's dimensions that weight and bias have
 	stats        *opdef.Folded[reduction.Moments]
+	moves        *movement // nil: running statistics stay as they are
+}
+
+// A movement of running statistics, nil if absent, towards new ones.
+type movement struct {
+	mean, vari *tensor.Tensor
+	momentum   float64
 }
 
 // expandAffine is a weight or bias (v if nil) as a tensor of x's shape.
@@ -271,7 +278,10 @@ func (n *normalisation) inputGrad(operands []*tensor.Tensor, parts func(v [][]fl
 // running is the change of the running statistics, whose channels are
 // dimension 1 of x: (1-momentum)*old + momentum*new, new being the average over
 // the batch where it has statistics of its own.
-func (n *normalisation) running(mean, vari *tensor.Tensor, momentum float64) map[string][]*tensor.Tensor {
+func (n *normalisation) running([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	if n.moves == nil || n.x.Numel() == 0 {
+		return nil, nil
+	}
 	m := n.moments()
 	average := func(get func(*reduction.Moments) float64) *tensor.Tensor {
 		t := opdef.Collect(m, tensor.Float64, get)
@@ -280,16 +290,15 @@ func (n *normalisation) running(mean, vari *tensor.Tensor, momentum float64) map
 		}
 		return elements.Scaled(opdef.Sum(tensor.Float64, t, []int{0}, false), 1/float64(t.Shape[0]))
 	}
-	move := func(old, now *tensor.Tensor) *tensor.Tensor {
-		return opdef.Zip(old.DType, old, now, func(o, n float64) float64 { return (1-momentum)*o + momentum*n })
-	}
 	after := map[string][]*tensor.Tensor{}
-	if mean != nil {
-		after["running_mean"] = elements.Single(move(mean, average(reduction.MeanOf)))
+	move := func(arg string, old *tensor.Tensor, get func(*reduction.Moments) float64) {
+		if old != nil {
+			after[arg] = elements.Single(opdef.Zip(old.DType, old, average(get), func(o, now float64) float64 {
+				return (1-n.moves.momentum)*o + n.moves.momentum*now
+			}))
+		}
 	}
-	if vari != nil {
-		after["running_var"] = elements.Single(move(vari,
-			average(func(a *reduction.Moments) float64 { return a.M2 / (a.N - 1) })))
-	}
-	return after
+	move("running_mean", n.moves.mean, reduction.MeanOf)
+	move("running_var", n.moves.vari, func(a *reduction.Moments) float64 { return a.M2 / (a.N - 1) })
+	return after, nil
 }

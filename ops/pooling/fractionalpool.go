@@ -167,7 +167,7 @@ func fractionalPoolOps(nd int) []*opdef.Entry {
 			GradScale: elements.GradOnMagnitudes(grad),
 			RandomIf: func(a *fractionalArgs) string {
 				if a.RandomSamples == nil {
-					return "draws random numbers"
+					return elements.DrawsRandomNumbers
 				}
 				return ""
 			},

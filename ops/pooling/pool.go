@@ -27,6 +27,7 @@ type pooling struct {
 	win     kernel.Windows
 	divide  [3][]int // factors of the divisor per dimension
 	divisor int      // overrides them
+	indices bool     // those of the largest elements are a result too
 	squeeze bool     // torch computes it in two dimensions and views the result
 }
 

@@ -17,65 +17,46 @@ type maxPoolArgs struct {
 	CeilMode, ReturnIndices               bool
 }
 
-func (a *maxPoolArgs) plan(nd int) (*pooling, error) {
+func (a *maxPoolArgs) plan(nd int, withIndices bool) (*pooling, error) {
 	p, err := poolingOf(a.Input, nd, elements.WantReal)
 	if err != nil {
 		return nil, err
 	}
+	p.indices = withIndices
 	return p, p.slidingWindows(a.KernelSize, a.Stride, a.Padding, a.Dilation, a.CeilMode)
 }
 
 // maxPoolOf completes the declaration of an op whose calls are max poolings.
-// withIndices tells whether a call returns the indices too.
-func maxPoolOf[A any](
-	op opdef.Op[A], arg string, plan func(a *A) (*pooling, error), withIndices func(a *A) bool,
-) *opdef.Entry {
+func maxPoolOf[A any](op opdef.Planned[A, *pooling]) *opdef.Entry {
 	op.Error = opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}}
-	op.Kernel = func(a *A) ([]*tensor.Tensor, error) {
-		p, err := plan(a)
-		if err != nil {
-			return nil, err
-		}
+	op.Kernel = func(p *pooling) ([]*tensor.Tensor, error) {
 		v, i := p.max()
-		if withIndices(a) {
+		if p.indices {
 			return []*tensor.Tensor{v, i}, nil
 		}
 		return []*tensor.Tensor{v}, nil
 	}
-	op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-		p, err := plan(a)
-		if err != nil {
-			return nil, err
-		}
+	op.Grad = func(p *pooling, g *opdef.Grad) (opdef.Grads, error) {
 		var at *tensor.Tensor
 		if len(g.Outs) > 1 {
 			at = g.Outs[1]
 		} else {
 			_, at = p.max()
 		}
-		return opdef.Grads{arg: {elements.ScatterPlanes(p.Planes, g.Out[0], tensor.Data[int64](at))}}, nil
+		return opdef.Grads{"input": {elements.ScatterPlanes(p.Planes, g.Out[0], tensor.Data[int64](at))}}, nil
 	}
 	op.GradScale = elements.GradOnMagnitudes(op.Grad)
-	op.GradTerms = func(a *A) int {
-		if p, err := plan(a); err == nil {
-			return p.overlap()
-		}
-		return 1
-	}
-	op.Node = squeezedNode(plan)
+	op.GradTerms, op.Node = (*pooling).overlap, (*pooling).node
 	return op.Entry()
 }
 
-// squeezedNode: poolings of one dimension run in two and drop one of size 1.
-func squeezedNode[A any](plan func(a *A) (*pooling, error)) func(a *A, g *opdef.Grad) (opdef.Node, error) {
-	return func(a *A, g *opdef.Grad) (opdef.Node, error) {
-		p, err := plan(a)
-		if err != nil || !p.squeeze {
-			return opdef.Node{}, err
-		}
-		shape := p.outShape()
-		return elements.ReshapedNode(g, slices.Insert(shape, len(shape)-1, 1)...), nil
+// node: poolings of one dimension run in two and drop one of size 1.
+func (p *pooling) node(g *opdef.Grad) (opdef.Node, error) {
+	if !p.squeeze {
+		return opdef.Node{}, nil
 	}
+	shape := p.outShape()
+	return elements.ReshapedNode(g, slices.Insert(shape, len(shape)-1, 1)...), nil
 }
 
 func maxPoolOps(nd int) []*opdef.Entry {
@@ -103,16 +84,15 @@ func maxPoolOps(nd int) []*opdef.Entry {
 		}
 	}
 	both := []*opdef.Entry{
-		maxPoolOf(opdef.Op[maxPoolArgs]{Schema: name + "(" + args + ") -> Tensor", Names: name + " F." + name, Doc: doc,
-			Cases: cases}, "input",
-			func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd) },
-			func(a *maxPoolArgs) bool { return a.ReturnIndices }),
-		maxPoolOf(opdef.Op[maxPoolArgs]{
+		maxPoolOf(opdef.Planned[maxPoolArgs, *pooling]{
+			Schema: name + "(" + args + ") -> Tensor", Names: name + " F." + name, Doc: doc,
+			Cases: cases, Plan: func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd, a.ReturnIndices) }}),
+		maxPoolOf(opdef.Planned[maxPoolArgs, *pooling]{
 			Schema: name + "_with_indices(" + args + ") -> (Tensor, Tensor)",
 			Names: "F." + name + "_with_indices _C._nn." + name + "_with_indices" +
 				map[bool]string{true: " max_pool1d_with_indices"}[nd == 1], Doc: doc, Cases: cases,
-		}, "input", func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd) },
-			func(*maxPoolArgs) bool { return true }),
+			Plan: func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd, true) },
+		}),
 	}
 	return both
 }
@@ -150,43 +130,22 @@ func (a *avgPoolArgs) plan(nd int) (*pooling, error) {
 }
 
 // meanPoolOf completes the declaration of an op whose calls are averages.
-func meanPoolOf[A any](op opdef.Op[A], arg string, plan func(a *A) (*pooling, error)) *opdef.Entry {
+func meanPoolOf[A any](op opdef.Planned[A, *pooling]) *opdef.Entry {
 	op.Error = opdef.Error{Class: opdef.Accumulated}
-	op.Kernel = func(a *A) ([]*tensor.Tensor, error) {
-		p, err := plan(a)
-		if err != nil {
-			return nil, err
-		}
-		return []*tensor.Tensor{p.mean()}, nil
+	op.Kernel = func(p *pooling) ([]*tensor.Tensor, error) { return []*tensor.Tensor{p.mean()}, nil }
+	op.Grad = func(p *pooling, g *opdef.Grad) (opdef.Grads, error) {
+		return opdef.Grads{"input": {p.meanGrad(g.Out[0])}}, nil
 	}
-	op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-		p, err := plan(a)
-		if err != nil {
-			return nil, err
-		}
-		return opdef.Grads{arg: {p.meanGrad(g.Out[0])}}, nil
-	}
-	op.Terms = func(a *A) int {
-		if p, err := plan(a); err == nil {
-			return p.largestWindow()
-		}
-		return 1
-	}
-	op.GradTerms = func(a *A) int {
-		if p, err := plan(a); err == nil {
-			return p.overlap()
-		}
-		return 1
-	}
-	if squeezed, own := squeezedNode(plan), op.Node; own != nil {
-		op.Node = func(a *A, g *opdef.Grad) (opdef.Node, error) {
-			if n, err := squeezed(a, g); n.Grads != nil || err != nil {
-				return n, err
+	op.Terms, op.GradTerms = (*pooling).largestWindow, (*pooling).overlap
+	if own := op.Node; own != nil {
+		op.Node = func(p *pooling, g *opdef.Grad) (opdef.Node, error) {
+			if p.squeeze {
+				return p.node(g)
 			}
-			return own(a, g)
+			return own(p, g)
 		}
 	} else {
-		op.Node = squeezed
+		op.Node = (*pooling).node
 	}
 	return op.Entry()
 }
@@ -218,7 +177,8 @@ func avgPoolOps(nd int) []*opdef.Entry {
 		}
 	}
 	if nd == 1 {
-		return []*opdef.Entry{meanPoolOf(opdef.Op[avgPool1dArgs]{
+		return []*opdef.Entry{meanPoolOf(opdef.Planned[avgPool1dArgs, *pooling]{
+
 			Schema: name + "(" + args + ") -> Tensor", Names: name + " F." + name, Doc: doc,
 			Cases: func(r *rand.Rand) (cs []*avgPool1dArgs) {
 				for _, a := range cases(r) {
@@ -227,15 +187,16 @@ func avgPoolOps(nd int) []*opdef.Entry {
 				}
 				return cs
 			},
-		}, "input", func(a *avgPool1dArgs) (*pooling, error) {
-			return (&avgPoolArgs{a.Input, a.KernelSize, a.Stride, a.Padding, a.CeilMode, a.CountIncludePad,
-				nil}).plan(1)
+			Plan: func(a *avgPool1dArgs) (*pooling, error) {
+				return (&avgPoolArgs{a.Input, a.KernelSize, a.Stride, a.Padding, a.CeilMode, a.CountIncludePad,
+					nil}).plan(1)
+			},
 		})}
 	}
-	return []*opdef.Entry{meanPoolOf(opdef.Op[avgPoolArgs]{
+	return []*opdef.Entry{meanPoolOf(opdef.Planned[avgPoolArgs, *pooling]{
 		Schema: name + "(" + args + ", int? divisor_override=None) -> Tensor", Names: "F." + name + " _C._nn." + name,
-		Doc: doc, Cases: cases,
-	}, "input", func(a *avgPoolArgs) (*pooling, error) { return a.plan(nd) })}
+		Doc: doc, Cases: cases, Plan: func(a *avgPoolArgs) (*pooling, error) { return a.plan(nd) },
+	})}
 }
 
 type adaptiveAvgArgs struct {
@@ -249,11 +210,12 @@ type adaptiveMaxArgs struct {
 	ReturnIndices bool
 }
 
-func adaptivePlan(x *tensor.Tensor, size value.Value, nd int) (*pooling, error) {
+func adaptivePlan(x *tensor.Tensor, size value.Value, nd int, withIndices bool) (*pooling, error) {
 	p, err := poolingOf(x, nd, elements.WantFloat)
 	if err != nil {
 		return nil, err
 	}
+	p.indices = withIndices
 	return p, p.adaptiveWindows(size)
 }
 
@@ -270,7 +232,6 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 		none[0] = nil
 		return []value.Value{int64(1), int64(3), value.NewTuple(three...), value.NewList(none...)}
 	}
-	plan := func(a *adaptiveMaxArgs) (*pooling, error) { return adaptivePlan(a.Input, a.OutputSize, nd) }
 	maxCases := func(r *rand.Rand) (cs []*adaptiveMaxArgs) {
 		g := opdef.Gen{R: r}
 		for i, s := range sizes() {
@@ -292,10 +253,10 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 		avgNames, withIndices = avg+" F."+avg, most+" F."+most+"_with_indices"
 	}
 	return []*opdef.Entry{
-		meanPoolOf(opdef.Op[adaptiveAvgArgs]{
+		meanPoolOf(opdef.Planned[adaptiveAvgArgs, *pooling]{
 			Schema: avg + "(Tensor input, any output_size) -> Tensor", Names: avgNames,
 			// One window is a mean, in channels-last memory seen with other strides.
-			Node: func(_ *adaptiveAvgArgs, g *opdef.Grad) (opdef.Node, error) {
+			Node: func(_ *pooling, g *opdef.Grad) (opdef.Node, error) {
 				shape := g.Outs[0].Shape
 				if tensor.Numel(shape[len(shape)-nd:]) != 1 {
 					return opdef.Node{}, nil
@@ -316,15 +277,20 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 					&adaptiveAvgArgs{g.Normal(tensor.BFloat16, append([]int{2}, slices.Repeat([]int{4}, nd)...)...),
 						int64(3)})
 			},
-		}, "input", func(a *adaptiveAvgArgs) (*pooling, error) { return adaptivePlan(a.Input, a.OutputSize, nd) }),
-		maxPoolOf(opdef.Op[adaptiveMaxArgs]{
+			Plan: func(a *adaptiveAvgArgs) (*pooling, error) { return adaptivePlan(a.Input, a.OutputSize, nd, false) },
+		}),
+		maxPoolOf(opdef.Planned[adaptiveMaxArgs, *pooling]{
 			Schema: most + "(Tensor input, any output_size, bool return_indices=False) -> Tensor", Names: maxNames,
 			Doc: maxDoc, Cases: maxCases,
-		}, "input", plan, func(a *adaptiveMaxArgs) bool { return a.ReturnIndices }),
-		maxPoolOf(opdef.Op[adaptiveMaxArgs]{
+			Plan: func(a *adaptiveMaxArgs) (*pooling, error) {
+				return adaptivePlan(a.Input, a.OutputSize, nd, a.ReturnIndices)
+			},
+		}),
+		maxPoolOf(opdef.Planned[adaptiveMaxArgs, *pooling]{
 			Schema: most +
 				"_with_indices(Tensor input, any output_size, bool return_indices=False) -> (Tensor, Tensor)",
 			Names: withIndices, Doc: maxDoc, Cases: maxCases,
-		}, "input", plan, func(*adaptiveMaxArgs) bool { return true }),
+			Plan: func(a *adaptiveMaxArgs) (*pooling, error) { return adaptivePlan(a.Input, a.OutputSize, nd, true) },
+		}),
 	}
 }

@@ -16,7 +16,6 @@ type network struct {
 	x                         *tensor.Tensor
 	batch                     []int // sequences of each step
 	hx                        []*tensor.Tensor
-	hxList                    bool // hx is a list
 	params                    []*tensor.Tensor
 	paramArgs                 []string // arguments of the parameters, nil: the list params
 	biases                    bool

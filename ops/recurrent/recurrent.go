@@ -86,7 +86,7 @@ const (
 	cellParams    = "Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None"
 )
 
-var lstmOp = recurrentOp(opdef.Op[lstmArgs]{
+var lstmOp = recurrentOp(opdef.Planned[lstmArgs, *network]{
 	Schema: "lstm(Tensor input, Tensor[] hx, " + networkParams + ", bool batch_first) -> (Tensor, Tensor, Tensor)",
 	Names:  "lstm", Doc: lstmDoc,
 	Cases: func(r *rand.Rand) (cs []*lstmArgs) {
@@ -96,14 +96,15 @@ var lstmOp = recurrentOp(opdef.Op[lstmArgs]{
 		})
 		return cs
 	},
-}, func(a *lstmArgs) (*network, error) {
-	n := &network{cell: kernel.LSTMCell, arg: "input", hx: a.Hx, hxList: true, params: a.Params, biases: a.HasBiases,
-		layers: a.NumLayers, bidirectional: a.Bidirectional, batchFirst: a.BatchFirst, drops: a.Train &&
-			a.Dropout > 0 && a.NumLayers > 1}
-	return n, n.sequence(a.Input)
+	Plan: func(a *lstmArgs) (*network, error) {
+		n := &network{cell: kernel.LSTMCell, arg: "input", hx: a.Hx, params: a.Params, biases: a.HasBiases,
+			layers: a.NumLayers, bidirectional: a.Bidirectional, batchFirst: a.BatchFirst,
+			drops: a.Train && a.Dropout > 0}
+		return n, n.sequence(a.Input)
+	},
 })
 
-var lstmPackedOp = recurrentOp(opdef.Op[lstmPackedArgs]{
+var lstmPackedOp = recurrentOp(opdef.Planned[lstmPackedArgs, *network]{
 	Schema: "lstm.packed(Tensor data, Tensor batch_sizes, Tensor[] hx, " + networkParams +
 		") -> (Tensor, Tensor, Tensor)", Names: "lstm", Doc: lstmDoc,
 	Cases: func(r *rand.Rand) (cs []*lstmPackedArgs) {
@@ -113,13 +114,14 @@ var lstmPackedOp = recurrentOp(opdef.Op[lstmPackedArgs]{
 		})
 		return cs
 	},
-}, func(a *lstmPackedArgs) (*network, error) {
-	n := &network{cell: kernel.LSTMCell, arg: "data", hx: a.Hx, hxList: true, params: a.Params, biases: a.HasBiases,
-		layers: a.NumLayers, bidirectional: a.Bidirectional, drops: a.Train && a.Dropout > 0 && a.NumLayers > 1}
-	return n, n.packed(a.Data, a.BatchSizes)
+	Plan: func(a *lstmPackedArgs) (*network, error) {
+		n := &network{cell: kernel.LSTMCell, arg: "data", hx: a.Hx, params: a.Params, biases: a.HasBiases,
+			layers: a.NumLayers, bidirectional: a.Bidirectional, drops: a.Train && a.Dropout > 0}
+		return n, n.packed(a.Data, a.BatchSizes)
+	},
 })
 
-var lstmCellOp = recurrentOp(opdef.Op[lstmCellArgs]{
+var lstmCellOp = recurrentOp(opdef.Planned[lstmCellArgs, *network]{
 	Schema: "lstm_cell(Tensor input, Tensor[] hx, " + cellParams + ") -> (Tensor, Tensor)", Names: "lstm_cell",
 	Doc: lstmDoc,
 	Cases: func(r *rand.Rand) (cs []*lstmCellArgs) {
@@ -128,15 +130,16 @@ var lstmCellOp = recurrentOp(opdef.Op[lstmCellArgs]{
 		})
 		return cs
 	},
-}, func(a *lstmCellArgs) (*network, error) {
-	n := &network{cell: kernel.LSTMCell, hx: a.Hx, hxList: true}
-	return n, n.single(a.Input, a.WIh, a.WHh, a.BIh, a.BHh)
+	Plan: func(a *lstmCellArgs) (*network, error) {
+		n := &network{cell: kernel.LSTMCell, hx: a.Hx}
+		return n, n.single(a.Input, a.WIh, a.WHh, a.BIh, a.BHh)
+	},
 })
 
 // recurrentOf declares the three forms of a network whose state is one tensor.
 func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 	return []*opdef.Entry{
-		recurrentOp(opdef.Op[recurrentArgs]{
+		recurrentOp(opdef.Planned[recurrentArgs, *network]{
 			Schema: name + "(Tensor input, Tensor hx, " + networkParams + ", bool batch_first) -> (Tensor, Tensor)",
 			Names:  name, Doc: doc,
 			Cases: func(r *rand.Rand) (cs []*recurrentArgs) {
@@ -146,13 +149,14 @@ func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 				})
 				return cs
 			},
-		}, func(a *recurrentArgs) (*network, error) {
-			n := &network{cell: cell, arg: "input", hx: []*tensor.Tensor{a.Hx}, params: a.Params, biases: a.HasBiases,
-				layers: a.NumLayers, bidirectional: a.Bidirectional, batchFirst: a.BatchFirst, drops: a.Train &&
-					a.Dropout > 0 && a.NumLayers > 1}
-			return n, n.sequence(a.Input)
+			Plan: func(a *recurrentArgs) (*network, error) {
+				n := &network{cell: cell, arg: "input", hx: []*tensor.Tensor{a.Hx}, params: a.Params,
+					biases: a.HasBiases, layers: a.NumLayers, bidirectional: a.Bidirectional, batchFirst: a.BatchFirst,
+					drops: a.Train && a.Dropout > 0}
+				return n, n.sequence(a.Input)
+			},
 		}),
-		recurrentOp(opdef.Op[recurrentPackedArgs]{
+		recurrentOp(opdef.Planned[recurrentPackedArgs, *network]{
 			Schema: name + ".packed(Tensor data, Tensor batch_sizes, Tensor hx, " + networkParams +
 				") -> (Tensor, Tensor)", Names: name, Doc: doc,
 			Cases: func(r *rand.Rand) (cs []*recurrentPackedArgs) {
@@ -162,12 +166,14 @@ func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 				})
 				return cs
 			},
-		}, func(a *recurrentPackedArgs) (*network, error) {
-			n := &network{cell: cell, arg: "data", hx: []*tensor.Tensor{a.Hx}, params: a.Params, biases: a.HasBiases,
-				layers: a.NumLayers, bidirectional: a.Bidirectional, drops: a.Train && a.Dropout > 0 && a.NumLayers > 1}
-			return n, n.packed(a.Data, a.BatchSizes)
+			Plan: func(a *recurrentPackedArgs) (*network, error) {
+				n := &network{cell: cell, arg: "data", hx: []*tensor.Tensor{a.Hx}, params: a.Params,
+					biases: a.HasBiases, layers: a.NumLayers, bidirectional: a.Bidirectional,
+					drops: a.Train && a.Dropout > 0}
+				return n, n.packed(a.Data, a.BatchSizes)
+			},
 		}),
-		recurrentOp(opdef.Op[recurrentCellArgs]{
+		recurrentOp(opdef.Planned[recurrentCellArgs, *network]{
 			Schema: name + "_cell(Tensor input, Tensor hx, " + cellParams + ") -> Tensor", Names: name + "_cell",
 			Doc: doc,
 			Cases: func(r *rand.Rand) (cs []*recurrentCellArgs) {
@@ -176,75 +182,48 @@ func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 				})
 				return cs
 			},
-		}, func(a *recurrentCellArgs) (*network, error) {
-			n := &network{cell: cell, hx: []*tensor.Tensor{a.Hx}}
-			return n, n.single(a.Input, a.WIh, a.WHh, a.BIh, a.BHh)
+			Plan: func(a *recurrentCellArgs) (*network, error) {
+				n := &network{cell: cell, hx: []*tensor.Tensor{a.Hx}}
+				return n, n.single(a.Input, a.WIh, a.WHh, a.BIh, a.BHh)
+			},
 		}),
 	}
 }
 
-// recurrentOp completes the declaration of a network.
-func recurrentOp[A any](o opdef.Op[A], call func(*A) (*network, error)) *opdef.Entry {
+// recurrentOp completes the declaration of a network. It is no composition:
+// running error analysis would add up the errors of all steps at worst, which grow
+// without limit along sequences, where devices are exact to a few units of the
+// largest element.
+func recurrentOp[A any](o opdef.Planned[A, *network]) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Normwise, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Normwise,
 		ULPs: 4, Coarse: true}}
 	o.Autocast, o.Composite = opdef.AutocastLower, true
-	o.RandomIf = func(a *A) string {
-		if n, err := call(a); err == nil && n.drops {
-			return "draws random numbers"
+	o.RandomIf = func(n *network) string {
+		if n.drops && n.layers > 1 {
+			return elements.DrawsRandomNumbers
 		}
 		return ""
 	}
 	// In 16 bits the rounding of states and gates at each step outweighs that of sums.
-	terms := func(sum func(n *network) int) func(a *A) int {
-		return func(a *A) int {
-			n, err := call(a)
-			if err != nil {
-				return 1
-			}
-			steps := len(n.batch) * n.layers
-			return steps + elements.ErrorTerms(n.x.DType, sum(n)) - 1
-		}
+	terms := func(n *network, sum int) int {
+		return len(n.batch)*n.layers + elements.ErrorTerms(n.x.DType, sum) - 1
 	}
-	o.Terms = terms(func(n *network) int { return n.x.Shape[n.x.Dim()-1] + n.out() })
-	o.GradTerms = terms(func(n *network) int { return n.rows() + n.cell.Gates()*n.hidden() })
-	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
-		n, err := call(a)
-		if err != nil {
-			return nil, err
+	o.Terms = func(n *network) int { return terms(n, n.x.Shape[n.x.Dim()-1]+n.out()) }
+	o.GradTerms = func(n *network) int { return terms(n, n.rows()+n.cell.Gates()*n.hidden()) }
+	o.Kernel = func(n *network) ([]*tensor.Tensor, error) { return n.results(), nil }
+	o.Grad = func(n *network, g *opdef.Grad) (opdef.Grads, error) { return n.grads(g), nil }
+	scaled := func(ts []*tensor.Tensor, s float64) []*tensor.Tensor {
+		out := make([]*tensor.Tensor, len(ts))
+		for i, t := range ts {
+			out[i] = tensor.Full(tensor.Float64, t.Shape, s*opdef.MaxAbs(t))
 		}
-		return n.results(), nil
+		return out
 	}
-	o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-		n, err := call(a)
-		if err != nil {
-			return nil, err
-		}
-		return n.grads(g), nil
-	}
-	scaled := func(t *tensor.Tensor, s float64) *tensor.Tensor {
-		return tensor.Full(tensor.Float64, t.Shape, s*opdef.MaxAbs(t))
-	}
-	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
-		s := 1.0
-		if n, err := call(a); err == nil {
-			s = n.reach()
-		}
-		ts := make([]*tensor.Tensor, len(outs))
-		for i, t := range outs {
-			ts[i] = scaled(t, s)
-		}
-		return ts
-	}
-	o.GradScale = func(a *A, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
-		n, err := call(a)
-		if err != nil {
-			return nil, err
-		}
+	o.Scale = func(n *network, outs []*tensor.Tensor) []*tensor.Tensor { return scaled(outs, n.reach()) }
+	o.GradScale = func(n *network, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
 		s, k := opdef.Grads{}, n.reach()
 		for name, ts := range gr {
-			for _, t := range ts {
-				s[name] = append(s[name], scaled(t, k))
-			}
+			s[name] = scaled(ts, k)
 		}
 		return s, nil
 	}

@@ -249,11 +249,8 @@ func (c *fftCall) magnitude(x *tensor.Tensor, shape []int) *tensor.Tensor {
 	if c.kind != fullSpectrum {
 		k *= 2
 	}
-	t, err := opdef.Map(tensor.Float64, s, func(x float64) float64 { return k * x }).Expand(shape...)
-	if err != nil { // dims have size 1 in s
-		panic(err)
-	}
-	return t
+	// dims have size 1 in s
+	return opdef.Must(opdef.Map(tensor.Float64, s, func(x float64) float64 { return k * x }).Expand(shape...))
 }
 
 func (c *fftCall) terms() int {
@@ -298,7 +295,7 @@ func (c *fftCall) node(name string, g *tensor.Tensor, widens bool) opdef.Node {
 // fftOp completes the declaration of a transform; widens says that torch makes
 // a real input complex first.
 func fftOp[A any](
-	op opdef.Op[A], name string, kind spectrum, inverse, widens bool, call func(a *A) (*fftCall, error),
+	op opdef.Planned[A, *fftCall], name string, kind spectrum, inverse, widens bool,
 ) *opdef.Entry {
 	sign := "-"
 	if inverse {
@@ -310,47 +307,18 @@ func fftOp[A any](
 			"2*pi*i*j*k/n)", Notes: spectrumNotes[kind], Source: "torch.fft." + name,
 	}
 	op.Error = opdef.Error{Class: opdef.Normwise}
-	op.Kernel = func(a *A) ([]*tensor.Tensor, error) {
-		c, err := call(a)
-		if err != nil {
-			return nil, err
-		}
-		return []*tensor.Tensor{c.forward()}, nil
-	}
-	op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-		c, err := call(a)
-		if err != nil {
-			return nil, err
-		}
+	op.Kernel = func(c *fftCall) ([]*tensor.Tensor, error) { return []*tensor.Tensor{c.forward()}, nil }
+	op.Grad = func(c *fftCall, g *opdef.Grad) (opdef.Grads, error) {
 		return opdef.Grads{"self": {c.backward(g.Out[0])}}, nil
 	}
-	op.Node = func(a *A, g *opdef.Grad) (opdef.Node, error) {
-		c, err := call(a)
-		if err != nil {
-			return opdef.Node{}, err
-		}
-		return c.node(name, g.Out[0], widens), nil
-	}
-	op.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
-		c, err := call(a)
-		if err != nil {
-			return []*tensor.Tensor{opdef.Abs(outs[0])}
-		}
+	op.Node = func(c *fftCall, g *opdef.Grad) (opdef.Node, error) { return c.node(name, g.Out[0], widens), nil }
+	op.Scale = func(c *fftCall, outs []*tensor.Tensor) []*tensor.Tensor {
 		return []*tensor.Tensor{c.magnitude(c.self, outs[0].Shape)}
 	}
-	op.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		c, err := call(a)
-		if err != nil {
-			return nil, err
-		}
+	op.GradScale = func(c *fftCall, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return opdef.Grads{"self": {c.magnitude(g.Out[0], c.self.Shape)}}, nil
 	}
-	op.Terms = func(a *A) int {
-		if c, err := call(a); err == nil {
-			return c.terms()
-		}
-		return 1
-	}
+	op.Terms = func(c *fftCall) int { return c.terms() }
 	return op.Entry()
 }
 
@@ -379,7 +347,7 @@ func fftInputs(g opdef.Gen, kind spectrum, shape ...int) []*tensor.Tensor {
 }
 
 func fft1(name string, kind spectrum, inverse bool) *opdef.Entry {
-	return fftOp(opdef.Op[fft1Args]{
+	return fftOp(opdef.Planned[fft1Args, *fftCall]{
 		Schema: name + "(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
 		Cases: func(r *rand.Rand) (cs []*fft1Args) {
 			ortho, forward, n := "ortho", "forward", 3
@@ -388,20 +356,21 @@ func fft1(name string, kind spectrum, inverse bool) *opdef.Entry {
 			}
 			return cs
 		},
-	}, name, kind, inverse, kind == toReal, func(a *fft1Args) (*fftCall, error) {
-		var s []int
-		if a.N != nil {
-			if *a.N < 1 {
-				return nil, opdef.Refuse("n", "invalid number of data points %d", *a.N)
+		Plan: func(a *fft1Args) (*fftCall, error) {
+			var s []int
+			if a.N != nil {
+				if *a.N < 1 {
+					return nil, opdef.Refuse("n", "invalid number of data points %d", *a.N)
+				}
+				s = []int{*a.N}
 			}
-			s = []int{*a.N}
-		}
-		return newFFT(a.Self, kind, inverse, s, []int{a.Dim}, a.Norm)
-	})
+			return newFFT(a.Self, kind, inverse, s, []int{a.Dim}, a.Norm)
+		},
+	}, name, kind, inverse, kind == toReal)
 }
 
 func fft2(name string, kind spectrum, inverse bool) *opdef.Entry {
-	return fftOp(opdef.Op[fftNArgs]{
+	return fftOp(opdef.Planned[fftNArgs, *fftCall]{
 		Schema: name + "(Tensor self, int[]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
 		Cases: func(r *rand.Rand) (cs []*fftNArgs) {
 			ortho := "ortho"
@@ -410,13 +379,14 @@ func fft2(name string, kind spectrum, inverse bool) *opdef.Entry {
 			}
 			return cs
 		},
-	}, name, kind, inverse, kind != fromReal, func(a *fftNArgs) (*fftCall, error) {
-		return newFFT(a.Self, kind, inverse, a.S, a.Dim, a.Norm)
-	})
+		Plan: func(a *fftNArgs) (*fftCall, error) {
+			return newFFT(a.Self, kind, inverse, a.S, a.Dim, a.Norm)
+		},
+	}, name, kind, inverse, kind != fromReal)
 }
 
 func fftn(name string, kind spectrum, inverse bool) *opdef.Entry {
-	return fftOp(opdef.Op[fftNArgs]{
+	return fftOp(opdef.Planned[fftNArgs, *fftCall]{
 		Schema: name + "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
 		Cases: func(r *rand.Rand) (cs []*fftNArgs) {
 			forward := "forward"
@@ -426,9 +396,10 @@ func fftn(name string, kind spectrum, inverse bool) *opdef.Entry {
 			}
 			return cs
 		},
-	}, name, kind, inverse, kind != fromReal, func(a *fftNArgs) (*fftCall, error) {
-		return newFFT(a.Self, kind, inverse, a.S, a.Dim, a.Norm)
-	})
+		Plan: func(a *fftNArgs) (*fftCall, error) {
+			return newFFT(a.Self, kind, inverse, a.S, a.Dim, a.Norm)
+		},
+	}, name, kind, inverse, kind != fromReal)
 }
 
 type shiftArgs struct {

@@ -17,13 +17,13 @@ import (
 // visionOps resample images; padding, folds and shuffles are in shape.padOps,
 // sampling at computed positions in gridOps.
 var visionOps = []*opdef.Entry{
-	resizeOp(opdef.Op[interpolateArgs]{
+	resizeOp(opdef.Planned[interpolateArgs, *interpolation]{
 		Schema: "interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? " +
 			"align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
 		Names: "F.interpolate",
 		Doc:   interpolateDoc,
-		Node: func(a *interpolateArgs, g *opdef.Grad) (opdef.Node, error) {
-			if a.Mode != "area" || a.Input.Dim() != 3 {
+		Node: func(p *interpolation, g *opdef.Grad) (opdef.Node, error) {
+			if p.mode != "area" || p.Tensor.Dim() != 3 {
 				return opdef.Node{}, nil
 			}
 			shape := g.Outs[0].Shape // adaptive_avg_pool1d runs in two dimensions
@@ -31,7 +31,7 @@ var visionOps = []*opdef.Entry{
 		},
 		Cases: interpolateCases,
 	}, func(a *interpolateArgs) *interpolateArgs { return a }),
-	resizeOp(opdef.Op[upsampleArgs]{
+	resizeOp(opdef.Planned[upsampleArgs, *interpolation]{
 		Schema: "upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? " +
 			"align_corners=None) -> Tensor",
 		Names: "F.upsample",
@@ -44,7 +44,7 @@ var visionOps = []*opdef.Entry{
 	}, func(a *upsampleArgs) *interpolateArgs {
 		return &interpolateArgs{a.Input, a.Size, a.ScaleFactor, a.Mode, a.AlignCorners, nil, false}
 	}),
-	resizeOp(opdef.Op[upsampleSizeArgs]{
+	resizeOp(opdef.Planned[upsampleSizeArgs, *interpolation]{
 		Schema: "upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
 		Names:  "F.upsample_nearest",
 		Doc:    interpolateDoc,
@@ -56,7 +56,7 @@ var visionOps = []*opdef.Entry{
 	}, func(a *upsampleSizeArgs) *interpolateArgs {
 		return &interpolateArgs{a.Input, a.Size, a.ScaleFactor, "nearest", nil, nil, false}
 	}),
-	resizeOp(opdef.Op[upsampleSizeArgs]{
+	resizeOp(opdef.Planned[upsampleSizeArgs, *interpolation]{
 		Schema: "upsample_bilinear(Tensor input, any size=None, any scale_factor=None) -> Tensor",
 		Names:  "F.upsample_bilinear",
 		Doc:    interpolateDoc,
@@ -99,22 +99,27 @@ type upsampleSizeArgs struct {
 	Size, ScaleFactor value.Value
 }
 
+// An interpolation is a call after its arguments were checked.
+type interpolation struct {
+	elements.Planes
+	mode string
+	maps *kernel.Axes
+}
+
 // resizeOp completes the declaration of an op whose calls are interpolations.
-func resizeOp[A any](op opdef.Op[A], call func(a *A) *interpolateArgs) *opdef.Entry {
+func resizeOp[A any](op opdef.Planned[A, *interpolation], call func(a *A) *interpolateArgs) *opdef.Entry {
+	op.Plan = func(a *A) (*interpolation, error) { return call(a).plan() }
 	op.Error = opdef.Error{Class: opdef.Accumulated}
-	op.Kernel = func(a *A) ([]*tensor.Tensor, error) {
-		p, m, err := call(a).plan()
-		if err != nil {
-			return nil, err
-		}
-		y := elements.Resample(p.Tensor.DType, p, p.Shape(outSizes(m)), m, nil)
-		if !p.Tensor.DType.IsFloat() {
-			y = opdef.Map(p.Tensor.DType, y, func(x float64) int64 { return int64(x) })
+	op.Kernel = func(p *interpolation) ([]*tensor.Tensor, error) {
+		dt := p.Tensor.DType
+		y := elements.Resample(dt, p.Planes, p.Shape(outSizes(p.maps)), p.maps, nil)
+		if !dt.IsFloat() {
+			y = opdef.Map(dt, y, func(x float64) int64 { return int64(x) })
 		}
 		return []*tensor.Tensor{y}, nil
 	}
-	op.Accept = func(a *A, got, want []*tensor.Tensor) []opdef.Acceptance {
-		if want[0].DType.IsFloat() || strings.HasPrefix(call(a).Mode, "nearest") {
+	op.Accept = func(p *interpolation, got, want []*tensor.Tensor) []opdef.Acceptance {
+		if want[0].DType.IsFloat() || strings.HasPrefix(p.mode, "nearest") {
 			return make([]opdef.Acceptance, 1)
 		}
 		w := tensor.Data[int64](want[0])
@@ -125,48 +130,35 @@ func resizeOp[A any](op opdef.Op[A], call func(a *A) *interpolateArgs) *opdef.En
 		}
 		return []opdef.Acceptance{{OK: true, Rule: "integers rounded either way"}}
 	}
-	op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-		p, m, err := call(a).plan()
-		if err != nil {
-			return nil, err
-		}
-		return opdef.Grads{"input": {elements.ResampleGrad(p, g.Out[0], m, nil)}}, nil
+	op.Grad = func(p *interpolation, g *opdef.Grad) (opdef.Grads, error) {
+		return opdef.Grads{"input": {elements.ResampleGrad(p.Planes, g.Out[0], p.maps, nil)}}, nil
 	}
 	// Weights may be negative (bicubic), and are as wrong as the position they
 	// are computed from is large.
-	op.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
-		p, m, err := call(a).plan()
-		if err != nil {
-			return []*tensor.Tensor{opdef.Abs(outs[0])}
-		}
-		return []*tensor.Tensor{resampleMagnitudes(p, outs[0].Shape, magnitudeAxes(m, p.Size))}
+	op.Scale = func(p *interpolation, outs []*tensor.Tensor) []*tensor.Tensor {
+		return []*tensor.Tensor{resampleMagnitudes(p.Planes, outs[0].Shape, magnitudeAxes(p.maps, p.Size))}
 	}
-	op.GradScale = func(a *A, g *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
-		p, m, err := call(a).plan()
-		if err != nil {
-			return nil, err
-		}
+	op.GradScale = func(p *interpolation, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		up := opdef.Abs(g.Out[0])
 		sum := tensor.Full(tensor.Float64, p.Tensor.Shape, 0.0)
-		for _, axes := range magnitudeAxes(m, p.Size) {
-			sum = elements.Add(tensor.Float64, sum, elements.ResampleGrad(p, up, axes, nil))
+		for _, axes := range magnitudeAxes(p.maps, p.Size) {
+			sum = elements.Add(tensor.Float64, sum, elements.ResampleGrad(p.Planes, up, axes, nil))
 		}
 		return opdef.Grads{"input": {sum}}, nil
 	}
-	op.Terms = func(a *A) int {
-		p, m, err := call(a).plan()
-		if err != nil || p.Rows == 0 {
-			return 1
+	// terms is the mean number of indices of an axis for each of n elements, times
+	// those of the others.
+	terms := func(p *interpolation, n func(m *kernel.Axis) int) int {
+		k := 1
+		for d := range p.maps {
+			if m := &p.maps[d]; p.Rows > 0 {
+				k *= len(m.Index)/n(m) + 1
+			}
 		}
-		return (len(m[0].Index)/m[0].Out + 1) * (len(m[1].Index)/m[1].Out + 1) * (len(m[2].Index)/m[2].Out + 1)
+		return k
 	}
-	op.GradTerms = func(a *A) int {
-		p, m, err := call(a).plan()
-		if err != nil || p.Rows == 0 {
-			return 1
-		}
-		return (len(m[0].Index)/m[0].In + 1) * (len(m[1].Index)/m[1].In + 1) * (len(m[2].Index)/m[2].In + 1)
-	}
+	op.Terms = func(p *interpolation) int { return terms(p, func(m *kernel.Axis) int { return m.Out }) }
+	op.GradTerms = func(p *interpolation) int { return terms(p, func(m *kernel.Axis) int { return m.In }) }
 	return op.Entry()
 }
 
@@ -244,39 +236,38 @@ func magnitudeAxes(m *kernel.Axes, size [3]int) []*kernel.Axes {
 var interpolationRank = map[string]int{"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
 
 // plan checks the call and builds the map of every dimension.
-func (a *interpolateArgs) plan() (elements.Planes, *kernel.Axes, error) {
-	fail := func(err error) (elements.Planes, *kernel.Axes, error) { return elements.Planes{}, nil, err }
+func (a *interpolateArgs) plan() (*interpolation, error) {
 	nd := a.Input.Dim() - 2
 	if nd < 1 || nd > 3 {
-		return fail(opdef.Refuse("input", "want 3 to 5 dimensions, got shape %s", tensor.ShapeString(a.Input.Shape)))
+		return nil, opdef.Refuse("input", "want 3 to 5 dimensions, got shape %s", tensor.ShapeString(a.Input.Shape))
 	}
 	p, err := elements.PlanesOf("input", a.Input, nd)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if a.Input.DType.IsComplex() || !a.Input.DType.IsFloat() && a.Input.DType != tensor.Uint8 {
-		return fail(opdef.Refuse("input", "not defined for dtype %s", a.Input.DType))
+		return nil, opdef.Refuse("input", "not defined for dtype %s", a.Input.DType)
 	}
 	corners := a.AlignCorners != nil && *a.AlignCorners
 	switch a.Mode {
 	case "nearest", "nearest-exact", "area":
 		if a.AlignCorners != nil {
-			return fail(opdef.Refuse("align_corners", "cannot be set for mode %q", a.Mode))
+			return nil, opdef.Refuse("align_corners", "cannot be set for mode %q", a.Mode)
 		}
 	case "linear", "bilinear", "bicubic", "trilinear":
 		if want := interpolationRank[a.Mode]; want != nd+2 {
-			return fail(opdef.Refuse("mode", "%q needs %d dimensions, got %d", a.Mode, want, nd+2))
+			return nil, opdef.Refuse("mode", "%q needs %d dimensions, got %d", a.Mode, want, nd+2)
 		}
 	default:
-		return fail(opdef.Refuse("mode", "want nearest, nearest-exact, area, linear, bilinear, bicubic or "+
-			"trilinear, got %q", a.Mode))
+		return nil, opdef.Refuse("mode", "want nearest, nearest-exact, area, linear, bilinear, bicubic or "+
+			"trilinear, got %q", a.Mode)
 	}
 	if a.Antialias && (nd != 2 || a.Mode != "bilinear" && a.Mode != "bicubic") {
-		return fail(opdef.Refuse("antialias", "needs mode bilinear or bicubic and 4 dimensions"))
+		return nil, opdef.Refuse("antialias", "needs mode bilinear or bicubic and 4 dimensions")
 	}
 	out, scale, err := a.sizes(p)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	m := &kernel.Axes{}
 	for d := range m {
@@ -306,7 +297,7 @@ func (a *interpolateArgs) plan() (elements.Planes, *kernel.Axes, error) {
 			r.linear(&m[d])
 		}
 	}
-	return p, m, nil
+	return &interpolation{p, a.Mode, m}, nil
 }
 
 func identityAxis(m *kernel.Axis, n int) {

@@ -16,12 +16,13 @@ func Unravel(i int, shape []int) []int {
 }
 
 // BroadcastTerms is the largest number of result elements that one element of
-// an operand takes part in.
+// an operand of a call that was checked takes part in.
 func BroadcastTerms(ts ...*tensor.Tensor) int {
-	_, shape, err := opdef.BroadcastAll(ts...)
-	if err != nil {
-		return 1
+	shapes := make([][]int, len(ts))
+	for i, t := range ts {
+		shapes[i] = t.Shape
 	}
+	shape := opdef.Must(tensor.Broadcast(shapes...))
 	n, terms := tensor.Numel(shape), 1
 	for _, t := range ts {
 		if k := t.Numel(); k > 0 {
@@ -50,13 +51,17 @@ func NumelOver(shape, dims []int) int {
 	return n
 }
 
-// TermsOver is NumelOver for a dim argument that may be unchecked.
+// TermsOver is NumelOver for the dim argument of a call that was checked.
 func TermsOver(shape, dim []int) int {
-	dims, err := opdef.Dims("dim", dim, len(shape))
-	if err != nil {
+	return NumelOver(shape, opdef.Must(opdef.Dims("dim", dim, len(shape))))
+}
+
+// LengthOf is the number of elements along a dimension, 1 of a 0-d tensor.
+func LengthOf(shape []int, dim int) int {
+	if len(shape) == 0 {
 		return 1
 	}
-	return NumelOver(shape, dims)
+	return shape[dim]
 }
 
 // OptionalDim is an optional dimension as a list; none means all.

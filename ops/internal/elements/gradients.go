@@ -76,15 +76,15 @@ var ReturnedArgument = opdef.Node{Skip: GradOfOtherOp}
 
 // GradOnMagnitudes is the scale of a gradient that is linear in the gradient of
 // the result with non-negative coefficients: itself on magnitudes.
-func GradOnMagnitudes[A any](grad func(a *A, g *opdef.Grad) (opdef.Grads, error)) func(a *A, g *opdef.Grad,
+func GradOnMagnitudes[P any](grad func(p P, g *opdef.Grad) (opdef.Grads, error)) func(p P, g *opdef.Grad,
 	grads opdef.Grads) (opdef.Grads, error) {
-	return func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+	return func(p P, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		out := make([]*tensor.Tensor, len(g.Out))
 		for i, t := range g.Out {
 			if t != nil {
 				out[i] = opdef.Abs(t)
 			}
 		}
-		return grad(a, opdef.NewGrad(g.Outs, out, nil))
+		return grad(p, opdef.NewGrad(g.Outs, out, nil))
 	}
 }

@@ -160,11 +160,7 @@ func MapMagnitudes(f func(v []float64) float64, ts ...*tensor.Tensor) *tensor.Te
 	for i, t := range ts {
 		abs[i] = opdef.Abs(t)
 	}
-	t, err := MapN(tensor.Float64, nil, f, abs...)
-	if err != nil { // the kernel has broadcast them already
-		panic(err)
-	}
-	return t
+	return opdef.Must(MapN(tensor.Float64, nil, f, abs...))
 }
 
 // Converted is t in dtype dt as torch converts an argument before it computes:
