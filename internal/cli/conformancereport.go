@@ -15,8 +15,6 @@ import (
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/sqlite"
-	"github.com/optool/optool/reports/webpage"
-	"github.com/optool/optool/reports/xlsx"
 )
 
 // A conformanceReport collects a run for tables and files.
@@ -113,32 +111,20 @@ func (r *conformanceReport) writeFiles(w io.Writer) error {
 	if r.coverage != nil {
 		tables = append(tables, r.coverage.sheet())
 	}
-	all := append(append([]reports.Sheet{r.SummarySheet()}, tables...), r.ResultSheet())
-	for _, f := range []struct {
-		path  string
-		write func(io.Writer) error
-	}{
-		{r.o.html, func(w io.Writer) error { return webpage.Write(w, r.Recording, tables...) }},
-		{r.o.xlsx, func(w io.Writer) error { return xlsx.Write(w, all...) }},
-		{r.o.junit, func(w io.Writer) error { return reports.WriteJUnit(w, r.Recording) }},
-	} {
-		if f.path == "" {
-			continue
-		}
-		if err := writeFile(f.path, f.write); err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "wrote %s\n", f.path)
+	wrote := func(path string) { fmt.Fprintf(w, "wrote %s\n", path) }
+	paths := map[string]string{"html": r.o.html, "xlsx": r.o.xlsx, "junit": r.o.junit}
+	if err := writeReports(w, r.Recording, tables, paths, wrote); err != nil {
+		return err
 	}
 	if !r.o.useDB {
 		return nil
 	}
 	path := r.o.databasePath()
-	if err := sqlite.WriteFile(path, all...); err != nil {
+	if err := sqlite.WriteFile(path, allSheets(r.Recording, tables)...); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "wrote %s\n", path)
-	return err
+	wrote(path)
+	return nil
 }
 
 // databasePath is the file of --db_path, which the kit takes as an address.

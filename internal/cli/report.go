@@ -11,14 +11,12 @@ import (
 
 	"github.com/optool/optool/overflow"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/reports/webpage"
-	"github.com/optool/optool/reports/xlsx"
 	"github.com/optool/optool/timing"
 )
 
 type reportOptions struct {
-	tables                           bool
-	html, csv, xlsx, junit, markdown string
+	tables bool
+	files  map[string]string // by format
 }
 
 func newReportCmd(a *app) *cobra.Command {
@@ -42,15 +40,19 @@ Exit codes are those of the run; 130 for one that did not end.`,
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return a.report(&o, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.files = map[string]string{}
+			for _, x := range reportFormats {
+				o.files[x.name] = cmd.Flag(x.name).Value.String()
+			}
+			return a.report(&o, args[0])
+		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.tables, "tables", false, "print op_tools' table of every capture, not only of findings")
-	f.StringVar(&o.html, "html", "", "write a page that needs nothing else to `FILE`")
-	f.StringVar(&o.csv, "csv", "", "write one row a result with all fields to `FILE`")
-	f.StringVar(&o.xlsx, "xlsx", "", "write a workbook with summary, ops and results to `FILE`")
-	f.StringVar(&o.junit, "junit", "", "write JUnit's XML to `FILE`")
-	f.StringVar(&o.markdown, "markdown", "", "write Markdown for a comment to `FILE`")
+	for _, x := range reportFormats {
+		f.String(x.name, "", x.usage)
+	}
 	return cmd
 }
 
@@ -61,21 +63,9 @@ func (a *app) report(o *reportOptions, path string) error {
 	if err != nil {
 		return failed(fmt.Errorf("%s: %w", path, err))
 	}
-	files := []struct {
-		path  string
-		write func(io.Writer) error
-	}{
-		{o.html, func(w io.Writer) error { return webpage.Write(w, rec) }},
-		{o.csv, func(w io.Writer) error { return reports.WriteCSV(w, rec.ResultSheet()) }},
-		{o.xlsx, func(w io.Writer) error {
-			return xlsx.Write(w, rec.SummarySheet(), rec.OpSheet(), rec.ResultSheet())
-		}},
-		{o.junit, func(w io.Writer) error { return reports.WriteJUnit(w, rec) }},
-		{o.markdown, func(w io.Writer) error { return reports.WriteMarkdown(w, rec) }},
-	}
 	text := a.Out
-	for _, f := range files {
-		if f.path != "-" {
+	for _, path := range o.files {
+		if path != "-" {
 			continue
 		}
 		if text == io.Discard {
@@ -87,17 +77,8 @@ func (a *app) report(o *reportOptions, path string) error {
 	if err != nil {
 		return failed(err)
 	}
-	for _, f := range files {
-		switch f.path {
-		case "":
-		case "-":
-			err = f.write(a.Out)
-		default:
-			err = writeFile(f.path, f.write)
-		}
-		if err != nil {
-			return failed(err)
-		}
+	if err := writeReports(a.Out, rec, nil, o.files, func(string) {}); err != nil {
+		return failed(err)
 	}
 	return exitWith(exit)
 }
@@ -116,18 +97,6 @@ func (a *app) readRecording(path string) (*reports.Recording, error) {
 	}
 	defer f.Close()
 	return reports.ReadRecording(f)
-}
-
-// writeFile creates a file and writes it; an error names it.
-func writeFile(path string, write func(io.Writer) error) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(write(f), f.Close()); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
 }
 
 // printRecording prints what the run printed and returns its exit code.
