@@ -232,6 +232,9 @@ func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 		u.DType = v.DType
 		return &u
 	case v.From.Value != nil && v.DType == w.DType && v.Numel() == w.Numel():
+		if v.content.sum == w.content.sum {
+			return t.Dense().Reshape(v.Shape...)
+		}
 		return seenAs(t, w, v, 0)
 	case v.From.Value == nil && v.DType == w.DType && v.Address >= w.Address:
 		u := seenAs(t, w, v, int(v.Address-w.Address)/v.DType.Size())

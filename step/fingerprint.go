@@ -45,7 +45,7 @@ func newFingerprint(t *tensor.Tensor) fingerprint {
 		f.sum = maphash.Bytes(seed, raw[:n*size])
 		f.block = f.sum
 	default:
-		f.sum = maphash.Bytes(seed, t.AppendBytes(nil))
+		f.sum = hashElements(t)
 		if stored && dense(t.Shape, t.Stride) {
 			f.block = maphash.Bytes(seed, raw[:n*size])
 		} else if !stored {
@@ -54,6 +54,38 @@ func newFingerprint(t *tensor.Tensor) fingerprint {
 	}
 	f.sample(t)
 	return f
+}
+
+// hashElements hashes the elements of t in row-major order. Of an expanded tensor
+// that is larger than most files, only those that differ are read.
+func hashElements(t *tensor.Tensor) uint64 {
+	const large = 64 << 20
+	if s := t.Storage(); s != nil && t.Bytes() > max(large, s.Len()) {
+		u := *t
+		u.Shape = slices.Clone(t.Shape)
+		for d, n := range u.Stride {
+			if n == 0 && u.Shape[d] > 1 {
+				u.Shape[d] = 1
+			}
+		}
+		if u.Bytes() < t.Bytes() {
+			t = &u
+		}
+	}
+	var h maphash.Hash
+	h.SetSeed(seed)
+	var write func(t *tensor.Tensor)
+	write = func(t *tensor.Tensor) {
+		if t.Bytes() <= large || t.Dim() == 0 {
+			h.Write(t.AppendBytes(nil))
+			return
+		}
+		for i := range t.Shape[0] {
+			write(t.Select(0, i))
+		}
+	}
+	write(t)
+	return h.Sum64()
 }
 
 // sample keeps elements of t.

@@ -156,14 +156,26 @@ func (c *Call) readOutside(g *Value) bool {
 	return false
 }
 
-// nameLeaves says what the leaves are, by how they are used.
+// nameLeaves says what the leaves are, by how they are used. Where parameters are
+// marked as such, other leaves with a gradient were made by calls that were not
+// recorded.
 func (p *Process) nameLeaves() {
+	marked := false
+	for _, c := range p.Calls {
+		marked = marked || slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.Parameter })
+	}
 	for _, c := range p.Calls {
 		for _, v := range c.Inputs {
-			if v.From.Value != nil || v.From.Role != "" {
-				continue
+			switch {
+			case v.From.Value != nil || v.From.Role != "":
+			case marked && v.RequiresGrad && !v.Parameter && v.From.How == IsLeaf && c.phase()%2 == 0:
+				v.From.How, v.From.Role = IsOutside, "unrecorded"
+				if c.Step != nil {
+					c.Step.Unlinked = append(c.Step.Unlinked, v)
+				}
+			default:
+				v.From.Role = v.role()
 			}
-			v.From.Role = v.role()
 		}
 	}
 }

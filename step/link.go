@@ -15,6 +15,11 @@ type contentKey struct {
 
 func (v *Value) key() contentKey { return contentKey{v.DType, fmt.Sprint(v.Shape), v.content.sum} }
 
+// flatKey is the key without the shape: views that were not recorded have it too.
+func (v *Value) flatKey() contentKey {
+	return contentKey{v.DType, fmt.Sprint(v.Numel()), v.content.sum}
+}
+
 // equals reports whether two values have dtype, shape and elements in common.
 func (v *Value) equals(w *Value) bool { return v.like(w) && v.content.sum == w.content.sum }
 
@@ -43,13 +48,14 @@ func (v *Value) aliases(w *Value) bool {
 type linker struct {
 	memory    memory
 	byContent map[contentKey][]*Value // results, in order
+	byFlat    map[contentKey][]*Value // the same without their shapes
 	writes    []*Value                // results and arguments that changed memory in place, in order
 }
 
 // link links the inputs of all calls to results of earlier ones. What no content
 // and no address explains is a leaf for now; settle decides about it.
 func (p *Process) link() {
-	l := linker{byContent: map[contentKey][]*Value{}}
+	l := linker{byContent: map[contentKey][]*Value{}, byFlat: map[contentKey][]*Value{}}
 	for _, c := range p.Calls {
 		for _, v := range c.Inputs {
 			l.read(v)
@@ -91,12 +97,15 @@ func (l *linker) source(v *Value) Link {
 			}
 		}
 	}
-	// A copy that no call recorded, or a program without addresses.
+	// A copy or a view that no call recorded, or a program without addresses.
+	telling := !v.content.plain && v.DType.IsFloat() && v.Numel() > 3
 	for i := len(same) - 1; i >= 0; i-- {
-		w := same[i]
-		if w.Address == 0 || v.Address == 0 || !v.content.plain && v.DType.IsFloat() && v.Numel() > 3 {
+		if w := same[i]; w.Address == 0 || v.Address == 0 || telling {
 			return Link{How: ByContent, Value: w}
 		}
+	}
+	if flat := l.byFlat[v.flatKey()]; telling && len(flat) > 0 {
+		return Link{How: ByContent, Value: flat[len(flat)-1]}
 	}
 	if v.Address == 0 || v.Numel() == 0 {
 		return Link{How: IsLeaf}
@@ -199,6 +208,7 @@ func (l *linker) write(c *Call) {
 	}
 	for _, o := range c.Outputs {
 		l.byContent[o.key()] = append(l.byContent[o.key()], o)
+		l.byFlat[o.flatKey()] = append(l.byFlat[o.flatKey()], o)
 		switch {
 		case o.Address == 0 || returned[o]:
 		case c.within(o):

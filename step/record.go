@@ -173,6 +173,17 @@ func (t *Trace) First() *Finding {
 	return nil
 }
 
+// Judged counts the calls that replay decided about.
+func (t *Trace) Judged() int {
+	n := 0
+	for _, c := range t.Calls() {
+		if c.judged() {
+			n++
+		}
+	}
+	return n
+}
+
 // MainStep is the step to speak of first: that of the first finding, else the
 // first one; nil if no loss was found.
 func (t *Trace) MainStep() *Step {

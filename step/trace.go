@@ -174,6 +174,9 @@ type Step struct {
 	Captured  float64 // the recorded loss
 	Exact     float64 // the loss of the exact step; NaN if it is not known
 	Predicted float64 // the sum of the effects
+	// Unlinked are inputs with a gradient whose producer was not recorded: the exact
+	// step goes on from what they hold.
+	Unlinked []*Value
 	// Breaks are the results that the exact step took as they were recorded.
 	Breaks []Break
 }

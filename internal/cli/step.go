@@ -131,7 +131,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	switch {
 	case t.First() != nil:
 		return exitWith(ExitDiffers)
-	case refused > 0:
+	case refused > 0 || t.Judged() == 0:
 		return exitWith(ExitFailed)
 	}
 	return nil

@@ -156,7 +156,7 @@ func verdictLine(t *step.Trace) string {
 			return "DRIFT: " + sentence(f)
 		}
 	}
-	return "Nothing is wrong: every call follows from what it read, and nothing changed between calls."
+	return nothing(t)
 }
 
 // largestBlock is how many calls a block has at most where nothing divides them.

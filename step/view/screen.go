@@ -100,7 +100,7 @@ func processes(n int) string {
 func findings(b *strings.Builder, t *step.Trace, x Extra) {
 	first := t.First()
 	if first == nil {
-		b.WriteString("\nNothing is wrong: every call follows from what it read, and nothing changed between calls.\n")
+		fmt.Fprintf(b, "\n%s\n", nothing(t))
 	}
 	for i, f := range t.Findings {
 		if i == listed {
@@ -125,6 +125,17 @@ func where(c *step.Call) string {
 		s += "  at " + c.Entry.Location
 	}
 	return s
+}
+
+// nothing says that there is no fault, or that none could be found.
+func nothing(t *step.Trace) string {
+	switch n, all := t.Judged(), len(t.Calls()); {
+	case n == 0:
+		return "Nothing was judged: no call could be run again and compared."
+	case 2*n < all:
+		return fmt.Sprintf("Nothing is wrong with the %d of %d calls that could be judged.", n, all)
+	}
+	return "Nothing is wrong: every call follows from what it read, and nothing changed between calls."
 }
 
 // sentence says what a finding is about.
@@ -179,6 +190,10 @@ func loss(b *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 	if f := t.First(); f != nil && x.Without == x.Without {
 		fmt.Fprintf(b, "without the first fault it would have been %.9g: the fault moves it by %+.3g\n", x.Without,
 			s.Captured-x.Without)
+	}
+	if n := len(s.Unlinked); n > 0 {
+		fmt.Fprintf(b, "the exact step goes on from recorded values at %s whose producers were not recorded, first %s of %s\n",
+			reports.Count(n, "input"), s.Unlinked[0].Target, s.Unlinked[0].Call)
 	}
 	if n := len(s.Breaks); n > 0 {
 		fmt.Fprintf(b, "the exact step took the results of %s as they were recorded, first %s: %s\n",
