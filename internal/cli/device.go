@@ -203,6 +203,27 @@ func (c *casts) of(op string) *ondevice.Casts {
 	return c.all
 }
 
+// use waits for the device, to measure it alone or to check it beside others, opens it
+// and says what it is. release gives it back.
+func (d *deviceFlags) use(ctx context.Context, a *app, alone bool) (lib *devicebridge.Device, release func(),
+	err error) {
+	unlock, err := lockDevice(ctx, a, d.device, alone)
+	if err != nil {
+		return nil, nil, failed(err)
+	}
+	if lib, err = d.open(ctx); err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	if !a.quiet {
+		fmt.Fprintln(a.Err, describeDevice(d.device, lib.Info()))
+	}
+	return lib, func() {
+		lib.Close()
+		unlock()
+	}, nil
+}
+
 // describeDevice is one line about a device for people.
 func describeDevice(name string, i devicebridge.Info) string {
 	vendor := i.Vendor

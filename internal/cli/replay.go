@@ -104,19 +104,11 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		if err != nil {
 			return err
 		}
-		release, err := lockDevice(cmd.Context(), a, o.device, false)
-		if err != nil {
-			return failed(err)
-		}
-		defer release()
-		lib, err := o.open(cmd.Context())
+		lib, release, err := o.use(cmd.Context(), a, false)
 		if err != nil {
 			return err
 		}
-		defer lib.Close()
-		if !a.quiet {
-			fmt.Fprintln(a.Err, describeDevice(o.device, lib.Info()))
-		}
+		defer release()
 		opt.Device, opt.Stress = ondevice.New(cmd.Context(), lib, dopt), o.stress
 	}
 	start := time.Now()

@@ -189,11 +189,15 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 	if err := t.createExports(); err != nil {
 		return failed(err)
 	}
-	release, err := t.openDevice(cmd.Context())
-	if err != nil {
-		return err
+	if !o.none() {
+		lib, release, err := o.use(cmd.Context(), a, true)
+		if err != nil {
+			return err
+		}
+		defer release()
+		t.measuring.Device = ondevice.New(cmd.Context(), lib, ondevice.Options{})
+		t.measuring.Renew = lib.Renew
 	}
-	defer release()
 	if o.calibrate {
 		if err := t.calibrate(cmd.Context()); err != nil {
 			return failed(err)
@@ -210,30 +214,6 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		defer t.check.csv.close()
 	}
 	return t.run(cmd.Context(), paths, start)
-}
-
-// openDevice locks and opens the device, if one is measured.
-func (t *timer) openDevice(ctx context.Context) (release func(), err error) {
-	if t.o.none() {
-		return func() {}, nil
-	}
-	unlock, err := lockDevice(ctx, t.app, t.o.device, true)
-	if err != nil {
-		return nil, failed(err)
-	}
-	lib, err := t.o.open(ctx)
-	if err != nil {
-		unlock()
-		return nil, err
-	}
-	if !t.quiet {
-		fmt.Fprintln(t.Err, describeDevice(t.o.device, lib.Info()))
-	}
-	t.measuring.Device, t.measuring.Renew = ondevice.New(ctx, lib, ondevice.Options{}), lib.Renew
-	return func() {
-		lib.Close()
-		unlock()
-	}, nil
 }
 
 // run measures what is below paths.
