@@ -3,7 +3,6 @@ package compare
 import (
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 
 	"github.com/optool/optool/tensor"
@@ -22,27 +21,108 @@ type window struct {
 	whole     bool      // the window is the whole tensor
 	dt        tensor.DType
 	near      float64 // 4 eps
+	normal    float64 // the smallest normal number
 	off       []int   // elements that differ by more than a few ULP, relative to lo
 }
 
-// windows has buffers for both sides of a window: new pages cost more than what
-// is done with them.
-var windows = sync.Pool{New: func() any { return new([2][]float64) }}
+// A windowBuffer is the memory of a window.
+type windowBuffer struct {
+	got, want []float64
+	off       []int
+}
+
+// windows has buffers: new pages cost more than what is done with them.
+var windows = sync.Pool{New: func() any { return new(windowBuffer) }}
 
 // pattern says what the errors around flat element at look like, "" if like
 // nothing in particular. It only words the finding: the verdict stands.
 func (c *checker) pattern(at int) string {
-	lo := max(0, min(at-patternWindow/2, c.n-patternWindow))
-	n := min(c.n, patternWindow)
-	dt := floatGrid(c.grid).Real()
-	buf := windows.Get().(*[2][]float64)
+	buf := windows.Get().(*windowBuffer)
 	defer windows.Put(buf)
-	w := window{got: resize(&buf[0], n), want: resize(&buf[1], n), lo: lo, shape: c.got.Shape, whole: n == c.n, dt: dt,
-		near: 4 * dt.Eps()}
+	if c.n >= 4*sampleWindow {
+		w := c.window(at, sampleWindow, buf)
+		if len(w.off) >= enoughOff && !c.promising(&w) {
+			return w.coarse()
+		}
+	}
+	w := c.window(at, patternWindow, buf)
+	if len(w.off) == 0 {
+		return c.conjugated(w.lo, len(w.got))
+	}
+	for _, f := range []func(*window) string{
+		(*window).nans, (*window).zeros, (*window).saturated, (*window).negated, (*window).scaled,
+		(*window).shifted, (*window).transposed, (*window).swapped, (*window).oneIndex, (*window).coarse,
+	} {
+		if s := f(&w); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// sampleWindow is the number of elements that are looked at first: what does not
+// hold among them does not hold among more, if enough of them are off.
+const (
+	sampleWindow = 1 << 12
+	enoughOff    = 64
+)
+
+// promising reports whether the elements of a sample leave a pattern possible that
+// more of them can show.
+func (c *checker) promising(w *window) bool {
+	for _, f := range []func(*window) string{
+		(*window).nans, (*window).zeros, (*window).saturated, (*window).negated, (*window).scaled, (*window).shifted,
+	} {
+		if f(w) != "" {
+			return true
+		}
+	}
+	inner := c.n
+	for d, n := range w.shape { // swapped rows, or one index of a dimension
+		inner /= n
+		at := map[int]bool{}
+		for _, i := range w.off {
+			if at[(w.lo+i)/inner%n] = true; len(at) > 2 {
+				break
+			}
+		}
+		if n > 2 && len(at) == 1 || d == len(w.shape)-2 && n > 2 && len(at) <= 2 {
+			return true
+		}
+	}
+	return c.transposable(w)
+}
+
+// transposable reports whether elements of a sample hold what the transposed matrix
+// has there.
+func (c *checker) transposable(w *window) bool {
+	d := len(w.shape)
+	if d < 2 || w.shape[d-1] < 2 || w.shape[d-2] < 2 || c.n > patternWindow {
+		return false
+	}
+	rows, cols := w.shape[d-2], w.shape[d-1]
+	alike, one := 0, make([]float64, 1)
+	for _, i := range w.off[:enoughOff] {
+		base, at := (w.lo+i)/(rows*cols)*rows*cols, (w.lo+i)%(rows*cols)
+		tensor.Load(c.ref, base+at%rows*cols+at/rows, one)
+		alike += count(w.alike(w.got[i], w.dt.Round(one[0])))
+	}
+	return 2*alike >= enoughOff
+}
+
+// window reads at most size elements around flat element at.
+func (c *checker) window(at, size int, buf *windowBuffer) window {
+	lo := max(0, min(at-size/2, c.n-size))
+	n := min(c.n, size)
+	dt := floatGrid(c.grid).Real()
+	w := window{got: resize(&buf.got, n), want: resize(&buf.want, n), lo: lo, shape: c.got.Shape, whole: n == c.n,
+		dt: dt, near: 4 * dt.Eps(), normal: dt.SmallestNormal()}
 	off := make([][]int, (n+c.block-1)/c.block)
+	found := resize(&buf.off, n)
 	tensor.Parallel(len(off), 1, func(first, last int) {
 		for k := first; k < last; k++ {
 			a, b := k*c.block, min((k+1)*c.block, n)
+			off[k] = found[a:a:b]
 			got, want := w.got[a:b], w.want[a:b]
 			tensor.Load(c.got, lo+a, got)
 			tensor.Load(c.ref, lo+a, want)
@@ -60,19 +140,11 @@ func (c *checker) pattern(at int) string {
 			}
 		}
 	})
-	w.off = slices.Concat(off...)
-	if len(w.off) == 0 {
-		return c.conjugated(lo, n)
+	w.off = found[:0]
+	for _, part := range off { // each lies at or behind where it goes
+		w.off = append(w.off, part...)
 	}
-	for _, f := range []func(*window) string{
-		(*window).nans, (*window).zeros, (*window).saturated, (*window).negated, (*window).scaled,
-		(*window).shifted, (*window).transposed, (*window).swapped, (*window).oneIndex, (*window).coarse,
-	} {
-		if s := f(&w); s != "" {
-			return s
-		}
-	}
-	return ""
+	return w
 }
 
 // conjugated recognises complex elements whose imaginary parts all have the
@@ -85,6 +157,7 @@ func (c *checker) conjugated(lo, n int) string {
 	tensor.Load(c.got, lo, got)
 	tensor.Load(c.ref, lo, want)
 	w := window{dt: floatGrid(c.grid).Real()}
+	w.normal, w.near = w.dt.SmallestNormal(), 4*w.dt.Eps()
 	for i := range n {
 		if !w.alike(-imag(got[i]), w.dt.Round(imag(want[i]))) {
 			return ""
@@ -98,6 +171,9 @@ func (c *checker) conjugated(lo, n int) string {
 // a result: patterns compare a value with another place's reference.
 func (w *window) alike(x, y float64) bool {
 	d := math.Abs(x - y)
+	if size := math.Abs(y); d > 2*w.near*size && size >= w.normal {
+		return false // a unit is at most eps times the value
+	}
 	// A unit is at least half of eps times the value.
 	return d <= w.near*math.Abs(y) && d <= math.MaxFloat64 || same(x, y) || d <= 8*w.dt.ULP(y)
 }
@@ -204,11 +280,13 @@ func (w *window) most(f func(i int) bool) bool {
 	if len(w.off) < 4 {
 		return false
 	}
-	n := 0
+	misses := 0
 	for _, i := range w.off {
-		n += count(f(i))
+		if misses += count(!f(i)); 10*misses > len(w.off) {
+			return false
+		}
 	}
-	return 10*n >= 9*len(w.off)
+	return true
 }
 
 func (w *window) shifted() string {

@@ -1,0 +1,32 @@
+package compare
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/optool/optool/tensor"
+)
+
+// BenchmarkDiffering compares stored tensors as optool compare does: a unit in the
+// last place, after a cast.
+func BenchmarkDiffering(b *testing.B) {
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16, tensor.Float64} {
+		for _, rel := range []float64{0, 1e-7, 1e-4, 1e-1} {
+			b.Run(fmt.Sprintf("%s/%g", dt, rel), func(b *testing.B) {
+				r := rand.New(rand.NewPCG(7, 7))
+				n := 16 << 20 / dt.Size()
+				v, w := make([]float64, n), make([]float64, n)
+				for i := range v {
+					v[i] = r.NormFloat64()
+					w[i] = v[i] * (1 + rel*r.NormFloat64())
+				}
+				got, ref := tensor.New(dt, []int{n}, v).Rounded(), tensor.New(dt, []int{n}, w).Rounded()
+				b.SetBytes(got.Bytes() + ref.Bytes())
+				for b.Loop() {
+					Check(got, ref, Model{ULPs: 1, Cast: true}, DefaultTolerance(dt), nil)
+				}
+			})
+		}
+	}
+}
