@@ -321,8 +321,7 @@ func (c *checker) nearBlock(p *part, lo, n int, s *scratch) {
 	reach, within, beyond := &c.bound.reach, &p.worst[passed].score, &p.worst[failed].score
 	scaled := c.magnitudes.wanted.Load()
 	var t vec.Tally
-	if x, y := c.f32[0], c.f32[1]; x != nil && y != nil && !scaled {
-		x, y = x[lo:lo+n], y[lo:lo+n]
+	if x, y := c.float32s(lo, n, s); x != nil && !scaled {
 		t = reach.Near32(x, y, within, beyond, func(from, to int) {
 			for i := from; i < to; i++ {
 				c.closeOrJudged(p, lo, i, float64(x[i]), float64(y[i]), s)
@@ -343,6 +342,20 @@ func (c *checker) nearBlock(p *part, lo, n int, s *scratch) {
 	p.above += t.Above
 	p.below += t.Below
 	p.counts[failed] += t.Out
+}
+
+// float32s are elements of both sides where these are stored as float32, or as
+// bfloat16, which float32 holds; else nil.
+func (c *checker) float32s(lo, n int, s *scratch) (x, y []float32) {
+	switch {
+	case c.f32[0] != nil && c.f32[1] != nil:
+		return c.f32[0][lo : lo+n], c.f32[1][lo : lo+n]
+	case c.dt == tensor.BFloat16 && c.u16[0] != nil && c.u16[1] != nil:
+		x, y = resize(&s.f32[0], n), resize(&s.f32[1], n)
+		vec.WidenBFloat16(x, c.u16[0][lo:lo+n])
+		vec.WidenBFloat16(y, c.u16[1][lo:lo+n])
+	}
+	return x, y
 }
 
 // closeOrJudged records element i of the block at lo, x recorded and exact the

@@ -30,7 +30,8 @@ type pair struct {
 	perSpan  int // blocks of one span
 	torch    bool
 	f32      [2][]float32 // got's and ref's elements where these are stored as float32,
-	f64      [2][]float64 // or as float64, one after the other; else nil
+	f64      [2][]float64 // or as float64,
+	u16      [2][]uint16  // or in 16 bits, one after the other; else nil
 	measure  func(lo, n int, s *scratch) vec.Stats
 }
 
@@ -98,6 +99,8 @@ func typed[T vec.Element](p *pair, kernel func(a, b []T, r vec.Rule) vec.Stats, 
 		p.f32 = both
 	case [2][]float64:
 		p.f64 = both
+	case [2][]uint16:
+		p.u16 = both
 	}
 	p.measure = func(lo, n int, s *scratch) vec.Stats {
 		x, y := a, b

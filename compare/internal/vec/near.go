@@ -39,12 +39,12 @@ func (r Reach) Near(got, exact, scale []float64, within, beyond *float64, look f
 	return t
 }
 
-// Near32 is Near where both sides are stored as float32, the format that r must
-// be about, and no magnitudes are known.
+// Near32 is Near where both sides are float32, the format that r must be about, or
+// bfloat16 widened to it, and no magnitudes are known.
 func (r Reach) Near32(got, exact []float32, within, beyond *float64, look func(lo, hi int)) (t Tally) {
 	r.Final = r.Final && r.Factor == 0
 	n := 0
-	if useSIMD && r.ULPs >= 0.5 && r.ULPs < exact32 {
+	if useSIMD && r.ULPs >= 0.5 && r.ULPs < r.exact32() {
 		n = len(got) &^ 7
 		t = r.near32SIMD(got[:n], exact[:n], within, beyond, look)
 	}
@@ -57,7 +57,10 @@ func (r Reach) Near32(got, exact []float32, within, beyond *float64, look func(l
 // numbers are then within a factor of two.
 const exact32 = 1 << 21
 
-// limits32 are distances in units in the last place of float32: elements off by
+// exact32 is that in units of r's format.
+func (r Reach) exact32() float64 { return math.Ldexp(exact32, int(r.Mant)-23) }
+
+// limits32 are distances in units in the last place of r's format: elements off by
 // half a unit to inner are known to be no further off than the furthest within
 // reach, those out of reach and up to outer than the furthest out of reach.
 func (r Reach) limits32(within, beyond float64) (inner, outer float32) {
@@ -66,7 +69,7 @@ func (r Reach) limits32(within, beyond float64) (inner, outer float32) {
 		return inner, 0
 	}
 	outer = down32(min(beyond*r.ULPs, math.MaxFloat32))
-	if outer >= exact32 { // distances are rounded there
+	if float64(outer) >= r.exact32() { // distances are rounded there
 		outer *= 1 - 0x1p-20
 	}
 	return inner, outer

@@ -76,7 +76,7 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 }
 
 // A tally32 is what the vector loop of Near32 works with. Distances are in units
-// in the last place of the exact value times unit32, so that one over the unit
+// in the last place of the exact value times 2^(1-Mant), so that one over the unit
 // is a number for every exponent but that of zeros and subnormals, where it is
 // infinite.
 type tally32 struct {
@@ -85,13 +85,12 @@ type tally32 struct {
 	gap                      bool // elements beyond inner are to be looked at, but for those beyond ulps up to outer
 }
 
-const unit32 = 0x1p-22
-
 func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look func(lo, hi int)) (t Tally) {
 	var k tally32
+	unit := float32(math.Ldexp(2, -int(r.Mant)))
 	set := func(v *[8]float32, x float32) {
 		for i := range v {
-			v[i] = x * unit32
+			v[i] = x * unit
 		}
 	}
 	limits := func() {

@@ -141,6 +141,16 @@ func TestNear32(t *testing.T) {
 		}
 		units := []float64{0.25, 0.5, 1, 1.1, 3, 16, 1 << 20, 1 << 22}[trial%8]
 		reach := Reach{ULPs: units, Mant: 23, Low: 1023 - 126, High: 1023 + 127, Final: trial%5 > 0}
+		if trial%7 == 0 { // bfloat16, widened
+			reach.Mant = 7
+			for _, side := range [][]float32{got, exact} {
+				bits := make([]uint16, len(side))
+				for i, x := range side {
+					bits[i] = uint16(math.Float32bits(x) >> 16)
+				}
+				WidenBFloat16(side, bits)
+			}
+		}
 		type result struct {
 			Tally
 			strange, at, outAt int
@@ -154,7 +164,7 @@ func TestNear32(t *testing.T) {
 				return
 			}
 			e := max(math.Ilogb(y), -126)
-			unit := math.Ldexp(1, e-23)
+			unit := math.Ldexp(1, e-int(reach.Mant))
 			if math.IsInf(x, 0) || x != x || math.IsInf(y, 0) || y != y || y == 0 {
 				s.strange++
 				return

@@ -225,6 +225,16 @@ func load16(p unsafe.Pointer, i int) archsimd.Uint32x8 {
 	return archsimd.LoadUint32x8((*[8]uint32)(unsafe.Add(p, 2*i)))
 }
 
+// widenBF16SIMD is WidenBFloat16 of a multiple of eight elements.
+func widenBF16SIMD(dst []float32, src []uint16) {
+	p, q := unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src))
+	for i := 0; i < len(src); i += 8 {
+		x := archsimd.LoadUint16x8((*[8]uint16)(unsafe.Add(q, 2*i))).ExtendToUint32().ShiftAllLeft(16)
+		x.AsFloat32x8().Store((*[8]float32)(unsafe.Add(p, 4*i)))
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 // roundBF16 rounds non-negative float32 to bfloat16, ties to even. (The shift is
 // the signed one: go1.26 compiles the unsigned shift by a constant into a move
 // of the legacy SSE encoding, which stalls AVX code for some hundred cycles.)

@@ -178,6 +178,19 @@ func RoundFloat16(dst []uint16, src []float64) {
 	}
 }
 
+// WidenBFloat16 stores bfloat16 bit patterns as the float32 they are.
+func WidenBFloat16(dst []float32, src []uint16) {
+	dst = dst[:len(src)]
+	n := 0
+	if useSIMD {
+		n = len(src) &^ 7
+		widenBF16SIMD(dst[:n], src[:n])
+	}
+	for i := n; i < len(src); i++ {
+		dst[i] = math.Float32frombits(uint32(src[i]) << 16)
+	}
+}
+
 // bytesOf are the bytes of v where it lies.
 func bytesOf[T Element](v []T) []byte {
 	var zero T
