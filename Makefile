@@ -13,7 +13,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export GOEXPERIMENT = $(SIMD)
 
-.PHONY: all build native demo test race portable lint bench generate clean
+.PHONY: all build native demo test test-hook race portable lint bench generate clean
 
 all: build
 
@@ -36,6 +36,11 @@ demo: build
 
 test: native
 	$(GO) test ./...
+
+# The recorder's own tests, with a Python that has torch 1.13 or newer.
+PYTHON ?= python3
+test-hook:
+	$(PYTHON) hook/optool_capture_test.py
 
 # What else CI runs: the race detector, then everything without simd and cgo.
 race:
@@ -78,7 +83,6 @@ clean:
 	$(MAKE) -C devicebridge/native --no-print-directory clean
 
 # optool against torch and op_tools' formulas, in one run; needs python3 with torch.
-PYTHON ?= python3
 .PHONY: bench-peers
 bench-peers:
 	$(PYTHON) bench/peers.py

@@ -1,0 +1,1650 @@
+"""Records the operator calls of a PyTorch program, for optool.
+
+    import optool_capture
+    with optool_capture.record("captures", steps=[3]) as recording:
+        for batch in loader:
+            train(batch)
+            recording.step()
+
+or, without touching the program (this file saved as sitecustomize.py in DIR):
+
+    OPTOOL_CAPTURE=captures OPTOOL_CAPTURE_STEPS=3 PYTHONPATH=DIR python train.py
+
+Then, on any machine, without Python:
+
+    optool replay --acc_check captures
+
+Needs torch 1.13 or newer and nothing else; works on any device (cpu, cuda, npu, mlu, musa, ...). What is written is
+described in docs/capture.md of optool: a directory for each process with calls.jsonl (one line an event) and
+tensors-*.safetensors, where each content is stored once.
+
+How it works. A TorchFunctionMode sees every call of the torch API made by the program (not those that torch makes
+inside of another recorded call). Values are copied into a ring of shared memory; a second process, which never
+imports torch, hashes them and writes those not seen before. That process outlives a crash of the program, so that
+everything up to the crash is there, the arguments of the call that crashed included. Each floating-point argument that
+needs a gradient reaches the call through a view of itself, whose hook sees the gradient of this use of it.
+
+The commands of this file: `python optool_capture.py export DIR OUT` writes what was recorded as the .pth files of
+ditorch's op_tools (torch.load(weights_only=True) reads them).
+"""
+
+import atexit
+import collections
+import ctypes
+import functools
+import hashlib
+import json
+import math
+import mmap
+import os
+import queue
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+import weakref
+
+__version__ = "1"
+__all__ = ["record", "load", "export"]
+
+ALIGNMENT = 64  # of values in the ring and in files, bytes
+_HEADER = 64  # of the ring: bytes consumed, bytes written to disk
+_TENSOR = struct.Struct("<QQQQQB")  # number, position in the ring, bytes used up to its end, size, hint, more parts follow
+_NO_HINT = (1 << 64) - 1
+
+
+# --- The writing process: standard library only -----------------------------------------------------------------------
+
+SHARD_BYTES = 2 << 30  # a new file of tensors is begun after as many bytes
+SHARD_HEADER = 1 << 20  # room reserved for its table; the first files have less
+SAFETENSORS = {
+    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
+    "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL", "uint16": "U16", "uint32": "U32", "uint64": "U64",
+    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "complex64": "C64",
+}  # other types are stored as bytes (U8)
+
+
+class _Shard:
+    """One safetensors file that grows: the table's room is reserved, and its text brought up to date now and then.
+    The file is mapped, so that new values can be compared with those in it; while it grows it has a tail of zeros."""
+
+    def __init__(self, path, room, header):
+        self.file = open(path, "wb+", buffering=0)
+        self.header = header
+        self.file.truncate(header + 8 + room)
+        self.map = mmap.mmap(self.file.fileno(), 0)
+        self.address = _address(self.map)
+        self.room = room
+        self.entries = {}
+        self.table_bytes = 2
+        self.size = 0
+        self.stale = 0
+        self.save_table()
+
+    def full(self, n):
+        return self.size + n + ALIGNMENT > self.room or self.table_bytes > self.header - 1024
+
+    def add(self, key, dtype, shape, data, n):
+        """Writes data; returns where it begins in the file."""
+        pad = -self.size % ALIGNMENT
+        if pad:  # the format knows no holes
+            self._entry("pad.%d" % self.size, "U8", [pad], pad)
+        name = SAFETENSORS.get(dtype)
+        if name is None:
+            name, shape = "U8", [n]
+        begin = self.header + 8 + self._entry(key, name, shape, n)
+        done = 0
+        while done < n:
+            done += os.pwrite(self.file.fileno(), data[done:], begin + done)
+        self.stale += n
+        if self.stale > 64 << 20:
+            self.save_table()
+        return begin
+
+    def _entry(self, key, dtype, shape, n):
+        begin = self.size
+        self.entries[key] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, begin + n]}
+        self.table_bytes += 90 + len(key) + len(str(shape))
+        self.size += n
+        return begin
+
+    def save_table(self):
+        text = json.dumps(self.entries, separators=(",", ":")).encode().ljust(self.header)
+        os.pwrite(self.file.fileno(), struct.pack("<Q", self.header) + text, 0)
+        self.stale = 0
+
+    def close(self):
+        self.save_table()
+        self.file.truncate(self.header + 8 + self.size)
+        self.file.close()
+
+
+def _address(memory):
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
+class _Writer:
+    """Reads frames from a pipe: T tensor in the ring, P part of a large one, L line, Q end. See _Channel.frame."""
+
+    def __init__(self, directory, ring, pipe):
+        self.directory = directory
+        self.ring = mmap.mmap(ring, 0)
+        self.memory = memoryview(self.ring)
+        self.address = _address(self.ring)
+        self.memcmp = ctypes.CDLL(None).memcmp
+        self.memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+        self.pipe = pipe
+        self.calls = open(os.path.join(directory, "calls.jsonl"), "ab", buffering=0)
+        self.pending = []
+        self.shards = []
+        self.known = {}  # key of a content -> file, offset, size
+        self.places = {}  # number of a tensor -> key, place; of those that hints may name
+        self.written = 0
+        self.part = None
+        self.new_hash = fastest_hash()
+
+    def run(self):
+        complete = False
+        buffer = bytearray()
+        while True:
+            got = os.read(self.pipe, 1 << 20)
+            if not got:
+                break
+            buffer += got
+            at = 0
+            while len(buffer) - at >= 5:
+                kind, size = struct.unpack_from("<BI", buffer, at)
+                if len(buffer) - at < 5 + size:
+                    break
+                body = bytes(buffer[at + 5:at + 5 + size])
+                at += 5 + size
+                complete = self.frame(chr(kind), body) or complete
+            del buffer[:at]
+            self.flush()
+        self.line({"event": "end", "complete": complete, "bytes": self.written})
+        self.flush()
+        if self.shards:
+            self.shards[-1].close()
+        self.calls.close()
+
+    def frame(self, kind, body):
+        if kind == "L":
+            self.pending.append(body)
+        elif kind == "Q":
+            return True
+        else:
+            number, position, used, size, hint, more = _TENSOR.unpack_from(body)
+            data = self.memory[position:position + size]
+            if kind == "P":
+                self.add_part(number, data, more, body[_TENSOR.size:])
+            else:
+                self.add(number, position, data, size, hint, body[_TENSOR.size:])
+            data.release()
+            struct.pack_into("<QQ", self.ring, 0, used, self.written)  # the room may be used again
+        return False
+
+    def add(self, number, position, data, size, hint, meta):
+        """Values are first compared with those that stood in the same place before, which is cheaper than hashing."""
+        known = self.places.pop(hint, None) if hint != _NO_HINT else None
+        if known is not None:
+            key, (file, begin, n) = known
+            if n == size and not self.memcmp(self.address + position, self.shards[file].address + begin, size):
+                self.blob(number, key, known[1])
+                return
+        key = self.new_hash(data).hexdigest()[:32]
+        where = self.known.get(key)
+        if where is None:
+            where = self.store(key, json.loads(meta), data, size)
+        self.blob(number, key, where)
+
+    def store(self, key, meta, data, size):
+        shard = self.shards[-1] if self.shards else None
+        if shard is None or shard.full(size):
+            if shard:
+                shard.close()
+            name = "tensors-%05d.safetensors" % len(self.shards)
+            shard = _Shard(os.path.join(self.directory, name), max(SHARD_BYTES, size + ALIGNMENT),
+                           min(SHARD_HEADER, 1 << 14 + 2 * len(self.shards)))
+            self.shards.append(shard)
+        begin = shard.add(key, meta["dtype"], meta["shape"], data, size)
+        self.written += size
+        where = self.known[key] = (len(self.shards) - 1, begin, size)
+        return where
+
+    def add_part(self, number, data, more, meta):
+        """A tensor larger than the ring is collected in a file, since its name is known only at the end."""
+        if self.part is None:
+            self.part = (tempfile.TemporaryFile(dir=self.directory), self.new_hash(), json.loads(meta))
+        file, digest, meta = self.part
+        file.write(data)
+        digest.update(data)
+        if more:
+            return
+        key, size = digest.hexdigest()[:32], file.tell()
+        where = self.known.get(key)
+        if where is None:
+            file.flush()
+            whole = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+            where = self.store(key, meta, memoryview(whole), size)
+        file.close()
+        self.part = None
+        self.blob(number, key, where)
+
+    def blob(self, number, key, where):
+        self.places[number] = (key, where)
+        self.pending.append(b'{"event":"blob","n":%d,"key":"%s","file":%d,"begin":%d,"bytes":%d}' % (
+            (number, key.encode()) + where))
+
+    def line(self, event):
+        self.pending.append(json.dumps(event, separators=(",", ":")).encode())
+
+    def flush(self):
+        if self.pending:
+            self.calls.write(b"\n".join(self.pending) + b"\n")
+            self.pending.clear()
+
+
+def fastest_hash():
+    """sha256 where the processor has instructions for it, else blake2b; the run's first line names it."""
+    sample, best = bytes(1 << 18), None
+    for new in (hashlib.sha256, functools.partial(hashlib.blake2b, digest_size=32)):
+        begin = time.perf_counter()
+        new(sample)
+        took = time.perf_counter() - begin
+        if best is None or took < best[0]:
+            best = (took, new)
+    return best[1]
+
+
+# --- The recorded process ---------------------------------------------------------------------------------------------
+
+class _Channel:
+    """The way to the writing process: a ring of shared memory for values, a pipe for what is said about them."""
+
+    def __init__(self, directory, ring_bytes):
+        import torch
+
+        self.torch = torch
+        self.size = max(ring_bytes, 1 << 20) // ALIGNMENT * ALIGNMENT
+        where = "/dev/shm" if _room("/dev/shm") > 2 * self.size else None
+        with tempfile.TemporaryFile(dir=where) as file:
+            file.truncate(_HEADER + self.size)
+            self.ring = mmap.mmap(file.fileno(), 0)
+            read, self.pipe = os.pipe()
+            self.writer = subprocess.Popen(
+                [sys.executable, "-S", "-E", os.path.abspath(__file__), "--write", directory, str(file.fileno()), str(read)],
+                pass_fds=(file.fileno(), read), stdin=subprocess.DEVNULL, start_new_session=True,
+                env={k: v for k, v in os.environ.items() if not k.startswith("OPTOOL_CAPTURE")})
+            os.close(read)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.bytes = torch.frombuffer(self.ring, dtype=torch.uint8, offset=_HEADER)
+        self.address = self.bytes.data_ptr()
+        self.last = {}  # where a tensor lies -> number of what lay there last: probably the same
+        self.head = 0  # bytes handed out since the beginning
+        self.number = 0
+        self.lock = threading.RLock()
+        self.stage = None
+        self.broken = False
+
+    # Room in the ring -------------------------------------------------------------------------------------------------
+
+    def consumed(self):
+        return struct.unpack_from("<Q", self.ring, 0)[0]
+
+    def written(self):
+        """Bytes of tensors on disk so far."""
+        return struct.unpack_from("<Q", self.ring, 8)[0]
+
+    def room(self, n):
+        """Waits for n bytes in one piece; returns where they begin."""
+        n += -n % ALIGNMENT
+        begin = self.head % self.size
+        if begin + n > self.size:
+            self.head += self.size - begin
+            begin = 0
+        self.head += n
+        while self.head - self.consumed() > self.size:
+            if self.writer.poll() is not None:
+                raise BrokenPipeError("the writing process ended with status %d" % self.writer.returncode)
+            time.sleep(0.0002)
+        return begin
+
+    def frame(self, kind, body):
+        data = struct.pack("<BI", ord(kind), len(body)) + body
+        view = memoryview(data)
+        while len(view):
+            view = view[os.write(self.pipe, view):]
+
+    def line(self, event):
+        with self.lock:
+            self.frame("L", json.dumps(event, separators=(",", ":"), allow_nan=False).encode())
+
+    # Tensors ----------------------------------------------------------------------------------------------------------
+
+    def tensor(self, t):
+        """Saves the elements of t in row-major order; returns the number that stands for them."""
+        with self.lock:
+            number = self.number
+            self.number += 1
+            place = (t.data_ptr(), t.dtype, t.shape, t.stride())
+            hint, self.last[place] = self.last.get(place, _NO_HINT), number
+            if len(self.last) > 1 << 16:
+                self.last.clear()
+            if t.device.type == "cpu":
+                self.copy(number, t, hint)
+            else:
+                if self.stage is None:
+                    self.stage = _Stage(self)
+                self.stage.put(number, t, hint)
+            return number
+
+    def copy(self, number, t, hint):
+        """Copies a tensor of the host."""
+        torch = self.torch
+        size = t.numel() * t.element_size()
+        meta = json.dumps({"dtype": str(t.dtype)[6:], "shape": list(t.shape)}).encode()
+        piece = self.size // 4
+        with self.lock:
+            if size <= piece:
+                begin = self.room(size)
+                if size and t.is_contiguous() and not t.is_neg() and not (t.is_complex() and t.is_conj()):
+                    ctypes.memmove(self.address + begin, t.data_ptr(), size)
+                elif size:
+                    self.bytes[begin:begin + size].view(t.dtype).view(t.shape).copy_(t)
+                self.frame("T", _TENSOR.pack(number, _HEADER + begin, self.head, size, hint, 0) + meta)
+                return
+            flat = t.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+            for at in range(0, size, piece):
+                n = min(piece, size - at)
+                begin = self.room(n)
+                ctypes.memmove(self.address + begin, flat.data_ptr() + at, n)
+                self.frame("P", _TENSOR.pack(number, _HEADER + begin, self.head, n, hint, at + n < size) + meta)
+
+    def close(self):
+        if self.broken:
+            return
+        self.broken = True
+        try:
+            if self.stage is not None:
+                self.stage.close()
+            self.frame("Q", b"")
+        except OSError:
+            pass
+        os.close(self.pipe)
+        self.writer.wait()
+
+    def abandon(self):
+        """In a process forked from the recorded one: the channel is not ours."""
+        if not self.broken:
+            self.broken = True
+            os.close(self.pipe)
+
+
+class _Stage:
+    """Copies from a device without waiting for it: into pinned memory on the current stream, from there to the ring
+    once an event says that the copy is done. At most `limit` bytes are on their way."""
+
+    limit = 1 << 30
+
+    def __init__(self, channel):
+        self.channel = channel
+        self.torch = channel.torch
+        self.queue = queue.Queue()
+        self.under_way = 0
+        self.done = threading.Condition()
+        self.thread = threading.Thread(target=self.run, name="optool_capture", daemon=True)
+        self.thread.start()
+
+    def put(self, number, t, hint):
+        torch = self.torch
+        size = t.numel() * t.element_size()
+        module = getattr(torch, t.device.type, None)
+        try:
+            event = module.Event()
+            host = torch.empty(t.shape, dtype=t.dtype, pin_memory=True)
+            host.copy_(t, non_blocking=True)
+            event.record()
+        except Exception:  # a device without events or pinned memory: wait for the copy
+            host, event = t.detach().to("cpu"), None
+        with self.done:
+            self.done.wait_for(lambda: self.under_way == 0 or self.under_way + size <= self.limit)
+            self.under_way += size
+        self.queue.put((number, host, hint, event, size))
+
+    def run(self):
+        while True:
+            item = self.queue.get()
+            if item is None:
+                return
+            number, host, hint, event, size = item
+            try:
+                if event is not None:
+                    event.synchronize()
+                self.channel.copy(number, host, hint)
+            except Exception as e:
+                _warn("a value could not be copied from the device: %s" % e)
+            with self.done:
+                self.under_way -= size
+                self.done.notify_all()
+
+    def close(self):
+        self.queue.put(None)
+        self.thread.join()
+
+
+def _room(path):
+    try:
+        s = os.statvfs(path)
+        return s.f_bavail * s.f_frsize
+    except OSError:
+        return 0
+
+
+def _warn(text):
+    warnings.warn("optool_capture: " + text, RuntimeWarning, stacklevel=3)
+
+
+# --- Values as JSON ---------------------------------------------------------------------------------------------------
+
+class _Encoder:
+    """Turns arguments and results into JSON; see docs/capture.md. Tensors go to the channel."""
+
+    def __init__(self, torch, channel):
+        self.torch = torch
+        self.channel = channel
+        self.memo = None  # of one moment: id of a tensor -> what was said about it
+        self.names = {}  # id of a parameter or buffer -> its name in the model
+
+    def value(self, v):
+        torch = self.torch
+        if v is None or v is True or v is False or type(v) in (str, int):
+            return v
+        if isinstance(v, torch.Tensor):
+            return self.tensor(v)
+        if type(v) is float:
+            return v if math.isfinite(v) else {"float": repr(v)}
+        if isinstance(v, torch.Size):
+            return {"size": list(v)}
+        if isinstance(v, tuple):
+            items = [self.value(x) for x in v]
+            if type(v) is tuple:
+                return {"tuple": items}
+            return {"tuple": items, "type": type(v).__module__ + "." + type(v).__name__}
+        if isinstance(v, list):
+            return [self.value(x) for x in v]
+        if isinstance(v, dict):
+            return {"dict": [[self.value(k), self.value(x)] for k, x in v.items()]}
+        if isinstance(v, bool):
+            return bool(v)
+        if isinstance(v, int):  # numpy, enumerations
+            return int(v)
+        if isinstance(v, complex):
+            return {"complex": [repr(v.real), repr(v.imag)]}
+        if isinstance(v, slice):
+            return {"slice": [self.value(v.start), self.value(v.stop), self.value(v.step)]}
+        if v is Ellipsis:
+            return {"ellipsis": True}
+        if isinstance(v, torch.dtype):
+            return {"dtype": str(v)[6:]}
+        if isinstance(v, torch.device):
+            return {"device": str(v)}
+        if isinstance(v, torch.layout):
+            return {"layout": str(v)[6:]}
+        if isinstance(v, torch.memory_format):
+            return {"memory_format": str(v)[6:]}
+        if isinstance(v, torch.Generator):
+            return {"generator": str(v.device)}
+        if isinstance(v, str):
+            return str(v)
+        if type(v).__module__ == "numpy" and hasattr(v, "item") and getattr(v, "ndim", 1) == 0:
+            return self.value(v.item())
+        return {"object": type(v).__module__ + "." + type(v).__qualname__, "text": repr(v)[:200]}
+
+    def at_once(self, values):
+        """Encodes values of one moment: a tensor that occurs twice is copied once."""
+        self.memo = {}
+        try:
+            return [self.value(v) for v in values]
+        finally:
+            self.memo = None
+
+    def tensor(self, t):
+        if self.memo is None:
+            return self._tensor(t)
+        e = self.memo.get(id(t))
+        if e is None:
+            e = self.memo[id(t)] = self._tensor(t)
+        return e
+
+    def _tensor(self, t):
+        torch = self.torch
+        if t.layout != torch.strided or t.is_quantized or t.device.type == "meta" or type(t) not in _plain(torch):
+            return {"object": type(t).__module__ + "." + type(t).__qualname__, "text": "%s %s %s on %s" % (
+                t.layout, t.dtype, tuple(t.shape), t.device)}
+        d = t.detach()
+        e = {"tensor": 0, "dtype": str(d.dtype)[6:], "shape": list(d.shape)}
+        if not d.is_contiguous():
+            e["stride"] = list(d.stride())
+            d, e["stored"] = _as_stored(d)
+        if d.storage_offset():
+            e["offset"] = d.storage_offset()
+        if d.device.type != "cpu":
+            e["device"] = str(d.device)
+        e["ptr"] = d.data_ptr()
+        try:
+            e["version"] = t._version
+        except RuntimeError:  # inference tensors count no versions
+            pass
+        if t.requires_grad:
+            e["requires_grad"] = True
+        name = self.names.get(id(t))
+        if name:
+            e["name"] = name
+        elif isinstance(t, torch.nn.Parameter):
+            e["name"] = ""
+        e["tensor"] = self.channel.tensor(d)
+        return e
+
+
+def _as_stored(d):
+    """What is written of a tensor that is not contiguous, and the strides over it. The elements of an expanded tensor
+    are written once; those of a permuted one in the order of memory, which is that of the tensor it is a view of."""
+    shape, stride = d.shape, [s if n > 1 else 0 for n, s in zip(d.shape, d.stride())]
+    for dim, s in enumerate(stride):
+        if s == 0 and shape[dim] > 1:
+            d = d.narrow(dim, 0, 1)
+    p = d.permute(sorted(range(d.dim()), key=lambda dim: -stride[dim] if stride[dim] else 0))
+    if p.is_contiguous():
+        return p, stride
+    d = d.contiguous()
+    return d, [w if s else 0 for w, s in zip(d.stride(), stride)]
+
+
+@functools.lru_cache(None)
+def _plain(torch):
+    kinds = [torch.Tensor, torch.nn.Parameter, torch.nn.parameter.Buffer] if hasattr(torch.nn.parameter, "Buffer") else [
+        torch.Tensor, torch.nn.Parameter]
+    try:
+        from torch.distributed.fsdp._flat_param import FlatParameter
+        kinds.append(FlatParameter)
+    except Exception:
+        pass
+    return frozenset(kinds)
+
+
+def _tensors(v, torch, into):
+    """Appends the tensors of v in order: containers flattened, keys of dictionaries left out."""
+    if isinstance(v, torch.Tensor):
+        into.append(v)
+    elif isinstance(v, (list, tuple)):
+        for x in v:
+            _tensors(x, torch, into)
+    elif isinstance(v, dict):
+        for x in v.values():
+            _tensors(x, torch, into)
+    return into
+
+
+def _replace(v, torch, new):
+    """v with its tensors replaced by new(tensor); the same object where none was."""
+    if isinstance(v, torch.Tensor):
+        return new(v)
+    if isinstance(v, (list, tuple)) and not isinstance(v, torch.Size):
+        items = [_replace(x, torch, new) for x in v]
+        if all(a is b for a, b in zip(items, v)):
+            return v
+        if type(v) in (list, tuple):
+            return type(v)(items)
+        return type(v)(*items) if hasattr(v, "_fields") else type(v)(items)
+    if type(v) is dict:
+        items = {k: _replace(x, torch, new) for k, x in v.items()}
+        return v if all(items[k] is v[k] for k in v) else items
+    return v
+
+
+# --- Which calls, and how each is treated -----------------------------------------------------------------------------
+
+PROPERTIES = {"T", "mT", "H", "mH", "data", "real", "imag"}  # of tensors, those that are tensors
+IGNORED = {
+    "requires_grad_", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "backward", "__repr__",
+    "__format__", "__len__", "__hash__", "__dir__", "__deepcopy__", "__reduce_ex__", "__setstate__", "__contains__",
+    "size", "stride", "dim", "numel", "nelement", "ndimension", "element_size", "storage_offset", "data_ptr", "storage",
+    "untyped_storage", "_typed_storage", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_pinned",
+    "get_device", "type", "has_names", "_is_view", "is_set_to", "is_shared", "is_same_size", "is_inference",
+    "is_conj", "is_neg", "is_coalesced", "is_nonzero", "_version", "names", "refine_names", "share_memory_", "as_subclass",
+    "_make_subclass", "is_tensor", "is_storage", "result_type", "promote_types", "can_cast", "broadcast_shapes",
+    "get_default_dtype", "set_default_dtype", "get_rng_state", "set_rng_state", "manual_seed", "typename", "record_stream",
+    "save", "load", "__array__", "__torch_function__", "_assert_async", "_functional_assert_async", "_has_compatible_shallow_copy_type",
+}
+RANDOM = re.compile(r"(rand|randn|randint|randperm|multinomial|bernoulli|poisson|normal|dropout|uniform|exponential|"
+                    r"geometric|cauchy|log_normal|random|rrelu|gumbel|trunc_normal|kaiming|xavier|orthogonal)")
+WRITES_UNSEEN = re.compile(r"(batch_norm|instance_norm)")  # running statistics are written without a new version
+
+
+class _Policy:
+    """What the name of a function says about it."""
+
+    __slots__ = ("name", "overload", "last", "skip", "in_place", "aliases", "foreign", "may_write", "random")
+
+    def __init__(self, name, func):
+        self.name, self.overload = name, None
+        if name.startswith("aten.") or type(func).__name__ in ("OpOverload", "OpOverloadPacket"):
+            parts = str(func).split(".")
+            self.name = "torch.ops." + ".".join(parts[:2])
+            self.overload = parts[2] if len(parts) > 2 else None
+        parts = self.name.split(".")
+        self.last = parts[-1]
+        self.skip = self.last in IGNORED or "profiler" in parts
+        in_place = self.last.endswith("_") and not self.last.endswith("__") or self.last == "__setitem__" or (
+            self.last.startswith("__i") and self.last.endswith("__") and self.last not in ("__invert__", "__index__"))
+        if self.last in ("__get__", "__set__", "__delete__"):
+            member = parts[-2]
+            self.skip = member not in PROPERTIES or self.last == "__delete__" or (
+                self.last == "__set__" and member != "data")
+            in_place = self.last == "__set__"  # x.data = y
+        foreign = not self.name.startswith("torch.") or self.name.startswith(("torch.ops.", "torch.classes")) and (
+            not self.name.startswith("torch.ops.aten."))
+        self.in_place = in_place
+        self.aliases = not in_place and self.last != "detach" and not self.name.endswith(".data.__get__")
+        # What may change its arguments though their versions do not say so.
+        self.foreign = foreign
+        self.may_write = bool(WRITES_UNSEEN.search(self.last)) or foreign
+        self.random = bool(RANDOM.search(self.last))
+
+
+def _name(func, torch):
+    name = torch.overrides.resolve_name(func)
+    if name:
+        return name
+    module, qualified = getattr(func, "__module__", None), getattr(func, "__qualname__", None) or getattr(func, "__name__", "")
+    owner = getattr(func, "__objclass__", None)
+    if "_VariableFunctions" in qualified:
+        return "torch." + qualified.split(".")[-1]
+    if "TensorBase" in qualified or owner is torch.Tensor:
+        return "torch.Tensor." + qualified.split(".")[-1]
+    return "%s.%s" % (module or "torch", qualified)
+
+
+# --- The recorder -----------------------------------------------------------------------------------------------------
+
+class record:
+    """Records calls into a directory below `path`, one for each process.
+
+    Used as a context manager, or with start() and stop() around a training loop.
+
+    path        where to write; created if missing
+    steps       the steps to record, counted from 0 (None: all). A step ends where step() is called, or, if it never
+                is, with each step of the program's first optimizer
+    ranks       the ranks to record (None: all); a rank is torch.distributed's, or RANK of the environment
+    ops, not_ops  names or regular expressions that match a whole name (a list, or text with commas), as in op_tools'
+                OP_CAPTURE_LIST and OP_CAPTURE_DISABLE_LIST, which are the defaults
+    model       a module whose parts and parameters are to be known by name (None: the first one that is called)
+    wrap        dotted names of functions of other packages to be recorded as one call, as "flash_attn.flash_attn_func"
+    backward    whether gradients are recorded
+    max_bytes, max_calls, max_seconds   stop recording new calls then; the index says so
+    repeats     (first, every): of calls with the same name, shapes and dtypes only the first ones are recorded, then
+                every n-th
+    ring_bytes  shared memory between the program and the writing process
+    """
+
+    def __init__(self, path, steps=None, ranks=None, ops=None, not_ops=None, model=None, wrap=(), backward=True,
+                 max_bytes=None, max_calls=None, max_seconds=None, repeats=None, ring_bytes=256 << 20):
+        import torch
+
+        self.torch = torch
+        self.path = str(path)
+        self.steps = None if steps is None else frozenset(steps)
+        self.ranks = None if ranks is None else frozenset(ranks)
+        self.only = _patterns(os.environ.get("OP_CAPTURE_LIST") if ops is None else ops)
+        self.never = _patterns(os.environ.get("OP_CAPTURE_DISABLE_LIST") if not_ops is None else not_ops)
+        self.model = model
+        self.wrap = [wrap] if isinstance(wrap, str) else list(wrap)
+        self.backward = backward
+        self.limits = (max_bytes, max_calls, max_seconds)
+        self.repeats = repeats
+        self.ring_bytes = ring_bytes
+        self.current_step = 0
+        self.channel = None
+        self.installed = None
+        self.started = False
+
+    # Life -------------------------------------------------------------------------------------------------------------
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.stop()
+        return False
+
+    def start(self):
+        """Begins to record, if this rank and step are asked for."""
+        self.started = True
+        self.pid = os.getpid()
+        self.by_hand = False
+        self.rank = _rank(self.torch)
+        if self.ranks is not None and self.rank not in self.ranks:
+            self.started = False
+            return self
+        self.counter = _StepCounter(self)
+        self.counter.install()
+        self._switch()
+        return self
+
+    def step(self):
+        """Says that a training step has ended."""
+        self.by_hand = True
+        self._next_step()
+
+    def stop(self):
+        """Ends recording and waits until everything is written."""
+        if not self.started or os.getpid() != self.pid:
+            return
+        self.started = False
+        self.counter.remove()
+        if self.installed:
+            self.installed.remove()
+            self.installed = None
+        if self.channel:
+            self.channel.close()
+            atexit.unregister(self.stop)
+
+    def _next_step(self):
+        self.current_step += 1
+        if self.started:
+            self._switch()
+
+    def _switch(self):
+        wanted = self.steps is None or self.current_step in self.steps
+        if wanted and not self.installed:
+            if self.channel is None:
+                self._open()
+            self.installed = _Mode(self)
+            self.installed.install()
+        elif not wanted and self.installed:
+            self.installed.remove()
+            self.installed = None
+        if self.installed:
+            self.channel.line({"event": "step", "step": self.current_step})
+
+    def _open(self):
+        torch = self.torch
+        stamp = time.strftime("%Y-%m-%d-%H-%M-%S")
+        rank = "rank%d" % self.rank if self.rank is not None else "rank0"
+        self.directory = os.path.join(self.path, rank, "%d-%s" % (self.pid, stamp))
+        os.makedirs(self.directory, exist_ok=True)
+        self.channel = _Channel(self.directory, self.ring_bytes)
+        self.encoder = _Encoder(torch, self.channel)
+        self.begun = time.monotonic()
+        self.calls = 0
+        self.order = 0
+        self.cut = False
+        self.seen = collections.Counter()
+        self.channel.line({
+            "event": "run", "format": "optool-capture", "version": 1, "torch": torch.__version__,
+            "python": sys.version.split()[0], "pid": self.pid, "rank": self.rank, "world_size": _world(torch),
+            "argv": sys.argv, "directory": os.getcwd(), "start": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "backward": self.backward, "ops": _text(self.only), "not_ops": _text(self.never),
+            "steps": sorted(self.steps) if self.steps is not None else None,
+        })
+        atexit.register(self.stop)
+        if hasattr(os, "register_at_fork"):
+            channel = self.channel
+            os.register_at_fork(after_in_child=channel.abandon)
+
+    def _within_limits(self):
+        if self.cut:
+            return False
+        max_bytes, max_calls, max_seconds = self.limits
+        reason = None
+        if max_bytes is not None and self.channel.written() >= max_bytes:
+            reason = "max_bytes=%d" % max_bytes
+        elif max_calls is not None and self.calls >= max_calls:
+            reason = "max_calls=%d" % max_calls
+        elif max_seconds is not None and time.monotonic() - self.begun >= max_seconds:
+            reason = "max_seconds=%g" % max_seconds
+        if reason is None:
+            return True
+        self.cut = True
+        self.channel.line({"event": "cut", "reason": reason, "step": self.current_step, "calls": self.calls})
+        return False
+
+
+def _patterns(names):
+    if not names:
+        return None
+    if isinstance(names, str):
+        names = names.split(",")
+    return [re.compile(n.strip()) for n in names if n.strip()] or None
+
+
+def _text(patterns):
+    return [p.pattern for p in patterns] if patterns else None
+
+
+def _matches(patterns, name):
+    return any(p.pattern == name or p.fullmatch(name) for p in patterns)
+
+
+def _rank(torch):
+    try:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return torch.distributed.get_rank()
+    except Exception:
+        pass
+    value = os.environ.get("RANK", os.environ.get("SLURM_PROCID"))
+    return int(value) if value and value.isdigit() else None
+
+
+def _world(torch):
+    try:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return torch.distributed.get_world_size()
+    except Exception:
+        pass
+    value = os.environ.get("WORLD_SIZE")
+    return int(value) if value and value.isdigit() else None
+
+
+class _StepCounter:
+    """Counts the steps of the program's first optimizer, and notes each optimizer's step in the recording."""
+
+    def __init__(self, owner):
+        self.owner = owner
+        self.wrapped = []
+        self.first = None
+        self.depth = 0
+
+    def install(self):
+        kinds = [self.owner.torch.optim.Optimizer]
+        while kinds:
+            kind = kinds.pop()
+            kinds += kind.__subclasses__()
+            step = kind.__dict__.get("step")
+            if callable(step):
+                self.wrapped.append((kind, step))
+                kind.step = self.wrap(step)
+
+    def wrap(self, step):
+        @functools.wraps(step)
+        def counted(optimizer, *args, **kwargs):
+            outermost = self.depth == 0
+            if outermost:
+                self.note(optimizer)
+            self.depth += 1
+            try:
+                return step(optimizer, *args, **kwargs)
+            finally:
+                self.depth -= 1
+                if outermost:
+                    self.after(optimizer)
+        return counted
+
+    def note(self, optimizer):
+        owner = self.owner
+        if not owner.started or not owner.installed:
+            return
+        try:
+            groups = []
+            for group in optimizer.param_groups:
+                options = {k: v for k, v in group.items() if k != "params" and isinstance(v, (int, float, bool, tuple))}
+                groups.append(dict(options, params=[owner.encoder.names.get(id(p), "") for p in group["params"]]))
+            owner.channel.line({"event": "optimizer", "class": type(optimizer).__name__, "step": owner.current_step,
+                                "groups": groups, "before_call": owner.calls})
+        except (TypeError, ValueError):
+            pass
+
+    def after(self, optimizer):
+        if self.first is None:
+            self.first = id(optimizer)
+        if not self.owner.by_hand and self.first == id(optimizer):
+            self.owner._next_step()
+
+    def remove(self):
+        for kind, step in self.wrapped:
+            kind.step = step
+
+
+COLLECTIVES = ("all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter",
+               "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "send", "recv",
+               "_all_gather_base", "_reduce_scatter_base")
+
+
+class _Patches:
+    """Replaces functions that a TorchFunctionMode does not see; takes them back in reverse order."""
+
+    def __init__(self):
+        self.undo = []
+
+    def set(self, owner, name, new):
+        old = owner.__dict__.get(name, _Patches)
+        setattr(owner, name, new)
+        self.undo.append((owner, name, old))
+
+    def remove(self):
+        for owner, name, old in reversed(self.undo):
+            if old is _Patches:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, old)
+        self.undo.clear()
+
+
+def _make_mode():
+    """The class of the mode; torch is imported only when something is recorded."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Mode(TorchFunctionMode, _Recorder):
+        def __init__(self, owner):
+            TorchFunctionMode.__init__(self)
+            _Recorder.__init__(self, owner)
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return self.called(func, args, kwargs or {})
+
+    try:  # compiled parts run as they are, calls between them are recorded
+        Mode.__torch_function__ = torch._dynamo.disable(Mode.__torch_function__)
+    except Exception:
+        pass
+    return Mode
+
+
+def _Mode(owner):
+    global _mode_class
+    if _mode_class is None:
+        _mode_class = _make_mode()
+    return _mode_class(owner)
+
+
+_mode_class = None
+
+
+class _Recorder:
+    """Sees each call: what to do with it, its arguments, its result, its gradients."""
+
+    def __init__(self, owner):
+        self.owner = owner
+        self.torch = owner.torch
+        self.channel = owner.channel
+        self.encoder = owner.encoder
+        self.state = threading.local()
+        self.autocast_enabled = getattr(self.torch._C, "_is_any_autocast_enabled", None) or (  # torch 1.13
+            lambda: self.torch.is_autocast_enabled() or self.torch.is_autocast_cpu_enabled())
+        self.policies = {}
+        self.read = {}  # ids of the tensors that calls read since they were made or changed
+        self.patches = _Patches()
+        self.handles = []
+        self.modules = _Modules(self)
+        self.active = False
+        self.failures = 0
+
+    # Installing -------------------------------------------------------------------------------------------------------
+
+    def install(self):
+        torch = self.torch
+        self.active = True
+        module = torch.nn.modules.module
+        self.handles.append(module.register_module_forward_pre_hook(self.modules.enter))
+        try:
+            self.handles.append(module.register_module_forward_hook(self.modules.leave, always_call=True))
+        except TypeError:  # torch 1.13
+            self.handles.append(module.register_module_forward_hook(self.modules.leave))
+        if self.owner.model is not None:
+            self.modules.learn(self.owner.model)
+        self._patch_functions()
+        if _before_2(torch):
+            self._patch_indexing()
+        self._patch_collectives()
+        for name in self.owner.wrap:
+            self._patch_named(name)
+        self.__enter__()
+
+    def remove(self):
+        self.active = False
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
+        self.patches.remove()
+        try:
+            self.__exit__(None, None, None)  # if another mode was entered since and is still there, ours only rests
+        except Exception:
+            pass
+
+    def _patch_functions(self):
+        """torch.autograd.Function.apply of classes outside of torch."""
+        torch, recorder = self.torch, self
+        original = torch.autograd.Function.__dict__.get("apply")
+
+        def apply(cls, *args, **kwargs):
+            if original is not None:
+                call = functools.partial(original.__func__, cls)
+            else:  # torch 1.13: written in C, one class further up
+                call = super(torch.autograd.Function, cls).apply
+            if cls.__module__.split(".")[0] == "torch":
+                return call(*args, **kwargs)
+            return recorder.foreign("%s.%s.apply" % (cls.__module__, cls.__qualname__), call, args, kwargs)
+
+        self.patches.set(torch.autograd.Function, "apply", classmethod(apply))
+
+    def _patch_indexing(self):
+        """torch 1.13 tells no mode about x[i], and not always about x[i] = y."""
+        torch, recorder = self.torch, self
+
+        def patch(name):
+            original = getattr(torch.Tensor, name)
+
+            def quiet(*args):
+                busy, recorder.state.busy = getattr(recorder.state, "busy", False), True
+                try:
+                    return original(*args)
+                finally:
+                    recorder.state.busy = busy
+
+            def indexed(*args):
+                if not recorder.recording():
+                    return original(*args)
+                return recorder.foreign("torch.Tensor." + name, quiet, args, {}, may_write=False)
+
+            self.patches.set(torch.Tensor, name, indexed)
+
+        patch("__getitem__")
+        patch("__setitem__")
+
+    def _patch_collectives(self):
+        distributed, recorder = self.torch.distributed, self
+        if not distributed.is_available() or not distributed.is_initialized():
+            return
+        for name in COLLECTIVES:
+            original = getattr(distributed, name, None)
+            if original is None:
+                continue
+
+            def collective(*args, _name=name, _original=original, **kwargs):
+                return recorder.foreign("torch.distributed." + _name, _original, args, kwargs, group=True)
+
+            self.patches.set(distributed, name, functools.wraps(original)(collective))
+
+    def _patch_named(self, name):
+        import importlib
+
+        module, _, last = name.rpartition(".")
+        try:
+            owner = importlib.import_module(module)
+            original = getattr(owner, last)
+        except (ImportError, AttributeError, ValueError) as e:
+            _warn("wrap=%r: %s" % (name, e))
+            return
+        recorder = self
+
+        @functools.wraps(original)
+        def wrapped(*args, **kwargs):
+            return recorder.foreign(name, original, args, kwargs)
+
+        self.patches.set(owner, last, wrapped)
+
+    # One call ---------------------------------------------------------------------------------------------------------
+
+    def recording(self):
+        return self.active and not getattr(self.state, "busy", False) and not self.channel.broken
+
+    def policy(self, func):
+        try:
+            return self.policies[func]
+        except (KeyError, TypeError):
+            pass
+        p = _Policy(_name(func, self.torch), func)
+        self._filter(p)
+        try:
+            self.policies[func] = p
+        except TypeError:
+            pass
+        return p
+
+    def _filter(self, p):
+        owner = self.owner
+        if owner.only is not None and not _matches(owner.only, p.name):
+            p.skip = True
+        if owner.never is not None and _matches(owner.never, p.name):
+            p.skip = True
+
+    def foreign(self, name, func, args, kwargs, may_write=True, group=False):
+        """A call that no mode tells: a collective, a custom function, a function of another package."""
+        if not self.recording():
+            return func(*args, **kwargs)
+        p = self.policies.get(name)
+        if p is None:
+            p = _Policy(name, None)
+            p.skip, p.may_write, p.foreign = False, may_write, may_write
+            p.aliases = p.aliases and not group
+            self._filter(p)
+            self.policies[name] = p
+        return self.one(p, func, args, kwargs, group)
+
+    def called(self, func, args, kwargs):
+        if not self.recording():
+            return func(*args, **kwargs)
+        if func is self.torch.Tensor.backward:
+            return self.run_backward(*args, **kwargs)
+        p = self.policy(func)
+        if p.skip:
+            return func(*args, **kwargs)
+        return self.one(p, func, args, kwargs)
+
+    def run_backward(self, tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+        """Tensor.backward with the mode left on, so that what checkpointing computes again is recorded."""
+        with self:
+            self.torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def one(self, p, func, args, kwargs, group=False):
+        state = self.state
+        call = None
+        state.busy = True
+        try:
+            if self.owner._within_limits() and self._worth(p, args, kwargs):
+                call = self.before(p, args, kwargs, group)
+        except OSError as e:
+            self._give_up(e)
+        except Exception as e:
+            self._failed(p.name, e)
+        finally:
+            state.busy = False
+        if call is None:
+            return func(*args, **kwargs)
+        within = getattr(state, "within", None)
+        if call.id is not None:
+            state.within = call.id
+        try:
+            result = func(*call.args, **call.kwargs)
+        except BaseException as e:
+            if call.id is not None:
+                self._say({"event": "raise", "id": call.id,
+                           "error": "%s: %s" % (type(e).__name__, str(e)[:500])})
+            raise
+        finally:
+            state.within = within
+        state.busy = True
+        try:
+            return self.after(call, p, result)
+        except OSError as e:
+            self._give_up(e)
+        except Exception as e:
+            self._failed(p.name, e)
+        finally:
+            state.busy = False
+        return call.original(result)
+
+    def _worth(self, p, args, kwargs):
+        """Whether a call of this name, shapes and dtypes is still wanted."""
+        if self.owner.repeats is None:
+            return True
+        first, every = self.owner.repeats
+        key = [p.name]
+        for t in _tensors((args, kwargs), self.torch, []):
+            key += (t.dtype, t.shape)
+        key = tuple(key)
+        n = self.owner.seen[key]
+        self.owner.seen[key] += 1
+        return n < first or every and n % every == 0
+
+    def before(self, p, args, kwargs, group):
+        torch, owner = self.torch, self.owner
+        tensors = _tensors((args, kwargs), torch, [])
+        if not all(_ordinary(t, torch) for t in tensors):
+            return None
+        call = _Call(tensors)
+        event = call.event = {"event": "call", "id": 0, "name": p.name, "step": owner.current_step}
+        if p.overload:
+            event["overload"] = p.overload
+        module = self.modules.path()
+        if module is not None:
+            event["module"] = module
+        event["location"] = _location()
+        within = getattr(self.state, "within", None)
+        if within is not None:
+            event["within"] = within
+        thread = threading.current_thread()
+        if thread is not threading.main_thread():
+            event["thread"] = thread.name
+        grad = torch.is_grad_enabled()
+        if not grad:
+            event["grad_enabled"] = False
+        if self.autocast_enabled():
+            event["autocast"] = _autocast(torch)
+        if group:
+            event["group"] = _group(torch, kwargs.get("group"))
+        if p.random:
+            event["rng"] = self._random_state(tensors, args, kwargs)
+        call.args, call.kwargs = args, kwargs
+        values = self.encoder.at_once([*args, *kwargs.values()])
+        event["args"], event["kwargs"] = values[:len(args)], dict(zip(kwargs, values[len(args):]))
+        if tensors or p.foreign:
+            self._begin(call)
+        call.versions = [_version(t) for t in tensors]
+        if grad and owner.backward and kwargs.get("out") is None:
+            if p.aliases and not kwargs.get("inplace"):
+                self._alias(call, torch)
+            elif tensors and p.last != "__set__":
+                call.changes = tensors[0]
+                self._alias(call, torch)
+                self._watch(call.id, tensors[0])
+        return call
+
+    def _begin(self, call):
+        """Says that the call is made. One without tensors is worth it only if its result has some."""
+        call.id = call.event["id"] = self.owner.calls
+        self.owner.calls += 1
+        self.channel.line(call.event)
+        call.event = None
+
+    def _alias(self, call, torch):
+        """Gives the call views of the arguments that need gradients: a hook on a view sees the gradient of this use.
+        What the call changes must stay itself."""
+        order = {}
+        for i, t in enumerate(call.tensors):
+            order.setdefault(id(t), []).append(i)
+
+        def new(t):
+            i = order[id(t)].pop(0)
+            if t is call.changes or not t.requires_grad:
+                return t
+            alias = t.view_as(t)
+            call.aliases[id(alias)] = (alias, t)
+            alias.register_hook(functools.partial(self.on_gradient, "grad_input", call.id, i))
+            self.read[id(t)] = weakref.ref(t, functools.partial(_forget, self.read, id(t)))
+            return alias
+
+        call.args = _replace(call.args, torch, new)
+        call.kwargs = _replace(call.kwargs, torch, new)
+
+    def _watch(self, call, t):
+        """The gradient of an argument that the call changes: what reaches the node that made the argument. That is the
+        sum over all of its uses, so it tells this gradient only where all calls are recorded and none read it before.
+        """
+        owner = self.owner
+        if not t.requires_grad or t.is_leaf or owner.only or owner.never or owner.repeats or owner.cut:
+            return
+        if self.read.pop(id(t), None) is None:
+            number = t.output_nr
+            t.grad_fn.register_hook(lambda _, received: self.on_gradient("grad_input", call, 0, received[number]))
+
+    def after(self, call, p, result):
+        torch = self.torch
+        changed = {}
+        for i, (t, version) in enumerate(zip(call.tensors, call.versions)):
+            if version != _version(t) or p.may_write and (p.foreign or i and not t.requires_grad):
+                changed[str(i)] = t
+        outputs = _tensors(result, torch, [])
+        if result is None and call.changes is not None:  # x[i] = y
+            outputs = [call.changes]
+        if call.id is None:
+            if not outputs:
+                return result
+            self._begin(call)
+        returned, *written = self.encoder.at_once([call.original(result), *changed.values()])
+        event = {"event": "return", "id": call.id, "result": returned}
+        if changed:
+            event["after"] = dict(zip(changed, written))
+        self.channel.line(event)
+        if self.owner.backward and torch.is_grad_enabled():
+            for i, t in enumerate(outputs):
+                if t.requires_grad and not t.is_leaf:
+                    t.register_hook(functools.partial(self.on_gradient, "grad_output", call.id, i))
+        return call.original(result)
+
+    def on_gradient(self, event, call, i, grad):
+        state = self.state
+        if self.channel.broken or grad is None:
+            return None
+        busy, state.busy = getattr(state, "busy", False), True
+        try:
+            order = self.owner.order
+            self.owner.order += 1
+            self.channel.line({"event": event, "id": call, "i": i, "order": order, "value": self.encoder.value(grad)})
+        except OSError as e:
+            self._give_up(e)
+        except Exception as e:
+            self._failed(event, e)
+        finally:
+            state.busy = busy
+        return None
+
+    def _random_state(self, tensors, args, kwargs):
+        torch = self.torch
+        generator = kwargs.get("generator")
+        if generator is not None:
+            return self.encoder.value(generator.get_state())
+        device = next((t.device for t in tensors if t.device.type != "cpu"), None)
+        if device is None:
+            asked = kwargs.get("device")
+            device = torch.device(asked) if asked is not None else torch.device("cpu")
+        if device.type == "cpu":
+            return self.encoder.value(torch.get_rng_state())
+        module = getattr(torch, device.type, None)
+        return self.encoder.value(module.get_rng_state(device)) if hasattr(module, "get_rng_state") else None
+
+    def _say(self, event):
+        try:
+            self.channel.line(event)
+        except OSError as e:
+            self._give_up(e)
+
+    def _give_up(self, error):
+        """The writing process is gone: the program goes on, unrecorded."""
+        if not self.channel.broken:
+            self.channel.broken = True
+            _warn("recording ended: %s" % error)
+
+    def _failed(self, name, error):
+        self.failures += 1
+        if self.failures <= 3:
+            _warn("%s is not recorded: %s: %s" % (name, type(error).__name__, error))
+        self._say({"event": "lost", "name": name, "error": "%s: %s" % (type(error).__name__, str(error)[:300])})
+
+
+class _Call:
+    __slots__ = ("id", "event", "tensors", "args", "kwargs", "versions", "aliases", "changes")
+
+    def __init__(self, tensors):
+        self.id = None
+        self.tensors = tensors
+        self.aliases = {}
+        self.changes = None
+
+    def original(self, result):
+        """The result with our views replaced by what they are views of: a call may return its argument."""
+        if not self.aliases:
+            return result
+        aliases = self.aliases
+
+        def back(t):
+            entry = aliases.get(id(t))
+            return entry[1] if entry is not None and entry[0] is t else t
+
+        import torch
+        return _replace(result, torch, back)
+
+
+class _Modules:
+    """Which module is being called, by name."""
+
+    def __init__(self, recorder):
+        self.recorder = recorder
+        self.names = {}
+        self.stack = threading.local()
+
+    def learn(self, root):
+        for name, module in root.named_modules():
+            self.names[id(module)] = name or type(root).__name__
+        for named in (root.named_parameters, root.named_buffers):
+            for name, t in named():
+                self.recorder.encoder.names.setdefault(id(t), name)
+
+    def enter(self, module, args):
+        stack = self.stack.__dict__.setdefault("modules", [])
+        if id(module) not in self.names:
+            if stack:
+                self.names[id(module)] = self.names[id(stack[-1])] + "." + type(module).__name__
+            else:
+                self.learn(module)
+        stack.append(module)
+
+    def leave(self, module, args, output):
+        stack = self.stack.__dict__.get("modules", [])
+        while stack:  # those that left by an exception told nobody
+            if stack.pop() is module:
+                break
+
+    def path(self):
+        stack = self.stack.__dict__.get("modules")
+        return self.names.get(id(stack[-1])) if stack else None
+
+
+def _ordinary(t, torch):
+    """Whether t holds values that can be saved: not a stand-in of a compiler or of torch.func."""
+    if t.device.type == "meta":
+        return False
+    kind = type(t).__name__
+    if kind in ("FakeTensor", "FunctionalTensor"):
+        return False
+    functorch = getattr(torch._C, "_functorch", None)
+    if functorch is not None:
+        wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
+        if wrapped is not None and wrapped(t):
+            return False
+    return not getattr(torch, "_is_functional_tensor", lambda t: False)(t)
+
+
+def _forget(table, key, reference):
+    if table.get(key) is reference:
+        del table[key]
+
+
+def _version(t):
+    try:
+        return t._version
+    except RuntimeError:
+        return None
+
+
+def _before_2(torch):
+    return int(torch.__version__.split(".")[0]) < 2
+
+
+def _autocast(torch):
+    state = {}
+    for device in ("cuda", "cpu", "npu", "mlu", "musa", "xpu"):
+        try:
+            if torch.is_autocast_enabled(device):
+                state[device] = str(torch.get_autocast_dtype(device))[6:]
+        except (TypeError, RuntimeError, AttributeError):  # torch 1.13, or a device this torch does not know
+            pass
+    if not state:
+        if torch.is_autocast_enabled():
+            state["cuda"] = str(torch.get_autocast_gpu_dtype())[6:]
+        if torch.is_autocast_cpu_enabled():
+            state["cpu"] = str(torch.get_autocast_cpu_dtype())[6:]
+    return state
+
+
+def _group(torch, group):
+    distributed = torch.distributed
+    try:
+        if group is None:
+            return list(range(distributed.get_world_size()))
+        return distributed.get_process_group_ranks(group)
+    except Exception:
+        try:
+            return [distributed.get_global_rank(group, i) for i in range(distributed.get_world_size(group))]
+        except Exception:
+            return None
+
+
+_OURS = os.path.abspath(__file__)
+
+
+def _location():
+    """file:line of the nearest caller outside of torch."""
+    frame = sys._getframe(2)
+    torch_directory = os.path.dirname(os.path.abspath(sys.modules["torch"].__file__)) + os.sep
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name != _OURS and not name.startswith((torch_directory, "<")) and not name.endswith("functools.py"):
+            return "%s:%d" % (name, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+# --- Reading what was recorded ----------------------------------------------------------------------------------------
+
+def load(directory):
+    """Yields what was recorded in a process's directory: dictionaries with name, id, args, kwargs, result, after,
+    grad_inputs, grad_outputs (by the position of the tensor) and the fields of the call's event, values as torch's."""
+    import torch
+
+    blobs, calls, files = {}, collections.OrderedDict(), {}
+    with open(os.path.join(directory, "calls.jsonl"), "rb") as lines:
+        for line in lines:
+            try:
+                event = json.loads(line)
+            except ValueError:  # the last line of a run that was killed
+                continue
+            kind = event.get("event")
+            if kind == "blob":
+                blobs[event["n"]] = event
+            elif kind == "call":
+                calls[event["id"]] = event
+            elif kind in ("return", "raise") and event["id"] in calls:
+                calls[event["id"]].update({k: v for k, v in event.items() if k not in ("event", "id")})
+            elif kind in ("grad_input", "grad_output") and event["id"] in calls:
+                calls[event["id"]].setdefault(kind + "s", {}).setdefault(event["i"], event["value"])
+
+    def tensor(e):
+        blob = blobs.get(e["tensor"])
+        if blob is None:
+            return None
+        name = "tensors-%05d.safetensors" % blob["file"]
+        if name not in files:
+            with open(os.path.join(directory, name), "rb") as f:
+                files[name] = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY)
+        dtype = getattr(torch, e["dtype"])
+        if not blob["bytes"]:
+            return torch.empty(e["shape"], dtype=dtype)
+        count = blob["bytes"] // torch.empty(0, dtype=dtype).element_size()
+        t = torch.frombuffer(files[name], dtype=dtype, count=count, offset=blob["begin"])
+        t = t.clone()  # two tensors with the same content are two
+        t = torch.as_strided(t, e["shape"], e["stored"]) if "stored" in e else t.reshape(e["shape"])
+        return t.requires_grad_() if e.get("requires_grad") else t
+
+    def value(v):
+        if isinstance(v, list):
+            return [value(x) for x in v]
+        if not isinstance(v, dict):
+            return v
+        if "tensor" in v:
+            return tensor(v)
+        kind, x = next(iter(v.items()))
+        return {
+            "float": lambda: float(x), "size": lambda: torch.Size(x), "tuple": lambda: tuple(value(i) for i in x),
+            "dict": lambda: {value(k): value(i) for k, i in x}, "complex": lambda: complex(float(x[0]), float(x[1])),
+            "slice": lambda: slice(*(value(i) for i in x)), "ellipsis": lambda: Ellipsis,
+            "dtype": lambda: getattr(torch, x), "device": lambda: torch.device("cpu"), "layout": lambda: getattr(torch, x),
+            "memory_format": lambda: getattr(torch, x), "generator": lambda: None, "object": lambda: None,
+        }[kind]()
+
+    for call in calls.values():
+        call["args"] = tuple(value(a) for a in call["args"])
+        call["kwargs"] = {k: value(v) for k, v in call["kwargs"].items()}
+        if "result" in call:
+            call["result"] = value(call["result"])
+        if call.get("rng"):
+            call["rng_state"] = value(call["rng"])
+        for field in ("after", "grad_inputs", "grad_outputs"):
+            if field in call:
+                call[field] = {int(i): value(v) for i, v in call[field].items()}
+        yield call
+
+
+def export(directory, out):
+    """Writes what was recorded as directories of .pth files, as op_tools does."""
+    import torch
+
+    count = 0
+    for call in load(directory):
+        time_ = os.path.basename(os.path.normpath(directory)).partition("-")[2]
+        pid = os.path.basename(os.path.normpath(directory)).partition("-")[0]
+        where = os.path.join(out, "op_tools_results", "op_capture_results", call["name"], pid, str(call["id"]), time_)
+        os.makedirs(where, exist_ok=True)
+
+        def save(file, args, kwargs):
+            kwargs = {k: v for k, v in kwargs.items() if not isinstance(v, torch.memory_format)}  # not to be pickled
+            torch.save({"name": call["name"], "args": args, "kwargs": kwargs,
+                        "identifier": "%s/%d/%s" % (call["name"], call["id"], file)}, os.path.join(where, file + ".pth"))
+
+        save("input", call["args"], call["kwargs"])
+        if "result" in call:
+            save("output", (call["result"],), {})
+        inputs = _tensors((call["args"], call["kwargs"]), torch, [])
+        outputs = _tensors(call.get("result"), torch, [])
+        for field, tensors in (("grad_inputs", inputs), ("grad_outputs", outputs)):
+            if field in call:
+                save(field, tuple(call[field].get(i) for i in range(len(tensors))), {})
+        count += 1
+    return count
+
+
+# --- Without touching the program -------------------------------------------------------------------------------------
+
+def _from_environment():
+    """OPTOOL_CAPTURE=DIR records the program; OPTOOL_CAPTURE_STEPS, _RANKS (lists of numbers, "0-2,5"), _OPS, _NOT_OPS,
+    _WRAP, _MAX_BYTES, _MAX_CALLS, _MAX_SECONDS are record's arguments. Recording begins when torch was imported."""
+    path = os.environ.get("OPTOOL_CAPTURE")
+    if not path:
+        return
+    env = lambda name: os.environ.get("OPTOOL_CAPTURE_" + name) or None
+    number = lambda name: int(float(env(name))) if env(name) else None
+    options = dict(steps=_ranges(env("STEPS")), ranks=_ranges(env("RANKS")), ops=env("OPS"), not_ops=env("NOT_OPS"),
+                   wrap=(env("WRAP") or "").split(",") if env("WRAP") else (), max_bytes=number("MAX_BYTES"),
+                   max_calls=number("MAX_CALLS"), max_seconds=number("MAX_SECONDS"))
+    _after_import("torch", lambda: record(path, **options).start())
+
+
+def _ranges(text):
+    if not text:
+        return None
+    numbers = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def _after_import(name, then):
+    """Calls then() once the module has been imported, however it is."""
+    import importlib.abc
+    import importlib.util
+
+    class Finder(importlib.abc.MetaPathFinder):
+        def find_spec(self, wanted, path, target=None):
+            if wanted != name:
+                return None
+            sys.meta_path.remove(self)
+            spec = importlib.util.find_spec(name)
+            if spec is None or spec.loader is None:
+                return spec
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                then()
+
+            spec.loader.exec_module = exec_module
+            return spec
+
+    if name in sys.modules:
+        then()
+    else:
+        sys.meta_path.insert(0, Finder())
+
+
+def _main(argv):
+    if len(argv) == 5 and argv[1] == "--write":
+        _Writer(argv[2], int(argv[3]), int(argv[4])).run()
+        return 0
+    if len(argv) == 4 and argv[1] == "export":
+        print("%d calls" % export(argv[2], argv[3]))
+        return 0
+    print(__doc__)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv))
+if __name__ == "sitecustomize":
+    _from_environment()

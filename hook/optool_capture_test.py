@@ -1,0 +1,566 @@
+"""Tests of optool_capture.py with whatever torch (1.13 or newer) runs them: python3 optool_capture_test.py"""
+
+import glob
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+import warnings
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import optool_capture
+
+HERE = os.path.dirname(os.path.abspath(optool_capture.__file__))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(10, 8)
+        self.first = nn.Linear(8, 16)
+        self.norm = nn.BatchNorm1d(16)
+        self.last = nn.Linear(16, 4)
+
+    def forward(self, i):
+        x = self.norm(self.first(self.embedding(i)).relu())
+        x = torch.cat([x[:, 1:], x[:, :1] * x[0, 0]], 1)
+        x = F.dropout(x, 0.5)
+        return self.last(x).T.T
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+def train(model, optimizer):
+    i, y = torch.arange(6), torch.arange(6) % 4
+    loss = F.cross_entropy(model(i), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+class Recording(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        self.path = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.path)
+
+    def directories(self, path=None):
+        return sorted(glob.glob(os.path.join(path or self.path, "rank*", "*")))
+
+    def calls(self, path=None):
+        (directory,) = self.directories(path)
+        return list(optool_capture.load(directory))
+
+    def events(self):
+        (directory,) = self.directories()
+        with open(os.path.join(directory, "calls.jsonl")) as f:
+            return [json.loads(line) for line in f]
+
+    def named(self, name):
+        return [c for c in self.calls() if c["name"] == name]
+
+    def equal(self, a, b, message=""):
+        self.assertEqual(a.dtype, b.dtype, message)
+        self.assertTrue(torch.equal(a.detach(), b.detach()), message)
+
+    # The program is not changed -----------------------------------------------------------------------------------------
+
+    def test_same_training(self):
+        results = []
+        for recorded in (False, True):
+            torch.manual_seed(1)
+            model = Net()
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+            if recorded:
+                with optool_capture.record(self.path):
+                    losses = [train(model, optimizer).item() for _ in range(3)]
+            else:
+                losses = [train(model, optimizer).item() for _ in range(3)]
+            results.append((losses, [p.detach().clone() for p in model.parameters()]))
+        self.assertEqual(results[0][0], results[1][0])
+        for a, b in zip(results[0][1], results[1][1]):
+            self.equal(a, b)
+
+    def test_a_call_that_returns_its_argument(self):
+        x = torch.ones(3, requires_grad=True)
+        with optool_capture.record(self.path):
+            y = x.contiguous()
+        self.assertIs(y, x)
+
+    def test_everything_is_taken_back(self):
+        before = (torch.Tensor.__getitem__, torch.autograd.Function.apply, torch.optim.SGD.step)
+        with optool_capture.record(self.path):
+            pass
+        self.assertEqual(before[0], torch.Tensor.__getitem__)
+        self.assertEqual(before[1], torch.autograd.Function.apply)
+        self.assertEqual(before[2], torch.optim.SGD.step)
+        torch.ones(2) + 1
+        self.assertEqual(self.calls(), [])
+
+    # What is recorded ---------------------------------------------------------------------------------------------------
+
+    def test_each_gradient_is_that_of_its_call(self):
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with optool_capture.record(self.path):
+            train(model, optimizer)
+        checked = 0
+        for call in self.calls():
+            if not call.get("grad_outputs") or "rng" in call:
+                continue
+            func = self.function(call["name"])
+            if func is None:
+                continue
+            args, kwargs = call["args"], dict(call["kwargs"])
+            inputs = optool_capture._tensors((args, kwargs), torch, [])
+            result = func(*args, **kwargs)
+            outputs = optool_capture._tensors(result, torch, [])
+            wanted = [i for i, t in enumerate(inputs) if t.requires_grad]
+            grads = torch.autograd.grad(outputs, [inputs[i] for i in wanted],
+                                        [call["grad_outputs"].get(i, torch.zeros_like(o)) for i, o in enumerate(outputs)])
+            for i, g in zip(wanted, grads):
+                self.equal(call["grad_inputs"][i], g, "%s[%d]" % (call["name"], i))
+                checked += 1
+        self.assertGreaterEqual(checked, 15)
+
+    def function(self, name):
+        if name == "torch.Tensor.T.__get__":
+            return lambda x: x.T
+        owner = torch
+        for part in name.split(".")[1:]:
+            owner = getattr(owner, part, None)
+        return owner
+
+    def test_the_same_tensor_twice(self):
+        x = torch.tensor([2.0, 3.0], requires_grad=True)
+        with optool_capture.record(self.path):
+            (x * x).sum().backward()
+        (mul,) = self.named("torch.Tensor.mul")
+        self.equal(mul["grad_inputs"][0], torch.tensor([2.0, 3.0]))
+        self.equal(mul["grad_inputs"][1], torch.tensor([2.0, 3.0]))
+        self.equal(x.grad, torch.tensor([4.0, 6.0]))
+
+    def test_gradients_of_calls_that_change_an_argument(self):
+        x = torch.tensor([2.0, 3.0], requires_grad=True)
+        with optool_capture.record(self.path):
+            y = x * 2
+            y.mul_(x)  # nobody read y before
+            z = x * 3
+            w = z.exp()
+            z.add_(1)  # exp did
+            F.relu(z, inplace=True)
+            v = torch.zeros(3)
+            v[:2] = z
+            (y + w + z + v[:2]).sum().backward()
+        (mul_,) = self.named("torch.Tensor.mul_")
+        self.equal(mul_["grad_inputs"][0], torch.tensor([2.0, 3.0]))
+        self.equal(mul_["grad_inputs"][1], torch.tensor([4.0, 6.0]))
+        self.assertNotIn("grad_inputs", self.named("torch.Tensor.add_")[0])
+        self.equal(self.named("torch.nn.functional.relu")[0]["grad_inputs"][0], torch.tensor([2.0, 2.0]))
+        (setitem,) = self.named("torch.Tensor.__setitem__")
+        self.equal(setitem["grad_inputs"][1], torch.tensor([1.0, 1.0]))
+        self.equal(setitem["grad_outputs"][0], torch.tensor([1.0, 1.0, 0.0]))
+
+    def test_where_a_call_stands(self):
+        model = nn.Sequential(nn.Sequential(nn.Linear(2, 2)), nn.ReLU())
+        with optool_capture.record(self.path):
+            model(torch.ones(1, 2))
+        (linear,) = self.named("torch.nn.functional.linear")
+        self.assertEqual(linear["module"], "0.0")
+        self.assertRegex(linear["location"], r"optool_capture_test\.py:\d+$")
+        call = [e for e in self.events() if e.get("name") == "torch.nn.functional.linear"][0]
+        self.assertEqual([a["name"] for a in call["args"][1:]], ["0.0.weight", "0.0.bias"])
+
+    def test_arguments_after_the_call(self):
+        x, out = torch.ones(3), torch.zeros(3)
+        norm = nn.BatchNorm1d(2)
+        with optool_capture.record(self.path):
+            x.add_(1)
+            torch.add(x, 1, out=out)
+            x[0] = 5.0
+            norm(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        self.equal(self.named("torch.Tensor.add_")[0]["args"][0], torch.ones(3))
+        self.equal(self.named("torch.Tensor.add_")[0]["after"][0], torch.full((3,), 2.0))
+        self.equal(self.named("torch.add")[0]["after"][1], torch.full((3,), 3.0))
+        self.equal(self.named("torch.Tensor.__setitem__")[0]["after"][0], torch.tensor([5.0, 2.0, 2.0]))
+        after = self.named("torch.nn.functional.batch_norm")[0]["after"]
+        self.equal(after[1], norm.running_mean)
+        self.equal(after[2], norm.running_var)
+        self.assertNotIn(0, after)
+
+    def test_views_and_properties(self):
+        x = torch.arange(12.0).reshape(3, 4)
+        with optool_capture.record(self.path):
+            x[1:, 2]
+            x.T
+            x.data
+            x.expand(2, 3, 4).sum()
+        (item,) = self.named("torch.Tensor.__getitem__")
+        self.equal(item["args"][0], x)
+        self.assertEqual(item["args"][1], (slice(1, None), 2))
+        self.equal(item["result"], x[1:, 2])
+        self.assertEqual(self.named("torch.Tensor.T.__get__")[0]["result"].stride(), (1, 4))
+        self.assertEqual(len(self.named("torch.Tensor.data.__get__")), 1)
+        expanded = self.named("torch.Tensor.sum")[0]["args"][0]
+        self.assertEqual(expanded.stride(), (0, 4, 1))
+        self.equal(expanded, x.expand(2, 3, 4))
+
+    def test_values_of_all_kinds(self):
+        x = torch.ones(2, 3, 4, 4)
+        with optool_capture.record(self.path):
+            x.to(torch.float64)
+            x.to(memory_format=torch.channels_last)
+            torch.full((2,), float("-inf"))
+            torch.full((2,), float("nan"), dtype=torch.float16)
+            torch.max(x, 0)
+            torch.mul(x, 1 + 2j)
+            torch.zeros(3, device=torch.device("cpu"))
+            torch.einsum("abcd->a", x)
+            x[..., None, 0]
+        self.assertIs(self.named("torch.Tensor.to")[0]["args"][1], torch.float64)
+        self.assertIs(self.named("torch.Tensor.to")[1]["kwargs"]["memory_format"], torch.channels_last)
+        self.assertEqual(self.named("torch.full")[0]["args"][1], float("-inf"))
+        self.assertEqual(len(self.named("torch.max")[0]["result"]), 2)
+        self.assertEqual(self.named("torch.mul")[0]["args"][1], 1 + 2j)
+        self.assertEqual(self.named("torch.Tensor.__getitem__")[0]["args"][1], (Ellipsis, None, 0))
+
+    def test_dtypes(self):
+        names = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
+                 "complex64", "complex128"]
+        names += [n for n in ("float8_e4m3fn", "float8_e5m2", "uint16") if hasattr(torch, n)]
+        saved = [torch.arange(6).to(getattr(torch, n)) for n in names]
+        with optool_capture.record(self.path):
+            for x in saved:
+                x.clone()
+        for call, x in zip(self.named("torch.Tensor.clone"), saved):
+            self.assertEqual(call["result"].dtype, x.dtype)
+            self.assertEqual(call["result"].numpy().tobytes() if x.dtype != torch.bfloat16 and "float8" not in str(x.dtype)
+                             else call["result"].view(torch.uint8).numpy().tobytes(),
+                             x.numpy().tobytes() if x.dtype != torch.bfloat16 and "float8" not in str(x.dtype)
+                             else x.view(torch.uint8).numpy().tobytes())
+
+    def test_dropout_can_be_repeated(self):
+        x = torch.ones(100)
+        with optool_capture.record(self.path):
+            F.dropout(x, 0.3)
+        (call,) = self.named("torch.nn.functional.dropout")
+        state = [e for e in self.events() if e.get("name") == "torch.nn.functional.dropout"][0]["rng"]
+        loaded = next(optool_capture.load(self.directories()[0]))
+        self.assertEqual(state["dtype"], "uint8")
+        torch.set_rng_state(loaded["rng_state"])
+        self.equal(F.dropout(x, 0.3), call["result"])
+
+    def test_functions_that_no_mode_sees(self):
+        x = torch.ones(3, requires_grad=True)
+        with optool_capture.record(self.path, wrap=["textwrap.dedent"]):
+            Doubled.apply(x).sum().backward()
+            torch.ops.aten.relu(x)
+            textwrap.dedent("  a")
+        (custom,) = self.named(__name__ + ".Doubled.apply")
+        self.equal(custom["grad_inputs"][0], torch.full((3,), 2.0))
+        inner = self.named("torch.Tensor.mul")[0]
+        self.assertEqual(inner["within"], custom["id"])
+        self.assertEqual(len(self.named("torch.ops.aten.relu")), 1)
+        self.assertEqual(self.named("textwrap.dedent")[0]["result"], "a")
+
+    def test_checkpointing(self):
+        from torch.utils.checkpoint import checkpoint
+
+        model = nn.Linear(2, 2)
+        x = torch.ones(1, 2, requires_grad=True)
+        with optool_capture.record(self.path):
+            checkpoint(lambda v: model(v).relu(), x, use_reentrant=False).sum().backward()
+        linears = self.named("torch.nn.functional.linear")
+        self.assertEqual(len(linears), 2)  # forward, and again during backward
+        self.assertEqual(sum(len(c.get("grad_inputs", {})) == 3 for c in linears), 1)
+
+    def test_no_grad_and_inference(self):
+        model = nn.Linear(2, 2)
+        with optool_capture.record(self.path):
+            with torch.no_grad():
+                model(torch.ones(1, 2))
+            with torch.inference_mode():
+                model(torch.ones(1, 2))
+        for call in self.named("torch.nn.functional.linear"):
+            self.assertFalse(call["grad_enabled"])
+            self.assertIn("result", call)
+
+    def test_autocast(self):
+        model = nn.Linear(2, 2)
+        with optool_capture.record(self.path), torch.autocast("cpu", dtype=torch.bfloat16):
+            model(torch.ones(1, 2)).sum().backward()
+        (linear,) = self.named("torch.nn.functional.linear")
+        self.assertEqual(linear["autocast"], {"cpu": "bfloat16"})
+        self.assertEqual(linear["args"][1].dtype, torch.float32)
+        self.assertEqual(linear["result"].dtype, torch.bfloat16)
+        self.assertEqual(linear["grad_inputs"][1].dtype, torch.float32)
+
+    def test_gradient_accumulation(self):
+        w = torch.ones(2, requires_grad=True)
+        with optool_capture.record(self.path):
+            (w * 2).sum().backward()
+            (w * 3).sum().backward()
+        self.assertEqual([c["grad_inputs"][0][0].item() for c in self.named("torch.Tensor.mul")], [2.0, 3.0])
+
+    def test_optimizer(self):
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        with optool_capture.record(self.path, model=model):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        (event,) = [e for e in self.events() if e["event"] == "optimizer"]
+        self.assertEqual(event["class"], "SGD")
+        self.assertEqual(event["groups"][0]["lr"], 0.1)
+        self.assertEqual(event["groups"][0]["params"], ["weight", "bias"])
+
+    def test_a_call_that_raises(self):
+        with optool_capture.record(self.path):
+            with self.assertRaises(RuntimeError):
+                torch.ones(2, 3) @ torch.ones(2, 3)
+        (call,) = self.named("torch.Tensor.matmul")
+        self.assertIn("RuntimeError", call["error"])
+        self.assertNotIn("result", call)
+
+    # What is left out ---------------------------------------------------------------------------------------------------
+
+    def test_steps(self):
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with optool_capture.record(self.path, steps=[1]):
+            for _ in range(3):
+                train(model, optimizer)
+        self.assertEqual({c["step"] for c in self.calls()}, {1})
+        self.assertEqual(len(self.named("torch.nn.functional.embedding")), 1)
+
+    def test_steps_by_hand(self):
+        with optool_capture.record(self.path, steps=[2]) as recording:
+            for k in range(4):
+                torch.full((1,), k)
+                recording.step()
+        self.assertEqual([c["args"][1] for c in self.named("torch.full")], [2])
+
+    def test_lists(self):
+        with optool_capture.record(self.path, ops="torch.Tensor.*,torch.cat", not_ops=["torch.Tensor.exp"]):
+            x = torch.ones(2)
+            x.exp().sin()
+            torch.cat([x, x])
+        self.assertEqual([c["name"] for c in self.calls()], ["torch.Tensor.sin", "torch.cat"])
+
+    def test_environment_of_op_tools(self):
+        os.environ["OP_CAPTURE_LIST"] = "torch.cat"
+        self.addCleanup(os.environ.pop, "OP_CAPTURE_LIST")
+        with optool_capture.record(self.path):
+            torch.cat([torch.ones(2), torch.ones(2)]).exp()
+        self.assertEqual([c["name"] for c in self.calls()], ["torch.cat"])
+
+    def test_ranks(self):
+        os.environ["RANK"] = "3"
+        self.addCleanup(os.environ.pop, "RANK")
+        with optool_capture.record(self.path, ranks=[0]):
+            torch.ones(2)
+        self.assertEqual(self.directories(), [])
+        with optool_capture.record(self.path, ranks=[3]):
+            torch.ones(2)
+        self.assertIn("rank3", self.directories()[0])
+
+    def test_limits(self):
+        with optool_capture.record(self.path, max_calls=2):
+            for _ in range(5):
+                torch.ones(2)
+        self.assertEqual(len(self.calls()), 2)
+        (cut,) = [e for e in self.events() if e["event"] == "cut"]
+        self.assertEqual(cut["reason"], "max_calls=2")
+
+    def test_repeated_calls(self):
+        with optool_capture.record(self.path, repeats=(2, 4)):
+            for k in range(10):
+                torch.full((1,), k)
+            torch.full((2,), 10)
+        self.assertEqual([c["args"][1] for c in self.named("torch.full")], [0, 1, 4, 8])
+
+    # Files --------------------------------------------------------------------------------------------------------------
+
+    def test_each_content_is_stored_once(self):
+        x = torch.randn(1 << 18)
+        with optool_capture.record(self.path):
+            for _ in range(8):
+                x.clone()
+        (file,) = glob.glob(os.path.join(self.directories()[0], "*.safetensors"))
+        self.assertLess(os.path.getsize(file), (1 << 20) + (2 << 20))
+
+    def test_larger_than_the_ring(self):
+        x, y = torch.randn(1 << 20), torch.randn(1 << 20)
+        with optool_capture.record(self.path, ring_bytes=1 << 20):
+            x.clone()
+            y.clone()
+            torch.stack([x, y])
+        clones = self.named("torch.Tensor.clone")
+        self.equal(clones[0]["result"], x)
+        self.equal(clones[1]["result"], y)
+        self.equal(self.named("torch.stack")[0]["result"], torch.stack([x, y]))
+
+    def test_safetensors(self):
+        with optool_capture.record(self.path):
+            torch.arange(5, dtype=torch.uint8) + torch.arange(5)
+            torch.ones(3) * 2
+        (file,) = glob.glob(os.path.join(self.directories()[0], "*.safetensors"))
+        with open(file, "rb") as f:
+            (n,) = struct.unpack("<Q", f.read(8))
+            table = json.loads(f.read(n))
+            rest = f.read()
+        end = 0
+        for entry in sorted(table.values(), key=lambda e: e["data_offsets"]):
+            self.assertEqual(entry["data_offsets"][0], end)  # the format permits no holes
+            end = entry["data_offsets"][1]
+        self.assertEqual(end, len(rest))
+
+    def test_export(self):
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with optool_capture.record(self.path):
+            train(model, optimizer)
+        out = os.path.join(self.path, "out")
+        self.assertEqual(optool_capture.export(self.directories()[0], out), len(self.calls()))
+        files = glob.glob(os.path.join(out, "op_tools_results/op_capture_results/torch.nn.functional.linear/*/*/*/*.pth"))
+        self.assertEqual(len(files), 8)
+        for file in files:
+            self.assertEqual(torch.load(file, weights_only=True)["name"], "torch.nn.functional.linear")
+
+    # Other processes ----------------------------------------------------------------------------------------------------
+
+    def run_program(self, text, env=None):
+        file = os.path.join(self.path, "program.py")
+        with open(file, "w") as f:
+            f.write(textwrap.dedent(text))
+        return subprocess.run([sys.executable, file, os.path.join(self.path, "out")], timeout=300, capture_output=True, text=True,
+                              env=dict(os.environ, **{"PYTHONPATH": HERE, **(env or {})}))
+
+    def test_a_crash(self):
+        got = self.run_program("""
+            import os, signal, sys, torch, optool_capture
+            def crash(x):
+                os.kill(os.getpid(), signal.SIGKILL)
+            sys.modules["kernels"] = sys.modules["__main__"]
+            optool_capture.record(sys.argv[1], wrap=["kernels.crash"]).start()
+            y = torch.arange(100000.0) * 2
+            import kernels
+            kernels.crash(y)
+        """)
+        self.assertEqual(got.returncode, -signal.SIGKILL, got.stderr)
+        path = os.path.join(self.path, "out")
+        (directory,) = self.directories(path)
+        for _ in range(300):  # the writing process may still be at it
+            with open(os.path.join(directory, "calls.jsonl")) as f:
+                if '"event":"end"' in f.read():
+                    break
+            time.sleep(0.1)
+        crashed = self.calls(path)[-1]
+        self.assertEqual(crashed["name"], "kernels.crash")
+        self.equal(crashed["args"][0], torch.arange(100000.0) * 2)
+        self.assertNotIn("result", crashed)
+
+    def test_environment_alone(self):
+        site = os.path.join(self.path, "site")
+        os.mkdir(site)
+        shutil.copy(os.path.join(HERE, "optool_capture.py"), os.path.join(site, "sitecustomize.py"))
+        got = self.run_program("""
+            import torch
+            torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
+        """, {"PYTHONPATH": site, "OPTOOL_CAPTURE": os.path.join(self.path, "out"), "OPTOOL_CAPTURE_OPS": ".*linear,.*sum"})
+        self.assertEqual(got.returncode, 0, got.stderr)
+        names = [c["name"] for c in self.calls(os.path.join(self.path, "out"))]
+        self.assertEqual(names, ["torch.nn.functional.linear", "torch.Tensor.sum"])
+
+    def test_a_fork(self):
+        got = self.run_program("""
+            import os, sys, torch, optool_capture
+            with optool_capture.record(sys.argv[1]):
+                a = torch.ones(2)
+                child = os.fork()
+                if child == 0:
+                    torch.ones(3)
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+                torch.ones(4)
+        """)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertEqual([c["args"][0] for c in self.calls(os.path.join(self.path, "out"))], [2, 4])
+
+    @unittest.skipUnless(torch.distributed.is_available(), "torch without torch.distributed")
+    def test_distributed(self):
+        got = self.run_program("""
+            import os, sys, torch, torch.distributed as dist, torch.multiprocessing as mp, optool_capture
+            def work(rank):
+                os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ["TEST_PORT"])
+                dist.init_process_group("gloo", rank=rank, world_size=2)
+                model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+                with optool_capture.record(sys.argv[1], model=model.module):
+                    model(torch.full((1, 2), rank + 1.0)).sum().backward()
+                    t = torch.full((2,), rank + 1.0)
+                    dist.all_reduce(t)
+                assert t[0] == 3, t
+                dist.destroy_process_group()
+            if __name__ == "__main__":
+                mp.spawn(work, nprocs=2)
+        """, {"TEST_PORT": str(20000 + os.getpid() % 20000)})
+        self.assertEqual(got.returncode, 0, got.stderr)
+        directories = self.directories(os.path.join(self.path, "out"))
+        self.assertEqual([os.path.basename(os.path.dirname(d)) for d in directories], ["rank0", "rank1"])
+        for rank, directory in enumerate(directories):
+            calls = {c["name"]: c for c in optool_capture.load(directory)}
+            reduced = calls["torch.distributed.all_reduce"]
+            self.assertEqual(reduced["group"], [0, 1])
+            self.equal(reduced["args"][0], torch.full((2,), rank + 1.0))
+            self.equal(reduced["after"][0], torch.full((2,), 3.0))
+            self.equal(calls["torch.nn.functional.linear"]["grad_inputs"][1], torch.full((2, 2), rank + 1.0))
+
+    @unittest.skipUnless(hasattr(torch, "compile") and shutil.which("g++"), "torch.compile needs torch 2 and g++")
+    def test_compile(self):
+        got = self.run_program("""
+            import sys, torch, optool_capture
+            f = torch.compile(lambda x: (x * 2).sin().sum(), backend="aot_eager")
+            x = torch.ones(4, requires_grad=True)
+            with optool_capture.record(sys.argv[1]):
+                y = x.exp()
+                z = f(y)
+                (z * 3).backward()
+            assert torch.allclose(x.grad, 6 * torch.cos(2 * x.exp()) * x.exp()), x.grad
+        """)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        names = [c["name"] for c in self.calls(os.path.join(self.path, "out"))]
+        self.assertIn("torch.Tensor.exp", names)
+        self.assertIn("torch.Tensor.mul", names)
+
+    def test_the_writing_process_dies(self):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            with optool_capture.record(self.path) as recording:
+                torch.ones(2)
+                recording.channel.writer.kill()
+                recording.channel.writer.wait()
+                for _ in range(3):
+                    self.equal(torch.ones(2) + 1, torch.full((2,), 2.0))
+        self.assertTrue(any("recording ended" in str(w.message) for w in said))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
