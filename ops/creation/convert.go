@@ -168,7 +168,7 @@ var convertOps = []*opdef.Entry{
 	same("alias", "alias Tensor.alias alias_copy", "(Tensor self) -> Tensor", "The tensor itself", false),
 	same("resolve_neg", "resolve_neg Tensor.resolve_neg", "(Tensor self) -> Tensor", "The tensor itself", false),
 	same("__deepcopy__", "Tensor.__deepcopy__", "(Tensor self, ignored memo=None) -> Tensor", "A copy", false),
-	same("detach", "detach Tensor.detach Tensor.detach_ detach_copy", "(Tensor self) -> Tensor",
+	same("detach", "detach Tensor.detach Tensor.detach_ detach_copy Tensor.data.__get__", "(Tensor self) -> Tensor",
 		"The tensor without its history", true).WithUncast("detach"),
 	opdef.Op[CopyArgs]{
 		Schema: "copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", Names: "Tensor.copy_",

@@ -72,7 +72,7 @@ var complexOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
-		Schema: "real(Tensor self) -> Tensor", Names: "real Tensor.real",
+		Schema: "real(Tensor self) -> Tensor", Names: "real Tensor.real Tensor.real.__get__",
 		Doc: opdef.Doc{Summary: "Real part", Formula: "Re(self)", Notes: "A real tensor is returned as it is.",
 			Source: "torch.real"},
 		Error:  elements.ExactError,
@@ -87,7 +87,7 @@ var complexOps = []*opdef.Entry{
 		Cases: elements.CasesAwayFromZero,
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
-		Schema: "imag(Tensor self) -> Tensor", Names: "imag Tensor.imag",
+		Schema: "imag(Tensor self) -> Tensor", Names: "imag Tensor.imag Tensor.imag.__get__",
 		Doc:    opdef.Doc{Summary: "Imaginary part", Formula: "Im(self)", Source: "torch.imag"},
 		Error:  elements.ExactError,
 		Uncast: "imag",

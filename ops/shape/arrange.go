@@ -122,10 +122,12 @@ var arrangeOps = []*opdef.Entry{
 			return []*swapAxesArgs{{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Int(tensor.Int64, 0, 9, 2, 3), -1, 0}}
 		},
 	}.Entry(),
-	matrixTranspose("t", "t Tensor.t Tensor.t_ t_copy", "Transposes a matrix; vectors and numbers stay as they are",
-		"torch.t", 0, 2).WithUncast("t"),
-	matrixTranspose("mT", "Tensor.mT", "Swaps the last two dimensions", "torch.Tensor.mT", 2,
-		64).WithUncast("mT"),
+	transposed("t", "t Tensor.t Tensor.t_ t_copy", "Transposes a matrix; vectors and numbers stay as they are",
+		"torch.t", 0, 2, swapLastDims).WithUncast("t"),
+	transposed("mT", "Tensor.mT Tensor.mT.__get__", "Swaps the last two dimensions", "torch.Tensor.mT", 2, 64,
+		swapLastDims).WithUncast("mT"),
+	transposed("numpy_T", "Tensor.T Tensor.T.__get__", "Reverses the order of dimensions", "torch.Tensor.T", 0, 64,
+		reverseDims),
 	viewOp[movedimArgs]{
 		Schema: "movedim(Tensor self, int[1] source, int[1] destination) -> Tensor",
 		Names:  "movedim Tensor.movedim moveaxis Tensor.moveaxis",
@@ -406,15 +408,26 @@ func transpose(t *tensor.Tensor, arg0 string, dim0 int, arg1 string, dim1 int) (
 	return t.Transpose(a, b), nil
 }
 
-// matrixTranspose declares a swap of the last two dimensions of tensors with a
-// number of dimensions between lo and hi.
-func matrixTranspose(name, names, summary, source string, lo, hi int) *opdef.Entry {
-	swap := func(t *tensor.Tensor) *tensor.Tensor {
-		if d := t.Dim(); d >= 2 {
-			return t.Transpose(d-2, d-1)
-		}
-		return t
+// swapLastDims transposes matrices; vectors and numbers stay as they are.
+func swapLastDims(t *tensor.Tensor) *tensor.Tensor {
+	if d := t.Dim(); d >= 2 {
+		return t.Transpose(d-2, d-1)
 	}
+	return t
+}
+
+// reverseDims puts the dimensions into the opposite order.
+func reverseDims(t *tensor.Tensor) *tensor.Tensor {
+	order := make([]int, t.Dim())
+	for i := range order {
+		order[i] = len(order) - 1 - i
+	}
+	return t.Permute(order...)
+}
+
+// transposed is an operator that permutes dimensions of a tensor of lo to hi of them by swap, which undoes itself.
+func transposed(name, names, summary, source string, lo, hi int,
+	swap func(*tensor.Tensor) *tensor.Tensor) *opdef.Entry {
 	return viewOp[opdef.UnaryArgs]{
 		Schema: name + "(Tensor self) -> Tensor", Names: names,
 		Doc:  opdef.Doc{Summary: summary, Source: source},

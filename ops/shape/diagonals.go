@@ -12,7 +12,7 @@ import (
 
 // adjointOp is the conjugate transpose.
 var adjointOp = opdef.Op[opdef.UnaryArgs]{
-	Schema: "adjoint(Tensor self) -> Tensor", Names: "adjoint Tensor.adjoint",
+	Schema: "adjoint(Tensor self) -> Tensor", Names: "adjoint Tensor.adjoint Tensor.mH Tensor.mH.__get__ Tensor.H Tensor.H.__get__",
 	Doc:    opdef.Doc{Summary: "Conjugate transpose of matrices", Source: "torch.adjoint"},
 	Error:  opdef.Error{Class: opdef.Exact},
 	Uncast: "adjoint",
