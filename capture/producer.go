@@ -24,7 +24,7 @@ type producer struct {
 }
 
 // producers are those that are known, each in a file of its own.
-var producers = []*producer{&msprobe, &flashInfer, &flashInferTrace, &sglang, &passes}
+var producers = []*producer{&msprobe, &flashInfer, &flashInferTrace, &sglang, &passes, &hookProducer}
 
 // producerOf is the producer that recorded the file of this name in dir, or nil.
 func producerOf(dir, name string) (*producer, iter.Seq2[*Entry, error]) {
@@ -45,6 +45,11 @@ type recording interface {
 	record(k Kind, mode pthformat.ReadMode) (*Record, []io.Closer, error)
 	// files are the paths of what holds the values.
 	files() []string
+}
+
+// A recording that knows where tensors lay while the job ran is addressed.
+type addressed interface {
+	addresses(k Kind) Addresses
 }
 
 // place sets where an entry was found: in dir, which results call rel.

@@ -19,6 +19,9 @@ const sidecarLimit = 1 << 20
 // op_tools noted what a .pth cannot hold. It is only shown, never relied on: a
 // file that is missing or unusable gives no addresses.
 func (e *Entry) Addresses(s Side, k Kind) Addresses {
+	if r, ok := e.rec.(addressed); ok {
+		return r.addresses(k)
+	}
 	f, err := os.OpenFile(e.Path(s, k)+".json", os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is not waited for
 	if err != nil {
 		return nil

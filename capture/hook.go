@@ -1,0 +1,654 @@
+package capture
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// hookProducer reads what `optool hook` records: calls.jsonl, one line an event, and
+// tensors-*.safetensors, each content once; see FORMAT.md.
+var hookProducer = producer{
+	begins: func(name string) bool { return name == "calls.jsonl" },
+	open:   openHook,
+}
+
+// hookLine bounds a line of calls.jsonl, in bytes.
+const hookLine = 64 << 20
+
+// A hookRun is what one process recorded.
+type hookRun struct {
+	dir, file string
+	rank, pid int
+	blobs     map[int]hookBlob // by the number of the tensor
+	calls     []*hookCall
+
+	mu    sync.Mutex
+	files map[int]*hookFile
+}
+
+// A hookBlob is where the bytes of a tensor are.
+type hookBlob struct {
+	file         int
+	begin, bytes int64
+}
+
+// A hookFile is an opened file of tensors, closed after its last reader.
+type hookFile struct {
+	*os.File
+	readers int
+}
+
+// A hookCall says where the events of a call are in calls.jsonl.
+type hookCall struct {
+	run                    *hookRun
+	id                     int
+	op                     string
+	order, backward        int
+	step                   int
+	module, location, fail string
+	begun, returned        span
+	gradInputs             []span
+	gradOutputs            []span
+	changed                bool
+}
+
+// A hookEvent holds the fields of an event by which calls are found.
+type hookEvent struct {
+	Event    string          `json:"event"`
+	Format   string          `json:"format"`
+	Version  int             `json:"version"`
+	Rank     *int            `json:"rank"`
+	PID      int             `json:"pid"`
+	N        int             `json:"n"`
+	File     int             `json:"file"`
+	Begin    int64           `json:"begin"`
+	Bytes    int64           `json:"bytes"`
+	ID       int             `json:"id"`
+	Name     string          `json:"name"`
+	Step     *int            `json:"step"`
+	Module   string          `json:"module"`
+	Location string          `json:"location"`
+	Error    string          `json:"error"`
+	After    json.RawMessage `json:"after"`
+}
+
+func openHook(dir, name string) (iter.Seq2[*Entry, error], bool) {
+	path := filepath.Join(dir, name)
+	f, _, err := openRegular(path)
+	if err != nil {
+		return nil, false
+	}
+	head := make([]byte, 4096)
+	n, _ := io.ReadFull(f, head)
+	f.Close()
+	if !bytes.HasPrefix(head[:n], []byte(`{"event":"run","format":"optool-capture"`)) {
+		return nil, false
+	}
+	return func(yield func(*Entry, error) bool) {
+		r := &hookRun{dir: dir, file: path, rank: -1, pid: -1, blobs: map[int]hookBlob{}, files: map[int]*hookFile{}}
+		err := r.read()
+		for _, c := range r.calls {
+			if !yield(r.entry(c), nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(nil, fmt.Errorf("%s: %w", path, err))
+		}
+	}, true
+}
+
+// read finds the calls of the file; after an error those before it. A last line that
+// is cut off is what a killed process leaves, and no error.
+func (r *hookRun) read() error {
+	f, _, err := openRegular(r.file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewReaderSize(f, 1<<20)
+	byID := map[int]*hookCall{}
+	var at int64
+	for number, position := 1, 0; ; number++ {
+		line, err := readLine(lines)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		s := span{at, at + int64(len(line))}
+		at = s.end
+		var e hookEvent
+		if err := json.Unmarshal(line, &e); err != nil {
+			return fmt.Errorf("line %d: %w", number, jsonError(err))
+		}
+		if err := r.event(&e, s, byID, &position); err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+	}
+}
+
+// readLine reads one line with its end; io.EOF says that no whole line is left.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadSlice('\n')
+	if err == nil {
+		return line, nil
+	}
+	long := bytes.Clone(line)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		if len(long) > hookLine {
+			return nil, fmt.Errorf("longer than %d bytes", hookLine)
+		}
+		line, err = r.ReadSlice('\n')
+		long = append(long, line...)
+	}
+	return long, err
+}
+
+func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *int) error {
+	c := byID[e.ID]
+	switch e.Event {
+	case "run":
+		if e.Version != 1 {
+			return fmt.Errorf("version %d of the format is not known", e.Version)
+		}
+		r.pid = e.PID
+		if e.Rank != nil {
+			r.rank = *e.Rank
+		}
+	case "blob":
+		return r.blob(e)
+	case "call":
+		if c != nil {
+			return fmt.Errorf("call %d appears twice", e.ID)
+		}
+		if !isOpName(e.Name) {
+			return fmt.Errorf("%q is not the name of an operator", e.Name)
+		}
+		c = &hookCall{run: r, id: e.ID, op: e.Name, order: *position, backward: -1, step: -1, module: e.Module,
+			location: e.Location, begun: s}
+		if e.Step != nil {
+			c.step = *e.Step
+		}
+		*position++
+		byID[e.ID], r.calls = c, append(r.calls, c)
+	case "return", "raise", "grad_input", "grad_output":
+		if c == nil {
+			return fmt.Errorf("%s of a call %d that was not made", e.Event, e.ID)
+		}
+		c.add(e, s, position)
+	}
+	return nil // other events are for people
+}
+
+func (r *hookRun) blob(e *hookEvent) error {
+	if e.File < 0 || e.Begin < 0 || e.Bytes < 0 {
+		return fmt.Errorf("blob %d in file %d, %d bytes from %d, is impossible", e.N, e.File, e.Bytes, e.Begin)
+	}
+	r.blobs[e.N] = hookBlob{file: e.File, begin: e.Begin, bytes: e.Bytes}
+	return nil
+}
+
+func (c *hookCall) add(e *hookEvent, s span, position *int) {
+	switch e.Event {
+	case "return":
+		c.returned, c.changed = s, len(e.After) > 2
+	case "raise":
+		c.fail = e.Error
+	default:
+		if c.backward < 0 {
+			c.backward = *position
+			*position++
+		}
+		if e.Event == "grad_input" {
+			c.gradInputs = append(c.gradInputs, s)
+		} else {
+			c.gradOutputs = append(c.gradOutputs, s)
+		}
+	}
+}
+
+func (r *hookRun) entry(c *hookCall) *Entry {
+	e := newForeign(Hook, c.op+"."+strconv.Itoa(c.id), c)
+	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
+	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
+	e.Files.add(Input)
+	if c.returned != (span{}) {
+		e.Files.add(Output)
+	}
+	if c.changed {
+		e.Files.add(After)
+	}
+	if len(c.gradInputs) > 0 {
+		e.Files.add(GradInputs)
+	}
+	if len(c.gradOutputs) > 0 {
+		e.Files.add(GradOutputs)
+	}
+	return e
+}
+
+// files implements recording. A call's values are parts of files that all calls share.
+func (c *hookCall) files() []string { return nil }
+
+// lines reads events of the call.
+func (c *hookCall) lines(spans ...span) ([]*object, error) {
+	f, _, err := openRegular(c.run.file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var events []*object
+	for _, s := range spans {
+		b := make([]byte, s.end-s.at)
+		if _, err := f.ReadAt(b, s.at); err != nil {
+			return nil, errors.New("calls.jsonl changed while it was read")
+		}
+		v, err := parseJSON(b)
+		if err != nil {
+			return nil, fmt.Errorf("calls.jsonl: call %d: %w", c.id, err)
+		}
+		o, ok := v.(*object)
+		if !ok {
+			return nil, fmt.Errorf("calls.jsonl: call %d: the event is not an object", c.id)
+		}
+		events = append(events, o)
+	}
+	return events, nil
+}
+
+// record implements recording.
+func (c *hookCall) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Closer, error) {
+	l := &hookLoader{run: c.run, open: map[int]*os.File{}}
+	r := &Record{Name: c.op, Kwargs: &value.Dict{}, Identifier: c.op + "/" + strconv.Itoa(c.id)}
+	err := c.fill(l, r, k)
+	closers := []io.Closer{l}
+	if err != nil {
+		l.Close()
+		return nil, nil, err
+	}
+	return r, closers, nil
+}
+
+func (c *hookCall) fill(l *hookLoader, r *Record, k Kind) error {
+	begun, err := c.lines(c.begun)
+	if err != nil {
+		return err
+	}
+	switch k {
+	case Input:
+		return l.arguments(r, begun[0])
+	case Output:
+		events, err := c.lines(c.returned)
+		if err != nil {
+			return err
+		}
+		result, _ := events[0].get("result")
+		v, err := l.value(result, "args[0]")
+		r.Args = []value.Value{v}
+		return err
+	case After:
+		events, err := c.lines(c.returned)
+		if err != nil {
+			return err
+		}
+		after, _ := events[0].get("after")
+		if l.instead, _ = after.(*object); l.instead == nil {
+			return fmt.Errorf("calls.jsonl: call %d: after is not an object", c.id)
+		}
+		return l.arguments(r, begun[0])
+	case GradInputs:
+		args := &Record{Kwargs: &value.Dict{}}
+		counting := &hookLoader{run: c.run, count: true}
+		if err := counting.arguments(args, begun[0]); err != nil {
+			return err
+		}
+		r.Args, err = c.gradients(l, counting.tensors, c.gradInputs)
+		return err
+	case GradOutputs:
+		n := 1
+		if c.returned != (span{}) {
+			events, err := c.lines(c.returned)
+			if err != nil {
+				return err
+			}
+			counting := &hookLoader{run: c.run, count: true}
+			result, _ := events[0].get("result")
+			if _, err := counting.value(result, ""); err != nil {
+				return err
+			}
+			n = max(n, counting.tensors)
+		}
+		r.Args, err = c.gradients(l, n, c.gradOutputs)
+		return err
+	}
+	return nil
+}
+
+// gradients are those of n tensors; a second backward pass through the same call is
+// left out.
+func (c *hookCall) gradients(l *hookLoader, n int, spans []span) ([]value.Value, error) {
+	events, err := c.lines(spans...)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]value.Value, n)
+	for _, e := range events {
+		at, _ := e.get("i")
+		i, ok := jsonInt(at)
+		if !ok || i < 0 || i >= int64(n) {
+			return nil, fmt.Errorf("calls.jsonl: call %d: gradient of tensor %v of %d", c.id, at, n)
+		}
+		if out[i] != nil {
+			continue
+		}
+		v, _ := e.get("value")
+		if out[i], err = l.value(v, fmt.Sprintf("args[%d]", i)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// addresses implements addressed.
+func (c *hookCall) addresses(k Kind) Addresses {
+	l := &hookLoader{run: c.run, count: true, at: Addresses{}}
+	if c.fill(l, &Record{Kwargs: &value.Dict{}}, k) != nil {
+		return nil
+	}
+	return l.at
+}
+
+// A hookLoader makes values of what events say.
+type hookLoader struct {
+	run     *hookRun
+	open    map[int]*os.File
+	instead *object   // by the number of a tensor: what it was after the call
+	tensors int       // met so far
+	count   bool      // tensors are only counted
+	at      Addresses // where they lay, unless nil
+}
+
+// Close releases the files that tensors are read from.
+func (l *hookLoader) Close() error {
+	var errs []error
+	l.run.mu.Lock()
+	defer l.run.mu.Unlock()
+	for n := range l.open {
+		f := l.run.files[n]
+		if f.readers--; f.readers == 0 {
+			errs = append(errs, f.Close())
+			delete(l.run.files, n)
+		}
+	}
+	l.open = nil
+	return errors.Join(errs...)
+}
+
+func (l *hookLoader) arguments(r *Record, call *object) error {
+	for i, a := range call.list("args") {
+		v, err := l.value(a, fmt.Sprintf("args[%d]", i))
+		if err != nil {
+			return err
+		}
+		r.Args = append(r.Args, v)
+	}
+	kwargs, _ := call.get("kwargs")
+	o, ok := kwargs.(*object)
+	if !ok {
+		return errors.New("calls.jsonl: kwargs is not an object")
+	}
+	for i, key := range o.keys {
+		v, err := l.value(o.values[i], "kwargs."+key)
+		if err != nil {
+			return err
+		}
+		r.Kwargs.Items = append(r.Kwargs.Items, value.Item{Key: key, Value: v})
+	}
+	return nil
+}
+
+// value makes a value of its JSON; see FORMAT.md. path is what Addresses calls it.
+func (l *hookLoader) value(v any, path string) (value.Value, error) {
+	switch v := v.(type) {
+	case nil, bool, string:
+		return v, nil
+	case json.Number:
+		if n, ok := jsonInt(v); ok {
+			return n, nil
+		}
+		f, ok := jsonFloat(v)
+		if !ok {
+			return nil, fmt.Errorf("calls.jsonl: %s is not a number", v)
+		}
+		return f, nil
+	case []any:
+		items, err := l.values(v, path)
+		return value.NewList(items...), err
+	case *object:
+		if len(v.keys) > 0 {
+			return l.object(v, path)
+		}
+	}
+	return nil, fmt.Errorf("calls.jsonl: %v is not a value", v)
+}
+
+func (l *hookLoader) values(vs []any, path string) ([]value.Value, error) {
+	out := make([]value.Value, len(vs))
+	for i, v := range vs {
+		var err error
+		if out[i], err = l.value(v, fmt.Sprintf("%s[%d]", path, i)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// object makes a value of an object, whose first key says what it is.
+func (l *hookLoader) object(o *object, path string) (value.Value, error) {
+	kind, x := o.keys[0], o.values[0]
+	text, isText := x.(string)
+	items, isList := x.([]any)
+	switch {
+	case kind == "tensor":
+		return l.tensor(o, path)
+	case kind == "tuple" && isList:
+		vs, err := l.values(items, path)
+		return &value.Sequence{Kind: value.Tuple, Class: o.text("type"), Items: vs}, err
+	case kind == "size" && isList:
+		vs, err := l.values(items, path)
+		return &value.Sequence{Kind: value.Tuple, Class: "torch.Size", Items: vs}, err
+	case kind == "dict" && isList:
+		return l.dict(items, path)
+	case kind == "slice" && isList && len(items) == 3:
+		vs, err := l.values(items, path)
+		if err != nil {
+			return nil, err
+		}
+		return value.Slice{Start: vs[0], Stop: vs[1], Step: vs[2]}, nil
+	case kind == "complex" && isList && len(items) == 2:
+		re, okRe := pythonFloat(items[0])
+		im, okIm := pythonFloat(items[1])
+		if okRe && okIm {
+			return complex(re, im), nil
+		}
+	case kind == "float" && isText:
+		if f, ok := pythonFloat(text); ok {
+			return f, nil
+		}
+	case kind == "ellipsis":
+		return value.Ellipsis{}, nil
+	case kind == "dtype" && isText:
+		if dt, ok := tensor.ParseDType(text); ok {
+			return dt, nil
+		}
+		return &value.Opaque{Global: "torch." + text}, nil
+	case kind == "device" && isText:
+		return parseDevice(text), nil
+	case kind == "layout" && isText:
+		return value.Layout("torch." + text), nil
+	case kind == "memory_format" && isText:
+		return value.MemoryFormat("torch." + text), nil
+	case kind == "generator" && isText:
+		return &value.Opaque{Global: "torch.Generator", Args: text}, nil
+	case kind == "object" && isText:
+		return &value.Opaque{Global: text, Reason: o.text("text")}, nil
+	}
+	return nil, fmt.Errorf("calls.jsonl: %q is not a kind of value, or not this one", kind)
+}
+
+func (l *hookLoader) dict(items []any, path string) (value.Value, error) {
+	d := &value.Dict{}
+	for i, it := range items {
+		pair, ok := it.([]any)
+		if !ok || len(pair) != 2 {
+			return nil, errors.New("calls.jsonl: an item of a dict is not a pair")
+		}
+		kv, err := l.values(pair, fmt.Sprintf("%s[%d]", path, i))
+		if err != nil {
+			return nil, err
+		}
+		d.Items = append(d.Items, value.Item{Key: kv[0], Value: kv[1]})
+	}
+	return d, nil
+}
+
+// pythonFloat is a float as Python's repr writes it.
+func pythonFloat(v any) (float64, bool) {
+	s, ok := v.(string)
+	if !ok {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	return f, err == nil
+}
+
+func parseDevice(s string) value.Device {
+	kind, index, has := strings.Cut(s, ":")
+	d := value.Device{Type: kind, Index: -1}
+	if n, ok := number(index); has && ok {
+		d.Index = n
+	}
+	return d
+}
+
+// tensor makes a tensor over bytes that are read on first use.
+func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
+	number := l.tensors
+	l.tensors++
+	if l.instead != nil {
+		if v, ok := l.instead.get(strconv.Itoa(number)); ok {
+			changed, ok := v.(*object)
+			if !ok {
+				return nil, errors.New("calls.jsonl: after holds something else than tensors")
+			}
+			o = changed
+		}
+	}
+	if l.at != nil {
+		if ptr, ok := o.get("ptr"); ok {
+			if n, ok := ptr.(json.Number); ok {
+				l.at[path] = n.String()
+			}
+		}
+	}
+	if l.count {
+		return nil, nil
+	}
+	at, _ := o.get("tensor")
+	n, ok := jsonInt(at)
+	dt, known := tensor.ParseDType(o.text("dtype"))
+	shapeOf, _ := o.get("shape")
+	shape, hasShape := jsonShape(shapeOf)
+	switch {
+	case !ok || !hasShape:
+		return nil, errors.New("calls.jsonl: a tensor without number or shape")
+	case !known:
+		return &value.Opaque{Global: "torch.Tensor", Reason: "tensor of " + o.text("dtype")}, nil
+	}
+	blob, saved := l.run.blobs[int(n)]
+	if !saved {
+		return nil, fmt.Errorf("tensor %d was not saved: the process ended before", n)
+	}
+	stride := tensor.Contiguous(shape)
+	if stored, ok := o.get("stored"); ok {
+		if stride, ok = jsonShape(stored); !ok {
+			return nil, errors.New("calls.jsonl: stored is not a list of strides")
+		}
+	}
+	s, err := l.storage(blob)
+	if err != nil {
+		return nil, err
+	}
+	t, err := tensor.NewView(s, tensor.View{DType: dt, Shape: shape, Stride: stride})
+	if err != nil {
+		return nil, fmt.Errorf("tensor %d: %w", n, err)
+	}
+	t.Device = o.text("device")
+	grad, _ := o.get("requires_grad")
+	t.RequiresGrad, _ = grad.(bool)
+	_, named := o.get("name")
+	t.Parameter = named && t.RequiresGrad
+	return t, nil
+}
+
+// storage is the bytes of a blob. The file is checked now, read on first use.
+func (l *hookLoader) storage(b hookBlob) (*tensor.Storage, error) {
+	f, err := l.file(b.file)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if b.begin > info.Size() || b.bytes > info.Size()-b.begin || b.bytes > math.MaxInt {
+		return nil, fmt.Errorf("%s: %d bytes from %d reach past its end at %d", filepath.Base(f.Name()), b.bytes,
+			b.begin, info.Size())
+	}
+	s := tensor.OpenStorage(b.bytes, func() ([]byte, error) {
+		data := make([]byte, b.bytes)
+		if _, err := f.ReadAt(data, b.begin); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		return data, nil
+	})
+	s.Key = fmt.Sprintf("%d/%d", b.file, b.begin)
+	return s, nil
+}
+
+func (l *hookLoader) file(n int) (*os.File, error) {
+	if f, ok := l.open[n]; ok {
+		return f, nil
+	}
+	l.run.mu.Lock()
+	defer l.run.mu.Unlock()
+	f := l.run.files[n]
+	if f == nil {
+		opened, _, err := openRegular(filepath.Join(l.run.dir, fmt.Sprintf("tensors-%05d.safetensors", n)))
+		if err != nil {
+			return nil, err
+		}
+		f = &hookFile{File: opened}
+		l.run.files[n] = f
+	}
+	f.readers++
+	l.open[n] = f.File
+	return f.File, nil
+}

@@ -1,0 +1,260 @@
+package capture_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/fuzzcheck"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// hookRecording is the directory of a process in fixtures/hook; record.py beside it wrote it.
+const hookRecording = "../fixtures/hook/rank1/4711-2026-11-22-12-00-00"
+
+func scanned(t *testing.T, dir string) (entries []*capture.Entry, errs []error) {
+	t.Helper()
+	for e, err := range capture.Scan(context.Background(), []string{dir}, capture.Options{}) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		entries = append(entries, e)
+	}
+	return entries, errs
+}
+
+func hookEntry(t *testing.T, name string) *capture.Entry {
+	t.Helper()
+	entries, errs := scanned(t, hookRecording)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	for _, e := range entries {
+		if e.Call == name {
+			return e
+		}
+	}
+	t.Fatalf("no %s among %d calls", name, len(entries))
+	return nil
+}
+
+func TestHookEntries(t *testing.T) {
+	entries, errs := scanned(t, "../fixtures/hook")
+	if len(errs) > 0 || len(entries) != 31 {
+		t.Fatalf("%d calls, errors %v, want 31 and none", len(entries), errs)
+	}
+	e := entries[2]
+	if e.Call != "torch.nn.functional.linear.2" {
+		t.Fatalf("third call is %s", e.Call)
+	}
+	if e.Op != "torch.nn.functional.linear" || e.ID != 2 || e.PID != 4711 || e.Rank != 1 || e.Step != 0 ||
+		e.Order != 2 || e.Module != "first" || e.Location != "/tmp/train/train.py:24" || e.Layout != capture.Hook ||
+		e.Rel != "rank1/4711-2026-11-22-12-00-00/torch.nn.functional.linear.2" {
+		t.Errorf("%+v", e)
+	}
+	if got := e.Files.String(); got != "input,output,grad_inputs,grad_outputs" {
+		t.Errorf("files %s", got)
+	}
+	loss := hookEntry(t, "torch.nn.functional.cross_entropy.22")
+	if e.BackwardOrder <= loss.BackwardOrder || loss.BackwardOrder <= loss.Order {
+		t.Errorf("backward order: %d of the first layer, %d of the loss at %d", e.BackwardOrder, loss.BackwardOrder,
+			loss.Order)
+	}
+}
+
+func TestHookCall(t *testing.T) {
+	c, err := hookEntry(t, "torch.nn.functional.linear.2").Load(capture.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.ByOpTools || len(c.Args) != 3 || len(c.Output) != 1 || len(c.GradInputs) != 3 || len(c.GradOutputs) != 1 {
+		t.Fatalf("%+v", c)
+	}
+	x, w := c.Args[0].(*tensor.Tensor), c.Args[1].(*tensor.Tensor)
+	if !slices.Equal(x.Shape, []int{6, 8}) || !w.RequiresGrad || !w.Parameter || x.Parameter {
+		t.Errorf("x %s, w %s", x.Meta(), w.Meta())
+	}
+	g := c.GradInputs[1].(*tensor.Tensor)
+	if !slices.Equal(g.Shape, w.Shape) {
+		t.Errorf("gradient of w: %s", g.Meta())
+	}
+}
+
+func TestHookArgumentsAfterTheCall(t *testing.T) {
+	c, err := hookEntry(t, "torch.nn.functional.batch_norm.5").Load(capture.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if !c.HasAfter || len(c.After) != len(c.Args) {
+		t.Fatalf("%d arguments after the call, %d before", len(c.After), len(c.Args))
+	}
+	mean := func(vs []value.Value) float64 { return tensor.Data[float64](vs[1].(*tensor.Tensor))[0] }
+	if before, after := mean(c.Args), mean(c.After); before != 0 || after == 0 {
+		t.Errorf("running mean %g before, %g after", before, after)
+	}
+}
+
+func TestHookStrides(t *testing.T) {
+	c, err := hookEntry(t, "torch.Tensor.expand.11").Load(capture.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	y := c.Output[0].(*tensor.Tensor)
+	if !slices.Equal(y.Shape, []int{2, 6, 16}) || !slices.Equal(y.Stride, []int{0, 16, 1}) {
+		t.Errorf("shape %v, stride %v", y.Shape, y.Stride)
+	}
+	x := tensor.Data[float64](c.Args[0].(*tensor.Tensor))
+	if got := tensor.Data[float64](y); !slices.Equal(got, append(slices.Clone(x), x...)) {
+		t.Error("the expanded tensor has other elements")
+	}
+	if got, want := c.Args[1:], 2; len(got) != 3 || got[0] != int64(want) {
+		t.Errorf("sizes %v", got)
+	}
+}
+
+func TestHookAddresses(t *testing.T) {
+	e := hookEntry(t, "torch.nn.functional.linear.2")
+	in, out := e.Addresses(capture.Device, capture.Input), e.Addresses(capture.Device, capture.Output)
+	if len(in) != 3 || in["args[1]"] == "" || out["args[0]"] == "" {
+		t.Errorf("inputs %v, output %v", in, out)
+	}
+	relu := hookEntry(t, "torch.Tensor.relu.3").Addresses(capture.Device, capture.Input)
+	if relu["args[0]"] != out["args[0]"] {
+		t.Errorf("the result lies at %s, its reader found it at %s", out["args[0]"], relu["args[0]"])
+	}
+}
+
+// altered copies the recording with its events changed.
+func altered(t testing.TB, change func([]byte) []byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(hookRecording)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "calls.jsonl")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(file, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, change(b), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A process that dies leaves a line that is cut off and calls without result.
+func TestHookOfAKilledProcess(t *testing.T) {
+	dir := altered(t, func(b []byte) []byte {
+		at := bytes.Index(b, []byte(`{"event":"return","id":3,`))
+		return b[:at+40]
+	})
+	entries, errs := scanned(t, dir)
+	if len(errs) > 0 || len(entries) != 4 {
+		t.Fatalf("%d calls, errors %v, want 4 and none", len(entries), errs)
+	}
+	if last := entries[3]; last.Files.Has(capture.Output) || !last.Files.Has(capture.Input) {
+		t.Errorf("the call that was under way has %s", last.Files)
+	}
+	c, err := entries[3].Load(capture.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+func TestHookRefuses(t *testing.T) {
+	sub := func(old, new string) func([]byte) []byte {
+		return func(b []byte) []byte { return bytes.Replace(b, []byte(old), []byte(new), 1) }
+	}
+	for _, c := range []struct {
+		name   string
+		change func([]byte) []byte
+		want   string // in the error of the walk, or of loading all calls
+	}{
+		{"version", sub(`"version":1`, `"version":2`), "line 1: version 2 of the format is not known"},
+		{"not JSON", sub(`{"event":"step"`, `{"event"`), "line 2: JSON"},
+		{"a call twice", sub(`"call","id":1,`, `"call","id":0,`), "call 0 appears twice"},
+		{"a return of no call", sub(`"return","id":0`, `"return","id":99`), "return of a call 99 that was not made"},
+		{"no operator", sub(`"torch.arange"`, `"../../etc"`), `"../../etc" is not the name of an operator`},
+		{"a blob before the file", sub(`"begin":`, `"begin":-`), "is impossible"},
+		{"a blob past the end", sub(`"begin":`, `"begin":9`), "reach past its end"},
+		{"another file", sub(`"file":0`, `"file":7`), "tensors-00007.safetensors"},
+		{"a larger shape", sub(`"shape":[6]`, `"shape":[600000]`), "reaches past its storage"},
+		{"an overflowing shape", sub(`"shape":[6]`, `"shape":[4611686018427387904,8]`), "element count overflows"},
+		{"a tensor never saved", sub(`"tensor":3,`, `"tensor":3000000,`), "tensor 3000000 was not saved"},
+		{"an unknown kind", sub(`{"tensor":3,`, `{"lambda":3,`), `"lambda" is not a kind of value`},
+		{"a gradient of no tensor", sub(`"grad_input","id":22,"i":0`, `"grad_input","id":22,"i":9`), "gradient of tensor 9"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := loadAll(altered(t, c.change)); !strings.Contains(err, c.want) {
+				t.Errorf("got %q, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// loadAll loads every call below dir and reads its tensors; it returns the errors.
+func loadAll(dir string) string {
+	var said []string
+	for e, err := range capture.Scan(context.Background(), []string{dir}, capture.Options{}) {
+		if err != nil {
+			said = append(said, err.Error())
+			continue
+		}
+		c, err := e.Load(capture.LoadOptions{})
+		if err != nil {
+			said = append(said, err.Error())
+		}
+		for _, x := range append(c.Inputs(), c.Outputs()...) {
+			x.Meta()
+		}
+		e.Addresses(capture.Device, capture.Input)
+		c.Close()
+	}
+	return strings.Join(said, "\n")
+}
+
+func FuzzHook(f *testing.F) {
+	b, err := os.ReadFile(filepath.Join(hookRecording, "calls.jsonl"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	lines := bytes.SplitAfter(b, []byte("\n"))
+	f.Add(bytes.Join(lines[:12], nil))
+	f.Add([]byte(`{"event":"run","format":"optool-capture","version":1,"pid":1,"rank":null}
+{"event":"call","id":0,"name":"torch.f","args":[{"tuple":[1,2.5,{"float":"inf"}]},{"slice":[null,1,2]},{"dict":[["a",1]]}],"kwargs":{}}
+{"event":"return","id":0,"result":{"object":"x.Y","text":"z"},"after":{"0":{"tensor":1}}}
+`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "calls.jsonl"), b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		fuzzcheck.Bounded(t, len(b), 1<<14, func() {
+			for e, err := range capture.Scan(context.Background(), []string{dir}, capture.Options{}) {
+				fuzzcheck.Sentence(t, err)
+				if err != nil {
+					continue
+				}
+				c, _ := e.Load(capture.LoadOptions{})
+				for _, k := range capture.Kinds() {
+					fuzzcheck.Sentence(t, c.Err(k))
+				}
+				c.Close()
+			}
+		})
+	})
+}
