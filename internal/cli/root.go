@@ -98,6 +98,7 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	cmd.AddCommand(newTimeCmd(a))
 	cmd.AddCommand(newConformanceCmd(a))
 	cmd.AddCommand(newDeviceCmd(a))
+	cmd.AddCommand(newHookCmd(a))
 	cmd.AddCommand(newReportCmd(a))
 	cmd.AddCommand(newOpsCmd(a))
 	cmd.AddCommand(newVersionCmd(a))
