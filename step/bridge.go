@@ -31,6 +31,7 @@ func (p *Process) Bridge(ctx context.Context, opt replay.Options) error {
 		}
 		s.bridgeParameters(ctx, opt)
 	}
+	p.confirm(opt)
 	return nil
 }
 

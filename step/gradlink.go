@@ -3,6 +3,9 @@ package step
 import (
 	"fmt"
 	"slices"
+
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
 )
 
 // linkGradients links the gradients of results to the gradients that the readers
@@ -83,7 +86,8 @@ func (c *Call) gradientSource(g *Value, same []*Value) Link {
 	switch {
 	case len(l.Parts) == 0 || len(l.Parts) < len(readers) || c.readOutside(g):
 	case len(l.Parts) == 1 && g.partOf(l.Parts[0]):
-		return Link{How: IsChanged, Value: l.Parts[0]}
+		l.How = IsChanged // unless its other elements come from readers that were not recorded: see confirm
+		l.Value = l.Parts[0]
 	}
 	return l
 }
@@ -154,6 +158,62 @@ func (c *Call) readOutside(g *Value) bool {
 		}
 	}
 	return false
+}
+
+// confirm takes back that gradients were changed where the value may have been read
+// by calls that were not recorded, which copied some of its elements (x[mask] in
+// torch 1): values with a gradient and without a producer hold nothing else.
+func (p *Process) confirm(opt replay.Options) {
+	for _, s := range p.Steps {
+		for _, c := range s.Calls {
+			for _, g := range c.GradOutputs {
+				if g.From.How != IsChanged {
+					continue
+				}
+				copied := false
+				// Elements that cannot be read leave the finding as it is.
+				_ = replay.Guard(func() (err error) {
+					copied, err = c.copied(c.result(g), opt)
+					return err
+				})
+				if copied {
+					g.From = Link{How: IsLeaf, Role: "inner", Parts: g.From.Parts}
+				}
+			}
+		}
+	}
+}
+
+// copied reports whether an input behind c that no recorded call made holds
+// elements of out alone.
+func (c *Call) copied(out *Value, opt replay.Options) (bool, error) {
+	if out == nil {
+		return true, nil
+	}
+	var suspects []*Value
+	for _, r := range c.Step.Calls {
+		for _, v := range r.Inputs {
+			if r.Order > c.Order && v.From.Value == nil && v.RequiresGrad && !v.Parameter && v.DType == out.DType &&
+				v.Numel() <= out.Numel() && !v.content.plain {
+				suspects = append(suspects, v)
+			}
+		}
+	}
+	if len(suspects) == 0 {
+		return false, nil
+	}
+	t, done, err := out.load(opt)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	held := map[float64]bool{}
+	for _, x := range tensor.Data[float64](t) {
+		held[x] = true
+	}
+	return slices.ContainsFunc(suspects, func(v *Value) bool {
+		return !slices.ContainsFunc(v.content.samples, func(bits uint64) bool { return !held[decode(v.DType, bits)] })
+	}), nil
 }
 
 // nameLeaves says what the leaves are, by how they are used. Where parameters are

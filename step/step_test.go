@@ -473,3 +473,28 @@ func TestOutliers(t *testing.T) {
 		}
 	}
 }
+
+// TestCopied: an input without a producer that holds elements of a result alone may
+// have been read from it by a call that was not recorded.
+func TestCopied(t *testing.T) {
+	tr := open(t, "clean")
+	c := lookup(tr, "layer_norm/2 input[0]").From.Value.Call
+	out := c.Outputs[0]
+	for _, tc := range []struct {
+		name    string
+		samples []uint64
+		want    bool
+	}{
+		{"elements of it", out.content.samples[3:9], true},
+		{"others", lookup(tr, "gelu/4 input[0]").content.samples[3:9], false},
+	} {
+		v := lookup(tr, "linear/9 input[0]")
+		made := *v
+		v.From, v.RequiresGrad, v.content.samples = Link{How: IsLeaf}, true, tc.samples
+		got, err := c.copied(out, options(t))
+		if err != nil || got != tc.want {
+			t.Errorf("%s: got %v %v, want %v", tc.name, got, err, tc.want)
+		}
+		*v = made
+	}
+}
