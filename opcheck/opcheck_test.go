@@ -315,7 +315,7 @@ func TestMutations(t *testing.T) {
 // second's calls.
 func TestOverload(t *testing.T) {
 	first, second := multiplyAdd(), multiplyAdd()
-	first.Schema = "muladd.first(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+	first.Schema = "muladd.first(Tensor self, Tensor? other=None, *, Scalar alpha=1) -> Tensor"
 	first.Names, second.Names = "muladd", "muladd"
 	first.InPlace, second.InPlace = false, false
 	first.Kernel = func(a *args) ([]*tensor.Tensor, error) { return []*tensor.Tensor{a.Self}, nil }

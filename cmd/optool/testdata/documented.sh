@@ -24,6 +24,19 @@ for side in run1 run2 a b; do
 done
 cp $below/torch.add/25021/4/*/input.pth .
 
+# Values by name: two float32 each, of which one may be infinite.
+values() {
+	header="{\"$2\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}"
+	printf "\\$(printf %03o ${#header})\0\0\0\0\0\0\0" >"$1"
+	printf %s "$header" >>"$1"
+	printf "\0\0\200\077\0\0\200\\$3" >>"$1"
+}
+mkdir megatron hf
+values model.safetensors layers.0.weight 177
+values megatron/model.safetensors decoder.layers.0.weight 077
+values hf/model.safetensors model.layers.0.weight 077
+echo 'model.* -> decoder.*' >names.txt
+
 # Runs to report and to compare.
 optool replay --quiet --json run.jsonl op_tools_results
 optool time --quiet --run_times 1 --json old.jsonl op_tools_results
