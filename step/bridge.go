@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
@@ -17,19 +20,25 @@ import (
 // an inner node of a call, sums of several, and weight gradients that an optimizer
 // read. The reference computes what the calls that read the value give for it, from
 // their recorded gradients.
+//
+// Gradients do not depend on each other: several are looked at at once.
 func (p *Process) Bridge(ctx context.Context, opt replay.Options) error {
+	var all errgroup.Group
+	all.SetLimit(runtime.GOMAXPROCS(0))
 	for _, s := range p.Steps {
 		for _, c := range s.Calls {
 			for _, g := range c.GradOutputs {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				if out := c.result(g); g.From.Role == "inner" && out != nil && !c.readOutside(g) {
-					bridge(g, out.names(c), opt)
+				if out := c.result(g); g.From.Role == "inner" && out != nil && !c.readOutside(g) && ctx.Err() == nil {
+					all.Go(func() error {
+						bridge(g, out.names(c), opt)
+						return ctx.Err()
+					})
 				}
 			}
 		}
-		s.bridgeParameters(ctx, opt)
+	}
+	if err := all.Wait(); err != nil {
+		return err
 	}
 	p.confirm(opt)
 	return nil
@@ -71,9 +80,9 @@ func bridge(g *Value, names []*Value, opt replay.Options) {
 	})
 }
 
-// bridgeParameters finds weight gradients among the inputs of the optimizer's calls.
+// BridgeParameters finds weight gradients among the inputs of the optimizer's calls.
 // Which parameter one belongs to is told by the calls beside it, which write it.
-func (s *Step) bridgeParameters(ctx context.Context, opt replay.Options) {
+func (s *Step) BridgeParameters(ctx context.Context, opt replay.Options) {
 	parameters := map[uint64][]*Value{} // readings by address
 	for _, c := range s.Calls {
 		for _, v := range c.Inputs {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sort"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
@@ -63,13 +65,17 @@ func (c *Call) time(backward bool) [2]float64 {
 // Analyze runs the step in float64, measures effects and draws the findings.
 func (t *Trace) Analyze(ctx context.Context, opt replay.Options) error {
 	for _, p := range t.Processes {
-		if err := p.Bridge(ctx, opt); err != nil {
+		// One asks for gradients, the other for arguments: they do not meet.
+		both, sub := errgroup.WithContext(ctx)
+		both.Go(func() error { return p.Bridge(sub, opt) })
+		both.Go(func() error { return p.Exact(sub, opt) })
+		if err := both.Wait(); err != nil {
 			return err
+		}
+		for _, s := range p.Steps {
+			s.BridgeParameters(ctx, opt)
 		}
 		if err := p.Effects(ctx, opt); err != nil {
-			return err
-		}
-		if err := p.Exact(ctx, opt); err != nil {
 			return err
 		}
 	}

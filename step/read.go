@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -264,7 +265,13 @@ func distance(got, want, grad *tensor.Tensor) gap {
 	blocks := (n + step - 1) / step
 	parts := make([]gap, blocks)
 	tensor.Parallel(blocks, 1, func(a, b int) {
-		x, y, z := make([]float64, min(step, n)), make([]float64, min(step, n)), make([]float64, min(step, n))
+		sx, sy, sz := opdef.Scratch[float64](min(step, n)), opdef.Scratch[float64](min(step, n)),
+			opdef.Scratch[float64](min(step, n))
+		defer opdef.Release(sx)
+		defer opdef.Release(sy)
+		defer opdef.Release(sz)
+		x, y, z := *sx, *sy, *sz
+		clear(z) // without a gradient nothing is weighed
 		for k := a; k < b; k++ {
 			lo := k * step
 			m := min(step, n-lo)
