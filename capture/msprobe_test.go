@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -236,19 +235,7 @@ func FuzzMSProbe(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, "dump.json"), b, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		fuzzcheck.Bounded(t, len(b), 1<<14, func() {
-			for e, err := range Scan(context.Background(), []string{dir}, Options{}) {
-				fuzzcheck.Sentence(t, err)
-				if err != nil {
-					continue
-				}
-				c, err := e.Load(LoadOptions{})
-				fuzzcheck.Sentence(t, err)
-				c.Inputs()
-				c.Outputs()
-				c.Close()
-			}
-		})
+		fuzzTree(t, len(b), dir)
 	})
 }
 

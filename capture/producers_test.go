@@ -280,12 +280,21 @@ func fuzzTree(t *testing.T, size int, root string) {
 				continue
 			}
 			c, err := e.Load(LoadOptions{})
-			fuzzcheck.Sentence(t, err)
+			sentences(t, err)
 			c.Inputs()
 			c.Outputs()
 			c.Close()
 		}
 	})
+}
+
+// sentences checks the errors of a call's files.
+func sentences(t *testing.T, err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			fuzzcheck.Sentence(t, err)
+		}
+	}
 }
 
 // FuzzFlashInfer reads a metadata.jsonl with sound tensors beside it.
