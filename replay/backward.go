@@ -322,11 +322,14 @@ func (r *comparison) compareNode(node opdef.Node, out []*tensor.Tensor, saved []
 	}
 }
 
-// compareGradient compares one gradient. Its live comparison saves gradients in the
-// wider dtype its host computed in; they have the precision of the argument.
+// compareGradient compares one gradient. op_tools' live comparison saves gradients in
+// the wider dtype its host computed in; they have the precision of the argument. And
+// under autocast the gradient of an argument, where that is what was recorded, passes
+// through the cast: it has the precision of what the argument was cast to.
 func (r *comparison) compareGradient(l label, got, want *tensor.Tensor, b opdef.Bound) *Result {
 	precision := tensor.Invalid
-	if r.pair && got.DType.Kind() == want.DType.Kind() && got.DType.Size() > want.DType.Size() {
+	cast := r.original != nil && !r.Record.ByOpTools
+	if (r.pair || cast) && got.DType.Kind() == want.DType.Kind() && got.DType.Size() > want.DType.Size() {
 		precision = want.DType
 		want = opdef.Cast(want, got.DType)
 	}

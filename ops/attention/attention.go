@@ -21,6 +21,7 @@ var attentionOps = []*opdef.Entry{
 				"keeps where it is true; is_causal keeps keys up to the query's position. A query without any key " +
 				"gives nan. enable_gqa repeats the heads, dimension -3, of key and value.",
 			Source: "torch.nn.functional.scaled_dot_product_attention"},
+		Autocast: opdef.AutocastLower,
 		Error: opdef.Error{Class: opdef.Composed, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Composed,
 			ULPs: 6, Coarse: true}},
 		RandomIf: func(c *compose.Call) string {
