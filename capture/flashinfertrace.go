@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/pthformat"
@@ -141,21 +142,39 @@ func traceRoot(dir string) (root, opType string) {
 	return abs, opType
 }
 
-func (c traceCall) files() []string { return nil }
+// files implements recording.
+func (c traceCall) files() []string {
+	w, err := c.workload()
+	if err != nil {
+		return nil
+	}
+	var paths []string
+	for _, in := range w.Workload.Inputs {
+		if path := localBlob(in.Path); in.Type == "safetensors" && filepath.IsLocal(path) {
+			paths = append(paths, filepath.Join(c.root, path))
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths) // inputs of one file
+}
+
+// workload reads the line of the call.
+func (c traceCall) workload() (*traceWorkload, error) {
+	f, _, err := openRegular(c.path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	line := make([]byte, c.line.end-c.line.at)
+	if _, err := f.ReadAt(line, c.line.at); err != nil {
+		return nil, errors.New("file changed while it was read")
+	}
+	return parseWorkload(line)
+}
 
 // record implements recording.
 func (c traceCall) record(_ Kind, mode pthformat.ReadMode) (*Record, []io.Closer, error) {
-	f, _, err := openRegular(c.path)
-	if err != nil {
-		return nil, nil, err
-	}
-	line := make([]byte, c.line.end-c.line.at)
-	_, err = f.ReadAt(line, c.line.at)
-	f.Close()
-	if err != nil {
-		return nil, nil, errors.New("file changed while it was read")
-	}
-	w, err := parseWorkload(line)
+	w, err := c.workload()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -251,12 +270,18 @@ func (l *traceLoader) input(name string, in traceInput) (value.Value, error) {
 	return nil, fmt.Errorf("kind %q is not known", given.Type)
 }
 
-// stored reads a tensor. Paths are relative to the data set; the older absolute
-// ones are those of another machine, below its blob/.
-func (l *traceLoader) stored(path, key string) (value.Value, error) {
+// localBlob is a path relative to the data set; the older absolute ones are those of
+// another machine, below its blob/.
+func localBlob(path string) string {
 	if i := strings.LastIndex(path, "/blob/"); i >= 0 && filepath.IsAbs(path) {
-		path = path[i+1:]
+		return path[i+1:]
 	}
+	return path
+}
+
+// stored reads a tensor.
+func (l *traceLoader) stored(path, key string) (value.Value, error) {
+	path = localBlob(path)
 	if !filepath.IsLocal(path) {
 		return nil, fmt.Errorf("path %q leaves the data set", path)
 	}

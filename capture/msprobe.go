@@ -378,9 +378,32 @@ func parseFrame(s string) (file, line string, ok bool) {
 	return strings.Trim(file, `"`), line, ok && isNumber
 }
 
-// files implements recording. The elements' files are known only from the dump,
-// which the size of a call does not justify reading.
-func (c *msprobeCall) files() []string { return nil }
+// files implements recording.
+func (c *msprobeCall) files() []string {
+	var paths []string
+	var find func(v any)
+	find = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, item := range v {
+				find(item)
+			}
+		case *object:
+			if name := v.text("data_name"); name != "" && name == filepath.Base(name) {
+				paths = append(paths, filepath.Join(c.dump.dir, "dump_tensor_data", name))
+			}
+			for _, item := range v.values {
+				find(item)
+			}
+		}
+	}
+	for _, s := range []span{c.forward, c.grads, c.parameterGrads} {
+		if o, err := c.read(s); err == nil && o != nil {
+			find(o)
+		}
+	}
+	return paths
+}
 
 // read parses a part of the dump.
 func (c *msprobeCall) read(s span) (*object, error) {

@@ -103,6 +103,9 @@ func TestMSProbe(t *testing.T) {
 	if module.NotRun() == "" || module.Op != "Module.MLP" || module.Module != "blocks.0.mlp" || module.Order != 1 {
 		t.Errorf("module: %+v", module)
 	}
+	if silu.Bytes() < 8 {
+		t.Errorf("%d bytes", silu.Bytes())
+	}
 	c, err := silu.Load(LoadOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -201,6 +201,9 @@ func TestFlashInferTrace(t *testing.T) {
 		if e.Rel != "workloads/rmsnorm/norm_h2.jsonl/u-1" || e.Op != "flashinfer.rmsnorm" || e.Files != Of(Input) {
 			t.Errorf("entry %+v", e)
 		}
+		if e.Bytes() < 8 {
+			t.Errorf("%d bytes", e.Bytes())
+		}
 		_, c := load(t, e)
 		x, mask := c.Args[0].(*tensor.Tensor), c.Args[2].(*tensor.Tensor)
 		if len(c.Args) != 5 || x.Meta() != "bfloat16[3, 2]" || mask.Meta() != "bool[3]" ||
