@@ -80,6 +80,7 @@ type part struct {
 	above, below int
 	maxULP       float64 // where stats does not have it
 	scaled       bool    // an element was judged by S
+	signs        int     // of those that failed, zeros of the wrong sign
 }
 
 func (p *part) add(q *part) {
@@ -94,6 +95,7 @@ func (p *part) add(q *part) {
 	p.below += q.below
 	p.maxULP = math.Max(p.maxULP, q.maxULP)
 	p.scaled = p.scaled || q.scaled
+	p.signs += q.signs
 }
 
 // differs records one element that is not equal to the rounded reference.
@@ -131,6 +133,10 @@ func (c *checker) run(r *Result, tol Tolerance) {
 		blocks(func(lo, n int, s *scratch) {
 			st := c.measure(lo, n, s)
 			p.stats.Add(&st)
+			if c.model.Moved && c.model.Exact && float && st.Equal() {
+				c.zeroSigns(p, lo, n, s)
+				return
+			}
 			if st.NotClose == 0 && (st.Equal() && !c.regrid || c.sameTol) {
 				return
 			}
@@ -150,6 +156,21 @@ func (c *checker) run(r *Result, tol Tolerance) {
 		sum.add(&parts[i])
 	}
 	c.conclude(r, &sum, tol)
+}
+
+// zeroSigns looks for zeros of the wrong sign in a block of equal elements.
+func (c *checker) zeroSigns(p *part, lo, n int, s *scratch) {
+	if !c.dt.IsFloat() || c.override != nil {
+		return
+	}
+	g, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
+	for i, x := range g {
+		if x == 0 && math.Signbit(x) != math.Signbit(r[i]) {
+			p.counts[failed]++
+			p.worst[failed].offer(1, lo+i)
+			p.signs++
+		}
+	}
 }
 
 // floatGrid is dt, or float64 where an integer tensor is judged by tolerance.
@@ -195,6 +216,10 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 		unsound = c.notRounding(p)
 	}
 	switch {
+	case cl == failed && p.signs == p.counts[failed]:
+		r.Verdict, r.Pattern = verdict.Fail, "zeros of the wrong sign"
+		r.Reason = fmt.Sprintf("%d of %d elements are zeros of the wrong sign: at %s got %s want %s", p.signs, c.n,
+			tensor.ShapeString(r.WorstIndex), c.show(r.Actual), c.show(r.Expected))
 	case cl == failed, unsound != "":
 		r.Verdict = verdict.Fail
 		r.Pattern = unsound
@@ -208,6 +233,17 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 			"explains, by no more than a %s one does; worst at %s: got %s want %s",
 			c.bound.lowest, p.counts[warned], c.n, c.bound.lowest, tensor.ShapeString(r.WorstIndex), c.show(r.Actual),
 			c.show(r.Expected))
+	}
+	if cl < failed && unsound == "" && c.distributed(p) {
+		r.Distribution = c.distribution()
+		if v, what := r.Distribution.systematic(c.model.Shared || c.model.Coarse); v != verdict.Pass {
+			r.Verdict, r.Pattern = verdict.Worse(r.Verdict, v), what
+			r.Reason = fmt.Sprintf("each of %d elements is within its bound, but all together they are not: %s",
+				c.n, what)
+		}
+	}
+	switch {
+	case r.Verdict != verdict.Pass:
 	case c.model.Trivial:
 	case c.n == 0:
 		r.Verdict, r.Reason = verdict.Mistrusted, "the tensor is empty: nothing was compared"
@@ -218,6 +254,14 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	case p.scaled && c.residue():
 		r.Verdict, r.Reason = verdict.Mistrusted, c.are("within rounding of zero: any such values would pass")
 	}
+}
+
+// distributed reports whether the errors of elements that are each within their
+// bound say something together: they come from a reference that is exact, and
+// some are not the nearest value.
+func (c *checker) distributed(p *part) bool {
+	return c.override == nil && !c.model.Cast && !c.model.Exact && c.dt.IsFloat() && c.dt != tensor.Float64 &&
+		p.above+p.below > 0
 }
 
 // reason is the sentence of a failure.

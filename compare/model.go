@@ -16,6 +16,9 @@ type Model struct {
 	// equal. Integer and bool results always must.
 	Exact bool
 
+	// Moved: the op moves values, so that a zero must keep its sign.
+	Moved bool
+
 	// ULPs is the number of units in the last place an element may be off
 	// whatever its terms are: 1 for correctly rounded element-wise ops.
 	ULPs float64
@@ -37,6 +40,10 @@ type Model struct {
 	// Coarse: Scale counts the roundoff of the dtype itself already, so an
 	// accumulator of that dtype explains nothing further.
 	Coarse bool
+
+	// Shared: many elements may have been multiplied by one number that was rounded
+	// to the dtype, as the gradient of a mean or of a saved norm.
+	Shared bool
 
 	// Trivial: zeros, NaN or an empty tensor are what the op makes, so a
 	// result of nothing else is not mistrusted.

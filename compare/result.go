@@ -35,6 +35,10 @@ type Result struct {
 	// for a systematic error. 0 if there are none.
 	Bias float64
 
+	// Distribution is what the errors say together, nil where that was not looked at:
+	// all elements are the nearest value, they must be equal, or one failed.
+	Distribution *Distribution
+
 	// PassAtol is the smallest atol that, with rtol 0, would make op_tools'
 	// rule pass; infinite if none does.
 	PassAtol float64

@@ -38,6 +38,15 @@ func (e *Entry) AsComposite() *Entry {
 	return e
 }
 
+// Moving says that ops of class Exact among es move values, so that a zero keeps
+// its sign. Those that select one of several equal values may give either zero.
+func Moving(es ...*Entry) []*Entry {
+	for _, e := range es {
+		e.Moves = true
+	}
+	return es
+}
+
 // Autocast is what torch.autocast does to the arguments of the call. In-place
 // forms and calls with out= do not go through it.
 func (c *Call) Autocast() Autocast {

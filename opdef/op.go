@@ -300,6 +300,7 @@ type Facts struct {
 	HasGrad bool
 	// Composite: see Planned.Composite.
 	Composite bool
+	Moves     bool // see Moving
 	Exempt    map[string]string
 	View      bool     // the result is an argument seen otherwise
 	Lookup    string   // see Planned.Lookup

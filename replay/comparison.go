@@ -464,8 +464,9 @@ func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compa
 	}
 	return compare.Model{
 		Operand: operand,
-		Exact:   b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms,
-		Coarse:  b.Coarse,
+		Exact:   b.Class == opdef.Exact, Moved: p == Forward && r.bound.Entry.Moves,
+		ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms,
+		Coarse: b.Coarse, Shared: p == Backward,
 		Trivial: r.bound.Entry.Trivial, Round: precision,
 	}
 }

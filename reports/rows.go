@@ -133,6 +133,7 @@ type Result struct {
 	Location  string          `json:"location,omitempty"`   // FILE:LINE of the user's program
 	Label     string          `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
 	ErrorInfo string          `json:"error_info,omitempty"` // op_tools' remark
+	Errors    *Errors         `json:"errors,omitempty"`     // of all elements together
 	Saved     string          `json:"saved,omitempty"`      // directory that the failing call was saved to
 
 	// Of runs on a device; absent elsewhere.
@@ -143,6 +144,22 @@ type Result struct {
 	Witness      string   `json:"witness,omitempty"`       // better, same or worse than what was recorded
 
 	*Stats // of an overflow check, else nil
+}
+
+// Errors are what the errors of all elements say together: the estimated common
+// factor, less 1, and offset, in units of the root mean square of the reference,
+// each with its standard error; and of those elements that had to be rounded
+// (Inexact) the mean difference in ULP, away from zero and up.
+type Errors struct {
+	Factor      *Number `json:"factor"`
+	FactorError *Number `json:"factor_error"`
+	Offset      *Number `json:"offset"`
+	OffsetError *Number `json:"offset_error"`
+	Inexact     int     `json:"inexact"`
+	Away        *Number `json:"away"`
+	Up          *Number `json:"up"`
+	ULPError    *Number `json:"ulp_error"` // standard error of Away and Up
+	Beyond      int     `json:"beyond"`    // elements off by an ULP or more
 }
 
 // Stats describe the elements of a tensor, over those that are finite (Std with

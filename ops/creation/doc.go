@@ -11,7 +11,7 @@ import (
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {
 	return slices.Concat(
-		convertOps,
+		opdef.Moving(convertOps...),
 		createOps,
 	)
 }

@@ -11,10 +11,10 @@ import (
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {
 	return slices.Concat(
-		indexOps,
-		gatherOps,
+		opdef.Moving(indexOps...),
+		opdef.Moving(gatherOps...),
 		scatterOps,
-		embeddingOps,
+		opdef.Moving(embeddingOps...),
 		[]*opdef.Entry{unravelIndex},
 	)
 }

@@ -47,7 +47,7 @@ var pointwiseOps = []*opdef.Entry{
 		},
 		Cases: elements.CasesAwayFromZero,
 	}.Entry(),
-	opdef.Unary{
+	opdef.Moving(opdef.Unary{
 		Name: "neg", Names: "neg negative Tensor.neg Tensor.negative Tensor.__neg__", InPlace: true,
 		Error:  elements.ExactError,
 		NoBool: true,
@@ -57,7 +57,7 @@ var pointwiseOps = []*opdef.Entry{
 		I:      func(x int64) int64 { return -x },
 		DF:     func(_, _ float64) float64 { return -1 },
 		DC:     func(_, _ complex128) complex128 { return -1 },
-	}.Entry(),
+	}.Entry())[0],
 	opdef.Unary{
 		Name: "positive", Names: "positive Tensor.positive Tensor.__pos__", Error: elements.ExactError, NoBool: true,
 		Doc: opdef.Doc{Summary: "The tensor itself", Formula: "self", Source: "torch.positive"},

@@ -10,7 +10,7 @@ import (
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {
-	return slices.Concat(
+	return opdef.Moving(slices.Concat(
 		shapeOps,
 		arrangeOps,
 		repeatOps,
@@ -18,5 +18,5 @@ func Table() []*opdef.Entry {
 		joinOps,
 		splitOps,
 		padOps,
-	)
+	)...)
 }

@@ -90,6 +90,14 @@ func OfComparison(c *compare.Result, dt tensor.DType, shape []int) *reports.Resu
 		out.MaxULP = reports.Num(c.MaxULP)
 	}
 	out.Mismatch, out.Numel, out.Rule, out.ErrorInfo = &c.Mismatched, &c.Numel, &c.Rule, n.Note
+	if d := c.Distribution; d != nil {
+		f, sf := d.Factor()
+		b, sb := d.Offset()
+		away, up, su := d.Rounding()
+		out.Errors = &reports.Errors{Factor: reports.Num(f), FactorError: reports.Num(sf), Offset: reports.Num(b),
+			OffsetError: reports.Num(sb), Inexact: d.Inexact, Away: reports.Num(away), Up: reports.Num(up),
+			ULPError: reports.Num(su), Beyond: d.Beyond}
+	}
 	if c.WorstIndex != nil {
 		out.Worst = c.WorstIndex
 		out.Actual, out.Expected = Value(c.Actual), Value(c.Expected)

@@ -1,0 +1,220 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
+)
+
+// Constants of what counts as systematic; doc.go says where they come from.
+const (
+	systematicSigma = 8    // standard errors that an estimate is from what it should be
+	factorEps       = 8    // a common factor or offset, in eps of float32
+	lowFactorEps    = 0.25 // the same in eps of a narrower dtype, whose sums are of float32
+	sharedFactorEps = 1    // where numbers that many elements share are rounded to the dtype too
+	roundingULP     = 0.25 // mean difference of elements that were rounded
+	beyondShare     = 0.02 // of them off by an ULP or more, with no other error
+)
+
+// A Distribution is what the errors of a tensor say together, each of which is
+// within its bound: sums over finite elements, of the differences d = x - r from
+// the exact reference r. The sums of several tensors can be added.
+type Distribution struct {
+	N int // elements whose reference is a normal number of the dtype
+
+	// Sums of products of powers of the reference (R) and of the differences (D), in
+	// units of the root mean square of the reference, so that those of tensors can be
+	// added.
+	R2, R4, RD, R3D, R2D2 float64
+	R, D, D2              float64
+
+	// Of the Inexact elements, whose exact value the dtype does not have, the sums
+	// of the differences in ULP of the reference, positive where the magnitude is
+	// too large (Away) or the value (Up), and of their squares; how many are off
+	// toward zero, how many are too small, and how many are off by 1 ULP or more.
+	Inexact               int
+	Away, Up, ULP2        float64
+	Toward, Below, Beyond int
+
+	Eps float64 // of the dtype
+}
+
+// Add adds the sums of another tensor of the same dtype.
+func (s *Distribution) Add(t *Distribution) {
+	s.N += t.N
+	s.R2 += t.R2
+	s.R4 += t.R4
+	s.RD += t.RD
+	s.R3D += t.R3D
+	s.R2D2 += t.R2D2
+	s.R += t.R
+	s.D += t.D
+	s.D2 += t.D2
+	s.Inexact += t.Inexact
+	s.Away += t.Away
+	s.Up += t.Up
+	s.ULP2 += t.ULP2
+	s.Toward += t.Toward
+	s.Below += t.Below
+	s.Beyond += t.Beyond
+	s.Eps = max(s.Eps, t.Eps)
+}
+
+// add takes one element, x recorded and r exact; the sums are in units of 1.
+func (s *Distribution) add(b *bound, x, r float64) {
+	q, d := r, x-r
+	a := math.Abs(r)
+	if !(math.Abs(d) <= math.MaxFloat64) || a < 2*b.dt.SmallestNormal() { // below, intermediate results lose bits
+		return
+	}
+	s.N++
+	s.R2 += q * q
+	s.R4 += q * q * q * q
+	s.RD += q * d
+	s.R3D += q * q * q * d
+	s.R2D2 += q * q * d * d
+	s.R += q
+	s.D += d
+	s.D2 += d * d
+	if a >= b.dt.Max() || b.dt.Round(r) == r {
+		return
+	}
+	t := (x - r) / b.ulp(r)
+	s.Inexact++
+	s.Up += t
+	s.ULP2 += t * t
+	if t < 0 {
+		s.Below++
+	}
+	if r < 0 {
+		t = -t
+	}
+	s.Away += t
+	if t < 0 {
+		s.Toward++
+	}
+	if math.Abs(t) >= 1 {
+		s.Beyond++
+	}
+}
+
+// normalise gives the sums the unit that they are declared in.
+func (s *Distribution) normalise() {
+	if s.R2 == 0 {
+		return
+	}
+	unit := math.Sqrt(s.R2 / float64(s.N))
+	square := unit * unit
+	s.R, s.D = s.R/unit, s.D/unit
+	s.R2, s.RD, s.D2 = s.R2/square, s.RD/square, s.D2/square
+	s.R4, s.R3D, s.R2D2 = s.R4/square/square, s.R3D/square/square, s.R2D2/square/square
+}
+
+// Factor is the least-squares estimate of f where x = (1+f)*r, and its standard
+// error, which does not assume that all errors are of one size (H. White, A
+// heteroskedasticity-consistent covariance matrix estimator, Econometrica 48, 1980).
+// Where fewer than a few elements decide it is infinite.
+func (s *Distribution) Factor() (f, sigma float64) {
+	if !(s.R2*s.R2 >= fewest*s.R4) || s.R2 == 0 {
+		return 0, math.Inf(1)
+	}
+	f = s.RD / s.R2
+	return f, math.Sqrt(math.Max(s.R2D2-2*f*s.R3D+f*f*s.R4, 0)) / s.R2
+}
+
+// Offset is the mean difference in units of the root mean square of the reference,
+// and its standard error.
+func (s *Distribution) Offset() (b, sigma float64) {
+	if s.N < fewest || s.R2 == 0 {
+		return 0, math.Inf(1)
+	}
+	n := float64(s.N)
+	b = s.D / n
+	size := math.Sqrt(s.R2 / n)
+	return b / size, math.Sqrt(math.Max(s.D2/n-b*b, 0)/n) / size
+}
+
+// Rounding is the mean difference in ULP of elements that had to be rounded, away
+// from zero and up, and the standard error of both.
+func (s *Distribution) Rounding() (away, up, sigma float64) {
+	if s.Inexact < fewest {
+		return 0, 0, math.Inf(1)
+	}
+	n := float64(s.Inexact)
+	return s.Away / n, s.Up / n, math.Sqrt(s.ULP2) / n
+}
+
+// most is the number of elements, at least, that the distribution of a larger
+// tensor's errors is judged by: blocks that are spread evenly.
+const most = 1 << 17
+
+// distribution sums up the errors of c's elements.
+func (c *checker) distribution() *Distribution {
+	blocks := (c.n + c.block - 1) / c.block
+	step := max(1, blocks*c.block/most)
+	sums := make([]Distribution, (blocks+step-1)/step)
+	tensor.Parallel(len(sums), 1, func(a, b int) {
+		s := scratches.Get().(*scratch)
+		defer scratches.Put(s)
+		for k := a; k < b; k++ {
+			s.next()
+			lo := k * step * c.block
+			n := min(c.block, c.n-lo)
+			x, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
+			for i := range x {
+				sums[k].add(&c.bound, x[i], r[i])
+			}
+		}
+	})
+	d := &Distribution{Eps: c.grid.Eps()}
+	for i := range sums {
+		d.Add(&sums[i])
+	}
+	d.normalise()
+	return d
+}
+
+// systematic reports whether the errors lie to one side, beyond what
+// rounding and the sums of sound kernels do, and how: a factor or an offset is
+// wrong, another direction of rounding only doubtful. With shared, sound kernels
+// multiply many elements by one number that was rounded to the dtype, and those of a
+// row in float32 share a factor; only elements that are all off by less than an ULP
+// to one side were then rounded wrong.
+func (s *Distribution) systematic(shared bool) (v verdict.Verdict, what string) {
+	f, sf := s.Factor()
+	b, sb := s.Offset()
+	away, up, st := s.Rounding()
+	allowed := factorEps * s.Eps
+	switch {
+	case s.Eps <= tensor.Float32.Eps():
+	case shared:
+		allowed = sharedFactorEps * s.Eps
+	default:
+		allowed = lowFactorEps * s.Eps
+	}
+	above := s.Inexact - s.Below
+	oneSided := s.Beyond == 0 && max(s.Toward, s.Inexact-s.Toward, s.Below, above) == s.Inexact
+	if side := math.Max(math.Abs(away), math.Abs(up)); side > roundingULP && side > systematicSigma*st &&
+		float64(s.Beyond) <= beyondShare*float64(s.Inexact) && (oneSided || !shared && s.Eps > tensor.Float32.Eps()) {
+		what := "rounds toward zero"
+		switch {
+		case math.Abs(up) > math.Abs(away) && up > 0:
+			what = "rounds up"
+		case math.Abs(up) > math.Abs(away):
+			what = "rounds down"
+		case away > 0:
+			what = "rounds away from zero"
+		}
+		return verdict.Warn, fmt.Sprintf("%s: inexact elements are off by %.2f ulp on average, %d of %d toward zero",
+			what, side, s.Toward, s.Inexact)
+	}
+	if math.Abs(f) > allowed && math.Abs(f) > systematicSigma*sf {
+		return verdict.Fail, fmt.Sprintf("all scaled by %.9g (standard error %.1g)", 1+f, sf)
+	}
+	if math.Abs(b) > allowed && math.Abs(b) > systematicSigma*sb {
+		return verdict.Fail, fmt.Sprintf("all shifted by %.3g of their root mean square (standard error %.1g)", b, sb)
+	}
+	return verdict.Pass, ""
+}
