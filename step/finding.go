@@ -153,11 +153,15 @@ func changed(v *Value, opt replay.Options) *Finding {
 		return f
 	}
 	err := replay.Guard(func() error {
-		d, err := difference(v, f.From, opt)
-		if err == nil {
-			f.Reason = fmt.Sprintf("%s since %s of %s, and no recorded call wrote there", d, f.From.Target, f.From.Call)
+		d, at, err := difference(v, f.From, opt)
+		if err != nil {
+			return err
 		}
-		return err
+		f.Reason = fmt.Sprintf("%s since %s of %s, and no recorded call wrote there", d, f.From.Target, f.From.Call)
+		if w := v.elsewhere(f.From, at, opt); w != nil {
+			f.Reason += fmt.Sprintf("; they are those of %s of %s", w.Target, w.Call)
+		}
+		return nil
 	})
 	if err != nil {
 		f.Reason += " (" + err.Error() + ")"
@@ -165,16 +169,16 @@ func changed(v *Value, opt replay.Options) *Finding {
 	return f
 }
 
-// difference says which elements of two values differ.
-func difference(v, w *Value, opt replay.Options) (string, error) {
+// difference says which elements of two values differ; at are some of them.
+func difference(v, w *Value, opt replay.Options) (text string, at []int, err error) {
 	a, closeA, err := v.load(opt)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer closeA()
 	b, closeB, err := w.load(opt)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer closeB()
 	x, y := a.AppendBytes(nil), b.AppendBytes(nil)
@@ -186,11 +190,13 @@ func difference(v, w *Value, opt replay.Options) (string, error) {
 				first = i / size
 			}
 			last = i / size
-			n++
+			if n++; n <= sampled {
+				at = append(at, i/size)
+			}
 		}
 	}
 	if n == 0 {
-		return "", fmt.Errorf("nothing differs")
+		return "", nil, fmt.Errorf("nothing differs")
 	}
 	where := fmt.Sprintf("between %s and %s", index(first, v.Shape), index(last, v.Shape))
 	if n == 1 {
@@ -200,7 +206,42 @@ func difference(v, w *Value, opt replay.Options) (string, error) {
 	if v.DType.IsFloat() {
 		s += fmt.Sprintf(": from %.6g to %.6g", tensor.At[float64](b, first), tensor.At[float64](a, first))
 	}
-	return s, nil
+	return s, at, nil
+}
+
+// elsewhere is another recorded value of the same shape that has v's elements at
+// some places: what was written there in w's place. nil if there is none, or the
+// elements are equal to each other, as those of many values are.
+func (v *Value) elsewhere(w *Value, at []int, opt replay.Options) *Value {
+	const near = 200 // calls before that are looked at
+	elements := func(x *Value) []float64 {
+		t, done, err := x.load(opt)
+		if err != nil {
+			return nil
+		}
+		defer done()
+		out := make([]float64, len(at))
+		for i, k := range at {
+			out[i] = tensor.At[float64](t, k)
+		}
+		return out
+	}
+	if !v.DType.IsFloat() {
+		return nil
+	}
+	want := elements(v)
+	if !slices.ContainsFunc(want, func(x float64) bool { return x != want[0] }) {
+		return nil
+	}
+	calls := v.Call.Process.Calls
+	for i := v.Call.Order - 1; i >= max(0, v.Call.Order-near); i-- {
+		for _, o := range calls[i].Outputs {
+			if o != w && o.like(v) && slices.Equal(elements(o), want) {
+				return o
+			}
+		}
+	}
+	return nil
 }
 
 // index is the place of element i of a shape: [1, 0, 3].

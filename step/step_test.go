@@ -398,7 +398,8 @@ func TestBridge(t *testing.T) {
 		if err := os.CopyFS(root, os.DirFS("testdata/clean")); err != nil {
 			t.Fatal(err)
 		}
-		poke(t, filepath.Join(root, filepath.FromSlash(lookup(clean, tc.at).Call.Entry.Rel), tc.file))
+		rel := filepath.FromSlash(lookup(clean, tc.at).Call.Entry.Rel)
+		poke(t, filepath.Join(root, rel, tc.file), []float64{.5, .5, .5})
 		f := analyse(t, root).First()
 		if f == nil || f.Rule != Changed || f.Call.find(f.Target).name() != tc.at ||
 			!strings.Contains(f.Reason, "3 of") {
@@ -419,8 +420,8 @@ func lookup(tr *Trace, name string) *Value {
 	return nil
 }
 
-// poke overwrites three elements of the last tensor of a file.
-func poke(t *testing.T, path string) {
+// poke overwrites elements of the last tensor of a file, from the sixth on.
+func poke(t *testing.T, path string, with []float64) {
 	t.Helper()
 	f, err := pthformat.Open(path, pthformat.Options{})
 	if err != nil {
@@ -430,9 +431,7 @@ func poke(t *testing.T, path string) {
 	items := args.(*value.Sequence).Items
 	last := items[len(items)-1].(*tensor.Tensor)
 	data := slices.Clone(tensor.Data[float64](last))
-	for i := 5; i < 8; i++ {
-		data[i] = 0.5
-	}
+	copy(data[5:], with)
 	items[len(items)-1] = tensor.New(last.DType, last.Shape, data)
 	if err := errors.Join(os.Remove(path), pthformat.WriteFile(path, f.Root), f.Close()); err != nil {
 		t.Fatal(err)
@@ -496,5 +495,56 @@ func TestCopied(t *testing.T) {
 			t.Errorf("%s: got %v %v, want %v", tc.name, got, err, tc.want)
 		}
 		*v = made
+	}
+}
+
+// TestApart: parameters that ranks should have in common.
+func TestApart(t *testing.T) {
+	rank := func(pid int, sums ...uint64) *Process {
+		p := &Process{PID: pid}
+		for _, sum := range sums {
+			c := &Call{Op: "torch.mul", Process: p}
+			c.Inputs = []*Value{{Call: c, DType: tensor.Float32, Shape: []int{2}, content: fingerprint{sum: sum},
+				From: Link{How: IsLeaf, Role: "parameter"}}}
+			p.Calls = append(p.Calls, c)
+		}
+		return p
+	}
+	for _, tc := range []struct {
+		name           string
+		a, b           *Process
+		differ, shared int
+	}{
+		{"equal", rank(1, 1, 2, 3), rank(2, 1, 2, 3), 0, 3},
+		{"one differs", rank(1, 1, 2, 3), rank(2, 1, 9, 3), 1, 2},
+		{"parts of a model", rank(1, 1, 2, 3), rank(2, 4, 5, 6), 0, 0},
+	} {
+		differ, shared := (&Trace{Processes: []*Process{tc.a, tc.b}}).Apart()
+		if len(differ) != tc.differ || shared != tc.shared {
+			t.Errorf("%s: got %d differ, %d shared, want %d, %d", tc.name, len(differ), shared, tc.differ, tc.shared)
+		}
+	}
+}
+
+// TestElsewhere: elements that were overwritten by those of another value.
+func TestElsewhere(t *testing.T) {
+	root := t.TempDir()
+	if err := os.CopyFS(root, os.DirFS("testdata/clean")); err != nil {
+		t.Fatal(err)
+	}
+	tr := open(t, "clean")
+	norm := lookup(tr, "linear/3 input[0]").From.Value
+	x, done, err := norm.load(options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := slices.Clone(tensor.Data[float64](x)[5:12])
+	done()
+	add := lookup(tr, "add/7 input[1]").Call.Entry.Rel
+	poke(t, filepath.Join(root, filepath.FromSlash(add), "input.pth"), data)
+	f := analyse(t, root).First()
+	if want := "they are those of output[0] of torch.nn.functional.layer_norm/2"; f == nil || f.Rule != Changed ||
+		!strings.Contains(f.Reason, "7 of 48") || !strings.HasSuffix(f.Reason, want) {
+		t.Errorf("got %+v, want a change that ends in %q", f, want)
 	}
 }

@@ -193,6 +193,38 @@ type Trace struct {
 	Findings  []*Finding
 }
 
+// Apart names parameters that processes read at the same place of the same sequence
+// of calls, most of them with equal elements in all processes: those that differ.
+func (t *Trace) Apart() (differ []*Value, shared int) {
+	if len(t.Processes) < 2 {
+		return nil, 0
+	}
+	first := t.Processes[0]
+	for _, p := range t.Processes[1:] {
+		for i, c := range p.Calls {
+			if i >= len(first.Calls) || first.Calls[i].Op != c.Op {
+				break
+			}
+			for k, v := range c.Inputs {
+				if k >= len(first.Calls[i].Inputs) || v.From.Role != "parameter" || v.From.first != nil {
+					continue
+				}
+				switch w := first.Calls[i].Inputs[k]; {
+				case w.From.Role != "parameter" || !w.like(v):
+				case w.equals(v):
+					shared++
+				default:
+					differ = append(differ, v)
+				}
+			}
+		}
+	}
+	if shared < len(differ) {
+		return nil, shared // each rank has its part of the model
+	}
+	return differ, shared
+}
+
 // Calls are all calls, process by process.
 func (t *Trace) Calls() []*Call {
 	var all []*Call

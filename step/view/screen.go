@@ -84,6 +84,11 @@ func counts(b *strings.Builder, t *step.Trace) {
 		fmt.Fprintf(b, ", %d were made outside of them", outside)
 	}
 	b.WriteString("\n")
+	if differ, shared := t.Apart(); len(differ) > 0 {
+		v := differ[0]
+		fmt.Fprintf(b, "%s differ between processes that have %d in common, first %s of %s of process %d\n",
+			reports.Count(len(differ), "parameter"), shared, v.Target, v.Call, v.Call.Process.PID)
+	}
 	if unknown > 0 {
 		fmt.Fprintf(b, "%s could not be run again: what is behind them is taken as it was recorded\n",
 			reports.Count(unknown, "call"))
