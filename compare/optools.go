@@ -56,7 +56,11 @@ func OpToolsTensors(device, host *tensor.Tensor, tol Tolerance) OpTools {
 		device = inMemoryOrder(device)
 		host = device
 	}
-	p := newPair(device, host, tol, true)
+	short, _, err := tensor.Distinct(device, host)
+	if err != nil {
+		return incomparable(err.Error())
+	}
+	p := newPair(short[0], short[1], tol, true)
 	return p.opTools(p.total(), tol)
 }
 

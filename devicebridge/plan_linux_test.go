@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/tensor"
 )
 
@@ -465,8 +466,8 @@ func TestHost(t *testing.T) {
 
 // Tensors that do not fit into memory are refused before anything is allocated.
 func TestPlanMemory(t *testing.T) {
-	tensor.SetMemoryLimit(1 << 30)
-	defer tensor.SetMemoryLimit(0)
+	quota.SetMemory(1 << 30)
+	defer quota.SetMemory(0)
 	big := func(role string) *diopi.Tensor {
 		return &diopi.Tensor{Role: role, DType: tensor.Bool, Shape: []int{1 << 32}}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/tensor"
 )
 
@@ -70,7 +71,7 @@ func newRequest(p *diopi.Plan) (*request, error) {
 			return nil, fmt.Errorf("%s: %w", c.Function, err)
 		}
 	}
-	if err := tensor.CheckMemory(r.top); err != nil {
+	if err := quota.CheckMemory(r.top); err != nil {
 		return nil, fmt.Errorf("the memory shared with the device: %w", err)
 	}
 	return r, nil

@@ -25,6 +25,12 @@ type Result struct {
 	Converted string
 }
 
+// NotDone is the result of a case that was given up for the reason err.
+func NotDone(err error) Result {
+	return Result{Phase: "forward", Verdict: verdict.Error,
+		Result: kitcheck.Result{Reason: sentence(err), WorstIndex: -1}}
+}
+
 // CheckOptions say how results are compared.
 type CheckOptions struct {
 	Strict  bool

@@ -85,6 +85,8 @@ var checks = []Check{
 	{"empty", "tensors without elements or without dimensions do not panic", checkEmpty, false, false},
 	{"refusals", "wrong shapes, dtypes, numbers and names are computed or refused, never a panic",
 		checkRefusals, false, false},
+	{"sizes", "giant numbers, giant elements and giant tensors of few bytes are refused or computed at once, within " +
+		"little memory", checkSizes, true, false},
 	{"bounds", "the error model has the shape of the result, is finite and covers rounded arguments",
 		checkBounds, true, false},
 }
@@ -294,6 +296,9 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic at %s: %v", e.at
 func guard(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
+			if err = tensor.TooLarge(r); err != nil {
+				return
+			}
 			err = &panicError{r, panicSite()}
 		}
 	}()
@@ -319,7 +324,7 @@ func panicSite() string {
 
 func refused(err error) bool {
 	var r *opdef.RefusedError
-	return errors.As(err, &r)
+	return errors.As(err, &r) || tensor.TooLarge(err) != nil
 }
 
 func (s *Suite) runner() Runner {

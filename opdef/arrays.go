@@ -164,7 +164,7 @@ func Abs(t *tensor.Tensor) *tensor.Tensor {
 func MaxAbs(t *tensor.Tensor) float64 {
 	n, step := t.Numel(), t.Block()
 	blocks := (n + step - 1) / step
-	best := make([]float64, blocks)
+	best := tensor.Make[float64](blocks)
 	tensor.Parallel(blocks, 1, func(a, b int) {
 		buf := make([]complex128, 0)
 		for k := a; k < b; k++ {
@@ -296,7 +296,7 @@ func Dim(arg string, d, n int) (int, error) {
 // are refused.
 func Dims(arg string, dims []int, n int) ([]int, error) {
 	if len(dims) == 0 {
-		all := make([]int, n)
+		all := tensor.Make[int](n)
 		for i := range all {
 			all[i] = i
 		}

@@ -37,12 +37,28 @@ type prepared struct {
 // gives too.
 func (c *Call) Plan() error {
 	c.once.Do(func() {
-		var err error
-		if c.plan, err = c.Entry.op.plan(c.args); err != nil {
+		err := c.checkSizes()
+		if err == nil {
+			c.plan, err = c.Entry.op.plan(c.args)
+		}
+		if err != nil {
 			c.refusal = c.Entry.refused(err)
 		}
 	})
 	return c.refusal
+}
+
+// checkSizes refuses tensors that are too large to compute with. Views compute nothing.
+func (c *Call) checkSizes() error {
+	if c.Entry.View {
+		return nil
+	}
+	for _, a := range c.Tensors() {
+		if err := tensor.CheckSize(a.Tensor.Shape); err != nil {
+			return Refuse(a.Name, "%v", err)
+		}
+	}
+	return nil
 }
 
 // sound is the plan of a call that Forward has run, or that is like one: its
@@ -264,6 +280,11 @@ func (c *Call) Forward() (*Forward, error) {
 	if err != nil {
 		return nil, e.refused(err)
 	}
+	for _, t := range outs {
+		if err := tensor.CheckSize(t.Shape); err != nil && !e.View {
+			return nil, e.refused(Refuse("", "the result: %v", err))
+		}
+	}
 	for i, t := range outs { // error bounds and gradients are often functions of the result
 		outs[i] = tensor.Memo(t)
 	}
@@ -339,6 +360,19 @@ func (c *Call) backward(g *Grad) (Grads, error) {
 	}
 	if err := c.Plan(); err != nil {
 		return nil, err
+	}
+	for _, t := range g.Out {
+		if t == nil {
+			continue
+		}
+		if err := tensor.CheckSize(t.Shape); err != nil {
+			return nil, c.Entry.refused(Refuse("", "gradient of the result: %v", err))
+		}
+	}
+	for _, a := range c.Tensors() {
+		if err := tensor.CheckSize(a.Tensor.Shape); err != nil && g.Need(a.Name) {
+			return nil, c.Entry.refused(Refuse(a.Name, "gradient: %v", err))
+		}
 	}
 	grads, err := c.plan.grad(g)
 	if err != nil {

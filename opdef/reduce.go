@@ -78,7 +78,7 @@ func FoldDims[S tensor.Elem, A any](f Fold[S, A], dims []int, keepdim bool, ts .
 	g.size(block)
 	r.fold = g.fold
 	if rows <= foldKept {
-		r.accs = make([]A, rows)
+		r.accs = tensor.Make[A](rows)
 		g.all(r.accs)
 	}
 	return r
@@ -127,13 +127,16 @@ func (g *folder[S, A]) size(block int) {
 
 // all computes every row, cut into units that run in parallel.
 func (g *folder[S, A]) all(accs []A) {
+	if g.rows == 0 {
+		return
+	}
 	parts := max(1, (g.n+g.unit-1)/g.unit)
 	height := g.tile[0]
 	if parts == 1 { // several tiles of short rows make a unit
 		height *= max(1, foldUnit/max(1, 4*height*g.n))
 	}
 	bands := (g.rows + height - 1) / max(height, 1)
-	partial := make([]A, (parts-1)*g.rows)
+	partial := tensor.Make[A]((parts - 1) * g.rows)
 	tensor.Parallel(bands*parts, 1, func(a, b int) {
 		for k := a; k < b; k++ {
 			band, part := k/parts, k%parts
@@ -247,7 +250,7 @@ func interleave[S tensor.Elem](dst []S, stride int, cols []S, h int) {
 func (f *Folded[A]) All() []A {
 	if f.accs == nil {
 		const chunk = 1 << 14
-		f.accs = make([]A, tensor.Numel(f.Shape))
+		f.accs = tensor.Make[A](tensor.Numel(f.Shape))
 		tensor.Parallel((len(f.accs)+chunk-1)/chunk, 1, func(a, b int) {
 			for k := a; k < b; k++ {
 				f.fold(k*chunk, f.accs[k*chunk:min((k+1)*chunk, len(f.accs))])

@@ -29,7 +29,7 @@ func Scratch[T tensor.Elem](n int) *[]T {
 		b = new([]T)
 	}
 	if cap(*b) < n {
-		*b = make([]T, max(n, 8192))
+		*b = tensor.Make[T](max(n, 8192))
 	}
 	*b = (*b)[:n]
 	return b

@@ -26,6 +26,11 @@ func statsOf(t *tensor.Tensor) (stats, error) {
 			return stats{}, err
 		}
 	}
+	short, times, err := tensor.Distinct(t)
+	if err != nil {
+		return stats{}, err
+	}
+	t = short[0]
 	n, step := t.Numel(), t.Block()
 	parts := make([]moments, (n+step-1)/step) // by block, so that sums do not depend on timing
 	tensor.Parallel(len(parts), 16, func(a, b int) {
@@ -49,8 +54,9 @@ func statsOf(t *tensor.Tensor) (stats, error) {
 	for _, p := range parts {
 		total.merge(p)
 	}
+	total.repeat(times)
 	st := stats{
-		numel: n, nan: total.nan, inf: total.inf, min: total.min, max: total.max,
+		numel: n * times, nan: total.nan, inf: total.inf, min: total.min, max: total.max,
 		mean: total.mean, std: math.NaN(), norm: math.Sqrt(total.squares),
 	}
 	if total.n == 0 {
@@ -83,6 +89,12 @@ type moments struct {
 	min, max    float64
 	mean, m2    float64 // m2 is the sum of squared distances from the mean
 	squares     float64
+}
+
+// repeat makes m the statistics of so many times the same values.
+func (m *moments) repeat(times int) {
+	m.n, m.nan, m.inf = m.n*times, m.nan*times, m.inf*times
+	m.m2, m.squares = m.m2*float64(times), m.squares*float64(times)
 }
 
 func momentsOf(v []float64) moments {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/pthformat"
@@ -173,8 +174,8 @@ func TestGuard(t *testing.T) {
 	if err := replay.Guard(func() error { return errors.New("one") }); err == nil || err.Error() != "one" {
 		t.Errorf("an error became %v", err)
 	}
-	err := replay.Guard(func() error { panic(&tensor.MemoryError{}) })
-	if memory := (*tensor.MemoryError)(nil); !errors.As(err, &memory) {
+	err := replay.Guard(func() error { panic(&quota.MemoryError{}) })
+	if memory := (*quota.MemoryError)(nil); !errors.As(err, &memory) {
 		t.Errorf("too little memory became %v", err)
 	}
 	if err := replay.Guard(func() error { panic("broken") }); err == nil ||

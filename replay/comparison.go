@@ -9,6 +9,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
@@ -75,6 +76,9 @@ func (r *comparison) addPhase(p Phase, v verdict.Verdict, reason string) {
 
 // addStop adds the result of a call that came to nothing.
 func (r *comparison) addStop(err error) {
+	if errors.As(err, new(*quota.MemoryError)) {
+		r.out.TooLarge = err
+	}
 	var s *stopped
 	if errors.As(err, &s) {
 		r.addCall(s.verdict, err.Error())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
 )
@@ -20,7 +21,8 @@ func (s *stopped) Unwrap() error { return s.err }
 
 // Guard runs f, which computes or reads tensors of a capture, and turns a panic
 // into an error: a storage that cannot be read (also a file that shrank under its
-// memory map), memory that does not suffice, or a mistake of the reference.
+// memory map), sizes for which the memory does not suffice, computing that was
+// stopped (quota.ErrStopped), or a mistake of the reference.
 func Guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -29,7 +31,6 @@ func Guard(f func() error) (err error) {
 			return
 		}
 		var read *tensor.ReadError
-		var memory *tensor.MemoryError
 		var fault interface{ Addr() uintptr }
 		cause, _ := p.(error)
 		switch {
@@ -37,8 +38,10 @@ func Guard(f func() error) (err error) {
 			err = &stopped{verdict.Unsupported, errors.New("only statistics of its tensors were recorded")}
 		case errors.As(cause, &read):
 			err = &stopped{verdict.Invalid, read}
-		case errors.As(cause, &memory):
-			err = &stopped{verdict.Skipped, memory}
+		case errors.Is(cause, quota.ErrStopped):
+			err = cause
+		case tensor.TooLarge(p) != nil:
+			err = &stopped{verdict.Error, cause}
 		case errors.As(cause, &fault):
 			err = &stopped{verdict.Invalid, errors.New("a file changed while it was read")}
 		default:

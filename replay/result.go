@@ -55,6 +55,14 @@ type Outcome struct {
 	Results []Result
 	Inputs  []InputRow
 	Casts   []CastRow // conversions that a device run was asked for
+	// TooLarge is why some result is missing that more memory would have given: a
+	// *quota.MemoryError.
+	TooLarge error
+}
+
+// NotDone is the outcome of a call that was given up for the reason err.
+func NotDone(op string, err error) *Outcome {
+	return &Outcome{Op: op, Results: []Result{{Phase: Forward, Verdict: verdict.Error, Reason: err.Error()}}}
 }
 
 // Verdict is the worst verdict of the outcome's results.

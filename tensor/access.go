@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/internal/quota"
 )
 
 // blockLen is the number of elements computed or converted at a time: 64 KiB
@@ -66,6 +67,7 @@ func parallelBlocks(n, grain int, f func(lo, hi int)) {
 	step := blockSize(grain)
 	Parallel((n+step-1)/step, 1, func(a, b int) {
 		for k := a; k < b; k++ {
+			quota.Check()
 			f(k*step, min((k+1)*step, n))
 		}
 	})
@@ -143,6 +145,7 @@ func Load[T Elem](t *Tensor, lo int, dst []T) {
 		return
 	}
 	if l := t.back.lazy; l != nil {
+		quota.Check()
 		l.load(lo, dst)
 		return
 	}
@@ -480,7 +483,9 @@ func (t *Tensor) AppendBytes(b []byte) []byte {
 	if n == 0 {
 		return b
 	}
-	b = slices.Grow(b, n*size)
+	if cap(b)-len(b) < n*size {
+		b = append(Make[byte](len(b) + n*size)[:0], b...)
+	}
 	if s := t.back.stored; s != nil {
 		raw := s.mustLoad()
 		t.runs(0, n, false, func(r run) {

@@ -2,16 +2,22 @@ package tensor
 
 import (
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"github.com/optool/optool/internal/quota"
 )
 
 // Parallel calls f over the ranges that partition [0, n), each at least grain
 // long, from up to GOMAXPROCS goroutines. Small work runs on the caller's. A
-// panic in f reaches the caller, after all goroutines have stopped.
+// panic in f reaches the caller, after all goroutines have stopped, also the fault of
+// a memory map whose file shrank. It panics with quota.ErrStopped if computing is
+// stopped.
 func Parallel(n, grain int, f func(lo, hi int)) {
 	grain = max(grain, 1)
 	workers := min(runtime.GOMAXPROCS(0), (n+grain-1)/grain)
+	quota.Check()
 	if workers <= 1 {
 		if n > 0 {
 			f(0, n)
@@ -26,6 +32,7 @@ func Parallel(n, grain int, f func(lo, hi int)) {
 	var failure any
 	for range workers {
 		wg.Go(func() {
+			debug.SetPanicOnFault(true)
 			defer func() {
 				if r := recover(); r != nil {
 					once.Do(func() { failure = r })
@@ -37,6 +44,7 @@ func Parallel(n, grain int, f func(lo, hi int)) {
 				if lo >= n {
 					return
 				}
+				quota.Check()
 				f(lo, min(lo+chunk, n))
 			}
 		})

@@ -180,23 +180,33 @@ func Wrap(v any) *Tensor {
 	return t
 }
 
-// Numel is the product of the dimensions. It panics when that overflows int;
-// shapes of tensors never do.
+// Numel is the product of the dimensions. It panics with a *SizeError when that
+// overflows int; shapes of tensors never do.
 func Numel(shape []int) int {
-	n := 1
+	n, ok := count(shape)
+	if !ok {
+		panic(&SizeError{slices.Clone(shape)})
+	}
+	return n
+}
+
+// count is the product of the dimensions; ok is false if a dimension is negative or
+// the product overflows int.
+func count(shape []int) (n int, ok bool) {
+	n = 1
 	for _, d := range shape {
 		if d == 0 {
-			return 0
+			return 0, true
 		}
 	}
 	for _, d := range shape {
 		hi, lo := bits.Mul64(uint64(n), uint64(d))
 		if hi != 0 || lo > math.MaxInt64 || d < 0 {
-			panic(fmt.Sprintf("tensor: shape %v has too many elements", shape))
+			return 0, false
 		}
 		n = int(lo)
 	}
-	return n
+	return n, true
 }
 
 // Contiguous returns the row-major strides of shape as torch computes them:

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -132,7 +133,7 @@ func (g *generator) array(d distribution, a configs.Arg, shape value.Value) (*te
 		return nil, err
 	}
 	// The numbers drawn, and their bytes.
-	if err := tensor.CheckMemory(16 * int64(tensor.Numel(dims))); err != nil {
+	if err := quota.CheckMemory(16 * int64(tensor.Numel(dims))); err != nil {
 		return nil, fmt.Errorf("shape %s: %w", tensor.ShapeString(dims), err)
 	}
 	x, err := d.draw(g, a.DType, dims)

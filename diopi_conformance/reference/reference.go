@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -43,15 +44,17 @@ func Ones(_ int, out *tensor.Tensor) *tensor.Tensor {
 // parameters. A call that PyTorch refuses is an error.
 func Compute(c *configs.Case, kwargs *value.Dict, cotangents Cotangents) (ref *Reference, err error) {
 	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case *tensor.ReadError:
-			err = r
-		case *tensor.MemoryError:
-			err = r
-		default:
-			err = fmt.Errorf("internal error in the reference of %s: %v", c.Function(), r)
+		p := recover()
+		if p == nil {
+			return
 		}
+		cause, _ := p.(error)
+		var read *tensor.ReadError
+		if errors.As(cause, &read) || errors.Is(cause, quota.ErrStopped) || tensor.TooLarge(p) != nil {
+			err = cause
+			return
+		}
+		err = fmt.Errorf("internal error in the reference of %s: %v", c.Function(), p)
 	}()
 	if c.NoOutputRef() {
 		return nil, ErrNone

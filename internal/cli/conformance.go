@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -28,6 +29,8 @@ type conformanceOptions struct {
 	shuffle                                            bool
 	variant                                            conformance.Variant
 	caseDir, casesPath                                 string
+	timeout                                            time.Duration
+	memory                                             int64
 	html, xlsx, junit, dbPath                          string
 	useDB                                              bool
 }
@@ -111,6 +114,8 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 		"what run_test checks: host, the built-in device; the path of a libdiopi_impl.so; or none, the recorded "+
 			"results themselves")
 	f.StringVar(&o.adaptor, "adaptor", "", "`LIBRARY` with the vendor's device functions (device_malloc, ...)")
+	addTimeoutFlag(cmd, &o.timeout)
+	addMemoryFlag(cmd, &o.memory)
 	f.IntVar(&o.debugLevel, "failure_debug_level", 0,
 		"1: print the configuration of failing cases; 2: also inputs and results")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the inputs")
@@ -275,8 +280,18 @@ func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
 	var inputs, outputs, kept, failures int
 	done := map[string]bool{} // functions named in the log
 	bar := a.newProgress("gen_data")
+	lim := o.limits()
 	err = ordered(ctx, a.jobs, slices.Values(cases),
-		func(c *configs.Case) conformance.Made { return store.Generate(c, opt) },
+		func(c *configs.Case) conformance.Made {
+			m, err := within(ctx, lim, 0, func() (conformance.Made, error) {
+				m := store.Generate(c, opt)
+				return m, m.Err
+			})
+			if m.Case == nil { // it was given up
+				m = conformance.Made{Case: c, Err: err}
+			}
+			return m
+		},
 		func(m conformance.Made) error {
 			bar.add(m.Err != nil)
 			fn := m.Case.Function()
@@ -317,6 +332,11 @@ func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
 		return exitWith(ExitFailed)
 	}
 	return nil
+}
+
+// limits are those of each case's reference.
+func (o *conformanceOptions) limits() *limits {
+	return newLimits(o.memory, cmp.Or(o.timeout, referenceTimeout))
 }
 
 // log writes a line in the form of the kit's log.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,7 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 	defer j.close()
 	start := time.Now()
 	var failures []string
+	lim := o.limits()
 	bar := a.newProgress("run_test")
 	err = ordered(ctx, a.jobs, slices.Values(cases), func(c *configs.Case) tested {
 		changed, why := rules.Apply(c)
@@ -97,7 +99,11 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 		if why != "" {
 			return tested{c: c, leftOut: why}
 		}
-		return tested{c: c, results: check(changed)}
+		rs, err := within(ctx, lim, 0, func() ([]conformance.Result, error) { return check(changed), nil })
+		if err != nil {
+			rs = []conformance.Result{conformance.NotDone(err)}
+		}
+		return tested{c: c, results: rs}
 	}, func(t tested) error {
 		records := o.reports(t)
 		var worst *reports.Result
@@ -140,7 +146,8 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 
 // open loads the device.
 func (o *conformanceOptions) open(ctx context.Context, a *app) (*devicebridge.Device, error) {
-	dev, err := devicebridge.Open(ctx, devicebridge.Config{Library: o.device, Adaptor: o.adaptor, Workers: a.jobs})
+	dev, err := devicebridge.Open(ctx, devicebridge.Config{Library: o.device, Adaptor: o.adaptor, Workers: a.jobs,
+		Timeout: cmp.Or(o.timeout, deviceTimeout)})
 	return dev, failed(err)
 }
 
@@ -235,6 +242,12 @@ func (o *conformanceOptions) repro(c *configs.Case) string {
 	}
 	if o.device != devicebridge.Host {
 		s += " --device " + quoteDevice(o.device)
+	}
+	if o.timeout != 0 {
+		s += " --timeout " + o.timeout.String()
+	}
+	if o.memory != 0 {
+		s += fmt.Sprintf(" --memory %d", o.memory)
 	}
 	if o.adaptor != "" {
 		s += " --adaptor " + quotePath(o.adaptor)

@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +25,7 @@ type deviceFlags struct {
 	device   string
 	adaptor  string
 	timeout  time.Duration
+	memory   int64
 	devices  int
 	repeat   int
 	casts    string
@@ -28,16 +33,65 @@ type deviceFlags struct {
 	fallback string
 }
 
-// defaultTimeout is how long one call of a device may take if nothing else is said.
-const defaultTimeout = time.Minute
+// How long one call may take if nothing else is said: of a device, and on the reference,
+// which is slower and cannot hang on a driver.
+const (
+	deviceTimeout    = time.Minute
+	referenceTimeout = 10 * time.Minute
+)
 
 func (d *deviceFlags) add(cmd *cobra.Command, byDefault, help string) {
 	f := cmd.Flags()
 	f.StringVar(&d.device, "device", byDefault, help)
 	f.StringVar(&d.adaptor, "adaptor", "",
 		"shared library with the vendor's device functions (device_malloc, ...), if the device `LIBRARY` has none")
-	f.DurationVar(&d.timeout, "timeout", defaultTimeout, "most time one call of the device may take")
+	addTimeoutFlag(cmd, &d.timeout)
+	addMemoryFlag(cmd, &d.memory)
 	f.IntVar(&d.devices, "devices", 1, "how many processes run the device at once")
+}
+
+func addTimeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
+	cmd.Flags().DurationVar(timeout, "timeout", 0, fmt.Sprintf(
+		"most `TIME` one call may take (default %v on a device, %v on the reference)", deviceTimeout, referenceTimeout))
+}
+
+func addMemoryFlag(cmd *cobra.Command, bytes *int64) {
+	cmd.Flags().Var((*byteSize)(bytes), "memory",
+		"most memory to use, in bytes or as `SIZE` like 8GiB (default three quarters of what is available)")
+}
+
+// byteSize is a flag's number of bytes.
+type byteSize int64
+
+var byteUnits = []struct {
+	name string
+	size int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
+
+func (b *byteSize) String() string { return strconv.FormatInt(int64(*b), 10) }
+func (b *byteSize) Type() string   { return "SIZE" }
+
+func (b *byteSize) Set(s string) error {
+	unit := int64(1)
+	for _, u := range byteUnits {
+		if rest, ok := strings.CutSuffix(s, u.name); ok {
+			s, unit = rest, u.size
+		}
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+	if err != nil || n < 1 || n > math.MaxInt64/unit {
+		return errors.New("want a number of bytes, KiB, MiB, GiB or TiB")
+	}
+	*b = byteSize(n * unit)
+	return nil
+}
+
+// checkTimeout checks the value of --timeout.
+func checkTimeout(d time.Duration) error {
+	if d < 0 {
+		return usageError("--timeout: want more than 0, got %v", d)
+	}
+	return nil
 }
 
 func (d *deviceFlags) addReplay(cmd *cobra.Command) {
@@ -55,19 +109,16 @@ func (d *deviceFlags) addReplay(cmd *cobra.Command) {
 func (d *deviceFlags) none() bool { return d.device == noDevice }
 
 func (d *deviceFlags) check() error {
-	switch {
-	case d.timeout <= 0:
-		return usageError("--timeout: want more than 0, got %v", d.timeout)
-	case d.devices < 1:
+	if d.devices < 1 {
 		return usageError("--devices: want at least 1, got %d", d.devices)
 	}
-	return nil
+	return checkTimeout(d.timeout)
 }
 
 // open loads the device.
 func (d *deviceFlags) open(ctx context.Context) (*devicebridge.Device, error) {
 	lib, err := devicebridge.Open(ctx, devicebridge.Config{Library: d.device, Adaptor: d.adaptor, Workers: d.devices,
-		Timeout: d.timeout})
+		Timeout: cmp.Or(d.timeout, deviceTimeout)})
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -76,15 +127,19 @@ func (d *deviceFlags) open(ctx context.Context) (*devicebridge.Device, error) {
 
 // repro are the flags that say the same in a command line.
 func (d *deviceFlags) repro() []string {
-	if d.none() {
-		return nil
+	var args []string
+	if d.timeout != 0 {
+		args = append(args, "--timeout", d.timeout.String())
 	}
-	args := []string{"--device", quoteDevice(d.device)}
+	if d.memory != 0 {
+		args = append(args, "--memory", strconv.FormatInt(d.memory, 10))
+	}
+	if d.none() {
+		return args
+	}
+	args = append(args, "--device", quoteDevice(d.device))
 	if d.adaptor != "" {
 		args = append(args, "--adaptor", quotePath(d.adaptor))
-	}
-	if d.timeout != defaultTimeout {
-		args = append(args, "--timeout", d.timeout.String())
 	}
 	if d.casts != "" {
 		args = append(args, "--dtype-cast", quote(d.casts))

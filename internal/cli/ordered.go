@@ -4,6 +4,9 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"time"
+
+	"github.com/optool/optool/internal/quota"
 )
 
 // ordered applies work to the items of in, jobs at a time, and passes the
@@ -11,13 +14,15 @@ import (
 // most four results per job wait for an earlier one, so memory is bounded.
 //
 // When ctx is done no further item is started; results of items that were
-// started are still emitted, and the error is ctx's. An error of emit ends it
-// the same way. A panic of work reaches the caller.
+// started are still emitted if they come soon and were not stopped on their way, and
+// the error is ctx's. An error of emit ends it the same way. A panic of work reaches
+// the caller.
 func ordered[T, R any](ctx context.Context, jobs int, in iter.Seq[T], work func(T) R, emit func(R) error) error {
 	type slot struct {
 		item   T
 		result R
 		panic  any
+		void   bool // computing was stopped under it
 		done   chan struct{}
 	}
 	stop := make(chan struct{})
@@ -49,20 +54,37 @@ func ordered[T, R any](ctx context.Context, jobs int, in iter.Seq[T], work func(
 					defer close(s.done)
 					defer func() { s.panic = recover() }()
 					s.result = work(s.item)
+					s.void = ctx.Err() != nil && quota.Stopped()
 				}()
 			}
 		}()
 	}
+	late := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(2*interruptGrace, func() { close(late) }) })()
 	var failure error
-	for s := range pending {
-		<-s.done
-		if s.panic != nil {
-			panic(s.panic)
+	for {
+		var s *slot
+		select {
+		case s = <-pending:
+		case <-late:
+			return ctx.Err()
 		}
-		if failure == nil {
-			if failure = emit(s.result); failure != nil {
-				halt()
-			}
+		if s == nil {
+			break
+		}
+		select {
+		case <-s.done:
+		case <-late:
+			return ctx.Err()
+		}
+		switch {
+		case s.panic != nil:
+			panic(s.panic)
+		case s.void || failure != nil:
+			continue
+		}
+		if failure = emit(s.result); failure != nil {
+			halt()
 		}
 	}
 	if failure != nil {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
@@ -97,7 +100,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	if err != nil {
 		return err
 	}
-	memory := newMemoryBudget()
+	lim := newLimits(o.memory, cmp.Or(o.timeout, referenceTimeout))
 	opt := replay.Options{Registry: reg, Tolerances: tol, ForwardOnly: o.forwardOnly, Read: o.read, Runs: o.runTimes}
 	if !o.none() {
 		dopt, err := o.options(cmd)
@@ -133,10 +136,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	bar := a.newProgress("replay")
 	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}),
 		func(f found) replayed {
-			if f.entry != nil {
-				defer memory.acquire(cmd.Context(), f.entry.Bytes())()
-			}
-			return o.replay(f, opt, saver)
+			return o.replayWithin(cmd.Context(), lim, f, opt, saver)
 		},
 		func(r replayed) error {
 			t.walked++
@@ -183,8 +183,9 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	return a.finish(j, summary, t, start)
 }
 
-// replay runs one capture.
-func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver) replayed {
+// replayWithin runs one capture within the limits.
+func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, opt replay.Options,
+	saver *failureSaver) replayed {
 	if f.err != nil {
 		return replayed{err: f.err}
 	}
@@ -192,9 +193,22 @@ func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver)
 	if err != nil || !ok {
 		return replayed{err: err}
 	}
+	r, err := within(ctx, lim, f.entry.Bytes(), func() (replayed, error) { return o.replay(f, opt, saver) })
+	if err != nil && r.found == nil {
+		r.found = results.OfReplay(f.entry, replay.NotDone(f.entry.Op, err), o.repro(f.entry), "")
+	}
+	return r
+}
+
+// replay runs one capture. The error says that the memory did not suffice, or that
+// computing was stopped.
+func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver) (replayed, error) {
 	call := replay.Open(f.entry, opt)
 	defer call.Close()
 	outcome := call.Compare()
+	if quota.Stopped() {
+		return replayed{}, quota.ErrStopped
+	}
 	var r replayed
 	if o.saveRef != "" {
 		dir := filepath.Join(o.saveRef, filepath.FromSlash(f.entry.Rel))
@@ -208,7 +222,7 @@ func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver)
 		})
 	}
 	r.found = results.OfReplay(f.entry, outcome, o.repro(f.entry), saved)
-	return r
+	return r, outcome.TooLarge
 }
 
 // repro is the command line that replays one capture.

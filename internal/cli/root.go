@@ -10,10 +10,12 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/internal/num/blas"
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/pthformat"
 )
 
@@ -36,9 +38,9 @@ func Main(args []string, s Streams) (code int) {
 			code = ExitFailed
 		}
 	}()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer interruptible(cancel)()
 	root := newRootCmd(&app{Streams: s, args: args})
 	root.SetArgs(repeatListFlags(args))
 	cmd, err := root.ExecuteContextC(ctx)
@@ -49,6 +51,31 @@ func Main(args []string, s Streams) (code int) {
 		}
 	}
 	return exitCode(err)
+}
+
+// exitGrace is how long after a signal the program may take to write what is finished.
+const exitGrace = 900 * time.Millisecond
+
+// interruptible has a signal stop all computing and cancel what runs; what is not done
+// soon afterwards is cut off, and a second signal ends the program at once. It returns
+// what ends that.
+func interruptible(cancel context.CancelFunc) (end func()) {
+	signals, ended := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+			signal.Stop(signals)
+			quota.Stop()
+			cancel()
+			time.AfterFunc(exitGrace, func() { os.Exit(ExitInterrupted) })
+		case <-ended:
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(ended)
+	}
 }
 
 func newRootCmd(a *app) *cobra.Command {

@@ -176,7 +176,7 @@ type stepCall struct {
 
 // readStep reads all calls below a path and links them.
 func (a *app) readStep(cmd *cobra.Command, path string, opt replay.Options) (t *step.Trace, refused int, err error) {
-	memory := newMemoryBudget()
+	lim := newLimits(0, referenceTimeout)
 	bar := a.newProgress("step")
 	defer bar.end()
 	var calls []*step.Call
@@ -188,8 +188,13 @@ func (a *app) readStep(cmd *cobra.Command, path string, opt replay.Options) (t *
 			case f.entry.NotRun() != "" || f.entry.IsPair(): // operators' calls, and only those of one run
 				return &stepCall{}
 			}
-			defer memory.acquire(cmd.Context(), f.entry.Bytes())()
-			return &stepCall{call: step.Read(f.entry, opt)}
+			call, err := within(cmd.Context(), lim, f.entry.Bytes(), func() (*step.Call, error) {
+				return step.Read(f.entry, opt), nil
+			})
+			if err != nil {
+				err = fmt.Errorf("%s: %w", f.entry.Rel, err)
+			}
+			return &stepCall{call, err}
 		},
 		func(c *stepCall) error {
 			if c.err != nil {

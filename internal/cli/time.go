@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -162,7 +163,6 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		return err
 	}
 	start := time.Now()
-	newMemoryBudget()
 	run := a.run(o.device)
 	run.TimingMethod = timing.Method
 	if !o.none() {
@@ -179,7 +179,8 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 			Replay: replay.Options{Registry: ops.Default(), ForwardOnly: o.forwardOnly, Read: o.read},
 			Evict:  timing.NewEvictor(0), Caches: o.caches(), Runs: o.runTimes, MaxTime: o.maxTime,
 		},
-		peaks: timed.Peaks{Given: reports.Peak{Bandwidth: o.bandwidth * 1e9, Flops: o.flops * 1e9}},
+		limits: newLimits(o.memory, cmp.Or(o.timeout, referenceTimeout)),
+		peaks:  timed.Peaks{Given: reports.Peak{Bandwidth: o.bandwidth * 1e9, Flops: o.flops * 1e9}},
 	}
 	if o.interleave {
 		t.measuring.Order = rand.New(rand.NewPCG(o.seed, 0))

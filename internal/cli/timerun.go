@@ -17,6 +17,7 @@ type timer struct {
 	*app
 	o         *timeOptions
 	measuring timed.Timer
+	limits    *limits
 	check     *accuracy // nil: results are not looked at
 	peaks     timed.Peaks
 	json      *jsonOutput
@@ -119,7 +120,7 @@ func (t *timer) newAccuracy(start time.Time) (*accuracy, error) {
 
 // look replays a task, and prints and writes what is found.
 func (c *accuracy) look(ctx context.Context, t *timer, k *timed.Task) error {
-	r := c.o.replay(found{entry: k.Entry}, c.opt, c.saver)
+	r := c.o.replayWithin(ctx, t.limits, found{entry: k.Entry}, c.opt, c.saver)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

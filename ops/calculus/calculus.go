@@ -22,10 +22,13 @@ var calculusOps = []*opdef.Entry{
 
 // differences is the map to n-th differences of runs of m elements.
 func differences(m, n int) elements.Stencil {
-	s := elements.Stencil{In: m, Taps: make([][]elements.StencilTap, max(0, m-n))}
+	s := elements.Stencil{In: m, Taps: tensor.Make[[]elements.StencilTap](max(0, m-n))}
+	if len(s.Taps) == 0 {
+		return s
+	}
 	row := []float64{1}
 	for range n {
-		next := make([]float64, len(row)+1)
+		next := tensor.Make[float64](len(row) + 1)
 		for i, c := range row {
 			next[i] -= c
 			next[i+1] += c
@@ -194,7 +197,7 @@ type gradientArgs struct {
 // neighbours are steps apart, accurate to the given order at the ends.
 // Source: ATen/native/ReduceOps.cpp, gradient_helper.
 func derivative(m, order int, step func(i int) complex128) elements.Stencil {
-	s := elements.Stencil{In: m, Taps: make([][]elements.StencilTap, m)}
+	s := elements.Stencil{In: m, Taps: tensor.Make[[]elements.StencilTap](m)}
 	for j := 1; j < m-1; j++ {
 		l, r := step(j-1), step(j)
 		s.Taps[j] = []elements.StencilTap{{At: j - 1, Coef: -r / (l * (l + r))}, {At: j, Coef: (r - l) / (l * r)},

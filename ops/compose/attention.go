@@ -140,7 +140,7 @@ func matrixRows(t *tensor.Tensor, i, rows, r, n, cols int) kernel.Matrix[float64
 	if t == nil {
 		return kernel.Matrix[float64]{}
 	}
-	m := make([]float64, n*cols)
+	m := tensor.Make[float64](n * cols)
 	tensor.Load(t, (i*rows+r)*cols, m)
 	return kernel.Dense(n, cols, m)
 }
@@ -157,7 +157,7 @@ func row(m kernel.Matrix[float64], j int) []float64 { return m.Data[j*m.Cols : (
 
 // zeros is the zero matrix of a row per query and a column per key.
 func (at *attention) zeros(n int) kernel.Matrix[float64] {
-	return kernel.Dense(n, at.s, make([]float64, n*at.s))
+	return kernel.Dense(n, at.s, tensor.Make[float64](n*at.s))
 }
 
 // scores are the scores of a block, and the derivatives of the limit on them, nil
@@ -237,7 +237,7 @@ func (at *attention) out(data []float64, b queries, cols int) kernel.Matrix[floa
 }
 
 func (at *attention) forward() *tensor.Tensor {
-	data := make([]float64, tensor.Numel(at.batch)*at.l*at.f)
+	data := tensor.Make[float64](tensor.Numel(at.batch) * at.l * at.f)
 	at.blocks(func(i, r int) {
 		b := at.load(i, r, at.q.T, at.k.T, at.v.T, nil)
 		w, _ := at.scores(b)
@@ -322,7 +322,7 @@ func (at *attention) weightBounds(b, e queries) (w, d kernel.Matrix[float64], sl
 
 // bound is that of the result t.
 func (at *attention) bound(t *tensor.Tensor) *tensor.Tensor {
-	data := make([]float64, t.Numel())
+	data := tensor.Make[float64](t.Numel())
 	eq, ek, ev := errorsOf(at.q), errorsOf(at.k), errorsOf(at.v)
 	at.blocks(func(i, r int) {
 		b, e := at.load(i, r, at.q.T, at.k.T, at.v.T, nil), at.load(i, r, eq, ek, ev, nil)
@@ -418,10 +418,10 @@ type gradient struct{ q, k, v, mask []float64 }
 
 func (at *attention) newGradient() *gradient {
 	items := tensor.Numel(at.batch)
-	d := &gradient{q: make([]float64, items*at.l*at.e), k: make([]float64, items*at.s*at.e),
-		v: make([]float64, items*at.s*at.f)}
+	d := &gradient{q: tensor.Make[float64](items * at.l * at.e), k: tensor.Make[float64](items * at.s * at.e),
+		v: tensor.Make[float64](items * at.s * at.f)}
 	if at.mask != nil && at.mask.needs {
-		d.mask = make([]float64, items*at.l*at.s)
+		d.mask = tensor.Make[float64](items * at.l * at.s)
 	}
 	return d
 }

@@ -96,7 +96,7 @@ func (g *Graph) checkPlaces(x *Value, places []int64, n int) {
 
 // mostUsed is how often the place used most occurs among n.
 func mostUsed(places []int64, n int) int {
-	count, most := make([]int, n), 1
+	count, most := tensor.Make[int](n), 1
 	for _, p := range places {
 		count[p]++
 		most = max(most, count[p])
@@ -225,7 +225,7 @@ func (g *Graph) Chunk(x *Value, n, dim int) []*Value {
 	if size%n != 0 {
 		g.Refuse("dim", "size %d of dimension %d is not a multiple of %d", size, dim, n)
 	}
-	sizes := make([]int, n)
+	sizes := tensor.Make[int](n)
 	for i := range sizes {
 		sizes[i] = size / n
 	}
@@ -312,7 +312,7 @@ func (g *Graph) IndexSelect(x *Value, dim int, indices []int) *Value {
 	size, inner := x.Shape()[dim], tensor.Numel(x.Shape()[dim+1:])
 	shape := slices.Clone(x.Shape())
 	shape[dim] = len(indices)
-	places := make([]int64, 0, tensor.Numel(shape))
+	places := tensor.Make[int64](tensor.Numel(shape))[:0]
 	for o := range tensor.Numel(x.Shape()[:dim]) {
 		for _, k := range indices {
 			if k < -size || k >= size {
@@ -342,7 +342,7 @@ func (g *Graph) Gather(x *Value, dim int, index *tensor.Tensor) *Value {
 		inner = 1
 	}
 	stride := tensor.Contiguous(x.Shape())
-	places, at := make([]int64, index.Numel()), make([]int, index.Dim())
+	places, at := tensor.Make[int64](index.Numel()), make([]int, index.Dim())
 	for i, k := range tensor.Data[int64](index) {
 		if k < 0 || k >= int64(max(size, 1)) {
 			g.Refuse("index", "%d is out of range for size %d", k, size)
@@ -368,7 +368,7 @@ func (g *Graph) Gather(x *Value, dim int, index *tensor.Tensor) *Value {
 func (g *Graph) Flip(x *Value, dim int) *Value {
 	dim = g.Axis("dim", dim, x)
 	n := x.Shape()[dim]
-	order := make([]int, n)
+	order := tensor.Make[int](n)
 	for i := range order {
 		order[i] = n - 1 - i
 	}
@@ -379,7 +379,7 @@ func (g *Graph) Flip(x *Value, dim int) *Value {
 func (g *Graph) Roll(x *Value, dim, shift int) *Value {
 	dim = g.Axis("dim", dim, x)
 	n := x.Shape()[dim]
-	order := make([]int, n)
+	order := tensor.Make[int](n)
 	for i := range order {
 		order[i] = ((i-shift)%n + n) % n
 	}

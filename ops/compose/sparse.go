@@ -22,7 +22,7 @@ type term struct {
 
 // NewSparseMatrix is the matrix of zeros.
 func NewSparseMatrix(rows, cols int) *SparseMatrix {
-	return &SparseMatrix{Cols: cols, terms: make([][]term, rows)}
+	return &SparseMatrix{Cols: cols, terms: tensor.Make[[]term](rows)}
 }
 
 // Add adds weight to an element, whose computation makes errors of slack units of
@@ -60,7 +60,7 @@ func (m *SparseMatrix) longest() int {
 // apply is the product with the rows of x, each element of m as of sees it.
 func (m *SparseMatrix) apply(dt tensor.DType, x *tensor.Tensor, of func(term) float64) *tensor.Tensor {
 	in, rows := tensor.Data[float64](x), tensor.Numel(x.Shape[:x.Dim()-1])
-	out := make([]float64, rows*len(m.terms))
+	out := tensor.Make[float64](rows * len(m.terms))
 	tensor.Parallel(rows, 1, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			src, dst := in[r*m.Cols:][:m.Cols], out[r*len(m.terms):][:len(m.terms)]

@@ -137,7 +137,7 @@ func convForwardAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int
 			opdef.Release(xs)
 		})
 	}
-	y := make([]T, tensor.Numel(shape))
+	y := tensor.Make[T](tensor.Numel(shape))
 	xd, wd := tensor.Data[T](x), tensor.Data[T](w)
 	tensor.Parallel(c.ForwardUnits(), 1, func(lo, hi int) {
 		s := opdef.Scratch[T](c.Scratch())
@@ -161,7 +161,7 @@ func convInputGrad(dt tensor.DType, c *kernel.Conv, shape []int, w, g *tensor.Te
 
 func convInputGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, w,
 	g *tensor.Tensor) *tensor.Tensor {
-	dx := make([]T, tensor.Numel(shape))
+	dx := tensor.Make[T](tensor.Numel(shape))
 	wd, gd := tensor.Data[T](w), tensor.Data[T](g)
 	tensor.Parallel(c.InputGradUnits(), 1, func(lo, hi int) {
 		s := opdef.Scratch[T](c.Scratch())
@@ -185,7 +185,7 @@ func convWeightGrad(dt tensor.DType, c *kernel.Conv, shape []int, x, g *tensor.T
 
 func convWeightGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, x,
 	g *tensor.Tensor) *tensor.Tensor {
-	dw := make([]T, tensor.Numel(shape))
+	dw := tensor.Make[T](tensor.Numel(shape))
 	xd, gd := tensor.Data[T](x), tensor.Data[T](g)
 	tensor.Parallel(c.Groups, 1, func(lo, hi int) {
 		s := opdef.Scratch[T](c.Scratch())

@@ -174,7 +174,7 @@ var createOps = []*opdef.Entry{
 			if n < 0 || m < 0 {
 				return nil, opdef.Refuse("n", "want sizes of 0 or more, got %d and %d", n, m)
 			}
-			v := make([]int64, n*m)
+			v := tensor.Make[int64](tensor.Numel([]int{n, m}))
 			for i := range min(n, m) {
 				v[i*m+i] = 1
 			}
@@ -186,8 +186,10 @@ var createOps = []*opdef.Entry{
 			return []*eyeArgs{{3, nil, nil}, {2, &m, nil}, {0, nil, nil}, {2, nil, &c}}
 		},
 	}.Entry(),
-	triangle("tril_indices", "Indices of the lower triangle", func(r, c, offset int) bool { return c <= r+offset }),
-	triangle("triu_indices", "Indices of the upper triangle", func(r, c, offset int) bool { return c >= r+offset }),
+	triangle("tril_indices", "Indices of the lower triangle",
+		func(r, cols, offset int) (lo, hi int) { return 0, min(cols, diagonal(r, offset, cols)+1) }),
+	triangle("triu_indices", "Indices of the upper triangle",
+		func(r, cols, offset int) (lo, hi int) { return max(0, diagonal(r, offset, cols)), cols }),
 	opdef.Op[dataArgs]{
 		Schema: "tensor(any data, *, dtype? dtype=None" + OptionParams, Names: "tensor",
 		Doc: opdef.Doc{Summary: "A tensor of Python numbers in nested sequences", Formula: "data",
@@ -459,7 +461,20 @@ func fillCases(r *rand.Rand) []*fillArgs {
 	return append(cs, &fillArgs{cs[0].Self, opdef.Gen{R: r}.Normal(tensor.Float64)})
 }
 
-func triangle(name, summary string, in func(r, c, offset int) bool) *opdef.Entry {
+// diagonal is the column of a diagonal in row r, at most one beyond cols columns on
+// either side.
+func diagonal(r, offset, cols int) int {
+	switch {
+	case offset > cols-r:
+		return cols
+	case offset < -1-r:
+		return -1
+	}
+	return r + offset
+}
+
+// triangle declares the indices of a part of a matrix; span is the columns of row r.
+func triangle(name, summary string, span func(r, cols, offset int) (lo, hi int)) *opdef.Entry {
 	return opdef.Op[triangleArgs]{
 		Schema: name + "(int row, int col, int offset=0, *, dtype dtype=int64" + OptionParams, Names: name,
 		Doc: opdef.Doc{Summary: summary, Formula: "rows in the first row of the result, columns in the second",
@@ -472,15 +487,22 @@ func triangle(name, summary string, in func(r, c, offset int) bool) *opdef.Entry
 			if !a.Dtype.IsIntegral() {
 				return nil, opdef.Refuse("dtype", "want an integer dtype, got %s", a.Dtype)
 			}
-			var rows, cols []int64
-			for r := range a.Row {
-				for c := range a.Col {
-					if in(r, c, a.Offset) {
-						rows, cols = append(rows, int64(r)), append(cols, int64(c))
-					}
+			n := 0
+			for r := range tensor.Steps(a.Row) {
+				lo, hi := span(r, a.Col, a.Offset)
+				if n += max(hi-lo, 0); n < 0 || n > tensor.MaxElements {
+					return nil, opdef.Refuse("", "%v", &tensor.SizeError{Shape: []int{2, a.Row, a.Col}})
 				}
 			}
-			return elements.Result(tensor.New(a.Dtype, []int{2, len(rows)}, append(rows, cols...)))
+			v, i := tensor.Make[int64](2*n), 0
+			for r := range a.Row {
+				lo, hi := span(r, a.Col, a.Offset)
+				for c := lo; c < hi; c++ {
+					v[i], v[n+i] = int64(r), int64(c)
+					i++
+				}
+			}
+			return elements.Result(tensor.New(a.Dtype, []int{2, n}, v))
 		},
 		Cases: func(*rand.Rand) []*triangleArgs {
 			return []*triangleArgs{{3, 3, 0, tensor.Int64}, {3, 4, 1, tensor.Int64}, {4, 2, -1, tensor.Int32},

@@ -107,7 +107,7 @@ func spacedTensor(start, end opdef.Scalar, n int, dt tensor.DType, f func(float6
 	gaps := math.Max(1, float64(n-1))
 	if dt.IsComplex() {
 		a, b := start.Complex128(), end.Complex128()
-		v := make([]complex128, n)
+		v := tensor.Make[complex128](n)
 		for i := range v {
 			v[i] = c(spaced(a, b, (b-a)/complex(gaps, 0), i, n,
 				func(k int) complex128 { return complex(float64(k), 0) }))
@@ -128,7 +128,7 @@ func spacedTensor(start, end opdef.Scalar, n int, dt tensor.DType, f func(float6
 	if dt.IsIntegral() {
 		step = float64(float32(b-a) / float32(gaps))
 	}
-	v := make([]float64, n)
+	v := tensor.Make[float64](n)
 	for i := range v {
 		v[i] = spaced(a, b, step, i, n, func(k int) float64 { return float64(k) })
 		if dt.IsIntegral() {

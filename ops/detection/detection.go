@@ -251,7 +251,7 @@ var batchedNMS = opdef.Planned[batchedNMSArgs, *suppression]{
 
 // someBoxes are n boxes of two corners each, which take no gradient, and scores.
 func someBoxes(r *rand.Rand, dt tensor.DType, n int) (boxes, scores *tensor.Tensor) {
-	v, s := make([]float64, 4*n), make([]float64, n)
+	v, s := tensor.Make[float64](4*n), tensor.Make[float64](n)
 	for i := range n {
 		x, y := 6*r.Float64(), 6*r.Float64()
 		copy(v[4*i:], []float64{x, y, x + 1 + 4*r.Float64(), y + 1 + 4*r.Float64()})

@@ -119,7 +119,7 @@ func regionsOf(g *compose.Graph, arg string, t *tensor.Tensor) []region {
 		g.Refuse(arg, "want floating rows of 5 numbers, got %s", t.Meta())
 	}
 	v := tensor.Data[float64](t)
-	out := make([]region, t.Shape[0])
+	out := tensor.Make[region](t.Shape[0])
 	for r := range out {
 		out[r] = region{int(v[5*r]), [4]float64(v[5*r+1:])}
 	}
@@ -135,6 +135,9 @@ func alignRegions(g *compose.Graph, input *tensor.Tensor, regions []region, size
 	}
 	if len(size) != 2 || min(size[0], size[1]) < 1 {
 		g.Refuse("output_size", "want two numbers of bins, got %v", size)
+	}
+	if err := tensor.CheckSize([]int{len(regions), input.Shape[1], size[0], size[1]}); err != nil {
+		g.Refuse("output_size", "%v", err)
 	}
 	grid.rows, grid.cols = size[0], size[1]
 	images, channels := input.Shape[0], input.Shape[1]

@@ -269,7 +269,7 @@ var distanceOps = []*opdef.Entry{
 				return nil, err
 			}
 			n := a.Input.Shape[0]
-			d, out := tensor.Data[float64](all), make([]float64, 0, n*max(n-1, 0)/2)
+			d, out := tensor.Data[float64](all), tensor.Make[float64](n * max(n-1, 0) / 2)[:0]
 			for i := range n {
 				out = append(out, d[i*n+i+1:(i+1)*n]...)
 			}
@@ -281,7 +281,7 @@ var distanceOps = []*opdef.Entry{
 				return nil, err
 			}
 			n, up := a.Input.Shape[0], tensor.Data[float64](g.Out[0])
-			square := make([]float64, n*n)
+			square := tensor.Make[float64](n * n)
 			for i := range n {
 				k := n - i - 1
 				copy(square[i*n+i+1:(i+1)*n], up[:k])

@@ -122,7 +122,7 @@ func foreachPairs(r *rand.Rand) (self, other [][]*tensor.Tensor) {
 }
 
 func foreachNumbers(n int) []opdef.Scalar {
-	s := make([]opdef.Scalar, n)
+	s := tensor.Make[opdef.Scalar](n)
 	for i := range s {
 		s[i] = opdef.Float(0.5 + float64(i))
 	}

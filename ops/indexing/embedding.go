@@ -268,7 +268,7 @@ func (l *lookup) renormed(maxNorm *float64, p float64) (*tensor.Tensor, error) {
 	slices.Sort(used)
 	used = slices.Compact(used)
 	n := l.weight.Shape[1]
-	rows := make([]float64, len(used)*n)
+	rows := tensor.Make[float64](len(used) * n)
 	for i, row := range used {
 		v := rows[i*n : (i+1)*n]
 		tensor.Load(l.weight, int(row)*n, v)

@@ -175,7 +175,7 @@ func (a *embeddingBagArgs) starts() ([]int, error) {
 	case a.Input.Dim() == 2 && a.Offsets != nil:
 		return nil, opdef.Refuse("offsets", "the rows of a matrix are its bags")
 	case a.Input.Dim() == 2:
-		out := make([]int, a.Input.Shape[0]+1)
+		out := tensor.Make[int](a.Input.Shape[0] + 1)
 		for i := range out {
 			out[i] = i * a.Input.Shape[1]
 		}
@@ -280,7 +280,7 @@ func (b *bagged) grads(g, table *tensor.Tensor, scale []float64) opdef.Grads {
 // not empty, and the elements of the table that they are.
 func (b *bagged) largest() (from, to []int64) {
 	n := b.table.Shape[1]
-	best, at, row := make([]float64, n), make([]int64, n), make([]float64, n)
+	best, at, row := tensor.Make[float64](n), tensor.Make[int64](n), tensor.Make[float64](n)
 	for bag := range b.bags {
 		lo, hi := b.entries(bag)
 		for k := lo; k < hi; k++ {

@@ -137,7 +137,7 @@ func (x *indexing) tensor(t *tensor.Tensor, dim int) (int, error) {
 // truth indexes a new dimension of size 1 with a bool: all of it or nothing.
 func (x *indexing) truth(dim int, all bool) {
 	x.view(true, func(t *tensor.Tensor) *tensor.Tensor { return t.Unsqueeze(dim) })
-	x.record(dim, tensor.New(tensor.Int64, []int{elements.BoolInt(all)}, make([]int64, elements.BoolInt(all))))
+	x.record(dim, tensor.New(tensor.Int64, []int{elements.BoolInt(all)}, tensor.Make[int64](elements.BoolInt(all))))
 }
 
 func (x *indexing) pickOne(dim, i int) error {

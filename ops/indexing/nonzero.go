@@ -53,7 +53,7 @@ func nonzeroAt(t *tensor.Tensor) []int64 {
 
 func nonzeroRows(t *tensor.Tensor) []*tensor.Tensor {
 	at, k := nonzeroAt(t), t.Dim()
-	out := make([]int64, len(at)*k)
+	out := tensor.Make[int64](len(at) * k)
 	for i, p := range at {
 		for d := k - 1; d >= 0; d-- {
 			out[i*k+d] = p % int64(t.Shape[d])

@@ -12,10 +12,18 @@ import (
 
 // repeated lists each index i of [0, n) count(i) times.
 func repeated(n int, count func(i int) int) []int64 {
-	var out []int64
+	total := 0
+	for i := range tensor.Steps(n) {
+		total += count(i)
+		if total < 0 || total > tensor.MaxElements {
+			panic(&tensor.SizeError{Shape: []int{total}})
+		}
+	}
+	out, at := tensor.Make[int64](total), 0
 	for i := range n {
 		for range count(i) {
-			out = append(out, int64(i))
+			out[at] = int64(i)
+			at++
 		}
 	}
 	return out

@@ -119,7 +119,7 @@ func selectAt(arg string, shape []int, at []*tensor.Tensor) (*selection, error) 
 			s.source[i] = shape[d]
 		}
 	}
-	linear := make([]int64, tensor.Numel(picked))
+	linear := tensor.Make[int64](tensor.Numel(picked))
 	for k, t := range wide {
 		n := int64(shape[used[k]])
 		if err := EachInt(t, func(i int, v int64) bool {

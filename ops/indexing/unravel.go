@@ -24,6 +24,7 @@ var unravelIndex = opdef.Op[unravelArgs]{
 		if !a.Indices.DType.IsIntegral() {
 			return nil, opdef.Refuse("indices", "want integers, got %s", a.Indices.DType)
 		}
+		tensor.Numel(a.Shape) // overflow
 		outs := make([]*tensor.Tensor, len(a.Shape))
 		size := int64(1)
 		for d := len(a.Shape) - 1; d >= 0; d-- {

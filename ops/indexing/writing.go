@@ -14,7 +14,7 @@ import (
 // rowsApart is an index of shape whose entries along the first dimension
 // differ: 1, 2, ...
 func rowsApart(shape ...int) *tensor.Tensor {
-	v := make([]int64, tensor.Numel(shape))
+	v := tensor.Make[int64](tensor.Numel(shape))
 	for i := range v {
 		v[i] = int64(1 + i/tensor.Numel(shape[1:]))
 	}

@@ -99,7 +99,7 @@ func luFactorGrad[T kernel.Field](info bool) func(in []kernel.Mat[T]) []kernel.M
 			g = in[4]
 		}
 		k := min(f.R, f.C)
-		piv := make([]int, k)
+		piv := tensor.Make[int](k)
 		for i := range piv {
 			piv[i] = int(kernel.Re(in[2].D[i])) - 1
 		}

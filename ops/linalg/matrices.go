@@ -156,7 +156,7 @@ func eachMatrix[T kernel.Field](batch []int, ins []*tensor.Tensor, ranks []int, 
 	sizes := make([]int, len(outs))
 	for k, o := range outs {
 		sizes[k] = tensor.Numel(o.shape)
-		res[k] = make([]T, n*sizes[k])
+		res[k] = tensor.Make[T](n * sizes[k])
 	}
 	tensor.Parallel(n, 1, func(lo, hi int) {
 		for b := lo; b < hi; b++ {

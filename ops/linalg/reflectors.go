@@ -74,7 +74,7 @@ func householder[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
 func householderGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
 	f, tau, g := in[0], in[1].D, in[3]
 	k := len(tau)
-	gf, gt := kernel.Zeros[T](f.R, f.C), make([]T, k)
+	gf, gt := kernel.Zeros[T](f.R, f.C), tensor.Make[T](k)
 	for j := range k {
 		// Y_(j+1) is made by the reflectors after j.
 		after := slices.Clone(tau)

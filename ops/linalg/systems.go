@@ -317,7 +317,7 @@ func lstsq[T kernel.Field](tol func(float64) float64) func(in []kernel.Mat[T]) [
 		p, s, rank := truncated(a, tol)
 		x := p.Mul(b)
 		rest := a.Mul(x).Add(-1, b)
-		res := make([]float64, b.C)
+		res := tensor.Make[float64](b.C)
 		for j := range res {
 			f := rest.Cols(j, j+1).Frobenius()
 			res[j] = f * f

@@ -33,7 +33,7 @@ func (a *vandermondeArgs) powers() ([]int, error) {
 // powersOf is f of each element of x and of the number k of the column.
 func powersOf[T tensor.Elem](dt tensor.DType, shape []int, x *tensor.Tensor, f func(x T, k int) T) *tensor.Tensor {
 	n, src := shape[len(shape)-1], tensor.Data[T](x)
-	out := make([]T, len(src)*n)
+	out := tensor.Make[T](len(src) * n)
 	for i := range out {
 		out[i] = f(src[i/n], i%n)
 	}

@@ -295,7 +295,7 @@ func ints(g *compose.Graph, name string, t *tensor.Tensor) []int {
 	if t.DType.Kind() != tensor.KindInt || t.Dim() > 1 {
 		g.Refuse(name, "want integers in one dimension, got %s", t.Meta())
 	}
-	out := make([]int, t.Numel())
+	out := tensor.Make[int](t.Numel())
 	for i, n := range tensor.Data[int64](t) {
 		out[i] = int(n)
 	}
@@ -413,7 +413,7 @@ var scaledMaskedSoftmax = compose.Declare(compose.Op[maskedSoftmaxArgs]{
 			g.Refuse("mask", "want at least 2 dimensions, got %d", mask.Dim())
 		}
 		rows, cols := mask.Shape[mask.Dim()-2], mask.Shape[mask.Dim()-1]
-		above := make([]int64, rows*cols)
+		above := tensor.Make[int64](rows * cols)
 		for i := range rows {
 			for j := i + 1; j < cols; j++ {
 				above[i*cols+j] = 1

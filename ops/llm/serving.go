@@ -96,12 +96,12 @@ var pagedAttention = compose.Declare(compose.Op[pagedArgs]{
 	}
 	k, v := store("key", a.Key), store("value", a.Value)
 	pages, each := tensor.Data[int64](a.BlockTable), a.BlockTable.Shape[1]
-	parts := make([]*compose.Value, batch)
+	parts := tensor.Make[*compose.Value](batch)
 	for i, n := range a.ActualSeqLengths {
 		if n < 1 || n > each*a.BlockSize {
 			g.Refuse("actualSeqLengths", "%d rows are not in %d pages of %d", n, each, a.BlockSize)
 		}
-		rows := make([]int, n)
+		rows := tensor.Make[int](n)
 		for j := range rows {
 			if rows[j] = int(pages[i*each+j/a.BlockSize])*a.BlockSize + j%a.BlockSize; rows[j] < 0 {
 				g.Refuse("blockTable", "page %d is outside of the store", pages[i*each+j/a.BlockSize])
@@ -165,7 +165,7 @@ func integers(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int32, []int
 
 // span are n places from lo.
 func span(lo, n int) []int64 {
-	out := make([]int64, n)
+	out := tensor.Make[int64](n)
 	for i := range out {
 		out[i] = int64(lo + i)
 	}
@@ -192,7 +192,7 @@ func newCache(g *compose.Graph, table, starts, lengths *tensor.Tensor, longest i
 
 // rows are those of sequence i in a store of n.
 func (c *cache) rows(g *compose.Graph, i, n int) []int {
-	out := make([]int, c.lengths[i])
+	out := tensor.Make[int](c.lengths[i])
 	for j := range out {
 		at := c.longest - c.lengths[i] + j
 		if at < 0 || at >= c.width {

@@ -273,7 +273,7 @@ func (l *classLoss) at(p int, c int64) float64 {
 // logarithm of the number of classes.
 func (l *classLoss) forward(magnitudes bool) *tensor.Tensor {
 	n := tensor.Numel(l.positions)
-	out := make([]float64, n)
+	out := tensor.Make[float64](n)
 	var sums []scoreSum
 	if l.scores && n > 0 {
 		sums = l.scoreSums()
@@ -347,7 +347,7 @@ func (l *classLoss) perPosition(up *tensor.Tensor) []float64 {
 	if l.how == reduceNone {
 		return tensor.Data[float64](up)
 	}
-	g := make([]float64, tensor.Numel(l.positions))
+	g := tensor.Make[float64](tensor.Numel(l.positions))
 	d := up.Item() / l.divisor()
 	for i := range g {
 		g[i] = d

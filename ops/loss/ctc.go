@@ -215,7 +215,7 @@ func logAdd(x ...float64) float64 {
 // Both include the class of the state itself.
 func (al *alignment) paths(k int, back bool) []float64 {
 	states, steps := 2*len(al.labels[k])+1, al.inputs[k]
-	out := make([]float64, steps*states)
+	out := tensor.Make[float64](steps * states)
 	// at maps a state and time counted from where the paths begin.
 	at := func(t, s int) (int, int) {
 		if back {
@@ -296,7 +296,7 @@ func (al *alignment) divisor() float64 {
 }
 
 func (al *alignment) forward(f func(k int) float64) *tensor.Tensor {
-	out := make([]float64, al.n)
+	out := tensor.Make[float64](al.n)
 	tensor.Parallel(al.n, 1, func(lo, hi int) {
 		for k := lo; k < hi; k++ {
 			out[k] = al.share(k) * f(k)
@@ -328,7 +328,7 @@ func (al *alignment) grad(up *tensor.Tensor) *tensor.Tensor {
 			}
 			states := 2*len(al.labels[k]) + 1
 			ahead, back := al.paths(k, false), al.paths(k, true)
-			joint := make([]float64, al.c)
+			joint := tensor.Make[float64](al.c)
 			for t := range al.inputs[k] {
 				for c := range joint {
 					joint[c] = math.Inf(-1)

@@ -155,7 +155,7 @@ func scores(g *compose.Graph, x *compose.Value) *compose.Value {
 // places skipped and where scores are not numbers.
 func shortfalls(g *compose.Graph, own, x *compose.Value, margin float64, skip func(i int) bool) *compose.Value {
 	gap := g.Add(g.Sub(g.Number(margin), own), x)
-	mask := make([]int64, gap.T.Numel())
+	mask := tensor.Make[int64](gap.T.Numel())
 	for i, v := range tensor.Data[float64](gap.T) {
 		if v != v || skip(i) {
 			mask[i] = 1
@@ -205,8 +205,8 @@ func multilabelMargin(g *compose.Graph, a *multilabelMarginArgs) compose.Values 
 			a.Target.Meta())
 	}
 	// labels are the targets of each row, most how many a row has at most.
-	labels, most := make([][]int64, rows), 1
-	isLabel := make([]bool, rows*classes)
+	labels, most := tensor.Make[[]int64](rows), 1
+	isLabel := tensor.Make[bool](rows * classes)
 	for k := range labels {
 		row := tensor.Data[int64](a.Target)[k*classes:][:classes]
 		for _, t := range row {
@@ -222,7 +222,7 @@ func multilabelMargin(g *compose.Graph, a *multilabelMarginArgs) compose.Values 
 			isLabel[k*classes+int(t)] = true
 		}
 	}
-	index := make([]int64, rows*most) // 0 where there is no target
+	index := tensor.Make[int64](rows * most) // 0 where there is no target
 	for k, row := range labels {
 		copy(index[k*most:], row)
 	}

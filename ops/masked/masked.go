@@ -356,7 +356,7 @@ var maskedLogAddExp = maskedEntry(opdef.Op[maskedLogAddExpArgs]{
 // someOf is a mask of the given shape that keeps about two thirds, the first
 // element among them.
 func someOf(g opdef.Gen, shape ...int) *tensor.Tensor {
-	v := make([]int64, tensor.Numel(shape))
+	v := tensor.Make[int64](tensor.Numel(shape))
 	for i := range v {
 		if i == 0 || g.R.IntN(3) > 0 {
 			v[i] = 1
@@ -368,7 +368,7 @@ func someOf(g opdef.Gen, shape ...int) *tensor.Tensor {
 // maskOfRows is a mask that takes the second element out of every row.
 func maskOfRows(shape ...int) *tensor.Tensor {
 	n := shape[len(shape)-1]
-	v := make([]int64, tensor.Numel(shape))
+	v := tensor.Make[int64](tensor.Numel(shape))
 	for i := range v {
 		if i%n != 1 {
 			v[i] = 1

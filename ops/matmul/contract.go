@@ -171,7 +171,7 @@ func pairProduct[T kernel.Number](dt tensor.DType, a, b Operand, wanted func(int
 		shape = append(shape, b.size(l))
 		n *= b.size(l)
 	}
-	c := make([]T, nb*m*n)
+	c := tensor.Make[T](nb * m * n)
 	if len(c) > 0 {
 		am, bm := matrices[T](a, batch, left, inner, m, k), matrices[T](b, batch, inner, right, k, n)
 		one := func(i int) {
@@ -265,7 +265,7 @@ func undiagonal(dt tensor.DType, t *tensor.Tensor, own []int, like Operand) *ten
 
 // spread stores src, of the given shape, in a slice of n zeros at strides.
 func spread[T kernel.Number](src []T, shape, stride []int, n int) []T {
-	dst := make([]T, n)
+	dst := tensor.Make[T](n)
 	idx := make([]int, len(shape))
 	at := 0
 	for _, x := range src {

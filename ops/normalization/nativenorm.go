@@ -168,7 +168,7 @@ func nativeNorm[A any](o opdef.Planned[A, *nativeNormalisation]) *opdef.Entry {
 // statistics were given.
 func (n *normalisation) statistic(dt tensor.DType, shape []int, f func(*reduction.Moments) float64) *tensor.Tensor {
 	if n.vari != nil || slices.Contains(shape, 0) {
-		return tensor.New(dt, shape, make([]float64, tensor.Numel(shape)))
+		return tensor.New(dt, shape, tensor.Make[float64](tensor.Numel(shape)))
 	}
 	return opdef.Collect(n.moments(), dt, f).Reshape(shape...)
 }

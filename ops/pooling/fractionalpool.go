@@ -62,7 +62,7 @@ func (a *fractionalArgs) plan(nd int) (in elements.Planes, k, out [3]int, err er
 
 // fractionalStarts are the first elements of the windows of one dimension.
 func fractionalStarts(in, out, k int, sample float64, single bool) []int {
-	at := make([]int, out)
+	at := tensor.Make[int](out)
 	if out > 1 {
 		alpha := float64(in-k) / float64(out-1)
 		if single {
@@ -89,7 +89,7 @@ func (a *fractionalArgs) max(nd int) (values, indices *tensor.Tensor, p elements
 	if a.Input.Dim() == nd+2 {
 		batch, channels = channels, a.Input.Shape[1]
 	}
-	samples := make([]float64, in.Rows*nd)
+	samples := tensor.Make[float64](in.Rows * nd)
 	if s := a.RandomSamples; s != nil {
 		if !slices.Equal(s.Shape, []int{batch, channels, nd}) {
 			return nil, nil, in, opdef.Refuse("_random_samples", "want shape [%d, %d, %d], got %s", batch, channels, nd,
@@ -99,9 +99,9 @@ func (a *fractionalArgs) max(nd int) (values, indices *tensor.Tensor, p elements
 	}
 	shape := in.Shape(out)
 	m := out[0] * out[1] * out[2]
-	at := make([]int64, in.Rows*m)
+	at := tensor.Make[int64](in.Rows * m)
 	tensor.Parallel(in.Rows, 1, func(lo, hi int) {
-		buf := make([]int, m)
+		buf := tensor.Make[int](m)
 		for row := lo; row < hi; row++ {
 			p := pooling{Planes: in, win: kernel.Windows{In: in.Size, Step: [3]int{1, 1, 1}}}
 			for d := range 3 {

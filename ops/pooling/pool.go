@@ -84,7 +84,7 @@ func (p *pooling) slidingWindows(kernelSize, stride, padding, dilation []int, ce
 		if count < 1 {
 			return opdef.Refuse("input", "output size %d is too small", count)
 		}
-		for o := range count {
+		for o := range tensor.Steps(count) {
 			lo := o*s[d] - pad[d]
 			hi := min(lo+span, n+pad[d])
 			p.divide[d] = append(p.divide[d], hi-lo)
@@ -135,7 +135,7 @@ func (p *pooling) adaptiveWindows(size value.Value) error {
 			count = int(v)
 		}
 		p.win.Lo[d], p.win.Hi[d], p.divide[d] = []int{}, []int{}, []int{}
-		for o := range count {
+		for o := range tensor.Steps(count) {
 			lo, hi := o*n/count, ((o+1)*n+count-1)/count
 			p.win.Lo[d] = append(p.win.Lo[d], lo)
 			p.win.Hi[d] = append(p.win.Hi[d], hi)
@@ -171,7 +171,7 @@ func (p *pooling) largestWindow() int {
 func (p *pooling) overlap() int {
 	n := 1
 	for d, size := range p.Size {
-		m, count := 1, make([]int, size)
+		m, count := 1, tensor.Make[int](size)
 		for o, lo := range p.win.Lo[d] {
 			for i := lo; i < p.win.Hi[d][o]; i += p.win.Step[d] {
 				count[i]++
@@ -203,9 +203,9 @@ func (p *pooling) argmax(row int, at []int) {
 func (p *pooling) max() (values, indices *tensor.Tensor) {
 	shape := p.outShape()
 	m := tensor.Numel(shape) / max(p.Rows, 1)
-	at := make([]int64, p.Rows*m)
+	at := tensor.Make[int64](p.Rows * m)
 	tensor.Parallel(p.Rows, 1, func(lo, hi int) {
-		buf := make([]int, m)
+		buf := tensor.Make[int](m)
 		for row := lo; row < hi; row++ {
 			p.argmax(row, buf)
 			for i, k := range buf {

@@ -193,7 +193,7 @@ func (n *network) run() (passes []pass, y []float64, states [][]float64) {
 	}
 	rows := n.rows()
 	for l := range n.layers {
-		next := make([]float64, rows*out*dirs)
+		next := tensor.Make[float64](rows * out * dirs)
 		for d := range dirs {
 			k := l*dirs + d
 			p := pass{x: y, net: kernel.Recurrent{Cell: n.cell, In: in, Hidden: n.hidden(), Out: out, Batch: n.batch,
@@ -276,7 +276,7 @@ func (n *network) grads(g *opdef.Grad) opdef.Grads {
 	}
 	states := make([][]float64, len(n.hx))
 	for i, h := range n.hx {
-		states[i] = make([]float64, h.Numel())
+		states[i] = tensor.Make[float64](h.Numel())
 		if up[i] != nil {
 			copy(states[i], tensor.Data[float64](up[i]))
 		}
@@ -287,7 +287,7 @@ func (n *network) grads(g *opdef.Grad) opdef.Grads {
 		for d := range dirs {
 			k := l*dirs + d
 			p := passes[k]
-			own := make([]float64, n.rows()*out)
+			own := tensor.Make[float64](n.rows() * out)
 			for row := range n.rows() {
 				copy(own[row*out:(row+1)*out], dy[(row*dirs+d)*out:])
 			}

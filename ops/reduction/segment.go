@@ -119,7 +119,7 @@ func (s *segments) each(f func(out, first, n int)) {
 
 // reduced are the results over the elements of data, starting from initial.
 func (s *segments) reduced(reduce string, data []float64, initial float64, bare bool) []float64 {
-	out := make([]float64, tensor.Numel(s.shape))
+	out := tensor.Make[float64](tensor.Numel(s.shape))
 	s.each(func(at, first, n int) {
 		acc := initial
 		for j := range n {

@@ -270,7 +270,7 @@ var arrangeOps = []*opdef.Entry{
 				return t.Unsqueeze(0).Slice(0, 0, a.Size, 1), nil
 			}
 			shape, stride := append(slices.Clone(t.Shape), a.Size), append(slices.Clone(t.Stride), t.Stride[dim])
-			shape[dim], stride[dim] = (n-a.Size)/a.Step+1, a.Step*t.Stride[dim]
+			shape[dim], stride[dim] = (n-a.Size)/a.Step+1, min(a.Step, n)*t.Stride[dim] // beyond n there is one window
 			return t.Strided(shape, stride, t.Offset)
 		},
 		Repeats: true,

@@ -149,7 +149,7 @@ func (a *combinationsArgs) indices() ([]int64, error) {
 		step = 0
 	}
 	var out []int64
-	row := make([]int64, a.R)
+	row := tensor.Make[int64](a.R)
 	var fill func(k, from int)
 	fill = func(k, from int) {
 		if k == a.R {

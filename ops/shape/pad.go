@@ -227,7 +227,7 @@ func (a *padArgs) plan() (*Padding, error) {
 	if k > n {
 		return nil, opdef.Refuse("pad", "%d values are too many for %d dimensions", len(a.Pad), n)
 	}
-	p := &Padding{T: t, Shape: slices.Clone(t.Shape), From: make([][]int, n)}
+	p := &Padding{T: t, Shape: slices.Clone(t.Shape), From: tensor.Make[[]int](n)}
 	if a.Value != nil {
 		p.fill = *a.Value
 	}
@@ -270,7 +270,7 @@ func (a *padArgs) plan() (*Padding, error) {
 			return nil, opdef.Refuse("pad", "%d and %d leave no elements of dimension %d", lo, hi, d)
 		}
 		p.Shape[d] = size + lo + hi
-		p.From[d] = make([]int, p.Shape[d])
+		p.From[d] = tensor.Make[int](p.Shape[d])
 		for o := range p.From[d] {
 			i := o - lo
 			switch {
@@ -362,7 +362,7 @@ func padGradAs[T kernel.Number](p *Padding, g *tensor.Tensor) *tensor.Tensor {
 	// to[d][i] are the positions that took index i.
 	to := make([][][]int, len(p.Shape))
 	for d, size := range p.T.Shape {
-		to[d] = make([][]int, size)
+		to[d] = tensor.Make[[]int](size)
 		for o, i := range p.From[d] {
 			if i >= 0 {
 				to[d][i] = append(to[d][i], o)

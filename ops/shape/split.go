@@ -67,9 +67,9 @@ var splitOps = []*opdef.Entry{
 			case a.Chunks <= 0:
 				return 0, nil, opdef.Refuse("chunks", "want a positive number, got %d", a.Chunks)
 			case n == 0:
-				return dim, make([]int, a.Chunks), nil
+				return dim, tensor.Make[int](tensor.Steps(a.Chunks)), nil
 			}
-			return dim, evenSizes(n, (n+a.Chunks-1)/a.Chunks), nil
+			return dim, evenSizes(n, max(n-1, 0)/a.Chunks+1), nil
 		},
 		Cases: func(g opdef.Gen) []*chunksArgs {
 			return []*chunksArgs{
@@ -87,7 +87,7 @@ var splitOps = []*opdef.Entry{
 		Self:   func(a *viewDimArgs) *tensor.Tensor { return a.Self },
 		Cut: func(a *viewDimArgs) (int, []int, error) {
 			dim, n, err := cutDim(a.Self, a.Dim)
-			return dim, slices.Repeat([]int{1}, n), err
+			return dim, slices.Repeat([]int{1}, tensor.Steps(n)), err
 		},
 		Drop: true,
 		Cases: func(g opdef.Gen) []*viewDimArgs {
@@ -145,7 +145,7 @@ func evenSizes(n, size int) []int {
 	if n == 0 {
 		return []int{0}
 	}
-	sizes := make([]int, 0, (n+size-1)/size)
+	sizes := make([]int, 0, tensor.Steps((n-1)/size+1))
 	for ; n > 0; n -= size {
 		sizes = append(sizes, min(size, n))
 	}
@@ -334,7 +334,7 @@ func ToInts(v []int64) []int {
 }
 
 func sectionSpans(n, k int) []span {
-	out, at := make([]span, max(k, 0)), 0
+	out, at := tensor.Make[span](max(tensor.Steps(k), 0)), 0
 	for i := range out {
 		size := n / k
 		if i < n%k {

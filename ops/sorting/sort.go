@@ -203,7 +203,7 @@ func (k orderKeys) load(lo int, dst []uint64, t *tensor.Tensor) {
 }
 
 func (k orderKeys) row(lo, n int, t *tensor.Tensor) []uint64 {
-	dst := make([]uint64, n)
+	dst := tensor.Make[uint64](n)
 	k.load(lo, dst, t)
 	return dst
 }
@@ -235,9 +235,9 @@ func (r *ranking) indices() (*tensor.Tensor, error) {
 		return nil, opdef.Refuse("self", "dimension %d has size 0", r.dim)
 	}
 	ks := newKeys(r.self)
-	out := make([]int64, rows*r.k)
+	out := tensor.Make[int64](rows * r.k)
 	tensor.Parallel(rows, max(1, 4096/max(n, 1)), func(a, b int) {
-		row, order := make([]uint64, n), make([]ranked, 0, n)
+		row, order := tensor.Make[uint64](n), tensor.Make[ranked](n)[:0]
 		for i := a; i < b; i++ {
 			ks.load(i*n, row, rowsFirst)
 			dst := out[i*r.k : (i+1)*r.k]

@@ -20,12 +20,12 @@ func acceptRows(x *tensor.Tensor, dim int, values, reference, got *tensor.Tensor
 	rows, n := rowsOf(x)
 	_, k := rowsOf(got)
 	const block = 1 << 13
-	own, idx, ref := make([]uint64, n), make([]int64, block), make([]int64, block)
+	own, idx, ref := tensor.Make[uint64](n), tensor.Make[int64](block), tensor.Make[int64](block)
 	var wanted []uint64
 	if values != nil {
-		values, wanted = lastDim(values, dim), make([]uint64, block)
+		values, wanted = lastDim(values, dim), tensor.Make[uint64](block)
 	}
-	seen := make([]uint64, (n+63)/64) // a bit for each place of x
+	seen := tensor.Make[uint64]((n + 63) / 64) // a bit for each place of x
 	for row := range rows {
 		clear(seen)
 		newKeys(x).load(row*n, own, x)

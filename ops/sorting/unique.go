@@ -27,7 +27,7 @@ var uniqueOps = []*opdef.Entry{
 			if err != nil {
 				return nil, err
 			}
-			order := make([]int, s.count)
+			order := tensor.Make[int](s.count)
 			for i := range order {
 				order[i] = i
 			}
@@ -65,7 +65,7 @@ var uniqueOps = []*opdef.Entry{
 			if err != nil {
 				return nil, err
 			}
-			order := make([]int, s.count)
+			order := tensor.Make[int](s.count)
 			for i := range order {
 				order[i] = i
 			}
@@ -190,7 +190,7 @@ func (s *sliceList) compare(a, b int) int { return slices.Compare(s.at(a), s.at(
 // each slice and the sizes of groups.
 func (s *sliceList) groups(order []int, inverse, counts bool) []*tensor.Tensor {
 	var first, size []int64
-	group := make([]int64, s.count)
+	group := tensor.Make[int64](s.count)
 	for k, i := range order {
 		if k == 0 || s.differ(order[k-1], i) {
 			first, size = append(first, int64(i)), append(size, 0)

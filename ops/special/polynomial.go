@@ -54,6 +54,7 @@ func (r recurrence) at(x float64, n int64) (y, largest float64) {
 	case n == 0:
 		return 1, 1
 	}
+	tensor.Steps(int(n))
 	q, p := 1.0, r.first(x)
 	largest = max(q, math.Abs(p))
 	for k := int64(1); k < n && p == p; k++ {

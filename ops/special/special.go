@@ -309,7 +309,7 @@ func (a *logitArgs) range01() (lo, hi float64) {
 func (a *mvlgammaArgs) sum(f func(float64) float64, c float64) func(float64) float64 {
 	return func(x float64) float64 {
 		s := float64(a.P) * float64(a.P-1) / 4 * c
-		for j := range a.P {
+		for j := range tensor.Steps(a.P) {
 			s += f(x - float64(j)/2)
 		}
 		return s

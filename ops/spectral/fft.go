@@ -131,12 +131,12 @@ type array struct {
 func (a array) along(d, n int, f func(dst, src []complex128)) array {
 	out := array{slices.Clone(a.shape), nil}
 	out.shape[d] = n
-	out.data = make([]complex128, tensor.Numel(out.shape))
+	out.data = tensor.Make[complex128](tensor.Numel(out.shape))
 	inner := tensor.Numel(a.shape[d+1:])
 	m := a.shape[d]
 	lines := tensor.Numel(a.shape[:d]) * inner
 	tensor.Parallel(lines, max(1, 4096/max(m+n, 1)), func(lo, hi int) {
-		src, dst := make([]complex128, m), make([]complex128, n)
+		src, dst := tensor.Make[complex128](m), tensor.Make[complex128](n)
 		for l := lo; l < hi; l++ {
 			o, i := l/inner, l%inner
 			for j := range src {
@@ -424,7 +424,7 @@ func fftShift(name string, more int) *opdef.Entry {
 			if slices.Contains(dims, d) {
 				by = (n + more) / 2
 			}
-			p.From[d] = make([]int, n)
+			p.From[d] = tensor.Make[int](n)
 			for o := range p.From[d] {
 				p.From[d][o] = (o - by + n) % n
 			}

@@ -83,7 +83,7 @@ func (a *istftArgs) plan() (*overlapAdd, error) {
 	if a.Length != nil {
 		o.end = o.start + *a.Length
 	}
-	o.envelope = make([]complex128, total)
+	o.envelope = tensor.Make[complex128](total)
 	for t := range f.count {
 		for k, w := range f.window {
 			o.envelope[t*f.hop+k] += w * w
@@ -168,10 +168,10 @@ func (a *istftArgs) backward(g *opdef.Grad) (opdef.Grads, error) {
 	x, up, y := a.spectrum(o), tensor.Data[complex128](g.Out[0]), tensor.Data[complex128](g.Outs[0])
 	length := o.shape[len(o.shape)-1]
 	gx := tensor.Make[complex128](len(x))
-	perSignal := make([][]complex128, o.batch)
+	perSignal := tensor.Make[[]complex128](o.batch)
 	o.each(func(b, t int, buf []complex128) {
 		if perSignal[b] == nil {
-			perSignal[b] = make([]complex128, o.n)
+			perSignal[b] = tensor.Make[complex128](o.n)
 		}
 		from, to, first := o.kept(t * o.hop)
 		o.load(x, b, t, buf)
@@ -222,7 +222,7 @@ func (a *istftArgs) scale([]*tensor.Tensor) []*tensor.Tensor {
 	}
 	x := a.spectrum(o)
 	length := o.shape[len(o.shape)-1]
-	out := make([]float64, tensor.Numel(o.shape))
+	out := tensor.Make[float64](tensor.Numel(o.shape))
 	o.each(func(b, t int, _ []complex128) {
 		sum := 0.0
 		for f := range o.freqs {

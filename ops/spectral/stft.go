@@ -86,7 +86,7 @@ func newFrames(n int, hop, win *int, w *tensor.Tensor) (*frames, error) {
 		return nil, opdef.Refuse("window", "want a floating or complex tensor, got %s", w.DType)
 	}
 	f.left = (n - f.given) / 2
-	f.window = make([]complex128, n)
+	f.window = tensor.Make[complex128](n)
 	for i := range f.given {
 		f.window[f.left+i] = 1
 	}
@@ -113,7 +113,7 @@ func spectrumDType(x, window *tensor.Tensor) (tensor.DType, error) {
 // each calls do for every frame of every signal, in parallel over signals.
 func (f *frames) each(do func(signal, frame int, buf []complex128)) {
 	tensor.Parallel(f.batch, 1, func(lo, hi int) {
-		buf := make([]complex128, f.n)
+		buf := tensor.Make[complex128](f.n)
 		for b := lo; b < hi; b++ {
 			for t := range f.count {
 				do(b, t, buf)
@@ -141,7 +141,7 @@ func tensorOf(dt tensor.DType, shape []int, v []complex128) *tensor.Tensor {
 
 // pairsOf splits complex values into real and imaginary parts.
 func pairsOf(v []complex128) []float64 {
-	out := make([]float64, 2*len(v))
+	out := tensor.Make[float64](2 * len(v))
 	for i, x := range v {
 		out[2*i], out[2*i+1] = real(x), imag(x)
 	}
@@ -150,7 +150,7 @@ func pairsOf(v []complex128) []float64 {
 
 // fromPairs joins real and imaginary parts.
 func fromPairs(v []float64) []complex128 {
-	out := make([]complex128, len(v)/2)
+	out := tensor.Make[complex128](len(v) / 2)
 	for i := range out {
 		out[i] = complex(v[2*i], v[2*i+1])
 	}
@@ -235,7 +235,7 @@ func paddedSource(n, pad int, mode string) ([]int, error) {
 	default:
 		return nil, opdef.Refuse("pad_mode", "want constant, reflect, replicate or circular, got %q", mode)
 	}
-	src := make([]int, n+2*pad)
+	src := tensor.Make[int](n + 2*pad)
 	for i := range src {
 		if src[i] = i - pad; i < pad || i >= pad+n {
 			src[i] = at(i - pad)
@@ -290,7 +290,7 @@ func (a *stftArgs) backward(g *opdef.Grad) (opdef.Grads, error) {
 	}
 	x := tensor.Data[complex128](a.Self)
 	gx := tensor.Make[complex128](a.Self.Numel())
-	perSignal := make([][]complex128, s.batch)
+	perSignal := tensor.Make[[]complex128](s.batch)
 	s.each(func(b, t int, buf []complex128) {
 		clear(buf)
 		for f := range s.freqs {
@@ -298,7 +298,7 @@ func (a *stftArgs) backward(g *opdef.Grad) (opdef.Grads, error) {
 		}
 		kernel.FFT(buf, true)
 		if perSignal[b] == nil {
-			perSignal[b] = make([]complex128, s.n)
+			perSignal[b] = tensor.Make[complex128](s.n)
 		}
 		for k, src := range s.source[t*s.hop : t*s.hop+s.n] {
 			if src < 0 {
@@ -318,7 +318,7 @@ func (a *stftArgs) backward(g *opdef.Grad) (opdef.Grads, error) {
 
 // sumOver adds the rows that there are.
 func sumOver(rows [][]complex128, n int) []complex128 {
-	sum := make([]complex128, n)
+	sum := tensor.Make[complex128](n)
 	for _, r := range rows {
 		for k, v := range r {
 			sum[k] += v
@@ -334,7 +334,7 @@ func (a *stftArgs) scale(outs []*tensor.Tensor) []*tensor.Tensor {
 		panic(err)
 	}
 	x := tensor.Data[complex128](a.Self)
-	sums := make([]float64, s.batch*s.count)
+	sums := tensor.Make[float64](s.batch * s.count)
 	s.each(func(b, t int, buf []complex128) {
 		s.load(x, b, t, buf)
 		for k, w := range s.window {

@@ -53,7 +53,7 @@ func (a *histcArgs) count() (sure, near []float64, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	sure, near = make([]float64, a.Bins), make([]float64, a.Bins+1)
+	sure, near = tensor.Make[float64](a.Bins), tensor.Make[float64](a.Bins+1)
 	slack := 8 * a.Self.DType.Eps() * float64(a.Bins)
 	for _, x := range tensor.Data[float64](a.Self) {
 		if !(x >= lo && x <= hi) {
@@ -162,7 +162,7 @@ func (a *bincountArgs) count(weights *tensor.Tensor) ([]*tensor.Tensor, error) {
 		n = max(n, int(v)+1)
 	}
 	if weights == nil {
-		out := make([]int64, n)
+		out := tensor.Make[int64](n)
 		for _, v := range idx {
 			out[v]++
 		}
@@ -172,7 +172,7 @@ func (a *bincountArgs) count(weights *tensor.Tensor) ([]*tensor.Tensor, error) {
 	if weights.DType == tensor.Float32 {
 		dt = tensor.Float32
 	}
-	out := make([]float64, n)
+	out := tensor.Make[float64](n)
 	for i, w := range tensor.Data[float64](weights) {
 		out[idx[i]] += w
 	}
@@ -278,7 +278,7 @@ func evenEdges(bins int, lo, hi float64) ([]float64, error) {
 	if lo == hi {
 		lo, hi = lo-0.5, hi+0.5
 	}
-	edges := make([]float64, bins+1)
+	edges := tensor.Make[float64](bins + 1)
 	for i := range edges {
 		edges[i] = lo + (hi-lo)*(float64(i)/float64(bins))
 	}
@@ -304,7 +304,7 @@ func binOf(edges []float64, x float64) (k int, ok bool) {
 // counted is the histogram with the given edges.
 func (b *binning) counted(edges []float64) []float64 {
 	bins := len(edges) - 1
-	out := make([]float64, max(bins, 0))
+	out := tensor.Make[float64](max(bins, 0))
 	sum := 0.0
 	for i, x := range tensor.Data[float64](b.x) {
 		k, ok := binOf(edges, x)

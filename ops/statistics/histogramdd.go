@@ -115,7 +115,7 @@ func evenCells(a *gridCountsArgs) (*cells, error) {
 	if len(a.Bins) != n || !a.Self.DType.IsFloat() {
 		return nil, opdef.Refuse("bins", "want one number for each of %d floating coordinates, got %d", n, len(a.Bins))
 	}
-	edges, points := make([][]float64, n), tensor.Data[float64](a.Self)
+	edges, points := tensor.Make[[]float64](n), tensor.Data[float64](a.Self)
 	for d, bins := range a.Bins {
 		if bins <= 0 {
 			return nil, opdef.Refuse("bins", "want positive numbers, got %d", bins)
@@ -150,7 +150,7 @@ func (c *cells) shape(edges [][]float64) []int {
 // counted is the histogram with the given edges.
 func (c *cells) counted(edges [][]float64) []float64 {
 	shape := c.shape(edges)
-	out, stride := make([]float64, tensor.Numel(shape)), tensor.Contiguous(shape)
+	out, stride := tensor.Make[float64](tensor.Numel(shape)), tensor.Contiguous(shape)
 	points, n, sum := tensor.Data[float64](c.x), len(edges), 0.0
 next:
 	for p := range tensor.Numel(c.x.Shape[:c.x.Dim()-1]) {

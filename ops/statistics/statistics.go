@@ -106,7 +106,7 @@ func (a *quantileArgs) quantile(ignoreNaN bool) (*quantile, error) {
 // the ranks to interpolate between, the weight of the upper one and the rank
 // wanted. Ranks are computed in the dtype of the elements, as torch does.
 func (qt *quantile) each(row int, f func(k, below, above int, weight, rank float64, values []float64, order []int)) {
-	v, order := make([]float64, qt.n), elements.AllDims(qt.n)
+	v, order := tensor.Make[float64](qt.n), elements.AllDims(qt.n)
 	tensor.Load(qt.x, row*qt.n, v)
 	src := slices.Clone(v)
 	slices.SortStableFunc(order, func(i, j int) int {
@@ -155,7 +155,7 @@ func (qt *quantile) each(row int, f func(k, below, above int, weight, rank float
 // forward computes the results with at, from what each says.
 func (qt *quantile) forward(dt tensor.DType, at func(below, above, weight, rank float64) float64) *tensor.Tensor {
 	rows := qt.x.Numel() / qt.n
-	out := make([]float64, rows*len(qt.q))
+	out := tensor.Make[float64](rows * len(qt.q))
 	tensor.Parallel(rows, 1, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			qt.each(r, func(k, below, above int, w, rank float64, v []float64, _ []int) {

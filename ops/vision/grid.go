@@ -51,7 +51,7 @@ var gridOps = []*opdef.Entry{
 			yes, no := true, false
 			// Positions away from the pixels' edges, where gradients jump.
 			at := func(dt tensor.DType, shape ...int) *tensor.Tensor {
-				v := make([]float64, tensor.Numel(shape))
+				v := tensor.Make[float64](tensor.Numel(shape))
 				for i := range v {
 					v[i] = (float64(r.IntN(11)-5) + 0.3 + 0.4*r.Float64()) / 4.4
 				}
@@ -416,7 +416,7 @@ func affinePlan(a *affineGridArgs) (*matmul.Product, error) {
 	}
 	dims := a.Size[2:]
 	corners := a.AlignCorners != nil && *a.AlignCorners
-	base := make([]float64, 0, tensor.Numel(dims)*(nd+1))
+	base := tensor.Make[float64](tensor.Numel(append(slices.Clone(dims), nd+1)))[:0]
 	for p := range tensor.Numel(dims) {
 		at := elements.Unravel(p, dims)
 		for d := nd - 1; d >= 0; d-- { // x first

@@ -271,6 +271,7 @@ func (a *interpolateArgs) plan() (*interpolation, error) {
 	}
 	m := &kernel.Axes{}
 	for d := range m {
+		tensor.Steps(out[d])
 		if d < 3-nd {
 			identityAxis(&m[d], p.Size[d])
 			continue
@@ -477,7 +478,7 @@ func (r resizer) antialiased(m *kernel.Axis, cubic bool) {
 		center := step * (float64(o) + 0.5)
 		lo := max(int(center-support+0.5), 0)
 		hi := min(int(center+support+0.5), r.in)
-		w := make([]float64, max(hi-lo, 0))
+		w := tensor.Make[float64](max(hi-lo, 0))
 		sum := 0.0
 		for j := range w {
 			w[j] = filter((float64(j+lo) - center + 0.5) / width)

@@ -5,7 +5,6 @@ package ondevice
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,12 +68,7 @@ func (d *Device) Run(c *replay.DeviceCall) *replay.DeviceRun {
 		run.Forward = replay.DeviceStatus{Verdict: verdict.Skipped, Reason: "interrupted"}
 		return run
 	}
-	var memory *tensor.MemoryError
-	switch {
-	case errors.As(err, &memory): // as on the reference
-		run.Forward = replay.DeviceStatus{Verdict: verdict.Skipped, Reason: err.Error()}
-		return run
-	case err != nil:
+	if err != nil {
 		run.Forward = replay.DeviceStatus{Verdict: verdict.Error, Reason: err.Error()}
 		return run
 	}

@@ -69,6 +69,9 @@ func SpatialSizes(arg string, v []int, nd, least, fill int) (out [3]int, err err
 		if x < least {
 			return out, opdef.Refuse(arg, "want at least %d, got %d", least, x)
 		}
+		if x > math.MaxInt32 {
+			return out, opdef.Refuse(arg, "want at most %d, got %d", math.MaxInt32, x)
+		}
 		out[3-nd+d] = x
 	}
 	return out, nil

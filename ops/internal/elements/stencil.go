@@ -24,7 +24,7 @@ type Stencil struct {
 
 // Transposed is the map's transpose, conjugated: the gradient.
 func (s Stencil) Transposed() Stencil {
-	t := Stencil{len(s.Taps), make([][]StencilTap, s.In)}
+	t := Stencil{len(s.Taps), tensor.Make[[]StencilTap](s.In)}
 	for j, taps := range s.Taps {
 		for _, p := range taps {
 			t.Taps[p.At] = append(t.Taps[p.At], StencilTap{j, cmplx.Conj(p.Coef)})
@@ -68,7 +68,7 @@ func stencilAlong[T tensor.Elem](s Stencil, dt tensor.DType, x *tensor.Tensor, d
 		at int
 		c  T
 	}
-	taps := make([][]term, n)
+	taps := tensor.Make[[]term](n)
 	for j, ps := range s.Taps {
 		for _, p := range ps {
 			taps[j] = append(taps[j], term{p.At, coefficient(p.Coef)})

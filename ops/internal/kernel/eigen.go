@@ -8,6 +8,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack"
 	"gonum.org/v1/gonum/lapack/lapack64"
+
+	"github.com/optool/optool/internal/quota"
 )
 
 // Symmetrize fills a matrix from its lower, or upper, triangle so that it is
@@ -84,12 +86,12 @@ func eigh[T Field](m Mat[T], limit int) (w []float64, v Mat[T]) {
 			}
 		}
 	}
-	order := make([]int, n)
+	order := quota.Make[int](n)
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmpFloat(Re(a.At(x, x)), Re(a.At(y, y))) })
-	w = make([]float64, n)
+	w = quota.Make[float64](n)
 	v = Zeros[T](n, n)
 	for k, i := range order {
 		w[k] = math.Ldexp(Re(a.At(i, i)), exponent)
@@ -140,22 +142,22 @@ func Eig(m Mat[complex128]) (w []complex128, v Mat[complex128]) {
 func realEig(m Mat[complex128]) (w []complex128, v Mat[complex128]) {
 	n := m.R
 	general := func() blas64.General {
-		return blas64.General{Rows: n, Cols: n, Stride: max(n, 1), Data: make([]float64, n*n)}
+		return blas64.General{Rows: n, Cols: n, Stride: max(n, 1), Data: quota.Make[float64](n * n)}
 	}
 	a, right, none := general(), general(), blas64.General{Stride: 1}
 	for i, x := range m.D {
 		a.Data[i] = real(x)
 	}
-	re, im := make([]float64, n), make([]float64, n)
+	re, im := quota.Make[float64](n), quota.Make[float64](n)
 	geev := func(work []float64, size int) int {
 		return lapack64.Geev(lapack.LeftEVNone, lapack.RightEVCompute, a, re, im, none, right, work, size)
 	}
 	size := []float64{0}
 	geev(size, -1) // how much room it needs
-	if first := geev(make([]float64, int(size[0])), int(size[0])); first > 0 {
+	if first := geev(quota.Make[float64](int(size[0])), int(size[0])); first > 0 {
 		panic(&ConvergenceError{"eigenvalues", 30 * max(10, n), "iterations"})
 	}
-	w, v = make([]complex128, n), Zeros[complex128](n, n)
+	w, v = quota.Make[complex128](n), Zeros[complex128](n, n)
 	for j := 0; j < n; j++ {
 		w[j] = complex(re[j], im[j])
 		if im[j] == 0 {
@@ -288,7 +290,7 @@ func eig(m Mat[complex128], limit int) (w []complex128, v Mat[complex128]) {
 	}
 	v = q.Mul(t)
 	for k := range n {
-		col := make([]complex128, n)
+		col := quota.Make[complex128](n)
 		for i := range col {
 			col[i] = v.At(i, k)
 		}

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"gonum.org/v1/gonum/dsp/fourier"
+
+	"github.com/optool/optool/internal/quota"
 )
 
 // A transform computes the unscaled discrete Fourier transform of sequences of
@@ -87,7 +89,7 @@ type chirp struct {
 
 func newChirp(n int) *chirp {
 	m := 1 << bits.Len(uint(2*n-2)) // at least 2n-1
-	c := &chirp{w: make([]complex128, n), spectrum: make([]complex128, m), buf: make([]complex128, m),
+	c := &chirp{w: quota.Make[complex128](n), spectrum: quota.Make[complex128](m), buf: quota.Make[complex128](m),
 		fft: fourier.NewCmplxFFT(m)}
 	sq := 0 // k*k mod 2n: the angle stays exact
 	for k := range c.w {

@@ -1,6 +1,10 @@
 package kernel
 
-import "math"
+import (
+	"math"
+
+	"github.com/optool/optool/internal/quota"
+)
 
 // magnitude1 is |Re| + |Im|, by which LAPACK compares pivots.
 func magnitude1[T Field](x T) float64 { return math.Abs(Re(x)) + math.Abs(Im(x)) }
@@ -33,7 +37,7 @@ func LDL[T Field](m Mat[T], hermitian bool) (ld Mat[T], piv []int, zero int) {
 	for i := range n {
 		realDiagonal(i)
 	}
-	piv = make([]int, n)
+	piv = quota.Make[int](n)
 	for k := 0; k < n; {
 		step, kp := 1, k
 		diag := magnitude1(*at(k, k))

@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"math"
+
+	"github.com/optool/optool/internal/quota"
 )
 
 // LU factors m = P*L*U with partial pivoting: lu holds U and, below the
@@ -12,7 +14,7 @@ import (
 func LU[T Field](m Mat[T]) (lu Mat[T], piv []int, zero int) {
 	lu = m.Clone()
 	k := min(m.R, m.C)
-	piv = make([]int, k)
+	piv = quota.Make[int](k)
 	for j := range k {
 		p, best := j, -1.0
 		for i := j; i < m.R; i++ {
@@ -143,9 +145,9 @@ func Cholesky[T Field](m Mat[T]) (l Mat[T], fail int) {
 // diagonal of R is real, of the sign opposite to what it was.
 func Householder[T Field](m Mat[T]) (qr Mat[T], tau []T) {
 	qr = m.Clone()
-	tau = make([]T, min(m.R, m.C))
+	tau = quota.Make[T](min(m.R, m.C))
 	for j := range tau {
-		v := make([]T, m.R-j)
+		v := quota.Make[T](m.R - j)
 		for i := range v {
 			v[i] = qr.At(j+i, j)
 		}
@@ -176,7 +178,7 @@ func reflect[T Field](m Mat[T], v []T, tau T, top, col int) {
 	if tau == 0 {
 		return
 	}
-	w := make([]T, m.C)
+	w := quota.Make[T](m.C)
 	for i, x := range v {
 		c := Conj(x)
 		for l, y := range m.Row(top + i)[col:] {
@@ -194,7 +196,7 @@ func reflect[T Field](m Mat[T], v []T, tau T, top, col int) {
 
 // reflector is v of column j of a factorisation.
 func reflector[T Field](qr Mat[T], j int) []T {
-	v := make([]T, qr.R-j)
+	v := quota.Make[T](qr.R - j)
 	v[0] = 1
 	for i := 1; i < len(v); i++ {
 		v[i] = qr.At(j+i, j)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/cmplx"
 	"slices"
+
+	"github.com/optool/optool/internal/quota"
 )
 
 // A Field is a compute type with division.
@@ -18,7 +20,7 @@ type Mat[T Field] struct {
 }
 
 // Zeros is the r-by-c matrix of zeros.
-func Zeros[T Field](r, c int) Mat[T] { return Mat[T]{r, c, make([]T, r*c)} }
+func Zeros[T Field](r, c int) Mat[T] { return Mat[T]{r, c, quota.Make[T](r * c)} }
 
 // Eye is the r-by-c matrix with ones on the diagonal.
 func Eye[T Field](r, c int) Mat[T] {
@@ -124,7 +126,7 @@ func (m Mat[T]) Rows(lo, hi int) Mat[T] {
 
 // Diagonal is the diagonal of m.
 func (m Mat[T]) Diagonal() []T {
-	v := make([]T, min(m.R, m.C))
+	v := quota.Make[T](min(m.R, m.C))
 	for i := range v {
 		v[i] = m.At(i, i)
 	}
@@ -133,7 +135,7 @@ func (m Mat[T]) Diagonal() []T {
 
 // Norm1 is the largest sum of magnitudes of a column.
 func (m Mat[T]) Norm1() float64 {
-	sum := make([]float64, m.C)
+	sum := quota.Make[float64](m.C)
 	for i := range m.R {
 		for j, x := range m.Row(i) {
 			sum[j] += Abs(x)

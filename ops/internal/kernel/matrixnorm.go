@@ -1,6 +1,10 @@
 package kernel
 
-import "math"
+import (
+	"math"
+
+	"github.com/optool/optool/internal/quota"
+)
 
 // MatrixNorm is a norm of m and its gradient: the Frobenius norm (word fro), the
 // sum of the singular values (nuc), or by order the largest (2) or smallest
@@ -32,7 +36,7 @@ func MatrixNorm[T Field](m Mat[T], word string, order float64) (v float64, slope
 		v, slope = MatrixNorm(m.H(), "", math.Copysign(1, order))
 		return v, slope.H()
 	}
-	sums := make([]float64, m.C)
+	sums := quota.Make[float64](m.C)
 	for i := range m.R {
 		for j, x := range m.Row(i) {
 			sums[j] += Abs(x)

@@ -1,6 +1,10 @@
 package kernel
 
-import "math"
+import (
+	"math"
+
+	"github.com/optool/optool/internal/quota"
+)
 
 // Windows are the input ranges that pooling reduces: output o of dimension d
 // covers Lo[d][o], Lo[d][o]+Step[d], ... below Hi[d][o].
@@ -37,7 +41,7 @@ func Keys(dst []int64, x []float64) {
 // alone: which of two elements is larger cannot be predicted.
 func Max(w *Windows, x []int64, floats bool, at []int) {
 	width := len(w.Lo[2])
-	top := make([]int64, width)
+	top := quota.Make[int64](width)
 	for i := range w.Lo[0] {
 		for j := range w.Lo[1] {
 			best := at[:width]

@@ -3,6 +3,8 @@ package kernel
 import (
 	"math"
 	"slices"
+
+	"github.com/optool/optool/internal/quota"
 )
 
 // A Cell is the kind of a recurrent network.
@@ -69,20 +71,20 @@ func (r *Recurrent) Forward(x, h, c []float64) *Recurrence {
 			rows += n
 		}
 	}
-	k := &Recurrence{Y: make([]float64, rows*out), hPrev: make([]float64, rows*out), gates: make([]float64, rows*width),
-		raw: make([]float64, rows*hid)}
+	k := &Recurrence{Y: quota.Make[float64](rows * out), hPrev: quota.Make[float64](rows * out),
+		gates: quota.Make[float64](rows * width), raw: quota.Make[float64](rows * hid)}
 	switch r.Cell {
 	case LSTMCell:
-		k.cPrev, k.extra = make([]float64, rows*hid), make([]float64, rows*hid)
+		k.cPrev, k.extra = quota.Make[float64](rows*hid), quota.Make[float64](rows*hid)
 	case GRUCell:
-		k.extra = make([]float64, rows*hid)
+		k.extra = quota.Make[float64](rows * hid)
 	}
 	Gemm(Dense(rows, r.In, x), Dense(width, r.In, r.WIH).T(), 0, Dense(rows, width, k.gates))
 	addRow(k.gates, r.BIH)
 	for _, s := range r.steps() {
 		n, a := s.n, s.at
 		copy(k.hPrev[a*out:], h[:n*out])
-		gh := make([]float64, n*width)
+		gh := quota.Make[float64](n * width)
 		Gemm(Dense(n, out, h[:n*out]), Dense(width, out, r.WHH).T(), 0, Dense(n, width, gh))
 		addRow(gh, r.BHH)
 		for i := range n {
@@ -153,10 +155,10 @@ type RecurrentGrads struct{ X, WIH, WHH, BIH, BHH, WHR []float64 }
 func (r *Recurrent) Backward(k *Recurrence, x, dy, dh, dc []float64) RecurrentGrads {
 	width, hid, out := r.Cell.Gates()*r.Hidden, r.Hidden, r.Out
 	rows := len(k.gates) / max(width, 1)
-	dgx := make([]float64, rows*width)
+	dgx := quota.Make[float64](rows * width)
 	dgh := dgx
 	if r.Cell == GRUCell {
-		dgh = make([]float64, rows*width)
+		dgh = quota.Make[float64](rows * width)
 	}
 	var g RecurrentGrads
 	if r.WHR != nil {
@@ -173,11 +175,11 @@ func (r *Recurrent) Backward(k *Recurrence, x, dy, dh, dc []float64) RecurrentGr
 		if r.WHR != nil {
 			raw := Dense(n, hid, k.raw[a*hid:(a+n)*hid])
 			Gemm(Dense(n, out, draw).T(), raw, 1, Dense(out, hid, g.WHR))
-			projected := make([]float64, n*hid)
+			projected := quota.Make[float64](n * hid)
 			Gemm(Dense(n, out, draw), Dense(out, hid, r.WHR), 0, Dense(n, hid, projected))
 			draw = projected
 		}
-		direct := make([]float64, n*out) // what h passes on without its weights
+		direct := quota.Make[float64](n * out) // what h passes on without its weights
 		for i := range n {
 			row := a + i
 			gates, d, up := k.gates[row*width:(row+1)*width], dgx[row*width:(row+1)*width], draw[i*hid:(i+1)*hid]
@@ -202,7 +204,7 @@ func (r *Recurrent) Backward(k *Recurrence, x, dy, dh, dc []float64) RecurrentGr
 		copy(dh, direct)
 		Gemm(Dense(n, width, dgh[a*width:(a+n)*width]), Dense(width, out, r.WHH), 1, Dense(n, out, dh[:n*out]))
 	}
-	g.X, g.WIH, g.WHH = make([]float64, rows*r.In), make([]float64, width*r.In), make([]float64, width*out)
+	g.X, g.WIH, g.WHH = quota.Make[float64](rows*r.In), quota.Make[float64](width*r.In), quota.Make[float64](width*out)
 	Gemm(Dense(rows, width, dgx), Dense(width, r.In, r.WIH), 0, Dense(rows, r.In, g.X))
 	Gemm(Dense(rows, width, dgx).T(), Dense(rows, r.In, x), 0, Dense(width, r.In, g.WIH))
 	Gemm(Dense(rows, width, dgh).T(), Dense(rows, out, k.hPrev), 0, Dense(width, out, g.WHH))
@@ -242,7 +244,7 @@ func gruBackward(g, fromH, hPrev, up, dx, dh, direct []float64) {
 func (r *Recurrent) Reach(k *Recurrence, x []float64) float64 {
 	width := r.Cell.Gates() * r.Hidden
 	rows := len(k.gates) / max(width, 1)
-	s := make([]float64, rows*width)
+	s := quota.Make[float64](rows * width)
 	abs := func(v []float64) []float64 {
 		w := make([]float64, len(v))
 		for i, x := range v {
@@ -270,7 +272,7 @@ func addRow(m, b []float64) {
 }
 
 func columnSums(m []float64, width int) []float64 {
-	s := make([]float64, width)
+	s := quota.Make[float64](width)
 	for at := 0; at+width <= len(m) && width > 0; at += width {
 		for j, v := range m[at : at+width] {
 			s[j] += v

@@ -3,6 +3,8 @@ package kernel
 import (
 	"math"
 	"slices"
+
+	"github.com/optool/optool/internal/quota"
 )
 
 // SVD factors m = U*diag(s)*V^H with min(R, C) singular values in descending
@@ -44,13 +46,13 @@ func svd[T Field](m Mat[T], limit int) (u Mat[T], s []float64, vh Mat[T]) {
 			}
 		}
 	}
-	order := make([]int, n)
-	size := make([]float64, n)
+	order := quota.Make[int](n)
+	size := quota.Make[float64](n)
 	for i := range order {
 		order[i], size[i] = i, norm(a.Row(i))
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmpFloat(size[y], size[x]) })
-	s = make([]float64, n)
+	s = quota.Make[float64](n)
 	cols, vh := Zeros[T](n, m.R), Zeros[T](n, n)
 	for k, i := range order {
 		s[k] = math.Ldexp(size[i], exponent)

@@ -279,7 +279,7 @@ type writes struct {
 
 func (w *writer[T]) lists() writes {
 	bins := (w.base.Numel() + w.bin - 1) / w.bin
-	next := make([]int, bins+1)
+	next := tensor.Make[int](bins + 1)
 	w.each(func(run int, to int) {
 		for k := to / w.bin; k <= (to+w.Len-1)/w.bin; k++ {
 			next[k+1]++
@@ -288,7 +288,7 @@ func (w *writer[T]) lists() writes {
 	for k := range bins {
 		next[k+1] += next[k]
 	}
-	l := writes{from: slices.Clone(next), of: make([]write, next[bins])}
+	l := writes{from: slices.Clone(next), of: tensor.Make[write](next[bins])}
 	w.each(func(run int, to int) {
 		for k := to / w.bin; k <= (to+w.Len-1)/w.bin; k++ {
 			l.of[next[k]] = write{to, run}
@@ -389,7 +389,7 @@ func addWithin[T tensor.Elem](dst []T, lo int, to []int64, v []T) {
 // counts holds how often each of n elements was written, where that matters.
 func (w *writer[T]) counts(n int) []int32 {
 	if w.how == Mean || !w.keep && w.how != Assign {
-		return make([]int32, n)
+		return tensor.Make[int32](n)
 	}
 	return nil
 }
