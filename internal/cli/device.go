@@ -50,9 +50,33 @@ func (d *deviceFlags) add(cmd *cobra.Command, byDefault, help string) {
 	f.IntVar(&d.devices, "devices", 1, "how many processes run the device at once")
 }
 
+// limits are those of the calls of the run. A call on a device has a deadline of its own.
+func (d *deviceFlags) limits() *limits {
+	timeout := cmp.Or(d.timeout, referenceTimeout)
+	if !d.none() {
+		timeout = max(timeout, referenceTimeout)
+	}
+	return newLimits(d.memory, timeout)
+}
+
 func addTimeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
-	cmd.Flags().DurationVar(timeout, "timeout", 0, fmt.Sprintf(
+	cmd.Flags().Var((*timeLimit)(timeout), "timeout", fmt.Sprintf(
 		"most `TIME` one call may take (default %v on a device, %v on the reference)", deviceTimeout, referenceTimeout))
+}
+
+// timeLimit is a flag's duration of more than 0.
+type timeLimit time.Duration
+
+func (d *timeLimit) String() string { return time.Duration(*d).String() }
+func (d *timeLimit) Type() string   { return "TIME" }
+
+func (d *timeLimit) Set(s string) error {
+	t, err := time.ParseDuration(s)
+	if err == nil && t <= 0 {
+		err = fmt.Errorf("want more than 0, got %v", t)
+	}
+	*d = timeLimit(t)
+	return err
 }
 
 func addMemoryFlag(cmd *cobra.Command, bytes *int64) {
@@ -86,14 +110,6 @@ func (b *byteSize) Set(s string) error {
 	return nil
 }
 
-// checkTimeout checks the value of --timeout.
-func checkTimeout(d time.Duration) error {
-	if d < 0 {
-		return usageError("--timeout: want more than 0, got %v", d)
-	}
-	return nil
-}
-
 func (d *deviceFlags) addReplay(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&d.repeat, "repeat", 1, "run each call on the device `N` times; all runs must give the same bits")
@@ -112,7 +128,7 @@ func (d *deviceFlags) check() error {
 	if d.devices < 1 {
 		return usageError("--devices: want at least 1, got %d", d.devices)
 	}
-	return checkTimeout(d.timeout)
+	return nil
 }
 
 // open loads the device.
@@ -128,6 +144,12 @@ func (d *deviceFlags) open(ctx context.Context) (*devicebridge.Device, error) {
 // repro are the flags that say the same in a command line.
 func (d *deviceFlags) repro() []string {
 	var args []string
+	if !d.none() {
+		args = append(args, "--device", quoteDevice(d.device))
+	}
+	if d.adaptor != "" {
+		args = append(args, "--adaptor", quotePath(d.adaptor))
+	}
 	if d.timeout != 0 {
 		args = append(args, "--timeout", d.timeout.String())
 	}
@@ -136,10 +158,6 @@ func (d *deviceFlags) repro() []string {
 	}
 	if d.none() {
 		return args
-	}
-	args = append(args, "--device", quoteDevice(d.device))
-	if d.adaptor != "" {
-		args = append(args, "--adaptor", quotePath(d.adaptor))
 	}
 	if d.casts != "" {
 		args = append(args, "--dtype-cast", quote(d.casts))

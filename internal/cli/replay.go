@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -100,7 +99,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	if err != nil {
 		return err
 	}
-	lim := newLimits(o.memory, cmp.Or(o.timeout, referenceTimeout))
+	lim := o.limits()
 	opt := replay.Options{Registry: reg, Tolerances: tol, ForwardOnly: o.forwardOnly, Read: o.read, Runs: o.runTimes}
 	if !o.none() {
 		dopt, err := o.options(cmd)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -179,7 +178,7 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 			Replay: replay.Options{Registry: ops.Default(), ForwardOnly: o.forwardOnly, Read: o.read},
 			Evict:  timing.NewEvictor(0), Caches: o.caches(), Runs: o.runTimes, MaxTime: o.maxTime,
 		},
-		limits: newLimits(o.memory, cmp.Or(o.timeout, referenceTimeout)),
+		limits: o.limits(),
 		peaks:  timed.Peaks{Given: reports.Peak{Bandwidth: o.bandwidth * 1e9, Flops: o.flops * 1e9}},
 	}
 	if o.interleave {
