@@ -419,16 +419,20 @@ func (c *checker) nearBlock(p *part, lo, n int, s *scratch) {
 	p.counts[failed] += t.Out
 }
 
-// float32s are elements of both sides where these are stored as float32, or as
-// bfloat16, which float32 holds; else nil.
+// float32s are elements of both sides where these are stored as float32, or in 16
+// bits, which float32 holds; else nil.
 func (c *checker) float32s(lo, n int, s *scratch) (x, y []float32) {
 	switch {
 	case c.f32[0] != nil && c.f32[1] != nil:
 		return c.f32[0][lo : lo+n], c.f32[1][lo : lo+n]
-	case c.dt == tensor.BFloat16 && c.u16[0] != nil && c.u16[1] != nil:
+	case c.u16[0] != nil && c.u16[1] != nil:
+		widen := vec.WidenBFloat16
+		if c.dt == tensor.Float16 {
+			widen = vec.WidenFloat16
+		}
 		x, y = resize(&s.f32[0], n), resize(&s.f32[1], n)
-		vec.WidenBFloat16(x, c.u16[0][lo:lo+n])
-		vec.WidenBFloat16(y, c.u16[1][lo:lo+n])
+		widen(x, c.u16[0][lo:lo+n])
+		widen(y, c.u16[1][lo:lo+n])
 	}
 	return x, y
 }

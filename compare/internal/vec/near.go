@@ -40,7 +40,7 @@ func (r Reach) Near(got, exact, scale []float64, within, beyond *float64, look f
 }
 
 // Near32 is Near where both sides are float32, the format that r must be about, or
-// bfloat16 widened to it, and no magnitudes are known.
+// bfloat16 or float16 widened to it, and no magnitudes are known.
 func (r Reach) Near32(got, exact []float32, within, beyond *float64, look func(lo, hi int)) (t Tally) {
 	r.Final = r.Final && r.Factor == 0
 	n := 0

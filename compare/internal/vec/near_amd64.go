@@ -82,7 +82,8 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 type tally32 struct {
 	half, ulps, inner, outer [8]float32
 	far, above, out          [8]int32
-	gap                      bool // elements beyond inner are to be looked at, but for those beyond ulps up to outer
+	low                      [8]int32 // exponent bits below those that r speaks of
+	gap                      bool // elements beyond inner are looked at, but for those beyond ulps up to outer
 }
 
 func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look func(lo, hi int)) (t Tally) {
@@ -102,6 +103,9 @@ func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look fu
 		}
 		set(&k.inner, inner)
 		set(&k.outer, outer)
+	}
+	for i := range k.low {
+		k.low[i] = max(int32(r.Low)-1023+127, 1)<<23 - 1
 	}
 	set(&k.half, 0.5)
 	set(&k.ulps, down32(r.ULPs))
@@ -131,22 +135,23 @@ func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look fu
 func (k *tally32) add(got, exact []float32) bool {
 	exponent, mag := archsimd.BroadcastInt32x8(0xff<<23), archsimd.BroadcastInt32x8(math.MaxInt32)
 	half, ulps := archsimd.LoadFloat32x8(&k.half), archsimd.LoadFloat32x8(&k.ulps)
-	inner, gap := archsimd.LoadFloat32x8(&k.inner), k.gap
+	inner, gap, low := archsimd.LoadFloat32x8(&k.inner), k.gap, archsimd.LoadInt32x8(&k.low)
 	far, above, out, usual := archsimd.LoadInt32x8(&k.far), archsimd.LoadInt32x8(&k.above),
 		archsimd.LoadInt32x8(&k.out), half.Equal(half)
 	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
 	for i := 0; i < len(got); i += 8 {
 		x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i)))
 		y := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*i)))
-		inverse := exponent.Sub(y.AsInt32x8().And(exponent)).AsFloat32x8()
+		e := y.AsInt32x8().And(exponent)
+		inverse := exponent.Sub(e).AsFloat32x8()
 		u := x.Sub(y).Mul(inverse)
 		d := u.AsInt32x8().And(mag).AsFloat32x8()
 		beyondReach := d.Greater(ulps)
-		near := d.LessEqual(inner).Or(x.Equal(y))
+		near := d.LessEqual(inner)
 		if gap {
 			near = near.Or(beyondReach.And(d.LessEqual(archsimd.LoadFloat32x8(&k.outer))))
 		}
-		usual = usual.And(near)
+		usual = usual.And(near.And(e.Greater(low)).Or(x.Equal(y)))
 		far, above = far.Sub(d.Greater(half).ToInt32x8()), above.Sub(u.Greater(half).ToInt32x8())
 		out = out.Sub(beyondReach.ToInt32x8())
 	}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/optool/optool/internal/num/vmath"
 )
 
 // TestNear follows the largest distance over reach through random elements,
@@ -151,6 +153,21 @@ func TestNear32(t *testing.T) {
 				WidenBFloat16(side, bits)
 			}
 		}
+		if trial%11 == 0 { // float16, widened: numbers below 2^-14 are subnormal
+			reach.Mant, reach.Low = 10, 1023-14
+			for _, side := range [][]float32{got, exact} {
+				bits := make([]uint16, len(side))
+				for i, x := range side {
+					bits[i] = vmath.ToF16(float64(x))
+				}
+				WidenFloat16(side, bits)
+				for i, x := range side {
+					if y := float32(vmath.FromF16(bits[i])); x != y && (x == x || y == y) {
+						t.Fatalf("%#x widens to %g, want %g", bits[i], x, y)
+					}
+				}
+			}
+		}
 		type result struct {
 			Tally
 			strange, at, outAt int
@@ -163,7 +180,7 @@ func TestNear32(t *testing.T) {
 			if d == 0 || x == y || x != x && y != y {
 				return
 			}
-			e := max(math.Ilogb(y), -126)
+			e := max(math.Ilogb(y), int(reach.Low)-1023)
 			unit := math.Ldexp(1, e-int(reach.Mant))
 			if math.IsInf(x, 0) || x != x || math.IsInf(y, 0) || y != y || y == 0 {
 				s.strange++

@@ -11,6 +11,7 @@ func halfSIMD(a, b []uint16, c *consts) Stats     { return scalar16(a, b, c) }
 func float64SIMD(a, b []float64, r Rule) Stats    { return scalar64(a, b, r) }
 
 func widenBF16SIMD(dst []float32, src []uint16) {}
+func widenF16SIMD(dst []float32, src []uint16)  {}
 
 func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, look func(lo, hi int)) Tally {
 	return Tally{}

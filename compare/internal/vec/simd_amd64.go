@@ -235,6 +235,24 @@ func widenBF16SIMD(dst []float32, src []uint16) {
 	archsimd.ClearAVXUpperBits()
 }
 
+// widenF16SIMD is WidenFloat16 of a multiple of eight elements: exponents are moved
+// by a multiplication, which subnormal numbers survive; infinities and NaN keep
+// their exponent of all ones.
+func widenF16SIMD(dst []float32, src []uint16) {
+	magnitude, sign := archsimd.BroadcastInt32x8(0x7fff), archsimd.BroadcastInt32x8(0x8000)
+	finite, inf := archsimd.BroadcastInt32x8(0x7c00-1), archsimd.BroadcastInt32x8(0x7f800000)
+	unbias := archsimd.BroadcastFloat32x8(0x1p112)
+	p, q := unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src))
+	for i := 0; i < len(src); i += 8 {
+		h := archsimd.LoadUint16x8((*[8]uint16)(unsafe.Add(q, 2*i))).ExtendToUint32().AsInt32x8()
+		a := h.And(magnitude)
+		f := a.ShiftAllLeft(13).AsFloat32x8().Mul(unbias).AsInt32x8()
+		f = f.Or(a.Greater(finite).ToInt32x8().And(inf)).Or(h.And(sign).ShiftAllLeft(16))
+		f.AsFloat32x8().Store((*[8]float32)(unsafe.Add(p, 4*i)))
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 // roundBF16 rounds non-negative float32 to bfloat16, ties to even. (The shift is
 // the signed one: go1.26 compiles the unsigned shift by a constant into a move
 // of the legacy SSE encoding, which stalls AVX code for some hundred cycles.)

@@ -191,6 +191,19 @@ func WidenBFloat16(dst []float32, src []uint16) {
 	}
 }
 
+// WidenFloat16 stores float16 bit patterns as the float32 they are.
+func WidenFloat16(dst []float32, src []uint16) {
+	dst = dst[:len(src)]
+	n := 0
+	if useSIMD {
+		n = len(src) &^ 7
+		widenF16SIMD(dst[:n], src[:n])
+	}
+	for i := n; i < len(src); i++ {
+		dst[i] = float32(vmath.FromF16(src[i]))
+	}
+}
+
 // bytesOf are the bytes of v where it lies.
 func bytesOf[T Element](v []T) []byte {
 	var zero T
