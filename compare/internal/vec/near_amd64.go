@@ -83,7 +83,7 @@ type tally32 struct {
 	half, ulps, inner, outer [8]float32
 	far, above, out          [8]int32
 	low                      [8]int32 // exponent bits below those that r speaks of
-	gap                      bool // elements beyond inner are looked at, but for those beyond ulps up to outer
+	gap                      bool     // elements beyond inner are looked at, but for those beyond ulps up to outer
 }
 
 func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look func(lo, hi int)) (t Tally) {
