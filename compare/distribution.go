@@ -12,6 +12,7 @@ import (
 const (
 	systematicSigma = 8    // standard errors that an estimate is from what it should be
 	factorEps       = 8    // a common factor or offset, in eps of float32
+	sharedEps       = 64   // the same where elements share arguments near a pole, as gradients may
 	lowFactorEps    = 0.25 // the same in eps of a narrower dtype, whose sums are of float32
 	sharedFactorEps = 1    // where numbers that many elements share are rounded to the dtype too
 	roundingULP     = 0.25 // mean difference of elements that were rounded
@@ -188,6 +189,8 @@ func (s *Distribution) systematic(shared bool) (v verdict.Verdict, what string) 
 	away, up, st := s.Rounding()
 	allowed := factorEps * s.Eps
 	switch {
+	case s.Eps <= tensor.Float32.Eps() && shared:
+		allowed = sharedEps * s.Eps
 	case s.Eps <= tensor.Float32.Eps():
 	case shared:
 		allowed = sharedFactorEps * s.Eps

@@ -92,8 +92,9 @@
 //   - the common factor by least squares, with a standard error that does not
 //     assume errors of one size, and the offset: beyond 8 eps of float32, or 0.25
 //     eps of a 16-bit dtype, and 8 standard errors, a failure. Where results are
-//     rounded on the way, and in gradients (of a mean, of a saved norm), sound
-//     kernels multiply all elements by one number of the dtype: 1 eps;
+//     rounded on the way, and in gradients (of a mean, of a saved norm, near one
+//     pole), sound kernels multiply all elements by one number: 1 eps of 16 bits, 64
+//     of float32;
 //   - the mean difference of elements that had to be rounded, in ULP: half an ULP
 //     where a kernel truncates. Beyond 0.25 and 8 standard errors, with next to no
 //     element off by more than an ULP, a warning that says how it rounds.
