@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -546,5 +547,21 @@ func TestElsewhere(t *testing.T) {
 	if want := "they are those of output[0] of torch.nn.functional.layer_norm/2"; f == nil || f.Rule != Changed ||
 		!strings.Contains(f.Reason, "7 of 48") || !strings.HasSuffix(f.Reason, want) {
 		t.Errorf("got %+v, want a change that ends in %q", f, want)
+	}
+}
+
+// TestFormats: docs/formats.md lists the fields of a node.
+func TestFormats(t *testing.T) {
+	page, err := os.ReadFile("../docs/formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, row, _ := strings.Cut(string(page), "`step`: `\"kind\":\"node\"`")
+	row, _, _ = strings.Cut(row, "\n")
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Node]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "kind" && !strings.Contains(row, " "+name+",") && !strings.Contains(row, " "+name+" ") {
+			t.Errorf("docs/formats.md does not list %q", name)
+		}
 	}
 }
