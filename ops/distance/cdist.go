@@ -145,12 +145,13 @@ func (a *cdistArgs) distance(u, v []float64) float64 {
 // product, |u|^2 + |v|^2 - 2uv, whose error is relative to the norms.
 func cdistScale(a *cdistArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 	x1, x2, shape, err := a.expand()
+	opdef.Must(shape, err)
 	mode := ""
 	if a.ComputeMode != nil {
 		mode = *a.ComputeMode
 	}
-	few := err == nil && shape[len(shape)-2] <= 25 && shape[len(shape)-1] <= 25
-	if err != nil || a.P != 2 || mode == "donot_use_mm_for_euclid_dist" || few && mode != "use_mm_for_euclid_dist" {
+	few := shape[len(shape)-2] <= 25 && shape[len(shape)-1] <= 25
+	if a.P != 2 || mode == "donot_use_mm_for_euclid_dist" || few && mode != "use_mm_for_euclid_dist" {
 		return []*tensor.Tensor{opdef.Abs(outs[0])}
 	}
 	u := roundoff.U32

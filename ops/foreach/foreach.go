@@ -185,11 +185,14 @@ func scaleOr0(b opdef.Bound, t *tensor.Tensor) *tensor.Tensor {
 	return b.Scale()
 }
 
-func (f foreach[A]) scale(base *opdef.Entry, a *A) []*tensor.Tensor {
+// ran is run for arguments that the kernel has taken.
+func (f foreach[A]) ran(base *opdef.Entry, a *A) (calls []foreachCall, outs []*tensor.Tensor) {
 	calls, outs, err := f.run(base, a)
-	if err != nil { // the kernel has done the same
-		panic(err)
-	}
+	return opdef.Must(calls, err), outs
+}
+
+func (f foreach[A]) scale(base *opdef.Entry, a *A) []*tensor.Tensor {
+	calls, outs := f.ran(base, a)
 	scales := make([]*tensor.Tensor, len(outs))
 	for i, c := range calls {
 		scales[i] = scaleOr0(c.OutBound(c.fwd, 0), outs[i])
@@ -199,10 +202,7 @@ func (f foreach[A]) scale(base *opdef.Entry, a *A) []*tensor.Tensor {
 
 // terms is the largest number of terms of an item.
 func (f foreach[A]) terms(base *opdef.Entry, a *A) int {
-	calls, _, err := f.run(base, a)
-	if err != nil {
-		return 1
-	}
+	calls, _ := f.ran(base, a)
 	n := 1
 	for _, c := range calls {
 		n = max(n, c.OutBound(c.fwd, 0).Terms)

@@ -267,7 +267,7 @@ var getItemOp = opdef.Op[getItemArgs]{
 	},
 	GradTerms: func(a *getItemArgs) int {
 		_, s, err := a.parse()
-		if err != nil || s == nil {
+		if opdef.Must(s, err) == nil {
 			return 1
 		}
 		return max(1, s.runs.Count)
@@ -434,19 +434,14 @@ var indexPutOp = opdef.Op[indexPutArgs]{
 		t, err := a.put(a.Self, a.Values)
 		return []*tensor.Tensor{t}, err
 	},
-	Scale: func(a *indexPutArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-		t, err := a.put(opdef.Abs(a.Self), opdef.Abs(a.Values))
-		if err != nil {
-			t = opdef.Abs(outs[0])
-		}
-		return []*tensor.Tensor{t}
+	Scale: func(a *indexPutArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+		return []*tensor.Tensor{opdef.Must(a.put(opdef.Abs(a.Self), opdef.Abs(a.Values)))}
 	},
 	Terms: func(a *indexPutArgs) int {
-		s, err := a.selection()
-		if err != nil || !a.Accumulate {
+		if !a.Accumulate {
 			return 1
 		}
-		return max(1, s.runs.Count)
+		return opdef.Must(a.selection()).runs.Count
 	},
 	Grad: func(a *indexPutArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
 	GradScale: func(a *indexPutArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {

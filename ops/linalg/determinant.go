@@ -3,6 +3,7 @@ package linalg
 import (
 	"math"
 
+	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
@@ -31,18 +32,14 @@ func signLog[T kernel.Field](m kernel.Mat[T]) (sign T, log float64) {
 // hadamard is the product of the norms of the rows: what determinants cannot
 // exceed, and what their errors are relative to.
 func hadamard(t *tensor.Tensor) *tensor.Tensor {
-	ts, err := eachMatrix(t.Shape[:t.Dim()-2], []*tensor.Tensor{t}, []int{2}, []matrixOut{{tensor.Float64, nil}},
+	return opdef.Must(eachMatrix(t.Shape[:t.Dim()-2], []*tensor.Tensor{t}, []int{2}, []matrixOut{{tensor.Float64, nil}},
 		func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
 			p := 1.0
 			for i := range in[0].R {
 				p *= in[0].Rows(i, i+1).Frobenius()
 			}
 			return []kernel.Mat[complex128]{{R: 1, C: 1, D: []complex128{complex(p, 0)}}}
-		})
-	if err != nil {
-		panic(err) // a batch expands to itself
-	}
-	return ts[0]
+		}))[0]
 }
 
 func det[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {

@@ -183,12 +183,8 @@ func hermitianOf(t *tensor.Tensor, upper bool) *tensor.Tensor {
 	f := func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
 		return []kernel.Mat[complex128]{kernel.Symmetrize(in[0], upper)}
 	}
-	ts, err := eachMatrix(t.Shape[:t.Dim()-2], []*tensor.Tensor{t}, []int{2},
-		[]matrixOut{{tensor.Complex128, []int{r, c}}}, f)
-	if err != nil {
-		panic(err) // a batch expands to itself
-	}
-	return ts[0]
+	return opdef.Must(eachMatrix(t.Shape[:t.Dim()-2], []*tensor.Tensor{t}, []int{2},
+		[]matrixOut{{tensor.Complex128, []int{r, c}}}, f))[0]
 }
 
 func eighPlan(t *tensor.Tensor, uplo string, vectors bool) (*matrixCall, error) {

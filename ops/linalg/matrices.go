@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
@@ -231,10 +232,7 @@ func matrixOp[A any](op opdef.Op[A], plan func(a *A) (*matrixCall, error)) *opde
 		if scale != nil {
 			return scale(a, outs)
 		}
-		k := 1.0
-		if m, err := plan(a); err == nil {
-			k = m.condition()
-		}
+		k := opdef.Must(plan(a)).condition()
 		s := make([]*tensor.Tensor, len(outs))
 		for i, t := range outs {
 			s[i] = tensor.Full(tensor.Float64, t.Shape, k*opdef.MaxAbs(t))
@@ -242,10 +240,8 @@ func matrixOp[A any](op opdef.Op[A], plan func(a *A) (*matrixCall, error)) *opde
 		return s
 	}
 	op.Terms = func(a *A) int {
-		if m, err := plan(a); err == nil && m.ins[0].Dim() > 0 {
-			return max(1, m.ins[0].Shape[m.ins[0].Dim()-1])
-		}
-		return 1
+		first := opdef.Must(plan(a)).ins[0].Shape
+		return elements.LengthOf(first, len(first)-1)
 	}
 	return op.Entry()
 }

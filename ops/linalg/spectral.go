@@ -252,9 +252,6 @@ func (n *normOf) spectralNode(g *opdef.Grad) opdef.Node {
 		}
 		return []kernel.Mat[complex128]{w}
 	}
-	share, err := eachMatrix(batch, []*tensor.Tensor{view, up}, []int{2, 1}, []matrixOut{{up.DType, []int{k}}}, f)
-	if err != nil {
-		panic(err) // both have the batch
-	}
-	return opdef.Node{Grads: share}
+	return opdef.Node{Grads: opdef.Must(eachMatrix(batch, []*tensor.Tensor{view, up}, []int{2, 1},
+		[]matrixOut{{up.DType, []int{k}}}, f))}
 }

@@ -156,14 +156,7 @@ var systemOps = []*opdef.Entry{
 		Cases: func(r *rand.Rand) (cs []*ldlSolveArgs) {
 			g := opdef.Gen{R: r}
 			for _, a := range ldlCases(r) {
-				m, err := ldlPlan(a.A, a.Hermitian, false)
-				if err != nil {
-					panic(err) // the cases are square
-				}
-				f, err := m.forward()
-				if err != nil {
-					panic(err)
-				}
+				f := opdef.Must(opdef.Must(ldlPlan(a.A, a.Hermitian, false)).forward())
 				cs = append(cs, &ldlSolveArgs{f[0].Rounded(), f[1], g.Normal(a.A.DType, 4, 2), a.Hermitian})
 			}
 			return cs
@@ -229,14 +222,7 @@ type (
 
 // packedLU is the factorisation of t as tensors, for cases.
 func packedLU(t *tensor.Tensor) (factors, pivots *tensor.Tensor) {
-	m, err := luFactorPlan(t, true, false)
-	if err != nil {
-		panic(err) // cases have matrices
-	}
-	f, err := m.forward()
-	if err != nil {
-		panic(err)
-	}
+	f := opdef.Must(opdef.Must(luFactorPlan(t, true, false)).forward())
 	u := f[0].Rounded()
 	u.RequiresGrad = true
 	return u, f[1]

@@ -53,6 +53,7 @@ type maskedCall struct {
 	divisor *tensor.Tensor                      // of the result, nil if it is not divided
 	shape   []int                               // of the result; nil: the plain op's
 	back    func(*tensor.Tensor) *tensor.Tensor // the gradient in the input's layout; nil: as it is
+	terms   func() int                          // as in opdef.Op; nil: 1
 }
 
 // newMasked is the call of base on x, masked elements replaced.
@@ -192,52 +193,43 @@ func scaleOf(b opdef.Bound, t *tensor.Tensor) *tensor.Tensor {
 	return b.Scale()
 }
 
-// maskedEntry completes the declaration of an op that comes to a plain one,
-// whose error model it has.
-func maskedEntry[A any](o opdef.Op[A], call func(a *A) (*maskedCall, error), terms func(a *A) int) *opdef.Entry {
-	o.Terms = terms
-	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+// maskedEntry completes the declaration of an op that call takes to a plain one,
+// whose error model it has; terms as in opdef.Op, nil: 1.
+func maskedEntry[A any](o opdef.Planned[A, *maskedCall], call func(a *A) (*maskedCall, error),
+	terms func(a *A) int) *opdef.Entry {
+	o.Plan = func(a *A) (*maskedCall, error) {
 		c, err := call(a)
-		if err != nil {
-			return nil, err
+		if err == nil && terms != nil {
+			c.terms = func() int { return terms(a) }
 		}
+		return c, err
+	}
+	o.Terms = func(c *maskedCall) int {
+		if c.terms == nil {
+			return 1
+		}
+		return c.terms()
+	}
+	o.Kernel = func(c *maskedCall) ([]*tensor.Tensor, error) {
 		_, y, err := c.run()
 		return elements.Single(y), err
 	}
 	if o.NoGrad == "" {
-		o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-			c, err := call(a)
-			if err != nil {
-				return nil, err
-			}
-			return c.grads(g, false)
-		}
+		o.Grad = func(c *maskedCall, g *opdef.Grad) (opdef.Grads, error) { return c.grads(g, false) }
 	}
 	if o.Error.Class == opdef.Exact {
 		return o.Entry()
 	}
-	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
-		c, err := call(a)
-		if err != nil {
-			return elements.Single(opdef.Abs(outs[0]))
-		}
+	o.Scale = func(c *maskedCall, outs []*tensor.Tensor) []*tensor.Tensor {
 		f, _, err := c.run()
-		if err != nil {
-			return elements.Single(opdef.Abs(outs[0]))
-		}
+		opdef.Must(f, err)
 		s := scaleOf(c.OutBound(f, 0), f.Outs[0]).Reshape(outs[0].Shape...)
 		if c.divisor != nil {
 			s = c.divided(s)
 		}
 		return elements.Single(s)
 	}
-	o.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		c, err := call(a)
-		if err != nil {
-			return nil, err
-		}
-		return c.grads(g, true)
-	}
+	o.GradScale = func(c *maskedCall, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return c.grads(g, true) }
 	return o.Entry()
 }
 

@@ -149,7 +149,7 @@ func (m *maskedMoments) grad(up *tensor.Tensor, root, bounds bool) *tensor.Tenso
 	if len(m.parts) == 2 {
 		im = mean(1)
 	}
-	g, _ := elements.MapN(m.x.DType, func(v []complex128) complex128 {
+	return opdef.Must(elements.MapN(m.x.DType, func(v []complex128) complex128 {
 		if v[5] == 0 {
 			return 0
 		}
@@ -159,13 +159,12 @@ func (m *maskedMoments) grad(up *tensor.Tensor, root, bounds bool) *tensor.Tenso
 			return 0
 		}
 		return v[0] * v[2] * (v[1] - v[3])
-	}, over(up), m.x, slope, mean(0), im, m.ones)
-	return g
+	}, over(up), m.x, slope, mean(0), im, m.ones))
 }
 
 func maskedSpread(name, summary string, root bool) *opdef.Entry {
 	type A = maskedSpreadArgs
-	return opdef.Op[A]{
+	return opdef.Planned[A, *maskedMoments]{
 		Schema: "masked_" + name +
 			"(Tensor input, int[1]? dim=None, bool unbiased=False, *, bool keepdim=False, dtype? dtype=None, " +
 			"Tensor? mask=None) -> Tensor",
@@ -175,35 +174,20 @@ func maskedSpread(name, summary string, root bool) *opdef.Entry {
 			Notes: "nan where the mask keeps none. The result of complex input is complex. Masked elements get no " +
 				"gradient.", Source: "torch.masked." + name},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 8}},
-		Terms: func(a *A) int { return elements.TermsOver(a.Input.Shape, a.Dim) },
-		Kernel: func(a *A) ([]*tensor.Tensor, error) {
-			m, err := a.moments()
-			if err != nil {
-				return nil, err
-			}
+		Terms: func(m *maskedMoments) int { return elements.NumelOver(m.x.Shape, m.dims) },
+		Plan:  (*A).moments,
+		Kernel: func(m *maskedMoments) ([]*tensor.Tensor, error) {
 			return elements.Single(opdef.Cast(m.of(func(n, m2, _ float64) float64 { return m.value(n, m2, root) }),
 					m.dtype)),
 				nil
 		},
-		Grad: func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-			m, err := a.moments()
-			if err != nil {
-				return nil, err
-			}
+		Grad: func(m *maskedMoments, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("input", m.grad(g.Out[0], root, false)), nil
 		},
-		Scale: func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
-			m, err := a.moments()
-			if err != nil {
-				return elements.Single(opdef.Abs(outs[0]))
-			}
+		Scale: func(m *maskedMoments, outs []*tensor.Tensor) []*tensor.Tensor {
 			return elements.Single(m.scale(root))
 		},
-		GradScale: func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			m, err := a.moments()
-			if err != nil {
-				return nil, err
-			}
+		GradScale: func(m *maskedMoments, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return elements.GradOf("input", m.grad(g.Out[0], root, true)), nil
 		},
 		Cases: func(r *rand.Rand) []*A {

@@ -85,11 +85,7 @@ func (o Operand) simplify(size map[int]int) Operand {
 	if o.T.IsContiguous() && tensor.Numel(shape) == o.T.Numel() {
 		return Operand{o.T.Reshape(shape...), axes}
 	}
-	t, err := o.T.Strided(shape, stride, o.T.Offset)
-	if err != nil { // a part of a valid tensor
-		panic(err)
-	}
-	return Operand{t, axes}
+	return Operand{opdef.Must(o.T.Strided(shape, stride, o.T.Offset)), axes} // a part of a valid tensor
 }
 
 // sumExcept adds o over the labels that keep rejects.
@@ -124,11 +120,7 @@ func (o Operand) arrange(dt tensor.DType, out []int, size map[int]int) *tensor.T
 	if !slices.IsSorted(order) {
 		t = t.Permute(order...)
 	}
-	t, err := t.Reshape(shape...).Expand(full...)
-	if err != nil { // sizes were taken from the operands
-		panic(err)
-	}
-	return t
+	return opdef.Must(t.Reshape(shape...).Expand(full...)) // sizes were taken from the operands
 }
 
 // pairProduct contracts two operands over the labels that both carry and wanted
@@ -482,17 +474,11 @@ func Multilinear[A any](op opdef.Op[A], plan func(a *A) (*Product, error)) *opde
 		return p.Grads(g)
 	}
 	op.Terms = func(a *A) int {
-		if p, err := plan(a); err == nil {
-			return p.terms()
-		}
-		return 1
+		return opdef.Must(plan(a)).terms()
 	}
 	op.Products = func(a *A) float64 { return float64(op.Terms(a)) }
 	op.GradTerms = func(a *A) int {
-		if p, err := plan(a); err == nil {
-			return p.gradTerms()
-		}
-		return 1
+		return opdef.Must(plan(a)).gradTerms()
 	}
 	return op.Entry()
 }

@@ -221,21 +221,14 @@ func newFusedStep(names []string, lists ...[]*tensor.Tensor) (*fusedStep, error)
 
 // fusedOp declares an op that returns None and changes lists of tensors.
 func fusedOp[A any](names, schema string, doc opdef.Doc, step func(a *A) (*fusedStep, error)) *opdef.Entry {
-	return opdef.Op[A]{
+	return opdef.Planned[A, *fusedStep]{
 		Schema: schema, Names: names, Doc: doc, Error: elements.ElementwiseError, NoGrad: "it returns nothing",
-		Value: func(*A) (value.Value, error) { return nil, nil },
-		After: func(a *A, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-			f, err := step(a)
-			if err != nil {
-				return nil, err
-			}
+		Plan:  step,
+		Value: func(*fusedStep) (value.Value, error) { return nil, nil },
+		After: func(f *fusedStep, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 			return f.changes(false), nil
 		},
-		AfterScale: func(a *A) map[string][]*tensor.Tensor {
-			f, err := step(a)
-			if err != nil {
-				return nil
-			}
+		AfterScale: func(f *fusedStep) map[string][]*tensor.Tensor {
 			return f.changes(true)
 		},
 	}.Entry()

@@ -282,11 +282,8 @@ func powScale(x, y, out *tensor.Tensor) []*tensor.Tensor {
 	if !out.DType.IsComplex() {
 		return []*tensor.Tensor{tensor.Full(tensor.Float64, out.Shape, 0.0)}
 	}
-	ts, shape, err := opdef.BroadcastAll(x, y, out)
-	if err != nil { // the kernel has broadcast them already
-		panic(err)
-	}
-	return []*tensor.Tensor{elements.ZipEach(tensor.Float64, shape,
+	ts := []*tensor.Tensor{opdef.Must(x.Expand(out.Shape...)), opdef.Must(y.Expand(out.Shape...)), out}
+	return []*tensor.Tensor{elements.ZipEach(tensor.Float64, out.Shape,
 		func(v []complex128) float64 { return cmplx.Abs(v[2]) * powGrowth(v[0], v[1]) }, ts)}
 }
 

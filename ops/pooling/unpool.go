@@ -119,14 +119,8 @@ func unpoolOps(nd int) []*opdef.Entry {
 			for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16} {
 				x := g.Distinct(dt, append([]int{2, 1}, slices.Repeat([]int{4}, nd)...)...)
 				two := slices.Repeat([]int{2}, nd)
-				in, err := elements.PlanesOf("input", x, nd)
-				p := &pooling{Planes: in}
-				if err == nil {
-					err = p.slidingWindows(two, nil, []int{0}, []int{1}, false)
-				}
-				if err != nil {
-					panic(err)
-				}
+				pool := &maxPoolArgs{Input: x, KernelSize: two, Padding: []int{0}, Dilation: []int{1}}
+				p := opdef.Must(pool.plan(nd, true))
 				_, at := p.max()
 				cs = append(cs, &unpoolArgs{g.Normal(dt, p.outShape()...), at, two, nil, slices.Repeat([]int{0}, nd),
 					nil})

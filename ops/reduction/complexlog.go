@@ -59,10 +59,7 @@ var complexLogSumming = opdef.Fold[complex128, complexLogSum]{
 // exponentials, plus what rounding their angles and adding them does to it: the
 // sum of their magnitudes over the magnitude of their sum.
 func complexLogSumScale(a *LogSumExpArgs, y *tensor.Tensor) *tensor.Tensor {
-	re, err := logSumExp(&LogSumExpArgs{elements.Real(a.Self), a.Dim, a.Keepdim})
-	if err != nil { // the kernel has checked the arguments
-		panic(err)
-	}
+	re := opdef.Must(logSumExp(&LogSumExpArgs{elements.Real(a.Self), a.Dim, a.Keepdim}))
 	angle := 1 + opdef.MaxAbs(elements.Imag(a.Self))
 	return opdef.Zip(tensor.Float64, re[0], elements.Real(y), func(l, r float64) float64 {
 		return math.Abs(r) + math.Pi + angle*kernel.ExpDiff(l, r)

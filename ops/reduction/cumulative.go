@@ -91,7 +91,7 @@ var cumulativeOps = []*opdef.Entry{
 			return elements.Single(opdef.AlongDim(a.Self.DType, a.Self, dim, runningLogSum)), nil
 		},
 		Scale: func(a *dimArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			if dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim()); err == nil && a.Self.DType.IsComplex() {
+			if dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim())); a.Self.DType.IsComplex() {
 				angle := 1 + opdef.MaxAbs(elements.Imag(a.Self))
 				sizes := opdef.AlongDim(tensor.Float64, elements.Real(a.Self), dim, runningLogSum)
 				return elements.Single(opdef.Zip(tensor.Float64, sizes, elements.Real(outs[0]),
@@ -340,8 +340,8 @@ func runningExtreme[T int64 | float64](src, values []T, indices []int64, least b
 // acceptRunning decides on indices of running extremes that differ: the
 // elements at both must be the same, and neither may look ahead.
 func acceptRunning(a *dimArgs, got, want *tensor.Tensor) opdef.Acceptance {
-	dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
-	if err != nil || a.Self.Dim() == 0 {
+	dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim()))
+	if a.Self.Dim() == 0 {
 		return opdef.Acceptance{}
 	}
 	inner := tensor.Numel(a.Self.Shape[dim+1:])

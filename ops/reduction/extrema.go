@@ -256,7 +256,7 @@ func indexed(x *tensor.Tensor, dims []int, keepdim, least bool) (values, indices
 // SplitAmongTies divides the gradient of an extremum among the elements equal
 // to it.
 func SplitAmongTies(x, y, up *tensor.Tensor, dim []int) *tensor.Tensor {
-	dims, _ := opdef.Dims("dim", dim, x.Dim())
+	dims := opdef.Must(opdef.Dims("dim", dim, x.Dim()))
 	yy := opdef.Unreduce(y, x.Shape, dims)
 	same := func(x, y float64) float64 {
 		if x == y || x != x && y != y {
@@ -358,8 +358,8 @@ func dimExtremum(name, summary string, least bool) *opdef.Entry {
 			return elements.GradOf("self", t), err
 		},
 		Accept: func(a *dimExtremumArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			dims, err := opdef.Dims("dim", []int{a.Dim}, a.Self.Dim())
-			if err != nil || len(got) < 2 {
+			dims := opdef.Must(opdef.Dims("dim", []int{a.Dim}, a.Self.Dim()))
+			if len(got) < 2 {
 				return make([]opdef.Acceptance, len(got))
 			}
 			return []opdef.Acceptance{{}, acceptIndices(a.Self, dims, got[1], want[1])}
@@ -416,8 +416,8 @@ func argExtremum(name, summary string, least bool) *opdef.Entry {
 			return elements.Single(indices), nil
 		},
 		Accept: func(a *AminmaxArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			dims, err := opdef.Dims("dim", elements.OptionalDim(a.Dim), a.Self.Dim())
-			if err != nil || len(got) != 1 {
+			dims := opdef.Must(opdef.Dims("dim", elements.OptionalDim(a.Dim), a.Self.Dim()))
+			if len(got) != 1 {
 				return make([]opdef.Acceptance, len(got))
 			}
 			return []opdef.Acceptance{acceptIndices(a.Self, dims, got[0], want[0])}

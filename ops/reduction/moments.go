@@ -238,10 +238,7 @@ func RootMeanSquare(n, mean2, m2 float64) float64 { return math.Sqrt(mean2 + m2/
 // of elements and a mean, so the variance is known to 2*std*rms, its root to the
 // root mean square, and the mean too.
 func (s spreadCall) scale(root, mean bool) []*tensor.Tensor {
-	dims, err := opdef.Dims("dim", s.dim, s.x.Dim())
-	if err != nil {
-		return nil
-	}
+	dims := opdef.Must(opdef.Dims("dim", s.dim, s.x.Dim()))
 	m := measure(s.x, dims, s.keepdim)
 	out := elements.Single(m.of(tensor.Float64, func(n, mean2, m2 float64) float64 {
 		v := RootMeanSquare(n, mean2, m2) * math.Sqrt(n/math.Max(1, n-s.correction))

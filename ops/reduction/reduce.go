@@ -195,10 +195,7 @@ var reduceOps = []*opdef.Entry{
 		// The logarithm of the sum is added to the largest element; the error of
 		// the sum is relative to it, so 1 + log(n) in the result.
 		Scale: func(a *LogSumExpArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
-			if err != nil {
-				return []*tensor.Tensor{opdef.Abs(outs[0])}
-			}
+			dims := opdef.Must(opdef.Dims("dim", a.Dim, a.Self.Dim()))
 			if a.Self.DType.IsComplex() {
 				return elements.Single(complexLogSumScale(a, outs[0]))
 			}
@@ -375,8 +372,7 @@ func (a *ReduceArgs) prepare(floating bool) (*tensor.Tensor, []int, error) {
 
 // dims are the resolved dimensions of a call whose kernel has accepted them.
 func (a *ReduceArgs) dims() []int {
-	dims, _ := opdef.Dims("dim", a.Dim, a.Self.Dim())
-	return dims
+	return opdef.Must(opdef.Dims("dim", a.Dim, a.Self.Dim()))
 }
 
 func (a *ReduceArgs) terms() int { return elements.TermsOver(a.Self.Shape, a.Dim) }

@@ -190,11 +190,7 @@ var segmentReduceOp = opdef.Op[segmentReduceArgs]{
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true, Grad: &opdef.Error{Class: opdef.Accumulated,
 		ULPs: 3, Coarse: true}},
 	Terms: func(a *segmentReduceArgs) int {
-		axis, err := opdef.Dim("axis", a.Axis, a.Data.Dim())
-		if err != nil || a.Data.Dim() == 0 {
-			return 1
-		}
-		return max(1, a.Data.Shape[axis])
+		return elements.LengthOf(a.Data.Shape, opdef.Must(opdef.Dim("axis", a.Axis, a.Data.Dim())))
 	},
 	Kernel: func(a *segmentReduceArgs) ([]*tensor.Tensor, error) {
 		s, err := a.plan()
@@ -217,10 +213,10 @@ var segmentReduceOp = opdef.Op[segmentReduceArgs]{
 	},
 	// torch adds in the dtype of data.
 	Scale: func(a *segmentReduceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-		s, err := a.plan()
-		if err != nil || a.Reduce == "max" || a.Reduce == "min" {
+		if a.Reduce == "max" || a.Reduce == "min" {
 			return elements.Single(opdef.Abs(outs[0]))
 		}
+		s := opdef.Must(a.plan())
 		sums := s.reduced(a.Reduce, tensor.Data[float64](opdef.Abs(a.Data)), math.Abs(s.initial), a.Initial == nil)
 		return elements.Single(elements.Scaled(tensor.New(tensor.Float64, s.shape, sums),
 			elements.EpsOverFloat32(a.Data.DType)))

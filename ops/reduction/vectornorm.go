@@ -33,11 +33,7 @@ func VectorNorm(x *tensor.Tensor, p float64, dims []int, keepdim bool) *tensor.T
 		x = opdef.Abs(x)
 	}
 	if math.IsInf(p, 0) {
-		y, err := Extreme(opdef.Abs(x), dims, keepdim, p < 0)
-		if err != nil {
-			panic(err) // CheckNorm refused no elements
-		}
-		return y
+		return opdef.Must(Extreme(opdef.Abs(x), dims, keepdim, p < 0)) // CheckNorm refused no elements
 	}
 	f := opdef.Fold[float64, float64]{Join: func(acc *float64, next float64) { *acc += next }}
 	power := func(each func(x float64) float64) {

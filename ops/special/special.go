@@ -454,11 +454,8 @@ func pairOfNumbers(x, y *tensor.Tensor, toFloat bool, f func(x, y float64) float
 
 // pairScale is the scale f of the elements of two broadcast tensors.
 func pairScale(x, y *tensor.Tensor, f func(x, y float64) float64) []*tensor.Tensor {
-	t, err := elements.MapN(tensor.Float64, nil, func(v []float64) float64 { return f(v[0], v[1]) }, x, y)
-	if err != nil { // the kernel has broadcast them already
-		panic(err)
-	}
-	return []*tensor.Tensor{t}
+	return []*tensor.Tensor{opdef.Must(elements.MapN(tensor.Float64, nil,
+		func(v []float64) float64 { return f(v[0], v[1]) }, x, y))}
 }
 
 // otherGrad is the gradient of the second operand only: f(g, self, other).

@@ -26,6 +26,7 @@ type istftArgs struct {
 // An overlapAdd is a call of istft with its arguments resolved.
 type overlapAdd struct {
 	*frames
+	x, given   *tensor.Tensor // spectra and window, nil if absent
 	freqs      int
 	half       bool // only the first half of the spectrum is read
 	start, end int  // of what is returned, in the signal of all frames
@@ -37,7 +38,7 @@ type overlapAdd struct {
 
 func (a *istftArgs) plan() (*overlapAdd, error) {
 	x := a.Self
-	o := &overlapAdd{pairs: !x.DType.IsComplex()}
+	o := &overlapAdd{x: x, given: a.Window, pairs: !x.DType.IsComplex()}
 	shape := x.Shape
 	if o.pairs {
 		if !x.DType.IsFloat() || x.Dim() < 1 || shape[x.Dim()-1] != 2 {
@@ -104,11 +105,11 @@ func (a *istftArgs) plan() (*overlapAdd, error) {
 	return o, nil
 }
 
-func (a *istftArgs) spectrum(o *overlapAdd) []complex128 {
+func (o *overlapAdd) spectrum() []complex128 {
 	if o.pairs {
-		return fromPairs(tensor.Data[float64](a.Self))
+		return fromPairs(tensor.Data[float64](o.x))
 	}
-	return tensor.Data[complex128](a.Self)
+	return tensor.Data[complex128](o.x)
 }
 
 // load makes the signal of frame t of batch b in buf, not yet multiplied by the
@@ -142,12 +143,8 @@ func (o *overlapAdd) kept(at int) (from, to, first int) {
 	return from, max(from, to), at + from - o.start
 }
 
-func (a *istftArgs) forward() ([]*tensor.Tensor, error) {
-	o, err := a.plan()
-	if err != nil {
-		return nil, err
-	}
-	x := a.spectrum(o)
+func (o *overlapAdd) forward() ([]*tensor.Tensor, error) {
+	x := o.spectrum()
 	length := o.shape[len(o.shape)-1]
 	out := tensor.Make[complex128](tensor.Numel(o.shape))
 	o.each(func(b, t int, buf []complex128) {
@@ -160,12 +157,8 @@ func (a *istftArgs) forward() ([]*tensor.Tensor, error) {
 	return elements.Result(tensorOf(o.dt, o.shape, out))
 }
 
-func (a *istftArgs) backward(g *opdef.Grad) (opdef.Grads, error) {
-	o, err := a.plan()
-	if err != nil {
-		return nil, err
-	}
-	x, up, y := a.spectrum(o), tensor.Data[complex128](g.Out[0]), tensor.Data[complex128](g.Outs[0])
+func (o *overlapAdd) backward(g *opdef.Grad) (opdef.Grads, error) {
+	x, up, y := o.spectrum(), tensor.Data[complex128](g.Out[0]), tensor.Data[complex128](g.Outs[0])
 	length := o.shape[len(o.shape)-1]
 	gx := tensor.Make[complex128](len(x))
 	perSignal := tensor.Make[[]complex128](o.batch)
@@ -204,23 +197,19 @@ func (a *istftArgs) backward(g *opdef.Grad) (opdef.Grads, error) {
 	})
 	gr := opdef.Grads{}
 	if o.pairs {
-		gr.Set("self", tensor.New(a.Self.DType, a.Self.Shape, pairsOf(gx)))
+		gr.Set("self", tensor.New(o.x.DType, o.x.Shape, pairsOf(gx)))
 	} else {
-		gr.Set("self", tensor.New(a.Self.DType, a.Self.Shape, gx))
+		gr.Set("self", tensor.New(o.x.DType, o.x.Shape, gx))
 	}
-	if a.Window != nil {
-		gr.Set("window", o.windowGrad(a.Window, sumOver(perSignal, o.n)))
+	if o.given != nil {
+		gr.Set("window", o.windowGrad(o.given, sumOver(perSignal, o.n)))
 	}
 	return gr, nil
 }
 
-// scale: every element of a frame is made of all of its frequencies.
-func (a *istftArgs) scale([]*tensor.Tensor) []*tensor.Tensor {
-	o, err := a.plan()
-	if err != nil { // the kernel has done the same
-		panic(err)
-	}
-	x := a.spectrum(o)
+// magnitudes: every element of a frame is made of all of its frequencies.
+func (o *overlapAdd) magnitudes([]*tensor.Tensor) []*tensor.Tensor {
+	x := o.spectrum()
 	length := o.shape[len(o.shape)-1]
 	out := tensor.Make[float64](tensor.Numel(o.shape))
 	o.each(func(b, t int, _ []complex128) {

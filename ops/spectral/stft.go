@@ -14,7 +14,7 @@ import (
 
 // stftOps are short-time Fourier transforms.
 var stftOps = []*opdef.Entry{
-	opdef.Op[stftArgs]{
+	opdef.Planned[stftArgs, *spectrogram]{
 		Schema: "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool " +
 			"center=True, str pad_mode='reflect', " +
 			"bool normalized=False, bool? onesided=None, bool? return_complex=None) -> Tensor",
@@ -26,11 +26,12 @@ var stftOps = []*opdef.Entry{
 				"A window shorter than n_fft is padded with zeros on both sides. Without return_complex the result " +
 				"has a last dimension of real and imaginary parts.", Source: "torch.stft"},
 		Error:  opdef.Error{Class: opdef.Normwise},
-		Kernel: (*stftArgs).forward, Grad: (*stftArgs).backward, Scale: (*stftArgs).scale,
-		Terms: func(a *stftArgs) int { return a.NFft },
+		Plan:   (*stftArgs).plan,
+		Kernel: (*spectrogram).forward, Grad: (*spectrogram).backward, Scale: (*spectrogram).magnitudes,
+		Terms: func(s *spectrogram) int { return s.n },
 		Cases: stftCases,
 	}.Entry(),
-	opdef.Op[istftArgs]{
+	opdef.Planned[istftArgs, *overlapAdd]{
 		Schema: "istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, " +
 			"bool center=True, bool normalized=False, " +
 			"bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor",
@@ -41,8 +42,9 @@ var stftOps = []*opdef.Entry{
 				"imaginary parts. With center n_fft/2 elements at both ends are cut. " +
 				"The sum of squares must not vanish.", Source: "torch.istft"},
 		Error:  opdef.Error{Class: opdef.Normwise},
-		Kernel: (*istftArgs).forward, Grad: (*istftArgs).backward, Scale: (*istftArgs).scale,
-		Terms: func(a *istftArgs) int { return a.NFft },
+		Plan:   (*istftArgs).plan,
+		Kernel: (*overlapAdd).forward, Grad: (*overlapAdd).backward, Scale: (*overlapAdd).magnitudes,
+		Terms: func(o *overlapAdd) int { return o.n },
 		Cases: istftCases,
 	}.Entry(),
 }
@@ -160,12 +162,13 @@ func fromPairs(v []float64) []complex128 {
 // A spectrogram is a call of stft with its arguments resolved.
 type spectrogram struct {
 	*frames
-	length int   // of a signal
-	source []int // element of the signal at each position of the padded one, -1 for zero
-	freqs  int
-	dt     tensor.DType // complex dtype of the result
-	pairs  bool         // the result is real
-	shape  []int
+	x, given *tensor.Tensor // signals and window, nil if absent
+	length   int            // of a signal
+	source   []int          // element of the signal at each position of the padded one, -1 for zero
+	freqs    int
+	dt       tensor.DType // complex dtype of the result
+	pairs    bool         // the result is real
+	shape    []int
 }
 
 func (a *stftArgs) plan() (*spectrogram, error) {
@@ -180,7 +183,7 @@ func (a *stftArgs) plan() (*spectrogram, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &spectrogram{frames: f, length: x.Shape[x.Dim()-1]}
+	s := &spectrogram{frames: f, x: x, given: a.Window, length: x.Shape[x.Dim()-1]}
 	f.batch = x.Numel() / max(s.length, 1)
 	pad := 0
 	if a.Center {
@@ -254,12 +257,8 @@ func (s *spectrogram) load(x []complex128, b, t int, buf []complex128) {
 	}
 }
 
-func (a *stftArgs) forward() ([]*tensor.Tensor, error) {
-	s, err := a.plan()
-	if err != nil {
-		return nil, err
-	}
-	x := tensor.Data[complex128](a.Self)
+func (s *spectrogram) forward() ([]*tensor.Tensor, error) {
+	x := tensor.Data[complex128](s.x)
 	out := tensor.Make[complex128](tensor.Numel(s.shape))
 	s.each(func(b, t int, buf []complex128) {
 		s.load(x, b, t, buf)
@@ -277,19 +276,15 @@ func (a *stftArgs) forward() ([]*tensor.Tensor, error) {
 	return elements.Result(tensor.New(s.dt, s.shape, out))
 }
 
-func (a *stftArgs) backward(g *opdef.Grad) (opdef.Grads, error) {
-	s, err := a.plan()
-	if err != nil {
-		return nil, err
-	}
+func (s *spectrogram) backward(g *opdef.Grad) (opdef.Grads, error) {
 	var up []complex128
 	if s.pairs {
 		up = fromPairs(tensor.Data[float64](g.Out[0]))
 	} else {
 		up = tensor.Data[complex128](g.Out[0])
 	}
-	x := tensor.Data[complex128](a.Self)
-	gx := tensor.Make[complex128](a.Self.Numel())
+	x := tensor.Data[complex128](s.x)
+	gx := tensor.Make[complex128](s.x.Numel())
 	perSignal := tensor.Make[[]complex128](s.batch)
 	s.each(func(b, t int, buf []complex128) {
 		clear(buf)
@@ -309,9 +304,9 @@ func (a *stftArgs) backward(g *opdef.Grad) (opdef.Grads, error) {
 			gx[b*s.length+src] += v * cmplx.Conj(s.window[k])
 		}
 	})
-	gr := opdef.Grads{"self": {tensorOf(a.Self.DType, a.Self.Shape, gx)}}
-	if a.Window != nil {
-		gr.Set("window", s.windowGrad(a.Window, sumOver(perSignal, s.n)))
+	gr := opdef.Grads{"self": {tensorOf(s.x.DType, s.x.Shape, gx)}}
+	if s.given != nil {
+		gr.Set("window", s.windowGrad(s.given, sumOver(perSignal, s.n)))
 	}
 	return gr, nil
 }
@@ -327,13 +322,9 @@ func sumOver(rows [][]complex128, n int) []complex128 {
 	return sum
 }
 
-// scale: the elements of a frame's spectrum are made of the same magnitudes.
-func (a *stftArgs) scale(outs []*tensor.Tensor) []*tensor.Tensor {
-	s, err := a.plan()
-	if err != nil { // the kernel has done the same
-		panic(err)
-	}
-	x := tensor.Data[complex128](a.Self)
+// magnitudes: the elements of a frame's spectrum are made of the same magnitudes.
+func (s *spectrogram) magnitudes(outs []*tensor.Tensor) []*tensor.Tensor {
+	x := tensor.Data[complex128](s.x)
 	sums := tensor.Make[float64](s.batch * s.count)
 	s.each(func(b, t int, buf []complex128) {
 		s.load(x, b, t, buf)
@@ -346,10 +337,7 @@ func (a *stftArgs) scale(outs []*tensor.Tensor) []*tensor.Tensor {
 	if s.pairs {
 		t = t.Unsqueeze(t.Dim())
 	}
-	if t, err = t.Expand(outs[0].Shape...); err != nil {
-		panic(err)
-	}
-	return []*tensor.Tensor{t}
+	return []*tensor.Tensor{opdef.Must(t.Expand(outs[0].Shape...))}
 }
 
 func stftCases(r *rand.Rand) []*stftArgs {

@@ -137,11 +137,7 @@ func windowOp[A any, P interface {
 			return []*tensor.Tensor{t}, err
 		},
 		Scale: func(a *A, _ []*tensor.Tensor) []*tensor.Tensor {
-			t, err := P(a).window().sample(f(a).scale)
-			if err != nil { // the kernel has done the same
-				panic(err)
-			}
-			return []*tensor.Tensor{t.WithDType(tensor.Float64)}
+			return []*tensor.Tensor{opdef.Must(P(a).window().sample(f(a).scale)).WithDType(tensor.Float64)}
 		},
 		Cases: func(*rand.Rand) (cs []*A) {
 			f64, bf16 := tensor.Float64, tensor.BFloat16

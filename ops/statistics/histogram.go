@@ -40,20 +40,22 @@ func (a *histcArgs) bounds() (lo, hi float64, err error) {
 	return lo, hi, nil
 }
 
-// count counts the elements by bin; near are those so close to an edge that
-// rounding may put them on its other side.
-func (a *histcArgs) count() (sure, near []float64, err error) {
+// A tally counts elements by bin; near are those so close to an edge that rounding
+// may put them on its other side.
+type tally struct{ sure, near *tensor.Tensor }
+
+func (a *histcArgs) count() (*tally, error) {
 	if !a.Self.DType.IsFloat() {
-		return nil, nil, opdef.Refuse("self", "not defined for dtype %s", a.Self.DType)
+		return nil, opdef.Refuse("self", "not defined for dtype %s", a.Self.DType)
 	}
 	if a.Bins <= 0 {
-		return nil, nil, opdef.Refuse("bins", "want a positive number, got %d", a.Bins)
+		return nil, opdef.Refuse("bins", "want a positive number, got %d", a.Bins)
 	}
 	lo, hi, err := a.bounds()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	sure, near = tensor.Make[float64](a.Bins), tensor.Make[float64](a.Bins+1)
+	sure, near := tensor.Make[float64](a.Bins), tensor.Make[float64](a.Bins+1)
 	slack := 8 * a.Self.DType.Eps() * float64(a.Bins)
 	for _, x := range tensor.Data[float64](a.Self) {
 		if !(x >= lo && x <= hi) {
@@ -68,28 +70,23 @@ func (a *histcArgs) count() (sure, near []float64, err error) {
 			near[int(e)]++
 		}
 	}
-	return sure, near, nil
+	return &tally{tensor.New(a.Self.DType, []int{a.Bins}, sure),
+		tensor.New(tensor.Float64, []int{a.Bins + 1}, near)}, nil
 }
 
-var histcOp = opdef.Op[histcArgs]{
+var histcOp = opdef.Planned[histcArgs, *tally]{
 	Schema: "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
 	Doc: opdef.Doc{Summary: "The number of elements in bins of equal width",
 		Notes: "With min equal to max the elements' own range. Elements within rounding of an edge are accepted on " +
 			"either side.",
 		Source: "torch.histc"},
 	Error: opdef.Error{Class: opdef.Exact}, NoGrad: "PyTorch defines none", Trivial: true,
-	Kernel: func(a *histcArgs) ([]*tensor.Tensor, error) {
-		n, _, err := a.count()
-		return []*tensor.Tensor{tensor.New(a.Self.DType, []int{len(n)}, n)}, err
-	},
-	Accept: func(a *histcArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+	Plan:   (*histcArgs).count,
+	Kernel: func(t *tally) ([]*tensor.Tensor, error) { return []*tensor.Tensor{t.sure}, nil },
+	Accept: func(t *tally, got, want []*tensor.Tensor) []opdef.Acceptance {
 		as := make([]opdef.Acceptance, 1)
-		_, near, err := a.count()
-		if err != nil {
-			return as
-		}
 		// What has moved across an edge so far must be explained by what is near it.
-		g, w := tensor.Data[float64](got[0]), tensor.Data[float64](want[0])
+		g, w, near := tensor.Data[float64](got[0]), tensor.Data[float64](want[0]), tensor.Data[float64](t.near)
 		moved := 0.0
 		for i := range g {
 			moved += g[i] - w[i]
@@ -126,11 +123,7 @@ var bincountOp = opdef.Op[bincountArgs]{
 		if w != nil {
 			w = opdef.Abs(w)
 		}
-		s, err := a.count(w)
-		if err != nil {
-			return []*tensor.Tensor{opdef.Abs(outs[0])}
-		}
-		return s
+		return opdef.Must(a.count(w))
 	},
 	Terms: func(a *bincountArgs) int { return max(1, a.Self.Numel()) },
 	Cases: func(r *rand.Rand) []*bincountArgs {
@@ -180,7 +173,7 @@ func (a *bincountArgs) count(weights *tensor.Tensor) ([]*tensor.Tensor, error) {
 }
 
 var histogramBinOps = []*opdef.Entry{
-	histogramEntry(opdef.Op[histogramEdgesArgs]{
+	histogramEntry(opdef.Planned[histogramEdgesArgs, *binning]{
 		Schema: "histogram.edges(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor " +
 			"hist, Tensor bin_edges)",
 		Cases: func(r *rand.Rand) []*histogramEdgesArgs {
@@ -189,16 +182,17 @@ var histogramBinOps = []*opdef.Entry{
 			return []*histogramEdgesArgs{{g.Normal(tensor.Float64, 9), edges, nil, false},
 				{g.Normal(tensor.Float64, 3, 3), edges, g.Uniform(tensor.Float64, 0.5, 1, 3, 3), true}}
 		},
-	}, func(a *histogramEdgesArgs) (*binning, error) {
-		if a.Bins.Dim() != 1 || a.Bins.Numel() == 0 {
-			return nil, opdef.Refuse("bins", "want a vector of edges, got %s", a.Bins.Meta())
-		}
-		if a.Bins.DType != a.Self.DType {
-			return nil, opdef.Refuse("bins", "dtype %s differs from %s of self", a.Bins.DType, a.Self.DType)
-		}
-		return newBinning(a.Self, a.Weight, a.Density, tensor.Data[float64](a.Bins))
+		Plan: func(a *histogramEdgesArgs) (*binning, error) {
+			if a.Bins.Dim() != 1 || a.Bins.Numel() == 0 {
+				return nil, opdef.Refuse("bins", "want a vector of edges, got %s", a.Bins.Meta())
+			}
+			if a.Bins.DType != a.Self.DType {
+				return nil, opdef.Refuse("bins", "dtype %s differs from %s of self", a.Bins.DType, a.Self.DType)
+			}
+			return newBinning(a.Self, a.Weight, a.Density, tensor.Data[float64](a.Bins))
+		},
 	}),
-	histogramEntry(opdef.Op[histogramCountArgs]{
+	histogramEntry(opdef.Planned[histogramCountArgs, *binning]{
 		Schema: "histogram.count(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool " +
 			"density=False) -> (Tensor hist, Tensor bin_edges)",
 		Cases: func(r *rand.Rand) []*histogramCountArgs {
@@ -206,7 +200,8 @@ var histogramBinOps = []*opdef.Entry{
 			return []*histogramCountArgs{{g.Normal(tensor.Float64, 9), 3, nil, nil, false},
 				{g.Normal(tensor.Float32, 9), 4, []float64{-1, 1}, g.Uniform(tensor.Float32, 0.5, 1, 9), true}}
 		},
-	}, (*histogramCountArgs).binning),
+		Plan: (*histogramCountArgs).binning,
+	}),
 }
 
 type histogramEdgesArgs struct {
@@ -327,7 +322,7 @@ func (b *binning) counted(edges []float64) []float64 {
 }
 
 // histogramEntry completes the declaration of a histogram.
-func histogramEntry[A any](o opdef.Op[A], call func(*A) (*binning, error)) *opdef.Entry {
+func histogramEntry[A any](o opdef.Planned[A, *binning]) *opdef.Entry {
 	o.Names, o.Trivial, o.NoGrad = "histogram Tensor.histogram", true, "PyTorch defines none"
 	o.Doc = opdef.Doc{Summary: "Number, or sum of weights, of the elements in each bin, with the edges of the bins",
 		Notes: "With density divided by the sum and the widths of the bins. Counts are accepted that the recorded " +
@@ -335,34 +330,22 @@ func histogramEntry[A any](o opdef.Op[A], call func(*A) (*binning, error)) *opde
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 4}
 	o.Exempt = map[string]string{"dtypes": "elements near an edge change bins when rounded",
 		"bounds": "counts jump where an element crosses an edge"}
-	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
-		b, err := call(a)
-		if err != nil {
-			return nil, err
-		}
+	o.Kernel = func(b *binning) ([]*tensor.Tensor, error) {
 		counts := b.counted(b.edges)
 		return []*tensor.Tensor{tensor.New(b.x.DType, []int{len(counts)}, counts),
 			tensor.New(b.x.DType, []int{len(b.edges)}, b.edges)}, nil
 	}
-	o.Terms = func(a *A) int {
-		b, err := call(a)
-		if err != nil {
-			return 1
-		}
-		return max(1, b.x.Numel())
-	}
-	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
-		b, err := call(a)
-		if err != nil || len(b.edges) == 0 {
+	o.Terms = func(b *binning) int { return max(1, b.x.Numel()) }
+	o.Scale = func(b *binning, outs []*tensor.Tensor) []*tensor.Tensor {
+		if len(b.edges) == 0 {
 			return outs
 		}
 		ends := math.Max(math.Abs(b.edges[0]), math.Abs(b.edges[len(b.edges)-1]))
 		return []*tensor.Tensor{opdef.Abs(outs[0]), tensor.Full(tensor.Float64, outs[1].Shape, ends)}
 	}
-	o.Accept = func(a *A, got, want []*tensor.Tensor) []opdef.Acceptance {
+	o.Accept = func(b *binning, got, want []*tensor.Tensor) []opdef.Acceptance {
 		as := make([]opdef.Acceptance, len(got))
-		b, err := call(a)
-		if err != nil || len(got) != 2 || got[0].Numel() != want[0].Numel() || got[1].Numel() != want[1].Numel() {
+		if len(got) != 2 || got[0].Numel() != want[0].Numel() || got[1].Numel() != want[1].Numel() {
 			return as
 		}
 		dt := b.x.DType

@@ -12,7 +12,7 @@ import (
 
 // histogramddOps count points in the cells of a grid.
 var histogramddOps = []*opdef.Entry{
-	gridHistogram(opdef.Op[gridCountArgs]{
+	gridHistogram(opdef.Planned[gridCountArgs, *cells]{
 		Schema: "histogramdd.count(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool " +
 			"density=False) -> Tensor[]",
 		Cases: func(r *rand.Rand) []*gridCountArgs {
@@ -20,11 +20,12 @@ var histogramddOps = []*opdef.Entry{
 			return []*gridCountArgs{{g.Normal(tensor.Float64, 9, 2), 3, nil, nil, false},
 				{g.Normal(tensor.Float32, 9, 1), 4, []float64{-1, 1}, g.Uniform(tensor.Float32, 0.5, 1, 9), true}}
 		},
-	}, func(a *gridCountArgs) (*cells, error) {
-		d := elements.LastDim(a.Self.Shape)
-		return evenCells(&gridCountsArgs{a.Self, slices.Repeat([]int{a.Bins}, d), a.Range, a.Weight, a.Density})
+		Plan: func(a *gridCountArgs) (*cells, error) {
+			d := elements.LastDim(a.Self.Shape)
+			return evenCells(&gridCountsArgs{a.Self, slices.Repeat([]int{a.Bins}, d), a.Range, a.Weight, a.Density})
+		},
 	}),
-	gridHistogram(opdef.Op[gridCountsArgs]{
+	gridHistogram(opdef.Planned[gridCountsArgs, *cells]{
 		Schema: "histogramdd.counts(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool " +
 			"density=False) -> Tensor[]",
 		Cases: func(r *rand.Rand) []*gridCountsArgs {
@@ -32,8 +33,9 @@ var histogramddOps = []*opdef.Entry{
 			return []*gridCountsArgs{{g.Normal(tensor.Float64, 4, 3, 2), []int{3, 2}, []float64{-1, 1, -2, 2},
 				g.Uniform(tensor.Float64, 0.5, 1, 4, 3), false}}
 		},
-	}, evenCells),
-	gridHistogram(opdef.Op[gridEdgesArgs]{
+		Plan: evenCells,
+	}),
+	gridHistogram(opdef.Planned[gridEdgesArgs, *cells]{
 		Schema: "histogramdd.edges(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool " +
 			"density=False) -> Tensor[]",
 		Cases: func(r *rand.Rand) []*gridEdgesArgs {
@@ -41,15 +43,17 @@ var histogramddOps = []*opdef.Entry{
 			edges := tensor.New(tensor.Float64, []int{4}, []float64{-1, 0, 0.5, 2})
 			return []*gridEdgesArgs{{g.Normal(tensor.Float64, 9, 2), []*tensor.Tensor{edges, edges}, nil, nil, true}}
 		},
-	}, func(a *gridEdgesArgs) (*cells, error) {
-		var edges [][]float64
-		for _, b := range a.Bins {
-			if b.Dim() != 1 || b.Numel() == 0 || b.DType != a.Self.DType {
-				return nil, opdef.Refuse("bins", "want vectors of edges of dtype %s, got %s", a.Self.DType, b.Meta())
+		Plan: func(a *gridEdgesArgs) (*cells, error) {
+			var edges [][]float64
+			for _, b := range a.Bins {
+				if b.Dim() != 1 || b.Numel() == 0 || b.DType != a.Self.DType {
+					return nil, opdef.Refuse("bins", "want vectors of edges of dtype %s, got %s", a.Self.DType,
+						b.Meta())
+				}
+				edges = append(edges, tensor.Data[float64](b))
 			}
-			edges = append(edges, tensor.Data[float64](b))
-		}
-		return newCells(a.Self, a.Weight, a.Density, edges)
+			return newCells(a.Self, a.Weight, a.Density, edges)
+		},
 	}),
 }
 
@@ -183,7 +187,7 @@ next:
 }
 
 // gridHistogram completes the declaration of a histogram of points.
-func gridHistogram[A any](o opdef.Op[A], call func(*A) (*cells, error)) *opdef.Entry {
+func gridHistogram[A any](o opdef.Planned[A, *cells]) *opdef.Entry {
 	o.Names, o.Trivial, o.NoGrad = "histogramdd", true, "PyTorch defines none"
 	o.Doc = opdef.Doc{Summary: "Number, or sum of weights, of the points in each cell of a grid, with the edges of " +
 		"each dimension",
@@ -192,35 +196,24 @@ func gridHistogram[A any](o opdef.Op[A], call func(*A) (*cells, error)) *opdef.E
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 4}
 	o.Exempt = map[string]string{"dtypes": "elements near an edge change cells when rounded",
 		"bounds": "counts jump where an element crosses an edge"}
-	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
-		c, err := call(a)
-		if err != nil {
-			return nil, err
-		}
+	o.Kernel = func(c *cells) ([]*tensor.Tensor, error) {
 		outs := []*tensor.Tensor{tensor.New(c.x.DType, c.shape(c.edges), c.counted(c.edges))}
 		for _, e := range c.edges {
 			outs = append(outs, tensor.New(c.x.DType, []int{len(e)}, e))
 		}
 		return outs, nil
 	}
-	o.Terms = func(a *A) int {
-		c, err := call(a)
-		if err != nil {
-			return 1
-		}
-		return max(1, c.x.Numel())
-	}
-	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
+	o.Terms = func(c *cells) int { return max(1, c.x.Numel()) }
+	o.Scale = func(_ *cells, outs []*tensor.Tensor) []*tensor.Tensor {
 		s := []*tensor.Tensor{opdef.Abs(outs[0])}
 		for _, e := range outs[1:] {
 			s = append(s, tensor.Full(tensor.Float64, e.Shape, opdef.MaxAbs(e)))
 		}
 		return s
 	}
-	o.Accept = func(a *A, got, want []*tensor.Tensor) []opdef.Acceptance {
+	o.Accept = func(c *cells, got, want []*tensor.Tensor) []opdef.Acceptance {
 		as := make([]opdef.Acceptance, len(got))
-		c, err := call(a)
-		if err != nil || len(got) != len(want) {
+		if len(got) != len(want) {
 			return as
 		}
 		dt, edges := c.x.DType, make([][]float64, len(c.edges))

@@ -28,6 +28,7 @@ type quantileArgs struct {
 // A quantile is a call after its arguments were checked: of n elements a row,
 // q numbers each.
 type quantile struct {
+	given     *tensor.Tensor // q
 	x         *tensor.Tensor // rows last
 	n         int
 	q         []float64
@@ -52,7 +53,7 @@ func (a *quantileArgs) quantile(ignoreNaN bool) (*quantile, error) {
 	if x.Numel() == 0 {
 		return nil, opdef.Refuse("self", "no elements have no quantiles")
 	}
-	qt := &quantile{x: x, order: a.Interpolation, ignoreNaN: ignoreNaN, front: a.Q.Dim() == 1,
+	qt := &quantile{given: a.Q, x: x, order: a.Interpolation, ignoreNaN: ignoreNaN, front: a.Q.Dim() == 1,
 		back: func(t *tensor.Tensor) *tensor.Tensor { return t }}
 	for _, q := range tensor.Data[float64](a.Q) {
 		if !(q >= 0 && q <= 1) {
@@ -176,7 +177,7 @@ func weightedMean(x, y, w float64) float64 {
 
 // numbersGrad is the gradient of q, by which the weight of the upper element
 // grows with the number of elements.
-func (qt *quantile) numbersGrad(q *tensor.Tensor, up []float64) *tensor.Tensor {
+func (qt *quantile) numbersGrad(up []float64) *tensor.Tensor {
 	out, rows := make([]float64, len(qt.q)), qt.x.Numel()/qt.n
 	for r := range rows {
 		qt.each(r, func(k, below, above int, w, _ float64, v []float64, _ []int) {
@@ -185,7 +186,7 @@ func (qt *quantile) numbersGrad(q *tensor.Tensor, up []float64) *tensor.Tensor {
 			}
 		})
 	}
-	return tensor.New(q.DType, q.Shape, out)
+	return tensor.New(qt.given.DType, qt.given.Shape, out)
 }
 
 func countNaN(v []float64) int {
@@ -199,39 +200,28 @@ func countNaN(v []float64) int {
 }
 
 func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
-	return opdef.Op[quantileArgs]{
+	return opdef.Planned[quantileArgs, *quantile]{
 		Schema: name +
 			"(Tensor self, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
 		Doc: opdef.Doc{Summary: summary, Formula: "the element of rank q*(n-1), interpolated", Notes: notes,
 			Source: "torch." + name},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
 		Exempt: map[string]string{"dtypes": "ranks are computed in the dtype of the elements"},
-		Terms:  func(*quantileArgs) int { return 2 },
-		Kernel: func(a *quantileArgs) ([]*tensor.Tensor, error) {
-			qt, err := a.quantile(ignoreNaN)
-			if err != nil {
-				return nil, err
-			}
-			return elements.Single(qt.forward(a.Self.DType,
+		Terms:  func(*quantile) int { return 2 },
+		Plan:   func(a *quantileArgs) (*quantile, error) { return a.quantile(ignoreNaN) },
+		Kernel: func(qt *quantile) ([]*tensor.Tensor, error) {
+			return elements.Single(qt.forward(qt.x.DType,
 					func(x, y, w, _ float64) float64 { return weightedMean(x, y, w) })),
 				nil
 		},
-		Scale: func(a *quantileArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			qt, err := a.quantile(ignoreNaN)
-			if err != nil {
-				return elements.Single(opdef.Abs(outs[0]))
-			}
+		Scale: func(qt *quantile, outs []*tensor.Tensor) []*tensor.Tensor {
 			return elements.Single(qt.forward(tensor.Float64, func(x, y, _, rank float64) float64 {
 				return math.Abs(x) + math.Abs(y) + rank*math.Abs(y-x)
 			}))
 		},
-		Grad: func(a *quantileArgs, g *opdef.Grad) (opdef.Grads, error) {
-			qt, err := a.quantile(ignoreNaN)
-			if err != nil {
-				return nil, err
-			}
+		Grad: func(qt *quantile, g *opdef.Grad) (opdef.Grads, error) {
 			up, rows := tensor.Data[float64](g.Out[0]), qt.x.Numel()/qt.n
-			t := opdef.Rows(a.Self.DType, qt.x.Shape, qt.n, func(r int, dst []float64) {
+			t := opdef.Rows(qt.x.DType, qt.x.Shape, qt.n, func(r int, dst []float64) {
 				clear(dst)
 				qt.each(r, func(k, below, above int, w, _ float64, _ []float64, order []int) {
 					dst[order[below]] += (1 - w) * up[k*rows+r]
@@ -240,12 +230,12 @@ func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
 			})
 			gr := elements.GradOf("self", qt.back(t))
 			gr.Set("q", nil)
-			if a.Q.RequiresGrad && g.Need("q") {
-				gr.Set("q", qt.numbersGrad(a.Q, up))
+			if qt.given.RequiresGrad && g.Need("q") {
+				gr.Set("q", qt.numbersGrad(up))
 			}
 			return gr, nil
 		},
-		Node: func(*quantileArgs, *opdef.Grad) (opdef.Node, error) {
+		Node: func(*quantile, *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
 		Cases: func(r *rand.Rand) []*quantileArgs {

@@ -81,15 +81,10 @@ var gridOps = []*opdef.Entry{
 			Notes:   "theta (N, 2, 3) with size (N, C, H, W), or (N, 3, 4) with (N, C, D, H, W).",
 			Source:  "torch.nn.functional.affine_grid",
 		},
-		Scale: func(a *affineGridArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			p, err := affinePlan(&affineGridArgs{opdef.Abs(a.Theta), a.Size, a.AlignCorners})
-			if err == nil {
-				p.Ops[0].T = opdef.Abs(p.Ops[0].T)
-				if outs, err := p.Kernel(); err == nil {
-					return outs
-				}
-			}
-			return []*tensor.Tensor{opdef.Abs(outs[0])}
+		Scale: func(a *affineGridArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			p := opdef.Must(affinePlan(&affineGridArgs{opdef.Abs(a.Theta), a.Size, a.AlignCorners}))
+			p.Ops[0].T = opdef.Abs(p.Ops[0].T)
+			return opdef.Must(p.Kernel())
 		},
 		GradScale: func(a *affineGridArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			p, err := affinePlan(a)
