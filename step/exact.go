@@ -97,10 +97,11 @@ func (x *rerun) call(c *Call) error {
 		return x.imagined(c)
 	}
 	rec, err := c.Entry.Load(capture.LoadOptions{Read: x.opt.Read, Only: capture.Of(capture.Input, capture.Output)})
-	defer rec.Close()
 	if rec.Err(capture.Input) != nil {
+		rec.Close()
 		return err
 	}
+	defer rec.Close()
 	args, kwargs, err := x.arguments(c, rec)
 	if err != nil {
 		return err

@@ -57,10 +57,11 @@ func (x *rerun) imagined(c *Call) error {
 		return nil
 	}
 	rec, err := c.Entry.Load(capture.LoadOptions{Read: x.opt.Read, Only: capture.Of(capture.Input, capture.Output)})
-	defer rec.Close()
 	if err != nil {
+		rec.Close()
 		return err
 	}
+	defer rec.Close()
 	args, kwargs, err := x.arguments(c, rec)
 	if err != nil {
 		return err
