@@ -174,10 +174,11 @@ func gradient(readings []*Value, opt replay.Options) (*tensor.Tensor, error) {
 // recorded gradients of its results.
 func (c *Call) pull(wanted map[int]bool, opt replay.Options) (map[int]*tensor.Tensor, error) {
 	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read})
-	defer rec.Close()
 	if err != nil {
+		rec.Close()
 		return nil, err
 	}
+	defer rec.Close()
 	bound, err := opt.Registry.Bind(rec.Op, rec.Args, rec.Kwargs)
 	if err != nil || bound.Random() != "" || !bound.Entry.HasGrad {
 		return nil, err

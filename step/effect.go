@@ -101,10 +101,11 @@ func (s *Step) pullBack(ctx context.Context, opt replay.Options) error {
 func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads map[*Value]*tensor.Tensor,
 	opt replay.Options) error {
 	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read})
-	defer rec.Close()
 	if err != nil {
+		rec.Close()
 		return err
 	}
+	defer rec.Close()
 	bound, err := opt.Registry.Bind(rec.Op, rec.Args, rec.Kwargs)
 	if err != nil {
 		return err
