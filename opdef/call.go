@@ -454,6 +454,14 @@ func (c *Call) Accept(got, want []*tensor.Tensor) (as []Acceptance, ok bool) {
 	return as, true
 }
 
+// Drawn judges the recorded results of a call that draws random numbers.
+func (c *Call) Drawn(got []*tensor.Tensor) Drawn {
+	if judge := c.sound().drawn(); judge != nil {
+		return judge(got)
+	}
+	return Drawn{}
+}
+
 // Bound is the error model of one result or gradient.
 type Bound struct {
 	Class Class

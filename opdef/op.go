@@ -131,6 +131,10 @@ type Planned[A, P any] struct {
 	// in training); it returns "" where the result is determined.
 	RandomIf func(p P) string
 
+	// Drawn judges the recorded results of a call that draws random numbers: whether
+	// they can be of the distribution. nil: nothing but shape and dtype is known.
+	Drawn func(p P, got []*tensor.Tensor) Drawn
+
 	// ExactOut reports that what results are written to, out= or self, must have
 	// their dtype; nil: torch converts.
 	ExactOut func(p P) bool
@@ -207,6 +211,12 @@ type Node struct {
 	// the node's gradients on the magnitudes of all arguments (Accumulated ops
 	// without GradScale) or the largest magnitude of each.
 	Scale func() []*tensor.Tensor
+}
+
+// Drawn is what a look at random numbers gave.
+type Drawn struct {
+	Checked string // what was looked at; empty if nothing was
+	Wrong   string // one sentence that says what no sound generator gives; empty if nothing
 }
 
 // Acceptance is the decision on one result of Accept.

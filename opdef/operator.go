@@ -37,6 +37,7 @@ type planned interface {
 	errorClass() Error
 	accept() func(got, want []*tensor.Tensor) []Acceptance
 	random() string
+	drawn() func(got []*tensor.Tensor) Drawn
 	exactOut() bool
 }
 
@@ -132,6 +133,13 @@ func (c plannedCall[A, P]) gradScale() func(g *Grad, grads Grads) (Grads, error)
 		return nil
 	}
 	return func(g *Grad, grads Grads) (Grads, error) { return c.op.GradScale(c.p, g, grads) }
+}
+
+func (c plannedCall[A, P]) drawn() func(got []*tensor.Tensor) Drawn {
+	if c.op.Drawn == nil {
+		return nil
+	}
+	return func(got []*tensor.Tensor) Drawn { return c.op.Drawn(c.p, got) }
 }
 
 func (c plannedCall[A, P]) terms() int {

@@ -240,6 +240,16 @@ func (r *comparison) compareRandom(got, want []value.Value) {
 			return
 		}
 	}
+	if ts := tensorsOf(got); len(ts) == len(got) {
+		switch d := r.bound.Drawn(ts); {
+		case d.Wrong != "":
+			r.add(leaf(Forward, "output", 0, len(got)), verdict.Fail, d.Wrong, ts[0])
+			return
+		case d.Checked != "":
+			r.add(leaf(Forward, "output", 0, len(got)), verdict.Pass, "random numbers: "+d.Checked, ts[0])
+			return
+		}
+	}
 	r.addCall(verdict.Skipped, r.bound.Random())
 }
 

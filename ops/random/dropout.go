@@ -2,9 +2,11 @@ package random
 
 import (
 	"math/rand/v2"
+	"strings"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/creation"
+	"github.com/optool/optool/ops/internal/draws"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/tensor"
 )
@@ -32,6 +34,9 @@ func dropout(name, names, params string) *opdef.Entry {
 		Kernel: func(a *dropoutArgs) ([]*tensor.Tensor, error) { return keep(a.Self, a.P, a.Training) },
 		Grad:   func(a *dropoutArgs, g *opdef.Grad) (opdef.Grads, error) { return keepGrad(a.P, a.Training, g) },
 		Node:   func(a *dropoutArgs, _ *opdef.Grad) (opdef.Node, error) { return keepNode(a.P, a.Training) },
+		Drawn: func(a *dropoutArgs, got []*tensor.Tensor) opdef.Drawn {
+			return mask(name, a.Self, a.P, got)
+		},
 		Cases: func(r *rand.Rand) []*dropoutArgs {
 			g := opdef.Gen{R: r}
 			x := func() *tensor.Tensor { return g.Normal(tensor.Float64, 2, 3, 4) }
@@ -52,6 +57,9 @@ func nativeDropout(name, names string) *opdef.Entry {
 		Kernel: func(a *nativeDropoutArgs) ([]*tensor.Tensor, error) { return keep(a.Self, a.P, a.Train) },
 		Grad:   func(a *nativeDropoutArgs, g *opdef.Grad) (opdef.Grads, error) { return keepGrad(a.P, a.Train, g) },
 		Node:   func(a *nativeDropoutArgs, _ *opdef.Grad) (opdef.Node, error) { return keepNode(a.P, a.Train) },
+		Drawn: func(a *nativeDropoutArgs, got []*tensor.Tensor) opdef.Drawn {
+			return mask(name, a.Self, a.P, got)
+		},
 		Cases: func(r *rand.Rand) []*nativeDropoutArgs {
 			g := opdef.Gen{R: r}
 			return []*nativeDropoutArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, false}, {g.Normal(tensor.Float64, 3, 4),
@@ -102,6 +110,15 @@ type dropoutMaskArgs struct {
 }
 
 func (a *dropoutMaskArgs) training() bool { return a.Train == nil || *a.Train }
+
+// mask judges what was dropped; the operators of an alpha dropout also add, which is not
+// looked at.
+func mask(name string, x *tensor.Tensor, p float64, got []*tensor.Tensor) opdef.Drawn {
+	if strings.Contains(name, "alpha") || len(got) == 0 || !x.DType.IsFloat() || !got[0].DType.IsFloat() {
+		return opdef.Drawn{}
+	}
+	return draws.Dropout(x, got[0], p, name == "dropout" || name == "dropout.native")
+}
 
 func drops(p float64, training bool) string {
 	if training && p > 0 && p < 1 {

@@ -1,10 +1,12 @@
 package random
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/creation"
+	"github.com/optool/optool/ops/internal/draws"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -50,21 +52,21 @@ var randomOps = []*opdef.Entry{
 		}),
 	unknown("rand", "rand", "(int[]... size, *, Generator? generator=None, dtype? dtype=None"+creation.OptionParams,
 		elements.DrawsRandomNumbers,
-		floatSizeCases, ofFloatSize),
+		floatSizeCases, ofFloatSize, from(standardUniform[creation.NewSizeArgs])),
 	unknown("randn", "randn", "(int[]... size, *, Generator? generator=None, dtype? dtype=None"+creation.OptionParams,
 		elements.DrawsRandomNumbers,
-		floatSizeCases, ofFloatSize),
+		floatSizeCases, ofFloatSize, from(standardNormal[creation.NewSizeArgs])),
 	unknown("rand_like", "rand_like", "(Tensor self, *, dtype? dtype=None"+creation.OptionParams,
 		elements.DrawsRandomNumbers, floatLikeCases,
-		ofFloatLike),
+		ofFloatLike, from(standardUniform[creation.NewLikeArgs])),
 	unknown("randn_like", "randn_like", "(Tensor self, *, dtype? dtype=None"+creation.OptionParams,
 		elements.DrawsRandomNumbers, floatLikeCases,
-		ofFloatLike),
+		ofFloatLike, from(standardNormal[creation.NewLikeArgs])),
 	unknown("randint.low", "randint", "(int low, int high, int[] size, *, Generator? generator=None, dtype? dtype=None"+
 		creation.OptionParams, elements.DrawsRandomNumbers,
 		func(*rand.Rand) []*randintArgs {
 			return []*randintArgs{{-3, 5, []int{2, 3}, nil}, {0, 2, []int{}, nil}}
-		}, randint),
+		}, randint, integers(func(a *randintArgs) (int, int) { return a.Low, a.High })),
 	unknown("randint", "randint", "(int high, int[] size, *, Generator? generator=None, dtype? dtype=None"+
 		creation.OptionParams,
 		elements.DrawsRandomNumbers,
@@ -73,13 +75,13 @@ var randomOps = []*opdef.Entry{
 		},
 		func(a *randintHighArgs) ([]*tensor.Tensor, error) {
 			return randint(&randintArgs{0, a.High, a.Size, a.Dtype})
-		}),
+		}, integers(func(a *randintHighArgs) (int, int) { return 0, a.High })),
 	unknown("randint_like.low", "randint_like", "(Tensor self, int low, int high, *, dtype? dtype=None"+
 		creation.OptionParams,
 		elements.DrawsRandomNumbers,
 		func(r *rand.Rand) []*randintLikeArgs {
 			return []*randintLikeArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), -3, 5, nil}}
-		}, randintLike),
+		}, randintLike, integers(func(a *randintLikeArgs) (int, int) { return a.Low, a.High })),
 	unknown("randint_like", "randint_like", "(Tensor self, int high, *, dtype? dtype=None"+creation.OptionParams,
 		elements.DrawsRandomNumbers,
 		func(r *rand.Rand) []*randintLikeHighArgs {
@@ -87,13 +89,13 @@ var randomOps = []*opdef.Entry{
 		},
 		func(a *randintLikeHighArgs) ([]*tensor.Tensor, error) {
 			return randintLike(&randintLikeArgs{a.Self, 0, a.High, a.Dtype})
-		}),
+		}, integers(func(a *randintLikeHighArgs) (int, int) { return 0, a.High })),
 	unknown("randperm", "randperm", "(int n, *, Generator? generator=None, dtype dtype=int64"+creation.OptionParams,
 		elements.DrawsRandomNumbers,
 		func(*rand.Rand) []*randpermArgs { return []*randpermArgs{{5, tensor.Int64}, {0, tensor.Int64}} },
 		func(a *randpermArgs) ([]*tensor.Tensor, error) {
 			return creation.Constant([]int{a.N}, opdef.Int(0), a.Dtype)
-		}),
+		}, func(_ *randpermArgs, got *tensor.Tensor) opdef.Drawn { return draws.Permutation(got) }),
 	unknown("normal.size", "normal",
 		"(Scalar mean, Scalar std, int[] size, *, Generator? generator=None, dtype? dtype=None"+creation.OptionParams,
 		elements.DrawsRandomNumbers,
@@ -102,7 +104,9 @@ var randomOps = []*opdef.Entry{
 		},
 		func(a *normalSizeArgs) ([]*tensor.Tensor, error) {
 			return ofFloatSize(&creation.NewSizeArgs{Size: a.Size, Dtype: a.Dtype})
-		}),
+		}, from(func(a *normalSizeArgs) draws.Distribution {
+			return draws.Normal(a.Mean.Float64(), a.Std.Float64())
+		})),
 	unknown("normal", "normal", "(Tensor|Scalar mean, Tensor|Scalar std=1.0, *, Generator? generator=None) -> Tensor",
 		elements.DrawsRandomNumbers,
 		func(r *rand.Rand) []*normalArgs {
@@ -123,6 +127,9 @@ var randomOps = []*opdef.Entry{
 				}
 			}
 			return ofLike(&creation.NewLikeArgs{Self: a.Self})
+		}, func(a *opdef.UnaryArgs, got *tensor.Tensor) opdef.Drawn {
+			p := tensor.Data[float64](a.Self)
+			return draws.Bernoulli(got, func(i int) float64 { return p[i] })
 		}),
 	unknown("bernoulli.p", "bernoulli Tensor.bernoulli",
 		"(Tensor self, float p, *, Generator? generator=None) -> Tensor", elements.DrawsRandomNumbers,
@@ -134,6 +141,8 @@ var randomOps = []*opdef.Entry{
 				return nil, opdef.Refuse("p", "want a probability from 0 to 1, got %v", a.P)
 			}
 			return ofLike(&creation.NewLikeArgs{Self: a.Self})
+		}, func(a *bernoulliArgs, got *tensor.Tensor) opdef.Drawn {
+			return draws.Bernoulli(got, func(int) float64 { return a.P })
 		}),
 	gumbelSoftmax,
 	unknown("poisson", "poisson Tensor.poisson", "(Tensor self, *, Generator? generator=None) -> Tensor",
@@ -153,7 +162,7 @@ var randomOps = []*opdef.Entry{
 			g := opdef.Gen{R: r}
 			return []*multinomialArgs{{g.Uniform(tensor.Float32, 0.1, 1, 5), 3, false},
 				{g.Uniform(tensor.Float64, 0.1, 1, 2, 4), 7, true}}
-		}, multinomial),
+		}, multinomial, chosen),
 	filler("uniform_", "Tensor.uniform_",
 		"(Tensor self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor",
 		func(a *uniformArgs) (*tensor.Tensor, error) {
@@ -161,7 +170,8 @@ var randomOps = []*opdef.Entry{
 				return nil, opdef.Refuse("to", "want at least %v, got %v", a.From, a.To)
 			}
 			return a.Self, floats(a.Self)
-		}, func(t *tensor.Tensor) *uniformArgs { return &uniformArgs{t, 0, 1} }),
+		}, func(t *tensor.Tensor) *uniformArgs { return &uniformArgs{t, 0, 1} },
+		from(func(a *uniformArgs) draws.Distribution { return draws.Uniform(a.From, a.To) })),
 	filler("normal_", "Tensor.normal_",
 		"(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor",
 		func(a *normalInPlaceArgs) (*tensor.Tensor, error) {
@@ -169,7 +179,8 @@ var randomOps = []*opdef.Entry{
 				return nil, opdef.Refuse("std", "must not be negative, got %v", a.Std)
 			}
 			return a.Self, floats(a.Self)
-		}, func(t *tensor.Tensor) *normalInPlaceArgs { return &normalInPlaceArgs{t, 0, 1} }),
+		}, func(t *tensor.Tensor) *normalInPlaceArgs { return &normalInPlaceArgs{t, 0, 1} },
+		from(func(a *normalInPlaceArgs) draws.Distribution { return draws.Normal(a.Mean, a.Std) })),
 	filler("random_", "Tensor.random_",
 		"(Tensor self, any from=0, any to=None, *, Generator? generator=None) -> Tensor",
 		func(a *randomInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
@@ -177,14 +188,22 @@ var randomOps = []*opdef.Entry{
 	filler("bernoulli_", "Tensor.bernoulli_",
 		"(Tensor self, Tensor|Scalar p=0.5, *, Generator? generator=None) -> Tensor",
 		func(a *bernoulliInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
-		func(t *tensor.Tensor) *bernoulliInPlaceArgs { return &bernoulliInPlaceArgs{t, tensor.Wrap(0.5)} }),
+		func(t *tensor.Tensor) *bernoulliInPlaceArgs { return &bernoulliInPlaceArgs{t, tensor.Wrap(0.5)} },
+		func(a *bernoulliInPlaceArgs, got *tensor.Tensor) opdef.Drawn {
+			if a.P.Dim() > 0 {
+				return opdef.Drawn{}
+			}
+			p := a.P.Item()
+			return draws.Bernoulli(got, func(int) float64 { return p })
+		}),
 	oneParameter("exponential_", "lambd=1.0", "lambd"), oneParameter("geometric_", "p", "p"),
 	twoParameters("log_normal_",
 		"(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor"),
 	filler("cauchy_", "Tensor.cauchy_",
 		"(Tensor self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor",
 		func(a *cauchyArgs) (*tensor.Tensor, error) { return a.Self, floats(a.Self) },
-		func(t *tensor.Tensor) *cauchyArgs { return &cauchyArgs{t, 0, 1} }),
+		func(t *tensor.Tensor) *cauchyArgs { return &cauchyArgs{t, 0, 1} },
+		from(func(a *cauchyArgs) draws.Distribution { return draws.Cauchy(a.Median, a.Sigma) })),
 	initialiser("uniform_", "ignored a=0.0, ignored b=1.0"),
 	initialiser("normal_", "ignored mean=0.0, ignored std=1.0"),
 	initialiser("trunc_normal_", "ignored mean=0.0, ignored std=1.0, ignored a=-2.0, ignored b=2.0"),
@@ -324,9 +343,9 @@ var gumbelSoftmax = opdef.Op[gumbelArgs]{
 }.Entry()
 
 // unknown declares an op whose values are not determined; kernel gives a tensor
-// of the right shape and dtype.
+// of the right shape and dtype, judge looks at what was drawn.
 func unknown[A any](name, names, params, why string, cases func(*rand.Rand) []*A, kernel func(*A) ([]*tensor.Tensor,
-	error)) *opdef.Entry {
+	error), judge ...func(a *A, got *tensor.Tensor) opdef.Drawn) *opdef.Entry {
 	summary := "Random numbers"
 	if why == uninitialised {
 		summary = "Memory as it is"
@@ -335,9 +354,30 @@ func unknown[A any](name, names, params, why string, cases func(*rand.Rand) []*A
 		Schema: name + params, Names: names, Random: why, Trivial: true, Error: elements.ExactError,
 		NoGrad: elements.NoDifferentiableArgument,
 		Doc:    opdef.Doc{Summary: summary, Notes: "Only shape and dtype are determined.", Source: "torch." + name},
-		Kernel: kernel, Cases: cases, Exempt: creation.FixedDType,
+		Kernel: kernel, Cases: cases, Exempt: creation.FixedDType, Drawn: first(judge),
 	}.Entry()
 }
+
+// first judges the first result by the only judge, if there is one.
+func first[A any](judge []func(a *A, got *tensor.Tensor) opdef.Drawn) func(a *A, got []*tensor.Tensor) opdef.Drawn {
+	if len(judge) == 0 {
+		return nil
+	}
+	return func(a *A, got []*tensor.Tensor) opdef.Drawn {
+		if len(got) == 0 || !got[0].DType.Computable() || got[0].DType.IsComplex() {
+			return opdef.Drawn{}
+		}
+		return judge[0](a, got[0])
+	}
+}
+
+// from judges by a distribution that the arguments name.
+func from[A any](d func(a *A) draws.Distribution) func(a *A, got *tensor.Tensor) opdef.Drawn {
+	return func(a *A, got *tensor.Tensor) opdef.Drawn { return d(a).Judge(got) }
+}
+
+func standardUniform[A any](*A) draws.Distribution { return draws.Uniform(0, 1) }
+func standardNormal[A any](*A) draws.Distribution  { return draws.Normal(0, 1) }
 
 func ofSize(a *creation.NewSizeArgs) ([]*tensor.Tensor, error) {
 	return creation.Constant(a.Size, opdef.Int(0), elements.OrElse(a.Dtype, tensor.DefaultDType))
@@ -464,9 +504,50 @@ func multinomial(a *multinomialArgs) ([]*tensor.Tensor, error) {
 	return creation.Constant(append(append([]int{}, p.Shape[:n-1]...), a.NumSamples), opdef.Int(0), tensor.Int64)
 }
 
+// chosen judges what multinomial drew: categories that have a weight, each at most once
+// without replacement, and with it as often as their weights say.
+func chosen(a *multinomialArgs, got *tensor.Tensor) opdef.Drawn {
+	p, v := tensor.Data[float64](a.Self), tensor.Data[int64](got)
+	n := a.Self.Shape[a.Self.Dim()-1]
+	for row := range len(p) / n {
+		w, drawn := p[row*n:(row+1)*n], v[row*a.NumSamples:(row+1)*a.NumSamples]
+		seen, total := map[int64]int{}, 0.0
+		for _, x := range w {
+			total += x
+		}
+		for i, c := range drawn {
+			switch {
+			case c < 0 || c >= int64(n):
+				return opdef.Drawn{Wrong: fmt.Sprintf("row %d: sample %d is %d, want a category from 0 to %d", row, i,
+					c, n-1)}
+			case w[c] == 0:
+				return opdef.Drawn{Wrong: fmt.Sprintf("row %d: sample %d is %d, a category of weight 0", row, i, c)}
+			case !a.Replacement && seen[c] > 0:
+				return opdef.Drawn{Wrong: fmt.Sprintf("row %d: category %d is drawn twice without replacement", row, c)}
+			}
+			seen[c]++
+		}
+		for c, k := range seen {
+			if why := draws.Rate(fmt.Sprintf("category %d", c), k, len(drawn), w[c]/total); a.Replacement && why != "" {
+				return opdef.Drawn{Wrong: fmt.Sprintf("row %d: %s", row, why)}
+			}
+		}
+	}
+	return opdef.Drawn{Checked: fmt.Sprintf("categories of %d samples", len(v))}
+}
+
+// integers judges whole numbers between the limits that the arguments name.
+func integers[A any](limits func(a *A) (low, high int)) func(a *A, got *tensor.Tensor) opdef.Drawn {
+	return from(func(a *A) draws.Distribution {
+		low, high := limits(a)
+		return draws.Integers(float64(low), float64(high))
+	})
+}
+
 // filler declares a method that fills its tensor with random numbers.
 func filler[A any](
 	name, names, params string, self func(*A) (*tensor.Tensor, error), of func(*tensor.Tensor) *A,
+	judge ...func(a *A, got *tensor.Tensor) opdef.Drawn,
 ) *opdef.Entry {
 	return opdef.Op[A]{
 		Schema: name + params, Names: names, InPlace: true, Random: elements.DrawsRandomNumbers, Trivial: true,
@@ -481,6 +562,7 @@ func filler[A any](
 			}
 			return creation.Constant(t.Shape, opdef.Int(0), t.DType)
 		},
+		Drawn: first(judge),
 		Cases: func(r *rand.Rand) []*A {
 			var cs []*A
 			for _, c := range floatLikeCases(r) {
@@ -509,14 +591,16 @@ func oneParameter(name, param, arg string) *opdef.Entry {
 				return nil, opdef.Refuse("p", "want a probability between 0 and 1, got %v", a.P)
 			}
 			return a.Self, nil
-		}, func(t *tensor.Tensor) *pArgs { return &pArgs{t, 0.5} })
+		}, func(t *tensor.Tensor) *pArgs { return &pArgs{t, 0.5} },
+			from(func(a *pArgs) draws.Distribution { return draws.Geometric(a.P) }))
 	}
 	return filler(name, "Tensor."+name, params, func(a *lambdArgs) (*tensor.Tensor, error) {
 		if !(a.Lambd > 0) {
 			return nil, opdef.Refuse("lambd", "want more than 0, got %v", a.Lambd)
 		}
 		return a.Self, floats(a.Self)
-	}, func(t *tensor.Tensor) *lambdArgs { return &lambdArgs{t, 1} })
+	}, func(t *tensor.Tensor) *lambdArgs { return &lambdArgs{t, 1} },
+		from(func(a *lambdArgs) draws.Distribution { return draws.Exponential(a.Lambd) }))
 }
 
 func twoParameters(name, params string) *opdef.Entry {
@@ -525,7 +609,8 @@ func twoParameters(name, params string) *opdef.Entry {
 			return nil, opdef.Refuse("std", "want more than 0, got %v", a.Std)
 		}
 		return a.Self, floats(a.Self)
-	}, func(t *tensor.Tensor) *normalInPlaceArgs { return &normalInPlaceArgs{t, 1, 2} })
+	}, func(t *tensor.Tensor) *normalInPlaceArgs { return &normalInPlaceArgs{t, 1, 2} },
+		from(func(a *normalInPlaceArgs) draws.Distribution { return draws.LogNormal(a.Mean, a.Std) }))
 }
 
 type initArgs struct{ Tensor *tensor.Tensor }
