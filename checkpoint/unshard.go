@@ -71,7 +71,7 @@ func ParseJoin(rules []string) (*Join, error) {
 			err = errors.New("unknown")
 		}
 		if err != nil || r.dim < -1 || (what == "dim" || what == "qkv") && r.dim < 0 {
-			return nil, fmt.Errorf("rule %q: want dim=N, column, row, auto, qkv=N or qkv=N:SIZES, perhaps after PATTERN:",
+			return nil, fmt.Errorf("rule %q: want dim=N, column, row, auto, qkv=N or qkv=N:SIZES, perhaps after PATTERN and a colon",
 				text)
 		}
 		j.rules = append(j.rules, r)
