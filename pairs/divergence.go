@@ -1,7 +1,6 @@
 package pairs
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -10,47 +9,28 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// A Place names a value of a recorded call.
-type Place struct {
-	Capture string `json:"capture"`
-	Target  string `json:"target"`
-}
-
-// A Finding is what two recordings as a whole show, as JSON lines have it.
-type Finding struct {
-	Kind     string `json:"kind"` // "finding"
-	Rule     string `json:"rule"` // diverged, missing or inserted
-	Capture  string `json:"capture"`
-	Target   string `json:"target"`
-	From     *Place `json:"from"` // the partner's value; null without one
-	Op       string `json:"op"`
-	Module   string `json:"module,omitempty"`
-	Location string `json:"location,omitempty"`
-	Reason   string `json:"reason"`
-}
-
 // A Divergence looks for the place where two recordings part: the first call, in
 // order of execution, whose inputs agree and whose results do not. What follows
 // may have inherited its difference. Each process and step has its own.
 type Divergence struct {
 	first    map[[3]int]candidate // by step, rank and process
-	unpaired []Finding
+	unpaired []reports.FindingRecord
 	added    int
 }
 
 type candidate struct {
 	at int
-	Finding
+	reports.FindingRecord
 }
 
 // Add looks at the results of a pair.
 func (d *Divergence) Add(p Pair, rs []*reports.Result) {
 	e := p.A
 	if p.B == nil {
-		f := Finding{Kind: "finding", Rule: "missing", Capture: e.Rel, Op: e.Op, Module: e.Module, Location: e.Location,
-			Reason: p.only}
+		f := reports.FindingRecord{Kind: "finding", Rule: verdict.Missing, Capture: e.Rel, Op: e.Op,
+			Module: e.Module, Location: e.Location, Reason: p.only}
 		if p.inserted {
-			f.Rule = "inserted"
+			f.Rule = verdict.Inserted
 		}
 		d.unpaired = append(d.unpaired, f)
 		return
@@ -101,13 +81,14 @@ func (d *Divergence) Add(p Pair, rs []*reports.Result) {
 	if d.first == nil {
 		d.first = map[[3]int]candidate{}
 	}
-	d.first[key] = candidate{at, Finding{Kind: "finding", Rule: "diverged", Capture: e.Rel, Target: r.Target,
-		From: &Place{p.B.Rel, r.Target}, Op: r.Op, Module: e.Module, Location: e.Location, Reason: reason + r.Reason}}
+	d.first[key] = candidate{at, reports.FindingRecord{Kind: "finding", Rule: verdict.Diverged, Capture: e.Rel,
+		Target: r.Target, From: &reports.Place{Capture: p.B.Rel, Target: r.Target}, Op: r.Op, Peer: p.B.Rel,
+		Module: e.Module, Location: e.Location, Reason: reason + r.Reason}}
 }
 
 // Findings are the places where processes part, in order of execution, then what
 // only one recording has.
-func (d *Divergence) Findings() []Finding {
+func (d *Divergence) Findings() []reports.FindingRecord {
 	var keys [][3]int
 	for k := range d.first {
 		keys = append(keys, k)
@@ -121,29 +102,17 @@ func (d *Divergence) Findings() []Finding {
 		}
 		return slices.Compare(a[:], b[:])
 	})
-	var out []Finding
+	var out []reports.FindingRecord
 	for _, k := range keys {
-		out = append(out, d.first[k].Finding)
+		out = append(out, d.first[k].FindingRecord)
 	}
 	return append(out, d.unpaired...)
 }
 
 // First is where the recordings part first; nil if they do not.
-func (d *Divergence) First() *Place {
-	if fs := d.Findings(); len(fs) > 0 && fs[0].Rule == "diverged" {
-		return &Place{fs[0].Capture, fs[0].Target}
+func (d *Divergence) First() *reports.Place {
+	if fs := d.Findings(); len(fs) > 0 && fs[0].Rule == verdict.Diverged {
+		return &reports.Place{Capture: fs[0].Capture, Target: fs[0].Target}
 	}
 	return nil
-}
-
-// String is a finding for people.
-func (f *Finding) String() string {
-	s := fmt.Sprintf("%s  %s  %s %s", f.Rule, f.Op, f.Capture, f.Target)
-	if f.Module != "" {
-		s += "  in " + f.Module
-	}
-	if f.Location != "" {
-		s += "  at " + f.Location
-	}
-	return s + "\n  " + f.Reason
 }

@@ -125,7 +125,7 @@ func TestDivergence(t *testing.T) {
 	d.Add(Pair{A: entry(1, -1), only: "only in b", inserted: true}, nil)
 	d.Add(Pair{A: entry(2, -1), only: "only in a"}, nil)
 	fs := d.Findings()
-	if len(fs) != 2 || fs[0].Rule != "inserted" || fs[1].Rule != "missing" || d.First() != nil {
+	if len(fs) != 2 || fs[0].Rule != verdict.Inserted || fs[1].Rule != verdict.Missing || d.First() != nil {
 		t.Errorf("calls of one side: %+v", fs)
 	}
 }

@@ -67,13 +67,14 @@ func (c Comparer) CompareNamed(p NamedPair, again string) *reports.Result {
 }
 
 // Finding is the record of a value that only one side has; nil for others.
-func (p NamedPair) Finding() *Finding {
-	f := &Finding{Kind: "finding", Rule: "missing", Capture: p.File, Target: p.Name, Op: p.Name, Reason: p.only}
+func (p NamedPair) Finding() *reports.FindingRecord {
+	f := &reports.FindingRecord{Kind: "finding", Rule: verdict.Missing, Capture: p.File, Target: p.Name, Op: p.Name,
+		Reason: p.only}
 	switch {
 	case p.A != nil && p.B != nil:
 		return nil
 	case p.A == nil:
-		f.Rule = "inserted"
+		f.Rule = verdict.Inserted
 	}
 	return f
 }

@@ -34,7 +34,7 @@ func TestByName(t *testing.T) {
 		r := c.CompareNamed(p, "again")
 		rule := ""
 		if f := p.Finding(); f != nil {
-			rule = " " + f.Rule
+			rule = " " + string(f.Rule)
 		}
 		got = append(got, r.Capture+" "+r.Target+" "+string(r.Verdict)+rule)
 		if *r.Repro != "again" || r.Op != r.Target || r.Phase != "forward" {

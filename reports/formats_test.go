@@ -61,7 +61,7 @@ func TestFormats(t *testing.T) {
 	}
 	var b strings.Builder
 	s := NewSummary()
-	s.Witness, s.First = map[string]int{}, "place"
+	s.Witness, s.First = map[string]int{}, &Place{}
 	if err := NewJSONLines(&b).Summary(s); err != nil {
 		t.Fatal(err)
 	}

@@ -26,8 +26,8 @@ type Summary struct {
 	// the recorded ones; nil without a device.
 	Witness map[string]int
 	Exit    int // exit code of the run
-	// First is where two recordings part, as JSON has it; nil where none were compared.
-	First any
+	// First is where two recordings part; nil where none were compared.
+	First *Place
 
 	unjudged     map[string]int // why gradients were not compared, in calls
 	ops          map[string]*OpSummary

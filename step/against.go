@@ -58,7 +58,8 @@ func (t *Trace) Against(ctx context.Context, a *Trace, opt replay.Options) error
 	for i, p := range t.Processes {
 		if i >= len(a.Processes) {
 			for _, c := range p.Calls {
-				all = append(all, &Finding{Rule: Inserted, Call: c, Reason: "the other run has no such process"})
+				all = append(all,
+					&Finding{Rule: verdict.Inserted, Call: c, Reason: "the other run has no such process"})
 			}
 			continue
 		}
@@ -70,7 +71,7 @@ func (t *Trace) Against(ctx context.Context, a *Trace, opt replay.Options) error
 	}
 	for i := len(t.Processes); i < len(a.Processes); i++ {
 		for _, c := range a.Processes[i].Calls {
-			all = append(all, &Finding{Rule: Missing, Call: c, Reason: "this run has no such process"})
+			all = append(all, &Finding{Rule: verdict.Missing, Call: c, Reason: "this run has no such process"})
 		}
 	}
 	t.merge(all)
@@ -83,7 +84,7 @@ func (t *Trace) merge(fs []*Finding) {
 	own := map[*Call]*Finding{}
 	var faults, others []*Finding
 	for _, f := range t.Findings {
-		if f.Rule == Drift {
+		if f.Rule == verdict.Drift {
 			others = append(others, f)
 			continue
 		}
@@ -93,7 +94,7 @@ func (t *Trace) merge(fs []*Finding) {
 	var rest []*Finding
 	for _, f := range fs {
 		switch {
-		case f.Rule != Diverged:
+		case f.Rule != verdict.Diverged:
 			rest = append(rest, f)
 		case own[f.Call] != nil:
 			own[f.Call].Peer = f.Peer
@@ -137,10 +138,10 @@ func against(ctx context.Context, a, b *Process, opt replay.Options) ([]*Finding
 		}
 	}
 	for _, c := range al.missing {
-		out = append(out, &Finding{Rule: Missing, Call: c, Reason: "only in the other run"})
+		out = append(out, &Finding{Rule: verdict.Missing, Call: c, Reason: "only in the other run"})
 	}
 	for _, c := range al.inserted {
-		out = append(out, &Finding{Rule: Inserted, Call: c, Reason: "not in the other run"})
+		out = append(out, &Finding{Rule: verdict.Inserted, Call: c, Reason: "not in the other run"})
 	}
 	return out, nil
 }
@@ -163,7 +164,7 @@ func diverged(a, b *Call, opt replay.Options) (f *Finding, leaf bool) {
 		if in > 8*eps {
 			if at.From.How == IsLeaf && at.peerOf(a).From.How == IsLeaf && b.phase()%2 != 1 {
 				leaf = true
-				f = &Finding{Rule: Diverged, Call: b, Target: at.Target, Peer: a,
+				f = &Finding{Rule: verdict.Diverged, Call: b, Target: at.Target, Peer: a,
 					Reason: fmt.Sprintf("this %s differs by %.2g: %s", at.From.Role, in, givenOther)}
 			}
 			return nil
@@ -172,7 +173,7 @@ func diverged(a, b *Call, opt replay.Options) (f *Finding, leaf bool) {
 		if err != nil || out == 0 {
 			return err
 		}
-		f = &Finding{Rule: Diverged, Call: b, Target: at.Target, Peer: a}
+		f = &Finding{Rule: verdict.Diverged, Call: b, Target: at.Target, Peer: a}
 		what := differing(a, b)
 		resolution := max(a.DType().Eps(), b.DType().Eps())
 		switch wrong := a.wrong() != b.wrong(); {

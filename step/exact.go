@@ -66,6 +66,7 @@ func (x *rerun) run(calls []*Call) error {
 			return err
 		}
 		if err := replay.Guard(func() error { return x.call(c) }); err != nil {
+			x.recorded(c)
 			x.broken(c, err.Error())
 		}
 		for _, v := range c.Inputs {
@@ -91,43 +92,61 @@ func (l Link) origin() *Value {
 	return nil
 }
 
-// call runs one call.
+// call runs one call, unless nothing in an imagined run tells it from the recorded one.
 func (x *rerun) call(c *Call) error {
+	how, dt := AsExact, tensor.Invalid
 	if x.whatIf != nil {
-		return x.imagined(c)
+		if how, dt = x.whatIf.Choose(c); how == AsRecorded && !x.touched(c) {
+			return nil
+		}
 	}
-	rec, err := c.Entry.Load(capture.LoadOptions{Read: x.opt.Read, Only: capture.Of(capture.Input, capture.Output)})
-	if rec.Err(capture.Input) != nil {
-		rec.Close()
+	rec, _ := c.Entry.Load(capture.LoadOptions{Read: x.opt.Read, Only: capture.Of(capture.Input, capture.Output)})
+	defer rec.Close()
+	if err := rec.Err(capture.Input); err != nil {
 		return err
 	}
-	defer rec.Close()
 	args, kwargs, err := x.arguments(c, rec)
 	if err != nil {
 		return err
 	}
 	bound, err := x.bind(rec, args, kwargs)
 	if err != nil {
-		return x.recorded(c, err)
+		return err
 	}
 	if why := bound.Random(); why != "" {
-		if kept := keepMask(rec, args); kept != nil {
-			x.store(c, rec, []*tensor.Tensor{kept})
-			return nil
+		kept := keepMask(rec, args)
+		if kept == nil {
+			return errors.New(why)
 		}
-		return x.recorded(c, errors.New(why))
+		x.store(c, rec, []*tensor.Tensor{kept})
+		return nil
 	}
 	f, err := bound.Forward()
 	if err != nil {
-		return x.recorded(c, err)
+		return err
 	}
-	outs := tensorsIn(f.Value)
-	if len(outs) != len(c.Outputs) {
-		outs = f.Outs
+	outs, err := results(f, len(c.Outputs))
+	if err != nil {
+		return err
+	}
+	if outs, err = x.chosen(rec, outs, how, dt); err != nil {
+		return err
 	}
 	x.store(c, rec, outs)
 	x.storeChanged(c, bound, f, args, kwargs)
 	return nil
+}
+
+// results are the tensors that a call of which n were recorded returns.
+func results(f *opdef.Forward, n int) ([]*tensor.Tensor, error) {
+	outs := tensorsIn(f.Value)
+	if len(outs) != n {
+		outs = f.Outs // those that the recorded form of the call leaves out are the last
+	}
+	if len(outs) < n {
+		return nil, fmt.Errorf("%d results were recorded, the op has %d", n, len(outs))
+	}
+	return outs, nil
 }
 
 // bind binds a call whose tensors may have been cast below the level at which
@@ -343,15 +362,15 @@ func (x *rerun) storeChanged(c *Call, bound *opdef.Call, f *opdef.Forward, args 
 	}
 }
 
-// recorded takes the results of a call as they were recorded.
-func (x *rerun) recorded(c *Call, why error) error {
+// recorded takes the results of a call as they were recorded: readers find none of
+// the rerun.
+func (x *rerun) recorded(c *Call) {
 	for _, o := range c.Outputs {
-		delete(x.values, o) // readers find none, and take what they recorded
+		delete(x.values, o)
 	}
 	if c.Step != nil && c == c.Step.Loss {
 		x.loss(c.Step, c.Step.Captured)
 	}
-	return why
 }
 
 // changed reports whether some reader did not see the value as it was made.

@@ -15,22 +15,9 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// A Rule is what a finding is about.
-type Rule string
-
-// The rules.
-const (
-	Wrong    Rule = "wrong"    // the result of a call is not what its own arguments give
-	Changed  Rule = "changed"  // a value is not what its producer made, and no call wrote it
-	Drift    Rule = "drift"    // nothing is wrong, but precision is lost
-	Diverged Rule = "diverged" // two runs: equal arguments, different results
-	Missing  Rule = "missing"  // two runs: a call of the other run that this one lacks
-	Inserted Rule = "inserted" // two runs: a call that the other run lacks
-)
-
 // A Finding is one thing that is wrong with a step.
 type Finding struct {
-	Rule   Rule
+	Rule   verdict.Rule
 	Call   *Call
 	Target string
 	From   *Value // of Changed: what wrote the value last, or read it before
@@ -111,7 +98,7 @@ func (p *Process) findings(opt replay.Options) []*Finding {
 		}
 		for _, r := range c.Results {
 			if r.Verdict == verdict.Fail {
-				all = append(all, &Finding{Rule: Wrong, Call: c, Target: r.Target, Reason: r.Reason,
+				all = append(all, &Finding{Rule: verdict.Wrong, Call: c, Target: r.Target, Reason: r.Reason,
 					backward: r.Phase == replay.Backward})
 			}
 		}
@@ -127,13 +114,13 @@ func causes(all []*Finding) []*Finding {
 	faulty := map[*Call]*Finding{}
 	var out []*Finding
 	for _, f := range all {
-		if cause := faulty[f.Call]; cause != nil && (f.backward || f.Rule == Wrong) {
+		if cause := faulty[f.Call]; cause != nil && (f.backward || f.Rule == verdict.Wrong) {
 			cause.Behind++
 			continue
 		}
 		out = append(out, f)
 		faulty[f.Call] = f
-		if f.Rule == Changed && f.From != nil {
+		if f.Rule == verdict.Changed && f.From != nil {
 			faulty[f.From.Call] = f
 			for _, r := range f.From.readers {
 				faulty[r.Call] = f
@@ -145,7 +132,7 @@ func causes(all []*Finding) []*Finding {
 
 // changed is the finding about a value of which a part was overwritten.
 func changed(v *Value, opt replay.Options) *Finding {
-	f := &Finding{Rule: Changed, Call: v.Call, Target: v.Target, From: v.From.Value}
+	f := &Finding{Rule: verdict.Changed, Call: v.Call, Target: v.Target, From: v.From.Value}
 	f.Reason = fmt.Sprintf("it is not what %s of %s left: no recorded call wrote there in between", f.From.Target,
 		f.From.Call)
 	if v.reason != "" {
@@ -270,7 +257,7 @@ func (s *Step) drift() []*Finding {
 	if off := s.Captured - s.Exact; off != 0 {
 		share = fmt.Sprintf(" of %+.3g in all", off)
 	}
-	f := &Finding{Rule: Drift, Call: c, Target: "output[0]"}
+	f := &Finding{Rule: verdict.Drift, Call: c, Target: "output[0]"}
 	const small = 0.1 // a loss near zero has a large relative error by nature
 	factor := math.Abs(c.Effect) / (max(c.LocalError, roundoff(c)) * max(math.Abs(s.Exact), small))
 	switch loss := s.Loss.DType(); {

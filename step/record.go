@@ -4,13 +4,8 @@ import (
 	"math"
 
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
 )
-
-// A Place names a value of a call in records.
-type Place struct {
-	Capture string `json:"capture"`
-	Target  string `json:"target"`
-}
 
 // A Node is the record of one pass of a call.
 type Node struct {
@@ -35,26 +30,12 @@ type Node struct {
 
 // An Input is the record of what a pass of a call read.
 type Input struct {
-	Target string  `json:"target"`
-	From   *Place  `json:"from"`
-	How    Source  `json:"how"`
-	Role   string  `json:"role,omitempty"`
-	Parts  []Place `json:"parts,omitempty"`
-	ViewOf *Place  `json:"view_of,omitempty"`
-}
-
-// A FindingRecord is the record of a finding.
-type FindingRecord struct {
-	Kind     string `json:"kind"` // "finding"
-	Rule     Rule   `json:"rule"`
-	Capture  string `json:"capture"`
-	Target   string `json:"target"`
-	From     *Place `json:"from"`
-	Op       string `json:"op"`
-	Peer     string `json:"peer,omitempty"` // the other run's call
-	Module   string `json:"module,omitempty"`
-	Location string `json:"location,omitempty"`
-	Reason   string `json:"reason"`
+	Target string          `json:"target"`
+	From   *reports.Place  `json:"from"`
+	How    Source          `json:"how"`
+	Role   string          `json:"role,omitempty"`
+	Parts  []reports.Place `json:"parts,omitempty"`
+	ViewOf *reports.Place  `json:"view_of,omitempty"`
 }
 
 // A LossRecord is what became of a loss.
@@ -67,18 +48,18 @@ type LossRecord struct {
 
 // A SummaryRecord is the last record of a step.
 type SummaryRecord struct {
-	Kind   string       `json:"kind"` // "summary"
-	Loss   *LossRecord  `json:"loss"`
-	Losses []LossRecord `json:"losses"`
-	First  *Place       `json:"first"`
-	Calls  int          `json:"calls"`
+	Kind   string         `json:"kind"` // "summary"
+	Loss   *LossRecord    `json:"loss"`
+	Losses []LossRecord   `json:"losses"`
+	First  *reports.Place `json:"first"`
+	Calls  int            `json:"calls"`
 }
 
-func (v *Value) place() *Place {
+func (v *Value) place() *reports.Place {
 	if v == nil {
 		return nil
 	}
-	return &Place{v.Call.Entry.Rel, v.Target}
+	return &reports.Place{Capture: v.Call.Entry.Rel, Target: v.Target}
 }
 
 func number(x float64) *reports.Number {
@@ -153,8 +134,8 @@ func inputs(vs []*Value) []Input {
 }
 
 // Record is the record of a finding.
-func (f *Finding) Record() *FindingRecord {
-	r := &FindingRecord{Kind: "finding", Rule: f.Rule, Capture: f.Call.Entry.Rel, Target: f.Target,
+func (f *Finding) Record() *reports.FindingRecord {
+	r := &reports.FindingRecord{Kind: "finding", Rule: f.Rule, Capture: f.Call.Entry.Rel, Target: f.Target,
 		From: f.From.place(), Op: f.Call.Op, Module: f.Call.Entry.Module, Location: f.Call.Entry.Location,
 		Reason: f.Reason}
 	if f.Peer != nil {
@@ -166,7 +147,7 @@ func (f *Finding) Record() *FindingRecord {
 // First is the first finding that is a fault, nil if there is none.
 func (t *Trace) First() *Finding {
 	for _, f := range t.Findings {
-		if f.Rule == Wrong || f.Rule == Changed || f.Rule == Diverged {
+		if f.Rule == verdict.Wrong || f.Rule == verdict.Changed || f.Rule == verdict.Diverged {
 			return f
 		}
 	}
@@ -187,7 +168,7 @@ func (t *Trace) Judged() int {
 // MainStep is the step to speak of first: that of the first finding, else the
 // first one; nil if no loss was found.
 func (t *Trace) MainStep() *Step {
-	if len(t.Findings) > 0 && t.Findings[0].Rule != Missing {
+	if len(t.Findings) > 0 && t.Findings[0].Rule != verdict.Missing {
 		if s := t.Findings[0].Call.Step; s != nil {
 			return s
 		}
@@ -218,7 +199,7 @@ func (t *Trace) Summary() *SummaryRecord {
 		r.Loss = &l
 	}
 	if f := t.First(); f != nil {
-		r.First = &Place{f.Call.Entry.Rel, f.Target}
+		r.First = &reports.Place{Capture: f.Call.Entry.Rel, Target: f.Target}
 	}
 	return r
 }

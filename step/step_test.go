@@ -19,6 +19,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 func options(t *testing.T) replay.Options {
@@ -402,7 +403,7 @@ func TestBridge(t *testing.T) {
 		rel := filepath.FromSlash(lookup(clean, tc.at).Call.Entry.Rel)
 		poke(t, filepath.Join(root, rel, tc.file), []float64{.5, .5, .5})
 		f := analyse(t, root).First()
-		if f == nil || f.Rule != Changed || f.Call.find(f.Target).name() != tc.at ||
+		if f == nil || f.Rule != verdict.Changed || f.Call.find(f.Target).name() != tc.at ||
 			!strings.Contains(f.Reason, "3 of") {
 			t.Errorf("%s: got %+v, want it changed", tc.at, f)
 		}
@@ -544,8 +545,9 @@ func TestElsewhere(t *testing.T) {
 	add := lookup(tr, "add/7 input[1]").Call.Entry.Rel
 	poke(t, filepath.Join(root, filepath.FromSlash(add), "input.pth"), data)
 	f := analyse(t, root).First()
-	if want := "they are those of output[0] of torch.nn.functional.layer_norm/2"; f == nil || f.Rule != Changed ||
-		!strings.Contains(f.Reason, "7 of 48") || !strings.HasSuffix(f.Reason, want) {
+	want := "they are those of output[0] of torch.nn.functional.layer_norm/2"
+	if f == nil || f.Rule != verdict.Changed || !strings.Contains(f.Reason, "7 of 48") ||
+		!strings.HasSuffix(f.Reason, want) {
 		t.Errorf("got %+v, want a change that ends in %q", f, want)
 	}
 }

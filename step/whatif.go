@@ -2,14 +2,14 @@ package step
 
 import (
 	"context"
-	"errors"
 	"math"
+	"slices"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // A Choice is what a call computes with in an imagined run.
@@ -44,62 +44,29 @@ func (p *Process) Losses(ctx context.Context, w WhatIf, opt replay.Options) ([]f
 	return losses, x.run(p.Calls)
 }
 
-// imagined runs one call of an imagined run.
-func (x *rerun) imagined(c *Call) error {
-	how, dt := x.whatIf.Choose(c)
-	touched := false
-	for _, v := range c.Inputs {
-		if w := v.From.origin(); w != nil && x.values[w] != nil || x.repairs(v) {
-			touched = true
-		}
-	}
-	if how == AsRecorded && !touched {
-		return nil
-	}
-	rec, err := c.Entry.Load(capture.LoadOptions{Read: x.opt.Read, Only: capture.Of(capture.Input, capture.Output)})
-	if err != nil {
-		rec.Close()
-		return err
-	}
-	defer rec.Close()
-	args, kwargs, err := x.arguments(c, rec)
-	if err != nil {
-		return err
-	}
-	bound, err := x.bind(rec, args, kwargs)
-	if err != nil {
-		return x.recorded(c, err)
-	}
-	if why := bound.Random(); why != "" {
-		if kept := keepMask(rec, args); kept != nil {
-			x.store(c, rec, []*tensor.Tensor{kept})
-			return nil
-		}
-		return x.recorded(c, errors.New(why))
-	}
-	f, err := bound.Forward()
-	if err != nil {
-		return x.recorded(c, err)
-	}
-	outs := tensorsIn(f.Value)
-	if len(outs) != len(c.Outputs) {
-		return x.recorded(c, errors.New("another number of results"))
-	}
+// touched reports whether a call reads something else than was recorded.
+func (x *rerun) touched(c *Call) bool {
+	return slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+		w := v.From.origin()
+		return w != nil && x.values[w] != nil || x.repairs(v)
+	})
+}
+
+// chosen are the results of a call, given unrounded, as it computes in the rerun.
+func (x *rerun) chosen(rec *capture.Call, outs []*tensor.Tensor, how Choice, dt tensor.DType) ([]*tensor.Tensor,
+	error) {
 	switch how {
 	case InDType:
+		outs = slices.Clone(outs)
 		for i, t := range outs {
 			if t.DType.IsFloat() {
 				outs[i] = roundedTo(t, dt)
 			}
 		}
 	case AsRecorded:
-		if err := x.addErrors(rec, outs); err != nil {
-			return x.recorded(c, err)
-		}
+		return x.withErrors(rec, outs)
 	}
-	x.store(c, rec, outs)
-	x.storeChanged(c, bound, f, args, kwargs)
-	return nil
+	return outs, nil
 }
 
 // repairs reports whether an input is to be read as its producer made it.
@@ -119,20 +86,25 @@ func roundedTo(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
 	})
 }
 
-// addErrors adds to results what the recorded ones differ by from the reference on
+// withErrors adds to results what the recorded ones differ by from the reference on
 // the recorded arguments.
-func (x *rerun) addErrors(rec *capture.Call, outs []*tensor.Tensor) error {
+func (x *rerun) withErrors(rec *capture.Call, outs []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	bound, err := x.bind(rec, rec.Args, rec.Kwargs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f, err := bound.Forward()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	got, want := tensorsIn(value.NewTuple(rec.Output...)), tensorsIn(f.Value)
+	got := rec.Outputs()
+	want, err := results(f, len(got))
+	if err != nil {
+		return nil, err
+	}
+	outs = slices.Clone(outs)
 	for i, t := range outs {
-		if i >= len(got) || i >= len(want) || !comparable(got[i], want[i]) || !comparable(t, got[i]) {
+		if i >= len(got) || !comparable(got[i], want[i]) || !comparable(t, got[i]) {
 			continue
 		}
 		outs[i] = opdef.ZipN(t.DType, t.Shape, func(dst []float64, src [][]float64) {
@@ -145,7 +117,7 @@ func (x *rerun) addErrors(rec *capture.Call, outs []*tensor.Tensor) error {
 			}
 		}, t, got[i], want[i])
 	}
-	return nil
+	return outs, nil
 }
 
 // Without is the loss of the finding's step as it would have been without the
@@ -156,12 +128,12 @@ func (f *Finding) Without(ctx context.Context, opt replay.Options) float64 {
 		return math.NaN()
 	}
 	w := WhatIf{Choose: func(c *Call) (Choice, tensor.DType) {
-		if f.Rule == Wrong && c == f.Call {
+		if f.Rule == verdict.Wrong && c == f.Call {
 			return InDType, tensor.Invalid
 		}
 		return AsRecorded, tensor.Invalid
 	}}
-	if f.Rule == Changed {
+	if f.Rule == verdict.Changed {
 		w.Repair = f.Call.find(f.Target)
 	}
 	losses, err := f.Call.Process.Losses(ctx, w, opt)

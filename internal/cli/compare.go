@@ -10,6 +10,7 @@ import (
 
 	"github.com/optool/optool/pairs"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
 )
 
 type compareOptions struct {
@@ -183,7 +184,7 @@ func (a *app) parted(j *jsonOutput, s *reports.Summary, d *pairs.Divergence) err
 		if err := j.write(f); err != nil {
 			return err
 		}
-		if f.Rule != "diverged" {
+		if f.Rule != verdict.Diverged {
 			continue // one of many: the table of ops counts them
 		}
 		if _, err := fmt.Fprintf(j.text(), "%s\n\n", &f); err != nil {

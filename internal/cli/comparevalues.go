@@ -17,6 +17,7 @@ import (
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // holdsValues reports whether a path holds values by name and no recorded call.
@@ -80,7 +81,7 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 	})
 	summary := reports.NewSummary()
 	again := o.reproValues(paths)
-	var alone []*pairs.Finding
+	var alone []*reports.FindingRecord
 	type done struct {
 		pair   pairs.NamedPair
 		result *reports.Result
@@ -118,7 +119,7 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 	if err := writeAlone(j, alone); err != nil {
 		return failed(err)
 	}
-	summary.First = (*pairs.Place)(nil)
+	summary.First = (*reports.Place)(nil)
 	return a.finish(j, summary, t, start)
 }
 
@@ -161,8 +162,8 @@ func unshard(sets []*checkpoint.Set, join *checkpoint.Join, names *checkpoint.Ma
 }
 
 // writeAlone lists the values that only one side has.
-func writeAlone(j *jsonOutput, alone []*pairs.Finding) error {
-	for _, rule := range []string{"missing", "inserted"} {
+func writeAlone(j *jsonOutput, alone []*reports.FindingRecord) error {
+	for _, rule := range []verdict.Rule{verdict.Missing, verdict.Inserted} {
 		var list []string
 		why := ""
 		for _, f := range alone {

@@ -17,6 +17,7 @@ import (
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/step/view"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
 )
 
 type stepOptions struct {
@@ -109,7 +110,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		return failed(err)
 	}
 	extra := view.Extra{Width: a.outputWidth(), Without: math.NaN(), Next: o.next(t, path)}
-	if f := t.First(); f != nil && f.Rule != step.Diverged {
+	if f := t.First(); f != nil && f.Rule != verdict.Diverged {
 		extra.Without = f.Without(cmd.Context(), opt)
 	}
 	for _, w := range imagined {

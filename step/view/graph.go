@@ -152,7 +152,7 @@ func verdictLine(t *step.Trace) string {
 		return strings.ToUpper(string(f.Rule)) + ": " + sentence(f)
 	}
 	for _, f := range t.Findings {
-		if f.Rule == step.Drift {
+		if f.Rule == verdict.Drift {
 			return "DRIFT: " + sentence(f)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
+	"github.com/optool/optool/verdict"
 )
 
 // An Extra is what a screen says beside the trace.
@@ -146,9 +147,9 @@ func nothing(t *step.Trace) string {
 // sentence says what a finding is about.
 func sentence(f *step.Finding) string {
 	switch f.Rule {
-	case step.Wrong:
+	case verdict.Wrong:
 		return fmt.Sprintf("%s of %s is not what its own arguments give: %s", f.Target, f.Call, f.Reason)
-	case step.Changed:
+	case verdict.Changed:
 		return fmt.Sprintf("%s of %s: %s", f.Target, f.Call, f.Reason)
 	}
 	if f.Target == "" {

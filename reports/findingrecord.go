@@ -1,0 +1,42 @@
+package reports
+
+import (
+	"fmt"
+
+	"github.com/optool/optool/verdict"
+)
+
+// A Place names a value of a recorded call in records.
+type Place struct {
+	Capture string `json:"capture"`
+	Target  string `json:"target"`
+}
+
+// A FindingRecord is what calls recorded together show, of one run or of two, as
+// JSON lines have it.
+type FindingRecord struct {
+	Kind    string       `json:"kind"` // "finding"
+	Rule    verdict.Rule `json:"rule"`
+	Capture string       `json:"capture"`
+	Target  string       `json:"target"`
+	// From is where the value came from; of two recordings compared value by value,
+	// the partner's. It is null where there is none.
+	From     *Place `json:"from"`
+	Op       string `json:"op"`
+	Peer     string `json:"peer,omitempty"` // the other run's call
+	Module   string `json:"module,omitempty"`
+	Location string `json:"location,omitempty"`
+	Reason   string `json:"reason"`
+}
+
+// String is the record for people, in two lines.
+func (f *FindingRecord) String() string {
+	s := fmt.Sprintf("%s  %s  %s %s", f.Rule, f.Op, f.Capture, f.Target)
+	if f.Module != "" {
+		s += "  in " + f.Module
+	}
+	if f.Location != "" {
+		s += "  at " + f.Location
+	}
+	return s + "\n  " + f.Reason
+}

@@ -1,0 +1,15 @@
+package verdict
+
+// A Rule is what a finding about calls recorded together is about, as it is written
+// to files.
+type Rule string
+
+// The rules.
+const (
+	Wrong    Rule = "wrong"    // the result of a call is not what its own arguments give
+	Changed  Rule = "changed"  // a value is not what its producer made, and no call wrote it
+	Drift    Rule = "drift"    // nothing is wrong, but precision is lost
+	Diverged Rule = "diverged" // two runs: equal arguments, different results
+	Missing  Rule = "missing"  // two runs: a call or value that only the other one has
+	Inserted Rule = "inserted" // two runs: a call or value that the other one lacks
+)
