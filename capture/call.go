@@ -47,11 +47,12 @@ type Call struct {
 	// did so here.
 	Unknown bool
 
-	entry *Entry
-	side  Side
-	files []io.Closer
-	read  FileSet
-	errs  [numKinds]error
+	entry       *Entry
+	side        Side
+	description description // see described
+	files       []io.Closer
+	read        FileSet
+	errs        [numKinds]error
 }
 
 // Load opens the files of one side of a capture. It always returns a Call with
@@ -76,7 +77,11 @@ func (e *Entry) Load(opt LoadOptions) (*Call, error) {
 
 func (c *Call) open(k Kind, mode pthformat.ReadMode) (*Record, error) {
 	if c.entry.rec != nil {
-		r, files, err := c.entry.rec.record(k, mode)
+		d, err := c.described()
+		if err != nil {
+			return nil, err
+		}
+		r, files, err := d.record(k, mode)
 		c.files = append(c.files, files...)
 		return r, err
 	}
@@ -92,6 +97,18 @@ func (c *Call) open(k Kind, mode pthformat.ReadMode) (*Record, error) {
 	c.files = append(c.files, f)
 	r.flatten(k, c.entry.Layout)
 	return r, nil
+}
+
+// described is what another producer than op_tools says about the call.
+func (c *Call) described() (description, error) {
+	if c.description != nil {
+		return c.description, nil
+	}
+	d, err := c.entry.rec.describe()
+	if err == nil {
+		c.description = d
+	}
+	return d, err
 }
 
 func (c *Call) set(k Kind, r *Record) {

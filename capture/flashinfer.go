@@ -55,12 +55,12 @@ type flashInferCall struct{ dir string }
 // flashInferLimit bounds a metadata.jsonl, in bytes.
 const flashInferLimit = 64 << 20
 
-func openFlashInfer(dir, _ string) (iter.Seq2[*Entry, error], bool) {
-	c := flashInferCall{dir}
-	m, err := c.meta()
-	if errors.Is(err, errForeign) {
+func openFlashInfer(dir, base string) (iter.Seq2[*Entry, error], bool) {
+	if !bytes.Contains(head(filepath.Join(dir, base)), []byte(`"function_name"`)) {
 		return nil, false
 	}
+	c := flashInferCall{dir}
+	m, err := c.meta()
 	return func(yield func(*Entry, error) bool) {
 		if err != nil {
 			yield(nil, &FileError{filepath.Join(dir, "metadata.jsonl"), err})
@@ -80,17 +80,11 @@ func openFlashInfer(dir, _ string) (iter.Seq2[*Entry, error], bool) {
 	}, true
 }
 
-// errForeign is the error of a file that is no recording of a producer.
-var errForeign = errors.New("of another kind")
-
 // meta reads the last whole line of the call's log.
 func (c flashInferCall) meta() (*flashInferMeta, error) {
 	b, err := readSmall(filepath.Join(c.dir, "metadata.jsonl"), flashInferLimit)
 	if err != nil {
 		return nil, err
-	}
-	if head := b[:min(len(b), 4096)]; !bytes.Contains(head, []byte(`"function_name"`)) {
-		return nil, errForeign
 	}
 	var last *flashInferMeta
 	var failure error
@@ -124,12 +118,24 @@ func (c flashInferCall) files() []string {
 	return paths
 }
 
-// record implements recording.
-func (c flashInferCall) record(k Kind, mode pthformat.ReadMode) (*Record, []io.Closer, error) {
+// describe implements recording.
+func (c flashInferCall) describe() (description, error) {
 	m, err := c.meta()
 	if err != nil {
-		return nil, nil, fmt.Errorf("metadata.jsonl: %w", err)
+		return nil, fmt.Errorf("metadata.jsonl: %w", err)
 	}
+	return flashInferDescription{c, m}, nil
+}
+
+// A flashInferDescription is what the log says about a call.
+type flashInferDescription struct {
+	flashInferCall
+	meta *flashInferMeta
+}
+
+// record implements description.
+func (c flashInferDescription) record(k Kind, mode pthformat.ReadMode) (*Record, []io.Closer, error) {
+	m := c.meta
 	r := &Record{Name: "flashinfer." + m.Function, Kwargs: &value.Dict{}}
 	stem, plain, keys := "inputs", m.Inputs, m.Tensors.Inputs
 	if k == Output {
@@ -141,7 +147,7 @@ func (c flashInferCall) record(k Kind, mode pthformat.ReadMode) (*Record, []io.C
 	}
 	var closers []io.Closer
 	if len(keys) > 0 {
-		f, err := c.tensors(m, stem, keys, named, mode)
+		f, err := c.tensors(stem, keys, named, mode)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -156,9 +162,9 @@ func (c flashInferCall) record(k Kind, mode pthformat.ReadMode) (*Record, []io.C
 }
 
 // tensors adds the tensors of inputs or outputs to named.
-func (c flashInferCall) tensors(m *flashInferMeta, stem string, keys []string, named map[string]value.Value,
+func (c flashInferDescription) tensors(stem string, keys []string, named map[string]value.Value,
 	mode pthformat.ReadMode) (io.Closer, error) {
-	base := stem + ".pt"
+	m, base := c.meta, stem+".pt"
 	if m.Format == "safetensors" {
 		base = stem + ".safetensors"
 	}

@@ -102,15 +102,8 @@ func openFlashInferTrace(dir, base string) (iter.Seq2[*Entry, error], bool) {
 
 // looksLikeTrace reports whether a file begins with a workload.
 func looksLikeTrace(path string) bool {
-	f, _, err := openRegular(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	head := make([]byte, 4096)
-	n, _ := io.ReadFull(f, head)
-	head = head[:n]
-	return bytes.Contains(head, []byte(`"definition"`)) && bytes.Contains(head, []byte(`"workload"`))
+	b := head(path)
+	return bytes.Contains(b, []byte(`"definition"`)) && bytes.Contains(b, []byte(`"workload"`))
 }
 
 func parseWorkload(line []byte) (*traceWorkload, error) {
@@ -160,19 +153,17 @@ func (c traceCall) files() []string {
 
 // workload reads the line of the call.
 func (c traceCall) workload() (*traceWorkload, error) {
-	f, _, err := openRegular(c.path)
+	lines, err := readSpans(c.path, c.line)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	line := make([]byte, c.line.end-c.line.at)
-	if _, err := f.ReadAt(line, c.line.at); err != nil {
-		return nil, errors.New("file changed while it was read")
-	}
-	return parseWorkload(line)
+	return parseWorkload(lines[0])
 }
 
-// record implements recording.
+// describe implements recording.
+func (c traceCall) describe() (description, error) { return c, nil }
+
+// record implements description.
 func (c traceCall) record(_ Kind, mode pthformat.ReadMode) (*Record, []io.Closer, error) {
 	w, err := c.workload()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -89,14 +90,7 @@ type hookEvent struct {
 
 func openHook(dir, name string) (iter.Seq2[*Entry, error], bool) {
 	path := filepath.Join(dir, name)
-	f, _, err := openRegular(path)
-	if err != nil {
-		return nil, false
-	}
-	head := make([]byte, 4096)
-	n, _ := io.ReadFull(f, head)
-	f.Close()
-	if !bytes.HasPrefix(head[:n], []byte(`{"event":"run","format":"optool-capture"`)) {
+	if !bytes.HasPrefix(head(path), []byte(`{"event":"run","format":"optool-capture"`)) {
 		return nil, false
 	}
 	return func(yield func(*Entry, error) bool) {
@@ -247,109 +241,78 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 // files implements recording. A call's values are parts of files that all calls share.
 func (c *hookCall) files() []string { return nil }
 
-// lines reads events of the call.
-func (c *hookCall) lines(spans ...span) ([]*object, error) {
-	f, _, err := openRegular(c.run.file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var events []*object
-	for _, s := range spans {
-		b := make([]byte, s.end-s.at)
-		if _, err := f.ReadAt(b, s.at); err != nil {
-			return nil, errors.New("calls.jsonl changed while it was read")
-		}
-		v, err := parseJSON(b)
-		if err != nil {
-			return nil, fmt.Errorf("calls.jsonl: call %d: %w", c.id, err)
-		}
-		o, ok := v.(*object)
-		if !ok {
-			return nil, fmt.Errorf("calls.jsonl: call %d: the event is not an object", c.id)
-		}
-		events = append(events, o)
-	}
-	return events, nil
+// describe implements recording.
+func (c *hookCall) describe() (description, error) {
+	said, err := readObjects(c.run.file, slices.Concat([]span{c.begun, c.returned}, c.gradInputs, c.gradOutputs)...)
+	return hookDescription{c, said}, err
 }
 
-// record implements recording.
-func (c *hookCall) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Closer, error) {
+// A hookDescription is what the events of a call say.
+type hookDescription struct {
+	*hookCall
+	said *objects
+}
+
+// record implements description.
+func (c hookDescription) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Closer, error) {
 	l := &hookLoader{run: c.run, open: map[int]*os.File{}}
 	r := &Record{Name: c.op, Kwargs: &value.Dict{}, Identifier: c.op + "/" + strconv.Itoa(c.id)}
-	err := c.fill(l, r, k)
-	closers := []io.Closer{l}
-	if err != nil {
+	if err := c.fill(l, r, k); err != nil {
 		l.Close()
 		return nil, nil, err
 	}
-	return r, closers, nil
+	return r, []io.Closer{l}, nil
 }
 
-func (c *hookCall) fill(l *hookLoader, r *Record, k Kind) error {
-	begun, err := c.lines(c.begun)
+func (c hookDescription) fill(l *hookLoader, r *Record, k Kind) error {
+	begun, err := c.said.at(c.begun)
 	if err != nil {
 		return err
 	}
+	if k == Input {
+		return l.arguments(r, begun)
+	}
+	returned, err := c.said.at(c.returned)
+	if err != nil {
+		return err
+	}
+	result, _ := returned.get("result")
 	switch k {
-	case Input:
-		return l.arguments(r, begun[0])
 	case Output:
-		events, err := c.lines(c.returned)
-		if err != nil {
-			return err
-		}
-		result, _ := events[0].get("result")
 		v, err := l.value(result, "args[0]")
 		r.Args = []value.Value{v}
 		return err
 	case After:
-		events, err := c.lines(c.returned)
-		if err != nil {
-			return err
-		}
-		after, _ := events[0].get("after")
+		after, _ := returned.get("after")
 		if l.instead, _ = after.(*object); l.instead == nil {
 			return fmt.Errorf("calls.jsonl: call %d: after is not an object", c.id)
 		}
-		return l.arguments(r, begun[0])
+		return l.arguments(r, begun)
 	case GradInputs:
-		args := &Record{Kwargs: &value.Dict{}}
 		counting := &hookLoader{run: c.run, count: true}
-		if err := counting.arguments(args, begun[0]); err != nil {
+		if err := counting.arguments(&Record{Kwargs: &value.Dict{}}, begun); err != nil {
 			return err
 		}
 		r.Args, err = c.gradients(l, counting.tensors, c.gradInputs)
-		return err
 	case GradOutputs:
-		n := 1
-		if c.returned != (span{}) {
-			events, err := c.lines(c.returned)
-			if err != nil {
-				return err
-			}
-			counting := &hookLoader{run: c.run, count: true}
-			result, _ := events[0].get("result")
-			if _, err := counting.value(result, ""); err != nil {
-				return err
-			}
-			n = max(n, counting.tensors)
+		counting := &hookLoader{run: c.run, count: true}
+		if _, err := counting.value(result, ""); err != nil {
+			return err
 		}
-		r.Args, err = c.gradients(l, n, c.gradOutputs)
-		return err
+		r.Args, err = c.gradients(l, max(1, counting.tensors), c.gradOutputs)
 	}
-	return nil
+	return err
 }
 
 // gradients are those of n tensors; a second backward pass through the same call is
 // left out.
-func (c *hookCall) gradients(l *hookLoader, n int, spans []span) ([]value.Value, error) {
-	events, err := c.lines(spans...)
-	if err != nil {
-		return nil, err
-	}
+func (c hookDescription) gradients(l *hookLoader, n int, spans []span) ([]value.Value, error) {
 	out := make([]value.Value, n)
-	for _, e := range events {
+	for _, s := range spans {
+		e, err := c.said.at(s)
+		if err != nil {
+			return nil, err
+		}
 		at, _ := e.get("i")
 		i, ok := jsonInt(at)
 		if !ok || i < 0 || i >= int64(n) {
@@ -367,7 +330,7 @@ func (c *hookCall) gradients(l *hookLoader, n int, spans []span) ([]value.Value,
 }
 
 // addresses implements addressed.
-func (c *hookCall) addresses(k Kind) Addresses {
+func (c hookDescription) addresses(k Kind) Addresses {
 	l := &hookLoader{run: c.run, count: true, at: Addresses{}}
 	if c.fill(l, &Record{Kwargs: &value.Dict{}}, k) != nil {
 		return nil

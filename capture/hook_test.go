@@ -123,12 +123,20 @@ func TestHookStrides(t *testing.T) {
 }
 
 func TestHookAddresses(t *testing.T) {
-	e := hookEntry(t, "torch.nn.functional.linear.2")
-	in, out := e.Addresses(capture.Device, capture.Input), e.Addresses(capture.Device, capture.Output)
+	addresses := func(name string, k capture.Kind) capture.Addresses {
+		c, err := hookEntry(t, name).Load(capture.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.Addresses(k)
+	}
+	const linear = "torch.nn.functional.linear.2"
+	in, out := addresses(linear, capture.Input), addresses(linear, capture.Output)
 	if len(in) != 3 || in["args[1]"] == "" || out["args[0]"] == "" {
 		t.Errorf("inputs %v, output %v", in, out)
 	}
-	relu := hookEntry(t, "torch.Tensor.relu.3").Addresses(capture.Device, capture.Input)
+	relu := addresses("torch.Tensor.relu.3", capture.Input)
 	if relu["args[0]"] != out["args[0]"] {
 		t.Errorf("the result lies at %s, its reader found it at %s", out["args[0]"], relu["args[0]"])
 	}
@@ -221,7 +229,7 @@ func loadAll(dir string) string {
 		for _, x := range append(c.Inputs(), c.Outputs()...) {
 			x.Meta()
 		}
-		e.Addresses(capture.Device, capture.Input)
+		c.Addresses(capture.Input)
 		c.Close()
 	}
 	return strings.Join(said, "\n")

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
@@ -37,9 +36,6 @@ type msprobeDump struct {
 	locations map[string]string
 	parents   map[string]string
 }
-
-// A span is a part of a file.
-type span struct{ at, end int64 }
 
 // A msprobeCall says where a call's parts are in the dump.
 type msprobeCall struct {
@@ -74,52 +70,11 @@ func openMSProbe(dir, name string) (iter.Seq2[*Entry, error], bool) {
 	}, true
 }
 
-// openRegular opens a file that is one: a pipe is not waited for.
-func openRegular(path string) (*os.File, int64, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: not a regular file", path)
-	}
-	if err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	return f, info.Size(), nil
-}
-
-// readSmall reads a file whole, or says that it is larger than limit bytes.
-func readSmall(path string, limit int64) ([]byte, error) {
-	f, size, err := openRegular(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if size > limit {
-		return nil, fmt.Errorf("%d bytes exceed the limit of %d", size, limit)
-	}
-	b := make([]byte, size)
-	if _, err := io.ReadFull(f, b); err != nil {
-		return nil, errors.New("file changed while it was read")
-	}
-	return b, nil
-}
-
 // looksLikeMSProbe reports whether the first keys of a file are those of a dump.
 func looksLikeMSProbe(path string) bool {
-	f, _, err := openRegular(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	head := make([]byte, 4096)
-	n, _ := io.ReadFull(f, head)
-	head = head[:n]
-	return bytes.Contains(head, []byte(`"task"`)) && bytes.Contains(head, []byte(`"level"`)) &&
-		bytes.HasPrefix(bytes.TrimLeft(head, " \r\n\t"), []byte("{"))
+	b := head(path)
+	return bytes.Contains(b, []byte(`"task"`)) && bytes.Contains(b, []byte(`"level"`)) &&
+		bytes.HasPrefix(bytes.TrimLeft(b, " \r\n\t"), []byte("{"))
 }
 
 // read finds the calls of the dump; after an error those before it.
@@ -397,41 +352,38 @@ func (c *msprobeCall) files() []string {
 			}
 		}
 	}
-	for _, s := range []span{c.forward, c.grads, c.parameterGrads} {
-		if o, err := c.read(s); err == nil && o != nil {
+	said, err := c.read()
+	if err != nil {
+		return nil
+	}
+	for s := range said.text {
+		if o, err := said.at(s); err == nil {
 			find(o)
 		}
 	}
+	slices.Sort(paths)
 	return paths
 }
 
-// read parses a part of the dump.
-func (c *msprobeCall) read(s span) (*object, error) {
-	if s == (span{}) {
-		return nil, nil
-	}
-	f, _, err := openRegular(c.dump.file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b := make([]byte, s.end-s.at)
-	if _, err := f.ReadAt(b, s.at); err != nil {
-		return nil, fmt.Errorf("dump.json changed while it was read")
-	}
-	v, err := parseJSON(plainJSON(b))
-	if err != nil {
-		return nil, fmt.Errorf("dump.json: %w", err)
-	}
-	o, ok := v.(*object)
-	if !ok {
-		return nil, fmt.Errorf("dump.json: the entry is not an object")
-	}
-	return o, nil
+// read reads the parts of the dump that are about the call.
+func (c *msprobeCall) read() (*objects, error) {
+	return readObjects(c.dump.file, c.forward, c.grads, c.parameterGrads)
 }
 
-// record implements recording.
-func (c *msprobeCall) record(k Kind, mode pthformat.ReadMode) (*Record, []io.Closer, error) {
+// describe implements recording.
+func (c *msprobeCall) describe() (description, error) {
+	said, err := c.read()
+	return msprobeDescription{c, said}, err
+}
+
+// A msprobeDescription is what a dump says about a call.
+type msprobeDescription struct {
+	*msprobeCall
+	said *objects
+}
+
+// record implements description.
+func (c msprobeDescription) record(k Kind, mode pthformat.ReadMode) (*Record, []io.Closer, error) {
 	l := msprobeLoader{dump: c.dump, mode: mode}
 	r := &Record{Name: c.op(), Kwargs: &value.Dict{}, Identifier: ""}
 	err := c.fill(&l, r, k)
@@ -445,17 +397,14 @@ func (c *msprobeCall) record(k Kind, mode pthformat.ReadMode) (*Record, []io.Clo
 	return r, l.open, nil
 }
 
-func (c *msprobeCall) fill(l *msprobeLoader, r *Record, k Kind) error {
+func (c msprobeDescription) fill(l *msprobeLoader, r *Record, k Kind) error {
 	part := c.forward
 	if k == GradInputs || k == GradOutputs {
 		part = c.grads
 	}
-	o, err := c.read(part)
+	o, err := c.said.at(part)
 	if err != nil {
 		return err
-	}
-	if o == nil {
-		o = &object{}
 	}
 	switch k {
 	case Input:
@@ -487,7 +436,7 @@ func (c *msprobeCall) fill(l *msprobeLoader, r *Record, k Kind) error {
 		if r.Args, err = l.values(o.list("output")); err != nil {
 			return err
 		}
-		if o, err = c.read(c.parameterGrads); err != nil || o == nil {
+		if o, err = c.said.at(c.parameterGrads); err != nil {
 			return err
 		}
 		for _, v := range o.values { // a list for each parameter

@@ -40,14 +40,20 @@ func producerOf(dir, name string) (*producer, iter.Seq2[*Entry, error]) {
 
 // A recording holds the values of a call that are not in op_tools' files.
 type recording interface {
-	// record gives what op_tools would have in its file of kind k, and what has to be
-	// closed after use.
-	record(k Kind, mode pthformat.ReadMode) (*Record, []io.Closer, error)
+	// describe reads what is said about the call, once for all of its values.
+	describe() (description, error)
 	// files are the paths of what holds the values.
 	files() []string
 }
 
-// A recording that knows where tensors lay while the job ran is addressed.
+// A description is what a producer says about a call. It is used by one goroutine.
+type description interface {
+	// record gives what op_tools would have in its file of kind k, and what has to be
+	// closed after use.
+	record(k Kind, mode pthformat.ReadMode) (*Record, []io.Closer, error)
+}
+
+// A description that says where tensors lay while the job ran is addressed.
 type addressed interface {
 	addresses(k Kind) Addresses
 }

@@ -65,7 +65,10 @@ func single(e *Entry) iter.Seq2[*Entry, error] {
 
 func (s sglangValue) files() []string { return []string{s.path} }
 
-// record implements recording.
+// describe implements recording.
+func (s sglangValue) describe() (description, error) { return s, nil }
+
+// record implements description.
 func (s sglangValue) record(_ Kind, mode pthformat.ReadMode) (*Record, []io.Closer, error) {
 	f, err := pthformat.Open(s.path, pthformat.Options{Read: mode})
 	if err != nil {
@@ -135,7 +138,10 @@ func openPass(dir, base string) (iter.Seq2[*Entry, error], bool) {
 
 func (p passValue) files() []string { return []string{p.path} }
 
-// record implements recording.
+// describe implements recording.
+func (p passValue) describe() (description, error) { return p, nil }
+
+// record implements description.
 func (p passValue) record(_ Kind, mode pthformat.ReadMode) (*Record, []io.Closer, error) {
 	f, err := pthformat.Open(p.path, pthformat.Options{Read: mode})
 	if err != nil {

@@ -3,9 +3,7 @@ package capture
 import (
 	"encoding/json"
 	"io"
-	"os"
 	"strconv"
-	"syscall"
 )
 
 // Addresses maps the path of a tensor in a call, "args[0][1]" or "kwargs.out",
@@ -15,14 +13,20 @@ type Addresses map[string]string
 // sidecarLimit bounds what is read of a .pth.json file, in bytes.
 const sidecarLimit = 1 << 20
 
-// Addresses reads the .pth.json file beside a file of the capture, where
-// op_tools noted what a .pth cannot hold. It is only shown, never relied on: a
-// file that is missing or unusable gives no addresses.
-func (e *Entry) Addresses(s Side, k Kind) Addresses {
-	if r, ok := e.rec.(addressed); ok {
-		return r.addresses(k)
+// Addresses reads the .pth.json file beside the file of kind k, where op_tools
+// noted what a .pth cannot hold, or what another producer says. It is only shown,
+// never relied on: a file that is missing or unusable gives no addresses.
+func (c *Call) Addresses(k Kind) Addresses {
+	e := c.entry
+	if e.rec != nil {
+		if d, err := c.described(); err == nil {
+			if d, ok := d.(addressed); ok {
+				return d.addresses(k)
+			}
+		}
+		return nil
 	}
-	f, err := os.OpenFile(e.Path(s, k)+".json", os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is not waited for
+	f, _, err := openRegular(e.Path(c.side, k) + ".json")
 	if err != nil {
 		return nil
 	}

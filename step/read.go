@@ -135,7 +135,7 @@ func (c *Call) index(rec *capture.Call) error {
 		if err != nil {
 			return err
 		}
-		at := c.Entry.Addresses(capture.Device, k)
+		at := rec.Addresses(k)
 		for _, l := range ls {
 			v := &Value{Call: c, Kind: k, Target: fmt.Sprintf("%s[%d]", targetNames[k], l.index), DType: l.tensor.DType,
 				Shape: l.tensor.Shape, Stride: l.tensor.Stride, RequiresGrad: l.tensor.RequiresGrad,

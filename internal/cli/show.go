@@ -237,7 +237,7 @@ func (p *page) add(e *capture.Entry, c *capture.Call, side capture.Side, k captu
 	case capture.After:
 		kwargs = c.AfterKwargs
 	}
-	rows := contents.Rows(prefix, c.Values(k), kwargs, e.Addresses(side, k))
+	rows := contents.Rows(prefix, c.Values(k), kwargs, c.Addresses(k))
 	switch k {
 	case capture.GradInputs:
 		p.backward = append(p.backward, rows...)

@@ -240,7 +240,7 @@ func (t *timer) timeRows(k *timed.Task) ([]reports.TimeRow, error) {
 		if kind == capture.GradInputs || kind == capture.GradOutputs {
 			args = gradTuple(c, kind)
 		}
-		return contents.Describe(args, kwargs, k.Entry.Addresses(capture.Device, kind))
+		return contents.Describe(args, kwargs, c.Addresses(kind))
 	}
 	row := reports.TimeRow{Name: k.Op, Input: text(capture.Input), Output: text(capture.Output), GradInputs: "-",
 		GradOutputs: "-"}
