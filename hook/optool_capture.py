@@ -629,7 +629,8 @@ WRITES_UNSEEN = re.compile(r"(batch_norm|instance_norm)")  # running statistics 
 class _Policy:
     """What the name of a function says about it."""
 
-    __slots__ = ("name", "overload", "last", "skip", "in_place", "aliases", "foreign", "may_write", "random")
+    __slots__ = ("name", "overload", "last", "skip", "in_place", "aliases", "foreign", "may_write", "random",
+                 "runs_backward")
 
     def __init__(self, name, func):
         self.name, self.overload = name, None
@@ -640,6 +641,7 @@ class _Policy:
         parts = self.name.split(".")
         self.last = parts[-1]
         self.skip = self.last in IGNORED or "profiler" in parts
+        self.runs_backward = self.name in ("torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad")
         in_place = self.last.endswith("_") and not self.last.endswith("__") or self.last == "__setitem__" or (
             self.last.startswith("__i") and self.last.endswith("__") and self.last not in ("__invert__", "__index__"))
         if self.last in ("__get__", "__set__", "__delete__"):
@@ -999,6 +1001,7 @@ class _Recorder:
         if self.owner.model is not None:
             self.modules.learn(self.owner.model)
         self._patch_functions()
+        self._patch_engine()
         if _before_2(torch):
             self._patch_indexing()
         self._patch_collectives()
@@ -1024,7 +1027,7 @@ class _Recorder:
 
         def apply(cls, *args, **kwargs):
             if original is not None:
-                call = functools.partial(original.__func__, cls)
+                call = original.__get__(None, cls)
             else:  # torch 1.13: written in C, one class further up
                 call = super(torch.autograd.Function, cls).apply
             if cls.__module__.split(".")[0] == "torch":
@@ -1032,6 +1035,24 @@ class _Recorder:
             return recorder.foreign("%s.%s.apply" % (cls.__module__, cls.__qualname__), call, args, kwargs)
 
         self.patches.set(torch.autograd.Function, "apply", classmethod(apply))
+
+    def _patch_engine(self):
+        """Backward passes with the mode left on, so that what checkpointing computes again is recorded."""
+        variable, recorder = self.torch.autograd.Variable, self
+        engine = variable._execution_engine
+
+        class Engine:
+            def __getattr__(self, name):
+                return getattr(engine, name)
+
+            def run_backward(self, *args, **kwargs):
+                if not getattr(recorder.state, "resting", False):
+                    return engine.run_backward(*args, **kwargs)
+                recorder.state.resting = False
+                with recorder:
+                    return engine.run_backward(*args, **kwargs)
+
+        self.patches.set(variable, "_execution_engine", Engine())
 
     def _patch_indexing(self):
         """torch 1.13 tells no mode about x[i], and not always about x[i] = y."""
@@ -1130,17 +1151,16 @@ class _Recorder:
     def called(self, func, args, kwargs):
         if not self.recording():
             return func(*args, **kwargs)
-        if func is self.torch.Tensor.backward:
-            return self.run_backward(*args, **kwargs)
         p = self.policy(func)
+        if p.runs_backward:
+            self.state.resting = True
+            try:
+                return func(*args, **kwargs)
+            finally:
+                self.state.resting = False
         if p.skip:
             return func(*args, **kwargs)
         return self.one(p, func, args, kwargs)
-
-    def run_backward(self, tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-        """Tensor.backward with the mode left on, so that what checkpointing computes again is recorded."""
-        with self:
-            self.torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
     def one(self, p, func, args, kwargs, group=False):
         state = self.state

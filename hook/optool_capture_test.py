@@ -21,21 +21,8 @@ import torch.nn.functional as F
 import optool_capture
 
 HERE = os.path.dirname(os.path.abspath(optool_capture.__file__))
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(10, 8)
-        self.first = nn.Linear(8, 16)
-        self.norm = nn.BatchNorm1d(16)
-        self.last = nn.Linear(16, 4)
-
-    def forward(self, i):
-        x = self.norm(self.first(self.embedding(i)).relu())
-        x = torch.cat([x[:, 1:], x[:, :1] * x[0, 0]], 1)
-        x = F.dropout(x, 0.5)
-        return self.last(x).T.T
+sys.path.insert(0, os.path.join(HERE, "..", "fixtures", "hook"))
+from record import Net, loss  # noqa: E402
 
 
 class Doubled(torch.autograd.Function):
@@ -49,12 +36,11 @@ class Doubled(torch.autograd.Function):
 
 
 def train(model, optimizer):
-    i, y = torch.arange(6), torch.arange(6) % 4
-    loss = F.cross_entropy(model(i), y)
+    value = loss(model)
     optimizer.zero_grad()
-    loss.backward()
+    value.backward()
     optimizer.step()
-    return loss
+    return value
 
 
 class Recording(unittest.TestCase):
@@ -130,8 +116,9 @@ class Recording(unittest.TestCase):
             func = self.function(call["name"])
             if func is None:
                 continue
-            args, kwargs = call["args"], dict(call["kwargs"])
-            inputs = optool_capture._tensors((args, kwargs), torch, [])
+            arguments = call["args"], call["kwargs"]
+            inputs = optool_capture._tensors(arguments, torch, [])
+            args, kwargs = optool_capture._replace(arguments, torch, torch.clone)  # a leaf is not changed in place
             result = func(*args, **kwargs)
             outputs = optool_capture._tensors(result, torch, [])
             wanted = [i for i, t in enumerate(inputs) if t.requires_grad]
