@@ -1,8 +1,10 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/optool/optool/verdict"
@@ -46,43 +48,95 @@ func (f *Finding) Bad() bool {
 	return false
 }
 
-// Write prints which call it is, what is wrong with it, how to run it again,
-// and op_tools' table, which keeps to width as WriteCompare does.
-func (f *Finding) Write(w io.Writer, width int) error {
+// Write prints which call it is, what is wrong with it, how to run it again and,
+// where the style wants tables, op_tools' table.
+func (f *Finding) Write(w io.Writer, st Style) error { return f.write(w, st, "", false) }
+
+// write is Write with what is said of the findings that are like it; a brief finding
+// leaves out what the command that runs it again holds too.
+func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	first := f.Results[0]
-	if _, err := fmt.Fprintf(w, "%s  %s\n  capture  %s\n", strings.ToUpper(string(f.Worst())), OneLine(first.Op),
-		OneLine(first.Capture)); err != nil {
-		return err
+	worst := f.Worst()
+	var b strings.Builder
+	head := strings.ToUpper(string(worst)) + "  "
+	title := strings.TrimPrefix(st.wrap(head+OneLine(first.title()), len(head)), head)
+	fmt.Fprintf(&b, "%s%s\n", st.paint(worst, head), st.bold(title))
+	if !brief || first.Repro == nil {
+		fmt.Fprintf(&b, "  capture  %s\n", OneLine(first.Capture))
 	}
 	for _, r := range f.Results {
 		if r.Verdict == verdict.Pass && r.Reason == "" {
 			continue
 		}
-		target := r.Target
-		if target == "" {
-			target = "call"
+		head := fmt.Sprintf("  %-8s ", OneLine(r.target()))
+		text := st.wrap(OneLine(string(r.Verdict)+": "+r.Reason), findingIndent)
+		fmt.Fprintf(&b, "%s%s%s\n", head, st.paint(r.Verdict, string(r.Verdict)),
+			strings.TrimPrefix(text, string(r.Verdict)))
+	}
+	if f.Bad() {
+		if like != "" {
+			fmt.Fprintf(&b, "  like it  %s\n", st.wrap(like, findingIndent))
 		}
-		if r.Layout != "" {
-			target += " (" + r.Layout + ")"
+		if first.Repro != nil {
+			fmt.Fprintf(&b, "  again    %s\n", OneLine(*first.Repro))
 		}
-		if _, err := fmt.Fprintf(w, "  %-8s %s: %s\n", OneLine(target), r.Verdict, OneLine(r.Reason)); err != nil {
+		if first.Saved != "" && !brief {
+			fmt.Fprintf(&b, "  saved to %s\n", OneLine(first.Saved))
+		}
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return err
+	}
+	if st.Tables {
+		if err := WriteCasts(w, st.TableWidth, f.Casts); err != nil {
+			return err
+		}
+		if err := WriteCompare(w, st.TableWidth, f.Rows); err != nil {
 			return err
 		}
 	}
-	if f.Bad() {
-		if first.Repro != nil {
-			fmt.Fprintf(w, "  again    %s\n", OneLine(*first.Repro))
-		}
-		if first.Saved != "" {
-			fmt.Fprintf(w, "  saved to %s\n", OneLine(first.Saved))
-		}
-	}
-	if err := WriteCasts(w, width, f.Casts); err != nil {
-		return err
-	}
-	if err := WriteCompare(w, width, f.Rows); err != nil {
-		return err
-	}
 	_, err := fmt.Fprintln(w)
 	return err
+}
+
+// findingIndent is where the texts of a finding stand, in columns.
+const findingIndent = 11
+
+// target is the name of the value that r is about, with the layout it had on a device.
+func (r *Result) target() string {
+	target := cmp.Or(r.Target, "call")
+	if r.Layout != "" {
+		target += " (" + r.Layout + ")"
+	}
+	return target
+}
+
+// title names the op, and which call of the program it is, as far as that was recorded.
+func (r *Result) title() string {
+	parts := []string{r.Op}
+	if r.ForwardID != nil {
+		parts = append(parts, "id "+strconv.Itoa(*r.ForwardID))
+	}
+	if p := r.process(); p != "" {
+		parts = append(parts, p)
+	}
+	for _, s := range []string{r.Module, r.Location} {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// process names the process that made the call; "" if it is not known.
+func (r *Result) process() string {
+	switch {
+	case r.Rank != nil && r.PID != nil:
+		return fmt.Sprintf("rank %d (process %d)", *r.Rank, *r.PID)
+	case r.Rank != nil:
+		return fmt.Sprintf("rank %d", *r.Rank)
+	case r.PID != nil:
+		return fmt.Sprintf("process %d", *r.PID)
+	}
+	return ""
 }

@@ -59,9 +59,9 @@ func show(t *testing.T, rec *Recording) {
 		}
 	}
 	for f := range rec.Findings() {
-		write(f.Write(io.Discard, 80))
+		write(f.Write(io.Discard, Style{Width: 80, TableWidth: 80, Tables: true}))
 	}
-	write(rec.Summary.Write(io.Discard, 80))
+	write(rec.Summary.Write(io.Discard, Style{Width: 80}))
 	write(WriteCSV(io.Discard, rec.ResultSheet()))
 	write(WriteCSV(io.Discard, rec.OpSheet()))
 	write(WriteCSV(io.Discard, rec.SummarySheet()))

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -16,6 +17,8 @@ type Listing struct {
 	head   []string
 	widths []int
 	right  []bool
+	names  []bool // are shortened from the left
+	wraps  bool   // the last column is wrapped, not shortened
 	rows   [][]string
 	begun  bool
 }
@@ -27,11 +30,19 @@ const held = 200
 // width columns wide: the widest cells are shortened in the middle. A width of
 // zero is no limit, for output that is not read on a terminal.
 func NewListing(w io.Writer, width int, head ...string) *Listing {
-	return &Listing{w: w, width: width, head: head, widths: make([]int, len(head)), right: make([]bool, len(head))}
+	return &Listing{w: w, width: width, head: head, widths: make([]int, len(head)), right: make([]bool, len(head)),
+		names: make([]bool, len(head))}
 }
 
 // Right aligns a column to the right.
 func (l *Listing) Right(col int) { l.right[col] = true }
+
+// Names says that a column has dotted names, whose end tells most: they are shortened
+// from the left.
+func (l *Listing) Names(col int) { l.names[col] = true }
+
+// Wrap says that the last column has sentences: they are wrapped, not shortened.
+func (l *Listing) Wrap() { l.wraps = true }
 
 // Add adds a row with one cell per column.
 func (l *Listing) Add(cells ...string) error {
@@ -79,25 +90,40 @@ func (l *Listing) Flush() error {
 			b.WriteString(line + "\n")
 			continue
 		}
-		line := ""
-		for i, c := range r {
-			c = shorten(c, limits[i])
-			pad := strings.Repeat(" ", limits[i]-text.StringWidthWithoutEscSequences(c))
-			if i > 0 {
-				line += "  "
-			}
-			if l.right[i] {
-				line += pad + c
-			} else {
-				line += c + pad
-			}
-		}
-		b.WriteString(strings.TrimRight(line, " "))
-		b.WriteByte('\n')
+		l.line(&b, r, limits)
 	}
 	l.rows = l.rows[:0]
 	_, err := io.WriteString(l.w, b.String())
 	return err
+}
+
+// line prints a row in columns of these widths.
+func (l *Listing) line(b *strings.Builder, r []string, limits []int) {
+	var line strings.Builder
+	last := len(r) - 1
+	for i, c := range r {
+		if i > 0 {
+			line.WriteString("  ")
+		}
+		switch {
+		case l.wraps && i == last && l.width > 0:
+			indent := "\n" + strings.Repeat(" ", sum(limits[:i])+2*i)
+			line.WriteString(strings.Join(wrapped(c, limits[i]), indent))
+			continue
+		case l.names[i]:
+			c = shortenLeft(c, limits[i])
+		default:
+			c = shorten(c, limits[i])
+		}
+		pad := strings.Repeat(" ", limits[i]-text.StringWidthWithoutEscSequences(c))
+		if l.right[i] {
+			line.WriteString(pad + c)
+		} else {
+			line.WriteString(c + pad)
+		}
+	}
+	b.WriteString(strings.TrimRight(line.String(), " "))
+	b.WriteByte('\n')
 }
 
 // fit narrows the widest columns until a line fits.
@@ -106,15 +132,18 @@ func (l *Listing) fit() []int {
 	if l.width == 0 {
 		return limits
 	}
-	const least = 8
+	least := slices.Repeat([]int{8}, len(limits))
+	if l.wraps {
+		least[len(least)-1] = leastText
+	}
 	for total := sum(limits) + 2*(len(limits)-1); total > l.width; total-- {
-		widest := 0
+		widest := -1
 		for i, n := range limits {
-			if n > limits[widest] {
+			if n > least[i] && (widest < 0 || n > limits[widest]) {
 				widest = i
 			}
 		}
-		if limits[widest] <= least {
+		if widest < 0 {
 			break
 		}
 		limits[widest]--

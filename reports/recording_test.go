@@ -87,12 +87,12 @@ func TestRecordingRoundTrip(t *testing.T) {
 	var shown strings.Builder
 	for f := range rec.Findings() {
 		if f.Bad() {
-			if err := f.Write(&shown, 0); err != nil {
+			if err := f.Write(&shown, Style{Tables: true}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	for _, want := range []string{"FAIL  =torch.mul\n  capture  <b>|`@x`\\x1b[31m\n",
+	for _, want := range []string{"FAIL  =torch.mul, id 3\n  capture  <b>|`@x`\\x1b[31m\n",
 		"  output[0] fail: wrong & \"bad\"\n", "  again    optool replay '<x>' ```\n", "| =torch.mul output "} {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("finding lacks %q:\n%s", want, shown.String())

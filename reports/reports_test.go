@@ -186,7 +186,7 @@ func TestSummary(t *testing.T) {
 	} {
 		s.Add(r)
 	}
-	got := render(t, func(b *strings.Builder) error { return s.Write(b, 0) })
+	got := render(t, func(b *strings.Builder) error { return s.Write(b, Style{Tables: true}) })
 	diff(t, "summary", `
 op         pass  fail  worst
 torch.exp     1     1  grad[0] off
@@ -263,7 +263,7 @@ func TestSummaryWitness(t *testing.T) {
 		s.Add(r)
 	}
 	var b strings.Builder
-	if err := s.Write(&b, 0); err != nil {
+	if err := s.Write(&b, Style{}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "the device's results against the recorded ones: 0 better, 1 same, 1 worse\n"; !strings.Contains(

@@ -148,37 +148,13 @@ func columnsOf(vs []verdict.Verdict) []string {
 	return columns
 }
 
-// Write prints the counts by op and one line in total. width limits the lines;
-// zero is no limit.
-func (s *Summary) Write(w io.Writer, width int) error {
-	ops := s.Ops()
-	used := s.used()
-	if len(ops) > 0 {
-		l := NewListing(w, width, append(append([]string{"op"}, columnsOf(used)...), "worst")...)
-		for i := range used {
-			l.Right(i + 1)
-		}
-		for _, o := range ops {
-			row := []string{o.Op}
-			for _, v := range used {
-				n := ""
-				if o.Counts[v] > 0 {
-					n = strconv.Itoa(o.Counts[v])
-				}
-				row = append(row, n)
-			}
-			note := ""
-			if o.Worst.Verdict != verdict.Pass {
-				note = strings.TrimSpace(o.Worst.Target + " " + o.Worst.Reason)
-			}
-			if err := l.Add(append(row, note)...); err != nil {
-				return err
-			}
-		}
-		if err := l.Flush(); err != nil {
+// Write prints the counts of the ops that did not plainly pass, of all ops if the style
+// wants tables, and one line in total.
+func (s *Summary) Write(w io.Writer, st Style) error {
+	if !st.Quiet {
+		if err := s.writeOps(w, st); err != nil {
 			return err
 		}
-		fmt.Fprintln(w)
 	}
 	if len(s.Witness) > 0 {
 		var parts []string
@@ -188,10 +164,65 @@ func (s *Summary) Write(w io.Writer, width int) error {
 		fmt.Fprintf(w, "the device's results against the recorded ones: %s\n", strings.Join(parts, ", "))
 	}
 	if line := s.gradients(); line != "" {
-		fmt.Fprintln(w, line)
+		fmt.Fprintln(w, st.wrap(line, 2))
 	}
-	_, err := fmt.Fprintln(w, s.line())
+	_, err := fmt.Fprintln(w, s.paintedLine(st))
 	return err
+}
+
+func (s *Summary) writeOps(w io.Writer, st Style) error {
+	ops, used := s.Ops(), s.used()
+	l := NewListing(w, st.Width, append(append([]string{"op"}, columnsOf(used)...), "worst")...)
+	l.Names(0)
+	l.Wrap()
+	for i := range used {
+		l.Right(i + 1)
+	}
+	shown, passed, captures := 0, 0, 0
+	for _, o := range ops {
+		if o.Worst.Verdict == verdict.Pass && !st.Tables {
+			passed++
+			captures += o.Counts[verdict.Pass]
+			continue
+		}
+		shown++
+		row := []string{o.Op}
+		for _, v := range used {
+			n := ""
+			if o.Counts[v] > 0 {
+				n = strconv.Itoa(o.Counts[v])
+			}
+			row = append(row, n)
+		}
+		note := ""
+		if o.Worst.Verdict != verdict.Pass {
+			note = strings.TrimSpace(o.Worst.Target + " " + o.Worst.gist())
+		}
+		if err := l.Add(append(row, note)...); err != nil {
+			return err
+		}
+	}
+	if err := l.Flush(); err != nil {
+		return err
+	}
+	if passed > 0 {
+		other := ""
+		if shown > 0 {
+			other = "other "
+		}
+		fmt.Fprintf(w, "%s of %s passed\n", Count(captures, "capture"), Count(passed, other+"op"))
+	}
+	if len(ops) > 0 {
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+// gist is the reason without the element it points to, which a finding has.
+func (r *Result) gist() string {
+	s, _, _ := strings.Cut(r.Reason, ": at [")
+	s, _, _ = strings.Cut(s, "; ")
+	return s
 }
 
 // gradients says how many gradients were recorded but not compared, and why, the
@@ -211,11 +242,13 @@ func (s *Summary) gradients() string {
 }
 
 // line is the summary in one line.
-func (s *Summary) line() string {
+func (s *Summary) line() string { return s.paintedLine(Style{}) }
+
+func (s *Summary) paintedLine(st Style) string {
 	total, parts := 0, []string{}
 	for _, v := range s.used() {
 		total += s.Captures[v]
-		parts = append(parts, fmt.Sprintf("%d %s", s.Captures[v], v))
+		parts = append(parts, st.paint(v, fmt.Sprintf("%d %s", s.Captures[v], v)))
 	}
 	end := ""
 	if s.Elapsed > 0 {

@@ -20,6 +20,7 @@ type compareOptions struct {
 	names      string   // --map
 	unshard    []string // rules
 	tables     bool
+	sort       order
 	times      bool
 	threshold  float64
 }
@@ -76,7 +77,8 @@ the one of the same op and id in the corresponding process.`,
 	f.StringVar(&o.names, "map", "", "names of values on the other side, from a `FILE` of lines such as a.*.w -> b.*.w")
 	f.StringArrayVar(&o.unshard, "unshard", nil,
 		"join what ranks hold of a value by a `RULE`: dim=N, column, row, auto, qkv=N; PATTERN:RULE for some names")
-	f.BoolVar(&o.tables, "tables", false, "print op_tools' table of every capture, not only of findings")
+	f.BoolVar(&o.tables, "tables", false, "print every capture, with op_tools' table")
+	o.sort.addFlag(cmd)
 	f.BoolVar(&o.times, "time", false,
 		"A and B are JSON lines of optool time: what became slower or faster; exit code 1 if anything is slower")
 	f.Float64Var(&o.threshold, "threshold", 0, "with --time, how many percent slower is no reason for exit code 1")
@@ -123,10 +125,9 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 		return err
 	}
 	defer j.close()
-	summary := reports.NewSummary()
 	var t tally
 	var parted pairs.Divergence
-	bar := a.newProgress("compare")
+	out := a.compare("compare", o.sort, o.tables, j)
 	comparer := pairs.Comparer{Tolerances: tol, Read: o.read, Repro: o.repro}
 	err = ordered(ctx, a.jobs, all,
 		func(p pairs.Pair) compared { return o.compare(p, comparer) },
@@ -134,7 +135,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 			t.walked++
 			if c.err != nil {
 				t.refused++
-				bar.pause()
+				out.bar.pause()
 				a.warn("%v", c.err)
 			}
 			if len(c.results) == 0 {
@@ -142,25 +143,13 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 			}
 			t.captures++
 			parted.Add(c.pair, c.results)
-			finding := reports.NewFinding(c.results)
-			bar.add(finding.Bad())
-			for _, r := range c.results {
-				summary.Add(r)
-				if err := j.result(r); err != nil {
-					return err
-				}
-			}
-			if !finding.Bad() && !o.tables {
-				return nil
-			}
-			bar.pause()
-			return finding.Write(j.text(), a.tableWidth())
+			return out.add(reports.NewFinding(c.results), false)
 		})
-	bar.end()
+	out.bar.end()
 	if err != nil && ctx.Err() == nil {
 		return failed(err)
 	}
-	summary.Interrupted = ctx.Err() != nil
+	out.Interrupted = ctx.Err() != nil
 	if err == nil {
 		if t.walked == 0 && len(paths) == 1 {
 			return &exitError{ExitFailed, fmt.Errorf("%s: no saved device/cpu pairs found", paths[0])}
@@ -170,11 +159,11 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 		}
 	}
 	if len(paths) == 2 {
-		if err := a.parted(j, summary, &parted); err != nil {
+		if err := a.parted(j, out.Summary, &parted); err != nil {
 			return failed(err)
 		}
 	}
-	return a.finish(j, summary, t, start)
+	return out.finish(t, start)
 }
 
 // parted writes where two recordings part, and what only one of them has.

@@ -79,14 +79,13 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 		f := &o.filter
 		return f.Ops != nil && !f.Ops.Match(p.Name) || f.NotOps != nil && f.NotOps.Match(p.Name)
 	})
-	summary := reports.NewSummary()
 	again := o.reproValues(paths)
 	var alone []*reports.FindingRecord
 	type done struct {
 		pair   pairs.NamedPair
 		result *reports.Result
 	}
-	bar := a.newProgress("compare")
+	out := a.compare("compare", o.sort, o.tables, j)
 	err = ordered(ctx, a.jobs, slices.Values(all),
 		func(p pairs.NamedPair) done { return done{p, comparer.CompareNamed(p, again)} },
 		func(d done) error {
@@ -94,23 +93,14 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 			if f := d.pair.Finding(); f != nil {
 				alone = append(alone, f)
 			}
-			finding := reports.NewFinding([]*reports.Result{d.result})
-			bar.add(finding.Bad())
-			summary.Add(d.result)
-			if err := j.result(d.result); err != nil {
-				return err
-			}
-			if d.pair.A == nil || d.pair.B == nil || !finding.Bad() && !o.tables {
-				return nil // those without a partner are listed together
-			}
-			bar.pause()
-			return finding.Write(j.text(), a.tableWidth())
+			// Those without a partner are listed together.
+			return out.add(reports.NewFinding([]*reports.Result{d.result}), d.pair.A == nil || d.pair.B == nil)
 		})
-	bar.end()
+	out.bar.end()
 	if err != nil && ctx.Err() == nil {
 		return failed(err)
 	}
-	summary.Interrupted = ctx.Err() != nil
+	out.Interrupted = ctx.Err() != nil
 	if err == nil {
 		if err := o.found(ctx, t, paths); err != nil {
 			return err
@@ -119,8 +109,8 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 	if err := writeAlone(j, alone); err != nil {
 		return failed(err)
 	}
-	summary.First = (*reports.Place)(nil)
-	return a.finish(j, summary, t, start)
+	out.First = (*reports.Place)(nil)
+	return out.finish(t, start)
 }
 
 // unshard joins the parts of both sides, each with the shapes of the other.

@@ -33,6 +33,7 @@ type replayOptions struct {
 	out         string
 	tolerances  string
 	tables      bool
+	sort        order
 	saveRef     string
 }
 
@@ -45,8 +46,10 @@ func newReplayCmd(a *app) *cobra.Command {
 in float64, and compare what was recorded with it. Each value gets op_tools'
 numbers and a verdict that tells rounding from a bug.
 
-Findings are printed with the command that repeats them. op_tools' CSV file and
-failing calls as .pth go to op_tools_results under the working directory or --out.`,
+The first wrong call is printed first, then the others in order of the calls,
+those of one kind together, each with the command that repeats it. op_tools' CSV
+file and failing calls as .pth go to op_tools_results under the working directory
+or --out.`,
 		Example: `  optool replay --acc_check op_tools_results
   optool replay --acc_check --op torch.matmul,torch.nn.functional.linear --json result.jsonl op_tools_results
   optool replay --acc_check --tables op_tools_results/op_capture_results/torch.add/25021/4/2026-11-20-21-06-02`,
@@ -65,7 +68,8 @@ failing calls as .pth go to op_tools_results under the working directory or --ou
 	addJSONFlag(cmd, &o.json)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
-	f.BoolVar(&o.tables, "tables", false, "print op_tools' comparison table of every call, not only of findings")
+	f.BoolVar(&o.tables, "tables", false, "print every call, with op_tools' comparison table")
+	o.sort.addFlag(cmd)
 	f.StringVar(&o.saveRef, "save-reference", "", "write the reference's results below `DIR`, unrounded")
 	return cmd
 }
@@ -119,7 +123,6 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		return err
 	}
 	defer j.close()
-	summary := reports.NewSummary()
 	csv := &lazyCSV{dir: o.out, block: o.csvBlock}
 	defer csv.close()
 	unsaved := false
@@ -132,7 +135,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	saver := &failureSaver{dir: o.out, now: start}
 
 	var t tally
-	bar := a.newProgress("replay")
+	c := a.compare("replay", o.sort, o.tables, j)
 	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}),
 		func(f found) replayed {
 			return o.replayWithin(cmd.Context(), lim, f, opt, saver)
@@ -147,22 +150,11 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 				return nil
 			}
 			t.captures++
-			bar.add(r.found.Bad())
 			problem(r.unsaved)
-			for _, res := range r.found.Results {
-				summary.Add(res)
-				if err := j.result(res); err != nil {
-					return err
-				}
-			}
 			problem(csv.rows(r.found.Rows))
-			if !r.found.Bad() && !o.tables {
-				return nil
-			}
-			bar.pause()
-			return r.found.Write(j.text(), a.tableWidth())
+			return c.add(r.found, false)
 		})
-	bar.end()
+	c.bar.end()
 	if err != nil && cmd.Context().Err() == nil {
 		return failed(err)
 	}
@@ -171,7 +163,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 			return err
 		}
 	}
-	summary.Interrupted = cmd.Context().Err() != nil
+	c.Interrupted = cmd.Context().Err() != nil
 	problem(csv.close())
 	if unsaved {
 		t.refused++
@@ -179,7 +171,11 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	if csv.path != "" && !a.quiet {
 		fmt.Fprintf(a.Err, "op autocompare result saved to %s\n", csv.path)
 	}
-	return a.finish(j, summary, t, start)
+	if t.captures > 1 && o.none() && c.Differs() {
+		c.digest.Next = "what this did to the later calls and to the loss:\n  " + program() + " step " +
+			quotePath(paths[0])
+	}
+	return c.finish(t, start)
 }
 
 // replayWithin runs one capture within the limits.
@@ -306,34 +302,4 @@ func (l *lazyCSV) close() error {
 	f := l.file
 	l.file = nil
 	return f.Close()
-}
-
-// finish writes the summary of a comparison and returns the exit code.
-func (a *app) finish(j *jsonOutput, s *reports.Summary, t tally, start time.Time) error {
-	s.Elapsed, s.PeakRSS = time.Since(start), peakRSS()
-	s.Exit = comparisonExit(s, t.refused)
-	if err := j.summary(s); err != nil {
-		return failed(err)
-	}
-	if err := s.Write(j.text(), a.outputWidth()); err != nil {
-		return failed(err)
-	}
-	if err := j.close(); err != nil {
-		return failed(err)
-	}
-	return exitWith(s.Exit)
-}
-
-// comparisonExit is the exit code of a comparison that refused some inputs
-// before they gave a result.
-func comparisonExit(s *reports.Summary, refused int) int {
-	switch {
-	case s.Interrupted:
-		return ExitInterrupted
-	case s.Differs():
-		return ExitDiffers
-	case s.Refused() || refused > 0 || s.Compared() == 0:
-		return ExitFailed
-	}
-	return ExitOK
 }

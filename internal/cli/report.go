@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 type reportOptions struct {
 	tables bool
+	sort   order
 	files  map[string]string // by format
 }
 
@@ -49,7 +51,8 @@ Exit codes are those of the run; 130 for one that did not end.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.tables, "tables", false, "print op_tools' table of every capture, not only of findings")
+	f.BoolVar(&o.tables, "tables", false, "print every capture, with op_tools' table")
+	o.sort.addFlag(cmd)
 	for _, x := range reportFormats {
 		f.String(x.name, "", x.usage)
 	}
@@ -73,7 +76,7 @@ func (a *app) report(o *reportOptions, path string) error {
 		}
 		text = io.Discard
 	}
-	exit, err := a.printRecording(text, rec, o.tables)
+	exit, err := a.printRecording(text, rec, o)
 	if err != nil {
 		return failed(err)
 	}
@@ -100,7 +103,7 @@ func (a *app) readRecording(path string) (*reports.Recording, error) {
 }
 
 // printRecording prints what the run printed and returns its exit code.
-func (a *app) printRecording(w io.Writer, rec *reports.Recording, tables bool) (int, error) {
+func (a *app) printRecording(w io.Writer, rec *reports.Recording, o *reportOptions) (int, error) {
 	if rec.Last == nil {
 		a.warn("the run did not end: what it had written is reported")
 	}
@@ -108,20 +111,26 @@ func (a *app) printRecording(w io.Writer, rec *reports.Recording, tables bool) (
 	case len(rec.Timings) > 0:
 		return a.printTimings(w, rec)
 	case len(rec.Results) > 0 && rec.Results[0].Stats != nil:
-		return a.printOverflows(w, rec, tables)
+		return a.printOverflows(w, rec, o.tables)
 	}
+	style, digest := a.style(), reports.NewDigest()
+	style.Tables, digest.Order = o.tables, reports.Order(o.sort)
 	for f := range rec.Findings() {
-		if !f.Bad() && !tables {
-			continue
-		}
-		if err := f.Write(w, a.tableWidth()); err != nil {
-			return 0, err
+		digest.Add(f)
+		if style.Tables {
+			if err := f.Write(w, style); err != nil {
+				return 0, err
+			}
 		}
 	}
+	if err := digest.Write(w, style); err != nil {
+		return 0, err
+	}
+	exit := comparisonExit(rec.Summary, 0)
 	if rec.Exit != nil {
-		return *rec.Exit, rec.Summary.Write(w, a.outputWidth())
+		exit = *rec.Exit
 	}
-	return comparisonExit(rec.Summary, 0), rec.Summary.Write(w, a.outputWidth())
+	return exit, cmp.Or(rec.Summary.Write(w, style), digest.WriteLast(w, style))
 }
 
 func (a *app) printTimings(w io.Writer, rec *reports.Recording) (int, error) {

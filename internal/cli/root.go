@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ type app struct {
 	read  string
 	jobs  int
 	blas  string
+	color string   // auto, always or never
 	args  []string // the command line, for reports
 }
 
@@ -97,6 +99,9 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 			if a.jobs < 1 {
 				return usageError("--jobs: want at least 1, got %d", a.jobs)
 			}
+			if !slices.Contains([]string{"auto", "always", "never"}, a.color) {
+				return usageError("--color: want auto, always or never, got %q", a.color)
+			}
 			if err := a.useBLAS(cmd); err != nil {
 				return err
 			}
@@ -111,6 +116,8 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	cmd.SetIn(a.In)
 	f := cmd.PersistentFlags()
 	f.BoolVar(&a.quiet, "quiet", false, "print findings only: no tables of what passed, no progress")
+	f.StringVar(&a.color, "color", "auto",
+		"colours on standard output: always, never, or auto: on a terminal (NO_COLOR, CLICOLOR_FORCE)")
 	f.StringVar(&a.read, "read", "mmap", "how to read payloads: mmap, or plain for network disks")
 	f.IntVar(&a.jobs, "jobs", runtime.GOMAXPROCS(0), "captures to work on at once")
 	f.StringVar(&a.blas, "blas", "auto",

@@ -321,7 +321,7 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 	}
 	if t.check != nil {
 		fmt.Fprintln(w)
-		if err := t.check.summary.Write(w, t.outputWidth()); err != nil {
+		if err := t.check.summary.Write(w, t.style()); err != nil {
 			return failed(err)
 		}
 	}

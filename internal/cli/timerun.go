@@ -140,5 +140,5 @@ func (c *accuracy) look(ctx context.Context, t *timer, k *timed.Task) error {
 	if err := c.csv.rows(r.found.Rows); err != nil || !r.found.Bad() {
 		return err
 	}
-	return r.found.Write(t.json.text(), t.tableWidth())
+	return r.found.Write(t.json.text(), t.style())
 }

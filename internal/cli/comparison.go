@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/reports"
+)
+
+// A comparison is what a command that compares found so far, and how it is printed.
+type comparison struct {
+	*reports.Summary
+	digest *reports.Digest
+	style  reports.Style
+	json   *jsonOutput
+	bar    *progress
+}
+
+// An order is the flag that orders findings.
+type order string
+
+func (o *order) addFlag(cmd *cobra.Command) {
+	*o = order(reports.OrderExecution)
+	cmd.Flags().Var(o, "sort", "findings in the `ORDER` of execution (order), worst first (worst), by name (op)")
+}
+
+func (o *order) String() string { return string(*o) }
+
+// Type names the flag's values in the help.
+func (o *order) Type() string { return "ORDER" }
+
+func (o *order) Set(s string) error {
+	for _, x := range reports.Orders() {
+		if s == string(x) {
+			*o = order(s)
+			return nil
+		}
+	}
+	return fmt.Errorf("want one of %v", reports.Orders())
+}
+
+// compare starts a comparison: name is what is being done.
+func (a *app) compare(name string, by order, tables bool, j *jsonOutput) *comparison {
+	c := &comparison{Summary: reports.NewSummary(), digest: reports.NewDigest(), style: a.style(), json: j}
+	c.style.Tables, c.digest.Order = tables, reports.Order(by)
+	c.bar = a.newProgress(name)
+	return c
+}
+
+// add counts and writes what one capture gave; hidden are findings that are listed
+// elsewhere.
+func (c *comparison) add(f *reports.Finding, hidden bool) error {
+	c.bar.add(f.Bad())
+	for _, r := range f.Results {
+		c.Summary.Add(r)
+		if err := c.json.result(r); err != nil {
+			return err
+		}
+	}
+	if hidden {
+		return nil
+	}
+	c.digest.Add(f)
+	if !c.style.Tables {
+		return nil
+	}
+	c.bar.pause()
+	return f.Write(c.json.text(), c.style)
+}
+
+// finish prints what was found and returns the exit code.
+func (c *comparison) finish(t tally, start time.Time) error {
+	s := c.Summary
+	s.Elapsed, s.PeakRSS = time.Since(start), peakRSS()
+	s.Exit = comparisonExit(s, t.refused)
+	if err := c.json.summary(s); err != nil {
+		return failed(err)
+	}
+	if err := c.digest.Write(c.json.text(), c.style); err != nil {
+		return failed(err)
+	}
+	if err := s.Write(c.json.text(), c.style); err != nil {
+		return failed(err)
+	}
+	if err := c.digest.WriteLast(c.json.text(), c.style); err != nil {
+		return failed(err)
+	}
+	if err := c.json.close(); err != nil {
+		return failed(err)
+	}
+	return exitWith(s.Exit)
+}
+
+// comparisonExit is the exit code of a comparison that refused some inputs
+// before they gave a result.
+func comparisonExit(s *reports.Summary, refused int) int {
+	switch {
+	case s.Interrupted:
+		return ExitInterrupted
+	case s.Differs():
+		return ExitDiffers
+	case s.Refused() || refused > 0 || s.Compared() == 0:
+		return ExitFailed
+	}
+	return ExitOK
+}
+
+// style is how text for people is laid out on standard output.
+func (a *app) style() reports.Style {
+	return reports.Style{Width: a.outputWidth(), TableWidth: a.tableWidth(), Color: a.colored(), Quiet: a.quiet}
+}
+
+// colored says whether standard output has colours: as --color says or, if that is
+// auto, by NO_COLOR and CLICOLOR_FORCE, or if it is a terminal that has them.
+func (a *app) colored() bool {
+	switch a.color {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	if os.Getenv("NO_COLOR") != "" {
+		return false
+	}
+	if force := os.Getenv("CLICOLOR_FORCE"); force != "" && force != "0" {
+		return true
+	}
+	_, tty := terminal(a.Out)
+	return tty && os.Getenv("TERM") != "dumb"
+}

@@ -1,0 +1,332 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/optool/optool/verdict"
+)
+
+// A Digest collects the findings of a run, and prints first what a reader needs first:
+// the first wrong call, then the others in order of execution, those of one kind
+// together. Two findings are of one kind if the same values of the same op are wrong in
+// the same words. Its memory grows with the number of kinds, of which the first
+// maxKinds are kept, not with the number of findings.
+type Digest struct {
+	// Order is how kinds are ordered; OrderExecution if empty.
+	Order Order
+	// Next is what a reader who wants to know more does next; "" for nothing.
+	Next string
+
+	kinds map[string]*kind
+	first *Finding // the first wrong call
+	rest  int      // findings of kinds that are not kept
+}
+
+// An Order is an order of findings.
+type Order string
+
+// The orders of findings.
+const (
+	OrderExecution Order = "order" // per process, of the first of each kind
+	OrderWorst     Order = "worst" // what is worst first: nan where a number is due, then by ulp
+	OrderOp        Order = "op"    // by name
+)
+
+// Orders lists the orders.
+func Orders() []Order { return []Order{OrderExecution, OrderWorst, OrderOp} }
+
+const (
+	maxKinds   = 1000
+	shownKinds = 8 // with all they say; what follows are lines
+	shownLines = 30
+	shownIDs   = 6
+)
+
+// A kind is findings that are alike.
+type kind struct {
+	first     *Finding
+	findings  int
+	ids       []int // the least ones besides the first's
+	processes map[string]bool
+}
+
+// NewDigest returns a digest without findings.
+func NewDigest() *Digest { return &Digest{kinds: map[string]*kind{}} }
+
+// Add adds what was said of a capture; what is no finding is passed over.
+func (d *Digest) Add(f *Finding) {
+	if !f.Bad() {
+		return
+	}
+	if f.wrong() && (d.first == nil || earlier(f, d.first)) {
+		d.first = f
+	}
+	key := f.kind()
+	k := d.kinds[key]
+	if k == nil {
+		if len(d.kinds) == maxKinds {
+			d.rest++
+			return
+		}
+		k = &kind{first: f, processes: map[string]bool{}}
+		d.kinds[key] = k
+	} else {
+		other := f
+		if before(f, k.first) {
+			other, k.first = k.first, f
+		}
+		k.note(other)
+	}
+	k.findings++
+	if p := f.Results[0].process(); p != "" && len(k.processes) <= shownIDs {
+		k.processes[p] = true
+	}
+}
+
+// note keeps the id of a finding that is not the first of its kind.
+func (k *kind) note(f *Finding) {
+	id := f.Results[0].ForwardID
+	if id == nil {
+		return
+	}
+	at, _ := slices.BinarySearch(k.ids, *id)
+	k.ids = slices.Insert(k.ids, at, *id)
+	k.ids = k.ids[:min(len(k.ids), shownIDs+1)]
+}
+
+// wrong reports whether the call itself gave a wrong result or none; other findings are
+// of what was recorded.
+func (f *Finding) wrong() bool {
+	return slices.ContainsFunc(f.Results, func(r *Result) bool {
+		return r.Verdict == verdict.Fail || r.Verdict == verdict.Crash || r.Verdict == verdict.Timeout
+	})
+}
+
+// kind names what f says apart from numbers, places and files.
+func (f *Finding) kind() string {
+	var b strings.Builder
+	b.WriteString(f.Results[0].Op)
+	for _, r := range f.Results {
+		if !r.Finding() {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s %s %s", r.Phase, r.Target, r.Verdict)
+		for _, word := range strings.Fields(r.Reason) {
+			if !strings.ContainsFunc(word, func(c rune) bool { return unicode.IsDigit(c) || c == '/' || c == '"' }) {
+				b.WriteString(" " + word)
+			}
+		}
+	}
+	return b.String()
+}
+
+// earlier orders what went wrong by the time it did, taking processes to run side by side:
+// forward passes in the order of calls, then backward passes in the reverse order.
+func earlier(a, b *Finding) bool {
+	x, y := a.Results[0], b.Results[0]
+	order := compareKnown(x.Order, y.Order)
+	if a.backward() && b.backward() && x.Order != nil && y.Order != nil {
+		order = -order
+	}
+	return cmp.Or(cmp.Compare(btoi(a.backward()), btoi(b.backward())), order, compareProcess(x, y)) < 0
+}
+
+// backward reports whether gradients alone are wrong.
+func (f *Finding) backward() bool {
+	return !slices.ContainsFunc(f.Results, func(r *Result) bool { return r.Finding() && r.Phase != "backward" })
+}
+
+// before orders findings by process, in it by the position of the call.
+func before(a, b *Finding) bool { return compareExecution(a, b) < 0 }
+
+func compareExecution(a, b *Finding) int {
+	x, y := a.Results[0], b.Results[0]
+	return cmp.Or(compareProcess(x, y), compareKnown(x.Order, y.Order), cmp.Compare(x.Capture, y.Capture))
+}
+
+func compareProcess(x, y *Result) int {
+	return cmp.Or(compareKnown(x.Rank, y.Rank), compareKnown(x.PID, y.PID))
+}
+
+// compareKnown orders numbers; what is not known comes last.
+func compareKnown(a, b *int) int {
+	switch {
+	case a == nil || b == nil:
+		return cmp.Compare(btoi(a == nil), btoi(b == nil))
+	}
+	return cmp.Compare(*a, *b)
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// severity orders results of equal verdict: by units in the last place, with elements
+// that are not finite on one side alone before all others.
+func (r *Result) severity() float64 {
+	switch {
+	case r.Mismatch == nil || *r.Mismatch == 0:
+		return -1
+	case r.MaxULP == nil:
+		return math.Inf(1)
+	}
+	return float64(*r.MaxULP)
+}
+
+func compareWorst(a, b *Finding) int {
+	severity := func(f *Finding) float64 {
+		most := -1.0
+		for _, r := range f.Results {
+			if r.Finding() {
+				most = max(most, r.severity())
+			}
+		}
+		return most
+	}
+	return cmp.Or(cmp.Compare(b.Worst().Rank(), a.Worst().Rank()), cmp.Compare(severity(b), severity(a)))
+}
+
+// Kinds is the number of kinds of findings that are kept.
+func (d *Digest) Kinds() int { return len(d.kinds) }
+
+func (d *Digest) sorted() []*kind {
+	return slices.SortedFunc(maps.Values(d.kinds), func(a, b *kind) int {
+		x, y := a.first, b.first
+		by := 0
+		switch d.Order {
+		case OrderWorst:
+			by = compareWorst(x, y)
+		case OrderOp:
+			by = cmp.Compare(x.Results[0].Op, y.Results[0].Op)
+		default: // the first wrong call leads, whichever process made it
+			by = cmp.Compare(btoi(y == d.first), btoi(x == d.first))
+		}
+		return cmp.Or(by, compareExecution(x, y))
+	})
+}
+
+// leads reports whether the first wrong call is printed first.
+func (d *Digest) leads() bool { return d.Order != OrderWorst && d.Order != OrderOp }
+
+// Write prints the findings, unless the style wants tables: then all were printed before.
+func (d *Digest) Write(w io.Writer, st Style) error {
+	kinds := d.sorted()
+	if len(kinds) == 0 {
+		return nil
+	}
+	if st.Tables {
+		return nil
+	}
+	if d.first != nil && d.leads() {
+		fmt.Fprintf(w, "%s\n\n", st.paint(verdict.Fail, "First wrong call:"))
+	}
+	for i, k := range kinds[:min(len(kinds), shownKinds)] {
+		if i == 1 && d.first != nil && d.leads() {
+			fmt.Fprint(w, "Also, in order of the calls:\n\n")
+		}
+		if err := k.first.write(w, st, k.like(), i > 0); err != nil {
+			return err
+		}
+	}
+	if err := d.writeLines(w, st, kinds[min(len(kinds), shownKinds):]); err != nil {
+		return err
+	}
+	if d.Next == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "Next: %s\n\n", d.Next)
+	return err
+}
+
+// WriteLast repeats in one line which call is the first wrong one, if there are others:
+// what was said of it may be out of sight.
+func (d *Digest) WriteLast(w io.Writer, st Style) error {
+	if d.first == nil || len(d.kinds) == 1 && !st.Tables {
+		return nil
+	}
+	r := d.first.Results[slices.IndexFunc(d.first.Results, (*Result).Finding)]
+	line := fmt.Sprintf("first wrong call: %s: %s", r.title(), r.target())
+	_, err := fmt.Fprintln(w, st.paint(verdict.Fail, st.wrap(OneLine(line), 2)))
+	return err
+}
+
+// like says how many findings are like the first of a kind, and which.
+func (k *kind) like() string {
+	if k.findings < 2 {
+		return ""
+	}
+	s := fmt.Sprintf("%d more", k.findings-1)
+	var ids []string
+	for _, id := range k.ids[:min(len(k.ids), shownIDs)] {
+		ids = append(ids, strconv.Itoa(id))
+	}
+	if len(ids) > 0 {
+		if len(ids) < k.findings-1 {
+			ids = append(ids, "...")
+		}
+		s += ": " + strings.TrimPrefix(Count(len(ids), "id"), strconv.Itoa(len(ids))+" ") + " " + strings.Join(ids, ", ")
+	}
+	switch n := len(k.processes); {
+	case n > shownIDs:
+		s += ", in many processes"
+	case n > 1:
+		s += ", in " + strings.Join(slices.Sorted(maps.Keys(k.processes)), ", ")
+	}
+	return s
+}
+
+// writeLines prints a line for each further kind.
+func (d *Digest) writeLines(w io.Writer, st Style, kinds []*kind) error {
+	if len(kinds) == 0 && d.rest == 0 {
+		return nil
+	}
+	l := NewListing(w, st.Width, "also", "id", "more", "what")
+	l.Names(0)
+	l.Right(1)
+	l.Right(2)
+	l.Wrap()
+	captures := d.rest
+	for i, k := range kinds {
+		if i >= shownLines {
+			captures += k.findings
+			continue
+		}
+		r := k.first.Results[0]
+		for _, other := range k.first.Results {
+			if other.Finding() {
+				r = other
+				break
+			}
+		}
+		id, more := "", ""
+		if r.ForwardID != nil {
+			id = strconv.Itoa(*r.ForwardID)
+		}
+		if k.findings > 1 {
+			more = "+" + strconv.Itoa(k.findings-1)
+		}
+		if err := l.Add(r.Op, id, more, strings.TrimSpace(r.Target+" "+string(r.Verdict)+": "+r.Reason)); err != nil {
+			return err
+		}
+	}
+	if err := l.Flush(); err != nil {
+		return err
+	}
+	if captures > 0 {
+		fmt.Fprintln(w, st.wrap("and findings of other kinds in "+Count(captures, "capture")+
+			": --tables prints all, --json FILE writes them", 2))
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}

@@ -1,0 +1,146 @@
+package reports
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/optool/optool/verdict"
+)
+
+// wrong is a finding of one result; id is also the position of its call.
+func wrong(op string, id, pid int, target, reason string) *Finding {
+	phase, again := "forward", fmt.Sprintf("optool replay %d/%d", pid, id)
+	if strings.HasPrefix(target, "grad") {
+		phase = "backward"
+	}
+	return &Finding{Results: []*Result{{Capture: fmt.Sprintf("%d/%d", pid, id), Op: op, ForwardID: &id, PID: &pid,
+		Order: &id, Phase: phase, Target: target, Verdict: verdict.Fail, Reason: reason, Repro: &again}}}
+}
+
+func digest(st Style, order Order, fs ...*Finding) string {
+	d := NewDigest()
+	d.Order = order
+	for _, f := range fs {
+		d.Add(f)
+	}
+	var b strings.Builder
+	if err := d.Write(&b, st); err != nil {
+		panic(err)
+	}
+	if err := d.WriteLast(&b, st); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
+// TestDigest: the first wrong forward pass leads, findings of one kind are one, and
+// they come in the order of the calls, not of the files.
+func TestDigest(t *testing.T) {
+	pass := wrong("torch.abs", 1, 7, "output[0]", "")
+	pass.Results[0].Verdict = verdict.Pass
+	got := digest(Style{}, OrderExecution, pass,
+		wrong("torch.bmm", 30, 7, "output[0]", "5 of 9 elements differ: at [1] got 2 want 3"),
+		wrong("torch.linear", 2, 7, "grad[0]", "off"),
+		wrong("torch.softmax", 12, 7, "output[0]", "late"),
+		wrong("torch.bmm", 14, 7, "output[0]", "4 of 9 elements differ: at [0] got 1 want 2"),
+		wrong("torch.bmm", 22, 8, "output[0]", "1 of 9 elements differ: at [0] got 1 want 2"))
+	diff(t, "digest", `
+First wrong call:
+
+FAIL  torch.softmax, id 12, process 7
+  capture  7/12
+  output[0] fail: late
+  again    optool replay 7/12
+
+Also, in order of the calls:
+
+FAIL  torch.linear, id 2, process 7
+  grad[0]  fail: off
+  again    optool replay 7/2
+
+FAIL  torch.bmm, id 14, process 7
+  output[0] fail: 4 of 9 elements differ: at [0] got 1 want 2
+  like it  2 more: ids 22, 30, in process 7, process 8
+  again    optool replay 7/14
+
+first wrong call: torch.softmax, id 12, process 7: output[0]
+`, got)
+}
+
+// TestDigestBackward: where gradients alone are wrong, the pass that ran first is that
+// of the last call.
+func TestDigestBackward(t *testing.T) {
+	got := digest(Style{}, OrderExecution, wrong("torch.a", 1, 7, "grad[0]", "x"), wrong("torch.b", 2, 7, "grad[0]", "x"))
+	if want := "First wrong call:\n\nFAIL  torch.b, id 2"; !strings.HasPrefix(got, want) {
+		t.Errorf("%s\nwant it to begin with %s", got, want)
+	}
+}
+
+// TestDigestOrders: nan where a number is due is worse than any distance.
+func TestDigestOrders(t *testing.T) {
+	one := 1
+	far := wrong("torch.far", 1, 7, "output[0]", "far")
+	far.Results[0].Mismatch, far.Results[0].MaxULP = &one, Num(1e9)
+	near := wrong("torch.a", 2, 7, "output[0]", "near")
+	near.Results[0].Mismatch, near.Results[0].MaxULP = &one, Num(9)
+	nan := wrong("torch.nan", 3, 7, "output[0]", "nan")
+	nan.Results[0].Mismatch = &one
+	for order, want := range map[Order]string{OrderExecution: "far a nan", OrderWorst: "nan far a", OrderOp: "a far nan"} {
+		var ops []string
+		for line := range strings.Lines(digest(Style{}, order, far, near, nan)) {
+			if name, ok := strings.CutPrefix(line, "FAIL  torch."); ok {
+				name, _, _ = strings.Cut(name, ",")
+				ops = append(ops, name)
+			}
+		}
+		if got := strings.Join(ops, " "); got != want {
+			t.Errorf("order %s: %s, want %s", order, got, want)
+		}
+	}
+}
+
+// TestDigestMany: what does not fit is lines, then a number; widths hold.
+func TestDigestMany(t *testing.T) {
+	var fs []*Finding
+	for i := range 2000 {
+		fs = append(fs, wrong(fmt.Sprintf("torch.nn.functional.some_operator_of_a_long_name_%d", i), i, 7, "output[0]",
+			"a reason that is so long that it would have to be cut, were it not wrapped as it is here"))
+	}
+	got := digest(Style{Width: 80, Color: true}, OrderExecution, fs...)
+	if n := strings.Count(got, "  again "); n != shownKinds {
+		t.Errorf("%d findings in full, want %d", n, shownKinds)
+	}
+	if want := fmt.Sprintf("other kinds in %d captures", 2000-shownKinds-shownLines); !strings.Contains(got,
+		want) {
+		t.Errorf("lacks %q", want)
+	}
+	for line := range strings.Lines(got) {
+		if n := text.StringWidthWithoutEscSequences(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if !strings.Contains(got, "\x1b[1;31mFAIL") || strings.Contains(digest(Style{}, OrderExecution, fs...), "\x1b") {
+		t.Error("colours do not follow the style")
+	}
+}
+
+func TestShortenLeft(t *testing.T) {
+	for _, tc := range []struct {
+		s     string
+		width int
+		want  string
+	}{
+		{"torch.nn.functional.linear", 30, "torch.nn.functional.linear"},
+		{"torch.nn.functional.linear", 20, "…functional.linear"},
+		{"torch.nn.functional.linear", 8, "…linear"},
+		{"torch.nn.functional.linear", 4, "…ear"},
+		{"测试测试", 5, "…测试"},
+	} {
+		if got := shortenLeft(tc.s, tc.width); got != tc.want {
+			t.Errorf("shortenLeft(%q, %d) = %q, want %q", tc.s, tc.width, got, tc.want)
+		}
+	}
+}
