@@ -81,23 +81,42 @@ func bridge(g *Value, names []*Value, opt replay.Options) {
 }
 
 // BridgeParameters finds weight gradients among the inputs of the optimizer's calls.
-// Which parameter one belongs to is told by the calls beside it, which write it.
-func (s *Step) BridgeParameters(ctx context.Context, opt replay.Options) {
+// Which parameter one belongs to is told by the calls beside it, which write it. A
+// gradient is the sum of what all calls gave that read the parameter since it was
+// written last, in one step or in several.
+func (p *Process) BridgeParameters(ctx context.Context, opt replay.Options) {
 	parameters := map[uint64][]*Value{} // readings by address
-	for _, c := range s.Calls {
-		for _, v := range c.Inputs {
-			if v.From.Value == nil && v.RequiresGrad && v.Address != 0 && c.HasBackward() {
-				parameters[v.Address] = append(parameters[v.Address], v)
+	for _, s := range p.Steps {
+		for _, c := range s.Calls {
+			for _, v := range c.Inputs {
+				if w := v.From.Value; (w == nil || w.Call.phase()%2 == 1) && v.RequiresGrad && v.Address != 0 &&
+					c.HasBackward() {
+					parameters[v.Address] = append(parameters[v.Address], v)
+				}
 			}
 		}
+		s.bridgeParameters(ctx, parameters, opt)
+		if s.updates(parameters) {
+			clear(parameters)
+		}
 	}
+}
+
+// updates reports whether a call behind the loss writes a parameter.
+func (s *Step) updates(parameters map[uint64][]*Value) bool {
+	return slices.ContainsFunc(s.Tail, func(c *Call) bool {
+		return c.writes() && slices.ContainsFunc(c.Inputs, func(v *Value) bool { return parameters[v.Address] != nil })
+	})
+}
+
+func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Value, opt replay.Options) {
 	const beside = 12 // calls of one parameter's update
 	var last []*Value
 	var want *tensor.Tensor
 	for i, c := range s.Tail {
 		for _, v := range c.Inputs {
-			if v.From.Value != nil || v.From.first != nil || !v.DType.IsFloat() || v.Numel() < sampled ||
-				v.content.plain || parameters[v.Address] != nil || ctx.Err() != nil {
+			if v.From.Value != nil && !v.isPartOfGradient() || v.From.first != nil || !v.DType.IsFloat() ||
+				v.Numel() < sampled || v.content.plain || parameters[v.Address] != nil || ctx.Err() != nil {
 				continue
 			}
 			readings := updated(s.Tail[max(0, i-beside):min(len(s.Tail), i+beside+1)], c, v, parameters)
@@ -107,7 +126,7 @@ func (s *Step) BridgeParameters(ctx context.Context, opt replay.Options) {
 			_ = replay.Guard(func() error {
 				if !slices.Equal(readings, last) {
 					var err error
-					last = readings
+					last, want = readings, nil
 					if want, err = gradient(readings, opt); err != nil {
 						return err
 					}
@@ -117,8 +136,23 @@ func (s *Step) BridgeParameters(ctx context.Context, opt replay.Options) {
 				}
 				return v.settleSum(want, readings[0], opt)
 			})
+			if v.isPartOfGradient() && v.reason == "" && severalCalls(readings) {
+				// A sum of gradients of which one has most elements: rows of an embedding that
+				// shares its weight.
+				v.From = Link{How: IsLeaf, Role: "gradient", Parts: []*Value{v.From.Value}}
+			}
 		}
 	}
+}
+
+// isPartOfGradient reports whether the value was taken for a recorded gradient of
+// which some elements changed.
+func (v *Value) isPartOfGradient() bool {
+	return v.From.How == IsChanged && v.From.Value != nil && v.From.Value.Kind == capture.GradInputs
+}
+
+func severalCalls(vs []*Value) bool {
+	return slices.ContainsFunc(vs, func(v *Value) bool { return v.Call != vs[0].Call })
 }
 
 // updated are the readings of the parameter that is written nearest to call c and
@@ -255,7 +289,7 @@ func (v *Value) settleSum(want *tensor.Tensor, reading *Value, opt replay.Option
 	switch {
 	case !ok:
 	case n == 0:
-		v.From.How, v.From.Role = ByContent, "gradient"
+		v.From = Link{How: ByContent, Role: "gradient", Parts: v.From.Parts}
 	default:
 		v.From.How, v.From.Role = IsChanged, ""
 		v.From.Value = reading

@@ -29,7 +29,7 @@ func (p *Process) Exact(ctx context.Context, opt replay.Options) error {
 		}
 	}
 	x.broken = func(c *Call, reason string) {
-		if c.Step != nil {
+		if c.phase()%2 == 0 && (c == c.Step.Loss || len(c.Readers()) > 0) {
 			c.Step.Breaks = append(c.Step.Breaks, Break{c, reason})
 		}
 	}

@@ -59,9 +59,7 @@ func (t *Trace) Analyze(ctx context.Context, opt replay.Options) error {
 		if err := both.Wait(); err != nil {
 			return err
 		}
-		for _, s := range p.Steps {
-			s.BridgeParameters(ctx, opt)
-		}
+		p.BridgeParameters(ctx, opt)
 		if err := p.Effects(ctx, opt); err != nil {
 			return err
 		}

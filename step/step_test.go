@@ -114,6 +114,7 @@ func TestFindings(t *testing.T) {
 	}{
 		{"clean", "", "", "", ""},
 		{"eps", "", "", "", ""},
+		{"tied", "", "", "", ""},
 		{"scaled", "wrong", "gelu/4 output[0]", "none", "scaled by 1.01"},
 		{"overwritten", "changed", "add/7 input[1]", "linear/6 output[0]",
 			"4 of 48 elements changed, between [0, 0, 5] and [0, 1, 0]"},
@@ -407,6 +408,22 @@ func TestBridge(t *testing.T) {
 			!strings.Contains(f.Reason, "3 of") {
 			t.Errorf("%s: got %+v, want it changed", tc.at, f)
 		}
+	}
+}
+
+// TestTied: the gradient that an optimizer reads is the sum of what all readers of a
+// parameter gave since it was written last; rows of one part are no change.
+func TestTied(t *testing.T) {
+	n := 0
+	for _, c := range open(t, "tied").Calls() {
+		for _, v := range c.Inputs {
+			if v.From.Role == "gradient" && v.From.How == ByContent {
+				n++
+			}
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d gradients of the shared weight are explained, want 2: of one loss, and of two", n)
 	}
 }
 

@@ -177,7 +177,8 @@ type Step struct {
 	// Unlinked are inputs with a gradient whose producer was not recorded: the exact
 	// step goes on from what they hold.
 	Unlinked []*Value
-	// Breaks are the results that the exact step took as they were recorded.
+	// Breaks are the calls up to the loss whose results, read by others, the exact step
+	// took as they were recorded.
 	Breaks []Break
 }
 

@@ -124,8 +124,8 @@ func (x *rerun) withErrors(rec *capture.Call, outs []*tensor.Tensor) ([]*tensor.
 // fault; NaN where that is not known.
 func (f *Finding) Without(ctx context.Context, opt replay.Options) float64 {
 	s := f.Call.Step
-	if s == nil || f.backward {
-		return math.NaN()
+	if s == nil || f.backward || f.Call.phase()%2 == 1 {
+		return math.NaN() // it did not move this loss
 	}
 	w := WhatIf{Choose: func(c *Call) (Choice, tensor.DType) {
 		if f.Rule == verdict.Wrong && c == f.Call {

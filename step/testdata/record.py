@@ -1,0 +1,30 @@
+"""Records the trees that the hook made: python3 record.py. torch 2.15 wrote those that are here."""
+
+import os
+import sys
+
+import torch
+import torch.nn.functional as F
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "hook"))
+import optool_capture  # noqa: E402
+
+
+def tied():
+    """An embedding that shares its weight with the last layer; an update behind one loss, and behind two more."""
+    weight = torch.randn(20, 8, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9, foreach=False)
+    optimizer.state[weight]["momentum_buffer"] = torch.randn(20, 8)
+    batches = list(torch.randint(0, 20, (3, 5)))
+    with optool_capture.record("tied"):
+        for i, tokens in enumerate(batches):
+            F.cross_entropy(F.linear(F.embedding(tokens, weight), weight), tokens).backward()
+            if i != 1:
+                optimizer.step()
+                optimizer.zero_grad()
+
+
+os.chdir(HERE)
+torch.manual_seed(0)
+tied()
