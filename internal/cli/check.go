@@ -39,8 +39,9 @@ hold inf or nan, and for all with --all. Exit code 1 means that some were found.
 
 // A checked is what one capture gave.
 type checked struct {
-	call *overflow.Call // nil if not selected
-	err  error
+	call  *overflow.Call // nil if not selected
+	bytes int64
+	err   error
 }
 
 func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []string) error {
@@ -54,21 +55,21 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	defer j.close()
 	s := &overflow.Summary{Kind: "summary"}
 	walked := 0
-	bar := a.newProgress("check")
+	bar := a.newProgress("check", "capture")
+	bar.index(cmd.Context(), paths)
 	entries := scan(cmd.Context(), paths, capture.Options{Loose: true})
 	err = ordered(cmd.Context(), a.jobs, entries, o.check, func(c checked) error {
 		walked++
 		if c.err != nil {
 			s.Refused++
-			bar.pause()
-			a.warn("%v", c.err)
+			bar.warn(a, c.err)
 		}
 		if c.call == nil {
-			bar.add(false)
+			bar.add(false, c.bytes)
 			return nil
 		}
 		s.Add(c.call)
-		return a.checked(c.call, all, j, bar)
+		return a.checked(c, all, j, bar)
 	})
 	bar.end()
 	s.Interrupted = err != nil
@@ -93,31 +94,30 @@ func (o *checkOptions) check(f found) checked {
 	if f.err != nil {
 		return checked{err: f.err}
 	}
+	bytes := f.entry.Bytes()
 	if ok, err := o.filter.Match(f.entry, o.read); err != nil || !ok {
-		return checked{err: err}
+		return checked{bytes: bytes, err: err}
 	}
-	return checked{call: overflow.Check(f.entry, o.read)}
+	return checked{call: overflow.Check(f.entry, o.read), bytes: bytes}
 }
 
 // checked prints and writes what a call gave.
-func (a *app) checked(c *overflow.Call, all bool, j *jsonOutput, bar *progress) error {
+func (a *app) checked(done checked, all bool, j *jsonOutput, bar *progress) error {
+	c := done.call
 	found := c.Overflow()
-	if len(c.Failures) > 0 || found || all {
-		bar.pause()
-	}
 	for _, err := range c.Failures {
-		a.warn("%v", err)
+		bar.warn(a, err)
 	}
 	for _, r := range c.Results {
 		if err := j.result(r); err != nil {
 			return err
 		}
 	}
-	bar.add(found)
+	bar.add(found, done.bytes)
 	if !found && !all {
 		return nil
 	}
-	return c.Write(j.text(), a.tableWidth())
+	return bar.print(func() error { return c.Write(j.text(), a.tableWidth()) })
 }
 
 func checkExit(s *overflow.Summary) int {

@@ -127,7 +127,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	defer j.close()
 	var t tally
 	var parted pairs.Divergence
-	out := a.compare("compare", o.sort, o.tables, j)
+	out := a.compare("compare", "pair", o.sort, o.tables, j)
 	comparer := pairs.Comparer{Tolerances: tol, Read: o.read, Repro: o.repro}
 	err = ordered(ctx, a.jobs, all,
 		func(p pairs.Pair) compared { return o.compare(p, comparer) },
@@ -135,15 +135,17 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 			t.walked++
 			if c.err != nil {
 				t.refused++
-				out.bar.pause()
-				a.warn("%v", c.err)
+				out.bar.warn(a, c.err)
 			}
 			if len(c.results) == 0 {
+				out.bar.add(false, 0)
 				return nil
 			}
 			t.captures++
 			parted.Add(c.pair, c.results)
-			return out.add(reports.NewFinding(c.results), false)
+			finding := reports.NewFinding(c.results)
+			out.bar.add(finding.Bad(), 0)
+			return out.add(finding, false)
 		})
 	out.bar.end()
 	if err != nil && ctx.Err() == nil {

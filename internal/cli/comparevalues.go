@@ -85,7 +85,8 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 		pair   pairs.NamedPair
 		result *reports.Result
 	}
-	out := a.compare("compare", o.sort, o.tables, j)
+	out := a.compare("compare", "value", o.sort, o.tables, j)
+	out.bar.expect(len(all), 0)
 	err = ordered(ctx, a.jobs, slices.Values(all),
 		func(p pairs.NamedPair) done { return done{p, comparer.CompareNamed(p, again)} },
 		func(d done) error {
@@ -94,6 +95,7 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 				alone = append(alone, f)
 			}
 			// Those without a partner are listed together.
+			out.bar.add(d.result.Finding(), 0)
 			return out.add(reports.NewFinding([]*reports.Result{d.result}), d.pair.A == nil || d.pair.B == nil)
 		})
 	out.bar.end()

@@ -42,18 +42,17 @@ func (o *order) Set(s string) error {
 	return fmt.Errorf("want one of %v", reports.Orders())
 }
 
-// compare starts a comparison: name is what is being done.
-func (a *app) compare(name string, by order, tables bool, j *jsonOutput) *comparison {
+// compare starts a comparison: name is what is being done, noun what is counted.
+func (a *app) compare(name, noun string, by order, tables bool, j *jsonOutput) *comparison {
 	c := &comparison{Summary: reports.NewSummary(), digest: reports.NewDigest(), style: a.style(), json: j}
 	c.style.Tables, c.digest.Order = tables, reports.Order(by)
-	c.bar = a.newProgress(name)
+	c.bar = a.newProgress(name, noun)
 	return c
 }
 
 // add counts and writes what one capture gave; hidden are findings that are listed
 // elsewhere.
 func (c *comparison) add(f *reports.Finding, hidden bool) error {
-	c.bar.add(f.Bad())
 	for _, r := range f.Results {
 		c.Summary.Add(r)
 		if err := c.json.result(r); err != nil {
@@ -67,8 +66,7 @@ func (c *comparison) add(f *reports.Finding, hidden bool) error {
 	if !c.style.Tables {
 		return nil
 	}
-	c.bar.pause()
-	return f.Write(c.json.text(), c.style)
+	return c.bar.print(func() error { return f.Write(c.json.text(), c.style) })
 }
 
 // finish prints what was found and returns the exit code.

@@ -279,7 +279,8 @@ func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
 	start := time.Now()
 	var inputs, outputs, kept, failures int
 	done := map[string]bool{} // functions named in the log
-	bar := a.newProgress("gen_data")
+	bar := a.newProgress("gen_data", "case")
+	bar.expect(len(cases), 0)
 	lim := o.limits()
 	err = ordered(ctx, a.jobs, slices.Values(cases),
 		func(c *configs.Case) conformance.Made {
@@ -293,7 +294,7 @@ func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
 			return m
 		},
 		func(m conformance.Made) error {
-			bar.add(m.Err != nil)
+			bar.add(m.Err != nil, 0)
 			fn := m.Case.Function()
 			switch {
 			case m.Kept:
@@ -313,7 +314,7 @@ func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
 				if m.Output {
 					outputs++
 				}
-				if !done[fn] && !a.quiet {
+				if !done[fn] && !a.quiet && !bar.drawn() {
 					done[fn] = true
 					o.log(a, bar, "INFO", "Generate benchmark data for diopi_functions.%s", fn)
 				}
@@ -345,7 +346,9 @@ func (o *conformanceOptions) limits() *limits {
 
 // log writes a line in the form of the kit's log.
 func (o *conformanceOptions) log(a *app, bar *progress, level, format string, args ...any) {
-	bar.pause()
-	fmt.Fprintf(a.Err, "%s - ConformanceTest - %s - %s\n", time.Now().Format("2006-01-02 15:04:05,000"), level,
-		fmt.Sprintf(format, args...))
+	_ = bar.print(func() error {
+		_, err := fmt.Fprintf(a.Err, "%s - ConformanceTest - %s - %s\n",
+			time.Now().Format("2006-01-02 15:04:05,000"), level, fmt.Sprintf(format, args...))
+		return err
+	})
 }

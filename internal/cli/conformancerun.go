@@ -90,7 +90,8 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 	start := time.Now()
 	var failures []string
 	lim := o.limits()
-	bar := a.newProgress("run_test")
+	bar := a.newProgress("run_test", "case")
+	bar.expect(len(cases), 0)
 	err = ordered(ctx, a.jobs, slices.Values(cases), func(c *configs.Case) tested {
 		changed, why := rules.Apply(c)
 		if why == "" && list != nil {
@@ -119,7 +120,7 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 		if slices.ContainsFunc(t.results, func(r conformance.Result) bool { return r.Converted != "" }) {
 			rep.converted++
 		}
-		bar.add(worst != nil)
+		bar.add(worst != nil, 0)
 		switch {
 		case worst != nil && worst.Verdict == verdict.Unsupported:
 			o.log(a, bar, "INFO", "Run diopi_functions.%s [%s] not implemented: %s", t.c.Function(), t.c.Name,
@@ -128,7 +129,7 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 			o.failure(a, bar, t.c, store, records)
 			failures = append(failures, fmt.Sprintf("%s,%s,%s", t.c.Name, t.c.Function(),
 				strings.ReplaceAll(worst.Reason, ",", ";")))
-		case !a.quiet && ran(records):
+		case !a.quiet && !bar.drawn() && ran(records):
 			o.log(a, bar, "INFO", "Run diopi_functions.%s succeed", t.c.Function())
 		}
 		return nil

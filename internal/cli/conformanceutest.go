@@ -29,7 +29,8 @@ func (o *conformanceOptions) testRuntime(ctx context.Context, a *app) error {
 	rep := newConformanceReport(o, a.run(o.device))
 	rep.coverage = newCoverage(dev)
 	source, repro := "device", o.deviceRepro("utest")
-	bar := a.newProgress("utest")
+	bar := a.newProgress("utest", "test")
+	bar.expect(len(conformance.RuntimeTests()), 0)
 	for _, t := range conformance.RuntimeTests() {
 		if ctx.Err() != nil {
 			break
@@ -42,9 +43,9 @@ func (o *conformanceOptions) testRuntime(ctx context.Context, a *app) error {
 			return failed(err)
 		}
 		rep.count(group, nil, []*reports.Result{r}, false)
-		bar.add(r.Finding())
+		bar.add(r.Finding(), 0)
 		switch {
-		case v == verdict.Pass && !a.quiet:
+		case v == verdict.Pass && !a.quiet && !bar.drawn():
 			o.log(a, bar, "INFO", "utest %s passed", t.Name)
 		case v == verdict.Warn || v == verdict.Unsupported:
 			o.log(a, bar, "WARNING", "utest %s: %s", t.Name, reason)

@@ -87,6 +87,7 @@ func (o *replayOptions) check() error {
 // A replayed is what one capture gave.
 type replayed struct {
 	found   *reports.Finding // nil if not selected
+	bytes   int64
 	err     error
 	unsaved error // why results could not be written below --out
 }
@@ -135,17 +136,22 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	saver := &failureSaver{dir: o.out, now: start}
 
 	var t tally
-	c := a.compare("replay", o.sort, o.tables, j)
+	c := a.compare("replay", "capture", o.sort, o.tables, j)
+	c.bar.index(cmd.Context(), paths)
 	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}),
 		func(f found) replayed {
+			if f.entry != nil {
+				c.bar.begin(f.entry.Op)
+			}
 			return o.replayWithin(cmd.Context(), lim, f, opt, saver)
 		},
 		func(r replayed) error {
 			t.walked++
 			if r.err != nil {
 				t.refused++
-				a.warn("%v", r.err)
+				c.bar.warn(a, r.err)
 			}
+			c.bar.add(r.found != nil && r.found.Bad(), r.bytes)
 			if r.found == nil {
 				return nil
 			}
@@ -184,14 +190,16 @@ func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, 
 	if f.err != nil {
 		return replayed{err: f.err}
 	}
+	bytes := f.entry.Bytes()
 	ok, err := o.filter.Match(f.entry, o.read)
 	if err != nil || !ok {
-		return replayed{err: err}
+		return replayed{bytes: bytes, err: err}
 	}
-	r, err := within(ctx, lim, f.entry.Bytes(), func() (replayed, error) { return o.replay(f, opt, saver) })
+	r, err := within(ctx, lim, bytes, func() (replayed, error) { return o.replay(f, opt, saver) })
 	if err != nil && r.found == nil {
 		r.found = results.OfReplay(f.entry, replay.NotDone(f.entry.Op, err), o.repro(f.entry), "")
 	}
+	r.bytes = bytes
 	return r
 }
 

@@ -171,14 +171,16 @@ func (o *stepOptions) draw(t *step.Trace) error {
 
 // A stepCall is what one capture gave: nothing, if it is no call of the step.
 type stepCall struct {
-	call *step.Call
-	err  error
+	call  *step.Call
+	bytes int64
+	err   error
 }
 
 // readStep reads all calls below a path and links them.
 func (a *app) readStep(cmd *cobra.Command, path string, opt replay.Options) (t *step.Trace, refused int, err error) {
 	lim := newLimits(0, referenceTimeout)
-	bar := a.newProgress("step")
+	bar := a.newProgress("step", "capture")
+	bar.index(cmd.Context(), []string{path})
 	defer bar.end()
 	var calls []*step.Call
 	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), []string{path}, capture.Options{}),
@@ -189,22 +191,23 @@ func (a *app) readStep(cmd *cobra.Command, path string, opt replay.Options) (t *
 			case f.entry.NotRun() != "" || f.entry.IsPair(): // operators' calls, and only those of one run
 				return &stepCall{}
 			}
-			call, err := within(cmd.Context(), lim, f.entry.Bytes(), func() (*step.Call, error) {
+			bar.begin(f.entry.Op)
+			bytes := f.entry.Bytes()
+			call, err := within(cmd.Context(), lim, bytes, func() (*step.Call, error) {
 				return step.Read(f.entry, opt), nil
 			})
 			if err != nil {
 				err = fmt.Errorf("%s: %w", f.entry.Rel, err)
 			}
-			return &stepCall{call, err}
+			return &stepCall{call, bytes, err}
 		},
 		func(c *stepCall) error {
 			if c.err != nil {
 				refused++
-				bar.pause()
-				a.warn("%v", c.err)
+				bar.warn(a, c.err)
 			}
+			bar.add(false, c.bytes)
 			if c.call != nil {
-				bar.add(false)
 				calls = append(calls, c.call)
 			}
 			return nil

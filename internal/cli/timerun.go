@@ -71,13 +71,13 @@ func (t *timer) refuse(err error) {
 
 // measureAll measures the tasks and reports each.
 func (t *timer) measureAll(ctx context.Context, tasks []*timed.Task) error {
-	bar := t.newProgress("time")
+	bar := t.newProgress("time", "call")
 	defer bar.end()
+	bar.expect(len(tasks), 0)
 	for k, err := range t.measuring.Run(ctx, tasks) {
-		bar.add(false)
-		bar.pause()
+		bar.add(false, 0)
 		if k != nil {
-			if err := t.report(k); err != nil {
+			if err := bar.print(func() error { return t.report(k) }); err != nil {
 				return err
 			}
 		}
