@@ -151,12 +151,36 @@ func (f *Filter) needsCall(e *Entry) bool {
 	return false
 }
 
-// Match reports whether e is selected. Files are opened only if the filter
-// asks for what they hold; a capture whose files cannot be read is selected,
-// so that its errors are reported. The error is that of the condition.
+// A Part is one of the conditions of a filter.
+type Part uint8
+
+// The parts, in the order in which they are asked; All leaves nothing out.
+const (
+	All Part = iota
+	ByOps
+	ByNotOps
+	ByDTypes
+	ByWhere
+)
+
+// Parts lists the parts that can leave a capture out.
+func Parts() []Part { return []Part{ByOps, ByNotOps, ByDTypes, ByWhere} }
+
+// Match reports whether e is selected: whether nothing excludes it.
 func (f *Filter) Match(e *Entry, read pthformat.ReadMode) (bool, error) {
-	if e.Op != "" && !f.matchOp(e.Op) {
-		return false, nil
+	part, err := f.Excludes(e, read)
+	return part == All && err == nil, err
+}
+
+// Excludes is the first part that leaves e out, All if it is selected. Files are
+// opened only if the filter asks for what they hold; a capture whose files cannot be
+// read is selected, so that its errors are reported. The error is that of the
+// condition.
+func (f *Filter) Excludes(e *Entry, read pthformat.ReadMode) (Part, error) {
+	if e.Op != "" {
+		if part := f.ExcludesOp(e.Op); part != All {
+			return part, nil
+		}
 	}
 	c := &Call{Op: e.Op, Kwargs: &value.Dict{}}
 	if f.needsCall(e) {
@@ -164,18 +188,21 @@ func (f *Filter) Match(e *Entry, read pthformat.ReadMode) (bool, error) {
 		c, err = e.Load(LoadOptions{Read: read, Only: Of(Input, Output)})
 		if err != nil {
 			c.Close()
-			return true, nil
+			return All, nil
 		}
 		defer c.Close()
 	}
-	if !f.matchOp(c.Op) {
-		return false, nil
+	if part := f.ExcludesOp(c.Op); part != All {
+		return part, nil
 	}
 	wanted := func(t *tensor.Tensor) bool { return slices.Contains(f.DTypes, t.DType) }
 	if len(f.DTypes) > 0 && !slices.ContainsFunc(c.Inputs(), wanted) {
-		return false, nil
+		return ByDTypes, nil
 	}
-	return f.holds(e, c)
+	if ok, err := f.holds(e, c); err != nil || !ok {
+		return ByWhere, err
+	}
+	return All, nil
 }
 
 // holds reports whether the condition of Where holds for a call.
@@ -202,8 +229,15 @@ func (f *Filter) holds(e *Entry, c *Call) (bool, error) {
 	return out.(bool), nil
 }
 
-func (f *Filter) matchOp(op string) bool {
-	return (f.Ops == nil || f.Ops.Match(op)) && (f.NotOps == nil || !f.NotOps.Match(op))
+// ExcludesOp is the part that leaves out an op of that name, All if none does.
+func (f *Filter) ExcludesOp(op string) Part {
+	switch {
+	case f.Ops != nil && !f.Ops.Match(op):
+		return ByOps
+	case f.NotOps != nil && f.NotOps.Match(op):
+		return ByNotOps
+	}
+	return All
 }
 
 func tensorVars(ts []*tensor.Tensor) []TensorVar {

@@ -19,6 +19,22 @@ type Options struct {
 	Loose bool
 }
 
+// marker is the file that marks what optool wrote.
+const marker = "written-by-optool"
+
+// Mark marks a directory as written by optool: a scan passes it over, unless it is
+// the path given, or nothing else is found under that.
+func Mark(dir string) error {
+	return os.WriteFile(filepath.Join(dir, marker), []byte("optool replay wrote this directory: it is read as a "+
+		"capture only where it is named, or nothing else is found.\n"), 0o666)
+}
+
+// Marked reports whether optool wrote a directory.
+func Marked(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, marker))
+	return err == nil
+}
+
 // IsValueFile reports whether a file of this name may hold values.
 func IsValueFile(name string) bool {
 	switch strings.ToLower(filepath.Ext(name)) {
@@ -76,9 +92,21 @@ func scanPath(ctx context.Context, path, prefix string, opt Options, yield func(
 		}
 		return yield(newSingle(filepath.Dir(path), filepath.Base(path), filepath.Dir(abs), rel), nil)
 	}
-	w := &walker{ctx: ctx, opt: opt, yield: yield, root: path, abs: abs, prefix: prefix,
-		free: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
-	return w.visit("", w.read("", 0))
+	found := false
+	w := &walker{ctx: ctx, opt: opt, root: path, abs: abs, prefix: prefix,
+		free: make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
+		yield: func(e *Entry, err error) bool {
+			found = true
+			return yield(e, err)
+		}}
+	if !w.visit("", w.read("", 0)) {
+		return false
+	}
+	if !found && w.passed {
+		w.own = true
+		return w.visit("", w.read("", 0))
+	}
+	return true
 }
 
 // placed yields the entries of a recording in dir, which results call rel.
@@ -109,6 +137,8 @@ type walker struct {
 	abs    string
 	prefix string
 	free   chan struct{} // one token per directory being read
+	own    bool          // what optool wrote is not passed over
+	passed bool          // something was
 }
 
 // ahead is how many directories of one level are read before they are reached:
@@ -118,6 +148,7 @@ const ahead = 64
 // A listing is what the walk needs of one directory.
 type listing struct {
 	err   error
+	own   bool    // written by optool
 	files FileSet // input.pth, ...
 	flat  [2]FileSet
 	loose []string
@@ -139,6 +170,10 @@ func (w *walker) read(rel string, depth int) *listing {
 		name := d.name
 		if w.isDir(rel, d) {
 			l.dirs = append(l.dirs, name)
+			continue
+		}
+		if name == marker {
+			l.own = true
 			continue
 		}
 		if p, entries := producerOf(filepath.Join(w.root, rel), name); p != nil {
@@ -212,6 +247,10 @@ func (w *walker) visit(rel string, l *listing) bool {
 	}
 	if l.err != nil {
 		return w.yield(nil, l.err)
+	}
+	if l.own && rel != "" && !w.own {
+		w.passed = true
+		return true
 	}
 	if l.files.Has(Input) || l.files.Has(Output) {
 		if !w.yield(w.entry(rel, plain, l.files, 0), nil) {

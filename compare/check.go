@@ -19,6 +19,9 @@ import (
 // It panics with a *tensor.ReadError if a storage cannot be read.
 func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance) Result {
 	r := newResult(got.Numel())
+	if override != nil {
+		r.Setting = override.Setting
+	}
 	for _, t := range []*tensor.Tensor{got, ref} {
 		if !t.DType.Computable() {
 			r.Verdict, r.Reason = verdict.Unsupported, fmt.Sprintf("values of dtype %s cannot be compared", t.DType)

@@ -12,6 +12,7 @@ type Result struct {
 	Reason  string  // one sentence; empty on a plain pass
 	Rule    string  // the rule that decided, e.g. "1 ulp + 12*2^-24*S, n=4"
 	OpTools OpTools // op_tools' numbers for the pair
+	Setting string  // what asked for the tolerance that decided, "" if the model did
 
 	// MaxULP is the largest distance from the rounded reference in units in
 	// the last place (representable values between; for complex dtypes, parts in

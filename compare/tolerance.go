@@ -2,7 +2,9 @@ package compare
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +18,11 @@ type Tolerance struct {
 	Atol, Rtol float64
 	ULP        float64
 	Rule       string
+	Setting    string // the variable it is from, or FileSetting; "" if it was not asked for
 }
+
+// FileSetting is the Setting of tolerances from a file: the flag that names it.
+const FileSetting = "--tolerances"
 
 // String describes the tolerance: "atol=0.001 rtol=0.001 (flag)".
 func (t Tolerance) String() string {
@@ -81,7 +87,7 @@ func NewTolerances(env []string, file *ToleranceFile, flag ...Tolerance) (*Toler
 		if err != nil {
 			return nil, fmt.Errorf("environment variable %q: %w", k, err)
 		}
-		tol.Rule = k
+		tol.Rule, tol.Setting = k, k
 		t.env[k] = tol
 	}
 	if len(flag) > 0 {
@@ -103,6 +109,15 @@ func parsePair(s string) (Tolerance, error) {
 		return Tolerance{}, fmt.Errorf("want two numbers atol,rtol that are not negative, got %q", s)
 	}
 	return Tolerance{Atol: atol, Rtol: rtol}, nil
+}
+
+// File is the tolerance file, nil if there is none.
+func (t *Tolerances) File() *ToleranceFile { return t.file }
+
+// Variables are the environment variables that were read, sorted, and their values as
+// numbers.
+func (t *Tolerances) Variables() []Tolerance {
+	return slices.SortedFunc(maps.Values(t.env), func(a, b Tolerance) int { return strings.Compare(a.Rule, b.Rule) })
 }
 
 func valid(x float64) bool { return x >= 0 && x <= math.MaxFloat64 }

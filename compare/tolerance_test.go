@@ -77,19 +77,22 @@ output:
 	if err != nil {
 		t.Fatal(err)
 	}
+	inFile := func(atol, rtol, ulp float64, rule string) Tolerance {
+		return Tolerance{atol, rtol, ulp, rule, FileSetting}
+	}
 	for _, tc := range []struct {
 		op, class, output string
 		dt                tensor.DType
 		want              Tolerance
 	}{
-		{"torch.add", "", "output", tensor.Float32, Tolerance{1e-5, 1e-4, 0, "tol.yaml:1 default"}},
-		{"torch.add", "", "output", tensor.BFloat16, Tolerance{1e-5, 1e-4, 2, "tol.yaml:3 dtype bfloat16"}},
-		{"torch.sum", "accumulate", "output", tensor.Float32, Tolerance{1e-5, 1e-3, 0, "tol.yaml:6 class accumulate"}},
-		{"torch.Tensor.linear", "", "output", tensor.Float32, Tolerance{0.1, 1e-4, 0, "tol.yaml:8 op linear"}},
+		{"torch.add", "", "output", tensor.Float32, inFile(1e-5, 1e-4, 0, "tol.yaml:1 default")},
+		{"torch.add", "", "output", tensor.BFloat16, inFile(1e-5, 1e-4, 2, "tol.yaml:3 dtype bfloat16")},
+		{"torch.sum", "accumulate", "output", tensor.Float32, inFile(1e-5, 1e-3, 0, "tol.yaml:6 class accumulate")},
+		{"torch.Tensor.linear", "", "output", tensor.Float32, inFile(0.1, 1e-4, 0, "tol.yaml:8 op linear")},
 		{"torch.nn.functional.linear", "accumulate", "output", tensor.Float32,
-			Tolerance{0.2, 1e-3, 0, "tol.yaml:9 op torch.nn.functional.linear"}},
-		{"torch.sort", "", "output[1]", tensor.Int64, Tolerance{0, 0, 0, "tol.yaml:12 torch.sort output[1]"}},
-		{"torch.sort", "", "output[0]", tensor.Int64, Tolerance{1e-5, 1e-4, 0, "tol.yaml:1 default"}},
+			inFile(0.2, 1e-3, 0, "tol.yaml:9 op torch.nn.functional.linear")},
+		{"torch.sort", "", "output[1]", tensor.Int64, inFile(0, 0, 0, "tol.yaml:12 torch.sort output[1]")},
+		{"torch.sort", "", "output[0]", tensor.Int64, inFile(1e-5, 1e-4, 0, "tol.yaml:1 default")},
 	} {
 		if _, got := tols.For(tc.op, tc.class, tc.output, tc.dt); got == nil || *got != tc.want {
 			t.Errorf("%s %s %s %s: %v, want %v", tc.op, tc.class, tc.output, tc.dt, got, tc.want)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -40,7 +41,38 @@ type ToleranceFile struct {
 // limits are the fields one entry of the file sets.
 type limits struct {
 	atol, rtol, ulp *float64
+	line            int
 	rule            string
+}
+
+// A Layer names an operator or an error class that a tolerance file is about.
+type Layer struct {
+	Name  string
+	Class bool   // of an error class
+	Place string // "FILE:LINE"
+}
+
+// Layers are the operators and error classes that the file is about, sorted.
+func (f *ToleranceFile) Layers() []Layer {
+	var all []Layer
+	if f == nil {
+		return nil
+	}
+	add := func(class bool, group map[string]*limits) {
+		for name, l := range group {
+			all = append(all, Layer{name, class, fmt.Sprintf("%s:%d", f.name, l.line)})
+		}
+	}
+	add(true, f.class)
+	add(false, f.op)
+	for op, values := range f.output {
+		for _, l := range values {
+			all = append(all, Layer{op, false, fmt.Sprintf("%s:%d", f.name, l.line)})
+			break
+		}
+	}
+	slices.SortFunc(all, func(a, b Layer) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // LoadToleranceFile reads a tolerance file. Errors name the file and the line.
@@ -135,7 +167,7 @@ func (f *ToleranceFile) group(n *yaml.Node, what string) (map[string]*limits, er
 }
 
 func (f *ToleranceFile) limits(n *yaml.Node, what string) (*limits, error) {
-	l := &limits{rule: fmt.Sprintf("%s:%d %s", f.name, n.Line, what)}
+	l := &limits{line: n.Line, rule: fmt.Sprintf("%s:%d %s", f.name, n.Line, what)}
 	err := f.each(n, what, func(key string, k, v *yaml.Node) error {
 		var x float64
 		if err := v.Decode(&x); err != nil || !valid(x) {
@@ -173,7 +205,7 @@ func (f *ToleranceFile) find(op, class, output string, dt tensor.DType) *Toleran
 			continue
 		}
 		if t == nil {
-			t = &Tolerance{}
+			t = &Tolerance{Setting: FileSetting}
 		}
 		set(&t.Atol, l.atol)
 		set(&t.Rtol, l.rtol)

@@ -249,8 +249,17 @@ const (
 	Composed
 )
 
-func (c Class) String() string {
-	return [...]string{"exact", "rounded", "elementwise", "accumulated", "normwise", "composed"}[c]
+var classNames = [...]string{"exact", "rounded", "elementwise", "accumulated", "normwise", "composed"}
+
+func (c Class) String() string { return classNames[c] }
+
+// ClassNames lists the names of all classes.
+func ClassNames() []string { return slices.Clone(classNames[:]) }
+
+// ParseClass is the class of that name.
+func ParseClass(name string) (Class, bool) {
+	i := slices.Index(classNames[:], name)
+	return Class(max(i, 0)), i >= 0
 }
 
 // Error is the declared error bound: an element passes when

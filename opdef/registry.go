@@ -95,6 +95,14 @@ func (r *Registry) Bind(name string, args []value.Value, kwargs *value.Dict) (*C
 	return nil, first
 }
 
+// Knows reports whether an op answers to a name, or to one whose last part it is.
+func (r *Registry) Knows(name string) bool {
+	if len(r.byName[name]) > 0 || strings.Contains(name, ".") {
+		return len(r.byName[name]) > 0
+	}
+	return len(r.Similar(name)) > 0
+}
+
 // Similar returns the known names nearest to an unknown one, best first: the
 // same last part under another prefix.
 func (r *Registry) Similar(name string) []string {

@@ -26,6 +26,8 @@ type Call struct {
 	Title    string // a line that names the call
 	Results  []*reports.Result
 	Failures []error // files that could not be read; each has a result too
+	// Unwritten counts files into which torch saved nothing; each has a result too.
+	Unwritten int
 }
 
 // Check checks every value of a recorded call.
@@ -84,8 +86,13 @@ func (c *Call) Write(w io.Writer, width int) error {
 // refuse records a file that could not be read.
 func (c *Call) refuse(e *capture.Entry, op string, k capture.Kind, err error) {
 	phase, _ := results.Phase(k)
-	c.Failures = append(c.Failures, err)
-	r := &reports.Result{Phase: phase, Verdict: verdict.Invalid, Reason: err.Error()}
+	r := &reports.Result{Phase: phase, Verdict: verdict.Invalid, Reason: err.Error(),
+		Unwritten: errors.Is(err, pthformat.ErrNothingSaved)}
+	if r.Unwritten {
+		c.Unwritten++
+	} else {
+		c.Failures = append(c.Failures, err)
+	}
 	results.Locate(r, e, op)
 	c.Results = append(c.Results, r)
 }
@@ -232,10 +239,13 @@ type Summary struct {
 	Kind        string `json:"kind"`
 	Captures    int    `json:"captures"`
 	Values      int    `json:"values"`
-	Overflow    int    `json:"overflow"` // captures that hold inf or nan
-	Refused     int    `json:"refused"`  // files and directories that could not be read
+	Overflow    int    `json:"overflow"`  // captures that hold inf or nan
+	Refused     int    `json:"refused"`   // files and directories that could not be read
+	Unwritten   int    `json:"unwritten"` // files into which torch saved nothing
 	Interrupted bool   `json:"interrupted"`
 	Exit        int    `json:"exit_code"`
+	// Settings are what the run was told about what to check.
+	Settings reports.Settings `json:"settings,omitempty"`
 }
 
 // Add counts a call.
@@ -243,6 +253,7 @@ func (s *Summary) Add(c *Call) {
 	s.Captures++
 	s.Values += len(c.Rows())
 	s.Refused += len(c.Failures)
+	s.Unwritten += c.Unwritten
 	if c.Overflow() {
 		s.Overflow++
 	}
@@ -250,6 +261,10 @@ func (s *Summary) Add(c *Call) {
 
 // String is the summary for people.
 func (s *Summary) String() string {
-	return fmt.Sprintf("%s, %s: inf or nan in %s", reports.Count(s.Captures, "capture"),
+	text := fmt.Sprintf("%s, %s: inf or nan in %s", reports.Count(s.Captures, "capture"),
 		reports.Count(s.Values, "value"), reports.Count(s.Overflow, "capture"))
+	if s.Unwritten > 0 {
+		text += "; torch saved nothing into " + reports.Count(s.Unwritten, "file")
+	}
+	return text
 }

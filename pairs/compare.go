@@ -84,6 +84,7 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 		}
 		if err != nil {
 			c.whole(phase, verdict.Invalid, err.Error())
+			c.results[len(c.results)-1].Unwritten = errors.Is(err, pthformat.ErrNothingSaved)
 			return
 		}
 	}
@@ -179,9 +180,10 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 	res := compare.Result{Verdict: verdict.Pass, Numel: 1, MaxULP: math.NaN()}
 	dt, reference := tensor.Invalid, "python"
 	var shape []int
+	var plain verdict.Verdict
 	if isTensor && wantTensor {
 		dt, shape, reference = g.DType, g.Shape, w.DType.String()
-		res = c.tensors(label, g, w)
+		res, plain = c.tensors(label, g, w)
 	} else {
 		res.OpTools, res.Rule = compare.OpToolsValues(got, want), "op_tools' rule for values"
 		if !res.OpTools.AllClose && (isTensor || wantTensor || value.Repr(got) != value.Repr(want)) {
@@ -197,25 +199,42 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 	source := "captured"
 	r.Phase, r.Target, r.Label, r.Verdict, r.Reason, r.Source, r.Reference = phase, target, label, res.Verdict,
 		res.Reason, &source, &reference
+	if plain != "" {
+		r.Default, r.Setting = plain, res.Setting
+	}
 	c.add(r)
 }
 
 // tensors compares two tensors: a unit in the last place is rounding whatever
-// the op, and where that is not enough op_tools' tolerance decides.
-func (c *comparison) tensors(label string, g, w *tensor.Tensor) (res compare.Result) {
+// the op, and where that is not enough op_tools' tolerance decides. plain is the
+// verdict without a tolerance that was asked for, where that is another.
+func (c *comparison) tensors(label string, g, w *tensor.Tensor) (res compare.Result, plain verdict.Verdict) {
 	if g.Summary() != nil || w.Summary() != nil {
 		tol, _ := c.Tolerances.For(c.op, "", label, g.DType)
-		return summaries(g, w, tol)
+		return summaries(g, w, tol), ""
 	}
 	if err := readable(g, w); err != nil {
-		return compare.Result{Verdict: verdict.Invalid, Reason: err.Error(), MaxULP: math.NaN()}
+		return compare.Result{Verdict: verdict.Invalid, Reason: err.Error(), MaxULP: math.NaN()}, ""
 	}
-	tol, override := c.Tolerances.For(c.op, "", label, g.DType)
+	tol, asked := c.Tolerances.For(c.op, "", label, g.DType)
+	res = c.judge(g, w, tol, asked)
+	if asked != nil {
+		tol, _ = (*compare.Tolerances)(nil).For(c.op, "", label, g.DType)
+		if plain := c.judge(g, w, tol, nil).Verdict; plain != res.Verdict {
+			return res, plain
+		}
+	}
+	return res, ""
+}
+
+// judge compares two tensors by a tolerance that was asked for or, if override is nil,
+// by the built-in rule.
+func (c *comparison) judge(g, w *tensor.Tensor, tol compare.Tolerance, override *compare.Tolerance) compare.Result {
 	model := compare.Model{ULPs: 1, Cast: true}
 	if c.precision != tensor.Invalid && g.DType.IsFloat() && c.precision.Eps() > g.DType.Eps() {
 		model.Round = c.precision
 	}
-	res = compare.Check(g, w, model, tol, override)
+	res := compare.Check(g, w, model, tol, override)
 	if n := res.OpTools; override == nil && n.AllClose && (res.Verdict == verdict.Fail || res.Verdict == verdict.Warn) {
 		res.Verdict, res.Reason, res.Mismatched = verdict.Pass, "", 0
 		res.Rule = fmt.Sprintf("allclose atol=%g rtol=%g", n.Atol, n.Rtol)

@@ -1,12 +1,18 @@
 package pthformat
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
+
+// ErrNothingSaved is the cause of a FormatError of a file that is sound and empty:
+// torch.save creates it, and leaves it when it meets something that it cannot pickle.
+var ErrNothingSaved = errors.New("no data.pkl record: the writer stopped before its first value was saved, as torch " +
+	"does at a memory format")
 
 // A FormatError says what is wrong with a file and where. Open returns one for
 // every file that is not a sound .pth file, and so does the first use of a

@@ -242,12 +242,15 @@ func (a *archive) root() (string, error) {
 		}
 		root = dir
 	}
-	if root == "" {
-		return "",
-			malformed("no data.pkl record: the writer stopped before its first value was saved, as torch does at a " +
-				"memory format")
+	if root != "" {
+		return root, nil
 	}
-	return root, nil
+	for i := range a.records {
+		if _, value, ok := strings.Cut(a.records[i].name, "/data/"); ok && value != "" {
+			return "", malformed("no data.pkl record beside those of values")
+		}
+	}
+	return "", &FormatError{Offset: -1, Err: ErrNothingSaved}
 }
 
 // raw returns the bytes of r as they lie in the file. Only now is its local

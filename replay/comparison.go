@@ -45,7 +45,36 @@ func (c *Call) Compare() *Outcome {
 	r := &comparison{Call: c, out: &Outcome{Op: c.Op}}
 	r.guard(r.run)
 	c.values = r.values
+	if r.out.asked() {
+		plain := *c
+		plain.opt.Tolerances = nil
+		d := &comparison{Call: &plain, out: &Outcome{Op: c.Op}}
+		d.guard(d.run)
+		r.out.note(d.out)
+	}
 	return r.out
+}
+
+// asked reports whether a tolerance that was asked for decided any verdict.
+func (o *Outcome) asked() bool {
+	return slices.ContainsFunc(o.Results, func(r Result) bool { return r.Compared != nil && r.Compared.Setting != "" })
+}
+
+// note says in the results where their verdicts differ from those of the same call
+// without tolerances that were asked for.
+func (o *Outcome) note(plain *Outcome) {
+	for i := range o.Results {
+		r := &o.Results[i]
+		if r.Compared == nil || r.Compared.Setting == "" {
+			continue
+		}
+		k := slices.IndexFunc(plain.Results, func(p Result) bool {
+			return p.Phase == r.Phase && p.Target == r.Target && p.Layout == r.Layout
+		})
+		if k >= 0 && plain.Results[k].Verdict != r.Verdict {
+			r.Default, r.Setting = plain.Results[k].Verdict, r.Compared.Setting
+		}
+	}
 }
 
 // Values are the tensors that Compare compared, until Close. Reading them can
@@ -74,6 +103,12 @@ func (r *comparison) addPhase(p Phase, v verdict.Verdict, reason string) {
 	r.out.Results = append(r.out.Results, Result{Phase: p, Verdict: v, Reason: reason})
 }
 
+// addInvalid adds the result of a file that cannot be used.
+func (r *comparison) addInvalid(err error) {
+	r.addCall(verdict.Invalid, err.Error())
+	r.out.Results[len(r.out.Results)-1].Unwritten = errors.Is(err, pthformat.ErrNothingSaved)
+}
+
 // addStop adds the result of a call that came to nothing.
 func (r *comparison) addStop(err error) {
 	if errors.As(err, new(*quota.MemoryError)) {
@@ -81,6 +116,10 @@ func (r *comparison) addStop(err error) {
 	}
 	var s *stopped
 	if errors.As(err, &s) {
+		if s.verdict == verdict.Invalid {
+			r.addInvalid(err)
+			return
+		}
 		r.addCall(s.verdict, err.Error())
 		return
 	}
@@ -92,7 +131,7 @@ func (r *comparison) run() {
 		for _, k := range capture.Kinds() { // a broken file: say so, then do what can be done
 			var fe *capture.FileError
 			if errors.As(r.Record.Err(k), &fe) {
-				r.addCall(verdict.Invalid, fe.Error())
+				r.addInvalid(fe)
 			}
 		}
 	}

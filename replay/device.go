@@ -41,6 +41,7 @@ type DeviceRun struct {
 	Grads             map[string][]*tensor.Tensor // by schema name
 	Faults            []DeviceFault
 	Casts             []DeviceCast
+	Converted         bool // arguments got the dtypes or layouts that the library wants
 	// Rounded are the conversions to a coarser floating dtype. The device is judged
 	// as having computed in it, on what it was given.
 	Rounded []DeviceRounding
@@ -155,6 +156,7 @@ func (r *comparison) runOnDevice(c *DeviceCall, layout string) bool {
 		}
 	}()
 	if layout == "" {
+		r.out.Converted = run.Converted
 		r.castRows(run.Casts)
 	}
 	if s := run.Forward; s.Verdict != "" {

@@ -26,6 +26,14 @@ type Result struct {
 	Verdict verdict.Verdict
 	Reason  string // one sentence; empty on a plain pass
 
+	// Unwritten says that the verdict is invalid because torch saved nothing into a
+	// file: the fault of neither the file's keeper nor the call.
+	Unwritten bool
+	// Default is the verdict without the settings that loosen or tighten comparisons,
+	// where it is another; Setting is the name of the one that decided.
+	Default verdict.Verdict
+	Setting string
+
 	// Compared is the comparison, nil where there was none.
 	Compared  *compare.Result
 	DType     tensor.DType // of the recorded tensor; Invalid for other values
@@ -55,6 +63,9 @@ type Outcome struct {
 	Results []Result
 	Inputs  []InputRow
 	Casts   []CastRow // conversions that a device run was asked for
+	// Converted says that the device was given arguments in the dtypes or layouts that
+	// its configuration wants.
+	Converted bool
 	// TooLarge is why some result is missing that more memory would have given: a
 	// *quota.MemoryError.
 	TooLarge error

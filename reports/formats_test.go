@@ -61,7 +61,7 @@ func TestFormats(t *testing.T) {
 	}
 	var b strings.Builder
 	s := NewSummary()
-	s.Witness, s.First = map[string]int{}, &Place{}
+	s.Witness, s.First, s.Settings = map[string]int{}, &Place{}, Settings{{}}
 	if err := NewJSONLines(&b).Summary(s); err != nil {
 		t.Fatal(err)
 	}

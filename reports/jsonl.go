@@ -40,6 +40,9 @@ type Run struct {
 	Device  string    `json:"device"`
 	Start   time.Time `json:"start"`
 	Machine Machine   `json:"machine"`
+	// Settings are what the run was told about what to check; what they did is in the
+	// summary.
+	Settings Settings `json:"settings,omitempty"`
 	// Of a measurement: how runs were taken, and the device library's digest; ""
 	// where no library ran.
 	TimingMethod  int    `json:"timing_method,omitempty"` // timing.Method
@@ -106,6 +109,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	m := map[string]any{
 		"kind": "summary", "captures": total, "interrupted": s.Interrupted,
 		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops, "exit_code": s.Exit,
+	}
+	if len(s.Settings) > 0 {
+		m["settings"] = s.Settings
 	}
 	if s.Witness != nil {
 		m["witness"] = s.Witness

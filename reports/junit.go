@@ -11,14 +11,24 @@ import (
 )
 
 type junitSuites struct {
-	XMLName  xml.Name      `xml:"testsuites"`
-	Name     string        `xml:"name,attr"`
-	Tests    int           `xml:"tests,attr"`
-	Failures int           `xml:"failures,attr"`
-	Errors   int           `xml:"errors,attr"`
-	Skipped  int           `xml:"skipped,attr"`
-	Time     string        `xml:"time,attr"`
-	Suites   []*junitSuite `xml:"testsuite"`
+	XMLName  xml.Name       `xml:"testsuites"`
+	Name     string         `xml:"name,attr"`
+	Tests    int            `xml:"tests,attr"`
+	Failures int            `xml:"failures,attr"`
+	Errors   int            `xml:"errors,attr"`
+	Skipped  int            `xml:"skipped,attr"`
+	Time     string         `xml:"time,attr"`
+	Settings *junitSettings `xml:"properties"`
+	Suites   []*junitSuite  `xml:"testsuite"`
+}
+
+type junitSettings struct {
+	List []junitSetting `xml:"property"`
+}
+
+type junitSetting struct {
+	Name  string `xml:"name,attr"`
+	Value string `xml:"value,attr"`
 }
 
 type junitSuite struct {
@@ -48,10 +58,17 @@ type junitNote struct {
 
 // WriteJUnit writes a run in JUnit's XML: a suite for each op, a case for each
 // result or measured series. fail is a failure; invalid, error, crash and
-// timeout are errors; unsupported, skipped and mistrusted are skipped; warn
-// passes and says why.
+// timeout are errors; unsupported, skipped and mistrusted are skipped, as are files
+// into which torch saved nothing; warn passes and says why. The settings that were in
+// force are properties.
 func WriteJUnit(w io.Writer, rec *Recording) error {
 	all := &junitSuites{Name: "optool", Time: fmt.Sprintf("%.3f", rec.Summary.Elapsed.Seconds())}
+	for _, s := range rec.Summary.Settings {
+		if all.Settings == nil {
+			all.Settings = &junitSettings{}
+		}
+		all.Settings.List = append(all.Settings.List, junitSetting{s.Kind + " " + s.Name, s.Value + ": " + s.String()})
+	}
 	byOp := map[string]*junitSuite{}
 	add := func(c junitCase) {
 		s := byOp[c.Class]
@@ -95,6 +112,10 @@ func WriteJUnit(w io.Writer, rec *Recording) error {
 
 func junitResult(r *Result) junitCase {
 	c := junitCase{Class: r.Op, Name: strings.Join(strings.Fields(r.Capture+" "+r.Phase+" "+r.Target), " ")}
+	if r.Unwritten {
+		c.Skipped = &junitNote{Message: string(r.Verdict) + ": " + r.Reason}
+		return c
+	}
 	note := &junitNote{Type: string(r.Verdict), Message: r.Reason, Text: strings.Join(details(r), "\n")}
 	switch r.Verdict {
 	case verdict.Pass:

@@ -43,6 +43,10 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	}
 	ops := s.Ops()
 	fmt.Fprintf(b, "### %s %s\n", mark, s.line())
+	for _, line := range s.notes() {
+		fmt.Fprintf(b, "\n%s\n", escapeMarkdown(line))
+	}
+	markdownSettings(b, s.Settings)
 	used := s.used()
 	var rows [][]string
 	for _, o := range ops {
@@ -94,8 +98,20 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	}
 }
 
+// markdownSettings says what the run was told about what to check.
+func markdownSettings(b *bufio.Writer, settings Settings) {
+	var rows [][]string
+	for _, x := range settings {
+		rows = append(rows, []string{escapeMarkdown(x.Kind + " " + x.Name), escapeMarkdown(x.Value), x.String()})
+	}
+	if len(rows) > 0 {
+		markdownTable(b, []string{"in force", "value", "effect"}, rows)
+	}
+}
+
 func markdownTimings(b *bufio.Writer, rec *Recording) {
 	fmt.Fprintf(b, "### %s\n", rec.Line())
+	markdownSettings(b, rec.Summary.Settings)
 	var rows [][]string
 	cache := rec.Timings[len(rec.Timings)-1].Series.Cache
 	for _, a := range Averages(rec.Timings, cache, false, "self") {

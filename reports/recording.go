@@ -131,6 +131,7 @@ func (rec *Recording) add(t *Timing) {
 }
 
 func (rec *Recording) summarize() error {
+	rec.Summary.Settings = rec.Run.Settings // counted from the results of a run that did not end
 	for _, r := range rec.Results {
 		rec.Summary.Add(r)
 	}
@@ -139,10 +140,11 @@ func (rec *Recording) summarize() error {
 		return nil
 	}
 	var last struct {
-		Interrupted bool    `json:"interrupted"`
-		Elapsed     float64 `json:"elapsed_s"`
-		PeakRSS     int64   `json:"peak_rss_bytes"`
-		Exit        *int    `json:"exit_code"`
+		Interrupted bool     `json:"interrupted"`
+		Elapsed     float64  `json:"elapsed_s"`
+		PeakRSS     int64    `json:"peak_rss_bytes"`
+		Exit        *int     `json:"exit_code"`
+		Settings    Settings `json:"settings"`
 	}
 	if err := json.Unmarshal(rec.Last, &last); err != nil {
 		return fmt.Errorf("summary: %w", err)
@@ -151,6 +153,10 @@ func (rec *Recording) summarize() error {
 	s.Interrupted, s.PeakRSS = last.Interrupted, last.PeakRSS
 	s.Elapsed = time.Duration(last.Elapsed * float64(time.Second))
 	rec.Exit = last.Exit
+	if last.Settings != nil {
+		s.endCapture()
+		s.Settings = last.Settings
+	}
 	return nil
 }
 

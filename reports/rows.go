@@ -135,6 +135,13 @@ type Result struct {
 	ErrorInfo string          `json:"error_info,omitempty"` // op_tools' remark
 	Errors    *Errors         `json:"errors,omitempty"`     // of all elements together
 	Saved     string          `json:"saved,omitempty"`      // directory that the failing call was saved to
+	// Unwritten marks an invalid result of a file into which torch saved nothing, since
+	// it cannot pickle an argument.
+	Unwritten bool `json:"unwritten,omitempty"`
+	// Default is the verdict without settings, where the Setting of that name gives
+	// another.
+	Default verdict.Verdict `json:"default_verdict,omitempty"`
+	Setting string          `json:"setting,omitempty"`
 
 	// Of runs on a device; absent elsewhere.
 	Functions    []string `json:"functions,omitempty"`     // of the library
@@ -208,7 +215,7 @@ func (r *Result) OverflowRow() OverflowRow {
 }
 
 // Finding reports whether r is something that its reader has to look at.
-func (r *Result) Finding() bool { return r.Verdict.Finding() }
+func (r *Result) Finding() bool { return r.Verdict.Finding() && !r.Unwritten }
 
 // An OpSummary counts the captures of one op by their worst verdict.
 type OpSummary struct {

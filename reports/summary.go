@@ -26,20 +26,27 @@ type Summary struct {
 	// the recorded ones; nil without a device.
 	Witness map[string]int
 	Exit    int // exit code of the run
+	// Settings are what the run was told about what to check.
+	Settings Settings
 	// First is where two recordings part; nil where none were compared.
 	First *Place
 
-	unjudged     map[string]int // why gradients were not compared, in calls
+	unjudged     map[string]int  // why gradients were not compared, in calls
+	unwritten    map[string]int  // calls into whose files torch saved nothing, by op
+	notSaved     int             // results of those
+	changed      map[string]bool // settings that changed the capture being added: whether they excused it
 	ops          map[string]*OpSummary
 	capture, op  string // being added
 	worst        verdict.Verdict
 	addedCapture bool
+	lacks        bool // it has a file into which torch saved nothing
 }
 
 // NewSummary returns an empty summary.
 func NewSummary() *Summary {
 	return &Summary{Captures: map[verdict.Verdict]int{}, Results: map[verdict.Verdict]int{},
-		unjudged: map[string]int{}, ops: map[string]*OpSummary{}}
+		unjudged: map[string]int{}, unwritten: map[string]int{}, changed: map[string]bool{},
+		ops: map[string]*OpSummary{}}
 }
 
 // Add counts one result.
@@ -51,6 +58,13 @@ func (s *Summary) Add(r *Result) {
 	s.Results[r.Verdict]++
 	if r.Phase == "backward" && r.Verdict == verdict.Skipped {
 		s.unjudged[r.Reason]++
+	}
+	if r.Unwritten {
+		s.notSaved++
+		s.lacks = true
+	}
+	if r.Default != "" {
+		s.changed[r.Setting] = s.changed[r.Setting] || r.Default == verdict.Fail && r.Verdict != verdict.Fail
 	}
 	if r.Witness != "" && r.Layout == "" {
 		if s.Witness == nil {
@@ -89,7 +103,14 @@ func (s *Summary) endCapture() {
 	if s.addedCapture {
 		s.Captures[s.worst]++
 		s.opOf(s.op).Counts[s.worst]++
-		s.addedCapture = false
+		if s.lacks {
+			s.unwritten[s.op]++
+		}
+		for name, excused := range s.changed {
+			s.Settings.Change(name, excused)
+		}
+		clear(s.changed)
+		s.addedCapture, s.lacks = false, false
 	}
 }
 
@@ -123,8 +144,15 @@ func (s *Summary) Differs() bool {
 	return s.Results[verdict.Fail]+s.Results[verdict.Crash]+s.Results[verdict.Timeout] > 0
 }
 
-// Refused reports whether any input was unreadable or could not be run.
-func (s *Summary) Refused() bool { return s.Results[verdict.Invalid]+s.Results[verdict.Error] > 0 }
+// Refused reports whether any input was unreadable or could not be run. Files into
+// which torch saved nothing do not count where anything was compared.
+func (s *Summary) Refused() bool {
+	refused := s.Results[verdict.Invalid] + s.Results[verdict.Error]
+	if s.Compared() > 0 {
+		refused -= s.notSaved
+	}
+	return refused > 0
+}
 
 // used lists the verdicts that captures have, in the order of tables.
 func (s *Summary) used() []verdict.Verdict {
@@ -156,6 +184,9 @@ func (s *Summary) Write(w io.Writer, st Style) error {
 			return err
 		}
 	}
+	if err := s.Settings.Write(w, st.Width); err != nil {
+		return err
+	}
 	if len(s.Witness) > 0 {
 		var parts []string
 		for _, v := range []string{"better", "same", "worse"} {
@@ -163,7 +194,7 @@ func (s *Summary) Write(w io.Writer, st Style) error {
 		}
 		fmt.Fprintf(w, "the device's results against the recorded ones: %s\n", strings.Join(parts, ", "))
 	}
-	if line := s.gradients(); line != "" {
+	for _, line := range s.notes() {
 		fmt.Fprintln(w, st.wrap(line, 2))
 	}
 	_, err := fmt.Fprintln(w, s.paintedLine(st))
@@ -225,16 +256,44 @@ func (r *Result) gist() string {
 	return s
 }
 
+// notes are lines about what was not judged.
+func (s *Summary) notes() []string {
+	var lines []string
+	for _, line := range []string{s.gradients(), s.notWritten()} {
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// notWritten says of how many calls torch saved nothing into a file, and of which
+// ops; "" if there are none.
+func (s *Summary) notWritten() string {
+	s.endCapture()
+	n, ops := tally(s.unwritten)
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("torch saved nothing of %s, for it cannot pickle an argument such as a memory format: %s",
+		Count(n, "call"), strings.Join(ops, ", "))
+}
+
+// tally is the sum of counts, and each with its name, the largest first.
+func tally(counts map[string]int) (total int, parts []string) {
+	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	}) {
+		total += counts[name]
+		parts = append(parts, fmt.Sprintf("%d %s", counts[name], OneLine(name)))
+	}
+	return total, parts
+}
+
 // gradients says how many gradients were recorded but not compared, and why, the
 // most frequent reasons first; "" if there are none.
 func (s *Summary) gradients() string {
-	total, parts := 0, []string{}
-	for _, reason := range slices.SortedFunc(maps.Keys(s.unjudged), func(a, b string) int {
-		return cmp.Or(cmp.Compare(s.unjudged[b], s.unjudged[a]), cmp.Compare(a, b))
-	}) {
-		total += s.unjudged[reason]
-		parts = append(parts, fmt.Sprintf("%d %s", s.unjudged[reason], reason))
-	}
+	total, parts := tally(s.unjudged)
 	if total == 0 {
 		return ""
 	}

@@ -61,6 +61,9 @@ var resultColumns = []struct {
 	{"rank", func(r *Result) any { return cell(r.Rank) }},
 	{"module", func(r *Result) any { return textCell(r.Module) }},
 	{"location", func(r *Result) any { return textCell(r.Location) }},
+	{"unwritten", func(r *Result) any { return r.Unwritten }},
+	{"default_verdict", func(r *Result) any { return textCell(string(r.Default)) }},
+	{"setting", func(r *Result) any { return textCell(r.Setting) }},
 }
 
 // Cells of the statistics of an overflow check.
@@ -265,6 +268,12 @@ func (rec *Recording) SummarySheet() Sheet {
 				rows = append(rows, []any{"results_" + v, s.Results[v]})
 			}
 		}
+	}
+	for _, line := range s.notes() {
+		rows = append(rows, []any{"note", line})
+	}
+	for _, x := range s.Settings {
+		rows = append(rows, []any{x.Kind + " " + x.Name, x.Value + ": " + x.String()})
 	}
 	return Sheet{Name: "summary", Columns: []string{"name", "value"}, Rows: slices.Values(rows)}
 }

@@ -47,6 +47,12 @@ func Read(e *capture.Entry, opt replay.Options) *Call {
 func (c *Call) judge(o *replay.Outcome) {
 	c.Verdict = o.Verdict()
 	for _, r := range o.Results {
+		if r.Default != "" {
+			if c.Changed == nil {
+				c.Changed = map[string]bool{}
+			}
+			c.Changed[r.Setting] = c.Changed[r.Setting] || r.Default == verdict.Fail
+		}
 		if r.Verdict != verdict.Pass {
 			c.Results = append(c.Results, Result{r.Phase, r.Target, r.Verdict, r.Reason})
 		}

@@ -53,6 +53,8 @@ type SummaryRecord struct {
 	Losses []LossRecord   `json:"losses"`
 	First  *reports.Place `json:"first"`
 	Calls  int            `json:"calls"`
+	// Settings are what the run was told about what to check.
+	Settings reports.Settings `json:"settings,omitempty"`
 }
 
 func (v *Value) place() *reports.Place {

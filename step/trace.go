@@ -97,6 +97,9 @@ type Call struct {
 
 	Verdict verdict.Verdict
 	Results []Result // of values that are not a plain pass
+	// Changed are the settings that gave a value of the call another verdict than it has
+	// without them, and whether it fails without them.
+	Changed map[string]bool
 	// Failed says why the call was not replayed, "" if it was.
 	Failed string
 

@@ -13,5 +13,6 @@ const (
 	NoGradOutput     = "no gradient of a result was recorded"
 	GradOfAnotherOp  = "gradients belong to another op"
 	NoDeviceCall     = "takes no call of the device"
+	FallsBack        = "falls back to the CPU"
 	NoGradientOfOp   = "no gradient: " // and why, as the operator declares
 )

@@ -39,21 +39,22 @@ hold inf or nan, and for all with --all. Exit code 1 means that some were found.
 
 // A checked is what one capture gave.
 type checked struct {
-	call  *overflow.Call // nil if not selected
-	bytes int64
-	err   error
+	call   *overflow.Call // nil if not selected
+	hidden string         // the setting that left it out
+	bytes  int64
+	err    error
 }
 
 func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []string) error {
 	if err := o.parse(cmd, a, "OVERFLOW_CHECK"); err != nil {
 		return err
 	}
-	j, err := a.openJSON(o.json, "none")
+	s := &overflow.Summary{Kind: "summary", Settings: o.settings()}
+	j, err := a.openJSON(o.json, "none", s.Settings...)
 	if err != nil {
 		return err
 	}
 	defer j.close()
-	s := &overflow.Summary{Kind: "summary"}
 	walked := 0
 	bar := a.newProgress("check", "capture")
 	bar.index(cmd.Context(), paths)
@@ -64,6 +65,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 			s.Refused++
 			bar.warn(a, c.err)
 		}
+		s.Settings.Hide(c.hidden)
 		if c.call == nil {
 			bar.add(false, c.bytes)
 			return nil
@@ -82,6 +84,9 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 		return failed(err)
 	}
 	if !a.quiet {
+		if err := s.Settings.Write(j.text(), a.outputWidth()); err != nil {
+			return failed(err)
+		}
 		if _, err := fmt.Fprintln(j.text(), s); err != nil {
 			return failed(err)
 		}
@@ -95,8 +100,8 @@ func (o *checkOptions) check(f found) checked {
 		return checked{err: f.err}
 	}
 	bytes := f.entry.Bytes()
-	if ok, err := o.filter.Match(f.entry, o.read); err != nil || !ok {
-		return checked{bytes: bytes, err: err}
+	if name, err := o.hides(f.entry); err != nil || name != "" {
+		return checked{bytes: bytes, err: err, hidden: name}
 	}
 	return checked{call: overflow.Check(f.entry, o.read), bytes: bytes}
 }
@@ -126,7 +131,7 @@ func checkExit(s *overflow.Summary) int {
 		return ExitInterrupted
 	case s.Overflow > 0:
 		return ExitDiffers
-	case s.Refused > 0:
+	case s.Refused > 0 || s.Unwritten > 0 && s.Values == 0:
 		return ExitFailed
 	}
 	return ExitOK

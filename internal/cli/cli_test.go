@@ -100,15 +100,15 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// TestSettings: a command to repeat has the variables that decide what it finds,
+// TestVariables: a command to repeat has the variables that decide what it finds,
 // and no others.
-func TestSettings(t *testing.T) {
-	got := settings([]string{"PATH=/bin", "OP_FALLBACK_LIST=", "OP_AUTOCOMPARE_LIST=torch.add",
+func TestVariables(t *testing.T) {
+	got := variables([]string{"PATH=/bin", "OP_FALLBACK_LIST=", "OP_AUTOCOMPARE_LIST=torch.add", "OP_CAPTURE_LIST=a",
 		"OP_FALLBACK_DISABLE_LIST=a b", "ADD_AUTOCOMPARE_ERROR_TOLERANCE_FLOAT16=1,0", "a-b_OP_DTYPE_CAST_DICT=x",
-		"AUTOCOMPARE_ERROR_TOLERANCE=1,0"})
+		"AUTOCOMPARE_ERROR_TOLERANCE=1,0"}, "AUTOCOMPARE")
 	want := []string{"ADD_AUTOCOMPARE_ERROR_TOLERANCE_FLOAT16=1,0", "AUTOCOMPARE_ERROR_TOLERANCE=1,0",
-		"OP_FALLBACK_DISABLE_LIST='a b'"}
+		"OP_AUTOCOMPARE_LIST=torch.add", "OP_FALLBACK_DISABLE_LIST='a b'"}
 	if !slices.Equal(got, want) {
-		t.Errorf("settings = %q, want %q", got, want)
+		t.Errorf("variables = %q, want %q", got, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/ops"
 	"github.com/optool/optool/pairs"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/verdict"
@@ -89,6 +90,7 @@ the one of the same op and id in the corresponding process.`,
 type compared struct {
 	pair    pairs.Pair
 	results []*reports.Result // empty if not selected
+	hidden  string            // the setting that left it out
 	err     error
 }
 
@@ -96,19 +98,20 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
 		return err
 	}
-	tol, err := loadTolerances(o.tolerances)
+	tol, err := loadTolerances(o.tolerances, nil)
 	if err != nil {
 		return err
 	}
+	settings := append(o.settings(), toleranceSettings(tol, o.tolerances)...)
 	ctx := cmd.Context()
 	if len(paths) == 2 && holdsValues(ctx, paths[0], o.read) && holdsValues(ctx, paths[1], o.read) {
 		start := time.Now()
-		j, err := a.openJSON(o.json, "none")
+		j, err := a.openJSON(o.json, "none", settings...)
 		if err != nil {
 			return err
 		}
 		defer j.close()
-		return a.compareValues(cmd, o, paths, pairs.Comparer{Tolerances: tol, Read: o.read}, j, start)
+		return a.compareValues(cmd, o, paths, pairs.Comparer{Tolerances: tol, Read: o.read}, settings, j, start)
 	}
 	if o.names != "" || len(o.unshard) > 0 {
 		return usageError("--map and --unshard are for two files or directories of values, not for recorded calls")
@@ -120,7 +123,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 		}
 	}
 	start := time.Now()
-	j, err := a.openJSON(o.json, "none")
+	j, err := a.openJSON(o.json, "none", settings...)
 	if err != nil {
 		return err
 	}
@@ -128,6 +131,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	var t tally
 	var parted pairs.Divergence
 	out := a.compare("compare", "pair", o.sort, o.tables, j)
+	out.Settings = settings
 	comparer := pairs.Comparer{Tolerances: tol, Read: o.read, Repro: o.repro}
 	err = ordered(ctx, a.jobs, all,
 		func(p pairs.Pair) compared { return o.compare(p, comparer) },
@@ -137,6 +141,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 				t.refused++
 				out.bar.warn(a, c.err)
 			}
+			settings.Hide(c.hidden)
 			if len(c.results) == 0 {
 				out.bar.add(false, 0)
 				return nil
@@ -165,6 +170,10 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 			return failed(err)
 		}
 	}
+	for _, err := range unused(tol.File(), ops.Default(), out.Ops()) {
+		t.refused++
+		a.warn("%v", err)
+	}
 	return out.finish(t, start)
 }
 
@@ -190,15 +199,15 @@ func (o *compareOptions) compare(p pairs.Pair, c pairs.Comparer) compared {
 	if p.Err != nil {
 		return compared{err: p.Err}
 	}
-	if ok, err := o.filter.Match(p.A, o.read); err != nil || !ok {
-		return compared{err: err}
+	if name, err := o.hides(p.A); err != nil || name != "" {
+		return compared{err: err, hidden: name}
 	}
 	return compared{pair: p, results: c.Compare(p)}
 }
 
 // repro is the command line that compares one pair.
 func (o *compareOptions) repro(p pairs.Pair) string {
-	args := append(settings(os.Environ()), program(), "compare", "--tables")
+	args := append(variables(os.Environ(), "AUTOCOMPARE"), program(), "compare", "--tables")
 	if o.tolerances != "" {
 		args = append(args, "--tolerances", quotePath(o.tolerances))
 	}

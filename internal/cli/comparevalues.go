@@ -13,6 +13,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/checkpoint"
+	"github.com/optool/optool/ops"
 	"github.com/optool/optool/pairs"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
@@ -44,7 +45,7 @@ func holdsValues(ctx context.Context, path string, read pthformat.ReadMode) bool
 
 // compareValues compares two files or directories of values by name.
 func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []string, comparer pairs.Comparer,
-	j *jsonOutput, start time.Time) error {
+	settings reports.Settings, j *jsonOutput, start time.Time) error {
 	ctx := cmd.Context()
 	var names *checkpoint.Map
 	if o.names != "" {
@@ -76,8 +77,11 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 	}
 	all := slices.DeleteFunc(pairs.ByName(sets[0], sets[1], names), func(p pairs.NamedPair) bool {
 		t.walked++
-		f := &o.filter
-		return f.Ops != nil && !f.Ops.Match(p.Name) || f.NotOps != nil && f.NotOps.Match(p.Name)
+		part := o.filter.ExcludesOp(p.Name)
+		if part != capture.All {
+			settings.Hide(o.sources[part].Name)
+		}
+		return part != capture.All
 	})
 	again := o.reproValues(paths)
 	var alone []*reports.FindingRecord
@@ -87,6 +91,7 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 	}
 	out := a.compare("compare", "value", o.sort, o.tables, j)
 	out.bar.expect(len(all), 0)
+	out.Settings = settings
 	err = ordered(ctx, a.jobs, slices.Values(all),
 		func(p pairs.NamedPair) done { return done{p, comparer.CompareNamed(p, again)} },
 		func(d done) error {
@@ -112,6 +117,10 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 		return failed(err)
 	}
 	out.First = (*reports.Place)(nil)
+	for _, err := range unused(comparer.Tolerances.File(), ops.Default(), out.Ops()) {
+		t.refused++
+		a.warn("%v", err)
+	}
 	return out.finish(t, start)
 }
 
@@ -184,7 +193,7 @@ func writeAlone(j *jsonOutput, alone []*reports.FindingRecord) error {
 
 // reproValues is the command line that compares the values again.
 func (o *compareOptions) reproValues(paths []string) string {
-	args := append(settings(os.Environ()), program(), "compare")
+	args := append(variables(os.Environ(), "AUTOCOMPARE"), program(), "compare")
 	if o.tolerances != "" {
 		args = append(args, "--tolerances", quotePath(o.tolerances))
 	}

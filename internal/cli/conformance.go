@@ -14,6 +14,7 @@ import (
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/reports"
 )
 
 // conformanceOptions are the flags of conformance; those that DIOPI's main.py
@@ -211,25 +212,43 @@ func (o *conformanceOptions) listModels(w io.Writer) error {
 	return nil
 }
 
-// wants reports whether a case is selected by --fname, --case and --filter_dtype.
-func (o *conformanceOptions) wants(c *configs.Case) bool {
+// leftOutBy is the flag that leaves a case out, "" if it is selected.
+func (o *conformanceOptions) leftOutBy(c *configs.Case) string {
 	if !slices.Contains(o.fname, "all_ops") && !slices.Contains(o.fname, c.Function()) {
-		return false
+		return "--fname"
 	}
 	if o.caseNames != nil && !slices.Contains(o.caseNames, c.Name) {
-		return false
+		return "--case"
 	}
 	for _, arg := range c.Args() {
 		if slices.Contains(o.filterDtype, arg.DType.String()) {
-			return false
+			return "--filter_dtype"
 		}
 	}
-	return true
+	return ""
+}
+
+// settings are what run_test was told about which cases to run, and how strictly.
+func (o *conformanceOptions) settings() reports.Settings {
+	var all reports.Settings
+	add := func(kind, name, value, effect string, given bool) {
+		if given {
+			all = append(all, &reports.Setting{Kind: kind, Name: name, Value: value, Effect: effect})
+		}
+	}
+	add(byFlag, "--fname", strings.Join(o.fname, ","), reports.Selects, !slices.Contains(o.fname, "all_ops"))
+	add(byFlag, "--case", strings.Join(o.caseNames, ","), reports.Selects, o.caseNames != nil)
+	add(byFlag, "--filter_dtype", strings.Join(o.filterDtype, ","), reports.Selects, o.filterDtype != nil)
+	rules, convert := o.implFile(rulesFile), o.convertFile()
+	add(byFile, "--impl_folder", rules, reports.Tolerates, rules != "")
+	add(byFile, "--test_cases_path", o.casesPath, reports.Tolerates, o.casesPath != "")
+	add(byFile, convertFlag, convert, reports.Converts, convert != "" && o.device != noDevice)
+	return all
 }
 
 // pick returns the cases that are selected. A name of --fname or --case that
 // none of them has is refused.
-func (o *conformanceOptions) pick(cases []*configs.Case) ([]*configs.Case, error) {
+func (o *conformanceOptions) pick(cases []*configs.Case, settings reports.Settings) ([]*configs.Case, error) {
 	functions := functionsOf(cases)
 	for _, f := range o.fname {
 		if f != "all_ops" && !slices.Contains(functions, f) {
@@ -249,7 +268,11 @@ func (o *conformanceOptions) pick(cases []*configs.Case) ([]*configs.Case, error
 			return nil, usageError("--case: there is no case %q%s", name, conformance.Nearest(name, names))
 		}
 	}
-	picked := slices.DeleteFunc(slices.Clone(cases), func(c *configs.Case) bool { return !o.wants(c) })
+	picked := slices.DeleteFunc(slices.Clone(cases), func(c *configs.Case) bool {
+		by := o.leftOutBy(c)
+		settings.Hide(by)
+		return by != ""
+	})
 	if len(picked) == 0 {
 		return nil, usageError("no case is left: see --fname, --case and --filter_dtype")
 	}
@@ -267,7 +290,7 @@ func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
 	if err != nil {
 		return failed(err)
 	}
-	cases, err := o.pick(all)
+	cases, err := o.pick(all, nil)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (o *conformanceOptions) listCases(a *app) error {
 	if err != nil {
 		return err
 	}
-	if cases, err = o.pick(cases); err != nil {
+	if cases, err = o.pick(cases, nil); err != nil {
 		return err
 	}
 	rules, err := o.rules()

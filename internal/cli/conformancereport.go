@@ -90,6 +90,9 @@ func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error
 	if r.converted > 0 {
 		fmt.Fprintf(w, "converted: %d cases ran with tensors in the dtypes that the device wants\n", r.converted)
 	}
+	if err := s.Settings.Write(w, a.outputWidth()); err != nil {
+		return failed(err)
+	}
 	if _, err := fmt.Fprintln(w, r.Line()); err != nil {
 		return failed(err)
 	}

@@ -28,7 +28,9 @@ import (
 type tested struct {
 	c       *configs.Case
 	results []conformance.Result
-	leftOut string // why the device leaves it out
+	leftOut string               // why the device leaves it out
+	by      string               // the setting that leaves it out, or changes its tolerances
+	plain   []conformance.Result // with the suite's own tolerances, where they were changed
 }
 
 // test is the mode run_test.
@@ -46,7 +48,8 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 			return failed(fmt.Errorf("%s: %w", o.casesPath, err))
 		}
 	}
-	if cases, err = o.pick(cases); err != nil {
+	settings := o.settings()
+	if cases, err = o.pick(cases, settings); err != nil {
 		return err
 	}
 	if list == nil && o.caseNames == nil && slices.Contains(o.fname, "all_ops") {
@@ -71,7 +74,10 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 	}
 
 	check := func(c *configs.Case) []conformance.Result { return store.CheckRecorded(c, opt) }
-	rep := newConformanceReport(o, a.run(o.device))
+	run := a.run(o.device)
+	run.Settings = settings
+	rep := newConformanceReport(o, run)
+	rep.Summary.Settings = settings
 	if o.device != noDevice {
 		dev, err := o.open(ctx, a)
 		if err != nil {
@@ -82,7 +88,7 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 		opt.Exports = rep.coverage.has
 		check = func(c *configs.Case) []conformance.Result { return store.CheckDevice(ctx, rep.coverage, c, opt) }
 	}
-	j, err := a.openJSON(o.json, o.device)
+	j, err := a.openJSON(o.json, o.device, rep.Summary.Settings...)
 	if err != nil {
 		return err
 	}
@@ -93,20 +99,40 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 	bar := a.newProgress("run_test", "case")
 	bar.expect(len(cases), 0)
 	err = ordered(ctx, a.jobs, slices.Values(cases), func(c *configs.Case) tested {
+		t := tested{c: c, by: "--impl_folder"}
 		changed, why := rules.Apply(c)
 		if why == "" && list != nil {
+			if changed == c {
+				t.by = "--test_cases_path"
+			}
 			changed, why = list.Apply(changed)
+			if why != "" {
+				t.by = "--test_cases_path"
+			}
 		}
 		if why != "" {
-			return tested{c: c, leftOut: why}
+			t.leftOut = why
+			return t
 		}
-		rs, err := within(ctx, lim, 0, func() ([]conformance.Result, error) { return check(changed), nil })
-		if err != nil {
-			rs = []conformance.Result{conformance.NotDone(err)}
+		run := func(c *configs.Case) []conformance.Result {
+			rs, err := within(ctx, lim, 0, func() ([]conformance.Result, error) { return check(c), nil })
+			if err != nil {
+				return []conformance.Result{conformance.NotDone(err)}
+			}
+			return rs
 		}
-		return tested{c: c, results: rs}
+		if t.results = run(changed); changed != c {
+			t.plain = run(c)
+		}
+		return t
 	}, func(t tested) error {
 		records := o.reports(t)
+		if t.leftOut != "" {
+			settings.Hide(t.by)
+		}
+		if slices.ContainsFunc(t.results, func(r conformance.Result) bool { return r.Converted != "" }) {
+			settings.Change(convertFlag, false)
+		}
 		var worst *reports.Result
 		for _, r := range records {
 			if err := j.result(r); err != nil {
@@ -213,14 +239,23 @@ func (o *conformanceOptions) rules() (*configs.Rules, error) {
 
 // conversions are the dtypes and layouts that the device wants; nil is any.
 func (o *conformanceOptions) conversions() (*diopi.ConvertConfig, error) {
-	path := o.convert
-	if path == "" {
-		path = o.implFile(convertFile)
-	}
-	if path == "" || path == "none" || o.device == noDevice {
+	path := o.convertFile()
+	if path == "" || o.device == noDevice {
 		return nil, nil
 	}
 	return diopi.LoadConvertConfig(path)
+}
+
+// convertFile is the file with the conversions that the device wants, "" if there is
+// none.
+func (o *conformanceOptions) convertFile() string {
+	switch o.convert {
+	case "":
+		return o.implFile(convertFile)
+	case "none":
+		return ""
+	}
+	return o.convert
 }
 
 // reports are the results of a case as records.
@@ -232,7 +267,15 @@ func (o *conformanceOptions) reports(t tested) []*reports.Result {
 	if t.leftOut != "" {
 		return []*reports.Result{form.LeftOut(t.c, t.leftOut)}
 	}
-	return form.Of(t.c, t.results)
+	records := form.Of(t.c, t.results)
+	if len(t.plain) == len(records) {
+		for i, r := range records {
+			if plain := t.plain[i].Verdict; plain != r.Verdict {
+				r.Default, r.Setting = plain, t.by
+			}
+		}
+	}
+	return records
 }
 
 // repro is the command that runs a case again.

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/reports"
 )
 
 // deviceFlags say what device to use and how. They are the same for every
@@ -31,6 +34,9 @@ type deviceFlags struct {
 	casts    string
 	convert  string
 	fallback string
+
+	fallbackSource string // the flag or variable that says what falls back
+	conversions    *casts
 }
 
 // How long one call may take if nothing else is said: of a device, and on the reference,
@@ -176,39 +182,54 @@ func (d *deviceFlags) repro() []string {
 
 // options are those of running calls of ops on a device: flags, else op_tools'
 // environment variables.
-func (d *deviceFlags) options(cmd *cobra.Command) (ondevice.Options, error) {
-	o := ondevice.Options{Repeat: d.repeat}
+func (d *deviceFlags) options(cmd *cobra.Command) (o ondevice.Options, told reports.Settings, err error) {
+	o.Repeat = d.repeat
 	if d.repeat < 1 {
-		return o, usageError("--repeat: want at least 1, got %d", d.repeat)
+		return o, nil, usageError("--repeat: want at least 1, got %d", d.repeat)
 	}
-	fallback, source := d.fallback, "--fallback"
+	fallback, kind, source := d.fallback, byFlag, "--fallback"
 	if !cmd.Flags().Changed("fallback") {
-		fallback, source = os.Getenv("OP_FALLBACK_LIST"), "OP_FALLBACK_LIST"
+		fallback, kind, source = os.Getenv("OP_FALLBACK_LIST"), byVariable, "OP_FALLBACK_LIST"
 	}
 	if fallback != "" {
 		only, err := capture.ParsePatterns(fallback)
 		if err != nil {
-			return o, usageError("%s: %w", source, err)
+			return o, nil, usageError("%s: %w", source, err)
 		}
 		not, err := capture.ParsePatterns(os.Getenv("OP_FALLBACK_DISABLE_LIST"))
 		if err != nil {
-			return o, usageError("OP_FALLBACK_DISABLE_LIST: %w", err)
+			return o, nil, usageError("OP_FALLBACK_DISABLE_LIST: %w", err)
 		}
+		d.fallbackSource = source
+		told = append(told, &reports.Setting{Kind: kind, Name: source, Value: fallback, Effect: reports.Excludes})
 		o.Fallback = func(op string) bool { return only.Match(op) && !not.Match(op) }
 	}
-	casts, err := newCasts(d.casts, cmd.Flags().Changed("dtype-cast"), os.Environ())
-	if err != nil {
-		return o, err
+	if d.conversions, err = newCasts(d.casts, cmd.Flags().Changed("dtype-cast"), os.Environ()); err != nil {
+		return o, nil, err
 	}
-	if casts != nil {
-		o.Casts = casts.of
+	if d.conversions != nil {
+		o.Casts = d.conversions.of
+		told = append(told, d.conversions.settings()...)
 	}
 	if d.convert != "" {
 		if o.Convert, err = diopi.LoadConvertConfig(d.convert); err != nil {
-			return o, failed(err)
+			return o, nil, failed(err)
 		}
+		told = append(told, &reports.Setting{Kind: byFile, Name: convertFlag, Value: d.convert,
+			Effect: reports.Converts})
 	}
-	return o, nil
+	return o, told, nil
+}
+
+// convertFlag names a vendor's conversions.
+const convertFlag = "--convert-config"
+
+// castSource is the setting that has the arguments of an op cast.
+func (d *deviceFlags) castSource(op string) string {
+	if c := d.conversions.of(op); c != nil {
+		return c.Source
+	}
+	return ""
 }
 
 // casts are the dtype conversions of op_tools' OpDtypeCast.
@@ -233,6 +254,7 @@ func newCasts(flag string, given bool, environ []string) (*casts, error) {
 		if c.all == nil {
 			return nil, nil
 		}
+		c.all.Source = "--dtype-cast"
 		return c, nil
 	}
 	for _, kv := range environ {
@@ -244,6 +266,9 @@ func newCasts(flag string, given bool, environ []string) (*casts, error) {
 		m, err := ondevice.ParseCasts(text)
 		if err != nil {
 			return nil, usageError("%s: %w", key, err)
+		}
+		if m != nil {
+			m.Source = key
 		}
 		if op == "" {
 			c.all = m
@@ -263,6 +288,26 @@ func newCasts(flag string, given bool, environ []string) (*casts, error) {
 		}
 	}
 	return c, nil
+}
+
+// settings say what casts are asked for.
+func (c *casts) settings() reports.Settings {
+	var all reports.Settings
+	add := func(m *ondevice.Casts) {
+		if m == nil {
+			return
+		}
+		kind := byVariable
+		if strings.HasPrefix(m.Source, "--") {
+			kind = byFlag
+		}
+		all = append(all, &reports.Setting{Kind: kind, Name: m.Source, Value: m.Config, Effect: reports.Converts})
+	}
+	add(c.all)
+	for _, op := range slices.Sorted(maps.Keys(c.byOp)) {
+		add(c.byOp[op])
+	}
+	return all
 }
 
 // of are the conversions for an op.

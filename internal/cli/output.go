@@ -25,8 +25,10 @@ func addJSONFlag(cmd *cobra.Command, path *string) {
 }
 
 // openJSON opens the file of --json and writes the first line.
-func (a *app) openJSON(path, device string) (*jsonOutput, error) {
-	return a.openJSONRun(path, a.run(device))
+func (a *app) openJSON(path, device string, settings ...*reports.Setting) (*jsonOutput, error) {
+	run := a.run(device)
+	run.Settings = settings
+	return a.openJSONRun(path, run)
 }
 
 func (a *app) openJSONRun(path string, run reports.Run) (*jsonOutput, error) {

@@ -39,14 +39,15 @@ func quoteDevice(name string) string {
 	return quotePath(name)
 }
 
-// settings are the environment variables of op_tools that decide what a
-// comparison finds, as assignments to put before a command.
-func settings(environ []string) []string {
+// variables are the environment variables of op_tools that decide what a comparison
+// finds, those that select ops for a tool among them, as assignments to put before a
+// command.
+func variables(environ []string, tool string) []string {
 	var out []string
 	for _, kv := range environ {
 		name, v, _ := strings.Cut(kv, "=")
 		decides := strings.Contains(name, "AUTOCOMPARE_ERROR_TOLERANCE") || strings.Contains(name, "OP_DTYPE_CAST_") ||
-			strings.HasPrefix(name, "OP_FALLBACK_")
+			strings.HasPrefix(name, "OP_FALLBACK_") || name == selects(tool) || name == deselects(tool)
 		if decides && v != "" && variableName.MatchString(name) {
 			out = append(out, name+"="+quote(v))
 		}

@@ -15,11 +15,13 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/internal/quota"
+	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
+	"github.com/optool/optool/verdict"
 )
 
 type replayOptions struct {
@@ -90,6 +92,9 @@ type replayed struct {
 	bytes   int64
 	err     error
 	unsaved error // why results could not be written below --out
+	// Names of settings that hid the call or a part of it, and that had its arguments
+	// converted.
+	hidden, converted []string
 }
 
 func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) error {
@@ -100,17 +105,22 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		return err
 	}
 	reg := ops.Default()
-	tol, err := loadTolerances(o.tolerances)
+	tol, err := loadTolerances(o.tolerances, reg)
 	if err != nil {
 		return err
+	}
+	settings := append(o.settings(), toleranceSettings(tol, o.tolerances)...)
+	if o.forwardOnly {
+		settings = append(settings, forwardAlone())
 	}
 	lim := o.limits()
 	opt := replay.Options{Registry: reg, Tolerances: tol, ForwardOnly: o.forwardOnly, Read: o.read, Runs: o.runTimes}
 	if !o.none() {
-		dopt, err := o.options(cmd)
+		dopt, told, err := o.options(cmd)
 		if err != nil {
 			return err
 		}
+		settings = append(settings, told...)
 		lib, release, err := o.use(cmd.Context(), a, false)
 		if err != nil {
 			return err
@@ -119,7 +129,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		opt.Device, opt.Stress = ondevice.New(cmd.Context(), lib, dopt), o.stress
 	}
 	start := time.Now()
-	j, err := a.openJSON(o.json, o.device)
+	j, err := a.openJSON(o.json, o.device, settings...)
 	if err != nil {
 		return err
 	}
@@ -138,6 +148,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	var t tally
 	c := a.compare("replay", "capture", o.sort, o.tables, j)
 	c.bar.index(cmd.Context(), paths)
+	c.Settings = settings
 	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}),
 		func(f found) replayed {
 			if f.entry != nil {
@@ -152,6 +163,12 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 				c.bar.warn(a, r.err)
 			}
 			c.bar.add(r.found != nil && r.found.Bad(), r.bytes)
+			for _, name := range r.hidden {
+				settings.Hide(name)
+			}
+			for _, name := range r.converted {
+				settings.Change(name, false)
+			}
 			if r.found == nil {
 				return nil
 			}
@@ -191,9 +208,8 @@ func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, 
 		return replayed{err: f.err}
 	}
 	bytes := f.entry.Bytes()
-	ok, err := o.filter.Match(f.entry, o.read)
-	if err != nil || !ok {
-		return replayed{bytes: bytes, err: err}
+	if name, err := o.hides(f.entry); err != nil || name != "" {
+		return replayed{bytes: bytes, err: err, hidden: []string{name}}
 	}
 	r, err := within(ctx, lim, bytes, func() (replayed, error) { return o.replay(f, opt, saver) })
 	if err != nil && r.found == nil {
@@ -225,12 +241,31 @@ func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver)
 		})
 	}
 	r.found = results.OfReplay(f.entry, outcome, o.repro(f.entry), saved)
+	o.told(&r, f.entry, outcome)
 	return r, outcome.TooLarge
+}
+
+// told says which settings hid a part of a call, and had it converted.
+func (o *replayOptions) told(r *replayed, e *capture.Entry, outcome *replay.Outcome) {
+	if o.forwardOnly && e.Has(capture.Device, capture.GradInputs) {
+		r.hidden = append(r.hidden, forwardAlone().Name)
+	}
+	for _, x := range outcome.Results {
+		if x.Reason == verdict.FallsBack {
+			r.hidden = append(r.hidden, o.fallbackSource)
+		}
+	}
+	if outcome.Converted {
+		r.converted = append(r.converted, convertFlag)
+	}
+	if len(outcome.Casts) > 0 {
+		r.converted = append(r.converted, o.castSource(outcome.Op))
+	}
 }
 
 // repro is the command line that replays one capture.
 func (o *replayOptions) repro(e *capture.Entry) string {
-	args := append(settings(os.Environ()), program(), "replay", "--acc_check", "--tables")
+	args := append(variables(os.Environ(), "AUTOCOMPARE"), program(), "replay", "--acc_check", "--tables")
 	if o.runTimes > 1 {
 		args = append(args, "--run_times", strconv.Itoa(o.runTimes))
 	}
@@ -255,12 +290,19 @@ func pathOf(e *capture.Entry) string {
 	return e.Dir
 }
 
-func loadTolerances(path string) (*compare.Tolerances, error) {
+// loadTolerances reads a tolerance file, if one is given, and op_tools' variables. With
+// a registry, the ops that the file names have to be known to it.
+func loadTolerances(path string, reg *opdef.Registry) (*compare.Tolerances, error) {
 	var file *compare.ToleranceFile
 	if path != "" {
 		var err error
 		if file, err = compare.LoadToleranceFile(path); err != nil {
 			return nil, usageError("--tolerances: %w", err)
+		}
+		if reg != nil {
+			if err := checkLayers(file, reg); err != nil {
+				return nil, err
+			}
 		}
 	}
 	t, err := compare.NewTolerances(os.Environ(), file)

@@ -182,7 +182,9 @@ func (a *app) printOverflows(w io.Writer, rec *reports.Recording, all bool) (int
 		c := &overflow.Call{Title: fmt.Sprintf("%s    forward_id: %s    %s", first.Op, id, first.Capture),
 			Results: f.Results}
 		for _, r := range f.Results {
-			if r.Stats == nil {
+			if r.Unwritten {
+				c.Unwritten++
+			} else if r.Stats == nil {
 				c.Failures = append(c.Failures, errors.New(reports.OneLine(r.Reason)))
 			}
 		}

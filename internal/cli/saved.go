@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,9 +32,16 @@ func (s *failureSaver) save(e *capture.Entry, c *replay.Call, backward bool) (st
 	if when == "" {
 		when = s.now.Format(reports.TimeLayout)
 	}
-	rel := filepath.Join("op_tools_results", "op_capture_results", c.Op, number(e.PID, os.Getpid()), "autocompare",
-		number(e.ID, 0), when)
-	dir := filepath.Join(s.dir, rel)
+	above := filepath.Join(s.dir, "op_tools_results", "op_capture_results", c.Op, number(e.PID, os.Getpid()),
+		"autocompare", number(e.ID, 0))
+	dir := filepath.Join(above, when)
+	if _, err := os.Stat(dir); err == nil && !capture.Marked(dir) { // op_tools' own are left alone
+		when = s.now.Format(reports.TimeLayout)
+		dir = filepath.Join(above, when)
+	}
+	if err := mark(dir); err != nil {
+		return "", fmt.Errorf("saving %s: %w", dir, err)
+	}
 	ident := number(e.ID, 0) + "/" + when + "/"
 	write := func(side, name string, args []value.Value, kwargs *value.Dict) error {
 		if args == nil {
@@ -70,6 +78,14 @@ func (s *failureSaver) save(e *capture.Entry, c *replay.Call, backward bool) (st
 	return dir, nil
 }
 
+// mark makes a directory that scans pass over.
+func mark(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	return capture.Mark(dir)
+}
+
 func number(n, otherwise int) string {
 	if n < 0 {
 		n = otherwise
@@ -96,7 +112,7 @@ func saveReference(dir string, c *replay.Call) error {
 			continue
 		}
 		path := filepath.Join(dir, "cpu", name+".pth")
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		if err := errors.Join(mark(dir), os.MkdirAll(filepath.Dir(path), 0o777)); err != nil {
 			return err
 		}
 		wide := mapTensors(args, func(t *tensor.Tensor) *tensor.Tensor {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 )
 
@@ -23,6 +24,7 @@ type selection struct {
 	op, notOp, dtype, where string
 
 	filter   capture.Filter
+	sources  map[capture.Part]*reports.Setting // what each part of the filter is from
 	read     pthformat.ReadMode
 	csvBlock int // rows between the headers of op_tools' CSV files, 0 if not said
 }
@@ -49,25 +51,30 @@ func (s *selection) parse(cmd *cobra.Command, a *app, tool string) error {
 			return usageError("environment variable %s: want a number of rows from 1 on, got %q", blockEnv, text)
 		}
 	}
-	list := func(flag, value, env string) (*capture.Patterns, error) {
-		source := "--" + flag
+	s.sources = map[capture.Part]*reports.Setting{}
+	from := func(part capture.Part, kind, name, value string) {
+		s.sources[part] = &reports.Setting{Kind: kind, Name: name, Value: value, Effect: reports.Selects}
+	}
+	list := func(part capture.Part, flag, value, env string) (*capture.Patterns, error) {
+		source, kind := "--"+flag, byFlag
 		if !cmd.Flags().Changed(flag) {
 			var set bool
 			if value, set = os.LookupEnv(env); !set {
 				return nil, nil
 			}
-			source = env
+			source, kind = env, byVariable
 		}
+		from(part, kind, source, value)
 		p, err := capture.ParsePatterns(value)
 		if err != nil {
 			return nil, usageError("%s: %w", source, err)
 		}
 		return p, nil
 	}
-	if s.filter.Ops, err = list("op", s.op, "OP_"+tool+"_LIST"); err != nil {
+	if s.filter.Ops, err = list(capture.ByOps, "op", s.op, selects(tool)); err != nil {
 		return err
 	}
-	if s.filter.NotOps, err = list("not-op", s.notOp, "OP_"+tool+"_DISABLE_LIST"); err != nil {
+	if s.filter.NotOps, err = list(capture.ByNotOps, "not-op", s.notOp, deselects(tool)); err != nil {
 		return err
 	}
 	for name := range strings.SplitSeq(s.dtype, ",") {
@@ -79,14 +86,20 @@ func (s *selection) parse(cmd *cobra.Command, a *app, tool string) error {
 			return usageError("--dtype: unknown dtype %q", name)
 		}
 		s.filter.DTypes = append(s.filter.DTypes, dt)
+		from(capture.ByDTypes, byFlag, "--dtype", s.dtype)
 	}
 	if s.where != "" {
 		if err := s.filter.Where(s.where); err != nil {
 			return usageError("--where: %w", err)
 		}
+		from(capture.ByWhere, byFlag, "--where", s.where)
 	}
 	return nil
 }
+
+// selects and deselects are op_tools' variables that list the ops of a tool.
+func selects(tool string) string   { return "OP_" + tool + "_LIST" }
+func deselects(tool string) string { return "OP_" + tool + "_DISABLE_LIST" }
 
 // A found is one step of a walk: a capture, or what could not be walked.
 type found struct {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/step/view"
 	"github.com/optool/optool/tensor"
@@ -75,7 +77,8 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if o.read, err = a.readMode(); err != nil {
 		return err
 	}
-	tol, err := loadTolerances(o.tolerances)
+	reg := ops.Default()
+	tol, err := loadTolerances(o.tolerances, reg)
 	if err != nil {
 		return err
 	}
@@ -83,8 +86,9 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err != nil {
 		return err
 	}
-	opt := replay.Options{Registry: ops.Default(), Tolerances: tol, Read: o.read}
-	j, err := a.openJSON(o.json, "none")
+	opt := replay.Options{Registry: reg, Tolerances: tol, Read: o.read}
+	settings := toleranceSettings(tol, o.tolerances)
+	j, err := a.openJSON(o.json, "none", settings...)
 	if err != nil {
 		return err
 	}
@@ -106,7 +110,14 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 			return failed(err)
 		}
 	}
-	if err := writeStep(j, t); err != nil {
+	for _, p := range t.Processes {
+		for _, c := range p.Calls {
+			for name, excused := range c.Changed {
+				settings.Change(name, excused)
+			}
+		}
+	}
+	if err := writeStep(j, t, settings); err != nil {
 		return failed(err)
 	}
 	extra := view.Extra{Width: a.outputWidth(), Without: math.NaN(), Next: o.next(t, path)}
@@ -122,6 +133,12 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	}
 	if err := view.Screen(j.text(), t, extra); err != nil {
 		return failed(err)
+	}
+	if len(settings) > 0 {
+		fmt.Fprintln(j.text())
+		if err := settings.Write(j.text(), a.outputWidth()); err != nil {
+			return failed(err)
+		}
 	}
 	if err := o.draw(t); err != nil {
 		return failed(err)
@@ -222,7 +239,7 @@ func (a *app) readStep(cmd *cobra.Command, path string, opt replay.Options) (t *
 }
 
 // writeStep writes the records of a step.
-func writeStep(j *jsonOutput, t *step.Trace) error {
+func writeStep(j *jsonOutput, t *step.Trace, settings reports.Settings) error {
 	if j.lines == nil {
 		return nil
 	}
@@ -234,7 +251,9 @@ func writeStep(j *jsonOutput, t *step.Trace) error {
 			return err
 		}
 	}
-	return j.write(t.Summary())
+	s := t.Summary()
+	s.Settings = settings
+	return j.write(s)
 }
 
 // An imaginedRun is the step with some ops computed otherwise.
@@ -303,13 +322,19 @@ func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt replay.Options
 
 // next are commands that show more.
 func (o *stepOptions) next(t *step.Trace, path string) []string {
+	command := func(args ...string) string {
+		args = append(append(variables(os.Environ(), "AUTOCOMPARE"), program()), args...)
+		if o.tolerances != "" {
+			args = slices.Insert(args, len(args)-1, "--tolerances", quotePath(o.tolerances))
+		}
+		return strings.Join(args, " ")
+	}
 	var out []string
 	if len(t.Findings) > 0 {
-		at := quotePath(pathOf(t.Findings[0].Call.Entry))
-		out = append(out, program()+" replay --acc_check --tables "+at)
+		out = append(out, command("replay", "--acc_check", "--tables", quotePath(pathOf(t.Findings[0].Call.Entry))))
 	}
 	if o.html == "" {
-		out = append(out, program()+" step --html step.html "+quotePath(path))
+		out = append(out, command("step", "--html", "step.html", quotePath(path)))
 	}
 	return out
 }

@@ -167,13 +167,15 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 	if !o.none() {
 		run.LibrarySHA256, _ = devicebridge.Digest(o.device) // opening it will say what is wrong with it
 	}
+	run.Settings = o.settings()
 	j, err := a.openJSONRun(o.json, run)
 	if err != nil {
 		return err
 	}
 	defer j.close()
 	t := &timer{
-		app: a, o: o, json: j, csv: &timeCSV{dir: o.out, block: o.csvBlock, ids: map[string]int{}},
+		app: a, o: o, json: j, settings: run.Settings,
+		csv: &timeCSV{dir: o.out, block: o.csvBlock, ids: map[string]int{}},
 		measuring: timed.Timer{
 			Replay: replay.Options{Registry: ops.Default(), ForwardOnly: o.forwardOnly, Read: o.read},
 			Evict:  timing.NewEvictor(0), Caches: o.caches(), Runs: o.runTimes, MaxTime: o.maxTime,
@@ -307,7 +309,7 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 	if err := t.left.print(w, t.outputWidth()); err != nil {
 		return failed(err)
 	}
-	s := timeSummary{Kind: "summary", Coverage: timed.Covered(tasks), Interrupted: interrupted,
+	s := timeSummary{Kind: "summary", Coverage: timed.Covered(tasks), Interrupted: interrupted, Settings: t.settings,
 		Elapsed: time.Since(start).Seconds(), PeakRSS: peakRSS(), EvictedMiB: t.measuring.Evict.Size() >> 20}
 	switch {
 	case interrupted:
@@ -318,6 +320,9 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 		s.Exit = ExitFailed
 	default:
 		s.Exit = t.tally.code()
+	}
+	if err := t.settings.Write(w, t.outputWidth()); err != nil {
+		return failed(err)
 	}
 	if t.check != nil {
 		fmt.Fprintln(w)
@@ -424,6 +429,8 @@ type timeSummary struct {
 	PeakRSS     int64   `json:"peak_rss_bytes"`
 	EvictedMiB  int     `json:"evicted_mib"` // written before each cold run
 	Exit        int     `json:"exit_code"`
+	// Settings are what the run was told about what to measure, and what to compare.
+	Settings reports.Settings `json:"settings,omitempty"`
 }
 
 // last is the last line, with the verdicts on the results if they were looked at.
@@ -431,6 +438,7 @@ func (t *timer) last(s timeSummary) any {
 	if t.check == nil {
 		return s
 	}
+	s.Settings = append(slices.Clip(s.Settings), t.check.summary.Settings...)
 	text, _ := json.Marshal(s)
 	all := t.check.summary.Counts()
 	_ = json.Unmarshal(text, &all)

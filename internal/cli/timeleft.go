@@ -8,6 +8,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
@@ -38,6 +39,9 @@ func (t *timer) leave(e *capture.Entry, op string, err error) error {
 	switch {
 	case errors.Is(err, opdef.ErrUnknownOp):
 		v = verdict.Unsupported
+	case errors.Is(err, pthformat.ErrNothingSaved):
+		t.left.add(op, pthformat.ErrNothingSaved.Error())
+		return t.unmeasured(e, op, "", verdict.Invalid, err)
 	case errors.As(err, &failed):
 		v = failed.Verdict
 	}

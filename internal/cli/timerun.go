@@ -25,6 +25,7 @@ type timer struct {
 	exports   []exportFile
 	table     *timeTable
 	tally     tally
+	settings  reports.Settings
 	left      leftOut
 	done      []*reports.Timing
 }
@@ -38,11 +39,12 @@ func (t *timer) collect(ctx context.Context, paths []string) ([]*timed.Task, err
 			t.refuse(f.err)
 			continue
 		}
-		ok, err := t.o.filter.Match(f.entry, t.o.read)
+		name, err := t.o.hides(f.entry)
 		if err != nil {
 			t.refuse(err)
 		}
-		if err != nil || !ok {
+		t.settings.Hide(name)
+		if err != nil || name != "" {
 			continue
 		}
 		t.tally.captures++
@@ -100,7 +102,7 @@ type accuracy struct {
 }
 
 func (t *timer) newAccuracy(start time.Time) (*accuracy, error) {
-	tol, err := loadTolerances(t.o.tolerances)
+	tol, err := loadTolerances(t.o.tolerances, t.measuring.Replay.Registry)
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +114,7 @@ func (t *timer) newAccuracy(start time.Time) (*accuracy, error) {
 		summary: reports.NewSummary(), verdicts: map[*timed.Task]verdict.Verdict{},
 	}
 	c.opt.Tolerances = tol
+	c.summary.Settings = toleranceSettings(tol, t.o.tolerances)
 	if t.measuring.Device != nil {
 		c.opt.Device = t.measuring.Device
 	}

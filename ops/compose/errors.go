@@ -41,10 +41,9 @@ func (g *Graph) plain(b float64) float64 {
 }
 
 // rounding is the bound of the rounding of a value of magnitude 1 to dt by an
-// operator that is exact to ulps units in the last place: 0.5 if it rounds once,
-// 0 if it never does.
+// operator that is exact to ulps units in the last place: 0.5 if it rounds once.
 func (g *Graph) rounding(dt tensor.DType, ulps float64) float64 {
-	if dt = dt.Real(); !dt.IsFloat() || ulps == 0 {
+	if dt = dt.Real(); !dt.IsFloat() {
 		return 0
 	}
 	if dt.Size() <= 2 { // computed in float32, then rounded

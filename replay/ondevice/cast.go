@@ -14,6 +14,7 @@ import (
 // Casts are dtypes that arguments are converted to before a call, results back.
 type Casts struct {
 	Config string // as the user wrote it
+	Source string // the flag or variable that it was written to
 	To     map[tensor.DType]tensor.DType
 }
 

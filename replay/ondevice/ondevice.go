@@ -53,7 +53,7 @@ func New(ctx context.Context, library *devicebridge.Device, opt Options) *Device
 func (d *Device) Run(c *replay.DeviceCall) *replay.DeviceRun {
 	run := &replay.DeviceRun{}
 	if d.opt.Fallback != nil && d.opt.Fallback(c.Call.Name) {
-		run.Forward = replay.DeviceStatus{Verdict: verdict.Skipped, Reason: "falls back to the CPU"}
+		run.Forward = replay.DeviceStatus{Verdict: verdict.Skipped, Reason: verdict.FallsBack}
 		return run
 	}
 	p, err := d.Plan(c)
@@ -61,7 +61,7 @@ func (d *Device) Run(c *replay.DeviceCall) *replay.DeviceRun {
 		run.Forward = replay.DeviceStatus{Verdict: verdict.Unsupported, Reason: err.Error()}
 		return run
 	}
-	run.Casts = p.cast
+	run.Casts, run.Converted = p.cast, p.changed
 	p.rounded(run)
 	res, err := d.library.RunWith(d.ctx, p.Plan, devicebridge.Options{Repeat: d.opt.Repeat})
 	if err != nil && d.ctx.Err() != nil {
@@ -88,6 +88,7 @@ type Prepared struct {
 	grads    map[*tensor.Tensor]tensor.DType // what gradients of results were cast to
 	// converted are the changes of dtype that Options.Convert makes in the plan.
 	converted []diopi.Conversion
+	changed   bool // by Options.Convert, layouts too
 }
 
 // Plan says which C calls carry out a call. The error says why it cannot run on
@@ -114,7 +115,9 @@ func (d *Device) Plan(c *replay.DeviceCall) (*Prepared, error) {
 			}
 		}
 	}
+	before := len(p.Plan.Calls)
 	p.Plan, p.converted = d.opt.Convert.Apply(p.Plan, d.exports)
+	p.changed = len(p.Plan.Calls) > before
 	return p, nil
 }
 

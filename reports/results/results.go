@@ -42,7 +42,8 @@ func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
 	out := OfComparison(r.Compared, r.DType, r.Shape)
 	Locate(out, e, op)
 	out.Phase, out.Target, out.Label = string(r.Phase), r.Target, r.Label
-	out.Verdict, out.Reason = r.Verdict, r.Reason
+	out.Verdict, out.Reason, out.Unwritten = r.Verdict, r.Reason, r.Unwritten
+	out.Default, out.Setting = r.Default, r.Setting
 	out.Functions, out.Layout = r.Functions, r.Layout
 	if w := r.Witness; w != nil {
 		out.RMSE, out.RecordedRMSE, out.Witness = reports.Num(w.Device), reports.Num(w.Recorded), w.Verdict

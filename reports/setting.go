@@ -1,0 +1,103 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Effects of a Setting.
+const (
+	Selects        = "selects"         // calls that it does not name are not looked at
+	Tolerates      = "tolerates"       // it decides verdicts in place of the built-in rules
+	Converts       = "converts"        // arguments are converted before they reach the device
+	Excludes       = "excludes"        // what it names is not run, or not compared
+	OmitsGradients = "omits gradients" // gradients are not compared
+)
+
+// A Setting is what a run was told about what to check, and how strictly: an
+// environment variable, a file or a flag.
+type Setting struct {
+	Kind   string `json:"kind"` // "variable", "file" or "flag"
+	Name   string `json:"name"` // OP_AUTOCOMPARE_LIST, --tolerances
+	Value  string `json:"value"`
+	Effect string `json:"effect"`
+	// Calls that were not looked at, or not compared, because of it.
+	Hidden int `json:"hidden"`
+	// Calls that have another verdict than without it, or whose arguments it had
+	// converted, and those of them that fail without it and do not with it.
+	Changed int `json:"changed"`
+	Excused int `json:"excused"`
+}
+
+// String says what the setting did.
+func (s *Setting) String() string {
+	switch s.Effect {
+	case Selects, Excludes:
+		return Count(s.Hidden, "call") + " not checked"
+	case OmitsGradients:
+		return "gradients of " + Count(s.Hidden, "call") + " not checked"
+	case Converts:
+		return Count(s.Changed, "call") + " converted"
+	}
+	text := "changed no verdict"
+	if s.Hidden > 0 {
+		text = Count(s.Hidden, "call") + " not checked, " + text
+	}
+	if s.Changed > 0 {
+		text = strings.Replace(text, "no verdict", "the verdict of "+Count(s.Changed, "call"), 1)
+	}
+	if s.Excused > 0 {
+		text += fmt.Sprintf(", %d of which fail without it", s.Excused)
+	}
+	return text
+}
+
+// Settings are those of a run.
+type Settings []*Setting
+
+// Find returns the setting of that name, nil if there is none.
+func (s Settings) Find(name string) *Setting {
+	if i := slices.IndexFunc(s, func(x *Setting) bool { return x.Name == name }); i >= 0 {
+		return s[i]
+	}
+	return nil
+}
+
+// Hide counts a call that the setting of that name kept from being checked.
+func (s Settings) Hide(name string) {
+	if x := s.Find(name); x != nil {
+		x.Hidden++
+	}
+}
+
+// Change counts a call that the setting of that name changed; it excused one that
+// fails without it.
+func (s Settings) Change(name string, excused bool) {
+	if x := s.Find(name); x != nil {
+		x.Changed++
+		if excused {
+			x.Excused++
+		}
+	}
+}
+
+// Write prints a line for each setting, nothing if there are none.
+func (s Settings) Write(w io.Writer, width int) error {
+	if len(s) == 0 {
+		return nil
+	}
+	l := NewListing(w, width, "in force", "value", "effect")
+	l.Wrap()
+	for _, x := range s {
+		if err := l.Add(x.Kind+" "+x.Name, x.Value, x.String()); err != nil {
+			return err
+		}
+	}
+	if err := l.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
