@@ -81,9 +81,10 @@ func (c *CaseCount) Cases() int {
 	return c.Passed + c.Failed + c.LeftOut + c.NotImplemented + c.NotCompared
 }
 
-// SuccessRate is the share of the cases that ran which passed; false if none ran.
+// SuccessRate is the share of the cases that were to run which passed; those that the
+// device does not implement did not. False if none were to run.
 func (c *CaseCount) SuccessRate() (float64, bool) {
-	ran := c.Passed + c.Failed
+	ran := c.Passed + c.Failed + c.NotImplemented
 	if ran == 0 {
 		return 0, false
 	}

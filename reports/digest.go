@@ -261,6 +261,32 @@ func (d *Digest) WriteLast(w io.Writer, st Style) error {
 	return err
 }
 
+// WriteAnnotations prints the first kinds of findings as workflow commands of GitHub
+// Actions, which show them beside the source:
+// https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions.
+func (d *Digest) WriteAnnotations(w io.Writer) error {
+	property := strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C")
+	message := strings.NewReplacer("%", "%25")
+	for _, k := range d.sorted()[:min(len(d.kinds), shownKinds)] {
+		first := k.first.Results[0]
+		at := ""
+		if file, line, ok := strings.Cut(first.Location, ":"); ok {
+			at = fmt.Sprintf("file=%s,line=%s,", property.Replace(OneLine(file)), property.Replace(OneLine(line)))
+		}
+		for _, r := range k.first.Results {
+			if !r.Finding() {
+				continue
+			}
+			if _, err := fmt.Fprintf(w, "::error %stitle=%s::%s\n", at, property.Replace(OneLine(first.title())),
+				message.Replace(OneLine(r.target()+" "+string(r.Verdict)+": "+r.Reason))); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return nil
+}
+
 // like says how many findings are like the first of a kind, and which.
 func (k *kind) like() string {
 	if k.findings < 2 {

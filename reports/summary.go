@@ -28,6 +28,8 @@ type Summary struct {
 	Exit    int // exit code of the run
 	// Settings are what the run was told about what to check.
 	Settings Settings
+	// FailOn are verdicts of captures that are no differences, but not wanted either.
+	FailOn []verdict.Verdict
 	// First is where two recordings part; nil where none were compared.
 	First *Place
 
@@ -142,6 +144,12 @@ func (s *Summary) Counts() map[string]any {
 // Differs reports whether any result is a difference or a device's failure.
 func (s *Summary) Differs() bool {
 	return s.Results[verdict.Fail]+s.Results[verdict.Crash]+s.Results[verdict.Timeout] > 0
+}
+
+// Unwanted reports whether any capture's worst verdict is in FailOn.
+func (s *Summary) Unwanted() bool {
+	s.endCapture()
+	return slices.ContainsFunc(s.FailOn, func(v verdict.Verdict) bool { return s.Captures[v] > 0 })
 }
 
 // Refused reports whether any input was unreadable or could not be run. Files into

@@ -12,7 +12,7 @@ import (
 
 type checkOptions struct {
 	selection
-	json string
+	records outputs
 }
 
 func newCheckCmd(a *app) *cobra.Command {
@@ -33,7 +33,7 @@ hold inf or nan, and for all with --all. Exit code 1 means that some were found.
 	all := cmd.Flags().Bool("all", false, "print the tables of all calls")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error { return runCheck(cmd, a, &o, *all && !a.quiet, paths) }
 	o.addFlags(cmd)
-	addJSONFlag(cmd, &o.json)
+	o.records.addFlags(cmd)
 	return cmd
 }
 
@@ -50,7 +50,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 		return err
 	}
 	s := &overflow.Summary{Kind: "summary", Settings: o.settings()}
-	j, err := a.openJSON(o.json, "none", s.Settings...)
+	j, err := a.openRecords(o.records, a.run("none", s.Settings...))
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	if empty != nil {
 		s.Exit = ExitFailed
 	}
-	if err := cmp.Or(j.write(s), err, empty); err != nil {
+	if err := cmp.Or(j.write(s), err, empty, j.end(a)); err != nil {
 		return failed(err)
 	}
 	if !a.quiet {

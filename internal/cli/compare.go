@@ -16,7 +16,9 @@ import (
 
 type compareOptions struct {
 	selection
-	json       string
+	records    outputs
+	failOn     verdicts
+	results    bool
 	tolerances string
 	names      string   // --map
 	unshard    []string // rules
@@ -49,12 +51,17 @@ the one of the same op and id in the corresponding process.`,
   optool compare run1/op_tools_results run2/op_tools_results
   optool compare --json result.jsonl a/output.pth b/output.pth
   optool compare --map names.txt --unshard auto megatron/ hf/model.safetensors
-  optool compare --time old.jsonl new.jsonl`,
+  optool compare --time old.jsonl new.jsonl
+  optool compare --results before.jsonl run.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
 				return usageError("compare: want A or A and B, got %d paths", len(args))
 			}
 			switch {
+			case o.results && len(args) != 2:
+				return usageError("compare --results: want OLD and NEW, got %d paths", len(args))
+			case o.results && o.times:
+				return usageError("--results and --time exclude each other")
 			case o.times && len(args) != 2:
 				return usageError("compare --time: want OLD and NEW, got %d paths", len(args))
 			case o.threshold < 0:
@@ -65,21 +72,32 @@ the one of the same op and id in the corresponding process.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, paths []string) error {
+			if o.results || o.times {
+				if o.records.files.any() {
+					return usageError("--results and --time write no reports but --json")
+				}
+			}
+			if o.results {
+				return a.compareResults(paths[0], paths[1], o.records)
+			}
 			if o.times {
-				return a.compareTimes(paths[0], paths[1], o.threshold/100, o.json)
+				return a.compareTimes(paths[0], paths[1], o.threshold/100, o.records)
 			}
 			return runCompare(cmd, a, &o, paths)
 		},
 	}
 	o.addFlags(cmd)
 	f := cmd.Flags()
-	addJSONFlag(cmd, &o.json)
+	o.records.addFlags(cmd)
+	o.failOn.addFlag(cmd)
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.StringVar(&o.names, "map", "", "names of values on the other side, from a `FILE` of lines such as a.*.w -> b.*.w")
 	f.StringArrayVar(&o.unshard, "unshard", nil,
 		"join what ranks hold of a value by a `RULE`: dim=N, column, row, auto, qkv=N; PATTERN:RULE for some names")
 	f.BoolVar(&o.tables, "tables", false, "print every capture, with op_tools' table")
 	o.sort.addFlag(cmd)
+	f.BoolVar(&o.results, "results", false,
+		"A and B are JSON lines of two runs: what got worse, better, is new or gone; exit code 1 if anything got worse")
 	f.BoolVar(&o.times, "time", false,
 		"A and B are JSON lines of optool time: what became slower or faster; exit code 1 if anything is slower")
 	f.Float64Var(&o.threshold, "threshold", 0, "with --time, how many percent slower is no reason for exit code 1")
@@ -106,7 +124,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	ctx := cmd.Context()
 	if len(paths) == 2 && holdsValues(ctx, paths[0], o.read) && holdsValues(ctx, paths[1], o.read) {
 		start := time.Now()
-		j, err := a.openJSON(o.json, "none", settings...)
+		j, err := a.openRecords(o.records, a.run("none", settings...))
 		if err != nil {
 			return err
 		}
@@ -123,7 +141,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 		}
 	}
 	start := time.Now()
-	j, err := a.openJSON(o.json, "none", settings...)
+	j, err := a.openRecords(o.records, a.run("none", settings...))
 	if err != nil {
 		return err
 	}
@@ -174,7 +192,8 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 		t.refused++
 		a.warn("%v", err)
 	}
-	return out.finish(t, start)
+	out.FailOn = o.failOn
+	return out.finish(a, t, start)
 }
 
 // parted writes where two recordings part, and what only one of them has.

@@ -121,7 +121,8 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 		t.refused++
 		a.warn("%v", err)
 	}
-	return out.finish(t, start)
+	out.FailOn = o.failOn
+	return out.finish(a, t, start)
 }
 
 // unshard joins the parts of both sides, each with the shapes of the other.

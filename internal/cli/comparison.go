@@ -3,11 +3,14 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
 )
 
 // A comparison is what a command that compares found so far, and how it is printed.
@@ -17,6 +20,36 @@ type comparison struct {
 	style  reports.Style
 	json   *jsonOutput
 	bar    *progress
+}
+
+// A verdicts is the flag that names verdicts.
+type verdicts []verdict.Verdict
+
+func (v *verdicts) addFlag(cmd *cobra.Command) {
+	cmd.Flags().Var(v, "fail-on",
+		"exit code 1 also for captures that are of these `VERDICTS`: unsupported, mistrusted, skipped, warn")
+}
+
+func (v *verdicts) String() string {
+	var s []string
+	for _, x := range *v {
+		s = append(s, string(x))
+	}
+	return strings.Join(s, ",")
+}
+
+// Type names the flag's values in the help.
+func (v *verdicts) Type() string { return "VERDICTS" }
+
+func (v *verdicts) Set(s string) error {
+	may := []verdict.Verdict{verdict.Unsupported, verdict.Mistrusted, verdict.Skipped, verdict.Warn}
+	for name := range strings.SplitSeq(s, ",") {
+		if !slices.Contains(may, verdict.Verdict(name)) {
+			return fmt.Errorf("%q: want some of %v", name, may)
+		}
+		*v = append(*v, verdict.Verdict(name))
+	}
+	return nil
 }
 
 // An order is the flag that orders findings.
@@ -70,7 +103,7 @@ func (c *comparison) add(f *reports.Finding, hidden bool) error {
 }
 
 // finish prints what was found and returns the exit code.
-func (c *comparison) finish(t tally, start time.Time) error {
+func (c *comparison) finish(a *app, t tally, start time.Time) error {
 	s := c.Summary
 	s.Elapsed, s.PeakRSS = time.Since(start), peakRSS()
 	s.Exit = comparisonExit(s, t.refused)
@@ -86,7 +119,12 @@ func (c *comparison) finish(t tally, start time.Time) error {
 	if err := c.digest.WriteLast(c.json.text(), c.style); err != nil {
 		return failed(err)
 	}
-	if err := c.json.close(); err != nil {
+	if os.Getenv("GITHUB_ACTIONS") == "true" {
+		if err := c.digest.WriteAnnotations(a.Err); err != nil {
+			return failed(err)
+		}
+	}
+	if err := c.json.end(a); err != nil {
 		return failed(err)
 	}
 	return exitWith(s.Exit)
@@ -98,7 +136,7 @@ func comparisonExit(s *reports.Summary, refused int) int {
 	switch {
 	case s.Interrupted:
 		return ExitInterrupted
-	case s.Differs():
+	case s.Differs() || s.Unwanted():
 		return ExitDiffers
 	case s.Refused() || refused > 0 || s.Compared() == 0:
 		return ExitFailed

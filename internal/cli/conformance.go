@@ -22,7 +22,9 @@ import (
 type conformanceOptions struct {
 	mode, model, cacheDir, configs, implFolder, device string
 	adaptor, convert                                   string
-	cotangents, json, errorReport                      string
+	cotangents, errorReport                            string
+	records                                            outputs
+	failOn                                             verdicts
 	fname, filterDtype, caseNames                      []string
 	modelList, resume, strict                          bool
 	debugLevel                                         int
@@ -32,7 +34,7 @@ type conformanceOptions struct {
 	caseDir, casesPath                                 string
 	timeout                                            time.Duration
 	memory                                             int64
-	html, xlsx, junit, dbPath                          string
+	html, xlsx, dbPath                                 string
 	useDB                                              bool
 }
 
@@ -139,11 +141,11 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 	f.Lookup("html_report").NoOptDefVal = "report.html"
 	f.StringVar(&o.xlsx, "test_result_path", "",
 		"write a workbook to `FILE`.xlsx: summary, by function, by dtype, cases, coverage, results")
-	f.StringVar(&o.junit, "junit", "", "write JUnit's XML to `FILE`")
 	f.BoolVar(&o.useDB, "use_db", false, "write the tables as an SQLite database to --db_path")
 	f.StringVar(&o.dbPath, "db_path", "",
 		"`FILE` of the database, also sqlite:///FILE; diopi_testrecord.db in the cache directory by default")
-	addJSONFlag(cmd, &o.json)
+	o.records.addFlags(cmd)
+	o.failOn.addFlag(cmd)
 	return cmd
 }
 

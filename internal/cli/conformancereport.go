@@ -35,7 +35,7 @@ func newConformanceReport(o *conformanceOptions, run reports.Run) *conformanceRe
 
 // files reports whether anything is to be written besides tables.
 func (r *conformanceReport) files() bool {
-	return r.o.html != "" || r.o.xlsx != "" || r.o.junit != "" || r.o.useDB
+	return r.o.records.files.any() || r.o.html != "" || r.o.xlsx != "" || r.o.useDB
 }
 
 // add counts a case.
@@ -76,6 +76,7 @@ func (r *conformanceReport) count(function string, dtypes []string, results []*r
 func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error {
 	s := r.Summary
 	s.Elapsed, s.PeakRSS = time.Since(start), peakRSS()
+	s.FailOn = r.o.failOn
 	s.Exit = comparisonExit(s, 0)
 	if err := j.summary(s); err != nil {
 		return failed(err)
@@ -115,9 +116,11 @@ func (r *conformanceReport) writeFiles(w io.Writer) error {
 		tables = append(tables, r.coverage.sheet())
 	}
 	wrote := func(path string) { fmt.Fprintf(w, "wrote %s\n", path) }
-	paths := map[string]string{"html": r.o.html, "xlsx": r.o.xlsx, "junit": r.o.junit}
-	if err := writeReports(w, r.Recording, tables, paths, wrote); err != nil {
-		return err
+	kit := reportFiles{"html": &r.o.html, "xlsx": &r.o.xlsx} // the kit's names of these flags
+	for _, files := range []reportFiles{kit, r.o.records.files} {
+		if err := writeReports(w, r.Recording, tables, files, wrote); err != nil {
+			return err
+		}
 	}
 	if !r.o.useDB {
 		return nil

@@ -88,7 +88,7 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 		opt.Exports = rep.coverage.has
 		check = func(c *configs.Case) []conformance.Result { return store.CheckDevice(ctx, rep.coverage, c, opt) }
 	}
-	j, err := a.openJSON(o.json, o.device, rep.Summary.Settings...)
+	j, err := a.openRecords(outputs{json: o.records.json}, a.run(o.device, rep.Summary.Settings...))
 	if err != nil {
 		return err
 	}

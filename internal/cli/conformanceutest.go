@@ -20,7 +20,7 @@ func (o *conformanceOptions) testRuntime(ctx context.Context, a *app) error {
 		return err
 	}
 	defer dev.Close()
-	j, err := a.openJSON(o.json, o.device)
+	j, err := a.openRecords(outputs{json: o.records.json}, a.run(o.device))
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,10 @@ import (
 	"io"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/sqlite"
 	"github.com/optool/optool/reports/webpage"
 	"github.com/optool/optool/reports/xlsx"
 )
@@ -15,6 +18,7 @@ import (
 type reportFormat struct {
 	name, usage string
 	write       func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error
+	file        func(path string, rec *reports.Recording, own []reports.Sheet) error // of what is no stream; else nil
 }
 
 // reportFormats are all of them.
@@ -22,21 +26,75 @@ var reportFormats = []reportFormat{
 	{"html", "write a page that needs nothing else to `FILE`",
 		func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error {
 			return webpage.Write(w, rec, own...)
-		}},
+		}, nil},
 	{"csv", "write one row a result with all fields to `FILE`",
 		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			return reports.WriteCSV(w, rec.ResultSheet())
-		}},
+		}, nil},
 	{"xlsx", "write a workbook with summary, ops and results to `FILE`",
 		func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error {
 			return xlsx.Write(w, allSheets(rec, own)...)
-		}},
+		}, nil},
 	{"junit", "write JUnit's XML to `FILE`",
-		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error { return reports.WriteJUnit(w, rec) }},
+		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error { return reports.WriteJUnit(w, rec) }, nil},
 	{"markdown", "write Markdown for a comment to `FILE`",
 		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			return reports.WriteMarkdown(w, rec)
+		}, nil},
+	{"sqlite", "write a database with the tables of the workbook to `FILE`", nil,
+		func(path string, rec *reports.Recording, own []reports.Sheet) error {
+			return sqlite.WriteFile(path, allSheets(rec, own)...)
 		}},
+}
+
+// A reportFiles is where each format of a report goes, by its name.
+type reportFiles map[string]*string
+
+func (r *reportFiles) addFlags(cmd *cobra.Command) {
+	*r = reportFiles{}
+	for _, x := range reportFormats {
+		if cmd.Flags().Lookup(x.name) == nil {
+			(*r)[x.name] = cmd.Flags().String(x.name, "", x.usage)
+		}
+	}
+}
+
+// any reports whether any file is asked for.
+func (r reportFiles) any() bool {
+	for _, path := range r {
+		if *path != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// check refuses what cannot be standard output: more than one file, or a database.
+func (r reportFiles) check() error {
+	n := 0
+	for name, path := range r {
+		switch {
+		case *path != "-":
+			continue
+		case name == "sqlite":
+			return usageError("--sqlite: want a FILE, a database is no stream")
+		}
+		n++
+	}
+	if n > 1 {
+		return usageError("more than one file is -, standard output")
+	}
+	return nil
+}
+
+// stdout reports whether one of the files is standard output.
+func (r reportFiles) stdout() bool {
+	for _, path := range r {
+		if *path == "-" {
+			return true
+		}
+	}
+	return false
 }
 
 // allSheets are the tables of a run, with those of ops unless it has its own.
@@ -49,15 +107,18 @@ func allSheets(rec *reports.Recording, own []reports.Sheet) []reports.Sheet {
 
 // writeReports writes a run to the file of each format, by its name; a file of - is w.
 // It calls wrote with the name of each file.
-func writeReports(w io.Writer, rec *reports.Recording, own []reports.Sheet, paths map[string]string,
+func writeReports(w io.Writer, rec *reports.Recording, own []reports.Sheet, files reportFiles,
 	wrote func(path string)) error {
 	for _, f := range reportFormats {
-		write := func(w io.Writer) error { return f.write(w, rec, own) }
-		path, err := paths[f.name], error(nil)
-		switch path {
-		case "":
+		if files[f.name] == nil || *files[f.name] == "" {
 			continue
-		case "-":
+		}
+		write := func(w io.Writer) error { return f.write(w, rec, own) }
+		path, err := *files[f.name], error(nil)
+		switch {
+		case f.file != nil:
+			err = f.file(path, rec, own)
+		case path == "-":
 			err = write(w)
 		default:
 			err = writeFile(path, write)

@@ -31,7 +31,8 @@ type replayOptions struct {
 	accCheck    bool
 	runTimes    int
 	forwardOnly bool
-	json        string
+	records     outputs
+	failOn      verdicts
 	out         string
 	tolerances  string
 	tables      bool
@@ -67,7 +68,8 @@ or --out.`,
 		"what to check: none, the recorded results; host, the built-in device; or the path of a DIOPI `LIBRARY`")
 	o.addReplay(cmd)
 	f.BoolVar(&o.stress, "stress", false, "run each call on the device in other memory layouts too")
-	addJSONFlag(cmd, &o.json)
+	o.records.addFlags(cmd)
+	o.failOn.addFlag(cmd)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.BoolVar(&o.tables, "tables", false, "print every call, with op_tools' comparison table")
@@ -129,7 +131,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		opt.Device, opt.Stress = ondevice.New(cmd.Context(), lib, dopt), o.stress
 	}
 	start := time.Now()
-	j, err := a.openJSON(o.json, o.device, settings...)
+	j, err := a.openRecords(o.records, a.run(o.device, settings...))
 	if err != nil {
 		return err
 	}
@@ -198,7 +200,8 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		c.digest.Next = "what this did to the later calls and to the loss:\n  " + program() + " step " +
 			quotePath(paths[0])
 	}
-	return c.finish(t, start)
+	c.FailOn = o.failOn
+	return c.finish(a, t, start)
 }
 
 // replayWithin runs one capture within the limits.

@@ -18,7 +18,7 @@ import (
 type reportOptions struct {
 	tables bool
 	sort   order
-	files  map[string]string // by format
+	files  reportFiles
 }
 
 func newReportCmd(a *app) *cobra.Command {
@@ -42,38 +42,27 @@ Exit codes are those of the run; 130 for one that did not end.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.files = map[string]string{}
-			for _, x := range reportFormats {
-				o.files[x.name] = cmd.Flag(x.name).Value.String()
-			}
-			return a.report(&o, args[0])
-		},
+		RunE: func(_ *cobra.Command, args []string) error { return a.report(&o, args[0]) },
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.tables, "tables", false, "print every capture, with op_tools' table")
 	o.sort.addFlag(cmd)
-	for _, x := range reportFormats {
-		f.String(x.name, "", x.usage)
-	}
+	o.files.addFlags(cmd)
 	return cmd
 }
 
 // report prints a run, writes the files and returns the run's exit code. A
 // FILE of - is standard output, which then holds nothing else.
 func (a *app) report(o *reportOptions, path string) error {
+	if err := o.files.check(); err != nil {
+		return err
+	}
 	rec, err := a.readRecording(path)
 	if err != nil {
 		return failed(fmt.Errorf("%s: %w", path, err))
 	}
 	text := a.Out
-	for _, path := range o.files {
-		if path != "-" {
-			continue
-		}
-		if text == io.Discard {
-			return usageError("report: more than one file is -, standard output")
-		}
+	if o.files.stdout() {
 		text = io.Discard
 	}
 	exit, err := a.printRecording(text, rec, o)

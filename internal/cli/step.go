@@ -24,7 +24,7 @@ import (
 
 type stepOptions struct {
 	selection
-	json       string
+	records    outputs
 	tolerances string
 	against    string
 	html       string
@@ -59,7 +59,7 @@ what each call's error does to the loss, recorded and exact.`,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runStep(cmd, a, &o, paths[0]) },
 	}
 	f := cmd.Flags()
-	addJSONFlag(cmd, &o.json)
+	o.records.addJSON(cmd)
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.StringVar(&o.against, "against", "", "compare with the run under `PATH2`: where the two diverge first")
 	f.StringVar(&o.html, "html", "", "also write the dataflow as a page to `FILE`")
@@ -88,7 +88,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	}
 	opt := replay.Options{Registry: reg, Tolerances: tol, Read: o.read}
 	settings := toleranceSettings(tol, o.tolerances)
-	j, err := a.openJSON(o.json, "none", settings...)
+	j, err := a.openRecords(o.records, a.run("none", settings...))
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type timeOptions struct {
 	runTimes    int
 	forwardOnly bool
 	sync        bool
-	json        string
+	records     outputs
 	out         string
 	cache       string
 	maxTime     time.Duration
@@ -94,7 +94,7 @@ else one row per call with the medians.`,
 	o.deviceFlags.add(cmd, "none",
 		"what to measure: none, the float64 reference on this machine; host, the built-in device; or the path of a "+
 			"DIOPI `LIBRARY`")
-	addJSONFlag(cmd, &o.json)
+	o.records.addFlags(cmd)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")
 	f.StringVar(&o.cache, "cache", "both", "state of the caches: cold, hot or both")
 	f.DurationVar(&o.maxTime, "max-time", time.Second,
@@ -168,7 +168,7 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		run.LibrarySHA256, _ = devicebridge.Digest(o.device) // opening it will say what is wrong with it
 	}
 	run.Settings = o.settings()
-	j, err := a.openJSONRun(o.json, run)
+	j, err := a.openRecords(o.records, run)
 	if err != nil {
 		return err
 	}
@@ -343,7 +343,7 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 	if err := t.json.write(t.last(s)); err != nil {
 		return failed(err)
 	}
-	if err := t.export(); err != nil {
+	if err := errors.Join(t.export(), t.json.end(t.app)); err != nil {
 		return failed(err)
 	}
 	if t.csv.path != "" && !t.quiet {

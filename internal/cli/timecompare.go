@@ -11,7 +11,7 @@ import (
 
 // compareTimes compares two files of JSON lines that time wrote: series by
 // series, then op by op over the medians.
-func (a *app) compareTimes(old, cur string, threshold float64, jsonPath string) error {
+func (a *app) compareTimes(old, cur string, threshold float64, records outputs) error {
 	x, err := a.readTimes(old)
 	if err != nil {
 		return err
@@ -20,7 +20,7 @@ func (a *app) compareTimes(old, cur string, threshold float64, jsonPath string) 
 	if err != nil {
 		return err
 	}
-	j, err := a.openJSON(jsonPath, "none")
+	j, err := a.openRecords(records, a.run("none"))
 	if err != nil {
 		return err
 	}

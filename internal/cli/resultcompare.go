@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/optool/optool/reports"
+)
+
+// compareResults compares two files of JSON lines of a comparison, value by value.
+func (a *app) compareResults(old, cur string, records outputs) error {
+	x, err := a.readResults(old)
+	if err != nil {
+		return err
+	}
+	y, err := a.readResults(cur)
+	if err != nil {
+		return err
+	}
+	j, err := a.openRecords(records, a.run("none"))
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	changes := reports.ResultChanges(x.Results, y.Results)
+	counts := map[reports.Change]int{}
+	list := reports.NewListing(j.text(), a.outputWidth(), "change", "op", "id", "value", "old", "new", "now")
+	list.Names(1)
+	list.Right(2)
+	list.Wrap()
+	for i := range changes {
+		c := &changes[i]
+		counts[c.Change]++
+		if err := j.write(c); err != nil {
+			return failed(err)
+		}
+		if c.Change == reports.StaysBad && a.quiet {
+			continue
+		}
+		r, id, reason := c.Result(), "", ""
+		if r.ForwardID != nil {
+			id = strconv.Itoa(*r.ForwardID)
+		}
+		if c.New != nil {
+			reason = c.New.Reason
+		}
+		was, is := c.Verdicts()
+		if err := list.Add(string(c.Change), r.Op, id, r.Target, string(was), string(is), reason); err != nil {
+			return failed(err)
+		}
+	}
+	if err := list.Flush(); err != nil {
+		return failed(err)
+	}
+	same := len(y.Results) - counts[reports.Worse] - counts[reports.Better] - counts[reports.Added] -
+		counts[reports.StaysBad]
+	fmt.Fprintf(j.text(), "%d worse, %d better, %d new, %d gone, %d findings in both, %d as good as before\n",
+		counts[reports.Worse], counts[reports.Better], counts[reports.Added], counts[reports.Gone],
+		counts[reports.StaysBad], same)
+	err = j.write(map[string]any{
+		"kind": "summary", "worse": counts[reports.Worse], "better": counts[reports.Better],
+		"new": counts[reports.Added], "gone": counts[reports.Gone], "still": counts[reports.StaysBad], "same": same,
+	})
+	if err := errors.Join(err, j.close()); err != nil {
+		return failed(err)
+	}
+	switch {
+	case len(y.Results) == counts[reports.Added]:
+		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no value is in both", old, cur)}
+	case counts[reports.Worse] > 0:
+		return exitWith(ExitDiffers)
+	}
+	return nil
+}
+
+func (a *app) readResults(path string) (*reports.Recording, error) {
+	rec, err := a.readRecording(path)
+	if err != nil {
+		return nil, &exitError{ExitFailed, fmt.Errorf("%s: %w", path, err)}
+	}
+	if len(rec.Results) == 0 {
+		return nil, &exitError{ExitFailed, fmt.Errorf(
+			"%s: no results in it: want the file that --json made replay, compare, check or conformance write", path)}
+	}
+	return rec, nil
+}

@@ -1,0 +1,134 @@
+package reports
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"github.com/optool/optool/verdict"
+)
+
+// A ResultChange is how what was said of a value changed between two runs: Old or New
+// is nil where only the other run has the value.
+type ResultChange struct {
+	Old, New *Result
+	Change   Change
+}
+
+// A Change is the direction of a change.
+type Change string
+
+// The changes.
+const (
+	Worse    Change = "worse"
+	Better   Change = "better"
+	Added    Change = "new"
+	Gone     Change = "gone"
+	StaysBad Change = "still" // a finding in both
+)
+
+// wanted orders verdicts by how much one would want to have them; what was compared
+// before and is not any more got worse.
+var wanted = []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Mistrusted, verdict.Skipped, verdict.Unsupported,
+	verdict.Fail, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash}
+
+// ResultChanges compares two runs value by value, and leaves out what is as good as it
+// was. A value belongs to the one of the same capture or, failing that, to the one of
+// the same op, id and rank. What got worse comes first, in the order of the new run.
+func ResultChanges(old, cur []*Result) []ResultChange {
+	type key struct {
+		capture, op, phase, target, layout string
+		id, rank                           int
+	}
+	byCapture := func(r *Result) key {
+		return key{capture: r.Capture, op: r.Op, phase: r.Phase, target: r.Target, layout: r.Layout}
+	}
+	number := func(n *int) int {
+		if n == nil {
+			return -1
+		}
+		return *n
+	}
+	byCall := func(r *Result) key {
+		return key{op: r.Op, phase: r.Phase, target: r.Target, layout: r.Layout, id: number(r.ForwardID),
+			rank: number(r.Rank)}
+	}
+	partner := map[*Result]*Result{}
+	taken := map[*Result]bool{}
+	for _, by := range []func(*Result) key{byCapture, byCall} {
+		left := map[key][]*Result{}
+		for _, r := range old {
+			if !taken[r] {
+				left[by(r)] = append(left[by(r)], r)
+			}
+		}
+		for _, r := range cur {
+			if partner[r] != nil {
+				continue
+			}
+			if same := left[by(r)]; len(same) > 0 {
+				partner[r], left[by(r)] = same[0], same[1:]
+				taken[same[0]] = true
+			}
+		}
+	}
+	var changes []ResultChange
+	for _, r := range cur {
+		c := ResultChange{Old: partner[r], New: r}
+		switch o := partner[r]; {
+		case o == nil:
+			c.Change = Added
+		case o.Verdict == r.Verdict && !r.Finding():
+			continue
+		case o.Verdict == r.Verdict:
+			c.Change = StaysBad
+		case slices.Index(wanted, r.Verdict) > slices.Index(wanted, o.Verdict):
+			c.Change = Worse
+		default:
+			c.Change = Better
+		}
+		changes = append(changes, c)
+	}
+	for _, r := range old {
+		if !taken[r] {
+			changes = append(changes, ResultChange{Old: r, Change: Gone})
+		}
+	}
+	order := []Change{Worse, Better, Added, Gone, StaysBad}
+	slices.SortStableFunc(changes, func(a, b ResultChange) int {
+		return cmp.Compare(slices.Index(order, a.Change), slices.Index(order, b.Change))
+	})
+	return changes
+}
+
+// Result is the new result or, of what is gone, the old one.
+func (c *ResultChange) Result() *Result { return cmp.Or(c.New, c.Old) }
+
+// Verdicts are the verdicts of both runs, "" where there is none.
+func (c *ResultChange) Verdicts() (old, cur verdict.Verdict) {
+	if c.Old != nil {
+		old = c.Old.Verdict
+	}
+	if c.New != nil {
+		cur = c.New.Verdict
+	}
+	return old, cur
+}
+
+// MarshalJSON gives the JSON line.
+func (c *ResultChange) MarshalJSON() ([]byte, error) {
+	r := c.Result()
+	old, cur := c.Verdicts()
+	return json.Marshal(struct {
+		Kind      string          `json:"kind"`
+		Change    Change          `json:"change"`
+		Capture   string          `json:"capture"`
+		Op        string          `json:"op"`
+		ForwardID *int            `json:"forward_id"`
+		Phase     string          `json:"phase"`
+		Target    string          `json:"target"`
+		Old       verdict.Verdict `json:"old_verdict"`
+		New       verdict.Verdict `json:"new_verdict"`
+		Reason    string          `json:"reason"`
+	}{"result_change", c.Change, r.Capture, r.Op, r.ForwardID, r.Phase, r.Target, old, cur, r.Reason})
+}
