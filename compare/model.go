@@ -100,6 +100,7 @@ func newBound(m Model, dt tensor.DType) bound {
 	b.overflow = dt.Max() + b.top/2
 	b.reach = vec.Reach{Mant: uint(b.mant), Low: uint64(max(b.emin, b.mant-1022) + 1023),
 		High: uint64(math.Ilogb(dt.Max()) + 1023)}
+	b.reach.Gradual = dt.ULP(0) == math.Ldexp(1, b.emin-b.mant) && b.reach.Low == uint64(b.emin+1023)
 	u, name, acc := roundoff.U32, "2^-24", tensor.Float32
 	if dt == tensor.Float64 {
 		u, name, acc = roundoff.U64, "2^-53", dt

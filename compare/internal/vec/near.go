@@ -1,18 +1,23 @@
 package vec
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // A Reach is how far an element may be from its exact value: ULPs units in the
 // last place of a format of Mant explicit mantissa bits, or, for elements that
 // are more than half a unit off, Factor times a magnitude of their own and
 // Constant beyond that; if it Covers, those that need no more have Factor times
 // the magnitude of the exact value instead. It speaks of exact values whose biased float64 exponent
-// is from Low to High; for these the unit is a normal float64.
+// is from Low to High, for which the unit is a normal float64, and if it is Gradual of zero and those
+// below, whose unit is that of Low.
 type Reach struct {
 	ULPs             float64
 	Factor, Constant float64
 	Mant             uint
 	Low, High        uint64
+	Gradual          bool // Low is the exponent of the smallest normal number
 	Covers           bool // no magnitude is smaller than that of the exact value, which is enough for most
 	Final            bool // nothing more is to be known of elements out of reach
 }
@@ -60,17 +65,14 @@ const exact32 = 1 << 21
 // exact32 is that in units of r's format.
 func (r Reach) exact32() float64 { return math.Ldexp(exact32, int(r.Mant)-23) }
 
-// limits32 are distances in units in the last place of r's format: elements off by
-// half a unit to inner are known to be no further off than the furthest within
-// reach, those out of reach and up to outer than the furthest out of reach.
-func (r Reach) limits32(within, beyond float64) (inner, outer float32) {
-	inner = down32(min(max(within*r.ULPs, 0.5), r.ULPs))
-	if !r.Final {
-		return inner, 0
-	}
-	outer = down32(min(beyond*r.ULPs, math.MaxFloat32))
-	if float64(outer) >= r.exact32() { // distances are rounded there
-		outer *= 1 - 0x1p-20
+// limits32 are distances in parts of a unit in the last place of r's format: elements
+// off by half a unit to inner are known to be no further off than the furthest within
+// reach, those out of reach and up to outer than the furthest out of reach, if their
+// distances are not rounded.
+func (r Reach) limits32(within, beyond, part float64) (inner, outer float32) {
+	inner = down32(min(max(within*r.ULPs, 0.5), r.ULPs) * part)
+	if r.Final {
+		outer = down32(min(beyond*r.ULPs*part, math.MaxFloat32))
 	}
 	return inner, outer
 }
@@ -84,17 +86,47 @@ func down32(x float64) float32 {
 	return f
 }
 
+// floor is the least exponent that a unit follows from.
+func (r *Reach) floor() uint64 {
+	if r.Gradual {
+		return r.Low
+	}
+	return 0
+}
+
+// hopeless reports whether what is not known of infinite and NaN elements is of no
+// interest: the furthest out of reach is infinitely far already.
+func (r *Reach) hopeless(beyond float64) bool { return r.Final && math.IsInf(beyond, 1) }
+
+// lost reports whether an element is infinitely far off whatever the reach: one side
+// is NaN, the exact value infinite, or the element is where the exact value is less
+// than half of what numbers reach.
+func (r *Reach) lost(x, y float64) bool {
+	e := math.Float64bits(y) >> 52 & 0x7ff
+	return x != x || e == 0x7ff || math.IsInf(x, 0) && r.Factor == 0 && r.ULPs < r.exact32() && e+1 < r.High
+}
+
 // tally is Near from element n on.
 func tally[T float32 | float64](r Reach, t *Tally, n int, got, exact []T, scale []float64, within, beyond *float64,
 	look func(lo, hi int)) {
 	exact = exact[:len(got)]
+	floor, low := r.floor(), r.Low
+	if r.Gradual {
+		low = 0
+	}
 	for i := n; i < len(got); i++ {
-		if got[i] == exact[i] {
+		x, y := float64(got[i]), float64(exact[i])
+		if x == y || x != x && y != y {
 			continue
 		}
-		y := float64(exact[i])
-		diff := float64(got[i]) - y
-		e := math.Float64bits(y) >> 52 & 0x7ff
+		diff := x - y
+		e := max(math.Float64bits(y)>>52&0x7ff, floor)
+		if !(math.Abs(diff) <= math.MaxFloat64) && e >= low && r.hopeless(*beyond) && r.lost(x, y) {
+			t.Above += above(x, y)
+			t.Below += above(y, x)
+			t.Out++
+			continue
+		}
 		unit := math.Float64frombits((e - uint64(r.Mant)) << 52)
 		d, reach, half := math.Abs(diff), r.ULPs*unit, unit/2
 		far := d > half
@@ -108,7 +140,7 @@ func tally[T float32 | float64](r Reach, t *Tally, n int, got, exact []T, scale 
 		if !in {
 			limit = *beyond
 		}
-		if e < r.Low || e > r.High || !in && !(r.Final && far && d <= math.MaxFloat64) || far && d > limit*reach {
+		if e < low || e > r.High || !in && !(r.Final && far && d <= math.MaxFloat64) || far && d > limit*reach {
 			look(i, i+1)
 			continue
 		}
@@ -122,6 +154,14 @@ func tally[T float32 | float64](r Reach, t *Tally, n int, got, exact []T, scale 
 			t.Out++
 		}
 	}
+}
+
+// above is 1 if x is more than y.
+func above[T cmp.Ordered](x, y T) int {
+	if x > y {
+		return 1
+	}
+	return 0
 }
 
 // beyond is the reach that a magnitude gives.

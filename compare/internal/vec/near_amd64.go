@@ -21,7 +21,8 @@ const (
 func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, look func(lo, hi int)) Tally {
 	const exponent = 0x7ff << 52
 	mask, mant := archsimd.BroadcastInt64x4(exponent), archsimd.BroadcastInt64x4(int64(r.Mant)<<52)
-	low, high := archsimd.BroadcastInt64x4(int64(r.Low)<<52-1), archsimd.BroadcastInt64x4(int64(r.High)<<52+1)
+	floor, high := archsimd.BroadcastInt64x4(int64(r.floor())<<52), archsimd.BroadcastInt64x4(int64(r.High)<<52+1)
+	low := archsimd.BroadcastInt64x4(int64(r.Low)<<52 - 1)
 	mag := archsimd.BroadcastInt64x4(1<<63 - 1)
 	ulps, point5 := archsimd.BroadcastFloat64x4(r.ULPs), archsimd.BroadcastFloat64x4(0.5)
 	limits := func() (inner, outer archsimd.Float64x4) {
@@ -41,6 +42,7 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 		y := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(q, 8*i)))
 		diff := x.Sub(y)
 		e := y.AsInt64x4().And(mask)
+		e = e.Merge(floor, e.Greater(floor))
 		spoken := e.Greater(low).And(high.Greater(e))
 		e = e.Merge(mask.Sub(mant), spoken) // equal elements need some unit
 		unit := e.Sub(mant).AsFloat64x4()
@@ -75,49 +77,78 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 		Out: int(w[0] + w[1] + w[2] + w[3])}
 }
 
-// A tally32 is what the vector loop of Near32 works with. Distances are in units
+// A tally32 is what the vector loops of Near32 work with. Distances are in units
 // in the last place of the exact value times 2^(1-Mant), so that one over the unit
 // is a number for every exponent but that of zeros and subnormals, where it is
 // infinite.
 type tally32 struct {
-	half, ulps, inner, outer [8]float32
-	far, above, out          [8]int32
-	low                      [8]int32 // exponent bits below those that r speaks of
-	gap                      bool     // elements beyond inner are looked at, but for those beyond ulps up to outer
+	half, ulps, inner [8]float32
+	outer             [8]float32 // also of distances that are rounded
+	exact             [8]float32 // outer of those that are not
+	outermost         [8]float32 // the same times tiny, of distances that are no float32
+	far, above, out   [8]int32
+	low               [8]int32 // exponent bits below those that r speaks of
+	floor             [8]int32 // the least exponent bits that a unit follows from
+	most              [8]int32 // exponent bits below which all exact values are far from infinity
+	gap               bool     // elements beyond inner are looked at, but for those beyond ulps up to outer
+	hopeless          bool     // see Reach.hopeless
 }
+
+// tiny makes a float32 of every distance.
+const tiny = 0x1p-129
+
+// roundedTo is what rounding makes of a distance at most.
+const roundedTo = 1 + 0x1p-20
 
 func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look func(lo, hi int)) (t Tally) {
 	var k tally32
-	unit := float32(math.Ldexp(2, -int(r.Mant)))
+	unit := math.Ldexp(2, -int(r.Mant))
 	set := func(v *[8]float32, x float32) {
 		for i := range v {
-			v[i] = x * unit
+			v[i] = x
 		}
 	}
+	ulps := down32(r.ULPs * unit)
 	limits := func() {
-		inner, outer := r.limits32(*within, *beyond)
-		ulps := down32(r.ULPs)
+		inner, full := r.limits32(*within, *beyond, unit)
+		outer := full
+		if float64(full) >= r.exact32()*unit { // distances are rounded there
+			outer = full / roundedTo
+		}
 		k.gap = inner < ulps && outer > ulps
 		if inner == ulps { // the common case once an element was out of reach: one limit
 			inner = max(inner, outer)
 		}
 		set(&k.inner, inner)
 		set(&k.outer, outer)
+		set(&k.exact, full)
+		_, outermost := r.limits32(*within, *beyond, unit*tiny)
+		set(&k.outermost, outermost)
+		k.hopeless = r.hopeless(*beyond)
 	}
 	for i := range k.low {
 		k.low[i] = max(int32(r.Low)-1023+127, 1)<<23 - 1
+		if r.Gradual {
+			k.floor[i] = k.low[i] + 1
+		}
+		k.most[i] = (int32(r.High) - 1023 + 127 - 1) << 23
 	}
-	set(&k.half, 0.5)
-	set(&k.ulps, down32(r.ULPs))
+	set(&k.half, float32(0.5*unit))
+	set(&k.ulps, ulps)
 	limits()
+	add := (*tally32).add
 	for i := 0; i < len(got); i += tile {
 		end := min(i+tile, len(got))
-		if k.add(got[i:end], exact[i:end]) {
+		if add(&k, got[i:end], exact[i:end]) {
+			continue
+		}
+		if k.addAny(got[i:end], exact[i:end]) { // likely the next ones too are like that
+			add = (*tally32).addAny
 			continue
 		}
 		for j := i; j < end; j += part {
 			to := min(j+part, end)
-			if !k.add(got[j:to], exact[j:to]) {
+			if !k.addAny(got[j:to], exact[j:to]) {
 				tally(r, &t, j, got[:to], exact[:to], nil, within, beyond, look)
 				limits()
 			}
@@ -131,18 +162,20 @@ func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look fu
 	return t
 }
 
-// add tallies a multiple of eight elements unless one of them is to be looked at.
+// add tallies a multiple of eight elements unless one of them is to be looked at, or
+// infinite or NaN.
 func (k *tally32) add(got, exact []float32) bool {
 	exponent, mag := archsimd.BroadcastInt32x8(0xff<<23), archsimd.BroadcastInt32x8(math.MaxInt32)
 	half, ulps := archsimd.LoadFloat32x8(&k.half), archsimd.LoadFloat32x8(&k.ulps)
-	inner, gap, low := archsimd.LoadFloat32x8(&k.inner), k.gap, archsimd.LoadInt32x8(&k.low)
+	inner, gap := archsimd.LoadFloat32x8(&k.inner), k.gap
+	low, floor := archsimd.LoadInt32x8(&k.low), archsimd.LoadInt32x8(&k.floor)
 	far, above, out, usual := archsimd.LoadInt32x8(&k.far), archsimd.LoadInt32x8(&k.above),
 		archsimd.LoadInt32x8(&k.out), half.Equal(half)
 	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
 	for i := 0; i < len(got); i += 8 {
 		x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i)))
 		y := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*i)))
-		e := y.AsInt32x8().And(exponent)
+		e := y.AsInt32x8().And(exponent).Max(floor)
 		inverse := exponent.Sub(e).AsFloat32x8()
 		u := x.Sub(y).Mul(inverse)
 		d := u.AsInt32x8().And(mag).AsFloat32x8()
@@ -152,6 +185,54 @@ func (k *tally32) add(got, exact []float32) bool {
 			near = near.Or(beyondReach.And(d.LessEqual(archsimd.LoadFloat32x8(&k.outer))))
 		}
 		usual = usual.And(near.And(e.Greater(low)).Or(x.Equal(y)))
+		far, above = far.Sub(d.Greater(half).ToInt32x8()), above.Sub(u.Greater(half).ToInt32x8())
+		out = out.Sub(beyondReach.ToInt32x8())
+	}
+	ok := usual.ToBits() == 0xff
+	if ok {
+		far.Store(&k.far)
+		above.Store(&k.above)
+		out.Store(&k.out)
+	}
+	archsimd.ClearAVXUpperBits()
+	return ok
+}
+
+// addAny is add where elements may be as far off as the furthest, equal and infinite
+// or NaN, and where it is hopeless lost.
+func (k *tally32) addAny(got, exact []float32) bool {
+	exponent, mag := archsimd.BroadcastInt32x8(0xff<<23), archsimd.BroadcastInt32x8(math.MaxInt32)
+	half, ulps := archsimd.LoadFloat32x8(&k.half), archsimd.LoadFloat32x8(&k.ulps)
+	inner, outer, outermost := archsimd.LoadFloat32x8(&k.inner), archsimd.LoadFloat32x8(&k.exact),
+		archsimd.LoadFloat32x8(&k.outermost)
+	low, floor, most := archsimd.LoadInt32x8(&k.low), archsimd.LoadInt32x8(&k.floor), archsimd.LoadInt32x8(&k.most)
+	far, above, out, usual := archsimd.LoadInt32x8(&k.far), archsimd.LoadInt32x8(&k.above),
+		archsimd.LoadInt32x8(&k.out), half.Equal(half)
+	infinite, little := exponent.AsFloat32x8(), archsimd.BroadcastFloat32x8(tiny)
+	normal := archsimd.BroadcastFloat32x8(16) // times little: subnormal factors are slow
+	one, more := archsimd.BroadcastFloat32x8(1), archsimd.BroadcastFloat32x8(roundedTo*roundedTo)
+	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
+	for i := 0; i < len(got); i += 8 {
+		x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i)))
+		y := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*i)))
+		e := y.AsInt32x8().And(exponent).Max(floor)
+		inverse, diff := exponent.Sub(e).AsFloat32x8(), x.Sub(y)
+		u := diff.Mul(inverse)
+		d := u.AsInt32x8().And(mag).AsFloat32x8()
+		beyondReach := d.Greater(ulps)
+		rounding := one.Merge(more, x.Sub(diff).Equal(y).And(diff.Add(y).Equal(x)))
+		large := diff.Mul(inverse.Max(normal).Mul(little)).AsInt32x8().And(mag).AsFloat32x8()
+		near := d.LessEqual(inner).Or(beyondReach.And(d.Mul(rounding).LessEqual(outer))).
+			Or(d.Equal(infinite).And(large.Mul(rounding).LessEqual(outermost)))
+		same := x.Equal(y).Or(x.NotEqual(x).And(y.NotEqual(y)))
+		if k.hopeless {
+			none := u.NotEqual(u) // one side NaN, or y infinite
+			differ := none.ToInt32x8().AndNot(same.ToInt32x8())
+			more, less := x.Greater(y).ToInt32x8().And(differ), x.Less(y).ToInt32x8().And(differ)
+			near = near.Or(none).Or(d.Equal(infinite).And(most.Greater(e)))
+			far, above, out = far.Sub(more).Sub(less), above.Sub(more), out.Sub(differ)
+		}
+		usual = usual.And(near.And(e.Greater(low)).Or(same))
 		far, above = far.Sub(d.Greater(half).ToInt32x8()), above.Sub(u.Greater(half).ToInt32x8())
 		out = out.Sub(beyondReach.ToInt32x8())
 	}

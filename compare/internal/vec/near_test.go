@@ -142,7 +142,8 @@ func TestNear32(t *testing.T) {
 			}
 		}
 		units := []float64{0.25, 0.5, 1, 1.1, 3, 16, 1 << 20, 1 << 22}[trial%8]
-		reach := Reach{ULPs: units, Mant: 23, Low: 1023 - 126, High: 1023 + 127, Final: trial%5 > 0}
+		reach := Reach{ULPs: units, Mant: 23, Low: 1023 - 126, High: 1023 + 127, Final: trial%5 > 0,
+			Gradual: trial%3 > 0}
 		if trial%7 == 0 { // bfloat16, widened
 			reach.Mant = 7
 			for _, side := range [][]float32{got, exact} {
@@ -154,7 +155,7 @@ func TestNear32(t *testing.T) {
 			}
 		}
 		if trial%11 == 0 { // float16, widened: numbers below 2^-14 are subnormal
-			reach.Mant, reach.Low = 10, 1023-14
+			reach.Mant, reach.Low, reach.High = 10, 1023-14, 1023+15
 			for _, side := range [][]float32{got, exact} {
 				bits := make([]uint16, len(side))
 				for i, x := range side {
@@ -182,8 +183,17 @@ func TestNear32(t *testing.T) {
 			}
 			e := max(math.Ilogb(y), int(reach.Low)-1023)
 			unit := math.Ldexp(1, e-int(reach.Mant))
-			if math.IsInf(x, 0) || x != x || math.IsInf(y, 0) || y != y || y == 0 {
+			if y == 0 && !reach.Gradual {
 				s.strange++
+				return
+			}
+			if math.IsInf(x, 0) || x != x || math.IsInf(y, 0) || y != y {
+				s.Above += above(x, y)
+				s.Below += above(y, x)
+				s.Out++
+				if !math.IsInf(s.beyond, 1) {
+					s.beyond, s.outAt = math.Inf(1), i
+				}
 				return
 			}
 			if d > unit/2 {

@@ -15,8 +15,8 @@ var useSIMD = archsimd.X86.AVX2() && archsimd.X86.FMA()
 // Vectors are compared in stretches: within a stretch of `fold` elements the
 // sums are float32, then they are folded into float64; after `stretch`
 // elements the accumulators are inspected. A stretch with NaN, Inf or a sum
-// beyond float32 is done again by the pure Go loop, so that the vector loops
-// need no test for special values.
+// beyond float32 is done again without its large and special values, for which
+// there is the pure Go loop, so that the vector loops need no test for them.
 const (
 	fold    = 256
 	stretch = 8192
@@ -104,8 +104,11 @@ func float32SIMD(a, b []float32, c *consts) Stats {
 		n := min(len(a)&^7, stretch)
 		t := float32Stretch(a[:n], b[:n], c)
 		if !(t.AA <= math.MaxFloat32 && t.BB <= math.MaxFloat32) {
-			t = scalar32(a[:n], b[:n], c)
-		} else if t.AA == 0 && t.BB == 0 && !s.NonZero {
+			t = sorted[float32, uint32](a[:n], b[:n], (127+60)<<23, 255<<23, 8,
+				func(x, y []float32) Stats { return float32Stretch(x, y, c) },
+				func(x, y []float32) Stats { return scalar32(x, y, c) })
+		}
+		if t.AA == 0 && t.BB == 0 && !s.NonZero {
 			// squares may underflow
 			t.NonZero = slices.ContainsFunc(a[:n], notZero) || slices.ContainsFunc(b[:n], notZero)
 		}
@@ -115,6 +118,56 @@ func float32SIMD(a, b []float32, c *consts) Stats {
 	t := scalar32(a, b, c)
 	s.Add(&t)
 	return s
+}
+
+// sorted compares pairs of which both magnitudes have patterns below limit with
+// kernel, a multiple of so many at a time, and the others with special, but for those
+// with NaN, whose patterns are beyond inf.
+func sorted[T Element, B uint16 | uint32 | uint64](a, b []T, limit, inf B, multiple int,
+	kernel, special func(a, b []T) Stats) (s Stats) {
+	nans := Stats{MaxAbs: math.NaN(), MaxRel: math.NaN(), Dot: math.NaN(), NonZero: true}
+	var usual, odd [2][pass]T
+	mag := ^B(0) >> 1
+	for len(a) > 0 {
+		x, y := a[:min(pass, len(a))], b[:min(pass, len(a))]
+		px, py := patterns[B](x), patterns[B](y)
+		u, o := 0, 0
+		for i := 0; i < len(px); i++ {
+			run := i
+			for i < len(px) && max(px[i]&mag, py[i]&mag) < limit {
+				i++
+			}
+			copy(usual[0][u:], x[run:i])
+			u += copy(usual[1][u:], y[run:i])
+			if i == len(px) {
+				break
+			}
+			switch p, q := px[i]&mag, py[i]&mag; {
+			case p == inf || q == inf || max(p, q) < inf:
+				odd[0][o], odd[1][o] = x[i], y[i]
+				o++
+			default:
+				nans.N++
+				nans.NaNA += above(p, inf)
+				nans.NaNB += above(q, inf)
+			}
+		}
+		whole := u / multiple * multiple
+		for _, part := range []Stats{kernel(usual[0][:whole], usual[1][:whole]),
+			special(usual[0][whole:u], usual[1][whole:u]), special(odd[0][:o], odd[1][:o])} {
+			s.Add(&part)
+		}
+		a, b = a[len(x):], b[len(x):]
+	}
+	nans.Unlike = 2*nans.N - nans.NaNA - nans.NaNB
+	nans.NotClose = nans.Unlike
+	s.Add(&nans)
+	return s
+}
+
+// patterns are the bit patterns of v where it lies.
+func patterns[B uint16 | uint32 | uint64, T Element](v []T) []B {
+	return unsafe.Slice((*B)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
 }
 
 func notZero[T float32 | float64](x T) bool { return x != 0 }
@@ -193,24 +246,30 @@ func float32Stretch(a, b []float32, c *consts) Stats {
 }
 
 func halfSIMD(a, b []uint16, c *consts) Stats {
-	limit := math.MaxFloat32
+	limit, large := math.MaxFloat32, uint16(127+60)<<7
+	inf := uint16(255) << 7
 	kernel := bfloat16Stretch
 	if c.grid == Float16Grid {
 		// Below this sum no element is beyond 31623: none is Inf or NaN (whose
-		// patterns widen to 65536 and more) and no difference overflows.
-		limit, kernel = 1e9, float16Stretch
+		// patterns widen to 65536 and more) and no difference overflows. Nor does
+		// one of numbers below 2^15.
+		limit, large, inf, kernel = 1e9, (15+15)<<10, 31<<10, float16Stretch
+	}
+	rounded := func(a, b []uint16) Stats {
+		t := kernel(a, b, c)
+		t.MaxRel = float64(roundTo(float32(t.MaxRel), c.grid))
+		return t
 	}
 	var s Stats
 	for len(a) >= 16 {
 		n := min(len(a)&^15, stretch)
-		t := kernel(a[:n], b[:n], c)
-		if !(t.AA <= limit && t.BB <= limit) {
-			t = scalar16(a[:n], b[:n], c)
-		} else {
-			t.MaxRel = float64(roundTo(float32(t.MaxRel), c.grid))
-			if t.AA == 0 && t.BB == 0 && !s.NonZero {
-				t.NonZero = slices.ContainsFunc(a[:n], notZero16) || slices.ContainsFunc(b[:n], notZero16)
-			}
+		t := rounded(a[:n], b[:n])
+		if !(t.AA <= limit && t.BB <= limit) && max(peak16(a[:n]), peak16(b[:n])) >= large {
+			t = sorted[uint16](a[:n], b[:n], large, inf, 16, rounded,
+				func(a, b []uint16) Stats { return scalar16(a, b, c) })
+		}
+		if t.AA == 0 && t.BB == 0 && !s.NonZero {
+			t.NonZero = slices.ContainsFunc(a[:n], notZero16) || slices.ContainsFunc(b[:n], notZero16)
 		}
 		s.Add(&t)
 		a, b = a[n:], b[n:]
@@ -218,6 +277,20 @@ func halfSIMD(a, b []uint16, c *consts) Stats {
 	t := scalar16(a, b, c)
 	s.Add(&t)
 	return s
+}
+
+// peak16 is the largest pattern of a magnitude in a multiple of sixteen.
+func peak16(v []uint16) uint16 {
+	mag := archsimd.BroadcastUint16x16(math.MaxInt16)
+	var m archsimd.Uint16x16
+	p := unsafe.Pointer(unsafe.SliceData(v))
+	for i := 0; i < len(v); i += 16 {
+		m = m.Max(archsimd.LoadUint16x16((*[16]uint16)(unsafe.Add(p, 2*i))).And(mag))
+	}
+	var lanes [16]uint16
+	m.Store(&lanes)
+	archsimd.ClearAVXUpperBits()
+	return slices.Max(lanes[:])
 }
 
 // load16 loads sixteen patterns as the eight pairs they form in memory.
@@ -407,8 +480,11 @@ func float64SIMD(a, b []float64, r Rule) Stats {
 		t := float64Stretch(a[:n], b[:n], r)
 		// Below this sum every element is a finite float32.
 		if !(t.AA <= 1e76 && t.BB <= 1e76) {
-			t = scalar64(a[:n], b[:n], r)
-		} else if t.AA == 0 && t.BB == 0 && !s.NonZero {
+			t = sorted[float64, uint64](a[:n], b[:n], (1023+60)<<52, 2047<<52, 4,
+				func(x, y []float64) Stats { return float64Stretch(x, y, r) },
+				func(x, y []float64) Stats { return scalar64(x, y, r) })
+		}
+		if t.AA == 0 && t.BB == 0 && !s.NonZero {
 			t.NonZero = slices.ContainsFunc(a[:n], notZero) || slices.ContainsFunc(b[:n], notZero)
 		}
 		s.Add(&t)
