@@ -42,6 +42,9 @@ func Saved(ctx context.Context, path string) iter.Seq[Pair] {
 
 // Corresponding pairs the captures of two trees, in the order in which each process
 // of the first made its calls; those of the second that have no partner come last.
+// Captures of one path belong together, then calls of one number; where one run made
+// calls that the other did not, so that these say nothing, those at the same place of
+// the sequence.
 func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], error) {
 	as, errsA := collect(ctx, pathA)
 	bs, errsB := collect(ctx, pathB)
@@ -56,37 +59,28 @@ func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], er
 	inOrder(bs, rankB)
 	partner := map[*capture.Entry]*capture.Entry{}
 	taken := map[*capture.Entry]bool{}
-	pair := func(key func(*capture.Entry) any) {
-		free := map[any][]*capture.Entry{} // a value that was recorded several times: in order
-		for _, b := range bs {
-			if k := key(b); k != nil && !taken[b] {
-				free[k] = append(free[k], b)
-			}
-		}
-		for _, a := range as {
-			k := key(a)
-			if bs := free[k]; len(bs) > 0 && partner[a] == nil {
-				partner[a], taken[bs[0]], free[k] = bs[0], true, bs[1:]
-			}
-		}
-	}
 	if givenItself(as) && givenItself(bs) {
 		partner[as[0]], taken[bs[0]] = bs[0], true
 	}
-	pair(func(e *capture.Entry) any { return e.Rel })
-	pair(func(e *capture.Entry) any {
-		rank, ok := rankA[e]
-		if !ok {
-			rank = rankB[e]
+	callsB := byProcess(bs, rankB)
+	for process, a := range byProcess(as, rankA) {
+		for _, p := range sameCalls(a, callsB[process]) {
+			if partner[p[0]] == nil && !taken[p[1]] {
+				partner[p[0]], taken[p[1]] = p[1], true
+			}
 		}
-		switch {
-		case e.Call != "":
-			return [3]any{e.Call, e.Step, rank}
-		case e.Op == "" || e.ID < 0:
-			return nil
+	}
+	paths := map[string]*capture.Entry{} // of processes that are not the same by number
+	for _, b := range bs {
+		if !taken[b] {
+			paths[b.Rel] = b
 		}
-		return [3]any{e.Op, e.ID, rank}
-	})
+	}
+	for _, a := range as {
+		if b := paths[a.Rel]; b != nil && partner[a] == nil && !taken[b] {
+			partner[a], taken[b] = b, true
+		}
+	}
 	return func(yield func(Pair) bool) {
 		for _, err := range append(errsA, errsB...) {
 			if !yield(Pair{Err: err}) {
@@ -108,6 +102,16 @@ func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], er
 			}
 		}
 	}, nil
+}
+
+// byProcess groups entries by step and process, in their order.
+func byProcess(entries []*capture.Entry, process map[*capture.Entry]int) map[[2]int][]*capture.Entry {
+	out := map[[2]int][]*capture.Entry{}
+	for _, e := range entries {
+		k := [2]int{e.Step, process[e]}
+		out[k] = append(out[k], e)
+	}
+	return out
 }
 
 // inOrder sorts entries as they were recorded: by step, process and place.

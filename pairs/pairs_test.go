@@ -96,6 +96,51 @@ func TestCorresponding(t *testing.T) {
 	}
 }
 
+// TestShifted: one more call in one run shifts all numbers after it; calls at the same
+// place of the sequence belong together. Numbers hold where they are in order.
+func TestShifted(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		a, b string // operators in order, with the size of their result; "-" takes a number alone
+		want string // places in a and b of the pairs, then who is alone
+	}{
+		{"equal", "add:2 mul:2 add:2", "add:2 mul:2 add:2", "1-1 2-2 3-3"},
+		{"one more", "add:2 mul:2 add:2", "clone:2 add:2 mul:2 add:2", "1-2 2-3 3-4 only-1"},
+		{"one more of the same operator", "add:2 mul:2 add:3 mul:3", "add:9 add:2 mul:2 add:3 mul:3",
+			"1-2 2-3 3-4 4-5 only-1"},
+		{"in place", "add:2 relu:2", "neg:2 add:2 relu_:2", "1-2 2-3 only-1"},
+		{"a part of the calls", "add:2 mul:2 add:2 mul:2", "- - add:2", "1-only 2-only 3-3 4-only"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a, b := t.TempDir(), t.TempDir()
+			for root, text := range map[string]string{a: tc.a, b: tc.b} {
+				for i, call := range strings.Fields(text) {
+					op, size, ok := strings.Cut(call, ":")
+					if !ok {
+						continue
+					}
+					write(t, root, fmt.Sprintf("torch.%s/%d/%d/2024-01-01-00-00-00/output.pth", op, 7+len(text), i+1),
+						"torch."+op, floats(make([]float64, int(size[0]-'0'))...))
+				}
+			}
+			var got []string
+			for p := range between(t, a, b) {
+				switch {
+				case p.B != nil:
+					got = append(got, fmt.Sprintf("%d-%d", p.A.ID, p.B.ID))
+				case p.inserted:
+					got = append(got, fmt.Sprintf("only-%d", p.A.ID))
+				default:
+					got = append(got, fmt.Sprintf("%d-only", p.A.ID))
+				}
+			}
+			if text := strings.Join(got, " "); text != tc.want {
+				t.Errorf("got %s, want %s", text, tc.want)
+			}
+		})
+	}
+}
+
 // TestGivenItself: two captures given themselves belong together, whatever their
 // names are.
 func TestGivenItself(t *testing.T) {

@@ -30,12 +30,12 @@ func summaries(g, w *tensor.Tensor, tol compare.Tolerance) (res compare.Result) 
 		res.Verdict, res.Reason = verdict.Fail, fmt.Sprintf("%s against %s", g.Meta(), w.Meta())
 		return res
 	}
-	a, err := summaryOf(g, w.Summary())
+	a, err := Summarise(g, w.Summary())
 	if err != nil {
 		res.Verdict, res.Reason = verdict.Invalid, err.Error()
 		return res
 	}
-	b, err := summaryOf(w, g.Summary())
+	b, err := Summarise(w, g.Summary())
 	if err != nil {
 		res.Verdict, res.Reason = verdict.Invalid, err.Error()
 		return res
@@ -106,8 +106,8 @@ func statistics(a, b *tensor.Summary, dt tensor.DType, n float64, tol compare.To
 	return known, beyond
 }
 
-// summaryOf is the summary of t: recorded, or computed with what other has.
-func summaryOf(t *tensor.Tensor, other *tensor.Summary) (*tensor.Summary, error) {
+// Summarise is the summary of t: recorded, or computed with what other has.
+func Summarise(t *tensor.Tensor, other *tensor.Summary) (*tensor.Summary, error) {
 	if s := t.Summary(); s != nil {
 		return s, nil
 	}

@@ -65,7 +65,7 @@ func TestSummaries(t *testing.T) {
 			t.Errorf("%s: %s %q, want %s %q", tc.name, got.Verdict, got.Reason, tc.want, tc.why)
 		}
 	}
-	s, err := summaryOf(full, &tensor.Summary{Checksum: "0"})
+	s, err := Summarise(full, &tensor.Summary{Checksum: "0"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package step
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"sort"
 	"strings"
 
@@ -50,10 +52,19 @@ func differing(a, b *Call) string {
 	return strings.Join(out, ", ")
 }
 
+// Runs is what a comparison of two runs counted.
+type Runs struct {
+	Paired   int // calls that both runs made
+	Compared int // of these, those with values on both sides
+	// Retyped are the paired calls whose results have another dtype in the other run.
+	Retyped []*Call
+}
+
 // Against compares a trace with that of another run, a: calls are aligned by
 // sequence, process by process, and the findings of both comparisons merged. What
 // is wrong with t by itself must have been found before.
 func (t *Trace) Against(ctx context.Context, a *Trace, opt replay.Options) error {
+	t.Runs = &Runs{}
 	var all []*Finding
 	for i, p := range t.Processes {
 		if i >= len(a.Processes) {
@@ -63,7 +74,7 @@ func (t *Trace) Against(ctx context.Context, a *Trace, opt replay.Options) error
 			}
 			continue
 		}
-		fs, err := against(ctx, a.Processes[i], p, opt)
+		fs, err := t.Runs.against(ctx, a.Processes[i], p, opt)
 		if err != nil {
 			return err
 		}
@@ -81,23 +92,27 @@ func (t *Trace) Against(ctx context.Context, a *Trace, opt replay.Options) error
 // merge adds findings of a comparison to a trace's own, in order of time, those
 // about missing and inserted calls last.
 func (t *Trace) merge(fs []*Finding) {
-	own := map[*Call]*Finding{}
+	type pass struct {
+		call     *Call
+		backward bool
+	}
+	own := map[pass]*Finding{}
 	var faults, others []*Finding
 	for _, f := range t.Findings {
 		if f.Rule == verdict.Drift {
 			others = append(others, f)
 			continue
 		}
-		own[f.Call] = f
+		own[pass{f.Call, f.backward}] = f
 		faults = append(faults, f)
 	}
 	var rest []*Finding
 	for _, f := range fs {
-		switch {
+		switch same := own[pass{f.Call, f.backward}]; {
 		case f.Rule != verdict.Diverged:
 			rest = append(rest, f)
-		case own[f.Call] != nil:
-			own[f.Call].Peer = f.Peer
+		case same != nil:
+			same.Peer = f.Peer
 		default:
 			faults = append(faults, f)
 		}
@@ -107,25 +122,37 @@ func (t *Trace) merge(fs []*Finding) {
 }
 
 // against compares two processes.
-func against(ctx context.Context, a, b *Process, opt replay.Options) ([]*Finding, error) {
+func (r *Runs) against(ctx context.Context, a, b *Process, opt replay.Options) ([]*Finding, error) {
 	al := align(a.Calls, b.Calls)
-	for _, p := range al.pairs {
-		p[1].Peer = p[0]
-	}
 	var out []*Finding
-	given := 0 // pairs that were given different leaves
-	for _, p := range al.pairs {
+	parted := false // something differed before
+	given := 0      // calls that were given different leaves
+	for _, at := range al.Pairs {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		f, leaf := diverged(p[0], p[1], opt)
+		p := pair{a.Calls[at[0]], b.Calls[at[1]], parted, opt}
+		p.b.Peer = p.a
+		r.Paired++
+		if x, y := p.a.DType(), p.b.DType(); x != y && x != tensor.Invalid && y != tensor.Invalid {
+			r.Retyped = append(r.Retyped, p.b)
+		}
+		f, state := p.forward()
+		if state != incomparable {
+			r.Compared++
+		}
 		switch {
-		case leaf && given > 0:
-			given++
-		case leaf:
-			given++
+		case state == otherLeaf && (!parted || f.Call.find(f.Target).Parameter):
+			// Behind a difference, a leaf that is no parameter may be a result that was not
+			// recorded.
+			if given++; given == 1 {
+				out = append(out, f)
+			}
+		case state != otherLeaf && f != nil:
 			out = append(out, f)
-		case f != nil:
+		}
+		parted = parted || state > agreeing
+		if f := p.backward(); f != nil {
 			out = append(out, f)
 		}
 	}
@@ -137,77 +164,154 @@ func against(ctx context.Context, a, b *Process, opt replay.Options) ([]*Finding
 			}
 		}
 	}
-	for _, c := range al.missing {
-		out = append(out, &Finding{Rule: verdict.Missing, Call: c, Reason: "only in the other run"})
+	for _, i := range al.Missing {
+		out = append(out, &Finding{Rule: verdict.Missing, Call: a.Calls[i], Reason: "only in the other run"})
 	}
-	for _, c := range al.inserted {
-		out = append(out, &Finding{Rule: verdict.Inserted, Call: c, Reason: "not in the other run"})
+	for _, j := range al.Inserted {
+		out = append(out, &Finding{Rule: verdict.Inserted, Call: b.Calls[j], Reason: "not in the other run"})
 	}
 	return out, nil
 }
 
 const givenOther = "the runs were given different ones"
 
-// diverged compares a call of a run, b, with its peer. leaf reports that an input
-// of both runs that no recorded call made differs.
+// A pair is a call of another run and the same call of this one.
+type pair struct {
+	a, b   *Call
+	parted bool // something before it differed
+	opt    replay.Options
+}
+
+// A state is how far two calls agree.
+type state uint8
+
+const (
+	incomparable state = iota // values of one are not known
+	agreeing
+	inherited // the arguments differ already
+	otherLeaf // an argument that no recorded call made differs
+	parting   // the arguments agree, the results do not
+)
+
+// forward compares what a call read and gave in both runs.
 //
 // A call diverges if its inputs agree, as far as the rounding of the runs so far
 // allows, and its results do not. Two calls that are both right by themselves can
 // only do that if their other arguments differ.
-func diverged(a, b *Call, opt replay.Options) (f *Finding, leaf bool) {
-	err := replay.Guard(func() error {
-		in, at, err := apart(a.Inputs, b.Inputs, opt)
+func (p pair) forward() (f *Finding, s state) {
+	a, b := p.a, p.b
+	// What cannot be read tells nothing.
+	_ = replay.Guard(func() error {
+		in, at, err := apart(a.Inputs, b.Inputs, p.opt)
 		if err != nil {
 			return err
 		}
-		eps := max(coarsest(a), coarsest(b), tensor.Float32.Eps())
-		if in > 8*eps {
+		if !p.near(in) {
+			s = inherited
 			if at.From.How == IsLeaf && at.peerOf(a).From.How == IsLeaf && b.phase()%2 != 1 {
-				leaf = true
+				s = otherLeaf
 				f = &Finding{Rule: verdict.Diverged, Call: b, Target: at.Target, Peer: a,
-					Reason: fmt.Sprintf("this %s differs by %.2g: %s", at.From.Role, in, givenOther)}
+					Reason: fmt.Sprintf("this %s differs%s: %s", at.From.Role, by(in), givenOther)}
 			}
 			return nil
 		}
-		out, at, err := apart(a.Outputs, b.Outputs, opt)
-		if err != nil || out == 0 {
+		out, at, err := apart(a.Outputs, b.Outputs, p.opt)
+		if err != nil {
 			return err
 		}
-		f = &Finding{Rule: verdict.Diverged, Call: b, Target: at.Target, Peer: a}
-		what := differing(a, b)
-		resolution := max(a.DType().Eps(), b.DType().Eps())
-		switch wrong := a.wrong() != b.wrong(); {
-		case wrong && b.wrong():
-			f.Reason = "it is wrong by itself"
-		case wrong:
-			f.Reason = "the other run's is wrong by itself"
-		case what != "" && out > 4*max(in, resolution):
-			f.Reason = what
-		case b.random != "" && out > 8*max(in, resolution):
-			f.Reason = b.random
-		case in == 0 && out > 64*resolution, !b.judged() && out > 8*max(in, resolution):
-			f.Reason = "the arguments agree"
-		default:
-			f = nil
-			return nil
+		s = agreeing
+		wrong := [2]bool{a.fails(false), b.fails(false)}
+		if why := p.reason(in, out, 8, wrong, a.judged() && b.judged()); why != "" {
+			f, s = p.diverged(at, in, out, "inputs", why), parting
 		}
-		f.Reason = fmt.Sprintf("the results differ by %.2g, the inputs by %.2g: %s", out, in, f.Reason)
 		return nil
 	})
-	if err != nil {
-		return nil, false
-	}
-	return f, leaf
+	return f, s
 }
 
-// wrong reports whether a result of the forward pass failed.
-func (c *Call) wrong() bool {
-	for _, r := range c.Results {
-		if r.Verdict == verdict.Fail && r.Phase != replay.Backward {
-			return true
-		}
+// backward compares the backward passes, which read the call's arguments too.
+func (p pair) backward() (f *Finding) {
+	a, b := p.a, p.b
+	if len(a.Grads) == 0 || len(b.Grads) == 0 || a.Entry.ByOther() != b.Entry.ByOther() {
+		return nil // recorders differ in whose gradients they save
 	}
-	return false
+	_ = replay.Guard(func() error {
+		in := 0.0
+		for _, vs := range [][2][]*Value{{a.Inputs, b.Inputs}, {a.Outputs, b.Outputs}, {a.GradOutputs, b.GradOutputs}} {
+			d, _, err := apart(vs[0], vs[1], p.opt)
+			if err != nil {
+				return err
+			}
+			in = max(in, d)
+		}
+		if !p.near(in) {
+			return nil
+		}
+		out, at, err := apart(a.Grads, b.Grads, p.opt)
+		if err != nil {
+			return err
+		}
+		wrong := [2]bool{a.fails(true), b.fails(true)}
+		// Gradients cancel: what the inputs differ by grows more than in the forward pass.
+		if why := p.reason(in, out, 64, wrong, a.judged() && b.judged()); why != "" {
+			f = p.diverged(at, in, out, "gradients that arrive and the arguments", why)
+			f.backward = true
+		}
+		return nil
+	})
+	return f
+}
+
+// near reports whether inputs that are so far apart agree: they differ by rounding
+// alone. Behind a difference, statistics that are nearly equal say nothing.
+func (p pair) near(in float64) bool {
+	if in > 0 && p.parted && slices.ContainsFunc(p.b.Inputs, func(v *Value) bool { return v.summary != nil }) {
+		return false
+	}
+	return in <= 8*max(coarsest(p.a), coarsest(p.b), tensor.Float32.Eps())
+}
+
+// reason says why the results of two calls, given inputs that are in apart, are out
+// apart; "" if rounding is enough. grow is how much more than the inputs' the
+// results' distance may be where nothing is known of either call.
+func (p pair) reason(in, out, grow float64, wrong [2]bool, judged bool) string {
+	resolution := max(p.a.DType().Eps(), p.b.DType().Eps())
+	what := differing(p.a, p.b)
+	switch {
+	case out == 0:
+		return ""
+	case wrong[1] && !wrong[0]:
+		return "it is wrong by itself"
+	case wrong[0] && !wrong[1]:
+		return "the other run's is wrong by itself"
+	case what != "" && out > 4*max(in, resolution):
+		return what
+	case p.b.random != "" && out > 8*max(in, resolution):
+		return p.b.random
+	case in == 0 && out > 64*resolution, !judged && out > grow*max(in, resolution):
+		return "the arguments agree"
+	}
+	return ""
+}
+
+func (p pair) diverged(at *Value, in, out float64, inputs, why string) *Finding {
+	return &Finding{Rule: verdict.Diverged, Call: p.b, Target: at.Target, Peer: p.a,
+		Reason: fmt.Sprintf("the results differ%s, the %s%s: %s", by(out), inputs, by(in), why)}
+}
+
+// by says how large a relative distance is.
+func by(d float64) string {
+	if math.IsInf(d, 1) {
+		return ", by how much was not recorded"
+	}
+	return fmt.Sprintf(" by %.2g", d)
+}
+
+// fails reports whether a result of the forward or the backward pass failed.
+func (c *Call) fails(backward bool) bool {
+	return slices.ContainsFunc(c.Results, func(r Result) bool {
+		return r.Verdict == verdict.Fail && (r.Phase == replay.Backward) == backward
+	})
 }
 
 // judged reports whether replay decided about the call's results.
@@ -265,8 +369,11 @@ func apart(as, bs []*Value, opt replay.Options) (worst float64, at *Value, err e
 
 // apart is the relative distance of two values.
 func (v *Value) apart(w *Value, opt replay.Options) (float64, error) {
-	if v.equals(w) {
+	switch {
+	case v.equals(w):
 		return 0, nil
+	case v.summary != nil || w.summary != nil:
+		return v.apartBySummary(w, opt)
 	}
 	x, closeX, err := v.load(opt)
 	if err != nil {

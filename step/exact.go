@@ -368,9 +368,6 @@ func (x *rerun) recorded(c *Call) {
 	for _, o := range c.Outputs {
 		delete(x.values, o)
 	}
-	if c.Step != nil && c == c.Step.Loss {
-		x.loss(c.Step, c.Step.Captured)
-	}
 }
 
 // changed reports whether some reader did not see the value as it was made.

@@ -27,6 +27,9 @@ var seed = maphash.MakeSeed()
 
 // newFingerprint reads t once. It panics with a *tensor.ReadError if t cannot be read.
 func newFingerprint(t *tensor.Tensor) fingerprint {
+	if s := t.Summary(); s != nil {
+		return summaryFingerprint(s)
+	}
 	var f fingerprint
 	var raw []byte
 	size := t.DType.Size()

@@ -145,7 +145,7 @@ func (c *Call) index(rec *capture.Call) error {
 		for _, l := range ls {
 			v := &Value{Call: c, Kind: k, Target: fmt.Sprintf("%s[%d]", targetNames[k], l.index), DType: l.tensor.DType,
 				Shape: l.tensor.Shape, Stride: l.tensor.Stride, RequiresGrad: l.tensor.RequiresGrad,
-				Parameter: l.tensor.Parameter, leaf: l.number}
+				Parameter: l.tensor.Parameter, leaf: l.number, summary: l.tensor.Summary()}
 			if l.index < 0 {
 				v.Target = targetNames[k] + "." + l.key
 			}

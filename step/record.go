@@ -20,6 +20,8 @@ type Node struct {
 	Phase      string          `json:"phase"`
 	Verdict    string          `json:"verdict"`
 	DType      string          `json:"dtype,omitempty"`
+	Peer       string          `json:"peer,omitempty"` // the other run's call; this and the next after Against
+	PeerDType  string          `json:"peer_dtype,omitempty"`
 	Module     string          `json:"module,omitempty"`
 	Location   string          `json:"location,omitempty"`
 	Inputs     []Input         `json:"inputs"`
@@ -112,6 +114,12 @@ func (c *Call) node() *Node {
 	}
 	if dt := c.DType(); dt.Computable() {
 		n.DType = dt.String()
+	}
+	if p := c.Peer; p != nil {
+		n.Peer = p.Entry.Rel
+		if dt := p.DType(); dt.Computable() {
+			n.PeerDType = dt.String()
+		}
 	}
 	return n
 }

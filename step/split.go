@@ -55,7 +55,10 @@ func (c *Call) scalar() *Value {
 
 // number is the value of a floating tensor of one element.
 func (v *Value) number() float64 {
-	if len(v.content.samples) == 0 || !v.DType.IsFloat() {
+	switch {
+	case v.summary != nil && v.summary.Max != nil && v.Numel() == 1:
+		return *v.summary.Max
+	case len(v.content.samples) == 0 || !v.DType.IsFloat():
 		return math.NaN()
 	}
 	return decode(v.DType, v.content.samples[0])

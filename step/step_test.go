@@ -342,6 +342,160 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
+// summarised makes a trace of which only summaries are known.
+func summarised(t *testing.T, tree string, like tensor.Summary) *Trace {
+	t.Helper()
+	var calls []*Call
+	for _, c := range open(t, tree).Calls() {
+		for _, vs := range [][]*Value{c.Inputs, c.Outputs, c.Grads, c.GradOutputs} {
+			for _, v := range vs {
+				s, err := v.summarised(&like, options(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if like.Mean == nil {
+					s = &tensor.Summary{Checksum: s.Checksum}
+				}
+				v.summary, v.content, v.From, v.readers = s, summaryFingerprint(s), Link{}, nil
+			}
+		}
+		c.Results, c.Verdict, c.Step = nil, verdict.Unsupported, nil
+		calls = append(calls, c)
+	}
+	return New(calls)
+}
+
+// TestAgainstSummaries: where runs part is known from statistics or checksums alone,
+// also of gradients.
+func TestAgainstSummaries(t *testing.T) {
+	zero := 0.0
+	statistics, checksums := tensor.Summary{Mean: &zero, Norm: &zero}, tensor.Summary{Checksum: "0"}
+	for _, tc := range []struct {
+		name, a, b, at, reason string
+		like                   tensor.Summary
+		change                 string // a value of b whose summary is another
+	}{
+		{"equal statistics", "clean", "clean", "", "", statistics, ""},
+		{"statistics", "clean", "scaled", "gelu/4 output[0]", "differ by 0.0099, the inputs by 0", statistics, ""},
+		{"arguments", "clean", "eps", "layer_norm/2 output[0]", "eps=0.001 instead of 1e-05", statistics, ""},
+		{"equal checksums", "clean", "clean", "", "", checksums, ""},
+		{"checksums", "clean", "scaled", "gelu/4 output[0]", "by how much was not recorded", checksums, ""},
+		{"gradient", "clean", "clean", "gelu/4 grad[0]", "gradients that arrive and the arguments by 0", statistics,
+			"gelu/4 grad[0]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a, b := summarised(t, tc.a, tc.like), summarised(t, tc.b, tc.like)
+			for _, c := range b.Calls() {
+				for _, v := range c.Grads {
+					if v.name() == tc.change {
+						most := 2 * *v.summary.Max
+						v.summary = &tensor.Summary{Max: &most, Min: v.summary.Min}
+						v.content = summaryFingerprint(v.summary)
+					}
+				}
+			}
+			if err := b.Against(context.Background(), a, options(t)); err != nil {
+				t.Fatal(err)
+			}
+			f := b.First()
+			if tc.at == "" {
+				if f != nil || b.Runs.Compared != len(a.Calls()) {
+					t.Errorf("finding %+v, %d calls compared of %d", f, b.Runs.Compared, len(a.Calls()))
+				}
+				return
+			}
+			if f == nil || f.Rule != verdict.Diverged || f.Call.find(f.Target).name() != tc.at ||
+				!strings.Contains(f.Reason, tc.reason) {
+				t.Errorf("got %+v, want %s: %s", f, tc.at, tc.reason)
+			}
+		})
+	}
+}
+
+// TestApartBySummary: how far values are apart at least.
+func TestApartBySummary(t *testing.T) {
+	known := func(dt tensor.DType, n int, most, least, mean, norm float64) *Value {
+		return &Value{DType: dt, Shape: []int{n}, summary: &tensor.Summary{Max: &most, Min: &least, Mean: &mean,
+			Norm: &norm}}
+	}
+	sum := func(s string) *Value {
+		return &Value{DType: tensor.Float32, Shape: []int{4}, summary: &tensor.Summary{Checksum: s}}
+	}
+	base := known(tensor.Float32, 4, 2, -4, 0.5, 5)
+	for _, tc := range []struct {
+		name string
+		a, b *Value
+		want float64
+	}{
+		{"largest", base, known(tensor.Float32, 4, 3, -4, 0.5, 5), 0.25},
+		{"mean, of the root mean square", base, known(tensor.Float32, 4, 2, -4, 0.75, 5), 0.1},
+		{"norm", base, known(tensor.Float32, 4, 2, -4, 0.5, 4), 0.2},
+		{"rounding of the sum", base, known(tensor.Float32, 4, 2, -4, 0.5, 5.000001), 0},
+		{"another dtype", base, known(tensor.BFloat16, 4, 2, -4, 0.5, 5.1), 0},
+		{"not a number", base, known(tensor.Float32, 4, math.NaN(), -4, 0.5, 5), math.Inf(1)},
+		{"another shape", base, known(tensor.Float32, 5, 2, -4, 0.5, 5), 1},
+		{"equal checksums", sum("ab"), sum("AB"), 0},
+		{"checksums", sum("ab"), sum("ac"), math.Inf(1)},
+		{"nothing", base, sum("ab"), math.NaN()},
+	} {
+		got, err := tc.a.apartBySummary(tc.b, replay.Options{})
+		if err != nil {
+			got = math.NaN()
+		}
+		if got != tc.want && !(got != got && tc.want != tc.want) {
+			t.Errorf("%s: got %v (%v), want %v", tc.name, got, err, tc.want)
+		}
+	}
+}
+
+// TestShifted: one more call shifts the numbers of all later ones; the fault is found
+// where it is.
+func TestShifted(t *testing.T) {
+	root := t.TempDir()
+	for e, err := range capture.Scan(context.Background(), []string{"testdata/scaled"}, capture.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var copies []int
+		switch {
+		case e.ID < 3:
+			copies = []int{e.ID}
+		case e.ID == 3: // the first linear layer runs twice
+			copies = []int{3, 4}
+		default:
+			copies = []int{e.ID + 1}
+		}
+		for _, id := range copies {
+			dir := filepath.Join(root, "op_tools_results", "op_capture_results", e.Op, "9", fmt.Sprint(id),
+				"2025-01-01-00-00-00")
+			if err := os.CopyFS(dir, os.DirFS(e.Dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	tr := analyse(t, root)
+	if err := tr.Against(context.Background(), open(t, "overwritten"), options(t)); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range tr.Findings {
+		got = append(got, fmt.Sprintf("%s %s/%d", f.Rule, f.Call.Op[strings.LastIndexByte(f.Call.Op, '.')+1:],
+			f.Call.Entry.ID))
+	}
+	if len(got) == 0 || got[0] != "wrong gelu/5" || tr.Findings[0].Peer == nil || tr.Findings[0].Peer.Entry.ID != 4 {
+		t.Errorf("got %v, want gelu/5 wrong first, which is gelu/4 of the other run", got)
+	}
+	var alone []string
+	for _, s := range got {
+		if strings.HasPrefix(s, "missing") || strings.HasPrefix(s, "inserted") {
+			alone = append(alone, s)
+		}
+	}
+	if len(alone) != 1 || !strings.HasPrefix(alone[0], "inserted linear/") {
+		t.Errorf("only in one run: %v, want one linear layer inserted", alone)
+	}
+}
+
 // TestAlign: calls that only one run has do not shift the others.
 func TestAlign(t *testing.T) {
 	calls := func(text string) []*Call {
@@ -366,14 +520,14 @@ func TestAlign(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			al := align(calls(tc.a), calls(tc.b))
 			pairs, missing, inserted := "", "", ""
-			for _, p := range al.pairs {
-				pairs += fmt.Sprintf("%d-%d ", p[0].Order, p[1].Order)
+			for _, p := range al.Pairs {
+				pairs += fmt.Sprintf("%d-%d ", p[0], p[1])
 			}
-			for _, c := range al.missing {
-				missing += operator(c) + " "
+			for _, i := range al.Missing {
+				missing += operators(calls(tc.a))[i] + " "
 			}
-			for _, c := range al.inserted {
-				inserted += operator(c) + " "
+			for _, j := range al.Inserted {
+				inserted += operators(calls(tc.b))[j] + " "
 			}
 			if pairs != tc.pairs || missing != tc.missing || inserted != tc.inserted {
 				t.Errorf("got %q, missing %q, inserted %q, want %q, %q, %q", pairs, missing, inserted, tc.pairs,

@@ -27,7 +27,8 @@ type Value struct {
 	RequiresGrad bool
 	Parameter    bool
 
-	leaf    int // number among the leaves of the file's args and kwargs
+	summary *tensor.Summary // what is known of the elements where they were not recorded; else nil
+	leaf    int             // number among the leaves of the file's args and kwargs
 	content fingerprint
 	// From is what an input or the gradient of an output came from.
 	From Link
@@ -195,6 +196,7 @@ type Break struct {
 type Trace struct {
 	Processes []*Process
 	Findings  []*Finding
+	Runs      *Runs // of a comparison with another run, after Against; else nil
 }
 
 // Apart names parameters that processes read at the same place of the same sequence

@@ -46,7 +46,8 @@ state_dicts), or directories of them, such as sharded checkpoints, are compared
 by name; values that only one side has are differences.
 
 In two trees a capture belongs to the one with the same path; failing that, to
-the one of the same op and id in the corresponding process.`,
+the one of the same op and id in the corresponding process. Where one run made
+calls that the other did not, the sequence of calls decides instead.`,
 		Example: `  optool compare op_tools_results
   optool compare run1/op_tools_results run2/op_tools_results
   optool compare --json result.jsonl a/output.pth b/output.pth

@@ -149,7 +149,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	switch {
 	case t.First() != nil:
 		return exitWith(ExitDiffers)
-	case refused > 0 || t.Judged() == 0:
+	case refused > 0 || t.Judged() == 0 && (t.Runs == nil || t.Runs.Compared == 0):
 		return exitWith(ExitFailed)
 	}
 	return nil
@@ -331,7 +331,13 @@ func (o *stepOptions) next(t *step.Trace, path string) []string {
 	}
 	var out []string
 	if len(t.Findings) > 0 {
-		out = append(out, command("replay", "--acc_check", "--tables", quotePath(pathOf(t.Findings[0].Call.Entry))))
+		f := t.Findings[0]
+		at := quotePath(pathOf(f.Call.Entry))
+		if f.Rule == verdict.Diverged {
+			out = append(out, command("compare", "--tables", quotePath(pathOf(f.Peer.Entry)), at))
+		} else {
+			out = append(out, command("replay", "--acc_check", "--tables", at))
+		}
 	}
 	if o.html == "" {
 		out = append(out, command("step", "--html", "step.html", quotePath(path)))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/reports"
@@ -29,6 +30,9 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 	var b strings.Builder
 	counts(&b, t)
 	findings(&b, t, x)
+	if t.Runs != nil {
+		runs(&b, t)
+	}
 	s := t.MainStep()
 	if s != nil {
 		loss(&b, t, s, x)
@@ -108,9 +112,15 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 	if first == nil {
 		fmt.Fprintf(b, "\n%s\n", nothing(t))
 	}
-	for i, f := range t.Findings {
+	var list []*step.Finding
+	for _, f := range t.Findings {
+		if f.Rule != verdict.Missing && f.Rule != verdict.Inserted { // counted by runs
+			list = append(list, f)
+		}
+	}
+	for i, f := range list {
 		if i == listed {
-			fmt.Fprintf(b, "... and %s\n", reports.Count(len(t.Findings)-i, "finding"))
+			fmt.Fprintf(b, "... and %s\n", reports.Count(len(list)-i, "finding"))
 			break
 		}
 		fmt.Fprintf(b, "\n%s: %s\n", strings.ToUpper(string(f.Rule)), sentence(f))
@@ -119,6 +129,58 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 			behind(b, f)
 		}
 	}
+}
+
+// runs says what two runs have in common, and which calls only one of them made.
+func runs(b *strings.Builder, t *step.Trace) {
+	byRule := map[verdict.Rule][]string{}
+	for _, f := range t.Findings {
+		byRule[f.Rule] = append(byRule[f.Rule], f.Call.Op)
+	}
+	missing, inserted := byRule[verdict.Missing], byRule[verdict.Inserted]
+	fmt.Fprintf(b, "\n%s in both runs, %d only in the other, %d only in this one", reports.Count(t.Runs.Paired, "call"),
+		len(missing), len(inserted))
+	if n := t.Runs.Paired - t.Runs.Compared; n > 0 {
+		fmt.Fprintf(b, "; of %d the values were not recorded in both", n)
+	}
+	b.WriteString("\n")
+	often(b, "only in the other run", missing)
+	often(b, "only in this run", inserted)
+	var retyped []string
+	for _, c := range t.Runs.Retyped {
+		retyped = append(retyped, fmt.Sprintf("%s %s instead of %s", c.Op, c.DType(), c.Peer.DType()))
+	}
+	often(b, "in another dtype", retyped)
+}
+
+// often lists what occurs most often.
+func often(b *strings.Builder, title string, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	count := map[string]int{}
+	var order []string
+	for _, n := range names {
+		if count[n]++; count[n] == 1 {
+			order = append(order, n)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y string) int { return count[y] - count[x] })
+	fmt.Fprintf(b, "  %s (%d): ", title, len(names))
+	for i, n := range order {
+		if i == listed {
+			fmt.Fprintf(b, ", and %d others", len(order)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(n)
+		if count[n] > 1 {
+			fmt.Fprintf(b, " x%d", count[n])
+		}
+	}
+	b.WriteString("\n")
 }
 
 // where is the module and the line of a call, as far as they were recorded.
@@ -136,6 +198,8 @@ func where(c *step.Call) string {
 // nothing says that there is no fault, or that none could be found.
 func nothing(t *step.Trace) string {
 	switch n, all := t.Judged(), len(t.Calls()); {
+	case n == 0 && t.Runs != nil && t.Runs.Compared > 0:
+		return "The runs do not diverge; no call could be run again and judged by itself."
 	case n == 0:
 		return "Nothing was judged: no call could be run again and compared."
 	case 2*n < all:
@@ -201,7 +265,7 @@ func loss(b *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 		fmt.Fprintf(b, "the exact step goes on from recorded values at %s whose producers were not recorded, first %s of %s\n",
 			reports.Count(n, "input"), s.Unlinked[0].Target, s.Unlinked[0].Call)
 	}
-	if n := len(s.Breaks); n > 0 {
+	if n := len(s.Breaks); n > 0 && !math.IsNaN(s.Exact) {
 		fmt.Fprintf(b, "the exact step took the results of %s as they were recorded, first %s: %s\n",
 			reports.Count(n, "call"), s.Breaks[0].Call, s.Breaks[0].Reason)
 	}
