@@ -13,13 +13,13 @@ import (
 
 // eigenOps are decompositions into eigenvalues and singular values.
 var eigenOps = []*opdef.Entry{
-	matrixOp(opdef.Op[eighArgs]{
+	matrixOp(matrixDecl[eighArgs]{
 		Schema: "eigh(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
 		Names:  "linalg.eigh",
 		Doc: opdef.Doc{Summary: "Eigenvalues, ascending, and eigenvectors of Hermitian matrices",
 			Formula: "A = V @ diag(w) @ V^H", Notes: phaseNote, Source: "torch.linalg.eigh"},
-		Accept: func(a *eighArgs, got, _ []*tensor.Tensor) []opdef.Acceptance {
-			return acceptEigh(a.A, a.UPLO == "U" || a.UPLO == "u", got)
+		Accept: func(m *matrixOpCall[eighArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
+			return acceptEigh(m.ins[0], m.given.UPLO == "U" || m.given.UPLO == "u", got)
 		},
 		Cases: func(r *rand.Rand) (cs []*eighArgs) {
 			for _, a := range positiveCases(r) {
@@ -29,17 +29,17 @@ var eigenOps = []*opdef.Entry{
 		},
 		Exempt: hermitianGradient,
 	}, func(a *eighArgs) (*matrixCall, error) { return eighPlan(a.A, a.UPLO, true) }),
-	matrixOp(opdef.Op[symeigArgs]{
+	matrixOp(matrixDecl[symeigArgs]{
 		Schema: "symeig(Tensor self, bool eigenvectors=False, bool upper=True) -> (Tensor eigenvalues, Tensor " +
 			"eigenvectors)",
 		Doc: opdef.Doc{Summary: "Eigenvalues, ascending, and eigenvectors of Hermitian matrices",
 			Formula: "self = V @ diag(w) @ V^H", Notes: "Without eigenvectors these are zeros. " + phaseNote,
 			Source: "torch.symeig, up to torch 1.13"},
-		Accept: func(a *symeigArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			if !a.Eigenvectors {
+		Accept: func(m *matrixOpCall[symeigArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
+			if !m.given.Eigenvectors {
 				return unaccepted(want)
 			}
-			return acceptEigh(a.Self, a.Upper, got)
+			return acceptEigh(m.ins[0], m.given.Upper, got)
 		},
 		Cases: func(r *rand.Rand) (cs []*symeigArgs) {
 			for i, a := range positiveCases(r) {
@@ -49,7 +49,7 @@ var eigenOps = []*opdef.Entry{
 		},
 		Exempt: hermitianGradient,
 	}, symeigPlan),
-	matrixOp(opdef.Op[eighArgs]{
+	matrixOp(matrixDecl[eighArgs]{
 		Schema: "eigvalsh(Tensor A, str UPLO='L') -> Tensor",
 		Names:  "linalg.eigvalsh",
 		Doc: opdef.Doc{Summary: "Eigenvalues of Hermitian matrices, ascending", Formula: "A = V @ diag(w) @ V^H",
@@ -62,11 +62,13 @@ var eigenOps = []*opdef.Entry{
 			return cs
 		},
 	}, func(a *eighArgs) (*matrixCall, error) { return eighPlan(a.A, a.UPLO, false) }),
-	matrixOp(opdef.Op[svdArgs]{
+	matrixOp(matrixDecl[svdArgs]{
 		Schema: "linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
 		Names:  "linalg.svd",
 		Doc:    svdDoc,
-		Accept: func(a *svdArgs, got, _ []*tensor.Tensor) []opdef.Acceptance { return acceptSVD(a.A, got, false) },
+		Accept: func(m *matrixOpCall[svdArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
+			return acceptSVD(m.ins[0], got, false)
+		},
 		Cases: func(r *rand.Rand) []*svdArgs {
 			g := opdef.Gen{R: r}
 			return []*svdArgs{{g.Normal(tensor.Float64, 4, 3), false, nil},
@@ -77,14 +79,14 @@ var eigenOps = []*opdef.Entry{
 					false, nil}}
 		},
 	}, func(a *svdArgs) (*matrixCall, error) { return svdPlan(a.A, a.FullMatrices, false) }),
-	matrixOp(opdef.Op[svdSomeArgs]{
+	matrixOp(matrixDecl[svdSomeArgs]{
 		Schema: "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
 		Doc:    svdDoc,
-		Accept: func(a *svdSomeArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			if !a.ComputeUv {
+		Accept: func(m *matrixOpCall[svdSomeArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
+			if !m.given.ComputeUv {
 				return unaccepted(want)
 			}
-			return acceptSVD(a.Self, got, true)
+			return acceptSVD(m.ins[0], got, true)
 		},
 		Cases: func(r *rand.Rand) []*svdSomeArgs {
 			g := opdef.Gen{R: r}
@@ -98,7 +100,7 @@ var eigenOps = []*opdef.Entry{
 		}
 		return m, err
 	}),
-	matrixOp(opdef.Op[svdvalsArgs]{
+	matrixOp(matrixDecl[svdvalsArgs]{
 		Schema: "svdvals(Tensor A, *, str? driver=None) -> Tensor",
 		Names:  "linalg.svdvals",
 		Doc: opdef.Doc{Summary: "Singular values, descending", Formula: "A = U @ diag(S) @ V^H",
@@ -118,14 +120,14 @@ var eigenOps = []*opdef.Entry{
 			run: algorithm{svdvals[float64], svdvals[complex128]}, back: algorithm{svdvalsGrad[float64],
 				svdvalsGrad[complex128]}}, nil
 	}),
-	matrixOp(opdef.Op[matrixArgs]{
+	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "eig(Tensor A) -> (Tensor eigenvalues, Tensor eigenvectors)",
 		Names:  "linalg.eig",
 		Doc: opdef.Doc{Summary: "Eigenvalues and eigenvectors of square matrices", Formula: "A @ V = V @ diag(w)",
 			Notes: "In no particular order. " + phaseNote, Source: "torch.linalg.eig"},
 		Exempt: map[string]string{"gradients": "eigenvectors are defined up to a phase"},
-		Accept: func(a *matrixArgs, got, _ []*tensor.Tensor) []opdef.Acceptance {
-			return acceptFactors(a.A, got, -1, func(f []kernel.Mat[complex128]) kernel.Mat[complex128] {
+		Accept: func(m *matrixOpCall[matrixArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
+			return acceptFactors(m.ins[0], got, -1, func(f []kernel.Mat[complex128]) kernel.Mat[complex128] {
 				vt := f[1].H()
 				x, _ := kernel.Solve(vt, f[1].Mul(kernel.Diag(f[0].D)).H()) // A = V diag(w) V^-1
 				return x.H()
@@ -133,7 +135,7 @@ var eigenOps = []*opdef.Entry{
 		},
 		Cases: squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) { return eigPlan(a.A, true) }),
-	matrixOp(opdef.Op[matrixArgs]{
+	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "eigvals(Tensor A) -> Tensor",
 		Names:  "linalg.eigvals",
 		Doc: opdef.Doc{Summary: "Eigenvalues of square matrices", Formula: "det(A - w*I) = 0",
@@ -489,7 +491,8 @@ func acceptSVD(a *tensor.Tensor, got []*tensor.Tensor, plainV bool) []opdef.Acce
 }
 
 // acceptEigvals pairs each eigenvalue with the nearest one left.
-func acceptEigvals(a *matrixArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+func acceptEigvals(m *matrixOpCall[matrixArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
+	a := m.given
 	n, _ := lastTwo(a.A)
 	x, y := tensor.Data[complex128](got[0]), slices.Clone(tensor.Data[complex128](want[0]))
 	bound := 64 * float64(max(n, 4)) * a.A.DType.Real().Eps() * math.Max(opdef.MaxAbs(a.A)*float64(n),

@@ -12,7 +12,7 @@ import (
 // factorOps factorise matrices. Factors that are defined up to sign, phase or
 // order are accepted by reconstruction.
 var factorOps = []*opdef.Entry{
-	matrixOp(opdef.Op[upperArgs]{
+	matrixOp(matrixDecl[upperArgs]{
 		Schema: "cholesky(Tensor A, bool upper=False) -> Tensor",
 		Names:  "linalg.cholesky cholesky Tensor.cholesky",
 		Doc:    choleskyDoc,
@@ -38,7 +38,7 @@ var factorOps = []*opdef.Entry{
 		}
 		return m, nil
 	}),
-	matrixOp(opdef.Op[choleskyExArgs]{
+	matrixOp(matrixDecl[choleskyExArgs]{
 		Schema: "cholesky_ex(Tensor A, *, bool upper=False, bool check_errors=False) -> (Tensor, Tensor)",
 		Names:  "linalg.cholesky_ex",
 		Doc:    choleskyDoc,
@@ -50,7 +50,7 @@ var factorOps = []*opdef.Entry{
 			return cs
 		},
 	}, func(a *choleskyExArgs) (*matrixCall, error) { return choleskyPlan(a.A, a.Upper, true) }),
-	matrixOp(opdef.Op[factorArgs]{
+	matrixOp(matrixDecl[factorArgs]{
 		Schema: "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
 		Doc: opdef.Doc{Summary: "Inverse of a matrix given by its Cholesky factor",
 			Formula: "(L @ L^H)^-1, or (U^H @ U)^-1", Source: "torch.cholesky_inverse"},
@@ -70,7 +70,7 @@ var factorOps = []*opdef.Entry{
 		m.args, m.cond = []string{"self"}, true
 		return m, nil
 	}),
-	matrixOp(opdef.Op[choleskySolveArgs]{
+	matrixOp(matrixDecl[choleskySolveArgs]{
 		Schema: "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
 		Doc: opdef.Doc{Summary: "Solution of a system given by its Cholesky factor", Formula: "(L @ L^H)^-1 @ self",
 			Source: "torch.cholesky_solve"},
@@ -84,15 +84,15 @@ var factorOps = []*opdef.Entry{
 			return cs
 		},
 	}, choleskySolvePlan),
-	matrixOp(opdef.Op[qrArgs]{
+	matrixOp(matrixDecl[qrArgs]{
 		Schema: "linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
 		Names:  "linalg.qr",
 		Doc:    qrDoc,
-		Accept: func(a *qrArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			if a.Mode == "r" {
+		Accept: func(m *matrixOpCall[qrArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
+			if m.given.Mode == "r" {
 				return unaccepted(want)
 			}
-			return acceptFactors(a.A, got, 0,
+			return acceptFactors(m.ins[0], got, 0,
 				func(f []kernel.Mat[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
 		},
 		Cases: func(r *rand.Rand) (cs []*qrArgs) {
@@ -103,11 +103,11 @@ var factorOps = []*opdef.Entry{
 					"reduced"}}
 		},
 	}, func(a *qrArgs) (*matrixCall, error) { return qrPlan(a.A, a.Mode) }),
-	matrixOp(opdef.Op[someArgs]{
+	matrixOp(matrixDecl[someArgs]{
 		Schema: "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
 		Doc:    qrDoc,
-		Accept: func(a *someArgs, got, _ []*tensor.Tensor) []opdef.Acceptance {
-			return acceptFactors(a.Self, got, 0,
+		Accept: func(m *matrixOpCall[someArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
+			return acceptFactors(m.ins[0], got, 0,
 				func(f []kernel.Mat[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
 		},
 		Cases: func(r *rand.Rand) []*someArgs {
@@ -126,7 +126,7 @@ var factorOps = []*opdef.Entry{
 		}
 		return m, err
 	}),
-	matrixOp(opdef.Op[luArgs]{
+	matrixOp(matrixDecl[luArgs]{
 		Schema: "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
 		// What was recorded as gradients of results leaves out that of P.
 		Composite: true,
@@ -140,7 +140,7 @@ var factorOps = []*opdef.Entry{
 				{g.Normal(tensor.Float32, 3, 3), true}}
 		},
 	}, luPlan),
-	matrixOp(opdef.Op[luArgs]{
+	matrixOp(matrixDecl[luArgs]{
 		Schema: "lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
 		Names:  "linalg.lu_factor",
 		Doc:    luFactorDoc,
@@ -151,7 +151,7 @@ var factorOps = []*opdef.Entry{
 				{g.Normal(tensor.Float32, 3, 3), true}}
 		},
 	}, func(a *luArgs) (*matrixCall, error) { return luFactorPlan(a.A, a.Pivot, false) }),
-	matrixOp(opdef.Op[luInfoArgs]{
+	matrixOp(matrixDecl[luInfoArgs]{
 		Schema: "lu(Tensor A, bool pivot=True, bool get_infos=False) -> Tensor[]",
 		Names:  "functional.lu Tensor.lu",
 		Doc:    luFactorDoc,
@@ -161,7 +161,7 @@ var factorOps = []*opdef.Entry{
 				true, true}}
 		},
 	}, func(a *luInfoArgs) (*matrixCall, error) { return luFactorPlan(a.A, a.Pivot, a.GetInfos) }),
-	matrixOp(opdef.Op[luExArgs]{
+	matrixOp(matrixDecl[luExArgs]{
 		Schema: "lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, " +
 			"Tensor info)",
 		Names: "linalg.lu_factor_ex",
@@ -172,7 +172,7 @@ var factorOps = []*opdef.Entry{
 				true, false}}
 		},
 	}, func(a *luExArgs) (*matrixCall, error) { return luFactorPlan(a.A, a.Pivot, true) }),
-	matrixOp(opdef.Op[matrixArgs]{
+	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "geqrf(Tensor A) -> (Tensor a, Tensor tau)",
 		Doc: opdef.Doc{Summary: "QR factorisation as reflectors",
 			Formula: "A = H_1 @ H_2 @ ... @ R, H_i = I - tau_i*v_i@v_i^H",

@@ -12,26 +12,26 @@ import (
 // linalgOps solve linear systems and compute functions of matrices;
 // factorisations are in factorOps.
 var linalgOps = []*opdef.Entry{
-	matrixOp(opdef.Op[matrixArgs]{
+	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "inverse(Tensor A) -> Tensor",
 		Names:  "linalg.inv inverse Tensor.inverse",
 		Doc:    opdef.Doc{Summary: "Inverse of square matrices", Formula: "A^-1", Source: "torch.linalg.inv"},
 		Cases:  squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) { return inversePlan(a.A, false) }),
-	matrixOp(opdef.Op[checkedArgs]{
+	matrixOp(matrixDecl[checkedArgs]{
 		Schema: "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor, Tensor)",
 		Names:  "linalg.inv_ex",
 		Doc: opdef.Doc{Summary: "Inverse of square matrices, with LAPACK's info", Formula: "A^-1",
 			Source: "torch.linalg.inv_ex"},
 		Cases: checkedCases(false),
 	}, func(a *checkedArgs) (*matrixCall, error) { return inversePlan(a.A, true) }),
-	matrixOp(opdef.Op[solveArgs]{
+	matrixOp(matrixDecl[solveArgs]{
 		Schema: "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
 		Names:  "linalg.solve",
 		Doc:    solveDoc,
 		Cases:  solveCases,
 	}, func(a *solveArgs) (*matrixCall, error) { return solvePlan(a, false) }),
-	matrixOp(opdef.Op[solveExArgs]{
+	matrixOp(matrixDecl[solveExArgs]{
 		Schema: "solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor, Tensor)",
 		Names:  "linalg.solve_ex",
 		Doc:    solveDoc,
@@ -42,7 +42,7 @@ var linalgOps = []*opdef.Entry{
 			return cs
 		},
 	}, func(a *solveExArgs) (*matrixCall, error) { return solvePlan(&solveArgs{a.A, a.B, a.Left}, true) }),
-	matrixOp(opdef.Op[solveTriangularArgs]{
+	matrixOp(matrixDecl[solveTriangularArgs]{
 		Schema: "solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> " +
 			"Tensor",
 		Names: "linalg.solve_triangular",
@@ -57,7 +57,7 @@ var linalgOps = []*opdef.Entry{
 			return cs
 		},
 	}, triangularPlan),
-	matrixOp(opdef.Op[triangularSolveArgs]{
+	matrixOp(matrixDecl[triangularSolveArgs]{
 		Schema: "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool " +
 			"unitriangular=False) -> (Tensor, Tensor)",
 		Doc: opdef.Doc{Summary: "Solution of triangular systems, with the coefficients",
@@ -71,12 +71,14 @@ var linalgOps = []*opdef.Entry{
 			return cs
 		},
 	}, triangularSolvePlan),
-	matrixOp(opdef.Op[matrixArgs]{
+	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "det(Tensor A) -> Tensor",
 		Names:  "linalg.det det Tensor.det",
 		Doc:    opdef.Doc{Summary: "Determinant of square matrices", Formula: "det(A)", Source: "torch.linalg.det"},
-		Scale:  func(a *matrixArgs, outs []*tensor.Tensor) []*tensor.Tensor { return []*tensor.Tensor{hadamard(a.A)} },
-		Cases:  squareCases,
+		Scale: func(m *matrixOpCall[matrixArgs], outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{hadamard(m.ins[0])}
+		},
+		Cases: squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, true); err != nil {
 			return nil, err
@@ -85,7 +87,7 @@ var linalgOps = []*opdef.Entry{
 			outs: []matrixOut{{a.A.DType, nil}}, cond: true,
 			run: algorithm{det[float64], det[complex128]}, back: algorithm{detGrad[float64], detGrad[complex128]}}, nil
 	}),
-	matrixOp(opdef.Op[matrixArgs]{
+	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
 		Names:  "linalg.slogdet slogdet Tensor.slogdet",
 		Doc: opdef.Doc{Summary: "Sign and logarithm of the magnitude of the determinant",
@@ -100,7 +102,7 @@ var linalgOps = []*opdef.Entry{
 			run: algorithm{slogdet[float64], slogdet[complex128]}, back: algorithm{slogdetGrad[float64],
 				slogdetGrad[complex128]}}, nil
 	}),
-	matrixOp(opdef.Op[matrixArgs]{
+	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "logdet(Tensor A) -> Tensor",
 		Names:  "logdet Tensor.logdet", Composite: true,
 		Doc: opdef.Doc{Summary: "Logarithm of the determinant", Formula: "log(det(A))",
@@ -115,7 +117,7 @@ var linalgOps = []*opdef.Entry{
 			run: algorithm{logdet[float64], logdet[complex128]}, back: algorithm{logdetGrad[float64],
 				logdetGrad[complex128]}}, nil
 	}),
-	matrixOp(opdef.Op[matrixArgs]{
+	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "matrix_exp(Tensor A) -> Tensor",
 		Names:  "linalg.matrix_exp matrix_exp Tensor.matrix_exp",
 		Doc: opdef.Doc{Summary: "Exponential of square matrices", Formula: "sum_k A^k / k!",
@@ -131,7 +133,7 @@ var linalgOps = []*opdef.Entry{
 		m.amplify = 1 + float64(a.A.Shape[n-1])*opdef.MaxAbs(a.A) // squaring multiplies errors
 		return m, nil
 	}),
-	matrixOp(opdef.Op[powerArgs]{
+	matrixOp(matrixDecl[powerArgs]{
 		Schema: "matrix_power(Tensor A, int n) -> Tensor",
 		Names:  "linalg.matrix_power matrix_power Tensor.matrix_power", Composite: true,
 		Doc: opdef.Doc{Summary: "Integer power of square matrices",
@@ -156,7 +158,7 @@ var linalgOps = []*opdef.Entry{
 		m.cond = a.N < 0
 		return m, nil
 	}),
-	matrixOp(opdef.Op[tensorsolveArgs]{
+	matrixOp(matrixDecl[tensorsolveArgs]{
 		Schema: "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor",
 		Names:  "linalg.tensorsolve", Composite: true,
 		Doc: opdef.Doc{Summary: "Solution of tensordot(A, X, X.ndim) = B", Formula: "X",

@@ -10,7 +10,7 @@ import (
 )
 
 // lowRankOps start from random matrices; the vectors they find have random
-// signs besides.
+// signs besides, so there is nothing to compose: only shapes are determined.
 var lowRankOps = []*opdef.Entry{
 	opdef.Op[svdLowRankArgs]{
 		Schema: "svd_lowrank(Tensor A, int? q=6, int niter=2, Tensor? M=None) -> (Tensor U, Tensor S, Tensor V)",

@@ -189,61 +189,56 @@ func kindOf[T kernel.Field]() tensor.DType {
 	return tensor.Float64
 }
 
+// A matrixDecl is the declaration of an op whose calls are matrixCalls.
+type matrixDecl[A any] = opdef.Planned[A, *matrixOpCall[A]]
+
+// A matrixOpCall is a matrixCall with the arguments it was given.
+type matrixOpCall[A any] struct {
+	*matrixCall
+	given *A
+}
+
 // matrixOp completes the declaration of an op whose calls are matrixCalls.
-func matrixOp[A any](op opdef.Op[A], plan func(a *A) (*matrixCall, error)) *opdef.Entry {
+func matrixOp[A any](op matrixDecl[A], plan func(a *A) (*matrixCall, error)) *opdef.Entry {
 	op.Error = opdef.Error{Class: opdef.Normwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}}
-	op.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+	op.Plan = func(a *A) (*matrixOpCall[A], error) {
 		m, err := plan(a)
-		if err != nil {
-			return nil, err
-		}
-		return m.forward()
+		return &matrixOpCall[A]{m, a}, err
 	}
+	op.Kernel = func(m *matrixOpCall[A]) ([]*tensor.Tensor, error) { return m.forward() }
 	if op.NoGrad == "" {
-		op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-			m, err := plan(a)
-			if err != nil {
-				return nil, err
-			}
-			return m.grads(g)
-		}
+		op.Grad = func(m *matrixOpCall[A], g *opdef.Grad) (opdef.Grads, error) { return m.grads(g) }
 	}
 	if op.NoGrad == "" && op.GradScale == nil {
-		op.GradScale = func(a *A, _ *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
-			m, err := plan(a)
-			if err != nil {
-				return nil, err
-			}
-			k := m.gradCondition()
-			s := opdef.Grads{}
+		op.GradScale = func(m *matrixOpCall[A], _ *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
+			k, s := m.gradCondition(), opdef.Grads{}
 			for arg, ts := range grads {
-				for _, t := range ts {
-					if t != nil {
-						t = tensor.Full(tensor.Float64, t.Shape, k*opdef.MaxAbs(t))
-					}
-					s[arg] = append(s[arg], t)
-				}
+				s[arg] = normwise(ts, k)
 			}
 			return s, nil
 		}
 	}
-	scale := op.Scale
-	op.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
-		if scale != nil {
-			return scale(a, outs)
+	if op.Scale == nil {
+		op.Scale = func(m *matrixOpCall[A], outs []*tensor.Tensor) []*tensor.Tensor {
+			return normwise(outs, m.condition())
 		}
-		k := opdef.Must(plan(a)).condition()
-		s := make([]*tensor.Tensor, len(outs))
-		for i, t := range outs {
-			s[i] = tensor.Full(tensor.Float64, t.Shape, k*opdef.MaxAbs(t))
-		}
-		return s
 	}
-	op.Terms = func(a *A) int {
-		first := opdef.Must(plan(a)).ins[0].Shape
+	op.Terms = func(m *matrixOpCall[A]) int {
+		first := m.ins[0].Shape
 		return elements.LengthOf(first, len(first)-1)
 	}
 	return op.Entry()
+}
+
+// normwise are tensors of k times the largest magnitude of each of ts.
+func normwise(ts []*tensor.Tensor, k float64) []*tensor.Tensor {
+	s := make([]*tensor.Tensor, len(ts))
+	for i, t := range ts {
+		if t != nil {
+			s[i] = tensor.Full(tensor.Float64, t.Shape, k*opdef.MaxAbs(t))
+		}
+	}
+	return s
 }
 
 // condition is the condition of the first input, or amplify: what factors into

@@ -97,7 +97,7 @@ func normFrom(p string) func(a *normArgs) *atenNormArgs {
 
 // vectorNormOps are norms of vectors and matrices and what is scaled by them.
 var vectorNormOps = []*opdef.Entry{
-	normOp(opdef.Op[normArgs]{
+	normOp(opdef.Planned[normArgs, *normOf]{
 		Schema:   "norm(Tensor self, any p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
 		Names:    "norm functional.norm Tensor.norm",
 		Autocast: opdef.AutocastFloat32,
@@ -123,8 +123,8 @@ var vectorNormOps = []*opdef.Entry{
 					Keepdim: true},
 			}
 		},
-	}, "self", (*normArgs).norm, (*normArgs).node),
-	normOp(opdef.Op[linalgNormArgs]{
+	}, "self", (*normArgs).norm),
+	normOp(opdef.Planned[linalgNormArgs, *normOf]{
 		Schema: "linalg_norm(Tensor A, any ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> " +
 			"Tensor",
 		Names:    "linalg.norm",
@@ -147,8 +147,8 @@ var vectorNormOps = []*opdef.Entry{
 				{A: g.Normal(tensor.Complex64, 3, 2), Ord: "fro"},
 			}
 		},
-	}, "A", (*linalgNormArgs).norm, nil),
-	normOp(opdef.Op[VectorNormArgs]{
+	}, "A", (*linalgNormArgs).norm),
+	normOp(opdef.Planned[VectorNormArgs, *normOf]{
 		Schema: "linalg_vector_norm(Tensor x, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? " +
 			"dtype=None) -> Tensor",
 		Names: "linalg.vector_norm",
@@ -168,8 +168,8 @@ var vectorNormOps = []*opdef.Entry{
 		},
 	}, "x", func(a *VectorNormArgs) (*normOf, error) {
 		return newNorm(a.X, "x", a.Ord.Float64(), a.Dim, a.Keepdim, a.Dtype)
-	}, nil),
-	normOp(opdef.Op[linalgMatrixNormArgs]{
+	}),
+	normOp(opdef.Planned[linalgMatrixNormArgs, *normOf]{
 		Schema: "linalg_matrix_norm(Tensor A, any ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, dtype? " +
 			"dtype=None) -> Tensor",
 		Names: "linalg.matrix_norm",
@@ -191,7 +191,7 @@ var vectorNormOps = []*opdef.Entry{
 		},
 	}, "A", func(a *linalgMatrixNormArgs) (*normOf, error) {
 		return newMatrixNorm(a.A, a.Ord, a.Dim, a.Keepdim, a.Dtype)
-	}, nil),
+	}),
 }
 
 type normArgs struct {
@@ -238,6 +238,9 @@ type normOf struct {
 	keepdim bool
 	// spectral makes it a norm of singular values of matrices over dims.
 	spectral *spectralNorm
+	// root tells that op_tools records the gradient of a sum of squares, of which
+	// the norm is the root.
+	root bool
 }
 
 // newNorm checks the arguments of a vector norm of x, which the caller names
@@ -289,16 +292,12 @@ func (a *normArgs) norm() (*normOf, error) {
 			return nil, err
 		}
 	}
-	return newNorm(a.Self, "self", p, a.Dim, a.Keepdim, a.Dtype)
-}
-
-// node: the Frobenius norm over two dimensions ends in a square root.
-func (a *normArgs) node(g *opdef.Grad) (opdef.Node, error) {
-	if a.P != value.Value("fro") || len(a.Dim) != 2 {
-		return opdef.Node{}, nil
+	n, err := newNorm(a.Self, "self", p, a.Dim, a.Keepdim, a.Dtype)
+	if err != nil {
+		return nil, err
 	}
-	t := opdef.Zip(g.Outs[0].DType, g.Out[0], g.Outs[0], func(g, y float64) float64 { return g / (2 * y) })
-	return opdef.Node{Grads: elements.Single(t)}, nil
+	n.root = a.P == value.Value("fro") && len(a.Dim) == 2
+	return n, nil
 }
 
 func (a *linalgNormArgs) norm() (*normOf, error) {
@@ -359,38 +358,21 @@ func newMatrixNorm(x *tensor.Tensor, ord value.Value, dim []int, keepdim bool, d
 }
 
 // normOp completes the declaration of a norm whose argument arg it is of.
-func normOp[A any](o opdef.Op[A], arg string, call func(*A) (*normOf, error), node func(*A, *opdef.Grad) (opdef.Node,
-	error)) *opdef.Entry {
+func normOp[A any](o opdef.Planned[A, *normOf], arg string, call func(*A) (*normOf, error)) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}}
-	o.Terms = func(a *A) int {
-		n := opdef.Must(call(a))
-		return elements.NumelOver(n.x.Shape, n.dims)
-	}
-	o.Scale = func(a *A, outs []*tensor.Tensor) []*tensor.Tensor {
-		if n := opdef.Must(call(a)); n.spectral != nil { // errors of singular values are relative to the largest
+	o.Plan = call
+	o.Terms = func(n *normOf) int { return elements.NumelOver(n.x.Shape, n.dims) }
+	o.Scale = func(n *normOf, outs []*tensor.Tensor) []*tensor.Tensor {
+		if n.spectral != nil { // errors of singular values are relative to the largest
 			return elements.Single(tensor.Full(tensor.Float64, outs[0].Shape, n.largestSpectral()))
 		}
 		return elements.Single(opdef.Abs(outs[0])) // a norm of magnitudes is the norm
 	}
-	o.Kernel = func(a *A) ([]*tensor.Tensor, error) {
-		n, err := call(a)
-		if err != nil {
-			return nil, err
-		}
-		return elements.Single(n.value(n.keepdim)), nil
-	}
-	o.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-		n, err := call(a)
-		if err != nil {
-			return nil, err
-		}
+	o.Kernel = func(n *normOf) ([]*tensor.Tensor, error) { return elements.Single(n.value(n.keepdim)), nil }
+	o.Grad = func(n *normOf, g *opdef.Grad) (opdef.Grads, error) {
 		return elements.GradOf(arg, n.grad(g.Outs[0], g.Out[0])), nil
 	}
-	o.GradScale = func(a *A, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
-		n, err := call(a)
-		if err != nil {
-			return nil, err
-		}
+	o.GradScale = func(n *normOf, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
 		if n.spectral != nil {
 			return elements.GradOf(arg, tensor.Full(tensor.Float64, gr[arg][0].Shape,
 				n.spectralSensitivity()*opdef.MaxAbs(g.Out[0]))), nil
@@ -401,19 +383,17 @@ func normOp[A any](o opdef.Op[A], arg string, call func(*A) (*normOf, error), no
 		}
 		return elements.GradOf(arg, elements.Scaled(opdef.Abs(gr[arg][0]), k)), nil
 	}
-	o.Node = func(a *A, g *opdef.Grad) (opdef.Node, error) {
-		n, err := call(a)
+	o.Node = func(n *normOf, g *opdef.Grad) (opdef.Node, error) {
 		switch {
-		case err != nil:
-			return opdef.Node{}, err
 		case n.spectral != nil:
 			return n.spectralNode(g), nil
 		case n.inner != nil: // the node takes the extremum of the sums
 			s := n.sums()
 			return opdef.Node{Grads: elements.Single(reduction.SplitAmongTies(s, g.Outs[0], g.Out[0], n.sumDims()))},
 				nil
-		case node != nil:
-			return node(a, g)
+		case n.root:
+			t := opdef.Zip(g.Outs[0].DType, g.Out[0], g.Outs[0], func(g, y float64) float64 { return g / (2 * y) })
+			return opdef.Node{Grads: elements.Single(t)}, nil
 		}
 		return opdef.Node{}, nil
 	}

@@ -11,24 +11,26 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// pseudoinverseOps take small singular values for zero.
+// pseudoinverseOps take small singular values for zero. They are no compositions:
+// an error bound through singular vectors, element by element, is infinite where
+// values are near each other, though the pseudoinverse does not depend on them.
 var pseudoinverseOps = []*opdef.Entry{
-	matrixOp(opdef.Op[pinvArgs]{
+	matrixOp(matrixDecl[pinvArgs]{
 		Schema: "pinv(Tensor A, Tensor|Scalar? rcond=None, bool hermitian=False, *, Tensor|Scalar? atol=None, " +
 			"Tensor|Scalar? rtol=None) -> Tensor",
 		Names: "linalg.pinv pinverse Tensor.pinverse",
 		Doc: opdef.Doc{Summary: "Pseudoinverse",
 			Formula: "V @ diag(1/S) @ U^H over the singular values above the tolerance", Notes: toleranceNote,
 			Source: "torch.linalg.pinv"},
-		GradScale: func(a *pinvArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		GradScale: func(m *matrixOpCall[pinvArgs], g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			// The terms are products of two pseudoinverses and the gradient, one of
 			// them also with A.
 			norm := func(t *tensor.Tensor) float64 {
 				return opdef.MaxAbs(reduction.VectorNorm(t, 2, []int{t.Dim() - 2, t.Dim() - 1}, false))
 			}
-			p, x := norm(g.Outs[0]), norm(a.A)
-			return opdef.Grads{"A": {tensor.Full(tensor.Float64, a.A.Shape, math.Min(1+x*p, 1e6)*p*p*norm(g.Out[0]))}},
-				nil
+			p, x := norm(g.Outs[0]), norm(m.ins[0])
+			s := math.Min(1+x*p, 1e6) * p * p * norm(g.Out[0])
+			return opdef.Grads{"A": {tensor.Full(tensor.Float64, m.ins[0].Shape, s)}}, nil
 		},
 		Cases: func(r *rand.Rand) []*pinvArgs {
 			g := opdef.Gen{R: r}
@@ -55,7 +57,7 @@ var pseudoinverseOps = []*opdef.Entry{
 		m.back = algorithm{pinvGrad[float64], pinvGrad[complex128]}
 		return m, nil
 	}),
-	matrixOp(opdef.Op[rankArgs]{
+	matrixOp(matrixDecl[rankArgs]{
 		Schema: "matrix_rank(Tensor A, Tensor|Scalar? tol=None, bool hermitian=False, *, Tensor|Scalar? atol=None, " +
 			"Tensor|Scalar? rtol=None) -> Tensor",
 		Names: "linalg.matrix_rank",

@@ -11,9 +11,11 @@ import (
 	"github.com/optool/optool/value"
 )
 
-// spectralOps are functions of the singular values of matrices.
+// spectralOps are functions of the singular values of matrices. They are no
+// compositions: errors of singular values are relative to the largest of a matrix,
+// whatever they were computed from.
 var spectralOps = []*opdef.Entry{
-	matrixOp(opdef.Op[condArgs]{
+	matrixOp(matrixDecl[condArgs]{
 		Schema: "cond(Tensor A, any p=None) -> Tensor",
 		Names:  "linalg.cond",
 		Doc: opdef.Doc{Summary: "Condition of matrices with respect to a norm", Formula: "norm(A, p) * norm(A^-1, p)",
@@ -30,9 +32,9 @@ var spectralOps = []*opdef.Entry{
 					nil},
 			}
 		},
-		Node: func(a *condArgs, g *opdef.Grad) (opdef.Node, error) {
+		Node: func(m *matrixOpCall[condArgs], g *opdef.Grad) (opdef.Node, error) {
 			t := g.Out[0]
-			if _, o, err := condOrder(a.P); err == nil && math.Abs(o) == 2 {
+			if _, o, err := condOrder(m.given.P); err == nil && math.Abs(o) == 2 {
 				t = t.Reshape(append(append([]int{}, t.Shape...), 1)...) // the node drops a dimension
 			}
 			return opdef.Node{Grads: elements.Single(t), Weak: "the incoming gradient reshaped"}, nil

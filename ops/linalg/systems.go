@@ -14,7 +14,7 @@ import (
 // systemOps solve least squares problems, solve with factorisations that others
 // computed, and unpack those.
 var systemOps = []*opdef.Entry{
-	matrixOp(opdef.Op[lstsqArgs]{
+	matrixOp(matrixDecl[lstsqArgs]{
 		Schema: "linalg_lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None) -> (Tensor solution, " +
 			"Tensor residuals, Tensor rank, Tensor singular_values)",
 		Names: "linalg.lstsq",
@@ -40,7 +40,7 @@ var systemOps = []*opdef.Entry{
 		},
 		GradScale: lstsqGradScale,
 	}, lstsqPlan),
-	matrixOp(opdef.Op[luUnpackArgs]{
+	matrixOp(matrixDecl[luUnpackArgs]{
 		Composite: true, // as linalg_lu
 		Schema: "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> " +
 			"(Tensor P, Tensor L, Tensor U)",
@@ -58,7 +58,7 @@ var systemOps = []*opdef.Entry{
 			return append(cs, &luUnpackArgs{f, p, false, true}, &luUnpackArgs{f, p, true, false})
 		},
 	}, luUnpackPlan),
-	matrixOp(opdef.Op[linalgLUSolveArgs]{
+	matrixOp(matrixDecl[linalgLUSolveArgs]{
 		Schema: "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
 		Names:  "linalg.lu_solve",
 		Doc: opdef.Doc{Summary: "Solution of a system given by its packed LU factorisation",
@@ -75,7 +75,7 @@ var systemOps = []*opdef.Entry{
 	}, func(a *linalgLUSolveArgs) (*matrixCall, error) {
 		return luSolvePlan(luSolver{"LU", "pivots", "B", a.LU, a.Pivots, a.B, a.Left, a.Adjoint})
 	}),
-	matrixOp(opdef.Op[luSolveArgs]{
+	matrixOp(matrixDecl[luSolveArgs]{
 		Schema: "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", Composite: true,
 		Doc: opdef.Doc{Summary: "Solution of a system given by its packed LU factorisation",
 			Formula: "X with A @ X = self", Source: "torch.lu_solve"},
@@ -90,7 +90,7 @@ var systemOps = []*opdef.Entry{
 	}, func(a *luSolveArgs) (*matrixCall, error) {
 		return luSolvePlan(luSolver{"LU_data", "LU_pivots", "self", a.LUData, a.LUPivots, a.Self, true, false})
 	}),
-	matrixOp(opdef.Op[householderArgs]{
+	matrixOp(matrixDecl[householderArgs]{
 		Schema: "householder_product(Tensor input, Tensor tau) -> Tensor",
 		Names:  "linalg.householder_product orgqr Tensor.orgqr",
 		Doc: opdef.Doc{Summary: "First columns of a product of reflectors",
@@ -107,7 +107,7 @@ var systemOps = []*opdef.Entry{
 			}
 		},
 	}, householderPlan),
-	matrixOp(opdef.Op[ormqrArgs]{
+	matrixOp(matrixDecl[ormqrArgs]{
 		Schema: "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
 		Doc: opdef.Doc{Summary: "Product of a matrix with the unitary factor that reflectors make",
 			Formula: "Q @ input3, or input3 @ Q, Q^H for Q if transpose",
@@ -127,7 +127,7 @@ var systemOps = []*opdef.Entry{
 			return cs
 		},
 	}, ormqrPlan),
-	matrixOp(opdef.Op[ldlArgs]{
+	matrixOp(matrixDecl[ldlArgs]{
 		Schema: "ldl_factor(Tensor A, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
 		Names:  "linalg.ldl_factor",
 		Doc:    ldlDoc,
@@ -139,7 +139,7 @@ var systemOps = []*opdef.Entry{
 			return cs
 		},
 	}, func(a *ldlArgs) (*matrixCall, error) { return ldlPlan(a.A, a.Hermitian, false) }),
-	matrixOp(opdef.Op[ldlExArgs]{
+	matrixOp(matrixDecl[ldlExArgs]{
 		Schema: "ldl_factor_ex(Tensor A, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor " +
 			"pivots, Tensor info)",
 		Names:  "linalg.ldl_factor_ex",
@@ -147,7 +147,7 @@ var systemOps = []*opdef.Entry{
 		NoGrad: "torch has none",
 		Cases:  ldlCases,
 	}, func(a *ldlExArgs) (*matrixCall, error) { return ldlPlan(a.A, a.Hermitian, true) }),
-	matrixOp(opdef.Op[ldlSolveArgs]{
+	matrixOp(matrixDecl[ldlSolveArgs]{
 		Schema: "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
 		Names:  "linalg.ldl_solve",
 		Doc: opdef.Doc{Summary: "Solution of a system given by its LDL factorisation", Formula: "X with A @ X = B",
@@ -162,7 +162,7 @@ var systemOps = []*opdef.Entry{
 			return cs
 		},
 	}, ldlSolvePlan),
-	matrixOp(opdef.Op[tensorinvArgs]{
+	matrixOp(matrixDecl[tensorinvArgs]{
 		Schema: "tensorinv(Tensor A, int ind=2) -> Tensor",
 		Names:  "linalg.tensorinv", Composite: true,
 		Doc: opdef.Doc{Summary: "Inverse of tensordot(A, X, ind) = I",
@@ -326,7 +326,8 @@ func lstsqGrad[T kernel.Field](tol func(float64) float64) func(in []kernel.Mat[T
 
 // lstsqGradScale bounds the terms of the gradients by norms over the batch: of
 // A |pinv(A)|^2*|g|*|B|, of B |pinv(A)|*|g|, times the condition of A.
-func lstsqGradScale(a *lstsqArgs, g *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
+func lstsqGradScale(call *matrixOpCall[lstsqArgs], g *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
+	a := call.given
 	m, n := lastTwo(a.A)
 	inv := 0.0
 	data := tensor.Data[complex128](a.A)

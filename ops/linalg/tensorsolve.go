@@ -10,7 +10,9 @@ import (
 )
 
 // tensorsolvePlan solves with A, its dims moved to the end, as a matrix whose
-// rows are the elements of B.
+// rows are the elements of B. It is no composition of reshapes around solve: errors
+// of a solution grow with the condition of the matrix, which matrixOp knows and a
+// primitive's elements do not show.
 func tensorsolvePlan(a *tensorsolveArgs) (*matrixCall, error) {
 	t := a.A
 	if err := matrixDType("A", t); err != nil {

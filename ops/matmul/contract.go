@@ -456,29 +456,26 @@ func (p *Product) gradTerms() int {
 	return n
 }
 
+// An Op is the declaration of an op whose calls are products.
+type Op[A any] = opdef.Planned[A, *Call[A]]
+
+// A Call is a call that is a product, with its arguments.
+type Call[A any] struct {
+	Args *A
+	*Product
+}
+
 // Multilinear completes the declaration of an op whose calls are products.
-func Multilinear[A any](op opdef.Op[A], plan func(a *A) (*Product, error)) *opdef.Entry {
+func Multilinear[A any](op Op[A], plan func(a *A) (*Product, error)) *opdef.Entry {
 	op.Error = opdef.Error{Class: opdef.Accumulated}
-	op.Kernel = func(a *A) ([]*tensor.Tensor, error) {
+	op.Plan = func(a *A) (*Call[A], error) {
 		p, err := plan(a)
-		if err != nil {
-			return nil, err
-		}
-		return p.Kernel()
+		return &Call[A]{a, p}, err
 	}
-	op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-		p, err := plan(a)
-		if err != nil {
-			return nil, err
-		}
-		return p.Grads(g)
-	}
-	op.Terms = func(a *A) int {
-		return opdef.Must(plan(a)).terms()
-	}
-	op.Products = func(a *A) float64 { return float64(op.Terms(a)) }
-	op.GradTerms = func(a *A) int {
-		return opdef.Must(plan(a)).gradTerms()
-	}
+	op.Kernel = func(c *Call[A]) ([]*tensor.Tensor, error) { return c.Product.Kernel() }
+	op.Grad = func(c *Call[A], g *opdef.Grad) (opdef.Grads, error) { return c.Grads(g) }
+	op.Terms = func(c *Call[A]) int { return c.terms() }
+	op.GradTerms = func(c *Call[A]) int { return c.gradTerms() }
+	op.Products = func(c *Call[A]) float64 { return float64(c.terms()) }
 	return op.Entry()
 }

@@ -14,21 +14,15 @@ import (
 // einsumOps are the contractions written as equations. The sublist forms
 // einsum(a, [0, 1], b, [1, 2], [0, 2]) are overloads for up to three operands.
 var einsumOps = []*opdef.Entry{
-	Multilinear(opdef.Op[einsumArgs]{
+	Multilinear(Op[einsumArgs]{
 		Schema:   "einsum(str equation, Tensor[]... operands) -> Tensor",
 		Names:    "einsum functional.einsum",
 		Autocast: opdef.AutocastLower,
 		Doc:      einsumDoc,
-		Node: func(a *einsumArgs, g *opdef.Grad) (opdef.Node, error) {
-			p, err := einsumPlan(a)
-			if err != nil {
-				return opdef.Node{}, err
-			}
-			return einsumNode(p, g)
-		},
-		Cases: einsumCases,
+		Node:     func(c *Call[einsumArgs], g *opdef.Grad) (opdef.Node, error) { return einsumNode(c.Product, g) },
+		Cases:    einsumCases,
 	}, einsumPlan),
-	Multilinear(opdef.Op[sublistArgs1]{
+	Multilinear(Op[sublistArgs1]{
 		Schema:   "einsum.sublist(Tensor a, any a_dims, any out=None) -> Tensor",
 		Names:    "einsum functional.einsum",
 		Autocast: opdef.AutocastLower,
@@ -41,7 +35,7 @@ var einsumOps = []*opdef.Entry{
 	}, func(a *sublistArgs1) (*Product, error) {
 		return sublistPlan([]*tensor.Tensor{a.A}, []value.Value{a.ADims}, a.Out, []string{"a"})
 	}),
-	Multilinear(opdef.Op[sublistArgs2]{
+	Multilinear(Op[sublistArgs2]{
 		Schema:   "einsum.sublist2(Tensor a, any a_dims, Tensor b, any b_dims, any out=None) -> Tensor",
 		Names:    "einsum functional.einsum",
 		Autocast: opdef.AutocastLower,
@@ -57,7 +51,7 @@ var einsumOps = []*opdef.Entry{
 	}, func(a *sublistArgs2) (*Product, error) {
 		return sublistPlan([]*tensor.Tensor{a.A, a.B}, []value.Value{a.ADims, a.BDims}, a.Out, []string{"a", "b"})
 	}),
-	Multilinear(opdef.Op[sublistArgs3]{
+	Multilinear(Op[sublistArgs3]{
 		Schema: "einsum.sublist3(Tensor a, any a_dims, Tensor b, any b_dims, Tensor c, any c_dims, any out=None) -> " +
 			"Tensor",
 		Names:    "einsum functional.einsum",

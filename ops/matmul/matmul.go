@@ -11,25 +11,27 @@ import (
 
 // matmulOps are products of matrices and vectors, all of them contractions.
 var matmulOps = []*opdef.Entry{
-	Multilinear(opdef.Op[matmulArgs]{
+	Multilinear(Op[matmulArgs]{
 		Schema:   "matmul(Tensor self, Tensor other) -> Tensor",
 		Names:    "matmul Tensor.matmul linalg.matmul Tensor.__matmul__",
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Matrix product with broadcast batch dimensions", Formula: "self @ other",
 			Notes:  "(..., M, K) with (..., K, N); a vector is a row on the left, a column on the right.",
 			Source: "torch.matmul"},
-		Node:  matmulNode,
+		Node: func(c *Call[matmulArgs], g *opdef.Grad) (opdef.Node, error) {
+			return matmulNode(c.Args.Self, c.Args.Other, g)
+		},
 		Cases: matmulCases,
 	}, func(a *matmulArgs) (*Product, error) { return matmulPlan(a.Self, a.Other, "self", "other") }),
-	Multilinear(opdef.Op[matmulArgs]{
+	Multilinear(Op[matmulArgs]{
 		Schema:    "__rmatmul__(Tensor self, Tensor other) -> Tensor",
 		Names:     "Tensor.__rmatmul__",
 		Composite: true, // of a product with the gradients in the other order
 		Autocast:  opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Matrix product with the operands swapped", Formula: "other @ self",
 			Source: "torch.matmul"},
-		Node: func(a *matmulArgs, g *opdef.Grad) (opdef.Node, error) {
-			return matmulNode(&matmulArgs{a.Other, a.Self}, g)
+		Node: func(c *Call[matmulArgs], g *opdef.Grad) (opdef.Node, error) {
+			return matmulNode(c.Args.Other, c.Args.Self, g)
 		},
 		Cases: func(r *rand.Rand) []*matmulArgs {
 			cs := matmulCases(r)
@@ -39,7 +41,7 @@ var matmulOps = []*opdef.Entry{
 			return cs
 		},
 	}, func(a *matmulArgs) (*Product, error) { return matmulPlan(a.Other, a.Self, "other", "self") }),
-	Multilinear(opdef.Op[mmArgs]{
+	Multilinear(Op[mmArgs]{
 		Schema:   "mm(Tensor self, Tensor mat2) -> Tensor",
 		Names:    "mm Tensor.mm spmm",
 		Autocast: opdef.AutocastLower,
@@ -51,7 +53,7 @@ var matmulOps = []*opdef.Entry{
 				[][2][]int{{{3, 4}, {4, 2}}, {{1, 5}, {5, 1}}, {{0, 2}, {2, 3}}, {{3, 0}, {0, 2}}})
 		},
 	}, func(a *mmArgs) (*Product, error) { return fixed("ij", "jk", "ik", a.Self, a.Mat2, "self", "mat2") }),
-	Multilinear(opdef.Op[mmArgs]{
+	Multilinear(Op[mmArgs]{
 		Schema:   "bmm(Tensor self, Tensor mat2) -> Tensor",
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Products of two batches of matrices", Formula: "self[b] @ mat2[b]",
@@ -63,7 +65,7 @@ var matmulOps = []*opdef.Entry{
 					{{2, 3, 0}, {2, 0, 2}}})
 		},
 	}, func(a *mmArgs) (*Product, error) { return fixed("bij", "bjk", "bik", a.Self, a.Mat2, "self", "mat2") }),
-	Multilinear(opdef.Op[mvArgs]{
+	Multilinear(Op[mvArgs]{
 		Schema:   "mv(Tensor self, Tensor vec) -> Tensor",
 		Autocast: opdef.AutocastLower,
 		Doc:      opdef.Doc{Summary: "Product of a matrix and a vector", Formula: "self @ vec", Source: "torch.mv"},
@@ -73,7 +75,7 @@ var matmulOps = []*opdef.Entry{
 				[][2][]int{{{3, 4}, {4}}, {{1, 5}, {5}}, {{0, 2}, {2}}, {{3, 0}, {0}}})
 		},
 	}, func(a *mvArgs) (*Product, error) { return fixed("ij", "j", "i", a.Self, a.Vec, "self", "vec") }),
-	Multilinear(opdef.Op[dotArgs]{
+	Multilinear(Op[dotArgs]{
 		Schema:   "dot(Tensor self, Tensor tensor) -> Tensor",
 		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Inner product of two vectors, without conjugation", Formula: "sum(self * tensor)",
@@ -84,7 +86,7 @@ var matmulOps = []*opdef.Entry{
 				[][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
 		},
 	}, func(a *dotArgs) (*Product, error) { return fixed("i", "i", "", a.Self, a.Tensor, "self", "tensor") }),
-	Multilinear(opdef.Op[vdotArgs]{
+	Multilinear(Op[vdotArgs]{
 		Schema:   "vdot(Tensor self, Tensor other) -> Tensor",
 		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Inner product of two vectors, the first conjugated",
@@ -101,7 +103,7 @@ var matmulOps = []*opdef.Entry{
 		}
 		return p, err
 	}),
-	Multilinear(opdef.Op[vecdotArgs]{
+	Multilinear(Op[vecdotArgs]{
 		Schema: "vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
 		Names:  "linalg.vecdot",
 		Doc: opdef.Doc{Summary: "Inner products along a dimension, the first operand conjugated",
@@ -112,11 +114,12 @@ var matmulOps = []*opdef.Entry{
 				[][2][]int{{{4}, {4}}, {{2, 3}, {2, 3}}, {{2, 1, 3}, {2, 3}}, {{0, 2}, {2}}})
 		},
 	}, vecdotPlan),
-	Multilinear(opdef.Op[innerArgs]{
+	Multilinear(Op[innerArgs]{
 		Schema: "inner(Tensor self, Tensor other) -> Tensor", Composite: true,
 		Doc: opdef.Doc{Summary: "Products summed over the last dimension of both operands",
 			Formula: "sum_k self[..., k] * other[..., k]", Source: "torch.inner"},
-		Node: func(a *innerArgs, g *opdef.Grad) (opdef.Node, error) {
+		Node: func(c *Call[innerArgs], g *opdef.Grad) (opdef.Node, error) {
+			a := c.Args
 			m, n := a.Self.Dim(), a.Other.Dim()
 			if m == 0 || n == 0 || m == 1 && n == 1 {
 				return opdef.Node{}, nil
@@ -130,21 +133,18 @@ var matmulOps = []*opdef.Entry{
 				[][2][]int{{{4}, {4}}, {{2, 3}, {3}}, {{2, 3}, {4, 3}}, {{2, 2, 3}, {4, 3}}, {{}, {3}}, {{2, 0}, {0}}})
 		},
 	}, innerPlan),
-	Multilinear(opdef.Op[outerArgs]{
+	Multilinear(Op[outerArgs]{
 		Schema: "outer(Tensor self, Tensor vec2) -> Tensor",
 		Names:  "outer ger Tensor.outer Tensor.ger",
 		Doc: opdef.Doc{Summary: "All products of the elements of two vectors", Formula: "self[i] * vec2[j]",
 			Source: "torch.outer"},
-		Node: func(a *outerArgs, g *opdef.Grad) (opdef.Node, error) { // a product with self as a column
-			p, err := outerPlan(a)
+		Node: func(c *Call[outerArgs], g *opdef.Grad) (opdef.Node, error) { // a product with self as a column
+			gr, err := c.Grads(g)
 			if err != nil {
 				return opdef.Node{}, err
 			}
-			gr, err := p.Grads(g)
-			if err != nil {
-				return opdef.Node{}, err
-			}
-			return opdef.Node{Grads: []*tensor.Tensor{gr["self"][0].Reshape(a.Self.Numel(), 1), gr["vec2"][0]}}, nil
+			column := gr["self"][0].Reshape(c.Args.Self.Numel(), 1)
+			return opdef.Node{Grads: []*tensor.Tensor{column, gr["vec2"][0]}}, nil
 		},
 		Cases: func(r *rand.Rand) []*outerArgs {
 			g := opdef.Gen{R: r}
@@ -153,7 +153,7 @@ var matmulOps = []*opdef.Entry{
 				&outerArgs{g.Normal(tensor.Float32, 3), g.Int(tensor.Int32, -3, 3, 2)})
 		},
 	}, outerPlan),
-	Multilinear(opdef.Op[addmmArgs]{
+	Multilinear(Op[addmmArgs]{
 		Schema:   "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
 		Autocast: opdef.AutocastLower,
 		InPlace:  true,
@@ -169,7 +169,7 @@ var matmulOps = []*opdef.Entry{
 		p, err := fixed("ij", "jk", "ik", a.Mat1, a.Mat2, "mat1", "mat2")
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
 	}),
-	Multilinear(opdef.Op[addbmmArgs]{
+	Multilinear(Op[addbmmArgs]{
 		Schema:   "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
 		Autocast: opdef.AutocastLower,
 		InPlace:  true, Resizes: true,
@@ -186,7 +186,7 @@ var matmulOps = []*opdef.Entry{
 		p, err := fixed("bij", "bjk", "ik", a.Batch1, a.Batch2, "batch1", "batch2")
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
 	}),
-	Multilinear(opdef.Op[addbmmArgs]{
+	Multilinear(Op[addbmmArgs]{
 		Schema:   "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
 		Autocast: opdef.AutocastLower,
 		InPlace:  true,
@@ -203,7 +203,7 @@ var matmulOps = []*opdef.Entry{
 		p, err := fixed("bij", "bjk", "bik", a.Batch1, a.Batch2, "batch1", "batch2")
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
 	}),
-	Multilinear(opdef.Op[addmvArgs]{
+	Multilinear(Op[addmvArgs]{
 		Schema:   "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
 		Autocast: opdef.AutocastLower,
 		InPlace:  true,
@@ -219,7 +219,7 @@ var matmulOps = []*opdef.Entry{
 		p, err := fixed("ij", "j", "i", a.Mat, a.Vec, "mat", "vec")
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
 	}),
-	Multilinear(opdef.Op[addrArgs]{
+	Multilinear(Op[addrArgs]{
 		Schema:   "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
 		Autocast: opdef.AutocastLower,
 		InPlace:  true,
@@ -239,7 +239,7 @@ var matmulOps = []*opdef.Entry{
 		}
 		return p, err
 	}),
-	Multilinear(opdef.Op[linearArgs]{
+	Multilinear(Op[linearArgs]{
 		Schema:   "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
 		Names:    "F.linear _C._nn.linear",
 		Autocast: opdef.AutocastLower,
@@ -266,14 +266,15 @@ var matmulOps = []*opdef.Entry{
 			}
 		},
 	}, linearPlan),
-	Multilinear(opdef.Op[bilinearArgs]{
+	Multilinear(Op[bilinearArgs]{
 		Schema:   "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
 		Names:    "F.bilinear bilinear",
 		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Bilinear map of the last dimensions of two tensors",
 			Formula: "sum_ij input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]",
 			Source:  "torch.nn.functional.bilinear"},
-		Node: func(a *bilinearArgs, g *opdef.Grad) (opdef.Node, error) {
+		Node: func(c *Call[bilinearArgs], g *opdef.Grad) (opdef.Node, error) {
+			a := c.Args
 			if a.Bias != nil {
 				return opdef.Node{Grads: []*tensor.Tensor{g.Out[0], opdef.SumTo(g.Out[0], a.Bias.Shape)},
 					Weak: "the incoming gradient, summed for the bias"}, nil
@@ -293,7 +294,7 @@ var matmulOps = []*opdef.Entry{
 			}
 		},
 	}, bilinearPlan),
-	Multilinear(opdef.Op[tensordotArgs]{
+	Multilinear(Op[tensordotArgs]{
 		Schema:   "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
 		Names:    "tensordot functional.tensordot",
 		Autocast: opdef.AutocastWidest,
@@ -301,7 +302,8 @@ var matmulOps = []*opdef.Entry{
 			Formula: "einsum over the dimensions in dims",
 			Notes:   "dims is a number of dimensions (the last of a with the first of b) or two lists.",
 			Source:  "torch.tensordot"},
-		Node: func(a *tensordotArgs, g *opdef.Grad) (opdef.Node, error) {
+		Node: func(c *Call[tensordotArgs], g *opdef.Grad) (opdef.Node, error) {
+			a := c.Args
 			da, _, err := tensordotDims(a)
 			if err != nil {
 				return opdef.Node{}, err
@@ -316,13 +318,13 @@ var matmulOps = []*opdef.Entry{
 		},
 		Cases: tensordotCases,
 	}, tensordotPlan),
-	Multilinear(opdef.Op[multiDotArgs]{
+	Multilinear(Op[multiDotArgs]{
 		Schema:   "multi_dot(Tensor[] tensors) -> Tensor",
 		Names:    "linalg.multi_dot",
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Product of a chain of matrices", Formula: "tensors[0] @ tensors[1] @ ...",
 			Notes: "The first and the last may be vectors.", Source: "torch.linalg.multi_dot"},
-		Node: func(*multiDotArgs, *opdef.Grad) (opdef.Node, error) {
+		Node: func(*Call[multiDotArgs], *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
 		Cases: func(r *rand.Rand) []*multiDotArgs {
@@ -336,13 +338,13 @@ var matmulOps = []*opdef.Entry{
 			}
 		},
 	}, func(a *multiDotArgs) (*Product, error) { return chainPlan(a.Tensors, "tensors", true) }),
-	Multilinear(opdef.Op[chainArgs]{
+	Multilinear(Op[chainArgs]{
 		Schema:   "chain_matmul(Tensor[]... matrices) -> Tensor",
 		Names:    "chain_matmul functional.chain_matmul",
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Product of a chain of matrices", Formula: "matrices[0] @ matrices[1] @ ...",
 			Source: "torch.chain_matmul"},
-		Node: func(*chainArgs, *opdef.Grad) (opdef.Node, error) {
+		Node: func(*Call[chainArgs], *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
 		Cases: func(r *rand.Rand) []*chainArgs {
@@ -355,7 +357,7 @@ var matmulOps = []*opdef.Entry{
 			}
 		},
 	}, func(a *chainArgs) (*Product, error) { return chainPlan(a.Matrices, "matrices", false) }),
-	Multilinear(opdef.Op[kronArgs]{
+	Multilinear(Op[kronArgs]{
 		Schema: "kron(Tensor self, Tensor other) -> Tensor",
 		Doc: opdef.Doc{Summary: "Kronecker product",
 			Formula: "result[i*n + j] = self[i] * other[j] in every dimension of size n", Source: "torch.kron"},
@@ -487,8 +489,7 @@ func matmulPlan(x, y *tensor.Tensor, nx, ny string) (*Product, error) {
 // matmulNode follows the view that ends torch's matmul: of a vector made a
 // row, of operands folded into one matrix, of a batch of products.
 // Source: aten/src/ATen/native/LinearAlgebra.cpp, _matmul_impl
-func matmulNode(a *matmulArgs, g *opdef.Grad) (opdef.Node, error) {
-	x, y := a.Self, a.Other
+func matmulNode(x, y *tensor.Tensor, g *opdef.Grad) (opdef.Node, error) {
 	m, n := x.Dim(), y.Dim()
 	out := g.Outs[0].Shape
 	switch {

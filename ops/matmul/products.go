@@ -38,17 +38,14 @@ func linearPlan(a *linearArgs) (*Product, error) {
 // linearNode: with a bias, addmm of 2-D input and of contiguous 3-D input
 // flattened, otherwise an addition after matmul; without, that of matmul.
 // Source: aten/src/ATen/native/Linear.cpp
-func linearNode(a *linearArgs, g *opdef.Grad) (opdef.Node, error) {
+func linearNode(c *Call[linearArgs], g *opdef.Grad) (opdef.Node, error) {
+	a := c.Args
 	n := a.Input.Dim()
 	switch {
 	case a.Weight.Dim() == 1:
-		return matmulNode(&matmulArgs{a.Input, a.Weight}, g)
+		return matmulNode(a.Input, a.Weight, g)
 	case n == 2:
-		p, err := linearPlan(a)
-		if err != nil {
-			return opdef.Node{}, err
-		}
-		gr, err := p.Grads(g)
+		gr, err := c.Grads(g)
 		if err != nil {
 			return opdef.Node{}, err
 		}
@@ -64,7 +61,7 @@ func linearNode(a *linearArgs, g *opdef.Grad) (opdef.Node, error) {
 		o := a.Weight.Shape[0]
 		return elements.ReshapedNode(g, a.Input.Shape[0]*a.Input.Shape[1], o), nil
 	}
-	return matmulNode(&matmulArgs{a.Input, a.Weight.Transpose(0, 1)}, g)
+	return matmulNode(a.Input, a.Weight.Transpose(0, 1), g)
 }
 
 func bilinearPlan(a *bilinearArgs) (*Product, error) {
@@ -206,7 +203,8 @@ func kronPlan(a *kronArgs) (*Product, error) {
 
 // kronNode: torch multiplies views of shape (a0, 1, a1, 1, ...) and
 // (1, b0, 1, b1, ...) and views the product.
-func kronNode(a *kronArgs, g *opdef.Grad) (opdef.Node, error) {
+func kronNode(c *Call[kronArgs], g *opdef.Grad) (opdef.Node, error) {
+	a := c.Args
 	rank := max(a.Self.Dim(), a.Other.Dim())
 	var shape []int
 	for d := rank; d > 0; d-- {

@@ -11,7 +11,9 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// nativeNormOps are the normalisations that return the statistics they used.
+// nativeNormOps are the normalisations that return the statistics they used. They
+// share the fused kernels of the normalisations that do not, which a test of compose
+// holds against their composition.
 var nativeNormOps = []*opdef.Entry{
 	nativeNorm(opdef.Planned[nativeLayerNormArgs, *nativeNormalisation]{
 		Schema: "native_layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight, Tensor? bias, float eps) " +

@@ -11,7 +11,8 @@ import (
 )
 
 // momentOps are variance and standard deviation, alone and with the mean. Each
-// has torch's three signatures.
+// has torch's three signatures. They are no compositions: count, mean and squares
+// are taken in one pass over the elements, a composition takes two.
 var momentOps = []*opdef.Entry{
 	moment("var", "", wholeMoment, wholeMomentCases), moment("var", ".dim", dimMoment, dimMomentCases),
 	moment("var", ".correction", correctedMoment, correctedMomentCases),

@@ -12,7 +12,9 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// stftOps are short-time Fourier transforms.
+// stftOps are short-time Fourier transforms. They are no compositions: errors of a
+// fast transform are bounded by the norm of a frame, which running error analysis,
+// element by element, could only overestimate.
 var stftOps = []*opdef.Entry{
 	opdef.Planned[stftArgs, *spectrogram]{
 		Schema: "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool " +

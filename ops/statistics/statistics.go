@@ -10,7 +10,8 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// statisticsOps are quantiles.
+// statisticsOps are quantiles. They are no compositions: the order of a row gives
+// results, gradients and bounds at once, and is not kept for all rows.
 var statisticsOps = []*opdef.Entry{
 	quantileOp("quantile", "Quantiles along a dimension", "nan in a row makes its quantiles nan.", false),
 	quantileOp("nanquantile", "Quantiles along a dimension of the elements that are not nan",

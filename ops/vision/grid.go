@@ -72,7 +72,7 @@ var gridOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
-	matmul.Multilinear(opdef.Op[affineGridArgs]{
+	matmul.Multilinear(matmul.Op[affineGridArgs]{
 		Schema: "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
 		Names:  "F.affine_grid",
 		Doc: opdef.Doc{
@@ -81,18 +81,11 @@ var gridOps = []*opdef.Entry{
 			Notes:   "theta (N, 2, 3) with size (N, C, H, W), or (N, 3, 4) with (N, C, D, H, W).",
 			Source:  "torch.nn.functional.affine_grid",
 		},
-		Scale: func(a *affineGridArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-			p := opdef.Must(affinePlan(&affineGridArgs{opdef.Abs(a.Theta), a.Size, a.AlignCorners}))
-			p.Ops[0].T = opdef.Abs(p.Ops[0].T)
-			return opdef.Must(p.Kernel())
+		Scale: func(c *matmul.Call[affineGridArgs], _ []*tensor.Tensor) []*tensor.Tensor {
+			return opdef.Must(magnitudesOf(c.Product).Kernel())
 		},
-		GradScale: func(a *affineGridArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			p, err := affinePlan(a)
-			if err != nil {
-				return nil, err
-			}
-			p.Ops[0].T = opdef.Abs(p.Ops[0].T)
-			return p.Grads(opdef.NewGrad(g.Outs, []*tensor.Tensor{opdef.Abs(g.Out[0])}, nil))
+		GradScale: func(c *matmul.Call[affineGridArgs], g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return magnitudesOf(c.Product).Grads(opdef.NewGrad(g.Outs, []*tensor.Tensor{opdef.Abs(g.Out[0])}, nil))
 		},
 		Cases: func(r *rand.Rand) []*affineGridArgs {
 			g := opdef.Gen{R: r}
@@ -390,6 +383,16 @@ type affineGridArgs struct {
 	Theta        *tensor.Tensor
 	Size         []int
 	AlignCorners *bool
+}
+
+// magnitudesOf is the product of the magnitudes of p's operands.
+func magnitudesOf(p *matmul.Product) *matmul.Product {
+	m := *p
+	m.Ops = slices.Clone(p.Ops)
+	for i := range m.Ops {
+		m.Ops[i].T = opdef.Abs(m.Ops[i].T)
+	}
+	return &m
 }
 
 func affinePlan(a *affineGridArgs) (*matmul.Product, error) {
