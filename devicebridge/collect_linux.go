@@ -156,6 +156,9 @@ func (c *collector) common() error {
 		if err := c.resolve(&f); err != nil {
 			return err
 		}
+		if f.Kind == Unwritten && f.Count == 0 { // it need not be written
+			continue
+		}
 		c.res.Findings = append(c.res.Findings, f.Finding)
 	}
 	return nil
@@ -169,6 +172,10 @@ func (c *collector) resolve(f *found) error {
 		if ok = ok && f.index < len(c.r.blocks); ok {
 			b := &c.r.blocks[f.index]
 			f.Arg = b.t
+			if f.Kind == Unwritten && b.t.Optional {
+				f.Count = 0
+				return nil
+			}
 			if f.Kind == InputChanged && b.t.Value != nil {
 				memory := c.arena.mem[b.offset : b.offset+b.nbytes]
 				f.Count, f.At = changed(memory, b)

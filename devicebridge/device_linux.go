@@ -216,7 +216,8 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request, o Options, fi
 	w.stderr.reset()
 	stop := context.AfterFunc(ctx, w.kill)
 	c := &collector{r: r, arena: s.arena, res: newResult(r), timeout: d.config.Timeout}
-	err := c.exchange(w, r.message(o, fill), o)
+	w.request++
+	err := c.exchange(w, r.message(w.request, o, fill), o)
 	if stop() && err == nil {
 		return c.finish()
 	}

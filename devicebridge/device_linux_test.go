@@ -156,6 +156,12 @@ func TestFaults(t *testing.T) {
 		{fault: "exits", status: Exited, reason: "diopiAdd: it ended the process with exit code 3"},
 		{fault: "throws", status: Threw, reason: "diopiAdd threw std::runtime_error: not today"},
 		{fault: "throws_custom", status: Threw, reason: "diopiAdd threw (anonymous namespace)::Unsupported"},
+		{fault: "lacks_dtype", status: Unsupported,
+			reason: "diopiAdd threw std::runtime_error: \"add_stub\" not implemented for 'Half'"},
+		{fault: "throws_lines", status: Threw, reason: "diopiAdd threw std::runtime_error: index out of range"},
+		{fault: "kills_parent"},
+		{fault: "forks"},
+		{fault: "answers_late"},
 		{fault: "out_of_memory", status: Threw, reason: "diopiAdd threw std::bad_alloc: std::bad_alloc"},
 	}
 	for _, test := range tests {
@@ -169,7 +175,7 @@ func TestFaults(t *testing.T) {
 			p, out := addPlan()
 			r := run(t, d, p, Options{})
 			if c := r.Calls[0]; c.Status != test.status || !strings.HasPrefix(c.Reason, test.reason) ||
-				(test.status == OK) != (c.Reason == "") {
+				(test.status == OK) != (c.Reason == "") || strings.Contains(c.Reason, "frame #") {
 				t.Errorf("status %v, reason %q; want %v, %q", c.Status, c.Reason, test.status, test.reason)
 			}
 			dead := test.status == Crashed || test.status == TimedOut || test.status == Exited
@@ -191,6 +197,21 @@ func TestFaults(t *testing.T) {
 				t.Errorf("a second Run: %v", err)
 			}
 		})
+	}
+}
+
+// TestLateAnswers: what a library does behind the worker's back, in copies of its
+// process and in threads that outlive a call, is no other call's fault.
+func TestLateAnswers(t *testing.T) {
+	for _, fault := range []string{"answers_late", "forks"} {
+		d := open(t, fault, Config{})
+		for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
+			p, out := addPlan()
+			r := run(t, d, p, Options{})
+			if got, ok := r.Tensor(out); r.Worst() != nil || len(r.Findings) > 0 || r.Fate != nil || !ok {
+				t.Fatalf("%s: %+v, findings %v, fate %+v, result %v", fault, r.Calls, r.Findings, r.Fate, got)
+			}
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -26,9 +27,18 @@ var errorNames = sync.OnceValue(func() map[int32]string {
 	return m
 })
 
+// notImplemented is what exceptions say where a library lacks the kernel for a dtype:
+// ATen's "exp" not implemented for 'Half', and what is said like it.
+var notImplemented = regexp.MustCompile(`(?i)\bnot (yet )?(implemented|supported) (for|on|with) ` +
+	`('\w+'|(d|data |scalar ?)?type|half|b?float|double|char|short|int|long|bool|complex)|` +
+	`\b(does not|doesn't) support (d|data |scalar ?)type|\bunsupported (d|data |scalar ?)type`)
+
 // explain turns code and text of a call that returned into status and reason.
 func (c *CallResult) explain() {
 	if c.Status == Threw {
+		if notImplemented.MatchString(c.Reason) {
+			c.Status = Unsupported
+		}
 		c.Reason = fmt.Sprintf("%s threw %s", c.Function, cmp.Or(c.Reason, "an exception"))
 		return
 	}

@@ -416,10 +416,11 @@ var dtypeNames = sync.OnceValue(func() map[uint8]string {
 	return m
 })
 
-// message is the request as bytes.
-func (r *request) message(o Options, fill byte) []byte {
+// message is the request as bytes; number tells its answers from those of others.
+func (r *request) message(number uint32, o Options, fill byte) []byte {
 	var e encoder
 	e.u32(0) // the length
+	e.u32(int(number))
 	e.u8(fill)
 	e.u32(max(1, o.Repeat))
 	var t Timing

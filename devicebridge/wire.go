@@ -12,12 +12,12 @@ import (
 	"github.com/optool/optool/devicebridge/diopi"
 )
 
-// Messages to and from the worker: a length (uint32), then fields, all
-// little-endian. native/worker/wire.h and decode.cc are the other side.
+// Messages to and from the worker: a length (uint32), the number of the request
+// (uint32), then fields, all little-endian. native/worker/wire.h and decode.cc are the other side.
 
 // wireVersion counts the changes of the messages and of what a run's time is;
 // native/worker/wire.h has the same.
-const wireVersion = 2
+const wireVersion = 3
 
 type answer uint8
 

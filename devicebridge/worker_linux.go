@@ -154,6 +154,7 @@ type worker struct {
 	ended   chan struct{} // closed when the process has been waited for
 	hello   Info
 	problem string // why the library cannot be used
+	request uint32 // the number of the last request that was sent; 0: none was
 }
 
 // tail keeps the end of what a process writes.
@@ -297,8 +298,22 @@ func (w *worker) kill() {
 	w.cmd.Process.Kill()
 }
 
-// receive waits for a message.
+// receive waits for an answer to the last request. Answers to others are late, and
+// passed over.
 func (w *worker) receive(timeout time.Duration) (*decoder, error) {
+	for {
+		d, err := w.next(timeout)
+		if err != nil {
+			return nil, err
+		}
+		if number := d.u32(); d.err != nil || uint32(number) == w.request {
+			return d, d.err
+		}
+	}
+}
+
+// next waits for a message.
+func (w *worker) next(timeout time.Duration) (*decoder, error) {
 	select {
 	case <-w.ended: // read what it left
 	default:

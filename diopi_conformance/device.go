@@ -221,7 +221,7 @@ func (r *run) add(phase string, v verdict.Verdict, reason string) {
 
 // callVerdicts are the verdicts of calls that did not end well.
 var callVerdicts = map[devicebridge.Status]verdict.Verdict{
-	devicebridge.Failed: verdict.Fail, devicebridge.Threw: verdict.Fail, devicebridge.Unsupported: verdict.Unsupported,
+	devicebridge.Failed: verdict.Fail, devicebridge.Threw: verdict.Crash, devicebridge.Unsupported: verdict.Unsupported,
 	devicebridge.Crashed: verdict.Crash, devicebridge.Exited: verdict.Crash, devicebridge.TimedOut: verdict.Timeout,
 }
 

@@ -29,6 +29,9 @@ type DeviceCall struct {
 	// OutputsTransposed asks for results in memory laid out with the first
 	// dimension running fastest.
 	OutputsTransposed bool
+	// OutputsStrided asks for results with gaps between their elements where an argument
+	// has some; else they are dense, as PyTorch makes them.
+	OutputsStrided bool
 }
 
 // A DeviceRun is what a Device did.

@@ -158,7 +158,7 @@ func (r *comparison) stress(c *DeviceCall) {
 		})
 		if changed && !(c.Forward.Written && l.name == repeatedLayout) {
 			d := *c
-			d.Call = call
+			d.Call, d.OutputsStrided = call, true
 			r.runOnDevice(&d, l.name)
 		}
 	}

@@ -501,6 +501,7 @@ func (b *build) invoke(f *Function, bind bindings, set map[string]Arg) *Call {
 	for name, n := range lengths {
 		c.Args[name] = Integer(n)
 	}
+	c.describe()
 	b.plan.Calls = append(b.plan.Calls, c)
 	return c
 }

@@ -40,6 +40,9 @@ type Case struct {
 	// ChannelsLast lays the results of convolution, pooling and the like out with
 	// channels last, as the kit's nhwc mode does.
 	ChannelsLast bool
+	// DenseResults lays results out without gaps also where an argument has some, as
+	// PyTorch does; the kit copies an argument's strides.
+	DenseResults bool
 	// FourBytes makes indices int32, and scalars int32 or float32, as the kit's
 	// four_bytes mode does.
 	FourBytes bool
@@ -177,6 +180,9 @@ func (r *Recipe) Plan(c *Case) (*Plan, error) {
 	}
 	if err := b.run(); err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Function, err)
+	}
+	if c.DenseResults {
+		b.plan.closeGaps()
 	}
 	return b.plan, nil
 }

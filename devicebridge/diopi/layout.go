@@ -95,6 +95,25 @@ func (l layout) has(t *Tensor) bool {
 	return true
 }
 
+// closeGaps gives memory to be filled strides without gaps, in the order of those it
+// has.
+func (p *Plan) closeGaps() {
+	for _, c := range p.Calls {
+		for _, a := range c.Args {
+			if t, ok := a.(*Tensor); ok && t != nil && t.Value == nil && t.CSR == nil && !denseLayout.has(t) {
+				order := denseLayout.order(len(t.Shape))
+				slices.SortStableFunc(order, func(a, b int) int { return t.Stride[b] - t.Stride[a] })
+				stride, step := make([]int, len(t.Shape)), 1
+				for _, d := range slices.Backward(order) {
+					stride[d] = step
+					step *= max(1, t.Shape[d])
+				}
+				t.Stride = stride
+			}
+		}
+	}
+}
+
 // contiguous are the layouts without ND, row-major if that leaves none.
 func contiguous(from []layout) []layout {
 	to := slices.DeleteFunc(slices.Clone(from), func(l layout) bool { return l == denseLayout })

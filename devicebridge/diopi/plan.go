@@ -89,6 +89,8 @@ type Tensor struct {
 	// CSR makes the tensor sparse: Value is ignored.
 	CSR  *CSR
 	Host bool // on diopi_host rather than on diopi_device
+	// Optional memory need not be filled: nothing reads what is not.
+	Optional bool
 }
 
 // CSR are the parts of a sparse matrix in compressed row form, indices int32.

@@ -137,8 +137,14 @@ func firstResult(b *build) any {
 }
 
 // softmax is softmax or log_softmax, which the kit does not call without elements.
+// Input of another dtype than is asked for is cast first, as PyTorch does: DIOPI's
+// function has one dtype.
 func softmax(function, c string) *Recipe {
-	return &Recipe{Function: function, sig: "input dim=None dtype=None", fwd: c, bwd: c + "Backward",
+	cast := func(b *build) bool {
+		dt, ok := b.args["dtype"].(tensor.DType)
+		return ok && dt != b.tensor("input").DType
+	}
+	return &Recipe{Function: function, sig: "input dim=None dtype=None", fwd: c, bwd: c + "Backward", also: "CastDtype",
 		gbind: bindings{"output": firstResult},
 		prepare: func(b *build) {
 			if b.args["dim"] == nil {
@@ -157,7 +163,27 @@ func softmax(function, c string) *Recipe {
 				b.returnArgument("input")
 				return
 			}
-			b.callForward(c)
+			if !cast(b) {
+				b.callForward(c)
+				return
+			}
+			x := newTensor(b.args["dtype"].(tensor.DType), b.tensor("input").Shape)
+			x.Role = "input as " + x.DType.String()
+			b.call("CastDtype", nil, map[string]Arg{"out": x, "input": b.tensor("input")})
+			out := newTensor(x.DType, x.Shape)
+			b.result(out)
+			b.call(c, nil, map[string]Arg{"out": out, "input": x})
+		},
+		backward: func(b *build) {
+			if !cast(b) {
+				b.callBackward()
+				return
+			}
+			y := firstResult(b).(*Tensor)
+			g := newTensor(y.DType, y.Shape)
+			g.Role = "grad_input as " + g.DType.String()
+			b.call(c+"Backward", b.r.gbind, map[string]Arg{"grad_input": g})
+			b.call("CastDtype", nil, map[string]Arg{"out": b.gradient(grad{of: "input"}), "input": g})
 		}}
 }
 

@@ -29,6 +29,7 @@ func lockDevice(ctx context.Context, a *app, device string, alone bool) (release
 	if alone {
 		how = syscall.LOCK_EX
 	}
+	removeStale(name)
 	for told := false; ; {
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 		if err != nil {
@@ -54,6 +55,20 @@ func lockDevice(ctx context.Context, a *app, device string, alone bool) (release
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// removeStale removes the files that killed runs on other devices left, which nobody
+// holds; that of this device is taken over.
+func removeStale(own string) {
+	names, _ := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf("optool-device-%d-*.lock", os.Getuid())))
+	for _, name := range names {
+		if name == own {
+			continue
+		}
+		if f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0); err == nil {
+			unlock(f, name)
 		}
 	}
 }

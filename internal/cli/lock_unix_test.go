@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,21 @@ func TestLockDevice(t *testing.T) {
 	if n := files(); n != 0 {
 		t.Errorf("%d files left, want none", n)
 	}
+
+	// What killed runs left goes, what others hold stays.
+	stale := filepath.Join(dir, fmt.Sprintf("optool-device-%d-dead.lock", os.Getuid()))
+	if err := os.WriteFile(stale, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := lockDevice(t.Context(), a, "/other.so", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock(false)()
+	if _, err := os.Stat(stale); err == nil || files() != 1 {
+		t.Errorf("%d files beside a run on another device, want 1 and not %s", files(), stale)
+	}
+	other()
 
 	inside, most := 0, 0
 	var mu sync.Mutex

@@ -104,6 +104,7 @@ func (d *Device) Plan(c *replay.DeviceCall) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
+	dc.Case.DenseResults = !c.OutputsStrided
 	if p.Plan, err = dc.Recipe.Plan(dc.Case); err != nil {
 		return nil, err
 	}

@@ -169,6 +169,11 @@ func TestBrokenDevices(t *testing.T) {
 		{"exits", "torch.add", add, verdict.Crash, "exit code 3"},
 		{"throws", "torch.add", add, verdict.Crash, "not today"},
 		{"throws_custom", "torch.add", add, verdict.Crash, "Unsupported"},
+		{"lacks_dtype", "torch.add", add, verdict.Unsupported, "not implemented for 'Half'"},
+		{"throws_lines", "torch.add", add, verdict.Crash, "diopiAdd threw std::runtime_error: index out of range\n"},
+		{"kills_parent", "torch.add", add, verdict.Pass, ""},
+		{"forks", "torch.add", add, verdict.Pass, ""},
+		{"skips_mask", "torch.dropout", []value.Value{y, 0.5, false}, verdict.Pass, ""},
 		{"none", "torch.exp", []value.Value{y}, verdict.Unsupported, "diopiExp"},
 	} {
 		t.Run(tc.fault+" "+tc.op, func(t *testing.T) {
@@ -224,6 +229,21 @@ func TestStress(t *testing.T) {
 				t.Errorf("%s, layout %q: %s, want %s\n%s", fault, layout, got[layout], v, verdicts(o))
 			}
 		}
+	}
+}
+
+// TestGaps: results have gaps only in the layout of the stress test that has them.
+func TestGaps(t *testing.T) {
+	opt := options(t, openBroken(t, "writes_gaps", 0), ondevice.Options{})
+	opt.Stress = true
+	o := replay.Run(record(t, "torch.dropout", nil, normal(tensor.Float32, 8, 6).Slice(0, 0, 4, 2), 0.5, false), opt)
+	for _, r := range o.Results {
+		if gaps := strings.Contains(r.Reason, "between the elements"); gaps && r.Layout == "" {
+			t.Errorf("as recorded: %s", r.Reason)
+		}
+	}
+	if !strings.Contains(verdicts(o), "non-contiguous  fail: diopiDropout: ") {
+		t.Errorf("no gap of a layout with gaps was found written:\n%s", verdicts(o))
 	}
 }
 

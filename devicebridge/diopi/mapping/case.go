@@ -38,7 +38,8 @@ func NewCase(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need []strin
 		return nil, fmt.Errorf("op %s: %w", m.op, err)
 	}
 	mc := &Case{Recipe: m.Recipe, Args: map[string]string{},
-		Case: &diopi.Case{Function: m.Recipe.Function, Args: &value.Dict{}, Outputs: known(f)}}
+		Case: &diopi.Case{Function: m.Recipe.Function, Args: &value.Dict{}, Outputs: known(f),
+			DenseResults: true}}
 	if err := m.fill(mc, c, f); err != nil {
 		return nil, fmt.Errorf("op %s: %w", m.op, err)
 	}

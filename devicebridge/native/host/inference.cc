@@ -47,11 +47,12 @@ C dot(const C* a, const C* b, int64_t n) {
 
 // rotate applies a rotation to a pair of halves, rows of `half` elements each.
 template <class C>
-void rotate(const C* x, C* y, const C* cos, const C* sin, int64_t half, bool back) {
+void rotate(const C* x, C* y, const C* cos, const C* sin, int64_t half, bool back, bool neighbours = false) {
   for (int64_t j = 0; j < half; j++) {
-    const C a = x[j], b = x[half + j], s = back ? -sin[j] : sin[j];
-    y[j] = a * cos[j] - b * s;
-    y[half + j] = a * s + b * cos[j];
+    const int64_t first = neighbours ? 2 * j : j, second = neighbours ? first + 1 : half + j;
+    const C a = x[first], b = x[second], s = back ? -sin[j] : sin[j];
+    y[first] = a * cos[j] - b * s;
+    y[second] = a * s + b * cos[j];
   }
 }
 
@@ -250,7 +251,6 @@ diopiError_t diopiRotaryEmbedding(diopiContextHandle_t, diopiTensorHandle_t out,
                                   diopiConstTensorHandle_t cos, diopiConstTensorHandle_t sin, const bool conj,
                                   const bool interleaved) {
   return guard(__func__, [&] {
-    if (interleaved) fail("interleaved pairs are not implemented", diopiNoImplement);
     const Tensor input(x);
     check(input.dim() > 0 && input.size(input.dim() - 1) % 2 == 0, "the last dimension must be even");
     Dims angles = input.shape;
@@ -260,7 +260,9 @@ diopiError_t diopiRotaryEmbedding(diopiContextHandle_t, diopiTensorHandle_t out,
       const In<C> from(input), c(Tensor(cos), angles), s(Tensor(sin), angles);
       Out<C> to(out);
       parallelFor(half > 0 ? from.numel / (2 * half) : 0, grainFor(half * 6), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i++) rotate<C>(from + 2 * i * half, to + 2 * i * half, c + i * half, s + i * half, half, conj);
+        for (int64_t i = begin; i < end; i++) {
+          rotate<C>(from + 2 * i * half, to + 2 * i * half, c + i * half, s + i * half, half, conj, interleaved);
+        }
       });
     });
   });

@@ -87,13 +87,19 @@ void backward(const Tensor& gradInput, const Tensor& gradOutput, const Tensor& o
 class Hidden {
  public:
   Hidden(const Tensor& mask, const Dims& shape, bool fixed)
-      : mask_(mask, shape), fixed_(fixed), rows_(shape.n > 1 ? shape[shape.n - 2] : 1), cols_(shape.n > 0 ? shape[shape.n - 1] : 1) {}
-  bool operator()(int64_t row, int64_t i) const { return fixed_ ? i > row % rows_ : mask_[row * cols_ + i] != 0; }
+      : mask_(mask, shape), fixed_(fixed), rows_(last(shape, 2)), cols_(last(shape, 1)), maskRows_(last(mask ? mask.shape : shape, 2)),
+        maskCols_(last(mask ? mask.shape : shape, 1)) {}
+  bool operator()(int64_t row, int64_t i) const {
+    if (!fixed_) return mask_[row * cols_ + i] != 0;
+    return (maskCols_ == 1 ? 0 : i) > (maskRows_ == 1 ? 0 : row % rows_);
+  }
 
  private:
   In<uint8_t> mask_;
+  // The k-th size from the end.
+  static int64_t last(const Dims& d, int64_t k) { return d.n < k ? 1 : d[d.n - k]; }
   bool fixed_;
-  int64_t rows_, cols_;
+  int64_t rows_, cols_, maskRows_, maskCols_;
 };
 
 }  // namespace
@@ -142,7 +148,8 @@ diopiError_t diopiLogSoftmaxBackward(diopiContextHandle_t, diopiTensorHandle_t g
 }
 
 // The softmax over the last dimension of input * scale, with -10000 where the mask
-// is set; with fixed_triu_mask the mask says the same as an upper triangle.
+// is set; with fixed_triu_mask what lies above the diagonal of a matrix of
+// the mask's last two sizes is hidden, whatever the mask holds.
 diopiError_t diopiScaledMaskedSoftmax(diopiContextHandle_t, diopiTensorHandle_t output, diopiConstTensorHandle_t input,
                                       diopiConstTensorHandle_t mask, double scale, bool fixed_triu_mask) {
   return guard(__func__, [&] {

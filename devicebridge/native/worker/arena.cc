@@ -59,6 +59,7 @@ Arena::Arena(int fd, const Device& device) : fd_(fd), device_(device) {
     void* p = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (p != MAP_FAILED) {
       base_ = static_cast<char*>(p);
+      madvise(p, size_, MADV_DONTFORK);  // a copy of this process has no business there
       return;
     }
   }

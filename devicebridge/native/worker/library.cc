@@ -54,6 +54,13 @@ uint64_t modeNow() {
 
 }  // namespace
 
+// The first line of a text that says something: a backtrace may follow it.
+static std::string firstLine(const char* text) {
+  std::string s = text ? text : "";
+  s.erase(0, s.find_first_not_of(" \t\r\n"));
+  return s.substr(0, s.find_first_of("\r\n"));
+}
+
 std::string describeException() {
   const std::type_info* type = abi::__cxa_current_exception_type();
   if (!type) return "a foreign exception";
@@ -64,9 +71,9 @@ std::string describeException() {
   try {
     throw;
   } catch (const std::exception& e) {
-    return s + ": " + e.what();
+    return s + ": " + firstLine(e.what());
   } catch (const char* text) {
-    return text;
+    return firstLine(text);
   } catch (...) {
     return s;
   }

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "plan.h"
+#include "restrain.h"
 
 namespace {
 
@@ -32,8 +33,14 @@ bool readAll(char* p, size_t n) {
   return true;
 }
 
+// The request that answers are about, and who gives them: a copy of this process that
+// the library made must not.
+uint32_t request = 0;
+pid_t self = 0;
+
 void sendAnswer(optool::Writer& answer) {
-  const std::vector<char>& m = answer.message();
+  if (getpid() != self) _exit(0);
+  const std::vector<char>& m = answer.message(request);
   for (size_t done = 0; done < m.size();) {
     ssize_t k = ::send(socketFd, m.data() + done, m.size() - done, MSG_NOSIGNAL);
     if (k < 0 && errno == EINTR) continue;
@@ -95,6 +102,8 @@ int main(int argc, char** argv) {
   // Programs that the library starts do not keep the connection.
   fcntl(socketFd, F_SETFD, FD_CLOEXEC);
   fcntl(arenaFd, F_SETFD, FD_CLOEXEC);
+  self = getpid();
+  optool::protectParent();
   std::thread(watch).detach();
   optool::Library library;
   std::string problem = library.open(argv[1], argv[2]);
@@ -111,6 +120,7 @@ int main(int argc, char** argv) {
     }
     try {
       optool::Reader r(message);
+      request = r.u32();
       optool::Plan plan(r, arena, library);
       plan.run(sendAnswer);
     } catch (const std::exception& e) {

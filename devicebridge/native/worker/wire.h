@@ -1,5 +1,5 @@
-// Messages between optool and the worker: a length (uint32), then fields, all
-// little-endian. devicebridge/wire.go is the other side.
+// Messages between optool and the worker: a length (uint32), the number of the
+// request (uint32), then fields, all little-endian. devicebridge/wire.go is the other side.
 
 #ifndef OPTOOL_WORKER_WIRE_H_
 #define OPTOOL_WORKER_WIRE_H_
@@ -14,7 +14,7 @@ namespace optool {
 
 // Counts the changes of the messages and of what a run's time is;
 // devicebridge/wire.go has the same.
-constexpr unsigned char wireVersion = 2;
+constexpr unsigned char wireVersion = 3;
 
 // Reads fields; a message that ends early is a std::runtime_error.
 class Reader {
@@ -56,7 +56,7 @@ class Reader {
 class Writer {
  public:
   Writer() { clear(); }
-  void clear() { bytes_.assign(sizeof(uint32_t), 0); }
+  void clear() { bytes_.assign(head, 0); }
 
   template <class T>
   void put(T v) {
@@ -76,15 +76,17 @@ class Writer {
     bytes_.insert(bytes_.end(), s.begin(), s.end());
   }
   // The fields of another.
-  void append(const Writer& w) { bytes_.insert(bytes_.end(), w.bytes_.begin() + sizeof(uint32_t), w.bytes_.end()); }
-  // The message with its length in front.
-  const std::vector<char>& message() {
+  void append(const Writer& w) { bytes_.insert(bytes_.end(), w.bytes_.begin() + head, w.bytes_.end()); }
+  // The message with its length and the request's number in front.
+  const std::vector<char>& message(uint32_t request) {
     uint32_t n = static_cast<uint32_t>(bytes_.size() - sizeof(uint32_t));
     std::memcpy(bytes_.data(), &n, sizeof n);
+    std::memcpy(bytes_.data() + sizeof n, &request, sizeof request);
     return bytes_;
   }
 
  private:
+  static constexpr size_t head = 2 * sizeof(uint32_t);
   std::vector<char> bytes_;
 };
 
