@@ -13,7 +13,8 @@ import (
 func TestUnneeded(t *testing.T) {
 	x := tensor.Full(tensor.Float32, []int{2, 3}, 1.0)
 	norm := func(training bool) *value.Dict {
-		return dict("input", x, "running_mean", nil, "running_var", nil, "weight", nil, "bias", nil, "training", training)
+		return dict("input", x, "running_mean", nil, "running_var", nil, "weight", nil, "bias", nil,
+			"training", training)
 	}
 	for _, tc := range []struct {
 		function string
