@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/optool/optool/verdict"
@@ -218,6 +219,36 @@ func (d *Digest) sorted() []*kind {
 
 // leads reports whether the first wrong call is printed first.
 func (d *Digest) leads() bool { return d.Order != OrderWorst && d.Order != OrderOp }
+
+// explained is how long causes are looked for: of all findings, and of one.
+const (
+	explained    = 5 * time.Second
+	explainedOne = 2 * time.Second
+)
+
+// Explain looks for the causes of the findings that are printed with all they say, the
+// first first, and hands them to each, until it has taken a few seconds.
+func (d *Digest) Explain(each func(*Cause) error) error {
+	end := time.Now().Add(explained)
+	kinds := d.sorted()
+	for _, k := range kinds[:min(len(kinds), shownKinds)] {
+		f := k.first
+		if f.Explain == nil {
+			continue
+		}
+		until := time.Now().Add(explainedOne)
+		if until.After(end) {
+			until = end
+		}
+		f.Causes = f.Explain(until)
+		for i := range f.Causes {
+			if err := each(&f.Causes[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // Write prints the findings, unless the style wants tables: then all were printed before.
 func (d *Digest) Write(w io.Writer, st Style) error {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/optool/optool/verdict"
 )
@@ -16,6 +17,27 @@ type Finding struct {
 	Results []*Result
 	Rows    []CompareRow
 	Casts   [][]string // name, target, action and config of values that were cast for the device
+	Causes  []Cause    // mistakes that reproduce what is wrong, the likeliest first
+	// Explain finds the Causes until a deadline; nil if nobody can.
+	Explain func(until time.Time) []Cause
+}
+
+// A Cause is a mistake under which the reference gives what was recorded.
+type Cause struct {
+	Capture   string   `json:"capture"`
+	Op        string   `json:"op"`
+	ForwardID *int     `json:"forward_id"`
+	Targets   []string `json:"targets"` // the values that it explains
+	Text      string   `json:"text"`    // "eps is 0.01, not 1e-05"
+	Exact     bool     `json:"exact"`   // to the last bit, not only to rounding
+}
+
+func (c *Cause) String() string {
+	how := "to rounding"
+	if c.Exact {
+		how = "exactly"
+	}
+	return fmt.Sprintf("%s reproduced %s if %s", strings.Join(c.Targets, ", "), how, c.Text)
 }
 
 // NewFinding returns a finding with the rows that the results make.
@@ -73,6 +95,9 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 		fmt.Fprintf(&b, "%s%s%s\n", head, st.paint(r.Verdict, string(r.Verdict)),
 			strings.TrimPrefix(text, string(r.Verdict)))
 	}
+	for i := range f.Causes[:min(len(f.Causes), shownCauses)] {
+		fmt.Fprintf(&b, "  cause    %s\n", st.bold(st.wrap(OneLine(f.Causes[i].String()), findingIndent)))
+	}
 	if f.Bad() {
 		if like != "" {
 			fmt.Fprintf(&b, "  like it  %s\n", st.wrap(like, findingIndent))
@@ -98,6 +123,9 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	_, err := fmt.Fprintln(w)
 	return err
 }
+
+// shownCauses is how many causes of a finding are printed.
+const shownCauses = 2
 
 // findingIndent is where the texts of a finding stand, in columns.
 const findingIndent = 11

@@ -97,6 +97,14 @@ func (j *JSONLines) Result(r *Result) error {
 	}{"result", r})
 }
 
+// Cause writes what explains a finding.
+func (j *JSONLines) Cause(c *Cause) error {
+	return j.Write(struct {
+		Kind string `json:"kind"`
+		*Cause
+	}{"cause", c})
+}
+
 // Summary writes the last line of a comparison: "captures" and "compared", one
 // count per verdict of results and, as captures_<verdict>, of captures by their
 // worst, then time, memory and the counts by op.

@@ -19,6 +19,7 @@ import (
 type Recording struct {
 	Run     Run
 	Results []*Result
+	Causes  []*Cause // of findings
 	Timings []*Timing
 	Last    json.RawMessage // the last line, kind "summary"; nil if the run did not end
 	Summary *Summary        // of Results, with the times of Last
@@ -100,6 +101,12 @@ func (rec *Recording) line(n int, line []byte, open *openSeries) error {
 			return fmt.Errorf("verdict: unknown %q", r.Verdict)
 		}
 		rec.Results = append(rec.Results, &r)
+	case "cause":
+		var c Cause
+		if err := json.Unmarshal(line, &c); err != nil {
+			return err
+		}
+		rec.Causes = append(rec.Causes, &c)
 	case "timing":
 		var s timingSample
 		if err := json.Unmarshal(line, &s); err != nil {
@@ -169,7 +176,13 @@ func (rec *Recording) Findings() iter.Seq[*Finding] {
 				rec.Results[to].Op == rec.Results[from].Op {
 				to++
 			}
-			if !yield(NewFinding(rec.Results[from:to])) {
+			f := NewFinding(rec.Results[from:to])
+			for _, c := range rec.Causes {
+				if c.Capture == rec.Results[from].Capture && c.Op == rec.Results[from].Op {
+					f.Causes = append(f.Causes, *c)
+				}
+			}
+			if !yield(f) {
 				return
 			}
 			from = to

@@ -105,6 +105,11 @@ func (c *comparison) add(f *reports.Finding, hidden bool) error {
 // finish prints what was found and returns the exit code.
 func (c *comparison) finish(a *app, t tally, start time.Time) error {
 	s := c.Summary
+	if !s.Interrupted {
+		if err := c.digest.Explain(c.json.cause); err != nil {
+			return failed(err)
+		}
+	}
 	s.Elapsed, s.PeakRSS = time.Since(start), peakRSS()
 	s.Exit = comparisonExit(s, t.refused)
 	if err := c.json.summary(s); err != nil {

@@ -101,6 +101,13 @@ func (j *jsonOutput) result(r *reports.Result) error {
 	return j.lines.Result(r)
 }
 
+func (j *jsonOutput) cause(c *reports.Cause) error {
+	if j.lines == nil {
+		return nil
+	}
+	return j.lines.Cause(c)
+}
+
 func (j *jsonOutput) summary(s *reports.Summary) error {
 	if j.lines == nil {
 		return nil

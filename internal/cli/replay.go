@@ -219,7 +219,26 @@ func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, 
 		r.found = results.OfReplay(f.entry, replay.NotDone(f.entry.Op, err), o.repro(f.entry), "")
 	}
 	r.bytes = bytes
+	if o.none() && r.found != nil && r.found.Bad() {
+		r.found.Explain = func(until time.Time) []reports.Cause { return causes(ctx, lim, f.entry, opt, until) }
+	}
 	return r
+}
+
+// causes looks for what went wrong in a call that failed.
+func causes(ctx context.Context, lim *limits, e *capture.Entry, opt replay.Options, until time.Time) []reports.Cause {
+	found, err := within(ctx, lim, e.Bytes(), func() ([]replay.Cause, error) {
+		return replay.Explain(e, opt, until), nil
+	})
+	if err != nil {
+		return nil // no time or memory for more than the verdict
+	}
+	var causes []reports.Cause
+	for _, c := range found {
+		causes = append(causes, reports.Cause{Capture: e.Rel, Op: e.Op, ForwardID: results.Known(e.ID),
+			Targets: c.Targets, Text: c.Text, Exact: c.Exact})
+	}
+	return causes
 }
 
 // replay runs one capture. The error says that the memory did not suffice, or that
