@@ -59,12 +59,9 @@ func TestCauses(t *testing.T) {
 	square := random(tensor.Float32, 7, 7)
 	heads, keys, values := random(tensor.Float32, 1, 4, 9, 8), random(tensor.Float32, 1, 4, 9, 8),
 		random(tensor.Float32, 1, 4, 9, 8)
-	shifted := edit(keys, func(int, []float64) {})
-	{
-		v := make([]float64, keys.Numel())
-		tensor.Load(keys, 0, v)
-		shifted = tensor.New(keys.DType, keys.Shape, append(slices.Clone(v[72:]), v[:72]...)).Rounded()
-	}
+	kv := make([]float64, keys.Numel())
+	tensor.Load(keys, 0, kv)
+	shifted := tensor.New(keys.DType, keys.Shape, append(slices.Clone(kv[72:]), kv[:72]...)).Rounded()
 	mask := random(tensor.Float32, 9, 9)
 	images := random(tensor.Float32, 1, 2, 5, 5)
 	half := edit(p, func(i int, v []float64) { v[i] = tensor.BFloat16.Round(v[i]) })
