@@ -15,6 +15,8 @@ type LoadOptions struct {
 	Read pthformat.ReadMode
 	Side Side
 	Only FileSet // files to read; zero means all
+	// Verify compares storages of any size with their checksums: see pthformat.Options.
+	Verify bool
 }
 
 // Of is the set of the given kinds.
@@ -65,7 +67,7 @@ func (e *Entry) Load(opt LoadOptions) (*Call, error) {
 		if !e.Has(opt.Side, k) || opt.Only != 0 && !opt.Only.Has(k) {
 			continue
 		}
-		r, err := c.open(k, opt.Read)
+		r, err := c.open(k, pthformat.Options{Read: opt.Read, Verify: opt.Verify})
 		if err != nil {
 			c.errs[k] = &FileError{Path: e.RelPath(opt.Side, k), Err: err}
 			continue
@@ -75,17 +77,17 @@ func (e *Entry) Load(opt LoadOptions) (*Call, error) {
 	return c, errors.Join(c.errs[:]...)
 }
 
-func (c *Call) open(k Kind, mode pthformat.ReadMode) (*Record, error) {
+func (c *Call) open(k Kind, opt pthformat.Options) (*Record, error) {
 	if c.entry.rec != nil {
 		d, err := c.described()
 		if err != nil {
 			return nil, err
 		}
-		r, files, err := d.record(k, mode)
+		r, files, err := d.record(k, opt.Read)
 		c.files = append(c.files, files...)
 		return r, err
 	}
-	f, err := pthformat.Open(c.entry.Path(c.side, k), pthformat.Options{Read: mode})
+	f, err := pthformat.Open(c.entry.Path(c.side, k), opt)
 	if err != nil {
 		return nil, err
 	}

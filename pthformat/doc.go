@@ -27,10 +27,11 @@
 //
 // # Checksums
 //
-// A storage of up to 1 MiB is compared with its checksum when it is loaded,
-// larger ones are not, as in torch. Where the pickle itself disagrees with its
-// checksum, the file was written without checksums: that is a warning, and the
-// storages are not compared.
+// Records of a zip are compared with their checksums: the pickle and small ones when
+// the file is opened, a storage when it is loaded, if it has at most 16 MiB or
+// Options.Verify asks for all. Not compared are storages that nothing refers to, and
+// files without checksums: those that torch wrote with 0 for each (a warning), legacy
+// files, .safetensors and .npy.
 //
 // # Not in this package
 //

@@ -26,6 +26,9 @@ const (
 type Options struct {
 	Read   ReadMode
 	Limits Limits
+	// Verify compares storages of any size with their checksums when they are loaded,
+	// not only those up to 16 MiB.
+	Verify bool
 }
 
 // Limits bound what a file can make its reader do. Zero fields get the
@@ -76,8 +79,9 @@ type File struct {
 	// remembers where it has been (value.Walk) ends.
 	Cyclic bool
 
-	src source
-	lim Limits
+	src    source
+	lim    Limits
+	verify bool // see Options
 }
 
 // Open reads the structure of a file that torch.save wrote, or of a .safetensors,
@@ -91,6 +95,9 @@ func Open(path string, opt Options) (*File, error) {
 		return nil, err
 	}
 	f, err := read(path, src, opt.Limits)
+	if f != nil {
+		f.verify = opt.Verify
+	}
 	if err != nil {
 		src.close()
 		return nil, err
@@ -174,9 +181,10 @@ func (f *File) decode(b []byte, u *unpickler) (*program, value.Value, error) {
 // Source: caffe2/serialize/versions.h, kMaxSupportedFileFormatVersion.
 const newestVersion = 10
 
-// checkedStorage is the size up to which a storage is compared with its
-// checksum when it is loaded: it is in the cache then, and the time is small.
-const checkedStorage = 1 << 20
+// checkedStorage is the size up to which a storage is compared with its checksum
+// when it is loaded, whatever is done with it: it is in the cache then, and the time
+// is small.
+const checkedStorage = 16 << 20
 
 func (f *File) readZip() error {
 	f.Format = "zip"
@@ -206,11 +214,30 @@ func (f *File) readZip() error {
 	if err != nil {
 		return inRecord("data.pkl", err)
 	}
-	// torch.serialization.set_crc32_options(False) leaves checksums out. A
-	// pickle that disagrees with its own says that the others mean nothing.
-	checked := pkl.intact(b)
-	if !checked {
-		f.warn("data.pkl: checksum mismatch")
+	// torch.serialization.set_crc32_options(False) writes zeros for checksums.
+	without := pkl.crc == 0 && !pkl.intact(b)
+	sound := func(r *record, content []byte) bool { return without && r.crc == 0 || r.intact(content) }
+	switch {
+	case without:
+		f.warn("data.pkl: written without checksums")
+	case !pkl.intact(b):
+		return malformed("checksum mismatch").in("data.pkl")
+	}
+	left := int64(checkedStorage)
+	for i := range a.records {
+		r := &a.records[i]
+		name := strings.TrimPrefix(r.name, root+"/")
+		if r == pkl || strings.HasPrefix(name, "data/") || r.size > left {
+			continue // storages are compared when they are loaded
+		}
+		left -= r.size
+		b, err := a.read(r, checkedStorage)
+		if err == nil && !sound(r, b) {
+			err = malformed("checksum mismatch")
+		}
+		if err != nil {
+			return inRecord(name, err)
+		}
 	}
 	bigEndian, err := f.readMarks(a, root)
 	if err != nil {
@@ -231,7 +258,7 @@ func (f *File) readZip() error {
 				return nil, fs.ErrClosed
 			}
 			b, err := a.read(r, f.lim.Inflate)
-			if err == nil && checked && r.size <= checkedStorage && !r.intact(b) {
+			if err == nil && (f.verify || r.size <= checkedStorage) && !sound(r, b) {
 				err = malformed("checksum mismatch")
 			}
 			if err != nil {

@@ -39,7 +39,8 @@ type Call struct {
 
 // Open reads a capture and binds its call; no element is read yet.
 func Open(e *capture.Entry, opt Options) *Call {
-	rec, err := e.Load(capture.LoadOptions{Read: opt.Read}) // gives what could be read, also with an error
+	// It gives what could be read, also with an error.
+	rec, err := e.Load(capture.LoadOptions{Read: opt.Read, Verify: true})
 	c := &Call{Op: rec.Op, Record: rec, opt: opt, pair: e.IsPair(), loadErr: err}
 	if why := e.NotRun(); why != "" {
 		c.err = &stopped{verdict.Skipped, errors.New(why)}
