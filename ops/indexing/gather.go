@@ -427,7 +427,21 @@ type takeAlongDimArgs struct {
 }
 
 // plan is the call as a gather of broadcast or flattened tensors.
-func (a *takeAlongDimArgs) plan() (*gatherArgs, error) {
+// A takeAlongDim is a call that comes to a gather.
+type takeAlongDim struct {
+	gatherArgs
+	shape []int // of the argument
+}
+
+func (a *takeAlongDimArgs) plan() (*takeAlongDim, error) {
+	g, err := a.gather()
+	if err != nil {
+		return nil, err
+	}
+	return &takeAlongDim{*g, a.Self.Shape}, nil
+}
+
+func (a *takeAlongDimArgs) gather() (*gatherArgs, error) {
 	if a.Dim == nil {
 		return &gatherArgs{a.Self.Reshape(a.Self.Numel()), 0, a.Indices.Reshape(a.Indices.Numel())}, nil
 	}
@@ -460,50 +474,53 @@ func (a *takeAlongDimArgs) plan() (*gatherArgs, error) {
 		return nil, err
 	}
 	index, err := wide(a.Indices)
-	return &gatherArgs{self, d, index}, err
+	if err != nil {
+		return nil, err
+	}
+	if size := int64(a.Self.Shape[d]); index.DType == tensor.Int64 { // counted from the end since torch 2.8
+		index = opdef.Map(tensor.Int64, index, func(k int64) int64 {
+			if k < 0 {
+				k += size
+			}
+			return k
+		})
+	}
+	return &gatherArgs{self, d, index}, nil
 }
 
-func (a *takeAlongDimArgs) grad(g *tensor.Tensor) (wide, self *tensor.Tensor, err error) {
-	p, err := a.plan()
-	if err != nil {
-		return nil, nil, err
-	}
-	gr, err := p.grad(g)
+func (t *takeAlongDim) grads(g *tensor.Tensor) (wide, self *tensor.Tensor, err error) {
+	gr, err := t.grad(g)
 	if err != nil {
 		return nil, nil, err
 	}
 	wide = gr["self"][0]
-	if a.Dim == nil {
-		return wide, wide.Reshape(a.Self.Shape...), nil
+	if wide.Dim() != len(t.shape) {
+		return wide, wide.Reshape(t.shape...), nil
 	}
-	return wide, opdef.SumTo(wide, a.Self.Shape), nil
+	return wide, opdef.SumTo(wide, t.shape), nil
 }
 
-var takeAlongDimOp = opdef.Op[takeAlongDimArgs]{
+var takeAlongDimOp = opdef.Planned[takeAlongDimArgs, *takeAlongDim]{
 	Schema: "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
 	Names:  "take_along_dim Tensor.take_along_dim",
 	Lookup: "self",
 	Doc: opdef.Doc{Summary: "Elements at indices along a dimension, tensor and indices broadcast",
-		Notes: "Without dim both are flattened.", Source: "torch.take_along_dim"},
-	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
-	Kernel: func(a *takeAlongDimArgs) ([]*tensor.Tensor, error) {
-		p, err := a.plan()
-		if err != nil {
-			return nil, err
-		}
-		return gathered(p.Self, p.Dim, p.Index)
-	},
-	Grad: func(a *takeAlongDimArgs, g *opdef.Grad) (opdef.Grads, error) {
-		_, self, err := a.grad(g.Out[0])
+		Notes:  "Without dim both are flattened. Along dim negative indices count from the end.",
+		Source: "torch.take_along_dim"},
+	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Plan:   (*takeAlongDimArgs).plan,
+	Kernel: func(t *takeAlongDim) ([]*tensor.Tensor, error) { return gathered(t.Self, t.Dim, t.Index) },
+	Grad: func(t *takeAlongDim, g *opdef.Grad) (opdef.Grads, error) {
+		_, self, err := t.grads(g.Out[0])
 		return opdef.Grads{"self": {self}}, err
 	},
-	GradScale: func(a *takeAlongDimArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		_, self, err := a.grad(opdef.Abs(g.Out[0]))
+	GradScale: func(t *takeAlongDim, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		_, self, err := t.grads(opdef.Abs(g.Out[0]))
 		return opdef.Grads{"self": {self}}, err
 	},
-	GradTerms: func(a *takeAlongDimArgs) int { return max(1, a.Indices.Numel()) },
-	Node: func(a *takeAlongDimArgs, g *opdef.Grad) (opdef.Node, error) {
-		wide, _, err := a.grad(g.Out[0])
+	GradTerms: func(t *takeAlongDim) int { return max(1, t.Index.Numel()) },
+	Node: func(t *takeAlongDim, g *opdef.Grad) (opdef.Node, error) {
+		wide, _, err := t.grads(g.Out[0])
 		return opdef.Node{Grads: []*tensor.Tensor{wide}}, err
 	},
 	Cases: func(r *rand.Rand) []*takeAlongDimArgs {
@@ -512,6 +529,7 @@ var takeAlongDimOp = opdef.Op[takeAlongDimArgs]{
 		return []*takeAlongDimArgs{
 			{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Int64, 0, 3, 3, 2), &one}, {g.Normal(tensor.Float64, 3, 1, 4),
 				g.Int(tensor.Int64, 0, 3, 1, 2, 2), &last},
+			{g.Normal(tensor.Float64, 3, 4), g.Int(tensor.Int64, -4, -1, 3, 2), &one},
 			{g.Normal(tensor.Float64, 3, 4), g.Int(tensor.Int64, 0, 11, 2, 2), nil}, {g.Int(tensor.Int64, 0, 9, 4),
 				g.Int(tensor.Int64, 0, 3, 4), &last},
 		}

@@ -310,30 +310,27 @@ var pointwiseOps = []*opdef.Entry{
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Replaces NaN and infinities by numbers",
 			Formula: "nan, posinf, neginf where self is NaN, +Inf, -Inf; self elsewhere",
-			Notes:   "Defaults: 0, the largest and the smallest finite value of the dtype.",
+			Notes:   "Defaults: 0, the largest and the smallest finite value of the dtype. Of complex numbers each part.",
 			Source:  "torch.nan_to_num"},
 		Error: elements.ExactError,
 		Self:  func(a *nanToNumArgs) *tensor.Tensor { return a.Self },
-		F: func(a *nanToNumArgs) func(float64) float64 {
-			dt := a.Self.DType
-			nan, pos, neg := elements.OrElse(a.Nan, 0), elements.OrElse(a.Posinf, dt.Max()),
-				elements.OrElse(a.Neginf, dt.Min())
-			return func(x float64) float64 {
-				switch {
-				case x != x:
-					return nan
-				case math.IsInf(x, 1):
-					return pos
-				case math.IsInf(x, -1):
-					return neg
-				}
-				return x
-			}
+		F:     (*nanToNumArgs).number,
+		C: func(a *nanToNumArgs) func(complex128) complex128 {
+			part := a.number()
+			return func(z complex128) complex128 { return complex(part(real(z)), part(imag(z))) }
 		},
 		I: func(*nanToNumArgs) func(int64) int64 { return func(x int64) int64 { return x } },
 		DF: func(*nanToNumArgs) func(x, y float64) float64 {
 			return func(x, _ float64) float64 {
 				if x-x != 0 {
+					return 0
+				}
+				return 1
+			}
+		},
+		DC: func(*nanToNumArgs) func(x, y complex128) complex128 {
+			return func(z, _ complex128) complex128 {
+				if z-z != 0 {
 					return 0
 				}
 				return 1
@@ -347,10 +344,29 @@ var pointwiseOps = []*opdef.Entry{
 			return []*nanToNumArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: tensor.New(tensor.Float32, []int{5}, odd)},
 				{tensor.New(tensor.Float16, []int{5}, odd), &k, &k, &k}, {Self: g.Int(tensor.Int32, -4, 4, 4)},
-				{Self: g.Normal(tensor.Float32, 0, 2)},
+				{Self: g.Normal(tensor.Float32, 0, 2)}, {Self: g.Normal(tensor.Complex128, 3)},
+				{Self: tensor.New(tensor.Complex64, []int{3}, []complex128{complex(odd[0], 1), complex(2, odd[2]), 3i}),
+					Nan: &k},
 			}
 		},
 	}.Entry(),
+}
+
+// number is the function of one real number.
+func (a *nanToNumArgs) number() func(float64) float64 {
+	dt := a.Self.DType.Real()
+	nan, pos, neg := elements.OrElse(a.Nan, 0), elements.OrElse(a.Posinf, dt.Max()), elements.OrElse(a.Neginf, dt.Min())
+	return func(x float64) float64 {
+		switch {
+		case x != x:
+			return nan
+		case math.IsInf(x, 1):
+			return pos
+		case math.IsInf(x, -1):
+			return neg
+		}
+		return x
+	}
 }
 
 // RoundArgs are the arguments of round.

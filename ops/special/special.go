@@ -157,7 +157,11 @@ var specialOps = []*opdef.Entry{
 		F: func(a *logitArgs) func(float64) float64 {
 			lo, hi := a.range01()
 			return func(x float64) float64 {
-				x = min(max(x, lo), hi)
+				if x < lo { // also where hi is below lo, of eps above 0.5
+					x = lo
+				} else if x > hi {
+					x = hi
+				}
 				return math.Log(x / (1 - x))
 			}
 		},
