@@ -267,56 +267,6 @@ func scale(v []float64, f float64) {
 	}
 }
 
-func TestTies(t *testing.T) {
-	in := floats(tensor.Float32, []int{2, 4}, 1, 3, 3, math.NaN(), 5, 5, 0, math.Copysign(0, -1))
-	idx := func(shape []int, v ...int64) *tensor.Tensor { return ints(tensor.Int64, shape, v...) }
-	for _, tc := range []struct {
-		name      string
-		dim       int
-		got, want *tensor.Tensor
-		ok        bool
-		worst     int
-	}{
-		{"same", -1, idx([]int{2, 2}, 1, 2, 0, 1), idx([]int{2, 2}, 1, 2, 0, 1), true, -1},
-		{"ties", 1, idx([]int{2, 2}, 2, 1, 1, 0), idx([]int{2, 2}, 1, 2, 0, 1), true, -1},
-		{"another value", 1, idx([]int{2, 2}, 2, 0, 1, 0), idx([]int{2, 2}, 1, 2, 0, 1), false, 1},
-		{"zeros", 1, idx([]int{2}, 3, 2), idx([]int{2}, 3, 3), true, -1},
-		{"out of range", 1, idx([]int{2}, 3, 4), idx([]int{2}, 3, 3), false, 1},
-		{"other dim", 0, idx([]int{4}, 1, 1, 0, 0), idx([]int{4}, 1, 1, 0, 1), false, 3},
-	} {
-		ok, worst, err := SelectedEqual(in, tc.dim, tc.got, tc.want)
-		if err != nil || ok != tc.ok || worst != tc.worst {
-			t.Errorf("%s: %v %d %v, want %v %d", tc.name, ok, worst, err, tc.ok, tc.worst)
-		}
-	}
-	if _, _, err := SelectedEqual(in, 2, idx([]int{2}, 0, 0), idx([]int{2}, 0, 0)); err == nil {
-		t.Error("dim out of range was accepted")
-	}
-	if _, _, err := SelectedEqual(in, 1, idx([]int{3}, 0, 0, 0), idx([]int{3}, 0, 0, 0)); err == nil {
-		t.Error("indices of a wrong shape were accepted")
-	}
-	if ok, worst := Distinct(idx([]int{2, 2}, 0, 1, 1, 1), 1, 4); ok || worst != 3 {
-		t.Errorf("Distinct along rows = %v %d, want false 3", ok, worst)
-	}
-	if ok, _ := Distinct(idx([]int{2, 2}, 0, 1, 1, 0), 0, 4); !ok {
-		t.Error("Distinct along columns = false, want true")
-	}
-	if ok, worst := Distinct(idx([]int{2}, 0, 4), 0, 4); ok || worst != 1 {
-		t.Errorf("Distinct out of range = %v %d, want false 1", ok, worst)
-	}
-	nan := math.NaN()
-	if !Unordered(floats(tensor.Float64, []int{3}, 2, nan, 0), floats(tensor.Float64, []int{3}, math.Copysign(0, -1), 2,
-		nan)) {
-		t.Error("Unordered of a permutation = false")
-	}
-	if Unordered(floats(tensor.Float64, []int{3}, 2, 2, 1), floats(tensor.Float64, []int{3}, 2, 1, 1)) {
-		t.Error("Unordered of another multiset = true")
-	}
-	if !Unordered(ints(tensor.Int64, []int{2}, 5, 3), ints(tensor.Int64, []int{2}, 3, 5)) {
-		t.Error("Unordered of integers = false")
-	}
-}
-
 // TestStoredReference: a float32 reference gives the same result whether it is
 // stored as float32 or computed as float64, element by element and in bulk.
 func TestStoredReference(t *testing.T) {

@@ -56,25 +56,12 @@ func (o CheckOptions) rules(c *configs.Case) kitcheck.Options {
 // computed anew from the recorded arguments: the data itself is checked, no
 // device.
 func (s *Store) CheckRecorded(c *configs.Case, opt CheckOptions) []Result {
-	one := func(v verdict.Verdict, reason string) []Result {
-		return []Result{{Result: kitcheck.Result{Reason: reason, WorstIndex: -1}, Phase: "forward", Verdict: v}}
-	}
-	if !s.Has(c.Name) {
-		return one(verdict.Skipped, "gen_data has not made this case")
-	}
-	in, err := s.ReadInput(c.Name)
-	if err != nil {
-		return one(verdict.Invalid, sentence(err))
-	}
-	if c.NoOutputRef() {
-		return one(verdict.Skipped, "the function draws random numbers: there is no recorded result")
-	}
-	out, grads, err := s.ReadOutput(c.Name)
+	in, out, grads, missing := s.read(c)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return one(verdict.Skipped, "no result is recorded")
-	case err != nil:
-		return one(verdict.Invalid, sentence(err))
+	case missing != nil:
+		return missing
+	case c.NoOutputRef():
+		return one(verdict.Skipped, "the function draws random numbers: there is no recorded result")
 	}
 	from, err := s.ReadCotangents(c.Name)
 	if err != nil {
@@ -97,6 +84,29 @@ func (s *Store) CheckRecorded(c *configs.Case, opt CheckOptions) []Result {
 			orNone(ref.Grads), rules))...)
 	}
 	return results
+}
+
+// one is the result of a case that says nothing about values.
+func one(v verdict.Verdict, reason string) []Result {
+	return []Result{{Result: kitcheck.Result{Reason: reason, WorstIndex: -1}, Phase: "forward", Verdict: v}}
+}
+
+// read is what is recorded of a case: without results if it draws random numbers. If
+// something cannot be read, missing says so.
+func (s *Store) read(c *configs.Case) (in *Input, out value.Value, grads *value.Dict, missing []Result) {
+	if !s.Has(c.Name) {
+		return nil, nil, nil, one(verdict.Skipped, "gen_data has not made this case")
+	}
+	in, err := s.ReadInput(c.Name)
+	if err == nil && !c.NoOutputRef() {
+		if out, grads, err = s.ReadOutput(c.Name); errors.Is(err, os.ErrNotExist) {
+			return nil, nil, nil, one(verdict.Skipped, "no result is recorded")
+		}
+	}
+	if err != nil {
+		return nil, nil, nil, one(verdict.Invalid, sentence(err))
+	}
+	return in, out, grads, nil
 }
 
 func orNone(d *value.Dict) value.Value {

@@ -2,9 +2,7 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -27,26 +25,9 @@ type Device interface {
 // CheckDevice runs a case on a device, forward, backward and in place, and
 // compares with what is recorded.
 func (s *Store) CheckDevice(ctx context.Context, d Device, c *configs.Case, opt CheckOptions) []Result {
-	one := func(v verdict.Verdict, reason string) []Result {
-		return []Result{{Result: kitcheck.Result{Reason: reason, WorstIndex: -1}, Phase: "forward", Verdict: v}}
-	}
-	if !s.Has(c.Name) {
-		return one(verdict.Skipped, "gen_data has not made this case")
-	}
-	in, err := s.ReadInput(c.Name)
-	if err != nil {
-		return one(verdict.Invalid, sentence(err))
-	}
-	var out value.Value
-	var grads *value.Dict
-	if !c.NoOutputRef() {
-		out, grads, err = s.ReadOutput(c.Name)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			return one(verdict.Skipped, "no result is recorded")
-		case err != nil:
-			return one(verdict.Invalid, sentence(err))
-		}
+	in, out, grads, missing := s.read(c)
+	if missing != nil {
+		return missing
 	}
 	recipe, ok := diopi.Find(c.Function())
 	if !ok {
@@ -57,6 +38,7 @@ func (s *Store) CheckDevice(ctx context.Context, d Device, c *configs.Case, opt 
 		return one(verdict.Skipped, skip)
 	}
 	if grads != nil {
+		var err error
 		if call.GradOutputs, err = s.ReadCotangents(c.Name); err != nil {
 			return one(verdict.Invalid, sentence(err))
 		}

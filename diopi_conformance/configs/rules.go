@@ -123,18 +123,6 @@ func skips(v value.Value) []value.Value {
 	return out
 }
 
-// Filter returns the cases that remain, with the device's tolerances. Cases
-// that change are copies.
-func (r *Rules) Filter(cases []*Case) []*Case {
-	var out []*Case
-	for _, c := range cases {
-		if changed, why := r.Apply(c); why == "" {
-			out = append(out, changed)
-		}
-	}
-	return out
-}
-
 // Apply returns the case with the device's tolerances, or in why what makes
 // the device leave it out.
 func (r *Rules) Apply(c *Case) (changed *Case, why string) {

@@ -157,12 +157,6 @@ var arithmeticOps = []*opdef.Entry{
 	modulus("__rmod__(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "Tensor.__rmod__", false, true,
 		"Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
 		kernel.FloorMod, func(x, y float64) float64 { return -math.Floor(x / y) }).AsComposite(),
-	addcmulOp("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", ""),
-	addcmulOp("addcmul.deprecated(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
-		"addcmul Tensor.addcmul"),
-	addcdivOp("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", ""),
-	addcdivOp("addcdiv.deprecated(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
-		"addcdiv Tensor.addcdiv"),
 	opdef.Op[LerpArgs]{
 		Schema:  "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
 		InPlace: true,
@@ -189,7 +183,7 @@ var arithmeticOps = []*opdef.Entry{
 		GradTerms: func(a *LerpArgs) int { return 2 + elements.BroadcastTerms(a.Self, a.End, a.Weight) },
 		Cases:     lerpCases,
 	}.Entry(),
-	opdef.Op[PowArgs]{
+	powOp(opdef.Op[PowArgs]{
 		Schema:  "pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
 		Names:   "pow Tensor.pow Tensor.__pow__",
 		InPlace: true,
@@ -198,21 +192,9 @@ var arithmeticOps = []*opdef.Entry{
 				"base is 1 or -1. " +
 				"The gradient is 0 for exponent 0; that of the exponent is 0 where the base is 0 and the exponent " +
 				"not negative.", Source: "torch.pow"},
-		Error:    opdef.Error{Class: opdef.Elementwise},
 		Autocast: opdef.AutocastFloat32,
 		Kernel:   func(a *PowArgs) ([]*tensor.Tensor, error) { return power(a.Self, a.Exponent) },
-		Grad: func(a *PowArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
-		},
-		Scale: func(a *PowArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return powScale(a.Self, a.Exponent, outs[0])
-		},
-		GradScale: func(a *PowArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
-		},
-		GradTerms: func(a *PowArgs) int { return elements.BroadcastTerms(a.Self, a.Exponent) },
-		Cases:     powCases,
-	}.Entry(),
+	}),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rpow__(Tensor self, Tensor|Scalar other) -> Tensor",
 		Names:  "Tensor.__rpow__",
@@ -240,27 +222,45 @@ var arithmeticOps = []*opdef.Entry{
 			return cs
 		},
 	}.Entry(),
-	opdef.Op[PowArgs]{
+	powOp(opdef.Op[PowArgs]{
 		Schema:    "float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
 		Composite: true, // of a conversion to float64
 		InPlace:   true, ExactOut: func(*PowArgs) bool { return true },
 		Doc: opdef.Doc{Summary: "Power in double precision", Formula: "self ** exponent",
 			Notes: "The result is float64 or complex128.", Source: "torch.float_power"},
-		Error:  opdef.Error{Class: opdef.Elementwise},
 		Kernel: floatPower,
-		Grad: func(a *PowArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
-		},
-		Scale: func(a *PowArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return powScale(a.Self, a.Exponent, outs[0])
-		},
-		GradScale: func(a *PowArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
-		},
-		GradTerms: func(a *PowArgs) int { return elements.BroadcastTerms(a.Self, a.Exponent) },
-		Exempt:    map[string]string{"dtypes": "the result is of double precision whatever the arguments"},
-		Cases:     powCases,
-	}.Entry(),
+		Exempt: map[string]string{"dtypes": "the result is of double precision whatever the arguments"},
+	}),
+}
+
+// addcmulOps and addcdivOps are tensors plus products or quotients.
+var (
+	addcmulOps = addcOps("addcmul", opdef.Op[AddcArgs]{
+		Doc: opdef.Doc{Summary: "Tensor plus scaled product of two tensors",
+			Formula: "self + value*tensor1*tensor2"},
+		Kernel: addcmul, Grad: addcmulGrad, Cases: addcCases,
+	})
+	addcdivOps = addcOps("addcdiv", opdef.Op[AddcArgs]{
+		Doc: opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors",
+			Formula: "self + value*tensor1/tensor2"},
+		Kernel: addcdiv, Grad: addcdivGrad, Cases: addcdivCases,
+	})
+)
+
+// powOp completes the declaration of a power.
+func powOp(op opdef.Op[PowArgs]) *opdef.Entry {
+	op.Error, op.Cases = opdef.Error{Class: opdef.Elementwise}, powCases
+	op.Grad = func(a *PowArgs, g *opdef.Grad) (opdef.Grads, error) {
+		return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
+	}
+	op.Scale = func(a *PowArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+		return powScale(a.Self, a.Exponent, outs[0])
+	}
+	op.GradScale = func(a *PowArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
+	}
+	op.GradTerms = func(a *PowArgs) int { return elements.BroadcastTerms(a.Self, a.Exponent) }
+	return op.Entry()
 }
 
 // AddArgs are the arguments of add and sub.

@@ -12,7 +12,7 @@ import (
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {
 	return slices.Concat(
-		arithmeticOps,
+		arithmeticOps, addcmulOps, addcdivOps,
 		binaryOps,
 		pointwiseOps,
 		trigOps,

@@ -82,27 +82,15 @@ func subOp(schema, names string, cases func(r *rand.Rand) []*AddArgs) *opdef.Ent
 	}.Entry()
 }
 
-// addcmulOp and addcdivOp declare a signature each.
-func addcmulOp(schema, names string) *opdef.Entry {
-	return opdef.Op[AddcArgs]{
-		Schema: schema, Names: names, InPlace: true,
-		Doc: opdef.Doc{Summary: "Tensor plus scaled product of two tensors",
-			Formula: "self + value*tensor1*tensor2", Source: "torch.addcmul"},
-		Error:    opdef.Error{Class: opdef.Accumulated},
-		Autocast: opdef.AutocastWidest,
-		Kernel:   addcmul, Grad: addcmulGrad, GradTerms: addcTerms, Cases: addcCases,
-	}.Entry()
-}
-
-func addcdivOp(schema, names string) *opdef.Entry {
-	return opdef.Op[AddcArgs]{
-		Schema: schema, Names: names, InPlace: true,
-		Doc: opdef.Doc{Summary: "Tensor plus scaled quotient of two tensors",
-			Formula: "self + value*tensor1/tensor2", Source: "torch.addcdiv"},
-		Error:    opdef.Error{Class: opdef.Accumulated},
-		Autocast: opdef.AutocastWidest,
-		Kernel:   addcdiv, Grad: addcdivGrad, GradTerms: addcTerms, Cases: addcdivCases,
-	}.Entry()
+// addcOps declares both signatures of addcmul or addcdiv.
+func addcOps(name string, op opdef.Op[AddcArgs]) []*opdef.Entry {
+	op.InPlace, op.Error, op.Autocast = true, opdef.Error{Class: opdef.Accumulated}, opdef.AutocastWidest
+	op.GradTerms, op.Doc.Source = addcTerms, "torch."+name
+	deprecated := op
+	op.Schema = name + "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"
+	deprecated.Schema = name + ".deprecated(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor"
+	deprecated.Names = name + " Tensor." + name
+	return []*opdef.Entry{op.Entry(), deprecated.Entry()}
 }
 
 // addcCommon is the dtype and the broadcast operands of addcmul and addcdiv.

@@ -71,13 +71,13 @@ var cumulativeOps = []*opdef.Entry{
 	}.Entry(),
 	runningExtremum("cummax", "Running maximum along a dimension and its indices", false),
 	runningExtremum("cummin", "Running minimum along a dimension and its indices", true),
-	opdef.Op[dimArgs]{
+	opdef.Op[opdef.DimArgs]{
 		Schema: "logcumsumexp(Tensor self, int dim) -> Tensor",
 		Doc: opdef.Doc{Summary: "Logarithm of the running sum of exponentials",
 			Notes: "torch takes complex numbers from 2.0 on.", Source: "torch.logcumsumexp"},
 		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
-		Terms: func(a *dimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
-		Kernel: func(a *dimArgs) ([]*tensor.Tensor, error) {
+		Terms: func(a *opdef.DimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
+		Kernel: func(a *opdef.DimArgs) ([]*tensor.Tensor, error) {
 			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 			if err != nil {
 				return nil, err
@@ -90,7 +90,7 @@ var cumulativeOps = []*opdef.Entry{
 			}
 			return elements.Single(opdef.AlongDim(a.Self.DType, a.Self, dim, runningLogSum)), nil
 		},
-		Scale: func(a *dimArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+		Scale: func(a *opdef.DimArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			if dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim())); a.Self.DType.IsComplex() {
 				angle := 1 + opdef.MaxAbs(elements.Imag(a.Self))
 				sizes := opdef.AlongDim(tensor.Float64, elements.Real(a.Self), dim, runningLogSum)
@@ -101,22 +101,22 @@ var cumulativeOps = []*opdef.Entry{
 			return elements.Single(opdef.Map(tensor.Float64, outs[0],
 				func(y float64) float64 { return math.Abs(y) + l }))
 		},
-		Grad: func(a *dimArgs, g *opdef.Grad) (opdef.Grads, error) {
+		Grad: func(a *opdef.DimArgs, g *opdef.Grad) (opdef.Grads, error) {
 			t, err := logSumGrad(a, g, false)
 			return elements.GradOf("self", t), err
 		},
-		GradScale: func(a *dimArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		GradScale: func(a *opdef.DimArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			t, err := logSumGrad(a, g, true)
 			return elements.GradOf("self", t), err
 		},
-		Cases: func(r *rand.Rand) []*dimArgs {
+		Cases: func(r *rand.Rand) []*opdef.DimArgs {
 			g := opdef.Gen{R: r}
-			return []*dimArgs{
-				{g.Normal(tensor.Float64, 3, 4), 1}, {g.Normal(tensor.Float64, 3, 4), 0}, {g.Normal(tensor.Float32, 6),
-					-1}, {g.Normal(tensor.BFloat16, 2, 3), 1},
-				{g.Uniform(tensor.Float32, -90, 90, 5), 0}, {g.Normal(tensor.Float64), 0},
-				{g.Normal(tensor.Float32, 0, 2), 0},
-				{g.Normal(tensor.Complex128, 3, 4), 1}, {g.Normal(tensor.Complex64, 5), 0},
+			return []*opdef.DimArgs{
+				{Self: g.Normal(tensor.Float64, 3, 4), Dim: 1}, {Self: g.Normal(tensor.Float64, 3, 4), Dim: 0},
+				{Self: g.Normal(tensor.Float32, 6), Dim: -1}, {Self: g.Normal(tensor.BFloat16, 2, 3), Dim: 1},
+				{Self: g.Uniform(tensor.Float32, -90, 90, 5), Dim: 0}, {Self: g.Normal(tensor.Float64), Dim: 0},
+				{Self: g.Normal(tensor.Float32, 0, 2), Dim: 0},
+				{Self: g.Normal(tensor.Complex128, 3, 4), Dim: 1}, {Self: g.Normal(tensor.Complex64, 5), Dim: 0},
 			}
 		},
 	}.Entry(),
@@ -129,11 +129,6 @@ type CumulativeArgs struct {
 	Dtype *tensor.DType
 }
 
-type dimArgs struct {
-	Self *tensor.Tensor
-	Dim  int
-}
-
 func (a *CumulativeArgs) terms() int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) }
 
 // running applies the function of self's category along the dimension.
@@ -143,11 +138,8 @@ func (a *CumulativeArgs) running(f func(src, dst []float64), i func(src, dst []i
 	if err != nil {
 		return nil, err
 	}
-	dt := sumDType(a.Self.DType)
-	if a.Dtype != nil {
-		dt = *a.Dtype
-	}
-	x := elements.Converted(a.Self, dt)
+	x := inSumDType(a.Self, a.Dtype)
+	dt := x.DType
 	switch dt.Kind() {
 	case tensor.KindComplex:
 		return elements.Single(opdef.AlongDim(dt, x, dim, c)), nil
@@ -215,7 +207,7 @@ func runningLogSum(src, dst []float64) {
 // adding from the end relative to the latest y, which does not decrease. With
 // magnitudes it is the sum of the terms' magnitudes, each exponent being known
 // to its own size.
-func logSumGrad(a *dimArgs, g *opdef.Grad, magnitudes bool) (*tensor.Tensor, error) {
+func logSumGrad(a *opdef.DimArgs, g *opdef.Grad, magnitudes bool) (*tensor.Tensor, error) {
 	dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 	if err != nil {
 		return nil, err
@@ -249,13 +241,13 @@ func logSumGrad(a *dimArgs, g *opdef.Grad, magnitudes bool) (*tensor.Tensor, err
 
 // runningExtremum declares cummax and cummin.
 func runningExtremum(name, summary string, least bool) *opdef.Entry {
-	return opdef.Op[dimArgs]{
+	return opdef.Op[opdef.DimArgs]{
 		Schema: name + "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
 		Doc: opdef.Doc{Summary: summary,
 			Notes:  "The index of the last of equal elements; any of them is accepted. nan stays.",
 			Source: "torch." + name},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
-		Kernel: func(a *dimArgs) ([]*tensor.Tensor, error) {
+		Kernel: func(a *opdef.DimArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			dim, err := opdef.Dim("dim", a.Dim, x.Dim())
 			if err != nil {
@@ -277,7 +269,7 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 				opdef.AlongDim(tensor.Int64, x, dim, func(src, dst []int64) { runningExtreme(src, nil, dst, least) }),
 			}, nil
 		},
-		Grad: func(a *dimArgs, g *opdef.Grad) (opdef.Grads, error) {
+		Grad: func(a *opdef.DimArgs, g *opdef.Grad) (opdef.Grads, error) {
 			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 			if err != nil {
 				return nil, err
@@ -289,8 +281,8 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 				}
 			}, g.Outs[1], g.Out[0])), nil
 		},
-		GradTerms: func(a *dimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
-		GradScale: func(a *dimArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		GradTerms: func(a *opdef.DimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
+		GradScale: func(a *opdef.DimArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 			if err != nil {
 				return nil, err
@@ -302,19 +294,20 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 				}
 			}, g.Outs[1], g.Out[0])), nil
 		},
-		Accept: func(a *dimArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+		Accept: func(a *opdef.DimArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
 			if len(got) < 2 {
 				return make([]opdef.Acceptance, len(got))
 			}
 			return []opdef.Acceptance{{}, acceptRunning(a, got[1], want[1])}
 		},
-		Cases: func(r *rand.Rand) []*dimArgs {
+		Cases: func(r *rand.Rand) []*opdef.DimArgs {
 			g := opdef.Gen{R: r}
-			return []*dimArgs{
-				{g.Distinct(tensor.Float64, 3, 4), 1}, {g.Distinct(tensor.Float64, 3, 4), 0},
-				{g.Distinct(tensor.Float32, 6), -1}, {g.Int(tensor.Int32, -3, 3, 2, 5), 1},
-				{g.Distinct(tensor.BFloat16, 5), 0}, {g.Distinct(tensor.Float64), 0}, {g.Distinct(tensor.Float32, 0, 2),
-					0}, {opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4)), 1},
+			return []*opdef.DimArgs{
+				{Self: g.Distinct(tensor.Float64, 3, 4), Dim: 1}, {Self: g.Distinct(tensor.Float64, 3, 4), Dim: 0},
+				{Self: g.Distinct(tensor.Float32, 6), Dim: -1}, {Self: g.Int(tensor.Int32, -3, 3, 2, 5), Dim: 1},
+				{Self: g.Distinct(tensor.BFloat16, 5), Dim: 0}, {Self: g.Distinct(tensor.Float64), Dim: 0},
+				{Self: g.Distinct(tensor.Float32, 0, 2), Dim: 0},
+				{Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4)), Dim: 1},
 			}
 		},
 	}.Entry()
@@ -339,7 +332,7 @@ func runningExtreme[T int64 | float64](src, values []T, indices []int64, least b
 
 // acceptRunning decides on indices of running extremes that differ: the
 // elements at both must be the same, and neither may look ahead.
-func acceptRunning(a *dimArgs, got, want *tensor.Tensor) opdef.Acceptance {
+func acceptRunning(a *opdef.DimArgs, got, want *tensor.Tensor) opdef.Acceptance {
 	dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim()))
 	if a.Self.Dim() == 0 {
 		return opdef.Acceptance{}

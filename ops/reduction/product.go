@@ -50,12 +50,8 @@ func prod(a *OneDimArgs) ([]*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	dt := sumDType(a.Self.DType)
-	if a.Dtype != nil {
-		dt = *a.Dtype
-	}
-	x := elements.Converted(a.Self, dt)
-	switch dt.Kind() {
+	x := inSumDType(a.Self, a.Dtype)
+	switch x.DType.Kind() {
 	case tensor.KindComplex:
 		return elements.Single(prodOf[complex128](x, dims, a.Keepdim)), nil
 	case tensor.KindFloat:

@@ -342,6 +342,14 @@ func numel(shape []int) int {
 	return tensor.Numel(shape)
 }
 
+// inSumDType is x in the dtype asked for, or in that of its sums.
+func inSumDType(x *tensor.Tensor, dt *tensor.DType) *tensor.Tensor {
+	if dt != nil {
+		return elements.Converted(x, *dt)
+	}
+	return elements.Converted(x, sumDType(x.DType))
+}
+
 // sumDType is the dtype of a sum of dt: int64 for integers and bool.
 func sumDType(dt tensor.DType) tensor.DType {
 	if dt.Kind() < tensor.KindFloat {
