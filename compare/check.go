@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/optool/optool/compare/internal/vec"
 	"github.com/optool/optool/tensor"
@@ -52,6 +53,20 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 		}
 		c.regrid = true
 	}
+	c.partials = sync.OnceValue(func() []float64 {
+		if m.Chain == nil {
+			return nil
+		}
+		return tensor.Data[float64](m.Chain())
+	})
+	c.others = sync.OnceValue(func() (all [][]float64) {
+		if m.Else != nil && c.dt.IsFloat() {
+			for _, t := range m.Else() {
+				all = append(all, tensor.Data[float64](t))
+			}
+		}
+		return all
+	})
 	c.run(&r, tol)
 	if got.DType != ref.DType && !m.Cast {
 		r.Verdict, r.Rule = verdict.Fail, RuleDType
@@ -95,6 +110,8 @@ type checker struct {
 	highest  [3]highest // by class
 
 	magnitudes magnitudes
+	partials   func() []float64   // Model.Chain
+	others     func() [][]float64 // Model.Else
 }
 
 // class is how one element came off.
@@ -263,14 +280,23 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 		r.Reason = c.reason(r, p, p.counts[failed]+p.counts[warned], c.override == nil)
 	case cl == warned:
 		r.Verdict = verdict.Warn
-		r.Reason = fmt.Sprintf("accumulated in %s: %d of %d elements are off by more than a float32 accumulator "+
-			"explains, by no more than a %s one does; worst at %s: got %s want %s",
-			c.bound.lowest, p.counts[warned], c.n, c.bound.lowest, tensor.ShapeString(r.WorstIndex), c.show(r.Actual),
-			c.show(r.Expected))
+		what := fmt.Sprintf("accumulated in %s: %d of %d elements are off by more than a float32 accumulator "+
+			"explains, by no more than a %s one does", c.bound.lowest, p.counts[warned], c.n, c.bound.lowest)
+		switch {
+		case c.model.Single:
+			what = fmt.Sprintf("computed in %s: %d of %d elements are off by more than results computed in float32 and "+
+				"rounded once, by no more than intermediate results rounded to %s explain", c.bound.lowest,
+				p.counts[warned], c.n, c.bound.lowest)
+		case c.bound.drift > 0:
+			what = fmt.Sprintf("added one after the other: %d of %d elements are off by more than a sum in parts "+
+				"explains, by no more than one of %d terms in a row does", p.counts[warned], c.n, c.model.Terms)
+		}
+		r.Reason = fmt.Sprintf("%s; worst at %s: got %s want %s", what, tensor.ShapeString(r.WorstIndex),
+			c.show(r.Actual), c.show(r.Expected))
 	}
 	if cl < failed && unsound == "" && c.distributed(p) {
 		r.Distribution = c.distribution()
-		if v, what := r.Distribution.systematic(c.model.Shared || c.model.Coarse); v != verdict.Pass {
+		if v, what := r.Distribution.systematic(c.model.Shared || c.model.Coarse, c.common(cl)); v != verdict.Pass {
 			r.Verdict, r.Pattern = verdict.Worse(r.Verdict, v), what
 			r.Reason = fmt.Sprintf("each of %d elements is within its bound, but all together they are not: %s",
 				c.n, what)
@@ -484,11 +510,41 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 		case d <= least:
 			score = d / least
 		default:
-			cl, score = b.judge(x, rounded, exact, cheap, c.scaleAt(lo, i, s))
+			scale := c.scaleAt(lo, i, s)
+			cl, score = b.judge(x, rounded, exact, cheap, scale, 0)
+			if cl == failed && b.low > 0 && c.model.Chain != nil {
+				cl, score = b.judge(x, rounded, exact, cheap, scale, c.partials()[lo+i])
+			}
 			p.scaled = b.sum > 0
 		}
 	}
+	if cl == failed && c.otherwise(lo, i, x, s) {
+		cl, score = passed, 1
+	}
 	p.differs(cl, score, lo+i, x > rounded, x < rounded)
+}
+
+// otherwise reports whether x, recorded for element i of the block at lo, is right as
+// one of the other results that the model allows.
+func (c *checker) otherwise(lo, i int, x float64, s *scratch) bool {
+	if c.override != nil || c.model.Else == nil {
+		return false
+	}
+	b := &c.bound
+	for _, other := range c.others() {
+		r := other[lo+i]
+		w := b.dt.Round(r)
+		if same(x, w) {
+			return true
+		}
+		if b.ulps == 0 && b.sum == 0 {
+			continue
+		}
+		if cl, _ := b.judge(x, w, r, b.ulps*b.ulp(r), c.scaleAt(lo, i, s), 0); cl == passed {
+			return true
+		}
+	}
+	return false
 }
 
 // least is how far an element of magnitude size may be off in any case: by more
@@ -501,8 +557,9 @@ func (b *bound) least(size, cheap float64) float64 {
 }
 
 // judge decides on an element that is off by more than cheap: x recorded, w
-// the rounded and r the exact reference.
-func (b *bound) judge(x, w, r, cheap, scale float64) (class, float64) {
+// the rounded and r the exact reference, partial the sum of its partial sums'
+// magnitudes if these may be rounded to the dtype.
+func (b *bound) judge(x, w, r, cheap, scale, partial float64) (class, float64) {
 	if x != x || w != w || math.IsInf(r, 0) {
 		return failed, math.Inf(1)
 	}
@@ -517,12 +574,21 @@ func (b *bound) judge(x, w, r, cheap, scale float64) (class, float64) {
 	switch {
 	case d <= full:
 		return passed, score
-	case d <= cheap+b.low*scale:
+	case b.lowest != "" && d <= cheap+b.loosely(r, scale, partial):
 		return warned, score
 	case math.IsInf(x, 0):
 		score = math.Inf(1)
 	}
 	return failed, score
+}
+
+// loosely is what the accumulator that a warning is about may be off by, of an element
+// of exact value r; see judge.
+func (b *bound) loosely(r, scale, partial float64) float64 {
+	if b.drift > 0 {
+		return b.sum*scale + b.flush + b.drift*math.Abs(r)
+	}
+	return b.low*scale + b.lowFlush + b.chain*partial
 }
 
 // within applies the override to one element: op_tools' rule, or the distance
@@ -592,7 +658,7 @@ func (c *checker) complexBlock(p *part, lo, n int, s *scratch) {
 				if same(v[0], v[1]) {
 					continue
 				}
-				k, sc := b.judge(v[0], v[1], v[2], cheap, scale)
+				k, sc := b.judge(v[0], v[1], v[2], cheap, scale, 0)
 				cl, score = max(cl, k), math.Max(score, sc)
 			}
 		}

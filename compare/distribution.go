@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
 )
@@ -17,6 +18,7 @@ const (
 	sharedFactorEps = 1    // where numbers that many elements share are rounded to the dtype too
 	roundingULP     = 0.25 // mean difference of elements that were rounded
 	beyondShare     = 0.02 // of them off by an ULP or more, with no other error
+	commonShare     = 2    // of u*S that elements with common terms may all be off by
 )
 
 // A Distribution is what the errors of a tensor say together, each of which is
@@ -153,26 +155,14 @@ const most = 1 << 17
 
 // distribution sums up the errors of c's elements.
 func (c *checker) distribution() *Distribution {
-	blocks := (c.n + c.block - 1) / c.block
-	step := max(1, blocks*c.block/most)
-	sums := make([]Distribution, (blocks+step-1)/step)
-	tensor.Parallel(len(sums), 1, func(a, b int) {
-		s := scratches.Get().(*scratch)
-		defer scratches.Put(s)
-		for k := a; k < b; k++ {
-			s.next()
-			lo := k * step * c.block
-			n := min(c.block, c.n-lo)
-			x, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
-			for i := range x {
-				sums[k].add(&c.bound, x[i], r[i])
-			}
-		}
-	})
 	d := &Distribution{Eps: c.grid.Eps()}
-	for i := range sums {
-		d.Add(&sums[i])
-	}
+	sample(c, func(lo, n int, s *scratch) (part Distribution) {
+		x, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
+		for i := range x {
+			part.add(&c.bound, x[i], r[i])
+		}
+		return part
+	}, func(part Distribution) { d.Add(&part) })
 	d.normalise()
 	return d
 }
@@ -183,7 +173,10 @@ func (c *checker) distribution() *Distribution {
 // multiply many elements by one number that was rounded to the dtype, and those of a
 // row in float32 share a factor; only elements that are all off by less than an ULP
 // to one side were then rounded wrong.
-func (s *Distribution) systematic(shared bool) (v verdict.Verdict, what string) {
+// explained, asked where a factor or an offset is beyond that, is how large both may be
+// by what the terms of the elements have in common.
+func (s *Distribution) systematic(shared bool, explained func() (factor, offset float64)) (v verdict.Verdict,
+	what string) {
 	f, sf := s.Factor()
 	b, sb := s.Offset()
 	away, up, st := s.Rounding()
@@ -213,11 +206,82 @@ func (s *Distribution) systematic(shared bool) (v verdict.Verdict, what string) 
 		return verdict.Warn, fmt.Sprintf("%s: inexact elements are off by %.2f ulp on average, %d of %d toward zero",
 			what, side, s.Toward, s.Inexact)
 	}
-	if math.Abs(f) > allowed && math.Abs(f) > systematicSigma*sf {
-		return verdict.Fail, fmt.Sprintf("all scaled by %.9g (standard error %.1g)", 1+f, sf)
+	scaled := math.Abs(f) > allowed && math.Abs(f) > systematicSigma*sf
+	shifted := math.Abs(b) > allowed && math.Abs(b) > systematicSigma*sb
+	if scaled || shifted {
+		factor, offset := explained()
+		scaled, shifted = scaled && math.Abs(f) > factor, shifted && math.Abs(b) > offset
 	}
-	if math.Abs(b) > allowed && math.Abs(b) > systematicSigma*sb {
+	switch {
+	case scaled:
+		return verdict.Fail, fmt.Sprintf("all scaled by %.9g (standard error %.1g)", 1+f, sf)
+	case shifted:
 		return verdict.Fail, fmt.Sprintf("all shifted by %.3g of their root mean square (standard error %.1g)", b, sb)
 	}
 	return verdict.Pass, ""
+}
+
+// common gives how large a common factor and an offset may be where elements share
+// terms that cancel, so that their errors are not independent: those of elements that
+// are all off to one side by commonShare*u*S, or by what the accumulator of a warning
+// explains if worst is warned.
+func (c *checker) common(worst class) func() (factor, offset float64) {
+	return func() (factor, offset float64) {
+		b := &c.bound
+		if b.sum == 0 {
+			return 0, 0
+		}
+		u, partials := commonShare*b.sum/roundoff.Growth(c.model.Terms), c.partials()
+		off := func(i int, r, scale float64) float64 { return u*scale + b.flush }
+		if worst == warned {
+			off = func(i int, r, scale float64) float64 {
+				if partials != nil {
+					return b.loosely(r, scale, partials[i])
+				}
+				return b.loosely(r, scale, 0)
+			}
+		}
+		var products, squares, sum float64
+		n := 0
+		sample(c, func(lo, n int, s *scratch) (part [4]float64) {
+			r, scale := s.loadRef(c.pair, lo, n), c.scaleOf(lo, n, s)
+			for i, x := range r {
+				if !(math.Abs(x) <= math.MaxFloat64) || math.Abs(x) < 2*b.dt.SmallestNormal() {
+					continue
+				}
+				d := off(lo+i, x, scale[i])
+				part[0] += math.Abs(x) * d
+				part[1] += x * x
+				part[2] += d
+				part[3]++
+			}
+			return part
+		}, func(part [4]float64) {
+			products, squares, sum, n = products+part[0], squares+part[1], sum+part[2], n+int(part[3])
+		})
+		if squares == 0 {
+			return 0, 0
+		}
+		return products / squares, sum / math.Sqrt(squares*float64(n))
+	}
+}
+
+// sample calls of, in parallel, for blocks that are spread evenly, enough of them to
+// judge a distribution by, and add for what it gives, in order.
+func sample[T any](c *checker, of func(lo, n int, s *scratch) T, add func(T)) {
+	blocks := (c.n + c.block - 1) / c.block
+	step := max(1, blocks*c.block/most)
+	parts := make([]T, (blocks+step-1)/step)
+	tensor.Parallel(len(parts), 1, func(a, b int) {
+		s := scratches.Get().(*scratch)
+		defer scratches.Put(s)
+		for k := a; k < b; k++ {
+			s.next()
+			lo := k * step * c.block
+			parts[k] = of(lo, min(c.block, c.n-lo), s)
+		}
+	})
+	for _, p := range parts {
+		add(p)
+	}
 }

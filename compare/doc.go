@@ -80,7 +80,35 @@
 //     does not (from 8 elements on).
 //
 // Values computed with equal error everywhere and no pattern remain a warning:
-// from one tensor alone they cannot be told from accumulation in bfloat16.
+// from one tensor alone they cannot be told from accumulation in bfloat16. Of
+// functions of one element, which add nothing (Model.Single), it says that
+// intermediate results were rounded: torch 1.13 computes gelu so. Roundings of
+// subnormal numbers, float16's below 2^-14, add 3 sqrt(n) of the smallest.
+//
+// # Added one after the other
+//
+// torch's CPU kernels add the terms of some 16-bit gradients (weight and bias of
+// normalisations) row after row in the dtype. The error of such a sum is at most u'
+// times the sum of the partial sums' magnitudes, sum |s_k| (Higham, section 4.2),
+// which Model.Chain gives: up to all of a sum of more than 2^9 equal terms in
+// bfloat16, which stagnates. Within that, and with no larger common factor than that
+// explains, it is a warning; all zeros are a failure.
+//
+// A sum of n terms of float32 or wider that is outside of c(n)*u*S is a warning within
+//
+//	k*ulp(r) + c(n)*u*S + n/2*u*|r|
+//
+// since partial sums grow to |r|, and their roundings may all lie to one side where
+// terms are equal: 32,128 terms of one sign may be off by 1e-3 of the result.
+//
+// # Jumps
+//
+// Where a function or its derivative jumps within rounding of an argument, both
+// sides are right (Model.Else): the slope of hardswish at 3, the gradient of
+// grid_sample's positions on a grid line, a limit of 0.1 that bfloat16 does not have.
+// The sign of a number is exact in every dtype, so that a jump at 0 has one right side.
+// A sum of powers that overflows its accumulator may be infinite, of which the root is
+// not.
 //
 // # All elements together
 //
@@ -94,7 +122,8 @@
 //     eps of a 16-bit dtype, and 8 standard errors, a failure. Where results are
 //     rounded on the way, and in gradients (of a mean, of a saved norm, near one
 //     pole), sound kernels multiply all elements by one number: 1 eps of 16 bits, 64
-//     of float32;
+//     of float32. Elements that share terms which cancel may be off together, by
+//     2*u*S each;
 //   - the mean difference of elements that had to be rounded, in ULP: half an ULP
 //     where a kernel truncates. Beyond 0.25 and 8 standard errors, with next to no
 //     element off by more than an ULP, a warning that says how it rounds.

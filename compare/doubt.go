@@ -25,13 +25,17 @@ func (c *checker) notRounding(p *part) string {
 		slope := (s.Dot - s.BB) / s.BB
 		residual := math.Max(s.AA-s.Dot*s.Dot/s.BB, 1e-7*s.AA)
 		sigma := math.Sqrt(residual / float64(s.N-1) / s.BB)
-		if math.Abs(slope) > slopeEps*c.grid.Eps() && math.Abs(slope) > slopeSigma*sigma {
+		if math.Abs(slope) > slopeEps*c.grid.Eps() && math.Abs(slope) > slopeSigma*sigma &&
+			math.Abs(slope) > c.chainFactor() {
 			return fmt.Sprintf("all scaled by %.5g", 1+slope)
 		}
 	}
 	if c.dt.IsFloat() {
-		if n := c.zeroTail(); n >= 2 && n < c.n {
+		switch n := c.zeroTail(); {
+		case n >= 2 && n < c.n:
 			return fmt.Sprintf("tail of %d zeros", n)
+		case n == c.n && c.partials() != nil: // a sum that stagnates is not zero
+			return "all zeros"
 		}
 	}
 	if worst, rest := c.relativeErrors(); c.n >= fewest && worst > (alone+math.Log(float64(c.n)))*rest {
@@ -40,10 +44,36 @@ func (c *checker) notRounding(p *part) string {
 	return ""
 }
 
-// relativeErrors walks all elements once more: the largest |got-ref|/S, and
-// the root mean square of the others that are not exact. The errors of one
-// accumulator are all of one size by this measure; elements it had nothing to
-// round in (of one term, or of none) are no evidence.
+// chainFactor is the common factor, less 1, that adding terms one after the other
+// explains, where that may have been done, and rounding of subnormal numbers: partial
+// sums grow toward the result, and what is added to them is rounded away.
+func (c *checker) chainFactor() float64 {
+	b := &c.bound
+	partials := c.partials()
+	if b.drift > 0 || partials == nil && b.lowFlush == 0 {
+		return b.drift
+	}
+	var products, squares float64
+	sample(c, func(lo, n int, s *scratch) (part [2]float64) {
+		for i, x := range s.loadRef(c.pair, lo, n) {
+			if x = math.Abs(x); x <= math.MaxFloat64 {
+				off := b.lowFlush
+				if partials != nil {
+					off += b.chain * partials[lo+i]
+				}
+				part[0] += x * off
+				part[1] += x * x
+			}
+		}
+		return part
+	}, func(part [2]float64) { products, squares = products+part[0], squares+part[1] })
+	return products / squares
+}
+
+// relativeErrors walks all elements once more: the largest error relative to what the
+// accumulator explains, and the root mean square of the others that are not exact. The
+// errors of one accumulator are all of one size by this measure; elements it had
+// nothing to round in (of one term, or of none) are no evidence.
 func (c *checker) relativeErrors() (worst, rest float64) {
 	type sum struct {
 		square, worst float64
@@ -54,11 +84,17 @@ func (c *checker) relativeErrors() (worst, rest float64) {
 		p := &parts[k]
 		blocks(func(lo, n int, s *scratch) {
 			scale := c.scaleOf(lo, n, s)
+			partials := c.partials()
 			g, r := resize(&s.gotC, n), resize(&s.refC, n)
 			tensor.Load(c.got, lo, g)
 			tensor.Load(c.ref, lo, r)
 			for i, x := range g {
-				if t := modulus(x-r[i]) / scale[i]; t > 0 && t <= math.MaxFloat64 { // neither NaN nor an overflow
+				partial := 0.0
+				if partials != nil {
+					partial = partials[lo+i]
+				}
+				allowed := c.bound.loosely(modulus(r[i]), scale[i], partial)
+				if t := modulus(x-r[i]) / allowed; t > 0 && t <= math.MaxFloat64 { // neither NaN nor an overflow
 					p.inexact++
 					p.square += t * t
 					p.worst = math.Max(p.worst, t)

@@ -41,6 +41,24 @@ type Model struct {
 	// accumulator of that dtype explains nothing further.
 	Coarse bool
 
+	// Sum: an element is the sum of Terms terms, which S adds the magnitudes of.
+	Sum bool
+
+	// Single: each element is a function of one element of each argument. No terms are
+	// accumulated; what a warning says is that intermediate results were rounded.
+	Single bool
+
+	// Chain, if set, returns the sum of the magnitudes of the partial sums of each
+	// element, in the shape of the result: sound devices may add these terms one after
+	// the other in the dtype. It is called at most once, and only if some element is off
+	// by more than a low-precision accumulator explains.
+	Chain func() *tensor.Tensor
+
+	// Else, if set, returns other results that are as right as the reference, in the
+	// shape of the result: where a function jumps within rounding of its argument, the
+	// values on both sides. It is called at most once, and only if some element fails.
+	Else func() []*tensor.Tensor
+
 	// Shared: many elements may have been multiplied by one number that was rounded
 	// to the dtype, as the gradient of a mean or of a saved norm.
 	Shared bool
@@ -79,13 +97,18 @@ const (
 
 // bound is a Model made ready for elements of one floating dtype.
 type bound struct {
-	dt     tensor.DType // grid of the elements, real
-	ulps   float64
-	sum    float64 // c*u, factor of S
-	flush  float64 // what terms flushed to zero, being subnormal, may amount to
-	low    float64 // the same for a low-precision accumulator; 0 if there is none
-	lowest string  // name of that accumulator's dtype
-	rule   string
+	dt    tensor.DType // grid of the elements, real
+	ulps  float64
+	sum   float64 // c*u, factor of S
+	flush float64 // what terms flushed to zero, being subnormal, may amount to
+	rule  string
+
+	// Of the accumulator that a warning is about; low and drift are 0 if there is none.
+	low      float64 // factor of S
+	lowFlush float64 // what roundings of subnormal numbers may amount to
+	chain    float64 // factor of the sum of the partial sums' magnitudes: its unit roundoff
+	drift    float64 // factor of the exact value's magnitude
+	lowest   string  // name of its dtype
 
 	emin, mant int
 	top        float64 // ULP at the largest value
@@ -124,13 +147,18 @@ func newBound(m Model, dt tensor.DType) bound {
 		case m.Operand.IsFloat() && m.Operand.Size() == 2:
 			low = m.Operand
 		}
-		if low != tensor.Invalid {
-			b.low, b.lowest = warnGrowth*low.Eps()/2, low.String()
+		n := float64(max(m.Terms, 1))
+		switch {
+		case low != tensor.Invalid:
+			b.chain, b.lowest = low.Eps()/2, low.String()
+			b.low, b.lowFlush = warnGrowth*b.chain, warnGrowth/2*math.Sqrt(n)*low.ULP(0)
+		case m.Sum && n/2 > c:
+			b.drift, b.lowest = n/2*u, acc.String()
 		}
 	}
 	b.reach.ULPs, b.reach.Factor, b.reach.Constant = b.ulps, b.sum, b.flush
 	b.reach.Covers = m.Covers && b.sum > 0
-	b.reach.Final = b.low == 0
+	b.reach.Final = b.lowest == "" && m.Else == nil
 	return b
 }
 

@@ -1312,11 +1312,31 @@ class _Recorder:
         if changed:
             event["after"] = dict(zip(changed, written))
         self.channel.line(event)
+        result = call.original(result)
         if self.owner.backward and torch.is_grad_enabled():
-            for i, t in enumerate(outputs):
-                if t.requires_grad and not t.is_leaf:
-                    t.register_hook(functools.partial(self.on_gradient, "grad_output", call.id, i))
-        return call.original(result)
+            result = self._watch_results(call, outputs, result, torch)
+        return result
+
+    def _watch_results(self, call, outputs, result, torch):
+        """Records the gradients of the results. One result may be computed from another (lstm_cell's), whose gradient
+        then holds what flows through the call itself: where they are of several nodes, the program gets views of them,
+        whose hooks see only what the program made of them."""
+        wanted = {id(t): i for i, t in enumerate(outputs) if t.requires_grad and not t.is_leaf}
+        several = len({id(t.grad_fn) for t in outputs if id(t) in wanted}) > 1
+
+        def watched(t):
+            i = wanted.pop(id(t), None)
+            if i is not None:
+                if several and all(t is not a for a in call.tensors):
+                    t = t.view_as(t)
+                t.register_hook(functools.partial(self.on_gradient, "grad_output", call.id, i))
+            return t
+
+        if several:
+            result = _replace(result, torch, watched)
+        for t in outputs:  # those that the program does not get as such: x[i] = y
+            watched(t)
+        return result
 
     def on_gradient(self, event, call, i, grad):
         state = self.state

@@ -118,7 +118,7 @@ func judge(c *opdef.Call, got, want *tensor.Tensor, b opdef.Bound) string {
 		return fmt.Sprintf("is %s, want %s", got.Meta(), want.Meta())
 	}
 	model := compare.Model{Exact: b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers,
-		Terms: b.Terms, Coarse: b.Coarse, Trivial: c.Entry.Trivial}
+		Terms: b.Terms, Coarse: b.Coarse, Trivial: c.Entry.Trivial, Chain: b.Chain, Else: b.Else}
 	if r := compare.Check(got, want, model, compare.DefaultTolerance(got.DType), nil); r.Verdict == verdict.Fail {
 		return r.Reason
 	}

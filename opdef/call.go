@@ -437,6 +437,15 @@ func (c *Call) outs(f *Forward) []*tensor.Tensor {
 	return outs
 }
 
+// From is the call with gradients that start from the results recorded instead of the
+// exact ones: autograd keeps results as they were rounded. Of nil the exact one is
+// kept.
+func (c *Call) From(recorded []*tensor.Tensor) *Call {
+	d := *c
+	d.accepted = recorded
+	return &d
+}
+
 // Accept asks the op about results that differ; ok is false if it has no rule.
 // Gradients computed afterwards start from the recorded results it accepts.
 func (c *Call) Accept(got, want []*tensor.Tensor) (as []Acceptance, ok bool) {
@@ -472,7 +481,15 @@ type Bound struct {
 	Coarse, Covers bool
 	// Scale computes S, of the result's shape; nil where the class needs none.
 	Scale func() *tensor.Tensor
+	// Else computes other results that are as right, and Chain the sums of the
+	// magnitudes of partial sums, of the result's shape; nil where there are none. See
+	// Planned.Else and Planned.GradChain.
+	Else  func() []*tensor.Tensor
+	Chain func() *tensor.Tensor
 }
+
+// Single reports whether elements are functions of one element of each argument.
+func (b Bound) Single() bool { return b.Terms <= 1 && (b.Class == Elementwise || b.Class == Rounded) }
 
 // Flops is how many floating-point operations the call takes: two per
 // multiply-add of a product, none where values are moved, selected or compared,
@@ -512,6 +529,9 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 	case b.Class == Normwise:
 		b.Scale = func() *tensor.Tensor { return largest(f.Outs[i]) }
 	}
+	if others := c.plan.others(); others != nil {
+		b.Else = func() []*tensor.Tensor { return others(f.Outs)[i] }
+	}
 	return b
 }
 
@@ -538,6 +558,25 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 		}
 	case b.Class == Normwise:
 		b.Scale = func() *tensor.Tensor { return largest(t) }
+	}
+	if others := c.plan.gradOthers(); others != nil {
+		b.Else = func() (ts []*tensor.Tensor) {
+			for _, gr := range Must(others(NewGrad(c.outs(f), out, nil))) {
+				if len(gr[arg]) > i && gr[arg][i] != nil {
+					ts = append(ts, gr[arg][i])
+				}
+			}
+			return ts
+		}
+	}
+	if chain := c.plan.gradChain(); chain != nil {
+		b.Chain = func() *tensor.Tensor {
+			s := Must(chain(NewGrad(c.outs(f), out, map[string]bool{arg: true})))[arg]
+			if len(s) > i && s[i] != nil {
+				return s[i]
+			}
+			return tensor.Full(tensor.Float64, t.Shape, 0.0)
+		}
 	}
 	return b
 }

@@ -104,6 +104,17 @@ type Planned[A, P any] struct {
 	Scale     func(p P, outs []*tensor.Tensor) []*tensor.Tensor
 	GradScale func(p P, g *Grad, grads Grads) (Grads, error)
 
+	// Else gives for each result others that are as right, of its shape: where the
+	// function jumps within rounding of its arguments, the values on both sides; where an
+	// accumulator overflows, infinity. GradElse does the same for gradients; one that it
+	// leaves out has none.
+	Else     func(p P, outs []*tensor.Tensor) [][]*tensor.Tensor
+	GradElse func(p P, g *Grad) ([]Grads, error)
+
+	// GradChain gives, for gradients whose terms torch's CPU kernels add one after the
+	// other in the gradient's dtype, the sums of the magnitudes of the partial sums.
+	GradChain func(p P, g *Grad) (Grads, error)
+
 	// Terms is the number of terms added to make one element; nil: 1. GradTerms
 	// likewise for gradients; nil: Terms.
 	Terms     func(p P) int

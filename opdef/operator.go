@@ -31,6 +31,9 @@ type planned interface {
 	node() func(g *Grad) (Node, error)
 	scale() func(outs []*tensor.Tensor) []*tensor.Tensor
 	gradScale() func(g *Grad, grads Grads) (Grads, error)
+	others() func(outs []*tensor.Tensor) [][]*tensor.Tensor
+	gradOthers() func(g *Grad) ([]Grads, error)
+	gradChain() func(g *Grad) (Grads, error)
 	terms() int     // at least 1
 	gradTerms() int // at least 1
 	products() float64
@@ -133,6 +136,27 @@ func (c plannedCall[A, P]) gradScale() func(g *Grad, grads Grads) (Grads, error)
 		return nil
 	}
 	return func(g *Grad, grads Grads) (Grads, error) { return c.op.GradScale(c.p, g, grads) }
+}
+
+func (c plannedCall[A, P]) others() func(outs []*tensor.Tensor) [][]*tensor.Tensor {
+	if c.op.Else == nil {
+		return nil
+	}
+	return func(outs []*tensor.Tensor) [][]*tensor.Tensor { return c.op.Else(c.p, outs) }
+}
+
+func (c plannedCall[A, P]) gradOthers() func(g *Grad) ([]Grads, error) {
+	if c.op.GradElse == nil {
+		return nil
+	}
+	return func(g *Grad) ([]Grads, error) { return c.op.GradElse(c.p, g) }
+}
+
+func (c plannedCall[A, P]) gradChain() func(g *Grad) (Grads, error) {
+	if c.op.GradChain == nil {
+		return nil
+	}
+	return func(g *Grad) (Grads, error) { return c.op.GradChain(c.p, g) }
 }
 
 func (c plannedCall[A, P]) drawn() func(got []*tensor.Tensor) Drawn {

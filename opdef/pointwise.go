@@ -42,6 +42,10 @@ type Pointwise[A any] struct {
 	// rounded to its dtype (derivatives.yaml: tanh_backward(grad, result)).
 	Saved bool
 
+	// Jumps: the result jumps at a number among the arguments, which kernels round to
+	// the dtype or not, so that within rounding of it both sides are right.
+	Jumps bool
+
 	// S is the largest magnitude among the terms that make y, where a sound
 	// implementation cancels (1 for 1 - tanh near 1); nil: it does not.
 	// SBlock, if set, takes the place of S: it stores S of blocks of elements and
@@ -68,6 +72,9 @@ func (p Pointwise[A]) Entry() *Entry {
 	if op.Error.Class != Exact && (p.S != nil || p.SBlock != nil || p.C != nil) {
 		op.Scale = p.scale
 	}
+	if p.Jumps {
+		op.Else = p.others
+	}
 	if p.DF != nil || p.DC != nil {
 		op.Grad = p.grad
 		if op.Error.Class != Exact && op.Error.Grad == nil {
@@ -75,6 +82,9 @@ func (p Pointwise[A]) Entry() *Entry {
 		}
 		if p.DS != nil || p.DC != nil {
 			op.GradScale = p.gradScale
+		}
+		if p.DF != nil {
+			op.GradElse = p.gradElse
 		}
 	}
 	return op.Entry()
@@ -140,6 +150,86 @@ func (p Pointwise[A]) zip(dt tensor.DType, g *Grad, x *tensor.Tensor, f func(g, 
 			dst[i] = f(gi, s[1][i], s[2][i])
 		}
 	}, g.Out[0], x, y)
+}
+
+// jumpReach is how many units in the last place of an argument a jump of the
+// derivative may be away for both of its sides to be right: a sound implementation may
+// compare x+3 with 6, rounded, or a limit rounded to the dtype.
+const jumpReach = 2
+
+// gradElse are the gradients on the other side of a jump of the derivative that is
+// within rounding of the argument, below and above it. The sign of a number is exact
+// in every dtype, so that a jump at 0 has one right side.
+func (p Pointwise[A]) gradElse(a *A, g *Grad) ([]Grads, error) {
+	x := p.Self(a)
+	if !x.DType.IsFloat() {
+		return nil, nil
+	}
+	slope := p.slopeAt(a)
+	var out []Grads
+	for _, reach := range []float64{-jumpReach, jumpReach} {
+		t := p.zip(x.DType, g, x, func(gi, xi, _ float64) float64 {
+			return gi * beyondJump(slope, xi, reach*x.DType.ULP(xi))
+		})
+		out = append(out, Grads{"self": {t}})
+	}
+	return out, nil
+}
+
+// others are the results on the other side of a jump that is within rounding of the
+// argument, below and above it.
+func (p Pointwise[A]) others(a *A, _ []*tensor.Tensor) [][]*tensor.Tensor {
+	x := p.Self(a)
+	if !x.DType.IsFloat() {
+		return [][]*tensor.Tensor{nil}
+	}
+	f := p.F(a)
+	var out []*tensor.Tensor
+	for _, reach := range []float64{-jumpReach, jumpReach} {
+		out = append(out, Map(x.DType, x, func(x0 float64) float64 { return beyondJump(f, x0, reach*x.DType.ULP(x0)) }))
+	}
+	return [][]*tensor.Tensor{out}
+}
+
+// slopeAt is the derivative as a function of the argument alone.
+func (p Pointwise[A]) slopeAt(a *A) func(x float64) float64 {
+	d := p.DF(a)
+	if p.Block == nil {
+		f := p.F(a)
+		return func(x float64) float64 { return d(x, f(x)) }
+	}
+	f := p.Block(a)
+	return func(x float64) float64 {
+		var y [1]float64
+		f(y[:], []float64{x})
+		return d(x, y[0])
+	}
+}
+
+// beyondJump is f just beyond a jump between x and x+h; f(x) if there is none, or if 0
+// is. A jump is a change that does not become less than half of that from x to x+h
+// however narrow the interval.
+func beyondJump(f func(float64) float64, x, h float64) float64 {
+	here := f(x)
+	if x == 0 || x-x != 0 || x*(x+h) <= 0 {
+		return here
+	}
+	lo, hi, low, high := x, x+h, here, f(x+h)
+	least := math.Abs(high-low) / 2
+	for {
+		mid := lo + (hi-lo)/2
+		if least == 0 || !(math.Abs(high-low) >= least) {
+			return here
+		}
+		if mid == lo || mid == hi {
+			return high
+		}
+		if m := f(mid); math.Abs(m-low) >= math.Abs(high-m) {
+			hi, high = mid, m
+		} else {
+			lo, low = mid, m
+		}
+	}
 }
 
 // scale: the parts of a complex result are as exact as its magnitude is.

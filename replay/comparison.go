@@ -86,6 +86,9 @@ type comparison struct {
 	*Call
 	out    *Outcome
 	values Values
+	// recordedOuts are the recorded results that were found sound, by their place among
+	// the results of the operator, nil for others.
+	recordedOuts []*tensor.Tensor
 }
 
 // guard runs f and makes a result of a panic.
@@ -296,11 +299,14 @@ func (r *comparison) compareOutputs(got, want []value.Value) {
 	at := len(r.out.Results)
 	failed := false
 	k := 0 // index among tensors
+	r.recordedOuts = make([]*tensor.Tensor, len(r.fwd.Outs))
 	for i := range got {
 		var bound opdef.Bound
+		result := -1 // index among the operator's results
 		if w, ok := want[i].(*tensor.Tensor); ok {
 			if k < len(r.fwd.Outs) && r.fwd.Outs[k] == w {
 				bound = r.bound.OutBound(r.fwd, k)
+				result = k
 				k++
 			} else if j := slices.Index(r.fwd.After["self"], w); j >= 0 {
 				bound = r.bound.AfterBound("self", j, w)
@@ -308,6 +314,9 @@ func (r *comparison) compareOutputs(got, want []value.Value) {
 		}
 		res := r.compareValue(leaf(Forward, "output", i, len(got)), got[i], want[i], bound, tensor.Invalid)
 		failed = failed || res.Verdict == verdict.Fail
+		if t, ok := got[i].(*tensor.Tensor); ok && result >= 0 && res.Verdict != verdict.Fail {
+			r.recordedOuts[result] = t
+		}
 	}
 	if failed {
 		r.accept(r.out.Results[at:], got, want)
@@ -361,6 +370,10 @@ func (r *comparison) compareArguments() {
 		return
 	}
 	now := r.changedArguments()
+	var drawn []*tensor.Tensor // what random numbers were returned, which are those written
+	if r.bound.Random() != "" {
+		drawn = tensorsOf(flatten(r.Record.Output))
+	}
 	before, after := flatten(r.Record.Args), flatten(r.Record.After)
 	if len(before) != len(after) {
 		r.addCall(verdict.Invalid, fmt.Sprintf("after.pth holds %d argument values, input.pth %d", len(after),
@@ -375,6 +388,9 @@ func (r *comparison) compareArguments() {
 		want, bound := t, opdef.Bound{}
 		if n, changed := now[t]; changed {
 			want, bound = n.value, n.bound
+			if k := slices.Index(r.bound.Written(), t); k >= 0 && k < len(drawn) {
+				want, bound = drawn[k], opdef.Bound{}
+			}
 		}
 		r.compareValue(leaf(Input, "input", i, len(before)), after[i], want, bound, tensor.Invalid)
 	}
@@ -519,7 +535,8 @@ func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compa
 		Operand: operand,
 		Exact:   b.Class == opdef.Exact, Moved: p == Forward && r.bound.Entry.Moves,
 		ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms,
-		Coarse: b.Coarse, Shared: p == Backward,
+		Coarse: b.Coarse, Shared: p != Forward, Sum: b.Class == opdef.Accumulated, Single: b.Single(), Chain: b.Chain,
+		Else:    b.Else,
 		Trivial: r.bound.Entry.Trivial, Round: precision,
 	}
 }

@@ -367,7 +367,7 @@ var activationOps = []*opdef.Entry{
 			k := a.Self.DType.Round(a.Lambd.Float64())
 			return func(x float64) float64 { return elements.IfElse(x >= -k && x <= k, 0, x) }
 		},
-		DF:    shrinkSlope,
+		DF: shrinkSlope, Jumps: true,
 		Cases: shrinkCases,
 	}.Entry(),
 	opdef.Pointwise[shrinkArgs]{
@@ -471,6 +471,7 @@ var activationOps = []*opdef.Entry{
 			t := a.Self.DType.Round(a.Threshold.Float64())
 			return func(x, _ float64) float64 { return elements.IfElse(x <= t, 0, 1) }
 		},
+		Jumps: true,
 		Cases: func(r *rand.Rand) []*thresholdArgs {
 			var cs []*thresholdArgs
 			for _, c := range activationCases(r, []float64{0.5}, false) {

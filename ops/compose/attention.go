@@ -372,9 +372,10 @@ func (at *attention) throughLimit(h kernel.Matrix[float64], slope []float64,
 	return out
 }
 
-// scoreBounds are the bounds of what scoreGrads returns. Devices may store the
-// results, with which the gradients' mean over the keys is computed.
-func (at *attention) scoreBounds(b, e queries) (d, placed, h kernel.Matrix[float64]) {
+// scoreBounds are the bounds of what scoreGrads returns, and that of each query's mean
+// of gradients over the keys. Devices may store the results, with which that mean is
+// computed.
+func (at *attention) scoreBounds(b, e queries) (d, placed, h kernel.Matrix[float64], means []float64) {
 	w, d, slope := at.weightBounds(b, e)
 	h = at.zeros(b.n)
 	own, passed := at.zeros(b.n), at.zeros(b.n)
@@ -385,6 +386,7 @@ func (at *attention) scoreBounds(b, e queries) (d, placed, h kernel.Matrix[float
 	}
 	at.product(passed, b.g, e.g, b.v.T(), e.v.T())
 	of := at.g.of
+	means = make([]float64, b.n)
 	for j := range b.n {
 		ws, ds, grad, sum, more := row(w, j), row(d, j), row(h, j), row(own, j), row(passed, j)
 		mean, meanError := 0.0, 0.0
@@ -392,12 +394,13 @@ func (at *attention) scoreBounds(b, e queries) (d, placed, h kernel.Matrix[float
 			mean += x * grad[c]
 			meanError += ds[c]*of(grad[c]) + of(x)*(sum[c]+more[c]) + at.stored*x*sum[c]
 		}
+		means[j] = meanError
 		for c, x := range ws {
 			left := of(grad[c] - mean)
 			sum[c] = ds[c]*left + of(x)*(sum[c]+more[c]+at.stored*of(grad[c])+meanError+(2+at.stored)*left)
 		}
 	}
-	return d, own, at.throughLimit(own, slope, of)
+	return d, own, at.throughLimit(own, slope, of), means
 }
 
 // gradients are those of query, key, value and mask.
@@ -487,7 +490,7 @@ func (at *attention) gradBounds(up *Value, ts []*tensor.Tensor) []*tensor.Tensor
 	at.items(func(i, r int) {
 		b, e := at.load(i, r, at.q.T, at.k.T, at.v.T, up.T), at.load(i, r, eq, ek, ev, eg)
 		w, _, h := at.scoreGrads(b)
-		dw, placed, dh := at.scoreBounds(b, e)
+		dw, placed, dh, means := at.scoreBounds(b, e)
 		weights, grads := at.magnitudes(w), at.magnitudes(h)
 		for c := range weights.Data {
 			dw.Data[c] += at.querySum * weights.Data[c]
@@ -505,6 +508,12 @@ func (at *attention) gradBounds(up *Value, ts []*tensor.Tensor) []*tensor.Tensor
 		q := at.out(d.q, b, at.e)
 		kernel.Gemm(dh, at.magnitudes(b.k), 0, q)
 		at.product(q, h, none, b.k, e.k)
+		// The error of a query's mean is one for all of its keys.
+		toward := kernel.Dense(b.n, at.e, tensor.Make[float64](b.n*at.e))
+		kernel.Gemm(w, b.k, 0, toward)
+		for c, x := range toward.Data {
+			q.Data[c] += scale * means[c/at.e] * at.g.of(x)
+		}
 		for c := range dh.Data {
 			dh.Data[c] += at.querySum * grads.Data[c]
 		}

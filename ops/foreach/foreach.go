@@ -103,6 +103,7 @@ func (f foreach[A]) entries() []*opdef.Entry {
 			},
 			NoGrad: base.NoGrad, Exempt: base.Exempt, Cases: f.cases,
 			Scale: func(a *A, _ []*tensor.Tensor) []*tensor.Tensor { return f.scale(base, a) },
+			Else:  func(a *A, _ []*tensor.Tensor) [][]*tensor.Tensor { return f.others(base, a) },
 			Terms: func(a *A) int { return f.terms(base, a) },
 		}
 		if base.HasGrad {
@@ -198,6 +199,18 @@ func (f foreach[A]) scale(base *opdef.Entry, a *A) []*tensor.Tensor {
 		scales[i] = scaleOr0(c.OutBound(c.fwd, 0), outs[i])
 	}
 	return scales
+}
+
+// others are other right results of each item.
+func (f foreach[A]) others(base *opdef.Entry, a *A) [][]*tensor.Tensor {
+	calls, _ := f.ran(base, a)
+	others := make([][]*tensor.Tensor, len(calls))
+	for i, c := range calls {
+		if b := c.OutBound(c.fwd, 0); b.Else != nil {
+			others[i] = b.Else()
+		}
+	}
+	return others
 }
 
 // terms is the largest number of terms of an item.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/reduction"
@@ -366,7 +367,10 @@ func normOp[A any](o opdef.Planned[A, *normOf], arg string, call func(*A) (*norm
 		if n.spectral != nil { // errors of singular values are relative to the largest
 			return elements.Single(tensor.Full(tensor.Float64, outs[0].Shape, n.largestSpectral()))
 		}
-		return elements.Single(opdef.Abs(outs[0])) // a norm of magnitudes is the norm
+		return elements.Single(n.scale(outs[0]))
+	}
+	o.Else = func(n *normOf, outs []*tensor.Tensor) [][]*tensor.Tensor {
+		return [][]*tensor.Tensor{{n.overflowing(outs[0])}}
 	}
 	o.Kernel = func(n *normOf) ([]*tensor.Tensor, error) { return elements.Single(n.value(n.keepdim)), nil }
 	o.Grad = func(n *normOf, g *opdef.Grad) (opdef.Grads, error) {
@@ -398,6 +402,49 @@ func normOp[A any](o opdef.Planned[A, *normOf], arg string, call func(*A) (*norm
 		return opdef.Node{}, nil
 	}
 	return o.Entry()
+}
+
+// accumulates reports whether powers of elements are added, and the dtype that a sound
+// device does it in.
+func (n *normOf) accumulates() (acc tensor.DType, ok bool) {
+	if acc = tensor.Float64; n.x.DType.Real() != tensor.Float64 {
+		acc = tensor.Float32
+	}
+	return acc, n.spectral == nil && n.inner == nil && n.p > 0 && n.p != 1 && !math.IsInf(n.p, 0)
+}
+
+// scale is S of the norm y: a norm of magnitudes is the norm, but powers below the
+// accumulator's smallest normal number may be lost.
+func (n *normOf) scale(y *tensor.Tensor) *tensor.Tensor {
+	acc, ok := n.accumulates()
+	terms := elements.NumelOver(n.x.Shape, n.dims)
+	if !ok || terms == 0 {
+		return opdef.Abs(y)
+	}
+	u := roundoff.U32
+	if acc == tensor.Float64 {
+		u = roundoff.U64
+	}
+	lost := float64(terms) * acc.SmallestNormal()
+	root := func(s float64) float64 { return math.Pow(math.Max(s, 0), 1/n.p) }
+	return opdef.Map(tensor.Float64, y, func(y float64) float64 {
+		power := math.Pow(y, n.p)
+		if !(power < lost/u) || y != y { // nothing that is seen is lost
+			return y
+		}
+		return y + math.Max(root(power+lost)-y, y-root(power-lost))/(roundoff.Growth(terms)*u)
+	})
+}
+
+// overflowing is the norm y as an accumulator of powers that overflows gives it.
+func (n *normOf) overflowing(y *tensor.Tensor) *tensor.Tensor {
+	acc, ok := n.accumulates()
+	return opdef.Map(y.DType, y, func(y float64) float64 {
+		if ok && math.Pow(y, n.p) > acc.Max() {
+			return math.Inf(1)
+		}
+		return y
+	})
 }
 
 // sums are the sums of magnitudes that a matrix norm is an extremum of, and

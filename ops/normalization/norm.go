@@ -179,6 +179,8 @@ func normEntry[A any](o opdef.Planned[A, *normalisation]) *opdef.Entry {
 	o.GradScale = func(n *normalisation, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return n.grads(g, true), nil
 	}
+	o.GradChain = func(n *normalisation, g *opdef.Grad) (opdef.Grads, error) { return n.partialSums(g), nil }
+	o.AfterScale = (*normalisation).runningScale
 	return o.Entry()
 }
 

@@ -225,6 +225,39 @@ func (n *normalisation) grads(g *opdef.Grad, magnitudes bool) opdef.Grads {
 	return gr
 }
 
+// partialSums are, for the gradients of weight and bias, the sums of the magnitudes of
+// the partial sums as torch's CPU kernels form them in the gradient's dtype, row after
+// row, and of the terms, which are rounded too.
+func (n *normalisation) partialSums(g *opdef.Grad) opdef.Grads {
+	up := g.Out[0].Reshape(n.x.Shape...)
+	mean, rstd, _ := n.statistics(n.x.Dim())
+	gr := opdef.Grads{}
+	of := func(name string, param, terms *tensor.Tensor) {
+		if param == nil || !g.Need(name) {
+			return
+		}
+		t := terms.Permute(append(slices.Clone(n.affine), n.others()...)...)
+		each := param.Numel()
+		v, sums := tensor.Data[float64](t), tensor.Make[float64](each)
+		rows := len(v) / max(each, 1)
+		for c := range sums {
+			sum := 0.0
+			for _, x := range v[c*rows : (c+1)*rows] {
+				sum += x
+				sums[c] += math.Abs(sum) + math.Abs(x)
+			}
+		}
+		gr.Set(name, tensor.New(tensor.Float64, param.Shape, sums))
+	}
+	of("weight", n.weight, opdef.ZipN(tensor.Float64, n.x.Shape, func(dst []float64, v [][]float64) {
+		for i := range dst {
+			dst[i] = v[0][i] * (v[1][i] - v[2][i]) * v[3][i]
+		}
+	}, up, n.x, mean, rstd))
+	of("bias", n.bias, up)
+	return gr
+}
+
 func (n *normalisation) inputGrad(operands []*tensor.Tensor, parts func(v [][]float64, i int) (h, xhat, e,
 	rstd float64), magnitudes bool) *tensor.Tensor {
 	shape := n.x.Shape
@@ -301,4 +334,29 @@ func (n *normalisation) running([]*tensor.Tensor) (map[string][]*tensor.Tensor, 
 	move("running_mean", n.moves.mean, reduction.MeanOf)
 	move("running_var", n.moves.vari, func(a *reduction.Moments) float64 { return a.M2 / (a.N - 1) })
 	return after, nil
+}
+
+// runningScale is the sum of the magnitudes behind the running statistics: elements
+// cancel in a mean, and in a variance that is computed from the mean square.
+func (n *normalisation) runningScale() map[string][]*tensor.Tensor {
+	if n.moves == nil || n.x.Numel() == 0 {
+		return nil
+	}
+	perChannel := func(t *tensor.Tensor) *tensor.Tensor {
+		sum := opdef.Sum(tensor.Float64, t, n.others(), false)
+		return elements.Scaled(sum, float64(sum.Numel())/float64(t.Numel()))
+	}
+	after := map[string][]*tensor.Tensor{}
+	move := func(arg string, old, magnitude *tensor.Tensor) {
+		if old != nil {
+			after[arg] = elements.Single(opdef.Zip(tensor.Float64, old, magnitude, func(o, now float64) float64 {
+				return math.Abs((1-n.moves.momentum)*o) + math.Abs(n.moves.momentum)*now
+			}))
+		}
+	}
+	move("running_mean", n.moves.mean, perChannel(opdef.Abs(n.x)))
+	move("running_var", n.moves.vari, perChannel(opdef.Map(tensor.Float64, n.x, func(x float64) float64 {
+		return x * x
+	})))
+	return after
 }

@@ -27,6 +27,7 @@ func where(a *whereArgs) ([]*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
+	dt = tensor.ResultType(a.Self, a.Other) // of two numbers too
 	t, err := elements.Where(dt, a.Condition, convertTo(xy[0], dt), convertTo(xy[1], dt))
 	return []*tensor.Tensor{t}, err
 }
@@ -53,6 +54,7 @@ func whereCases(r *rand.Rand) []*whereArgs {
 		{cond(3, 1), g.Normal(tensor.Float64, 4), g.Normal(tensor.Float64, 2, 1, 1)},
 		{cond(5), g.Normal(tensor.BFloat16, 5), tensor.Wrap(0.1)}, {cond(5), tensor.Wrap(int64(1)),
 			g.Normal(tensor.Float32, 5)}, {cond(4), tensor.Wrap(1.5), tensor.Wrap(int64(0))},
+		{cond(4), tensor.Wrap(1.5), tensor.Wrap(0.1)},
 		{cond(4), g.Int(tensor.Int32, -4, 4, 4), g.Int(tensor.Int64, -4, 4, 4)},
 		{cond(0, 2), g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 2)},
 		{cond(3), g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3)},

@@ -43,6 +43,28 @@ var gridOps = []*opdef.Entry{
 			b.Input = opdef.Abs(a.Input)
 			return b.grads(opdef.Abs(g.Out[0]), true)
 		},
+		// Positions are rounded, and where one crosses a grid line the gradient of the grid
+		// jumps; where nearest changes its pixel, the result does.
+		Else: func(a *gridSampleArgs, _ []*tensor.Tensor) [][]*tensor.Tensor {
+			if a.Mode != "nearest" {
+				return [][]*tensor.Tensor{nil}
+			}
+			var other []*tensor.Tensor
+			for _, b := range a.shifted() {
+				other = append(other, opdef.Must(b.sample(b.Input, false)))
+			}
+			return [][]*tensor.Tensor{other}
+		},
+		GradElse: func(a *gridSampleArgs, g *opdef.Grad) (other []opdef.Grads, err error) {
+			for _, b := range a.shifted() {
+				gr, err := b.grads(g.Out[0], false)
+				if err != nil {
+					return nil, err
+				}
+				other = append(other, gr)
+			}
+			return other, nil
+		},
 		Terms:     func(a *gridSampleArgs) int { return 16 },
 		GradTerms: func(a *gridSampleArgs) int { return 16 * max(a.Input.Shape[1], 1) },
 		Cases: func(r *rand.Rand) []*gridSampleArgs {
@@ -60,15 +82,24 @@ var gridOps = []*opdef.Entry{
 				return t
 			}
 			return []*gridSampleArgs{
-				{g.Normal(f64, 2, 3, 4, 5), at(f64, 2, 3, 2, 2), "bilinear", "zeros", &no},
-				{g.Normal(f64, 1, 2, 4, 5), at(f64, 1, 3, 4, 2), "bilinear", "border", &yes},
-				{g.Normal(f64, 1, 2, 4, 5), at(f64, 1, 3, 4, 2), "bilinear", "reflection", nil},
-				{g.Normal(f64, 1, 2, 4, 5), at(f64, 1, 3, 4, 2), "nearest", "zeros", &no},
-				{g.Normal(f64, 1, 2, 4, 5), at(f64, 1, 3, 4, 2), "bicubic", "zeros", &no},
-				{g.Normal(f64, 1, 2, 4, 5), at(f64, 1, 3, 4, 2), "bicubic", "border", &yes},
-				{g.Normal(f64, 1, 2, 3, 4, 5), at(f64, 1, 2, 3, 2, 3), "bilinear", "zeros", &no},
-				{g.Normal(f32, 1, 2, 3, 4, 5), at(f32, 1, 2, 3, 2, 3), "nearest", "border", &no},
-				{g.Normal(f32, 0, 2, 4, 5), at(f32, 0, 3, 4, 2), "bilinear", "zeros", &no},
+				{Input: g.Normal(f64, 2, 3, 4, 5), Grid: at(f64, 2, 3, 2, 2),
+					Mode: "bilinear", PaddingMode: "zeros", AlignCorners: &no},
+				{Input: g.Normal(f64, 1, 2, 4, 5), Grid: at(f64, 1, 3, 4, 2),
+					Mode: "bilinear", PaddingMode: "border", AlignCorners: &yes},
+				{Input: g.Normal(f64, 1, 2, 4, 5), Grid: at(f64, 1, 3, 4, 2),
+					Mode: "bilinear", PaddingMode: "reflection", AlignCorners: nil},
+				{Input: g.Normal(f64, 1, 2, 4, 5), Grid: at(f64, 1, 3, 4, 2),
+					Mode: "nearest", PaddingMode: "zeros", AlignCorners: &no},
+				{Input: g.Normal(f64, 1, 2, 4, 5), Grid: at(f64, 1, 3, 4, 2),
+					Mode: "bicubic", PaddingMode: "zeros", AlignCorners: &no},
+				{Input: g.Normal(f64, 1, 2, 4, 5), Grid: at(f64, 1, 3, 4, 2),
+					Mode: "bicubic", PaddingMode: "border", AlignCorners: &yes},
+				{Input: g.Normal(f64, 1, 2, 3, 4, 5), Grid: at(f64, 1, 2, 3, 2, 3),
+					Mode: "bilinear", PaddingMode: "zeros", AlignCorners: &no},
+				{Input: g.Normal(f32, 1, 2, 3, 4, 5), Grid: at(f32, 1, 2, 3, 2, 3),
+					Mode: "nearest", PaddingMode: "border", AlignCorners: &no},
+				{Input: g.Normal(f32, 0, 2, 4, 5), Grid: at(f32, 0, 3, 4, 2),
+					Mode: "bilinear", PaddingMode: "zeros", AlignCorners: &no},
 			}
 		},
 	}.Entry(),
@@ -102,6 +133,23 @@ type gridSampleArgs struct {
 	Input, Grid       *tensor.Tensor
 	Mode, PaddingMode string
 	AlignCorners      *bool
+
+	shift [3]float64 // of positions in each dimension, in what rounding may move them
+}
+
+// shifted are the calls with all positions moved by what their rounding may be, up and
+// down in each dimension.
+func (a *gridSampleArgs) shifted() []*gridSampleArgs {
+	nd := a.Input.Dim() - 2
+	calls := make([]*gridSampleArgs, 1<<nd)
+	for i := range calls {
+		b := *a
+		for d := range nd {
+			b.shift[2-d] = float64(2*(i>>d&1) - 1)
+		}
+		calls[i] = &b
+	}
+	return calls
 }
 
 // A sampler turns positions of one image into weights of its pixels.
@@ -112,7 +160,13 @@ type sampler struct {
 	padding string
 	corners bool
 	single  bool // nearest positions are computed in float32
+	shift   [3]float64
+	eps     float64 // of the dtype positions are computed in
+	wide    bool    // taps are all those that rounding may move a position to, with what weights it may give them
 }
+
+// roundings is how many units of roundoff of the size of the image a position may be off.
+const roundings = 4
 
 func (a *gridSampleArgs) plan() (*sampler, error) {
 	x, g := a.Input, a.Grid
@@ -135,7 +189,7 @@ func (a *gridSampleArgs) plan() (*sampler, error) {
 		return nil, opdef.Refuse("padding_mode", "want zeros, border or reflection, got %q", a.PaddingMode)
 	}
 	s := &sampler{nd: nd, size: [3]int{1, 1, 1}, mode: a.Mode, padding: a.PaddingMode, corners: a.AlignCorners != nil &&
-		*a.AlignCorners, single: x.DType != tensor.Float64}
+		*a.AlignCorners, single: x.DType != tensor.Float64, shift: a.shift, eps: x.DType.Eps()}
 	for d, n := range x.Shape[2:] {
 		if n == 0 {
 			return nil, opdef.Refuse("input", "want no empty spatial dimension, got shape %s",
@@ -171,6 +225,11 @@ func (s *sampler) taps(d int, x float64, out []tap) []tap {
 			pos = float64(((f+1)*float32(n) - 1) / 2)
 		}
 	}
+	off := 0.0
+	if math.Abs(pos) <= float64(2*n) { // further out there is nothing
+		off = roundings / 2 * s.eps * (math.Abs(pos) + float64(n))
+	}
+	pos += s.shift[d] * off
 	add := func(i int, w, dw float64) {
 		if s.mode == "bicubic" {
 			j, _ := s.fold(d, float64(i))
@@ -202,6 +261,12 @@ func (s *sampler) taps(d int, x float64, out []tap) []tap {
 		return out
 	}
 	f := math.Floor(pos)
+	if s.wide {
+		for i := math.Floor(pos - off); i <= math.Floor(pos+off)+1; i++ {
+			add(int(i), math.Max(0, 1-math.Abs(pos-i))+off, slope)
+		}
+		return out
+	}
 	add(int(f), 1-(pos-f), -slope)
 	add(int(f)+1, pos-f, slope)
 	return out
@@ -280,10 +345,7 @@ func (a *gridSampleArgs) sample(x *tensor.Tensor, magnitudes bool) (*tensor.Tens
 	channels, volume := x.Shape[1], s.size[0]*s.size[1]*s.size[2]
 	shape := append([]int{x.Shape[0], channels}, a.Grid.Shape[1:s.nd+1]...)
 	count := tensor.Numel(shape[2:])
-	k := 1.0
-	if magnitudes {
-		k = float64(1 + max(s.size[0], s.size[1], s.size[2]))
-	}
+	s.wide = magnitudes
 	return opdef.Rows(x.DType, shape, channels*count, func(n int, dst []float64) {
 		img := opdef.Scratch[float64](channels * volume)
 		tensor.Load(x, n*channels*volume, *img)
@@ -292,10 +354,7 @@ func (a *gridSampleArgs) sample(x *tensor.Tensor, magnitudes bool) (*tensor.Tens
 			s.corner(taps, func(at int, w [3]tap) {
 				v := w[0].w * w[1].w * w[2].w
 				if magnitudes {
-					v = k * math.Abs(v)
-					if s.mode != "nearest" {
-						v = math.Max(v, 1)
-					}
+					v = s.uncertainty(w)
 				}
 				for c := range channels {
 					dst[c*count+p] += v * (*img)[c*volume+at]
@@ -304,6 +363,25 @@ func (a *gridSampleArgs) sample(x *tensor.Tensor, magnitudes bool) (*tensor.Tens
 		})
 		opdef.Release(img)
 	}), nil
+}
+
+// uncertainty is the magnitude of a product of weights with what errors of positions,
+// which are relative to the size of the image, make of it.
+func (s *sampler) uncertainty(w [3]tap) float64 {
+	v := math.Abs(w[0].w * w[1].w * w[2].w)
+	if s.mode == "nearest" {
+		return v
+	}
+	for d := 3 - s.nd; d < 3; d++ {
+		others := 1.0
+		for e := 3 - s.nd; e < 3; e++ {
+			if e != d {
+				others *= math.Abs(w[e].w)
+			}
+		}
+		v += float64(1+s.size[d]) * others
+	}
+	return v
 }
 
 // corner calls f for every combination of taps inside the image.
@@ -329,7 +407,7 @@ func (a *gridSampleArgs) grads(g *tensor.Tensor, magnitudes bool) (opdef.Grads, 
 	count := tensor.Numel(a.Grid.Shape[1 : s.nd+1])
 	k := 1.0
 	abs := func(v float64) float64 { return v }
-	if magnitudes {
+	if s.wide = magnitudes; magnitudes {
 		k, abs = float64(1+max(s.size[0], s.size[1], s.size[2])), math.Abs
 	}
 	dx := opdef.Rows(x.DType, x.Shape, channels*volume, func(n int, dst []float64) {
@@ -338,9 +416,9 @@ func (a *gridSampleArgs) grads(g *tensor.Tensor, magnitudes bool) (opdef.Grads, 
 		clear(dst)
 		s.points(a.Grid, n, func(p int, taps [3][]tap) {
 			s.corner(taps, func(at int, w [3]tap) {
-				v := k * abs(w[0].w*w[1].w*w[2].w)
-				if magnitudes && s.mode != "nearest" {
-					v = math.Max(v, 1)
+				v := w[0].w * w[1].w * w[2].w
+				if magnitudes {
+					v = s.uncertainty(w)
 				}
 				for c := range channels {
 					dst[c*volume+at] += v * (*gy)[c*count+p]
@@ -385,13 +463,15 @@ type affineGridArgs struct {
 	AlignCorners *bool
 }
 
-// magnitudesOf is the product of the magnitudes of p's operands.
+// magnitudesOf is the product of the magnitudes behind p's operands: coordinates, the
+// first, are differences of numbers up to 1.
 func magnitudesOf(p *matmul.Product) *matmul.Product {
 	m := *p
 	m.Ops = slices.Clone(p.Ops)
 	for i := range m.Ops {
 		m.Ops[i].T = opdef.Abs(m.Ops[i].T)
 	}
+	m.Ops[0].T = tensor.Full(m.Ops[0].T.DType, m.Ops[0].T.Shape, 1.0)
 	return &m
 }
 

@@ -44,8 +44,8 @@ func gridSampler(name string, dims int) *opdef.Entry {
 				return nil, opdef.Refuse("input", "want %d dimensions, got shape %s", dims,
 					tensor.ShapeString(b.Input.Shape))
 			}
-			return &gridSampleArgs{b.Input, b.Grid, modes[b.InterpolationMode], paddings[b.PaddingMode],
-				&b.AlignCorners}, nil
+			return &gridSampleArgs{Input: b.Input, Grid: b.Grid, Mode: modes[b.InterpolationMode],
+				PaddingMode: paddings[b.PaddingMode], AlignCorners: &b.AlignCorners}, nil
 		},
 		From: func(a *gridSampleArgs) *atenGridArgs {
 			if dims != 0 && a.Input.Dim() != dims {

@@ -1,0 +1,105 @@
+package replay_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
+)
+
+// TestAllowed replays calls whose results depend on how torch computes them, recorded
+// as sound kernels give them, and wrong ones that are like them.
+func TestAllowed(t *testing.T) {
+	const f16, bf16, f32 = tensor.Float16, tensor.BFloat16, tensor.Float32
+	const hardswish, relu, norm, sample = "torch.nn.functional.hardswish", "torch.nn.functional.relu", "torch.norm",
+		"torch.nn.functional.grid_sample"
+	ones := func(dt tensor.DType, shape ...int) *tensor.Tensor { return tensor.Full(dt, shape, 1.0).Rounded() }
+	// A row that is nearly one-hot: softmax rounds to 1 in float16, and with it the gradient vanishes.
+	hot := func() *tensor.Tensor { return needsGrad(stored(f16, []int{1, 2}, 0, 8.6)) }
+	hotOut, hotUp := stored(f16, []int{1, 2}, 0.00018394, 1), stored(f16, []int{1, 2}, 1, 3)
+	kink := func() *tensor.Tensor { return needsGrad(stored(bf16, []int{2}, 3, 2)) }
+	zero := func() *tensor.Tensor { return needsGrad(stored(bf16, []int{2}, 0, 2)) }
+	// A bias whose gradient is the sum of 512 ones, which bfloat16 adds up to 256.
+	rows := func() *tensor.Tensor { return tensor.Full(bf16, []int{512, 2}, 1.0).Rounded() }
+	layerNorm := func(bias float64) []value.Value {
+		return []value.Value{stored(bf16, []int{2}, 0, 0), stored(bf16, []int{2}, bias, bias)}
+	}
+	image := func() *tensor.Tensor { return stored(f32, []int{1, 1, 1, 4}, 1, 2, 4, 8) }
+	line := func() *tensor.Tensor { return needsGrad(stored(f32, []int{1, 1, 1, 2}, -0.25, 0)) } // on pixel 1
+	for _, tc := range []struct {
+		name      string
+		op        string
+		args      []value.Value
+		result    value.Value
+		gradients []value.Value
+		up        *tensor.Tensor
+		want      verdict.Verdict
+	}{
+		{"below a kink", hardswish, []value.Value{kink()}, stored(bf16, []int{2}, 3, 1.6667),
+			[]value.Value{stored(bf16, []int{2}, 1.5, 1.1667)}, ones(bf16, 2), verdict.Pass},
+		{"above a kink", hardswish, []value.Value{kink()}, stored(bf16, []int{2}, 3, 1.6667),
+			[]value.Value{stored(bf16, []int{2}, 1, 1.1667)}, ones(bf16, 2), verdict.Pass},
+		{"between", hardswish, []value.Value{kink()}, stored(bf16, []int{2}, 3, 1.6667),
+			[]value.Value{stored(bf16, []int{2}, 1.25, 1.1667)}, ones(bf16, 2), verdict.Fail},
+		{"away from a kink", hardswish, []value.Value{kink()}, stored(bf16, []int{2}, 3, 1.6667),
+			[]value.Value{stored(bf16, []int{2}, 1.5, 1)}, ones(bf16, 2), verdict.Fail},
+		{"at zero", relu, []value.Value{zero()}, stored(bf16, []int{2}, 0, 2),
+			[]value.Value{stored(bf16, []int{2}, 1, 1)}, ones(bf16, 2), verdict.Fail},
+		{"a limit that the dtype does not have", "torch.nn.functional.threshold",
+			[]value.Value{stored(bf16, []int{2}, 0.1001, 2), 0.1, 0.0}, stored(bf16, []int{2}, 0.1001, 2), nil, nil,
+			verdict.Pass},
+		{"the same, rounded", "torch.nn.functional.threshold",
+			[]value.Value{stored(bf16, []int{2}, 0.1001, 2), 0.1, 0.0}, stored(bf16, []int{2}, 0, 2), nil, nil,
+			verdict.Pass},
+		{"from the rounded result", "torch.softmax", []value.Value{hot(), int64(1)}, hotOut,
+			[]value.Value{stored(f16, []int{1, 2}, -0.00036788, -0.00018394)}, hotUp, verdict.Pass},
+		{"squares underflow", norm, []value.Value{stored(f32, []int{2}, 3e-30, 4e-30)}, stored(f32, nil, 0), nil, nil,
+			verdict.Mistrusted},
+		{"squares overflow", norm, []value.Value{stored(f32, []int{2}, 3e30, 4e30)}, stored(f32, nil, math.Inf(1)), nil,
+			nil, verdict.Pass},
+		{"squares do not overflow", norm, []value.Value{stored(f32, []int{2}, 3e15, 4e15)},
+			stored(f32, nil, math.Inf(1)), nil, nil, verdict.Fail},
+		{"wrong where squares overflow", norm, []value.Value{stored(f32, []int{2}, 3e30, 4e30)}, stored(f32, nil, 4e30),
+			nil, nil, verdict.Fail},
+		{"added in bfloat16", "torch.nn.functional.layer_norm", append([]value.Value{rows(),
+			value.NewTuple(int64(2))}, needsGrad(layerNorm(0)[0].(*tensor.Tensor)),
+			needsGrad(layerNorm(0)[1].(*tensor.Tensor))), stored(bf16, []int{512, 2}, make([]float64, 1024)...),
+			[]value.Value{nil, stored(bf16, []int{2}, 0, 0), stored(bf16, []int{2}, 256, 256)}, ones(bf16, 512, 2),
+			verdict.Warn},
+		{"before a grid line", sample, []value.Value{image(), line(), "bilinear", "zeros", false},
+			stored(f32, []int{1, 1, 1, 1}, 2), []value.Value{nil, stored(f32, []int{1, 1, 1, 2}, 2, -1)},
+			ones(f32, 1, 1, 1, 1), verdict.Pass},
+		{"after a grid line", sample, []value.Value{image(), line(), "bilinear", "zeros", false},
+			stored(f32, []int{1, 1, 1, 1}, 2), []value.Value{nil, stored(f32, []int{1, 1, 1, 2}, 4, -1)},
+			ones(f32, 1, 1, 1, 1), verdict.Pass},
+		{"on neither side", sample, []value.Value{image(), line(), "bilinear", "zeros", false},
+			stored(f32, []int{1, 1, 1, 1}, 2), []value.Value{nil, stored(f32, []int{1, 1, 1, 2}, 3, -1)},
+			ones(f32, 1, 1, 1, 1), verdict.Fail},
+		{"a choice of two numbers", "torch.where", []value.Value{stored(tensor.Bool, []int{1}, 1), 0.1, 2.0},
+			stored(f32, []int{1}, 0.1), nil, nil, verdict.Pass},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var grads []value.Value
+			if tc.up != nil {
+				grads = []value.Value{value.NewTuple(tc.gradients...), value.NewTuple(tc.up)}
+			}
+			o := replay.Run(entries(t, record(t, tc.op, tc.args, tc.result, grads...))[0], options(t))
+			worst := verdict.Skipped
+			var reasons []string
+			for _, r := range o.Results {
+				if strings.HasSuffix(r.Reason, "zero on both sides") {
+					continue // zeros on both sides
+				}
+				worst = verdict.Worse(worst, r.Verdict)
+				reasons = append(reasons, r.Target+": "+r.Reason)
+			}
+			if worst != tc.want {
+				t.Errorf("got %s, want %s: %s", worst, tc.want, strings.Join(reasons, "; "))
+			}
+		})
+	}
+}
