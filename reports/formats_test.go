@@ -62,6 +62,9 @@ func TestFormats(t *testing.T) {
 	var b strings.Builder
 	s := NewSummary()
 	s.Witness, s.First, s.Settings = map[string]int{}, &Place{}, Settings{{}}
+	for range 100 {
+		s.Add(calls(2)[0])
+	}
 	if err := NewJSONLines(&b).Summary(s); err != nil {
 		t.Fatal(err)
 	}

@@ -124,6 +124,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if s.Witness != nil {
 		m["witness"] = s.Witness
 	}
+	if found := s.Systematic(); len(found) > 0 {
+		m["systematic"] = found
+	}
 	if s.First != nil {
 		m["first"] = s.First
 	}

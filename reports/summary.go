@@ -33,10 +33,11 @@ type Summary struct {
 	// First is where two recordings part; nil where none were compared.
 	First *Place
 
-	unjudged     map[string]int  // why gradients were not compared, in calls
-	unwritten    map[string]int  // calls into whose files torch saved nothing, by op
-	notSaved     int             // results of those
-	changed      map[string]bool // settings that changed the capture being added: whether they excused it
+	unjudged     map[string]int    // why gradients were not compared, in calls
+	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
+	notSaved     int               // results of those
+	changed      map[string]bool   // settings that changed the capture being added: whether they excused it
+	pools        map[poolKey]*pool // common factors of values that passed
 	ops          map[string]*OpSummary
 	capture, op  string // being added
 	worst        verdict.Verdict
@@ -48,7 +49,7 @@ type Summary struct {
 func NewSummary() *Summary {
 	return &Summary{Captures: map[verdict.Verdict]int{}, Results: map[verdict.Verdict]int{},
 		unjudged: map[string]int{}, unwritten: map[string]int{}, changed: map[string]bool{},
-		ops: map[string]*OpSummary{}}
+		pools: map[poolKey]*pool{}, ops: map[string]*OpSummary{}}
 }
 
 // Add counts one result.
@@ -58,6 +59,7 @@ func (s *Summary) Add(r *Result) {
 		s.capture, s.op, s.worst, s.addedCapture = r.Capture, r.Op, r.Verdict, true
 	}
 	s.Results[r.Verdict]++
+	s.addErrors(r)
 	if r.Phase == "backward" && r.Verdict == verdict.Skipped {
 		s.unjudged[r.Reason]++
 	}
@@ -264,9 +266,13 @@ func (r *Result) gist() string {
 	return s
 }
 
-// notes are lines about what was not judged.
+// notes are lines about what the calls of an operator say together, and about what was
+// not judged.
 func (s *Summary) notes() []string {
 	var lines []string
+	for _, f := range s.Systematic() {
+		lines = append(lines, f.String())
+	}
 	for _, line := range []string{s.gradients(), s.notWritten()} {
 		if line != "" {
 			lines = append(lines, line)
