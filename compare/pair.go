@@ -165,7 +165,7 @@ func (s *scratch) next() { s.gotAt, s.refAt, s.roundAt, s.scale.at = -1, -1, -1,
 
 func resize[T any](buf *[]T, n int) []T {
 	if cap(*buf) < n {
-		*buf = make([]T, n)
+		*buf = tensor.Make[T](n)
 	}
 	*buf = (*buf)[:n]
 	return *buf

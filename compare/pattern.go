@@ -153,7 +153,7 @@ func (c *checker) conjugated(lo, n int) string {
 	if !c.dt.IsComplex() {
 		return ""
 	}
-	got, want := make([]complex128, n), make([]complex128, n)
+	got, want := tensor.Make[complex128](n), tensor.Make[complex128](n)
 	tensor.Load(c.got, lo, got)
 	tensor.Load(c.ref, lo, want)
 	w := window{dt: floatGrid(c.grid).Real()}

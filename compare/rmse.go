@@ -40,7 +40,7 @@ func difference(x, y float64) float64 {
 
 func sumSquares[T tensor.Elem](a, b *tensor.Tensor, step int, square func(x, y T) float64) float64 {
 	n := a.Numel()
-	x, y := make([]T, min(step, n)), make([]T, min(step, n))
+	x, y := tensor.Make[T](min(step, n)), tensor.Make[T](min(step, n))
 	sum := 0.0
 	for lo := 0; lo < n; lo += step {
 		k := min(step, n-lo)

@@ -350,7 +350,7 @@ func compute(t *tensor.Tensor) {
 func computeAs[T tensor.Elem](t *tensor.Tensor) {
 	n, step := t.Numel(), t.Block()
 	tensor.Parallel((n+step-1)/step, 1, func(a, b int) {
-		dst := make([]T, min(step, n))
+		dst := tensor.Make[T](min(step, n))
 		for k := a; k < b; k++ {
 			lo := k * step
 			tensor.Load(t, lo, dst[:min(step, n-lo)])

@@ -15,6 +15,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 // recordCall writes a capture of a call and finds it again.
@@ -181,5 +182,27 @@ func TestGuard(t *testing.T) {
 	if err := replay.Guard(func() error { panic("broken") }); err == nil ||
 		err.Error() != "internal error of the reference: broken" {
 		t.Errorf("a panic became %v", err)
+	}
+}
+
+// TestGiantRow: a result whose rows are computed whole, and which repeats one stored
+// element 2^33 times, is refused before its memory is taken.
+func TestGiantRow(t *testing.T) {
+	quota.SetMemory(1 << 30)
+	defer quota.SetMemory(0)
+	one := tensor.New(tensor.Float32, []int{1}, []float64{1}).Rounded()
+	x, err := tensor.NewView(one.Storage(), tensor.View{DType: tensor.Float32, Shape: []int{1 << 33}, Stride: []int{0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := record(t, "torch.cumsum", []value.Value{x, int64(0)}, x)
+	for e, err := range capture.Scan(t.Context(), []string{dir}, capture.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := replay.Run(e, replay.Options{Registry: ops.Default()})
+		if o.Verdict() != verdict.Error || !strings.Contains(o.Results[0].Reason, "needs 32.0 GiB of memory") {
+			t.Errorf("%s: %+v", o.Verdict(), o.Results)
+		}
 	}
 }
