@@ -205,7 +205,7 @@ const byIndices = "indices have no gradient"
 
 var nms = opdef.Planned[nmsArgs, *suppression]{
 	Schema: "nms(Tensor boxes, Tensor scores, float iou_threshold) -> Tensor",
-	Names:  "torchvision.ops.nms torchvision.ops.boxes.nms torch.ops.torchvision.nms",
+	Names:  "torchvision.nms torchvision.ops.nms torchvision.ops.boxes.nms torch.ops.torchvision.nms",
 	Doc: opdef.Doc{Summary: "Indices of the boxes that overlap none with a higher score",
 		Formula: "in order of falling scores: kept unless intersection / union with one kept exceeds iou_threshold",
 		Notes: "Boxes are (x1, y1, x2, y2). Of equal scores the first box comes first; any order is accepted, and " +

@@ -44,7 +44,7 @@ var roiAlignDoc = opdef.Doc{Summary: "Regions of images, resampled to one size b
 var roiAlign = compose.Declare(compose.Op[roiAlignArgs]{
 	Schema: "roi_align(Tensor input, Tensor boxes, int[2] output_size, float spatial_scale=1.0, " +
 		"int sampling_ratio=-1, bool aligned=False) -> Tensor",
-	Names: "torchvision.ops.roi_align torchvision.ops.roi_align.roi_align", Doc: roiAlignDoc,
+	Names: "torchvision.roi_align torchvision.ops.roi_align torchvision.ops.roi_align.roi_align", Doc: roiAlignDoc,
 	Cases: func(r *rand.Rand) (cs []*roiAlignArgs) {
 		g := opdef.Gen{R: r}
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
@@ -64,7 +64,7 @@ var roiAlign = compose.Declare(compose.Op[roiAlignArgs]{
 var roiAlignList = compose.Declare(compose.Op[roiAlignListArgs]{
 	Schema: "roi_align.list(Tensor input, Tensor[] boxes, int[2] output_size, float spatial_scale=1.0, " +
 		"int sampling_ratio=-1, bool aligned=False) -> Tensor",
-	Names: "torchvision.ops.roi_align torchvision.ops.roi_align.roi_align", Doc: roiAlignDoc,
+	Names: "torchvision.roi_align torchvision.ops.roi_align torchvision.ops.roi_align.roi_align", Doc: roiAlignDoc,
 	Cases: func(r *rand.Rand) (cs []*roiAlignListArgs) {
 		g := opdef.Gen{R: r}
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
