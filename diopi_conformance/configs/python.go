@@ -36,8 +36,9 @@ type limits struct {
 }
 
 // defaultLimits: DIOPI's largest file takes about 300,000 steps and less than a
-// second; a step can be long, as the product of two huge numbers is.
-var defaultLimits = limits{steps: 20_000_000, time: 30 * time.Second, heap: 2 << 30}
+// second; a step can be long, as the product of two huge numbers is. One step can
+// double what there is before it is looked at, so that 2 GiB are what is taken.
+var defaultLimits = limits{steps: 20_000_000, time: 30 * time.Second, heap: 1 << 30}
 
 // Load evaluates the Python file at path, a module of assignments such as
 // DIOPI's diopi_configs.py and device_configs.py, and returns what it assigns
@@ -132,7 +133,7 @@ func (lim limits) bounded(
 		globals, err := program.Init(thread, predeclared)
 		done <- result{globals, err}
 	}()
-	late, tick := time.After(lim.time), time.NewTicker(20*time.Millisecond)
+	late, tick := time.After(lim.time), time.NewTicker(5*time.Millisecond)
 	defer tick.Stop()
 	for before := heap(); ; {
 		select {
