@@ -175,6 +175,10 @@ func Load[T Elem](t *Tensor, lo int, dst []T) {
 		case t.back.i != nil && unsigned64:
 			gather(out, t.back.i[off:], step, fromUint[T])
 		case t.back.i != nil:
+			if d, ok := any(out).([]float64); ok {
+				widen(d, t.back.i[off:], step)
+				return
+			}
 			gather(out, t.back.i[off:], step, fromInt[T])
 		default:
 			gather(out, t.back.c[off:], step, fromComplex[T])
@@ -259,6 +263,10 @@ func (l *lazy) load(lo int, dst any) {
 	case l.i != nil:
 		tmp := make([]int64, n)
 		l.i(lo, tmp)
+		if d, ok := dst.([]float64); ok {
+			widen(d, tmp, 1)
+			return
+		}
 		convert(dst, tmp, fromInt[float64], fromInt[int64], fromInt[complex128])
 	default:
 		tmp := make([]complex128, n)
@@ -307,6 +315,13 @@ func gather[T, S Elem](dst []T, src []S, step int, conv func(S) T) {
 	}
 	for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
 		dst[i] = conv(src[p])
+	}
+}
+
+// widen is gather of integers as floats, which masks are read as.
+func widen(dst []float64, src []int64, step int) {
+	for i, p := 0, 0; i < len(dst); i, p = i+1, p+step {
+		dst[i] = float64(src[p])
 	}
 }
 

@@ -3,14 +3,16 @@ package tensor
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // memoLargest is the number of elements of the largest block Memo keeps.
 const memoLargest = 1 << 18
 
-// Memo returns t with the blocks that were computed last kept: who asks for one
-// again soon, or for a part of it, gets a copy. It is for lazy floating tensors
-// that several functions of the same block read; any other is returned as it is.
+// Memo returns t with the blocks that were computed last kept, once one was asked
+// for twice in a row: who asks for one again soon, or for a part of it, gets a
+// copy. It is for lazy floating tensors that several functions of the same block
+// may read; any other is returned as it is.
 func Memo(t *Tensor) *Tensor {
 	l := t.back.lazy
 	if l == nil || l.f == nil || blockSize(l.grain) > memoLargest {
@@ -26,12 +28,14 @@ type memo struct {
 	fill  func(lo int, dst []float64)
 	block int
 	kept  []keptBlock // block k, or a part of it, at k modulo their number
+	again atomic.Bool // some block was asked for twice in a row
 }
 
 type keptBlock struct {
-	mu sync.Mutex
-	lo int
-	v  []float64
+	mu    sync.Mutex
+	asked int // one more than where the block asked for last begins
+	lo    int
+	v     []float64
 }
 
 func (m *memo) load(lo int, dst []float64) {
@@ -47,9 +51,13 @@ func (m *memo) load(lo int, dst []float64) {
 		b.mu.Unlock()
 		return
 	}
+	if b.asked == lo+1 {
+		m.again.Store(true)
+	}
+	b.asked = lo + 1
 	b.mu.Unlock()
 	m.fill(lo, dst)
-	if 2*len(dst) < m.block { // single elements and rows are not what others ask for
+	if !m.again.Load() || 2*len(dst) < m.block { // single elements and rows are not what others ask for
 		return
 	}
 	b.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestMemo: blocks asked for again, whole or in part, are not computed again,
-// and every element is that of the tensor.
+// TestMemo: once a block was asked for twice, blocks asked for again, whole or in
+// part, are not computed again, and every element is that of the tensor.
 func TestMemo(t *testing.T) {
 	var calls atomic.Int64
 	const n = 3*blockLen + 10
@@ -31,6 +31,8 @@ func TestMemo(t *testing.T) {
 		}
 	}
 	check(0, blockLen, 1)
+	check(blockLen, blockLen, 1)
+	check(0, blockLen, 1) // the second time: from now on they are kept
 	check(0, blockLen, 0)
 	check(100, 50, 0)
 	check(blockLen, 100, 1) // a small part is not kept

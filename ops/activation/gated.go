@@ -1,13 +1,11 @@
 package activation
 
 import (
-	"math"
 	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
-	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
@@ -116,18 +114,8 @@ func glu(g *compose.Graph, a *gluArgs) compose.Values {
 		g.Refuse("self", "a 0-d tensor has no halves")
 	}
 	halves := g.Chunk(x, 2, a.Dim)
-	return compose.Values{g.Binary(opdef.Binary{
-		Error: elements.ElementwiseError,
-		F:     func(x, gate float64) float64 { return x * kernel.Sigmoid(gate) },
-		DF: func(x, gate, _ float64) (dx, dgate float64) {
-			s := kernel.Sigmoid(gate)
-			return s, x * s * (1 - s)
-		},
-		DS: func(x, gate, _ float64) (dx, dgate float64) {
-			s := kernel.Sigmoid(gate)
-			return s, math.Abs(x) * s
-		},
-	}, halves[0], halves[1])}
+	value, gate := g.AtLeast(halves[0], tensor.Float32), g.AtLeast(halves[1], tensor.Float32)
+	return compose.Values{g.To(g.Mul(value, g.Sigmoid(gate)), x.DType())}
 }
 
 // leaky is the rectifier with the mean of the bounds as slope, which rrelu is

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/cmplx"
 
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
 )
@@ -15,46 +16,40 @@ var rounded = opdef.Error{Class: opdef.Rounded}
 var (
 	add = opdef.Binary{
 		Error: rounded,
+		Block: vmath.Add,
 		F:     func(x, y float64) float64 { return x + y }, C: func(x, y complex128) complex128 { return x + y },
-		I:  func(x, y int64) int64 { return x + y },
-		DF: func(_, _, _ float64) (dx, dy float64) { return 1, 1 },
-		DC: func(_, _, _ complex128) (dx, dy complex128) { return 1, 1 },
+		I: func(x, y int64) int64 { return x + y },
 	}
 	sub = opdef.Binary{
 		Error: rounded,
+		Block: vmath.Sub,
 		F:     func(x, y float64) float64 { return x - y }, C: func(x, y complex128) complex128 { return x - y },
-		I:  func(x, y int64) int64 { return x - y },
-		DF: func(_, _, _ float64) (dx, dy float64) { return 1, -1 },
-		DC: func(_, _, _ complex128) (dx, dy complex128) { return 1, -1 },
+		I: func(x, y int64) int64 { return x - y },
 	}
 	mul = opdef.Binary{
 		Error: rounded,
+		Block: vmath.Mul,
 		F:     func(x, y float64) float64 { return x * y }, C: func(x, y complex128) complex128 { return x * y },
-		I:  func(x, y int64) int64 { return x * y },
-		DF: func(x, y, _ float64) (dx, dy float64) { return y, x },
-		DC: func(x, y, _ complex128) (dx, dy complex128) { return y, x },
+		I: func(x, y int64) int64 { return x * y },
 	}
 	div = opdef.Binary{
 		Error: rounded,
+		Block: vmath.Div,
 		F:     func(x, y float64) float64 { return x / y }, C: func(x, y complex128) complex128 { return x / y },
-		DF: func(_, y, z float64) (dx, dy float64) { return 1 / y, -z / y },
-		DC: func(_, y, z complex128) (dx, dy complex128) { return 1 / y, -z / y },
 	}
 	neg = opdef.Unary{
 		Error: opdef.Error{Class: opdef.Exact},
 		F:     func(x float64) float64 { return -x }, C: func(x complex128) complex128 { return -x },
-		I:  func(x int64) int64 { return -x },
-		DF: func(_, _ float64) float64 { return -1 }, DC: func(_, _ complex128) complex128 { return -1 },
+		I: func(x int64) int64 { return -x },
 	}
 	sqrt = opdef.Unary{
-		Error: rounded, Saved: true,
-		F: math.Sqrt, DF: func(_, y float64) float64 { return 0.5 / y },
-		C: cmplx.Sqrt, DC: func(_, y complex128) complex128 { return 0.5 / y },
+		Error: rounded,
+		F:     math.Sqrt, C: cmplx.Sqrt, Block: vmath.Sqrt,
 	}
 	square = opdef.Unary{
 		Error: rounded,
-		F:     func(x float64) float64 { return x * x }, DF: func(x, _ float64) float64 { return 2 * x },
-		C: func(x complex128) complex128 { return x * x }, DC: func(x, _ complex128) complex128 { return 2 * x },
+		F:     func(x float64) float64 { return x * x }, C: func(x complex128) complex128 { return x * x },
+		Block: func(dst, x []float64) { vmath.Mul(dst, x, x) },
 	}
 	reciprocal = opdef.Unary{
 		Error: rounded, Saved: true,
@@ -67,35 +62,33 @@ var (
 		DF: func(_, y float64) float64 { return -0.5 * y * y * y },
 	}
 	abs = opdef.Unary{ // torch's gradient at 0 is 0
-		Error: opdef.Error{Class: opdef.Exact},
-		F:     math.Abs,
-		DF:    func(x, _ float64) float64 { return kernel.Sign(x) },
+		Error: opdef.Error{Class: opdef.Exact}, Block: vmath.Abs,
+		F:  math.Abs,
+		DF: func(x, _ float64) float64 { return kernel.Sign(x) },
 	}
-	exp = opdef.Unary{
-		Saved: true,
-		F:     math.Exp, DF: func(_, y float64) float64 { return y },
-		C: cmplx.Exp, DC: func(_, y complex128) complex128 { return y },
-	}
-	expm1 = opdef.Unary{F: math.Expm1, DF: func(_, y float64) float64 { return y + 1 }}
+	exp   = opdef.Unary{F: math.Exp, C: cmplx.Exp, Block: vmath.Exp}
+	expm1 = opdef.Unary{Block: vmath.Expm1, F: math.Expm1, DF: func(_, y float64) float64 { return y + 1 }}
 	log   = opdef.Unary{
-		F: math.Log, DF: func(x, _ float64) float64 { return 1 / x },
+		Block: vmath.Log,
+		F:     math.Log, DF: func(x, _ float64) float64 { return 1 / x },
 		C: cmplx.Log, DC: func(x, _ complex128) complex128 { return 1 / x },
 	}
-	log1p = opdef.Unary{F: math.Log1p, DF: func(x, _ float64) float64 { return 1 / (1 + x) }}
+	log1p = opdef.Unary{Block: vmath.Log1p, F: math.Log1p, DF: func(x, _ float64) float64 { return 1 / (1 + x) }}
 	sin   = opdef.Unary{F: math.Sin, DF: func(x, _ float64) float64 { return math.Cos(x) }}
 	cos   = opdef.Unary{F: math.Cos, DF: func(x, _ float64) float64 { return -math.Sin(x) }}
 	tanh  = opdef.Unary{
-		Saved: true,
-		F:     math.Tanh, DF: func(_, y float64) float64 { return 1 - y*y },
+		Saved: true, Block: vmath.Tanh,
+		F: math.Tanh, DF: func(_, y float64) float64 { return 1 - y*y },
 		DS: func(_, _ float64) float64 { return 1 },
 	}
 	sigmoid = opdef.Unary{
-		Saved: true,
-		F:     kernel.Sigmoid, DF: func(_, y float64) float64 { return y * (1 - y) },
+		Saved: true, Block: vmath.Sigmoid,
+		F: kernel.Sigmoid, DF: func(_, y float64) float64 { return y * (1 - y) },
 		DS: func(_, y float64) float64 { return y },
 	}
 	silu = opdef.Unary{
-		F: func(x float64) float64 { return x * kernel.Sigmoid(x) },
+		Block: vmath.SiLU,
+		F:     func(x float64) float64 { return x * kernel.Sigmoid(x) },
 		DF: func(x, _ float64) float64 {
 			s := kernel.Sigmoid(x)
 			return s * (1 + x*(1-s))
@@ -104,7 +97,7 @@ var (
 	}
 	relu = opdef.Unary{ // torch's gradient at 0 is 0
 		Error: opdef.Error{Class: opdef.Exact},
-		F:     func(x float64) float64 { return math.Max(x, 0) },
+		F:     func(x float64) float64 { return max(x, 0) },
 		I:     func(x int64) int64 { return max(x, 0) },
 		DF: func(x, _ float64) float64 {
 			if x > 0 {
@@ -114,7 +107,8 @@ var (
 		},
 	}
 	geluErf = opdef.Unary{
-		F: func(x float64) float64 { return x / 2 * math.Erfc(-x/math.Sqrt2) },
+		Block: vmath.GELU,
+		F:     func(x float64) float64 { return x / 2 * math.Erfc(-x/math.Sqrt2) },
 		DF: func(x, _ float64) float64 {
 			return math.Erfc(-x/math.Sqrt2)/2 + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
 		},
@@ -124,7 +118,8 @@ var (
 		},
 	}
 	geluTanh = opdef.Unary{
-		F: func(x float64) float64 { return x / 2 * (1 + math.Tanh(geluInner(x))) },
+		Block: vmath.GELUTanh,
+		F:     func(x float64) float64 { return x / 2 * (1 + math.Tanh(geluInner(x))) },
 		DF: func(x, _ float64) float64 {
 			t := math.Tanh(geluInner(x))
 			return (1+t)/2 + x/2*(1-t*t)*math.Sqrt(2/math.Pi)*(1+3*0.044715*x*x)
@@ -133,7 +128,7 @@ var (
 		DS: func(x, _ float64) float64 { return 1 + math.Abs(x) },
 	}
 	// softplus is log(1 + exp(x)).
-	softplus = opdef.Unary{F: kernel.Softplus,
+	softplus = opdef.Unary{F: kernel.Softplus, Block: kernel.SoftplusBlock,
 		DF: func(x, _ float64) float64 { return kernel.Sigmoid(x) }}
 	maximum = opdef.Binary{ // torch halves the gradient among equal operands
 		Error: opdef.Error{Class: opdef.Exact},
@@ -164,16 +159,29 @@ func share(x, y float64) float64 {
 
 // Add is x + y. Operands of this and of the other functions of two elements are
 // broadcast and promoted as torch does.
-func (g *Graph) Add(x, y *Value) *Value { return g.Binary(add, x, y) }
+func (g *Graph) Add(x, y *Value) *Value {
+	return g.Binary(add, x, y).withGradients(func(up *Value) []*Value { return []*Value{up, up} })
+}
 
 // Sub is x - y.
-func (g *Graph) Sub(x, y *Value) *Value { return g.Binary(sub, x, y) }
+func (g *Graph) Sub(x, y *Value) *Value {
+	return g.Binary(sub, x, y).withGradients(func(up *Value) []*Value { return []*Value{up, g.Neg(up)} })
+}
 
 // Mul is x * y.
-func (g *Graph) Mul(x, y *Value) *Value { return g.Binary(mul, x, y) }
+func (g *Graph) Mul(x, y *Value) *Value {
+	return g.Binary(mul, x, y).withGradients(func(up *Value) []*Value {
+		return []*Value{g.Mul(up, g.Conj(y)), g.Mul(up, g.Conj(x))}
+	})
+}
 
 // Div is x / y, of integers in float32.
-func (g *Graph) Div(x, y *Value) *Value { return g.Binary(div, x, y) }
+func (g *Graph) Div(x, y *Value) *Value {
+	z := g.Binary(div, x, y)
+	return z.withGradients(func(up *Value) []*Value {
+		return []*Value{g.Div(up, g.Conj(y)), g.Neg(g.Mul(up, g.Conj(g.Div(z, y))))}
+	})
+}
 
 // Maximum is the larger of x and y; equal ones share the gradient.
 func (g *Graph) Maximum(x, y *Value) *Value { return g.Binary(maximum, x, y) }
@@ -185,21 +193,29 @@ func (g *Graph) Minimum(x, y *Value) *Value { return g.Binary(minimum, x, y) }
 func (g *Graph) Scale(x *Value, k float64) *Value {
 	return g.withNumber(opdef.Unary{
 		Error: numberError,
-		F:     func(x float64) float64 { return k * x }, DF: func(_, _ float64) float64 { return k },
-		C:  func(x complex128) complex128 { return complex(k, 0) * x },
-		DC: func(_, _ complex128) complex128 { return complex(k, 0) },
-	}, x)
+		F:     func(x float64) float64 { return k * x },
+		Block: func(dst, src []float64) {
+			for i, x := range src {
+				dst[i] = k * x
+			}
+		},
+		C: func(x complex128) complex128 { return complex(k, 0) * x },
+	}, x).withGradients(func(up *Value) []*Value { return []*Value{g.Scale(up, k)} })
 }
 
 // Shift is x + k, the sum with a Python number.
 func (g *Graph) Shift(x *Value, k float64) *Value {
 	return g.withNumber(opdef.Unary{
 		Error: numberError,
-		F:     func(x float64) float64 { return x + k }, DF: func(_, _ float64) float64 { return 1 },
-		C:  func(x complex128) complex128 { return x + complex(k, 0) },
-		DC: func(_, _ complex128) complex128 { return 1 },
-		S:  func(_, _ float64) float64 { return k },
-	}, x)
+		F:     func(x float64) float64 { return x + k },
+		Block: func(dst, src []float64) {
+			for i, x := range src {
+				dst[i] = x + k
+			}
+		},
+		C: func(x complex128) complex128 { return x + complex(k, 0) },
+		S: func(_, _ float64) float64 { return k },
+	}, x).withGradients(func(up *Value) []*Value { return []*Value{up} })
 }
 
 // numberError is the error of a device that rounds the number and the result.
@@ -214,16 +230,25 @@ func (g *Graph) withNumber(f opdef.Unary, x *Value) *Value {
 }
 
 // Neg is -x.
-func (g *Graph) Neg(x *Value) *Value { return g.Unary(neg, x) }
+func (g *Graph) Neg(x *Value) *Value {
+	return g.Unary(neg, x).withGradients(func(up *Value) []*Value { return []*Value{g.Neg(up)} })
+}
 
 // Sqrt is the square root.
-func (g *Graph) Sqrt(x *Value) *Value { return g.Unary(sqrt, x) }
+func (g *Graph) Sqrt(x *Value) *Value {
+	y := g.Unary(sqrt, x)
+	return y.withGradients(func(up *Value) []*Value { return []*Value{g.Div(up, g.Scale(g.Conj(y), 2))} })
+}
 
 // Rsqrt is 1/sqrt(x).
 func (g *Graph) Rsqrt(x *Value) *Value { return g.Unary(rsqrt, x) }
 
 // Square is x*x.
-func (g *Graph) Square(x *Value) *Value { return g.Unary(square, x) }
+func (g *Graph) Square(x *Value) *Value {
+	return g.Unary(square, x).withGradients(func(up *Value) []*Value {
+		return []*Value{g.Mul(up, g.Scale(g.Conj(x), 2))}
+	})
+}
 
 // Reciprocal is 1/x.
 func (g *Graph) Reciprocal(x *Value) *Value { return g.Unary(reciprocal, x) }
@@ -232,7 +257,10 @@ func (g *Graph) Reciprocal(x *Value) *Value { return g.Unary(reciprocal, x) }
 func (g *Graph) Abs(x *Value) *Value { return g.Unary(abs, x) }
 
 // Exp is e^x.
-func (g *Graph) Exp(x *Value) *Value { return g.Unary(exp, x) }
+func (g *Graph) Exp(x *Value) *Value {
+	y := g.Unary(exp, x)
+	return y.withGradients(func(up *Value) []*Value { return []*Value{g.Mul(up, g.Conj(y))} })
+}
 
 // Expm1 is e^x - 1.
 func (g *Graph) Expm1(x *Value) *Value { return g.Unary(expm1, x) }
@@ -280,7 +308,7 @@ func (g *Graph) LogSigmoid(x *Value) *Value { return g.Neg(g.Softplus(g.Neg(x)))
 func (g *Graph) Clamp(x *Value, lo, hi float64) *Value {
 	return g.Unary(opdef.Unary{
 		Error: opdef.Error{Class: opdef.Exact},
-		F:     func(x float64) float64 { return math.Min(math.Max(x, lo), hi) },
+		F:     func(x float64) float64 { return min(max(x, lo), hi) },
 		DF: func(x, _ float64) float64 {
 			if x >= lo && x <= hi {
 				return 1
@@ -293,12 +321,12 @@ func (g *Graph) Clamp(x *Value, lo, hi float64) *Value {
 // Pow is x^p. Of p = 0 the gradient is 0 everywhere, as in torch.
 func (g *Graph) Pow(x *Value, p float64) *Value {
 	return g.Unary(opdef.Unary{
-		F: func(x float64) float64 { return math.Pow(x, p) },
-		DF: func(x, _ float64) float64 {
-			if p == 0 {
-				return 0
-			}
-			return p * math.Pow(x, p-1)
-		},
-	}, x)
+		F:     func(x float64) float64 { return math.Pow(x, p) },
+		Block: func(dst, src []float64) { kernel.PowBlock(dst, src, p) },
+	}, x).withGradients(func(up *Value) []*Value {
+		if p == 0 {
+			return []*Value{g.Full(up.DType(), up.Shape(), 0)}
+		}
+		return []*Value{g.Mul(up, g.Scale(g.Pow(x, p-1), p))}
+	})
 }

@@ -129,6 +129,9 @@ func (g *Graph) Binary(b opdef.Binary, x, y *Value) *Value {
 	}
 	fn := function{real: binary(b.F, b.DF, b.S, b.DS), complex: binary(b.C, dc, nil, nil), ulps: ulpsOf(b.Error, 0.5),
 		dulps: max(1, ulpsOf(b.Error, 1))}
+	if b.Block != nil {
+		fn.real.values = func(dst []float64, v [][]float64) { b.Block(dst, v[0], v[1]) }
+	}
 	if b.I != nil && !b.ToFloat {
 		fn.integer = func(v []int64) int64 { return b.I(v[0], v[1]) }
 	}
@@ -136,9 +139,12 @@ func (g *Graph) Binary(b opdef.Binary, x, y *Value) *Value {
 }
 
 // ulpsOf is how exact an operator of that error class is: half a unit in the
-// last place where it rounds once, as many as it declares, or else standard.
+// last place where it rounds once, none where it is exact, as many as it declares,
+// or else standard.
 func ulpsOf(e opdef.Error, standard float64) float64 {
 	switch {
+	case e.Class == opdef.Exact:
+		return 0
 	case e.Class == opdef.Rounded && e.ULPs <= 1:
 		return 0.5
 	case e.ULPs != 0:
@@ -301,11 +307,11 @@ func (g *Graph) Where(cond *tensor.Tensor, x, y *Value) *Value {
 	pick := func(dt tensor.DType, c, a, b *tensor.Tensor) *tensor.Tensor {
 		switch dt.Kind() {
 		case tensor.KindComplex:
-			return eachElement(dt, shape, choose[complex128], []*tensor.Tensor{c, a, b})
+			return choose[complex128](dt, c, a, b)
 		case tensor.KindFloat:
-			return eachElement(dt, shape, choose[float64], []*tensor.Tensor{c, a, b})
+			return choose[float64](dt, c, a, b)
 		}
-		return eachElement(dt, shape, choose[int64], []*tensor.Tensor{c, a, b})
+		return choose[int64](dt, c, a, b)
 	}
 	return g.value(pick(dt, ts[0], ts[1], ts[2]), func() *tensor.Tensor {
 		es := expanded([]*Value{x, y}, shape)
@@ -316,12 +322,21 @@ func (g *Graph) Where(cond *tensor.Tensor, x, y *Value) *Value {
 	}, x, y)
 }
 
-func choose[T tensor.Elem](v []T) T {
-	var zero T
-	if v[0] != zero {
-		return v[1]
-	}
-	return v[2]
+// choose is x where the bool tensor cond holds, y elsewhere; all have one shape.
+func choose[T tensor.Elem](dt tensor.DType, cond, x, y *tensor.Tensor) *tensor.Tensor {
+	return tensor.Lazy(dt, x.Shape, max(cond.Grain(), x.Grain(), y.Grain()), func(lo int, dst []T) {
+		mask, other := opdef.Scratch[int64](len(dst)), opdef.Scratch[T](len(dst))
+		tensor.Load(cond, lo, *mask)
+		tensor.Load(x, lo, dst)
+		tensor.Load(y, lo, *other)
+		for i, m := range *mask {
+			if m == 0 {
+				dst[i] = (*other)[i]
+			}
+		}
+		opdef.Release(mask)
+		opdef.Release(other)
+	})
 }
 
 // MaskedFill is x with the number fill where the bool tensor mask holds.

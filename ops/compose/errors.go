@@ -41,9 +41,10 @@ func (g *Graph) plain(b float64) float64 {
 }
 
 // rounding is the bound of the rounding of a value of magnitude 1 to dt by an
-// operator that is exact to ulps units in the last place: 0.5 if it rounds once.
+// operator that is exact to ulps units in the last place: 0.5 if it rounds once,
+// 0 if it never does.
 func (g *Graph) rounding(dt tensor.DType, ulps float64) float64 {
-	if dt = dt.Real(); !dt.IsFloat() {
+	if dt = dt.Real(); !dt.IsFloat() || ulps == 0 {
 		return 0
 	}
 	if dt.Size() <= 2 { // computed in float32, then rounded

@@ -145,6 +145,12 @@ func (g *Graph) value(t *tensor.Tensor, errors func() *tensor.Tensor, vjp func(g
 	return g.add(v)
 }
 
+// withGradients is v with the gradients of its operands as compositions.
+func (v *Value) withGradients(vjp func(up *Value) []*Value) *Value {
+	v.vjp = vjp
+	return v
+}
+
 // Detach is x without its gradient, as torch.Tensor.detach.
 func (g *Graph) Detach(x *Value) *Value { return g.add(&Value{T: x.T, errors: x.errors}) }
 

@@ -68,6 +68,9 @@ func (g *Graph) unreduce(x *Value, shape, dims []int) *Value {
 
 // sumTo is x summed over the dimensions in which shape was broadcast to its own.
 func (g *Graph) sumTo(x *Value, shape []int) *Value {
+	if slices.Equal(x.Shape(), shape) {
+		return x
+	}
 	lead := x.Dim() - len(shape)
 	var dims []int
 	for d, n := range x.Shape() {

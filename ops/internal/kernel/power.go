@@ -31,6 +31,41 @@ func Pow(x, y float64) float64 {
 	return e
 }
 
+// PowBlock stores x**p for every x of src in dst, to about two units in the last
+// place. Multiples of a quarter up to 4 are products and square roots.
+func PowBlock(dst, src []float64, p float64) {
+	quarters := int(4 * math.Abs(p))
+	if quarters > 16 || float64(quarters) != 4*math.Abs(p) {
+		for i, x := range src {
+			dst[i] = math.Pow(x, p)
+		}
+		return
+	}
+	for i, x := range src {
+		if a := math.Abs(x); !(a > 0x1p-200 && a < 0x1p200) || x < 0 && quarters%4 != 0 {
+			dst[i] = math.Pow(x, p)
+			continue
+		}
+		y := 1.0
+		for range quarters / 4 {
+			y *= x
+		}
+		if quarters%4 != 0 {
+			root := math.Sqrt(x)
+			if quarters&2 != 0 {
+				y *= root
+			}
+			if quarters&1 != 0 {
+				y *= math.Sqrt(root)
+			}
+		}
+		if p < 0 {
+			y = 1 / y
+		}
+		dst[i] = y
+	}
+}
+
 // logTwice is the natural logarithm of a normal positive number as a sum of two,
 // with about 2^-70 of relative error: 2*atanh(s), s = (m-1)/(m+1), whose first
 // terms are added in twice the precision.

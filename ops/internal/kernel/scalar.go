@@ -3,10 +3,24 @@ package kernel
 import (
 	"math"
 	"math/cmplx"
+
+	"github.com/optool/optool/internal/num/vmath"
 )
 
 // Softplus is log(1 + exp(x)), which does not overflow.
 func Softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
+// SoftplusBlock stores Softplus of src, which dst does not overlap.
+func SoftplusBlock(dst, src []float64) {
+	for i, x := range src {
+		dst[i] = -math.Abs(x)
+	}
+	vmath.Exp(dst, dst)
+	vmath.Log1p(dst, dst)
+	for i, x := range src {
+		dst[i] += max(x, 0)
+	}
+}
 
 // LogAddExpC is the logarithm of the sum of two complex exponentials.
 func LogAddExpC(x, y complex128) complex128 {
