@@ -25,6 +25,9 @@ import (
 func (p *Process) Bridge(ctx context.Context, opt replay.Options) error {
 	var all errgroup.Group
 	all.SetLimit(runtime.GOMAXPROCS(0))
+	if p.large() {
+		all.SetLimit(1)
+	}
 	for _, s := range p.Steps {
 		for _, c := range s.Calls {
 			for _, g := range c.GradOutputs {
@@ -42,6 +45,19 @@ func (p *Process) Bridge(ctx context.Context, opt replay.Options) error {
 	}
 	p.confirm(opt)
 	return nil
+}
+
+// large reports whether calls of the process are looked at one at a time, since in
+// float64 one of them fills much of a machine's memory.
+func (p *Process) large() bool {
+	const most = 64 << 20 // elements
+	return slices.ContainsFunc(p.Calls, func(c *Call) bool {
+		n := 0
+		for _, v := range append(slices.Clone(c.Inputs), c.Outputs...) {
+			n += v.Numel()
+		}
+		return n > most
+	})
 }
 
 // names are v and the results of calls that return it as it is.

@@ -33,6 +33,11 @@ func (p *Process) Exact(ctx context.Context, opt replay.Options) error {
 			c.Step.Breaks = append(c.Step.Breaks, Break{c, reason})
 		}
 	}
+	x.averaged = func(c *Call) {
+		if c.Step != nil {
+			c.Step.Averaged = append(c.Step.Averaged, c)
+		}
+	}
 	x.loss = func(s *Step, loss float64) { s.Exact = loss }
 	return x.run(p.Calls)
 }
@@ -48,8 +53,10 @@ type rerun struct {
 
 	each   func(c *Call, got, now *tensor.Tensor) // got is nil where nothing was recorded
 	broken func(c *Call, reason string)
-	loss   func(s *Step, loss float64)
-	whatIf *WhatIf // nil for the exact step
+	// averaged is told of calls whose random numbers are not known.
+	averaged func(c *Call)
+	loss     func(s *Step, loss float64)
+	whatIf   *WhatIf // nil for the exact step
 }
 
 func (x *rerun) run(calls []*Call) error {
@@ -114,12 +121,17 @@ func (x *rerun) call(c *Call) error {
 		return err
 	}
 	if why := bound.Random(); why != "" {
-		kept := keepMask(rec, args)
-		if kept == nil {
+		if kept := keepMask(rec, args); kept != nil {
+			x.store(c, rec, []*tensor.Tensor{kept})
+			return nil
+		}
+		if bound.Entry.Random != "" {
 			return errors.New(why)
 		}
-		x.store(c, rec, []*tensor.Tensor{kept})
-		return nil
+		// Attention with dropout inside: what its arguments differ by passes as it does on
+		// average, without dropout, and the rest is as recorded.
+		how = AsRecorded
+		x.averaged(c)
 	}
 	f, err := bound.Forward()
 	if err != nil {
@@ -315,6 +327,9 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 		if i >= len(outs) || outs[i] == nil {
 			break
 		}
+		if c.decided() && !o.DType.IsFloat() && !o.DType.IsComplex() {
+			continue // as recorded: of equal numbers, sort has a choice
+		}
 		t := outs[i]
 		switch {
 		case x.uses[o] > 0 && (t.Storage() == nil || o.changed()):
@@ -331,6 +346,12 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 			x.loss(c.Step, t.Item())
 		}
 	}
+}
+
+// decided reports whether a call reads no number that the rerun knows better: whole
+// numbers are what they were.
+func (c *Call) decided() bool {
+	return !slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.DType.IsFloat() || v.DType.IsComplex() })
 }
 
 // storeChanged keeps arguments that the call changed without returning them.

@@ -54,6 +54,9 @@ func (t *Trace) Analyze(ctx context.Context, opt replay.Options) error {
 	for _, p := range t.Processes {
 		// One asks for gradients, the other for arguments: they do not meet.
 		both, sub := errgroup.WithContext(ctx)
+		if p.large() {
+			both.SetLimit(1)
+		}
 		both.Go(func() error { return p.Bridge(sub, opt) })
 		both.Go(func() error { return p.Exact(sub, opt) })
 		if err := both.Wait(); err != nil {

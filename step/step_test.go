@@ -115,6 +115,7 @@ func TestFindings(t *testing.T) {
 		{"clean", "", "", "", ""},
 		{"eps", "", "", "", ""},
 		{"tied", "", "", "", ""},
+		{"attention", "", "", "", ""},
 		{"scaled", "wrong", "gelu/4 output[0]", "none", "scaled by 1.01"},
 		{"overwritten", "changed", "add/7 input[1]", "linear/6 output[0]",
 			"4 of 48 elements changed, between [0, 0, 5] and [0, 1, 0]"},
@@ -578,6 +579,23 @@ func TestTied(t *testing.T) {
 	}
 	if n != 2 {
 		t.Errorf("%d gradients of the shared weight are explained, want 2: of one loss, and of two", n)
+	}
+}
+
+// TestAveraged: the exact step goes on through attention with dropout inside, and keeps
+// the order in which equal numbers were sorted.
+func TestAveraged(t *testing.T) {
+	s := open(t, "attention").Processes[0].Steps[0]
+	if len(s.Breaks) > 0 || len(s.Averaged) != 1 || s.Averaged[0].Op != "torch.nn.functional.scaled_dot_product_attention" {
+		t.Fatalf("breaks %v, averaged %v", s.Breaks, s.Averaged)
+	}
+	for _, c := range s.Calls {
+		if c.TotalError > 1e-5 {
+			t.Errorf("total error of %s is %v", c, c.TotalError)
+		}
+	}
+	if off := s.Captured - s.Exact; off == 0 || math.Abs(off) > 1e-5 {
+		t.Errorf("the loss is off by %v, want rounding", off)
 	}
 }
 

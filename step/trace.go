@@ -184,6 +184,9 @@ type Step struct {
 	// Breaks are the calls up to the loss whose results, read by others, the exact step
 	// took as they were recorded.
 	Breaks []Break
+	// Averaged are calls that drew random numbers which are not known (attention with
+	// dropout): the exact step passes through them as without these, on average.
+	Averaged []*Call
 }
 
 // A Break is where the exact step had to go on from a recorded value.

@@ -34,14 +34,21 @@ type WhatIf struct {
 // not touch give what was recorded; those behind it are computed anew, each with
 // the error that it had in the recording added, so that nothing else changes.
 func (p *Process) Losses(ctx context.Context, w WhatIf, opt replay.Options) ([]float64, error) {
-	losses := make([]float64, len(p.Steps))
+	losses, _, err := p.losses(ctx, w, opt)
+	return losses, err
+}
+
+// losses also counts the calls to be computed anew that could not be.
+func (p *Process) losses(ctx context.Context, w WhatIf, opt replay.Options) (losses []float64, broken int, err error) {
+	losses = make([]float64, len(p.Steps))
 	for i, s := range p.Steps {
 		losses[i] = s.Captured
 	}
 	x := &rerun{process: p, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}, whatIf: &w}
-	x.broken = func(*Call, string) {}
+	x.broken, x.averaged = func(*Call, string) { broken++ }, func(*Call) {}
 	x.loss = func(s *Step, loss float64) { losses[s.Number] = loss }
-	return losses, x.run(p.Calls)
+	err = x.run(p.Calls)
+	return losses, broken, err
 }
 
 // touched reports whether a call reads something else than was recorded.
@@ -136,8 +143,8 @@ func (f *Finding) Without(ctx context.Context, opt replay.Options) float64 {
 	if f.Rule == verdict.Changed {
 		w.Repair = f.Call.find(f.Target)
 	}
-	losses, err := f.Call.Process.Losses(ctx, w, opt)
-	if err != nil {
+	losses, broken, err := f.Call.Process.losses(ctx, w, opt)
+	if err != nil || broken > 0 {
 		return math.NaN()
 	}
 	return losses[s.Number]

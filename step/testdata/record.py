@@ -25,6 +25,18 @@ def tied():
                 optimizer.zero_grad()
 
 
+def attention():
+    """Attention that drops weights inside, of rows in an order that a sort of equal numbers decided."""
+    weight, groups = torch.randn(24, 8, requires_grad=True), torch.arange(40) % 2
+    x = torch.randn(40, 8)
+    with optool_capture.record("attention"):
+        order = torch.argsort(groups, descending=True)
+        q, k, v = F.linear(x[order], weight).chunk(3, -1)
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=0.25)
+        F.cross_entropy(y, groups).backward()
+
+
 os.chdir(HERE)
-torch.manual_seed(0)
-tied()
+for tree in (tied, attention):
+    torch.manual_seed(0)
+    tree()

@@ -269,6 +269,10 @@ func loss(b *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 		fmt.Fprintf(b, "the exact step took the results of %s as they were recorded, first %s: %s\n",
 			reports.Count(n, "call"), s.Breaks[0].Call, s.Breaks[0].Reason)
 	}
+	if n := len(s.Averaged); n > 0 && !math.IsNaN(s.Exact) {
+		fmt.Fprintf(b, "of %s that drew random numbers inside, first %s, the exact step knows the effect on average alone\n",
+			reports.Count(n, "call"), s.Averaged[0])
+	}
 	if !math.IsNaN(s.Exact) {
 		if off, rest := s.Captured-s.Exact, s.Captured-s.Exact-s.Predicted; math.Abs(rest) > math.Abs(off)/2 &&
 			math.Abs(rest) > 1e-5*math.Abs(s.Exact) {
