@@ -60,6 +60,7 @@ _NO_HINT = (1 << 64) - 1
 # --- The writing process: standard library only -----------------------------------------------------------------------
 
 SHARD_BYTES = 2 << 30  # a new file of tensors is begun after as many bytes
+SAMPLE, SAMPLES = 1 << 10, 16  # pieces of a content that are hashed, bytes and number
 SHARD_HEADER = 1 << 20  # room reserved for its table; the first files have less
 SAFETENSORS = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
@@ -141,11 +142,10 @@ class _Writer:
         self.calls = open(os.path.join(directory, "calls.jsonl"), "ab", buffering=0)
         self.pending = []
         self.shards = []
-        self.known = {}  # key of a content -> file, offset, size
+        self.known = {}  # hash of a sample of a content -> those that have it: key, (file, offset, size)
         self.places = {}  # number of a tensor -> key, place; of those that hints may name
         self.written = 0
         self.part = None
-        self.new_hash = fastest_hash()
 
     def run(self):
         complete = False
@@ -180,7 +180,7 @@ class _Writer:
             number, position, used, size, hint, more = _TENSOR.unpack_from(body)
             data = self.memory[position:position + size]
             if kind == "P":
-                self.add_part(number, data, more, body[_TENSOR.size:])
+                self.add_part(number, data, size, more, body[_TENSOR.size:])
             else:
                 self.add(number, position, data, size, hint, body[_TENSOR.size:])
             data.release()
@@ -188,18 +188,34 @@ class _Writer:
         return False
 
     def add(self, number, position, data, size, hint, meta):
-        """Values are first compared with those that stood in the same place before, which is cheaper than hashing."""
+        """Values are first compared with those that stood in the same place before, then with those alike in a sample."""
         known = self.places.pop(hint, None) if hint != _NO_HINT else None
-        if known is not None:
-            key, (file, begin, n) = known
-            if n == size and not self.memcmp(self.address + position, self.shards[file].address + begin, size):
-                self.blob(number, key, known[1])
-                return
-        key = self.new_hash(data).hexdigest()[:32]
-        where = self.known.get(key)
-        if where is None:
-            where = self.store(key, json.loads(meta), data, size)
-        self.blob(number, key, where)
+        if known is None or not self.holds(known[1], self.address + position, size):
+            known = self.content(self.address + position, data, size, meta)
+        self.blob(number, *known)
+
+    def holds(self, where, address, size):
+        """Whether these are the bytes stored there."""
+        file, begin, n = where
+        return n == size and not self.memcmp(address, self.shards[file].address + begin, size)
+
+    def content(self, address, data, size, meta):
+        """The key and place of values, which are stored if they are new."""
+        digest = hashlib.blake2b(digest_size=16)
+        if size <= SAMPLE * SAMPLES:
+            digest.update(data)
+        else:
+            for i in range(SAMPLES):
+                at = i * (size - SAMPLE) // (SAMPLES - 1)
+                digest.update(data[at:at + SAMPLE])
+        digest = "%s-%d" % (digest.hexdigest(), size)
+        alike = self.known.setdefault(digest, [])
+        for known in alike:
+            if self.holds(known[1], address, size):
+                return known
+        key = "%s-%d" % (digest, len(alike)) if alike else digest
+        alike.append((key, self.store(key, json.loads(meta), data, size)))
+        return alike[-1]
 
     def store(self, key, meta, data, size):
         shard = self.shards[-1] if self.shards else None
@@ -212,27 +228,23 @@ class _Writer:
             self.shards.append(shard)
         begin = shard.add(key, meta["dtype"], meta["shape"], data, size)
         self.written += size
-        where = self.known[key] = (len(self.shards) - 1, begin, size)
-        return where
+        return len(self.shards) - 1, begin, size
 
-    def add_part(self, number, data, more, meta):
-        """A tensor larger than the ring is collected in a file, since its name is known only at the end."""
+    def add_part(self, number, data, size, more, meta):
+        """A tensor larger than the ring is collected in a file, since whether it is new is known only at the end."""
         if self.part is None:
-            self.part = (tempfile.TemporaryFile(dir=self.directory), self.new_hash(), json.loads(meta))
-        file, digest, meta = self.part
-        file.write(data)
-        digest.update(data)
+            self.part = tempfile.TemporaryFile(dir=self.directory, buffering=0)
+        done = 0
+        while done < size:
+            done += self.part.write(data[done:])
         if more:
             return
-        key, size = digest.hexdigest()[:32], file.tell()
-        where = self.known.get(key)
-        if where is None:
-            file.flush()
-            whole = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-            where = self.store(key, meta, memoryview(whole), size)
-        file.close()
+        size = self.part.tell()
+        whole = mmap.mmap(self.part.fileno(), size, access=mmap.ACCESS_COPY)
+        known = self.content(_address(whole), memoryview(whole), size, meta)
+        self.part.close()
         self.part = None
-        self.blob(number, key, where)
+        self.blob(number, *known)
 
     def blob(self, number, key, where):
         self.places[number] = (key, where)
@@ -248,18 +260,6 @@ class _Writer:
             self.pending.clear()
 
 
-def fastest_hash():
-    """sha256 where the processor has instructions for it, else blake2b; the run's first line names it."""
-    sample, best = bytes(1 << 18), None
-    for new in (hashlib.sha256, functools.partial(hashlib.blake2b, digest_size=32)):
-        begin = time.perf_counter()
-        new(sample)
-        took = time.perf_counter() - begin
-        if best is None or took < best[0]:
-            best = (took, new)
-    return best[1]
-
-
 # --- The recorded process ---------------------------------------------------------------------------------------------
 
 class _Channel:
@@ -269,6 +269,7 @@ class _Channel:
         import torch
 
         self.torch = torch
+        self.encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
         self.size = max(ring_bytes, 1 << 20) // ALIGNMENT * ALIGNMENT
         where = "/dev/shm" if _room("/dev/shm") > 2 * self.size else None
         with tempfile.TemporaryFile(dir=where) as file:
@@ -289,6 +290,7 @@ class _Channel:
         self.number = 0
         self.lock = threading.RLock()
         self.stage = None
+        self.pending = bytearray()  # frames not yet sent
         self.broken = False
 
     # Room in the ring -------------------------------------------------------------------------------------------------
@@ -308,6 +310,8 @@ class _Channel:
             self.head += self.size - begin
             begin = 0
         self.head += n
+        if self.head - self.consumed() > self.size:
+            self.flush()
         while self.head - self.consumed() > self.size:
             if self.writer.poll() is not None:
                 raise BrokenPipeError("the writing process ended with status %d" % self.writer.returncode)
@@ -315,14 +319,19 @@ class _Channel:
         return begin
 
     def frame(self, kind, body):
-        data = struct.pack("<BI", ord(kind), len(body)) + body
-        view = memoryview(data)
-        while len(view):
-            view = view[os.write(self.pipe, view):]
+        self.pending += struct.pack("<BI", ord(kind), len(body)) + body
+
+    def flush(self):
+        with memoryview(self.pending) as view:
+            sent = 0
+            while sent < len(view):
+                sent += os.write(self.pipe, view[sent:])
+        self.pending.clear()
 
     def line(self, event):
         with self.lock:
-            self.frame("L", json.dumps(event, separators=(",", ":"), allow_nan=False).encode())
+            self.frame("L", self.encode(event).encode())
+            self.flush()
 
     # Tensors ----------------------------------------------------------------------------------------------------------
 
@@ -373,6 +382,7 @@ class _Channel:
             if self.stage is not None:
                 self.stage.close()
             self.frame("Q", b"")
+            self.flush()
         except OSError:
             pass
         os.close(self.pipe)
@@ -458,6 +468,8 @@ class _Encoder:
         self.torch = torch
         self.channel = channel
         self.memo = None  # of one moment: id of a tensor -> what was said about it
+        self.saved = {}  # id of a tensor -> _Saved
+        self.exposed = set()  # where memory begins that can be written without torch's knowledge
         self.names = {}  # id of a parameter or buffer -> its name in the model
 
     def value(self, v):
@@ -547,22 +559,79 @@ class _Encoder:
             e["name"] = name
         elif isinstance(t, torch.nn.Parameter):
             e["name"] = ""
+        saved = self.saved.get(id(t))
+        if saved is not None and saved.holds(t, e):
+            e["tensor"] = saved.number
+            return e
         e["tensor"] = self.channel.tensor(d)
+        if "version" in e and t.device.type == "cpu" and _memory(t) not in self.exposed:
+            self.saved[id(t)] = _Saved(t, e, functools.partial(self._forget, id(t)))
         return e
+
+    def _forget(self, key, reference):
+        saved = self.saved.get(key)
+        if saved is not None and saved.reference is reference:
+            del self.saved[key]
+
+    def expose(self, tensors):
+        """The memory of these can be written from now on without a new version of the tensor."""
+        self.exposed.update(_memory(t) for t in tensors if t.layout == self.torch.strided and t.device.type == "cpu")
+        self.forget()
+
+    def forget(self):
+        """Anything may have been written."""
+        self.saved.clear()
+
+
+class _Saved:
+    """A tensor of the host that was saved, and what tells that its elements are still the same: nobody exposed its
+    memory, its version is that of then, and so is a sample of its bytes."""
+
+    __slots__ = ("reference", "number", "said", "sample")
+    pieces, piece = 8, 64  # of the sample, and bytes of each
+
+    def __init__(self, t, e, forget):
+        self.reference = weakref.ref(t, forget)
+        self.number = e["tensor"]
+        self.said = self.words(e)
+        self.sample = self.bytes(t)
+
+    @staticmethod
+    def words(e):
+        return e["ptr"], e["version"], e["dtype"], e["shape"], e.get("stride")
+
+    def bytes(self, t):
+        """Of a tensor that is not contiguous the first bytes."""
+        size = t.numel() * t.element_size()
+        if size <= self.piece or not t.is_contiguous():
+            return ctypes.string_at(t.data_ptr(), t.element_size() if size else 0)
+        step = (size - self.piece) // (self.pieces - 1)
+        return b"".join([ctypes.string_at(t.data_ptr() + i * step, self.piece) for i in range(self.pieces)])
+
+    def holds(self, t, e):
+        return self.reference() is t and "version" in e and self.said == self.words(e) and self.sample == self.bytes(t)
+
+
+def _memory(t):
+    """Where the memory of a tensor begins."""
+    return t.data_ptr() - t.storage_offset() * t.element_size()
 
 
 def _as_stored(d):
     """What is written of a tensor that is not contiguous, and the strides over it. The elements of an expanded tensor
-    are written once; those of a permuted one in the order of memory, which is that of the tensor it is a view of."""
+    are written once, and all in the order of memory."""
     shape, stride = d.shape, [s if n > 1 else 0 for n, s in zip(d.shape, d.stride())]
     for dim, s in enumerate(stride):
         if s == 0 and shape[dim] > 1:
             d = d.narrow(dim, 0, 1)
-    p = d.permute(sorted(range(d.dim()), key=lambda dim: -stride[dim] if stride[dim] else 0))
-    if p.is_contiguous():
-        return p, stride
-    d = d.contiguous()
-    return d, [w if s else 0 for w, s in zip(d.stride(), stride)]
+    order = sorted(range(d.dim()), key=lambda dim: -stride[dim] if stride[dim] else 0)
+    p = d.permute(order)
+    size = 1
+    for dim in reversed(order):
+        if stride[dim]:
+            stride[dim] = size
+            size *= shape[dim]
+    return p, stride
 
 
 @functools.lru_cache(None)
@@ -621,6 +690,8 @@ IGNORED = {
     "get_default_dtype", "set_default_dtype", "get_rng_state", "set_rng_state", "manual_seed", "typename", "record_stream",
     "save", "load", "__array__", "__torch_function__", "_assert_async", "_functional_assert_async", "_has_compatible_shallow_copy_type",
 }
+EXPOSE = {"data_ptr", "storage", "untyped_storage", "_typed_storage", "numpy", "__array__", "__dlpack__", "to_dlpack",
+          "set_", "share_memory_", "from_numpy", "frombuffer", "as_tensor", "asarray"}  # ways to memory past torch
 RANDOM = re.compile(r"(rand|randn|randint|randperm|multinomial|bernoulli|poisson|normal|dropout|uniform|exponential|"
                     r"geometric|cauchy|log_normal|random|rrelu|gumbel|trunc_normal|kaiming|xavier|orthogonal)")
 WRITES_UNSEEN = re.compile(r"(batch_norm|instance_norm)")  # running statistics are written without a new version
@@ -630,7 +701,7 @@ class _Policy:
     """What the name of a function says about it."""
 
     __slots__ = ("name", "overload", "last", "skip", "in_place", "aliases", "foreign", "may_write", "random",
-                 "runs_backward")
+                 "runs_backward", "exposes")
 
     def __init__(self, name, func):
         self.name, self.overload = name, None
@@ -641,6 +712,7 @@ class _Policy:
         parts = self.name.split(".")
         self.last = parts[-1]
         self.skip = self.last in IGNORED or "profiler" in parts
+        self.exposes = self.last in EXPOSE or self.name.startswith("torch.Tensor.data.")
         self.runs_backward = self.name in ("torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad")
         in_place = self.last.endswith("_") and not self.last.endswith("__") or self.last == "__setitem__" or (
             self.last.startswith("__i") and self.last.endswith("__") and self.last not in ("__invert__", "__index__"))
@@ -879,14 +951,21 @@ class _StepCounter:
             outermost = self.depth == 0
             if outermost:
                 self.note(optimizer)
+                self.forget()
             self.depth += 1
             try:
                 return step(optimizer, *args, **kwargs)
             finally:
                 self.depth -= 1
                 if outermost:
+                    self.forget()
                     self.after(optimizer)
         return counted
+
+    def forget(self):
+        """Optimizers of other packages write parameters without torch's knowledge."""
+        if self.owner.channel is not None:
+            self.owner.encoder.forget()
 
     def note(self, optimizer):
         owner = self.owner
@@ -1152,6 +1231,8 @@ class _Recorder:
         if not self.recording():
             return func(*args, **kwargs)
         p = self.policy(func)
+        if p.exposes:
+            self.encoder.expose(_tensors((args, kwargs), self.torch, []))
         if p.runs_backward:
             self.state.resting = True
             try:
@@ -1247,7 +1328,9 @@ class _Recorder:
         if tensors or p.foreign:
             self._begin(call)
         call.versions = [_version(t) for t in tensors]
-        if grad and owner.backward and kwargs.get("out") is None:
+        if p.last == "expand_as" and len(args) == 2 and args[0] is args[1]:
+            pass  # DDP and FSDP find the node that accumulates a parameter's gradient like that
+        elif grad and owner.backward and kwargs.get("out") is None:
             if p.aliases and not kwargs.get("inplace"):
                 self._alias(call, torch)
             elif tensors and p.last != "__set__":
@@ -1300,7 +1383,11 @@ class _Recorder:
         for i, (t, version) in enumerate(zip(call.tensors, call.versions)):
             if version != _version(t) or p.may_write and (p.foreign or i and not t.requires_grad):
                 changed[str(i)] = t
+        if p.may_write:
+            self.encoder.forget()
         outputs = _tensors(result, torch, [])
+        if p.exposes:
+            self.encoder.expose(outputs)
         if result is None and call.changes is not None:  # x[i] = y
             outputs = [call.changes]
         if call.id is None:
@@ -1346,7 +1433,9 @@ class _Recorder:
         try:
             order = self.owner.order
             self.owner.order += 1
-            self.channel.line({"event": event, "id": call, "i": i, "order": order, "value": self.encoder.value(grad)})
+            with self.torch._C.DisableTorchFunction():  # during backward the mode is on
+                value = self.encoder.value(grad)
+            self.channel.line({"event": event, "id": call, "i": i, "order": order, "value": value})
         except OSError as e:
             self._give_up(e)
         except Exception as e:

@@ -1,5 +1,6 @@
 """Tests of optool_capture.py with whatever torch (1.13 or newer) runs them: python3 optool_capture_test.py"""
 
+import ctypes
 import glob
 import json
 import os
@@ -11,7 +12,9 @@ import sys
 import tempfile
 import textwrap
 import time
+import types
 import unittest
+import unittest.mock
 import warnings
 
 import torch
@@ -276,9 +279,16 @@ class Recording(unittest.TestCase):
         x = torch.ones(1, 2, requires_grad=True)
         with optool_capture.record(self.path):
             checkpoint(lambda v: model(v).relu(), x, use_reentrant=False).sum().backward()
+            (g,) = torch.autograd.grad(checkpoint(lambda v: model(v).relu(), x, use_reentrant=False).sum(), x)
         linears = self.named("torch.nn.functional.linear")
-        self.assertEqual(len(linears), 2)  # forward, and again during backward
-        self.assertEqual(sum(len(c.get("grad_inputs", {})) == 3 for c in linears), 1)
+        self.assertEqual(len(linears), 4)  # forward, and again during each backward
+        self.assertEqual([len(c.get("grad_inputs", {})) for c in linears], [3, 0, 1, 0])
+        self.equal(g, x.grad)
+        shutil.rmtree(os.path.join(self.path, "rank0"))
+        with optool_capture.record(self.path):
+            checkpoint(lambda v: model(v).relu(), x, use_reentrant=True).sum().backward()
+        linears = self.named("torch.nn.functional.linear")
+        self.assertEqual([len(c.get("grad_inputs", {})) for c in linears], [0, 3])
 
     def test_no_grad_and_inference(self):
         model = nn.Linear(2, 2)
@@ -394,6 +404,60 @@ class Recording(unittest.TestCase):
         (file,) = glob.glob(os.path.join(self.directories()[0], "*.safetensors"))
         self.assertLess(os.path.getsize(file), (1 << 20) + (2 << 20))
 
+    def test_what_is_written_past_torch(self):
+        """A tensor that is read again is not copied again, unless its memory may have been written meanwhile."""
+        x, running = torch.zeros(4096), torch.zeros(4)
+        changes = [lambda: x.add_(1), lambda: x.detach().add_(1), lambda: x.data.add_(1), lambda: x.numpy().fill(7),
+                   lambda: ctypes.memset(address, 0x40, 4 * 4096), lambda: F.batch_norm(x.view(-1, 4) + 9, running, running + 1,
+                                                                                       training=True)]
+        wanted = []
+        address = x.data_ptr()
+        with optool_capture.record(self.path):
+            for change in changes:
+                for _ in range(2):
+                    wanted.append((x.clone(), running.clone()))
+                    torch.cat([x[:8], running])
+                    torch.neg(x), torch.neg(running)
+                change()
+        seen = [c["args"][0] for c in self.named("torch.neg")]
+        self.assertEqual(len(seen), 4 * len(changes))
+        for (a, b), got_a, got_b in zip(wanted, seen[::2], seen[1::2]):
+            self.equal(got_a, a)
+            self.equal(got_b, b)
+
+    def test_copies_from_a_device(self):
+        """No device is here: a stand-in says what is asked of it, and that nothing is read before the copy is done."""
+        said = []
+
+        class Event:
+            def record(self):
+                said.append("record")
+
+            def synchronize(self):
+                said.append("synchronize")
+                host[0].copy_(values)
+
+        class OnDevice(torch.Tensor):
+            device = torch.device("xla")
+
+        def empty(*args, pin_memory=False, **kwargs):
+            said.append("pinned" if pin_memory else "pageable")
+            host.append(torch.zeros(*args, **kwargs))
+            return host[0]
+
+        values, host = torch.arange(6.0).view(2, 3), []
+        with optool_capture.record(self.path) as recording:
+            channel = recording.channel
+            with unittest.mock.patch.object(torch, "xla", types.SimpleNamespace(Event=Event), create=True), \
+                    unittest.mock.patch.object(torch, "empty", empty):
+                number = channel.tensor(torch.zeros(2, 3).as_subclass(OnDevice))
+                channel.stage.close()
+            channel.stage = None
+            channel.line({"event": "call", "id": 0, "name": "torch.f", "kwargs": {}, "args": [
+                {"tensor": number, "dtype": "float32", "shape": [2, 3]}]})
+        self.assertEqual(said, ["pinned", "record", "synchronize"])
+        self.equal(self.calls()[0]["args"][0], values)
+
     def test_larger_than_the_ring(self):
         x, y = torch.randn(1 << 20), torch.randn(1 << 20)
         with optool_capture.record(self.path, ring_bytes=1 << 20):
@@ -434,11 +498,11 @@ class Recording(unittest.TestCase):
 
     # Other processes ----------------------------------------------------------------------------------------------------
 
-    def run_program(self, text, env=None):
+    def run_program(self, text, env=None, out="out"):
         file = os.path.join(self.path, "program.py")
         with open(file, "w") as f:
             f.write(textwrap.dedent(text))
-        return subprocess.run([sys.executable, file, os.path.join(self.path, "out")], timeout=300, capture_output=True, text=True,
+        return subprocess.run([sys.executable, file, os.path.join(self.path, out)], timeout=300, capture_output=True, text=True,
                               env=dict(os.environ, **{"PYTHONPATH": HERE, **(env or {})}))
 
     def test_a_crash(self):
@@ -522,20 +586,74 @@ class Recording(unittest.TestCase):
 
     @unittest.skipUnless(hasattr(torch, "compile") and shutil.which("g++"), "torch.compile needs torch 2 and g++")
     def test_compile(self):
-        got = self.run_program("""
-            import sys, torch, optool_capture
-            f = torch.compile(lambda x: (x * 2).sin().sum(), backend="aot_eager")
+        text = """
+            import os, sys, torch, optool_capture
+            f = torch.compile(lambda x: (x * 2).sin().sum(), backend=os.environ["BACKEND"])
             x = torch.ones(4, requires_grad=True)
             with optool_capture.record(sys.argv[1]):
                 y = x.exp()
                 z = f(y)
                 (z * 3).backward()
             assert torch.allclose(x.grad, 6 * torch.cos(2 * x.exp()) * x.exp()), x.grad
-        """)
-        self.assertEqual(got.returncode, 0, got.stderr)
-        names = [c["name"] for c in self.calls(os.path.join(self.path, "out"))]
-        self.assertIn("torch.Tensor.exp", names)
-        self.assertIn("torch.Tensor.mul", names)
+        """
+        for backend in ("aot_eager", "inductor"):
+            with self.subTest(backend):
+                got = self.run_program(text, {"BACKEND": backend}, backend)
+                self.assertEqual(got.returncode, 0, got.stderr)
+                calls = {c["name"]: c for c in self.calls(os.path.join(self.path, backend))}
+                self.assertIn("torch.Tensor.exp", calls)
+                self.equal(calls["torch.Tensor.mul"]["grad_inputs"][0], torch.tensor(3.0))
+
+    @unittest.skipUnless(torch.distributed.is_available(), "torch without torch.distributed")
+    def test_fsdp(self):
+        try:
+            import torch.distributed.fsdp
+        except Exception as e:  # some builds of torch 1.13 lack what it imports
+            self.skipTest(str(e))
+        text = """
+            import os, sys, torch, torch.distributed as dist, torch.multiprocessing as mp, optool_capture
+            def work(rank):
+                os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ["TEST_PORT"])
+                dist.init_process_group("gloo", rank=rank, world_size=2)
+                torch.manual_seed(0)
+                model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+                x = torch.full((1, 4), rank + 1.0)
+                alone = torch.stack([model(torch.full((1, 4), r + 1.0)).sum() for r in range(2)]).sum()
+                wanted = [g / 2 for g in torch.autograd.grad(alone, model.parameters())]
+                if os.environ["KIND"] == "fully_shard":
+                    from torch.distributed.fsdp import fully_shard
+                    from torch.distributed.device_mesh import init_device_mesh
+                    for layer in (model[0], model[2], model):
+                        fully_shard(layer, mesh=init_device_mesh("cpu", (2,)))
+                else:
+                    from torch.distributed.fsdp import FullyShardedDataParallel
+                    model = FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params=True)
+                with optool_capture.record(sys.argv[1]):
+                    model(x).sum().backward()
+                got = torch.cat([getattr(p.grad, "_local_tensor", p.grad).flatten() for p in model.parameters()
+                                 if p.grad is not None])
+                total = got.sum()
+                dist.all_reduce(total)
+                assert torch.allclose(total, sum(g.sum() for g in wanted)), (total, wanted)
+                dist.destroy_process_group()
+            if __name__ == "__main__":
+                mp.spawn(work, nprocs=2)
+        """
+        for i, kind in enumerate(["flat"] + ["fully_shard"] * hasattr(torch.distributed.fsdp, "fully_shard")):
+            with self.subTest(kind):
+                got = self.run_program(text, {"TEST_PORT": str(20001 + i + os.getpid() % 20000), "KIND": kind}, kind)
+                self.assertEqual(got.returncode, 0, got.stderr)
+                self.assertNotIn("is not recorded", got.stderr)
+                directories = self.directories(os.path.join(self.path, kind))
+                self.assertEqual(len(directories), 2)
+                for rank, directory in enumerate(directories):
+                    linears = [c for c in optool_capture.load(directory) if c["name"] == "torch.nn.functional.linear"]
+                    self.assertEqual(len(linears), 2)
+                    first, last = linears
+                    self.equal(first["args"][0], torch.full((1, 4), rank + 1.0))
+                    self.assertEqual(list(first["args"][1].shape), [8, 4])
+                    self.equal(last["grad_inputs"][1], last["args"][0].expand(2, -1))
+                    self.equal(first["result"], F.linear(*first["args"]))
 
     def test_the_writing_process_dies(self):
         with warnings.catch_warnings(record=True) as said:
