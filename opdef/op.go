@@ -235,6 +235,7 @@ type Acceptance struct {
 	OK     bool
 	Rule   string // the rule that decided: "ties"
 	Reason string // one sentence when not OK; empty leaves the plain comparison's
+	Doubt  string // when OK: what is right, but not as torch documents it, a warning
 }
 
 // Class is the error class of an op.

@@ -344,7 +344,10 @@ func (r *comparison) accept(results []Result, got, want []value.Value) {
 		switch {
 		case res.Verdict != verdict.Fail:
 		case as[i].OK:
-			res.Verdict, res.Reason = verdict.Pass, ""
+			res.Verdict, res.Reason = verdict.Pass, as[i].Doubt
+			if as[i].Doubt != "" {
+				res.Verdict = verdict.Warn
+			}
 			if res.Compared != nil {
 				res.Compared.Rule = as[i].Rule
 			}

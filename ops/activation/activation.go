@@ -459,7 +459,7 @@ var activationOps = []*opdef.Entry{
 			return func(x float64) float64 { return elements.IfElse(x <= t, v, x) }
 		},
 		I: func(a *thresholdArgs) func(int64) int64 {
-			t, v := a.Threshold.Int64(), a.Value.Int64()
+			t, v := tensor.WrapInt(a.Self.DType, a.Threshold.Int64()), tensor.WrapInt(a.Self.DType, a.Value.Int64())
 			return func(x int64) int64 {
 				if x <= t {
 					return v

@@ -64,7 +64,9 @@ func integral(x, y *tensor.Tensor, f func(x, y float64) float64, i func(x, y int
 				return nil, opdef.Refuse("other", "integer division by zero")
 			}
 		}
-		return elements.Result(opdef.Zip(dt, xy[0], xy[1], i))
+		return elements.Result(opdef.Zip(dt, xy[0], xy[1], func(x, y int64) int64 { // a negative number wraps in uint8
+			return i(tensor.WrapInt(dt, x), tensor.WrapInt(dt, y))
+		}))
 	}
 	return nil, opdef.Refuse("self", "not defined for dtype %s", dt)
 }
