@@ -62,6 +62,7 @@ type hookCall struct {
 	order, backward        int
 	step                   int
 	module, location, fail string
+	group                  []int
 	begun, returned        span
 	gradInputs             []span
 	gradOutputs            []span
@@ -84,6 +85,7 @@ type hookEvent struct {
 	Step     *int            `json:"step"`
 	Module   string          `json:"module"`
 	Location string          `json:"location"`
+	Group    []int           `json:"group"`
 	Error    string          `json:"error"`
 	After    json.RawMessage `json:"after"`
 }
@@ -176,7 +178,7 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 			return fmt.Errorf("%q is not the name of an operator", e.Name)
 		}
 		c = &hookCall{run: r, id: e.ID, op: e.Name, order: *position, backward: -1, step: -1, module: e.Module,
-			location: e.Location, begun: s}
+			location: e.Location, group: e.Group, begun: s}
 		if e.Step != nil {
 			c.step = *e.Step
 		}
@@ -222,6 +224,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e := newForeign(Hook, c.op+"."+strconv.Itoa(c.id), c)
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
+	e.Group = c.group
 	e.Files.add(Input)
 	if c.returned != (span{}) {
 		e.Files.add(Output)

@@ -131,7 +131,8 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 	var want *tensor.Tensor
 	for i, c := range s.Tail {
 		for _, v := range c.Inputs {
-			if v.From.Value != nil && !v.isPartOfGradient() || v.From.first != nil || !v.DType.IsFloat() ||
+			if v.From.Value != nil && !v.isPartOfGradient() || v.From.first != nil || v.From.Role == "collective" ||
+				!v.DType.IsFloat() ||
 				v.Numel() < sampled || v.content.plain || parameters[v.Address] != nil || ctx.Err() != nil {
 				continue
 			}

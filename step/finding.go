@@ -67,6 +67,7 @@ func (t *Trace) Analyze(ctx context.Context, opt replay.Options) error {
 			return err
 		}
 	}
+	t.checkExchanges(opt)
 	for _, p := range t.Processes {
 		t.Findings = append(t.Findings, p.findings(opt)...)
 	}

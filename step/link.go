@@ -117,10 +117,17 @@ func (l *linker) source(v *Value) Link {
 		}
 	}
 	if w := l.written(v, r); w != nil {
+		if from, ok := outsideBy(w.Call); ok {
+			return from
+		}
 		return Link{How: ByStorage, Value: w, written: true}
 	}
 	if r != nil {
-		if last := r.names[len(r.names)-1]; last.like(v) {
+		last := r.names[len(r.names)-1]
+		if from, ok := outsideBy(last.Call); ok {
+			return from
+		}
+		if last.like(v) {
 			return Link{How: IsOutside, Value: nil, view: last}
 		}
 	}
@@ -188,6 +195,14 @@ func (l *linker) written(v *Value, r *region) *Value {
 // write notes where the results of a call lie.
 func (l *linker) write(c *Call) {
 	returned := map[*Value]bool{}
+	if c.collective() != "" { // what it changed, or will change, other processes decide
+		for _, v := range c.Inputs {
+			if v.Address != 0 {
+				l.writes = append(l.writes, v)
+				l.memory.replace(v)
+			}
+		}
+	}
 	for _, v := range c.Inputs {
 		if v.after == nil {
 			continue

@@ -192,10 +192,10 @@ func (p *Process) settle() {
 				}
 				continue
 			}
-			if v.From.How == IsOutside {
+			if v.From.How == IsOutside && v.From.view != nil {
 				v.settleMemory()
 			}
-			if v.From.Value == nil && c.phase()%2 == 1 {
+			if v.From.Value == nil && v.From.Role != "collective" && c.phase()%2 == 1 {
 				v.settleGradient(grads[v.key()], byShape[shapeKey(v)])
 			}
 		}

@@ -74,7 +74,8 @@ type Link struct {
 	Value *Value
 	// Parts are the gradients that were added up, where there are several.
 	Parts []*Value
-	// Role of a leaf: "parameter", "buffer", "data" or "optimizer state".
+	// Role of a leaf: "parameter", "buffer", "data" or "optimizer state"; of a value that a collective
+	// changed, "collective".
 	Role string
 	// view, of a value from outside, is the recorded one that lies where it does:
 	// that it is a part of, or that had been there.
