@@ -295,11 +295,14 @@ func Dropout(x, got *tensor.Tensor, p float64, each bool) opdef.Drawn {
 	for i, a := range v {
 		want := a / (1 - p)
 		switch rounded := got.DType.Round(want); {
-		case a-a != 0 || rounded-rounded != 0 || rounded == 0: // dropped or not, it looks alike, or overflows
+		case a-a != 0 || rounded-rounded != 0: // no number, or overflows
+		case rounded == 0 && math.Abs(y[i]-want) <= 2*got.DType.ULP(want): // dropped or not, it looks alike
 		case y[i] == 0:
 			dropped, hits = append(dropped, 1), hits+1
 		case math.Abs(y[i]-want) <= 2*got.DType.ULP(want):
 			dropped = append(dropped, 0)
+		case rounded == 0:
+			return wrong("element %d is %v, want 0", i, y[i])
 		default:
 			return wrong("element %d is %v, want 0 or %v", i, y[i], rounded)
 		}

@@ -115,6 +115,17 @@ func TestPermutation(t *testing.T) {
 	}
 }
 
+func TestDropoutOfZeros(t *testing.T) {
+	x := tensor.New(tensor.Float32, []int{3}, []float64{0, math.Copysign(0, -1), 0})
+	if got := Dropout(x, x, 0.5, false); got.Wrong != "" {
+		t.Errorf("zeros stay zero: %+v", got)
+	}
+	y := tensor.New(tensor.Float32, []int{3}, []float64{0, 0, 99})
+	if got := Dropout(x, y, 0.5, false); got.Wrong != "element 2 is 99, want 0" {
+		t.Errorf("a zero became 99: %+v", got)
+	}
+}
+
 func TestDropout(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	const n, p = 4096, 0.1
