@@ -260,7 +260,7 @@ func (d *Digest) Write(w io.Writer, st Style) error {
 		return nil
 	}
 	if d.first != nil && d.leads() {
-		fmt.Fprintf(w, "%s\n\n", st.paint(verdict.Fail, "First wrong call:"))
+		fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Fail, "First wrong call:"))
 	}
 	for i, k := range kinds[:min(len(kinds), shownKinds)] {
 		if i == 1 && d.first != nil && d.leads() {
@@ -288,7 +288,7 @@ func (d *Digest) WriteLast(w io.Writer, st Style) error {
 	}
 	r := d.first.Results[slices.IndexFunc(d.first.Results, (*Result).Finding)]
 	line := fmt.Sprintf("first wrong call: %s: %s", r.title(), r.target())
-	_, err := fmt.Fprintln(w, st.paint(verdict.Fail, st.wrap(OneLine(line), 2)))
+	_, err := fmt.Fprintln(w, st.Paint(verdict.Fail, st.Wrap(OneLine(line), 2)))
 	return err
 }
 
@@ -381,7 +381,7 @@ func (d *Digest) writeLines(w io.Writer, st Style, kinds []*kind) error {
 		return err
 	}
 	if captures > 0 {
-		fmt.Fprintln(w, st.wrap("and findings of other kinds in "+Count(captures, "capture")+
+		fmt.Fprintln(w, st.Wrap("and findings of other kinds in "+Count(captures, "capture")+
 			": --tables prints all, --json FILE writes them", 2))
 	}
 	_, err := fmt.Fprintln(w)

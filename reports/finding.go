@@ -81,8 +81,8 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	worst := f.Worst()
 	var b strings.Builder
 	head := strings.ToUpper(string(worst)) + "  "
-	title := strings.TrimPrefix(st.wrap(head+OneLine(first.title()), len(head)), head)
-	fmt.Fprintf(&b, "%s%s\n", st.paint(worst, head), st.bold(title))
+	title := strings.TrimPrefix(st.Wrap(head+OneLine(first.title()), len(head)), head)
+	fmt.Fprintf(&b, "%s%s\n", st.Paint(worst, head), st.bold(title))
 	if !brief || first.Repro == nil {
 		fmt.Fprintf(&b, "  capture  %s\n", OneLine(first.Capture))
 	}
@@ -91,16 +91,16 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 			continue
 		}
 		head := fmt.Sprintf("  %-8s ", OneLine(r.target()))
-		text := st.wrap(OneLine(string(r.Verdict)+": "+r.Reason), findingIndent)
-		fmt.Fprintf(&b, "%s%s%s\n", head, st.paint(r.Verdict, string(r.Verdict)),
+		text := st.Wrap(OneLine(string(r.Verdict)+": "+r.Reason), findingIndent)
+		fmt.Fprintf(&b, "%s%s%s\n", head, st.Paint(r.Verdict, string(r.Verdict)),
 			strings.TrimPrefix(text, string(r.Verdict)))
 	}
 	for i := range f.Causes[:min(len(f.Causes), shownCauses)] {
-		fmt.Fprintf(&b, "  cause    %s\n", st.bold(st.wrap(OneLine(f.Causes[i].String()), findingIndent)))
+		fmt.Fprintf(&b, "  cause    %s\n", st.bold(st.Wrap(OneLine(f.Causes[i].String()), findingIndent)))
 	}
 	if f.Bad() {
 		if like != "" {
-			fmt.Fprintf(&b, "  like it  %s\n", st.wrap(like, findingIndent))
+			fmt.Fprintf(&b, "  like it  %s\n", st.Wrap(like, findingIndent))
 		}
 		if first.Repro != nil {
 			fmt.Fprintf(&b, "  again    %s\n", OneLine(*first.Repro))

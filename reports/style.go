@@ -24,8 +24,8 @@ var colors = map[verdict.Verdict]text.Colors{
 	verdict.Error: {text.FgMagenta}, verdict.Timeout: {text.Bold, text.FgRed}, verdict.Crash: {text.Bold, text.FgRed},
 }
 
-// paint colours s as what v says.
-func (st Style) paint(v verdict.Verdict, s string) string { return st.in(colors[v], s) }
+// Paint colours s as what v says.
+func (st Style) Paint(v verdict.Verdict, s string) string { return st.in(colors[v], s) }
 
 // bold is for what is read first.
 func (st Style) bold(s string) string { return st.in(text.Colors{text.Bold}, s) }
@@ -37,8 +37,8 @@ func (st Style) in(c text.Colors, s string) string {
 	return c.EscapeSeq() + s + text.Reset.EscapeSeq()
 }
 
-// wrap breaks s between words at the width; what follows the first line is indented.
-func (st Style) wrap(s string, indent int) string {
+// Wrap breaks s between words at the width; what follows the first line is indented.
+func (st Style) Wrap(s string, indent int) string {
 	if st.Width <= 0 {
 		return s
 	}

@@ -205,7 +205,7 @@ func (s *Summary) Write(w io.Writer, st Style) error {
 		fmt.Fprintf(w, "the device's results against the recorded ones: %s\n", strings.Join(parts, ", "))
 	}
 	for _, line := range s.notes() {
-		fmt.Fprintln(w, st.wrap(line, 2))
+		fmt.Fprintln(w, st.Wrap(line, 2))
 	}
 	_, err := fmt.Fprintln(w, s.paintedLine(st))
 	return err
@@ -321,7 +321,7 @@ func (s *Summary) paintedLine(st Style) string {
 	total, parts := 0, []string{}
 	for _, v := range s.used() {
 		total += s.Captures[v]
-		parts = append(parts, st.paint(v, fmt.Sprintf("%d %s", s.Captures[v], v)))
+		parts = append(parts, st.Paint(v, fmt.Sprintf("%d %s", s.Captures[v], v)))
 	}
 	end := ""
 	if s.Elapsed > 0 {

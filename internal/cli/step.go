@@ -120,7 +120,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err := writeStep(j, t, settings); err != nil {
 		return failed(err)
 	}
-	extra := view.Extra{Width: a.outputWidth(), Without: math.NaN(), Next: o.next(t, path)}
+	extra := view.Extra{Style: a.style(), Without: math.NaN(), Next: o.next(t, path)}
 	if f := t.First(); f != nil && f.Rule != verdict.Diverged {
 		extra.Without = f.Without(cmd.Context(), opt)
 	}

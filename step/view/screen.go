@@ -15,7 +15,7 @@ import (
 
 // An Extra is what a screen says beside the trace.
 type Extra struct {
-	Width   int      // of the terminal, 0 for no limit
+	Style   reports.Style
 	Without float64  // the loss without the first fault; NaN if it is not known
 	Imagine []string // losses of imagined runs, a line each
 	Next    []string // commands to run next
@@ -28,7 +28,7 @@ const listed = 5
 // the first fault and its way to the loss, the largest effects, what to run next.
 func Screen(w io.Writer, t *step.Trace, x Extra) error {
 	var b strings.Builder
-	counts(&b, t)
+	counts(&b, t, x.Style)
 	findings(&b, t, x)
 	if t.Runs != nil {
 		runs(&b, t)
@@ -44,7 +44,7 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 		return err
 	}
 	if s != nil {
-		if err := effects(w, s, x.Width); err != nil {
+		if err := effects(w, s, x.Style.Width); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,9 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 }
 
 // counts is the line that says what was read.
-func counts(b *strings.Builder, t *step.Trace) {
+func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
+	var b strings.Builder
+	defer func() { paragraphs(out, b.String(), st) }()
 	calls, steps, linked, leaves, outside, unknown := 0, 0, 0, 0, 0, 0
 	for _, p := range t.Processes {
 		calls += len(p.Calls)
@@ -83,19 +85,19 @@ func counts(b *strings.Builder, t *step.Trace) {
 			}
 		}
 	}
-	fmt.Fprintf(b, "%s of %s, %s; %d inputs come from recorded calls, %d are leaves", reports.Count(calls, "call"),
+	fmt.Fprintf(&b, "%s of %s, %s; %d inputs come from recorded calls, %d are leaves", reports.Count(calls, "call"),
 		processes(len(t.Processes)), reports.Count(steps, "step"), linked, leaves)
 	if outside > 0 {
-		fmt.Fprintf(b, ", %d were made outside of them", outside)
+		fmt.Fprintf(&b, ", %d were made outside of them", outside)
 	}
 	b.WriteString("\n")
 	if differ, shared := t.Apart(); len(differ) > 0 {
 		v := differ[0]
-		fmt.Fprintf(b, "%s differ between processes that have %d in common, first %s of %s of process %d\n",
+		fmt.Fprintf(&b, "%s differ between processes that have %d in common, first %s of %s of process %d\n",
 			reports.Count(len(differ), "parameter"), shared, v.Target, v.Call, v.Call.Process.PID)
 	}
 	if unknown > 0 {
-		fmt.Fprintf(b, "%s could not be run again: what is behind them is taken as it was recorded\n",
+		fmt.Fprintf(&b, "%s could not be run again: what is behind them is taken as it was recorded\n",
 			reports.Count(unknown, "call"))
 	}
 }
@@ -110,7 +112,7 @@ func processes(n int) string {
 func findings(b *strings.Builder, t *step.Trace, x Extra) {
 	first := t.First()
 	if first == nil {
-		fmt.Fprintf(b, "\n%s\n", nothing(t))
+		fmt.Fprintf(b, "\n%s\n", headline(nothing(t), t, x.Style))
 	}
 	var list []*step.Finding
 	for _, f := range t.Findings {
@@ -123,12 +125,39 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 			fmt.Fprintf(b, "... and %s\n", reports.Count(len(list)-i, "finding"))
 			break
 		}
-		fmt.Fprintf(b, "\n%s: %s\n", strings.ToUpper(string(f.Rule)), sentence(f))
+		fmt.Fprintf(b, "\n%s\n", finding(f, x.Style))
 		fmt.Fprintf(b, "  %s%s\n", f.Call.Entry.Rel, where(f.Call))
 		if f == first {
-			behind(b, f)
+			behind(b, f, x.Style)
 		}
 	}
+}
+
+// paragraphs writes lines, each wrapped.
+func paragraphs(b *strings.Builder, s string, st reports.Style) {
+	for line := range strings.Lines(s) {
+		b.WriteString(st.Wrap(strings.TrimSuffix(line, "\n"), 0) + "\n")
+	}
+}
+
+// finding is a finding in a sentence, its rule coloured by how bad it is.
+func finding(f *step.Finding, st reports.Style) string {
+	rule := strings.ToUpper(string(f.Rule))
+	v := verdict.Fail
+	if f.Rule == verdict.Drift {
+		v = verdict.Warn
+	}
+	return st.Paint(v, rule) + strings.TrimPrefix(st.Wrap(rule+": "+sentence(f), 2), rule)
+}
+
+// headline is what a trace without a fault comes to, coloured where it was judged
+// and has no finding.
+func headline(s string, t *step.Trace, st reports.Style) string {
+	s = st.Wrap(s, 0)
+	if len(t.Findings) == 0 && 2*t.Judged() >= len(t.Calls()) {
+		return st.Paint(verdict.Pass, s)
+	}
+	return s
 }
 
 // runs says what two runs have in common, and which calls only one of them made.
@@ -223,7 +252,7 @@ func sentence(f *step.Finding) string {
 }
 
 // behind says what became of a fault.
-func behind(b *strings.Builder, f *step.Finding) {
+func behind(b *strings.Builder, f *step.Finding, st reports.Style) {
 	if s := f.Call.Step; s != nil {
 		if way := step.Way(f.Call, s.Loss); len(way) > 1 {
 			names := make([]string, 0, 9)
@@ -236,19 +265,21 @@ func behind(b *strings.Builder, f *step.Finding) {
 				}
 				names = append(names, c.String())
 			}
-			fmt.Fprintf(b, "  way to the loss: %s\n", strings.Join(names, " > "))
+			fmt.Fprintf(b, "  %s\n", st.Wrap("way to the loss: "+strings.Join(names, " > "), 4))
 		}
 	}
 	if n := f.Call.Behind(); n > 0 {
 		fmt.Fprintf(b, "  %s read what it made wrong", reports.Count(n, "call"))
 		if f.Behind > 0 {
-			fmt.Fprintf(b, "; %s of calls beside it are wrong because of it", reports.Count(f.Behind, "value"))
+			fmt.Fprintf(b, "; because of it %s of calls beside it went wrong", reports.Count(f.Behind, "value"))
 		}
 		b.WriteString("\n")
 	}
 }
 
-func loss(b *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
+func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
+	b := &strings.Builder{}
+	defer func() { paragraphs(out, b.String(), x.Style) }()
 	fmt.Fprintf(b, "\nloss %.9g recorded", s.Captured)
 	if math.IsNaN(s.Exact) {
 		b.WriteString(", not known exactly")

@@ -6,10 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 )
 
@@ -59,6 +62,22 @@ func TestScreen(t *testing.T) {
 		}
 		if n := strings.Count(b.String(), "\n"); n > 40 {
 			t.Errorf("%s: %d lines are more than a screen", tc.tree, n)
+		}
+	}
+	var wide, narrow strings.Builder
+	for b, st := range map[*strings.Builder]reports.Style{&wide: {}, &narrow: {Width: 80, Color: true}} {
+		x := Extra{Style: st, Without: math.NaN(), Next: []string{"optool show " + strings.Repeat("long/", 30)}}
+		if err := Screen(b, trace(t, "scaled"), x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Contains(wide.String(), "\x1b") || !strings.Contains(narrow.String(), "\x1b[1;31mWRONG\x1b[0m: ") {
+		t.Errorf("colours are not as the style says:\n%s\n%s", wide.String(), narrow.String())
+	}
+	for line := range strings.Lines(narrow.String()) {
+		whole := strings.HasPrefix(line, "next: ") || strings.HasPrefix(line, "  op_tools_results/")
+		if whole != (text.StringWidthWithoutEscSequences(line) > 81) {
+			t.Errorf("the command and the path alone are longer than 80 columns, found %q", line)
 		}
 	}
 	if relative(math.NaN()) != "-" {
