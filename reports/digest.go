@@ -198,8 +198,8 @@ func compareWorst(a, b *Finding) int {
 	return cmp.Or(cmp.Compare(b.Worst().Rank(), a.Worst().Rank()), cmp.Compare(severity(b), severity(a)))
 }
 
-// Kinds is the number of kinds of findings that are kept.
-func (d *Digest) Kinds() int { return len(d.kinds) }
+// First is the first wrong call, nil if none is wrong.
+func (d *Digest) First() *Finding { return d.first }
 
 func (d *Digest) sorted() []*kind {
 	return slices.SortedFunc(maps.Values(d.kinds), func(a, b *kind) int {
@@ -287,7 +287,7 @@ func (d *Digest) WriteLast(w io.Writer, st Style) error {
 		return nil
 	}
 	r := d.first.Results[slices.IndexFunc(d.first.Results, (*Result).Finding)]
-	line := fmt.Sprintf("first wrong call: %s: %s", r.title(), r.target())
+	line := fmt.Sprintf("first wrong call: %s: %s", r.Title(), r.target())
 	_, err := fmt.Fprintln(w, st.Paint(verdict.Fail, st.Wrap(OneLine(line), 2)))
 	return err
 }
@@ -308,7 +308,7 @@ func (d *Digest) WriteAnnotations(w io.Writer) error {
 			if !r.Finding() {
 				continue
 			}
-			if _, err := fmt.Fprintf(w, "::error %stitle=%s::%s\n", at, property.Replace(OneLine(first.title())),
+			if _, err := fmt.Fprintf(w, "::error %stitle=%s::%s\n", at, property.Replace(OneLine(first.Title())),
 				message.Replace(OneLine(r.target()+" "+string(r.Verdict)+": "+r.Reason))); err != nil {
 				return err
 			}

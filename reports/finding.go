@@ -81,8 +81,8 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	worst := f.Worst()
 	var b strings.Builder
 	head := strings.ToUpper(string(worst)) + "  "
-	title := strings.TrimPrefix(st.Wrap(head+OneLine(first.title()), len(head)), head)
-	fmt.Fprintf(&b, "%s%s\n", st.Paint(worst, head), st.bold(title))
+	title := strings.TrimPrefix(st.Wrap(head+OneLine(first.Title()), len(head)), head)
+	fmt.Fprintf(&b, "%s%s\n", st.Paint(worst, head), st.Bold(title))
 	if !brief || first.Repro == nil {
 		fmt.Fprintf(&b, "  capture  %s\n", OneLine(first.Capture))
 	}
@@ -96,7 +96,7 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 			strings.TrimPrefix(text, string(r.Verdict)))
 	}
 	for i := range f.Causes[:min(len(f.Causes), shownCauses)] {
-		fmt.Fprintf(&b, "  cause    %s\n", st.bold(st.Wrap(OneLine(f.Causes[i].String()), findingIndent)))
+		fmt.Fprintf(&b, "  cause    %s\n", st.Bold(st.Wrap(OneLine(f.Causes[i].String()), findingIndent)))
 	}
 	if f.Bad() {
 		if like != "" {
@@ -139,8 +139,8 @@ func (r *Result) target() string {
 	return target
 }
 
-// title names the op, and which call of the program it is, as far as that was recorded.
-func (r *Result) title() string {
+// Title names the op, and which call of the program it is, as far as that was recorded.
+func (r *Result) Title() string {
 	parts := []string{r.Op}
 	if r.ForwardID != nil {
 		parts = append(parts, "id "+strconv.Itoa(*r.ForwardID))

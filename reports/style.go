@@ -27,8 +27,8 @@ var colors = map[verdict.Verdict]text.Colors{
 // Paint colours s as what v says.
 func (st Style) Paint(v verdict.Verdict, s string) string { return st.in(colors[v], s) }
 
-// bold is for what is read first.
-func (st Style) bold(s string) string { return st.in(text.Colors{text.Bold}, s) }
+// Bold is for what is read first.
+func (st Style) Bold(s string) string { return st.in(text.Colors{text.Bold}, s) }
 
 func (st Style) in(c text.Colors, s string) string {
 	if !st.Color || len(c) == 0 {

@@ -129,6 +129,7 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	cmd.AddCommand(newCheckCmd(a))
 	cmd.AddCommand(newReplayCmd(a))
 	cmd.AddCommand(newStepCmd(a))
+	cmd.AddCommand(newExplainCmd(a))
 	cmd.AddCommand(newTimeCmd(a))
 	cmd.AddCommand(newConformanceCmd(a))
 	cmd.AddCommand(newDeviceCmd(a))

@@ -1,0 +1,205 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/tensor"
+)
+
+// A Profile says how the errors of a tensor are spread: how large, and where.
+type Profile struct {
+	Numel    int
+	Equal    int // elements that are the reference rounded to the dtype
+	Infinite int // elements that are not finite on one side alone, or differ in sign there
+	// Octaves counts the other elements by their distance from the reference in units in
+	// the last place of its rounded value: less than 1, less than 2, less than 4, ...
+	Octaves []int
+	// Worst are the elements that are furthest off, the worst first; those of Infinite
+	// come before all.
+	Worst []Deviation
+	// Dims say, for each dimension, how many elements of each index are off by more than
+	// a few units; nil for dimensions longer than longestDim.
+	Dims [][]int
+	// Map is the largest distance, in the same units, of the elements that each cell of a
+	// picture of the tensor as a matrix stands for: rows are the last dimension but one,
+	// columns the last.
+	Map [][]float64
+	// MaxAbs and MaxRel are the smallest absolute and relative tolerances, each alone,
+	// within which all finite elements are.
+	MaxAbs, MaxRel float64
+}
+
+// A Deviation is an element and its distance.
+type Deviation struct {
+	Index     []int
+	Got, Want float64 // Want is rounded to the dtype
+	ULPs      float64 // infinite where one side alone is not finite
+}
+
+const (
+	worstKept  = 10
+	fewULPs    = 4
+	longestDim = 1 << 16
+	mapRows    = 16
+	mapCols    = 64
+)
+
+// NewProfile walks a tensor of floating numbers and its reference, which is not rounded,
+// once. Both have one shape.
+//
+// It panics with a *tensor.ReadError if a storage cannot be read.
+func NewProfile(got, ref *tensor.Tensor) (*Profile, error) {
+	switch {
+	case !slices.Equal(got.Shape, ref.Shape):
+		return nil, fmt.Errorf("shape is %s, want %s", tensor.ShapeString(got.Shape), tensor.ShapeString(ref.Shape))
+	case !got.DType.IsFloat():
+		return nil, fmt.Errorf("dtype is %s: only errors of floating numbers are profiled", got.DType)
+	}
+	p := &Profile{Numel: got.Numel(), Dims: make([][]int, len(got.Shape))}
+	inner := make([]int, len(got.Shape))
+	n := 1
+	for d := len(got.Shape) - 1; d >= 0; d-- {
+		inner[d] = n
+		n *= got.Shape[d]
+		if got.Shape[d] <= longestDim {
+			p.Dims[d] = make([]int, got.Shape[d])
+		}
+	}
+	rows, cols := matrix(got.Shape)
+	p.Map = make([][]float64, min(rows, mapRows))
+	for i := range p.Map {
+		p.Map[i] = make([]float64, min(cols, mapCols))
+	}
+	const block = 1 << 14
+	x, r := make([]float64, min(block, p.Numel)), make([]float64, min(block, p.Numel))
+	for lo := 0; lo < p.Numel; lo += block {
+		k := min(block, p.Numel-lo)
+		tensor.Load(got, lo, x[:k])
+		tensor.Load(ref, lo, r[:k])
+		for i := range k {
+			p.add(got, lo+i, x[i], r[i], inner, rows, cols)
+		}
+	}
+	return p, nil
+}
+
+// matrix is the shape of the last two dimensions; those before are laid over each other.
+func matrix(shape []int) (rows, cols int) {
+	rows, cols = 1, 1
+	if n := len(shape); n > 0 {
+		cols = shape[n-1]
+		if n > 1 {
+			rows = shape[n-2]
+		}
+	}
+	return rows, cols
+}
+
+func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, inner []int, rows, cols int) {
+	want := got.DType.Round(exact)
+	ulps := 0.0
+	switch {
+	case x == want || x != x && want != want:
+		p.Equal++
+		return
+	case math.IsNaN(x) || math.IsNaN(want) || math.IsInf(x, 0) || math.IsInf(want, 0):
+		p.Infinite++
+		ulps = math.Inf(1)
+	default:
+		ulps = math.Abs(x-want) / got.DType.ULP(want)
+		octave := 0
+		if ulps >= 1 {
+			octave = math.Ilogb(ulps) + 1
+		}
+		for len(p.Octaves) <= octave {
+			p.Octaves = append(p.Octaves, 0)
+		}
+		p.Octaves[octave]++
+		p.MaxAbs = max(p.MaxAbs, math.Abs(x-want))
+		p.MaxRel = max(p.MaxRel, math.Abs(x-want)/math.Abs(want))
+	}
+	if ulps > fewULPs {
+		for d, count := range p.Dims {
+			if count != nil {
+				count[at/inner[d]%got.Shape[d]]++
+			}
+		}
+	}
+	cell := &p.Map[at/cols%rows*len(p.Map)/rows][at%cols*len(p.Map[0])/cols]
+	*cell = max(*cell, ulps)
+	if len(p.Worst) == worstKept && ulps <= p.Worst[worstKept-1].ULPs {
+		return
+	}
+	index := make([]int, len(inner))
+	for d := range inner {
+		index[d] = at / inner[d] % got.Shape[d]
+	}
+	i, _ := slices.BinarySearchFunc(p.Worst, ulps, func(d Deviation, u float64) int {
+		if d.ULPs >= u {
+			return -1
+		}
+		return 1
+	})
+	p.Worst = slices.Insert(p.Worst, i, Deviation{index, x, want, ulps})
+	p.Worst = p.Worst[:min(len(p.Worst), worstKept)]
+}
+
+// Percentile is the distance in units in the last place below which this share of the
+// elements lies, rounded up to a power of two; 0 where the elements are equal.
+func (p *Profile) Percentile(share float64) float64 {
+	need := int(math.Ceil(share * float64(p.Numel)))
+	seen := p.Equal
+	if seen >= need {
+		return 0
+	}
+	for k, n := range p.Octaves {
+		if seen += n; seen >= need {
+			return math.Ldexp(1, k)
+		}
+	}
+	return math.Inf(1)
+}
+
+// Concentrated says which dimensions hold the errors in few of their indices, as kernels
+// that miss a tail, a lane or a head leave them: at most a quarter of the indices, and
+// not all by chance.
+func (p *Profile) Concentrated() []string {
+	var out []string
+	for d, counts := range p.Dims {
+		var hit []int
+		for i, n := range counts {
+			if n > 0 {
+				hit = append(hit, i)
+			}
+		}
+		if len(hit) == 0 || 4*len(hit) > len(counts) {
+			continue
+		}
+		out = append(out, fmt.Sprintf("dimension %d: only %s of %d", d, indices(hit, len(counts)), len(counts)))
+	}
+	return out
+}
+
+// indices words a sorted list of indices.
+func indices(hit []int, n int) string {
+	last := len(hit) - 1
+	switch {
+	case last == 0:
+		return fmt.Sprintf("index %d", hit[0])
+	case hit[last]-hit[0] == last && hit[last] == n-1:
+		return fmt.Sprintf("the last %d indices", len(hit))
+	case hit[last]-hit[0] == last:
+		return fmt.Sprintf("indices %d to %d", hit[0], hit[last])
+	}
+	step := hit[1] - hit[0]
+	uneven := slices.ContainsFunc(hit, func(i int) bool { return (i-hit[0])%step != 0 })
+	if !uneven && hit[last]-hit[0] == step*last {
+		return fmt.Sprintf("every %dth index from %d", step, hit[0])
+	}
+	if len(hit) > 8 {
+		return fmt.Sprintf("%d indices from %d to %d", len(hit), hit[0], hit[last])
+	}
+	return fmt.Sprintf("indices %v", hit)
+}

@@ -1,0 +1,77 @@
+package compare_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/tensor"
+)
+
+// TestProfile: sizes and places of errors, of which each is planted.
+func TestProfile(t *testing.T) {
+	const rows, cols = 6, 40
+	ref := make([]float64, rows*cols)
+	for i := range ref {
+		ref[i] = 1 + float64(i)/1024
+	}
+	got := slices.Clone(ref)
+	eps := tensor.Float32.Eps()
+	for r := range rows { // the last three columns: 8, 16 and 32 units
+		for k := range 3 {
+			got[r*cols+cols-3+k] += eps * float64(int(8)<<k)
+		}
+	}
+	got[0] += eps
+	got[5] = math.NaN()
+	p, err := compare.NewProfile(tensor.New(tensor.Float32, []int{rows, cols}, got),
+		tensor.New(tensor.Float32, []int{rows, cols}, ref))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Numel != 240 || p.Equal != 240-20 || p.Infinite != 1 {
+		t.Errorf("%d elements, %d equal, %d infinite; want 240, 220, 1", p.Numel, p.Equal, p.Infinite)
+	}
+	if want := []int{0, 1, 0, 0, 6, 6, 6}; !slices.Equal(p.Octaves, want) {
+		t.Errorf("octaves %v, want %v", p.Octaves, want)
+	}
+	w := p.Worst
+	if len(w) != 10 || !math.IsInf(w[0].ULPs, 1) || w[1].ULPs != 32 || w[9].ULPs != 16 ||
+		!slices.Equal(w[1].Index, []int{0, 39}) {
+		t.Errorf("worst %+v", w)
+	}
+	if got := []float64{p.Percentile(0.5), p.Percentile(0.95), p.Percentile(0.995), p.Percentile(1)}; !slices.Equal(got,
+		[]float64{0, 32, 64, math.Inf(1)}) {
+		t.Errorf("percentiles %v", got)
+	}
+	if p.MaxAbs != 32*eps || p.MaxRel >= p.MaxAbs || p.MaxRel <= 0 {
+		t.Errorf("tolerances %g and %g, want %g and a little less", p.MaxAbs, p.MaxRel, 32*eps)
+	}
+	got[5] = ref[5]
+	p, err = compare.NewProfile(tensor.New(tensor.Float32, []int{rows, cols}, got),
+		tensor.New(tensor.Float32, []int{rows, cols}, ref))
+	where := []string{"dimension 1: only the last 3 indices of 40"}
+	if err != nil || !slices.Equal(p.Concentrated(), where) {
+		t.Errorf("%v, %v, want %v", p.Concentrated(), err, where)
+	}
+	if len(p.Map) != rows || len(p.Map[0]) != cols || p.Map[2][39] != 32 || p.Map[2][0] != 0 {
+		t.Errorf("map %v", p.Map)
+	}
+}
+
+// TestProfileRefusals: what has no profile is an error.
+func TestProfileRefusals(t *testing.T) {
+	ints := tensor.New(tensor.Int64, []int{2}, []int64{1, 2})
+	floats := tensor.New(tensor.Float32, []int{2}, []float64{1, 2})
+	one := tensor.New(tensor.Float32, []int{1}, []float64{1})
+	for _, pair := range [][2]*tensor.Tensor{{ints, ints}, {floats, one}} {
+		if p, err := compare.NewProfile(pair[0], pair[1]); err == nil {
+			t.Errorf("profile %+v, want an error", p)
+		}
+	}
+	none := tensor.New(tensor.Float32, []int{0, 3}, []float64{})
+	if p, err := compare.NewProfile(none, none); err != nil || p.Numel != 0 || p.Percentile(1) != 0 {
+		t.Errorf("empty: %+v, %v", p, err)
+	}
+}

@@ -1,0 +1,205 @@
+// Package explanation prints one compared value in full: how its verdict was reached,
+// how large the errors are, and where they lie.
+package explanation
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor"
+)
+
+// An Explanation is a value and what is known of it.
+type Explanation struct {
+	Result  *reports.Result
+	Rule    string           // what decided
+	Profile *compare.Profile // nil where errors have no size: integers, values that are no tensors
+	Causes  []reports.Cause
+	Again   string // the command that prints it again
+}
+
+// Write prints it.
+func (e *Explanation) Write(w io.Writer, st reports.Style) error {
+	var b strings.Builder
+	r := e.Result
+	fmt.Fprintf(&b, "%s, %s: %s\n", st.Bold(r.Title()), reports.OneLine(r.Target),
+		st.Paint(r.Verdict, string(r.Verdict)))
+	if r.Reason != "" {
+		fmt.Fprintf(&b, "%s\n", st.Wrap(reports.OneLine(r.Reason), 0))
+	}
+	if r.DType != nil {
+		fmt.Fprintf(&b, "%s %s, reference in %s\n", *r.DType, tensor.ShapeString(r.Shape), str(r.Reference))
+	}
+	if e.Rule != "" {
+		fmt.Fprintf(&b, "rule: %s\n", e.Rule)
+		if strings.Contains(e.Rule, "*S") {
+			fmt.Fprint(&b, "  ulp: spacing of the dtype at the exact value; S: sum of the magnitudes of its n terms\n")
+		}
+	}
+	for i := range e.Causes {
+		fmt.Fprintf(&b, "%s %s\n", st.Bold("cause:"), st.Wrap(reports.OneLine(e.Causes[i].String()), 2))
+	}
+	if e.Profile != nil && e.Profile.Numel > 0 {
+		b.WriteString("\n")
+		e.sizes(&b)
+		e.places(&b, st)
+	}
+	if e.Again != "" {
+		fmt.Fprintf(&b, "\nagain: %s\n", reports.OneLine(e.Again))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func str(s *string) string {
+	if s == nil {
+		return "-"
+	}
+	return *s
+}
+
+// barWidth is the width of the longest bar, in columns.
+const barWidth = 40
+
+// sizes prints a histogram of the distances and what tolerances would pass.
+func (e *Explanation) sizes(b *strings.Builder) {
+	p := e.Profile
+	type row struct {
+		name string
+		n    int
+	}
+	rows := []row{{"equal", p.Equal}}
+	for k, n := range p.Octaves {
+		if k > 0 || n > 0 {
+			rows = append(rows, row{"< " + power(k) + " ulp", n})
+		}
+	}
+	if p.Infinite > 0 {
+		rows = append(rows, row{"not finite", p.Infinite})
+	}
+	most := 0
+	for _, r := range rows {
+		most = max(most, r.n)
+	}
+	fmt.Fprintf(b, "distance from the nearest right value, %s\n", reports.Count(p.Numel, "element"))
+	skipped := false
+	for _, r := range rows {
+		if r.n == 0 && r.name != "equal" {
+			skipped = true
+			continue
+		}
+		if skipped {
+			fmt.Fprintf(b, "  %14s\n", "...")
+			skipped = false
+		}
+		fmt.Fprintf(b, "  %14s  %9d  %s\n", r.name, r.n, bar(float64(r.n)/float64(max(most, 1))))
+	}
+	if p.Equal == p.Numel {
+		return
+	}
+	var parts []string
+	for _, share := range []float64{0.5, 0.9, 0.99, 0.999} {
+		parts = append(parts, fmt.Sprintf("%g %%: %s", 100*share, within(p.Percentile(share))))
+	}
+	fmt.Fprintf(b, "percentiles: %s\n", strings.Join(parts, ", "))
+	fmt.Fprintf(b, "smallest tolerance that would pass: atol %.3g, or rtol %.3g", p.MaxAbs, p.MaxRel)
+	if p.Infinite > 0 {
+		fmt.Fprint(b, ", apart from what is not finite")
+	}
+	b.WriteString("\n")
+}
+
+func power(k int) string {
+	if k < 20 {
+		return fmt.Sprint(1 << k)
+	}
+	return fmt.Sprintf("2^%d", k)
+}
+
+func within(ulps float64) string {
+	switch {
+	case ulps == 0:
+		return "equal"
+	case math.IsInf(ulps, 1):
+		return "not finite"
+	}
+	return fmt.Sprintf("< %s ulp", power(math.Ilogb(ulps)))
+}
+
+// bar is a bar of blocks; a share above 0 is at least an eighth of one.
+func bar(share float64) string {
+	eighths := int(math.Round(share * 8 * barWidth))
+	if share > 0 {
+		eighths = max(eighths, 1)
+	}
+	s := strings.Repeat("█", eighths/8)
+	if rest := eighths % 8; rest > 0 {
+		s += string([]rune("▏▎▍▌▋▊▉")[rest-1])
+	}
+	return s
+}
+
+// places prints the worst elements, the dimensions that hold them, and a map.
+func (e *Explanation) places(b *strings.Builder, st reports.Style) {
+	p := e.Profile
+	if len(p.Worst) == 0 {
+		return
+	}
+	fmt.Fprint(b, "\nworst elements\n")
+	for _, d := range p.Worst {
+		ulps := fmt.Sprintf("%.4g ulp", d.ULPs)
+		if math.IsInf(d.ULPs, 1) {
+			ulps = "not finite on one side"
+		}
+		fmt.Fprintf(b, "  %-16s got %-14.9g want %-14.9g %s\n", tensor.ShapeString(d.Index), d.Got, d.Want, ulps)
+	}
+	for _, s := range p.Concentrated() {
+		fmt.Fprintf(b, "%s\n", st.Bold("where: "+s))
+	}
+	e.picture(b, st)
+}
+
+// shades are errors of the map: none, and four quarters of the decades up to the worst.
+var shades = []rune("·░▒▓█")
+
+// picture draws the last two dimensions, those before laid over each other.
+func (e *Explanation) picture(b *strings.Builder, st reports.Style) {
+	p := e.Profile
+	worst := 0.0
+	for _, row := range p.Map {
+		for _, u := range row {
+			if !math.IsInf(u, 1) {
+				worst = max(worst, u)
+			}
+		}
+	}
+	if len(p.Map) == 0 || len(p.Map)*len(p.Map[0]) < 4 {
+		return
+	}
+	fmt.Fprint(b, "map of the last two dimensions (· equal, ░ to █ the worst, ! not finite)\n")
+	for _, row := range p.Map {
+		b.WriteString("  ")
+		for i, u := range row {
+			if st.Width > 0 && i >= st.Width-2 {
+				break
+			}
+			switch {
+			case u == 0:
+				b.WriteRune(shades[0])
+			case math.IsInf(u, 1):
+				b.WriteRune('!')
+			default:
+				share := 1.0
+				if worst > 1 {
+					share = math.Log1p(u) / math.Log1p(worst)
+				}
+				b.WriteRune(shades[min(4, 1+int(4*share))])
+			}
+		}
+		b.WriteString("\n")
+	}
+}
