@@ -1,6 +1,7 @@
 package step
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -107,10 +108,10 @@ func (x exchange) check(opt replay.Options) error {
 	sides := make([]side, len(x.calls))
 	for i, c := range x.calls {
 		rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input, capture.After)})
-		defer rec.Close()
 		if err != nil {
-			return err
+			return errors.Join(err, rec.Close())
 		}
+		defer rec.Close()
 		if async, _ := option(rec, "async_op", -1).(bool); async {
 			return nil // what it gave was not there when it returned
 		}

@@ -50,7 +50,7 @@ var convOps = []*opdef.Entry{
 			"output_mask) -> (Tensor, Tensor, Tensor)",
 		Names: "convolution_backward torch.ops.aten.convolution_backward",
 		Doc: opdef.Doc{Summary: "Gradients of a convolution", Formula: "gradients of input, weight and bias",
-			Notes: "A gradient that output_mask leaves out is empty.", Source: "aten/src/ATen/native/Convolution.cpp"},
+			Notes: "A gradient that output_mask leaves out is empty, or None.", Source: "aten/src/ATen/native/Convolution.cpp"},
 		Error:  opdef.Error{Class: opdef.Accumulated},
 		Plan:   (*convolutionBackwardArgs).plan,
 		Kernel: (*convolutionBackward).kernel,
