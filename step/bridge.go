@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -137,6 +138,9 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 				continue
 			}
 			readings := updated(s.Tail[max(0, i-beside):min(len(s.Tail), i+beside+1)], c, v, parameters)
+			if readings == nil && v.isPartOfGradient() { // far from the update: clipping reads all gradients first
+				readings = parameters[v.From.Value.argument().Address]
+			}
 			if readings == nil {
 				continue
 			}
@@ -166,6 +170,14 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 // which some elements changed.
 func (v *Value) isPartOfGradient() bool {
 	return v.From.How == IsChanged && v.From.Value != nil && v.From.Value.Kind == capture.GradInputs
+}
+
+// argument is the input that a recorded gradient belongs to.
+func (v *Value) argument() *Value {
+	if in := v.Call.find(strings.Replace(v.Target, "grad", "input", 1)); in != nil {
+		return in
+	}
+	return &Value{}
 }
 
 func severalCalls(vs []*Value) bool {

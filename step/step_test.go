@@ -115,6 +115,7 @@ func TestFindings(t *testing.T) {
 		{"clean", "", "", "", ""},
 		{"eps", "", "", "", ""},
 		{"tied", "", "", "", ""},
+		{"clipped", "", "", "", ""},
 		{"attention", "", "", "", ""},
 		{"scaled", "wrong", "gelu/4 output[0]", "none", "scaled by 1.01"},
 		{"overwritten", "changed", "add/7 input[1]", "linear/6 output[0]",

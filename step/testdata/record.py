@@ -36,7 +36,22 @@ def attention():
         F.cross_entropy(y, groups).backward()
 
 
+def clipped():
+    """The same with all gradients clipped, many calls before the update of the shared weight."""
+    weight = torch.randn(20, 8, requires_grad=True)
+    vectors = [torch.randn(8, requires_grad=True) for _ in range(8)]
+    optimizer = torch.optim.SGD(vectors + [weight], lr=0.1, momentum=0.9, foreach=False)
+    tokens = torch.randint(0, 20, (5,))
+    with optool_capture.record("clipped"):
+        x = F.embedding(tokens, weight)
+        for v in vectors:
+            x = x * v
+        F.cross_entropy(F.linear(x, weight), tokens).backward()
+        torch.nn.utils.clip_grad_norm_([weight] + vectors, 1.0)
+        optimizer.step()
+
+
 os.chdir(HERE)
-for tree in (tied, attention):
+for tree in (tied, attention, clipped):
     torch.manual_seed(0)
     tree()
