@@ -8,7 +8,7 @@ ones and copies with one error planted in the result, runs `optool replay` on
 them and prints a table by kind of error and dtype: of how many planted errors was
 one found (fail or warn), and of how many sound calls. A last table has the largest
 common factors that sound kernels show, in eps of their dtype, next to what is
-allowed. Needs torch (1.13 or 2).
+allowed. What torch does not implement in a dtype is left out. Needs torch (1.13 or 2).
 """
 import argparse, collections, json, os, shutil, subprocess, sys, tempfile
 
@@ -89,6 +89,10 @@ def rows(y, f):
     return z
 
 
+def clamped(y, limit):  # in float64: torch 1.13 clamps no float16
+    return y.double().clamp(-limit, limit).to(y.dtype)
+
+
 # Of each kind: which computing calls it is planted in, and the wrong result from the right
 # one y, torch's result e in float64 and the dtype; None leaves the call out.
 KINDS = {
@@ -118,7 +122,7 @@ KINDS = {
     "rows shifted by one": lambda y, e, dt: y.roll(1, 0),
     "elements shifted by one": lambda y, e, dt: y.flatten().roll(1).view(y.shape),
     "transposed data": lambda y, e, dt: y.transpose(0, -1).contiguous().view(y.shape) if y.dim() > 1 else None,
-    "clamped to 99 % of the largest": lambda y, e, dt: y.clamp(-0.97 * float(y.abs().max()), 0.97 * float(y.abs().max())),
+    "clamped to 99 % of the largest": lambda y, e, dt: clamped(y, 0.97 * float(y.abs().max())),
     "second half repeats the first": lambda y, e, dt: torch.cat([y[: len(y) // 2]] * 2) if len(y) % 2 == 0 else None,
     "another shape": lambda y, e, dt: y.flatten() if y.dim() > 1 else y.unsqueeze(0),
     "another dtype": lambda y, e, dt: y.to(torch.float64),
@@ -160,7 +164,12 @@ def main():
     for dt in DTYPES:
         for _ in range(o.samples):
             for name, f, args, kwargs in calls(dt, gen):
-                y = f(*args, **kwargs).contiguous()
+                try:
+                    y = f(*args, **kwargs).contiguous()
+                except RuntimeError as e:
+                    if "not implemented for" in str(e):  # float16 on the CPU of torch 1.13
+                        continue
+                    raise
                 put("sound", dt, name, args, kwargs, y)
                 if name in ARITHMETIC:
                     zero = args[0].clone()
