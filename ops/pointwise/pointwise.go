@@ -330,7 +330,7 @@ var pointwiseOps = []*opdef.Entry{
 		},
 		DC: func(*nanToNumArgs) func(x, y complex128) complex128 {
 			return func(z, _ complex128) complex128 {
-				if z-z != 0 {
+				if cmplx.IsNaN(z) || cmplx.IsInf(z) {
 					return 0
 				}
 				return 1

@@ -23,11 +23,11 @@ func where(a *whereArgs) ([]*tensor.Tensor, error) {
 	if err := mask("condition", a.Condition); err != nil {
 		return nil, err
 	}
-	dt, xy, err := opdef.Common(a.Self, a.Other)
+	_, xy, err := opdef.Common(a.Self, a.Other)
 	if err != nil {
 		return nil, err
 	}
-	dt = tensor.ResultType(a.Self, a.Other) // of two numbers too
+	dt := tensor.ResultType(a.Self, a.Other) // of two numbers too
 	t, err := elements.Where(dt, a.Condition, convertTo(xy[0], dt), convertTo(xy[1], dt))
 	return []*tensor.Tensor{t}, err
 }
