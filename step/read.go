@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -26,6 +27,7 @@ func Read(e *capture.Entry, opt replay.Options) *Call {
 	c.judge(outcome)
 	if err != nil {
 		c.Verdict, c.Failed = verdict.Invalid, err.Error()
+		c.Damaged = cmp.Or(c.Damaged, c.Failed)
 		return c
 	}
 	err = replay.Guard(func() error {
@@ -55,6 +57,9 @@ func (c *Call) judge(o *replay.Outcome) {
 		}
 		if r.Verdict != verdict.Pass {
 			c.Results = append(c.Results, Result{r.Phase, r.Target, r.Verdict, r.Reason})
+		}
+		if r.Verdict == verdict.Invalid && !r.Unwritten {
+			c.Damaged = cmp.Or(c.Damaged, r.Reason)
 		}
 		if r.Target != "" {
 			continue

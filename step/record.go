@@ -2,6 +2,7 @@ package step
 
 import (
 	"math"
+	"slices"
 
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/verdict"
@@ -173,6 +174,11 @@ func (t *Trace) Judged() int {
 		}
 	}
 	return n
+}
+
+// Damaged lists the calls of which a file cannot be read.
+func (t *Trace) Damaged() []*Call {
+	return slices.DeleteFunc(t.Calls(), func(c *Call) bool { return c.Damaged == "" })
 }
 
 // MainStep is the step to speak of first: that of the first finding, else the

@@ -98,6 +98,9 @@ type Call struct {
 	Inputs, Outputs, Grads, GradOutputs []*Value
 
 	Verdict verdict.Verdict
+	// Damaged says which of its files cannot be read, "" for none; files into which torch
+	// saved nothing are not damaged.
+	Damaged string
 	Results []Result // of values that are not a plain pass
 	// Changed are the settings that gave a value of the call another verdict than it has
 	// without them, and whether it fails without them.

@@ -110,6 +110,10 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 			return failed(err)
 		}
 	}
+	for _, c := range t.Damaged() {
+		refused++
+		a.warn("%s", c.Damaged)
+	}
 	for _, p := range t.Processes {
 		for _, c := range p.Calls {
 			for name, excused := range c.Changed {

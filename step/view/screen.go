@@ -227,6 +227,9 @@ func where(c *step.Call) string {
 // nothing says that there is no fault, or that none could be found.
 func nothing(t *step.Trace) string {
 	switch n, all := t.Judged(), len(t.Calls()); {
+	case n > 0 && len(t.Damaged()) > 0:
+		return fmt.Sprintf("Nothing is wrong with what could be read; files of %s are damaged, first of %s.",
+			reports.Count(len(t.Damaged()), "call"), t.Damaged()[0])
 	case n == 0 && t.Runs != nil && t.Runs.Compared > 0:
 		return "The runs do not diverge; no call could be run again and judged by itself."
 	case n == 0:
