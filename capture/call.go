@@ -54,6 +54,7 @@ type Call struct {
 	description description // see described
 	files       []io.Closer
 	read        FileSet
+	names       [numKinds]string // the op as each file that was read names it
 	errs        [numKinds]error
 }
 
@@ -118,6 +119,7 @@ func (c *Call) set(k Kind, r *Record) {
 		c.Op, c.Identifier, c.ByOpTools = r.Name, r.Identifier, r.ByOpTools()
 	}
 	c.read.add(k)
+	c.names[k] = r.Name
 	switch k {
 	case Input:
 		c.Args, c.Kwargs, c.Unknown = r.Args, r.Kwargs, r.Unknown
@@ -149,6 +151,9 @@ func (c *Call) Err(k Kind) error {
 	}
 	return fmt.Errorf("no %s.pth: %w", k, ErrNoFile)
 }
+
+// Name is the op as the file of kind k names it; empty if it was not read.
+func (c *Call) Name(k Kind) string { return c.names[k] }
 
 // Values returns the positional values of the file of kind k.
 func (c *Call) Values(k Kind) []value.Value {

@@ -89,6 +89,9 @@ func TestAllowed(t *testing.T) {
 		{"a negative divisor wraps", "torch.remainder",
 			[]value.Value{stored(tensor.Uint8, []int{2}, 252, 254), int64(-3)}, stored(tensor.Uint8, []int{2}, 252, 1),
 			nil, nil, verdict.Pass},
+		{"a weight of 0 is 256 in uint8", "torch.nn.functional.binary_cross_entropy_with_logits",
+			[]value.Value{stored(f32, []int{1}, 1.5), stored(f32, []int{1}, 1), nil, nil, nil, "mean",
+				stored(tensor.Uint8, []int{1}, 0)}, stored(f32, nil, 51.5618), nil, nil, verdict.Pass},
 		{"a choice of two numbers", "torch.where", []value.Value{stored(tensor.Bool, []int{1}, 1), 0.1, 2.0},
 			stored(f32, []int{1}, 0.1), nil, nil, verdict.Pass},
 	} {

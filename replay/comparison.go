@@ -244,10 +244,16 @@ func (r *comparison) compareResults() {
 	r.values.RecordedOutput, r.values.Output = r.Record.Output, []value.Value{r.returnedValue()}
 	r.addInputRows()
 	got, want := flatten(r.Record.Output), flatten(r.values.Output)
+	wrong := func(reason string) {
+		r.out.Results = append(r.out.Results, Result{Phase: Forward, Verdict: verdict.Fail, Reason: reason})
+	}
+	if of := r.Record.Name(capture.Output); of != r.Record.Op {
+		wrong(fmt.Sprintf("output.pth is of %s, not of %s", of, r.Record.Op))
+		return
+	}
 	switch {
 	case len(got) != len(want):
-		r.out.Results = append(r.out.Results, Result{Phase: Forward, Verdict: verdict.Fail,
-			Reason: fmt.Sprintf("%d values recorded, the op returns %d", len(got), len(want))})
+		wrong(fmt.Sprintf("%d values recorded, the op returns %d", len(got), len(want)))
 		return
 	case r.bound.Random() != "":
 		r.compareRandom(got, want)

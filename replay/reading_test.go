@@ -148,3 +148,18 @@ func TestBomb(t *testing.T) {
 		t.Errorf("got %+v, want an invalid call", o.Results)
 	}
 }
+
+// TestResultOfAnotherOp replays a call whose output.pth names another op.
+func TestResultOfAnotherOp(t *testing.T) {
+	x := stored(tensor.Float32, []int{1}, 1)
+	dir := record(t, "torch.abs", []value.Value{x}, x)
+	other := record(t, "torch.exp", []value.Value{x}, x)
+	if err := os.Rename(filepath.Join(other, "output.pth"), filepath.Join(dir, "output.pth")); err != nil {
+		t.Fatal(err)
+	}
+	o := replay.Run(entries(t, dir)[0], options(t))
+	if len(o.Results) != 1 || o.Results[0].Verdict != verdict.Fail ||
+		o.Results[0].Reason != "output.pth is of torch.exp, not of torch.abs" {
+		t.Errorf("got %+v", o.Results)
+	}
+}

@@ -189,6 +189,9 @@ var lossOps = []*opdef.Entry{
 			if p == nil {
 				p = tensor.Full(a.Input.DType, a.Input.Shape, 1.0)
 			}
+			if p.DType == tensor.Uint8 { // torch computes pos_weight - 1 in uint8: 0 - 1 is 255
+				p = opdef.Map(tensor.Int32, p, func(x int64) int64 { return tensor.WrapInt(tensor.Uint8, x-1) + 1 })
+			}
 			return &elementLoss{
 				operands: []*tensor.Tensor{a.Input, a.Target, p}, names: []string{"input", "target", ""},
 				weight: a.Weight,
