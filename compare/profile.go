@@ -163,8 +163,7 @@ func (p *Profile) Percentile(share float64) float64 {
 }
 
 // Concentrated says which dimensions hold the errors in few of their indices, as kernels
-// that miss a tail, a lane or a head leave them: at most a quarter of the indices, and
-// not all by chance.
+// that miss a tail, a lane or a head leave them: at most a quarter of the indices.
 func (p *Profile) Concentrated() []string {
 	var out []string
 	for d, counts := range p.Dims {

@@ -103,6 +103,9 @@ func (k *kind) note(f *Finding) {
 	k.ids = k.ids[:min(len(k.ids), shownIDs+1)]
 }
 
+// bad is the first result of f, which is Bad, that is a finding.
+func (f *Finding) bad() *Result { return f.Results[slices.IndexFunc(f.Results, (*Result).Finding)] }
+
 // wrong reports whether the call itself gave a wrong result or none; other findings are
 // of what was recorded.
 func (f *Finding) wrong() bool {
@@ -286,7 +289,7 @@ func (d *Digest) WriteLast(w io.Writer, st Style) error {
 	if d.first == nil || len(d.kinds) == 1 && !st.Tables {
 		return nil
 	}
-	r := d.first.Results[slices.IndexFunc(d.first.Results, (*Result).Finding)]
+	r := d.first.bad()
 	line := fmt.Sprintf("first wrong call: %s: %s", r.Title(), r.target())
 	_, err := fmt.Fprintln(w, st.Paint(verdict.Fail, st.Wrap(OneLine(line), 2)))
 	return err
@@ -304,15 +307,10 @@ func (d *Digest) WriteAnnotations(w io.Writer) error {
 		if file, line, ok := strings.Cut(first.Location, ":"); ok {
 			at = fmt.Sprintf("file=%s,line=%s,", property.Replace(OneLine(file)), property.Replace(OneLine(line)))
 		}
-		for _, r := range k.first.Results {
-			if !r.Finding() {
-				continue
-			}
-			if _, err := fmt.Fprintf(w, "::error %stitle=%s::%s\n", at, property.Replace(OneLine(first.Title())),
-				message.Replace(OneLine(r.target()+" "+string(r.Verdict)+": "+r.Reason))); err != nil {
-				return err
-			}
-			break
+		r := k.first.bad()
+		if _, err := fmt.Fprintf(w, "::error %stitle=%s::%s\n", at, property.Replace(OneLine(first.Title())),
+			message.Replace(OneLine(r.target()+" "+string(r.Verdict)+": "+r.Reason))); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -359,13 +357,7 @@ func (d *Digest) writeLines(w io.Writer, st Style, kinds []*kind) error {
 			captures += k.findings
 			continue
 		}
-		r := k.first.Results[0]
-		for _, other := range k.first.Results {
-			if other.Finding() {
-				r = other
-				break
-			}
-		}
+		r := k.first.bad()
 		id, more := "", ""
 		if r.ForwardID != nil {
 			id = strconv.Itoa(*r.ForwardID)

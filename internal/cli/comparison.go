@@ -53,7 +53,7 @@ func (v *verdicts) Set(s string) error {
 }
 
 // An order is the flag that orders findings.
-type order string
+type order reports.Order
 
 func (o *order) addFlag(cmd *cobra.Command) {
 	*o = order(reports.OrderExecution)
@@ -66,13 +66,11 @@ func (o *order) String() string { return string(*o) }
 func (o *order) Type() string { return "ORDER" }
 
 func (o *order) Set(s string) error {
-	for _, x := range reports.Orders() {
-		if s == string(x) {
-			*o = order(s)
-			return nil
-		}
+	if !slices.Contains(reports.Orders(), reports.Order(s)) {
+		return fmt.Errorf("want one of %v", reports.Orders())
 	}
-	return fmt.Errorf("want one of %v", reports.Orders())
+	*o = order(s)
+	return nil
 }
 
 // compare starts a comparison: name is what is being done, noun what is counted.

@@ -96,6 +96,7 @@ func (o *explainOptions) firstWrong(ctx context.Context, a *app, lim *limits, op
 	type judged struct {
 		entry *capture.Entry
 		found *reports.Finding
+		bytes int64
 		err   error
 	}
 	digest, bar := reports.NewDigest(), a.newProgress("explain", "capture")
@@ -106,20 +107,21 @@ func (o *explainOptions) firstWrong(ctx context.Context, a *app, lim *limits, op
 		if f.err != nil {
 			return judged{err: f.err}
 		}
+		bytes := f.entry.Bytes()
 		if ok, err := o.filter.Match(f.entry, o.read); err != nil || !ok {
-			return judged{err: err}
+			return judged{bytes: bytes, err: err}
 		}
 		bar.begin(f.entry.Op)
-		outcome, err := within(ctx, lim, f.entry.Bytes(), func() (*replay.Outcome, error) {
+		outcome, err := within(ctx, lim, bytes, func() (*replay.Outcome, error) {
 			return replay.Run(f.entry, opt), nil
 		})
 		if err != nil {
 			outcome = replay.NotDone(f.entry.Op, err)
 		}
-		return judged{entry: f.entry, found: results.OfReplay(f.entry, outcome, "", "")}
+		return judged{entry: f.entry, found: results.OfReplay(f.entry, outcome, "", ""), bytes: bytes}
 	}, func(j judged) error {
 		t.walked++
-		bar.add(j.found != nil && j.found.Bad(), 0)
+		bar.add(j.found != nil && j.found.Bad(), j.bytes)
 		switch {
 		case j.err != nil:
 			t.refused++
@@ -165,7 +167,7 @@ func (a *app) explain(e *capture.Entry, o *explainOptions, opt replay.Options) (
 	}
 	for _, c := range call.Causes(outcome, time.Now().Add(explainTime)) {
 		if slices.Contains(c.Targets, x.Result.Target) {
-			x.Causes = append(x.Causes, reports.Cause{Targets: c.Targets, Text: c.Text, Exact: c.Exact})
+			x.Causes = append(x.Causes, results.OfCause(e, c))
 		}
 	}
 	x.Again = o.repro(e)

@@ -235,8 +235,7 @@ func causes(ctx context.Context, lim *limits, e *capture.Entry, opt replay.Optio
 	}
 	var causes []reports.Cause
 	for _, c := range found {
-		causes = append(causes, reports.Cause{Capture: e.Rel, Op: e.Op, ForwardID: results.Known(e.ID),
-			Targets: c.Targets, Text: c.Text, Exact: c.Exact})
+		causes = append(causes, results.OfCause(e, c))
 	}
 	return causes
 }

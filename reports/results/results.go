@@ -38,6 +38,12 @@ func OfReplay(e *capture.Entry, o *replay.Outcome, repro, saved string) *reports
 	return found
 }
 
+// OfCause is a record of a mistake that reproduces what a capture recorded.
+func OfCause(e *capture.Entry, c replay.Cause) reports.Cause {
+	return reports.Cause{Capture: e.Rel, Op: e.Op, ForwardID: Known(e.ID), Targets: c.Targets, Text: c.Text,
+		Exact: c.Exact}
+}
+
 func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
 	out := OfComparison(r.Compared, r.DType, r.Shape)
 	Locate(out, e, op)
