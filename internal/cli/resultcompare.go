@@ -10,11 +10,12 @@ import (
 
 // compareResults compares two files of JSON lines of a comparison, value by value.
 func (a *app) compareResults(old, cur string, records outputs) error {
-	x, err := a.readResults(old)
-	if err != nil {
-		return err
-	}
-	y, err := a.readResults(cur)
+	x, y, err := a.readRuns(old, cur, func(rec *reports.Recording) string {
+		if len(rec.Results) == 0 {
+			return "no results in it: want the file that --json made replay, compare, check or conformance write"
+		}
+		return ""
+	})
 	if err != nil {
 		return err
 	}
@@ -72,16 +73,4 @@ func (a *app) compareResults(old, cur string, records outputs) error {
 		return exitWith(ExitDiffers)
 	}
 	return nil
-}
-
-func (a *app) readResults(path string) (*reports.Recording, error) {
-	rec, err := a.readRecording(path)
-	if err != nil {
-		return nil, &exitError{ExitFailed, fmt.Errorf("%s: %w", path, err)}
-	}
-	if len(rec.Results) == 0 {
-		return nil, &exitError{ExitFailed, fmt.Errorf(
-			"%s: no results in it: want the file that --json made replay, compare, check or conformance write", path)}
-	}
-	return rec, nil
 }

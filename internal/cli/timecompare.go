@@ -12,11 +12,12 @@ import (
 // compareTimes compares two files of JSON lines that time wrote: series by
 // series, then op by op over the medians.
 func (a *app) compareTimes(old, cur string, threshold float64, records outputs) error {
-	x, err := a.readTimes(old)
-	if err != nil {
-		return err
-	}
-	y, err := a.readTimes(cur)
+	x, y, err := a.readRuns(old, cur, func(rec *reports.Recording) string {
+		if len(rec.Timings) == 0 {
+			return "no timings in it: want the file of optool time --json"
+		}
+		return ""
+	})
 	if err != nil {
 		return err
 	}
@@ -113,14 +114,16 @@ func (a *app) printChanges(j *jsonOutput, changes []reports.TimingChange) error 
 	return l.Flush()
 }
 
-func (a *app) readTimes(path string) (*reports.Recording, error) {
-	rec, err := a.readRecording(path)
-	if err != nil {
-		return nil, &exitError{ExitFailed, fmt.Errorf("%s: %w", path, err)}
+// readRuns reads two files of JSON lines; missing says what a run lacks, "" for nothing.
+func (a *app) readRuns(old, cur string, missing func(*reports.Recording) string) (x, y *reports.Recording, err error) {
+	var recs [2]*reports.Recording
+	for i, path := range []string{old, cur} {
+		if recs[i], err = a.readRecording(path); err != nil {
+			return nil, nil, &exitError{ExitFailed, fmt.Errorf("%s: %w", path, err)}
+		}
+		if what := missing(recs[i]); what != "" {
+			return nil, nil, &exitError{ExitFailed, fmt.Errorf("%s: %s", path, what)}
+		}
 	}
-	if len(rec.Timings) == 0 {
-		return nil, &exitError{ExitFailed, fmt.Errorf("%s: no timings in it: want the file of optool time --json",
-			path)}
-	}
-	return rec, nil
+	return recs[0], recs[1], nil
 }
