@@ -58,13 +58,10 @@ func NewProfile(got, ref *tensor.Tensor) (*Profile, error) {
 		return nil, fmt.Errorf("dtype is %s: only errors of floating numbers are profiled", got.DType)
 	}
 	p := &Profile{Numel: got.Numel(), Dims: make([][]int, len(got.Shape))}
-	inner := make([]int, len(got.Shape))
-	n := 1
-	for d := len(got.Shape) - 1; d >= 0; d-- {
-		inner[d] = n
-		n *= got.Shape[d]
-		if got.Shape[d] <= longestDim {
-			p.Dims[d] = make([]int, got.Shape[d])
+	inner := tensor.Contiguous(got.Shape)
+	for d, n := range got.Shape {
+		if n <= longestDim {
+			p.Dims[d] = make([]int, n)
 		}
 	}
 	rows, cols := matrix(got.Shape)

@@ -282,7 +282,7 @@ func (c *Call) misreadOperands() iter.Seq[mistake] {
 			t, name := a.Tensor, argName(a)
 			if !t.IsContiguous() && !yield(mistake{"the strides of " + name + " are ignored", c.one(a,
 				func() *tensor.Tensor {
-					n, err := t.Strided(t.Shape, contiguous(t.Shape), t.Offset)
+					n, err := t.Strided(t.Shape, tensor.Contiguous(t.Shape), t.Offset)
 					if err != nil {
 						return nil
 					}
@@ -301,7 +301,7 @@ func (c *Call) misreadOperands() iter.Seq[mistake] {
 				if n := t.Shape[d]; n > 1 && n <= 256 && !yield(mistake{
 					fmt.Sprintf("%s is read one further along dimension %d", name, d),
 					c.one(a, func() *tensor.Tensor {
-						inner, v := innerOf(t.Shape, d), elements(t)
+						inner, v := tensor.Contiguous(t.Shape)[d], elements(t)
 						out := make([]float64, len(v))
 						for i := range v {
 							at := i / inner % n
@@ -314,24 +314,6 @@ func (c *Call) misreadOperands() iter.Seq[mistake] {
 			}
 		}
 	}
-}
-
-func contiguous(shape []int) []int {
-	stride := make([]int, len(shape))
-	n := 1
-	for d := len(shape) - 1; d >= 0; d-- {
-		stride[d] = n
-		n *= shape[d]
-	}
-	return stride
-}
-
-func innerOf(shape []int, d int) int {
-	n := 1
-	for _, m := range shape[d+1:] {
-		n *= m
-	}
-	return n
 }
 
 // swappedOperands exchanges two operands of one shape.
@@ -388,7 +370,7 @@ func (c *Call) missingParts() iter.Seq[mistake] {
 						text = fmt.Sprintf("the last of dimension %d of %s is left out", d, name)
 					}
 					if !yield(mistake{text, c.one(a, func() *tensor.Tensor {
-						inner, v := innerOf(t.Shape, d), elements(t)
+						inner, v := tensor.Contiguous(t.Shape)[d], elements(t)
 						for i := range v {
 							if i/inner%n >= n-tail {
 								v[i] = 0
