@@ -1,6 +1,7 @@
 // Package fuzzcheck is what every fuzz target asks of a parser beyond that it
 // does not panic: that it refuses input with one sentence, and that the memory
-// and the time it takes are bounded by the size of the input.
+// and the time it takes are bounded by the size of the input. It also damages
+// files for tests that read whole recordings.
 package fuzzcheck
 
 import (

@@ -1,0 +1,86 @@
+// Package sandbox runs files of Starlark, a small dialect of Python, that are
+// data: no input and output, and bounds on steps, time and memory. See
+// https://github.com/bazelbuild/starlark/blob/master/spec.md.
+package sandbox
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"time"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// Dialect is Starlark as close to Python as it gets. Functions do not recurse,
+// which could take more stack than there is.
+var Dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
+
+// Limits of a run. No step of it makes a list, a text or a number of more than about a
+// million parts, so that Steps bound the memory too.
+type Limits struct {
+	Steps uint64
+	Time  time.Duration
+	Heap  uint64 // bytes of memory in use beyond those at the beginning
+}
+
+// Exec runs the file f read from path, which it changes, and returns the globals it
+// assigns.
+func (l Limits) Exec(path string, f *syntax.File, predeclared starlark.StringDict) (starlark.StringDict, error) {
+	if err := boundedSteps(f); err != nil {
+		return nil, err
+	}
+	predeclared = maps.Clone(predeclared)
+	maps.Copy(predeclared, boundedFunctions())
+	program, err := starlark.FileProgram(f, predeclared.Has)
+	if err != nil {
+		return nil, err
+	}
+	return l.watched(Thread(path, l.Steps), program, predeclared)
+}
+
+// Thread is one that runs functions of the file at path and takes so many steps at most.
+func Thread(path string, steps uint64) *starlark.Thread {
+	th := &starlark.Thread{Name: path, Print: func(*starlark.Thread, string) {}}
+	th.SetMaxExecutionSteps(steps)
+	return th
+}
+
+// watched runs a program and gives up on it at the limits of time and memory.
+func (l Limits) watched(
+	thread *starlark.Thread, program *starlark.Program, predeclared starlark.StringDict,
+) (starlark.StringDict, error) {
+	type result struct {
+		globals starlark.StringDict
+		err     error
+	}
+	done := make(chan result, 1)
+	go func() {
+		globals, err := program.Init(thread, predeclared)
+		done <- result{globals, err}
+	}()
+	late, tick := time.After(l.Time), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	for before := heap(); ; {
+		select {
+		case r := <-done:
+			return r.globals, r.err
+		case <-late:
+			thread.Cancel("too long")
+			return nil, fmt.Errorf("evaluation takes more than %v", l.Time)
+		case <-tick.C:
+			if heap() > before+l.Heap {
+				thread.Cancel("too much memory")
+				return nil, fmt.Errorf("evaluation takes more than %d MiB of memory", l.Heap>>20)
+			}
+		}
+	}
+}
+
+// heap is the number of bytes in use.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,0 +1,38 @@
+package wholefile_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/optool/optool/internal/wholefile"
+)
+
+// TestWrite: a file is replaced when it is complete; what fails leaves it and nothing
+// beside it.
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	put := func(text string, err error) error {
+		return wholefile.Write(path, func(f *os.File) error {
+			if _, err := f.WriteString(text); err != nil {
+				return err
+			}
+			return err
+		})
+	}
+	if err := put("whole", nil); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	if err := put("half", broken); !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "whole" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
+		t.Errorf("%d files, %v, want 1", len(all), err)
+	}
+}
