@@ -13,7 +13,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export GOEXPERIMENT = $(SIMD)
 
-.PHONY: all build native demo test test-hook race portable lint bench generate clean
+.PHONY: all build native demo man test test-hook race portable lint bench generate clean
 
 all: build
 
@@ -73,10 +73,21 @@ bench-compare:
 	$(GO) test -run '^$$' -bench '$(BENCH)' $(BENCH_FLAGS) ./... >bench/new.txt
 	$(GO) run $(BENCHSTAT) bench/baseline.txt bench/new.txt
 
+# A man page of each command, in bin/man.
+man: build
+	bin/optool man bin/man
+
 # docs/ops.md from the operator table; the C++ side's header and list of functions.
 generate: build
 	$(GO) generate ./devicebridge/...
 	bin/optool ops --markdown > docs/ops.md
+
+# Archives for Linux and macOS with completions, man pages, checksums and a bill of materials: the same bytes
+# each time. VERSION=v1.2.3; without it that of the commit. DIST is where they go.
+DIST ?= bin/release
+.PHONY: release
+release: native
+	$(GO) run ./internal/release -version "$(VERSION)" -out $(DIST)
 
 clean:
 	rm -rf bin

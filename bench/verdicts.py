@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How often planted errors are found, and sound results are not believed.
 
-  verdicts.py [--optool bin/optool] [--samples N] [--seed N]
+  verdicts.py [--optool bin/optool] [--samples N] [--seed N] [--curve]
 
 Calls torch's own kernels on random arguments, writes the calls as captures, sound
 ones and copies with one error planted in the result, runs `optool replay` on
@@ -9,6 +9,9 @@ them and prints a table by kind of error and dtype: of how many planted errors w
 one found (fail or warn), and of how many sound calls. A last table has the largest
 common factors that sound kernels show, in eps of their dtype, next to what is
 allowed. What torch does not implement in a dtype is left out. Needs torch (1.13 or 2).
+
+With --curve: by the size of a common factor, how often one call of so many elements is
+found to be wrong, and how often so many calls of 256 elements are all together.
 """
 import argparse, collections, json, os, shutil, subprocess, sys, tempfile
 
@@ -144,16 +147,99 @@ def wide(v):
     return v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v
 
 
+def sized(dt, gen, n):
+    """Name, function, arguments and keywords of calls whose result has n elements."""
+    def x(*s):
+        return torch.randn(*s, generator=gen).to(dt)
+    rows = n // 16
+    yield "torch.add", torch.add, (x(n), x(n)), {}
+    yield "torch.mul", torch.mul, (x(n), x(n)), {}
+    yield "torch.exp", torch.exp, (x(n),), {}
+    yield "torch.nn.functional.gelu", F.gelu, (x(n),), {}
+    yield "torch.nn.functional.softmax", F.softmax, (x(rows, 16),), {"dim": -1}
+    yield "torch.nn.functional.layer_norm", F.layer_norm, (x(rows, 16), (16,), x(16), x(16)), {}
+    yield "torch.nn.functional.linear", F.linear, (x(rows, 64), x(16, 64), x(16)), {}
+    yield "torch.mean", torch.mean, (x(n, 8), 1), {}
+
+
+BIASES = (0, 0.03125, 0.0625, 0.125, 0.25, 0.5, 1, 2, 4, 8, 16)  # in eps of the dtype
+ELEMENTS, CALLS = (64, 512, 4096, 32768), (8, 32, 128)
+
+
+def biased(path, dts, gen, n, bias, samples):
+    """Writes so many calls of each kernel whose results have a common factor."""
+    for dt in dts:
+        for i in range(samples):
+            for name, f, args, kwargs in sized(dt, gen, n):
+                try:
+                    y = f(*args, **kwargs)
+                except RuntimeError as e:
+                    if "not implemented for" in str(e):
+                        continue
+                    raise
+                if bias:
+                    y = (f(*[wide(v) for v in args], **kwargs) * (1 + bias * torch.finfo(dt).eps)).to(dt)
+                write(f"{path}/{str(dt)[6:]}/{name}/{i}", name, input=(args, kwargs), output=((y,), {}))
+
+
+def replayed(optool, work):
+    """The records of a replay of what was written, which is then removed."""
+    subprocess.run([optool, "replay", "--acc_check", "--quiet", "--json", f"{work}/run.jsonl", f"{work}/c"], cwd=work,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    records = [json.loads(line) for line in open(f"{work}/run.jsonl")]
+    shutil.rmtree(f"{work}/c")
+    return records
+
+
+def curve(optool, samples, gen, work):
+    names = [str(d)[6:] for d in DTYPES]
+    one, all_of, ops = collections.Counter(), collections.Counter(), collections.Counter()
+    for n in ELEMENTS:
+        for bias in BIASES:
+            biased(f"{work}/c", DTYPES, gen, n, bias, samples)
+            for r in replayed(optool, work):
+                if r["kind"] == "result":
+                    ops[r["dtype"], n] += bias == 0
+                    one[r["dtype"], n, bias] += r["verdict"] in ("fail", "warn")
+    for n in CALLS:
+        for bias in BIASES:
+            biased(f"{work}/c", DTYPES, gen, 256, bias, n)
+            wrong = set()
+            for r in replayed(optool, work):
+                if r["kind"] == "result" and r["verdict"] in ("fail", "warn"):
+                    wrong.add((r["dtype"], r["op"]))
+                for s in r.get("systematic", ()):
+                    wrong.add((s["dtype"], s["op"]))
+                if r["kind"] == "result" and not bias:
+                    ops[r["dtype"], n, "calls"] += 1
+            for dt, _ in wrong:
+                all_of[dt, n, bias] += 1
+    for dt in names:
+        print(f"\n| {dt}, eps | " + " | ".join(f"{b:g}" for b in BIASES) + " |\n|---|" + "---|" * len(BIASES))
+        for n in ELEMENTS:
+            if ops[dt, n]:
+                print(f"| one call of {n} | " + " | ".join(f"{100 * one[dt, n, b] / ops[dt, n]:.0f}" for b in BIASES) + " |")
+        for n in CALLS:
+            if ops[dt, n, "calls"]:
+                print(f"| {n} calls of 256 | " + " | ".join(f"{100 * n * all_of[dt, n, b] / ops[dt, n, 'calls']:.0f}"
+                                                       for b in BIASES) + " |")
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--optool", default="bin/optool")
     ap.add_argument("--samples", type=int, default=2, help="draws of every call")
     ap.add_argument("--seed", type=int, default=1)
+    ap.add_argument("--curve", action="store_true", help="print how often a common factor is found, by its size")
     o = ap.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(o.seed)
     gen = torch.Generator().manual_seed(o.seed)
     work = tempfile.mkdtemp()
+    if o.curve:
+        curve(os.path.abspath(o.optool), o.samples, gen, work)
+        shutil.rmtree(work)
+        return
     n = 0
 
     def put(kind, dt, name, args, kwargs, y):
@@ -181,13 +267,9 @@ def main():
                     z = plant(y, e, dt)
                     if z is not None and not (z.shape == y.shape and z.dtype == y.dtype and torch.equal(z, y)):
                         put(kind, dt, name, args, kwargs, z)
-    out = f"{work}/run.jsonl"
-    subprocess.run([os.path.abspath(o.optool), "replay", "--acc_check", "--quiet", "--json", out, f"{work}/c"],
-                   cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     seen, found, missed = collections.Counter(), collections.Counter(), collections.Counter()
     factors = collections.defaultdict(float)
-    for line in open(out):
-        r = json.loads(line)
+    for r in replayed(os.path.abspath(o.optool), work):
         if r["kind"] != "result":
             continue
         kind, dt, name = r["capture"].split("/")[:3]

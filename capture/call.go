@@ -45,9 +45,8 @@ type Call struct {
 	After       []value.Value // positional arguments after the call
 	AfterKwargs *value.Dict   // keyword arguments after the call
 
-	// Unknown says that the producer writes None for values that it does not know, and
-	// did so here.
-	Unknown bool
+	// Unknown are the files in which None may be a value that the producer does not know.
+	Unknown FileSet
 
 	entry       *Entry
 	side        Side
@@ -120,9 +119,12 @@ func (c *Call) set(k Kind, r *Record) {
 	}
 	c.read.add(k)
 	c.names[k] = r.Name
+	if r.Unknown {
+		c.Unknown.add(k)
+	}
 	switch k {
 	case Input:
-		c.Args, c.Kwargs, c.Unknown = r.Args, r.Kwargs, r.Unknown
+		c.Args, c.Kwargs = r.Args, r.Kwargs
 	case Output:
 		c.Output, c.HasOutput = r.Args, true
 	case GradInputs:
@@ -139,6 +141,9 @@ func (c *Call) Has(k Kind) bool { return c.read.Has(k) }
 
 // ErrNoFile is wrapped by Call.Err where the capture lacks the file.
 var ErrNoFile = errors.New("capture is incomplete")
+
+// IsPair reports whether the call is one side of a failure that was saved with both.
+func (c *Call) IsPair() bool { return c.entry != nil && c.entry.IsPair() }
 
 // Err says why the file of kind k could not be used: nil if it was read, its
 // *FileError if it was refused, an error that wraps ErrNoFile if there is none.

@@ -28,8 +28,14 @@ var hookProducer = producer{
 	open:   openHook,
 }
 
-// hookLine bounds a line of calls.jsonl, in bytes.
-const hookLine = 64 << 20
+// hookFormat is what the first line of calls.jsonl says of its format.
+const hookFormat = "optool-capture"
+
+// Bounds of calls.jsonl, in bytes.
+const (
+	hookLine   = 64 << 20 // any line
+	hookHeader = 1 << 20  // the first
+)
 
 // A hookRun is what one process recorded.
 type hookRun struct {
@@ -92,7 +98,7 @@ type hookEvent struct {
 
 func openHook(dir, name string) (iter.Seq2[*Entry, error], bool) {
 	path := filepath.Join(dir, name)
-	if !bytes.HasPrefix(head(path), []byte(`{"event":"run","format":"optool-capture"`)) {
+	if !looksLikeHook(path) {
 		return nil, false
 	}
 	return func(yield func(*Entry, error) bool) {
@@ -107,6 +113,25 @@ func openHook(dir, name string) (iter.Seq2[*Entry, error], bool) {
 			yield(nil, fmt.Errorf("%s: %w", path, err))
 		}
 	}, true
+}
+
+// looksLikeHook reports whether a file begins with the event of a run, its keys in any
+// order. What is wrong with a line that is not JSON is left to read to say.
+func looksLikeHook(path string) bool {
+	f, _, err := openRegular(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	line, err := readLine(bufio.NewReader(io.LimitReader(f, hookHeader)))
+	if err != nil && err != io.EOF {
+		return false
+	}
+	var e hookEvent
+	if json.Unmarshal(line, &e) == nil {
+		return e.Event == "run" && e.Format == hookFormat
+	}
+	return bytes.Contains(line, []byte(`"`+hookFormat+`"`))
 }
 
 // read finds the calls of the file; after an error those before it. A last line that
@@ -297,6 +322,7 @@ func (c hookDescription) fill(l *hookLoader, r *Record, k Kind) error {
 			return err
 		}
 		r.Args, err = c.gradients(l, counting.tensors, c.gradInputs)
+		r.Unknown = slices.Contains(r.Args, nil) // a backward pass need not reach all arguments
 	case GradOutputs:
 		counting := &hookLoader{run: c.run, count: true}
 		if _, err := counting.value(result, ""); err != nil {
@@ -426,9 +452,18 @@ func (l *hookLoader) values(vs []any, path string) ([]value.Value, error) {
 	return out, nil
 }
 
-// object makes a value of an object, whose first key says what it is.
+// hookKinds are the keys that say what an object of several keys is.
+var hookKinds = []string{"tensor", "tuple", "object"}
+
+// object makes a value of an object.
 func (l *hookLoader) object(o *object, path string) (value.Value, error) {
 	kind, x := o.keys[0], o.values[0]
+	for _, k := range hookKinds {
+		if v, ok := o.get(k); ok {
+			kind, x = k, v
+			break
+		}
+	}
 	text, isText := x.(string)
 	items, isList := x.([]any)
 	switch {

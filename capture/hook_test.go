@@ -3,6 +3,7 @@ package capture_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,6 +67,29 @@ func TestHookEntries(t *testing.T) {
 	if e.BackwardOrder <= loss.BackwardOrder || loss.BackwardOrder <= loss.Order {
 		t.Errorf("backward order: %d of the first layer, %d of the loss at %d", e.BackwardOrder, loss.BackwardOrder,
 			loss.Order)
+	}
+}
+
+// TestHookUnknown: None among gradients is one that was not recorded.
+func TestHookUnknown(t *testing.T) {
+	list, _ := scanned(t, hookRecording)
+	seen := map[bool]int{}
+	for _, e := range list {
+		c, err := e.Load(capture.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		unknown := c.Unknown.Has(capture.GradInputs)
+		if c.Has(capture.GradInputs) {
+			seen[unknown]++
+		}
+		if unknown != slices.Contains(c.GradInputs, nil) || c.Unknown.Has(capture.Input) {
+			t.Errorf("%s: gradients %v, unknown %s", e.Call, c.GradInputs, c.Unknown)
+		}
+		c.Close()
+	}
+	if seen[true] == 0 || seen[false] == 0 {
+		t.Errorf("calls with and without unknown gradients: %v", seen)
 	}
 }
 
@@ -183,6 +207,40 @@ func TestHookOfAKilledProcess(t *testing.T) {
 	c.Close()
 }
 
+// A recording is found whatever the order of the keys and however long its first line.
+func TestHookKeysInAnotherOrder(t *testing.T) {
+	want, errs := scanned(t, hookRecording)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	dir := altered(t, func(b []byte) []byte {
+		var out []byte
+		for line := range bytes.Lines(b) {
+			var event map[string]any
+			d := json.NewDecoder(bytes.NewReader(line))
+			d.UseNumber()
+			if err := d.Decode(&event); err != nil {
+				t.Fatal(err)
+			}
+			if event["event"] == "run" {
+				event["argv"] = []string{strings.Repeat("long ", 2000)}
+			}
+			sorted, err := json.Marshal(event)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(append(out, sorted...), '\n')
+		}
+		return out
+	})
+	if got, errs := scanned(t, dir); len(errs) > 0 || len(got) != len(want) {
+		t.Errorf("%d calls, errors %v, want %d and none", len(got), errs, len(want))
+	}
+	if err := loadAll(dir); err != "" {
+		t.Error(err)
+	}
+}
+
 func TestHookRefuses(t *testing.T) {
 	sub := func(old, new string) func([]byte) []byte {
 		return func(b []byte) []byte { return bytes.Replace(b, []byte(old), []byte(new), 1) }
@@ -193,6 +251,7 @@ func TestHookRefuses(t *testing.T) {
 		want   string // in the error of the walk, or of loading all calls
 	}{
 		{"version", sub(`"version":1`, `"version":2`), "line 1: version 2 of the format is not known"},
+		{"no JSON from the start", sub(`"version":1`, `"version":`), "line 1: JSON"},
 		{"not JSON", sub(`{"event":"step"`, `{"event"`), "line 2: JSON"},
 		{"a call twice", sub(`"call","id":1,`, `"call","id":0,`), "call 0 appears twice"},
 		{"a return of no call", sub(`"return","id":0`, `"return","id":99`), "return of a call 99 that was not made"},

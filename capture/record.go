@@ -16,7 +16,7 @@ type Record struct {
 	Args       []value.Value // positional arguments, results or gradients
 	Kwargs     *value.Dict   // never nil
 	Identifier string        // "<id>/<time>/<file>"; empty where there is none
-	Unknown    bool          // see Call.Unknown
+	Unknown    bool          // None may be a value that the producer does not know
 }
 
 // ErrNotCapture is wrapped by the errors of ParseRecord for files that hold
@@ -56,6 +56,9 @@ func ParseRecord(root value.Value) (*Record, error) {
 	}
 	if id, has := d.Get("identifier"); has {
 		r.Identifier, _ = id.(string)
+	}
+	if unknown, has := d.Get("unknown"); has {
+		r.Unknown, _ = unknown.(bool)
 	}
 	return r, nil
 }

@@ -32,6 +32,27 @@ type sglangValue struct{ path, name string }
 func openSGLang(dir, base string) (iter.Seq2[*Entry, error], bool) {
 	e := newForeign(SGLang, base, nil)
 	e.notRun = verdict.ValueOnly
+	e.nameDumped(base)
+	e.rec = sglangValue{filepath.Join(dir, base), e.Op}
+	e.Files.add(Output)
+	return single(e), true
+}
+
+// Dumped is what the name of a file says of the value of SGLang's dumper in it: step,
+// rank, place, name, and as Call the name with the tags that tell it from others; nil if
+// the file is none.
+func Dumped(name string) *Entry {
+	base := filepath.Base(name)
+	if !sglang.begins(base) {
+		return nil
+	}
+	e := newForeign(SGLang, base, nil)
+	e.nameDumped(base)
+	return e
+}
+
+// nameDumped reads the tags of a name.
+func (e *Entry) nameDumped(base string) {
 	var call []string
 	for tag := range strings.SplitSeq(strings.TrimSuffix(base, ".pt"), "___") {
 		key, v, _ := strings.Cut(tag, "=")
@@ -49,14 +70,13 @@ func openSGLang(dir, base string) (iter.Seq2[*Entry, error], bool) {
 			if v != "disabled" {
 				call = append(call, tag)
 			}
+		case "pp_rank", "tp_rank", "cp_rank", "ep_rank", "dp_rank", "moe_ep_rank", "moe_tp_rank", "attn_tp_rank",
+			"attn_dp_rank": // what the rank already says
 		default:
 			call = append(call, tag)
 		}
 	}
 	e.Call = strings.Join(call, " ")
-	e.rec = sglangValue{filepath.Join(dir, base), e.Op}
-	e.Files.add(Output)
-	return single(e), true
 }
 
 func single(e *Entry) iter.Seq2[*Entry, error] {

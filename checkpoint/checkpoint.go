@@ -30,6 +30,9 @@ type Named struct {
 
 	group string // of ranks that may each hold a part; "" without ranks
 	rank  int
+
+	sharding    *sharding // of a value of SGLang's dumper
+	step, index int       // when that was written
 }
 
 // A Set is the values of a path. Close it.
@@ -81,6 +84,7 @@ func Open(ctx context.Context, path string, read pthformat.ReadMode, joined bool
 			s.Failures = append(s.Failures, err)
 		}
 	}
+	s.orderDumped()
 	return s, nil
 }
 
@@ -162,6 +166,9 @@ func (s *Set) add(path, rel, prefix string, read pthformat.ReadMode) error {
 		return err
 	}
 	s.files = append(s.files, f)
+	if e := capture.Dumped(rel); e != nil {
+		return s.addDumped(e, f.Root, rel)
+	}
 	named, err := Flatten(f.Root)
 	if err != nil {
 		return fmt.Errorf("%s: %w", rel, err)

@@ -23,11 +23,13 @@ type joinRule struct {
 	dim     int    // -1: the one along which the parts make the other side's shape
 	blocks  []int  // sizes, in proportion, of what each part holds one after the other; nil: one
 	row     bool   // of a weight that is split by columns: a vector is the same everywhere
+	dims    bool   // as SGLang's dumper recorded it
 }
 
 // ParseJoin reads rules: dim=N, column (dim=0), row (dim=1, vectors are the same on
 // every rank), auto (the dimension that gives the other side's shape), qkv=N (each
-// part holds a third of query, key and value; qkv=N:4,1,1 in these proportions).
+// part holds a third of query, key and value; qkv=N:4,1,1 in these proportions), dims
+// (as the dims that SGLang's dumper recorded say).
 // PATTERN:RULE holds for names that match, the first that does decides.
 func ParseJoin(rules []string) (*Join, error) {
 	if len(rules) == 0 {
@@ -48,6 +50,8 @@ func ParseJoin(rules []string) (*Join, error) {
 		switch what {
 		case "auto":
 			r.dim = -1
+		case "dims":
+			r.dims = true
 		case "column":
 		case "row":
 			r.dim, r.row = 1, true
@@ -71,7 +75,7 @@ func ParseJoin(rules []string) (*Join, error) {
 			err = errors.New("unknown")
 		}
 		if err != nil || r.dim < -1 || (what == "dim" || what == "qkv") && r.dim < 0 {
-			return nil, fmt.Errorf("rule %q: want dim=N, column, row, auto, qkv=N or qkv=N:SIZES, perhaps after PATTERN and a colon",
+			return nil, fmt.Errorf("rule %q: want dim=N, column, row, auto, dims, qkv=N or qkv=N:SIZES, perhaps after PATTERN and a colon",
 				text)
 		}
 		j.rules = append(j.rules, r)
@@ -108,7 +112,7 @@ func (s *Set) Unshard(j *Join, shapeOf func(name string) []int) error {
 		parts := byGroup[key]
 		slices.SortStableFunc(parts, func(a, b *Named) int { return a.rank - b.rank })
 		whole := *parts[0]
-		if len(parts) > 1 {
+		if r := j.rule(whole.Name); len(parts) > 1 || r != nil && r.dims {
 			v, err := j.join(whole.Name, parts, shapeOf(whole.Name))
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", whole.Name, err))
@@ -120,6 +124,16 @@ func (s *Set) Unshard(j *Join, shapeOf func(name string) []int) error {
 	}
 	s.Values = out
 	s.Failures = append(s.Failures, errs...)
+	return nil
+}
+
+// rule is the first that holds for a name, nil if none does.
+func (j *Join) rule(name string) *joinRule {
+	for i := range j.rules {
+		if ok, _ := path.Match(j.rules[i].pattern, name); ok || j.rules[i].pattern == "" {
+			return &j.rules[i]
+		}
+	}
 	return nil
 }
 
@@ -137,12 +151,9 @@ func (j *Join) join(name string, parts []*Named, want []int) (any, error) {
 			return nil, fmt.Errorf("ranks hold %s and %s", ts[0].Meta(), t.Meta())
 		}
 	}
-	var r *joinRule
-	for i := range j.rules {
-		if ok, _ := path.Match(j.rules[i].pattern, name); ok || j.rules[i].pattern == "" {
-			r = &j.rules[i]
-			break
-		}
+	r := j.rule(name)
+	if r != nil && r.dims {
+		return joinDims(parts, ts)
 	}
 	if r == nil || slices.Equal(ts[0].Shape, want) || r.row && ts[0].Dim() < 2 || ts[0].Dim() == 0 {
 		return ts[0], same(ts)

@@ -68,11 +68,29 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 		return all
 	})
 	c.run(&r, tol)
+	if override == nil && got.DType.IsFloat() && ref.DType.IsFloat() {
+		r.Limit = c.limit
+	}
 	if got.DType != ref.DType && !m.Cast {
 		r.Verdict, r.Rule = verdict.Fail, RuleDType
 		r.Reason = fmt.Sprintf("dtype is %s, want %s", got.DType, ref.DType)
 	}
 	return r
+}
+
+// limit is what the element at an index may be off by.
+func (c *checker) limit(index []int) Limit {
+	at := 0
+	for d, i := range index {
+		at = at*c.got.Shape[d] + i
+	}
+	b := &c.bound
+	l := Limit{ULPs: b.ulps, Unit: b.ulp(tensor.At[float64](c.ref, at)), Factor: b.sum}
+	if s := c.scale(); s != nil {
+		l.Scale = tensor.At[float64](s, at)
+	}
+	l.Allowed = l.ULPs*l.Unit + l.Factor*l.Scale + b.flush
+	return l
 }
 
 // checkRepeated is Check of tensors of which each element stands for so many.
@@ -89,6 +107,7 @@ func checkRepeated(got, ref *tensor.Tensor, times int, m Model, tol Tolerance, o
 		}
 	}
 	r := Check(got, ref, m, tol, override)
+	r.Limit = nil // its indices are others
 	for _, n := range []*int{&r.Numel, &r.Mismatched, &r.NaNActual, &r.NaNExpected, &r.InfActual, &r.InfExpected} {
 		*n *= times
 	}
@@ -170,6 +189,7 @@ func (c *checker) run(r *Result, tol Tolerance) {
 	default:
 		c.bound.rule = "exact"
 	}
+	c.signs = c.model.Moved && c.model.Exact && c.dt.IsFloat() && c.override == nil
 	parts := make([]part, c.spans())
 	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
 		p := &parts[k]
@@ -211,7 +231,7 @@ func (c *checker) run(r *Result, tol Tolerance) {
 
 // zeroSigns looks for zeros of the wrong sign in a block of equal elements.
 func (c *checker) zeroSigns(p *part, lo, n int, s *scratch) {
-	if !c.dt.IsFloat() || c.override != nil {
+	if !c.signs || s.identical {
 		return
 	}
 	g, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
@@ -261,6 +281,12 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	if w := p.worst[cl]; w.valid {
 		r.WorstIndex = unravel(w.at, c.got.Shape)
 		r.Actual, r.Expected = c.valuesAt(w.at)
+		if c.override != nil || c.bound.ulps > 0 || c.bound.sum > 0 {
+			r.BoundRatio = w.score
+			if cl == passed {
+				r.BoundRatio = min(w.score, c.leastRatio(w.at))
+			}
+		}
 	}
 	unsound := ""
 	if cl == warned {
@@ -314,6 +340,16 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	case p.scaled && c.residue():
 		r.Verdict, r.Reason = verdict.Mistrusted, c.are("within rounding of zero: any such values would pass")
 	}
+}
+
+// leastRatio is the distance of a real element over what is known to be allowed of it
+// without its S; infinite where a tolerance decides.
+func (c *checker) leastRatio(at int) float64 {
+	if c.override != nil || !c.dt.IsFloat() {
+		return math.Inf(1)
+	}
+	x, exact := tensor.At[float64](c.got, at), tensor.At[float64](c.ref, at)
+	return math.Abs(x-exact) / c.bound.least(math.Abs(exact), c.bound.ulps*c.bound.ulp(exact))
 }
 
 // distributed reports whether the errors of elements that are each within their

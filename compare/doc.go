@@ -114,8 +114,8 @@
 //
 // A tensor whose elements are each within their bounds may still be wrong: sums
 // have wide bounds, and a kernel that scales, shifts or truncates stays inside.
-// Distribution sums up all errors of one pass (evenly spread blocks of a large
-// tensor) and estimates
+// Distribution sums up, in one pass (evenly spread blocks of a large tensor), how far
+// all elements are from the nearest values of the dtype, and estimates
 //
 //   - the common factor by least squares, with a standard error that does not
 //     assume errors of one size, and the offset: beyond 8 eps of float32, or 0.25

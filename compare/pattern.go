@@ -122,22 +122,21 @@ func (c *checker) window(at, size int, buf *windowBuffer) window {
 	tensor.Parallel(len(off), 1, func(first, last int) {
 		for k := first; k < last; k++ {
 			a, b := k*c.block, min((k+1)*c.block, n)
-			off[k] = found[a:a:b]
+			these := found[a:a:b]
 			got, want := w.got[a:b], w.want[a:b]
 			tensor.Load(c.got, lo+a, got)
 			tensor.Load(c.ref, lo+a, want)
-			if c.dt.IsFloat() || c.dt.IsComplex() {
+			stored := c.ref.Storage() != nil && c.ref.DType == w.dt
+			if !stored && (c.dt.IsFloat() || c.dt.IsComplex()) {
 				tensor.RoundBlock(w.dt, want)
 			}
 			for i, x := range got {
 				y := want[i]
-				if math.Abs(x-y) < w.near*math.Abs(y) { // alike, as most are
-					continue
-				}
-				if !w.alike(x, y) {
-					off[k] = append(off[k], a+i)
+				if !w.close(x, y) && (w.apart(x, y) || !w.alike(x, y)) {
+					these = append(these, a+i)
 				}
 			}
+			off[k] = these
 		}
 	})
 	w.off = found[:0]
@@ -170,12 +169,19 @@ func (c *checker) conjugated(lo, n int) string {
 // alike reports whether two values are the same up to rounding of an input or
 // a result: patterns compare a value with another place's reference.
 func (w *window) alike(x, y float64) bool {
-	d := math.Abs(x - y)
-	if size := math.Abs(y); d > 2*w.near*size && size >= w.normal {
-		return false // a unit is at most eps times the value
-	}
 	// A unit is at least half of eps times the value.
-	return d <= w.near*math.Abs(y) && d <= math.MaxFloat64 || same(x, y) || d <= 8*w.dt.ULP(y)
+	d := math.Abs(x - y)
+	return !w.apart(x, y) && (d <= w.near*math.Abs(y) && d <= math.MaxFloat64 || same(x, y) || d <= 8*w.dt.ULP(y))
+}
+
+// close reports whether two values are surely alike, as most are.
+func (w *window) close(x, y float64) bool { return math.Abs(x-y) < w.near*math.Abs(y) }
+
+// apart reports whether two values are surely not alike: a unit is at most eps times
+// the value.
+func (w *window) apart(x, y float64) bool {
+	size := math.Abs(y)
+	return math.Abs(x-y) > 2*w.near*size && size >= w.normal
 }
 
 // allOff reports whether f holds for every element that is off.
@@ -235,7 +241,7 @@ func (w *window) saturated() string {
 }
 
 func (w *window) negated() string {
-	if !w.allOff(func(i int) bool { return w.alike(w.got[i], -w.want[i]) }) {
+	if !w.allOff(func(i int) bool { return w.close(w.got[i], -w.want[i]) || w.alike(w.got[i], -w.want[i]) }) {
 		return ""
 	}
 	if len(w.off) == 1 {
@@ -261,7 +267,7 @@ func (w *window) scaled() string {
 	}
 	if !w.allOff(func(i int) bool {
 		left := math.Abs(w.got[i] - f*w.want[i])
-		return left <= 2*w.dt.ULP(w.got[i]) || left <= 0.01*math.Abs(w.got[i]-w.want[i])
+		return left <= 0.01*math.Abs(w.got[i]-w.want[i]) || left <= 2*w.dt.ULP(w.got[i])
 	}) {
 		return ""
 	}

@@ -95,17 +95,14 @@ func matrix(shape []int) (rows, cols int) {
 }
 
 func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, inner []int, rows, cols int) {
-	want := got.DType.Round(exact)
-	ulps := 0.0
+	want, ulps := Distance(got.DType, x, exact)
 	switch {
-	case x == want || x != x && want != want:
+	case ulps == 0:
 		p.Equal++
 		return
-	case math.IsNaN(x) || math.IsNaN(want) || math.IsInf(x, 0) || math.IsInf(want, 0):
+	case math.IsInf(ulps, 1):
 		p.Infinite++
-		ulps = math.Inf(1)
 	default:
-		ulps = math.Abs(x-want) / got.DType.ULP(want)
 		octave := 0
 		if ulps >= 1 {
 			octave = math.Ilogb(ulps) + 1
@@ -141,6 +138,20 @@ func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, inner []int,
 	})
 	p.Worst = slices.Insert(p.Worst, i, Deviation{index, x, want, ulps})
 	p.Worst = p.Worst[:min(len(p.Worst), worstKept)]
+}
+
+// Distance is how far x, an element of floating dtype dt, is from the reference rounded to
+// dt, in units in the last place of that; infinite where one side alone is not finite.
+func Distance(dt tensor.DType, x, exact float64) (want, ulps float64) {
+	want = dt.Round(exact)
+	switch {
+	case x == want || x != x && want != want:
+		return want, 0
+	case math.IsNaN(x) || math.IsNaN(want) || math.IsInf(x, 0) || math.IsInf(want, 0):
+		return want, math.Inf(1)
+	}
+	// Beside a float64 0 the last place is so small that the quotient can overflow.
+	return want, min(math.Abs(x-want)/dt.ULP(want), math.MaxFloat64)
 }
 
 // Percentile is the distance in units in the last place below which this share of the

@@ -75,3 +75,13 @@ func TestProfileRefusals(t *testing.T) {
 		t.Errorf("empty: %+v, %v", p, err)
 	}
 }
+
+// TestProfileOverflow: a float64 that should be 0 is further off than a float64 can say
+// in units of the smallest number.
+func TestProfileOverflow(t *testing.T) {
+	p, err := compare.NewProfile(tensor.New(tensor.Float64, []int{1}, []float64{1e300}),
+		tensor.New(tensor.Float64, []int{1}, []float64{0}))
+	if err != nil || p.Infinite != 0 || p.Worst[0].ULPs != math.MaxFloat64 || p.Octaves[1024] != 1 {
+		t.Errorf("%+v, %v", p.Worst, err)
+	}
+}

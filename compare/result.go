@@ -20,6 +20,11 @@ type Result struct {
 	// tensors that could not be compared.
 	MaxULP float64
 
+	// BoundRatio is the distance of the worst element over what its rule allows it, or
+	// over a smaller distance that sufficed to pass it: at most 1 if it passed. 0 where
+	// elements are equal or have to be.
+	BoundRatio float64
+
 	Mismatched int // elements outside the deciding rule (fail and warn)
 	Numel      int
 
@@ -44,9 +49,17 @@ type Result struct {
 	// rule pass; infinite if none does.
 	PassAtol float64
 
+	// Limit says what the rule allows an element; nil where no rule of the error model
+	// decided, and for complex numbers. It can panic with a *tensor.ReadError.
+	Limit func(index []int) Limit
+
 	// Pattern names the error pattern recognised in a failing tensor, "" if none.
 	Pattern string
 }
+
+// A Limit is what an element may be off by: ULPs units in the last place, of which Unit
+// is the size there, and Factor (c*u of the rule) of Scale, its S.
+type Limit struct{ ULPs, Unit, Factor, Scale, Allowed float64 }
 
 func newResult(numel int) Result {
 	return Result{Verdict: verdict.Pass, Numel: numel, MaxULP: math.NaN()}

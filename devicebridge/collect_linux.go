@@ -20,6 +20,7 @@ type collector struct {
 	answered int // calls that have been answered
 	findings []found
 	done     *decoder // the rest of the last answer; nil until it came
+	fitness  fitness  // of the worker for other plans
 }
 
 type found struct {
@@ -71,6 +72,7 @@ func (c *collector) exchange(w *worker, message []byte, o Options) error {
 		case answerAlive:
 		case answerDone:
 			c.readFindings(d)
+			c.fitness = fitness(d.u8())
 			c.done = d
 			return d.err
 		case answerProblem:
@@ -177,7 +179,10 @@ func (c *collector) resolve(f *found) error {
 				return nil
 			}
 			if f.Kind == InputChanged && b.t.Value != nil {
-				memory := c.arena.mem[b.offset : b.offset+b.nbytes]
+				memory := c.arena.bytes(b.offset, b.nbytes)
+				if memory == nil {
+					return fmt.Errorf("%s: its shared memory is gone", b.t.Role)
+				}
 				f.Count, f.At = changed(memory, b)
 				t, err := get(memory, b.t.DType, b.t.Shape, b.stride)
 				if err != nil {

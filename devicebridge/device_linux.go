@@ -52,6 +52,9 @@ func (d *Device) open(ctx context.Context) error {
 		return err
 	}
 	d.launcher = l
+	if err := sameSources(); err != nil {
+		return err
+	}
 	if d.config.Library == Host {
 		if l.library, err = newExecutable("libdiopi_host.so"); err != nil {
 			return err
@@ -189,11 +192,14 @@ func confirm(first, second *Result) {
 
 // attempt runs a plan once in the slot's worker, which it starts if need be.
 func (d *Device) attempt(ctx context.Context, s *slot, r *request, o Options, fill byte) (*Result, error) {
-	if s.worker != nil && s.worker.hasEnded() { // between plans
+	if s.worker != nil && (s.worker.hasEnded() || !s.arena.room(r.top, s.worker.addresses)) {
 		s.worker.close()
 		s.worker = nil
 	}
 	if s.worker == nil {
+		if err := s.arena.rewind(); err != nil {
+			return nil, err
+		}
 		w, err := d.launcher.start(ctx, s.arena)
 		if err == nil && w.problem != "" {
 			err = errors.New(w.problem)
@@ -205,20 +211,24 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request, o Options, fi
 		s.worker = w
 	}
 	w := s.worker
-	if err := s.arena.resize(r.top); err != nil {
+	if err := s.arena.begin(r.top, w.fitness == crowded); err != nil {
 		return nil, err
 	}
 	for i := range r.blocks {
 		if b := &r.blocks[i]; b.t.Value != nil && b.t.CSR == nil {
-			put(s.arena.mem[b.offset:b.offset+b.nbytes:b.offset+b.nbytes], b, fill)
+			put(s.arena.bytes(b.offset, b.nbytes), b, fill)
 		}
 	}
 	w.stderr.reset()
 	stop := context.AfterFunc(ctx, w.kill)
 	c := &collector{r: r, arena: s.arena, res: newResult(r), timeout: d.config.Timeout}
 	w.request++
-	err := c.exchange(w, r.message(w.request, o, fill), o)
+	err := c.exchange(w, r.message(w.request, s.arena.plan, o, fill), o)
 	if stop() && err == nil {
+		if w.fitness = c.fitness; w.fitness == worn {
+			w.close()
+			s.worker = nil
+		}
 		return c.finish()
 	}
 	s.worker = nil
@@ -226,6 +236,9 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request, o Options, fi
 	w.close()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if f == nil && w.request > 1 { // perhaps for what an earlier plan left behind
+		return d.attempt(ctx, s, r, o, fill)
 	}
 	if f == nil {
 		return nil, fmt.Errorf("device %s: %w", d.config.Library, err)

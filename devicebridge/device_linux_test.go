@@ -3,15 +3,18 @@
 package devicebridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/optool/optool/devicebridge/diopi"
@@ -142,6 +145,8 @@ func TestFaults(t *testing.T) {
 		{fault: "unwritten", findings: []finding{{Unwritten, "out", 5, 0}}},
 		{fault: "stale_workspace", findings: []finding{{Unwritten, "out", 5, 0}}},
 		{fault: "changes_shape", findings: []finding{{MetadataChanged, "out", 1, 0}}},
+		{fault: "flushes_subnormals", findings: []finding{{FloatModeChanged, "memory the operator asked for", 1, 0}}},
+		{fault: "writes_wider", findings: []finding{{OutOfBounds, "out", 20, 20}}},
 		{fault: "rounds_up", findings: []finding{{FloatModeChanged, "memory the operator asked for", 1, 0}}},
 		{fault: "overruns_workspace", findings: []finding{{OutOfBounds, "memory the operator asked for", 1, 100}}},
 		{fault: "hangs", status: TimedOut, reason: "diopiAdd: no answer in time"},
@@ -153,12 +158,25 @@ func TestFaults(t *testing.T) {
 		{fault: "divides_by_zero", status: Crashed, reason: "diopiAdd: killed by SIGFPE"},
 		{fault: "frees_tensor", status: Crashed, reason: "diopiAdd: killed by SIGABRT"},
 		{fault: "throws_in_thread", status: Crashed, reason: "diopiAdd: killed by SIGABRT"},
+		{fault: "stops_itself", status: TimedOut, reason: "diopiAdd: no answer in time"},
+		{fault: "catches_signals", status: TimedOut, reason: "diopiAdd: no answer in time"},
+		{fault: "frees_input", status: Crashed, reason: "diopiAdd: killed by SIGABRT"},
+		{fault: "kills_group", status: Crashed, reason: "diopiAdd: killed by SIGKILL"},
+		{fault: "recurses", status: Crashed, reason: "diopiAdd: killed by SIGSEGV"},
+		{fault: "jumps_out", status: Crashed, reason: "diopiAdd: killed by SIGSEGV"},
+		{fault: "unloads_itself", status: Crashed, reason: "diopiAdd: killed by SIGSEGV"},
+		{fault: "exits_at_once", status: Exited, reason: "diopiAdd: it ended the process with exit code 0"},
+		{fault: "closes_files", status: Exited, reason: "diopiAdd: it ended the process with exit code 1"},
+		{fault: "dangling_error", status: Failed,
+			reason: "diopiAdd returned 1 (diopiErrorOccurred): diopiGetLastErrorString gives an address that cannot be read"},
 		{fault: "exits", status: Exited, reason: "diopiAdd: it ended the process with exit code 3"},
 		{fault: "throws", status: Threw, reason: "diopiAdd threw std::runtime_error: not today"},
 		{fault: "throws_custom", status: Threw, reason: "diopiAdd threw (anonymous namespace)::Unsupported"},
 		{fault: "lacks_dtype", status: Unsupported,
 			reason: "diopiAdd threw std::runtime_error: \"add_stub\" not implemented for 'Half'"},
 		{fault: "throws_lines", status: Threw, reason: "diopiAdd threw std::runtime_error: index out of range"},
+		{fault: "floods"},
+		{fault: "traces_parent"},
 		{fault: "kills_parent"},
 		{fault: "forks"},
 		{fault: "answers_late"},
@@ -212,6 +230,85 @@ func TestLateAnswers(t *testing.T) {
 				t.Fatalf("%s: %+v, findings %v, fate %+v, result %v", fault, r.Calls, r.Findings, r.Fate, got)
 			}
 		}
+	}
+}
+
+// TestLeftBehind: what a call leaves behind in the worker changes no later call.
+func TestLeftBehind(t *testing.T) {
+	for _, fault := range []string{"writes_late", "holds_handles", "changes_locale", "changes_directory", "sets_alarm",
+		"takes_addresses", "takes_descriptors"} {
+		t.Run(fault, func(t *testing.T) {
+			d := open(t, fault, Config{})
+			p, out := addPlan()
+			r := run(t, d, p, Options{})
+			if r.Worst() != nil || len(r.Findings) > 0 {
+				t.Fatalf("%+v, findings %v", r.Calls, r.Findings)
+			}
+			wantValues(t, r, out, 11, 22, 33, 44, 55)
+			for end := time.Now().Add(40 * time.Millisecond); time.Now().Before(end); {
+				y := output("out", 5)
+				x := input("input", floats([]int{5}, 1, -2, 3, -4, 5))
+				r := run(t, d, plan(relu(diopi.Forward, y, x)), Options{})
+				if r.Worst() != nil || len(r.Findings) > 0 {
+					t.Fatalf("the call after it: %+v, findings %v", r.Calls, r.Findings)
+				}
+				wantValues(t, r, y, 1, 0, 3, 0, 5)
+			}
+		})
+	}
+}
+
+// TestNames: a library that cannot say who it is runs all the same.
+func TestNames(t *testing.T) {
+	for fault, remark := range map[string]string{
+		"none":          "",
+		"null_name":     "diopiGetVendorName gives no text but a null pointer",
+		"dangling_name": "diopiGetVendorName gives an address that cannot be read",
+		"endless_name":  "diopiGetVendorName gives a text that does not end after 1024 bytes",
+		"throws_name":   "diopiGetVendorName threw std::runtime_error: no name",
+	} {
+		d := open(t, fault, Config{})
+		i := d.Info()
+		if got := strings.Join(i.Remarks, "; "); got != remark || (i.Vendor == "") != (remark != "") || i.Version != "0.1" {
+			t.Errorf("%s: %q %q, remarks %q, want %q", fault, i.Vendor, i.Version, got, remark)
+		}
+		p, out := addPlan()
+		wantValues(t, run(t, d, p, Options{}), out, 11, 22, 33, 44, 55)
+	}
+}
+
+// TestOtherSources: a worker of other sources is refused before it is started.
+func TestOtherSources(t *testing.T) {
+	requireNative(t)
+	before := programs
+	defer func() { programs = before }()
+	worker, err := built("worker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := bytes.Replace(worker, []byte("optool worker of "), []byte("optool worker by "), 1)
+	programs = fstest.MapFS{"native/dist/worker": &fstest.MapFile{Data: old}}
+	if _, err := Open(t.Context(), Config{Library: Host}); err == nil || err.Error() != "device host: the worker was "+
+		"built of other sources than this optool: run make" {
+		t.Errorf("Open: %v", err)
+	}
+}
+
+// TestFunctionNumbers: the worker numbers the operators as this package does.
+func TestFunctionNumbers(t *testing.T) {
+	list, err := sources.ReadFile("native/worker/functions.inc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for _, m := range regexp.MustCompile(`(?m)^DIOPI_FUNCTION\((\w+)\)$`).FindAllSubmatch(list, -1) {
+		got = append(got, string(m[1]))
+	}
+	for _, f := range diopi.Operators() {
+		want = append(want, f.Name)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d functions, want %d: run make generate", len(got), len(want))
 	}
 }
 

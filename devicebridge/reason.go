@@ -3,7 +3,6 @@ package devicebridge
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"regexp"
 	"strings"
 	"sync"
@@ -94,14 +93,3 @@ func (i *Info) exports(flags []byte) {
 		}
 	}
 }
-
-// protocol tells a worker of another build: one that has other messages, takes
-// its times otherwise, or numbers the operators otherwise.
-var protocol = sync.OnceValue(func() uint64 {
-	h := fnv.New64a()
-	h.Write([]byte{wireVersion})
-	for _, f := range diopi.Operators() {
-		h.Write(append([]byte(f.Name), 0))
-	}
-	return h.Sum64()
-})

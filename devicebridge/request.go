@@ -18,6 +18,9 @@ const (
 	guardBytes = 1024
 	alignment  = 256
 	arenaBytes = 1 << 38 // of addresses; the file takes what is used
+	// arenaTurn is how many bytes of addresses a worker's plans use before another worker
+	// takes over. The tables of the pages of so many take 32 MiB.
+	arenaTurn = 16 << 30
 )
 
 // Memory for results, and the gaps between the elements of strided tensors, hold
@@ -417,7 +420,7 @@ var dtypeNames = sync.OnceValue(func() map[uint8]string {
 })
 
 // message is the request as bytes; number tells its answers from those of others.
-func (r *request) message(number uint32, o Options, fill byte) []byte {
+func (r *request) message(number uint32, start int64, o Options, fill byte) []byte {
 	var e encoder
 	e.u32(0) // the length
 	e.u32(int(number))
@@ -431,6 +434,7 @@ func (r *request) message(number uint32, o Options, fill byte) []byte {
 	e.u32(t.Runs)
 	e.i64(t.FlushBytes)
 	e.i64(int64(t.Budget))
+	e.i64(start)
 	e.i64(r.top)
 	e.u32(len(r.blocks))
 	for i := range r.blocks {

@@ -31,6 +31,7 @@ type Info struct {
 	Adaptor   bool     // device functions were found: device memory is not host memory
 	Functions []string // the operators it exports, in the order of diopi.Functions
 	Missing   []string // the operators it does not export
+	Remarks   []string // sentences about what is wrong with what it says about itself
 }
 
 // Options vary one run of a plan.

@@ -15,10 +15,6 @@ import (
 // Messages to and from the worker: a length (uint32), the number of the request
 // (uint32), then fields, all little-endian. native/worker/wire.h and decode.cc are the other side.
 
-// wireVersion counts the changes of the messages and of what a run's time is;
-// native/worker/wire.h has the same.
-const wireVersion = 3
-
 type answer uint8
 
 const (
@@ -27,6 +23,15 @@ const (
 	answerAlive
 	answerDone
 	answerProblem
+)
+
+// fitness is whether other plans can run in a worker.
+type fitness uint8
+
+const (
+	alone   fitness = iota // as before
+	crowded                // it has threads of the library, which may still write what their call was given
+	worn                   // no: addresses or descriptors have run out
 )
 
 // Flags of a tensor.

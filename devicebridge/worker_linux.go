@@ -21,7 +21,8 @@ import (
 
 const (
 	stderrTail   = 4096
-	arenaKept    = 64 << 20        // bytes of shared memory a worker keeps between plans
+	arenaLeast   = 64 << 20        // bytes of addresses without which there is no device
+	arenaKept    = 64 << 20        // bytes of shared memory that are kept for the next plan
 	highFD       = 64              // above what a child's own descriptors are given
 	graceToEnd   = 2 * time.Second // for finalizeLibrary
 	graceToDrain = 200 * time.Millisecond
@@ -89,11 +90,13 @@ func memfd(name string, flags int) (int, error) {
 	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, highFD)
 }
 
-// An arena is the shared memory of one worker and its successors.
+// An arena is the shared memory of one worker and its successors. While the worker has
+// threads of the library, every plan gets addresses that none had before: what such a
+// thread writes after its call has returned reaches no other call.
 type arena struct {
 	file *os.File
 	mem  []byte
-	size int64 // of the file
+	plan int64 // where the plan's memory begins
 }
 
 func newArena() (*arena, error) {
@@ -102,7 +105,7 @@ func newArena() (*arena, error) {
 		return nil, fmt.Errorf("shared memory: %w", err)
 	}
 	a := &arena{file: os.NewFile(uintptr(fd), "optool-tensors")}
-	for n := arenaBytes; n >= arenaKept; n /= 2 { // as many addresses as the process may have
+	for n := arenaBytes; n >= arenaLeast; n /= 2 { // as many addresses as the process may have
 		if a.mem, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE,
 			unix.MAP_SHARED|unix.MAP_NORESERVE); err == nil {
 			return a, nil
@@ -112,31 +115,57 @@ func newArena() (*arena, error) {
 	return nil, fmt.Errorf("shared memory: %w", err)
 }
 
-// resize makes at least n bytes usable, and gives back what a large plan took.
-func (a *arena) resize(n int64) error {
-	if st, err := a.file.Stat(); err == nil {
-		a.size = st.Size() // the worker may have made it larger
+// room reports whether there are addresses for another plan of n bytes, and for what its
+// calls may ask for, in a worker that has so many.
+func (a *arena) room(n, addresses int64) bool {
+	turn := min(arenaTurn, addresses/2, int64(len(a.mem))/2)
+	st, err := a.file.Stat()
+	return err == nil && (st.Size() == 0 || st.Size() <= turn-n)
+}
+
+// rewind gives all memory back, and the addresses to a worker that has used none.
+func (a *arena) rewind() error {
+	a.plan = 0
+	if err := a.file.Truncate(0); err != nil {
+		return fmt.Errorf("shared memory: %w", err)
 	}
-	if n > int64(len(a.mem)) {
-		return fmt.Errorf("%d bytes of shared memory: the process may have addresses for %d", n, len(a.mem))
-	}
-	want := max(n, min(a.size, arenaKept))
-	if want == a.size {
-		return nil
-	}
-	if err := a.file.Truncate(want); err != nil {
-		return fmt.Errorf("%d bytes of shared memory: %w", want, err)
-	}
-	a.size = want
 	return nil
 }
 
-// bytes are n bytes at offset, nil if the file does not have them.
+// begin makes n bytes usable for a plan, at fresh addresses or where the plan before was,
+// and gives back what that had and this one does not need.
+func (a *arena) begin(n int64, fresh bool) error {
+	st, err := a.file.Stat() // the worker may have made it larger
+	if err != nil {
+		return fmt.Errorf("shared memory: %w", err)
+	}
+	if end := st.Size(); fresh && end > a.plan {
+		const hole = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+		if err := unix.Fallocate(int(a.file.Fd()), hole, a.plan, end-a.plan); err != nil {
+			return fmt.Errorf("giving back shared memory: %w", err)
+		}
+		page := int64(os.Getpagesize())
+		a.plan = (end + page - 1) / page * page
+	}
+	if n > int64(len(a.mem))-a.plan {
+		return fmt.Errorf("%d bytes of shared memory: the process may have addresses for %d", n, len(a.mem))
+	}
+	if want := max(n, min(st.Size()-a.plan, arenaKept)); a.plan+want != st.Size() {
+		if err := a.file.Truncate(a.plan + want); err != nil {
+			return fmt.Errorf("%d bytes of shared memory: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// bytes are n bytes at an offset in the plan's memory, nil if it does not have them.
 func (a *arena) bytes(offset, n int64) []byte {
-	if st, err := a.file.Stat(); err != nil || offset < 0 || n < 0 || offset > min(st.Size(), int64(len(a.mem)))-n {
+	st, err := a.file.Stat()
+	if err != nil || offset < 0 || n < 0 || offset > min(st.Size(), int64(len(a.mem)))-a.plan-n {
 		return nil
 	}
-	return a.mem[offset : offset+n : offset+n]
+	start := a.plan + offset
+	return a.mem[start : start+n : start+n]
 }
 
 func (a *arena) close() {
@@ -155,6 +184,9 @@ type worker struct {
 	hello   Info
 	problem string // why the library cannot be used
 	request uint32 // the number of the last request that was sent; 0: none was
+	// addresses are the bytes of shared memory that the worker has addresses for.
+	addresses int64
+	fitness   fitness // after its last plan
 }
 
 // tail keeps the end of what a process writes.
@@ -275,11 +307,15 @@ func (w *worker) greet(timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if answer(d.u8()) != answerHello || d.u64() != protocol() {
-		return errors.New("the worker is of another build: run make")
+	if answer(d.u8()) != answerHello {
+		return errors.New("the worker's first answer is none")
 	}
 	w.problem = d.text()
 	w.hello = Info{Vendor: d.text(), Version: d.text(), LastError: d.u8() != 0, Adaptor: d.u8() != 0}
+	w.addresses = d.i64()
+	for range d.count(4) {
+		w.hello.Remarks = append(w.hello.Remarks, d.text())
+	}
 	w.hello.exports(d.take(d.u32()))
 	return d.err
 }

@@ -12,6 +12,9 @@ func checkCase(x *subject) {
 	if _, err := x.run(x.call, nil); err != nil {
 		x.report("%v", err)
 	}
+	if f, err := x.forward(x.call); err == nil && x.entry.Schema.Single() && len(f.Outs) != 1 {
+		x.report("%d results, declared is one Tensor", len(f.Outs))
+	}
 }
 
 // checkStrides compares the results of dense arguments with those of the case

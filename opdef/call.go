@@ -476,9 +476,9 @@ type Bound struct {
 	Class Class
 	ULPs  float64
 	Terms int
-	// Coarse: S counts the roundoff of the dtype itself; Covers: S is at least the
-	// magnitude of the result. See Error.
-	Coarse, Covers bool
+	// Coarse: S counts the roundoff of the dtype itself; Shared: elements have a rounded
+	// factor in common; Covers: S is at least the magnitude of the result. See Error.
+	Coarse, Shared, Covers bool
 	// Scale computes S, of the result's shape; nil where the class needs none.
 	Scale func() *tensor.Tensor
 	// Else computes other results that are as right, and Chain the sums of the
@@ -540,8 +540,8 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg string, i int) Bound {
 	class := c.sound().errorClass().grad()
 	b := class.bound()
-	b.Terms = c.plan.gradTerms()
 	t := grads[arg][i]
+	b.Terms = max(c.plan.gradTerms(), spread(t, out))
 	scale := c.plan.gradScale()
 	switch {
 	case scale != nil:
@@ -581,13 +581,25 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 	return b
 }
 
+// spread is the number of elements of a result, whose gradients are out, for each of
+// an argument with gradient t: the terms that broadcasting adds.
+func spread(t *tensor.Tensor, out []*tensor.Tensor) int {
+	n := 0
+	for _, g := range out {
+		if g != nil {
+			n = max(n, g.Numel())
+		}
+	}
+	return n / max(t.Numel(), 1)
+}
+
 // NodeBound is the error model of gradient i of the node that Node found for
 // the results of f and their gradients out.
 func (c *Call) NodeBound(f *Forward, out []*tensor.Tensor, node Node, i int) Bound {
 	class := c.sound().errorClass().grad()
 	b := class.bound()
-	b.Terms = c.plan.gradTerms()
 	t := node.Grads[i]
+	b.Terms = max(c.plan.gradTerms(), spread(t, out))
 	switch {
 	case node.Scale != nil:
 		b.Scale = func() *tensor.Tensor { return node.Scale()[i] }

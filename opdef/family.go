@@ -158,7 +158,6 @@ func (b Binary) Entry() *Entry {
 		if op.Error.Class != Exact && op.Error.Grad == nil {
 			op.Error.Grad = &Error{Class: Elementwise, ULPs: 4}
 			op.GradScale = func(a *BinaryArgs, g *Grad, _ Grads) (Grads, error) { return b.gradients(a, g, true) }
-			op.GradTerms = func(a *BinaryArgs) int { return broadcastTerms(a.Self, a.Other) }
 		}
 	}
 	if b.S != nil || b.C != nil && op.Error.Class != Exact {
@@ -303,22 +302,6 @@ func (b Binary) kernel(a *BinaryArgs) ([]*tensor.Tensor, error) {
 }
 
 func (b Binary) grad(a *BinaryArgs, g *Grad) (Grads, error) { return b.gradients(a, g, false) }
-
-// broadcastTerms is the largest number of result elements that one element of
-// an operand takes part in.
-func broadcastTerms(ts ...*tensor.Tensor) int {
-	_, shape, err := BroadcastAll(ts...)
-	if err != nil {
-		return 1
-	}
-	n, terms := tensor.Numel(shape), 1
-	for _, t := range ts {
-		if k := t.Numel(); k > 0 {
-			terms = max(terms, n/k)
-		}
-	}
-	return terms
-}
 
 // gradients are the gradients of the operands, or, if magnitudes is set, the
 // sums of the magnitudes of their terms.

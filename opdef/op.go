@@ -97,6 +97,10 @@ type Planned[A, P any] struct {
 	// arguments. Where Node gives nothing they are not compared.
 	Composite bool
 
+	// Copied names the argument that some versions of torch make a new tensor of, to
+	// which no gradient flows.
+	Copied string
+
 	// Scale gives, for each result, S: the sum of the magnitudes of the terms
 	// added to make each element (or the largest intermediate), as a tensor of
 	// the result's shape. It replaces the class's own rule. GradScale does the
@@ -116,7 +120,8 @@ type Planned[A, P any] struct {
 	GradChain func(p P, g *Grad) (Grads, error)
 
 	// Terms is the number of terms added to make one element; nil: 1. GradTerms
-	// likewise for gradients; nil: Terms.
+	// likewise for gradients; nil: Terms. Where results have more elements than the
+	// argument, by broadcasting, as many are added at least.
 	Terms     func(p P) int
 	GradTerms func(p P) int
 
@@ -228,6 +233,9 @@ type Node struct {
 type Drawn struct {
 	Checked string // what was looked at; empty if nothing was
 	Wrong   string // one sentence that says what no sound generator gives; empty if nothing
+	// Shown: the results show what was drawn, so that gradients, computed from them
+	// (Grad.Outs), are determined.
+	Shown bool
 }
 
 // Acceptance is the decision on one result of Accept.
@@ -284,6 +292,10 @@ type Error struct {
 	// scale counts that, so that nothing further is explained by accumulating in
 	// it.
 	Coarse bool
+	// Shared: torch rounds numbers that all elements share to the dtype (the logarithm of
+	// a number, what delta of huber_loss is multiplied by): a common factor of so much is
+	// sound.
+	Shared bool
 	// Covers: no declared scale is smaller than the magnitude of the exact result,
 	// which spares its computation where that is enough. Of class Accumulated it
 	// never is.
@@ -300,11 +312,25 @@ func (e Error) ulps() float64 {
 	return [...]float64{0, 1, 4, 2, 2, 2}[e.Class]
 }
 
+// String is the bound in words, the class first.
+func (e Error) String() string {
+	switch e.Class {
+	case Exact:
+		return "exact: equal"
+	case Rounded, Elementwise:
+		return fmt.Sprintf("%s: within %g ulp of the exact result", e.Class, e.ulps())
+	}
+	return fmt.Sprintf("%s: within %g ulp of the exact result + c(n)*u*S", e.Class, e.ulps())
+}
+
+// OfGradients is the error of an operator's gradients.
+func (e Error) OfGradients() Error { return e.grad() }
+
 func (e Error) covers() bool { return e.Covers || e.Class == Accumulated }
 
 // bound is the error model of a result of one term, without its S.
 func (e Error) bound() Bound {
-	return Bound{Class: e.Class, ULPs: e.ulps(), Terms: 1, Coarse: e.Coarse, Covers: e.covers()}
+	return Bound{Class: e.Class, ULPs: e.ulps(), Terms: 1, Coarse: e.Coarse, Shared: e.Shared, Covers: e.covers()}
 }
 
 func (e Error) grad() Error {
@@ -329,14 +355,15 @@ type Facts struct {
 	Random  string
 	Trivial bool
 	HasGrad bool
-	// Composite: see Planned.Composite.
-	Composite bool
-	Moves     bool // see Moving
-	Exempt    map[string]string
-	View      bool     // the result is an argument seen otherwise
-	Lookup    string   // see Planned.Lookup
-	Autocast  Autocast // see Planned.Autocast
-	Uncast    string   // see Planned.Uncast
+	// Composite: see Planned.Composite; Inner: op_tools records what Node gives.
+	Composite, Inner bool
+	Copied           string // see Planned.Copied
+	Moves            bool   // see Moving
+	Exempt           map[string]string
+	View             bool     // the result is an argument seen otherwise
+	Lookup           string   // see Planned.Lookup
+	Autocast         Autocast // see Planned.Autocast
+	Uncast           string   // see Planned.Uncast
 }
 
 // An Entry is a declared op with its argument and plan types erased.
@@ -356,8 +383,8 @@ type Entry struct {
 func (o Planned[A, P]) Entry() *Entry {
 	e := &Entry{op: &o, schema: o.Schema, Facts: Facts{
 		InPlace: o.InPlace, Resizes: o.Resizes, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random,
-		Trivial: o.Trivial, HasGrad: o.Grad != nil, Composite: o.Composite, Exempt: o.Exempt, Lookup: o.Lookup,
-		Autocast: o.Autocast, Uncast: o.Uncast,
+		Trivial: o.Trivial, HasGrad: o.Grad != nil, Composite: o.Composite, Inner: o.Node != nil, Copied: o.Copied,
+		Exempt: o.Exempt, Lookup: o.Lookup, Autocast: o.Autocast, Uncast: o.Uncast,
 	}}
 	e.Names = expandNames(e.Op(), o.Names, o.InPlace)
 	return e

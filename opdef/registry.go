@@ -22,27 +22,44 @@ func NewRegistry(tables ...[]*Entry) (*Registry, error) {
 	schemas := map[string]bool{}
 	var errs []error
 	for _, e := range r.entries {
-		if err := e.Ready(); err != nil {
-			errs = append(errs, err)
-			continue
-		}
 		if schemas[e.schema] {
 			errs = append(errs, fmt.Errorf("op %s: declared twice: %s", e.Op(), e.schema))
 		}
 		schemas[e.schema] = true
-		for _, n := range e.Names {
-			for _, other := range r.byName[n] {
-				if other == e {
-					break
-				}
-				if slices.Equal(other.Schema.parameters(), e.Schema.parameters()) {
-					errs = append(errs, fmt.Errorf("op %s: op %s answers to %s with arguments of the same types",
-						e.Op(), other.Op(), n))
-				}
+		errs = append(errs, r.conflicts(e))
+	}
+	return r, errors.Join(errs...)
+}
+
+// With is r and further operators, which are checked; r itself stays as it is.
+func (r *Registry) With(entries []*Entry) (*Registry, error) {
+	all := TrustedRegistry(r.entries, entries)
+	var errs []error
+	for _, e := range entries {
+		errs = append(errs, all.conflicts(e))
+	}
+	return all, errors.Join(errs...)
+}
+
+// conflicts says what contradicts itself in e, and which operators before it answer to
+// the same calls.
+func (r *Registry) conflicts(e *Entry) error {
+	if err := e.Ready(); err != nil {
+		return err
+	}
+	var errs []error
+	for _, n := range e.Names {
+		for _, other := range r.byName[n] {
+			if other == e {
+				break
+			}
+			if other.Ready() == nil && slices.Equal(other.Schema.parameters(), e.Schema.parameters()) {
+				errs = append(errs, fmt.Errorf("op %s: op %s answers to %s with arguments of the same types", e.Op(),
+					other.Op(), n))
 			}
 		}
 	}
-	return r, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // TrustedRegistry builds a registry of tables that NewRegistry finds sound,

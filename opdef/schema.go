@@ -14,6 +14,8 @@ import (
 //	add(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor
 //	view(Tensor self, int[]... size) -> Tensor
 //
+// Returns is Tensor for one tensor, (Tensor, Tensor) or Tensor[] for a sequence, also of
+// one, and Tensor|Tensor[] where an argument says which.
 // A result Tensor? at the end is None in calls whose kernel gives fewer results.
 // Tensor|Scalar accepts a Python number, which becomes a wrapped 0-d tensor.
 // A list type followed by ... also accepts its items as separate positional
@@ -112,6 +114,13 @@ func ParseSchema(text string) (*Schema, error) {
 		s.Params = append(s.Params, p)
 	}
 	return s, nil
+}
+
+// Single reports whether every call returns one tensor, never a sequence; Several
+// whether every call returns a sequence, also of one.
+func (s *Schema) Single() bool { return s.Returns == "Tensor" }
+func (s *Schema) Several() bool {
+	return s.Returns == "Tensor[]" || strings.HasPrefix(s.Returns, "(Tensor")
 }
 
 // absent is the number of results that are None in a call that gives n: those

@@ -244,3 +244,32 @@ func TestWindows(t *testing.T) {
 		}
 	}
 }
+
+// TestAlignToWindow: the window given begins at each frame's first element, as torch 2.15 has it.
+func TestAlignToWindow(t *testing.T) {
+	x := tensor.New(tensor.Float64, []int{12}, []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
+	window := tensor.New(tensor.Float64, []int{3}, []float64{1, 2, 3})
+	kwargs := func(items ...value.Item) *value.Dict {
+		return &value.Dict{Items: append(items, value.Item{Key: "return_complex", Value: true})}
+	}
+	for align, want := range map[value.Value][]float64{
+		nil: {26, 38, 50}, false: {26, 38, 50}, true: {14, 26, 38, 50, 62},
+	} {
+		fwd, err := specialForward(t, "torch.stft", kwargs(value.Item{Key: "center", Value: false}, value.Item{Key: "align_to_window", Value: align}), x, int64(8),
+			int64(2), int64(3), window)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sums []float64 // those at frequency 0
+		for _, v := range tensor.Data[complex128](fwd.Outs[0].Select(0, 0)) {
+			sums = append(sums, real(v))
+		}
+		if !slices.EqualFunc(sums, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-12 }) {
+			t.Errorf("align_to_window=%v: %v, want %v", align, sums, want)
+		}
+	}
+	aligned := kwargs(value.Item{Key: "align_to_window", Value: true})
+	if _, err := specialForward(t, "torch.stft", aligned, x, int64(8)); err == nil {
+		t.Error("it is taken with center")
+	}
+}

@@ -264,7 +264,7 @@ func (s *Summary) String() string {
 	text := fmt.Sprintf("%s, %s: inf or nan in %s", reports.Count(s.Captures, "capture"),
 		reports.Count(s.Values, "value"), reports.Count(s.Overflow, "capture"))
 	if s.Unwritten > 0 {
-		text += "; torch saved nothing into " + reports.Count(s.Unwritten, "file")
+		text += "; " + reports.NothingSaved(s.Unwritten)
 	}
 	return text
 }

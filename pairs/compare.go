@@ -78,10 +78,18 @@ func precision(ts []*tensor.Tensor) tensor.DType {
 // kind compares one file of both sides.
 func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 	phase, target := results.Phase(k)
+	noA, noB := errors.Is(a.Err(k), capture.ErrNoFile), errors.Is(b.Err(k), capture.ErrNoFile)
+	switch {
+	case noA && noB:
+		return
+	case noA:
+		c.whole(phase, verdict.Skipped, fmt.Sprintf("only the second call has %s", k))
+		return
+	case noB:
+		c.whole(phase, verdict.Skipped, fmt.Sprintf("only the first call has %s", k))
+		return
+	}
 	for _, err := range []error{a.Err(k), b.Err(k)} {
-		if errors.Is(err, capture.ErrNoFile) {
-			return
-		}
 		if err != nil {
 			c.whole(phase, verdict.Invalid, err.Error())
 			c.results[len(c.results)-1].Unwritten = errors.Is(err, pthformat.ErrNothingSaved)

@@ -1,5 +1,5 @@
 // Package pthformat reads and writes the files of torch.save: .pth, .pt. It also
-// reads their neighbours .safetensors, .npy and .npz.
+// reads their neighbours .safetensors, .npy and .npz, and the JSON of Polygraphy.
 //
 // It reads the zip format of torch 1.6 and later and the legacy format before
 // it, pickle protocols 0 to 5, and every dtype torch can save. FORMAT.md

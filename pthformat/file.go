@@ -65,7 +65,7 @@ func (l Limits) withDefaults() Limits {
 // storage is read before a value is needed.
 type File struct {
 	Path     string
-	Format   string      // "zip" or "legacy" of torch.save, "safetensors", "npy", "npz"
+	Format   string      // "zip" or "legacy" of torch.save, "safetensors", "npy", "npz", "polygraphy"
 	Root     value.Value // the saved object
 	Protocol int         // of the pickle of the saved object; 0 without one
 	Globals  []string    // names of the classes and functions in that pickle, in order of appearance
@@ -85,7 +85,7 @@ type File struct {
 }
 
 // Open reads the structure of a file that torch.save wrote, or of a .safetensors,
-// .npy or .npz file; the content says which it is. Storages are checked against what
+// .npy or .npz file, or Polygraphy's JSON; the content says which it is. Storages are checked against what
 // is declared of them, but not read. The caller closes the file.
 //
 // The error is a *FormatError if the content is at fault.
@@ -131,6 +131,8 @@ func read(path string, src source, lim Limits) (*File, error) {
 			err = f.readZip()
 		case string(head) == npyMagic[:4]:
 			err = f.readNpy()
+		case f.isPolygraphy():
+			err = f.readPolygraphy()
 		case head[0] == 0x80 || head[0] == 'L': // PROTO, or LONG in protocols 0 and 1
 			err = f.readLegacy()
 		default:
@@ -181,10 +183,10 @@ func (f *File) decode(b []byte, u *unpickler) (*program, value.Value, error) {
 // Source: caffe2/serialize/versions.h, kMaxSupportedFileFormatVersion.
 const newestVersion = 10
 
-// checkedStorage is the size up to which a storage is compared with its checksum
+// CheckedStorage is the size up to which a storage is compared with its checksum
 // when it is loaded, whatever is done with it: it is in the cache then, and the time
 // is small.
-const checkedStorage = 16 << 20
+const CheckedStorage = 16 << 20
 
 func (f *File) readZip() error {
 	f.Format = "zip"
@@ -223,7 +225,7 @@ func (f *File) readZip() error {
 	case !pkl.intact(b):
 		return malformed("checksum mismatch").in("data.pkl")
 	}
-	left := int64(checkedStorage)
+	left := int64(CheckedStorage)
 	for i := range a.records {
 		r := &a.records[i]
 		name := strings.TrimPrefix(r.name, root+"/")
@@ -231,7 +233,7 @@ func (f *File) readZip() error {
 			continue // storages are compared when they are loaded
 		}
 		left -= r.size
-		b, err := a.read(r, checkedStorage)
+		b, err := a.read(r, CheckedStorage)
 		if err == nil && !sound(r, b) {
 			err = malformed("checksum mismatch")
 		}
@@ -258,7 +260,7 @@ func (f *File) readZip() error {
 				return nil, fs.ErrClosed
 			}
 			b, err := a.read(r, f.lim.Inflate)
-			if err == nil && (f.verify || r.size <= checkedStorage) && !sound(r, b) {
+			if err == nil && (f.verify || r.size <= CheckedStorage) && !sound(r, b) {
 				err = malformed("checksum mismatch")
 			}
 			if err != nil {

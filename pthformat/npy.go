@@ -167,7 +167,7 @@ func (f *File) readNpz(a *archive) error {
 		}
 		v, err := array.value(r.size, func(at, n int64) ([]byte, error) {
 			b, err := a.read(r, f.lim.Inflate)
-			if err == nil && (f.verify || r.size <= checkedStorage) && !r.intact(b) {
+			if err == nil && (f.verify || r.size <= CheckedStorage) && !r.intact(b) {
 				err = malformed("checksum mismatch")
 			}
 			if err != nil {

@@ -289,7 +289,7 @@ func (p *pickler) value(v value.Value) error {
 		}
 		p.put(v)
 	case *value.Opaque:
-		return fmt.Errorf("%s cannot be written: only its name is known", v.Global)
+		return fmt.Errorf("%q cannot be written: only its name is known", v.Global)
 	default:
 		return fmt.Errorf("a %T cannot be written", v)
 	}
@@ -331,7 +331,7 @@ func (p *pickler) sequence(s *value.Sequence) error {
 		}
 		p.tuple(1)
 	default:
-		return fmt.Errorf("a sequence of class %s cannot be written", s.Class)
+		return fmt.Errorf("a sequence of class %q cannot be written", s.Class)
 	}
 	p.op('R')
 	p.put(s)
@@ -379,7 +379,7 @@ func (p *pickler) dict(d *value.Dict) error {
 		p.global(module, name)
 		p.op(')', 'R')
 	default:
-		return fmt.Errorf("a dict of class %s cannot be written", d.Class)
+		return fmt.Errorf("a dict of class %q cannot be written", d.Class)
 	}
 	p.put(d)
 	if len(d.Items) == 0 {

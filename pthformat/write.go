@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/optool/optool/internal/wholefile"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -57,32 +58,13 @@ func Write(w io.Writer, root string, v value.Value) error {
 
 // WriteFile writes v to path as Write does; the root folder is the stem of the
 // file's name, as torch.save names it. The file appears whole or not at all.
-func WriteFile(path string, v value.Value) (err error) {
+func WriteFile(path string, v value.Value) error {
 	base := filepath.Base(path)
 	root := strings.TrimSuffix(base, filepath.Ext(base))
 	if root == "" {
 		root = "archive"
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+base+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if err := Write(f, root, v); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return wholefile.Write(path, func(f *os.File) error { return Write(f, root, v) })
 }
 
 // alignment is where the data of a record begins, in bytes.

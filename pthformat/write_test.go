@@ -190,11 +190,12 @@ func TestWriteErrors(t *testing.T) {
 		v    value.Value
 		want string
 	}{
-		{"opaque", "x", &value.Opaque{Global: "a.B"}, "a.B cannot be written"},
+		{"opaque", "x", &value.Opaque{Global: "a.B"}, `"a.B" cannot be written`},
 		{"go type", "x", []int{1}, "a []int cannot be written"},
 		{"tuple in itself", "x", cyclic, "nested too deep"},
-		{"class of dict", "x", &value.Dict{Class: "my.Dict"}, "a dict of class my.Dict"},
-		{"class of tuple", "x", &value.Sequence{Kind: value.Tuple, Class: "my.Point"}, "a sequence of class my.Point"},
+		{"class of dict", "x", &value.Dict{Class: "my.Dict"}, `a dict of class "my.Dict"`},
+		{"class of tuple", "x", &value.Sequence{Kind: value.Tuple, Class: "my.Point"},
+			`a sequence of class "my.Point"`},
 		{"memory format", "x", value.MemoryFormat("torch.odd"), "memory format"},
 		{"text", "x", "\xff", "not UTF-8"},
 		{"huge integer", "x", new(big.Int).Lsh(big.NewInt(1), 3000), "is too long"},

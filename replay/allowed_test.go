@@ -11,12 +11,72 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
+// A judged is a recorded call and the verdict it is to get.
+type judged struct {
+	name      string
+	op        string
+	args      []value.Value
+	result    value.Value
+	gradients []value.Value
+	up        *tensor.Tensor // gradient of the result; nil: no gradients are recorded
+	want      verdict.Verdict
+}
+
+// run replays the call: want is the worst verdict of the results that count.
+func (tc *judged) run(t *testing.T, counts func(replay.Result) bool) {
+	t.Run(tc.name, func(t *testing.T) {
+		var grads []value.Value
+		if tc.up != nil {
+			grads = []value.Value{value.NewTuple(tc.gradients...), value.NewTuple(tc.up)}
+		}
+		o := replay.Run(entries(t, record(t, tc.op, tc.args, tc.result, grads...))[0], options(t))
+		worst := verdict.Skipped
+		var reasons []string
+		for _, r := range o.Results {
+			if counts(r) {
+				worst = verdict.Worse(worst, r.Verdict)
+				reasons = append(reasons, r.Target+": "+r.Reason)
+			}
+		}
+		if worst != tc.want {
+			t.Errorf("got %s, want %s: %s", worst, tc.want, strings.Join(reasons, "; "))
+		}
+	})
+}
+
+// TestShownGradients: the result of a dropout shows its mask, and with it the gradient.
+func TestShownGradients(t *testing.T) {
+	const f32, dropout = tensor.Float32, "torch.nn.functional.dropout"
+	x := func() *tensor.Tensor { return needsGrad(stored(f32, []int{4}, 1, -2, 0, 3)) }
+	for _, tc := range []struct {
+		name     string
+		gradient *tensor.Tensor
+		want     verdict.Verdict
+	}{
+		{"of the mask", stored(f32, []int{4}, 2, 0, 2, 2), verdict.Pass},
+		{"a zero may be dropped", stored(f32, []int{4}, 2, 0, 0, 2), verdict.Pass},
+		{"not scaled", stored(f32, []int{4}, 1, 0, 1, 1), verdict.Fail},
+		{"of another mask", stored(f32, []int{4}, 2, 2, 2, 0), verdict.Fail},
+		{"of none", stored(f32, []int{4}, 1, 1, 1, 1), verdict.Fail},
+		{"another shape", stored(f32, []int{2, 2}, 2, 0, 2, 2), verdict.Fail},
+	} {
+		dir := record(t, dropout, []value.Value{x(), 0.5, true}, stored(f32, []int{4}, 2, 0, 0, 6),
+			value.NewTuple(tc.gradient), value.NewTuple(stored(f32, []int{4}, 1, 1, 1, 1)))
+		o := replay.Run(entries(t, dir)[0], options(t))
+		if len(o.Results) != 2 || o.Results[0].Verdict != verdict.Pass || o.Results[1].Verdict != tc.want {
+			t.Errorf("%s: got %+v, want %s", tc.name, o.Results, tc.want)
+		}
+	}
+}
+
 // TestAllowed replays calls whose results depend on how torch computes them, recorded
 // as sound kernels give them, and wrong ones that are like them.
 func TestAllowed(t *testing.T) {
 	const f16, bf16, f32 = tensor.Float16, tensor.BFloat16, tensor.Float32
 	const hardswish, relu, norm, sample = "torch.nn.functional.hardswish", "torch.nn.functional.relu", "torch.norm",
 		"torch.nn.functional.grid_sample"
+	const group = "torch.nn.functional.group_norm"
+	none := stored(f32, []int{2, 2, 0})
 	ones := func(dt tensor.DType, shape ...int) *tensor.Tensor { return tensor.Full(dt, shape, 1.0).Rounded() }
 	// A row that is nearly one-hot: softmax rounds to 1 in float16, and with it the gradient vanishes.
 	hot := func() *tensor.Tensor { return needsGrad(stored(f16, []int{1, 2}, 0, 8.6)) }
@@ -30,15 +90,7 @@ func TestAllowed(t *testing.T) {
 	}
 	image := func() *tensor.Tensor { return stored(f32, []int{1, 1, 1, 4}, 1, 2, 4, 8) }
 	line := func() *tensor.Tensor { return needsGrad(stored(f32, []int{1, 1, 1, 2}, -0.25, 0)) } // on pixel 1
-	for _, tc := range []struct {
-		name      string
-		op        string
-		args      []value.Value
-		result    value.Value
-		gradients []value.Value
-		up        *tensor.Tensor
-		want      verdict.Verdict
-	}{
+	for _, tc := range []judged{
 		{"below a kink", hardswish, []value.Value{kink()}, stored(bf16, []int{2}, 3, 1.6667),
 			[]value.Value{stored(bf16, []int{2}, 1.5, 1.1667)}, ones(bf16, 2), verdict.Pass},
 		{"above a kink", hardswish, []value.Value{kink()}, stored(bf16, []int{2}, 3, 1.6667),
@@ -92,27 +144,15 @@ func TestAllowed(t *testing.T) {
 		{"a weight of 0 is 256 in uint8", "torch.nn.functional.binary_cross_entropy_with_logits",
 			[]value.Value{stored(f32, []int{1}, 1.5), stored(f32, []int{1}, 1), nil, nil, nil, "mean",
 				stored(tensor.Uint8, []int{1}, 0)}, stored(f32, nil, 51.5618), nil, nil, verdict.Pass},
+		{"the weight of no positions", group, []value.Value{none, int64(1),
+			needsGrad(stored(f32, []int{2}, 1, 1))}, none,
+			[]value.Value{nil, stored(f32, []int{2}, math.NaN(), math.NaN())}, none, verdict.Mistrusted},
+		{"zeros of no positions", group, []value.Value{none, int64(1),
+			needsGrad(stored(f32, []int{2}, 1, 1))}, none,
+			[]value.Value{nil, stored(f32, []int{2}, 0, 0)}, none, verdict.Fail},
 		{"a choice of two numbers", "torch.where", []value.Value{stored(tensor.Bool, []int{1}, 1), 0.1, 2.0},
 			stored(f32, []int{1}, 0.1), nil, nil, verdict.Pass},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			var grads []value.Value
-			if tc.up != nil {
-				grads = []value.Value{value.NewTuple(tc.gradients...), value.NewTuple(tc.up)}
-			}
-			o := replay.Run(entries(t, record(t, tc.op, tc.args, tc.result, grads...))[0], options(t))
-			worst := verdict.Skipped
-			var reasons []string
-			for _, r := range o.Results {
-				if strings.HasSuffix(r.Reason, "zero on both sides") {
-					continue // zeros on both sides
-				}
-				worst = verdict.Worse(worst, r.Verdict)
-				reasons = append(reasons, r.Target+": "+r.Reason)
-			}
-			if worst != tc.want {
-				t.Errorf("got %s, want %s: %s", worst, tc.want, strings.Join(reasons, "; "))
-			}
-		})
+		tc.run(t, func(r replay.Result) bool { return !strings.HasSuffix(r.Reason, "zero on both sides") })
 	}
 }

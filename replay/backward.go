@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
@@ -20,7 +21,7 @@ func (r *comparison) compareGradients() {
 	skip := func(reason string) {
 		r.addPhase(Backward, verdict.Skipped, reason)
 	}
-	if r.bound.Random() != "" {
+	if r.bound.Random() != "" && !r.shown {
 		skip(r.bound.Random())
 		return
 	}
@@ -63,20 +64,28 @@ func (r *comparison) compareGradients() {
 		}
 		g := grads[a.Name]
 		k := max(a.Index, 0)
-		if k >= len(g) || g[k] == nil {
-			r.add(leaf(Backward, "grad", i, len(saved)), verdict.Fail,
-				fmt.Sprintf("a gradient of %q was recorded, but none flows to it", a.Name), saved[i].(*tensor.Tensor))
+		flows := k < len(g) && g[k] != nil
+		l, arg := leaf(Backward, "grad", i, len(saved)), r.recorded(a.Tensor)
+		got, ok := saved[i].(*tensor.Tensor)
+		switch {
+		case ok && !flows:
+			r.add(l, verdict.Fail, fmt.Sprintf("a gradient of %q was recorded, but none flows to it", a.Name), got)
+			continue
+		case !ok && flows && a.Name != r.bound.Entry.Copied && !zeros(g[k]):
+			r.add(l, verdict.Fail, fmt.Sprintf("None was recorded, want the gradient of %q, %s", a.Name,
+				tensor.ShapeString(arg.Shape)), arg)
+			continue
+		case !ok:
 			continue
 		}
 		r.values.GradInputs[i] = g[k]
-		l, got, dt := leaf(Backward, "grad", i, len(saved)), saved[i].(*tensor.Tensor), r.recorded(a.Tensor).DType
-		res := r.compareGradient(l, got, g[k], dt, r.bound.GradBound(r.fwd, out, grads, a.Name, k))
+		res := r.compareGradient(l, got, g[k], arg.DType, r.bound.GradBound(r.fwd, out, grads, a.Name, k))
 		if res.Verdict != verdict.Fail && res.Verdict != verdict.Warn {
 			continue
 		}
 		if c, grads := kept(); c != nil {
 			n := len(r.out.Results)
-			alt := r.compareGradient(l, got, grads[a.Name][k], dt, c.GradBound(r.fwd, out, grads, a.Name, k))
+			alt := r.compareGradient(l, got, grads[a.Name][k], arg.DType, c.GradBound(r.fwd, out, grads, a.Name, k))
 			if better := *alt; verdict.Worse(res.Verdict, better.Verdict) != better.Verdict {
 				r.out.Results[n-1] = better
 			}
@@ -154,7 +163,8 @@ func (r *comparison) hasGradient() bool {
 }
 
 // perTensor gives the arguments of gradients that another writer than op_tools
-// recorded, one for each tensor among the arguments.
+// recorded, one for each tensor among the arguments; of None too where the argument
+// requires a gradient and the writer would have known it.
 func (r *comparison) perTensor(saved []value.Value) (targets []opdef.Arg, ok bool) {
 	byTensor := map[*tensor.Tensor]opdef.Arg{}
 	for _, a := range r.bound.Tensors() {
@@ -170,7 +180,8 @@ func (r *comparison) perTensor(saved []value.Value) (targets []opdef.Arg, ok boo
 	}
 	targets = make([]opdef.Arg, len(saved))
 	for i, s := range saved {
-		if _, ok := s.(*tensor.Tensor); ok {
+		_, ok := s.(*tensor.Tensor)
+		if ok || inputs[i].RequiresGrad && !r.Record.Unknown.Has(capture.GradInputs) {
 			targets[i] = byTensor[inputs[i]]
 		}
 	}
@@ -213,7 +224,7 @@ func (r *comparison) align(saved []value.Value, out []*tensor.Tensor) (targets [
 	// Nothing flows to some arguments (the other of type_as), and only zeros to others,
 	// for which torch may give None.
 	nothing := func(a opdef.Arg) bool { return of(a) == nil }
-	none = func(a opdef.Arg) bool { return !a.Tensor.RequiresGrad || nothing(a) || opdef.MaxAbs(of(a)) == 0 }
+	none = func(a opdef.Arg) bool { return !a.Tensor.RequiresGrad || nothing(a) || zeros(of(a)) }
 	all, wanting = slices.DeleteFunc(all, nothing), slices.DeleteFunc(wanting, nothing)
 	for _, args := range [][]opdef.Arg{all, wanting, slices.DeleteFunc(slices.Clone(wanting), none)} {
 		if targets = assign(saved, args, none); targets != nil {
@@ -257,6 +268,19 @@ func assign(saved []value.Value, args []opdef.Arg, none func(opdef.Arg) bool) []
 		return nil
 	}
 	return targets
+}
+
+// zeros reports whether all elements of t are zero.
+func zeros(t *tensor.Tensor) bool {
+	buf := make([]complex128, min(t.Block(), t.Numel()))
+	for lo := 0; lo < t.Numel(); lo += len(buf) {
+		part := buf[:min(len(buf), t.Numel()-lo)]
+		tensor.Load(t, lo, part)
+		if slices.ContainsFunc(part, func(x complex128) bool { return x != 0 }) {
+			return false
+		}
+	}
+	return true
 }
 
 // inBase reports whether what was recorded can be the gradient of a larger tensor

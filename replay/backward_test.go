@@ -1,9 +1,12 @@
 package replay_test
 
 import (
+	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -25,15 +28,7 @@ func TestGradientShapes(t *testing.T) {
 	joinedUp := stored(f32, []int{3, 3}, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 	index := value.NewTuple(value.Ellipsis{}, int64(1), value.Slice{})
 	picked, cube := stored(f32, []int{2, 2}, 3, 4, 7, 8), stored(f32, []int{2, 2, 2}, 1, 2, 3, 4, 5, 6, 7, 8)
-	for _, tc := range []struct {
-		name      string
-		op        string
-		args      []value.Value
-		result    value.Value
-		gradients []value.Value
-		up        *tensor.Tensor
-		want      verdict.Verdict
-	}{
+	for _, tc := range []judged{
 		{"right", relu, []value.Value{x()}, y(), []value.Value{right()}, up(), verdict.Pass},
 		{"flat", relu, []value.Value{x()}, y(), []value.Value{stored(f32, []int{6}, 1, 0, 3, 4, 0, 6)}, up(),
 			verdict.Fail},
@@ -62,20 +57,85 @@ func TestGradientShapes(t *testing.T) {
 			stored(f32, []int{1, 2, 1}, 1, 2), []value.Value{stored(f32, []int{2, 1}, 2, 1)},
 			stored(f32, []int{1, 2, 1}, 1, 2), verdict.Fail},
 	} {
+		tc.run(t, func(r replay.Result) bool { return r.Phase == replay.Backward })
+	}
+}
+
+// TestUnrecordedGradients records None for the gradient of linear's weight, as a writer
+// that knows it and as one that may have missed it.
+func TestUnrecordedGradients(t *testing.T) {
+	const f32, linear = tensor.Float32, "torch.nn.functional.linear"
+	for _, tc := range []struct {
+		name    string
+		up      float64
+		weight  value.Value
+		unknown bool
+		want    verdict.Verdict
+	}{
+		{"right", 1, stored(f32, []int{1, 2}, 2, 3), false, verdict.Pass},
+		{"None", 1, nil, false, verdict.Fail},
+		{"missed", 1, nil, true, verdict.Pass},
+		{"None for zeros", 0, nil, false, verdict.Mistrusted},
+		{"None for NaN", math.NaN(), nil, false, verdict.Fail},
+	} {
 		t.Run(tc.name, func(t *testing.T) {
-			dir := record(t, tc.op, tc.args, tc.result, value.NewTuple(tc.gradients...), value.NewTuple(tc.up))
-			o := replay.Run(entries(t, dir)[0], options(t))
-			backward := verdict.Skipped
+			x, w := needsGrad(stored(f32, []int{1, 2}, 2, 3)), needsGrad(stored(f32, []int{1, 2}, 1, 1))
+			made := map[capture.Kind]*capture.Record{
+				capture.Input:       {Args: []value.Value{x, w}},
+				capture.Output:      {Args: []value.Value{stored(f32, []int{1, 1}, 5)}},
+				capture.GradOutputs: {Args: []value.Value{stored(f32, []int{1, 1}, tc.up)}},
+				capture.GradInputs: {Args: []value.Value{stored(f32, []int{1, 2}, tc.up, tc.up), tc.weight},
+					Unknown: tc.unknown},
+			}
+			for k, r := range made {
+				r.Name, r.Identifier, r.Kwargs = linear, linear+"/"+k.String(), &value.Dict{}
+			}
+			dir := filepath.Join(t.TempDir(), linear)
+			if err := capture.Made(made).Write(dir); err != nil {
+				t.Fatal(err)
+			}
+			worst := verdict.Skipped
 			var reasons []string
-			for _, r := range o.Results {
+			for _, r := range replay.Run(entries(t, dir)[0], options(t)).Results {
 				if r.Phase == replay.Backward {
-					backward = verdict.Worse(backward, r.Verdict)
-					reasons = append(reasons, r.Reason)
+					worst = verdict.Worse(worst, r.Verdict)
+					reasons = append(reasons, r.Target+": "+r.Reason)
 				}
 			}
-			if backward != tc.want {
-				t.Errorf("got %s, want %s: %s", backward, tc.want, strings.Join(reasons, "; "))
+			if worst != tc.want {
+				t.Errorf("got %s, want %s: %s", worst, tc.want, strings.Join(reasons, "; "))
 			}
 		})
+	}
+}
+
+// TestBroadcastSubnormals: torch rounds each product to float16 before it adds the
+// gradients of a broadcast factor, to multiples of 2^-24 where they are below 2^-14.
+func TestBroadcastSubnormals(t *testing.T) {
+	const f16, n, tiny = tensor.Float16, 128, 1. / (1 << 24)
+	x, y := needsGrad(stored(f16, []int{2, 1}, 1, 1)), tensor.Full(f16, []int{2, n}, 0.015625)
+	up := make([]float64, 2*n)
+	for i := range up {
+		up[i] = float64(8+i%48) * tiny
+	}
+	gradient := func(round func(float64) float64) value.Value {
+		g := make([]float64, 2)
+		for i, u := range up {
+			g[i/n] += round(u * 0.015625)
+		}
+		return stored(f16, []int{2, 1}, g...)
+	}
+	up16 := stored(f16, []int{2, n}, up...)
+	for _, tc := range []struct {
+		name  string
+		round func(float64) float64
+		want  verdict.Verdict
+	}{
+		{"exact", func(v float64) float64 { return v }, verdict.Pass},
+		{"nearest", f16.Round, verdict.Warn},
+		{"away from zero", func(v float64) float64 { return math.Ceil(v/tiny) * tiny }, verdict.Fail},
+	} {
+		(&judged{tc.name, "torch.mul", []value.Value{x, y}, y, []value.Value{gradient(tc.round), nil}, up16,
+			tc.want}).run(t, func(r replay.Result) bool { return r.Phase == replay.Backward })
 	}
 }

@@ -41,11 +41,21 @@ type Call struct {
 func Open(e *capture.Entry, opt Options) *Call {
 	// It gives what could be read, also with an error.
 	rec, err := e.Load(capture.LoadOptions{Read: opt.Read, Verify: true})
-	c := &Call{Op: rec.Op, Record: rec, opt: opt, pair: e.IsPair(), loadErr: err}
+	c := &Call{Op: rec.Op, Record: rec, opt: opt, pair: rec.IsPair(), loadErr: err}
 	if why := e.NotRun(); why != "" {
 		c.err = &stopped{verdict.Skipped, errors.New(why)}
 		return c
 	}
+	return c.bind()
+}
+
+// Of binds a recorded call that is open.
+func Of(rec *capture.Call, opt Options) *Call {
+	return (&Call{Op: rec.Op, Record: rec, opt: opt, pair: rec.IsPair()}).bind()
+}
+
+func (c *Call) bind() *Call {
+	rec := c.Record
 	if c.err = rec.Err(capture.Input); c.err != nil {
 		c.err = &stopped{verdict.Invalid, c.err}
 		return c
@@ -55,7 +65,7 @@ func Open(e *capture.Entry, opt Options) *Call {
 			return &stopped{verdict.Invalid, err}
 		}
 		var err error
-		c.bound, err = opt.Registry.Bind(rec.Op, rec.Args, rec.Kwargs)
+		c.bound, err = c.opt.Registry.Bind(rec.Op, rec.Args, rec.Kwargs)
 		return err
 	})
 	return c

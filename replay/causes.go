@@ -36,8 +36,13 @@ func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 			fails = append(fails, r)
 		}
 	}
-	if len(fails) == 0 || c.bound == nil || c.opt.Device != nil || c.bound.Random() != "" {
+	if len(fails) == 0 || c.bound == nil || c.bound.Random() != "" {
 		return nil
+	}
+	if c.opt.Device != nil {
+		return c.asRecorded().Causes(&Outcome{Results: slices.DeleteFunc(fails, func(r Result) bool {
+			return r.Phase != Forward || c.values.Output == nil
+		})}, until)
 	}
 	var causes []Cause
 	for m := range c.mistakes() {
@@ -61,6 +66,20 @@ func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 		return 0
 	})
 	return causes
+}
+
+// asRecorded is the call with what a device gave in place of what was recorded, its
+// forward pass alone.
+func (c *Call) asRecorded() *Call {
+	d := *c
+	out := c.values.RecordedOutput
+	if len(out) > 1 {
+		out = []value.Value{value.NewTuple(out...)}
+	}
+	d.Record = capture.Made(map[capture.Kind]*capture.Record{capture.Input: c.Record.Record(capture.Input),
+		capture.Output: {Name: c.Record.Op, Args: out, Identifier: c.Record.Identifier}})
+	d.opt.Device, d.opt.Stress, d.opt.ForwardOnly = nil, false, true
+	return &d
 }
 
 // explains runs the call with a mistake.
@@ -117,8 +136,8 @@ type mistake struct {
 // operands, how operands lie in memory, parts of them left out.
 func (c *Call) mistakes() iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
-		for _, source := range []iter.Seq[mistake]{c.wrongArguments(), c.roundedOperands(), c.misreadOperands(),
-			c.swappedOperands(), c.missingParts()} {
+		for _, source := range []iter.Seq[mistake]{c.wrongArguments(), c.misalignedMask(), c.roundedOperands(),
+			c.misreadOperands(), c.swappedOperands(), c.missingParts()} {
 			for m := range source {
 				if !yield(m) {
 					return
@@ -147,6 +166,40 @@ func (c *Call) wrongArguments() iter.Seq[mistake] {
 	}
 }
 
+// misalignedMask gives attention whose causal mask begins in one corner the mask that
+// begins in the other: they differ where there are not as many queries as keys.
+func (c *Call) misalignedMask() iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		causal, ok := c.bound.Argument("is_causal")
+		if !ok || causal.Value != true {
+			return
+		}
+		if _, ok := c.bound.Argument("attn_mask"); !ok {
+			return
+		}
+		lens := map[string]int{}
+		for _, a := range c.bound.Tensors() {
+			if a.Tensor.Dim() >= 2 {
+				lens[a.Name] = a.Tensor.Shape[a.Tensor.Dim()-2]
+			}
+		}
+		queries, keys := lens["query"], lens["key"]
+		if queries == keys || queries*keys == 0 || queries*keys > largestOperand {
+			return
+		}
+		yield(mistake{"the causal mask begins at the last key, not at the first", func() (reading, error) {
+			mask := make([]int64, queries*keys)
+			for i := range mask {
+				if i%keys <= i/keys+keys-queries {
+					mask[i] = 1
+				}
+			}
+			return c.withArguments(map[string]value.Value{"is_causal": false,
+				"attn_mask": tensor.New(tensor.Bool, []int{queries, keys}, mask)})
+		}})
+	}
+}
+
 func shown(v value.Value) string {
 	if f, ok := v.(float64); ok {
 		return fmt.Sprintf("%g", f)
@@ -156,20 +209,27 @@ func shown(v value.Value) string {
 
 // withArgument is the call with another value of an argument.
 func (c *Call) withArgument(name string, v value.Value) (reading, error) {
+	return c.withArguments(map[string]value.Value{name: v})
+}
+
+// withArguments is the call with other values of arguments.
+func (c *Call) withArguments(other map[string]value.Value) (reading, error) {
 	args, kwargs := c.bound.Python()
 	i := 0
 	for _, p := range c.bound.Entry.Schema.Params {
 		if p.Keyword {
 			continue
 		}
-		if p.Name == name {
+		if v, ok := other[p.Name]; ok {
 			args[i] = v
 		}
 		i++
 	}
 	for k := range kwargs.Items {
-		if kwargs.Items[k].Key == name {
-			kwargs.Items[k].Value = v
+		if name, _ := kwargs.Items[k].Key.(string); name != "" {
+			if v, ok := other[name]; ok {
+				kwargs.Items[k].Value = v
+			}
 		}
 	}
 	call, err := c.opt.Registry.Bind(c.Record.Op, args, kwargs)

@@ -63,6 +63,15 @@ func TestCauses(t *testing.T) {
 	tensor.Load(keys, 0, kv)
 	shifted := tensor.New(keys.DType, keys.Shape, append(slices.Clone(kv[72:]), kv[:72]...)).Rounded()
 	mask := random(tensor.Float32, 9, 9)
+	lower := func(rows, cols int) *tensor.Tensor { // all that a causal mask of the last rows lets through
+		v := make([]int64, rows*cols)
+		for i := range v {
+			if i%cols <= i/cols+cols-rows {
+				v[i] = 1
+			}
+		}
+		return tensor.New(tensor.Bool, []int{rows, cols}, v).Rounded()
+	}
 	images := random(tensor.Float32, 1, 2, 5, 5)
 	half := edit(p, func(i int, v []float64) { v[i] = tensor.BFloat16.Round(v[i]) })
 	halfQ := edit(q, func(i int, v []float64) { v[i] = tensor.BFloat16.Round(v[i]) })
@@ -82,6 +91,10 @@ func TestCauses(t *testing.T) {
 			args(heads, keys, values), "is_causal is False, not True"},
 		{"torch.nn.functional.scaled_dot_product_attention", args(heads, keys, values),
 			args(heads, shifted, values), "key is read one further along dimension 1"},
+		{"torch.nn.functional.scaled_dot_product_attention",
+			args(heads.Slice(2, 0, 4, 1), keys, values, nil, 0.0, true),
+			args(heads.Slice(2, 0, 4, 1), keys, values, lower(4, 9)),
+			"the causal mask begins at the last key, not at the first"},
 		{"torch.matmul", args(p, q), args(tail(p, 1), q), "the last of dimension 1 of self is left out"},
 		{"torch.matmul", args(p, q), args(tail(p, 5), q), "the last 5 of dimension 1 of self are left out"},
 		{"torch.matmul", args(p, q), args(half, halfQ), "operands are rounded to bfloat16 first"},

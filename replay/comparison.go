@@ -89,6 +89,9 @@ type comparison struct {
 	// recordedOuts are the recorded results that were found sound, by their place among
 	// the results of the operator, nil for others.
 	recordedOuts []*tensor.Tensor
+	// shown: the call draws random numbers, and starts its gradients from the recorded
+	// results, which show them.
+	shown bool
 }
 
 // guard runs f and makes a result of a panic.
@@ -208,7 +211,7 @@ func (r *comparison) addRefusal(err error) {
 			r.addCall(verdict.Unsupported, "argument cannot be computed with: "+what)
 			return
 		}
-		if r.Record.Unknown {
+		if r.Record.Unknown.Has(capture.Input) {
 			r.addCall(verdict.Unsupported, "an argument that was recorded as None may be another value: "+err.Error())
 			return
 		}
@@ -255,12 +258,34 @@ func (r *comparison) compareResults() {
 	case len(got) != len(want):
 		wrong(fmt.Sprintf("%d values recorded, the op returns %d", len(got), len(want)))
 		return
+	case misnested(r.bound.Entry.Schema, r.Record.Output) != "":
+		wrong(misnested(r.bound.Entry.Schema, r.Record.Output))
+		return
 	case r.bound.Random() != "":
 		r.compareRandom(got, want)
 	case !(len(got) == 1 && got[0] == nil && want[0] == nil):
 		r.compareOutputs(got, want)
 	}
 	r.compareArguments()
+}
+
+// misnested says that a sequence of one tensor was recorded of an op that returns a
+// tensor, or the other way round; "" if not.
+func misnested(op *opdef.Schema, recorded []value.Value) string {
+	if len(recorded) != 1 {
+		return ""
+	}
+	switch v := recorded[0].(type) {
+	case *value.Sequence:
+		if op.Single() && len(tensorsOf(v.Items)) == 1 {
+			return "recorded a sequence of one tensor, the op returns the tensor itself"
+		}
+	case *tensor.Tensor:
+		if op.Several() {
+			return "recorded a tensor, the op returns a tuple of one"
+		}
+	}
+	return ""
 }
 
 // returnedValue is what the call returns. Ops that change a list in place return
@@ -295,6 +320,11 @@ func (r *comparison) compareRandom(got, want []value.Value) {
 			return
 		case d.Checked != "":
 			r.add(leaf(Forward, "output", 0, len(got)), verdict.Pass, "random numbers: "+d.Checked, ts[0])
+			if d.Shown {
+				shown := *r.Call
+				shown.bound = r.bound.From(ts)
+				r.Call, r.shown = &shown, true
+			}
 			return
 		}
 	}
@@ -387,6 +417,16 @@ func (r *comparison) compareArguments() {
 	if r.bound.Random() != "" {
 		drawn = tensorsOf(flatten(r.Record.Output))
 	}
+	expected := func(t *tensor.Tensor) (*tensor.Tensor, opdef.Bound) {
+		n, changed := now[t]
+		switch k := slices.Index(r.bound.Written(), t); {
+		case !changed:
+			return t, opdef.Bound{}
+		case k >= 0 && k < len(drawn):
+			return drawn[k], opdef.Bound{}
+		}
+		return n.value, n.bound
+	}
 	before, after := flatten(r.Record.Args), flatten(r.Record.After)
 	if len(before) != len(after) {
 		r.addCall(verdict.Invalid, fmt.Sprintf("after.pth holds %d argument values, input.pth %d", len(after),
@@ -398,13 +438,7 @@ func (r *comparison) compareArguments() {
 		if !ok {
 			continue
 		}
-		want, bound := t, opdef.Bound{}
-		if n, changed := now[t]; changed {
-			want, bound = n.value, n.bound
-			if k := slices.Index(r.bound.Written(), t); k >= 0 && k < len(drawn) {
-				want, bound = drawn[k], opdef.Bound{}
-			}
-		}
+		want, bound := expected(t)
 		r.compareValue(leaf(Input, "input", i, len(before)), after[i], want, bound, tensor.Invalid)
 	}
 	for _, it := range r.Record.Kwargs.Items {
@@ -414,10 +448,7 @@ func (r *comparison) compareArguments() {
 			continue
 		}
 		if v, has := r.Record.AfterKwargs.Get(key); has {
-			want, bound := t, opdef.Bound{}
-			if n, changed := now[t]; changed {
-				want, bound = n.value, n.bound
-			}
+			want, bound := expected(t)
 			r.compareValue(keyword(key), v, want, bound, tensor.Invalid)
 		}
 	}
@@ -431,7 +462,11 @@ type changed struct {
 // changedArguments maps the tensors the call changes to their values after it.
 func (r *comparison) changedArguments() map[*tensor.Tensor]changed {
 	now := map[*tensor.Tensor]changed{}
-	for i, t := range r.bound.Written() {
+	written := r.bound.Written()
+	if ts := r.bound.Tensors(); len(written) == 0 && len(ts) > 0 && opdef.IsInPlaceName(r.Op) { // t_ and other views
+		written = []*tensor.Tensor{ts[0].Tensor}
+	}
+	for i, t := range written {
 		if i < len(r.fwd.Outs) {
 			now[t] = changed{r.fwd.Outs[i], r.bound.OutBound(r.fwd, i)}
 		}
@@ -557,8 +592,8 @@ func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compa
 		Operand: operand,
 		Exact:   b.Class == opdef.Exact, Moved: p == Forward && r.bound.Entry.Moves,
 		ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms,
-		Coarse: b.Coarse, Shared: p != Forward, Sum: b.Class == opdef.Accumulated, Single: b.Single(), Chain: b.Chain,
-		Else:    b.Else,
+		Coarse: b.Coarse, Shared: p != Forward || b.Shared, Sum: b.Class == opdef.Accumulated, Single: b.Single(),
+		Chain: b.Chain, Else: b.Else,
 		Trivial: r.bound.Entry.Trivial, Round: precision,
 	}
 }

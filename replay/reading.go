@@ -155,10 +155,12 @@ func (o *Outcome) unexplained() int {
 	return n
 }
 
-// bad reports whether some result needs another reading.
+// bad reports whether some result needs another reading: also one that is rounded to
+// one side, as the products with a number are that is rounded itself.
 func (o *Outcome) bad() bool {
 	return slices.ContainsFunc(o.Results, func(r Result) bool {
-		return r.Verdict == verdict.Fail || r.Verdict == verdict.Error
+		return r.Verdict == verdict.Fail || r.Verdict == verdict.Error ||
+			r.Verdict == verdict.Warn && r.Compared != nil && r.Compared.Pattern != ""
 	})
 }
 

@@ -163,3 +163,30 @@ func TestResultOfAnotherOp(t *testing.T) {
 		t.Errorf("got %+v", o.Results)
 	}
 }
+
+// TestMisnested: one tensor is not a sequence of one, either way round.
+func TestMisnested(t *testing.T) {
+	x := stored(tensor.Float32, []int{1}, 2)
+	one, zero := value.NewTuple(x), stored(tensor.Int64, []int{1}, 0)
+	for _, tc := range []struct {
+		op     string
+		args   []value.Value
+		result value.Value
+		want   verdict.Verdict
+	}{
+		{"torch.abs", nil, x, verdict.Pass},
+		{"torch.abs", nil, one, verdict.Fail},
+		{"torch.abs", nil, value.NewList(x), verdict.Fail},
+		{"torch.split", []value.Value{int64(1)}, one, verdict.Pass},
+		{"torch.split", []value.Value{int64(1)}, x, verdict.Fail},
+		{"torch.unbind", nil, value.NewTuple(stored(tensor.Float32, []int{}, 2)), verdict.Pass},
+		{"torch.nonzero", nil, stored(tensor.Int64, []int{1, 1}, 0), verdict.Pass},
+		{"torch.where", nil, value.NewTuple(zero), verdict.Pass},
+	} {
+		o := replay.Run(entries(t, record(t, tc.op, append([]value.Value{x}, tc.args...), tc.result))[0], options(t))
+		if o.Verdict() != tc.want {
+			t.Errorf("%s: recorded %s: got %s %+v, want %s", tc.op, value.Repr(tc.result), o.Verdict(), o.Results,
+				tc.want)
+		}
+	}
+}

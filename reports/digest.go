@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -67,7 +68,7 @@ func (d *Digest) Add(f *Finding) {
 	if !f.Bad() {
 		return
 	}
-	if f.wrong() && (d.first == nil || earlier(f, d.first)) {
+	if f.Wrong() && (d.first == nil || Earlier(f, d.first)) {
 		d.first = f
 	}
 	key := f.kind()
@@ -106,12 +107,10 @@ func (k *kind) note(f *Finding) {
 // bad is the first result of f, which is Bad, that is a finding.
 func (f *Finding) bad() *Result { return f.Results[slices.IndexFunc(f.Results, (*Result).Finding)] }
 
-// wrong reports whether the call itself gave a wrong result or none; other findings are
+// Wrong reports whether the call itself gave a wrong result or none; other findings are
 // of what was recorded.
-func (f *Finding) wrong() bool {
-	return slices.ContainsFunc(f.Results, func(r *Result) bool {
-		return r.Verdict == verdict.Fail || r.Verdict == verdict.Crash || r.Verdict == verdict.Timeout
-	})
+func (f *Finding) Wrong() bool {
+	return slices.ContainsFunc(f.Results, func(r *Result) bool { return r.Verdict.Differs() })
 }
 
 // kind names what f says apart from numbers, places and files.
@@ -132,9 +131,9 @@ func (f *Finding) kind() string {
 	return b.String()
 }
 
-// earlier orders what went wrong by the time it did, taking processes to run side by side:
+// Earlier orders what went wrong by the time it did, taking processes to run side by side:
 // forward passes in the order of calls, then backward passes in the reverse order.
-func earlier(a, b *Finding) bool {
+func Earlier(a, b *Finding) bool {
 	x, y := a.Results[0], b.Results[0]
 	order := compareKnown(x.Order, y.Order)
 	if a.backward() && b.backward() && x.Order != nil && y.Order != nil {
@@ -201,6 +200,18 @@ func compareWorst(a, b *Finding) int {
 	return cmp.Or(cmp.Compare(b.Worst().Rank(), a.Worst().Rank()), cmp.Compare(severity(b), severity(a)))
 }
 
+// Kinds yields the first finding of each kind, in the order in which they are printed,
+// and what is said of the others of its kind.
+func (d *Digest) Kinds() iter.Seq2[*Finding, string] {
+	return func(yield func(*Finding, string) bool) {
+		for _, k := range d.sorted() {
+			if !yield(k.first, k.like()) {
+				return
+			}
+		}
+	}
+}
+
 // First is the first wrong call, nil if none is wrong.
 func (d *Digest) First() *Finding { return d.first }
 
@@ -229,9 +240,9 @@ const (
 	explainedOne = 2 * time.Second
 )
 
-// Explain looks for the causes of the findings that are printed with all they say, the
-// first first, and hands them to each, until it has taken a few seconds.
-func (d *Digest) Explain(each func(*Cause) error) error {
+// Explain looks for the causes and the profiles of the findings that are printed with all
+// they say, the first first, and hands each to write, until it has taken a few seconds.
+func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error) error {
 	end := time.Now().Add(explained)
 	kinds := d.sorted()
 	for _, k := range kinds[:min(len(kinds), shownKinds)] {
@@ -243,9 +254,14 @@ func (d *Digest) Explain(each func(*Cause) error) error {
 		if until.After(end) {
 			until = end
 		}
-		f.Causes = f.Explain(until)
+		f.Causes, f.Profiles = f.Explain(until)
 		for i := range f.Causes {
-			if err := each(&f.Causes[i]); err != nil {
+			if err := cause(&f.Causes[i]); err != nil {
+				return err
+			}
+		}
+		for _, p := range f.Profiles {
+			if err := profile(p); err != nil {
 				return err
 			}
 		}

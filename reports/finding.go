@@ -14,12 +14,13 @@ import (
 // A Finding is what is said of one capture: its results, which are not empty,
 // and the rows of op_tools' table.
 type Finding struct {
-	Results []*Result
-	Rows    []CompareRow
-	Casts   [][]string // name, target, action and config of values that were cast for the device
-	Causes  []Cause    // mistakes that reproduce what is wrong, the likeliest first
-	// Explain finds the Causes until a deadline; nil if nobody can.
-	Explain func(until time.Time) []Cause
+	Results  []*Result
+	Rows     []CompareRow
+	Casts    [][]string // name, target, action and config of values that were cast for the device
+	Causes   []Cause    // mistakes that reproduce what is wrong, the likeliest first
+	Profiles []*Profile // of values that are wrong
+	// Explain finds the causes until a deadline, and the profiles; nil if nobody can.
+	Explain func(until time.Time) ([]Cause, []*Profile)
 }
 
 // A Cause is a mistake under which the reference gives what was recorded.

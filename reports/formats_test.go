@@ -62,8 +62,8 @@ func TestFormats(t *testing.T) {
 	var b strings.Builder
 	s := NewSummary()
 	s.Witness, s.First, s.Settings = map[string]int{}, &Place{}, Settings{{}}
-	for range 100 {
-		s.Add(calls(2)[0])
+	for _, r := range calls("float32", 100, Errors{Factor: Num(0x1p-22), FactorError: Num(0x1p-23)}) {
+		s.Add(r)
 	}
 	if err := NewJSONLines(&b).Summary(s); err != nil {
 		t.Fatal(err)

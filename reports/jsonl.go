@@ -43,6 +43,8 @@ type Run struct {
 	// Settings are what the run was told about what to check; what they did is in the
 	// summary.
 	Settings Settings `json:"settings,omitempty"`
+	// Config is the file of flags that the command line did not have, and these.
+	Config string `json:"config,omitempty"`
 	// Of a measurement: how runs were taken, and the device library's digest; ""
 	// where no library ran.
 	TimingMethod  int    `json:"timing_method,omitempty"` // timing.Method
@@ -103,6 +105,14 @@ func (j *JSONLines) Cause(c *Cause) error {
 		Kind string `json:"kind"`
 		*Cause
 	}{"cause", c})
+}
+
+// Profile writes how the errors of a value of a finding are spread.
+func (j *JSONLines) Profile(p *Profile) error {
+	return j.Write(struct {
+		Kind string `json:"kind"`
+		*Profile
+	}{"profile", p})
 }
 
 // Summary writes the last line of a comparison: "captures" and "compared", one

@@ -59,8 +59,8 @@ type junitNote struct {
 // WriteJUnit writes a run in JUnit's XML: a suite for each op, a case for each
 // result or measured series. fail is a failure; invalid, error, crash and
 // timeout are errors; unsupported, skipped and mistrusted are skipped, as are files
-// into which torch saved nothing; warn passes and says why. The settings that were in
-// force are properties.
+// into which torch saved nothing; warn passes and says why. What the calls of an
+// operator say together is a case too. The settings that were in force are properties.
 func WriteJUnit(w io.Writer, rec *Recording) error {
 	all := &junitSuites{Name: "optool", Time: fmt.Sprintf("%.3f", rec.Summary.Elapsed.Seconds())}
 	for _, s := range rec.Summary.Settings {
@@ -98,6 +98,10 @@ func WriteJUnit(w io.Writer, rec *Recording) error {
 	}
 	for _, r := range rec.Results {
 		add(junitResult(r))
+	}
+	for _, f := range rec.Summary.Systematic() {
+		add(junitResult(&Result{Capture: "all calls", Op: f.Op, Phase: f.Phase, Target: f.DType, Verdict: f.Verdict,
+			Reason: f.String()}))
 	}
 	b := bufio.NewWriterSize(w, 1<<16)
 	b.WriteString(xml.Header)

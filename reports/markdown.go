@@ -42,7 +42,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 		mark = "⚠️"
 	}
 	ops := s.Ops()
-	fmt.Fprintf(b, "### %s %s\n", mark, s.line())
+	fmt.Fprintf(b, "### %s %s\n", mark, s.Line())
 	for _, line := range s.notes() {
 		fmt.Fprintf(b, "\n%s\n", escapeMarkdown(line))
 	}

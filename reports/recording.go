@@ -17,13 +17,14 @@ import (
 // A Recording is what the JSON lines of a run say: those of a comparison, an
 // overflow check or a measurement, finished or not.
 type Recording struct {
-	Run     Run
-	Results []*Result
-	Causes  []*Cause // of findings
-	Timings []*Timing
-	Last    json.RawMessage // the last line, kind "summary"; nil if the run did not end
-	Summary *Summary        // of Results, with the times of Last
-	Exit    *int            // exit code of the run, nil if it did not end
+	Run      Run
+	Results  []*Result
+	Causes   []*Cause // of findings
+	Profiles []*Profile
+	Timings  []*Timing
+	Last     json.RawMessage // the last line, kind "summary"; nil if the run did not end
+	Summary  *Summary        // of Results, with the times of Last
+	Exit     *int            // exit code of the run, nil if it did not end
 }
 
 // maxLine is the longest line of JSON that is read, in bytes.
@@ -107,6 +108,12 @@ func (rec *Recording) line(n int, line []byte, open *openSeries) error {
 			return err
 		}
 		rec.Causes = append(rec.Causes, &c)
+	case "profile":
+		var p Profile
+		if err := json.Unmarshal(line, &p); err != nil {
+			return err
+		}
+		rec.Profiles = append(rec.Profiles, &p)
 	case "timing":
 		var s timingSample
 		if err := json.Unmarshal(line, &s); err != nil {
@@ -182,6 +189,11 @@ func (rec *Recording) Findings() iter.Seq[*Finding] {
 					f.Causes = append(f.Causes, *c)
 				}
 			}
+			for _, p := range rec.Profiles {
+				if p.Capture == rec.Results[from].Capture && p.Op == rec.Results[from].Op {
+					f.Profiles = append(f.Profiles, p)
+				}
+			}
 			if !yield(f) {
 				return
 			}
@@ -252,5 +264,5 @@ func (rec *Recording) Line() string {
 	if len(rec.Timings) > 0 {
 		return fmt.Sprintf("%d series measured", len(rec.Timings))
 	}
-	return rec.Summary.line()
+	return rec.Summary.Line()
 }

@@ -32,10 +32,9 @@ const (
 var wanted = []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Mistrusted, verdict.Skipped, verdict.Unsupported,
 	verdict.Fail, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash}
 
-// ResultChanges compares two runs value by value, and leaves out what is as good as it
-// was. A value belongs to the one of the same capture or, failing that, to the one of
-// the same op, id and rank. What got worse comes first, in the order of the new run.
-func ResultChanges(old, cur []*Result) []ResultChange {
+// Partners are the old results that the current ones belong to: of the same capture or,
+// failing that, of the same op, id and rank.
+func Partners(old, cur []*Result) map[*Result]*Result {
 	type key struct {
 		capture, op, phase, target, layout string
 		id, rank                           int
@@ -72,9 +71,18 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 			}
 		}
 	}
+	return partner
+}
+
+// ResultChanges compares two runs value by value, and leaves out what is as good as it
+// was. Values belong together as Partners says. What got worse comes first, in the order
+// of the new run.
+func ResultChanges(old, cur []*Result) []ResultChange {
+	partner, taken := Partners(old, cur), map[*Result]bool{}
 	var changes []ResultChange
 	for _, r := range cur {
 		c := ResultChange{Old: partner[r], New: r}
+		taken[c.Old] = true
 		switch o := partner[r]; {
 		case o == nil:
 			c.Change = Added

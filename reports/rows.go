@@ -122,6 +122,7 @@ type Result struct {
 	Actual    json.RawMessage `json:"actual"`   // value at Worst: a number, or a string as Number writes it
 	Expected  json.RawMessage `json:"expected"` // reference there
 	DType     *string         `json:"dtype"`
+	Inputs    []string        `json:"input_dtypes,omitempty"` // of a conformance case
 	Shape     []int           `json:"shape"`
 	Source    *string         `json:"source"`    // captured or device
 	Reference *string         `json:"reference"` // float64, int64, ...
@@ -134,7 +135,10 @@ type Result struct {
 	Label     string          `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
 	ErrorInfo string          `json:"error_info,omitempty"` // op_tools' remark
 	Errors    *Errors         `json:"errors,omitempty"`     // of all elements together
-	Saved     string          `json:"saved,omitempty"`      // directory that the failing call was saved to
+	// BoundRatio is the error of the worst element over what its rule allows: at most 1 if
+	// it passed; nil where values are equal or have to be.
+	BoundRatio *Number `json:"bound_ratio,omitempty"`
+	Saved      string  `json:"saved,omitempty"` // directory that the failing call was saved to
 	// Unwritten marks an invalid result of a file into which torch saved nothing, since
 	// it cannot pickle an argument.
 	Unwritten bool `json:"unwritten,omitempty"`

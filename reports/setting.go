@@ -13,7 +13,9 @@ const (
 	Tolerates      = "tolerates"       // it decides verdicts in place of the built-in rules
 	Converts       = "converts"        // arguments are converted before they reach the device
 	Excludes       = "excludes"        // what it names is not run, or not compared
+	Spares         = "spares"          // what it names is not converted, or runs on the device after all
 	OmitsGradients = "omits gradients" // gradients are not compared
+	Declares       = "declares"        // operators that it declares are judged as it says
 )
 
 // A Setting is what a run was told about what to check, and how strictly: an
@@ -26,7 +28,7 @@ type Setting struct {
 	// Calls that were not looked at, or not compared, because of it.
 	Hidden int `json:"hidden"`
 	// Calls that have another verdict than without it, or whose arguments it had
-	// converted, and those of them that fail without it and do not with it.
+	// converted, or that it spared, and those of them that fail without it and do not with it.
 	Changed int `json:"changed"`
 	Excused int `json:"excused"`
 }
@@ -38,8 +40,12 @@ func (s *Setting) String() string {
 		return Count(s.Hidden, "call") + " not checked"
 	case OmitsGradients:
 		return "gradients of " + Count(s.Hidden, "call") + " not checked"
+	case Declares:
+		return "its operators are judged as it says"
 	case Converts:
 		return Count(s.Changed, "call") + " converted"
+	case Spares:
+		return Count(s.Changed, "call") + " spared"
 	}
 	text := "changed no verdict"
 	if s.Hidden > 0 {

@@ -37,7 +37,7 @@ type Summary struct {
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
 	notSaved     int               // results of those
 	changed      map[string]bool   // settings that changed the capture being added: whether they excused it
-	pools        map[poolKey]*pool // common factors of values that passed
+	pools        map[poolKey]*pool // errors of values that passed
 	ops          map[string]*OpSummary
 	capture, op  string // being added
 	worst        verdict.Verdict
@@ -143,15 +143,27 @@ func (s *Summary) Counts() map[string]any {
 	return m
 }
 
-// Differs reports whether any result is a difference or a device's failure.
+// Differs reports whether any result is a difference or a device's failure, or the
+// results of an operator are wrong all together.
 func (s *Summary) Differs() bool {
-	return s.Results[verdict.Fail]+s.Results[verdict.Crash]+s.Results[verdict.Timeout] > 0
+	for v, n := range s.Results {
+		if n > 0 && v.Differs() {
+			return true
+		}
+	}
+	return s.together(verdict.Fail)
 }
 
-// Unwanted reports whether any capture's worst verdict is in FailOn.
+// Unwanted reports whether any capture's worst verdict, or that on all calls of an
+// operator, is in FailOn.
 func (s *Summary) Unwanted() bool {
 	s.endCapture()
-	return slices.ContainsFunc(s.FailOn, func(v verdict.Verdict) bool { return s.Captures[v] > 0 })
+	return slices.ContainsFunc(s.FailOn, func(v verdict.Verdict) bool { return s.Captures[v] > 0 || s.together(v) })
+}
+
+// together reports whether the calls of an operator have this verdict all together.
+func (s *Summary) together(v verdict.Verdict) bool {
+	return slices.ContainsFunc(s.Systematic(), func(f Systematic) bool { return f.Verdict == v })
 }
 
 // Refused reports whether any input was unreadable or could not be run. Files into
@@ -314,8 +326,8 @@ func (s *Summary) gradients() string {
 	return fmt.Sprintf("gradients of %s not judged: %s", Count(total, "call"), strings.Join(parts, "; "))
 }
 
-// line is the summary in one line.
-func (s *Summary) line() string { return s.paintedLine(Style{}) }
+// Line is the summary in one line.
+func (s *Summary) Line() string { return s.paintedLine(Style{}) }
 
 func (s *Summary) paintedLine(st Style) string {
 	total, parts := 0, []string{}
@@ -343,3 +355,6 @@ func Count(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// NothingSaved says into how many files torch saved nothing.
+func NothingSaved(files int) string { return "torch saved nothing into " + Count(files, "file") }

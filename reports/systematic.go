@@ -12,25 +12,34 @@ import (
 // Constants of what the calls of an operator say together; docs/verdicts.md has the
 // figures behind them.
 const (
-	fewestCalls = 8 // that tell a common error from chance
-	callsSigma  = 8 // standard errors that the mean factor is from 1
+	fewestCalls = 8    // that tell a common error from chance
+	callsSigma  = 8    // standard errors that a mean is from 0
+	roundingULP = 0.25 // mean difference from the nearest value that rounding to one side has
+	beyondShare = 0.02 // of the elements of a value whose rounding counts, those off by an ULP or more
 )
 
-// systematicLimits are, for each dtype, its eps and how many eps the mean common factor
-// of the calls of a sound operator may be from 1.
-var systematicLimits = map[string]struct{ eps, limit float64 }{
-	"float32": {0x1p-23, 1}, "bfloat16": {0x1p-7, 0.2}, "float16": {0x1p-10, 0.2},
-}
+// commonLimits are how large the mean common factor and offset of the calls of a sound
+// operator may be, for each dtype: 1 eps of float32 and 0.25 eps of 16 bits.
+var commonLimits = map[string]float64{"float32": 0x1p-23, "bfloat16": 0x1p-9, "float16": 0x1p-12}
 
-// A Systematic is a common factor that no call of an operator shows by itself, but all
-// of them together do.
+// A Systematic is an error that no call of an operator shows by itself, but all of them
+// together do. Estimates are means over all calls, as in Errors.
 type Systematic struct {
-	Op          string  `json:"op"`
-	Phase       string  `json:"phase"`
-	DType       string  `json:"dtype"`
-	Values      int     `json:"values"`       // results or gradients that were taken together
-	Factor      float64 `json:"factor"`       // mean common factor, less 1
-	FactorError float64 `json:"factor_error"` // its standard error
+	Op      string          `json:"op"`
+	Phase   string          `json:"phase"`
+	DType   string          `json:"dtype"`
+	Values  int             `json:"values"`  // results or gradients that were taken together
+	Verdict verdict.Verdict `json:"verdict"` // fail where scaled or shifted, warn where rounded to one side
+	Reason  string          `json:"reason"`
+
+	Factor      *Number `json:"factor,omitempty"`
+	FactorError *Number `json:"factor_error,omitempty"`
+	Offset      *Number `json:"offset,omitempty"`
+	OffsetError *Number `json:"offset_error,omitempty"`
+	Away        *Number `json:"away,omitempty"`
+	AwayError   *Number `json:"away_error,omitempty"`
+	Up          *Number `json:"up,omitempty"`
+	UpError     *Number `json:"up_error,omitempty"`
 }
 
 func (s Systematic) String() string {
@@ -38,27 +47,65 @@ func (s Systematic) String() string {
 	if s.Phase == "backward" {
 		what = "gradients"
 	}
-	return fmt.Sprintf("%s: %d %s %s pass one by one, but all together are scaled by %.9g (standard error %.1g)", s.Op,
-		s.Values, s.DType, what, 1+s.Factor, s.FactorError)
+	return fmt.Sprintf("%s: %s: %d %s %s pass one by one, but all together they are %s", s.Verdict, s.Op, s.Values,
+		s.DType, what, s.Reason)
 }
 
-// A pool is what the common factors of passed values say together: their number, sum,
-// sum of squares, and the sum of their squared standard errors.
-type pool struct {
+// A mean is that of an estimate over the calls of an operator: their number, the sum
+// and the sum of squares of the estimates, and the sum of their squared standard errors.
+type mean struct {
 	n                         int
 	sum, squares, uncertainty float64
 }
+
+func (m *mean) add(estimate, sigma *Number) {
+	if estimate == nil || sigma == nil {
+		return
+	}
+	f, s := float64(*estimate), float64(*sigma)
+	if !(s > 0 && s <= math.MaxFloat64) || !(math.Abs(f) <= math.MaxFloat64) {
+		return
+	}
+	m.n++
+	m.sum += f
+	m.squares += f * f
+	m.uncertainty += s * s
+}
+
+// value is the mean and its standard error: the larger one of that from the scatter of
+// calls and that from their own standard errors.
+func (m *mean) value() (f, sigma float64) {
+	n := float64(m.n)
+	f = m.sum / n
+	scatter := math.Sqrt(math.Max(m.squares/n-f*f, 0) / math.Max(n-1, 1))
+	return f, math.Max(scatter, math.Sqrt(m.uncertainty)/n)
+}
+
+// beyond reports whether enough calls say that the mean is not 0, but beyond limit.
+func (m *mean) beyond(limit float64) bool {
+	if m.n < fewestCalls {
+		return false
+	}
+	f, sigma := m.value()
+	return math.Abs(f) > limit && math.Abs(f) > callsSigma*sigma
+}
+
+// set stores the mean and its standard error, if there is one.
+func (m *mean) set(estimate, sigma **Number) {
+	if m.n > 0 {
+		f, s := m.value()
+		*estimate, *sigma = Num(f), Num(s)
+	}
+}
+
+// A pool is what the errors of passed values say together.
+type pool struct{ factor, offset, away, up mean }
 
 type poolKey struct{ op, phase, dtype string }
 
 // addErrors takes the errors of a value that passed.
 func (s *Summary) addErrors(r *Result) {
-	if r.Errors == nil || r.Verdict != verdict.Pass || r.Phase == "input" || r.Layout != "" || r.DType == nil ||
-		r.Errors.Factor == nil || r.Errors.FactorError == nil {
-		return
-	}
-	f, sigma := float64(*r.Errors.Factor), float64(*r.Errors.FactorError)
-	if !(sigma > 0 && sigma <= math.MaxFloat64) || !(math.Abs(f) <= math.MaxFloat64) {
+	if r.Errors == nil || r.Verdict != verdict.Pass || r.Phase == "input" || r.Layout != "" || r.DType == nil {
 		return
 	}
 	key := poolKey{r.Op, r.Phase, *r.DType}
@@ -67,31 +114,65 @@ func (s *Summary) addErrors(r *Result) {
 		p = &pool{}
 		s.pools[key] = p
 	}
-	p.n++
-	p.sum += f
-	p.squares += f * f
-	p.uncertainty += sigma * sigma
+	e := r.Errors
+	p.factor.add(e.Factor, e.FactorError)
+	p.offset.add(e.Offset, e.OffsetError)
+	if float64(e.Beyond) <= beyondShare*float64(e.Inexact) {
+		p.away.add(e.Away, e.ULPError)
+		p.up.add(e.Up, e.ULPError)
+	}
 }
 
-// mean is the mean factor and its standard error: the larger one of that from the
-// scatter of calls and that from their own standard errors.
-func (p *pool) mean() (f, sigma float64) {
-	n := float64(p.n)
-	f = p.sum / n
-	scatter := math.Sqrt(math.Max(p.squares/n-f*f, 0) / math.Max(n-1, 1))
-	return f, math.Max(scatter, math.Sqrt(p.uncertainty)/n)
+// judge gives the verdict on all calls of a pool, whose dtype has this limit, and why.
+func (p *pool) judge(limit float64) (v verdict.Verdict, why string, values int) {
+	in := func(m *mean, format string, from float64) (string, int) {
+		f, sigma := m.value()
+		return fmt.Sprintf(format+" (standard error %.1g)", from+f, sigma), m.n
+	}
+	side := func(m *mean, format, negative, positive string) (string, int) {
+		f, sigma := m.value()
+		if f < 0 {
+			positive = negative
+		}
+		return fmt.Sprintf("rounded %s: inexact elements are %.2f ulp from the nearest value (standard error %.1g)",
+			positive, math.Abs(f), sigma), m.n
+	}
+	switch {
+	case p.factor.beyond(limit):
+		why, values = in(&p.factor, "scaled by %.9g", 1)
+		return verdict.Fail, why, values
+	case p.offset.beyond(limit):
+		why, values = in(&p.offset, "shifted by %.3g of their root mean square", 0)
+		return verdict.Fail, why, values
+	case p.away.beyond(roundingULP):
+		why, values = side(&p.away, "", "toward zero", "away from zero")
+		return verdict.Warn, why, values
+	case p.up.beyond(roundingULP):
+		why, values = side(&p.up, "", "down", "up")
+		return verdict.Warn, why, values
+	}
+	return verdict.Pass, "", 0
 }
 
-// Systematic are the operators of which all calls together are wrong by a common
-// factor, by name.
+// Systematic are the operators whose calls are wrong all together, although each
+// passes, by name.
 func (s *Summary) Systematic() []Systematic {
 	var found []Systematic
 	for key, p := range s.pools {
-		limits, known := systematicLimits[key.dtype]
-		f, sigma := p.mean()
-		if known && p.n >= fewestCalls && math.Abs(f) > limits.limit*limits.eps && math.Abs(f) > callsSigma*sigma {
-			found = append(found, Systematic{key.op, key.phase, key.dtype, p.n, f, sigma})
+		limit, known := commonLimits[key.dtype]
+		if !known {
+			continue
 		}
+		v, why, values := p.judge(limit)
+		if v == verdict.Pass {
+			continue
+		}
+		f := Systematic{Op: key.op, Phase: key.phase, DType: key.dtype, Values: values, Verdict: v, Reason: why}
+		p.factor.set(&f.Factor, &f.FactorError)
+		p.offset.set(&f.Offset, &f.OffsetError)
+		p.away.set(&f.Away, &f.AwayError)
+		p.up.set(&f.Up, &f.UpError)
+		found = append(found, f)
 	}
 	slices.SortFunc(found, func(a, b Systematic) int {
 		return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(b.Phase, a.Phase), cmp.Compare(a.DType, b.DType))

@@ -7,52 +7,76 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// calls are passed results of an operator whose common factors are these, in eps of
-// float32, each with a standard error of one eps.
-func calls(factors ...float64) []*Result {
-	dtype := "float32"
-	out := make([]*Result, len(factors))
-	for i, f := range factors {
-		out[i] = &Result{Op: "torch.nn.functional.linear", Phase: "forward", Verdict: verdict.Pass, DType: &dtype,
-			Errors: &Errors{Factor: Num(f * 0x1p-23), FactorError: Num(0x1p-23)}}
+// calls are passed results of an operator with these errors.
+func calls(dtype string, n int, errors ...Errors) []*Result {
+	var out []*Result
+	for range n {
+		for _, e := range errors {
+			out = append(out, &Result{Op: "torch.nn.functional.linear", Phase: "forward", Verdict: verdict.Pass,
+				DType: &dtype, Errors: &e})
+		}
 	}
 	return out
 }
 
 func TestSystematic(t *testing.T) {
-	many := func(n int, f ...float64) (all []float64) {
-		for range n {
-			all = append(all, f...)
-		}
-		return all
+	const eps, low = 0x1p-23, 0x1p-7 // of float32 and bfloat16
+	factor := func(f float64) Errors { return Errors{Factor: Num(f * eps), FactorError: Num(eps)} }
+	offset := func(f float64) Errors { return Errors{Offset: Num(f), OffsetError: Num(low)} }
+	rounding := func(away, up float64, beyond int) Errors {
+		return Errors{Inexact: 100, Beyond: beyond, Away: Num(away), Up: Num(up), ULPError: Num(0.1)}
 	}
-	failed := calls(many(300, 2)...)
+	failed := calls("float32", 300, factor(2))
 	for _, r := range failed {
 		r.Verdict = verdict.Fail
 	}
 	for _, tc := range []struct {
 		name  string
 		calls []*Result
-		want  bool
+		want  verdict.Verdict
+		says  string
 	}{
-		{"small and the same in 300 calls", calls(many(150, 1.5, 2.5)...), true},
-		{"one of them", calls(2), false},
-		{"too few to tell", calls(many(12, 2)...), false},
-		{"to both sides", calls(many(150, 2, -2)...), false},
-		{"as sound kernels are", calls(many(300, 0.2)...), false},
-		{"failed by themselves", failed, false},
+		{"small and the same in 300 calls", calls("float32", 150, factor(1.5), factor(2.5)), verdict.Fail,
+			"fail: torch.nn.functional.linear: 300 float32 results pass one by one, but all together they are " +
+				"scaled by 1.00000024"},
+		{"one of them", calls("float32", 1, factor(2)), verdict.Pass, ""},
+		{"too few to tell", calls("float32", 12, factor(2)), verdict.Pass, ""},
+		{"to both sides", calls("float32", 150, factor(2), factor(-2)), verdict.Pass, ""},
+		{"as sound kernels are", calls("float32", 300, factor(0.2)), verdict.Pass, ""},
+		{"failed by themselves", failed, verdict.Pass, ""},
+		{"shifted", calls("bfloat16", 300, offset(0.6*low)), verdict.Fail,
+			"300 bfloat16 results pass one by one, but all together they are shifted by 0.00469 of their root mean " +
+				"square"},
+		{"shifted to both sides", calls("bfloat16", 150, offset(0.4*low), offset(-0.4*low)), verdict.Pass, ""},
+		{"shifted as sound kernels are", calls("bfloat16", 300, offset(0.2*low)), verdict.Pass, ""},
+		{"toward zero", calls("bfloat16", 100, rounding(-0.5, 0, 0)), verdict.Warn,
+			"warn: torch.nn.functional.linear: 100 bfloat16 results pass one by one, but all together they are rounded " +
+				"toward zero: inexact elements are 0.50 ulp from the nearest value"},
+		{"up", calls("float32", 100, rounding(0, 0.5, 2)), verdict.Warn, "rounded up"},
+		{"to either side", calls("bfloat16", 100, rounding(-0.5, 0, 0), rounding(0.5, 0, 0)), verdict.Pass, ""},
+		{"off by other errors too", calls("bfloat16", 100, rounding(-0.5, 0, 30)), verdict.Pass, ""},
+		{"a dtype without limits", calls("float64", 300, factor(2)), verdict.Pass, ""},
 	} {
-		s := NewSummary()
-		for _, r := range tc.calls {
-			s.Add(r)
-		}
-		found := s.Systematic()
-		if (len(found) > 0) != tc.want {
-			t.Errorf("%s: found %v, want %t", tc.name, found, tc.want)
-		}
-		if tc.want && !strings.Contains(strings.Join(s.notes(), "\n"), "300 float32 results pass one by one, but all "+
-			"together are scaled by 1.00000024") {
-			t.Errorf("%s: notes are %q", tc.name, s.notes())
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			s := NewSummary()
+			s.FailOn = []verdict.Verdict{verdict.Warn}
+			for _, r := range tc.calls {
+				s.Add(r)
+			}
+			got := verdict.Pass
+			if found := s.Systematic(); len(found) > 0 {
+				got = found[0].Verdict
+			}
+			if got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+			if said := strings.Join(s.notes(), "\n"); !strings.Contains(said, tc.says) || (said == "") != (tc.says == "") {
+				t.Errorf("notes are %q, want %q", said, tc.says)
+			}
+			ownFailures := s.Results[verdict.Fail] > 0
+			if s.Differs() != (tc.want == verdict.Fail || ownFailures) || s.Unwanted() != (tc.want == verdict.Warn) {
+				t.Errorf("differs %t, unwanted %t", s.Differs(), s.Unwanted())
+			}
+		})
 	}
 }

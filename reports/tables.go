@@ -16,6 +16,7 @@ type Sheet struct {
 	Name    string
 	Columns []string
 	Rows    iter.Seq[[]any]
+	Indexed []string // columns that a database keeps an index of
 }
 
 // Cells of a result, under the names they have in JSON lines.
@@ -64,6 +65,7 @@ var resultColumns = []struct {
 	{"unwritten", func(r *Result) any { return r.Unwritten }},
 	{"default_verdict", func(r *Result) any { return textCell(string(r.Default)) }},
 	{"setting", func(r *Result) any { return textCell(r.Setting) }},
+	{"bound_ratio", func(r *Result) any { return numberCell(r.BoundRatio) }},
 }
 
 // Cells of the statistics of an overflow check.
@@ -249,6 +251,9 @@ func (rec *Recording) SummarySheet() Sheet {
 		{"command", strings.Join(rec.Run.Command, " ")}, {"version", rec.Run.Version}, {"host", rec.Run.Host},
 		{"device", rec.Run.Device},
 		{"start", rec.Run.Start.Format("2006-01-02 15:04:05 -0700")}, {"interrupted", s.Interrupted},
+	}
+	if rec.Run.Config != "" {
+		rows = append(rows, []any{"flags from a file", rec.Run.Config})
 	}
 	if s.Elapsed > 0 {
 		rows = append(rows, []any{"elapsed_s", s.Elapsed.Seconds()})

@@ -63,7 +63,7 @@ type Runs struct {
 // Against compares a trace with that of another run, a: calls are aligned by
 // sequence, process by process, and the findings of both comparisons merged. What
 // is wrong with t by itself must have been found before.
-func (t *Trace) Against(ctx context.Context, a *Trace, opt replay.Options) error {
+func (t *Trace) Against(ctx context.Context, a *Trace, opt Options) error {
 	t.Runs = &Runs{}
 	var all []*Finding
 	for i, p := range t.Processes {
@@ -122,7 +122,7 @@ func (t *Trace) merge(fs []*Finding) {
 }
 
 // against compares two processes.
-func (r *Runs) against(ctx context.Context, a, b *Process, opt replay.Options) ([]*Finding, error) {
+func (r *Runs) against(ctx context.Context, a, b *Process, opt Options) ([]*Finding, error) {
 	al := align(a.Calls, b.Calls)
 	var out []*Finding
 	parted := false // something differed before
@@ -179,7 +179,7 @@ const givenOther = "the runs were given different ones"
 type pair struct {
 	a, b   *Call
 	parted bool // something before it differed
-	opt    replay.Options
+	opt    Options
 }
 
 // A state is how far two calls agree.
@@ -201,7 +201,7 @@ const (
 func (p pair) forward() (f *Finding, s state) {
 	a, b := p.a, p.b
 	// What cannot be read tells nothing.
-	_ = replay.Guard(func() error {
+	_ = p.opt.within(b, func() error {
 		in, at, err := apart(a.Inputs, b.Inputs, p.opt)
 		if err != nil {
 			return err
@@ -235,7 +235,7 @@ func (p pair) backward() (f *Finding) {
 	if len(a.Grads) == 0 || len(b.Grads) == 0 || a.Entry.ByOther() != b.Entry.ByOther() {
 		return nil // recorders differ in whose gradients they save
 	}
-	_ = replay.Guard(func() error {
+	_ = p.opt.within(b, func() error {
 		in := 0.0
 		for _, vs := range [][2][]*Value{{a.Inputs, b.Inputs}, {a.Outputs, b.Outputs}, {a.GradOutputs, b.GradOutputs}} {
 			d, _, err := apart(vs[0], vs[1], p.opt)
@@ -349,7 +349,7 @@ func (p *Process) coarseness() {
 
 // apart is the largest relative distance of the values with the same target in two
 // calls, and the value of the second where it is; infinite where shapes differ.
-func apart(as, bs []*Value, opt replay.Options) (worst float64, at *Value, err error) {
+func apart(as, bs []*Value, opt Options) (worst float64, at *Value, err error) {
 	for _, b := range bs {
 		for _, a := range as {
 			if a.Target != b.Target {
@@ -368,7 +368,7 @@ func apart(as, bs []*Value, opt replay.Options) (worst float64, at *Value, err e
 }
 
 // apart is the relative distance of two values.
-func (v *Value) apart(w *Value, opt replay.Options) (float64, error) {
+func (v *Value) apart(w *Value, opt Options) (float64, error) {
 	switch {
 	case v.equals(w):
 		return 0, nil

@@ -12,7 +12,6 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
-	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -23,7 +22,7 @@ import (
 // their recorded gradients.
 //
 // Gradients do not depend on each other: several are looked at at once.
-func (p *Process) Bridge(ctx context.Context, opt replay.Options) error {
+func (p *Process) Bridge(ctx context.Context, opt Options) error {
 	var all errgroup.Group
 	all.SetLimit(runtime.GOMAXPROCS(0))
 	if p.large() {
@@ -75,7 +74,7 @@ func (v *Value) names(c *Call) []*Value {
 }
 
 // bridge decides whether g is the gradient of a value that has several names.
-func bridge(g *Value, names []*Value, opt replay.Options) {
+func bridge(g *Value, names []*Value, opt Options) {
 	var readings []*Value
 	for _, n := range names {
 		for _, r := range n.readers {
@@ -88,7 +87,7 @@ func bridge(g *Value, names []*Value, opt replay.Options) {
 		return
 	}
 	// What the reference does not differentiate stays unexplained.
-	_ = replay.Guard(func() error {
+	_ = opt.within(g.Call, func() error {
 		want, err := gradient(readings, opt)
 		if err != nil || want == nil {
 			return err
@@ -101,7 +100,7 @@ func bridge(g *Value, names []*Value, opt replay.Options) {
 // Which parameter one belongs to is told by the calls beside it, which write it. A
 // gradient is the sum of what all calls gave that read the parameter since it was
 // written last, in one step or in several.
-func (p *Process) BridgeParameters(ctx context.Context, opt replay.Options) {
+func (p *Process) BridgeParameters(ctx context.Context, opt Options) {
 	parameters := map[uint64][]*Value{} // readings by address
 	for _, s := range p.Steps {
 		for _, c := range s.Calls {
@@ -126,7 +125,7 @@ func (s *Step) updates(parameters map[uint64][]*Value) bool {
 	})
 }
 
-func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Value, opt replay.Options) {
+func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Value, opt Options) {
 	const beside = 12 // calls of one parameter's update
 	var last []*Value
 	var want *tensor.Tensor
@@ -144,7 +143,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 			if readings == nil {
 				continue
 			}
-			_ = replay.Guard(func() error {
+			_ = opt.within(c, func() error {
 				if !slices.Equal(readings, last) {
 					var err error
 					last, want = readings, nil
@@ -201,7 +200,7 @@ func updated(near []*Call, c *Call, v *Value, parameters map[uint64][]*Value) (b
 
 // gradient is the sum of what the calls that read a value give for it; nil if one of
 // them does not say.
-func gradient(readings []*Value, opt replay.Options) (*tensor.Tensor, error) {
+func gradient(readings []*Value, opt Options) (*tensor.Tensor, error) {
 	var sum *tensor.Tensor
 	var done []*Call
 	for _, r := range readings {
@@ -235,7 +234,10 @@ func gradient(readings []*Value, opt replay.Options) (*tensor.Tensor, error) {
 
 // pull computes the gradients of inputs of a call, by their number, from the
 // recorded gradients of its results.
-func (c *Call) pull(wanted map[int]bool, opt replay.Options) (map[int]*tensor.Tensor, error) {
+func (c *Call) pull(wanted map[int]bool, opt Options) (map[int]*tensor.Tensor, error) {
+	if c.notRun != nil {
+		return nil, c.notRun
+	}
 	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read})
 	if err != nil {
 		rec.Close()
@@ -304,7 +306,7 @@ func vjp(rec *capture.Call, bound *opdef.Call, f *opdef.Forward, out []*tensor.T
 
 // settleSum decides about a gradient for which the reference gives want, unrounded:
 // it is that, or that with a part overwritten, or something else.
-func (v *Value) settleSum(want *tensor.Tensor, reading *Value, opt replay.Options) error {
+func (v *Value) settleSum(want *tensor.Tensor, reading *Value, opt Options) error {
 	t, done, err := v.load(opt)
 	if err != nil {
 		return err

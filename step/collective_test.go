@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
 )
 
@@ -130,6 +133,64 @@ func TestCollectives(t *testing.T) {
 				t.Fatalf("first finding %+v, want %s wrong", f, tc.wrong)
 			}
 		})
+	}
+}
+
+// TestExchanged: what each rank should have after collectives whose arguments are lists.
+func TestExchanged(t *testing.T) {
+	of := func(x ...float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(x)}, x).Rounded() }
+	list := func(ts ...*tensor.Tensor) []*tensor.Tensor { return ts }
+	was := of(0, 0)
+	for _, tc := range []struct {
+		name          string
+		before, after [2][]*tensor.Tensor
+		kwargs        *value.Dict
+		wrong         string // "rank 1", "" for none
+	}{
+		{"all_to_all", [2][]*tensor.Tensor{list(was, was, of(1, 2), of(3, 4)), list(was, was, of(5, 6), of(7, 8))},
+			[2][]*tensor.Tensor{list(of(1, 2), of(5, 6), of(1, 2), of(3, 4)),
+				list(of(3, 4), of(7, 8), of(5, 6), of(7, 8))},
+			nil, ""},
+		{"all_to_all", [2][]*tensor.Tensor{list(was, was, of(1, 2), of(3, 4)), list(was, was, of(5, 6), of(7, 8))},
+			[2][]*tensor.Tensor{list(of(1, 2), of(5, 6), of(1, 2), of(3, 4)),
+				list(of(3, 4), of(5, 6), of(5, 6), of(7, 8))},
+			nil, "rank 1"},
+		{"all_to_all_single", [2][]*tensor.Tensor{list(was, of(1, 2)), list(was, of(3, 4))},
+			[2][]*tensor.Tensor{list(of(1, 3), of(1, 2)), list(of(2, 4), of(3, 4))}, nil, ""},
+		{"all_to_all_single", [2][]*tensor.Tensor{list(was, of(1, 2)), list(was, of(3, 4))},
+			[2][]*tensor.Tensor{list(of(1, 2), of(1, 2)), list(of(2, 4), of(3, 4))}, nil, "rank 0"},
+		{"all_to_all_single", [2][]*tensor.Tensor{list(was, of(1, 2)), list(was, of(3, 4))},
+			[2][]*tensor.Tensor{list(of(1, 2), of(1, 2)), list(of(3, 4), of(3, 4))},
+			&value.Dict{Items: []value.Item{{Key: "input_split_sizes", Value: value.NewList(int64(2), int64(0))}}}, ""},
+		{"scatter", [2][]*tensor.Tensor{list(was), list(was, of(1, 2), of(3, 4))},
+			[2][]*tensor.Tensor{list(of(1, 2)), list(of(3, 4), of(1, 2), of(3, 4))}, nil, ""},
+		{"scatter", [2][]*tensor.Tensor{list(was), list(was, of(1, 2), of(3, 4))},
+			[2][]*tensor.Tensor{list(of(3, 4)), list(of(3, 4), of(1, 2), of(3, 4))}, nil, "rank 0"},
+	} {
+		x := exchange{tc.name, []int{0, 1}, nil}
+		var sides []side
+		for i := range 2 {
+			kwargs := tc.kwargs
+			if kwargs == nil {
+				kwargs = &value.Dict{}
+			}
+			sides = append(sides, side{&capture.Call{Kwargs: kwargs}, tc.before[i], tc.after[i]})
+		}
+		wrong := ""
+		for i := range 2 {
+			ws := x.wants(sides, i)
+			if (len(ws) == 0) != (tc.kwargs != nil) {
+				t.Errorf("%s: rank %d should have %d values", tc.name, i, len(ws))
+			}
+			for _, w := range ws {
+				if w.differs() != "" {
+					wrong = fmt.Sprintf("rank %d", i)
+				}
+			}
+		}
+		if wrong != tc.wrong {
+			t.Errorf("%s: %q is wrong, want %q", tc.name, wrong, tc.wrong)
+		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
-	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 )
 
@@ -14,7 +13,7 @@ import (
 // gradient times error over its results, in units of the loss. Calls that no
 // gradient was recorded for get those that their readers' vector-Jacobian products
 // give.
-func (p *Process) Effects(ctx context.Context, opt replay.Options) error {
+func (p *Process) Effects(ctx context.Context, opt Options) error {
 	for _, s := range p.Steps {
 		if s.Scale == 0 || s.Scale-s.Scale != 0 {
 			continue
@@ -69,7 +68,7 @@ func (s *Step) carrying() map[*Call]bool {
 }
 
 // pullBack finds the gradients of results for which none was recorded.
-func (s *Step) pullBack(ctx context.Context, opt replay.Options) error {
+func (s *Step) pullBack(ctx context.Context, opt Options) error {
 	carrying := s.carrying()
 	if len(carrying) == 0 {
 		return nil
@@ -79,7 +78,8 @@ func (s *Step) pullBack(ctx context.Context, opt replay.Options) error {
 		c := s.Calls[i]
 		wanted := map[int]*Value{} // number of an input: the result it is
 		for k, v := range c.Inputs {
-			if w := v.From.origin(); w != nil && carrying[w.Call] && v.like(w) && v.DType.IsFloat() {
+			w := v.From.origin()
+			if w != nil && carrying[w.Call] && v.like(w) && v.From.rows == nil && v.DType.IsFloat() {
 				wanted[k] = w
 			}
 		}
@@ -90,7 +90,7 @@ func (s *Step) pullBack(ctx context.Context, opt replay.Options) error {
 			return err
 		}
 		// A call that the reference does not differentiate has no effect to tell.
-		_ = replay.Guard(func() error { return s.pullBackCall(c, carrying[c], wanted, grads, opt) })
+		_ = opt.within(c, func() error { return s.pullBackCall(c, carrying[c], wanted, grads, opt) })
 		for _, o := range c.Outputs {
 			delete(grads, o)
 		}
@@ -99,7 +99,10 @@ func (s *Step) pullBack(ctx context.Context, opt replay.Options) error {
 }
 
 func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads map[*Value]*tensor.Tensor,
-	opt replay.Options) error {
+	opt Options) error {
+	if c.notRun != nil {
+		return c.notRun
+	}
 	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read})
 	if err != nil {
 		rec.Close()
@@ -115,6 +118,7 @@ func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads 
 		return err
 	}
 	out := make([]*tensor.Tensor, len(f.Outs))
+	effect, known := 0.0, false
 	if carries {
 		recorded := rec.Outputs()
 		for i, o := range c.Outputs {
@@ -123,10 +127,7 @@ func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads 
 				continue
 			}
 			out[i] = g
-			if c.Effect != c.Effect {
-				c.Effect = 0
-			}
-			c.Effect += distance(recorded[i], f.Outs[i], g).dot / s.Scale
+			effect, known = effect+distance(recorded[i], f.Outs[i], g).dot/s.Scale, true
 		}
 	} else {
 		for i, g := range rec.GradOutputs {
@@ -135,14 +136,17 @@ func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads 
 			}
 		}
 	}
-	if len(wanted) == 0 || !bound.Entry.HasGrad {
-		return nil
+	var gs map[int]*tensor.Tensor
+	if len(wanted) > 0 && bound.Entry.HasGrad {
+		numbers := map[int]bool{}
+		for k := range wanted {
+			numbers[k] = true
+		}
+		gs, err = vjp(rec, bound, f, out, numbers)
 	}
-	numbers := map[int]bool{}
-	for k := range wanted {
-		numbers[k] = true
+	if known { // now that nothing can stop it, to be run once more
+		c.Effect = effect
 	}
-	gs, err := vjp(rec, bound, f, out, numbers)
 	if err != nil {
 		return err
 	}

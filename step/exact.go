@@ -9,7 +9,6 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
-	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -21,7 +20,7 @@ import (
 // A result that cannot be computed so, because the operator is random or not
 // known, is taken as it was recorded. Results are dropped after their last
 // reader, so that memory holds what is in use at one time.
-func (p *Process) Exact(ctx context.Context, opt replay.Options) error {
+func (p *Process) Exact(ctx context.Context, opt Options) error {
 	x := &rerun{process: p, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}}
 	x.each = func(c *Call, got, exact *tensor.Tensor) {
 		if comparable(got, exact) {
@@ -45,7 +44,7 @@ func (p *Process) Exact(ctx context.Context, opt replay.Options) error {
 // A rerun runs the calls of a process on each other's results.
 type rerun struct {
 	process *Process
-	opt     replay.Options
+	opt     Options
 	ctx     context.Context
 	// values are results of the rerun that will be read again, in float64.
 	values map[*Value]*tensor.Tensor
@@ -72,7 +71,7 @@ func (x *rerun) run(calls []*Call) error {
 		if err := x.ctx.Err(); err != nil {
 			return err
 		}
-		if err := replay.Guard(func() error { return x.call(c) }); err != nil {
+		if err := x.opt.within(c, func() error { return x.call(c) }); err != nil {
 			x.recorded(c)
 			x.broken(c, err.Error())
 		}
@@ -102,6 +101,9 @@ func (l Link) origin() *Value {
 // call runs one call, unless nothing in an imagined run tells it from the recorded one.
 func (x *rerun) call(c *Call) error {
 	how, dt := AsExact, tensor.Invalid
+	if c.notRun != nil {
+		return c.notRun
+	}
 	if x.whatIf != nil {
 		if how, dt = x.whatIf.Choose(c); how == AsRecorded && !x.touched(c) {
 			return nil
@@ -205,11 +207,17 @@ func (x *rerun) arguments(c *Call, rec *capture.Call) ([]value.Value, *value.Dic
 	if len(now) == 0 {
 		return rec.Args, rec.Kwargs, nil
 	}
+	args, kwargs := replaced(rec, now)
+	return args, kwargs, nil
+}
+
+// replaced is the arguments of a call with tensors replaced.
+func replaced(rec *capture.Call, now map[*tensor.Tensor]*tensor.Tensor) ([]value.Value, *value.Dict) {
 	args := make([]value.Value, len(rec.Args))
 	for i, v := range rec.Args {
 		args[i] = substitute(v, now)
 	}
-	return args, substitute(rec.Kwargs, now).(*value.Dict), nil
+	return args, substitute(rec.Kwargs, now).(*value.Dict)
 }
 
 // substitute is v with tensors replaced.
@@ -256,6 +264,8 @@ func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 		return nil
 	}
 	switch {
+	case v.From.rows != nil:
+		return v.pick(t, v.From.rows)
 	case v.From.Value != nil && v.like(w):
 		if recorded.IsContiguous() { // contiguous() is no copy here
 			t = t.Dense()
@@ -268,12 +278,8 @@ func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 			return t.Dense().Reshape(v.Shape...)
 		}
 		return seenAs(t, w, v, 0)
-	case v.From.Value == nil && v.DType == w.DType && v.Address >= w.Address:
-		u := seenAs(t, w, v, int(v.Address-w.Address)/v.DType.Size())
-		if u == nil || !x.holds(v, w, recorded) {
-			return nil
-		}
-		return u
+	case v.DType == w.DType && v.Address >= w.Address && (v.From.held || v.From.How == IsChanged):
+		return seenAs(t, w, v, int(v.Address-w.Address)/v.DType.Size())
 	}
 	return nil
 }
@@ -286,22 +292,6 @@ func (x *rerun) made(w *Value) *tensor.Tensor {
 	}
 	defer done()
 	return solid(t)
-}
-
-// holds reports whether the recorded memory of w still held the elements of v: that
-// v is a part of it, and not something that lies where it had been.
-func (x *rerun) holds(v, w *Value, recorded *tensor.Tensor) bool {
-	t, done, err := w.load(x.opt)
-	if err != nil {
-		return false
-	}
-	defer done()
-	u := seenAs(t.Dense(), w, v, int(v.Address-w.Address)/v.DType.Size())
-	if u == nil {
-		return false
-	}
-	f := newFingerprint(u.Dense())
-	return slices.Equal(f.samples, v.content.samples)
 }
 
 // seenAs is t, which has the elements of w, with the geometry of v, whose first

@@ -27,6 +27,9 @@ type Finding struct {
 	Behind int
 
 	backward bool
+	// unseen, of Changed, are calls that computed with the changed value though the recorder
+	// had copied it before it changed.
+	unseen []*Call
 }
 
 // before orders findings by the time at which they show.
@@ -35,8 +38,20 @@ func (f *Finding) before(g *Finding) bool {
 	if a.Process != b.Process {
 		return cmp.Or(a.Process.Rank-b.Process.Rank, a.Process.PID-b.Process.PID) < 0
 	}
-	ta, tb := a.time(f.backward), b.time(g.backward)
+	ta, tb := f.time(), g.time()
 	return ta[0] < tb[0] || ta[0] == tb[0] && ta[1] < tb[1]
+}
+
+// time is when a finding shows. What the forward pass read and an update finds changed,
+// the backward pass may have read too.
+func (f *Finding) time() [2]float64 {
+	if f.Rule == verdict.Changed && !f.backward && f.From != nil && !f.From.made() && f.Call.phase()%2 == 1 {
+		return [2]float64{f.Call.Step.end() + 0.25, float64(f.Call.Order)}
+	}
+	if len(f.unseen) > 0 {
+		return [2]float64{float64(f.unseen[0].Order) - 0.5, 0}
+	}
+	return f.Call.time(f.backward)
 }
 
 // time is when a pass of a call ran: the backward pass runs behind the loss, the
@@ -45,13 +60,18 @@ func (c *Call) time(backward bool) [2]float64 {
 	if !backward || c.Step == nil {
 		return [2]float64{float64(c.Order), 0}
 	}
-	calls := c.Step.Calls
-	return [2]float64{float64(calls[len(calls)-1].Order) + 0.5, float64(-c.Order)}
+	return [2]float64{c.Step.end() + 0.5, float64(-c.Order)}
 }
 
+// end is the time of the last call of the forward pass.
+func (s *Step) end() float64 { return float64(s.Calls[len(s.Calls)-1].Order) }
+
 // Analyze runs the step in float64, measures effects and draws the findings.
-func (t *Trace) Analyze(ctx context.Context, opt replay.Options) error {
+func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 	for _, p := range t.Processes {
+		if err := p.compareMemory(ctx, opt); err != nil {
+			return err
+		}
 		// One asks for gradients, the other for arguments: they do not meet.
 		both, sub := errgroup.WithContext(ctx)
 		if p.large() {
@@ -83,7 +103,7 @@ func (t *Trace) Analyze(ctx context.Context, opt replay.Options) error {
 
 // findings are what is wrong in a process, in order of time, causes before
 // consequences.
-func (p *Process) findings(opt replay.Options) []*Finding {
+func (p *Process) findings(opt Options) []*Finding {
 	var all []*Finding
 	for _, c := range p.Calls {
 		for _, v := range c.Inputs {
@@ -105,6 +125,11 @@ func (p *Process) findings(opt replay.Options) []*Finding {
 			}
 		}
 	}
+	for _, f := range all {
+		if f.Rule == verdict.Changed && !f.backward {
+			f.findUnseen(all, opt)
+		}
+	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].before(all[j]) })
 	return causes(all)
 }
@@ -116,7 +141,11 @@ func causes(all []*Finding) []*Finding {
 	faulty := map[*Call]*Finding{}
 	var out []*Finding
 	for _, f := range all {
-		if cause := faulty[f.Call]; cause != nil && (f.backward || f.Rule == verdict.Wrong) {
+		cause := faulty[f.Call]
+		if cause == nil && f.backward && f.From != nil {
+			cause = faulty[f.From.Call] // which gave the gradient
+		}
+		if cause != nil && (f.backward || f.Rule == verdict.Wrong) {
 			cause.Behind++
 			continue
 		}
@@ -133,7 +162,7 @@ func causes(all []*Finding) []*Finding {
 }
 
 // changed is the finding about a value of which a part was overwritten.
-func changed(v *Value, opt replay.Options) *Finding {
+func changed(v *Value, opt Options) *Finding {
 	f := &Finding{Rule: verdict.Changed, Call: v.Call, Target: v.Target, From: v.From.Value}
 	f.Reason = fmt.Sprintf("it is not what %s of %s left: no recorded call wrote there in between", f.From.Target,
 		f.From.Call)
@@ -141,13 +170,14 @@ func changed(v *Value, opt replay.Options) *Finding {
 		f.Reason = v.reason
 		return f
 	}
-	err := replay.Guard(func() error {
-		d, at, err := difference(v, f.From, opt)
+	err := opt.within(v.Call, func() error {
+		d, err := difference(v, f.From, opt)
 		if err != nil {
 			return err
 		}
-		f.Reason = fmt.Sprintf("%s since %s of %s, and no recorded call wrote there", d, f.From.Target, f.From.Call)
-		if w := v.elsewhere(f.From, at, opt); w != nil {
+		f.Reason = fmt.Sprintf("%s since %s of %s, and no recorded call wrote there", d.text(v.Shape),
+			f.From.Target, f.From.Call)
+		if w := v.elsewhere(f.From, d.at, opt); w != nil {
 			f.Reason += fmt.Sprintf("; they are those of %s of %s", w.Target, w.Call)
 		}
 		return nil
@@ -158,50 +188,28 @@ func changed(v *Value, opt replay.Options) *Finding {
 	return f
 }
 
-// difference says which elements of two values differ; at are some of them.
-func difference(v, w *Value, opt replay.Options) (text string, at []int, err error) {
+// difference compares an input with its producer's result.
+func difference(v, w *Value, opt Options) (d differences, err error) {
 	a, closeA, err := v.load(opt)
 	if err != nil {
-		return "", nil, err
+		return d, err
 	}
 	defer closeA()
 	b, closeB, err := w.load(opt)
 	if err != nil {
-		return "", nil, err
+		return d, err
 	}
 	defer closeB()
-	x, y := a.AppendBytes(nil), b.AppendBytes(nil)
-	size := v.DType.Size()
-	first, last, n := -1, 0, 0
-	for i := 0; i < len(x) && i < len(y); i += size {
-		if string(x[i:i+size]) != string(y[i:i+size]) {
-			if first < 0 {
-				first = i / size
-			}
-			last = i / size
-			if n++; n <= sampled {
-				at = append(at, i/size)
-			}
-		}
+	if d = bitwise(a, b); d.n == 0 {
+		return d, fmt.Errorf("nothing differs")
 	}
-	if n == 0 {
-		return "", nil, fmt.Errorf("nothing differs")
-	}
-	where := fmt.Sprintf("between %s and %s", index(first, v.Shape), index(last, v.Shape))
-	if n == 1 {
-		where = "at " + index(first, v.Shape)
-	}
-	s := fmt.Sprintf("%d of %d elements changed, %s", n, v.Numel(), where)
-	if v.DType.IsFloat() {
-		s += fmt.Sprintf(": from %.6g to %.6g", tensor.At[float64](b, first), tensor.At[float64](a, first))
-	}
-	return s, at, nil
+	return d, nil
 }
 
 // elsewhere is another recorded value of the same shape that has v's elements at
 // some places: what was written there in w's place. nil if there is none, or the
 // elements are equal to each other, as those of many values are.
-func (v *Value) elsewhere(w *Value, at []int, opt replay.Options) *Value {
+func (v *Value) elsewhere(w *Value, at []int, opt Options) *Value {
 	const near = 200 // calls before that are looked at
 	elements := func(x *Value) []float64 {
 		t, done, err := x.load(opt)

@@ -30,6 +30,9 @@ func newFingerprint(t *tensor.Tensor) fingerprint {
 	if s := t.Summary(); s != nil {
 		return summaryFingerprint(s)
 	}
+	if t.IsLazy() { // elements are taken one by one
+		t = solid(t)
+	}
 	var f fingerprint
 	var raw []byte
 	size := t.DType.Size()

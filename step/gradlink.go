@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 )
 
@@ -163,7 +162,7 @@ func (c *Call) readOutside(g *Value) bool {
 // confirm takes back that gradients were changed where the value may have been read
 // by calls that were not recorded, which copied some of its elements (x[mask] in
 // torch 1): values with a gradient and without a producer hold nothing else.
-func (p *Process) confirm(opt replay.Options) {
+func (p *Process) confirm(opt Options) {
 	for _, s := range p.Steps {
 		for _, c := range s.Calls {
 			for _, g := range c.GradOutputs {
@@ -172,7 +171,7 @@ func (p *Process) confirm(opt replay.Options) {
 				}
 				copied := false
 				// Elements that cannot be read leave the finding as it is.
-				_ = replay.Guard(func() (err error) {
+				_ = opt.within(c, func() (err error) {
 					copied, err = c.copied(c.result(g), opt)
 					return err
 				})
@@ -186,7 +185,7 @@ func (p *Process) confirm(opt replay.Options) {
 
 // copied reports whether an input behind c that no recorded call made holds
 // elements of out alone.
-func (c *Call) copied(out *Value, opt replay.Options) (bool, error) {
+func (c *Call) copied(out *Value, opt Options) (bool, error) {
 	if out == nil {
 		return true, nil
 	}
@@ -216,6 +215,16 @@ func (c *Call) copied(out *Value, opt replay.Options) (bool, error) {
 	}), nil
 }
 
+// unrecorded is the role of values with a gradient that no recorded call made.
+const unrecorded = "unrecorded"
+
+// linked takes v from the inputs without a producer.
+func (s *Step) linked(v *Value) {
+	if s != nil {
+		s.Unlinked = slices.DeleteFunc(s.Unlinked, func(u *Value) bool { return u == v })
+	}
+}
+
 // nameLeaves says what the leaves are, by how they are used. Where parameters are
 // marked as such, other leaves with a gradient were made by calls that were not
 // recorded.
@@ -229,7 +238,7 @@ func (p *Process) nameLeaves() {
 			switch {
 			case v.From.Value != nil || v.From.Role != "":
 			case marked && v.RequiresGrad && !v.Parameter && v.From.How == IsLeaf && c.phase()%2 == 0:
-				v.From.How, v.From.Role = IsOutside, "unrecorded"
+				v.From.How, v.From.Role = IsOutside, unrecorded
 				if c.Step != nil {
 					c.Step.Unlinked = append(c.Step.Unlinked, v)
 				}

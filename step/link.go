@@ -44,6 +44,23 @@ func (v *Value) aliases(w *Value) bool {
 	return v.DType == w.DType && v.Numel() == w.Numel() && v.content.block != 0 && v.content.block == w.content.block
 }
 
+// overlays reports whether two values at one address have the same memory in the
+// same order, so that their elements correspond: equal geometry, or no gaps.
+func (v *Value) overlays(w *Value) bool {
+	return v.like(w) || v.DType == w.DType && v.Numel() == w.Numel() && v.contiguous() && w.contiguous()
+}
+
+func (v *Value) contiguous() bool {
+	next := 1
+	for d := len(v.Shape) - 1; d >= 0; d-- {
+		if v.Shape[d] != 1 && v.Stride[d] != next {
+			return false
+		}
+		next *= v.Shape[d]
+	}
+	return true
+}
+
 // A linker walks the calls of a process in order and links inputs to outputs.
 type linker struct {
 	memory    memory
@@ -74,7 +91,7 @@ func (l *linker) read(v *Value) {
 	case v.From.written: // from here on this is what the memory holds
 		l.memory.replace(v)
 	case v.From.Value != nil || v.From.first != nil:
-	case v.From.view != nil && v.From.view.like(v): // something else lies there now
+	case v.From.view != nil && v.From.view.overlays(v): // something else lies there now
 		l.memory.replace(v)
 	default:
 		l.memory.name(v)
@@ -111,37 +128,36 @@ func (l *linker) source(v *Value) Link {
 		return Link{How: IsLeaf}
 	}
 	if r != nil {
-		last := r.names[len(r.names)-1]
-		if last.after != nil && last.like(v) && last.after.near(&v.content, v.DType) {
-			return Link{How: ByStorage, Value: last, written: true}
+		was := r.latest(v)
+		if was != nil && was.after != nil && was.after.near(&v.content, v.DType) {
+			return Link{How: ByStorage, Value: was, written: true}
 		}
-	}
-	if w := l.written(v, r); w != nil {
-		if from, ok := outsideBy(w.Call); ok {
+		if was != nil {
+			if w := l.writtenSince(was, v); w != nil {
+				if from, ok := outsideBy(w.Call); ok {
+					return from
+				}
+				return Link{How: ByStorage, Value: w, written: true}
+			}
+		}
+		if from, ok := outsideBy(r.names[len(r.names)-1].Call); ok {
 			return from
 		}
-		return Link{How: ByStorage, Value: w, written: true}
-	}
-	if r != nil {
-		last := r.names[len(r.names)-1]
-		if from, ok := outsideBy(last.Call); ok {
-			return from
-		}
-		if last.like(v) {
-			return Link{How: IsOutside, Value: nil, view: last}
+		if was != nil {
+			return Link{How: IsOutside, view: was}
 		}
 	}
 	for _, r := range l.memory.around(v.Address) {
 		for i := len(r.names) - 1; i >= 0; i-- {
 			if w := r.names[i]; w.DType == v.DType && w.end() >= v.end() {
-				return Link{How: IsOutside, view: w}
+				return Link{How: IsOutside, view: w, rewritten: l.writtenSince(w, v) != nil}
 			}
 		}
 	}
 	if r != nil {
 		for i := len(r.names) - 1; i >= 0; i-- { // its beginning: x[:n] in torch 1
 			if w := r.names[i]; w.DType == v.DType && w.end() > v.end() {
-				return Link{How: IsOutside, view: w}
+				return Link{How: IsOutside, view: w, rewritten: l.writtenSince(w, v) != nil}
 			}
 		}
 	}
@@ -174,16 +190,9 @@ func (v *Value) first() *Value {
 	return v
 }
 
-// written is the last write in place to a part of the memory of v, or to memory
-// that v is a part of, since v was read or made before.
-func (l *linker) written(v *Value, r *region) *Value {
-	if r == nil {
-		return nil
-	}
-	was := r.names[len(r.names)-1]
-	if !was.like(v) {
-		return nil
-	}
+// writtenSince is the last write in place to a part of the memory of v, or to memory
+// that v is a part of, since was was read or made; nil if there is none.
+func (l *linker) writtenSince(was, v *Value) *Value {
 	for i := len(l.writes) - 1; i >= 0 && l.writes[i].Call.Order > was.Call.Order; i-- {
 		if w := l.writes[i]; w.Address < v.end() && v.Address < w.end() {
 			return w

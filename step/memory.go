@@ -26,6 +26,17 @@ func (m *memory) at(address uint64) *region {
 	return nil
 }
 
+// latest is the last name of the region that has its elements in the order in which v
+// has them, nil if none has.
+func (r *region) latest(v *Value) *Value {
+	for _, w := range slices.Backward(r.names) {
+		if w.overlays(v) {
+			return w
+		}
+	}
+	return nil
+}
+
 func (m *memory) search(address uint64) int {
 	return sort.Search(len(m.regions), func(i int) bool { return m.regions[i].base >= address })
 }

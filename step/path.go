@@ -1,5 +1,7 @@
 package step
 
+import "github.com/optool/optool/capture"
+
 // Readers are the calls that read a result of c in the forward pass, in order, each
 // once.
 func (c *Call) Readers() []*Call {
@@ -39,16 +41,39 @@ func Way(from, to *Call) []*Call {
 	return nil
 }
 
-// Behind counts the calls that read, directly or through others, what c gives.
-func (c *Call) Behind() int {
-	seen := map[*Call]bool{c: true}
-	for todo := []*Call{c}; len(todo) > 0; todo = todo[1:] {
-		for _, r := range todo[0].Readers() {
-			if !seen[r] {
-				seen[r] = true
-				todo = append(todo, r)
+// InBackward reports whether a finding is about gradients: what it made wrong is behind it
+// in the backward pass, on the way to the leaves.
+func (f *Finding) InBackward() bool { return f.backward }
+
+// Reach counts the calls that read, directly or through others, what a finding made
+// wrong: results, or gradients on their way back.
+func (f *Finding) Reach() int {
+	next := (*Call).Readers
+	if f.backward {
+		next = (*Call).sources
+	}
+	seen := map[*Call]bool{f.Call: true}
+	for _, c := range f.unseen {
+		seen[c] = true
+	}
+	for todo := append([]*Call{f.Call}, f.unseen...); len(todo) > 0; todo = todo[1:] {
+		for _, c := range next(todo[0]) {
+			if !seen[c] {
+				seen[c] = true
+				todo = append(todo, c)
 			}
 		}
 	}
 	return len(seen) - 1
+}
+
+// sources are the calls with gradients of whose results c is a reader.
+func (c *Call) sources() []*Call {
+	var out []*Call
+	for _, v := range c.Inputs {
+		if w := v.From.origin(); w != nil && w.Kind == capture.Output && w.Call.HasBackward() && w.Call.Step == c.Step {
+			out = append(out, w.Call)
+		}
+	}
+	return out
 }

@@ -15,16 +15,48 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
+// Options say how calls are read and run.
+type Options struct {
+	replay.Options
+	// Within, if not nil, runs f, which computes what a call of so many bytes on disk asks
+	// for, within limits of time and memory, once more where it was stopped for the sake of
+	// another. Its error is f's, or says which limit did not suffice.
+	Within func(bytes int64, f func() error) error
+}
+
+// within runs f, which computes with a call, within the limits. A panic is its error.
+func (o Options) within(c *Call, f func() error) error {
+	if o.Within == nil {
+		return replay.Guard(f)
+	}
+	return o.Within(c.Entry.Bytes(), func() error { return replay.Guard(f) })
+}
+
+// NotRun is a call that is not run, for a reason: a limit that it went beyond. What it
+// read and gave is as it was recorded.
+func NotRun(e *capture.Entry, reason error, opt Options) *Call {
+	c := &Call{Entry: e, Op: e.Op, LocalError: math.NaN(), TotalError: math.NaN(), Effect: math.NaN(),
+		Verdict: verdict.Error, Failed: reason.Error(), notRun: reason}
+	call := replay.Open(e, opt.Options)
+	defer call.Close()
+	c.Op = call.Op
+	if err := replay.Guard(func() error { return c.index(call.Record) }); err != nil {
+		c.Inputs, c.Outputs, c.Grads, c.GradOutputs = nil, nil, nil, nil
+	}
+	return c
+}
+
 // Read replays a capture and takes what the step needs of it. It never fails: a
 // call that cannot be read or run has a verdict that says so.
-func Read(e *capture.Entry, opt replay.Options) *Call {
+func Read(e *capture.Entry, opt Options) *Call {
 	c := &Call{Entry: e, Op: e.Op, LocalError: math.NaN(), TotalError: math.NaN(), Effect: math.NaN()}
-	call := replay.Open(e, opt)
+	call := replay.Open(e, opt.Options)
 	defer call.Close()
 	c.Op = call.Op
 	err := replay.Guard(func() error { return c.index(call.Record) })
 	outcome := call.Compare()
 	c.judge(outcome)
+	c.TooLarge = outcome.TooLarge
 	if err != nil {
 		c.Verdict, c.Failed = verdict.Invalid, err.Error()
 		c.Damaged = cmp.Or(c.Damaged, c.Failed)
@@ -274,7 +306,7 @@ func distance(got, want, grad *tensor.Tensor) gap {
 	}
 	n, step := got.Numel(), want.Block()
 	blocks := (n + step - 1) / step
-	parts := make([]gap, blocks)
+	parts := tensor.Make[gap](blocks)
 	tensor.Parallel(blocks, 1, func(a, b int) {
 		sx, sy, sz := opdef.Scratch[float64](min(step, n)), opdef.Scratch[float64](min(step, n)),
 			opdef.Scratch[float64](min(step, n))
@@ -316,7 +348,7 @@ func distance(got, want, grad *tensor.Tensor) gap {
 }
 
 // load opens the file of a value and gives the tensor, until close is called.
-func (v *Value) load(opt replay.Options) (t *tensor.Tensor, closer func(), err error) {
+func (v *Value) load(opt Options) (t *tensor.Tensor, closer func(), err error) {
 	rec, err := v.Call.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(v.Kind)})
 	closer = func() { rec.Close() }
 	if err == nil {

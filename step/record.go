@@ -1,9 +1,11 @@
 package step
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/verdict"
 )
@@ -158,11 +160,66 @@ func (f *Finding) Record() *reports.FindingRecord {
 // First is the first finding that is a fault, nil if there is none.
 func (t *Trace) First() *Finding {
 	for _, f := range t.Findings {
-		if f.Rule == verdict.Wrong || f.Rule == verdict.Changed || f.Rule == verdict.Diverged {
+		if f.fault() {
 			return f
 		}
 	}
 	return nil
+}
+
+// fault reports whether something is wrong, not only further off than one would like, or
+// in one run alone.
+func (f *Finding) fault() bool {
+	return f.Rule == verdict.Wrong || f.Rule == verdict.Changed || f.Rule == verdict.Diverged
+}
+
+// Results are the findings, and what replay had to say of each call, as records of a
+// comparison, which reports are made of: a fault is a failure, another finding a warning.
+// The verdict of the call stands with no target where no value has it: that of one that
+// passed. repro is the command that
+// runs a call again.
+func (t *Trace) Results(repro func(*Call) string) []*reports.Result {
+	var out []*reports.Result
+	found := map[*Call][]*Finding{}
+	for _, f := range t.Findings {
+		found[f.Call] = append(found[f.Call], f)
+	}
+	for _, c := range t.Calls() {
+		again := repro(c)
+		add := func(phase, target string, v verdict.Verdict, reason string) {
+			r := &reports.Result{Capture: c.Entry.Rel, Op: c.Op, ForwardID: known(c.Entry.ID), Phase: phase,
+				Target: target, Verdict: v, Reason: reason, Repro: &again, Order: &c.Order, PID: known(c.Entry.PID),
+				Rank: known(c.Process.Rank), Module: c.Entry.Module, Location: c.Entry.Location}
+			if dt := c.DType(); dt.Computable() {
+				name := dt.String()
+				r.DType = &name
+			}
+			out = append(out, r)
+		}
+		said := map[string]bool{}
+		for _, f := range found[c] {
+			v, phase := verdict.Warn, replay.Forward
+			if f.fault() {
+				v = verdict.Fail
+			}
+			if f.backward {
+				phase = replay.Backward
+			}
+			said[f.Target] = true
+			add(string(phase), f.Target, v, string(f.Rule)+": "+f.Reason)
+		}
+		for _, r := range c.Results {
+			if !said[r.Target] {
+				add(string(r.Phase), r.Target, r.Verdict, r.Reason)
+			}
+		}
+		if v := cmp.Or(c.Verdict, verdict.Skipped); !slices.ContainsFunc(c.Results, func(r Result) bool {
+			return r.Verdict == v
+		}) {
+			add(string(replay.Forward), "", v, c.Failed)
+		}
+	}
+	return out
 }
 
 // Judged counts the calls that replay decided about.
@@ -170,6 +227,17 @@ func (t *Trace) Judged() int {
 	n := 0
 	for _, c := range t.Calls() {
 		if c.judged() {
+			n++
+		}
+	}
+	return n
+}
+
+// NotRun counts the calls that could not be run again.
+func (t *Trace) NotRun() int {
+	n := 0
+	for _, c := range t.Calls() {
+		if c.Failed != "" {
 			n++
 		}
 	}

@@ -2,6 +2,7 @@ package step
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/capture"
@@ -214,21 +215,64 @@ func shapeKey(v *Value) string { return v.DType.String() + tensor.ShapeString(v.
 // have been.
 func (v *Value) settleMemory() {
 	was := v.From.view
-	if !was.like(v) {
-		return // a part of it; the exact step looks
+	if was.Address != v.Address || !was.overlays(v) {
+		return // a part of it: see compareMemory
 	}
 	v.From.view = nil
-	recorded := was.Kind != inputKind || was.after != nil || was.From.Value != nil
-	if !recorded && (was.Call.phase() != v.Call.phase() || v.Call.phase()%2 == 1) {
-		return // parameters and data change between steps
-	}
-	if v.partOf(was) {
+	if v.keeps(was) && v.partOf(was) {
 		if was.Kind == inputKind && was.after == nil && was.From.Value != nil && was.From.How != IsChanged {
 			was = was.From.Value
 		}
 		v.From = Link{How: IsChanged, Value: was}
 		was.readers = append(was.readers, v)
 	}
+}
+
+// keeps reports whether nothing but a recorded call writes to was between it and v:
+// what no recorded call made may change between steps, as parameters and data do. A
+// parameter that a recorded call updates is what the forward pass read until then.
+func (v *Value) keeps(was *Value) bool {
+	then, now := was.Call.phase(), v.Call.phase()
+	return was.made() || then%2 == 0 && (now == then || now == then+1 && v.updated())
+}
+
+// updated reports whether the next recorded call that writes v's memory finds it as it is.
+func (v *Value) updated() bool {
+	for _, c := range v.Call.Process.Calls[v.Call.Order:] {
+		for _, u := range c.Inputs {
+			switch {
+			case u.Address != v.Address:
+				continue
+			case !u.equals(v):
+				return false
+			case !c.writes():
+				continue
+			}
+			if u.after != nil || slices.ContainsFunc(c.Outputs, func(o *Value) bool { return o.Address == u.Address }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// made reports whether a recorded call made or changed the elements of a value: a
+// view of a leaf is none.
+func (v *Value) made() bool {
+	switch {
+	case v.after != nil:
+		return true
+	case v.Kind == inputKind && v.From.first != nil && v.From.first != v:
+		return v.From.first.made()
+	case v.Kind == inputKind:
+		return v.From.Value != nil && v.From.Value.made()
+	}
+	for _, in := range v.Call.Inputs {
+		if in.Address != 0 && in.Address < v.end() && v.Address < in.end() && !v.Call.writes() {
+			return in.made()
+		}
+	}
+	return true
 }
 
 // settleGradient decides about an input of an optimizer: whether it is a gradient.

@@ -22,13 +22,13 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-func options(t *testing.T) replay.Options {
+func options(t *testing.T) Options {
 	t.Helper()
 	tol, err := compare.NewTolerances(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return replay.Options{Registry: ops.Default(), Tolerances: tol}
+	return Options{Options: replay.Options{Registry: ops.Default(), Tolerances: tol}}
 }
 
 // open reads and analyses a tree of testdata.
@@ -440,7 +440,7 @@ func TestApartBySummary(t *testing.T) {
 		{"checksums", sum("ab"), sum("ac"), math.Inf(1)},
 		{"nothing", base, sum("ab"), math.NaN()},
 	} {
-		got, err := tc.a.apartBySummary(tc.b, replay.Options{})
+		got, err := tc.a.apartBySummary(tc.b, Options{})
 		if err != nil {
 			got = math.NaN()
 		}
@@ -549,20 +549,29 @@ func TestBridge(t *testing.T) {
 			t.Errorf("%s is not explained: %+v", at, v)
 		}
 	}
-	for _, tc := range []struct{ at, file string }{
-		{"layer_norm/2 grad_output[0]", "grad_outputs.pth"},
-		{"add_/12 input[1]", "input.pth"},
+	for _, tc := range []struct {
+		at, file string
+		argument int
+		reach    int // calls that are wrong because of it
+	}{
+		{"layer_norm/2 grad_output[0]", "grad_outputs.pth", 0, 1}, // the embedding's gradient
+		{"add_/12 input[1]", "input.pth", 1, 12},                  // the second step
 	} {
 		root := t.TempDir()
 		if err := os.CopyFS(root, os.DirFS("testdata/clean")); err != nil {
 			t.Fatal(err)
 		}
 		rel := filepath.FromSlash(lookup(clean, tc.at).Call.Entry.Rel)
-		poke(t, filepath.Join(root, rel, tc.file), []float64{.5, .5, .5})
+		poke(t, filepath.Join(root, rel, tc.file), tc.argument, []float64{.5, .5, .5})
 		f := analyse(t, root).First()
 		if f == nil || f.Rule != verdict.Changed || f.Call.find(f.Target).name() != tc.at ||
 			!strings.Contains(f.Reason, "3 of") {
 			t.Errorf("%s: got %+v, want it changed", tc.at, f)
+			continue
+		}
+		if f.InBackward() != (tc.file == "grad_outputs.pth") || f.Reach() != tc.reach {
+			t.Errorf("%s: in the backward pass: %v, reaches %d calls, want %d", tc.at, f.InBackward(), f.Reach(),
+				tc.reach)
 		}
 	}
 }
@@ -612,8 +621,8 @@ func lookup(tr *Trace, name string) *Value {
 	return nil
 }
 
-// poke overwrites elements of the last tensor of a file, from the sixth on.
-func poke(t *testing.T, path string, with []float64) {
+// poke overwrites elements of argument k of a file, from the sixth on.
+func poke(t *testing.T, path string, k int, with []float64) {
 	t.Helper()
 	f, err := pthformat.Open(path, pthformat.Options{})
 	if err != nil {
@@ -621,10 +630,10 @@ func poke(t *testing.T, path string, with []float64) {
 	}
 	args, _ := f.Root.(*value.Dict).Get("args")
 	items := args.(*value.Sequence).Items
-	last := items[len(items)-1].(*tensor.Tensor)
-	data := slices.Clone(tensor.Data[float64](last))
+	was := items[k].(*tensor.Tensor)
+	data := slices.Clone(tensor.Data[float64](was))
 	copy(data[5:], with)
-	items[len(items)-1] = tensor.New(last.DType, last.Shape, data)
+	items[k] = tensor.New(was.DType, was.Shape, data)
 	if err := errors.Join(os.Remove(path), pthformat.WriteFile(path, f.Root), f.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -733,7 +742,7 @@ func TestElsewhere(t *testing.T) {
 	data := slices.Clone(tensor.Data[float64](x)[5:12])
 	done()
 	add := lookup(tr, "add/7 input[1]").Call.Entry.Rel
-	poke(t, filepath.Join(root, filepath.FromSlash(add), "input.pth"), data)
+	poke(t, filepath.Join(root, filepath.FromSlash(add), "input.pth"), 1, data)
 	f := analyse(t, root).First()
 	want := "they are those of output[0] of torch.nn.functional.layer_norm/2"
 	if f == nil || f.Rule != verdict.Changed || !strings.Contains(f.Reason, "7 of 48") ||

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/optool/optool/pairs"
-	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 )
 
@@ -38,7 +37,7 @@ func summaryFingerprint(s *tensor.Summary) fingerprint {
 // tell: the extrema's relative to the largest magnitude, the norms' to the norm, the
 // means' to the root mean square. No tensors with these are nearer to each other. It
 // is infinite where only checksums say that they differ.
-func (v *Value) apartBySummary(w *Value, opt replay.Options) (float64, error) {
+func (v *Value) apartBySummary(w *Value, opt Options) (float64, error) {
 	if !sameShape(v.Shape, w.Shape) {
 		return 1, nil
 	}
@@ -104,7 +103,7 @@ func (v *Value) apartBySummary(w *Value, opt replay.Options) (float64, error) {
 }
 
 // summarised is what is known of a value, or the same of its elements as other has.
-func (v *Value) summarised(other *tensor.Summary, opt replay.Options) (*tensor.Summary, error) {
+func (v *Value) summarised(other *tensor.Summary, opt Options) (*tensor.Summary, error) {
 	if v.summary != nil {
 		return v.summary, nil
 	}

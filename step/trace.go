@@ -80,6 +80,11 @@ type Link struct {
 	// view, of a value from outside, is the recorded one that lies where it does:
 	// that it is a part of, or that had been there.
 	view *Value
+	// held reports that the memory of view still had the elements of the value; rewritten that
+	// a recorded call has written there since.
+	held, rewritten bool
+	// rows, where the value was picked from view, are the numbers of its rows there.
+	rows []int
 	// first, of a leaf that was read before, is its first reading.
 	first *Value
 	// written, of a link by storage, reports that a call changed the memory without
@@ -107,6 +112,11 @@ type Call struct {
 	Changed map[string]bool
 	// Failed says why the call was not replayed, "" if it was.
 	Failed string
+
+	// TooLarge is why some result was not judged that more memory would have given, nil if
+	// there is none.
+	TooLarge error
+	notRun   error // why the call is not to be run, nil if it is
 
 	// LocalError is the relative error (root mean square) of the results against the
 	// reference on the recorded arguments; NaN where nothing was compared.

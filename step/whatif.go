@@ -7,7 +7,6 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
-	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
 )
@@ -33,13 +32,13 @@ type WhatIf struct {
 // Losses are the losses of the steps of p in an imagined run. Calls that it does
 // not touch give what was recorded; those behind it are computed anew, each with
 // the error that it had in the recording added, so that nothing else changes.
-func (p *Process) Losses(ctx context.Context, w WhatIf, opt replay.Options) ([]float64, error) {
+func (p *Process) Losses(ctx context.Context, w WhatIf, opt Options) ([]float64, error) {
 	losses, _, err := p.losses(ctx, w, opt)
 	return losses, err
 }
 
 // losses also counts the calls to be computed anew that could not be.
-func (p *Process) losses(ctx context.Context, w WhatIf, opt replay.Options) (losses []float64, broken int, err error) {
+func (p *Process) losses(ctx context.Context, w WhatIf, opt Options) (losses []float64, broken int, err error) {
 	losses = make([]float64, len(p.Steps))
 	for i, s := range p.Steps {
 		losses[i] = s.Captured
@@ -129,13 +128,13 @@ func (x *rerun) withErrors(rec *capture.Call, outs []*tensor.Tensor) ([]*tensor.
 
 // Without is the loss of the finding's step as it would have been without the
 // fault; NaN where that is not known.
-func (f *Finding) Without(ctx context.Context, opt replay.Options) float64 {
+func (f *Finding) Without(ctx context.Context, opt Options) float64 {
 	s := f.Call.Step
 	if s == nil || f.backward || f.Call.phase()%2 == 1 {
 		return math.NaN() // it did not move this loss
 	}
 	w := WhatIf{Choose: func(c *Call) (Choice, tensor.DType) {
-		if f.Rule == verdict.Wrong && c == f.Call {
+		if f.Rule == verdict.Wrong && c == f.Call || slices.Contains(f.unseen, c) {
 			return InDType, tensor.Invalid
 		}
 		return AsRecorded, tensor.Invalid

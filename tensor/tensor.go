@@ -227,8 +227,15 @@ func (t *Tensor) Numel() int { return Numel(t.Shape) }
 // Dim is the number of dimensions.
 func (t *Tensor) Dim() int { return len(t.Shape) }
 
-// Bytes is the number of bytes the elements take in t's dtype, contiguous.
-func (t *Tensor) Bytes() int64 { return int64(t.Numel()) * int64(t.DType.Size()) }
+// Bytes is the number of bytes the elements take in t's dtype, contiguous; math.MaxInt64
+// for more than that.
+func (t *Tensor) Bytes() int64 {
+	n, size := int64(t.Numel()), int64(t.DType.Size())
+	if n > 0 && size > math.MaxInt64/n {
+		return math.MaxInt64
+	}
+	return n * size
+}
 
 // IsContiguous is torch's rule: row-major, where dimensions of size 1 may have
 // any stride and an empty tensor always is.

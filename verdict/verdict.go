@@ -39,6 +39,9 @@ func Worse(a, b Verdict) Verdict {
 	return a
 }
 
+// Differs reports whether v is a difference or a device's failure.
+func (v Verdict) Differs() bool { return v == Fail || v == Timeout || v == Crash }
+
 // Finding reports whether v is of something that its reader has to look at.
 func (v Verdict) Finding() bool {
 	switch v {

@@ -24,8 +24,9 @@ func TestMain(m *testing.M) {
 // native is the C++ side of the device bridge.
 const native = "../../devicebridge/native"
 
-// TestScripts runs testdata/script/*.txtar. They find the fixtures in $CAPTURES,
-// whole steps in $STEPS and wrong devices, one fault each, in $FAULTY. The condition device says that
+// TestScripts runs testdata/script/*.txtar. They find the fixtures in $CAPTURES, operators
+// of a project's own in $CUSTOM, whole steps in $STEPS and wrong devices, one fault each, in
+// $FAULTY. The condition device says that
 // this build has a device, faulty that there are wrong ones too.
 func TestScripts(t *testing.T) {
 	captures, err := filepath.Abs("../../fixtures/captures")
@@ -40,10 +41,15 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	custom, err := filepath.Abs("../../fixtures/custom-ops")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("CAPTURES", captures)
+			e.Setenv("CUSTOM", custom)
 			e.Setenv("STEPS", steps)
 			e.Setenv("FAULTY", faulty)
 			return nil

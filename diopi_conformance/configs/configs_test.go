@@ -161,7 +161,7 @@ func TestErrors(t *testing.T) {
 		"entries = {'a': dict(name=['f'], tensor_para=dict(args=[{'shape': [(2, 2)], 'stride': [(1, 1)]}]))}": "overlaps",
 		"entries = {'a': dict(name=['f'], tensor_para=dict(args=[{'ins': ['x'], 'value': [1, 2], 'shape': [()]}, " +
 			"{'ins': ['y'], 'value': [1]}, {'ins': ['z']}]))}": "",
-		"def f():\n  for x in range(1 << 40): pass\nf()\nentries = {}": "too many steps",
+		"def f():\n  for x in range(1 << 20):\n    for y in range(1 << 20): pass\nf()\nentries = {}": "too many steps",
 	} {
 		path := filepath.Join(t.TempDir(), "e.py")
 		if err := os.WriteFile(path, []byte(src), 0o600); err != nil {
@@ -190,12 +190,34 @@ func TestLimits(t *testing.T) {
 		{"recursion", "def f(x):\n    return f(x)\nd = f(0)\n", "called recursively"},
 		{"loop", "def f():\n    while True:\n        pass\nf()\nd = {}\n", "too many steps"},
 		{"a list of itself", "l = []\nl.append(l)\nd = {'a': l}\n", "holds itself"},
+		{"a giant list", "d = {'a': [0] * (1 << 29)}\n", "a list of length 1 repeated 536870912 times"},
+		{"a giant tuple", "t = (0, 1)\nt *= 1 << 28\nd = {}\n", "a tuple of length 2 repeated 268435456 times"},
+		{"a giant string", "d = {'a': (1 << 29) * 'x'}\n", "a string of length 1 repeated 536870912 times"},
+		{"a string of no end", "d = {'a': 'x' * (1 << 100)}\n", "repeated 1267650600228229401496703205376 times"},
+		{"a giant range", "d = {'a': sorted(range(1 << 40))}\n", "range of 1099511627776 numbers"},
+		{"a giant number", "n = 3\nfor i in range(60):\n    n = n * n\nd = {}\n", "a product of"},
+		{"a giant text", "s = 'x'\nfor i in range(60):\n    s = s + s\nd = {}\n", "MiB of memory"},
+		{"a giant replacement", "d = {'a': 'x'.replace('x', 'xx')}\n", "replace is not known here"},
+		{"a giant replacement by name", "d = {'a': getattr('x', 'replace')('x', 'xx')}\n", "replace is not known"},
+		{"shared lists", "l = []\nfor i in range(60):\n    l = [l, l]\nd = {'a': l}\n", "it holds more than"},
+		{"the text of shared lists", "l = []\nfor i in range(60):\n    l = [l, l]\nd = {'a': str(l)}\n", "a text of more"},
+		{"a filled text", "s = '%s' * 5000 % tuple([5000 * 'x'] * 5000)\nd = {}\n", "a text of more"},
+		{"a filled text of a mapping", "s = '%(a)s' * 50000\ns %= {'a': s}\nd = {}\n", "a text of more"},
+		{"a power", "d = {'a': 2 ** (2 ** 40)}\n", "got '**'"},
 		{"depth", "l = []\nfor i in range(100000):\n    l = [l]\nd = {'a': l}\n", "nested more than 100 deep"},
 	} {
 		_, err := Parse("f.py", []byte(tt.src), "d")
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got error %v, want one with %q", tt.name, err, tt.want)
 		}
+	}
+}
+
+// TestProducts: what is bounded is as it was below the bounds.
+func TestProducts(t *testing.T) {
+	d, err := Parse("f.py", []byte("n = 3\nn *= 2\nd = {'a': [n * 2.5, -2 * [1], 2 * 'ab', (1,) * 2 * 2, n * n * 2, '%s-%d' % ('a', 7 % 4), str(n)]}\n"), "d")
+	if got := value.Repr(d); err != nil || got != "{'a': [15.0, [], 'abab', (1, 1, 1, 1), 72, 'a-3', '6']}" {
+		t.Errorf("%s, %v", got, err)
 	}
 }
 

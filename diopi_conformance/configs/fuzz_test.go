@@ -32,7 +32,7 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
-	lim := limits{steps: 10_000, time: 5 * time.Second, heap: 64 << 20}
+	lim := limits{Steps: 10_000, Time: 5 * time.Second, Heap: 64 << 20}
 	f.Fuzz(func(t *testing.T, src []byte) {
 		var d *value.Dict
 		var err error

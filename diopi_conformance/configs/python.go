@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/big"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 
@@ -15,30 +14,25 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/optool/optool/diopi_conformance/numpypickle"
+	"github.com/optool/optool/internal/sandbox"
 	"github.com/optool/optool/value"
 )
 
-// dialect is Starlark as close to Python as it gets. Functions do not recurse,
-// which could take more stack than there is.
-var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
-
-// Limits of one file's text and of lists and dicts in each other.
+// Limits of one file's text, of lists and dicts in each other, and of the values of the
+// result, those that are in several places counted in each.
 const (
-	maxSize  = 16 << 20
-	maxDepth = 100
+	maxSize   = 16 << 20
+	maxDepth  = 100
+	maxValues = 4 << 20
 )
 
-// limits of an evaluation.
-type limits struct {
-	steps uint64
-	time  time.Duration
-	heap  uint64 // bytes of memory in use beyond those at the beginning
-}
+// limits are those of an evaluation.
+type limits sandbox.Limits
 
 // defaultLimits: DIOPI's largest file takes about 300,000 steps and less than a
-// second; a step can be long, as the product of two huge numbers is. One step can
-// double what there is before it is looked at, so that 2 GiB are what is taken.
-var defaultLimits = limits{steps: 20_000_000, time: 30 * time.Second, heap: 1 << 30}
+// second. Text that grows is copied when it is full, so that twice the memory is taken
+// before it is looked at.
+var defaultLimits = limits{Steps: 20_000_000, Time: 30 * time.Second, Heap: 512 << 20}
 
 // Load evaluates the Python file at path, a module of assignments such as
 // DIOPI's diopi_configs.py and device_configs.py, and returns what it assigns
@@ -87,7 +81,7 @@ func (lim limits) parse(path string, src []byte, name string) (*value.Dict, erro
 }
 
 func (lim limits) evaluate(path string, src []byte) (starlark.StringDict, error) {
-	f, err := dialect.Parse(path, withoutImports(src), 0)
+	f, err := sandbox.Dialect.Parse(path, withoutImports(src), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -103,13 +97,7 @@ func (lim limits) evaluate(path string, src []byte) (starlark.StringDict, error)
 		"Skip":   starlark.NewBuiltin("Skip", makeSkip),
 		"slice":  starlark.NewBuiltin("slice", makeSlice),
 	}
-	program, err := starlark.FileProgram(f, predeclared.Has)
-	if err != nil {
-		return nil, err
-	}
-	thread := &starlark.Thread{Name: path, Print: func(*starlark.Thread, string) {}}
-	thread.SetMaxExecutionSteps(lim.steps)
-	globals, err := lim.bounded(thread, program, predeclared)
+	globals, err := sandbox.Limits(lim).Exec(path, f, predeclared)
 	var evalErr *starlark.EvalError
 	if errors.As(err, &evalErr) {
 		err = errors.New(strings.ReplaceAll(strings.TrimSpace(evalErr.Backtrace()), "\n", ": "))
@@ -118,44 +106,6 @@ func (lim limits) evaluate(path string, src []byte) (starlark.StringDict, error)
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return globals, nil
-}
-
-// bounded runs a program and gives up on it at the limits of time and memory.
-func (lim limits) bounded(
-	thread *starlark.Thread, program *starlark.Program, predeclared starlark.StringDict,
-) (starlark.StringDict, error) {
-	type result struct {
-		globals starlark.StringDict
-		err     error
-	}
-	done := make(chan result, 1)
-	go func() {
-		globals, err := program.Init(thread, predeclared)
-		done <- result{globals, err}
-	}()
-	late, tick := time.After(lim.time), time.NewTicker(5*time.Millisecond)
-	defer tick.Stop()
-	for before := heap(); ; {
-		select {
-		case r := <-done:
-			return r.globals, r.err
-		case <-late:
-			thread.Cancel("too long")
-			return nil, fmt.Errorf("evaluation takes more than %v", lim.time)
-		case <-tick.C:
-			if heap() > before+lim.heap {
-				thread.Cancel("too much memory")
-				return nil, fmt.Errorf("evaluation takes more than %d MiB of memory", lim.heap>>20)
-			}
-		}
-	}
-}
-
-// heap is the number of bytes in use.
-func heap() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 // withoutImports blanks import statements, which stand on lines of their own, and
@@ -254,6 +204,7 @@ func makeSlice(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwa
 type converter struct {
 	tuples map[string]*value.Sequence
 	depth  int
+	values int // so far
 }
 
 func (c *converter) convert(v starlark.Value) (value.Value, error) {
@@ -261,6 +212,9 @@ func (c *converter) convert(v starlark.Value) (value.Value, error) {
 		return nil, fmt.Errorf("a %s is nested more than %d deep, or holds itself", v.Type(), maxDepth)
 	}
 	defer func() { c.depth-- }()
+	if c.values++; c.values > maxValues {
+		return nil, fmt.Errorf("it holds more than %d values", maxValues)
+	}
 	switch v := v.(type) {
 	case starlark.NoneType:
 		return nil, nil

@@ -9,10 +9,10 @@ import (
 	"math"
 	"math/big"
 	"os"
-	"path/filepath"
 	"slices"
 	"unicode/utf8"
 
+	"github.com/optool/optool/internal/wholefile"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -33,31 +33,14 @@ const (
 const maxDepth = 900
 
 // WriteFile writes v to path. The file appears whole or not at all.
-func WriteFile(path string, v value.Value) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
+func WriteFile(path string, v value.Value) error {
+	return wholefile.Write(path, func(f *os.File) error {
+		w := bufio.NewWriterSize(f, 1<<20)
+		if err := Write(w, v); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
-	}()
-	w := bufio.NewWriterSize(f, 1<<20)
-	if err := Write(w, v); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+		return w.Flush()
+	})
 }
 
 // Write writes v as pickle.dump(v, w, protocol=4) does. It fails for values

@@ -74,8 +74,12 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 		return a.checked(c, all, j, bar)
 	})
 	bar.end()
-	s.Interrupted = err != nil
-	empty := o.found(cmd.Context(), tally{captures: s.Captures, walked: walked, refused: s.Refused}, paths)
+	var empty error
+	if s.Interrupted = cmd.Context().Err() != nil; s.Interrupted {
+		err = nil
+	} else {
+		empty = o.found(cmd.Context(), tally{captures: s.Captures, walked: walked, refused: s.Refused}, paths)
+	}
 	s.Exit = checkExit(s)
 	if empty != nil {
 		s.Exit = ExitFailed

@@ -2,13 +2,11 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/optool/optool/ops"
 	"github.com/optool/optool/pairs"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/verdict"
@@ -42,8 +40,9 @@ unit in the last place of the reference rounded to its dtype. Whether a larger
 difference is a bug depends on the op: replay knows, compare does not.
 
 Two files of values (.pt, .pth, .safetensors, .npy, .npz: tensors, lists,
-state_dicts), or directories of them, such as sharded checkpoints, are compared
-by name; values that only one side has are differences.
+state_dicts; the JSON of polygraphy run), or directories of them, such as
+sharded checkpoints, are compared by name; values that only one side has are
+differences.
 
 In two trees a capture belongs to the one with the same path; failing that, to
 the one of the same op and id in the corresponding process. Where one run made
@@ -94,7 +93,7 @@ calls that the other did not, the sequence of calls decides instead.`,
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.StringVar(&o.names, "map", "", "names of values on the other side, from a `FILE` of lines such as a.*.w -> b.*.w")
 	f.StringArrayVar(&o.unshard, "unshard", nil,
-		"join what ranks hold of a value by a `RULE`: dim=N, column, row, auto, qkv=N; PATTERN:RULE for some names")
+		"join what ranks hold of a value by a `RULE`: dim=N, column, row, auto, qkv=N, dims; PATTERN:RULE for some names")
 	f.BoolVar(&o.tables, "tables", false, "print every capture, with op_tools' table")
 	o.sort.addFlag(cmd)
 	f.BoolVar(&o.results, "results", false,
@@ -123,7 +122,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	}
 	settings := append(o.settings(), toleranceSettings(tol, o.tolerances)...)
 	ctx := cmd.Context()
-	if len(paths) == 2 && holdsValues(ctx, paths[0], o.read) && holdsValues(ctx, paths[1], o.read) {
+	if o.comparesValues(ctx, paths) {
 		start := time.Now()
 		j, err := a.openRecords(o.records, a.run("none", settings...))
 		if err != nil {
@@ -189,7 +188,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 			return failed(err)
 		}
 	}
-	for _, err := range unused(tol.File(), ops.Default(), out.Ops()) {
+	for _, err := range unused(tol.File(), a.known(), out.Ops()) {
 		t.refused++
 		a.warn("%v", err)
 	}
@@ -227,7 +226,7 @@ func (o *compareOptions) compare(p pairs.Pair, c pairs.Comparer) compared {
 
 // repro is the command line that compares one pair.
 func (o *compareOptions) repro(p pairs.Pair) string {
-	args := append(variables(os.Environ(), "AUTOCOMPARE"), program(), "compare", "--tables")
+	args := o.command("compare", "--tables")
 	if o.tolerances != "" {
 		args = append(args, "--tolerances", quotePath(o.tolerances))
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/checkpoint"
-	"github.com/optool/optool/ops"
 	"github.com/optool/optool/pairs"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
@@ -21,26 +20,50 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// holdsValues reports whether a path holds values by name and no recorded call.
-func holdsValues(ctx context.Context, path string, read pthformat.ReadMode) bool {
-	found := false
+// A holding is what a path of compare holds.
+type holding int
+
+const (
+	calls  holding = iota // recorded calls, or nothing
+	unread                // one file that cannot be read
+	named                 // values by name
+)
+
+// comparesValues reports whether two paths are compared by the names of values: both
+// hold them, or one does and the other is a file that does not read. Values of SGLang's
+// dumper have names if ranks are to be joined, else they are compared as recorded.
+func (o *compareOptions) comparesValues(ctx context.Context, paths []string) bool {
+	if len(paths) != 2 {
+		return false
+	}
+	a, b := o.heldBy(ctx, paths[0]), o.heldBy(ctx, paths[1])
+	return max(a, b) == named && min(a, b) != calls
+}
+
+func (o *compareOptions) heldBy(ctx context.Context, path string) holding {
+	found, dumped := false, len(o.unshard) > 0
 	for e, err := range capture.Scan(ctx, []string{path}, capture.Options{Loose: true}) {
-		if err != nil || e.Layout != capture.File {
-			return false
+		if err != nil || e.Layout != capture.File && !(dumped && e.Layout == capture.SGLang) {
+			return calls
 		}
 		found = true
 	}
 	info, err := os.Stat(path)
-	if err != nil || !found || info.IsDir() {
-		return found && err == nil
+	switch {
+	case err != nil || !found:
+		return calls
+	case info.IsDir():
+		return named
 	}
-	f, err := pthformat.Open(path, pthformat.Options{Read: read})
+	f, err := pthformat.Open(path, pthformat.Options{Read: o.read})
 	if err != nil {
-		return false // say so as of any capture
+		return unread
 	}
 	defer f.Close()
-	_, err = capture.ParseRecord(f.Root)
-	return errors.Is(err, capture.ErrNotCapture)
+	if _, err = capture.ParseRecord(f.Root); errors.Is(err, capture.ErrNotCapture) {
+		return named
+	}
+	return calls
 }
 
 // compareValues compares two files or directories of values by name.
@@ -117,7 +140,7 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 		return failed(err)
 	}
 	out.First = (*reports.Place)(nil)
-	for _, err := range unused(comparer.Tolerances.File(), ops.Default(), out.Ops()) {
+	for _, err := range unused(comparer.Tolerances.File(), a.known(), out.Ops()) {
 		t.refused++
 		a.warn("%v", err)
 	}
@@ -194,7 +217,7 @@ func writeAlone(j *jsonOutput, alone []*reports.FindingRecord) error {
 
 // reproValues is the command line that compares the values again.
 func (o *compareOptions) reproValues(paths []string) string {
-	args := append(variables(os.Environ(), "AUTOCOMPARE"), program(), "compare")
+	args := o.command("compare")
 	if o.tolerances != "" {
 		args = append(args, "--tolerances", quotePath(o.tolerances))
 	}

@@ -104,7 +104,7 @@ func (c *comparison) add(f *reports.Finding, hidden bool) error {
 func (c *comparison) finish(a *app, t tally, start time.Time) error {
 	s := c.Summary
 	if !s.Interrupted {
-		if err := c.digest.Explain(c.json.cause); err != nil {
+		if err := c.digest.Explain(c.json.cause, c.json.profile); err != nil {
 			return failed(err)
 		}
 	}

@@ -35,12 +35,15 @@ type conformanceOptions struct {
 	timeout                                            time.Duration
 	memory                                             int64
 	html, xlsx, dbPath                                 string
+	database                                           string // the file, "" without useDB
 	useDB                                              bool
 }
 
 // listFlags are the flags of conformance that take several values in a row, as
 // Python's argparse does with nargs="*".
 var listFlags = map[string]bool{"--fname": true, "--filter_dtype": true, "--case": true}
+
+var conformanceModes = []string{"gen_data", "gen_case", "run_test", "utest"}
 
 // repeatListFlags rewrites "conformance --fname add relu" to "conformance
 // --fname=add --fname=relu", which is how the command line's parser takes
@@ -98,6 +101,7 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.mode, "mode", "", "gen_data, gen_case, run_test or utest")
+	completed(cmd, "mode", func() []string { return conformanceModes })
 	f.StringSliceVar(&o.fname, "fname", []string{"all_ops"}, "functions, several in a row")
 	f.StringArrayVar(&o.caseNames, "case", nil, "cases by name (relu::relu_0, with or without .pth), several in a row")
 	f.StringVar(&o.model, "model_name", "", "the suite of a model instead of that of all functions")
@@ -144,6 +148,9 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 	f.BoolVar(&o.useDB, "use_db", false, "write the tables as an SQLite database to --db_path")
 	f.StringVar(&o.dbPath, "db_path", "",
 		"`FILE` of the database, also sqlite:///FILE; diopi_testrecord.db in the cache directory by default")
+	o.records.files.add("html", &o.html) // flags with the kit's names
+	o.records.files.add("xlsx", &o.xlsx)
+	o.records.files.add("sqlite", &o.database)
 	o.records.addFlags(cmd)
 	o.failOn.addFlag(cmd)
 	return cmd
@@ -171,6 +178,9 @@ func (o *conformanceOptions) check() error {
 	if o.cotangents != "ones" && o.cotangents != "random" {
 		return usageError("--cotangents: want ones or random, got %q", o.cotangents)
 	}
+	if o.useDB {
+		o.database = o.databasePath()
+	}
 	return nil
 }
 
@@ -182,7 +192,9 @@ func runConformance(cmd *cobra.Command, a *app, o *conformanceOptions) error {
 	if o.modelList {
 		return o.listModels(a.Out)
 	}
-	modes := []string{"gen_data", "gen_case", "run_test", "utest"}
+	if o.mode == "utest_diopi_test" { // as diopi_test's own scripts call it
+		o.mode = "utest"
+	}
 	switch o.mode {
 	case "gen_data":
 		return o.generate(cmd.Context(), a)
@@ -193,8 +205,8 @@ func runConformance(cmd *cobra.Command, a *app, o *conformanceOptions) error {
 	case "utest":
 		return o.testRuntime(cmd.Context(), a)
 	}
-	return usageError("--mode: want one of %s, got %q%s", strings.Join(modes, ", "), o.mode,
-		conformance.Nearest(o.mode, modes))
+	return usageError("--mode: want one of %s, got %q%s", strings.Join(conformanceModes, ", "), o.mode,
+		conformance.Nearest(o.mode, conformanceModes))
 }
 
 func (o *conformanceOptions) listModels(w io.Writer) error {

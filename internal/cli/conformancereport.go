@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -14,12 +13,11 @@ import (
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/reports/sqlite"
 )
 
 // A conformanceReport collects a run for tables and files.
 type conformanceReport struct {
-	*reports.Recording
+	*reports.Summary
 	o        *conformanceOptions
 	cases    *reports.CaseTable
 	list     [][]any   // a row for each case
@@ -28,14 +26,8 @@ type conformanceReport struct {
 	converted int
 }
 
-func newConformanceReport(o *conformanceOptions, run reports.Run) *conformanceReport {
-	return &conformanceReport{Recording: &reports.Recording{Run: run, Summary: reports.NewSummary()}, o: o,
-		cases: reports.NewCaseTable()}
-}
-
-// files reports whether anything is to be written besides tables.
-func (r *conformanceReport) files() bool {
-	return r.o.records.files.any() || r.o.html != "" || r.o.xlsx != "" || r.o.useDB
+func newConformanceReport(o *conformanceOptions) *conformanceReport {
+	return &conformanceReport{Summary: reports.NewSummary(), o: o, cases: reports.NewCaseTable()}
 }
 
 // add counts a case.
@@ -48,7 +40,7 @@ func (r *conformanceReport) add(t tested, results []*reports.Result) {
 		dtypes = []string{"no tensor"}
 	}
 	r.count(t.c.Function(), dtypes, results, t.leftOut != "")
-	if !r.files() {
+	if !r.o.records.files.any() {
 		return
 	}
 	f := reports.NewFinding(results)
@@ -65,10 +57,7 @@ func (r *conformanceReport) add(t tested, results []*reports.Result) {
 func (r *conformanceReport) count(function string, dtypes []string, results []*reports.Result, leftOut bool) {
 	r.cases.Add(function, dtypes, results, leftOut)
 	for _, res := range results {
-		r.Summary.Add(res)
-	}
-	if r.files() {
-		r.Results = append(r.Results, results...)
+		r.Add(res)
 	}
 }
 
@@ -94,19 +83,18 @@ func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error
 	if err := s.Settings.Write(w, a.outputWidth()); err != nil {
 		return failed(err)
 	}
-	if _, err := fmt.Fprintln(w, r.Line()); err != nil {
+	if _, err := fmt.Fprintln(w, s.Line()); err != nil {
 		return failed(err)
 	}
-	if err := j.close(); err != nil {
-		return failed(err)
-	}
-	if err := r.writeFiles(w); err != nil {
+	wrote := func(path string) { fmt.Fprintf(w, "wrote %s\n", path) }
+	if err := j.endWith(a, r.sheets(), wrote); err != nil {
 		return failed(err)
 	}
 	return exitWith(s.Exit)
 }
 
-func (r *conformanceReport) writeFiles(w io.Writer) error {
+// sheets are the tables of a run beside those of all runs.
+func (r *conformanceReport) sheets() []reports.Sheet {
 	tables := r.cases.Sheets()
 	if r.list != nil {
 		tables = append(tables, reports.Sheet{Name: "cases", Columns: []string{"case", "function", "dtypes", "verdict",
@@ -115,22 +103,7 @@ func (r *conformanceReport) writeFiles(w io.Writer) error {
 	if r.coverage != nil {
 		tables = append(tables, r.coverage.sheet())
 	}
-	wrote := func(path string) { fmt.Fprintf(w, "wrote %s\n", path) }
-	kit := reportFiles{"html": &r.o.html, "xlsx": &r.o.xlsx} // the kit's names of these flags
-	for _, files := range []reportFiles{kit, r.o.records.files} {
-		if err := writeReports(w, r.Recording, tables, files, wrote); err != nil {
-			return err
-		}
-	}
-	if !r.o.useDB {
-		return nil
-	}
-	path := r.o.databasePath()
-	if err := sqlite.WriteFile(path, allSheets(r.Recording, tables)...); err != nil {
-		return err
-	}
-	wrote(path)
-	return nil
+	return tables
 }
 
 // databasePath is the file of --db_path, which the kit takes as an address.

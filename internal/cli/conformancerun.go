@@ -35,140 +35,174 @@ type tested struct {
 
 // test is the mode run_test.
 func (o *conformanceOptions) test(ctx context.Context, a *app) error {
-	list, err := o.readList()
+	run := &testRun{conformanceOptions: o, app: a, report: newConformanceReport(o)}
+	run.report.Settings = o.settings()
+	cases, err := run.choose()
 	if err != nil {
 		return err
 	}
-	store, cases, err := o.recorded()
+	end, err := run.prepare(ctx)
 	if err != nil {
 		return err
 	}
-	if list != nil {
-		if cases, err = list.Select(cases); err != nil {
-			return failed(fmt.Errorf("%s: %w", o.casesPath, err))
-		}
-	}
-	settings := o.settings()
-	if cases, err = o.pick(cases, settings); err != nil {
+	defer end()
+	if run.json, err = a.openRecords(o.records, a.run(o.device, run.report.Settings...)); err != nil {
 		return err
 	}
-	if list == nil && o.caseNames == nil && slices.Contains(o.fname, "all_ops") {
-		all := len(cases)
-		cases = slices.DeleteFunc(cases, func(c *configs.Case) bool { return !store.Has(c.Name) })
-		if n := all - len(cases); n > 0 {
-			a.warn("%d of %d cases have no data below %s: they are left out until --mode gen_data makes it", n,
-				all, store.Dir)
-		}
-	}
-	rules, err := o.rules()
-	if err != nil {
-		return err
-	}
-	opt := conformance.CheckOptions{Strict: o.strict, Variant: o.variant}
-	if opt.Convert, err = o.conversions(); err != nil {
-		return failed(err)
-	}
-	if o.shuffle {
-		rng := rand.New(rand.NewPCG(o.seed, 0))
-		rng.Shuffle(len(cases), func(i, k int) { cases[i], cases[k] = cases[k], cases[i] })
-	}
-
-	check := func(c *configs.Case) []conformance.Result { return store.CheckRecorded(c, opt) }
-	run := a.run(o.device)
-	run.Settings = settings
-	rep := newConformanceReport(o, run)
-	rep.Summary.Settings = settings
-	if o.device != noDevice {
-		dev, err := o.open(ctx, a)
-		if err != nil {
-			return err
-		}
-		defer dev.Close()
-		rep.coverage = newCoverage(dev)
-		opt.Exports = rep.coverage.has
-		check = func(c *configs.Case) []conformance.Result { return store.CheckDevice(ctx, rep.coverage, c, opt) }
-	}
-	j, err := a.openRecords(outputs{json: o.records.json}, a.run(o.device, rep.Summary.Settings...))
-	if err != nil {
-		return err
-	}
-	defer j.close()
+	defer run.json.close()
 	start := time.Now()
-	var failures []string
 	lim := o.limits()
-	bar := a.newProgress("run_test", "case")
-	bar.expect(len(cases), 0)
-	err = ordered(ctx, a.jobs, slices.Values(cases), func(c *configs.Case) tested {
-		t := tested{c: c, by: "--impl_folder"}
-		changed, why := rules.Apply(c)
-		if why == "" && list != nil {
-			if changed == c {
-				t.by = "--test_cases_path"
-			}
-			changed, why = list.Apply(changed)
-			if why != "" {
-				t.by = "--test_cases_path"
-			}
-		}
-		if why != "" {
-			t.leftOut = why
-			return t
-		}
-		run := func(c *configs.Case) []conformance.Result {
-			rs, err := within(ctx, lim, 0, func() ([]conformance.Result, error) { return check(c), nil })
-			if err != nil {
-				return []conformance.Result{conformance.NotDone(err)}
-			}
-			return rs
-		}
-		if t.results = run(changed); changed != c {
-			t.plain = run(c)
-		}
-		return t
-	}, func(t tested) error {
-		records := o.reports(t)
-		if t.leftOut != "" {
-			settings.Hide(t.by)
-		}
-		if slices.ContainsFunc(t.results, func(r conformance.Result) bool { return r.Converted != "" }) {
-			settings.Change(convertFlag, false)
-		}
-		var worst *reports.Result
-		for _, r := range records {
-			if err := j.result(r); err != nil {
-				return err
-			}
-			if worst == nil && !slices.Contains([]verdict.Verdict{verdict.Pass, verdict.Skipped}, r.Verdict) {
-				worst = r
-			}
-		}
-		rep.add(t, records)
-		if slices.ContainsFunc(t.results, func(r conformance.Result) bool { return r.Converted != "" }) {
-			rep.converted++
-		}
-		bar.add(worst != nil, 0)
-		switch {
-		case worst != nil && worst.Verdict == verdict.Unsupported:
-			o.log(a, bar, "INFO", "Run diopi_functions.%s [%s] not implemented: %s", t.c.Function(), t.c.Name,
-				worst.Reason)
-		case worst != nil:
-			o.failure(a, bar, t.c, store, records)
-			failures = append(failures, fmt.Sprintf("%s,%s,%s", t.c.Name, t.c.Function(),
-				strings.ReplaceAll(worst.Reason, ",", ";")))
-		case !a.quiet && !bar.drawn() && ran(records):
-			o.log(a, bar, "INFO", "Run diopi_functions.%s succeed", t.c.Function())
-		}
-		return nil
-	})
-	bar.end()
+	run.bar = a.newProgress("run_test", "case")
+	run.bar.expect(len(cases), 0)
+	err = ordered(ctx, a.jobs, slices.Values(cases),
+		func(c *configs.Case) tested { return run.one(ctx, lim, c) }, run.take)
+	run.bar.end()
 	if err != nil && ctx.Err() == nil {
 		return failed(err)
 	}
-	rep.Summary.Interrupted = ctx.Err() != nil
-	if err := o.writeErrors(failures); err != nil {
+	run.report.Interrupted = ctx.Err() != nil
+	if err := o.writeErrors(run.failures); err != nil {
 		return failed(err)
 	}
-	return rep.finish(a, j, start)
+	return run.report.finish(a, run.json, start)
+}
+
+// A testRun is one run of the mode run_test.
+type testRun struct {
+	*conformanceOptions
+	app    *app
+	store  *conformance.Store
+	list   *conformance.CaseList // of --test_cases_path, nil if there is none
+	rules  *configs.Rules        // of --impl_folder
+	check  func(c *configs.Case) []conformance.Result
+	report *conformanceReport
+	json   *jsonOutput
+	bar    *progress
+
+	failures []string // lines of the file of errors
+}
+
+// choose reads the recorded cases and drops those that were not asked for.
+func (run *testRun) choose() ([]*configs.Case, error) {
+	var err error
+	if run.list, err = run.readList(); err != nil {
+		return nil, err
+	}
+	var cases []*configs.Case
+	if run.store, cases, err = run.recorded(); err != nil {
+		return nil, err
+	}
+	if run.list != nil {
+		if cases, err = run.list.Select(cases); err != nil {
+			return nil, failed(fmt.Errorf("%s: %w", run.casesPath, err))
+		}
+	}
+	if cases, err = run.pick(cases, run.report.Settings); err != nil {
+		return nil, err
+	}
+	if run.list == nil && run.caseNames == nil && slices.Contains(run.fname, "all_ops") {
+		all := len(cases)
+		cases = slices.DeleteFunc(cases, func(c *configs.Case) bool { return !run.store.Has(c.Name) })
+		if n := all - len(cases); n > 0 {
+			run.app.warn("%d of %d cases have no data below %s: they are left out until --mode gen_data makes it", n,
+				all, run.store.Dir)
+		}
+	}
+	if run.shuffle {
+		rng := rand.New(rand.NewPCG(run.seed, 0))
+		rng.Shuffle(len(cases), func(i, k int) { cases[i], cases[k] = cases[k], cases[i] })
+	}
+	return cases, nil
+}
+
+// prepare reads the rules and opens the device; end closes it.
+func (run *testRun) prepare(ctx context.Context) (end func(), err error) {
+	if run.rules, err = run.conformanceOptions.rules(); err != nil {
+		return nil, err
+	}
+	opt := conformance.CheckOptions{Strict: run.strict, Variant: run.variant}
+	if opt.Convert, err = run.conversions(); err != nil {
+		return nil, failed(err)
+	}
+	if run.device == noDevice {
+		run.check = func(c *configs.Case) []conformance.Result { return run.store.CheckRecorded(c, opt) }
+		return func() {}, nil
+	}
+	dev, err := run.open(ctx, run.app)
+	if err != nil {
+		return nil, err
+	}
+	run.report.coverage = newCoverage(dev)
+	opt.Exports = run.report.coverage.has
+	run.check = func(c *configs.Case) []conformance.Result {
+		return run.store.CheckDevice(ctx, run.report.coverage, c, opt)
+	}
+	return func() { dev.Close() }, nil
+}
+
+// one runs a case, as the rules and the list of cases change it.
+func (run *testRun) one(ctx context.Context, lim *limits, c *configs.Case) tested {
+	t := tested{c: c, by: "--impl_folder"}
+	changed, why := run.rules.Apply(c)
+	if why == "" && run.list != nil {
+		if changed == c {
+			t.by = "--test_cases_path"
+		}
+		changed, why = run.list.Apply(changed)
+		if why != "" {
+			t.by = "--test_cases_path"
+		}
+	}
+	if why != "" {
+		t.leftOut = why
+		return t
+	}
+	check := func(c *configs.Case) []conformance.Result {
+		rs, err := within(ctx, lim, 0, func() ([]conformance.Result, error) { return run.check(c), nil })
+		if err != nil {
+			return []conformance.Result{conformance.NotDone(err)}
+		}
+		return rs
+	}
+	if t.results = check(changed); changed != c {
+		t.plain = check(c)
+	}
+	return t
+}
+
+// take reports a case.
+func (run *testRun) take(t tested) error {
+	records := run.reports(t)
+	if t.leftOut != "" {
+		run.report.Settings.Hide(t.by)
+	}
+	var worst *reports.Result
+	for _, r := range records {
+		if err := run.json.result(r); err != nil {
+			return err
+		}
+		if worst == nil && r.Verdict != verdict.Pass && r.Verdict != verdict.Skipped {
+			worst = r
+		}
+	}
+	run.report.add(t, records)
+	if slices.ContainsFunc(t.results, func(r conformance.Result) bool { return r.Converted != "" }) {
+		run.report.Settings.Change(convertFlag, false)
+		run.report.converted++
+	}
+	run.bar.add(worst != nil, 0)
+	switch {
+	case worst != nil && worst.Verdict == verdict.Unsupported:
+		run.log(run.app, run.bar, "INFO", "Run diopi_functions.%s [%s] not implemented: %s", t.c.Function(), t.c.Name,
+			worst.Reason)
+	case worst != nil:
+		run.failure(run.app, run.bar, t.c, run.store, records)
+		run.failures = append(run.failures, fmt.Sprintf("%s,%s,%s", t.c.Name, t.c.Function(),
+			strings.ReplaceAll(worst.Reason, ",", ";")))
+	case !run.app.quiet && !run.bar.drawn() && ran(records):
+		run.log(run.app, run.bar, "INFO", "Run diopi_functions.%s succeed", t.c.Function())
+	}
+	return nil
 }
 
 // open loads the device.

@@ -20,13 +20,13 @@ func (o *conformanceOptions) testRuntime(ctx context.Context, a *app) error {
 		return err
 	}
 	defer dev.Close()
-	j, err := a.openRecords(outputs{json: o.records.json}, a.run(o.device))
+	j, err := a.openRecords(o.records, a.run(o.device))
 	if err != nil {
 		return err
 	}
 	defer j.close()
 	start := time.Now()
-	rep := newConformanceReport(o, a.run(o.device))
+	rep := newConformanceReport(o)
 	rep.coverage = newCoverage(dev)
 	source, repro := "device", o.deviceRepro("utest")
 	bar := a.newProgress("utest", "test")
@@ -54,7 +54,7 @@ func (o *conformanceOptions) testRuntime(ctx context.Context, a *app) error {
 		}
 	}
 	bar.end()
-	rep.Summary.Interrupted = ctx.Err() != nil
+	rep.Interrupted = ctx.Err() != nil
 	return rep.finish(a, j, start)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
 )
@@ -36,7 +37,9 @@ type deviceFlags struct {
 	fallback string
 
 	fallbackSource string // the flag or variable that says what falls back
-	conversions    *casts
+	// Of what falls back; nil: nothing does.
+	falls, fallsNot *capture.Patterns
+	conversions     *casts
 }
 
 // How long one call may take if nothing else is said: of a device, and on the reference,
@@ -47,13 +50,19 @@ const (
 )
 
 func (d *deviceFlags) add(cmd *cobra.Command, byDefault, help string) {
+	d.addWhich(cmd, byDefault, help)
+	addTimeoutFlag(cmd, &d.timeout)
+	cmd.Flags().IntVar(&d.devices, "devices", 1, "how many processes run the device at once")
+}
+
+// addWhich adds the flags of a command that runs one call after the other.
+func (d *deviceFlags) addWhich(cmd *cobra.Command, byDefault, help string) {
+	d.devices = 1
 	f := cmd.Flags()
 	f.StringVar(&d.device, "device", byDefault, help)
 	f.StringVar(&d.adaptor, "adaptor", "",
 		"shared library with the vendor's device functions (device_malloc, ...), if the device `LIBRARY` has none")
-	addTimeoutFlag(cmd, &d.timeout)
 	addMemoryFlag(cmd, &d.memory)
-	f.IntVar(&d.devices, "devices", 1, "how many processes run the device at once")
 }
 
 // limits are those of the calls of the run. A call on a device has a deadline of its own.
@@ -192,17 +201,19 @@ func (d *deviceFlags) options(cmd *cobra.Command) (o ondevice.Options, told repo
 		fallback, kind, source = os.Getenv("OP_FALLBACK_LIST"), byVariable, "OP_FALLBACK_LIST"
 	}
 	if fallback != "" {
-		only, err := capture.ParsePatterns(fallback)
-		if err != nil {
+		if d.falls, err = capture.ParsePatterns(fallback); err != nil {
 			return o, nil, usageError("%s: %w", source, err)
 		}
-		not, err := capture.ParsePatterns(os.Getenv("OP_FALLBACK_DISABLE_LIST"))
-		if err != nil {
-			return o, nil, usageError("OP_FALLBACK_DISABLE_LIST: %w", err)
+		spared := os.Getenv(fallbackSpares)
+		if d.fallsNot, err = capture.ParsePatterns(spared); err != nil {
+			return o, nil, usageError("%s: %w", fallbackSpares, err)
 		}
 		d.fallbackSource = source
 		told = append(told, &reports.Setting{Kind: kind, Name: source, Value: fallback, Effect: reports.Excludes})
-		o.Fallback = func(op string) bool { return only.Match(op) && !not.Match(op) }
+		if spared != "" {
+			told = append(told, sparing(fallbackSpares, spared))
+		}
+		o.Fallback = func(op string) bool { return d.falls.Match(op) && !d.fallsNot.Match(op) }
 	}
 	if d.conversions, err = newCasts(d.casts, cmd.Flags().Changed("dtype-cast"), os.Environ()); err != nil {
 		return o, nil, err
@@ -220,6 +231,26 @@ func (d *deviceFlags) options(cmd *cobra.Command) (o ondevice.Options, told repo
 	}
 	return o, told, nil
 }
+
+// sparing is a variable that keeps ops from what others ask for.
+func sparing(name, value string) *reports.Setting {
+	return &reports.Setting{Kind: byVariable, Name: name, Value: value, Effect: reports.Spares}
+}
+
+// spared names the variables that kept an op from being converted, or from falling back.
+func (d *deviceFlags) spared(op string) []string {
+	var names []string
+	if name := d.conversions.sparedBy(op); name != "" {
+		names = append(names, name)
+	}
+	if d.falls != nil && d.falls.Match(op) && d.fallsNot.Match(op) {
+		names = append(names, fallbackSpares)
+	}
+	return names
+}
+
+// fallbackSpares names ops that do not fall back, whatever else says so.
+const fallbackSpares = "OP_FALLBACK_DISABLE_LIST"
 
 // convertFlag names a vendor's conversions.
 const convertFlag = "--convert-config"
@@ -239,11 +270,15 @@ type casts struct {
 	only, not *capture.Patterns
 }
 
-const castVariable = "OP_DTYPE_CAST_DICT"
+// op_tools' variables of what is converted, and of which ops are and are not.
+const (
+	castVariable = "OP_DTYPE_CAST_DICT"
+	castOnly     = "OP_DTYPE_CAST_LIST"
+	castNot      = "OP_DTYPE_CAST_DISABLE_LIST"
+)
 
-// newCasts reads the flag, or op_tools' variables: OP_DTYPE_CAST_DICT,
-// <OP>_OP_DTYPE_CAST_DICT, OP_DTYPE_CAST_LIST, OP_DTYPE_CAST_DISABLE_LIST. It
-// returns nil if nothing is to be converted.
+// newCasts reads the flag, or op_tools' variables, castVariable also of one op
+// (<OP>_OP_DTYPE_CAST_DICT). It returns nil if nothing is to be converted.
 func newCasts(flag string, given bool, environ []string) (*casts, error) {
 	c := &casts{byOp: map[string]*ondevice.Casts{}}
 	var err error
@@ -279,8 +314,7 @@ func newCasts(flag string, given bool, environ []string) (*casts, error) {
 	if c.all == nil && len(c.byOp) == 0 {
 		return nil, nil
 	}
-	for name, p := range map[string]**capture.Patterns{"OP_DTYPE_CAST_LIST": &c.only,
-		"OP_DTYPE_CAST_DISABLE_LIST": &c.not} {
+	for name, p := range map[string]**capture.Patterns{castOnly: &c.only, castNot: &c.not} {
 		if text, ok := os.LookupEnv(name); ok {
 			if *p, err = capture.ParsePatterns(text); err != nil {
 				return nil, usageError("%s: %w", name, err)
@@ -307,18 +341,64 @@ func (c *casts) settings() reports.Settings {
 	for _, op := range slices.Sorted(maps.Keys(c.byOp)) {
 		add(c.byOp[op])
 	}
+	for _, list := range []struct {
+		name     string
+		patterns *capture.Patterns
+	}{{castOnly, c.only}, {castNot, c.not}} {
+		if list.patterns != nil {
+			all = append(all, sparing(list.name, os.Getenv(list.name)))
+		}
+	}
 	return all
 }
 
 // of are the conversions for an op.
 func (c *casts) of(op string) *ondevice.Casts {
-	if c.only != nil && !c.only.Match(op) || c.not != nil && c.not.Match(op) {
+	if c.sparedBy(op) != "" {
 		return nil
 	}
+	return c.asked(op)
+}
+
+// sparedBy names the variable that keeps an op from conversions that are asked for.
+func (c *casts) sparedBy(op string) string {
+	switch {
+	case c == nil || c.asked(op) == nil:
+	case c.only != nil && !c.only.Match(op):
+		return castOnly
+	case c.not != nil && c.not.Match(op):
+		return castNot
+	}
+	return ""
+}
+
+// asked are the conversions that are asked for, whatever the lists say.
+func (c *casts) asked(op string) *ondevice.Casts {
 	if m, ok := c.byOp[strings.ToUpper(op[strings.LastIndexByte(op, '.')+1:])]; ok {
 		return m
 	}
 	return c.all
+}
+
+// A checkedDevice is what replay compares with, opened as the flags say.
+type checkedDevice struct {
+	replay.Device
+	lib     *devicebridge.Device
+	told    reports.Settings // that decide what is found
+	release func()
+}
+
+// checked opens the device beside others that are checked.
+func (d *deviceFlags) checked(cmd *cobra.Command, a *app) (*checkedDevice, error) {
+	opt, told, err := d.options(cmd)
+	if err != nil {
+		return nil, err
+	}
+	lib, release, err := d.use(cmd.Context(), a, false)
+	if err != nil {
+		return nil, err
+	}
+	return &checkedDevice{ondevice.New(cmd.Context(), lib, opt), lib, told, release}, nil
 }
 
 // use waits for the device, to measure it alone or to check it beside others, opens it
@@ -351,6 +431,10 @@ func describeDevice(name string, i devicebridge.Info) string {
 	if i.Version != "" {
 		vendor += " " + i.Version
 	}
-	return fmt.Sprintf("device %s: %s, %d of %d functions", name, vendor, len(i.Functions), len(i.Functions)+
+	text := fmt.Sprintf("device %s: %s, %d of %d functions", name, vendor, len(i.Functions), len(i.Functions)+
 		len(i.Missing))
+	if len(i.Remarks) > 0 {
+		text += "; " + strings.Join(i.Remarks, "; ")
+	}
+	return text
 }

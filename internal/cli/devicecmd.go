@@ -15,7 +15,6 @@ import (
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/devicebridge/diopi/mapping"
-	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/devicecheck"
 	"github.com/optool/optool/replay/ondevice"
@@ -29,6 +28,7 @@ type deviceOptions struct {
 	json     bool
 	missing  bool
 	check    bool
+	build    bool
 }
 
 func newDeviceCmd(a *app) *cobra.Command {
@@ -44,12 +44,25 @@ print vendor, versions and which functions of DIOPI's interface it exports. With
   optool device --captures op_tools_results ./libdiopi_impl.so
   optool device --check ./libdiopi_impl.so`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			if o.build && len(args) == 0 {
+				return nil
+			}
 			if len(args) != 1 {
 				return usageError("device: want one LIBRARY, got %d", len(args))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.build {
+				dir, err := devicebridge.Build(cmd.Context())
+				if err != nil {
+					return failed(err)
+				}
+				fmt.Fprintf(a.Err, "the worker and the built-in device are in %s\n", dir)
+			}
+			if len(args) == 0 {
+				return nil
+			}
 			o.device = args[0]
 			return runDevice(cmd, a, &o)
 		},
@@ -61,6 +74,8 @@ print vendor, versions and which functions of DIOPI's interface it exports. With
 		"say which recorded calls under `PATH` the library can run; may be repeated")
 	f.BoolVar(&o.check, "check", false,
 		"run every operator the library can run on generated arguments, and compare with the reference")
+	f.BoolVar(&o.build, "build-worker", false,
+		"build what devices need with g++, once for a user, where optool was built without (go install)")
 	f.BoolVar(&o.missing, "missing", false, "list the functions it does not export")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	o.devices, o.repeat = 1, 1
@@ -72,7 +87,8 @@ type deviceReport struct {
 	Library      string         `json:"library"`
 	Vendor       string         `json:"vendor"`
 	Version      string         `json:"version"`
-	Interface    int            `json:"diopi_version"` // of the headers optool knows
+	Remarks      []string       `json:"remarks,omitempty"` // what is wrong with vendor and version
+	Interface    int            `json:"diopi_version"`     // of the headers optool knows
 	LastError    bool           `json:"has_last_error_string"`
 	DeviceMemory bool           `json:"has_device_functions"`
 	Groups       []*deviceGroup `json:"groups"`
@@ -125,12 +141,14 @@ func runDevice(cmd *cobra.Command, a *app, o *deviceOptions) error {
 	} else if err := r.print(a, o.missing); err != nil {
 		return failed(err)
 	}
+	t.end(a)
 	return exitWith(t.code())
 }
 
 func newDeviceReport(name string, i devicebridge.Info) *deviceReport {
 	r := &deviceReport{
-		Library: name, Vendor: i.Vendor, Version: i.Version, Interface: diopi.Version(), LastError: i.LastError,
+		Library: name, Vendor: i.Vendor, Version: i.Version, Remarks: i.Remarks,
+		Interface: diopi.Version(), LastError: i.LastError,
 		DeviceMemory: i.Adaptor,
 		Exported:     i.Functions, Missing: i.Missing,
 	}
@@ -164,7 +182,8 @@ func (o *deviceOptions) coverage(ctx context.Context, a *app, info devicebridge.
 		exported[f] = true
 	}
 	byOp := map[string]*deviceOp{}
-	opt := replay.Options{Registry: ops.Default(), Read: o.read}
+	opt := replay.Options{Registry: a.known(), Read: o.read}
+	lim := newLimits(0, referenceTimeout)
 	for f := range scan(ctx, o.captures, capture.Options{}) {
 		t.walked++
 		ok, err := false, f.err
@@ -172,14 +191,20 @@ func (o *deviceOptions) coverage(ctx context.Context, a *app, info devicebridge.
 			ok, err = o.filter.Match(f.entry, o.read)
 		}
 		if err != nil {
-			t.refused++
-			a.warn("%v", err)
+			t.refuse(a, []error{err})
 		}
 		if err != nil || !ok {
 			continue
 		}
 		t.captures++
-		op, functions, err := deviceFunctionsOf(f.entry, opt)
+		op := f.entry.Op
+		functions, err := within(ctx, lim, f.entry.Bytes(), func() (functions []string, err error) {
+			op, functions, err = deviceFunctionsOf(f.entry, opt)
+			return functions, err
+		})
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		d := byOp[op]
 		if d == nil {
 			d = &deviceOp{Op: op, Functions: []string{}}
@@ -231,8 +256,12 @@ func (r *deviceReport) print(a *app, missing bool) error {
 	if r.DeviceMemory {
 		memory = "the device's own, through its device functions"
 	}
-	fmt.Fprintf(a.Out, "library  %s\nvendor   %s\nversion  %s\nmemory   %s\n\n", r.Library, none(r.Vendor),
+	fmt.Fprintf(a.Out, "library  %s\nvendor   %s\nversion  %s\nmemory   %s\n", r.Library, none(r.Vendor),
 		none(r.Version), memory)
+	for _, remark := range r.Remarks {
+		fmt.Fprintf(a.Out, "remark   %s\n", remark)
+	}
+	fmt.Fprintln(a.Out)
 	l := reports.NewListing(a.Out, a.outputWidth(), "header", "exported", "of")
 	l.Right(1)
 	l.Right(2)
@@ -273,9 +302,9 @@ func (r *deviceReport) print(a *app, missing bool) error {
 
 // runChecks prints every way in which the library breaks a check of package opcheck.
 func (o *deviceOptions) runChecks(ctx context.Context, a *app, lib *devicebridge.Device) error {
-	suite := devicecheck.Suite(ondevice.New(ctx, lib, ondevice.Options{}), ops.Default())
+	suite := devicecheck.Suite(ondevice.New(ctx, lib, ondevice.Options{}), a.known())
 	operators, findings := 0, 0
-	for _, e := range ops.Default().Entries() {
+	for _, e := range a.known().Entries() {
 		if _, err := mapping.Of(e); err != nil {
 			continue
 		}

@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,17 +13,20 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
-	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/explanation"
 	"github.com/optool/optool/reports/results"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
 )
 
 type explainOptions struct {
 	selection
 	tolerances string
 	target     string
+	all        bool
 }
 
 func newExplainCmd(a *app) *cobra.Command {
@@ -37,23 +40,22 @@ in the last place, percentiles, the smallest tolerance that would pass, the ten
 worst elements, the dimensions and indices that hold the errors, a map, and the
 mistakes that reproduce what was recorded.
 
-Of a tree the first wrong call is explained; its worst value, or --target.
+Of a tree the first wrong call is explained; its worst value, or --target. With
+--all every wrong call is, in the order in which the program ran; --op and
+--where 'id in [12, 19]' select calls. A wrong result that is what another call of the tree
+recorded, or an argument of its own, is said to be that.
 
 Exit codes are those of replay.`,
 		Example: `  optool explain op_tools_results
   optool explain --op torch.matmul --target output[0] op_tools_results`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError("explain: want one PATH, got %d", len(args))
-			}
-			return nil
-		},
+		Args: onePath,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runExplain(cmd, a, &o, paths) },
 	}
 	o.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.StringVar(&o.target, "target", "", "the `VALUE` to explain, such as output[0] or grad[1], instead of the worst")
+	f.BoolVar(&o.all, "all", false, "explain every wrong call, not the first alone")
 	return cmd
 }
 
@@ -61,89 +63,39 @@ func runExplain(cmd *cobra.Command, a *app, o *explainOptions, paths []string) e
 	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
 		return err
 	}
-	reg := ops.Default()
+	reg := a.known()
 	tol, err := loadTolerances(o.tolerances, reg)
 	if err != nil {
 		return err
 	}
 	ctx, lim := cmd.Context(), newLimits(0, referenceTimeout)
 	opt := replay.Options{Registry: reg, Tolerances: tol, Read: o.read}
-	e, t, err := o.firstWrong(ctx, a, lim, opt, paths)
-	switch {
-	case err != nil:
-		return failed(err)
-	case e == nil:
-		if err := o.found(ctx, t, paths); err != nil {
-			return err
-		}
-		if t.captures == 0 {
-			return exitWith(ExitFailed)
-		}
-		fmt.Fprintf(a.Out, "none of %s failed; --target explains a value of one capture\n",
-			reports.Count(t.captures, "capture"))
-		return exitWith(t.code())
+	wrong, err := o.wrongCalls(ctx, a, "explain", lim, opt, paths)
+	if err != nil || len(wrong) == 0 {
+		return err
 	}
-	exit, err := within(ctx, lim, e.Bytes(), func() (int, error) { return a.explain(e, o, opt) })
-	if err != nil {
-		return failed(err)
+	if !o.all {
+		wrong = wrong[:1]
+	}
+	exit := ExitOK
+	for i, e := range wrong {
+		if i > 0 {
+			fmt.Fprintln(a.Out)
+		}
+		code, err := within(ctx, lim, e.Bytes(), func() (int, error) { return a.explain(ctx, e, o, opt, paths) })
+		if err != nil {
+			return failed(err)
+		}
+		if exit != ExitDiffers && code != ExitOK { // 1 goes before 3
+			exit = code
+		}
 	}
 	return exitWith(exit)
 }
 
-// firstWrong is the first call below the paths that fails, or the only call.
-func (o *explainOptions) firstWrong(ctx context.Context, a *app, lim *limits, opt replay.Options,
-	paths []string) (*capture.Entry, tally, error) {
-	type judged struct {
-		entry *capture.Entry
-		found *reports.Finding
-		bytes int64
-		err   error
-	}
-	digest, bar := reports.NewDigest(), a.newProgress("explain", "capture")
-	bar.index(ctx, paths)
-	var t tally
-	var first, last *capture.Entry
-	err := ordered(ctx, a.jobs, scan(ctx, paths, capture.Options{}), func(f found) judged {
-		if f.err != nil {
-			return judged{err: f.err}
-		}
-		bytes := f.entry.Bytes()
-		if ok, err := o.filter.Match(f.entry, o.read); err != nil || !ok {
-			return judged{bytes: bytes, err: err}
-		}
-		bar.begin(f.entry.Op)
-		outcome, err := within(ctx, lim, bytes, func() (*replay.Outcome, error) {
-			return replay.Run(f.entry, opt), nil
-		})
-		if err != nil {
-			outcome = replay.NotDone(f.entry.Op, err)
-		}
-		return judged{entry: f.entry, found: results.OfReplay(f.entry, outcome, "", ""), bytes: bytes}
-	}, func(j judged) error {
-		t.walked++
-		bar.add(j.found != nil && j.found.Bad(), j.bytes)
-		switch {
-		case j.err != nil:
-			t.refused++
-			bar.warn(a, j.err)
-		case j.entry != nil:
-			t.captures++
-			last = j.entry
-			if digest.Add(j.found); digest.First() == j.found {
-				first = j.entry
-			}
-		}
-		return nil
-	})
-	bar.end()
-	if first == nil && t.captures == 1 {
-		first = last
-	}
-	return first, t, err
-}
-
 // explain prints a value of a capture and returns the exit code.
-func (a *app) explain(e *capture.Entry, o *explainOptions, opt replay.Options) (int, error) {
+func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, opt replay.Options,
+	paths []string) (int, error) {
 	call := replay.Open(e, opt)
 	defer call.Close()
 	outcome := call.Compare()
@@ -152,23 +104,10 @@ func (a *app) explain(e *capture.Entry, o *explainOptions, opt replay.Options) (
 	if err != nil {
 		return 0, err
 	}
-	x := explanation.Explanation{Result: found.Results[at]}
-	if r := found.Results[at].Rule; r != nil {
-		x.Rule = *r
-	}
-	if got, want, ok := call.Pair(&outcome.Results[at]); ok && got.DType.IsFloat() {
-		err := replay.Guard(func() (err error) {
-			x.Profile, err = compare.NewProfile(got, want)
-			return err
-		})
-		if err != nil {
-			a.warn("%v", err)
-		}
-	}
-	for _, c := range call.Causes(outcome, time.Now().Add(explainTime)) {
-		if slices.Contains(c.Targets, x.Result.Target) {
-			x.Causes = append(x.Causes, results.OfCause(e, c))
-		}
+	x := inFull(e, call, &outcome.Results[at], found.Results[at], call.Causes(outcome, time.Now().Add(explainTime)))
+	if is := elsewhere(ctx, paths, e, call, &outcome.Results[at], time.Now().Add(elsewhereTime)); is != "" {
+		x.Causes = append(x.Causes, reports.Cause{Capture: e.Rel, Op: e.Op, ForwardID: results.Known(e.ID),
+			Targets: []string{x.Result.Target}, Text: is, Exact: true})
 	}
 	x.Again = o.repro(e)
 	if err := x.Write(a.Out, a.style()); err != nil {
@@ -178,6 +117,82 @@ func (a *app) explain(e *capture.Entry, o *explainOptions, opt replay.Options) (
 	s.Add(x.Result)
 	return comparisonExit(s, 0), nil
 }
+
+// inFull is all that is known of a result of a call, of which rec is the record.
+func inFull(e *capture.Entry, call *replay.Call, r *replay.Result, rec *reports.Result,
+	causes []replay.Cause) *explanation.Explanation {
+	x := &explanation.Explanation{Result: rec, Profile: profile(call, r)}
+	if rec.Rule != nil {
+		x.Rule = *rec.Rule
+	}
+	if r.Compared != nil && r.Compared.Limit != nil {
+		x.Limit = func(index []int) (l compare.Limit, err error) {
+			return l, replay.Guard(func() error { l = r.Compared.Limit(index); return nil })
+		}
+	}
+	for _, c := range causes {
+		if slices.Contains(c.Targets, rec.Target) {
+			x.Causes = append(x.Causes, results.OfCause(e, c))
+		}
+	}
+	return x
+}
+
+// elsewhereTime is how long it is looked for a wrong result in other recordings.
+const elsewhereTime = time.Second
+
+// elsewhere says of what else a wrong result has the bytes: an argument of the call, a
+// result of another call below the paths; "" if of nothing, or if all its elements are one.
+func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, r *replay.Result,
+	until time.Time) string {
+	got, _, ok := call.Pair(r)
+	if !ok || r.Verdict != verdict.Fail || got.Numel() < 2 || got.Bytes() > largestElsewhere {
+		return ""
+	}
+	what := ""
+	err := replay.Guard(func() error {
+		b, size := got.AppendBytes(nil), got.DType.Size()
+		if bytes.Equal(b[size:], b[:len(b)-size]) {
+			return nil
+		}
+		same := func(v value.Value) bool {
+			t, ok := v.(*tensor.Tensor)
+			return ok && t.DType == got.DType && slices.Equal(t.Shape, got.Shape) && bytes.Equal(t.AppendBytes(nil), b)
+		}
+		for _, a := range call.Bound().Tensors() {
+			if same(a.Tensor) {
+				what = a.Name + " is returned as it is"
+				return nil
+			}
+		}
+		for other, err := range capture.Scan(ctx, paths, capture.Options{}) {
+			if err != nil || other.Dir == e.Dir || other.PID != e.PID {
+				continue
+			}
+			if time.Now().After(until) {
+				return nil
+			}
+			rec, _ := other.Load(capture.LoadOptions{Only: capture.Of(capture.Output)})
+			for i, t := range rec.Outputs() {
+				if same(t) {
+					what = fmt.Sprintf("output[%d] of %s, number %d, is returned", i, other.Op, other.ID)
+				}
+			}
+			rec.Close()
+			if what != "" {
+				return nil
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return ""
+	}
+	return what
+}
+
+// largestElsewhere is the size in bytes of a result up to which others are compared.
+const largestElsewhere = 1 << 26
 
 // explainTime is how long causes are looked for.
 const explainTime = 30 * time.Second
@@ -205,7 +220,7 @@ func (o *explainOptions) choose(rs []*reports.Result) (int, error) {
 
 // repro is the command line that explains a capture again.
 func (o *explainOptions) repro(e *capture.Entry) string {
-	args := append(variables(os.Environ(), "AUTOCOMPARE"), program(), "explain")
+	args := o.command("explain")
 	if o.tolerances != "" {
 		args = append(args, "--tolerances", quotePath(o.tolerances))
 	}

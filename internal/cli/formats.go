@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -31,6 +32,13 @@ var reportFormats = []reportFormat{
 		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			return reports.WriteCSV(w, rec.ResultSheet())
 		}, nil},
+	{"csv-bom", "write what --csv writes with a byte order mark, by which Excel knows UTF-8, to `FILE`",
+		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
+			if _, err := io.WriteString(w, "\ufeff"); err != nil {
+				return err
+			}
+			return reports.WriteCSV(w, rec.ResultSheet())
+		}, nil},
 	{"xlsx", "write a workbook with summary, ops and results to `FILE`",
 		func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error {
 			return xlsx.Write(w, allSheets(rec, own)...)
@@ -47,37 +55,43 @@ var reportFormats = []reportFormat{
 		}},
 }
 
-// A reportFiles is where each format of a report goes, by its name.
-type reportFiles map[string]*string
+// A reportFile is where a report goes, and in which format.
+type reportFile struct {
+	format *reportFormat
+	path   *string // to "" if it is not asked for
+}
 
+type reportFiles []reportFile
+
+// addFlags adds a flag for each format, of the format's name, unless the command has one.
 func (r *reportFiles) addFlags(cmd *cobra.Command) {
-	*r = reportFiles{}
 	for _, x := range reportFormats {
 		if cmd.Flags().Lookup(x.name) == nil {
-			(*r)[x.name] = cmd.Flags().String(x.name, "", x.usage)
+			r.add(x.name, cmd.Flags().String(x.name, "", x.usage))
 		}
 	}
 }
 
+// add adds a file of the format of that name, under another flag.
+func (r *reportFiles) add(name string, path *string) {
+	i := slices.IndexFunc(reportFormats, func(x reportFormat) bool { return x.name == name })
+	*r = append(*r, reportFile{&reportFormats[i], path})
+}
+
 // any reports whether any file is asked for.
 func (r reportFiles) any() bool {
-	for _, path := range r {
-		if *path != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r, func(f reportFile) bool { return *f.path != "" })
 }
 
 // check refuses what cannot be standard output: more than one file, or a database.
 func (r reportFiles) check() error {
 	n := 0
-	for name, path := range r {
+	for _, f := range r {
 		switch {
-		case *path != "-":
+		case *f.path != "-":
 			continue
-		case name == "sqlite":
-			return usageError("--sqlite: want a FILE, a database is no stream")
+		case f.format.file != nil:
+			return usageError("--%s: want a FILE, a database is no stream", f.format.name)
 		}
 		n++
 	}
@@ -89,12 +103,7 @@ func (r reportFiles) check() error {
 
 // stdout reports whether one of the files is standard output.
 func (r reportFiles) stdout() bool {
-	for _, path := range r {
-		if *path == "-" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r, func(f reportFile) bool { return *f.path == "-" })
 }
 
 // allSheets are the tables of a run, with those of ops unless it has its own.
@@ -105,19 +114,18 @@ func allSheets(rec *reports.Recording, own []reports.Sheet) []reports.Sheet {
 	return append(append([]reports.Sheet{rec.SummarySheet()}, own...), rec.ResultSheet())
 }
 
-// writeReports writes a run to the file of each format, by its name; a file of - is w.
+// writeReports writes a run to files, each in its format; a file of - is w.
 // It calls wrote with the name of each file.
 func writeReports(w io.Writer, rec *reports.Recording, own []reports.Sheet, files reportFiles,
 	wrote func(path string)) error {
-	for _, f := range reportFormats {
-		if files[f.name] == nil || *files[f.name] == "" {
-			continue
-		}
-		write := func(w io.Writer) error { return f.write(w, rec, own) }
-		path, err := *files[f.name], error(nil)
+	for _, f := range files {
+		path, err := *f.path, error(nil)
+		write := func(w io.Writer) error { return f.format.write(w, rec, own) }
 		switch {
-		case f.file != nil:
-			err = f.file(path, rec, own)
+		case path == "":
+			continue
+		case f.format.file != nil:
+			err = f.format.file(path, rec, own)
 		case path == "-":
 			err = write(w)
 		default:

@@ -40,6 +40,11 @@ type limits struct {
 // is available, and calls to timeout: what does not fit is refused, not killed.
 func newLimits(memory int64, timeout time.Duration) *limits {
 	l := &limits{timeout: timeout, total: cmp.Or(memory, availableMemory()/4*3)}
+	// What is freed keeps its addresses: where these are limited (ulimit -v), a run on giants
+	// takes four times as many as memory.
+	if most := availableAddresses() / 5; most > 0 && (l.total == 0 || most < l.total) {
+		l.total = most
+	}
 	l.resumed.L = &l.mu
 	quota.SetMemory(l.total)
 	if l.total > 0 {

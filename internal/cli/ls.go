@@ -86,12 +86,7 @@ func runLs(cmd *cobra.Command, a *app, o *lsOptions, paths []string) error {
 		func(f found) *lsLine { return o.line(f) },
 		func(l *lsLine) error {
 			t.walked++
-			if len(l.failures) > 0 {
-				t.refused++
-			}
-			for _, err := range l.failures {
-				a.warn("%v", err)
-			}
+			t.refuse(a, l.failures)
 			if !l.selected {
 				return nil
 			}
@@ -111,6 +106,7 @@ func runLs(cmd *cobra.Command, a *app, o *lsOptions, paths []string) error {
 	if err := o.found(cmd.Context(), t, paths); err != nil {
 		return err
 	}
+	t.end(a)
 	return exitWith(t.code())
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/optool/optool/devicebridge/diopi/mapping"
 	"github.com/optool/optool/opdef"
-	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/custom"
 	"github.com/optool/optool/reports"
 )
 
@@ -16,6 +16,8 @@ type opsOptions struct {
 	json     bool
 	markdown bool
 	op       string
+	check    string
+	language bool
 }
 
 // An opInfo is one operator overload in `ops --json`.
@@ -36,24 +38,57 @@ type opInfo struct {
 func newOpsCmd(a *app) *cobra.Command {
 	var o opsOptions
 	cmd := &cobra.Command{
-		Use:   "ops",
-		Short: "List the operators the reference knows",
+		Use:   "ops [NAME]",
+		Short: "List the operators the reference knows, or show one whole",
+		Long: `List the operators the reference knows, or show all that is known of those that
+answer to NAME: arguments, formula, how far a sound device may be from it,
+gradients, and which functions of a device compute it.
+
+Operators of your own are declared in files of Starlark, a small dialect of
+Python (docs/custom-ops.md), which --ops or OPTOOL_OPS names for every command;
+--functions lists what they are made of, and --check tries those of a file: their
+gradients against difference quotients, layouts, dtypes, edge values.`,
 		Example: `  optool ops
-  optool ops --op softmax
-  optool ops --json`,
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return runOps(a, &o) },
+  optool ops torch.nn.functional.softmax
+  optool ops --op softmax --json
+  optool ops --check fixtures/custom-ops/mylib.star`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return runOps(a, &o, args) },
 	}
 	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON array")
 	cmd.Flags().BoolVar(&o.markdown, "markdown", false, "print the page docs/ops.md")
 	cmd.Flags().StringVar(&o.op, "op", "", "only operators one of whose names contains this")
+	cmd.Flags().StringVar(&o.check, "check", "", "check the operators of this `FILE` or folder")
+	cmd.Flags().BoolVar(&o.language, "functions", false, "list the functions that operators of files are made of")
+	cmd.MarkFlagsMutuallyExclusive("json", "markdown", "check", "functions")
 	return cmd
 }
 
-func runOps(a *app, o *opsOptions) error {
-	reg := ops.Default()
+func runOps(a *app, o *opsOptions, names []string) error {
+	reg := a.known()
+	switch {
+	case o.check != "":
+		return a.checkOperators(o.check)
+	case o.language:
+		l := reports.NewListing(a.Out, a.outputWidth(), "function", "what it gives")
+		for _, f := range custom.Functions() {
+			if err := l.Add(f.Signature, f.Doc); err != nil {
+				return failed(err)
+			}
+		}
+		return failed(l.Flush())
+	}
+	entries := reg.Entries()
+	if len(names) == 1 {
+		if entries = operatorsNamed(reg, names[0]); len(entries) == 0 {
+			return unknownOperator(reg, names[0])
+		}
+		if !o.json && !o.markdown {
+			return failed(writeOperators(a.Out, a.outputWidth(), entries))
+		}
+	}
 	infos := []opInfo{}
-	for _, e := range reg.Entries() {
+	for _, e := range entries {
 		if o.op == "" || strings.Contains(e.Op()+" "+strings.Join(e.Names, " "), o.op) {
 			infos = append(infos, newOpInfo(e))
 		}

@@ -52,7 +52,11 @@ func ordered[T, R any](ctx context.Context, jobs int, in iter.Seq[T], work func(
 			for s := range queue {
 				func() {
 					defer close(s.done)
-					defer func() { s.panic = recover() }()
+					defer func() {
+						if s.panic = recover(); s.panic == quota.ErrStopped {
+							s.panic, s.void = nil, true
+						}
+					}()
 					s.result = work(s.item)
 					s.void = ctx.Err() != nil && quota.Stopped()
 				}()

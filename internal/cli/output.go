@@ -87,7 +87,7 @@ func (a *app) run(device string, settings ...*reports.Setting) reports.Run {
 	return reports.Run{
 		Command: append([]string{os.Args[0]}, a.args...), Version: version(),
 		Host: host + " " + runtime.GOOS + "/" + runtime.GOARCH, Device: device, Start: time.Now(), Machine: machine(),
-		Settings: settings,
+		Settings: settings, Config: a.config,
 	}
 }
 
@@ -108,6 +108,13 @@ func (j *jsonOutput) cause(c *reports.Cause) error {
 	return j.lines.Cause(c)
 }
 
+func (j *jsonOutput) profile(p *reports.Profile) error {
+	if j.lines == nil {
+		return nil
+	}
+	return j.lines.Profile(p)
+}
+
 func (j *jsonOutput) summary(s *reports.Summary) error {
 	if j.lines == nil {
 		return nil
@@ -125,7 +132,10 @@ func (j *jsonOutput) write(v any) error {
 
 // end closes the file and writes the reports, as optool report would, from what was
 // written.
-func (j *jsonOutput) end(a *app) error {
+func (j *jsonOutput) end(a *app) error { return j.endWith(a, nil, func(string) {}) }
+
+// endWith is end with tables of the run's own; it calls wrote with the name of each file.
+func (j *jsonOutput) endWith(a *app, own []reports.Sheet, wrote func(path string)) error {
 	if !j.files.any() {
 		return j.close()
 	}
@@ -137,7 +147,7 @@ func (j *jsonOutput) end(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := writeReports(a.Out, rec, nil, j.files, func(string) {}); err != nil {
+	if err := writeReports(a.Out, rec, own, j.files, wrote); err != nil {
 		return err
 	}
 	return j.close()

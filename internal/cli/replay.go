@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,9 +19,7 @@ import (
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/opdef"
-	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/verdict"
@@ -95,8 +96,33 @@ type replayed struct {
 	err     error
 	unsaved error // why results could not be written below --out
 	// Names of settings that hid the call or a part of it, and that had its arguments
-	// converted.
-	hidden, converted []string
+	// converted or spared it.
+	hidden, changed []string
+}
+
+// prepare reads the tolerances and opens the device, which release gives back. The
+// settings are those in force.
+func (o *replayOptions) prepare(cmd *cobra.Command, a *app) (opt replay.Options, settings reports.Settings,
+	release func(), err error) {
+	tol, err := loadTolerances(o.tolerances, a.known())
+	if err != nil {
+		return opt, nil, nil, err
+	}
+	settings = append(append(a.operatorSettings(), o.settings()...), toleranceSettings(tol, o.tolerances)...)
+	if o.forwardOnly {
+		settings = append(settings, forwardAlone())
+	}
+	opt = replay.Options{Registry: a.known(), Tolerances: tol, ForwardOnly: o.forwardOnly, Read: o.read,
+		Runs: o.runTimes}
+	if o.none() {
+		return opt, settings, func() {}, nil
+	}
+	dev, err := o.checked(cmd, a)
+	if err != nil {
+		return opt, nil, nil, err
+	}
+	opt.Device, opt.Stress = dev.Device, o.stress
+	return opt, append(settings, dev.told...), dev.release, nil
 }
 
 func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) error {
@@ -106,30 +132,12 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
 		return err
 	}
-	reg := ops.Default()
-	tol, err := loadTolerances(o.tolerances, reg)
+	opt, settings, release, err := o.prepare(cmd, a)
 	if err != nil {
 		return err
 	}
-	settings := append(o.settings(), toleranceSettings(tol, o.tolerances)...)
-	if o.forwardOnly {
-		settings = append(settings, forwardAlone())
-	}
+	defer release()
 	lim := o.limits()
-	opt := replay.Options{Registry: reg, Tolerances: tol, ForwardOnly: o.forwardOnly, Read: o.read, Runs: o.runTimes}
-	if !o.none() {
-		dopt, told, err := o.options(cmd)
-		if err != nil {
-			return err
-		}
-		settings = append(settings, told...)
-		lib, release, err := o.use(cmd.Context(), a, false)
-		if err != nil {
-			return err
-		}
-		defer release()
-		opt.Device, opt.Stress = ondevice.New(cmd.Context(), lib, dopt), o.stress
-	}
 	start := time.Now()
 	j, err := a.openRecords(o.records, a.run(o.device, settings...))
 	if err != nil {
@@ -142,7 +150,11 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	problem := func(err error) {
 		if err != nil && !unsaved {
 			unsaved = true
-			a.warn("%v: not everything is saved; --out DIR saves it below another directory", err)
+			hint := ""
+			if errors.As(err, new(*fs.PathError)) {
+				hint = "; --out DIR saves it below another directory"
+			}
+			a.warn("%v: not everything is saved%s", err, hint)
 		}
 	}
 	saver := &failureSaver{dir: o.out, now: start}
@@ -168,7 +180,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 			for _, name := range r.hidden {
 				settings.Hide(name)
 			}
-			for _, name := range r.converted {
+			for _, name := range r.changed {
 				settings.Change(name, false)
 			}
 			if r.found == nil {
@@ -197,8 +209,8 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		fmt.Fprintf(a.Err, "op autocompare result saved to %s\n", csv.path)
 	}
 	if t.captures > 1 && o.none() && c.Differs() {
-		c.digest.Next = "what this did to the later calls and to the loss:\n  " + program() + " step " +
-			quotePath(paths[0])
+		c.digest.Next = "what this did to the later calls and to the loss:\n  " +
+			strings.Join(o.command("step", quotePath(paths[0])), " ")
 	}
 	c.FailOn = o.failOn
 	return c.finish(a, t, start)
@@ -219,25 +231,65 @@ func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, 
 		r.found = results.OfReplay(f.entry, replay.NotDone(f.entry.Op, err), o.repro(f.entry), "")
 	}
 	r.bytes = bytes
-	if o.none() && r.found != nil && r.found.Bad() {
-		r.found.Explain = func(until time.Time) []reports.Cause { return causes(ctx, lim, f.entry, opt, until) }
+	if r.found != nil && r.found.Bad() && (o.none() || o.sound(r.found)) {
+		r.found.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {
+			return explained(ctx, lim, f.entry, opt, until)
+		}
 	}
 	return r
 }
 
-// causes looks for what went wrong in a call that failed.
-func causes(ctx context.Context, lim *limits, e *capture.Entry, opt replay.Options, until time.Time) []reports.Cause {
-	found, err := within(ctx, lim, e.Bytes(), func() ([]replay.Cause, error) {
-		return replay.Explain(e, opt, until), nil
+// sound reports whether the device came back from a call and will again.
+func (o *replayOptions) sound(f *reports.Finding) bool {
+	return !slices.ContainsFunc(f.Results, func(r *reports.Result) bool {
+		return r.Verdict == verdict.Crash || r.Verdict == verdict.Timeout || r.Verdict == verdict.Error
+	})
+}
+
+// explained looks for what went wrong in a call that failed, and where its errors lie.
+func explained(ctx context.Context, lim *limits, e *capture.Entry, opt replay.Options,
+	until time.Time) (causes []reports.Cause, profiles []*reports.Profile) {
+	_, err := within(ctx, lim, e.Bytes(), func() (struct{}, error) {
+		call := replay.Open(e, opt)
+		defer call.Close()
+		outcome := call.Compare()
+		for i := range outcome.Results {
+			r := &outcome.Results[i]
+			if r.Verdict != verdict.Fail || len(profiles) == maxProfiles {
+				continue
+			}
+			if p := profile(call, r); p != nil {
+				profiles = append(profiles, results.OfProfile(e, r, p))
+			}
+		}
+		for _, c := range call.Causes(outcome, until) {
+			causes = append(causes, results.OfCause(e, c))
+		}
+		return struct{}{}, nil
 	})
 	if err != nil {
-		return nil // no time or memory for more than the verdict
+		return nil, nil // no time or memory for more than the verdict
 	}
-	var causes []reports.Cause
-	for _, c := range found {
-		causes = append(causes, results.OfCause(e, c))
+	return causes, profiles
+}
+
+// maxProfiles is how many values of a finding are profiled.
+const maxProfiles = 4
+
+// profile is how the errors of a value are spread; nil where errors have no size.
+func profile(call *replay.Call, r *replay.Result) (p *compare.Profile) {
+	got, want, ok := call.Pair(r)
+	if !ok || !got.DType.IsFloat() {
+		return nil
 	}
-	return causes
+	err := replay.Guard(func() (err error) {
+		p, err = compare.NewProfile(got, want)
+		return err
+	})
+	if err != nil {
+		return nil
+	}
+	return p
 }
 
 // replay runs one capture. The error says that the memory did not suffice, or that
@@ -266,7 +318,7 @@ func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver)
 	return r, outcome.TooLarge
 }
 
-// told says which settings hid a part of a call, and had it converted.
+// told says which settings hid a part of a call, had it converted or spared it.
 func (o *replayOptions) told(r *replayed, e *capture.Entry, outcome *replay.Outcome) {
 	if o.forwardOnly && e.Has(capture.Device, capture.GradInputs) {
 		r.hidden = append(r.hidden, forwardAlone().Name)
@@ -277,16 +329,19 @@ func (o *replayOptions) told(r *replayed, e *capture.Entry, outcome *replay.Outc
 		}
 	}
 	if outcome.Converted {
-		r.converted = append(r.converted, convertFlag)
+		r.changed = append(r.changed, convertFlag)
 	}
 	if len(outcome.Casts) > 0 {
-		r.converted = append(r.converted, o.castSource(outcome.Op))
+		r.changed = append(r.changed, o.castSource(outcome.Op))
+	}
+	if !o.none() {
+		r.changed = append(r.changed, o.spared(outcome.Op)...)
 	}
 }
 
 // repro is the command line that replays one capture.
 func (o *replayOptions) repro(e *capture.Entry) string {
-	args := append(variables(os.Environ(), "AUTOCOMPARE"), program(), "replay", "--acc_check", "--tables")
+	args := o.command("replay", "--acc_check", "--tables")
 	if o.runTimes > 1 {
 		args = append(args, "--run_times", strconv.Itoa(o.runTimes))
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/optool/optool/internal/num/blas"
 	"github.com/optool/optool/internal/quota"
+	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/pthformat"
 )
 
@@ -29,6 +30,12 @@ type app struct {
 	blas  string
 	color string   // auto, always or never
 	args  []string // the command line, for reports
+
+	operators []string // --ops
+	own       []ownOperators
+	registry  *opdef.Registry // with them, nil if there are none: see known
+	// config is the file of flags that were taken besides, and these; "" for none.
+	config string
 }
 
 // Main runs a command line (without the program's name) and returns the exit
@@ -70,7 +77,12 @@ func interruptible(cancel context.CancelFunc) (end func()) {
 			signal.Stop(signals)
 			quota.Stop()
 			cancel()
-			time.AfterFunc(exitGrace, func() { os.Exit(ExitInterrupted) })
+		case <-ended:
+			return
+		}
+		select {
+		case <-time.After(exitGrace):
+			os.Exit(ExitInterrupted)
 		case <-ended:
 		}
 	}()
@@ -93,9 +105,12 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 3 could not run, nothing compared or some input refused, 130 interrupted.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          knownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.configure(cmd); err != nil {
+				return err
+			}
 			if a.jobs < 1 {
 				return usageError("--jobs: want at least 1, got %d", a.jobs)
 			}
@@ -105,12 +120,18 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 			if err := a.useBLAS(cmd); err != nil {
 				return err
 			}
+			a.warnUnheard()
+			if err := a.useOperators(); err != nil {
+				return err
+			}
 			_, err := a.readMode()
 			return err
 		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	cmd.SetVersionTemplate(versionLine())
+	cmd.SetVersionTemplate(versionLine() + revisionLine(buildInfo()) + featuresLine())
+	cmd.SetFlagErrorFunc(flagError)
+	cmd.SetHelpCommand(newHelpCmd())
 	cmd.SetOut(a.Out)
 	cmd.SetErr(a.Err)
 	cmd.SetIn(a.In)
@@ -123,6 +144,9 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	f.StringVar(&a.blas, "blas", "auto",
 		"what computes large float64 products: auto (OpenBLAS if found), go, or a library's path (OPTOOL_BLAS)")
 
+	f.StringArrayVar(&a.operators, "ops", nil,
+		"`FILE` or folder of operators of your own (docs/custom-ops.md); may be repeated (OPTOOL_OPS)")
+
 	cmd.AddCommand(newLsCmd(a))
 	cmd.AddCommand(newShowCmd(a))
 	cmd.AddCommand(newCompareCmd(a))
@@ -130,13 +154,17 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	cmd.AddCommand(newReplayCmd(a))
 	cmd.AddCommand(newStepCmd(a))
 	cmd.AddCommand(newExplainCmd(a))
+	cmd.AddCommand(newReduceCmd(a))
+	cmd.AddCommand(newBundleCmd(a))
 	cmd.AddCommand(newTimeCmd(a))
 	cmd.AddCommand(newConformanceCmd(a))
 	cmd.AddCommand(newDeviceCmd(a))
 	cmd.AddCommand(newHookCmd(a))
 	cmd.AddCommand(newReportCmd(a))
+	cmd.AddCommand(newViewCmd(a))
 	cmd.AddCommand(newOpsCmd(a))
 	cmd.AddCommand(newVersionCmd(a))
+	cmd.AddCommand(newManCmd(a))
 	return cmd
 }
 

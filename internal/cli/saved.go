@@ -51,7 +51,8 @@ func (s *failureSaver) save(e *capture.Entry, c *replay.Call, backward bool) (st
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 			return err
 		}
-		return pthformat.WriteFile(path, record(c.Op, args, kwargs, ident+side+"/"+name))
+		return pthformat.WriteFile(path, (&capture.Record{Name: c.Op, Args: args, Kwargs: kwargs,
+			Identifier: ident + side + "/" + name}).Value())
 	}
 	type file struct {
 		side, name string
@@ -93,17 +94,6 @@ func number(n, otherwise int) string {
 	return strconv.Itoa(n)
 }
 
-// record is the dict op_tools writes.
-func record(op string, args []value.Value, kwargs *value.Dict, ident string) *value.Dict {
-	if kwargs == nil {
-		kwargs = &value.Dict{}
-	}
-	return &value.Dict{Items: []value.Item{
-		{Key: "name", Value: op}, {Key: "args", Value: value.NewTuple(args...)}, {Key: "kwargs", Value: kwargs},
-		{Key: "identifier", Value: ident},
-	}}
-}
-
 // saveReference writes the reference's results of one call below dir, unrounded.
 func saveReference(dir string, c *replay.Call) error {
 	v := c.Values()
@@ -124,7 +114,8 @@ func saveReference(dir string, c *replay.Call) error {
 			}
 			return t
 		})
-		if err := pthformat.WriteFile(path, record(c.Op, wide, nil, "reference/"+name)); err != nil {
+		rec := &capture.Record{Name: c.Op, Args: wide, Identifier: "reference/" + name}
+		if err := pthformat.WriteFile(path, rec.Value()); err != nil {
 			return err
 		}
 	}

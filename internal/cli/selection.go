@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,14 +29,47 @@ type selection struct {
 	sources  map[capture.Part]*reports.Setting // what each part of the filter is from
 	read     pthformat.ReadMode
 	csvBlock int // rows between the headers of op_tools' CSV files, 0 if not said
+	own      []ownOperators
 }
 
 func (s *selection) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.op, "op", "", "only ops in this comma-separated list: names, or patterns of the whole name")
-	f.StringVar(&s.notOp, "not-op", "", "but not the ops in this list")
-	f.StringVar(&s.dtype, "dtype", "", "only calls with an input tensor of one of these dtypes")
+	f.Var((*commaList)(&s.op), "op", "only ops in this comma-separated `LIST`: names, or patterns of the whole name "+
+		"such as '*softmax'")
+	f.Var((*commaList)(&s.notOp), "not-op", "but not the ops in this `LIST`")
+	f.Var((*commaList)(&s.dtype), "dtype", "only calls with an input tensor of one of these dtypes, a `LIST`")
+	completeSelection(cmd)
 	f.StringVar(&s.where, "where", "", `only calls for which this holds, such as 'dtype == "float16" && ndim == 2'`)
+}
+
+// A commaList is a flag whose values add up.
+type commaList string
+
+func (l *commaList) String() string { return string(*l) }
+func (l *commaList) Type() string   { return "LIST" }
+
+func (l *commaList) Set(s string) error {
+	if *l != "" {
+		s = string(*l) + "," + s
+	}
+	*l = commaList(s)
+	return nil
+}
+
+// typed is a list of patterns as people type them: a star that has nothing to repeat, or
+// would repeat a letter of a name, stands for any text.
+func typed(list string) string { return loneStar.ReplaceAllString(list, "$1.*") }
+
+var loneStar = regexp.MustCompile(`(^|,|[A-Za-z0-9_])\*`)
+
+// command is a command line that finds what this one did: the variables that decide it,
+// program and command, the operators in force, words.
+func (s *selection) command(name string, words ...string) []string {
+	args := append(variables(os.Environ(), "AUTOCOMPARE"), program(), name)
+	for _, o := range s.own {
+		args = append(args, "--ops", quotePath(o.path))
+	}
+	return append(args, words...)
 }
 
 // parse reads the flags and op_tools' environment variables: the tool's name
@@ -42,6 +77,7 @@ func (s *selection) addFlags(cmd *cobra.Command) {
 // that was given wins.
 func (s *selection) parse(cmd *cobra.Command, a *app, tool string) error {
 	var err error
+	s.own = a.own
 	if s.read, err = a.readMode(); err != nil {
 		return err
 	}
@@ -57,15 +93,16 @@ func (s *selection) parse(cmd *cobra.Command, a *app, tool string) error {
 	}
 	list := func(part capture.Part, flag, value, env string) (*capture.Patterns, error) {
 		source, kind := "--"+flag, byFlag
+		pattern := typed(value)
 		if !cmd.Flags().Changed(flag) {
 			var set bool
 			if value, set = os.LookupEnv(env); !set {
 				return nil, nil
 			}
-			source, kind = env, byVariable
+			source, kind, pattern = env, byVariable, value
 		}
 		from(part, kind, source, value)
-		p, err := capture.ParsePatterns(value)
+		p, err := capture.ParsePatterns(pattern)
 		if err != nil {
 			return nil, usageError("%s: %w", source, err)
 		}
@@ -124,6 +161,21 @@ type tally struct {
 	captures int // selected
 	walked   int // before filtering
 	refused  int // unreadable files and directories
+	nothing  int // files into which torch saved nothing
+}
+
+// refuse warns of what cannot be read.
+func (t *tally) refuse(a *app, failures []error) {
+	for _, err := range failures {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			t.refuse(a, joined.Unwrap())
+		} else if errors.Is(err, pthformat.ErrNothingSaved) {
+			t.nothing++
+		} else {
+			t.refused++
+			a.warn("%v", err)
+		}
+	}
 }
 
 // found returns an error if a walk over paths found nothing to work on.
@@ -166,9 +218,17 @@ func (s *selection) otherOps(ctx context.Context, paths []string) string {
 	return fmt.Sprintf(": op patterns match whole names; did you mean %s%s?", strings.Join(like, ", "), more)
 }
 
-// code is the exit code of a command that only reads.
+// end warns once of files into which torch saved nothing.
+func (t tally) end(a *app) {
+	if t.nothing > 0 {
+		a.warn("%s", reports.NothingSaved(t.nothing))
+	}
+}
+
+// code is the exit code of a command that only reads. Files into which torch saved nothing
+// are no failure beside others.
 func (t tally) code() int {
-	if t.refused > 0 {
+	if t.refused > 0 || t.nothing > 0 && t.nothing >= t.captures {
 		return ExitFailed
 	}
 	return ExitOK

@@ -74,7 +74,6 @@ func runShow(cmd *cobra.Command, a *app, o *showOptions, paths []string) error {
 			if s.selected {
 				t.captures++
 			}
-			t.refused += len(s.failures)
 			for _, r := range s.records {
 				if err := out.Write(r); err != nil {
 					return err
@@ -83,9 +82,7 @@ func runShow(cmd *cobra.Command, a *app, o *showOptions, paths []string) error {
 			if _, err := a.Out.Write(s.text); err != nil {
 				return err
 			}
-			for _, err := range s.failures {
-				a.warn("%v", err)
-			}
+			t.refuse(a, s.failures)
 			return nil
 		})
 	if err != nil {
@@ -94,6 +91,7 @@ func runShow(cmd *cobra.Command, a *app, o *showOptions, paths []string) error {
 	if err := o.found(cmd.Context(), t, paths); err != nil {
 		return err
 	}
+	t.end(a)
 	return exitWith(t.code())
 }
 
@@ -141,6 +139,9 @@ func (o *showOptions) record(e *capture.Entry, ref capture.FileRef, name string)
 		return nil, err
 	}
 	defer done()
+	if err := r.Sound(); err != nil {
+		return nil, err
+	}
 	if o.sha256 {
 		if err := r.Hash(); err != nil {
 			return nil, err
@@ -210,6 +211,7 @@ func (o *showOptions) tables(e *capture.Entry) shown {
 				}
 			} else if err == nil {
 				p.add(e, c, side, k)
+				err = contents.Sound(value.NewTuple(c.Values(k)...))
 			}
 			if err != nil && !errors.Is(err, capture.ErrNoFile) {
 				s.failures = append(s.failures, err)
@@ -254,7 +256,7 @@ func looseRows(name string, f *pthformat.File) ([]contents.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.Rows(), nil
+	return r.Rows(), r.Sound()
 }
 
 // print renders a page into s.text.

@@ -9,11 +9,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
@@ -32,8 +32,11 @@ type stepOptions struct {
 	dot        string
 	mermaid    string
 	around     int
+	failOn     verdicts
 	exact      []string
 	in         []string
+	timeout    time.Duration
+	memory     int64
 }
 
 func newStepCmd(a *app) *cobra.Command {
@@ -59,10 +62,14 @@ what each call's error does to the loss, recorded and exact.`,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runStep(cmd, a, &o, paths[0]) },
 	}
 	f := cmd.Flags()
-	o.records.addJSON(cmd)
+	f.StringVar(&o.html, "html", "", "also write the dataflow as a page to `FILE`")
+	o.records.addFlags(cmd)
+	o.failOn.addFlag(cmd)
+	f.Var((*timeLimit)(&o.timeout), "timeout",
+		fmt.Sprintf("most `TIME` one call may take each time it is run (default %v)", referenceTimeout))
+	addMemoryFlag(cmd, &o.memory)
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.StringVar(&o.against, "against", "", "compare with the run under `PATH2`: where the two diverge first")
-	f.StringVar(&o.html, "html", "", "also write the dataflow as a page to `FILE`")
 	f.StringVar(&o.graph, "graph", "", "also write the graph as JSON to `FILE`")
 	f.StringVar(&o.dot, "dot", "", "also write what is around the first finding, or before the loss, for Graphviz to `FILE`")
 	f.StringVar(&o.mermaid, "mermaid", "", "the same for Mermaid")
@@ -74,10 +81,11 @@ what each call's error does to the loss, recorded and exact.`,
 
 func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	var err error
+	o.own = a.own
 	if o.read, err = a.readMode(); err != nil {
 		return err
 	}
-	reg := ops.Default()
+	reg := a.known()
 	tol, err := loadTolerances(o.tolerances, reg)
 	if err != nil {
 		return err
@@ -86,14 +94,20 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err != nil {
 		return err
 	}
-	opt := replay.Options{Registry: reg, Tolerances: tol, Read: o.read}
-	settings := toleranceSettings(tol, o.tolerances)
+	start := time.Now()
+	lim := newLimits(o.memory, cmp.Or(o.timeout, referenceTimeout))
+	opt := step.Options{Options: replay.Options{Registry: reg, Tolerances: tol, Read: o.read},
+		Within: func(bytes int64, f func() error) error {
+			_, err := within(cmd.Context(), lim, bytes, func() (struct{}, error) { return struct{}{}, f() })
+			return err
+		}}
+	settings := append(a.operatorSettings(), toleranceSettings(tol, o.tolerances)...)
 	j, err := a.openRecords(o.records, a.run("none", settings...))
 	if err != nil {
 		return err
 	}
 	defer j.close()
-	t, refused, err := a.readStep(cmd, path, opt)
+	t, refused, err := a.readStep(cmd, path, lim, opt)
 	if err != nil {
 		return err
 	}
@@ -101,7 +115,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		return failed(err)
 	}
 	if o.against != "" {
-		other, more, err := a.readStep(cmd, o.against, opt)
+		other, more, err := a.readStep(cmd, o.against, lim, opt)
 		if err != nil {
 			return err
 		}
@@ -150,13 +164,33 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err := j.close(); err != nil {
 		return failed(err)
 	}
+	rec := o.recording(a, t, settings, start)
 	switch {
-	case t.First() != nil:
-		return exitWith(ExitDiffers)
+	case t.First() != nil || rec.Summary.Unwanted():
+		*rec.Exit = ExitDiffers
 	case refused > 0 || t.Judged() == 0 && (t.Runs == nil || t.Runs.Compared == 0):
-		return exitWith(ExitFailed)
+		*rec.Exit = ExitFailed
 	}
-	return nil
+	rec.Summary.Exit = *rec.Exit
+	if err := writeReports(a.Out, rec, nil, j.files, func(string) {}); err != nil {
+		return failed(err)
+	}
+	return exitWith(*rec.Exit)
+}
+
+// recording is what reports are made of.
+func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings, start time.Time) *reports.Recording {
+	rec := &reports.Recording{Run: a.run("none", settings...), Last: []byte("{}"), Summary: reports.NewSummary(),
+		Exit: new(int)}
+	rec.Results = t.Results(func(c *step.Call) string {
+		return o.command("replay", "--acc_check", "--tables", quotePath(pathOf(c.Entry)))
+	})
+	for _, r := range rec.Results {
+		rec.Summary.Add(r)
+	}
+	rec.Summary.Settings, rec.Summary.FailOn = settings, o.failOn
+	rec.Summary.Elapsed, rec.Summary.PeakRSS = time.Since(start), peakRSS()
+	return rec
 }
 
 // draw writes the pictures that were asked for.
@@ -198,8 +232,8 @@ type stepCall struct {
 }
 
 // readStep reads all calls below a path and links them.
-func (a *app) readStep(cmd *cobra.Command, path string, opt replay.Options) (t *step.Trace, refused int, err error) {
-	lim := newLimits(0, referenceTimeout)
+func (a *app) readStep(cmd *cobra.Command, path string, lim *limits, opt step.Options) (t *step.Trace, refused int,
+	err error) {
 	bar := a.newProgress("step", "capture")
 	bar.index(cmd.Context(), []string{path})
 	defer bar.end()
@@ -215,9 +249,13 @@ func (a *app) readStep(cmd *cobra.Command, path string, opt replay.Options) (t *
 			bar.begin(f.entry.Op)
 			bytes := f.entry.Bytes()
 			call, err := within(cmd.Context(), lim, bytes, func() (*step.Call, error) {
-				return step.Read(f.entry, opt), nil
+				c := step.Read(f.entry, opt)
+				return c, c.TooLarge
 			})
-			if err != nil {
+			if err != nil && cmd.Context().Err() == nil {
+				call, _ = within(cmd.Context(), lim, bytes, func() (*step.Call, error) {
+					return step.NotRun(f.entry, err, opt), nil
+				})
 				err = fmt.Errorf("%s: %w", f.entry.Rel, err)
 			}
 			return &stepCall{call, bytes, err}
@@ -298,7 +336,7 @@ func (o *stepOptions) imagined() ([]imaginedRun, error) {
 }
 
 // lines say what the losses would have been.
-func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt replay.Options) ([]string, error) {
+func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt step.Options) ([]string, error) {
 	var out []string
 	n := 0
 	what := step.WhatIf{Choose: func(c *step.Call) (step.Choice, tensor.DType) {
@@ -324,27 +362,29 @@ func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt replay.Options
 	return out, nil
 }
 
+// command is a command of this program, with what decides about verdicts.
+func (o *stepOptions) command(args ...string) string {
+	args = o.selection.command(args[0], args[1:]...)
+	if o.tolerances != "" {
+		args = slices.Insert(args, len(args)-1, "--tolerances", quotePath(o.tolerances))
+	}
+	return strings.Join(args, " ")
+}
+
 // next are commands that show more.
 func (o *stepOptions) next(t *step.Trace, path string) []string {
-	command := func(args ...string) string {
-		args = append(append(variables(os.Environ(), "AUTOCOMPARE"), program()), args...)
-		if o.tolerances != "" {
-			args = slices.Insert(args, len(args)-1, "--tolerances", quotePath(o.tolerances))
-		}
-		return strings.Join(args, " ")
-	}
 	var out []string
 	if len(t.Findings) > 0 {
 		f := t.Findings[0]
 		at := quotePath(pathOf(f.Call.Entry))
 		if f.Rule == verdict.Diverged {
-			out = append(out, command("compare", "--tables", quotePath(pathOf(f.Peer.Entry)), at))
+			out = append(out, o.command("compare", "--tables", quotePath(pathOf(f.Peer.Entry)), at))
 		} else {
-			out = append(out, command("replay", "--acc_check", "--tables", at))
+			out = append(out, o.command("replay", "--acc_check", "--tables", at))
 		}
 	}
 	if o.html == "" {
-		out = append(out, command("step", "--html", "step.html", quotePath(path)))
+		out = append(out, o.command("step", "--html", "step.html", quotePath(path)))
 	}
 	return out
 }

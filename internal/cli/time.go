@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/devicebridge"
-	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/timed"
@@ -177,7 +176,7 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		app: a, o: o, json: j, settings: run.Settings,
 		csv: &timeCSV{dir: o.out, block: o.csvBlock, ids: map[string]int{}},
 		measuring: timed.Timer{
-			Replay: replay.Options{Registry: ops.Default(), ForwardOnly: o.forwardOnly, Read: o.read},
+			Replay: replay.Options{Registry: a.known(), ForwardOnly: o.forwardOnly, Read: o.read},
 			Evict:  timing.NewEvictor(0), Caches: o.caches(), Runs: o.runTimes, MaxTime: o.maxTime,
 		},
 		limits: o.limits(),

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/devicebridge"
 )
 
 func newVersionCmd(a *app) *cobra.Command {
@@ -17,7 +19,7 @@ func newVersionCmd(a *app) *cobra.Command {
 		Example: "  optool version",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprint(a.Out, versionLine(), revisionLine(buildInfo()))
+			_, err := fmt.Fprint(a.Out, versionLine(), revisionLine(buildInfo()), featuresLine())
 			return failed(err)
 		},
 	}
@@ -25,6 +27,22 @@ func newVersionCmd(a *app) *cobra.Command {
 
 func versionLine() string {
 	return fmt.Sprintf("optool %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// featuresLine says what this build has.
+func featuresLine() string {
+	has := func(name string, yes bool) string {
+		if yes {
+			return name
+		}
+		return "no " + name
+	}
+	cgo := false
+	for _, s := range buildInfo().Settings {
+		cgo = cgo || s.Key == "CGO_ENABLED" && s.Value == "1"
+	}
+	return fmt.Sprintf("features: %s, %s, %s\n", has("simd", strings.Contains(runtime.Version(), "simd")),
+		has("cgo", cgo), has("devices", devicebridge.Built()))
 }
 
 // version is what runs and reports are stamped with.

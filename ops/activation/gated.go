@@ -1,10 +1,13 @@
 package activation
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/draws"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/tensor"
 )
@@ -104,7 +107,9 @@ func prelu(g *compose.Graph, a *preluArgs) compose.Values {
 	}, x, g.Reshape(w, shape...))}
 }
 
-// glu multiplies the first half along dim by the sigmoid of the second.
+// glu multiplies the first half along dim by the sigmoid of the second, which torch
+// rounds to the dtype before it computes gradients (glu_backward_cpu_out,
+// ATen/native/GatedLinearUnit.cpp).
 func glu(g *compose.Graph, a *gluArgs) compose.Values {
 	x := g.Arg("self", a.Self)
 	switch {
@@ -114,8 +119,7 @@ func glu(g *compose.Graph, a *gluArgs) compose.Values {
 		g.Refuse("self", "a 0-d tensor has no halves")
 	}
 	halves := g.Chunk(x, 2, a.Dim)
-	value, gate := g.AtLeast(halves[0], tensor.Float32), g.AtLeast(halves[1], tensor.Float32)
-	return compose.Values{g.To(g.Mul(value, g.Sigmoid(gate)), x.DType())}
+	return compose.Values{g.Mul(halves[0], g.Sigmoid(halves[1]))}
 }
 
 // leaky is the rectifier with the mean of the bounds as slope, which rrelu is
@@ -149,7 +153,10 @@ func rrelu(name, names, params string) *opdef.Entry {
 		RandomIf: func(a *rreluArgs) string { return drawsIf(a.Training) },
 		Kernel:   func(a *rreluArgs) ([]*tensor.Tensor, error) { return leaky(a.Self, a.Lower, a.Upper) },
 		Grad: func(a *rreluArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return leakyGrad(a.Self, a.Lower, a.Upper, g)
+			return rreluGrad(a.Self, a.Lower, a.Upper, a.Training, g)
+		},
+		Drawn: func(a *rreluArgs, got []*tensor.Tensor) opdef.Drawn {
+			return slopes(a.Self, a.Lower, a.Upper, got)
 		},
 		Cases: func(r *rand.Rand) []*rreluArgs {
 			var cs []*rreluArgs
@@ -172,7 +179,10 @@ func rreluNative(name, names string) *opdef.Entry {
 			return leaky(a.Self, a.Lower.Float64(), a.Upper.Float64())
 		},
 		Grad: func(a *rreluNativeArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return leakyGrad(a.Self, a.Lower.Float64(), a.Upper.Float64(), g)
+			return rreluGrad(a.Self, a.Lower.Float64(), a.Upper.Float64(), a.Training, g)
+		},
+		Drawn: func(a *rreluNativeArgs, got []*tensor.Tensor) opdef.Drawn {
+			return slopes(a.Self, a.Lower.Float64(), a.Upper.Float64(), got)
 		},
 		Cases: func(r *rand.Rand) []*rreluNativeArgs {
 			var cs []*rreluNativeArgs
@@ -182,6 +192,49 @@ func rreluNative(name, names string) *opdef.Entry {
 			return cs
 		},
 	}.Entry()
+}
+
+// slopes judges the slopes that rrelu drew for what is not positive.
+func slopes(x *tensor.Tensor, lower, upper float64, got []*tensor.Tensor) opdef.Drawn {
+	if len(got) == 0 || !x.DType.IsFloat() || got[0].DType != x.DType || !slices.Equal(x.Shape, got[0].Shape) {
+		return opdef.Drawn{}
+	}
+	v, y := tensor.Data[float64](x), tensor.Data[float64](got[0])
+	drawn, zeros := []float64(nil), 0
+	for i, a := range v {
+		switch {
+		case a-a != 0: // no number
+		case a > 0 && y[i] != a, a == 0 && y[i] != 0:
+			return opdef.Drawn{Wrong: fmt.Sprintf("element %d is %v, want %v", i, y[i], a)}
+		case a == 0:
+			zeros++
+		case a < -x.DType.SmallestNormal()/x.DType.Eps(): // whose product with a slope is precise
+			k, off := y[i]/a, 2*x.DType.ULP(upper)
+			if !(k >= lower-off && k <= upper+off) {
+				return opdef.Drawn{Wrong: fmt.Sprintf("element %d is %v: the slope is %v, want %v to %v", i, y[i], k,
+					lower, upper)}
+			}
+			drawn = append(drawn, min(max(k, lower), upper))
+		}
+	}
+	d := draws.Uniform(lower, upper).Judge(tensor.New(x.DType, []int{len(drawn)}, drawn).Rounded())
+	d.Shown = d.Wrong == "" && zeros == 0
+	return d
+}
+
+// rreluGrad is leakyGrad; in training the results show the slopes.
+func rreluGrad(x *tensor.Tensor, lower, upper float64, training bool, g *opdef.Grad) (opdef.Grads, error) {
+	if !training {
+		return leakyGrad(x, lower, upper, g)
+	}
+	return opdef.Grads{"self": {opdef.ZipN(tensor.Float64, x.Shape, func(dst []float64, v [][]float64) {
+		for i := range dst {
+			dst[i] = v[2][i]
+			if v[0][i] < 0 {
+				dst[i] *= v[1][i] / v[0][i]
+			}
+		}
+	}, x, g.Outs[0], g.Out[0])}}, nil
 }
 
 func drawsIf(training bool) string {

@@ -12,6 +12,9 @@ import (
 // rounded is the error of what a device rounds once.
 var rounded = opdef.Error{Class: opdef.Rounded}
 
+// transcendental is the error of what a device approximates.
+var transcendental = opdef.Error{Class: opdef.Elementwise}
+
 // Functions of one and of two elements.
 var (
 	add = opdef.Binary{
@@ -66,29 +69,35 @@ var (
 		F:  math.Abs,
 		DF: func(x, _ float64) float64 { return kernel.Sign(x) },
 	}
-	exp   = opdef.Unary{F: math.Exp, C: cmplx.Exp, Block: vmath.Exp}
-	expm1 = opdef.Unary{Block: vmath.Expm1, F: math.Expm1, DF: func(_, y float64) float64 { return y + 1 }}
-	log   = opdef.Unary{
-		Block: vmath.Log,
-		F:     math.Log, DF: func(x, _ float64) float64 { return 1 / x },
+	exp   = opdef.Unary{Error: transcendental, F: math.Exp, C: cmplx.Exp, Block: vmath.Exp}
+	expm1 = opdef.Unary{
+		Error: transcendental, Block: vmath.Expm1,
+		F: math.Expm1, DF: func(_, y float64) float64 { return y + 1 },
+	}
+	log = opdef.Unary{
+		Error: transcendental, Block: vmath.Log,
+		F: math.Log, DF: func(x, _ float64) float64 { return 1 / x },
 		C: cmplx.Log, DC: func(x, _ complex128) complex128 { return 1 / x },
 	}
-	log1p = opdef.Unary{Block: vmath.Log1p, F: math.Log1p, DF: func(x, _ float64) float64 { return 1 / (1 + x) }}
-	sin   = opdef.Unary{F: math.Sin, DF: func(x, _ float64) float64 { return math.Cos(x) }}
-	cos   = opdef.Unary{F: math.Cos, DF: func(x, _ float64) float64 { return -math.Sin(x) }}
-	tanh  = opdef.Unary{
-		Saved: true, Block: vmath.Tanh,
+	log1p = opdef.Unary{
+		Error: transcendental, Block: vmath.Log1p,
+		F: math.Log1p, DF: func(x, _ float64) float64 { return 1 / (1 + x) },
+	}
+	sin  = opdef.Unary{Error: transcendental, F: math.Sin, DF: func(x, _ float64) float64 { return math.Cos(x) }}
+	cos  = opdef.Unary{Error: transcendental, F: math.Cos, DF: func(x, _ float64) float64 { return -math.Sin(x) }}
+	tanh = opdef.Unary{
+		Error: transcendental, Saved: true, Block: vmath.Tanh,
 		F: math.Tanh, DF: func(_, y float64) float64 { return 1 - y*y },
 		DS: func(_, _ float64) float64 { return 1 },
 	}
 	sigmoid = opdef.Unary{
-		Saved: true, Block: vmath.Sigmoid,
+		Error: transcendental, Saved: true, Block: vmath.Sigmoid,
 		F: kernel.Sigmoid, DF: func(_, y float64) float64 { return y * (1 - y) },
 		DS: func(_, y float64) float64 { return y },
 	}
 	silu = opdef.Unary{
-		Block: vmath.SiLU,
-		F:     func(x float64) float64 { return x * kernel.Sigmoid(x) },
+		Error: transcendental, Block: vmath.SiLU,
+		F: func(x float64) float64 { return x * kernel.Sigmoid(x) },
 		DF: func(x, _ float64) float64 {
 			s := kernel.Sigmoid(x)
 			return s * (1 + x*(1-s))
@@ -107,8 +116,8 @@ var (
 		},
 	}
 	geluErf = opdef.Unary{
-		Block: vmath.GELU,
-		F:     func(x float64) float64 { return x / 2 * math.Erfc(-x/math.Sqrt2) },
+		Error: transcendental, Block: vmath.GELU,
+		F: func(x float64) float64 { return x / 2 * math.Erfc(-x/math.Sqrt2) },
 		DF: func(x, _ float64) float64 {
 			return math.Erfc(-x/math.Sqrt2)/2 + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
 		},
@@ -118,8 +127,8 @@ var (
 		},
 	}
 	geluTanh = opdef.Unary{
-		Block: vmath.GELUTanh,
-		F:     func(x float64) float64 { return x / 2 * (1 + math.Tanh(geluInner(x))) },
+		Error: transcendental, Block: vmath.GELUTanh,
+		F: func(x float64) float64 { return x / 2 * (1 + math.Tanh(geluInner(x))) },
 		DF: func(x, _ float64) float64 {
 			t := math.Tanh(geluInner(x))
 			return (1+t)/2 + x/2*(1-t*t)*math.Sqrt(2/math.Pi)*(1+3*0.044715*x*x)
@@ -128,7 +137,7 @@ var (
 		DS: func(x, _ float64) float64 { return 1 + math.Abs(x) },
 	}
 	// softplus is log(1 + exp(x)).
-	softplus = opdef.Unary{F: kernel.Softplus, Block: kernel.SoftplusBlock,
+	softplus = opdef.Unary{Error: transcendental, F: kernel.Softplus, Block: kernel.SoftplusBlock,
 		DF: func(x, _ float64) float64 { return kernel.Sigmoid(x) }}
 	maximum = opdef.Binary{ // torch halves the gradient among equal operands
 		Error: opdef.Error{Class: opdef.Exact},
@@ -321,6 +330,7 @@ func (g *Graph) Clamp(x *Value, lo, hi float64) *Value {
 // Pow is x^p. Of p = 0 the gradient is 0 everywhere, as in torch.
 func (g *Graph) Pow(x *Value, p float64) *Value {
 	return g.Unary(opdef.Unary{
+		Error: transcendental,
 		F:     func(x float64) float64 { return math.Pow(x, p) },
 		Block: func(dst, src []float64) { kernel.PowBlock(dst, src, p) },
 	}, x).withGradients(func(up *Value) []*Value {

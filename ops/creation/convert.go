@@ -186,7 +186,6 @@ var convertOps = []*opdef.Entry{
 		Grad: func(a *CopyArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"self": {elements.ZeroGrad(a.Self)}, "src": {opdef.SumTo(g.Out[0], a.Src.Shape)}}, nil
 		},
-		GradTerms: func(a *CopyArgs) int { return elements.BroadcastTerms(a.Self, a.Src) },
 		Cases: func(r *rand.Rand) []*CopyArgs {
 			g := opdef.Gen{R: r}
 			return []*CopyArgs{

@@ -131,7 +131,7 @@ var gatherOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[nonzeroArgs]{
-		Schema: "nonzero(Tensor self, *, bool as_tuple=False) -> Tensor",
+		Schema: "nonzero(Tensor self, *, bool as_tuple=False) -> Tensor|Tensor[]",
 		Names:  "nonzero Tensor.nonzero",
 		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one a row",
 			Notes: "With as_tuple one tensor for each dimension.", Source: "torch.nonzero"},

@@ -44,6 +44,9 @@ func nonzeroAt(t *tensor.Tensor) []int64 {
 	var at []int64
 	_ = EachInt(t, func(i int, v int64) bool {
 		if v != 0 {
+			if len(at) == cap(at) { // grown within the memory limit, which append does not ask
+				at = append(tensor.Make[int64](2*len(at) + 1<<10)[:0], at...)
+			}
 			at = append(at, int64(i))
 		}
 		return true

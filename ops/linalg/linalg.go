@@ -1,6 +1,7 @@
 package linalg
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -150,12 +151,10 @@ var linalgOps = []*opdef.Entry{
 		if err := matrixArg("A", a.A, true); err != nil {
 			return nil, err
 		}
-		if a.N > 1<<20 || a.N < -1<<20 {
-			return nil, opdef.Refuse("n", "%d is too large", a.N)
-		}
 		m := unaryMatrix(a.A, algorithm{matPower[float64](a.N), matPower[complex128](a.N)},
 			algorithm{powerGrad[float64](a.N), powerGrad[complex128](a.N)})
 		m.cond = a.N < 0
+		m.amplify = math.Abs(float64(a.N)) // each product adds its rounding
 		return m, nil
 	}),
 	matrixOp(matrixDecl[tensorsolveArgs]{
@@ -463,30 +462,35 @@ func block[T kernel.Field](a, g kernel.Mat[T]) kernel.Mat[T] {
 
 func matPower[T kernel.Field](n int) func(in []kernel.Mat[T]) []kernel.Mat[T] {
 	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
-		a, k := in[0], n
-		if k < 0 {
+		a, k := in[0], uint64(n)
+		if n < 0 {
 			a, k = matInverse(in)[0], -k
 		}
-		x := kernel.Eye[T](a.R, a.R)
-		for ; k > 0; k >>= 1 {
-			if k&1 == 1 {
-				x = x.Mul(a)
-			}
-			a = a.Mul(a)
-		}
-		return []kernel.Mat[T]{x}
+		return []kernel.Mat[T]{raised(a, k)}
 	}
+}
+
+// raised is a to the power k, by squaring.
+func raised[T kernel.Field](a kernel.Mat[T], k uint64) kernel.Mat[T] {
+	x := kernel.Eye[T](a.R, a.R)
+	for ; k > 0; k >>= 1 {
+		if k&1 == 1 {
+			x = x.Mul(a)
+		}
+		a = a.Mul(a)
+	}
+	return x
 }
 
 func powerGrad[T kernel.Field](n int) func(in []kernel.Mat[T]) []kernel.Mat[T] {
 	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
-		a, g, k := in[0], in[2], n
-		if k < 0 {
+		a, g, k := in[0], in[2], uint64(n)
+		if n < 0 {
 			a, k = matInverse(in[:1])[0], -k
 		}
 		// The power of a block matrix holds sum_j ah^j * g * ah^(k-1-j).
 		ah := a.H()
-		sum := matPower[T](k)([]kernel.Mat[T]{block(ah, g)})[0].Rows(0, a.R).Cols(a.R, 2*a.R)
+		sum := raised(block(ah, g), k).Rows(0, a.R).Cols(a.R, 2*a.R)
 		if n < 0 {
 			sum = ah.Mul(sum).Mul(ah).Scale(-1)
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
@@ -81,5 +82,15 @@ func TestLUUnpackPart(t *testing.T) {
 	}
 	if outs[0].Numel() != 9 || outs[1].Numel() != 0 || outs[2].Numel() != 0 {
 		t.Errorf("sizes %d, %d, %d, want 9, 0, 0", outs[0].Numel(), outs[1].Numel(), outs[2].Numel())
+	}
+}
+
+// TestLargePowers: a quarter turn to the power n is one to the power n modulo 4.
+func TestLargePowers(t *testing.T) {
+	turn := kernel.Mat[float64]{R: 2, C: 2, D: []float64{0, -1, 1, 0}}
+	for n, want := range map[int]float64{1<<30 + 1: 1, 1<<62 + 3: -1, -1<<62 + 1: 1, math.MinInt: 0} {
+		if got := matPower[float64](n)([]kernel.Mat[float64]{turn})[0].At(1, 0); got != want {
+			t.Errorf("power %d: %v below the diagonal, want %v", n, got, want)
+		}
 	}
 }

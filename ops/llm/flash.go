@@ -1,6 +1,7 @@
 // Package llm has operators of language models that torch itself lacks: the
-// attention functions of flash-attn and of DIOPI, rotary embedding, and what
-// engines do at inference with caches of keys and values and with penalties.
+// attention functions of flash-attn and of DIOPI, rotary embedding, what engines do
+// at inference with caches of keys and values and with penalties, and FlashInfer's
+// functions.
 //
 // Attentions differ in the order of dimensions, in how sequences are told apart
 // and in which keys a query sees; all are compositions around one kernel,
@@ -20,9 +21,11 @@ import (
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {
-	return []*opdef.Entry{flashAttnFunc, flashAttnKVPacked, flashAttnQKVPacked, flashAttnVarlen, customizedAttention,
-		scaledMaskedSoftmax, rotaryEmb, rotaryEmbV2, promptAttention, pagedAttention, contextAttention, tokenAttention,
-		tokenSoftmaxReduceV, copyKV, applyPenalty, applyPenaltyV2}
+	return append([]*opdef.Entry{flashAttnFunc, flashAttnKVPacked, flashAttnQKVPacked, flashAttnVarlen,
+		customizedAttention, scaledMaskedSoftmax, rotaryEmb, rotaryEmbV2, promptAttention, pagedAttention,
+		contextAttention, tokenAttention, tokenSoftmaxReduceV, copyKV, applyPenalty, applyPenaltyV2, infRMSNorm,
+		infGemmaRMSNorm, infFusedAddRMSNorm, infGemmaFusedAddRMSNorm, infSiluAndMul, infGeluAndMul, infGeluTanhAndMul,
+		infSoftmax, infMergeState, infMergeStates, infPrefill, infDecode}, infRopes...)
 }
 
 // flashOptions are what the functions of flash-attn have in common.

@@ -36,12 +36,22 @@ var rotaryEmb = compose.Declare(compose.Op[rotaryArgs]{
 	if !x.DType().IsFloat() || x.Dim() == 0 || x.Shape()[x.Dim()-1]%2 != 0 {
 		g.Refuse("input", "want floating rows of an even length, got %s", a.Input.Meta())
 	}
-	dt, n := x.DType(), x.Dim()-1
+	dt := x.DType()
 	if dt.Size() < 4 {
 		x, cos, sin = g.To(x, tensor.Float32), g.To(cos, tensor.Float32), g.To(sin, tensor.Float32)
 	}
+	if a.Conj {
+		sin = g.Neg(sin)
+	}
+	return compose.Values{g.To(rotatedPairs(g, x, cos, sin, a.Interleaved), dt)}
+})
+
+// rotatedPairs turns pairs of elements of rows, neighbours if interleaved, else of one
+// place in both halves, by angles of which cos and sin are given for each pair.
+func rotatedPairs(g *compose.Graph, x, cos, sin *compose.Value, interleaved bool) *compose.Value {
+	n := x.Dim() - 1
 	var halves []*compose.Value
-	if a.Interleaved {
+	if interleaved {
 		shape := append(append([]int{}, x.Shape()[:n]...), x.Shape()[n]/2, 2)
 		for _, p := range g.Chunk(g.Reshape(x, shape...), 2, -1) {
 			halves = append(halves, g.Squeeze(p, -1))
@@ -49,22 +59,18 @@ var rotaryEmb = compose.Declare(compose.Op[rotaryArgs]{
 	} else {
 		halves = g.Chunk(x, 2, -1)
 	}
-	if a.Conj {
-		sin = g.Neg(sin)
-	}
 	y := []*compose.Value{g.Sub(g.Mul(halves[0], cos), g.Mul(halves[1], sin)),
 		g.Add(g.Mul(halves[1], cos), g.Mul(halves[0], sin))}
 	if y[0].Dim() != n+1 {
-		g.Refuse("cos", "shape %s does not fit %s", tensor.ShapeString(cos.Shape()), a.Input.Meta())
+		g.Refuse("cos", "shape %s does not fit %s", tensor.ShapeString(cos.Shape()), x.T.Meta())
 	}
-	out := g.Cat(-1, y...)
-	if a.Interleaved {
-		shape := append([]int{}, y[0].Shape()...)
-		shape[n] *= 2
-		out = g.Reshape(g.Stack(n+1, y...), shape...)
+	if !interleaved {
+		return g.Cat(-1, y...)
 	}
-	return compose.Values{g.To(out, dt)}
-})
+	shape := append([]int{}, y[0].Shape()...)
+	shape[n] *= 2
+	return g.Reshape(g.Stack(n+1, y...), shape...)
+}
 
 type rotaryV2Args struct {
 	Query, Key, Cos, Sin *tensor.Tensor

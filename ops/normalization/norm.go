@@ -290,7 +290,7 @@ func (a *groupNormArgs) norm() (*normalisation, error) {
 	n := &normalisation{
 		shape: x.Shape, x: x.Reshape(x.Shape[0], a.NumGroups, perGroup, tensor.Numel(x.Shape[2:])), dims: []int{2, 3},
 		affine: []int{1, 2}, eps: a.Eps,
-		weight: a.Weight, bias: a.Bias,
+		weight: a.Weight, bias: a.Bias, unplaced: x.Shape[0] > 0 && slices.Contains(x.Shape[2:], 0),
 	}
 	return n, nil
 }

@@ -24,6 +24,10 @@ type normalisation struct {
 	affine       []int          // x's dimensions that weight and bias have
 	stats        *opdef.Folded[reduction.Moments]
 	moves        *movement // nil: running statistics stay as they are
+	// unplaced: samples without positions, whose mean is NaN. torch computes the weight's
+	// gradient of group_norm from sums and the mean (group_norm_kernel.cpp), so that it
+	// is NaN too.
+	unplaced bool
 }
 
 // A movement of running statistics, nil if absent, towards new ones.
@@ -218,6 +222,9 @@ func (n *normalisation) grads(g *opdef.Grad, magnitudes bool) opdef.Grads {
 			}
 		}, operands...)
 		gr.Set("weight", opdef.Sum(tensor.Float64, t, n.others(), false).Reshape(n.weight.Shape...))
+		if n.unplaced {
+			gr.Set("weight", tensor.Full(tensor.Float64, n.weight.Shape, math.NaN()))
+		}
 	}
 	if n.bias != nil {
 		gr.Set("bias", opdef.Sum(tensor.Float64, up, n.others(), false).Reshape(n.bias.Shape...))

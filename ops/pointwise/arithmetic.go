@@ -201,7 +201,8 @@ var arithmeticOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Power with the operands swapped", Formula: "other ** self",
 			Notes:  "The base is first rounded to the result's dtype, since torch makes a tensor of it.",
 			Source: "torch.Tensor.__rpow__"},
-		Composite: true, // of a power with the gradients in the other order
+		Composite: true,    // of a power with the gradients in the other order
+		Copied:    "other", // by torch.tensor, up to torch 1.13
 		Error:     opdef.Error{Class: opdef.Elementwise},
 		Autocast:  opdef.AutocastFloat32,
 		Kernel:    func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return power(baseOf(a), a.Self) },
@@ -259,7 +260,6 @@ func powOp(op opdef.Op[PowArgs]) *opdef.Entry {
 	op.GradScale = func(a *PowArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
 	}
-	op.GradTerms = func(a *PowArgs) int { return elements.BroadcastTerms(a.Self, a.Exponent) }
 	return op.Entry()
 }
 

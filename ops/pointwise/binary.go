@@ -87,7 +87,7 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Binary{
 		Name: "xlogy", Names: "xlogy special.xlogy Tensor.xlogy", InPlace: true, ToFloat: true,
-		Error: elements.ElementwiseError,
+		Error: opdef.Error{Class: opdef.Elementwise, Shared: true},
 		Lo:    0.3, Hi: 3,
 		Doc: opdef.Doc{Summary: "Product with a logarithm", Formula: "self * ln(other), 0 where self is 0",
 			Source: "torch.xlogy"},
@@ -105,8 +105,9 @@ var binaryOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Binary{
-		Name: "special_xlog1py", Names: "special.xlog1py", ToFloat: true, Error: elements.ElementwiseError,
-		Lo: 0.3, Hi: 3,
+		Name: "special_xlog1py", Names: "special.xlog1py", ToFloat: true,
+		Error: opdef.Error{Class: opdef.Elementwise, Shared: true},
+		Lo:    0.3, Hi: 3,
 		Doc: opdef.Doc{Summary: "Product with a logarithm of one plus a number",
 			Formula: "self * ln(1 + other), 0 where self is 0", Source: "torch.special.xlog1py"},
 		F: func(x, y float64) float64 {
@@ -142,8 +143,7 @@ var binaryOps = []*opdef.Entry{
 		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return ldexpGrad(a, g, true)
 		},
-		GradTerms: func(a *opdef.BinaryArgs) int { return elements.BroadcastTerms(a.Self, a.Other) },
-		Exempt:    map[string]string{"dtypes": "the power of an integer exponent is float32"},
+		Exempt: map[string]string{"dtypes": "the power of an integer exponent is float32"},
 		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
 			g := opdef.Gen{R: r}
 			return []*opdef.BinaryArgs{

@@ -25,8 +25,6 @@ func (a *clampArgs) terms() []*tensor.Tensor {
 	return ts
 }
 
-func clampTerms(a *clampArgs) int { return elements.BroadcastTerms(a.terms()...) }
-
 func clamp(a *clampArgs) ([]*tensor.Tensor, error) {
 	ts := a.terms()
 	if len(ts) == 1 {

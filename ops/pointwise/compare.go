@@ -104,27 +104,21 @@ var compareOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other",
 			Source: "torch.where"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: where, Grad: whereGrad, GradTerms: func(a *whereArgs) int {
-			return elements.BroadcastTerms(a.Condition, a.Self, a.Other)
-		}, Cases: whereCases,
+		Kernel: where, Grad: whereGrad, Cases: whereCases,
 	}.Entry(),
 	opdef.Op[whereArgs]{
 		Schema: "where.method(Tensor self, Tensor condition, Tensor|Scalar other) -> Tensor", Names: "Tensor.where",
 		Doc: opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other",
 			Source: "torch.Tensor.where"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: where, Grad: whereGrad, GradTerms: func(a *whereArgs) int {
-			return elements.BroadcastTerms(a.Condition, a.Self, a.Other)
-		}, Cases: func(r *rand.Rand) []*whereArgs { return whereCases(r)[:3] },
+		Kernel: where, Grad: whereGrad, Cases: func(r *rand.Rand) []*whereArgs { return whereCases(r)[:3] },
 	}.Entry(),
 	opdef.Op[maskedFillArgs]{
 		Schema: "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor", InPlace: true,
 		Doc: opdef.Doc{Summary: "Fills elements under a mask with a value", Formula: "value where mask, else self",
 			Source: "torch.masked_fill"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: maskedFill, Grad: maskedFillGrad, GradTerms: func(a *maskedFillArgs) int {
-			return elements.BroadcastTerms(a.Self, a.Mask, a.Value)
-		}, Cases: maskedFillCases,
+		Kernel: maskedFill, Grad: maskedFillGrad, Cases: maskedFillCases,
 	}.Entry(),
 	opdef.Op[clampArgs]{
 		Schema: "clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
@@ -133,7 +127,7 @@ var compareOps = []*opdef.Entry{
 			Notes:  "Where min > max the result is max. NaN stays NaN. The gradient at a bound goes to self.",
 			Source: "torch.clamp"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: clamp, Grad: clampGrad, GradTerms: clampTerms, Cases: clampCases,
+		Kernel: clamp, Grad: clampGrad, Cases: clampCases,
 		GradScale: func(a *clampArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return clampGrad(a, magnitudeOf(g))
 		},
@@ -151,7 +145,6 @@ var compareOps = []*opdef.Entry{
 		GradScale: func(a *clampMinArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return clampGrad(&clampArgs{Self: a.Self, Min: a.Min}, magnitudeOf(g))
 		},
-		GradTerms: func(a *clampMinArgs) int { return elements.BroadcastTerms(a.Self, a.Min) },
 		Cases: func(r *rand.Rand) []*clampMinArgs {
 			var cs []*clampMinArgs
 			for _, c := range clampCases(r) {
@@ -175,7 +168,6 @@ var compareOps = []*opdef.Entry{
 		GradScale: func(a *clampMaxArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return clampGrad(&clampArgs{Self: a.Self, Max: a.Max}, magnitudeOf(g))
 		},
-		GradTerms: func(a *clampMaxArgs) int { return elements.BroadcastTerms(a.Self, a.Max) },
 		Cases: func(r *rand.Rand) []*clampMaxArgs {
 			var cs []*clampMaxArgs
 			for _, c := range clampCases(r) {

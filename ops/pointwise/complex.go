@@ -30,7 +30,6 @@ var complexOps = []*opdef.Entry{
 			return opdef.Grads{"real": {opdef.SumTo(opdef.Abs(elements.Real(g.Out[0])), a.Real.Shape)},
 				"imag": {opdef.SumTo(opdef.Abs(elements.Imag(g.Out[0])), a.Imag.Shape)}}, nil
 		},
-		GradTerms: func(a *complexArgs) int { return elements.BroadcastTerms(a.Real, a.Imag) },
 		Cases: func(r *rand.Rand) []*complexArgs {
 			g := opdef.Gen{R: r}
 			return []*complexArgs{{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4)},

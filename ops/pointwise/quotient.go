@@ -189,7 +189,6 @@ func modulus(schema, names string, inPlace, reversed bool, summary, formula stri
 		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return grads(a, g, math.Abs)
 		},
-		GradTerms: func(a *opdef.BinaryArgs) int { return elements.BroadcastTerms(a.Self, a.Other) },
-		Cases:     cases,
+		Cases: cases,
 	}.Entry()
 }

@@ -189,7 +189,7 @@ func fractionalPoolOps(nd int) []*opdef.Entry {
 		}.Entry()
 	}
 	return []*opdef.Entry{
-		declare(name+"("+args+") -> Tensor", "F."+name, false),
+		declare(name+"("+args+") -> Tensor|Tensor[]", "F."+name, false),
 		declare(name+"_with_indices("+args+") -> (Tensor, Tensor)", "F."+name+"_with_indices", true),
 	}
 }

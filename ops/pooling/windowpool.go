@@ -85,7 +85,7 @@ func maxPoolOps(nd int) []*opdef.Entry {
 	}
 	both := []*opdef.Entry{
 		maxPoolOf(opdef.Planned[maxPoolArgs, *pooling]{
-			Schema: name + "(" + args + ") -> Tensor", Names: name + " F." + name, Doc: doc,
+			Schema: name + "(" + args + ") -> Tensor|Tensor[]", Names: name + " F." + name, Doc: doc,
 			Cases: cases, Plan: func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd, a.ReturnIndices) }}),
 		maxPoolOf(opdef.Planned[maxPoolArgs, *pooling]{
 			Schema: name + "_with_indices(" + args + ") -> (Tensor, Tensor)",
@@ -280,8 +280,9 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 			Plan: func(a *adaptiveAvgArgs) (*pooling, error) { return adaptivePlan(a.Input, a.OutputSize, nd, false) },
 		}),
 		maxPoolOf(opdef.Planned[adaptiveMaxArgs, *pooling]{
-			Schema: most + "(Tensor input, any output_size, bool return_indices=False) -> Tensor", Names: maxNames,
-			Doc: maxDoc, Cases: maxCases,
+			Schema: most + "(Tensor input, any output_size, bool return_indices=False) -> Tensor|Tensor[]",
+			Names:  maxNames,
+			Doc:    maxDoc, Cases: maxCases,
 			Plan: func(a *adaptiveMaxArgs) (*pooling, error) {
 				return adaptivePlan(a.Input, a.OutputSize, nd, a.ReturnIndices)
 			},

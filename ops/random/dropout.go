@@ -1,7 +1,9 @@
 package random
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/opdef"
@@ -30,12 +32,17 @@ func dropout(name, names, params string) *opdef.Entry {
 		Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled; the tensor itself outside training",
 			Formula: "self when training is off or p is 0",
 			Notes:   "Training with p = 1 gives zeros.", Source: "torch.nn.functional." + name},
-		Error: elements.ExactError, RandomIf: func(a *dropoutArgs) string { return drops(a.P, a.Training) },
+		Error: dropoutError, RandomIf: func(a *dropoutArgs) string { return drops(a.P, a.Training) },
 		Kernel: func(a *dropoutArgs) ([]*tensor.Tensor, error) { return keep(a.Self, a.P, a.Training) },
-		Grad:   func(a *dropoutArgs, g *opdef.Grad) (opdef.Grads, error) { return keepGrad(a.P, a.Training, g) },
-		Node:   func(a *dropoutArgs, _ *opdef.Grad) (opdef.Node, error) { return keepNode(a.P, a.Training) },
+		Grad: func(a *dropoutArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return keepGrad(name, a.Self, a.P, a.Training, g)
+		},
+		GradElse: func(a *dropoutArgs, g *opdef.Grad) ([]opdef.Grads, error) {
+			return keepElse(name, a.Self, a.P, a.Training, g)
+		},
+		Node: func(a *dropoutArgs, _ *opdef.Grad) (opdef.Node, error) { return keepNode(a.P, a.Training) },
 		Drawn: func(a *dropoutArgs, got []*tensor.Tensor) opdef.Drawn {
-			return mask(name, a.Self, a.P, got)
+			return judgeMask(masked(name, a.Self, a.P), a.Self, got)
 		},
 		Cases: func(r *rand.Rand) []*dropoutArgs {
 			g := opdef.Gen{R: r}
@@ -53,12 +60,17 @@ func nativeDropout(name, names string) *opdef.Entry {
 		Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled; the tensor itself outside training",
 			Formula: "self when train is off or p is 0",
 			Notes:   "Training with p = 1 gives zeros.", Source: "torch.nn.functional.dropout"},
-		Error: elements.ExactError, RandomIf: func(a *nativeDropoutArgs) string { return drops(a.P, a.Train) },
+		Error: dropoutError, RandomIf: func(a *nativeDropoutArgs) string { return drops(a.P, a.Train) },
 		Kernel: func(a *nativeDropoutArgs) ([]*tensor.Tensor, error) { return keep(a.Self, a.P, a.Train) },
-		Grad:   func(a *nativeDropoutArgs, g *opdef.Grad) (opdef.Grads, error) { return keepGrad(a.P, a.Train, g) },
-		Node:   func(a *nativeDropoutArgs, _ *opdef.Grad) (opdef.Node, error) { return keepNode(a.P, a.Train) },
+		Grad: func(a *nativeDropoutArgs, g *opdef.Grad) (opdef.Grads, error) {
+			return keepGrad(name, a.Self, a.P, a.Train, g)
+		},
+		GradElse: func(a *nativeDropoutArgs, g *opdef.Grad) ([]opdef.Grads, error) {
+			return keepElse(name, a.Self, a.P, a.Train, g)
+		},
+		Node: func(a *nativeDropoutArgs, _ *opdef.Grad) (opdef.Node, error) { return keepNode(a.P, a.Train) },
 		Drawn: func(a *nativeDropoutArgs, got []*tensor.Tensor) opdef.Drawn {
-			return mask(name, a.Self, a.P, got)
+			return judgeMask(masked(name, a.Self, a.P), a.Self, got)
 		},
 		Cases: func(r *rand.Rand) []*nativeDropoutArgs {
 			g := opdef.Gen{R: r}
@@ -74,7 +86,7 @@ var dropoutWithMask = opdef.Op[dropoutMaskArgs]{
 	Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled, and where they were kept; outside " +
 		"training the tensor itself", Formula: "input, all true when train is off",
 		Notes: "Training with p = 1 gives zeros. train is on where it is None.", Source: "ATen/native/Dropout.cpp"},
-	Error: elements.ExactError, Trivial: true,
+	Error: dropoutError, Trivial: true,
 	RandomIf: func(a *dropoutMaskArgs) string { return drops(a.P, a.training()) },
 	Kernel: func(a *dropoutMaskArgs) ([]*tensor.Tensor, error) {
 		out, err := keep(a.Input, a.P, a.training())
@@ -89,11 +101,31 @@ var dropoutWithMask = opdef.Op[dropoutMaskArgs]{
 		return append(out, mask...), err
 	},
 	Grad: func(a *dropoutMaskArgs, g *opdef.Grad) (opdef.Grads, error) {
-		gr, err := keepGrad(a.P, a.training(), g)
+		if drops(a.P, a.training()) != "" {
+			return opdef.Grads{"input": {opdef.Zip(tensor.Float64, g.Out[0], g.Outs[1],
+				func(up, kept float64) float64 { return up * kept / (1 - a.P) })}}, nil
+		}
+		gr, err := keepGrad("dropout", a.Input, a.P, a.training(), g)
 		if err != nil {
 			return nil, err
 		}
 		return opdef.Grads{"input": gr["self"]}, nil
+	},
+	Drawn: func(a *dropoutMaskArgs, got []*tensor.Tensor) opdef.Drawn {
+		d := judgeMask(draws.Dropout(a.P), a.Input, got)
+		if d.Wrong != "" || d.Checked == "" {
+			return d
+		}
+		x, y, kept := tensor.Data[float64](a.Input), tensor.Data[float64](got[0]), tensor.Data[int64](got[1])
+		for i, k := range kept {
+			if might, mightNot := draws.Dropout(a.P).Kept(got[0].DType, x[i], y[i]); k != 0 && !might ||
+				k == 0 && !mightNot {
+				return opdef.Drawn{Wrong: fmt.Sprintf("the mask is %t at element %d, where %v became %v", k != 0, i,
+					x[i], y[i])}
+			}
+		}
+		d.Checked += "; the mask"
+		return d
 	},
 	Cases: func(r *rand.Rand) []*dropoutMaskArgs {
 		g := opdef.Gen{R: r}
@@ -111,14 +143,38 @@ type dropoutMaskArgs struct {
 
 func (a *dropoutMaskArgs) training() bool { return a.Train == nil || *a.Train }
 
-// mask judges what was dropped; the operators of an alpha dropout also add, which is not
-// looked at.
-func mask(name string, x *tensor.Tensor, p float64, got []*tensor.Tensor) opdef.Drawn {
-	if strings.Contains(name, "alpha") || len(got) == 0 || !x.DType.IsFloat() || !got[0].DType.IsFloat() {
+// masked is the mask of the dropout of this name: those of the alpha kinds keep mean and
+// variance, those of features drop whole channels.
+func masked(name string, x *tensor.Tensor, p float64) draws.Mask {
+	m := draws.Dropout(p)
+	if strings.Contains(name, "alpha_") {
+		m = draws.AlphaDropout(p)
+	}
+	channels := 2 // dimensions that number samples and channels
+	switch {
+	case strings.HasPrefix(name, "dropout1d") && x.Dim() == 2, strings.HasPrefix(name, "dropout3d") && x.Dim() == 4:
+		channels = 1 // no samples
+	case strings.HasPrefix(name, "dropout1d"), strings.HasPrefix(name, "dropout2d"),
+		strings.HasPrefix(name, "dropout3d"), strings.HasPrefix(name, "feature_"):
+	default:
+		return m
+	}
+	if x.Dim() > channels {
+		m.Group = tensor.Numel(x.Shape[channels:])
+	}
+	return m
+}
+
+// judgeMask judges what was dropped.
+func judgeMask(m draws.Mask, x *tensor.Tensor, got []*tensor.Tensor) opdef.Drawn {
+	if len(got) == 0 || !x.DType.IsFloat() || !got[0].DType.IsFloat() || !slices.Equal(x.Shape, got[0].Shape) {
 		return opdef.Drawn{}
 	}
-	return draws.Dropout(x, got[0], p, name == "dropout" || name == "dropout.native")
+	return m.Judge(x, got[0])
 }
+
+// dropoutError: of gradients, since the factor is rounded too.
+var dropoutError = opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}}
 
 func drops(p float64, training bool) string {
 	if training && p > 0 && p < 1 {
@@ -137,11 +193,28 @@ func keep(x *tensor.Tensor, p float64, training bool) ([]*tensor.Tensor, error) 
 	return elements.Result(x)
 }
 
-func keepGrad(p float64, training bool, g *opdef.Grad) (opdef.Grads, error) {
-	if training && p == 1 {
+// keepGrad is the gradient of x; where numbers are drawn g.Outs shows the mask.
+func keepGrad(name string, x *tensor.Tensor, p float64, training bool, g *opdef.Grad) (opdef.Grads, error) {
+	switch {
+	case training && p == 1:
 		return opdef.Grads{"self": {tensor.Full(g.Out[0].DType, g.Out[0].Shape, 0.0)}}, nil
+	case drops(p, training) != "":
+		return opdef.Grads{"self": {masked(name, x, p).Grad(x, g.Outs[0], g.Out[0], false)}}, nil
 	}
 	return elements.PassGrad(g)
+}
+
+// keepElse is keepGrad where elements that look dropped and kept were dropped, and with
+// the scale rounded to the dtype, as torch does.
+func keepElse(name string, x *tensor.Tensor, p float64, training bool, g *opdef.Grad) ([]opdef.Grads, error) {
+	if drops(p, training) == "" {
+		return nil, nil
+	}
+	m := masked(name, x, p)
+	rounded := m
+	rounded.Scale = x.DType.Round(m.Scale)
+	return []opdef.Grads{{"self": {m.Grad(x, g.Outs[0], g.Out[0], true)}},
+		{"self": {rounded.Grad(x, g.Outs[0], g.Out[0], false)}}}, nil
 }
 
 // keepNode: without training the argument itself is returned.

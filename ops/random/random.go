@@ -2,14 +2,15 @@ package random
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/creation"
 	"github.com/optool/optool/ops/internal/draws"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
 )
 
 const uninitialised = "uninitialised memory"
@@ -114,7 +115,10 @@ var randomOps = []*opdef.Entry{
 			return []*normalArgs{{g.Normal(tensor.Float32, 3), tensor.Wrap(1.0)},
 				{tensor.Wrap(0.0), g.Uniform(tensor.Float64, 1, 2, 3)}, {g.Normal(tensor.Float32, 2, 3),
 					g.Uniform(tensor.Float32, 1, 2, 3)}}
-		}, func(a *normalArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Mean, a.Std) }),
+		}, func(a *normalArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Mean, a.Std) },
+		func(a *normalArgs, got *tensor.Tensor) opdef.Drawn {
+			return draws.Normals(got, elementsOf(a.Mean, got), elementsOf(a.Std, got))
+		}),
 	unknown("bernoulli", "bernoulli Tensor.bernoulli", "(Tensor self, *, Generator? generator=None) -> Tensor",
 		elements.DrawsRandomNumbers, probabilityCases,
 		func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
@@ -148,13 +152,20 @@ var randomOps = []*opdef.Entry{
 	unknown("poisson", "poisson Tensor.poisson", "(Tensor self, *, Generator? generator=None) -> Tensor",
 		elements.DrawsRandomNumbers,
 		probabilityCases,
-		func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return ofLike(&creation.NewLikeArgs{Self: a.Self}) }),
+		func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return ofLike(&creation.NewLikeArgs{Self: a.Self}) },
+		func(a *opdef.UnaryArgs, got *tensor.Tensor) opdef.Drawn {
+			return draws.Counts(got, elementsOf(a.Self, got), nil)
+		}),
 	unknown("binomial", "binomial", "(Tensor count, Tensor prob, *, Generator? generator=None) -> Tensor",
 		elements.DrawsRandomNumbers,
 		func(r *rand.Rand) []*binomialArgs {
 			g := opdef.Gen{R: r}
 			return []*binomialArgs{{g.Uniform(tensor.Float32, 1, 9, 3), g.Uniform(tensor.Float32, 0, 1, 3)}}
-		}, func(a *binomialArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Count, a.Prob) }),
+		}, func(a *binomialArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Count, a.Prob) },
+		func(a *binomialArgs, got *tensor.Tensor) opdef.Drawn {
+			count, p := elementsOf(a.Count, got), elementsOf(a.Prob, got)
+			return draws.Counts(got, func(i int) float64 { return count(i) * p(i) }, count)
+		}),
 	unknown("multinomial", "multinomial Tensor.multinomial",
 		"(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
 		elements.DrawsRandomNumbers,
@@ -181,20 +192,40 @@ var randomOps = []*opdef.Entry{
 			return a.Self, floats(a.Self)
 		}, func(t *tensor.Tensor) *normalInPlaceArgs { return &normalInPlaceArgs{t, 0, 1} },
 		from(func(a *normalInPlaceArgs) draws.Distribution { return draws.Normal(a.Mean, a.Std) })),
-	filler("random_", "Tensor.random_",
-		"(Tensor self, any from=0, any to=None, *, Generator? generator=None) -> Tensor",
-		func(a *randomInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
-		func(t *tensor.Tensor) *randomInPlaceArgs { return &randomInPlaceArgs{t, int64(0), nil} }),
+	filler("random_", "Tensor.random_", "(Tensor self, *, Generator? generator=None) -> Tensor",
+		func(a *opdef.UnaryArgs) (*tensor.Tensor, error) { return a.Self, nil },
+		func(t *tensor.Tensor) *opdef.UnaryArgs { return &opdef.UnaryArgs{Self: t} },
+		from(func(a *opdef.UnaryArgs) draws.Distribution { return draws.Integers(0, largestWhole(a.Self.DType)+1) })),
+	filler("random_.to", "Tensor.random_", "(Tensor self, int to, *, Generator? generator=None) -> Tensor",
+		func(a *randomToArgs) (*tensor.Tensor, error) {
+			if a.To <= 0 {
+				return nil, opdef.Refuse("to", "want more than 0, got %d", a.To)
+			}
+			return a.Self, nil
+		},
+		func(t *tensor.Tensor) *randomToArgs { return &randomToArgs{t, 5} },
+		integers(func(a *randomToArgs) (int, int) { return 0, a.To })),
+	filler("random_.from", "Tensor.random_", "(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor",
+		func(a *randomFromArgs) (*tensor.Tensor, error) {
+			if a.To != nil && *a.To <= a.From {
+				return nil, opdef.Refuse("to", "want more than %d, got %d", a.From, *a.To)
+			}
+			return a.Self, nil
+		},
+		func(t *tensor.Tensor) *randomFromArgs { to := 5; return &randomFromArgs{t, -3, &to} },
+		from(func(a *randomFromArgs) draws.Distribution {
+			high := largestWhole(a.Self.DType) + 1
+			if a.To != nil {
+				high = float64(*a.To)
+			}
+			return draws.Integers(float64(a.From), high)
+		})),
 	filler("bernoulli_", "Tensor.bernoulli_",
 		"(Tensor self, Tensor|Scalar p=0.5, *, Generator? generator=None) -> Tensor",
 		func(a *bernoulliInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
 		func(t *tensor.Tensor) *bernoulliInPlaceArgs { return &bernoulliInPlaceArgs{t, tensor.Wrap(0.5)} },
 		func(a *bernoulliInPlaceArgs, got *tensor.Tensor) opdef.Drawn {
-			if a.P.Dim() > 0 {
-				return opdef.Drawn{}
-			}
-			p := a.P.Item()
-			return draws.Bernoulli(got, func(int) float64 { return p })
+			return draws.Bernoulli(got, elementsOf(a.P, got))
 		}),
 	oneParameter("exponential_", "lambd=1.0", "lambd"), oneParameter("geometric_", "p", "p"),
 	twoParameters("log_normal_",
@@ -204,13 +235,33 @@ var randomOps = []*opdef.Entry{
 		func(a *cauchyArgs) (*tensor.Tensor, error) { return a.Self, floats(a.Self) },
 		func(t *tensor.Tensor) *cauchyArgs { return &cauchyArgs{t, 0, 1} },
 		from(func(a *cauchyArgs) draws.Distribution { return draws.Cauchy(a.Median, a.Sigma) })),
-	initialiser("uniform_", "ignored a=0.0, ignored b=1.0"),
-	initialiser("normal_", "ignored mean=0.0, ignored std=1.0"),
-	initialiser("trunc_normal_", "ignored mean=0.0, ignored std=1.0, ignored a=-2.0, ignored b=2.0"),
-	initialiser("xavier_uniform_", "ignored gain=1.0"), initialiser("xavier_normal_", "ignored gain=1.0"),
-	initialiser("kaiming_uniform_", "ignored a=0, ignored mode=None, ignored nonlinearity=None"),
-	initialiser("kaiming_normal_", "ignored a=0, ignored mode=None, ignored nonlinearity=None"),
-	initialiser("orthogonal_", "ignored gain=1"), initialiser("sparse_", "ignored sparsity=None, ignored std=0.01"),
+	initialiser("uniform_", "float a=0.0, float b=1.0", func(t *tensor.Tensor) *initUniformArgs {
+		return &initUniformArgs{t, 0, 1}
+	}, from(func(a *initUniformArgs) draws.Distribution { return draws.Uniform(a.A, a.B) })),
+	initialiser("normal_", "float mean=0.0, float std=1.0", func(t *tensor.Tensor) *initNormalArgs {
+		return &initNormalArgs{t, 0, 1}
+	}, from(func(a *initNormalArgs) draws.Distribution { return draws.Normal(a.Mean, a.Std) })),
+	initialiser("trunc_normal_", "float mean=0.0, float std=1.0, float a=-2.0, float b=2.0",
+		func(t *tensor.Tensor) *initTruncatedArgs { return &initTruncatedArgs{t, 0, 1, -2, 2} },
+		func(a *initTruncatedArgs, got *tensor.Tensor) opdef.Drawn {
+			if got.DType.Size() < 4 { // erfinv of 16-bit numbers has few values in the tails
+				return opdef.Drawn{}
+			}
+			return draws.TruncatedNormal(a.Mean, a.Std, a.A, a.B).Judge(got)
+		}),
+	initialiser("xavier_uniform_", "float gain=1.0", gained, xavier(uniformOf)),
+	initialiser("xavier_normal_", "float gain=1.0", gained, xavier(normalOf)),
+	initialiser("kaiming_uniform_", kaimingParams, kaimed, kaiming(uniformOf)),
+	initialiser("kaiming_normal_", kaimingParams, kaimed, kaiming(normalOf)),
+	initialiser("orthogonal_", "float gain=1", gained, func(a *initGainArgs, got *tensor.Tensor) opdef.Drawn {
+		if got.Dim() < 2 || got.Numel() == 0 {
+			return opdef.Drawn{}
+		}
+		return draws.Orthogonal(got, a.Gain)
+	}),
+	initialiser("sparse_", "ignored sparsity=None, ignored std=0.01", func(t *tensor.Tensor) *initArgs {
+		return &initArgs{t}
+	}),
 	dropout("dropout", "F.dropout", "float p=0.5, bool training=True, bool inplace=False"),
 	dropout("alpha_dropout", "F.alpha_dropout", "float p=0.5, bool training=False, bool inplace=False"),
 	dropout("feature_alpha_dropout", "F.feature_alpha_dropout", "float p=0.5, bool training=False, bool inplace=False"),
@@ -300,9 +351,37 @@ type normalInPlaceArgs struct {
 	Mean, Std float64
 }
 
-type randomInPlaceArgs struct {
-	Self     *tensor.Tensor
-	From, To value.Value
+type randomToArgs struct {
+	Self *tensor.Tensor
+	To   int
+}
+
+type randomFromArgs struct {
+	Self *tensor.Tensor
+	From int
+	To   *int
+}
+
+// largestWhole is the largest number that random_ draws: of floating dtypes that up to
+// which the dtype has all whole numbers.
+func largestWhole(dt tensor.DType) float64 {
+	switch {
+	case dt.IsFloat():
+		return 2 / dt.Eps()
+	case dt == tensor.Bool:
+		return 1
+	}
+	return dt.Max()
+}
+
+// elementsOf are the elements of t, expanded to the shape of got.
+func elementsOf(t, got *tensor.Tensor) func(i int) float64 {
+	wide, err := t.Expand(got.Shape...)
+	if err != nil { // the kernel has broadcast it before
+		wide = tensor.Full(tensor.Float64, got.Shape, math.NaN())
+	}
+	v := tensor.Data[float64](wide)
+	return func(i int) float64 { return v[i] }
 }
 
 type bernoulliInPlaceArgs struct{ Self, P *tensor.Tensor }
@@ -337,10 +416,53 @@ var gumbelSoftmax = opdef.Op[gumbelArgs]{
 		}
 		return creation.Constant(a.Logits.Shape, opdef.Int(0), a.Logits.DType)
 	},
+	Drawn: func(a *gumbelArgs, got []*tensor.Tensor) opdef.Drawn {
+		dim, err := opdef.Dim("dim", a.Dim, a.Logits.Dim())
+		if err != nil || len(got) == 0 || a.Logits.Dim() == 0 {
+			return opdef.Drawn{}
+		}
+		return chooses(a.Logits.Transpose(dim, a.Logits.Dim()-1), got[0].Transpose(dim, got[0].Dim()-1), a.Hard)
+	},
 	Cases: func(r *rand.Rand) []*gumbelArgs {
 		return []*gumbelArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), 1, false, 1e-10, -1}}
 	},
 }.Entry()
+
+// chooses judges rows of probabilities, ones and zeros if hard: the largest of a row is
+// at c with the probability that softmax gives its logit, whatever the temperature.
+func chooses(logits, got *tensor.Tensor, hard bool) opdef.Drawn {
+	n := got.Shape[got.Dim()-1]
+	if n == 0 {
+		return opdef.Drawn{}
+	}
+	x, y := tensor.Data[float64](logits), tensor.Data[float64](got)
+	chosen := make([]int, len(y)/n)
+	p := make([]float64, len(x))
+	for r := range chosen {
+		sum, total, top := 0.0, 0.0, slices.Max(x[r*n:(r+1)*n])
+		for c := range n {
+			v := y[r*n+c]
+			if !(v >= 0 && v <= 1) || hard && v != 0 && v != 1 {
+				return opdef.Drawn{Wrong: fmt.Sprintf("element %d of row %d is %v", c, r, v)}
+			}
+			if sum += v; v > y[r*n+chosen[r]] {
+				chosen[r] = c
+			}
+			p[r*n+c] = math.Exp(x[r*n+c] - top)
+			total += p[r*n+c]
+		}
+		if math.Abs(sum-1) > got.DType.Eps()*float64(n) {
+			return opdef.Drawn{Wrong: fmt.Sprintf("row %d adds up to %v, want 1", r, sum)}
+		}
+		for c := range n {
+			p[r*n+c] /= total
+		}
+	}
+	if why := draws.Categories(chosen, n, func(r, c int) float64 { return p[r*n+c] }); why != "" {
+		return opdef.Drawn{Wrong: why}
+	}
+	return opdef.Drawn{Checked: fmt.Sprintf("sums and choices of %d rows", len(chosen))}
+}
 
 // unknown declares an op whose values are not determined; kernel gives a tensor
 // of the right shape and dtype, judge looks at what was drawn.
@@ -528,7 +650,8 @@ func chosen(a *multinomialArgs, got *tensor.Tensor) opdef.Drawn {
 			seen[c]++
 		}
 		for c, k := range seen {
-			if why := draws.Rate(fmt.Sprintf("category %d", c), k, len(drawn), w[c]/total); a.Replacement && why != "" {
+			what := fmt.Sprintf("samples are of category %d", c)
+			if why := draws.Rate(what, k, len(drawn), w[c]/total); a.Replacement && why != "" {
 				return opdef.Drawn{Wrong: fmt.Sprintf("row %d: %s", row, why)}
 			}
 		}
@@ -615,19 +738,109 @@ func twoParameters(name, params string) *opdef.Entry {
 
 type initArgs struct{ Tensor *tensor.Tensor }
 
-// initialiser declares a random function of torch.nn.init.
-func initialiser(name, params string) *opdef.Entry {
-	return opdef.Op[initArgs]{
+type initUniformArgs struct {
+	Tensor *tensor.Tensor
+	A, B   float64
+}
+
+type initNormalArgs struct {
+	Tensor    *tensor.Tensor
+	Mean, Std float64
+}
+
+type initTruncatedArgs struct {
+	Tensor          *tensor.Tensor
+	Mean, Std, A, B float64
+}
+
+type initGainArgs struct {
+	Tensor *tensor.Tensor
+	Gain   float64
+}
+
+type initKaimingArgs struct {
+	Tensor             *tensor.Tensor
+	A                  float64
+	Mode, Nonlinearity string
+}
+
+// initialised are the arguments of an initialiser, which fills one tensor.
+type initialised interface{ filled() *tensor.Tensor }
+
+func (a initArgs) filled() *tensor.Tensor          { return a.Tensor }
+func (a initUniformArgs) filled() *tensor.Tensor   { return a.Tensor }
+func (a initNormalArgs) filled() *tensor.Tensor    { return a.Tensor }
+func (a initTruncatedArgs) filled() *tensor.Tensor { return a.Tensor }
+func (a initGainArgs) filled() *tensor.Tensor      { return a.Tensor }
+func (a initKaimingArgs) filled() *tensor.Tensor   { return a.Tensor }
+
+const kaimingParams = "float a=0, str mode='fan_in', str nonlinearity='leaky_relu'"
+
+func gained(t *tensor.Tensor) *initGainArgs { return &initGainArgs{t, 1} }
+
+func kaimed(t *tensor.Tensor) *initKaimingArgs { return &initKaimingArgs{t, 0, "fan_in", "leaky_relu"} }
+
+// uniformOf and normalOf are distributions of mean 0 and this deviation.
+func uniformOf(std float64) draws.Distribution {
+	return draws.Uniform(-math.Sqrt(3)*std, math.Sqrt(3)*std)
+}
+func normalOf(std float64) draws.Distribution { return draws.Normal(0, std) }
+
+// fans are how many numbers go into an element of the layer's result, and in how many
+// results each argument is, of a weight of at least two dimensions.
+func fans(t *tensor.Tensor) (in, out float64) {
+	if t.Dim() < 2 {
+		return 0, 0
+	}
+	field := float64(tensor.Numel(t.Shape[2:]))
+	return float64(t.Shape[1]) * field, float64(t.Shape[0]) * field
+}
+
+// xavier judges by the distribution of the deviation that Glorot and Bengio (2010) give
+// a layer's weight.
+func xavier(of func(std float64) draws.Distribution) func(a *initGainArgs, got *tensor.Tensor) opdef.Drawn {
+	return func(a *initGainArgs, got *tensor.Tensor) opdef.Drawn {
+		in, out := fans(got)
+		if !(in+out > 0) || !(a.Gain > 0) {
+			return opdef.Drawn{}
+		}
+		return of(a.Gain * math.Sqrt(2/(in+out))).Judge(got)
+	}
+}
+
+// kaiming judges by the distribution of the deviation that He et al. (2015) give a
+// layer's weight.
+func kaiming(of func(std float64) draws.Distribution) func(a *initKaimingArgs, got *tensor.Tensor) opdef.Drawn {
+	return func(a *initKaimingArgs, got *tensor.Tensor) opdef.Drawn {
+		gain, known := map[string]float64{"linear": 1, "conv1d": 1, "conv2d": 1, "conv3d": 1, "conv_transpose1d": 1,
+			"conv_transpose2d": 1, "conv_transpose3d": 1, "sigmoid": 1, "tanh": 5.0 / 3, "relu": math.Sqrt2,
+			"leaky_relu": math.Sqrt(2 / (1 + a.A*a.A)), "selu": 0.75}[a.Nonlinearity]
+		fan, out := fans(got)
+		if a.Mode == "fan_out" {
+			fan = out
+		}
+		if !known || !(fan > 0) {
+			return opdef.Drawn{}
+		}
+		return of(gain / math.Sqrt(fan)).Judge(got)
+	}
+}
+
+// initialiser declares a random function of torch.nn.init, whose first argument is the
+// tensor; of are arguments with the others' defaults.
+func initialiser[A initialised](name, params string, of func(t *tensor.Tensor) *A, judge ...func(a *A,
+	got *tensor.Tensor) opdef.Drawn) *opdef.Entry {
+	return opdef.Op[A]{
 		Schema: "init_" + name + "(Tensor tensor, " + params + ", ignored generator=None) -> Tensor",
 		Names:  "nn.init." + name, InPlace: true,
 		Random: elements.DrawsRandomNumbers, Trivial: true, Error: elements.ExactError, NoGrad: "run without gradients",
 		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers", Notes: "Only shape and dtype are determined.",
 			Source: "torch.nn.init." + name},
-		Kernel: func(a *initArgs) ([]*tensor.Tensor, error) {
-			return creation.Constant(a.Tensor.Shape, opdef.Int(0), a.Tensor.DType)
+		Kernel: func(a *A) ([]*tensor.Tensor, error) {
+			t := (*a).filled()
+			return creation.Constant(t.Shape, opdef.Int(0), t.DType)
 		},
-		Cases: func(r *rand.Rand) []*initArgs {
-			return []*initArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3)}}
-		},
+		Drawn: first(judge),
+		Cases: func(r *rand.Rand) []*A { return []*A{of(opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3))} },
 	}.Entry()
 }

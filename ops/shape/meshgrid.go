@@ -1,6 +1,8 @@
 package shape
 
 import (
+	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 
@@ -145,26 +147,51 @@ func (a *combinationsArgs) indices() ([]int64, error) {
 		return nil, opdef.Refuse("r", "negative number %d", a.R)
 	}
 	n, step := a.Self.Numel(), 1
+	count := binomial(n, a.R)
 	if a.WithReplacement {
-		step = 0
-	}
-	var out []int64
-	row := tensor.Make[int64](a.R)
-	var fill func(k, from int)
-	fill = func(k, from int) {
-		if k == a.R {
-			out = append(out, row...)
-			return
-		}
-		for i := from; i < n; i++ {
-			row[k] = int64(i)
-			fill(k+1, i+step)
+		step, count = 0, -1
+		if a.R <= math.MaxInt-n {
+			count = binomial(n+a.R-1, a.R)
 		}
 	}
-	if a.R > 0 {
-		fill(0, 0)
+	if a.R == 0 || count == 0 {
+		return nil, nil
+	}
+	out := tensor.Make[int64](tensor.Numel([]int{count, a.R}))
+	row := out[:a.R]
+	for k := range row {
+		row[k] = int64(k * step)
+	}
+	for lo := a.R; lo < len(out); lo += a.R {
+		next := out[lo : lo+a.R]
+		copy(next, row)
+		k := a.R - 1
+		for next[k] == int64(n-1-(a.R-1-k)*step) { // the last that it can be
+			k--
+		}
+		for next[k]++; k+1 < a.R; k++ {
+			next[k+1] = next[k] + int64(step)
+		}
+		row = next
 	}
 	return out, nil
+}
+
+// binomial is how many ways there are to take k of n, -1 if more than an int holds.
+func binomial(n, k int) int {
+	if k > n || n < 0 {
+		return 0
+	}
+	k = min(k, n-k)
+	c := uint64(1)
+	for i := 1; i <= k; i++ {
+		hi, lo := bits.Mul64(c, uint64(n-k+i))
+		if hi != 0 || lo > math.MaxInt64 {
+			return -1
+		}
+		c = lo / uint64(i)
+	}
+	return int(c)
 }
 
 var combinationsOp = opdef.Op[combinationsArgs]{

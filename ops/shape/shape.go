@@ -388,7 +388,7 @@ func reshapeCases(g opdef.Gen, copies bool) []*sizeArgs {
 func atLeast(n int) *opdef.Entry {
 	name := [...]string{1: "atleast_1d", 2: "atleast_2d", 3: "atleast_3d"}[n]
 	return opdef.Op[tensorsArgs]{
-		Schema: name + "(Tensor[]... tensors) -> Tensor[]",
+		Schema: name + "(Tensor[]... tensors) -> Tensor|Tensor[]",
 		Names:  name + " functional." + name,
 		Doc: opdef.Doc{Summary: "Tensors with dimensions of size 1 added up to a number of dimensions",
 			Source: "torch." + name},

@@ -16,7 +16,7 @@ import (
 var uniqueOps = []*opdef.Entry{
 	opdef.Op[uniqueArgs]{
 		Schema: "unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? " +
-			"dim=None) -> Tensor",
+			"dim=None) -> Tensor|Tensor[]",
 		Names: "unique functional.unique Tensor.unique",
 		Doc: opdef.Doc{Summary: "The different elements, or slices of a dimension, in order",
 			Notes:  "Every NaN is different. With sorted=False any order of elements is accepted.",
@@ -55,7 +55,7 @@ var uniqueOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[uniqueConsecutiveArgs]{
 		Schema: "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? " +
-			"dim=None) -> Tensor",
+			"dim=None) -> Tensor|Tensor[]",
 		Names: "unique_consecutive functional.unique_consecutive Tensor.unique_consecutive",
 		Doc: opdef.Doc{Summary: "The elements, or slices of a dimension, that differ from the one before",
 			Source: "torch.unique_consecutive"},

@@ -270,7 +270,6 @@ var specialOps = []*opdef.Entry{
 		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return otherGrad(a, g, func(gi, s, q float64) float64 { return math.Abs(gi * s * zetaScale(s+1, q)) })
 		},
-		GradTerms: func(a *opdef.BinaryArgs) int { return elements.BroadcastTerms(a.Self, a.Other) },
 		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
 			cs := shapeAndQuantile(r, 1.5, 4, 0.5, 4)
 			g := opdef.Gen{R: r}
@@ -507,8 +506,7 @@ func gammaRatio(name, special, which, formula string, f func(a, x float64) float
 					kernel.FiniteAbs(logGamma(a))))
 			})
 		},
-		GradTerms: func(a *opdef.BinaryArgs) int { return elements.BroadcastTerms(a.Self, a.Other) },
-		Cases:     func(r *rand.Rand) []*opdef.BinaryArgs { return shapeAndQuantile(r, 0.5, 4, 0.5, 4) },
+		Cases: func(r *rand.Rand) []*opdef.BinaryArgs { return shapeAndQuantile(r, 0.5, 4, 0.5, 4) },
 	}.Entry()
 }
 

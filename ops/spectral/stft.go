@@ -19,13 +19,15 @@ var stftOps = []*opdef.Entry{
 	opdef.Planned[stftArgs, *spectrogram]{
 		Schema: "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool " +
 			"center=True, str pad_mode='reflect', " +
-			"bool normalized=False, bool? onesided=None, bool? return_complex=None) -> Tensor",
+			"bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> " +
+			"Tensor",
 		Names: "stft functional.stft Tensor.stft",
 		Doc: opdef.Doc{Summary: "Short-time Fourier transform",
 			Formula: "out[w, t] = sum_k window[k] * input[t*hop_length + k] * exp(-2*pi*i*k*w/n_fft)",
 			Notes: "(L) or (B, L) gives (B, n_fft/2+1, T), or n_fft frequencies without onesided. With center input " +
 				"is padded by n_fft/2 on both sides. " +
-				"A window shorter than n_fft is padded with zeros on both sides. Without return_complex the result " +
+				"A window shorter than n_fft is padded with zeros on both sides; with align_to_window so is the input, " +
+				"and the window given, not the padded one, begins at t*hop_length. Without return_complex the result " +
 				"has a last dimension of real and imaginary parts.", Source: "torch.stft"},
 		Error:  opdef.Error{Class: opdef.Normwise},
 		Plan:   (*stftArgs).plan,
@@ -60,6 +62,7 @@ type stftArgs struct {
 	PadMode                 string
 	Normalized              bool
 	Onesided, ReturnComplex *bool
+	AlignToWindow           *bool
 }
 
 // frames describes how a signal is cut into overlapping frames of n elements.
@@ -187,6 +190,9 @@ func (a *stftArgs) plan() (*spectrogram, error) {
 	}
 	s := &spectrogram{frames: f, x: x, given: a.Window, length: x.Shape[x.Dim()-1]}
 	f.batch = x.Numel() / max(s.length, 1)
+	if a.Center && a.AlignToWindow != nil {
+		return nil, opdef.Refuse("align_to_window", "want None with center")
+	}
 	pad := 0
 	if a.Center {
 		pad = a.NFft / 2
@@ -197,6 +203,9 @@ func (a *stftArgs) plan() (*spectrogram, error) {
 	if a.NFft > len(s.source) {
 		return nil, opdef.Refuse("n_fft", "want a length from 1 to that of the signal, %d, got %d",
 			len(s.source), a.NFft)
+	}
+	if elements.OrElse(a.AlignToWindow, false) {
+		s.source = slices.Concat(zeros(f.left), s.source, zeros(a.NFft-f.given-f.left))
 	}
 	f.count = 1 + (len(s.source)-a.NFft)/f.hop
 	isComplex := x.DType.IsComplex() || f.complex
@@ -217,6 +226,9 @@ func (a *stftArgs) plan() (*spectrogram, error) {
 	s.shape = append(slices.Clone(x.Shape[:x.Dim()-1]), s.freqs, f.count)
 	return s, nil
 }
+
+// zeros are the sources of n elements that are zero.
+func zeros(n int) []int { return slices.Repeat([]int{-1}, n) }
 
 // paddedSource tells which element of a signal of n is at each position of the
 // padded one, -1 for none.
@@ -356,5 +368,7 @@ func stftCases(r *rand.Rand) []*stftArgs {
 		{Self: g.Normal(c128, 2, 8), NFft: 4, HopLength: &two, Center: true, PadMode: "replicate"},
 		{Self: opdef.NonContiguous(g.Normal(f64, 2, 9)), NFft: 5, HopLength: &five, WinLength: &two,
 			Window: g.Uniform(f64, 0.5, 1, 2), PadMode: "reflect", ReturnComplex: &no},
+		{Self: g.Normal(f64, 2, 9), NFft: 8, HopLength: &two, WinLength: &five, Window: g.Uniform(f64, 0.5, 1, 5),
+			PadMode: "reflect", ReturnComplex: &yes, AlignToWindow: &yes},
 	}
 }

@@ -297,6 +297,40 @@ func plainJSON(items []value.Value) []any {
 	return out
 }
 
+// Sound compares the storages of the tensors in v with their checksums, those of at most
+// pthformat.CheckedStorage bytes: larger ones take longer than to show what there is. The
+// error is that of the first that cannot be read.
+func Sound(v value.Value) error {
+	var err error
+	value.Walk(v, func(v value.Value) {
+		if t, ok := v.(*tensor.Tensor); ok && err == nil {
+			err = soundTensor(t)
+		}
+	})
+	return err
+}
+
+func soundTensor(t *tensor.Tensor) error {
+	s := t.Storage()
+	if s == nil || s.Len() > pthformat.CheckedStorage {
+		return nil
+	}
+	_, err := s.Load()
+	return err
+}
+
+// Sound is Sound of all tensors of a file.
+func (r *File) Sound() error {
+	for i := range r.Items {
+		if t := r.Items[i].Tensor; t != nil {
+			if err := soundTensor(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // hashLimit bounds what is hashed of a tensor that is larger than its storage
 // (an expanded view), in bytes.
 const hashLimit = 256 << 20

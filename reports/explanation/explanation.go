@@ -19,7 +19,8 @@ type Explanation struct {
 	Rule    string           // what decided
 	Profile *compare.Profile // nil where errors have no size: integers, values that are no tensors
 	Causes  []reports.Cause
-	Again   string // the command that prints it again
+	Limit   func(index []int) (compare.Limit, error) // of an element; nil where there is none
+	Again   string                                   // the command that prints it again
 }
 
 // Write prints it.
@@ -150,12 +151,26 @@ func (e *Explanation) places(b *strings.Builder, st reports.Style) {
 		return
 	}
 	fmt.Fprint(b, "\nworst elements\n")
+	limit := e.Limit
 	for _, d := range p.Worst {
 		ulps := fmt.Sprintf("%.4g ulp", d.ULPs)
 		if math.IsInf(d.ULPs, 1) {
 			ulps = "not finite on one side"
 		}
 		fmt.Fprintf(b, "  %-16s got %-14.9g want %-14.9g %s\n", tensor.ShapeString(d.Index), d.Got, d.Want, ulps)
+		if limit == nil {
+			continue
+		}
+		l, err := limit(d.Index)
+		if err != nil {
+			limit = nil // what one cannot have the others lack too
+			continue
+		}
+		fmt.Fprintf(b, "  %16s allowed %.4g = %g*%.4g", "", l.Allowed, l.ULPs, l.Unit)
+		if l.Factor > 0 {
+			fmt.Fprintf(b, " + %.4g*S, S = %.6g", l.Factor, l.Scale)
+		}
+		b.WriteString("\n")
 	}
 	for _, s := range p.Concentrated() {
 		fmt.Fprintf(b, "%s\n", st.Bold("where: "+s))

@@ -31,7 +31,11 @@ func (f Conformance) Of(c *configs.Case, rs []conformance.Result) []*reports.Res
 }
 
 func (f Conformance) record(c *configs.Case) *reports.Result {
-	return &reports.Result{Capture: c.Name, Op: c.Function(), Source: &f.Source, Repro: &f.Repro}
+	r := &reports.Result{Capture: c.Name, Op: c.Function(), Source: &f.Source, Repro: &f.Repro}
+	for _, arg := range c.Args() {
+		r.Inputs = append(r.Inputs, arg.DType.String())
+	}
+	return r
 }
 
 func (f Conformance) result(c *configs.Case, r conformance.Result) *reports.Result {

@@ -44,6 +44,25 @@ func OfCause(e *capture.Entry, c replay.Cause) reports.Cause {
 		Exact: c.Exact}
 }
 
+// OfProfile is a record of how the errors of a value are spread.
+func OfProfile(e *capture.Entry, r *replay.Result, p *compare.Profile) *reports.Profile {
+	out := &reports.Profile{Capture: e.Rel, Op: e.Op, ForwardID: Known(e.ID), Phase: string(r.Phase),
+		Target: r.Target, Numel: p.Numel, Equal: p.Equal, Infinite: p.Infinite, Octaves: p.Octaves,
+		Where: p.Concentrated(), MaxAbs: reports.Number(p.MaxAbs), MaxRel: reports.Number(p.MaxRel)}
+	for _, d := range p.Worst {
+		out.Worst = append(out.Worst, reports.Deviation{Index: Shape(d.Index), Got: reports.Number(d.Got),
+			Want: reports.Number(d.Want), ULPs: reports.Number(d.ULPs)})
+	}
+	for _, row := range p.Map {
+		cells := make([]reports.Number, len(row))
+		for i, u := range row {
+			cells[i] = reports.Number(u)
+		}
+		out.Map = append(out.Map, cells)
+	}
+	return out
+}
+
 func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
 	out := OfComparison(r.Compared, r.DType, r.Shape)
 	Locate(out, e, op)
@@ -95,6 +114,9 @@ func OfComparison(c *compare.Result, dt tensor.DType, shape []int) *reports.Resu
 	out.ATol, out.RTol = reports.Num(n.Atol), reports.Num(n.Rtol)
 	if !math.IsNaN(c.MaxULP) { // null where it does not apply
 		out.MaxULP = reports.Num(c.MaxULP)
+	}
+	if c.BoundRatio > 0 {
+		out.BoundRatio = reports.Num(c.BoundRatio)
 	}
 	out.Mismatch, out.Numel, out.Rule, out.ErrorInfo = &c.Mismatched, &c.Numel, &c.Rule, n.Note
 	if d := c.Distribution; d != nil {

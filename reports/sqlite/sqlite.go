@@ -65,6 +65,11 @@ func open(path, options string) (*sql.DB, error) {
 	return sql.Open("sqlite", address.String())
 }
 
+// OpenReadOnly opens a database for queries alone.
+func OpenReadOnly(path string) (*sql.DB, error) {
+	return open(path, "mode=ro&immutable=1&_pragma=query_only(1)")
+}
+
 func write(path string, sheets []reports.Sheet) (err error) {
 	db, err := open(path, "_pragma=journal_mode(off)&_pragma=synchronous(off)") // nobody else has the file
 	if err != nil {
@@ -85,6 +90,12 @@ func write(path string, sheets []reports.Sheet) (err error) {
 	for _, s := range sheets {
 		if err := writeTable(tx, s); err != nil {
 			return fmt.Errorf("table %q: %w", s.Name, err)
+		}
+		for _, column := range s.Indexed {
+			if _, err := tx.Exec(fmt.Sprintf("CREATE INDEX %s ON %s (%s)", identifier(s.Name+" by "+column),
+				identifier(s.Name), identifier(column))); err != nil {
+				return fmt.Errorf("table %q: %w", s.Name, err)
+			}
 		}
 	}
 	return tx.Commit()

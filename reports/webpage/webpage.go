@@ -14,17 +14,24 @@ import (
 	"strings"
 
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/charts"
 	"github.com/optool/optool/verdict"
 )
 
 // MaxRows is how many results a page holds; of more, the worst are kept.
 const MaxRows = 20000
 
-// maxFindings is how many findings are shown above the table.
+// maxFindings is how many kinds of findings are shown above the table.
 const maxFindings = 20
 
 //go:embed page.html
 var source string
+
+// Style is the style sheet of pages: colours of verdicts and charts, in light, in dark and
+// on paper.
+//
+//go:embed style.css
+var Style string
 
 // A table is a sheet as the page's script reads it.
 type table struct {
@@ -32,11 +39,27 @@ type table struct {
 	Rows    [][]any  `json:"rows"`
 }
 
-// A finding is a result that somebody has to look at.
+// A finding is a call that somebody has to look at.
 type finding struct {
-	Verdict, Op, Capture, Target, Reason, Repro string
-	Worst, Actual, Expected                     string
+	ID, Verdict, Title, Capture, Like, Repro string
+	Values                                   []foundValue
+	Causes                                   []string
+	Pictures                                 []picture
 }
+
+// A foundValue is what is wrong with a value of a call.
+type foundValue struct{ Verdict, Target, Reason, Worst, Actual, Expected string }
+
+// A picture is how the errors of a value are spread.
+type picture struct {
+	Target         string
+	Numel          int
+	Where          []string
+	Histogram, Map template.HTML
+}
+
+// A key says what a colour of the timeline is.
+type key struct{ Class, Name string }
 
 // A section is a further table of the page.
 type section struct {
@@ -57,14 +80,20 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		Title    string
 		Line     string
 		State    string
+		Style    template.CSS
 		Facts    [][]any
-		ByOp     table
-		Sections []section
+		Key      []key
 		Findings []finding
-		More     int // findings not shown
+		More     int // kinds of findings not shown
+		ByOp     table
+		Matrix   *reports.DTypeMatrix
+		Sections []section
 		Results  table
 		Total    int
+
+		Timeline, Margins, Quartiles, Roofline template.HTML
 	}{
+		Style: template.CSS(Style),
 		Title: "optool", Line: rec.Line(), State: state(rec), Facts: slices.Collect(printable(rec.SummarySheet())),
 		ByOp: collect(rec.OpSheet()), Results: table{Columns: results.Columns},
 		Total: max(len(rec.Results), len(rec.Timings)),
@@ -81,14 +110,30 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 			data.Results.Rows = append(data.Results.Rows, row)
 		}
 	}
-	for _, r := range rec.Results {
-		switch {
-		case !r.Finding():
-		case len(data.Findings) == maxFindings:
+	digest := reports.NewDigest()
+	for f := range rec.Findings() {
+		digest.Add(f)
+	}
+	places := map[string]string{} // of the findings of captures
+	for f, like := range digest.Kinds() {
+		if len(data.Findings) == maxFindings {
 			data.More++
-		default:
-			data.Findings = append(data.Findings, newFinding(r))
+			continue
 		}
+		id := fmt.Sprintf("finding-%d", len(data.Findings)+1)
+		places[f.Results[0].Capture] = "#" + id
+		data.Findings = append(data.Findings, newFinding(f, id, like))
+	}
+	place := func(r *reports.Result) string { return places[r.Capture] }
+	data.Timeline, data.Margins = charts.Timeline(rec.Results, place), charts.Margins(rec.Results, place)
+	data.Quartiles, data.Roofline = charts.Quartiles(rec.Timings), charts.Roofline(rec.Timings)
+	for _, v := range verdict.All() {
+		if rec.Summary.Results[v] > 0 {
+			data.Key = append(data.Key, key{"fill-" + string(v), string(v)})
+		}
+	}
+	if m := rec.DTypes(); len(m.Rows) > 0 {
+		data.Matrix = m
 	}
 	b := bufio.NewWriterSize(w, 1<<16)
 	if err := t.Execute(b, data); err != nil {
@@ -130,18 +175,32 @@ func state(rec *reports.Recording) string {
 	return "pass"
 }
 
-func newFinding(r *reports.Result) finding {
-	f := finding{Verdict: string(r.Verdict), Op: r.Op, Capture: r.Capture,
-		Target: strings.TrimSpace(r.Phase + " " + r.Target),
-		Reason: r.Reason}
-	if r.Repro != nil {
-		f.Repro = *r.Repro
+func newFinding(f *reports.Finding, id, like string) finding {
+	first := f.Results[0]
+	out := finding{ID: id, Verdict: string(f.Worst()), Title: first.Title(), Capture: first.Capture, Like: like}
+	if first.Repro != nil {
+		out.Repro = *first.Repro
 	}
-	if r.Worst != nil {
-		f.Worst = fmt.Sprint(r.Worst)
-		f.Actual, f.Expected = strings.Trim(string(r.Actual), `"`), strings.Trim(string(r.Expected), `"`)
+	for _, r := range f.Results {
+		if r.Verdict == verdict.Pass && r.Reason == "" {
+			continue
+		}
+		v := foundValue{Verdict: string(r.Verdict), Target: strings.TrimSpace(r.Phase + " " + r.Target),
+			Reason: r.Reason}
+		if r.Worst != nil && r.Finding() {
+			v.Worst = fmt.Sprint(r.Worst)
+			v.Actual, v.Expected = strings.Trim(string(r.Actual), `"`), strings.Trim(string(r.Expected), `"`)
+		}
+		out.Values = append(out.Values, v)
 	}
-	return f
+	for i := range f.Causes {
+		out.Causes = append(out.Causes, f.Causes[i].String())
+	}
+	for _, p := range f.Profiles {
+		out.Pictures = append(out.Pictures, picture{Target: p.Phase + " " + p.Target, Numel: p.Numel, Where: p.Where,
+			Histogram: charts.Errors(p), Map: charts.Map(p)})
+	}
+	return out
 }
 
 func collect(s reports.Sheet) table {

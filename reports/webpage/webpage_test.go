@@ -49,6 +49,7 @@ func TestWrite(t *testing.T) {
 	}
 	for _, want := range []string{"default-src 'none'", "torch.&lt;b&gt;",
 		"worst element [1 2]: <code>inf</code>, expected <code>0.5</code>", "1 capture: 1 fail (interrupted)",
+		`id="finding-1"`,
 		`<p class="fail">`, "prefers-color-scheme: dark"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
@@ -72,7 +73,7 @@ func TestMaxRows(t *testing.T) {
 		fmt.Fprintf(&lines, `{"kind":"result","capture":"%d","op":"torch.add","verdict":"pass"}`+"\n", i)
 	}
 	for i := range 30 {
-		fmt.Fprintf(&lines, `{"kind":"result","capture":"f%d","op":"torch.add","verdict":"fail"}`+"\n", i)
+		fmt.Fprintf(&lines, `{"kind":"result","capture":"f%d","op":"torch.op%d","verdict":"fail"}`+"\n", i, i)
 	}
 	page := write(t, lines.String())
 	d := data(t, page)
@@ -85,7 +86,40 @@ func TestMaxRows(t *testing.T) {
 	if failures != 30 || len(d.Rows) > MaxRows {
 		t.Errorf("%d rows, %d failures", len(d.Rows), failures)
 	}
-	if n := strings.Count(page, `<div class="finding">`); n != maxFindings {
+	if n := strings.Count(page, `<div class="finding" id=`); n != maxFindings {
 		t.Errorf("%d findings shown, want %d", n, maxFindings)
+	}
+}
+
+// TestPictures: a finding has its errors drawn and is where the timeline leads to; a
+// measurement has its quartiles, and a roofline if its peaks are known.
+func TestPictures(t *testing.T) {
+	page := write(t, `{"kind":"result","capture":"a","op":"torch.add","phase":"forward","target":"output[0]","verdict":"fail","reason":"off","dtype":"float16","order":3,"pid":7,"bound_ratio":40,"worst_index":[1]}
+{"kind":"result","capture":"b","op":"torch.mul","phase":"forward","target":"output[0]","verdict":"pass","reason":"","dtype":"float32","order":4,"pid":7,"bound_ratio":0.93}
+{"kind":"result","capture":"c","op":"torch.mul","phase":"forward","target":"","verdict":"unsupported","reason":"no","order":5,"pid":7}
+{"kind":"cause","capture":"a","op":"torch.add","targets":["output[0]"],"text":"alpha is 2, not 1","exact":true}
+{"kind":"profile","capture":"a","op":"torch.add","phase":"forward","target":"output[0]","numel":6,"equal":3,"infinite":1,"octaves":[0,2],"worst":[],"where":["dimension 1: only index 2 of 3"],"map":[[0,0,"inf"],[0,1,1.5]],"max_abs":1,"max_rel":"inf"}
+`)
+	for _, want := range []string{`class="chart timeline"`, `<a href="#finding-1">`, "process 7, forward",
+		`class="fill-near"`, `class="chart map"`, "[0, 2]: +Inf ulp", `class="fill-crash"`, "dimension 1: only index 2 of 3",
+		"output[0] reproduced exactly if alpha is 2, not 1", "&lt; 2 ulp: 2", "not finite: 1",
+		`<td class="c-fail">1 fail `, `<td class="c-missing">1 missing `, "<th>float16</th><th>float32</th><th>not known</th>"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	timing := `{"kind":"timing","capture":"a","op":"torch.add","phase":"forward","cache":"cold","clock":"host","run":1,"elapsed_ns":1000}
+{"kind":"timing","capture":"a","op":"torch.add","phase":"forward","cache":"cold","clock":"host","run":2,"elapsed_ns":3000}
+{"kind":"timing_summary","capture":"a","op":"torch.add","phase":"forward","cache":"cold","clock":"host","n":2,"bytes":4000,"flops":1000,"calls":1,"stop_reason":"runs"%s}
+`
+	plain := write(t, fmt.Sprintf(timing, ""))
+	roofed := write(t, fmt.Sprintf(timing, `,"peak_bytes_per_s":1e10,"peak_flops_per_s":1e11`))
+	const roof = `class="chart roofline"`
+	if !strings.Contains(plain, `class="chart quartiles"`) ||
+		strings.Contains(plain, roof) || !strings.Contains(roofed, roof) {
+		t.Error("pictures of times: want quartiles, and a roofline only where peaks are known")
+	}
+	if strings.Contains(plain, `class="chart timeline"`) || strings.Contains(plain, `class="matrix"`) {
+		t.Error("the page of a measurement has pictures of verdicts")
 	}
 }

@@ -1,26 +1,32 @@
 // Package xlsx writes tables as a workbook, as spreadsheets read it: numbers as
-// numbers, the header frozen and with filters. It is apart from package reports
+// numbers, the header frozen and with filters, verdicts in colours, and charts. It is apart from package reports
 // because of what the library behind it brings along.
 package xlsx
 
 import (
 	"archive/zip"
+	"bytes"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/xuri/excelize/v2"
 
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
 )
 
 // MaxRows is the most rows of a sheet, the header among them.
 const MaxRows = excelize.TotalRows
 
 // Write writes a workbook with one sheet or more. A sheet with more rows than
-// MaxRows is an error. Texts that do not fit a cell are cut.
+// MaxRows is an error. Texts that do not fit a cell are cut. Verdicts have colours,
+// numbers the formats of what they are by the titles of their columns, and a sheet
+// prints on the width of one page. Beside a sheet "summary" stand charts of it and of
+// the sheet "by op".
 //
 // Rows are streamed: what does not fit a buffer of 16 MiB waits in a temporary
 // file, so that memory does not grow with their number.
@@ -31,7 +37,7 @@ func Write(w io.Writer, sheets ...reports.Sheet) (err error) {
 			err = e
 		}
 	}()
-	header, err := f.NewStyle(&excelize.Style{Font: &excelize.Font{Bold: true}})
+	b, err := newBook(f)
 	if err != nil {
 		return err
 	}
@@ -41,20 +47,143 @@ func Write(w io.Writer, sheets ...reports.Sheet) (err error) {
 		} else {
 			_, err = f.NewSheet(s.Name)
 		}
-		if err == nil {
-			err = writeSheet(f, s, header)
-		}
 		if err != nil {
 			return fmt.Errorf("sheet %q: %w", s.Name, err)
 		}
 	}
+	// Charts refer to other sheets: the first sheet, beside which they stand, ends last.
+	for i := len(sheets) - 1; i >= 0; i-- {
+		if err := b.sheet(sheets[i]); err != nil {
+			return fmt.Errorf("sheet %q: %w", sheets[i].Name, err)
+		}
+	}
 	// The archive goes to w at once; excelize would collect it in the buffer that it passes.
-	f.SetZipWriter(func(io.Writer) excelize.ZipWriter { return zip.NewWriter(w) })
+	f.SetZipWriter(func(io.Writer) excelize.ZipWriter { return onePage{zip.NewWriter(w)} })
 	return f.Write(io.Discard)
 }
 
-func writeSheet(f *excelize.File, s reports.Sheet, header int) error {
-	sw, err := f.NewStreamWriter(s.Name)
+// onePage has every sheet print on the width of one page: the switch for that stands in
+// a part of a sheet that excelize's stream leaves out.
+type onePage struct{ *zip.Writer }
+
+func (z onePage) Create(name string) (io.Writer, error) {
+	w, err := z.Writer.Create(name)
+	if err != nil || !strings.HasPrefix(name, "xl/worksheets/sheet") {
+		return w, err
+	}
+	return &fitToPage{w: w}, nil
+}
+
+// fitToPage puts the switch behind the first tag of a sheet.
+type fitToPage struct {
+	w    io.Writer
+	head []byte // what was written so far, until the tag ends
+	done bool
+}
+
+func (f *fitToPage) Write(b []byte) (int, error) {
+	if f.done {
+		return f.w.Write(b)
+	}
+	f.head = append(f.head, b...)
+	_, tag, _ := bytes.Cut(f.head, []byte("<worksheet"))
+	end := bytes.IndexByte(tag, '>')
+	if end < 0 {
+		return len(b), nil
+	}
+	f.done = true
+	at := len(f.head) - len(tag) + end + 1
+	_, err := f.w.Write(slices.Concat(f.head[:at],
+		[]byte(`<sheetPr><pageSetUpPr fitToPage="1"></pageSetUpPr></sheetPr>`), f.head[at:]))
+	return len(b), err
+}
+
+// A book is a workbook and its styles.
+type book struct {
+	f       *excelize.File
+	header  int
+	formats map[string]int    // styles of cells, by number format
+	colours map[string]int    // conditional styles, by colour
+	written map[string]extent // sheets that are written, by name
+}
+
+// An extent is where things are on a sheet.
+type extent struct {
+	columns []string
+	rows    int            // with the header
+	at      map[string]int // row of each text of the first column, on the summary
+	order   []string       // of at
+}
+
+// Colours of verdicts, for a cell and for a chart.
+const (
+	green, yellow, red, violet, grey = "C6EFCE", "FFEB9C", "FFC7CE", "DDD6FE", "E5E7EB"
+)
+
+var colours = map[verdict.Verdict]string{
+	verdict.Pass: green, verdict.Warn: yellow, verdict.Fail: red, verdict.Crash: red, verdict.Timeout: red,
+	verdict.Invalid: violet, verdict.Error: violet, verdict.Unsupported: violet, verdict.Mistrusted: grey,
+	verdict.Skipped: grey,
+}
+
+// inks are the colours of verdicts in charts.
+var inks = map[string]string{green: "4CAF7A", yellow: "F0B429", red: "E5484D", violet: "8E7CE0", grey: "B8BEC6"}
+
+// Number formats.
+const (
+	percent  = "0.0%"
+	thousand = "#,##0"
+	measure  = "[=0]0;[<0.001]0.00E+00;#,##0.0000"
+	cosine   = "0.000000"
+	large    = "[=0]0;[<100000]#,##0.##;0.00E+00"
+)
+
+// formatOf is the number format of a column by its title, "" for any.
+func formatOf(title string) string {
+	switch title {
+	case "share", "share_of_peak", "success rate":
+		return percent
+	case "cosine_similarity":
+		return cosine
+	case "max_abs_diff", "max_relative_diff", "atol", "rtol", "rmse", "recorded_rmse", "noise":
+		return measure
+	case "max_ulp", "bound_ratio", "bytes_per_s", "flops_per_s":
+		return large
+	case "numel", "mismatched", "bytes", "flops", "captures", "cases", "calls":
+		return thousand
+	}
+	if strings.HasSuffix(title, "_ns") {
+		return thousand
+	}
+	return ""
+}
+
+func newBook(f *excelize.File) (*book, error) {
+	b := &book{f: f, formats: map[string]int{}, colours: map[string]int{}, written: map[string]extent{}}
+	var err error
+	b.header, err = f.NewStyle(&excelize.Style{Font: &excelize.Font{Bold: true},
+		Fill:   excelize.Fill{Type: "pattern", Pattern: 1, Color: []string{"F0F1F3"}},
+		Border: []excelize.Border{{Type: "bottom", Color: "B8BEC6", Style: 1}}})
+	if err != nil {
+		return nil, err
+	}
+	for _, format := range []string{percent, measure, cosine, large, thousand} {
+		if b.formats[format], err = f.NewStyle(&excelize.Style{CustomNumFmt: &format}); err != nil {
+			return nil, err
+		}
+	}
+	for _, colour := range []string{green, yellow, red, violet, grey} {
+		b.colours[colour], err = f.NewConditionalStyle(&excelize.Style{
+			Fill: excelize.Fill{Type: "pattern", Pattern: 1, Color: []string{colour}}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (b *book) sheet(s reports.Sheet) error {
+	sw, err := b.f.NewStreamWriter(s.Name)
 	if err != nil {
 		return err
 	}
@@ -62,9 +191,9 @@ func writeSheet(f *excelize.File, s reports.Sheet, header int) error {
 	if err != nil {
 		return err
 	}
-	titles := make([]any, len(s.Columns))
+	titles, styles := make([]any, len(s.Columns)), make([]int, len(s.Columns))
 	for i, title := range s.Columns {
-		titles[i] = excelize.Cell{StyleID: header, Value: title}
+		titles[i], styles[i] = excelize.Cell{StyleID: b.header, Value: title}, b.formats[formatOf(title)]
 		if err := sw.SetColWidth(i+1, i+1, width(title)); err != nil {
 			return err
 		}
@@ -72,36 +201,204 @@ func writeSheet(f *excelize.File, s reports.Sheet, header int) error {
 	if err := sw.SetRow("A1", titles); err != nil {
 		return err
 	}
-	n := 1
+	x := extent{columns: s.Columns, rows: 1, at: map[string]int{}}
 	var cells []any
 	for row := range s.Rows {
-		if n++; n > MaxRows {
+		if x.rows++; x.rows > MaxRows {
 			return fmt.Errorf("more than %d rows: write CSV instead", MaxRows-1)
 		}
 		cells = cells[:0]
-		for _, v := range row {
-			cells = append(cells, cell(v))
+		for i, v := range row {
+			cells = append(cells, cell(v, styles[i]))
 		}
-		if err := sw.SetRow("A"+strconv.Itoa(n), cells); err != nil {
+		if s.Name == summary {
+			name := fmt.Sprint(row[0])
+			x.at[name], x.order = x.rows, append(x.order, name)
+		}
+		if err := sw.SetRow("A"+strconv.Itoa(x.rows), cells); err != nil {
 			return err
 		}
 	}
-	last, err := excelize.CoordinatesToCellName(max(len(s.Columns), 1), n)
-	if err != nil {
+	if err := b.layout(s, x); err != nil {
 		return err
 	}
-	if err := f.AutoFilter(s.Name, "A1:"+last, nil); err != nil {
-		return err
+	b.written[s.Name] = x
+	if s.Name == summary {
+		if err := b.charts(x); err != nil {
+			return err
+		}
 	}
 	return sw.Flush()
 }
 
-// cell is v as a spreadsheet holds it: it has no infinities and no NaN.
-func cell(v any) any {
-	if x, ok := v.(float64); ok && (math.IsNaN(x) || math.IsInf(x, 0)) {
-		return strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(x, 'g', -1, 64)), "+")
+// layout sets what holds for a whole sheet: filters, colours, and how it prints.
+func (b *book) layout(s reports.Sheet, x extent) error {
+	last, err := excelize.CoordinatesToCellName(max(len(s.Columns), 1), x.rows)
+	if err != nil {
+		return err
 	}
-	return v
+	if err := b.f.AutoFilter(s.Name, "A1:"+last, nil); err != nil {
+		return err
+	}
+	for i, title := range s.Columns {
+		if err := b.colour(s.Name, title, column(i), x.rows); err != nil {
+			return err
+		}
+	}
+	one, none, landscape, a4 := 1, 0, "landscape", 9
+	if err := b.f.SetPageLayout(s.Name, &excelize.PageLayoutOptions{Size: &a4, Orientation: &landscape,
+		FitToWidth: &one, FitToHeight: &none}); err != nil {
+		return err
+	}
+	if err := b.f.SetHeaderFooter(s.Name, &excelize.HeaderFooterOptions{OddFooter: "&L&A&R&P / &N"}); err != nil {
+		return err
+	}
+	if len(s.Columns) > printedColumns {
+		if err := b.f.SetDefinedName(&excelize.DefinedName{Name: "_xlnm.Print_Area", Scope: s.Name,
+			RefersTo: reference(s.Name, fmt.Sprintf("$A$1:$%s$%d", column(printedColumns-1), x.rows))}); err != nil {
+			return err
+		}
+	}
+	return b.f.SetDefinedName(&excelize.DefinedName{Name: "_xlnm.Print_Titles", Scope: s.Name,
+		RefersTo: reference(s.Name, "$1:$1")})
+}
+
+// printedColumns is how many columns are printed, from the first: of more, none can be
+// read on the width of a page.
+const printedColumns = 12
+
+// colour gives a column the colours of verdicts: those that stand in it, or of the one
+// whose counts it has.
+func (b *book) colour(sheet, title, letter string, rows int) error {
+	area := fmt.Sprintf("%s2:%[1]s%d", letter, max(rows, 2))
+	var rules []excelize.ConditionalFormatOptions
+	rule := func(criteria, value, colour string) {
+		style := b.colours[colour]
+		rules = append(rules, excelize.ConditionalFormatOptions{Type: "cell", Criteria: criteria, Value: value,
+			Format: &style})
+	}
+	switch v := verdict.Verdict(title); {
+	case strings.HasSuffix(title, "verdict"):
+		for _, v := range verdict.All() {
+			rule("==", `"`+string(v)+`"`, colours[v])
+		}
+	case colours[v] != "" && v != verdict.Pass:
+		rule(">", "0", colours[v])
+	case title == "failed":
+		rule(">", "0", red)
+	case title == "success rate":
+		rule("<", "1", yellow)
+	case title == "bound_ratio":
+		rule(">", "1", red)
+		rule(">=", "0.8", yellow)
+	case formatOf(title) == percent:
+		rules = []excelize.ConditionalFormatOptions{{Type: "data_bar", Criteria: "=", MinType: "num", MinValue: "0",
+			MaxType: "num", MaxValue: "1", BarColor: "#8EB4E3", BarSolid: true}}
+	}
+	if rules == nil {
+		return nil
+	}
+	return b.f.SetConditionalFormat(sheet, area, rules)
+}
+
+// Names of sheets that charts are made of.
+const (
+	summary = "summary"
+	byOp    = "by op"
+)
+
+// shownOps is how many ops a chart has: the worst, or those that take longest, are first
+// on their sheet.
+const shownOps = 20
+
+// charts draws the captures by verdict, and the ops by verdict or time.
+func (b *book) charts(x extent) error {
+	const counts = "captures_"
+	var points []excelize.ChartDataPoint
+	first, last := 0, 0
+	for _, name := range x.order {
+		if v, ok := strings.CutPrefix(name, counts); ok {
+			if first == 0 {
+				first = x.at[name]
+			}
+			points = append(points, excelize.ChartDataPoint{Index: len(points),
+				Fill: solid(inks[colours[verdict.Verdict(v)]])})
+			last = x.at[name]
+		}
+	}
+	if first > 0 {
+		err := b.chart("D2", 300, "captures by verdict", &excelize.Chart{Type: excelize.Doughnut, HoleSize: 55,
+			Legend: excelize.ChartLegend{Position: "right"}, Series: []excelize.ChartSeries{{
+				Name:       reference(summary, "$B$1"),
+				Categories: reference(summary, fmt.Sprintf("$A$%d:$A$%d", first, last)),
+				Values:     reference(summary, fmt.Sprintf("$B$%d:$B$%d", first, last)), DataPoint: points}}})
+		if err != nil {
+			return err
+		}
+	}
+	ops, ok := b.written[byOp]
+	end := min(ops.rows, shownOps+1)
+	if !ok || end < 2 {
+		return nil
+	}
+	var series []excelize.ChartSeries
+	for i, title := range ops.columns {
+		fill := solid("8EB4E3")
+		if v := verdict.Verdict(title); colours[v] != "" {
+			fill = solid(inks[colours[v]])
+		} else if title != "self_ns" {
+			continue
+		}
+		series = append(series, excelize.ChartSeries{Name: reference(byOp, "$"+column(i)+"$1"), Fill: fill,
+			Categories: reference(byOp, fmt.Sprintf("$A$2:$A$%d", end)),
+			Values:     reference(byOp, fmt.Sprintf("$%s$2:$%[1]s$%d", column(i), end))})
+	}
+	if series == nil {
+		return nil
+	}
+	return b.chart("D20", 120+uint(22*end), "the first ops", &excelize.Chart{Type: excelize.BarStacked, Series: series,
+		Legend: excelize.ChartLegend{Position: "bottom"},
+		XAxis:  excelize.ChartAxis{ReverseOrder: true, Font: excelize.Font{Color: "404040", Size: 8}},
+		YAxis:  excelize.ChartAxis{Font: excelize.Font{Color: "404040", Size: 8}}})
+}
+
+func (b *book) chart(at string, height uint, title string, c *excelize.Chart) error {
+	c.Title = []excelize.RichTextRun{{Text: title}}
+	c.Dimension = excelize.ChartDimension{Width: 720, Height: height}
+	return b.f.AddChart(summary, at, c)
+}
+
+func solid(colour string) excelize.Fill {
+	return excelize.Fill{Type: "pattern", Pattern: 1, Color: []string{colour}}
+}
+
+// reference names cells of a sheet.
+func reference(sheet, cells string) string {
+	return "'" + strings.ReplaceAll(sheet, "'", "''") + "'!" + cells
+}
+
+// column is the letters of column i, from 0.
+func column(i int) string {
+	name, _ := excelize.ColumnNumberToName(i + 1) // SetColWidth has refused more columns than there can be
+	return name
+}
+
+// cell is v as a spreadsheet holds it, with a style if it is a number: it has no
+// infinities and no NaN.
+func cell(v any, style int) any {
+	switch x := v.(type) {
+	case float64:
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(x, 'g', -1, 64)), "+")
+		}
+	case int:
+	default:
+		return v
+	}
+	if style == 0 {
+		return v
+	}
+	return excelize.Cell{StyleID: style, Value: v}
 }
 
 // width of a column in characters, by its title.

@@ -211,3 +211,82 @@ func (c *counter) Write(p []byte) (int, error) {
 	*c += counter(len(p))
 	return len(p), nil
 }
+
+// TestReport has what people see of a workbook: colours of verdicts, formats of numbers,
+// charts, and one page's width.
+func TestReport(t *testing.T) {
+	var b bytes.Buffer
+	err := Write(&b,
+		reports.Sheet{Name: "summary", Columns: []string{"name", "value"}, Rows: slices.Values([][]any{
+			{"command", "optool"}, {"captures_pass", 5}, {"captures_fail", 2}})},
+		reports.Sheet{Name: "by op", Columns: []string{"op", "captures", "pass", "fail", "worst_verdict"},
+			Rows: slices.Values([][]any{{"torch.add", 3, 1, 2, "fail"}, {"torch.mul", 4, 4, 0, "pass"}})},
+		reports.Sheet{Name: "results", Columns: []string{"op", "verdict", "max_abs_diff", "share_of_peak", "self_ns",
+			"a", "b", "c", "d", "e", "f", "g", "h"},
+			Rows: slices.Values([][]any{{"torch.add", "fail", 1e-9, 0.25, 1234567}})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := excelize.OpenReader(bytes.NewReader(b.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for ref, want := range map[string]string{"A2": "torch.add", "B2": "fail", "D2": "25.0%",
+		"E2": "1,234,567"} {
+		if got, err := f.GetCellValue("results", ref); err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", ref, got, err, want)
+		}
+	}
+	for sheet, want := range map[string][]string{"by op": {"D2:D3", "E2:E3"}, "results": {"B2:B2", "D2:D2"}} {
+		rules, err := f.GetConditionalFormats(sheet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, area := range want {
+			if len(rules[area]) == 0 && len(rules[strings.TrimSuffix(area, ":"+area[:2])]) == 0 {
+				t.Errorf("%s: no colours of %s in %v", sheet, area, rules)
+			}
+		}
+	}
+	layout, err := f.GetPageLayout("results")
+	if err != nil || layout.FitToWidth == nil || *layout.FitToWidth != 1 || *layout.Orientation != "landscape" {
+		t.Errorf("layout %+v, %v", layout, err)
+	}
+	props, err := f.GetSheetProps("results")
+	if err != nil || props.FitToPage == nil || !*props.FitToPage {
+		t.Errorf("the sheet does not fit a page: %+v, %v", props, err)
+	}
+	names := map[string]string{}
+	for _, n := range f.GetDefinedName() {
+		names[n.Scope+" "+n.Name] = n.RefersTo
+	}
+	if got := strings.ReplaceAll(names["results _xlnm.Print_Area"], "'", ""); got != "results!$A$1:$L$2" {
+		t.Errorf("names %v", names)
+	}
+	z, err := zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	charts := 0
+	for _, part := range z.File {
+		if !strings.HasPrefix(part.Name, "xl/charts/chart") {
+			continue
+		}
+		charts++
+		r, err := part.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(text, []byte("summary&#39;!$B$3:$B$4")) && !bytes.Contains(text, []byte("by op&#39;!$D$2:$D$3")) {
+			t.Errorf("%s draws neither captures nor ops: %s", part.Name, text)
+		}
+	}
+	if charts != 2 {
+		t.Errorf("%d charts, want 2", charts)
+	}
+}

@@ -31,14 +31,14 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 	counts(&b, t, x.Style)
 	findings(&b, t, x)
 	if t.Runs != nil {
-		runs(&b, t)
+		runs(&b, t, x.Style)
 	}
 	s := t.MainStep()
 	if s != nil {
 		loss(&b, t, s, x)
 	}
 	for _, line := range x.Imagine {
-		b.WriteString(line + "\n")
+		b.WriteString(x.Style.Wrap(line, 2) + "\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
@@ -65,14 +65,11 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 	var b strings.Builder
 	defer func() { paragraphs(out, b.String(), st) }()
-	calls, steps, linked, leaves, outside, unknown := 0, 0, 0, 0, 0, 0
+	calls, steps, linked, leaves, outside := 0, 0, 0, 0, 0
 	for _, p := range t.Processes {
 		calls += len(p.Calls)
 		steps += len(p.Steps)
 		for _, c := range p.Calls {
-			if c.Failed != "" {
-				unknown++
-			}
 			for _, v := range c.Inputs {
 				switch v.From.How {
 				case step.IsLeaf:
@@ -96,9 +93,9 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 		fmt.Fprintf(&b, "%s differ between processes that have %d in common, first %s of %s of process %d\n",
 			reports.Count(len(differ), "parameter"), shared, v.Target, v.Call, v.Call.Process.PID)
 	}
-	if unknown > 0 {
+	if n := t.NotRun(); n > 0 {
 		fmt.Fprintf(&b, "%s could not be run again: what is behind them is taken as it was recorded\n",
-			reports.Count(unknown, "call"))
+			reports.Count(n, "call"))
 	}
 }
 
@@ -126,7 +123,9 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 			break
 		}
 		fmt.Fprintf(b, "\n%s\n", finding(f, x.Style))
-		fmt.Fprintf(b, "  %s%s\n", f.Call.Entry.Rel, where(f.Call))
+		for _, place := range places(f.Call) {
+			fmt.Fprintf(b, "  %s\n", x.Style.ShortenLeft(place, 2))
+		}
 		if f == first {
 			behind(b, f, x.Style)
 		}
@@ -161,7 +160,9 @@ func headline(s string, t *step.Trace, st reports.Style) string {
 }
 
 // runs says what two runs have in common, and which calls only one of them made.
-func runs(b *strings.Builder, t *step.Trace) {
+func runs(out *strings.Builder, t *step.Trace, st reports.Style) {
+	b := &strings.Builder{}
+	defer func() { paragraphs(out, b.String(), st) }()
 	byRule := map[verdict.Rule][]string{}
 	for _, f := range t.Findings {
 		byRule[f.Rule] = append(byRule[f.Rule], f.Call.Op)
@@ -195,7 +196,7 @@ func often(b *strings.Builder, title string, names []string) {
 		}
 	}
 	slices.SortStableFunc(order, func(x, y string) int { return count[y] - count[x] })
-	fmt.Fprintf(b, "  %s (%d): ", title, len(names))
+	fmt.Fprintf(b, "%s (%d): ", title, len(names))
 	for i, n := range order {
 		if i == listed {
 			fmt.Fprintf(b, ", and %d others", len(order)-i)
@@ -212,16 +213,10 @@ func often(b *strings.Builder, title string, names []string) {
 	b.WriteString("\n")
 }
 
-// where is the module and the line of a call, as far as they were recorded.
-func where(c *step.Call) string {
-	s := ""
-	if c.Entry.Module != "" {
-		s += "  in " + c.Entry.Module
-	}
-	if c.Entry.Location != "" {
-		s += "  at " + c.Entry.Location
-	}
-	return s
+// places are the capture of a call, its module and its line, as far as they were recorded.
+func places(c *step.Call) []string {
+	return slices.DeleteFunc([]string{c.Entry.Rel, c.Entry.Module, c.Entry.Location},
+		func(s string) bool { return s == "" })
 }
 
 // nothing says that there is no fault, or that none could be found.
@@ -234,8 +229,13 @@ func nothing(t *step.Trace) string {
 		return "The runs do not diverge; no call could be run again and judged by itself."
 	case n == 0:
 		return "Nothing was judged: no call could be run again and compared."
-	case 2*n < all:
-		return fmt.Sprintf("Nothing is wrong with the %d of %d calls that could be judged.", n, all)
+	case n < all:
+		s := fmt.Sprintf("Nothing is wrong with the %d of %d calls that could be judged, and nothing changed between calls",
+			n, all)
+		if failed := t.NotRun(); failed > 0 {
+			s += fmt.Sprintf("; %d could not be run again", failed)
+		}
+		return s + "."
 	}
 	return "Nothing is wrong: every call follows from what it read, and nothing changed between calls."
 }
@@ -256,7 +256,7 @@ func sentence(f *step.Finding) string {
 
 // behind says what became of a fault.
 func behind(b *strings.Builder, f *step.Finding, st reports.Style) {
-	if s := f.Call.Step; s != nil {
+	if s := f.Call.Step; s != nil && !f.InBackward() {
 		if way := step.Way(f.Call, s.Loss); len(way) > 1 {
 			names := make([]string, 0, 9)
 			for i, c := range way {
@@ -271,12 +271,17 @@ func behind(b *strings.Builder, f *step.Finding, st reports.Style) {
 			fmt.Fprintf(b, "  %s\n", st.Wrap("way to the loss: "+strings.Join(names, " > "), 4))
 		}
 	}
-	if n := f.Call.Behind(); n > 0 {
-		fmt.Fprintf(b, "  %s read what it made wrong", reports.Count(n, "call"))
-		if f.Behind > 0 {
-			fmt.Fprintf(b, "; because of it %s of calls beside it went wrong", reports.Count(f.Behind, "value"))
-		}
-		b.WriteString("\n")
+	n := f.Reach()
+	text := reports.Count(n, "call") + " read what it made wrong"
+	if f.InBackward() {
+		text = fmt.Sprintf("it is in the backward pass: the loss is as it was, but the gradients of %s before it are made of "+
+			"what it gave", reports.Count(n, "call"))
+	}
+	if f.Behind > 0 {
+		text += fmt.Sprintf("; because of it %s of calls beside it went wrong", reports.Count(f.Behind, "value"))
+	}
+	if n+f.Behind > 0 {
+		fmt.Fprintf(b, "  %s\n", st.Wrap(text, 4))
 	}
 }
 
@@ -291,6 +296,7 @@ func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 			s.Captured-s.Exact, s.Predicted)
 	}
 	fmt.Fprintf(b, " (%s)\n", s.Loss)
+	others(b, t, s)
 	if f := t.First(); f != nil && x.Without == x.Without {
 		fmt.Fprintf(b, "without the first fault it would have been %.9g: the fault moves it by %+.3g\n", x.Without,
 			s.Captured-x.Without)
@@ -315,6 +321,35 @@ func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 	}
 }
 
+// others are the losses of the other steps, and of other processes.
+func others(b *strings.Builder, t *step.Trace, main *step.Step) {
+	n := 0
+	for _, p := range t.Processes {
+		for _, s := range p.Steps {
+			if s == main {
+				continue
+			}
+			if n++; n > listed {
+				continue
+			}
+			fmt.Fprintf(b, "step %d", s.Number)
+			if len(t.Processes) > 1 && p.Rank >= 0 {
+				fmt.Fprintf(b, " of rank %d", p.Rank)
+			} else if len(t.Processes) > 1 {
+				fmt.Fprintf(b, " of process %d", p.PID)
+			}
+			fmt.Fprintf(b, ": loss %.9g recorded", s.Captured)
+			if !math.IsNaN(s.Exact) {
+				fmt.Fprintf(b, ", off by %+.3g", s.Captured-s.Exact)
+			}
+			fmt.Fprintf(b, " (%s)\n", s.Loss)
+		}
+	}
+	if n > listed {
+		fmt.Fprintf(b, "and %s more\n", reports.Count(n-listed, "step"))
+	}
+}
+
 // effects are the tables of what moves the loss.
 func effects(w io.Writer, s *step.Step, width int) error {
 	calls := s.Largest(listed)
@@ -326,6 +361,7 @@ func effects(w io.Writer, s *step.Step, width int) error {
 	}
 	l := reports.NewListing(w, width, "effect", "call", "dtype", "local error", "total error")
 	l.Right(0)
+	l.Names(1)
 	for _, c := range calls {
 		if err := l.Add(fmt.Sprintf("%+.3g", c.Effect), c.String(), c.DType().String(), relative(c.LocalError),
 			relative(c.TotalError)); err != nil {
@@ -340,6 +376,7 @@ func effects(w io.Writer, s *step.Step, width int) error {
 	}
 	l = reports.NewListing(w, width, "effect", "of", "calls")
 	l.Right(0)
+	l.Names(1)
 	for _, name := range []func(*step.Call) string{
 		func(c *step.Call) string { return c.Op + " in " + c.DType().String() },
 		func(c *step.Call) string { return c.Entry.Module },

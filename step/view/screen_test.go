@@ -14,6 +14,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
+	"github.com/optool/optool/verdict"
 )
 
 // trace reads and analyses a tree of package step's testdata.
@@ -23,7 +24,7 @@ func trace(t *testing.T, tree string) *step.Trace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt := replay.Options{Registry: ops.Default(), Tolerances: tol}
+	opt := step.Options{Options: replay.Options{Registry: ops.Default(), Tolerances: tol}}
 	var calls []*step.Call
 	for e, err := range capture.Scan(context.Background(), []string{"../testdata/" + tree}, capture.Options{}) {
 		if err != nil {
@@ -44,7 +45,8 @@ func TestScreen(t *testing.T) {
 		tree string
 		want []string
 	}{
-		{"clean", []string{"26 calls of 1 process, 2 steps", "Nothing is wrong", "3.06402588 recorded, 3.06402613 exact"}},
+		{"clean", []string{"26 calls of 1 process, 2 steps", "Nothing is wrong", "3.06402588 recorded, 3.06402613 exact",
+			"step 1: loss "}},
 		{"scaled", []string{"WRONG: output[0] of torch.nn.functional.gelu/4 is not what its own arguments give",
 			"torch.nn.functional.gelu/4 > torch.nn.functional.dropout/5 > torch.nn.functional.linear/6 > ",
 			"6 calls read what it made wrong", "without the first fault it would have been 3.064026",
@@ -64,6 +66,17 @@ func TestScreen(t *testing.T) {
 			t.Errorf("%s: %d lines are more than a screen", tc.tree, n)
 		}
 	}
+	var partly strings.Builder
+	tr := trace(t, "clean")
+	c := tr.Calls()[3]
+	c.Verdict, c.Failed = verdict.Unsupported, "the op is not known"
+	if err := Screen(&partly, tr, Extra{Without: math.NaN()}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "Nothing is wrong with the 24 of 26 calls that could be judged, and nothing changed between calls; " +
+		"1 could not be run again."; !strings.Contains(partly.String(), want) {
+		t.Errorf("no %q in\n%s", want, partly.String())
+	}
 	var wide, narrow strings.Builder
 	for b, st := range map[*strings.Builder]reports.Style{&wide: {}, &narrow: {Width: 80, Color: true}} {
 		x := Extra{Style: st, Without: math.NaN(), Next: []string{"optool show " + strings.Repeat("long/", 30)}}
@@ -75,9 +88,9 @@ func TestScreen(t *testing.T) {
 		t.Errorf("colours are not as the style says:\n%s\n%s", wide.String(), narrow.String())
 	}
 	for line := range strings.Lines(narrow.String()) {
-		whole := strings.HasPrefix(line, "next: ") || strings.HasPrefix(line, "  op_tools_results/")
+		whole := strings.HasPrefix(line, "next: ") // to be copied
 		if whole != (text.StringWidthWithoutEscSequences(line) > 81) {
-			t.Errorf("the command and the path alone are longer than 80 columns, found %q", line)
+			t.Errorf("the command alone is longer than 80 columns, found %q", line)
 		}
 	}
 	if relative(math.NaN()) != "-" {

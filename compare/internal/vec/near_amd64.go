@@ -77,7 +77,7 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 		Out: int(w[0] + w[1] + w[2] + w[3])}
 }
 
-// A tally32 is what the vector loops of Near32 work with. Distances are in units
+// A tally32 is what the vector loop of Near32 works with. Distances are in units
 // in the last place of the exact value times 2^(1-Mant), so that one over the unit
 // is a number for every exponent but that of zeros and subnormals, where it is
 // infinite.
@@ -90,7 +90,6 @@ type tally32 struct {
 	low               [8]int32 // exponent bits below those that r speaks of
 	floor             [8]int32 // the least exponent bits that a unit follows from
 	most              [8]int32 // exponent bits below which all exact values are far from infinity
-	gap               bool     // elements beyond inner are looked at, but for those beyond ulps up to outer
 	hopeless          bool     // see Reach.hopeless
 }
 
@@ -115,7 +114,6 @@ func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look fu
 		if float64(full) >= r.exact32()*unit { // distances are rounded there
 			outer = full / roundedTo
 		}
-		k.gap = inner < ulps && outer > ulps
 		if inner == ulps { // the common case once an element was out of reach: one limit
 			inner = max(inner, outer)
 		}
@@ -136,19 +134,14 @@ func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look fu
 	set(&k.half, float32(0.5*unit))
 	set(&k.ulps, ulps)
 	limits()
-	add := (*tally32).add
 	for i := 0; i < len(got); i += tile {
 		end := min(i+tile, len(got))
-		if add(&k, got[i:end], exact[i:end]) {
-			continue
-		}
-		if k.addAny(got[i:end], exact[i:end]) { // likely the next ones too are like that
-			add = (*tally32).addAny
+		if k.add(got[i:end], exact[i:end]) {
 			continue
 		}
 		for j := i; j < end; j += part {
 			to := min(j+part, end)
-			if !k.addAny(got[j:to], exact[j:to]) {
+			if !k.add(got[j:to], exact[j:to]) {
 				tally(r, &t, j, got[:to], exact[:to], nil, within, beyond, look)
 				limits()
 			}
@@ -162,55 +155,15 @@ func (r Reach) near32SIMD(got, exact []float32, within, beyond *float64, look fu
 	return t
 }
 
-// add tallies a multiple of eight elements unless one of them is to be looked at, or
-// infinite or NaN.
+// add tallies a multiple of eight elements unless one of them is to be looked at.
+// Most vectors pass a few tests; of the others it is asked whether they are as far off
+// as the furthest, equal and NaN, or lost where that is hopeless.
 func (k *tally32) add(got, exact []float32) bool {
 	exponent, mag := archsimd.BroadcastInt32x8(0xff<<23), archsimd.BroadcastInt32x8(math.MaxInt32)
 	half, ulps := archsimd.LoadFloat32x8(&k.half), archsimd.LoadFloat32x8(&k.ulps)
-	inner, gap := archsimd.LoadFloat32x8(&k.inner), k.gap
+	inner, outer := archsimd.LoadFloat32x8(&k.inner), archsimd.LoadFloat32x8(&k.outer)
 	low, floor := archsimd.LoadInt32x8(&k.low), archsimd.LoadInt32x8(&k.floor)
-	far, above, out, usual := archsimd.LoadInt32x8(&k.far), archsimd.LoadInt32x8(&k.above),
-		archsimd.LoadInt32x8(&k.out), half.Equal(half)
-	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
-	for i := 0; i < len(got); i += 8 {
-		x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i)))
-		y := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(q, 4*i)))
-		e := y.AsInt32x8().And(exponent).Max(floor)
-		inverse := exponent.Sub(e).AsFloat32x8()
-		u := x.Sub(y).Mul(inverse)
-		d := u.AsInt32x8().And(mag).AsFloat32x8()
-		beyondReach := d.Greater(ulps)
-		near := d.LessEqual(inner)
-		if gap {
-			near = near.Or(beyondReach.And(d.LessEqual(archsimd.LoadFloat32x8(&k.outer))))
-		}
-		usual = usual.And(near.And(e.Greater(low)).Or(x.Equal(y)))
-		far, above = far.Sub(d.Greater(half).ToInt32x8()), above.Sub(u.Greater(half).ToInt32x8())
-		out = out.Sub(beyondReach.ToInt32x8())
-	}
-	ok := usual.ToBits() == 0xff
-	if ok {
-		far.Store(&k.far)
-		above.Store(&k.above)
-		out.Store(&k.out)
-	}
-	archsimd.ClearAVXUpperBits()
-	return ok
-}
-
-// addAny is add where elements may be as far off as the furthest, equal and infinite
-// or NaN, and where it is hopeless lost.
-func (k *tally32) addAny(got, exact []float32) bool {
-	exponent, mag := archsimd.BroadcastInt32x8(0xff<<23), archsimd.BroadcastInt32x8(math.MaxInt32)
-	half, ulps := archsimd.LoadFloat32x8(&k.half), archsimd.LoadFloat32x8(&k.ulps)
-	inner, outer, outermost := archsimd.LoadFloat32x8(&k.inner), archsimd.LoadFloat32x8(&k.exact),
-		archsimd.LoadFloat32x8(&k.outermost)
-	low, floor, most := archsimd.LoadInt32x8(&k.low), archsimd.LoadInt32x8(&k.floor), archsimd.LoadInt32x8(&k.most)
-	far, above, out, usual := archsimd.LoadInt32x8(&k.far), archsimd.LoadInt32x8(&k.above),
-		archsimd.LoadInt32x8(&k.out), half.Equal(half)
-	infinite, little := exponent.AsFloat32x8(), archsimd.BroadcastFloat32x8(tiny)
-	normal := archsimd.BroadcastFloat32x8(16) // times little: subnormal factors are slow
-	one, more := archsimd.BroadcastFloat32x8(1), archsimd.BroadcastFloat32x8(roundedTo*roundedTo)
+	far, above, out := archsimd.LoadInt32x8(&k.far), archsimd.LoadInt32x8(&k.above), archsimd.LoadInt32x8(&k.out)
 	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
 	for i := 0; i < len(got); i += 8 {
 		x := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(p, 4*i)))
@@ -219,31 +172,40 @@ func (k *tally32) addAny(got, exact []float32) bool {
 		inverse, diff := exponent.Sub(e).AsFloat32x8(), x.Sub(y)
 		u := diff.Mul(inverse)
 		d := u.AsInt32x8().And(mag).AsFloat32x8()
-		beyondReach := d.Greater(ulps)
-		rounding := one.Merge(more, x.Sub(diff).Equal(y).And(diff.Add(y).Equal(x)))
-		large := diff.Mul(inverse.Max(normal).Mul(little)).AsInt32x8().And(mag).AsFloat32x8()
-		near := d.LessEqual(inner).Or(beyondReach.And(d.Mul(rounding).LessEqual(outer))).
-			Or(d.Equal(infinite).And(large.Mul(rounding).LessEqual(outermost)))
-		same := x.Equal(y).Or(x.NotEqual(x).And(y.NotEqual(y)))
-		if k.hopeless {
-			none := u.NotEqual(u) // one side NaN, or y infinite
-			differ := none.ToInt32x8().AndNot(same.ToInt32x8())
-			more, less := x.Greater(y).ToInt32x8().And(differ), x.Less(y).ToInt32x8().And(differ)
-			near = near.Or(none).Or(d.Equal(infinite).And(most.Greater(e)))
-			far, above, out = far.Sub(more).Sub(less), above.Sub(more), out.Sub(differ)
+		beyondReach, spoken := d.Greater(ulps), e.Greater(low)
+		near := d.LessEqual(inner).Or(beyondReach.And(d.LessEqual(outer)))
+		if near.And(spoken).Or(x.Equal(y)).ToBits() != 0xff {
+			same := x.Equal(y).Or(x.NotEqual(x).And(y.NotEqual(y)))
+			infinite := d.Equal(exponent.AsFloat32x8())
+			if k.hopeless {
+				none := u.NotEqual(u) // one side NaN, or y infinite
+				differ := none.ToInt32x8().AndNot(same.ToInt32x8())
+				more, less := x.Greater(y).ToInt32x8().And(differ), x.Less(y).ToInt32x8().And(differ)
+				near = near.Or(none).Or(infinite.And(archsimd.LoadInt32x8(&k.most).Greater(e)))
+				far, above, out = far.Sub(more).Sub(less), above.Sub(more), out.Sub(differ)
+			}
+			if near.And(spoken).Or(same).ToBits() != 0xff {
+				one, more := archsimd.BroadcastFloat32x8(1), archsimd.BroadcastFloat32x8(roundedTo*roundedTo)
+				rounding := one.Merge(more, x.Sub(diff).Equal(y).And(diff.Add(y).Equal(x)))
+				// Subnormal factors are slow.
+				little := inverse.Max(archsimd.BroadcastFloat32x8(16)).Mul(archsimd.BroadcastFloat32x8(tiny))
+				large := diff.Mul(little).AsInt32x8().And(mag).AsFloat32x8()
+				near = near.Or(beyondReach.And(d.Mul(rounding).LessEqual(archsimd.LoadFloat32x8(&k.exact)))).
+					Or(infinite.And(large.Mul(rounding).LessEqual(archsimd.LoadFloat32x8(&k.outermost))))
+				if near.And(spoken).Or(same).ToBits() != 0xff {
+					archsimd.ClearAVXUpperBits()
+					return false
+				}
+			}
 		}
-		usual = usual.And(near.And(e.Greater(low)).Or(same))
 		far, above = far.Sub(d.Greater(half).ToInt32x8()), above.Sub(u.Greater(half).ToInt32x8())
 		out = out.Sub(beyondReach.ToInt32x8())
 	}
-	ok := usual.ToBits() == 0xff
-	if ok {
-		far.Store(&k.far)
-		above.Store(&k.above)
-		out.Store(&k.out)
-	}
+	far.Store(&k.far)
+	above.Store(&k.above)
+	out.Store(&k.out)
 	archsimd.ClearAVXUpperBits()
-	return ok
+	return true
 }
 
 // lookAt hands elements over to scalar code.

@@ -123,10 +123,10 @@ func float32SIMD(a, b []float32, c *consts) Stats {
 // sorted compares pairs of which both magnitudes have patterns below limit with
 // kernel, a multiple of so many at a time, and the others with special, but for those
 // with NaN, whose patterns are beyond inf.
-func sorted[T Element, B uint16 | uint32 | uint64](a, b []T, limit, inf B, multiple int,
+func sorted[T float32 | float64, B uint32 | uint64](a, b []T, limit, inf B, multiple int,
 	kernel, special func(a, b []T) Stats) (s Stats) {
-	nans := Stats{MaxAbs: math.NaN(), MaxRel: math.NaN(), Dot: math.NaN(), NonZero: true}
 	var usual, odd [2][pass]T
+	nans, nansA, nansB := 0, 0, 0
 	mag := ^B(0) >> 1
 	for len(a) > 0 {
 		x, y := a[:min(pass, len(a))], b[:min(pass, len(a))]
@@ -147,9 +147,9 @@ func sorted[T Element, B uint16 | uint32 | uint64](a, b []T, limit, inf B, multi
 				odd[0][o], odd[1][o] = x[i], y[i]
 				o++
 			default:
-				nans.N++
-				nans.NaNA += above(p, inf)
-				nans.NaNB += above(q, inf)
+				nans++
+				nansA += above(p, inf)
+				nansB += above(q, inf)
 			}
 		}
 		whole := u / multiple * multiple
@@ -159,14 +159,20 @@ func sorted[T Element, B uint16 | uint32 | uint64](a, b []T, limit, inf B, multi
 		}
 		a, b = a[len(x):], b[len(x):]
 	}
-	nans.Unlike = 2*nans.N - nans.NaNA - nans.NaNB
-	nans.NotClose = nans.Unlike
-	s.Add(&nans)
+	t := withNaN(nans, nansA, nansB)
+	s.Add(&t)
 	return s
 }
 
+// withNaN are the statistics of n pairs with NaN, so many of them on either side.
+func withNaN(n, a, b int) Stats {
+	unlike := 2*n - a - b
+	return Stats{N: n, MaxAbs: math.NaN(), MaxRel: math.NaN(), Dot: math.NaN(), NonZero: true,
+		NotClose: unlike, Unlike: unlike, NaNA: a, NaNB: b}
+}
+
 // patterns are the bit patterns of v where it lies.
-func patterns[B uint16 | uint32 | uint64, T Element](v []T) []B {
+func patterns[B uint32 | uint64, T float32 | float64](v []T) []B {
 	return unsafe.Slice((*B)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
 }
 
@@ -261,12 +267,16 @@ func halfSIMD(a, b []uint16, c *consts) Stats {
 		return t
 	}
 	var s Stats
+	special := func(n int) bool { return max(peak16(a[:n]), peak16(b[:n])) >= large }
 	for len(a) >= 16 {
 		n := min(len(a)&^15, stretch)
-		t := rounded(a[:n], b[:n])
-		if !(t.AA <= limit && t.BB <= limit) && max(peak16(a[:n]), peak16(b[:n])) >= large {
-			t = sorted[uint16](a[:n], b[:n], large, inf, 16, rounded,
-				func(a, b []uint16) Stats { return scalar16(a, b, c) })
+		var t Stats
+		known := special(min(n, fold)) // which spares the first of two readings
+		if !known {
+			t = rounded(a[:n], b[:n])
+		}
+		if known || !(t.AA <= limit && t.BB <= limit) && special(n) {
+			t = masked(a[:n], b[:n], large, inf, rounded, func(a, b []uint16) Stats { return scalar16(a, b, c) })
 		}
 		if t.AA == 0 && t.BB == 0 && !s.NonZero {
 			t.NonZero = slices.ContainsFunc(a[:n], notZero16) || slices.ContainsFunc(b[:n], notZero16)
@@ -277,6 +287,76 @@ func halfSIMD(a, b []uint16, c *consts) Stats {
 	t := scalar16(a, b, c)
 	s.Add(&t)
 	return s
+}
+
+// masked compares a multiple of sixteen pairs with kernel, zeros in place of those of
+// which a magnitude has a pattern of at least limit: these are compared with special, but
+// for those with NaN and no infinite magnitude, which are only counted.
+func masked(a, b []uint16, limit, inf uint16, kernel, special func(a, b []uint16) Stats) (s Stats) {
+	mag, below, infinite := archsimd.BroadcastInt16x16(math.MaxInt16), archsimd.BroadcastInt16x16(int16(limit)-1),
+		archsimd.BroadcastInt16x16(int16(inf))
+	var usual, odd [2][pass]uint16
+	nans, nansA, nansB := 0, 0, 0
+	for len(a) > 0 {
+		x, y := a[:min(pass, len(a))], b[:min(pass, len(a))]
+		p, q := unsafe.Pointer(unsafe.SliceData(x)), unsafe.Pointer(unsafe.SliceData(y))
+		keptP, keptQ := unsafe.Pointer(&usual[0]), unsafe.Pointer(&usual[1])
+		var zero, countA, countB, count archsimd.Int16x16
+		o := 0
+		for i := 0; i < len(x); i += 16 {
+			u, v := archsimd.LoadInt16x16((*[16]int16)(unsafe.Add(p, 2*i))),
+				archsimd.LoadInt16x16((*[16]int16)(unsafe.Add(q, 2*i)))
+			mu, mv := u.And(mag), v.And(mag)
+			m := mu.Max(mv)
+			large := m.Greater(below).ToInt16x16()
+			u.AndNot(large).Store((*[16]int16)(unsafe.Add(keptP, 2*i)))
+			v.AndNot(large).Store((*[16]int16)(unsafe.Add(keptQ, 2*i)))
+			nan := m.Greater(infinite).ToInt16x16().
+				AndNot(mu.Equal(infinite).Or(mv.Equal(infinite)).ToInt16x16())
+			count = count.Sub(nan)
+			countA = countA.Sub(mu.Greater(infinite).ToInt16x16().And(nan))
+			countB = countB.Sub(mv.Greater(infinite).ToInt16x16().And(nan))
+			if large.AndNot(nan).AsInt32x8().Equal(zero.AsInt32x8()).ToBits() != 0xff {
+				o = collect(&odd, o, x[i:i+16], y[i:i+16], limit, inf)
+			}
+		}
+		n := total16(count)
+		nans, nansA, nansB = nans+n, nansA+total16(countA), nansB+total16(countB)
+		archsimd.ClearAVXUpperBits()
+		t := kernel(usual[0][:len(x)], usual[1][:len(x)])
+		t.N -= n + o
+		s.Add(&t)
+		t = special(odd[0][:o], odd[1][:o])
+		s.Add(&t)
+		a, b = a[len(x):], b[len(x):]
+	}
+	t := withNaN(nans, nansA, nansB)
+	s.Add(&t)
+	return s
+}
+
+// collect adds the pairs with a large or infinite magnitude, which without the latter
+// have no NaN, to the o that odd has.
+func collect(odd *[2][pass]uint16, o int, a, b []uint16, limit, inf uint16) int {
+	for i, x := range a {
+		y := b[i]
+		p, q := x&math.MaxInt16, y&math.MaxInt16
+		if p == inf || q == inf || max(p, q) >= limit && max(p, q) < inf {
+			odd[0][o], odd[1][o] = x, y
+			o++
+		}
+	}
+	return o
+}
+
+// total16 adds up sixteen counts.
+func total16(v archsimd.Int16x16) (n int) {
+	var lanes [16]int16
+	v.Store(&lanes)
+	for _, k := range lanes {
+		n += int(k)
+	}
+	return n
 }
 
 // peak16 is the largest pattern of a magnitude in a multiple of sixteen.

@@ -13,6 +13,7 @@
 package vec
 
 import (
+	"bytes"
 	"math"
 	"unsafe"
 
@@ -123,6 +124,14 @@ func Float64(a, b []float64, r Rule) Stats {
 
 // Element is the set of types View reinterprets bytes as.
 type Element interface{ uint16 | float32 | float64 }
+
+// Identical reports whether a and b, of one length, have the same bit patterns.
+func Identical[T Element](a, b []T) bool { return bytes.Equal(memory(a), memory(b)) }
+
+// memory is what v's elements are in memory.
+func memory[T Element](v []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(*new(T))))
+}
 
 // View returns the elements that b holds in little-endian order without
 // copying, or false where the machine cannot read them in place: b is not

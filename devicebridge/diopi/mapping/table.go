@@ -68,7 +68,9 @@ var table = map[string]string{
 
 	// random numbers
 	"uniform_":       "uniform start=from end=to",
-	"random_":        "random start=from end=to",
+	"random_":        "random",
+	"random_.from":   "random start=from end=to",
+	"random_.to":     "random end=to",
 	"bernoulli_":     "bernoulli",
 	"dropout.native": "dropout training=train",
 

@@ -5,15 +5,20 @@
 // any host; the runtime's calls are weak imports.
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cfenv>
 #include <chrono>
+#include <clocale>
 #include <cmath>
 #include <condition_variable>
+#include <csetjmp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -52,6 +57,12 @@
   F(separate_memory) /* no fault: device memory that the host cannot touch */ \
   F(off_by_one_tile) /* the last column of a product lacks its last term */ \
   F(half_accumulate) /* sums in float16 */ \
+  F(short_tail) /* a product leaves out the terms that do not fill a block of 16 */ \
+  F(odd_rows) /* the last row of a product of an odd number of rows is 0 */ \
+  F(wide_columns) /* columns of a product from number 128 on are 0 */ \
+  F(half_products) /* a product of float16 lacks its last term */ \
+  F(twice_biased) /* linear adds its bias twice */ \
+  F(transposed_reads) /* a product reads its second operand as if it were dense */ \
   F(swapped_arguments) /* sub computes other - input */ \
   F(nan_last_lane) /* the last element is NaN */ \
   F(ignores_strides) /* reads and writes as if everything were dense */ \
@@ -92,6 +103,31 @@
   F(changes_shape) /* writes into the shape of its output */ \
   F(leaves_child) /* starts a process that outlives the call */ \
   F(chatters) /* writes to stdout and stderr */ \
+  F(floods) /* writes 64 MiB to each */ \
+  F(writes_late) /* add leaves a thread that writes its output, and around it, after the call */ \
+  F(holds_handles) /* add leaves a thread that goes on using its handles and context */ \
+  F(changes_locale) /* add leaves another locale behind; relu is wrong in it */ \
+  F(changes_directory) /* add leaves another working directory behind; relu is wrong there */ \
+  F(sets_alarm) /* add leaves a timer behind that ends the process */ \
+  F(takes_addresses) /* add leaves none behind, without which relu is wrong */ \
+  F(takes_descriptors) /* the same */ \
+  F(flushes_subnormals) /* leaves its caller's thread flushing subnormal numbers to zero */ \
+  F(writes_wider) /* writes its results as float64, whatever they are */ \
+  F(frees_input) \
+  F(exits_at_once) /* with code 0, as if all were well */ \
+  F(closes_files) /* descriptors 0 to 20 */ \
+  F(stops_itself) \
+  F(kills_group) \
+  F(jumps_out) /* into a frame that is gone */ \
+  F(recurses) /* without end */ \
+  F(unloads_itself) \
+  F(traces_parent) /* tries to, which would stop it */ \
+  F(catches_signals) /* and goes on after the one that a bad address raises */ \
+  F(null_name) /* no text where its name is asked for */ \
+  F(dangling_name) /* an address that holds nothing */ \
+  F(endless_name) \
+  F(throws_name) \
+  F(dangling_error) /* fails, with an error text at such an address */ \
   F(crashes_on_load) \
   F(spins) /* no fault: an elementwise operator takes the microseconds in the first element of its input */ \
   F(spins_longer) /* 3 % longer */ \
@@ -282,6 +318,133 @@ void segfault() {
   *nowhere = 1;
 }
 
+// An address that held something once.
+const char* dangling() {
+  static const char* p = [] {
+    void* page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return static_cast<const char*>(page);
+  }();
+  return p;
+}
+
+void flood() {
+  const std::string line(1 << 20, 'x');
+  for (int i = 0; i < 64; i++) {
+    for (int fd : {1, 2}) {
+      for (size_t done = 0; done < line.size();) {
+        ssize_t n = write(fd, line.data() + done, line.size() - done);
+        if (n <= 0) std::abort();
+        done += static_cast<size_t>(n);
+      }
+    }
+  }
+}
+
+void takeAddresses() {
+  for (size_t n = size_t{1} << 46; n >= 4096; n /= 2) {
+    while (mmap(nullptr, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED) {
+    }
+  }
+}
+
+__attribute__((noinline)) void saveFrame(jmp_buf& frame) {
+  if (setjmp(frame) != 0) segfault();
+}
+
+void jumpOut() {
+  static jmp_buf frame;
+  saveFrame(frame);
+  std::vector<char> other(1 << 12, 'x');
+  std::memset(reinterpret_cast<char*>(&frame), other[0], sizeof frame);
+  std::longjmp(frame, 1);
+}
+
+__attribute__((noinline)) int recurse(int n) {
+  volatile char frame[4096];
+  frame[n % 4096] = static_cast<char>(n);
+  return n < 0 ? 0 : recurse(n + 1) + frame[0];
+}
+
+void unload() {
+  Dl_info info;
+  dladdr(reinterpret_cast<void*>(&unload), &info);
+  void* self = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  for (int i = 0; i < 10; i++) dlclose(self);
+}
+
+void flushSubnormals() {
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);  // FTZ and DAZ
+#else
+  std::fesetround(FE_UPWARD);
+#endif
+}
+
+// What add leaves behind, for the calls that follow.
+void leaveBehind(diopiContextHandle_t ctx, diopiTensorHandle_t out, const char* data, int64_t nbytes) {
+  using std::chrono::milliseconds;
+  switch (fault) {
+    case writes_late:
+      std::thread([data, nbytes] {
+        for (int i = 0; i < 20; i++) {
+          std::this_thread::sleep_for(milliseconds(1));
+          std::memset(const_cast<char*>(data) - 64, 7, static_cast<size_t>(nbytes) + 128);
+        }
+      }).detach();
+      break;
+    case holds_handles:
+      std::thread([ctx, out] {
+        for (int i = 0; i < 20; i++) {
+          std::this_thread::sleep_for(milliseconds(1));
+          int64_t n = 4;
+          diopiSize_t size{&n, 1};
+          diopiTensorHandle_t t;
+          void* p;
+          if (diopiRequireTensor(ctx, &t, &size, nullptr, diopi_dtype_float32, diopi_device) == diopiSuccess && diopiGetTensorData(t, &p) == diopiSuccess) std::memset(p, 7, 16);
+          if (diopiGetTensorData(out, &p) == diopiSuccess) std::memset(p, 7, 20);
+        }
+      }).detach();
+      break;
+    case changes_locale:
+      if (!std::setlocale(LC_ALL, "C.UTF-8") && !std::setlocale(LC_ALL, "C.utf8")) std::abort();
+      break;
+    case changes_directory:
+      if (chdir("/proc") != 0) std::abort();
+      break;
+    case sets_alarm: {
+      struct itimerval soon = {{0, 0}, {0, 5000}};
+      setitimer(ITIMER_REAL, &soon, nullptr);
+      break;
+    }
+    case takes_addresses:
+      takeAddresses();
+      break;
+    case takes_descriptors:
+      while (open("/", O_PATH) >= 0) {
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+// Whether relu finds what add has left behind.
+bool isLeft() {
+  char directory[4096];
+  switch (fault) {
+    case changes_locale:
+      return std::strcmp(std::setlocale(LC_ALL, nullptr), "C") != 0;
+    case changes_directory:
+      return getcwd(directory, sizeof directory) && std::strcmp(directory, "/proc") == 0;
+    case takes_addresses:
+      return mmap(nullptr, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;
+    case takes_descriptors:
+      return open("/", O_PATH) < 0;
+    default:
+      return false;
+  }
+}
+
 // What goes wrong around any operator, whatever it computes.
 void misbehave(diopiContextHandle_t ctx, const View& in) {
   switch (fault) {
@@ -350,6 +513,42 @@ void misbehave(diopiContextHandle_t ctx, const View& in) {
     case rounds_up:
       std::fesetround(FE_UPWARD);
       break;
+    case flushes_subnormals:
+      flushSubnormals();
+      break;
+    case floods:
+      flood();
+      break;
+    case frees_input:
+      std::free(in.data);
+      break;
+    case exits_at_once:
+      _exit(0);
+    case closes_files:
+      for (int fd = 0; fd <= 20; fd++) close(fd);
+      break;
+    case stops_itself:
+      raise(SIGSTOP);
+      break;
+    case kills_group:
+      kill(0, SIGKILL);
+      break;
+    case jumps_out:
+      jumpOut();
+      break;
+    case recurses:
+      std::printf("%d\n", recurse(0));
+      break;
+    case unloads_itself:
+      unload();
+      break;
+    case traces_parent:
+      if (ptrace(PTRACE_ATTACH, getppid(), nullptr, nullptr) == 0) std::abort();
+      break;
+    case catches_signals:
+      std::signal(SIGSEGV, [](int) {});
+      segfault();
+      break;
     case overruns_workspace: {
       diopiTensorHandle_t t;
       diopiRequireBuffer(ctx, &t, 100, diopi_device);
@@ -401,6 +600,9 @@ void misbehave(diopiContextHandle_t ctx, const View& in) {
 void spoil(const View& out, const View& in) {
   int64_t item;
   switch (fault) {
+    case writes_wider:
+      for (int64_t i = 0; i < out.numel; i++) reinterpret_cast<double*>(out.data)[i] = 7;
+      break;
     case nan_last_lane:
       if (out.numel > 0) out.set(out.numel - 1, NAN);
       break;
@@ -458,6 +660,7 @@ diopiError_t elementwise(diopiContextHandle_t ctx, diopiTensorHandle_t outHandle
     lastError = "shapes differ";
     return diopiErrorOccurred;
   }
+  if (fault == dangling_error) return diopiErrorOccurred;
   misbehave(ctx, in);
   spin.ask(in);
   if (fault == changes_shape) {
@@ -480,17 +683,56 @@ diopiError_t elementwise(diopiContextHandle_t ctx, diopiTensorHandle_t outHandle
   return diopiSuccess;
 }
 
+// The rows of a times a second operand, of which f is the element of a term and a column.
+template <class F>
+void product(const View& out, const View& a, F f) {
+  int64_t k = a.shape.back(), n = out.shape.back(), m = n ? out.numel / n : 0;
+  for (int64_t i = 0; i < m; i++) {
+    for (int64_t j = 0; j < n; j++) {
+      float sum = 0;
+      int64_t terms = k;
+      if (fault == off_by_one_tile && j + 1 == n) terms = k - 1;
+      if (fault == half_products && a.dtype == diopi_dtype_float16) terms = k - 1;
+      if (fault == short_tail) terms = k - k % 16;
+      if (fault == odd_rows && m % 2 == 1 && i + 1 == m) terms = 0;
+      if (fault == wide_columns && j >= 128) terms = 0;
+      for (int64_t l = 0; l < terms; l++) {
+        float term = static_cast<float>(a.get(i * k + l)) * static_cast<float>(f(l, j));
+        sum = fault == half_accumulate ? half(sum + half(term)) : sum + term;
+      }
+      out.set(i * n + j, sum);
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" {
 
-const char* diopiGetVendorName() { return "Stranger"; }
+const char* diopiGetVendorName() {
+  static const std::string endless(1 << 20, 'x');
+  switch (fault) {
+    case null_name:
+      return nullptr;
+    case dangling_name:
+      return dangling();
+    case endless_name:
+      return endless.c_str();
+    case throws_name:
+      throw std::runtime_error("no name");
+    default:
+      return "Stranger";
+  }
+}
 const char* diopiGetImplVersion() { return "0.1"; }
-const char* diopiGetLastErrorString() { return lastError.c_str(); }
+const char* diopiGetLastErrorString() { return fault == dangling_error ? dangling() : lastError.c_str(); }
 
 diopiError_t diopiAdd(diopiContextHandle_t ctx, diopiTensorHandle_t out, diopiConstTensorHandle_t input, diopiConstTensorHandle_t other, const diopiScalar_t* alpha) {
   double a = alpha->stype <= diopi_dtype_uint64 ? static_cast<double>(alpha->ival) : alpha->fval;
-  return elementwise(ctx, out, input, other, [a](double x, double y) { return x + a * y; });
+  diopiError_t e = elementwise(ctx, out, input, other, [a](double x, double y) { return x + a * y; });
+  View v(out);
+  leaveBehind(ctx, out, v.data, v.numel * static_cast<int64_t>(sizeof(float)));
+  return e;
 }
 
 diopiError_t diopiSub(diopiContextHandle_t ctx, diopiTensorHandle_t out, diopiConstTensorHandle_t input, diopiConstTensorHandle_t other, const diopiScalar_t*) {
@@ -498,7 +740,8 @@ diopiError_t diopiSub(diopiContextHandle_t ctx, diopiTensorHandle_t out, diopiCo
 }
 
 diopiError_t diopiRelu(diopiContextHandle_t ctx, diopiTensorHandle_t out, diopiConstTensorHandle_t input) {
-  return elementwise(ctx, out, input, nullptr, [](double x, double) { return x > 0 ? x : 0; });
+  const double left = isLeft() ? 1 : 0;
+  return elementwise(ctx, out, input, nullptr, [left](double x, double) { return left + (x > 0 ? x : 0); });
 }
 
 diopiError_t diopiReluInp(diopiContextHandle_t ctx, diopiTensorHandle_t input) {
@@ -514,17 +757,22 @@ diopiError_t diopiThresholdBackward(diopiContextHandle_t ctx, diopiTensorHandle_
 diopiError_t diopiMm(diopiContextHandle_t ctx, diopiTensorHandle_t outHandle, diopiConstTensorHandle_t input, diopiConstTensorHandle_t mat2) {
   View out(outHandle), a(input), b(mat2);
   misbehave(ctx, a);
-  int64_t m = a.shape[0], k = a.shape[1], n = b.shape[1];
-  for (int64_t i = 0; i < m; i++) {
-    for (int64_t j = 0; j < n; j++) {
-      float sum = 0;
-      int64_t terms = fault == off_by_one_tile && j + 1 == n ? k - 1 : k;
-      for (int64_t l = 0; l < terms; l++) {
-        float product = static_cast<float>(a.get(i * k + l)) * static_cast<float>(b.get(l * n + j));
-        sum = fault == half_accumulate ? half(sum + half(product)) : sum + product;
-      }
-      out.set(i * n + j, sum);
-    }
+  int64_t n = b.shape[1];
+  if (fault == transposed_reads) b.stride = {n, 1};
+  product(out, a, [&](int64_t l, int64_t j) { return b.get(l * n + j); });
+  spoil(out, a);
+  return diopiSuccess;
+}
+
+diopiError_t diopiLinear(diopiContextHandle_t ctx, diopiTensorHandle_t outHandle, diopiConstTensorHandle_t input, diopiConstTensorHandle_t weight,
+                         diopiConstTensorHandle_t bias) {
+  View out(outHandle), a(input), w(weight);
+  misbehave(ctx, a);
+  int64_t k = a.shape.back(), n = w.shape[0];
+  product(out, a, [&](int64_t l, int64_t j) { return w.get(j * k + l); });
+  if (bias) {
+    View b(bias);
+    for (int64_t i = 0; i < out.numel; i++) out.set(i, out.get(i) + (fault == twice_biased ? 2 : 1) * b.get(i % n));
   }
   spoil(out, a);
   return diopiSuccess;

@@ -117,6 +117,8 @@ struct __attribute__((visibility("hidden"))) diopiContext {
   diopiError_t synchronize();
   // Takes all tensors and their memory back. Handles become invalid.
   void clear();
+  // Gives memory and stream back, and no new ones from then on. Handles stay valid.
+  void end();
 
   const optool::Device& device;
   optool::Memory& memory;
@@ -127,7 +129,7 @@ struct __attribute__((visibility("hidden"))) diopiContext {
   std::recursive_mutex mutex_;  // the memory of a new tensor may need the stream
   std::deque<diopiTensor> tensors_;  // a deque does not move its elements
   diopiStreamHandle_t stream_ = nullptr;
-  bool hasStream_ = false;
+  bool hasStream_ = false, ended_ = false;
 };
 
 // A random number generator. Its state is seed and offset, 8 bytes each, until a

@@ -78,6 +78,10 @@ diopiTensor* diopiContext::requireTensor(const diopiSize_t* size, const diopiSiz
   }
   t.device = where;
   std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (ended_) {
+    *code = diopiErrorOccurred;
+    return nullptr;
+  }
   t.data = memory.allocate(*this, where, t.nbytes);
   if (t.data == nullptr) {
     *code = diopiErrorOccurred;
@@ -94,6 +98,7 @@ diopiTensor* diopiContext::requireTensor(const diopiSize_t* size, const diopiSiz
 
 diopiError_t diopiContext::getStream(diopiStreamHandle_t* out) {
   std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (ended_) return diopiErrorOccurred;
   if (!hasStream_) {
     if (device.makeStream) {
       if (diopiError_t e = device.makeStream(&stream_); e != diopiSuccess) return e;
@@ -113,6 +118,15 @@ void diopiContext::clear() {
   std::lock_guard<std::recursive_mutex> lock(mutex_);
   tensors_.clear();
   memory.releaseAll();
+}
+
+void diopiContext::end() {
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (ended_) return;
+  ended_ = true;
+  memory.releaseAll();
+  if (hasStream_ && device.destroyStream) device.destroyStream(stream_);
+  hasStream_ = false;
 }
 
 // The calls of diopirt.h. A null handle or pointer is an error, not a crash.

@@ -66,12 +66,13 @@ Arena::Arena(int fd, const Device& device) : fd_(fd), device_(device) {
   throw std::runtime_error("the shared memory cannot be mapped");
 }
 
-void Arena::begin(uint64_t top, unsigned char fill) {
+void Arena::begin(uint64_t plan, uint64_t top, unsigned char fill) {
   struct stat st;
   if (fstat(fd_, &st) != 0) throw std::runtime_error("the shared memory has no size");
   file_ = static_cast<uint64_t>(st.st_size);
-  if (file_ > size_ || top > file_) throw std::runtime_error("the plan needs more memory than there are addresses");
-  bottom_ = top;
+  if (file_ > size_ || plan > file_ || top > file_ - plan) throw std::runtime_error("the plan needs more memory than there are addresses");
+  plan_ = plan;
+  bottom_ = plan + top;
   fill_ = fill;
   filling = true;
   releaseAll();

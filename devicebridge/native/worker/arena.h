@@ -31,12 +31,16 @@ class Arena : public Memory {
   // fd is the shared file. Throws std::runtime_error if it cannot be mapped.
   Arena(int fd, const Device& device);
 
-  char* at(uint64_t offset) { return base_ + offset; }
-  uint64_t offsetOf(const void* p) const { return static_cast<uint64_t>(static_cast<const char*>(p) - base_); }
+  // The addresses it has, of which a plan uses some.
+  uint64_t size() const { return size_; }
+  // Where in the plan's memory something lies.
+  char* at(uint64_t offset) { return base_ + plan_ + offset; }
+  uint64_t offsetOf(const void* p) const { return static_cast<uint64_t>(static_cast<const char*>(p) - base_ - plan_); }
   bool holds(const void* p) const { return p >= base_ && p < base_ + size_; }
 
-  // A new plan: what lies above top is free, and new memory is filled with fill.
-  void begin(uint64_t top, unsigned char fill);
+  // A new plan: its memory begins at plan in the file; what lies above top there is
+  // free, and new memory is filled with fill.
+  void begin(uint64_t plan, uint64_t top, unsigned char fill);
   // A tensor's memory between guard bands; nullptr if there is no more.
   char* block(size_t nbytes);
 
@@ -61,7 +65,7 @@ class Arena : public Memory {
   const Device& device_;
   char* base_;
   size_t size_;  // of the mapping, more than the file has
-  uint64_t file_ = 0, bottom_ = 0, top_ = 0;
+  uint64_t file_ = 0, plan_ = 0, bottom_ = 0, top_ = 0;  // offsets in the file
   unsigned char fill_ = 0;
   std::vector<Block> blocks_;
 };

@@ -31,7 +31,8 @@ Plan::Plan(Reader& r, Arena& arena, const Library& library) : arena_(arena), lib
   runs_ = r.u32();
   flushBytes_ = r.i64();
   budget_ = r.i64();
-  arena_.begin(r.u64(), poison_);
+  const uint64_t start = r.u64(), top = r.u64();
+  arena_.begin(start, top, poison_);
   for (uint32_t n = r.u32(); n > 0; n--) decodeTensor(r);
   for (uint32_t n = r.u32(); n > 0; n--) outsBefore_.push_back(r.u64());
   outs_ = outsBefore_;
@@ -44,12 +45,19 @@ Plan::Plan(Reader& r, Arena& arena, const Library& library) : arena_(arena), lib
   for (uint32_t n = r.u32(); n > 0; n--) decodeCall(r);
 }
 
-Plan::~Plan() {
+Plan::~Plan() { end(); }
+
+void Plan::end() {
+  if (ended_) return;
+  ended_ = true;
   for (Tensor& t : tensors_) {
     if (t.onDevice) library_.device.release(t.onDevice);
+    t.before = t.first = {};
   }
   if (flushOnDevice_) library_.device.release(flushOnDevice_);
-  context_.clear();
+  flushBuffer_ = {};
+  allocsFirst_ = {};
+  context_.end();
 }
 
 void Plan::decodeTensor(Reader& r) {

@@ -2,9 +2,13 @@
 
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 namespace optool {
 
@@ -12,13 +16,54 @@ namespace {
 
 using Text = const char* (*)();
 
-std::string textOf(Text f) {
-  const char* s = nullptr;
-  try {
-    s = f ? f() : nullptr;
-  } catch (...) {  // what a library says about itself must not cost the answer
+constexpr size_t nameBytes = 1024, reasonBytes = 4096;  // that a text may have
+
+enum class Read { whole, longer, unreadable };
+
+// Reads the text at an address that may be any: what is at it goes through a pipe, whose
+// end says so where there is nothing.
+Read readText(const char* s, size_t most, std::string* text) {
+  constexpr size_t page = 4096;  // of any machine, or a part of one
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return Read::unreadable;
+  Read result = Read::longer;
+  while (result == Read::longer && text->size() < most) {
+    const char* at = s + text->size();
+    char piece[page];
+    const size_t n = std::min(page - reinterpret_cast<uintptr_t>(at) % page, most - text->size());
+    if (write(ends[1], at, n) != static_cast<ssize_t>(n) || read(ends[0], piece, n) != static_cast<ssize_t>(n)) {
+      result = Read::unreadable;
+      break;
+    }
+    const void* end = std::memchr(piece, 0, n);
+    if (end) result = Read::whole;
+    text->append(piece, end ? static_cast<size_t>(static_cast<const char*>(end) - piece) : n);
   }
-  return s ? s : "";
+  close(ends[0]);
+  close(ends[1]);
+  return result;
+}
+
+// What a library says about itself must not cost the run: what is wrong with it is a remark.
+std::string nameOf(void* library, const char* function, std::vector<std::string>* remarks) {
+  auto f = reinterpret_cast<Text>(dlsym(library, function));
+  if (!f) return "";
+  std::string text, problem;
+  try {
+    const char* s = f();
+    if (!s) {
+      problem = "gives no text but a null pointer";
+    } else if (Read r = readText(s, nameBytes, &text); r == Read::unreadable) {
+      problem = "gives an address that cannot be read";
+    } else if (r == Read::longer) {
+      problem = "gives a text that does not end after " + std::to_string(nameBytes) + " bytes";
+    }
+  } catch (...) {
+    problem = "threw " + describeException();
+  }
+  if (problem.empty()) return text;
+  remarks->push_back(std::string(function) + " " + problem);
+  return "";
 }
 
 void* openOrExplain(const std::string& path, int scope, std::string* problem) {
@@ -104,8 +149,8 @@ std::string Library::open(const std::string& path, const std::string& adaptor) {
   } catch (...) {
     return "initLibrary threw " + describeException();
   }
-  vendor = textOf(reinterpret_cast<Text>(dlsym(operators, "diopiGetVendorName")));
-  version = textOf(reinterpret_cast<Text>(dlsym(operators, "diopiGetImplVersion")));
+  vendor = nameOf(operators, "diopiGetVendorName", &remarks);
+  version = nameOf(operators, "diopiGetImplVersion", &remarks);
   lastError_ = reinterpret_cast<Text>(dlsym(operators, "diopiGetLastErrorString"));
   hasLastError = lastError_ != nullptr;
   symbols.resize(functionCount);
@@ -118,6 +163,17 @@ void Library::close() {
   if (device.finalize) device.finalize();
 }
 
-std::string Library::lastError() const { return textOf(lastError_); }
+std::string Library::lastError() const {
+  if (!lastError_) return "";
+  const char* s = nullptr;
+  try {
+    s = lastError_();
+  } catch (...) {
+    return "diopiGetLastErrorString threw " + describeException();
+  }
+  std::string text;
+  if (s && readText(s, reasonBytes, &text) == Read::unreadable) return "diopiGetLastErrorString gives an address that cannot be read";
+  return text;
+}
 
 }  // namespace optool

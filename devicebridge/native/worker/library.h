@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "functions.h"
+#include "process.h"
 
 namespace optool {
 
@@ -40,9 +41,11 @@ struct Library {
 
   Device device;
   std::string vendor, version;
+  std::vector<std::string> remarks;  // what is wrong with what it says about itself
   bool hasLastError = false;
   std::vector<void*> symbols;  // by index in functions; null if not exported
   FloatMode floatMode;         // once it was loaded: its constructors may set one
+  Process process;             // once the worker is ready
 
  private:
   const char* (*lastError_)() = nullptr;

@@ -13,6 +13,8 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <deque>
+#include <memory>
 #include <thread>
 
 #include "plan.h"
@@ -21,6 +23,7 @@
 namespace {
 
 constexpr int socketFd = 3, arenaFd = 4;
+constexpr size_t plansKept = 64;  // that have ended: threads that outlive their call may hold handles
 
 bool readAll(char* p, size_t n) {
   while (n > 0) {
@@ -70,23 +73,17 @@ void watch() {
   kill(0, SIGKILL);
 }
 
-void sayHello(const optool::Library& library, const std::string& problem) {
+void sayHello(const optool::Library& library, const optool::Arena& arena, const std::string& problem) {
   optool::Writer w;
   w.put(optool::Answer::hello);
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a of what both sides must agree on: the messages, the numbers of the functions
-  auto add = [&hash](unsigned char c) { hash = (hash ^ c) * 0x100000001b3; };
-  add(optool::wireVersion);
-  for (size_t i = 0; i < optool::functionCount; i++) {
-    const char* name = optool::functions[i].name;
-    do add(static_cast<unsigned char>(*name));
-    while (*name++);
-  }
-  w.u64(hash);
   w.text(problem);
   w.text(library.vendor);
   w.text(library.version);
   w.u8(library.hasLastError);
   w.u8(!library.device.isHostMemory());
+  w.u64(arena.size());
+  w.u32(static_cast<uint32_t>(library.remarks.size()));
+  for (const std::string& remark : library.remarks) w.text(remark);
   w.u32(static_cast<uint32_t>(library.symbols.size()));
   for (void* symbol : library.symbols) w.u8(symbol != nullptr);
   sendAnswer(w);
@@ -107,9 +104,11 @@ int main(int argc, char** argv) {
   std::thread(watch).detach();
   optool::Library library;
   std::string problem = library.open(argv[1], argv[2]);
-  sayHello(library, problem);
-  if (!problem.empty()) return 1;
   optool::Arena arena(arenaFd, library.device);
+  library.process = optool::Process();
+  sayHello(library, arena, problem);
+  if (!problem.empty()) return 1;
+  std::deque<std::unique_ptr<optool::Plan>> ended;
   uint32_t length;
   while (readAll(reinterpret_cast<char*>(&length), sizeof length)) {
     std::vector<char> message(length);
@@ -121,8 +120,11 @@ int main(int argc, char** argv) {
     try {
       optool::Reader r(message);
       request = r.u32();
-      optool::Plan plan(r, arena, library);
-      plan.run(sendAnswer);
+      auto plan = std::make_unique<optool::Plan>(r, arena, library);
+      plan->run(sendAnswer);
+      plan->end();
+      ended.push_back(std::move(plan));
+      if (ended.size() > plansKept) ended.pop_front();
     } catch (const std::exception& e) {
       sendProblem(e.what());
     } catch (...) {

@@ -37,6 +37,9 @@ class Plan {
   ~Plan();
   // Runs all calls, sends an answer after each and one at the end.
   void run(const std::function<void(Writer&)>& send);
+  // Gives memory and stream back. Handles and plain results stay where they are, for threads
+  // of the library that outlive their call, until the plan is destroyed.
+  void end();
 
  private:
   struct Tensor {
@@ -106,6 +109,7 @@ class Plan {
   int64_t flushBytes_, budget_;
   std::vector<char> flushBuffer_;
   char* flushOnDevice_ = nullptr;
+  bool ended_ = false;
   std::deque<Tensor> tensors_;
   std::vector<diopiTensorHandle_t> allocs_;
   std::vector<uint64_t> outs_, outsBefore_, outsFirst_;

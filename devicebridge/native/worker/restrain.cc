@@ -39,8 +39,8 @@ sock_filter refuse() { return BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPER
 // Skips the next n instructions unless the value is v.
 sock_filter unless(uint32_t v, uint8_t n) { return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, v, 0, n); }
 
-// A system call that sends a signal: its number, and which arguments say to whom and
-// what; no signal for one that only makes such a call possible.
+// A system call that sends a signal, or reaches into another process: its number, and
+// which arguments say to whom and what; no signal for one of another kind.
 struct Sender {
   uint32_t number;
   int target, signal;
@@ -50,7 +50,8 @@ constexpr int none = -1;
 
 constexpr Sender senders[] = {
     {SYS_kill, 0, 1},           {SYS_tkill, 0, 1},          {SYS_tgkill, 0, 2},
-    {SYS_rt_sigqueueinfo, 0, 1}, {SYS_rt_tgsigqueueinfo, 0, 2},
+    {SYS_rt_sigqueueinfo, 0, 1}, {SYS_rt_tgsigqueueinfo, 0, 2}, {SYS_ptrace, 1, none},
+    {SYS_process_vm_writev, 0, none},
 #ifdef SYS_pidfd_open
     {SYS_pidfd_open, 0, none},
 #endif

@@ -106,6 +106,7 @@ void Plan::run(const std::function<void(Writer&)>& send) {
   answer.clear();
   answer.put(Answer::done);
   writeFindings(answer);
+  answer.put(library_.process.restore());
   for (uint64_t v : outs_) answer.u64(v);
   writeAllocs(answer);
   answer.u32(runs);

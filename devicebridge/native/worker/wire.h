@@ -12,10 +12,6 @@
 
 namespace optool {
 
-// Counts the changes of the messages and of what a run's time is;
-// devicebridge/wire.go has the same.
-constexpr unsigned char wireVersion = 3;
-
 // Reads fields; a message that ends early is a std::runtime_error.
 class Reader {
  public:

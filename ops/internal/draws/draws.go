@@ -160,16 +160,31 @@ func (d Distribution) correlated(v []float64) string {
 
 // bernstein is how far a sum of independent numbers of mean 0, of so much variance
 // together, none larger than most, is from 0 at most.
-func bernstein(variance, most float64) float64 {
-	a := deviation * most / 3
-	return a + math.Sqrt(a*a+2*deviation*variance)
+func bernstein(variance, most float64) float64 { return bernsteinOf(1, variance, most) }
+
+// bernsteinOf is bernstein for so many sums, none of which is further away.
+func bernsteinOf(sums int, variance, most float64) float64 {
+	unlikely := deviation + math.Log(float64(sums))
+	a := unlikely * most / 3
+	return a + math.Sqrt(a*a+2*unlikely*variance)
 }
 
-// Rate judges how many of n trials of probability p came true.
+// Rate judges how many of n trials of probability p came true, by Chernoff's bound: at
+// least, or at most, the share q of them does with a probability of exp(-n*D) at most, D
+// being the divergence of q from p.
 func Rate(what string, hits, n int, p float64) string {
-	expected := p * float64(n)
-	if off := math.Abs(float64(hits) - expected); off > bernstein(expected*(1-p), 1) {
-		return fmt.Sprintf("%d of %d elements are %s, want about %.0f", hits, n, what, expected)
+	if n == 0 {
+		return ""
+	}
+	term := func(q, p float64) float64 {
+		if q == 0 {
+			return 0
+		}
+		return q * math.Log(q/p)
+	}
+	q := float64(hits) / float64(n)
+	if float64(n)*(term(q, p)+term(1-q, 1-p)) > deviation {
+		return fmt.Sprintf("%d of %d %s, want about %.0f", hits, n, what, p*float64(n))
 	}
 	return ""
 }
@@ -201,6 +216,16 @@ func Exponential(lambda float64) Distribution {
 		CDF: func(x float64) float64 { return -math.Expm1(-lambda * math.Max(x, 0)) }}
 }
 
+// TruncatedNormal is the normal distribution of the numbers from low to high.
+func TruncatedNormal(mean, std, low, high float64) Distribution {
+	normal := Normal(mean, std)
+	below, above := normal.CDF(low), normal.CDF(high)
+	return Distribution{Name: fmt.Sprintf("normal of mean %v and deviation %v from %v to %v", mean, std, low, high),
+		Low: low, High: high, CDF: func(x float64) float64 {
+			return math.Min(1, math.Max(0, (normal.CDF(x)-below)/(above-below)))
+		}}
+}
+
 // Cauchy is the distribution of the density 1/(pi*sigma*(1 + ((x-median)/sigma)^2)).
 func Cauchy(median, sigma float64) Distribution {
 	return Distribution{Name: fmt.Sprintf("Cauchy of median %v and scale %v", median, sigma), Low: math.Inf(-1),
@@ -218,6 +243,117 @@ func LogNormal(mean, std float64) Distribution {
 func Geometric(p float64) Distribution {
 	return Distribution{Name: fmt.Sprintf("geometric of probability %v", p), Low: 1, High: math.MaxFloat64, Whole: true,
 		CDF: func(x float64) float64 { return -math.Expm1(math.Max(0, math.Floor(x)) * math.Log1p(-p)) }}
+}
+
+// Normals judges normal numbers of which each has a mean and a deviation of its own.
+// Of 16-bit numbers, whose rounding depends on them, and of others with a mean that is
+// much larger than the deviation nothing is said.
+func Normals(t *tensor.Tensor, mean, std func(i int) float64) opdef.Drawn {
+	if t.DType.Size() < 4 {
+		return opdef.Drawn{}
+	}
+	v := tensor.Make[float64](min(t.Numel(), largest))
+	tensor.Load(t, 0, v)
+	for i, x := range v {
+		m, s := mean(i), std(i)
+		if s == 0 && x != m {
+			return wrong("element %d is %v, want its mean %v at deviation 0", i, x, m)
+		}
+		if !(s > 0) || !(math.Abs(m) <= 1024*s) {
+			return opdef.Drawn{}
+		}
+		v[i] = (x - m) / s
+	}
+	return Normal(0, 1).Judge(tensor.New(tensor.Float32, []int{len(v)}, v).Rounded())
+}
+
+// Counts judges whole numbers of which each has a mean of its own: those of Poisson's
+// distribution, or with trials the number of those trials that came true.
+func Counts(t *tensor.Tensor, mean func(i int) float64, trials func(i int) float64) opdef.Drawn {
+	v := tensor.Make[float64](min(t.Numel(), largest))
+	tensor.Load(t, 0, v)
+	var total, zeros [2]float64 // of even and odd elements
+	var expected, variance, none, noneVariance [2]float64
+	for i, x := range v {
+		m, most := mean(i), math.Inf(1)
+		zero, spread := math.Exp(-m), m
+		if trials != nil {
+			most = trials(i)
+			zero, spread = math.Pow(1-m/math.Max(most, 1), most), m*(1-m/math.Max(most, 1))
+		}
+		switch {
+		case !(x >= 0 && x <= most) || x != math.Trunc(x):
+			return wrong("element %d is %v, want a whole number from 0 to %v", i, x, most)
+		case m == 0 && x != 0:
+			return wrong("element %d is %v, want 0 at mean 0", i, x)
+		}
+		k := i % 2
+		total[k], expected[k], variance[k] = total[k]+x, expected[k]+m, variance[k]+spread
+		if x == 0 {
+			zeros[k]++
+		}
+		none[k], noneVariance[k] = none[k]+zero, noneVariance[k]+zero*(1-zero)
+	}
+	for k := range 2 {
+		if off := math.Abs(total[k] - expected[k]); off > bernstein(variance[k], 1)+t.DType.Eps()*expected[k] {
+			return wrong("they add up to %.6g, want about %.6g", total[k], expected[k])
+		}
+		if off := math.Abs(zeros[k] - none[k]); off > bernstein(noneVariance[k], 1) {
+			return wrong("%.0f of them are 0, want about %.0f", zeros[k], none[k])
+		}
+	}
+	return opdef.Drawn{Checked: fmt.Sprintf("whole numbers, their sum and the number of zeros, of %d elements", len(v))}
+}
+
+// Orthogonal judges a matrix whose rows, or columns if they are fewer, are to be
+// orthogonal and of length gain.
+func Orthogonal(t *tensor.Tensor, gain float64) opdef.Drawn {
+	rows := t.Shape[0]
+	cols := t.Numel() / max(rows, 1)
+	v := tensor.Data[float64](t)
+	at := func(i, k int) float64 { return v[i*cols+k] }
+	n, m := rows, cols
+	if rows > cols {
+		n, m, at = cols, rows, func(i, k int) float64 { return v[k*cols+i] }
+	}
+	if n*n*m > largest {
+		return opdef.Drawn{}
+	}
+	near := 16 * t.DType.Eps() * float64(m) * gain * gain
+	for i := range n {
+		for j := range i + 1 {
+			sum, want := 0.0, 0.0
+			for k := range m {
+				sum += at(i, k) * at(j, k)
+			}
+			if i == j {
+				want = gain * gain
+			}
+			if !(math.Abs(sum-want) <= near) {
+				return wrong("the product of vectors %d and %d is %.6g, want %.6g", i, j, sum, want)
+			}
+		}
+	}
+	return opdef.Drawn{Checked: fmt.Sprintf("%d orthogonal vectors of length %v", n, gain)}
+}
+
+// Categories judges rows of categories: how often each is chosen, where row r chooses c
+// with probability p(r, c).
+func Categories(chosen []int, categories int, p func(r, c int) float64) string {
+	for c := range categories {
+		hits, expected, variance := 0.0, 0.0, 0.0
+		for r, at := range chosen {
+			q := p(r, c)
+			expected, variance = expected+q, variance+q*(1-q)
+			if at == c {
+				hits++
+			}
+		}
+		if math.Abs(hits-expected) > bernsteinOf(categories, variance, 1) {
+			return fmt.Sprintf("%.0f of %d rows choose category %d, want about %.0f", hits, len(chosen), c, expected)
+		}
+	}
+	return ""
 }
 
 // Permutation judges the numbers from 0 to n-1 in random order.
@@ -243,7 +379,7 @@ func Permutation(t *tensor.Tensor) opdef.Drawn {
 				ups++
 			}
 		}
-		if why := Rate("larger than the one before", ups, len(v)/2, 0.5); why != "" {
+		if why := Rate("elements are larger than the one before", ups, len(v)/2, 0.5); why != "" {
 			return wrong("%s", why)
 		}
 	}
@@ -283,43 +419,107 @@ func Bernoulli(t *tensor.Tensor, p func(i int) float64) opdef.Drawn {
 	return opdef.Drawn{Checked: fmt.Sprintf("zeros and ones, their number, of %d elements", n)}
 }
 
-// Dropout judges what a dropout of probability p made of x: zeros or x/(1-p), up to two
-// units in the last place for the factor's own rounding. each: every element was drawn
-// by itself, so that their number and order can be judged too.
-func Dropout(x, got *tensor.Tensor, p float64, each bool) opdef.Drawn {
-	n := min(x.Numel(), largest)
+// A Mask is what a dropout of probability P makes of its argument x: Scale*x + Shift
+// where it is kept, Dropped where not. Group neighbouring elements are kept or dropped
+// together.
+type Mask struct {
+	P                     float64
+	Scale, Shift, Dropped float64
+	Group                 int
+}
+
+// Dropout is the mask of a dropout whose elements are scaled by 1/(1-p) or 0.
+func Dropout(p float64) Mask { return Mask{P: p, Scale: 1 / (1 - p), Group: 1} }
+
+// AlphaDropout is the mask of a dropout that keeps mean 0 and variance 1 (G. Klambauer
+// et al., Self-normalizing neural networks, 2017): dropped elements have the value
+// that selu has at minus infinity, before all are scaled and shifted.
+func AlphaDropout(p float64) Mask {
+	const alpha = 1.7580993408473766
+	a := 1 / math.Sqrt((alpha*alpha*p+1)*(1-p))
+	return Mask{P: p, Scale: a, Shift: alpha * a * p, Dropped: -alpha * a * (1 - p), Group: 1}
+}
+
+// Kept says whether x became y by being kept, by being dropped, or could be either;
+// neither is wrong. Results are off by up to two units in the last place of the terms,
+// for the scale's and the shift's own rounding.
+func (m Mask) Kept(dt tensor.DType, x, y float64) (kept, dropped bool) {
+	want := m.Scale*x + m.Shift
+	if rounded := dt.Round(want); x-x != 0 || rounded-rounded != 0 { // no number, or overflows
+		return true, true
+	}
+	if m.Shift == 0 {
+		return math.Abs(y-want) <= 2*dt.ULP(want), y == 0
+	}
+	// Each is the sum of terms as large as Shift - Dropped, which are rounded too.
+	terms := m.Shift - m.Dropped
+	return math.Abs(y-want) <= 3*dt.ULP(math.Abs(m.Scale*x)+terms), math.Abs(y-m.Dropped) <= 3*dt.ULP(terms)
+}
+
+// Judge looks at what became of x. The number and order of what was dropped are judged
+// by groups.
+func (m Mask) Judge(x, got *tensor.Tensor) opdef.Drawn {
+	group := max(m.Group, 1)
+	n := min(x.Numel(), largest/group*group)
+	if group > largest {
+		return opdef.Drawn{}
+	}
 	v, y := tensor.Make[float64](n), tensor.Make[float64](n)
 	tensor.Load(x, 0, v)
 	tensor.Load(got, 0, y)
-	dropped, hits := v[:0], 0
-	for i, a := range v {
-		want := a / (1 - p)
-		switch rounded := got.DType.Round(want); {
-		case a-a != 0 || rounded-rounded != 0: // no number, or overflows
-		case rounded == 0 && math.Abs(y[i]-want) <= 2*got.DType.ULP(want): // dropped or not, it looks alike
-		case y[i] == 0:
-			dropped, hits = append(dropped, 1), hits+1
-		case math.Abs(y[i]-want) <= 2*got.DType.ULP(want):
-			dropped = append(dropped, 0)
-		case rounded == 0:
-			return wrong("element %d is %v, want 0", i, y[i])
+	drops, hits := v[:0], 0
+	for lo := 0; lo < n; lo += group {
+		kept, dropped := true, true
+		for i := lo; i < lo+group; i++ {
+			k, d := m.Kept(got.DType, v[i], y[i])
+			switch want := got.DType.Round(m.Scale*v[i] + m.Shift); {
+			case !k && !d && want == m.Dropped:
+				return wrong("element %d is %v, want %v", i, y[i], want)
+			case !k && !d:
+				return wrong("element %d is %v, want %v or %v", i, y[i], got.DType.Round(m.Dropped), want)
+			case !(kept && k) && !(dropped && d):
+				return wrong("elements %d to %d are to be kept or dropped together, and element %d is not", lo,
+					lo+group-1, i)
+			}
+			kept, dropped = kept && k, dropped && d
+		}
+		switch {
+		case kept && dropped: // it looks alike
+		case dropped:
+			drops, hits = append(drops, 1), hits+1
 		default:
-			return wrong("element %d is %v, want 0 or %v", i, y[i], rounded)
+			drops = append(drops, 0)
 		}
 	}
-	if !each {
-		return opdef.Drawn{Checked: fmt.Sprintf("zeros and scaled elements, of %d", n)}
+	what := "elements"
+	if group > 1 {
+		what = fmt.Sprintf("groups of %d elements", group)
 	}
-	if why := Rate("zero", hits, len(dropped), p); why != "" {
+	if why := Rate(what+" dropped", hits, len(drops), m.P); why != "" {
 		return wrong("%s", why)
 	}
-	if why := repeats(dropped, func(x float64) float64 { return x }, p*p+(1-p)*(1-p)); why != "" {
+	if why := repeats(drops, func(x float64) float64 { return x }, m.P*m.P+(1-m.P)*(1-m.P)); why != "" {
 		return wrong("the mask: %s", why)
 	}
-	if why := pairs(dropped, p); why != "" {
+	if why := pairs(drops, m.P); why != "" {
 		return wrong("the mask: %s", why)
 	}
-	return opdef.Drawn{Checked: fmt.Sprintf("zeros and scaled elements, their number and order, of %d", n)}
+	return opdef.Drawn{Shown: true,
+		Checked: fmt.Sprintf("dropped and scaled %s, their number and order, of %d", what, n/group)}
+}
+
+// Grad is the gradient of x where y shows what was kept and up is y's gradient; where it
+// does not show, other says which of the two possible gradients is returned.
+func (m Mask) Grad(x, y, up *tensor.Tensor, other bool) *tensor.Tensor {
+	return opdef.ZipN(tensor.Float64, x.Shape, func(dst []float64, v [][]float64) {
+		for i := range dst {
+			kept, dropped := m.Kept(y.DType, v[0][i], v[1][i])
+			dst[i] = 0
+			if kept && !(dropped && other) {
+				dst[i] = m.Scale * v[2][i]
+			}
+		}
+	}, x, y, up)
 }
 
 func constantRate(p func(int) float64, n int) bool {

@@ -1,0 +1,159 @@
+"""Repeat the recorded call with PyTorch and compare with the expected results.
+
+    python repeat.py [--device cpu] [--atol A] [--rtol R] [--trust]
+
+Needs torch 1.13 or newer. Nothing in the files is executed (weights_only) unless --trust
+is given, which torch 1.13 needs for floats and devices among the arguments. Exit code 0:
+all within tolerance, 1: not, 3: the call cannot be run here.
+"""
+import argparse
+import importlib
+import os
+import pickle
+import sys
+
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# What op_tools allows by default, by dtype, as atol and as rtol; 1e-3 for all others.
+TOLERANCES = {torch.float16: 1e-4, torch.float32: 1e-5, torch.float64: 1e-8}
+
+
+TRUSTED = False
+
+
+def load(*names):
+    path = os.path.join(HERE, *names)
+    if not os.path.exists(path):
+        return None
+    try:
+        return torch.load(path, map_location="cpu", weights_only=not TRUSTED)
+    except pickle.UnpicklingError as e:
+        print(f"{path}: {str(e).splitlines()[-1]}\nwith --trust it is loaded without this check", file=sys.stderr)
+        sys.exit(3)
+
+
+def tensors(value):
+    """The tensors in lists, tuples and dicts, in order; None for None."""
+    if isinstance(value, torch.Tensor) or value is None:
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    if isinstance(value, (list, tuple)) or hasattr(value, "__iter__") and not isinstance(value, str):
+        return [t for item in value for t in tensors(item)]
+    return []
+
+
+def to_device(value, device, fresh, seen):
+    """The value with its tensors on the device, laid out as they were recorded."""
+    if isinstance(value, torch.Tensor):
+        if id(value) not in seen:
+            t = value.detach()
+            if device != "cpu" or fresh:
+                t = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=device).copy_(t)
+            if value.requires_grad:
+                t.requires_grad_()
+            seen[id(value)] = t
+        t = seen[id(value)]
+        return t.clone() if fresh and t.requires_grad else t
+    if isinstance(value, torch.device):
+        return torch.device(device)
+    if isinstance(value, dict):
+        return {k: to_device(v, device, fresh, seen) for k, v in value.items()}
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple, torch.Size):
+        return type(value)(to_device(v, device, fresh, seen) for v in value)
+    return value
+
+
+def find(name):
+    """torch.nn.functional.linear, torch.Tensor.add_, and what other packages bring."""
+    module, rest = importlib.import_module(name.split(".")[0]), name.split(".")[1:]
+    for part in rest:
+        if not hasattr(module, part):
+            importlib.import_module(module.__name__ + "." + part)
+        module = getattr(module, part)
+    return module
+
+
+def compare(what, got, want, args):
+    """Print the worst element; return whether all are within the tolerance."""
+    if got is None or want is None:
+        return True
+    got = got.detach().cpu()
+    allowed = TOLERANCES.get(got.dtype, 1e-3)
+    atol = allowed if args.atol is None else args.atol
+    rtol = allowed if args.rtol is None else args.rtol
+    if got.shape != want.shape:
+        print(f"{what}: shape {tuple(got.shape)}, expected {tuple(want.shape)}")
+        return False
+    wide = torch.complex128 if want.is_complex() else torch.float64
+    x, y = got.to(wide), want.to(wide)
+    ok = torch.allclose(x, y, rtol=rtol, atol=atol, equal_nan=True)
+    text = f"{what}: {'close' if ok else 'NOT close'} (atol {atol:g}, rtol {rtol:g})"
+    if x.numel():
+        error = (x - y).abs()
+        error = torch.where((x == y) | (torch.isnan(x) & torch.isnan(y)), torch.zeros_like(error), error)
+        error = torch.nan_to_num(error, nan=float("inf"), posinf=float("inf"))
+        at, index = int(error.argmax()), []
+        for size in reversed(x.shape):
+            index.insert(0, at % size)
+            at //= size
+        here = tuple(index)
+        text += f"; worst at {list(here)}: got {got[here].item()} want {want[here].item()}"
+    print(text)
+    return ok
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--device", default="cpu", help="cpu, cuda, npu, ...; packages that bring one are imported by name")
+    p.add_argument("--atol", type=float)
+    p.add_argument("--rtol", type=float)
+    p.add_argument("--trust", action="store_true", help="load the files without weights_only")
+    args = p.parse_args()
+    global TRUSTED
+    TRUSTED = args.trust
+    vendor = {"npu": "torch_npu", "mlu": "torch_mlu", "musa": "torch_musa"}.get(args.device.split(":")[0])
+    if vendor:
+        importlib.import_module(vendor)
+
+    call = load("call", "input.pth")
+    print(f"{call['name']} on {args.device}, torch {torch.__version__}")
+    ok = True
+    expected = tensors(load("expected", "output_float64.pth"))
+    recorded = load("call", "output.pth")
+    if recorded is not None:
+        for i, (r, e) in enumerate(zip(tensors(recorded["args"]), expected)):
+            compare(f"recorded output[{i}]", r, e, args)
+    name = call["name"]
+    in_place = name.endswith("_") and not name.endswith("__") or call["kwargs"].get("inplace") is True
+    seen = {}
+    try:
+        function = find(name)
+        output = function(*to_device(call["args"], args.device, in_place, seen),
+                          **to_device(call["kwargs"], args.device, in_place, seen))
+    except (ImportError, AttributeError, RuntimeError, TypeError) as e:
+        print(f"it cannot be run here: {e}", file=sys.stderr)
+        return 3
+    outputs = tensors(output)
+    if len(outputs) != len(expected):
+        print(f"{len(outputs)} results, expected {len(expected)}")
+        ok = False
+    for i, (g, e) in enumerate(zip(outputs, expected)):
+        ok = compare(f"output[{i}]", g, e, args) and ok
+
+    wanted, up = load("expected", "gradients_float64.pth"), load("call", "grad_outputs.pth")
+    if wanted is not None and up is not None:
+        leaves = [seen[id(t)] for t in tensors((call["args"], call["kwargs"]))
+                  if t is not None and t.requires_grad and id(t) in seen]
+        leaves = list({id(t): t for t in leaves}.values())
+        ups = tensors(up["args"])
+        pairs = [(o, u.to(args.device)) for o, u in zip(outputs, ups) if u is not None and o.requires_grad]
+        grads = torch.autograd.grad([o for o, _ in pairs], leaves, [u for _, u in pairs], allow_unused=True)
+        for i, (g, e) in enumerate(zip(grads, wanted)):
+            ok = compare(f"gradient of argument {i} that requires one", g, e, args) and ok
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

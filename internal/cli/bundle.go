@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/bundle"
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/internal/wholefile"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
+	"github.com/optool/optool/tensor"
+)
+
+type bundleOptions struct {
+	selection
+	deviceFlags
+	tolerances string
+	out        string
+}
+
+func newBundleCmd(a *app) *cobra.Command {
+	var o bundleOptions
+	cmd := &cobra.Command{
+		Use:   "bundle PATH",
+		Short: "One zip file for a vendor: a call, what it should give, and programs that repeat it",
+		Long: `Write a recorded call into one zip file for whoever has to repair it: the call as
+.pth, the expected results in float64 and rounded, a README with the verdict and
+pictures, a Python script that repeats it with PyTorch on any device, and, where
+DIOPI computes the operator, a C program that repeats it on a library. Of a tree
+the first wrong call is taken.
+
+The same call gives the same bytes. Exit codes are those of replay.`,
+		Example: `  optool bundle op_tools_results -o bug.zip
+  optool bundle --device ./libdiopi_impl.so -o device.zip op_tools_results`,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, paths []string) error { return runBundle(cmd, a, &o, paths) },
+	}
+	o.addFlags(cmd)
+	o.deviceFlags.addWhich(cmd, "none",
+		"what the verdict is about: none, the recorded results; host, the built-in device; or a DIOPI `LIBRARY`")
+	o.addReplay(cmd)
+	addTimeoutFlag(cmd, &o.timeout)
+	f := cmd.Flags()
+	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
+	f.StringVarP(&o.out, "out", "o", "bug.zip", "write `FILE`")
+	return cmd
+}
+
+func runBundle(cmd *cobra.Command, a *app, o *bundleOptions, paths []string) error {
+	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
+		return err
+	}
+	reg := a.known()
+	tol, err := loadTolerances(o.tolerances, reg)
+	if err != nil {
+		return err
+	}
+	ctx, lim := cmd.Context(), o.limits()
+	opt := replay.Options{Registry: reg, Tolerances: tol, Read: o.read}
+	report := bundle.Report{Versions: []string{strings.TrimSpace(versionLine())},
+		Settings: variables(os.Environ(), "AUTOCOMPARE"),
+		Tolerance: func(dt tensor.DType) (atol, rtol float64) {
+			t := compare.DefaultTolerance(dt)
+			return t.Atol, t.Rtol
+		}}
+	if o.tolerances != "" {
+		report.Settings = append(report.Settings, "--tolerances "+filepath.Base(o.tolerances))
+	}
+	if !o.none() {
+		if flags := o.deviceFlags.repro()[2:]; len(flags) > 0 { // but the device itself
+			report.Settings = append(report.Settings, strings.Join(flags, " "))
+		}
+		dev, err := o.checked(cmd, a)
+		if err != nil {
+			return err
+		}
+		defer dev.release()
+		report.Versions = append(report.Versions, describeDevice(filepath.Base(o.device), dev.lib.Info()))
+		opt.Device = dev.Device
+	}
+	e, err := o.firstWrong(ctx, a, "bundle", lim, opt, paths)
+	if err != nil || e == nil {
+		return err
+	}
+	exit, err := within(ctx, lim, e.Bytes(), func() (int, error) { return o.write(a, e, opt, report) })
+	if err != nil {
+		return failed(err)
+	}
+	return exitWith(exit)
+}
+
+// write writes the zip of a capture and returns the exit code.
+func (o *bundleOptions) write(a *app, e *capture.Entry, opt replay.Options, report bundle.Report) (int, error) {
+	call := replay.Open(e, opt)
+	defer call.Close()
+	if err := call.Record.Err(capture.Input); err != nil {
+		return 0, fmt.Errorf("%s: %w", e.Rel, err)
+	}
+	outcome := call.Compare()
+	found := results.OfReplay(e, outcome, "", "")
+	summary := reports.NewSummary()
+	causes := call.Causes(outcome, time.Now().Add(explainTime))
+	plain := reports.Style{Width: 100}
+	for i, r := range found.Results {
+		summary.Add(r)
+		x := inFull(e, call, &outcome.Results[i], r, causes)
+		var text strings.Builder
+		if err := x.Write(&text, plain); err != nil {
+			return 0, err
+		}
+		report.Explanations = append(report.Explanations, text.String())
+		if p := x.Profile; p != nil && p.Equal < p.Numel {
+			report.Profiles = append(report.Profiles, bundle.Picture{Target: r.Target, Profile: p})
+		}
+	}
+	report.Again = o.repro()
+	if err := wholefile.Write(o.out, func(f *os.File) error { return bundle.Write(f, call, report) }); err != nil {
+		return 0, err
+	}
+	fmt.Fprintf(a.Out, "%s %s: %s\nwritten to %s\n", call.Op, reports.OneLine(e.Rel), outcome.Verdict(),
+		reports.OneLine(o.out))
+	return comparisonExit(summary, 0), nil
+}
+
+// repro is the command that judges the call, in the directory of the zip's files.
+func (o *bundleOptions) repro() string {
+	args := []string{"optool", "replay", "--acc_check", "--tables"}
+	if !o.none() {
+		args = append(args, "--device", quote(filepath.Base(o.device)))
+	}
+	return strings.Join(append(args, "call"), " ")
+}

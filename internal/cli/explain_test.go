@@ -1,0 +1,117 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/internal/cli"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// TestElsewhere: a result that is another call's, or an argument, is said to be that;
+// damage that is nothing of the kind is not.
+func TestElsewhere(t *testing.T) {
+	x, y := floats(1, 4, 5), floats(2, 4, 5)
+	sum := func(a, b *tensor.Tensor, more float64) *tensor.Tensor {
+		v := make([]float64, a.Numel())
+		for i := range v {
+			v[i] = tensor.At[float64](a, i) + tensor.At[float64](b, i) + more
+		}
+		return tensor.New(tensor.Float32, a.Shape, v).Rounded()
+	}
+	for _, tc := range []struct {
+		name string
+		gave *tensor.Tensor // of the second call, torch.add(x, x)
+		want string
+	}{
+		{"an earlier result", sum(x, y, 0),
+			"cause: output[0] reproduced exactly if output[0] of torch.add, number 1, is returned"},
+		{"an argument", x, "cause: output[0] reproduced exactly if self is returned as it is"},
+		{"damage", sum(x, x, 3), ""},
+		{"one number", tensor.Full(tensor.Float32, []int{4, 5}, 7.0).Rounded(), ""},
+	} {
+		dir := t.TempDir()
+		call := func(id string, output value.Value, args ...value.Value) {
+			for name, vs := range map[string][]value.Value{"input": args, "output": {output}} {
+				rec := dict("name", "torch.add", "args", value.NewTuple(vs...), "kwargs", dict(),
+					"identifier", id+"/x/"+name)
+				save(t, rec, dir, "torch.add", "7", id, "2026-11-22-10-00-0"+id, name+".pth")
+			}
+		}
+		call("1", sum(x, y, 0), x, y)
+		call("2", tc.gave, x, x)
+		var out strings.Builder
+		code := cli.Main([]string{"explain", "--all", dir}, cli.Streams{In: strings.NewReader(""), Out: &out,
+			Err: &out})
+		text := out.String()
+		if code != cli.ExitDiffers || !strings.Contains(text, "torch.add, id 2") || strings.Contains(text, "id 1,") {
+			t.Errorf("%s: exit code %d: %s", tc.name, code, text)
+		}
+		if !strings.Contains(text, tc.want) || tc.want == "" && strings.Contains(text, "returned") {
+			t.Errorf("%s: want %q in %s", tc.name, tc.want, text)
+		}
+	}
+}
+
+// TestMan: a page for each command, the same bytes again.
+func TestMan(t *testing.T) {
+	var pages [2]string
+	for i := range pages {
+		dir := t.TempDir()
+		var out strings.Builder
+		streams := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}
+		if code := cli.Main([]string{"man", dir}, streams); code != 0 {
+			t.Fatalf("exit code %d: %s", code, out.String())
+		}
+		b, err := os.ReadFile(filepath.Join(dir, "optool-reduce.1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages[i] = string(b)
+	}
+	if !strings.Contains(pages[0], `.TH "OPTOOL-REDUCE" "1"`) || pages[0] != pages[1] {
+		t.Errorf("the page of reduce: %s", pages[0])
+	}
+}
+
+// TestOldHabits: what people type who know op_tools and diopi_test, or mistype.
+func TestOldHabits(t *testing.T) {
+	for _, tc := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"replya x", cli.ExitUsage, `unknown command "replya"; did you mean "replay"?`},
+		{"help replya", cli.ExitUsage, `unknown command "replya"; did you mean "replay"?`},
+		{"help replay", cli.ExitOK, "Run each recorded call"},
+		{"help", cli.ExitOK, "Available Commands"},
+		{"replay --acc_chek x", cli.ExitUsage, `unknown flag: --acc_chek; did you mean "acc_check"?`},
+		{"replay --zzzzzzzzzzzzzzz x", cli.ExitUsage, "unknown flag: --zzzzzzzzzzzzzzz\n"},
+		{"replay --sync_time_measure x", cli.ExitUsage, "optool time --sync_time_measure does"},
+		{"conformance --pytest_args=-k", cli.ExitUsage, "there is no pytest"},
+		{"conformance --mode run_tests", cli.ExitUsage, `did you mean "run_test"?`},
+		{"--version", cli.ExitOK, "features: "},
+		{"version", cli.ExitOK, "devices"},
+		{"__complete conformance --mode g", cli.ExitOK, "gen_data\ngen_case\n"},
+		{"__complete ls --op torch.add,torch.nn.functional.laye", cli.ExitOK, "torch.add,torch.nn.functional.layer_norm\n"},
+		{"__complete ls --dtype bf", cli.ExitOK, ":"},
+		{"__complete ls --dtype bfl", cli.ExitOK, "bfloat16\n"},
+		{"ls --op *softmax --op torch.gel* --op *gelu ../../fixtures/captures/cause", cli.ExitOK, "gelu"},
+	} {
+		var out strings.Builder
+		code := cli.Main(strings.Fields(tc.args), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		if code != tc.code || !strings.Contains(out.String(), tc.want) {
+			t.Errorf("optool %s: exit code %d, want %d; want %q in %s", tc.args, code, tc.code, tc.want, out.String())
+		}
+	}
+	t.Setenv("OP_DISPATCH_WATCH_LIST", ".*")
+	var out strings.Builder
+	cli.Main([]string{"ls", "../../fixtures/captures/cause"}, cli.Streams{In: strings.NewReader(""), Out: &out,
+		Err: &out})
+	if !strings.Contains(out.String(), "optool: OP_DISPATCH_WATCH_LIST is about a program that runs") {
+		t.Errorf("OP_DISPATCH_WATCH_LIST is not answered: %s", out.String())
+	}
+}

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
+)
+
+// firstWrong is the first of wrongCalls, nil if there is none.
+func (o *selection) firstWrong(ctx context.Context, a *app, command string, lim *limits, opt replay.Options,
+	paths []string) (*capture.Entry, error) {
+	all, err := o.wrongCalls(ctx, a, command, lim, opt, paths)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// wrongCalls are the calls below the paths that fail, in the order in which the program
+// ran, or the only call. There are none, with the error to exit with, if none fails.
+func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim *limits, opt replay.Options,
+	paths []string) ([]*capture.Entry, error) {
+	type judged struct {
+		entry *capture.Entry
+		found *reports.Finding
+		bytes int64
+		err   error
+	}
+	bar := a.newProgress(command, "capture")
+	bar.index(ctx, paths)
+	var t tally
+	var wrong []judged
+	var last *capture.Entry
+	err := ordered(ctx, a.jobs, scan(ctx, paths, capture.Options{}), func(f found) judged {
+		if f.err != nil {
+			return judged{err: f.err}
+		}
+		bytes := f.entry.Bytes()
+		if ok, err := o.filter.Match(f.entry, o.read); err != nil || !ok {
+			return judged{bytes: bytes, err: err}
+		}
+		bar.begin(f.entry.Op)
+		outcome, err := within(ctx, lim, bytes, func() (*replay.Outcome, error) {
+			return replay.Run(f.entry, opt), nil
+		})
+		if err != nil {
+			outcome = replay.NotDone(f.entry.Op, err)
+		}
+		return judged{entry: f.entry, found: results.OfReplay(f.entry, outcome, "", ""), bytes: bytes}
+	}, func(j judged) error {
+		t.walked++
+		bar.add(j.found != nil && j.found.Bad(), j.bytes)
+		switch {
+		case j.err != nil:
+			t.refused++
+			bar.warn(a, j.err)
+		case j.entry != nil:
+			t.captures++
+			last = j.entry
+			if j.found.Wrong() {
+				wrong = append(wrong, j)
+			}
+		}
+		return nil
+	})
+	bar.end()
+	switch {
+	case err != nil:
+		return nil, failed(err)
+	case len(wrong) == 0 && t.captures == 1:
+		return []*capture.Entry{last}, nil
+	case len(wrong) > 0:
+		slices.SortStableFunc(wrong, func(x, y judged) int {
+			switch {
+			case reports.Earlier(x.found, y.found):
+				return -1
+			case reports.Earlier(y.found, x.found):
+				return 1
+			}
+			return 0
+		})
+		var calls []*capture.Entry
+		for _, j := range wrong {
+			calls = append(calls, j.entry)
+		}
+		return calls, nil
+	}
+	if err := o.found(ctx, t, paths); err != nil {
+		return nil, err
+	}
+	if t.captures == 0 {
+		return nil, exitWith(ExitFailed)
+	}
+	fmt.Fprintf(a.Out, "none of %s failed\n", reports.Count(t.captures, "capture"))
+	return nil, exitWith(t.code())
+}

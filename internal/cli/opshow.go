@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/optool/optool/opcheck"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/custom"
+)
+
+// operatorsNamed are the operators that answer to a name, written in full or as declarations
+// write it, or whose schema has it.
+func operatorsNamed(reg *opdef.Registry, name string) []*opdef.Entry {
+	if es := reg.Lookup(opdef.FullName(name)); len(es) > 0 {
+		return es
+	}
+	var out []*opdef.Entry
+	for _, e := range reg.Entries() {
+		if base, _, _ := strings.Cut(e.Op(), "."); e.Op() == name || base == name {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// unknownOperator names what the name may stand for.
+func unknownOperator(reg *opdef.Registry, name string) error {
+	similar := reg.Similar(name)
+	if len(similar) == 0 {
+		return usageError("no operator answers to %s; list all with \"optool ops\"", name)
+	}
+	return usageError("no operator answers to %s; there is %s", name,
+		strings.Join(similar[:min(5, len(similar))], ", "))
+}
+
+// writeOperators shows operators whole.
+func writeOperators(w io.Writer, width int, entries []*opdef.Entry) error {
+	if width <= 0 { // piped
+		width = 100
+	}
+	var b strings.Builder
+	for i, e := range entries {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s\n", e.Op())
+		for _, line := range operatorLines(e) {
+			if line[1] == "" {
+				continue
+			}
+			const indent = 13
+			for k, part := range strings.Split(text.WrapSoft(line[1], max(20, width-indent)), "\n") {
+				label := line[0]
+				if k > 0 {
+					label = ""
+				}
+				fmt.Fprintf(&b, "  %-*s%s\n", indent-2, label, strings.TrimRight(part, " "))
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// operatorLines are label and text of all that is known of an operator.
+func operatorLines(e *opdef.Entry) [][2]string {
+	devices := strings.Join(deviceFunctions(e), ", ")
+	if devices == "" {
+		devices = "no function of DIOPI"
+	}
+	return [][2]string{
+		{"schema", e.Schema.String()},
+		{"names", strings.Join(e.Names, " ")},
+		{"computes", e.Doc.Summary},
+		{"formula", e.Doc.Formula},
+		{"notes", e.Doc.Notes},
+		{"dtypes", strings.Join(e.DTypes(), " ")},
+		{"error", errorText(e)},
+		{"gradients", gradientsText(e)},
+		{"autocast", [...]string{
+			opdef.AutocastNone: "", opdef.AutocastLower: "runs in its 16-bit dtype",
+			opdef.AutocastFloat32: "runs in float32", opdef.AutocastWidest: "runs in the widest dtype"}[e.Autocast]},
+		{"devices", devices},
+		{"source", e.Doc.Source},
+	}
+}
+
+func errorText(e *opdef.Entry) string {
+	if e.Random != "" {
+		return e.Random + ": values are not compared with a reference"
+	}
+	return scaled(e.Error)
+}
+
+// scaled is a bound and what its S is.
+func scaled(e opdef.Error) string {
+	s := e.String()
+	if strings.HasSuffix(s, "S") {
+		s += ", S the sum of the magnitudes of the n terms of an element, c(n) = 4 + 4 sqrt(n), u the roundoff of " +
+			"the sum (docs/verdicts.md)"
+	}
+	return s
+}
+
+func gradientsText(e *opdef.Entry) string {
+	if !e.HasGrad {
+		return gradientText(e)
+	}
+	s := e.Error.OfGradients().String() + ". "
+	switch {
+	case e.Inner:
+		return s + "op_tools records what the last node of torch's composition received, which is computed too"
+	case e.Composite:
+		return s + "op_tools records what the last node of torch's composition received, which is not compared"
+	}
+	return s + "op_tools records one for each argument that asks for it"
+}
+
+// checkOperators runs the checks that hold for every operator on those of a file.
+func (a *app) checkOperators(path string) error {
+	entries, err := custom.Load(path)
+	if err != nil {
+		return failed(err)
+	}
+	reg := a.known()
+	if !slices.ContainsFunc(a.own, func(o ownOperators) bool { return o.path == path }) {
+		if reg, err = reg.With(entries); err != nil {
+			return failed(err)
+		}
+	}
+	if len(entries) == 0 {
+		return failed(fmt.Errorf("%s: declares no operator", path))
+	}
+	suite := &opcheck.Suite{Registry: reg, Seed: 1}
+	findings := 0
+	for _, e := range entries {
+		found := suite.Entry(e)
+		findings += len(found)
+		for _, f := range found {
+			if _, err := fmt.Fprintln(a.Out, f); err != nil {
+				return failed(err)
+			}
+		}
+		if len(found) == 0 {
+			if _, err := fmt.Fprintf(a.Out, "op %s: passes %d checks\n", e.Op(), len(opcheck.Checks())); err != nil {
+				return failed(err)
+			}
+		}
+	}
+	if findings > 0 {
+		return exitWith(1)
+	}
+	return nil
+}

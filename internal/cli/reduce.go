@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/reduce"
+	"github.com/optool/optool/reports"
+)
+
+type reduceOptions struct {
+	selection
+	deviceFlags
+	tolerances string
+	out        string
+	total      time.Duration
+}
+
+// reduceTime is how long a reduction may take if nothing else is said.
+const reduceTime = time.Minute
+
+func newReduceCmd(a *app) *cobra.Command {
+	o := reduceOptions{total: reduceTime}
+	cmd := &cobra.Command{
+		Use:   "reduce PATH",
+		Short: "The smallest call that still fails, and what the failure depends on",
+		Long: `Make the smallest call that still fails of a recorded one: fewer rows, columns,
+batches and arguments, contiguous, with plain values, in float32. Of a tree the
+first wrong call is reduced.
+
+With --device every candidate is run on it, and sizes around the smallest that
+fails say what the failure depends on. Without, what was recorded is cut as far
+as it can still be compared: an element of a result that follows from slices of
+the arguments.
+
+The call is written to a directory that op_tools reads too.
+
+Exit codes are those of replay: 1 if the call fails.`,
+		Example: `  optool reduce op_tools_results
+  optool reduce --device ./libdiopi_impl.so -o small op_tools_results`,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, paths []string) error { return runReduce(cmd, a, &o, paths) },
+	}
+	o.addFlags(cmd)
+	o.deviceFlags.addWhich(cmd, "none",
+		"what fails: none, the recorded results; host, the built-in device; or the path of a DIOPI `LIBRARY`")
+	o.addReplay(cmd)
+	f := cmd.Flags()
+	f.Var((*timeLimit)(&o.total), "timeout", "most `TIME` to look for a smaller call")
+	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
+	f.StringVarP(&o.out, "out", "o", "reduced", "write the call to `DIR`")
+	return cmd
+}
+
+// onePath is the Args of commands that take one PATH.
+func onePath(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError("%s: want one PATH, got %d", cmd.Name(), len(args))
+	}
+	return nil
+}
+
+// perCall is how long one call on a device may take within a total.
+func perCall(total time.Duration) time.Duration { return max(total/6, min(total, time.Second)) }
+
+func runReduce(cmd *cobra.Command, a *app, o *reduceOptions, paths []string) error {
+	if err := o.deviceFlags.check(); err != nil {
+		return err
+	}
+	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
+		return err
+	}
+	if err := o.writable(); err != nil {
+		return err
+	}
+	reg := a.known()
+	tol, err := loadTolerances(o.tolerances, reg)
+	if err != nil {
+		return err
+	}
+	ctx, lim := cmd.Context(), newLimits(o.memory, referenceTimeout)
+	opt := replay.Options{Registry: reg, Tolerances: tol, Read: o.read}
+	if !o.none() {
+		o.deviceFlags.timeout = perCall(o.total)
+		dev, err := o.checked(cmd, a)
+		if err != nil {
+			return err
+		}
+		defer dev.release()
+		opt.Device = dev.Device
+	}
+	e, err := o.firstWrong(ctx, a, "reduce", lim, opt, paths)
+	if err != nil || e == nil {
+		return err
+	}
+	rec, err := e.Load(capture.LoadOptions{Read: o.read, Verify: true})
+	if err != nil {
+		rec.Close()
+		return failed(err)
+	}
+	defer rec.Close()
+	r, err := within(ctx, lim, e.Bytes(), func() (*reduce.Reduction, error) {
+		return reduce.Of(ctx, rec, opt, time.Now().Add(o.total))
+	})
+	switch {
+	case errors.Is(err, reduce.ErrSound):
+		fmt.Fprintf(a.Out, "%s: %v\n", reports.OneLine(e.Rel), err)
+		return nil
+	case err != nil:
+		return failed(fmt.Errorf("%s: %w", e.Rel, err))
+	}
+	if err := errors.Join(mark(o.out), r.Call.Write(o.out)); err != nil {
+		return failed(err)
+	}
+	if err := o.print(a.Out, a.style(), e, r); err != nil {
+		return err
+	}
+	return exitWith(ExitDiffers)
+}
+
+// writable reports whether the directory is new, empty, or one that optool wrote.
+func (o *reduceOptions) writable() error {
+	files, err := os.ReadDir(o.out)
+	if err == nil && len(files) > 0 && !capture.Marked(o.out) {
+		return failed(fmt.Errorf("%s: the directory holds files that optool did not write", o.out))
+	}
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), ".pth") {
+			if err := os.Remove(filepath.Join(o.out, f.Name())); err != nil {
+				return failed(err)
+			}
+		}
+	}
+	return nil
+}
+
+// print says what became of the call.
+func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r *reduce.Reduction) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s: %s in the %s pass\n", st.Bold(r.Call.Op), reports.OneLine(e.Rel),
+		st.Paint(r.Verdict, string(r.Verdict)), r.Phase)
+	for _, s := range r.Was {
+		fmt.Fprintf(&b, "  recorded  %s\n", s)
+	}
+	for _, s := range r.Is {
+		fmt.Fprintf(&b, "  smallest  %s\n", s)
+	}
+	fmt.Fprintf(&b, "it fails: %s\n", st.Wrap(reports.OneLine(r.Failure), 2))
+	for _, s := range r.Depends {
+		only := "only if "
+		if o.none() {
+			only = "where: "
+		}
+		fmt.Fprintf(&b, "%s %s\n", st.Bold(only[:len(only)-1]), st.Wrap(s, 2))
+	}
+	if len(r.Indifferent) > 0 {
+		fmt.Fprintf(&b, "whatever: %s\n", st.Wrap(strings.Join(r.Indifferent, "; "), 2))
+	}
+	for _, s := range r.Unclear {
+		fmt.Fprintf(&b, "unclear: %s\n", st.Wrap(s, 2))
+	}
+	fmt.Fprintf(&b, "%s run", reports.Count(r.Runs, "call"))
+	if !r.Done {
+		fmt.Fprintf(&b, ", then the time was up: --timeout allows more than %v", o.total)
+	}
+	fmt.Fprintf(&b, "\nwritten to %s\nagain: %s\n", reports.OneLine(o.out), reports.OneLine(o.repro()))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// repro is the command line that replays the reduced call.
+func (o *reduceOptions) repro() string {
+	args := o.command("replay", "--acc_check", "--tables")
+	if o.tolerances != "" {
+		args = append(args, "--tolerances", quotePath(o.tolerances))
+	}
+	args = append(args, o.deviceFlags.repro()...)
+	return strings.Join(append(args, quotePath(o.out)), " ")
+}

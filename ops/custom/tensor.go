@@ -1,0 +1,266 @@
+package custom
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/tensor"
+)
+
+// A tensorValue is a tensor of a composition as Starlark sees it: arithmetic, len,
+// x[i] and x[a:b] along the first dimension, shape, ndim and dtype, and as methods the
+// functions whose first argument is a tensor.
+type tensorValue struct {
+	g   *compose.Graph
+	v   *compose.Value
+	all library // its methods
+}
+
+var (
+	_ starlark.HasAttrs  = tensorValue{}
+	_ starlark.HasBinary = tensorValue{}
+	_ starlark.HasUnary  = tensorValue{}
+	_ starlark.Sliceable = tensorValue{}
+)
+
+func (t tensorValue) String() string        { return t.v.T.Meta() }
+func (t tensorValue) Type() string          { return "Tensor" }
+func (t tensorValue) Freeze()               {}
+func (t tensorValue) Truth() starlark.Bool  { return true }
+func (t tensorValue) Hash() (uint32, error) { return 0, errors.New("a Tensor is no key of a dict") }
+
+func (t tensorValue) Attr(name string) (starlark.Value, error) {
+	switch name {
+	case "shape":
+		return intTuple(t.v.Shape()), nil
+	case "ndim":
+		return starlark.MakeInt(t.v.Dim()), nil
+	case "dtype":
+		return starlark.String(t.v.DType().String()), nil
+	}
+	f, ok := t.all[name]
+	if !ok || !f.method {
+		return nil, nil
+	}
+	return starlark.NewBuiltin(name, func(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple,
+		kwargs []starlark.Tuple) (starlark.Value, error) {
+		return f.run(th, name, append(starlark.Tuple{t}, args...), kwargs)
+	}), nil
+}
+
+func (t tensorValue) AttrNames() []string {
+	names := []string{"dtype", "ndim", "shape"}
+	for n, f := range t.all {
+		if f.method {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (t tensorValue) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
+	name, ok := map[syntax.Token]string{syntax.PLUS: "add", syntax.MINUS: "sub", syntax.STAR: "mul",
+		syntax.SLASH: "div"}[op]
+	if !ok {
+		return nil, nil
+	}
+	args := starlark.Tuple{t, y}
+	if side == starlark.Right {
+		args = starlark.Tuple{y, t}
+	}
+	return t.all[name].apply(t.g, name, args, nil)
+}
+
+func (t tensorValue) Unary(op syntax.Token) (starlark.Value, error) {
+	switch op {
+	case syntax.MINUS:
+		return t.all["neg"].apply(t.g, "neg", starlark.Tuple{t}, nil)
+	case syntax.PLUS:
+		return t, nil
+	}
+	return nil, nil
+}
+
+func (t tensorValue) Len() int {
+	if t.v.Dim() == 0 {
+		return 0
+	}
+	return t.v.Shape()[0]
+}
+
+func (t tensorValue) Index(i int) starlark.Value {
+	return tensorValue{t.g, t.g.Select(t.v, 0, i), t.all}
+}
+
+func (t tensorValue) Slice(start, end, step int) starlark.Value {
+	if step < 1 {
+		t.g.Refuse("", "a slice of a Tensor goes forward, not in steps of %d", step)
+	}
+	n := max(0, (end-start+step-1)/step)
+	if n == 0 {
+		start = 0
+	}
+	return tensorValue{t.g, t.g.Slice(t.v, 0, start, n, step), t.all}
+}
+
+func intTuple(v []int) starlark.Tuple {
+	out := make(starlark.Tuple, len(v))
+	for i, n := range v {
+		out[i] = starlark.MakeInt(n)
+	}
+	return out
+}
+
+// An operand is a Tensor or a number, which is one as torch's arithmetic takes it.
+type operand struct {
+	tensor *compose.Value
+	number *opdef.Scalar
+}
+
+func (o *operand) Unpack(v starlark.Value) error {
+	if t, ok := v.(tensorValue); ok {
+		o.tensor = t.v
+		return nil
+	}
+	s, err := scalar(v)
+	if err != nil {
+		return fmt.Errorf("want a Tensor or a number, got %s", v.Type())
+	}
+	o.number = &s
+	return nil
+}
+
+func (o operand) of(g *compose.Graph) *compose.Value {
+	if o.number != nil {
+		return g.Scalar(*o.number)
+	}
+	return o.tensor
+}
+
+// scalar is a Python number.
+func scalar(v starlark.Value) (opdef.Scalar, error) {
+	switch v := v.(type) {
+	case starlark.Bool:
+		return opdef.Bool(bool(v)), nil
+	case starlark.Float:
+		return opdef.Float(float64(v)), nil
+	case starlark.Int:
+		if n, ok := v.Int64(); ok {
+			return opdef.Int(n), nil
+		}
+		return opdef.Scalar{}, fmt.Errorf("%s is beyond 64 bits", v)
+	}
+	return opdef.Scalar{}, fmt.Errorf("want a number, got %s", v.Type())
+}
+
+// A tensorArg is an argument that must be a Tensor.
+type tensorArg struct{ v *compose.Value }
+
+func (a *tensorArg) Unpack(v starlark.Value) error {
+	t, ok := v.(tensorValue)
+	if !ok {
+		return fmt.Errorf("want a Tensor, got %s", v.Type())
+	}
+	a.v = t.v
+	return nil
+}
+
+// An integer is one that may be left out.
+type integer struct {
+	n     int
+	given bool
+}
+
+func (a *integer) Unpack(v starlark.Value) (err error) {
+	a.n, err = starlark.AsInt32(v)
+	a.given = err == nil
+	return err
+}
+
+// or is the integer, or other where it was left out.
+func (a integer) or(other int) int {
+	if a.given {
+		return a.n
+	}
+	return other
+}
+
+// A real is a number that may be left out.
+type real struct {
+	x     starlark.Float
+	given bool
+}
+
+func (a *real) Unpack(v starlark.Value) error {
+	err := asFloat{&a.x}.Unpack(v)
+	a.given = err == nil
+	return err
+}
+
+// tensorArgs are a list of Tensors.
+type tensorArgs []*compose.Value
+
+func (a *tensorArgs) Unpack(v starlark.Value) error {
+	return each(v, "Tensors", func(item starlark.Value) error {
+		var t tensorArg
+		if err := t.Unpack(item); err != nil {
+			return err
+		}
+		*a = append(*a, t.v)
+		return nil
+	})
+}
+
+// ints are one integer or a list of them.
+type ints []int
+
+func (a *ints) Unpack(v starlark.Value) error {
+	if _, ok := v.(starlark.Int); ok {
+		v = starlark.Tuple{v}
+	}
+	*a = ints{}
+	return each(v, "integers", func(item starlark.Value) error {
+		n, err := starlark.AsInt32(item)
+		if err != nil {
+			return err
+		}
+		*a = append(*a, n)
+		return nil
+	})
+}
+
+func each(v starlark.Value, of string, f func(starlark.Value) error) error {
+	seq, ok := v.(starlark.Indexable)
+	if _, tensor := v.(tensorValue); !ok || tensor || v.Type() == "string" {
+		return fmt.Errorf("want a list of %s, got %s", of, v.Type())
+	}
+	for i := range seq.Len() {
+		if err := f(seq.Index(i)); err != nil {
+			return fmt.Errorf("item %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// A dtypeArg is the name of a dtype.
+type dtypeArg struct {
+	dt    tensor.DType
+	given bool
+}
+
+func (a *dtypeArg) Unpack(v starlark.Value) error {
+	s, ok := starlark.AsString(v)
+	dt, known := tensor.ParseDType(s)
+	if !ok || !known || !dt.Computable() {
+		return fmt.Errorf("want the name of a dtype, such as \"float32\", got %s", v)
+	}
+	a.dt, a.given = dt, true
+	return nil
+}

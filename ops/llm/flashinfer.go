@@ -1,0 +1,244 @@
+package llm
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/tensor"
+)
+
+// FlashInfer's kernels compute in float32 and round once.
+//
+// Source: flashinfer 0.7.2, include/flashinfer/norm.cuh, activation.cuh, pos_enc.cuh, cascade.cuh.
+
+type infNormArgs struct {
+	Input, Weight *tensor.Tensor
+	Eps           float64
+	EnablePdl     *bool
+}
+
+// checkRows refuses a weight that is not one number for each element of a row.
+func checkRows(g *compose.Graph, x, weight *compose.Value) {
+	n := x.Dim() - 1
+	if n < 0 || !x.DType().IsFloat() {
+		g.Refuse("input", "want floating rows, got %s", x.T.Meta())
+	}
+	if weight.Dim() != 1 || weight.Shape()[0] != x.Shape()[n] {
+		g.Refuse("weight", "want %d numbers, one for each element of a row, got %s", x.Shape()[n], weight.T.Meta())
+	}
+}
+
+// rmsNormed is x, in at least float32, over its root mean square along rows, times weight
+// and one more.
+func rmsNormed(g *compose.Graph, x, weight *compose.Value, eps, more float64) *compose.Value {
+	rstd := g.Rsqrt(g.Shift(g.Mean(g.Square(x), true, x.Dim()-1), eps))
+	weight = g.AtLeast(weight, tensor.Float32)
+	if more != 0 {
+		weight = g.Shift(weight, more)
+	}
+	return g.Mul(g.Mul(x, rstd), weight)
+}
+
+func infNorm(name string, more float64, doc opdef.Doc) *opdef.Entry {
+	doc.Source = "flashinfer." + name
+	return compose.Declare(compose.Op[infNormArgs]{
+		Schema: "flashinfer_" + name + "(Tensor input, Tensor weight, float eps=1e-6, *, " +
+			"bool? enable_pdl=None) -> Tensor",
+		Names: "flashinfer." + name + " flashinfer.norm." + name,
+		Doc:   doc,
+		Cases: func(r *rand.Rand) []*infNormArgs {
+			return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *infNormArgs {
+				return &infNormArgs{Input: g.Normal(dt, 3, 8), Weight: g.Normal(dt, 8), Eps: 1e-3}
+			})
+		},
+	}, compose.Fused, func(g *compose.Graph, a *infNormArgs) compose.Values {
+		x, weight := g.Arg("input", a.Input), g.Arg("weight", a.Weight)
+		checkRows(g, x, weight)
+		return compose.Values{g.To(rmsNormed(g, g.AtLeast(x, tensor.Float32), weight, a.Eps, more), x.DType())}
+	})
+}
+
+type infAddNormArgs struct {
+	Input, Residual, Weight *tensor.Tensor
+	Eps                     float64
+	EnablePdl               *bool
+}
+
+func infAddNorm(name string, more float64, doc opdef.Doc) *opdef.Entry {
+	doc.Source = "flashinfer." + name
+	return compose.DeclareInPlace(compose.Op[infAddNormArgs]{
+		Schema: "flashinfer_" + name + "(Tensor input, Tensor residual, Tensor weight, float eps=1e-6, " +
+			"bool? enable_pdl=None) -> ()",
+		Names: "flashinfer." + name + " flashinfer.norm." + name,
+		Doc:   doc,
+		Cases: func(r *rand.Rand) []*infAddNormArgs {
+			return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *infAddNormArgs {
+				return &infAddNormArgs{Input: g.Normal(dt, 3, 8), Residual: g.Normal(dt, 3, 8), Weight: g.Normal(dt, 8),
+					Eps: 1e-3}
+			})
+		},
+	}, []string{"input", "residual"}, func(g *compose.Graph, a *infAddNormArgs) compose.Values {
+		x, residual, weight := g.Arg("input", a.Input), g.Arg("residual", a.Residual), g.Arg("weight", a.Weight)
+		checkRows(g, x, weight)
+		if !slices.Equal(x.Shape(), residual.Shape()) || x.DType() != residual.DType() {
+			g.Refuse("residual", "want %s, as input, got %s", a.Input.Meta(), a.Residual.Meta())
+		}
+		sum := g.Add(g.AtLeast(x, tensor.Float32), g.AtLeast(residual, tensor.Float32))
+		return compose.Values{g.To(rmsNormed(g, sum, weight, a.Eps, more), x.DType()), g.To(sum, x.DType())}
+	})
+}
+
+var (
+	infRMSNorm = infNorm("rmsnorm", 0, opdef.Doc{Summary: "Scaling of rows by their root mean square",
+		Formula: "input / sqrt(mean(input^2) + eps) * weight"})
+	infGemmaRMSNorm = infNorm("gemma_rmsnorm", 1, opdef.Doc{
+		Summary: "Scaling of rows by their root mean square, as in Gemma",
+		Formula: "input / sqrt(mean(input^2) + eps) * (weight + 1)"})
+	infFusedAddRMSNorm = infAddNorm("fused_add_rmsnorm", 0, opdef.Doc{
+		Summary: "Adds input to residual, and scales the rows of the sum into input",
+		Formula: "residual += input, input = residual / sqrt(mean(residual^2) + eps) * weight",
+		Notes:   "The sum is scaled before it is rounded."})
+	infGemmaFusedAddRMSNorm = infAddNorm("gemma_fused_add_rmsnorm", 1, opdef.Doc{
+		Summary: "Adds input to residual, and scales the rows of the sum into input, as in Gemma",
+		Formula: "residual += input, input = residual / sqrt(mean(residual^2) + eps) * (weight + 1)",
+		Notes:   "The sum is scaled before it is rounded."})
+)
+
+type infGateArgs struct {
+	Input     *tensor.Tensor
+	EnablePdl *bool
+}
+
+func infGate(name, formula string, act func(g *compose.Graph, x *compose.Value) *compose.Value) *opdef.Entry {
+	return compose.Declare(compose.Op[infGateArgs]{
+		Schema: "flashinfer_" + name + "(Tensor input, *, bool? enable_pdl=None) -> Tensor",
+		Names:  "flashinfer." + name + " flashinfer.activation." + name,
+		Doc: opdef.Doc{Summary: "The first half of rows through a gate, times the second",
+			Formula: formula + "(a) * b, a and b the halves of the last dimension of input",
+			Source:  "flashinfer." + name},
+		Cases: func(r *rand.Rand) []*infGateArgs {
+			return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *infGateArgs {
+				return &infGateArgs{Input: g.Normal(dt, 3, 8)}
+			})
+		},
+	}, compose.Fused, func(g *compose.Graph, a *infGateArgs) compose.Values {
+		x := g.Arg("input", a.Input)
+		if n := x.Dim() - 1; n < 0 || x.Shape()[n]%2 != 0 || !x.DType().IsFloat() {
+			g.Refuse("input", "want floating rows of an even length, got %s", a.Input.Meta())
+		}
+		halves := g.Chunk(g.AtLeast(x, tensor.Float32), 2, -1)
+		return compose.Values{g.To(g.Mul(act(g, halves[0]), halves[1]), x.DType())}
+	})
+}
+
+var (
+	infSiluAndMul = infGate("silu_and_mul", "silu",
+		func(g *compose.Graph, x *compose.Value) *compose.Value { return g.SiLU(x) })
+	infGeluAndMul = infGate("gelu_and_mul", "gelu",
+		func(g *compose.Graph, x *compose.Value) *compose.Value { return g.GELU(x, false) })
+	infGeluTanhAndMul = infGate("gelu_tanh_and_mul", "gelu_tanh",
+		func(g *compose.Graph, x *compose.Value) *compose.Value { return g.GELU(x, true) })
+)
+
+type infSoftmaxArgs struct {
+	Logits, Temperature *tensor.Tensor
+	EnablePdl           *bool
+}
+
+var infSoftmax = compose.Declare(compose.Op[infSoftmaxArgs]{
+	Schema: "flashinfer_softmax(Tensor logits, Tensor|Scalar? temperature=None, bool? enable_pdl=None) -> Tensor",
+	Names:  "flashinfer.softmax flashinfer.sampling.softmax",
+	Doc: opdef.Doc{Summary: "Probabilities of tokens", Formula: "softmax(logits / temperature, -1)",
+		Notes:  "temperature is one number, or one for each row. The result is float32.",
+		Source: "flashinfer.sampling.softmax"},
+	Exempt: map[string]string{"dtypes": "the result is float32 whatever the dtype"},
+	Cases: func(r *rand.Rand) []*infSoftmaxArgs {
+		g := opdef.Gen{R: r}
+		return append(opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *infSoftmaxArgs {
+			return &infSoftmaxArgs{Logits: g.Normal(dt, 3, 5)}
+		}), &infSoftmaxArgs{Logits: g.Normal(tensor.Float32, 2, 4), Temperature: g.Uniform(tensor.Float32, 0.5, 2, 2)})
+	},
+}, compose.Fused, func(g *compose.Graph, a *infSoftmaxArgs) compose.Values {
+	x := g.Arg("logits", a.Logits)
+	checkRank(g, "logits", x, 2)
+	x = g.To(x, tensor.Float32)
+	if a.Temperature != nil {
+		t := g.Arg("temperature", a.Temperature)
+		if t.Dim() == 1 && t.Shape()[0] == x.Shape()[0] {
+			t = g.Unsqueeze(t, 1)
+		} else if t.Dim() != 0 {
+			g.Refuse("temperature", "want a number or %d of them, got %s", x.Shape()[0], a.Temperature.Meta())
+		}
+		x = g.Div(x, g.To(t, tensor.Float32))
+	}
+	return compose.Values{g.Softmax(x, -1)}
+})
+
+type (
+	mergeArgs  struct{ VA, SA, VB, SB *tensor.Tensor }
+	mergesArgs struct{ V, S *tensor.Tensor }
+)
+
+// merged are the attention over all keys, and log2 of the sum of all exponentials, from
+// those over parts of them: v [rows, parts, heads, size], s [rows, parts, heads].
+func merged(g *compose.Graph, v, s *compose.Value) compose.Values {
+	checkRank(g, "v", v, 4)
+	checkRank(g, "s", s, 3)
+	if !slices.Equal(v.Shape()[:3], s.Shape()) {
+		g.Refuse("s", "want %s, as v, got %s", tensor.ShapeString(v.Shape()[:3]), s.T.Meta())
+	}
+	if s.Shape()[1] == 0 {
+		g.Refuse("v", "want at least one part")
+	}
+	dt := v.DType()
+	natural := g.Scale(g.AtLeast(s, tensor.Float32), math.Ln2)
+	weights := g.Unsqueeze(g.Softmax(natural, 1), -1)
+	out := g.Sum(g.Mul(g.AtLeast(v, tensor.Float32), weights), false, 1)
+	return compose.Values{g.To(out, dt), g.To(g.Scale(g.LogSumExp(natural, 1, false), 1/math.Ln2), tensor.Float32)}
+}
+
+const mergedNotes = "s are logarithms to base 2 of sums of exponentials, in float32."
+
+var infMergeState = compose.Declare(compose.Op[mergeArgs]{
+	Schema: "flashinfer_merge_state(Tensor v_a, Tensor s_a, Tensor v_b, Tensor s_b) -> (Tensor, Tensor)",
+	Names:  "flashinfer.merge_state flashinfer.cascade.merge_state",
+	Doc: opdef.Doc{Summary: "Attention over two sets of keys from that over each",
+		Formula: "(2^s_a v_a + 2^s_b v_b) / (2^s_a + 2^s_b), log2(2^s_a + 2^s_b)",
+		Notes:   "v is (rows, heads, size), s (rows, heads). " + mergedNotes, Source: "flashinfer.merge_state"},
+	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
+	Cases: func(r *rand.Rand) []*mergeArgs {
+		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *mergeArgs {
+			return &mergeArgs{g.Normal(dt, 3, 2, 4), g.Normal(tensor.Float32, 3, 2), g.Normal(dt, 3, 2, 4),
+				g.Normal(tensor.Float32, 3, 2)}
+		})
+	},
+}, compose.Fused, func(g *compose.Graph, a *mergeArgs) compose.Values {
+	va, sa, vb, sb := g.Arg("v_a", a.VA), g.Arg("s_a", a.SA), g.Arg("v_b", a.VB), g.Arg("s_b", a.SB)
+	checkRank(g, "v_a", va, 3)
+	checkRank(g, "s_a", sa, 2)
+	if !slices.Equal(va.Shape(), vb.Shape()) || !slices.Equal(sa.Shape(), sb.Shape()) || va.DType() != vb.DType() {
+		g.Refuse("v_b", "want the shapes and the dtype of %s and %s, got %s and %s", a.VA.Meta(), a.SA.Meta(),
+			a.VB.Meta(), a.SB.Meta())
+	}
+	return merged(g, g.Stack(1, va, vb), g.Stack(1, sa, sb))
+})
+
+var infMergeStates = compose.Declare(compose.Op[mergesArgs]{
+	Schema: "flashinfer_merge_states(Tensor v, Tensor s) -> (Tensor, Tensor)",
+	Names:  "flashinfer.merge_states flashinfer.cascade.merge_states",
+	Doc: opdef.Doc{Summary: "Attention over sets of keys from that over each",
+		Formula: "sum_i 2^s_i v_i / sum_i 2^s_i, log2(sum_i 2^s_i)",
+		Notes:   "v is (rows, sets, heads, size), s (rows, sets, heads). " + mergedNotes,
+		Source:  "flashinfer.merge_states"},
+	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
+	Cases: func(r *rand.Rand) []*mergesArgs {
+		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *mergesArgs {
+			return &mergesArgs{g.Normal(dt, 3, 4, 2, 4), g.Normal(tensor.Float32, 3, 4, 2)}
+		})
+	},
+}, compose.Fused, func(g *compose.Graph, a *mergesArgs) compose.Values {
+	return merged(g, g.Arg("v", a.V), g.Arg("s", a.S))
+})

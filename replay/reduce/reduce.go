@@ -1,0 +1,691 @@
+package reduce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
+)
+
+// A Reduction is a smaller call that fails as the recorded one does.
+type Reduction struct {
+	Call    *capture.Call // in memory, until the recorded call is closed
+	Failure string        // why it fails: the reason of its result
+	Phase   replay.Phase  // in which pass
+	Verdict verdict.Verdict
+	Was, Is []string // the tensors among the arguments: name, dtype, shape, strides
+	// Depends are sentences about what the failure depends on, and Indifferent about
+	// what it does not; Unclear about sizes of which some fail, by no rule that was found.
+	Depends, Indifferent, Unclear []string
+	Runs                          int  // calls that were run
+	Done                          bool // there was time for everything
+}
+
+// ErrSound is returned for a call that does not fail.
+var ErrSound = errors.New("the call does not fail")
+
+// errTime says that the time is up.
+var errTime = errors.New("time is up")
+
+// Of reduces a recorded call that is open and stays so: on opt.Device if there is one,
+// else what was recorded of it. It tries until a deadline and returns what it has then.
+func Of(ctx context.Context, rec *capture.Call, opt replay.Options, until time.Time) (*Reduction, error) {
+	r := &reducer{ctx: ctx, opt: opt, until: until, maker: maker{rec: rec}}
+	if err := replay.Guard(r.start); err != nil {
+		return nil, err
+	}
+	err := replay.Guard(r.shrink)
+	if err == nil {
+		err = replay.Guard(r.explain)
+	}
+	if err != nil && !errors.Is(err, errTime) && ctx.Err() == nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	out := &Reduction{Runs: r.runs, Done: err == nil, Phase: r.phase, Verdict: r.verdict, Depends: r.depends,
+		Indifferent: r.indifferent, Unclear: r.unclear}
+	err = replay.Guard(func() error {
+		c := r.best.clone()
+		c.copied = true
+		if out.Call, err = r.made(&r.maker, c); err != nil {
+			return err
+		}
+		call := replay.Of(out.Call, opt)
+		out.Is = described(call)
+		res := r.failure(call.Compare())
+		if res == nil { // copies lie elsewhere in memory than what was recorded
+			return errors.New("the call does not fail once its tensors are copied")
+		}
+		out.Failure = res.Reason
+		return nil
+	})
+	out.Was = described(r.full)
+	return out, err
+}
+
+// A reducer looks for a smaller call.
+type reducer struct {
+	maker
+	ctx   context.Context
+	opt   replay.Options
+	until time.Time
+	runs  int
+
+	full    *replay.Call // as recorded, compared
+	phase   replay.Phase // in which it fails
+	verdict verdict.Verdict
+	target  string // of recorded results: the value that fails
+	before  *replay.Outcome
+	// scattered are the arguments that must not be contiguous.
+	scattered []opdef.Arg
+	best      candidate
+
+	depends, indifferent, unclear []string
+}
+
+// recorded reports whether it is about recorded results.
+func (r *reducer) recorded() bool { return r.opt.Device == nil }
+
+func (r *reducer) start() error {
+	r.full = replay.Of(r.rec, r.opt)
+	if err := r.full.Err(); err != nil {
+		return err
+	}
+	if why := r.full.Bound().Random(); why != "" {
+		return errors.New(why)
+	}
+	o := r.full.Compare()
+	r.before = o
+	r.runs++
+	for _, res := range o.Results {
+		if failed(res.Verdict) && (r.target == "" || res.Phase == replay.Forward && r.phase == replay.Backward) {
+			r.phase, r.verdict, r.target = res.Phase, res.Verdict, res.Target
+			if r.target == "" {
+				r.target = "the call"
+			}
+			if r.phase == replay.Forward {
+				break
+			}
+		}
+	}
+	if r.target == "" {
+		return ErrSound
+	}
+	r.opt.ForwardOnly = r.opt.ForwardOnly || r.phase == replay.Forward
+	if r.recorded() {
+		if _, _, ok := r.full.Pair(&replay.Result{Phase: r.phase, Target: r.target}); !ok {
+			return fmt.Errorf("%s of the %s pass is no tensor that can be cut", r.target, r.phase)
+		}
+	}
+	if r.recorded() && r.rec.IsPair() && r.phase == replay.Backward {
+		rec := *r.rec
+		rec.GradInputs = narrowed(rec.GradInputs, r.full.Values().GradInputs)
+		r.rec = &rec
+	}
+	r.maker.find(func(m *maker, c candidate) bool { return r.shapes(m, c) != nil })
+	r.maker.follow(func(c candidate) [][]int { return r.shapes(&r.maker, c) })
+	r.best = r.whole()
+	return nil
+}
+
+func failed(v verdict.Verdict) bool {
+	return v == verdict.Fail || v == verdict.Crash || v == verdict.Timeout
+}
+
+// shapes are those of the results of a candidate, nil if the reference refuses it.
+func (r *reducer) shapes(m *maker, c candidate) [][]int {
+	if time.Now().After(r.until) || r.ctx.Err() != nil || m.numel(c) > mostElements {
+		return nil
+	}
+	args, kwargs := m.arguments(c)
+	rec := capture.Made(map[capture.Kind]*capture.Record{capture.Input: r.input(args, kwargs)})
+	call := replay.Of(rec, r.opt)
+	if call.Start() != nil {
+		return nil
+	}
+	return shapesOf(call.Outs())
+}
+
+func (r *reducer) input(args []value.Value, kwargs *value.Dict) *capture.Record {
+	in := *r.rec.Record(capture.Input)
+	in.Args, in.Kwargs = args, kwargs
+	return &in
+}
+
+// mostElements is the number of elements of a tensor up to which candidates are made.
+const mostElements = 1 << 26
+
+// numel is the number of elements of the largest tensor that a candidate has to copy.
+func (m *maker) numel(c candidate) int {
+	most := 0
+	e := &editor{maker: m, candidate: c}
+	for _, t := range m.rec.Inputs() {
+		spans, _ := e.spansOf(t)
+		n := 1
+		for _, s := range spans {
+			n *= s.n
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// fails reports whether a candidate fails as the recorded call does. After the deadline
+// the error is errTime.
+func (r *reducer) fails(c candidate) (bool, error) {
+	if time.Now().After(r.until) || r.ctx.Err() != nil {
+		return false, errTime
+	}
+	if r.numel(c) > mostElements {
+		return false, nil
+	}
+	rec, err := r.made(&r.maker, c)
+	if err != nil || rec == nil {
+		return false, nil
+	}
+	call := replay.Of(rec, r.opt)
+	r.runs++
+	o := call.Compare()
+	res := r.failure(o)
+	if res == nil || !r.recorded() {
+		return res != nil, nil
+	}
+	others := slices.ContainsFunc(o.Results, func(x replay.Result) bool {
+		return failed(x.Verdict) && (x.Phase != r.phase || x.Target != r.target)
+	})
+	return (!others || r.alsoFailed(o)) && r.follows(call, c), nil
+}
+
+// alsoFailed reports whether all that fails in an outcome fails in the recorded call.
+func (r *reducer) alsoFailed(o *replay.Outcome) bool {
+	return !slices.ContainsFunc(o.Results, func(x replay.Result) bool {
+		return failed(x.Verdict) && !slices.ContainsFunc(r.before.Results, func(y replay.Result) bool {
+			return failed(y.Verdict) && x.Phase == y.Phase && x.Target == y.Target
+		})
+	})
+}
+
+// failure is the result that fails as the recorded call does, nil if none does.
+func (r *reducer) failure(o *replay.Outcome) *replay.Result {
+	for i := range o.Results {
+		x := &o.Results[i]
+		if x.Phase == r.phase && x.Verdict == r.verdict && (!r.recorded() || x.Target == r.target) {
+			return x
+		}
+	}
+	return nil
+}
+
+// made is the call of a candidate, nil if the reference refuses it or what was recorded
+// cannot be cut so.
+func (r *reducer) made(m *maker, c candidate) (*capture.Call, error) {
+	args, kwargs := m.arguments(c)
+	records := map[capture.Kind]*capture.Record{capture.Input: r.input(args, kwargs)}
+	call := replay.Of(capture.Made(records), r.opt)
+	if err := call.Start(); err != nil {
+		return nil, err
+	}
+	outs := call.Outs()
+	add := func(k capture.Kind, vs []value.Value) {
+		if vs != nil {
+			rec := *r.rec.Record(k)
+			rec.Args = vs
+			records[k] = &rec
+		}
+	}
+	if r.recorded() && (r.phase == replay.Forward || r.rec.HasOutput) {
+		out, ok := c.cutAll(r.rec.Output, m.cutsOf(c, r.rec.Output, shapesOf(outs)))
+		switch {
+		case ok:
+			add(capture.Output, out)
+		case r.phase == replay.Forward:
+			return nil, nil
+		}
+	}
+	if r.phase == replay.Backward {
+		grads, ok := c.cutAll(r.rec.GradOutputs, m.cutsOf(c, r.rec.GradOutputs, shapesOf(outs)))
+		if !ok {
+			return nil, nil
+		}
+		add(capture.GradOutputs, grads)
+		if r.recorded() {
+			if grads, ok = c.cutAll(r.rec.GradInputs, m.cutsOfGradients(c, r.rec.GradInputs)); !ok {
+				return nil, nil
+			}
+			add(capture.GradInputs, grads)
+		}
+	}
+	return capture.Made(records), nil
+}
+
+func shapesOf(ts []*tensor.Tensor) [][]int {
+	shapes := make([][]int, len(ts))
+	for i, t := range ts {
+		shapes[i] = t.Shape
+	}
+	return shapes
+}
+
+// follows reports whether the reference of a candidate is what the reference of the
+// recorded call has where what was recorded was cut.
+func (r *reducer) follows(call *replay.Call, c candidate) bool {
+	about := &replay.Result{Phase: r.phase, Target: r.target}
+	_, whole, ok1 := r.full.Pair(about)
+	_, part, ok2 := call.Pair(about)
+	if !ok1 || !ok2 {
+		return false
+	}
+	values := r.full.Values()
+	reference, cuts := values.Output, r.cutsOf(c, r.rec.Output, shapesOf(call.Outs()))
+	if r.phase == replay.Backward {
+		reference, cuts = values.GradInputs, r.cutsOfGradients(c, r.rec.GradInputs)
+	}
+	at := slices.Index(leaves(reference), value.Value(whole))
+	if at < 0 || at >= len(cuts) || cuts[at] == nil || !slices.Equal(cuts[at].shape, part.Shape) {
+		return false
+	}
+	for d, s := range cuts[at].spans() {
+		if s.from+s.n > whole.Shape[d] {
+			return false
+		}
+	}
+	return alike(cuts[at].of(whole), part)
+}
+
+// alike reports whether two references give the same results, apart from the rounding of
+// float64.
+func alike(a, b *tensor.Tensor) bool {
+	const block = 1 << 12
+	x, y := make([]float64, block), make([]float64, block)
+	largest := opdef.MaxAbs(b)
+	for lo := 0; lo < a.Numel(); lo += block {
+		n := min(block, a.Numel()-lo)
+		tensor.Load(a, lo, x[:n])
+		tensor.Load(b, lo, y[:n])
+		for i := range n {
+			same := x[i] == y[i] || x[i] != x[i] && y[i] != y[i]
+			if !same && !(math.Abs(x[i]-y[i]) <= 0x1p-40*max(math.Abs(y[i]), 0x1p-8*largest)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// keep takes a candidate as the best so far if it fails.
+func (r *reducer) keep(c candidate) (bool, error) {
+	ok, err := r.fails(c)
+	if ok {
+		r.best = c
+	}
+	return ok, err
+}
+
+// shrink makes the call smaller as long as it fails.
+func (r *reducer) shrink() error {
+	if err := r.contiguous(); err != nil {
+		return err
+	}
+	if err := r.leaveOut(); err != nil {
+		return err
+	}
+	for smaller := true; smaller; {
+		smaller = false
+		for k := range r.axes {
+			before := r.best.spans[k].n
+			if err := r.narrow(k); err != nil {
+				return err
+			}
+			smaller = smaller || r.best.spans[k].n < before
+		}
+	}
+	return nil
+}
+
+// narrow makes the span of an axis as short as it can be.
+func (r *reducer) narrow(k int) error {
+	s := r.best.spans[k]
+	if s.n == 1 {
+		return nil
+	}
+	for _, one := range []span{{s.from, 1}, {s.from + s.n - 1, 1}} {
+		if ok, err := r.keep(r.best.with(k, one)); ok || err != nil {
+			return err
+		}
+	}
+	for step := s.n / 2; step >= 1; {
+		s = r.best.spans[k]
+		if step >= s.n {
+			step /= 2
+			continue
+		}
+		ok, err := r.keep(r.best.with(k, span{s.from, s.n - step}))
+		if err == nil && !ok {
+			ok, err = r.keep(r.best.with(k, span{s.from + step, s.n - step}))
+		}
+		if err != nil {
+			return err
+		}
+		if !ok {
+			step /= 2
+		}
+	}
+	return nil
+}
+
+// contiguous copies tensors that are not contiguous.
+func (r *reducer) contiguous() error {
+	var scattered []opdef.Arg
+	for _, a := range r.full.Bound().Tensors() {
+		if !a.Tensor.IsContiguous() && !slices.ContainsFunc(scattered, func(b opdef.Arg) bool {
+			return b.Tensor == a.Tensor
+		}) {
+			scattered = append(scattered, a)
+		}
+	}
+	if len(scattered) == 0 {
+		return nil
+	}
+	all := r.best.clone()
+	for _, a := range scattered {
+		all.dense[a.Tensor] = true
+	}
+	ok, err := r.keep(all)
+	if ok || err != nil {
+		if ok && !r.recorded() {
+			r.indifferent = append(r.indifferent, "contiguous or not")
+		}
+		return err
+	}
+	for _, a := range scattered {
+		c := r.best.clone()
+		c.dense[a.Tensor] = true
+		ok, err := r.keep(c)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			r.scattered = append(r.scattered, a)
+			r.depends = append(r.depends, fmt.Sprintf("%s is not contiguous (strides %v)", argName(a), a.Tensor.Stride))
+		}
+	}
+	return nil
+}
+
+func argName(a opdef.Arg) string {
+	if a.Index >= 0 {
+		return fmt.Sprintf("%s[%d]", a.Name, a.Index)
+	}
+	return a.Name
+}
+
+// leaveOut leaves out arguments that the call can do without.
+func (r *reducer) leaveOut() error {
+	var names []string
+	for i := len(r.rec.Args) - 1; i >= 0; i-- {
+		names = append(names, number(i))
+	}
+	for _, it := range r.rec.Kwargs.Items {
+		if key, ok := it.Key.(string); ok {
+			names = append(names, key)
+		}
+	}
+	for _, name := range names {
+		c := r.best.clone()
+		c.without[name] = true
+		was := r.boundArguments(r.best)
+		now := r.boundArguments(c)
+		if now == nil {
+			continue
+		}
+		ok, err := r.keep(c)
+		if err != nil {
+			return err
+		}
+		if r.recorded() {
+			continue // without it the reference is that of another call
+		}
+		for _, a := range was {
+			i := slices.IndexFunc(now, func(b opdef.Argument) bool { return a.Name == b.Name })
+			if i < 0 || a.IsDefault() || !now[i].IsDefault() {
+				continue
+			}
+			what := a.Name
+			if _, isTensor := a.Python().(*tensor.Tensor); !isTensor {
+				what += "=" + value.Repr(a.Python())
+			}
+			if ok {
+				r.indifferent = append(r.indifferent, "with or without "+what)
+			} else {
+				r.depends = append(r.depends, "there is "+what)
+			}
+		}
+	}
+	return nil
+}
+
+// boundArguments are the arguments of a candidate as the operator sees them, nil if the
+// reference refuses it.
+func (r *reducer) boundArguments(c candidate) []opdef.Argument {
+	args, kwargs := r.arguments(c)
+	call := replay.Of(capture.Made(map[capture.Kind]*capture.Record{capture.Input: r.input(args, kwargs)}), r.opt)
+	if call.Start() != nil {
+		return nil
+	}
+	return call.Bound().Arguments()
+}
+
+// explain finds out what the failure depends on, then simplifies values.
+func (r *reducer) explain() error {
+	if r.recorded() {
+		return r.where()
+	}
+	for k := range r.axes {
+		if err := r.probe(k); err != nil {
+			return err
+		}
+	}
+	if err := r.dtypes(); err != nil {
+		return err
+	}
+	return r.values()
+}
+
+// where says which elements of what was recorded are wrong.
+func (r *reducer) where() error {
+	got, want, ok := r.full.Pair(&replay.Result{Phase: r.phase, Target: r.target})
+	if !ok || !got.DType.IsFloat() {
+		return nil
+	}
+	p, err := compare.NewProfile(got, want)
+	if err != nil {
+		return nil
+	}
+	for _, s := range p.Concentrated() {
+		r.depends = append(r.depends, "of "+r.target+", "+s)
+	}
+	return nil
+}
+
+// probe runs the call with other sizes of an axis.
+func (r *reducer) probe(k int) error {
+	var fail, pass []int
+	s := r.best.spans[k]
+	const mostProbed = 1 << 20 // elements of a tensor
+	for _, n := range probes(s.n, r.axes[k].size) {
+		c := r.best.with(k, span{s.from, n})
+		if r.numel(c) > mostProbed {
+			continue
+		}
+		if n == s.n {
+			fail = append(fail, n)
+			continue
+		}
+		out, err := r.outcome(c)
+		if err != nil {
+			return err
+		}
+		switch {
+		case out == nil:
+		case r.failure(out) != nil:
+			fail = append(fail, n)
+		case sound(out):
+			pass = append(pass, n)
+		}
+	}
+	name := r.axisName(k)
+	l := lawOf(fail, pass)
+	switch {
+	case l == "at least 2" && len(r.scattered) > 0: // a dimension of 1 has no stride to go by
+	case l != "":
+		r.depends = append(r.depends, name+" is "+l)
+	case len(pass) > 0:
+		r.unclear = append(r.unclear, fmt.Sprintf("%s: fails at %s, passes at %s", name, listed(fail), listed(pass)))
+	case len(fail) > 1:
+		r.indifferent = append(r.indifferent, fmt.Sprintf("%s (%d sizes from %d to %d)", name, len(fail),
+			slices.Min(fail), slices.Max(fail)))
+	}
+	return nil
+}
+
+// sound reports whether something was compared and nothing failed.
+func sound(o *replay.Outcome) bool {
+	compared := false
+	for _, x := range o.Results {
+		switch x.Verdict {
+		case verdict.Pass, verdict.Warn, verdict.Mistrusted:
+			compared = compared || x.Compared != nil
+		case verdict.Skipped:
+		default:
+			return false
+		}
+	}
+	return compared
+}
+
+// outcome runs a candidate; nil if the reference refuses it.
+func (r *reducer) outcome(c candidate) (*replay.Outcome, error) {
+	if time.Now().After(r.until) || r.ctx.Err() != nil {
+		return nil, errTime
+	}
+	rec, err := r.made(&r.maker, c)
+	if err != nil || rec == nil {
+		return nil, nil
+	}
+	r.runs++
+	return replay.Of(rec, r.opt).Compare(), nil
+}
+
+// axisName names an axis by its places: "dimension 1 of input and 0 of mat2".
+func (r *reducer) axisName(k int) string {
+	var names []string
+	for _, a := range r.full.Bound().Tensors() {
+		for d := range a.Tensor.Shape {
+			if slices.Contains(r.axes[k].places, place{a.Tensor, d}) {
+				text := fmt.Sprintf("%d of %s", d, argName(a))
+				if !slices.Contains(names, text) {
+					names = append(names, text)
+				}
+			}
+		}
+	}
+	if len(names) == 1 {
+		return "dimension " + names[0]
+	}
+	return "dimension " + strings.Join(names, ", ")
+}
+
+// dtypes runs the call in other dtypes.
+func (r *reducer) dtypes() error {
+	was := tensor.Invalid
+	for _, a := range r.full.Bound().Tensors() {
+		switch {
+		case !a.Tensor.DType.IsFloat():
+		case was == tensor.Invalid:
+			was = a.Tensor.DType
+		case was != a.Tensor.DType:
+			return nil // of several dtypes there is none to change
+		}
+	}
+	if was == tensor.Invalid {
+		return nil
+	}
+	var fail, pass []string
+	best := r.best
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16, tensor.Float64} {
+		if dt == was {
+			continue
+		}
+		c := best.clone()
+		c.dtype = dt
+		out, err := r.outcome(c)
+		if err != nil {
+			return err
+		}
+		switch {
+		case out == nil:
+		case r.failure(out) != nil:
+			if dt == tensor.Float32 {
+				r.best = c
+			}
+			fail = append(fail, dt.String())
+		case sound(out):
+			pass = append(pass, dt.String())
+		}
+	}
+	switch {
+	case len(pass) > 0:
+		r.depends = append(r.depends, fmt.Sprintf("the dtype is %s, not %s",
+			strings.Join(append([]string{was.String()}, fail...), " or "), strings.Join(pass, " or ")))
+	case len(fail) > 0:
+		r.indifferent = append(r.indifferent, "in "+strings.Join(append([]string{was.String()}, fail...), ", "))
+	}
+	return nil
+}
+
+// values simplifies values.
+func (r *reducer) values() error {
+	for _, f := range []fill{ones, integers, whole} {
+		c := r.best.clone()
+		c.fill = f
+		if ok, err := r.keep(c); err != nil {
+			return err
+		} else if ok {
+			r.indifferent = append(r.indifferent, map[fill]string{ones: "for ones in place of the recorded values",
+				integers: "for small integers in place of the recorded values",
+				whole:    "for the recorded values rounded to integers"}[f])
+			return nil
+		}
+	}
+	r.depends = append(r.depends, "the values are about those recorded: ones and small integers pass")
+	return nil
+}
+
+// described lists the tensors among the arguments of a call.
+func described(c *replay.Call) []string {
+	if c.Err() != nil {
+		return nil
+	}
+	var out []string
+	for _, a := range c.Bound().Tensors() {
+		text := argName(a) + " " + a.Tensor.Meta()
+		if !a.Tensor.IsContiguous() {
+			text += fmt.Sprintf(" strides %v", a.Tensor.Stride)
+		}
+		out = append(out, text)
+	}
+	return out
+}

@@ -1,0 +1,393 @@
+// Package charts draws what runs found as SVG that stands in a page: no script, no
+// font and no file of its own. The page gives the colours: classes fill-VERDICT,
+// shade-0 to shade-9, axis, grid and mark.
+package charts
+
+import (
+	"cmp"
+	"fmt"
+	"html"
+	"html/template"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
+)
+
+// width of a chart of a whole page, in its own units, which are pixels where the page is
+// wide enough.
+const width = 1000
+
+// A picture collects the elements of an SVG.
+type picture struct {
+	b             strings.Builder
+	width, height float64
+}
+
+func (p *picture) add(format string, args ...any) { fmt.Fprintf(&p.b, format, args...) }
+
+// text puts a text at a place; anchor is start, middle or end.
+func (p *picture) text(x, y float64, anchor, s string) {
+	p.add(`<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, html.EscapeString(s))
+}
+
+// rect is a rectangle of a class that says what it is when pointed at, and leads to
+// href if that is not empty.
+func (p *picture) rect(x, y, w, h float64, class, title, href string) {
+	if href != "" {
+		p.add(`<a href="%s">`, html.EscapeString(href))
+	}
+	p.add(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"><title>%s</title></rect>`, x, y, w, h,
+		class, html.EscapeString(title))
+	if href != "" {
+		p.add(`</a>`)
+	}
+}
+
+func (p *picture) line(x1, y1, x2, y2 float64, class string) {
+	p.add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
+}
+
+// svg is the picture with a name for those who do not see it.
+func (p *picture) svg(class, name string) template.HTML {
+	return template.HTML(fmt.Sprintf(`<svg class="chart %s" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" `+
+		`role="img" aria-label="%s">%s</svg>`, class, p.width, p.height, p.width, p.height,
+		html.EscapeString(name), p.b.String()))
+}
+
+// tail is the end of a text that is longer than n characters.
+func tail(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return "…" + string(r[len(r)-n+1:])
+}
+
+const (
+	labels    = 230 // room for names on the left
+	laneTall  = 18
+	maxLanes  = 64
+	maxCells  = 380
+	axisTall  = 26
+	maxMargin = 60 // ops whose margins are drawn
+)
+
+// A lane is a process in one phase.
+type lane struct {
+	name     string
+	rank     int
+	pid      int
+	backward bool
+	cells    []*reports.Result
+}
+
+// Timeline draws the calls of each process in order, its forward passes above its
+// backward passes, which ran from right to left: the worst result of each place in its
+// colour. It is empty where the order of calls is not known. A result leads to where
+// href says.
+func Timeline(results []*reports.Result, href func(*reports.Result) string) template.HTML {
+	last := 0
+	for _, r := range results {
+		if r.Order != nil {
+			last = max(last, *r.Order)
+		}
+	}
+	cells := min(last+1, maxCells)
+	lanes := map[string]*lane{}
+	for _, r := range results {
+		if r.Order == nil {
+			continue
+		}
+		l := newLane(r)
+		if lanes[l.name] == nil {
+			l.cells = make([]*reports.Result, cells)
+			lanes[l.name] = l
+		}
+		at := &lanes[l.name].cells[*r.Order*cells/(last+1)]
+		if *at == nil || r.Verdict.Rank() > (*at).Verdict.Rank() {
+			*at = r
+		}
+	}
+	all := slices.SortedFunc(maps.Values(lanes), func(a, b *lane) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.pid, b.pid),
+			cmp.Compare(side(a.backward), side(b.backward)))
+	})
+	if len(all) == 0 || last == 0 {
+		return ""
+	}
+	left := len(all) - maxLanes
+	all = all[:min(len(all), maxLanes)]
+	p := &picture{width: width, height: float64(len(all)*laneTall + axisTall)}
+	step := (width - labels - 10) / float64(cells)
+	for i, l := range all {
+		y := float64(i * laneTall)
+		p.text(labels-8, y+13, "end", tail(l.name, 34))
+		for k, r := range l.cells {
+			if r == nil {
+				continue
+			}
+			title := r.Title() + ": " + strings.TrimSpace(r.Target+" "+string(r.Verdict))
+			p.rect(labels+float64(k)*step, y+2, max(step-0.4, 0.6), laneTall-4, "fill-"+string(r.Verdict), title,
+				href(r))
+		}
+	}
+	y := float64(len(all)*laneTall) + 16
+	p.text(labels, y, "start", "call 0")
+	p.text(width-10, y, "end", fmt.Sprintf("call %d", last))
+	if left > 0 {
+		p.text((labels+width)/2, y, "middle", fmt.Sprintf("%d more rows are not drawn", left))
+	}
+	return p.svg("timeline", "the calls of each process in order, coloured by verdict")
+}
+
+func newLane(r *reports.Result) *lane {
+	l := &lane{rank: -1, pid: -1, backward: r.Phase == "backward"}
+	var parts []string
+	if r.Rank != nil {
+		l.rank = *r.Rank
+		parts = append(parts, fmt.Sprintf("rank %d", l.rank))
+	}
+	if r.PID != nil {
+		l.pid = *r.PID
+		parts = append(parts, fmt.Sprintf("process %d", l.pid))
+	}
+	phase := "forward"
+	if l.backward {
+		phase = "backward"
+	}
+	l.name = strings.Join(append(parts, phase), ", ")
+	return l
+}
+
+func side(backward bool) int {
+	if backward {
+		return 1
+	}
+	return 0
+}
+
+// Near is the share of its bound from which on an error is a near miss.
+const Near = 0.8
+
+// Decades of the shares of bounds that are drawn; what is beyond stands at the edge.
+const leastDecade, mostDecade = -4, 3
+
+// Margins draws, for each op, its errors as shares of what their rules allow, on a
+// logarithmic scale: left of the line at 1 they pass. Ops whose errors come nearest to
+// their bounds, or exceed them, are first. It is empty where no error has a bound.
+func Margins(results []*reports.Result, href func(*reports.Result) string) template.HTML {
+	type row struct {
+		op    string
+		worst float64
+		at    map[int]*reports.Result // by place, the worst of each
+	}
+	const places = 370
+	place := func(ratio float64) int {
+		d := min(max(math.Log10(ratio), leastDecade), mostDecade)
+		return int((d - leastDecade) / (mostDecade - leastDecade) * (places - 1))
+	}
+	rows := map[string]*row{}
+	for _, r := range results {
+		if r.BoundRatio == nil || math.IsNaN(float64(*r.BoundRatio)) || *r.BoundRatio <= 0 {
+			continue
+		}
+		ratio := float64(*r.BoundRatio)
+		if rows[r.Op] == nil {
+			rows[r.Op] = &row{op: r.Op, at: map[int]*reports.Result{}}
+		}
+		w := rows[r.Op]
+		w.worst = max(w.worst, ratio)
+		if old := w.at[place(ratio)]; old == nil || r.Verdict.Rank() > old.Verdict.Rank() {
+			w.at[place(ratio)] = r
+		}
+	}
+	if len(rows) == 0 {
+		return ""
+	}
+	all := slices.SortedFunc(maps.Values(rows), func(a, b *row) int {
+		return cmp.Or(cmp.Compare(b.worst, a.worst), cmp.Compare(a.op, b.op))
+	})
+	left := len(all) - maxMargin
+	all = all[:min(len(all), maxMargin)]
+	p := &picture{width: width, height: float64(len(all)*laneTall + 2*axisTall)}
+	span := float64(width - labels - 60)
+	x := func(i int) float64 { return labels + 10 + float64(i)*span/(places-1) }
+	bottom := p.height - axisTall
+	for d := leastDecade; d <= mostDecade; d++ {
+		at, class := x(place(math.Pow10(d))), "grid"
+		if d == 0 {
+			class = "mark"
+		}
+		p.line(at, axisTall-6, at, bottom, class)
+		label := fmt.Sprintf("%g", math.Pow10(d))
+		switch d {
+		case 0:
+			label = "bound"
+		case leastDecade:
+			label = "≤ " + label
+		case mostDecade:
+			label = "≥ " + label
+		}
+		p.text(at, 14, "middle", label)
+	}
+	for i, w := range all {
+		y := float64(axisTall + i*laneTall)
+		p.text(labels-8, y+13, "end", tail(w.op, 34))
+		p.line(labels, y+laneTall/2, width-10, y+laneTall/2, "grid")
+		for _, k := range slices.Sorted(maps.Keys(w.at)) {
+			r := w.at[k]
+			class := "fill-" + string(r.Verdict)
+			if r.Verdict == verdict.Pass && *r.BoundRatio >= Near {
+				class = "fill-near"
+			}
+			p.rect(x(k)-2.5, y+4, 5, laneTall-8, class,
+				fmt.Sprintf("%s, %s: %s, %.3g of what is allowed", r.Title(), r.Target, r.Verdict,
+					float64(*r.BoundRatio)), href(r))
+		}
+	}
+	if left > 0 {
+		p.text(labels, bottom+16, "start", fmt.Sprintf("%d more ops, further from their bounds", left))
+	}
+	return p.svg("margins", "errors of each op as shares of their bounds")
+}
+
+// shade is the colour of an error: 0 none, to 9 the largest, by its logarithm.
+func shade(u, worst float64) int {
+	switch {
+	case u == 0:
+		return 0
+	case math.IsInf(u, 1) || worst <= 0:
+		return 9
+	}
+	return 1 + int(min(7, 8*math.Log1p(u)/math.Log1p(worst)))
+}
+
+// ErrorMap draws a matrix of errors, each cell darker the larger it is, those that are
+// not finite marked. name says what a cell holds: "ulp".
+func ErrorMap(cells [][]float64, name string) template.HTML {
+	if len(cells) == 0 || len(cells[0]) == 0 {
+		return ""
+	}
+	rows, cols := len(cells), len(cells[0])
+	size := min(14, max(4, 520/float64(max(cols, 1))))
+	p := &picture{width: max(float64(cols)*size, 150) + 2, height: float64(rows)*size + 22}
+	worst := 0.0
+	for _, row := range cells {
+		for _, u := range row {
+			if !math.IsInf(u, 1) && u == u {
+				worst = max(worst, u)
+			}
+		}
+	}
+	for i, row := range cells {
+		for j, u := range row {
+			class := fmt.Sprintf("shade-%d", shade(u, worst))
+			if math.IsInf(u, 1) || u != u {
+				class = "fill-crash"
+			}
+			p.rect(1+float64(j)*size, 1+float64(i)*size, size-0.5, size-0.5, class,
+				fmt.Sprintf("[%d, %d]: %.4g %s", i, j, u, name), "")
+		}
+	}
+	p.text(1, p.height-6, "start", fmt.Sprintf("darkest: %.4g %s", worst, name))
+	return p.svg("map", "map of errors")
+}
+
+// A Bar is a count of a histogram.
+type Bar struct {
+	Name  string
+	Count int
+	Class string
+}
+
+// Histogram draws counts as bars on a logarithmic scale, so that one element of a
+// million is seen.
+func Histogram(bars []Bar) template.HTML {
+	const tall, room = 18, 110
+	p := &picture{width: 430, height: float64(len(bars)*tall) + 4}
+	most := 1
+	for _, b := range bars {
+		most = max(most, b.Count)
+	}
+	for i, b := range bars {
+		y := float64(i * tall)
+		p.text(room-8, y+13, "end", b.Name)
+		long := 0.0
+		if b.Count > 0 {
+			long = max(2, 230*math.Log1p(float64(b.Count))/math.Log1p(float64(most)))
+		}
+		p.rect(room, y+3, long, tall-5, b.Class, fmt.Sprintf("%s: %d", b.Name, b.Count), "")
+		p.text(room+long+5, y+13, "start", fmt.Sprint(b.Count))
+	}
+	return p.svg("histogram", "how many elements are how far off")
+}
+
+// octaves are the distances up to which bars of Errors reach, as powers of two; the last
+// bar has what is further.
+var octaves = []int{0, 1, 2, 3, 4, 8, 12, 16, 20, 24}
+
+// Errors is the histogram of a profile.
+func Errors(pr *reports.Profile) template.HTML {
+	bars := []Bar{{"equal", pr.Equal, "shade-1"}}
+	from := 0
+	for i, to := range octaves {
+		bars = append(bars, Bar{"< " + power(to) + " ulp", sum(pr.Octaves, from, to+1),
+			fmt.Sprintf("shade-%d", min(9, i+1))})
+		from = to + 1
+	}
+	if n := sum(pr.Octaves, from, len(pr.Octaves)); n > 0 {
+		bars = append(bars, Bar{"≥ " + power(from-1) + " ulp", n, "shade-9"})
+	}
+	for bars[len(bars)-1].Count == 0 && len(bars) > 1 {
+		bars = bars[:len(bars)-1]
+	}
+	if pr.Infinite > 0 {
+		bars = append(bars, Bar{"not finite", pr.Infinite, "fill-crash"})
+	}
+	return Histogram(bars)
+}
+
+func sum(counts []int, from, to int) int {
+	n := 0
+	for i := from; i < min(to, len(counts)); i++ {
+		n += counts[i]
+	}
+	return n
+}
+
+func power(k int) string {
+	if k <= 12 {
+		return fmt.Sprint(1 << k)
+	}
+	return fmt.Sprintf("2^%d", k)
+}
+
+// Map is the error map of a profile.
+func Map(pr *reports.Profile) template.HTML {
+	cells := make([][]float64, len(pr.Map))
+	for i, row := range pr.Map {
+		cells[i] = make([]float64, len(row))
+		for j, u := range row {
+			cells[i][j] = float64(u)
+		}
+	}
+	return ErrorMap(cells, "ulp")
+}
+
+// shadesAlone are the colours of a picture that stands in no page, for shade-1 on.
+var shadesAlone = []string{"#fde0d2", "#fcbfa3", "#fc9b77", "#fb7351", "#ef4533", "#ce1b1f", "#a30f15", "#67000d", "#3d0008"}
+
+// File is a picture as a file of its own, with the colours that a page would give.
+func File(svg template.HTML) []byte {
+	var style strings.Builder
+	style.WriteString("text{font:12px sans-serif}rect{fill:#f4f4f4}.fill-crash{fill:#000}")
+	for i, c := range shadesAlone {
+		fmt.Fprintf(&style, ".shade-%d{fill:%s}", i+1, c)
+	}
+	return []byte(strings.Replace(strings.Replace(string(svg), "<svg ", `<svg xmlns="http://www.w3.org/2000/svg" `, 1),
+		">", "><style>"+style.String()+"</style>", 1) + "\n")
+}

@@ -1,0 +1,116 @@
+package charts
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
+)
+
+func result(order, pid int, phase string, v verdict.Verdict, ratio float64) *reports.Result {
+	r := &reports.Result{Capture: fmt.Sprint(pid, "/", order), Op: "torch.<add>", Phase: phase, Verdict: v,
+		Order: &order, PID: &pid}
+	if ratio > 0 {
+		r.BoundRatio = reports.Num(ratio)
+	}
+	return r
+}
+
+// wellFormed fails unless s is XML.
+func wellFormed(t *testing.T, s string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(s))
+	for {
+		_, err := d.Token()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%v in %.200s", err, s)
+		}
+	}
+}
+
+func TestTimeline(t *testing.T) {
+	var all []*reports.Result
+	for i := range 5000 {
+		v := verdict.Pass
+		if i == 4321 {
+			v = verdict.Fail
+		}
+		all = append(all, result(i, 7, "forward", v, 0), result(i, 8, "backward", verdict.Pass, 0))
+	}
+	got := string(Timeline(all, func(r *reports.Result) string {
+		if r.Verdict == "fail" {
+			return "#here"
+		}
+		return ""
+	}))
+	wellFormed(t, got)
+	if n := strings.Count(got, "fill-fail"); n != 1 || !strings.Contains(got, `<a href="#here">`) {
+		t.Errorf("%d wrong calls drawn, want 1 that leads to #here", n)
+	}
+	if n := strings.Count(got, "<rect"); n != 2*maxCells {
+		t.Errorf("%d cells, want %d", n, 2*maxCells)
+	}
+	if Timeline([]*reports.Result{{Op: "a", Verdict: "pass"}}, nil) != "" {
+		t.Error("calls without order are drawn")
+	}
+}
+
+func TestMargins(t *testing.T) {
+	none := func(*reports.Result) string { return "" }
+	got := string(Margins([]*reports.Result{result(1, 1, "forward", verdict.Pass, 0.9),
+		result(2, 1, "forward", verdict.Pass, 0.1),
+		result(3, 1, "forward", verdict.Fail, math.Inf(1)), result(4, 1, "forward", verdict.Pass, 0)}, none))
+	wellFormed(t, got)
+	for class, want := range map[string]int{"fill-near": 1, "fill-pass": 1, "fill-fail": 1} {
+		if n := strings.Count(got, class); n != want {
+			t.Errorf("%d marks %s, want %d", n, class, want)
+		}
+	}
+	if Margins([]*reports.Result{result(4, 1, "forward", verdict.Pass, 0)}, none) != "" {
+		t.Error("equal values are drawn")
+	}
+}
+
+func TestErrorMap(t *testing.T) {
+	got := string(ErrorMap([][]float64{{0, 1}, {1000, math.Inf(1)}}, "ulp"))
+	wellFormed(t, got)
+	for _, want := range []string{`class="shade-0"><title>[0, 0]`, `class="shade-8"><title>[1, 0]`,
+		`class="fill-crash"><title>[1, 1]`, "darkest: 1000 ulp"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the map lacks %q:\n%s", want, got)
+		}
+	}
+	if ErrorMap(nil, "ulp") != "" {
+		t.Error("nothing is drawn")
+	}
+}
+
+// TestErrors: every element of a profile is in one bar.
+func TestErrors(t *testing.T) {
+	p := &reports.Profile{Numel: 1000, Equal: 10, Infinite: 3, Octaves: make([]int, 150)}
+	for i := range p.Octaves {
+		p.Octaves[i] = i
+	}
+	got := string(Errors(p))
+	wellFormed(t, got)
+	total := 0
+	for _, part := range strings.Split(got, "<title>")[1:] {
+		var n int
+		text, _, _ := strings.Cut(part, "<")
+		if _, err := fmt.Sscan(text[strings.LastIndex(text, " "):], &n); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		total += n
+	}
+	if want := 10 + 3 + 149*150/2; total != want {
+		t.Errorf("%d elements drawn, want %d", total, want)
+	}
+}

@@ -1,0 +1,119 @@
+package reports
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/optool/optool/verdict"
+)
+
+// A DTypeMatrix counts the calls of each op by dtype and verdict: what a device can do,
+// and what it lacks.
+type DTypeMatrix struct {
+	DTypes []string
+	Rows   []DTypeRow
+}
+
+// A DTypeRow is an op, with a cell for each of the matrix's dtypes.
+type DTypeRow struct {
+	Op    string
+	Cells []DTypeCell
+}
+
+// A DTypeCell counts the calls of one op with one dtype: each counts by its worst result.
+type DTypeCell struct {
+	Pass, Warn, Fail, Missing int // Missing: not implemented
+	Other                     int // nothing was compared, or the input was refused
+}
+
+// Worst is the class of a cell: fail, missing, warn, pass, other, or "" for no calls.
+func (c DTypeCell) Worst() string {
+	switch {
+	case c.Fail > 0:
+		return "fail"
+	case c.Missing > 0:
+		return "missing"
+	case c.Warn > 0:
+		return "warn"
+	case c.Pass > 0:
+		return "pass"
+	case c.Other > 0:
+		return "other"
+	}
+	return ""
+}
+
+// unknownDType is the column of calls of which no dtype is known.
+const unknownDType = "not known"
+
+// DTypes counts the calls by op and dtype: the dtype of a call is that of its first
+// result that has one, or of the first argument of a case. Ops that failed come first, then
+// those that are missing, then by name.
+func (rec *Recording) DTypes() *DTypeMatrix {
+	counts, dtypes := map[string]map[string]*DTypeCell{}, map[string]bool{}
+	for f := range rec.Findings() {
+		op, dt := f.Results[0].Op, f.dtype()
+		if counts[op] == nil {
+			counts[op] = map[string]*DTypeCell{}
+		}
+		if counts[op][dt] == nil {
+			counts[op][dt] = &DTypeCell{}
+		}
+		counts[op][dt].add(f.Worst())
+		dtypes[dt] = true
+	}
+	m := &DTypeMatrix{DTypes: slices.Sorted(maps.Keys(dtypes))}
+	if i := slices.Index(m.DTypes, unknownDType); i >= 0 {
+		m.DTypes = append(slices.Delete(m.DTypes, i, i+1), unknownDType)
+	}
+	for op, cells := range counts {
+		row := DTypeRow{Op: op}
+		for _, dt := range m.DTypes {
+			cell := DTypeCell{}
+			if c := cells[dt]; c != nil {
+				cell = *c
+			}
+			row.Cells = append(row.Cells, cell)
+		}
+		m.Rows = append(m.Rows, row)
+	}
+	rank := func(r DTypeRow) int {
+		fail, missing := 0, 0
+		for _, c := range r.Cells {
+			fail, missing = max(fail, min(c.Fail, 1)), max(missing, min(c.Missing, 1))
+		}
+		return -2*fail - missing
+	}
+	slices.SortFunc(m.Rows, func(a, b DTypeRow) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Op, b.Op))
+	})
+	return m
+}
+
+func (c *DTypeCell) add(v verdict.Verdict) {
+	switch {
+	case v == verdict.Pass:
+		c.Pass++
+	case v == verdict.Warn:
+		c.Warn++
+	case v.Differs():
+		c.Fail++
+	case v == verdict.Unsupported:
+		c.Missing++
+	default:
+		c.Other++
+	}
+}
+
+func (f *Finding) dtype() string {
+	for _, r := range f.Results {
+		if r.DType != nil {
+			return *r.DType
+		}
+	}
+	if in := f.Results[0].Inputs; len(in) > 0 {
+		return in[0]
+	}
+	return unknownDType
+}

@@ -1,0 +1,57 @@
+package webpage
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/internal/browsertest"
+)
+
+// TestInBrowser sorts, filters and opens results as a reader would, on a page of 5,000.
+func TestInBrowser(t *testing.T) {
+	var lines strings.Builder
+	for i := range 5000 {
+		v := "pass"
+		if i == 3210 {
+			v = "fail"
+		}
+		fmt.Fprintf(&lines, `{"kind":"result","capture":"cap/%d","op":"torch.op%d","phase":"forward",`+
+			`"target":"output[0]","verdict":%q,"reason":"","max_ulp":%d,"order":%[1]d,"pid":1,"repro":"optool replay cap/%[1]d"}`+"\n", i, i%20,
+			v, i*7%5000)
+	}
+	path := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(path, []byte(write(t, lines.String())), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	p := browsertest.Open(t, "file://"+path)
+	want := func(selector, text string) {
+		t.Helper()
+		if got := p.Text(selector); !strings.Contains(got, text) {
+			t.Errorf("%s: %.200q, want %q in it", selector, got, text)
+		}
+	}
+	want("#count", "5000 of 5000")
+	const first = "#results tbody tr.row"
+	for column := range 12 { // that of max_ulp
+		if selector := fmt.Sprintf("#results th:nth-child(%d) button", column+1); p.Text(selector) == "max_ulp" {
+			p.Click(selector)
+			break
+		}
+	}
+	want(first, "4999")
+	p.Type("#text", "cap/3210")
+	want("#count", "1 of 5000")
+	p.Click(first)
+	want("#results tr.open dl", "optool replay cap/3210")
+	p.Type("#text", strings.Repeat("\b", 8))
+	want("#count", "5000 of 5000")
+	p.Click("#ops button.op") // of the op that has the finding
+	want("#count", "250 of 5000")
+	p.Click(".copy button")
+	p.Wait(`document.querySelector(".copy button").textContent === "copied"`)
+	p.Click(".timeline a")
+	p.Wait(`location.hash === "#finding-1" && document.getElementById("finding-1") !== null`)
+}

@@ -1,0 +1,181 @@
+package step
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+)
+
+// compareMemory reads the elements of inputs about which fingerprints do not decide:
+// parts of a recorded value that no recorded call took (x[1:] in torch 1), and what
+// a call left in memory without returning it (running statistics), or that were picked
+// from a recorded value. It sets whether a part is held, and finds those of which some
+// elements were overwritten.
+func (p *Process) compareMemory(ctx context.Context, opt Options) error {
+	for _, c := range p.Calls {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for _, v := range c.Inputs {
+			// What cannot be read has a verdict that says so, and stays as it is.
+			_ = opt.within(c, func() error {
+				switch from := v.From; {
+				case from.first != nil:
+					if first := from.first; first.From.How == IsChanged && from.How != IsChanged {
+						v.From = first.From.again(first)
+					}
+				case from.How == IsOutside && from.view != nil && !from.rewritten:
+					return v.comparePart(from.view, opt)
+				case from.Role == unrecorded && from.view == nil:
+					w, rows, err := v.picked(opt)
+					if w != nil && err == nil {
+						v.From.view, v.From.rows = w, rows
+						c.Step.linked(v)
+					}
+					return err
+				case from.written && from.Value != nil && from.Value.after != nil &&
+					from.Value.after.sum != v.content.sum && from.Value.overlays(v):
+					return v.compareAfter(from.Value, opt)
+				}
+				return nil
+			})
+		}
+	}
+	return nil
+}
+
+// comparePart compares v with that part of the recorded value w where it lies.
+func (v *Value) comparePart(w *Value, opt Options) error {
+	if w.after != nil || v.Address < w.Address {
+		return nil // its file holds what was there before
+	}
+	whole, doneWhole, err := w.load(opt)
+	if err != nil {
+		return err
+	}
+	defer doneWhole()
+	part := seenAs(whole.Dense(), w, v, int(v.Address-w.Address)/v.DType.Size())
+	if part == nil {
+		return nil
+	}
+	part = part.Dense()
+	f := newFingerprint(part)
+	if v.From.held = f.sum == v.content.sum; v.From.held || !v.keeps(w) {
+		return nil
+	}
+	if share, _ := v.content.alike(&f); share == 0 {
+		return nil
+	}
+	now, doneNow, err := v.load(opt)
+	if err != nil {
+		return err
+	}
+	defer doneNow()
+	d := bitwise(now, part)
+	if !d.isPart(v.DType) {
+		return nil
+	}
+	v.From = Link{How: IsChanged, Value: w}
+	v.reason = fmt.Sprintf("%s since %s of %s, of which it is a part, and no recorded call wrote there",
+		d.text(v.Shape), w.Target, w.Call)
+	w.readers = append(w.readers, v)
+	return nil
+}
+
+// compareAfter compares v with what the reference says that a call left in its
+// argument w.
+func (v *Value) compareAfter(w *Value, opt Options) error {
+	call := replay.Open(w.Call.Entry, opt.Options)
+	defer call.Close()
+	if err := call.Start(); err != nil {
+		return err
+	}
+	ls, err := leaves(call.Record.Args, call.Record.Kwargs)
+	if err != nil {
+		return err
+	}
+	for _, l := range ls {
+		left := call.Changed()[l.tensor]
+		if l.number != w.leaf || left == nil || !v.DType.IsFloat() {
+			continue
+		}
+		now, done, err := v.load(opt)
+		if err != nil {
+			return err
+		}
+		defer done()
+		x, y := tensor.Data[float64](now), tensor.Data[float64](left)
+		first, n, ok := outliers(x, y, v.DType.Eps())
+		if !ok || n == 0 {
+			return nil
+		}
+		v.From.How = IsChanged
+		v.reason = fmt.Sprintf("%d of %d elements are not what %s of %s was left with, the others are: at %s %.6g instead "+
+			"of %.6g, and no recorded call wrote there", n, len(x), w.Target, w.Call, index(first, v.Shape), x[first],
+			y[first])
+		return nil
+	}
+	return nil
+}
+
+// Differences say which elements of two tensors of one dtype and size differ.
+type differences struct {
+	n, of       int
+	first, last int     // in row-major order
+	at          []int   // some of them
+	same        int     // equal elements, zeros left out
+	was, now    float64 // the first of them
+	float       bool
+}
+
+// bitwise compares now with was, bit by bit.
+func bitwise(now, was *tensor.Tensor) differences {
+	x, y := now.AppendBytes(nil), was.AppendBytes(nil)
+	size := now.DType.Size()
+	zero := string(make([]byte, size))
+	d := differences{of: now.Numel(), first: -1, float: now.DType.IsFloat()}
+	for i := 0; i < len(x) && i < len(y); i += size {
+		a, b := string(x[i:i+size]), string(y[i:i+size])
+		if a == b {
+			if a != zero {
+				d.same++
+			}
+			continue
+		}
+		if d.last = i / size; d.n == 0 {
+			d.first = d.last
+		}
+		if d.n++; d.n <= sampled {
+			d.at = append(d.at, d.last)
+		}
+	}
+	if d.n > 0 && d.float {
+		d.was, d.now = tensor.At[float64](was, d.first), tensor.At[float64](now, d.first)
+	}
+	return d
+}
+
+// few is how many elements small tensors have in common by chance.
+const few = 3
+
+// isPart reports whether one tensor is the other with a part overwritten: see partOf.
+func (d differences) isPart(dt tensor.DType) bool {
+	share := float64(d.same) / float64(max(1, d.same+d.n))
+	return d.n > 0 && d.same > few && share >= leastShare && (dt.IsFloat() || share >= 0.5)
+}
+
+// text is a sentence on tensors of a shape: how many elements changed, where, from
+// what to what.
+func (d differences) text(shape []int) string {
+	where := fmt.Sprintf("between %s and %s", index(d.first, shape), index(d.last, shape))
+	if d.n == 1 {
+		where = "at " + index(d.first, shape)
+	}
+	s := fmt.Sprintf("%d of %d elements changed, %s", d.n, d.of, where)
+	if d.float {
+		s += fmt.Sprintf(": from %.6g to %.6g", d.was, d.now)
+	}
+	return s
+}
