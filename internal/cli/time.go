@@ -19,7 +19,7 @@ import (
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/reports/plots"
+	"github.com/optool/optool/reports/charts"
 	"github.com/optool/optool/timing"
 	"github.com/optool/optool/verdict"
 )
@@ -107,7 +107,7 @@ else one row per call with the medians.`,
 	f.IntVar(&o.rowLimit, "row_limit", 100, "most `ROWS` of the table of averages; 0: all")
 	f.StringVar(&o.bench, "bench", "", "also write Go's benchmark format, which benchstat reads, to `FILE`")
 	f.StringVar(&o.trace, "trace", "", "also write a trace for chrome://tracing or Perfetto to `FILE`")
-	f.StringVar(&o.plot, "plot", "", "also draw the medians into `FILE`, .svg or .png")
+	f.StringVar(&o.plot, "plot", "", "also draw the medians and quartiles into `FILE.svg`")
 	f.BoolVar(&o.histogram, "histogram", false, "print a histogram of the runs of each")
 	f.BoolVar(&o.calibrate, "calibrate", false,
 		"measure what the device, or this machine for the reference, can reach first: clock, memory and arithmetic "+
@@ -132,8 +132,8 @@ func (o *timeOptions) check(paths []string) error {
 		return usageError("--row_limit: want a number of rows, got %d", o.rowLimit)
 	case o.bandwidth < 0 || o.flops < 0:
 		return usageError("--peak-bandwidth, --peak-flops: want more than 0")
-	case o.plot != "" && !strings.HasSuffix(o.plot, ".svg") && !strings.HasSuffix(o.plot, ".png"):
-		return usageError("--plot: want a name ending in .svg or .png, got %q", o.plot)
+	case o.plot != "" && !strings.HasSuffix(o.plot, ".svg"):
+		return usageError("--plot: want a name ending in .svg, got %q", o.plot)
 	case o.tolerances != "" && !o.accCheck:
 		return usageError("--tolerances needs --acc_check")
 	case len(paths) == 0 && !o.calibrate:
@@ -381,7 +381,8 @@ func (t *timer) createExports() error {
 		{t.o.bench, func(f io.Writer) error { return reports.GoBenchmark(f, device, t.done) }},
 		{t.o.trace, func(f io.Writer) error { return reports.Trace(f, device, t.done) }},
 		{t.o.plot, func(f io.Writer) error {
-			return plots.Timings(f, t.o.plot[strings.LastIndexByte(t.o.plot, '.')+1:], t.done)
+			_, err := f.Write(charts.File(charts.Quartiles(t.done)))
+			return err
 		}},
 	} {
 		if x.path == "" {

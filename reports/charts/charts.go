@@ -384,7 +384,8 @@ var shadesAlone = []string{"#fde0d2", "#fcbfa3", "#fc9b77", "#fb7351", "#ef4533"
 // File is a picture as a file of its own, with the colours that a page would give.
 func File(svg template.HTML) []byte {
 	var style strings.Builder
-	style.WriteString("text{font:12px sans-serif}rect{fill:#f4f4f4}.fill-crash{fill:#000}")
+	style.WriteString("text{font:12px sans-serif}rect{fill:#f4f4f4}.fill-crash{fill:#000}" +
+		".grid{stroke:#ddd}.axis{stroke:#777}.mark{stroke:#b00020;stroke-width:1.5}.box{fill:#c9d4e5}")
 	for i, c := range shadesAlone {
 		fmt.Fprintf(&style, ".shade-%d{fill:%s}", i+1, c)
 	}
