@@ -9,7 +9,10 @@ import (
 	"sync/atomic"
 )
 
-var useSIMD = archsimd.X86.AVX2() && archsimd.X86.FMA()
+var (
+	useSIMD   = archsimd.X86.AVX2() && archsimd.X86.FMA()
+	useAVX512 = useSIMD && archsimd.X86.AVX512()
+)
 
 // Sizes of blocks. A tile of c lives in registers; a panel of b is rowsK by
 // tileN (16 KiB, level 1 cache), a block of a rowsM by rowsK (256 KiB, level
@@ -92,11 +95,14 @@ func (p *product) block(s *panels, i0, i1, j0, j1 int) {
 		for i := i0; i < i1; i += rowsM {
 			m := min(rowsM, i1-i)
 			p.a.pack4(s.a[:], i, i+m, l, k, p.alpha)
-			for j := j0; j < j1; j += tileN {
+			for j, n := j0, 0; j < j1; j += n {
+				if n = min(tileN, j1-j); useAVX512 && j+2*tileN <= j1 {
+					n = 2 * tileN
+				}
 				b := s.b[(j-j0)/tileN*k:]
 				for r := 0; r < m; r += tileM {
 					a := s.a[r/tileM*k:]
-					p.tile(k, a, b, i+r, min(tileM, m-r), j, min(tileN, j1-j), add)
+					p.tile(k, a, b, i+r, min(tileM, m-r), j, n, add)
 				}
 			}
 		}
@@ -105,24 +111,32 @@ func (p *product) block(s *panels, i0, i1, j0, j1 int) {
 	archsimd.ClearAVXUpperBits()
 }
 
-// tile computes m by n elements of c at (i, j) from panels, adding if add is
-// set.
+// tile computes m by n elements of c at (i, j) from a panel of a and from one of b, or
+// two if n is more than tileN, adding if add is set. The order of the sums is the same
+// for all widths, so that no bit depends on the vector unit.
 func (p *product) tile(k int, a [][tileM]float64, b [][tileN]float64, i, m, j, n int, add bool) {
-	if m == tileM && n == tileN {
-		tile4x8(k, a, b, p.c[i*p.ldc+j:], p.ldc, add)
+	var t [tileM * 2 * tileN]float64
+	c, ldc, whole := t[:], 2*tileN, m == tileM && n%tileN == 0
+	if whole {
+		c, ldc = p.c[i*p.ldc+j:], p.ldc
+	}
+	if n > tileN {
+		tile4x16(k, a, b, b[k:], c, ldc, whole && add)
+	} else {
+		tile4x8(k, a, b, c, ldc, whole && add)
+	}
+	if whole {
 		return
 	}
-	var t [tileM * tileN]float64
-	tile4x8(k, a, b, t[:], tileN, false)
 	archsimd.ClearAVXUpperBits()
 	for r := range m {
 		c := p.c[(i+r)*p.ldc+j:][:n]
 		if add {
 			for q := range c {
-				c[q] += t[r*tileN+q]
+				c[q] += t[r*ldc+q]
 			}
 		} else {
-			copy(c, t[r*tileN:])
+			copy(c, t[r*ldc:])
 		}
 	}
 }
@@ -206,8 +220,10 @@ func (x *matrix) row(i, l int) (row []float64, step int) {
 }
 
 type (
-	vec  = archsimd.Float64x4
-	quad = *[4]float64
+	vec   = archsimd.Float64x4
+	quad  = *[4]float64
+	wide  = archsimd.Float64x8
+	octet = *[8]float64
 )
 
 // tile4x8 multiplies k columns of a panel of 4 rows with k rows of a panel of 8
@@ -281,6 +297,78 @@ func put(c []float64, x, y vec, add bool) {
 	p, q := quad(c), quad(c[4:])
 	if add {
 		x, y = x.Add(archsimd.LoadFloat64x4(p)), y.Add(archsimd.LoadFloat64x4(q))
+	}
+	x.Store(p)
+	y.Store(q)
+}
+
+// tile4x16 is tile4x8 for two panels of 8 columns and vectors twice as long. Larger tiles
+// are slower: the compiler keeps their sums in memory.
+func tile4x16(k int, a [][4]float64, b0, b1 [][8]float64, c []float64, ldc int, add bool) {
+	var c00, c01, c10, c11, c20, c21, c30, c31 wide
+	for len(a) >= 4 && len(b0) >= 4 && len(b1) >= 4 {
+		p, q, r := (*[4][4]float64)(a), (*[4][8]float64)(b0), (*[4][8]float64)(b1)
+		x, y := archsimd.LoadFloat64x8(&q[0]), archsimd.LoadFloat64x8(&r[0])
+		s := archsimd.BroadcastFloat64x8(p[0][0])
+		c00, c01 = s.MulAdd(x, c00), s.MulAdd(y, c01)
+		s = archsimd.BroadcastFloat64x8(p[0][1])
+		c10, c11 = s.MulAdd(x, c10), s.MulAdd(y, c11)
+		s = archsimd.BroadcastFloat64x8(p[0][2])
+		c20, c21 = s.MulAdd(x, c20), s.MulAdd(y, c21)
+		s = archsimd.BroadcastFloat64x8(p[0][3])
+		c30, c31 = s.MulAdd(x, c30), s.MulAdd(y, c31)
+		if k--; k == 0 {
+			break
+		}
+		x, y = archsimd.LoadFloat64x8(&q[1]), archsimd.LoadFloat64x8(&r[1])
+		s = archsimd.BroadcastFloat64x8(p[1][0])
+		c00, c01 = s.MulAdd(x, c00), s.MulAdd(y, c01)
+		s = archsimd.BroadcastFloat64x8(p[1][1])
+		c10, c11 = s.MulAdd(x, c10), s.MulAdd(y, c11)
+		s = archsimd.BroadcastFloat64x8(p[1][2])
+		c20, c21 = s.MulAdd(x, c20), s.MulAdd(y, c21)
+		s = archsimd.BroadcastFloat64x8(p[1][3])
+		c30, c31 = s.MulAdd(x, c30), s.MulAdd(y, c31)
+		if k--; k == 0 {
+			break
+		}
+		x, y = archsimd.LoadFloat64x8(&q[2]), archsimd.LoadFloat64x8(&r[2])
+		s = archsimd.BroadcastFloat64x8(p[2][0])
+		c00, c01 = s.MulAdd(x, c00), s.MulAdd(y, c01)
+		s = archsimd.BroadcastFloat64x8(p[2][1])
+		c10, c11 = s.MulAdd(x, c10), s.MulAdd(y, c11)
+		s = archsimd.BroadcastFloat64x8(p[2][2])
+		c20, c21 = s.MulAdd(x, c20), s.MulAdd(y, c21)
+		s = archsimd.BroadcastFloat64x8(p[2][3])
+		c30, c31 = s.MulAdd(x, c30), s.MulAdd(y, c31)
+		if k--; k == 0 {
+			break
+		}
+		x, y = archsimd.LoadFloat64x8(&q[3]), archsimd.LoadFloat64x8(&r[3])
+		s = archsimd.BroadcastFloat64x8(p[3][0])
+		c00, c01 = s.MulAdd(x, c00), s.MulAdd(y, c01)
+		s = archsimd.BroadcastFloat64x8(p[3][1])
+		c10, c11 = s.MulAdd(x, c10), s.MulAdd(y, c11)
+		s = archsimd.BroadcastFloat64x8(p[3][2])
+		c20, c21 = s.MulAdd(x, c20), s.MulAdd(y, c21)
+		s = archsimd.BroadcastFloat64x8(p[3][3])
+		c30, c31 = s.MulAdd(x, c30), s.MulAdd(y, c31)
+		if k--; k == 0 {
+			break
+		}
+		a, b0, b1 = a[4:], b0[4:], b1[4:]
+	}
+	put16(c, c00, c01, add)
+	put16(c[ldc:], c10, c11, add)
+	put16(c[2*ldc:], c20, c21, add)
+	put16(c[3*ldc:], c30, c31, add)
+}
+
+// put16 stores 16 neighbours in c, or adds to them.
+func put16(c []float64, x, y wide, add bool) {
+	p, q := octet(c), octet(c[8:])
+	if add {
+		x, y = x.Add(archsimd.LoadFloat64x8(p)), y.Add(archsimd.LoadFloat64x8(q))
 	}
 	x.Store(p)
 	y.Store(q)
