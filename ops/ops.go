@@ -14,6 +14,7 @@ import (
 	"github.com/optool/optool/ops/creation"
 	"github.com/optool/optool/ops/detection"
 	"github.com/optool/optool/ops/distance"
+	"github.com/optool/optool/ops/dlinfer"
 	"github.com/optool/optool/ops/foreach"
 	"github.com/optool/optool/ops/indexing"
 	"github.com/optool/optool/ops/linalg"
@@ -70,6 +71,7 @@ func tables() [][]*opdef.Entry {
 		properties.Table(),
 		detection.Table(),
 		llm.Table(),
+		dlinfer.Table(),
 	}
 }
 

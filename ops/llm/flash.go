@@ -10,12 +10,11 @@
 package llm
 
 import (
-	"math"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/fused"
 	"github.com/optool/optool/tensor"
 )
 
@@ -73,15 +72,6 @@ func flashDoc(summary, notes string) opdef.Doc {
 		Source: "flash_attn.flash_attn_interface"}
 }
 
-func randomIf(of func(args any) float64) func(*compose.Call) string {
-	return func(c *compose.Call) string {
-		if of(c.Args()) > 0 {
-			return "draws random numbers"
-		}
-		return ""
-	}
-}
-
 // scores are those of attention over keys for the last of them.
 func (o *flashOptions) scores(g *compose.Graph, size, queries, keys int) compose.Scores {
 	if o.ReturnAttnProbs {
@@ -90,7 +80,7 @@ func (o *flashOptions) scores(g *compose.Graph, size, queries, keys int) compose
 	if len(o.WindowSize) != 2 {
 		g.Refuse("window_size", "want two sizes, got %v", o.WindowSize)
 	}
-	s := compose.Scores{Scale: scaleOf(o.SoftmaxScale, size), Softcap: o.Softcap, Offset: keys - queries,
+	s := compose.Scores{Scale: fused.ScaleOf(o.SoftmaxScale, size), Softcap: o.Softcap, Offset: keys - queries,
 		Before: o.WindowSize[0], After: o.WindowSize[1], ZeroUnseeing: true}
 	if o.Causal {
 		s.After = 0
@@ -98,52 +88,9 @@ func (o *flashOptions) scores(g *compose.Graph, size, queries, keys int) compose
 	return s
 }
 
-// scaleOf is the scale that is given and not 0, else 1/sqrt(size).
-func scaleOf(scale *float64, size int) float64 {
-	if scale != nil && *scale != 0 {
-		return *scale
-	}
-	return 1 / math.Sqrt(float64(size))
-}
-
-// checkHeads refuses tensors that are not [..., length, heads, size] of equal rank.
-func checkHeads(g *compose.Graph, rank int, q, k, v *compose.Value) {
-	for _, x := range []*compose.Value{q, k, v} {
-		if x.Dim() != rank {
-			g.Refuse("", "want q, k and v of rank %d, got %s, %s and %s", rank, q.T.Meta(), k.T.Meta(), v.T.Meta())
-		}
-	}
-	heads := func(x *compose.Value) int { return x.Shape()[rank-2] }
-	if heads(k) != heads(v) || heads(k) == 0 || heads(q)%heads(k) != 0 {
-		g.Refuse("k", "%d and %d heads of k and v do not divide %d of q", heads(k), heads(v), heads(q))
-	}
-}
-
-// attend is the attention of q [batch, length, heads, size] with slopes per head, or
-// per batch item and head (nil: none).
-func attend(g *compose.Graph, q, k, v *compose.Value, slopes *tensor.Tensor, s compose.Scores) *compose.Value {
-	checkHeads(g, 4, q, k, v)
-	batch, length, heads, few := q.Shape()[0], q.Shape()[1], q.Shape()[2], k.Shape()[2]
-	each := heads / few
-	open := func(x *compose.Value, each int) *compose.Value { // [batch, few, each, length, size]
-		x = g.Permute(x, 0, 2, 1, 3)
-		return g.Reshape(x, x.Shape()[0], few, each, x.Shape()[2], x.Shape()[3])
-	}
-	if slopes != nil {
-		if n := slopes.Dim(); n < 1 || n > 2 || slopes.Shape[n-1] != heads || n == 2 && slopes.Shape[0] != batch ||
-			!slopes.DType.IsFloat() {
-			g.Refuse("alibi_slopes", "want one number per head, got %s", slopes.Meta())
-		}
-		s.Slopes = slopes.Reshape(append(slices.Clone(slopes.Shape[:slopes.Dim()-1]), few, each)...)
-	}
-	out := g.Attention(open(q, each), open(k, 1), open(v, 1), s)
-	out = g.Reshape(out, batch, heads, length, v.Shape()[3])
-	return g.Permute(out, 0, 2, 1, 3)
-}
-
 func (o *flashOptions) attend(g *compose.Graph, q, k, v *compose.Value) compose.Values {
-	checkHeads(g, 4, q, k, v)
-	return compose.Values{attend(g, q, k, v, o.AlibiSlopes,
+	fused.CheckHeads(g, 4, q, k, v)
+	return compose.Values{fused.Attend(g, q, k, v, o.AlibiSlopes,
 		o.scores(g, q.Shape()[3], q.Shape()[1], k.Shape()[1]))}
 }
 
@@ -168,7 +115,7 @@ var flashAttnFunc = compose.Declare(compose.Op[flashArgs]{
 	Names:  "flash_attn.flash_attn_func flash_attn.flash_attn_interface.flash_attn_func",
 	Doc: flashDoc("Attention in blocks",
 		"q is (batch, length, heads, size), k and v likewise."),
-	RandomIf: randomIf(func(a any) float64 { return a.(*flashArgs).DropoutP }),
+	RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashArgs).DropoutP }),
 	Cases: func(r *rand.Rand) (cs []*flashArgs) {
 		g := opdef.Gen{R: r}
 		flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
@@ -198,7 +145,7 @@ var flashAttnKVPacked = compose.Declare(compose.Op[flashKVArgs]{
 	Names:  "flash_attn.flash_attn_kvpacked_func flash_attn.flash_attn_interface.flash_attn_kvpacked_func",
 	Doc: flashDoc("Attention in blocks, keys and values in one tensor",
 		"q is (batch, length, heads, size), kv (batch, length, 2, heads, size)."),
-	RandomIf: randomIf(func(a any) float64 { return a.(*flashKVArgs).DropoutP }),
+	RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashKVArgs).DropoutP }),
 	Cases: func(r *rand.Rand) (cs []*flashKVArgs) {
 		g := opdef.Gen{R: r}
 		flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
@@ -216,7 +163,7 @@ var flashAttnQKVPacked = compose.Declare(compose.Op[flashQKVArgs]{
 	Names:  "flash_attn.flash_attn_qkvpacked_func flash_attn.flash_attn_interface.flash_attn_qkvpacked_func",
 	Doc: flashDoc("Attention in blocks, queries, keys and values in one tensor",
 		"qkv is (batch, length, 3, heads, size)."),
-	RandomIf: randomIf(func(a any) float64 { return a.(*flashQKVArgs).DropoutP }),
+	RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashQKVArgs).DropoutP }),
 	Cases: func(r *rand.Rand) (cs []*flashQKVArgs) {
 		g := opdef.Gen{R: r}
 		flashCases(r, func(dt tensor.DType, l, _, heads, _ int, o flashOptions) {
@@ -236,7 +183,7 @@ var flashAttnVarlen = compose.Declare(compose.Op[flashVarlenArgs]{
 	Doc: flashDoc("Attention in blocks within sequences of any length",
 		"q is (rows, heads, size), k and v likewise; sequence i has the rows from cu_seqlens[i] to cu_seqlens[i+1]. "+
 			"Rows of none are 0. A block_table is refused."),
-	RandomIf: randomIf(func(a any) float64 { return a.(*flashVarlenArgs).DropoutP }),
+	RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashVarlenArgs).DropoutP }),
 	Cases: func(r *rand.Rand) (cs []*flashVarlenArgs) {
 		g := opdef.Gen{R: r}
 		ends := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int32, []int{len(v)}, v).Rounded() }
@@ -253,7 +200,7 @@ var flashAttnVarlen = compose.Declare(compose.Op[flashVarlenArgs]{
 		g.Refuse("block_table", "keys and values in pages are not supported")
 	}
 	q, k, v := g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V)
-	checkHeads(g, 3, q, k, v)
+	fused.CheckHeads(g, 3, q, k, v)
 	lq, lk := lengths(g, "cu_seqlens_q", a.CuSeqlensQ, q), lengths(g, "cu_seqlens_k", a.CuSeqlensK, k)
 	if len(lq) != len(lk) {
 		g.Refuse("cu_seqlens_k", "want %d sequences, as of q, got %d", len(lq), len(lk))
@@ -268,7 +215,7 @@ var flashAttnVarlen = compose.Declare(compose.Op[flashVarlenArgs]{
 		if slopes != nil && slopes.Dim() == 2 && i < slopes.Shape[0] {
 			slopes = slopes.Slice(0, i, 1, 1)
 		}
-		out := attend(g, g.Unsqueeze(qs[i], 0), g.Unsqueeze(ks[i], 0), g.Unsqueeze(vs[i], 0), slopes,
+		out := fused.Attend(g, g.Unsqueeze(qs[i], 0), g.Unsqueeze(ks[i], 0), g.Unsqueeze(vs[i], 0), slopes,
 			a.scores(g, q.Shape()[2], n, lk[i]))
 		parts = append(parts, g.Squeeze(out, 0))
 	}
@@ -279,7 +226,7 @@ var flashAttnVarlen = compose.Declare(compose.Op[flashVarlenArgs]{
 // lengths are those of sequences from the rows at which they begin, and the last
 // ends.
 func lengths(g *compose.Graph, name string, ends *tensor.Tensor, x *compose.Value) []int {
-	at := ints(g, name, ends)
+	at := fused.Ints(g, name, ends)
 	if len(at) == 0 || at[0] != 0 {
 		g.Refuse(name, "want rows from 0")
 	}
@@ -289,18 +236,6 @@ func lengths(g *compose.Graph, name string, ends *tensor.Tensor, x *compose.Valu
 		if at[i] < at[i-1] || at[i] > x.Shape()[0] {
 			g.Refuse(name, "row %d after %d is not among %d rows", at[i], at[i-1], x.Shape()[0])
 		}
-	}
-	return out
-}
-
-// ints are the elements of a tensor of integers in one dimension.
-func ints(g *compose.Graph, name string, t *tensor.Tensor) []int {
-	if t.DType.Kind() != tensor.KindInt || t.Dim() > 1 {
-		g.Refuse(name, "want integers in one dimension, got %s", t.Meta())
-	}
-	out := tensor.Make[int](t.Numel())
-	for i, n := range tensor.Data[int64](t) {
-		out[i] = int(n)
 	}
 	return out
 }
@@ -335,7 +270,7 @@ var customizedAttention = compose.Declare(compose.Op[customizedArgs]{
 		Formula: "as flash_attn_func",
 		Notes: "input_layout is SBH, BSH, BSND or BNSD: S positions, B batches, N heads, D sizes, H heads times " +
 			"sizes.", Source: "diopiCustomizedFlashAttention"},
-	RandomIf: randomIf(func(a any) float64 { return a.(*customizedArgs).PDropout }),
+	RandomIf: fused.RandomIf(func(a any) float64 { return a.(*customizedArgs).PDropout }),
 	Cases: func(r *rand.Rand) (cs []*customizedArgs) {
 		g := opdef.Gen{R: r}
 		half := 0.5

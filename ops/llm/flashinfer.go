@@ -7,6 +7,7 @@ import (
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/fused"
 	"github.com/optool/optool/tensor"
 )
 
@@ -18,28 +19,6 @@ type infNormArgs struct {
 	Input, Weight *tensor.Tensor
 	Eps           float64
 	EnablePdl     *bool
-}
-
-// checkRows refuses a weight that is not one number for each element of a row.
-func checkRows(g *compose.Graph, x, weight *compose.Value) {
-	n := x.Dim() - 1
-	if n < 0 || !x.DType().IsFloat() {
-		g.Refuse("input", "want floating rows, got %s", x.T.Meta())
-	}
-	if weight.Dim() != 1 || weight.Shape()[0] != x.Shape()[n] {
-		g.Refuse("weight", "want %d numbers, one for each element of a row, got %s", x.Shape()[n], weight.T.Meta())
-	}
-}
-
-// rmsNormed is x, in at least float32, over its root mean square along rows, times weight
-// and one more.
-func rmsNormed(g *compose.Graph, x, weight *compose.Value, eps, more float64) *compose.Value {
-	rstd := g.Rsqrt(g.Shift(g.Mean(g.Square(x), true, x.Dim()-1), eps))
-	weight = g.AtLeast(weight, tensor.Float32)
-	if more != 0 {
-		weight = g.Shift(weight, more)
-	}
-	return g.Mul(g.Mul(x, rstd), weight)
 }
 
 func infNorm(name string, more float64, doc opdef.Doc) *opdef.Entry {
@@ -56,8 +35,9 @@ func infNorm(name string, more float64, doc opdef.Doc) *opdef.Entry {
 		},
 	}, compose.Fused, func(g *compose.Graph, a *infNormArgs) compose.Values {
 		x, weight := g.Arg("input", a.Input), g.Arg("weight", a.Weight)
-		checkRows(g, x, weight)
-		return compose.Values{g.To(rmsNormed(g, g.AtLeast(x, tensor.Float32), weight, a.Eps, more), x.DType())}
+		fused.CheckRows(g, x, weight)
+		y, _ := fused.RMSNorm(g, x, weight, a.Eps, more)
+		return compose.Values{g.To(y, x.DType())}
 	})
 }
 
@@ -82,12 +62,10 @@ func infAddNorm(name string, more float64, doc opdef.Doc) *opdef.Entry {
 		},
 	}, []string{"input", "residual"}, func(g *compose.Graph, a *infAddNormArgs) compose.Values {
 		x, residual, weight := g.Arg("input", a.Input), g.Arg("residual", a.Residual), g.Arg("weight", a.Weight)
-		checkRows(g, x, weight)
-		if !slices.Equal(x.Shape(), residual.Shape()) || x.DType() != residual.DType() {
-			g.Refuse("residual", "want %s, as input, got %s", a.Input.Meta(), a.Residual.Meta())
-		}
-		sum := g.Add(g.AtLeast(x, tensor.Float32), g.AtLeast(residual, tensor.Float32))
-		return compose.Values{g.To(rmsNormed(g, sum, weight, a.Eps, more), x.DType()), g.To(sum, x.DType())}
+		fused.CheckRows(g, x, weight)
+		sum := fused.Sum(g, "residual", x, residual)
+		y, _ := fused.RMSNorm(g, sum, weight, a.Eps, more)
+		return compose.Values{g.To(y, x.DType()), g.To(sum, x.DType())}
 	})
 }
 
@@ -163,7 +141,7 @@ var infSoftmax = compose.Declare(compose.Op[infSoftmaxArgs]{
 	},
 }, compose.Fused, func(g *compose.Graph, a *infSoftmaxArgs) compose.Values {
 	x := g.Arg("logits", a.Logits)
-	checkRank(g, "logits", x, 2)
+	fused.CheckRank(g, "logits", x, 2)
 	x = g.To(x, tensor.Float32)
 	if a.Temperature != nil {
 		t := g.Arg("temperature", a.Temperature)
@@ -185,8 +163,8 @@ type (
 // merged are the attention over all keys, and log2 of the sum of all exponentials, from
 // those over parts of them: v [rows, parts, heads, size], s [rows, parts, heads].
 func merged(g *compose.Graph, v, s *compose.Value) compose.Values {
-	checkRank(g, "v", v, 4)
-	checkRank(g, "s", s, 3)
+	fused.CheckRank(g, "v", v, 4)
+	fused.CheckRank(g, "s", s, 3)
 	if !slices.Equal(v.Shape()[:3], s.Shape()) {
 		g.Refuse("s", "want %s, as v, got %s", tensor.ShapeString(v.Shape()[:3]), s.T.Meta())
 	}
@@ -217,8 +195,8 @@ var infMergeState = compose.Declare(compose.Op[mergeArgs]{
 	},
 }, compose.Fused, func(g *compose.Graph, a *mergeArgs) compose.Values {
 	va, sa, vb, sb := g.Arg("v_a", a.VA), g.Arg("s_a", a.SA), g.Arg("v_b", a.VB), g.Arg("s_b", a.SB)
-	checkRank(g, "v_a", va, 3)
-	checkRank(g, "s_a", sa, 2)
+	fused.CheckRank(g, "v_a", va, 3)
+	fused.CheckRank(g, "s_a", sa, 2)
 	if !slices.Equal(va.Shape(), vb.Shape()) || !slices.Equal(sa.Shape(), sb.Shape()) || va.DType() != vb.DType() {
 		g.Refuse("v_b", "want the shapes and the dtype of %s and %s, got %s and %s", a.VA.Meta(), a.SA.Meta(),
 			a.VB.Meta(), a.SB.Meta())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/fused"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -27,7 +28,7 @@ type llamaOptions struct {
 // rotated is x [rows, heads, size] with rows at positions, in x's dtype.
 func (o *ropeOptions) rotated(g *compose.Graph, name string, x *compose.Value, positions []int,
 	llama *llamaOptions) *compose.Value {
-	checkRank(g, name, x, 3)
+	fused.CheckRank(g, name, x, 3)
 	rows, size := x.Shape()[0], x.Shape()[2]
 	n := size
 	if o.RotaryDim != nil {
@@ -63,7 +64,7 @@ func (o *ropeOptions) rotated(g *compose.Graph, name string, x *compose.Value, p
 	}
 	angle := g.Mul(g.Const(tensor.New(tensor.Float32, []int{rows, 1, 1}, at)), slow)
 	wide := g.AtLeast(x, tensor.Float32)
-	out := rotatedPairs(g, g.Narrow(wide, -1, 0, n), g.Cos(angle), g.Sin(angle), o.Interleave)
+	out := fused.RotatedPairs(g, g.Narrow(wide, -1, 0, n), g.Cos(angle), g.Sin(angle), o.Interleave)
 	if n < size {
 		out = g.Cat(-1, out, g.Narrow(wide, -1, n, size-n))
 	}
@@ -118,7 +119,7 @@ func segmentPositions(g *compose.Graph, q *tensor.Tensor, indptr, offsets *tenso
 	if q.Dim() != 3 {
 		g.Refuse("q", "want rank 3, got %s", q.Meta())
 	}
-	ends, starts := ints(g, "indptr", indptr), ints(g, "offsets", offsets)
+	ends, starts := fused.Ints(g, "indptr", indptr), fused.Ints(g, "offsets", offsets)
 	if len(ends) != len(starts)+1 || ends[0] != 0 || ends[len(starts)] != q.Shape[0] || !slices.IsSorted(ends) {
 		g.Refuse("indptr", "%v are not the ends of %d segments of %d rows", ends, len(starts), q.Shape[0])
 	}
@@ -169,26 +170,26 @@ func ropeCases[A any](f func(q, k *tensor.Tensor, o ropeOptions) *A) func(r *ran
 
 var infRopes = slices.Concat(
 	infRope("apply_rope", segments+ropeSchema, ropeCases(func(q, k *tensor.Tensor, o ropeOptions) *ropeSegmentArgs {
-		return &ropeSegmentArgs{q, k, integers(0, 2, 5), integers(3, 0), o}
+		return &ropeSegmentArgs{q, k, fused.Integers(0, 2, 5), fused.Integers(3, 0), o}
 	}), func(g *compose.Graph, a *ropeSegmentArgs) ropeCall {
 		return ropeCall{a.Q, a.K, segmentPositions(g, a.Q, a.Indptr, a.Offsets), &a.ropeOptions, nil}
 	}),
 	infRope("apply_rope_pos_ids", places+ropeSchema, ropeCases(func(q, k *tensor.Tensor, o ropeOptions) *ropePlaceArgs {
-		return &ropePlaceArgs{q, k, integers(3, 4, 0, 1, 2), o}
+		return &ropePlaceArgs{q, k, fused.Integers(3, 4, 0, 1, 2), o}
 	}), func(g *compose.Graph, a *ropePlaceArgs) ropeCall {
-		return ropeCall{a.Q, a.K, ints(g, "pos_ids", a.PosIds), &a.ropeOptions, nil}
+		return ropeCall{a.Q, a.K, fused.Ints(g, "pos_ids", a.PosIds), &a.ropeOptions, nil}
 	}),
 	infRope("apply_llama31_rope", segments+llamaSchema,
 		ropeCases(func(q, k *tensor.Tensor, o ropeOptions) *llamaSegmentArgs {
-			return &llamaSegmentArgs{q, k, integers(0, 2, 5), integers(3, 0), o, llamaOptions{1, 4, 40}}
+			return &llamaSegmentArgs{q, k, fused.Integers(0, 2, 5), fused.Integers(3, 0), o, llamaOptions{1, 4, 40}}
 		}), func(g *compose.Graph, a *llamaSegmentArgs) ropeCall {
 			return ropeCall{a.Q, a.K, segmentPositions(g, a.Q, a.Indptr, a.Offsets), &a.ropeOptions, &a.llamaOptions}
 		}),
 	infRope("apply_llama31_rope_pos_ids", places+llamaSchema,
 		ropeCases(func(q, k *tensor.Tensor, o ropeOptions) *llamaPlaceArgs {
-			return &llamaPlaceArgs{q, k, integers(3, 4, 0, 1, 2), o, llamaOptions{1, 4, 40}}
+			return &llamaPlaceArgs{q, k, fused.Integers(3, 4, 0, 1, 2), o, llamaOptions{1, 4, 40}}
 		}), func(g *compose.Graph, a *llamaPlaceArgs) ropeCall {
-			return ropeCall{a.Q, a.K, ints(g, "pos_ids", a.PosIds), &a.ropeOptions, &a.llamaOptions}
+			return ropeCall{a.Q, a.K, fused.Ints(g, "pos_ids", a.PosIds), &a.ropeOptions, &a.llamaOptions}
 		}),
 )
 
@@ -214,9 +215,9 @@ func number(x *float64, otherwise float64) float64 {
 // attend is the attention of q [queries, heads, size] over k and v in a layout, and log2
 // of the sums of exponentials if these are asked for.
 func (a *infAttention) attend(g *compose.Graph, q, k, v *compose.Value) compose.Values {
-	checkRank(g, "q", q, 3)
-	checkRank(g, "k", k, 3)
-	checkRank(g, "v", v, 3)
+	fused.CheckRank(g, "q", q, 3)
+	fused.CheckRank(g, "k", k, 3)
+	fused.CheckRank(g, "v", v, 3)
 	switch a.layout {
 	case "NHD":
 	case "HND":
@@ -224,7 +225,7 @@ func (a *infAttention) attend(g *compose.Graph, q, k, v *compose.Value) compose.
 	default:
 		g.Refuse("kv_layout", "want NHD or HND, got %s", a.layout)
 	}
-	checkHeads(g, 3, q, k, v)
+	fused.CheckHeads(g, 3, q, k, v)
 	if k.Shape()[0] != v.Shape()[0] || q.Shape()[2] != k.Shape()[2] {
 		g.Refuse("k", "q %s, k %s and v %s do not fit", q.T.Meta(), k.T.Meta(), v.T.Meta())
 	}
@@ -257,7 +258,7 @@ func (a *infAttention) attend(g *compose.Graph, q, k, v *compose.Value) compose.
 	default:
 		g.Refuse("pos_encoding_mode", "want NONE, ROPE_LLAMA or ALIBI, got %s", a.encoding)
 	}
-	out := g.Squeeze(attend(g, g.Unsqueeze(q, 0), g.Unsqueeze(k, 0), g.Unsqueeze(v, 0), slopes, s), 0)
+	out := g.Squeeze(fused.Attend(g, g.Unsqueeze(q, 0), g.Unsqueeze(k, 0), g.Unsqueeze(v, 0), slopes, s), 0)
 	if a.times != 1 {
 		out = g.Scale(out, a.times)
 	}
@@ -427,7 +428,7 @@ var infDecode = compose.Declare(compose.Op[decodeArgs]{
 		ropeScale: a.RopeScale, ropeTheta: a.RopeTheta, factor: number(a.QScale, 1) * number(a.KScale, 1),
 		times: number(a.VScale, 1), window: a.WindowLeft, returnLSE: a.ReturnLse, decodes: true}
 	q := g.Arg("q", a.Q)
-	checkRank(g, "q", q, 2)
+	fused.CheckRank(g, "q", q, 2)
 	outs := at.attend(g, g.Unsqueeze(q, 0), g.Arg("k", a.K), g.Arg("v", a.V))
 	for i, v := range outs {
 		outs[i] = g.Squeeze(v, 0)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/fused"
 	"github.com/optool/optool/tensor"
 )
 
@@ -43,34 +44,8 @@ var rotaryEmb = compose.Declare(compose.Op[rotaryArgs]{
 	if a.Conj {
 		sin = g.Neg(sin)
 	}
-	return compose.Values{g.To(rotatedPairs(g, x, cos, sin, a.Interleaved), dt)}
+	return compose.Values{g.To(fused.RotatedPairs(g, x, cos, sin, a.Interleaved), dt)}
 })
-
-// rotatedPairs turns pairs of elements of rows, neighbours if interleaved, else of one
-// place in both halves, by angles of which cos and sin are given for each pair.
-func rotatedPairs(g *compose.Graph, x, cos, sin *compose.Value, interleaved bool) *compose.Value {
-	n := x.Dim() - 1
-	var halves []*compose.Value
-	if interleaved {
-		shape := append(append([]int{}, x.Shape()[:n]...), x.Shape()[n]/2, 2)
-		for _, p := range g.Chunk(g.Reshape(x, shape...), 2, -1) {
-			halves = append(halves, g.Squeeze(p, -1))
-		}
-	} else {
-		halves = g.Chunk(x, 2, -1)
-	}
-	y := []*compose.Value{g.Sub(g.Mul(halves[0], cos), g.Mul(halves[1], sin)),
-		g.Add(g.Mul(halves[1], cos), g.Mul(halves[0], sin))}
-	if y[0].Dim() != n+1 {
-		g.Refuse("cos", "shape %s does not fit %s", tensor.ShapeString(cos.Shape()), x.T.Meta())
-	}
-	if !interleaved {
-		return g.Cat(-1, y...)
-	}
-	shape := append([]int{}, y[0].Shape()...)
-	shape[n] *= 2
-	return g.Reshape(g.Stack(n+1, y...), shape...)
-}
 
 type rotaryV2Args struct {
 	Query, Key, Cos, Sin *tensor.Tensor

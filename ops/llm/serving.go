@@ -7,25 +7,14 @@ import (
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/fused"
 	"github.com/optool/optool/tensor"
 )
-
-// byInference is why the functions of inference engines have no gradient.
-const byInference = "it is a function of inference"
 
 type promptArgs struct {
 	Query, Key, Value, AttenMask                 *tensor.Tensor
 	ActualSeqLengths                             []int
 	MaxInputLen, NumHeads, NumKeyValueHeads, Dim int
-}
-
-// openHeads is x as [batch, length, heads, size].
-func openHeads(g *compose.Graph, name string, x *compose.Value, batch, length, heads, size int) *compose.Value {
-	if min(batch, length, heads, size) < 1 || x.T.Numel() != batch*length*heads*size {
-		g.Refuse(name, "%s does not hold %d sequences of %d rows of %d heads of %d", x.T.Meta(), batch, length, heads,
-			size)
-	}
-	return g.Reshape(x, batch, length, heads, size)
 }
 
 var promptAttention = compose.Declare(compose.Op[promptArgs]{
@@ -36,7 +25,7 @@ var promptAttention = compose.Declare(compose.Op[promptArgs]{
 		Formula: "as flash_attn_func with causal",
 		Notes:   "Rows hold one head after the other; each sequence has maxInputLen rows.",
 		Source:  "diopiPromptFlashAttention"},
-	NoGrad: byInference,
+	NoGrad: fused.ByInference,
 	Cases: func(r *rand.Rand) []*promptArgs {
 		causal := tensor.New(tensor.Bool, []int{3, 3}, []int64{0, 1, 1, 0, 0, 1, 0, 0, 0})
 		cs := opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *promptArgs {
@@ -48,11 +37,11 @@ var promptAttention = compose.Declare(compose.Op[promptArgs]{
 	},
 }, compose.Fused, func(g *compose.Graph, a *promptArgs) compose.Values {
 	open := func(name string, t *tensor.Tensor, heads int) *compose.Value {
-		return openHeads(g, name, g.Arg(name, t), len(a.ActualSeqLengths), a.MaxInputLen, heads, a.Dim)
+		return fused.OpenHeads(g, name, g.Arg(name, t), len(a.ActualSeqLengths), a.MaxInputLen, heads, a.Dim)
 	}
-	s := compose.Everything(scaleOf(nil, a.Dim))
+	s := compose.Everything(fused.ScaleOf(nil, a.Dim))
 	s.After = 0
-	out := attend(g, open("query", a.Query, a.NumHeads), open("key", a.Key, a.NumKeyValueHeads),
+	out := fused.Attend(g, open("query", a.Query, a.NumHeads), open("key", a.Key, a.NumKeyValueHeads),
 		open("value", a.Value, a.NumKeyValueHeads), nil, s)
 	return compose.Values{g.Reshape(out, len(a.ActualSeqLengths)*a.MaxInputLen, a.NumHeads*a.Dim)}
 })
@@ -72,7 +61,7 @@ var pagedAttention = compose.Declare(compose.Op[pagedArgs]{
 		Notes: "A page holds blockSize rows of the store; row i of blockTable has the pages of sequence i, of which " +
 			"actualSeqLengths[i] rows count.",
 		Source: "diopiPagedAttention"},
-	NoGrad: byInference,
+	NoGrad: fused.ByInference,
 	Cases: func(r *rand.Rand) []*pagedArgs {
 		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *pagedArgs {
 			table := tensor.New(tensor.Int32, []int{2, 2}, []int64{2, 0, 1, 0}).Rounded()
@@ -82,7 +71,7 @@ var pagedAttention = compose.Declare(compose.Op[pagedArgs]{
 	},
 }, compose.Fused, func(g *compose.Graph, a *pagedArgs) compose.Values {
 	batch := len(a.ActualSeqLengths)
-	q := openHeads(g, "query", g.Arg("query", a.Query), batch, 1, a.NumHeads, a.Dim)
+	q := fused.OpenHeads(g, "query", g.Arg("query", a.Query), batch, 1, a.NumHeads, a.Dim)
 	width := a.NumKeyValueHeads * a.Dim
 	if a.BlockTable.Dim() != 2 || a.BlockTable.Shape[0] != batch || a.BlockTable.DType.Kind() != tensor.KindInt {
 		g.Refuse("blockTable", "want a row of pages for each of %d sequences, got %s", batch, a.BlockTable.Meta())
@@ -107,8 +96,8 @@ var pagedAttention = compose.Declare(compose.Op[pagedArgs]{
 				g.Refuse("blockTable", "page %d is outside of the store", pages[i*each+j/a.BlockSize])
 			}
 		}
-		parts[i] = attend(g, g.Narrow(q, 0, i, 1), g.IndexSelect(k, 1, rows), g.IndexSelect(v, 1, rows), nil,
-			compose.Everything(scaleOf(nil, a.Dim)))
+		parts[i] = fused.Attend(g, g.Narrow(q, 0, i, 1), g.IndexSelect(k, 1, rows), g.IndexSelect(v, 1, rows), nil,
+			compose.Everything(fused.ScaleOf(nil, a.Dim)))
 	}
 	if batch == 0 {
 		g.Refuse("actualSeqLengths", "want at least one sequence")
@@ -133,19 +122,19 @@ var contextAttention = compose.DeclareInPlace(compose.Op[contextArgs]{
 	Cases: func(r *rand.Rand) []*contextArgs {
 		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *contextArgs {
 			return &contextArgs{g.Normal(dt, 8, 4, 4), g.Normal(dt, 8, 2, 4), g.Normal(dt, 8, 2, 4),
-				g.Normal(dt, 8, 4, 4), integers(0, 3), integers(3, 4), 4}
+				g.Normal(dt, 8, 4, 4), fused.Integers(0, 3), fused.Integers(3, 4), 4}
 		})
 	},
 }, []string{"out"}, func(g *compose.Graph, a *contextArgs) compose.Values {
 	q, k, v, out := g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V), g.Arg("out", a.Out)
-	checkHeads(g, 3, q, k, v)
+	fused.CheckHeads(g, 3, q, k, v)
 	if !slices.Equal(out.Shape()[:min(1, out.Dim())], q.Shape()[:1]) || out.T.Numel() != q.T.Numel() {
 		g.Refuse("out", "want the shape of q %s, got %s", tensor.ShapeString(q.Shape()), a.Out.Meta())
 	}
 	width := tensor.Numel(q.Shape()[1:])
-	s := compose.Everything(scaleOf(nil, q.Shape()[2]))
+	s := compose.Everything(fused.ScaleOf(nil, q.Shape()[2]))
 	s.After = 0
-	starts, rows := ints(g, "b_start_loc", a.BStartLoc), ints(g, "b_seq_len", a.BSeqLen)
+	starts, rows := fused.Ints(g, "b_start_loc", a.BStartLoc), fused.Ints(g, "b_seq_len", a.BSeqLen)
 	if len(starts) != len(rows) {
 		g.Refuse("b_seq_len", "want %d lengths, got %d", len(starts), len(rows))
 	}
@@ -155,22 +144,11 @@ var contextAttention = compose.DeclareInPlace(compose.Op[contextArgs]{
 			g.Refuse("b_seq_len", "sequence %d of %d rows at %d does not fit", i, n, lo)
 		}
 		part := func(x *compose.Value) *compose.Value { return g.Unsqueeze(g.Narrow(x, 0, lo, n), 0) }
-		out = g.Put(out, span(lo*width, n*width), attend(g, part(q), part(k), part(v), nil, s))
+		rows := fused.Attend(g, part(q), part(k), part(v), nil, s)
+		out = g.Put(out, fused.Span(lo*width, n*width), rows)
 	}
 	return compose.Values{out}
 })
-
-// integers is a tensor of them.
-func integers(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int32, []int{len(v)}, v).Rounded() }
-
-// span are n places from lo.
-func span(lo, n int) []int64 {
-	out := tensor.Make[int64](n)
-	for i := range out {
-		out[i] = int64(lo + i)
-	}
-	return out
-}
 
 // A cache addresses the keys or values of sequences in a common store: position j of
 // sequence i is row table[i][longest - lengths[i] + j].
@@ -181,7 +159,8 @@ type cache struct {
 }
 
 func newCache(g *compose.Graph, table, starts, lengths *tensor.Tensor, longest int) *cache {
-	c := &cache{longest: longest, starts: ints(g, "b_start_loc", starts), lengths: ints(g, "b_seq_len", lengths)}
+	c := &cache{longest: longest, starts: fused.Ints(g, "b_start_loc", starts),
+		lengths: fused.Ints(g, "b_seq_len", lengths)}
 	if table.Dim() != 2 || table.DType.Kind() != tensor.KindInt || table.Shape[0] != len(c.lengths) ||
 		len(c.starts) != len(c.lengths) {
 		g.Refuse("b_loc", "want a row of integers for each of %d sequences, got %s", len(c.lengths), table.Meta())
@@ -213,16 +192,9 @@ func (c *cache) places(g *compose.Graph, i, heads, total int) []int64 {
 	}
 	var out []int64
 	for h := range heads {
-		out = append(out, span(h*total+lo, n)...)
+		out = append(out, fused.Span(h*total+lo, n)...)
 	}
 	return out
-}
-
-// checkRank refuses tensors of another rank or dtype.
-func checkRank(g *compose.Graph, name string, x *compose.Value, rank int) {
-	if x.Dim() != rank || !x.DType().IsFloat() {
-		g.Refuse(name, "want a floating tensor of rank %d, got %s", rank, x.T.Meta())
-	}
 }
 
 type tokenArgs struct {
@@ -245,15 +217,15 @@ var tokenAttention = compose.DeclareInPlace(compose.Op[tokenArgs]{
 	Cases: func(r *rand.Rand) []*tokenArgs {
 		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *tokenArgs {
 			return &tokenArgs{g.Normal(dt, 2, 3, 4), g.Normal(dt, 9, 3, 4), g.Normal(dt, 3, 6),
-				tensor.New(tensor.Int32, []int{2, 4}, []int64{8, 1, 2, 3, 0, 5, 7, 4}).Rounded(), integers(0, 2),
-				integers(2, 4), 4}
+				tensor.New(tensor.Int32, []int{2, 4}, []int64{8, 1, 2, 3, 0, 5, 7, 4}).Rounded(), fused.Integers(0, 2),
+				fused.Integers(2, 4), 4}
 		})
 	},
 }, []string{"out"}, func(g *compose.Graph, a *tokenArgs) compose.Values {
 	q, k, out := g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("out", a.Out)
-	checkRank(g, "q", q, 3)
-	checkRank(g, "k", k, 3)
-	checkRank(g, "out", out, 2)
+	fused.CheckRank(g, "q", q, 3)
+	fused.CheckRank(g, "k", k, 3)
+	fused.CheckRank(g, "out", out, 2)
 	c := newCache(g, a.BLoc, a.BStartLoc, a.BSeqLen, a.MaxInputLen)
 	heads := q.Shape()[1]
 	if !slices.Equal(q.Shape()[1:], k.Shape()[1:]) || out.Shape()[0] != heads || q.Shape()[0] < len(c.lengths) {
@@ -284,15 +256,15 @@ var tokenSoftmaxReduceV = compose.DeclareInPlace(compose.Op[reduceVArgs]{
 	Cases: func(r *rand.Rand) []*reduceVArgs {
 		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *reduceVArgs {
 			return &reduceVArgs{g.Normal(dt, 3, 6), g.Normal(dt, 9, 3, 4), g.Normal(dt, 2, 3, 4),
-				tensor.New(tensor.Int32, []int{2, 4}, []int64{8, 1, 2, 3, 0, 5, 7, 4}).Rounded(), integers(0, 2),
-				integers(2, 4), 4, 0}
+				tensor.New(tensor.Int32, []int{2, 4}, []int64{8, 1, 2, 3, 0, 5, 7, 4}).Rounded(), fused.Integers(0, 2),
+				fused.Integers(2, 4), 4, 0}
 		})
 	},
 }, []string{"out"}, func(g *compose.Graph, a *reduceVArgs) compose.Values {
 	scores, v, out := g.Arg("logics", a.Logics), g.Arg("v", a.V), g.Arg("out", a.Out)
-	checkRank(g, "logics", scores, 2)
-	checkRank(g, "v", v, 3)
-	checkRank(g, "out", out, 3)
+	fused.CheckRank(g, "logics", scores, 2)
+	fused.CheckRank(g, "v", v, 3)
+	fused.CheckRank(g, "out", out, 3)
 	c := newCache(g, a.BLoc, a.BStartLoc, a.BSeqLen, a.MaxInputLen)
 	heads, size := v.Shape()[1], v.Shape()[2]
 	if !slices.Equal(v.Shape()[1:], out.Shape()[1:]) || scores.Shape()[0] != heads || out.Shape()[0] < len(c.lengths) {
@@ -301,7 +273,7 @@ var tokenSoftmaxReduceV = compose.DeclareInPlace(compose.Op[reduceVArgs]{
 	for i, n := range c.lengths {
 		p := g.Take(scores, []int{heads, 1, n}, c.places(g, i, heads, scores.Shape()[1]))
 		values := g.Permute(g.IndexSelect(v, 0, c.rows(g, i, v.Shape()[0])), 1, 0, 2) // [heads, n, size]
-		out = g.Put(out, span(i*heads*size, heads*size), g.Matmul(g.Softmax(p, -1), values))
+		out = g.Put(out, fused.Span(i*heads*size, heads*size), g.Matmul(g.Softmax(p, -1), values))
 	}
 	return compose.Values{out}
 })
@@ -316,11 +288,11 @@ var copyKV = compose.DeclareInPlace(compose.Op[copyArgs]{
 		Source: "diopiDestIndexCopyKV"},
 	Cases: func(r *rand.Rand) []*copyArgs {
 		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *copyArgs {
-			return &copyArgs{g.Normal(dt, 2, 2, 3), integers(3, 0), g.Normal(dt, 5, 2, 3)}
+			return &copyArgs{g.Normal(dt, 2, 2, 3), fused.Integers(3, 0), g.Normal(dt, 5, 2, 3)}
 		})
 	},
 }, []string{"out"}, func(g *compose.Graph, a *copyArgs) compose.Values {
-	k, out, dest := g.Arg("k", a.K), g.Arg("out", a.Out), ints(g, "dest_loc", a.DestLoc)
+	k, out, dest := g.Arg("k", a.K), g.Arg("out", a.Out), fused.Ints(g, "dest_loc", a.DestLoc)
 	if k.Dim() == 0 || out.Dim() != k.Dim() || !slices.Equal(k.Shape()[1:], out.Shape()[1:]) ||
 		len(dest) > k.Shape()[0] {
 		g.Refuse("out", "%d rows of k %s do not fit in %s", len(dest), a.K.Meta(), a.Out.Meta())
@@ -330,7 +302,7 @@ var copyKV = compose.DeclareInPlace(compose.Op[copyArgs]{
 		if d < 0 || d >= out.Shape()[0] {
 			g.Refuse("dest_loc", "row %d is outside of %d", d, out.Shape()[0])
 		}
-		places = append(places, span(d*width, width)...)
+		places = append(places, fused.Span(d*width, width)...)
 	}
 	return compose.Values{g.Put(out, places, g.Narrow(k, 0, 0, len(dest)))}
 })
@@ -360,17 +332,17 @@ var applyPenalty = compose.DeclareInPlace(compose.Op[penaltyArgs]{
 	Cases: func(r *rand.Rand) []*penaltyArgs {
 		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *penaltyArgs {
 			return &penaltyArgs{g.Normal(dt, 2, 5), g.Uniform(dt, 0, 1, 2), g.Uniform(dt, 0, 1, 2),
-				integers(0, 4, 2), integers(1, 2, 3), integers(0, 2, 3), 2}
+				fused.Integers(0, 4, 2), fused.Integers(1, 2, 3), fused.Integers(0, 2, 3), 2}
 		})
 	},
 }, []string{"logits"}, func(g *compose.Graph, a *penaltyArgs) compose.Values {
 	logits, presence, frequency := g.Arg("logits", a.Logits), g.Arg("presence_penalty", a.PresencePenalty),
 		g.Arg("frequency_penalty", a.FrequencyPenalty)
-	checkRank(g, "logits", logits, 2)
-	checkRank(g, "presence_penalty", presence, 1)
-	checkRank(g, "frequency_penalty", frequency, 1)
-	ids, counts, ends := ints(g, "p_token_ids", a.PTokenIds), ints(g, "p_token_counts", a.PTokenCounts),
-		ints(g, "p_cumsum_seq_len", a.PCumsumSeqLen)
+	fused.CheckRank(g, "logits", logits, 2)
+	fused.CheckRank(g, "presence_penalty", presence, 1)
+	fused.CheckRank(g, "frequency_penalty", frequency, 1)
+	ids, counts, ends := fused.Ints(g, "p_token_ids", a.PTokenIds), fused.Ints(g, "p_token_counts", a.PTokenCounts),
+		fused.Ints(g, "p_cumsum_seq_len", a.PCumsumSeqLen)
 	rows, width := logits.Shape()[0], logits.Shape()[1]
 	if len(ends) != rows+1 || len(ids) != len(counts) || ends[0] != 0 || ends[rows] != len(ids) ||
 		!slices.IsSorted(ends) || min(presence.T.Numel(), frequency.T.Numel()) < rows {
@@ -407,7 +379,7 @@ var applyPenaltyV2 = compose.DeclareInPlace(compose.Op[penaltyV2Args]{
 		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *penaltyV2Args {
 			return &penaltyV2Args{g.Apart(dt, []float64{0}, 2, 5), g.Uniform(dt, 0, 1, 3),
 				g.Uniform(dt, 0, 1, 3),
-				g.Uniform(dt, 1, 2, 3), integers(0, 4, 7), integers(1, 2, 3)}
+				g.Uniform(dt, 1, 2, 3), fused.Integers(0, 4, 7), fused.Integers(1, 2, 3)}
 		})
 	},
 }, []string{"logits"}, func(g *compose.Graph, a *penaltyV2Args) compose.Values {
@@ -415,13 +387,13 @@ var applyPenaltyV2 = compose.DeclareInPlace(compose.Op[penaltyV2Args]{
 	if !logits.DType().IsFloat() {
 		g.Refuse("logits", "want a floating dtype, got %s", logits.DType())
 	}
-	ids, counts := ints(g, "p_token_ids", a.PTokenIds), ints(g, "p_token_counts", a.PTokenCounts)
+	ids, counts := fused.Ints(g, "p_token_ids", a.PTokenIds), fused.Ints(g, "p_token_counts", a.PTokenCounts)
 	if len(counts) != len(ids) {
 		g.Refuse("p_token_counts", "want %d counts, got %d", len(ids), len(counts))
 	}
 	each := func(name string, t *tensor.Tensor) *compose.Value {
 		x := g.Arg(name, t)
-		if checkRank(g, name, x, 1); t.Shape[0] != len(ids) {
+		if fused.CheckRank(g, name, x, 1); t.Shape[0] != len(ids) {
 			g.Refuse(name, "want %d penalties, got %s", len(ids), t.Meta())
 		}
 		return x

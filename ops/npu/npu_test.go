@@ -26,10 +26,10 @@ func TestValues(t *testing.T) {
 		{"npu_rms_norm", rmsNorm, &rmsNormArgs{vector(1, 2, 3, 4), vector(1, 1, 2, 1), 1e-6},
 			[]float64{1 / rms, 2 / rms, 6 / rms, 4 / rms}},
 		{"npu_rotary_mul half", rotaryMul, &rotaryMulArgs{vector(1, 2, 3, 4), vector(1, 1, 1, 1),
-			vector(5, 6, 7, 8), "half"},
+			vector(5, 6, 7, 8), "half", nil},
 			[]float64{1 - 3*5, 2 - 4*6, 3 + 1*7, 4 + 2*8}},
 		{"npu_rotary_mul interleave", rotaryMul,
-			&rotaryMulArgs{vector(1, 2, 3, 4), vector(1, 1, 1, 1), vector(5, 6, 7, 8), "interleave"},
+			&rotaryMulArgs{vector(1, 2, 3, 4), vector(1, 1, 1, 1), vector(5, 6, 7, 8), "interleave", nil},
 			[]float64{1 - 2*5, 2 + 1*6, 3 - 4*7, 4 + 3*8}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

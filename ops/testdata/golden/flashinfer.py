@@ -6,7 +6,7 @@
 writes flashinfer.jsonl beside this file, in the form of record.py. Needs torch alone. FlashInfer's own kernels need a
 device; the formulas are those of its documentation and of the references in its tests.
 """
-import json, math, os
+import math
 
 import torch
 
@@ -184,21 +184,5 @@ def calls():
     yield "softmax", softmax, (t(F32, 2, 5), torch.tensor([0.5, 2.0])), {}
 
 
-def described(v):
-    j = record.encode(v)
-    return dict(j, grad=True) if isinstance(v, torch.Tensor) and v.requires_grad else j
-
-
-def main():
-    torch.set_num_threads(1)
-    with open(os.path.join(record.HERE, "flashinfer.jsonl"), "w") as f:
-        print(json.dumps({"torch": torch.__version__, "seed": record.SEED, "command": "flashinfer.py"}, separators=(",", ":")), file=f)
-        for name, function, args, kwargs in calls():
-            call = {"args": [described(a) for a in args], "kwargs": {k: described(v) for k, v in kwargs.items()}}
-            result = record.make(function, call, any(a.requires_grad for a in args if isinstance(a, torch.Tensor)))
-            line = {"op": "flashinfer_" + name, "names": ["flashinfer." + name], **call, **result}
-            print(json.dumps(line, separators=(",", ":")), file=f)
-
-
 if __name__ == "__main__":
-    main()
+    record.write("flashinfer", (("flashinfer_" + name, ["flashinfer." + name], *call) for name, *call in calls()))

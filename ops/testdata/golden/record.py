@@ -252,6 +252,27 @@ def ways(call, name):
             yield dict(call, args=a), grads
 
 
+def described(v):
+    """encode, with the wish for a gradient."""
+    if isinstance(v, (list, tuple)):
+        items = [described(i) for i in v]
+        return items if isinstance(v, list) else {"tuple": items}
+    return dict(encode(v), grad=True) if isinstance(v, torch.Tensor) and v.requires_grad else encode(v)
+
+
+def write(family, calls):
+    """Writes the golden values of functions in plain torch: calls are (op, names, function, args, kwargs)."""
+    torch.set_num_threads(1)
+    with open(os.path.join(HERE, family + ".jsonl"), "w") as f:
+        lines = [{"torch": torch.__version__, "seed": SEED, "command": family + ".py"}]
+        for op, names, function, args, kwargs in calls:
+            call = {"args": [described(a) for a in args], "kwargs": {k: described(v) for k, v in kwargs.items()}}
+            grads = any(t.requires_grad for t in tensors(list(args)) + tensors(kwargs))
+            lines.append({"op": op, "names": names, **call, **make(function, call, grads)})
+        for line in lines:
+            print(json.dumps(line, separators=(",", ":")), file=f)
+
+
 def main(path):
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

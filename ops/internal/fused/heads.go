@@ -1,0 +1,106 @@
+package fused
+
+import (
+	"math"
+	"slices"
+
+	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/tensor"
+)
+
+// ByInference is why the functions of inference engines have no gradient.
+const ByInference = "it is a function of inference"
+
+// CheckRank refuses tensors of another rank or dtype.
+func CheckRank(g *compose.Graph, name string, x *compose.Value, rank int) {
+	if x.Dim() != rank || !x.DType().IsFloat() {
+		g.Refuse(name, "want a floating tensor of rank %d, got %s", rank, x.T.Meta())
+	}
+}
+
+// Ints are the elements of a tensor of integers in one dimension.
+func Ints(g *compose.Graph, name string, t *tensor.Tensor) []int {
+	if t.DType.Kind() != tensor.KindInt || t.Dim() > 1 {
+		g.Refuse(name, "want integers in one dimension, got %s", t.Meta())
+	}
+	out := tensor.Make[int](t.Numel())
+	for i, n := range tensor.Data[int64](t) {
+		out[i] = int(n)
+	}
+	return out
+}
+
+// Integers is a tensor of them, of dtype int32.
+func Integers(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int32, []int{len(v)}, v).Rounded() }
+
+// Span are n places from lo.
+func Span(lo, n int) []int64 {
+	out := tensor.Make[int64](n)
+	for i := range out {
+		out[i] = int64(lo + i)
+	}
+	return out
+}
+
+// ScaleOf is the scale that is given and not 0, else 1/sqrt(size).
+func ScaleOf(scale *float64, size int) float64 {
+	if scale != nil && *scale != 0 {
+		return *scale
+	}
+	return 1 / math.Sqrt(float64(size))
+}
+
+// CheckHeads refuses tensors that are not [..., length, heads, size] of equal rank.
+func CheckHeads(g *compose.Graph, rank int, q, k, v *compose.Value) {
+	for _, x := range []*compose.Value{q, k, v} {
+		if x.Dim() != rank {
+			g.Refuse("", "want q, k and v of rank %d, got %s, %s and %s", rank, q.T.Meta(), k.T.Meta(), v.T.Meta())
+		}
+	}
+	heads := func(x *compose.Value) int { return x.Shape()[rank-2] }
+	if heads(k) != heads(v) || heads(k) == 0 || heads(q)%heads(k) != 0 {
+		g.Refuse("k", "%d and %d heads of k and v do not divide %d of q", heads(k), heads(v), heads(q))
+	}
+}
+
+// OpenHeads is x as [batch, length, heads, size].
+func OpenHeads(g *compose.Graph, name string, x *compose.Value, batch, length, heads, size int) *compose.Value {
+	if min(batch, length, heads, size) < 1 || x.T.Numel() != batch*length*heads*size {
+		g.Refuse(name, "%s does not hold %d sequences of %d rows of %d heads of %d", x.T.Meta(), batch, length, heads,
+			size)
+	}
+	return g.Reshape(x, batch, length, heads, size)
+}
+
+// Attend is the attention of q [batch, length, heads, size] with slopes per head, or
+// per batch item and head (nil: none). Fewer heads of k and v serve several of q each.
+func Attend(g *compose.Graph, q, k, v *compose.Value, slopes *tensor.Tensor, s compose.Scores) *compose.Value {
+	CheckHeads(g, 4, q, k, v)
+	batch, length, heads, few := q.Shape()[0], q.Shape()[1], q.Shape()[2], k.Shape()[2]
+	each := heads / few
+	open := func(x *compose.Value, each int) *compose.Value { // [batch, few, each, length, size]
+		x = g.Permute(x, 0, 2, 1, 3)
+		return g.Reshape(x, x.Shape()[0], few, each, x.Shape()[2], x.Shape()[3])
+	}
+	if slopes != nil {
+		if n := slopes.Dim(); n < 1 || n > 2 || slopes.Shape[n-1] != heads || n == 2 && slopes.Shape[0] != batch ||
+			!slopes.DType.IsFloat() {
+			g.Refuse("alibi_slopes", "want one number per head, got %s", slopes.Meta())
+		}
+		s.Slopes = slopes.Reshape(append(slices.Clone(slopes.Shape[:slopes.Dim()-1]), few, each)...)
+	}
+	out := g.Attention(open(q, each), open(k, 1), open(v, 1), s)
+	out = g.Reshape(out, batch, heads, length, v.Shape()[3])
+	return g.Permute(out, 0, 2, 1, 3)
+}
+
+// RandomIf says that a composed call draws random numbers where of, of its argument
+// struct, is above 0.
+func RandomIf(of func(args any) float64) func(*compose.Call) string {
+	return func(c *compose.Call) string {
+		if of(c.Args()) > 0 {
+			return "draws random numbers"
+		}
+		return ""
+	}
+}

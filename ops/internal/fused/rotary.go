@@ -1,0 +1,78 @@
+package fused
+
+import (
+	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/tensor"
+)
+
+// Turned turns each pair (a, b) of elements of rows by a right angle, to (-b, a): of
+// one place in both halves (mode half), of one place in both quarters of a half
+// (quarter), or neighbours (interleave).
+func Turned(g *compose.Graph, x *compose.Value, mode string) *compose.Value {
+	parts := map[string]int{"half": 2, "quarter": 4, "interleave": 2}[mode]
+	if parts == 0 {
+		g.Refuse("rotary_mode", "want half, quarter or interleave, got %q", mode)
+	}
+	if x.Dim() == 0 || x.Shape()[x.Dim()-1]%parts != 0 {
+		g.Refuse("", "the last dimension of shape %s is not a multiple of %d", tensor.ShapeString(x.Shape()), parts)
+	}
+	if mode == "interleave" {
+		n := x.Shape()[x.Dim()-1] / 2
+		a, b := g.Slice(x, -1, 0, n, 2), g.Slice(x, -1, min(1, n), n, 2)
+		return g.Reshape(g.Stack(-1, g.Neg(b), a), x.Shape()...)
+	}
+	p := g.Chunk(x, parts, -1)
+	for i := 0; i < parts; i += 2 {
+		p[i], p[i+1] = g.Neg(p[i+1]), p[i]
+	}
+	return g.Cat(-1, p...)
+}
+
+// Rotate is x*cos + Turned(x)*sin, with cos and sin broadcast to x, which have one
+// number for each element.
+func Rotate(g *compose.Graph, x, cos, sin *compose.Value, mode string) *compose.Value {
+	return g.Add(g.Mul(x, cos), g.Mul(Turned(g, x, mode), sin))
+}
+
+// RotatePart is x with the first elements of its rows, as many as cos and sin have,
+// rotated.
+func RotatePart(g *compose.Graph, name string, x, cos, sin *compose.Value, mode string) *compose.Value {
+	if x.Dim() == 0 || cos.Dim() == 0 {
+		g.Refuse(name, "want rows, got %s and %s", x.T.Meta(), cos.T.Meta())
+	}
+	size, n := x.Shape()[x.Dim()-1], cos.Shape()[cos.Dim()-1]
+	if n > size {
+		g.Refuse("cos", "rows of %d elements do not have %d to rotate", size, n)
+	}
+	y := Rotate(g, g.Narrow(x, -1, 0, n), cos, sin, mode)
+	if n == size {
+		return y
+	}
+	return g.Cat(-1, y, g.Narrow(x, -1, n, size-n))
+}
+
+// RotatedPairs turns pairs of elements of rows, neighbours if interleaved, else of one
+// place in both halves, by angles of which cos and sin are given for each pair.
+func RotatedPairs(g *compose.Graph, x, cos, sin *compose.Value, interleaved bool) *compose.Value {
+	n := x.Dim() - 1
+	var halves []*compose.Value
+	if interleaved {
+		shape := append(append([]int{}, x.Shape()[:n]...), x.Shape()[n]/2, 2)
+		for _, p := range g.Chunk(g.Reshape(x, shape...), 2, -1) {
+			halves = append(halves, g.Squeeze(p, -1))
+		}
+	} else {
+		halves = g.Chunk(x, 2, -1)
+	}
+	y := []*compose.Value{g.Sub(g.Mul(halves[0], cos), g.Mul(halves[1], sin)),
+		g.Add(g.Mul(halves[1], cos), g.Mul(halves[0], sin))}
+	if y[0].Dim() != n+1 {
+		g.Refuse("cos", "shape %s does not fit %s", tensor.ShapeString(cos.Shape()), x.T.Meta())
+	}
+	if !interleaved {
+		return g.Cat(-1, y...)
+	}
+	shape := append([]int{}, y[0].Shape()...)
+	shape[n] *= 2
+	return g.Reshape(g.Stack(n+1, y...), shape...)
+}
