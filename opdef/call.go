@@ -453,7 +453,9 @@ func (c *Call) Accept(got, want []*tensor.Tensor) (as []Acceptance, ok bool) {
 	if decide == nil {
 		return nil, false
 	}
-	as = decide(got, want)
+	if as = decide(got, want); as == nil {
+		return nil, false
+	}
 	c.accepted = make([]*tensor.Tensor, len(got))
 	for i, a := range as {
 		if a.OK {
@@ -519,7 +521,7 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 	scale := c.plan.scale()
 	switch {
 	case !f.Outs[i].DType.IsFloat() && !f.Outs[i].DType.IsComplex():
-		return Bound{Class: Exact}
+		b = Bound{Class: Exact}
 	case scale != nil:
 		b.Scale = func() *tensor.Tensor { return scale(f.Outs)[i] }
 	case b.Class == Accumulated:

@@ -82,6 +82,10 @@ type Planned[A, P any] struct {
 	// or missing: the largest magnitude of each.
 	AfterScale func(p P) map[string][]*tensor.Tensor
 
+	// AfterElse gives others that are as right, as Else does for results, for values of
+	// After that are integers.
+	AfterElse func(p P) map[string][][]*tensor.Tensor
+
 	// Grad computes the gradients of the differentiable arguments. NoGrad says
 	// why there are none. One of the two is set unless no result is floating.
 	Grad   func(p P, g *Grad) (Grads, error)
@@ -136,7 +140,8 @@ type Planned[A, P any] struct {
 
 	// Accept decides on results that differ but may be right: ties in topk,
 	// the order of unique. It gets the call's results as recorded (got) and as
-	// computed (want) and returns a verdict per result; nil: no such freedom.
+	// computed (want) and returns a verdict per result, nil if the call has no such
+	// freedom; nil: no call has.
 	Accept func(p P, got, want []*tensor.Tensor) []Acceptance
 
 	// Random says why values cannot be compared: "draws random numbers",

@@ -27,6 +27,7 @@ type planned interface {
 	value() func() (value.Value, error)
 	after(outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
 	afterScale() map[string][]*tensor.Tensor
+	afterElse() func() map[string][][]*tensor.Tensor
 	grad(g *Grad) (Grads, error)
 	node() func(g *Grad) (Node, error)
 	scale() func(outs []*tensor.Tensor) []*tensor.Tensor
@@ -113,6 +114,13 @@ func (c plannedCall[A, P]) afterScale() map[string][]*tensor.Tensor {
 		return nil
 	}
 	return c.op.AfterScale(c.p)
+}
+
+func (c plannedCall[A, P]) afterElse() func() map[string][][]*tensor.Tensor {
+	if c.op.AfterElse == nil {
+		return nil
+	}
+	return func() map[string][][]*tensor.Tensor { return c.op.AfterElse(c.p) }
 }
 
 func (c plannedCall[A, P]) grad(g *Grad) (Grads, error) { return c.op.Grad(c.p, g) }

@@ -17,7 +17,16 @@ func (c *Call) Written() []*tensor.Tensor {
 func (c *Call) AfterBound(arg string, i int, t *tensor.Tensor) Bound {
 	class := c.sound().errorClass()
 	if class.Class == Exact || !t.DType.IsFloat() && !t.DType.IsComplex() {
-		return Bound{Class: Exact}
+		b := Bound{Class: Exact}
+		if others := c.plan.afterElse(); others != nil {
+			b.Else = func() []*tensor.Tensor {
+				if ts := others()[arg]; i < len(ts) {
+					return ts[i]
+				}
+				return nil
+			}
+		}
+		return b
 	}
 	b := class.bound()
 	b.Covers = false // nothing is known of the scales of written arguments

@@ -480,7 +480,7 @@ func (j *goldenJudge) check(what string, got, want *tensor.Tensor, b opdef.Bound
 		}
 	}
 	m := compare.Model{Exact: b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms,
-		Coarse: b.Coarse, Trivial: true, Operand: operand, Round: round}
+		Coarse: b.Coarse, Trivial: true, Operand: operand, Round: round, Else: b.Else}
 	tol, _ := goldenTolerances.For(j.call.Name, "", what, got.DType)
 	c := compare.Check(got, want, m, tol, nil)
 	switch c.Verdict {

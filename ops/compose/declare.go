@@ -64,7 +64,20 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 	if op.Error == (opdef.Error{}) {
 		op.Error = opdef.Error{Class: opdef.Composed, Coarse: true}
 	}
-	op.After, op.AfterScale = (*Call).after, (*Call).afterScale
+	op.Else = func(c *Call, _ []*tensor.Tensor) [][]*tensor.Tensor {
+		out := make([][]*tensor.Tensor, len(c.outs))
+		for i, v := range c.outs {
+			out[i] = c.graph.neighbours(v)
+		}
+		return out
+	}
+	op.Accept = func(c *Call, got, want []*tensor.Tensor) []opdef.Acceptance {
+		if c.graph.accept == nil {
+			return nil
+		}
+		return c.graph.accept(got, want)
+	}
+	op.After, op.AfterScale, op.AfterElse = (*Call).after, (*Call).afterScale, (*Call).afterElse
 	if op.NoGrad != "" {
 		return op.Entry()
 	}
@@ -92,21 +105,23 @@ func DeclareInPlace[A any](op Op[A], names []string, compose func(g *Graph, a *A
 	op.NoGrad = "it returns nothing"
 	op.Error = opdef.Error{Class: opdef.Composed, Coarse: true}
 	op.Value = func(*Call) (value.Value, error) { return nil, nil }
-	op.After, op.AfterScale = (*Call).after, (*Call).afterScale
+	op.After, op.AfterScale, op.AfterElse = (*Call).after, (*Call).afterScale, (*Call).afterElse
 	return op.Entry()
 }
 
 func (c *Call) after([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-	return c.updates(func(v *Value) *tensor.Tensor { return v.T }), nil
+	return updates(c, func(v *Value) *tensor.Tensor { return v.T }), nil
 }
 
-func (c *Call) afterScale() map[string][]*tensor.Tensor { return c.updates(c.graph.scale) }
+func (c *Call) afterScale() map[string][]*tensor.Tensor { return updates(c, c.graph.scale) }
+
+func (c *Call) afterElse() map[string][][]*tensor.Tensor { return updates(c, c.graph.neighbours) }
 
 // updates are what of makes of the new values of arguments.
-func (c *Call) updates(of func(*Value) *tensor.Tensor) map[string][]*tensor.Tensor {
-	out := map[string][]*tensor.Tensor{}
+func updates[T any](c *Call, of func(*Value) T) map[string][]T {
+	out := map[string][]T{}
 	for _, u := range c.graph.updates {
-		out[u.name] = []*tensor.Tensor{of(u.v)}
+		out[u.name] = []T{of(u.v)}
 	}
 	return out
 }

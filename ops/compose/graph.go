@@ -17,6 +17,7 @@ type Graph struct {
 	updates []update
 	squared bool // errors are kept squared: some value has 16 bits or fewer
 	double  bool // some result is float64 or complex128
+	accept  func(got, want []*tensor.Tensor) []opdef.Acceptance
 
 	// store, if set, replaces every value computed: tests round it, as devices do.
 	store func(*tensor.Tensor) *tensor.Tensor
@@ -28,7 +29,8 @@ type Value struct {
 	T *tensor.Tensor
 
 	// errors computes the bound of the error of each element, squared where the
-	// graph says so, as a float64 tensor of T's shape; nil: exact.
+	// graph says so, as a float64 tensor of T's shape; nil: exact. Of integers it is
+	// that of what was rounded to them: see Quantize.
 	errors func() *tensor.Tensor
 
 	in       []*Value
@@ -139,7 +141,7 @@ func (g *Graph) value(t *tensor.Tensor, errors func() *tensor.Tensor, vjp func(g
 		t = g.store(t)
 	}
 	v := &Value{T: tensor.Memo(t), in: in, vjp: vjp}
-	if dt := t.DType; errors != nil && (dt.IsFloat() || dt.IsComplex()) {
+	if errors != nil && t.DType != tensor.Bool {
 		v.errors = sync.OnceValue(func() *tensor.Tensor { return tensor.Memo(errors()) })
 	}
 	return g.add(v)
@@ -163,6 +165,9 @@ func (g *Graph) Overwrite(x, y *Value) *Value {
 // Update says that v is the new value of the tensor argument of that name, which
 // the call changes without returning it.
 func (g *Graph) Update(name string, v *Value) { g.updates = append(g.updates, update{name, v}) }
+
+// Accept lets accept decide on results that differ: see opdef.Planned.Accept.
+func (g *Graph) Accept(accept func(got, want []*tensor.Tensor) []opdef.Acceptance) { g.accept = accept }
 
 // AsOne is what compose makes of the values in, as one primitive: op_tools records
 // the gradients of in, if it is the last.

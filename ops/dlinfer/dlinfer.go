@@ -14,7 +14,9 @@ import (
 
 // Table lists the operators of the package.
 func Table() []*opdef.Entry {
-	return []*opdef.Entry{rmsNorm, addRMSNorm, rotary, siluAndMul}
+	return []*opdef.Entry{rmsNorm, addRMSNorm, rotary, siluAndMul, fillKVCache, fillContiguous, cacheLen, transdata,
+		prefill, fusedAttention, incre, decode, pagedPrefill, dynamicQuant, rmsNormQuant, addRMSNormQuant, linearQuant,
+		weightQuantMatmul, gating, fusedMoe, linear}
 }
 
 // names are those under which captures show a function of dlinfer's.

@@ -250,17 +250,6 @@ type customizedArgs struct {
 	InputLayout                     string
 }
 
-// layouts are the orders of dimensions of q, k and v, as the permutation to [batch,
-// length, heads, size], which is its own inverse; packed ones hold heads and sizes
-// in one dimension.
-var layouts = map[string]struct {
-	packed bool
-	order  [4]int
-}{
-	"SBH": {true, [4]int{1, 0, 2, 3}}, "BSH": {true, [4]int{0, 1, 2, 3}},
-	"BNSD": {false, [4]int{0, 2, 1, 3}}, "BSND": {false, [4]int{0, 1, 2, 3}},
-}
-
 var customizedAttention = compose.Declare(compose.Op[customizedArgs]{
 	Schema: "customized_flash_attention(Tensor q, Tensor k, Tensor v, Tensor? alibi_slopes, float p_dropout, " +
 		"float? softmax_scale, bool is_causal, int window_size_left, int window_size_right, int head_num, " +
@@ -286,34 +275,13 @@ var customizedAttention = compose.Declare(compose.Op[customizedArgs]{
 		return cs
 	},
 }, compose.Fused, func(g *compose.Graph, a *customizedArgs) compose.Values {
-	layout, ok := layouts[a.InputLayout]
-	rank := 4
-	if layout.packed {
-		rank = 3
-	}
-	if !ok {
-		g.Refuse("input_layout", "want SBH, BSH, BSND or BNSD, got %s", a.InputLayout)
-	}
+	layout := fused.LayoutOf(g, "input_layout", a.InputLayout)
 	open := func(name string, t *tensor.Tensor) *compose.Value {
-		x := g.Arg(name, t)
-		if x.Dim() != rank {
-			g.Refuse(name, "want rank %d in layout %s, got %s", rank, a.InputLayout, t.Meta())
-		}
-		if layout.packed {
-			if a.HeadNum < 1 || t.Shape[2]%a.HeadNum != 0 {
-				g.Refuse("head_num", "%d heads do not divide %d", a.HeadNum, t.Shape[2])
-			}
-			x = g.Reshape(x, t.Shape[0], t.Shape[1], a.HeadNum, t.Shape[2]/a.HeadNum)
-		}
-		return g.Permute(x, layout.order[:]...)
+		return layout.Open(g, name, g.Arg(name, t), a.HeadNum)
 	}
 	o := flashOptions{SoftmaxScale: a.SoftmaxScale, Causal: a.IsCausal, AlibiSlopes: a.AlibiSlopes,
 		WindowSize: []int{a.WindowSizeLeft, a.WindowSizeRight}}
-	out := g.Permute(o.attend(g, open("q", a.Q), open("k", a.K), open("v", a.V))[0], layout.order[:]...)
-	if s := out.Shape(); layout.packed {
-		out = g.Reshape(out, s[0], s[1], s[2]*s[3])
-	}
-	return compose.Values{out}
+	return compose.Values{layout.Close(g, o.attend(g, open("q", a.Q), open("k", a.K), open("v", a.V))[0])}
 })
 
 type maskedSoftmaxArgs struct {

@@ -63,6 +63,55 @@ def fast_gelu(x):
     return (wide * torch.sigmoid(1.702 * wide)).to(x.dtype)
 
 
+def dynamic_quant(x, dst_type=torch.int8):
+    top = {torch.int8: 127.0, torch.float8_e4m3fn: 448.0}[dst_type]
+    wide = x.to(F32)
+    scale = wide.abs().amax(-1, keepdim=True) / top
+    y = torch.where(scale == 0, torch.zeros(()), wide / scale)
+    return (torch.round(y) if dst_type == torch.int8 else y).to(dst_type), scale.squeeze(-1)
+
+
+def quantized_matmul(x, weight, scale, rows=None, bias=None, dtype=F16):
+    """x [m, k] and weight [k, n] of int8; a bias of integers is added before the scales."""
+    total = x.to(torch.int64) @ weight.to(torch.int64)
+    if bias is not None and not bias.is_floating_point():
+        total = total + bias
+    y = total.to(F32) * scale.to(F32).flatten()
+    if rows is not None:
+        y = y * rows.to(F32).reshape(*y.shape[:-1], 1)
+    return (y if bias is None or not bias.is_floating_point() else y + bias.to(F32)).to(dtype)
+
+
+def weight_quant_matmul(x, weight, scale, offset=None, bias=None, group=0):
+    def each(p):
+        p = p.to(F32)
+        return p.reshape(-1, weight.shape[1]).repeat_interleave(group, 0) if group else p.flatten()
+    if weight.dtype == torch.int32:  # eight int4 each
+        weight = torch.stack([((weight >> 4 * j) & 15) for j in range(8)], -1).flatten(-2)
+        weight = torch.where(weight > 7, weight - 16, weight)
+    w = (weight.to(F32) + (0 if offset is None else each(offset))) * each(scale)
+    y = x.to(F32) @ w.to(x.dtype).to(F32)
+    return (y if bias is None else y + bias.to(F32)).to(x.dtype)
+
+
+def attend(q, k, v, scale, hidden=None, added=None):
+    """q [n, heads, size] over k and v [m, heads, size], of which fewer heads serve several of q each."""
+    q, k, v = (x.transpose(0, 1).to(F32) for x in (q, k, v))
+    k, v = (x.repeat_interleave(q.shape[0] // x.shape[0], 0) for x in (k, v))
+    s = q @ k.transpose(1, 2) * scale
+    if added is not None:
+        s = s + added
+    if hidden is not None:
+        s = s.masked_fill(hidden, float("-inf"))
+    w = torch.softmax(s, -1).nan_to_num(0.0)  # a query that sees no key
+    return (w @ v).transpose(0, 1)
+
+
+def behind(n, m, offset=0):
+    """The keys behind the places of n queries among m, the first at offset."""
+    return torch.ones(n, m, dtype=torch.bool).triu(offset + 1)
+
+
 class Draw:
     """Tensors of one random stream."""
 
@@ -71,6 +120,9 @@ class Draw:
 
     def normal(self, dt, *shape, grad=True):
         return torch.randn(*shape, generator=self.g).to(dt).requires_grad_(grad)
+
+    def ints(self, dt, low, high, *shape):
+        return torch.randint(low, high, shape, generator=self.g).to(dt)
 
 
 def calls():

@@ -1,0 +1,80 @@
+package fused
+
+import (
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/tensor"
+)
+
+// Gated is act of the first half of x along dim, times the second.
+func Gated(g *compose.Graph, x *compose.Value, dim int,
+	act func(x *compose.Value) *compose.Value) *compose.Value {
+	halves := g.Chunk(x, 2, dim)
+	return g.Mul(act(halves[0]), halves[1])
+}
+
+// Experts is the mixture of experts of rows x [n, d]: the sum over the experts ids [n, k]
+// of a row of weights [n, k] times down*swiglu(up*x), with up [experts, 2*m, d] and down
+// [experts, d, m]. Steps are rounded to the dtype, as kernels that
+// hand them on do.
+func Experts(g *compose.Graph, x, up, down, weights *compose.Value, ids *tensor.Tensor) *compose.Value {
+	if x.Dim() != 2 || up.Dim() != 3 || down.Dim() != 3 || weights.Dim() != 2 ||
+		up.Shape()[2] != x.Shape()[1] || down.Shape()[1] != x.Shape()[1] || up.Shape()[0] != down.Shape()[0] ||
+		up.Shape()[1] != 2*down.Shape()[2] || weights.Shape()[0] != x.Shape()[0] {
+		g.Refuse("hidden_states", "rows %s do not fit experts of %s and %s and weights %s", x.T.Meta(), up.T.Meta(),
+			down.T.Meta(), weights.T.Meta())
+	}
+	if ids.DType.Kind() != tensor.KindInt || !slices.Equal(ids.Shape, weights.Shape()) {
+		g.Refuse("topk_ids", "want integers of shape %s, got %s", tensor.ShapeString(weights.Shape()), ids.Meta())
+	}
+	experts, k, d := up.Shape()[0], weights.Shape()[1], x.Shape()[1]
+	rows := make([][]int, experts) // places in ids by expert
+	for i, e := range tensor.Data[int64](ids) {
+		if e < 0 || e >= int64(experts) {
+			g.Refuse("topk_ids", "expert %d is not among %d", e, experts)
+		}
+		rows[e] = append(rows[e], i)
+	}
+	weights = g.Reshape(weights, -1, 1)
+	var parts []*compose.Value
+	from, at := tensor.Make[int](ids.Numel()), 0 // where the part of each place is
+	for e, places := range rows {
+		if len(places) == 0 {
+			continue
+		}
+		of := make([]int, len(places))
+		for i, p := range places {
+			of[i], from[p] = p/k, at+i
+		}
+		at += len(places)
+		h := g.Matmul(g.IndexSelect(x, 0, of), g.Transpose(g.Select(up, 0, e), 0, 1))
+		y := g.Matmul(Gated(g, h, -1, g.SiLU), g.Transpose(g.Select(down, 0, e), 0, 1))
+		parts = append(parts, g.Mul(y, g.IndexSelect(weights, 0, places)))
+	}
+	if parts == nil {
+		return g.Full(x.DType(), x.Shape(), 0)
+	}
+	all := g.Reshape(g.IndexSelect(g.Cat(0, parts...), 0, from), x.Shape()[0], k, d)
+	return g.To(g.Sum(all, false, 1), x.DType())
+}
+
+// Gating is the k largest of softmax(x, -1), times factor, and their places as int32.
+// Other places of elements that are equal within rounding are accepted.
+func Gating(g *compose.Graph, x *compose.Value, k int, factor float64) (weights, places *compose.Value) {
+	if x.Dim() == 0 || !x.DType().IsFloat() {
+		g.Refuse("", "want floating rows, got %s", x.T.Meta())
+	}
+	p := g.Softmax(g.AtLeast(x, tensor.Float32), -1)
+	top, at := g.TopK(p, k)
+	g.Accept(func(got, want []*tensor.Tensor) []opdef.Acceptance {
+		as := make([]opdef.Acceptance, len(got))
+		as[1] = g.AcceptPlaces(p, want[1], got[1])
+		return as
+	})
+	if factor != 1 {
+		top = g.Scale(top, factor)
+	}
+	return g.To(top, x.DType()), g.Const(opdef.Cast(at, tensor.Int32))
+}
