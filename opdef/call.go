@@ -24,6 +24,14 @@ type Call struct {
 	out     []*tensor.Tensor
 	// accepted are recorded results that Accept found right, nil for the rest.
 	accepted []*tensor.Tensor
+	bound    *binding // nil for a call that was not made by Bind
+}
+
+// A binding is what a call was made from.
+type binding struct {
+	args   []value.Value
+	kwargs *value.Dict
+	fields any // the argument struct
 }
 
 // prepared is the plan of a call, made when it is first asked for.
@@ -75,7 +83,7 @@ func (e *Entry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call
 	if err := e.Ready(); err != nil {
 		return nil, err
 	}
-	c := &Call{Entry: e, Name: name, prepared: &prepared{}}
+	c := &Call{Entry: e, Name: name, prepared: &prepared{}, bound: &binding{args: args, kwargs: kwargs}}
 	kwargs, err := c.takeOut(kwargs)
 	if err == nil {
 		c.args, err = e.bind(args, kwargs)
@@ -83,6 +91,7 @@ func (e *Entry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call
 	if err != nil {
 		return nil, e.refused(err)
 	}
+	c.bound.fields = c.args
 	if self := c.first(); self != nil && self.Wrapped && isMethod(name) && !e.onlyMethods() {
 		return nil, e.refused(Refuse(e.Schema.Params[0].Name, "want a tensor, got a number"))
 	}

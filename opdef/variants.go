@@ -70,6 +70,58 @@ func (c *Call) Python() (args []value.Value, kwargs *value.Dict) {
 	return args, kwargs
 }
 
+// Called returns the arguments as the call was written: those that Bind was given, with
+// the tensors that Map put in their place, else those of Python. Lists and dicts are new
+// ones where a tensor in them was replaced.
+func (c *Call) Called() (args []value.Value, kwargs *value.Dict) {
+	if c.bound == nil {
+		return c.Python()
+	}
+	before, now := (&Call{Entry: c.Entry, args: c.bound.fields}).tensors(), c.tensors()
+	replaced := map[*tensor.Tensor]*tensor.Tensor{}
+	for i, a := range before {
+		if a.Tensor != nil && now[i].Tensor != a.Tensor {
+			replaced[a.Tensor] = now[i].Tensor
+		}
+	}
+	if len(replaced) == 0 {
+		return c.bound.args, c.bound.kwargs
+	}
+	put := func(v value.Value) value.Value { return replace(v, replaced) }
+	for _, v := range c.bound.args {
+		args = append(args, put(v))
+	}
+	if c.bound.kwargs != nil {
+		kwargs = put(c.bound.kwargs).(*value.Dict)
+	}
+	return args, kwargs
+}
+
+// replace is v with other tensors in the place of some.
+func replace(v value.Value, by map[*tensor.Tensor]*tensor.Tensor) value.Value {
+	switch v := v.(type) {
+	case *tensor.Tensor:
+		if t := by[v]; t != nil {
+			return t
+		}
+	case *value.Sequence:
+		s := *v
+		s.Items = make([]value.Value, len(v.Items))
+		for i, it := range v.Items {
+			s.Items[i] = replace(it, by)
+		}
+		return &s
+	case *value.Dict:
+		d := *v
+		d.Items = make([]value.Item, len(v.Items))
+		for i, it := range v.Items {
+			d.Items[i] = value.Item{Key: it.Key, Value: replace(it.Value, by)}
+		}
+		return &d
+	}
+	return v
+}
+
 func python(f reflect.Value) value.Value {
 	switch v := f.Interface().(type) {
 	case *tensor.Tensor:

@@ -13,11 +13,13 @@ import (
 
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/internal/cli"
+	"github.com/optool/optool/internal/torchdouble"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"optool": func() { os.Exit(cli.Main(os.Args[1:], cli.System())) },
+		"optool":       func() { os.Exit(cli.Main(os.Args[1:], cli.System())) },
+		"torch-double": torchdouble.Main,
 	})
 }
 

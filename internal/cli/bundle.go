@@ -83,7 +83,7 @@ func runBundle(cmd *cobra.Command, a *app, o *bundleOptions, paths []string) err
 			return err
 		}
 		defer dev.release()
-		report.Versions = append(report.Versions, describeDevice(filepath.Base(o.device), dev.lib.Info()))
+		report.Versions = append(report.Versions, dev.described)
 		opt.Device = dev.Device
 	}
 	e, err := o.firstWrong(ctx, a, "bundle", lim, opt, paths)

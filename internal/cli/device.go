@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/torchbridge"
 )
 
 // deviceFlags say what device to use and how. They are the same for every
@@ -35,6 +37,7 @@ type deviceFlags struct {
 	casts    string
 	convert  string
 	fallback string
+	torch    torchFlags
 
 	fallbackSource string // the flag or variable that says what falls back
 	// Of what falls back; nil: nothing does.
@@ -63,6 +66,7 @@ func (d *deviceFlags) addWhich(cmd *cobra.Command, byDefault, help string) {
 	f.StringVar(&d.adaptor, "adaptor", "",
 		"shared library with the vendor's device functions (device_malloc, ...), if the device `LIBRARY` has none")
 	addMemoryFlag(cmd, &d.memory)
+	d.torch.add(cmd)
 }
 
 // limits are those of the calls of the run. A call on a device has a deadline of its own.
@@ -146,8 +150,12 @@ func (d *deviceFlags) check() error {
 	return nil
 }
 
-// open loads the device.
+// open loads the device, a library.
 func (d *deviceFlags) open(ctx context.Context) (*devicebridge.Device, error) {
+	if strings.HasPrefix(d.device, torchbridge.Prefix) {
+		return nil, usageError("%s: this command wants a library; replay, reduce and bundle take devices of PyTorch",
+			d.device)
+	}
 	lib, err := devicebridge.Open(ctx, devicebridge.Config{Library: d.device, Adaptor: d.adaptor, Workers: d.devices,
 		Timeout: cmp.Or(d.timeout, deviceTimeout)})
 	if err != nil {
@@ -165,6 +173,7 @@ func (d *deviceFlags) repro() []string {
 	if d.adaptor != "" {
 		args = append(args, "--adaptor", quotePath(d.adaptor))
 	}
+	args = append(args, d.torch.repro()...)
 	if d.timeout != 0 {
 		args = append(args, "--timeout", d.timeout.String())
 	}
@@ -383,9 +392,9 @@ func (c *casts) asked(op string) *ondevice.Casts {
 // A checkedDevice is what replay compares with, opened as the flags say.
 type checkedDevice struct {
 	replay.Device
-	lib     *devicebridge.Device
-	told    reports.Settings // that decide what is found
-	release func()
+	described string           // one line about it
+	told      reports.Settings // that decide what is found
+	release   func()
 }
 
 // checked opens the device beside others that are checked.
@@ -394,11 +403,19 @@ func (d *deviceFlags) checked(cmd *cobra.Command, a *app) (*checkedDevice, error
 	if err != nil {
 		return nil, err
 	}
+	if name, ok := strings.CutPrefix(d.device, torchbridge.Prefix); ok {
+		dev, described, release, err := d.useTorch(cmd.Context(), a, name, opt)
+		if err != nil {
+			return nil, err
+		}
+		return &checkedDevice{dev, described, told, release}, nil
+	}
 	lib, release, err := d.use(cmd.Context(), a, false)
 	if err != nil {
 		return nil, err
 	}
-	return &checkedDevice{ondevice.New(cmd.Context(), lib, opt), lib, told, release}, nil
+	return &checkedDevice{ondevice.New(cmd.Context(), lib, opt), describeDevice(filepath.Base(d.device), lib.Info()),
+		told, release}, nil
 }
 
 // use waits for the device, to measure it alone or to check it beside others, opens it

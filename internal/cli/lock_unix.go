@@ -9,8 +9,11 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/optool/optool/torchbridge"
 )
 
 // lockDevice waits until this process may use a device: alone, to measure it, or
@@ -19,7 +22,8 @@ import (
 // process; the last to release it removes the file. Where no file can be made, the
 // user is told and goes on without.
 func lockDevice(ctx context.Context, a *app, device string, alone bool) (release func(), err error) {
-	if path, err := filepath.Abs(device); err == nil && device != "host" {
+	named := device == "host" || strings.HasPrefix(device, torchbridge.Prefix)
+	if path, err := filepath.Abs(device); err == nil && !named {
 		device = path
 	}
 	h := fnv.New64a()

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/replay/ontorch"
+	"github.com/optool/optool/torchbridge"
+)
+
+const defaultPython = "python3"
+
+// torchFlags say how PyTorch's devices are reached.
+type torchFlags struct {
+	python  string
+	imports []string
+	maps    map[string]string
+}
+
+func (t *torchFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&t.python, "python", defaultPython, "`PROGRAM` that runs --device torch:DEVICE")
+	f.StringSliceVar(&t.imports, "torch-import", nil,
+		"`MODULE` that brings the device to PyTorch (default: torch_npu for npu, torch_mlu for mlu, ...)")
+	f.StringToStringVar(&t.maps, "map-function", nil,
+		"`NAME=MODULE:FUNCTION`: what --device torch:DEVICE calls for an operator")
+}
+
+// repro are the flags that say the same in a command line.
+func (t *torchFlags) repro() []string {
+	var args []string
+	if t.python != "" && t.python != defaultPython {
+		args = append(args, "--python", quoteProgram(t.python))
+	}
+	for _, m := range t.imports {
+		args = append(args, "--torch-import", quote(m))
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.maps)) {
+		args = append(args, "--map-function", quote(name+"="+t.maps[name]))
+	}
+	return args
+}
+
+// useTorch opens a device of PyTorch and says what it is. release gives it back.
+func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, opt ondevice.Options) (dev replay.Device,
+	described string, release func(), err error) {
+	switch {
+	case d.adaptor != "":
+		return nil, "", nil, usageError("--adaptor: it is for libraries, and --device is %s", d.device)
+	case opt.Casts != nil:
+		return nil, "", nil, usageError("--dtype-cast: it is for libraries, and --device is %s", d.device)
+	case opt.Convert != nil:
+		return nil, "", nil, usageError("%s: it is for libraries, and --device is %s", convertFlag, d.device)
+	}
+	unlock, err := lockDevice(ctx, a, d.device, false)
+	if err != nil {
+		return nil, "", nil, failed(err)
+	}
+	td, err := torchbridge.Open(ctx, torchbridge.Config{Device: name, Python: d.torch.python, Import: d.torch.imports,
+		Map: d.torch.maps, Workers: d.devices, Timeout: cmp.Or(d.timeout, deviceTimeout)})
+	if err != nil {
+		unlock()
+		return nil, "", nil, failed(err)
+	}
+	described = describeTorch(d.device, td.Info())
+	if !a.quiet {
+		fmt.Fprintln(a.Err, described)
+	}
+	return ontorch.New(ctx, td, ontorch.Options{Repeat: opt.Repeat, Fallback: opt.Fallback}), described, func() {
+		td.Close()
+		unlock()
+	}, nil
+}
+
+// describeTorch is one line about a device of PyTorch for people.
+func describeTorch(name string, i torchbridge.Info) string {
+	text := fmt.Sprintf("device %s: %s, torch %s", name, i.Name, i.Torch)
+	for _, m := range slices.Sorted(maps.Keys(i.Plugins)) {
+		text += strings.TrimRight(fmt.Sprintf(", %s %s", m, i.Plugins[m]), " ")
+	}
+	return fmt.Sprintf("%s, Python %s (%s)", text, i.Python, i.Executable)
+}
+
+// quoteProgram is a program for a command that is run from another directory: one that is
+// looked for on PATH stays as it is.
+func quoteProgram(name string) string {
+	if strings.ContainsRune(name, '/') {
+		return quotePath(name)
+	}
+	return quote(name)
+}

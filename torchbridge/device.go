@@ -1,0 +1,205 @@
+//go:build unix
+
+package torchbridge
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/optool/optool/tensor"
+)
+
+// A Device runs calls in workers.
+type Device struct {
+	config Config
+	info   Info
+	free   chan *slot
+	slots  []*slot
+	once   sync.Once
+}
+
+// A slot is for one worker at a time; its shared memory outlives the worker.
+type slot struct {
+	memory  *shared
+	process *process // nil: none runs
+}
+
+// Open starts Python on a device; further workers start when they are needed. The error
+// says why there is no such device.
+func Open(ctx context.Context, c Config) (*Device, error) {
+	if c.Python == "" {
+		c.Python = "python3"
+	}
+	c.Workers = max(1, c.Workers)
+	if c.Timeout <= 0 {
+		c.Timeout = time.Minute
+	}
+	if c.Import == nil {
+		c.Import = Plugins(c.Device)
+	}
+	if c.Map == nil {
+		c.Map = map[string]string{}
+	}
+	d := &Device{config: c, free: make(chan *slot, c.Workers)}
+	for range c.Workers {
+		m, err := newShared()
+		if err != nil {
+			d.Close()
+			return nil, err
+		}
+		s := &slot{memory: m}
+		d.slots = append(d.slots, s)
+		d.free <- s
+	}
+	first := d.slots[0]
+	var err error
+	if first.process, err = c.start(ctx, first.memory.file); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("device %s: %w", Prefix+c.Device, err)
+	}
+	d.info = first.process.info
+	return d, nil
+}
+
+// Info describes the device.
+func (d *Device) Info() Info { return d.info }
+
+// Close ends the workers. Runs must have returned.
+func (d *Device) Close() error {
+	d.once.Do(func() {
+		for _, s := range d.slots {
+			if s.process != nil {
+				s.process.close()
+			}
+			s.memory.close()
+		}
+	})
+	return nil
+}
+
+// Run carries out a call. What the device does wrong is in the Result; an error is about
+// the call (an argument that cannot be sent), the machine, or ctx.
+func (d *Device) Run(ctx context.Context, c *Call) (res *Result, err error) {
+	defer func() { // the values of a call may be read from files
+		if e, ok := recover().(*tensor.ReadError); ok {
+			res, err = nil, e
+		} else if e != nil {
+			panic(e)
+		}
+	}()
+	r, err := newRequest(c)
+	if err != nil {
+		return nil, err
+	}
+	var s *slot
+	select {
+	case s = <-d.free:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { d.free <- s }()
+	return d.attempt(ctx, s, r)
+}
+
+// attempt runs a request in the slot's worker, which it starts if need be.
+func (d *Device) attempt(ctx context.Context, s *slot, r *request) (*Result, error) {
+	if s.process != nil && s.process.hasEnded() {
+		s.end()
+	}
+	if s.process == nil {
+		var err error
+		if s.process, err = d.config.start(ctx, s.memory.file); err != nil {
+			return nil, fmt.Errorf("device %s: %w", Prefix+d.config.Device, err)
+		}
+	}
+	if err := s.memory.begin(r.Top); err != nil {
+		return nil, err
+	}
+	if err := r.fill(s.memory.mem); err != nil {
+		return nil, err
+	}
+	r.Limit = d.config.limit() - r.Top
+	p := s.process
+	p.stderr.reset()
+	stop := context.AfterFunc(ctx, p.kill)
+	err := p.send(r)
+	var a *answer
+	if err == nil {
+		a, err = p.receive(d.config.Timeout * time.Duration(r.Repeat))
+	}
+	if !stop() {
+		s.end()
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		pass := p.fate(err)
+		s.end()
+		return &Result{Forward: pass}, nil
+	}
+	defer func() {
+		if a.Fatal || a.Worn {
+			s.end()
+		}
+	}()
+	return s.result(r, a)
+}
+
+// end gives the worker up.
+func (s *slot) end() {
+	s.process.close()
+	s.process = nil
+}
+
+// result reads what the worker left in the shared memory.
+func (s *slot) result(r *request, a *answer) (*Result, error) {
+	res := &Result{Forward: a.pass()}
+	var err error
+	read := func(list []*stored) []*tensor.Tensor {
+		out := make([]*tensor.Tensor, len(list))
+		for i, x := range list {
+			if x != nil && err == nil {
+				out[i], err = s.tensor(x)
+			}
+		}
+		return out
+	}
+	res.Outputs, res.After = read(a.Outputs), read(a.After)
+	if b := a.Backward; b != nil {
+		res.Backward = b.pass()
+		res.Grads = read(b.Grads)
+	}
+	if err == nil && len(res.After) > 0 && len(res.After) != len(r.After) {
+		err = fmt.Errorf("%d arguments after the call, want %d", len(res.After), len(r.After))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the worker's answer: %w", err)
+	}
+	return res, nil
+}
+
+// tensor is a copy of a result.
+func (s *slot) tensor(x *stored) (*tensor.Tensor, error) {
+	dt, ok := tensor.ParseDType(x.DType)
+	if !ok {
+		return nil, fmt.Errorf("a tensor of dtype %s", x.DType)
+	}
+	if err := tensor.CheckSize(x.Shape); err != nil {
+		return nil, err
+	}
+	n := int64(tensor.Numel(x.Shape)) * int64(dt.Size())
+	if x.At < 0 || n < 0 {
+		return nil, fmt.Errorf("a tensor of %d bytes at %d", n, x.At)
+	}
+	if err := s.memory.see(x.At + n); n > 0 && err != nil {
+		return nil, fmt.Errorf("a tensor of %d bytes at %d of %d: %w", n, x.At, len(s.memory.mem), err)
+	}
+	var data []byte
+	if n > 0 {
+		data = bytes.Clone(s.memory.mem[x.At : x.At+n])
+	}
+	return tensor.NewView(tensor.NewStorage(data), tensor.View{DType: dt, Shape: x.Shape,
+		Stride: tensor.Contiguous(x.Shape)})
+}

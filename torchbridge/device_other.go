@@ -1,0 +1,27 @@
+//go:build !unix
+
+package torchbridge
+
+import (
+	"context"
+	"errors"
+)
+
+// A Device runs calls in workers; there are none on this system.
+type Device struct{}
+
+// Open says that there are no workers on this system.
+func Open(context.Context, Config) (*Device, error) {
+	return nil, errors.New("devices of PyTorch: not on this system")
+}
+
+// Info describes nothing.
+func (*Device) Info() Info { return Info{} }
+
+// Close does nothing.
+func (*Device) Close() error { return nil }
+
+// Run is never called.
+func (*Device) Run(context.Context, *Call) (*Result, error) {
+	return nil, errors.New("devices of PyTorch: not on this system")
+}
