@@ -18,15 +18,40 @@ func Memo(t *Tensor) *Tensor {
 	if l == nil || l.f == nil || blockSize(l.grain) > memoLargest {
 		return t
 	}
-	m := &memo{fill: l.f, block: blockSize(l.grain), kept: make([]keptBlock, 4*runtime.GOMAXPROCS(0))}
+	m := &memo{fill: l.f, block: blockSize(l.grain), numel: l.numel, kept: make([]keptBlock, 4*runtime.GOMAXPROCS(0))}
 	u := *t
 	u.back = backing{lazy: &lazy{numel: l.numel, grain: l.grain, f: m.load}}
+	return &u
+}
+
+// Whole returns t, lazy, with all elements computed and kept once the first of them is
+// asked for: those of the lazy tensors before first, in order, so that a chain of
+// tensors of which each reads the last goes no deeper than from one to the next.
+func Whole(t *Tensor, before []*Tensor) *Tensor {
+	full := sync.OnceValue(func() backing {
+		for _, b := range before {
+			b.solid()
+		}
+		return t.solid()
+	})
+	l := &lazy{numel: t.back.lazy.numel, grain: 1}
+	switch o := t.back.lazy; {
+	case o.f != nil:
+		l.f = func(lo int, dst []float64) { copy(dst, full().f[lo:]) }
+	case o.i != nil:
+		l.i = func(lo int, dst []int64) { copy(dst, full().i[lo:]) }
+	default:
+		l.c = func(lo int, dst []complex128) { copy(dst, full().c[lo:]) }
+	}
+	u := *t
+	u.back = backing{lazy: l}
 	return &u
 }
 
 type memo struct {
 	fill  func(lo int, dst []float64)
 	block int
+	numel int
 	kept  []keptBlock // block k, or a part of it, at k modulo their number
 	again atomic.Bool // some block was asked for twice in a row
 }
@@ -57,7 +82,8 @@ func (m *memo) load(lo int, dst []float64) {
 	b.asked = lo + 1
 	b.mu.Unlock()
 	m.fill(lo, dst)
-	if !m.again.Load() || 2*len(dst) < m.block { // single elements and rows are not what others ask for
+	// Single elements and rows are not what others ask for.
+	if !m.again.Load() || 2*len(dst) < min(m.block, m.numel-k*m.block) {
 		return
 	}
 	b.mu.Lock()

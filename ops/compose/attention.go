@@ -34,7 +34,7 @@ func Everything(scale float64) Scores { return Scores{Scale: scale, Before: -1, 
 func (g *Graph) Attention(q, k, v *Value, s Scores) *Value {
 	at := g.attention(q, k, v, s)
 	t := at.forward()
-	return g.value(t, func() *tensor.Tensor { return at.bound(t) }, at.gradients, at.operands()...)
+	return g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return at.bound(t) }, at.gradients, at.operands()...)
 }
 
 // queryBlock is the number of queries whose scores are held at a time.
@@ -410,7 +410,7 @@ func (at *attention) gradients(up *Value) []*Value {
 	out := make([]*Value, len(ts))
 	for k, t := range ts {
 		if t != nil {
-			out[k] = at.g.value(t, func() *tensor.Tensor { return bounds()[k] }, nil)
+			out[k] = at.g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return bounds()[k] }, nil)
 		}
 	}
 	return out

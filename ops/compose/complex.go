@@ -13,7 +13,7 @@ func (g *Graph) Conj(x *Value) *Value {
 	if !x.DType().IsComplex() {
 		return x
 	}
-	return g.value(opdef.Map(x.DType(), x.T, cmplx.Conj), x.bound, func(up *Value) []*Value {
+	return g.value(opdef.Map(x.DType(), x.T, cmplx.Conj), x.passed, func(up *Value) []*Value {
 		return []*Value{g.Conj(up)}
 	}, x)
 }
@@ -24,7 +24,7 @@ func (g *Graph) Real(x *Value) *Value {
 		return x
 	}
 	dt := x.DType().Real()
-	return g.value(opdef.Map(dt, x.T, func(z complex128) float64 { return real(z) }), x.bound,
+	return g.value(opdef.Map(dt, x.T, func(z complex128) float64 { return real(z) }), x.passed,
 		func(up *Value) []*Value { return []*Value{g.Complex(up, nil)} }, x)
 }
 
@@ -34,7 +34,7 @@ func (g *Graph) Imag(x *Value) *Value {
 		g.Refuse("", "dtype %s has no imaginary part", x.DType())
 	}
 	dt := x.DType().Real()
-	return g.value(opdef.Map(dt, x.T, func(z complex128) float64 { return imag(z) }), x.bound,
+	return g.value(opdef.Map(dt, x.T, func(z complex128) float64 { return imag(z) }), x.passed,
 		func(up *Value) []*Value { return []*Value{g.Complex(nil, up)} }, x)
 }
 
@@ -52,7 +52,7 @@ func (g *Graph) Complex(re, im *Value) *Value {
 	}
 	dt := re.DType().Complex()
 	t := opdef.Zip(dt, re.T, im.T, func(x, y float64) complex128 { return complex(x, y) })
-	return g.value(t, func() *tensor.Tensor {
+	return g.value(t, func(t *tensor.Tensor) *tensor.Tensor {
 		if g.squared {
 			return plus(re.bound(), im.bound())
 		}

@@ -181,20 +181,20 @@ func (g *Graph) apply(fn function, in ...*Value) *Value {
 // applied is m of ts, the operands in one shape and dtype.
 func applied[T number](g *Graph, num numbers[T], fn function, m maths[T], dt tensor.DType, ts []*tensor.Tensor,
 	in []*Value) *Value {
-	t := opdef.ZipN(dt, ts[0].Shape, m.values, ts...)
-	return g.value(t, func() *tensor.Tensor { return appliedBound(g, num, fn, m, t, ts, in) },
-		func(up *Value) []*Value {
-			if m.d == nil {
-				g.Refuse("", "no gradient for dtype %s", dt)
+	v := g.value(opdef.ZipN(dt, ts[0].Shape, m.values, ts...),
+		func(t *tensor.Tensor) *tensor.Tensor { return appliedBound(g, num, fn, m, t, ts, in) }, nil, in...)
+	return v.withGradients(func(up *Value) []*Value {
+		if m.d == nil {
+			g.Refuse("", "no gradient for dtype %s", dt)
+		}
+		out := make([]*Value, len(in))
+		for k, x := range in {
+			if x.needs {
+				out[k] = slope(g, num, fn, m, k, up, v, ts, in)
 			}
-			out := make([]*Value, len(in))
-			for k, x := range in {
-				if x.needs {
-					out[k] = slope(g, num, fn, m, k, up, t, ts, in)
-				}
-			}
-			return out
-		}, in...)
+		}
+		return out
+	})
 }
 
 // eachElement is the lazy tensor of f over operands of one shape.
@@ -258,17 +258,17 @@ func throughAll[T number](g *Graph, num numbers[T], f func([]T) T, v []T, y T, e
 	return sum
 }
 
-// slope is the gradient of operand k of y = m(ts), of the shape of y.
-func slope[T number](g *Graph, num numbers[T], fn function, m maths[T], k int, up *Value, y *tensor.Tensor,
-	ts []*tensor.Tensor, in []*Value) *Value {
-	n := len(ts)
+// slope is the gradient of operand k of the value of = m(ts), of its shape.
+func slope[T number](g *Graph, num numbers[T], fn function, m maths[T], k int, up, of *Value, ts []*tensor.Tensor,
+	in []*Value) *Value {
+	y, n := of.T, len(ts)
 	ops := append([]*tensor.Tensor{up.T, y}, ts...)
 	t := opdef.ZipN(y.DType, y.Shape, func(dst []T, src [][]T) { m.slopes(k, dst, src[0], src[1], src[2:]) }, ops...)
 	own, stored := g.rounding(y.DType, fn.dulps), 0.0
 	if fn.saved {
 		stored = g.rounding(y.DType, 0.5)
 	}
-	return g.value(t, func() *tensor.Tensor {
+	return g.computed(t, append([]*Value{up, of}, in...), func(*tensor.Tensor) *tensor.Tensor {
 		es := append(expanded([]*Value{up}, y.Shape), expanded(in, y.Shape)...)
 		return opdef.ZipN(tensor.Float64, y.Shape, func(dst []float64, src [][]T) {
 			v, w, magnitudes := make([]T, n), make([]T, n), make([]float64, n)
@@ -313,7 +313,8 @@ func (g *Graph) Where(cond *tensor.Tensor, x, y *Value) *Value {
 		}
 		return choose[int64](dt, c, a, b)
 	}
-	return g.value(pick(dt, ts[0], ts[1], ts[2]), func() *tensor.Tensor {
+	from := []*Value{x, y, {T: cond}}
+	return g.computed(pick(dt, ts[0], ts[1], ts[2]), from, func(*tensor.Tensor) *tensor.Tensor {
 		es := expanded([]*Value{x, y}, shape)
 		return pick(tensor.Float64, ts[0], es[0], es[1])
 	}, func(up *Value) []*Value {
@@ -350,7 +351,7 @@ func (g *Graph) To(x *Value, dt tensor.DType) *Value {
 		return x
 	}
 	t := opdef.Cast(x.T, dt)
-	return g.value(t, func() *tensor.Tensor {
+	return g.value(t, func(t *tensor.Tensor) *tensor.Tensor {
 		own := g.rounding(dt, 0.5)
 		if x.DType().Real().Size() <= dt.Real().Size() { // widening is exact
 			own = 0

@@ -62,6 +62,9 @@ func (v *Value) bound() *tensor.Tensor {
 	return v.errors()
 }
 
+// passed is the bound of a value that has the errors of v.
+func (v *Value) passed(*tensor.Tensor) *tensor.Tensor { return v.bound() }
+
 // magnitude is |t| as it enters bounds.
 func (g *Graph) magnitude(t *tensor.Tensor) *tensor.Tensor {
 	if t.DType.IsComplex() {

@@ -18,6 +18,7 @@ type Graph struct {
 	squared bool // errors are kept squared: some value has 16 bits or fewer
 	double  bool // some result is float64 or complex128
 	accept  func(got, want []*tensor.Tensor) []opdef.Acceptance
+	works   works
 
 	// store, if set, replaces every value computed: tests round it, as devices do.
 	store func(*tensor.Tensor) *tensor.Tensor
@@ -107,6 +108,15 @@ func (g *Graph) argument(name string, index int, t *tensor.Tensor) *Value {
 	return v
 }
 
+// Derived is t, computed of the elements of the values from, without error or gradient.
+func (g *Graph) Derived(t *tensor.Tensor, from ...*Value) *Value {
+	ts := make([]*tensor.Tensor, len(from))
+	for k, x := range from {
+		ts[k] = x.T
+	}
+	return g.Const(g.works.keep(t, ts...))
+}
+
 // Const is a tensor without error or gradient.
 func (g *Graph) Const(t *tensor.Tensor) *Value { return g.add(&Value{T: t}) }
 
@@ -123,6 +133,9 @@ func (g *Graph) Full(dt tensor.DType, shape []int, x float64) *Value {
 
 // add takes v up as the newest value.
 func (g *Graph) add(v *Value) *Value {
+	if len(g.nodes) == mostNodes {
+		g.Refuse("", "the composition takes more than %d steps", mostNodes)
+	}
 	v.position = len(g.nodes)
 	for _, x := range v.in {
 		v.needs = v.needs || x != nil && x.needs
@@ -134,15 +147,36 @@ func (g *Graph) add(v *Value) *Value {
 	return v
 }
 
-// value is the value t computed from in.
-func (g *Graph) value(t *tensor.Tensor, errors func() *tensor.Tensor, vjp func(g *Value) []*Value,
-	in ...*Value) *Value {
+// value is the value t computed from in. errors computes its bound, given t as it is
+// kept, from that and from in and their bounds; nil: it is exact.
+func (g *Graph) value(t *tensor.Tensor, errors func(t *tensor.Tensor) *tensor.Tensor,
+	vjp func(g *Value) []*Value, in ...*Value) *Value {
+	return g.computed(t, in, errors, vjp, in...)
+}
+
+// computed is value, of a t that is computed from other values than get gradients.
+func (g *Graph) computed(t *tensor.Tensor, from []*Value, errors func(t *tensor.Tensor) *tensor.Tensor,
+	vjp func(g *Value) []*Value, in ...*Value) *Value {
 	if g.store != nil {
 		t = g.store(t)
 	}
-	v := &Value{T: tensor.Memo(t), in: in, vjp: vjp}
+	var read []*tensor.Tensor
+	for _, x := range from {
+		if x != nil {
+			read = append(read, x.T)
+		}
+	}
+	v := &Value{T: g.works.keep(t, read...), in: in, vjp: vjp}
 	if errors != nil && t.DType != tensor.Bool {
-		v.errors = sync.OnceValue(func() *tensor.Tensor { return tensor.Memo(errors()) })
+		v.errors = sync.OnceValue(func() *tensor.Tensor {
+			read := append(slices.Clone(read), v.T)
+			for _, x := range from {
+				if x != nil && x.errors != nil {
+					read = append(read, x.errors())
+				}
+			}
+			return g.works.keep(errors(v.T), read...)
+		})
 	}
 	return g.add(v)
 }
@@ -159,7 +193,8 @@ func (g *Graph) Detach(x *Value) *Value { return g.add(&Value{T: x.T, errors: x.
 // Overwrite is x with the elements of y, as torch's in-place functions leave it
 // under no_grad: the gradient passes as if nothing had been written.
 func (g *Graph) Overwrite(x, y *Value) *Value {
-	return g.value(y.T, y.errors, func(up *Value) []*Value { return []*Value{up} }, x)
+	return g.add(&Value{T: y.T, errors: y.errors, in: []*Value{x},
+		vjp: func(up *Value) []*Value { return []*Value{up} }})
 }
 
 // Update says that v is the new value of the tensor argument of that name, which
@@ -178,13 +213,13 @@ func (g *Graph) AsOne(compose func(in []*Value) *Value, in ...*Value) *Value {
 		inner[k].needs = x.needs
 	}
 	out := compose(inner)
-	return g.value(out.T, out.errors, func(up *Value) []*Value {
+	return g.add(&Value{T: out.T, errors: out.errors, in: in, vjp: func(up *Value) []*Value {
 		grads, parts := g.gradients(Values{out}, []*Value{up}), make([]*Value, len(in))
 		for k, x := range inner {
 			parts[k] = grads[x.position]
 		}
 		return parts
-	}, in...)
+	}})
 }
 
 // gradients carries the gradients up of the values outs (nil: none flows) back to

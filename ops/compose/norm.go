@@ -54,12 +54,12 @@ func (g *Graph) norm(x *Value, p float64, keepdim bool, dims []int) *Value {
 	case math.IsInf(p, -1):
 		return g.Amin(size, keepdim, dims...)
 	case p == 0:
-		return sum(g.Const(opdef.Map(size.DType(), size.T, func(x float64) float64 {
+		return sum(g.Derived(opdef.Map(size.DType(), size.T, func(x float64) float64 {
 			if x != 0 {
 				return 1
 			}
 			return 0
-		})))
+		}), size))
 	case p == 1:
 		return sum(size)
 	}
@@ -72,12 +72,12 @@ func (g *Graph) powerOf(x *Value, k float64) *Value {
 	if k == 0.5 {
 		power = g.Sqrt
 	}
-	none := opdef.Map(tensor.Bool, x.T, func(x float64) int64 {
+	none := g.Derived(opdef.Map(tensor.Bool, x.T, func(x float64) int64 {
 		if x == 0 {
 			return 1
 		}
 		return 0
-	})
+	}), x).T
 	dt := x.DType()
 	return g.Where(none, g.Full(dt, nil, math.Pow(0, k)), power(g.Where(none, g.Full(dt, nil, 1), x)))
 }

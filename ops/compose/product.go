@@ -34,7 +34,7 @@ func (g *Graph) Matmul(x, y *Value) *Value {
 	}
 	t := product(dt, ts[0], ts[1])
 	f64 := tensor.Float64
-	return g.value(t, func() *tensor.Tensor {
+	return g.value(t, func(t *tensor.Tensor) *tensor.Tensor {
 		e := g.summing(t, product(f64, opdef.Abs(ts[0]), opdef.Abs(ts[1])), k)
 		if x.errors != nil {
 			e = plus(e, product(f64, x.bound(), g.magnitude(ts[1])))

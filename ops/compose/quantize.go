@@ -24,7 +24,7 @@ func (g *Graph) Quantize(x *Value, dt tensor.DType, lo, hi float64) *Value {
 		}
 		return int64(round(x))
 	})
-	return g.value(t, func() *tensor.Tensor {
+	return g.value(t, func(t *tensor.Tensor) *tensor.Tensor {
 		return opdef.Zip(tensor.Float64, x.T, x.bound(), func(x, b float64) float64 {
 			e, q := g.plain(b)*g.unit(), round(x)
 			if !(e > 0) {

@@ -46,7 +46,7 @@ func (g *Graph) sum(x *Value, dt tensor.DType, dims []int, keepdim bool) *Value 
 		n *= x.Shape()[d]
 	}
 	t := opdef.Sum(dt, x.T, dims, keepdim)
-	v := g.value(t, func() *tensor.Tensor {
+	v := g.value(t, func(t *tensor.Tensor) *tensor.Tensor {
 		e := opdef.Sum(tensor.Float64, x.bound(), dims, keepdim)
 		if n < 2 {
 			return e
@@ -120,7 +120,7 @@ func (g *Graph) extremum(x *Value, keepdim bool, dims []int, better func(x, y fl
 			func(acc *extreme) float64 { return acc.x })
 	}
 	t := fold(x.T, better)
-	v := g.value(t, func() *tensor.Tensor { return fold(x.bound(), math.Max) }, nil, x)
+	v := g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return fold(x.bound(), math.Max) }, nil, x)
 	v.vjp = func(up *Value) []*Value {
 		most := opdef.Unreduce(v.T, x.Shape(), dims)
 		same := opdef.Zip(tensor.Bool, x.T, most, func(a, b float64) int64 {
@@ -129,9 +129,9 @@ func (g *Graph) extremum(x *Value, keepdim bool, dims []int, better func(x, y fl
 			}
 			return 0
 		})
-		weights := opdef.Map(x.DType(), same, func(s int64) float64 { return float64(s) })
-		share := g.Div(g.Const(weights), g.Const(opdef.Unreduce(opdef.Sum(x.DType(), weights, dims, true),
-			x.Shape(), dims)))
+		weights := g.Derived(opdef.Map(x.DType(), same, func(s int64) float64 { return float64(s) }), x, v)
+		share := g.Div(weights, g.Derived(opdef.Unreduce(opdef.Sum(x.DType(), weights.T, dims, true), x.Shape(), dims),
+			weights))
 		return []*Value{g.Mul(g.unreduce(up, x.Shape(), dims), share)}
 	}
 	return v
@@ -170,7 +170,7 @@ func (g *Graph) Cumsum(x *Value, dim int) *Value {
 	dim = g.dim("dim", dim, x)
 	n := elements.LengthOf(x.Shape(), dim)
 	t := running(x.T.DType, x.T, dim)
-	return g.value(t, func() *tensor.Tensor {
+	return g.value(t, func(t *tensor.Tensor) *tensor.Tensor {
 		return plus(running(tensor.Float64, x.bound(), dim), g.summing(t, running(tensor.Float64, opdef.Abs(x.T), dim),
 			n))
 	}, func(up *Value) []*Value { return []*Value{g.Flip(g.Cumsum(g.Flip(up, dim), dim), dim)} }, x)
@@ -199,7 +199,7 @@ func (g *Graph) Softmax(x *Value, dim int) *Value {
 	}
 	t := opdef.AlongDim(x.DType(), x.T, dim, func(src, dst []float64) { kernel.Softmax(dst, src) })
 	var v *Value
-	v = g.value(t, func() *tensor.Tensor {
+	v = g.value(t, func(t *tensor.Tensor) *tensor.Tensor {
 		own, sum := g.rounding(x.DType(), 4), g.of(growth(elements.LengthOf(x.Shape(), dim)))
 		return opdef.AlongDimN(tensor.Float64, dim, func(src [][]float64, dst []float64) {
 			mean := 0.0
@@ -222,12 +222,12 @@ func (g *Graph) Softmax(x *Value, dim int) *Value {
 func (g *Graph) LogSumExp(x *Value, dim int, keepdim bool) *Value {
 	dim = g.dim("dim", dim, x)
 	top := g.Detach(g.Amax(x, true, dim))
-	top = g.Where(opdef.Map(tensor.Bool, top.T, func(v float64) int64 { // -inf - -inf would be NaN
+	top = g.Where(g.Derived(opdef.Map(tensor.Bool, top.T, func(v float64) int64 { // -inf - -inf would be NaN
 		if math.IsInf(v, 0) {
 			return 0
 		}
 		return 1
-	}), top, g.Full(x.DType(), nil, 0))
+	}), top).T, top, g.Full(x.DType(), nil, 0))
 	sum := g.Add(g.Log(g.Sum(g.Exp(g.Sub(x, top)), true, dim)), top)
 	if keepdim {
 		return sum

@@ -12,7 +12,7 @@ import (
 // view is what show makes of x: elements of x in other places. back is the
 // gradient of x, given that of the view.
 func (g *Graph) view(x *Value, show func(t *tensor.Tensor) *tensor.Tensor, back func(up *Value) *Value) *Value {
-	v := g.value(show(x.T), func() *tensor.Tensor { return show(x.bound()) },
+	v := g.value(show(x.T), func(t *tensor.Tensor) *tensor.Tensor { return show(x.bound()) },
 		func(up *Value) []*Value { return []*Value{back(up)} }, x)
 	v.weak = elements.ReshapedOnly
 	return v
@@ -39,7 +39,7 @@ func (g *Graph) unview(up *Value, shape []int, show func(t *tensor.Tensor) *tens
 // terms at each (1: nothing is added).
 func (g *Graph) scatter(x *Value, shape []int, r runs.Runs, terms int) *Value {
 	t := runs.ScatterAdd(shape, x.T, r)
-	return g.value(t, func() *tensor.Tensor {
+	return g.value(t, func(t *tensor.Tensor) *tensor.Tensor {
 		e := runs.ScatterAdd(shape, x.bound(), r)
 		if terms < 2 {
 			return e
@@ -53,7 +53,8 @@ func (g *Graph) scatter(x *Value, shape []int, r runs.Runs, terms int) *Value {
 // pick is the tensor of shape made of the runs r of x, of which an element is
 // taken up to terms times.
 func (g *Graph) pick(x *Value, shape []int, r runs.Runs, terms func() int) *Value {
-	return g.value(runs.Pick(x.T, shape, r), func() *tensor.Tensor { return runs.Pick(x.bound(), shape, r) },
+	return g.value(runs.Pick(x.T, shape, r),
+		func(*tensor.Tensor) *tensor.Tensor { return runs.Pick(x.bound(), shape, r) },
 		func(up *Value) []*Value { return []*Value{g.scatter(up, x.Shape(), r, terms())} }, x)
 }
 
@@ -77,7 +78,7 @@ func (g *Graph) Put(x *Value, places []int64, src *Value) *Value {
 		return runs.Put(x, src, runs.AtStarts(1, places), runs.Assign, true)
 	}
 	t := put(x.T, opdef.Cast(src.T, x.DType()))
-	return g.value(t, func() *tensor.Tensor { return put(x.bound(), src.bound()) },
+	return g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return put(x.bound(), src.bound()) },
 		func(up *Value) []*Value {
 			return []*Value{g.Put(up, places, g.Full(x.DType(), src.Shape(), 0)), g.at(up, src.Shape(), places)}
 		}, x, src)
@@ -288,7 +289,7 @@ func (g *Graph) Cat(dim int, xs ...*Value) *Value {
 			}
 		}
 	}
-	return g.value(runs.Concat(dt, dim, ts...), func() *tensor.Tensor {
+	return g.value(runs.Concat(dt, dim, ts...), func(t *tensor.Tensor) *tensor.Tensor {
 		es := make([]*tensor.Tensor, len(xs))
 		for i, x := range xs {
 			es[i] = x.bound()

@@ -82,7 +82,7 @@ func (g *Graph) SparseMatmul(m *SparseMatrix, x *Value) *Value {
 		g.Refuse("", "want floating rows of %d elements, got %s", m.Cols, x.T.Meta())
 	}
 	t := m.apply(x.DType(), x.T, func(t term) float64 { return t.weight })
-	return g.value(t, func() *tensor.Tensor {
+	return g.value(t, func(t *tensor.Tensor) *tensor.Tensor {
 		f64, unit := tensor.Float64, x.DType().Eps()/g.unit()
 		magnitude := func(t term) float64 { return g.of(t.weight) }
 		e := g.summing(t, m.apply(f64, opdef.Abs(x.T), func(t term) float64 { return max(t.weight, -t.weight) }),

@@ -16,7 +16,7 @@ import (
 )
 
 // argument is the argument name of a call as Starlark sees it.
-func (o *operator) argument(g *compose.Graph, name string, v any) starlark.Value {
+func (o *operator) argument(g *composition, name string, v any) starlark.Value {
 	tensorOf := func(t *tensor.Tensor, arg func() *compose.Value) starlark.Value {
 		if t == nil {
 			return starlark.None

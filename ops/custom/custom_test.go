@@ -1,6 +1,7 @@
 package custom_test
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,6 +109,48 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// TestLongChain: a loop whose steps each read the last one three times takes work in
+// proportion to its length.
+func TestLongChain(t *testing.T) {
+	e := parse(t, `
+def chain(x):
+    for _ in range(1000):
+        x = x + x * x * 0.0001
+    return x
+
+op("f(Tensor x) -> Tensor", chain)`)
+	x := tensor.New(tensor.Float32, []int{2}, []float64{1, -1})
+	x.RequiresGrad = true
+	c, err := e.Bind("f", []value.Value{x}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := c.Forward()
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := []*tensor.Tensor{tensor.Full(tensor.Float32, []int{2}, 1.0)}
+	grads, err := c.Backward(f, up, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, slope := 1.0, 1.0
+	for range 1000 {
+		slope *= 1 + 2*want*0.0001
+		want += want * want * 0.0001
+	}
+	if y, d := tensor.At[float64](f.Outs[0], 0), tensor.At[float64](grads["x"][0], 0); math.Abs(y-want) > 1e-9 ||
+		math.Abs(d-slope) > 1e-9 {
+		t.Errorf("got %v with slope %v, want %v with %v", y, d, want, slope)
+	}
+	for what, b := range map[string]opdef.Bound{"value": c.OutBound(f, 0),
+		"gradient": c.GradBound(f, up, grads, "x", 0)} {
+		if s := tensor.At[float64](b.Scale(), 0); !(s > 1 && s < 1e6) {
+			t.Errorf("bound of the %s: %v", what, s)
+		}
+	}
+}
+
 // TestMistakes: what is wrong with a file is said with its place, what is wrong with a
 // call costs the call.
 func TestMistakes(t *testing.T) {
@@ -138,6 +181,8 @@ func TestMistakes(t *testing.T) {
 	for src, want := range map[string]string{
 		`op("f(Tensor x) -> Tensor", lambda x: chunk(x, 2, 1)[0])`:                                    "f.star:1:44: chunk: ",
 		`op("f(Tensor x) -> Tensor", lambda x: x[5])`:                                                 "f.star:1:40: ",
+		`op("f(Tensor x) -> Tensor", lambda x: x if x else x)`:                                        "f.star:1:44: a Tensor is neither true nor false",
+		"\ufeff" + `op("f(Tensor x) -> Tensor", lambda x: x[5])`:                                      "f.star:1:40: ",
 		`op("f(Tensor x) -> Tensor", lambda x: x @ x)`:                                                "",
 		`op("f(Tensor x) -> Tensor", lambda x: x + "a")`:                                              "want a Tensor or a number, got string",
 		`op("f(Tensor x) -> Tensor", lambda x: 1)`:                                                    "the function gives int, want the results",

@@ -69,7 +69,7 @@ const current = "graph"
 // run calls f for a thread, which must be computing an operator.
 func (f *function) run(th *starlark.Thread, name string, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value,
 	error) {
-	g, ok := th.Local(current).(*compose.Graph)
+	g, ok := th.Local(current).(*composition)
 	if !ok {
 		return nil, fmt.Errorf("%s: there are tensors in the function of an operator only", name)
 	}
@@ -78,7 +78,7 @@ func (f *function) run(th *starlark.Thread, name string, args starlark.Tuple, kw
 
 // apply calls f. What torch refuses and what the writer of the operator got wrong are
 // errors.
-func (f *function) apply(g *compose.Graph, name string, args starlark.Tuple, kwargs []starlark.Tuple) (v starlark.Value,
+func (f *function) apply(g *composition, name string, args starlark.Tuple, kwargs []starlark.Tuple) (v starlark.Value,
 	err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -91,7 +91,7 @@ func (f *function) apply(g *compose.Graph, name string, args starlark.Tuple, kwa
 			panic(r)
 		}
 	}()
-	switch out := f.call(g, &arguments{name, args, kwargs}).(type) {
+	switch out := f.call(g.Graph, &arguments{name, args, kwargs}).(type) {
 	case *compose.Value:
 		return tensorValue{g, out, f.all}, nil
 	case []*compose.Value:
@@ -177,9 +177,9 @@ func relation(doc string, holds func(order int) bool) *function {
 		case tensor.KindComplex:
 			g.Refuse("", "complex numbers have no order")
 		case tensor.KindFloat:
-			return g.Const(related[float64](shape, ts, holds))
+			return g.Derived(related[float64](shape, ts, holds), x, y)
 		}
-		return g.Const(related[int64](shape, ts, holds))
+		return g.Derived(related[int64](shape, ts, holds), x, y)
 	})
 }
 
@@ -212,11 +212,11 @@ func logical(doc string, f func(x, y bool) bool) *function {
 		in.unpack("x", &x, "y", &y)
 		ts, shape, err := opdef.BroadcastAll(boolean(g, "x", x.v), boolean(g, "y", y.v))
 		g.Check(err)
-		return g.Const(opdef.ZipN(tensor.Bool, shape, func(dst []int64, src [][]int64) {
+		return g.Derived(opdef.ZipN(tensor.Bool, shape, func(dst []int64, src [][]int64) {
 			for i, x := range src[0] {
 				dst[i] = elements.Indicator(f(x != 0, src[1][i] != 0))
 			}
-		}, ts...))
+		}, ts...), x.v, y.v)
 	})
 }
 
@@ -389,7 +389,7 @@ func newLibrary() library {
 		"logical_or":  logical("x or y, of bool", func(x, y bool) bool { return x || y }),
 		"logical_xor": logical("x or y but not both, of bool", func(x, y bool) bool { return x != y }),
 		"logical_not": unary("not x, of bool", func(g *compose.Graph, x *compose.Value) *compose.Value {
-			return g.Const(opdef.Map(tensor.Bool, boolean(g, "x", x), func(x int64) int64 { return 1 - x }))
+			return g.Derived(opdef.Map(tensor.Bool, boolean(g, "x", x), func(x int64) int64 { return 1 - x }), x)
 		}),
 		"where": define("cond, x, y", "x where the bool cond holds, y elsewhere", true,
 			func(g *compose.Graph, in *arguments) any {
@@ -768,10 +768,15 @@ func position(err error) error {
 	if !errors.As(err, &eval) {
 		return err
 	}
-	for i := len(eval.CallStack) - 1; i >= 0; i-- {
-		if at := eval.CallStack[i].Pos; at.Filename() != "<builtin>" && at.IsValid() {
-			return fmt.Errorf("%s: %w", at, eval.Unwrap())
+	return placed(eval.CallStack, eval.Unwrap())
+}
+
+// placed is err with the innermost place in the user's file.
+func placed(stack starlark.CallStack, err error) error {
+	for i := len(stack) - 1; i >= 0; i-- {
+		if at := stack[i].Pos; at.Filename() != "<builtin>" && at.IsValid() {
+			return fmt.Errorf("%s: %w", at, err)
 		}
 	}
-	return eval
+	return err
 }

@@ -1,6 +1,7 @@
 package custom
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -87,7 +88,7 @@ func read(path string) ([]byte, error) {
 
 // Parse is Load of one file whose content is at hand.
 func Parse(path string, src []byte) ([]*opdef.Entry, error) {
-	f, err := sandbox.Dialect.Parse(path, src, 0)
+	f, err := sandbox.Dialect.Parse(path, bytes.TrimPrefix(src, []byte("\ufeff")), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -261,10 +262,11 @@ func (o *operator) fits(s *opdef.Schema) error {
 // compose calls the function for one call of the operator.
 func (o *operator) compose(g *compose.Graph, a *opdef.Arguments) compose.Values {
 	th := sandbox.Thread(o.path, limits.Steps)
-	th.SetLocal(current, g)
+	c := &composition{g, th}
+	th.SetLocal(current, c)
 	args := make(starlark.Tuple, len(a.Schema().Params))
 	for i, p := range a.Schema().Params {
-		args[i] = o.argument(g, p.Name, a.At(i))
+		args[i] = o.argument(c, p.Name, a.At(i))
 	}
 	out, err := starlark.Call(th, o.function, args, nil)
 	if err != nil {

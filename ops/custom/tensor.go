@@ -13,11 +13,22 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
+// A composition is a graph that a thread makes.
+type composition struct {
+	*compose.Graph
+	thread *starlark.Thread
+}
+
+// Refuse ends the composition where Starlark itself has no error, with the place.
+func (c *composition) Refuse(format string, args ...any) {
+	c.Graph.Refuse("", "%v", placed(c.thread.CallStack(), fmt.Errorf(format, args...)))
+}
+
 // A tensorValue is a tensor of a composition as Starlark sees it: arithmetic, len,
 // x[i] and x[a:b] along the first dimension, shape, ndim and dtype, and as methods the
 // functions whose first argument is a tensor.
 type tensorValue struct {
-	g   *compose.Graph
+	g   *composition
 	v   *compose.Value
 	all library // its methods
 }
@@ -32,8 +43,14 @@ var (
 func (t tensorValue) String() string        { return t.v.T.Meta() }
 func (t tensorValue) Type() string          { return "Tensor" }
 func (t tensorValue) Freeze()               {}
-func (t tensorValue) Truth() starlark.Bool  { return true }
 func (t tensorValue) Hash() (uint32, error) { return 0, errors.New("a Tensor is no key of a dict") }
+
+// Truth refuses: the elements of a Tensor are not known while the function runs.
+func (t tensorValue) Truth() starlark.Bool {
+	t.g.Refuse("a Tensor is neither true nor false, its elements are not known here: where(cond, x, y) chooses " +
+		"among them, \"x != None\" asks whether it was given")
+	return false
+}
 
 func (t tensorValue) Attr(name string) (starlark.Value, error) {
 	switch name {
@@ -101,7 +118,7 @@ func (t tensorValue) Index(i int) starlark.Value {
 
 func (t tensorValue) Slice(start, end, step int) starlark.Value {
 	if step < 1 {
-		t.g.Refuse("", "a slice of a Tensor goes forward, not in steps of %d", step)
+		t.g.Refuse("a slice of a Tensor goes forward, not in steps of %d", step)
 	}
 	n := max(0, (end-start+step-1)/step)
 	if n == 0 {
