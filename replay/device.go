@@ -94,6 +94,15 @@ type DeviceStatus struct {
 	Reason  string
 }
 
+// A CallError says that a device does not carry out a call that is to be measured: it
+// has no function for it, or the function fails, dies or does not come back.
+type CallError struct {
+	Verdict verdict.Verdict
+	Reason  string
+}
+
+func (e *CallError) Error() string { return e.Reason }
+
 // A DeviceFault is something an operator must not do: write outside of its
 // results, change its inputs, give other bits for the same inputs.
 type DeviceFault struct {

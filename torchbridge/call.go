@@ -1,6 +1,8 @@
 package torchbridge
 
 import (
+	"time"
+
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -24,6 +26,20 @@ type Call struct {
 	Need        []*tensor.Tensor
 	GradOutputs []*tensor.Tensor
 	Repeat      int // runs on the same inputs that must give the same bits; 0 is 1
+}
+
+// Timing asks for the times of Runs runs of the forward pass or, where a Call needs
+// gradients, of its backward pass alone. Inputs that a run changes are restored outside of
+// its time; FlushBytes not 0 are written on the device before each, to empty its caches.
+type Timing struct {
+	Runs       int   `json:"runs"`
+	FlushBytes int64 `json:"flush"`
+}
+
+// Times are what Timing asked for.
+type Times struct {
+	Runs     []time.Duration
+	OnDevice bool // measured by events of the device, else by the host's clock
 }
 
 // A Status says how a pass ended.

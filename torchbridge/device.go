@@ -83,43 +83,84 @@ func (d *Device) Close() error {
 // Run carries out a call. What the device does wrong is in the Result; an error is about
 // the call (an argument that cannot be sent), the machine, or ctx.
 func (d *Device) Run(ctx context.Context, c *Call) (res *Result, err error) {
+	err = d.with(ctx, c, func(s *slot, r *request) error {
+		a, pass, err := d.attempt(ctx, s, r)
+		switch {
+		case err != nil:
+			return err
+		case a == nil:
+			res = &Result{Forward: pass}
+			return nil
+		}
+		res, err = s.result(r, a)
+		return err
+	})
+	return res, err
+}
+
+// Time measures a call. How a pass that cannot be measured ended is in the Pass.
+func (d *Device) Time(ctx context.Context, c *Call, t Timing) (times *Times, pass Pass, err error) {
+	err = d.with(ctx, c, func(s *slot, r *request) error {
+		r.Time, r.Repeat = &t, max(t.Runs, 1)
+		var a *answer
+		if a, pass, err = d.attempt(ctx, s, r); err != nil || a == nil {
+			return err
+		}
+		if pass = a.pass(); pass.Status != OK {
+			return nil
+		}
+		if len(a.Runs) != t.Runs {
+			return fmt.Errorf("the worker measured %d of %d runs", len(a.Runs), t.Runs)
+		}
+		times = &Times{OnDevice: a.Clock == "device"}
+		for _, ns := range a.Runs {
+			times.Runs = append(times.Runs, time.Duration(max(ns, 0)))
+		}
+		return nil
+	})
+	return times, pass, err
+}
+
+// with calls f for a call with a worker's slot.
+func (d *Device) with(ctx context.Context, c *Call, f func(*slot, *request) error) (err error) {
 	defer func() { // the values of a call may be read from files
 		if e, ok := recover().(*tensor.ReadError); ok {
-			res, err = nil, e
+			err = e
 		} else if e != nil {
 			panic(e)
 		}
 	}()
 	r, err := newRequest(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var s *slot
 	select {
 	case s = <-d.free:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 	defer func() { d.free <- s }()
-	return d.attempt(ctx, s, r)
+	return f(s, r)
 }
 
-// attempt runs a request in the slot's worker, which it starts if need be.
-func (d *Device) attempt(ctx context.Context, s *slot, r *request) (*Result, error) {
+// attempt sends a request to the slot's worker, which it starts if need be. Without an
+// answer the Pass says how the worker ended.
+func (d *Device) attempt(ctx context.Context, s *slot, r *request) (*answer, Pass, error) {
 	if s.process != nil && s.process.hasEnded() {
 		s.end()
 	}
 	if s.process == nil {
 		var err error
 		if s.process, err = d.config.start(ctx, s.memory.file); err != nil {
-			return nil, fmt.Errorf("device %s: %w", Prefix+d.config.Device, err)
+			return nil, Pass{}, fmt.Errorf("device %s: %w", Prefix+d.config.Device, err)
 		}
 	}
 	if err := s.memory.begin(r.Top); err != nil {
-		return nil, err
+		return nil, Pass{}, err
 	}
 	if err := r.fill(s.memory.mem); err != nil {
-		return nil, err
+		return nil, Pass{}, err
 	}
 	r.Limit = d.config.limit() - r.Top
 	p := s.process
@@ -132,19 +173,17 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request) (*Result, err
 	}
 	if !stop() {
 		s.end()
-		return nil, ctx.Err()
+		return nil, Pass{}, ctx.Err()
 	}
 	if err != nil {
 		pass := p.fate(err)
 		s.end()
-		return &Result{Forward: pass}, nil
+		return nil, pass, nil
 	}
-	defer func() {
-		if a.Fatal || a.Worn {
-			s.end()
-		}
-	}()
-	return s.result(r, a)
+	if a.Fatal || a.Worn { // what it left in the memory stays
+		s.end()
+	}
+	return a, Pass{}, nil
 }
 
 // end gives the worker up.

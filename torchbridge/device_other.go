@@ -21,6 +21,11 @@ func (*Device) Info() Info { return Info{} }
 // Close does nothing.
 func (*Device) Close() error { return nil }
 
+// Time is never called.
+func (*Device) Time(context.Context, *Call, Timing) (*Times, Pass, error) {
+	return nil, Pass{}, errors.New("devices of PyTorch: not on this system")
+}
+
 // Run is never called.
 func (*Device) Run(context.Context, *Call) (*Result, error) {
 	return nil, errors.New("devices of PyTorch: not on this system")

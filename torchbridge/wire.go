@@ -36,6 +36,8 @@ type request struct {
 	Repeat      int    `json:"repeat"`
 	Top         int64  `json:"top"`   // where results may be written
 	Limit       int64  `json:"limit"` // bytes that one of them may have
+	// Time asks for measurements instead of results.
+	Time *Timing `json:"time"`
 
 	numbers map[*tensor.Tensor]int
 	call    *Call
@@ -350,6 +352,8 @@ type answer struct {
 	After    []*stored `json:"after"`
 	Backward *answer   `json:"backward"`
 	Grads    []*stored `json:"grads"`
+	Runs     []int64   `json:"runs"`  // nanoseconds of each
+	Clock    string    `json:"clock"` // host or device
 	Fatal    bool      `json:"fatal"` // the device is of no use to this process any more
 	Worn     bool      `json:"worn"`  // the process is of no use for other calls
 

@@ -14,6 +14,7 @@ import os
 import platform
 import struct
 import sys
+import time
 
 # Memory that grows in so many runs, by so much in each, is not given back.
 LEAK_RUNS, LEAK_BYTES = 3, 4096
@@ -281,6 +282,51 @@ class Worker:
             answer["backward"] = self.backward(r, tensors, leaves, outs)
         return answer
 
+    def time(self, r):
+        """The times of runs of a pass, in nanoseconds, and whose clock they are of."""
+        torch, t = self.torch, r["time"]
+        call, grad = self.function(r["op"]), bool(r["need"])
+        fresh, runs, flush = True, [], None
+        if t["flush"]:
+            flush = torch.empty(t["flush"], dtype=torch.uint8, device=self.device)
+        for _ in range(t["runs"]):
+            if fresh:
+                tensors, leaves = self.place(r)
+                args = self.value(r["args"], tensors)
+                kwargs = {k: self.value(v, tensors) for k, v in r["kwargs"].items()}
+                fresh = any(b["written"] for b in r["blocks"])
+            work = lambda: call(*args, **kwargs)
+            with torch.set_grad_enabled(grad):
+                if grad:
+                    given = [(o, tensors[g]) for o, g in zip(self.flat(work()), r["grad_outputs"])
+                             if g is not None and o is not None and o.requires_grad]
+                    if not given:
+                        raise Refusal("no result of the forward pass has a gradient")
+                    outs, grads = [o for o, _ in given], [g for _, g in given]
+                    wanted = [leaves[i] for i in r["need"]]
+                    work = lambda: torch.autograd.grad(outs, wanted, grads, allow_unused=True)
+                if flush is not None:
+                    flush.fill_(1)
+                runs.append(self.stopwatch(work))
+        return {"runs": runs, "clock": "device" if self.has_events() else "host"}
+
+    def stopwatch(self, work):
+        """How long some work takes: between two events of the device, or until it has been waited for."""
+        self.sync()
+        if self.has_events():
+            begin, end = (self.backend.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            result = work()
+            end.record()
+            self.sync()
+            return int(begin.elapsed_time(end) * 1e6)
+        begin = time.perf_counter_ns()
+        result = work()
+        self.sync()
+        elapsed = time.perf_counter_ns() - begin
+        del result
+        return elapsed
+
     def digest(self, since):
         """What the results of a run are, bit for bit."""
         if self.top <= since:
@@ -308,7 +354,7 @@ class Worker:
         for line in requests:
             r = json.loads(line)
             try:
-                answer = self.run(r)
+                answer = self.time(r) if r["time"] else self.run(r)
             except Exception as e:
                 answer = failure(e)
             self.buffers = []

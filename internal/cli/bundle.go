@@ -45,7 +45,8 @@ The same call gives the same bytes. Exit codes are those of replay.`,
 	}
 	o.addFlags(cmd)
 	o.deviceFlags.addWhich(cmd, "none",
-		"what the verdict is about: none, the recorded results; host, the built-in device; or a DIOPI `LIBRARY`")
+		"what the verdict is about: none, the recorded results; host, the built-in device; a DIOPI `LIBRARY`; or "+
+			"torch:DEVICE, a device of PyTorch")
 	o.addReplay(cmd)
 	addTimeoutFlag(cmd, &o.timeout)
 	f := cmd.Flags()

@@ -153,7 +153,7 @@ func (d *deviceFlags) check() error {
 // open loads the device, a library.
 func (d *deviceFlags) open(ctx context.Context) (*devicebridge.Device, error) {
 	if strings.HasPrefix(d.device, torchbridge.Prefix) {
-		return nil, usageError("%s: this command wants a library; replay, reduce and bundle take devices of PyTorch",
+		return nil, usageError("%s: this command wants a library; replay, time, reduce and bundle take devices of PyTorch",
 			d.device)
 	}
 	lib, err := devicebridge.Open(ctx, devicebridge.Config{Library: d.device, Adaptor: d.adaptor, Workers: d.devices,
@@ -404,7 +404,7 @@ func (d *deviceFlags) checked(cmd *cobra.Command, a *app) (*checkedDevice, error
 		return nil, err
 	}
 	if name, ok := strings.CutPrefix(d.device, torchbridge.Prefix); ok {
-		dev, described, release, err := d.useTorch(cmd.Context(), a, name, opt)
+		dev, described, release, err := d.useTorch(cmd.Context(), a, name, false, opt)
 		if err != nil {
 			return nil, err
 		}

@@ -52,7 +52,8 @@ Exit codes are those of replay: 1 if the call fails.`,
 	}
 	o.addFlags(cmd)
 	o.deviceFlags.addWhich(cmd, "none",
-		"what fails: none, the recorded results; host, the built-in device; or the path of a DIOPI `LIBRARY`")
+		"what fails: none, the recorded results; host, the built-in device; the path of a DIOPI "+
+			"`LIBRARY`; or torch:DEVICE, a device of PyTorch")
 	o.addReplay(cmd)
 	f := cmd.Flags()
 	f.Var((*timeLimit)(&o.total), "timeout", "most `TIME` to look for a smaller call")

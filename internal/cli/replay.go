@@ -66,7 +66,8 @@ or --out.`,
 	f.IntVar(&o.runTimes, "run_times", 1, "run each call `N` times; all runs must give the same")
 	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not compare gradients")
 	o.deviceFlags.add(cmd, "none",
-		"what to check: none, the recorded results; host, the built-in device; or the path of a DIOPI `LIBRARY`")
+		"what to check: none, the recorded results; host, the built-in device; the path of a DIOPI "+
+			"`LIBRARY`; or torch:DEVICE, a device of PyTorch (torch:cuda:0)")
 	o.addReplay(cmd)
 	f.BoolVar(&o.stress, "stress", false, "run each call on the device in other memory layouts too")
 	o.records.addFlags(cmd)

@@ -21,6 +21,7 @@ import (
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/charts"
 	"github.com/optool/optool/timing"
+	"github.com/optool/optool/torchbridge"
 	"github.com/optool/optool/verdict"
 )
 
@@ -91,8 +92,8 @@ else one row per call with the medians.`,
 	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not measure the backward pass")
 	f.BoolVar(&o.sync, "sync_time_measure", false, "print op_tools' tables of times")
 	o.deviceFlags.add(cmd, "none",
-		"what to measure: none, the float64 reference on this machine; host, the built-in device; or the path of a "+
-			"DIOPI `LIBRARY`")
+		"what to measure: none, the float64 reference on this machine; host, the built-in device; the path of a "+
+			"DIOPI `LIBRARY`; or torch:DEVICE, a device of PyTorch (torch:cuda:0)")
 	o.records.addFlags(cmd)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")
 	f.StringVar(&o.cache, "cache", "both", "state of the caches: cold, hot or both")
@@ -191,13 +192,11 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		return failed(err)
 	}
 	if !o.none() {
-		lib, release, err := o.use(cmd.Context(), a, true)
+		release, err := t.open(cmd.Context())
 		if err != nil {
 			return err
 		}
 		defer release()
-		t.measuring.Device = ondevice.New(cmd.Context(), lib, ondevice.Options{})
-		t.measuring.Renew = lib.Renew
 	}
 	if o.calibrate {
 		if err := t.calibrate(cmd.Context()); err != nil {
@@ -215,6 +214,24 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		defer t.check.csv.close()
 	}
 	return t.run(cmd.Context(), paths, start)
+}
+
+// open opens the device that is measured.
+func (t *timer) open(ctx context.Context) (release func(), err error) {
+	if name, ok := strings.CutPrefix(t.o.device, torchbridge.Prefix); ok {
+		if t.o.calibrate {
+			return nil, usageError("--calibrate: it is for libraries, and --device is %s", t.o.device)
+		}
+		t.measuring.Device, _, release, err = t.o.useTorch(ctx, t.app, name, true, ondevice.Options{})
+		return release, err
+	}
+	lib, release, err := t.o.use(ctx, t.app, true)
+	if err != nil {
+		return nil, err
+	}
+	t.library = ondevice.New(ctx, lib, ondevice.Options{})
+	t.measuring.Device, t.measuring.Renew = t.library, lib.Renew
+	return release, nil
 }
 
 // run measures what is below paths.
@@ -334,7 +351,7 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 		fmt.Fprintf(w, "%d of them forward alone: the device has no backward pass for them\n", t.left.forward)
 	}
 	cold := fmt.Sprintf("%d MiB written before each run", s.EvictedMiB)
-	if t.measuring.Device != nil {
+	if t.library != nil {
 		cold = "a call's tensors evicted before each run"
 	}
 	fmt.Fprintln(w, clockText(cold))

@@ -9,7 +9,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/pthformat"
-	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
@@ -35,7 +35,7 @@ type unsupportedOp struct {
 // the end, anything else is a warning at once.
 func (t *timer) leave(e *capture.Entry, op string, err error) error {
 	v := verdict.Error
-	var failed *ondevice.CallError
+	var failed *replay.CallError
 	switch {
 	case errors.Is(err, opdef.ErrUnknownOp):
 		v = verdict.Unsupported

@@ -43,7 +43,7 @@ func (t *timer) devicePeak(ctx context.Context, line calibration, dtype string) 
 		peak.Flops = 0
 		return peak, err
 	}
-	p, err := t.measuring.Device.MeasurePeak(ctx, dt, int64(t.measuring.Evict.Size()))
+	p, err := t.library.MeasurePeak(ctx, dt, int64(t.measuring.Evict.Size()))
 	if err != nil {
 		return reports.Peak{}, err
 	}

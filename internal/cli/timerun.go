@@ -7,6 +7,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/verdict"
@@ -17,6 +18,7 @@ type timer struct {
 	*app
 	o         *timeOptions
 	measuring timed.Timer
+	library   *ondevice.Device // that is measured; nil: none is
 	limits    *limits
 	check     *accuracy // nil: results are not looked at
 	peaks     timed.Peaks

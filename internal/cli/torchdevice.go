@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/ontorch"
 	"github.com/optool/optool/torchbridge"
@@ -49,9 +48,10 @@ func (t *torchFlags) repro() []string {
 	return args
 }
 
-// useTorch opens a device of PyTorch and says what it is. release gives it back.
-func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, opt ondevice.Options) (dev replay.Device,
-	described string, release func(), err error) {
+// useTorch opens a device of PyTorch, to measure it alone or to check it beside others,
+// and says what it is. release gives it back.
+func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, alone bool, opt ondevice.Options) (
+	dev *ontorch.Device, described string, release func(), err error) {
 	switch {
 	case d.adaptor != "":
 		return nil, "", nil, usageError("--adaptor: it is for libraries, and --device is %s", d.device)
@@ -60,7 +60,7 @@ func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, opt ond
 	case opt.Convert != nil:
 		return nil, "", nil, usageError("%s: it is for libraries, and --device is %s", convertFlag, d.device)
 	}
-	unlock, err := lockDevice(ctx, a, d.device, false)
+	unlock, err := lockDevice(ctx, a, d.device, alone)
 	if err != nil {
 		return nil, "", nil, failed(err)
 	}

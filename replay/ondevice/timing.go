@@ -23,18 +23,18 @@ type Timer struct {
 
 // NewTimer returns a timer of a call's forward pass, or of its backward pass.
 // Cold runs walk through flush bytes before. It has been tried once then; if the
-// device does not carry it out, the error is a *CallError.
-func (d *Device) NewTimer(c *replay.DeviceCall, flush int64) (*Timer, error) {
+// device does not carry it out, the error is a *replay.CallError.
+func (d *Device) NewTimer(c *replay.DeviceCall, flush int64) (timing.Runner, error) {
 	t := &Timer{device: d, phase: diopi.Forward, flush: flush}
 	if c.GradOutputs != nil {
 		t.phase = diopi.Backward
 	}
 	p, err := d.Plan(c)
 	if err != nil {
-		return nil, &CallError{verdict.Unsupported, err.Error()}
+		return nil, &replay.CallError{Verdict: verdict.Unsupported, Reason: err.Error()}
 	}
 	if t.phase == diopi.Backward && p.backward != "" {
-		return nil, &CallError{verdict.Unsupported, p.backward}
+		return nil, &replay.CallError{Verdict: verdict.Unsupported, Reason: p.backward}
 	}
 	t.plan = p.Plan
 	res, err := d.library.RunWith(d.ctx, t.plan, devicebridge.Options{})
@@ -44,20 +44,11 @@ func (d *Device) NewTimer(c *replay.DeviceCall, flush int64) (*Timer, error) {
 	return t, ended(res)
 }
 
-// A CallError says that a device does not carry out a call: it has no function
-// for it, or the function fails, dies or does not come back.
-type CallError struct {
-	Verdict verdict.Verdict
-	Reason  string
-}
-
-func (e *CallError) Error() string { return e.Reason }
-
 // ended is an error for the first call that did not end well.
 func ended(res *devicebridge.Result) error {
 	if w := res.Worst(); w != nil {
 		v, reason := statusOf(w)
-		return &CallError{v, reason}
+		return &replay.CallError{Verdict: v, Reason: reason}
 	}
 	return nil
 }

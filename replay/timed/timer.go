@@ -9,16 +9,23 @@ import (
 	"time"
 
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/timing"
 )
 
+// A Device runs calls and measures them: the forward pass, or the backward pass of a call
+// with gradients of its results. Cold runs write flush bytes before. The error for a call
+// that it does not carry out is a *replay.CallError.
+type Device interface {
+	replay.Device
+	NewTimer(c *replay.DeviceCall, flush int64) (timing.Runner, error)
+}
+
 // A Timer measures tasks.
 type Timer struct {
 	Replay replay.Options
-	Device *ondevice.Device // nil: the reference
-	Renew  func()           // called before each round of a task, unless nil
+	Device Device // nil: the reference
+	Renew  func() // called before each round of a task, unless nil
 	Evict  *timing.Evictor
 
 	Caches  []timing.Cache
