@@ -15,7 +15,8 @@ import (
 //	view(Tensor self, int[]... size) -> Tensor
 //
 // Returns is Tensor for one tensor, (Tensor, Tensor) or Tensor[] for a sequence, also of
-// one, and Tensor|Tensor[] where an argument says which.
+// one, and Tensor|Tensor[] where an argument says which. Results int at the end are
+// numbers that nothing says anything of.
 // A result Tensor? at the end is None in calls whose kernel gives fewer results.
 // Tensor|Scalar accepts a Python number, which becomes a wrapped 0-d tensor.
 // A list type followed by ... also accepts its items as separate positional
@@ -141,6 +142,19 @@ func (s *Schema) absent(n int) int {
 		}
 	}
 	return len(parts) - n
+}
+
+// Numbers is how many results at the end are numbers of a device's own, such as seeds,
+// which are not compared: (Tensor, Tensor, int).
+func (s *Schema) Numbers() int {
+	inner, ok := strings.CutPrefix(s.Returns, "(")
+	n := 0
+	if parts := splitArgs(strings.TrimSuffix(inner, ")")); ok {
+		for n < len(parts) && parts[len(parts)-1-n] == "int" {
+			n++
+		}
+	}
+	return n
 }
 
 // splitArgs splits at commas outside brackets and quotes.

@@ -221,6 +221,73 @@ func (at *attention) weights(w kernel.Matrix[float64]) {
 	}
 }
 
+// AttentionSums are the largest score of each query [..., l, 1] and the sum of the
+// exponentials of what the others are below it, in float32. No gradient passes. A query
+// that sees no key has -Inf and 0.
+func (g *Graph) AttentionSums(q, k *Value, s Scores) (top, sum *Value) {
+	at := g.attention(q, k, k, s)
+	n := tensor.Numel(at.batch) * at.l
+	of := func(f func(w, d kernel.Matrix[float64], j int) (top, sum float64), bounds bool) [2]*tensor.Tensor {
+		out := [2][]float64{tensor.Make[float64](n), tensor.Make[float64](n)}
+		eq, ek := errorsOf(at.q), errorsOf(at.k)
+		at.blocks(func(i, r int) {
+			var w, d kernel.Matrix[float64]
+			b := at.load(i, r, at.q.T, at.k.T, nil, nil)
+			if bounds {
+				w, d, _ = at.scoreErrors(b, at.load(i, r, eq, ek, nil, nil))
+			} else {
+				w, _ = at.scores(b)
+			}
+			for j := range b.n {
+				out[0][i*at.l+r+j], out[1][i*at.l+r+j] = f(w, d, j)
+			}
+		})
+		dt := tensor.Float32
+		if bounds {
+			dt = tensor.Float64
+		}
+		return [2]*tensor.Tensor{at.tensor(dt, out[0], at.l, 1), at.tensor(dt, out[1], at.l, 1)}
+	}
+	largest := func(row []float64) float64 {
+		top := math.Inf(-1)
+		for _, x := range row {
+			top = max(top, x)
+		}
+		return top
+	}
+	values := of(func(w, _ kernel.Matrix[float64], j int) (float64, float64) {
+		top, sum := largest(row(w, j)), 0.0
+		for _, x := range row(w, j) {
+			if x != math.Inf(-1) {
+				sum += math.Exp(x - top)
+			}
+		}
+		return top, sum
+	}, false)
+	rounds := g.rounding(tensor.Float32, 4)
+	bounds := sync.OnceValue(func() [2]*tensor.Tensor {
+		return of(func(w, d kernel.Matrix[float64], j int) (float64, float64) {
+			top, et, es := largest(row(w, j)), 0.0, 0.0
+			for c, x := range row(w, j) {
+				if x != math.Inf(-1) {
+					et = max(et, row(d, j)[c])
+				}
+			}
+			for c, x := range row(w, j) {
+				if x != math.Inf(-1) {
+					es += g.of(math.Exp(x-top)) * (row(d, j)[c] + et + at.keySum + rounds)
+				}
+			}
+			if et > 0 {
+				et += times(rounds, g.of(top))
+			}
+			return et, es
+		}, true)
+	})
+	return g.value(values[0], func() *tensor.Tensor { return bounds()[0] }, nil, at.q, at.k),
+		g.value(values[1], func() *tensor.Tensor { return bounds()[1] }, nil, at.q, at.k)
+}
+
 // blocks calls f for all blocks of queries, in parallel.
 func (at *attention) blocks(f func(i, r int)) {
 	items, each := tensor.Numel(at.batch), (at.l+queryBlock-1)/queryBlock
@@ -275,10 +342,9 @@ func (at *attention) product(d, x, ex, y, ey kernel.Matrix[float64]) {
 	}
 }
 
-// weightBounds are the weights of a block, their bounds, given those of its
-// operands, and the derivatives of the limit on scores. Devices may store scores
-// and weights.
-func (at *attention) weightBounds(b, e queries) (w, d kernel.Matrix[float64], slope []float64) {
+// scoreErrors are the scores of a block, their bounds, given those of its operands, and
+// the derivatives of the limit on scores. Devices may store scores.
+func (at *attention) scoreErrors(b, e queries) (w, d kernel.Matrix[float64], slope []float64) {
 	w, slope = at.scores(b)
 	d = at.zeros(b.n)
 	kernel.Gemm(at.magnitudes(b.q), at.magnitudes(b.k).T(), 0, d)
@@ -300,6 +366,13 @@ func (at *attention) weightBounds(b, e queries) (w, d kernel.Matrix[float64], sl
 			d.Data[c] += mask.Data[c]
 		}
 	}
+	return w, d, slope
+}
+
+// weightBounds are the weights of a block, their bounds and the derivatives of the limit
+// on scores. Devices may store the weights.
+func (at *attention) weightBounds(b, e queries) (w, d kernel.Matrix[float64], slope []float64) {
+	w, d, slope = at.scoreErrors(b, e)
 	at.weights(w)
 	for j := range w.Rows { // the error of a score is one of an exponent
 		ws, ds := row(w, j), row(d, j)
