@@ -12,7 +12,9 @@ import (
 
 // Table lists the operators of the package.
 func Table() []*opdef.Entry {
-	return []*opdef.Entry{swiglu, fastGELU, rmsNorm, addRMSNorm, rotaryMul, applyRotary, fusionAttention}
+	return []*opdef.Entry{swiglu, fastGELU, rmsNorm, addRMSNorm, rotaryMul, applyRotary, fusionAttention,
+		promptAttention,
+		increAttention, inferAttention}
 }
 
 // names are those under which captures show functions of torch_npu's.
