@@ -121,7 +121,7 @@ func (c *Call) afterElse() map[string][][]*tensor.Tensor { return updates(c, c.g
 func updates[T any](c *Call, of func(*Value) T) map[string][]T {
 	out := map[string][]T{}
 	for _, u := range c.graph.updates {
-		out[u.name] = []T{of(u.v)}
+		out[u.name] = append(out[u.name], of(u.v))
 	}
 	return out
 }

@@ -198,7 +198,7 @@ func (g *Graph) Overwrite(x, y *Value) *Value {
 }
 
 // Update says that v is the new value of the tensor argument of that name, which
-// the call changes without returning it.
+// the call changes without returning it; of a list, that of its next item.
 func (g *Graph) Update(name string, v *Value) { g.updates = append(g.updates, update{name, v}) }
 
 // Accept lets accept decide on results that differ: see opdef.Planned.Accept.

@@ -14,7 +14,8 @@ import (
 func Table() []*opdef.Entry {
 	return []*opdef.Entry{swiglu, fastGELU, rmsNorm, addRMSNorm, rotaryMul, applyRotary, fusionAttention,
 		promptAttention,
-		increAttention, inferAttention}
+		increAttention, inferAttention, gatingTopK, initRouting, finalizeRouting, tokenPermute, tokenUnpermute, linear,
+		quantMatmul, weightQuantMatmul, groupedMatmul, dynamicQuant}
 }
 
 // names are those under which captures show functions of torch_npu's.
