@@ -290,9 +290,6 @@ type maskedSoftmaxArgs struct {
 	FixedTriuMask bool
 }
 
-// maskedScore is what scores become where the mask is set.
-const maskedScore = -1e4
-
 var scaledMaskedSoftmax = compose.Declare(compose.Op[maskedSoftmaxArgs]{
 	Schema: "scaled_masked_softmax(Tensor input, Tensor mask, float scale, bool fixed_triu_mask) -> Tensor",
 	Names:  "diopi.scaled_masked_softmax",
@@ -310,22 +307,5 @@ var scaledMaskedSoftmax = compose.Declare(compose.Op[maskedSoftmaxArgs]{
 		return cs
 	},
 }, compose.Fused, func(g *compose.Graph, a *maskedSoftmaxArgs) compose.Values {
-	x, mask := g.Arg("input", a.Input), opdef.Cast(a.Mask, tensor.Bool)
-	if x.Dim() == 0 {
-		g.Refuse("input", "want at least one dimension")
-	}
-	if a.FixedTriuMask {
-		if mask.Dim() < 2 {
-			g.Refuse("mask", "want at least 2 dimensions, got %d", mask.Dim())
-		}
-		rows, cols := mask.Shape[mask.Dim()-2], mask.Shape[mask.Dim()-1]
-		above := tensor.Make[int64](rows * cols)
-		for i := range rows {
-			for j := i + 1; j < cols; j++ {
-				above[i*cols+j] = 1
-			}
-		}
-		mask = tensor.New(tensor.Bool, []int{rows, cols}, above)
-	}
-	return compose.Values{g.Softmax(g.MaskedFill(g.Scale(x, a.Scale), mask, maskedScore), -1)}
+	return compose.Values{fused.MaskedSoftmax(g, g.Arg("input", a.Input), a.Mask, a.Scale, a.FixedTriuMask)}
 })

@@ -15,7 +15,9 @@ func Table() []*opdef.Entry {
 	return []*opdef.Entry{swiglu, fastGELU, rmsNorm, addRMSNorm, rotaryMul, applyRotary, fusionAttention,
 		promptAttention,
 		increAttention, inferAttention, gatingTopK, initRouting, finalizeRouting, tokenPermute, tokenUnpermute, linear,
-		quantMatmul, weightQuantMatmul, groupedMatmul, dynamicQuant}
+		quantMatmul, weightQuantMatmul, groupedMatmul, dynamicQuant, confusionTranspose, dtypeCast, formatCast,
+		scatterNd, geglu, scaledMaskedSoftmax,
+		layerNormEval, applyAdamW}
 }
 
 // names are those under which captures show functions of torch_npu's.
