@@ -107,7 +107,8 @@ var activationOps = []*opdef.Entry{
 		df: func(x, _ float64) float64 { return elements.IfElse(x <= 0 || x >= 6, 0, 1) },
 	}.entry(),
 	activation{
-		name: "silu", names: "F.silu _C._nn.silu", summary: "Sigmoid linear unit", formula: "self * sigmoid(self)",
+		name: "silu", names: "F.silu _C._nn.silu torch_npu.npu_silu torch.ops.npu.npu_silu", summary: "Sigmoid " +
+			"linear unit", formula: "self * sigmoid(self)",
 		error: elements.ElementwiseError,
 		block: vmath.SiLU,
 		c:     func(x complex128) complex128 { return x / (1 + cmplx.Exp(-x)) },
@@ -116,7 +117,8 @@ var activationOps = []*opdef.Entry{
 		ds:    func(x, _ float64) float64 { s := kernel.Sigmoid(x); return s * (1 + math.Abs(x)) },
 	}.entry(),
 	activation{
-		name: "mish", names: "F.mish _C._nn.mish", summary: "Self regularised non-monotonic activation",
+		name: "mish", names: "F.mish _C._nn.mish torch_npu.npu_mish torch.ops.npu.npu_mish", summary: "Self " +
+			"regularised non-monotonic activation",
 		formula: "self * tanh(softplus(self))", error: elements.ElementwiseError,
 		f: func(x float64) float64 { return x * math.Tanh(kernel.Softplus(x)) },
 		df: func(x, _ float64) float64 {
