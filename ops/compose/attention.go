@@ -284,8 +284,8 @@ func (g *Graph) AttentionSums(q, k *Value, s Scores) (top, sum *Value) {
 			return et, es
 		}, true)
 	})
-	return g.value(values[0], func() *tensor.Tensor { return bounds()[0] }, nil, at.q, at.k),
-		g.value(values[1], func() *tensor.Tensor { return bounds()[1] }, nil, at.q, at.k)
+	return g.value(values[0], func(*tensor.Tensor) *tensor.Tensor { return bounds()[0] }, nil, at.q, at.k),
+		g.value(values[1], func(*tensor.Tensor) *tensor.Tensor { return bounds()[1] }, nil, at.q, at.k)
 }
 
 // blocks calls f for all blocks of queries, in parallel.
