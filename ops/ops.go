@@ -16,6 +16,7 @@ import (
 	"github.com/optool/optool/ops/distance"
 	"github.com/optool/optool/ops/dlinfer"
 	"github.com/optool/optool/ops/foreach"
+	"github.com/optool/optool/ops/grouped"
 	"github.com/optool/optool/ops/indexing"
 	"github.com/optool/optool/ops/linalg"
 	"github.com/optool/optool/ops/llm"
@@ -59,6 +60,7 @@ func tables() [][]*opdef.Entry {
 		attention.Table(),
 		recurrent.Table(),
 		matmul.Table(),
+		grouped.Table(),
 		linalg.Table(),
 		conv.Table(),
 		pooling.Table(),
