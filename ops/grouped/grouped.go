@@ -78,7 +78,8 @@ func composeGrouped(g *compose.Graph, a *groupedArgs) compose.Values {
 }
 
 // groupedProduct is the product of groups plus bias (nil: none), in dtype out, or else in x's.
-func groupedProduct(g *compose.Graph, x, y, bias *compose.Value, offs *tensor.Tensor, out *tensor.DType) compose.Values {
+func groupedProduct(g *compose.Graph, x, y, bias *compose.Value, offs *tensor.Tensor,
+	out *tensor.DType) compose.Values {
 	if !x.DType().IsFloat() || x.DType() != y.DType() {
 		g.Refuse("mat2", "want matrices of one floating dtype, got %s and %s", x.T.Meta(), y.T.Meta())
 	}
@@ -157,7 +158,8 @@ func groupedCases(r *rand.Rand) (cs []*groupedArgs) {
 			&groupedArgs{Self: g.Normal(dt, 3, k), Mat2: g.Normal(dt, 2, k, k), Offs: fused.Integers(1, 3)},
 			&groupedArgs{Self: g.Normal(dt, 5, k), Mat2: g.Normal(dt, 3, k, k), Offs: fused.Integers(2, 2, 5)},
 			&groupedArgs{Self: g.Normal(dt, 2, 3, k), Mat2: g.Normal(dt, k, k), Offs: fused.Integers(3, int64(k))},
-			&groupedArgs{Self: g.Normal(dt, 3, k), Mat2: g.Normal(dt, k, k), Offs: fused.Integers(int64(k)-3, int64(k))},
+			&groupedArgs{Self: g.Normal(dt, 3, k), Mat2: g.Normal(dt, k, k),
+				Offs: fused.Integers(int64(k)-3, int64(k))},
 			&groupedArgs{Self: g.Normal(dt, 2, 3, k), Mat2: g.Normal(dt, 2, k, k)})
 	}
 	return cs
@@ -165,7 +167,7 @@ func groupedCases(r *rand.Rand) (cs []*groupedArgs) {
 
 const scaleForms = "self (M, K) and mat2 (K, N) are float8. A scale is one float32 number, one for each row of self " +
 	"and each column of mat2, or one for each block; block sizes follow from the shapes, by rounding up. Bias is " +
-	"added before the result is rounded; out_dtype is that of self, if not given. Results in float8 are multiplied by " +
+	"added before the result is rounded; out_dtype is that of self, else. Results in float8 are multiplied by " +
 	"scale_result, as on CUDA; torch's own CPU kernel ignores it."
 
 var scaledMM = compose.Declare(compose.Op[scaledArgs]{
