@@ -1,6 +1,7 @@
 package npu
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -275,10 +276,10 @@ func (a *inference) keysOf(g *compose.Graph, k, v *compose.Value, layout string,
 	}
 }
 
-// none refuses arguments that are not supported.
+// none refuses arguments that are not supported, the first of them by name.
 func none(g *compose.Graph, of map[string]*tensor.Tensor) {
-	for name, t := range of {
-		if t != nil {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if of[name] != nil {
 			g.Refuse(name, "it is not supported")
 		}
 	}
