@@ -38,6 +38,7 @@ import (
 	"github.com/optool/optool/ops/spectral"
 	"github.com/optool/optool/ops/statistics"
 	"github.com/optool/optool/ops/vision"
+	"github.com/optool/optool/ops/vllm"
 )
 
 // tables are those of all families, in the order in which overloads are tried.
@@ -73,6 +74,7 @@ func tables() [][]*opdef.Entry {
 		properties.Table(),
 		detection.Table(),
 		llm.Table(),
+		vllm.Table(),
 		dlinfer.Table(),
 	}
 }

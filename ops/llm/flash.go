@@ -11,6 +11,8 @@ package llm
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strings"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
@@ -20,11 +22,10 @@ import (
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {
-	return append([]*opdef.Entry{flashAttnFunc, flashAttnKVPacked, flashAttnQKVPacked, flashAttnVarlen,
-		customizedAttention, scaledMaskedSoftmax, rotaryEmb, rotaryEmbV2, promptAttention, pagedAttention,
+	return slices.Concat(flashAttn.table(), deepLink.table(), []*opdef.Entry{flashWithKVCache, customizedAttention, scaledMaskedSoftmax, rotaryEmb, rotaryEmbV2, promptAttention, pagedAttention,
 		contextAttention, tokenAttention, tokenSoftmaxReduceV, copyKV, applyPenalty, applyPenaltyV2, infRMSNorm,
 		infGemmaRMSNorm, infFusedAddRMSNorm, infGemmaFusedAddRMSNorm, infSiluAndMul, infGeluAndMul, infGeluTanhAndMul,
-		infSoftmax, infMergeState, infMergeStates, infPrefill, infDecode}, infRopes...)
+		infSoftmax, infMergeState, infMergeStates, infPrefill, infDecode}, infRopes)
 }
 
 // flashOptions are what the functions of flash-attn have in common.
@@ -51,13 +52,52 @@ type (
 		Qkv *tensor.Tensor
 		flashOptions
 	}
-	flashVarlenArgs struct {
-		Q, K, V, CuSeqlensQ, CuSeqlensK *tensor.Tensor
-		MaxSeqlenQ, MaxSeqlenK          int
-		flashOptions
-		BlockTable *tensor.Tensor
-	}
 )
+
+// A flashLib is a library that has the functions of flash-attn.
+type flashLib struct {
+	prefix  string // of operators
+	options string // the schema of flashOptions
+	modules []string
+	source  string
+}
+
+var (
+	flashAttn = &flashLib{"", flashSchema, []string{"flash_attn.", "flash_attn.flash_attn_interface."},
+		"flash_attn.flash_attn_interface"}
+	// deepLink takes the limit of scores by keyword alone: its functions have none.
+	deepLink = &flashLib{"deeplink_ext_", "float dropout_p=0.0, float? softmax_scale=None, bool causal=False, " +
+		"int[2] window_size=[-1, -1], Tensor? alibi_slopes=None, bool deterministic=False, " +
+		"bool return_attn_probs=False, *, float softcap=0.0",
+		[]string{"deeplink_ext.internevo_ops.", "deeplink_ext.internevo_ops.flash_attention.",
+			"deeplink_ext.easyllm_ops.", "deeplink_ext.easyllm_ops.flash_attention."},
+		"deeplink_ext.internevo_ops.flash_attention"}
+)
+
+// deepLinkPaged is the schema of its options with pages.
+var deepLinkPaged = strings.Replace(deepLink.options, ", *", ", Tensor? block_table=None, *", 1)
+
+// names are those of a function of the library.
+func (l *flashLib) names(name string) string {
+	return strings.Join(l.modules, name+" ") + name
+}
+
+// schema is that of a function with these arguments before the options.
+func (l *flashLib) schema(name, before string) string {
+	return l.prefix + name + "(" + before + ", " + l.options + ") -> Tensor"
+}
+
+// doc documents a function of the library.
+func (l *flashLib) doc(summary, notes string) opdef.Doc {
+	d := flashDoc(summary, notes)
+	d.Source = l.source
+	return d
+}
+
+// table lists the functions of the library.
+func (l *flashLib) table() []*opdef.Entry {
+	return append([]*opdef.Entry{flashFunc(l), flashKVPacked(l), flashQKVPacked(l)}, flashVarlen(l)...)
+}
 
 const flashSchema = "float dropout_p=0.0, float? softmax_scale=None, bool causal=False, int[2] window_size=[-1, -1], " +
 	"float softcap=0.0, Tensor? alibi_slopes=None, bool deterministic=False, bool return_attn_probs=False"
@@ -68,8 +108,7 @@ func flashDoc(summary, notes string) opdef.Doc {
 		Formula: "softmax(softcap*tanh(scale * q k^T / softcap) - alibi_slopes*|distance|) v of each head",
 		Notes: notes + " scale is 1/sqrt(size) by default, softcap 0 no limit. Fewer heads of k and v serve several " +
 			"of q each. The last query stands at the last key: causal hides the keys behind a query's place, " +
-			"window_size those further away. A query that sees no key gives 0.",
-		Source: "flash_attn.flash_attn_interface"}
+			"window_size those further away. A query that sees no key gives 0."}
 }
 
 // scores are those of attention over keys for the last of them.
@@ -110,28 +149,30 @@ func flashCases(r *rand.Rand, f func(dt tensor.DType, l, s, heads, few int, o fl
 	f(tensor.Float64, 4, 5, 4, 2, flashOptions{WindowSize: []int{2, -1}, AlibiSlopes: slopes})
 }
 
-var flashAttnFunc = compose.Declare(compose.Op[flashArgs]{
-	Schema: "flash_attn_func(Tensor q, Tensor k, Tensor v, " + flashSchema + ") -> Tensor",
-	Names:  "flash_attn.flash_attn_func flash_attn.flash_attn_interface.flash_attn_func",
-	Doc: flashDoc("Attention in blocks",
-		"q is (batch, length, heads, size), k and v likewise."),
-	RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashArgs).DropoutP }),
-	Cases: func(r *rand.Rand) (cs []*flashArgs) {
-		g := opdef.Gen{R: r}
-		flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
-			cs = append(cs, &flashArgs{g.Normal(dt, 2, l, heads, 4), g.Normal(dt, 2, s, few, 4),
-				g.Normal(dt, 2, s, few, 4), o})
-		})
-		return cs
-	},
-}, compose.Fused, func(g *compose.Graph, a *flashArgs) compose.Values {
-	return a.attend(g, g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V))
-})
+func flashFunc(l *flashLib) *opdef.Entry {
+	return compose.Declare(compose.Op[flashArgs]{
+		Schema: l.schema("flash_attn_func", "Tensor q, Tensor k, Tensor v"),
+		Names:  l.names("flash_attn_func"),
+		Doc: l.doc("Attention in blocks",
+			"q is (batch, length, heads, size), k and v likewise."),
+		RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashArgs).DropoutP }),
+		Cases: func(r *rand.Rand) (cs []*flashArgs) {
+			g := opdef.Gen{R: r}
+			flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
+				cs = append(cs, &flashArgs{g.Normal(dt, 2, l, heads, 4), g.Normal(dt, 2, s, few, 4),
+					g.Normal(dt, 2, s, few, 4), o})
+			})
+			return cs
+		},
+	}, compose.Fused, func(g *compose.Graph, a *flashArgs) compose.Values {
+		return a.attend(g, g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V))
+	})
+}
 
 // unpack is the parts of x along dim, which is dropped.
-func unpack(g *compose.Graph, name string, x *compose.Value, n, dim int) []*compose.Value {
-	if x.Dim() != 5 || x.Shape()[dim] != n {
-		g.Refuse(name, "want rank 5 and %d along dimension %d, got %s", n, dim, x.T.Meta())
+func unpack(g *compose.Graph, name string, x *compose.Value, n, dim, rank int) []*compose.Value {
+	if x.Dim() != rank || x.Shape()[dim] != n {
+		g.Refuse(name, "want rank %d and %d along dimension %d, got %s", rank, n, dim, x.T.Meta())
 	}
 	parts := g.Chunk(x, n, dim)
 	for i, p := range parts {
@@ -140,104 +181,44 @@ func unpack(g *compose.Graph, name string, x *compose.Value, n, dim int) []*comp
 	return parts
 }
 
-var flashAttnKVPacked = compose.Declare(compose.Op[flashKVArgs]{
-	Schema: "flash_attn_kvpacked_func(Tensor q, Tensor kv, " + flashSchema + ") -> Tensor",
-	Names:  "flash_attn.flash_attn_kvpacked_func flash_attn.flash_attn_interface.flash_attn_kvpacked_func",
-	Doc: flashDoc("Attention in blocks, keys and values in one tensor",
-		"q is (batch, length, heads, size), kv (batch, length, 2, heads, size)."),
-	RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashKVArgs).DropoutP }),
-	Cases: func(r *rand.Rand) (cs []*flashKVArgs) {
-		g := opdef.Gen{R: r}
-		flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
-			cs = append(cs, &flashKVArgs{g.Normal(dt, 2, l, heads, 4), g.Normal(dt, 2, s, 2, few, 4), o})
-		})
-		return cs
-	},
-}, compose.Fused, func(g *compose.Graph, a *flashKVArgs) compose.Values {
-	q, kv := g.Arg("q", a.Q), unpack(g, "kv", g.Arg("kv", a.Kv), 2, 2)
-	return a.attend(g, q, kv[0], kv[1])
-})
+func flashKVPacked(l *flashLib) *opdef.Entry {
+	return compose.Declare(compose.Op[flashKVArgs]{
+		Schema: l.schema("flash_attn_kvpacked_func", "Tensor q, Tensor kv"),
+		Names:  l.names("flash_attn_kvpacked_func"),
+		Doc: l.doc("Attention in blocks, keys and values in one tensor",
+			"q is (batch, length, heads, size), kv (batch, length, 2, heads, size)."),
+		RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashKVArgs).DropoutP }),
+		Cases: func(r *rand.Rand) (cs []*flashKVArgs) {
+			g := opdef.Gen{R: r}
+			flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
+				cs = append(cs, &flashKVArgs{g.Normal(dt, 2, l, heads, 4), g.Normal(dt, 2, s, 2, few, 4), o})
+			})
+			return cs
+		},
+	}, compose.Fused, func(g *compose.Graph, a *flashKVArgs) compose.Values {
+		q, kv := g.Arg("q", a.Q), unpack(g, "kv", g.Arg("kv", a.Kv), 2, 2, 5)
+		return a.attend(g, q, kv[0], kv[1])
+	})
+}
 
-var flashAttnQKVPacked = compose.Declare(compose.Op[flashQKVArgs]{
-	Schema: "flash_attn_qkvpacked_func(Tensor qkv, " + flashSchema + ") -> Tensor",
-	Names:  "flash_attn.flash_attn_qkvpacked_func flash_attn.flash_attn_interface.flash_attn_qkvpacked_func",
-	Doc: flashDoc("Attention in blocks, queries, keys and values in one tensor",
-		"qkv is (batch, length, 3, heads, size)."),
-	RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashQKVArgs).DropoutP }),
-	Cases: func(r *rand.Rand) (cs []*flashQKVArgs) {
-		g := opdef.Gen{R: r}
-		flashCases(r, func(dt tensor.DType, l, _, heads, _ int, o flashOptions) {
-			cs = append(cs, &flashQKVArgs{g.Normal(dt, 2, l, 3, heads, 4), o})
-		})
-		return cs
-	},
-}, compose.Fused, func(g *compose.Graph, a *flashQKVArgs) compose.Values {
-	qkv := unpack(g, "qkv", g.Arg("qkv", a.Qkv), 3, 2)
-	return a.attend(g, qkv[0], qkv[1], qkv[2])
-})
-
-var flashAttnVarlen = compose.Declare(compose.Op[flashVarlenArgs]{
-	Schema: "flash_attn_varlen_func(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, " +
-		"int max_seqlen_q, int max_seqlen_k, " + flashSchema + ", Tensor? block_table=None) -> Tensor",
-	Names: "flash_attn.flash_attn_varlen_func flash_attn.flash_attn_interface.flash_attn_varlen_func",
-	Doc: flashDoc("Attention in blocks within sequences of any length",
-		"q is (rows, heads, size), k and v likewise; sequence i has the rows from cu_seqlens[i] to cu_seqlens[i+1]. "+
-			"Rows of none are 0. A block_table is refused."),
-	RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashVarlenArgs).DropoutP }),
-	Cases: func(r *rand.Rand) (cs []*flashVarlenArgs) {
-		g := opdef.Gen{R: r}
-		ends := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int32, []int{len(v)}, v).Rounded() }
-		flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
-			cs = append(cs, &flashVarlenArgs{g.Normal(dt, l+3, heads, 4), g.Normal(dt, s+2, few, 4),
-				g.Normal(dt, s+2, few, 4), ends(0, int64(l), int64(l), int64(l+2)),
-				ends(0, int64(s), int64(s), int64(s+2)),
-				l, s, o, nil})
-		})
-		return cs
-	},
-}, compose.Fused, func(g *compose.Graph, a *flashVarlenArgs) compose.Values {
-	if a.BlockTable != nil {
-		g.Refuse("block_table", "keys and values in pages are not supported")
-	}
-	q, k, v := g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V)
-	fused.CheckHeads(g, 3, q, k, v)
-	lq, lk := lengths(g, "cu_seqlens_q", a.CuSeqlensQ, q), lengths(g, "cu_seqlens_k", a.CuSeqlensK, k)
-	if len(lq) != len(lk) {
-		g.Refuse("cu_seqlens_k", "want %d sequences, as of q, got %d", len(lq), len(lk))
-	}
-	lengths(g, "cu_seqlens_k", a.CuSeqlensK, v)
-	qs, ks, vs := g.Split(q, lq, 0), g.Split(k, lk, 0), g.Split(v, lk, 0)
-	shape, rows := []int{0, q.Shape()[1], v.Shape()[2]}, q.Shape()[0]
-	parts := []*compose.Value{g.Full(q.DType(), shape, 0)}
-	for i, n := range lq {
-		rows -= n
-		slopes := a.AlibiSlopes
-		if slopes != nil && slopes.Dim() == 2 && i < slopes.Shape[0] {
-			slopes = slopes.Slice(0, i, 1, 1)
-		}
-		out := fused.Attend(g, g.Unsqueeze(qs[i], 0), g.Unsqueeze(ks[i], 0), g.Unsqueeze(vs[i], 0), slopes,
-			a.scores(g, q.Shape()[2], n, lk[i]))
-		parts = append(parts, g.Squeeze(out, 0))
-	}
-	shape[0] = rows
-	return compose.Values{g.Cat(0, append(parts, g.Full(q.DType(), shape, 0))...)}
-})
-
-// lengths are those of sequences from the rows at which they begin, and the last
-// ends.
-func lengths(g *compose.Graph, name string, ends *tensor.Tensor, x *compose.Value) []int {
-	at := fused.Ints(g, name, ends)
-	if len(at) == 0 || at[0] != 0 {
-		g.Refuse(name, "want rows from 0")
-	}
-	var out []int
-	for i := 1; i < len(at); i++ {
-		out = append(out, at[i]-at[i-1])
-		if at[i] < at[i-1] || at[i] > x.Shape()[0] {
-			g.Refuse(name, "row %d after %d is not among %d rows", at[i], at[i-1], x.Shape()[0])
-		}
-	}
-	return out
+func flashQKVPacked(l *flashLib) *opdef.Entry {
+	return compose.Declare(compose.Op[flashQKVArgs]{
+		Schema: l.schema("flash_attn_qkvpacked_func", "Tensor qkv"),
+		Names:  l.names("flash_attn_qkvpacked_func"),
+		Doc: l.doc("Attention in blocks, queries, keys and values in one tensor",
+			"qkv is (batch, length, 3, heads, size)."),
+		RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashQKVArgs).DropoutP }),
+		Cases: func(r *rand.Rand) (cs []*flashQKVArgs) {
+			g := opdef.Gen{R: r}
+			flashCases(r, func(dt tensor.DType, l, _, heads, _ int, o flashOptions) {
+				cs = append(cs, &flashQKVArgs{g.Normal(dt, 2, l, 3, heads, 4), o})
+			})
+			return cs
+		},
+	}, compose.Fused, func(g *compose.Graph, a *flashQKVArgs) compose.Values {
+		qkv := unpack(g, "qkv", g.Arg("qkv", a.Qkv), 3, 2, 5)
+		return a.attend(g, qkv[0], qkv[1], qkv[2])
+	})
 }
 
 type customizedArgs struct {

@@ -94,6 +94,11 @@ func NewPages(g *compose.Graph, name string, x *compose.Value, table *tensor.Ten
 
 // Of are the first n rows [n, heads, size] of sequence i.
 func (p *Pages) Of(g *compose.Graph, i, n int) *compose.Value {
+	return g.IndexSelect(p.rows, 0, p.Rows(g, i, n))
+}
+
+// Rows are the places in the store of the first n rows of sequence i.
+func (p *Pages) Rows(g *compose.Graph, i, n int) []int {
 	if n < 0 || n > p.width*p.size {
 		g.Refuse("block_table", "%d rows of sequence %d are not in %d pages of %d", n, i, p.width, p.size)
 	}
@@ -105,7 +110,7 @@ func (p *Pages) Of(g *compose.Graph, i, n int) *compose.Value {
 		}
 		rows[j] = int(page)*p.size + j%p.size
 	}
-	return g.IndexSelect(p.rows, 0, rows)
+	return rows
 }
 
 // Sequences is the number of sequences.

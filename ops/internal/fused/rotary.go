@@ -76,3 +76,35 @@ func RotatedPairs(g *compose.Graph, x, cos, sin *compose.Value, interleaved bool
 	shape[n] *= 2
 	return g.Reshape(g.Stack(n+1, y...), shape...)
 }
+
+// RotateAt is x [..., heads, size] with the first elements of each head turned in pairs by
+// the row positions[i] of cos and sin [rows, pairs], i counting rows of heads. It is
+// computed in at least float32 and has x's dtype.
+func RotateAt(g *compose.Graph, name string, x, cos, sin *compose.Value, positions []int,
+	interleaved bool) *compose.Value {
+	CheckRank(g, "cos", cos, 2)
+	CheckRank(g, "sin", sin, 2)
+	n := x.Dim() - 2
+	if n < 0 || !x.DType().IsFloat() || len(positions) != tensor.Numel(x.Shape()[:n]) {
+		g.Refuse(name, "want floating heads at %d positions, got %s", len(positions), x.T.Meta())
+	}
+	size, turned := x.Shape()[n+1], 2*cos.Shape()[1]
+	if turned > size || sin.Shape()[1] != cos.Shape()[1] {
+		g.Refuse("cos", "heads of %d elements do not have the pairs of %s and %s", size, cos.T.Meta(), sin.T.Meta())
+	}
+	for _, p := range positions {
+		if p < 0 || p >= cos.Shape()[0] || p >= sin.Shape()[0] {
+			g.Refuse("positions", "position %d is not among %d", p, min(cos.Shape()[0], sin.Shape()[0]))
+		}
+	}
+	shape := append(append([]int{}, x.Shape()[:n]...), 1, cos.Shape()[1])
+	at := func(c *compose.Value) *compose.Value {
+		return g.Reshape(g.AtLeast(g.IndexSelect(c, 0, positions), tensor.Float32), shape...)
+	}
+	wide := g.AtLeast(x, tensor.Float32)
+	y := RotatedPairs(g, g.Narrow(wide, -1, 0, turned), at(cos), at(sin), interleaved)
+	if turned < size {
+		y = g.Cat(-1, y, g.Narrow(wide, -1, turned, size-turned))
+	}
+	return g.To(y, x.DType())
+}
