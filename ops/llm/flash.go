@@ -22,10 +22,11 @@ import (
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {
-	return slices.Concat(flashAttn.table(), deepLink.table(), []*opdef.Entry{flashWithKVCache, customizedAttention, scaledMaskedSoftmax, rotaryEmb, rotaryEmbV2, promptAttention, pagedAttention,
+	return slices.Concat(flashAttn.table(), deepLink.table(), []*opdef.Entry{flashWithKVCache,
+		customizedAttention, scaledMaskedSoftmax, rotaryEmb, rotaryEmbV2, promptAttention, pagedAttention,
 		contextAttention, tokenAttention, tokenSoftmaxReduceV, copyKV, applyPenalty, applyPenaltyV2, infRMSNorm,
-		infGemmaRMSNorm, infFusedAddRMSNorm, infGemmaFusedAddRMSNorm, infSiluAndMul, infGeluAndMul, infGeluTanhAndMul,
-		infSoftmax, infMergeState, infMergeStates, infPrefill, infDecode}, infRopes)
+		infGemmaRMSNorm, infFusedAddRMSNorm, infGemmaFusedAddRMSNorm, infSiluAndMul, infGeluAndMul,
+		infGeluTanhAndMul, infSoftmax, infMergeState, infMergeStates, infPrefill, infDecode}, infRopes)
 }
 
 // flashOptions are what the functions of flash-attn have in common.
