@@ -63,3 +63,10 @@ func (e *Entry) HasArgument(name string) bool {
 // InPlace reports whether the results replace the elements of the first argument:
 // an in-place form, or inplace=True.
 func (c *Call) InPlace() bool { return c.written != nil }
+
+// CountsInStorage reports whether an argument counts elements from the start of a
+// tensor's storage: what the call gives depends on where the tensor lies.
+func (c *Call) CountsInStorage() bool {
+	_, ok := c.Argument("storage_offset")
+	return ok
+}

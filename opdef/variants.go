@@ -91,8 +91,15 @@ func (c *Call) Called() (args []value.Value, kwargs *value.Dict) {
 	for _, v := range c.bound.args {
 		args = append(args, put(v))
 	}
-	if c.bound.kwargs != nil {
-		kwargs = put(c.bound.kwargs).(*value.Dict)
+	if c.bound.kwargs == nil {
+		return args, nil
+	}
+	kwargs = &value.Dict{Class: c.bound.kwargs.Class}
+	for _, it := range c.bound.kwargs.Items {
+		if it.Key != value.Value("out") || c.out == nil { // what is written to stays, though it be an argument as well
+			it.Value = put(it.Value)
+		}
+		kwargs.Items = append(kwargs.Items, it)
 	}
 	return args, kwargs
 }

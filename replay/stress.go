@@ -130,6 +130,9 @@ func withStrides(t *tensor.Tensor, stride []int, offset int) (*tensor.Tensor, er
 // stress runs the call in all layouts that apply to some argument, then with
 // transposed results and on no elements.
 func (r *comparison) stress(c *DeviceCall) {
+	if c.Call.CountsInStorage() { // what it gives depends on the layout
+		return
+	}
 	for _, l := range layouts {
 		changed := false
 		done := map[*tensor.Tensor]*tensor.Tensor{} // the same tensor stays the same

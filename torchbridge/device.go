@@ -152,7 +152,10 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request) (*answer, Pas
 	}
 	if s.process == nil {
 		var err error
-		if s.process, err = d.config.start(ctx, s.memory.file); err != nil {
+		if s.process, err = d.config.start(ctx, s.memory.file); err != nil && ctx.Err() == nil { // once more
+			s.process, err = d.config.start(ctx, s.memory.file)
+		}
+		if err != nil {
 			return nil, Pass{}, fmt.Errorf("device %s: %w", Prefix+d.config.Device, err)
 		}
 	}

@@ -89,7 +89,7 @@ func newRequest(c *Call) (*request, error) {
 		for _, it := range c.Kwargs.Items {
 			key, ok := it.Key.(string)
 			if !ok {
-				return nil, fmt.Errorf("a keyword that is no string: %s", value.Repr(it.Key))
+				return nil, &ArgumentError{"a keyword that is no string: " + value.Repr(it.Key)}
 			}
 			if r.Kwargs[key], err = r.value(it.Value); err != nil {
 				return nil, err
@@ -176,8 +176,9 @@ func (r *request) place() error {
 		guard = 0
 	}
 	for _, b := range r.Blocks {
-		if b.lo -= b.lo % 16; r.call.Absolute { // what is aligned in the storage is aligned behind the guard
-			b.lo = 0
+		b.lo -= b.lo % 16 // what is aligned in the storage is aligned behind the guard
+		if s := b.t.Storage(); s != nil && r.call.Absolute {
+			b.lo, b.hi = 0, s.Len()
 		}
 		b.At, b.Start, b.End = r.Top, guard, guard+b.hi-b.lo
 		b.Bytes = (b.End + guardBytes + 63) / 64 * 64
@@ -251,6 +252,11 @@ func spread(m []byte, t *tensor.Tensor) {
 	}
 }
 
+// An ArgumentError is about an argument that cannot be sent to a device.
+type ArgumentError struct{ what string }
+
+func (e *ArgumentError) Error() string { return e.what + " cannot be sent to a device" }
+
 // one is an object of one field, as worker.py's Worker.value reads it.
 func one(kind string, v any) map[string]any { return map[string]any{kind: v} }
 
@@ -271,7 +277,7 @@ func (r *request) value(v value.Value) (any, error) {
 		return one("bytes", hex.EncodeToString(v)), nil
 	case *tensor.Tensor:
 		if v.Layout != "" && v.Layout != "torch.strided" {
-			return nil, fmt.Errorf("a tensor of layout %s cannot be sent to a device", v.Layout)
+			return nil, &ArgumentError{"a tensor of layout " + v.Layout}
 		}
 		return one("tensor", r.tensor(v)), nil
 	case *value.Sequence:
@@ -310,9 +316,9 @@ func (r *request) value(v value.Value) (any, error) {
 	case value.Ellipsis:
 		return one("ellipsis", true), nil
 	case *value.Opaque:
-		return nil, fmt.Errorf("an argument of type %s cannot be sent to a device", v.Global)
+		return nil, &ArgumentError{"an argument of type " + v.Global}
 	}
-	return nil, fmt.Errorf("an argument of type %T cannot be sent to a device", v)
+	return nil, &ArgumentError{fmt.Sprintf("an argument of type %T", v)}
 }
 
 func (r *request) values(vs []value.Value) ([]any, error) {

@@ -371,7 +371,7 @@ def floating_point_mode():
 
 UNSUPPORTED = ("not implemented for", "could not run", "not supported", "unsupported", "not currently implemented",
                "not yet implemented", "not implemented", "does not support", "doesn't support", "no kernel",
-               "is now removed")
+               "is now removed", "not compatible with input tensor's size and stride")
 
 
 def failure(e):

@@ -4,6 +4,7 @@ package ontorch
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -42,11 +43,14 @@ func (d *Device) Run(c *replay.DeviceCall) *replay.DeviceRun {
 	}
 	p := newCall(c, d.opt.Repeat)
 	res, err := d.device.Run(d.ctx, p.call)
+	var unsent *torchbridge.ArgumentError
 	switch {
 	case err != nil && d.ctx.Err() != nil:
 		run.Forward = replay.DeviceStatus{Verdict: verdict.Skipped, Reason: "interrupted"}
-	case err != nil:
+	case errors.As(err, &unsent):
 		run.Forward = replay.DeviceStatus{Verdict: verdict.Unsupported, Reason: err.Error()}
+	case err != nil:
+		run.Forward = replay.DeviceStatus{Verdict: verdict.Error, Reason: err.Error()}
 	default:
 		run.Functions = []string{c.Call.Name}
 		p.fill(run, c, res)
@@ -72,19 +76,21 @@ func newCall(c *replay.DeviceCall, repeat int) *prepared {
 	args, kwargs := c.Call.Called()
 	p := &prepared{call: &torchbridge.Call{Op: c.Call.Name, Args: args, Kwargs: kwargs, InPlace: c.Call.InPlace(),
 		Roles: map[*tensor.Tensor]string{}, GradOutputs: c.GradOutputs, Repeat: repeat}}
-	_, p.call.Absolute = c.Call.Argument("storage_offset")
+	p.call.Absolute = c.Call.CountsInStorage()
 	write := func(t *tensor.Tensor, at place) {
 		if !slices.Contains(p.call.Written, t) {
 			p.call.Written, p.after = append(p.call.Written, t), append(p.after, at)
 		}
 	}
-	for _, t := range c.Call.Written() {
-		write(t, place{})
+	ts := c.Call.Tensors()
+	if inPlace := c.Call.InPlace() || opdef.IsInPlaceName(c.Call.Name); inPlace && len(ts) > 0 { // views too
+		write(ts[0].Tensor, place{ts[0].Name, max(ts[0].Index, 0)})
+	} else {
+		for _, t := range c.Call.Written() {
+			write(t, place{})
+		}
 	}
-	if ts := c.Call.Tensors(); len(ts) > 0 && opdef.IsInPlaceName(c.Call.Name) { // an in-place view too
-		write(ts[0].Tensor, place{})
-	}
-	for _, a := range c.Call.Tensors() {
+	for _, a := range ts {
 		p.call.Roles[a.Tensor] = a.Name
 		at := place{a.Name, max(a.Index, 0)}
 		if _, ok := c.Forward.After[a.Name]; ok {
