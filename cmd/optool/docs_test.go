@@ -38,7 +38,7 @@ func (d documented) excused() (entry string, ok bool) {
 // placeholders are the words of a documented line that stand for something of the
 // user's, and what of TestDocumentedCommands' working directory stands for them.
 var placeholders = map[string]string{
-	"PATH...": "op_tools_results", "PATH": "op_tools_results", "CAPTURES": "op_tools_results", "LIBRARY": "./libdiopi_impl.so", "RUN": "run.jsonl",
+	"/opt/venv/bin/python": "torch-double", "PATH...": "op_tools_results", "PATH": "op_tools_results", "CAPTURES": "op_tools_results", "LIBRARY": "./libdiopi_impl.so", "RUN": "run.jsonl",
 	"FILE": "run.jsonl", "A": "run1/op_tools_results", "[B]": "run2/op_tools_results", "OLD": "old.jsonl",
 	"NEW": "new.jsonl", "...": "gen_case",
 	"/opt/vendor/lib/libdiopi_impl.so": "./libdiopi_impl.so", "libdiopi_impl.so": "./libdiopi_impl.so",
