@@ -478,10 +478,12 @@ func (l *hookLoader) object(o *object, path string) (value.Value, error) {
 	case kind == "dict" && isList:
 		return l.dict(items, path)
 	case kind == "slice" && isList && len(items) == 3:
+		before := l.tensors
 		vs, err := l.values(items, path)
 		if err != nil {
 			return nil, err
 		}
+		l.tensors = before // the hook knows no gradients of them
 		return value.Slice{Start: vs[0], Stop: vs[1], Step: vs[2]}, nil
 	case kind == "complex" && isList && len(items) == 2:
 		re, okRe := pythonFloat(items[0])

@@ -563,7 +563,7 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 			p.scaled = b.sum > 0
 		}
 	}
-	if cl == failed && c.otherwise(lo, i, x, s) {
+	if cl != passed && c.otherwise(lo, i, x, s) {
 		cl, score = passed, 1
 	}
 	p.differs(cl, score, lo+i, x > rounded, x < rounded)

@@ -186,6 +186,83 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestTies takes other elements of a tie than the reference does for right where the
+// operator does: each function draws zeros alone. The gradient goes where the recorded
+// index points.
+func TestTies(t *testing.T) {
+	entries, err := configs.Parse("ties.py", []byte(`
+import numpy as np
+def ties(name, para, **more):
+    return dict(name = [name], interface = ["torch"], dtype = [np.float32], para = para, tensor_para = dict(
+        gen_fn = "Genfunc.zeros", args = [dict(ins = ["input"], shape = [(4,)], requires_grad = ["requires_backward" in more])]), **more)
+entries = {
+    "topk": ties("topk", dict(k = [2], sorted = [True]), requires_backward = [0]),
+    "argmax": ties("argmax", dict(dim = [0])),
+    "max": ties("max", dict(dim = [0]), requires_backward = [0]),
+    "argsort": ties("argsort", dict(stable = [True])),
+}
+`), "entries")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, err := configs.Expand(entries, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := NewStore(t.TempDir(), "")
+	for _, tc := range []struct {
+		function string
+		indices  []int64
+		want     verdict.Verdict
+	}{
+		{"topk", []int64{3, 0}, verdict.Pass},
+		{"topk", []int64{3, 3}, verdict.Fail}, // twice the same
+		{"topk", []int64{3, 4}, verdict.Fail}, // beyond the end
+		{"argmax", []int64{0}, verdict.Pass},
+		{"argmax", []int64{2}, verdict.Warn}, // torch documents the first
+		{"argmax", []int64{4}, verdict.Fail},
+		{"max", []int64{3}, verdict.Warn},
+		{"argsort", []int64{0, 1, 2, 3}, verdict.Pass},
+		{"argsort", []int64{0, 2, 1, 3}, verdict.Fail}, // of a stable sort
+	} {
+		c := cases[slices.IndexFunc(cases, func(c *configs.Case) bool { return c.Function() == tc.function })]
+		if m := store.Generate(c, GenerateOptions{}); m.Err != nil {
+			t.Fatal(m.Err)
+		}
+		out, grads, err := store.ReadOutput(c.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := &out
+		if l, ok := out.(*value.Sequence); ok {
+			at = &l.Items[1]
+		}
+		*at = tensor.New(tensor.Int64, (*at).(*tensor.Tensor).Shape, tc.indices)
+		if grads != nil && tc.want != verdict.Fail {
+			g := make([]float64, 4)
+			for _, i := range tc.indices {
+				g[i] = 1
+			}
+			grads.Items[0].Value = tensor.New(tensor.Float32, []int{4}, g)
+		}
+		if err := store.WriteOutput(c.Name, out, grads); err != nil {
+			t.Fatal(err)
+		}
+		for _, strict := range []bool{false, true} {
+			worst := verdict.Pass
+			rs := store.CheckRecorded(c, CheckOptions{Strict: strict})
+			for _, r := range rs {
+				if r.Verdict != verdict.Pass {
+					worst = r.Verdict
+				}
+			}
+			if worst != tc.want {
+				t.Errorf("%s %d, strict %v: %s, want %s: %+v", tc.function, tc.indices, strict, worst, tc.want, rs)
+			}
+		}
+	}
+}
+
 func TestRandomCotangents(t *testing.T) {
 	store := NewStore(t.TempDir(), "")
 	c := suiteCases(t, "softmax")[5]

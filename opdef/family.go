@@ -45,6 +45,9 @@ type Unary struct {
 	Saved bool
 	S, DS func(x, y float64) float64
 	SC    func(x, y complex128) float64
+	// S16 is S in dtypes of 16 bits alone, whose kernels may be coarser in float32 than
+	// those of float32, but finer than the dtype except near zeros of F.
+	S16 float64
 
 	NoInts, NoBool bool // integers, or bool alone, are refused
 
@@ -65,9 +68,22 @@ func (u Unary) Entry() *Entry {
 		F:        fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil),
 		I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
 		DF: fixed[A](u.DF, u.DF == nil), DC: fixed[A](u.DC, u.DC == nil), Saved: u.Saved,
-		S: fixed[A](u.S, u.S == nil), DS: fixed[A](u.DS, u.DS == nil), SC: fixed[A](u.SC, u.SC == nil),
+		S: u.scale(), DS: fixed[A](u.DS, u.DS == nil), SC: fixed[A](u.SC, u.SC == nil),
 		Cases: u.cases,
 	}.Entry()
+}
+
+func (u Unary) scale() func(a *UnaryArgs) func(x, y float64) float64 {
+	if u.S16 == 0 {
+		return fixed[UnaryArgs](u.S, u.S == nil)
+	}
+	return func(a *UnaryArgs) func(x, y float64) float64 {
+		s := 0.0
+		if a.Self.DType.Size() == 2 {
+			s = u.S16
+		}
+		return func(_, _ float64) float64 { return s }
+	}
 }
 
 func (u Unary) cases(r *rand.Rand) []*UnaryArgs {

@@ -360,6 +360,8 @@ type Facts struct {
 	Random  string
 	Trivial bool
 	HasGrad bool
+	// HasAccept: results that differ may be right nevertheless, see Planned.Accept.
+	HasAccept bool
 	// Composite: see Planned.Composite; Inner: op_tools records what Node gives.
 	Composite, Inner bool
 	Copied           string // see Planned.Copied
@@ -388,8 +390,9 @@ type Entry struct {
 func (o Planned[A, P]) Entry() *Entry {
 	e := &Entry{op: &o, schema: o.Schema, Facts: Facts{
 		InPlace: o.InPlace, Resizes: o.Resizes, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random,
-		Trivial: o.Trivial, HasGrad: o.Grad != nil, Composite: o.Composite, Inner: o.Node != nil, Copied: o.Copied,
-		Exempt: o.Exempt, Lookup: o.Lookup, Autocast: o.Autocast, Uncast: o.Uncast,
+		Trivial: o.Trivial, HasGrad: o.Grad != nil, HasAccept: o.Accept != nil, Composite: o.Composite,
+		Inner: o.Node != nil, Copied: o.Copied, Exempt: o.Exempt, Lookup: o.Lookup, Autocast: o.Autocast,
+		Uncast: o.Uncast,
 	}}
 	e.Names = expandNames(e.Op(), o.Names, o.InPlace)
 	return e

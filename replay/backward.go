@@ -375,13 +375,31 @@ func (r *comparison) compareNode(node opdef.Node, out []*tensor.Tensor, saved []
 // live comparison saves gradients in the wider dtype its host computed in; they have the
 // precision of the argument. And under autocast the gradient of an argument, where that
 // is what was recorded, passes through the cast: it has the argument's dtype, and no
-// more precision than what the argument was cast to.
+// more precision than what the argument was cast to; so it does through a conversion by
+// dtype=.
 func (r *comparison) compareGradient(l label, got, want *tensor.Tensor, dt tensor.DType, b opdef.Bound) *Result {
 	precision := tensor.Invalid
 	wider := got.DType.Kind() == want.DType.Kind() && got.DType.Size() > want.DType.Size()
 	if cast := r.original != nil && !r.Record.ByOpTools; wider && (r.pair || cast) || cast && got.DType == dt {
 		precision = want.DType
 		want = opdef.Cast(want, got.DType)
+	} else if narrow := r.narrowed(got.DType); got.DType == dt && narrow != tensor.Invalid {
+		precision = narrow
 	}
 	return r.compareValue(l, got, want, b, precision)
+}
+
+// narrowed is the dtype of the results where these are floating point numbers narrower
+// than dt, Invalid otherwise: the call has converted its argument first.
+func (r *comparison) narrowed(dt tensor.DType) tensor.DType {
+	widest := tensor.Invalid
+	for _, o := range r.fwd.Outs {
+		if !dt.IsFloat() || !o.DType.IsFloat() || o.DType.Size() >= dt.Size() {
+			return tensor.Invalid
+		}
+		if widest == tensor.Invalid || o.DType.Size() > widest.Size() {
+			widest = o.DType
+		}
+	}
+	return widest
 }

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -27,6 +29,9 @@ type Reference struct {
 	// Cotangents are the gradients of the results that receive one, nil where
 	// none flows; nil if no gradients are wanted.
 	Cotangents []*tensor.Tensor
+	// Accepted are what the operator says of the results that ComputeFor was given,
+	// one for each; nil where it has no rule for them.
+	Accepted []opdef.Acceptance
 }
 
 // Cotangents gives the gradient of the i-th result that receives one, out.
@@ -42,7 +47,38 @@ func Ones(_ int, out *tensor.Tensor) *tensor.Tensor {
 
 // Compute runs the reference of a case on its arguments: tensors first, then
 // parameters. A call that PyTorch refuses is an error.
-func Compute(c *configs.Case, kwargs *value.Dict, cotangents Cotangents) (ref *Reference, err error) {
+func Compute(c *configs.Case, kwargs *value.Dict, cotangents Cotangents) (*Reference, error) {
+	return compute(c, kwargs, cotangents, nil)
+}
+
+// ComputeFor is Compute for results that differ from the reference's. Those that the
+// operator accepts nevertheless, as it accepts the index of another element of a tie,
+// are what the gradients start from. ref is nil where the operator has no such rule:
+// then nothing is computed.
+func ComputeFor(c *configs.Case, kwargs *value.Dict, cotangents Cotangents, got value.Value) (*Reference, error) {
+	rule := func(e *opdef.Entry) bool { return e.HasAccept }
+	if !slices.ContainsFunc(ops.Default().Lookup(operator(c)), rule) {
+		return nil, nil
+	}
+	return compute(c, kwargs, cotangents, tensors(got))
+}
+
+// operator is the public name of the operator that alone computes a case, empty if
+// several do.
+func operator(c *configs.Case) string {
+	name := c.Function()
+	if line, ok := functions[name]; ok {
+		if strings.Contains(line, " | ") {
+			return ""
+		}
+		name, _, _ = strings.Cut(line, " ")
+		return name
+	}
+	return prefixes[c.Interface()] + name
+}
+
+func compute(c *configs.Case, kwargs *value.Dict, cotangents Cotangents, got []*tensor.Tensor) (ref *Reference,
+	err error) {
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -71,7 +107,7 @@ func Compute(c *configs.Case, kwargs *value.Dict, cotangents Cotangents) (ref *R
 	if out = asArrays(out); out == nil {
 		return nil, fmt.Errorf("%s has no result", c.Function())
 	}
-	ref = &Reference{Output: rounded(out)}
+	ref = &Reference{Output: rounded(out), Accepted: p.accept(got, tensors(out))}
 	err = ref.gradients(p, c, names, wanted, out, cotangents)
 	return ref, err
 }

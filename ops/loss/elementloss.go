@@ -30,9 +30,12 @@ type elementLoss struct {
 	complex tensor.DType
 
 	f func(v []float64) float64
-	// through is the magnitude of a number that the terms are added to and taken
-	// from again: 1 of log(1 + exp(x)).
-	through float64
+	// through is the magnitude of a number that a term is added to and taken from
+	// again: 1 of log(1 + exp(x)); nil: none.
+	through func(v []float64) float64
+	// steps is f as torch computes it in a dtype of 16 bits, each step rounded; nil: at
+	// once.
+	steps func(round func(float64) float64, v []float64) float64
 	// df stores in d the derivatives of f; ds, if not nil, the sums of the
 	// magnitudes of their terms.
 	df, ds func(v, d []float64)
@@ -97,6 +100,14 @@ func elementLossOp[A any](o opdef.Planned[A, *elementLoss]) *opdef.Entry {
 	o.Scale = func(l *elementLoss, _ []*tensor.Tensor) []*tensor.Tensor {
 		return elements.Single(opdef.Must(l.forward(l.magnitude)).WithDType(tensor.Float64))
 	}
+	o.Else = func(l *elementLoss, outs []*tensor.Tensor) [][]*tensor.Tensor {
+		dt := outs[0].DType
+		if l.steps == nil || dt.Size() != 2 {
+			return make([][]*tensor.Tensor, 1)
+		}
+		stepped := opdef.Must(l.forward(func(v []float64) float64 { return l.steps(dt.Round, v) }))
+		return [][]*tensor.Tensor{elements.Single(stepped)}
+	}
 	o.Grad = func(l *elementLoss, g *opdef.Grad) (opdef.Grads, error) { return l.grads(g, l.df, false) }
 	o.GradTerms = func(l *elementLoss) int {
 		n := 1
@@ -121,7 +132,10 @@ func elementLossOp[A any](o opdef.Planned[A, *elementLoss]) *opdef.Entry {
 func (l *elementLoss) magnitude(v []float64) float64 {
 	var d [4]float64
 	l.df(v, d[:len(v)])
-	s := math.Abs(l.f(v)) + l.through
+	s := math.Abs(l.f(v))
+	if l.through != nil {
+		s += l.through(v)
+	}
 	for k, x := range v {
 		if c := math.Abs(x * d[k]); c == c {
 			s += c

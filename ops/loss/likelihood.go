@@ -148,7 +148,7 @@ func gaussianLoss(a *gaussianArgs) (*elementLoss, error) {
 	}
 	return &elementLoss{
 		operands: []*tensor.Tensor{a.Input, a.Target, v}, given: []*tensor.Tensor{a.Input, a.Target, a.Var},
-		names: names, how: how, through: rest,
+		names: names, how: how, through: func([]float64) float64 { return rest },
 		f: func(v []float64) float64 {
 			d, s := v[0]-v[1], max(v[2], a.Eps)
 			return 0.5*(math.Log(s)+d*d/s) + rest

@@ -201,6 +201,17 @@ var lossOps = []*opdef.Entry{
 				f: func(v []float64) float64 {
 					return (1-v[1])*v[0] + (1+(v[2]-1)*v[1])*kernel.Softplus(-v[0])
 				},
+				steps: func(round func(float64) float64, v []float64) float64 {
+					rest := round(-kernel.Softplus(-v[0]))
+					if v[2] != 1 {
+						rest = round(rest * round(round(round(v[2]-1)*v[1])+1))
+					}
+					return round(round(round(1-v[1])*v[0]) - rest)
+				},
+				// The logarithm of the sigmoid has the input in it for negative ones.
+				through: func(v []float64) float64 {
+					return math.Abs((1-v[1])*v[0]) + math.Abs(1+(v[2]-1)*v[1])*max(0, -v[0])
+				},
 				df: func(v, d []float64) {
 					x, t, p := v[0], v[1], v[2]
 					s := sigmoidOf(x)
@@ -315,7 +326,7 @@ var lossOps = []*opdef.Entry{
 			how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 			return &elementLoss{
 				operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, own: true,
-				through: 1,
+				through: func([]float64) float64 { return 1 },
 				f:       func(v []float64) float64 { return kernel.Softplus(-v[0] * v[1]) },
 				df:      func(v, d []float64) { s := sigmoidOf(-v[0] * v[1]); d[0] = -v[1] * s; d[1] = -v[0] * s },
 				ds: func(v, d []float64) {

@@ -20,6 +20,7 @@ var specialOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self",
 			Source: "torch.erf"},
 		Block: vmath.Erf,
+		S16:   1, // torch takes it of bfloat16 as 1 less a product, in float32
 		DF:    func(x, _ float64) float64 { return gauss(x) },
 		DS:    func(x, _ float64) float64 { return (1 + x*x) * gauss(x) },
 	}.Entry(),
