@@ -378,6 +378,11 @@ type Entry struct {
 	Facts
 	Schema *Schema // nil before Ready
 
+	// Of an operator that a file declares: where ("mylib.star:3:3"), and whether it takes
+	// the place of those that are known by its names.
+	Place    string
+	Replaces bool
+
 	op      operator
 	setters []setter // per schema parameter
 	schema  string   // as declared

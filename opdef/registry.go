@@ -31,10 +31,29 @@ func NewRegistry(tables ...[]*Entry) (*Registry, error) {
 	return r, errors.Join(errs...)
 }
 
-// With is r and further operators, which are checked; r itself stays as it is.
+// With is r and further operators, which are checked; r itself stays as it is. One of a
+// name that r knows takes the place of all that answered to it if it says that it
+// Replaces, and is an error otherwise, whatever its arguments: which of two would be
+// meant cannot be told from a call.
 func (r *Registry) With(entries []*Entry) (*Registry, error) {
 	all := TrustedRegistry(r.entries, entries)
 	var errs []error
+	for _, e := range entries {
+		for _, n := range e.Names {
+			known := r.Lookup(n)
+			switch {
+			case len(known) > 0 && e.Replaces:
+				all.byName[n] = slices.DeleteFunc(all.byName[n],
+					func(o *Entry) bool { return slices.Contains(known, o) })
+			case len(known) > 0:
+				errs = append(errs, fmt.Errorf("%s: op %s: %s is known as %s: replaces=True takes its place", e.Place,
+					e.Op(), n, known[0].schema))
+			}
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errs[0]
+	}
 	for _, e := range entries {
 		errs = append(errs, all.conflicts(e))
 	}

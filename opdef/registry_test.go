@@ -89,7 +89,21 @@ func TestContradictions(t *testing.T) {
 		!strings.Contains(err.Error(), "arguments of the same types") {
 		t.Errorf("two of one name: error %v", err)
 	}
-	_, err := NewRegistry([]*Entry{schema("f("), schema("g(")})
+	known, err := NewRegistry([]*Entry{identity().Entry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := identity().Entry().Names[0]
+	if _, err := known.With([]*Entry{second}); err == nil || !strings.Contains(err.Error(), name+" is known as "+
+		identity().Schema) {
+		t.Errorf("a name that is known: error %v", err)
+	}
+	second.Replaces = true
+	if all, err := known.With([]*Entry{second}); err != nil || !slices.Equal(all.Lookup(name), []*Entry{second}) ||
+		len(known.Lookup(name)) != 1 {
+		t.Errorf("a name that is replaced: %v", err)
+	}
+	_, err = NewRegistry([]*Entry{schema("f("), schema("g(")})
 	if err == nil || strings.Count(err.Error(), "want name(args) -> returns") != 2 {
 		t.Errorf("two contradictions: %v, want both", err)
 	}

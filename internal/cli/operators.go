@@ -43,7 +43,7 @@ func (a *app) useOperators() error {
 			return usageError("%s: %v", o.name, err)
 		}
 		if a.registry, err = a.known().With(entries); err != nil {
-			return usageError("%s: %s: %v", o.name, o.path, err)
+			return usageError("%s: %v", o.name, err)
 		}
 	}
 	return nil

@@ -123,10 +123,11 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 	var f starlark.Callable
 	var noGrad starlark.Value = starlark.None
 	var cases *starlark.List
-	torch, ulps := "fused", starlark.Float(0)
+	torch, ulps, replaces := "fused", starlark.Float(0), false
 	err := starlark.UnpackArgs("op", args, kwargs, "schema", &schema, "function", &f, "names?", &names,
 		"summary?", &summary, "formula?", &formula, "notes?", &notes, "source?", &source, "torch?", &torch,
-		"no_grad?", &noGrad, "random?", &random, "ulps?", asFloat{&ulps}, "cases?", &cases)
+		"no_grad?", &noGrad, "random?", &random, "ulps?", asFloat{&ulps}, "cases?", &cases,
+		"replaces?", &replaces)
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +171,7 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 		o.results = returned(returns)
 		e = compose.Declare(decl, way, o.compose)
 	}
+	e.Place, e.Replaces = at.String(), replaces
 	if _, err := opdef.AtRunTime(e); err != nil {
 		return nil, err
 	}
