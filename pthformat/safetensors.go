@@ -14,7 +14,7 @@ import (
 )
 
 // safetensorsTypes are the dtypes of a header that tensors can have here. Others
-// (F4, F6_*, F8_E8M0) are shown as opaque values.
+// (F4, F6_*) are shown as opaque values.
 //
 // Source: safetensors/src/tensor.rs, enum Dtype.
 var safetensorsTypes = map[string]tensor.DType{
@@ -23,6 +23,7 @@ var safetensorsTypes = map[string]tensor.DType{
 	"F16": tensor.Float16, "BF16": tensor.BFloat16, "F32": tensor.Float32, "F64": tensor.Float64,
 	"C64": tensor.Complex64, "F8_E4M3": tensor.Float8E4M3FN, "F8_E5M2": tensor.Float8E5M2,
 	"F8_E4M3FNUZ": tensor.Float8E4M3FNUZ, "F8_E5M2FNUZ": tensor.Float8E5M2FNUZ,
+	"F8_E8M0": tensor.Float8E8M0FNU,
 }
 
 // safetensorsHeader bounds the header in bytes, as the reference implementation

@@ -247,6 +247,9 @@ func IntToFloat(v int64) float64 {
 
 // round rounds x to the format, ties to even, once.
 func (f *floatFormat) round(x float64) float64 {
+	if f.scale {
+		return f.roundScale(x)
+	}
 	if f.mant == 52 || x == 0 || x != x {
 		if x == 0 && !f.negZero && f.mant != 52 {
 			return 0
@@ -274,6 +277,30 @@ func (f *floatFormat) round(x float64) float64 {
 		return 0
 	}
 	return math.Copysign(r, x)
+}
+
+// roundScale is round for powers of two, as torch does it: the magnitude, in float32, is
+// rounded up from the middle between two of them, and below the normal numbers of float32
+// always.
+func (f *floatFormat) roundScale(x float64) float64 {
+	x = math.Abs(float64(float32(x)))
+	lowest := math.Ldexp(1, f.emin)
+	switch {
+	case !(x <= math.MaxFloat32):
+		return f.overflow
+	case x <= lowest:
+		return lowest
+	case x < 2*lowest:
+		return 2 * lowest
+	}
+	frac, exp := math.Frexp(x) // x = frac * 2^exp, frac in [0.5, 1)
+	if frac < 0.75 {
+		exp--
+	}
+	if r := math.Ldexp(1, exp); r <= f.max {
+		return r
+	}
+	return f.overflow
 }
 
 func getBool(b []byte, i int) int64 {
@@ -405,4 +432,20 @@ func putFNUZ(f *floatFormat, v float64) byte {
 		return 0x80
 	}
 	return byte(f.encode(r, 8))
+}
+
+func getE8M0FNU(b []byte) float64 {
+	if b[0] == 0xff {
+		return math.NaN()
+	}
+	return math.Ldexp(1, int(b[0])+formatE8M0FNU.emin)
+}
+
+func putE8M0FNU(b []byte, v float64) {
+	r := formatE8M0FNU.round(v)
+	if r != r {
+		b[0] = 0xff
+		return
+	}
+	b[0] = byte(math.Ilogb(r) - formatE8M0FNU.emin)
 }

@@ -36,10 +36,12 @@ const (
 	Float8E5M2
 	Float8E4M3FNUZ
 	Float8E5M2FNUZ
-	QInt8    // quantised: opaque, sizes only
-	QUint8   // quantised: opaque, sizes only
-	QInt32   // quantised: opaque, sizes only
-	QUint4x2 // quantised: opaque, sizes only
+	Float8E8M0FNU  // powers of two, scales of blocks
+	Float4E2M1FNx2 // two float4 in a byte: opaque, sizes only
+	QInt8          // quantised: opaque, sizes only
+	QUint8         // quantised: opaque, sizes only
+	QInt32         // quantised: opaque, sizes only
+	QUint4x2       // quantised: opaque, sizes only
 	numDTypes
 )
 
@@ -50,7 +52,7 @@ type Kind uint8
 // float64; KindComplex in complex128. uint64 values travel in int64 as their
 // two's complement bits.
 const (
-	KindOpaque Kind = iota // no arithmetic: quantised types
+	KindOpaque Kind = iota // no arithmetic: quantised and packed types
 	KindBool
 	KindInt
 	KindFloat
@@ -65,6 +67,7 @@ type floatFormat struct {
 	max      float64 // largest finite value
 	overflow float64 // what a magnitude beyond max (after rounding) becomes: +Inf or NaN
 	negZero  bool    // has a negative zero
+	scale    bool    // has positive powers of two alone: neither zero nor sign
 }
 
 type dtypeRow struct {
@@ -106,10 +109,13 @@ var dtypes = [numDTypes]dtypeRow{
 		codec: floatCodec(1, getE4M3FNUZ, putE4M3FNUZ)},
 	Float8E5M2FNUZ: {name: "float8_e5m2fnuz", size: 1, kind: KindFloat, format: formatE5M2FNUZ,
 		codec: floatCodec(1, getE5M2FNUZ, putE5M2FNUZ)},
-	QInt8:    {name: "qint8", size: 1},
-	QUint8:   {name: "quint8", size: 1},
-	QInt32:   {name: "qint32", size: 4},
-	QUint4x2: {name: "quint4x2", size: 1},
+	Float8E8M0FNU: {name: "float8_e8m0fnu", size: 1, kind: KindFloat, format: formatE8M0FNU,
+		codec: floatCodec(1, getE8M0FNU, putE8M0FNU)},
+	Float4E2M1FNx2: {name: "float4_e2m1fn_x2", size: 1},
+	QInt8:          {name: "qint8", size: 1},
+	QUint8:         {name: "quint8", size: 1},
+	QInt32:         {name: "qint32", size: 4},
+	QUint4x2:       {name: "quint4x2", size: 1},
 }
 
 // The floating-point formats. max is (2 - 2^-mant) * 2^emax, except where the
@@ -123,6 +129,7 @@ var (
 	formatE5M2     = floatFormat{mant: 2, emin: -14, max: 57344, overflow: math.Inf(1), negZero: true}
 	formatE4M3FNUZ = floatFormat{mant: 3, emin: -7, max: 240, overflow: math.NaN()}
 	formatE5M2FNUZ = floatFormat{mant: 2, emin: -15, max: 57344, overflow: math.NaN()}
+	formatE8M0FNU  = floatFormat{emin: -127, max: 0x1p127, overflow: math.NaN(), scale: true}
 )
 
 // String returns PyTorch's short name: "float32", "bfloat16", "bool".
@@ -220,6 +227,8 @@ func (d DType) Max() float64 {
 func (d DType) Min() float64 {
 	r := &dtypes[d]
 	switch {
+	case r.format.scale:
+		return d.SmallestNormal()
 	case r.kind == KindFloat || r.kind == KindComplex:
 		return -r.format.max
 	case r.kind == KindInt && !r.unsigned:

@@ -18,6 +18,9 @@ func Promote(a, b DType) DType {
 		a.Kind() >= KindFloat {
 		return Invalid
 	}
+	if a == Float8E8M0FNU || b == Float8E8M0FNU {
+		return Invalid
+	}
 	if a.Kind() < b.Kind() {
 		a, b = b, a
 	}
