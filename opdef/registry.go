@@ -1,6 +1,7 @@
 package opdef
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -139,8 +140,8 @@ func (r *Registry) Knows(name string) bool {
 	return len(r.Similar(name)) > 0
 }
 
-// Similar returns the known names nearest to an unknown one, best first: the
-// same last part under another prefix.
+// Similar returns the known names nearest to an unknown one: the same last part under
+// another prefix, first those that begin as it does.
 func (r *Registry) Similar(name string) []string {
 	base := name[strings.LastIndexByte(name, '.')+1:]
 	var out []string
@@ -149,6 +150,15 @@ func (r *Registry) Similar(name string) []string {
 			out = append(out, n)
 		}
 	}
-	slices.Sort(out)
+	shared := func(n string) int { // parts at the beginning
+		parts, want, i := strings.Split(n, "."), strings.Split(name, "."), 0
+		for i < min(len(parts), len(want)) && parts[i] == want[i] {
+			i++
+		}
+		return i
+	}
+	slices.SortFunc(out, func(a, b string) int {
+		return cmp.Or(cmp.Compare(shared(b), shared(a)), cmp.Compare(a, b))
+	})
 	return out
 }
