@@ -30,10 +30,11 @@ func TestTimeout(t *testing.T) {
 	defer quota.SetMemory(0)
 	var beside atomic.Int32
 	started := make(chan struct{})
+	start := sync.OnceFunc(func() { close(started) }) // it may be run again if it was stopped for the other one
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		_, err := within(context.Background(), l, 0, guarded(func() int {
-			close(started)
+			start()
 			for {
 				quota.Check()
 			}

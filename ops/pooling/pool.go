@@ -12,13 +12,22 @@ import (
 
 // poolOps reduce windows of one to three spatial dimensions.
 var poolOps = slices.Concat(
-	maxPoolOps(1), maxPoolOps(2), maxPoolOps(3),
-	avgPoolOps(1), avgPoolOps(2), avgPoolOps(3),
-	adaptivePoolOps(1), adaptivePoolOps(2), adaptivePoolOps(3),
-	unpoolOps(1), unpoolOps(2), unpoolOps(3),
-	fractionalPoolOps(2), fractionalPoolOps(3),
-	lpPoolOps(1), lpPoolOps(2), lpPoolOps(3),
+	maxPoolOps(1), maxPoolOps(2), inFloat32(maxPoolOps(3)),
+	avgPoolOps(1), avgPoolOps(2), inFloat32(avgPoolOps(3)),
+	adaptivePoolOps(1), adaptivePoolOps(2), inFloat32(adaptivePoolOps(3)),
+	unpoolOps(1), inFloat32(unpoolOps(2)), inFloat32(unpoolOps(3)),
+	inFloat32(fractionalPoolOps(2)), inFloat32(fractionalPoolOps(3)),
+	lpPoolOps(1), lpPoolOps(2), inFloat32(lpPoolOps(3)),
 )
+
+// inFloat32 are pools that the processor computes in float32 under autocast ("CPU Ops
+// that autocast to float32" in the documentation of torch.amp).
+func inFloat32(es []*opdef.Entry) []*opdef.Entry {
+	for _, e := range es {
+		e.WithAutocast(opdef.AutocastFloat32)
+	}
+	return es
+}
 
 // A pooling is a checked call: its windows and, for averages, what each sum is
 // divided by.

@@ -14,7 +14,7 @@ import (
 var padOps = []*opdef.Entry{
 	opdef.Op[padArgs]{
 		Schema: "pad(Tensor input, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
-		Names:  "F.pad _C._nn.pad",
+		Names:  "F.pad _C._nn.pad", Autocast: opdef.AutocastFloat32, // modes reflect and replicate, on the processor
 		Doc: opdef.Doc{
 			Summary: "Extend dimensions at both ends, or cut them where pad is negative",
 			Formula: "pad = (left, right, top, bottom, ...), the last dimension first",
