@@ -243,7 +243,7 @@ func TestPatterns(t *testing.T) {
 			}
 		}, "only index 5 of dimension 1 is wrong"},
 		"infinite": {func(v []float64) { v[4] = math.Inf(1) }, "1 element is infinite where a finite number is due"},
-		"rough":    {func(v []float64) { tensor.RoundBlock(tensor.BFloat16, v) }, "as if computed in bfloat16"},
+		"rough":    {func(v []float64) { tensor.RoundBlock(tensor.BFloat16, v) }, "of the size of bfloat16's rounding"},
 	} {
 		v := slices.Clone(base)
 		tc.plant(v)

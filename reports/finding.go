@@ -82,8 +82,10 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	worst := f.Worst()
 	var b strings.Builder
 	head := strings.ToUpper(string(worst)) + "  "
-	title := strings.TrimPrefix(st.Wrap(head+OneLine(first.Title()), len(head)), head)
-	fmt.Fprintf(&b, "%s%s\n", st.Paint(worst, head), st.Bold(title))
+	fmt.Fprintf(&b, "%s%s\n", st.Paint(worst, head), st.Bold(st.Wrap(OneLine(first.Title()), len(head))))
+	for i := range f.Causes[:min(len(f.Causes), shownCauses)] {
+		fmt.Fprintf(&b, "  cause    %s\n", st.Bold(st.Wrap(OneLine(f.Causes[i].String()), findingIndent)))
+	}
 	if !brief || first.Repro == nil {
 		fmt.Fprintf(&b, "  capture  %s\n", OneLine(first.Capture))
 	}
@@ -92,12 +94,9 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 			continue
 		}
 		head := fmt.Sprintf("  %-8s ", OneLine(r.target()))
-		text := st.Wrap(OneLine(string(r.Verdict)+": "+r.Reason), findingIndent)
+		text := st.hang(head, OneLine(string(r.Verdict)+": "+r.Reason), findingIndent)
 		fmt.Fprintf(&b, "%s%s%s\n", head, st.Paint(r.Verdict, string(r.Verdict)),
 			strings.TrimPrefix(text, string(r.Verdict)))
-	}
-	for i := range f.Causes[:min(len(f.Causes), shownCauses)] {
-		fmt.Fprintf(&b, "  cause    %s\n", st.Bold(st.Wrap(OneLine(f.Causes[i].String()), findingIndent)))
 	}
 	if f.Bad() {
 		if like != "" {

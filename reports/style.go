@@ -46,6 +46,15 @@ func (st Style) Wrap(s string, indent int) string {
 	return strings.Join(lines, "\n"+strings.Repeat(" ", indent))
 }
 
+// hang is s wrapped behind a head, further lines indented.
+func (st Style) hang(head, s string, indent int) string {
+	if st.Width <= 0 {
+		return s
+	}
+	lines := wrapped(s, max(st.Width-max(indent, text.StringWidthWithoutEscSequences(head)), leastText))
+	return strings.Join(lines, "\n"+strings.Repeat(" ", indent))
+}
+
 // ShortenLeft cuts a name or a path that stands behind indent columns to the width by
 // leaving out its beginning: what is at its end tells more.
 func (st Style) ShortenLeft(s string, indent int) string {
