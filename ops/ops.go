@@ -12,6 +12,7 @@ import (
 	"github.com/optool/optool/ops/calculus"
 	"github.com/optool/optool/ops/conv"
 	"github.com/optool/optool/ops/creation"
+	"github.com/optool/optool/ops/deeplink"
 	"github.com/optool/optool/ops/detection"
 	"github.com/optool/optool/ops/distance"
 	"github.com/optool/optool/ops/dlinfer"
@@ -76,6 +77,7 @@ func tables() [][]*opdef.Entry {
 		llm.Table(),
 		vllm.Table(),
 		dlinfer.Table(),
+		deeplink.Table(),
 	}
 }
 

@@ -94,7 +94,8 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 }
 
 // DeclareInPlace completes the declaration of an operator that returns None: the
-// results of the composition are the new values of the named arguments.
+// results of the composition are the new values of the named arguments. Where there are
+// lists among them the composition calls Update itself, and returns nothing.
 func DeclareInPlace[A any](op Op[A], names []string, compose func(g *Graph, a *A) Values) *opdef.Entry {
 	op.Plan = planOf(func(g *Graph, a *A) Values {
 		for i, v := range compose(g, a) {

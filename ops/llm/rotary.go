@@ -33,18 +33,8 @@ var rotaryEmb = compose.Declare(compose.Op[rotaryArgs]{
 		return cs
 	},
 }, compose.Fused, func(g *compose.Graph, a *rotaryArgs) compose.Values {
-	x, cos, sin := g.Arg("input", a.Input), g.Arg("cos", a.Cos), g.Arg("sin", a.Sin)
-	if !x.DType().IsFloat() || x.Dim() == 0 || x.Shape()[x.Dim()-1]%2 != 0 {
-		g.Refuse("input", "want floating rows of an even length, got %s", a.Input.Meta())
-	}
-	dt := x.DType()
-	if dt.Size() < 4 {
-		x, cos, sin = g.To(x, tensor.Float32), g.To(cos, tensor.Float32), g.To(sin, tensor.Float32)
-	}
-	if a.Conj {
-		sin = g.Neg(sin)
-	}
-	return compose.Values{g.To(fused.RotatedPairs(g, x, cos, sin, a.Interleaved), dt)}
+	return compose.Values{fused.RotatedBy(g, "input", g.Arg("input", a.Input), g.Arg("cos", a.Cos),
+		g.Arg("sin", a.Sin), a.Conj, a.Interleaved)}
 })
 
 type rotaryV2Args struct {

@@ -280,33 +280,23 @@ var applyAdamW = compose.Declare(compose.Op[adamArgs]{
 	if len(out) != 3 {
 		g.Refuse("out", "want var, m and v, got %d tensors", len(out))
 	}
-	grad := g.Arg("grad", a.Grad)
-	for _, x := range out {
-		if !slices.Equal(x.Shape(), grad.Shape()) || !x.DType().IsFloat() {
-			g.Refuse("out", "want %s, as grad, got %s", a.Grad.Meta(), x.T.Meta())
-		}
-	}
-	wide := func(x *compose.Value) *compose.Value { return g.AtLeast(x, tensor.Float32) }
-	beta1, beta2, lr := a.Beta1.Float64(), a.Beta2.Float64(), a.Lr.Float64()
-	w := wide(grad)
+	grad := g.AtLeast(g.Arg("grad", a.Grad), tensor.Float32)
 	if a.Maximize != nil && *a.Maximize {
-		w = g.Neg(w)
+		grad = g.Neg(grad)
 	}
-	m := g.Add(g.Scale(wide(out[1]), beta1), g.Scale(w, 1-beta1))
-	v := g.Add(g.Scale(wide(out[2]), beta2), g.Scale(g.Square(w), 1-beta2))
-	root := v
+	var top *compose.Value
 	if a.Amsgrad != nil && *a.Amsgrad {
-		if a.MaxGradNorm == nil || !slices.Equal(a.MaxGradNorm.Shape, v.Shape()) {
-			g.Refuse("max_grad_norm", "want the largest squares so far, of shape %s", tensor.ShapeString(v.Shape()))
+		if top = g.Arg("max_grad_norm", a.MaxGradNorm); top == nil {
+			g.Refuse("max_grad_norm", "want the largest squares so far, of shape %s", tensor.ShapeString(grad.Shape()))
 		}
-		root = g.Maximum(v, wide(g.Arg("max_grad_norm", a.MaxGradNorm)))
 	}
-	root = g.Shift(g.Sqrt(g.Scale(root, 1/(1-a.Beta2Power.Float64()*beta2))), a.Epsilon.Float64())
-	step := g.Scale(g.Div(m, root), lr/(1-a.Beta1Power.Float64()*beta1))
-	results := compose.Values{g.Sub(g.Scale(wide(out[0]), 1-lr*a.WeightDecay.Float64()), step), m, v}
-	for i, r := range results {
-		results[i] = g.To(r, out[i].DType())
-		g.Update("out", results[i])
+	beta1, beta2 := a.Beta1.Float64(), a.Beta2.Float64()
+	step := fused.AdamW{Beta1: beta1, Beta2: beta2, Power1: a.Beta1Power.Float64() * beta1,
+		Power2: a.Beta2Power.Float64() * beta2, Lr: a.Lr.Float64(), Decay: a.WeightDecay.Float64(),
+		Eps: a.Epsilon.Float64()}
+	results := step.Step(g, out[0], out[1], out[2], top, grad)[:3]
+	for _, r := range results {
+		g.Update("out", r)
 	}
 	return results
 })

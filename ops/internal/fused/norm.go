@@ -40,8 +40,13 @@ func RMSNorm(g *compose.Graph, x, weight *compose.Value, eps, more float64) (y, 
 
 // Sum is x + residual of one shape and dtype, in at least float32.
 func Sum(g *compose.Graph, name string, x, residual *compose.Value) *compose.Value {
-	if !slices.Equal(x.Shape(), residual.Shape()) || x.DType() != residual.DType() {
-		g.Refuse(name, "want %s, as what it is added to, got %s", x.T.Meta(), residual.T.Meta())
-	}
+	CheckSame(g, name, x, residual)
 	return g.Add(g.AtLeast(x, tensor.Float32), g.AtLeast(residual, tensor.Float32))
+}
+
+// CheckSame refuses y, the argument name, if it has not the shape and dtype of x.
+func CheckSame(g *compose.Graph, name string, x, y *compose.Value) {
+	if !slices.Equal(x.Shape(), y.Shape()) || x.DType() != y.DType() {
+		g.Refuse(name, "want %s, got %s", x.T.Meta(), y.T.Meta())
+	}
 }

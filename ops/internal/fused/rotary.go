@@ -77,6 +77,21 @@ func RotatedPairs(g *compose.Graph, x, cos, sin *compose.Value, interleaved bool
 	return g.Reshape(g.Stack(n+1, y...), shape...)
 }
 
+// RotatedBy is RotatedPairs, backwards with conj, computed in at least float32 and in x's dtype.
+func RotatedBy(g *compose.Graph, name string, x, cos, sin *compose.Value, conj, interleaved bool) *compose.Value {
+	if !x.DType().IsFloat() || x.Dim() == 0 || x.Shape()[x.Dim()-1]%2 != 0 {
+		g.Refuse(name, "want floating rows of an even length, got %s", x.T.Meta())
+	}
+	dt := x.DType()
+	if dt.Size() < 4 {
+		x, cos, sin = g.To(x, tensor.Float32), g.To(cos, tensor.Float32), g.To(sin, tensor.Float32)
+	}
+	if conj {
+		sin = g.Neg(sin)
+	}
+	return g.To(RotatedPairs(g, x, cos, sin, interleaved), dt)
+}
+
 // RotateAt is x [..., heads, size] with the first elements of each head turned in pairs by
 // the row positions[i] of cos and sin [rows, pairs], i counting rows of heads. It is
 // computed in at least float32 and has x's dtype.

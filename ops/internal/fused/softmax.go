@@ -9,26 +9,34 @@ import (
 // maskedScore is what scores become where the mask is set.
 const maskedScore = -1e4
 
-// MaskedSoftmax is the softmax of scale*x along rows, with scores hidden where mask is not
-// 0, or with triangle behind the diagonal of its last two dimensions.
+// MaskedSoftmax is the softmax of scale*x along rows, with the Hidden scores at their lowest.
 func MaskedSoftmax(g *compose.Graph, x *compose.Value, mask *tensor.Tensor, scale float64,
 	triangle bool) *compose.Value {
-	mask = opdef.Cast(mask, tensor.Bool)
 	if x.Dim() == 0 {
 		g.Refuse("", "want at least one dimension")
 	}
-	if triangle {
-		if mask.Dim() < 2 {
-			g.Refuse("mask", "want at least 2 dimensions, got %d", mask.Dim())
-		}
-		rows, cols := mask.Shape[mask.Dim()-2], mask.Shape[mask.Dim()-1]
-		above := tensor.Make[int64](rows * cols)
-		for i := range rows {
-			for j := i + 1; j < cols; j++ {
-				above[i*cols+j] = 1
-			}
-		}
-		mask = tensor.New(tensor.Bool, []int{rows, cols}, above)
+	return g.Softmax(g.MaskedFill(g.Scale(x, scale), Hidden(g, mask, triangle), maskedScore), -1)
+}
+
+// Hidden is where mask is not 0, or with triangle what is behind the diagonal of its last two
+// dimensions.
+func Hidden(g *compose.Graph, mask *tensor.Tensor, triangle bool) *tensor.Tensor {
+	if !triangle {
+		return opdef.Cast(mask, tensor.Bool)
 	}
-	return g.Softmax(g.MaskedFill(g.Scale(x, scale), mask, maskedScore), -1)
+	if mask.Dim() < 2 {
+		g.Refuse("mask", "want at least 2 dimensions, got %d", mask.Dim())
+	}
+	return Behind(mask.Shape[mask.Dim()-2], mask.Shape[mask.Dim()-1])
+}
+
+// Behind is where the columns of a matrix are behind its diagonal.
+func Behind(rows, cols int) *tensor.Tensor {
+	above := tensor.Make[int64](rows * cols)
+	for i := range rows {
+		for j := i + 1; j < cols; j++ {
+			above[i*cols+j] = 1
+		}
+	}
+	return tensor.New(tensor.Bool, []int{rows, cols}, above)
 }
