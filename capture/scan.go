@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Options of a scan.
@@ -30,9 +31,15 @@ func Mark(dir string) error {
 }
 
 // Marked reports whether optool wrote a directory.
-func Marked(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, marker))
-	return err == nil
+func Marked(dir string) bool { return !MarkedAt(dir).IsZero() }
+
+// MarkedAt is when optool marked a directory, zero if it did not.
+func MarkedAt(dir string) time.Time {
+	info, err := os.Stat(filepath.Join(dir, marker))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
 
 // IsValueFile reports whether a file of this name may hold values.

@@ -17,8 +17,15 @@ type CSV struct {
 	header []string
 	block  int // rows between headers
 	rows   int
+	bytes  int64
 	err    error
 }
+
+// Continue goes on with a file that has so much.
+func (c *CSV) Continue(from FilePos) { c.rows, c.bytes = from.Rows, from.Bytes }
+
+// Written is how many bytes and rows the file has.
+func (c *CSV) Written() (bytes int64, rows int) { return c.bytes, c.rows }
 
 // Rows between two headers, unless OP_TOOLS_MAX_CACHE_SIZE says otherwise.
 const (
@@ -96,7 +103,8 @@ func (c *CSV) write(fields []string) error {
 	}
 	c.rows++
 	writeFields(&b, fields)
-	_, c.err = io.WriteString(c.w, b.String())
+	n, err := io.WriteString(c.w, b.String())
+	c.bytes, c.err = c.bytes+int64(n), err
 	return c.err
 }
 

@@ -127,6 +127,10 @@ func (j *JSONLines) Summary(s *Summary) error {
 	m := map[string]any{
 		"kind": "summary", "captures": total, "interrupted": s.Interrupted,
 		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops, "exit_code": s.Exit,
+		"refused": s.NotRead,
+	}
+	if len(s.FailOn) > 0 {
+		m["fail_on"] = s.FailOn
 	}
 	if len(s.Settings) > 0 {
 		m["settings"] = s.Settings

@@ -144,6 +144,17 @@ func (rec *Recording) add(t *Timing) {
 	}
 }
 
+// A lastLine is what is read of the line of kind "summary".
+type lastLine struct {
+	Interrupted bool              `json:"interrupted"`
+	Elapsed     float64           `json:"elapsed_s"`
+	PeakRSS     int64             `json:"peak_rss_bytes"`
+	Exit        *int              `json:"exit_code,omitempty"`
+	Settings    Settings          `json:"settings,omitempty"`
+	Refused     int               `json:"refused"`
+	FailOn      []verdict.Verdict `json:"fail_on,omitempty"`
+}
+
 func (rec *Recording) summarize() error {
 	rec.Summary.Settings = rec.Run.Settings // counted from the results of a run that did not end
 	for _, r := range rec.Results {
@@ -153,18 +164,12 @@ func (rec *Recording) summarize() error {
 		rec.Summary.Interrupted = true
 		return nil
 	}
-	var last struct {
-		Interrupted bool     `json:"interrupted"`
-		Elapsed     float64  `json:"elapsed_s"`
-		PeakRSS     int64    `json:"peak_rss_bytes"`
-		Exit        *int     `json:"exit_code"`
-		Settings    Settings `json:"settings"`
-	}
+	var last lastLine
 	if err := json.Unmarshal(rec.Last, &last); err != nil {
 		return fmt.Errorf("summary: %w", err)
 	}
 	s := rec.Summary
-	s.Interrupted, s.PeakRSS = last.Interrupted, last.PeakRSS
+	s.Interrupted, s.PeakRSS, s.NotRead, s.FailOn = last.Interrupted, last.PeakRSS, last.Refused, last.FailOn
 	s.Elapsed = time.Duration(last.Elapsed * float64(time.Second))
 	rec.Exit = last.Exit
 	if last.Settings != nil {

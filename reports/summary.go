@@ -26,6 +26,7 @@ type Summary struct {
 	// the recorded ones; nil without a device.
 	Witness map[string]int
 	Exit    int // exit code of the run
+	NotRead int // files and directories that gave no result
 	// Settings are what the run was told about what to check.
 	Settings Settings
 	// FailOn are verdicts of captures that are no differences, but not wanted either.

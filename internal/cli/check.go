@@ -2,17 +2,20 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/overflow"
+	"github.com/optool/optool/reports"
 )
 
 type checkOptions struct {
 	selection
 	records outputs
+	keep    runFlags
 }
 
 func newCheckCmd(a *app) *cobra.Command {
@@ -34,11 +37,13 @@ hold inf or nan, and for all with --all. Exit code 1 means that some were found.
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error { return runCheck(cmd, a, &o, *all && !a.quiet, paths) }
 	o.addFlags(cmd)
 	o.records.addFlags(cmd)
+	o.keep.addFlags(cmd)
 	return cmd
 }
 
 // A checked is what one capture gave.
 type checked struct {
+	of     found
 	call   *overflow.Call // nil if not selected
 	hidden string         // the setting that left it out
 	bytes  int64
@@ -50,16 +55,37 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 		return err
 	}
 	s := &overflow.Summary{Kind: "summary", Settings: o.settings()}
-	j, err := a.openRecords(o.records, a.run("none", s.Settings...))
+	walked := 0
+	dir, err := a.openRun(cmd, o.keep, paths, "OVERFLOW_CHECK", func(_ *reports.Done, results []*reports.Result) error {
+		walked++
+		s.Add(overflowCall(results))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	defer dir.close()
+	if dir != nil && dir.Ended() {
+		return dir.again(a, &reportOptions{tables: all, files: o.records.files})
+	}
+	j, err := a.openRecordsIn(dir, o.records, a.run("none", s.Settings...))
 	if err != nil {
 		return err
 	}
 	defer j.close()
-	walked := 0
 	bar := a.newProgress("check", "capture")
 	bar.index(cmd.Context(), paths)
-	entries := scan(cmd.Context(), paths, capture.Options{Loose: true})
-	err = ordered(cmd.Context(), a.jobs, entries, o.check, func(c checked) error {
+	entries := dir.scan(cmd.Context(), paths, capture.Options{Loose: true})
+	err = ordered(cmd.Context(), a.jobs, entries, func(f found) checked {
+		return o.check(dir, j, f)
+	}, func(c checked) error {
+		if stop := new(stopError); errors.As(c.err, &stop) {
+			return stop.error
+		}
+		if c.of.finished {
+			bar.add(false, c.bytes)
+			return nil
+		}
 		walked++
 		if c.err != nil {
 			s.Refused++
@@ -77,7 +103,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	var empty error
 	if s.Interrupted = cmd.Context().Err() != nil; s.Interrupted {
 		err = nil
-	} else {
+	} else if dir == nil || dir.part == nil {
 		empty = o.found(cmd.Context(), tally{captures: s.Captures, walked: walked, refused: s.Refused}, paths)
 	}
 	s.Exit = checkExit(s)
@@ -98,16 +124,19 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	return exitWith(s.Exit)
 }
 
-// check checks one capture.
-func (o *checkOptions) check(f found) checked {
-	if f.err != nil {
-		return checked{err: f.err}
+// check checks one capture, unless that is finished.
+func (o *checkOptions) check(dir *runDir, j *jsonOutput, f found) checked {
+	if f.finished {
+		return checked{of: f}
+	}
+	if err := cmp.Or(f.err, dir.begin(j, f)); err != nil {
+		return checked{of: f, err: err}
 	}
 	bytes := f.entry.Bytes()
 	if name, err := o.hides(f.entry); err != nil || name != "" {
-		return checked{bytes: bytes, err: err, hidden: name}
+		return checked{of: f, bytes: bytes, err: err, hidden: name}
 	}
-	return checked{call: overflow.Check(f.entry, o.read), bytes: bytes}
+	return checked{of: f, call: overflow.Check(f.entry, o.read), bytes: bytes}
 }
 
 // checked prints and writes what a call gave.
@@ -121,6 +150,10 @@ func (a *app) checked(done checked, all bool, j *jsonOutput, bar *progress) erro
 		if err := j.result(r); err != nil {
 			return err
 		}
+	}
+	if err := j.done(&reports.Done{Capture: done.of.entry.Rel, Index: done.of.index,
+		Results: len(c.Results)}); err != nil {
+		return err
 	}
 	bar.add(found, done.bytes)
 	if !found && !all {

@@ -20,6 +20,7 @@ type comparison struct {
 	style  reports.Style
 	json   *jsonOutput
 	bar    *progress
+	part   bool // of a run, which may have nothing to do
 }
 
 // A verdicts is the flag that names verdicts.
@@ -108,8 +109,11 @@ func (c *comparison) finish(a *app, t tally, start time.Time) error {
 			return failed(err)
 		}
 	}
-	s.Elapsed, s.PeakRSS = time.Since(start), peakRSS()
-	s.Exit = comparisonExit(s, t.refused)
+	s.Elapsed, s.PeakRSS = c.json.elapsed(start), peakRSS()
+	s.NotRead = t.refused
+	if s.Exit = comparisonExit(s, t.refused); c.part && t.captures == 0 && t.refused == 0 && !s.Interrupted {
+		s.Exit = ExitOK
+	}
 	if err := c.json.summary(s); err != nil {
 		return failed(err)
 	}

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/internal/wholefile"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/sqlite"
 	"github.com/optool/optool/reports/webpage"
@@ -139,14 +141,29 @@ func writeReports(w io.Writer, rec *reports.Recording, own []reports.Sheet, file
 	return nil
 }
 
-// writeFile creates a file and writes it; an error names it.
+// writeFile writes a file that appears whole or not at all, or into what is there and is no
+// plain file; an error names it.
 func writeFile(path string, write func(io.Writer) error) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		device, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return naming(path, errors.Join(write(device), device.Close()))
 	}
-	if err := errors.Join(write(f), f.Close()); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	return naming(path, wholefile.Write(path, func(w *os.File) error { return write(w) }))
+}
+
+// naming is an error that begins with the name of the file that was meant, whatever file it
+// came from.
+func naming(path string, err error) error {
+	var p *fs.PathError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &p):
+		err = p.Err
 	}
-	return nil
+	return fmt.Errorf("%s: %w", path, err)
 }

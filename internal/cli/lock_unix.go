@@ -10,9 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/optool/optool/internal/filelock"
 	"github.com/optool/optool/torchbridge"
 )
 
@@ -29,28 +29,16 @@ func lockDevice(ctx context.Context, a *app, device string, alone bool) (release
 	h := fnv.New64a()
 	h.Write([]byte(device))
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("optool-device-%d-%x.lock", os.Getuid(), h.Sum64()))
-	how := syscall.LOCK_SH
-	if alone {
-		how = syscall.LOCK_EX
-	}
 	removeStale(name)
 	for told := false; ; {
-		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
-		if err != nil {
+		lock, err := filelock.Try(name, alone)
+		switch {
+		case err == nil:
+			return lock.Release, nil
+		case !errors.Is(err, filelock.ErrHeld):
 			a.warn("other runs on device %s are not waited for: %v", device, err)
 			return func() {}, nil
 		}
-		switch err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); {
-		case err == nil && isFile(f, name):
-			return func() { unlock(f, name) }, nil
-		case err == nil: // removed since it was opened
-			f.Close()
-			continue
-		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
-			f.Close()
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		f.Close()
 		if !told {
 			a.warn("device %s is in use by another optool; waiting", device)
 			told = true
@@ -68,29 +56,8 @@ func lockDevice(ctx context.Context, a *app, device string, alone bool) (release
 func removeStale(own string) {
 	names, _ := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf("optool-device-%d-*.lock", os.Getuid())))
 	for _, name := range names {
-		if name == own {
-			continue
-		}
-		if f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0); err == nil {
-			unlock(f, name)
+		if name != own {
+			filelock.RemoveUnheld(name)
 		}
 	}
-}
-
-// unlock removes the file unless others hold it too, and ends the lock.
-func unlock(f *os.File, name string) {
-	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil && isFile(f, name) {
-		os.Remove(name)
-	}
-	f.Close()
-}
-
-// isFile reports whether name is still the name of an open file.
-func isFile(f *os.File, name string) bool {
-	now, err := os.Lstat(name)
-	if err != nil {
-		return false
-	}
-	st, err := f.Stat()
-	return err == nil && os.SameFile(st, now)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/rundir"
 )
 
 // An outputs is the flags that say where the records of a run go besides the terminal.
@@ -31,20 +32,27 @@ func (o *outputs) addJSON(cmd *cobra.Command) {
 // A jsonOutput is where the records of a run go. Its methods do nothing if no flag
 // asked for them.
 type jsonOutput struct {
-	lines *reports.JSONLines
-	path  string   // of file
-	file  *os.File // nil for standard output
-	out   io.Writer
-	temp  bool // the file is for the reports alone
-	files reportFiles
+	lines   *reports.JSONLines
+	dir     *runDir         // nil unless the run is kept in a directory
+	journal *rundir.Journal // of dir, which lines go to
+	path    string          // of file
+	file    *os.File        // nil for standard output
+	out     io.Writer
+	temp    bool // the file is for the reports alone
+	files   reportFiles
 }
 
 // openRecords opens what the flags name and writes the first line.
 func (a *app) openRecords(o outputs, run reports.Run) (*jsonOutput, error) {
+	return a.openRecordsIn(nil, o, run)
+}
+
+// openRecordsIn is openRecords for a run that is kept in a directory, unless that is nil.
+func (a *app) openRecordsIn(d *runDir, o outputs, run reports.Run) (*jsonOutput, error) {
 	if err := o.files.check(); err != nil {
 		return nil, err
 	}
-	j := &jsonOutput{out: a.Out, files: o.files}
+	j := &jsonOutput{out: a.Out, dir: d, files: d.placed(o.files)}
 	var w io.Writer
 	if o.json == "-" {
 		w, j.out = a.Out, io.Discard
@@ -59,7 +67,7 @@ func (a *app) openRecords(o outputs, run reports.Run) (*jsonOutput, error) {
 	switch {
 	case o.json != "" && o.json != "-":
 		j.file, err = os.Create(o.json)
-	case o.files.any():
+	case o.files.any() && d == nil:
 		j.temp = true
 		j.file, err = os.CreateTemp("", "optool-*.jsonl")
 	}
@@ -71,14 +79,68 @@ func (a *app) openRecords(o outputs, run reports.Run) (*jsonOutput, error) {
 	case j.file != nil:
 		w = j.file
 	}
-	if w == nil {
-		return j, nil
-	}
 	if j.file != nil {
 		j.path = j.file.Name()
 	}
+	if d != nil {
+		return j, failed(j.keep(w, run))
+	}
+	if w == nil {
+		return j, nil
+	}
 	j.lines = reports.NewJSONLines(w)
 	return j, failed(j.lines.Run(run))
+}
+
+// keep has the lines go to the journal of the directory, and to w if it is not nil, which
+// gets what is in the journal first.
+func (j *jsonOutput) keep(w io.Writer, run reports.Run) (err error) {
+	if w != nil && j.dir.Journal != nil {
+		if err := j.dir.CopyTo(w); err != nil {
+			return err
+		}
+	}
+	if j.journal, err = j.dir.journal(); err != nil {
+		return err
+	}
+	var lines io.Writer = j.journal
+	if w != nil {
+		lines = io.MultiWriter(w, lines)
+	}
+	j.lines = reports.NewJSONLines(lines)
+	if j.dir.Journal != nil {
+		return nil
+	}
+	return j.flush(j.lines.Run(run))
+}
+
+// done ends the results of a call: it is finished. It does nothing without a journal.
+func (j *jsonOutput) done(d *reports.Done) error {
+	if j.journal == nil {
+		return nil
+	}
+	d.Elapsed = j.journal.Elapsed().Seconds()
+	if err := j.lines.Done(d); err != nil {
+		return err
+	}
+	return j.journal.Flush()
+}
+
+// elapsed is how long a run took that this process began at start, with the time that
+// others spent on it.
+func (j *jsonOutput) elapsed(start time.Time) time.Duration {
+	if j.journal == nil {
+		return time.Since(start)
+	}
+	return j.journal.Elapsed()
+}
+
+// flush has what was written last: nothing of it waits for the end of a call.
+func (j *jsonOutput) flush(err error) error {
+	if j.journal == nil || err != nil {
+		return err
+	}
+	return j.journal.Flush()
 }
 
 // run is the first line of a run's records.
@@ -105,21 +167,21 @@ func (j *jsonOutput) cause(c *reports.Cause) error {
 	if j.lines == nil {
 		return nil
 	}
-	return j.lines.Cause(c)
+	return j.flush(j.lines.Cause(c))
 }
 
 func (j *jsonOutput) profile(p *reports.Profile) error {
 	if j.lines == nil {
 		return nil
 	}
-	return j.lines.Profile(p)
+	return j.flush(j.lines.Profile(p))
 }
 
 func (j *jsonOutput) summary(s *reports.Summary) error {
 	if j.lines == nil {
 		return nil
 	}
-	return j.lines.Summary(s)
+	return j.flush(j.lines.Summary(s))
 }
 
 // write writes a line of another kind.
@@ -127,7 +189,7 @@ func (j *jsonOutput) write(v any) error {
 	if j.lines == nil {
 		return nil
 	}
-	return j.lines.Write(v)
+	return j.flush(j.lines.Write(v))
 }
 
 // end closes the file and writes the reports, as optool report would, from what was
@@ -139,11 +201,7 @@ func (j *jsonOutput) endWith(a *app, own []reports.Sheet, wrote func(path string
 	if !j.files.any() {
 		return j.close()
 	}
-	_, err := j.file.Seek(0, io.SeekStart)
-	if err != nil {
-		return err
-	}
-	rec, err := reports.ReadRecording(j.file)
+	rec, err := j.recording()
 	if err != nil {
 		return err
 	}
@@ -153,8 +211,26 @@ func (j *jsonOutput) endWith(a *app, own []reports.Sheet, wrote func(path string
 	return j.close()
 }
 
-// close closes the file; the second time it does nothing.
+// recording is what was written, read back.
+func (j *jsonOutput) recording() (*reports.Recording, error) {
+	if j.dir != nil {
+		return j.dir.recording()
+	}
+	if _, err := j.file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return reports.ReadRecording(j.file)
+}
+
+// close closes the files; the second time it does nothing.
 func (j *jsonOutput) close() error {
+	if j.journal != nil {
+		journal := j.journal
+		j.journal, j.lines = nil, nil
+		if err := journal.Close(); err != nil {
+			return err
+		}
+	}
 	if j.file == nil {
 		return nil
 	}

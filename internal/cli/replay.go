@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type replayOptions struct {
 	runTimes    int
 	forwardOnly bool
 	records     outputs
+	keep        runFlags
 	failOn      verdicts
 	out         string
 	tolerances  string
@@ -56,7 +58,8 @@ file and failing calls as .pth go to op_tools_results under the working director
 or --out.`,
 		Example: `  optool replay --acc_check op_tools_results
   optool replay --acc_check --op torch.matmul,torch.nn.functional.linear --json result.jsonl op_tools_results
-  optool replay --acc_check --tables op_tools_results/op_capture_results/torch.add/25021/4/2026-11-20-21-06-02`,
+  optool replay --acc_check --tables op_tools_results/op_capture_results/torch.add/25021/4/2026-11-20-21-06-02
+  optool replay --acc_check --run checked --resume op_tools_results`,
 		Args: somePaths,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runReplay(cmd, a, &o, paths) },
 	}
@@ -71,8 +74,9 @@ or --out.`,
 	o.addReplay(cmd)
 	f.BoolVar(&o.stress, "stress", false, "run each call on the device in other memory layouts too")
 	o.records.addFlags(cmd)
+	o.keep.addFlags(cmd)
 	o.failOn.addFlag(cmd)
-	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")
+	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR` (default with --run: its directory)")
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.BoolVar(&o.tables, "tables", false, "print every call, with op_tools' comparison table")
 	o.sort.addFlag(cmd)
@@ -92,7 +96,8 @@ func (o *replayOptions) check() error {
 
 // A replayed is what one capture gave.
 type replayed struct {
-	found   *reports.Finding // nil if not selected
+	of      found
+	found   *reports.Finding // nil if not selected, or finished before
 	bytes   int64
 	err     error
 	unsaved error // why results could not be written below --out
@@ -138,83 +143,195 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		return err
 	}
 	defer release()
-	lim := o.limits()
-	start := time.Now()
-	j, err := a.openRecords(o.records, a.run(o.device, settings...))
+	r := &replayRun{replayOptions: o, app: a, start: time.Now(), opt: opt, settings: settings,
+		comparison: a.compare("replay", "capture", o.sort, o.tables, nil), explain: map[string]*reports.Finding{}}
+	defer r.bar.end()
+	r.Settings = settings
+	r.dir, err = a.openRun(cmd, o.keep, paths, "AUTOCOMPARE", r.recall)
 	if err != nil {
 		return err
 	}
-	defer j.close()
-	csv := &lazyCSV{dir: o.out, block: o.csvBlock}
-	defer csv.close()
-	unsaved := false
-	problem := func(err error) {
-		if err != nil && !unsaved {
-			unsaved = true
-			hint := ""
-			if errors.As(err, new(*fs.PathError)) {
-				hint = "; --out DIR saves it below another directory"
-			}
-			a.warn("%v: not everything is saved%s", err, hint)
-		}
+	defer r.dir.close()
+	r.part = r.dir != nil && r.dir.part != nil
+	if r.dir != nil && r.dir.Ended() {
+		return r.dir.again(a, &reportOptions{tables: o.tables, sort: o.sort, files: o.records.files})
 	}
-	saver := &failureSaver{dir: o.out, now: start}
+	if r.json, err = a.openRecordsIn(r.dir, o.records, a.run(o.device, settings...)); err != nil {
+		return err
+	}
+	defer r.json.close()
+	r.place(cmd.Flags().Changed("out"))
+	defer r.csv.close()
+	return r.run(cmd.Context(), paths)
+}
 
-	var t tally
-	c := a.compare("replay", "capture", o.sort, o.tables, j)
-	c.bar.index(cmd.Context(), paths)
-	c.Settings = settings
-	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}),
-		func(f found) replayed {
-			if f.entry != nil {
-				c.bar.begin(f.entry.Op)
-			}
-			return o.replayWithin(cmd.Context(), lim, f, opt, saver)
-		},
-		func(r replayed) error {
-			t.walked++
-			if r.err != nil {
-				t.refused++
-				c.bar.warn(a, r.err)
-			}
-			c.bar.add(r.found != nil && r.found.Bad(), r.bytes)
-			for _, name := range r.hidden {
-				settings.Hide(name)
-			}
-			for _, name := range r.changed {
-				settings.Change(name, false)
-			}
-			if r.found == nil {
-				return nil
-			}
-			t.captures++
-			problem(r.unsaved)
-			problem(csv.rows(r.found.Rows))
-			return c.add(r.found, false)
-		})
-	c.bar.end()
-	if err != nil && cmd.Context().Err() == nil {
+// A replayRun is a run of replay in work.
+type replayRun struct {
+	*replayOptions
+	*app
+	*comparison
+	dir      *runDir // nil unless --run is given
+	start    time.Time
+	opt      replay.Options
+	settings reports.Settings
+	limits   *limits
+	csv      *lazyCSV
+	saver    *failureSaver
+	tally    tally
+	unsaved  bool
+	// explain are findings that were made before the run was stopped and are printed with
+	// all they say, by capture.
+	explain map[string]*reports.Finding
+}
+
+// recall counts a call that was finished before.
+func (r *replayRun) recall(d *reports.Done, results []*reports.Result) error {
+	r.tally.walked++
+	r.tally.captures++
+	r.told(d.Hidden, d.Changed)
+	for _, x := range results {
+		r.Summary.Add(x)
+	}
+	if len(results) > 0 {
+		r.digest.Add(reports.NewFinding(results))
+	}
+	return nil
+}
+
+// place says where op_tools' file and failing calls go: below --out if that was given, else
+// into the directory of the run, where all of its parts save calls in one place.
+func (r *replayRun) place(out bool) {
+	r.csv = &lazyCSV{dir: r.out, block: r.csvBlock}
+	r.saver = &failureSaver{dir: r.out, now: r.start, pid: os.Getpid()}
+	if r.dir == nil {
+		return
+	}
+	r.saver.now, r.saver.pid = r.dir.Began(), 0
+	if !out {
+		r.csv.dir, r.saver.dir = r.dir.Path, r.dir.Root
+	}
+	if r.dir.Journal != nil {
+		r.csv.from = r.dir.Journal.CSV
+	}
+	r.json.journal.Before = r.csv.sync
+	for f := range r.digest.Kinds() {
+		r.explain[f.Results[0].Capture] = f
+	}
+}
+
+// run replays the captures below the paths.
+func (r *replayRun) run(ctx context.Context, paths []string) error {
+	r.limits = r.replayOptions.limits()
+	r.bar.index(ctx, paths)
+	err := ordered(ctx, r.jobs, r.dir.scan(ctx, paths, capture.Options{}),
+		func(f found) replayed { return r.one(ctx, f) }, func(x replayed) error { return r.take(ctx, x) })
+	r.bar.end()
+	if err != nil && ctx.Err() == nil {
 		return failed(err)
 	}
 	if err == nil {
-		if err := o.found(cmd.Context(), t, paths); err != nil {
+		if err := r.found(ctx, r.tally, paths); err != nil && !r.part {
 			return err
 		}
 	}
-	c.Interrupted = cmd.Context().Err() != nil
-	problem(csv.close())
-	if unsaved {
-		t.refused++
+	r.Interrupted = ctx.Err() != nil
+	if err := r.problem(r.csv.close()); err != nil {
+		return failed(err)
 	}
-	if csv.path != "" && !a.quiet {
-		fmt.Fprintf(a.Err, "op autocompare result saved to %s\n", csv.path)
+	if r.unsaved {
+		r.tally.refused++
 	}
-	if t.captures > 1 && o.none() && c.Differs() {
-		c.digest.Next = "what this did to the later calls and to the loss:\n  " +
-			strings.Join(o.command("step", quotePath(paths[0])), " ")
+	if r.csv.path != "" && !r.quiet {
+		fmt.Fprintf(r.Err, "op autocompare result saved to %s\n", r.csv.path)
 	}
-	c.FailOn = o.failOn
-	return c.finish(a, t, start)
+	if r.tally.captures > 1 && r.none() && r.Differs() {
+		r.digest.Next = "what this did to the later calls and to the loss:\n  " +
+			strings.Join(r.command("step", quotePath(paths[0])), " ")
+	}
+	r.FailOn = r.failOn
+	return r.finish(r.app, r.tally, r.start)
+}
+
+// one replays a capture, unless that is finished.
+func (r *replayRun) one(ctx context.Context, f found) replayed {
+	if f.finished {
+		return replayed{of: f}
+	}
+	if err := r.dir.begin(r.json, f); err != nil {
+		return replayed{err: err}
+	}
+	if f.entry != nil {
+		r.bar.begin(f.entry.Op)
+	}
+	x := r.replayWithin(ctx, r.limits, f, r.opt, r.saver)
+	x.of = f
+	return x
+}
+
+// take counts and writes what a capture gave.
+func (r *replayRun) take(ctx context.Context, x replayed) error {
+	if x.of.finished {
+		if f := r.explain[x.of.entry.Rel]; f != nil && (r.none() || r.sound(f)) {
+			f.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {
+				return explained(ctx, r.limits, x.of.entry, r.opt, until)
+			}
+		}
+		r.bar.add(false, 0)
+		return nil
+	}
+	if stop := new(stopError); errors.As(cmp.Or(x.err, x.of.err), &stop) {
+		return stop.error
+	}
+	r.tally.walked++
+	if x.err != nil {
+		if x.found != nil && r.dir != nil { // it is not finished
+			return x.err
+		}
+		r.tally.refused++
+		r.bar.warn(r.app, x.err)
+	}
+	r.bar.add(x.found != nil && x.found.Bad(), x.bytes)
+	r.told(x.hidden, x.changed)
+	if x.found == nil {
+		return nil
+	}
+	r.tally.captures++
+	if err := errors.Join(r.problem(x.unsaved), r.problem(r.csv.rows(x.found.Rows))); err != nil {
+		return err
+	}
+	if err := r.add(x.found, false); err != nil {
+		return err
+	}
+	return r.json.done(&reports.Done{Capture: x.of.entry.Rel, Index: x.of.index, Results: len(x.found.Results),
+		Hidden: x.hidden, Changed: x.changed, CSV: r.csv.pos()})
+}
+
+// told counts what settings did to a call.
+func (r *replayRun) told(hidden, changed []string) {
+	for _, name := range hidden {
+		r.settings.Hide(name)
+	}
+	for _, name := range changed {
+		r.settings.Change(name, false)
+	}
+}
+
+// problem is what is done about something that could not be saved: a run in a directory
+// stops, to go on when there is room again, any other says so once.
+func (r *replayRun) problem(err error) error {
+	switch {
+	case r.dir != nil:
+		return err
+	case err == nil || r.unsaved:
+		return nil
+	}
+	r.unsaved = true
+	hint := ""
+	if errors.As(err, new(*fs.PathError)) {
+		hint = "; --out DIR saves it below another directory"
+	}
+	r.warn("%v: not everything is saved%s", err, hint)
+	return nil
 }
 
 // replayWithin runs one capture within the limits.
@@ -315,12 +432,12 @@ func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver)
 		})
 	}
 	r.found = results.OfReplay(f.entry, outcome, o.repro(f.entry), saved)
-	o.told(&r, f.entry, outcome)
+	o.settingsOf(&r, f.entry, outcome)
 	return r, outcome.TooLarge
 }
 
-// told says which settings hid a part of a call, had it converted or spared it.
-func (o *replayOptions) told(r *replayed, e *capture.Entry, outcome *replay.Outcome) {
+// settingsOf says which settings hid a part of a call, had it converted or spared it.
+func (o *replayOptions) settingsOf(r *replayed, e *capture.Entry, outcome *replay.Outcome) {
 	if o.forwardOnly && e.Has(capture.Device, capture.GradInputs) {
 		r.hidden = append(r.hidden, forwardAlone().Name)
 	}
@@ -389,13 +506,14 @@ func loadTolerances(path string, reg *opdef.Registry) (*compare.Tolerances, erro
 	return t, nil
 }
 
-// lazyCSV creates op_tools' comparison file when the first row is known. After
-// an error it writes nothing more.
+// lazyCSV creates op_tools' comparison file when the first row is known, or goes on with
+// one. After an error it writes nothing more.
 type lazyCSV struct {
 	dir   string
-	block int // see selection.csvBlock
+	block int             // see selection.csvBlock
+	from  reports.FilePos // where a file that was begun before is whole; zero if there is none
 	path  string
-	file  io.Closer
+	file  *os.File
 	csv   *reports.CSV
 	err   error
 }
@@ -411,14 +529,54 @@ func (l *lazyCSV) rows(rows []reports.CompareRow) error {
 
 func (l *lazyCSV) row(r reports.CompareRow) error {
 	if l.csv == nil {
-		f, err := reports.CreateCompareCSV(l.dir, time.Now())
+		f, err := l.open()
 		if err != nil {
 			return err
 		}
 		l.file, l.path = f, f.Name()
 		l.csv = reports.NewCompareCSV(f, l.block)
+		l.csv.Continue(l.from)
 	}
 	return l.csv.Compare(r)
+}
+
+func (l *lazyCSV) open() (*os.File, error) {
+	if l.from.Name == "" {
+		return reports.CreateCompareCSV(l.dir, time.Now())
+	}
+	f, err := os.OpenFile(filepath.Join(l.dir, l.from.Name), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err = f.Truncate(l.from.Bytes); err == nil {
+		_, err = f.Seek(l.from.Bytes, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// pos is how much of the file was written.
+func (l *lazyCSV) pos() reports.FilePos {
+	if l.csv == nil {
+		return l.from
+	}
+	name, err := filepath.Rel(l.dir, l.path)
+	if err != nil {
+		name = l.path
+	}
+	bytes, rows := l.csv.Written()
+	return reports.FilePos{Name: filepath.ToSlash(name), Bytes: bytes, Rows: rows}
+}
+
+// sync makes sure that what was written lasts.
+func (l *lazyCSV) sync() error {
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Sync()
 }
 
 // close closes the file; the second time it does nothing.

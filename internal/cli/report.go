@@ -12,6 +12,7 @@ import (
 
 	"github.com/optool/optool/overflow"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/rundir"
 	"github.com/optool/optool/timing"
 )
 
@@ -24,25 +25,32 @@ type reportOptions struct {
 func newReportCmd(a *app) *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
-		Use:   "report RUN",
+		Use:   "report RUN...",
 		Short: "Reports of a finished run",
 		Long: `Print the findings and the summary of a run again, and write them in other
 forms. RUN is the file of JSON lines that --json made replay, compare, check,
-time or conformance write; - is standard input. A run that was killed is
-reported as far as it got.
+time or conformance write, or - for standard input; or the directory of --run, or
+several with the parts of one run. A run that was killed is reported as far as it
+got, one in parts as far as they are there, and what is missing is named.
 
 Exit codes are those of the run; 130 for one that did not end.`,
 		Example: `  optool replay --acc_check --json run.jsonl op_tools_results
   optool report run.jsonl
   optool report --html run.html --xlsx run.xlsx run.jsonl
-  optool report --quiet --junit junit.xml --markdown comment.md run.jsonl`,
+  optool report --quiet --junit junit.xml --markdown comment.md run.jsonl
+  optool report --html run.html finished`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError("report: want one RUN, got %d", len(args))
+			if len(args) == 0 {
+				return usageError("report: want one RUN, got 0")
+			}
+			for _, arg := range args {
+				if len(args) > 1 && !rundir.Is(arg) {
+					return usageError("report: want one RUN, or directories with the parts of one, got %s", arg)
+				}
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return a.report(&o, args[0]) },
+		RunE: func(_ *cobra.Command, args []string) error { return a.report(&o, args...) },
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.tables, "tables", false, "print every capture, with op_tools' table")
@@ -53,13 +61,13 @@ Exit codes are those of the run; 130 for one that did not end.`,
 
 // report prints a run, writes the files and returns the run's exit code. A
 // FILE of - is standard output, which then holds nothing else.
-func (a *app) report(o *reportOptions, path string) error {
+func (a *app) report(o *reportOptions, paths ...string) error {
 	if err := o.files.check(); err != nil {
 		return err
 	}
-	rec, err := a.readRecording(path)
+	rec, err := a.readRecording(paths...)
 	if err != nil {
-		return failed(fmt.Errorf("%s: %w", path, err))
+		return failed(err)
 	}
 	text := a.Out
 	if o.files.stdout() {
@@ -75,20 +83,37 @@ func (a *app) report(o *reportOptions, path string) error {
 	return exitWith(exit)
 }
 
-func (a *app) readRecording(path string) (*reports.Recording, error) {
-	if path == "-" {
-		return reports.ReadRecording(a.In)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		var p *os.PathError
-		if errors.As(err, &p) {
-			return nil, p.Err
+// readRecording reads a run: a file of JSON lines, or directories. An error names them. What
+// is missing of a run is said.
+func (a *app) readRecording(paths ...string) (*reports.Recording, error) {
+	path := paths[0]
+	if rundir.Is(path) {
+		rec, lacks, err := rundir.Read(paths...)
+		for _, s := range lacks {
+			a.warn("%s", s)
 		}
-		return nil, err
+		return rec, err
 	}
-	defer f.Close()
-	return reports.ReadRecording(f)
+	read := func() (*reports.Recording, error) {
+		if path == "-" {
+			return reports.ReadRecording(a.In)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			var p *os.PathError
+			if errors.As(err, &p) {
+				return nil, p.Err
+			}
+			return nil, err
+		}
+		defer f.Close()
+		return reports.ReadRecording(f)
+	}
+	rec, err := read()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rec, nil
 }
 
 // printRecording prints what the run printed and returns its exit code.
@@ -115,7 +140,7 @@ func (a *app) printRecording(w io.Writer, rec *reports.Recording, o *reportOptio
 	if err := digest.Write(w, style); err != nil {
 		return 0, err
 	}
-	exit := comparisonExit(rec.Summary, 0)
+	exit := comparisonExit(rec.Summary, rec.Summary.NotRead)
 	if rec.Exit != nil {
 		exit = *rec.Exit
 	}
@@ -163,20 +188,7 @@ func (a *app) printTimings(w io.Writer, rec *reports.Recording) (int, error) {
 func (a *app) printOverflows(w io.Writer, rec *reports.Recording, all bool) (int, error) {
 	s := overflow.Summary{Interrupted: rec.Last == nil}
 	for f := range rec.Findings() {
-		first := f.Results[0]
-		id := "-"
-		if first.ForwardID != nil {
-			id = fmt.Sprint(*first.ForwardID)
-		}
-		c := &overflow.Call{Title: fmt.Sprintf("%s    forward_id: %s    %s", first.Op, id, first.Capture),
-			Results: f.Results}
-		for _, r := range f.Results {
-			if r.Unwritten {
-				c.Unwritten++
-			} else if r.Stats == nil {
-				c.Failures = append(c.Failures, errors.New(reports.OneLine(r.Reason)))
-			}
-		}
+		c := overflowCall(f.Results)
 		for _, err := range c.Failures {
 			a.warn("%v", err)
 		}
@@ -188,12 +200,35 @@ func (a *app) printOverflows(w io.Writer, rec *reports.Recording, all bool) (int
 			return 0, err
 		}
 	}
-	s.Exit = checkExit(&s)
+	s.Exit = -1
 	if rec.Last != nil {
 		if err := json.Unmarshal(rec.Last, &s); err != nil {
 			return 0, fmt.Errorf("summary: %w", err)
 		}
 	}
+	if s.Exit < 0 { // it did not end, or is of parts
+		s.Exit = checkExit(&s)
+	}
 	_, err := fmt.Fprintln(w, &s)
 	return s.Exit, err
+}
+
+// overflowCall is what a check said of a call, from its results.
+func overflowCall(results []*reports.Result) *overflow.Call {
+	c := &overflow.Call{Results: results}
+	for i, r := range results {
+		if i == 0 {
+			id := "-"
+			if r.ForwardID != nil {
+				id = fmt.Sprint(*r.ForwardID)
+			}
+			c.Title = fmt.Sprintf("%s    forward_id: %s    %s", r.Op, id, r.Capture)
+		}
+		if r.Unwritten {
+			c.Unwritten++
+		} else if r.Stats == nil {
+			c.Failures = append(c.Failures, errors.New(reports.OneLine(r.Reason)))
+		}
+	}
+	return c
 }

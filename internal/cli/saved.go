@@ -21,7 +21,8 @@ import (
 // device/, the reference's, rounded, as cpu/.
 type failureSaver struct {
 	dir string
-	now time.Time
+	now time.Time // for calls whose time is not known
+	pid int       // for those whose process is not
 }
 
 // save writes the files of a compared call, those of its backward pass too if
@@ -32,7 +33,7 @@ func (s *failureSaver) save(e *capture.Entry, c *replay.Call, backward bool) (st
 	if when == "" {
 		when = s.now.Format(reports.TimeLayout)
 	}
-	above := filepath.Join(s.dir, "op_tools_results", "op_capture_results", c.Op, number(e.PID, os.Getpid()),
+	above := filepath.Join(s.dir, "op_tools_results", "op_capture_results", c.Op, number(e.PID, s.pid),
 		"autocompare", number(e.ID, 0))
 	dir := filepath.Join(above, when)
 	if _, err := os.Stat(dir); err == nil && !capture.Marked(dir) { // op_tools' own are left alone

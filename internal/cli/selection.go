@@ -20,6 +20,9 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
+// blockEnv is op_tools' variable for the rows between the headers of its CSV files.
+const blockEnv = "OP_TOOLS_MAX_CACHE_SIZE"
+
 // A selection is the flags that filter captures, the same for every command
 // that walks them.
 type selection struct {
@@ -81,7 +84,6 @@ func (s *selection) parse(cmd *cobra.Command, a *app, tool string) error {
 	if s.read, err = a.readMode(); err != nil {
 		return err
 	}
-	const blockEnv = "OP_TOOLS_MAX_CACHE_SIZE"
 	if text, ok := os.LookupEnv(blockEnv); ok {
 		if s.csvBlock, err = strconv.Atoi(text); err != nil || s.csvBlock < 1 {
 			return usageError("environment variable %s: want a number of rows from 1 on, got %q", blockEnv, text)
@@ -140,17 +142,23 @@ func deselects(tool string) string { return "OP_" + tool + "_DISABLE_LIST" }
 
 // A found is one step of a walk: a capture, or what could not be walked.
 type found struct {
-	entry *capture.Entry
-	err   error
+	entry    *capture.Entry
+	err      error
+	index    int  // of the capture in the walk, from 0
+	finished bool // by the same run, before it was stopped
 }
 
 // scan walks the paths. Filtering is left to the workers, since it may have to
 // open files.
 func scan(ctx context.Context, paths []string, opt capture.Options) iter.Seq[found] {
 	return func(yield func(found) bool) {
+		index := 0
 		for e, err := range capture.Scan(ctx, paths, opt) {
-			if !yield(found{e, err}) {
+			if !yield(found{entry: e, err: err, index: index}) {
 				return
+			}
+			if err == nil {
+				index++
 			}
 		}
 	}

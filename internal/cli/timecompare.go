@@ -119,7 +119,7 @@ func (a *app) readRuns(old, cur string, missing func(*reports.Recording) string)
 	var recs [2]*reports.Recording
 	for i, path := range []string{old, cur} {
 		if recs[i], err = a.readRecording(path); err != nil {
-			return nil, nil, &exitError{ExitFailed, fmt.Errorf("%s: %w", path, err)}
+			return nil, nil, failed(err)
 		}
 		if what := missing(recs[i]); what != "" {
 			return nil, nil, &exitError{ExitFailed, fmt.Errorf("%s: %s", path, what)}

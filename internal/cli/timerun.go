@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/optool/optool/capture"
@@ -111,7 +112,7 @@ func (t *timer) newAccuracy(start time.Time) (*accuracy, error) {
 	c := &accuracy{
 		o: replayOptions{selection: t.o.selection, deviceFlags: t.o.deviceFlags, forwardOnly: t.o.forwardOnly,
 			tolerances: t.o.tolerances},
-		opt: t.measuring.Replay, saver: &failureSaver{dir: t.o.out, now: start},
+		opt: t.measuring.Replay, saver: &failureSaver{dir: t.o.out, now: start, pid: os.Getpid()},
 		csv:     &lazyCSV{dir: t.o.out, block: t.o.csvBlock},
 		summary: reports.NewSummary(), verdicts: map[*timed.Task]verdict.Verdict{},
 	}

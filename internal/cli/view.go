@@ -17,6 +17,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/browse"
+	"github.com/optool/optool/rundir"
 )
 
 type viewOptions struct{ port int }
@@ -76,7 +77,7 @@ func runView(cmd *cobra.Command, a *app, o *viewOptions, args []string) error {
 	for i, path := range files {
 		rec, err := a.readRecording(path)
 		if err != nil {
-			return failed(fmt.Errorf("%s: %w", path, err))
+			return failed(err)
 		}
 		if len(rec.Results) == 0 {
 			return &exitError{ExitFailed, fmt.Errorf("%s: no results in it: want what --json made replay, compare, check "+
@@ -118,8 +119,11 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// isRun reports whether a path is a file of JSON lines.
+// isRun reports whether a path is a file of JSON lines, or the directory of a run.
 func isRun(path string) bool {
+	if rundir.Is(path) {
+		return true
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return false

@@ -40,6 +40,7 @@ echo 'model.* -> decoder.*' >names.txt
 # Runs to report and to compare.
 optool replay --quiet --json run.jsonl op_tools_results
 cp run.jsonl before.jsonl
+optool replay --quiet --run finished op_tools_results
 optool time --quiet --run_times 1 --json old.jsonl op_tools_results
 cp old.jsonl new.jsonl
 

@@ -1,0 +1,272 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/rundir"
+	"github.com/optool/optool/shard"
+)
+
+// A runFlags is the flags of a run that is kept in a directory.
+type runFlags struct {
+	dir    string
+	resume bool
+	shard  string
+}
+
+func (r *runFlags) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&r.dir, "run", "",
+		"keep the run in `DIR`: what is finished survives a kill; reports whose FILE names no directory go there too")
+	f.BoolVar(&r.resume, "resume", false,
+		"with --run: go on where a run in that directory was stopped; begin one if there is none")
+	f.StringVar(&r.shard, "shard", "",
+		"with --run: take part `I/N` of the calls, those of about the same cost on every host")
+}
+
+// indifferent are flags that do not decide what a run finds: it may go on with others.
+var indifferent = []string{"run", "resume", "shard", "jobs", "quiet", "color", "read", "memory", "devices", "json",
+	"sort", "tables", "all", "acc_check", "python"}
+
+// fileFlags name files that decide results.
+var fileFlags = []string{"tolerances", "convert-config", "device", "adaptor"}
+
+// A runDir is the directory of a run in work; nil for a run without. It is the journal's
+// side of a walk: it leaves out calls of other parts and calls that were finished before.
+type runDir struct {
+	*rundir.Dir
+	app      *app
+	part     *rundir.Part
+	finished map[string]int // by capture: how often it was done before
+	calls    int            // finished before
+}
+
+// openRun opens the directory that the flags name. Each call that was finished before is
+// handed to recall. tool selects op_tools' variables that decide.
+func (a *app) openRun(cmd *cobra.Command, r runFlags, paths []string, tool string,
+	recall func(*reports.Done, []*reports.Result) error) (*runDir, error) {
+	switch {
+	case r.dir == "" && r.resume:
+		return nil, usageError("--resume needs --run")
+	case r.dir == "" && r.shard != "":
+		return nil, usageError("--shard needs --run")
+	case r.dir == "":
+		return nil, nil
+	}
+	d := &runDir{app: a, finished: map[string]int{}}
+	if r.shard != "" {
+		p, err := rundir.ParsePart(r.shard)
+		if err != nil {
+			return nil, usageError("--shard: %w", err)
+		}
+		d.part = &p
+	}
+	s, err := a.runSettings(cmd, paths, tool)
+	if err != nil {
+		return nil, failed(err)
+	}
+	d.Dir, err = rundir.Open(r.dir, s, rundir.Options{Part: d.part, Resume: r.resume,
+		Told: func(s string) { a.warn("%s", s) },
+		Call: func(done *reports.Done, results []*reports.Result) error {
+			d.finished[done.Capture]++
+			d.calls++
+			return recall(done, results)
+		}})
+	if err != nil {
+		return nil, failed(err)
+	}
+	if d.Journal != nil && !d.Ended() {
+		a.warn("%s: %s finished before are kept", d.Path, reports.Count(d.calls, "call"))
+		if n := len(d.InFlight); n > 0 {
+			a.warn("in work when it was stopped, and done again: %s%s",
+				strings.Join(d.InFlight[:min(n, shownInFlight)], ", "), more(n-shownInFlight))
+		}
+	}
+	return d, nil
+}
+
+const shownInFlight = 8
+
+func more(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
+}
+
+// runSettings are what decides the results of this command.
+func (a *app) runSettings(cmd *cobra.Command, paths []string, tool string) (*rundir.Settings, error) {
+	host, _ := os.Hostname()
+	s := &rundir.Settings{Command: cmd.Name(), Version: version(), Paths: paths, Flags: map[string]string{},
+		Environment: map[string]string{}, Files: map[string]string{}, Host: host, PID: os.Getpid(),
+		Start: time.Now().Round(time.Second)}
+	var err error
+	digest := func(name, path string) {
+		if info, e := os.Stat(path); e != nil || !info.Mode().IsRegular() && !info.IsDir() {
+			return // a word such as host
+		}
+		text, e := rundir.Digest(path)
+		if e != nil && err == nil {
+			err = e
+		}
+		s.Files[name] = text
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		report := slices.ContainsFunc(reportFormats, func(x reportFormat) bool { return x.name == f.Name })
+		if !report && !slices.Contains(indifferent, f.Name) {
+			s.Flags["--"+f.Name] = f.Value.String()
+		}
+		if slices.Contains(fileFlags, f.Name) {
+			digest("--"+f.Name, f.Value.String())
+		}
+	})
+	for _, o := range a.own {
+		digest(o.name+" "+o.path, o.path)
+	}
+	for _, v := range variables(os.Environ(), tool) {
+		name, value, _ := strings.Cut(v, "=")
+		s.Environment[name] = value
+	}
+	for _, name := range []string{"OPTOOL_BLAS", operatorsVariable, blockEnv} {
+		if v, ok := os.LookupEnv(name); ok {
+			s.Environment[name] = v
+		}
+	}
+	return s, err
+}
+
+// journal opens the journal to grow it; nil without a directory.
+func (d *runDir) journal() (*rundir.Journal, error) {
+	if d == nil {
+		return nil, nil
+	}
+	j, err := d.Continue()
+	return j, failed(err)
+}
+
+// close gives the directory back.
+func (d *runDir) close() {
+	if d != nil {
+		d.Dir.Close()
+	}
+}
+
+// again reports a run that ended before.
+func (d *runDir) again(a *app, o *reportOptions) error {
+	a.warn("%s: the run has ended, this is its report", d.Path)
+	o.files = d.placed(o.files)
+	return a.report(o, d.Path)
+}
+
+// placed are the files of reports, those whose name has no directory in that of the run.
+func (d *runDir) placed(files reportFiles) reportFiles {
+	if d == nil {
+		return files
+	}
+	files = slices.Clone(files)
+	for i, f := range files {
+		if path := *f.path; path != "" && path != "-" && filepath.Base(path) == path {
+			path = d.File(path)
+			files[i].path = &path
+		}
+	}
+	return files
+}
+
+// scan walks the paths as scan does, and leaves out calls of other parts. Those that were
+// finished before are yielded as such.
+func (d *runDir) scan(ctx context.Context, paths []string, opt capture.Options) iter.Seq[found] {
+	if d == nil {
+		return scan(ctx, paths, opt)
+	}
+	all := scan(ctx, paths, opt)
+	if d.part != nil {
+		all = d.share(ctx, all)
+	}
+	return func(yield func(found) bool) {
+		for f := range all {
+			if f.entry != nil && d.finished[f.entry.Rel] > 0 {
+				d.finished[f.entry.Rel]--
+				f.finished = true
+			}
+			if !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+// share yields the calls of this part. What cannot be read belongs to the first.
+func (d *runDir) share(ctx context.Context, all iter.Seq[found]) iter.Seq[found] {
+	return func(yield func(found) bool) {
+		list := slices.Collect(all)
+		calls := costs(list)
+		if ctx.Err() != nil {
+			return
+		}
+		if err := d.Plan(shard.Digest(calls, d.part.N)); err != nil {
+			yield(found{err: &stopError{err}})
+			return
+		}
+		for i, of := range shard.Assign(calls, d.part.N) {
+			if f := list[i]; (f.entry == nil && d.part.I == 1 || f.entry != nil && of == d.part.I-1) && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+// A stopError ends a walk.
+type stopError struct{ error }
+
+func (e *stopError) Unwrap() error { return e.error }
+
+// costs are the estimated costs of calls, whose files are examined side by side.
+func costs(list []found) []shard.Call {
+	calls := make([]shard.Call, len(list))
+	var g errgroup.Group
+	workers := 4 * runtime.GOMAXPROCS(0) // they wait for the file system
+	for w := range workers {
+		g.Go(func() error {
+			for i := w; i < len(list); i += workers {
+				if e := list[i].entry; e != nil {
+					calls[i] = shard.Call{Name: e.Rel, Cost: shard.Estimate(e.Op, e.Bytes())}
+				}
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // none fails
+	return calls
+}
+
+// begin notes that a call is worked on.
+func (d *runDir) begin(j *jsonOutput, f found) error {
+	if d == nil || f.entry == nil || f.finished {
+		return nil
+	}
+	if err := j.journal.Begin(f.entry.Rel); err != nil {
+		return &stopError{err}
+	}
+	return nil
+}
+
+// recording reads what the run has so far.
+func (d *runDir) recording() (*reports.Recording, error) {
+	rec, _, err := rundir.Read(d.Path)
+	return rec, err
+}

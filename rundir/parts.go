@@ -1,0 +1,132 @@
+package rundir
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/reports"
+)
+
+// Is reports whether a path is a directory with a run.
+func Is(path string) bool {
+	for _, name := range []string{journalFile, shardsDir} {
+		if _, err := os.Stat(filepath.Join(path, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Read reads the run in directories: that of one run, or those with the parts of one. What
+// there is of a run that is not finished is reported; lacks says what is missing, a sentence
+// each.
+func Read(dirs ...string) (rec *reports.Recording, lacks []string, err error) {
+	type place struct {
+		Part
+		dir string
+	}
+	var places []place
+	for _, dir := range dirs {
+		parts, err := shards(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, p := range parts {
+			places = append(places, place{p, filepath.Join(dir, shardsDir, p.dir())})
+		}
+		if len(parts) == 0 {
+			places = append(places, place{Part{1, 1}, dir})
+		}
+	}
+	slices.SortStableFunc(places, func(a, b place) int { return a.I - b.I })
+	n := places[0].N
+	var parts []*reports.PartRecord
+	var first *Settings
+	for i, p := range places {
+		switch {
+		case p.N != n:
+			return nil, nil, fmt.Errorf("%s is of a run in %s, %s of one in %d", p.dir, reports.Count(p.N, "part"),
+				places[0].dir, n)
+		case i > 0 && p.I == places[i-1].I:
+			return nil, nil, fmt.Errorf("part %s is there twice: %s and %s", p.Part, places[i-1].dir, p.dir)
+		}
+		if begun, err := journalBegun(filepath.Join(p.dir, journalFile)); err != nil {
+			return nil, nil, err
+		} else if !begun && n > 1 {
+			lacks = append(lacks, fmt.Sprintf("part %s is missing: it has begun nothing", p.Part))
+			continue
+		}
+		part, settings, err := readPart(p.dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		if first == nil {
+			first = settings
+		} else if difference := first.alike(settings); difference != "" {
+			return nil, nil, fmt.Errorf("%s is no part of the run of %s: %s", p.dir, places[0].dir, difference)
+		}
+		if n > 1 && part.Interrupted() {
+			lacks = append(lacks, fmt.Sprintf("part %s did not end: %s finished", p.Part,
+				reports.Count(part.Calls, "call")))
+		}
+		if n > 1 {
+			part.Run.Command = withoutShard(part.Run.Command)
+		}
+		parts = append(parts, part)
+	}
+	for i := 1; i <= n; i++ {
+		if !slices.ContainsFunc(places, func(p place) bool { return p.I == i }) {
+			lacks = append(lacks, fmt.Sprintf("part %s is missing", Part{i, n}))
+		}
+	}
+	if len(parts) == 0 {
+		return nil, lacks, fmt.Errorf("%s has no part that began: %s", strings.Join(dirs, ", "), lacks[0])
+	}
+	rec, err = reports.Join(parts, len(parts) == n)
+	return rec, lacks, err
+}
+
+// alike says what differs between two parts of one run.
+func (s *Settings) alike(t *Settings) string {
+	a, b := *s, *t
+	a.Shard, b.Shard = "", ""
+	return a.Unlike(&b)
+}
+
+func readPart(dir string) (*reports.PartRecord, *Settings, error) {
+	f, err := os.Open(filepath.Join(dir, journalFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	settings, err := readSettings(filepath.Join(dir, settingsFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &reports.PartRecord{}
+	p.Journal, err = reports.ReadJournal(f, func(d *reports.Done, results []*reports.Result) error {
+		p.Done, p.Results = append(p.Done, d), append(p.Results, results)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return p, settings, nil
+}
+
+// withoutShard is a command line without --shard.
+func withoutShard(command []string) []string {
+	var out []string
+	for i := 0; i < len(command); i++ {
+		switch {
+		case command[i] == "--shard":
+			i++
+		case !strings.HasPrefix(command[i], "--shard="):
+			out = append(out, command[i])
+		}
+	}
+	return out
+}
