@@ -24,6 +24,7 @@ import (
 	"github.com/optool/optool/ops/loss"
 	"github.com/optool/optool/ops/masked"
 	"github.com/optool/optool/ops/matmul"
+	"github.com/optool/optool/ops/megatron"
 	"github.com/optool/optool/ops/normalization"
 	"github.com/optool/optool/ops/npu"
 	"github.com/optool/optool/ops/optim"
@@ -78,6 +79,7 @@ func tables() [][]*opdef.Entry {
 		vllm.Table(),
 		dlinfer.Table(),
 		deeplink.Table(),
+		megatron.Table(),
 	}
 }
 

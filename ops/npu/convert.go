@@ -216,30 +216,9 @@ var layerNormEval = compose.Declare(compose.Op[layerNormArgs]{
 		})
 	},
 }, compose.Fused, func(g *compose.Graph, a *layerNormArgs) compose.Values {
-	x, n := g.Arg("input", a.Input), len(a.NormalizedShape)
-	if n == 0 || n > x.Dim() || !slices.Equal(x.Shape()[x.Dim()-n:], a.NormalizedShape) || !x.DType().IsFloat() {
-		g.Refuse("normalized_shape", "%v are not the last dimensions of %s", a.NormalizedShape, a.Input.Meta())
-	}
-	dims := make([]int, n)
-	for i := range dims {
-		dims[i] = x.Dim() - n + i
-	}
-	y := g.AtLeast(x, tensor.Float32)
-	y = g.Sub(y, g.Mean(y, true, dims...))
-	y = g.Mul(y, g.Rsqrt(g.Shift(g.Mean(g.Square(y), true, dims...), a.Eps)))
-	for _, p := range []struct {
-		name string
-		t    *tensor.Tensor
-		with func(x, y *compose.Value) *compose.Value
-	}{{"weight", a.Weight, g.Mul}, {"bias", a.Bias, g.Add}} {
-		if p.t == nil {
-			continue
-		}
-		if !slices.Equal(p.t.Shape, a.NormalizedShape) {
-			g.Refuse(p.name, "want the shape %v, got %s", a.NormalizedShape, p.t.Meta())
-		}
-		y = p.with(y, g.AtLeast(g.Arg(p.name, p.t), tensor.Float32))
-	}
+	x := g.Arg("input", a.Input)
+	y, _, _ := fused.Centred(g, x, a.NormalizedShape, a.Eps)
+	y = fused.Affine(g, y, g.Arg("weight", a.Weight), g.Arg("bias", a.Bias), a.NormalizedShape)
 	return compose.Values{g.To(y, x.DType())}
 })
 

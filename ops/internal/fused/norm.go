@@ -22,20 +22,62 @@ func CheckRows(g *compose.Graph, x, weight *compose.Value) {
 // dimensions, those of weight, times weight and one more, in that dtype; and the
 // reciprocal of the root, with dimensions of size 1 where the mean was taken.
 func RMSNorm(g *compose.Graph, x, weight *compose.Value, eps, more float64) (y, rstd *compose.Value) {
-	n := x.Dim() - weight.Dim()
-	if !x.DType().IsFloat() || weight.Dim() == 0 || n < 0 || !slices.Equal(x.Shape()[n:], weight.Shape()) {
-		g.Refuse("", "the last dimensions of %s are not those of the weight %s", x.T.Meta(), weight.T.Meta())
+	y, rstd = Normed(g, x, weight.Shape(), eps)
+	if weight = g.AtLeast(weight, tensor.Float32); more != 0 {
+		weight = g.Shift(weight, more)
 	}
-	dims := make([]int, weight.Dim())
+	return g.Mul(y, weight), rstd
+}
+
+// Normed is x, in at least float32, over its root mean square along the last dimensions, those
+// of shape; and the reciprocal of the root.
+func Normed(g *compose.Graph, x *compose.Value, shape []int, eps float64) (y, rstd *compose.Value) {
+	dims := lastDims(g, x, shape)
+	x = g.AtLeast(x, tensor.Float32)
+	rstd = g.Rsqrt(g.Shift(g.Mean(g.Square(x), true, dims...), eps))
+	return g.Mul(x, rstd), rstd
+}
+
+// Centred is x, in at least float32, less its mean along the last dimensions, those of shape,
+// over its standard deviation; the mean, and the reciprocal of the deviation.
+func Centred(g *compose.Graph, x *compose.Value, shape []int, eps float64) (y, mean, rstd *compose.Value) {
+	dims := lastDims(g, x, shape)
+	x = g.AtLeast(x, tensor.Float32)
+	mean = g.Mean(x, true, dims...)
+	x = g.Sub(x, mean)
+	rstd = g.Rsqrt(g.Shift(g.Mean(g.Square(x), true, dims...), eps))
+	return g.Mul(x, rstd), mean, rstd
+}
+
+// lastDims are the last dimensions of x, those of shape.
+func lastDims(g *compose.Graph, x *compose.Value, shape []int) []int {
+	n := x.Dim() - len(shape)
+	if !x.DType().IsFloat() || len(shape) == 0 || n < 0 || !slices.Equal(x.Shape()[n:], shape) {
+		g.Refuse("", "the last dimensions of %s are not %v", x.T.Meta(), shape)
+	}
+	dims := make([]int, len(shape))
 	for i := range dims {
 		dims[i] = n + i
 	}
-	x, weight = g.AtLeast(x, tensor.Float32), g.AtLeast(weight, tensor.Float32)
-	rstd = g.Rsqrt(g.Shift(g.Mean(g.Square(x), true, dims...), eps))
-	if more != 0 {
-		weight = g.Shift(weight, more)
+	return dims
+}
+
+// Affine is y times weight plus bias, of the shape that was normalized; either may be nil.
+func Affine(g *compose.Graph, y, weight, bias *compose.Value, shape []int) *compose.Value {
+	for _, p := range []struct {
+		name string
+		v    *compose.Value
+		with func(x, y *compose.Value) *compose.Value
+	}{{"weight", weight, g.Mul}, {"bias", bias, g.Add}} {
+		if p.v == nil {
+			continue
+		}
+		if !slices.Equal(p.v.Shape(), shape) {
+			g.Refuse(p.name, "want the shape %v, got %s", shape, p.v.T.Meta())
+		}
+		y = p.with(y, g.AtLeast(p.v, tensor.Float32))
 	}
-	return g.Mul(g.Mul(x, rstd), weight), rstd
+	return y
 }
 
 // Sum is x + residual of one shape and dtype, in at least float32.

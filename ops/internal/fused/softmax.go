@@ -27,14 +27,14 @@ func Hidden(g *compose.Graph, mask *tensor.Tensor, triangle bool) *tensor.Tensor
 	if mask.Dim() < 2 {
 		g.Refuse("mask", "want at least 2 dimensions, got %d", mask.Dim())
 	}
-	return Behind(mask.Shape[mask.Dim()-2], mask.Shape[mask.Dim()-1])
+	return Behind(mask.Shape[mask.Dim()-2], mask.Shape[mask.Dim()-1], 0)
 }
 
-// Behind is where the columns of a matrix are behind its diagonal.
-func Behind(rows, cols int) *tensor.Tensor {
+// Behind is where the columns of a matrix are behind its diagonal, which begins at column offset.
+func Behind(rows, cols, offset int) *tensor.Tensor {
 	above := tensor.Make[int64](rows * cols)
 	for i := range rows {
-		for j := i + 1; j < cols; j++ {
+		for j := max(0, i+1+offset); j < cols; j++ {
 			above[i*cols+j] = 1
 		}
 	}
