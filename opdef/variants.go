@@ -70,12 +70,49 @@ func (c *Call) Python() (args []value.Value, kwargs *value.Dict) {
 	return args, kwargs
 }
 
+// concise returns the arguments of a call without those that have their default. What
+// follows the first that is left out is given by keyword.
+func (c *Call) concise() (args []value.Value, kwargs *value.Dict) {
+	kwargs = &value.Dict{}
+	left := false
+	for i, p := range c.Entry.Schema.Params {
+		if c.Entry.setters[i].field == nil {
+			left = true
+			continue
+		}
+		a := c.argument(i)
+		v := a.Python()
+		switch {
+		case a.IsDefault() || v == nil && !p.Required:
+			left = true
+		case left || p.Keyword:
+			kwargs.Items = append(kwargs.Items, value.Item{Key: p.Name, Value: v})
+		case v == nil && p.Type.List && !p.Type.Optional:
+			args = append(args, value.NewList())
+		default:
+			args = append(args, v)
+		}
+	}
+	switch {
+	case c.out == nil:
+	case len(c.out) == 1:
+		kwargs.Items = append(kwargs.Items, value.Item{Key: "out", Value: c.out[0]})
+	default:
+		out := &value.Sequence{Kind: value.Tuple}
+		for _, t := range c.out {
+			out.Items = append(out.Items, t)
+		}
+		kwargs.Items = append(kwargs.Items, value.Item{Key: "out", Value: out})
+	}
+	return args, kwargs
+}
+
 // Called returns the arguments as the call was written: those that Bind was given, with
-// the tensors that Map put in their place, else those of Python. Lists and dicts are new
-// ones where a tensor in them was replaced.
+// the tensors that Map put in their place; without Bind as people write them. Lists and
+// dicts are new ones where a tensor in them was replaced.
 func (c *Call) Called() (args []value.Value, kwargs *value.Dict) {
 	if c.bound == nil {
-		return c.Python()
+		return c.concise()
 	}
 	before, now := (&Call{Entry: c.Entry, args: c.bound.fields}).tensors(), c.tensors()
 	replaced := map[*tensor.Tensor]*tensor.Tensor{}

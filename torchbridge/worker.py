@@ -85,8 +85,16 @@ class Worker:
 
     def function(self, name):
         """What a name stands for: a function, or a property, which is read from its argument."""
-        if name in self.found:
-            return self.found[name]
+        if name not in self.found:
+            try:
+                self.found[name] = self.find(name)
+            except Refusal as e:  # looking for modules takes time
+                self.found[name] = e
+        if isinstance(self.found[name], Refusal):
+            raise self.found[name]
+        return self.found[name]
+
+    def find(self, name):
         full = self.maps.get(name)
         parts = (full.replace(":", ".") if full else name).split(".")
         try:
@@ -107,7 +115,6 @@ class Worker:
             if not hasattr(f, "__get__"):
                 raise Refusal("%s is no function" % name)
             f = f.__get__
-        self.found[name] = f
         return f
 
     # Values.

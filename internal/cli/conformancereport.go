@@ -20,8 +20,8 @@ type conformanceReport struct {
 	*reports.Summary
 	o        *conformanceOptions
 	cases    *reports.CaseTable
-	list     [][]any   // a row for each case
-	coverage *coverage // nil without a device
+	list     [][]any         // a row for each case
+	coverage *functionCounts // nil without a device
 	// converted counts the cases with tensors that were converted to another dtype.
 	converted int
 }
@@ -114,9 +114,9 @@ func (o *conformanceOptions) databasePath() string {
 	return strings.TrimPrefix(o.dbPath, "sqlite:///")
 }
 
-// A coverage is a device that counts the calls of each function. It may be used
+// A functionCounts is a device that counts the calls of each function. It may be used
 // from several goroutines.
-type coverage struct {
+type functionCounts struct {
 	dev     *devicebridge.Device
 	mu      sync.Mutex
 	calls   map[string]int
@@ -124,8 +124,8 @@ type coverage struct {
 	exports map[string]bool
 }
 
-func newCoverage(dev *devicebridge.Device) *coverage {
-	c := &coverage{dev: dev, calls: map[string]int{}, unwell: map[string]int{}, exports: map[string]bool{}}
+func newFunctionCounts(dev *devicebridge.Device) *functionCounts {
+	c := &functionCounts{dev: dev, calls: map[string]int{}, unwell: map[string]int{}, exports: map[string]bool{}}
 	for _, f := range dev.Info().Functions {
 		c.exports[f] = true
 	}
@@ -133,10 +133,10 @@ func newCoverage(dev *devicebridge.Device) *coverage {
 }
 
 // has reports whether the library exports a function.
-func (c *coverage) has(function string) bool { return c.exports[function] }
+func (c *functionCounts) has(function string) bool { return c.exports[function] }
 
 // Run runs a plan on the device.
-func (c *coverage) Run(ctx context.Context, p *diopi.Plan) (*devicebridge.Result, error) {
+func (c *functionCounts) Run(ctx context.Context, p *diopi.Plan) (*devicebridge.Result, error) {
 	res, err := c.dev.Run(ctx, p)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (c *coverage) Run(ctx context.Context, p *diopi.Plan) (*devicebridge.Result
 }
 
 // line says how many of the functions that the library exports were called.
-func (c *coverage) line() string {
+func (c *functionCounts) line() string {
 	called := 0
 	for f := range c.calls {
 		if c.exports[f] {
@@ -167,7 +167,7 @@ func (c *coverage) line() string {
 }
 
 // sheet has a row for each function of DIOPI's interface.
-func (c *coverage) sheet() reports.Sheet {
+func (c *functionCounts) sheet() reports.Sheet {
 	return reports.Sheet{Name: "coverage", Columns: []string{"function", "header", "exported", "called",
 		"not ended well"}, Rows: func(yield func([]any) bool) {
 		c.mu.Lock()

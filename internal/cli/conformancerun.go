@@ -132,7 +132,7 @@ func (run *testRun) prepare(ctx context.Context) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	run.report.coverage = newCoverage(dev)
+	run.report.coverage = newFunctionCounts(dev)
 	opt.Exports = run.report.coverage.has
 	run.check = func(c *configs.Case) []conformance.Result {
 		return run.store.CheckDevice(ctx, run.report.coverage, c, opt)

@@ -27,7 +27,7 @@ func (o *conformanceOptions) testRuntime(ctx context.Context, a *app) error {
 	defer j.close()
 	start := time.Now()
 	rep := newConformanceReport(o)
-	rep.coverage = newCoverage(dev)
+	rep.coverage = newFunctionCounts(dev)
 	source, repro := "device", o.deviceRepro("utest")
 	bar := a.newProgress("utest", "test")
 	bar.expect(len(conformance.RuntimeTests()), 0)

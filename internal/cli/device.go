@@ -153,8 +153,8 @@ func (d *deviceFlags) check() error {
 // open loads the device, a library.
 func (d *deviceFlags) open(ctx context.Context) (*devicebridge.Device, error) {
 	if strings.HasPrefix(d.device, torchbridge.Prefix) {
-		return nil, usageError("%s: this command wants a library; replay, time, reduce and bundle take devices of PyTorch",
-			d.device)
+		return nil, usageError("%s: this command wants a library; device, replay, time, reduce and bundle take devices of "+
+			"PyTorch", d.device)
 	}
 	lib, err := devicebridge.Open(ctx, devicebridge.Config{Library: d.device, Adaptor: d.adaptor, Workers: d.devices,
 		Timeout: cmp.Or(d.timeout, deviceTimeout)})

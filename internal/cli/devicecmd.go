@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,10 +16,15 @@ import (
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/devicebridge/diopi/mapping"
+	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/coverage"
 	"github.com/optool/optool/replay/devicecheck"
 	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/replay/ontorch"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/webpage"
+	"github.com/optool/optool/torchbridge"
 )
 
 type deviceOptions struct {
@@ -27,28 +33,36 @@ type deviceOptions struct {
 	captures []string
 	json     bool
 	missing  bool
+	dtypes   bool
 	check    bool
 	build    bool
+	csv      string
+	html     string
 }
 
 func newDeviceCmd(a *app) *cobra.Command {
 	var o deviceOptions
 	cmd := &cobra.Command{
-		Use:   "device LIBRARY",
-		Short: "Say what a device library offers",
+		Use:   "device LIBRARY|torch:DEVICE",
+		Short: "Say what a device offers",
 		Long: `Load a DIOPI library (or host, the built-in one) in a process of its own and
-print vendor, versions and which functions of DIOPI's interface it exports. With
---captures: which recorded calls it can run, op by op, weighted by calls.`,
+print vendor, versions and which functions of DIOPI's interface it exports; or
+start Python on a device of PyTorch and print versions and, dtype by dtype, how
+many operators run a small example there (--dtypes asks libraries the same).
+With --captures: which recorded calls it can run, by op and dtype. Those of a
+library are looked up, those of a device of PyTorch are run. --csv and --html
+write the table to files.`,
 		Example: `  optool device host
   optool device --missing ./libdiopi_impl.so
-  optool device --captures op_tools_results ./libdiopi_impl.so
-  optool device --check ./libdiopi_impl.so`,
+  optool device --captures op_tools_results --html coverage.html ./libdiopi_impl.so
+  optool device --check ./libdiopi_impl.so
+  optool device --missing --op 'torch.nn.functional.*' torch:cuda:0`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if o.build && len(args) == 0 {
 				return nil
 			}
 			if len(args) != 1 {
-				return usageError("device: want one LIBRARY, got %d", len(args))
+				return usageError("device: want one LIBRARY or torch:DEVICE, got %d", len(args))
 			}
 			return nil
 		},
@@ -67,23 +81,36 @@ print vendor, versions and which functions of DIOPI's interface it exports. With
 			return runDevice(cmd, a, &o)
 		},
 	}
-	o.addFlags(cmd)
+	o.selection.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.adaptor, "adaptor", "", "shared library with the vendor's device functions, if `LIBRARY` has none")
+	o.torch.add(cmd)
+	addTimeoutFlag(cmd, &o.timeout)
 	f.StringArrayVar(&o.captures, "captures", nil,
-		"say which recorded calls under `PATH` the library can run; may be repeated")
+		"say which recorded calls under `PATH` the device can run; may be repeated")
+	f.BoolVar(&o.dtypes, "dtypes", false, "run a small example of every operator with every dtype")
 	f.BoolVar(&o.check, "check", false,
-		"run every operator the library can run on generated arguments, and compare with the reference")
+		"run every operator the device can run on generated arguments, and compare with the reference")
 	f.BoolVar(&o.build, "build-worker", false,
 		"build what devices need with g++, once for a user, where optool was built without (go install)")
-	f.BoolVar(&o.missing, "missing", false, "list the functions it does not export")
+	f.BoolVar(&o.missing, "missing", false,
+		"list the functions that a library does not export, the operators that do not run with every dtype")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	f.StringVar(&o.csv, "csv", "", "write a row for each operator and dtype to `FILE`")
+	f.StringVar(&o.html, "html", "", "write operators and dtypes as a page that needs nothing else to `FILE`")
 	o.devices, o.repeat = 1, 1
 	return cmd
 }
 
-// A deviceReport is what optool device prints.
+// A deviceReport is what optool device prints: of a library or of a device of PyTorch, then
+// of operators.
 type deviceReport struct {
+	*libraryReport
+	*torchReport
+	Ops []*reports.CoverageRow `json:"ops,omitempty"`
+}
+
+type libraryReport struct {
 	Library      string         `json:"library"`
 	Vendor       string         `json:"vendor"`
 	Version      string         `json:"version"`
@@ -94,7 +121,11 @@ type deviceReport struct {
 	Groups       []*deviceGroup `json:"groups"`
 	Exported     []string       `json:"exported"`
 	Missing      []string       `json:"missing"`
-	Ops          []*deviceOp    `json:"ops,omitempty"`
+}
+
+type torchReport struct {
+	Device string           `json:"device"`
+	Torch  torchbridge.Info `json:"torch"`
 }
 
 type deviceGroup struct {
@@ -103,50 +134,118 @@ type deviceGroup struct {
 	Total    int    `json:"total"`
 }
 
-// A deviceOp is a recorded op: how many of its calls the library can run.
-type deviceOp struct {
-	Op        string   `json:"op"`
-	Calls     int      `json:"calls"`
-	Runnable  int      `json:"runnable"`
-	Functions []string `json:"functions"`
-	Reason    string   `json:"reason"` // of the first call that it cannot run
+// A target is the device that the command is about.
+type target struct {
+	replay.Device
+	report deviceReport
+	// canRun returns the functions that a recorded call takes, or why it cannot run.
+	canRun func(c *replay.DeviceCall) ([]string, error)
+	// may reports whether the device may have an operator.
+	may     func(e *opdef.Entry) bool
+	release func()
+}
+
+// target opens the device.
+func (o *deviceOptions) target(ctx context.Context, a *app) (*target, error) {
+	if name, ok := strings.CutPrefix(o.device, torchbridge.Prefix); ok {
+		dev, err := o.openTorch(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		d := ontorch.New(ctx, dev, ontorch.Options{})
+		return &target{Device: d, report: deviceReport{torchReport: &torchReport{o.device, dev.Info()}},
+			canRun:  func(c *replay.DeviceCall) ([]string, error) { return coverage.Run(d, c) },
+			may:     func(*opdef.Entry) bool { return true },
+			release: func() { dev.Close() }}, nil
+	}
+	lib, err := o.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	exported := map[string]bool{}
+	for _, f := range lib.Info().Functions {
+		exported[f] = true
+	}
+	return &target{Device: ondevice.New(ctx, lib, ondevice.Options{}),
+		report: deviceReport{libraryReport: newLibraryReport(o.device, lib.Info())},
+		canRun: func(c *replay.DeviceCall) ([]string, error) {
+			functions, err := ondevice.Functions(c)
+			if i := slices.IndexFunc(functions, func(f string) bool { return !exported[f] }); err == nil && i >= 0 {
+				err = fmt.Errorf("the library has no %s", functions[i])
+			}
+			return functions, err
+		},
+		may: func(e *opdef.Entry) bool {
+			_, err := mapping.Of(e)
+			return err == nil
+		},
+		release: func() { lib.Close() }}, nil
 }
 
 func runDevice(cmd *cobra.Command, a *app, o *deviceOptions) error {
 	if err := o.parse(cmd, a, "CAPTURE"); err != nil {
 		return err
 	}
-	lib, err := o.open(cmd.Context())
+	d, err := o.target(cmd.Context(), a)
 	if err != nil {
 		return err
 	}
-	defer lib.Close()
+	defer d.release()
 	if o.check {
-		return o.runChecks(cmd.Context(), a, lib)
+		return o.runChecks(cmd.Context(), a, d)
 	}
-	r := newDeviceReport(o.device, lib.Info())
 	var t tally
-	if len(o.captures) > 0 {
-		if r.Ops, err = o.coverage(cmd.Context(), a, lib.Info(), &t); err != nil {
+	var covered *reports.Coverage
+	r := d.report
+	switch {
+	case len(o.captures) > 0:
+		if covered, err = o.recorded(cmd.Context(), a, d, &t); err != nil {
 			return err
 		}
 		if err := o.found(cmd.Context(), t, o.captures); err != nil {
 			return err
 		}
+	case o.dtypes || o.csv != "" || o.html != "" || r.torchReport != nil:
+		if covered, err = o.samples(cmd.Context(), a, d); err != nil {
+			return err
+		}
+	}
+	if covered != nil {
+		r.Ops = covered.Rows()
 	}
 	if o.json {
-		if err := reports.NewJSONLines(a.Out).Write(r); err != nil {
-			return failed(err)
-		}
-	} else if err := r.print(a, o.missing); err != nil {
+		err = reports.NewJSONLines(a.Out).Write(r)
+	} else {
+		err = o.print(a, &r, covered)
+	}
+	if err == nil {
+		err = o.write(&r, covered)
+	}
+	if err != nil {
 		return failed(err)
 	}
 	t.end(a)
 	return exitWith(t.code())
 }
 
-func newDeviceReport(name string, i devicebridge.Info) *deviceReport {
-	r := &deviceReport{
+// write writes the files that are asked for.
+func (o *deviceOptions) write(r *deviceReport, covered *reports.Coverage) error {
+	if o.csv != "" {
+		err := writeFile(o.csv, func(w io.Writer) error { return reports.WriteCSV(w, covered.Sheet()) })
+		if err != nil {
+			return err
+		}
+	}
+	if o.html == "" {
+		return nil
+	}
+	return writeFile(o.html, func(w io.Writer) error {
+		return webpage.WriteCoverage(w, "optool device "+o.device, r.facts(), o.sentence(covered), covered)
+	})
+}
+
+func newLibraryReport(name string, i devicebridge.Info) *libraryReport {
+	r := &libraryReport{
 		Library: name, Vendor: i.Vendor, Version: i.Version, Remarks: i.Remarks,
 		Interface: diopi.Version(), LastError: i.LastError,
 		DeviceMemory: i.Adaptor,
@@ -175,13 +274,9 @@ func newDeviceReport(name string, i devicebridge.Info) *deviceReport {
 	return r
 }
 
-// coverage asks of every recorded call which functions it would take.
-func (o *deviceOptions) coverage(ctx context.Context, a *app, info devicebridge.Info, t *tally) ([]*deviceOp, error) {
-	exported := map[string]bool{}
-	for _, f := range info.Functions {
-		exported[f] = true
-	}
-	byOp := map[string]*deviceOp{}
+// recorded asks of every recorded call whether the device can run it.
+func (o *deviceOptions) recorded(ctx context.Context, a *app, d *target, t *tally) (*reports.Coverage, error) {
+	covered := reports.NewCoverage()
 	opt := replay.Options{Registry: a.known(), Read: o.read}
 	lim := newLimits(0, referenceTimeout)
 	for f := range scan(ctx, o.captures, capture.Options{}) {
@@ -197,70 +292,148 @@ func (o *deviceOptions) coverage(ctx context.Context, a *app, info devicebridge.
 			continue
 		}
 		t.captures++
-		op := f.entry.Op
-		functions, err := within(ctx, lim, f.entry.Bytes(), func() (functions []string, err error) {
-			op, functions, err = deviceFunctionsOf(f.entry, opt)
-			return functions, err
+		c, err := within(ctx, lim, f.entry.Bytes(), func() (asked, error) {
+			return ask(f.entry, opt, d.canRun)
 		})
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, failed(ctx.Err())
 		}
-		d := byOp[op]
-		if d == nil {
-			d = &deviceOp{Op: op, Functions: []string{}}
-			byOp[op] = d
-		}
-		d.Calls++
-		if err == nil {
-			if i := slices.IndexFunc(functions, func(f string) bool { return !exported[f] }); i >= 0 {
-				err = fmt.Errorf("the library has no %s", functions[i])
-			}
-		}
-		if err != nil {
-			d.Reason = cmp.Or(d.Reason, err.Error())
-			continue
-		}
-		d.Runnable++
-		for _, f := range functions {
-			if !slices.Contains(d.Functions, f) {
-				d.Functions = append(d.Functions, f)
-			}
-		}
+		covered.Add(cmp.Or(c.op, f.entry.Op), cmp.Or(c.dtype, dtypeUnknown), c.functions, err)
 	}
-	return slices.SortedFunc(maps.Values(byOp), func(x, y *deviceOp) int {
-		return cmp.Or(cmp.Compare(y.Calls, x.Calls), cmp.Compare(x.Op, y.Op))
-	}), failed(ctx.Err())
+	return covered, failed(ctx.Err())
 }
 
-// deviceFunctionsOf are the functions that the forward pass of a recorded call
-// would take on a device. The error says why none can.
-func deviceFunctionsOf(e *capture.Entry, opt replay.Options) (op string, functions []string, err error) {
+// dtypeUnknown is the dtype of a call that cannot be read.
+const dtypeUnknown = "not known"
+
+// An asked call is a recorded one and the functions that it takes.
+type asked struct {
+	op, dtype string
+	functions []string
+}
+
+// ask finds out what the forward pass of a recorded call takes on a device. The error says
+// why it cannot run.
+func ask(e *capture.Entry, opt replay.Options, canRun func(*replay.DeviceCall) ([]string, error)) (asked, error) {
 	c := replay.Open(e, opt)
 	defer c.Close()
-	if err := c.Err(); err != nil {
-		return e.Op, nil, err
+	a := asked{op: cmp.Or(c.Op, e.Op)}
+	err := c.Err()
+	if err == nil {
+		err = c.Start()
 	}
-	if err := c.Start(); err != nil {
-		return c.Op, nil, err
+	if err != nil {
+		return a, err
 	}
 	err = replay.Guard(func() (err error) {
-		functions, err = ondevice.Functions(c.DeviceCall(false))
+		dc := c.DeviceCall(false)
+		a.dtype = coverage.DTypeOf(dc.Call, dc.Forward)
+		a.functions, err = canRun(dc)
 		return err
 	})
-	return c.Op, functions, err
+	return a, err
 }
 
-func (r *deviceReport) print(a *app, missing bool) error {
-	none := func(s string) string { return cmp.Or(s, "not given") }
+// samples tries a small call of every operator with every dtype.
+func (o *deviceOptions) samples(ctx context.Context, a *app, d *target) (*reports.Coverage, error) {
+	covered := reports.NewCoverage()
+	bar := a.newProgress("device", "operator")
+	entries := a.known().Entries()
+	bar.expect(len(entries), 0)
+	defer bar.end()
+	for _, e := range entries {
+		if ctx.Err() != nil {
+			return nil, failed(ctx.Err())
+		}
+		if o.filter.Ops != nil && !slices.ContainsFunc(e.Names, o.filter.Ops.Match) {
+			continue
+		}
+		for _, t := range coverage.Try(d, e) {
+			covered.Add(e.Op(), t.DType, t.Functions, t.Err)
+		}
+		bar.add(false, 0)
+	}
+	return covered, nil
+}
+
+// facts are what is known of the device without trying it.
+func (r *deviceReport) facts() [][2]string {
+	given := func(s string) string { return cmp.Or(s, "not given") }
+	if r.torchReport != nil {
+		i := r.Torch
+		facts := [][2]string{{"device", r.Device}, {"name", given(i.Name)}, {"torch", i.Torch}}
+		for _, m := range slices.Sorted(maps.Keys(i.Plugins)) {
+			facts = append(facts, [2]string{m, given(i.Plugins[m])})
+		}
+		if i.Driver != "" {
+			facts = append(facts, [2]string{"CUDA", i.Driver})
+		}
+		clock := "the host's"
+		if i.Events {
+			clock = "the device's"
+		}
+		return append(facts, [2]string{"Python", i.Python + " (" + i.Executable + ")"}, [2]string{"clock", clock},
+			[2]string{"threads", strconv.Itoa(i.Threads)})
+	}
 	memory := "host memory"
 	if r.DeviceMemory {
 		memory = "the device's own, through its device functions"
 	}
-	fmt.Fprintf(a.Out, "library  %s\nvendor   %s\nversion  %s\nmemory   %s\n", r.Library, none(r.Vendor),
-		none(r.Version), memory)
+	facts := [][2]string{{"library", r.Library}, {"vendor", given(r.Vendor)}, {"version", given(r.Version)},
+		{"memory", memory}}
 	for _, remark := range r.Remarks {
-		fmt.Fprintf(a.Out, "remark   %s\n", remark)
+		facts = append(facts, [2]string{"remark", remark})
 	}
+	return facts
+}
+
+// sentence says in short what a device covers.
+func (o *deviceOptions) sentence(c *reports.Coverage) string {
+	n := c.Total()
+	what := "recorded calls"
+	if len(o.captures) == 0 {
+		what = "pairs of operator and dtype"
+	}
+	return fmt.Sprintf("%d of %d %s (%.1f %%) can run on it", n.Runnable, n.Calls, what,
+		100*float64(n.Runnable)/float64(max(n.Calls, 1)))
+}
+
+func (o *deviceOptions) print(a *app, r *deviceReport, covered *reports.Coverage) error {
+	for _, f := range r.facts() {
+		fmt.Fprintf(a.Out, "%-8s %s\n", f[0], f[1])
+	}
+	if r.libraryReport != nil {
+		if err := r.printFunctions(a, o.missing); err != nil {
+			return err
+		}
+	}
+	if covered == nil || len(r.Ops) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.Out)
+	var err error
+	if len(o.captures) == 0 {
+		if err = covered.WriteDTypes(a.Out, a.outputWidth()); err != nil {
+			return err
+		}
+	}
+	n := covered.Total()
+	switch {
+	case len(o.captures) > 0:
+		err = covered.Write(a.Out, a.outputWidth(), false)
+	case o.missing && n.Runnable < n.Calls:
+		fmt.Fprintln(a.Out)
+		err = covered.Write(a.Out, a.outputWidth(), true)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.Out, "\n%s\n", o.sentence(covered))
+	return err
+}
+
+// printFunctions prints which functions the library exports.
+func (r *libraryReport) printFunctions(a *app, missing bool) error {
 	fmt.Fprintln(a.Out)
 	l := reports.NewListing(a.Out, a.outputWidth(), "header", "exported", "of")
 	l.Right(1)
@@ -276,36 +449,15 @@ func (r *deviceReport) print(a *app, missing bool) error {
 	if missing {
 		fmt.Fprintf(a.Out, "\nnot exported:\n%s\n", strings.Join(r.Missing, "\n"))
 	}
-	if len(r.Ops) == 0 {
-		return nil
-	}
-	calls, runnable := 0, 0
-	fmt.Fprintln(a.Out)
-	l = reports.NewListing(a.Out, a.outputWidth(), "op", "calls", "can run", "functions", "why not")
-	l.Right(1)
-	l.Right(2)
-	for _, d := range r.Ops {
-		calls += d.Calls
-		runnable += d.Runnable
-		if err := l.Add(d.Op, strconv.Itoa(d.Calls), strconv.Itoa(d.Runnable), strings.Join(d.Functions, " "),
-			d.Reason); err != nil {
-			return err
-		}
-	}
-	if err := l.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(a.Out, "\n%d of %d recorded calls (%.1f %%) can run on it\n", runnable, calls,
-		100*float64(runnable)/float64(max(calls, 1)))
-	return err
+	return nil
 }
 
-// runChecks prints every way in which the library breaks a check of package opcheck.
-func (o *deviceOptions) runChecks(ctx context.Context, a *app, lib *devicebridge.Device) error {
-	suite := devicecheck.Suite(ondevice.New(ctx, lib, ondevice.Options{}), a.known())
+// runChecks prints every way in which the device breaks a check of package opcheck.
+func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error {
+	suite := devicecheck.Suite(d, a.known())
 	operators, findings := 0, 0
 	for _, e := range a.known().Entries() {
-		if _, err := mapping.Of(e); err != nil {
+		if !d.may(e) {
 			continue
 		}
 		operators++

@@ -64,11 +64,10 @@ func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, alone b
 	if err != nil {
 		return nil, "", nil, failed(err)
 	}
-	td, err := torchbridge.Open(ctx, torchbridge.Config{Device: name, Python: d.torch.python, Import: d.torch.imports,
-		Map: d.torch.maps, Workers: d.devices, Timeout: cmp.Or(d.timeout, deviceTimeout)})
+	td, err := d.openTorch(ctx, name)
 	if err != nil {
 		unlock()
-		return nil, "", nil, failed(err)
+		return nil, "", nil, err
 	}
 	described = describeTorch(d.device, td.Info())
 	if !a.quiet {
@@ -78,6 +77,13 @@ func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, alone b
 		td.Close()
 		unlock()
 	}, nil
+}
+
+// openTorch starts Python on a device of PyTorch.
+func (d *deviceFlags) openTorch(ctx context.Context, name string) (*torchbridge.Device, error) {
+	td, err := torchbridge.Open(ctx, torchbridge.Config{Device: name, Python: d.torch.python, Import: d.torch.imports,
+		Map: d.torch.maps, Workers: d.devices, Timeout: cmp.Or(d.timeout, deviceTimeout)})
+	return td, failed(err)
 }
 
 // describeTorch is one line about a device of PyTorch for people.
