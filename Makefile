@@ -42,6 +42,14 @@ PYTHON ?= python3
 test-hook:
 	$(PYTHON) hook/optool_capture_test.py
 
+# A job in parts on a Slurm of this machine (root, Debian), and the manifest of Kubernetes against its types.
+.PHONY: slurm-test kubernetes-test
+slurm-test: build
+	.ci/slurm-test
+
+kubernetes-test:
+	cd cluster/testdata/strict && $(GO) test ./...
+
 # What else CI runs: the race detector, then everything without simd and cgo.
 race:
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...

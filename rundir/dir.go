@@ -136,6 +136,7 @@ func (d *Dir) open(s *Settings, o Options) error {
 		return fmt.Errorf("%s cannot go on with other settings: %s", d.Path, difference)
 	}
 	d.Settings = was
+	d.Settings.Ended = false
 	return d.recall(o.Call)
 }
 
@@ -287,6 +288,12 @@ func (d *Dir) Began() time.Time { return capture.MarkedAt(d.Root) }
 
 // Ended reports whether the run ended before this process.
 func (d *Dir) Ended() bool { return d.Journal != nil && !d.Journal.Interrupted() }
+
+// End notes that the run has come to its end.
+func (d *Dir) End() error {
+	d.Settings.Ended = true
+	return d.Settings.write(d.File(settingsFile))
+}
 
 // Plan notes the digest of what the parts of the run were made of, and refuses another one
 // than before.

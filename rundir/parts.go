@@ -130,3 +130,29 @@ func withoutShard(command []string) []string {
 	}
 	return out
 }
+
+// Ended reports whether all parts of the run in directories are there and have ended.
+func Ended(dirs ...string) bool {
+	done, n := map[int]bool{}, 1
+	for _, dir := range dirs {
+		parts, err := shards(dir)
+		if err != nil {
+			return false
+		}
+		for _, p := range parts {
+			n = p.N
+			s, err := readSettings(filepath.Join(dir, shardsDir, p.dir(), settingsFile))
+			done[p.I] = err == nil && s.Ended
+		}
+		if len(parts) == 0 {
+			s, err := readSettings(filepath.Join(dir, settingsFile))
+			done[1] = err == nil && s.Ended
+		}
+	}
+	for i := 1; i <= n; i++ {
+		if !done[i] {
+			return false
+		}
+	}
+	return true
+}

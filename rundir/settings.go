@@ -26,6 +26,8 @@ type Settings struct {
 	Shard       string            `json:"shard,omitempty"`       // "3/8" of a part
 	Plan        string            `json:"plan,omitempty"`        // digest of what the parts were made of
 
+	// Ended says that the run, or this part of it, has come to its end.
+	Ended bool      `json:"ended"`
 	Host  string    `json:"host"`
 	PID   int       `json:"pid"`
 	Start time.Time `json:"start"`

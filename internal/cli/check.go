@@ -34,7 +34,9 @@ hold inf or nan, and for all with --all. Exit code 1 means that some were found.
 		Args: somePaths,
 	}
 	all := cmd.Flags().Bool("all", false, "print the tables of all calls")
-	cmd.RunE = func(cmd *cobra.Command, paths []string) error { return runCheck(cmd, a, &o, *all && !a.quiet, paths) }
+	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
+		return o.keep.exit(runCheck(cmd, a, &o, *all && !a.quiet, paths))
+	}
 	o.addFlags(cmd)
 	o.records.addFlags(cmd)
 	o.keep.addFlags(cmd)
@@ -110,7 +112,9 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	if empty != nil {
 		s.Exit = ExitFailed
 	}
-	if err := cmp.Or(j.write(s), err, empty, j.end(a)); err != nil {
+	err = cmp.Or(j.write(s), err, empty)
+	j.ended = err == nil && !s.Interrupted
+	if err := cmp.Or(err, j.end(a)); err != nil {
 		return failed(err)
 	}
 	if !a.quiet {

@@ -131,6 +131,7 @@ func (c *comparison) finish(a *app, t tally, start time.Time) error {
 			return failed(err)
 		}
 	}
+	c.json.ended = !s.Interrupted
 	if err := c.json.end(a); err != nil {
 		return failed(err)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"runtime"
@@ -35,6 +36,7 @@ type jsonOutput struct {
 	lines   *reports.JSONLines
 	dir     *runDir         // nil unless the run is kept in a directory
 	journal *rundir.Journal // of dir, which lines go to
+	ended   bool            // the run has come to its end
 	path    string          // of file
 	file    *os.File        // nil for standard output
 	out     io.Writer
@@ -199,7 +201,7 @@ func (j *jsonOutput) end(a *app) error { return j.endWith(a, nil, func(string) {
 // endWith is end with tables of the run's own; it calls wrote with the name of each file.
 func (j *jsonOutput) endWith(a *app, own []reports.Sheet, wrote func(path string)) error {
 	if !j.files.any() {
-		return j.close()
+		return cmp.Or(j.close(), j.dir.end(j.ended))
 	}
 	rec, err := j.recording()
 	if err != nil {
@@ -208,7 +210,7 @@ func (j *jsonOutput) endWith(a *app, own []reports.Sheet, wrote func(path string
 	if err := writeReports(a.Out, rec, own, j.files, wrote); err != nil {
 		return err
 	}
-	return j.close()
+	return cmp.Or(j.close(), j.dir.end(j.ended))
 }
 
 // recording is what was written, read back.

@@ -61,7 +61,7 @@ or --out.`,
   optool replay --acc_check --tables op_tools_results/op_capture_results/torch.add/25021/4/2026-11-20-21-06-02
   optool replay --acc_check --run checked --resume op_tools_results`,
 		Args: somePaths,
-		RunE: func(cmd *cobra.Command, paths []string) error { return runReplay(cmd, a, &o, paths) },
+		RunE: func(cmd *cobra.Command, paths []string) error { return o.keep.exit(runReplay(cmd, a, &o, paths)) },
 	}
 	o.addFlags(cmd)
 	f := cmd.Flags()

@@ -2,11 +2,13 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +19,7 @@ import (
 )
 
 type reportOptions struct {
+	wait   time.Duration
 	tables bool
 	sort   order
 	files  reportFiles
@@ -50,9 +53,15 @@ Exit codes are those of the run; 130 for one that did not end.`,
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return a.report(&o, args...) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.await(cmd.Context(), args); err != nil {
+				return err
+			}
+			return a.report(&o, args...)
+		},
 	}
 	f := cmd.Flags()
+	f.DurationVar(&o.wait, "wait", 0, "wait up to this `TIME` until all parts of a run in a directory have ended")
 	f.BoolVar(&o.tables, "tables", false, "print every capture, with op_tools' table")
 	o.sort.addFlag(cmd)
 	o.files.addFlags(cmd)
@@ -81,6 +90,25 @@ func (a *app) report(o *reportOptions, paths ...string) error {
 		return failed(err)
 	}
 	return exitWith(exit)
+}
+
+// awaitEvery is how often the parts of a run are looked at.
+const awaitEvery = 2 * time.Second
+
+// await waits until the run in directories has ended, or the time is over: then what there
+// is will be reported.
+func (o *reportOptions) await(ctx context.Context, dirs []string) error {
+	over := time.After(o.wait)
+	for o.wait > 0 && !rundir.Ended(dirs...) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-over:
+			return nil
+		case <-time.After(awaitEvery):
+		}
+	}
+	return nil
 }
 
 // readRecording reads a run: a file of JSON lines, or directories. An error names them. What

@@ -162,6 +162,8 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	cmd.AddCommand(newHookCmd(a))
 	cmd.AddCommand(newReportCmd(a))
 	cmd.AddCommand(newViewCmd(a))
+	cmd.AddCommand(newSlurmCmd(a))
+	cmd.AddCommand(newKubernetesCmd(a))
 	cmd.AddCommand(newOpsCmd(a))
 	cmd.AddCommand(newVersionCmd(a))
 	cmd.AddCommand(newManCmd(a))

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,9 +24,10 @@ import (
 
 // A runFlags is the flags of a run that is kept in a directory.
 type runFlags struct {
-	dir    string
-	resume bool
-	shard  string
+	dir      string
+	resume   bool
+	shard    string
+	exitZero bool
 }
 
 func (r *runFlags) addFlags(cmd *cobra.Command) {
@@ -35,12 +37,14 @@ func (r *runFlags) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&r.resume, "resume", false,
 		"with --run: go on where a run in that directory was stopped; begin one if there is none")
 	f.StringVar(&r.shard, "shard", "",
-		"with --run: take part `I/N` of the calls, those of about the same cost on every host")
+		"with --run: take part `I/N` of the calls, the same on every host; auto/N: I from Slurm or Kubernetes")
+	f.BoolVar(&r.exitZero, "exit-zero", false,
+		"with --run: exit code 0 when the run has ended, whatever it found, for jobs that are tried again if they fail")
 }
 
 // indifferent are flags that do not decide what a run finds: it may go on with others.
 var indifferent = []string{"run", "resume", "shard", "jobs", "quiet", "color", "read", "memory", "devices", "json",
-	"sort", "tables", "all", "acc_check", "python"}
+	"exit-zero", "sort", "tables", "all", "acc_check", "python"}
 
 // fileFlags name files that decide results.
 var fileFlags = []string{"tolerances", "convert-config", "device", "adaptor"}
@@ -64,12 +68,14 @@ func (a *app) openRun(cmd *cobra.Command, r runFlags, paths []string, tool strin
 		return nil, usageError("--resume needs --run")
 	case r.dir == "" && r.shard != "":
 		return nil, usageError("--shard needs --run")
+	case r.dir == "" && r.exitZero:
+		return nil, usageError("--exit-zero needs --run")
 	case r.dir == "":
 		return nil, nil
 	}
 	d := &runDir{app: a, finished: map[string]int{}}
 	if r.shard != "" {
-		p, err := rundir.ParsePart(r.shard)
+		p, err := rundir.ParsePart(fromScheduler(r.shard))
 		if err != nil {
 			return nil, usageError("--shard: %w", err)
 		}
@@ -97,6 +103,27 @@ func (a *app) openRun(cmd *cobra.Command, r runFlags, paths []string, tool strin
 		}
 	}
 	return d, nil
+}
+
+// fromScheduler puts the number that a scheduler gave this process in place of auto:
+// Slurm's task of an array, or Kubernetes' index of a job, which counts from 0.
+func fromScheduler(part string) string {
+	n, ok := strings.CutPrefix(part, "auto/")
+	if !ok {
+		return part
+	}
+	if i, err := strconv.Atoi(os.Getenv("JOB_COMPLETION_INDEX")); err == nil {
+		return fmt.Sprintf("%d/%s", i+1, n)
+	}
+	return os.Getenv("SLURM_ARRAY_TASK_ID") + "/" + n
+}
+
+// exit is the error that a run ends with, as --exit-zero says: a run that has ended is done.
+func (r *runFlags) exit(err error) error {
+	if r.exitZero && (exitCode(err) == ExitDiffers || exitCode(err) == ExitFailed && err.Error() == "") {
+		return nil
+	}
+	return err
 }
 
 const shownInFlight = 8
@@ -169,7 +196,21 @@ func (d *runDir) close() {
 func (d *runDir) again(a *app, o *reportOptions) error {
 	a.warn("%s: the run has ended, this is its report", d.Path)
 	o.files = d.placed(o.files)
-	return a.report(o, d.Path)
+	if err := a.report(o, d.Path); err != nil && err.Error() != "" {
+		return err
+	} else if e := d.end(true); e != nil {
+		return failed(e)
+	} else {
+		return err
+	}
+}
+
+// end notes that the run has come to its end, if it has.
+func (d *runDir) end(ended bool) error {
+	if d == nil || !ended {
+		return nil
+	}
+	return d.End()
 }
 
 // placed are the files of reports, those whose name has no directory in that of the run.
@@ -214,7 +255,7 @@ func (d *runDir) scan(ctx context.Context, paths []string, opt capture.Options) 
 func (d *runDir) share(ctx context.Context, all iter.Seq[found]) iter.Seq[found] {
 	return func(yield func(found) bool) {
 		list := slices.Collect(all)
-		calls := costs(list)
+		_, calls := costs(list)
 		if ctx.Err() != nil {
 			return
 		}
@@ -235,23 +276,25 @@ type stopError struct{ error }
 
 func (e *stopError) Unwrap() error { return e.error }
 
-// costs are the estimated costs of calls, whose files are examined side by side.
-func costs(list []found) []shard.Call {
-	calls := make([]shard.Call, len(list))
+// costs are the sizes of calls and what they are estimated to cost. Their files are examined
+// side by side.
+func costs(list []found) (sizes []int64, calls []shard.Call) {
+	sizes, calls = make([]int64, len(list)), make([]shard.Call, len(list))
 	var g errgroup.Group
 	workers := 4 * runtime.GOMAXPROCS(0) // they wait for the file system
 	for w := range workers {
 		g.Go(func() error {
 			for i := w; i < len(list); i += workers {
 				if e := list[i].entry; e != nil {
-					calls[i] = shard.Call{Name: e.Rel, Cost: shard.Estimate(e.Op, e.Bytes())}
+					sizes[i] = e.Bytes()
+					calls[i] = shard.Call{Name: e.Rel, Cost: shard.Estimate(e.Op, sizes[i])}
 				}
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // none fails
-	return calls
+	return sizes, calls
 }
 
 // begin notes that a call is worked on.

@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/cluster"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/shard"
+)
+
+// A clusterOptions is the flags of the commands that print jobs.
+type clusterOptions struct {
+	name    string
+	program string
+	parts   int
+	cpus    int
+	memory  byteSize
+	time    time.Duration
+	retries int
+}
+
+func (o *clusterOptions) addFlags(cmd *cobra.Command, parts string) {
+	f := cmd.Flags()
+	f.IntVar(&o.parts, parts, 0, "run in `N` parts (default: so many that each takes about half an hour)")
+	f.StringVar(&o.name, "name", "", "call the job `NAME` (default: optool and the command)")
+	f.IntVar(&o.cpus, "cpus", 4, "processors of a part")
+	f.Var(&o.memory, "mem", "memory of a part, in bytes or as `SIZE` like 8GiB (default: from the largest call)")
+	f.DurationVar(&o.time, "time", 0, "most `TIME` a part may take (default: three times the estimate)")
+	f.IntVar(&o.retries, "retries", 3, "how often a part that was stopped or killed goes on")
+}
+
+// wholeCommand is the Args of commands that take a command of optool's.
+func wholeCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usageError("%s: want a command after --, such as: optool %[1]s -- replay --run DIR PATH", cmd.Name())
+	}
+	return nil
+}
+
+func newSlurmCmd(a *app) *cobra.Command {
+	var o clusterOptions
+	var s cluster.SlurmOptions
+	cmd := &cobra.Command{
+		Use:   "slurm [flags] -- COMMAND --run DIR PATH...",
+		Short: "Print a job of Slurm that runs a command over many hosts",
+		Long: `Print a script that runs a command (replay, check) in parts, as an array of jobs
+of Slurm, and the report of all of them when they have ended. Parts that are
+stopped or killed go on where they were.
+
+The number of parts, their time and their memory come from an estimate, if the
+captures can be read from here; it stands in the script. DIR and PATHs have to be
+on disks that all hosts share. Reports that the command asks for (--html FILE, ...)
+are made of all parts together, in DIR unless FILE names a directory.`,
+		Example: `  optool slurm --partition cpu -- replay --acc_check --run checked --html run.html op_tools_results >job.sh
+  optool slurm --array 8 --time 2h --mem 16GiB -- replay --acc_check --run checked op_tools_results`,
+		Args: wholeCommand,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			j, _, err := o.job(cmd.Context(), a, args)
+			if err != nil {
+				return err
+			}
+			if s.Dir, err = os.Getwd(); err != nil {
+				return failed(err)
+			}
+			s.Quote = quote
+			return failed(cluster.Slurm(a.Out, j, s))
+		},
+	}
+	o.addFlags(cmd, "array")
+	f := cmd.Flags()
+	f.StringVar(&o.program, "optool", "", "`PATH` of optool on the hosts (default: of this one)")
+	f.StringVar(&s.Partition, "partition", "", "`NAME` of the partition (default: that of the cluster)")
+	f.StringArrayVar(&s.Further, "sbatch", nil, "further `OPTION` of sbatch, such as --account=mine; may be repeated")
+	return cmd
+}
+
+func newKubernetesCmd(a *app) *cobra.Command {
+	var o clusterOptions
+	var k cluster.KubernetesOptions
+	var claims []string
+	cmd := &cobra.Command{
+		Use:   "kubernetes [flags] -- COMMAND --run DIR PATH...",
+		Short: "Print a job of Kubernetes that runs a command over many hosts",
+		Long: `Print a manifest that runs a command (replay, check) in parts, as an Indexed Job of
+Kubernetes (1.29 or newer), and a job that waits for them and reports them as one run. Parts that are
+stopped or killed go on where they were.
+
+DIR and PATHs are those in the pods, on volumes that --claim names. The number of
+parts, their time and their memory come from an estimate, if the same PATHs can be
+read from here; it stands in the manifest.`,
+		Example: `  optool kubernetes --image registry.example/optool --claim captures:/data --parts 64 --mem 16GiB --time 2h \
+    -- replay --acc_check --run /data/checked --html run.html /data/op_tools_results`,
+		Args: wholeCommand,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, s := range claims {
+				c, err := cluster.ParseClaim(s)
+				if err != nil {
+					return usageError("--claim: %w", err)
+				}
+				k.Claims = append(k.Claims, c)
+			}
+			j, paths, err := o.job(cmd.Context(), a, args)
+			if err != nil {
+				return err
+			}
+			for _, path := range append(paths, j.Run) {
+				if !slices.ContainsFunc(k.Claims, func(c cluster.Claim) bool { return c.Has(path) }) {
+					return usageError("%s is on no volume of the pods: --claim NAME:PATH mounts one", path)
+				}
+			}
+			if k.Image == "" {
+				return usageError("--image: want the image that has optool")
+			}
+			return failed(cluster.Kubernetes(a.Out, j, k))
+		},
+	}
+	o.addFlags(cmd, "parts")
+	f := cmd.Flags()
+	f.StringVar(&k.Image, "image", "", "`IMAGE` with optool as its entry point")
+	f.StringArrayVar(&claims, "claim", nil, "mount the PersistentVolumeClaim `NAME:PATH`; may be repeated")
+	f.IntVar(&k.Parallel, "parallel", 0, "parts that run at once (default: all)")
+	return cmd
+}
+
+// job is the job of a command in parts, and the command's paths.
+func (o *clusterOptions) job(ctx context.Context, a *app, args []string) (*cluster.Job, []string, error) {
+	switch {
+	case o.parts < 0 || o.cpus < 1 || o.retries < 0 || o.time < 0:
+		return nil, nil, usageError("numbers of parts, processors, retries and times are not negative")
+	}
+	root := newRootCmd(&app{Streams: a.Streams})
+	cmd, rest, err := root.Find(args)
+	if err != nil {
+		return nil, nil, usageError("%w", err)
+	}
+	if cmd.Flags().Lookup("shard") == nil {
+		return nil, nil, usageError("%s cannot run in parts: want replay or check after --", args[0])
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		return nil, nil, usageError("%w", err)
+	}
+	j := &cluster.Job{Name: cmp.Or(o.name, "optool-"+cmd.Name()), Program: o.program, Parts: o.parts, CPUs: o.cpus,
+		Retries: o.retries, Command: []string{cmd.Name()}}
+	if j.Program == "" {
+		if j.Program, err = os.Executable(); err != nil {
+			return nil, nil, failed(err)
+		}
+	}
+	j.Run = cmd.Flags().Lookup("run").Value.String()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		switch report := slices.ContainsFunc(reportFormats, func(x reportFormat) bool { return x.name == f.Name }); {
+		case f.Name == "shard" || f.Name == "jobs" || f.Name == "memory":
+			err = cmp.Or(err, usageError("--%s: the job says it for each part", f.Name))
+		case f.Name == "json":
+			err = cmp.Or(err, usageError("--json: the lines of each part are in the directory of the run"))
+		case report:
+			if filepath.Base(value) == value {
+				value = strings.TrimSuffix(j.Run, "/") + "/" + value
+			}
+			j.Report = append(j.Report, "--"+f.Name+"="+value)
+		case f.Name != "run" && f.Name != "resume" && f.Name != "exit-zero":
+			j.Command = append(j.Command, flagWords(f)...)
+		}
+	})
+	paths := cmd.Flags().Args()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case j.Run == "":
+		return nil, nil, usageError("%s: --run names the directory that all parts share", cmd.Name())
+	case len(paths) == 0:
+		return nil, nil, usageError("%s: want at least one PATH", cmd.Name())
+	}
+	j.Command = append(j.Command, paths...)
+	o.limit(ctx, j, paths)
+	return j, paths, nil
+}
+
+// flagWords are a flag as it is typed.
+func flagWords(f *pflag.Flag) []string {
+	values := []string{f.Value.String()}
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		values = list.GetSlice()
+	}
+	var words []string
+	for _, v := range values {
+		if f.Value.Type() == "bool" && v == "true" {
+			words = append(words, "--"+f.Name)
+		} else {
+			words = append(words, "--"+f.Name+"="+v)
+		}
+	}
+	return words
+}
+
+// What a part should take, and what limits allow beyond the estimate.
+const (
+	partTime      = 30 * time.Minute
+	timeFactor    = 3
+	timeLeast     = 10 * time.Minute
+	mostParts     = 1000
+	memoryLeast   = 2 << 30
+	memoryFactor  = 10 // of the files of the largest call: widened, and as much again for results
+	unknownParts  = 8
+	unknownTime   = 4 * time.Hour
+	unknownMemory = 16 << 30
+)
+
+// limit fills in the numbers that were not given, from an estimate.
+func (o *clusterOptions) limit(ctx context.Context, j *cluster.Job, paths []string) {
+	e := estimate(ctx, paths)
+	if e.calls == 0 {
+		j.Parts, j.Time, j.Memory = cmp.Or(o.parts, unknownParts), cmp.Or(o.time, unknownTime),
+			cmp.Or(int64(o.memory), unknownMemory)
+		j.About = append(j.About, fmt.Sprintf("%s in %s. Nothing was estimated: the captures cannot be read here.",
+			j.Name, reports.Count(j.Parts, "part")))
+		return
+	}
+	perPart := func(parts int) time.Duration {
+		return max(e.dearest.Duration(), e.total.Duration()/time.Duration(parts*o.cpus))
+	}
+	halfHours := int(e.total.Duration()/(partTime*time.Duration(o.cpus))) + 1
+	j.Parts = cmp.Or(o.parts, min(halfHours, mostParts, e.calls))
+	j.Time = cmp.Or(o.time, max(timeFactor*perPart(j.Parts), timeLeast).Round(time.Minute))
+	j.Memory = cmp.Or(int64(o.memory), max(memoryFactor*e.largest, memoryLeast)>>20<<20)
+	j.About = append(j.About,
+		fmt.Sprintf("%s of %s, %s, in %s.", j.Name, reports.Count(e.calls, "call"), reports.Bytes(e.bytes),
+			reports.Count(j.Parts, "part")),
+		fmt.Sprintf("Estimated: %s of one processor in all, %s for the dearest call; a part takes about %s",
+			roughly(e.total.Duration()), roughly(e.dearest.Duration()), roughly(perPart(j.Parts))),
+		fmt.Sprintf("on %s. The largest call has %s on disk; of the memory a tenth is left to others.",
+			reports.Count(o.cpus, "processor"), reports.Bytes(e.largest)))
+}
+
+// roughly is a time as an estimate says it.
+func roughly(d time.Duration) string {
+	if d < time.Second {
+		return "less than 1s"
+	}
+	return d.Round(time.Second).String()
+}
+
+// An estimated is what calls cost together.
+type estimated struct {
+	calls          int
+	bytes, largest int64
+	total, dearest shard.Cost
+}
+
+// estimate says what the calls below paths cost, as far as they can be read.
+func estimate(ctx context.Context, paths []string) (e estimated) {
+	var list []found
+	for f := range scan(ctx, paths, capture.Options{}) {
+		if f.entry != nil {
+			list = append(list, f)
+		}
+	}
+	sizes, calls := costs(list)
+	for i, c := range calls {
+		e.calls++
+		e.bytes, e.largest = e.bytes+sizes[i], max(e.largest, sizes[i])
+		e.total, e.dearest = e.total+c.Cost, max(e.dearest, c.Cost)
+	}
+	return e
+}
