@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,7 +22,8 @@ constexpr size_t nameBytes = 1024, reasonBytes = 4096;  // that a text may have
 enum class Read { whole, longer, unreadable };
 
 // Reads the text at an address that may be any: what is at it goes through a pipe, whose
-// end says so where there is nothing.
+// end says so where there is nothing. It is written by a bare system call, since sanitizers
+// take the rest of the page, behind the text, for an overrun of write.
 Read readText(const char* s, size_t most, std::string* text) {
   constexpr size_t page = 4096;  // of any machine, or a part of one
   int ends[2];
@@ -31,7 +33,8 @@ Read readText(const char* s, size_t most, std::string* text) {
     const char* at = s + text->size();
     char piece[page];
     const size_t n = std::min(page - reinterpret_cast<uintptr_t>(at) % page, most - text->size());
-    if (write(ends[1], at, n) != static_cast<ssize_t>(n) || read(ends[0], piece, n) != static_cast<ssize_t>(n)) {
+    if (syscall(SYS_write, ends[1], at, n) != static_cast<long>(n) ||
+        read(ends[0], piece, n) != static_cast<ssize_t>(n)) {
       result = Read::unreadable;
       break;
     }
