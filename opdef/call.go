@@ -490,6 +490,7 @@ type Bound struct {
 	// Coarse: S counts the roundoff of the dtype itself; Shared: elements have a rounded
 	// factor in common; Covers: S is at least the magnitude of the result. See Error.
 	Coarse, Shared, Covers bool
+	Operand                tensor.DType // see Error
 	// Scale computes S, of the result's shape; nil where the class needs none.
 	Scale func() *tensor.Tensor
 	// Else computes other results that are as right, and Chain the sums of the

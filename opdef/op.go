@@ -145,7 +145,7 @@ type Planned[A, P any] struct {
 	Accept func(p P, got, want []*tensor.Tensor) []Acceptance
 
 	// Random says why values cannot be compared: "draws random numbers",
-	// "uninitialised memory". Only shape and dtype are then checked.
+	// Uninitialised. Only shape and dtype are then checked.
 	Random string
 
 	// RandomIf is Random for ops that draw numbers only in some calls (dropout
@@ -179,6 +179,9 @@ type Planned[A, P any] struct {
 	// the reason: {"strides": "addresses memory by its strides"}.
 	Exempt map[string]string
 }
+
+// Uninitialised is why results of which nothing is said cannot be compared.
+const Uninitialised = "uninitialised memory"
 
 // An Op is a declaration whose functions take the argument struct itself.
 type Op[A any] = Planned[A, *A]
@@ -305,6 +308,9 @@ type Error struct {
 	// which spares its computation where that is enough. Of class Accumulated it
 	// never is.
 	Covers bool
+	// Operand, if set, is a dtype of 16 bits that intermediate results of wider results may
+	// have been rounded to: what that explains is a warning.
+	Operand tensor.DType
 	// Grad is the class of the gradients; nil: Exact, Accumulated and Composed stay
 	// as they are, all others are Normwise with 4 ulp.
 	Grad *Error
@@ -335,7 +341,8 @@ func (e Error) covers() bool { return e.Covers || e.Class == Accumulated }
 
 // bound is the error model of a result of one term, without its S.
 func (e Error) bound() Bound {
-	return Bound{Class: e.Class, ULPs: e.ulps(), Terms: 1, Coarse: e.Coarse, Shared: e.Shared, Covers: e.covers()}
+	return Bound{Class: e.Class, ULPs: e.ulps(), Terms: 1, Coarse: e.Coarse, Shared: e.Shared, Covers: e.covers(),
+		Operand: e.Operand}
 }
 
 func (e Error) grad() Error {

@@ -583,7 +583,7 @@ func (r *comparison) compareValue(l label, got, want value.Value, b opdef.Bound,
 // different precisions may have been summed in the lower one, as torch sums
 // those of a float32 weight applied to bfloat16 activations.
 func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compare.Model {
-	operand := tensor.Invalid
+	operand := b.Operand
 	if p == Backward {
 		for _, a := range r.bound.Tensors() {
 			if a.Tensor.DType.IsFloat() && a.Tensor.DType.Size() == 2 {

@@ -15,6 +15,7 @@ const (
 	Excludes       = "excludes"        // what it names is not run, or not compared
 	Spares         = "spares"          // what it names is not converted, or runs on the device after all
 	OmitsGradients = "omits gradients" // gradients are not compared
+	Fuses          = "fuses"           // calls are compared as one, with what leaves them
 	Declares       = "declares"        // operators that it declares are judged as it says
 )
 
@@ -40,6 +41,8 @@ func (s *Setting) String() string {
 		return Count(s.Hidden, "call") + " not checked"
 	case OmitsGradients:
 		return "gradients of " + Count(s.Hidden, "call") + " not checked"
+	case Fuses:
+		return Count(s.Hidden, "call") + " not compared by themselves"
 	case Declares:
 		return "its operators are judged as it says"
 	case Converts:

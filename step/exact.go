@@ -56,10 +56,17 @@ type rerun struct {
 	averaged func(c *Call)
 	loss     func(s *Step, loss float64)
 	whatIf   *WhatIf // nil for the exact step
+	// keep are values that are kept to the end; move, if not nil, changes the results of
+	// calls.
+	keep []*Value
+	move mover
 }
 
 func (x *rerun) run(calls []*Call) error {
 	x.uses = map[*Value]int{}
+	for _, v := range x.keep {
+		x.uses[v]++
+	}
 	for _, c := range calls {
 		for _, v := range c.Inputs {
 			if w := v.From.origin(); w != nil {
@@ -145,6 +152,9 @@ func (x *rerun) call(c *Call) error {
 	}
 	if outs, err = x.chosen(rec, outs, how, dt); err != nil {
 		return err
+	}
+	if x.move != nil {
+		outs = x.move(bound, f, outs)
 	}
 	x.store(c, rec, outs)
 	x.storeChanged(c, bound, f, args, kwargs)
@@ -322,7 +332,7 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 		}
 		t := outs[i]
 		switch {
-		case x.uses[o] > 0 && (t.Storage() == nil || o.changed()):
+		case x.uses[o] > 0 && (t.Storage() == nil || o.changed() || slices.Contains(x.keep, o)):
 			t = solid(t)
 			x.values[o] = t
 		case x.uses[o] > 0: // a view of what was recorded: readers have recorded it too

@@ -269,7 +269,7 @@ func (s *Step) drift() []*Finding {
 	}
 	f := &Finding{Rule: verdict.Drift, Call: c, Target: "output[0]"}
 	const small = 0.1 // a loss near zero has a large relative error by nature
-	factor := math.Abs(c.Effect) / (max(c.LocalError, roundoff(c)) * max(math.Abs(s.Exact), small))
+	factor := math.Abs(c.Effect) / (max(c.LocalError, unitRoundoff(c)) * max(math.Abs(s.Exact), small))
 	switch loss := s.Loss.DType(); {
 	case loss.Size() <= 2:
 		f.Reason = fmt.Sprintf("the loss is computed in %s, which cannot hold it: this call's rounding moves it by "+
@@ -283,9 +283,9 @@ func (s *Step) drift() []*Finding {
 	return []*Finding{f}
 }
 
-// roundoff is the unit roundoff of a call's dtype, or of float32 if that is larger:
+// unitRoundoff is the unit roundoff of a call's dtype, or of float32 if that is larger:
 // losses are made in it.
-func roundoff(c *Call) float64 { return max(c.DType().Eps(), tensor.Float32.Eps()) / 2 }
+func unitRoundoff(c *Call) float64 { return max(c.DType().Eps(), tensor.Float32.Eps()) / 2 }
 
 func sortBy[T any](s []T, key func(T) float64) {
 	slices.SortStableFunc(s, func(a, b T) int { return cmp.Compare(key(a), key(b)) })

@@ -41,6 +41,8 @@ type replayOptions struct {
 	tables      bool
 	sort        order
 	saveRef     string
+	fuse        fusion
+	paths       []string
 }
 
 func newReplayCmd(a *app) *cobra.Command {
@@ -80,6 +82,8 @@ or --out.`,
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.BoolVar(&o.tables, "tables", false, "print every call, with op_tools' comparison table")
 	o.sort.addFlag(cmd)
+	f.Var(&o.fuse, "fuse", "compare the calls with these ids as one, `FROM..TO`, and only what leaves them; FROM..TO=OP: "+
+		"by that operator")
 	f.StringVar(&o.saveRef, "save-reference", "", "write the reference's results below `DIR`, unrounded")
 	return cmd
 }
@@ -90,6 +94,9 @@ func (o *replayOptions) check() error {
 		return usageError("--run_times: want at least 1, got %d", o.runTimes)
 	case o.stress && o.none():
 		return usageError("--stress needs --device")
+	}
+	if err := o.fuse.check(o.device, o.none()); err != nil {
+		return err
 	}
 	return o.deviceFlags.check()
 }
@@ -118,6 +125,9 @@ func (o *replayOptions) prepare(cmd *cobra.Command, a *app) (opt replay.Options,
 	if o.forwardOnly {
 		settings = append(settings, forwardAlone())
 	}
+	if len(o.fuse.ranges) > 0 {
+		settings = append(settings, o.fuse.setting())
+	}
 	opt = replay.Options{Registry: a.known(), Tolerances: tol, ForwardOnly: o.forwardOnly, Read: o.read,
 		Runs: o.runTimes}
 	if o.none() {
@@ -143,6 +153,10 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		return err
 	}
 	defer release()
+	o.paths = paths
+	if err := o.fuse.link(cmd, a, paths, o.limits(), opt); err != nil {
+		return err
+	}
 	r := &replayRun{replayOptions: o, app: a, start: time.Now(), opt: opt, settings: settings,
 		comparison: a.compare("replay", "capture", o.sort, o.tables, nil), explain: map[string]*reports.Finding{}}
 	defer r.bar.end()
@@ -273,7 +287,7 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 	if x.of.finished {
 		if f := r.explain[x.of.entry.Rel]; f != nil && (r.none() || r.sound(f)) {
 			f.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {
-				return explained(ctx, r.limits, x.of.entry, r.opt, until)
+				return r.explained(ctx, r.limits, x.of.entry, r.opt, until)
 			}
 		}
 		r.bar.add(false, 0)
@@ -340,18 +354,23 @@ func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, 
 	if f.err != nil {
 		return replayed{err: f.err}
 	}
-	bytes := f.entry.Bytes()
+	region, last := o.fuse.of(f.entry)
+	if region != nil && !last {
+		return replayed{bytes: f.entry.Bytes(), hidden: []string{o.fuse.setting().Name}}
+	}
+	bytes := o.fuse.bytes(f.entry)
 	if name, err := o.hides(f.entry); err != nil || name != "" {
 		return replayed{bytes: bytes, err: err, hidden: []string{name}}
 	}
-	r, err := within(ctx, lim, bytes, func() (replayed, error) { return o.replay(f, opt, saver) })
+	r, err := within(ctx, lim, bytes, func() (replayed, error) { return o.replay(ctx, f, opt, saver) })
 	if err != nil && r.found == nil {
-		r.found = results.OfReplay(f.entry, replay.NotDone(f.entry.Op, err), o.repro(f.entry), "")
+		e := o.fuse.entry(f.entry)
+		r.found = results.OfReplay(e, replay.NotDone(e.Op, err), o.repro(f.entry), "")
 	}
 	r.bytes = bytes
 	if r.found != nil && r.found.Bad() && (o.none() || o.sound(r.found)) {
 		r.found.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {
-			return explained(ctx, lim, f.entry, opt, until)
+			return o.explained(ctx, lim, f.entry, opt, until)
 		}
 	}
 	return r
@@ -365,11 +384,15 @@ func (o *replayOptions) sound(f *reports.Finding) bool {
 }
 
 // explained looks for what went wrong in a call that failed, and where its errors lie.
-func explained(ctx context.Context, lim *limits, e *capture.Entry, opt replay.Options,
+func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.Entry, opt replay.Options,
 	until time.Time) (causes []reports.Cause, profiles []*reports.Profile) {
-	_, err := within(ctx, lim, e.Bytes(), func() (struct{}, error) {
-		call := replay.Open(e, opt)
-		defer call.Close()
+	_, err := within(ctx, lim, o.fuse.bytes(e), func() (struct{}, error) {
+		call, closed, err := o.fuse.open(ctx, e, opt)
+		if err != nil {
+			return struct{}{}, err
+		}
+		defer closed()
+		e := o.fuse.entry(e)
 		outcome := call.Compare()
 		for i := range outcome.Results {
 			r := &outcome.Results[i]
@@ -412,9 +435,13 @@ func profile(call *replay.Call, r *replay.Result) (p *compare.Profile) {
 
 // replay runs one capture. The error says that the memory did not suffice, or that
 // computing was stopped.
-func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver) (replayed, error) {
-	call := replay.Open(f.entry, opt)
-	defer call.Close()
+func (o *replayOptions) replay(ctx context.Context, f found, opt replay.Options, saver *failureSaver) (replayed, error) {
+	call, closed, err := o.fuse.open(ctx, f.entry, opt)
+	if err != nil {
+		return replayed{}, err
+	}
+	defer closed()
+	entry := o.fuse.entry(f.entry)
 	outcome := call.Compare()
 	if quota.Stopped() {
 		return replayed{}, quota.ErrStopped
@@ -427,11 +454,11 @@ func (o *replayOptions) replay(f found, opt replay.Options, saver *failureSaver)
 	saved := ""
 	if r.err == nil && (outcome.FailedForward() || outcome.FailedBackward()) {
 		r.unsaved = replay.Guard(func() (err error) {
-			saved, err = saver.save(f.entry, call, outcome.FailedBackward())
+			saved, err = saver.save(entry, call, outcome.FailedBackward())
 			return err
 		})
 	}
-	r.found = results.OfReplay(f.entry, outcome, o.repro(f.entry), saved)
+	r.found = results.OfReplay(entry, outcome, o.repro(f.entry), saved)
 	o.settingsOf(&r, f.entry, outcome)
 	return r, outcome.TooLarge
 }
@@ -472,6 +499,13 @@ func (o *replayOptions) repro(e *capture.Entry) string {
 	args = append(args, o.deviceFlags.repro()...)
 	if o.stress {
 		args = append(args, "--stress")
+	}
+	if _, last := o.fuse.of(e); last { // what leaves it is known from all calls
+		args = append(args, o.fuse.repro()...)
+		for _, p := range o.paths {
+			args = append(args, quotePath(p))
+		}
+		return strings.Join(args, " ")
 	}
 	return strings.Join(append(args, quotePath(pathOf(e))), " ")
 }

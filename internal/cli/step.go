@@ -234,11 +234,17 @@ type stepCall struct {
 // readStep reads all calls below a path and links them.
 func (a *app) readStep(cmd *cobra.Command, path string, lim *limits, opt step.Options) (t *step.Trace, refused int,
 	err error) {
+	return a.readCalls(cmd, []string{path}, lim, opt, step.Read)
+}
+
+// readCalls reads all calls under the paths, each by read, and links them.
+func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt step.Options,
+	read func(*capture.Entry, step.Options) *step.Call) (t *step.Trace, refused int, err error) {
 	bar := a.newProgress("step", "capture")
-	bar.index(cmd.Context(), []string{path})
+	bar.index(cmd.Context(), paths)
 	defer bar.end()
 	var calls []*step.Call
-	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), []string{path}, capture.Options{}),
+	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}),
 		func(f found) *stepCall {
 			switch {
 			case f.entry == nil:
@@ -249,7 +255,7 @@ func (a *app) readStep(cmd *cobra.Command, path string, lim *limits, opt step.Op
 			bar.begin(f.entry.Op)
 			bytes := f.entry.Bytes()
 			call, err := within(cmd.Context(), lim, bytes, func() (*step.Call, error) {
-				c := step.Read(f.entry, opt)
+				c := read(f.entry, opt)
 				return c, c.TooLarge
 			})
 			if err != nil && cmd.Context().Err() == nil {
@@ -275,7 +281,7 @@ func (a *app) readStep(cmd *cobra.Command, path string, lim *limits, opt step.Op
 		return nil, refused, failed(err)
 	}
 	if len(calls) == 0 {
-		return nil, refused, &exitError{ExitFailed, fmt.Errorf("%s: no captures found", path)}
+		return nil, refused, &exitError{ExitFailed, fmt.Errorf("%s: no captures found", strings.Join(paths, ", "))}
 	}
 	return step.New(calls), refused, nil
 }

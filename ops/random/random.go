@@ -13,20 +13,18 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-const uninitialised = "uninitialised memory"
-
 // randomOps draw random numbers or leave memory as it is: their results have a
 // shape and a dtype, not values. Dropout that drops nothing is compared.
 var randomOps = []*opdef.Entry{
-	unknown("empty", "empty", "(int[]... size, *, dtype? dtype=None"+creation.OptionParams, uninitialised,
+	unknown("empty", "empty", "(int[]... size, *, dtype? dtype=None"+creation.OptionParams, opdef.Uninitialised,
 		creation.SizeCases, ofSize),
-	unknown("empty_like", "empty_like", "(Tensor self, *, dtype? dtype=None"+creation.OptionParams, uninitialised,
+	unknown("empty_like", "empty_like", "(Tensor self, *, dtype? dtype=None"+creation.OptionParams, opdef.Uninitialised,
 		creation.LikeCases, ofLike),
 	unknown("new_empty", "Tensor.new_empty", "(Tensor self, int[]... size, *, dtype? dtype=None"+creation.OptionParams,
-		uninitialised,
+		opdef.Uninitialised,
 		creation.NewCases, ofNew),
 	unknown("empty_strided", "empty_strided", "(int[] size, int[] stride, *, dtype? dtype=None"+creation.OptionParams,
-		uninitialised,
+		opdef.Uninitialised,
 		func(*rand.Rand) []*stridedArgs {
 			return []*stridedArgs{{[]int{2, 3}, []int{1, 2}, nil}, {[]int{}, []int{}, nil}}
 		}, func(a *stridedArgs) ([]*tensor.Tensor, error) {
@@ -34,7 +32,7 @@ var randomOps = []*opdef.Entry{
 		}),
 	unknown("empty_permuted", "empty_permuted", "(int[] size, int[] physical_layout, *, dtype? dtype=None"+
 		creation.OptionParams,
-		uninitialised, func(*rand.Rand) []*permutedArgs {
+		opdef.Uninitialised, func(*rand.Rand) []*permutedArgs {
 			return []*permutedArgs{{[]int{2, 3}, []int{1, 0}, nil}, {[]int{}, []int{}, nil}}
 		}, func(a *permutedArgs) ([]*tensor.Tensor, error) {
 			if _, err := opdef.Dims("physical_layout", a.PhysicalLayout, len(a.Size)); err != nil ||
@@ -45,7 +43,7 @@ var randomOps = []*opdef.Entry{
 			return creation.Constant(a.Size, opdef.Int(0), elements.OrElse(a.Dtype, tensor.DefaultDType))
 		}),
 	unknown("new_empty_strided", "Tensor.new_empty_strided",
-		"(Tensor self, int[] size, int[] stride, *, dtype? dtype=None"+creation.OptionParams, uninitialised,
+		"(Tensor self, int[] size, int[] stride, *, dtype? dtype=None"+creation.OptionParams, opdef.Uninitialised,
 		func(r *rand.Rand) []*newStridedArgs {
 			return []*newStridedArgs{{opdef.Gen{R: r}.Normal(tensor.Float64, 2), []int{2, 3}, []int{1, 2}, nil}}
 		}, func(a *newStridedArgs) ([]*tensor.Tensor, error) {
@@ -469,7 +467,7 @@ func chooses(logits, got *tensor.Tensor, hard bool) opdef.Drawn {
 func unknown[A any](name, names, params, why string, cases func(*rand.Rand) []*A, kernel func(*A) ([]*tensor.Tensor,
 	error), judge ...func(a *A, got *tensor.Tensor) opdef.Drawn) *opdef.Entry {
 	summary := "Random numbers"
-	if why == uninitialised {
+	if why == opdef.Uninitialised {
 		summary = "Memory as it is"
 	}
 	return opdef.Op[A]{

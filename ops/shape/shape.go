@@ -453,7 +453,7 @@ func storageResize[A any](schema, summary string, get func(*A) (*tensor.Tensor, 
 		Exempt: map[string]string{"strides": "addresses memory by its strides"},
 		RandomIf: func(a *A) string {
 			if _, err := resized(a); err != nil {
-				return "uninitialised memory"
+				return opdef.Uninitialised
 			}
 			return ""
 		},
