@@ -435,7 +435,8 @@ func profile(call *replay.Call, r *replay.Result) (p *compare.Profile) {
 
 // replay runs one capture. The error says that the memory did not suffice, or that
 // computing was stopped.
-func (o *replayOptions) replay(ctx context.Context, f found, opt replay.Options, saver *failureSaver) (replayed, error) {
+func (o *replayOptions) replay(ctx context.Context, f found, opt replay.Options,
+	saver *failureSaver) (replayed, error) {
 	call, closed, err := o.fuse.open(ctx, f.entry, opt)
 	if err != nil {
 		return replayed{}, err
