@@ -77,7 +77,11 @@ func (m *SparseMatrix) apply(dt tensor.DType, x *tensor.Tensor, of func(term) fl
 }
 
 // SparseMatmul is m times each row, the last dimension, of x.
-func (g *Graph) SparseMatmul(m *SparseMatrix, x *Value) *Value {
+func (g *Graph) SparseMatmul(m *SparseMatrix, x *Value) *Value { return g.SparseMatmulBack(m, m, x) }
+
+// SparseMatmulBack is SparseMatmul with the gradient of a product with back, where a kernel's
+// gradient is not that of its result.
+func (g *Graph) SparseMatmulBack(m, back *SparseMatrix, x *Value) *Value {
 	if x.Dim() == 0 || x.Shape()[x.Dim()-1] != m.Cols || !x.DType().IsFloat() {
 		g.Refuse("", "want floating rows of %d elements, got %s", m.Cols, x.T.Meta())
 	}
@@ -92,5 +96,5 @@ func (g *Graph) SparseMatmul(m *SparseMatrix, x *Value) *Value {
 			return e
 		}
 		return plus(e, m.apply(f64, x.errors(), magnitude))
-	}, func(up *Value) []*Value { return []*Value{g.SparseMatmul(m.transpose(), up)} }, x)
+	}, func(up *Value) []*Value { return []*Value{g.SparseMatmul(back.transpose(), up)} }, x)
 }

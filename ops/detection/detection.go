@@ -1,5 +1,6 @@
 // Package detection has operators of detectors that torch itself lacks:
-// torchvision's suppression of boxes, pooling of regions and focal loss.
+// torchvision's boxes and their losses, suppression, pooling of regions, deformed convolution
+// and focal loss.
 package detection
 
 import (
@@ -14,7 +15,11 @@ import (
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {
-	return []*opdef.Entry{nms, batchedNMS, roiAlign, roiAlignList, roiAlignNative, sigmoidFocalLoss}
+	return slices.Concat([]*opdef.Entry{nms, batchedNMS, roiAlign, roiAlignList, roiAlignNative, sigmoidFocalLoss,
+		deformConv, deformConvNative}, poolings("roi_pool", roiPoolDoc, nil, 2, poolRegions),
+		poolings("ps_roi_pool", psPoolDoc, map[string]string{"gradients": "the gradient reaches pixels that the " +
+			"result leaves " +
+			"out"}, 8, meanRegions), psAligns(), boxes(), boxLosses())
 }
 
 type focalArgs struct {

@@ -76,17 +76,8 @@ var roiAlignList = compose.Declare(compose.Op[roiAlignListArgs]{
 		return cs
 	},
 }, compose.Fused, func(g *compose.Graph, a *roiAlignListArgs) compose.Values {
-	var all []region
-	for i, t := range a.Boxes {
-		if t == nil || t.Dim() != 2 || t.Shape[1] != 4 || !t.DType.IsFloat() {
-			g.Refuse("boxes", "item %d: want floating boxes of 4 numbers", i)
-		}
-		v := tensor.Data[float64](t)
-		for r := range t.Shape[0] {
-			all = append(all, region{i, [4]float64(v[4*r:])})
-		}
-	}
-	return alignRegions(g, a.Input, all, a.OutputSize, roiGrid{samples: a.SamplingRatio, scale: a.SpatialScale,
+	return alignRegions(g, a.Input, regionsOfList(g, a.Boxes), a.OutputSize, roiGrid{samples: a.SamplingRatio,
+		scale:   a.SpatialScale,
 		aligned: a.Aligned})
 })
 
@@ -176,15 +167,12 @@ const coordinateRoundings = 6
 // mostSamples is how many points of a region are looked at at most.
 const mostSamples = 1 << 24
 
-// weights calls add for every pixel that takes part in a bin of a region, with its
-// weight and how many units of roundoff that is known to. It reports whether the
-// region has samples few enough.
-func (g roiGrid) weights(box [4]float64, add func(bin, pixel int, weight, slack float64)) bool {
+// corners are those of a box in pixels, and the height and width of its bins.
+func (g roiGrid) corners(box [4]float64) (corner [4]float64, bin [2]float64) {
 	offset := 0.0
 	if g.aligned {
 		offset = 0.5
 	}
-	var corner [4]float64
 	for i, v := range box {
 		corner[i] = v*g.scale - offset
 	}
@@ -192,14 +180,26 @@ func (g roiGrid) weights(box [4]float64, add func(bin, pixel int, weight, slack 
 	if !g.aligned {
 		w, h = max(w, 1), max(h, 1)
 	}
-	binH, binW := h/float64(g.rows), w/float64(g.cols)
-	samples := [2]float64{float64(g.samples), float64(g.samples)}
-	if g.samples <= 0 {
-		samples = [2]float64{max(0, math.Ceil(g.round(binH))), max(0, math.Ceil(g.round(binW)))}
+	return corner, [2]float64{h / float64(g.rows), w / float64(g.cols)}
+}
+
+// count is how many points there are along a bin of that size.
+func (g roiGrid) count(bin float64) float64 {
+	if g.samples > 0 {
+		return float64(g.samples)
 	}
+	return math.Ceil(g.round(bin))
+}
+
+// weights calls add for every pixel that takes part in a bin of a region, with its
+// weight and how many units of roundoff that is known to. It reports whether the
+// region has samples few enough.
+func (g roiGrid) weights(box [4]float64, add func(bin, pixel int, weight, slack float64)) bool {
+	corner, bin := g.corners(box)
+	samples := [2]float64{max(0, g.count(bin[0])), max(0, g.count(bin[1]))}
 	count := max(samples[0]*samples[1], 1)
 	if !(count*float64(g.rows*g.cols) <= mostSamples) {
-		return w != w || h != h // of NaN no pixel takes part
+		return bin[0] != bin[0] || bin[1] != bin[1] // of NaN no pixel takes part
 	}
 	ny, nx := int(samples[0]), int(samples[1])
 	far := 1.0
@@ -211,8 +211,8 @@ func (g roiGrid) weights(box [4]float64, add func(bin, pixel int, weight, slack 
 		for q := range g.cols {
 			for i := range ny {
 				for j := range nx {
-					y := corner[1] + float64(p)*binH + (float64(i)+0.5)*binH/float64(ny)
-					x := corner[0] + float64(q)*binW + (float64(j)+0.5)*binW/float64(nx)
+					y := corner[1] + float64(p)*bin[0] + (float64(i)+0.5)*bin[0]/float64(ny)
+					x := corner[0] + float64(q)*bin[1] + (float64(j)+0.5)*bin[1]/float64(nx)
 					g.sample(y, x, func(pixel int, weight float64) {
 						add(p*g.cols+q, pixel, weight/count, slack)
 					})

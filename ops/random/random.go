@@ -260,6 +260,7 @@ var randomOps = []*opdef.Entry{
 	initialiser("sparse_", "ignored sparsity=None, ignored std=0.01", func(t *tensor.Tensor) *initArgs {
 		return &initArgs{t}
 	}),
+	stochasticDepth,
 	dropout("dropout", "F.dropout", "float p=0.5, bool training=True, bool inplace=False"),
 	dropout("alpha_dropout", "F.alpha_dropout", "float p=0.5, bool training=False, bool inplace=False"),
 	dropout("feature_alpha_dropout", "F.feature_alpha_dropout", "float p=0.5, bool training=False, bool inplace=False"),
