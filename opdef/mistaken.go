@@ -43,14 +43,15 @@ func (a Argument) Mistaken() []value.Value {
 	case int64:
 		add(x + 1)
 		add(x - 1)
+		add(-x)
 	case float64:
 		if d, ok := a.Default.(float64); ok && !a.Required {
 			add(d)
 		}
-		for _, f := range []float64{x * x, math.Sqrt(math.Abs(x)), -x, 2 * x, x / 2} {
+		for _, f := range oftenNumbers {
 			add(f)
 		}
-		for _, f := range oftenNumbers {
+		for _, f := range []float64{x * x, math.Sqrt(math.Abs(x)), -x, 2 * x, x / 2} {
 			add(f)
 		}
 	case string:

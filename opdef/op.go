@@ -171,6 +171,10 @@ type Planned[A, P any] struct {
 	// eq), which otherwise make a comparison mistrusted.
 	Trivial bool
 
+	// Mistakes are what kernels of the operator get wrong and no argument says: plans
+	// under which this declaration computes what such kernels give.
+	Mistakes func(p P) []Mistake[P]
+
 	// Cases generates arguments for the checks of package opcheck, small and of
 	// every kind of call the op has; deterministic for a given r.
 	Cases func(r *rand.Rand) []*A

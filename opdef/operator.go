@@ -43,6 +43,7 @@ type planned interface {
 	random() string
 	drawn() func(got []*tensor.Tensor) Drawn
 	exactOut() bool
+	mistakes() []Mistake[planned]
 }
 
 func (o *Planned[A, P]) argsType() reflect.Type { return reflect.TypeFor[A]() }
@@ -217,3 +218,17 @@ func (c plannedCall[A, P]) random() string {
 }
 
 func (c plannedCall[A, P]) exactOut() bool { return c.op.ExactOut != nil && c.op.ExactOut(c.p) }
+
+func (c plannedCall[A, P]) mistakes() []Mistake[planned] {
+	if c.op.Mistakes == nil {
+		return nil
+	}
+	var out []Mistake[planned]
+	for _, m := range c.op.Mistakes(c.p) {
+		out = append(out, Mistake[planned]{m.Text, m.Rounds, func() (planned, error) {
+			p, err := m.Plan()
+			return plannedCall[A, P]{c.op, p}, err
+		}})
+	}
+	return out
+}

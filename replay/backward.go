@@ -14,6 +14,9 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
+// incoming is the target of gradients of results, which a backward pass starts from.
+const incoming = "grad_output"
+
 // compareGradients computes and compares the recorded gradients.
 func (r *comparison) compareGradients() {
 	saved := flatten(r.Record.GradInputs)
@@ -29,6 +32,11 @@ func (r *comparison) compareGradients() {
 	if reason != "" {
 		skip(reason)
 		return
+	}
+	for i, t := range out {
+		if t != nil {
+			out[i] = r.altered(incoming, t)
+		}
 	}
 	targets, ok := r.attribute(saved, out)
 	if !ok {
@@ -79,8 +87,9 @@ func (r *comparison) compareGradients() {
 			continue
 		}
 		r.values.GradInputs[i] = g[k]
-		res := r.compareGradient(l, got, g[k], arg.DType, r.bound.GradBound(r.fwd, out, grads, a.Name, k))
-		if res.Verdict != verdict.Fail && res.Verdict != verdict.Warn {
+		res := r.compareGradient(l, got, r.altered(l.target, g[k]), arg.DType,
+			r.bound.GradBound(r.fwd, out, grads, a.Name, k))
+		if res.Verdict != verdict.Fail && res.Verdict != verdict.Warn || r.alter != nil {
 			continue
 		}
 		if c, grads := kept(); c != nil {
@@ -363,7 +372,8 @@ func (r *comparison) compareNode(node opdef.Node, out []*tensor.Tensor, saved []
 			continue
 		}
 		r.values.GradInputs[i] = want
-		res := r.compareGradient(leaf(Backward, "grad", i, len(saved)), t, want, want.DType,
+		l := leaf(Backward, "grad", i, len(saved))
+		res := r.compareGradient(l, t, r.altered(l.target, want), want.DType,
 			r.bound.NodeBound(r.fwd, out, node, i))
 		if node.Weak != "" && (res.Verdict == verdict.Pass || res.Verdict == verdict.Warn) {
 			res.Verdict, res.Reason = verdict.Mistrusted, node.Weak

@@ -34,7 +34,18 @@ type Call struct {
 	need        map[string]bool  // arguments whose gradients are wanted
 	noBackward  string           // why there is no backward pass
 
+	// alter, if not nil, makes what is compared of a value of the reference, by its target.
+	alter func(target string, t *tensor.Tensor) *tensor.Tensor
+
 	values Values
+}
+
+// altered is the reference's value that is compared.
+func (c *Call) altered(target string, t *tensor.Tensor) *tensor.Tensor {
+	if c.alter == nil {
+		return t
+	}
+	return c.alter(target, t)
 }
 
 // Open reads a capture and binds its call; no element is read yet.

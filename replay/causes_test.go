@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -95,9 +96,9 @@ func TestCauses(t *testing.T) {
 			args(heads.Slice(2, 0, 4, 1), keys, values, nil, 0.0, true),
 			args(heads.Slice(2, 0, 4, 1), keys, values, lower(4, 9)),
 			"the causal mask begins at the last key, not at the first"},
-		{"torch.matmul", args(p, q), args(tail(p, 1), q), "the last of dimension 1 of self is left out"},
-		{"torch.matmul", args(p, q), args(tail(p, 5), q), "the last 5 of dimension 1 of self are left out"},
-		{"torch.matmul", args(p, q), args(half, halfQ), "operands are rounded to bfloat16 first"},
+		{"torch.matmul", args(p, q), args(tail(p, 1), q), "the last of the 37 terms of each sum is left out"},
+		{"torch.matmul", args(p, q), args(tail(p, 5), q), "the last 5 of the 37 terms of each sum are left out"},
+		{"torch.matmul", args(p, q), args(half, halfQ), "the factors are rounded to bfloat16 first"},
 		{"torch.matmul", args(square, p.Slice(0, 0, 7, 1)), args(square.Transpose(0, 1), p.Slice(0, 0, 7, 1)),
 			"self is transposed"},
 		{"torch.sub", args(square, p.Slice(1, 0, 7, 1).Slice(0, 0, 7, 1)),
@@ -166,5 +167,127 @@ func TestNoCauses(t *testing.T) {
 	}
 	if tried == 0 {
 		t.Error("nothing was planted")
+	}
+}
+
+// TestCausesOfResults: results as kernels with a mistake give them, which no argument says.
+func TestCausesOfResults(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 1))
+	opt := options(t)
+	random := func(shape ...int) *tensor.Tensor {
+		v := make([]float64, tensor.Numel(shape))
+		for i := range v {
+			v[i] = r.NormFloat64()
+		}
+		return tensor.New(tensor.Float32, shape, v).Rounded()
+	}
+	load := func(x *tensor.Tensor) []float64 {
+		v := make([]float64, x.Numel())
+		tensor.Load(x, 0, v)
+		return v
+	}
+	run := func(op string, args ...value.Value) *tensor.Tensor {
+		call, err := opt.Registry.Bind(op, args, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := call.Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Outs[0]
+	}
+	edited := func(x *tensor.Tensor, f func(i int, v []float64) float64) *tensor.Tensor {
+		v := load(x)
+		out := make([]float64, len(v))
+		for i := range v {
+			out[i] = f(i, v)
+		}
+		return tensor.New(x.DType, x.Shape, out)
+	}
+	a, b := random(17, 48), random(48, 19)
+	kept := func(round func(float64) float64, every int) *tensor.Tensor {
+		x, y, out := load(a), load(b), make([]float64, 17*19)
+		for i := range out {
+			for from := 0; from < 48; from += every {
+				part := 0.0
+				for k := from; k < min(from+every, 48); k++ {
+					part += float64(float32(x[i/19*48+k] * y[k*19+i%19])) // as a device of float32 multiplies
+				}
+				out[i] = round(out[i] + part)
+			}
+		}
+		return tensor.New(tensor.Float32, []int{17, 19}, out)
+	}
+	q, k, v := random(1, 4, 16, 8), random(1, 4, 16, 8), random(1, 4, 16, 8)
+	attention, norm := "torch.nn.functional.scaled_dot_product_attention", "torch.nn.functional.layer_norm"
+	swapped := func(x *tensor.Tensor) *tensor.Tensor {
+		return edited(x, func(i int, v []float64) float64 { return v[i^128] }).Rounded()
+	}
+	x, w, size := random(6, 20), random(20), value.NewList(int64(20))
+	columns := func(of func(v []float64) (mean, divisor float64)) *tensor.Tensor {
+		return edited(x, func(i int, v []float64) float64 {
+			mean, divisor := of(v[i/20*20 : i/20*20+20])
+			return (v[i] - mean) / divisor * load(w)[i%20]
+		})
+	}
+	moments := func(v []float64) (mean, sum float64) {
+		for _, x := range v {
+			mean += x / 20
+		}
+		for _, x := range v {
+			sum += (x - mean) * (x - mean)
+		}
+		return mean, sum
+	}
+	for _, tc := range []struct {
+		op   string
+		args []value.Value
+		gave *tensor.Tensor
+		want string
+	}{
+		{"torch.matmul", []value.Value{a, b}, kept(tensor.BFloat16.Round, 1),
+			"sums are kept in bfloat16, rounded after each of 48 terms"},
+		{"torch.matmul", []value.Value{a, b}, kept(tensor.Float16.Round, 16),
+			"sums are kept in float16, rounded after every 16 of 48 terms"},
+		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
+			return tensor.BFloat16.Round(v[i])
+		}), "results are rounded to bfloat16"},
+		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
+			if i%19 >= 16 {
+				return 0
+			}
+			return v[i]
+		}), "the last 3 of dimension 1 are not written"},
+		{attention, []value.Value{q, k, v}, swapped(run(attention, q, k, v)),
+			"the result's dimension 1 is in the order 1 0 3 2"},
+		{attention, []value.Value{q, k, v}, run(attention, q, swapped(k), swapped(v)),
+			"key and value are read with neighbours exchanged along dimension 1"},
+		{attention, []value.Value{q, k, v}, run(attention, q, k, v, nil, 0.0, false, math.Sqrt(1.0/32)),
+			"scale is 1/sqrt(32), not 0.3536"},
+		{attention, []value.Value{q, k, v}, run(attention, q, k.Slice(2, 0, 8, 1), v.Slice(2, 0, 8, 1)),
+			"the last 8 of 16 keys are left out"},
+		{norm, []value.Value{x, size, w, nil, 1e-5}, columns(func(v []float64) (float64, float64) {
+			mean, sum := moments(v)
+			return mean, math.Sqrt(sum/19 + 1e-5)
+		}), "the variance is divided by n - 1, not by n"},
+		{norm, []value.Value{x, size, w, nil, 1e-3}, columns(func(v []float64) (float64, float64) {
+			mean, sum := moments(v)
+			return mean, math.Sqrt(sum/20) + 1e-3
+		}), "eps is added to the square root, not under it"},
+		{norm, []value.Value{x, size, w, nil, 1e-5}, run(norm, x, size, w, nil, 3e-4), "eps is 0.0003, not 1e-05"},
+		{"torch.softmax", []value.Value{x, int64(1)}, run("torch.softmax",
+			edited(x, func(i int, v []float64) float64 { return 1.02 * v[i] }), int64(1)),
+			"self is multiplied by 1.02"},
+	} {
+		t.Run(tc.op+"/"+tc.want, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "input.pth"), tc.op, tc.args)
+			write(t, filepath.Join(dir, "output.pth"), tc.op, []value.Value{tc.gave.Rounded()})
+			causes := replay.Explain(entries(t, dir)[0], opt, time.Now().Add(time.Minute))
+			if len(causes) == 0 || causes[0].Text != tc.want {
+				t.Errorf("causes %+v, want first %q", causes, tc.want)
+			}
+		})
 	}
 }

@@ -351,11 +351,14 @@ func (r *comparison) compareOutputs(got, want []value.Value) {
 				bound = r.bound.AfterBound("self", j, w)
 			}
 		}
-		w := want[i]
-		if undefined(got, i, w) {
+		w, l := want[i], leaf(Forward, "output", i, len(got))
+		switch t, ok := w.(*tensor.Tensor); {
+		case undefined(got, i, w):
 			w = nil
+		case ok:
+			w = r.altered(l.target, t)
 		}
-		res := r.compareValue(leaf(Forward, "output", i, len(got)), got[i], w, bound, tensor.Invalid)
+		res := r.compareValue(l, got[i], w, bound, tensor.Invalid)
 		failed = failed || res.Verdict == verdict.Fail
 		if t, ok := got[i].(*tensor.Tensor); ok && result >= 0 && res.Verdict != verdict.Fail {
 			r.recordedOuts[result] = t

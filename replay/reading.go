@@ -18,7 +18,8 @@ type reading struct {
 	call *opdef.Call
 	// original maps the tensors of call to the recorded ones they stand for.
 	original map[*tensor.Tensor]*tensor.Tensor
-	verdict  verdict.Verdict // of the values that failed as written
+	alter    func(target string, t *tensor.Tensor) *tensor.Tensor // see Call.alter
+	verdict  verdict.Verdict                                      // of the values that failed as written
 	reason   string
 }
 
@@ -69,7 +70,7 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 	if !cast {
 		return nil
 	}
-	return []reading{{call, original, verdict.Pass, "as under autocast: arguments cast to " + dt.String()}}
+	return []reading{{call, original, nil, verdict.Pass, "as under autocast: arguments cast to " + dt.String()}}
 }
 
 // roundedNumbers reads the call with Python numbers and 0-d tensors rounded to
@@ -105,7 +106,7 @@ func (r *comparison) roundedNumbers(dt tensor.DType) []reading {
 	if !changed {
 		return nil
 	}
-	return []reading{{call, original, verdict.Warn, "numbers among the arguments were rounded to " +
+	return []reading{{call, original, nil, verdict.Warn, "numbers among the arguments were rounded to " +
 		dt.String() + " first"}}
 }
 
@@ -174,6 +175,6 @@ func (o *Outcome) passed(p Phase, target string) bool {
 // readAs is the call under another reading.
 func (c *Call) readAs(way reading) *Call {
 	d := *c
-	d.bound, d.original, d.fwd = way.call, way.original, nil
+	d.bound, d.original, d.alter, d.fwd = way.call, way.original, way.alter, nil
 	return &d
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -31,11 +32,16 @@ type Cause struct {
 	Targets   []string `json:"targets"` // the values that it explains
 	Text      string   `json:"text"`    // "eps is 0.01, not 1e-05"
 	Exact     bool     `json:"exact"`   // to the last bit, not only to rounding
+	// Share is the part of the elements that is reproduced; nil for all.
+	Share *Number `json:"share,omitempty"`
 }
 
 func (c *Cause) String() string {
 	how := "to rounding"
-	if c.Exact {
+	switch {
+	case c.Share != nil:
+		how = fmt.Sprintf("in %.2f %% of the elements", math.Floor(1e4*float64(*c.Share))/100)
+	case c.Exact:
 		how = "exactly"
 	}
 	return fmt.Sprintf("%s reproduced %s if %s", strings.Join(c.Targets, ", "), how, c.Text)

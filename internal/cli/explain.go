@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -17,9 +16,6 @@ import (
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/explanation"
 	"github.com/optool/optool/reports/results"
-	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
 )
 
 type explainOptions struct {
@@ -105,10 +101,7 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 		return 0, err
 	}
 	x := inFull(e, call, &outcome.Results[at], found.Results[at], call.Causes(outcome, time.Now().Add(explainTime)))
-	if is := elsewhere(ctx, paths, e, call, &outcome.Results[at], time.Now().Add(elsewhereTime)); is != "" {
-		x.Causes = append(x.Causes, reports.Cause{Capture: e.Rel, Op: e.Op, ForwardID: results.Known(e.ID),
-			Targets: []string{x.Result.Target}, Text: is, Exact: true})
-	}
+	x.Causes = append(x.Causes, elsewhere(ctx, paths, e, call, &outcome.Results[at], time.Now().Add(explainTime))...)
 	x.Again = o.repro(e)
 	if err := x.Write(a.Out, a.style()); err != nil {
 		return 0, err
@@ -137,62 +130,6 @@ func inFull(e *capture.Entry, call *replay.Call, r *replay.Result, rec *reports.
 	}
 	return x
 }
-
-// elsewhereTime is how long it is looked for a wrong result in other recordings.
-const elsewhereTime = time.Second
-
-// elsewhere says of what else a wrong result has the bytes: an argument of the call, a
-// result of another call below the paths; "" if of nothing, or if all its elements are one.
-func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, r *replay.Result,
-	until time.Time) string {
-	got, _, ok := call.Pair(r)
-	if !ok || r.Verdict != verdict.Fail || got.Numel() < 2 || got.Bytes() > largestElsewhere {
-		return ""
-	}
-	what := ""
-	err := replay.Guard(func() error {
-		b, size := got.AppendBytes(nil), got.DType.Size()
-		if bytes.Equal(b[size:], b[:len(b)-size]) {
-			return nil
-		}
-		same := func(v value.Value) bool {
-			t, ok := v.(*tensor.Tensor)
-			return ok && t.DType == got.DType && slices.Equal(t.Shape, got.Shape) && bytes.Equal(t.AppendBytes(nil), b)
-		}
-		for _, a := range call.Bound().Tensors() {
-			if same(a.Tensor) {
-				what = a.Name + " is returned as it is"
-				return nil
-			}
-		}
-		for other, err := range capture.Scan(ctx, paths, capture.Options{}) {
-			if err != nil || other.Dir == e.Dir || other.PID != e.PID {
-				continue
-			}
-			if time.Now().After(until) {
-				return nil
-			}
-			rec, _ := other.Load(capture.LoadOptions{Only: capture.Of(capture.Output)})
-			for i, t := range rec.Outputs() {
-				if same(t) {
-					what = fmt.Sprintf("output[%d] of %s, number %d, is returned", i, other.Op, other.ID)
-				}
-			}
-			rec.Close()
-			if what != "" {
-				return nil
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return ""
-	}
-	return what
-}
-
-// largestElsewhere is the size in bytes of a result up to which others are compared.
-const largestElsewhere = 1 << 26
 
 // explainTime is how long causes are looked for.
 const explainTime = 30 * time.Second

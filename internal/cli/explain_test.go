@@ -28,7 +28,7 @@ func TestElsewhere(t *testing.T) {
 		want string
 	}{
 		{"an earlier result", sum(x, y, 0),
-			"cause: output[0] reproduced exactly if output[0] of torch.add, number 1, is returned"},
+			"cause: output[0] reproduced exactly if output[0] of the earlier torch.add, id 1, is returned"},
 		{"an argument", x, "cause: output[0] reproduced exactly if self is returned as it is"},
 		{"damage", sum(x, x, 3), ""},
 		{"one number", tensor.Full(tensor.Float32, []int{4, 5}, 7.0).Rounded(), ""},

@@ -148,6 +148,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
 		return err
 	}
+	o.paths = paths
 	opt, settings, release, err := o.prepare(cmd, a)
 	if err != nil {
 		return err
@@ -403,8 +404,15 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 				profiles = append(profiles, results.OfProfile(e, r, p))
 			}
 		}
-		for _, c := range call.Causes(outcome, until) {
-			causes = append(causes, results.OfCause(e, c))
+		for i := range outcome.Results {
+			if r := &outcome.Results[i]; r.Phase == replay.Forward && r.Layout == "" {
+				causes = append(causes, elsewhere(ctx, o.paths, e, call, r, until)...)
+			}
+		}
+		if len(causes) == 0 {
+			for _, c := range call.Causes(outcome, until) {
+				causes = append(causes, results.OfCause(e, c))
+			}
 		}
 		return struct{}{}, nil
 	})

@@ -40,6 +40,9 @@ var attentionOps = []*opdef.Entry{
 			return keys * (1 + float64(elements.LastDim(a.Query.Shape))/float64(max(1,
 				elements.LastDim(a.Value.Shape))))
 		},
+		Mistakes: func(c *compose.Call) []opdef.Mistake[*compose.Call] {
+			return attentionMistakes(c.Args().(*attentionArgs))
+		},
 		Cases: func(r *rand.Rand) []*attentionArgs {
 			g := opdef.Gen{R: r}
 			f64, f32 := tensor.Float64, tensor.Float32
@@ -72,6 +75,12 @@ type attentionArgs struct {
 }
 
 func scaledDotProductAttention(g *compose.Graph, a *attentionArgs) compose.Values {
+	return attentionWith(g, a, nil)
+}
+
+// attentionWith is the attention with other scores, queries, keys and values, if with is
+// not nil.
+func attentionWith(g *compose.Graph, a *attentionArgs, with func(x *attentionParts)) compose.Values {
 	q, k, v := g.Arg("query", a.Query), g.Arg("key", a.Key), g.Arg("value", a.Value)
 	s := compose.Everything(1 / math.Sqrt(float64(elements.LastDim(a.Query.Shape))))
 	if a.Scale != nil {
@@ -88,10 +97,22 @@ func scaledDotProductAttention(g *compose.Graph, a *attentionArgs) compose.Value
 	if a.IsCausal {
 		s.After = 0
 	}
-	if !a.EnableGqa {
-		return compose.Values{g.Attention(q, k, v, s)}
+	if a.EnableGqa {
+		k, v = repeatHeads(g, "key", k, q), repeatHeads(g, "value", v, q)
 	}
-	return compose.Values{g.Attention(q, repeatHeads(g, "key", k, q), repeatHeads(g, "value", v, q), s)}
+	x := &attentionParts{g, q, k, v, s}
+	if with != nil {
+		with(x)
+	}
+	return compose.Values{g.Attention(x.q, x.k, x.v, x.Scores)}
+}
+
+// attentionParts are what an attention is made of, the heads of keys and values as many
+// as those of queries.
+type attentionParts struct {
+	g       *compose.Graph
+	q, k, v *compose.Value
+	compose.Scores
 }
 
 // repeatHeads repeats the heads of x, dimension -3, as often as the query has

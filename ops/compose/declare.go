@@ -151,6 +151,11 @@ func planOf[A any](compose func(g *Graph, a *A) Values) func(a *A) (*Call, error
 	}
 }
 
+// Mistake is one of a composed operator: the composition of a kernel that has it.
+func Mistake[A any](text string, a *A, compose func(g *Graph, a *A) Values) opdef.Mistake[*Call] {
+	return opdef.Mistake[*Call]{Text: text, Plan: func() (*Call, error) { return planOf(compose)(a) }}
+}
+
 // backward carries the gradients up of the results back.
 func (c *Call) backward(up []*tensor.Tensor) map[int]*Value {
 	if c.grads != nil && slices.Equal(c.up, up) {

@@ -290,6 +290,7 @@ type Product struct {
 	conj        bool // the first operand is the conjugate of its argument
 	promote     bool // operands may differ in dtype
 	numeric     bool // defined for bool too
+	partial     *partialSums
 }
 
 // dtype is the dtype of the result, after torch's checks.
@@ -333,7 +334,7 @@ func (p *Product) Kernel() ([]*tensor.Tensor, error) {
 		return nil, err
 	}
 	size := labelSizes(p.Ops)
-	t := contract(dt, p.Ops, p.Out, size)
+	t := p.contraction(dt, size)
 	if p.shape != nil {
 		t = t.Reshape(p.shape...)
 	}
@@ -477,5 +478,16 @@ func Multilinear[A any](op Op[A], plan func(a *A) (*Product, error)) *opdef.Entr
 	op.Terms = func(c *Call[A]) int { return c.terms() }
 	op.GradTerms = func(c *Call[A]) int { return c.gradTerms() }
 	op.Products = func(c *Call[A]) float64 { return float64(c.terms()) }
+	op.Mistakes = func(c *Call[A]) []opdef.Mistake[*Call[A]] {
+		var out []opdef.Mistake[*Call[A]]
+		for _, m := range c.mistakes() {
+			out = append(out, opdef.Mistake[*Call[A]]{Text: m.Text, Rounds: m.Rounds,
+				Plan: func() (*Call[A], error) {
+					p, err := m.Plan()
+					return &Call[A]{c.Args, p}, err
+				}})
+		}
+		return out
+	}
 	return op.Entry()
 }

@@ -181,7 +181,38 @@ func normEntry[A any](o opdef.Planned[A, *normalisation]) *opdef.Entry {
 	}
 	o.GradChain = func(n *normalisation, g *opdef.Grad) (opdef.Grads, error) { return n.partialSums(g), nil }
 	o.AfterScale = (*normalisation).runningScale
+	o.Mistakes = (*normalisation).mistakes
 	return o.Entry()
+}
+
+// mistakes are what kernels of normalisations get wrong about the statistics that they
+// take.
+func (n *normalisation) mistakes() []opdef.Mistake[*normalisation] {
+	if n.vari != nil {
+		return nil
+	}
+	var out []opdef.Mistake[*normalisation]
+	add := func(text string, with func(m *normalisation)) {
+		out = append(out, opdef.Mistake[*normalisation]{Text: text, Plan: func() (*normalisation, error) {
+			m := *n
+			with(&m)
+			return &m, nil
+		}})
+	}
+	if n.rms {
+		add("the mean is subtracted", func(m *normalisation) { m.rms = false })
+	} else {
+		add("the variance is divided by n - 1, not by n", func(m *normalisation) { m.correction = 1 })
+		add("the mean is not subtracted", func(m *normalisation) { m.rms = true })
+	}
+	add("eps is added to the square root, not under it", func(m *normalisation) { m.outside = true })
+	add("the gradient lacks what flows through the variance", func(m *normalisation) { m.noVariance = true })
+	if !n.rms {
+		add("the gradient lacks what flows through the mean", func(m *normalisation) { m.noMean = true })
+		add("the gradient lacks what flows through mean and variance",
+			func(m *normalisation) { m.noMean, m.noVariance = true, true })
+	}
+	return out
 }
 
 type layerNormArgs struct {

@@ -28,6 +28,14 @@ type normalisation struct {
 	// gradient of group_norm from sums and the mean (group_norm_kernel.cpp), so that it
 	// is NaN too.
 	unplaced bool
+
+	// What kernels get wrong: elements that the variance is short of, eps that is added to
+	// the square root instead.
+	correction float64
+	outside    bool
+	// The same of the gradient of the input: it lacks what flows through the mean, through
+	// the variance.
+	noMean, noVariance bool
 }
 
 // A movement of running statistics, nil if absent, towards new ones.
@@ -100,9 +108,12 @@ func (n *normalisation) statistics(dims int) (mean, rstd, rms *tensor.Tensor) {
 		return reduction.MeanOf(a)
 	})
 	rstd = expand(func(a *reduction.Moments) float64 {
-		v := a.M2 / a.N
+		v := a.M2 / (a.N - n.correction)
 		if n.rms {
 			v += a.Mean * a.Mean
+		}
+		if n.outside {
+			return 1 / (math.Sqrt(v) + n.eps)
 		}
 		return 1 / math.Sqrt(v+n.eps)
 	})
@@ -295,12 +306,17 @@ func (n *normalisation) inputGrad(operands []*tensor.Tensor, parts func(v [][]fl
 			shape, n.dims)
 	}
 	meanH := mean(func(p *projection) float64 {
-		if n.rms {
+		if n.rms || n.noMean {
 			return 0
 		}
 		return p.h
 	})
-	meanHX, meanHE := mean(func(p *projection) float64 { return p.hx }),
+	meanHX, meanHE := mean(func(p *projection) float64 {
+		if n.noVariance {
+			return 0
+		}
+		return p.hx
+	}),
 		mean(func(p *projection) float64 { return p.he })
 	return opdef.ZipN(n.x.DType, shape, func(dst []float64, v [][]float64) {
 		mh, mhx, mhe := v[6], v[7], v[8]

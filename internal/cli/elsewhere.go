@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
+)
+
+// elsewhere says of what else a wrong result has the bytes: an argument of the call, a
+// result of an earlier call of the process below the paths, as where a buffer was not
+// written; nothing if of nothing, or if all its elements are one.
+func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, r *replay.Result,
+	until time.Time) []reports.Cause {
+	got, _, ok := call.Pair(r)
+	if !ok || r.Verdict != verdict.Fail || got.Numel() < 2 || got.Bytes() > largestElsewhere {
+		return nil
+	}
+	what := ""
+	err := replay.Guard(func() error {
+		b, size := got.AppendBytes(nil), got.DType.Size()
+		if bytes.Equal(b[size:], b[:len(b)-size]) {
+			return nil
+		}
+		same := func(v value.Value) bool {
+			t, ok := v.(*tensor.Tensor)
+			return ok && t.DType == got.DType && slices.Equal(t.Shape, got.Shape) && bytes.Equal(t.AppendBytes(nil), b)
+		}
+		for _, a := range call.Bound().Tensors() {
+			if same(a.Tensor) {
+				what = a.Name + " is returned as it is"
+				return nil
+			}
+		}
+		for other, err := range capture.Scan(ctx, paths, capture.Options{}) {
+			if time.Now().After(until) {
+				return nil
+			}
+			if err != nil || other.PID != e.PID || other.Rank != e.Rank || other.Position() >= e.Position() {
+				continue
+			}
+			rec, _ := other.Load(capture.LoadOptions{Only: capture.Of(capture.Output)})
+			for i, t := range rec.Outputs() {
+				if same(t) {
+					what = fmt.Sprintf("output[%d] of the earlier %s, id %d, is returned", i, other.Op, other.ID)
+				}
+			}
+			rec.Close()
+			if what != "" {
+				return nil
+			}
+		}
+		return nil
+	})
+	if err != nil || what == "" {
+		return nil
+	}
+	return []reports.Cause{{Capture: e.Rel, Op: e.Op, ForwardID: results.Known(e.ID), Targets: []string{r.Target},
+		Text: what, Exact: true}}
+}
+
+// largestElsewhere is the size in bytes of a result up to which others are compared.
+const largestElsewhere = 1 << 26

@@ -1,0 +1,67 @@
+package opdef
+
+import (
+	"math"
+
+	"github.com/optool/optool/tensor"
+)
+
+// A Mistake is a way in which kernels compute an operator wrongly.
+type Mistake[P any] struct {
+	Text string // "the variance is divided by n - 1, not n"
+	// Rounds: values are rounded on the way, so that one that lies near the middle between
+	// two may come out as the other.
+	Rounds bool
+	Plan   func() (P, error)
+}
+
+// Mistakes are calls that compute what kernels with a mistake give. They have the
+// arguments of c, which must have run.
+func (c *Call) Mistakes() []Mistake[*Call] {
+	var out []Mistake[*Call]
+	for _, m := range c.sound().mistakes() {
+		out = append(out, Mistake[*Call]{m.Text, m.Rounds, func() (*Call, error) {
+			plan, err := m.Plan()
+			if err != nil {
+				return nil, err
+			}
+			d := *c
+			d.prepared = &prepared{plan: plan}
+			d.once.Do(func() {})
+			return &d, nil
+		}})
+	}
+	return out
+}
+
+// A Grid is a coarser set of numbers than a dtype's, to which kernels round.
+type Grid struct {
+	Name  string
+	eps   float64
+	Round func(float64) float64
+}
+
+// CoarserGrids are the grids that have fewer bits than dt, from fine to coarse.
+func CoarserGrids(dt tensor.DType) []Grid {
+	var out []Grid
+	for _, g := range []Grid{
+		{"TF32", 0x1p-10, roundTF32},
+		{tensor.Float16.String(), tensor.Float16.Eps(), tensor.Float16.Round},
+		{tensor.BFloat16.String(), tensor.BFloat16.Eps(), tensor.BFloat16.Round},
+	} {
+		if dt.IsFloat() && dt.Eps() < g.eps {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// OnGrid is t with every element rounded to the grid.
+func (g Grid) OnGrid(t *tensor.Tensor) *tensor.Tensor { return Map(t.DType, t, g.Round) }
+
+// roundTF32 rounds to the ten stored bits of NVIDIA's TensorFloat-32, ties away from
+// zero as its conversion (cvt.rna.tf32.f32) does.
+func roundTF32(x float64) float64 {
+	b := math.Float32bits(float32(x))
+	return float64(math.Float32frombits((b + 0x1000) &^ 0x1fff))
+}

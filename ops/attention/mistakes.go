@@ -1,0 +1,94 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/elements"
+)
+
+// attentionMistakes are what kernels of attention get wrong: the scale, where the causal
+// mask begins, which keys are seen, which head of keys belongs to a head of queries.
+func attentionMistakes(a *attentionArgs) []opdef.Mistake[*compose.Call] {
+	queries, keys := a.Query.Shape[a.Query.Dim()-2], a.Key.Shape[a.Key.Dim()-2]
+	e := elements.LastDim(a.Query.Shape)
+	var out []opdef.Mistake[*compose.Call]
+	add := func(with func(x *attentionParts), format string, args ...any) {
+		out = append(out, compose.Mistake(fmt.Sprintf(format, args...), a,
+			func(g *compose.Graph, a *attentionArgs) compose.Values { return attentionWith(g, a, with) }))
+	}
+	if a.IsCausal {
+		if queries != keys {
+			add(func(x *attentionParts) { x.Offset = keys - queries },
+				"the causal mask begins at the last key, not at the first")
+		}
+		add(func(x *attentionParts) { x.After = 1 }, "the causal mask lets each query see one key too many")
+		add(func(x *attentionParts) { x.Offset, x.After = -1, 0 }, "the causal mask hides each query's own key")
+	}
+	scale := 1 / math.Sqrt(float64(e))
+	if a.Scale != nil {
+		scale = *a.Scale
+	}
+	add(func(x *attentionParts) { x.Scale = scale * scale }, "the scores are scaled twice, by %.4g", scale*scale)
+	for _, s := range scales(a, e) {
+		if math.Abs(s.x-scale) > 1e-6*scale && math.Abs(s.x-scale*scale) > 1e-6*scale {
+			add(func(x *attentionParts) { x.Scale = s.x }, "scale is %s, not %.4g", s.text, scale)
+		}
+	}
+	var tried []int
+	for _, tile := range []int{1, 8, 16, 32, 64, 128} {
+		if last := (keys - 1) / tile * tile; last > 0 && !slices.Contains(tried, last) {
+			tried = append(tried, last)
+			add(func(x *attentionParts) {
+				x.k, x.v = x.g.Narrow(x.k, -2, 0, last), x.g.Narrow(x.v, -2, 0, last)
+				if x.Mask != nil && elements.LastDim(x.Mask.Shape()) == keys {
+					x.Mask = x.g.Narrow(x.Mask, -1, 0, last)
+				}
+			}, "the last %d of %d keys are left out", keys-last, keys)
+		}
+	}
+	if a.EnableGqa && a.Query.Dim() > 2 && a.Key.Dim() > 2 {
+		heads, own := a.Query.Shape[a.Query.Dim()-3], a.Key.Shape[a.Key.Dim()-3]
+		if own > 1 && own < heads {
+			order := make([]int, heads) // of the repeated heads, which lie in groups
+			for h := range order {
+				order[h] = h % own * (heads / own)
+			}
+			add(func(x *attentionParts) { x.k, x.v = reordered(x, x.k, order), reordered(x, x.v, order) },
+				"head h of the queries reads head h mod %d of the keys, not h / %d", own, heads/own)
+		}
+	}
+	return out
+}
+
+// reordered is v with its heads in another order.
+func reordered(x *attentionParts, v *compose.Value, order []int) *compose.Value {
+	return x.g.IndexSelect(v, v.Dim()-3, order)
+}
+
+// A scaleText is what scores may be multiplied by.
+type scaleText struct {
+	x    float64
+	text string
+}
+
+// scales are what scores are multiplied by in kernels: powers of lengths that a kernel
+// knows.
+func scales(a *attentionArgs, e int) []scaleText {
+	out := []scaleText{{1, "1"}}
+	lengths := []int{e, elements.LastDim(a.Value.Shape)}
+	if d := a.Query.Dim(); d > 2 {
+		lengths = append(lengths, e*a.Query.Shape[d-3], a.Query.Shape[d-2])
+	}
+	for i, n := range lengths {
+		if n > 1 && !slices.Contains(lengths[:i], n) {
+			out = append(out, scaleText{1 / math.Sqrt(float64(n)), fmt.Sprintf("1/sqrt(%d)", n)},
+				scaleText{1 / float64(n), fmt.Sprintf("1/%d", n)})
+		}
+	}
+	return append(out, scaleText{math.Ln2 / math.Sqrt(float64(e)), "ln 2 of what is due"},
+		scaleText{math.Log2E / math.Sqrt(float64(e)), "log2(e) times what is due"})
+}

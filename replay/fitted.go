@@ -1,0 +1,137 @@
+package replay
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"strconv"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// fittedNumbers looks for the value of a floating argument, or for the factor of an
+// operand, under which the results come nearest to those recorded: one number for all
+// elements.
+func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		var got *tensor.Tensor
+		for i := range fails {
+			if g, _, ok := c.Pair(&fails[i]); ok && fails[i].Phase == Forward && g.DType.IsFloat() && g.Numel() > 1 {
+				got = g
+				break
+			}
+		}
+		if got == nil {
+			return
+		}
+		for _, a := range c.bound.Arguments() {
+			was, ok := a.Python().(float64)
+			if !ok || math.IsInf(was, 0) || math.IsNaN(was) {
+				continue
+			}
+			with := func(x float64) (reading, error) {
+				return c.withArguments(map[string]value.Value{a.Name: x})
+			}
+			for _, x := range c.fit(got, was, with) {
+				if !yield(mistake{text: fmt.Sprintf("%s is %.7g, not %.7g", a.Name, x, was), like: a.Name,
+					make: func() (reading, error) { return with(x) }}) {
+					return
+				}
+			}
+		}
+		for _, a := range c.operands() {
+			with := func(x float64) (reading, error) {
+				return c.one(a, func() *tensor.Tensor {
+					return opdef.Map(a.Tensor.DType, a.Tensor, func(y float64) float64 { return x * y })
+				})()
+			}
+			for _, x := range c.fit(got, 1, with) {
+				if !yield(mistake{text: fmt.Sprintf("%s is multiplied by %.7g", argName(a), x), like: argName(a),
+					make: func() (reading, error) { return with(x) }}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+const (
+	fitSteps  = 12      // of Gauss and Newton
+	fitSample = 1 << 14 // elements of the result that are looked at
+)
+
+// fit is the number near was under which the first result comes nearest to got, first as
+// short as it can be told, by Gauss's and Newton's method with a difference quotient; none
+// if it stays where it was.
+func (c *Call) fit(got *tensor.Tensor, was float64, with func(x float64) (reading, error)) []float64 {
+	var found []float64
+	_ = Guard(func() error { // a call that cannot be run with a number has none
+		due := sample(got)
+		at := func(x float64) ([]float64, bool) {
+			way, err := with(x)
+			if err != nil || way.call == nil {
+				return nil, false
+			}
+			f, err := way.call.Forward()
+			if err != nil || len(f.Outs) == 0 || f.Outs[0].Numel() != got.Numel() || !f.Outs[0].DType.IsFloat() {
+				return nil, false
+			}
+			return sample(f.Outs[0]), true
+		}
+		x := was
+		for range fitSteps {
+			h := 1e-4 * math.Abs(x)
+			if h == 0 {
+				h = 1e-6
+			}
+			y, ok1 := at(x)
+			z, ok2 := at(x + h)
+			if !ok1 || !ok2 {
+				return nil
+			}
+			var up, down float64
+			for i := range due {
+				if slope := (z[i] - y[i]) / h; slope != 0 && !math.IsInf(due[i]-y[i], 0) {
+					up += slope * (due[i] - y[i])
+					down += slope * slope
+				}
+			}
+			step := up / down
+			if !(math.Abs(step) <= math.MaxFloat64) {
+				return nil
+			}
+			x += step
+			if math.Abs(step) <= 1e-9*math.Abs(x) {
+				break
+			}
+		}
+		if math.Abs(x-was) <= 1e-6*math.Abs(was) {
+			return nil
+		}
+		for digits := 1; digits <= 6; digits++ {
+			if short, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64); err == nil &&
+				math.Abs(short-x) <= 1e-3*math.Abs(x) && short != was {
+				found = append(found, short)
+			}
+		}
+		found = append(found, x)
+		return nil
+	})
+	return found
+}
+
+// sample are some elements of t, evenly spread.
+func sample(t *tensor.Tensor) []float64 {
+	n := t.Numel()
+	if n <= fitSample {
+		return elements(t)
+	}
+	out, one := make([]float64, fitSample), make([]float64, 1)
+	for i := range out {
+		tensor.Load(t, int(int64(i)*int64(n)/fitSample), one)
+		out[i] = one[0]
+	}
+	return out
+}

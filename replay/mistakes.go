@@ -1,0 +1,357 @@
+package replay
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// A mistake is a way to run a call wrongly.
+type mistake struct {
+	text   string
+	make   func() (reading, error)
+	rounds bool   // see opdef.Mistake
+	like   string // what it is one value of: once one explains, others are not tried
+}
+
+// mistakes are the kinds of what kernels get wrong, the likeliest first: results as such,
+// arguments, what the operator declares, precision, how operands lie in memory, parts of
+// them left out.
+func (c *Call) mistakes(fails []Result) []iter.Seq[mistake] {
+	return []iter.Seq[mistake]{c.misplacedResults(fails), c.wrongArguments(), c.declared(), c.rounded(),
+		c.misreadOperands(), c.permutedOperands(), c.swappedOperands(), c.missingParts(), c.missingRows(),
+		c.fittedNumbers(fails)}
+}
+
+// declared are the mistakes that the operator declares.
+func (c *Call) declared() iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		if c.bound.Plan() != nil {
+			return
+		}
+		for _, m := range c.bound.Mistakes() {
+			if !yield(mistake{m.Text, func() (reading, error) {
+				call, err := m.Plan()
+				return reading{call: call}, err
+			}, m.Rounds, ""}) {
+				return
+			}
+		}
+	}
+}
+
+// wrongArguments gives each argument other values: the default, what else such an
+// argument often is, none.
+func (c *Call) wrongArguments() iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		for _, a := range c.bound.Arguments() {
+			for _, v := range a.Mistaken() {
+				was := a.Python()
+				text := fmt.Sprintf("%s is %s, not %s", a.Name, shown(v), shown(was))
+				if _, isTensor := was.(*tensor.Tensor); isTensor && v == nil {
+					text = a.Name + " is left out"
+				}
+				if !yield(mistake{text: text, make: func() (reading, error) {
+					return c.withArguments(map[string]value.Value{a.Name: v})
+				}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func shown(v value.Value) string {
+	if f, ok := v.(float64); ok {
+		return fmt.Sprintf("%g", f)
+	}
+	return value.Repr(v)
+}
+
+// withArguments is the call with other values of arguments.
+func (c *Call) withArguments(other map[string]value.Value) (reading, error) {
+	args, kwargs := c.bound.Python()
+	i := 0
+	for _, p := range c.bound.Entry.Schema.Params {
+		if p.Keyword {
+			continue
+		}
+		if v, ok := other[p.Name]; ok {
+			args[i] = v
+		}
+		i++
+	}
+	for k := range kwargs.Items {
+		if name, _ := kwargs.Items[k].Key.(string); name != "" {
+			if v, ok := other[name]; ok {
+				kwargs.Items[k].Value = v
+			}
+		}
+	}
+	call, err := c.opt.Registry.Bind(c.Record.Op, args, kwargs)
+	return reading{call: call}, err
+}
+
+// replaced is the call with other tensors in place of the floating ones among its
+// arguments; f returns nil for one that stays. There is no reading if all stay.
+func (c *Call) replaced(f func(opdef.Arg) *tensor.Tensor) (reading, error) {
+	way := reading{original: map[*tensor.Tensor]*tensor.Tensor{}}
+	call := c.bound.Map(func(a opdef.Arg) *tensor.Tensor {
+		t := a.Tensor
+		if t.Wrapped || !t.DType.IsFloat() || t.Numel() == 0 || t.Numel() > largestOperand {
+			return t
+		}
+		n := f(a)
+		if n == nil {
+			return t
+		}
+		n.RequiresGrad, n.Parameter = t.RequiresGrad, t.Parameter
+		way.original[n] = c.recorded(t)
+		return n
+	})
+	if len(way.original) > 0 {
+		way.call = call
+	}
+	return way, nil
+}
+
+// largestOperand is the number of elements up to which operands are copied.
+const largestOperand = 1 << 24
+
+// elements are those of t, in row-major order.
+func elements(t *tensor.Tensor) []float64 {
+	v := make([]float64, t.Numel())
+	tensor.Load(t, 0, v)
+	return v
+}
+
+// rounded rounds results, operands or both to coarser numbers.
+func (c *Call) rounded() iter.Seq[mistake] {
+	var finest tensor.DType
+	for _, a := range c.operands() {
+		if finest == tensor.Invalid || a.Tensor.DType.Eps() < finest.Eps() {
+			finest = a.Tensor.DType
+		}
+	}
+	return func(yield func(mistake) bool) {
+		if finest == tensor.Invalid {
+			return
+		}
+		for _, g := range opdef.CoarserGrids(finest) {
+			results := func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if !t.DType.IsFloat() || target == incoming {
+					return t
+				}
+				return g.OnGrid(t)
+			}
+			operands := func() (reading, error) {
+				return c.replaced(func(a opdef.Arg) *tensor.Tensor { return g.OnGrid(a.Tensor).Rounded() })
+			}
+			for _, m := range []mistake{
+				{"results are rounded to " + g.Name, func() (reading, error) {
+					return reading{call: c.bound, original: c.original, alter: results}, nil
+				}, true, ""},
+				{"operands are rounded to " + g.Name + " first", operands, true, ""},
+				{"operands and results are rounded to " + g.Name, func() (reading, error) {
+					way, err := operands()
+					way.alter = results
+					return way, err
+				}, true, ""},
+			} {
+				if !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// operands are the tensors whose reading may be wrong.
+func (c *Call) operands() []opdef.Arg {
+	return slices.DeleteFunc(c.bound.Tensors(), func(a opdef.Arg) bool {
+		t := a.Tensor
+		return t.Wrapped || !t.DType.IsFloat() || t.Dim() == 0 || t.Numel() > largestOperand
+	})
+}
+
+func argName(a opdef.Arg) string {
+	if a.Index >= 0 {
+		return fmt.Sprintf("%s[%d]", a.Name, a.Index)
+	}
+	return a.Name
+}
+
+// one replaces a single operand.
+func (c *Call) one(a opdef.Arg, f func() *tensor.Tensor) func() (reading, error) {
+	return func() (reading, error) {
+		return c.replaced(func(b opdef.Arg) *tensor.Tensor {
+			if b.Name != a.Name || b.Index != a.Index {
+				return nil
+			}
+			return f()
+		})
+	}
+}
+
+// misreadOperands reads an operand with strides of a contiguous one, transposed, or
+// with its heads, groups or rows shifted by one.
+func (c *Call) misreadOperands() iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		for _, a := range c.operands() {
+			t, name := a.Tensor, argName(a)
+			if !t.IsContiguous() && !yield(mistake{text: "the strides of " + name + " are ignored", make: c.one(a,
+				func() *tensor.Tensor {
+					n, err := t.Strided(t.Shape, tensor.Contiguous(t.Shape), t.Offset)
+					if err != nil {
+						return nil
+					}
+					return n
+				})}) {
+				return
+			}
+			if d := t.Dim(); d >= 2 && t.Shape[d-1] == t.Shape[d-2] && t.Shape[d-1] > 1 &&
+				!yield(mistake{text: name + " is transposed", make: c.one(a, func() *tensor.Tensor {
+					n := *t.Transpose(d-2, d-1)
+					return &n
+				})}) {
+				return
+			}
+			for d := range t.Shape {
+				if n := t.Shape[d]; n > 1 && n <= 256 && !yield(mistake{
+					text: fmt.Sprintf("%s is read one further along dimension %d", name, d),
+					make: c.one(a, func() *tensor.Tensor {
+						inner, v := tensor.Contiguous(t.Shape)[d], elements(t)
+						out := make([]float64, len(v))
+						for i := range v {
+							at := i / inner % n
+							out[i] = v[i+((at+1)%n-at)*inner]
+						}
+						return tensor.New(t.DType, t.Shape, out)
+					})}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// swappedOperands exchanges two operands of one shape.
+func (c *Call) swappedOperands() iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		all := c.operands()
+		for i, a := range all {
+			for _, b := range all[i+1:] {
+				if a.Tensor.DType != b.Tensor.DType || !slices.Equal(a.Tensor.Shape, b.Tensor.Shape) {
+					continue
+				}
+				text := argName(a) + " and " + argName(b) + " are swapped"
+				if !yield(mistake{text: text, make: func() (reading, error) {
+					return c.replaced(func(x opdef.Arg) *tensor.Tensor {
+						var n tensor.Tensor
+						switch {
+						case x.Name == a.Name && x.Index == a.Index:
+							n = *b.Tensor
+						case x.Name == b.Name && x.Index == b.Index:
+							n = *a.Tensor
+						default:
+							return nil
+						}
+						return &n
+					})
+				}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// missingParts leaves out the end of a dimension of an operand, an incomplete tile or
+// the last elements, or the operand altogether.
+func (c *Call) missingParts() iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		for _, a := range c.operands() {
+			t, name := a.Tensor, argName(a)
+			for d := t.Dim() - 1; d >= 0; d-- {
+				n := t.Shape[d]
+				var tails []int
+				for _, tile := range []int{n, 4, 8, 16, 32, 64, 128} {
+					tail := n % tile
+					if tile == n {
+						tail = 1
+					}
+					if tail > 0 && tail < n && !slices.Contains(tails, tail) {
+						tails = append(tails, tail)
+					}
+				}
+				for _, tail := range tails {
+					text := fmt.Sprintf("the last %d of dimension %d of %s are left out", tail, d, name)
+					if tail == 1 {
+						text = fmt.Sprintf("the last of dimension %d of %s is left out", d, name)
+					}
+					if !yield(mistake{text: text, make: c.one(a, func() *tensor.Tensor {
+						inner, v := tensor.Contiguous(t.Shape)[d], elements(t)
+						for i := range v {
+							if i/inner%n >= n-tail {
+								v[i] = 0
+							}
+						}
+						return tensor.New(t.DType, t.Shape, v)
+					})}) {
+						return
+					}
+				}
+			}
+			if arg, _ := c.bound.Argument(a.Name); !arg.Required { // that it is left out was tried
+				continue
+			}
+			if !yield(mistake{text: name + " is taken for 0", make: c.one(a, func() *tensor.Tensor {
+				return tensor.Full(t.DType, t.Shape, 0.0)
+			})}) {
+				return
+			}
+		}
+	}
+}
+
+// missingRows leaves out the last rows of the gradient that a backward pass starts from, as
+// where the sum for a weight's gradient ends early.
+func (c *Call) missingRows() iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		if c.fwd == nil || len(c.fwd.Outs) != 1 || c.fwd.Outs[0].Dim() < 2 || c.fwd.Outs[0].Numel() > largestOperand {
+			return
+		}
+		shape := c.fwd.Outs[0].Shape
+		width, rows := shape[len(shape)-1], tensor.Numel(shape[:len(shape)-1])
+		var tried []int
+		for _, tile := range []int{1, 4, 8, 16, 32, 64, 128} {
+			tail := rows % tile
+			if tail == 0 {
+				tail = tile
+			}
+			if tail >= rows || slices.Contains(tried, tail) {
+				continue
+			}
+			tried = append(tried, tail)
+			without := func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if target != incoming || t.Numel() != rows*width {
+					return t
+				}
+				v := elements(t)
+				clear(v[(rows-tail)*width:])
+				return tensor.New(t.DType, t.Shape, v)
+			}
+			if !yield(mistake{
+				text: fmt.Sprintf("the last %d of %d rows of the incoming gradient are left out", tail, rows),
+				make: func() (reading, error) {
+					return reading{call: c.bound, original: c.original, alter: without}, nil
+				}}) {
+				return
+			}
+		}
+	}
+}
