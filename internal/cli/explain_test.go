@@ -47,7 +47,7 @@ func TestElsewhere(t *testing.T) {
 		code := cli.Main([]string{"explain", "--all", dir}, cli.Streams{In: strings.NewReader(""), Out: &out,
 			Err: &out})
 		text := out.String()
-		if code != cli.ExitDiffers || !strings.Contains(text, "torch.add, id 2") || strings.Contains(text, "id 1,") {
+		if code != cli.ExitDiffers || !strings.Contains(text, "torch.add, id 2") || strings.Contains(text, "id 1, process") {
 			t.Errorf("%s: exit code %d: %s", tc.name, code, text)
 		}
 		if !strings.Contains(text, tc.want) || tc.want == "" && strings.Contains(text, "returned") {
