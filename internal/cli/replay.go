@@ -148,7 +148,6 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
 		return err
 	}
-	o.paths = paths
 	opt, settings, release, err := o.prepare(cmd, a)
 	if err != nil {
 		return err
