@@ -27,9 +27,10 @@ const (
 	SGLang          // a value that SGLang's dumper wrote
 	Pass            // a module's result in a Pass<N>.pt of vLLM or SGLang
 	Hook            // a call that `optool hook` recorded
+	numLayouts
 )
 
-var layoutNames = [...]string{"directory", "file", "current", "autocompare", "v2", "v1", "autocompare-v1",
+var layoutNames = [numLayouts]string{"directory", "file", "current", "autocompare", "v2", "v1", "autocompare-v1",
 	"autocompare-v0", "msprobe", "flashinfer", "flashinfer-trace", "sglang", "pass", "hook"}
 
 func (l Layout) String() string { return layoutNames[l] }

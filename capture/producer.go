@@ -23,7 +23,7 @@ type producer struct {
 	hidden []string
 }
 
-// producers are those that are known, each in a file of its own.
+// producers are those that are known.
 var producers = []*producer{&msprobe, &flashInfer, &flashInferTrace, &sglang, &passes, &hookProducer}
 
 // producerOf is the producer that recorded the file of this name in dir, or nil.

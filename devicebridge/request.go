@@ -151,7 +151,7 @@ type argument struct {
 	how   diopi.Passing
 }
 
-// An encoder of a form appends an argument to the calls, and returns the blocks the
+// A formEncoder appends an argument to the calls, and returns the blocks the
 // callee may write through it.
 type formEncoder func(r *request, p argument, a diopi.Arg) (writes []int, err error)
 

@@ -16,6 +16,9 @@ func TestForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, name := range diopi.Forms() {
+		if name == "" {
+			t.Errorf("form %d has no name", i)
+		}
 		switch form := diopi.Form(i); form {
 		case diopi.FormNull, diopi.FormContext, diopi.FormAlloc: // nil, no argument, FormTensor's encoder
 		default:

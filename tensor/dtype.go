@@ -2,13 +2,14 @@ package tensor
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 )
 
 // DType is the element type of a tensor as PyTorch names it. The zero value is
-// Invalid. Everything that depends on a dtype is a row of one table (dtypes);
-// adding a dtype is adding a row.
+// Invalid. Names, sizes, ranges and rounding are a row of one table (dtypes);
+// CONTRIBUTING.md lists what else a new dtype has to be told to.
 //
 // Source: https://pytorch.org/docs/stable/tensor_attributes.html#torch.dtype
 type DType uint8
@@ -279,6 +280,14 @@ func (d DType) ULP(x float64) float64 {
 // Round returns x rounded once, ties to even, to floating dtype d, with d's
 // overflow rule.
 func (d DType) Round(x float64) float64 { return dtypes[d].format.round(x) }
+
+// DTypes yields all dtypes, Invalid left out.
+func DTypes() iter.Seq[DType] {
+	return func(yield func(DType) bool) {
+		for d := Invalid + 1; d < numDTypes && yield(d); d++ {
+		}
+	}
+}
 
 // ParseDType returns the dtype with the given PyTorch name, with or without
 // the "torch." prefix and with the aliases torch accepts (half, float, double,

@@ -45,8 +45,13 @@ const (
 
 // A Form is what the callee finds in the place of a parameter, and so how its
 // argument is told to the worker: one for each Go type of arguments and each way C
-// takes it. forms.inc, written by go generate, is the same list in C++;
-// native/worker/decode.cc has a case for each.
+// takes it. forms.inc, written by go generate, is the same list in C++.
+//
+// A new form, beside its name here, is an encoder in devicebridge/request.go, a case in
+// native/worker/decode.cc, and in program.arg of package bundle, which writes the call as
+// C. A new type of arguments also joins the table at Arg in plan.go. One that C takes by
+// value in none of the ways of Slot (native/worker/functions.h) needs a member there and
+// a case of take in functions.cc. abigen writes the C type where the header declares it.
 type Form uint8
 
 // The forms, in the order of formNames.
@@ -69,9 +74,10 @@ const (
 	FormGenerator                  // a generator's handle
 	FormGenerators                 // an array of handles
 	FormOut                        // a pointer to 8 bytes for a plain result
+	numForms
 )
 
-var formNames = [...]string{"null", "context", "tensor", "alloc", "allocAddress", "tensors", "scalar", "size",
+var formNames = [numForms]string{"null", "context", "tensor", "alloc", "allocAddress", "tensors", "scalar", "size",
 	"sizePointer", "integer", "real", "integerPointer", "realPointer", "boolPointer", "text", "generator", "generators",
 	"out"}
 
@@ -91,8 +97,7 @@ type Passing struct {
 }
 
 // kinds says how each kind of parameter is passed. A kind that C takes in a form of
-// the list above is a line here; a new form is a line there, an encoder in
-// devicebridge/request.go and a case in native/worker/decode.cc.
+// the list above is a line here.
 var kinds = map[Kind]Passing{
 	KindContext:     {Form: FormContext, result: true},
 	KindTensorIn:    {Form: FormTensor, Nullable: true, from: toTensor},

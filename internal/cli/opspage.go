@@ -59,6 +59,9 @@ func gradientText(e *opdef.Entry) string {
 	case e.HasGrad:
 		return "yes"
 	}
+	if e.NoGrad == "" {
+		return "no: gives no floating tensor"
+	}
 	return "no: " + e.NoGrad
 }
 

@@ -5,7 +5,7 @@
 //	compose.Declare(compose.Op[swigluArgs]{
 //		Schema: "npu_swiglu(Tensor self, int dim=-1) -> Tensor",
 //		...
-//	}, func(g *compose.Graph, a *swigluArgs) compose.Values {
+//	}, compose.Fused, func(g *compose.Graph, a *swigluArgs) compose.Values {
 //		x := g.Chunk(g.Arg("self", a.Self), 2, a.Dim)
 //		return compose.Values{g.Mul(g.SiLU(x[0]), x[1])}
 //	})

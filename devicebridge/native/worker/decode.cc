@@ -1,4 +1,4 @@
-// Plan from a request; devicebridge/wire.go writes it.
+// Plan from a request; devicebridge/request.go writes it.
 
 #include <stdexcept>
 
