@@ -42,8 +42,11 @@ PYTHON ?= python3
 test-hook:
 	$(PYTHON) hook/optool_capture_test.py
 
-# A job in parts on a Slurm of this machine (root, Debian), and the manifest of Kubernetes against its types.
-.PHONY: slurm-test kubernetes-test
+# A run that is killed 200 times. A job in parts on a Slurm of this machine (root, Debian), and the manifest of Kubernetes against its types.
+.PHONY: slurm-test kubernetes-test kill-test
+kill-test: build
+	.ci/kill-test
+
 slurm-test: build
 	.ci/slurm-test
 

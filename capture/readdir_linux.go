@@ -41,6 +41,16 @@ func readDir(dir string) ([]dirEntry, error) {
 	}
 }
 
+// dirStamp is when a directory changed last, in nanoseconds, and its number in the file system.
+func dirStamp(dir string) (changed int64, inode uint64, err error) {
+	var st unix.Stat_t
+	err = unix.Stat(dir, &st)
+	for err == unix.EINTR {
+		err = unix.Stat(dir, &st)
+	}
+	return st.Mtim.Nano(), st.Ino, err
+}
+
 // parseDirents appends the records of struct linux_dirent64: inode (8 bytes),
 // offset (8), length of the record (2), type (1), name up to a zero byte. See
 // getdents64(2).

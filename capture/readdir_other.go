@@ -29,3 +29,12 @@ func readDir(dir string) ([]dirEntry, error) {
 	}
 	return entries, err
 }
+
+// dirStamp is when a directory changed last, in nanoseconds; its number is not told.
+func dirStamp(dir string) (changed int64, inode uint64, err error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	return info.ModTime().UnixNano(), 0, nil
+}

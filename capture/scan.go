@@ -18,6 +18,8 @@ type Options struct {
 	// Loose also yields files that belong to no capture and may hold values (.pth,
 	// .pt, .safetensors, ...), each as an entry of layout File.
 	Loose bool
+	// Index spares reading directories that did not change; nil to read all.
+	Index *Index
 }
 
 // marker is the file that marks what optool wrote.
@@ -167,7 +169,11 @@ type listing struct {
 // read lists a directory, and its sub-directories too where there are few.
 func (w *walker) read(rel string, depth int) *listing {
 	l := &listing{}
-	entries, err := readDir(filepath.Join(w.root, rel))
+	list := readDir
+	if w.opt.Index != nil {
+		list = w.opt.Index.readDir
+	}
+	entries, err := list(filepath.Join(w.root, rel))
 	if err != nil {
 		l.err = err
 		return l

@@ -209,22 +209,38 @@ func journalBegun(path string) (bool, error) {
 	return err == nil && json.Valid(line), nil
 }
 
-// clean removes temporary files that a process which died here has left.
+// clean removes temporary files that a process which died here has left. It leaves alone
+// those of other parts, unless they are old.
 func (d *Dir) clean() {
-	for _, dir := range []string{d.Root, d.Path} {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			info, err := e.Info()
-			own := d.Path != d.Root && dir == d.Path
-			temp := strings.HasPrefix(e.Name(), tempPrefix) || strings.HasSuffix(e.Name(), tempSuffix)
-			if err == nil && temp && info.Mode().IsRegular() &&
-				(own || d.Path == d.Root || time.Since(info.ModTime()) > tempAge) {
-				os.Remove(filepath.Join(dir, e.Name()))
+	_ = filepath.WalkDir(d.Root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			if err == nil && e.Name() == shardsDir && d.Path != d.Root && filepath.Dir(path) == d.Root {
+				return fs.SkipDir // this part's own files are looked at below
 			}
+			return nil
 		}
+		d.remove(path, e, d.Path == d.Root)
+		return nil
+	})
+	if d.Path == d.Root {
+		return
+	}
+	entries, err := os.ReadDir(d.Path)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		d.remove(filepath.Join(d.Path, e.Name()), e, true)
+	}
+}
+
+// remove removes a temporary file if it is this part's own, or old.
+func (d *Dir) remove(path string, e fs.DirEntry, own bool) {
+	if !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), tempPrefix) && !strings.HasSuffix(e.Name(), tempSuffix) {
+		return
+	}
+	if info, err := e.Info(); own || err == nil && time.Since(info.ModTime()) > tempAge {
+		os.Remove(path)
 	}
 }
 

@@ -76,8 +76,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	}
 	defer j.close()
 	bar := a.newProgress("check", "capture")
-	bar.index(cmd.Context(), paths)
-	entries := dir.scan(cmd.Context(), paths, capture.Options{Loose: true})
+	entries := dir.scan(cmd.Context(), paths, capture.Options{Loose: true}, bar)
 	err = ordered(cmd.Context(), a.jobs, entries, func(f found) checked {
 		return o.check(dir, j, f)
 	}, func(c checked) error {
@@ -133,12 +132,15 @@ func (o *checkOptions) check(dir *runDir, j *jsonOutput, f found) checked {
 	if f.finished {
 		return checked{of: f}
 	}
-	if err := cmp.Or(f.err, dir.begin(j, f)); err != nil {
-		return checked{of: f, err: err}
+	if f.err != nil {
+		return checked{of: f, err: f.err}
 	}
 	bytes := f.entry.Bytes()
 	if name, err := o.hides(f.entry); err != nil || name != "" {
 		return checked{of: f, bytes: bytes, err: err, hidden: name}
+	}
+	if err := dir.begin(j, f); err != nil {
+		return checked{of: f, err: err}
 	}
 	return checked{of: f, call: overflow.Check(f.entry, o.read), bytes: bytes}
 }

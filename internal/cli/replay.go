@@ -220,7 +220,7 @@ func (r *replayRun) place(out bool) {
 	if r.dir == nil {
 		return
 	}
-	r.saver.now, r.saver.pid = r.dir.Began(), 0
+	r.saver.now, r.saver.pid, r.saver.apart = r.dir.Began(), 0, true
 	if !out {
 		r.csv.dir, r.saver.dir = r.dir.Path, r.dir.Root
 	}
@@ -236,8 +236,7 @@ func (r *replayRun) place(out bool) {
 // run replays the captures below the paths.
 func (r *replayRun) run(ctx context.Context, paths []string) error {
 	r.limits = r.replayOptions.limits()
-	r.bar.index(ctx, paths)
-	err := ordered(ctx, r.jobs, r.dir.scan(ctx, paths, capture.Options{}),
+	err := ordered(ctx, r.jobs, r.dir.scan(ctx, paths, capture.Options{}, r.bar),
 		func(f found) replayed { return r.one(ctx, f) }, func(x replayed) error { return r.take(ctx, x) })
 	r.bar.end()
 	if err != nil && ctx.Err() == nil {
@@ -271,13 +270,10 @@ func (r *replayRun) one(ctx context.Context, f found) replayed {
 	if f.finished {
 		return replayed{of: f}
 	}
-	if err := r.dir.begin(r.json, f); err != nil {
-		return replayed{err: err}
-	}
 	if f.entry != nil {
 		r.bar.begin(f.entry.Op)
 	}
-	x := r.replayWithin(ctx, r.limits, f, r.opt, r.saver)
+	x := r.replayWithin(ctx, r.limits, f, r.opt, r.saver, func() error { return r.dir.begin(r.json, f) })
 	x.of = f
 	return x
 }
@@ -348,9 +344,9 @@ func (r *replayRun) problem(err error) error {
 	return nil
 }
 
-// replayWithin runs one capture within the limits.
+// replayWithin runs one capture, if it is selected, within the limits. It calls begin before.
 func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, opt replay.Options,
-	saver *failureSaver) replayed {
+	saver *failureSaver, begin func() error) replayed {
 	if f.err != nil {
 		return replayed{err: f.err}
 	}
@@ -361,6 +357,9 @@ func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, 
 	bytes := o.fuse.bytes(f.entry)
 	if name, err := o.hides(f.entry); err != nil || name != "" {
 		return replayed{bytes: bytes, err: err, hidden: []string{name}}
+	}
+	if err := begin(); err != nil {
+		return replayed{bytes: bytes, err: err}
 	}
 	r, err := within(ctx, lim, bytes, func() (replayed, error) { return o.replay(ctx, f, opt, saver) })
 	if err != nil && r.found == nil {

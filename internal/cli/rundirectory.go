@@ -228,47 +228,62 @@ func (d *runDir) placed(files reportFiles) reportFiles {
 	return files
 }
 
-// scan walks the paths as scan does, and leaves out calls of other parts. Those that were
-// finished before are yielded as such.
-func (d *runDir) scan(ctx context.Context, paths []string, opt capture.Options) iter.Seq[found] {
+// scan walks the paths as scan does, but lists all before it yields any: with the index of
+// the tree that the directory keeps, and to know what there is to do. It leaves out calls of
+// other parts; those that were finished before are yielded as such.
+func (d *runDir) scan(ctx context.Context, paths []string, opt capture.Options, bar *progress) iter.Seq[found] {
 	if d == nil {
+		bar.index(ctx, paths)
 		return scan(ctx, paths, opt)
 	}
-	all := scan(ctx, paths, opt)
-	if d.part != nil {
-		all = d.share(ctx, all)
-	}
 	return func(yield func(found) bool) {
-		for f := range all {
+		list, err := d.list(ctx, paths, opt)
+		if err == nil && d.part != nil {
+			list, err = d.share(list)
+		}
+		if err != nil {
+			yield(found{err: &stopError{err}})
+			return
+		}
+		bar.expect(len(list), 0)
+		for _, f := range list {
 			if f.entry != nil && d.finished[f.entry.Rel] > 0 {
 				d.finished[f.entry.Rel]--
 				f.finished = true
 			}
-			if !yield(f) {
+			if ctx.Err() != nil || !yield(f) {
 				return
 			}
 		}
 	}
 }
 
-// share yields the calls of this part. What cannot be read belongs to the first.
-func (d *runDir) share(ctx context.Context, all iter.Seq[found]) iter.Seq[found] {
-	return func(yield func(found) bool) {
-		list := slices.Collect(all)
-		_, calls := costs(list)
-		if ctx.Err() != nil {
-			return
-		}
-		if err := d.Plan(shard.Digest(calls, d.part.N)); err != nil {
-			yield(found{err: &stopError{err}})
-			return
-		}
-		for i, of := range shard.Assign(calls, d.part.N) {
-			if f := list[i]; (f.entry == nil && d.part.I == 1 || f.entry != nil && of == d.part.I-1) && !yield(f) {
-				return
-			}
+// list lists the tree, and keeps its index.
+func (d *runDir) list(ctx context.Context, paths []string, opt capture.Options) (list []found, err error) {
+	if opt.Index, err = capture.ReadIndex(d.Index()); err != nil {
+		return nil, err
+	}
+	for f := range scan(ctx, paths, opt) {
+		list = append(list, f)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return list, opt.Index.Write(d.Index())
+}
+
+// share is what of a list belongs to this part. What cannot be read belongs to the first.
+func (d *runDir) share(list []found) (own []found, err error) {
+	_, calls := costs(list)
+	if err := d.Plan(shard.Digest(calls, d.part.N)); err != nil {
+		return nil, err
+	}
+	for i, of := range shard.Assign(calls, d.part.N) {
+		if f := list[i]; f.entry == nil && d.part.I == 1 || f.entry != nil && of == d.part.I-1 {
+			own = append(own, f)
 		}
 	}
+	return own, nil
 }
 
 // A stopError ends a walk.
@@ -299,7 +314,7 @@ func costs(list []found) (sizes []int64, calls []shard.Call) {
 
 // begin notes that a call is worked on.
 func (d *runDir) begin(j *jsonOutput, f found) error {
-	if d == nil || f.entry == nil || f.finished {
+	if d == nil {
 		return nil
 	}
 	if err := j.journal.Begin(f.entry.Rel); err != nil {

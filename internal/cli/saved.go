@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/optool/optool/capture"
@@ -23,6 +25,22 @@ type failureSaver struct {
 	dir string
 	now time.Time // for calls whose time is not known
 	pid int       // for those whose process is not
+	// apart keeps calls of several recordings apart, whose processes may have the same
+	// numbers: below dir they lie as the recordings do below the PATH.
+	apart bool
+}
+
+// recording is where the recording of a call lies below the PATH.
+func recording(e *capture.Entry) string {
+	parts := strings.Split(e.Rel, "/")
+	i := slices.Index(parts, e.Op)
+	if i < 0 {
+		return ""
+	}
+	for i > 0 && (parts[i-1] == "op_capture_results" || parts[i-1] == "op_tools_results") {
+		i--
+	}
+	return filepath.Join("/", filepath.Join(parts[:i]...)) // not above the directory, whatever the PATH was
 }
 
 // save writes the files of a compared call, those of its backward pass too if
@@ -33,10 +51,15 @@ func (s *failureSaver) save(e *capture.Entry, c *replay.Call, backward bool) (st
 	if when == "" {
 		when = s.now.Format(reports.TimeLayout)
 	}
-	above := filepath.Join(s.dir, "op_tools_results", "op_capture_results", c.Op, number(e.PID, s.pid),
+	root := s.dir
+	if s.apart {
+		root = filepath.Join(root, recording(e))
+	}
+	above := filepath.Join(root, "op_tools_results", "op_capture_results", c.Op, number(e.PID, s.pid),
 		"autocompare", number(e.ID, 0))
 	dir := filepath.Join(above, when)
-	if _, err := os.Stat(dir); err == nil && !capture.Marked(dir) { // op_tools' own are left alone
+	// op_tools' own are left alone; an empty one is of a run that was killed.
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 && !capture.Marked(dir) {
 		when = s.now.Format(reports.TimeLayout)
 		dir = filepath.Join(above, when)
 	}

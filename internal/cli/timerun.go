@@ -126,7 +126,7 @@ func (t *timer) newAccuracy(start time.Time) (*accuracy, error) {
 
 // look replays a task, and prints and writes what is found.
 func (c *accuracy) look(ctx context.Context, t *timer, k *timed.Task) error {
-	r := c.o.replayWithin(ctx, t.limits, found{entry: k.Entry}, c.opt, c.saver)
+	r := c.o.replayWithin(ctx, t.limits, found{entry: k.Entry}, c.opt, c.saver, func() error { return nil })
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
