@@ -72,7 +72,7 @@ func Read(dirs ...string) (rec *reports.Recording, lacks []string, err error) {
 			lacks = append(lacks, fmt.Sprintf("part %s did not end: %s finished", p.Part,
 				reports.Count(part.Calls, "call")))
 		}
-		if n > 1 {
+		if settings.Shard != "" {
 			part.Run.Command = withoutShard(part.Run.Command)
 		}
 		parts = append(parts, part)
