@@ -147,7 +147,7 @@ func (c *Call) explains(m mistake, fails []Result) (Cause, bool) {
 
 // nearer reports whether a value is explained by r, where it failed as f.
 func nearer(r, f Result) bool {
-	if r.Verdict != verdict.Pass || r.Compared == nil {
+	if r.Verdict != verdict.Pass && r.Verdict != verdict.Warn || r.Compared == nil {
 		return false
 	}
 	now, was := r.Compared.OpTools.MaxAbs, f.Compared.OpTools.MaxAbs
