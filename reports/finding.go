@@ -100,7 +100,7 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 			continue
 		}
 		head := fmt.Sprintf("  %-8s ", OneLine(r.target()))
-		text := st.hang(head, OneLine(string(r.Verdict)+": "+r.Reason), findingIndent)
+		text := st.Hang(head, OneLine(string(r.Verdict)+": "+r.Reason), findingIndent)
 		fmt.Fprintf(&b, "%s%s%s\n", head, st.Paint(r.Verdict, string(r.Verdict)),
 			strings.TrimPrefix(text, string(r.Verdict)))
 	}

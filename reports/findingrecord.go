@@ -29,8 +29,8 @@ type FindingRecord struct {
 	Reason   string `json:"reason"`
 }
 
-// String is the record for people, in two lines.
-func (f *FindingRecord) String() string {
+// In is the record for people: what and where, the path of the capture unbroken, and why.
+func (f *FindingRecord) In(st Style) string {
 	s := fmt.Sprintf("%s  %s  %s %s", f.Rule, f.Op, f.Capture, f.Target)
 	if f.Module != "" {
 		s += "  in " + f.Module
@@ -38,5 +38,5 @@ func (f *FindingRecord) String() string {
 	if f.Location != "" {
 		s += "  at " + f.Location
 	}
-	return s + "\n  " + f.Reason
+	return OneLine(s) + "\n  " + st.Wrap(OneLine(f.Reason), 2)
 }

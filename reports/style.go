@@ -46,8 +46,8 @@ func (st Style) Wrap(s string, indent int) string {
 	return strings.Join(lines, "\n"+strings.Repeat(" ", indent))
 }
 
-// hang is s wrapped behind a head, further lines indented.
-func (st Style) hang(head, s string, indent int) string {
+// Hang is s wrapped behind a head, further lines indented.
+func (st Style) Hang(head, s string, indent int) string {
 	if st.Width <= 0 {
 		return s
 	}

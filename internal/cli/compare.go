@@ -206,7 +206,7 @@ func (a *app) parted(j *jsonOutput, s *reports.Summary, d *pairs.Divergence) err
 		if f.Rule != verdict.Diverged {
 			continue // one of many: the table of ops counts them
 		}
-		if _, err := fmt.Fprintf(j.text(), "%s\n\n", &f); err != nil {
+		if _, err := fmt.Fprintf(j.text(), "%s\n\n", f.In(a.style())); err != nil {
 			return err
 		}
 	}

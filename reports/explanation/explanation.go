@@ -27,7 +27,8 @@ type Explanation struct {
 func (e *Explanation) Write(w io.Writer, st reports.Style) error {
 	var b strings.Builder
 	r := e.Result
-	fmt.Fprintf(&b, "%s, %s: %s\n", st.Bold(r.Title()), reports.OneLine(r.Target),
+	title := st.Wrap(reports.OneLine(r.Title()+", "+r.Target+": "+string(r.Verdict)), 2)
+	fmt.Fprintf(&b, "%s%s\n", st.Bold(strings.TrimSuffix(title, string(r.Verdict))),
 		st.Paint(r.Verdict, string(r.Verdict)))
 	if r.Reason != "" {
 		fmt.Fprintf(&b, "%s\n", st.Wrap(reports.OneLine(r.Reason), 0))
@@ -38,15 +39,16 @@ func (e *Explanation) Write(w io.Writer, st reports.Style) error {
 	if e.Rule != "" {
 		fmt.Fprintf(&b, "rule: %s\n", e.Rule)
 		if strings.Contains(e.Rule, "*S") {
-			fmt.Fprint(&b, "  ulp: spacing of the dtype at the exact value; S: sum of the magnitudes of its n terms\n")
+			fmt.Fprintf(&b, "  %s\n", st.Wrap("ulp: spacing of the dtype at the exact value; S: sum of the magnitudes of "+
+				"its n terms", 2))
 		}
 	}
 	for i := range e.Causes {
-		fmt.Fprintf(&b, "%s %s\n", st.Bold("cause:"), st.Wrap(reports.OneLine(e.Causes[i].String()), 2))
+		fmt.Fprintf(&b, "%s %s\n", st.Bold("cause:"), st.Hang("cause: ", reports.OneLine(e.Causes[i].String()), 2))
 	}
 	if e.Profile != nil && e.Profile.Numel > 0 {
 		b.WriteString("\n")
-		e.sizes(&b)
+		e.sizes(&b, st)
 		e.places(&b, st)
 	}
 	if e.Again != "" {
@@ -67,7 +69,7 @@ func str(s *string) string {
 const barWidth = 40
 
 // sizes prints a histogram of the distances and what tolerances would pass.
-func (e *Explanation) sizes(b *strings.Builder) {
+func (e *Explanation) sizes(b *strings.Builder, st reports.Style) {
 	p := e.Profile
 	type row struct {
 		name string
@@ -106,7 +108,7 @@ func (e *Explanation) sizes(b *strings.Builder) {
 	for _, share := range []float64{0.5, 0.9, 0.99, 0.999} {
 		parts = append(parts, fmt.Sprintf("%g %%: %s", 100*share, within(p.Percentile(share))))
 	}
-	fmt.Fprintf(b, "percentiles: %s\n", strings.Join(parts, ", "))
+	fmt.Fprintf(b, "percentiles: %s\n", st.Hang("percentiles: ", strings.Join(parts, ", "), 2))
 	fmt.Fprintf(b, "smallest tolerance that would pass: atol %.3g, or rtol %.3g", p.MaxAbs, p.MaxRel)
 	if p.Infinite > 0 {
 		fmt.Fprint(b, ", apart from what is not finite")
