@@ -32,7 +32,7 @@ func (c Cost) Duration() time.Duration { return time.Duration(c) * time.Microsec
 // multiplications of float64 matrices with their additions.
 const (
 	bytesPerSecond = 100e6
-	flopsPerSecond = 10e9
+	flopsPerSecond = 20e9
 	perCall        = 500 // microseconds
 )
 
