@@ -62,7 +62,7 @@ func (s *Store) CheckDevice(ctx context.Context, d Device, c *configs.Case, opt 
 	switch {
 	case r.calls():
 	case c.NoOutputRef():
-		r.random(c, in)
+		r.random(in)
 	default:
 		out = opt.Variant.expected(out, plan.Outputs)
 		j := judged{&configs.Case{Name: c.Name, Item: in.Item}, in.Kwargs, call.GradOutputs}
@@ -94,7 +94,7 @@ func (r *run) note(conversions []diopi.Conversion) {
 
 // diopiCase is a case as the recipes of C calls take it.
 func diopiCase(c *configs.Case, in *Input) *diopi.Case {
-	d := &diopi.Case{Function: c.Function(), Args: &value.Dict{Items: append([]value.Item(nil), in.Kwargs.Items...)},
+	d := &diopi.Case{Function: c.Function(), Args: laidOut(c, in.Kwargs),
 		InPlace: c.InPlace(), RequiresBackward: c.RequiresBackward(), SavedArgs: map[string]int{}}
 	for _, it := range in.RequiresGrad.Items {
 		d.RequiresGrad = append(d.RequiresGrad, fmt.Sprint(it.Key))
@@ -108,12 +108,20 @@ func diopiCase(c *configs.Case, in *Input) *diopi.Case {
 		if a.Sparse {
 			d.Sparse = append(d.Sparse, a.Name)
 		}
+	}
+	return d
+}
+
+// laidOut are the arguments of a case with the strides that it asks for.
+func laidOut(c *configs.Case, kwargs *value.Dict) *value.Dict {
+	d := &value.Dict{Items: slices.Clone(kwargs.Items)}
+	for _, a := range c.Args() {
 		if a.Stride == nil {
 			continue
 		}
-		for i, it := range d.Args.Items {
+		for i, it := range d.Items {
 			if x, ok := it.Value.(*tensor.Tensor); ok && it.Key == a.Name && len(a.Stride) == x.Dim() {
-				d.Args.Items[i].Value = strided(x, a.Stride)
+				d.Items[i].Value = strided(x, a.Stride)
 			}
 		}
 	}

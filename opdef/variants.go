@@ -70,22 +70,27 @@ func (c *Call) Python() (args []value.Value, kwargs *value.Dict) {
 	return args, kwargs
 }
 
-// concise returns the arguments of a call without those that have their default. What
-// follows the first that is left out is given by keyword.
+// Unwritten returns the call without the way in which it was written: Called then gives
+// arguments by their places in the schema, not by names that Bind took for them.
+func (c *Call) Unwritten() *Call {
+	d := *c
+	d.bound = nil
+	return &d
+}
+
+// concise returns the arguments of a call without those that have their default; others that
+// have one are given by keyword.
 func (c *Call) concise() (args []value.Value, kwargs *value.Dict) {
 	kwargs = &value.Dict{}
-	left := false
 	for i, p := range c.Entry.Schema.Params {
 		if c.Entry.setters[i].field == nil {
-			left = true
 			continue
 		}
 		a := c.argument(i)
 		v := a.Python()
 		switch {
 		case a.IsDefault() || v == nil && !p.Required:
-			left = true
-		case left || p.Keyword:
+		case p.Keyword || !p.Required:
 			kwargs.Items = append(kwargs.Items, value.Item{Key: p.Name, Value: v})
 		case v == nil && p.Type.List && !p.Type.Optional:
 			args = append(args, value.NewList())

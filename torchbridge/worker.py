@@ -187,6 +187,10 @@ class Worker:
             return [v]
         return []
 
+    def results(self, v):
+        """The tensors of a result; a number alone is one of no dimensions."""
+        return [self.torch.tensor(v)] if isinstance(v, (bool, int, float)) else self.flat(v)
+
     # Results.
 
     def store(self, x):
@@ -275,7 +279,7 @@ class Worker:
         with torch.set_grad_enabled(bool(r["need"])):
             result = call(*args, **kwargs)
         self.sync()
-        outs = self.flat(result)
+        outs = self.results(result)
         answer = {"faults": []}
         if floating_point_mode() != mode:
             answer["faults"].append("the thread that called it is left in another floating-point mode (rounding, "

@@ -72,6 +72,14 @@ var functions = map[string]string{
 	"fused_adamw": "torch._fused_adamw_ self=params grads exp_avgs exp_avg_sqs max_exp_avg_sqs state_steps lr beta1 " +
 		"beta2 weight_decay eps amsgrad maximize => self[] exp_avgs[] exp_avg_sqs[] max_exp_avg_sqs[]",
 
+	// Random functions, which only devices compute.
+	"bernoulli": "torch.bernoulli self=input p",
+	"normal":    "torch.normal mean std size",
+	"normal_":   "torch.Tensor.normal_ self=input mean std",
+	"random":    "torch.Tensor.random_ self=input from=start to=end",
+	"randperm":  "torch.randperm n",
+	"uniform":   "torch.Tensor.uniform_ self=input from=start to=end",
+
 	"im2col":       "torch.nn.functional.unfold input kernel_size dilation padding stride",
 	"col2im":       "torch.nn.functional.fold input output_size kernel_size dilation padding stride",
 	"layer_normGB": "torch.nn.functional.layer_norm input normalized_shape weight bias eps",

@@ -15,7 +15,10 @@ import (
 // A pipe is a row of calls of operators, each but the first of a result of the call
 // before it, so that gradients can be carried back. Tensors are told apart by
 // identity.
-type pipe []stage
+type pipe struct {
+	stages []stage
+	on     *machine // what computes in the reference's place, nil for the reference
+}
 
 type stage struct {
 	call    *opdef.Call
@@ -33,6 +36,9 @@ func (p *pipe) run(name string, args []value.Value, kwargs *value.Dict) (value.V
 		return nil, err
 	}
 	f, err := call.Forward()
+	if err == nil && p.on != nil {
+		f, err = p.on.forward(call, f)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -41,13 +47,16 @@ func (p *pipe) run(name string, args []value.Value, kwargs *value.Dict) (value.V
 		given[a.Tensor] = true
 	}
 	for i, o := range f.Outs {
-		if given[o] { // a result that is its argument must be told apart from it
+		if o != nil && given[o] { // a result that is its argument must be told apart from it
 			u := *o
 			o, f.Outs[i] = &u, &u
 		}
+		if o == nil {
+			continue
+		}
 		o.RequiresGrad = o.DType.IsFloat() || o.DType.IsComplex()
 	}
-	*p = append(*p, stage{call, f})
+	p.stages = append(p.stages, stage{call, f})
 	switch {
 	case len(f.Outs) == 0:
 		return f.Value, nil
@@ -100,7 +109,7 @@ func (p *pipe) runLine(line string, a arguments) (out value.Value, err error) {
 	if !changes {
 		return out, nil
 	}
-	after := (*p)[len(*p)-1].forward.After
+	after := p.stages[len(p.stages)-1].forward.After
 	all := value.NewList()
 	for _, name := range strings.Fields(results) {
 		name, whole := strings.CutSuffix(name, "[]")
@@ -147,7 +156,7 @@ func list(ts []*tensor.Tensor) *value.Sequence {
 // accept asks the only call of a row whether other results than its own are right
 // nevertheless; nil where it has no rule for them.
 func (p pipe) accept(got, want []*tensor.Tensor) []opdef.Acceptance {
-	if len(p) != 1 || len(got) != len(want) || !slices.Equal(want, p[0].forward.Outs) {
+	if len(p.stages) != 1 || len(got) != len(want) || !slices.Equal(want, p.stages[0].forward.Outs) {
 		return nil
 	}
 	for i, g := range got {
@@ -155,8 +164,16 @@ func (p pipe) accept(got, want []*tensor.Tensor) []opdef.Acceptance {
 			return nil
 		}
 	}
-	as, _ := p[0].call.Accept(got, want)
+	as, _ := p.stages[0].call.Accept(got, want)
 	return as
+}
+
+// gradients are those of the arguments of a stage.
+func (p pipe) gradients(s stage, from []*tensor.Tensor) (opdef.Grads, error) {
+	if p.on != nil {
+		return p.on.backward(s.call, s.forward, from)
+	}
+	return s.call.Backward(s.forward, from, nil)
 }
 
 // backward returns the gradients of all tensors that outs depend on, given the
@@ -166,8 +183,7 @@ func (p pipe) backward(outs, cotangents []*tensor.Tensor) (map[*tensor.Tensor]*t
 	for i, o := range outs {
 		grads[o] = cotangents[i]
 	}
-	for i := len(p) - 1; i >= 0; i-- {
-		s := p[i]
+	for _, s := range slices.Backward(p.stages) {
 		from, flows := make([]*tensor.Tensor, len(s.forward.Outs)), false
 		for k, o := range s.forward.Outs {
 			from[k] = grads[o]
@@ -176,7 +192,7 @@ func (p pipe) backward(outs, cotangents []*tensor.Tensor) (map[*tensor.Tensor]*t
 		if !flows {
 			continue
 		}
-		back, err := s.call.Backward(s.forward, from, nil)
+		back, err := p.gradients(s, from)
 		if err != nil {
 			return nil, err
 		}

@@ -28,6 +28,7 @@ type conformanceOptions struct {
 	fname, filterDtype, caseNames                      []string
 	modelList, resume, strict                          bool
 	debugLevel                                         int
+	torch                                              torchFlags
 	seed                                               uint64
 	shuffle                                            bool
 	variant                                            conformance.Variant
@@ -118,8 +119,9 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 		"`DIR` with DIOPI's diopi_configs.py and model_config; without it gen_data makes optool's own suite")
 	f.StringVar(&o.cacheDir, "cache_dir", "cache", "`DIR` of the data")
 	f.StringVar(&o.device, "device", devicebridge.Host,
-		"what run_test checks: host, the built-in device; the path of a libdiopi_impl.so; or none, the recorded "+
-			"results themselves")
+		"what run_test checks: host, the built-in device; the path of a libdiopi_impl.so; torch:DEVICE, a device "+
+			"of PyTorch; or none, the recorded results themselves")
+	o.torch.add(cmd)
 	f.StringVar(&o.adaptor, "adaptor", "", "`LIBRARY` with the vendor's device functions (device_malloc, ...)")
 	addTimeoutFlag(cmd, &o.timeout)
 	addMemoryFlag(cmd, &o.memory)

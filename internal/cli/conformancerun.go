@@ -18,8 +18,10 @@ import (
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/numpypickle"
+	"github.com/optool/optool/replay/ontorch"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
+	"github.com/optool/optool/torchbridge"
 	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
 )
@@ -128,6 +130,9 @@ func (run *testRun) prepare(ctx context.Context) (end func(), err error) {
 		run.check = func(c *configs.Case) []conformance.Result { return run.store.CheckRecorded(c, opt) }
 		return func() {}, nil
 	}
+	if name, ok := strings.CutPrefix(run.device, torchbridge.Prefix); ok {
+		return run.prepareTorch(ctx, name, opt)
+	}
 	dev, err := run.open(ctx, run.app)
 	if err != nil {
 		return nil, err
@@ -137,6 +142,28 @@ func (run *testRun) prepare(ctx context.Context) (end func(), err error) {
 	run.check = func(c *configs.Case) []conformance.Result {
 		return run.store.CheckDevice(ctx, run.report.coverage, c, opt)
 	}
+	return func() { dev.Close() }, nil
+}
+
+// prepareTorch opens a device of PyTorch.
+func (run *testRun) prepareTorch(ctx context.Context, name string, opt conformance.CheckOptions) (end func(),
+	err error) {
+	for flag, given := range map[string]bool{"--adaptor": run.adaptor != "", "--nhwc": run.variant.ChannelsLast,
+		"--four_bytes": run.variant.FourBytes, convertFlag: opt.Convert != nil} {
+		if given {
+			return nil, usageError("%s: it is for libraries, and --device is %s", flag, run.device)
+		}
+	}
+	d := deviceFlags{device: run.device, devices: run.app.jobs, timeout: run.timeout, torch: run.torch}
+	dev, err := d.openTorch(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if !run.app.quiet {
+		fmt.Fprintln(run.app.Err, describeTorch(run.device, dev.Info()))
+	}
+	operators := ontorch.New(ctx, dev, ontorch.Options{})
+	run.check = func(c *configs.Case) []conformance.Result { return run.store.CheckOperators(operators, c, opt) }
 	return func() { dev.Close() }, nil
 }
 
@@ -207,6 +234,9 @@ func (run *testRun) take(t tested) error {
 
 // open loads the device.
 func (o *conformanceOptions) open(ctx context.Context, a *app) (*devicebridge.Device, error) {
+	if strings.HasPrefix(o.device, torchbridge.Prefix) {
+		return nil, usageError("%s: --mode %s wants a library", o.device, o.mode)
+	}
 	dev, err := devicebridge.Open(ctx, devicebridge.Config{Library: o.device, Adaptor: o.adaptor, Workers: a.jobs,
 		Timeout: cmp.Or(o.timeout, deviceTimeout)})
 	return dev, failed(err)

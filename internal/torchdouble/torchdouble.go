@@ -181,6 +181,9 @@ func (w *worker) run(r *request, kind string, a map[string]any) error {
 		return err
 	}
 	outs := slices.Clone(f.Outs)
+	if n, ok := tensor.FromNumber(f.Value); ok && len(outs) == 0 {
+		outs = append(outs, n)
+	}
 	w.spoil(outs, kind)
 	if kind == "count" {
 		outs = append(outs, nil)

@@ -118,6 +118,9 @@ func (p *prepared) fill(run *replay.DeviceRun, c *replay.DeviceCall, res *torchb
 	}
 	run.Outputs = make([]*tensor.Tensor, len(c.Forward.Outs))
 	copy(run.Outputs, res.Outputs)
+	if len(run.Outputs) == 0 {
+		run.Outputs = res.Outputs // a number, as a tensor
+	}
 	for _, f := range missing(res.Outputs, c.Forward.Outs) {
 		run.Faults = append(run.Faults, replay.DeviceFault{Phase: replay.Forward, Reason: f})
 	}
