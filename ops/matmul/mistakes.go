@@ -14,6 +14,7 @@ import (
 type partialSums struct {
 	label, every int
 	grid         opdef.Grid
+	terms        bool // what is added is rounded first too
 }
 
 // tiles are how many terms kernels add at a time.
@@ -67,7 +68,11 @@ func (p *Product) mistakes() []opdef.Mistake[*Product] {
 				if every == 1 {
 					text = fmt.Sprintf("sums are kept in %s, rounded after each of %d terms", g.Name, n)
 				}
-				add(true, func(q *Product) { q.partial = &partialSums{label, every, g} }, "%s", text)
+				add(true, func(q *Product) { q.partial = &partialSums{label, every, g, false} }, "%s", text)
+				if every == 1 {
+					add(true, func(q *Product) { q.partial = &partialSums{label, every, g, true} },
+						"products and their sums are kept in %s", g.Name)
+				}
 			}
 		}
 	}
@@ -148,6 +153,9 @@ func (p *Product) contraction(dt tensor.DType, size map[int]int) *tensor.Tensor 
 			part[i].T = o.T.Slice(d, from, n, 1)
 		}
 		for i, x := range tensor.Data[float64](contract(dt, part, p.Out, labelSizes(part))) {
+			if p.partial.terms {
+				x = p.partial.grid.Round(x)
+			}
 			sum[i] = p.partial.grid.Round(sum[i] + x)
 		}
 	}
