@@ -20,30 +20,111 @@ type operator interface {
 	plan(args any) (planned, error)
 }
 
-// A planned is a call whose arguments were checked. Methods that return a
-// function return nil where nothing was declared.
-type planned interface {
-	kernel() ([]*tensor.Tensor, error)
-	value() func() (value.Value, error)
-	after(outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
-	afterScale() map[string][]*tensor.Tensor
-	afterElse() func() map[string][][]*tensor.Tensor
-	grad(g *Grad) (Grads, error)
-	node() func(g *Grad) (Node, error)
-	scale() func(outs []*tensor.Tensor) []*tensor.Tensor
-	gradScale() func(g *Grad, grads Grads) (Grads, error)
-	others() func(outs []*tensor.Tensor) [][]*tensor.Tensor
-	gradOthers() func(g *Grad) ([]Grads, error)
-	gradChain() func(g *Grad) (Grads, error)
-	terms() int     // at least 1
-	gradTerms() int // at least 1
-	products() float64
-	errorClass() Error
-	accept() func(got, want []*tensor.Tensor) []Acceptance
-	random() string
-	drawn() func(got []*tensor.Tensor) Drawn
-	exactOut() bool
-	mistakes() []Mistake[planned]
+// functions are what a declaration says of a plan, with the plan's type erased: one type
+// of code for all operators. Those that were not declared are nil.
+type functions struct {
+	kernel     func(p any) ([]*tensor.Tensor, error)
+	value      func(p any) (value.Value, error)
+	after      func(p any, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
+	afterScale func(p any) map[string][]*tensor.Tensor
+	afterElse  func(p any) map[string][][]*tensor.Tensor
+	grad       func(p any, g *Grad) (Grads, error)
+	node       func(p any, g *Grad) (Node, error)
+	scale      func(p any, outs []*tensor.Tensor) []*tensor.Tensor
+	gradScale  func(p any, g *Grad, grads Grads) (Grads, error)
+	others     func(p any, outs []*tensor.Tensor) [][]*tensor.Tensor
+	gradOthers func(p any, g *Grad) ([]Grads, error)
+	gradChain  func(p any, g *Grad) (Grads, error)
+	terms      func(p any) int
+	gradTerms  func(p any) int
+	products   func(p any) float64
+	accept     func(p any, got, want []*tensor.Tensor) []Acceptance
+	drawn      func(p any, got []*tensor.Tensor) Drawn
+	exactOut   func(p any) bool
+	mistakes   func(p any) []Mistake[any]
+	errorOf    func(p any) Error
+	randomIf   func(p any) string
+
+	err    Error
+	random string
+}
+
+// functions erases the type of the plan. The functions that it calls are compiled once for
+// all plans that are pointers, which keeps the binary small.
+func (o *Planned[A, P]) functions() *functions {
+	return &functions{
+		kernel: erased2(o.Kernel), value: erased2(o.Value), after: erasedWith2(o.After),
+		afterScale: erased(o.AfterScale), afterElse: erased(o.AfterElse), grad: erasedWith2(o.Grad),
+		node: erasedWith2(o.Node), scale: erasedWith(o.Scale), gradScale: erasedGradScale(o.GradScale),
+		others: erasedWith(o.Else), gradOthers: erasedWith2(o.GradElse), gradChain: erasedWith2(o.GradChain),
+		terms: erased(o.Terms), gradTerms: erased(o.GradTerms), products: erased(o.Products),
+		accept: erasedAccept(o.Accept), drawn: erasedWith(o.Drawn), exactOut: erased(o.ExactOut),
+		mistakes: erasedMistakes(o.Mistakes), errorOf: erased(o.ErrorOf), randomIf: erased(o.RandomIf),
+		err: o.Error, random: o.Random,
+	}
+}
+
+func erased[P, R any](f func(P) R) func(any) R {
+	if f == nil {
+		return nil
+	}
+	return func(p any) R { return f(p.(P)) }
+}
+
+func erased2[P, R any](f func(P) (R, error)) func(any) (R, error) {
+	if f == nil {
+		return nil
+	}
+	return func(p any) (R, error) { return f(p.(P)) }
+}
+
+func erasedWith[P, X, R any](f func(P, X) R) func(any, X) R {
+	if f == nil {
+		return nil
+	}
+	return func(p any, x X) R { return f(p.(P), x) }
+}
+
+func erasedWith2[P, X, R any](f func(P, X) (R, error)) func(any, X) (R, error) {
+	if f == nil {
+		return nil
+	}
+	return func(p any, x X) (R, error) { return f(p.(P), x) }
+}
+
+func erasedGradScale[P any](f func(P, *Grad, Grads) (Grads, error)) func(any, *Grad, Grads) (Grads, error) {
+	if f == nil {
+		return nil
+	}
+	return func(p any, g *Grad, grads Grads) (Grads, error) { return f(p.(P), g, grads) }
+}
+
+func erasedAccept[P any](f func(p P, got, want []*tensor.Tensor) []Acceptance) func(p any, got,
+	want []*tensor.Tensor) []Acceptance {
+	if f == nil {
+		return nil
+	}
+	return func(p any, got, want []*tensor.Tensor) []Acceptance { return f(p.(P), got, want) }
+}
+
+func erasedMistakes[P any](f func(P) []Mistake[P]) func(any) []Mistake[any] {
+	if f == nil {
+		return nil
+	}
+	return func(p any) []Mistake[any] {
+		var out []Mistake[any]
+		for _, m := range f(p.(P)) {
+			out = append(out, Mistake[any]{m.Text, m.Rounds, func() (any, error) { return m.Plan() }})
+		}
+		return out
+	}
+}
+
+// A planned is a call whose arguments were checked: an operator with the plan of one
+// call. Methods that return a function return nil where nothing was declared.
+type planned struct {
+	*functions
+	p any
 }
 
 func (o *Planned[A, P]) argsType() reflect.Type { return reflect.TypeFor[A]() }
@@ -79,156 +160,149 @@ func (o *Planned[A, P]) cases(r *rand.Rand) []any {
 
 func (o *Planned[A, P]) plan(args any) (planned, error) {
 	if o.Plan == nil {
-		return plannedCall[A, P]{o, args.(P)}, nil
+		return planned{o.functions(), args}, nil
 	}
 	p, err := o.Plan(args.(*A))
 	if err != nil {
-		return nil, err
+		return planned{}, err
 	}
-	return plannedCall[A, P]{o, p}, nil
+	return planned{o.functions(), p}, nil
 }
 
-// A plannedCall is an operator with the plan of one call.
-type plannedCall[A, P any] struct {
-	op *Planned[A, P]
-	p  P
-}
+func (c planned) kernel() ([]*tensor.Tensor, error) { return c.functions.kernel(c.p) }
 
-func (c plannedCall[A, P]) kernel() ([]*tensor.Tensor, error) { return c.op.Kernel(c.p) }
-
-func (c plannedCall[A, P]) value() func() (value.Value, error) {
-	if c.op.Value == nil {
+func (c planned) value() func() (value.Value, error) {
+	if c.functions.value == nil {
 		return nil
 	}
-	return func() (value.Value, error) { return c.op.Value(c.p) }
+	return func() (value.Value, error) { return c.functions.value(c.p) }
 }
 
-func (c plannedCall[A, P]) after(outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-	if c.op.After == nil {
+func (c planned) after(outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	if c.functions.after == nil {
 		return nil, nil
 	}
-	return c.op.After(c.p, outs)
+	return c.functions.after(c.p, outs)
 }
 
-func (c plannedCall[A, P]) afterScale() map[string][]*tensor.Tensor {
-	if c.op.AfterScale == nil {
+func (c planned) afterScale() map[string][]*tensor.Tensor {
+	if c.functions.afterScale == nil {
 		return nil
 	}
-	return c.op.AfterScale(c.p)
+	return c.functions.afterScale(c.p)
 }
 
-func (c plannedCall[A, P]) afterElse() func() map[string][][]*tensor.Tensor {
-	if c.op.AfterElse == nil {
+func (c planned) afterElse() func() map[string][][]*tensor.Tensor {
+	return bind(c.functions.afterElse, c.p)
+}
+
+func (c planned) grad(g *Grad) (Grads, error) { return c.functions.grad(c.p, g) }
+
+func (c planned) node() func(g *Grad) (Node, error) { return bindWith2(c.functions.node, c.p) }
+
+func (c planned) scale() func(outs []*tensor.Tensor) []*tensor.Tensor {
+	return bindWith(c.functions.scale, c.p)
+}
+
+func (c planned) gradScale() func(g *Grad, grads Grads) (Grads, error) {
+	if c.functions.gradScale == nil {
 		return nil
 	}
-	return func() map[string][][]*tensor.Tensor { return c.op.AfterElse(c.p) }
+	return func(g *Grad, grads Grads) (Grads, error) { return c.functions.gradScale(c.p, g, grads) }
 }
 
-func (c plannedCall[A, P]) grad(g *Grad) (Grads, error) { return c.op.Grad(c.p, g) }
-
-func (c plannedCall[A, P]) node() func(g *Grad) (Node, error) {
-	if c.op.Node == nil {
-		return nil
-	}
-	return func(g *Grad) (Node, error) { return c.op.Node(c.p, g) }
+func (c planned) others() func(outs []*tensor.Tensor) [][]*tensor.Tensor {
+	return bindWith(c.functions.others, c.p)
 }
 
-func (c plannedCall[A, P]) scale() func(outs []*tensor.Tensor) []*tensor.Tensor {
-	if c.op.Scale == nil {
-		return nil
-	}
-	return func(outs []*tensor.Tensor) []*tensor.Tensor { return c.op.Scale(c.p, outs) }
+func (c planned) gradOthers() func(g *Grad) ([]Grads, error) {
+	return bindWith2(c.functions.gradOthers, c.p)
 }
 
-func (c plannedCall[A, P]) gradScale() func(g *Grad, grads Grads) (Grads, error) {
-	if c.op.GradScale == nil {
-		return nil
-	}
-	return func(g *Grad, grads Grads) (Grads, error) { return c.op.GradScale(c.p, g, grads) }
+func (c planned) gradChain() func(g *Grad) (Grads, error) {
+	return bindWith2(c.functions.gradChain, c.p)
 }
 
-func (c plannedCall[A, P]) others() func(outs []*tensor.Tensor) [][]*tensor.Tensor {
-	if c.op.Else == nil {
-		return nil
-	}
-	return func(outs []*tensor.Tensor) [][]*tensor.Tensor { return c.op.Else(c.p, outs) }
-}
+func (c planned) drawn() func(got []*tensor.Tensor) Drawn { return bindWith(c.functions.drawn, c.p) }
 
-func (c plannedCall[A, P]) gradOthers() func(g *Grad) ([]Grads, error) {
-	if c.op.GradElse == nil {
-		return nil
-	}
-	return func(g *Grad) ([]Grads, error) { return c.op.GradElse(c.p, g) }
-}
-
-func (c plannedCall[A, P]) gradChain() func(g *Grad) (Grads, error) {
-	if c.op.GradChain == nil {
-		return nil
-	}
-	return func(g *Grad) (Grads, error) { return c.op.GradChain(c.p, g) }
-}
-
-func (c plannedCall[A, P]) drawn() func(got []*tensor.Tensor) Drawn {
-	if c.op.Drawn == nil {
-		return nil
-	}
-	return func(got []*tensor.Tensor) Drawn { return c.op.Drawn(c.p, got) }
-}
-
-func (c plannedCall[A, P]) terms() int {
-	if c.op.Terms == nil {
+// terms is at least 1.
+func (c planned) terms() int {
+	if c.functions.terms == nil {
 		return 1
 	}
-	return max(1, c.op.Terms(c.p))
+	return max(1, c.functions.terms(c.p))
 }
 
-func (c plannedCall[A, P]) gradTerms() int {
-	if c.op.GradTerms == nil {
+// gradTerms is at least 1.
+func (c planned) gradTerms() int {
+	if c.functions.gradTerms == nil {
 		return c.terms()
 	}
-	return max(1, c.op.GradTerms(c.p))
+	return max(1, c.functions.gradTerms(c.p))
 }
 
-func (c plannedCall[A, P]) products() float64 {
-	if c.op.Products == nil {
+func (c planned) products() float64 {
+	if c.functions.products == nil {
 		return 0
 	}
-	return c.op.Products(c.p)
+	return c.functions.products(c.p)
 }
 
-func (c plannedCall[A, P]) errorClass() Error {
-	if c.op.ErrorOf == nil {
-		return c.op.Error
+func (c planned) errorClass() Error {
+	if c.functions.errorOf == nil {
+		return c.functions.err
 	}
-	return c.op.ErrorOf(c.p)
+	return c.functions.errorOf(c.p)
 }
 
-func (c plannedCall[A, P]) accept() func(got, want []*tensor.Tensor) []Acceptance {
-	if c.op.Accept == nil {
+func (c planned) accept() func(got, want []*tensor.Tensor) []Acceptance {
+	if c.functions.accept == nil {
 		return nil
 	}
-	return func(got, want []*tensor.Tensor) []Acceptance { return c.op.Accept(c.p, got, want) }
+	return func(got, want []*tensor.Tensor) []Acceptance { return c.functions.accept(c.p, got, want) }
 }
 
-func (c plannedCall[A, P]) random() string {
-	if c.op.RandomIf == nil {
-		return c.op.Random
+func (c planned) random() string {
+	if c.functions.randomIf == nil {
+		return c.functions.random
 	}
-	return c.op.RandomIf(c.p)
+	return c.functions.randomIf(c.p)
 }
 
-func (c plannedCall[A, P]) exactOut() bool { return c.op.ExactOut != nil && c.op.ExactOut(c.p) }
+func (c planned) exactOut() bool { return c.functions.exactOut != nil && c.functions.exactOut(c.p) }
 
-func (c plannedCall[A, P]) mistakes() []Mistake[planned] {
-	if c.op.Mistakes == nil {
+func (c planned) mistakes() []Mistake[planned] {
+	if c.functions.mistakes == nil {
 		return nil
 	}
 	var out []Mistake[planned]
-	for _, m := range c.op.Mistakes(c.p) {
+	for _, m := range c.functions.mistakes(c.p) {
 		out = append(out, Mistake[planned]{m.Text, m.Rounds, func() (planned, error) {
 			p, err := m.Plan()
-			return plannedCall[A, P]{c.op, p}, err
+			return planned{c.functions, p}, err
 		}})
 	}
 	return out
+}
+
+// bind is f of one plan, nil if f is.
+func bind[R any](f func(any) R, p any) func() R {
+	if f == nil {
+		return nil
+	}
+	return func() R { return f(p) }
+}
+
+func bindWith[X, R any](f func(any, X) R, p any) func(X) R {
+	if f == nil {
+		return nil
+	}
+	return func(x X) R { return f(p, x) }
+}
+
+func bindWith2[X, R any](f func(any, X) (R, error), p any) func(X) (R, error) {
+	if f == nil {
+		return nil
+	}
+	return func(x X) (R, error) { return f(p, x) }
 }

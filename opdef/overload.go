@@ -49,7 +49,7 @@ func (o overload[A, B]) cases(r *rand.Rand) []any {
 func (o overload[A, B]) plan(args any) (planned, error) {
 	a, err := o.To(args.(*B))
 	if err != nil {
-		return nil, err
+		return planned{}, err
 	}
 	return o.operator.plan(a)
 }
