@@ -641,7 +641,11 @@ func parseGoldenTensor(meta, data string) *tensor.Tensor {
 	}
 	v := make([]int64, n)
 	for i, s := range texts {
-		v[i] = mustParse(strconv.ParseInt(s, 10, 64))
+		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+			v[i] = n
+		} else { // uint64, by its bits
+			v[i] = int64(mustParse(strconv.ParseUint(s, 10, 64)))
+		}
 	}
 	return tensor.New(dt, shape, v).Rounded()
 }

@@ -120,6 +120,13 @@ func (g *Graph) Derived(t *tensor.Tensor, from ...*Value) *Value {
 // Const is a tensor without error or gradient.
 func (g *Graph) Const(t *tensor.Tensor) *Value { return g.add(&Value{T: t}) }
 
+// Wanted is a constant that kernels give a gradient too, as an argument.
+func (g *Graph) Wanted(t *tensor.Tensor) *Value {
+	v := g.Const(t)
+	v.needs = true
+	return v
+}
+
 // Number is a Python number.
 func (g *Graph) Number(x float64) *Value { return g.Const(tensor.Wrap(x)) }
 

@@ -117,7 +117,9 @@ func boxLosses() []*opdef.Entry {
 				o := newOverlap(g, x, y, eps)
 				w, h := o.around(g)
 				all := g.Mul(w, h)
-				return g.Sub(g.Number(1), g.Sub(o.iou, g.Div(g.Sub(all, o.union), g.Shift(all, eps))))
+				// 1 - x has one operand in torch.
+				return g.AsOne(func(in []*compose.Value) *compose.Value { return g.Sub(g.Number(1), in[0]) },
+					g.Sub(o.iou, g.Div(g.Sub(all, o.union), g.Shift(all, eps))))
 			}),
 		boxLoss("distance_box_iou_loss", "diou_loss", "How little boxes overlap, and their distance",
 			"1 - iou + d^2/(c^2 + eps), d between the centres, c the diagonal of the smallest box around both",

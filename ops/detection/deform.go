@@ -49,7 +49,7 @@ var deformConv = compose.Declare(compose.Op[deformArgs]{
 		}
 		return cs
 	},
-}, compose.Fused, func(g *compose.Graph, a *deformArgs) compose.Values {
+}, compose.Composed, func(g *compose.Graph, a *deformArgs) compose.Values {
 	d := &deformed{input: g.Arg("input", a.Input), offset: g.Arg("offset", a.Offset), weight: g.Arg("weight", a.Weight),
 		bias: g.Arg("bias", a.Bias), mask: g.Arg("mask", a.Mask)}
 	for _, p := range []struct {
@@ -62,7 +62,7 @@ var deformConv = compose.Declare(compose.Op[deformArgs]{
 		}
 		*p.to = [2]int(p.from)
 	}
-	return compose.Values{d.output(g, 0, 0)}
+	return compose.Values{d.kernel(g, 0, 0)}
 })
 
 var deformConvNative = compose.Declare(compose.Op[deformNativeArgs]{
@@ -80,14 +80,14 @@ var deformConvNative = compose.Declare(compose.Op[deformNativeArgs]{
 		}
 		return cs
 	},
-}, compose.Fused, func(g *compose.Graph, a *deformNativeArgs) compose.Values {
+}, compose.Composed, func(g *compose.Graph, a *deformNativeArgs) compose.Values {
 	d := &deformed{input: g.Arg("input", a.Input), weight: g.Arg("weight", a.Weight), offset: g.Arg("offset", a.Offset),
 		mask: g.Arg("mask", a.Mask), bias: g.Arg("bias", a.Bias), stride: [2]int{a.StrideH, a.StrideW},
 		padding: [2]int{a.PadH, a.PadW}, dilation: [2]int{a.DilationH, a.DilationW}}
 	if !a.UseMask {
 		d.mask = nil
 	}
-	return compose.Values{d.output(g, a.Groups, a.OffsetGroups)}
+	return compose.Values{d.kernel(g, a.Groups, a.OffsetGroups)}
 })
 
 // offsets are those of cases, away from pixels, where the gradient jumps.
@@ -109,6 +109,30 @@ type deformed struct {
 	stride, padding, dilation         [2]int
 
 	out [2]int // sizes of the result
+}
+
+// kernel is the result of torchvision's kernel, which takes a mask and a bias of zeros where there
+// are none and gives their gradients.
+func (d *deformed) kernel(g *compose.Graph, groups, offsetGroups int) *compose.Value {
+	if d.input.Dim() == 0 || d.weight.Dim() == 0 || d.input.T.Numel() == 0 {
+		g.Refuse("input", "want images and a kernel, got %s and %s", d.input.T.Meta(), d.weight.T.Meta())
+	}
+	dt, masked := d.input.DType(), d.mask != nil
+	if !masked {
+		d.mask = g.Wanted(tensor.Full(dt, []int{d.input.Shape()[0], 1}, 0.0))
+	}
+	if d.bias == nil {
+		d.bias = g.Wanted(tensor.Full(dt, []int{d.weight.Shape()[0]}, 0.0))
+	}
+	return g.AsOne(func(in []*compose.Value) *compose.Value {
+		inner := *d
+		inner.input, inner.weight, inner.offset, inner.mask, inner.bias = in[0], in[1], in[2], in[3], in[4]
+		if masked {
+			return inner.output(g, groups, offsetGroups)
+		}
+		inner.mask = nil
+		return g.Add(inner.output(g, groups, offsetGroups), g.Scale(g.Sum(in[3], false), 0))
+	}, d.input, d.weight, d.offset, d.mask, d.bias)
 }
 
 // output is the result; groups of 0 are as many as fit.
@@ -151,9 +175,6 @@ func (d *deformed) output(g *compose.Graph, groups, offsetGroups int) *compose.V
 	columns = g.Reshape(columns, n, groups, w[1]*points, cells)
 	y := g.Matmul(g.Reshape(d.weight, 1, groups, w[0]/groups, w[1]*points), columns)
 	y = g.Reshape(y, n, w[0], d.out[0], d.out[1])
-	if d.bias == nil {
-		return y
-	}
 	if d.bias.T.Numel() != w[0] {
 		g.Refuse("bias", "want %d numbers, got %s", w[0], d.bias.T.Meta())
 	}

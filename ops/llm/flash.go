@@ -85,7 +85,7 @@ func (l *flashLib) names(name string) string {
 
 // schema is that of a function with these arguments before the options.
 func (l *flashLib) schema(name, before string) string {
-	return l.prefix + name + "(" + before + ", " + l.options + ") -> Tensor"
+	return l.prefix + name + "(" + before + ", " + l.options + ") -> Tensor|Tensor[]"
 }
 
 // doc documents a function of the library.
@@ -103,20 +103,23 @@ func (l *flashLib) table() []*opdef.Entry {
 const flashSchema = "float dropout_p=0.0, float? softmax_scale=None, bool causal=False, int[2] window_size=[-1, -1], " +
 	"float softcap=0.0, Tensor? alibi_slopes=None, bool deterministic=False, bool return_attn_probs=False"
 
+// sumsAreFloat32 is why results do not all follow the dtype of the arguments, and pass gradients.
+var sumsAreFloat32 = map[string]string{"dtypes": "logarithms of sums are float32 whatever the dtype",
+	"gradients": "logarithms of sums pass no gradient"}
+
 // flashDoc documents a function of flash-attn.
 func flashDoc(summary, notes string) opdef.Doc {
 	return opdef.Doc{Summary: summary,
 		Formula: "softmax(softcap*tanh(scale * q k^T / softcap) - alibi_slopes*|distance|) v of each head",
 		Notes: notes + " scale is 1/sqrt(size) by default, softcap 0 no limit. Fewer heads of k and v serve several " +
 			"of q each. The last query stands at the last key: causal hides the keys behind a query's place, " +
-			"window_size those further away. A query that sees no key gives 0."}
+			"window_size those further away. A query that sees no key gives 0. With return_attn_probs also the " +
+			"logarithms of the sums of exponentials, float32, are returned, (batch, heads, length) or, of packed " +
+			"sequences, (heads, rows), and an empty tensor."}
 }
 
 // scores are those of attention over keys for the last of them.
 func (o *flashOptions) scores(g *compose.Graph, size, queries, keys int) compose.Scores {
-	if o.ReturnAttnProbs {
-		g.Refuse("return_attn_probs", "the probabilities are not defined")
-	}
 	if len(o.WindowSize) != 2 {
 		g.Refuse("window_size", "want two sizes, got %v", o.WindowSize)
 	}
@@ -130,8 +133,18 @@ func (o *flashOptions) scores(g *compose.Graph, size, queries, keys int) compose
 
 func (o *flashOptions) attend(g *compose.Graph, q, k, v *compose.Value) compose.Values {
 	fused.CheckHeads(g, 4, q, k, v)
-	return compose.Values{fused.Attend(g, q, k, v, o.AlibiSlopes,
-		o.scores(g, q.Shape()[3], q.Shape()[1], k.Shape()[1]))}
+	s := o.scores(g, q.Shape()[3], q.Shape()[1], k.Shape()[1])
+	out := fused.Attend(g, q, k, v, o.AlibiSlopes, s)
+	return o.results(g, out, func() *compose.Value { return fused.LogSums(g, q, k, o.AlibiSlopes, s) })
+}
+
+// results are the attention, and with return_attn_probs the logarithms of the sums and what is
+// left of the probabilities without dropout: nothing.
+func (o *flashOptions) results(g *compose.Graph, out *compose.Value, sums func() *compose.Value) compose.Values {
+	if !o.ReturnAttnProbs {
+		return compose.Values{out}
+	}
+	return compose.Values{out, sums(), g.Full(out.DType(), []int{0}, 0)}
 }
 
 // flashCases are options with heads to attend to: queries and keys, of which there
@@ -148,6 +161,7 @@ func flashCases(r *rand.Rand, f func(dt tensor.DType, l, s, heads, few int, o fl
 	f(tensor.Float64, 5, 3, 4, 1, flashOptions{WindowSize: all, Causal: true})
 	f(tensor.Float64, 4, 6, 4, 4, flashOptions{WindowSize: []int{2, 1}, Softcap: 1.5})
 	f(tensor.Float64, 4, 5, 4, 2, flashOptions{WindowSize: []int{2, -1}, AlibiSlopes: slopes})
+	f(tensor.Float32, 5, 3, 4, 2, flashOptions{WindowSize: all, Causal: true, ReturnAttnProbs: true})
 }
 
 func flashFunc(l *flashLib) *opdef.Entry {
@@ -156,6 +170,7 @@ func flashFunc(l *flashLib) *opdef.Entry {
 		Names:  l.names("flash_attn_func"),
 		Doc: l.doc("Attention in blocks",
 			"q is (batch, length, heads, size), k and v likewise."),
+		Exempt:   sumsAreFloat32,
 		RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashArgs).DropoutP }),
 		Cases: func(r *rand.Rand) (cs []*flashArgs) {
 			g := opdef.Gen{R: r}
@@ -188,6 +203,7 @@ func flashKVPacked(l *flashLib) *opdef.Entry {
 		Names:  l.names("flash_attn_kvpacked_func"),
 		Doc: l.doc("Attention in blocks, keys and values in one tensor",
 			"q is (batch, length, heads, size), kv (batch, length, 2, heads, size)."),
+		Exempt:   sumsAreFloat32,
 		RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashKVArgs).DropoutP }),
 		Cases: func(r *rand.Rand) (cs []*flashKVArgs) {
 			g := opdef.Gen{R: r}
@@ -208,6 +224,7 @@ func flashQKVPacked(l *flashLib) *opdef.Entry {
 		Names:  l.names("flash_attn_qkvpacked_func"),
 		Doc: l.doc("Attention in blocks, queries, keys and values in one tensor",
 			"qkv is (batch, length, 3, heads, size)."),
+		Exempt:   sumsAreFloat32,
 		RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashQKVArgs).DropoutP }),
 		Cases: func(r *rand.Rand) (cs []*flashQKVArgs) {
 			g := opdef.Gen{R: r}

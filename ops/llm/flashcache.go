@@ -30,15 +30,17 @@ var flashWithKVCache = compose.Declare(compose.Op[flashCacheArgs]{
 		"Tensor? rotary_cos=None, Tensor? rotary_sin=None, any cache_seqlens=None, Tensor? cache_batch_idx=None, " +
 		"Tensor? cache_leftpad=None, Tensor? block_table=None, float? softmax_scale=None, bool causal=False, " +
 		"int[2] window_size=[-1, -1], float softcap=0.0, bool rotary_interleaved=True, Tensor? alibi_slopes=None, " +
-		"int num_splits=0, bool return_softmax_lse=False) -> Tensor",
+		"int num_splits=0, bool return_softmax_lse=False) -> Tensor|Tensor[]",
 	Names: flashAttn.names("flash_attn_with_kvcache"),
 	Doc: flashAttn.doc("Attention over a cache of keys and values, which k and v are first stored in, in place",
 		"q is (batch, length, heads, size), caches (sequences, rows, heads, size), or with block_table (pages, rows, "+
 			"heads, size). Sequence i has the first cache_seqlens[i] rows of row cache_batch_idx[i] of the caches "+
-			"without the first cache_leftpad[i], then k and v. rotary_cos and rotary_sin (positions, pairs) turn k and "+
-			"q by their places; without causal or window_size all of q by that of the first. return_softmax_lse, and "+
-			"rotation with cache_leftpad, are refused."),
-	NoGrad: fused.ByInference,
+			"without the first cache_leftpad[i], then k and v. rotary_cos and rotary_sin (positions, pairs) turn k "+
+			"and "+
+			"q by their places; without causal or window_size all of q by that of the first. return_softmax_lse "+
+			"adds the logarithms of sums, as return_attn_probs of flash_attn_func. Rotation with cache_leftpad is "+
+			"refused."),
+	NoGrad: fused.ByInference, Exempt: sumsAreFloat32,
 	Cases: func(r *rand.Rand) (cs []*flashCacheArgs) {
 		g := opdef.Gen{R: r}
 		i := 0
@@ -46,7 +48,7 @@ var flashWithKVCache = compose.Declare(compose.Op[flashCacheArgs]{
 			a := &flashCacheArgs{Q: g.Normal(dt, 2, l, heads, 4), KCache: g.Normal(dt, 3, s+3, few, 4),
 				VCache: g.Normal(dt, 3, s+3, few, 4), CacheSeqlens: fused.Integers(int64(s), 2),
 				SoftmaxScale: o.SoftmaxScale, Causal: o.Causal, WindowSize: o.WindowSize, Softcap: o.Softcap,
-				AlibiSlopes: o.AlibiSlopes, RotaryInterleaved: i%2 == 0}
+				AlibiSlopes: o.AlibiSlopes, RotaryInterleaved: i%2 == 0, ReturnSoftmaxLse: o.ReturnAttnProbs}
 			if i%3 > 0 {
 				a.K, a.V = g.Normal(dt, 2, 2, few, 4), g.Normal(dt, 2, 2, few, 4)
 			}
@@ -71,9 +73,6 @@ var flashWithKVCache = compose.Declare(compose.Op[flashCacheArgs]{
 		return cs
 	},
 }, compose.Fused, func(g *compose.Graph, a *flashCacheArgs) compose.Values {
-	if a.ReturnSoftmaxLse {
-		g.Refuse("return_softmax_lse", "the logarithms of sums are not computed")
-	}
 	q, kc, vc := g.Arg("q", a.Q), g.Arg("k_cache", a.KCache), g.Arg("v_cache", a.VCache)
 	fused.CheckHeads(g, 4, q, kc, vc)
 	batch, queries, size, heads := q.Shape()[0], q.Shape()[1], kc.Shape()[1], kc.Shape()[2]
@@ -155,6 +154,7 @@ var flashWithKVCache = compose.Declare(compose.Op[flashCacheArgs]{
 	}
 	ks := fused.NewPages(g, "k_cache", kc, table, size, heads)
 	vs := fused.NewPages(g, "v_cache", vc, table, size, heads)
+	var sums []*compose.Value
 	parts := []*compose.Value{g.Full(q.DType(), []int{0, queries, q.Shape()[2], vc.Shape()[3]}, 0)}
 	for i, n := range lens {
 		pad := int(pads[i])
@@ -167,7 +167,15 @@ var flashWithKVCache = compose.Declare(compose.Op[flashCacheArgs]{
 		}
 		s.Offset = n - pad - queries
 		k, v := g.Narrow(ks.Of(g, i, n), 0, pad, n-pad), g.Narrow(vs.Of(g, i, n), 0, pad, n-pad)
-		parts = append(parts, fused.Attend(g, g.Narrow(q, 0, i, 1), g.Unsqueeze(k, 0), g.Unsqueeze(v, 0), slopes, s))
+		query, key := g.Narrow(q, 0, i, 1), g.Unsqueeze(k, 0)
+		parts = append(parts, fused.Attend(g, query, key, g.Unsqueeze(v, 0), slopes, s))
+		if a.ReturnSoftmaxLse {
+			sums = append(sums, fused.LogSums(g, query, key, slopes, s))
+		}
 	}
-	return compose.Values{g.Cat(0, parts...)}
+	out := compose.Values{g.Cat(0, parts...)}
+	if a.ReturnSoftmaxLse && sums != nil {
+		out = append(out, g.Cat(0, sums...))
+	}
+	return out
 })

@@ -94,7 +94,8 @@ func infRope[A any](name, schema string, cases func(r *rand.Rand) []*A,
 		Formula: "pairs of elements turned by position / (rope_scale * rope_theta^(2i/rotary_dim))",
 		Notes: "q and k are (rows, heads, size); the first rotary_dim elements are turned, neighbours if interleave, " +
 			"else those of one place in both halves. The position of a row is pos_ids, or offsets of its segment and " +
-			"its place in it, of which indptr has the ends. Llama 3.1's form divides by rope_scale what turns less than " +
+			"its place in it, of which indptr has the ends. Llama 3.1's form divides by rope_scale what turns less " +
+			"than " +
 			"low_freq_factor times in old_context_len rows, and nothing that turns more than high_freq_factor times.",
 		Source: "flashinfer." + name}
 	both := func(g *compose.Graph, a *A) compose.Values {

@@ -39,9 +39,9 @@ func flashVarlen(l *flashLib) []*opdef.Entry {
 		"flash_attn_varlen_qkvpacked_func"
 	schema := l.prefix + name + "(Tensor q, Tensor k, Tensor v, " + varlenPlaces + ", "
 	if l == flashAttn {
-		schema += l.options + ", Tensor? block_table=None) -> Tensor"
+		schema += l.options + ", Tensor? block_table=None) -> Tensor|Tensor[]"
 	} else {
-		schema += deepLinkPaged + ") -> Tensor"
+		schema += deepLinkPaged + ") -> Tensor|Tensor[]"
 	}
 	return []*opdef.Entry{
 		compose.Declare(compose.Op[flashVarlenArgs]{
@@ -49,6 +49,7 @@ func flashVarlen(l *flashLib) []*opdef.Entry {
 			Doc: l.doc("Attention in blocks within sequences of any length",
 				"q is (rows, heads, size), k and v likewise; "+varlenNotes+" With block_table k and v are "+
 					"(pages, rows, heads, size), and its row i has the pages of sequence i."),
+			Exempt:   sumsAreFloat32,
 			RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashVarlenArgs).DropoutP }),
 			Cases:    varlenCases,
 		}, compose.Fused, func(g *compose.Graph, a *flashVarlenArgs) compose.Values {
@@ -59,6 +60,7 @@ func flashVarlen(l *flashLib) []*opdef.Entry {
 			Schema: l.schema(kvName, "Tensor q, Tensor kv, "+varlenPlaces), Names: l.names(kvName),
 			Doc: l.doc("Attention in blocks within sequences of any length, keys and values in one tensor",
 				"q is (rows, heads, size), kv (rows, 2, heads, size); "+varlenNotes),
+			Exempt:   sumsAreFloat32,
 			RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashVarlenKVArgs).DropoutP }),
 			Cases: func(r *rand.Rand) (cs []*flashVarlenKVArgs) {
 				g := opdef.Gen{R: r}
@@ -76,6 +78,7 @@ func flashVarlen(l *flashLib) []*opdef.Entry {
 			Schema: l.schema(qkvName, "Tensor qkv, Tensor cu_seqlens, int max_seqlen"), Names: l.names(qkvName),
 			Doc: l.doc("Attention in blocks within sequences of any length, queries, keys and values in one tensor",
 				"qkv is (rows, 3, heads, size); "+varlenNotes),
+			Exempt:   sumsAreFloat32,
 			RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashVarlenQKVArgs).DropoutP }),
 			Cases: func(r *rand.Rand) (cs []*flashVarlenQKVArgs) {
 				g := opdef.Gen{R: r}
@@ -141,6 +144,7 @@ func (o *flashOptions) varlen(g *compose.Graph, q, k, v *compose.Value,
 	qs := g.Split(q, lq, 0)
 	shape, rows := []int{0, q.Shape()[1], v.Shape()[v.Dim()-1]}, q.Shape()[0]
 	parts := []*compose.Value{g.Full(q.DType(), shape, 0)}
+	var sums []*compose.Value // [heads, rows] each
 	for i, n := range lq {
 		rows -= n
 		slopes := o.AlibiSlopes
@@ -148,12 +152,17 @@ func (o *flashOptions) varlen(g *compose.Graph, q, k, v *compose.Value,
 			slopes = slopes.Slice(0, i, 1, 1)
 		}
 		k, v := keys(i)
-		out := fused.Attend(g, g.Unsqueeze(qs[i], 0), g.Unsqueeze(k, 0), g.Unsqueeze(v, 0), slopes,
-			o.scores(g, q.Shape()[2], n, lk[i]))
-		parts = append(parts, g.Squeeze(out, 0))
+		query, key, s := g.Unsqueeze(qs[i], 0), g.Unsqueeze(k, 0), o.scores(g, q.Shape()[2], n, lk[i])
+		parts = append(parts, g.Squeeze(fused.Attend(g, query, key, g.Unsqueeze(v, 0), slopes, s), 0))
+		if o.ReturnAttnProbs {
+			sums = append(sums, g.Squeeze(fused.LogSums(g, query, key, slopes, s), 0))
+		}
 	}
 	shape[0] = rows
-	return compose.Values{g.Cat(0, append(parts, g.Full(q.DType(), shape, 0))...)}
+	out := g.Cat(0, append(parts, g.Full(q.DType(), shape, 0))...)
+	return o.results(g, out, func() *compose.Value {
+		return g.Cat(1, append(sums, g.Full(tensor.Float32, []int{q.Shape()[1], rows}, 0))...)
+	})
 }
 
 // lengths are those of sequences from the rows at which they begin, and the last

@@ -15,5 +15,6 @@ func Table() []*opdef.Entry {
 		rowLossOps,
 		ctcOps,
 		numberedLossOps,
+		[]*opdef.Entry{linearCrossEntropy},
 	)
 }

@@ -253,18 +253,25 @@ func ropes() []*opdef.Entry {
 			if a.MultiLatentAttention != nil {
 				mla = *a.MultiLatentAttention
 			}
-			order, back := pairOrder(g, x, freqs)
+			last := x.Dim() - 1
+			if last < 0 || freqs.Dim() == 0 || freqs.Shape()[freqs.Dim()-1] > x.Shape()[last] ||
+				freqs.Shape()[freqs.Dim()-1]%2 != 0 {
+				g.Refuse("freqs", "%s does not fit heads of %s", a.Freqs.Meta(), a.T.Meta())
+			}
+			n, size := freqs.Shape()[freqs.Dim()-1], x.Shape()[last]
+			y, rest := g.Narrow(x, -1, 0, n), g.Narrow(x, -1, n, size-n)
+			order, back := pairOrder(n)
 			if mla {
-				x = g.IndexSelect(x, -1, order)
+				y = g.IndexSelect(y, -1, order)
 			}
 			if a.Inverse {
 				freqs = g.Neg(freqs)
 			}
-			y := t.byAngles(g, "t", x, freqs)
+			y = t.byAngles(g, "t", y, freqs)
 			if mla && a.MlaOutputRemoveInterleaving {
 				y = g.IndexSelect(y, -1, back)
 			}
-			return compose.Values{g.Alias(y)}
+			return compose.Values{g.Cat(-1, y, rest)}
 		}),
 		compose.Declare(compose.Op[engineRopeArgs]{
 			Schema: "transformer_engine_apply_rotary_pos_emb(Tensor t, Tensor freqs, str tensor_format='sbhd', " +
@@ -320,22 +327,12 @@ func (t turn) packed(g *compose.Graph, x, freqs, ends *tensor.Tensor, first func
 	return t.byAngles(g, "t", v, rowsOf(g, g.Arg("freqs", freqs), rows, 1))
 }
 
-// pairOrder is the order of elements of x's heads that puts the even ones of those that are
-// turned before the odd ones, and the order that undoes it.
-func pairOrder(g *compose.Graph, x, freqs *compose.Value) (order, back []int) {
-	last := x.Dim() - 1
-	if last < 0 || freqs.Dim() == 0 {
-		g.Refuse("t", "want heads, got %s", x.T.Meta())
-	}
-	n, size := freqs.Shape()[freqs.Dim()-1], x.Shape()[last]
-	if n > size || n%2 != 0 {
-		g.Refuse("freqs", "%d angles do not fit heads of %d", n, size)
-	}
-	order, back = tensor.Make[int](size), tensor.Make[int](size)
+// pairOrder is the order of n elements that puts the even ones before the odd ones, and the
+// order that undoes it.
+func pairOrder(n int) (order, back []int) {
+	order, back = tensor.Make[int](n), tensor.Make[int](n)
 	for i := range order {
-		if order[i] = i; i < n {
-			order[i] = 2*(i%(n/2)) + i/(n/2)
-		}
+		order[i] = 2*(i%(n/2)) + i/(n/2)
 		back[order[i]] = i
 	}
 	return order, back

@@ -15,5 +15,6 @@ func Table() []*opdef.Entry {
 		nativeNormOps,
 		syncNormOps,
 		scalingOps,
+		weightOps,
 	)
 }

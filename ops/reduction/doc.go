@@ -17,5 +17,6 @@ func Table() []*opdef.Entry {
 		momentOps,
 		cumulativeOps,
 		segmentOps,
+		[]*opdef.Entry{hashTensor},
 	)
 }

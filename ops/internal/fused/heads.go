@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/tensor"
 )
@@ -76,22 +77,47 @@ func OpenHeads(g *compose.Graph, name string, x *compose.Value, batch, length, h
 // per batch item and head (nil: none). Fewer heads of k and v serve several of q each.
 func Attend(g *compose.Graph, q, k, v *compose.Value, slopes *tensor.Tensor, s compose.Scores) *compose.Value {
 	CheckHeads(g, 4, q, k, v)
-	batch, length, heads, few := q.Shape()[0], q.Shape()[1], q.Shape()[2], k.Shape()[2]
-	each := heads / few
-	open := func(x *compose.Value, each int) *compose.Value { // [batch, few, each, length, size]
-		x = g.Permute(x, 0, 2, 1, 3)
-		return g.Reshape(x, x.Shape()[0], few, each, x.Shape()[2], x.Shape()[3])
-	}
-	if slopes != nil {
-		if n := slopes.Dim(); n < 1 || n > 2 || slopes.Shape[n-1] != heads || n == 2 && slopes.Shape[0] != batch ||
-			!slopes.DType.IsFloat() {
-			g.Refuse("alibi_slopes", "want one number per head, got %s", slopes.Meta())
-		}
-		s.Slopes = slopes.Reshape(append(slices.Clone(slopes.Shape[:slopes.Dim()-1]), few, each)...)
-	}
-	out := g.Attention(open(q, each), open(k, 1), open(v, 1), s)
-	out = g.Reshape(out, batch, heads, length, v.Shape()[3])
+	each := q.Shape()[2] / k.Shape()[2]
+	s.Slopes = slopesOf(g, q, slopes, each)
+	out := g.Attention(grouped(g, q, each), grouped(g, k, 1), grouped(g, v, 1), s)
+	out = g.Reshape(out, q.Shape()[0], q.Shape()[2], q.Shape()[1], v.Shape()[3])
 	return g.Permute(out, 0, 2, 1, 3)
+}
+
+// LogSums are the logarithms of the sums of the exponentials of Attend's scores, [batch,
+// heads, length] in float32, +Inf of a query that sees no key. No gradient passes.
+func LogSums(g *compose.Graph, q, k *compose.Value, slopes *tensor.Tensor, s compose.Scores) *compose.Value {
+	CheckHeads(g, 4, q, k, k)
+	each := q.Shape()[2] / k.Shape()[2]
+	s.Slopes = slopesOf(g, q, slopes, each)
+	top, sum := g.AttentionSums(grouped(g, q, each), grouped(g, k, 1), s)
+	blind := opdef.Map(tensor.Bool, sum.T, func(x float64) int64 {
+		if x == 0 {
+			return 1
+		}
+		return 0
+	})
+	lse := g.MaskedFill(g.Add(g.Log(sum), top), blind, math.Inf(1))
+	return g.Detach(g.Reshape(lse, q.Shape()[0], q.Shape()[2], q.Shape()[1]))
+}
+
+// grouped is x [batch, length, heads, size] as [batch, heads/each, each, length, size].
+func grouped(g *compose.Graph, x *compose.Value, each int) *compose.Value {
+	x = g.Permute(x, 0, 2, 1, 3)
+	return g.Reshape(x, x.Shape()[0], x.Shape()[1]/each, each, x.Shape()[2], x.Shape()[3])
+}
+
+// slopesOf are the slopes of the heads of q, grouped (nil: none).
+func slopesOf(g *compose.Graph, q *compose.Value, slopes *tensor.Tensor, each int) *tensor.Tensor {
+	if slopes == nil {
+		return nil
+	}
+	batch, heads := q.Shape()[0], q.Shape()[2]
+	if n := slopes.Dim(); n < 1 || n > 2 || slopes.Shape[n-1] != heads || n == 2 && slopes.Shape[0] != batch ||
+		!slopes.DType.IsFloat() {
+		g.Refuse("alibi_slopes", "want one number per head, got %s", slopes.Meta())
+	}
+	return slopes.Reshape(append(slices.Clone(slopes.Shape[:slopes.Dim()-1]), heads/each, each)...)
 }
 
 // RandomIf says that a composed call draws random numbers where of, of its argument

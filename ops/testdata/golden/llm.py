@@ -101,6 +101,27 @@ def with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_si
     return torch.stack(out)
 
 
+def log_sums(q, k, scale, causal):
+    """The logarithms of the sums of exponentials of scores, (heads, length), infinite of a query that sees no key."""
+    n, keys = q.shape[0], k.shape[0]
+    k = wide(k).repeat_interleave(q.shape[1] // k.shape[1], 1)
+    s = torch.einsum("qhd,khd->hqk", wide(q), k) * (scale or q.shape[2] ** -0.5)
+    if causal:
+        s = s.masked_fill(torch.ones(n, keys, dtype=torch.bool).triu(1 + keys - n), float("-inf"))
+    lse = torch.logsumexp(s, -1).to(F32)
+    return lse.masked_fill(lse == float("-inf"), float("inf")).detach()
+
+
+def batched_sums(q, k, v, softmax_scale=None, causal=False, return_attn_probs=True):
+    lse = torch.stack([log_sums(a, b, softmax_scale, causal) for a, b in zip(q, k)])
+    return batched(q, k, v, softmax_scale=softmax_scale, causal=causal), lse, q.new_zeros(0)
+
+
+def varlen_sums(q, k, v, cu_q, cu_k, max_q, max_k, causal=False, return_attn_probs=True):
+    lse = [log_sums(q[cu_q[i]:cu_q[i + 1]], k[cu_k[i]:cu_k[i + 1]], None, causal) for i in range(len(cu_q) - 1)]
+    return varlen(q, k, v, cu_q, cu_k, max_q, max_k, causal=causal), torch.cat(lse, 1), q.new_zeros(0)
+
+
 def rms(x, weight, eps):
     x32 = x.to(F32)
     return (x32 * torch.rsqrt(x32.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype) * weight
@@ -209,6 +230,11 @@ def calls():
         yield ("flash_attn_varlen_func", [f + "flash_attn_varlen_func"], varlen,
                (t(dt, 5, 4, 4), t(dt, 3, 3, 2, 4), t(dt, 3, 3, 2, 4), ints(0, 3, 5), ints(0, 5, 7), 3, 5),
                {"causal": True, "block_table": table})
+        for o in ({}, {"causal": True, "softmax_scale": 0.5}):
+            yield ("flash_attn_func", [f + "flash_attn_func"], batched_sums,
+                   (t(dt, 2, 6, 4, 4), t(dt, 2, 5, 2, 4), t(dt, 2, 5, 2, 4)), {**o, "return_attn_probs": True})
+        yield ("flash_attn_varlen_func", [f + "flash_attn_varlen_func"], varlen_sums,
+               (t(dt, 5, 4, 4), t(dt, 5, 2, 4), t(dt, 5, 2, 4), *ends), {"causal": True, "return_attn_probs": True})
         n = "flash_attn_with_kvcache"
         c = lambda *s: t(dt, *s, grad=False)
         new = lambda: (c(2, 2, 2, 4), c(2, 2, 2, 4))

@@ -45,6 +45,10 @@ def calls_by_hand():
     sgd = tuple(state[:3]), {"weight_decay": 0.1, "momentum": 0.9, "lr": 0.01, "dampening": 0.5, "nesterov": False, "maximize": False,
                              "is_first_step": False}
     kinds = [(v,) for v in (x, ints, tensor([True], torch.bool), tensor([1j], torch.complex64))]
+    eight = lambda n, k: encode(((torch.arange(n * k) * 5 % 13 - 6.5) / 4).reshape(n, k).to(torch.float8_e4m3fn))
+    unit, bfloat16 = tensor(0.5, f), {"dtype": "bfloat16"}
+    rows, columns = tensor([[0.5], [2], [0.25]], f), tensor([[0.25 + n / 8 for n in range(16)]], f)
+    a, ends = tensor([[(n * k % 5 - 2) / 2 for k in range(8)] for n in range(1, 4)], torch.bfloat16, True), tensor([1, 3], torch.int32)
     dtypes = lambda *pairs: [({"dtype": a}, {"dtype": b}) for a, b in pairs]
     return {
         "item": [(one,), (tensor([7], i),), (tensor([True], torch.bool),), (tensor([1 - 2j], torch.complex128),)],
@@ -78,6 +82,9 @@ def calls_by_hand():
         "_amp_foreach_non_finite_check_and_unscale_": [([tensor(v, f), tensor([8, 4], f)], tensor([0], f), tensor([0.25], f))
                                                        for v in ([1, 2], [float("inf"), 2], [float("nan"), 1])],
         "_foreach_zero_": [([x, ints],)],
+        "_scaled_mm": [(eight(3, 16), eight(16, 16), unit, unit, tensor([n / 4 - 2 for n in range(16)], torch.bfloat16), None, bfloat16),
+                       (eight(3, 16), eight(16, 16), rows, columns, None, None, {"dtype": "float32"})],
+        "_grouped_mm": [(a, tensor([[[n / 4 - k for k in range(8)] for n in range(8)]] * 2, torch.bfloat16, True), ends)],
     }
 
 
@@ -280,6 +287,9 @@ def main(path):
     torch.utils.deterministic.fill_uninitialized_memory = False
     with open(path) as f:
         calls = [json.loads(line) for line in f]  # those without arguments only name an operator
+    for call in calls:  # other libraries have scripts of their own
+        call["names"] = [n for n in call["names"] if n.startswith("torch.") and (n.startswith("torch.ops.aten.") or not n.startswith("torch.ops."))]
+    calls = [call for call in calls if call["names"]]
     names = {call["op"]: call["names"] for call in calls}
     for op, by_hand in calls_by_hand().items():
         for args in by_hand:
@@ -296,7 +306,10 @@ def main(path):
             missing["op " + call["op"]] = next((missing[n] for n in call["names"] if n in missing), "no call")
     for name in os.listdir(HERE):
         if name.endswith(".jsonl"):
-            os.remove(os.path.join(HERE, name))
+            with open(os.path.join(HERE, name)) as f:
+                ours = json.loads(f.readline())["command"] == "record.py"
+            if ours:
+                os.remove(os.path.join(HERE, name))
     for name, lines in families.items():
         with open(os.path.join(HERE, name.strip("_") + ".jsonl"), "w") as f:
             for line in [{"torch": torch.__version__, "seed": SEED, "command": "record.py"}] + lines:
