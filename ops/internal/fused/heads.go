@@ -77,9 +77,9 @@ func OpenHeads(g *compose.Graph, name string, x *compose.Value, batch, length, h
 // per batch item and head (nil: none). Fewer heads of k and v serve several of q each.
 func Attend(g *compose.Graph, q, k, v *compose.Value, slopes *tensor.Tensor, s compose.Scores) *compose.Value {
 	CheckHeads(g, 4, q, k, v)
-	each := q.Shape()[2] / k.Shape()[2]
-	s.Slopes = slopesOf(g, q, slopes, each)
-	out := g.Attention(grouped(g, q, each), grouped(g, k, 1), grouped(g, v, 1), s)
+	few := k.Shape()[2]
+	s.Slopes = slopesOf(g, q, slopes, few)
+	out := g.Attention(grouped(g, q, few), grouped(g, k, few), grouped(g, v, few), s)
 	out = g.Reshape(out, q.Shape()[0], q.Shape()[2], q.Shape()[1], v.Shape()[3])
 	return g.Permute(out, 0, 2, 1, 3)
 }
@@ -88,9 +88,9 @@ func Attend(g *compose.Graph, q, k, v *compose.Value, slopes *tensor.Tensor, s c
 // heads, length] in float32, +Inf of a query that sees no key. No gradient passes.
 func LogSums(g *compose.Graph, q, k *compose.Value, slopes *tensor.Tensor, s compose.Scores) *compose.Value {
 	CheckHeads(g, 4, q, k, k)
-	each := q.Shape()[2] / k.Shape()[2]
-	s.Slopes = slopesOf(g, q, slopes, each)
-	top, sum := g.AttentionSums(grouped(g, q, each), grouped(g, k, 1), s)
+	few := k.Shape()[2]
+	s.Slopes = slopesOf(g, q, slopes, few)
+	top, sum := g.AttentionSums(grouped(g, q, few), grouped(g, k, few), s)
 	blind := opdef.Map(tensor.Bool, sum.T, func(x float64) int64 {
 		if x == 0 {
 			return 1
@@ -101,14 +101,14 @@ func LogSums(g *compose.Graph, q, k *compose.Value, slopes *tensor.Tensor, s com
 	return g.Detach(g.Reshape(lse, q.Shape()[0], q.Shape()[2], q.Shape()[1]))
 }
 
-// grouped is x [batch, length, heads, size] as [batch, heads/each, each, length, size].
-func grouped(g *compose.Graph, x *compose.Value, each int) *compose.Value {
+// grouped is x [batch, length, heads, size] as [batch, few, heads/few, length, size].
+func grouped(g *compose.Graph, x *compose.Value, few int) *compose.Value {
 	x = g.Permute(x, 0, 2, 1, 3)
-	return g.Reshape(x, x.Shape()[0], x.Shape()[1]/each, each, x.Shape()[2], x.Shape()[3])
+	return g.Reshape(x, x.Shape()[0], few, x.Shape()[1]/few, x.Shape()[2], x.Shape()[3])
 }
 
 // slopesOf are the slopes of the heads of q, grouped (nil: none).
-func slopesOf(g *compose.Graph, q *compose.Value, slopes *tensor.Tensor, each int) *tensor.Tensor {
+func slopesOf(g *compose.Graph, q *compose.Value, slopes *tensor.Tensor, few int) *tensor.Tensor {
 	if slopes == nil {
 		return nil
 	}
@@ -117,7 +117,7 @@ func slopesOf(g *compose.Graph, q *compose.Value, slopes *tensor.Tensor, each in
 		!slopes.DType.IsFloat() {
 		g.Refuse("alibi_slopes", "want one number per head, got %s", slopes.Meta())
 	}
-	return slopes.Reshape(append(slices.Clone(slopes.Shape[:slopes.Dim()-1]), heads/each, each)...)
+	return slopes.Reshape(append(slices.Clone(slopes.Shape[:slopes.Dim()-1]), few, heads/few)...)
 }
 
 // RandomIf says that a composed call draws random numbers where of, of its argument
