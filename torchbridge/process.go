@@ -91,7 +91,7 @@ func (c *Config) start(ctx context.Context, memory *os.File) (*process, error) {
 	}()
 	stop := context.AfterFunc(ctx, p.kill)
 	defer stop()
-	a, err := p.receive(c.Timeout)
+	a, err := p.receive(max(c.Timeout, time.Minute))
 	switch {
 	case ctx.Err() != nil:
 		p.close()
