@@ -327,12 +327,13 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 		if i >= len(outs) || outs[i] == nil {
 			break
 		}
-		if c.decided() && !o.DType.IsFloat() && !o.DType.IsComplex() {
+		kept := slices.Contains(x.keep, o)
+		if c.decided() && !o.DType.IsFloat() && !o.DType.IsComplex() && !kept {
 			continue // as recorded: of equal numbers, sort has a choice
 		}
 		t := outs[i]
 		switch {
-		case x.uses[o] > 0 && (t.Storage() == nil || o.changed() || slices.Contains(x.keep, o)):
+		case x.uses[o] > 0 && (t.Storage() == nil || o.changed() || kept):
 			t = solid(t)
 			x.values[o] = t
 		case x.uses[o] > 0: // a view of what was recorded: readers have recorded it too

@@ -134,7 +134,9 @@ func (r *Region) bounds() error {
 			}
 		}
 		for _, o := range c.Outputs {
-			outside := slices.ContainsFunc(o.readers, func(v *Value) bool { return !inside[v.Call] })
+			outside := slices.ContainsFunc(o.readers, func(v *Value) bool {
+				return !inside[v.Call] || len(v.Call.Outputs) == 0 // item() and the like take it out
+			})
 			if (outside || len(o.readers) == 0) && o.DType.Computable() {
 				r.Results = append(r.Results, o)
 			}

@@ -60,7 +60,7 @@ func (p *pipe) run(name string, args []value.Value, kwargs *value.Dict) (value.V
 	switch {
 	case len(f.Outs) == 0:
 		return f.Value, nil
-	case len(f.Outs) == 1 && !strings.HasSuffix(call.Entry.Schema.Returns, "[]"):
+	case len(f.Outs) == 1 && call.Entry.Schema.Returns != "Tensor[]":
 		return f.Outs[0], nil
 	}
 	return list(f.Outs), nil
