@@ -61,6 +61,7 @@ func (c *collector) exchange(w *worker, message []byte, o Options) error {
 			}
 			cr := &c.res.Calls[i]
 			cr.Status, cr.Code, cr.Reason, cr.Elapsed = Status(d.u8()), int32(d.u32()), d.text(), time.Duration(d.i64())
+			cr.Memory = Memory{Requests: int(d.i64()), Bytes: d.i64(), Kept: d.i64()}
 			cr.explain()
 			c.readFindings(d)
 			c.answered = i + 1

@@ -194,6 +194,10 @@ func TestCalleeMadeTensors(t *testing.T) {
 	r = run(t, d, plan(call(diopi.Forward, "diopiNonzero", in), call(diopi.Forward, "diopiRelu",
 		map[string]diopi.Arg{"out": out, "input": b})), Options{})
 	wantValues(t, r, out, 1, 2)
+	made, none := r.Calls[0].Memory, r.Calls[1].Memory
+	if made.Kept != 16 || made.Requests < 1 || made.Bytes < made.Kept || none != (Memory{}) {
+		t.Errorf("memory asked for: %+v, then %+v; want two int64 kept, then none", made, none)
+	}
 }
 
 func TestPlainResults(t *testing.T) {

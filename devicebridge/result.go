@@ -83,7 +83,16 @@ type CallResult struct {
 	Elapsed  time.Duration
 	// Runs are the elapsed times of the runs that Timing asked for, measured in
 	// the worker around the call and the synchronisation of its stream.
-	Runs []time.Duration
+	Runs   []time.Duration
+	Memory Memory
+}
+
+// A Memory is what a call asked the runtime for. What a library takes from
+// elsewhere (malloc, its vendor's allocator) does not pass through the runtime.
+type Memory struct {
+	Requests int   // tensors and buffers with memory: diopiRequireTensor, diopiRequireBuffer
+	Bytes    int64 // of all of them; the runtime takes nothing back during a call, so this is the peak
+	Kept     int64 // of Bytes those of results that it hands out
 }
 
 // A FindingKind names what an operator did and must not do.

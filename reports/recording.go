@@ -230,6 +230,9 @@ func (o *openSeries) summary(s timingSummary) *Timing {
 	t.Bytes, t.Flops, t.Calls, t.Shapes = s.Bytes, s.Flops, s.Calls, s.Inputs
 	t.Peak = Peak{Bandwidth: s.PeakBandwidth, Flops: s.PeakFlops, Busy: s.PeakBusy}
 	t.Series.Warmup = s.Warmup
+	if s.MemoryPeak != nil && s.MemoryKept != nil {
+		t.Memory = &timing.Memory{Peak: *s.MemoryPeak, Kept: *s.MemoryKept, Requests: s.MemoryRequests}
+	}
 	return o.end(s.Stop)
 }
 

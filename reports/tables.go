@@ -181,17 +181,21 @@ func (rec *Recording) timingSheet() Sheet {
 			"capture", "op", "forward_id", "phase", "cache", "clock", "n", "median_ns", "q1_ns", "q3_ns",
 			"min_ns", "max_ns",
 			"noise", "bytes", "flops", "bytes_per_s", "flops_per_s", "share_of_peak", "stop_reason", "warmup_runs",
-			"calls", "inputs", "doubt",
+			"calls", "inputs", "doubt", "memory_peak_bytes", "memory_kept_bytes", "memory_requests",
 		},
 		Rows: func(yield func([]any) bool) {
 			for _, t := range rec.Timings {
 				m, s := t.Series.Summary(), t.Series
 				bandwidth, flops := t.Rates()
+				var memory [3]any
+				if m := t.Memory; m != nil {
+					memory = [3]any{int(m.Peak), int(m.Kept), m.Requests}
+				}
 				if !yield([]any{
 					t.Capture, t.Op, cell(t.ForwardID), t.Phase, string(s.Cache), string(s.Clock), m.N,
 					int(m.Median), int(m.Q1), int(m.Q3), int(m.Min), int(m.Max), m.Noise, t.Bytes, t.Flops,
 					bandwidth, flops,
-					t.Share(), string(s.Stop), s.Warmup, t.Calls, t.Shapes, t.Doubt(),
+					t.Share(), string(s.Stop), s.Warmup, t.Calls, t.Shapes, t.Doubt(), memory[0], memory[1], memory[2],
 				}) {
 					return
 				}
@@ -206,10 +210,10 @@ func (rec *Recording) OpSheet() Sheet {
 	if len(rec.Timings) > 0 {
 		cache := rec.Timings[len(rec.Timings)-1].Series.Cache
 		return Sheet{
-			Name: "by op", Columns: []string{"op", "phase", "self_ns", "share", "avg_ns", "calls"},
+			Name: "by op", Columns: []string{"op", "phase", "self_ns", "share", "avg_ns", "calls", "memory_peak_bytes"},
 			Rows: func(yield func([]any) bool) {
 				for _, a := range Averages(rec.Timings, cache, false, "self") {
-					if !yield([]any{a.Op, a.Phase, int(a.Self), a.Share, int(a.Mean()), a.Calls}) {
+					if !yield([]any{a.Op, a.Phase, int(a.Self), a.Share, int(a.Mean()), a.Calls, cell(a.Memory)}) {
 						return
 					}
 				}

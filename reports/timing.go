@@ -27,6 +27,7 @@ type Timing struct {
 	Bytes     float64 // read and written at least
 	Flops     float64 // floating-point operations
 	Peak      Peak
+	Memory    *timing.Memory // nil: not known
 }
 
 // Peak is what the device can do at most; zeros are not known.
@@ -141,6 +142,10 @@ type timingSummary struct {
 	Calls         int     `json:"calls"`     // recorded calls it stands for
 	Inputs        string  `json:"inputs"`
 	Doubt         string  `json:"doubt"`
+	// Of a run, left out where it is not known; memory_requests also where it is not counted.
+	MemoryPeak     *int64 `json:"memory_peak_bytes,omitempty"`
+	MemoryKept     *int64 `json:"memory_kept_bytes,omitempty"`
+	MemoryRequests int    `json:"memory_requests,omitempty"`
 }
 
 // check refuses what cannot be: rates of what is left are numbers.
@@ -152,12 +157,22 @@ func (s *timingSummary) check() error {
 	}{
 		{"bytes", s.Bytes}, {"flops", s.Flops}, {"peak_bytes_per_s", s.PeakBandwidth},
 		{"peak_flops_per_s", s.PeakFlops}, {"calls", float64(s.Calls)}, {"warmup_runs", float64(s.Warmup)},
+		{"memory_peak_bytes", float64(zero(s.MemoryPeak))}, {"memory_kept_bytes", float64(zero(s.MemoryKept))},
+		{"memory_requests", float64(s.MemoryRequests)},
 	} {
 		if n.value != 0 && !(n.value >= 1 && n.value <= most) {
 			return fmt.Errorf("%s: want 0 or a number from 1 to %g, found %g", n.name, most, n.value)
 		}
 	}
 	return nil
+}
+
+// zero is what p points to, if anything.
+func zero(p *int64) int64 {
+	if p == nil {
+		return 0
+	}
+	return *p
 }
 
 // Timing writes every sample and then the summary of the series.
@@ -175,14 +190,18 @@ func (j *JSONLines) Timing(t *Timing) error {
 	}
 	m := s.Summary()
 	head.Kind = "timing_summary"
-	return j.Write(timingSummary{
+	sum := timingSummary{
 		timingHead: head, N: m.N, Median: int64(m.Median), Q1: int64(m.Q1), Q3: int64(m.Q3), Min: int64(m.Min),
 		Max:   int64(m.Max),
 		Bytes: t.Bytes, Flops: t.Flops, Stop: string(s.Stop), Noise: Number(m.Noise), Waited: int64(m.Waited),
 		Warmup: s.Warmup, Share: t.Share(), PeakBandwidth: t.Peak.Bandwidth, PeakFlops: t.Peak.Flops,
 		PeakBusy: t.Peak.Busy,
 		Calls:    t.Calls, Inputs: t.Shapes, Doubt: t.Doubt(),
-	})
+	}
+	if m := t.Memory; m != nil {
+		sum.MemoryPeak, sum.MemoryKept, sum.MemoryRequests = &m.Peak, &m.Kept, m.Requests
+	}
+	return j.Write(sum)
 }
 
 // A TimingKey names a series across runs.
@@ -238,8 +257,8 @@ type event struct {
 }
 
 // Trace writes the samples as a trace: a track for the device, runs one after
-// the other with their times; restoring inputs and evicting caches between them
-// is not in it.
+// the other with their times, and a counter of the memory they need; restoring
+// inputs and evicting caches between them is not in it.
 func Trace(w io.Writer, device string, ts []*Timing) error {
 	b := bufio.NewWriter(w)
 	b.WriteString(`{"displayTimeUnit":"ns","traceEvents":[`)
@@ -256,7 +275,17 @@ func Trace(w io.Writer, device string, ts []*Timing) error {
 		return err
 	}
 	at := 0.0
+	// memory counts what a series' runs need, at its first run and behind its last.
+	memory := func(bytes int64) error {
+		b.WriteByte(',')
+		return put(event{Name: "memory", Phase: "C", TS: at, PID: 1, TID: 1, Args: map[string]any{"bytes": bytes}})
+	}
 	for _, t := range ts {
+		if m := t.Memory; m != nil {
+			if err := memory(m.Peak); err != nil {
+				return err
+			}
+		}
 		for i, x := range t.Series.Samples {
 			us := float64(x.Elapsed) / 1e3
 			b.WriteByte(',')
@@ -269,6 +298,11 @@ func Trace(w io.Writer, device string, ts []*Timing) error {
 				return err
 			}
 			at += us
+		}
+		if m := t.Memory; m != nil {
+			if err := memory(m.Kept); err != nil {
+				return err
+			}
 		}
 	}
 	b.WriteString("]}\n")
@@ -283,14 +317,26 @@ type Average struct {
 	Calls             int
 	Self              time.Duration // median time of a call times the calls
 	Share             float64       // of the sum of Self over all rows
+	Memory            *int64        // the largest peak of its calls; nil: not known
 }
 
 // Mean is the average time of a call.
 func (a *Average) Mean() time.Duration { return a.Self / time.Duration(max(a.Calls, 1)) }
 
+// memory is the largest peak, -1 where none is known.
+func (a *Average) memory() int64 {
+	if a.Memory == nil {
+		return -1
+	}
+	return *a.Memory
+}
+
+// AverageColumns are those that the table of averages may be sorted by.
+var AverageColumns = []string{"self", "avg", "calls", "memory", "name"}
+
 // Averages sums series of one state of the caches by op and phase, and by input
-// shapes too if byShape, in descending order of column: self, avg, calls, name
-// (ascending).
+// shapes too if byShape, in descending order of one of AverageColumns, by
+// name in ascending order.
 func Averages(ts []*Timing, cache timing.Cache, byShape bool, column string) []*Average {
 	rows := map[[3]string]*Average{}
 	total := time.Duration(0)
@@ -309,6 +355,9 @@ func Averages(ts []*Timing, cache timing.Cache, byShape bool, column string) []*
 		rows[k].Calls += t.Calls
 		rows[k].Self += self
 		total += self
+		if m := t.Memory; m != nil && m.Peak >= rows[k].memory() {
+			rows[k].Memory = &m.Peak
+		}
 	}
 	for _, a := range rows {
 		if total > 0 {
@@ -322,6 +371,8 @@ func Averages(ts []*Timing, cache timing.Cache, byShape bool, column string) []*
 			c = cmp.Compare(b.Mean(), a.Mean())
 		case "calls":
 			c = cmp.Compare(b.Calls, a.Calls)
+		case "memory":
+			c = cmp.Compare(b.memory(), a.memory())
 		case "name":
 		default:
 			c = cmp.Compare(b.Self, a.Self)
@@ -334,11 +385,16 @@ func Averages(ts []*Timing, cache timing.Cache, byShape bool, column string) []*
 // WriteAverages prints the table of averages, at most limit rows (0: all).
 func WriteAverages(w io.Writer, width int, rows []*Average, byShape bool, limit int) error {
 	head := []string{"name", "phase", "self", "self %", "avg", "calls"}
+	memory := slices.ContainsFunc(rows, func(a *Average) bool { return a.Memory != nil })
+	if memory {
+		head = append(head, "memory")
+	}
+	right := len(head)
 	if byShape {
 		head = append(head, "inputs")
 	}
 	l := NewListing(w, width, head...)
-	for i := 2; i < 6; i++ {
+	for i := 2; i < right; i++ {
 		l.Right(i)
 	}
 	left := 0
@@ -349,6 +405,9 @@ func WriteAverages(w io.Writer, width int, rows []*Average, byShape bool, limit 
 	for _, a := range rows {
 		cells := []string{a.Op, a.Phase, timing.Format(a.Self), fmt.Sprintf("%.1f", 100*a.Share),
 			timing.Format(a.Mean()), fmt.Sprint(a.Calls)}
+		if memory {
+			cells = append(cells, optionalBytes(a.Memory))
+		}
 		if byShape {
 			cells = append(cells, a.Shapes)
 		}
@@ -364,6 +423,22 @@ func WriteAverages(w io.Writer, width int, rows []*Average, byShape bool, limit 
 		return err
 	}
 	return nil
+}
+
+// optionalBytes formats a size, "-" where none is known.
+func optionalBytes(n *int64) string {
+	if n == nil {
+		return "-"
+	}
+	return Bytes(*n)
+}
+
+// MemoryText is the peak of what a run needs, "-" where it is not known.
+func (t *Timing) MemoryText() string {
+	if t.Memory == nil {
+		return "-"
+	}
+	return Bytes(t.Memory.Peak)
 }
 
 // Histogram draws the samples of a series as lines of at most width columns.

@@ -18,6 +18,7 @@ func timings() []*Timing {
 	return []*Timing{
 		{Capture: "t/add/1", Op: "torch.add", ForwardID: &id, Phase: "forward", Shapes: "float32[2]", Calls: 3,
 			Bytes: 3e3, Flops: 1e3,
+			Memory: &timing.Memory{Peak: 3 << 10, Kept: 1 << 10, Requests: 2},
 			Series: &timing.Series{Cache: timing.Hot, Clock: timing.HostClock, Samples: timing.Samples(10*us, 30*us,
 				20*us), Warmup: 2, Stop: timing.StopRuns}},
 		{Capture: "t/add/1", Op: "torch.add", Phase: "forward", Calls: 3, Shapes: "float32[2]",
@@ -46,7 +47,7 @@ func TestTimingLines(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	want := []string{
 		`{"kind":"timing","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","run":1,"elapsed_ns":10000,"waited_ns":0,"round":0}`,
-		`{"kind":"timing_summary","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","n":3,"median_ns":20000,"q1_ns":15000,"q3_ns":25000,"min_ns":10000,"max_ns":30000,"bytes":3000,"flops":1000,"stop_reason":"run_times","noise":0.5,"waited_ns":0,"warmup_runs":2,"share_of_peak":0,"peak_bytes_per_s":0,"peak_flops_per_s":0,"peak_busy":false,"calls":3,"inputs":"float32[2]","doubt":"few: 3 runs say little of how the time varies"}`,
+		`{"kind":"timing_summary","capture":"t/add/1","op":"torch.add","forward_id":7,"phase":"forward","cache":"hot","clock":"host","n":3,"median_ns":20000,"q1_ns":15000,"q3_ns":25000,"min_ns":10000,"max_ns":30000,"bytes":3000,"flops":1000,"stop_reason":"run_times","noise":0.5,"waited_ns":0,"warmup_runs":2,"share_of_peak":0,"peak_bytes_per_s":0,"peak_flops_per_s":0,"peak_busy":false,"calls":3,"inputs":"float32[2]","doubt":"few: 3 runs say little of how the time varies","memory_peak_bytes":3072,"memory_kept_bytes":1024,"memory_requests":2}`,
 	}
 	if got := []string{lines[0], lines[3]}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))
@@ -60,7 +61,8 @@ func TestTimingLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(rec.Timings) != 4 || rec.Timings[0].Key() != (TimingKey{"t/add/1", "torch.add", "forward", "hot"}) ||
-		rec.Timings[0].Series.Samples[1].Elapsed != 30*time.Microsecond || rec.Verdicts()["t/add/1"] != "fail" {
+		rec.Timings[0].Series.Samples[1].Elapsed != 30*time.Microsecond ||
+		!cmp.Equal(rec.Timings[0].Memory, timings()[0].Memory) || rec.Timings[1].Memory != nil || rec.Verdicts()["t/add/1"] != "fail" {
 		t.Errorf("read back: %+v", rec)
 	}
 }
@@ -143,12 +145,15 @@ func TestTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	end, spans := 0.0, 0
+	var memory []any
 	for _, e := range doc.TraceEvents {
 		switch e.Ph {
 		case "M":
 			continue
 		case "X":
 			spans++
+		case "C":
+			memory = append(memory, e.Args["bytes"])
 		default:
 			t.Errorf("event of phase %q", e.Ph)
 		}
@@ -160,6 +165,9 @@ func TestTrace(t *testing.T) {
 	if spans != 7 || end != 250 || doc.TraceEvents[1].Args["name"] != `my "device"` {
 		t.Errorf("%d spans until %v us on %v, want 7 until 250", spans, end, doc.TraceEvents[1].Args)
 	}
+	if want := []any{3072.0, 1024.0}; !cmp.Equal(memory, want) {
+		t.Errorf("memory %v, want %v", memory, want)
+	}
 }
 
 func TestAverages(t *testing.T) {
@@ -168,7 +176,8 @@ func TestAverages(t *testing.T) {
 		rows[1].Mean() != 15*time.Microsecond || rows[0].Share != 0.7 {
 		t.Errorf("%+v %+v", *rows[0], *rows[1])
 	}
-	for column, want := range map[string]string{"calls": "torch.add", "name": "torch.add", "avg": "torch.mul"} {
+	for column, want := range map[string]string{"calls": "torch.add", "name": "torch.add", "avg": "torch.mul",
+		"memory": "torch.add"} {
 		if got := Averages(timings(), timing.Hot, false, column)[0].Op; got != want {
 			t.Errorf("by %s: %s first, want %s", column, got, want)
 		}
@@ -177,9 +186,9 @@ func TestAverages(t *testing.T) {
 	if err := WriteAverages(&b, 0, Averages(timings(), timing.Hot, true, "self"), true, 2); err != nil {
 		t.Fatal(err)
 	}
-	want := `name       phase         self  self %       avg  calls  inputs
-torch.mul  backward  140.0 us    70.0  140.0 us      1  float32[4]
-torch.add  forward   60.00 us    30.0  20.00 us      3  float32[2]
+	want := `name       phase         self  self %       avg  calls   memory  inputs
+torch.mul  backward  140.0 us    70.0  140.0 us      1        -  float32[4]
+torch.add  forward   60.00 us    30.0  20.00 us      3  3.0 KiB  float32[2]
 (1 more rows)
 `
 	if b.String() != want {

@@ -40,6 +40,15 @@ type Timing struct {
 type Times struct {
 	Runs     []time.Duration
 	OnDevice bool // measured by events of the device, else by the host's clock
+	Memory   *Memory
+}
+
+// A Memory is what the last run took from the device's allocator, in bytes. Nil where
+// the device has no statistics of it, as the processor has none.
+type Memory struct {
+	Peak     int64 `json:"peak"`
+	Kept     int64 `json:"kept"`     // when the run was done, by its results
+	Requests int   `json:"requests"` // allocations; 0 where they are not counted
 }
 
 // A Status says how a pass ended.

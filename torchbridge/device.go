@@ -112,7 +112,7 @@ func (d *Device) Time(ctx context.Context, c *Call, t Timing) (times *Times, pas
 		if len(a.Runs) != t.Runs {
 			return fmt.Errorf("the worker measured %d of %d runs", len(a.Runs), t.Runs)
 		}
-		times = &Times{OnDevice: a.Clock == "device"}
+		times = &Times{OnDevice: a.Clock == "device", Memory: a.Memory}
 		for _, ns := range a.Runs {
 			times.Runs = append(times.Runs, time.Duration(max(ns, 0)))
 		}

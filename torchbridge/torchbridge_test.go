@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -153,6 +154,18 @@ func TestOpenErrors(t *testing.T) {
 				d.Close()
 			}
 		}
+	}
+}
+
+// TestTime: runs, whose clock they are of and what memory the last took come back.
+func TestTime(t *testing.T) {
+	d := open(t, "", torchbridge.Config{})
+	x := f32([]int{1}, 1)
+	got, pass, err := d.Time(t.Context(), add(x, x), torchbridge.Timing{Runs: 2})
+	want := &torchbridge.Times{Runs: []time.Duration{1000, 1010}, OnDevice: true,
+		Memory: &torchbridge.Memory{Peak: 4096, Kept: 1024, Requests: 3}}
+	if err != nil || pass.Status != torchbridge.OK || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %+v, %v, want %+v", got, pass, err, want)
 	}
 }
 

@@ -360,6 +360,7 @@ type answer struct {
 	Grads    []*stored `json:"grads"`
 	Runs     []int64   `json:"runs"`  // nanoseconds of each
 	Clock    string    `json:"clock"` // host or device
+	Memory   *Memory   `json:"memory"`
 	Fatal    bool      `json:"fatal"` // the device is of no use to this process any more
 	Worn     bool      `json:"worn"`  // the process is of no use for other calls
 

@@ -318,25 +318,50 @@ class Worker:
                     work = lambda: torch.autograd.grad(outs, wanted, grads, allow_unused=True)
                 if flush is not None:
                     flush.fill_(1)
-                runs.append(self.stopwatch(work))
-        return {"runs": runs, "clock": "device" if self.has_events() else "host"}
+                elapsed, memory = self.stopwatch(work)
+                runs.append(elapsed)
+        return {"runs": runs, "clock": "device" if self.has_events() else "host", "memory": memory}
 
     def stopwatch(self, work):
-        """How long some work takes: between two events of the device, or until it has been waited for."""
+        """How long some work takes, between two events of the device or until it has been waited for, and
+        what memory it takes."""
         self.sync()
+        before = self.allocated()
         if self.has_events():
             begin, end = (self.backend.Event(enable_timing=True) for _ in range(2))
             begin.record()
             result = work()
             end.record()
             self.sync()
-            return int(begin.elapsed_time(end) * 1e6)
-        begin = time.perf_counter_ns()
-        result = work()
-        self.sync()
-        elapsed = time.perf_counter_ns() - begin
+            elapsed = int(begin.elapsed_time(end) * 1e6)
+        else:
+            begin = time.perf_counter_ns()
+            result = work()
+            self.sync()
+            elapsed = time.perf_counter_ns() - begin
+        memory = self.taken(before)
         del result
-        return elapsed
+        return elapsed, memory
+
+    def allocated(self):
+        """The statistics of the device's allocator, its peak counted from now; None where there are none."""
+        try:
+            if self.device.type == "cpu":
+                return None
+            self.backend.reset_peak_memory_stats(self.device)
+            return self.backend.memory_stats(self.device)
+        except Exception:
+            return None
+
+    def taken(self, before):
+        """What was taken from the allocator since, in bytes."""
+        if before is None:
+            return None
+        after = self.backend.memory_stats(self.device)
+        held = before.get("allocated_bytes.all.current", 0)
+        return {"peak": after.get("allocated_bytes.all.peak", held) - held,
+                "kept": after.get("allocated_bytes.all.current", held) - held,
+                "requests": after.get("allocation.all.allocated", 0) - before.get("allocation.all.allocated", 0)}
 
     def digest(self, since):
         """What the results of a run are, bit for bit."""

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/verdict"
 )
@@ -109,7 +110,7 @@ func (c *comparison) finish(a *app, t tally, start time.Time) error {
 			return failed(err)
 		}
 	}
-	s.Elapsed, s.PeakRSS = c.json.elapsed(start), peakRSS()
+	s.Elapsed, s.PeakRSS = c.json.elapsed(start), rss.Peak()
 	s.NotRead = t.refused
 	if s.Exit = comparisonExit(s, t.refused); c.part && t.captures == 0 && t.refused == 0 && !s.Interrupted {
 		s.Exit = ExitOK

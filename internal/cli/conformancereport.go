@@ -12,6 +12,7 @@ import (
 
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/reports"
 )
 
@@ -64,7 +65,7 @@ func (r *conformanceReport) count(function string, dtypes []string, results []*r
 // finish prints the tables, writes the files and returns the exit code.
 func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error {
 	s := r.Summary
-	s.Elapsed, s.PeakRSS = time.Since(start), peakRSS()
+	s.Elapsed, s.PeakRSS = time.Since(start), rss.Peak()
 	s.FailOn = r.o.failOn
 	s.Exit = comparisonExit(s, 0)
 	if err := j.summary(s); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
@@ -189,7 +190,7 @@ func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings
 		rec.Summary.Add(r)
 	}
 	rec.Summary.Settings, rec.Summary.FailOn = settings, o.failOn
-	rec.Summary.Elapsed, rec.Summary.PeakRSS = time.Since(start), peakRSS()
+	rec.Summary.Elapsed, rec.Summary.PeakRSS = time.Since(start), rss.Peak()
 	return rec
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/timed"
@@ -104,7 +105,7 @@ else one row per call with the medians.`,
 	f.BoolVar(&o.interleave, "interleave", false, "go over all calls in each round, in random order")
 	f.BoolVar(&o.each, "all", false, "measure every recorded call, also those that do the same work")
 	f.BoolVar(&o.byShape, "group_by_input_shape", false, "one row per op and input shapes in the table of averages")
-	f.StringVar(&o.sortBy, "sort_by", "self", "order of the table of averages: self, avg, calls or name")
+	f.StringVar(&o.sortBy, "sort_by", "self", "order of the table of averages: "+strings.Join(reports.AverageColumns, ", "))
 	f.IntVar(&o.rowLimit, "row_limit", 100, "most `ROWS` of the table of averages; 0: all")
 	f.StringVar(&o.bench, "bench", "", "also write Go's benchmark format, which benchstat reads, to `FILE`")
 	f.StringVar(&o.trace, "trace", "", "also write a trace for chrome://tracing or Perfetto to `FILE`")
@@ -127,8 +128,8 @@ func (o *timeOptions) check(paths []string) error {
 		return usageError("--max-time: want more than 0, got %v", o.maxTime)
 	case o.budget < 0:
 		return usageError("--budget: want more than 0, got %v", o.budget)
-	case !slices.Contains([]string{"self", "avg", "calls", "name"}, o.sortBy):
-		return usageError("--sort_by: want self, avg, calls or name, got %q", o.sortBy)
+	case !slices.Contains(reports.AverageColumns, o.sortBy):
+		return usageError("--sort_by: want one of %s, got %q", strings.Join(reports.AverageColumns, ", "), o.sortBy)
 	case o.rowLimit < 0:
 		return usageError("--row_limit: want a number of rows, got %d", o.rowLimit)
 	case o.bandwidth < 0 || o.flops < 0:
@@ -326,7 +327,7 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 		return failed(err)
 	}
 	s := timeSummary{Kind: "summary", Coverage: timed.Covered(tasks), Interrupted: interrupted, Settings: t.settings,
-		Elapsed: time.Since(start).Seconds(), PeakRSS: peakRSS(), EvictedMiB: t.measuring.Evict.Size() >> 20}
+		Elapsed: time.Since(start).Seconds(), PeakRSS: rss.Peak(), EvictedMiB: t.measuring.Evict.Size() >> 20}
 	switch {
 	case interrupted:
 		s.Exit = ExitInterrupted

@@ -46,12 +46,12 @@ var doubtMarks = []struct{ mark, kind, text string }{
 func newTimeTable(w io.Writer, width int, peak, accuracy bool) *timeTable {
 	t := &timeTable{w: w, width: width, narrow: width > 0 && width < timeWidth, peak: peak, accuracy: accuracy,
 		marks: map[string]bool{}}
-	head := []string{"op", "id", "phase", "cache", "n", "median", "q1", "q3", "GB/s", "GFLOP/s"}
+	head := []string{"op", "id", "phase", "cache", "n", "median", "q1", "q3", "GB/s", "GFLOP/s", "memory"}
 	numbers := 4
 	if t.narrow {
 		head, numbers = head[2:], 2
 		if !t.wideEnough() {
-			head = head[:len(head)-1]
+			head = head[:len(head)-2]
 		}
 	}
 	if t.peak {
@@ -93,7 +93,7 @@ func (t *timeTable) add(x *reports.Timing, worst verdict.Verdict) error {
 		fmt.Sprintf("%.3g", bandwidth/1e9),
 	}
 	if !t.narrow || t.wideEnough() {
-		cells = append(cells, fmt.Sprintf("%.3g", flops/1e9))
+		cells = append(cells, fmt.Sprintf("%.3g", flops/1e9), x.MemoryText())
 	}
 	if t.peak {
 		cells = append(cells, fmt.Sprintf("%.1f", 100*x.Share()))

@@ -11,7 +11,7 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// A Timer times one pass of a call on the device. It is a timing.Runner: the
+// A Timer times one pass of a call on the device. It is a timing.MemoryRunner: the
 // time of a run is that of its C calls, each measured in the worker around the
 // call and the synchronisation of its stream.
 type Timer struct {
@@ -19,6 +19,7 @@ type Timer struct {
 	plan   *diopi.Plan
 	phase  diopi.Phase // Backward, or all others
 	flush  int64
+	memory timing.Memory
 }
 
 // NewTimer returns a timer of a call's forward pass, or of its backward pass.
@@ -41,8 +42,24 @@ func (d *Device) NewTimer(c *replay.DeviceCall, flush int64) (timing.Runner, err
 	if err != nil {
 		return nil, err
 	}
+	for i, c := range t.plan.Calls {
+		if m := res.Calls[i].Memory; t.times(c) {
+			t.memory.Requests += m.Requests
+			t.memory.Peak += m.Bytes
+			t.memory.Kept += m.Kept
+		}
+	}
 	return t, ended(res)
 }
+
+// times reports whether a call is of the pass.
+func (t *Timer) times(c *diopi.Call) bool {
+	return (c.Phase == diopi.Backward) == (t.phase == diopi.Backward)
+}
+
+// Memory implements timing.MemoryRunner: what the C calls asked the runtime for when they
+// were tried. Nothing is given back between them.
+func (t *Timer) Memory(context.Context) (*timing.Memory, error) { return &t.memory, nil }
 
 // ended is an error for the first call that did not end well.
 func ended(res *devicebridge.Result) error {
@@ -71,7 +88,7 @@ func (t *Timer) Sample(ctx context.Context, cache timing.Cache, n int) ([]timing
 	}
 	samples := make([]timing.Sample, n)
 	for i, c := range t.plan.Calls {
-		if (c.Phase == diopi.Backward) != (t.phase == diopi.Backward) {
+		if !t.times(c) {
 			continue
 		}
 		runs := res.Calls[i].Runs

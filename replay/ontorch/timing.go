@@ -15,6 +15,7 @@ type timer struct {
 	call   *torchbridge.Call
 	flush  int64
 	clock  timing.Clock
+	memory *timing.Memory
 }
 
 // NewTimer returns a timer of a call's forward pass, or of its backward pass. Cold runs
@@ -29,8 +30,15 @@ func (d *Device) NewTimer(c *replay.DeviceCall, flush int64) (timing.Runner, err
 	if times.OnDevice {
 		t.clock = timing.DeviceClock
 	}
+	if m := times.Memory; m != nil {
+		t.memory = &timing.Memory{Peak: m.Peak, Kept: m.Kept, Requests: m.Requests}
+	}
 	return t, nil
 }
+
+// Memory implements timing.MemoryRunner by the statistics of the device's allocator when the call
+// was tried, nil where it keeps none.
+func (t *timer) Memory(context.Context) (*timing.Memory, error) { return t.memory, nil }
 
 // Clock is that of the device's events where it has some, else the host's.
 func (t *timer) Clock() timing.Clock { return t.clock }

@@ -175,8 +175,27 @@ func (t *Timer) round(ctx context.Context, k *Task, phases []phase, round int, a
 			}
 			at++
 		}
+		if round > 0 {
+			continue
+		}
+		if err := k.remember(ctx, ph, at-len(t.Caches)); err != nil {
+			return fmt.Errorf("%s: %w", ph.name, err)
+		}
 	}
 	return nil
+}
+
+// remember notes what memory a pass needs in its series, those from the given one on.
+func (k *Task) remember(ctx context.Context, ph phase, from int) error {
+	r, ok := ph.runner.(timing.MemoryRunner)
+	if !ok {
+		return nil
+	}
+	m, err := r.Memory(ctx)
+	for _, s := range k.Series[from:] {
+		s.Memory = m
+	}
+	return err
 }
 
 // series is what is known of the samples s.

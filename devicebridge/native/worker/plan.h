@@ -29,6 +29,13 @@ struct Finding {
   Damage damage;
 };
 
+// What a call asked the runtime for: tensors and buffers, of how many bytes, and how
+// many of those bytes hold results that it hands out. Nothing is given back before the
+// next run, so that is also its peak.
+struct Asked {
+  int64_t requests = 0, bytes = 0, kept = 0;
+};
+
 class Plan {
  public:
   // Decodes a request. The tensors' values lie in the arena already. Throws
@@ -70,6 +77,7 @@ class Plan {
     std::string reason = {};
     int64_t elapsed = 0;
     bool floatModeChanged = false;
+    Asked asked = {};
   };
 
   void decodeTensor(Reader& r);
@@ -98,6 +106,7 @@ class Plan {
   bool toDevice(Tensor& t);
   bool fromDevice(Tensor& t);
   bool isOwn(const diopiTensor* t) const;
+  Asked asked(const Call& call, size_t since) const;
   void found(FindingKind kind, uint32_t call, Subject subject, uint32_t index, Damage damage);
   void writeFindings(Writer& answer);
 

@@ -74,6 +74,7 @@ void Plan::run(const std::function<void(Writer&)>& send) {
     answer.put(o.code);
     answer.text(o.reason);
     answer.i64(o.elapsed);
+    for (int64_t n : {o.asked.requests, o.asked.bytes, o.asked.kept}) answer.i64(n);
     writeFindings(answer);
     send(answer);
   });
@@ -161,6 +162,7 @@ Plan::Outcome Plan::runCall(Call& call) {
   void* symbol = library_.symbols[call.function];
   if (!symbol) return {Status::unsupported, 0, std::string("the library has no ") + function.name};
   for (auto [slot, k] : call.allocs) call.slots[slot].pointer = allocs_[k];
+  const size_t before = context_.tensors().size();
   Outcome o = invoke(call, symbol);
   o.floatModeChanged = library_.floatMode.restore();
   if (o.status != Status::ok) return o;
@@ -172,7 +174,23 @@ Plan::Outcome Plan::runCall(Call& call) {
       break;
     }
   }
+  o.asked = asked(call, before);
   return o;
+}
+
+// What the call asked for, given the number of tensors before it.
+Asked Plan::asked(const Call& call, size_t since) const {
+  Asked a;
+  const auto& tensors = context_.tensors();
+  for (size_t i = since; i < tensors.size(); i++) {
+    const diopiTensor& t = tensors[i];
+    if (!t.data) continue;
+    const auto bytes = static_cast<int64_t>(t.nbytes);
+    a.requests++;
+    a.bytes += bytes;
+    if (std::any_of(call.made.begin(), call.made.end(), [&](uint32_t k) { return allocs_[k] == &t; })) a.kept += bytes;
+  }
+  return a;
 }
 
 // Calls the operator and waits for its stream, also after an error: what it has
