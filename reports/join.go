@@ -70,6 +70,7 @@ func (l *lastLine) add(m *lastLine) {
 	if l.FailOn == nil {
 		l.FailOn = m.FailOn
 	}
+	l.Budget = l.Budget.join(m.Budget)
 	for _, x := range m.Settings {
 		if s := l.Settings.Find(x.Name); s != nil {
 			s.Hidden, s.Changed, s.Excused = s.Hidden+x.Hidden, s.Changed+x.Changed, s.Excused+x.Excused
@@ -108,6 +109,8 @@ func (rec *Recording) end(total *lastLine) (err error) {
 	s.endCapture() // what it says of settings is in total
 	s.Settings, s.FailOn, s.NotRead = total.Settings, total.FailOn, total.Refused
 	s.Interrupted, s.PeakRSS = total.Interrupted, total.PeakRSS
+	s.Budget = total.Budget
+	s.exclude()
 	s.Elapsed = time.Duration(total.Elapsed * float64(time.Second))
 	if total.Interrupted {
 		return nil

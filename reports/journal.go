@@ -146,6 +146,14 @@ func (j *Journal) Interrupted() bool {
 	return err != nil || last.Interrupted
 }
 
+// Left is how many calls a run with a budget that ended did not look at.
+func (j *Journal) Left() int {
+	if last, err := j.last(); err == nil && last.Budget != nil {
+		return last.Budget.Left()
+	}
+	return 0
+}
+
 // last is the last line; of a run that has none, what can be said without.
 func (j *Journal) last() (last lastLine, err error) {
 	if j.Last == nil {

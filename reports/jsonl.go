@@ -141,6 +141,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if found := s.Systematic(); len(found) > 0 {
 		m["systematic"] = found
 	}
+	if s.Budget != nil {
+		m["budget"] = s.Budget
+	}
 	if s.First != nil {
 		m["first"] = s.First
 	}

@@ -3,11 +3,13 @@ package reports
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/optool/optool/timing"
@@ -25,6 +27,8 @@ type Recording struct {
 	Last     json.RawMessage // the last line, kind "summary"; nil if the run did not end
 	Summary  *Summary        // of Results, with the times of Last
 	Exit     *int            // exit code of the run, nil if it did not end
+
+	calls []orderedCall // that were finished, as far as it is said
 }
 
 // maxLine is the longest line of JSON that is read, in bytes.
@@ -56,6 +60,7 @@ func ReadRecording(r io.Reader) (*Recording, error) {
 		}
 	}
 	rec.add(open.end(string(timing.StopCanceled)))
+	rec.order()
 	return rec, rec.summarize()
 }
 
@@ -102,6 +107,8 @@ func (rec *Recording) line(n int, line []byte, open *openSeries) error {
 			return fmt.Errorf("verdict: unknown %q", r.Verdict)
 		}
 		rec.Results = append(rec.Results, &r)
+	case "done":
+		return rec.done(line)
 	case "cause":
 		var c Cause
 		if err := json.Unmarshal(line, &c); err != nil {
@@ -138,6 +145,42 @@ func (rec *Recording) line(n int, line []byte, open *openSeries) error {
 	return nil
 }
 
+// An orderedCall is a call and where its results end among all.
+type orderedCall struct{ index, end int }
+
+// done notes that the results of a call are whole.
+func (rec *Recording) done(line []byte) error {
+	var d Done
+	if err := json.Unmarshal(line, &d); err != nil {
+		return err
+	}
+	rec.calls = append(rec.calls, orderedCall{d.Index, len(rec.Results)})
+	return nil
+}
+
+// order puts calls that were finished in another order than that of the run, as those of a run
+// with a budget are, in order.
+func (rec *Recording) order() {
+	byIndex := func(a, b orderedCall) int { return cmp.Compare(a.index, b.index) }
+	if slices.IsSortedFunc(rec.calls, byIndex) {
+		return
+	}
+	of := map[int][]*Result{} // by end
+	begin := 0
+	for _, c := range rec.calls {
+		of[c.end] = append(of[c.end], rec.Results[begin:c.end]...)
+		begin = c.end
+	}
+	rest := rec.Results[begin:]
+	slices.SortStableFunc(rec.calls, byIndex)
+	rec.Results = nil
+	for _, c := range rec.calls {
+		rec.Results = append(rec.Results, of[c.end]...)
+		delete(of, c.end)
+	}
+	rec.Results = append(rec.Results, rest...)
+}
+
 func (rec *Recording) add(t *Timing) {
 	if t != nil {
 		rec.Timings = append(rec.Timings, t)
@@ -153,6 +196,7 @@ type lastLine struct {
 	Settings    Settings          `json:"settings,omitempty"`
 	Refused     int               `json:"refused"`
 	FailOn      []verdict.Verdict `json:"fail_on,omitempty"`
+	Budget      *Budget           `json:"budget,omitempty"`
 }
 
 func (rec *Recording) summarize() error {
@@ -170,6 +214,7 @@ func (rec *Recording) summarize() error {
 	}
 	s := rec.Summary
 	s.Interrupted, s.PeakRSS, s.NotRead, s.FailOn = last.Interrupted, last.PeakRSS, last.Refused, last.FailOn
+	s.Budget = last.Budget
 	s.Elapsed = time.Duration(last.Elapsed * float64(time.Second))
 	rec.Exit = last.Exit
 	if last.Settings != nil {

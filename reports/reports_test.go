@@ -169,7 +169,8 @@ func TestJSONLines(t *testing.T) {
 		`{"kind":"result","capture":"a<b>","op":"torch.exp","forward_id":7,"phase":"forward","target":"output[0]","verdict":"warn",`+
 			`"reason":"","allclose":true,"cosine_similarity":"nan","max_abs_diff":"inf","max_relative_diff":"-inf","max_ulp":1.5,"mismatched":null,`+
 			`"numel":4,"atol":null,"rtol":null,"rule":null,"worst_index":[0,1],"actual":"nan","expected":null,"dtype":null,"shape":[],`+
-			`"source":null,"reference":null,"repro":null,"order":null,"pid":null,"rank":null}`+"\n", got)
+			`"source":null,"reference":null,"repro":null,"order":null,"pid":null,"rank":null,`+
+			`"coverage":null}`+"\n", got)
 }
 
 func TestSummary(t *testing.T) {

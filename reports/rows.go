@@ -130,6 +130,7 @@ type Result struct {
 	Order     *int            `json:"order"`     // position of the call in its process, from 0
 	PID       *int            `json:"pid"`
 	Rank      *int            `json:"rank"`
+	Coverage  *Number         `json:"coverage"`             // share of the elements compared one by one, 0 to 1
 	Module    string          `json:"module,omitempty"`     // path of the module that made the call
 	Location  string          `json:"location,omitempty"`   // FILE:LINE of the user's program
 	Label     string          `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
@@ -226,4 +227,6 @@ type OpSummary struct {
 	Op     string                  `json:"op"`
 	Counts map[verdict.Verdict]int `json:"counts"` // by verdict
 	Worst  *Result                 `json:"worst,omitempty"`
+
+	elements, checked int64 // of all results that were compared, and of these one by one
 }

@@ -33,6 +33,8 @@ type Summary struct {
 	FailOn []verdict.Verdict
 	// First is where two recordings part; nil where none were compared.
 	First *Place
+	// Budget is what a run that was given a time looked at; nil if it was not.
+	Budget *Budget
 
 	unjudged     map[string]int    // why gradients were not compared, in calls
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
@@ -81,6 +83,10 @@ func (s *Summary) Add(r *Result) {
 		s.worst = r.Verdict
 	}
 	o := s.opOf(r.Op)
+	if r.Coverage != nil && r.Numel != nil {
+		o.elements += int64(*r.Numel)
+		o.checked += int64(float64(*r.Numel) * float64(*r.Coverage))
+	}
 	if o.Worst == nil || worse(r, o.Worst) {
 		keep := *r
 		o.Worst = &keep
@@ -220,6 +226,12 @@ func (s *Summary) Write(w io.Writer, st Style) error {
 	for _, line := range s.notes() {
 		fmt.Fprintln(w, st.Wrap(line, 2))
 	}
+	if s.Budget != nil {
+		s.endCapture()
+		if err := s.Budget.write(w, st, s.Captures); err != nil {
+			return err
+		}
+	}
 	_, err := fmt.Fprintln(w, s.paintedLine(st))
 	return err
 }
@@ -337,6 +349,9 @@ func (s *Summary) paintedLine(st Style) string {
 		parts = append(parts, st.Paint(v, fmt.Sprintf("%d %s", s.Captures[v], v)))
 	}
 	end := ""
+	if n := s.Left(); n > 0 {
+		end += fmt.Sprintf(", %d not looked at", n)
+	}
 	if s.Elapsed > 0 {
 		end += fmt.Sprintf(", %.2f s", s.Elapsed.Seconds())
 	}

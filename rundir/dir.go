@@ -302,8 +302,10 @@ func (d *Dir) Index() string { return filepath.Join(d.Root, indexFile) }
 // Began is when the run began, the same for all of its parts.
 func (d *Dir) Began() time.Time { return capture.MarkedAt(d.Root) }
 
-// Ended reports whether the run ended before this process.
-func (d *Dir) Ended() bool { return d.Journal != nil && !d.Journal.Interrupted() }
+// Ended reports whether the run ended before this process, and looked at every call.
+func (d *Dir) Ended() bool {
+	return d.Journal != nil && !d.Journal.Interrupted() && d.Journal.Left() == 0
+}
 
 // End notes that the run has come to its end.
 func (d *Dir) End() error {

@@ -112,7 +112,8 @@ func (c *comparison) finish(a *app, t tally, start time.Time) error {
 	}
 	s.Elapsed, s.PeakRSS = c.json.elapsed(start), rss.Peak()
 	s.NotRead = t.refused
-	if s.Exit = comparisonExit(s, t.refused); c.part && t.captures == 0 && t.refused == 0 && !s.Interrupted {
+	if s.Exit = comparisonExit(s, t.refused); c.part && t.captures == 0 && t.refused == 0 &&
+		!s.Interrupted && s.Left() == 0 {
 		s.Exit = ExitOK
 	}
 	if err := c.json.summary(s); err != nil {

@@ -27,6 +27,7 @@ type limits struct {
 	timeout time.Duration       // of one call; 0: none
 	sem     *semaphore.Weighted // of bytes; nil: no limit known
 	total   int64
+	over    <-chan struct{} // closed when all calls are to end, unless it is nil
 
 	mu       sync.Mutex
 	resumed  sync.Cond
@@ -61,6 +62,9 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("not done after %v on the reference: --timeout allows more", e.after)
 }
 
+// errOver says that a call was not done when all were to end.
+var errOver = errors.New("the time of the run is over")
+
 // How long computing may take to notice that it is stopped, because a call is to end
 // or because the program was interrupted; what takes longer is abandoned. How often
 // the memory of a long call is looked at.
@@ -73,7 +77,7 @@ const (
 // within runs f, which computes what a capture of so many bytes on disk asks for,
 // within the limits. f is run again if it was stopped for the sake of another call,
 // and alone if the memory did not suffice beside others. Beside f's own, the error
-// is a *timeoutError, a *quota.MemoryError or ctx's.
+// is a *timeoutError, a *quota.MemoryError, errOver or ctx's.
 func within[T any](ctx context.Context, l *limits, bytes int64, f func() (T, error)) (v T, err error) {
 	// Widened to float64, a bfloat16 operand takes four times its size, and results
 	// and gradients as much again.
@@ -138,6 +142,8 @@ func once[T any](ctx context.Context, l *limits, need int64, f func() (T, error)
 			if live := liveMemory(); l.total > 0 && live > l.total {
 				over = &quota.MemoryError{Need: live, Limit: l.total}
 			}
+		case <-l.over:
+			over, grace = errOver, interruptGrace
 		case <-ctx.Done():
 			over, grace = ctx.Err(), interruptGrace
 		}

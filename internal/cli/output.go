@@ -37,6 +37,7 @@ type jsonOutput struct {
 	dir     *runDir         // nil unless the run is kept in a directory
 	journal *rundir.Journal // of dir, which lines go to
 	ended   bool            // the run has come to its end
+	marked  bool            // lines say where calls end, as those of a journal do
 	path    string          // of file
 	file    *os.File        // nil for standard output
 	out     io.Writer
@@ -116,10 +117,14 @@ func (j *jsonOutput) keep(w io.Writer, run reports.Run) (err error) {
 	return j.flush(j.lines.Run(run))
 }
 
-// done ends the results of a call: it is finished. It does nothing without a journal.
+// done ends the results of a call: it is finished. It does nothing without a journal, unless
+// the lines are marked.
 func (j *jsonOutput) done(d *reports.Done) error {
 	if j.journal == nil {
-		return nil
+		if j.lines == nil || !j.marked {
+			return nil
+		}
+		return j.lines.Done(d)
 	}
 	d.Elapsed = j.journal.Elapsed().Seconds()
 	if err := j.lines.Done(d); err != nil {

@@ -35,6 +35,7 @@ type replayOptions struct {
 	forwardOnly bool
 	records     outputs
 	keep        runFlags
+	budget      timeBudget
 	failOn      verdicts
 	out         string
 	tolerances  string
@@ -77,6 +78,7 @@ or --out.`,
 	f.BoolVar(&o.stress, "stress", false, "run each call on the device in other memory layouts too")
 	o.records.addFlags(cmd)
 	o.keep.addFlags(cmd)
+	o.budget.addFlag(cmd)
 	o.failOn.addFlag(cmd)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR` (default with --run: its directory)")
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
@@ -111,6 +113,7 @@ type replayed struct {
 	// Names of settings that hid the call or a part of it, and that had its arguments
 	// converted or spared it.
 	hidden, changed []string
+	cut             bool // it was not done when the time of the run was over
 }
 
 // prepare reads the tolerances and opens the device, which release gives back. The
@@ -189,6 +192,7 @@ type replayRun struct {
 	opt      replay.Options
 	settings reports.Settings
 	limits   *limits
+	spending *spending // nil without a budget
 	csv      *lazyCSV
 	saver    *failureSaver
 	tally    tally
@@ -236,13 +240,24 @@ func (r *replayRun) place(out bool) {
 // run replays the captures below the paths.
 func (r *replayRun) run(ctx context.Context, paths []string) error {
 	r.limits = r.replayOptions.limits()
-	err := ordered(ctx, r.jobs, r.dir.scan(ctx, paths, capture.Options{}, r.bar),
+	calls := r.dir.scan(ctx, paths, capture.Options{}, r.bar)
+	if r.budget > 0 {
+		var err error
+		if r.spending, err = r.plan(ctx, calls); err != nil {
+			return failed(err)
+		}
+		defer r.spending.timer.Stop()
+		calls, r.limits.over, r.json.marked = r.spending.calls, r.spending.over, true
+	}
+	err := ordered(ctx, r.jobs, calls,
 		func(f found) replayed { return r.one(ctx, f) }, func(x replayed) error { return r.take(ctx, x) })
 	r.bar.end()
 	if err != nil && ctx.Err() == nil {
 		return failed(err)
 	}
-	if err == nil {
+	r.limits.over = nil
+	r.spending.told(r.Summary)
+	if err == nil && r.Left() == 0 {
 		if err := r.found(ctx, r.tally, paths); err != nil && !r.part {
 			return err
 		}
@@ -293,6 +308,10 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 		return stop.error
 	}
 	r.tally.walked++
+	if x.cut {
+		return nil
+	}
+	r.spending.took(x)
 	if x.err != nil {
 		if x.found != nil && r.dir != nil { // it is not finished
 			return x.err
@@ -354,14 +373,23 @@ func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, 
 	if region != nil && !last {
 		return replayed{bytes: f.entry.Bytes(), hidden: []string{o.fuse.setting().Name}}
 	}
-	bytes := o.fuse.bytes(f.entry)
-	if name, err := o.hides(f.entry); err != nil || name != "" {
-		return replayed{bytes: bytes, err: err, hidden: []string{name}}
+	bytes, name := o.fuse.bytes(f.entry), f.hidden
+	if !f.planned {
+		var err error
+		if name, err = o.hides(f.entry); err != nil {
+			return replayed{bytes: bytes, err: err}
+		}
+	}
+	if name != "" {
+		return replayed{bytes: bytes, hidden: []string{name}}
 	}
 	if err := begin(); err != nil {
 		return replayed{bytes: bytes, err: err}
 	}
 	r, err := within(ctx, lim, bytes, func() (replayed, error) { return o.replay(ctx, f, opt, saver) })
+	if errors.Is(err, errOver) {
+		return replayed{bytes: bytes, cut: true}
+	}
 	if err != nil && r.found == nil {
 		e := o.fuse.entry(f.entry)
 		r.found = results.OfReplay(e, replay.NotDone(e.Op, err), o.repro(f.entry), "")

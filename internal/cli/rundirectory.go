@@ -44,7 +44,7 @@ func (r *runFlags) addFlags(cmd *cobra.Command) {
 
 // indifferent are flags that do not decide what a run finds: it may go on with others.
 var indifferent = []string{"run", "resume", "shard", "jobs", "quiet", "color", "read", "memory", "devices", "json",
-	"exit-zero", "sort", "tables", "all", "acc_check", "python"}
+	"exit-zero", "budget", "sort", "tables", "all", "acc_check", "python"}
 
 // fileFlags name files that decide results.
 var fileFlags = []string{"tolerances", "convert-config", "device", "adaptor"}

@@ -146,6 +146,9 @@ type found struct {
 	err      error
 	index    int  // of the capture in the walk, from 0
 	finished bool // by the same run, before it was stopped
+	planned  bool // the filter was asked: hidden is the setting that leaves it out, "" if none does
+	hidden   string
+	bytes    int64 // of its files, if it was planned
 }
 
 // scan walks the paths. Filtering is left to the workers, since it may have to

@@ -123,6 +123,7 @@ func OfComparison(c *compare.Result, dt tensor.DType, shape []int) *reports.Resu
 		out.BoundRatio = reports.Num(c.BoundRatio)
 	}
 	out.Mismatch, out.Numel, out.Rule, out.ErrorInfo = &c.Mismatched, &c.Numel, &c.Rule, n.Note
+	out.Coverage = reports.Num(1)
 	if d := c.Distribution; d != nil {
 		f, sf := d.Factor()
 		b, sb := d.Offset()

@@ -41,13 +41,13 @@ func TestOfReplay(t *testing.T) {
 			`"max_relative_diff":0,"max_ulp":null,"mismatched":1,"numel":2,"atol":0.001,"rtol":1e-05,"rule":"1 ulp",` +
 			`"worst_index":[1],"actual":"inf","expected":0.5,"dtype":"float32","shape":[2],"source":"captured",` +
 			`"reference":"float64","repro":"optool replay x","order":7,"pid":0,` +
-			`"rank":0,"module":"a.b","location":"x.py:3","label":"output","error_info":" note",` +
+			`"rank":0,"coverage":1,"module":"a.b","location":"x.py:3","label":"output","error_info":" note",` +
 			`"saved":"saved/there"}`,
 		`{"capture":"torch.add/1/7","op":"torch.add","forward_id":7,"phase":"backward","target":"",` +
 			`"verdict":"skipped","reason":"no gradient was recorded","allclose":null,"cosine_similarity":null,` +
 			`"max_abs_diff":null,"max_relative_diff":null,"max_ulp":null,"mismatched":null,"numel":null,"atol":null,` +
 			`"rtol":null,"rule":null,"worst_index":null,"actual":null,"expected":null,"dtype":null,"shape":null,` +
-			`"source":null,"reference":null,"repro":"optool replay x","order":7,"pid":0,"rank":0,` +
+			`"source":null,"reference":null,"repro":"optool replay x","order":7,"pid":0,"rank":0,"coverage":null,` +
 			`"module":"a.b","location":"x.py:3","saved":"saved/there"}`,
 	} {
 		if got, err := json.Marshal(f.Results[i]); err != nil || string(got) != want {

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/optool/optool/budget"
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/reports"
+)
+
+// A timeBudget is the flag that gives a run a time; 0 if it was not given.
+type timeBudget time.Duration
+
+func (b *timeBudget) addFlag(cmd *cobra.Command) {
+	cmd.Flags().Var(b, "budget", "begin no call after this `TIME` (10m), and look at the most telling calls first: the "+
+		"first of each op, dtype and shape; what was not looked at is counted")
+}
+
+func (b *timeBudget) String() string {
+	if *b == 0 {
+		return ""
+	}
+	return time.Duration(*b).String()
+}
+
+// Type names the flag's values in the help.
+func (b *timeBudget) Type() string { return "TIME" }
+
+func (b *timeBudget) Set(s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return fmt.Errorf("want a time above 0 such as 90s, 10m or 1h30m")
+	}
+	*b = timeBudget(d)
+	return nil
+}
+
+// grace is how long calls that were begun in time may take to end.
+func (b timeBudget) grace() time.Duration {
+	return min(max(time.Duration(b)/10, time.Second), 30*time.Second)
+}
+
+// A spending is a run with a budget in work. What it is told comes from one goroutine.
+type spending struct {
+	given  time.Duration
+	calls  iter.Seq[found] // until the time is over
+	over   chan struct{}   // closed when calls that were begun are to end
+	timer  *time.Timer     // which closes it
+	agenda *budget.Agenda
+	spent  map[string]*reports.Spent // by op, of the calls that are selected
+}
+
+// plan lists the calls and orders them: what takes no time first, such as those that are
+// finished or not selected, then as the agenda says.
+func (r *replayRun) plan(ctx context.Context, list iter.Seq[found]) (*spending, error) {
+	s := &spending{given: time.Duration(r.budget), over: make(chan struct{}), spent: map[string]*reports.Spent{}}
+	end := r.start.Add(s.given)
+	s.timer = time.AfterFunc(time.Until(end)+r.budget.grace(), func() { close(s.over) })
+	var all []found
+	for f := range list {
+		all = append(all, f)
+	}
+	r.bar.expect(len(all), 0)
+	sizes, costs := costs(all)
+	kinds := r.kinds(ctx, all, sizes, time.Now().Add(s.given/planShare))
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	var first, rest []found
+	var calls []budget.Call
+	for i, f := range all {
+		region := false
+		if f.entry != nil {
+			of, _ := r.fuse.of(f.entry)
+			region = of != nil
+		}
+		if f.entry == nil || f.hidden != "" || region {
+			first = append(first, f)
+			continue
+		}
+		if f.finished {
+			first = append(first, f)
+		}
+		f.bytes = sizes[i]
+		of := s.of(f.entry.Op)
+		of.Calls++
+		of.Bytes += f.bytes
+		if f.finished {
+			of.CheckedCalls++
+			of.CheckedBytes += f.bytes
+		}
+		calls = append(calls, budget.Call{Name: f.entry.Rel, Op: f.entry.Op, Kind: kinds[i], Cost: costs[i].Cost,
+			Done: f.finished})
+		rest = append(rest, f)
+	}
+	s.agenda = budget.New(calls)
+	for _, o := range r.Ops() { // of what was finished before
+		if o.Worst.Finding() {
+			s.agenda.Failed(o.Op)
+		}
+	}
+	s.calls = func(yield func(found) bool) {
+		for _, f := range first {
+			if !yield(f) {
+				return
+			}
+		}
+		for time.Now().Before(end) {
+			if i, ok := s.agenda.Next(); !ok || !yield(rest[i]) {
+				return
+			}
+		}
+	}
+	return s, nil
+}
+
+// planShare is the part of the budget that may go into finding out of which kind calls are.
+const planShare = 10
+
+// kinds asks the filter about all calls and finds out which do the same work: by what their
+// files say of the arguments or, of those for which there is no time until then, by the
+// number of bytes.
+func (r *replayRun) kinds(ctx context.Context, all []found, sizes []int64, until time.Time) []string {
+	kinds := make([]string, len(all))
+	var g errgroup.Group
+	workers := 4 * runtime.GOMAXPROCS(0) // they wait for the file system
+	for w := range workers {
+		g.Go(func() error {
+			for i := w; i < len(all) && ctx.Err() == nil; i += workers {
+				f := &all[i]
+				if f.entry == nil {
+					continue
+				}
+				if !f.finished {
+					var err error
+					if f.hidden, err = r.hides(f.entry); err != nil {
+						f.err = err
+					}
+					f.planned = true
+				}
+				kinds[i] = fmt.Sprintf("%s of %d bytes", f.entry.Op, sizes[i])
+				if f.hidden == "" && time.Now().Before(until) {
+					if kind := kindOf(f.entry, r.opt.Read); kind != "" {
+						kinds[i] = kind
+					}
+				}
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // none fails
+	return kinds
+}
+
+// kindOf is the operator, the dtypes and the shapes of a call; "" if they cannot be read.
+func kindOf(e *capture.Entry, read pthformat.ReadMode) string {
+	c, err := e.Load(capture.LoadOptions{Read: read, Only: capture.Of(capture.Input)})
+	if err != nil {
+		c.Close()
+		return ""
+	}
+	defer c.Close()
+	var b strings.Builder
+	b.WriteString(c.Op)
+	for _, t := range c.Inputs() {
+		b.WriteString(" " + t.Meta())
+	}
+	return b.String()
+}
+
+func (s *spending) of(op string) *reports.Spent {
+	if s.spent[op] == nil {
+		s.spent[op] = &reports.Spent{}
+	}
+	return s.spent[op]
+}
+
+// took counts what a call gave. It does nothing without a budget, as told.
+func (s *spending) took(x replayed) {
+	if s == nil || x.of.entry == nil || x.found == nil {
+		return
+	}
+	of := s.of(x.of.entry.Op)
+	of.CheckedCalls++
+	of.CheckedBytes += x.of.bytes
+	if x.found.Bad() {
+		s.agenda.Failed(x.of.entry.Op)
+	}
+}
+
+// told has the summary say what was not looked at.
+func (s *spending) told(sum *reports.Summary) {
+	if s != nil {
+		sum.Spend(s.given, s.spent)
+	}
+}
