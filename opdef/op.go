@@ -138,6 +138,10 @@ type Planned[A, P any] struct {
 	// an operation per element of its largest tensor.
 	Products func(p P) float64
 
+	// Axes says how a call can be cut into parts, so that a large one need not be computed
+	// whole; nil: no call can.
+	Axes func(p P) *Axes
+
 	// Accept decides on results that differ but may be right: ties in topk,
 	// the order of unique. It gets the call's results as recorded (got) and as
 	// computed (want) and returns a verdict per result, nil if the call has no such
@@ -235,6 +239,9 @@ type Node struct {
 	// Else are what other versions of torch record for the same call, told apart by
 	// the shapes.
 	Else []Node
+	// Axes labels the dimensions of Grads, as Axes of the declaration does those of arguments;
+	// nil if they cannot be cut.
+	Axes [][]int
 	// Scale, if set, computes the magnitudes S of Grads; otherwise they are
 	// the node's gradients on the magnitudes of all arguments (Accumulated ops
 	// without GradScale) or the largest magnitude of each.

@@ -44,6 +44,7 @@ type functions struct {
 	mistakes   func(p any) []Mistake[any]
 	errorOf    func(p any) Error
 	randomIf   func(p any) string
+	axes       func(p any) *Axes
 
 	err    Error
 	random string
@@ -60,7 +61,8 @@ func (o *Planned[A, P]) functions() *functions {
 		terms: erased(o.Terms), gradTerms: erased(o.GradTerms), products: erased(o.Products),
 		accept: erasedAccept(o.Accept), drawn: erasedWith(o.Drawn), exactOut: erased(o.ExactOut),
 		mistakes: erasedMistakes(o.Mistakes), errorOf: erased(o.ErrorOf), randomIf: erased(o.RandomIf),
-		err: o.Error, random: o.Random,
+		axes: erased(o.Axes),
+		err:  o.Error, random: o.Random,
 	}
 }
 
@@ -246,6 +248,13 @@ func (c planned) products() float64 {
 		return 0
 	}
 	return c.functions.products(c.p)
+}
+
+func (c planned) axes() *Axes {
+	if c.functions.axes == nil {
+		return nil
+	}
+	return c.functions.axes(c.p)
 }
 
 func (c planned) errorClass() Error {

@@ -48,7 +48,7 @@ func (r *comparison) compareGradients() {
 			need[a.Name] = true
 		}
 	}
-	grads, err := r.bound.Backward(r.fwd, out, need)
+	grads, err := r.backward(out, need)
 	if err != nil {
 		r.addPhase(Backward, verdict.Error, err.Error())
 		return
@@ -87,6 +87,11 @@ func (r *comparison) compareGradients() {
 			continue
 		}
 		r.values.GradInputs[i] = g[k]
+		if r.sampler != nil {
+			want, precision := r.gradientAs(got, g[k], arg.DType)
+			r.compareSampled(l, got, want, r.sampler.gradient(a, out), precision)
+			continue
+		}
 		res := r.compareGradient(l, got, r.altered(l.target, g[k]), arg.DType,
 			r.bound.GradBound(r.fwd, out, grads, a.Name, k))
 		if res.Verdict != verdict.Fail && res.Verdict != verdict.Warn || r.alter != nil {
@@ -115,7 +120,7 @@ func (r *comparison) attribute(saved []value.Value, out []*tensor.Tensor) (targe
 		}
 		return r.perTensor(saved)
 	}
-	node, composed, err := r.bound.Node(r.fwd, out)
+	node, composed, err := r.node(out)
 	switch {
 	case err != nil:
 		r.addPhase(Backward, verdict.Skipped, err.Error())
@@ -373,6 +378,11 @@ func (r *comparison) compareNode(node opdef.Node, out []*tensor.Tensor, saved []
 		}
 		r.values.GradInputs[i] = want
 		l := leaf(Backward, "grad", i, len(saved))
+		if r.sampler != nil && node.Axes != nil {
+			want, precision := r.gradientAs(t, want, want.DType)
+			r.compareSampled(l, t, want, r.sampler.ofNode(node, i, out), precision)
+			continue
+		}
 		res := r.compareGradient(l, t, r.altered(l.target, want), want.DType,
 			r.bound.NodeBound(r.fwd, out, node, i))
 		if node.Weak != "" && (res.Verdict == verdict.Pass || res.Verdict == verdict.Warn) {
@@ -388,6 +398,13 @@ func (r *comparison) compareNode(node opdef.Node, out []*tensor.Tensor, saved []
 // more precision than what the argument was cast to; so it does through a conversion by
 // dtype=.
 func (r *comparison) compareGradient(l label, got, want *tensor.Tensor, dt tensor.DType, b opdef.Bound) *Result {
+	want, precision := r.gradientAs(got, want, dt)
+	return r.compareValue(l, got, want, b, precision)
+}
+
+// gradientAs is what a gradient is compared with, and its precision, Invalid for that of its
+// dtype.
+func (r *comparison) gradientAs(got, want *tensor.Tensor, dt tensor.DType) (*tensor.Tensor, tensor.DType) {
 	precision := tensor.Invalid
 	wider := got.DType.Kind() == want.DType.Kind() && got.DType.Size() > want.DType.Size()
 	if cast := r.original != nil && !r.Record.ByOpTools; wider && (r.pair || cast) || cast && got.DType == dt {
@@ -396,7 +413,23 @@ func (r *comparison) compareGradient(l label, got, want *tensor.Tensor, dt tenso
 	} else if narrow := r.narrowed(got.DType); got.DType == dt && narrow != tensor.Invalid {
 		precision = narrow
 	}
-	return r.compareValue(l, got, want, b, precision)
+	return want, precision
+}
+
+// backward computes gradients, of a call that is checked in parts only when they are read.
+func (r *comparison) backward(out []*tensor.Tensor, need map[string]bool) (opdef.Grads, error) {
+	if r.sampler != nil {
+		return r.sampler.grads(out, need), nil
+	}
+	return r.bound.Backward(r.fwd, out, need)
+}
+
+// node computes what the last autograd node received, likewise.
+func (r *comparison) node(out []*tensor.Tensor) (opdef.Node, bool, error) {
+	if r.sampler != nil {
+		return r.sampler.node(out)
+	}
+	return r.bound.Node(r.fwd, out)
 }
 
 // narrowed is the dtype of the results where these are floating point numbers narrower

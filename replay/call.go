@@ -38,6 +38,8 @@ type Call struct {
 	alter func(target string, t *tensor.Tensor) *tensor.Tensor
 
 	values Values
+
+	sampler *sampler // of a call that is checked in parts, once started; nil for others
 }
 
 // altered is the reference's value that is compared.
@@ -103,11 +105,15 @@ func (c *Call) Start() error {
 }
 
 func (c *Call) start() error {
-	f, err := c.bound.Forward()
-	if err != nil {
-		return err
+	if c.sampler = c.newSampler(); c.sampler != nil {
+		c.fwd = c.sampler.fwd
+	} else {
+		f, err := c.bound.Forward()
+		if err != nil {
+			return err
+		}
+		c.fwd = f
 	}
-	c.fwd = f
 	c.gradOutputs, c.need, c.noBackward = c.backwardPass()
 	return nil
 }

@@ -21,8 +21,9 @@ import (
 type Options struct {
 	Registry    *opdef.Registry
 	Tolerances  *compare.Tolerances
-	ForwardOnly bool // skip gradients
-	Runs        int  // how many times to run the forward pass; 0 means once
+	ForwardOnly bool      // skip gradients
+	Runs        int       // how many times to run the forward pass; 0 means once
+	Sample      *Sampling // if not nil, large calls are checked in parts
 	Read        pthformat.ReadMode
 
 	// Device, if not nil, is what is compared with the reference instead of what
@@ -358,7 +359,12 @@ func (r *comparison) compareOutputs(got, want []value.Value) {
 		case ok:
 			w = r.altered(l.target, t)
 		}
-		res := r.compareValue(l, got[i], w, bound, tensor.Invalid)
+		var res *Result
+		if t, ok := w.(*tensor.Tensor); ok && r.sampler != nil && result == 0 {
+			res = r.compareSampled(l, got[i], t, &sampledValue{labels: r.sampler.axes.Out}, tensor.Invalid)
+		} else {
+			res = r.compareValue(l, got[i], w, bound, tensor.Invalid)
+		}
 		failed = failed || res.Verdict == verdict.Fail
 		if t, ok := got[i].(*tensor.Tensor); ok && result >= 0 && res.Verdict != verdict.Fail {
 			r.recordedOuts[result] = t

@@ -176,5 +176,6 @@ func (o *Outcome) passed(p Phase, target string) bool {
 func (c *Call) readAs(way reading) *Call {
 	d := *c
 	d.bound, d.original, d.alter, d.fwd = way.call, way.original, way.alter, nil
+	d.sampler = nil
 	return &d
 }

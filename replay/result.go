@@ -47,6 +47,8 @@ type Result struct {
 	Functions []string
 	Layout    string
 	Witness   *Witness // nil if nothing was recorded to compare with
+
+	Sampled *Sampled // nil if all elements were compared one by one
 }
 
 // An InputRow is op_tools' row for an argument: the argument after the call on

@@ -139,7 +139,10 @@ type Result struct {
 	// BoundRatio is the error of the worst element over what its rule allows: at most 1 if
 	// it passed; nil where values are equal or have to be.
 	BoundRatio *Number `json:"bound_ratio,omitempty"`
-	Saved      string  `json:"saved,omitempty"` // directory that the failing call was saved to
+	// Projected is, of a large value of which not all elements were compared, the largest
+	// difference of a random projection of all over what rounding explains.
+	Projected *Number `json:"projected,omitempty"`
+	Saved     string  `json:"saved,omitempty"` // directory that the failing call was saved to
 	// Unwritten marks an invalid result of a file into which torch saved nothing, since
 	// it cannot pickle an argument.
 	Unwritten bool `json:"unwritten,omitempty"`

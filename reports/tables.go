@@ -67,6 +67,7 @@ var resultColumns = []struct {
 	{"setting", func(r *Result) any { return textCell(r.Setting) }},
 	{"bound_ratio", func(r *Result) any { return numberCell(r.BoundRatio) }},
 	{"coverage", func(r *Result) any { return numberCell(r.Coverage) }},
+	{"projected", func(r *Result) any { return numberCell(r.Projected) }},
 }
 
 // Cells of the statistics of an overflow check.

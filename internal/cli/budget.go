@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/optool/optool/budget"
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 )
 
@@ -47,6 +49,50 @@ func (b *timeBudget) Set(s string) error {
 // grace is how long calls that were begun in time may take to end.
 func (b timeBudget) grace() time.Duration {
 	return min(max(time.Duration(b)/10, time.Second), 30*time.Second)
+}
+
+// A sampling is the flag that has large calls checked in parts: from how many operations on;
+// 0 if it was not given.
+type sampling float64
+
+// sampledByDefault is what --sample means: calls that take some tenths of a second.
+const sampledByDefault = 5
+
+func (s *sampling) addFlag(cmd *cobra.Command) {
+	flag := cmd.Flags().VarPF(s, "sample", "", "check products of more than `GFLOP` floating-point operations, in "+
+		"thousand millions, in parts: some elements one by one, the whole by random projections (so does --budget)")
+	flag.NoOptDefVal = strconv.Itoa(sampledByDefault)
+}
+
+func (s *sampling) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*s), 'g', -1, 64)
+}
+
+// Type names the flag's values in the help.
+func (s *sampling) Type() string { return "GFLOP" }
+
+func (s *sampling) Set(text string) error {
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(x > 0) {
+		return fmt.Errorf("want a number above 0, in thousand millions of operations")
+	}
+	*s = sampling(x)
+	return nil
+}
+
+// sampling is how large calls are checked; nil: whole.
+func (o *replayOptions) sampling() *replay.Sampling {
+	over := o.sample
+	if over == 0 && o.budget > 0 && !o.full && o.none() {
+		over = sampledByDefault
+	}
+	if over == 0 {
+		return nil
+	}
+	return &replay.Sampling{Over: float64(over) * 1e9}
 }
 
 // A spending is a run with a budget in work. What it is told comes from one goroutine.

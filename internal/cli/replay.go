@@ -36,6 +36,8 @@ type replayOptions struct {
 	records     outputs
 	keep        runFlags
 	budget      timeBudget
+	sample      sampling
+	full        bool
 	failOn      verdicts
 	out         string
 	tolerances  string
@@ -79,6 +81,8 @@ or --out.`,
 	o.records.addFlags(cmd)
 	o.keep.addFlags(cmd)
 	o.budget.addFlag(cmd)
+	o.sample.addFlag(cmd)
+	f.BoolVar(&o.full, "full", false, "with --budget: check large calls whole")
 	o.failOn.addFlag(cmd)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR` (default with --run: its directory)")
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
@@ -94,6 +98,10 @@ func (o *replayOptions) check() error {
 	switch {
 	case o.runTimes < 1:
 		return usageError("--run_times: want at least 1, got %d", o.runTimes)
+	case o.full && o.sample > 0:
+		return usageError("--full and --sample exclude each other")
+	case o.sample > 0 && !o.none():
+		return usageError("--sample checks what was recorded: it does not go with --device")
 	case o.stress && o.none():
 		return usageError("--stress needs --device")
 	}
@@ -114,6 +122,7 @@ type replayed struct {
 	// converted or spared it.
 	hidden, changed []string
 	cut             bool // it was not done when the time of the run was over
+	sampled         bool // it was checked in parts: what explains findings needs the whole
 }
 
 // prepare reads the tolerances and opens the device, which release gives back. The
@@ -132,7 +141,7 @@ func (o *replayOptions) prepare(cmd *cobra.Command, a *app) (opt replay.Options,
 		settings = append(settings, o.fuse.setting())
 	}
 	opt = replay.Options{Registry: a.known(), Tolerances: tol, ForwardOnly: o.forwardOnly, Read: o.read,
-		Runs: o.runTimes}
+		Runs: o.runTimes, Sample: o.sampling()}
 	if o.none() {
 		return opt, settings, func() {}, nil
 	}
@@ -395,7 +404,7 @@ func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, 
 		r.found = results.OfReplay(e, replay.NotDone(e.Op, err), o.repro(f.entry), "")
 	}
 	r.bytes = bytes
-	if r.found != nil && r.found.Bad() && (o.none() || o.sound(r.found)) {
+	if r.found != nil && r.found.Bad() && !r.sampled && (o.none() || o.sound(r.found)) {
 		r.found.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {
 			return o.explained(ctx, lim, f.entry, opt, until)
 		}
@@ -487,13 +496,13 @@ func (o *replayOptions) replay(ctx context.Context, f found, opt replay.Options,
 		r.err = replay.Guard(func() error { return saveReference(dir, call) })
 	}
 	saved := ""
-	if r.err == nil && (outcome.FailedForward() || outcome.FailedBackward()) {
+	if r.err == nil && !outcome.Sampled() && (outcome.FailedForward() || outcome.FailedBackward()) {
 		r.unsaved = replay.Guard(func() (err error) {
 			saved, err = saver.save(entry, call, outcome.FailedBackward())
 			return err
 		})
 	}
-	r.found = results.OfReplay(entry, outcome, o.repro(f.entry), saved)
+	r.found, r.sampled = results.OfReplay(entry, outcome, o.repro(f.entry), saved), outcome.Sampled()
 	o.settingsOf(&r, f.entry, outcome)
 	return r, outcome.TooLarge
 }

@@ -419,6 +419,34 @@ func (p *Product) Grads(g *opdef.Grad) (opdef.Grads, error) {
 	return gr, nil
 }
 
+// axes are the labels of the operands, if the result has a dimension for each label of out.
+func (p *Product) axes() *opdef.Axes {
+	if p.shape != nil || p.partial != nil || slices.Contains(p.Args, "") {
+		return nil
+	}
+	a := &opdef.Axes{Args: map[string][][]int{}, Out: p.Out, Added: p.baseArg}
+	for i, o := range p.Ops {
+		a.Args[p.Args[i]] = append(a.Args[p.Args[i]], o.Axes)
+		for d, l := range o.Axes {
+			if slices.Contains(o.Axes[:d], l) {
+				return nil // a diagonal
+			}
+			if !slices.Contains(a.Linear, l) {
+				a.Linear = append(a.Linear, l)
+			}
+		}
+	}
+	if p.base == nil {
+		a.Added = ""
+		return a
+	}
+	if p.base.Dim() > len(p.Out) {
+		return nil
+	}
+	a.Args[p.baseArg] = [][]int{p.Out[len(p.Out)-p.base.Dim():]}
+	return a
+}
+
 // terms is the number of terms added to make one element of the result.
 func (p *Product) terms() int {
 	n := 1
@@ -478,6 +506,7 @@ func Multilinear[A any](op Op[A], plan func(a *A) (*Product, error)) *opdef.Entr
 	op.Terms = func(c *Call[A]) int { return c.terms() }
 	op.GradTerms = func(c *Call[A]) int { return c.gradTerms() }
 	op.Products = func(c *Call[A]) float64 { return float64(c.terms()) }
+	op.Axes = func(c *Call[A]) *opdef.Axes { return c.axes() }
 	op.Mistakes = func(c *Call[A]) []opdef.Mistake[*Call[A]] {
 		var out []opdef.Mistake[*Call[A]]
 		for _, m := range c.mistakes() {

@@ -49,9 +49,12 @@ func linearNode(c *Call[linearArgs], g *opdef.Grad) (opdef.Node, error) {
 		if err != nil {
 			return opdef.Node{}, err
 		}
-		node := opdef.Node{Grads: []*tensor.Tensor{gr["input"][0], gr["weight"][0].Transpose(0, 1)}}
+		row, in, out := c.Out[0], c.Ops[1].Axes[1], c.Out[1]
+		node := opdef.Node{Grads: []*tensor.Tensor{gr["input"][0], gr["weight"][0].Transpose(0, 1)},
+			Axes: [][]int{{row, in}, {in, out}}}
 		if a.Bias != nil {
 			node.Grads = slices.Insert(node.Grads, 0, gr["bias"][0])
+			node.Axes = slices.Insert(node.Axes, 0, []int{out})
 		}
 		return node, nil
 	case a.Bias != nil && (n != 3 || !a.Input.IsContiguous()):

@@ -74,6 +74,12 @@ func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
 	out.Verdict, out.Reason, out.Unwritten = r.Verdict, r.Reason, r.Unwritten
 	out.Default, out.Setting = r.Default, r.Setting
 	out.Functions, out.Layout = r.Functions, r.Layout
+	if s := r.Sampled; s != nil {
+		out.Coverage = reports.Num(float64(s.Checked) / float64(max(*out.Numel, 1)))
+		if !math.IsNaN(s.Projected) {
+			out.Projected = reports.Num(s.Projected)
+		}
+	}
 	if w := r.Witness; w != nil {
 		out.RMSE, out.RecordedRMSE, out.Witness = reports.Num(w.Device), reports.Num(w.Recorded), w.Verdict
 	}

@@ -1,0 +1,287 @@
+package replay_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
+)
+
+// A largeCall is a call that is large for the threshold of these tests, with what a sound
+// implementation gives, which a test may spoil.
+type largeCall struct {
+	op      string
+	args    []*tensor.Tensor
+	kwargs  *value.Dict
+	output  []float64
+	grads   [][]float64 // of what the last node received, in its order
+	gradOut *tensor.Tensor
+	shapes  [][]int // of grads
+	shape   []int   // of the result
+	dt      tensor.DType
+	dir     string
+}
+
+// newLarge runs the call on the reference and rounds what it gives.
+func newLarge(t testing.TB, op string, dt tensor.DType, r *rand.Rand, shapes ...[]int) *largeCall {
+	t.Helper()
+	g := opdef.Gen{R: r}
+	l := &largeCall{op: op, dt: dt, kwargs: &value.Dict{}}
+	var args []value.Value
+	for _, shape := range shapes {
+		x := g.Normal(dt, shape...)
+		x.RequiresGrad = true
+		l.args, args = append(l.args, x), append(args, x)
+	}
+	call, err := options(t).Registry.Bind(op, args, l.kwargs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := call.Forward()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.shape = f.Outs[0].Shape
+	l.output = rounded(f.Outs[0])
+	l.gradOut = g.Normal(dt, l.shape...)
+	out := []*tensor.Tensor{l.gradOut}
+	if n, ok, err := call.Node(f, out); err != nil {
+		t.Fatal(err)
+	} else if ok {
+		for _, x := range n.Grads {
+			l.grads, l.shapes = append(l.grads, rounded(x)), append(l.shapes, x.Shape)
+		}
+		return l
+	}
+	grads, err := call.Backward(f, out, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range call.Tensors() {
+		x := grads[a.Name][0]
+		l.grads, l.shapes = append(l.grads, rounded(x)), append(l.shapes, x.Shape)
+	}
+	return l
+}
+
+func rounded(t *tensor.Tensor) []float64 {
+	return append([]float64{}, tensor.Data[float64](t.Rounded())...)
+}
+
+// replay compares the call; spoil changes what was recorded of the result, or of gradient i.
+func (l *largeCall) replay(t testing.TB, sample *replay.Sampling,
+	spoil func(output []float64, grads [][]float64)) *replay.Outcome {
+	t.Helper()
+	output := append([]float64{}, l.output...)
+	var grads [][]float64
+	for _, g := range l.grads {
+		grads = append(grads, append([]float64{}, g...))
+	}
+	if spoil != nil {
+		spoil(output, grads)
+	}
+	stored := func(shape []int, data []float64) value.Value { return tensor.New(l.dt, shape, data).Rounded() }
+	if l.dir == "" {
+		l.dir = t.TempDir()
+		var args []value.Value
+		for _, x := range l.args {
+			args = append(args, x)
+		}
+		l.write(t, "input", args...)
+		l.write(t, "grad_outputs", l.gradOut)
+	}
+	l.write(t, "output", stored(l.shape, output))
+	var gs []value.Value
+	for i, g := range grads {
+		gs = append(gs, stored(l.shapes[i], g))
+	}
+	l.write(t, "grad_inputs", gs...)
+	opt := options(t)
+	opt.Sample = sample
+	return replay.Run(entries(t, l.dir)[0], opt)
+}
+
+// write writes a file of the capture.
+func (l *largeCall) write(t testing.TB, name string, args ...value.Value) {
+	t.Helper()
+	record := &capture.Record{Name: l.op, Args: args, Kwargs: l.kwargs, Identifier: "1/2026-11-20-21-06-02/" + name}
+	if err := pthformat.WriteFile(filepath.Join(l.dir, name+".pth"), record.Value()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sampling is a threshold that calls of these tests are beyond.
+var sampling = &replay.Sampling{Over: 1e6, Elements: 1 << 10}
+
+func TestSampledSound(t *testing.T) {
+	for _, x := range []struct {
+		op     string
+		shapes [][]int
+	}{
+		{"torch.matmul", [][]int{{300, 200}, {200, 700}}},
+		{"torch.mm", [][]int{{300, 1000}, {1000, 400}}},
+		{"torch.bmm", [][]int{{5, 200, 300}, {5, 300, 280}}},
+		{"torch.nn.functional.linear", [][]int{{300, 256}, {600, 256}, {600}}},
+		{"torch.nn.functional.linear", [][]int{{300, 256}, {600, 256}}},
+		{"torch.addmm", [][]int{{400}, {300, 200}, {200, 400}}},
+		{"torch.addmm", [][]int{{300, 400}, {300, 200}, {200, 400}}},
+		{"torch.baddbmm", [][]int{{3, 200, 300}, {3, 200, 100}, {3, 100, 300}}},
+	} {
+		for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float64} {
+			l := newLarge(t, x.op, dt, rand.New(rand.NewPCG(1, 2)), x.shapes...)
+			o := l.replay(t, sampling, nil)
+			if !o.Sampled() {
+				t.Errorf("%s %s %v: checked whole", x.op, dt, x.shapes)
+			}
+			for _, r := range o.Results {
+				if r.Verdict != verdict.Pass {
+					t.Errorf("%s %s %v %s %s: %s: %s", x.op, dt, x.shapes, r.Phase, r.Target, r.Verdict, r.Reason)
+				}
+				if r.Compared == nil {
+					continue
+				}
+				if s := r.Sampled; s == nil || s.Checked < r.Compared.Numel && !(s.Projected < 1) {
+					t.Errorf("%s %s %v %s %s: looked at %+v of %d", x.op, dt, x.shapes, r.Phase, r.Target, s,
+						r.Compared.Numel)
+				}
+			}
+		}
+	}
+}
+
+// A planted is a mistake in a matrix of recorded values that l's call gave.
+type planted struct {
+	name  string
+	plant func(l *largeCall, x []float64, rows, cols int, r *rand.Rand)
+	least float64 // share of seeds with which it has to be found, of float32 and of bfloat16
+	low   float64
+}
+
+// mistakes are those that kernels of large products make.
+var mistakes = []planted{
+	{"one element of another sign", func(_ *largeCall, x []float64, _, _ int, r *rand.Rand) {
+		i := r.IntN(len(x))
+		for math.Abs(x[i]) < 1 { // what is nearly 0 may be of any sign
+			i = r.IntN(len(x))
+		}
+		x[i] = -x[i]
+	}, 0.95, 0.9},
+	{"one element of another place", func(_ *largeCall, x []float64, _, _ int, r *rand.Rand) {
+		x[r.IntN(len(x))] = x[r.IntN(len(x))]
+	}, 0.9, 0.8},
+	{"a tile of 16 x 16 left out", func(_ *largeCall, x []float64, rows, cols int, r *rand.Rand) {
+		zeroTile(x, rows, cols, 16, r)
+	}, 1, 1},
+	{"a tile of 64 x 64 left out", func(_ *largeCall, x []float64, rows, cols int, r *rand.Rand) {
+		zeroTile(x, rows, cols, 64, r)
+	}, 1, 1},
+	{"a row of the one before", func(_ *largeCall, x []float64, rows, cols int, r *rand.Rand) {
+		i := 1 + r.IntN(rows-1)
+		copy(x[i*cols:(i+1)*cols], x[(i-1)*cols:i*cols])
+	}, 1, 1},
+	{"a column left out", func(_ *largeCall, x []float64, rows, cols int, r *rand.Rand) {
+		j := r.IntN(cols)
+		for i := range rows {
+			x[i*cols+j] = 0
+		}
+	}, 1, 1},
+	{"the last 16 terms left out", func(l *largeCall, x []float64, rows, cols int, _ *rand.Rand) {
+		a, b := tensor.Data[float64](l.args[0]), tensor.Data[float64](l.args[1])
+		k := l.args[0].Shape[1]
+		for i := range rows {
+			for j := range cols {
+				for q := k - 16; q < k; q++ {
+					x[i*cols+j] -= a[i*k+q] * b[q*cols+j]
+				}
+			}
+		}
+	}, 1, 1},
+	{"a factor 1.001", func(_ *largeCall, x []float64, _, _ int, _ *rand.Rand) {
+		for i := range x {
+			x[i] *= 1.001
+		}
+	}, 1, 0}, // less than a rounding to bfloat16: only many elements together show it
+	{"rounded to bfloat16", func(_ *largeCall, x []float64, _, _ int, _ *rand.Rand) {
+		for i := range x {
+			x[i] = tensor.BFloat16.Round(x[i])
+		}
+	}, 1, 0},
+}
+
+func zeroTile(x []float64, rows, cols, size int, r *rand.Rand) {
+	i0, j0 := r.IntN((rows+size-1)/size)*size, r.IntN((cols+size-1)/size)*size
+	for i := i0; i < min(i0+size, rows); i++ {
+		for j := j0; j < min(j0+size, cols); j++ {
+			x[i*cols+j] = 0
+		}
+	}
+}
+
+// TestSampledPlanted plants mistakes in large products, and counts with how many seeds they
+// are found. OPTOOL_PLANTED=100 has it take so many, of larger products, and print the table.
+func TestSampledPlanted(t *testing.T) {
+	seeds, m, k, n, sample := 2, 320, 200, 700, sampling
+	if text := os.Getenv("OPTOOL_PLANTED"); text != "" {
+		var err error
+		if seeds, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+		m, k, n, sample = 2048, 1024, 3000, &replay.Sampling{Over: 1e8, Elements: 1 << 14}
+	}
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+		l := newLarge(t, "torch.mm", dt, rand.New(rand.NewPCG(3, 4)), []int{m, k}, []int{k, n})
+		for _, p := range mistakes {
+			least := p.least
+			if dt == tensor.BFloat16 {
+				least = p.low
+			}
+			if least == 0 && os.Getenv("OPTOOL_PLANTED") == "" {
+				continue
+			}
+			for _, phase := range []replay.Phase{replay.Forward, replay.Backward} {
+				if phase == replay.Backward && strings.HasPrefix(p.name, "the last") {
+					continue // it plants in the result
+				}
+				found, share := 0, 0.0
+				for seed := range seeds {
+					r := rand.New(rand.NewPCG(uint64(seed), 7))
+					o := l.replay(t, sample, func(output []float64, grads [][]float64) {
+						if phase == replay.Forward {
+							p.plant(l, output, m, n, r)
+						} else if i := seed % 2; i == 0 {
+							p.plant(l, grads[0], m, k, r)
+						} else {
+							p.plant(l, grads[1], k, n, r)
+						}
+					})
+					for _, x := range o.Results {
+						share += float64(x.Sampled.Checked) / float64(x.Compared.Numel) / float64(len(o.Results)*seeds)
+						if x.Verdict == verdict.Fail && x.Phase != phase {
+							t.Errorf("%s %s in %s: %s fails: %s", dt, p.name, phase, x.Target, x.Reason)
+						}
+					}
+					if o.Verdict() == verdict.Fail {
+						found++
+					}
+				}
+				t.Logf("%-9s %-30s %-8s found with %d of %d seeds, %.2g %% of the elements compared", dt, p.name, phase,
+					found, seeds, 100*share)
+				if float64(found) < math.Floor(least*float64(seeds)) {
+					t.Errorf("%s %s in %s: found with %d of %d seeds, want %g of them", dt, p.name, phase, found, seeds,
+						least)
+				}
+			}
+		}
+	}
+}
