@@ -136,6 +136,9 @@ func TestSampledSound(t *testing.T) {
 		{"torch.nn.functional.linear", [][]int{{300, 256}, {600, 256}}},
 		{"torch.addmm", [][]int{{400}, {300, 200}, {200, 400}}},
 		{"torch.addmm", [][]int{{300, 400}, {300, 200}, {200, 400}}},
+		{"torch.conv2d", [][]int{{4, 40, 14, 14}, {300, 40, 3, 3}, {300}}},
+		{"torch.conv1d", [][]int{{20, 3, 300}, {32, 3, 5}}},
+		{"torch.conv_transpose2d", [][]int{{4, 40, 7, 7}, {40, 300, 3, 3}, {300}}},
 		{"torch.baddbmm", [][]int{{3, 200, 300}, {3, 200, 100}, {3, 100, 300}}},
 	} {
 		for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float64} {
@@ -228,60 +231,84 @@ func zeroTile(x []float64, rows, cols, size int, r *rand.Rand) {
 	}
 }
 
-// TestSampledPlanted plants mistakes in large products, and counts with how many seeds they
-// are found. OPTOOL_PLANTED=100 has it take so many, of larger products, and print the table.
+// matrix is a shape as rows and columns.
+func matrix(shape []int) (rows, cols int) {
+	half := len(shape) / 2
+	return tensor.Numel(shape[:half]), tensor.Numel(shape[half:])
+}
+
+// TestSampledPlanted plants mistakes in large calls, and counts with how many seeds they are
+// found. OPTOOL_PLANTED=100 has it take so many, of larger calls, and print the table.
 func TestSampledPlanted(t *testing.T) {
-	seeds, m, k, n, sample := 2, 320, 200, 700, sampling
-	if text := os.Getenv("OPTOOL_PLANTED"); text != "" {
+	seeds, sample := 2, sampling
+	calls := map[string][][]int{
+		"torch.mm":     {{320, 200}, {200, 700}},
+		"torch.conv2d": {{3, 24, 12, 12}, {80, 24, 3, 3}},
+	}
+	all := os.Getenv("OPTOOL_PLANTED")
+	if all != "" {
 		var err error
-		if seeds, err = strconv.Atoi(text); err != nil {
+		if seeds, err = strconv.Atoi(all); err != nil {
 			t.Fatal(err)
 		}
-		m, k, n, sample = 2048, 1024, 3000, &replay.Sampling{Over: 1e8, Elements: 1 << 14}
+		sample = &replay.Sampling{Over: 1e8, Elements: 1 << 14}
+		calls["torch.mm"] = [][]int{{1024, 1024}, {1024, 3000}}
+		calls["torch.conv2d"] = [][]int{{8, 64, 28, 28}, {256, 64, 3, 3}}
 	}
-	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
-		l := newLarge(t, "torch.mm", dt, rand.New(rand.NewPCG(3, 4)), []int{m, k}, []int{k, n})
-		for _, p := range mistakes {
-			least := p.least
-			if dt == tensor.BFloat16 {
-				least = p.low
-			}
-			if least == 0 && os.Getenv("OPTOOL_PLANTED") == "" {
-				continue
-			}
-			for _, phase := range []replay.Phase{replay.Forward, replay.Backward} {
-				if phase == replay.Backward && strings.HasPrefix(p.name, "the last") {
-					continue // it plants in the result
+	for op, shapes := range calls {
+		for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+			l := newLarge(t, op, dt, rand.New(rand.NewPCG(3, 4)), shapes...)
+			for _, p := range mistakes {
+				least := p.least
+				if dt == tensor.BFloat16 {
+					least = p.low
 				}
-				found, share := 0, 0.0
-				for seed := range seeds {
-					r := rand.New(rand.NewPCG(uint64(seed), 7))
-					o := l.replay(t, sample, func(output []float64, grads [][]float64) {
-						if phase == replay.Forward {
-							p.plant(l, output, m, n, r)
-						} else if i := seed % 2; i == 0 {
-							p.plant(l, grads[0], m, k, r)
-						} else {
-							p.plant(l, grads[1], k, n, r)
-						}
-					})
-					for _, x := range o.Results {
-						share += float64(x.Sampled.Checked) / float64(x.Compared.Numel) / float64(len(o.Results)*seeds)
-						if x.Verdict == verdict.Fail && x.Phase != phase {
-							t.Errorf("%s %s in %s: %s fails: %s", dt, p.name, phase, x.Target, x.Reason)
-						}
+				for _, phase := range []replay.Phase{replay.Forward, replay.Backward} {
+					terms := strings.HasPrefix(p.name, "the last") // of the result of a product of matrices
+					if least == 0 && all == "" || terms && (phase == replay.Backward || op != "torch.mm") {
+						continue
 					}
-					if o.Verdict() == verdict.Fail {
-						found++
+					found, share := l.found(t, p, phase, sample, seeds)
+					t.Logf("| %s %s | %s | %s | %d of %d | %.2g %% |", op, dt, p.name, phase, found, seeds, 100*share)
+					if float64(found) < math.Floor(least*float64(seeds)) {
+						t.Errorf("%s %s %s in %s: found with %d of %d seeds, want %g of them", op, dt, p.name, phase, found,
+							seeds, least)
 					}
-				}
-				t.Logf("%-9s %-30s %-8s found with %d of %d seeds, %.2g %% of the elements compared", dt, p.name, phase,
-					found, seeds, 100*share)
-				if float64(found) < math.Floor(least*float64(seeds)) {
-					t.Errorf("%s %s in %s: found with %d of %d seeds, want %g of them", dt, p.name, phase, found, seeds,
-						least)
 				}
 			}
 		}
 	}
+}
+
+// found plants a mistake with several seeds and counts with how many it is found; share is that
+// of the elements that were compared one by one.
+func (l *largeCall) found(t *testing.T, p planted, phase replay.Phase, sample *replay.Sampling,
+	seeds int) (found int, share float64) {
+	t.Helper()
+	checked, numel := 0, 0
+	for seed := range seeds {
+		r := rand.New(rand.NewPCG(uint64(seed), 7))
+		o := l.replay(t, sample, func(output []float64, grads [][]float64) {
+			if phase == replay.Forward {
+				rows, cols := matrix(l.shape)
+				p.plant(l, output, rows, cols, r)
+				return
+			}
+			i := seed % 2
+			rows, cols := matrix(l.shapes[i])
+			p.plant(l, grads[i], rows, cols, r)
+		})
+		for _, x := range o.Results {
+			if x.Compared != nil && x.Sampled != nil {
+				checked, numel = checked+x.Sampled.Checked, numel+x.Compared.Numel
+			}
+			if x.Verdict == verdict.Fail && x.Phase != phase {
+				t.Errorf("%s %s %s in %s: %s fails: %s", l.op, l.dt, p.name, phase, x.Target, x.Reason)
+			}
+		}
+		if o.Verdict() == verdict.Fail {
+			found++
+		}
+	}
+	return found, float64(checked) / float64(max(numel, 1))
 }

@@ -59,8 +59,8 @@ type sampling float64
 const sampledByDefault = 5
 
 func (s *sampling) addFlag(cmd *cobra.Command) {
-	flag := cmd.Flags().VarPF(s, "sample", "", "check products of more than `GFLOP` floating-point operations, in "+
-		"thousand millions, in parts: some elements one by one, the whole by random projections (so does --budget)")
+	flag := cmd.Flags().VarPF(s, "sample", "", "check products and convolutions of more than `GFLOP` floating-point "+
+		"operations, in thousand millions, in parts: some elements one by one, the whole by random projections (so does --budget)")
 	flag.NoOptDefVal = strconv.Itoa(sampledByDefault)
 }
 

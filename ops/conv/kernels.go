@@ -13,6 +13,7 @@ import (
 func convEntry[A any](o opdef.Planned[A, *convCall]) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated}
 	o.Kernel, o.Grad = (*convCall).forward, (*convCall).grads
+	o.Axes = (*convCall).axes
 	o.Terms, o.Products, o.GradTerms = (*convCall).terms, (*convCall).products, (*convCall).gradTerms
 	return o.Entry()
 }
@@ -57,6 +58,27 @@ func (cc *convCall) grads(g *opdef.Grad) (opdef.Grads, error) {
 		gr.Set("bias", channelSum(dt, gy, cc.nd))
 	}
 	return gr, nil
+}
+
+// axes are those of the batch and of the channels, unless these come in groups.
+func (cc *convCall) axes() *opdef.Axes {
+	if cc.c.Groups != 1 {
+		return nil
+	}
+	const batch, in, out = 1, 2, 3
+	labels := func(l ...int) []int { return append(l, slices.Repeat([]int{opdef.Uncut}, cc.nd)...) }
+	a := &opdef.Axes{Args: map[string][][]int{"input": {labels(in)}, "weight": {labels(out, in)}}, Out: labels(out),
+		Linear: []int{batch, in, out}}
+	if cc.batched {
+		a.Args["input"], a.Out = [][]int{labels(batch, in)}, labels(batch, out)
+	}
+	if cc.transposed {
+		a.Args["weight"] = [][]int{labels(in, out)}
+	}
+	if cc.bias != nil {
+		a.Args["bias"], a.Added = [][]int{{out}}, "bias"
+	}
+	return a
 }
 
 // channelSum adds g over all dimensions but that of the channels.
