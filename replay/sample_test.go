@@ -271,8 +271,8 @@ func TestSampledPlanted(t *testing.T) {
 					found, share := l.found(t, p, phase, sample, seeds)
 					t.Logf("| %s %s | %s | %s | %d of %d | %.2g %% |", op, dt, p.name, phase, found, seeds, 100*share)
 					if float64(found) < math.Floor(least*float64(seeds)) {
-						t.Errorf("%s %s %s in %s: found with %d of %d seeds, want %g of them", op, dt, p.name, phase, found,
-							seeds, least)
+						t.Errorf("%s %s %s in %s: found with %d of %d seeds, want %g of them", op, dt, p.name,
+							phase, found, seeds, least)
 					}
 				}
 			}
