@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
@@ -94,11 +95,7 @@ func (s *sampler) grid(v *sampledValue, shape []int, numel int) cuts {
 	for _, l := range own {
 		all *= float64(s.sizes[l])
 	}
-	elements := s.Elements
-	if elements == 0 {
-		elements = elementsEach
-	}
-	most := max(min(float64(elements), float64(numel)*s.Over/s.flops), elementsLeast) * all / float64(max(numel, 1))
+	most := max(min(float64(s.elements()), float64(numel)*s.Over/s.flops), elementsLeast) * all / float64(max(numel, 1))
 	each := 1 // along each label
 	for i := 1 << 40; i > 0; i /= 2 {
 		n := 1.0
@@ -115,6 +112,9 @@ func (s *sampler) grid(v *sampledValue, shape []int, numel int) cuts {
 	}
 	return at
 }
+
+// elements is how many elements of a value are compared one by one.
+func (s *sampler) elements() int { return cmp.Or(s.Elements, elementsEach) }
 
 // random numbers for a value: the same for the same call.
 func (s *sampler) random(v *sampledValue) *rand.Rand {

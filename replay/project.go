@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -149,12 +150,16 @@ func (s *sampler) project(got *tensor.Tensor, v *sampledValue, precision tensor.
 				if d := slices.Index(v.labels, row); d >= 0 && row != opdef.Uncut {
 					index[d] += lo
 				}
-				worst = append(worst, cell{index, ratio})
-				slices.SortStableFunc(worst, func(a, b cell) int { return -compareFloats(a.ratio, b.ratio) })
-				worst = worst[:min(len(worst), projectedCells)]
+				for d, l := range v.labels { // the block is looked at along all of these
+					if !slices.Contains(own, l) {
+						index[d] = 0
+					}
+				}
+				worst = offered(worst, cell{index, ratio})
 			}
 		}
 	}
+	elements := 0
 	for _, c := range worst {
 		at := cuts{}
 		for _, l := range own {
@@ -164,9 +169,23 @@ func (s *sampler) project(got *tensor.Tensor, v *sampledValue, precision tensor.
 				at[l] = upTo(i*projectedWidth, min((i+1)*projectedWidth, got.Shape[dim]))
 			}
 		}
+		if elements += numelOf(got.Shape, v.labels, at); len(out.cells) > 0 && elements > s.elements() {
+			break
+		}
 		out.cells = append(out.cells, at)
 	}
 	return out
+}
+
+// offered are the cells that are off most, with another one among them if it is.
+func offered(worst []cell, c cell) []cell {
+	if i := slices.IndexFunc(worst, func(w cell) bool { return slices.Equal(w.index, c.index) }); i >= 0 {
+		worst[i].ratio = max(worst[i].ratio, c.ratio)
+	} else {
+		worst = append(worst, c)
+	}
+	slices.SortStableFunc(worst, func(a, b cell) int { return cmp.Compare(b.ratio, a.ratio) })
+	return worst[:min(len(worst), projectedCells)]
 }
 
 // linear reports whether a value can be projected along a label: whether just one of the
@@ -200,16 +219,6 @@ func (s *sampler) linear(v *sampledValue, label int) bool {
 // sameLabels reports whether two tensors have the same labels, in any order.
 func sameLabels(a, b []int) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
-}
-
-func compareFloats(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func randomSigns(n int, r *rand.Rand) []float64 {

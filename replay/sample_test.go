@@ -253,7 +253,7 @@ func TestSampledPlanted(t *testing.T) {
 		}
 		sample = &replay.Sampling{Over: 1e8, Elements: 1 << 14}
 		calls["torch.mm"] = [][]int{{1024, 1024}, {1024, 3000}}
-		calls["torch.conv2d"] = [][]int{{8, 64, 28, 28}, {256, 64, 3, 3}}
+		calls["torch.conv2d"] = [][]int{{32, 64, 14, 14}, {512, 64, 3, 3}}
 	}
 	for op, shapes := range calls {
 		for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
