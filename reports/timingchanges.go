@@ -19,8 +19,9 @@ type TimingChange struct {
 	Accuracy string
 }
 
-// TimingChanges compares two runs series by series, in the order of old.
-func TimingChanges(old, cur *Recording) (changes []TimingChange) {
+// TimingChanges compares two runs series by series, in the order of old, to a resolution
+// that is a share of the time.
+func TimingChanges(old, cur *Recording, resolution float64) (changes []TimingChange) {
 	now := map[TimingKey]*Timing{}
 	for _, t := range cur.Timings {
 		now[t.Key()] = t
@@ -29,7 +30,8 @@ func TimingChanges(old, cur *Recording) (changes []TimingChange) {
 	for _, t := range old.Timings {
 		k := t.Key()
 		if now[k] != nil {
-			changes = append(changes, TimingChange{k, timing.Compare(t.Series.Samples, now[k].Series.Samples),
+			changes = append(changes, TimingChange{k,
+				timing.Compare(t.Series.Samples, now[k].Series.Samples, resolution),
 				accuracyChange(oldVerdicts[k.Capture], newVerdicts[k.Capture])})
 		}
 	}
@@ -46,14 +48,15 @@ func accuracyChange(old, cur verdict.Verdict) string {
 	return string(old) + " -> " + string(cur)
 }
 
-// Cells are the cells of a table row: medians, change, p-value, verdict and accuracy.
+// Cells are the cells of a table row: floors, change, what rounds agree within, verdict
+// and accuracy.
 func (c *TimingChange) Cells() []string {
-	p := "-"
-	if !math.IsNaN(c.P) {
-		p = fmt.Sprintf("%.2g", c.P)
+	within := "-"
+	if spread := max(c.OldFloor.Spread, c.NewFloor.Spread); !math.IsInf(spread, 1) {
+		within = fmt.Sprintf("%.1f %%", 100*spread)
 	}
-	return []string{timing.Format(c.Old.Median), timing.Format(c.New.Median), percent(c.Ratio), p, string(c.Verdict),
-		c.Accuracy}
+	return []string{timing.Format(c.OldFloor.Time), timing.Format(c.NewFloor.Time), percent(c.Ratio), within,
+		string(c.Verdict), c.Accuracy}
 }
 
 func percent(ratio float64) string {
@@ -66,25 +69,28 @@ func percent(ratio float64) string {
 // MarshalJSON gives the JSON line.
 func (c *TimingChange) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Kind     string         `json:"kind"`
-		Capture  string         `json:"capture"`
-		Op       string         `json:"op"`
-		Phase    string         `json:"phase"`
-		Cache    string         `json:"cache"`
-		Verdict  timing.Verdict `json:"verdict"`
-		Old      time.Duration  `json:"old_median_ns"`
-		New      time.Duration  `json:"new_median_ns"`
-		Ratio    Number         `json:"ratio"`
-		Gap      Number         `json:"gap"`      // between the intervals, over the old median
-		P        Number         `json:"p"`        // of the Mann-Whitney U test
-		OldCalm  int            `json:"old_calm"` // samples that did not wait for a processor
-		NewCalm  int            `json:"new_calm"`
-		Accuracy string         `json:"accuracy"`
-	}{"timing_change", c.Capture, c.Op, c.Phase, c.Cache, c.Verdict, c.Old.Median, c.New.Median, Number(c.Ratio),
-		Number(c.Gap), Number(c.P), c.OldCalm, c.NewCalm, c.Accuracy})
+		Kind    string         `json:"kind"`
+		Capture string         `json:"capture"`
+		Op      string         `json:"op"`
+		Phase   string         `json:"phase"`
+		Cache   string         `json:"cache"`
+		Verdict timing.Verdict `json:"verdict"`
+		Old     time.Duration  `json:"old_median_ns"`
+		New     time.Duration  `json:"new_median_ns"`
+		// Of the quickest rounds, and by what share the fourth is slower.
+		OldFloor  time.Duration `json:"old_floor_ns"`
+		NewFloor  time.Duration `json:"new_floor_ns"`
+		OldSpread Number        `json:"old_spread"`
+		NewSpread Number        `json:"new_spread"`
+		Ratio     Number        `json:"ratio"` // of the floors
+		P         Number        `json:"p"`     // of the Mann-Whitney U test on the rounds
+		Accuracy  string        `json:"accuracy"`
+	}{"timing_change", c.Capture, c.Op, c.Phase, c.Cache, c.Verdict, c.Old.Median, c.New.Median,
+		c.OldFloor.Time, c.NewFloor.Time, Number(c.OldFloor.Spread), Number(c.NewFloor.Spread), Number(c.Ratio),
+		Number(c.P), c.Accuracy})
 }
 
-// An OpChange sums the medians of an op, one phase and state of the caches.
+// An OpChange sums the floors of an op, one phase and state of the caches.
 type OpChange struct {
 	Name     string
 	Captures int
@@ -106,8 +112,8 @@ func ByOp(changes []TimingChange) (ops []*OpChange) {
 			all = append(all, o)
 		}
 		o.Captures++
-		o.Old += c.Old.Median
-		o.New += c.New.Median
+		o.Old += c.OldFloor.Time
+		o.New += c.NewFloor.Time
 		o.Verdicts[c.Verdict]++
 	}
 	for _, o := range all {

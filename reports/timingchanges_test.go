@@ -10,13 +10,13 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// steady is a recording of series of 25 runs in five rounds, which take as long as said.
+// steady is a recording of series of 25 runs in nine rounds, which take as long as said.
 func steady(capture string, elapsed ...time.Duration) *Recording {
 	rec := &Recording{}
 	for i, d := range elapsed {
 		s := &timing.Series{Cache: timing.Hot}
 		for k := range 25 {
-			s.Samples = append(s.Samples, timing.Sample{Elapsed: d + time.Duration(k), Round: k / 5})
+			s.Samples = append(s.Samples, timing.Sample{Elapsed: d + time.Duration(k), Round: k / 3})
 		}
 		rec.Timings = append(rec.Timings, &Timing{Capture: capture + string(rune('0'+i)), Op: "torch.add",
 			Phase: "forward", Series: s})
@@ -28,7 +28,7 @@ func steady(capture string, elapsed ...time.Duration) *Recording {
 func TestTimingChanges(t *testing.T) {
 	old := steady("add/", time.Millisecond, 2*time.Millisecond, time.Millisecond)
 	cur := steady("add/", time.Millisecond, 3*time.Millisecond)
-	changes := TimingChanges(old, cur)
+	changes := TimingChanges(old, cur, timing.Resolution)
 	if len(changes) != 2 || changes[0].Verdict != timing.Same || changes[1].Verdict != timing.Slower {
 		t.Fatalf("%+v", changes)
 	}

@@ -2,9 +2,8 @@ package timing
 
 import (
 	"math"
+	"slices"
 	"time"
-
-	"github.com/aclements/go-moremath/stats"
 )
 
 // A Verdict on two series.
@@ -17,186 +16,149 @@ const (
 	Ambiguous Verdict = "AMBIGUOUS"
 )
 
-// Limits of Compare: those of NVBench's comparison, and the usual level of
-// significance.
+// Resolution is the share of the time from which two things can usually be told apart.
+const Resolution = 0.03
+
+// Limits of Compare and Decisive.
 const (
-	gapLimit     = 0.005 // intervals are apart from this share of the smaller median on
-	centreLimit  = 0.005 // medians are the same up to this share
-	overlapLimit = 0.5   // share of the shorter interval that the other covers
-	spreadLimit  = 0.02  // interval over median of series that can be called the same
-	significance = 0.01
+	waitLimit    = 0.005 // share of its time that a run may have waited for a processor
+	low          = 0.05  // quantile of the runs of a round that stands for it
+	agreeing     = 4     // rounds that must agree on how fast a thing can be
+	agreement    = 0.5   // share of the resolution that they agree within
+	significance = 0.001
 )
 
-// Rounds are the fewest blocks of each series that can differ with the
-// significance that Compare wants.
-const Rounds = 5
+// MinRounds are the fewest rounds of each of two series that can differ with the
+// significance that Compare wants, MaxRounds those from which more rarely help.
+const (
+	MinRounds = 7
+	MaxRounds = 25
+)
+
+// A Floor is how fast a thing can be: the time of the quickest round, each round standing
+// for one process, one place of code and data in memory and one state of the machine.
+type Floor struct {
+	Time   time.Duration
+	Spread float64 // by how much the fourth quickest round is slower; +Inf for fewer rounds
+
+	rounds []float64 // nanoseconds, ascending
+}
+
+// FloorOf finds the floor of a series. Runs that had to wait for a processor for more
+// than 0.5 % of their time tell how busy the machine was: they do not count, nor does a
+// round of nothing else.
+func FloorOf(samples []Sample) Floor {
+	f := Floor{Spread: math.Inf(1), rounds: rounds(samples)}
+	slices.Sort(f.rounds)
+	if len(f.rounds) > 0 {
+		f.Time = time.Duration(f.rounds[0])
+	}
+	if f.Time > 0 && len(f.rounds) >= agreeing {
+		f.Spread = f.rounds[agreeing-1]/f.rounds[0] - 1
+	}
+	return f
+}
+
+// settled reports whether enough rounds agree on the floor to tell differences of resolution.
+func (f Floor) settled(resolution float64) bool { return f.Spread <= agreement*resolution }
+
+// Decisive reports whether Compare needs no more rounds than these to tell differences of
+// resolution from a series that is measured as well.
+func (f Floor) Decisive(resolution float64) bool {
+	return f.settled(resolution) && f.missed(float64(f.Time)*(1+resolution), len(f.rounds)) < significance
+}
+
+// missed is the probability that n rounds all took longer than limit by chance, if each of
+// these rounds and of those were as likely to (Fisher's exact test, one-sided).
+func (f Floor) missed(limit float64, n int) float64 {
+	within, _ := slices.BinarySearch(f.rounds, limit)
+	p, m := 1.0, len(f.rounds)
+	for i := range within {
+		p *= float64(m-i) / float64(m+n-i)
+	}
+	return p
+}
 
 // A Change is what Compare found.
 type Change struct {
-	Verdict  Verdict
-	Old, New Summary
-	Ratio    float64 // median of new over median of old
-	// between the fastest of the slower and nearly all of the faster, over the old median; negative: they overlap
-	Gap float64
-	P   float64 // of the Mann-Whitney U test on the medians of blocks, two-sided; NaN if it cannot be made
-	// OldCalm and NewCalm are how many of the samples did not wait for a processor.
-	OldCalm, NewCalm int
+	Verdict            Verdict
+	Old, New           Summary
+	OldFloor, NewFloor Floor
+	Ratio              float64 // of the floors, new over old; 0 if one is not known
+	// P is the probability that all rounds of the slower missed the floor of the faster by
+	// chance; 1 if there are no rounds.
+	P float64
 }
 
-// Compare tells whether the thing measured as cur is slower or faster than old.
+// Compare tells whether the thing measured as cur is slower or faster than old by more
+// than the resolution, a share of the time.
 //
-// Samples taken one after the other share the state of the machine, so they are
-// not independent: a series is judged by its blocks, which are its rounds, or
-// the fifths of a series of fewer than five. What is slower must be so
-// everywhere: its fastest run takes 0.5 % longer than three quarters of the runs
-// in every block of the other, and the medians of the blocks differ with
-// p < 0.01, which takes five blocks each and all of them apart. Runs that had to
-// wait for a processor, for more than 0.5 % of their time, tell how busy the
-// machine was: a block is judged by the others if it has any, and the fastest
-// run is one that did not wait, or else counts without its wait.
-//
-// Two are the same if their medians differ by at most 0.5 %, half of one
-// interval from minimum to third quartile lies in the other and neither is wider
-// than 2 %, or if the test cannot tell at least 20 samples each apart and the
-// medians are within 2 %. Everything else is ambiguous. Both need at least one
-// sample.
-func Compare(old, cur []Sample) Change {
-	c := Change{Old: Summarize(old), New: Summarize(cur), P: math.NaN()}
-	a, b := c.Old, c.New
-	if a.Median <= 0 || b.Median <= 0 {
-		c.Verdict = Ambiguous
+// Runs of one round share the state of the machine and where things lie in memory, so they
+// are not independent, and what else the machine does only ever makes them slower. So each
+// round stands for one number, the low quantile of its runs, and a series for its floor, if the four
+// quickest rounds agree on it within half of the resolution. Two whose floors are
+// within the resolution are the same. One is slower if its floor is further off and it is improbable
+// (p < 0.001) that all its rounds missed by chance what rounds of the other reached.
+// Everything else is ambiguous. Both need at least one sample.
+func Compare(old, cur []Sample, resolution float64) Change {
+	a, b := FloorOf(old), FloorOf(cur)
+	c := Change{Old: Summarize(old), New: Summarize(cur), OldFloor: a, NewFloor: b, P: 1, Verdict: Ambiguous}
+	if a.Time <= 0 || b.Time <= 0 {
 		return c
 	}
-	c.Ratio = float64(b.Median) / float64(a.Median)
-	slower := b.Median > a.Median
-	if slower {
-		c.Gap = float64(fastest(cur)-mostly(old)) / float64(a.Median)
-	} else {
-		c.Gap = float64(fastest(old)-mostly(cur)) / float64(a.Median)
+	c.Ratio = float64(b.Time) / float64(a.Time)
+	faster, slower, verdict := a, b, Slower
+	if b.Time < a.Time {
+		faster, slower, verdict = b, a, Faster
 	}
-	c.P = differ(medians(old), medians(cur))
-	c.OldCalm, c.NewCalm = len(calm(old)), len(calm(cur))
-	switch apart := c.Gap >= gapLimit && c.P < significance; {
-	case apart && slower:
-		c.Verdict = Slower
-	case apart && b.Median < a.Median:
-		c.Verdict = Faster
-	case math.Abs(c.Ratio-1) <= centreLimit && overlap(a, b) >= overlapLimit && spread(a) <= spreadLimit &&
-		spread(b) <= spreadLimit:
+	c.P = faster.missed(float64(a.Time+b.Time)/2, len(slower.rounds))
+	if !a.settled(resolution) || !b.settled(resolution) {
+		return c
+	}
+	apart := slower.Time - faster.Time
+	switch {
+	case float64(apart) <= resolution*float64(faster.Time):
 		c.Verdict = Same
-	case min(a.N, b.N) >= 20 && math.Abs(c.Ratio-1) <= spreadLimit &&
-		!(differ(floats(old), floats(cur)) < significance):
-		c.Verdict = Same
-	default:
-		c.Verdict = Ambiguous
+	case apart > 2*max(tick(old), tick(cur)) && c.P < significance:
+		c.Verdict = verdict
 	}
 	return c
 }
 
-// differ is the p-value of the Mann-Whitney U test, NaN if it cannot be made.
-func differ(x, y []float64) float64 {
-	u, err := stats.MannWhitneyUTest(x, y, stats.LocationDiffers)
-	if err != nil {
-		return math.NaN()
-	}
-	return u.P
-}
+func (s Sample) calm() bool { return float64(s.Waited) <= waitLimit*float64(s.Elapsed) }
 
-// calm are the samples that waited for less than what counts as a difference.
-func calm(samples []Sample) (out []Sample) {
-	for _, s := range samples {
-		if s.calm() {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-func (s Sample) calm() bool { return float64(s.Waited) <= gapLimit*float64(s.Elapsed) }
-
-// calmBlocks are the blocks of a series, without the runs that waited where
-// others did not.
-func calmBlocks(samples []Sample) [][]Sample {
-	out := inBlocks(samples)
-	for i, b := range out {
-		if c := calm(b); len(c) > 0 {
-			out[i] = c
-		}
-	}
-	return out
-}
-
-// inBlocks splits a series by its rounds, or into fifths if it has fewer than
-// five.
-func inBlocks(samples []Sample) [][]Sample {
-	var out [][]Sample
-	for i, s := range samples {
-		if i == 0 || s.Round != samples[i-1].Round {
-			out = append(out, nil)
-		}
-		out[len(out)-1] = append(out[len(out)-1], s)
-	}
-	if len(out) >= Rounds {
-		return out
-	}
-	out = out[:0]
-	n := min(Rounds, len(samples))
-	for i := range n {
-		out = append(out, samples[i*len(samples)/n:(i+1)*len(samples)/n])
-	}
-	return out
-}
-
-func medians(samples []Sample) []float64 {
+// rounds are the times that stand for the rounds, in nanoseconds; a round all of whose
+// runs waited has none.
+func rounds(samples []Sample) []float64 {
 	var out []float64
-	for _, b := range calmBlocks(samples) {
-		out = append(out, float64(Summarize(b).Median))
+	for i := 0; i < len(samples); {
+		var runs []time.Duration
+		round := samples[i].Round
+		for ; i < len(samples) && samples[i].Round == round; i++ {
+			if samples[i].calm() {
+				runs = append(runs, samples[i].Elapsed)
+			}
+		}
+		if len(runs) > 0 {
+			slices.Sort(runs)
+			out = append(out, float64(quantile(runs, low)))
+		}
 	}
 	return out
 }
 
-// mostly is the time that three quarters of the runs kept to in every block.
-func mostly(samples []Sample) time.Duration {
-	var most time.Duration
-	for _, b := range calmBlocks(samples) {
-		most = max(most, Summarize(b).Q3)
+// tick is the smallest difference between runs: not finer than the clock's.
+func tick(samples []Sample) time.Duration {
+	runs := make([]time.Duration, len(samples))
+	for i, s := range samples {
+		runs[i] = s.Elapsed
 	}
-	return most
-}
-
-// fastest is the time of the fastest run that did not wait; if all did, of the
-// fastest without its wait.
-func fastest(samples []Sample) time.Duration {
-	if c := calm(samples); len(c) > 0 {
-		return Summarize(c).Min
-	}
-	least := samples[0].Elapsed
-	for _, s := range samples {
-		least = min(least, s.Elapsed-s.Waited)
+	slices.Sort(runs)
+	least := time.Duration(0)
+	for i := 1; i < len(runs); i++ {
+		if d := runs[i] - runs[i-1]; d > 0 && (least == 0 || d < least) {
+			least = d
+		}
 	}
 	return least
-}
-
-// overlap is the share of the shorter interval [min, q3] that the other covers;
-// 1 for an interval of no length inside the other.
-func overlap(a, b Summary) float64 {
-	shared := min(a.Q3, b.Q3) - max(a.Min, b.Min)
-	shorter := min(a.Q3-a.Min, b.Q3-b.Min)
-	switch {
-	case shared < 0:
-		return 0
-	case shorter == 0:
-		return 1
-	}
-	return float64(shared) / float64(shorter)
-}
-
-func spread(s Summary) float64 { return float64(s.Q3-s.Min) / float64(s.Median) }
-
-func floats(samples []Sample) []float64 {
-	out := make([]float64, len(samples))
-	for i, s := range samples {
-		out[i] = float64(s.Elapsed)
-	}
-	return out
 }

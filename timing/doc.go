@@ -11,10 +11,8 @@
 // changes, or the time is spent; the series says which. A [Sample] also says how
 // long its run had no processor, since no spread of the numbers shows that on a
 // machine that is always busy. [Compare] tells whether one series is faster than
-// another: the intervals from the minimum to the third quartile have to be apart
-// (NVBench's comparison) and the Mann-Whitney U test (benchstat's) has to tell
-// them apart, both over blocks of samples, so that what the machine did for a
-// while is not taken for the difference.
+// another: their quickest rounds have to be apart, and agreed on by others of the same
+// series, so that what the machine did for a while is not taken for the difference.
 //
 // Times are time.Duration, of nanosecond resolution; [ClockOverhead] measures
 // what the host's clock adds and how finely it ticks.
@@ -23,4 +21,4 @@ package timing
 // Method counts the changes of how runs are taken and what their time is, here
 // and in the process that runs a device: times of different methods are not of
 // the same thing. Files written before it was counted have 0.
-const Method = 1
+const Method = 2

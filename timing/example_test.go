@@ -15,7 +15,7 @@ func ExampleCompare() {
 		before = append(before, timing.Sample{Elapsed: d, Round: i})
 		after = append(after, timing.Sample{Elapsed: d * 11 / 10, Round: i})
 	}
-	c := timing.Compare(before, after)
+	c := timing.Compare(before, after, timing.Resolution)
 	fmt.Printf("%s: %.2f times as long\n", c.Verdict, c.Ratio)
 	// Output:
 	// SLOWER: 1.10 times as long

@@ -142,109 +142,144 @@ func series(n int, next func(int) time.Duration) []Sample {
 	return out
 }
 
+// inRounds spreads samples evenly over rounds.
+func inRounds(s []Sample, rounds int) []Sample {
+	for i := range s {
+		s[i].Round = i * rounds / len(s)
+	}
+	return s
+}
+
 func TestCompare(t *testing.T) {
 	ms := time.Millisecond
 	seeded := func(seed uint64, mean time.Duration, rel float64) []Sample {
 		r := rand.New(rand.NewPCG(seed, 0))
-		return series(100,
-			func(int) time.Duration { return time.Duration(float64(mean) * (1 + rel*math.Abs(r.NormFloat64()))) })
+		return inRounds(series(100,
+			func(int) time.Duration { return time.Duration(float64(mean) * (1 + rel*math.Abs(r.NormFloat64()))) }), 10)
 	}
+	same := func(n, rounds int, d time.Duration) []Sample { return inRounds(series(n, constant(d)), rounds) }
 	for _, tc := range []struct {
 		name     string
 		old, cur []Sample
 		want     Verdict
 	}{
-		{"3 % slower", seeded(1, ms, 0.005), seeded(2, ms*103/100, 0.005), Slower},
-		{"3 % faster", seeded(1, ms*103/100, 0.005), seeded(2, ms, 0.005), Faster},
+		{"5 % slower", seeded(1, ms, 0.005), seeded(2, ms*105/100, 0.005), Slower},
+		{"5 % faster", seeded(1, ms*105/100, 0.005), seeded(2, ms, 0.005), Faster},
+		{"2 % slower", seeded(1, ms, 0.005), seeded(2, ms*102/100, 0.005), Same},
 		{"the same", seeded(1, ms, 0.005), seeded(2, ms, 0.005), Same},
-		{"the same, noisy", seeded(1, ms, 0.1), seeded(2, ms, 0.1), Same},
-		{"slower within the noise", seeded(1, ms, 0.1), seeded(2, ms*103/100, 0.1), Ambiguous},
-		{"few samples apart", Samples(100, 101), Samples(200, 201), Ambiguous},
+		{"the same, very noisy", seeded(1, ms, 0.5), seeded(2, ms, 0.5), Ambiguous},
+		{"few rounds apart", same(6, 6, ms), same(6, 6, 2*ms), Ambiguous},
+		{"rounds enough", same(7, 7, ms), same(7, 7, 2*ms), Slower},
+		{"one round each", series(100, constant(ms)), series(100, constant(ms)), Ambiguous},
 		{"one sample each", Samples(100), Samples(200), Ambiguous},
-		{"too short to measure", Samples(0, 0), Samples(5, 6), Ambiguous},
-		{"identical samples", series(30, constant(ms)), series(30, constant(ms)), Same},
-		{"identical samples apart", series(30, constant(ms)), series(30, constant(2*ms)), Slower},
+		{"too short to measure", same(20, 10, 0), same(20, 10, 5), Ambiguous},
+		{"a tick of the clock apart", inRounds(Samples(10, 20, 10, 20, 10, 20, 10, 20), 8),
+			inRounds(Samples(20, 20, 20, 20, 20, 20, 20, 20), 8), Ambiguous},
 	} {
-		if got := Compare(tc.old, tc.cur); got.Verdict != tc.want {
-			t.Errorf("%s: %s (gap %.4f, p %.3g), want %s", tc.name, got.Verdict, got.Gap, got.P, tc.want)
+		if got := Compare(tc.old, tc.cur, Resolution); got.Verdict != tc.want {
+			t.Errorf("%s: %+v, want %s", tc.name, got, tc.want)
 		}
 	}
-	c := Compare(seeded(1, ms, 0.005), seeded(2, ms*103/100, 0.005))
-	if c.Ratio < 1.02 || c.Ratio > 1.04 || c.Gap < 0.005 || math.Abs(c.P-2.0/252) > 1e-9 {
-		t.Errorf("3 %% slower: ratio %v, gap %v, p %v", c.Ratio, c.Gap, c.P)
+	c := Compare(same(70, 7, ms), same(70, 7, ms*5/4), Resolution)
+	if want := 1.0 / 3432; c.Ratio != 1.25 || math.Abs(c.P-want) > 1e-12 || c.OldFloor.Time != ms ||
+		c.NewFloor.Spread != 0 {
+		t.Errorf("a quarter slower: %+v, want p %v", c, want)
+	}
+	if c := Compare(seeded(1, ms, 0.005), seeded(2, ms*102/100, 0.005), 0.01); c.Verdict != Slower {
+		t.Errorf("2 %% slower at 1 %%: %+v", c)
 	}
 }
 
 // TestCompareDisturbed: what the machine did for a while is no difference.
 func TestCompareDisturbed(t *testing.T) {
 	const us = time.Microsecond
-	times := func(s []Sample, rounds int, wait func(i int) time.Duration) []Sample {
+	times := func(s []Sample, wait func(i int) time.Duration) []Sample {
 		for i := range s {
-			s[i].Round, s[i].Waited = i*rounds/len(s), wait(i)
+			s[i].Waited = wait(i)
 			s[i].Elapsed += s[i].Waited
 		}
-		return s
+		return inRounds(s, 10)
 	}
 	calm := func(floor time.Duration) func(int) time.Duration {
 		return func(i int) time.Duration { return floor + time.Duration(i*37%100)*time.Nanosecond }
 	}
 	none := func(int) time.Duration { return 0 }
-	old := times(series(50, calm(100*us)), 5, none)
+	old := times(series(50, calm(100*us)), none)
 	for _, tc := range []struct {
 		name string
 		cur  []Sample
 		want Verdict
 	}{
-		{"every run waited for a processor", times(series(50, calm(100*us)), 5,
+		{"every run waited for a processor", times(series(50, calm(100*us)),
 			func(int) time.Duration { return 20 * us }), Ambiguous},
-		{"all but one waited", times(series(50, calm(100*us)), 5,
+		{"all but one waited", times(series(50, calm(100*us)),
 			func(i int) time.Duration { return 20 * us * time.Duration(min(i, 1)) }), Ambiguous},
-		{"slower, and some waited", times(series(50, calm(104*us)), 5,
+		{"slower, and some waited", times(series(50, calm(104*us)),
 			func(i int) time.Duration { return 20 * us * time.Duration(i%2) }), Slower},
-		{"slower, and most waited", times(series(50, calm(104*us)), 5,
+		{"slower, and most waited", times(series(50, calm(104*us)),
 			func(i int) time.Duration { return 20 * us * time.Duration(min(i%5, 1)) }), Slower},
-		{"the same, and most waited", times(series(50, calm(100*us)), 5,
-			func(i int) time.Duration { return 20 * us * time.Duration(min(i%5, 1)) }), Ambiguous},
-		{"faster, and none waited", times(series(50, calm(96*us)), 5, none), Faster},
+		{"the same, and most waited", times(series(50, calm(100*us)),
+			func(i int) time.Duration { return 20 * us * time.Duration(min(i%5, 1)) }), Same},
+		{"faster, and none waited", times(series(50, calm(96*us)), none), Faster},
 	} {
-		if got := Compare(old, tc.cur); got.Verdict != tc.want {
-			t.Errorf("%s: %s (gap %.4f, p %.3g), want %s", tc.name, got.Verdict, got.Gap, got.P, tc.want)
+		if got := Compare(old, tc.cur, Resolution); got.Verdict != tc.want {
+			t.Errorf("%s: %+v, want %s", tc.name, got, tc.want)
 		}
 	}
-	// One round in another state, at the pace of what it is compared with.
+	// Some rounds in a fast state of the machine, which the other never met.
 	mixed := times(series(50, func(i int) time.Duration {
-		if i < 10 {
-			return calm(110 * us)(i)
+		if i < 20 {
+			return calm(100 * us)(i)
 		}
-		return calm(100 * us)(i)
-	}), 5, none)
-	slow := times(series(50, calm(110*us)), 5, none)
-	for _, rounds := range []int{5, 1} {
-		for i := range mixed {
-			mixed[i].Round, slow[i].Round = i*rounds/50, i*rounds/50
-		}
-		if got := Compare(mixed, slow); got.Verdict != Ambiguous {
-			t.Errorf("a state of the machine in %d rounds: %s (gap %.4f, p %.3g)", rounds, got.Verdict, got.Gap, got.P)
-		}
-	}
-	if got := Compare(slow[:4], old[:4]); got.Verdict != Ambiguous {
-		t.Errorf("four samples each: %s, want what five blocks would need", got.Verdict)
-	}
-	if got := Compare(slow[:5], old[:5]); got.Verdict != Faster {
-		t.Errorf("five samples each: %s", got.Verdict)
+		return calm(110 * us)(i)
+	}), none)
+	slow := times(series(50, calm(110*us)), none)
+	if got := Compare(mixed, slow, Resolution); got.Verdict != Ambiguous {
+		t.Errorf("a state of the machine: %+v", got)
 	}
 }
 
-// TestNoFalseAlarm: the same distribution twice is never called slower or faster.
+// TestNoFalseAlarm: the same distribution twice is never called slower or faster, with
+// states of the machine that last for a round.
 func TestNoFalseAlarm(t *testing.T) {
-	for seed := range uint64(200) {
+	same := 0
+	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		draw := func(int) time.Duration { // a floor with a long tail, as machines have
-			return 100*time.Microsecond + time.Duration(r.ExpFloat64()*float64(5*time.Microsecond))
+		likely := r.Float64() // how often a process is lucky
+		measure := func() (out []Sample) {
+			for round := range MinRounds + r.IntN(MaxRounds-MinRounds) {
+				floor := 100e3
+				if r.Float64() > likely {
+					floor *= 1.05 + r.Float64()/10
+				}
+				for range 10 {
+					out = append(out, Sample{Elapsed: time.Duration(floor * (1 + 0.05*r.ExpFloat64())), Round: round})
+				}
+			}
+			return out
 		}
-		if c := Compare(series(50, draw), series(50, draw)); c.Verdict == Slower || c.Verdict == Faster {
-			t.Errorf("seed %d: %s (gap %v, p %v)", seed, c.Verdict, c.Gap, c.P)
+		switch c := Compare(measure(), measure(), Resolution); c.Verdict {
+		case Slower, Faster:
+			t.Errorf("seed %d, lucky %.2f: %+v", seed, likely, c)
+		case Same:
+			same++
 		}
+	}
+	if same < 1000 {
+		t.Errorf("%d of 2000 are the same", same)
+	}
+}
+
+// TestDecisive: rounds enough are those with which Compare decides.
+func TestDecisive(t *testing.T) {
+	for rounds := 1; rounds <= MaxRounds; rounds++ {
+		s := inRounds(series(rounds, constant(time.Millisecond)), rounds)
+		if got, want := FloorOf(s).Decisive(Resolution), rounds >= MinRounds; got != want {
+			t.Errorf("%d equal rounds decide: %v, want %v", rounds, got, want)
+		}
+	}
+	if FloorOf(nil).Decisive(Resolution) {
+		t.Error("no rounds decide")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/optool/optool/pairs"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/timing"
 	"github.com/optool/optool/verdict"
 )
 
@@ -24,6 +25,7 @@ type compareOptions struct {
 	sort       order
 	times      bool
 	threshold  float64
+	resolution float64
 }
 
 func newCompareCmd(a *app) *cobra.Command {
@@ -68,6 +70,10 @@ calls that the other did not, the sequence of calls decides instead.`,
 				return usageError("--threshold: want at least 0, got %v", o.threshold)
 			case cmd.Flags().Changed("threshold") && !o.times:
 				return usageError("--threshold needs --time")
+			case o.resolution <= 0:
+				return usageError("--resolution: want more than 0, got %v", o.resolution)
+			case cmd.Flags().Changed("resolution") && !o.times:
+				return usageError("--resolution needs --time")
 			}
 			return nil
 		},
@@ -81,7 +87,7 @@ calls that the other did not, the sequence of calls decides instead.`,
 				return a.compareResults(paths[0], paths[1], o.records)
 			}
 			if o.times {
-				return a.compareTimes(paths[0], paths[1], o.threshold/100, o.records)
+				return a.compareTimes(paths[0], paths[1], o.resolution/100, o.threshold/100, o.records)
 			}
 			return runCompare(cmd, a, &o, paths)
 		},
@@ -100,6 +106,8 @@ calls that the other did not, the sequence of calls decides instead.`,
 		"A and B are JSON lines of two runs: what got worse, better, is new or gone; exit code 1 if anything got worse")
 	f.BoolVar(&o.times, "time", false,
 		"A and B are JSON lines of optool time: what became slower or faster; exit code 1 if anything is slower")
+	f.Float64Var(&o.resolution, "resolution", 100*timing.Resolution,
+		"with --time, up to how many `PERCENT` apart two are the same")
 	f.Float64Var(&o.threshold, "threshold", 0, "with --time, how many percent slower is no reason for exit code 1")
 	return cmd
 }

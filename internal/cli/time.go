@@ -38,6 +38,7 @@ type timeOptions struct {
 	maxTime     time.Duration
 	budget      time.Duration
 	interleave  bool
+	resolution  float64
 	each        bool
 	byShape     bool
 	sortBy      string
@@ -102,7 +103,10 @@ else one row per call with the medians.`,
 		"most time to spend on the runs of one phase and state of the caches")
 	f.DurationVar(&o.budget, "budget", 0,
 		"most time to spend on everything: each op and dtype first, then what weighs most")
-	f.BoolVar(&o.interleave, "interleave", false, "go over all calls in each round, in random order")
+	f.BoolVar(&o.interleave, "interleave", true,
+		"go over all calls in each round, in random order; not with --budget unless it is given")
+	f.Float64Var(&o.resolution, "resolution", 100*timing.Resolution,
+		"take rounds until they agree well enough to tell what is so many `PERCENT` slower")
 	f.BoolVar(&o.each, "all", false, "measure every recorded call, also those that do the same work")
 	f.BoolVar(&o.byShape, "group_by_input_shape", false, "one row per op and input shapes in the table of averages")
 	f.StringVar(&o.sortBy, "sort_by", "self", "order of the table of averages: "+strings.Join(reports.AverageColumns, ", "))
@@ -126,6 +130,8 @@ func (o *timeOptions) check(paths []string) error {
 		return usageError("--run_times: want a number of runs, got %d", o.runTimes)
 	case o.maxTime <= 0:
 		return usageError("--max-time: want more than 0, got %v", o.maxTime)
+	case o.resolution <= 0:
+		return usageError("--resolution: want more than 0, got %v", o.resolution)
 	case o.budget < 0:
 		return usageError("--budget: want more than 0, got %v", o.budget)
 	case !slices.Contains(reports.AverageColumns, o.sortBy):
@@ -180,11 +186,12 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		measuring: timed.Timer{
 			Replay: replay.Options{Registry: a.known(), ForwardOnly: o.forwardOnly, Read: o.read},
 			Evict:  timing.NewEvictor(0), Caches: o.caches(), Runs: o.runTimes, MaxTime: o.maxTime,
+			Resolution: o.resolution / 100,
 		},
 		limits: o.limits(),
 		peaks:  timed.Peaks{Given: reports.Peak{Bandwidth: o.bandwidth * 1e9, Flops: o.flops * 1e9}},
 	}
-	if o.interleave {
+	if o.interleave && (o.budget == 0 || cmd.Flags().Changed("interleave")) {
 		t.measuring.Order = rand.New(rand.NewPCG(o.seed, 0))
 	}
 	defer t.csv.close()
@@ -243,7 +250,7 @@ func (t *timer) run(ctx context.Context, paths []string, start time.Time) error 
 	}
 	if t.o.budget > 0 {
 		rounds := 0
-		if t.o.interleave {
+		if t.measuring.Order != nil {
 			rounds = t.measuring.Rounds()
 		}
 		t.measuring.Budget, tasks = timed.NewBudget(start.Add(t.o.budget), tasks, rounds)

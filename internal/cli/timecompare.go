@@ -10,8 +10,8 @@ import (
 )
 
 // compareTimes compares two files of JSON lines that time wrote: series by
-// series, then op by op over the medians.
-func (a *app) compareTimes(old, cur string, threshold float64, records outputs) error {
+// series, then op by op.
+func (a *app) compareTimes(old, cur string, resolution, threshold float64, records outputs) error {
 	x, y, err := a.readRuns(old, cur, func(rec *reports.Recording) string {
 		if len(rec.Timings) == 0 {
 			return "no timings in it: want the file of optool time --json"
@@ -26,7 +26,7 @@ func (a *app) compareTimes(old, cur string, threshold float64, records outputs) 
 		return err
 	}
 	defer j.close()
-	changes := reports.TimingChanges(x, y)
+	changes := reports.TimingChanges(x, y, resolution)
 	if err := a.printChanges(j, changes); err != nil {
 		return failed(err)
 	}
@@ -67,7 +67,8 @@ func (a *app) compareTimes(old, cur string, threshold float64, records outputs) 
 // printChanges prints a table of all changes and one of the ops, and writes the JSON
 // lines.
 func (a *app) printChanges(j *jsonOutput, changes []reports.TimingChange) error {
-	head, named := []string{"op", "capture", "phase", "cache", "old", "new", "change", "p", "verdict", "accuracy"}, true
+	head := []string{"op", "capture", "phase", "cache", "old", "new", "change", "within", "verdict", "accuracy"}
+	named := true
 	width := a.outputWidth()
 	if width > 0 && width < timeWidth {
 		head, named = head[2:], false

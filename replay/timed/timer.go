@@ -33,6 +33,9 @@ type Timer struct {
 	MaxTime time.Duration // most to spend on the runs of a series
 	Budget  *Budget       // nil: none
 	Order   *rand.Rand    // goes over all tasks in each round, in random order; nil: one task after the other
+	// Resolution, if Runs is 0, is the share of the time that timing.Compare shall tell: there are
+	// rounds until the quickest agree, at most timing.MaxRounds.
+	Resolution float64
 
 	// Before, unless nil, is called before a task is measured; an error ends everything.
 	Before func(ctx context.Context, k *Task) error
@@ -41,6 +44,9 @@ type Timer struct {
 // longest is how often MaxTime the rounds of a series may take, with warming up and
 // what is done between runs: what is that slow gets fewer rounds.
 const longest = 2
+
+// warmup is how long a round's runs are tried before they count, at least once.
+const warmup = 4 * time.Millisecond
 
 // mostRuns are the most samples of a series, each of which is a line of a JSON file:
 // more of what takes microseconds would tell nothing new.
@@ -82,6 +88,9 @@ func (t *Timer) interleave(ctx context.Context, tasks []*Task) error {
 	for round := range t.Rounds() {
 		t.Order.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for i, k := range order {
+			if t.settled(k) {
+				continue
+			}
 			allowed, ok := t.Budget.allow(round*len(order) + i)
 			if !ok {
 				return nil
@@ -94,13 +103,25 @@ func (t *Timer) interleave(ctx context.Context, tasks []*Task) error {
 	return nil
 }
 
-// Rounds is how many rounds the runs are spread over: as many as timing.Compare needs
-// to tell what is slower.
+// Rounds is how many rounds the runs are spread over at most.
 func (t *Timer) Rounds() int {
 	if t.Runs > 0 {
-		return min(t.Runs, timing.Rounds)
+		return min(t.Runs, timing.MinRounds)
 	}
-	return timing.Rounds
+	return timing.MaxRounds
+}
+
+// settled reports whether a task needs no more rounds.
+func (t *Timer) settled(k *Task) bool {
+	return len(k.Series) > 0 && !slices.ContainsFunc(k.Series, func(s *reports.Timing) bool {
+		return !t.enough(s.Series)
+	})
+}
+
+// enough reports whether a series needs no more rounds.
+func (t *Timer) enough(s *timing.Series) bool {
+	last := s.Samples[len(s.Samples)-1].Round
+	return t.Runs == 0 && last+1 >= timing.MinRounds && timing.FloorOf(s.Samples).Decisive(t.Resolution)
 }
 
 // share is the part of n that falls to a round, so that the parts sum up to n.
@@ -128,7 +149,7 @@ func (t *Timer) measure(ctx context.Context, k *Task, from, to int, allowed time
 	for round := from; err == nil && round < to; round++ {
 		slow := k.spent > longest*t.MaxTime*time.Duration(len(k.Series))
 		late := allowed > 0 && round > from && time.Since(began) > allowed
-		if round > 0 && t.Runs == 0 && (slow || late) {
+		if round > 0 && t.Runs == 0 && (slow || late || t.settled(k)) {
 			break
 		}
 		err = t.round(ctx, k, phases, round, allowed/time.Duration(to-from))
@@ -151,7 +172,7 @@ func (t *Timer) round(ctx context.Context, k *Task, phases []phase, round int, a
 	rounds := t.Rounds()
 	opt := timing.Options{
 		Runs: share(t.Runs, round, rounds), MaxTime: t.MaxTime / time.Duration(rounds),
-		Warmup:  10 * time.Millisecond,
+		Warmup:  warmup,
 		MaxRuns: mostRuns / rounds, Round: round,
 	}
 	if allowed > 0 {
@@ -162,6 +183,10 @@ func (t *Timer) round(ctx context.Context, k *Task, phases []phase, round int, a
 	at := 0
 	for _, ph := range phases {
 		for _, c := range t.Caches {
+			if at < len(k.Series) && t.enough(k.Series[at].Series) {
+				at++
+				continue
+			}
 			s, err := timing.Measure(ctx, ph.runner, c, opt)
 			switch {
 			case s == nil:
