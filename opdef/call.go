@@ -482,6 +482,24 @@ func (c *Call) Drawn(got []*tensor.Tensor) Drawn {
 	return Drawn{}
 }
 
+// DrawnGrads judges the recorded gradients of a call that draws random numbers, whose
+// recorded results are outs and have the gradients out.
+func (c *Call) DrawnGrads(outs, out []*tensor.Tensor, got Grads) Drawn {
+	return c.sound().drawnGrads(NewGrad(outs, out, nil), got)
+}
+
+// With is the call with another plan: one that says what was drawn, or has a mistake.
+func (c *Call) With(plan func() (any, error)) (*Call, error) {
+	p, err := plan()
+	if err != nil {
+		return nil, err
+	}
+	d := *c
+	d.prepared = &prepared{plan: planned{c.plan.functions, p}}
+	d.once.Do(func() {})
+	return &d, nil
+}
+
 // Bound is the error model of one result or gradient.
 type Bound struct {
 	Class Class

@@ -160,6 +160,11 @@ type Planned[A, P any] struct {
 	// they can be of the distribution. nil: nothing but shape and dtype is known.
 	Drawn func(p P, got []*tensor.Tensor) Drawn
 
+	// DrawnGrads judges the recorded gradients of such a call, by argument name and nil
+	// where none was recorded, if its results do not show what was drawn. g.Outs are the
+	// recorded results. nil: nothing is known of them.
+	DrawnGrads func(p P, g *Grad, got Grads) Drawn
+
 	// ExactOut reports that what results are written to, out= or self, must have
 	// their dtype; nil: torch converts.
 	ExactOut func(p P) bool
@@ -255,6 +260,9 @@ type Drawn struct {
 	// Shown: the results show what was drawn, so that gradients, computed from them
 	// (Grad.Outs), are determined.
 	Shown bool
+	// Plan, if set, is the plan of the call with what was drawn, which determines all of
+	// its results.
+	Plan func() (any, error)
 }
 
 // Acceptance is the decision on one result of Accept.

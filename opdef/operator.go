@@ -40,6 +40,7 @@ type functions struct {
 	products   func(p any) float64
 	accept     func(p any, got, want []*tensor.Tensor) []Acceptance
 	drawn      func(p any, got []*tensor.Tensor) Drawn
+	drawnGrads func(p any, g *Grad, got Grads) Drawn
 	exactOut   func(p any) bool
 	mistakes   func(p any) []Mistake[any]
 	errorOf    func(p any) Error
@@ -59,7 +60,8 @@ func (o *Planned[A, P]) functions() *functions {
 		node: erasedWith2(o.Node), scale: erasedWith(o.Scale), gradScale: erasedGradScale(o.GradScale),
 		others: erasedWith(o.Else), gradOthers: erasedWith2(o.GradElse), gradChain: erasedWith2(o.GradChain),
 		terms: erased(o.Terms), gradTerms: erased(o.GradTerms), products: erased(o.Products),
-		accept: erasedAccept(o.Accept), drawn: erasedWith(o.Drawn), exactOut: erased(o.ExactOut),
+		accept: erasedAccept(o.Accept), drawn: erasedWith(o.Drawn), drawnGrads: erasedDrawnGrads(o.DrawnGrads),
+		exactOut: erased(o.ExactOut),
 		mistakes: erasedMistakes(o.Mistakes), errorOf: erased(o.ErrorOf), randomIf: erased(o.RandomIf),
 		axes: erased(o.Axes),
 		err:  o.Error, random: o.Random,
@@ -107,6 +109,13 @@ func erasedAccept[P any](f func(p P, got, want []*tensor.Tensor) []Acceptance) f
 		return nil
 	}
 	return func(p any, got, want []*tensor.Tensor) []Acceptance { return f(p.(P), got, want) }
+}
+
+func erasedDrawnGrads[P any](f func(P, *Grad, Grads) Drawn) func(any, *Grad, Grads) Drawn {
+	if f == nil {
+		return nil
+	}
+	return func(p any, g *Grad, got Grads) Drawn { return f(p.(P), g, got) }
 }
 
 func erasedMistakes[P any](f func(P) []Mistake[P]) func(any) []Mistake[any] {
@@ -223,6 +232,13 @@ func (c planned) gradOthers() func(g *Grad) ([]Grads, error) {
 
 func (c planned) gradChain() func(g *Grad) (Grads, error) {
 	return bindWith2(c.functions.gradChain, c.p)
+}
+
+func (c planned) drawnGrads(g *Grad, got Grads) Drawn {
+	if c.functions.drawnGrads == nil {
+		return Drawn{}
+	}
+	return c.functions.drawnGrads(c.p, g, got)
 }
 
 func (c planned) drawn() func(got []*tensor.Tensor) Drawn { return bindWith(c.functions.drawn, c.p) }

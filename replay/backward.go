@@ -25,7 +25,9 @@ func (r *comparison) compareGradients() {
 		r.addPhase(Backward, verdict.Skipped, reason)
 	}
 	if r.bound.Random() != "" && !r.shown {
-		skip(r.bound.Random())
+		if !r.judgeDrawn(saved) {
+			skip(r.bound.Random())
+		}
 		return
 	}
 	out, reason := r.recordedGradOutputs()
@@ -106,6 +108,60 @@ func (r *comparison) compareGradients() {
 			r.out.Results = r.out.Results[:n]
 		}
 	}
+}
+
+// judgeDrawn judges the recorded gradients of a call that draws random numbers which its
+// results do not show. It reports whether anything could be said.
+func (r *comparison) judgeDrawn(saved []value.Value) bool {
+	if r.drawnOuts == nil || !r.bound.Entry.HasGrad {
+		return false
+	}
+	out, reason := r.recordedGradOutputs()
+	if reason != "" {
+		return false
+	}
+	var targets []opdef.Arg
+	if !r.Record.ByOpTools {
+		var ok bool
+		if targets, ok = r.perTensor(saved); !ok {
+			return true
+		}
+	} else if _, ok := viewed(saved, out); !ok {
+		targets, _ = r.align(saved, out)
+	}
+	got := opdef.Grads{}
+	first := -1
+	for i, a := range targets {
+		t, ok := saved[i].(*tensor.Tensor)
+		if !ok || a.Tensor == nil || !slices.Equal(t.Shape, a.Tensor.Shape) || t.DType != a.Tensor.DType {
+			if ok && a.Tensor != nil {
+				r.add(leaf(Backward, "grad", i, len(saved)), verdict.Fail, fmt.Sprintf("recorded %s, want the gradient "+
+					"of %q, %s", t.Meta(), a.Name, a.Tensor.Meta()), t)
+				return true
+			}
+			continue
+		}
+		for len(got[a.Name]) <= max(a.Index, 0) {
+			got[a.Name] = append(got[a.Name], nil)
+		}
+		got[a.Name][max(a.Index, 0)] = t
+		if first < 0 {
+			first = i
+		}
+	}
+	if first < 0 {
+		return false
+	}
+	l, t := leaf(Backward, "grad", first, len(saved)), saved[first].(*tensor.Tensor)
+	switch d := r.bound.DrawnGrads(r.drawnOuts, out, got); {
+	case d.Wrong != "":
+		r.add(l, verdict.Fail, d.Wrong, t)
+	case d.Checked != "":
+		r.add(l, verdict.Pass, "random numbers: "+d.Checked, t)
+	default:
+		return false
+	}
+	return true
 }
 
 // attribute finds out what the recorded gradients are gradients of. Those of

@@ -93,6 +93,9 @@ type comparison struct {
 	// shown: the call draws random numbers, and starts its gradients from the recorded
 	// results, which show them.
 	shown bool
+	// drawnOuts are recorded results of a call that draws random numbers which they do not
+	// show.
+	drawnOuts []*tensor.Tensor
 }
 
 // guard runs f and makes a result of a panic.
@@ -322,7 +325,11 @@ func (r *comparison) compareRandom(got, want []value.Value) {
 		case d.Wrong != "":
 			r.add(leaf(Forward, "output", 0, len(got)), verdict.Fail, d.Wrong, ts[0])
 			return
+		case d.Plan != nil:
+			r.compareDrawn(d, got)
+			return
 		case d.Checked != "":
+			r.drawnOuts = ts
 			r.add(leaf(Forward, "output", 0, len(got)), verdict.Pass, "random numbers: "+d.Checked, ts[0])
 			if d.Shown {
 				shown := *r.Call
@@ -333,6 +340,27 @@ func (r *comparison) compareRandom(got, want []value.Value) {
 		}
 	}
 	r.addCall(verdict.Skipped, r.bound.Random())
+}
+
+// compareDrawn compares results that show what was drawn with those of the call that
+// draws just that.
+func (r *comparison) compareDrawn(d opdef.Drawn, got []value.Value) {
+	shown := *r.Call
+	var err error
+	if shown.bound, err = r.bound.With(d.Plan); err != nil {
+		r.addCall(verdict.Error, err.Error())
+		return
+	}
+	if shown.fwd, err = shown.bound.Forward(); err != nil {
+		r.addCall(verdict.Error, err.Error())
+		return
+	}
+	r.Call, r.shown = &shown, true
+	at := len(r.out.Results)
+	r.compareOutputs(got, flatten([]value.Value{shown.fwd.Value}))
+	if res := r.out.Results[at:]; len(res) > 0 && res[0].Verdict == verdict.Pass && res[0].Reason == "" {
+		res[0].Reason = "random numbers: " + d.Checked
+	}
 }
 
 func (r *comparison) compareOutputs(got, want []value.Value) {

@@ -24,12 +24,6 @@ var attentionOps = []*opdef.Entry{
 		Autocast: opdef.AutocastLower,
 		Error: opdef.Error{Class: opdef.Composed, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Composed,
 			ULPs: 6, Coarse: true}},
-		RandomIf: func(c *compose.Call) string {
-			if c.Args().(*attentionArgs).DropoutP > 0 {
-				return elements.DrawsRandomNumbers
-			}
-			return ""
-		},
 		// Without a fused kernel the last step is a product seen in another shape.
 		Node: func(_ *compose.Call, g *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Else: []opdef.Node{{Grads: g.Out[:1], Weak: "the incoming gradient"}}}, nil
@@ -94,6 +88,7 @@ func attentionWith(g *compose.Graph, a *attentionArgs, with func(x *attentionPar
 			s.Mask = g.BoolMask(a.AttnMask)
 		}
 	}
+	s.Dropout = a.DropoutP
 	if a.IsCausal {
 		s.After = 0
 	}

@@ -23,6 +23,10 @@ type Scores struct {
 	Offset, Before, After int
 
 	ZeroUnseeing bool // a query that sees no key gives 0 instead of NaN
+
+	// Dropout is the probability with which a weight is dropped; the others are divided
+	// by what it leaves. See Call.Drawn.
+	Dropout float64
 }
 
 // Everything are the plain scores scale*q*k of a query that sees all keys.
@@ -33,8 +37,13 @@ func Everything(scale float64) Scores { return Scores{Scale: scale, Before: -1, 
 // of a few queries at a time.
 func (g *Graph) Attention(q, k, v *Value, s Scores) *Value {
 	at := g.attention(q, k, v, s)
+	at.draw()
 	t := at.forward()
-	return g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return at.bound(t) }, at.gradients, at.operands()...)
+	y := g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return at.bound(t) }, at.gradients, at.operands()...)
+	if at.undrawn() {
+		g.drawing = append(g.drawing, drawing{at, y})
+	}
+	return y
 }
 
 // queryBlock is the number of queries whose scores are held at a time.
@@ -49,6 +58,7 @@ type attention struct {
 	l, s, e, f    int    // queries, keys, their length, that of values
 	q, k, v, mask *Value // (batch, l, e), (batch, s, e), (batch, s, f), (batch, l, s) or nil
 	slopes        []float64
+	kept          *tensor.Tensor // what weights are multiplied by after the softmax, (batch, l, s); nil: 1
 
 	// Roundings of a value of magnitude 1: stored in the dtype, and in sums over
 	// keys and over queries. Those of 16 bits outweigh those of sums.
@@ -309,7 +319,7 @@ func (at *attention) forward() *tensor.Tensor {
 		b := at.load(i, r, at.q.T, at.k.T, at.v.T, nil)
 		w, _ := at.scores(b)
 		at.weights(w)
-		kernel.Gemm(w, b.v, 0, at.out(data, b, at.f))
+		kernel.Gemm(at.thinned(b, w), b.v, 0, at.out(data, b, at.f))
 	})
 	return at.tensor(at.dt, data, at.l, at.f)
 }
@@ -400,6 +410,7 @@ func (at *attention) bound(t *tensor.Tensor) *tensor.Tensor {
 	at.blocks(func(i, r int) {
 		b, e := at.load(i, r, at.q.T, at.k.T, at.v.T, nil), at.load(i, r, eq, ek, ev, nil)
 		w, d, _ := at.weightBounds(b, e)
+		w, d = at.thinned(b, w), at.thinnedBound(b, d)
 		out := at.out(data, b, at.f)
 		kernel.Gemm(d, at.magnitudes(b.v), 0, out)
 		at.product(out, w, kernel.Matrix[float64]{}, b.v, e.v)
@@ -419,6 +430,7 @@ func (at *attention) scoreGrads(b queries) (w, placed, h kernel.Matrix[float64])
 	at.weights(w)
 	h = at.zeros(b.n)
 	kernel.Gemm(b.g, b.v.T(), 0, h)
+	h = at.thinned(b, h)
 	for j := range b.n {
 		ws, d := row(w, j), row(h, j)
 		dot := 0.0
@@ -458,6 +470,7 @@ func (at *attention) scoreBounds(b, e queries) (d, placed, h kernel.Matrix[float
 		own.Data[c] *= at.keySum
 	}
 	at.product(passed, b.g, e.g, b.v.T(), e.v.T())
+	h, own, passed = at.thinned(b, h), at.thinnedBound(b, own), at.thinnedBound(b, passed)
 	of := at.g.of
 	means = make([]float64, b.n)
 	for j := range b.n {
@@ -541,7 +554,7 @@ func (at *attention) grads(up *tensor.Tensor) []*tensor.Tensor {
 	at.items(func(i, r int) {
 		b := at.load(i, r, at.q.T, at.k.T, at.v.T, up)
 		w, placed, h := at.scoreGrads(b)
-		kernel.Gemm(w.T(), b.g, 1, at.values(d, i))
+		kernel.Gemm(at.thinned(b, w).T(), b.g, 1, at.values(d, i))
 		if d.mask != nil {
 			copy(at.out(d.mask, b, at.s).Data, placed.Data)
 		}
@@ -568,8 +581,8 @@ func (at *attention) gradBounds(up *Value, ts []*tensor.Tensor) []*tensor.Tensor
 		for c := range weights.Data {
 			dw.Data[c] += at.querySum * weights.Data[c]
 		}
-		kernel.Gemm(dw.T(), at.magnitudes(b.g), 1, at.values(d, i))
-		at.product(at.values(d, i), w.T(), none, b.g, e.g)
+		kernel.Gemm(at.thinnedBound(b, dw).T(), at.magnitudes(b.g), 1, at.values(d, i))
+		at.product(at.values(d, i), at.thinned(b, w).T(), none, b.g, e.g)
 		if d.mask != nil {
 			copy(at.out(d.mask, b, at.s).Data, placed.Data)
 		}

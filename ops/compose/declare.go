@@ -19,6 +19,7 @@ type Call struct {
 	args  any
 	graph *Graph
 	outs  Values
+	again func(g *Graph) (*Call, error) // the same call, on a new graph
 
 	// The gradients of one backward pass, kept because values, bounds and Node ask
 	// for the same.
@@ -70,6 +71,9 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 			out[i] = c.graph.neighbours(v)
 		}
 		return out
+	}
+	if op.RandomIf == nil {
+		op.RandomIf, op.Drawn, op.DrawnGrads = (*Call).Random, (*Call).Drawn, (*Call).DrawnGrads
 	}
 	op.Accept = func(c *Call, got, want []*tensor.Tensor) []opdef.Acceptance {
 		if c.graph.accept == nil {
@@ -129,26 +133,29 @@ func updates[T any](c *Call, of func(*Value) T) map[string][]T {
 
 // planOf is the plan of a composed operator: the composition of one call.
 func planOf[A any](compose func(g *Graph, a *A) Values) func(a *A) (*Call, error) {
-	return func(a *A) (c *Call, err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				var refused *opdef.RefusedError
-				if e, ok := r.(error); !ok || !errors.As(e, &refused) {
-					panic(r)
-				}
-				err = refused
+	return func(a *A) (*Call, error) { return planOn(&Graph{}, a, compose) }
+}
+
+// planOn is the composition of one call on a graph that is empty yet.
+func planOn[A any](g *Graph, a *A, compose func(g *Graph, a *A) Values) (c *Call, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			var refused *opdef.RefusedError
+			if e, ok := r.(error); !ok || !errors.As(e, &refused) {
+				panic(r)
 			}
-		}()
-		g := &Graph{}
-		c = &Call{args: a, graph: g, outs: compose(g, a)}
-		for _, o := range c.outs {
-			g.double = g.double || o.DType().Real() == tensor.Float64
+			err = refused
 		}
-		for _, u := range g.updates {
-			g.double = g.double || u.v.DType().Real() == tensor.Float64
-		}
-		return c, nil
+	}()
+	c = &Call{args: a, graph: g, outs: compose(g, a)}
+	c.again = func(g *Graph) (*Call, error) { return planOn(g, a, compose) }
+	for _, o := range c.outs {
+		g.double = g.double || o.DType().Real() == tensor.Float64
 	}
+	for _, u := range g.updates {
+		g.double = g.double || u.v.DType().Real() == tensor.Float64
+	}
+	return c, nil
 }
 
 // Mistake is one of a composed operator: the composition of a kernel that has it.

@@ -18,6 +18,8 @@ type Graph struct {
 	squared bool // errors are kept squared: some value has 16 bits or fewer
 	double  bool // some result is float64 or complex128
 	accept  func(got, want []*tensor.Tensor) []opdef.Acceptance
+	drawing []drawing // what draws random numbers
+	drawn   []*tensor.Tensor
 	works   works
 
 	// store, if set, replaces every value computed: tests round it, as devices do.

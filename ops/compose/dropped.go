@@ -1,0 +1,279 @@
+package compose
+
+import (
+	"math"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/draws"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/tensor"
+)
+
+// A drawing is an attention that drops weights at random, with its result.
+type drawing struct {
+	at *attention
+	y  *Value
+}
+
+// Random says that the call draws random numbers, "" if not.
+func (c *Call) Random() string {
+	if len(c.graph.drawing) > 0 {
+		return elements.DrawsRandomNumbers
+	}
+	return ""
+}
+
+// draw settles what becomes of the weights, where that is known.
+func (at *attention) draw() {
+	switch {
+	case at.Dropout < 0 || at.Dropout > 1 || at.Dropout != at.Dropout:
+		at.g.Refuse("dropout_p", "want a probability from 0 to 1, got %v", at.Dropout)
+	case at.Dropout == 1:
+		at.kept = tensor.Full(tensor.Float64, append(slices.Clone(at.batch), at.l, at.s), 0.0)
+	case at.Dropout > 0 && len(at.g.drawn) > 0:
+		at.kept, at.g.drawn = at.g.drawn[0], at.g.drawn[1:]
+	}
+}
+
+func (at *attention) undrawn() bool { return at.Dropout > 0 && at.kept == nil }
+
+// thinned are values of the weights of a block, or of what flows into them, after the
+// dropout. Of one that is not known they are those to be expected.
+func (at *attention) thinned(b queries, w kernel.Matrix[float64]) kernel.Matrix[float64] {
+	return at.times(b, w, func(kept float64) float64 { return kept })
+}
+
+// thinnedBound is thinned for bounds.
+func (at *attention) thinnedBound(b queries, d kernel.Matrix[float64]) kernel.Matrix[float64] {
+	return at.times(b, d, at.g.of)
+}
+
+func (at *attention) times(b queries, w kernel.Matrix[float64], of func(float64) float64) kernel.Matrix[float64] {
+	if at.kept == nil {
+		return w
+	}
+	kept := matrixRows(at.kept, b.i, at.l, b.r, b.n, at.s)
+	for c, x := range kept.Data {
+		kept.Data[c] = w.Data[c] * of(x)
+	}
+	return kept
+}
+
+// rowsOf is a recorded tensor as the matrices of a batch.
+func rowsOf(t *tensor.Tensor, i, rows, cols int) kernel.Matrix[float64] {
+	return matrixRows(t, i, rows, 0, rows, cols)
+}
+
+// slack is how far rounding moves elements of got, whose expected value is t with the
+// bound b, whatever was dropped.
+func (at *attention) slack(t, b, got *tensor.Tensor, ulps float64) *tensor.Tensor {
+	more, unit := 2/(1-at.Dropout), at.g.unit()
+	return opdef.ZipN(tensor.Float64, t.Shape, func(dst []float64, v [][]float64) {
+		for j := range dst {
+			dst[j] = ulps*got.DType.ULP(math.Max(math.Abs(v[0][j]), math.Abs(v[2][j]))) +
+				more*at.g.plain(v[1][j])*unit
+		}
+	}, t, b, got)
+}
+
+// sums is the judge of rows, of elements altogether.
+func (at *attention) sums(elements int, named string) *draws.Sums {
+	return &draws.Sums{P: at.Dropout, Elements: elements, Named: named}
+}
+
+// each calls f for all items of the batch, in parallel.
+func (at *attention) each(f func(i int)) {
+	tensor.Parallel(tensor.Numel(at.batch), 1, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			f(i)
+		}
+	})
+}
+
+// Drawn judges the recorded results of an attention with dropout, which drops weights
+// after the softmax. Where they show what was dropped it gives the call with that.
+func (c *Call) Drawn(got []*tensor.Tensor) opdef.Drawn {
+	at, ok := c.dropped()
+	if !ok || !slices.Equal(got[0].Shape, c.outs[0].Shape()) {
+		return opdef.Drawn{}
+	}
+	t := c.outs[0].T
+	slack := at.slack(t, at.bound(t), got[0], 2)
+	items := tensor.Numel(at.batch)
+	var kept []float64
+	if items*at.l*at.s <= mostKept {
+		kept = tensor.Make[float64](items * at.l * at.s)
+	}
+	judges, shown := make([]*draws.Sums, items), make([]bool, items)
+	at.each(func(i int) {
+		s := at.sums(t.Numel(), "query")
+		shown[i] = true
+		for r := 0; r < at.l; r += queryBlock {
+			b := at.load(i, r, at.q.T, at.k.T, at.v.T, got[0])
+			w, _ := at.scores(b)
+			at.weights(w)
+			own := kernel.Matrix[float64]{}
+			if kept != nil {
+				own = kernel.Dense(b.n, at.s, kept[(i*at.l+r)*at.s:][:b.n*at.s])
+			}
+			shown[i] = s.Add(r, b.g, w, b.v, matrixRows(slack, i, at.l, r, b.n, at.f), own) && shown[i]
+		}
+		judges[i] = s
+	})
+	d := draws.Together(judges)
+	if d.Wrong == "" && kept != nil && !slices.Contains(shown, false) {
+		mask := tensor.New(tensor.Float64, append(slices.Clone(at.batch), at.l, at.s), kept)
+		d.Plan = func() (any, error) { return c.again(&Graph{drawn: []*tensor.Tensor{mask}}) }
+	}
+	return d
+}
+
+// mostKept is the number of weights of a call whose masks are kept, mostWeights that of a
+// head whose gradients are judged.
+const (
+	mostKept    = 1 << 25
+	mostWeights = 1 << 23
+)
+
+// dropped is the attention that the first result is, if the call has no other that draws
+// random numbers.
+func (c *Call) dropped() (at *attention, ok bool) {
+	if len(c.graph.drawing) != 1 || len(c.outs) == 0 || c.graph.drawing[0].y != c.outs[0] {
+		return nil, false
+	}
+	return c.graph.drawing[0].at, true
+}
+
+// DrawnGrads judges the recorded gradients of a call whose results do not show what was
+// dropped. With weights P, their gradients H = g v^T and the mask m of which 1 is expected,
+//
+//	dv = (m P)^T g    dq = scale ((m P H) - D P) k    dk = scale ((m P H) - D P)^T q
+//
+// where D, the sums of m P H, are those of g times the result: all three, D's part apart,
+// are sums of terms that are dropped too. Whatever the mask is, sum(dv v) = sum(D) and
+// sum(dq q) = sum(dk k).
+func (c *Call) DrawnGrads(g *opdef.Grad, got opdef.Grads) opdef.Drawn {
+	at, ok := c.dropped()
+	if !ok || len(g.Out) == 0 || g.Out[0] == nil || at.l*at.s > mostWeights {
+		return opdef.Drawn{}
+	}
+	if !finite(c.outs[0].T) || !finite(g.Outs[0]) || !finite(g.Out[0]) {
+		return opdef.Drawn{}
+	}
+	up, out := c.graph.Const(g.Out[0]), g.Outs[0]
+	ts := at.grads(up.T)
+	bounds := at.gradBounds(up, ts)
+	var recorded, slack [3]*tensor.Tensor
+	for k, v := range []*Value{at.q, at.k, at.v} {
+		for _, a := range c.graph.args {
+			if r := got[a.name]; a.leaf == v && len(r) > a.index && r[a.index] != nil {
+				recorded[k] = r[a.index]
+				slack[k] = at.slack(ts[k], bounds[k], recorded[k], 3)
+			}
+		}
+	}
+	outSlack := at.slack(c.outs[0].T, at.bound(c.outs[0].T), out, 2)
+	items := tensor.Numel(at.batch)
+	judges := make([][]*draws.Sums, items)
+	at.each(func(i int) { judges[i] = at.judgeGradients(i, up.T, out, outSlack, recorded, slack) })
+	var d opdef.Drawn
+	for k := range 3 {
+		if recorded[k] == nil {
+			continue
+		}
+		var one []*draws.Sums
+		for _, js := range judges {
+			one = append(one, js[k])
+		}
+		switch of := draws.Together(one); {
+		case of.Wrong != "":
+			return opdef.Drawn{Wrong: "gradient of " + []string{"query", "key", "value"}[k] + ": " + of.Wrong}
+		case d.Checked != "":
+			d.Checked += "; " + of.Checked
+		default:
+			d.Checked = of.Checked
+		}
+	}
+	return d
+}
+
+// judgeGradients are the judges of the gradients of query, key and value of a batch item.
+func (at *attention) judgeGradients(i int, up, out, outSlack *tensor.Tensor, got,
+	slack [3]*tensor.Tensor) []*draws.Sums {
+	items := tensor.Numel(at.batch)
+	js := []*draws.Sums{at.sums(items*at.l*at.e, "query"), at.sums(items*at.s*at.e, "key"),
+		at.sums(items*at.s*at.f, "key")}
+	p, h, placed := at.zeros(at.l), at.zeros(at.l), at.zeros(at.l)
+	q, k, v := rowsOf(at.q.T, i, at.l, at.e), rowsOf(at.k.T, i, at.s, at.e), rowsOf(at.v.T, i, at.s, at.f)
+	g, y, around := rowsOf(up, i, at.l, at.f), rowsOf(out, i, at.l, at.f), rowsOf(outSlack, i, at.l, at.f)
+	kernel.Gemm(g, v.T(), 0, h)
+	sum, sumSlack := 0.0, 0.0
+	for r := 0; r < at.l; r += queryBlock {
+		b := at.load(i, r, at.q.T, at.k.T, at.v.T, nil)
+		w, slope := at.scores(b)
+		at.weights(w)
+		copy(p.Data[r*at.s:], w.Data)
+		for j := range b.n {
+			d := 0.0
+			for c, x := range row(g, r+j) {
+				d += x * row(y, r+j)[c]
+				sumSlack += math.Abs(x) * row(around, r+j)[c]
+			}
+			sum += d
+			for c, x := range row(w, j) {
+				if slope != nil {
+					x *= slope[j*at.s+c]
+				}
+				placed.Data[(r+j)*at.s+c] = at.Scale * d * x
+				h.Data[(r+j)*at.s+c] *= at.Scale * x
+			}
+		}
+	}
+	var products, slacks [3]float64
+	judge := func(n int, rows, cols int, weights, vectors, base, own kernel.Matrix[float64]) {
+		if got[n] == nil {
+			return
+		}
+		x, e := rowsOf(got[n], i, rows, cols), rowsOf(slack[n], i, rows, cols)
+		for c, y := range own.Data {
+			products[n] += x.Data[c] * y
+			slacks[n] += e.Data[c] * math.Abs(y)
+		}
+		if base.Data != nil {
+			kernel.Gemm(base, vectors, 1, x)
+		}
+		js[n].Add(0, x, dense(weights), vectors, e, kernel.Matrix[float64]{})
+	}
+	judge(0, at.l, at.e, h, k, placed, q)
+	judge(1, at.s, at.e, h.T(), q, placed.T(), k)
+	judge(2, at.s, at.f, p.T(), g, kernel.Matrix[float64]{}, v)
+	if got[0] != nil && got[1] != nil && !(math.Abs(products[0]-products[1]) <= slacks[0]+slacks[1]) {
+		js[0].Fail("the products with query add up to %.6g, those of the gradient of key with key to %.6g: no mask "+
+			"gives both", products[0], products[1])
+	}
+	if got[2] != nil && !(math.Abs(products[2]-sum) <= slacks[2]+sumSlack) {
+		js[2].Fail("the products with value add up to %.6g, those of the incoming gradient with the result to %.6g: "+
+			"another mask than that of the result", products[2], sum)
+	}
+	return js
+}
+
+func finite(t *tensor.Tensor) bool {
+	return !slices.ContainsFunc(tensor.Data[float64](t), func(x float64) bool { return x-x != 0 })
+}
+
+// dense is m with its rows one after the other.
+func dense(m kernel.Matrix[float64]) kernel.Matrix[float64] {
+	if !m.Trans {
+		return m
+	}
+	d := kernel.Dense(m.Rows, m.Cols, make([]float64, m.Rows*m.Cols))
+	for i := range m.Rows {
+		for j := range m.Cols {
+			d.Data[i*m.Cols+j] = m.Data[j*m.Rows+i]
+		}
+	}
+	return d
+}
