@@ -75,6 +75,10 @@ type Model struct {
 	// they are stored wider; a dtype that is not coarser changes nothing.
 	Round tensor.DType
 
+	// Part: elements that follow each other do not in the value that they are a part of, so
+	// where those that are wrong lie says nothing.
+	Part bool
+
 	// Cast: the reference is another implementation's result, possibly in
 	// another dtype, and is cast to the recorded dtype as torch casts. Without
 	// it, different dtypes are a failure.

@@ -49,10 +49,16 @@ func (c *checker) pattern(at int) string {
 	if len(w.off) == 0 {
 		return c.conjugated(w.lo, len(w.got))
 	}
-	for _, f := range []func(*window) string{
+	patterns := []func(*window) string{
 		(*window).nans, (*window).zeros, (*window).saturated, (*window).negated, (*window).scaled,
 		(*window).shifted, (*window).transposed, (*window).swapped, (*window).oneIndex, (*window).coarse,
-	} {
+	}
+	if c.model.Part {
+		patterns = []func(*window) string{
+			(*window).nans, (*window).saturated, (*window).negated, (*window).scaled, (*window).coarse,
+		}
+	}
+	for _, f := range patterns {
 		if s := f(&w); s != "" {
 			return s
 		}

@@ -96,6 +96,7 @@ type comparison struct {
 	// drawnOuts are recorded results of a call that draws random numbers which they do not
 	// show.
 	drawnOuts []*tensor.Tensor
+	part      bool // what is compared are elements that were picked
 }
 
 // guard runs f and makes a result of a panic.
@@ -634,7 +635,7 @@ func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compa
 		ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms,
 		Coarse: b.Coarse, Shared: p != Forward || b.Shared, Sum: b.Class == opdef.Accumulated, Single: b.Single(),
 		Chain: b.Chain, Else: b.Else,
-		Trivial: r.bound.Entry.Trivial, Round: precision,
+		Trivial: r.bound.Entry.Trivial, Round: precision, Part: r.part,
 	}
 }
 

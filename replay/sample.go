@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/optool/optool/opdef"
@@ -228,13 +229,17 @@ func (r *comparison) comparePart(l label, got *tensor.Tensor, v *sampledValue, a
 		want = opdef.Cast(want, got.DType)
 	}
 	n := len(r.out.Results)
+	r.part = len(at) > 0
 	res := *r.compareValue(l, s.take(got, v.labels, at), want, bound, precision)
+	r.part = false
 	r.out.Results = r.out.Results[:n]
+	was := "at " + tensor.ShapeString(res.Compared.WorstIndex)
 	for d, i := range res.Compared.WorstIndex {
 		if idx := at.of(v.labels[d], got.Shape[d], s.sizes); idx != nil {
 			res.Compared.WorstIndex[d] = idx[i]
 		}
 	}
+	res.Reason = strings.Replace(res.Reason, was, "at "+tensor.ShapeString(res.Compared.WorstIndex), 1)
 	res.Compared.Limit = nil // its indices are those of the part
 	return &res
 }

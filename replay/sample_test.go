@@ -286,12 +286,14 @@ func (l *largeCall) found(t *testing.T, p planted, phase replay.Phase, sample *r
 	seeds int) (found int, share float64) {
 	t.Helper()
 	checked, numel := 0, 0
+	var spoiled []float64 // the result
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(uint64(seed), 7))
 		o := l.replay(t, sample, func(output []float64, grads [][]float64) {
 			if phase == replay.Forward {
 				rows, cols := matrix(l.shape)
 				p.plant(l, output, rows, cols, r)
+				spoiled = output
 				return
 			}
 			i := seed % 2
@@ -301,6 +303,17 @@ func (l *largeCall) found(t *testing.T, p planted, phase replay.Phase, sample *r
 		for _, x := range o.Results {
 			if x.Compared != nil && x.Sampled != nil {
 				checked, numel = checked+x.Sampled.Checked, numel+x.Compared.Numel
+			}
+			if x.Verdict == verdict.Fail && phase == replay.Forward && x.Phase == phase {
+				at := 0
+				for d, i := range x.Compared.WorstIndex {
+					at = at*l.shape[d] + i
+				}
+				if got := x.Compared.Actual.(float64); got != l.dt.Round(spoiled[at]) ||
+					!strings.Contains(x.Reason, "at "+tensor.ShapeString(x.Compared.WorstIndex)) {
+					t.Errorf("%s %s %s: %s: there is %g at %v", l.op, l.dt, p.name, x.Reason, spoiled[at],
+						x.Compared.WorstIndex)
+				}
 			}
 			if x.Verdict == verdict.Fail && x.Phase != phase {
 				t.Errorf("%s %s %s in %s: %s fails: %s", l.op, l.dt, p.name, phase, x.Target, x.Reason)
