@@ -26,6 +26,8 @@ type Digest struct {
 	Order Order
 	// Next is what a reader who wants to know more does next; "" for nothing.
 	Next string
+	// ExplainIn is the time that Explain may take; some seconds if it is 0.
+	ExplainIn time.Duration
 
 	kinds map[string]*kind
 	first *Finding // the first wrong call
@@ -243,7 +245,7 @@ const (
 // Explain looks for the causes and the profiles of the findings that are printed with all
 // they say, the first first, and hands each to write, until it has taken a few seconds.
 func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error) error {
-	end := time.Now().Add(explained)
+	end := time.Now().Add(cmp.Or(d.ExplainIn, explained))
 	kinds := d.sorted()
 	for _, k := range kinds[:min(len(kinds), shownKinds)] {
 		f := k.first

@@ -257,6 +257,7 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 		}
 		defer r.spending.timer.Stop()
 		calls, r.limits.over, r.json.marked = r.spending.calls, r.spending.over, true
+		r.digest.ExplainIn = r.budget.grace()
 	}
 	err := ordered(ctx, r.jobs, calls,
 		func(f found) replayed { return r.one(ctx, f) }, func(x replayed) error { return r.take(ctx, x) })
