@@ -3,8 +3,8 @@
 
   dropout.py [--optool bin/optool] [--samples N] [--seed N]
 
-Writes calls of torch's own scaled_dot_product_attention with dropout, forward and backward, and calls
-of kernels that each have one error, runs `optool replay` on them and prints a table: of how many calls
+Writes calls of torch's own scaled_dot_product_attention with dropout, forward and backward, and of
+multi_head_attention_forward ("heads"), and calls of kernels that each have one error, runs `optool replay` on them and prints a table: of how many calls
 of a kind was one found. Needs torch (1.13 with the attention's private name, or 2).
 """
 import argparse, collections, json, os, shutil, subprocess, tempfile
@@ -114,6 +114,27 @@ KINDS = ["not divided by 1-p", "multiplied by 1-p", "divided by p", "nothing dro
          "scores divided by E", "heads of values swapped", "last query not written", "2 % too large", *GRADIENTS]
 
 
+def heads(x, p, m, error):
+    """multi_head_attention_forward of module m in training, its results with the error."""
+    def call(p, training=True):
+        return F.multi_head_attention_forward(x, x, x, 64, 4, m.in_proj_weight, m.in_proj_bias, None, None, False, p,
+                                              m.out_proj.weight, m.out_proj.bias, training=training)
+    y, w = call({"twice the rate": min(2 * p, 0.9), "half the rate": p / 2}.get(error, p), error != "nothing dropped")
+    if error == "not divided by 1-p":
+        y = (y - m.out_proj.bias) * (1 - p) + m.out_proj.bias
+    if error == "weights before the dropout":
+        w = call(p, False)[1]
+    if error == "bias left out":
+        y = y - m.out_proj.bias
+    if error == "batch reversed":
+        y = y.flip(1)
+    return y, w
+
+
+HEADS = ["not divided by 1-p", "nothing dropped", "twice the rate", "half the rate", "weights before the dropout",
+         "bias left out", "batch reversed"]
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--optool", default="bin/optool")
@@ -125,6 +146,22 @@ def main():
     torch.manual_seed(o.seed)
     work = tempfile.mkdtemp()
     n = 0
+
+    def put_heads(kind, dt, p, queries):
+        nonlocal n
+        n += 1
+        m = torch.nn.MultiheadAttention(64, 4, dropout=p).to(dt)
+        torch.nn.init.normal_(m.out_proj.bias)
+        x = torch.randn(queries, 4, 64).to(dt)
+        with torch.no_grad():
+            y, w = heads(x, p, m, kind)
+        name = "torch.nn.functional.multi_head_attention_forward"
+        args = (x, x, x, 64, 4, m.in_proj_weight.detach(), m.in_proj_bias.detach(), None, None, False, p,
+                m.out_proj.weight.detach(), m.out_proj.bias.detach())
+        path = f"{work}/c/heads: {kind}/{str(dt)[6:]}/{n}"
+        os.makedirs(path)
+        for part, values in (("input", args), ("output", (y, w))):
+            torch.save({"name": name, "args": values, "kwargs": {}, "identifier": name + "/" + part}, f"{path}/{part}.pth")
 
     def put(kind, dt, q, k, v, p, causal, f):
         nonlocal n
@@ -159,6 +196,10 @@ def main():
                             put(kind, dt, q, k, v, p, causal, lambda q, k, v: Damaged.apply(q, k, v, p, causal, kind))
                         else:
                             put(kind, dt, q, k, v, p, causal, lambda q, k, v: kernel(q, k, v, p, causal, kind))
+            for queries in (12, 60):
+                for p in (0.1, 0.3):
+                    for kind in ["sound"] * o.sound + (HEADS if o.sound == 1 else []):
+                        put_heads(kind, dt, p, queries)
             subprocess.run([os.path.abspath(o.optool), "replay", "--acc_check", "--quiet", "--json", f"{work}/run.jsonl",
                             f"{work}/c"], cwd=work, stdout=subprocess.DEVNULL)
             bad, passed = set(), set()
@@ -168,7 +209,7 @@ def main():
                     continue
                 kind, dtype, i = r["capture"].split("/")[:3]
                 (bad if r["verdict"] in ("fail", "warn", "error") else passed).add((kind, dtype, i))
-                if kind == "sound" and r["verdict"] != "pass":
+                if kind.endswith("sound") and r["verdict"] != "pass":
                     said[kind, r["verdict"], r["reason"][:150]] += 1
             for c in bad | passed:
                 seen[c[:2]] += 1
@@ -177,7 +218,7 @@ def main():
     names = [str(d)[6:] for d in DTYPES]
     print(f"torch {torch.__version__}, {n} calls, seed {o.seed}\n")
     print("| planted | " + " | ".join(names) + " |\n|---|" + "---|" * len(names))
-    for kind in ["sound", *KINDS]:
+    for kind in ["sound", *KINDS, "heads: sound", *("heads: " + k for k in HEADS)]:
         print(f"| {kind} | " + " | ".join(f"{found[kind, d]} of {seen[kind, d]}" for d in names) + " |")
     for k, c in said.most_common(20):
         print(c, *k)

@@ -321,7 +321,7 @@ func (r *comparison) compareRandom(got, want []value.Value) {
 			return
 		}
 	}
-	if ts := tensorsOf(got); len(ts) == len(got) {
+	if ts := tensorsOf(got); len(ts) > 0 && len(ts) == len(tensorsOf(want)) {
 		switch d := r.bound.Drawn(ts); {
 		case d.Wrong != "":
 			r.add(leaf(Forward, "output", 0, len(got)), verdict.Fail, d.Wrong, ts[0])

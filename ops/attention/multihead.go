@@ -34,6 +34,7 @@ var multiheadOp = compose.Declare(compose.Op[multiheadArgs]{
 		}
 		return ""
 	},
+	Drawn: multiheadDrawn,
 	Cases: multiheadCases,
 }, compose.Composed, multiHeadAttention)
 
@@ -71,6 +72,9 @@ func multiHeadAttention(g *compose.Graph, a *multiheadArgs) compose.Values {
 	k, v, mask = m.furtherKeys(k, v, mask)
 	if !a.NeedWeights {
 		scores := compose.Everything(1 / math.Sqrt(float64(m.head)))
+		if a.Training {
+			scores.Dropout = a.DropoutP
+		}
 		if causal {
 			scores.After = 0
 		}
@@ -94,6 +98,22 @@ func multiHeadAttention(g *compose.Graph, a *multiheadArgs) compose.Values {
 		w = m.Squeeze(w, 0)
 	}
 	return compose.Values{y, w}
+}
+
+// multiheadDrawn judges a call with dropout by the form of it that computes no weights.
+func multiheadDrawn(c *compose.Call, got []*tensor.Tensor) opdef.Drawn {
+	a := *c.Args().(*multiheadArgs)
+	weights := a.NeedWeights
+	a.NeedWeights = false
+	plain, err := compose.Plan(&a, multiHeadAttention)
+	if err != nil || len(got) == 0 || !slices.Equal(got[0].Shape, a.Query.Shape) {
+		return opdef.Drawn{}
+	}
+	var mean *tensor.Tensor
+	if weights && a.AverageAttnWeights && len(got) == 2 {
+		mean = got[1]
+	}
+	return plain.DrawnProjected(got[0], a.OutProjWeight, a.OutProjBias, mean)
 }
 
 // newMultihead checks the arguments that sizes follow from.

@@ -136,6 +136,9 @@ func planOf[A any](compose func(g *Graph, a *A) Values) func(a *A) (*Call, error
 	return func(a *A) (*Call, error) { return planOn(&Graph{}, a, compose) }
 }
 
+// Plan is the plan of a call of other arguments than were bound.
+func Plan[A any](a *A, compose func(g *Graph, a *A) Values) (*Call, error) { return planOf(compose)(a) }
+
 // planOn is the composition of one call on a graph that is empty yet.
 func planOn[A any](g *Graph, a *A, compose func(g *Graph, a *A) Values) (c *Call, err error) {
 	defer func() {

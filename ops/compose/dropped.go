@@ -277,3 +277,89 @@ func dense(m kernel.Matrix[float64]) kernel.Matrix[float64] {
 	}
 	return d
 }
+
+// DrawnProjected judges results of which row (q, b) of got [queries, batch, width] is the
+// sum over heads of the values of an attention [batch, heads, queries, size] with
+// dropout, the only one of the call, times matrix [width, heads*size] transposed, and
+// bias (nil: none). The call's first result has as many elements, in the same order. mean,
+// if not nil, are weights after the dropout [batch, queries, keys], their mean over the heads.
+func (c *Call) DrawnProjected(got, matrix, bias, mean *tensor.Tensor) opdef.Drawn {
+	if len(c.graph.drawing) != 1 {
+		return opdef.Drawn{}
+	}
+	at := c.graph.drawing[0].at
+	if len(at.batch) != 2 || at.l*at.s*at.batch[1] > mostWeights {
+		return opdef.Drawn{}
+	}
+	batch, heads, width := at.batch[0], at.batch[1], matrix.Shape[0]
+	want := c.outs[0]
+	slack := tensor.Data[float64](at.slack(want.T, want.bound(), got.Reshape(want.Shape()...), 2))
+	all, m := tensor.Data[float64](got), kernel.Dense(width, heads*at.f, tensor.Data[float64](matrix))
+	shift := make([]float64, width)
+	if bias != nil {
+		copy(shift, tensor.Data[float64](bias))
+	}
+	rows, averages := make([]*draws.Sums, batch), make([]*draws.Sums, batch)
+	for b := range batch {
+		rows[b], averages[b] = at.sums(got.Numel(), "query"), at.sums(batch*at.l*at.s, "weight")
+		y, around, w := kernel.Dense(at.l, width, make([]float64, at.l*width)), make([]float64, at.l*width),
+			kernel.Dense(at.l, heads*at.s, tensor.Make[float64](at.l*heads*at.s))
+		vectors := kernel.Dense(heads*at.s, width, tensor.Make[float64](heads*at.s*width))
+		for h := range heads {
+			i := b*heads + h
+			part := kernel.Dense(at.f, width, make([]float64, at.f*width))
+			for j := range part.Data {
+				part.Data[j] = m.Data[j%width*m.Cols+h*at.f+j/width]
+			}
+			kernel.Gemm(rowsOf(at.v.T, i, at.s, at.f), part, 0, kernel.Dense(at.s, width,
+				vectors.Data[h*at.s*width:][:at.s*width]))
+			for r := 0; r < at.l; r += queryBlock {
+				block := at.load(i, r, at.q.T, at.k.T, at.v.T, nil)
+				p, _ := at.scores(block)
+				at.weights(p)
+				for q := range block.n {
+					copy(w.Data[(r+q)*w.Cols+h*at.s:], row(p, q))
+				}
+			}
+		}
+		for j := range y.Data {
+			from := (j/width*batch+b)*width + j%width
+			y.Data[j], around[j] = all[from]-shift[j%width], slack[from]
+		}
+		rows[b].Add(0, y, w, vectors, kernel.Dense(at.l, width, around), kernel.Matrix[float64]{})
+		if mean != nil {
+			at.judgeMeans(averages[b], mean, b, heads, w)
+		}
+	}
+	d := draws.Together(rows)
+	if mean == nil || d.Wrong != "" {
+		return d
+	}
+	switch of := draws.Together(averages); {
+	case of.Wrong != "":
+		d.Wrong = "weights: " + of.Wrong
+	default:
+		d.Checked += "; " + of.Checked
+	}
+	return d
+}
+
+// judgeMeans judges weights after the dropout, means over the heads, of batch item b; w has
+// those before it [queries, heads*keys].
+func (at *attention) judgeMeans(s *draws.Sums, mean *tensor.Tensor, b, heads int, w kernel.Matrix[float64]) {
+	got := rowsOf(mean, b, at.l*at.s, 1)
+	terms := kernel.Dense(len(got.Data), heads, tensor.Make[float64](len(got.Data)*heads))
+	around := make([]float64, len(got.Data))
+	for j := range got.Data {
+		for h := range heads {
+			x := w.Data[j/at.s*w.Cols+h*at.s+j%at.s] / float64(heads)
+			terms.Data[j*heads+h] = x
+			around[j] += x * 8 * at.dt.Eps() / (1 - at.Dropout)
+		}
+	}
+	ones := make([]float64, heads)
+	for h := range ones {
+		ones[h] = 1
+	}
+	s.Add(0, got, terms, kernel.Dense(heads, 1, ones), kernel.Dense(len(got.Data), 1, around), kernel.Matrix[float64]{})
+}
