@@ -152,6 +152,9 @@ func judged(counts map[verdict.Verdict]int) (n, failed int) {
 // write prints what the run did not look at.
 func (b *Budget) write(w io.Writer, st Style, counts map[verdict.Verdict]int) error {
 	given := time.Duration(b.Seconds * float64(time.Second))
+	if b.Calls == 0 {
+		return nil
+	}
 	if b.Left() == 0 {
 		_, err := fmt.Fprintln(w, st.Wrap(fmt.Sprintf("budget of %v: all %s looked at, %s of their elements one by one",
 			given, Count(b.Calls, "call"), share(b.CheckedElements, b.Elements)), 2))

@@ -58,3 +58,17 @@ func TestBudget(t *testing.T) {
 		}
 	}
 }
+
+func TestInParts(t *testing.T) {
+	s, numel := reports.NewSummary(), 100
+	s.Add(&reports.Result{Capture: "a", Op: "mm", Verdict: verdict.Pass, Numel: &numel, Coverage: reports.Num(0.25),
+		Projected: reports.Num(0.5)})
+	var out bytes.Buffer
+	if err := s.Write(&out, reports.Style{Quiet: true}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "1 value of large calls compared in part, and all of each by random projections\n"; !strings.Contains(
+		out.String(), want) {
+		t.Errorf("got %swant %s", out.String(), want)
+	}
+}

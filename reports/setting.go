@@ -16,6 +16,7 @@ const (
 	Spares         = "spares"          // what it names is not converted, or runs on the device after all
 	OmitsGradients = "omits gradients" // gradients are not compared
 	Fuses          = "fuses"           // calls are compared as one, with what leaves them
+	Limits         = "limits"          // calls for which there was no time are not looked at
 	Declares       = "declares"        // operators that it declares are judged as it says
 )
 
@@ -37,7 +38,7 @@ type Setting struct {
 // String says what the setting did.
 func (s *Setting) String() string {
 	switch s.Effect {
-	case Selects, Excludes:
+	case Selects, Excludes, Limits:
 		return Count(s.Hidden, "call") + " not checked"
 	case OmitsGradients:
 		return "gradients of " + Count(s.Hidden, "call") + " not checked"

@@ -39,6 +39,7 @@ type Summary struct {
 	unjudged     map[string]int    // why gradients were not compared, in calls
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
 	notSaved     int               // results of those
+	sampled      int               // results of which not all elements were compared
 	changed      map[string]bool   // settings that changed the capture being added: whether they excused it
 	pools        map[poolKey]*pool // errors of values that passed
 	ops          map[string]*OpSummary
@@ -65,6 +66,9 @@ func (s *Summary) Add(r *Result) {
 	s.addErrors(r)
 	if r.Phase == "backward" && r.Verdict == verdict.Skipped {
 		s.unjudged[r.Reason]++
+	}
+	if r.Projected != nil {
+		s.sampled++
 	}
 	if r.Unwritten {
 		s.notSaved++
@@ -298,12 +302,21 @@ func (s *Summary) notes() []string {
 	for _, f := range s.Systematic() {
 		lines = append(lines, f.String())
 	}
-	for _, line := range []string{s.gradients(), s.notWritten()} {
+	for _, line := range []string{s.inParts(), s.gradients(), s.notWritten()} {
 		if line != "" {
 			lines = append(lines, line)
 		}
 	}
 	return lines
+}
+
+// inParts says how many values were not compared element by element; "" if all were.
+func (s *Summary) inParts() string {
+	if s.sampled == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of large calls compared in part, and all of each by random projections",
+		Count(s.sampled, "value"))
 }
 
 // notWritten says of how many calls torch saved nothing into a file, and of which

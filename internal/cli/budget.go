@@ -46,6 +46,13 @@ func (b *timeBudget) Set(s string) error {
 	return nil
 }
 
+const budgetSetting = "--budget"
+
+// setting is the budget as a setting of the run.
+func (b *timeBudget) setting() *reports.Setting {
+	return &reports.Setting{Kind: byFlag, Name: budgetSetting, Value: b.String(), Effect: reports.Limits}
+}
+
 // grace is how long calls that were begun in time may take to end.
 func (b timeBudget) grace() time.Duration {
 	return min(max(time.Duration(b)/10, time.Second), 30*time.Second)
@@ -247,5 +254,6 @@ func (s *spending) took(x replayed) {
 func (s *spending) told(sum *reports.Summary) {
 	if s != nil {
 		sum.Spend(s.given, s.spent)
+		sum.Settings.Find(budgetSetting).Hidden = sum.Left()
 	}
 }

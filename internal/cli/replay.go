@@ -140,6 +140,9 @@ func (o *replayOptions) prepare(cmd *cobra.Command, a *app) (opt replay.Options,
 	if len(o.fuse.ranges) > 0 {
 		settings = append(settings, o.fuse.setting())
 	}
+	if o.budget > 0 {
+		settings = append(settings, o.budget.setting())
+	}
 	opt = replay.Options{Registry: a.known(), Tolerances: tol, ForwardOnly: o.forwardOnly, Read: o.read,
 		Runs: o.runTimes, Sample: o.sampling()}
 	if o.none() {
