@@ -4,10 +4,11 @@
   dropout.py [--optool bin/optool] [--samples N] [--seed N]
 
 Writes calls of torch's own scaled_dot_product_attention with dropout, forward and backward, and of
-multi_head_attention_forward ("heads"), and calls of kernels that each have one error, runs `optool replay` on them and prints a table: of how many calls
-of a kind was one found. Needs torch (1.13 with the attention's private name, or 2).
+multi_head_attention_forward ("heads"), and calls of kernels that each have one error, runs
+`optool replay` on them and prints a table: of how many calls of a kind was one found. With --sound N
+it writes N times as many sound calls, and no others. Needs torch 2.
 """
-import argparse, collections, json, os, shutil, subprocess, tempfile
+import argparse, collections, json, os, shutil, subprocess, sys, tempfile
 
 import torch
 import torch.nn.functional as F
@@ -140,7 +141,7 @@ def main():
     ap.add_argument("--optool", default="bin/optool")
     ap.add_argument("--samples", type=int, default=2, help="draws of every call")
     ap.add_argument("--seed", type=int, default=1)
-    ap.add_argument("--sound", type=int, default=1, help="times as many sound calls")
+    ap.add_argument("--sound", type=int, default=1, help="so many sound calls of each kind, and no others if more than 1")
     o = ap.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(o.seed)
@@ -178,7 +179,7 @@ def main():
                        f"{path}/{part}.pth")
 
     sdpa = F.scaled_dot_product_attention
-    seen, found, said, missed = collections.Counter(), collections.Counter(), collections.Counter(), collections.Counter()
+    seen, found, said = collections.Counter(), collections.Counter(), collections.Counter()
     for dt in DTYPES:
         for _ in range(o.samples):
             for b, h, l, s, e in SHAPES:
@@ -221,7 +222,7 @@ def main():
     for kind in ["sound", *KINDS, "heads: sound", *("heads: " + k for k in HEADS)]:
         print(f"| {kind} | " + " | ".join(f"{found[kind, d]} of {seen[kind, d]}" for d in names) + " |")
     for k, c in said.most_common(20):
-        print(c, *k)
+        print(c, *k, file=sys.stderr)
     shutil.rmtree(work)
 
 
