@@ -139,7 +139,10 @@ func (s *sampler) project(got *tensor.Tensor, v *sampledValue, precision tensor.
 				big = scale[i]
 			}
 			ratio := math.Abs(x[i]-w[i]) / allowed.of(root[i], big)
-			if math.IsNaN(ratio) {
+			switch wild := !finite(x[i]); {
+			case wild && !finite(w[i]):
+				ratio = 1 // it says nothing, but is worth a look
+			case math.IsNaN(ratio):
 				ratio = math.Inf(1)
 			}
 			if ratio > out.largest {
@@ -220,6 +223,8 @@ func (s *sampler) linear(v *sampledValue, label int) bool {
 func sameLabels(a, b []int) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func randomSigns(n int, r *rand.Rand) []float64 {
 	signs := make([]float64, n)

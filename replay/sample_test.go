@@ -163,6 +163,35 @@ func TestSampledSound(t *testing.T) {
 	}
 }
 
+// TestSampledWild: rows without finite elements are as sound in parts as whole, unless finite
+// ones are due.
+func TestSampledWild(t *testing.T) {
+	l := newLarge(t, "torch.mm", tensor.Float32, rand.New(rand.NewPCG(5, 6)), []int{300, 200}, []int{200, 600})
+	wild := append([]float64{}, tensor.Data[float64](l.args[0])...)
+	for i := range 20 {
+		wild[i*200] = math.NaN()
+	}
+	a := tensor.New(tensor.Float32, []int{300, 200}, wild).Rounded()
+	a.RequiresGrad = true
+	for i := range 20 {
+		for j := range 600 {
+			l.output[i*600+j] = math.NaN()
+		}
+	}
+	for j := range 600 { // of the first inner index
+		l.grads[1][j] = math.NaN()
+	}
+	sound := *l
+	sound.args = []*tensor.Tensor{a, l.args[1]}
+	if o := sound.replay(t, sampling, nil); o.Verdict() != verdict.Pass {
+		t.Errorf("sound: %s: %+v", o.Verdict(), o.Results)
+	}
+	wrong := *l
+	if o := wrong.replay(t, sampling, nil); !o.FailedForward() || !o.FailedBackward() {
+		t.Errorf("nan where numbers are due: %s: %+v", o.Verdict(), o.Results)
+	}
+}
+
 // A planted is a mistake in a matrix of recorded values that l's call gave.
 type planted struct {
 	name  string
