@@ -24,6 +24,13 @@ func (r *comparison) compareGradients() {
 	skip := func(reason string) {
 		r.addPhase(Backward, verdict.Skipped, reason)
 	}
+	for i, v := range r.Record.GradInputs {
+		if seq, ok := v.(*value.Sequence); ok && !r.pair {
+			r.addPhase(Backward, verdict.Fail, fmt.Sprintf("gradient %d was recorded in a sequence of %d", i,
+				len(seq.Items)))
+			return
+		}
+	}
 	if r.bound.Random() != "" && !r.shown {
 		if !r.judgeDrawn(saved) {
 			skip(r.bound.Random())

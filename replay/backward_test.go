@@ -23,6 +23,7 @@ func TestGradientShapes(t *testing.T) {
 	const relu, add, cat = "torch.nn.functional.relu", "torch.add", "torch.cat"
 	frozen := stored(f32, []int{2, 3}, 1, 1, 1, 1, 1, 1)
 	sum := func() *tensor.Tensor { return stored(f32, []int{2, 3}, 2, -1, 4, 5, -4, 7) }
+	twice := stored(f32, []int{2, 3}, 2, -4, 6, 8, -10, 12)
 	pair := func() value.Value { return value.NewList(frozen, needsGrad(stored(f32, []int{1, 3}, 7, 8, 9))) }
 	joined := stored(f32, []int{3, 3}, 1, 1, 1, 1, 1, 1, 7, 8, 9)
 	joinedUp := stored(f32, []int{3, 3}, 1, 2, 3, 4, 5, 6, 7, 8, 9)
@@ -38,6 +39,8 @@ func TestGradientShapes(t *testing.T) {
 		{"empty", relu, []value.Value{x()}, y(), []value.Value{stored(f32, []int{0})}, up(), verdict.Fail},
 		{"twice", relu, []value.Value{x()}, y(), []value.Value{right(), right()}, up(), verdict.Fail},
 		{"None", relu, []value.Value{x()}, y(), []value.Value{nil}, up(), verdict.Fail},
+		{"one in a tuple", add, []value.Value{x(), x()}, twice, []value.Value{up(), value.NewTuple(up())}, up(),
+			verdict.Fail},
 		{"missing", relu, []value.Value{x()}, y(), []value.Value{}, up(), verdict.Fail},
 		{"narrow", relu, []value.Value{x()}, y(), []value.Value{stored(bf16, []int{2, 3}, 1, 0, 3, 4, 0, 6)}, up(),
 			verdict.Fail},
@@ -137,5 +140,34 @@ func TestBroadcastSubnormals(t *testing.T) {
 	} {
 		(&judged{tc.name, "torch.mul", []value.Value{x, y}, y, []value.Value{gradient(tc.round), nil}, up16,
 			tc.want}).run(t, func(r replay.Result) bool { return r.Phase == replay.Backward })
+	}
+}
+
+// TestSignOfChosenZero records a zero of the other sign than the one that was chosen.
+func TestSignOfChosenZero(t *testing.T) {
+	const f32 = tensor.Float32
+	minus := math.Copysign(0, -1)
+	mask := tensor.New(tensor.Bool, []int{3}, []int64{1, 0, 1}).Rounded()
+	x, y := stored(f32, []int{3}, minus, 0, 1), stored(f32, []int{3}, 5, minus, 5)
+	for _, tc := range []struct {
+		name string
+		op   string
+		args []value.Value
+		out  value.Value
+		want verdict.Verdict
+	}{
+		{"kept", "torch.where", []value.Value{mask, x, y}, stored(f32, []int{3}, minus, minus, 1), verdict.Pass},
+		{"lost", "torch.where", []value.Value{mask, x, y}, stored(f32, []int{3}, 0, minus, 1), verdict.Fail},
+		{"kept", "torch.masked_fill", []value.Value{x, mask, 7.}, stored(f32, []int{3}, 7, 0, 7), verdict.Pass},
+		{"turned", "torch.masked_fill", []value.Value{x, mask, 7.}, stored(f32, []int{3}, 7, minus, 7), verdict.Fail},
+	} {
+		made := map[capture.Kind]*capture.Record{capture.Input: {Args: tc.args},
+			capture.Output: {Args: []value.Value{tc.out}}}
+		for k, r := range made {
+			r.Name, r.Identifier, r.Kwargs = tc.op, tc.op+"/"+k.String(), &value.Dict{}
+		}
+		if o := replay.Of(capture.Made(made), options(t)).Compare(); o.Verdict() != tc.want {
+			t.Errorf("%s, %s: got %s, want %s: %+v", tc.op, tc.name, o.Verdict(), tc.want, o.Results)
+		}
 	}
 }
