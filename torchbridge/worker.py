@@ -87,16 +87,16 @@ class Worker:
         """What a name stands for: a function, or a property, which is read from its argument."""
         if name not in self.found:
             try:
-                self.found[name] = self.find(name)
+                self.found[name] = self.find(name, self.maps.get(name, name))
             except Refusal as e:  # looking for modules takes time
                 self.found[name] = e
         if isinstance(self.found[name], Refusal):
             raise self.found[name]
         return self.found[name]
 
-    def find(self, name):
-        full = self.maps.get(name)
-        parts = (full.replace(":", ".") if full else name).split(".")
+    def find(self, name, path):
+        """The function at a path, "module:function" or dotted; the name is for what is said of it."""
+        parts = path.replace(":", ".").split(".")
         try:
             f = importlib.import_module(parts[0])
         except ImportError as e:
@@ -237,7 +237,33 @@ class Worker:
         if r["inplace"] and written and outs and outs[0] is not None:
             if outs[0].data_ptr() != args[written[0]].data_ptr():
                 return ["the result of the in-place call is not the tensor it is written to"]
+        shared = self.shared(r, outs)
+        if r["op"] in self.maps and shared:
+            own = self.shared_by_torch(r)
+            return ["output[%d] shares the memory of the input %s, which torch's own %s copies" % (i, block, r["op"])
+                    for i, block in shared if own is not None and (i, block) not in own]
         return []
+
+    def shared(self, r, outs):
+        """Which results lie in the memory of which arguments that are only read: (index, name) of each."""
+        return [(i, b["name"]) for i, x in enumerate(outs) if x is not None and x.layout == self.torch.strided
+                for b, buf in zip(r["blocks"], self.buffers)
+                if x.numel() and not b["written"] and 0 <= x.data_ptr() - buf.data_ptr() < buf.numel()]
+
+    def shared_by_torch(self, r):
+        """What shared says of torch's function of the call's name; None if it does not run here."""
+        buffers = self.buffers
+        try:
+            tensors, _ = self.place(r)
+            args, kwargs = self.value(r["args"], tensors), {k: self.value(v, tensors) for k, v in r["kwargs"].items()}
+            with self.torch.no_grad():
+                result = self.find(r["op"], r["op"])(*args, **kwargs)
+            self.sync()
+            return self.shared(r, self.results(result))
+        except Exception:
+            return None
+        finally:
+            self.buffers = buffers
 
     # Requests.
 
