@@ -51,7 +51,10 @@ class Memory:
 class Worker:
     def __init__(self, device, options):
         self.memory = Memory(5)
-        import torch
+        try:
+            import torch
+        except ModuleNotFoundError as e:
+            raise Refusal("this Python has no module %s; --python names another" % e.name)
         self.torch = torch
         plugins = [importlib.import_module(m) for m in options["import"]]
         self.device = torch.device(device)
@@ -462,7 +465,7 @@ def main():
     try:
         worker = Worker(sys.argv[1], json.loads(sys.argv[2]))
     except Exception as e:
-        reply({"status": "error", "reason": "%s: %s" % (type(e).__name__, str(e).split("\n", 1)[0])}, 0)
+        reply(failure(e), 0)
         return
     reply(worker.info, 0)
     worker.serve()
