@@ -23,8 +23,8 @@ type MemoryRunner interface {
 // certain is how much a process must grow to be certain that a run made it grow.
 const certain = 4 << 20
 
-// Memory implements MemoryRunner: by how much the process grew at most during a run, 0 if
-// that is below 4 MiB.
+// Memory implements MemoryRunner: by how much the process grew at most during a run, not
+// known below 4 MiB.
 func (h *HostFunc) Memory(context.Context) (*Memory, error) {
 	if h.Restore != nil {
 		if err := h.Restore(); err != nil {
@@ -33,11 +33,8 @@ func (h *HostFunc) Memory(context.Context) (*Memory, error) {
 	}
 	var err error
 	grown, ok := rss.Growth(func() { err = h.Run() })
-	if err != nil || !ok {
+	if err != nil || !ok || grown < certain {
 		return nil, err
-	}
-	if grown < certain {
-		grown = 0
 	}
 	return &Memory{Peak: grown}, nil
 }

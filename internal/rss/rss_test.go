@@ -20,7 +20,7 @@ func TestGrowth(t *testing.T) {
 		if !ok {
 			t.Skip("this system does not tell")
 		}
-		if grown < size-4<<20 || grown > 2*size {
+		if grown < size-4<<20 || grown > 10*size { // the race detector has memory of its own
 			t.Errorf("grown by %d bytes, want about %d", grown, size)
 		}
 	}
