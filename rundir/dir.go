@@ -95,13 +95,16 @@ func Open(root string, s *Settings, o Options) (d *Dir, err error) {
 	if err := fits(root, o.Part); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(d.Path, 0o777); err != nil {
+	if err := os.MkdirAll(root, 0o777); err != nil {
 		return nil, err
 	}
-	if !capture.Marked(root) {
+	if !capture.Marked(root) { // before anything else is in it, which another part would not know
 		if err := capture.Mark(root); err != nil {
 			return nil, err
 		}
+	}
+	if err := os.MkdirAll(d.Path, 0o777); err != nil {
+		return nil, err
 	}
 	if d.lock, err = acquire(d.Path, s.Host, o.Told); err != nil {
 		return nil, err

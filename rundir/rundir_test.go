@@ -286,6 +286,35 @@ func TestReadParts(t *testing.T) {
 	}
 }
 
+// TestPartsAtOnce: parts that begin at the same time do not take each other's beginnings for
+// something else.
+func TestPartsAtOnce(t *testing.T) {
+	for range 50 {
+		root := filepath.Join(t.TempDir(), "run")
+		if err := os.MkdirAll(filepath.Join(root, logsDir), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		start, errs := make(chan struct{}), make(chan error)
+		const n = 16
+		for i := range n {
+			go func() {
+				<-start
+				d, err := Open(root, settings(), Options{Part: &Part{i + 1, n}, Call: noCalls})
+				if err == nil {
+					d.Close()
+				}
+				errs <- err
+			}()
+		}
+		close(start)
+		for range n {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // What a process that died has left is removed by the next.
 func TestTemporaryFiles(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "run")
