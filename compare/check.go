@@ -288,7 +288,7 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 		cl--
 	}
 	if w := p.worst[cl]; w.valid {
-		r.WorstIndex = unravel(w.at, c.got.Shape)
+		r.WorstIndex = tensor.Unravel(w.at, c.got.Shape)
 		r.Actual, r.Expected = c.valuesAt(w.at)
 		if c.override != nil || c.bound.ulps > 0 || c.bound.sum > 0 {
 			r.BoundRatio = w.score
@@ -412,16 +412,6 @@ func (c *checker) show(v any) string {
 		return strconv.FormatComplex(v, 'g', -1, 2*bits)
 	}
 	return fmt.Sprint(v)
-}
-
-// unravel is the index of flat element i in shape.
-func unravel(i int, shape []int) []int {
-	idx := make([]int, len(shape))
-	for d := len(shape) - 1; d >= 0; d-- {
-		idx[d] = i % shape[d]
-		i /= shape[d]
-	}
-	return idx
 }
 
 // valuesAt are both values of flat element i, the reference rounded.

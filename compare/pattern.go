@@ -352,8 +352,8 @@ func (w *window) swapped() string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("rows %s and %s are swapped", tensor.ShapeString(unravel(a, w.shape[:d-1])),
-		tensor.ShapeString(unravel(b, w.shape[:d-1])))
+	return fmt.Sprintf("rows %s and %s are swapped", tensor.ShapeString(tensor.Unravel(a, w.shape[:d-1])),
+		tensor.ShapeString(tensor.Unravel(b, w.shape[:d-1])))
 }
 
 // oneIndex recognises errors confined to one index of a dimension: a channel,

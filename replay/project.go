@@ -149,7 +149,7 @@ func (s *sampler) project(got *tensor.Tensor, v *sampledValue, precision tensor.
 				out.largest = ratio
 			}
 			if len(worst) < projectedCells || ratio > worst[len(worst)-1].ratio {
-				index := unravelled(i, want.Shape)
+				index := tensor.Unravel(i, want.Shape)
 				if d := slices.Index(v.labels, row); d >= 0 && row != opdef.Uncut {
 					index[d] += lo
 				}
@@ -292,14 +292,4 @@ func newAllowance(b opdef.Bound, dt, precision tensor.DType, sums int) allowance
 // of is the allowance of a sum of elements whose root of squares is root, and that of S scale.
 func (a *allowance) of(root, scale float64) float64 {
 	return a.t * (a.ulp*root + a.terms*scale + a.least)
-}
-
-// unravelled is the index of flat element i in shape.
-func unravelled(i int, shape []int) []int {
-	index := make([]int, len(shape))
-	for d := len(shape) - 1; d >= 0; d-- {
-		index[d] = i % shape[d]
-		i /= shape[d]
-	}
-	return index
 }

@@ -242,14 +242,7 @@ func (v *Value) elsewhere(w *Value, at []int, opt Options) *Value {
 }
 
 // index is the place of element i of a shape: [1, 0, 3].
-func index(i int, shape []int) string {
-	at := make([]int, len(shape))
-	for d := len(shape) - 1; d >= 0; d-- {
-		at[d] = i % shape[d]
-		i /= shape[d]
-	}
-	return tensor.ShapeString(at)
-}
+func index(i int, shape []int) string { return tensor.ShapeString(tensor.Unravel(i, shape)) }
 
 // amplified is how much more than its own relative error a call's rounding may
 // move the loss, relative to the loss. A healthy call's moves it by less: roundings

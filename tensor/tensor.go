@@ -292,6 +292,16 @@ func (t *Tensor) WithDType(dt DType) *Tensor {
 // Meta describes shape and dtype for messages: "float32[2, 3]".
 func (t *Tensor) Meta() string { return t.DType.String() + ShapeString(t.Shape) }
 
+// Unravel is the index of element i of a row-major array of shape.
+func Unravel(i int, shape []int) []int {
+	index := make([]int, len(shape))
+	for d := len(shape) - 1; d >= 0; d-- {
+		index[d] = i % shape[d]
+		i /= shape[d]
+	}
+	return index
+}
+
 // ShapeString formats a shape as torch does: [2, 3].
 func ShapeString(shape []int) string {
 	b := []byte{'['}

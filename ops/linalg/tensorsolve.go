@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/optool/optool/opdef"
-	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
@@ -78,7 +77,7 @@ func permuted[T kernel.Field](data []T, shape, order []int) []T {
 	out := make([]T, len(data))
 	for i := range out {
 		at := 0
-		for d, k := range elements.Unravel(i, size) {
+		for d, k := range tensor.Unravel(i, size) {
 			at += k * st[d]
 		}
 		out[i] = data[at]

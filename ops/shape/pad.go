@@ -319,7 +319,7 @@ func padAs[T kernel.Number](p *Padding, fill T) *tensor.Tensor {
 	n, in := p.Shape[last], p.T.Shape[last]
 	return opdef.Rows(p.T.DType, p.Shape, max(n, 1), func(row int, dst []T) {
 		src, inside := 0, true
-		for d, at := 0, elements.Unravel(row, p.Shape[:last]); d < last; d++ {
+		for d, at := 0, tensor.Unravel(row, p.Shape[:last]); d < last; d++ {
 			i := p.From[d][at[d]]
 			inside = inside && i >= 0
 			src = src*p.T.Shape[d] + i
@@ -373,7 +373,7 @@ func padGradAs[T kernel.Number](p *Padding, g *tensor.Tensor) *tensor.Tensor {
 	n := p.Shape[last]
 	return opdef.Rows(g.DType, p.T.Shape, max(p.T.Shape[last], 1), func(row int, dst []T) {
 		clear(dst)
-		at := elements.Unravel(row, p.T.Shape[:last])
+		at := tensor.Unravel(row, p.T.Shape[:last])
 		y := opdef.Scratch[T](n)
 		var add func(d, src int)
 		add = func(d, src int) {

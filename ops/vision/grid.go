@@ -496,7 +496,7 @@ func affinePlan(a *affineGridArgs) (*matmul.Product, error) {
 	corners := a.AlignCorners != nil && *a.AlignCorners
 	base := tensor.Make[float64](tensor.Numel(append(slices.Clone(dims), nd+1)))[:0]
 	for p := range tensor.Numel(dims) {
-		at := elements.Unravel(p, dims)
+		at := tensor.Unravel(p, dims)
 		for d := nd - 1; d >= 0; d-- { // x first
 			n := float64(dims[d])
 			switch {

@@ -5,16 +5,6 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// Unravel is the index of element i of a row-major array of shape.
-func Unravel(i int, shape []int) []int {
-	at := make([]int, len(shape))
-	for d := len(shape) - 1; d >= 0; d-- {
-		at[d] = i % shape[d]
-		i /= shape[d]
-	}
-	return at
-}
-
 // BroadcastTerms is the largest number of result elements that one element of
 // an operand of a call that was checked takes part in.
 func BroadcastTerms(ts ...*tensor.Tensor) int {
