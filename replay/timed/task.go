@@ -24,7 +24,8 @@ type Task struct {
 	// device has no backward pass for it.
 	Err, NoBackward error
 
-	spent time.Duration
+	enough []bool // of each series: it needs no more rounds
+	spent  time.Duration
 }
 
 // Tasks collects the calls to measure, in order.

@@ -88,7 +88,7 @@ func (t *Timer) interleave(ctx context.Context, tasks []*Task) error {
 	for round := range t.Rounds() {
 		t.Order.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for i, k := range order {
-			if t.settled(k) {
+			if t.finished(k) {
 				continue
 			}
 			allowed, ok := t.Budget.allow(round*len(order) + i)
@@ -111,11 +111,13 @@ func (t *Timer) Rounds() int {
 	return timing.MaxRounds
 }
 
-// settled reports whether a task needs no more rounds.
-func (t *Timer) settled(k *Task) bool {
-	return len(k.Series) > 0 && !slices.ContainsFunc(k.Series, func(s *reports.Timing) bool {
-		return !t.enough(s.Series)
-	})
+// finished reports whether a task needs no more rounds, or has had its time.
+func (t *Timer) finished(k *Task) bool {
+	if t.Runs > 0 || len(k.Series) == 0 {
+		return false
+	}
+	slow := k.spent > longest*t.MaxTime*time.Duration(len(k.Series))
+	return slow || !slices.Contains(k.enough, false)
 }
 
 // enough reports whether a series needs no more rounds.
@@ -147,9 +149,8 @@ func (t *Timer) measure(ctx context.Context, k *Task, from, to int, allowed time
 		phases, err = t.phases(k, p)
 	}
 	for round := from; err == nil && round < to; round++ {
-		slow := k.spent > longest*t.MaxTime*time.Duration(len(k.Series))
 		late := allowed > 0 && round > from && time.Since(began) > allowed
-		if round > 0 && t.Runs == 0 && (slow || late || t.settled(k)) {
+		if t.finished(k) || late && t.Runs == 0 {
 			break
 		}
 		err = t.round(ctx, k, phases, round, allowed/time.Duration(to-from))
@@ -183,7 +184,7 @@ func (t *Timer) round(ctx context.Context, k *Task, phases []phase, round int, a
 	at := 0
 	for _, ph := range phases {
 		for _, c := range t.Caches {
-			if at < len(k.Series) && t.enough(k.Series[at].Series) {
+			if at < len(k.enough) && k.enough[at] {
 				at++
 				continue
 			}
@@ -191,13 +192,14 @@ func (t *Timer) round(ctx context.Context, k *Task, phases []phase, round int, a
 			switch {
 			case s == nil:
 			case at == len(k.Series):
-				k.Series = append(k.Series, k.series(ph, s))
+				k.Series, k.enough = append(k.Series, k.series(ph, s)), append(k.enough, false)
 			default:
 				k.Series[at].Series.Add(s)
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", ph.name, err)
 			}
+			k.enough[at] = t.enough(k.Series[at].Series)
 			at++
 		}
 		if round > 0 {

@@ -89,6 +89,29 @@ func TestEach(t *testing.T) {
 	}
 }
 
+// TestFinished: a task has rounds until all its series are known well enough or its time is
+// spent, and all that are asked for.
+func TestFinished(t *testing.T) {
+	series := []*reports.Timing{{}, {}}
+	for _, c := range []struct {
+		name string
+		runs int
+		task Task
+		want bool
+	}{
+		{"not begun", 0, Task{spent: time.Hour}, false},
+		{"one to be known better", 0, Task{Series: series, enough: []bool{true, false}}, false},
+		{"all known", 0, Task{Series: series, enough: []bool{true, true}}, true},
+		{"slow", 0, Task{Series: series, enough: []bool{true, false}, spent: 5 * time.Second}, true},
+		{"slow, but runs are asked for", 9, Task{Series: series, enough: []bool{true, true}, spent: time.Hour}, false},
+	} {
+		timer := &Timer{Runs: c.runs, MaxTime: time.Second}
+		if got := timer.finished(&c.task); got != c.want {
+			t.Errorf("%s: finished %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
 // TestStops ends with the budget, with an error of Before and with the context.
 func TestStops(t *testing.T) {
 	timer, tasks := demo(t, false)
