@@ -4,7 +4,6 @@ package budget
 
 import (
 	"cmp"
-	"hash/fnv"
 	"slices"
 	"sync"
 
@@ -45,15 +44,15 @@ const suspects = 8
 func New(calls []Call) *Agenda {
 	a := &Agenda{calls: calls, order: make([]int, len(calls)), taken: make([]bool, len(calls)),
 		failures: map[string]int{}}
-	kinds := map[string][]int{}
+	kinds, hashes := map[string][]int{}, make([]uint64, len(calls))
 	for i, c := range calls {
-		a.order[i], a.taken[i] = i, c.Done
+		a.order[i], a.taken[i], hashes[i] = i, c.Done, shard.Hash(c.Name)
 		kinds[c.Kind] = append(kinds[c.Kind], i)
 	}
 	round := make([]int, len(calls)) // how many of its kind come before
 	for _, of := range kinds {
 		slices.SortFunc(of[1:], func(i, j int) int {
-			return cmp.Or(cmp.Compare(hash(calls[i].Name), hash(calls[j].Name)), cmp.Compare(i, j))
+			return cmp.Or(cmp.Compare(hashes[i], hashes[j]), cmp.Compare(i, j))
 		})
 		for n, i := range of {
 			round[i] = n
@@ -107,10 +106,4 @@ func (a *Agenda) Failed(op string) {
 			n++
 		}
 	}
-}
-
-func hash(name string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(name))
-	return h.Sum64()
 }

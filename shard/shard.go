@@ -70,7 +70,7 @@ func Assign(calls []Call, n int) []int {
 	order := make([]int, len(calls))
 	hashes := make([]uint64, len(calls))
 	for i, c := range calls {
-		order[i], hashes[i] = i, hash(c.Name)
+		order[i], hashes[i] = i, Hash(c.Name)
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(calls[b].Cost, calls[a].Cost), cmp.Compare(hashes[a], hashes[b]),
@@ -99,7 +99,8 @@ func Digest(calls []Call, n int) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func hash(name string) uint64 {
+// Hash is a number for a name, the same everywhere, that has nothing to do with its order.
+func Hash(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return h.Sum64()
