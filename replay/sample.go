@@ -62,7 +62,7 @@ func (c *Call) newSampler() *sampler {
 	for l, n := range s.sizes {
 		s.first[l] = upTo(0, min(n, 2))
 	}
-	s.tiny = s.cut(s.first, nil)
+	s.tiny = s.cut(s.first)
 	f, err := s.tiny.Forward()
 	if err != nil || len(f.Outs) != 1 || f.After != nil || f.Outs[0].Dim() != len(s.axes.Out) {
 		return nil // the whole call says what is wrong
@@ -224,7 +224,7 @@ func (r *comparison) compareSampled(l label, got value.Value, want *tensor.Tenso
 func (r *comparison) comparePart(l label, got *tensor.Tensor, v *sampledValue, at cuts,
 	precision tensor.DType) *Result {
 	s := r.sampler
-	want, bound := v.make(s.cut(at, nil), s.takeAll(v.out, at))
+	want, bound := v.make(s.cut(at), s.takeAll(v.out, at))
 	if precision != tensor.Invalid && want.DType != got.DType {
 		want = opdef.Cast(want, got.DType)
 	}
@@ -253,18 +253,14 @@ func (s *sampler) takeAll(out []*tensor.Tensor, at cuts) []*tensor.Tensor {
 	return parts
 }
 
-// cut is the call on parts of the arguments, or on what replace makes of them.
-func (s *sampler) cut(at cuts, replace func(opdef.Arg, *tensor.Tensor) *tensor.Tensor) *opdef.Call {
+// cut is the call on parts of the arguments.
+func (s *sampler) cut(at cuts) *opdef.Call {
 	return s.bound.Map(func(a opdef.Arg) *tensor.Tensor {
 		labels := s.axes.Of(a)
 		if labels == nil {
 			return a.Tensor
 		}
-		t := s.take(a.Tensor, labels, at)
-		if replace != nil {
-			t = replace(a, t)
-		}
-		return t
+		return s.take(a.Tensor, labels, at)
 	})
 }
 

@@ -83,7 +83,7 @@ func (c *TimingChange) MarshalJSON() ([]byte, error) {
 		OldSpread Number        `json:"old_spread"`
 		NewSpread Number        `json:"new_spread"`
 		Ratio     Number        `json:"ratio"` // of the floors
-		P         Number        `json:"p"`     // of the Mann-Whitney U test on the rounds
+		P         Number        `json:"p"`     // that all rounds of the slower missed the floor of the faster by chance
 		Accuracy  string        `json:"accuracy"`
 	}{"timing_change", c.Capture, c.Op, c.Phase, c.Cache, c.Verdict, c.Old.Median, c.New.Median,
 		c.OldFloor.Time, c.NewFloor.Time, Number(c.OldFloor.Spread), Number(c.NewFloor.Spread), Number(c.Ratio),

@@ -68,7 +68,7 @@ Calls that do the same work (op, dtypes, shapes, strides, other arguments) are
 measured once and count as often as they were recorded; --all measures each.
 Runs stop when the relative noise is below 0.5 %, no longer changes, --max-time
 is spent, or there are 2000; --run_times N takes exactly N. No run is left out. What is printed is
-the median with the quartiles. Runs are spread over five rounds, on a device each
+the median with the quartiles. Runs are spread over 7 to 25 rounds, on a device each
 in a new process, so that compare --time can tell a difference from what the
 machine did for a while.
 
