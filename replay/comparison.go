@@ -56,6 +56,14 @@ func (c *Call) Compare() *Outcome {
 	return r.out
 }
 
+// On compares what a device gives with the reference, as Compare does with Options.Device.
+// Values stay those of Compare.
+func (c *Call) On(d Device) *Outcome {
+	on := *c
+	on.opt.Device = d
+	return on.Compare()
+}
+
 // asked reports whether a tolerance that was asked for decided any verdict.
 func (o *Outcome) asked() bool {
 	return slices.ContainsFunc(o.Results, func(r Result) bool { return r.Compared != nil && r.Compared.Setting != "" })
@@ -158,9 +166,11 @@ func (r *comparison) run() {
 
 // compareCall runs the bound call and compares.
 func (r *comparison) compareCall() {
-	if err := r.start(); err != nil {
-		r.addRefusal(err)
-		return
+	if r.fwd == nil {
+		if err := r.start(); err != nil {
+			r.addRefusal(err)
+			return
+		}
 	}
 	for range r.opt.Runs - 1 {
 		if err := r.repeatForward(); err != nil {

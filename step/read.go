@@ -22,6 +22,8 @@ type Options struct {
 	// for, within limits of time and memory, once more where it was stopped for the sake of
 	// another. Its error is f's, or says which limit did not suffice.
 	Within func(bytes int64, f func() error) error
+	// Rerun, if not nil, is a device that each call is run on again, beside what was recorded.
+	Rerun replay.Device
 }
 
 // within runs f, which computes with a call, within the limits. A panic is its error.
@@ -74,12 +76,19 @@ func Read(e *capture.Entry, opt Options) *Call {
 	if err != nil && c.Failed == "" {
 		c.Failed = err.Error()
 	}
+	if opt.Rerun != nil {
+		c.Rerun = call.On(opt.Rerun)
+		if c.TooLarge == nil {
+			c.TooLarge = c.Rerun.TooLarge
+		}
+	}
 	return c
 }
 
 // judge takes what replay said about the call.
 func (c *Call) judge(o *replay.Outcome) {
 	c.Verdict = o.Verdict()
+	c.byPass = worstOf(o.Results)
 	for _, r := range o.Results {
 		if r.Default != "" {
 			if c.Changed == nil {

@@ -31,6 +31,7 @@ type Node struct {
 	Impact     *reports.Number `json:"impact"`
 	LocalError *reports.Number `json:"local_error"`
 	TotalError *reports.Number `json:"total_error"`
+	Device     *Rerun          `json:"device,omitempty"` // with Options.Rerun: what became of the pass there
 }
 
 // An Input is the record of what a pass of a call read.
@@ -58,6 +59,7 @@ type SummaryRecord struct {
 	Losses []LossRecord   `json:"losses"`
 	First  *reports.Place `json:"first"`
 	Calls  int            `json:"calls"`
+	Device *Reruns        `json:"device,omitempty"`
 	// Settings are what the run was told about what to check.
 	Settings reports.Settings `json:"settings,omitempty"`
 }
@@ -118,6 +120,7 @@ func (c *Call) node() *Node {
 	if dt := c.DType(); dt.Computable() {
 		n.DType = dt.String()
 	}
+	n.Device = c.rerunOf(replay.Forward)
 	if p := c.Peer; p != nil {
 		n.Peer = p.Entry.Rel
 		if dt := p.DType(); dt.Computable() {
@@ -130,6 +133,7 @@ func (c *Call) node() *Node {
 func (c *Call) backwardNode() *Node {
 	n := c.node()
 	n.Phase, n.Inputs, n.Impact, n.LocalError, n.TotalError = "backward", inputs(c.GradOutputs), nil, nil, nil
+	n.Device = c.rerunOf(replay.Backward)
 	return n
 }
 
@@ -176,25 +180,18 @@ func (f *Finding) fault() bool {
 // Results are the findings, and what replay had to say of each call, as records of a
 // comparison, which reports are made of: a fault is a failure, another finding a warning.
 // The verdict of the call stands with no target where no value has it: that of one that
-// passed. repro is the command that
-// runs a call again.
-func (t *Trace) Results(repro func(*Call) string) []*reports.Result {
+// passed. What is no plain pass on a device comes behind, as of that source. repro is the
+// command that runs a call again, on the device or not.
+func (t *Trace) Results(repro func(c *Call, onDevice bool) string) []*reports.Result {
 	var out []*reports.Result
 	found := map[*Call][]*Finding{}
 	for _, f := range t.Findings {
 		found[f.Call] = append(found[f.Call], f)
 	}
 	for _, c := range t.Calls() {
-		again := repro(c)
+		again := repro(c, false)
 		add := func(phase, target string, v verdict.Verdict, reason string) {
-			r := &reports.Result{Capture: c.Entry.Rel, Op: c.Op, ForwardID: known(c.Entry.ID), Phase: phase,
-				Target: target, Verdict: v, Reason: reason, Repro: &again, Order: &c.Order, PID: known(c.Entry.PID),
-				Rank: known(c.Process.Rank), Module: c.Entry.Module, Location: c.Entry.Location}
-			if dt := c.DType(); dt.Computable() {
-				name := dt.String()
-				r.DType = &name
-			}
-			out = append(out, r)
+			out = append(out, c.record(phase, target, v, reason, again))
 		}
 		said := map[string]bool{}
 		for _, f := range found[c] {
@@ -218,8 +215,31 @@ func (t *Trace) Results(repro func(*Call) string) []*reports.Result {
 		}) {
 			add(string(replay.Forward), "", v, c.Failed)
 		}
+		if c.Rerun == nil {
+			continue
+		}
+		source := "device"
+		for _, r := range onDevice(c.Rerun) {
+			if r.Verdict != verdict.Pass {
+				x := c.record(string(r.Phase), r.Target, r.Verdict, r.Reason, repro(c, true))
+				x.Source = &source
+				out = append(out, x)
+			}
+		}
 	}
 	return out
+}
+
+// record is about a value of the call.
+func (c *Call) record(phase, target string, v verdict.Verdict, reason, repro string) *reports.Result {
+	r := &reports.Result{Capture: c.Entry.Rel, Op: c.Op, ForwardID: known(c.Entry.ID), Phase: phase,
+		Target: target, Verdict: v, Reason: reason, Repro: &repro, Order: &c.Order, PID: known(c.Entry.PID),
+		Rank: known(c.Process.Rank), Module: c.Entry.Module, Location: c.Entry.Location}
+	if dt := c.DType(); dt.Computable() {
+		name := dt.String()
+		r.DType = &name
+	}
+	return r
 }
 
 // Judged counts the calls that replay decided about.
@@ -282,6 +302,7 @@ func (t *Trace) Summary() *SummaryRecord {
 		l := s.record()
 		r.Loss = &l
 	}
+	_, r.Device = t.Reruns()
 	if f := t.First(); f != nil {
 		r.First = &reports.Place{Capture: f.Call.Entry.Rel, Target: f.Target}
 	}

@@ -106,7 +106,10 @@ type Call struct {
 	// Damaged says which of its files cannot be read, "" for none; files into which torch
 	// saved nothing are not damaged.
 	Damaged string
-	Results []Result // of values that are not a plain pass
+	Results []Result                         // of values that are not a plain pass
+	byPass  map[replay.Phase]verdict.Verdict // the worst of each
+	// Rerun is what Options.Rerun made of the call; nil if it was not run there.
+	Rerun *replay.Outcome
 	// Changed are the settings that gave a value of the call another verdict than it has
 	// without them, and whether it fails without them.
 	Changed map[string]bool

@@ -23,6 +23,7 @@ import (
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/torchbridge"
+	"github.com/optool/optool/verdict"
 )
 
 // deviceFlags say what device to use and how. They are the same for every
@@ -153,8 +154,8 @@ func (d *deviceFlags) check() error {
 // open loads the device, a library.
 func (d *deviceFlags) open(ctx context.Context) (*devicebridge.Device, error) {
 	if strings.HasPrefix(d.device, torchbridge.Prefix) {
-		return nil, usageError("%s: this command wants a library; device, replay, time, reduce and bundle take devices of "+
-			"PyTorch", d.device)
+		return nil, usageError("%s: this command wants a library; device, replay, step, time, reduce and bundle take "+
+			"devices of PyTorch", d.device)
 	}
 	lib, err := devicebridge.Open(ctx, devicebridge.Config{Library: d.device, Adaptor: d.adaptor, Workers: d.devices,
 		Timeout: cmp.Or(d.timeout, deviceTimeout)})
@@ -256,6 +257,23 @@ func (d *deviceFlags) spared(op string) []string {
 		names = append(names, fallbackSpares)
 	}
 	return names
+}
+
+// effects names the settings that kept a call, or a part of it, from the device, and those
+// that had it converted or spared it.
+func (d *deviceFlags) effects(o *replay.Outcome) (hidden, changed []string) {
+	for _, x := range o.Results {
+		if x.Reason == verdict.FallsBack {
+			hidden = append(hidden, d.fallbackSource)
+		}
+	}
+	if o.Converted {
+		changed = append(changed, convertFlag)
+	}
+	if len(o.Casts) > 0 {
+		changed = append(changed, d.castSource(o.Op))
+	}
+	return hidden, append(changed, d.spared(o.Op)...)
 }
 
 // fallbackSpares names ops that do not fall back, whatever else says so.

@@ -218,7 +218,7 @@ type replayRun struct {
 func (r *replayRun) recall(d *reports.Done, results []*reports.Result) error {
 	r.tally.walked++
 	r.tally.captures++
-	r.told(d.Hidden, d.Changed)
+	told(r.settings, d.Hidden, d.Changed)
 	for _, x := range results {
 		r.Summary.Add(x)
 	}
@@ -333,7 +333,7 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 		r.bar.warn(r.app, x.err)
 	}
 	r.bar.add(x.found != nil && x.found.Bad(), x.bytes)
-	r.told(x.hidden, x.changed)
+	told(r.settings, x.hidden, x.changed)
 	if x.found == nil {
 		return nil
 	}
@@ -349,12 +349,12 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 }
 
 // told counts what settings did to a call.
-func (r *replayRun) told(hidden, changed []string) {
+func told(s reports.Settings, hidden, changed []string) {
 	for _, name := range hidden {
-		r.settings.Hide(name)
+		s.Hide(name)
 	}
 	for _, name := range changed {
-		r.settings.Change(name, false)
+		s.Change(name, false)
 	}
 }
 
@@ -516,19 +516,9 @@ func (o *replayOptions) settingsOf(r *replayed, e *capture.Entry, outcome *repla
 	if o.forwardOnly && e.Has(capture.Device, capture.GradInputs) {
 		r.hidden = append(r.hidden, forwardAlone().Name)
 	}
-	for _, x := range outcome.Results {
-		if x.Reason == verdict.FallsBack {
-			r.hidden = append(r.hidden, o.fallbackSource)
-		}
-	}
-	if outcome.Converted {
-		r.changed = append(r.changed, convertFlag)
-	}
-	if len(outcome.Casts) > 0 {
-		r.changed = append(r.changed, o.castSource(outcome.Op))
-	}
 	if !o.none() {
-		r.changed = append(r.changed, o.spared(outcome.Op)...)
+		hidden, changed := o.effects(outcome)
+		r.hidden, r.changed = append(r.hidden, hidden...), append(r.changed, changed...)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 
 type stepOptions struct {
 	selection
+	deviceFlags
 	records    outputs
 	tolerances string
 	against    string
@@ -36,8 +37,6 @@ type stepOptions struct {
 	failOn     verdicts
 	exact      []string
 	in         []string
-	timeout    time.Duration
-	memory     int64
 }
 
 func newStepCmd(a *app) *cobra.Command {
@@ -47,11 +46,14 @@ func newStepCmd(a *app) *cobra.Command {
 		Short: "Find what broke a whole training step, and what it does to the loss",
 		Long: `Take all calls under PATH as one program: which call produced what another read,
 which call went wrong first, what changed between a producer and its reader, and
-what each call's error does to the loss, recorded and exact.`,
+what each call's error does to the loss, recorded and exact. With --device each call
+is also run again on that device, on what was recorded: which wrong calls it repeats,
+which it does not, and what it gets wrong that was recorded right.`,
 		Example: `  optool step op_tools_results
   optool step --json step.jsonl op_tools_results
   optool step --against run1/op_tools_results run2/op_tools_results
   optool step --html step.html op_tools_results
+  optool step --device torch:cuda:0 op_tools_results
   optool step --exact torch.nn.functional.softmax op_tools_results
   optool step --in float32=torch.nn.functional.linear,torch.matmul op_tools_results`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -66,9 +68,9 @@ what each call's error does to the loss, recorded and exact.`,
 	f.StringVar(&o.html, "html", "", "also write the dataflow as a page to `FILE`")
 	o.records.addFlags(cmd)
 	o.failOn.addFlag(cmd)
-	f.Var((*timeLimit)(&o.timeout), "timeout",
-		fmt.Sprintf("most `TIME` one call may take each time it is run (default %v)", referenceTimeout))
-	addMemoryFlag(cmd, &o.memory)
+	o.deviceFlags.add(cmd, noDevice, "run each call again on a device beside: host, the built-in one; the path of a DIOPI "+
+		"`LIBRARY`; or torch:DEVICE, a device of PyTorch (torch:cuda:0)")
+	o.addReplay(cmd)
 	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
 	f.StringVar(&o.against, "against", "", "compare with the run under `PATH2`: where the two diverge first")
 	f.StringVar(&o.graph, "graph", "", "also write the graph as JSON to `FILE`")
@@ -95,15 +97,26 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err != nil {
 		return err
 	}
+	if err := o.check(); err != nil {
+		return err
+	}
 	start := time.Now()
-	lim := newLimits(o.memory, cmp.Or(o.timeout, referenceTimeout))
+	lim := o.limits()
 	opt := step.Options{Options: replay.Options{Registry: reg, Tolerances: tol, Read: o.read},
 		Within: func(bytes int64, f func() error) error {
 			_, err := within(cmd.Context(), lim, bytes, func() (struct{}, error) { return struct{}{}, f() })
 			return err
 		}}
 	settings := append(a.operatorSettings(), toleranceSettings(tol, o.tolerances)...)
-	j, err := a.openRecords(o.records, a.run("none", settings...))
+	if !o.none() {
+		dev, err := o.checked(cmd, a)
+		if err != nil {
+			return err
+		}
+		defer dev.release()
+		opt.Rerun, settings = dev.Device, append(settings, dev.told...)
+	}
+	j, err := a.openRecords(o.records, a.run(o.device, settings...))
 	if err != nil {
 		return err
 	}
@@ -116,7 +129,9 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		return failed(err)
 	}
 	if o.against != "" {
-		other, more, err := a.readStep(cmd, o.against, lim, opt)
+		alone := opt
+		alone.Rerun = nil
+		other, more, err := a.readStep(cmd, o.against, lim, alone)
 		if err != nil {
 			return err
 		}
@@ -129,17 +144,19 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		refused++
 		a.warn("%s", c.Damaged)
 	}
-	for _, p := range t.Processes {
-		for _, c := range p.Calls {
-			for name, excused := range c.Changed {
-				settings.Change(name, excused)
-			}
+	for _, c := range t.Calls() {
+		for name, excused := range c.Changed {
+			settings.Change(name, excused)
+		}
+		if c.Rerun != nil {
+			hidden, changed := o.effects(c.Rerun)
+			told(settings, hidden, changed)
 		}
 	}
 	if err := writeStep(j, t, settings); err != nil {
 		return failed(err)
 	}
-	extra := view.Extra{Style: a.style(), Without: math.NaN(), Next: o.next(t, path)}
+	extra := view.Extra{Style: a.style(), Without: math.NaN(), Next: o.next(t, path), Device: o.device}
 	if f := t.First(); f != nil && f.Rule != verdict.Diverged {
 		extra.Without = f.Without(cmd.Context(), opt)
 	}
@@ -166,12 +183,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		return failed(err)
 	}
 	rec := o.recording(a, t, settings, start)
-	switch {
-	case t.First() != nil || rec.Summary.Unwanted():
-		*rec.Exit = ExitDiffers
-	case refused > 0 || t.Judged() == 0 && (t.Runs == nil || t.Runs.Compared == 0):
-		*rec.Exit = ExitFailed
-	}
+	*rec.Exit = stepExit(t, rec.Summary, refused)
 	rec.Summary.Exit = *rec.Exit
 	if err := writeReports(a.Out, rec, nil, j.files, func(string) {}); err != nil {
 		return failed(err)
@@ -179,13 +191,27 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	return exitWith(*rec.Exit)
 }
 
+// stepExit is the exit code of a step of which so many captures could not be read.
+func stepExit(t *step.Trace, s *reports.Summary, refused int) int {
+	_, device := t.Reruns()
+	if device == nil {
+		device = &step.Reruns{}
+	}
+	judged := t.Judged() > 0 || t.Runs != nil && t.Runs.Compared > 0 || device.Run > 0
+	switch {
+	case t.First() != nil || device.Wrong > 0 || s.Unwanted():
+		return ExitDiffers
+	case refused > 0 || device.Errors > 0 || !judged:
+		return ExitFailed
+	}
+	return ExitOK
+}
+
 // recording is what reports are made of.
 func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings, start time.Time) *reports.Recording {
-	rec := &reports.Recording{Run: a.run("none", settings...), Last: []byte("{}"), Summary: reports.NewSummary(),
+	rec := &reports.Recording{Run: a.run(o.device, settings...), Last: []byte("{}"), Summary: reports.NewSummary(),
 		Exit: new(int)}
-	rec.Results = t.Results(func(c *step.Call) string {
-		return o.command("replay", "--acc_check", "--tables", quotePath(pathOf(c.Entry)))
-	})
+	rec.Results = t.Results(o.repro)
 	for _, r := range rec.Results {
 		rec.Summary.Add(r)
 	}
@@ -378,6 +404,15 @@ func (o *stepOptions) command(args ...string) string {
 	return strings.Join(args, " ")
 }
 
+// repro is the command that runs a call again.
+func (o *stepOptions) repro(c *step.Call, onDevice bool) string {
+	args := []string{"replay", "--acc_check", "--tables"}
+	if onDevice {
+		args = append(args, o.deviceFlags.repro()...)
+	}
+	return o.command(append(args, quotePath(pathOf(c.Entry)))...)
+}
+
 // next are commands that show more.
 func (o *stepOptions) next(t *step.Trace, path string) []string {
 	var out []string
@@ -387,8 +422,12 @@ func (o *stepOptions) next(t *step.Trace, path string) []string {
 		if f.Rule == verdict.Diverged {
 			out = append(out, o.command("compare", "--tables", quotePath(pathOf(f.Peer.Entry)), at))
 		} else {
-			out = append(out, o.command("replay", "--acc_check", "--tables", at))
+			out = append(out, o.repro(f.Call, false))
 		}
+	}
+	wrong, _ := t.Reruns()
+	if i := slices.IndexFunc(wrong, func(r *step.Rerun) bool { return r.Standing != step.NotRepeated }); i >= 0 {
+		out = append(out, o.repro(wrong[i].Call, true))
 	}
 	if o.html == "" {
 		out = append(out, o.command("step", "--html", "step.html", quotePath(path)))

@@ -39,6 +39,7 @@ type Node struct {
 	Verdict    string          `json:"verdict"`
 	Backward   string          `json:"backward,omitempty"` // the worst verdict of the gradients
 	Reason     string          `json:"reason,omitempty"`
+	Device     string          `json:"device,omitempty"` // what a device made of it: "forward pass, backward fail: ..."
 	Effect     *reports.Number `json:"effect,omitempty"`
 	LocalError *reports.Number `json:"local_error,omitempty"`
 	TotalError *reports.Number `json:"total_error,omitempty"`
@@ -140,6 +141,13 @@ func node(c *step.Call) Node {
 			n.Reason = strings.TrimSpace(r.Target + " " + r.Reason)
 		}
 	}
+	for _, r := range c.Reruns() {
+		n.Device += fmt.Sprintf(", %s %s", r.Phase, r.Verdict)
+		if r.Reason != "" {
+			n.Device += ": " + r.Reason
+		}
+	}
+	n.Device = strings.TrimPrefix(n.Device, ", ")
 	if c.HasBackward() {
 		n.Verdict, n.Backward = string(forward), string(cmp.Or(backward, verdict.Pass))
 	}

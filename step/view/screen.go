@@ -2,6 +2,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -19,10 +20,14 @@ type Extra struct {
 	Without float64  // the loss without the first fault; NaN if it is not known
 	Imagine []string // losses of imagined runs, a line each
 	Next    []string // commands to run next
+	Device  string   // that the calls were run again on
 }
 
-// listed is how many rows each table of a screen has.
-const listed = 5
+// How many rows the tables of a screen have: each, and that of what a device made of the calls.
+const (
+	listed       = 5
+	rerunsListed = 12
+)
 
 // Screen writes what there is to know of a step first: the verdict in a sentence,
 // the first fault and its way to the loss, the largest effects, what to run next.
@@ -41,6 +46,9 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 		b.WriteString(x.Style.Wrap(line, 2) + "\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
+		return err
+	}
+	if err := reruns(w, t, x); err != nil {
 		return err
 	}
 	if s != nil {
@@ -348,6 +356,38 @@ func others(b *strings.Builder, t *step.Trace, main *step.Step) {
 	if n > listed {
 		fmt.Fprintf(b, "and %s more\n", reports.Count(n-listed, "step"))
 	}
+}
+
+// reruns say what a device made of the calls, beside what was recorded.
+func reruns(w io.Writer, t *step.Trace, x Extra) error {
+	wrong, n := t.Reruns()
+	if n == nil {
+		return nil
+	}
+	text := fmt.Sprintf("%s: %s run again, %d not; it repeats %d of the passes that were recorded wrong, does not "+
+		"repeat %d, and gets %d wrong that were not", x.Device, reports.Count(n.Run, "call"), n.NotRun, n.Repeated,
+		n.NotRepeated, n.New)
+	if _, err := fmt.Fprintln(w, "\n"+x.Style.Wrap(text, 2)); err != nil || len(wrong) == 0 {
+		return err
+	}
+	l := reports.NewListing(w, x.Style.Width, "call", "pass", "recorded", "device", "standing", "why")
+	l.Names(0)
+	l.Wrap()
+	for i, r := range wrong {
+		if i == rerunsListed {
+			l.Line(fmt.Sprintf("... and %d more", len(wrong)-i))
+			break
+		}
+		why := strings.TrimPrefix(r.Target+": "+r.Reason, ": ")
+		if r.Standing == step.NotRepeated {
+			why = ""
+		}
+		if err := l.Add(r.Call.String(), string(r.Phase), cmp.Or(string(r.Recorded), "-"), string(r.Verdict),
+			strings.ReplaceAll(string(r.Standing), "_", " "), why); err != nil {
+			return err
+		}
+	}
+	return l.Flush()
 }
 
 // effects are the tables of what moves the loss.
