@@ -35,7 +35,7 @@ type Cause struct {
 func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 	var fails []Result
 	for _, r := range o.Results {
-		if r.Verdict == verdict.Fail && r.Compared != nil && r.Layout == "" {
+		if r.Verdict == verdict.Fail && r.Compared != nil && r.Layout == "" && r.Device == "" {
 			fails = append(fails, r)
 		}
 	}

@@ -30,6 +30,14 @@ type Options struct {
 	// was recorded; Stress also runs it in other memory layouts.
 	Device Device
 	Stress bool
+	// Against, if not nil, is a second device that is compared too, and with Device.
+	Against *Rival
+}
+
+// A Rival is a second device, under the name that results have it.
+type Rival struct {
+	Device
+	Name string
 }
 
 // Run replays one capture. It never panics and always gives at least one result.
@@ -78,7 +86,7 @@ func (o *Outcome) note(plain *Outcome) {
 			continue
 		}
 		k := slices.IndexFunc(plain.Results, func(p Result) bool {
-			return p.Phase == r.Phase && p.Target == r.Target && p.Layout == r.Layout
+			return p.Phase == r.Phase && p.Target == r.Target && p.Layout == r.Layout && p.Device == r.Device
 		})
 		if k >= 0 && plain.Results[k].Verdict != r.Verdict {
 			r.Default, r.Setting = plain.Results[k].Verdict, r.Compared.Setting
@@ -105,6 +113,9 @@ type comparison struct {
 	// show.
 	drawnOuts []*tensor.Tensor
 	part      bool // what is compared are elements that were picked
+	// device is that which runs the call, deviceValues what it gave, with Options.Against.
+	device       Device
+	deviceValues []deviceValue
 }
 
 // guard runs f and makes a result of a panic.

@@ -149,27 +149,47 @@ func (r *comparison) compareDevicePasses() {
 	}
 	c := r.DeviceCall(true)
 	at := len(r.out.Results)
-	ran := r.runOnDevice(c, "")
-	if r.opt.Stress && ran {
-		r.stress(c)
+	first := r.passesOn(r.opt.Device, c)
+	if rival := r.opt.Against; rival != nil {
+		values, from := r.values, len(r.out.Results)
+		second := r.passesOn(rival.Device, c)
+		r.values = values // of the first device
+		for i := from; i < len(r.out.Results); i++ {
+			r.out.Results[i].of(rival.Name)
+		}
+		r.compareDevices(first, second)
 	}
 	for i := at; i < len(r.out.Results); i++ {
 		r.out.Results[i].Source = "device"
 	}
 }
 
+// passesOn runs the call on a device, as recorded and in other layouts, and compares. The
+// values are those of the call as recorded.
+func (r *comparison) passesOn(d Device, c *DeviceCall) []deviceValue {
+	r.device, r.deviceValues = d, nil
+	ran := r.runOnDevice(c, "")
+	values := r.deviceValues
+	if r.opt.Stress && ran {
+		r.stress(c)
+	}
+	return values
+}
+
 // runOnDevice reports whether the forward pass ran.
 func (r *comparison) runOnDevice(c *DeviceCall, layout string) bool {
 	at := len(r.out.Results)
-	run := r.opt.Device.Run(c)
+	run := r.device.Run(c)
 	defer func() {
 		for i := at; i < len(r.out.Results); i++ {
 			r.out.Results[i].Layout, r.out.Results[i].Functions = layout, run.Functions
 		}
 	}()
 	if layout == "" {
-		r.out.Converted = run.Converted
-		r.castRows(run.Casts)
+		r.out.Converted = r.out.Converted || run.Converted
+		if r.out.Casts == nil { // of a second device they are the same
+			r.castRows(run.Casts)
+		}
 	}
 	if s := run.Forward; s.Verdict != "" {
 		r.addCall(s.Verdict, s.Reason)
@@ -271,6 +291,9 @@ func (r *comparison) compareDevice(l label, got, want *tensor.Tensor, b opdef.Bo
 	res := r.compareValue(l, got, want, b, precision)
 	if got.DType != want.DType && res.Verdict != verdict.Fail {
 		res.Verdict, res.Reason = verdict.Fail, fmt.Sprintf("dtype is %s, want %s", got.DType, want.DType)
+	}
+	if r.opt.Against != nil && res.Compared != nil {
+		r.deviceValues = append(r.deviceValues, deviceValue{len(r.out.Results) - 1, got, want})
 	}
 	return res
 }

@@ -47,6 +47,10 @@ type Result struct {
 	Functions []string
 	Layout    string
 	Witness   *Witness // nil if nothing was recorded to compare with
+	// Device is Rival.Name where the result is of Options.Against, else empty; Against is,
+	// of other results, how the value stands to that device's, nil without one.
+	Device  string
+	Against *Against
 
 	Sampled *Sampled // nil if all elements were compared one by one
 }
@@ -87,13 +91,14 @@ func (o *Outcome) Verdict() verdict.Verdict {
 	return v
 }
 
-// FailedForward and FailedBackward report whether a value of that phase failed.
+// FailedForward and FailedBackward report whether a value of that phase failed, in the
+// record or on the first device.
 func (o *Outcome) FailedForward() bool  { return o.failed(Forward) || o.failed(Input) }
 func (o *Outcome) FailedBackward() bool { return o.failed(Backward) }
 
 func (o *Outcome) failed(p Phase) bool {
 	for _, r := range o.Results {
-		if r.Phase == p && r.Verdict == verdict.Fail {
+		if r.Phase == p && r.Verdict == verdict.Fail && r.Device == "" {
 			return true
 		}
 	}

@@ -61,7 +61,7 @@ func TestFormats(t *testing.T) {
 	}
 	var b strings.Builder
 	s := NewSummary()
-	s.Witness, s.First, s.Settings = map[string]int{}, &Place{}, Settings{{}}
+	s.Witness, s.Against, s.First, s.Settings = map[string]int{}, &Contest{}, &Place{}, Settings{{}}
 	s.FailOn, s.Budget = []verdict.Verdict{verdict.Warn}, &Budget{}
 	for _, r := range calls("float32", 100, Errors{Factor: Num(0x1p-22), FactorError: Num(0x1p-23)}) {
 		s.Add(r)

@@ -138,6 +138,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if s.Witness != nil {
 		m["witness"] = s.Witness
 	}
+	if s.Against != nil {
+		m["against"] = s.Against
+	}
 	if found := s.Systematic(); len(found) > 0 {
 		m["systematic"] = found
 	}

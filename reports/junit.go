@@ -115,7 +115,8 @@ func WriteJUnit(w io.Writer, rec *Recording) error {
 }
 
 func junitResult(r *Result) junitCase {
-	c := junitCase{Class: r.Op, Name: strings.Join(strings.Fields(r.Capture+" "+r.Phase+" "+r.Target), " ")}
+	value := r.Capture + " " + r.Phase + " " + r.Target + " " + r.Device
+	c := junitCase{Class: r.Op, Name: strings.Join(strings.Fields(value), " ")}
 	if r.Unwritten {
 		c.Skipped = &junitNote{Message: string(r.Verdict) + ": " + r.Reason}
 		return c

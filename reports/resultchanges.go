@@ -36,11 +36,12 @@ var wanted = []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Mistrusted, v
 // failing that, of the same op, id and rank.
 func Partners(old, cur []*Result) map[*Result]*Result {
 	type key struct {
-		capture, op, phase, target, layout string
-		id, rank                           int
+		capture, op, phase, target, layout, device string
+		id, rank                                   int
 	}
 	byCapture := func(r *Result) key {
-		return key{capture: r.Capture, op: r.Op, phase: r.Phase, target: r.Target, layout: r.Layout}
+		return key{capture: r.Capture, op: r.Op, phase: r.Phase, target: r.Target, layout: r.Layout,
+			device: r.Device}
 	}
 	number := func(n *int) int {
 		if n == nil {
@@ -49,7 +50,8 @@ func Partners(old, cur []*Result) map[*Result]*Result {
 		return *n
 	}
 	byCall := func(r *Result) key {
-		return key{op: r.Op, phase: r.Phase, target: r.Target, layout: r.Layout, id: number(r.ForwardID),
+		return key{op: r.Op, phase: r.Phase, target: r.Target, layout: r.Layout, device: r.Device,
+			id:   number(r.ForwardID),
 			rank: number(r.Rank)}
 	}
 	partner := map[*Result]*Result{}

@@ -157,6 +157,12 @@ type Result struct {
 	RMSE         *Number  `json:"rmse,omitempty"`          // of the device against the reference
 	RecordedRMSE *Number  `json:"recorded_rmse,omitempty"` // of what was recorded
 	Witness      string   `json:"witness,omitempty"`       // better, same or worse than what was recorded
+	// Of runs on two devices: Device is the second where the result is of that; of those of the
+	// first, Against is better, same or worse than the second.
+	Device      string  `json:"device,omitempty"`
+	AgainstRMSE *Number `json:"against_rmse,omitempty"` // of the second device against the reference
+	ApartRMSE   *Number `json:"apart_rmse,omitempty"`   // of the two devices against each other
+	Against     string  `json:"against,omitempty"`
 
 	*Stats // of an overflow check, else nil
 }

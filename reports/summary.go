@@ -25,8 +25,9 @@ type Summary struct {
 	// Witness counts results of a device that are better, the same or worse than
 	// the recorded ones; nil without a device.
 	Witness map[string]int
-	Exit    int // exit code of the run
-	NotRead int // files and directories that gave no result
+	Against *Contest // of two devices; nil without
+	Exit    int      // exit code of the run
+	NotRead int      // files and directories that gave no result
 	// Settings are what the run was told about what to check.
 	Settings Settings
 	// FailOn are verdicts of captures that are no differences, but not wanted either.
@@ -77,7 +78,8 @@ func (s *Summary) Add(r *Result) {
 	if r.Default != "" {
 		s.changed[r.Setting] = s.changed[r.Setting] || r.Default == verdict.Fail && r.Verdict != verdict.Fail
 	}
-	if r.Witness != "" && r.Layout == "" {
+	s.contest(r)
+	if r.Witness != "" && r.Layout == "" && r.Device == "" {
 		if s.Witness == nil {
 			s.Witness = map[string]int{}
 		}
@@ -226,6 +228,9 @@ func (s *Summary) Write(w io.Writer, st Style) error {
 			parts = append(parts, fmt.Sprintf("%d %s", s.Witness[v], v))
 		}
 		fmt.Fprintf(w, "the device's results against the recorded ones: %s\n", strings.Join(parts, ", "))
+	}
+	if err := s.Against.write(w, st); err != nil {
+		return err
 	}
 	for _, line := range s.notes() {
 		fmt.Fprintln(w, st.Wrap(line, 2))

@@ -105,7 +105,8 @@ type poolKey struct{ op, phase, dtype string }
 
 // addErrors takes the errors of a value that passed.
 func (s *Summary) addErrors(r *Result) {
-	if r.Errors == nil || r.Verdict != verdict.Pass || r.Phase == "input" || r.Layout != "" || r.DType == nil {
+	if r.Errors == nil || r.Verdict != verdict.Pass || r.Phase == "input" || r.Layout != "" ||
+		r.Device != "" || r.DType == nil {
 		return
 	}
 	key := poolKey{r.Op, r.Phase, *r.DType}

@@ -68,6 +68,10 @@ var resultColumns = []struct {
 	{"bound_ratio", func(r *Result) any { return numberCell(r.BoundRatio) }},
 	{"coverage", func(r *Result) any { return numberCell(r.Coverage) }},
 	{"projected", func(r *Result) any { return numberCell(r.Projected) }},
+	{"device", func(r *Result) any { return textCell(r.Device) }},
+	{"against_rmse", func(r *Result) any { return numberCell(r.AgainstRMSE) }},
+	{"apart_rmse", func(r *Result) any { return numberCell(r.ApartRMSE) }},
+	{"against", func(r *Result) any { return textCell(r.Against) }},
 }
 
 // Cells of the statistics of an overflow check.

@@ -234,7 +234,7 @@ func (run *testRun) take(t tested) error {
 
 // open loads the device.
 func (o *conformanceOptions) open(ctx context.Context, a *app) (*devicebridge.Device, error) {
-	if strings.HasPrefix(o.device, torchbridge.Prefix) {
+	if isTorch(o.device) {
 		return nil, usageError("%s: --mode %s wants a library", o.device, o.mode)
 	}
 	dev, err := devicebridge.Open(ctx, devicebridge.Config{Library: o.device, Adaptor: o.adaptor, Workers: a.jobs,

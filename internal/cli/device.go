@@ -39,6 +39,8 @@ type deviceFlags struct {
 	convert  string
 	fallback string
 	torch    torchFlags
+	// against is a second device, "" for none; againstPython is its Python, "" for the same.
+	against, againstPython string
 
 	fallbackSource string // the flag or variable that says what falls back
 	// Of what falls back; nil: nothing does.
@@ -141,6 +143,26 @@ func (d *deviceFlags) addReplay(cmd *cobra.Command) {
 	f.StringVar(&d.fallback, "fallback", "", "ops that run on the CPU instead of the device (OP_FALLBACK_LIST)")
 }
 
+// addAgainst adds the flags of a second device.
+func (d *deviceFlags) addAgainst(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&d.against, "against-device", "",
+		"also run each call on a second `DEVICE`, and say which of the two is nearer to the reference")
+	f.StringVar(&d.againstPython, "against-python", "",
+		"`PROGRAM` that runs --against-device torch:DEVICE (default that of --python)")
+}
+
+// second are the flags of --against-device.
+func (d *deviceFlags) second() *deviceFlags {
+	s := *d
+	s.device, s.against = d.against, d.device
+	s.torch.python = cmp.Or(d.againstPython, d.torch.python)
+	return &s
+}
+
+// isTorch reports whether a device is one of PyTorch.
+func isTorch(device string) bool { return strings.HasPrefix(device, torchbridge.Prefix) }
+
 // none reports that no device is wanted.
 func (d *deviceFlags) none() bool { return d.device == noDevice }
 
@@ -148,12 +170,18 @@ func (d *deviceFlags) check() error {
 	if d.devices < 1 {
 		return usageError("--devices: want at least 1, got %d", d.devices)
 	}
+	switch {
+	case d.against == noDevice || d.against != "" && d.none():
+		return usageError("--against-device wants a second device beside --device")
+	case d.againstPython != "" && !isTorch(d.against):
+		return usageError("--against-python: --against-device is no device of PyTorch")
+	}
 	return nil
 }
 
 // open loads the device, a library.
 func (d *deviceFlags) open(ctx context.Context) (*devicebridge.Device, error) {
-	if strings.HasPrefix(d.device, torchbridge.Prefix) {
+	if isTorch(d.device) {
 		return nil, usageError("%s: this command wants a library; device, replay, step, time, reduce and bundle take "+
 			"devices of PyTorch", d.device)
 	}
@@ -195,6 +223,12 @@ func (d *deviceFlags) repro() []string {
 	}
 	if d.repeat > 1 {
 		args = append(args, "--repeat", fmt.Sprint(d.repeat))
+	}
+	if d.against != "" {
+		args = append(args, "--against-device", quoteDevice(d.against))
+	}
+	if d.againstPython != "" {
+		args = append(args, "--against-python", quoteProgram(d.againstPython))
 	}
 	return args
 }

@@ -9,11 +9,9 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/optool/optool/internal/filelock"
-	"github.com/optool/optool/torchbridge"
 )
 
 // lockDevice waits until this process may use a device: alone, to measure it, or
@@ -22,7 +20,7 @@ import (
 // process; the last to release it removes the file. Where no file can be made, the
 // user is told and goes on without.
 func lockDevice(ctx context.Context, a *app, device string, alone bool) (release func(), err error) {
-	named := device == "host" || strings.HasPrefix(device, torchbridge.Prefix)
+	named := device == "host" || isTorch(device)
 	if path, err := filepath.Abs(device); err == nil && !named {
 		device = path
 	}

@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/optool/optool/devicebridge"
-	"github.com/optool/optool/torchbridge"
 )
 
 // program is how to call this program again, for a shell: by the path it was
@@ -34,7 +33,7 @@ func quotePath(path string) string {
 // quoteDevice quotes the name of a device: a word such as host, or the path of a
 // library.
 func quoteDevice(name string) string {
-	if name == noDevice || name == devicebridge.Host || strings.HasPrefix(name, torchbridge.Prefix) {
+	if name == noDevice || name == devicebridge.Host || isTorch(name) {
 		return name
 	}
 	return quotePath(name)

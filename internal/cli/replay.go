@@ -64,6 +64,7 @@ or --out.`,
 		Example: `  optool replay --acc_check op_tools_results
   optool replay --acc_check --op torch.matmul,torch.nn.functional.linear --json result.jsonl op_tools_results
   optool replay --acc_check --tables op_tools_results/op_capture_results/torch.add/25021/4/2026-11-20-21-06-02
+  optool replay --acc_check --device ./libdiopi_impl.so --against-device torch:cuda:0 op_tools_results
   optool replay --acc_check --run checked --resume op_tools_results`,
 		Args: somePaths,
 		RunE: func(cmd *cobra.Command, paths []string) error { return o.keep.exit(runReplay(cmd, a, &o, paths)) },
@@ -77,6 +78,7 @@ or --out.`,
 		"what to check: none, the recorded results; host, the built-in device; the path of a DIOPI "+
 			"`LIBRARY`; or torch:DEVICE, a device of PyTorch (torch:cuda:0)")
 	o.addReplay(cmd)
+	o.addAgainst(cmd)
 	f.BoolVar(&o.stress, "stress", false, "run each call on the device in other memory layouts too")
 	o.records.addFlags(cmd)
 	o.keep.addFlags(cmd)
@@ -152,8 +154,20 @@ func (o *replayOptions) prepare(cmd *cobra.Command, a *app) (opt replay.Options,
 	if err != nil {
 		return opt, nil, nil, err
 	}
-	opt.Device, opt.Stress = dev.Device, o.stress
-	return opt, append(settings, dev.told...), dev.release, nil
+	opt.Device, opt.Stress, settings = dev.Device, o.stress, append(settings, dev.told...)
+	if o.against == "" {
+		return opt, settings, dev.release, nil
+	}
+	other, err := o.second().checked(cmd, a)
+	if err != nil {
+		dev.release()
+		return opt, nil, nil, err
+	}
+	opt.Against = &replay.Rival{Device: other.Device, Name: o.against}
+	return opt, settings, func() {
+		other.release()
+		dev.release()
+	}, nil
 }
 
 func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) error {
@@ -436,7 +450,7 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 		outcome := call.Compare()
 		for i := range outcome.Results {
 			r := &outcome.Results[i]
-			if r.Verdict != verdict.Fail || len(profiles) == maxProfiles {
+			if r.Verdict != verdict.Fail || r.Device != "" || len(profiles) == maxProfiles {
 				continue
 			}
 			if p := profile(call, r); p != nil {
@@ -444,7 +458,7 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 			}
 		}
 		for i := range outcome.Results {
-			if r := &outcome.Results[i]; r.Phase == replay.Forward && r.Layout == "" {
+			if r := &outcome.Results[i]; r.Phase == replay.Forward && r.Layout == "" && r.Device == "" {
 				causes = append(causes, elsewhere(ctx, o.paths, e, call, r, until)...)
 			}
 		}

@@ -47,7 +47,7 @@ var indifferent = []string{"run", "resume", "shard", "jobs", "quiet", "color", "
 	"exit-zero", "budget", "sort", "tables", "all", "acc_check", "python"}
 
 // fileFlags name files that decide results.
-var fileFlags = []string{"tolerances", "convert-config", "device", "adaptor"}
+var fileFlags = []string{"tolerances", "convert-config", "device", "against-device", "adaptor"}
 
 // A runDir is the directory of a run in work; nil for a run without. It is the journal's
 // side of a walk: it leaves out calls of other parts and calls that were finished before.

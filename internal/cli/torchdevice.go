@@ -53,7 +53,7 @@ func (t *torchFlags) repro() []string {
 func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, alone bool, opt ondevice.Options) (
 	dev *ontorch.Device, described string, release func(), err error) {
 	switch {
-	case d.adaptor != "":
+	case d.adaptor != "" && (d.against == "" || isTorch(d.against)):
 		return nil, "", nil, usageError("--adaptor: it is for libraries, and --device is %s", d.device)
 	case opt.Casts != nil:
 		return nil, "", nil, usageError("--dtype-cast: it is for libraries, and --device is %s", d.device)

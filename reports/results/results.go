@@ -83,6 +83,11 @@ func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
 	if w := r.Witness; w != nil {
 		out.RMSE, out.RecordedRMSE, out.Witness = reports.Num(w.Device), reports.Num(w.Recorded), w.Verdict
 	}
+	out.Device = r.Device
+	if x := r.Against; x != nil {
+		out.RMSE, out.AgainstRMSE, out.ApartRMSE = reports.Num(x.RMSE), reports.Num(x.Other), reports.Num(x.Apart)
+		out.Against = x.Verdict
+	}
 	if r.Compared != nil {
 		source := cmp.Or(r.Source, "captured")
 		out.Source, out.Reference = &source, &r.Reference
