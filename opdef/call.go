@@ -191,6 +191,10 @@ func (c *Call) Tensors() []Arg {
 	return slices.DeleteFunc(c.tensors(), func(a Arg) bool { return a.Tensor == nil || a.Tensor.Wrapped })
 }
 
+// TensorArguments is the number of tensor arguments with absent ones and Python numbers that
+// became tensors: an autograd node of torch gives each at most one gradient.
+func (c *Call) TensorArguments() int { return len(c.tensors()) }
+
 func (c *Call) tensors() []Arg {
 	var out []Arg
 	st := reflect.ValueOf(c.args).Elem()

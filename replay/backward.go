@@ -279,6 +279,10 @@ func (r *comparison) align(saved []value.Value, out []*tensor.Tensor) (targets [
 			}
 		}
 	}
+	// Dropout multiplies by its mask, which is no argument.
+	if most := r.bound.TensorArguments(); len(saved) > most && r.bound.Random() == "" {
+		return nil, fmt.Sprintf("%d gradients for %d tensor arguments", len(saved), most)
+	}
 	none := func(a opdef.Arg) bool { return !a.Tensor.RequiresGrad }
 	for _, args := range [][]opdef.Arg{all, wanting} {
 		if targets = assign(saved, args, none); targets != nil {

@@ -39,6 +39,7 @@ func TestGradientShapes(t *testing.T) {
 		{"empty", relu, []value.Value{x()}, y(), []value.Value{stored(f32, []int{0})}, up(), verdict.Fail},
 		{"twice", relu, []value.Value{x()}, y(), []value.Value{right(), right()}, up(), verdict.Fail},
 		{"None", relu, []value.Value{x()}, y(), []value.Value{nil}, up(), verdict.Fail},
+		{"and a None", relu, []value.Value{x()}, y(), []value.Value{right(), nil}, up(), verdict.Fail},
 		{"one in a tuple", add, []value.Value{x(), x()}, twice, []value.Value{up(), value.NewTuple(up())}, up(),
 			verdict.Fail},
 		{"missing", relu, []value.Value{x()}, y(), []value.Value{}, up(), verdict.Fail},
@@ -160,6 +161,8 @@ func TestSignOfChosenZero(t *testing.T) {
 		{"lost", "torch.where", []value.Value{mask, x, y}, stored(f32, []int{3}, 0, minus, 1), verdict.Fail},
 		{"kept", "torch.masked_fill", []value.Value{x, mask, 7.}, stored(f32, []int{3}, 7, 0, 7), verdict.Pass},
 		{"turned", "torch.masked_fill", []value.Value{x, mask, 7.}, stored(f32, []int{3}, 7, minus, 7), verdict.Fail},
+		{"dropped", "torch.abs", []value.Value{x}, stored(f32, []int{3}, 0, 0, 1), verdict.Pass},
+		{"left", "torch.abs", []value.Value{x}, stored(f32, []int{3}, minus, 0, 1), verdict.Fail},
 	} {
 		made := map[capture.Kind]*capture.Record{capture.Input: {Args: tc.args},
 			capture.Output: {Args: []value.Value{tc.out}}}

@@ -20,7 +20,7 @@ var integers = []float64{-3, -2, -1, 0, 1, 2, 3}
 
 // pointwiseOps are functions of one tensor, element by element.
 var pointwiseOps = []*opdef.Entry{
-	opdef.Op[opdef.UnaryArgs]{
+	opdef.Moving(opdef.Op[opdef.UnaryArgs]{
 		Schema: "abs(Tensor self) -> Tensor", Names: "abs absolute Tensor.abs Tensor.absolute Tensor.__abs__",
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Magnitude", Formula: "|self|",
@@ -46,7 +46,7 @@ var pointwiseOps = []*opdef.Entry{
 			return gr, nil
 		},
 		Cases: elements.CasesAwayFromZero,
-	}.Entry(),
+	}.Entry())[0],
 	opdef.Moving(opdef.Unary{
 		Name: "neg", Names: "neg negative Tensor.neg Tensor.negative Tensor.__neg__", InPlace: true,
 		Error:  elements.ExactError,
