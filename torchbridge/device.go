@@ -19,6 +19,10 @@ type Device struct {
 	free   chan *slot
 	slots  []*slot
 	once   sync.Once
+
+	stop    context.CancelFunc // of the first worker's start
+	started chan struct{}      // closed when that is over
+	err     error              // why it did not start, once started is closed
 }
 
 // A slot is for one worker at a time; its shared memory outlives the worker.
@@ -27,9 +31,22 @@ type slot struct {
 	process *process // nil: none runs
 }
 
-// Open starts Python on a device; further workers start when they are needed. The error
-// says why there is no such device.
+// Open starts Python on a device and waits for it; further workers start when they are
+// needed. The error says why there is no such device.
 func Open(ctx context.Context, c Config) (*Device, error) {
+	d, err := Start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Ready(); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Start is Open that does not wait: Ready does, and the first call.
+func Start(ctx context.Context, c Config) (*Device, error) {
 	if c.Python == "" {
 		c.Python = "python3"
 	}
@@ -43,33 +60,52 @@ func Open(ctx context.Context, c Config) (*Device, error) {
 	if c.Map == nil {
 		c.Map = map[string]string{}
 	}
-	d := &Device{config: c, free: make(chan *slot, c.Workers)}
+	d := &Device{config: c, free: make(chan *slot, c.Workers), stop: func() {}, started: make(chan struct{})}
 	for range c.Workers {
 		m, err := newShared()
 		if err != nil {
+			close(d.started)
 			d.Close()
 			return nil, err
 		}
-		s := &slot{memory: m}
-		d.slots = append(d.slots, s)
-		d.free <- s
+		d.slots = append(d.slots, &slot{memory: m})
 	}
-	first := d.slots[0]
-	var err error
-	if first.process, err = c.start(ctx, first.memory.file); err != nil {
-		d.Close()
-		return nil, fmt.Errorf("device %s: %w", Prefix+c.Device, err)
-	}
-	d.info = first.process.info
+	ctx, d.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(d.started)
+		first := d.slots[0]
+		p, err := d.config.start(ctx, first.memory.file)
+		if err != nil {
+			d.err = d.failed(err)
+			return
+		}
+		first.process, d.info = p, p.info
+		for _, s := range d.slots {
+			d.free <- s
+		}
+	}()
 	return d, nil
 }
 
-// Info describes the device.
+// failed is an error of the device as such.
+func (d *Device) failed(err error) error {
+	return fmt.Errorf("device %s: %w", Prefix+d.config.Device, err)
+}
+
+// Ready waits until the device can run calls. The error says why there is none.
+func (d *Device) Ready() error {
+	<-d.started
+	return d.err
+}
+
+// Info describes the device, once it is Ready.
 func (d *Device) Info() Info { return d.info }
 
 // Close ends the workers. Runs must have returned.
 func (d *Device) Close() error {
 	d.once.Do(func() {
+		d.stop()
+		<-d.started
 		for _, s := range d.slots {
 			if s.process != nil {
 				s.process.close()
@@ -134,6 +170,9 @@ func (d *Device) with(ctx context.Context, c *Call, f func(*slot, *request) erro
 	if err != nil {
 		return err
 	}
+	if err := d.Ready(); err != nil {
+		return err
+	}
 	var s *slot
 	select {
 	case s = <-d.free:
@@ -156,7 +195,7 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request) (*answer, Pas
 			s.process, err = d.config.start(ctx, s.memory.file)
 		}
 		if err != nil {
-			return nil, Pass{}, fmt.Errorf("device %s: %w", Prefix+d.config.Device, err)
+			return nil, Pass{}, d.failed(err)
 		}
 	}
 	if err := s.memory.begin(r.Top); err != nil {

@@ -15,6 +15,12 @@ func Open(context.Context, Config) (*Device, error) {
 	return nil, errors.New("devices of PyTorch: not on this system")
 }
 
+// Start says the same.
+func Start(ctx context.Context, c Config) (*Device, error) { return Open(ctx, c) }
+
+// Ready is never called.
+func (*Device) Ready() error { return errors.New("devices of PyTorch: not on this system") }
+
 // Info describes nothing.
 func (*Device) Info() Info { return Info{} }
 

@@ -157,6 +157,31 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
+// TestStart: a device that starts is not waited for, calls wait for it, and say why there is
+// none.
+func TestStart(t *testing.T) {
+	start := func(fault string) *torchbridge.Device {
+		t.Helper()
+		d, err := torchbridge.Start(t.Context(), torchbridge.Config{Device: "cpu", Python: os.Args[0],
+			Env: []string{asDouble + "=1", torchdouble.Fault + "=" + fault}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		return d
+	}
+	x := f32([]int{2}, 1, 2)
+	if res, err := start("").Run(t.Context(), add(x, x)); err != nil || len(res.Outputs) != 1 {
+		t.Errorf("the first call: %+v, %v", res, err)
+	}
+	d := start("start")
+	_, err := d.Run(t.Context(), add(x, x))
+	if want := d.Ready(); want == nil || err != want {
+		t.Errorf("the first call of a device that does not start: %v, want %v", err, want)
+	}
+	start("startless").Close() // comes back
+}
+
 // TestTime: runs, whose clock they are of and what memory the last took come back.
 func TestTime(t *testing.T) {
 	d := open(t, "", torchbridge.Config{})

@@ -84,7 +84,11 @@ func runBundle(cmd *cobra.Command, a *app, o *bundleOptions, paths []string) err
 			return err
 		}
 		defer dev.release()
-		report.Versions = append(report.Versions, dev.described)
+		described, err := dev.ready(a.say)
+		if err != nil {
+			return err
+		}
+		report.Versions = append(report.Versions, described)
 		opt.Device = dev.Device
 	}
 	e, err := o.firstWrong(ctx, a, "bundle", lim, opt, paths)

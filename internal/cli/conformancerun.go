@@ -159,9 +159,7 @@ func (run *testRun) prepareTorch(ctx context.Context, name string, opt conforman
 	if err != nil {
 		return nil, err
 	}
-	if !run.app.quiet {
-		fmt.Fprintln(run.app.Err, describeTorch(run.device, dev.Info()))
-	}
+	run.app.say(describeTorch(run.device, dev.Info()))
 	operators := ontorch.New(ctx, dev, ontorch.Options{})
 	run.check = func(c *configs.Case) []conformance.Result { return run.store.CheckOperators(operators, c, opt) }
 	return func() { dev.Close() }, nil

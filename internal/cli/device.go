@@ -441,33 +441,56 @@ func (c *casts) asked(op string) *ondevice.Casts {
 	return c.all
 }
 
-// A checkedDevice is what replay compares with, opened as the flags say.
+// A checkedDevice is what replay compares with, as the flags say.
 type checkedDevice struct {
 	replay.Device
-	described string           // one line about it
-	told      reports.Settings // that decide what is found
-	release   func()
+	told    reports.Settings // that decide what is found
+	release func()
+	ready   readiness
 }
 
-// checked opens the device beside others that are checked.
+// A readiness waits until a device has started, and has said in one line what it is, if
+// that was not said before. Calls wait too, when the reference has done its part of them.
+type readiness func(say func(string)) (described string, err error)
+
+// started waits until devices have started, the first time.
+func started(devices *[]readiness, a *app, bar *progress) error {
+	for _, ready := range *devices {
+		if _, err := ready(func(line string) { bar.say(a, line) }); err != nil {
+			return err
+		}
+	}
+	*devices = nil
+	return nil
+}
+
+// say prints a line about what is done, for people.
+func (a *app) say(line string) {
+	if !a.quiet {
+		fmt.Fprintln(a.Err, line)
+	}
+}
+
+// checked starts the device beside others that are checked.
 func (d *deviceFlags) checked(cmd *cobra.Command, a *app) (*checkedDevice, error) {
 	opt, told, err := d.options(cmd)
 	if err != nil {
 		return nil, err
 	}
 	if name, ok := strings.CutPrefix(d.device, torchbridge.Prefix); ok {
-		dev, described, release, err := d.useTorch(cmd.Context(), a, name, false, opt)
+		dev, ready, release, err := d.useTorch(cmd.Context(), a, name, false, opt)
 		if err != nil {
 			return nil, err
 		}
-		return &checkedDevice{dev, described, told, release}, nil
+		return &checkedDevice{dev, told, release, ready}, nil
 	}
 	lib, release, err := d.use(cmd.Context(), a, false)
 	if err != nil {
 		return nil, err
 	}
-	return &checkedDevice{ondevice.New(cmd.Context(), lib, opt), describeDevice(filepath.Base(d.device), lib.Info()),
-		told, release}, nil
+	return &checkedDevice{ondevice.New(cmd.Context(), lib, opt), told, release, func(func(string)) (string, error) {
+		return describeDevice(filepath.Base(d.device), lib.Info()), nil
+	}}, nil
 }
 
 // use waits for the device, to measure it alone or to check it beside others, opens it
@@ -482,9 +505,7 @@ func (d *deviceFlags) use(ctx context.Context, a *app, alone bool) (lib *deviceb
 		unlock()
 		return nil, nil, err
 	}
-	if !a.quiet {
-		fmt.Fprintln(a.Err, describeDevice(d.device, lib.Info()))
-	}
+	a.say(describeDevice(d.device, lib.Info()))
 	return lib, func() {
 		lib.Close()
 		unlock()

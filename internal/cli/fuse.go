@@ -73,14 +73,15 @@ func (f *fusion) link(cmd *cobra.Command, a *app, paths []string, lim *limits, o
 	}
 	f.opt = step.Options{Options: opt}
 	f.opt.Device = nil
-	t, _, err := a.readCalls(cmd, paths, lim, f.opt, func(e *capture.Entry, opt step.Options) *step.Call {
+	read := func(e *capture.Entry, opt step.Options) *step.Call {
 		for _, r := range f.ranges {
 			if r.Has(e) {
 				return step.Read(e, opt)
 			}
 		}
 		return step.NotRun(e, errOutside, opt)
-	})
+	}
+	t, _, err := a.readCalls(cmd, paths, lim, f.opt, new([]readiness), read)
 	if err != nil {
 		return err
 	}

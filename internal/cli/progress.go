@@ -153,6 +153,14 @@ func (p *progress) warn(a *app, err error) {
 	})
 }
 
+// say prints a line about what is done while nothing is shown.
+func (p *progress) say(a *app, line string) {
+	_ = p.print(func() error {
+		a.say(line)
+		return nil
+	})
+}
+
 // show draws the bar, or prints a line.
 func (p *progress) show() {
 	p.mu.Lock()

@@ -97,6 +97,9 @@ func runReduce(cmd *cobra.Command, a *app, o *reduceOptions, paths []string) err
 			return err
 		}
 		defer dev.release()
+		if _, err := dev.ready(a.say); err != nil {
+			return err
+		}
 		opt.Device = dev.Device
 	}
 	e, err := o.firstWrong(ctx, a, "reduce", lim, opt, paths)

@@ -46,6 +46,7 @@ type replayOptions struct {
 	saveRef     string
 	fuse        fusion
 	paths       []string
+	starting    []readiness // of the devices
 }
 
 func newReplayCmd(a *app) *cobra.Command {
@@ -154,6 +155,7 @@ func (o *replayOptions) prepare(cmd *cobra.Command, a *app) (opt replay.Options,
 	if err != nil {
 		return opt, nil, nil, err
 	}
+	o.starting = []readiness{dev.ready}
 	opt.Device, opt.Stress, settings = dev.Device, o.stress, append(settings, dev.told...)
 	if o.against == "" {
 		return opt, settings, dev.release, nil
@@ -163,6 +165,7 @@ func (o *replayOptions) prepare(cmd *cobra.Command, a *app) (opt replay.Options,
 		dev.release()
 		return opt, nil, nil, err
 	}
+	o.starting = append(o.starting, other.ready)
 	opt.Against = &replay.Rival{Device: other.Device, Name: o.against}
 	return opt, settings, func() {
 		other.release()
@@ -322,6 +325,9 @@ func (r *replayRun) one(ctx context.Context, f found) replayed {
 
 // take counts and writes what a capture gave.
 func (r *replayRun) take(ctx context.Context, x replayed) error {
+	if err := started(&r.starting, r.app, r.bar); err != nil {
+		return err
+	}
 	if x.of.finished {
 		if f := r.explain[x.of.entry.Rel]; f != nil && (r.none() || r.sound(f)) {
 			f.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {

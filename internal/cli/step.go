@@ -37,6 +37,7 @@ type stepOptions struct {
 	failOn     verdicts
 	exact      []string
 	in         []string
+	starting   []readiness // of the device
 }
 
 func newStepCmd(a *app) *cobra.Command {
@@ -114,6 +115,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 			return err
 		}
 		defer dev.release()
+		o.starting = []readiness{dev.ready}
 		opt.Rerun, settings = dev.Device, append(settings, dev.told...)
 	}
 	j, err := a.openRecords(o.records, a.run(o.device, settings...))
@@ -121,7 +123,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		return err
 	}
 	defer j.close()
-	t, refused, err := a.readStep(cmd, path, lim, opt)
+	t, refused, err := a.readStep(cmd, path, lim, opt, &o.starting)
 	if err != nil {
 		return err
 	}
@@ -131,7 +133,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if o.against != "" {
 		alone := opt
 		alone.Rerun = nil
-		other, more, err := a.readStep(cmd, o.against, lim, alone)
+		other, more, err := a.readStep(cmd, o.against, lim, alone, &o.starting)
 		if err != nil {
 			return err
 		}
@@ -258,14 +260,14 @@ type stepCall struct {
 	err   error
 }
 
-// readStep reads all calls below a path and links them.
-func (a *app) readStep(cmd *cobra.Command, path string, lim *limits, opt step.Options) (t *step.Trace, refused int,
-	err error) {
-	return a.readCalls(cmd, []string{path}, lim, opt, step.Read)
+// readStep reads all calls below a path and links them; devices are starting.
+func (a *app) readStep(cmd *cobra.Command, path string, lim *limits, opt step.Options, devices *[]readiness) (
+	t *step.Trace, refused int, err error) {
+	return a.readCalls(cmd, []string{path}, lim, opt, devices, step.Read)
 }
 
 // readCalls reads all calls under the paths, each by read, and links them.
-func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt step.Options,
+func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt step.Options, devices *[]readiness,
 	read func(*capture.Entry, step.Options) *step.Call) (t *step.Trace, refused int, err error) {
 	bar := a.newProgress("step", "capture")
 	bar.index(cmd.Context(), paths)
@@ -294,6 +296,9 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 			return &stepCall{call, bytes, err}
 		},
 		func(c *stepCall) error {
+			if err := started(devices, a, bar); err != nil {
+				return err
+			}
 			if c.err != nil {
 				refused++
 				bar.warn(a, c.err)

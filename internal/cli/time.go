@@ -230,8 +230,16 @@ func (t *timer) open(ctx context.Context) (release func(), err error) {
 		if t.o.calibrate {
 			return nil, usageError("--calibrate: it is for libraries, and --device is %s", t.o.device)
 		}
-		t.measuring.Device, _, release, err = t.o.useTorch(ctx, t.app, name, true, ondevice.Options{})
-		return release, err
+		dev, ready, release, err := t.o.useTorch(ctx, t.app, name, true, ondevice.Options{})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := ready(t.app.say); err != nil {
+			release()
+			return nil, err
+		}
+		t.measuring.Device = dev
+		return release, nil
 	}
 	lib, release, err := t.o.use(ctx, t.app, true)
 	if err != nil {

@@ -48,42 +48,51 @@ func (t *torchFlags) repro() []string {
 	return args
 }
 
-// useTorch opens a device of PyTorch, to measure it alone or to check it beside others,
-// and says what it is. release gives it back.
+// useTorch starts a device of PyTorch, to measure it alone or to check it beside others.
+// release gives it back.
 func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, alone bool, opt ondevice.Options) (
-	dev *ontorch.Device, described string, release func(), err error) {
+	dev *ontorch.Device, ready readiness, release func(), err error) {
 	switch {
 	case d.adaptor != "" && (d.against == "" || isTorch(d.against)):
-		return nil, "", nil, usageError("--adaptor: it is for libraries, and --device is %s", d.device)
+		return nil, nil, nil, usageError("--adaptor: it is for libraries, and --device is %s", d.device)
 	case opt.Casts != nil:
-		return nil, "", nil, usageError("--dtype-cast: it is for libraries, and --device is %s", d.device)
+		return nil, nil, nil, usageError("--dtype-cast: it is for libraries, and --device is %s", d.device)
 	case opt.Convert != nil:
-		return nil, "", nil, usageError("%s: it is for libraries, and --device is %s", convertFlag, d.device)
+		return nil, nil, nil, usageError("%s: it is for libraries, and --device is %s", convertFlag, d.device)
 	}
 	unlock, err := lockDevice(ctx, a, d.device, alone)
 	if err != nil {
-		return nil, "", nil, failed(err)
+		return nil, nil, nil, failed(err)
 	}
-	td, err := d.openTorch(ctx, name)
+	td, err := torchbridge.Start(ctx, d.torchConfig(name))
 	if err != nil {
 		unlock()
-		return nil, "", nil, err
+		return nil, nil, nil, failed(err)
 	}
-	described = describeTorch(d.device, td.Info())
-	if !a.quiet {
-		fmt.Fprintln(a.Err, described)
+	ready = func(say func(string)) (string, error) {
+		if err := td.Ready(); err != nil {
+			return "", failed(err)
+		}
+		described := describeTorch(d.device, td.Info())
+		say(described)
+		return described, nil
 	}
-	return ontorch.New(ctx, td, ontorch.Options{Repeat: opt.Repeat, Fallback: opt.Fallback}), described, func() {
+	return ontorch.New(ctx, td, ontorch.Options{Repeat: opt.Repeat, Fallback: opt.Fallback}), ready, func() {
 		td.Close()
 		unlock()
 	}, nil
 }
 
-// openTorch starts Python on a device of PyTorch.
+// openTorch starts Python on a device of PyTorch and waits for it.
 func (d *deviceFlags) openTorch(ctx context.Context, name string) (*torchbridge.Device, error) {
-	td, err := torchbridge.Open(ctx, torchbridge.Config{Device: name, Python: d.torch.python, Import: d.torch.imports,
-		Map: d.torch.maps, Workers: d.devices, Timeout: cmp.Or(d.timeout, deviceTimeout)})
+	td, err := torchbridge.Open(ctx, d.torchConfig(name))
 	return td, failed(err)
+}
+
+// torchConfig is how a device of PyTorch is started.
+func (d *deviceFlags) torchConfig(name string) torchbridge.Config {
+	return torchbridge.Config{Device: name, Python: d.torch.python, Import: d.torch.imports, Map: d.torch.maps,
+		Workers: d.devices, Timeout: cmp.Or(d.timeout, deviceTimeout)}
 }
 
 // describeTorch is one line about a device of PyTorch for people.

@@ -26,7 +26,8 @@ import (
 // Fault is the environment variable that says what goes wrong: crash, hang, exit, raise,
 // unsupported, flood (100 MB on standard output), garbage (an answer that is none), late
 // (an answer to another request first), value, dtype, shape, count, input (it changes an
-// argument) or start (the device cannot be used). "FAULT OP" restricts it to an operator.
+// argument), start (the device cannot be used) or startless (it never says that it has
+// started). "FAULT OP" restricts it to an operator.
 const Fault = "OPTOOL_DOUBLE_FAULT"
 
 type placed struct {
@@ -69,9 +70,12 @@ func Main() {
 	signal.Ignore(syscall.SIGPIPE)
 	w := &worker{memory: os.NewFile(5, "memory")}
 	answers := os.NewFile(4, "answers")
-	if fault, _ := fault(""); fault == "start" {
+	switch fault, _ := fault(""); fault {
+	case "start":
 		reply(answers, map[string]any{"number": 0, "status": "error", "reason": "RuntimeError: no such device"})
 		return
+	case "startless":
+		time.Sleep(time.Minute)
 	}
 	reply(answers, map[string]any{"number": 0, "python": "3.0", "executable": "double", "torch": "double",
 		"name": "reference", "plugins": map[string]string{}})
