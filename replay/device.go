@@ -58,6 +58,14 @@ type DeviceRounding struct {
 	To     tensor.DType
 }
 
+// Round notes a conversion for a pass, of an argument, of the gradient of a result, or of
+// what is computed (nil), if it is to a coarser floating dtype.
+func (d *DeviceRun) Round(p Phase, t *tensor.Tensor, from, to tensor.DType) {
+	if from.Eps() != 0 && from.Eps() < to.Eps() {
+		d.Rounded = append(d.Rounded, DeviceRounding{Phase: p, Tensor: t, To: to})
+	}
+}
+
 // rounded says in what dtype what is known before a pass was given to the device,
 // and the coarsest dtype that it computed in; the zero value if that is as recorded.
 func (d *DeviceRun) rounded(p Phase) (given map[*tensor.Tensor]tensor.DType, precision tensor.DType) {

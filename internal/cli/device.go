@@ -20,7 +20,9 @@ import (
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/adapted"
 	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/replay/ontorch"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/torchbridge"
 	"github.com/optool/optool/verdict"
@@ -233,12 +235,13 @@ func (d *deviceFlags) repro() []string {
 	return args
 }
 
-// options are those of running calls of ops on a device: flags, else op_tools'
-// environment variables.
-func (d *deviceFlags) options(cmd *cobra.Command) (o ondevice.Options, told reports.Settings, err error) {
-	o.Repeat = d.repeat
+// options are those of running calls of ops on a device, and on a library: flags, else
+// op_tools' environment variables.
+func (d *deviceFlags) options(cmd *cobra.Command) (o adapted.Options, library ondevice.Options, told reports.Settings,
+	err error) {
+	library.Repeat = d.repeat
 	if d.repeat < 1 {
-		return o, nil, usageError("--repeat: want at least 1, got %d", d.repeat)
+		return o, library, nil, usageError("--repeat: want at least 1, got %d", d.repeat)
 	}
 	fallback, kind, source := d.fallback, byFlag, "--fallback"
 	if !cmd.Flags().Changed("fallback") {
@@ -246,11 +249,11 @@ func (d *deviceFlags) options(cmd *cobra.Command) (o ondevice.Options, told repo
 	}
 	if fallback != "" {
 		if d.falls, err = capture.ParsePatterns(fallback); err != nil {
-			return o, nil, usageError("%s: %w", source, err)
+			return o, library, nil, usageError("%s: %w", source, err)
 		}
 		spared := os.Getenv(fallbackSpares)
 		if d.fallsNot, err = capture.ParsePatterns(spared); err != nil {
-			return o, nil, usageError("%s: %w", fallbackSpares, err)
+			return o, library, nil, usageError("%s: %w", fallbackSpares, err)
 		}
 		d.fallbackSource = source
 		told = append(told, &reports.Setting{Kind: kind, Name: source, Value: fallback, Effect: reports.Excludes})
@@ -260,20 +263,20 @@ func (d *deviceFlags) options(cmd *cobra.Command) (o ondevice.Options, told repo
 		o.Fallback = func(op string) bool { return d.falls.Match(op) && !d.fallsNot.Match(op) }
 	}
 	if d.conversions, err = newCasts(d.casts, cmd.Flags().Changed("dtype-cast"), os.Environ()); err != nil {
-		return o, nil, err
+		return o, library, nil, err
 	}
 	if d.conversions != nil {
 		o.Casts = d.conversions.of
 		told = append(told, d.conversions.settings()...)
 	}
 	if d.convert != "" {
-		if o.Convert, err = diopi.LoadConvertConfig(d.convert); err != nil {
-			return o, nil, failed(err)
+		if library.Convert, err = diopi.LoadConvertConfig(d.convert); err != nil {
+			return o, library, nil, failed(err)
 		}
 		told = append(told, &reports.Setting{Kind: byFile, Name: convertFlag, Value: d.convert,
 			Effect: reports.Converts})
 	}
-	return o, told, nil
+	return o, library, told, nil
 }
 
 // sparing is a variable that keeps ops from what others ask for.
@@ -326,8 +329,8 @@ func (d *deviceFlags) castSource(op string) string {
 
 // casts are the dtype conversions of op_tools' OpDtypeCast.
 type casts struct {
-	all       *ondevice.Casts
-	byOp      map[string]*ondevice.Casts // by the last part of the name, in capitals
+	all       *adapted.Casts
+	byOp      map[string]*adapted.Casts // by the last part of the name, in capitals
 	only, not *capture.Patterns
 }
 
@@ -341,10 +344,10 @@ const (
 // newCasts reads the flag, or op_tools' variables, castVariable also of one op
 // (<OP>_OP_DTYPE_CAST_DICT). It returns nil if nothing is to be converted.
 func newCasts(flag string, given bool, environ []string) (*casts, error) {
-	c := &casts{byOp: map[string]*ondevice.Casts{}}
+	c := &casts{byOp: map[string]*adapted.Casts{}}
 	var err error
 	if given {
-		if c.all, err = ondevice.ParseCasts(flag); err != nil {
+		if c.all, err = adapted.ParseCasts(flag); err != nil {
 			return nil, usageError("--dtype-cast: %w", err)
 		}
 		if c.all == nil {
@@ -359,7 +362,7 @@ func newCasts(flag string, given bool, environ []string) (*casts, error) {
 		if !ok {
 			continue
 		}
-		m, err := ondevice.ParseCasts(text)
+		m, err := adapted.ParseCasts(text)
 		if err != nil {
 			return nil, usageError("%s: %w", key, err)
 		}
@@ -388,7 +391,7 @@ func newCasts(flag string, given bool, environ []string) (*casts, error) {
 // settings say what casts are asked for.
 func (c *casts) settings() reports.Settings {
 	var all reports.Settings
-	add := func(m *ondevice.Casts) {
+	add := func(m *adapted.Casts) {
 		if m == nil {
 			return
 		}
@@ -414,7 +417,7 @@ func (c *casts) settings() reports.Settings {
 }
 
 // of are the conversions for an op.
-func (c *casts) of(op string) *ondevice.Casts {
+func (c *casts) of(op string) *adapted.Casts {
 	if c.sparedBy(op) != "" {
 		return nil
 	}
@@ -434,7 +437,7 @@ func (c *casts) sparedBy(op string) string {
 }
 
 // asked are the conversions that are asked for, whatever the lists say.
-func (c *casts) asked(op string) *ondevice.Casts {
+func (c *casts) asked(op string) *adapted.Casts {
 	if m, ok := c.byOp[strings.ToUpper(op[strings.LastIndexByte(op, '.')+1:])]; ok {
 		return m
 	}
@@ -473,22 +476,26 @@ func (a *app) say(line string) {
 
 // checked starts the device beside others that are checked.
 func (d *deviceFlags) checked(cmd *cobra.Command, a *app) (*checkedDevice, error) {
-	opt, told, err := d.options(cmd)
+	opt, library, told, err := d.options(cmd)
 	if err != nil {
 		return nil, err
 	}
 	if name, ok := strings.CutPrefix(d.device, torchbridge.Prefix); ok {
-		dev, ready, release, err := d.useTorch(cmd.Context(), a, name, false, opt)
+		if library.Convert != nil && (d.against == "" || isTorch(d.against)) {
+			return nil, usageError("%s: it names functions of libraries, and --device is %s", convertFlag, d.device)
+		}
+		dev, ready, release, err := d.useTorch(cmd.Context(), a, name, false, ontorch.Options{Repeat: d.repeat})
 		if err != nil {
 			return nil, err
 		}
-		return &checkedDevice{dev, told, release, ready}, nil
+		return &checkedDevice{adapted.New(dev, opt), told, release, ready}, nil
 	}
 	lib, release, err := d.use(cmd.Context(), a, false)
 	if err != nil {
 		return nil, err
 	}
-	return &checkedDevice{ondevice.New(cmd.Context(), lib, opt), told, release, func(func(string)) (string, error) {
+	on := ondevice.New(cmd.Context(), lib, library)
+	return &checkedDevice{adapted.New(on, opt), told, release, func(func(string)) (string, error) {
 		return describeDevice(filepath.Base(d.device), lib.Info()), nil
 	}}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/replay/ontorch"
 	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/charts"
@@ -230,7 +231,7 @@ func (t *timer) open(ctx context.Context) (release func(), err error) {
 		if t.o.calibrate {
 			return nil, usageError("--calibrate: it is for libraries, and --device is %s", t.o.device)
 		}
-		dev, ready, release, err := t.o.useTorch(ctx, t.app, name, true, ondevice.Options{})
+		dev, ready, release, err := t.o.useTorch(ctx, t.app, name, true, ontorch.Options{})
 		if err != nil {
 			return nil, err
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/ontorch"
 	"github.com/optool/optool/torchbridge"
 )
@@ -50,15 +49,10 @@ func (t *torchFlags) repro() []string {
 
 // useTorch starts a device of PyTorch, to measure it alone or to check it beside others.
 // release gives it back.
-func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, alone bool, opt ondevice.Options) (
+func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, alone bool, opt ontorch.Options) (
 	dev *ontorch.Device, ready readiness, release func(), err error) {
-	switch {
-	case d.adaptor != "" && (d.against == "" || isTorch(d.against)):
+	if d.adaptor != "" && (d.against == "" || isTorch(d.against)) {
 		return nil, nil, nil, usageError("--adaptor: it is for libraries, and --device is %s", d.device)
-	case opt.Casts != nil:
-		return nil, nil, nil, usageError("--dtype-cast: it is for libraries, and --device is %s", d.device)
-	case opt.Convert != nil:
-		return nil, nil, nil, usageError("%s: it is for libraries, and --device is %s", convertFlag, d.device)
 	}
 	unlock, err := lockDevice(ctx, a, d.device, alone)
 	if err != nil {
@@ -77,7 +71,7 @@ func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, alone b
 		say(described)
 		return described, nil
 	}
-	return ontorch.New(ctx, td, ontorch.Options{Repeat: opt.Repeat, Fallback: opt.Fallback}), ready, func() {
+	return ontorch.New(ctx, td, opt), ready, func() {
 		td.Close()
 		unlock()
 	}, nil

@@ -1,6 +1,5 @@
 // Package ondevice runs the calls that package replay repeats on a device
-// library: it turns a call into C calls, casts arguments where the user asks for
-// it, and says what became of it.
+// library: it turns a call into C calls and says what became of it.
 package ondevice
 
 import (
@@ -20,12 +19,6 @@ import (
 // Options of New.
 type Options struct {
 	Repeat int // runs on the same inputs that must give the same bits; 0 is 1
-	// Fallback reports whether an op runs on the CPU instead, by its public name.
-	Fallback func(op string) bool
-	// Casts are the dtypes that arguments of an op are converted to before it, its
-	// results back after it, by public name. Nil converts nothing, nor does a nil
-	// result. Views and ops that are about dtypes are left alone.
-	Casts func(op string) *Casts
 	// Convert says which tensors the library wants in another dtype or layout; nil
 	// is none.
 	Convert *diopi.ConvertConfig
@@ -52,17 +45,13 @@ func New(ctx context.Context, library *devicebridge.Device, opt Options) *Device
 // Run implements replay.Device.
 func (d *Device) Run(c *replay.DeviceCall) *replay.DeviceRun {
 	run := &replay.DeviceRun{}
-	if d.opt.Fallback != nil && d.opt.Fallback(c.Call.Name) {
-		run.Forward = replay.DeviceStatus{Verdict: verdict.Skipped, Reason: verdict.FallsBack}
-		return run
-	}
 	p, err := d.Plan(c)
 	if err != nil {
 		run.Forward = replay.DeviceStatus{Verdict: verdict.Unsupported, Reason: err.Error()}
 		return run
 	}
-	run.Casts, run.Converted = p.cast, p.changed
-	p.rounded(run)
+	run.Converted = p.changed
+	p.round(run)
 	res, err := d.library.RunWith(d.ctx, p.Plan, devicebridge.Options{Repeat: d.opt.Repeat})
 	if err != nil && d.ctx.Err() != nil {
 		run.Forward = replay.DeviceStatus{Verdict: verdict.Skipped, Reason: "interrupted"}
@@ -83,9 +72,6 @@ type Prepared struct {
 	call     *replay.DeviceCall
 	args     map[string]string // schema names of the recipe's keywords
 	backward string            // why there are no backward calls, where they were wanted
-	casts    map[tensor.DType]tensor.DType
-	cast     []replay.DeviceCast             // of arguments and results
-	grads    map[*tensor.Tensor]tensor.DType // what gradients of results were cast to
 	// converted are the changes of dtype that Options.Convert makes in the plan.
 	converted []diopi.Conversion
 	changed   bool // by Options.Convert, layouts too
@@ -95,11 +81,10 @@ type Prepared struct {
 // a device.
 func (d *Device) Plan(c *replay.DeviceCall) (*Prepared, error) {
 	p := &Prepared{call: c}
-	call, forward, cotangents := d.cast(c, p)
-	dc, err := mapping.NewCase(call, forward, cotangents, c.Need)
+	dc, err := mapping.NewCase(c.Call, c.Forward, c.GradOutputs, c.Need)
 	if err != nil && len(c.Need) > 0 { // without gradients it may run
 		p.backward = err.Error()
-		dc, err = mapping.NewCase(call, forward, nil, nil)
+		dc, err = mapping.NewCase(c.Call, c.Forward, nil, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -191,7 +176,6 @@ func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
 	}
 	run.After = p.after(res)
 	run.Grads = map[string][]*tensor.Tensor{}
-	dtypes := p.dtypes()
 	for _, g := range p.Plan.Grads {
 		keyword, item := split(g.Name)
 		name := p.args[keyword]
@@ -203,7 +187,7 @@ func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
 		for len(list) <= item {
 			list = append(list, nil)
 		}
-		list[item] = p.castBack(t, dtypes[name])
+		list[item] = t
 		run.Grads[name] = list
 	}
 }
@@ -238,7 +222,7 @@ func (p *Prepared) outputs(res *devicebridge.Result) []*tensor.Tensor {
 			continue
 		}
 		if t, ok := res.Tensor(args[i]); ok {
-			outs[i] = p.castBack(t, p.call.Forward.Outs[i].DType)
+			outs[i] = t
 		} else if o, ok := args[i].(*diopi.Out); ok {
 			v, _ := res.Out(o)
 			outs[i], _ = tensor.FromNumber(v)
@@ -252,7 +236,7 @@ func (p *Prepared) after(res *devicebridge.Result) map[string][]*tensor.Tensor {
 	if len(p.call.Forward.After) == 0 {
 		return nil
 	}
-	after, dtypes := map[string][]*tensor.Tensor{}, p.dtypes()
+	after := map[string][]*tensor.Tensor{}
 	for _, c := range p.Plan.Calls {
 		for _, a := range c.Args {
 			t, ok := a.(*diopi.Tensor)
@@ -269,7 +253,7 @@ func (p *Prepared) after(res *devicebridge.Result) map[string][]*tensor.Tensor {
 				for len(list) <= item {
 					list = append(list, nil)
 				}
-				list[item] = p.castBack(now, dtypes[name])
+				list[item] = now
 				after[name] = list
 			}
 		}
@@ -286,13 +270,15 @@ func split(role string) (keyword string, item int) {
 	return keyword, item
 }
 
-// dtypes are those of the arguments as recorded, by schema name.
-func (p *Prepared) dtypes() map[string]tensor.DType {
-	m := map[string]tensor.DType{}
-	for _, a := range p.call.Call.Tensors() {
-		m[a.Name] = a.Tensor.DType
+// round says in run what conversions to a coarser floating dtype the plan makes.
+func (p *Prepared) round(run *replay.DeviceRun) {
+	for _, c := range p.converted {
+		phase := replay.Forward
+		if c.Phase == diopi.Backward {
+			phase = replay.Backward
+		}
+		run.Round(phase, c.Tensor.Value, c.From, c.To)
 	}
-	return m
 }
 
 // verdict is what a call that did not end well means.

@@ -271,47 +271,6 @@ func TestWitness(t *testing.T) {
 	}
 }
 
-// TestCasts: arguments go to the device in another dtype, results come back.
-func TestCasts(t *testing.T) {
-	const config = "torch.float64->torch.float32, torch.int64->torch.int32"
-	casts, err := ondevice.ParseCasts(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opt := options(t, openBroken(t, "none", 0), ondevice.Options{Casts: func(string) *ondevice.Casts { return casts }})
-	x, y := normal(tensor.Float64, 5), normal(tensor.Float64, 5)
-	o := replay.Run(record(t, "torch.add", nil, x, y), opt)
-	want := []replay.CastRow{
-		{Target: "input[0]", Action: "torch.float64 -> torch.float32", Config: config},
-		{Target: "input[1]", Action: "torch.float64 -> torch.float32", Config: config},
-		{Target: "output[0]", Action: "torch.float32 -> torch.float64", Config: config},
-	}
-	if len(o.Casts) != 3 || o.Casts[0] != want[0] || o.Casts[1] != want[1] || o.Casts[2] != want[2] {
-		t.Errorf("casts %v, want %v", o.Casts, want)
-	}
-	if r := o.Results[0]; r.DType != tensor.Float64 || r.Verdict != verdict.Pass {
-		t.Errorf("result of dtype %v, want float64 that is right for float32:\n%s", r.DType, verdicts(o))
-	}
-	// Left alone: views, calls that are told a dtype, results of a dtype that no
-	// argument had.
-	for op, args := range map[string][]value.Value{
-		"torch.Tensor.transpose": {x.Reshape(1, 5), int64(0), int64(1)}, "torch.Tensor.to": {x, tensor.Float32},
-		"torch.argmax": {normal(tensor.Float32, 5)},
-	} {
-		if o := replay.Run(record(t, op, nil, args...), opt); len(o.Casts) != 0 {
-			t.Errorf("%s: casts %v, want none", op, o.Casts)
-		}
-	}
-	for text, want := range map[string]string{
-		"float64":                      "want \"torch.bfloat16->torch.float32\"",
-		"torch.float65->torch.float32": `unknown dtype "torch.float65"`, "torch.int8->": `unknown dtype ""`,
-	} {
-		if _, err := ondevice.ParseCasts(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ParseCasts(%q): %v, want %q", text, err, want)
-		}
-	}
-}
-
 // TestConvertConfig: tensors get the dtype and layout that the library wants, and
 // results are judged as computed in it, on the values that were converted.
 func TestConvertConfig(t *testing.T) {
@@ -340,14 +299,6 @@ func TestConvertConfig(t *testing.T) {
 			t.Errorf("%s: %v, want %s:\n%s", tc.config, r.Functions, tc.want, verdicts(o))
 		}
 	}
-	// What is wrong in float32 is wrong, also where the results are float64.
-	o := replay.Run(record(t, "torch.add", nil, x, y), options(t, openBroken(t, "nan_last_lane", 0),
-		ondevice.Options{Casts: func(string) *ondevice.Casts {
-			return &ondevice.Casts{To: map[tensor.DType]tensor.DType{tensor.Float64: tensor.Float32}}
-		}}))
-	if o.Verdict() != verdict.Fail {
-		t.Errorf("a wrong device:\n%s", verdicts(o))
-	}
 }
 
 // TestInterrupted: a call that was not finished is nobody's error.
@@ -361,14 +312,5 @@ func TestInterrupted(t *testing.T) {
 		if o.Verdict() != verdict.Skipped || o.Results[0].Reason != "interrupted" {
 			t.Errorf("%s", verdicts(o))
 		}
-	}
-}
-
-func TestFallback(t *testing.T) {
-	opt := options(t, openBroken(t, "segfaults", 0),
-		ondevice.Options{Fallback: func(op string) bool { return op == "torch.add" }})
-	o := replay.Run(record(t, "torch.add", nil, normal(tensor.Float32, 2), normal(tensor.Float32, 2)), opt)
-	if o.Verdict() != verdict.Skipped || o.Results[0].Reason != "falls back to the CPU" {
-		t.Errorf("%s", verdicts(o))
 	}
 }

@@ -17,8 +17,6 @@ import (
 // Options of New.
 type Options struct {
 	Repeat int // runs on the same inputs that must give the same bits; 0 is 1
-	// Fallback reports whether an op runs on the CPU instead, by its public name.
-	Fallback func(op string) bool
 }
 
 // A Device runs calls on a device of PyTorch. It is a replay.Device and may be used
@@ -37,10 +35,6 @@ func New(ctx context.Context, device *torchbridge.Device, opt Options) *Device {
 // Run implements replay.Device.
 func (d *Device) Run(c *replay.DeviceCall) *replay.DeviceRun {
 	run := &replay.DeviceRun{}
-	if d.opt.Fallback != nil && d.opt.Fallback(c.Call.Name) {
-		run.Forward = replay.DeviceStatus{Verdict: verdict.Skipped, Reason: verdict.FallsBack}
-		return run
-	}
 	p := newCall(c, d.opt.Repeat)
 	res, err := d.device.Run(d.ctx, p.call)
 	var unsent *torchbridge.ArgumentError
