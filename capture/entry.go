@@ -3,10 +3,11 @@ package capture
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/optool/optool/internal/files"
 )
 
 // A Kind is one of the files of a recorded call.
@@ -184,7 +185,7 @@ func (e *Entry) Bytes() int64 {
 	}
 	var n int64
 	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil {
+		if info, err := files.Stat(path); err == nil {
 			n += info.Size()
 		}
 	}

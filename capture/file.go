@@ -4,34 +4,33 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/optool/optool/internal/files"
 )
 
 // A span is a part of a file.
 type span struct{ at, end int64 }
 
-// openRegular opens a file that is one: a pipe is not waited for.
-func openRegular(path string) (*os.File, int64, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, 0, err
+// readDir lists a directory in no particular order.
+func readDir(dir string) ([]dirEntry, error) {
+	if !files.Remote(dir) {
+		return readLocal(dir)
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: not a regular file", path)
+	names, err := files.ReadDir(dir)
+	entries := make([]dirEntry, len(names))
+	for i, n := range names {
+		entries[i] = dirEntry{n.Name(), isFile}
+		if n.IsDir() {
+			entries[i].kind = isDir
+		}
 	}
-	if err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	return f, info.Size(), nil
+	return entries, err
 }
 
 // readSmall reads a file whole, or says that it is larger than limit bytes.
 func readSmall(path string, limit int64) ([]byte, error) {
-	f, size, err := openRegular(path)
+	f, size, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +48,7 @@ func readSmall(path string, limit int64) ([]byte, error) {
 // head is the beginning of a file, by which its kind is told; empty if it cannot be
 // read.
 func head(path string) []byte {
-	f, _, err := openRegular(path)
+	f, _, err := files.Open(path)
 	if err != nil {
 		return nil
 	}
@@ -61,7 +60,7 @@ func head(path string) []byte {
 
 // readSpans reads parts of a file.
 func readSpans(path string, spans ...span) ([][]byte, error) {
-	f, _, err := openRegular(path)
+	f, _, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}

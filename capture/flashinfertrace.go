@@ -9,11 +9,11 @@ import (
 	"io"
 	"iter"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -122,13 +122,13 @@ func parseWorkload(line []byte) (*traceWorkload, error) {
 // traceRoot is the data set that workloads/<op type>/ or traces/.../<op type>/
 // belongs to, and the op type.
 func traceRoot(dir string) (root, opType string) {
-	abs, err := filepath.Abs(dir)
+	abs, err := files.Abs(dir)
 	if err != nil {
 		abs = dir
 	}
 	opType = filepath.Base(abs)
 	for root = abs; root != filepath.Dir(root); root = filepath.Dir(root) {
-		if info, err := os.Stat(filepath.Join(root, "definitions")); err == nil && info.IsDir() {
+		if info, err := files.Stat(filepath.Join(root, "definitions")); err == nil && info.IsDir() {
 			return root, opType
 		}
 	}

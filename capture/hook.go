@@ -9,13 +9,13 @@ import (
 	"io"
 	"iter"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -56,7 +56,9 @@ type hookBlob struct {
 
 // A hookFile is an opened file of tensors, closed after its last reader.
 type hookFile struct {
-	*os.File
+	files.File
+	name    string
+	size    int64
 	readers int
 }
 
@@ -118,7 +120,7 @@ func openHook(dir, name string) (iter.Seq2[*Entry, error], bool) {
 // looksLikeHook reports whether a file begins with the event of a run, its keys in any
 // order. What is wrong with a line that is not JSON is left to read to say.
 func looksLikeHook(path string) bool {
-	f, _, err := openRegular(path)
+	f, _, err := files.Open(path)
 	if err != nil {
 		return false
 	}
@@ -137,7 +139,7 @@ func looksLikeHook(path string) bool {
 // read finds the calls of the file; after an error those before it. A last line that
 // is cut off is what a killed process leaves, and no error.
 func (r *hookRun) read() error {
-	f, _, err := openRegular(r.file)
+	f, _, err := files.Open(r.file)
 	if err != nil {
 		return err
 	}
@@ -283,7 +285,7 @@ type hookDescription struct {
 
 // record implements description.
 func (c hookDescription) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Closer, error) {
-	l := &hookLoader{run: c.run, open: map[int]*os.File{}}
+	l := &hookLoader{run: c.run, open: map[int]*hookFile{}}
 	r := &Record{Name: c.op, Kwargs: &value.Dict{}, Identifier: c.op + "/" + strconv.Itoa(c.id)}
 	if err := c.fill(l, r, k); err != nil {
 		l.Close()
@@ -370,7 +372,7 @@ func (c hookDescription) addresses(k Kind) Addresses {
 // A hookLoader makes values of what events say.
 type hookLoader struct {
 	run     *hookRun
-	open    map[int]*os.File
+	open    map[int]*hookFile
 	instead *object   // by the number of a tensor: what it was after the call
 	tensors int       // met so far
 	count   bool      // tensors are only counted
@@ -617,18 +619,13 @@ func (l *hookLoader) storage(b hookBlob) (*tensor.Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if b.begin > info.Size() || b.bytes > info.Size()-b.begin || b.bytes > math.MaxInt {
-		return nil, fmt.Errorf("%s: %d bytes from %d reach past its end at %d", filepath.Base(f.Name()), b.bytes,
-			b.begin, info.Size())
+	if b.begin > f.size || b.bytes > f.size-b.begin || b.bytes > math.MaxInt {
+		return nil, fmt.Errorf("%s: %d bytes from %d reach past its end at %d", f.name, b.bytes, b.begin, f.size)
 	}
 	s := tensor.OpenStorage(b.bytes, func() ([]byte, error) {
 		data := make([]byte, b.bytes)
 		if _, err := f.ReadAt(data, b.begin); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
 		return data, nil
 	})
@@ -636,7 +633,7 @@ func (l *hookLoader) storage(b hookBlob) (*tensor.Storage, error) {
 	return s, nil
 }
 
-func (l *hookLoader) file(n int) (*os.File, error) {
+func (l *hookLoader) file(n int) (*hookFile, error) {
 	if f, ok := l.open[n]; ok {
 		return f, nil
 	}
@@ -644,14 +641,15 @@ func (l *hookLoader) file(n int) (*os.File, error) {
 	defer l.run.mu.Unlock()
 	f := l.run.files[n]
 	if f == nil {
-		opened, _, err := openRegular(filepath.Join(l.run.dir, fmt.Sprintf("tensors-%05d.safetensors", n)))
+		name := fmt.Sprintf("tensors-%05d.safetensors", n)
+		opened, size, err := files.Open(filepath.Join(l.run.dir, name))
 		if err != nil {
 			return nil, err
 		}
-		f = &hookFile{File: opened}
+		f = &hookFile{File: opened, name: name, size: size}
 		l.run.files[n] = f
 	}
 	f.readers++
-	l.open[n] = f.File
-	return f.File, nil
+	l.open[n] = f
+	return f, nil
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -254,7 +255,7 @@ func (d *msprobeDump) entry(c *msprobeCall) *Entry {
 // .../step3/rank0, .../step3/proc4711. Numbers are -1 where it does not say.
 func msprobeProcess(dir string) (step, rank, pid int) {
 	step, rank, pid = -1, -1, -1
-	if abs, err := filepath.Abs(dir); err == nil {
+	if abs, err := files.Abs(dir); err == nil {
 		dir = abs
 	}
 	p := strings.Split(filepath.ToSlash(dir), "/")

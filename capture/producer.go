@@ -3,10 +3,10 @@ package capture
 import (
 	"io"
 	"iter"
-	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
 )
 
@@ -81,7 +81,7 @@ func newForeign(l Layout, name string, r recording) *Entry {
 func scanInside(path, prefix string, yield func(*Entry, error) bool) (found, more bool) {
 	dir, inside := filepath.Dir(path), filepath.Base(path)
 	for range 2 {
-		info, err := os.Stat(dir)
+		info, err := files.Stat(dir)
 		if err != nil {
 			dir, inside = filepath.Dir(dir), filepath.Base(dir)+"/"+inside
 			continue

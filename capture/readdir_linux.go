@@ -12,10 +12,10 @@ import (
 // direntBuffers are reused: a walk reads hundreds of thousands of directories.
 var direntBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
-// readDir lists a directory in no particular order. It makes the three system
+// readLocal lists a directory in no particular order. It makes the three system
 // calls that this takes; os.Open makes five more to prepare a file for polling,
 // which is a third of the time of a walk.
-func readDir(dir string) ([]dirEntry, error) {
+func readLocal(dir string) ([]dirEntry, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for err == unix.EINTR {
 		fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

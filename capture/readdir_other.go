@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// readDir lists a directory in no particular order, without examining its
+// readLocal lists a directory in no particular order, without examining its
 // files.
-func readDir(dir string) ([]dirEntry, error) {
+func readLocal(dir string) ([]dirEntry, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err

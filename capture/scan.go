@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/optool/optool/internal/files"
 )
 
 // Options of a scan.
@@ -80,14 +82,14 @@ func Scan(ctx context.Context, paths []string, opt Options) iter.Seq2[*Entry, er
 }
 
 func scanPath(ctx context.Context, path, prefix string, opt Options, yield func(*Entry, error) bool) bool {
-	info, err := os.Stat(path)
+	info, err := files.Stat(path)
 	if err != nil {
 		if found, more := scanInside(path, prefix, yield); found {
 			return more
 		}
 		return yield(nil, err)
 	}
-	abs, err := filepath.Abs(path)
+	abs, err := files.Abs(path)
 	if err != nil {
 		return yield(nil, err)
 	}

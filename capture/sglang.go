@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
@@ -135,7 +136,7 @@ func openPass(dir, base string) (iter.Seq2[*Entry, error], bool) {
 			yield(nil, &FileError{path, errors.New("not a dict of module names and results")})
 			return
 		}
-		abs, _ := filepath.Abs(dir)
+		abs, _ := files.Abs(dir)
 		process := passProcess.FindStringSubmatch(filepath.Base(abs))
 		for i, it := range d.Items {
 			key, ok := it.Key.(string)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"strconv"
+
+	"github.com/optool/optool/internal/files"
 )
 
 // Addresses maps the path of a tensor in a call, "args[0][1]" or "kwargs.out",
@@ -26,7 +28,7 @@ func (c *Call) Addresses(k Kind) Addresses {
 		}
 		return nil
 	}
-	f, _, err := openRegular(e.Path(c.side, k) + ".json")
+	f, _, err := files.Open(e.Path(c.side, k) + ".json")
 	if err != nil {
 		return nil
 	}

@@ -1,10 +1,12 @@
 package pthformat
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"syscall"
+
+	"github.com/optool/optool/internal/files"
 )
 
 // A source gives byte ranges of one file. The bytes must not be written and
@@ -19,32 +21,29 @@ type source interface {
 // mapping, faulting and unmapping two pages costs more than that.
 const smallFile = 64 << 10
 
-// openSource opens the regular file at path. Opening a pipe must not wait for
-// somebody to write to it.
+// openSource opens the regular file at path, or an object in a store, which is read by range.
 func openSource(path string, mode ReadMode) (source, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, n, err := files.Open(path)
+	if errors.Is(err, files.ErrNotRegular) {
+		return nil, &FormatError{File: path, Offset: -1, Msg: "not a regular file"}
+	}
 	if err != nil {
 		return nil, err
 	}
-	fi, err := f.Stat()
-	if err == nil && !fi.Mode().IsRegular() {
-		err = &FormatError{File: path, Offset: -1, Msg: "not a regular file"}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	switch n := fi.Size(); {
+	local, _ := f.(*os.File)
+	switch {
 	case n <= smallFile:
 		defer f.Close()
 		b := make([]byte, n)
-		if _, err := io.ReadFull(f, b); err != nil {
+		if _, err := io.ReadFull(f, b); err != nil && local == nil {
+			return nil, err
+		} else if err != nil {
 			return nil, &FormatError{File: path, Offset: -1, Msg: "file changed while it was read", Err: err}
 		}
 		return memory(b), nil
-	case mode == Mmap && canMap && int64(int(n)) == n:
+	case mode == Mmap && canMap && int64(int(n)) == n && local != nil:
 		defer f.Close()
-		b, err := mapFile(f, int(n))
+		b, err := mapFile(local, int(n))
 		if err != nil {
 			return nil, fmt.Errorf("%s: mmap: %w", path, err)
 		}
@@ -75,7 +74,7 @@ func (m mapped) close() error { return unmapFile(m.memory) }
 
 // plain reads each range when it is asked for.
 type plain struct {
-	f *os.File
+	f files.File
 	n int64
 }
 

@@ -160,6 +160,12 @@ func TestDocumentedCommands(t *testing.T) {
 	if out, err := setup.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	store, err := serveObjects(filepath.Join(repo, "fixtures/captures/lm-f32"), "training", "step-1000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	t.Setenv("AWS_ENDPOINT_URL", store.URL)
 	bySource := map[string][]documented{}
 	for _, d := range documentedCommands(t) {
 		bySource[d.source] = append(bySource[d.source], d)

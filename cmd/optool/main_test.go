@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
 
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/optool/optool/devicebridge"
@@ -29,8 +34,8 @@ const native = "../../devicebridge/native"
 
 // TestScripts runs testdata/script/*.txtar. They find the fixtures in $CAPTURES, operators
 // of a project's own in $CUSTOM, whole steps in $STEPS and wrong devices, one fault each, in
-// $FAULTY. The condition device says that
-// this build has a device, faulty that there are wrong ones too.
+// $FAULTY. The condition device says that this build has a device, faulty that there are wrong
+// ones too. The command objectstore serves a directory to those that follow.
 func TestScripts(t *testing.T) {
 	captures, err := filepath.Abs("../../fixtures/captures")
 	if err != nil {
@@ -49,7 +54,8 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir:  "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"objectstore": objectStore},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("CAPTURES", captures)
 			e.Setenv("CUSTOM", custom)
@@ -80,3 +86,36 @@ func hasDevice(ctx context.Context) bool {
 var buildFaulty = sync.OnceValue(func() error {
 	return exec.Command("make", "-s", "-C", native, "broken").Run()
 })
+
+// objectStore is the command "objectstore DIR": a store with the files of DIR in the bucket "run", under
+// "a step/".
+func objectStore(ts *testscript.TestScript, _ bool, args []string) {
+	server, err := serveObjects(ts.MkAbs(args[0]), "run", "a step")
+	ts.Check(err)
+	ts.Defer(server.Close)
+	ts.Setenv("AWS_ENDPOINT_URL", server.URL)
+	ts.Setenv("AWS_ACCESS_KEY_ID", "someone")
+	ts.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+}
+
+// serveObjects serves the files of a directory as objects of a bucket, by their paths below a
+// prefix.
+func serveObjects(root, bucket, prefix string) (*httptest.Server, error) {
+	backend := s3mem.New()
+	if err := backend.CreateBucket(bucket); err != nil {
+		return nil, err
+	}
+	written := map[string]string{"Last-Modified": "Mon, 23 Nov 2026 10:00:00 GMT"}
+	dir := os.DirFS(root)
+	err := fs.WalkDir(dir, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(dir, path)
+		if err == nil {
+			_, err = backend.PutObject(bucket, prefix+"/"+path, written, bytes.NewReader(b), int64(len(b)), nil)
+		}
+		return err
+	})
+	return httptest.NewServer(gofakes3.New(backend).Server()), err
+}

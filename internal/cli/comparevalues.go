@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/checkpoint"
+	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pairs"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
@@ -48,7 +48,7 @@ func (o *compareOptions) heldBy(ctx context.Context, path string) holding {
 		}
 		found = true
 	}
-	info, err := os.Stat(path)
+	info, err := files.Stat(path)
 	switch {
 	case err != nil || !found:
 		return calls

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/internal/files"
 )
 
 // program is how to call this program again, for a shell: by the path it was
@@ -24,7 +24,7 @@ func program() string {
 
 // quotePath quotes a path for a command that is run from another directory.
 func quotePath(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
+	if abs, err := files.Abs(path); err == nil {
 		path = abs
 	}
 	return quote(path)

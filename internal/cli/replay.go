@@ -61,7 +61,7 @@ numbers and a verdict that tells rounding from a bug.
 The first wrong call is printed first, then the others in order of the calls,
 those of one kind together, each with the command that repeats it. op_tools' CSV
 file and failing calls as .pth go to op_tools_results under the working directory
-or --out.`,
+or --out. PATH may be s3://BUCKET/PREFIX (docs/scale.md).`,
 		Example: `  optool replay --acc_check op_tools_results
   optool replay --acc_check --op torch.matmul,torch.nn.functional.linear --json result.jsonl op_tools_results
   optool replay --acc_check --tables op_tools_results/op_capture_results/torch.add/25021/4/2026-11-20-21-06-02
