@@ -57,28 +57,20 @@ var functions = map[string]string{
 	"batch_norm_backward_reduce": "torch.batch_norm_backward_reduce grad_out=grad_output input mean invstd " +
 		"weight=weight input_g=True weight_g=True bias_g=True",
 
-	"adam": "torch._fused_adam_ self=[param] grads=[param_grad] exp_avgs=[exp_avg] exp_avg_sqs=[exp_avg_sq] " +
-		"max_exp_avg_sqs=[max_exp_avg_sq] state_steps=[@step] lr beta1 beta2 weight_decay eps amsgrad " +
-		"maximize=False => self exp_avgs exp_avg_sqs max_exp_avg_sqs",
-	"adamw": "torch._fused_adamw_ self=[param] grads=[param_grad] exp_avgs=[exp_avg] exp_avg_sqs=[exp_avg_sq] " +
-		"max_exp_avg_sqs=[max_exp_avg_sq] state_steps=[@step] lr beta1 beta2 weight_decay eps amsgrad " +
-		"maximize=False => self exp_avgs exp_avg_sqs max_exp_avg_sqs",
 	"adadelta": "diopi.adadelta self=[param] grads=[param_grad] square_avgs=[square_avg] acc_deltas=[acc_delta] lr rho " +
 		"eps weight_decay => self square_avgs acc_deltas",
 	"rmsprop": "diopi.rmsprop self=[param] grads=[param_grad] square_avgs=[square_avg] grad_avgs=[grad_avg] " +
 		"momentum_buffer_list=[momentum_buffer] lr alpha eps weight_decay momentum centered => self square_avgs " +
 		"grad_avgs momentum_buffer_list",
 
-	"fused_adamw": "torch._fused_adamw_ self=params grads exp_avgs exp_avg_sqs max_exp_avg_sqs state_steps lr beta1 " +
-		"beta2 weight_decay eps amsgrad maximize => self[] exp_avgs[] exp_avg_sqs[] max_exp_avg_sqs[]",
-
 	// Random functions, which only devices compute.
-	"bernoulli": "torch.bernoulli self=input p",
-	"normal":    "torch.normal mean std size",
-	"normal_":   "torch.Tensor.normal_ self=input mean std",
-	"random":    "torch.Tensor.random_ self=input from=start to=end",
-	"randperm":  "torch.randperm n",
-	"uniform":   "torch.Tensor.uniform_ self=input from=start to=end",
+	"bernoulli":   "torch.bernoulli self=input p",
+	"multinomial": "torch.multinomial self=input num_samples replacement",
+	"normal":      "torch.normal mean std size",
+	"normal_":     "torch.Tensor.normal_ self=input mean std",
+	"random":      "torch.Tensor.random_ self=input from=start to=end",
+	"randperm":    "torch.randperm n",
+	"uniform":     "torch.Tensor.uniform_ self=input from=start to=end",
 
 	"im2col":       "torch.nn.functional.unfold input kernel_size dilation padding stride",
 	"col2im":       "torch.nn.functional.fold input output_size kernel_size dilation padding stride",
@@ -105,6 +97,9 @@ var chosen = map[string]func(a arguments) (string, arguments, error){
 	"rms_norm":        rmsNorm,
 	"clip_grad_norm_": clipGradNorm,
 	"sgd":             sgd,
+	"adam":            adam("torch._fused_adam_"),
+	"adamw":           adam("torch._fused_adamw_"),
+	"fused_adamw":     fusedAdamW,
 	"equal":           equal,
 	"slice_op":        sliceOp,
 	"index":           index,
@@ -198,11 +193,47 @@ func clipGradNorm(a arguments) (string, arguments, error) {
 }
 
 // sgd is torch.optim's sequence of tensor operations, whose first step makes the
-// buffer.
+// buffer. Without momentum there is none, and one that is given stays as it is.
 func sgd(a arguments) (string, arguments, error) {
-	return "diopi.sgd self=[param] grads=[param_grad] momentum_buffer_list=[buf] weight_decay momentum lr dampening " +
-			"nesterov maximize=False is_first_step => self momentum_buffer_list",
+	buf, result := "[buf]", "momentum_buffer_list"
+	switch momentum := a.value("momentum"); {
+	case momentum == nil || momentum == 0.0 || momentum == int64(0):
+		buf, result = "[]", "=buf"
+	case !a.has("buf"): // it is made, but not given back
+		x, err := a.tensor("param")
+		if err != nil {
+			return "", a, err
+		}
+		a = a.with("made", tensor.Full(x.DType, x.Shape, 0.0).Dense())
+		buf, result = "[made]", "=buf"
+	}
+	return "diopi.sgd self=[param] grads=[param_grad] momentum_buffer_list=" + buf + " weight_decay momentum lr " +
+			"dampening nesterov maximize=False is_first_step => self " + result,
 		a.with("is_first_step", !a.has("buf")), nil
+}
+
+// adam is a step of torch's fused form of that name on one parameter. Torch wants no
+// max_exp_avg_sqs unless amsgrad; one that is given stays as it is.
+func adam(name string) func(a arguments) (string, arguments, error) {
+	return func(a arguments) (string, arguments, error) {
+		most, result := "[]", "=max_exp_avg_sq"
+		if a.flag("amsgrad") {
+			most, result = "[max_exp_avg_sq]", "max_exp_avg_sqs"
+		}
+		return name + " self=[param] grads=[param_grad] exp_avgs=[exp_avg] exp_avg_sqs=[exp_avg_sq] max_exp_avg_sqs=" +
+			most + " state_steps=[@step] lr beta1 beta2 weight_decay eps amsgrad maximize=False => self exp_avgs " +
+			"exp_avg_sqs " + result, a, nil
+	}
+}
+
+// fusedAdamW is the same on lists.
+func fusedAdamW(a arguments) (string, arguments, error) {
+	most, result := "[]", "=max_exp_avg_sqs"
+	if a.flag("amsgrad") {
+		most, result = "max_exp_avg_sqs", "max_exp_avg_sqs[]"
+	}
+	return "torch._fused_adamw_ self=params grads exp_avgs exp_avg_sqs max_exp_avg_sqs=" + most + " state_steps lr " +
+		"beta1 beta2 weight_decay eps amsgrad maximize => self[] exp_avgs[] exp_avg_sqs[] " + result, a, nil
 }
 
 // equal compares values across dtypes, as the kit's devices do.

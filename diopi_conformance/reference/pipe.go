@@ -75,7 +75,8 @@ func (p *pipe) run(name string, args []value.Value, kwargs *value.Dict) (value.V
 //	                _ for the result of the call before, or a literal
 //
 // Keywords that are None are left to their defaults. The words behind => are the
-// arguments whose new values are the results; name[] stays a list.
+// arguments whose new values are the results; name[] stays a list, =source is as it was
+// given.
 func (p *pipe) runLine(line string, a arguments) (out value.Value, err error) {
 	line, results, changes := strings.Cut(line, " => ")
 	var kwargs *value.Dict
@@ -112,6 +113,14 @@ func (p *pipe) runLine(line string, a arguments) (out value.Value, err error) {
 	after := p.stages[len(p.stages)-1].forward.After
 	all := value.NewList()
 	for _, name := range strings.Fields(results) {
+		if source, ok := strings.CutPrefix(name, "="); ok {
+			v, err := a.source(source)
+			if err != nil {
+				return nil, err
+			}
+			all.Items = append(all.Items, v)
+			continue
+		}
 		name, whole := strings.CutSuffix(name, "[]")
 		switch ts := after[name]; {
 		case whole:
