@@ -226,6 +226,8 @@ func (r *comparison) repeatForward() error {
 func (r *comparison) addRefusal(err error) {
 	var refused *opdef.RefusedError
 	switch {
+	case errors.Is(err, opdef.ErrUnknownOp) && r.withoutValues():
+		r.addCall(verdict.Skipped, verdict.NothingReturned)
 	case errors.Is(err, opdef.ErrUnknownOp):
 		reason := "unknown op " + r.Op
 		if near := r.opt.Registry.Similar(r.Op); len(near) > 0 {
@@ -245,6 +247,20 @@ func (r *comparison) addRefusal(err error) {
 	default:
 		r.addCall(verdict.Error, err.Error())
 	}
+}
+
+// withoutValues reports whether the call took no tensor and returned None, as what sets a mode or
+// asserts something does.
+func (r *comparison) withoutValues() bool {
+	if r.Record.Err(capture.Output) != nil || r.Record.Unknown.Has(capture.Input) {
+		return false
+	}
+	for _, v := range flatten(r.Record.Output) {
+		if v != nil {
+			return false
+		}
+	}
+	return len(r.Record.Inputs()) == 0 && opaque(r.Record) == ""
 }
 
 // opaque names the first value among the arguments that is not understood.

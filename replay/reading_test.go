@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
@@ -161,6 +162,33 @@ func TestResultOfAnotherOp(t *testing.T) {
 	if len(o.Results) != 1 || o.Results[0].Verdict != verdict.Fail ||
 		o.Results[0].Reason != "output.pth is of torch.exp, not of torch.abs" {
 		t.Errorf("got %+v", o.Results)
+	}
+}
+
+// TestUnknownOps: one that neither takes nor gives a value is not missed.
+func TestUnknownOps(t *testing.T) {
+	x := stored(tensor.Float32, []int{1}, 2)
+	for _, tc := range []struct {
+		name   string
+		args   []value.Value
+		result value.Value
+		want   verdict.Verdict
+	}{
+		{"of a mode", []value.Value{true}, nil, verdict.Skipped},
+		{"of a tensor", []value.Value{x}, nil, verdict.Unsupported},
+		{"of a list", []value.Value{value.NewList(x)}, nil, verdict.Unsupported},
+		{"of an object", []value.Value{&value.Opaque{Global: "some.Tensor"}}, nil, verdict.Unsupported},
+		{"with a result", []value.Value{true}, x, verdict.Unsupported},
+		{"with a number", []value.Value{true}, int64(1), verdict.Unsupported},
+	} {
+		call := map[capture.Kind]*capture.Record{capture.Input: {Args: tc.args},
+			capture.Output: {Args: []value.Value{tc.result}}}
+		for k, r := range call {
+			r.Name, r.Identifier, r.Kwargs = "torch._C.no_such_op", "torch._C.no_such_op/"+k.String(), &value.Dict{}
+		}
+		if o := replay.Of(capture.Made(call), options(t)).Compare(); o.Verdict() != tc.want {
+			t.Errorf("%s: got %s, want %s: %+v", tc.name, o.Verdict(), tc.want, o.Results)
+		}
 	}
 }
 
