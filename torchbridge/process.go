@@ -99,7 +99,7 @@ func (c *Config) start(ctx context.Context, memory *os.File) (*process, error) {
 	case err != nil:
 		pass := p.fate(err)
 		p.close()
-		return nil, fmt.Errorf("%s: starting the worker: %s", c.Python, pass.Reason)
+		return nil, fmt.Errorf("%s starts no PyTorch: %s; --python names another Python", c.Python, pass.Reason)
 	case a.Status != "":
 		p.close()
 		return nil, fmt.Errorf("%s: %s", c.Python, a.Reason)

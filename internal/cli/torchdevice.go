@@ -54,11 +54,15 @@ func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, alone b
 	if d.adaptor != "" && (d.against == "" || isTorch(d.against)) {
 		return nil, nil, nil, usageError("--adaptor: it is for libraries, and --device is %s", d.device)
 	}
+	config, err := d.torchConfig(name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	unlock, err := lockDevice(ctx, a, d.device, alone)
 	if err != nil {
 		return nil, nil, nil, failed(err)
 	}
-	td, err := torchbridge.Start(ctx, d.torchConfig(name))
+	td, err := torchbridge.Start(ctx, config)
 	if err != nil {
 		unlock()
 		return nil, nil, nil, failed(err)
@@ -79,14 +83,22 @@ func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, alone b
 
 // openTorch starts Python on a device of PyTorch and waits for it.
 func (d *deviceFlags) openTorch(ctx context.Context, name string) (*torchbridge.Device, error) {
-	td, err := torchbridge.Open(ctx, d.torchConfig(name))
+	config, err := d.torchConfig(name)
+	if err != nil {
+		return nil, err
+	}
+	td, err := torchbridge.Open(ctx, config)
 	return td, failed(err)
 }
 
 // torchConfig is how a device of PyTorch is started.
-func (d *deviceFlags) torchConfig(name string) torchbridge.Config {
+func (d *deviceFlags) torchConfig(name string) (torchbridge.Config, error) {
+	if name == "" {
+		return torchbridge.Config{}, usageError("%s names no device of PyTorch, as torch:cpu and torch:cuda:0 do",
+			d.device)
+	}
 	return torchbridge.Config{Device: name, Python: d.torch.python, Import: d.torch.imports, Map: d.torch.maps,
-		Workers: d.devices, Timeout: cmp.Or(d.timeout, deviceTimeout)}
+		Workers: d.devices, Timeout: cmp.Or(d.timeout, deviceTimeout)}, nil
 }
 
 // describeTorch is one line about a device of PyTorch for people.
