@@ -36,7 +36,7 @@ var multiheadOp = compose.Declare(compose.Op[multiheadArgs]{
 	},
 	Drawn: multiheadDrawn,
 	Cases: multiheadCases,
-}, compose.Composed, multiHeadAttention)
+}, compose.Unfused, multiHeadAttention)
 
 type multiheadArgs struct {
 	Query, Key, Value                                       *tensor.Tensor

@@ -120,7 +120,7 @@ func trapezoidX(name, names string, cumulative bool) *opdef.Entry {
 				{g.Normal(f64, 2, 3), g.Normal(f64, 2, 2, 3), 0},
 			}
 		},
-	}, compose.Composed, func(g *compose.Graph, a *trapezoidArgs) compose.Values { return trapezoid(g, a, cumulative) })
+	}, compose.Unfused, func(g *compose.Graph, a *trapezoidArgs) compose.Values { return trapezoid(g, a, cumulative) })
 }
 
 func trapezoidDx(name, names string, cumulative bool) *opdef.Entry {
@@ -135,7 +135,7 @@ func trapezoidDx(name, names string, cumulative bool) *opdef.Entry {
 				{g.Normal(tensor.Float32, 5), opdef.Int(2), 0}, {g.Normal(tensor.Complex128, 3), opdef.Int(1), 0},
 			}
 		},
-	}, compose.Composed, func(g *compose.Graph, a *trapezoidDxArgs) compose.Values {
+	}, compose.Unfused, func(g *compose.Graph, a *trapezoidDxArgs) compose.Values {
 		return trapezoidEqual(g, a, cumulative)
 	})
 }

@@ -110,7 +110,7 @@ func composed() map[string]*opdef.Entry {
 				})
 				return cs
 			},
-		}, Composed, plainAttention),
+		}, Unfused, plainAttention),
 		"fused": Declare(Op[maskedArgs]{
 			Schema: "fused(Tensor q, Tensor k, Tensor v, Tensor mask) -> Tensor", Doc: doc,
 			Cases: func(r *rand.Rand) (cs []*maskedArgs) {
@@ -129,7 +129,7 @@ func composed() map[string]*opdef.Entry {
 				each(func(dt tensor.DType) { cs = append(cs, &normArgs{g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-6}) })
 				return cs
 			},
-		}, Composed, rmsNorm),
+		}, Unfused, rmsNorm),
 		"norms": Declare(Op[pairArgs]{
 			Schema: "norms(Tensor self, Tensor other) -> (Tensor, Tensor, Tensor, Tensor, Tensor)", Doc: doc,
 			Cases: func(r *rand.Rand) (cs []*pairArgs) {

@@ -38,9 +38,9 @@ const (
 	// Fused: as one operator with a gradient of its own; op_tools records the
 	// gradients of its arguments.
 	Fused Torch = iota
-	// Composed: as the primitives it is composed of; op_tools records what the
+	// Unfused: as the primitives it is composed of; op_tools records what the
 	// last of them received.
-	Composed
+	Unfused
 )
 
 // Declare completes a declaration: results, gradients, bounds and what op_tools
@@ -91,7 +91,7 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 	op.GradScale = func(c *Call, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return c.arguments(c.backward(g.Out), c.graph.scale), nil
 	}
-	if torch == Composed && op.Node == nil {
+	if torch == Unfused && op.Node == nil {
 		op.Node = func(c *Call, g *opdef.Grad) (opdef.Node, error) { return c.node(g.Out), nil }
 	}
 	return op.Entry()

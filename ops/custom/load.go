@@ -147,7 +147,7 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 	if source == "" {
 		decl.Doc.Source = at.String()
 	}
-	ways := map[string]compose.Torch{"fused": compose.Fused, "composed": compose.Composed}
+	ways := map[string]compose.Torch{"fused": compose.Fused, "composed": compose.Unfused}
 	way, ok := ways[torch]
 	switch {
 	case !ok:

@@ -133,7 +133,7 @@ var padInput = compose.Declare(compose.Op[padArgs]{
 			return &padArgs{g.Normal(dt, 3, 2, 3), someIndices(), 2, 3}
 		})
 	},
-}, compose.Composed, func(g *compose.Graph, a *padArgs) compose.Values {
+}, compose.Unfused, func(g *compose.Graph, a *padArgs) compose.Values {
 	x := g.Arg("hidden_states", a.HiddenStates)
 	if err := tensor.CheckSize([]int{a.Batch, a.Seqlen}); err != nil || x.Dim() < 2 {
 		g.Refuse("hidden_states", "want rows, a batch and a length, got %s, %d and %d", x.T.Meta(), a.Batch, a.Seqlen)

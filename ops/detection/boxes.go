@@ -214,7 +214,7 @@ func boxes() []*opdef.Entry {
 				})
 				return append(cs, &boxesArgs{opdef.Gen{R: r}.Int(tensor.Int16, 1, 9, 2, 4), "xywh"})
 			},
-		}, compose.Composed, func(g *compose.Graph, a *boxesArgs) compose.Values {
+		}, compose.Unfused, func(g *compose.Graph, a *boxesArgs) compose.Values {
 			return compose.Values{area(g, "boxes", g.Arg("boxes", a.Boxes), a.Fmt)}
 		}),
 		compose.Declare(compose.Op[convertArgs]{
@@ -236,7 +236,7 @@ func boxes() []*opdef.Entry {
 				return append(cs, &convertArgs{g.Normal(tensor.BFloat16, 2, 4), "xywh", "xyxy"},
 					&convertArgs{g.Int(tensor.Int32, 1, 9, 2, 4), "xywh", "xyxy"})
 			},
-		}, compose.Composed, func(g *compose.Graph, a *convertArgs) compose.Values {
+		}, compose.Unfused, func(g *compose.Graph, a *convertArgs) compose.Values {
 			return compose.Values{converted(g, g.Arg("boxes", a.Boxes), a.InFmt, a.OutFmt)}
 		}),
 		compose.Declare(compose.Op[clipArgs]{
@@ -249,7 +249,7 @@ func boxes() []*opdef.Entry {
 				})
 				return append(cs, &clipArgs{opdef.Gen{R: r}.Int(tensor.Int64, -4, 9, 2, 4), []int{5, 6}})
 			},
-		}, compose.Composed, func(g *compose.Graph, a *clipArgs) compose.Values {
+		}, compose.Unfused, func(g *compose.Graph, a *clipArgs) compose.Values {
 			x := g.Arg("boxes", a.Boxes)
 			if columns(g, "boxes", x, 4); len(a.Size) != 2 {
 				g.Refuse("size", "want a height and a width, got %v", a.Size)
@@ -308,7 +308,7 @@ func boxes() []*opdef.Entry {
 					return &formPairArg{x, y, boxFormats[i%3]}
 				})
 			},
-		}, compose.Composed, func(g *compose.Graph, a *formPairArg) compose.Values {
+		}, compose.Unfused, func(g *compose.Graph, a *formPairArg) compose.Values {
 			return compose.Values{newPair(g, g.Arg("boxes1", a.Boxes1), g.Arg("boxes2", a.Boxes2), a.Fmt).iou(g)}
 		}),
 		compose.Declare(compose.Op[pairArgs]{
@@ -322,7 +322,7 @@ func boxes() []*opdef.Entry {
 					return &pairArgs{x, y}
 				})
 			},
-		}, compose.Composed, func(g *compose.Graph, a *pairArgs) compose.Values {
+		}, compose.Unfused, func(g *compose.Graph, a *pairArgs) compose.Values {
 			p := newPair(g, g.Arg("boxes1", a.Boxes1), g.Arg("boxes2", a.Boxes2), "xyxy")
 			around := g.Mul(p.span(g, 0, g.Minimum, g.Maximum), p.span(g, 1, g.Minimum, g.Maximum))
 			return compose.Values{g.Sub(p.iou(g), g.Div(g.Sub(around, p.union), around))}
@@ -334,7 +334,7 @@ func boxes() []*opdef.Entry {
 				"iou - d^2/(c^2 + eps), d between the centres, c the diagonal of the smallest box around both",
 				pairNotes+"."),
 			Exempt: boxDTypes, Cases: epsPairCases,
-		}, compose.Composed, func(g *compose.Graph, a *epsPairArgs) compose.Values {
+		}, compose.Unfused, func(g *compose.Graph, a *epsPairArgs) compose.Values {
 			p := widePair(g, a)
 			return compose.Values{g.Sub(p.iou(g), p.distance(g, a.Eps))}
 		}),
@@ -346,7 +346,7 @@ func boxes() []*opdef.Entry {
 				"iou - d^2/(c^2 + eps) - v*v/(1 - iou + v + eps), v = 4/pi^2 * (atan(w1/h1) - atan(w2/h2))^2",
 				pairNotes+". The factor of the last v passes no gradient."),
 			Exempt: stoppedGradient, Cases: epsPairCases,
-		}, compose.Composed, func(g *compose.Graph, a *epsPairArgs) compose.Values {
+		}, compose.Unfused, func(g *compose.Graph, a *epsPairArgs) compose.Values {
 			p := widePair(g, a)
 			iou := p.iou(g)
 			return compose.Values{g.Sub(g.Sub(iou, p.distance(g, a.Eps)), aspect(g, p.a, p.b, iou, a.Eps))}

@@ -99,7 +99,7 @@ func boxLoss(name, module, summary, formula string, exempt map[string]string, of
 				return &boxLossArgs{x, y, []string{"none", "mean", "sum"}[i%3], 1e-3}
 			})
 		},
-	}, compose.Composed, func(g *compose.Graph, a *boxLossArgs) compose.Values {
+	}, compose.Unfused, func(g *compose.Graph, a *boxLossArgs) compose.Values {
 		return compose.Values{reduced(g, of(g, g.Arg("boxes1", a.Boxes1), g.Arg("boxes2", a.Boxes2), a.Eps),
 			a.Reduction)}
 	})

@@ -49,7 +49,7 @@ var deformConv = compose.Declare(compose.Op[deformArgs]{
 		}
 		return cs
 	},
-}, compose.Composed, func(g *compose.Graph, a *deformArgs) compose.Values {
+}, compose.Unfused, func(g *compose.Graph, a *deformArgs) compose.Values {
 	d := &deformed{input: g.Arg("input", a.Input), offset: g.Arg("offset", a.Offset), weight: g.Arg("weight", a.Weight),
 		bias: g.Arg("bias", a.Bias), mask: g.Arg("mask", a.Mask)}
 	for _, p := range []struct {
@@ -80,7 +80,7 @@ var deformConvNative = compose.Declare(compose.Op[deformNativeArgs]{
 		}
 		return cs
 	},
-}, compose.Composed, func(g *compose.Graph, a *deformNativeArgs) compose.Values {
+}, compose.Unfused, func(g *compose.Graph, a *deformNativeArgs) compose.Values {
 	d := &deformed{input: g.Arg("input", a.Input), weight: g.Arg("weight", a.Weight), offset: g.Arg("offset", a.Offset),
 		mask: g.Arg("mask", a.Mask), bias: g.Arg("bias", a.Bias), stride: [2]int{a.StrideH, a.StrideW},
 		padding: [2]int{a.PadH, a.PadW}, dilation: [2]int{a.DilationH, a.DilationW}}

@@ -49,7 +49,7 @@ var sigmoidFocalLoss = compose.Declare(compose.Op[focalArgs]{
 		return append(cs, &focalArgs{g.Normal(f64, 5), g.Uniform(f64, 0, 1, 5), -1, 1.5, "none"},
 			&focalArgs{g.Normal(f64, 5), g.Uniform(f64, 0, 1, 5), 0.75, 0, "mean"})
 	},
-}, compose.Composed, func(g *compose.Graph, a *focalArgs) compose.Values {
+}, compose.Unfused, func(g *compose.Graph, a *focalArgs) compose.Values {
 	x, y := g.Arg("inputs", a.Inputs), g.Arg("targets", a.Targets)
 	if !slices.Equal(x.Shape(), y.Shape()) {
 		g.Refuse("targets", "want the shape of inputs %s, got %s", tensor.ShapeString(x.Shape()),

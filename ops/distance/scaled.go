@@ -32,7 +32,7 @@ var scaledOps = []*opdef.Entry{
 				{opdef.NonContiguous(g.Normal(f64, 3, 4)), g.Normal(f64, 3, 4), 1, 1e-8},
 			}
 		},
-	}, compose.Composed, cosineSimilarity),
+	}, compose.Unfused, cosineSimilarity),
 	compose.Declare(compose.Op[pairwiseArgs]{
 		Schema: "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
 		Names:  "F.pairwise_distance pairwise_distance",
@@ -51,7 +51,7 @@ var scaledOps = []*opdef.Entry{
 				{g.Int(tensor.Int64, -4, 4, 3, 2), g.Int(tensor.Int64, 5, 9, 3, 2), 2, 1e-6, false},
 			}
 		},
-	}, compose.Composed, func(g *compose.Graph, a *pairwiseArgs) compose.Values {
+	}, compose.Unfused, func(g *compose.Graph, a *pairwiseArgs) compose.Values {
 		d := g.Shift(difference(g, g.Arg("x1", a.X1), g.Arg("x2", a.X2)), a.Eps)
 		if d.Dim() == 0 {
 			g.Refuse("x1", "want vectors, got a 0-d tensor")

@@ -307,7 +307,7 @@ var lossOps = []*opdef.Entry{
 			})
 			return cs
 		},
-	}, compose.Composed, hingeEmbedding),
+	}, compose.Unfused, hingeEmbedding),
 	elementLossOp(opdef.Planned[softMarginArgs, *elementLoss]{
 		Schema: "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean') -> Tensor",
@@ -354,7 +354,7 @@ var lossOps = []*opdef.Entry{
 			})
 			return cs
 		},
-	}, compose.Composed, marginRanking),
+	}, compose.Unfused, marginRanking),
 }
 
 var inputTarget = []string{"input", "target"}

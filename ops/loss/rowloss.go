@@ -76,7 +76,7 @@ var rowLossOps = []*opdef.Entry{
 					tensor.BFloat16, 5), Reduction: "mean"},
 			}
 		},
-	}, compose.Composed, multilabelSoftMargin),
+	}, compose.Unfused, multilabelSoftMargin),
 	compose.Declare(compose.Op[tripletArgs]{
 		Schema: "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, " +
 			"float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean') -> " +
@@ -100,7 +100,7 @@ var rowLossOps = []*opdef.Entry{
 				{Anchor: c(3, 4), Positive: c(3, 4), Negative: c(3, 4), Margin: 5, P: 3, Eps: 1e-6, Reduction: "none"},
 			}
 		},
-	}, compose.Composed, func(g *compose.Graph, a *tripletArgs) compose.Values {
+	}, compose.Unfused, func(g *compose.Graph, a *tripletArgs) compose.Values {
 		return reduced(g, tripletMargin(g, a), a.Reduction, a.SizeAverage, a.Reduce)
 	}),
 	compose.Declare(compose.Op[tripletDistanceArgs]{
@@ -118,7 +118,7 @@ var rowLossOps = []*opdef.Entry{
 				Reduction: "mean"}, {Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5, Swap: true,
 				Reduction: "none"}}
 		},
-	}, compose.Composed, func(g *compose.Graph, a *tripletDistanceArgs) compose.Values {
+	}, compose.Unfused, func(g *compose.Graph, a *tripletDistanceArgs) compose.Values {
 		if a.DistanceFunction != nil {
 			g.Refuse("distance_function", "only the default distance is known")
 		}
@@ -145,7 +145,7 @@ var rowLossOps = []*opdef.Entry{
 					Margin: -1, Reduction: "sum"},
 			}
 		},
-	}, compose.Composed, cosineEmbedding),
+	}, compose.Unfused, cosineEmbedding),
 }
 
 type tripletArgs struct {

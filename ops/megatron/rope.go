@@ -246,7 +246,7 @@ func ropes() []*opdef.Entry {
 						i == 3, i == 3, nil}
 				})
 			},
-		}, compose.Composed, func(g *compose.Graph, a *stepsArgs) compose.Values {
+		}, compose.Unfused, func(g *compose.Graph, a *stepsArgs) compose.Values {
 			t := turn{a.RotaryInterleaved, true, a.Mscale}
 			x, freqs := g.Arg("t", a.T), g.Arg("freqs", a.Freqs)
 			mla := a.MlaRotaryInterleaved

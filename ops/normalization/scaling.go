@@ -33,7 +33,7 @@ var scalingOps = []*opdef.Entry{
 					[]int{1}, 1e-12}, {g.Normal(tensor.Complex128, 3, 2), 3, []int{0}, 1e-12},
 			}
 		},
-	}, compose.Composed, func(g *compose.Graph, a *normalizeArgs) compose.Values {
+	}, compose.Unfused, func(g *compose.Graph, a *normalizeArgs) compose.Values {
 		x := g.Arg("input", a.Input)
 		norm := g.Clamp(g.Norm(x, a.P, true, a.Dim...), a.Eps, math.Inf(1))
 		return compose.Values{g.Div(x, g.Expand(norm, x.Shape()...))}
@@ -68,7 +68,7 @@ var scalingOps = []*opdef.Entry{
 					2}, {g.Normal(tensor.Float32, 2, 6, 3), 5, 1e-4, 0.75, 1},
 			}
 		},
-	}, compose.Composed, localResponseNorm),
+	}, compose.Unfused, localResponseNorm),
 }
 
 type normalizeArgs struct {

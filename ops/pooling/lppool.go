@@ -39,7 +39,7 @@ func lpPoolOps(nd int) []*opdef.Entry {
 				{g.Uniform(tensor.Float32, 0.5, 2, in...), 1.5, list(2), list(1), false},
 			}
 		},
-	}, compose.Composed, func(g *compose.Graph, a *lpPoolArgs) compose.Values { return lpPool(g, a, nd) })}
+	}, compose.Unfused, func(g *compose.Graph, a *lpPoolArgs) compose.Values { return lpPool(g, a, nd) })}
 }
 
 // lpPool follows torch's own composition (torch/nn/functional.py): averages of

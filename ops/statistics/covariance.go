@@ -32,7 +32,7 @@ var covarianceOps = []*opdef.Entry{
 				{Self: g.Normal(tensor.Complex64, 4), Correction: 0},
 			}
 		},
-	}, compose.Composed, func(g *compose.Graph, a *covArgs) compose.Values {
+	}, compose.Unfused, func(g *compose.Graph, a *covArgs) compose.Values {
 		return compose.Values{covariance(g, g.Arg("self", a.Self), a.Correction, g.Arg("fweights", a.Fweights),
 			g.Arg("aweights", a.Aweights))}
 	}),
@@ -47,7 +47,7 @@ var covarianceOps = []*opdef.Entry{
 			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float64, 3, 6)}, {Self: g.Normal(tensor.Float32, 2, 5)},
 				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 5))}, {Self: g.Normal(tensor.Complex128, 3, 5)}}
 		},
-	}, compose.Composed, func(g *compose.Graph, a *opdef.UnaryArgs) compose.Values {
+	}, compose.Unfused, func(g *compose.Graph, a *opdef.UnaryArgs) compose.Values {
 		c := covariance(g, g.Arg("self", a.Self), 1, nil, nil)
 		if c.Dim() == 0 {
 			return compose.Values{g.Div(c, c)}
