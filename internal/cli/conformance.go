@@ -44,6 +44,9 @@ type conformanceOptions struct {
 // Python's argparse does with nargs="*".
 var listFlags = map[string]bool{"--fname": true, "--filter_dtype": true, "--case": true}
 
+// kitWorkbook is the workbook that diopi_test writes after each run of tests.
+const kitWorkbook = "report.xlsx"
+
 var conformanceModes = []string{"gen_data", "gen_case", "run_test", "utest"}
 
 // repeatListFlags rewrites "conformance --fname add relu" to "conformance
@@ -146,7 +149,8 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 		"write a page that needs nothing else to `FILE`, report.html by default (--html_report=FILE)")
 	f.Lookup("html_report").NoOptDefVal = "report.html"
 	f.StringVar(&o.xlsx, "test_result_path", "",
-		"write a workbook to `FILE`.xlsx: summary, by function, by dtype, cases, coverage, results")
+		"write a workbook to `FILE`.xlsx: summary, by function, by dtype, cases, coverage, results; run_test writes "+
+			kitWorkbook+" where this is not given, and none for an empty FILE")
 	f.BoolVar(&o.useDB, "use_db", false, "write the tables as an SQLite database to --db_path")
 	f.StringVar(&o.dbPath, "db_path", "",
 		"`FILE` of the database, also sqlite:///FILE; diopi_testrecord.db in the cache directory by default")
@@ -203,6 +207,9 @@ func runConformance(cmd *cobra.Command, a *app, o *conformanceOptions) error {
 	case "gen_case":
 		return o.listCases(a)
 	case "run_test":
+		if !cmd.Flags().Changed("test_result_path") {
+			o.xlsx = kitWorkbook
+		}
 		return o.test(cmd.Context(), a)
 	case "utest":
 		return o.testRuntime(cmd.Context(), a)

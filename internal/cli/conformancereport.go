@@ -72,11 +72,13 @@ func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error
 		return failed(err)
 	}
 	w := j.text()
-	if err := r.cases.Write(w, a.outputWidth()); err != nil {
-		return failed(err)
-	}
-	if r.coverage != nil {
-		fmt.Fprintln(w, r.coverage.line())
+	if !a.quiet {
+		if err := r.cases.Write(w, a.outputWidth()); err != nil {
+			return failed(err)
+		}
+		if r.coverage != nil {
+			fmt.Fprintln(w, r.coverage.line())
+		}
 	}
 	if r.converted > 0 {
 		fmt.Fprintf(w, "converted: %d cases ran with tensors in the dtypes that the device wants\n", r.converted)
@@ -87,7 +89,11 @@ func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error
 	if _, err := fmt.Fprintln(w, s.Line()); err != nil {
 		return failed(err)
 	}
-	wrote := func(path string) { fmt.Fprintf(w, "wrote %s\n", path) }
+	wrote := func(path string) {
+		if !a.quiet {
+			fmt.Fprintf(w, "wrote %s\n", path)
+		}
+	}
 	if err := j.endWith(a, r.sheets(), wrote); err != nil {
 		return failed(err)
 	}

@@ -64,8 +64,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near := conformance.Nearest(name, names); near != "" {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	if near := conformance.Nearest("--"+name, names); near != "" {
 		return usageError("unknown flag: --%s%s", name, near)
 	}
 	return err
