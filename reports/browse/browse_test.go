@@ -207,7 +207,7 @@ func TestValue(t *testing.T) {
 		{"result?id=1&slice=[1,+3:4,+-1]", "slice [1, 3:4, -1]: 1 of 1 elements"},
 		{"result?id=1&slice=1,+3:4,+-1", "[1, 3, 69]: off by"},
 		{"result?id=1&slice=0,:4,:8", "[0, 0]: 1 ulp"},
-		{"result?id=1&slice=1,99,0", "darkest: 0 ulp"},
+		{"result?id=1&slice=1,99,0", "largest: 0 ulp"},
 		{"result?id=1&slice=1,99,0", `class="fill-crash"`},
 		{"result?id=1&slice=2", "dimension 0: want an index below 2 or a range, got"},
 		{"result?id=1&slice=0,5:3", "dimension 1: want"},

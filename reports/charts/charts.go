@@ -293,7 +293,7 @@ func ErrorMap(cells [][]float64, name string) template.HTML {
 				fmt.Sprintf("[%d, %d]: %.4g %s", i, j, u, name), "")
 		}
 	}
-	p.text(1, p.height-6, "start", fmt.Sprintf("darkest: %.4g %s", worst, name))
+	p.text(1, p.height-6, "start", fmt.Sprintf("largest: %.4g %s", worst, name))
 	return p.svg("map", "map of errors")
 }
 

@@ -83,7 +83,7 @@ func TestErrorMap(t *testing.T) {
 	got := string(ErrorMap([][]float64{{0, 1}, {1000, math.Inf(1)}}, "ulp"))
 	wellFormed(t, got)
 	for _, want := range []string{`class="shade-0"><title>[0, 0]`, `class="shade-8"><title>[1, 0]`,
-		`class="fill-crash"><title>[1, 1]`, "darkest: 1000 ulp"} {
+		`class="fill-crash"><title>[1, 1]`, "largest: 1000 ulp"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the map lacks %q:\n%s", want, got)
 		}
