@@ -222,6 +222,9 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request) (*answer, Pas
 		s.end()
 		return nil, pass, nil
 	}
+	if n := p.stderr.size(); n >= printsTooMuch {
+		a.Faults = append(a.Faults, fmt.Sprintf("it printed %d MiB", n>>20))
+	}
 	if a.Fatal || a.Worn { // what it left in the memory stays
 		s.end()
 	}

@@ -25,11 +25,12 @@ import (
 var program string
 
 const (
-	stderrTail   = 4096
-	maxAnswer    = 64 << 20
-	graceToEnd   = 2 * time.Second
-	graceToDrain = 200 * time.Millisecond
-	memoryKept   = 64 << 20 // bytes of shared memory that are kept for the next call
+	stderrTail    = 4096
+	printsTooMuch = 1 << 20 // in a call: what prints so much fills a disk in a step
+	maxAnswer     = 64 << 20
+	graceToEnd    = 2 * time.Second
+	graceToDrain  = 200 * time.Millisecond
+	memoryKept    = 64 << 20 // bytes of shared memory that are kept for the next call
 )
 
 // A process is a running worker.
@@ -234,10 +235,11 @@ func (p *process) close() {
 	p.stderr.r.Close()
 }
 
-// tail keeps the end of what a process writes.
+// tail keeps the end of what a process writes, and counts it.
 type tail struct {
 	mu   sync.Mutex
 	b    []byte
+	n    int64 // bytes since reset
 	done chan struct{}
 	r    *os.File
 }
@@ -252,6 +254,7 @@ func newTail(r *os.File) *tail {
 			t.mu.Lock()
 			t.b = append(t.b, buf[:n]...)
 			t.b = t.b[max(0, len(t.b)-stderrTail):]
+			t.n += int64(n)
 			t.mu.Unlock()
 			if err != nil {
 				return
@@ -263,8 +266,15 @@ func newTail(r *os.File) *tail {
 
 func (t *tail) reset() {
 	t.mu.Lock()
-	t.b = t.b[:0]
+	t.b, t.n = t.b[:0], 0
 	t.mu.Unlock()
+}
+
+// size is how many bytes were written since reset, of which the last may not have come yet.
+func (t *tail) size() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n
 }
 
 // last is the last line, for a sentence.
