@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +42,30 @@ func recording(e *capture.Entry) string {
 		i--
 	}
 	return filepath.Join("/", filepath.Join(parts[:i]...)) // not above the directory, whatever the PATH was
+}
+
+// mostUnlike is how large results of the reference may be, in bytes, to be saved where none so
+// large were recorded: what was compared with them is their shape.
+const mostUnlike = 64 << 20
+
+// like is the reference's values, rounded to what a file would hold, nil where they are too large.
+func like(recorded, computed []value.Value) []value.Value {
+	if n := bytesOf(computed); n > mostUnlike && n > bytesOf(recorded) {
+		return nil
+	}
+	return rounded(computed)
+}
+
+func bytesOf(vs []value.Value) int64 {
+	n := int64(0)
+	for _, t := range value.Tensors(value.NewTuple(vs...)) {
+		b := t.Bytes()
+		if b > math.MaxInt64-n {
+			return math.MaxInt64
+		}
+		n += b
+	}
+	return n
 }
 
 // save writes the files of a compared call, those of its backward pass too if
@@ -86,14 +111,14 @@ func (s *failureSaver) save(e *capture.Entry, c *replay.Call, backward bool) (st
 	args, kwargs := c.Record.Args, c.Record.Kwargs
 	files := []file{
 		{"device", "input", args, kwargs}, {"device", "output", v.RecordedOutput, nil},
-		{"cpu", "input", args, kwargs}, {"cpu", "output", rounded(v.Output), nil},
+		{"cpu", "input", args, kwargs}, {"cpu", "output", like(v.RecordedOutput, v.Output), nil},
 	}
 	if backward {
 		files = append(files,
 			file{"device", "grad_outputs", v.RecordedGradOutputs, nil},
 			file{"device", "grad_inputs", v.RecordedGradInputs, nil},
 			file{"cpu", "grad_outputs", v.RecordedGradOutputs, nil},
-			file{"cpu", "grad_inputs", rounded(v.GradInputs), nil})
+			file{"cpu", "grad_inputs", like(v.RecordedGradInputs, v.GradInputs), nil})
 	}
 	for _, f := range files {
 		if err := write(f.side, f.name, f.args, f.kwargs); err != nil {
