@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,32 +67,24 @@ const retries = 4
 // environment once.
 var store = sync.OnceValues(func() (*minio.Core, error) {
 	endpoint := &url.URL{Scheme: "https", Host: "s3.amazonaws.com"}
-	region := firstOf(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
-	if text := firstOf(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL")); text != "" {
+	region := cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
+	if text := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL")); text != "" {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
 			return nil, fmt.Errorf("AWS_ENDPOINT_URL: want http://HOST:PORT or https://HOST:PORT, got %q", text)
 		}
-		endpoint, region = u, firstOf(region, "us-east-1")
+		endpoint, region = u, cmp.Or(region, "us-east-1")
 	}
 	// Without any, requests are not signed. A machine's role is asked for only where the environment names one:
 	// elsewhere that waits for an address which does not answer.
 	sources := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
-	if firstOf(os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE"), os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+	if cmp.Or(os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE"), os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
 		os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI")) != "" {
 		sources = append(sources, &credentials.IAM{})
 	}
 	return minio.NewCore(endpoint.Host, &minio.Options{Secure: endpoint.Scheme == "https", Region: region,
 		Creds: credentials.NewChainCredentials(sources), MaxRetries: retries})
 })
-
-func firstOf(texts ...string) string {
-	i := slices.IndexFunc(texts, func(s string) bool { return s != "" })
-	if i < 0 {
-		return ""
-	}
-	return texts[i]
-}
 
 // An info describes an object, or a directory.
 type info struct {
@@ -115,10 +107,12 @@ func (i *info) Mode() fs.FileMode {
 	return 0o444
 }
 
-// A tree is what lies under a directory: by the path of each directory in it, its names.
+// A tree is what lies under a directory, by paths from there: "." is the directory itself. Where
+// a file and a directory have one path, at has the directory.
 type tree struct {
 	root place
-	dirs map[string][]fs.FileInfo
+	at   map[string]*info
+	dirs map[string][]fs.FileInfo // the names in each directory
 }
 
 // trees are those that were listed.
@@ -166,7 +160,7 @@ func listTree(dir place) (*tree, error) {
 	if prefix != "" {
 		prefix += "/"
 	}
-	t := &tree{root: dir, dirs: map[string][]fs.FileInfo{}}
+	t := &tree{root: dir, at: map[string]*info{}, dirs: map[string][]fs.FileInfo{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for o := range c.Client.ListObjects(ctx, dir.bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
@@ -185,29 +179,29 @@ func listTree(dir place) (*tree, error) {
 
 // add adds a name to a directory, and the directory to that above it.
 func (t *tree) add(dir string, i *info) {
+	if name := path.Join(dir, i.name); t.at[name] == nil || i.dir {
+		t.at[name] = i
+	}
 	names, known := t.dirs[dir]
 	t.dirs[dir] = append(names, i)
-	if !known && dir != "." {
+	switch {
+	case known:
+	case dir == ".":
+		t.at[dir] = &info{name: path.Base(t.root.key), dir: true}
+	default:
 		t.add(path.Dir(dir), &info{name: path.Base(dir), dir: true})
 	}
 }
 
-// list is a directory of the tree.
-func (t *tree) list(p place) ([]fs.FileInfo, bool) {
+// path is that of a place in the tree.
+func (t *tree) path(p place) string {
 	rest, _ := p.within(t.root)
-	names, ok := t.dirs[path.Clean(rest)]
-	return names, ok
+	return path.Clean(rest)
 }
 
 func (t *tree) stat(p place) (fs.FileInfo, error) {
-	if _, ok := t.list(p); ok {
-		return &info{name: path.Base(p.key), dir: true}, nil
-	}
-	above, _ := t.list(place{p.bucket, strings.TrimPrefix(path.Dir("/"+p.key), "/")})
-	for _, i := range above {
-		if i.Name() == path.Base(p.key) {
-			return i, nil
-		}
+	if i := t.at[t.path(p)]; i != nil {
+		return i, nil
 	}
 	return nil, &fs.PathError{Op: "stat", Path: p.String(), Err: fs.ErrNotExist}
 }
@@ -217,7 +211,7 @@ func listObjects(dir place) ([]fs.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, ok := t.list(dir)
+	names, ok := t.dirs[t.path(dir)]
 	if !ok {
 		return nil, &fs.PathError{Op: "open", Path: dir.String(), Err: fs.ErrNotExist}
 	}
