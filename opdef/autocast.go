@@ -38,11 +38,17 @@ func (e *Entry) AsComposite() *Entry {
 	return e
 }
 
-// Moving says that ops of class Exact among es move values, so that a zero keeps
-// its sign. Those that select one of several equal values may give either zero.
+// AsMoving says that an op of class Exact moves values, so that a zero keeps its sign.
+// Those that select one of several equal values may give either zero.
+func (e *Entry) AsMoving() *Entry {
+	e.Moves = true
+	return e
+}
+
+// Moving is AsMoving for each of es.
 func Moving(es ...*Entry) []*Entry {
 	for _, e := range es {
-		e.Moves = true
+		e.AsMoving()
 	}
 	return es
 }

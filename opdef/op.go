@@ -391,7 +391,7 @@ type Facts struct {
 	// Composite: see Planned.Composite; Inner: op_tools records what Node gives.
 	Composite, Inner bool
 	Copied           string // see Planned.Copied
-	Moves            bool   // see Moving
+	Moves            bool   // see AsMoving
 	Exempt           map[string]string
 	View             bool     // the result is an argument seen otherwise
 	Lookup           string   // see Planned.Lookup

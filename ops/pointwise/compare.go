@@ -99,27 +99,27 @@ var compareOps = []*opdef.Entry{
 			return allTrue(ts[0]), nil
 		},
 	}.Entry(),
-	opdef.Moving(opdef.Op[whereArgs]{
+	opdef.Op[whereArgs]{
 		Schema: "where(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor", Names: "where",
 		Doc: opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other",
 			Source: "torch.where"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: where, Grad: whereGrad, Cases: whereCases,
-	}.Entry())[0],
-	opdef.Moving(opdef.Op[whereArgs]{
+	}.Entry().AsMoving(),
+	opdef.Op[whereArgs]{
 		Schema: "where.method(Tensor self, Tensor condition, Tensor|Scalar other) -> Tensor", Names: "Tensor.where",
 		Doc: opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other",
 			Source: "torch.Tensor.where"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: where, Grad: whereGrad, Cases: func(r *rand.Rand) []*whereArgs { return whereCases(r)[:3] },
-	}.Entry())[0],
-	opdef.Moving(opdef.Op[maskedFillArgs]{
+	}.Entry().AsMoving(),
+	opdef.Op[maskedFillArgs]{
 		Schema: "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor", InPlace: true,
 		Doc: opdef.Doc{Summary: "Fills elements under a mask with a value", Formula: "value where mask, else self",
 			Source: "torch.masked_fill"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: maskedFill, Grad: maskedFillGrad, Cases: maskedFillCases,
-	}.Entry())[0],
+	}.Entry().AsMoving(),
 	opdef.Op[clampArgs]{
 		Schema: "clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
 		Names:  "clamp clip Tensor.clamp Tensor.clip", InPlace: true,

@@ -20,7 +20,7 @@ var integers = []float64{-3, -2, -1, 0, 1, 2, 3}
 
 // pointwiseOps are functions of one tensor, element by element.
 var pointwiseOps = []*opdef.Entry{
-	opdef.Moving(opdef.Op[opdef.UnaryArgs]{
+	opdef.Op[opdef.UnaryArgs]{
 		Schema: "abs(Tensor self) -> Tensor", Names: "abs absolute Tensor.abs Tensor.absolute Tensor.__abs__",
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Magnitude", Formula: "|self|",
@@ -46,8 +46,8 @@ var pointwiseOps = []*opdef.Entry{
 			return gr, nil
 		},
 		Cases: elements.CasesAwayFromZero,
-	}.Entry())[0],
-	opdef.Moving(opdef.Unary{
+	}.Entry().AsMoving(),
+	opdef.Unary{
 		Name: "neg", Names: "neg negative Tensor.neg Tensor.negative Tensor.__neg__", InPlace: true,
 		Error:  elements.ExactError,
 		NoBool: true,
@@ -57,7 +57,7 @@ var pointwiseOps = []*opdef.Entry{
 		I:      func(x int64) int64 { return -x },
 		DF:     func(_, _ float64) float64 { return -1 },
 		DC:     func(_, _ complex128) complex128 { return -1 },
-	}.Entry())[0],
+	}.Entry().AsMoving(),
 	opdef.Unary{
 		Name: "positive", Names: "positive Tensor.positive Tensor.__pos__", Error: elements.ExactError, NoBool: true,
 		Doc: opdef.Doc{Summary: "The tensor itself", Formula: "self", Source: "torch.positive"},
