@@ -47,27 +47,39 @@ func (c DTypeCell) Worst() string {
 // unknownDType is the column of calls of which no dtype is known.
 const unknownDType = "not known"
 
-// DTypes counts the calls by op and dtype: the dtype of a call is that of its first
-// result that has one, or of the first argument of a case. Ops that failed come first, then
-// those that are missing, then by name.
-func (rec *Recording) DTypes() *DTypeMatrix {
-	counts, dtypes := map[string]map[string]*DTypeCell{}, map[string]bool{}
-	for f := range rec.Findings() {
-		op, dt := f.Results[0].Op, f.dtype()
-		if counts[op] == nil {
-			counts[op] = map[string]*DTypeCell{}
-		}
-		if counts[op][dt] == nil {
-			counts[op][dt] = &DTypeCell{}
-		}
-		counts[op][dt].add(f.Worst())
-		dtypes[dt] = true
+// A DTypeCount counts calls by op and dtype: the dtype of a call is that of its first
+// result that has one, or of the first argument of a case.
+type DTypeCount struct {
+	cells  map[string]map[string]*DTypeCell
+	dtypes map[string]bool
+}
+
+// NewDTypeCount returns a count of no calls.
+func NewDTypeCount() *DTypeCount {
+	return &DTypeCount{cells: map[string]map[string]*DTypeCell{}, dtypes: map[string]bool{}}
+}
+
+// Add counts a call.
+func (c *DTypeCount) Add(f *Finding) {
+	op, dt := f.Results[0].Op, f.dtype()
+	if c.cells[op] == nil {
+		c.cells[op] = map[string]*DTypeCell{}
 	}
-	m := &DTypeMatrix{DTypes: slices.Sorted(maps.Keys(dtypes))}
+	if c.cells[op][dt] == nil {
+		c.cells[op][dt] = &DTypeCell{}
+	}
+	c.cells[op][dt].add(f.Worst())
+	c.dtypes[dt] = true
+}
+
+// Matrix is what was counted. Ops that failed come first, then those that are missing, then by
+// name.
+func (c *DTypeCount) Matrix() *DTypeMatrix {
+	m := &DTypeMatrix{DTypes: slices.Sorted(maps.Keys(c.dtypes))}
 	if i := slices.Index(m.DTypes, unknownDType); i >= 0 {
 		m.DTypes = append(slices.Delete(m.DTypes, i, i+1), unknownDType)
 	}
-	for op, cells := range counts {
+	for op, cells := range c.cells {
 		row := DTypeRow{Op: op}
 		for _, dt := range m.DTypes {
 			cell := DTypeCell{}

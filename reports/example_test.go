@@ -18,7 +18,7 @@ func ExampleReadRecording() {
 		fmt.Println(err)
 		return
 	}
-	for _, r := range rec.Results {
+	for r := range rec.Results.All() {
 		fmt.Println(r.Op, r.Verdict)
 	}
 	fmt.Println("interrupted:", rec.Summary.Interrupted)

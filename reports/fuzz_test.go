@@ -83,7 +83,7 @@ func rewritten(t *testing.T, rec *Recording) []byte {
 	if err := j.Run(rec.Run); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range rec.Results {
+	for r := range rec.Results.All() {
 		if err := j.Result(r); err != nil {
 			t.Fatal(err)
 		}

@@ -4,32 +4,47 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 )
 
-// A PartRecord is the journal of a part of a run, with its calls.
+// A PartRecord is the journal of a part of a run.
 type PartRecord struct {
 	*Journal
-	Done    []*Done
-	Results [][]*Result // of each
+	file  *namedFile
+	calls []recordedCall
+}
+
+// A namedFile is one whose name stands before what is wrong with it.
+type namedFile struct{ *os.File }
+
+// ReadPart reads the journal of a part of a run, which Join keeps open.
+func ReadPart(f *os.File) (p *PartRecord, err error) {
+	p = &PartRecord{file: &namedFile{f}}
+	p.Journal, err = ReadJournal(f, func(c *JournalCall) error {
+		p.calls = append(p.calls, recordedCall{c.Index, c.from, c.to})
+		return nil
+	})
+	return p, err
 }
 
 // Join makes one recording of the parts of a run: calls in the order of the whole run,
 // counts added up, the longest time and the largest memory of a part. Where parts are missing
 // (complete is false), or were interrupted, the run counts as interrupted. Two parts with the
-// same call are an error.
+// same call are an error. Close the recording after use.
 func Join(parts []*PartRecord, complete bool) (*Recording, error) {
 	type call struct {
-		done    *Done
-		results []*Result
+		recordedCall
+		part *PartRecord
 	}
 	var calls []call
-	rec := &Recording{Summary: NewSummary()}
+	rec := &Recording{Summary: NewSummary(), Results: &Results{}}
 	total := lastLine{Interrupted: !complete}
 	for i, p := range parts {
-		for k, d := range p.Done {
-			calls = append(calls, call{d, p.Results[k]})
+		rec.Own(p.file)
+		for _, c := range p.calls {
+			calls = append(calls, call{c, p})
 		}
 		if i == 0 {
 			rec.Run = p.Run
@@ -46,20 +61,32 @@ func Join(parts []*PartRecord, complete bool) (*Recording, error) {
 		rec.Causes = append(rec.Causes, p.Causes...)
 		rec.Profiles = append(rec.Profiles, p.Profiles...)
 	}
-	slices.SortStableFunc(calls, func(a, b call) int { return cmp.Compare(a.done.Index, b.done.Index) })
+	slices.SortStableFunc(calls, func(a, b call) int { return byIndex(a.recordedCall, b.recordedCall) })
 	for i, c := range calls {
-		if i > 0 && c.done.Index == calls[i-1].done.Index {
+		if i > 0 && c.index == calls[i-1].index {
 			return nil, fmt.Errorf("two parts have call %d, one as %s, one as %s: they were not made of the same captures",
-				c.done.Index, calls[i-1].done.Capture, c.done.Capture)
+				c.index, calls[i-1].part.capture(calls[i-1].recordedCall), c.part.capture(c.recordedCall))
 		}
-		rec.Results = append(rec.Results, c.results...)
+		rec.Results.add(c.part.file, c.from, c.to)
 	}
 	rec.Run.Settings = total.Settings
-	for _, r := range rec.Results {
-		rec.Summary.Add(r)
+	if err := rec.count(); err != nil {
+		return nil, err
 	}
-	rec.keepShown()
+	if err := rec.keepShown(); err != nil {
+		return nil, err
+	}
 	return rec, rec.end(&total)
+}
+
+// capture is the name of a call.
+func (p *PartRecord) capture(c recordedCall) string {
+	of := &Results{}
+	of.add(p.file, c.from, c.to)
+	for r := range of.All() {
+		return r.Capture
+	}
+	return "nothing"
 }
 
 // add adds the counts of another part.
@@ -82,25 +109,33 @@ func (l *lastLine) add(m *lastLine) {
 
 // keepShown drops the causes and profiles of findings that are not printed with all they say,
 // which each part has of its own.
-func (rec *Recording) keepShown() {
+func (rec *Recording) keepShown() error {
 	if len(rec.Causes) == 0 && len(rec.Profiles) == 0 {
-		return
+		return nil
 	}
-	d, shown := NewDigest(), map[string]bool{}
+	at := map[string]int{} // of captures that have any, which of the findings
+	for _, c := range rec.Causes {
+		at[c.Capture] = 0
+	}
+	for _, p := range rec.Profiles {
+		at[p.Capture] = 0
+	}
+	d, shown, n := NewDigest(), map[string]bool{}, 0
 	for f := range rec.Findings() {
 		d.Add(f)
+		if _, ok := at[f.Results[0].Capture]; ok {
+			at[f.Results[0].Capture] = n
+		}
+		n++
 	}
 	for _, k := range d.sorted()[:min(len(d.kinds), shownKinds)] {
 		shown[k.first.Results[0].Capture] = true
-	}
-	at := map[string]int{}
-	for i, r := range rec.Results {
-		at[r.Capture] = i
 	}
 	rec.Causes = slices.DeleteFunc(rec.Causes, func(c *Cause) bool { return !shown[c.Capture] })
 	slices.SortStableFunc(rec.Causes, func(a, b *Cause) int { return cmp.Compare(at[a.Capture], at[b.Capture]) })
 	rec.Profiles = slices.DeleteFunc(rec.Profiles, func(p *Profile) bool { return !shown[p.Capture] })
 	slices.SortStableFunc(rec.Profiles, func(a, b *Profile) int { return cmp.Compare(at[a.Capture], at[b.Capture]) })
+	return rec.Results.Err()
 }
 
 // end gives the recording the last line that its parts have together.

@@ -67,12 +67,33 @@ type Journal struct {
 	Last        json.RawMessage // the last line, kind "summary"; nil if the run did not end
 }
 
-// ReadJournal reads a journal and hands each finished call, with its results, to call. The
+// A JournalCall is a finished call of a journal.
+type JournalCall struct {
+	Done
+	lines    [][]byte // of its results
+	first    int      // number of the first
+	from, to int64    // where they stand, in bytes
+}
+
+// Results are those of the call.
+func (c *JournalCall) Results() ([]*Result, error) {
+	var results []*Result
+	for i, line := range c.lines {
+		r, err := decodeResult(line)
+		if err != nil {
+			return nil, &lineError{c.first + i, err}
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// ReadJournal reads a journal and hands each finished call to call. The
 // results of a call that was not finished do not count, and a line that does not read ends
 // the journal: a machine that lost its power may leave anything after what it wrote last.
-func ReadJournal(r io.Reader, call func(*Done, []*Result) error) (*Journal, error) {
+func ReadJournal(r io.Reader, call func(*JournalCall) error) (*Journal, error) {
 	j := &Journal{}
-	var results []*Result
+	c := &JournalCall{}
 	in := bufio.NewReaderSize(r, 1<<16)
 	var at int64
 	for n := 1; ; n++ {
@@ -83,46 +104,45 @@ func ReadJournal(r io.Reader, call func(*Done, []*Result) error) (*Journal, erro
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		at += int64(len(line))
-		var head struct {
-			Kind   string `json:"kind"`
-			Schema int    `json:"schema"`
-		}
-		if json.Unmarshal(line, &head) != nil {
+		kind, schema, err := kindOf(line)
+		if err != nil || !json.Valid(line) {
 			break
 		}
-		if n == 1 && (head.Kind != "run" || head.Schema != 1) {
+		if n == 1 && (kind != "run" || schema != 1) {
 			return nil, fmt.Errorf("line 1: want the line of kind \"run\" and schema 1, found kind %q and schema %d",
-				head.Kind, head.Schema)
+				kind, schema)
 		}
-		switch head.Kind {
+		switch kind {
 		case "run":
 			err = json.Unmarshal(line, &j.Run)
 			j.Size = at
 		case "result":
-			r := &Result{}
-			if err = json.Unmarshal(line, r); err == nil && r.Verdict.Rank() < 0 {
-				err = fmt.Errorf("verdict: unknown %q", r.Verdict)
+			if len(c.lines) == 0 {
+				c.first, c.from = n, at-int64(len(line))
 			}
-			results = append(results, r)
+			c.lines = append(c.lines, line)
 		case "done":
-			d := &Done{}
-			if err = json.Unmarshal(line, d); err == nil && d.Results != len(results) {
-				err = fmt.Errorf("%s has %s, want %d", d.Capture, Count(len(results), "result"), d.Results)
+			if err = json.Unmarshal(line, &c.Done); err == nil && c.Done.Results != len(c.lines) {
+				err = fmt.Errorf("%s has %s, want %d", c.Capture, Count(len(c.lines), "result"), c.Done.Results)
 			}
+			if len(c.lines) == 0 {
+				c.from = at
+			}
+			c.to = at
 			if err == nil {
-				err = call(d, results)
+				err = call(c)
 			}
-			j.Size, j.Elapsed, j.CSV = at, time.Duration(d.Elapsed*float64(time.Second)), d.CSV
+			j.Size, j.Elapsed, j.CSV = at, time.Duration(c.Elapsed*float64(time.Second)), c.CSV
 			j.Calls++
-			results = nil
+			c = &JournalCall{}
 		case "resumed":
 			s := Resumption{}
 			err = json.Unmarshal(line, &s)
-			j.Resumptions, j.Size, results = append(j.Resumptions, s), at, nil
+			j.Resumptions, j.Size, c = append(j.Resumptions, s), at, &JournalCall{}
 		case "cause":
-			c := &Cause{}
-			err = json.Unmarshal(line, c)
-			j.Causes = append(j.Causes, c)
+			x := &Cause{}
+			err = json.Unmarshal(line, x)
+			j.Causes = append(j.Causes, x)
 		case "profile":
 			p := &Profile{}
 			err = json.Unmarshal(line, p)
@@ -130,8 +150,12 @@ func ReadJournal(r io.Reader, call func(*Done, []*Result) error) (*Journal, erro
 		case "summary":
 			j.Last = bytes.Clone(line)
 		}
+		var of *lineError
+		if err != nil && !errors.As(err, &of) {
+			err = &lineError{n, err}
+		}
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+			return nil, err
 		}
 	}
 	if j.Size == 0 {

@@ -2,25 +2,17 @@ package reports
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"strings"
 
 	"github.com/optool/optool/verdict"
 )
-
-type junitSuites struct {
-	XMLName  xml.Name       `xml:"testsuites"`
-	Name     string         `xml:"name,attr"`
-	Tests    int            `xml:"tests,attr"`
-	Failures int            `xml:"failures,attr"`
-	Errors   int            `xml:"errors,attr"`
-	Skipped  int            `xml:"skipped,attr"`
-	Time     string         `xml:"time,attr"`
-	Settings *junitSettings `xml:"properties"`
-	Suites   []*junitSuite  `xml:"testsuite"`
-}
 
 type junitSettings struct {
 	List []junitSetting `xml:"property"`
@@ -31,14 +23,15 @@ type junitSetting struct {
 	Value string `xml:"value,attr"`
 }
 
+// A junitSuite is the cases of an op, whose texts wait in a file.
 type junitSuite struct {
-	Name     string      `xml:"name,attr"`
-	Tests    int         `xml:"tests,attr"`
-	Failures int         `xml:"failures,attr"`
-	Errors   int         `xml:"errors,attr"`
-	Skipped  int         `xml:"skipped,attr"`
-	Cases    []junitCase `xml:"testcase"`
+	name                             string
+	tests, failures, errors, skipped int
+	parts                            []part
 }
+
+// A part of a file, in bytes.
+type part struct{ at, n int64 }
 
 type junitCase struct {
 	Class   string     `xml:"classname,attr"`
@@ -61,57 +54,126 @@ type junitNote struct {
 // timeout are errors; unsupported, skipped and mistrusted are skipped, as are files
 // into which torch saved nothing; warn passes and says why. What the calls of an
 // operator say together is a case too. The settings that were in force are properties.
-func WriteJUnit(w io.Writer, rec *Recording) error {
-	all := &junitSuites{Name: "optool", Time: fmt.Sprintf("%.3f", rec.Summary.Elapsed.Seconds())}
-	for _, s := range rec.Summary.Settings {
-		if all.Settings == nil {
-			all.Settings = &junitSettings{}
+//
+// A suite begins with its counts, so cases wait in a temporary file until all are known.
+func WriteJUnit(w io.Writer, rec *Recording) (err error) {
+	cases, err := os.CreateTemp("", "optool-*.xml")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := cmp.Or(cases.Close(), os.Remove(cases.Name())); err == nil {
+			err = e
 		}
-		all.Settings.List = append(all.Settings.List, junitSetting{s.Kind + " " + s.Name, s.Value + ": " + s.String()})
-	}
-	byOp := map[string]*junitSuite{}
-	add := func(c junitCase) {
-		s := byOp[c.Class]
-		if s == nil {
-			s = &junitSuite{Name: c.Class}
-			byOp[c.Class] = s
-			all.Suites = append(all.Suites, s)
-		}
-		s.Cases = append(s.Cases, c)
-		for _, n := range []struct {
-			note       *junitNote
-			suite, sum *int
-		}{{c.Failure, &s.Failures, &all.Failures}, {c.Error, &s.Errors, &all.Errors},
-			{c.Skipped, &s.Skipped, &all.Skipped}} {
-			if n.note != nil {
-				*n.suite++
-				*n.sum++
-			}
-		}
-		s.Tests++
-		all.Tests++
-	}
-	for _, t := range rec.Timings {
-		c := junitCase{Class: t.Op, Name: strings.Join([]string{t.Capture, t.Phase, string(t.Series.Cache)}, " "),
-			Time: fmt.Sprintf("%.9f", t.Series.Summary().Median.Seconds()), Out: t.Doubt()}
-		add(c)
-	}
-	for _, r := range rec.Results {
-		add(junitResult(r))
-	}
-	for _, f := range rec.Summary.Systematic() {
-		add(junitResult(&Result{Capture: "all calls", Op: f.Op, Phase: f.Phase, Target: f.DType, Verdict: f.Verdict,
-			Reason: f.String()}))
+	}()
+	all := &junitSuite{name: "optool"}
+	suites, err := junitCases(cases, rec, all)
+	if err != nil {
+		return err
 	}
 	b := bufio.NewWriterSize(w, 1<<16)
 	b.WriteString(xml.Header)
-	e := xml.NewEncoder(b)
-	e.Indent("", " ")
-	if err := e.Encode(all); err != nil {
+	all.begin(b, "", "testsuites", xml.Attr{Name: xml.Name{Local: "time"},
+		Value: fmt.Sprintf("%.3f", rec.Summary.Elapsed.Seconds())})
+	if len(rec.Summary.Settings) > 0 {
+		list := &junitSettings{}
+		for _, s := range rec.Summary.Settings {
+			list.List = append(list.List, junitSetting{s.Kind + " " + s.Name, s.Value + ": " + s.String()})
+		}
+		e := xml.NewEncoder(b)
+		e.Indent(" ", " ")
+		if err := e.EncodeElement(list, xml.StartElement{Name: xml.Name{Local: "properties"}}); err != nil {
+			return err
+		}
+		b.WriteByte('\n')
+	}
+	for _, s := range suites {
+		s.begin(b, " ", "testsuite")
+		for _, p := range s.parts {
+			if _, err := io.Copy(b, io.NewSectionReader(cases, p.at, p.n)); err != nil {
+				return err
+			}
+		}
+		b.WriteString(" </testsuite>\n")
+	}
+	b.WriteString("</testsuites>\n")
+	return b.Flush()
+}
+
+// begin writes the first tag of a suite.
+func (s *junitSuite) begin(b *bufio.Writer, indent, tag string, more ...xml.Attr) {
+	attribute := func(name, value string) {
+		fmt.Fprintf(b, ` %s="`, name)
+		_ = xml.EscapeText(b, []byte(value)) // an error of b stays until Flush
+		b.WriteByte('"')
+	}
+	b.WriteString(indent + "<" + tag)
+	attribute("name", s.name)
+	attribute("tests", strconv.Itoa(s.tests))
+	attribute("failures", strconv.Itoa(s.failures))
+	attribute("errors", strconv.Itoa(s.errors))
+	attribute("skipped", strconv.Itoa(s.skipped))
+	for _, a := range more {
+		attribute(a.Name.Local, a.Value)
+	}
+	b.WriteString(">\n")
+}
+
+// junitCases writes the cases of a run to a file, and returns their suites in the order in
+// which they begin; all has the counts of all.
+func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSuite, err error) {
+	b := bufio.NewWriterSize(w, 1<<16)
+	byOp := map[string]*junitSuite{}
+	var text bytes.Buffer
+	var at int64
+	add := func(c junitCase) error {
+		s := byOp[c.Class]
+		if s == nil {
+			s = &junitSuite{name: c.Class}
+			byOp[c.Class] = s
+			suites = append(suites, s)
+		}
+		for _, s := range []*junitSuite{s, all} {
+			s.tests++
+			s.failures += btoi(c.Failure != nil)
+			s.errors += btoi(c.Error != nil)
+			s.skipped += btoi(c.Skipped != nil)
+		}
+		text.Reset()
+		e := xml.NewEncoder(&text)
+		e.Indent("  ", " ")
+		if err := e.EncodeElement(c, xml.StartElement{Name: xml.Name{Local: "testcase"}}); err != nil {
+			return err
+		}
+		text.WriteByte('\n')
+		n := int64(text.Len())
+		if k := len(s.parts); k > 0 && s.parts[k-1].at+s.parts[k-1].n == at {
+			s.parts[k-1].n += n
+		} else {
+			s.parts = append(s.parts, part{at, n})
+		}
+		at += n
+		_, err := b.Write(text.Bytes())
 		return err
 	}
-	b.WriteByte('\n')
-	return b.Flush()
+	for _, t := range rec.Timings {
+		if err := add(junitCase{Class: t.Op, Name: strings.Join([]string{t.Capture, t.Phase, string(t.Series.Cache)}, " "),
+			Time: fmt.Sprintf("%.9f", t.Series.Summary().Median.Seconds()), Out: t.Doubt()}); err != nil {
+			return nil, err
+		}
+	}
+	for r := range rec.Results.All() {
+		if err := add(junitResult(r)); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range rec.Summary.Systematic() {
+		if err := add(junitResult(&Result{Capture: "all calls", Op: f.Op, Phase: f.Phase, Target: f.DType,
+			Verdict: f.Verdict, Reason: f.String()})); err != nil {
+			return nil, err
+		}
+	}
+	return suites, b.Flush()
 }
 
 func junitResult(r *Result) junitCase {

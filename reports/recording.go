@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -20,15 +21,19 @@ import (
 // overflow check or a measurement, finished or not.
 type Recording struct {
 	Run      Run
-	Results  []*Result
+	Results  *Results
 	Causes   []*Cause // of findings
 	Profiles []*Profile
 	Timings  []*Timing
 	Last     json.RawMessage // the last line, kind "summary"; nil if the run did not end
 	Summary  *Summary        // of Results, with the times of Last
 	Exit     *int            // exit code of the run, nil if it did not end
+	// LastOrder is the largest Order of the results; Overflow says that they are of an overflow check.
+	LastOrder int
+	Overflow  bool
 
-	calls []orderedCall // that were finished, as far as it is said
+	calls []recordedCall // that were finished, as far as it is said
+	files []io.Closer
 }
 
 // maxLine is the longest line of JSON that is read, in bytes.
@@ -36,32 +41,65 @@ const maxLine = 64 << 20
 
 // ReadRecording reads JSON lines. Lines of unknown kinds are passed over; a
 // last line that was cut off counts as not written. Anything else that does not
-// read is an error with the number of the line.
-func ReadRecording(r io.Reader) (*Recording, error) {
-	rec := &Recording{Summary: NewSummary()}
-	in := bufio.NewReaderSize(r, 1<<16)
+// read is an error with the number of the line. Results are read from r again whenever they
+// are looked at.
+func ReadRecording(r io.ReaderAt) (*Recording, error) {
+	rec := &Recording{Summary: NewSummary(), Results: &Results{}}
+	in := bufio.NewReaderSize(io.NewSectionReader(r, 0, math.MaxInt64), 1<<16)
 	var open openSeries
+	var at, begin int64 // of the line, and of the call that it belongs to
 	for n := 1; ; n++ {
 		line, err := readLine(in)
 		cut := errors.Is(err, io.EOF)
 		if err != nil && !cut {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
+		end := at + int64(len(line))
 		if len(bytes.TrimSpace(line)) > 0 {
-			err := rec.line(n, line, &open)
-			if err != nil && !(cut && n > 1) {
+			kind, err := rec.line(n, line, &open)
+			if err == nil && cut && kind == "result" {
+				_, err = decodeResult(line)
+			}
+			switch {
+			case err != nil && cut && n > 1:
+				end = at
+			case err != nil:
 				return nil, fmt.Errorf("line %d: %w", n, err)
+			case kind == "done":
+				last := &rec.calls[len(rec.calls)-1]
+				last.from, last.to, begin = begin, end, end
 			}
 		} else if n == 1 {
 			return nil, errors.New("line 1: want the line of kind \"run\" that --json FILE begins with, found nothing")
 		}
-		if cut {
+		if at = end; cut {
 			break
 		}
 	}
 	rec.add(open.end(string(timing.StopCanceled)))
-	rec.order()
+	if !slices.IsSortedFunc(rec.calls, byIndex) { // as those of a run with a budget are
+		slices.SortStableFunc(rec.calls, byIndex)
+		for _, c := range rec.calls {
+			rec.Results.add(r, c.from, c.to)
+		}
+	} else {
+		begin = 0
+	}
+	rec.Results.add(r, begin, at)
+	rec.calls = nil
 	return rec, rec.summarize()
+}
+
+// Own has Close close a file.
+func (rec *Recording) Own(f io.Closer) { rec.files = append(rec.files, f) }
+
+// Close closes the files that the recording owns.
+func (rec *Recording) Close() error {
+	var errs []error
+	for _, f := range rec.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // readLine returns a line without its end; io.EOF comes with what follows the
@@ -81,34 +119,31 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-func (rec *Recording) line(n int, line []byte, open *openSeries) error {
-	var head struct {
-		Kind   string `json:"kind"`
-		Schema int    `json:"schema"`
+// line takes what a line says, but for results, and returns its kind.
+func (rec *Recording) line(n int, line []byte, open *openSeries) (kind string, err error) {
+	kind, schema, err := kindOf(line)
+	if err != nil {
+		return "", fmt.Errorf("no JSON object: %w", err)
 	}
-	if err := json.Unmarshal(line, &head); err != nil {
-		return fmt.Errorf("no JSON object: %w", err)
+	if n == 1 && kind != "run" {
+		return "", fmt.Errorf("want the line of kind \"run\" that --json FILE begins with, found kind %q", kind)
 	}
-	if n == 1 && head.Kind != "run" {
-		return fmt.Errorf("want the line of kind \"run\" that --json FILE begins with, found kind %q", head.Kind)
+	if kind == "run" && schema != 1 {
+		return "", fmt.Errorf("schema: want 1, found %d", schema)
 	}
-	switch head.Kind {
+	return kind, rec.take(kind, line, open)
+}
+
+func (rec *Recording) take(kind string, line []byte, open *openSeries) error {
+	switch kind {
 	case "run":
-		if head.Schema != 1 {
-			return fmt.Errorf("schema: want 1, found %d", head.Schema)
-		}
 		return json.Unmarshal(line, &rec.Run)
-	case "result":
-		var r Result
-		if err := json.Unmarshal(line, &r); err != nil {
+	case "done":
+		var d Done
+		if err := json.Unmarshal(line, &d); err != nil {
 			return err
 		}
-		if r.Verdict.Rank() < 0 {
-			return fmt.Errorf("verdict: unknown %q", r.Verdict)
-		}
-		rec.Results = append(rec.Results, &r)
-	case "done":
-		return rec.done(line)
+		rec.calls = append(rec.calls, recordedCall{index: d.Index})
 	case "cause":
 		var c Cause
 		if err := json.Unmarshal(line, &c); err != nil {
@@ -145,41 +180,13 @@ func (rec *Recording) line(n int, line []byte, open *openSeries) error {
 	return nil
 }
 
-// An orderedCall is a call and where its results end among all.
-type orderedCall struct{ index, end int }
-
-// done notes that the results of a call are whole.
-func (rec *Recording) done(line []byte) error {
-	var d Done
-	if err := json.Unmarshal(line, &d); err != nil {
-		return err
-	}
-	rec.calls = append(rec.calls, orderedCall{d.Index, len(rec.Results)})
-	return nil
+// A recordedCall is where the lines of a call stand in a file, and its place among all.
+type recordedCall struct {
+	index    int
+	from, to int64
 }
 
-// order puts calls that were finished in another order than that of the run, as those of a run
-// with a budget are, in order.
-func (rec *Recording) order() {
-	byIndex := func(a, b orderedCall) int { return cmp.Compare(a.index, b.index) }
-	if slices.IsSortedFunc(rec.calls, byIndex) {
-		return
-	}
-	of := map[int][]*Result{} // by end
-	begin := 0
-	for _, c := range rec.calls {
-		of[c.end] = append(of[c.end], rec.Results[begin:c.end]...)
-		begin = c.end
-	}
-	rest := rec.Results[begin:]
-	slices.SortStableFunc(rec.calls, byIndex)
-	rec.Results = nil
-	for _, c := range rec.calls {
-		rec.Results = append(rec.Results, of[c.end]...)
-		delete(of, c.end)
-	}
-	rec.Results = append(rec.Results, rest...)
-}
+func byIndex(a, b recordedCall) int { return cmp.Compare(a.index, b.index) }
 
 func (rec *Recording) add(t *Timing) {
 	if t != nil {
@@ -201,8 +208,8 @@ type lastLine struct {
 
 func (rec *Recording) summarize() error {
 	rec.Summary.Settings = rec.Run.Settings // counted from the results of a run that did not end
-	for _, r := range rec.Results {
-		rec.Summary.Add(r)
+	if err := rec.count(); err != nil {
+		return err
 	}
 	if rec.Last == nil {
 		rec.Summary.Interrupted = true
@@ -224,30 +231,44 @@ func (rec *Recording) summarize() error {
 	return nil
 }
 
+// count adds the results to the summary.
+func (rec *Recording) count() error {
+	for r := range rec.Results.All() {
+		rec.Summary.Add(r)
+		if r.Order != nil {
+			rec.LastOrder = max(rec.LastOrder, *r.Order)
+		}
+		rec.Overflow = rec.Overflow || r.Stats != nil
+	}
+	return rec.Results.Err()
+}
+
 // Findings yields the results capture by capture.
 func (rec *Recording) Findings() iter.Seq[*Finding] {
+	type call struct{ capture, op string }
+	causes, profiles := map[call][]Cause{}, map[call][]*Profile{}
+	for _, c := range rec.Causes {
+		causes[call{c.Capture, c.Op}] = append(causes[call{c.Capture, c.Op}], *c)
+	}
+	for _, p := range rec.Profiles {
+		profiles[call{p.Capture, p.Op}] = append(profiles[call{p.Capture, p.Op}], p)
+	}
 	return func(yield func(*Finding) bool) {
-		for from := 0; from < len(rec.Results); {
-			to := from + 1
-			for to < len(rec.Results) && rec.Results[to].Capture == rec.Results[from].Capture &&
-				rec.Results[to].Op == rec.Results[from].Op {
-				to++
-			}
-			f := NewFinding(rec.Results[from:to])
-			for _, c := range rec.Causes {
-				if c.Capture == rec.Results[from].Capture && c.Op == rec.Results[from].Op {
-					f.Causes = append(f.Causes, *c)
-				}
-			}
-			for _, p := range rec.Profiles {
-				if p.Capture == rec.Results[from].Capture && p.Op == rec.Results[from].Op {
-					f.Profiles = append(f.Profiles, p)
-				}
-			}
-			if !yield(f) {
+		var results []*Result
+		finding := func() *Finding {
+			of := call{results[0].Capture, results[0].Op}
+			f := NewFinding(results)
+			f.Causes, f.Profiles, results = causes[of], profiles[of], nil
+			return f
+		}
+		for r := range rec.Results.All() {
+			if len(results) > 0 && (r.Capture != results[0].Capture || r.Op != results[0].Op) && !yield(finding()) {
 				return
 			}
-			from = to
+			results = append(results, r)
+		}
+		if len(results) > 0 {
+			yield(finding())
 		}
 	}
 }
@@ -304,7 +325,7 @@ func (t *Timing) is(h timingHead) bool {
 // Verdicts are the worst of the results of each capture.
 func (rec *Recording) Verdicts() map[string]verdict.Verdict {
 	worst := map[string]verdict.Verdict{}
-	for _, r := range rec.Results {
+	for r := range rec.Results.All() {
 		if v, ok := worst[r.Capture]; !ok || r.Verdict.Rank() > v.Rank() {
 			worst[r.Capture] = r.Verdict
 		}

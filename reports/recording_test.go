@@ -72,7 +72,7 @@ func TestRecordingRoundTrip(t *testing.T) {
 	if err := j.Run(rec.Run); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range rec.Results {
+	for r := range rec.Results.All() {
 		if err := j.Result(r); err != nil {
 			t.Fatal(err)
 		}
@@ -104,8 +104,8 @@ func TestRecordingThatDidNotEnd(t *testing.T) {
 	text := recorded(t)
 	cut := text[:strings.LastIndex(strings.TrimSpace(text), "\n")-5] // within the last result
 	rec := readRecorded(t, cut)
-	if len(rec.Results) != 2 || rec.Last != nil || rec.Exit != nil || !rec.Summary.Interrupted {
-		t.Errorf("got %d results, last %s, interrupted %v", len(rec.Results), rec.Last, rec.Summary.Interrupted)
+	if rec.Summary.Total() != 2 || rec.Last != nil || rec.Exit != nil || !rec.Summary.Interrupted {
+		t.Errorf("got %d results, last %s, interrupted %v", rec.Summary.Total(), rec.Last, rec.Summary.Interrupted)
 	}
 }
 
@@ -206,7 +206,15 @@ func TestWriteJUnit(t *testing.T) {
 	if err := WriteJUnit(&b, readRecorded(t, recorded(t))); err != nil {
 		t.Fatal(err)
 	}
-	var got junitSuites
+	var got struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Errors   int `xml:"errors,attr"`
+		Skipped  int `xml:"skipped,attr"`
+		Suites   []struct {
+			Cases []junitCase `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
 	if err := xml.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}

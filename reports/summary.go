@@ -144,6 +144,15 @@ func (s *Summary) Compared() int {
 	return s.Results[verdict.Pass] + s.Results[verdict.Warn] + s.Results[verdict.Fail] + s.Results[verdict.Mistrusted]
 }
 
+// Total is the number of results.
+func (s *Summary) Total() int {
+	n := 0
+	for _, k := range s.Results {
+		n += k
+	}
+	return n
+}
+
 // Counts are the numbers of a run's last line: compared, and one per verdict, of
 // results and of captures.
 func (s *Summary) Counts() map[string]any {

@@ -147,23 +147,27 @@ func (rec *Recording) ResultSheet() Sheet {
 	if len(rec.Timings) > 0 {
 		return rec.timingSheet()
 	}
+	return ResultSheet(rec.Results.All(), rec.Overflow)
+}
+
+// ResultSheet has a row for each result, with statistics if they are of an overflow check.
+func ResultSheet(results iter.Seq[*Result], overflow bool) Sheet {
 	s := Sheet{Name: "results"}
 	for _, c := range resultColumns {
 		s.Columns = append(s.Columns, c.name)
 	}
-	stats := slices.ContainsFunc(rec.Results, func(r *Result) bool { return r.Stats != nil })
-	if stats {
+	if overflow {
 		for _, c := range statsColumns {
 			s.Columns = append(s.Columns, c.name)
 		}
 	}
 	s.Rows = func(yield func([]any) bool) {
-		for _, r := range rec.Results {
+		for r := range results {
 			row := make([]any, 0, len(s.Columns))
 			for _, c := range resultColumns {
 				row = append(row, c.cell(r))
 			}
-			if stats {
+			if overflow {
 				for _, c := range statsColumns {
 					if r.Stats == nil {
 						row = append(row, nil)
@@ -274,7 +278,7 @@ func (rec *Recording) SummarySheet() Sheet {
 	if len(rec.Timings) > 0 {
 		rows = append(rows, []any{"series", len(rec.Timings)})
 	} else {
-		rows = append(rows, []any{"results", len(rec.Results)}, []any{"compared", s.Compared()})
+		rows = append(rows, []any{"results", s.Total()}, []any{"compared", s.Compared()})
 		for _, v := range s.used() {
 			rows = append(rows, []any{"captures_" + v, s.Captures[v]})
 		}

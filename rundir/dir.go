@@ -75,7 +75,7 @@ type Options struct {
 	Part   *Part // nil for the whole run
 	Resume bool  // a run that was begun goes on
 	// Call takes what each call that was finished before gave.
-	Call func(*reports.Done, []*reports.Result) error
+	Call func(*reports.JournalCall) error
 	// Told takes what is to be said while Open waits; it may be nil.
 	Told func(string)
 }
@@ -248,7 +248,7 @@ func (d *Dir) remove(path string, e fs.DirEntry, own bool) {
 }
 
 // recall reads what is finished, cuts off what follows, and finds what was in flight.
-func (d *Dir) recall(call func(*reports.Done, []*reports.Result) error) error {
+func (d *Dir) recall(call func(*reports.JournalCall) error) error {
 	f, err := os.Open(d.File(journalFile))
 	if err != nil {
 		return err
@@ -258,11 +258,11 @@ func (d *Dir) recall(call func(*reports.Done, []*reports.Result) error) error {
 	if err != nil {
 		return err
 	}
-	d.Journal, err = reports.ReadJournal(f, func(done *reports.Done, results []*reports.Result) error {
+	d.Journal, err = reports.ReadJournal(f, func(done *reports.JournalCall) error {
 		if n := started[done.Capture]; n > 0 {
 			started[done.Capture]--
 		}
-		return call(done, results)
+		return call(done)
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.Name(), err)

@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ func Is(path string) bool {
 
 // Read reads the run in directories: that of one run, or those with the parts of one. What
 // there is of a run that is not finished is reported; lacks says what is missing, a sentence
-// each.
+// each. Close the recording after use.
 func Read(dirs ...string) (rec *reports.Recording, lacks []string, err error) {
 	type place struct {
 		Part
@@ -101,18 +102,13 @@ func readPart(dir string) (*reports.PartRecord, *Settings, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
 	settings, err := readSettings(filepath.Join(dir, settingsFile))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, errors.Join(err, f.Close())
 	}
-	p := &reports.PartRecord{}
-	p.Journal, err = reports.ReadJournal(f, func(d *reports.Done, results []*reports.Result) error {
-		p.Done, p.Results = append(p.Done, d), append(p.Results, results)
-		return nil
-	})
+	p, err := reports.ReadPart(f)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", f.Name(), err)
+		return nil, nil, errors.Join(fmt.Errorf("%s: %w", f.Name(), err), f.Close())
 	}
 	return p, settings, nil
 }

@@ -17,7 +17,7 @@ func settings() *Settings {
 	return &Settings{Command: "replay", Version: "1", Paths: []string{"tree"}, Host: "here", Start: time.Now()}
 }
 
-func noCalls(*reports.Done, []*reports.Result) error { return nil }
+func noCalls(*reports.JournalCall) error { return nil }
 
 // begin writes a run of so many finished calls, and one that was begun.
 func begin(t *testing.T, root string, part *Part, calls ...int) {
@@ -104,8 +104,8 @@ func TestResumeAfterAnyCut(t *testing.T) {
 				}
 			}
 			var got []string
-			keep := func(d *reports.Done, _ []*reports.Result) error {
-				got = append(got, d.Capture)
+			keep := func(c *reports.JournalCall) error {
+				got = append(got, c.Capture)
 				return nil
 			}
 			d, err := Open(whole, settings(), Options{Resume: true, Call: keep})
@@ -138,7 +138,7 @@ func TestResumeAfterAnyCut(t *testing.T) {
 	if err != nil || len(lacks) > 0 {
 		t.Fatal(lacks, err)
 	}
-	if n := len(rec.Results); n != 4 || !rec.Summary.Interrupted {
+	if n := rec.Summary.Total(); n != 4 || !rec.Summary.Interrupted {
 		t.Errorf("%d results, interrupted %v; want 4 of a run that did not end", n, rec.Summary.Interrupted)
 	}
 }
@@ -260,7 +260,7 @@ func TestReadParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, r := range rec.Results {
+	for r := range rec.Results.All() {
 		got = append(got, r.Capture)
 	}
 	if fmt.Sprint(got) != "[call0 call2 call4 call5]" || !rec.Summary.Interrupted {

@@ -58,10 +58,13 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	}
 	s := &overflow.Summary{Kind: "summary", Settings: o.settings()}
 	walked := 0
-	dir, err := a.openRun(cmd, o.keep, paths, "OVERFLOW_CHECK", func(_ *reports.Done, results []*reports.Result) error {
+	dir, err := a.openRun(cmd, o.keep, paths, "OVERFLOW_CHECK", func(c *reports.JournalCall) error {
 		walked++
-		s.Add(overflowCall(results))
-		return nil
+		results, err := c.Results()
+		if err == nil {
+			s.Add(overflowCall(results))
+		}
+		return err
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -122,12 +123,14 @@ func writeReports(w io.Writer, rec *reports.Recording, own []reports.Sheet, file
 	wrote func(path string)) error {
 	for _, f := range files {
 		path, err := *f.path, error(nil)
-		write := func(w io.Writer) error { return f.format.write(w, rec, own) }
+		write := func(w io.Writer) error { return cmp.Or(f.format.write(w, rec, own), rec.Results.Err()) }
 		switch {
 		case path == "":
 			continue
 		case f.format.file != nil:
-			err = f.format.file(path, rec, own)
+			if err = f.format.file(path, rec, own); err == nil && rec.Results.Err() != nil {
+				err = errors.Join(rec.Results.Err(), os.Remove(path))
+			}
 		case path == "-":
 			err = write(w)
 		default:

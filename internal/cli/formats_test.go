@@ -25,7 +25,7 @@ func TestReportFormats(t *testing.T) {
 	result := &reports.Result{Capture: "a/b", Op: "torch.add", Phase: "forward", Target: "output[0]",
 		Verdict: verdict.Fail, Reason: "all of them"}
 	exit := 1
-	rec := &reports.Recording{Results: []*reports.Result{result}, Last: []byte("{}"), Summary: reports.NewSummary(),
+	rec := &reports.Recording{Results: reports.ResultsOf(result), Last: []byte("{}"), Summary: reports.NewSummary(),
 		Exit: &exit}
 	rec.Summary.Add(result)
 	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "formats.md"))

@@ -212,6 +212,7 @@ func (j *jsonOutput) endWith(a *app, own []reports.Sheet, wrote func(path string
 	if err != nil {
 		return err
 	}
+	defer rec.Close()
 	if err := writeReports(a.Out, rec, own, j.files, wrote); err != nil {
 		return err
 	}
@@ -222,9 +223,6 @@ func (j *jsonOutput) endWith(a *app, own []reports.Sheet, wrote func(path string
 func (j *jsonOutput) recording() (*reports.Recording, error) {
 	if j.dir != nil {
 		return j.dir.recording()
-	}
-	if _, err := j.file.Seek(0, io.SeekStart); err != nil {
-		return nil, err
 	}
 	return reports.ReadRecording(j.file)
 }

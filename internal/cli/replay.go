@@ -232,10 +232,14 @@ type replayRun struct {
 }
 
 // recall counts a call that was finished before.
-func (r *replayRun) recall(d *reports.Done, results []*reports.Result) error {
+func (r *replayRun) recall(c *reports.JournalCall) error {
+	results, err := c.Results()
+	if err != nil {
+		return err
+	}
 	r.tally.walked++
 	r.tally.captures++
-	told(r.settings, d.Hidden, d.Changed)
+	told(r.settings, c.Hidden, c.Changed)
 	for _, x := range results {
 		r.Summary.Add(x)
 	}

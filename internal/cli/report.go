@@ -78,6 +78,7 @@ func (a *app) report(o *reportOptions, paths ...string) error {
 	if err != nil {
 		return failed(err)
 	}
+	defer rec.Close()
 	text := a.Out
 	if o.files.stdout() {
 		text = io.Discard
@@ -122,26 +123,32 @@ func (a *app) readRecording(paths ...string) (*reports.Recording, error) {
 		}
 		return rec, err
 	}
-	read := func() (*reports.Recording, error) {
-		if path == "-" {
-			return reports.ReadRecording(a.In)
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			var p *os.PathError
-			if errors.As(err, &p) {
-				return nil, p.Err
-			}
-			return nil, err
-		}
-		defer f.Close()
-		return reports.ReadRecording(f)
-	}
-	rec, err := read()
+	f, err := a.open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, naming(path, err)
 	}
+	rec, err := reports.ReadRecording(f)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+	}
+	rec.Own(f)
 	return rec, nil
+}
+
+// open opens a file to be read more than once; - is what standard input has, in a file without a name.
+func (a *app) open(path string) (*os.File, error) {
+	if path != "-" {
+		return os.Open(path)
+	}
+	f, err := os.CreateTemp("", "optool-*.jsonl")
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(f, a.In)
+	if err = errors.Join(os.Remove(f.Name()), err); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // printRecording prints what the run printed and returns its exit code.
@@ -152,7 +159,7 @@ func (a *app) printRecording(w io.Writer, rec *reports.Recording, o *reportOptio
 	switch {
 	case len(rec.Timings) > 0:
 		return a.printTimings(w, rec)
-	case len(rec.Results) > 0 && rec.Results[0].Stats != nil:
+	case rec.Overflow:
 		return a.printOverflows(w, rec, o.tables)
 	}
 	style, digest := a.style(), reports.NewDigest()
@@ -165,7 +172,7 @@ func (a *app) printRecording(w io.Writer, rec *reports.Recording, o *reportOptio
 			}
 		}
 	}
-	if err := digest.Write(w, style); err != nil {
+	if err := cmp.Or(rec.Results.Err(), digest.Write(w, style)); err != nil {
 		return 0, err
 	}
 	exit := comparisonExit(rec.Summary, rec.Summary.NotRead)

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/optool/optool/reports"
@@ -11,7 +12,7 @@ import (
 // compareResults compares two files of JSON lines of a comparison, value by value.
 func (a *app) compareResults(old, cur string, records outputs) error {
 	x, y, err := a.readRuns(old, cur, func(rec *reports.Recording) string {
-		if len(rec.Results) == 0 {
+		if rec.Summary.Total() == 0 {
 			return "no results in it: want the file that --json made replay, compare, check or conformance write"
 		}
 		return ""
@@ -24,7 +25,10 @@ func (a *app) compareResults(old, cur string, records outputs) error {
 		return err
 	}
 	defer j.close()
-	changes := reports.ResultChanges(x.Results, y.Results)
+	changes := reports.ResultChanges(slices.Collect(x.Results.All()), slices.Collect(y.Results.All()))
+	if err := errors.Join(x.Results.Err(), y.Results.Err(), x.Close(), y.Close()); err != nil {
+		return failed(err)
+	}
 	counts := map[reports.Change]int{}
 	list := reports.NewListing(j.text(), a.outputWidth(), "change", "op", "id", "value", "old", "new", "now")
 	list.Names(1)
@@ -54,7 +58,7 @@ func (a *app) compareResults(old, cur string, records outputs) error {
 	if err := list.Flush(); err != nil {
 		return failed(err)
 	}
-	same := len(y.Results) - counts[reports.Worse] - counts[reports.Better] - counts[reports.Added] -
+	same := y.Summary.Total() - counts[reports.Worse] - counts[reports.Better] - counts[reports.Added] -
 		counts[reports.StaysBad]
 	fmt.Fprintf(j.text(), "%d worse, %d better, %d new, %d gone, %d findings in both, %d as good as before\n",
 		counts[reports.Worse], counts[reports.Better], counts[reports.Added], counts[reports.Gone],
@@ -67,7 +71,7 @@ func (a *app) compareResults(old, cur string, records outputs) error {
 		return failed(err)
 	}
 	switch {
-	case len(y.Results) == counts[reports.Added]:
+	case y.Summary.Total() == counts[reports.Added]:
 		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no value is in both", old, cur)}
 	case counts[reports.Worse] > 0:
 		return exitWith(ExitDiffers)

@@ -62,7 +62,7 @@ type runDir struct {
 // openRun opens the directory that the flags name. Each call that was finished before is
 // handed to recall. tool selects op_tools' variables that decide.
 func (a *app) openRun(cmd *cobra.Command, r runFlags, paths []string, tool string,
-	recall func(*reports.Done, []*reports.Result) error) (*runDir, error) {
+	recall func(*reports.JournalCall) error) (*runDir, error) {
 	switch {
 	case r.dir == "" && r.resume:
 		return nil, usageError("--resume needs --run")
@@ -87,10 +87,10 @@ func (a *app) openRun(cmd *cobra.Command, r runFlags, paths []string, tool strin
 	}
 	d.Dir, err = rundir.Open(r.dir, s, rundir.Options{Part: d.part, Resume: r.resume,
 		Told: func(s string) { a.warn("%s", s) },
-		Call: func(done *reports.Done, results []*reports.Result) error {
-			d.finished[done.Capture]++
+		Call: func(c *reports.JournalCall) error {
+			d.finished[c.Capture]++
 			d.calls++
-			return recall(done, results)
+			return recall(c)
 		}})
 	if err != nil {
 		return nil, failed(err)

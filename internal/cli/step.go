@@ -213,8 +213,8 @@ func stepExit(t *step.Trace, s *reports.Summary, refused int) int {
 func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings, start time.Time) *reports.Recording {
 	rec := &reports.Recording{Run: a.run(o.device, settings...), Last: []byte("{}"), Summary: reports.NewSummary(),
 		Exit: new(int)}
-	rec.Results = t.Results(o.repro)
-	for _, r := range rec.Results {
+	rec.Results = reports.ResultsOf(t.Results(o.repro)...)
+	for r := range rec.Results.All() {
 		rec.Summary.Add(r)
 	}
 	rec.Summary.Settings, rec.Summary.FailOn = settings, o.failOn

@@ -79,7 +79,8 @@ func runView(cmd *cobra.Command, a *app, o *viewOptions, args []string) error {
 		if err != nil {
 			return failed(err)
 		}
-		if len(rec.Results) == 0 {
+		defer rec.Close()
+		if rec.Summary.Total() == 0 {
 			return &exitError{ExitFailed, fmt.Errorf("%s: no results in it: want what --json made replay, compare, check "+
 				"or conformance write", path)}
 		}

@@ -98,13 +98,23 @@ func New(dir string, runs []Run, open Opener) (*Server, error) {
 		sheet.Name = table(i)
 		sheets = append(sheets, sheet, textSheet(texts(i), r.Recording))
 		x := &run{Name: r.Name, Line: r.Recording.Line(), columns: sheet.Columns}
-		x.Timeline = charts.Timeline(r.Recording.Results, func(*reports.Result) string { return "" })
-		x.Margins = charts.Margins(r.Recording.Results, func(*reports.Result) string { return "" })
+		timeline, margins := charts.NewTimeline(r.Recording.LastOrder), charts.NewMargins()
+		for res := range r.Recording.Results.All() {
+			timeline.Add(res)
+			margins.Add(res)
+		}
+		nowhere := func(string) string { return "" }
+		x.Timeline, x.Margins = timeline.Draw(nowhere), margins.Draw(nowhere)
 		s.runs = append(s.runs, x)
 	}
 	path := filepath.Join(dir, "results.db")
 	if err := sqlite.WriteFile(path, sheets...); err != nil {
 		return nil, err
+	}
+	for _, r := range runs {
+		if err := r.Recording.Results.Err(); err != nil {
+			return nil, err
+		}
 	}
 	var err error
 	if s.db, err = sqlite.OpenReadOnly(path); err != nil {
@@ -133,11 +143,13 @@ func New(dir string, runs []Run, open Opener) (*Server, error) {
 
 // sheetOf is the results of a run with the columns that pages need.
 func sheetOf(rec, other *reports.Recording, newer bool) reports.Sheet {
-	inner := rec.ResultSheet()
+	results := rec.Results.All()
 	partner, place := map[*reports.Result]*reports.Result{}, map[*reports.Result]int{}
 	change := map[*reports.Result]reports.Change{}
 	if other != nil {
-		old, cur := rec.Results, other.Results
+		own, others := slices.Collect(results), slices.Collect(other.Results.All())
+		results = slices.Values(own)
+		old, cur := own, others
 		if newer {
 			old, cur = cur, old
 		}
@@ -147,17 +159,22 @@ func sheetOf(rec, other *reports.Recording, newer bool) reports.Sheet {
 		for _, c := range reports.ResultChanges(old, cur) {
 			change[c.Old], change[c.New] = c.Change, c.Change
 		}
-		for i, r := range other.Results {
+		for i, r := range others {
 			place[r] = i + 1
 		}
 	}
+	var r *reports.Result // whose row is made
+	inner := reports.ResultSheet(func(yield func(*reports.Result) bool) {
+		for r = range results {
+			if !yield(r) {
+				return
+			}
+		}
+	}, rec.Overflow)
 	s := reports.Sheet{Columns: append(slices.Clone(inner.Columns), columnRank, columnOther, columnWas,
 		columnChange), Indexed: []string{columnRank, "op", "max_ulp", "bound_ratio", columnChange}}
 	s.Rows = func(yield func([]any) bool) {
-		i := 0
 		for row := range inner.Rows {
-			r := rec.Results[i]
-			i++
 			var at, was, how any
 			if p := partner[r]; p != nil {
 				at, was = place[p], string(p.Verdict)
@@ -176,7 +193,7 @@ func sheetOf(rec, other *reports.Recording, newer bool) reports.Sheet {
 // textSheet has what is searched of each result, in lower case.
 func textSheet(name string, rec *reports.Recording) reports.Sheet {
 	return reports.Sheet{Name: name, Columns: []string{"text"}, Rows: func(yield func([]any) bool) {
-		for _, r := range rec.Results {
+		for r := range rec.Results.All() {
 			if !yield([]any{strings.ToLower(strings.Join([]string{r.Op, r.Phase, r.Target, string(r.Verdict), r.Reason,
 				r.Capture, r.Module, r.Location}, " "))}) {
 				return

@@ -76,70 +76,103 @@ const (
 	maxMargin = 60 // ops whose margins are drawn
 )
 
+// A mark is what a chart shows of a result.
+type mark struct {
+	title   string
+	capture string
+	verdict verdict.Verdict
+	ratio   float64 // of its bound
+}
+
+// worse reports whether a result is to be shown in place of m, if there is one.
+func (m *mark) worse(r *reports.Result) bool { return m == nil || r.Verdict.Rank() > m.verdict.Rank() }
+
 // A lane is a process in one phase.
 type lane struct {
 	name     string
 	rank     int
 	pid      int
 	backward bool
-	cells    []*reports.Result
+	cells    []*mark
 }
 
-// Timeline draws the calls of each process in order, its forward passes above its
+func compareLanes(a, b *lane) int {
+	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.pid, b.pid),
+		cmp.Compare(side(a.backward), side(b.backward)))
+}
+
+// A Timeline is the calls of each process in order, its forward passes above its
 // backward passes, which ran from right to left: the worst result of each place in its
-// colour. It is empty where the order of calls is not known. A result leads to where
-// href says.
-func Timeline(results []*reports.Result, href func(*reports.Result) string) template.HTML {
-	last := 0
-	for _, r := range results {
-		if r.Order != nil {
-			last = max(last, *r.Order)
-		}
+// colour.
+type Timeline struct {
+	last  int // position of a call
+	lanes map[string]*lane
+	left  map[string]bool // lanes that are not drawn
+}
+
+// NewTimeline returns a timeline of calls at positions up to last.
+func NewTimeline(last int) *Timeline {
+	return &Timeline{last: last, lanes: map[string]*lane{}, left: map[string]bool{}}
+}
+
+// Add adds a result; one whose position is not known is passed over.
+func (t *Timeline) Add(r *reports.Result) {
+	if r.Order == nil || *r.Order < 0 || *r.Order > t.last {
+		return
 	}
-	cells := min(last+1, maxCells)
-	lanes := map[string]*lane{}
-	for _, r := range results {
-		if r.Order == nil {
-			continue
-		}
-		l := newLane(r)
-		if lanes[l.name] == nil {
-			l.cells = make([]*reports.Result, cells)
-			lanes[l.name] = l
-		}
-		at := &lanes[l.name].cells[*r.Order*cells/(last+1)]
-		if *at == nil || r.Verdict.Rank() > (*at).Verdict.Rank() {
-			*at = r
-		}
+	l := newLane(r)
+	if t.lanes[l.name] == nil && !t.begin(l) {
+		return
 	}
-	all := slices.SortedFunc(maps.Values(lanes), func(a, b *lane) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.pid, b.pid),
-			cmp.Compare(side(a.backward), side(b.backward)))
-	})
-	if len(all) == 0 || last == 0 {
+	at := &t.lanes[l.name].cells[*r.Order*t.cells()/(t.last+1)]
+	if (*at).worse(r) {
+		*at = &mark{title: r.Title() + ": " + strings.TrimSpace(r.Target+" "+string(r.Verdict)), capture: r.Capture,
+			verdict: r.Verdict}
+	}
+}
+
+// begin begins a lane, unless there are as many as are drawn and it would be the last.
+func (t *Timeline) begin(l *lane) bool {
+	if len(t.lanes) == maxLanes {
+		last := slices.MaxFunc(slices.Collect(maps.Values(t.lanes)), compareLanes)
+		if compareLanes(l, last) > 0 {
+			t.left[l.name] = true
+			return false
+		}
+		delete(t.lanes, last.name)
+		t.left[last.name] = true
+	}
+	l.cells = make([]*mark, t.cells())
+	t.lanes[l.name] = l
+	return true
+}
+
+func (t *Timeline) cells() int { return min(t.last+1, maxCells) }
+
+// Draw draws the timeline: empty where the order of calls is not known. A place leads to where
+// href says of its capture.
+func (t *Timeline) Draw(href func(capture string) string) template.HTML {
+	all := slices.SortedFunc(maps.Values(t.lanes), compareLanes)
+	if len(all) == 0 || t.last == 0 {
 		return ""
 	}
-	left := len(all) - maxLanes
-	all = all[:min(len(all), maxLanes)]
 	p := &picture{width: width, height: float64(len(all)*laneTall + axisTall)}
-	step := (width - labels - 10) / float64(cells)
+	step := (width - labels - 10) / float64(t.cells())
 	for i, l := range all {
 		y := float64(i * laneTall)
 		p.text(labels-8, y+13, "end", tail(l.name, 34))
-		for k, r := range l.cells {
-			if r == nil {
-				continue
+		for k, m := range l.cells {
+			if m != nil {
+				p.rect(labels+float64(k)*step, y+2, max(step-0.4, 0.6), laneTall-4, "fill-"+string(m.verdict), m.title,
+					href(m.capture))
 			}
-			title := r.Title() + ": " + strings.TrimSpace(r.Target+" "+string(r.Verdict))
-			p.rect(labels+float64(k)*step, y+2, max(step-0.4, 0.6), laneTall-4, "fill-"+string(r.Verdict), title,
-				href(r))
 		}
 	}
 	y := float64(len(all)*laneTall) + 16
 	p.text(labels, y, "start", "call 0")
-	p.text(width-10, y, "end", fmt.Sprintf("call %d", last))
-	if left > 0 {
-		p.text((labels+width)/2, y, "middle", fmt.Sprintf("%d more rows are not drawn", left))
+	p.text(width-10, y, "end", fmt.Sprintf("call %d", t.last))
+	if len(t.left) > 0 {
+		p.text((labels+width)/2, y, "middle", fmt.Sprintf("%d more rows are not drawn", len(t.left)))
 	}
 	return p.svg("timeline", "the calls of each process in order, coloured by verdict")
 }
@@ -176,49 +209,63 @@ const Near = 0.8
 // Decades of the shares of bounds that are drawn; what is beyond stands at the edge.
 const leastDecade, mostDecade = -4, 3
 
-// Margins draws, for each op, its errors as shares of what their rules allow, on a
+// Margins are, for each op, its errors as shares of what their rules allow, on a
 // logarithmic scale: left of the line at 1 they pass. Ops whose errors come nearest to
-// their bounds, or exceed them, are first. It is empty where no error has a bound.
-func Margins(results []*reports.Result, href func(*reports.Result) string) template.HTML {
-	type row struct {
-		op    string
-		worst float64
-		at    map[int]*reports.Result // by place, the worst of each
+// their bounds, or exceed them, are first.
+type Margins struct{ rows map[string]*marginRow }
+
+type marginRow struct {
+	op    string
+	worst float64
+	at    map[int]*mark // by place, the worst of each
+}
+
+// NewMargins returns margins without errors.
+func NewMargins() *Margins { return &Margins{map[string]*marginRow{}} }
+
+// marginPlaces is how many places the scale has.
+const marginPlaces = 370
+
+func marginPlace(ratio float64) int {
+	d := min(max(math.Log10(ratio), leastDecade), mostDecade)
+	return int((d - leastDecade) / (mostDecade - leastDecade) * (marginPlaces - 1))
+}
+
+// Add adds a result; one without a bound is passed over.
+func (m *Margins) Add(r *reports.Result) {
+	if r.BoundRatio == nil || math.IsNaN(float64(*r.BoundRatio)) || *r.BoundRatio <= 0 {
+		return
 	}
-	const places = 370
-	place := func(ratio float64) int {
-		d := min(max(math.Log10(ratio), leastDecade), mostDecade)
-		return int((d - leastDecade) / (mostDecade - leastDecade) * (places - 1))
+	ratio := float64(*r.BoundRatio)
+	w := m.rows[r.Op]
+	if w == nil {
+		w = &marginRow{op: r.Op, at: map[int]*mark{}}
+		m.rows[r.Op] = w
 	}
-	rows := map[string]*row{}
-	for _, r := range results {
-		if r.BoundRatio == nil || math.IsNaN(float64(*r.BoundRatio)) || *r.BoundRatio <= 0 {
-			continue
-		}
-		ratio := float64(*r.BoundRatio)
-		if rows[r.Op] == nil {
-			rows[r.Op] = &row{op: r.Op, at: map[int]*reports.Result{}}
-		}
-		w := rows[r.Op]
-		w.worst = max(w.worst, ratio)
-		if old := w.at[place(ratio)]; old == nil || r.Verdict.Rank() > old.Verdict.Rank() {
-			w.at[place(ratio)] = r
-		}
+	w.worst = max(w.worst, ratio)
+	if k := marginPlace(ratio); w.at[k].worse(r) {
+		w.at[k] = &mark{fmt.Sprintf("%s, %s: %s, %.3g of what is allowed", r.Title(), r.Target, r.Verdict, ratio),
+			r.Capture, r.Verdict, ratio}
 	}
-	if len(rows) == 0 {
+}
+
+// Draw draws the margins: empty where no error has a bound. An error leads to where href says
+// of its capture.
+func (m *Margins) Draw(href func(capture string) string) template.HTML {
+	if len(m.rows) == 0 {
 		return ""
 	}
-	all := slices.SortedFunc(maps.Values(rows), func(a, b *row) int {
+	all := slices.SortedFunc(maps.Values(m.rows), func(a, b *marginRow) int {
 		return cmp.Or(cmp.Compare(b.worst, a.worst), cmp.Compare(a.op, b.op))
 	})
 	left := len(all) - maxMargin
 	all = all[:min(len(all), maxMargin)]
 	p := &picture{width: width, height: float64(len(all)*laneTall + 2*axisTall)}
 	span := float64(width - labels - 60)
-	x := func(i int) float64 { return labels + 10 + float64(i)*span/(places-1) }
+	x := func(i int) float64 { return labels + 10 + float64(i)*span/(marginPlaces-1) }
 	bottom := p.height - axisTall
 	for d := leastDecade; d <= mostDecade; d++ {
-		at, class := x(place(math.Pow10(d))), "grid"
+		at, class := x(marginPlace(math.Pow10(d))), "grid"
 		if d == 0 {
 			class = "mark"
 		}
@@ -240,13 +287,11 @@ func Margins(results []*reports.Result, href func(*reports.Result) string) templ
 		p.line(labels, y+laneTall/2, width-10, y+laneTall/2, "grid")
 		for _, k := range slices.Sorted(maps.Keys(w.at)) {
 			r := w.at[k]
-			class := "fill-" + string(r.Verdict)
-			if r.Verdict == verdict.Pass && *r.BoundRatio >= Near {
+			class := "fill-" + string(r.verdict)
+			if r.verdict == verdict.Pass && r.ratio >= Near {
 				class = "fill-near"
 			}
-			p.rect(x(k)-2.5, y+4, 5, laneTall-8, class,
-				fmt.Sprintf("%s, %s: %s, %.3g of what is allowed", r.Title(), r.Target, r.Verdict,
-					float64(*r.BoundRatio)), href(r))
+			p.rect(x(k)-2.5, y+4, 5, laneTall-8, class, r.title, href(r.capture))
 		}
 	}
 	if left > 0 {

@@ -36,6 +36,22 @@ func wellFormed(t *testing.T, s string) {
 	}
 }
 
+func timeline(all []*reports.Result, last int, href func(string) string) string {
+	x := NewTimeline(last)
+	for _, r := range all {
+		x.Add(r)
+	}
+	return string(x.Draw(href))
+}
+
+func margins(all ...*reports.Result) string {
+	x := NewMargins()
+	for _, r := range all {
+		x.Add(r)
+	}
+	return string(x.Draw(func(string) string { return "" }))
+}
+
 func TestTimeline(t *testing.T) {
 	var all []*reports.Result
 	for i := range 5000 {
@@ -45,12 +61,12 @@ func TestTimeline(t *testing.T) {
 		}
 		all = append(all, result(i, 7, "forward", v, 0), result(i, 8, "backward", verdict.Pass, 0))
 	}
-	got := string(Timeline(all, func(r *reports.Result) string {
-		if r.Verdict == "fail" {
+	got := timeline(all, 4999, func(capture string) string {
+		if capture == "7/4321" {
 			return "#here"
 		}
 		return ""
-	}))
+	})
 	wellFormed(t, got)
 	if n := strings.Count(got, "fill-fail"); n != 1 || !strings.Contains(got, `<a href="#here">`) {
 		t.Errorf("%d wrong calls drawn, want 1 that leads to #here", n)
@@ -58,23 +74,40 @@ func TestTimeline(t *testing.T) {
 	if n := strings.Count(got, "<rect"); n != 2*maxCells {
 		t.Errorf("%d cells, want %d", n, 2*maxCells)
 	}
-	if Timeline([]*reports.Result{{Op: "a", Verdict: "pass"}}, nil) != "" {
+	if timeline([]*reports.Result{{Op: "a", Verdict: "pass"}}, 9, nil) != "" {
 		t.Error("calls without order are drawn")
 	}
 }
 
+// TestTimelineOfManyProcesses: the first are drawn, in whatever order their results come.
+func TestTimelineOfManyProcesses(t *testing.T) {
+	var all []*reports.Result
+	for pid := 2 * maxLanes; pid > 0; pid-- {
+		all = append(all, result(0, pid, "forward", verdict.Pass, 0), result(1, pid, "forward", verdict.Fail, 0))
+	}
+	got := timeline(all, 1, func(string) string { return "" })
+	wellFormed(t, got)
+	if n := strings.Count(got, "<rect"); n != 2*maxLanes {
+		t.Errorf("%d calls are drawn, want %d", n, 2*maxLanes)
+	}
+	for _, want := range []string{">process 1, forward<", fmt.Sprintf(">process %d, forward<", maxLanes),
+		fmt.Sprintf(">%d more rows are not drawn<", maxLanes)} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the timeline lacks %q", want)
+		}
+	}
+}
+
 func TestMargins(t *testing.T) {
-	none := func(*reports.Result) string { return "" }
-	got := string(Margins([]*reports.Result{result(1, 1, "forward", verdict.Pass, 0.9),
-		result(2, 1, "forward", verdict.Pass, 0.1),
-		result(3, 1, "forward", verdict.Fail, math.Inf(1)), result(4, 1, "forward", verdict.Pass, 0)}, none))
+	got := margins(result(1, 1, "forward", verdict.Pass, 0.9), result(2, 1, "forward", verdict.Pass, 0.1),
+		result(3, 1, "forward", verdict.Fail, math.Inf(1)), result(4, 1, "forward", verdict.Pass, 0))
 	wellFormed(t, got)
 	for class, want := range map[string]int{"fill-near": 1, "fill-pass": 1, "fill-fail": 1} {
 		if n := strings.Count(got, class); n != want {
 			t.Errorf("%d marks %s, want %d", n, class, want)
 		}
 	}
-	if Margins([]*reports.Result{result(4, 1, "forward", verdict.Pass, 0)}, none) != "" {
+	if margins(result(4, 1, "forward", verdict.Pass, 0)) != "" {
 		t.Error("equal values are drawn")
 	}
 }

@@ -75,7 +75,6 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	if err != nil {
 		return err
 	}
-	results := rec.ResultSheet()
 	data := struct {
 		Title    string
 		Line     string
@@ -95,8 +94,7 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	}{
 		Style: template.CSS(Style),
 		Title: "optool", Line: rec.Line(), State: state(rec), Facts: slices.Collect(printable(rec.SummarySheet())),
-		ByOp: collect(rec.OpSheet()), Results: table{Columns: results.Columns},
-		Total: max(len(rec.Results), len(rec.Timings)),
+		ByOp: collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),
 	}
 	if len(rec.Run.Command) > 1 {
 		data.Title = strings.Join(append([]string{"optool"}, rec.Run.Command[1:]...), " ")
@@ -104,15 +102,29 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	for _, m := range more {
 		data.Sections = append(data.Sections, section{strings.ToUpper(m.Name[:1]) + m.Name[1:], collect(m)})
 	}
+	digest, dtypes := reports.NewDigest(), reports.NewDTypeCount()
+	timeline, margins := charts.NewTimeline(rec.LastOrder), charts.NewMargins()
 	least := leastRank(rec)
-	for row := range printable(results) {
-		if len(data.Results.Rows) < MaxRows && (least < 0 || rankOf(results.Columns, row) >= least) {
-			data.Results.Rows = append(data.Results.Rows, row)
-		}
-	}
-	digest := reports.NewDigest()
+	var kept []*reports.Result
 	for f := range rec.Findings() {
 		digest.Add(f)
+		dtypes.Add(f)
+		for _, r := range f.Results {
+			timeline.Add(r)
+			margins.Add(r)
+			if len(kept) < MaxRows && slices.Index(verdict.All(), r.Verdict) >= least {
+				kept = append(kept, r)
+			}
+		}
+	}
+	if err := rec.Results.Err(); err != nil {
+		return err
+	}
+	if len(rec.Timings) > 0 {
+		data.Results = collect(rec.ResultSheet())
+		data.Results.Rows = data.Results.Rows[:min(len(data.Results.Rows), MaxRows)]
+	} else {
+		data.Results = collect(reports.ResultSheet(slices.Values(kept), rec.Overflow))
 	}
 	places := map[string]string{} // of the findings of captures
 	for f, like := range digest.Kinds() {
@@ -124,15 +136,15 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		places[f.Results[0].Capture] = "#" + id
 		data.Findings = append(data.Findings, newFinding(f, id, like))
 	}
-	place := func(r *reports.Result) string { return places[r.Capture] }
-	data.Timeline, data.Margins = charts.Timeline(rec.Results, place), charts.Margins(rec.Results, place)
+	place := func(capture string) string { return places[capture] }
+	data.Timeline, data.Margins = timeline.Draw(place), margins.Draw(place)
 	data.Quartiles, data.Roofline = charts.Quartiles(rec.Timings), charts.Roofline(rec.Timings)
 	for _, v := range verdict.All() {
 		if rec.Summary.Results[v] > 0 {
 			data.Key = append(data.Key, key{"fill-" + string(v), string(v)})
 		}
 	}
-	if m := rec.DTypes(); len(m.Rows) > 0 {
+	if m := dtypes.Matrix(); len(m.Rows) > 0 {
 		data.Matrix = m
 	}
 	b := bufio.NewWriterSize(w, 1<<16)
@@ -153,14 +165,6 @@ func leastRank(rec *reports.Recording) int {
 		}
 	}
 	return -1
-}
-
-func rankOf(columns []string, row []any) int {
-	i := slices.Index(columns, "verdict")
-	if i < 0 {
-		return -1
-	}
-	return slices.Index(verdict.All(), verdict.Verdict(fmt.Sprint(row[i])))
 }
 
 // state is the class of the headline.

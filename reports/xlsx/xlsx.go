@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -19,11 +20,11 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// MaxRows is the most rows of a sheet, the header among them.
-const MaxRows = excelize.TotalRows
+// maxRows is the most rows of a sheet, the header among them.
+var maxRows = excelize.TotalRows
 
-// Write writes a workbook with one sheet or more. A sheet with more rows than
-// MaxRows is an error. Texts that do not fit a cell are cut. Verdicts have colours,
+// Write writes a workbook with one sheet or more. What is more than the 1,048,576 rows that a
+// sheet may have goes on in further ones: "results 2". Texts that do not fit a cell are cut. Verdicts have colours,
 // numbers the formats of what they are by the titles of their columns, and a sheet
 // prints on the width of one page. Beside a sheet "summary" stand charts of it and of
 // the sheet "by op".
@@ -182,7 +183,37 @@ func newBook(f *excelize.File) (*book, error) {
 	return b, nil
 }
 
+// sheet writes a sheet, and further ones with the rows that do not fit it.
 func (b *book) sheet(s reports.Sheet) error {
+	next, stop := iter.Pull(s.Rows)
+	defer stop()
+	row, ok := next()
+	for part := 1; part == 1 || ok; part++ {
+		some := s
+		if part > 1 {
+			some.Name = fmt.Sprintf("%s %d", s.Name, part)
+			if _, err := b.f.NewSheet(some.Name); err != nil {
+				return err
+			}
+		}
+		n := 1
+		some.Rows = func(yield func([]any) bool) {
+			for ; ok && n < maxRows; n++ {
+				if !yield(row) {
+					return
+				}
+				row, ok = next()
+			}
+		}
+		if err := b.part(some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part writes a sheet whose rows fit it.
+func (b *book) part(s reports.Sheet) error {
 	sw, err := b.f.NewStreamWriter(s.Name)
 	if err != nil {
 		return err
@@ -204,9 +235,7 @@ func (b *book) sheet(s reports.Sheet) error {
 	x := extent{columns: s.Columns, rows: 1, at: map[string]int{}}
 	var cells []any
 	for row := range s.Rows {
-		if x.rows++; x.rows > MaxRows {
-			return fmt.Errorf("more than %d rows: write CSV instead", MaxRows-1)
-		}
+		x.rows++
 		cells = cells[:0]
 		for i, v := range row {
 			cells = append(cells, cell(v, styles[i]))

@@ -141,13 +141,6 @@ func TestXML(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	err := Write(io.Discard, reports.Sheet{Name: "s", Columns: []string{"x"}, Rows: func(yield func([]any) bool) {
-		for yield([]any{nil}) {
-		}
-	}})
-	if err == nil || err.Error() != `sheet "s": more than 1048575 rows: write CSV instead` {
-		t.Errorf("got %v", err)
-	}
 	none := slices.Values([][]any(nil))
 	if err := Write(io.Discard, reports.Sheet{Name: "a/b", Rows: none}); err == nil ||
 		!strings.HasPrefix(err.Error(), `sheet "a/b": `) {
@@ -288,5 +281,41 @@ func TestReport(t *testing.T) {
 	}
 	if charts != 2 {
 		t.Errorf("%d charts, want 2", charts)
+	}
+}
+
+// TestSplit: rows that do not fit a sheet go on in further ones, each with its header.
+func TestSplit(t *testing.T) {
+	was := maxRows
+	defer func() { maxRows = was }()
+	maxRows = 4
+	for n, want := range map[int][]string{0: {"results"}, 3: {"results"}, 4: {"results", "results 2"},
+		7: {"results", "results 2", "results 3"}} {
+		var b bytes.Buffer
+		err := Write(&b, reports.Sheet{Name: "results", Columns: []string{"n"}, Rows: func(yield func([]any) bool) {
+			for i := 0; i < n && yield([]any{i}); i++ {
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := excelize.OpenReader(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, name := range f.GetSheetList() {
+			rows, err := f.GetRows(name)
+			if err != nil || rows[0][0] != "n" {
+				t.Fatalf("%d rows, sheet %s: %v, %v", n, name, rows, err)
+			}
+			for _, row := range rows[1:] {
+				got = append(got, row[0])
+			}
+		}
+		list := f.GetSheetList()
+		if !slices.Equal(list, want) || len(got) != n || n > 0 && got[n-1] != fmt.Sprint(n-1) {
+			t.Errorf("%d rows: %q in sheets %q, want sheets %q", n, got, list, want)
+		}
 	}
 }
