@@ -314,7 +314,7 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 		}
 		r.Reason = c.reason(r, p, p.counts[failed]+p.counts[warned], c.override == nil)
 	case cl == warned:
-		r.Verdict = verdict.Warn
+		r.Verdict, r.Loose = verdict.Warn, p.counts[warned]
 		what := fmt.Sprintf("accumulated in %s: %d of %d elements are off by more than a float32 accumulator "+
 			"explains, by no more than a %s one does", c.bound.lowest, p.counts[warned], c.n, c.bound.lowest)
 		switch {

@@ -26,7 +26,10 @@ type Result struct {
 	BoundRatio float64
 
 	Mismatched int // elements outside the deciding rule (fail and warn)
-	Numel      int
+	// Loose is how many elements a warning is about: off by more than rounding, by no more
+	// than intermediate results in a lower precision explain. 0 if any is off by more.
+	Loose int
+	Numel int
 
 	// WorstIndex is the element that is worst by the deciding rule, Actual and
 	// Expected its two values (bool, int64, float64 or complex128; Expected is

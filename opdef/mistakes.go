@@ -34,6 +34,13 @@ func (c *Call) Mistakes() []Mistake[*Call] {
 	return out
 }
 
+// WithTakenFor sets names of operators that kernels are known to compute in place of this
+// one: of the same arguments, or of those that are required.
+func (e *Entry) WithTakenFor(names ...string) *Entry {
+	e.TakenFor = names
+	return e
+}
+
 // A Grid is a coarser set of numbers than a dtype's, to which kernels round.
 type Grid struct {
 	Name  string

@@ -397,6 +397,7 @@ type Facts struct {
 	Lookup           string   // see Planned.Lookup
 	Autocast         Autocast // see Planned.Autocast
 	Uncast           string   // see Planned.Uncast
+	TakenFor         []string // see WithTakenFor
 }
 
 // An Entry is a declared op with its argument and plan types erased.

@@ -7,6 +7,7 @@ import (
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
 )
 
 // TestMistakes: what operators declare as mistakes of kernels can be computed for every
@@ -60,4 +61,38 @@ func same(x, y *tensor.Tensor) bool {
 		}
 	}
 	return true
+}
+
+// TestTakenFor: what operators are taken for is another operator, of the same tensors.
+func TestTakenFor(t *testing.T) {
+	all := ops.Default()
+	tried := 0
+	for _, e := range all.Entries() {
+		for _, name := range e.TakenFor {
+			tried++
+			bound := 0
+			for _, c := range e.Cases(rand.New(rand.NewPCG(1, 2))) {
+				args, kwargs := c.Python()
+				other, err := all.Bind(name, args, kwargs)
+				if err != nil {
+					args = nil
+					for _, a := range c.Arguments() {
+						if a.Required {
+							args = append(args, a.Python())
+						}
+					}
+					other, err = all.Bind(name, args, &value.Dict{})
+				}
+				if err == nil && other.Entry.Op() != e.Op() {
+					bound++
+				}
+			}
+			if bound == 0 {
+				t.Errorf("%s: no call of it can be run as %s", e.Op(), name)
+			}
+		}
+	}
+	if tried == 0 {
+		t.Error("no operator is taken for another")
+	}
 }

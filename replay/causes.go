@@ -48,6 +48,11 @@ func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 		})}, until)
 	}
 	var causes []Cause
+	for _, f := range fails {
+		if f.Mistake != "" && !slices.ContainsFunc(causes, func(k Cause) bool { return k.Text == f.Mistake }) {
+			causes = append(causes, Cause{Text: f.Mistake, Targets: []string{f.Target}, Share: 1})
+		}
+	}
 	for _, source := range c.mistakes(fails) {
 		before, like := causes, ""
 		for m := range source {
@@ -147,7 +152,12 @@ func (c *Call) explains(m mistake, fails []Result) (Cause, bool) {
 
 // nearer reports whether a value is explained by r, where it failed as f.
 func nearer(r, f Result) bool {
-	if r.Verdict != verdict.Pass && r.Verdict != verdict.Warn || r.Compared == nil {
+	switch {
+	case r.Verdict != verdict.Pass && r.Verdict != verdict.Warn || r.Compared == nil:
+		return false
+	case f.Compared.Loose > 0:
+		return explainsLoose(r, f)
+	case r.Verdict == verdict.Warn && r.Compared.Numel < fewestLoose: // some mistake comes as near by chance
 		return false
 	}
 	now, was := r.Compared.OpTools.MaxAbs, f.Compared.OpTools.MaxAbs

@@ -54,11 +54,14 @@ func (c *Call) Compare() *Outcome {
 	r := &comparison{Call: c, out: &Outcome{Op: c.Op}}
 	r.guard(r.run)
 	c.values = r.values
+	_ = Guard(func() error { c.reconsider(r.out); return nil })
 	if r.out.asked() {
 		plain := *c
 		plain.opt.Tolerances = nil
 		d := &comparison{Call: &plain, out: &Outcome{Op: c.Op}}
 		d.guard(d.run)
+		plain.values = d.values
+		_ = Guard(func() error { plain.reconsider(d.out); return nil })
 		r.out.note(d.out)
 	}
 	return r.out

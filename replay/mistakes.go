@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
@@ -22,9 +23,9 @@ type mistake struct {
 // arguments, what the operator declares, precision, how operands lie in memory, parts of
 // them left out.
 func (c *Call) mistakes(fails []Result) []iter.Seq[mistake] {
-	return []iter.Seq[mistake]{c.misplacedResults(fails), c.wrongArguments(), c.declared(), c.rounded(),
-		c.misreadOperands(), c.permutedOperands(), c.swappedOperands(), c.missingParts(), c.missingRows(),
-		c.fittedNumbers(fails)}
+	return []iter.Seq[mistake]{c.misplacedResults(fails), c.wrongArguments(), c.declared(), c.otherOperators(),
+		c.rounded(), c.misreadOperands(), c.permutedOperands(), c.swappedOperands(), c.missingParts(),
+		c.missingRows(), c.fittedNumbers(fails)}
 }
 
 // declared are the mistakes that the operator declares.
@@ -38,6 +39,32 @@ func (c *Call) declared() iter.Seq[mistake] {
 				call, err := m.Plan()
 				return reading{call: call}, err
 			}, m.Rounds, ""}) {
+				return
+			}
+		}
+	}
+}
+
+// otherOperators are those that the operator is taken for.
+func (c *Call) otherOperators() iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		for _, name := range c.bound.Entry.TakenFor {
+			if !yield(mistake{text: "it is computed as " + name[strings.LastIndexByte(name, '.')+1:],
+				make: func() (reading, error) {
+					args, kwargs := c.bound.Python()
+					call, err := c.opt.Registry.Bind(name, args, kwargs)
+					if err == nil {
+						return reading{call: call}, nil
+					}
+					args = nil
+					for _, a := range c.bound.Arguments() {
+						if a.Required {
+							args = append(args, a.Python())
+						}
+					}
+					call, err = c.opt.Registry.Bind(name, args, &value.Dict{})
+					return reading{call: call}, err
+				}}) {
 				return
 			}
 		}

@@ -53,6 +53,9 @@ type Result struct {
 	Against *Against
 
 	Sampled *Sampled // nil if all elements were compared one by one
+
+	// Mistake is what makes a failure of a value that a lower precision would explain; else "".
+	Mistake string
 }
 
 // An InputRow is op_tools' row for an argument: the argument after the call on

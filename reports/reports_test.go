@@ -204,6 +204,39 @@ gradients of 1 call not judged: 1 gradients belong to b
 	}
 }
 
+// TestSummaryOdd: where results are warnings at most, one that is not as the others of its
+// operator is named; gradients are not, nor is any where something is wrong.
+func TestSummaryOdd(t *testing.T) {
+	id, repro := 68, "optool replay x"
+	add := func(s *Summary, op, phase string, pass int, v verdict.Verdict) {
+		for i := range pass {
+			s.Add(&Result{Capture: fmt.Sprint(op, i), Op: op, Phase: "forward", Verdict: verdict.Pass})
+		}
+		s.Add(&Result{Capture: op, Op: op, Phase: phase, Target: "output[0]", ForwardID: &id, Verdict: v,
+			Repro: &repro})
+	}
+	text := func(s *Summary) string {
+		return render(t, func(b *strings.Builder) error { return s.Write(b, Style{}) })
+	}
+	s := NewSummary()
+	add(s, "torch.mul", "forward", 3, verdict.Warn)
+	add(s, "torch.add", "backward", 20, verdict.Warn)
+	if got := text(s); strings.Contains(got, "to look at") {
+		t.Errorf("a call is named:\n%s", got)
+	}
+	add(s, "torch.exp", "forward", 8, verdict.Warn)
+	add(s, "torch.bmm", "forward", 9, verdict.Warn)
+	want := "to look at first: torch.bmm, id 68: output[0] is a warning, 9 other calls of the operator pass\n" +
+		"  again    optool replay x\n"
+	if got := text(s); !strings.Contains(got, want) {
+		t.Errorf("got\n%s\nwant %s", got, want)
+	}
+	add(s, "torch.abs", "forward", 0, verdict.Fail)
+	if got := text(s); strings.Contains(got, "to look at") {
+		t.Errorf("a warning is named beside what is wrong:\n%s", got)
+	}
+}
+
 func TestListing(t *testing.T) {
 	got := render(t, func(b *strings.Builder) error {
 		l := NewListing(b, 30, "id", "op", "shapes")

@@ -244,6 +244,9 @@ func (s *Summary) Write(w io.Writer, st Style) error {
 	for _, line := range s.notes() {
 		fmt.Fprintln(w, st.Wrap(line, 2))
 	}
+	if odd := s.odd(); odd != nil && odd.Worst.Repro != nil {
+		fmt.Fprintf(w, "  again    %s\n", OneLine(*odd.Worst.Repro))
+	}
 	if s.Budget != nil {
 		s.endCapture()
 		if err := s.Budget.write(w, st, s.Captures); err != nil {
@@ -316,12 +319,42 @@ func (s *Summary) notes() []string {
 	for _, f := range s.Systematic() {
 		lines = append(lines, f.String())
 	}
-	for _, line := range []string{s.inParts(), s.gradients(), s.notWritten()} {
+	for _, line := range []string{s.inParts(), s.gradients(), s.notWritten(), s.lookAt()} {
 		if line != "" {
 			lines = append(lines, line)
 		}
 	}
 	return lines
+}
+
+// usual is how many calls of an operator pass, at least, for each whose results are a warning,
+// where these are out of the ordinary.
+const usual = 4
+
+// odd is, where nothing is wrong but results are a warning, the operator of which the fewest
+// calls are: its worst is one to look at. nil if there is none.
+func (s *Summary) odd() *OpSummary {
+	var odd *OpSummary
+	share := func(o *OpSummary) float64 { return float64(o.Counts[verdict.Warn]) / float64(o.Counts[verdict.Pass]) }
+	for _, o := range s.Ops() {
+		switch w := o.Worst; {
+		case w.Verdict.Differs():
+			return nil
+		case w.Verdict != verdict.Warn || w.Phase != "forward" || o.Counts[verdict.Pass] < usual*o.Counts[verdict.Warn]:
+		case odd == nil || share(o) < share(odd):
+			odd = o
+		}
+	}
+	return odd
+}
+
+func (s *Summary) lookAt() string {
+	odd := s.odd()
+	if odd == nil {
+		return ""
+	}
+	return fmt.Sprintf("to look at first: %s: %s is a warning, %d other calls of the operator pass",
+		OneLine(odd.Worst.Title()), odd.Worst.target(), odd.Counts[verdict.Pass])
 }
 
 // inParts says how many values were not compared element by element; "" if all were.

@@ -105,7 +105,7 @@ var activationOps = []*opdef.Entry{
 		f:  func(x float64) float64 { return min(max(x, 0), 6) },
 		i:  func(x int64) int64 { return min(max(x, 0), 6) },
 		df: func(x, _ float64) float64 { return elements.IfElse(x <= 0 || x >= 6, 0, 1) },
-	}.entry(),
+	}.entry().WithTakenFor("torch.relu"),
 	activation{
 		name: "silu", names: "F.silu _C._nn.silu torch_npu.npu_silu torch.ops.npu.npu_silu", summary: "Sigmoid " +
 			"linear unit", formula: "self * sigmoid(self)",
@@ -115,7 +115,7 @@ var activationOps = []*opdef.Entry{
 		df:    func(x, _ float64) float64 { s := kernel.Sigmoid(x); return s * (1 + x*(1-s)) },
 		dc:    func(x, _ complex128) complex128 { s := 1 / (1 + cmplx.Exp(-x)); return s * (1 + x*(1-s)) },
 		ds:    func(x, _ float64) float64 { s := kernel.Sigmoid(x); return s * (1 + math.Abs(x)) },
-	}.entry(),
+	}.entry().WithTakenFor("torch.nn.functional.hardswish", "torch.nn.functional.gelu"),
 	activation{
 		name: "mish", names: "F.mish _C._nn.mish torch_npu.npu_mish torch.ops.npu.npu_mish", summary: "Self " +
 			"regularised non-monotonic activation",
@@ -129,7 +129,7 @@ var activationOps = []*opdef.Entry{
 			t := math.Tanh(kernel.Softplus(x))
 			return t + math.Abs(x)*kernel.Sigmoid(x)*(1+t*t)
 		},
-	}.entry(),
+	}.entry().WithTakenFor("torch.nn.functional.silu"),
 	activation{
 		name: "hardswish", names: "F.hardswish _C._nn.hardswish", summary: "Piecewise approximation of silu",
 		formula: "self * min(max(self + 3, 0), 6) / 6",
@@ -146,7 +146,7 @@ var activationOps = []*opdef.Entry{
 			return 1
 		},
 		ds: func(x, _ float64) float64 { return min(math.Abs(x)/3, 1) + 0.5 },
-	}.entry(),
+	}.entry().WithTakenFor("torch.nn.functional.silu"),
 	activation{
 		name: "hardsigmoid", names: "F.hardsigmoid _C._nn.hardsigmoid", summary: "Piecewise approximation of sigmoid",
 		formula: "min(max(self + 3, 0), 6) / 6",
@@ -155,7 +155,7 @@ var activationOps = []*opdef.Entry{
 		f:  func(x float64) float64 { return min(max(x+3, 0), 6) / 6 },
 		df: func(x, _ float64) float64 { return elements.IfElse(x > -3 && x < 3, float64(float32(1.0/6)), 0) },
 		s:  func(x, _ float64) float64 { return elements.IfElse(math.Abs(x) < 3, 0.5, 0) },
-	}.entry(),
+	}.entry().WithTakenFor("torch.sigmoid"),
 	activation{
 		name: "selu", names: "selu Tensor.selu F.selu", summary: "Scaled exponential linear unit",
 		formula: "scale*self if self > 0, else scale*alpha*(exp(self) - 1); alpha = 1.6732632423543772, scale = " +
@@ -259,7 +259,8 @@ var activationOps = []*opdef.Entry{
 			}
 			return cs
 		},
-	}.Entry(),
+	}.Entry().WithTakenFor("megatron.core.fusions.fused_bias_geglu.quick_gelu",
+		"torch.nn.functional.silu"),
 	opdef.Pointwise[leakyReLUArgs]{
 		Schema: "leaky_relu(Tensor self, Scalar negative_slope=0.01, bool inplace=False) -> Tensor",
 		Names:  "F.leaky_relu _C._nn.leaky_relu", InPlace: true, NoInts: true,
@@ -283,7 +284,7 @@ var activationOps = []*opdef.Entry{
 			}
 			return cs
 		},
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.nn.functional.relu"),
 	opdef.Pointwise[eluArgs]{
 		Schema: "elu(Tensor self, Scalar alpha=1.0, bool inplace=False) -> Tensor", Names: "F.elu", InPlace: true,
 		NoInts: true,

@@ -56,7 +56,7 @@ var arithmeticOps = []*opdef.Entry{
 		I:          func(x, y int64) int64 { return x * y },
 		DF:         func(x, y, _ float64) (float64, float64) { return y, x },
 		DC:         func(x, y, _ complex128) (complex128, complex128) { return y, x },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.div"),
 	opdef.Binary{
 		Name: "div",
 		Names: "div divide true_divide Tensor.div Tensor.divide Tensor.true_divide Tensor.__truediv__ " +
@@ -73,7 +73,7 @@ var arithmeticOps = []*opdef.Entry{
 		DC: func(_, y, z complex128) (complex128, complex128) {
 			return kernel.Reciprocal(y), kernel.Quo(-z, y)
 		},
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.mul"),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",
 		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__", Composite: true,

@@ -113,14 +113,14 @@ var pointwiseOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Largest integer not greater than each element", Formula: "floor(self)",
 			Source: "torch.floor"},
 		F: math.Floor, I: func(x int64) int64 { return x }, DF: zeroSlope,
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.trunc"),
 	opdef.Unary{
 		Name: "trunc", Names: "trunc fix Tensor.trunc Tensor.fix", InPlace: true, Error: elements.ExactError,
 		NoBool: true,
 		Kinks:  integers,
 		Doc:    opdef.Doc{Summary: "Integer part", Formula: "trunc(self)", Source: "torch.trunc"},
 		F:      math.Trunc, I: func(x int64) int64 { return x }, DF: zeroSlope,
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.floor"),
 	opdef.Unary{
 		Name: "frac", InPlace: true, Error: elements.ExactError, NoInts: true, Kinks: integers,
 		Doc: opdef.Doc{Summary: "Fractional part", Formula: "self - trunc(self)", Source: "torch.frac"},
@@ -166,7 +166,7 @@ var pointwiseOps = []*opdef.Entry{
 			}
 		},
 		Exempt: map[string]string{"dtypes": "the scaled value is rounded to the dtype"},
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.trunc"),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "square(Tensor self) -> Tensor", InPlace: true,
 		Doc:   opdef.Doc{Summary: "Square", Formula: "self**2", Source: "torch.square"},
@@ -213,7 +213,7 @@ var pointwiseOps = []*opdef.Entry{
 		Block: vmath.Sqrt, C: cmplx.Sqrt,
 		DF: func(_, y float64) float64 { return 1 / (2 * y) },
 		DC: func(_, y complex128) complex128 { return kernel.Reciprocal(2 * y) },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.rsqrt"),
 	opdef.Unary{
 		// The result's own error of 2 ulp counts three times in the gradient.
 		Name: "rsqrt", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, ULPs: 2,
@@ -224,14 +224,14 @@ var pointwiseOps = []*opdef.Entry{
 		C:   func(x complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x)) },
 		DF:  func(_, y float64) float64 { return -0.5 * y * y * y },
 		DC:  func(_, y complex128) complex128 { return -0.5 * y * y * y },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.sqrt"),
 	opdef.Unary{
 		Name: "exp", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Saved: true,
 		Doc:   opdef.Doc{Summary: "Exponential", Formula: "e**self", Notes: annexG, Source: "torch.exp"},
 		Block: vmath.Exp, C: cmplx.Exp,
 		DF: func(_, y float64) float64 { return y },
 		DC: func(_, y complex128) complex128 { return y },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.exp2"),
 	opdef.Unary{
 		Name: "exp2", Names: "exp2 special.exp2 Tensor.exp2", InPlace: true, Error: elements.ElementwiseError,
 		Saved: true,
@@ -241,7 +241,7 @@ var pointwiseOps = []*opdef.Entry{
 		DC: func(_, y complex128) complex128 { return y * math.Ln2 },
 		// the product with ln(2) is rounded
 		SC: func(x, y complex128) float64 { return cmplx.Abs(y) * (1 + cmplx.Abs(x)) },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.exp"),
 	opdef.Unary{
 		Name: "expm1", Names: "expm1 special.expm1 Tensor.expm1", InPlace: true, Error: elements.ElementwiseError,
 		Autocast: opdef.AutocastFloat32, Saved: true,
@@ -250,21 +250,21 @@ var pointwiseOps = []*opdef.Entry{
 		DF: func(_, y float64) float64 { return y + 1 },
 		DC: func(_, y complex128) complex128 { return y + 1 },
 		DS: func(_, y float64) float64 { return math.Abs(y) + 1 },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.exp"),
 	opdef.Unary{
 		Name: "log", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
 		Doc:   opdef.Doc{Summary: "Natural logarithm", Formula: "ln(self)", Source: "torch.log"},
 		Block: vmath.Log, C: cmplx.Log,
 		DF: func(x, _ float64) float64 { return 1 / x },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x) },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.log2"),
 	opdef.Unary{
 		Name: "log2", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Logarithm to base 2", Formula: "log2(self)", Source: "torch.log2"},
 		F:   log2, C: func(x complex128) complex128 { return logC(x, math.Ln2) },
 		DF: func(x, _ float64) float64 { return 1 / (x * math.Ln2) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x * math.Ln2) },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.log"),
 	opdef.Unary{
 		Name: "log10", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Logarithm to base 10", Formula: "log10(self)", Source: "torch.log10"},
@@ -281,7 +281,7 @@ var pointwiseOps = []*opdef.Entry{
 		Block: vmath.Log1p, C: kernel.Log1p,
 		DF: func(x, _ float64) float64 { return 1 / (x + 1) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x + 1) },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.log"),
 	opdef.Unary{
 		Name: "sigmoid", Names: "sigmoid special.expit Tensor.sigmoid F.sigmoid", InPlace: true,
 		Error: elements.ElementwiseError,
@@ -292,7 +292,7 @@ var pointwiseOps = []*opdef.Entry{
 		DF:    func(_, y float64) float64 { return y * (1 - y) },
 		DC:    func(_, y complex128) complex128 { return y * (1 - y) },
 		DS:    func(_, y float64) float64 { return y * (1 + y) },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.nn.functional.hardsigmoid"),
 	opdef.Unary{
 		Name: "deg2rad", InPlace: true, Error: elements.RoundedError,
 		Doc: opdef.Doc{Summary: "Degrees to radians", Formula: "self * pi/180", Source: "torch.deg2rad"},

@@ -23,14 +23,14 @@ var trigOps = []*opdef.Entry{
 		F:   kernel.Sin, C: cmplx.Sin,
 		DF: func(x, _ float64) float64 { return kernel.Cos(x) },
 		DC: func(x, _ complex128) complex128 { return cmplx.Cos(x) },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.cos"),
 	opdef.Unary{
 		Name: "cos", InPlace: true, Error: elements.ElementwiseError,
 		Doc: opdef.Doc{Summary: "Cosine", Formula: "cos(self)", Source: "torch.cos"},
 		F:   kernel.Cos, C: cmplx.Cos,
 		DF: func(x, _ float64) float64 { return -kernel.Sin(x) },
 		DC: func(x, _ complex128) complex128 { return -cmplx.Sin(x) },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.sin"),
 	opdef.Unary{
 		Name: "tan", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Saved: true,
 		Lo: -1.2, Hi: 1.2,
@@ -90,7 +90,7 @@ var trigOps = []*opdef.Entry{
 		DF: func(_, y float64) float64 { return 1 - y*y },
 		DC: func(_, y complex128) complex128 { return 1 - y*y },
 		DS: func(_, y float64) float64 { return 1 + y*y },
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.nn.functional.hardtanh"),
 	opdef.Unary{
 		Name: "asinh", Names: "asinh arcsinh Tensor.asinh Tensor.arcsinh", InPlace: true,
 		Error: elements.ElementwiseError,

@@ -63,7 +63,7 @@ var extremaOps = []*opdef.Entry{
 		I:         func(x, y int64) int64 { return max(x, y) },
 		DF:        func(x, y, _ float64) (float64, float64) { return GradShare(x, y), GradShare(y, x) },
 		NoNumbers: true,
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.minimum"),
 	opdef.Binary{
 		Name: "minimum", Names: "minimum Tensor.minimum min Tensor.min",
 		Doc: opdef.Doc{Summary: "Smaller of two elements", Notes: "nan wins. Equal elements share the gradient.",
@@ -73,7 +73,7 @@ var extremaOps = []*opdef.Entry{
 		I:         func(x, y int64) int64 { return min(x, y) },
 		DF:        func(x, y, _ float64) (float64, float64) { return GradShare(y, x), GradShare(x, y) },
 		NoNumbers: true,
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.maximum"),
 	dimExtremum("max", "Largest elements along a dimension and their indices", false),
 	dimExtremum("min", "Smallest elements along a dimension and their indices", true),
 	argExtremum("argmax", "Index of the largest element", false),

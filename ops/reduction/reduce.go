@@ -32,7 +32,7 @@ var reduceOps = []*opdef.Entry{
 			return elements.GradOf("self", opdef.Unreduce(g.Out[0], a.Self.Shape, a.dims())), nil
 		},
 		Cases: reduceCases(true),
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.mean"),
 	opdef.Op[ReduceArgs]{
 		Schema:   "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		ExactOut: func(a *ReduceArgs) bool { return a.Dtype != nil },
@@ -55,7 +55,7 @@ var reduceOps = []*opdef.Entry{
 				1/float64(elements.NumelOver(a.Self.Shape, dims)))), nil
 		},
 		Cases: reduceCases(false),
-	}.Entry(),
+	}.Entry().WithTakenFor("torch.sum"),
 	opdef.Op[ReduceArgs]{
 		Schema: "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		Doc:    opdef.Doc{Summary: "Sum over dimensions with nan counted as zero", Source: "torch.nansum"},

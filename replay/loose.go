@@ -1,0 +1,264 @@
+package replay
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
+)
+
+// Values that a warning lets pass are off by more than rounding, but by no more than
+// intermediate results in a lower precision explain. Where a mistake explains them better,
+// they are wrong.
+
+const (
+	looseShare  = 16      // how much smaller the squared error is under a mistake that explains it
+	fewestLoose = 64      // elements that tell a mistake from chance
+	looseFlops  = 1 << 27 // of calls that are run again under mistakes
+	looseNumel  = 1 << 20 // of their results
+)
+
+// reconsider makes a failure of what is only a warning where the reference gives the values
+// to rounding under another argument or a mistake that the operator declares. Precision is
+// no such mistake: that is what the warning is about.
+func (c *Call) reconsider(o *Outcome) {
+	if c.bound == nil || c.fwd == nil || c.bound.Random() != "" || c.bound.Flops(c.fwd) > looseFlops {
+		return
+	}
+	var loose []Result
+	results := false
+	for _, r := range o.Results {
+		if r.loose() && (c.opt.Device == nil || r.Phase == Forward && c.values.Output != nil) {
+			loose, results = append(loose, r), results || r.Phase == Forward
+		}
+	}
+	if len(loose) == 0 || !results && !(len(c.fwd.Outs) > 0 && c.bound.OutBound(c.fwd, 0).Single()) {
+		return // a mistake of sums shows in the results
+	}
+	as := c
+	if c.opt.Device != nil {
+		as = c.asRecorded()
+	}
+	if !slices.ContainsFunc(loose, func(r Result) bool { return r.Phase == Backward }) {
+		forward := *as
+		forward.opt.ForwardOnly = true
+		as = &forward
+	}
+	sources := []iter.Seq[mistake]{as.wrongArguments(), as.declared(), as.otherOperators()}
+	if c.settle(o, loose, sources, func(m mistake) []string {
+		if k, ok := as.explains(m, loose); ok {
+			return k.Targets
+		}
+		return nil
+	}, false) {
+		return
+	}
+	c.settle(o, loose, sources, func(m mistake) []string {
+		for i := range loose {
+			if loose[i].Target == "output[0]" && c.inclined(m, &loose[i]) && as.within(m, loose[i]) {
+				return []string{loose[i].Target}
+			}
+		}
+		return nil
+	}, true)
+}
+
+// settle makes failures of values that a mistake explains, the first that explains any, and
+// reports whether one does. With rounds, not to rounding of the results alone.
+func (c *Call) settle(o *Outcome, loose []Result, sources []iter.Seq[mistake], explained func(mistake) []string,
+	rounds bool) bool {
+	for _, source := range sources {
+		for m := range source {
+			if m.rounds || !rounds && !c.promising(m, loose) {
+				continue
+			}
+			targets := explained(m)
+			if len(targets) == 0 {
+				continue
+			}
+			for i := range o.Results {
+				if r := &o.Results[i]; r.loose() && slices.Contains(targets, r.Target) {
+					r.Verdict, r.Mistake = verdict.Fail, m.text
+					if rounds {
+						r.Mistake += ", with intermediate results in " + r.DType.String()
+					}
+					x := r.Compared
+					r.Reason = fmt.Sprintf("%d of %d elements differ by more than rounding: at %s got %v want %v; "+
+						"reproduced if %s", x.Loose, x.Numel, tensor.ShapeString(x.WorstIndex), short(x.Actual),
+						short(x.Expected), r.Mistake)
+					r.Compared.Verdict, r.Compared.Reason = r.Verdict, r.Reason
+				}
+			}
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	fewestRows = 8    // of values of which the errors of each may have a common cause
+	inclined   = 0.1  // how far the share of a mistake that is in the errors may be from 1
+	steadiness = 0.05 // its standard error at most
+)
+
+// inclined reports whether the errors of the first result are what a mistake makes, and
+// roundings besides: the share of it that is in them, by least squares, is 1, and it explains at
+// least half of their squares. The standard error takes each row for one observation, since
+// what a row has in common may have been rounded.
+func (c *Call) inclined(m mistake, r *Result) bool {
+	got, want, ok := c.Pair(r)
+	if !ok || got.Dim() == 0 || got.Numel() == 0 || got.Numel()/got.Shape[got.Dim()-1] < fewestRows {
+		return false
+	}
+	found := false
+	err := Guard(func() error {
+		way, err := m.make()
+		if err != nil || way.call == nil {
+			return err
+		}
+		f, err := way.call.Forward()
+		if err != nil || len(f.Outs) == 0 || !slices.Equal(f.Outs[0].Shape, got.Shape) {
+			return err
+		}
+		found = partOf(someRows(got), someRows(want), someRows(f.Outs[0]))
+		return nil
+	})
+	return err == nil && found
+}
+
+// partOf reports whether x - y is z - y and noise; all are rows.
+func partOf(x, y, z [][]float64) bool {
+	var products, squares, before, after float64
+	for i := range x {
+		for j := range x[i] {
+			e, d := x[i][j]-y[i][j], z[i][j]-y[i][j]
+			products += e * d
+			squares += d * d
+			before += e * e
+			after += (e - d) * (e - d)
+		}
+	}
+	share := products / squares
+	var scatter float64
+	for i := range x {
+		row := 0.0
+		for j := range x[i] {
+			e, d := x[i][j]-y[i][j], z[i][j]-y[i][j]
+			row += d * (e - share*d)
+		}
+		scatter += row * row
+	}
+	sigma := math.Sqrt(scatter) / squares
+	return math.Abs(share-1) <= inclined && sigma <= steadiness && 2*after <= before
+}
+
+// someRows are rows of t along its last dimension, evenly spread.
+func someRows(t *tensor.Tensor) [][]float64 {
+	width := t.Shape[t.Dim()-1]
+	rows := t.Numel() / width
+	n := min(rows, max(fitSample/width, 4*fewestRows))
+	out := make([][]float64, n)
+	for i := range out {
+		out[i] = make([]float64, width)
+		tensor.Load(t, i*rows/n*width, out[i])
+	}
+	return out
+}
+
+// within reports whether a value of the call with a mistake is within its bounds, or those of a
+// lower precision.
+func (c *Call) within(m mistake, r Result) bool {
+	var way reading
+	if err := Guard(func() (err error) { way, err = m.make(); return err }); err != nil || way.call == nil {
+		return false
+	}
+	alt := &comparison{Call: c.readAs(way), out: &Outcome{Op: c.Op}}
+	alt.opt.Runs = 1
+	alt.guard(alt.compareCall)
+	return slices.ContainsFunc(alt.out.Results, func(x Result) bool {
+		return x.Phase == r.Phase && x.Target == r.Target && (x.Verdict == verdict.Pass || x.Verdict == verdict.Warn)
+	})
+}
+
+// short is an element with as many digits as tell it from its neighbours.
+func short(v any) any {
+	if x, ok := v.(float64); ok {
+		return float32(x)
+	}
+	return v
+}
+
+// loose reports whether r is a warning of a lower precision, of enough elements to tell it
+// from something else.
+func (r *Result) loose() bool {
+	return r.Verdict == verdict.Warn && r.Compared != nil && r.Compared.Loose > 0 && r.Compared.Distribution != nil &&
+		r.Compared.Distribution.N >= fewestLoose && r.Layout == "" && r.Device == "" && r.Sampled == nil
+}
+
+// explainsLoose reports whether a value that was off by more than rounding is explained by r.
+func explainsLoose(r, was Result) bool {
+	if r.Verdict != verdict.Pass {
+		return false
+	}
+	left := 0.0 // all elements are the nearest value
+	if d := r.Compared.Distribution; d != nil {
+		left = d.D2
+	}
+	return looseShare*left <= was.Compared.Distribution.D2
+}
+
+// promising reports whether a mistake brings some elements of the first result nearer: most
+// do not, which a look at few is enough to see. Values that it knows nothing of may be.
+func (c *Call) promising(m mistake, loose []Result) bool {
+	var got, want *tensor.Tensor
+	for i := range loose {
+		if g, w, ok := c.Pair(&loose[i]); ok && loose[i].Phase == Forward && loose[i].Target == "output[0]" {
+			got, want = g, w
+		}
+	}
+	if got == nil {
+		return loose[0].Compared.Numel <= looseNumel
+	}
+	better := false
+	err := Guard(func() error {
+		way, err := m.make()
+		if err != nil || way.call == nil {
+			return err
+		}
+		f, err := way.call.Forward()
+		if err != nil || len(f.Outs) == 0 || !slices.Equal(f.Outs[0].Shape, got.Shape) {
+			return err
+		}
+		dt := got.DType
+		x, y, z := pieces(got), pieces(want), pieces(f.Outs[0])
+		var was, is float64
+		for i := range x {
+			a, b := x[i]-dt.Round(y[i]), x[i]-dt.Round(z[i])
+			was += a * a
+			is += b * b
+		}
+		better = looseShare*is <= was
+		return nil
+	})
+	return err == nil && better
+}
+
+// pieces are some elements of t in runs, evenly spread: a run costs little more than an
+// element where whole rows are computed.
+func pieces(t *tensor.Tensor) []float64 {
+	const runs = 16
+	n := t.Numel()
+	if n <= fitSample {
+		return elements(t)
+	}
+	out := make([]float64, 0, fitSample)
+	for k := range runs {
+		run := make([]float64, fitSample/runs)
+		tensor.Load(t, k*((n-len(run))/(runs-1)), run)
+		out = append(out, run...)
+	}
+	return out
+}

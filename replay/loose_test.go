@@ -1,0 +1,97 @@
+package replay_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+	"github.com/optool/optool/verdict"
+)
+
+// stepwise is a layer_norm of rows whose every intermediate result is rounded.
+func stepwise(x []float64, width int, eps, divisor float64, round func(float64) float64) []float64 {
+	out := make([]float64, 0, len(x))
+	for ; len(x) > 0; x = x[width:] {
+		var mean, variance float64
+		for _, v := range x[:width] {
+			mean += v
+		}
+		mean = round(mean / float64(width))
+		for _, v := range x[:width] {
+			d := round(v - mean)
+			variance += d * d
+		}
+		deviation := round(math.Sqrt(round(round(variance/divisor) + eps)))
+		for _, v := range x[:width] {
+			out = append(out, round(round(v-mean)/deviation))
+		}
+	}
+	return out
+}
+
+// TestLoose: in 16 bits a mistake may be no larger than what intermediate results in 16 bits
+// explain. It fails all the same, and what is only imprecise stays a warning.
+func TestLoose(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 1))
+	const width = 80
+	for _, dt := range []tensor.DType{tensor.BFloat16, tensor.Float16} {
+		v := make([]float64, 48*width)
+		for i := range v {
+			v[i] = dt.Round(r.NormFloat64())
+		}
+		each := func(f func(float64) float64) []float64 {
+			out := make([]float64, len(v))
+			for i, x := range v {
+				out[i] = f(x)
+			}
+			return out
+		}
+		x := tensor.New(dt, []int{48, width}, v).Rounded()
+		shape := value.NewList(int64(width))
+		exact := func(x float64) float64 { return x }
+		norm, gelu := []value.Value{x, shape, nil, nil, 1e-5}, []value.Value{x}
+		for _, tc := range []struct {
+			name, op string
+			args     []value.Value
+			got      []float64
+			want     string // "" for a warning at most
+		}{
+			{"sound in steps", "torch.nn.functional.layer_norm", norm, stepwise(v, width, 1e-5, width, dt.Round), ""},
+			{"unbiased in steps", "torch.nn.functional.layer_norm", norm, stepwise(v, width, 1e-5, width-1, dt.Round),
+				"the variance is divided by n - 1, not by n, with intermediate results in " + dt.String()},
+			{"unbiased", "torch.nn.functional.layer_norm", norm, stepwise(v, width, 1e-5, width-1, exact),
+				"the variance is divided by n - 1, not by n"},
+			{"eps", "torch.nn.functional.layer_norm", norm, stepwise(v, width, 1e-2, width, exact),
+				"eps is 0.01, not 1e-05"},
+			{"sound in steps", "torch.nn.functional.gelu", gelu, each(func(x float64) float64 {
+				return dt.Round(dt.Round(x/2) * dt.Round(1+dt.Round(math.Erf(dt.Round(x*math.Sqrt2/2)))))
+			}), ""},
+			{"quick", "torch.nn.functional.gelu", gelu, each(func(x float64) float64 {
+				return x / (1 + math.Exp(-1.702*x))
+			}), "it is computed as quick_gelu"},
+			{"quick in steps", "torch.nn.functional.gelu", gelu, each(func(x float64) float64 {
+				return x * dt.Round(1/(1+math.Exp(-dt.Round(1.702*x))))
+			}), "it is computed as quick_gelu"},
+		} {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "input.pth"), tc.op, tc.args)
+			write(t, filepath.Join(dir, "output.pth"), tc.op, []value.Value{tensor.New(dt, x.Shape, tc.got).Rounded()})
+			call := replay.Open(entries(t, dir)[0], options(t))
+			res := call.Compare().Results[0]
+			call.Close()
+			name := dt.String() + " " + tc.op + " " + tc.name
+			switch {
+			case tc.want == "" && res.Verdict != verdict.Warn && res.Verdict != verdict.Pass:
+				t.Errorf("%s: %s: %s", name, res.Verdict, res.Reason)
+			case tc.want != "" && (res.Verdict != verdict.Fail || !strings.Contains(res.Mistake, tc.want) &&
+				!strings.Contains(tc.want, res.Mistake)):
+				t.Errorf("%s: %s: %s; want a failure for %q", name, res.Verdict, res.Reason, tc.want)
+			}
+		}
+	}
+}
