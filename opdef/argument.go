@@ -18,6 +18,12 @@ type Argument struct {
 // Python is the Python value that binds to the argument.
 func (a Argument) Python() value.Value { return python(a.field) }
 
+// MayBeNone reports whether the argument is None unless it is given.
+func (a Argument) MayBeNone() bool {
+	v := reflect.ValueOf(a.Default)
+	return !a.Required && v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // IsDefault reports whether the argument has the value of an absent one.
 func (a Argument) IsDefault() bool { return !a.Required && reflect.DeepEqual(a.Value, a.Default) }
 

@@ -74,6 +74,38 @@ func TestCauses(t *testing.T) {
 		return tensor.New(tensor.Bool, []int{rows, cols}, v).Rounded()
 	}
 	images := random(tensor.Float32, 1, 2, 5, 5)
+	kernels := random(tensor.Float32, 2, 2, 3, 3)
+	backwards := func(x *tensor.Tensor) *tensor.Tensor {
+		v := make([]float64, x.Numel())
+		tensor.Load(x, 0, v)
+		for i := 0; i < len(v); i += 9 {
+			slices.Reverse(v[i : i+9])
+		}
+		return tensor.New(x.DType, x.Shape, v).Rounded()
+	}
+	// padded has an element more on each side of a square: that at another index, or fill for -1.
+	padded := func(x *tensor.Tensor, fill float64, at func(i, n int) int) *tensor.Tensor {
+		n := x.Shape[3]
+		v := make([]float64, x.Numel())
+		tensor.Load(x, 0, v)
+		var out []float64
+		for ; len(v) > 0; v = v[n*n:] {
+			for i := -1; i <= n; i++ {
+				for j := -1; j <= n; j++ {
+					if i >= 0 && i < n && j >= 0 && j < n {
+						out = append(out, v[i*n+j])
+					} else if a, b := at(i, n), at(j, n); a < 0 {
+						out = append(out, fill)
+					} else {
+						out = append(out, v[a*n+b])
+					}
+				}
+			}
+		}
+		return tensor.New(x.DType, []int{x.Shape[0], x.Shape[1], n + 2, n + 2}, out).Rounded()
+	}
+	edged := padded(images, 0, func(i, n int) int { return min(max(i, 0), n-1) })
+	below := edit(images, func(i int, v []float64) { v[i] = -1 - v[i]*v[i] })
 	half := edit(p, func(i int, v []float64) { v[i] = tensor.BFloat16.Round(v[i]) })
 	halfQ := edit(q, func(i int, v []float64) { v[i] = tensor.BFloat16.Round(v[i]) })
 	for _, tc := range []struct {
@@ -108,6 +140,14 @@ func TestCauses(t *testing.T) {
 		{"torch.nn.functional.avg_pool2d", args(images, int64(3), int64(2), int64(1)),
 			args(images, int64(3), int64(2), int64(1), false, false), "count_include_pad is False, not True"},
 		{"torch.softmax", args(square, int64(0)), args(square, int64(1)), "dim is 1, not 0"},
+		{"torch.nn.functional.conv2d", args(images, kernels), args(images, backwards(kernels)),
+			"weight is read backwards from dimension 2 on"},
+		{"torch.nn.functional.conv2d", args(images, kernels), args(images, kernels.Transpose(0, 1)),
+			"dimensions 0 and 1 of weight are exchanged"},
+		{"torch.nn.functional.conv2d", args(images, kernels, nil, int64(1), int64(1)), args(edged, kernels),
+			"the border of input is replicated, not 0"},
+		{"torch.nn.functional.max_pool2d", args(below, int64(3), int64(2), int64(1)),
+			args(padded(below, 0, func(int, int) int { return -1 }), int64(3), int64(2)), "what is beside input counts as 0"},
 	} {
 		t.Run(tc.op+"/"+tc.want, func(t *testing.T) {
 			opt := options(t)

@@ -83,7 +83,17 @@ func (c *Call) wrongArguments() iter.Seq[mistake] {
 					text = a.Name + " is left out"
 				}
 				if !yield(mistake{text: text, make: func() (reading, error) {
-					return c.withArguments(map[string]value.Value{a.Name: v})
+					other := map[string]value.Value{a.Name: v}
+					way, err := c.withArguments(other)
+					if err != nil || way.call.Plan() != nil { // what went with the old value may not go with it
+						for _, b := range c.bound.Arguments() {
+							if _, is := b.Python().(bool); is && b.MayBeNone() {
+								other[b.Name] = nil
+							}
+						}
+						way, err = c.withArguments(other)
+					}
+					return way, err
 				}}) {
 					return
 				}
@@ -148,6 +158,9 @@ func (c *Call) replaced(f func(opdef.Arg) *tensor.Tensor) (reading, error) {
 
 // largestOperand is the number of elements up to which operands are copied.
 const largestOperand = 1 << 24
+
+// largestKernel is the number of elements up to which a convolution's kernel may be meant.
+const largestKernel = 1 << 10
 
 // elements are those of t, in row-major order.
 func elements(t *tensor.Tensor) []float64 {
@@ -224,8 +237,9 @@ func (c *Call) one(a opdef.Arg, f func() *tensor.Tensor) func() (reading, error)
 	}
 }
 
-// misreadOperands reads an operand with strides of a contiguous one, transposed, or
-// with its heads, groups or rows shifted by one.
+// misreadOperands reads an operand with strides of a contiguous one, transposed, backwards
+// along its last dimensions as a convolution that is none of cross-correlation does, or with
+// its heads, groups or rows shifted by one.
 func (c *Call) misreadOperands() iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
 		for _, a := range c.operands() {
@@ -245,6 +259,25 @@ func (c *Call) misreadOperands() iter.Seq[mistake] {
 					n := *t.Transpose(d-2, d-1)
 					return &n
 				})}) {
+				return
+			}
+			if d := t.Dim(); d >= 3 && t.Shape[0] == t.Shape[1] && t.Shape[0] > 1 &&
+				!yield(mistake{text: "dimensions 0 and 1 of " + name + " are exchanged",
+					make: c.one(a, func() *tensor.Tensor {
+						n := *t.Transpose(0, 1)
+						return &n
+					})}) {
+				return
+			}
+			if inner := tensor.Numel(t.Shape[min(2, t.Dim()):]); t.Dim() >= 3 && inner > 1 && inner <= largestKernel &&
+				!yield(mistake{text: name + " is read backwards from dimension 2 on", make: c.one(a,
+					func() *tensor.Tensor {
+						v := elements(t)
+						for i := 0; i < len(v); i += inner {
+							slices.Reverse(v[i : i+inner])
+						}
+						return tensor.New(t.DType, t.Shape, v)
+					})}) {
 				return
 			}
 			for d := range t.Shape {

@@ -128,6 +128,7 @@ func convOp(nd int, schema string) *opdef.Entry {
 		Autocast: opdef.AutocastLower,
 		Plan:     func(a *convArgs) (*convCall, error) { return convPlan(nd, a) },
 		Node:     (*convCall).node,
+		Mistakes: (*convCall).mistakes,
 		Cases:    func(r *rand.Rand) []*convArgs { return convCases(nd, r) },
 	})
 }

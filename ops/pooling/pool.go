@@ -38,6 +38,7 @@ type pooling struct {
 	divisor int      // overrides them
 	indices bool     // those of the largest elements are a result too
 	squeeze bool     // torch computes it in two dimensions and views the result
+	zeros   bool     // a mistake: what is beside the input counts as 0
 }
 
 // poolingOf is a pooling of input without its windows; check refuses dtypes.

@@ -2,6 +2,7 @@ package pooling
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -31,6 +32,9 @@ func maxPoolOf[A any](op opdef.Planned[A, *pooling]) *opdef.Entry {
 	op.Error = opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}}
 	op.Kernel = func(p *pooling) ([]*tensor.Tensor, error) {
 		v, i := p.max()
+		if p.zeros {
+			v = p.withZeros(v)
+		}
 		if p.indices {
 			return []*tensor.Tensor{v, i}, nil
 		}
@@ -47,7 +51,56 @@ func maxPoolOf[A any](op opdef.Planned[A, *pooling]) *opdef.Entry {
 	}
 	op.GradScale = elements.GradOnMagnitudes(op.Grad)
 	op.GradTerms, op.Node = (*pooling).overlap, (*pooling).node
+	op.Mistakes = (*pooling).maxMistakes
 	return op.Entry()
+}
+
+// maxMistakes are what kernels get wrong about windows that reach beyond the input.
+func (p *pooling) maxMistakes() []opdef.Mistake[*pooling] {
+	cut := p.cut()
+	if !p.Tensor.DType.IsFloat() || !slices.Contains(slices.Concat(cut[:]...), true) {
+		return nil
+	}
+	return []opdef.Mistake[*pooling]{{Text: "what is beside input counts as 0", Plan: func() (*pooling, error) {
+		m := *p
+		m.zeros = true
+		return &m, nil
+	}}}
+}
+
+// cut says which windows along each dimension are smaller than others.
+func (p *pooling) cut() (cut [3][]bool) {
+	for d, lo := range p.win.Lo {
+		steps := make([]int, len(lo))
+		for o := range lo {
+			steps[o] = (p.win.Hi[d][o] - lo[o] + p.win.Step[d] - 1) / p.win.Step[d]
+		}
+		for _, n := range steps {
+			cut[d] = append(cut[d], n < slices.Max(steps))
+		}
+	}
+	return cut
+}
+
+// withZeros are the largest elements v, or 0 if that is larger and the window is cut.
+func (p *pooling) withZeros(v *tensor.Tensor) *tensor.Tensor {
+	cut := p.cut()
+	x := make([]float64, v.Numel())
+	tensor.Load(v, 0, x)
+	i := 0
+	for i < len(x) {
+		for _, a := range cut[0] {
+			for _, b := range cut[1] {
+				for _, c := range cut[2] {
+					if a || b || c {
+						x[i] = math.Max(x[i], 0)
+					}
+					i++
+				}
+			}
+		}
+	}
+	return tensor.New(v.DType, v.Shape, x)
 }
 
 // node: poolings of one dimension run in two and drop one of size 1.
