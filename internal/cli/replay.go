@@ -226,6 +226,7 @@ type replayRun struct {
 	saver    *failureSaver
 	tally    tally
 	unsaved  bool
+	steps    bool // there are calls that step reads
 	// explain are findings that were made before the run was stopped and are printed with
 	// all they say, by capture.
 	explain map[string]*reports.Finding
@@ -306,7 +307,7 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 	if r.csv.path != "" && !r.quiet {
 		fmt.Fprintf(r.Err, "op autocompare result saved to %s\n", r.csv.path)
 	}
-	if r.tally.captures > 1 && r.none() && r.Differs() {
+	if r.tally.captures > 1 && r.steps && r.none() && r.Differs() {
 		r.digest.Next = "what this did to the later calls and to the loss:\n  " +
 			strings.Join(r.command("step", quotePath(paths[0])), " ")
 	}
@@ -332,6 +333,7 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 	if err := started(&r.starting, r.app, r.bar); err != nil {
 		return err
 	}
+	r.steps = r.steps || x.of.entry != nil && !x.of.entry.IsPair()
 	if x.of.finished {
 		if f := r.explain[x.of.entry.Rel]; f != nil && (r.none() || r.sound(f)) {
 			f.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {

@@ -1,6 +1,7 @@
 package normalization
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -211,6 +212,26 @@ func (n *normalisation) mistakes() []opdef.Mistake[*normalisation] {
 		add("the gradient lacks what flows through the mean", func(m *normalisation) { m.noMean = true })
 		add("the gradient lacks what flows through mean and variance",
 			func(m *normalisation) { m.noMean, m.noVariance = true, true })
+	}
+	if n.moves != nil {
+		add("the running variance is moved towards that of n, not of n - 1", func(m *normalisation) { m.biased = true })
+		moves := *n.moves
+		moves.momentum = 1 - moves.momentum
+		add(fmt.Sprintf("momentum is %g, not %g", moves.momentum, n.moves.momentum),
+			func(m *normalisation) { m.moves = &moves })
+	}
+	for _, g := range opdef.CoarserGrids(n.x.DType) {
+		for _, k := range []struct {
+			name string
+			s    statistic
+		}{{"1/deviation", centre | inverse}, {"variance", centre | variance}, {"deviation", centre | deviation}} {
+			text := "mean and " + k.name + " are"
+			if n.rms {
+				text = k.name + " is"
+			}
+			add(text+" kept in "+g.Name, func(m *normalisation) { m.coarse, m.grid = k.s, g })
+			out[len(out)-1].Rounds = true
+		}
 	}
 	return out
 }

@@ -36,6 +36,9 @@ type normalisation struct {
 	// The same of the gradient of the input: it lacks what flows through the mean, through
 	// the variance.
 	noMean, noVariance bool
+	coarse             statistic // those that are rounded to grid
+	grid               opdef.Grid
+	biased             bool // the running variance is that of n
 }
 
 // A movement of running statistics, nil if absent, towards new ones.
@@ -105,7 +108,7 @@ func (n *normalisation) statistics(dims int) (mean, rstd, rms *tensor.Tensor) {
 		if n.rms {
 			return 0
 		}
-		return reduction.MeanOf(a)
+		return n.rounded(centre, reduction.MeanOf(a))
 	})
 	rstd = expand(func(a *reduction.Moments) float64 {
 		v := a.M2 / (a.N - n.correction)
@@ -115,10 +118,29 @@ func (n *normalisation) statistics(dims int) (mean, rstd, rms *tensor.Tensor) {
 		if n.outside {
 			return 1 / (math.Sqrt(v) + n.eps)
 		}
-		return 1 / math.Sqrt(v+n.eps)
+		v = n.rounded(variance, v)
+		return n.rounded(inverse, 1/n.rounded(deviation, math.Sqrt(v+n.eps)))
 	})
 	return mean, rstd,
 		expand(func(a *reduction.Moments) float64 { return reduction.RootMeanSquare(a.N, a.Mean*a.Mean, a.M2) })
+}
+
+// A statistic is a number that a kernel may keep in fewer bits than it computes with.
+type statistic int
+
+const (
+	centre statistic = 1 << iota
+	variance
+	deviation // the root of variance and eps
+	inverse   // 1 over that
+)
+
+// rounded is a statistic of value v as it is kept.
+func (n *normalisation) rounded(s statistic, v float64) float64 {
+	if n.coarse&s == 0 {
+		return v
+	}
+	return n.grid.Round(v)
 }
 
 // A run of elements of x that share their statistics, with the weights and
@@ -355,7 +377,12 @@ func (n *normalisation) running([]*tensor.Tensor) (map[string][]*tensor.Tensor, 
 		}
 	}
 	move("running_mean", n.moves.mean, reduction.MeanOf)
-	move("running_var", n.moves.vari, func(a *reduction.Moments) float64 { return a.M2 / (a.N - 1) })
+	move("running_var", n.moves.vari, func(a *reduction.Moments) float64 {
+		if n.biased {
+			return a.M2 / a.N
+		}
+		return a.M2 / (a.N - 1)
+	})
 	return after, nil
 }
 
