@@ -59,7 +59,7 @@ type junitNote struct {
 func WriteJUnit(w io.Writer, rec *Recording) (err error) {
 	cases, err := os.CreateTemp("", "optool-*.xml")
 	if err != nil {
-		return err
+		return fmt.Errorf("a temporary file: %v", err) // not the one that was asked for
 	}
 	defer func() {
 		if e := cmp.Or(cases.Close(), os.Remove(cases.Name())); err == nil {

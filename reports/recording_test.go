@@ -120,6 +120,7 @@ func TestRecordingErrors(t *testing.T) {
 		{"{\"kind\":\"run\",\"schema\":1}\n{\n{}\n", "line 2: no JSON object"},
 		{"{\"kind\":\"run\",\"schema\":1}\n{\"kind\":\"result\",\"verdict\":\"pass\",\"atol\":\"many\"}\n",
 			"line 2: want a number"},
+		{"{\"kind\":\"run\",\"schema\":1}\n{\"kind\":\"result\",\n{}\n", "line 2: no JSON object"},
 	} {
 		_, err := ReadRecording(strings.NewReader(tc.text))
 		if err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -3,6 +3,7 @@ package reports
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -229,7 +230,9 @@ func decodeResult(line []byte) (*Result, error) {
 		return nil, nil // whoever found the line has looked at it
 	}
 	r := &Result{}
-	if err := json.Unmarshal(line, r); err != nil {
+	if err := json.Unmarshal(line, r); errors.As(err, new(*json.SyntaxError)) {
+		return nil, fmt.Errorf("no JSON object: %w", err)
+	} else if err != nil {
 		return nil, err
 	}
 	if r.Verdict.Rank() < 0 {

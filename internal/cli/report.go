@@ -135,16 +135,26 @@ func (a *app) readRecording(paths ...string) (*reports.Recording, error) {
 	return rec, nil
 }
 
-// open opens a file to be read more than once; - is what standard input has, in a file without a name.
+// open opens a file to be read more than once. What can be read only once, a pipe or - for
+// standard input, is copied into a file without a name.
 func (a *app) open(path string) (*os.File, error) {
+	in := a.In
 	if path != "-" {
-		return os.Open(path)
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		if info, err := f.Stat(); err != nil || info.Mode().IsRegular() || info.IsDir() {
+			return f, err
+		}
+		defer f.Close()
+		in = f
 	}
 	f, err := os.CreateTemp("", "optool-*.jsonl")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("a temporary file: %v", err)
 	}
-	_, err = io.Copy(f, a.In)
+	_, err = io.Copy(f, in)
 	if err = errors.Join(os.Remove(f.Name()), err); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
