@@ -67,7 +67,8 @@ func (c *Call) reconsider(o *Outcome) {
 }
 
 // settle makes failures of values that a mistake explains, the first that explains any, and
-// reports whether one does. With rounds, not to rounding of the results alone.
+// reports whether one does. With rounds intermediate results are rounded too, so that no
+// element need come out to rounding.
 func (c *Call) settle(o *Outcome, loose []Result, sources []iter.Seq[mistake], explained func(mistake) []string,
 	rounds bool) bool {
 	for _, source := range sources {
@@ -155,14 +156,14 @@ func partOf(x, y, z [][]float64) bool {
 	return math.Abs(share-1) <= inclined && sigma <= steadiness && 2*after <= before
 }
 
-// someRows are rows of t along its last dimension, evenly spread.
+// someRows are rows of t along its last dimension, evenly spread, of long ones the beginnings.
 func someRows(t *tensor.Tensor) [][]float64 {
 	width := t.Shape[t.Dim()-1]
 	rows := t.Numel() / width
 	n := min(rows, max(fitSample/width, 4*fewestRows))
 	out := make([][]float64, n)
 	for i := range out {
-		out[i] = make([]float64, width)
+		out[i] = make([]float64, min(width, fitSample))
 		tensor.Load(t, i*rows/n*width, out[i])
 	}
 	return out
@@ -240,7 +241,7 @@ func (c *Call) promising(m mistake, loose []Result) bool {
 			was += a * a
 			is += b * b
 		}
-		better = looseShare*is <= was
+		better = was > 0 && looseShare*is <= was
 		return nil
 	})
 	return err == nil && better
