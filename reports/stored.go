@@ -132,7 +132,10 @@ func (r *Results) blocks(yield func(*block) bool) {
 			n := min(s.to-at, size)
 			begin := len(b.text)
 			b.text = append(b.text, make([]byte, n)...)
-			if _, err := r.files[s.file].ReadAt(b.text[begin:], at); err != nil && err != io.EOF {
+			if k, err := r.files[s.file].ReadAt(b.text[begin:], at); int64(k) < n {
+				if errors.Is(err, io.EOF) {
+					err = errors.New("the file is shorter than it was")
+				}
 				b.text, b.err = b.text[:begin], err
 				yield(b)
 				return

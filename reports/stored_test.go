@@ -106,6 +106,23 @@ func TestResultsThatCannotBeReadAgain(t *testing.T) {
 	}
 }
 
+// TestResultsOfAFileThatShrinks: what is gone is not taken for nothing.
+func TestResultsOfAFileThatShrinks(t *testing.T) {
+	text := numbered(t, 100, 30)
+	f := &fading{Reader: strings.NewReader(text)}
+	rec, err := ReadRecording(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Reader = strings.NewReader(text[:len(text)/2])
+	for r := range rec.Results.All() {
+		t.Fatalf("%s was read", r.Capture)
+	}
+	if err := rec.Results.Err(); err == nil || !strings.Contains(err.Error(), "shorter") {
+		t.Errorf("got error %v, want one that says that the file is shorter", err)
+	}
+}
+
 // A repeated is lines after the first, as often as times says. It notes how much is held while it is read.
 type repeated struct {
 	first, line string
