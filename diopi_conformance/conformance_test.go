@@ -178,7 +178,7 @@ func TestResume(t *testing.T) {
 	if err := os.WriteFile(unfinished, []byte("a killed run"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.WriteItems([]*configs.Case{c}); err != nil {
+	if err := store.WriteItems([]*configs.Case{c}, true); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(unfinished); err == nil || !store.Has(c.Name) {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/inputs"
@@ -35,18 +36,27 @@ type Made struct {
 	Err error
 }
 
+// leftOver is after how long an unfinished file, which another process may be about to write,
+// is taken to be left over.
+const leftOver = time.Hour
+
 // WriteItems writes the suite's file of cases, before their data is made. It
-// removes the unfinished files of a run that was killed.
-func (s *Store) WriteItems(cases []*configs.Case) error {
+// removes the unfinished files of a run that was killed: those that are old, and all if
+// no other process makes data in this directory.
+func (s *Store) WriteItems(cases []*configs.Case, alone bool) error {
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return err
 	}
-	for _, dir := range []string{"inputs", "outputs"} {
-		unfinished, err := filepath.Glob(filepath.Join(s.Dir, dir, ".*.pth.*"))
+	for _, pattern := range []string{"inputs/.*.pth.*", "outputs/.*.pth.*", ".*.cfg.*"} {
+		unfinished, err := filepath.Glob(filepath.Join(s.Dir, pattern))
 		if err != nil {
 			return err
 		}
 		for _, path := range unfinished {
+			info, err := os.Stat(path)
+			if err != nil || !alone && time.Since(info.ModTime()) < leftOver {
+				continue
+			}
 			if err := os.Remove(path); err != nil {
 				return err
 			}

@@ -21,6 +21,14 @@ type Done struct {
 	Hidden  []string `json:"hidden,omitempty"`
 	Changed []string `json:"changed,omitempty"`
 	CSV     FilePos  `json:"csv,omitzero"` // of op_tools' file, with the rows of this call
+	// Called are the functions of a device that a conformance case called.
+	Called map[string]Called `json:"called,omitempty"`
+}
+
+// Called counts the calls of a device's function.
+type Called struct {
+	Calls  int `json:"calls"`
+	Unwell int `json:"unwell,omitempty"` // of which did not end well
 }
 
 // A FilePos is how much of another file belongs to what stands in a journal so far.

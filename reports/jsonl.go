@@ -147,6 +147,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if s.Budget != nil {
 		m["budget"] = s.Budget
 	}
+	if s.Generated != nil {
+		m["generated"] = s.Generated
+	}
 	if s.First != nil {
 		m["first"] = s.First
 	}

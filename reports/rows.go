@@ -164,7 +164,41 @@ type Result struct {
 	ApartRMSE   *Number `json:"apart_rmse,omitempty"`   // of the two devices against each other
 	Against     string  `json:"against,omitempty"`
 
-	*Stats // of an overflow check, else nil
+	*Stats                   // of an overflow check, else nil
+	Generated *GeneratedCase `json:"generated,omitempty"` // of a case whose data was made, else nil
+}
+
+// A GeneratedCase says what of the data of a conformance case was written, or that it was
+// there and is kept.
+type GeneratedCase struct {
+	Kept   bool `json:"kept"`
+	Input  bool `json:"input"`
+	Output bool `json:"output"`
+	Grads  bool `json:"grads"`
+}
+
+// Generated counts the cases whose data was made.
+type Generated struct {
+	Cases   int `json:"cases"`
+	Inputs  int `json:"inputs"`  // written
+	Outputs int `json:"outputs"` // written
+	Kept    int `json:"kept"`
+	Failed  int `json:"failed"`
+}
+
+func (g *Generated) add(r *Result) {
+	g.Cases++
+	for n, is := range map[*int]bool{&g.Inputs: r.Generated.Input, &g.Outputs: r.Generated.Output,
+		&g.Kept: r.Generated.Kept, &g.Failed: r.Verdict == verdict.Error} {
+		if is {
+			*n++
+		}
+	}
+}
+
+func (g *Generated) String() string {
+	return fmt.Sprintf("%d cases: %d inputs and %d outputs written, %d kept, %d failed", g.Cases, g.Inputs, g.Outputs,
+		g.Kept, g.Failed)
 }
 
 // Errors are what the errors of all elements say together: the estimated common

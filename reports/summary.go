@@ -36,6 +36,8 @@ type Summary struct {
 	First *Place
 	// Budget is what a run that was given a time looked at; nil if it was not.
 	Budget *Budget
+	// Generated is what data was made; nil of a run that compared.
+	Generated *Generated
 
 	unjudged     map[string]int    // why gradients were not compared, in calls
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
@@ -65,6 +67,12 @@ func (s *Summary) Add(r *Result) {
 	}
 	s.Results[r.Verdict]++
 	s.addErrors(r)
+	if r.Generated != nil {
+		if s.Generated == nil {
+			s.Generated = &Generated{}
+		}
+		s.Generated.add(r)
+	}
 	if r.Phase == "backward" && r.Verdict == verdict.Skipped {
 		s.unjudged[r.Reason]++
 	}

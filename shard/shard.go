@@ -42,13 +42,18 @@ var products = []string{"matmul", "mm", "linear", "conv", "einsum", "dot", "atte
 // Estimate is what a call of an operator costs whose files have so many bytes. What
 // multiplies matrices is taken to multiply square ones of that size, of two bytes an element.
 func Estimate(op string, bytes int64) Cost {
-	cost := perCall + bytes*1_000_000/bytesPerSecond
 	name := strings.ToLower(op[strings.LastIndexByte(op, '.')+1:])
 	if slices.ContainsFunc(products, func(word string) bool { return strings.Contains(name, word) }) {
 		n := isqrt(bytes / 6) // three matrices
-		cost += 2 * n * n / 1000 * n / (flopsPerSecond / 1e9)
+		return EstimateWork(bytes, 2*float64(n)*float64(n)*float64(n))
 	}
-	return Cost(cost)
+	return EstimateWork(bytes, 0)
+}
+
+// EstimateWork is what a call costs that reads and writes so many bytes, and computes so many
+// multiplications and additions of products.
+func EstimateWork(bytes int64, flops float64) Cost {
+	return Cost(perCall + bytes*1_000_000/bytesPerSecond + int64(flops/(flopsPerSecond/1e6)))
 }
 
 // isqrt is the whole part of a square root.

@@ -1,6 +1,9 @@
 package configs
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -104,6 +107,57 @@ func (c *Case) Args() []Arg {
 		out = append(out, a)
 	}
 	return out
+}
+
+// Bytes is about what the arguments take that are tensors, as they are written: of as many
+// tensors as a list has at most. Shapes that the configuration draws at random, and values that
+// are given, count as nothing.
+func (c *Case) Bytes() int64 {
+	var total int64
+	for _, a := range c.Args() {
+		count := int64(1)
+		if len(a.NumRange) == 2 {
+			count = int64(max(a.NumRange[0], a.NumRange[1]-1, 1))
+		}
+		for _, s := range a.shapes() {
+			total += count * int64(tensor.Numel(s)) * int64(max(a.DType.Size(), 1))
+		}
+	}
+	return total
+}
+
+// ConvolutionFlops are about the multiplications and additions of a convolution, of either
+// kind and any number of dimensions, with stride 1; 0 of a case that is none. Each element of
+// the input meets each element of the weight (its second argument) that is of its channel.
+func (c *Case) ConvolutionFlops() float64 {
+	args := c.Args()
+	if !strings.Contains(c.Function(), "conv") || len(args) < 2 {
+		return 0
+	}
+	input, weight := args[0].shapes(), args[1].shapes()
+	if len(input) != 1 || len(weight) != 1 || len(input[0]) < 2 || input[0][1] == 0 {
+		return 0
+	}
+	return 2 * float64(tensor.Numel(input[0])) * float64(tensor.Numel(weight[0])) / float64(input[0][1])
+}
+
+// shapes are those that are given, of gen_tensor_list_diff_shape several, and of sizes that
+// memory could hold.
+func (a *Arg) shapes() (all [][]int) {
+	list, ok := a.Shape.(*value.Sequence)
+	if !ok {
+		return nil
+	}
+	all = [][]int{ints(list)}
+	if len(list.Items) > 0 {
+		if _, several := list.Items[0].(*value.Sequence); several {
+			all = nil
+			for _, s := range list.Items {
+				all = append(all, ints(s))
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(s []int) bool { return tensor.CheckSize(s) != nil })
 }
 
 // isTrueList reports whether v is [True].

@@ -109,6 +109,45 @@ func TestCaseView(t *testing.T) {
 	}
 }
 
+// sized is a case with arguments of these shapes.
+func sized(function string, dt tensor.DType, count value.Value, shapes ...value.Value) *Case {
+	args := value.NewList()
+	for _, s := range shapes {
+		args.Items = append(args.Items, &value.Dict{Items: []value.Item{{Key: "shape", Value: s},
+			{Key: "dtype", Value: dt}, {Key: "gen_num_range", Value: count}}})
+	}
+	return &Case{Name: function + "_0.pth", Item: &value.Dict{Items: []value.Item{{Key: "name", Value: function},
+		{Key: "tensor_para", Value: &value.Dict{Items: []value.Item{{Key: "args", Value: args}}}}}}}
+}
+
+func TestSizes(t *testing.T) {
+	shape := func(n ...int64) value.Value {
+		l := value.NewList()
+		for _, x := range n {
+			l.Items = append(l.Items, x)
+		}
+		return l
+	}
+	for _, c := range []struct {
+		of    *Case
+		bytes int64
+		flops float64
+	}{
+		{sized("add", tensor.Float16, nil, shape(3, 4), shape(4)), 32, 0},
+		{sized("add", tensor.Float32, nil, shape(), nil), 4, 0},
+		{sized("add", tensor.Float32, nil, shape(1<<40, 1<<40), shape(2)), 8, 0}, // more than memory holds
+		{sized("cat", tensor.Float32, shape(1, 4), shape(2, 2)), 48, 0},
+		{sized("cat", tensor.Float32, nil, value.NewList(shape(2, 2), shape(3))), 28, 0},
+		{sized("conv2d", tensor.Float32, nil, shape(2, 4, 8, 8), shape(6, 4, 3, 3)), 4 * (512 + 216), 2 * 512 * 6 * 9},
+		{sized("conv2d", tensor.Float32, nil, shape(2, 0, 8, 8), shape(6, 0, 3, 3)), 0, 0},
+		{sized("conv2d", tensor.Float32, nil, shape(2)), 8, 0},
+	} {
+		if bytes, flops := c.of.Bytes(), c.of.ConvolutionFlops(); bytes != c.bytes || flops != c.flops {
+			t.Errorf("%v: %d bytes, %v flops, want %d, %v", value.Repr(c.of.Item), bytes, flops, c.bytes, c.flops)
+		}
+	}
+}
+
 func TestRules(t *testing.T) {
 	rules, err := NewRules(load(t, "device"))
 	if err != nil {

@@ -142,7 +142,7 @@ func (o *checkOptions) check(dir *runDir, j *jsonOutput, f found) checked {
 	if name, err := o.hides(f.entry); err != nil || name != "" {
 		return checked{of: f, bytes: bytes, err: err, hidden: name}
 	}
-	if err := dir.begin(j, f); err != nil {
+	if err := dir.begin(j, f.entry.Rel); err != nil {
 		return checked{of: f, err: err}
 	}
 	return checked{of: f, call: overflow.Check(f.entry, o.read), bytes: bytes}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/cluster"
+	"github.com/optool/optool/diopi_conformance"
+	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/shard"
 )
@@ -52,18 +54,19 @@ func newSlurmCmd(a *app) *cobra.Command {
 	var o clusterOptions
 	var s cluster.SlurmOptions
 	cmd := &cobra.Command{
-		Use:   "slurm [flags] -- COMMAND --run DIR PATH...",
+		Use:   "slurm [flags] -- COMMAND --run DIR [PATH...]",
 		Short: "Print a job of Slurm that runs a command over many hosts",
-		Long: `Print a script that runs a command (replay, check) in parts, as an array of jobs
-of Slurm, and the report of all of them when they have ended. Parts that are
-stopped or killed go on where they were.
+		Long: `Print a script that runs a command (replay, check, conformance) in parts, as an
+array of jobs of Slurm, and the report of all of them when they have ended. Parts
+that are stopped or killed go on where they were.
 
 The number of parts, their time and their memory come from an estimate, if the
 captures can be read from here; it stands in the script. DIR and PATHs have to be
 on disks that all hosts share. Reports that the command asks for (--html FILE, ...)
 are made of all parts together, in DIR unless FILE names a directory.`,
 		Example: `  optool slurm --partition cpu -- replay --acc_check --run checked --html run.html op_tools_results >job.sh
-  optool slurm --array 8 --time 2h --mem 16GiB -- replay --acc_check --run checked op_tools_results`,
+  optool slurm --array 8 --time 2h --mem 16GiB -- replay --acc_check --run checked op_tools_results
+  optool slurm --array 4 -- conformance --mode gen_data --run made --cache_dir cache`,
 		Args: wholeCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			j, _, err := o.job(cmd.Context(), a, args)
@@ -90,9 +93,9 @@ func newKubernetesCmd(a *app) *cobra.Command {
 	var k cluster.KubernetesOptions
 	var claims []string
 	cmd := &cobra.Command{
-		Use:   "kubernetes [flags] -- COMMAND --run DIR PATH...",
+		Use:   "kubernetes [flags] -- COMMAND --run DIR [PATH...]",
 		Short: "Print a job of Kubernetes that runs a command over many hosts",
-		Long: `Print a manifest that runs a command (replay, check) in parts, as an Indexed Job of
+		Long: `Print a manifest that runs a command (replay, check, conformance) in parts, as an Indexed Job of
 Kubernetes (1.29 or newer), and a job that waits for them and reports them as one run. Parts that are
 stopped or killed go on where they were.
 
@@ -145,7 +148,7 @@ func (o *clusterOptions) job(ctx context.Context, a *app, args []string) (*clust
 		return nil, nil, usageError("%w", err)
 	}
 	if cmd.Flags().Lookup("shard") == nil {
-		return nil, nil, usageError("%s cannot run in parts: want replay or check after --", args[0])
+		return nil, nil, usageError("%s cannot run in parts: want replay, check or conformance after --", args[0])
 	}
 	if err := cmd.ParseFlags(rest); err != nil {
 		return nil, nil, usageError("%w", err)
@@ -160,7 +163,11 @@ func (o *clusterOptions) job(ctx context.Context, a *app, args []string) (*clust
 	j.Run = cmd.Flags().Lookup("run").Value.String()
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		value := f.Value.String()
-		switch report := slices.ContainsFunc(reportFormats, func(x reportFormat) bool { return x.name == f.Name }); {
+		name := cmp.Or(kitReports[f.Name], f.Name)
+		if f.Name == "use_db" {
+			name, value = "sqlite", databasePath(cmd.Flags().Lookup("db_path").Value.String(), kitDatabase)
+		}
+		switch report := slices.ContainsFunc(reportFormats, func(x reportFormat) bool { return x.name == name }); {
 		case f.Name == "shard" || f.Name == "jobs" || f.Name == "memory":
 			err = cmp.Or(err, usageError("--%s: the job says it for each part", f.Name))
 		case f.Name == "json":
@@ -169,12 +176,18 @@ func (o *clusterOptions) job(ctx context.Context, a *app, args []string) (*clust
 			if filepath.Base(value) == value {
 				value = strings.TrimSuffix(j.Run, "/") + "/" + value
 			}
-			j.Report = append(j.Report, "--"+f.Name+"="+value)
-		case f.Name != "run" && f.Name != "resume" && f.Name != "exit-zero":
+			j.Report = append(j.Report, "--"+name+"="+value)
+		case f.Name != "run" && f.Name != "resume" && f.Name != "exit-zero" && f.Name != "db_path":
 			j.Command = append(j.Command, flagWords(f)...)
 		}
 	})
 	paths := cmd.Flags().Args()
+	costs := func() estimated { return estimate(ctx, paths) }
+	ofCases := cmd.Name() == "conformance"
+	if ofCases {
+		paths = []string{cmd.Flags().Lookup("cache_dir").Value.String()}
+		costs = func() estimated { return estimateCases(cmd) }
+	}
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -183,10 +196,15 @@ func (o *clusterOptions) job(ctx context.Context, a *app, args []string) (*clust
 	case len(paths) == 0:
 		return nil, nil, usageError("%s: want at least one PATH", cmd.Name())
 	}
-	j.Command = append(j.Command, paths...)
-	o.limit(ctx, j, paths)
+	if !ofCases {
+		j.Command = append(j.Command, paths...)
+	}
+	o.limit(j, costs())
 	return j, paths, nil
 }
+
+// kitReports are flags of conformance for reports that others have under another name.
+var kitReports = map[string]string{"html_report": "html", "test_result_path": "xlsx"}
 
 // flagWords are a flag as it is typed.
 func flagWords(f *pflag.Flag) []string {
@@ -219,8 +237,7 @@ const (
 )
 
 // limit fills in the numbers that were not given, from an estimate.
-func (o *clusterOptions) limit(ctx context.Context, j *cluster.Job, paths []string) {
-	e := estimate(ctx, paths)
+func (o *clusterOptions) limit(j *cluster.Job, e estimated) {
 	if e.calls == 0 {
 		j.Parts, j.Time, j.Memory = cmp.Or(o.parts, unknownParts), cmp.Or(o.time, unknownTime),
 			cmp.Or(int64(o.memory), unknownMemory)
@@ -269,9 +286,47 @@ func estimate(ctx context.Context, paths []string) (e estimated) {
 	}
 	sizes, calls := costs(list)
 	for i, c := range calls {
-		e.calls++
-		e.bytes, e.largest = e.bytes+sizes[i], max(e.largest, sizes[i])
-		e.total, e.dearest = e.total+c.Cost, max(e.dearest, c.Cost)
+		e.add(sizes[i], c.Cost)
+	}
+	return e
+}
+
+func (e *estimated) add(bytes int64, cost shard.Cost) {
+	e.calls++
+	e.bytes, e.largest = e.bytes+bytes, max(e.largest, bytes)
+	e.total, e.dearest = e.total+cost, max(e.dearest, cost)
+}
+
+// estimateCases says what the cases of conformance cost, as far as they can be read: those of
+// the configuration, or for run_test those of the data.
+func estimateCases(cmd *cobra.Command) (e estimated) {
+	o := conformanceOptions{}
+	for name, v := range map[string]*string{"mode": &o.mode, "model_name": &o.model, "configs": &o.configs,
+		"cache_dir": &o.cacheDir} {
+		*v = cmd.Flags().Lookup(name).Value.String()
+	}
+	for name, v := range map[string]*[]string{"fname": &o.fname, "filter_dtype": &o.filterDtype,
+		"case": &o.caseNames} {
+		if cmd.Flags().Changed(name) || name == "fname" {
+			*v = cmd.Flags().Lookup(name).Value.(pflag.SliceValue).GetSlice()
+		}
+	}
+	var cases []*configs.Case
+	var err error
+	if o.mode == "run_test" {
+		var store *conformance.Store
+		if store, cases, err = o.recorded(); err == nil {
+			cases = slices.DeleteFunc(cases, func(c *configs.Case) bool { return !store.Has(c.Name) })
+			cases, err = o.pick(cases, nil)
+		}
+	} else {
+		_, cases, err = o.expand()
+	}
+	if err != nil {
+		return e
+	}
+	for i, c := range caseCosts(cases) {
+		e.add(cases[i].Bytes(), c.Cost)
 	}
 	return e
 }

@@ -2,9 +2,9 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,9 +24,10 @@ type conformanceOptions struct {
 	adaptor, convert                                   string
 	cotangents, errorReport                            string
 	records                                            outputs
+	keep                                               runFlags
 	failOn                                             verdicts
 	fname, filterDtype, caseNames                      []string
-	modelList, resume, strict                          bool
+	modelList, strict                                  bool
 	debugLevel                                         int
 	torch                                              torchFlags
 	seed                                               uint64
@@ -101,7 +102,7 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return runConformance(cmd, a, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.keep.exit(runConformance(cmd, a, o)) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.mode, "mode", "", "gen_data, gen_case, run_test or utest")
@@ -131,7 +132,6 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 	f.IntVar(&o.debugLevel, "failure_debug_level", 0,
 		"1: print the configuration of failing cases; 2: also inputs and results")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the inputs")
-	f.BoolVar(&o.resume, "resume", false, "gen_data: keep the data of cases that are complete")
 	f.StringVar(&o.cotangents, "cotangents", "ones",
 		"gradients of the results in gen_data: ones, as the kit has them, or random")
 	f.BoolVar(&o.strict, "strict", false, "no element may be wrong; dtypes and shapes must agree")
@@ -153,12 +153,15 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 			kitWorkbook+" where this is not given, and none for an empty FILE")
 	f.BoolVar(&o.useDB, "use_db", false, "write the tables as an SQLite database to --db_path")
 	f.StringVar(&o.dbPath, "db_path", "",
-		"`FILE` of the database, also sqlite:///FILE; diopi_testrecord.db in the cache directory by default")
+		"`FILE` of the database, also sqlite:///FILE; diopi_testrecord.db in the cache directory, or in that of --run, "+
+			"by default")
 	o.records.files.add("html", &o.html) // flags with the kit's names
 	o.records.files.add("xlsx", &o.xlsx)
 	o.records.files.add("sqlite", &o.database)
 	o.records.addFlags(cmd)
 	o.failOn.addFlag(cmd)
+	o.keep.addFlags(cmd)
+	f.Lookup("resume").Usage += "; gen_data without --run: keep the data of cases that are complete"
 	return cmd
 }
 
@@ -185,7 +188,11 @@ func (o *conformanceOptions) check() error {
 		return usageError("--cotangents: want ones or random, got %q", o.cotangents)
 	}
 	if o.useDB {
-		o.database = o.databasePath()
+		otherwise := filepath.Join(o.cacheDir, kitDatabase)
+		if o.keep.dir != "" {
+			otherwise = kitDatabase // there
+		}
+		o.database = databasePath(o.dbPath, otherwise)
 	}
 	return nil
 }
@@ -201,16 +208,19 @@ func runConformance(cmd *cobra.Command, a *app, o *conformanceOptions) error {
 	if o.mode == "utest_diopi_test" { // as diopi_test's own scripts call it
 		o.mode = "utest"
 	}
+	if o.mode != "gen_data" && o.mode != "run_test" && o.keep != (runFlags{}) {
+		return usageError("--run, --resume, --shard, --exit-zero: --mode %s is not kept in a directory", o.mode)
+	}
 	switch o.mode {
 	case "gen_data":
-		return o.generate(cmd.Context(), a)
+		return o.generate(cmd, a)
 	case "gen_case":
 		return o.listCases(a)
 	case "run_test":
 		if !cmd.Flags().Changed("test_result_path") {
 			o.xlsx = kitWorkbook
 		}
-		return o.test(cmd.Context(), a)
+		return o.test(cmd, a)
 	case "utest":
 		return o.testRuntime(cmd.Context(), a)
 	}
@@ -300,85 +310,6 @@ func (o *conformanceOptions) pick(cases []*configs.Case, settings reports.Settin
 		return nil, usageError("no case is left: see --fname, --case and --filter_dtype")
 	}
 	return picked, nil
-}
-
-// generate is the mode gen_data.
-func (o *conformanceOptions) generate(ctx context.Context, a *app) error {
-	src := conformance.Source{Dir: o.configs}
-	entries, err := src.Entries(o.model)
-	if err != nil {
-		return failed(err)
-	}
-	all, err := configs.Expand(entries, nil)
-	if err != nil {
-		return failed(err)
-	}
-	cases, err := o.pick(all, nil)
-	if err != nil {
-		return err
-	}
-	store := conformance.NewStore(o.cacheDir, o.model)
-	if err := store.WriteItems(all); err != nil {
-		return failed(err)
-	}
-	opt := conformance.GenerateOptions{Seed: o.seed, RandomCotangents: o.cotangents == "random", Resume: o.resume}
-	start := time.Now()
-	var inputs, outputs, kept, failures int
-	done := map[string]bool{} // functions named in the log
-	bar := a.newProgress("gen_data", "case")
-	bar.expect(len(cases), 0)
-	lim := o.limits()
-	err = ordered(ctx, a.jobs, slices.Values(cases),
-		func(c *configs.Case) conformance.Made {
-			m, err := within(ctx, lim, 0, func() (conformance.Made, error) {
-				m := store.Generate(c, opt)
-				return m, m.Err
-			})
-			if m.Case == nil { // it was given up
-				m = conformance.Made{Case: c, Err: err}
-			}
-			return m
-		},
-		func(m conformance.Made) error {
-			bar.add(m.Err != nil, 0)
-			fn := m.Case.Function()
-			switch {
-			case m.Kept:
-				kept++
-			case m.Err != nil && !m.Input:
-				failures++
-				o.log(a, bar, "ERROR", "Generate input data for diopi_functions.%s [%s] failed, cause by %v", fn,
-					m.Case.Name, m.Err)
-				return nil
-			case m.Err != nil:
-				inputs++
-				failures++
-				o.log(a, bar, "ERROR", "Generate output data for diopi_functions.%s [%s] failed, cause by %v", fn,
-					m.Case.Name, m.Err)
-			default:
-				inputs++
-				if m.Output {
-					outputs++
-				}
-				if !done[fn] && !a.quiet && !bar.drawn() {
-					done[fn] = true
-					o.log(a, bar, "INFO", "Generate benchmark data for diopi_functions.%s", fn)
-				}
-			}
-			return nil
-		})
-	bar.end()
-	fmt.Fprintf(a.Out, "%d cases: %d inputs and %d outputs written, %d kept, %d failed, %.2f s\n", len(cases), inputs,
-		outputs, kept, failures, time.Since(start).Seconds())
-	switch {
-	case ctx.Err() != nil:
-		return context.Canceled
-	case err != nil:
-		return failed(err)
-	case inputs+kept == 0, failures > 0:
-		return exitWith(ExitFailed)
-	}
-	return nil
 }
 
 // limits are those of each case's reference.

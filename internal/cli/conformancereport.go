@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +25,7 @@ type conformanceReport struct {
 	coverage *functionCounts // nil without a device
 	// converted counts the cases with tensors that were converted to another dtype.
 	converted int
+	empty     bool // the run is a part without cases
 }
 
 func newConformanceReport(o *conformanceOptions) *conformanceReport {
@@ -32,15 +33,12 @@ func newConformanceReport(o *conformanceOptions) *conformanceReport {
 }
 
 // add counts a case.
-func (r *conformanceReport) add(t tested, results []*reports.Result) {
-	var dtypes []string
-	for _, arg := range t.c.Args() {
-		dtypes = append(dtypes, arg.DType.String())
-	}
+func (r *conformanceReport) add(results []*reports.Result, leftOut bool) {
+	name, function, dtypes := results[0].Capture, results[0].Op, results[0].Inputs
 	if dtypes == nil {
 		dtypes = []string{"no tensor"}
 	}
-	r.count(t.c.Function(), dtypes, results, t.leftOut != "")
+	r.count(function, dtypes, results, leftOut)
 	if !r.o.records.files.any() {
 		return
 	}
@@ -51,7 +49,7 @@ func (r *conformanceReport) add(t tested, results []*reports.Result) {
 			reasons = append(reasons, strings.Join(strings.Fields(res.Phase+" "+res.Target+": "+res.Reason), " "))
 		}
 	}
-	r.list = append(r.list, []any{t.c.Name, t.c.Function(), strings.Join(dtypes, " "), f.Worst(),
+	r.list = append(r.list, []any{name, function, strings.Join(dtypes, " "), f.Worst(),
 		strings.Join(reasons, "; "), *results[0].Repro})
 }
 
@@ -65,9 +63,11 @@ func (r *conformanceReport) count(function string, dtypes []string, results []*r
 // finish prints the tables, writes the files and returns the exit code.
 func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error {
 	s := r.Summary
-	s.Elapsed, s.PeakRSS = time.Since(start), rss.Peak()
+	s.Elapsed, s.PeakRSS = j.elapsed(start), rss.Peak()
 	s.FailOn = r.o.failOn
-	s.Exit = comparisonExit(s, 0)
+	if s.Exit = comparisonExit(s, 0); r.empty && !s.Interrupted {
+		s.Exit = ExitOK
+	}
 	if err := j.summary(s); err != nil {
 		return failed(err)
 	}
@@ -94,6 +94,7 @@ func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error
 			fmt.Fprintf(w, "wrote %s\n", path)
 		}
 	}
+	j.ended = !s.Interrupted
 	if err := j.endWith(a, r.sheets(), wrote); err != nil {
 		return failed(err)
 	}
@@ -113,12 +114,12 @@ func (r *conformanceReport) sheets() []reports.Sheet {
 	return tables
 }
 
+// kitDatabase is the database of --use_db, in the cache directory.
+const kitDatabase = "diopi_testrecord.db"
+
 // databasePath is the file of --db_path, which the kit takes as an address.
-func (o *conformanceOptions) databasePath() string {
-	if o.dbPath == "" {
-		return filepath.Join(o.cacheDir, "diopi_testrecord.db")
-	}
-	return strings.TrimPrefix(o.dbPath, "sqlite:///")
+func databasePath(address, otherwise string) string {
+	return strings.TrimPrefix(cmp.Or(address, otherwise), "sqlite:///")
 }
 
 // A functionCounts is a device that counts the calls of each function. It may be used
@@ -126,17 +127,38 @@ func (o *conformanceOptions) databasePath() string {
 type functionCounts struct {
 	dev     *devicebridge.Device
 	mu      sync.Mutex
-	calls   map[string]int
-	unwell  map[string]int // calls that did not end well
+	called  map[string]reports.Called
 	exports map[string]bool
 }
 
 func newFunctionCounts(dev *devicebridge.Device) *functionCounts {
-	c := &functionCounts{dev: dev, calls: map[string]int{}, unwell: map[string]int{}, exports: map[string]bool{}}
+	c := &functionCounts{dev: dev, called: map[string]reports.Called{}, exports: map[string]bool{}}
 	for _, f := range dev.Info().Functions {
 		c.exports[f] = true
 	}
 	return c
+}
+
+// another is the same device with counts of its own.
+func (c *functionCounts) another() *functionCounts {
+	return &functionCounts{dev: c.dev, called: map[string]reports.Called{}, exports: c.exports}
+}
+
+// counts are the calls so far.
+func (c *functionCounts) counts() map[string]reports.Called {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.called)
+}
+
+// add adds counts of another.
+func (c *functionCounts) add(called map[string]reports.Called) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for f, n := range called {
+		was := c.called[f]
+		c.called[f] = reports.Called{Calls: was.Calls + n.Calls, Unwell: was.Unwell + n.Unwell}
+	}
 }
 
 // has reports whether the library exports a function.
@@ -148,15 +170,13 @@ func (c *functionCounts) Run(ctx context.Context, p *diopi.Plan) (*devicebridge.
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, call := range res.Calls {
-		if call.Status == devicebridge.NotRun {
-			continue
-		}
-		c.calls[call.Function]++
-		if call.Status != devicebridge.OK {
-			c.unwell[call.Function]++
+		switch call.Status {
+		case devicebridge.NotRun:
+		case devicebridge.OK:
+			c.add(map[string]reports.Called{call.Function: {Calls: 1}})
+		default:
+			c.add(map[string]reports.Called{call.Function: {Calls: 1, Unwell: 1}})
 		}
 	}
 	return res, nil
@@ -165,7 +185,7 @@ func (c *functionCounts) Run(ctx context.Context, p *diopi.Plan) (*devicebridge.
 // line says how many of the functions that the library exports were called.
 func (c *functionCounts) line() string {
 	called := 0
-	for f := range c.calls {
+	for f := range c.counts() {
 		if c.exports[f] {
 			called++
 		}
@@ -177,11 +197,10 @@ func (c *functionCounts) line() string {
 func (c *functionCounts) sheet() reports.Sheet {
 	return reports.Sheet{Name: "coverage", Columns: []string{"function", "header", "exported", "called",
 		"not ended well"}, Rows: func(yield func([]any) bool) {
-		c.mu.Lock()
-		calls, unwell := maps.Clone(c.calls), maps.Clone(c.unwell)
-		c.mu.Unlock()
+		called := c.counts()
 		for _, f := range diopi.Operators() {
-			if !yield([]any{f.Name, f.Group, c.exports[f.Name], calls[f.Name], unwell[f.Name]}) {
+			n := called[f.Name]
+			if !yield([]any{f.Name, f.Group, c.exports[f.Name], n.Calls, n.Unwell}) {
 				return
 			}
 		}

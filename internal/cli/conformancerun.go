@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/diopi_conformance"
@@ -28,17 +30,28 @@ import (
 
 // A tested case is what run_test found.
 type tested struct {
-	c       *configs.Case
+	c       listedCase
 	results []conformance.Result
-	leftOut string               // why the device leaves it out
-	by      string               // the setting that leaves it out, or changes its tolerances
-	plain   []conformance.Result // with the suite's own tolerances, where they were changed
+	leftOut string                    // why the device leaves it out
+	by      string                    // the setting that leaves it out, or changes its tolerances
+	plain   []conformance.Result      // with the suite's own tolerances, where they were changed
+	called  map[string]reports.Called // functions of the device
+	stop    error                     // why the run cannot go on
 }
 
 // test is the mode run_test.
-func (o *conformanceOptions) test(ctx context.Context, a *app) error {
-	run := &testRun{conformanceOptions: o, app: a, report: newConformanceReport(o)}
+func (o *conformanceOptions) test(cmd *cobra.Command, a *app) error {
+	ctx := cmd.Context()
+	run := &testRun{conformanceOptions: o, app: a, report: newConformanceReport(o), before: map[string]reports.Called{}}
 	run.report.Settings = o.settings()
+	var err error
+	if run.dir, err = a.openRun(cmd, o.keep, []string{o.cacheDir}, "", run.recall); err != nil {
+		return err
+	}
+	defer run.dir.close()
+	if run.dir != nil && run.dir.Ended() {
+		return run.dir.again(a, &reportOptions{files: o.records.files})
+	}
 	cases, err := run.choose()
 	if err != nil {
 		return err
@@ -48,7 +61,7 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 		return err
 	}
 	defer end()
-	if run.json, err = a.openRecords(o.records, a.run(o.device, run.report.Settings...)); err != nil {
+	if run.json, err = a.openRecordsIn(run.dir, o.records, a.run(o.device, run.report.Settings...)); err != nil {
 		return err
 	}
 	defer run.json.close()
@@ -57,16 +70,53 @@ func (o *conformanceOptions) test(ctx context.Context, a *app) error {
 	run.bar = a.newProgress("run_test", "case")
 	run.bar.expect(len(cases), 0)
 	err = ordered(ctx, a.jobs, slices.Values(cases),
-		func(c *configs.Case) tested { return run.one(ctx, lim, c) }, run.take)
+		func(c listedCase) tested { return run.one(ctx, lim, c) }, run.take)
 	run.bar.end()
 	if err != nil && ctx.Err() == nil {
 		return failed(err)
 	}
-	run.report.Interrupted = ctx.Err() != nil
-	if err := o.writeErrors(run.failures); err != nil {
+	run.report.Interrupted, run.report.empty = ctx.Err() != nil, len(cases) == 0
+	if err := o.writeErrors(run.dir.place(o.errorReport), run.failures); err != nil {
 		return failed(err)
 	}
 	return run.report.finish(a, run.json, start)
+}
+
+// recall counts a case that was finished before.
+func (run *testRun) recall(c *reports.JournalCall) error {
+	records, err := c.Results()
+	if err != nil || len(records) == 0 {
+		return err
+	}
+	told(run.report.Settings, c.Hidden, c.Changed)
+	run.count(records, len(c.Hidden) > 0, len(c.Changed) > 0)
+	for f, n := range c.Called {
+		was := run.before[f]
+		run.before[f] = reports.Called{Calls: was.Calls + n.Calls, Unwell: was.Unwell + n.Unwell}
+	}
+	return nil
+}
+
+// count counts a case by its results.
+func (run *testRun) count(records []*reports.Result, leftOut, converted bool) {
+	run.report.add(records, leftOut)
+	if converted {
+		run.report.converted++
+	}
+	if worst := firstUnwanted(records); worst != nil && worst.Verdict != verdict.Unsupported {
+		run.failures = append(run.failures, fmt.Sprintf("%s,%s,%s", worst.Capture, worst.Op,
+			strings.ReplaceAll(worst.Reason, ",", ";")))
+	}
+}
+
+// firstUnwanted is the first result of a case that did not pass, and was not skipped.
+func firstUnwanted(records []*reports.Result) *reports.Result {
+	for _, r := range records {
+		if r.Verdict != verdict.Pass && r.Verdict != verdict.Skipped {
+			return r
+		}
+	}
+	return nil
 }
 
 // A testRun is one run of the mode run_test.
@@ -76,16 +126,19 @@ type testRun struct {
 	store  *conformance.Store
 	list   *conformance.CaseList // of --test_cases_path, nil if there is none
 	rules  *configs.Rules        // of --impl_folder
-	check  func(c *configs.Case) []conformance.Result
+	check  func(c *configs.Case) ([]conformance.Result, map[string]reports.Called)
 	report *conformanceReport
+	dir    *runDir                   // nil unless --run is given
+	before map[string]reports.Called // functions that cases called which were finished before
 	json   *jsonOutput
 	bar    *progress
 
 	failures []string // lines of the file of errors
 }
 
-// choose reads the recorded cases and drops those that were not asked for.
-func (run *testRun) choose() ([]*configs.Case, error) {
+// choose reads the recorded cases and drops those that were not asked for, or belong to
+// another part of the run.
+func (run *testRun) choose() ([]listedCase, error) {
 	var err error
 	if run.list, err = run.readList(); err != nil {
 		return nil, err
@@ -99,7 +152,11 @@ func (run *testRun) choose() ([]*configs.Case, error) {
 			return nil, failed(fmt.Errorf("%s: %w", run.casesPath, err))
 		}
 	}
-	if cases, err = run.pick(cases, run.report.Settings); err != nil {
+	settings := run.report.Settings
+	if !run.dir.whole() { // the first part says what flags left out
+		settings = nil
+	}
+	if cases, err = run.pick(cases, settings); err != nil {
 		return nil, err
 	}
 	if run.list == nil && run.caseNames == nil && slices.Contains(run.fname, "all_ops") {
@@ -114,7 +171,7 @@ func (run *testRun) choose() ([]*configs.Case, error) {
 		rng := rand.New(rand.NewPCG(run.seed, 0))
 		rng.Shuffle(len(cases), func(i, k int) { cases[i], cases[k] = cases[k], cases[i] })
 	}
-	return cases, nil
+	return run.dir.cases(cases)
 }
 
 // prepare reads the rules and opens the device; end closes it.
@@ -127,7 +184,9 @@ func (run *testRun) prepare(ctx context.Context) (end func(), err error) {
 		return nil, failed(err)
 	}
 	if run.device == noDevice {
-		run.check = func(c *configs.Case) []conformance.Result { return run.store.CheckRecorded(c, opt) }
+		run.check = func(c *configs.Case) ([]conformance.Result, map[string]reports.Called) {
+			return run.store.CheckRecorded(c, opt), nil
+		}
 		return func() {}, nil
 	}
 	if name, ok := strings.CutPrefix(run.device, torchbridge.Prefix); ok {
@@ -138,9 +197,11 @@ func (run *testRun) prepare(ctx context.Context) (end func(), err error) {
 		return nil, err
 	}
 	run.report.coverage = newFunctionCounts(dev)
+	run.report.coverage.add(run.before)
 	opt.Exports = run.report.coverage.has
-	run.check = func(c *configs.Case) []conformance.Result {
-		return run.store.CheckDevice(ctx, run.report.coverage, c, opt)
+	run.check = func(c *configs.Case) ([]conformance.Result, map[string]reports.Called) {
+		counted := run.report.coverage.another()
+		return run.store.CheckDevice(ctx, counted, c, opt), counted.counts()
 	}
 	return func() { dev.Close() }, nil
 }
@@ -161,13 +222,21 @@ func (run *testRun) prepareTorch(ctx context.Context, name string, opt conforman
 	}
 	run.app.say(describeTorch(run.device, dev.Info()))
 	operators := ontorch.New(ctx, dev, ontorch.Options{})
-	run.check = func(c *configs.Case) []conformance.Result { return run.store.CheckOperators(operators, c, opt) }
+	run.check = func(c *configs.Case) ([]conformance.Result, map[string]reports.Called) {
+		return run.store.CheckOperators(operators, c, opt), nil
+	}
 	return func() { dev.Close() }, nil
 }
 
-// one runs a case, as the rules and the list of cases change it.
-func (run *testRun) one(ctx context.Context, lim *limits, c *configs.Case) tested {
-	t := tested{c: c, by: "--impl_folder"}
+// one runs a case, as the rules and the list of cases change it, unless it is finished.
+func (run *testRun) one(ctx context.Context, lim *limits, of listedCase) tested {
+	t, c := tested{c: of, by: "--impl_folder"}, of.Case
+	if of.finished {
+		return t
+	}
+	if t.stop = run.dir.begin(run.json, c.Name); t.stop != nil {
+		return t
+	}
 	changed, why := run.rules.Apply(c)
 	if why == "" && run.list != nil {
 		if changed == c {
@@ -182,48 +251,62 @@ func (run *testRun) one(ctx context.Context, lim *limits, c *configs.Case) teste
 		t.leftOut = why
 		return t
 	}
-	check := func(c *configs.Case) []conformance.Result {
-		rs, err := within(ctx, lim, 0, func() ([]conformance.Result, error) { return run.check(c), nil })
-		if err != nil {
-			return []conformance.Result{conformance.NotDone(err)}
-		}
-		return rs
+	type outcome struct {
+		results []conformance.Result
+		called  map[string]reports.Called
 	}
-	if t.results = check(changed); changed != c {
-		t.plain = check(c)
+	check := func(c *configs.Case) outcome {
+		out, err := within(ctx, lim, c.Bytes(), func() (out outcome, err error) {
+			out.results, out.called = run.check(c)
+			return out, nil
+		})
+		if err != nil {
+			out.results = []conformance.Result{conformance.NotDone(err)}
+		}
+		return out
+	}
+	out := check(changed)
+	if t.results, t.called = out.results, out.called; changed != c {
+		t.plain = check(c).results
 	}
 	return t
 }
 
 // take reports a case.
 func (run *testRun) take(t tested) error {
-	records := run.reports(t)
-	if t.leftOut != "" {
-		run.report.Settings.Hide(t.by)
+	if t.c.finished || t.stop != nil {
+		run.bar.add(false, 0)
+		return t.stop
 	}
-	var worst *reports.Result
+	records := run.reports(t)
 	for _, r := range records {
 		if err := run.json.result(r); err != nil {
 			return err
 		}
-		if worst == nil && r.Verdict != verdict.Pass && r.Verdict != verdict.Skipped {
-			worst = r
-		}
 	}
-	run.report.add(t, records)
+	done := &reports.Done{Capture: t.c.Name, Index: t.c.index, Results: len(records), Called: t.called}
+	if t.leftOut != "" {
+		done.Hidden = []string{t.by}
+	}
 	if slices.ContainsFunc(t.results, func(r conformance.Result) bool { return r.Converted != "" }) {
-		run.report.Settings.Change(convertFlag, false)
-		run.report.converted++
+		done.Changed = []string{convertFlag}
 	}
+	if err := run.json.done(done); err != nil {
+		return err
+	}
+	told(run.report.Settings, done.Hidden, done.Changed)
+	run.count(records, t.leftOut != "", done.Changed != nil)
+	if run.report.coverage != nil {
+		run.report.coverage.add(t.called)
+	}
+	worst := firstUnwanted(records)
 	run.bar.add(worst != nil, 0)
 	switch {
 	case worst != nil && worst.Verdict == verdict.Unsupported:
 		run.log(run.app, run.bar, "INFO", "Run diopi_functions.%s [%s] not implemented: %s", t.c.Function(), t.c.Name,
 			worst.Reason)
 	case worst != nil:
-		run.failure(run.app, run.bar, t.c, run.store, records)
-		run.failures = append(run.failures, fmt.Sprintf("%s,%s,%s", t.c.Name, t.c.Function(),
-			strings.ReplaceAll(worst.Reason, ",", ";")))
+		run.failure(run.app, run.bar, t.c.Case, run.store, records)
 	case !run.app.quiet && !run.bar.drawn() && ran(records):
 		run.log(run.app, run.bar, "INFO", "Run diopi_functions.%s succeed", t.c.Function())
 	}
@@ -322,14 +405,14 @@ func (o *conformanceOptions) convertFile() string {
 
 // reports are the results of a case as records.
 func (o *conformanceOptions) reports(t tested) []*reports.Result {
-	form := results.Conformance{Source: "device", Strict: o.strict, Repro: o.repro(t.c)}
+	form := results.Conformance{Source: "device", Strict: o.strict, Repro: o.repro(t.c.Case)}
 	if o.device == noDevice {
 		form.Source = "captured"
 	}
 	if t.leftOut != "" {
-		return []*reports.Result{form.LeftOut(t.c, t.leftOut)}
+		return []*reports.Result{form.LeftOut(t.c.Case, t.leftOut)}
 	}
-	records := form.Of(t.c, t.results)
+	records := form.Of(t.c.Case, t.results)
 	if len(t.plain) == len(records) {
 		for i, r := range records {
 			if plain := t.plain[i].Verdict; plain != r.Verdict {
@@ -420,20 +503,20 @@ func (o *conformanceOptions) failure(a *app, bar *progress, c *configs.Case, sto
 // errorReportTitle is the first line of the kit's report of failures.
 const errorReportTitle = "Conformance-Test Error Report"
 
-// writeErrors writes the kit's report of failures, or removes that of an earlier
+// writeErrors writes the kit's report of failures to a file, or removes that of an earlier
 // run if there are none.
-func (o *conformanceOptions) writeErrors(failures []string) error {
-	if o.errorReport == "" {
+func (o *conformanceOptions) writeErrors(path string, failures []string) error {
+	if path == "" {
 		return nil
 	}
 	if len(failures) == 0 {
-		was, err := os.ReadFile(o.errorReport)
+		was, err := os.ReadFile(path)
 		if err != nil || !strings.HasPrefix(string(was), errorReportTitle+"\n") {
 			return nil
 		}
-		return os.Remove(o.errorReport)
+		return os.Remove(path)
 	}
 	text := fmt.Sprintf("%s\n---------------------------------\n%d Tests failed:\n%s\n", errorReportTitle,
 		len(failures), strings.Join(failures, "\n"))
-	return os.WriteFile(o.errorReport, []byte(text), 0o644)
+	return os.WriteFile(path, []byte(text), 0o644)
 }

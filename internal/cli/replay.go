@@ -323,7 +323,7 @@ func (r *replayRun) one(ctx context.Context, f found) replayed {
 	if f.entry != nil {
 		r.bar.begin(f.entry.Op)
 	}
-	x := r.replayWithin(ctx, r.limits, f, r.opt, r.saver, func() error { return r.dir.begin(r.json, f) })
+	x := r.replayWithin(ctx, r.limits, f, r.opt, r.saver, func() error { return r.dir.begin(r.json, f.entry.Rel) })
 	x.of = f
 	return x
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/rundir"
 	"github.com/optool/optool/timing"
+	"github.com/optool/optool/verdict"
 )
 
 type reportOptions struct {
@@ -171,6 +172,8 @@ func (a *app) printRecording(w io.Writer, rec *reports.Recording, o *reportOptio
 		return a.printTimings(w, rec)
 	case rec.Overflow:
 		return a.printOverflows(w, rec, o.tables)
+	case rec.Summary.Generated != nil:
+		return a.printGenerated(w, rec)
 	}
 	style, digest := a.style(), reports.NewDigest()
 	style.Tables, digest.Order = o.tables, reports.Order(o.sort)
@@ -256,6 +259,25 @@ func (a *app) printOverflows(w io.Writer, rec *reports.Recording, all bool) (int
 	}
 	_, err := fmt.Fprintln(w, &s)
 	return s.Exit, err
+}
+
+// printGenerated prints which cases gave no data, and how many did.
+func (a *app) printGenerated(w io.Writer, rec *reports.Recording) (int, error) {
+	for r := range rec.Results.All() {
+		if r.Verdict == verdict.Error {
+			fmt.Fprintf(w, "%s: %s\n", r.Capture, reports.OneLine(r.Reason))
+		}
+	}
+	s := rec.Summary
+	end := ""
+	if s.Elapsed > 0 {
+		end += fmt.Sprintf(", %.2f s", s.Elapsed.Seconds())
+	}
+	if s.Interrupted {
+		end += " (interrupted)"
+	}
+	_, err := fmt.Fprintf(w, "%s%s\n", s.Generated, end)
+	return generationExit(s), cmp.Or(rec.Results.Err(), err)
 }
 
 // overflowCall is what a check said of a call, from its results.

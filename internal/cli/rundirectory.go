@@ -44,10 +44,12 @@ func (r *runFlags) addFlags(cmd *cobra.Command) {
 
 // indifferent are flags that do not decide what a run finds: it may go on with others.
 var indifferent = []string{"run", "resume", "shard", "jobs", "quiet", "color", "read", "memory", "devices", "json",
-	"exit-zero", "budget", "sort", "tables", "all", "acc_check", "python"}
+	"exit-zero", "budget", "sort", "tables", "all", "acc_check", "python", "html_report", "test_result_path", "use_db",
+	"db_path", "error_report", "failure_debug_level"}
 
 // fileFlags name files that decide results.
-var fileFlags = []string{"tolerances", "convert-config", "device", "against-device", "adaptor"}
+var fileFlags = []string{"tolerances", "convert-config", "device", "against-device", "adaptor",
+	"configs", "impl_folder", "test_cases_path"}
 
 // A runDir is the directory of a run in work; nil for a run without. It is the journal's
 // side of a walk: it leaves out calls of other parts and calls that were finished before.
@@ -215,17 +217,20 @@ func (d *runDir) end(ended bool) error {
 
 // placed are the files of reports, those whose name has no directory in that of the run.
 func (d *runDir) placed(files reportFiles) reportFiles {
-	if d == nil {
-		return files
-	}
 	files = slices.Clone(files)
 	for i, f := range files {
-		if path := *f.path; path != "" && path != "-" && filepath.Base(path) == path {
-			path = d.File(path)
-			files[i].path = &path
-		}
+		path := d.place(*f.path)
+		files[i].path = &path
 	}
 	return files
+}
+
+// place is where a report goes: into the directory of the run if its name has no directory.
+func (d *runDir) place(path string) string {
+	if d == nil || path == "" || path == "-" || filepath.Base(path) != path {
+		return path
+	}
+	return d.File(path)
 }
 
 // scan walks the paths as scan does, but lists all before it yields any: with the index of
@@ -247,15 +252,21 @@ func (d *runDir) scan(ctx context.Context, paths []string, opt capture.Options, 
 		}
 		bar.expect(len(list), 0)
 		for _, f := range list {
-			if f.entry != nil && d.finished[f.entry.Rel] > 0 {
-				d.finished[f.entry.Rel]--
-				f.finished = true
-			}
+			f.finished = f.entry != nil && d.done(f.entry.Rel)
 			if ctx.Err() != nil || !yield(f) {
 				return
 			}
 		}
 	}
+}
+
+// done reports whether a call was finished before, of several of one name as often as it was.
+func (d *runDir) done(name string) bool {
+	if d.finished[name] == 0 {
+		return false
+	}
+	d.finished[name]--
+	return true
 }
 
 // list lists the tree, and keeps its index.
@@ -275,15 +286,25 @@ func (d *runDir) list(ctx context.Context, paths []string, opt capture.Options) 
 // share is what of a list belongs to this part. What cannot be read belongs to the first.
 func (d *runDir) share(list []found) (own []found, err error) {
 	_, calls := costs(list)
-	if err := d.Plan(shard.Digest(calls, d.part.N)); err != nil {
-		return nil, err
-	}
-	for i, of := range shard.Assign(calls, d.part.N) {
-		if f := list[i]; f.entry == nil && d.part.I == 1 || f.entry != nil && of == d.part.I-1 {
+	mine, err := d.mine(calls)
+	for i, f := range list {
+		if err == nil && (f.entry == nil && d.part.I == 1 || f.entry != nil && mine[i]) {
 			own = append(own, f)
 		}
 	}
-	return own, nil
+	return own, err
+}
+
+// mine says which calls belong to this part.
+func (d *runDir) mine(calls []shard.Call) ([]bool, error) {
+	if err := d.Plan(shard.Digest(calls, d.part.N)); err != nil {
+		return nil, err
+	}
+	mine := make([]bool, len(calls))
+	for i, of := range shard.Assign(calls, d.part.N) {
+		mine[i] = of == d.part.I-1
+	}
+	return mine, nil
 }
 
 // A stopError ends a walk.
@@ -313,11 +334,11 @@ func costs(list []found) (sizes []int64, calls []shard.Call) {
 }
 
 // begin notes that a call is worked on.
-func (d *runDir) begin(j *jsonOutput, f found) error {
+func (d *runDir) begin(j *jsonOutput, name string) error {
 	if d == nil {
 		return nil
 	}
-	if err := j.journal.Begin(f.entry.Rel); err != nil {
+	if err := j.journal.Begin(name); err != nil {
 		return &stopError{err}
 	}
 	return nil

@@ -1,6 +1,8 @@
 package results
 
 import (
+	"strings"
+
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/reports"
@@ -28,6 +30,28 @@ func (f Conformance) Of(c *configs.Case, rs []conformance.Result) []*reports.Res
 		out = append(out, f.result(c, r))
 	}
 	return out
+}
+
+// Generated is the record of what gen_data made of a case: nothing was compared.
+func (f Conformance) Generated(m conformance.Made) *reports.Result {
+	r := &reports.Result{Capture: m.Case.Name, Op: m.Case.Function(), Phase: "generate", Verdict: verdict.Skipped,
+		Generated: &reports.GeneratedCase{Kept: m.Kept, Input: m.Input, Output: m.Output, Grads: m.Grads}}
+	for _, arg := range m.Case.Args() {
+		r.Inputs = append(r.Inputs, arg.DType.String())
+	}
+	switch {
+	case m.Err != nil:
+		r.Verdict, r.Reason = verdict.Error, strings.ReplaceAll(m.Err.Error(), "\n", " ")
+	case m.Kept:
+		r.Reason = "the data was there and is kept"
+	case !m.Output:
+		r.Reason = "input written: the function draws random numbers"
+	case m.Grads:
+		r.Reason = "input, output and gradients written"
+	default:
+		r.Reason = "input and output written"
+	}
+	return r
 }
 
 func (f Conformance) record(c *configs.Case) *reports.Result {
