@@ -172,25 +172,20 @@ func (e *Entry) All() []FileRef {
 	return refs
 }
 
-// Bytes is the total size of the entry's files. Files that cannot be examined
-// count as empty.
-func (e *Entry) Bytes() int64 {
-	var paths []string
+// Parts are where the values of the call lie. Files that cannot be examined are left out.
+func (e *Entry) Parts() []files.Part {
 	if e.rec != nil {
-		paths = e.rec.files()
-	} else {
-		for _, r := range e.All() {
-			paths = append(paths, e.Path(r.Side, r.Kind))
-		}
+		return e.rec.parts()
 	}
-	var n int64
-	for _, path := range paths {
-		if info, err := files.Stat(path); err == nil {
-			n += info.Size()
-		}
+	var paths []string
+	for _, r := range e.All() {
+		paths = append(paths, e.Path(r.Side, r.Kind))
 	}
-	return n
+	return files.Wholes(paths...)
 }
+
+// Bytes is how many bytes hold the values of the call, as far as they can be examined.
+func (e *Entry) Bytes() int64 { return files.Bytes(e.Parts()) }
 
 // newSingle is the entry of one .pth file.
 func newSingle(dir, base, abs, rel string) *Entry {

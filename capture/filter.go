@@ -172,6 +172,15 @@ func (f *Filter) Match(e *Entry, read pthformat.ReadMode) (bool, error) {
 	return part == All && err == nil, err
 }
 
+// Surely reports whether e is selected, if that can be said without opening its files.
+func (f *Filter) Surely(e *Entry) bool {
+	if f.needsCall(e) {
+		return false
+	}
+	part, err := f.Excludes(e, 0)
+	return part == All && err == nil
+}
+
 // Excludes is the first part that leaves e out, All if it is selected. Files are
 // opened only if the filter asks for what they hold; a capture whose files cannot be
 // read is selected, so that its errors are reported. The error is that of the

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -110,12 +111,13 @@ func (c flashInferCall) meta() (*flashInferMeta, error) {
 	return last, nil
 }
 
-func (c flashInferCall) files() []string {
+// parts implements recording.
+func (c flashInferCall) parts() []files.Part {
 	paths := []string{filepath.Join(c.dir, "metadata.jsonl")}
 	for _, base := range flashInferValues {
 		paths = append(paths, filepath.Join(c.dir, base))
 	}
-	return paths
+	return files.Wholes(paths...)
 }
 
 // describe implements recording.

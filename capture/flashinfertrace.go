@@ -135,8 +135,8 @@ func traceRoot(dir string) (root, opType string) {
 	return abs, opType
 }
 
-// files implements recording.
-func (c traceCall) files() []string {
+// parts implements recording.
+func (c traceCall) parts() []files.Part {
 	w, err := c.workload()
 	if err != nil {
 		return nil
@@ -148,7 +148,7 @@ func (c traceCall) files() []string {
 		}
 	}
 	slices.Sort(paths)
-	return slices.Compact(paths) // inputs of one file
+	return files.Wholes(slices.Compact(paths)...) // inputs of one file
 }
 
 // workload reads the line of the call.

@@ -3,6 +3,7 @@ package capture
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -220,6 +221,11 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 	return nil // other events are for people
 }
 
+// tensors is the path of the n-th file of tensors.
+func (r *hookRun) tensors(n int) string {
+	return filepath.Join(r.dir, fmt.Sprintf("tensors-%05d.safetensors", n))
+}
+
 func (r *hookRun) blob(e *hookEvent) error {
 	if e.File < 0 || e.Begin < 0 || e.Bytes < 0 {
 		return fmt.Errorf("blob %d in file %d, %d bytes from %d, is impossible", e.N, e.File, e.Bytes, e.Begin)
@@ -268,11 +274,31 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	return e
 }
 
-// files implements recording. A call's values are parts of files that all calls share.
-func (c *hookCall) files() []string { return nil }
+// parts implements recording: of files that all calls share, each tensor once.
+func (c *hookCall) parts() []files.Part {
+	d, err := c.said()
+	if err != nil {
+		return nil
+	}
+	used := map[hookBlob]bool{}
+	for _, k := range Kinds() {
+		l := &hookLoader{run: c.run, count: true, used: used}
+		_ = d.fill(l, &Record{Kwargs: &value.Dict{}}, k) // as far as it can be read
+	}
+	var parts []files.Part
+	for b := range used {
+		parts = append(parts, files.Part{Path: c.run.tensors(b.file), Begin: b.begin, Bytes: b.bytes})
+	}
+	slices.SortFunc(parts, func(a, b files.Part) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Begin, b.Begin))
+	})
+	return parts
+}
 
 // describe implements recording.
-func (c *hookCall) describe() (description, error) {
+func (c *hookCall) describe() (description, error) { return c.said() }
+
+func (c *hookCall) said() (hookDescription, error) {
 	said, err := readObjects(c.run.file, slices.Concat([]span{c.begun, c.returned}, c.gradInputs, c.gradOutputs)...)
 	return hookDescription{c, said}, err
 }
@@ -280,7 +306,7 @@ func (c *hookCall) describe() (description, error) {
 // A hookDescription is what the events of a call say.
 type hookDescription struct {
 	*hookCall
-	said *objects
+	events *objects
 }
 
 // record implements description.
@@ -295,14 +321,14 @@ func (c hookDescription) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Clo
 }
 
 func (c hookDescription) fill(l *hookLoader, r *Record, k Kind) error {
-	begun, err := c.said.at(c.begun)
+	begun, err := c.events.at(c.begun)
 	if err != nil {
 		return err
 	}
 	if k == Input {
 		return l.arguments(r, begun)
 	}
-	returned, err := c.said.at(c.returned)
+	returned, err := c.events.at(c.returned)
 	if err != nil {
 		return err
 	}
@@ -340,7 +366,7 @@ func (c hookDescription) fill(l *hookLoader, r *Record, k Kind) error {
 func (c hookDescription) gradients(l *hookLoader, n int, spans []span) ([]value.Value, error) {
 	out := make([]value.Value, n)
 	for _, s := range spans {
-		e, err := c.said.at(s)
+		e, err := c.events.at(s)
 		if err != nil {
 			return nil, err
 		}
@@ -373,10 +399,11 @@ func (c hookDescription) addresses(k Kind) Addresses {
 type hookLoader struct {
 	run     *hookRun
 	open    map[int]*hookFile
-	instead *object   // by the number of a tensor: what it was after the call
-	tensors int       // met so far
-	count   bool      // tensors are only counted
-	at      Addresses // where they lay, unless nil
+	instead *object           // by the number of a tensor: what it was after the call
+	tensors int               // met so far
+	count   bool              // tensors are only counted
+	at      Addresses         // where they lay, unless nil
+	used    map[hookBlob]bool // what holds them, unless nil
 }
 
 // Close releases the files that tensors are read from.
@@ -573,11 +600,15 @@ func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 			}
 		}
 	}
+	at, _ := o.get("tensor")
+	n, ok := jsonInt(at)
+	blob, saved := l.run.blobs[int(n)]
+	if l.used != nil && ok && saved {
+		l.used[blob] = true
+	}
 	if l.count {
 		return nil, nil
 	}
-	at, _ := o.get("tensor")
-	n, ok := jsonInt(at)
 	dt, known := tensor.ParseDType(o.text("dtype"))
 	shapeOf, _ := o.get("shape")
 	shape, hasShape := jsonShape(shapeOf)
@@ -587,7 +618,6 @@ func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 	case !known:
 		return &value.Opaque{Global: "torch.Tensor", Reason: "tensor of " + o.text("dtype")}, nil
 	}
-	blob, saved := l.run.blobs[int(n)]
 	if !saved {
 		return nil, fmt.Errorf("tensor %d was not saved: the process ended before", n)
 	}
@@ -641,12 +671,12 @@ func (l *hookLoader) file(n int) (*hookFile, error) {
 	defer l.run.mu.Unlock()
 	f := l.run.files[n]
 	if f == nil {
-		name := fmt.Sprintf("tensors-%05d.safetensors", n)
-		opened, size, err := files.Open(filepath.Join(l.run.dir, name))
+		path := l.run.tensors(n)
+		opened, size, err := files.Open(path)
 		if err != nil {
 			return nil, err
 		}
-		f = &hookFile{File: opened, name: name, size: size}
+		f = &hookFile{File: opened, name: filepath.Base(path), size: size}
 		l.run.files[n] = f
 	}
 	f.readers++

@@ -112,6 +112,31 @@ func TestHookCall(t *testing.T) {
 	}
 }
 
+// What is to be read of a call is what holds its tensors, each content once.
+func TestHookParts(t *testing.T) {
+	entries, _ := scanned(t, hookRecording)
+	for _, e := range entries {
+		c, err := e.Load(capture.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := map[string]int64{}
+		for _, vs := range [][]value.Value{c.Args, c.Output, c.GradInputs, c.GradOutputs, c.After, {c.Kwargs}} {
+			for _, x := range value.Tensors(value.NewList(vs...)) {
+				held[x.Storage().Key] = x.Storage().Len()
+			}
+		}
+		c.Close()
+		var want int64
+		for _, n := range held {
+			want += n
+		}
+		if got := e.Bytes(); got != want {
+			t.Errorf("%s: %d bytes, its tensors have %d", e.Call, got, want)
+		}
+	}
+}
+
 func TestHookArgumentsAfterTheCall(t *testing.T) {
 	c, err := hookEntry(t, "torch.nn.functional.batch_norm.5").Load(capture.LoadOptions{})
 	if err != nil {

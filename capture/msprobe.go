@@ -334,8 +334,8 @@ func parseFrame(s string) (file, line string, ok bool) {
 	return strings.Trim(file, `"`), line, ok && isNumber
 }
 
-// files implements recording.
-func (c *msprobeCall) files() []string {
+// parts implements recording.
+func (c *msprobeCall) parts() []files.Part {
 	var paths []string
 	var find func(v any)
 	find = func(v any) {
@@ -363,7 +363,7 @@ func (c *msprobeCall) files() []string {
 		}
 	}
 	slices.Sort(paths)
-	return paths
+	return files.Wholes(slices.Compact(paths)...)
 }
 
 // read reads the parts of the dump that are about the call.

@@ -42,8 +42,8 @@ func producerOf(dir, name string) (*producer, iter.Seq2[*Entry, error]) {
 type recording interface {
 	// describe reads what is said about the call, once for all of its values.
 	describe() (description, error)
-	// files are the paths of what holds the values.
-	files() []string
+	// parts are where the values lie.
+	parts() []files.Part
 }
 
 // A description is what a producer says about a call. It is used by one goroutine.

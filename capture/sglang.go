@@ -84,7 +84,8 @@ func single(e *Entry) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) { yield(e, nil) }
 }
 
-func (s sglangValue) files() []string { return []string{s.path} }
+// parts implements recording.
+func (s sglangValue) parts() []files.Part { return files.Wholes(s.path) }
 
 // describe implements recording.
 func (s sglangValue) describe() (description, error) { return s, nil }
@@ -157,7 +158,8 @@ func openPass(dir, base string) (iter.Seq2[*Entry, error], bool) {
 	}, true
 }
 
-func (p passValue) files() []string { return []string{p.path} }
+// parts implements recording.
+func (p passValue) parts() []files.Part { return files.Wholes(p.path) }
 
 // describe implements recording.
 func (p passValue) describe() (description, error) { return p, nil }

@@ -105,6 +105,7 @@ func (o *replayOptions) sampling() *replay.Sampling {
 // A spending is a run with a budget in work. What it is told comes from one goroutine.
 type spending struct {
 	given  time.Duration
+	end    time.Time       // when no call is begun any more
 	calls  iter.Seq[found] // until the time is over
 	over   chan struct{}   // closed when calls that were begun are to end
 	timer  *time.Timer     // which closes it
@@ -116,8 +117,8 @@ type spending struct {
 // finished or not selected, then as the agenda says.
 func (r *replayRun) plan(ctx context.Context, list iter.Seq[found]) (*spending, error) {
 	s := &spending{given: time.Duration(r.budget), over: make(chan struct{}), spent: map[string]*reports.Spent{}}
-	end := r.start.Add(s.given)
-	s.timer = time.AfterFunc(time.Until(end)+r.budget.grace(), func() { close(s.over) })
+	s.end = r.start.Add(s.given)
+	s.timer = time.AfterFunc(time.Until(s.end)+r.budget.grace(), func() { close(s.over) })
 	var all []found
 	for f := range list {
 		all = append(all, f)
@@ -167,7 +168,7 @@ func (r *replayRun) plan(ctx context.Context, list iter.Seq[found]) (*spending, 
 				return
 			}
 		}
-		for time.Now().Before(end) {
+		for !s.past() {
 			if i, ok := s.agenda.Next(); !ok || !yield(rest[i]) {
 				return
 			}
@@ -175,6 +176,9 @@ func (r *replayRun) plan(ctx context.Context, list iter.Seq[found]) (*spending, 
 	}
 	return s, nil
 }
+
+// past reports whether no call is to be begun any more; never without a budget.
+func (s *spending) past() bool { return s != nil && !time.Now().Before(s.end) }
 
 // planShare is the part of the budget that may go into finding out of which kind calls are.
 const planShare = 10

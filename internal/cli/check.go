@@ -79,7 +79,8 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	}
 	defer j.close()
 	bar := a.newProgress("check", "capture")
-	entries := dir.scan(cmd.Context(), paths, capture.Options{Loose: true}, bar)
+	entries := readAhead(cmd.Context(), dir.scan(cmd.Context(), paths, capture.Options{Loose: true}, bar), bytesAhead,
+		func(e *capture.Entry) bool { return o.filter.Surely(e) })
 	err = ordered(cmd.Context(), a.jobs, entries, func(f found) checked {
 		return o.check(dir, j, f)
 	}, func(c checked) error {

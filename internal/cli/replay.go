@@ -284,6 +284,9 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 		calls, r.limits.over, r.json.marked = r.spending.calls, r.spending.over, true
 		r.digest.ExplainIn = r.budget.grace()
 	}
+	calls = readAhead(ctx, calls, r.limits.ahead(), func(e *capture.Entry) bool {
+		return r.filter.Surely(e)
+	})
 	err := ordered(ctx, r.jobs, calls,
 		func(f found) replayed { return r.one(ctx, f) }, func(x replayed) error { return r.take(ctx, x) })
 	r.bar.end()
@@ -319,6 +322,9 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 func (r *replayRun) one(ctx context.Context, f found) replayed {
 	if f.finished {
 		return replayed{of: f}
+	}
+	if r.spending.past() {
+		return replayed{of: f, cut: true}
 	}
 	if f.entry != nil {
 		r.bar.begin(f.entry.Op)

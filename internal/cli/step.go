@@ -273,7 +273,9 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 	bar.index(cmd.Context(), paths)
 	defer bar.end()
 	var calls []*step.Call
-	err = ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}),
+	coming := readAhead(cmd.Context(), scan(cmd.Context(), paths, capture.Options{}), lim.ahead(),
+		func(e *capture.Entry) bool { return e.NotRun() == "" && !e.IsPair() })
+	err = ordered(cmd.Context(), a.jobs, coming,
 		func(f found) *stepCall {
 			switch {
 			case f.entry == nil:

@@ -48,6 +48,51 @@ func Stat(path string) (fs.FileInfo, error) {
 // ReadDir lists a directory of an object store, in no particular order.
 func ReadDir(path string) ([]fs.FileInfo, error) { return listObjects(parse(path)) }
 
+// A Part is a range of bytes of a file.
+type Part struct {
+	Path         string
+	Begin, Bytes int64
+}
+
+// Wholes are files as parts of themselves. Those that cannot be examined are left out.
+func Wholes(paths ...string) []Part {
+	var parts []Part
+	for _, path := range paths {
+		if info, err := Stat(path); err == nil {
+			parts = append(parts, Part{Path: path, Bytes: info.Size()})
+		}
+	}
+	return parts
+}
+
+// Bytes is how long parts are together.
+func Bytes(parts []Part) int64 {
+	var n int64
+	for _, p := range parts {
+		n += p.Bytes
+	}
+	return n
+}
+
+// Ahead begins to read a part of a file that is about to be opened, limit bytes of it at most, so
+// that it lies in memory by then. Of an object in a store it reads the first and the last block
+// into the cache, and waits for them. What goes wrong is left to who opens the file.
+func (p Part) Ahead(limit int64) {
+	f, size, err := Open(p.Path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	end := min(p.Begin+min(p.Bytes, limit), size)
+	if local, ok := f.(*os.File); ok {
+		readAhead(local, p.Begin, end)
+		return
+	}
+	for _, at := range []int64{p.Begin, max(end-1, p.Begin)} {
+		_, _ = f.ReadAt(make([]byte, 1), at)
+	}
+}
+
 // Open opens a regular file and says how long it is: anything else is refused, and a pipe not
 // waited for. A file of this machine is an *os.File.
 func Open(path string) (File, int64, error) {
