@@ -78,10 +78,15 @@ func Read(dirs ...string) (rec *reports.Recording, lacks []string, err error) {
 		}
 		parts = append(parts, part)
 	}
-	for i := 1; i <= n; i++ {
-		if !slices.ContainsFunc(places, func(p place) bool { return p.I == i }) {
-			lacks = append(lacks, fmt.Sprintf("part %s is missing", Part{i, n}))
+	next := 1
+	for _, p := range append(places, place{Part: Part{n + 1, n}}) {
+		switch last := p.I - 1; {
+		case next == last:
+			lacks = append(lacks, fmt.Sprintf("part %s is missing", Part{next, n}))
+		case next < last:
+			lacks = append(lacks, fmt.Sprintf("parts %d to %s are missing", next, Part{last, n}))
 		}
+		next = p.I + 1
 	}
 	if len(parts) == 0 {
 		return nil, lacks, fmt.Errorf("%s has no part that began: %s", strings.Join(dirs, ", "), lacks[0])

@@ -271,6 +271,16 @@ func TestReadParts(t *testing.T) {
 	if s := strings.Join(lacks, "; "); s != want {
 		t.Errorf("lacks %q,\nwant  %q", s, want)
 	}
+	many := filepath.Join(t.TempDir(), "run")
+	begin(t, many, &Part{5, 1e9}, 0)
+	if _, lacks, err = Read(many); err != nil {
+		t.Fatal(err)
+	}
+	want = "part 5/1000000000 did not end: 1 call finished; parts 1 to 4/1000000000 are missing; " +
+		"parts 6 to 1000000000/1000000000 are missing"
+	if s := strings.Join(lacks, "; "); s != want {
+		t.Errorf("lacks %q,\nwant  %q", s, want)
+	}
 	if c := strings.Join(rec.Run.Command, " "); c != "optool replay" {
 		t.Errorf("command %q, want it without its part", c)
 	}

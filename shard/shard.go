@@ -81,7 +81,7 @@ func Assign(calls []Call, n int) []int {
 		return cmp.Or(cmp.Compare(calls[b].Cost, calls[a].Cost), cmp.Compare(hashes[a], hashes[b]),
 			cmp.Compare(calls[a].Name, calls[b].Name), cmp.Compare(a, b))
 	})
-	parts := make(loads, n)
+	parts := make(loads, min(n, max(1, len(calls)))) // further ones get none
 	for i := range parts {
 		parts[i].part = i
 	}

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 )
@@ -50,6 +51,9 @@ func TestAssign(t *testing.T) {
 func TestMoreParts(t *testing.T) {
 	if of := Assign(tree(3), 64); len(of) != 3 || of[0] == of[1] || of[1] == of[2] || of[0] == of[2] {
 		t.Errorf("3 calls in 64 parts: %v", of)
+	}
+	if of := Assign(tree(3), math.MaxInt); fmt.Sprint(of) != fmt.Sprint(Assign(tree(3), 64)) {
+		t.Errorf("3 calls in as many parts as can be counted: %v", of)
 	}
 	if of := Assign(nil, 2); len(of) != 0 {
 		t.Errorf("no calls: %v", of)
