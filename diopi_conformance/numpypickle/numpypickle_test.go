@@ -47,6 +47,15 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// What is no file is not read, since it may have no end.
+func TestReadFileRefuses(t *testing.T) {
+	for _, path := range []string{t.TempDir(), os.DevNull} {
+		if _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%s: error %v", path, err)
+		}
+	}
+}
+
 func TestRead(t *testing.T) {
 	v, err := ReadFile("testdata/arrays.pkl")
 	if err != nil {

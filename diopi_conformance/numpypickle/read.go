@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -47,8 +48,18 @@ func ScalarName(dt tensor.DType) (string, bool) {
 // the cases of a whole suite in one file.
 var limits = pthformat.Limits{Pickle: 16 << 30, Objects: 1 << 24, Expanded: 1 << 24}
 
-// ReadFile reads the pickle at path.
+// ReadFile reads the pickle at path, a regular file that memory holds.
 func ReadFile(path string) (value.Value, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
+	if err := quota.CheckMemory(info.Size()); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
