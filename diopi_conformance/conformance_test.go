@@ -178,11 +178,32 @@ func TestResume(t *testing.T) {
 	if err := os.WriteFile(unfinished, []byte("a killed run"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.WriteItems([]*configs.Case{c}, true); err != nil {
+	end, err := store.Begin([]*configs.Case{c})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(unfinished); err == nil || !store.Has(c.Name) {
 		t.Errorf("%s: %v, the case's data is there: %v", unfinished, err, store.Has(c.Name))
+	}
+	// What another run is about to write stays while that is at work.
+	if err := os.WriteFile(unfinished, []byte("another run"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, there := range []bool{true, false} {
+		endOther, err := store.Begin([]*configs.Case{c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(unfinished); (err == nil) != there {
+			t.Errorf("%s: %v, want it there: %v", unfinished, err, there)
+		}
+		endOther()
+		if there {
+			end()
+		}
+	}
+	if names, err := filepath.Glob(filepath.Join(store.Dir, ".*")); err != nil || names != nil {
+		t.Errorf("left are %v, %v", names, err)
 	}
 }
 

@@ -78,13 +78,17 @@ func (s *Store) Cases() ([]*configs.Case, error) {
 }
 
 // Has reports whether anything is recorded of a case.
-func (s *Store) Has(name string) bool {
-	for _, path := range []string{s.InputPath(name), s.OutputPath(name)} {
-		if _, err := os.Stat(path); err == nil {
-			return true
-		}
-	}
-	return false
+func (s *Store) Has(name string) bool { return s.HasInput(name) || s.HasOutput(name) }
+
+// HasInput reports whether the arguments of a case are recorded.
+func (s *Store) HasInput(name string) bool { return exists(s.InputPath(name)) }
+
+// HasOutput reports whether the result of a case is recorded.
+func (s *Store) HasOutput(name string) bool { return exists(s.OutputPath(name)) }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // An Input is what the file of a case's arguments holds.

@@ -12,6 +12,7 @@ import (
 	"github.com/optool/optool/diopi_conformance/inputs"
 	"github.com/optool/optool/diopi_conformance/numpypickle"
 	"github.com/optool/optool/diopi_conformance/reference"
+	"github.com/optool/optool/internal/filelock"
 	"github.com/optool/optool/tensor"
 )
 
@@ -32,21 +33,67 @@ type Made struct {
 	// Kept: the files were there already. Output and Grads were written unless
 	// the function is random or Err says why not.
 	Kept, Input, Output, Grads bool
-	// Err is why there is no input or no output.
+	// Err is why there is no input or no output; a *WriteError if that is not for the case.
 	Err error
+}
+
+// A WriteError says that data could not be written: that of other cases cannot either.
+type WriteError struct{ error }
+
+func (e *WriteError) Unwrap() error { return e.error }
+
+func writeError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &WriteError{err}
 }
 
 // leftOver is after how long an unfinished file, which another process may be about to write,
 // is taken to be left over.
 const leftOver = time.Hour
 
-// WriteItems writes the suite's file of cases, before their data is made. It
+// Begin writes the suite's file of cases, before their data is made; end is called after. It
 // removes the unfinished files of a run that was killed: those that are old, and all if
 // no other process makes data in this directory.
-func (s *Store) WriteItems(cases []*configs.Case, alone bool) error {
+func (s *Store) Begin(cases []*configs.Case) (end func(), err error) {
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return err
+		return nil, err
 	}
+	name := filepath.Join(s.Dir, ".lock")
+	lock, err := filelock.Try(name, true)
+	if err == nil {
+		err = s.removeUnfinished(0)
+		lock.Release()
+	} else {
+		err = s.removeUnfinished(leftOver)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for { // beside others, as soon as none of them looks for such files
+		lock, err = filelock.Try(name, false)
+		if !errors.Is(err, filelock.ErrHeld) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	end = func() {}
+	switch {
+	case err == nil:
+		end = lock.Release
+	case !errors.Is(err, filelock.ErrUnsupported):
+		return nil, err
+	}
+	if err := numpypickle.WriteFile(s.ItemsPath(), configs.Items(cases)); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+// removeUnfinished removes the unfinished files that were last written so long ago.
+func (s *Store) removeUnfinished(age time.Duration) error {
 	for _, pattern := range []string{"inputs/.*.pth.*", "outputs/.*.pth.*", ".*.cfg.*"} {
 		unfinished, err := filepath.Glob(filepath.Join(s.Dir, pattern))
 		if err != nil {
@@ -54,15 +101,15 @@ func (s *Store) WriteItems(cases []*configs.Case, alone bool) error {
 		}
 		for _, path := range unfinished {
 			info, err := os.Stat(path)
-			if err != nil || !alone && time.Since(info.ModTime()) < leftOver {
+			if err != nil || time.Since(info.ModTime()) < age {
 				continue
 			}
-			if err := os.Remove(path); err != nil {
+			if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 				return err
 			}
 		}
 	}
-	return numpypickle.WriteFile(s.ItemsPath(), configs.Items(cases))
+	return nil
 }
 
 // Generate makes the data of one case: its arguments, and unless the function
@@ -78,7 +125,7 @@ func (s *Store) Generate(c *configs.Case, opt GenerateOptions) Made {
 		m.Err = err
 		return m
 	}
-	if m.Err = s.WriteInput(c.Name, in); m.Err != nil {
+	if m.Err = writeError(s.WriteInput(c.Name, in)); m.Err != nil {
 		return m
 	}
 	m.Input = true
@@ -93,10 +140,10 @@ func (s *Store) Generate(c *configs.Case, opt GenerateOptions) Made {
 	if !opt.RandomCotangents {
 		recorded = nil
 	}
-	if m.Err = s.WriteCotangents(c.Name, recorded); m.Err != nil {
+	if m.Err = writeError(s.WriteCotangents(c.Name, recorded)); m.Err != nil {
 		return m
 	}
-	if m.Err = s.WriteOutput(c.Name, ref.Output, ref.Grads); m.Err == nil {
+	if m.Err = writeError(s.WriteOutput(c.Name, ref.Output, ref.Grads)); m.Err == nil {
 		m.Output, m.Grads = true, ref.Grads != nil
 	}
 	return m
@@ -105,12 +152,10 @@ func (s *Store) Generate(c *configs.Case, opt GenerateOptions) Made {
 // complete reports whether all files of a case are there. Each file appears
 // whole, and the result last.
 func (s *Store) complete(c *configs.Case) bool {
-	path := s.OutputPath(c.Name)
 	if c.NoOutputRef() {
-		path = s.InputPath(c.Name)
+		return s.HasInput(c.Name)
 	}
-	_, err := os.Stat(path)
-	return err == nil
+	return s.HasOutput(c.Name)
 }
 
 func (opt GenerateOptions) cotangents(c *configs.Case) reference.Cotangents {

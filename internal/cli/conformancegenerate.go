@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,7 +20,7 @@ import (
 // generate is the mode gen_data.
 func (o *conformanceOptions) generate(cmd *cobra.Command, a *app) error {
 	run := &generation{conformanceOptions: o, app: a, summary: reports.NewSummary(), done: map[string]bool{},
-		made: map[string]bool{}, start: time.Now()}
+		made: map[string]*reports.GeneratedCase{}, start: time.Now()}
 	run.summary.Generated = &reports.Generated{}
 	all, picked, err := o.expand()
 	if err != nil {
@@ -33,9 +34,6 @@ func (o *conformanceOptions) generate(cmd *cobra.Command, a *app) error {
 		return err
 	}
 	defer run.dir.close()
-	if run.dir != nil && run.dir.Ended() {
-		return run.dir.again(a, &reportOptions{files: o.records.files})
-	}
 	cases, err := run.dir.cases(picked)
 	if err != nil {
 		return err
@@ -43,13 +41,18 @@ func (o *conformanceOptions) generate(cmd *cobra.Command, a *app) error {
 	if err := run.present(cases); err != nil {
 		return failed(err)
 	}
+	if run.dir != nil && run.dir.Ended() {
+		return run.dir.again(a, &reportOptions{files: o.records.files})
+	}
 	if run.json, err = a.openRecordsIn(run.dir, o.records, a.run(noDevice)); err != nil {
 		return err
 	}
 	defer run.json.close()
-	if err := run.store.WriteItems(all, run.dir == nil || run.dir.part == nil); err != nil {
+	end, err := run.store.Begin(all)
+	if err != nil {
 		return failed(err)
 	}
+	defer end()
 	run.opt = conformance.GenerateOptions{Seed: o.seed, RandomCotangents: o.cotangents == "random", Resume: alone}
 	return run.all(cmd.Context(), cases)
 }
@@ -78,8 +81,8 @@ type generation struct {
 	summary *reports.Summary
 	bar     *progress
 	start   time.Time
-	done    map[string]bool // functions named in the log
-	made    map[string]bool // cases that were finished before, with an input
+	done    map[string]bool                   // functions named in the log
+	made    map[string]*reports.GeneratedCase // of cases that were finished before
 }
 
 // A generated is what became of the data of a case.
@@ -94,7 +97,7 @@ func (run *generation) recall(c *reports.JournalCall) error {
 	results, err := c.Results()
 	for _, r := range results {
 		run.summary.Add(r)
-		run.made[r.Capture] = r.Generated != nil && r.Generated.Input
+		run.made[r.Capture] = r.Generated
 	}
 	return err
 }
@@ -102,8 +105,12 @@ func (run *generation) recall(c *reports.JournalCall) error {
 // present refuses to go on if data that was finished before is gone.
 func (run *generation) present(cases []listedCase) error {
 	for _, c := range cases {
-		if c.finished && run.made[c.Name] && !run.store.Has(c.Name) {
-			return fmt.Errorf("%s has made %s, but %s has no data of it: name another directory with --run",
+		was := run.made[c.Name]
+		if !c.finished || was == nil {
+			continue
+		}
+		if was.Input && !run.store.HasInput(c.Name) || was.Output && !run.store.HasOutput(c.Name) {
+			return fmt.Errorf("%s has made %s, but %s has not all data of it: name another directory with --run",
 				run.dir.Path, c.Name, run.store.Dir)
 		}
 	}
@@ -153,6 +160,9 @@ func (run *generation) one(ctx context.Context, lim *limits, c listedCase) gener
 	})
 	if g.Case == nil { // it was given up
 		g.Made = conformance.Made{Case: c.Case, Err: err}
+	}
+	if errors.As(g.Err, new(*conformance.WriteError)) { // a full disk
+		g.stop = g.Err
 	}
 	return g
 }
