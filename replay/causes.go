@@ -30,8 +30,8 @@ type Cause struct {
 // deadline. A mistake is a cause if all values of a pass that fail are within their
 // bounds under it, and nearer than before by a factor of eight at least; of values that
 // are rounded on the way nineteen of twenty elements that were wrong. Those that explain
-// results come first, of these those that explain most. What one kind of mistake explains,
-// the kinds after it need not.
+// results come first, of these those that explain most. What a mistake explains, those after it
+// need not.
 func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 	var fails []Result
 	for _, r := range o.Results {
@@ -89,7 +89,13 @@ func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 		}
 		return cmp.Compare(b.Share, a.Share)
 	})
-	return causes
+	var first []Cause
+	for _, k := range causes {
+		if !slices.ContainsFunc(first, func(b Cause) bool { return b.covers(k) }) {
+			first = append(first, k)
+		}
+	}
+	return first
 }
 
 // covers reports whether k explains all that l does.

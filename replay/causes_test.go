@@ -265,6 +265,16 @@ func TestCausesOfResults(t *testing.T) {
 		return edited(x, func(i int, v []float64) float64 { return v[i^128] }).Rounded()
 	}
 	x, w, size := random(6, 20), random(20), value.NewList(int64(20))
+	bias, back := random(20), func(x *tensor.Tensor) *tensor.Tensor {
+		return edited(x, func(i int, v []float64) float64 { return v[(i+len(v)-1)%len(v)] })
+	}
+	zeros, ones := tensor.Full(tensor.Float32, []int{20}, 0.0), tensor.Full(tensor.Float32, []int{20}, 1.0)
+	table, rows := random(9, 20), tensor.New(tensor.Int64, []int{6}, []int64{3, 0, 8, 0, 2, 7})
+	images, kernels := random(2, 3, 6, 6), random(4, 3, 3, 3)
+	batches, factors := random(2, 5, 7), random(2, 7, 4)
+	pairs := func(x *tensor.Tensor) *tensor.Tensor { // heads 0 0 2 2
+		return edited(x, func(i int, v []float64) float64 { return v[i&^128] })
+	}
 	columns := func(of func(v []float64) (mean, divisor float64)) *tensor.Tensor {
 		return edited(x, func(i int, v []float64) float64 {
 			mean, divisor := of(v[i/20*20 : i/20*20+20])
@@ -319,6 +329,45 @@ func TestCausesOfResults(t *testing.T) {
 		{"torch.softmax", []value.Value{x, int64(1)}, run("torch.softmax",
 			edited(x, func(i int, v []float64) float64 { return 1.02 * v[i] }), int64(1)),
 			"self is multiplied by 1.02"},
+		{"torch.mul", []value.Value{a, a}, edited(run("torch.mul", a, a), func(i int, v []float64) float64 {
+			return 1.02 * float64(float32(v[i]))
+		}), "all elements are multiplied by 1.02"},
+		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
+			if i%19%8 == 3 {
+				return 0
+			}
+			return v[i]
+		}), "each index of dimension 1 that is 3 mod 8 is not written"},
+		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
+			if i/19 >= 8 && i/19 < 12 {
+				i -= 4 * 19
+			}
+			return v[i]
+		}), "the result's dimension 0 holds at 8 to 11 what is due at 4 to 7"},
+		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
+			return v[i%17*19+i/17]
+		}), "the result is written in the order of dimensions 1 0"},
+		{"torch.matmul", []value.Value{batches, factors}, run("torch.matmul", batches, factors.Slice(0, 0, 1, 1)),
+			"other is read at the first index alone along dimension 0"},
+		{"torch.matmul", []value.Value{batches, factors}, run("torch.matmul",
+			edited(batches, func(i int, v []float64) float64 { return v[i/35*35+i%35%5*7+i%35/5] }), factors),
+			"self is read as if its dimensions lay in memory in the order 0 2 1"},
+		{"torch.nn.functional.conv2d", []value.Value{images, kernels, nil, int64(1), int64(1)}, edited(
+			run("torch.nn.functional.conv2d", images, kernels, nil, int64(1), int64(1)),
+			func(i int, v []float64) float64 { return v[i/36*36+i%6*6+i/6%6] }),
+			"dimensions 2 and 3 of the result are exchanged"},
+		{"torch.nn.functional.embedding", []value.Value{rows, table}, run("torch.nn.functional.embedding", rows,
+			edited(table, func(i int, v []float64) float64 {
+				if i < 20 {
+					return 0
+				}
+				return v[i]
+			})), "index 0 of dimension 0 of weight is taken for 0"},
+		{attention, []value.Value{q, k, v}, run(attention, q, pairs(k), pairs(v)),
+			"key and value are read at even indices alone along dimension 1"},
+		{"torch.nn.functional.batch_norm", []value.Value{x, zeros, ones, w, bias},
+			run("torch.nn.functional.batch_norm", x, zeros, ones, back(w), back(bias)),
+			"weight and bias are read one back along dimension 0"},
 	} {
 		t.Run(tc.op+"/"+tc.want, func(t *testing.T) {
 			dir := t.TempDir()

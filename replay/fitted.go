@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/optool/optool/opdef"
@@ -11,11 +12,19 @@ import (
 	"github.com/optool/optool/value"
 )
 
-// fittedNumbers looks for the value of a floating argument, or for the factor of an
-// operand, under which the results come nearest to those recorded: one number for all
-// elements.
+// fittedNumbers looks for the factor of a value, for the value of a floating argument, or for
+// the factor of an operand, under which the results come nearest to those recorded: one number
+// for all elements.
 func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
+		for i := range fails {
+			for _, x := range c.factors(&fails[i]) {
+				if !yield(mistake{text: fmt.Sprintf("all elements are multiplied by %.7g", x), like: "elements", rounds: true,
+					make: func() (reading, error) { return reading{call: c.bound, original: c.original, alter: times(x)}, nil }}) {
+					return
+				}
+			}
+		}
 		var got *tensor.Tensor
 		for i := range fails {
 			if g, _, ok := c.Pair(&fails[i]); ok && fails[i].Phase == Forward && g.DType.IsFloat() && g.Numel() > 1 {
@@ -61,6 +70,58 @@ const (
 	fitSteps  = 12      // of Gauss and Newton
 	fitSample = 1 << 14 // elements of the result that are looked at
 )
+
+// factors are those of a value by which its elements are too large, first as short as they can
+// be told; none of few elements, which some factor explains by chance.
+func (c *Call) factors(r *Result) []float64 {
+	got, want, ok := c.Pair(r)
+	if !ok || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || got.Numel() < fewestScaled {
+		return nil
+	}
+	var up, down float64
+	if Guard(func() error {
+		x, y := sample(got), sample(want)
+		for i := range x {
+			if p := x[i] * y[i]; !math.IsInf(p, 0) && !math.IsNaN(p) {
+				up += p
+				down += y[i] * y[i]
+			}
+		}
+		return nil
+	}) != nil {
+		return nil
+	}
+	x := up / down
+	if !(math.Abs(x) <= math.MaxFloat64) || x == 0 || math.Abs(x-1) <= 1e-6 {
+		return nil
+	}
+	return shortened(x, 1)
+}
+
+// fewestScaled is the number of elements that tell a factor from something else.
+const fewestScaled = 16
+
+// times multiplies rounded results.
+func times(x float64) func(target string, t *tensor.Tensor) *tensor.Tensor {
+	return func(target string, t *tensor.Tensor) *tensor.Tensor {
+		if !t.DType.IsFloat() || target == incoming {
+			return t
+		}
+		return opdef.Map(t.DType, t.Rounded(), func(y float64) float64 { return x * y })
+	}
+}
+
+// shortened are numbers near x, but for one, those with fewest digits first.
+func shortened(x, but float64) []float64 {
+	var found []float64
+	for digits := 1; digits <= 6; digits++ {
+		if short, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64); err == nil &&
+			math.Abs(short-x) <= 1e-3*math.Abs(x) && short != but && !slices.Contains(found, short) {
+			found = append(found, short)
+		}
+	}
+	return append(found, x)
+}
 
 // fit is the number near was under which the first result comes nearest to got, first as
 // short as it can be told, by Gauss's and Newton's method with a difference quotient; none
@@ -110,13 +171,7 @@ func (c *Call) fit(got *tensor.Tensor, was float64, with func(x float64) (readin
 		if math.Abs(x-was) <= 1e-6*math.Abs(was) {
 			return nil
 		}
-		for digits := 1; digits <= 6; digits++ {
-			if short, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64); err == nil &&
-				math.Abs(short-x) <= 1e-3*math.Abs(x) && short != was {
-				found = append(found, short)
-			}
-		}
-		found = append(found, x)
+		found = shortened(x, was)
 		return nil
 	})
 	return found

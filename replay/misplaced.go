@@ -11,8 +11,9 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// misplacedResults are results whose end was not written, or whose parts along a
-// dimension, heads or channels or rows, lie in another order.
+// misplacedResults are results of which parts along a dimension were not written, or stand
+// elsewhere (heads, channels or rows in another order, or repeated), or that lie in memory in
+// another order of dimensions.
 func (c *Call) misplacedResults(fails []Result) iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
 		for i := range fails {
@@ -28,33 +29,33 @@ func (c *Call) misplacedResults(fails []Result) iter.Seq[mistake] {
 			if got.DType.Size() < 4 {
 				m.near = 4 * got.DType.Eps()
 			}
+			is := func(text string, rounds bool, from func(j int) int) bool {
+				return yield(mistake{text: text, make: c.resultIs(fails[i].Target, from), rounds: rounds})
+			}
 			for d := range got.Shape {
 				if m.length(d) < 2 {
 					continue
 				}
-				if from := m.unwritten(d); from > 0 {
-					n := m.length(d) - from
-					text := fmt.Sprintf("the last %d of dimension %d are not written", n, d)
-					if n == 1 {
-						text = fmt.Sprintf("the last of dimension %d is not written", d)
-					}
-					if !yield(mistake{text: text, make: c.resultIs(fails[i].Target, func(j int) int {
-						if j/m.inner(d)%m.length(d) >= from {
+				if parts := m.unwritten(d); parts != nil {
+					text := unwrittenText(d, m.length(d), parts)
+					if text != "" && !is(text, false, func(j int) int {
+						if slices.Contains(parts, j/m.inner(d)%m.length(d)) {
 							return -1
 						}
 						return j
-					})}) {
+					}) {
 						return
 					}
 				}
-				if order := m.permuted(d); order != nil && !yield(mistake{rounds: true,
-					text: fmt.Sprintf("the result's dimension %d is in the order %s", d, orderText(order)),
-					make: c.resultIs(fails[i].Target, func(j int) int {
-						at := j / m.inner(d) % m.length(d)
-						return j + (order[at]-at)*m.inner(d)
-					})}) {
+				if order := m.order(d); order != nil && !is(orderText(d, order), true, func(j int) int {
+					at := j / m.inner(d) % m.length(d)
+					return j + (order[at]-at)*m.inner(d)
+				}) {
 					return
 				}
+			}
+			if dims := m.dimensions(); dims != nil && !is(dimensionsText(m.shape, dims), true, laidOut(m.shape, dims)) {
+				return
 			}
 		}
 	}
@@ -92,26 +93,55 @@ func (m *misplaced) length(d int) int { return m.shape[d] }
 // inner is how far apart neighbours along a dimension lie.
 func (m *misplaced) inner(d int) int { return tensor.Numel(m.shape[d+1:]) }
 
-// unwritten is where the end of a dimension begins that holds zeros alone where other
-// numbers are due; 0 if there is none.
-func (m *misplaced) unwritten(d int) int {
+// unwritten are the parts along a dimension that hold zeros alone where other numbers are
+// due, nil if there are none, or too few elements to tell that from something else. The end
+// of a dimension may be one element.
+func (m *misplaced) unwritten(d int) []int {
 	n, inner := m.length(d), m.inner(d)
-	last := -1 // part that holds another number
+	zero, due := slices.Repeat([]bool{true}, n), make([]bool, n)
 	for i, x := range m.got {
-		if x != 0 {
-			last = max(last, i/inner%n)
+		at := i / inner % n
+		zero[at] = zero[at] && x == 0
+		due[at] = due[at] || m.want[i] != 0
+	}
+	var parts []int
+	for at := range n {
+		if zero[at] && due[at] {
+			parts = append(parts, at)
 		}
 	}
-	from := last + 1
-	if from == n {
-		return 0
+	end := len(parts) > 0 && parts[0] == n-len(parts)
+	if len(parts) == n || !end && len(parts)*(len(m.got)/n) < leastInPart {
+		return nil
 	}
-	for i, y := range m.want {
-		if y != 0 && i/inner%n >= from {
-			return from
+	return parts
+}
+
+// unwrittenText says which of n parts are not written: the last, others that follow each
+// other, or every so many; empty of parts that have no such order.
+func unwrittenText(d, n int, parts []int) string {
+	k, first, last := len(parts), parts[0], parts[len(parts)-1]
+	if k == 1 {
+		if first == n-1 {
+			return fmt.Sprintf("the last of dimension %d is not written", d)
+		}
+		return ""
+	}
+	step := parts[1] - first
+	for i, at := range parts {
+		if at != first+i*step {
+			return ""
 		}
 	}
-	return 0
+	switch {
+	case first == n-k:
+		return fmt.Sprintf("the last %d of dimension %d are not written", k, d)
+	case step == 1:
+		return fmt.Sprintf("indices %d to %d of dimension %d are not written", first, last, d)
+	case first < step && last+step >= n:
+		return fmt.Sprintf("each index of dimension %d that is %d mod %d is not written", d, first, step)
+	}
+	return ""
 }
 
 const (
@@ -120,9 +150,9 @@ const (
 	leastInNarrow = 16  // the same of 16-bit values
 )
 
-// permuted is for each recorded part along a dimension which of those due it is, nil if
-// they are not all there, once each, or all in place.
-func (m *misplaced) permuted(d int) []int {
+// order is for each recorded part along a dimension which of those due it is, nil if
+// some are none of them, or all in place.
+func (m *misplaced) order(d int) []int {
 	n, least := m.length(d), leastInPart
 	if m.near > 1e-3 {
 		least = leastInNarrow
@@ -133,16 +163,16 @@ func (m *misplaced) permuted(d int) []int {
 	order, used, moved := make([]int, n), make([]bool, n), false
 	for i := range n {
 		order[i] = -1
-		for k := range n {
-			if j := (i + k) % n; !used[j] && m.same(d, i, j) {
-				order[i], used[j] = j, true
-				moved = moved || k > 0
-				break
+		for k := range n { // one that no other part is, if there is one
+			if j := (i + k) % n; (order[i] < 0 || used[order[i]]) && (order[i] < 0 || !used[j]) && m.same(d, i, j) {
+				order[i] = j
 			}
 		}
 		if order[i] < 0 {
 			return nil
 		}
+		used[order[i]] = true
+		moved = moved || order[i] != i
 	}
 	if !moved {
 		return nil
@@ -169,14 +199,109 @@ func (m *misplaced) same(d, i, j int) bool {
 	return size > 0
 }
 
-// orderText is a permutation, the beginning of a long one.
-func orderText(order []int) string {
+// orderText says of a result whose parts are those due at other indices which they are.
+func orderText(d int, order []int) string {
+	from := 0
+	for from < len(order) && order[from] == from {
+		from++
+	}
+	to := from + 1
+	for to < len(order) && order[to] == order[to-1]+1 && order[to] != to {
+		to++
+	}
+	rest := slices.ContainsFunc(upTo(to, len(order)), func(i int) bool { return order[i] != i })
+	switch permuted := len(slices.Compact(slices.Sorted(slices.Values(order)))) == len(order); {
+	case permuted:
+		return fmt.Sprintf("the result's dimension %d is in the order %s", d, beginning(order))
+	case rest:
+		return fmt.Sprintf("the result's dimension %d holds what is due at %s", d, beginning(order))
+	case to == from+1:
+		return fmt.Sprintf("the result's dimension %d holds at %d what is due at %d", d, from, order[from])
+	}
+	return fmt.Sprintf("the result's dimension %d holds at %d to %d what is due at %d to %d", d, from, to-1, order[from],
+		order[to-1])
+}
+
+// beginning are indices, of many the first.
+func beginning(indices []int) string {
 	const shown = 8
-	s := strings.Trim(fmt.Sprint(order[:min(len(order), shown)]), "[]")
-	if len(order) > shown {
+	s := strings.Trim(fmt.Sprint(indices[:min(len(indices), shown)]), "[]")
+	if len(indices) > shown {
 		s += " ..."
 	}
 	return s
+}
+
+// dimensions is the order of dimensions in which what is due lies in memory as what was recorded
+// does, nil if there is none.
+func (m *misplaced) dimensions() []int {
+	if len(m.shape) < 2 || len(m.shape) > mostDimensions || len(m.got) < leastInNarrow {
+		return nil
+	}
+	size := 0.0
+	for _, y := range m.want {
+		size = math.Max(size, math.Abs(y))
+	}
+	for _, dims := range orders(len(m.shape)) {
+		from, same, moved := laidOut(m.shape, dims), true, false
+		for i := 0; i < len(m.got) && same; i++ {
+			j := from(i)
+			same, moved = math.Abs(m.got[i]-m.want[j]) <= m.near*size, moved || i != j
+		}
+		if same && moved && size > 0 {
+			return dims
+		}
+	}
+	return nil
+}
+
+// mostDimensions are those of a tensor of which all orders are tried.
+const mostDimensions = 5
+
+// orders are the orders of n dimensions, but for that in which they are.
+func orders(n int) [][]int {
+	all := [][]int{{}}
+	for len(all[0]) < n {
+		var longer [][]int
+		for _, o := range all {
+			for d := range n {
+				if !slices.Contains(o, d) {
+					longer = append(longer, append(slices.Clone(o), d))
+				}
+			}
+		}
+		all = longer
+	}
+	return all[1:]
+}
+
+// laidOut is for each place in memory of a tensor whose dimensions lie there in another order
+// the place where the element lies in row-major order.
+func laidOut(shape, dims []int) func(i int) int {
+	stride := tensor.Contiguous(shape)
+	return func(i int) int {
+		j := 0
+		for k := len(dims) - 1; k >= 0; k-- {
+			n := shape[dims[k]]
+			j += i % n * stride[dims[k]]
+			i /= n
+		}
+		return j
+	}
+}
+
+// dimensionsText says of a result in which order of dimensions it is written.
+func dimensionsText(shape, dims []int) string {
+	var moved []int
+	for k, d := range dims {
+		if k != d {
+			moved = append(moved, k)
+		}
+	}
+	if len(moved) == 2 && shape[moved[0]] == shape[moved[1]] {
+		return fmt.Sprintf("dimensions %d and %d of the result are exchanged", moved[0], moved[1])
+	}
+	return "the result is written in the order of dimensions " + beginning(dims)
 }
 
 // A permutation is an order in which kernels read parts by mistake.
@@ -191,19 +316,24 @@ var permutations = []permutation{
 	{"read with halves exchanged", func(i, n int) int { return (i + n/2) % n }},
 	{"read backwards", func(i, n int) int { return n - 1 - i }},
 	{"read in two interleaved halves", func(i, n int) int { return i%2*((n+1)/2) + i/2 }},
+	{"read at the first index alone", func(int, int) int { return 0 }},
+	{"read at even indices alone", func(i, n int) int { return i &^ 1 }},
+	{"read at odd indices alone", func(i, n int) int { return min(i|1, n-1) }},
+	{"read in the first half, each index twice", func(i, n int) int { return i / 2 }},
+	{"read in the first half, which is repeated", func(i, n int) int { return i % ((n + 1) / 2) }},
 }
 
-// permutedOperands reads an operand, or all but the first that have one shape (keys and
-// values), in another order along a dimension.
+// permutedOperands reads an operand, or two that follow each other and have one shape (keys and
+// values, weight and bias), in another order along a dimension.
 func (c *Call) permutedOperands() iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
 		all := c.operands()
 		var groups [][]opdef.Arg
-		for _, a := range all {
+		for i, a := range all {
 			groups = append(groups, []opdef.Arg{a})
-		}
-		if len(all) == 3 && slices.Equal(all[1].Tensor.Shape, all[2].Tensor.Shape) {
-			groups = append(groups, all[1:])
+			if i > 1 && slices.Equal(all[i-1].Tensor.Shape, a.Tensor.Shape) {
+				groups = append(groups, all[i-1:i+1])
+			}
 		}
 		for _, group := range groups {
 			var names []string
@@ -215,10 +345,19 @@ func (c *Call) permutedOperands() iter.Seq[mistake] {
 				what = names[0] + " is "
 			}
 			for d, n := range group[0].Tensor.Shape {
-				for k, p := range permutations {
-					if n < 2 || n > mostPermuted || k > 0 && n == 2 { // of two there is one other order
+				if n > mostPermuted {
+					continue
+				}
+				tried := [][]int{upTo(0, n)}
+				for _, p := range permutations {
+					order := upTo(0, n)
+					for i := range order {
+						order[i] = p.of(i, n)
+					}
+					if slices.ContainsFunc(tried, func(o []int) bool { return slices.Equal(o, order) }) {
 						continue
 					}
+					tried = append(tried, order)
 					if !yield(mistake{
 						text: fmt.Sprintf("%s%s along dimension %d", what, p.text, d),
 						make: func() (reading, error) {

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -25,7 +26,7 @@ type mistake struct {
 func (c *Call) mistakes(fails []Result) []iter.Seq[mistake] {
 	return []iter.Seq[mistake]{c.misplacedResults(fails), c.wrongArguments(), c.declared(), c.otherOperators(),
 		c.rounded(), c.misreadOperands(), c.permutedOperands(), c.swappedOperands(), c.missingParts(),
-		c.missingRows(), c.fittedNumbers(fails)}
+		c.missingRows(), c.fittedNumbers(fails), c.operandsInMemory()}
 }
 
 // declared are the mistakes that the operator declares.
@@ -331,7 +332,7 @@ func (c *Call) swappedOperands() iter.Seq[mistake] {
 }
 
 // missingParts leaves out the end of a dimension of an operand, an incomplete tile or
-// the last elements, or the operand altogether.
+// the last elements, or the first, or the operand altogether.
 func (c *Call) missingParts() iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
 		for _, a := range c.operands() {
@@ -354,16 +355,14 @@ func (c *Call) missingParts() iter.Seq[mistake] {
 						text = fmt.Sprintf("the last of dimension %d of %s is left out", d, name)
 					}
 					if !yield(mistake{text: text, make: c.one(a, func() *tensor.Tensor {
-						inner, v := tensor.Contiguous(t.Shape)[d], elements(t)
-						for i := range v {
-							if i/inner%n >= n-tail {
-								v[i] = 0
-							}
-						}
-						return tensor.New(t.DType, t.Shape, v)
+						return without(t, d, n-tail, n)
 					})}) {
 						return
 					}
+				}
+				if text := fmt.Sprintf("index 0 of dimension %d of %s is taken for 0", d, name); n > 1 &&
+					!yield(mistake{text: text, make: c.one(a, func() *tensor.Tensor { return without(t, d, 0, 1) })}) {
+					return
 				}
 			}
 			if arg, _ := c.bound.Argument(a.Name); !arg.Required { // that it is left out was tried
@@ -378,8 +377,45 @@ func (c *Call) missingParts() iter.Seq[mistake] {
 	}
 }
 
+// without is t with zeros from an index of a dimension to below another.
+func without(t *tensor.Tensor, d, from, to int) *tensor.Tensor {
+	n, inner, v := t.Shape[d], tensor.Numel(t.Shape[d+1:]), elements(t)
+	for i := range v {
+		if at := i / inner % n; at >= from && at < to {
+			v[i] = 0
+		}
+	}
+	return tensor.New(t.DType, t.Shape, v)
+}
+
+// operandsInMemory reads an operand in the order in which other dimensions would lie in memory.
+func (c *Call) operandsInMemory() iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		for _, a := range c.operands() {
+			t := a.Tensor
+			if t.Dim() < 2 || t.Dim() > mostDimensions-1 {
+				continue
+			}
+			for _, dims := range orders(t.Dim()) {
+				if !yield(mistake{like: argName(a),
+					text: argName(a) + " is read as if its dimensions lay in memory in the order " + beginning(dims),
+					make: c.one(a, func() *tensor.Tensor {
+						v, from := elements(t), laidOut(t.Shape, dims)
+						out := make([]float64, len(v))
+						for i := range out {
+							out[i] = v[from(i)]
+						}
+						return tensor.New(t.DType, t.Shape, out)
+					})}) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // missingRows leaves out the last rows of the gradient that a backward pass starts from, as
-// where the sum for a weight's gradient ends early.
+// where the sum for a weight's gradient ends early, after a tile, or counts one of a batch.
 func (c *Call) missingRows() iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
 		if c.fwd == nil || len(c.fwd.Outs) != 1 || c.fwd.Outs[0].Dim() < 2 || c.fwd.Outs[0].Numel() > largestOperand {
@@ -388,16 +424,17 @@ func (c *Call) missingRows() iter.Seq[mistake] {
 		shape := c.fwd.Outs[0].Shape
 		width, rows := shape[len(shape)-1], tensor.Numel(shape[:len(shape)-1])
 		var tried []int
+		each := rows / max(shape[0], 1) // of a batch
+		tails := []int{each, rows - each}
 		for _, tile := range []int{1, 4, 8, 16, 32, 64, 128} {
-			tail := rows % tile
-			if tail == 0 {
-				tail = tile
-			}
-			if tail >= rows || slices.Contains(tried, tail) {
+			tails = append(tails, cmp.Or(rows%tile, tile))
+		}
+		for _, tail := range tails {
+			if tail <= 0 || tail >= rows || slices.Contains(tried, tail) {
 				continue
 			}
 			tried = append(tried, tail)
-			without := func(target string, t *tensor.Tensor) *tensor.Tensor {
+			cut := func(target string, t *tensor.Tensor) *tensor.Tensor {
 				if target != incoming || t.Numel() != rows*width {
 					return t
 				}
@@ -408,7 +445,7 @@ func (c *Call) missingRows() iter.Seq[mistake] {
 			if !yield(mistake{
 				text: fmt.Sprintf("the last %d of %d rows of the incoming gradient are left out", tail, rows),
 				make: func() (reading, error) {
-					return reading{call: c.bound, original: c.original, alter: without}, nil
+					return reading{call: c.bound, original: c.original, alter: cut}, nil
 				}}) {
 				return
 			}
