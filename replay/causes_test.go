@@ -270,7 +270,7 @@ func TestCausesOfResults(t *testing.T) {
 	}
 	zeros, ones := tensor.Full(tensor.Float32, []int{20}, 0.0), tensor.Full(tensor.Float32, []int{20}, 1.0)
 	table, rows := random(9, 20), tensor.New(tensor.Int64, []int{6}, []int64{3, 0, 8, 0, 2, 7})
-	images, kernels := random(2, 3, 6, 6), random(4, 3, 3, 3)
+	images, kernels := random(2, 4, 6, 6), random(4, 4, 3, 3)
 	batches, factors := random(2, 5, 7), random(2, 7, 4)
 	pairs := func(x *tensor.Tensor) *tensor.Tensor { // heads 0 0 2 2
 		return edited(x, func(i int, v []float64) float64 { return v[i&^128] })
@@ -290,6 +290,95 @@ func TestCausesOfResults(t *testing.T) {
 		}
 		return mean, sum
 	}
+	// attended is the attention whose weights of a row are those that a function makes of its scores.
+	attended := func(weights func(scores []float64)) *tensor.Tensor {
+		qs, ks, vs := load(q), load(k), load(v)
+		return edited(q, func(i int, _ []float64) float64 {
+			head, row, at := i/128, i/8, i%8
+			scores := make([]float64, 16)
+			for c := range scores {
+				for e := range 8 {
+					scores[c] += qs[row*8+e] * ks[(head*16+c)*8+e] / math.Sqrt(8)
+				}
+			}
+			weights(scores)
+			sum := 0.0
+			for c, w := range scores {
+				sum += w * vs[(head*16+c)*8+at]
+			}
+			return sum
+		})
+	}
+	sumOf := func(scores []float64) (sum float64) {
+		for _, s := range scores {
+			sum += math.Exp(s)
+		}
+		return sum
+	}
+	tiled := func(own bool) func(scores []float64) { // the largest score of 8 keys at a time, own: sums too
+		return func(scores []float64) {
+			tops := [2]float64{slices.Max(scores[:8]), slices.Max(scores)}
+			sum := sumOf(scores) / math.Exp(tops[1])
+			if own {
+				sum = sumOf(scores[:8])/math.Exp(tops[0]) + sumOf(scores[8:])/math.Exp(tops[1])
+			}
+			for c, s := range scores {
+				scores[c] = math.Exp(s-tops[c/8]) / sum
+			}
+		}
+	}
+	exponentials := func(extra float64, summed, kept int) *tensor.Tensor { // of rows of 20
+		return edited(x, func(i int, v []float64) float64 {
+			if i%20 >= kept {
+				return 0
+			}
+			return math.Exp(v[i]) / (extra + sumOf(v[i/20*20:i/20*20+summed]))
+		})
+	}
+	short := func(n float64) *tensor.Tensor { // statistics of 16 of 20 elements, divided by n
+		return columns(func(v []float64) (float64, float64) {
+			var sum, squares float64
+			for _, x := range v[:16] {
+				sum += x
+				squares += x * x
+			}
+			return sum / n, math.Sqrt(squares/n - sum*sum/n/n + 1e-5)
+		})
+	}
+	rms, batch, group := "torch.nn.functional.rms_norm", "torch.nn.functional.batch_norm", "torch.nn.functional.group_norm"
+	conv, pool := "torch.nn.functional.conv2d", "torch.nn.functional.avg_pool2d"
+	average, entropy := "torch.nn.functional.adaptive_avg_pool2d", "torch.nn.functional.cross_entropy"
+	two := func(a, b int64) value.Value { return value.NewList(a, b) }
+	// normalised are images whose elements have the statistics of those that are of one kind with them.
+	normalised := func(alike func(i, j int) bool) *tensor.Tensor {
+		return edited(images, func(i int, v []float64) float64 {
+			var n, sum, squares float64
+			for j, x := range v {
+				if alike(i, j) {
+					n, sum, squares = n+1, sum+x, squares+x*x
+				}
+			}
+			return (v[i] - sum/n) / math.Sqrt(squares/n-sum*sum/n/n+1e-5)
+		})
+	}
+	// windows are sums of 2 x 2 elements, of which some count, divided by a number.
+	windows := func(counts func(i, j int) bool, by float64) *tensor.Tensor {
+		v := load(images)
+		out := make([]float64, len(v)/4)
+		for o := range out {
+			for k := range 4 {
+				if counts(k/2, k%2) {
+					out[o] += v[o/9*36+(o/3%3*2+k/2)*6+o%3*2+k%2] / by
+				}
+			}
+		}
+		return tensor.New(tensor.Float32, []int{2, 4, 3, 3}, out)
+	}
+	half := func(x *tensor.Tensor) *tensor.Tensor {
+		return edited(x, func(i int, v []float64) float64 { return tensor.BFloat16.Round(v[i]) })
+	}
+	offset, classes := random(4), tensor.New(tensor.Int64, []int{9}, []int64{3, 0, 8, 0, 2, 7, 19, 4, 4})
+	above := func(i, _ int) bool { return i == 0 }
 	for _, tc := range []struct {
 		op   string
 		args []value.Value
@@ -368,6 +457,74 @@ func TestCausesOfResults(t *testing.T) {
 		{"torch.nn.functional.batch_norm", []value.Value{x, zeros, ones, w, bias},
 			run("torch.nn.functional.batch_norm", x, zeros, ones, back(w), back(bias)),
 			"weight and bias are read one back along dimension 0"},
+		{attention, []value.Value{q, k, v}, attended(tiled(false)),
+			"what tiles of 8 keys add is not rescaled where the largest score grows"},
+		{attention, []value.Value{q, k, v}, attended(tiled(true)),
+			"what tiles of 8 keys add and their sums are not rescaled where the largest score grows"},
+		{attention, []value.Value{q, k, v}, attended(func(scores []float64) {
+			sum := sumOf(scores)
+			for c, s := range scores {
+				scores[c] = tensor.BFloat16.Round(math.Exp(s) / sum)
+			}
+		}), "the weights are rounded to bfloat16"},
+		{attention, []value.Value{q, k, v}, attended(func(scores []float64) {
+			top, sum := slices.Max(scores), sumOf(scores)
+			for c, s := range scores {
+				scores[c] = tensor.BFloat16.Round(math.Exp(s-top)) / (sum / math.Exp(top))
+			}
+		}), "the exponentials of the scores are rounded to bfloat16"},
+		{attention, []value.Value{q, k, v}, attended(func(scores []float64) {
+			for c, s := range scores {
+				scores[c] = tensor.BFloat16.Round(s)
+			}
+			sum := sumOf(scores)
+			for c, s := range scores {
+				scores[c] = math.Exp(s) / sum
+			}
+		}), "the scores are rounded to bfloat16"},
+		{"torch.softmax", []value.Value{x, int64(1)}, exponentials(1, 20, 20), "1 is added to the sum of the exponentials"},
+		{"torch.softmax", []value.Value{x, int64(1)}, exponentials(0, 16, 20), "the sum lacks the last 4 of 20 elements"},
+		{"torch.softmax", []value.Value{x, int64(1)}, exponentials(0, 16, 16),
+			"the last 4 of 20 elements are left out"},
+		{rms, []value.Value{x, size, w, 1e-5}, run(rms, x, size, edited(w, func(i int, v []float64) float64 {
+			return 1 + v[i]
+		}), 1e-5), "weight is 1 + weight"},
+		{norm, []value.Value{x, size, w, nil, 1e-5}, columns(func(v []float64) (float64, float64) {
+			mean, sum := moments(v)
+			return mean, math.Sqrt(sum/20 + mean*mean + 1e-5)
+		}), "the mean of squares stands for the variance"},
+		{norm, []value.Value{x, size, w, nil, 1e-5}, short(16), "the statistics leave out the last 4 of 20 elements"},
+		{norm, []value.Value{x, size, w, nil, 1e-5}, short(20), "the statistics take the last 4 of 20 elements for 0"},
+		{batch, []value.Value{images, nil, nil, nil, nil, true}, normalised(func(i, j int) bool {
+			return j < 144 && i/36%4 == j/36
+		}), "the statistics are those of the first of the batch"},
+		{group, []value.Value{images, int64(2)}, normalised(func(i, j int) bool {
+			return i/144 == j/144 && i/36%2 == j/36%2
+		}), "channel c belongs to group c mod 2, not c / 2"},
+		{conv, []value.Value{images, kernels, nil, int64(1), int64(1)},
+			run(conv, images, kernels, nil, int64(1), int64(2)).Slice(2, 0, 6, 1).Slice(3, 0, 6, 1),
+			"all of input's padding is before it"},
+		{conv, []value.Value{images, kernels, nil, int64(1), int64(1)},
+			run(conv, images, kernels, nil, int64(1), int64(2)).Slice(2, 2, 6, 1).Slice(3, 2, 6, 1),
+			"all of input's padding is behind it"},
+		{conv, []value.Value{images, kernels}, run(conv, images, edited(kernels, func(i int, v []float64) float64 {
+			if i%9 == 8 {
+				return 0
+			}
+			return v[i]
+		})), "the last of the 9 elements of each kernel is left out"},
+		{conv, []value.Value{images, kernels, nil, int64(1), two(1, 2), two(1, 2)},
+			run(conv, images, kernels, nil, int64(1), two(2, 1), two(2, 1)),
+			"padding and dilation are that of the last two dimensions exchanged"},
+		{conv, []value.Value{images, kernels, offset}, run(conv, half(images), half(kernels), offset),
+			"the factors are rounded to bfloat16 first"},
+		{pool, []value.Value{images, int64(2)}, windows(func(i, j int) bool { return i+j < 2 }, 4),
+			"the last of the 4 elements of each window is left out"},
+		{pool, []value.Value{images, int64(2)}, windows(above, 4), "the last of dimension -2 of each window is left out"},
+		{average, []value.Value{images, int64(3)}, windows(above, 2),
+			"the last of dimension -2 of each window is left out and does not count"},
+		{entropy, []value.Value{table, classes}, edited(run(entropy, table, classes),
+			func(i int, v []float64) float64 { return v[i] * 9 / 8 }), "the sum is divided by 8, not by 9"},
 	} {
 		t.Run(tc.op+"/"+tc.want, func(t *testing.T) {
 			dir := t.TempDir()

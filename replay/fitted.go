@@ -19,8 +19,10 @@ func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
 		for i := range fails {
 			for _, x := range c.factors(&fails[i]) {
-				if !yield(mistake{text: fmt.Sprintf("all elements are multiplied by %.7g", x), like: "elements", rounds: true,
-					make: func() (reading, error) { return reading{call: c.bound, original: c.original, alter: times(x)}, nil }}) {
+				if !yield(mistake{text: fmt.Sprintf("all elements are multiplied by %.7g", x), like: "elements",
+					rounds: true, make: func() (reading, error) {
+						return reading{call: c.bound, original: c.original, alter: times(x)}, nil
+					}}) {
 					return
 				}
 			}

@@ -164,7 +164,8 @@ func (m *misplaced) order(d int) []int {
 	for i := range n {
 		order[i] = -1
 		for k := range n { // one that no other part is, if there is one
-			if j := (i + k) % n; (order[i] < 0 || used[order[i]]) && (order[i] < 0 || !used[j]) && m.same(d, i, j) {
+			j := (i + k) % n
+			if (order[i] < 0 || used[order[i]] && !used[j]) && m.same(d, i, j) {
 				order[i] = j
 			}
 		}
@@ -218,8 +219,8 @@ func orderText(d int, order []int) string {
 	case to == from+1:
 		return fmt.Sprintf("the result's dimension %d holds at %d what is due at %d", d, from, order[from])
 	}
-	return fmt.Sprintf("the result's dimension %d holds at %d to %d what is due at %d to %d", d, from, to-1, order[from],
-		order[to-1])
+	return fmt.Sprintf("the result's dimension %d holds at %d to %d what is due at %d to %d", d, from, to-1,
+		order[from], order[to-1])
 }
 
 // beginning are indices, of many the first.
@@ -232,7 +233,7 @@ func beginning(indices []int) string {
 	return s
 }
 
-// dimensions is the order of dimensions in which what is due lies in memory as what was recorded
+// dimensions is the order of dimensions in which what is due lies in memory as the recorded value
 // does, nil if there is none.
 func (m *misplaced) dimensions() []int {
 	if len(m.shape) < 2 || len(m.shape) > mostDimensions || len(m.got) < leastInNarrow {

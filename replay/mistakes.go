@@ -360,8 +360,12 @@ func (c *Call) missingParts() iter.Seq[mistake] {
 						return
 					}
 				}
-				if text := fmt.Sprintf("index 0 of dimension %d of %s is taken for 0", d, name); n > 1 &&
-					!yield(mistake{text: text, make: c.one(a, func() *tensor.Tensor { return without(t, d, 0, 1) })}) {
+				first := fmt.Sprintf("index 0 of dimension %d of %s is ", d, name)
+				if n > 1 && !(yield(mistake{text: first + "taken for 0", make: c.one(a, func() *tensor.Tensor {
+					return without(t, d, 0, 1)
+				})}) && yield(mistake{text: first + "multiplied by 0", make: c.one(a, func() *tensor.Tensor {
+					return altered(t, d, 0, 1, func(x float64) float64 { return 0 * x }) // keeps the sign
+				})})) {
 					return
 				}
 			}
@@ -379,10 +383,15 @@ func (c *Call) missingParts() iter.Seq[mistake] {
 
 // without is t with zeros from an index of a dimension to below another.
 func without(t *tensor.Tensor, d, from, to int) *tensor.Tensor {
+	return altered(t, d, from, to, func(float64) float64 { return 0 })
+}
+
+// altered is t with other elements from an index of a dimension to below another.
+func altered(t *tensor.Tensor, d, from, to int, f func(x float64) float64) *tensor.Tensor {
 	n, inner, v := t.Shape[d], tensor.Numel(t.Shape[d+1:]), elements(t)
 	for i := range v {
 		if at := i / inner % n; at >= from && at < to {
-			v[i] = 0
+			v[i] = f(v[i])
 		}
 	}
 	return tensor.New(t.DType, t.Shape, v)

@@ -1,8 +1,11 @@
 package activation
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
@@ -84,6 +87,12 @@ type softmaxCall struct {
 	given *tensor.Tensor
 	x     *tensor.Tensor // converted to dtype
 	dim   int
+
+	// What kernels get wrong: 1 is added to the sum; the last elements are left out of the sum,
+	// or altogether.
+	one     bool
+	short   int
+	dropped bool
 }
 
 func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
@@ -106,11 +115,12 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
 				return nil, opdef.Refuse(arg, "want a floating dtype, got %s", dt)
 			}
 			dim, err := opdef.Dim("dim", dim, x.Dim())
-			return &softmaxCall{v, x, elements.Converted(x, dt), dim}, err
+			return &softmaxCall{softmaxVariant: v, given: x, x: elements.Converted(x, dt), dim: dim}, err
 		},
-		Terms:  func(c call) int { return elements.LengthOf(c.x.Shape, c.dim) },
-		Kernel: call.kernel,
-		Grad:   func(c call, g *opdef.Grad) (opdef.Grads, error) { return elements.GradOf(arg, c.grad(g)), nil },
+		Mistakes: call.mistakes,
+		Terms:    func(c call) int { return elements.LengthOf(c.x.Shape, c.dim) },
+		Kernel:   call.kernel,
+		Grad:     func(c call, g *opdef.Grad) (opdef.Grads, error) { return elements.GradOf(arg, c.grad(g)), nil },
 		// A conversion by dtype= and the negation of softmin are nodes before.
 		Node: func(c call, g *opdef.Grad) (opdef.Node, error) {
 			if c.given.DType == g.Outs[0].DType && c.sign > 0 {
@@ -142,12 +152,67 @@ func (c *softmaxCall) kernel() ([]*tensor.Tensor, error) {
 		if c.sign < 0 {
 			negate(src)
 		}
-		if c.log {
+		if c.one || c.short > 0 {
+			c.wrong(src, dst)
+		} else if c.log {
 			elements.LogSoftmaxRow(src, dst)
 		} else {
 			kernel.Softmax(dst, src)
 		}
 	})), nil
+}
+
+// mistakes are what kernels get wrong about the sum of a row.
+func (c *softmaxCall) mistakes() []opdef.Mistake[*softmaxCall] {
+	var out []opdef.Mistake[*softmaxCall]
+	add := func(with func(m *softmaxCall), format string, args ...any) {
+		out = append(out, opdef.Mistake[*softmaxCall]{Text: fmt.Sprintf(format, args...),
+			Plan: func() (*softmaxCall, error) {
+				m := *c
+				with(&m)
+				return &m, nil
+			}})
+	}
+	add(func(m *softmaxCall) { m.one = true }, "1 is added to the sum of the exponentials")
+	size := elements.LengthOf(c.x.Shape, c.dim)
+	var tried []int
+	for _, tile := range []int{1, 4, 8, 16, 32, 64, 128} {
+		tail := cmp.Or(size%tile, tile)
+		if tail >= size || slices.Contains(tried, tail) {
+			continue
+		}
+		tried = append(tried, tail)
+		add(func(m *softmaxCall) { m.short = tail }, "the sum lacks the last %d of %d elements", tail, size)
+		out[len(out)-1].Rounds = true
+		if !c.log {
+			add(func(m *softmaxCall) { m.short, m.dropped = tail, true },
+				"the last %d of %d elements are left out", tail, size)
+			out[len(out)-1].Rounds = true
+		}
+	}
+	return out
+}
+
+// wrong is the result of a row with a mistake.
+func (c *softmaxCall) wrong(src, dst []float64) {
+	summed := slices.Clone(src[:len(src)-c.short])
+	if c.one {
+		summed = append(summed, 0) // of which the exponential is 1
+	}
+	top := vmath.Max(summed)
+	sum := 0.0
+	for _, x := range summed {
+		sum += math.Exp(x - top)
+	}
+	for i, x := range src {
+		dst[i] = x - top - math.Log(sum)
+		if !c.log {
+			dst[i] = math.Exp(x-top) / sum
+		}
+	}
+	if c.dropped {
+		clear(dst[len(src)-c.short:])
+	}
 }
 
 func negate(v []float64) {

@@ -11,7 +11,8 @@ import (
 )
 
 // attentionMistakes are what kernels of attention get wrong: the scale, where the causal
-// mask begins, which keys are seen, which head of keys belongs to a head of queries.
+// mask begins, which keys are seen, which head of keys belongs to a head of queries, sums by
+// tiles, precision.
 func attentionMistakes(a *attentionArgs) []opdef.Mistake[*compose.Call] {
 	queries, keys := a.Query.Shape[a.Query.Dim()-2], a.Key.Shape[a.Key.Dim()-2]
 	e := elements.LastDim(a.Query.Shape)
@@ -19,6 +20,10 @@ func attentionMistakes(a *attentionArgs) []opdef.Mistake[*compose.Call] {
 	add := func(with func(x *attentionParts), format string, args ...any) {
 		out = append(out, compose.Mistake(fmt.Sprintf(format, args...), a,
 			func(g *compose.Graph, a *attentionArgs) compose.Values { return attentionWith(g, a, with) }))
+	}
+	rounded := func(with func(x *attentionParts), format string, args ...any) {
+		add(with, format, args...)
+		out[len(out)-1].Rounds = true
 	}
 	if a.IsCausal {
 		if queries != keys {
@@ -49,6 +54,21 @@ func attentionMistakes(a *attentionArgs) []opdef.Mistake[*compose.Call] {
 				}
 			}, "the last %d of %d keys are left out", keys-last, keys)
 		}
+	}
+	for _, tile := range []int{8, 16, 32, 64, 128} {
+		if tile >= keys {
+			break
+		}
+		rounded(func(x *attentionParts) { x.Wrong.Tile = tile },
+			"what tiles of %d keys add is not rescaled where the largest score grows", tile)
+		rounded(func(x *attentionParts) { x.Wrong.Tile, x.Wrong.Sums = tile, true },
+			"what tiles of %d keys add and their sums are not rescaled where the largest score grows", tile)
+	}
+	for _, g := range opdef.CoarserGrids(a.Query.DType) {
+		rounded(func(x *attentionParts) { x.Wrong.Weights = g.Round }, "the weights are rounded to %s", g.Name)
+		rounded(func(x *attentionParts) { x.Wrong.Exponentials = g.Round },
+			"the exponentials of the scores are rounded to %s", g.Name)
+		rounded(func(x *attentionParts) { x.Wrong.Scores = g.Round }, "the scores are rounded to %s", g.Name)
 	}
 	if a.EnableGqa && a.Query.Dim() > 2 && a.Key.Dim() > 2 {
 		heads, own := a.Query.Shape[a.Query.Dim()-3], a.Key.Shape[a.Key.Dim()-3]

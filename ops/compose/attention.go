@@ -27,6 +27,19 @@ type Scores struct {
 	// Dropout is the probability with which a weight is dropped; the others are divided
 	// by what it leaves. See Call.Drawn.
 	Dropout float64
+
+	Wrong WrongScores // what a kernel gets wrong
+}
+
+// WrongScores are mistakes of kernels about scores and weights.
+type WrongScores struct {
+	// Tile: keys are taken so many at a time, and what was added of earlier ones is not
+	// rescaled where a larger score is found; with Sums neither are the sums of the
+	// exponentials. 0: none.
+	Tile int
+	Sums bool
+	// Scores, the exponentials below the largest score or the weights are rounded; nil: not.
+	Scores, Exponentials, Weights func(float64) float64
 }
 
 // Everything are the plain scores scale*q*k of a query that sees all keys.
@@ -192,10 +205,21 @@ func (at *attention) scores(b queries) (w kernel.Matrix[float64], slope []float6
 			w.Data[c] += mask.Data[c]
 		}
 	}
+	round(w.Data, at.Wrong.Scores)
 	for j := range b.n {
 		at.place(row(w, j), b.i, b.r+j)
 	}
 	return w, slope
+}
+
+// round rounds elements, if there is a way to.
+func round(v []float64, to func(float64) float64) {
+	if to == nil {
+		return
+	}
+	for i, x := range v {
+		v[i] = to(x)
+	}
 }
 
 // place adds what depends on the places of query r and the keys to its scores.
@@ -227,7 +251,38 @@ func (at *attention) weights(w kernel.Matrix[float64]) {
 			clear(r)
 			continue
 		}
+		if at.Wrong.Tile > 0 || at.Wrong.Exponentials != nil {
+			at.Wrong.softmax(r)
+			continue
+		}
 		kernel.Softmax(r, r)
+		round(r, at.Wrong.Weights)
+	}
+}
+
+// softmax replaces scores by weights as a kernel computes them that keeps a largest score by tile.
+func (x *WrongScores) softmax(r []float64) {
+	top, sum := slices.Max(r), 0.0
+	seen := top
+	if x.Tile > 0 {
+		seen = math.Inf(-1)
+	}
+	for c, s := range r {
+		if x.Tile > 0 && c%x.Tile == 0 {
+			seen = max(seen, slices.Max(r[c:min(c+x.Tile, len(r))]))
+		}
+		if r[c] = 0; !math.IsInf(s, -1) {
+			r[c] = math.Exp(s - seen)
+		}
+		if x.Sums {
+			sum += r[c]
+		} else {
+			sum += math.Exp(s - top)
+		}
+	}
+	round(r, x.Exponentials)
+	for c := range r {
+		r[c] /= sum
 	}
 }
 

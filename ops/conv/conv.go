@@ -145,6 +145,7 @@ func convTransposeOp(nd int, schema string) *opdef.Entry {
 		},
 		Autocast: opdef.AutocastLower,
 		Plan:     func(a *convTransposeArgs) (*convCall, error) { return a.plan(nd) },
+		Mistakes: (*convCall).mistakes,
 		Node:     (*convCall).node,
 		Cases:    func(r *rand.Rand) []*convTransposeArgs { return convTransposeCases(nd, r) },
 	})

@@ -1,18 +1,22 @@
 package conv
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
 // borders are what kernels take in place of zeros beside the input: the element of which
-// index, of n, stands at i.
+// index, of n, stands at i; -1 for 0. The border is as wide as pad on each side.
 var borders = []struct {
 	text string
-	at   func(i, n int) int
+	at   func(i, n, pad int) int
 }{
-	{"replicated", func(i, n int) int { return min(max(i, 0), n-1) }},
-	{"reflected", func(i, n int) int {
+	{"the border of input is replicated, not 0", func(i, n, _ int) int { return min(max(i, 0), n-1) }},
+	{"the border of input is reflected, not 0", func(i, n, _ int) int {
 		if n == 1 {
 			return 0
 		}
@@ -21,33 +25,85 @@ var borders = []struct {
 		}
 		return i
 	}},
-	{"taken from the other side", func(i, n int) int { return ((i % n) + n) % n }},
+	{"the border of input is taken from the other side, not 0", func(i, n, _ int) int { return ((i % n) + n) % n }},
+	{"all of input's padding is before it", func(i, _, pad int) int { return i - pad }},
+	{"all of input's padding is behind it", func(i, _, pad int) int { return i + pad }},
 }
 
-// mistakes are borders that are not zero.
+// mistakes are borders that are not zero or lie on one side, kernels without their last element,
+// arguments of exchanged dimensions and factors that are rounded first.
 func (cc *convCall) mistakes() []opdef.Mistake[*convCall] {
 	c := &cc.c
-	if c.Pad == [3]int{} || cc.extra != [3]int{} || cc.input.Numel() == 0 || !cc.input.DType.IsFloat() {
+	if cc.input.Numel() == 0 || !cc.input.DType.IsFloat() {
 		return nil
 	}
 	var out []opdef.Mistake[*convCall]
-	for _, b := range borders {
-		out = append(out, opdef.Mistake[*convCall]{Text: "the border of input is " + b.text + ", not 0",
-			Plan: func() (*convCall, error) {
-				m := *cc
+	add := func(text string, with func(m *convCall) error) {
+		out = append(out, opdef.Mistake[*convCall]{Text: text, Plan: func() (*convCall, error) {
+			m := *cc
+			return &m, with(&m)
+		}})
+	}
+	if c.Pad != [3]int{} && cc.extra == [3]int{} && !cc.transposed {
+		for _, b := range borders {
+			add(b.text, func(m *convCall) error {
 				m.input = cc.bordered(b.at)
 				for d := range 3 {
 					m.c.In[d] += 2 * c.Pad[d]
 				}
 				m.c.Pad = [3]int{}
-				return &m, m.finish()
-			}})
+				return m.finish()
+			})
+		}
+	}
+	if n := c.Kernel[0] * c.Kernel[1] * c.Kernel[2]; n > 1 {
+		add(fmt.Sprintf("the last of the %d elements of each kernel is left out", n), func(m *convCall) error {
+			v := make([]float64, cc.weight.Numel())
+			tensor.Load(cc.weight, 0, v)
+			for i := n - 1; i < len(v); i += n {
+				v[i] = 0
+			}
+			m.weight = tensor.New(cc.weight.DType, cc.weight.Shape, v)
+			return nil
+		})
+	}
+	for _, x := range []struct {
+		name string
+		of   func(c *kernel.Conv) []*[3]int
+	}{
+		{"padding is", func(c *kernel.Conv) []*[3]int { return []*[3]int{&c.Pad} }},
+		{"stride is", func(c *kernel.Conv) []*[3]int { return []*[3]int{&c.Stride} }},
+		{"dilation is", func(c *kernel.Conv) []*[3]int { return []*[3]int{&c.Dilation} }},
+		{"padding and dilation are", func(c *kernel.Conv) []*[3]int { return []*[3]int{&c.Pad, &c.Dilation} }},
+		{"stride, padding and dilation are", func(c *kernel.Conv) []*[3]int {
+			return []*[3]int{&c.Stride, &c.Pad, &c.Dilation}
+		}},
+	} {
+		m := *cc
+		for _, v := range x.of(&m.c) {
+			v[1], v[2] = v[2], v[1]
+		}
+		changed := true // all that are exchanged
+		for i, v := range x.of(&m.c) {
+			changed = changed && *v != *x.of(c)[i]
+		}
+		if cc.nd > 1 && !cc.transposed && cc.extra == [3]int{} && changed && m.finish() == nil &&
+			slices.Equal(m.shape, cc.shape) {
+			add(x.name+" that of the last two dimensions exchanged", func(w *convCall) error { *w = m; return nil })
+		}
+	}
+	for _, g := range opdef.CoarserGrids(cc.input.DType) {
+		add("the factors are rounded to "+g.Name+" first", func(m *convCall) error {
+			m.input, m.weight = g.OnGrid(cc.input), g.OnGrid(cc.weight)
+			return nil
+		})
+		out[len(out)-1].Rounds = true
 	}
 	return out
 }
 
 // bordered is the input with its padding, whose elements are those at other places.
-func (cc *convCall) bordered(at func(i, n int) int) *tensor.Tensor {
+func (cc *convCall) bordered(of func(i, n, pad int) int) *tensor.Tensor {
 	c := &cc.c
 	var size [3]int
 	for d := range size {
@@ -57,12 +113,22 @@ func (cc *convCall) bordered(at func(i, n int) int) *tensor.Tensor {
 	x := make([]float64, cc.input.Numel())
 	tensor.Load(cc.input, 0, x)
 	out := make([]float64, 0, len(x)/volume*size[0]*size[1]*size[2])
+	at := func(d, i int) int { // -1: of none
+		at := of(i-c.Pad[d], c.In[d], c.Pad[d])
+		if at >= c.In[d] {
+			return -1
+		}
+		return at
+	}
 	for plane := x; len(plane) > 0; plane = plane[volume:] {
 		for i := range size[0] {
 			for j := range size[1] {
-				row := (at(i-c.Pad[0], c.In[0])*c.In[1] + at(j-c.Pad[1], c.In[1])) * c.In[2]
 				for k := range size[2] {
-					out = append(out, plane[row+at(k-c.Pad[2], c.In[2])])
+					x := 0.0
+					if a, b, c1 := at(0, i), at(1, j), at(2, k); min(a, b, c1) >= 0 {
+						x = plane[(a*c.In[1]+b)*c.In[2]+c1]
+					}
+					out = append(out, x)
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -37,7 +38,7 @@ var crossEntropyOps = []*opdef.Entry{
 			return l.grads(g, true), nil
 		},
 		Node:  func(l *classLoss, g *opdef.Grad) (opdef.Node, error) { return l.node(g.Out[0]), nil },
-		Cases: crossEntropyCases,
+		Cases: crossEntropyCases, Mistakes: (*classLoss).mistakes,
 	}.Entry(),
 	opdef.Planned[nllArgs, *classLoss]{
 		Schema: "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int " +
@@ -50,9 +51,9 @@ var crossEntropyOps = []*opdef.Entry{
 		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 3}},
 		Autocast: opdef.AutocastFloat32,
 		Terms:    func(l *classLoss) int { return tensor.Numel(l.positions) },
-		Plan:     (*nllArgs).loss,
-		Kernel:   func(l *classLoss) ([]*tensor.Tensor, error) { return elements.Single(l.forward(false)), nil },
-		Scale:    func(l *classLoss, _ []*tensor.Tensor) []*tensor.Tensor { return elements.Single(l.forward(true)) },
+		Plan:     (*nllArgs).loss, Mistakes: (*classLoss).mistakes,
+		Kernel: func(l *classLoss) ([]*tensor.Tensor, error) { return elements.Single(l.forward(false)), nil },
+		Scale:  func(l *classLoss, _ []*tensor.Tensor) []*tensor.Tensor { return elements.Single(l.forward(true)) },
 		Grad: func(l *classLoss, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("input", l.picked(g.Out[0])), nil
 		},
@@ -106,6 +107,21 @@ type classLoss struct {
 	probs  *tensor.Tensor // probabilities are given
 	weight *tensor.Tensor // by class, or nil
 	w      []float64      // its elements
+
+	fewer float64 // a mistake: what the mean's divisor is short of
+}
+
+// mistakes are what kernels get wrong about the mean.
+func (l *classLoss) mistakes() []opdef.Mistake[*classLoss] {
+	if n := l.divisor(); l.how == reduceMean && n > 1 {
+		return []opdef.Mistake[*classLoss]{{Text: fmt.Sprintf("the sum is divided by %g, not by %g", n-1, n),
+			Plan: func() (*classLoss, error) {
+				m := *l
+				m.fewer = 1
+				return &m, nil
+			}}}
+	}
+	return nil
 }
 
 func newClassLoss(x, weight *tensor.Tensor, how reductionMode) (*classLoss, error) {
@@ -331,9 +347,9 @@ func (l *classLoss) divisor() float64 {
 		return 0 // torch's mean is nan
 	}
 	if l.probs != nil {
-		return float64(tensor.Numel(l.positions))
+		return float64(tensor.Numel(l.positions)) - l.fewer
 	}
-	n := 0.0
+	n := -l.fewer
 	for _, t := range l.target {
 		if t >= 0 {
 			n += l.weightOf(t)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/reduction"
 	"github.com/optool/optool/tensor"
 )
 
@@ -205,6 +206,21 @@ func (n *normalisation) mistakes() []opdef.Mistake[*normalisation] {
 	} else {
 		add("the variance is divided by n - 1, not by n", func(m *normalisation) { m.correction = 1 })
 		add("the mean is not subtracted", func(m *normalisation) { m.rms = true })
+		add("the mean of squares stands for the variance",
+			func(m *normalisation) { m.square = true })
+	}
+	n.partialMoments(add)
+	if n.rms && n.weight != nil {
+		add("weight is 1 + weight", func(m *normalisation) {
+			m.weight = opdef.Map(n.weight.DType, n.weight, func(w float64) float64 { return 1 + w })
+		})
+	}
+	if slices.Equal(n.dims, []int{2, 3}) && slices.Equal(n.affine, []int{1, 2}) { // of group_norm
+		if groups, each := n.x.Shape[1], n.x.Shape[2]; groups > 1 && each > 1 {
+			add(fmt.Sprintf("channel c belongs to group c mod %d, not c / %d", groups, each), func(m *normalisation) {
+				m.x, m.dims, m.stats = n.x.Reshape(n.x.Shape[0], each, groups, n.x.Shape[3]), []int{1, 3}, nil
+			})
+		}
 	}
 	add("eps is added to the square root, not under it", func(m *normalisation) { m.outside = true })
 	add("the gradient lacks what flows through the variance", func(m *normalisation) { m.noVariance = true })
@@ -234,6 +250,43 @@ func (n *normalisation) mistakes() []opdef.Mistake[*normalisation] {
 		}
 	}
 	return out
+}
+
+// partialMoments adds statistics of the first of a batch, and those that lack an incomplete tile,
+// or the last element, of what they are taken over.
+func (n *normalisation) partialMoments(add func(text string, with func(m *normalisation))) {
+	of := func(x *tensor.Tensor) func(m *normalisation) {
+		return func(m *normalisation) { m.stats = opdef.FoldDims(reduction.MomentsFold, n.dims, false, x) }
+	}
+	if n.x.Numel() == 0 {
+		return
+	}
+	if len(n.dims) > 1 && n.dims[0] == 0 && n.x.Shape[0] > 1 {
+		add("the statistics are those of the first of the batch", of(n.x.Slice(0, 0, 1, 1)))
+	}
+	if len(n.dims) != 1 {
+		return
+	}
+	d := n.dims[0]
+	size := n.x.Shape[d]
+	var tried []int
+	for _, tile := range []int{size, 8, 16, 32, 64, 128} {
+		tail := size % tile
+		if tile == size {
+			tail = 1
+		}
+		if tail == 0 || size-tail < 2 || slices.Contains(tried, tail) {
+			continue
+		}
+		tried = append(tried, tail)
+		add(fmt.Sprintf("the statistics leave out the last %d of %d elements", tail, size),
+			of(n.x.Slice(d, 0, size-tail, 1)))
+		add(fmt.Sprintf("the statistics take the last %d of %d elements for 0", tail, size),
+			of(opdef.AlongDim(n.x.DType, n.x, d, func(src, dst []float64) {
+				copy(dst, src)
+				clear(dst[size-tail:])
+			})))
+	}
 }
 
 type layerNormArgs struct {

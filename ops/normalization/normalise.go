@@ -39,6 +39,7 @@ type normalisation struct {
 	coarse             statistic // those that are rounded to grid
 	grid               opdef.Grid
 	biased             bool // the running variance is that of n
+	square             bool // the mean square stands for the variance
 }
 
 // A movement of running statistics, nil if absent, towards new ones.
@@ -112,7 +113,7 @@ func (n *normalisation) statistics(dims int) (mean, rstd, rms *tensor.Tensor) {
 	})
 	rstd = expand(func(a *reduction.Moments) float64 {
 		v := a.M2 / (a.N - n.correction)
-		if n.rms {
+		if n.rms || n.square {
 			v += a.Mean * a.Mean
 		}
 		if n.outside {

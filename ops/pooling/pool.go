@@ -39,6 +39,7 @@ type pooling struct {
 	indices bool     // those of the largest elements are a result too
 	squeeze bool     // torch computes it in two dimensions and views the result
 	zeros   bool     // a mistake: what is beside the input counts as 0
+	corner  bool     // a mistake: the last element of windows is left out of sums
 }
 
 // poolingOf is a pooling of input without its windows; check refuses dtypes.
@@ -168,11 +169,7 @@ func (p *pooling) countInside() {
 func (p *pooling) largestWindow() int {
 	n := 1
 	for d := range p.win.Lo {
-		m := 1
-		for o, lo := range p.win.Lo[d] {
-			m = max(m, (p.win.Hi[d][o]-lo+p.win.Step[d]-1)/p.win.Step[d])
-		}
-		n *= m
+		n *= max(p.largestAlong(d), 1)
 	}
 	return n
 }
@@ -239,6 +236,23 @@ func (p *pooling) axes() *kernel.Axes {
 	return m
 }
 
+// lastOf is the linear map that takes the last element of windows that have as many elements
+// as the largest.
+func (p *pooling) lastOf() *kernel.Axes {
+	m := &kernel.Axes{}
+	for d := range m {
+		m[d].In = p.Size[d]
+		for o, lo := range p.win.Lo[d] {
+			last, n := p.win.Hi[d][o]-1, 0
+			if last-lo == p.largestAlong(d)-1 {
+				n = 1
+			}
+			m[d].Add(n, func(int) (int, float64) { return last, 1 })
+		}
+	}
+	return m
+}
+
 // divisors calls f with each output of a plane and what its sum is divided by.
 func (p *pooling) divisors(f func(i int, by float64)) {
 	i := 0
@@ -258,9 +272,15 @@ func (p *pooling) divisors(f func(i int, by float64)) {
 
 // mean gives the averages of the windows; of integers, truncated.
 func (p *pooling) mean() *tensor.Tensor {
-	y := elements.Resample(p.Tensor.DType, p.Planes, p.outShape(), p.axes(), func(dst []float64) {
-		p.divisors(func(i int, by float64) { dst[i] /= by })
-	})
+	of := func(m *kernel.Axes) *tensor.Tensor {
+		return elements.Resample(p.Tensor.DType, p.Planes, p.outShape(), m, func(dst []float64) {
+			p.divisors(func(i int, by float64) { dst[i] /= by })
+		})
+	}
+	y := of(p.axes())
+	if p.corner {
+		y = opdef.Zip(y.DType, y, of(p.lastOf()), func(x, last float64) float64 { return x - last })
+	}
 	if !p.Tensor.DType.IsFloat() {
 		return opdef.Map(p.Tensor.DType, y, func(x float64) int64 { return int64(x) })
 	}

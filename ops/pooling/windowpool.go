@@ -68,6 +68,57 @@ func (p *pooling) maxMistakes() []opdef.Mistake[*pooling] {
 	}}}
 }
 
+// meanMistakes are what kernels get wrong about the elements of a window.
+func (p *pooling) meanMistakes() []opdef.Mistake[*pooling] {
+	if !p.Tensor.DType.IsFloat() {
+		return nil
+	}
+	var out []opdef.Mistake[*pooling]
+	add := func(text string, with func(m *pooling)) {
+		out = append(out, opdef.Mistake[*pooling]{Text: text, Plan: func() (*pooling, error) {
+			m := *p
+			with(&m)
+			return &m, nil
+		}})
+	}
+	// end are the windows that end at other places along a dimension, at least one element long.
+	end := func(m *pooling, d int, at func(o, lo, hi int) int) {
+		m.win.Hi[d] = slices.Clone(m.win.Hi[d])
+		for o, lo := range m.win.Lo[d] {
+			m.win.Hi[d][o] = max(min(at(o, lo, m.win.Hi[d][o]), p.Size[d]), min(lo+1, p.Size[d]))
+		}
+	}
+	for d := range 3 {
+		if p.largestAlong(d) < 2 {
+			continue
+		}
+		name := fmt.Sprintf("the last of dimension %d of each window is left out", d-3)
+		shorter := func(m *pooling) { end(m, d, func(_, _, hi int) int { return hi - p.win.Step[d] }) }
+		add(name, shorter)
+		add(name+" and does not count", func(m *pooling) {
+			shorter(m)
+			m.divide[d] = slices.Clone(m.divide[d])
+			for o := range m.divide[d] {
+				m.divide[d][o] = max(m.divide[d][o]-p.win.Hi[d][o]+m.win.Hi[d][o], 1)
+			}
+		})
+	}
+	if n := p.largestAlong(0) * p.largestAlong(1) * p.largestAlong(2); n > 1 {
+		add(fmt.Sprintf("the last of the %d elements of each window is left out", n),
+			func(m *pooling) { m.corner = true })
+	}
+	return out
+}
+
+// largestAlong is the number of elements of the largest window along a dimension.
+func (p *pooling) largestAlong(d int) int {
+	n := 0
+	for o, lo := range p.win.Lo[d] {
+		n = max(n, (p.win.Hi[d][o]-lo+p.win.Step[d]-1)/p.win.Step[d])
+	}
+	return n
+}
+
 // cut says which windows along each dimension are smaller than others.
 func (p *pooling) cut() (cut [3][]bool) {
 	for d, lo := range p.win.Lo {
@@ -190,6 +241,7 @@ func meanPoolOf[A any](op opdef.Planned[A, *pooling]) *opdef.Entry {
 		return opdef.Grads{"input": {p.meanGrad(g.Out[0])}}, nil
 	}
 	op.Terms, op.GradTerms = (*pooling).largestWindow, (*pooling).overlap
+	op.Mistakes = (*pooling).meanMistakes
 	if own := op.Node; own != nil {
 		op.Node = func(p *pooling, g *opdef.Grad) (opdef.Node, error) {
 			if p.squeeze {
