@@ -59,10 +59,13 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 		}
 		return tensor.Data[float64](m.Chain())
 	})
-	c.others = sync.OnceValue(func() (all [][]float64) {
+	c.others = sync.OnceValue(func() (all []*tensor.Tensor) {
 		if m.Else != nil && c.dt.IsFloat() {
 			for _, t := range m.Else() {
-				all = append(all, tensor.Data[float64](t))
+				if c.block%t.Grain() != 0 {
+					t = tensor.New(t.DType, t.Shape, tensor.Data[float64](t))
+				}
+				all = append(all, t)
 			}
 		}
 		return all
@@ -137,9 +140,9 @@ type checker struct {
 	highest  [3]highest // by class
 
 	magnitudes magnitudes
-	partials   func() []float64   // Model.Chain
-	others     func() [][]float64 // Model.Else
-	otherInts  func() [][]int64   // likewise, of integers
+	partials   func() []float64        // Model.Chain
+	others     func() []*tensor.Tensor // Model.Else, of which a block is cheaply read
+	otherInts  func() [][]int64        // likewise, of integers
 }
 
 // class is how one element came off.
@@ -566,8 +569,8 @@ func (c *checker) otherwise(lo, i int, x float64, s *scratch) bool {
 		return false
 	}
 	b := &c.bound
-	for _, other := range c.others() {
-		r := other[lo+i]
+	for _, other := range c.othersOf(lo, min(c.block, c.n-lo), s) {
+		r := other[i]
 		w := b.dt.Round(r)
 		if same(x, w) {
 			return true
@@ -580,6 +583,19 @@ func (c *checker) otherwise(lo, i int, x float64, s *scratch) bool {
 		}
 	}
 	return false
+}
+
+// othersOf are the other results that the model allows, of the elements of a block.
+func (c *checker) othersOf(lo, n int, s *scratch) [][]float64 {
+	if s.othersAt != lo {
+		all := c.others()
+		s.others = slices.Grow(s.others[:0], len(all))[:len(all)]
+		for k, t := range all {
+			tensor.Load(t, lo, resize(&s.others[k], n))
+		}
+		s.othersAt = lo
+	}
+	return s.others
 }
 
 // least is how far an element of magnitude size may be off in any case: by more

@@ -171,17 +171,14 @@ const most = 1 << 17
 // distribution sums up the errors of c's elements.
 func (c *checker) distribution() *Distribution {
 	d := &Distribution{Eps: c.grid.Eps()}
-	var others [][]float64 // of results that are as right, the nearer one counts
-	if c.model.Else != nil {
-		others = c.others()
-	}
 	sample(c, func(lo, n int, s *scratch) (part Distribution) {
 		x, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
+		others := c.othersOf(lo, n, s)
 		for i := range x {
 			want := r[i]
-			for _, other := range others {
-				if math.Abs(x[i]-other[lo+i]) < math.Abs(x[i]-want) {
-					want = other[lo+i]
+			for _, other := range others { // that are as right: the nearest counts
+				if math.Abs(x[i]-other[i]) < math.Abs(x[i]-want) {
+					want = other[i]
 				}
 			}
 			part.add(&c.bound, x[i], want)

@@ -160,13 +160,15 @@ type scratch struct {
 	gotC, refC            []complex128
 	scale                 scaleBlock
 	exact                 []float64
+	others                [][]float64 // blocks of Model.Else
+	othersAt              int
 	identical             bool // the blocks measured last are known to have the same bits
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 func (s *scratch) next() {
-	s.gotAt, s.refAt, s.roundAt, s.scale.at, s.identical = -1, -1, -1, -1, false
+	s.gotAt, s.refAt, s.roundAt, s.scale.at, s.othersAt, s.identical = -1, -1, -1, -1, -1, false
 }
 
 func resize[T any](buf *[]T, n int) []T {

@@ -113,10 +113,7 @@ func (p Pointwise[A]) kernel(a *A) ([]*tensor.Tensor, error) {
 
 // floats is the function of x read as float64, with dtype dt.
 func (p Pointwise[A]) floats(dt tensor.DType, x *tensor.Tensor, a *A) *tensor.Tensor {
-	if p.Block != nil {
-		return MapBlock(dt, x, p.Block(a))
-	}
-	return Map(dt, x, p.F(a))
+	return MapBlock(dt, x, p.block(a))
 }
 
 func (p Pointwise[A]) grad(a *A, g *Grad) (Grads, error) {
@@ -152,25 +149,21 @@ func (p Pointwise[A]) zip(dt tensor.DType, g *Grad, x *tensor.Tensor, f func(g, 
 	}, g.Out[0], x, y)
 }
 
-// jumpReach is how many units in the last place of an argument a jump of the
-// derivative may be away for both of its sides to be right: a sound implementation may
-// compare x+3 with 6, rounded, or a limit rounded to the dtype.
-const jumpReach = 2
-
 // gradElse are the gradients on the other side of a jump of the derivative that is
-// within rounding of the argument, below and above it. The sign of a number is exact
-// in every dtype, so that a jump at 0 has one right side.
+// within rounding of the argument, below and above it.
 func (p Pointwise[A]) gradElse(a *A, g *Grad) ([]Grads, error) {
 	x := p.Self(a)
 	if !x.DType.IsFloat() {
 		return nil, nil
 	}
-	slope := p.slopeAt(a)
 	var out []Grads
-	for _, reach := range []float64{-jumpReach, jumpReach} {
-		t := p.zip(x.DType, g, x, func(gi, xi, _ float64) float64 {
-			return gi * beyondJump(slope, xi, reach*x.DType.ULP(xi))
-		})
+	for _, beyond := range beyondJumps(x.DType, p.slope(a)) {
+		t := ZipN(x.DType, x.Shape, func(dst []float64, s [][]float64) {
+			beyond(dst, s[1])
+			for i, gi := range s[0] {
+				dst[i] *= gi
+			}
+		}, g.Out[0], x)
 		out = append(out, Grads{"self": {t}})
 	}
 	return out, nil
@@ -183,51 +176,33 @@ func (p Pointwise[A]) others(a *A, _ []*tensor.Tensor) [][]*tensor.Tensor {
 	if !x.DType.IsFloat() {
 		return [][]*tensor.Tensor{nil}
 	}
-	f := p.F(a)
 	var out []*tensor.Tensor
-	for _, reach := range []float64{-jumpReach, jumpReach} {
-		out = append(out, Map(x.DType, x, func(x0 float64) float64 { return beyondJump(f, x0, reach*x.DType.ULP(x0)) }))
+	for _, beyond := range beyondJumps(x.DType, p.block(a)) {
+		out = append(out, MapBlock(x.DType, x, beyond))
 	}
 	return [][]*tensor.Tensor{out}
 }
 
-// slopeAt is the derivative as a function of the argument alone.
-func (p Pointwise[A]) slopeAt(a *A) func(x float64) float64 {
-	d := p.DF(a)
-	if p.Block == nil {
-		f := p.F(a)
-		return func(x float64) float64 { return d(x, f(x)) }
+// block is the function of blocks of elements.
+func (p Pointwise[A]) block(a *A) func(dst, src []float64) {
+	if p.Block != nil {
+		return p.Block(a)
 	}
-	f := p.Block(a)
-	return func(x float64) float64 {
-		var y [1]float64
-		f(y[:], []float64{x})
-		return d(x, y[0])
+	f := p.F(a)
+	return func(dst, src []float64) {
+		for i, x := range src {
+			dst[i] = f(x)
+		}
 	}
 }
 
-// beyondJump is f just beyond a jump between x and x+h; f(x) if there is none, or if 0
-// is. A jump is a change that does not become less than half of that from x to x+h
-// however narrow the interval.
-func beyondJump(f func(float64) float64, x, h float64) float64 {
-	here := f(x)
-	if x == 0 || x-x != 0 || x*(x+h) <= 0 {
-		return here
-	}
-	lo, hi, low, high := x, x+h, here, f(x+h)
-	least := math.Abs(high-low) / 2
-	for {
-		mid := lo + (hi-lo)/2
-		if least == 0 || !(math.Abs(high-low) >= least) {
-			return here
-		}
-		if mid == lo || mid == hi {
-			return high
-		}
-		if m := f(mid); math.Abs(m-low) >= math.Abs(high-m) {
-			hi, high = mid, m
-		} else {
-			lo, low = mid, m
+// slope is the derivative of blocks of arguments.
+func (p Pointwise[A]) slope(a *A) func(dst, src []float64) {
+	f, d := p.block(a), p.DF(a)
+	return func(dst, src []float64) {
+		f(dst, src)
+		for i, x := range src {
+			dst[i] = d(x, dst[i])
 		}
 	}
 }
