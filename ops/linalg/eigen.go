@@ -446,8 +446,7 @@ func hermitianGap(upper bool) func(kernel.Mat[complex128]) float64 {
 // singularGap is the smallest distance of singular values, or the smallest of
 // them where its vectors have a complement.
 func singularGap(a kernel.Mat[complex128]) float64 {
-	_, s, _ := kernel.SVD(a)
-	w := column[complex128](s).D
+	w := column[complex128](kernel.SingularValues(a)).D
 	if a.R != a.C {
 		w = append(w, 0)
 	}
@@ -456,7 +455,7 @@ func singularGap(a kernel.Mat[complex128]) float64 {
 
 func generalGap(a kernel.Mat[complex128]) float64 {
 	w, v := kernel.Eig(a)
-	_, s, _ := kernel.SVD(v)
+	s := kernel.SingularValues(v)
 	return leastGap(w) * s[len(s)-1] / s[0]
 }
 

@@ -264,7 +264,7 @@ func (m *matrixCall) gradCondition() float64 {
 // value over a batch.
 func worstCondition(t *tensor.Tensor) float64 {
 	return worstOfBatch(t, func(a kernel.Mat[complex128]) float64 {
-		_, s, _ := kernel.SVD(a)
+		s := kernel.SingularValues(a)
 		return s[0] / s[len(s)-1]
 	})
 }

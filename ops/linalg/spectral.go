@@ -204,8 +204,7 @@ func (n *normOf) spectra(f func(s []float64)) {
 	r, c := lastTwo(view)
 	data := tensor.Data[complex128](view)
 	for i := 0; r*c > 0 && i < len(data); i += r * c {
-		_, s, _ := kernel.SVD(kernel.Mat[complex128]{R: r, C: c, D: data[i : i+r*c]})
-		f(s)
+		f(kernel.SingularValues(kernel.Mat[complex128]{R: r, C: c, D: data[i : i+r*c]}))
 	}
 }
 

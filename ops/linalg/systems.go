@@ -332,7 +332,7 @@ func lstsqGradScale(call *matrixOpCall[lstsqArgs], g *opdef.Grad, grads opdef.Gr
 	inv := 0.0
 	data := tensor.Data[complex128](a.A)
 	for i := 0; m*n > 0 && i < len(data); i += m * n {
-		_, s, _ := kernel.SVD(kernel.Mat[complex128]{R: m, C: n, D: data[i : i+m*n]})
+		s := kernel.SingularValues(kernel.Mat[complex128]{R: m, C: n, D: data[i : i+m*n]})
 		inv = math.Max(inv, 1/math.Max(s[len(s)-1], 1e-6*s[0]))
 	}
 	k, rows := worstCondition(a.A), math.Sqrt(float64(m*n))

@@ -228,3 +228,35 @@ func TestConvergence(t *testing.T) {
 		}()
 	}
 }
+
+// The singular values alone are those of the whole decomposition to the precision of the largest.
+func TestSingularValues(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{1, 2, 3, 8, 24} {
+		real, complex := structured[float64](r, n), structured[complex128](r, n)
+		real["tall"], complex["wide"] = random[float64](r, n+5, n), random[complex128](r, n, n+3)
+		for name, m := range real {
+			complex["real "+name] = Mat[complex128]{R: m.R, C: m.C, D: make([]complex128, len(m.D))}
+			for i, x := range m.D {
+				complex["real "+name].D[i] = From[complex128](x)
+			}
+		}
+		for name, m := range complex {
+			_, want, _ := SVD(m)
+			got := SingularValues(m)
+			if len(got) != len(want) {
+				t.Fatalf("%s of %d: %d values, want %d", name, n, len(got), len(want))
+			}
+			for i, x := range got {
+				if !(math.Abs(x-want[i]) <= 100*float64(n)*0x1p-52*want[0]) {
+					t.Errorf("%s of %d: value %d is %g, want %g; the largest is %g", name, n, i, x, want[i], want[0])
+				}
+			}
+		}
+	}
+	for _, x := range []complex128{cmplx.NaN(), cmplx.Inf(), 1i * cmplx.Inf()} {
+		if s := SingularValues(Mat[complex128]{R: 2, C: 2, D: []complex128{1, x, 0, 1}}); s[0] == s[0] || s[1] == s[1] {
+			t.Errorf("singular values of a matrix with %v: %v, want NaN", x, s)
+		}
+	}
+}

@@ -2,7 +2,12 @@ package kernel
 
 import (
 	"math"
+	"math/cmplx"
 	"slices"
+
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/lapack"
+	"gonum.org/v1/gonum/lapack/lapack64"
 
 	"github.com/optool/optool/internal/quota"
 )
@@ -173,4 +178,51 @@ func Complete[T Field](u Mat[T], count int) Mat[T] {
 		rows.D[i] = Conj(rows.D[i])
 	}
 	return complete(rows, u.C, count)
+}
+
+// SingularValues are the min(R, C) singular values of m in descending order, to the precision of
+// the largest, which is enough for what scales bounds: by gonum's LAPACK, of complex matrices
+// each found twice in the real one of twice the size. They are NaN if m is not finite or they
+// are not found.
+func SingularValues(m Mat[complex128]) []float64 {
+	times := 1
+	for _, x := range m.D {
+		if imag(x) != 0 {
+			times = 2
+			break
+		}
+	}
+	rows, cols := times*m.R, times*m.C
+	a := quota.Make[float64](rows * cols)
+	ok := true
+	for i := range m.R {
+		for j := range m.C {
+			x := m.At(i, j)
+			ok = ok && !cmplx.IsNaN(x) && !cmplx.IsInf(x)
+			a[i*cols+j] = real(x)
+			if times == 2 {
+				a[i*cols+m.C+j], a[(m.R+i)*cols+j], a[(m.R+i)*cols+m.C+j] = -imag(x), imag(x), real(x)
+			}
+		}
+	}
+	all := make([]float64, min(rows, cols))
+	s := all[:len(all)/times]
+	general := blas64.General{Rows: rows, Cols: cols, Stride: max(1, cols), Data: a}
+	none := blas64.General{Stride: 1}
+	gesvd := func(work []float64, n int) bool {
+		return lapack64.Gesvd(lapack.SVDNone, lapack.SVDNone, general, none, none, all, work, n)
+	}
+	var best [1]float64
+	if ok {
+		gesvd(best[:], -1)
+		work := quota.Make[float64](int(best[0]))
+		ok = gesvd(work, len(work))
+	}
+	for i := range s {
+		s[i] = all[i*times]
+		if !ok {
+			s[i] = math.NaN()
+		}
+	}
+	return s
 }
