@@ -57,6 +57,10 @@ type Pointwise[A any] struct {
 	// SC is S for complex numbers; nil: the magnitude of y.
 	SC func(a *A) func(x, y complex128) float64
 
+	// Mistakes are arguments of A's own that no schema has, under which F or Block computes
+	// what kernels get wrong.
+	Mistakes func(a *A) []Mistake[*A]
+
 	Node   func(a *A, g *Grad) (Node, error)
 	Exempt map[string]string // as in Op
 	Cases  func(r *rand.Rand) []*A
@@ -68,6 +72,7 @@ func (p Pointwise[A]) Entry() *Entry {
 		Schema: p.Schema, Names: p.Names, InPlace: p.InPlace, Doc: p.Doc, Error: p.Error, NoGrad: p.NoGrad,
 		Autocast: p.Autocast,
 		Kernel:   p.kernel, Node: p.Node, Exempt: p.Exempt, Cases: p.Cases,
+		Mistakes: p.Mistakes,
 	}
 	if op.Error.Class != Exact && (p.S != nil || p.SBlock != nil || p.C != nil) {
 		op.Scale = p.scale

@@ -124,6 +124,11 @@ func (c *Call) explains(m mistake, fails []Result) (Cause, bool) {
 	if err := Guard(func() (err error) { way, err = m.make(); return err }); err != nil || way.call == nil {
 		return k, false
 	}
+	for i := range fails {
+		if fails[i].Phase == Forward && fails[i].Target == "output[0]" && c.refuted(m, way, &fails[i]) {
+			return k, false
+		}
+	}
 	alt := &comparison{Call: c.readAs(way), out: &Outcome{Op: c.Op}}
 	alt.opt.Runs = 1
 	alt.guard(alt.compareCall)
@@ -156,6 +161,43 @@ func (c *Call) explains(m mistake, fails []Result) (Cause, bool) {
 	return k, len(k.Targets) > 0
 }
 
+// refuted reports whether some elements of the first result, which cost little beside a whole
+// comparison with its bounds and gradients, show that a mistake does not explain it.
+func (c *Call) refuted(m mistake, way reading, r *Result) bool {
+	got, _, ok := c.Pair(r)
+	was := r.Compared.OpTools.MaxAbs
+	if !ok || !got.DType.IsFloat() || r.Compared.Loose > 0 || math.IsNaN(was) || math.IsInf(was, 0) {
+		return false
+	}
+	refuted := false
+	err := Guard(func() error {
+		f, err := way.call.Forward()
+		if err != nil || len(f.Outs) == 0 {
+			return err
+		}
+		z := f.Outs[0]
+		if way.alter != nil {
+			z = way.alter(r.Target, z)
+		}
+		if !slices.Equal(z.Shape, got.Shape) || !z.DType.IsFloat() {
+			refuted = true
+			return nil
+		}
+		far, x, y := 0, pieces(got), pieces(z)
+		for i := range x {
+			if math.Abs(x[i]-got.DType.Round(y[i])) > (1+1e-3)*was/nearness {
+				far++
+			}
+		}
+		refuted = far > 0 && !m.rounds || far > len(x)/20
+		return nil
+	})
+	return err == nil && refuted
+}
+
+// nearness is how much nearer values have to be under a mistake.
+const nearness = 8
+
 // nearer reports whether a value is explained by r, where it failed as f.
 func nearer(r, f Result) bool {
 	switch {
@@ -167,7 +209,7 @@ func nearer(r, f Result) bool {
 		return false
 	}
 	now, was := r.Compared.OpTools.MaxAbs, f.Compared.OpTools.MaxAbs
-	return math.IsNaN(was) || math.IsInf(was, 0) || now <= was/8
+	return math.IsNaN(was) || math.IsInf(was, 0) || now <= was/nearness
 }
 
 // mostly reports whether all elements but one in twenty of those that were wrong in f are

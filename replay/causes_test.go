@@ -374,6 +374,23 @@ func TestCausesOfResults(t *testing.T) {
 		}
 		return tensor.New(tensor.Float32, []int{2, 4, 3, 3}, out)
 	}
+	wide := edited(x, func(i int, v []float64) float64 { return 4 * v[i] })
+	seen := make([]int64, 256)
+	for i := range seen {
+		if i%16 < i/16 || i < 16 { // what the first query sees does not matter
+			seen[i] = 1
+		}
+	}
+	before := tensor.New(tensor.Bool, []int{16, 16}, seen).Rounded()
+	flat := load(images.Slice(2, 0, 1, 1))
+	between := make([]float64, 2*len(flat)) // elements and the means of neighbours
+	for i := range between {
+		between[i] = flat[i/2]
+		if i%2 == 1 && i%12 < 11 {
+			between[i] = (flat[i/2] + flat[i/2+1]) / 2
+		}
+	}
+	edges := tensor.New(tensor.Float32, []int{2, 4, 1, 12}, between)
 	half := func(x *tensor.Tensor) *tensor.Tensor {
 		return edited(x, func(i int, v []float64) float64 { return tensor.BFloat16.Round(v[i]) })
 	}
@@ -486,6 +503,25 @@ func TestCausesOfResults(t *testing.T) {
 		{"torch.softmax", []value.Value{x, int64(1)}, exponentials(0, 16, 20), "the sum lacks the last 4 of 20 elements"},
 		{"torch.softmax", []value.Value{x, int64(1)}, exponentials(0, 16, 16),
 			"the last 4 of 20 elements are left out"},
+		{attention, []value.Value{q, k, v, nil, 0.0, true}, edited(q, func(i int, _ []float64) float64 {
+			if i/8%16 == 0 {
+				return 0
+			}
+			return load(run(attention, q, k, v, before))[i]
+		}), "the causal mask hides each query's own key, and a query without keys gives 0"},
+		{"torch.nn.functional.gelu", []value.Value{x}, edited(x, func(i int, v []float64) float64 {
+			t := 1 / (1 + 0.47047*math.Abs(v[i])/math.Sqrt2)
+			erf := 1 - (0.3480242*t-0.0958798*t*t+0.7478556*t*t*t)*math.Exp(-v[i]*v[i]/2)
+			return v[i] / 2 * (1 + math.Copysign(erf, v[i]))
+		}), "the error function is approximated by Abramowitz and Stegun's formula 7.1.25"},
+		{"torch.nn.functional.hardswish", []value.Value{wide}, edited(wide, func(i int, v []float64) float64 {
+			return v[i] * max(v[i]+3, 0) / 6
+		}), "self + 3 is not limited to 6"},
+		{"torch.nn.functional.interpolate", []value.Value{images.Slice(2, 0, 1, 1), two(1, 12), nil, "bilinear"},
+			edges, "element o lies at o * step in input, not at (o + 1/2) * step - 1/2"},
+		{"torch.nn.functional.interpolate", []value.Value{images, nil, 1.3, "bilinear"},
+			run("torch.nn.functional.interpolate", images, two(7, 7), nil, "bilinear"),
+			"scale_factor is taken for the quotient of the sizes"},
 		{rms, []value.Value{x, size, w, 1e-5}, run(rms, x, size, edited(w, func(i int, v []float64) float64 {
 			return 1 + v[i]
 		}), 1e-5), "weight is 1 + weight"},

@@ -17,7 +17,11 @@ import (
 // for all elements.
 func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
+		results := slices.ContainsFunc(fails, func(r Result) bool { return r.Phase == Forward })
 		for i := range fails {
+			if results && fails[i].Phase != Forward { // gradients follow from what is wrong with the results
+				continue
+			}
 			for _, x := range c.factors(&fails[i]) {
 				if !yield(mistake{text: fmt.Sprintf("all elements are multiplied by %.7g", x), like: "elements",
 					rounds: true, make: func() (reading, error) {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/cmplx"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
@@ -15,6 +16,14 @@ import (
 type inplaceArgs struct {
 	Self    *tensor.Tensor
 	Inplace bool
+
+	wrong func(x float64) float64 // in place of the function: a mistake
+}
+
+// A mistaken function is what kernels compute in place of one.
+type mistaken struct {
+	text string
+	f    func(x float64) float64
 }
 
 // activation declares an activation that has no parameters but inplace.
@@ -32,6 +41,7 @@ type activation struct {
 	sc                                   func(x, y complex128) float64
 	kinks                                []float64
 	noInPlace                            bool
+	wrong                                []mistaken
 }
 
 func (v activation) entry() *opdef.Entry {
@@ -41,7 +51,21 @@ func (v activation) entry() *opdef.Entry {
 		Doc: opdef.Doc{Summary: v.summary, Formula: v.formula, Notes: v.notes,
 			Source: "torch.nn.functional." + v.name},
 		Error: v.error, Self: self, NoInts: !v.promote && v.i == nil, NoBool: true,
-		F:     func(*inplaceArgs) func(float64) float64 { return v.f },
+		F: func(a *inplaceArgs) func(float64) float64 {
+			if a.wrong != nil {
+				return a.wrong
+			}
+			return v.f
+		},
+		Mistakes: func(a *inplaceArgs) []opdef.Mistake[*inplaceArgs] {
+			var out []opdef.Mistake[*inplaceArgs]
+			for _, m := range v.wrong {
+				out = append(out, opdef.Mistake[*inplaceArgs]{Text: m.text, Plan: func() (*inplaceArgs, error) {
+					return &inplaceArgs{a.Self, a.Inplace, m.f}, nil
+				}})
+			}
+			return out
+		},
 		DF:    func(*inplaceArgs) func(x, y float64) float64 { return v.df },
 		Cases: func(r *rand.Rand) []*inplaceArgs { return activationCases(r, v.kinks, v.c != nil) },
 	}
@@ -70,15 +94,15 @@ func (v activation) entry() *opdef.Entry {
 func activationCases(r *rand.Rand, kinks []float64, complexToo bool) []*inplaceArgs {
 	g := opdef.Gen{R: r}
 	cs := []*inplaceArgs{
-		{g.Apart(tensor.Float64, kinks, 3, 4), false}, {g.Apart(tensor.Float32, kinks, 5), false},
-		{g.Apart(tensor.BFloat16, kinks, 2, 3), false},
-		{g.Apart(tensor.Float16, kinks, 4), false}, {g.Apart(tensor.Float32, kinks), false},
-		{g.Normal(tensor.Float32, 0, 3), false},
-		{opdef.NonContiguous(g.Apart(tensor.Float64, kinks, 3, 4)), false},
-		{tensor.New(tensor.Float32, []int{5}, []float64{math.NaN(), math.Inf(1), math.Inf(-1), 50, -50}), false},
+		{g.Apart(tensor.Float64, kinks, 3, 4), false, nil}, {g.Apart(tensor.Float32, kinks, 5), false, nil},
+		{g.Apart(tensor.BFloat16, kinks, 2, 3), false, nil},
+		{g.Apart(tensor.Float16, kinks, 4), false, nil}, {g.Apart(tensor.Float32, kinks), false, nil},
+		{g.Normal(tensor.Float32, 0, 3), false, nil},
+		{opdef.NonContiguous(g.Apart(tensor.Float64, kinks, 3, 4)), false, nil},
+		{tensor.New(tensor.Float32, []int{5}, []float64{math.NaN(), math.Inf(1), math.Inf(-1), 50, -50}), false, nil},
 	}
 	if complexToo {
-		cs = append(cs, &inplaceArgs{g.Normal(tensor.Complex128, 3), false})
+		cs = append(cs, &inplaceArgs{g.Normal(tensor.Complex128, 3), false, nil})
 	}
 	return cs
 }
@@ -136,6 +160,10 @@ var activationOps = []*opdef.Entry{
 		notes:   "The gradient at -3 is that of the middle piece, at 3 too.", error: elements.ElementwiseError,
 		kinks: []float64{-3, 3},
 		f:     func(x float64) float64 { return x * min(max(x+3, 0), 6) / 6 },
+		wrong: []mistaken{
+			{"self + 3 is not limited to 6", func(x float64) float64 { return x * max(x+3, 0) / 6 }},
+			{"self + 3 is not limited to 0", func(x float64) float64 { return x * min(x+3, 6) / 6 }},
+		},
 		df: func(x, _ float64) float64 {
 			switch {
 			case x < -3:
@@ -213,7 +241,7 @@ var activationOps = []*opdef.Entry{
 				"0.044715*self**3)))",
 			Source: "torch.nn.functional.gelu"},
 		Error: opdef.Error{Class: opdef.Elementwise, Covers: true},
-		Self:  func(a *geluArgs) *tensor.Tensor { return a.Self },
+		Self:  func(a *geluArgs) *tensor.Tensor { return a.Self }, Mistakes: (*geluArgs).mistakes,
 		Check: func(a *geluArgs) error {
 			if a.Approximate != "none" && a.Approximate != "tanh" {
 				return opdef.Refuse("approximate", "want none or tanh, got %q", a.Approximate)
@@ -221,6 +249,13 @@ var activationOps = []*opdef.Entry{
 			return nil
 		},
 		Block: func(a *geluArgs) func(dst, src []float64) {
+			if a.erf != nil {
+				return func(dst, src []float64) {
+					for i, x := range src {
+						dst[i] = x / 2 * (1 + a.erf(x/math.Sqrt2))
+					}
+				}
+			}
 			if a.Approximate == "tanh" {
 				return vmath.GELUTanh
 			}
@@ -254,7 +289,7 @@ var activationOps = []*opdef.Entry{
 			var cs []*geluArgs
 			for _, approx := range []string{"none", "tanh"} {
 				for _, c := range activationCases(r, nil, false) {
-					cs = append(cs, &geluArgs{c.Self, approx})
+					cs = append(cs, &geluArgs{Self: c.Self, Approximate: approx})
 				}
 			}
 			return cs
@@ -496,6 +531,34 @@ type softsignArgs struct{ Self *tensor.Tensor }
 type geluArgs struct {
 	Self        *tensor.Tensor
 	Approximate string
+
+	erf func(x float64) float64 // a mistake
+}
+
+// mistakes are approximations of the error function, with an error of up to 2.5e-5 and 1.5e-7.
+func (a *geluArgs) mistakes() []opdef.Mistake[*geluArgs] {
+	var out []opdef.Mistake[*geluArgs]
+	for _, f := range []struct {
+		number       string // in Abramowitz and Stegun, Handbook of Mathematical Functions
+		p            float64
+		coefficients []float64
+	}{
+		{"7.1.25", 0.47047, []float64{0.3480242, -0.0958798, 0.7478556}},
+		{"7.1.26", 0.3275911, []float64{0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429}},
+	} {
+		out = append(out, opdef.Mistake[*geluArgs]{
+			Text: "the error function is approximated by Abramowitz and Stegun's formula " + f.number,
+			Plan: func() (*geluArgs, error) {
+				return &geluArgs{a.Self, "none", func(x float64) float64 {
+					t, sum := 1/(1+f.p*math.Abs(x)), 0.0
+					for _, c := range slices.Backward(f.coefficients) {
+						sum = (sum + c) * t
+					}
+					return math.Copysign(1-sum*math.Exp(-x*x), x)
+				}}, nil
+			}})
+	}
+	return out
 }
 
 type leakyReLUArgs struct {

@@ -104,12 +104,38 @@ type interpolation struct {
 	elements.Planes
 	mode string
 	maps *kernel.Axes
+	with func(edit func(r *resizer)) *kernel.Axes // the maps of other positions
+}
+
+// mistakes are what kernels get wrong about positions.
+func (p *interpolation) mistakes() []opdef.Mistake[*interpolation] {
+	if strings.HasPrefix(p.mode, "nearest") || p.mode == "area" || !p.Tensor.DType.IsFloat() {
+		return nil
+	}
+	var out []opdef.Mistake[*interpolation]
+	add := func(text string, edit func(r *resizer)) {
+		maps := p.with(edit)
+		for d := range maps {
+			if !slices.Equal(maps[d].Weight, p.maps[d].Weight) || !slices.Equal(maps[d].Index, p.maps[d].Index) {
+				out = append(out, opdef.Mistake[*interpolation]{Text: text, Plan: func() (*interpolation, error) {
+					m := *p
+					m.maps = maps
+					return &m, nil
+				}})
+				return
+			}
+		}
+	}
+	add("element o lies at o * step in input, not at (o + 1/2) * step - 1/2", func(r *resizer) { r.edges = true })
+	add("scale_factor is taken for the quotient of the sizes", func(r *resizer) { r.factor = 0 })
+	return out
 }
 
 // resizeOp completes the declaration of an op whose calls are interpolations.
 func resizeOp[A any](op opdef.Planned[A, *interpolation], call func(a *A) *interpolateArgs) *opdef.Entry {
 	op.Plan = func(a *A) (*interpolation, error) { return call(a).plan() }
 	op.Error = opdef.Error{Class: opdef.Accumulated}
+	op.Mistakes = (*interpolation).mistakes
 	op.Kernel = func(p *interpolation) ([]*tensor.Tensor, error) {
 		dt := p.Tensor.DType
 		y := elements.Resample(dt, p.Planes, p.Shape(outSizes(p.maps)), p.maps, nil)
@@ -269,36 +295,22 @@ func (a *interpolateArgs) plan() (*interpolation, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &kernel.Axes{}
-	for d := range m {
-		tensor.Steps(out[d])
-		if d < 3-nd {
-			identityAxis(&m[d], p.Size[d])
-			continue
-		}
-		r := resizer{in: p.Size[d], out: out[d], factor: scale[d], corners: corners}
-		m[d].In = r.in
-		switch {
-		case a.Mode == "area":
-			for o := range r.out {
-				lo, hi := o*r.in/r.out, ((o+1)*r.in+r.out-1)/r.out
-				m[d].Add(hi-lo, func(j int) (int, float64) { return lo + j, 1 / float64(hi-lo) })
+	with := func(edit func(r *resizer)) *kernel.Axes {
+		m := &kernel.Axes{}
+		for d := range m {
+			tensor.Steps(out[d])
+			if d < 3-nd {
+				identityAxis(&m[d], p.Size[d])
+				continue
 			}
-		case a.Mode == "nearest":
-			r.nearest(&m[d], 0)
-		case a.Mode == "nearest-exact":
-			r.nearest(&m[d], 0.5)
-		case a.Antialias:
-			r.antialiased(&m[d], a.Mode == "bicubic")
-		case r.in == r.out && a.Mode != "bicubic":
-			identityAxis(&m[d], r.in)
-		case a.Mode == "bicubic":
-			r.cubic(&m[d])
-		default:
-			r.linear(&m[d])
+			r := resizer{in: p.Size[d], out: out[d], factor: scale[d], corners: corners}
+			edit(&r)
+			m[d].In = r.in
+			r.axis(&m[d], a.Mode, a.Antialias)
 		}
+		return m
 	}
-	return &interpolation{p, a.Mode, m}, nil
+	return &interpolation{p, a.Mode, with(func(*resizer) {}), with}, nil
 }
 
 func identityAxis(m *kernel.Axis, n int) {
@@ -369,6 +381,30 @@ type resizer struct {
 	in, out int
 	factor  float64 // scale factor given by the caller, 0: out/in
 	corners bool    // align_corners
+	edges   bool    // a mistake: positions are those of the elements' edges
+}
+
+// axis is the map of a mode.
+func (r resizer) axis(m *kernel.Axis, mode string, antialias bool) {
+	switch {
+	case mode == "area":
+		for o := range r.out {
+			lo, hi := o*r.in/r.out, ((o+1)*r.in+r.out-1)/r.out
+			m.Add(hi-lo, func(j int) (int, float64) { return lo + j, 1 / float64(hi-lo) })
+		}
+	case mode == "nearest":
+		r.nearest(m, 0)
+	case mode == "nearest-exact":
+		r.nearest(m, 0.5)
+	case antialias:
+		r.antialiased(m, mode == "bicubic")
+	case r.in == r.out && mode != "bicubic":
+		identityAxis(m, r.in)
+	case mode == "bicubic":
+		r.cubic(m)
+	default:
+		r.linear(m)
+	}
 }
 
 // step is the distance of two outputs in the input.
@@ -386,7 +422,7 @@ func (r resizer) step() float64 {
 
 // source is the position of output o in the input.
 func (r resizer) source(step float64, o int) float64 {
-	if r.corners {
+	if r.corners || r.edges {
 		return step * float64(o)
 	}
 	return step*(float64(o)+0.5) - 0.5
