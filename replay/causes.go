@@ -31,7 +31,7 @@ type Cause struct {
 // bounds under it, and nearer than before by a factor of eight at least; of values that
 // are rounded on the way nineteen of twenty elements that were wrong. Those that explain
 // results come first, of these those that explain most. What a mistake explains, those after it
-// need not.
+// need not, nor gradients where one explains results, from which they follow.
 func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 	var fails []Result
 	for _, r := range o.Results {
@@ -71,8 +71,8 @@ func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 			break
 		}
 	}
+	result := func(k Cause) bool { return strings.HasPrefix(k.Targets[0], "output") }
 	slices.SortStableFunc(causes, func(a, b Cause) int {
-		result := func(k Cause) bool { return strings.HasPrefix(k.Targets[0], "output") }
 		switch {
 		case result(a) != result(b):
 			if result(a) {
@@ -91,7 +91,7 @@ func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 	})
 	var first []Cause
 	for _, k := range causes {
-		if !slices.ContainsFunc(first, func(b Cause) bool { return b.covers(k) }) {
+		if !slices.ContainsFunc(first, func(b Cause) bool { return b.covers(k) || result(b) && !result(k) }) {
 			first = append(first, k)
 		}
 	}

@@ -395,6 +395,21 @@ func TestCausesOfResults(t *testing.T) {
 		return edited(x, func(i int, v []float64) float64 { return tensor.BFloat16.Round(v[i]) })
 	}
 	offset, classes := random(4), tensor.New(tensor.Int64, []int{9}, []int64{3, 0, 8, 0, 2, 7, 19, 4, 4})
+	// divided are the means of windows of each row of x that begin and end at these places.
+	divided := func(at [][2]int) *tensor.Tensor {
+		var out []float64
+		for v := load(x); len(v) > 0; v = v[20:] {
+			for _, w := range at {
+				sum := 0.0
+				for _, y := range v[w[0]:w[1]] {
+					sum += y
+				}
+				out = append(out, sum/float64(w[1]-w[0]))
+			}
+		}
+		return tensor.New(tensor.Float32, []int{6, len(at)}, out)
+	}
+	ninths := edited(random(4, 1, 3, 3), func(i int, _ []float64) float64 { return float64(min(8-i%9, 1)) / 9 })
 	above := func(i, _ int) bool { return i == 0 }
 	for _, tc := range []struct {
 		op   string
@@ -554,11 +569,16 @@ func TestCausesOfResults(t *testing.T) {
 			"padding and dilation are that of the last two dimensions exchanged"},
 		{conv, []value.Value{images, kernels, offset}, run(conv, half(images), half(kernels), offset),
 			"the factors are rounded to bfloat16 first"},
-		{pool, []value.Value{images, int64(2)}, windows(func(i, j int) bool { return i+j < 2 }, 4),
-			"the last of the 4 elements of each window is left out"},
+		{pool, []value.Value{images, int64(3), int64(2), int64(1)},
+			run(conv, images, ninths, nil, int64(2), int64(1), int64(1), int64(4)),
+			"the last of the 9 elements of each window is left out"},
 		{pool, []value.Value{images, int64(2)}, windows(above, 4), "the last of dimension -2 of each window is left out"},
 		{average, []value.Value{images, int64(3)}, windows(above, 2),
 			"the last of dimension -2 of each window is left out and does not count"},
+		{"torch.nn.functional.adaptive_avg_pool1d", []value.Value{x, int64(3)},
+			divided([][2]int{{0, 6}, {6, 13}, {13, 20}}), "windows end where the next begins"},
+		{"torch.nn.functional.adaptive_avg_pool1d", []value.Value{x, int64(3)},
+			divided([][2]int{{0, 8}, {6, 14}, {12, 20}}), "all windows have one size and one step"},
 		{entropy, []value.Value{table, classes}, edited(run(entropy, table, classes),
 			func(i int, v []float64) float64 { return v[i] * 9 / 8 }), "the sum is divided by 8, not by 9"},
 	} {

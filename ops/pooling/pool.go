@@ -34,12 +34,14 @@ func inFloat32(es []*opdef.Entry) []*opdef.Entry {
 type pooling struct {
 	elements.Planes
 	win     kernel.Windows
-	divide  [3][]int // factors of the divisor per dimension
-	divisor int      // overrides them
-	indices bool     // those of the largest elements are a result too
-	squeeze bool     // torch computes it in two dimensions and views the result
-	zeros   bool     // a mistake: what is beside the input counts as 0
-	corner  bool     // a mistake: the last element of windows is left out of sums
+	divide  [3][]int  // factors of the divisor per dimension
+	divisor int       // overrides them
+	divides bool      // the windows divide the input: adaptive pooling
+	beyond  [3][]bool // which windows end behind the input, unless they divide it
+	indices bool      // those of the largest elements are a result too
+	squeeze bool      // torch computes it in two dimensions and views the result
+	zeros   bool      // a mistake: what is beside the input counts as 0
+	corner  bool      // a mistake: the last element of windows is left out of sums
 }
 
 // poolingOf is a pooling of input without its windows; check refuses dtypes.
@@ -104,10 +106,14 @@ func (p *pooling) slidingWindows(kernelSize, stride, padding, dilation []int, ce
 			}
 			p.win.Lo[d] = append(p.win.Lo[d], lo)
 			p.win.Hi[d] = append(p.win.Hi[d], min(hi, n))
+			p.beyond[d] = append(p.beyond[d], o*s[d]-pad[d]+span > n)
 		}
 	}
 	return nil
 }
+
+// endsInside reports whether the last element of a window lies in the input.
+func (p *pooling) endsInside(d, o int) bool { return p.divides || !p.beyond[d][o] }
 
 func floorQuo(a, b int) int {
 	q := a / b
@@ -132,7 +138,7 @@ func (p *pooling) adaptiveWindows(size value.Value) error {
 	if len(seq.Items) != p.Dims {
 		return opdef.Refuse("output_size", "want %d numbers, got %d", p.Dims, len(seq.Items))
 	}
-	p.win = kernel.Windows{In: p.Size, Step: [3]int{1, 1, 1}}
+	p.win, p.divides = kernel.Windows{In: p.Size, Step: [3]int{1, 1, 1}}, true
 	for d, n := range p.Size {
 		count := n
 		if k := d - 3 + p.Dims; k >= 0 && seq.Items[k] != nil {
@@ -236,15 +242,14 @@ func (p *pooling) axes() *kernel.Axes {
 	return m
 }
 
-// lastOf is the linear map that takes the last element of windows that have as many elements
-// as the largest.
+// lastOf is the linear map that takes the last element of windows that end in the input.
 func (p *pooling) lastOf() *kernel.Axes {
 	m := &kernel.Axes{}
 	for d := range m {
 		m[d].In = p.Size[d]
 		for o, lo := range p.win.Lo[d] {
 			last, n := p.win.Hi[d][o]-1, 0
-			if last-lo == p.largestAlong(d)-1 {
+			if last >= lo && p.endsInside(d, o) {
 				n = 1
 			}
 			m[d].Add(n, func(int) (int, float64) { return last, 1 })

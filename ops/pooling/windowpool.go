@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -81,19 +82,43 @@ func (p *pooling) meanMistakes() []opdef.Mistake[*pooling] {
 			return &m, nil
 		}})
 	}
-	// end are the windows that end at other places along a dimension, at least one element long.
-	end := func(m *pooling, d int, at func(o, lo, hi int) int) {
-		m.win.Hi[d] = slices.Clone(m.win.Hi[d])
-		for o, lo := range m.win.Lo[d] {
-			m.win.Hi[d][o] = max(min(at(o, lo, m.win.Hi[d][o]), p.Size[d]), min(lo+1, p.Size[d]))
+	// other are windows that begin at other places too, and divide by their sizes.
+	other := func(text string, at func(o, count, n int) (lo, hi int)) {
+		w := *p
+		for d, n := range p.Size {
+			count := len(p.win.Lo[d])
+			w.win.Lo[d], w.win.Hi[d], w.divide[d] = make([]int, count), make([]int, count), make([]int, count)
+			for o := range count {
+				lo, hi := at(o, count, n)
+				w.win.Lo[d][o], w.win.Hi[d][o], w.divide[d][o] = lo, hi, hi-lo
+			}
 		}
+		if !reflect.DeepEqual(w.win, p.win) {
+			add(text, func(m *pooling) { *m = w })
+		}
+	}
+	if p.divides && p.Tensor.Numel() > 0 && tensor.Numel(p.outShape()) > 0 {
+		other("windows end where the next begins", func(o, count, n int) (lo, hi int) {
+			return o * n / count, max((o+1)*n/count, o*n/count+1)
+		})
+		other("all windows have one size and one step", func(o, count, n int) (lo, hi int) {
+			step := n / count
+			return o * step, o*step + n - (count-1)*step
+		})
 	}
 	for d := range 3 {
 		if p.largestAlong(d) < 2 {
 			continue
 		}
 		name := fmt.Sprintf("the last of dimension %d of each window is left out", d-3)
-		shorter := func(m *pooling) { end(m, d, func(_, _, hi int) int { return hi - p.win.Step[d] }) }
+		shorter := func(m *pooling) {
+			m.win.Hi[d] = slices.Clone(m.win.Hi[d])
+			for o, lo := range m.win.Lo[d] {
+				if hi := &m.win.Hi[d][o]; p.endsInside(d, o) && *hi-p.win.Step[d] > lo {
+					*hi -= p.win.Step[d]
+				}
+			}
+		}
 		add(name, shorter)
 		add(name+" and does not count", func(m *pooling) {
 			shorter(m)
