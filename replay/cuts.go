@@ -145,61 +145,47 @@ func (s *sampler) take(t *tensor.Tensor, labels []int, at cuts) *tensor.Tensor {
 }
 
 // gather copies the elements of a floating tensor at the products of the indices picked of
-// its dimensions, nil for all.
+// its dimensions, nil for all, of at least one.
 func gather(t *tensor.Tensor, picked [][]int) *tensor.Tensor {
 	shape := slices.Clone(t.Shape)
-	leaves, inner := 1, 1
 	for d, idx := range picked {
 		if idx != nil {
 			shape[d] = len(idx)
-			leaves *= len(idx)
-		} else {
-			inner *= shape[d]
 		}
 	}
-	stride := tensor.Contiguous(shape)
+	last, run := t.Dim()-1, 1 // the last dimension picked of, and the elements that follow each other behind it
+	for ; picked[last] == nil; last-- {
+		run *= shape[last]
+	}
+	n, idx := t.Shape[last], picked[last]
 	data := tensor.Make[float64](tensor.Numel(shape))
-	tensor.Parallel(leaves, 1+1<<12/max(inner, 1), func(lo, hi int) {
-		buf := tensor.Make[float64](inner)
-		for leaf := lo; leaf < hi; leaf++ {
-			from, at, rest := t, 0, leaf
-			for d := len(picked) - 1; d >= 0; d-- {
+	tensor.Parallel(tensor.Numel(shape[:last]), 1+1<<12/max(n*run, 1), func(lo, hi int) {
+		var row []float64
+		if run == 1 {
+			row = tensor.Make[float64](n)
+		}
+		for k := lo; k < hi; k++ {
+			from, size, rest := 0, 1, k
+			for d := last - 1; d >= 0; d-- {
+				i := rest % shape[d]
+				rest /= shape[d]
 				if picked[d] != nil {
-					i := rest % len(picked[d])
-					rest /= len(picked[d])
-					from, at = from.Slice(d, picked[d][i], 1, 1), at+i*stride[d]
+					i = picked[d][i]
+				}
+				from, size = from+i*size, size*t.Shape[d]
+			}
+			tensor.Load(t, from*n, row)
+			dst := data[k*len(idx)*run : (k+1)*len(idx)*run]
+			for j, i := range idx {
+				if run == 1 {
+					dst[j] = row[i]
+				} else {
+					tensor.Load(t, (from*n+i)*run, dst[j*run:(j+1)*run])
 				}
 			}
-			tensor.Load(from, 0, buf)
-			scatter(data, at, buf, shape, stride, picked)
 		}
 	})
 	u := tensor.New(t.DType, shape, data)
 	u.Device, u.RequiresGrad = t.Device, t.RequiresGrad
 	return u
-}
-
-// scatter stores the elements of the dimensions that are not picked, from an offset on.
-func scatter(data []float64, at int, src []float64, shape, stride []int, picked [][]int) {
-	run := 1 // elements that follow each other
-	last := len(shape) - 1
-	for ; last >= 0 && picked[last] == nil; last-- {
-		run *= shape[last]
-	}
-	idx := make([]int, last+1)
-	for lo := 0; lo < len(src); lo += run {
-		copy(data[at:at+run], src[lo:])
-		for d := last; d >= 0; d-- {
-			if picked[d] != nil {
-				continue
-			}
-			idx[d]++
-			at += stride[d]
-			if idx[d] < shape[d] {
-				break
-			}
-			at -= shape[d] * stride[d]
-			idx[d] = 0
-		}
-	}
 }

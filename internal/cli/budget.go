@@ -17,6 +17,7 @@ import (
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/shard"
 )
 
 // A timeBudget is the flag that gives a run a time; 0 if it was not given.
@@ -102,6 +103,20 @@ func (o *replayOptions) sampling() *replay.Sampling {
 	return &replay.Sampling{Over: float64(over) * 1e9}
 }
 
+// hurried is how large calls are checked if the time is not likely to suffice for all calls: so
+// that a product takes little more time than reading its files.
+var hurried = replay.Sampling{Over: 0.2e9, Elements: 1 << 14}
+
+// hurry has large calls checked in smaller parts if those left are estimated to take more than the
+// time of a budget, unless a flag says how they are to be checked.
+func (o *replayOptions) hurry(now *replay.Sampling, left shard.Cost) *replay.Sampling {
+	takes := left.Duration() / time.Duration(runtime.GOMAXPROCS(0))
+	if now == nil || o.sample > 0 || takes <= time.Duration(o.budget) {
+		return now
+	}
+	return &hurried
+}
+
 // A spending is a run with a budget in work. What it is told comes from one goroutine.
 type spending struct {
 	given  time.Duration
@@ -131,6 +146,7 @@ func (r *replayRun) plan(ctx context.Context, list iter.Seq[found]) (*spending, 
 	}
 	var first, rest []found
 	var calls []budget.Call
+	var left shard.Cost
 	for i, f := range all {
 		region := false
 		if f.entry != nil {
@@ -151,11 +167,14 @@ func (r *replayRun) plan(ctx context.Context, list iter.Seq[found]) (*spending, 
 		if f.finished {
 			of.CheckedCalls++
 			of.CheckedBytes += f.bytes
+		} else {
+			left += costs[i].Cost
 		}
 		calls = append(calls, budget.Call{Name: f.entry.Rel, Op: f.entry.Op, Kind: kinds[i], Cost: costs[i].Cost,
 			Done: f.finished})
 		rest = append(rest, f)
 	}
+	r.opt.Sample = r.hurry(r.opt.Sample, left)
 	s.agenda = budget.New(calls)
 	for _, o := range r.Ops() { // of what was finished before
 		if o.Worst.Finding() {
