@@ -16,7 +16,7 @@ type Axes struct {
 	Args map[string][][]int // of each item of a tensor argument, a label for each dimension
 	Out  []int              // of the only result
 	// Linear are labels along which the result is linear in the tensors that have them, and
-	// so are gradients.
+	// so are gradients. Without any the parts that are compared stand for the others.
 	Linear []int
 	// Added names an argument that is added to what the others make; "" if there is none.
 	Added string

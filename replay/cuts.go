@@ -134,6 +134,7 @@ func (s *sampler) take(t *tensor.Tensor, labels []int, at cuts) *tensor.Tensor {
 		case idx == nil:
 		case n > 0 && idx[n-1]-idx[0] == n-1:
 			u = u.Slice(d, idx[0], n, 1)
+			u.RequiresGrad = t.RequiresGrad
 		default:
 			picked[d], any = idx, true
 		}

@@ -16,7 +16,8 @@ import (
 // Sampling has large calls checked in parts: products of matrices and what else says by its
 // opdef.Axes how it can be cut. Of each value some elements are compared one by one, as
 // always: those of a call of its own on the parts of the arguments that they are made of. And
-// the whole is projected (see project.go), which says where else to look.
+// the whole is projected (see project.go), which says where else to look, if the operator is linear
+// in something.
 type Sampling struct {
 	Over     float64 // floating-point operations of a forward pass; calls of more are checked in parts
 	Elements int     // about how many are compared one by one, of each value
@@ -64,7 +65,7 @@ func (c *Call) newSampler() *sampler {
 	}
 	s.tiny = s.cut(s.first)
 	f, err := s.tiny.Forward()
-	if err != nil || len(f.Outs) != 1 || f.After != nil || f.Outs[0].Dim() != len(s.axes.Out) {
+	if err != nil || len(f.Outs) != 1 || len(f.After) > 0 || f.Outs[0].Dim() != len(s.axes.Out) {
 		return nil // the whole call says what is wrong
 	}
 	s.tinyFwd = f
@@ -166,7 +167,7 @@ func (v *sampledValue) make(call *opdef.Call, out []*tensor.Tensor) (*tensor.Ten
 		f := opdef.Must(call.Forward())
 		return f.Outs[0], call.OutBound(f, 0)
 	}
-	// Gradients of what is linear in each argument do not depend on the result.
+	// The result is computed if gradients depend on it: not where they are those of products.
 	f := &opdef.Forward{Outs: []*tensor.Tensor{deferred(out[0].DType, out[0].Shape, func() *tensor.Tensor {
 		return opdef.Must(call.Forward()).Outs[0]
 	})}}
@@ -189,12 +190,13 @@ func (r *comparison) compareSampled(l label, got value.Value, want *tensor.Tenso
 		return r.compareValue(l, got, want, opdef.Bound{}, precision)
 	}
 	s, n, at := r.sampler, g.Numel(), cuts{}
-	if s.along(v, g) != opdef.Uncut { // else it is compared whole
+	alone := len(s.axes.Linear) == 0           // nothing can be said of what lies outside of the part
+	if alone || s.along(v, g) != opdef.Uncut { // else it is compared whole
 		at = s.grid(v, g.Shape, n)
 	}
 	res := r.comparePart(l, g, v, at, precision)
 	sampled := &Sampled{Checked: res.Compared.Numel, Projected: math.NaN()}
-	if sampled.Checked < n {
+	if sampled.Checked < n && !alone {
 		p := s.project(g, v, precision)
 		sampled.Projected = p.largest
 		for _, cell := range p.cells {
@@ -211,9 +213,9 @@ func (r *comparison) compareSampled(l label, got value.Value, want *tensor.Tenso
 			res.Reason = fmt.Sprintf("a projection of the whole is off by %.3g times what rounding explains, though no "+
 				"element that was looked at is", sampled.Projected)
 		}
-		if res.Reason != "" {
-			res.Reason += fmt.Sprintf("; %d of %d elements were looked at", sampled.Checked, n)
-		}
+	}
+	if sampled.Checked < n && res.Reason != "" {
+		res.Reason += fmt.Sprintf("; %d of %d elements were looked at", sampled.Checked, n)
 	}
 	res.Shape, res.Compared.Numel, res.Sampled = g.Shape, n, sampled
 	r.out.Results = append(r.out.Results, *res)

@@ -36,8 +36,15 @@ type largeCall struct {
 // newLarge runs the call on the reference and rounds what it gives.
 func newLarge(t testing.TB, op string, dt tensor.DType, r *rand.Rand, shapes ...[]int) *largeCall {
 	t.Helper()
+	return newLargeWith(t, op, dt, r, &value.Dict{}, shapes...)
+}
+
+// newLargeWith is newLarge with keyword arguments, which get no gradients.
+func newLargeWith(t testing.TB, op string, dt tensor.DType, r *rand.Rand, kwargs *value.Dict,
+	shapes ...[]int) *largeCall {
+	t.Helper()
 	g := opdef.Gen{R: r}
-	l := &largeCall{op: op, dt: dt, kwargs: &value.Dict{}}
+	l := &largeCall{op: op, dt: dt, kwargs: kwargs}
 	var args []value.Value
 	for _, shape := range shapes {
 		x := g.Normal(dt, shape...)
@@ -58,7 +65,7 @@ func newLarge(t testing.TB, op string, dt tensor.DType, r *rand.Rand, shapes ...
 	out := []*tensor.Tensor{l.gradOut}
 	if n, ok, err := call.Node(f, out); err != nil {
 		t.Fatal(err)
-	} else if ok {
+	} else if ok && n.Grads != nil {
 		for _, x := range n.Grads {
 			l.grads, l.shapes = append(l.grads, rounded(x)), append(l.shapes, x.Shape)
 		}
@@ -68,7 +75,7 @@ func newLarge(t testing.TB, op string, dt tensor.DType, r *rand.Rand, shapes ...
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range call.Tensors() {
+	for _, a := range call.Tensors()[:len(shapes)] {
 		x := grads[a.Name][0]
 		l.grads, l.shapes = append(l.grads, rounded(x)), append(l.shapes, x.Shape)
 	}
@@ -158,6 +165,66 @@ func TestSampledSound(t *testing.T) {
 					t.Errorf("%s %s %v %s %s: looked at %+v of %d", x.op, dt, x.shapes, r.Phase, r.Target, s,
 						r.Compared.Numel)
 				}
+			}
+		}
+	}
+}
+
+// TestSampledAttention: of an attention some batches and heads are checked, and some queries where
+// their position does not matter; what is wrong throughout is found in each value.
+func TestSampledAttention(t *testing.T) {
+	const op = "torch.nn.functional.scaled_dot_product_attention"
+	g := opdef.Gen{R: rand.New(rand.NewPCG(3, 4))}
+	hides := tensor.New(tensor.Bool, []int{96, 80}, make([]int64, 96*80))
+	for i := range 96 {
+		for j := range 80 {
+			tensor.Data[int64](hides)[i*80+j] = int64((i + j) % 2)
+		}
+	}
+	shapes := func(keyHeads int) [][]int {
+		return [][]int{{2, 8, 96, 16}, {2, keyHeads, 80, 16}, {2, keyHeads, 80, 24}}
+	}
+	for _, x := range []struct {
+		name   string
+		shapes [][]int
+		kwargs []value.Item
+	}{
+		{"plain", shapes(8), nil},
+		{"no heads", [][]int{{300, 32}, {200, 32}, {200, 32}}, nil},
+		{"causal", shapes(8), []value.Item{{Key: "is_causal", Value: true}}},
+		{"grouped", shapes(2), []value.Item{{Key: "enable_gqa", Value: true}}},
+		{"one head of keys", shapes(1), nil},
+		{"mask", shapes(8), []value.Item{{Key: "attn_mask", Value: constant(g.Normal(tensor.Float32, 8, 96, 80))}}},
+		{"mask of keys", shapes(8), []value.Item{{Key: "attn_mask", Value: constant(g.Normal(tensor.Float32, 1, 80))}}},
+		{"bool mask", shapes(8), []value.Item{{Key: "attn_mask", Value: hides.Rounded()}}},
+	} {
+		l := newLargeWith(t, op, tensor.Float32, rand.New(rand.NewPCG(1, 2)), &value.Dict{Items: x.kwargs}, x.shapes...)
+		o := l.replay(t, &replay.Sampling{Over: 1e5, Elements: 1 << 10}, nil)
+		for _, r := range o.Results {
+			s := r.Sampled
+			if r.Verdict != verdict.Pass || s == nil || !math.IsNaN(s.Projected) {
+				t.Errorf("%s %s %s: %s: %s, %+v", x.name, r.Phase, r.Target, r.Verdict, r.Reason, s)
+				continue
+			}
+			cut := x.name != "no heads" && !(x.name == "one head of keys" && r.Phase == replay.Backward) ||
+				r.Phase == replay.Forward
+			if cut && s.Checked*2 > r.Compared.Numel || s.Checked == 0 {
+				t.Errorf("%s %s %s: %d of %d elements were looked at", x.name, r.Phase, r.Target, s.Checked,
+					r.Compared.Numel)
+			}
+		}
+		for wrong := -1; wrong < len(l.grads); wrong++ {
+			o := l.replay(t, &replay.Sampling{Over: 1e5, Elements: 1 << 10}, func(output []float64, grads [][]float64) {
+				spoiled := output
+				if wrong >= 0 {
+					spoiled = grads[wrong]
+				}
+				for i := range spoiled {
+					spoiled[i] *= 1.001
+				}
+			})
+			if wrong < 0 && !o.FailedForward() || wrong >= 0 && (o.FailedForward() || !o.FailedBackward()) {
+				t.Errorf("%s: value %d times 1.001: %s: %+v", x.name, wrong, o.Verdict(), o.Results)
 			}
 		}
 	}
@@ -353,4 +420,10 @@ func (l *largeCall) found(t *testing.T, p planted, phase replay.Phase, sample *r
 		}
 	}
 	return found, float64(checked) / float64(max(numel, 1))
+}
+
+// constant is a tensor that gets no gradient.
+func constant(t *tensor.Tensor) *tensor.Tensor {
+	t.RequiresGrad = false
+	return t
 }

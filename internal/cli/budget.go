@@ -67,7 +67,7 @@ type sampling float64
 const sampledByDefault = 5
 
 func (s *sampling) addFlag(cmd *cobra.Command) {
-	flag := cmd.Flags().VarPF(s, "sample", "", "check products and convolutions of more than `GFLOP` floating-point "+
+	flag := cmd.Flags().VarPF(s, "sample", "", "check products, convolutions and attention of more than `GFLOP` floating-point "+
 		"operations, in thousand millions, in parts: some elements one by one, the whole by random projections (so does --budget)")
 	flag.NoOptDefVal = strconv.Itoa(sampledByDefault)
 }

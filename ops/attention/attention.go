@@ -34,6 +34,7 @@ var attentionOps = []*opdef.Entry{
 			return keys * (1 + float64(elements.LastDim(a.Query.Shape))/float64(max(1,
 				elements.LastDim(a.Value.Shape))))
 		},
+		Axes: func(c *compose.Call) *opdef.Axes { return c.Args().(*attentionArgs).axes() },
 		Mistakes: func(c *compose.Call) []opdef.Mistake[*compose.Call] {
 			return attentionMistakes(c.Args().(*attentionArgs))
 		},
@@ -66,6 +67,41 @@ type attentionArgs struct {
 	IsCausal                    bool
 	Scale                       *float64
 	EnableGqa                   bool
+}
+
+// axes cut an attention into its batches and heads, and, where the position of a query does not
+// matter, its queries: of each all keys.
+func (a *attentionArgs) axes() *opdef.Axes {
+	queries := 0
+	if m := a.AttnMask; a.IsCausal || m != nil && !m.DType.IsFloat() {
+		if m != nil && tensor.Numel(m.Shape[:max(0, m.Dim()-2)]) > 1 {
+			return nil // only floating masks can be cut
+		}
+		queries = opdef.Uncut
+	}
+	labels := func(t *tensor.Tensor, rows int) []int {
+		l := make([]int, t.Dim())
+		for d := range l {
+			l[d] = t.Dim() - d
+		}
+		if n := t.Dim() - 3; a.EnableGqa && n >= 0 {
+			l[n] = opdef.Uncut
+		}
+		return append(l[:t.Dim()-2], rows, opdef.Uncut)
+	}
+	x := &opdef.Axes{Args: map[string][][]int{"query": {labels(a.Query, queries)}, "key": {labels(a.Key, opdef.Uncut)},
+		"value": {labels(a.Value, opdef.Uncut)}}}
+	longest := a.Query
+	for _, t := range []*tensor.Tensor{a.Key, a.Value, a.AttnMask} {
+		if t != nil && t.Dim() > longest.Dim() {
+			longest = t
+		}
+	}
+	x.Out = labels(longest, queries)
+	if m := a.AttnMask; m != nil && m.DType.IsFloat() && m.Dim() >= 2 {
+		x.Args["attn_mask"] = [][]int{labels(m, queries)}
+	}
+	return x
 }
 
 func scaledDotProductAttention(g *compose.Graph, a *attentionArgs) compose.Values {
