@@ -60,15 +60,31 @@ func TestBudget(t *testing.T) {
 }
 
 func TestInParts(t *testing.T) {
-	s, numel := reports.NewSummary(), 100
-	s.Add(&reports.Result{Capture: "a", Op: "mm", Verdict: verdict.Pass, Numel: &numel, Coverage: reports.Num(0.25),
-		Projected: reports.Num(0.5)})
-	var out bytes.Buffer
-	if err := s.Write(&out, reports.Style{Quiet: true}); err != nil {
-		t.Fatal(err)
+	numel := 100
+	value := func(coverage float64, projected *reports.Number) *reports.Result {
+		return &reports.Result{Capture: "a", Op: "mm", Verdict: verdict.Pass, Numel: &numel,
+			Coverage: reports.Num(coverage), Projected: projected}
 	}
-	if want := "1 value of large calls compared in part, and all of each by random projections\n"; !strings.Contains(
-		out.String(), want) {
-		t.Errorf("got %swant %s", out.String(), want)
+	whole, projected, alone := value(1, nil), value(0.25, reports.Num(0.5)), value(0.25, nil)
+	for _, x := range []struct {
+		values []*reports.Result
+		want   string
+	}{
+		{[]*reports.Result{projected}, "1 value of large calls compared in part, and all of each by random projections\n"},
+		{[]*reports.Result{alone, whole, alone}, "2 values of large calls compared in part alone\n"},
+		{[]*reports.Result{alone, projected}, "by random projections; 1 value of large calls compared in part alone\n"},
+		{[]*reports.Result{whole}, ""},
+	} {
+		s := reports.NewSummary()
+		for _, r := range x.values {
+			s.Add(r)
+		}
+		var out bytes.Buffer
+		if err := s.Write(&out, reports.Style{Quiet: true}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), x.want) || x.want == "" && strings.Contains(out.String(), "in part") {
+			t.Errorf("got %swant %s", out.String(), x.want)
+		}
 	}
 }

@@ -42,7 +42,8 @@ type Summary struct {
 	unjudged     map[string]int    // why gradients were not compared, in calls
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
 	notSaved     int               // results of those
-	sampled      int               // results of which not all elements were compared
+	projected    int               // results of which not all elements were compared, but their projections
+	partial      int               // and those of which these were not either
 	changed      map[string]bool   // settings that changed the capture being added: whether they excused it
 	pools        map[poolKey]*pool // errors of values that passed
 	ops          map[string]*OpSummary
@@ -76,8 +77,11 @@ func (s *Summary) Add(r *Result) {
 	if r.Phase == "backward" && r.Verdict == verdict.Skipped {
 		s.unjudged[r.Reason]++
 	}
-	if r.Projected != nil {
-		s.sampled++
+	switch {
+	case r.Projected != nil:
+		s.projected++
+	case r.Coverage != nil && *r.Coverage < 1:
+		s.partial++
 	}
 	if r.Unwritten {
 		s.notSaved++
@@ -367,11 +371,15 @@ func (s *Summary) lookAt() string {
 
 // inParts says how many values were not compared element by element; "" if all were.
 func (s *Summary) inParts() string {
-	if s.sampled == 0 {
-		return ""
+	var parts []string
+	if s.projected > 0 {
+		parts = append(parts, fmt.Sprintf("%s of large calls compared in part, and all of each by random projections",
+			Count(s.projected, "value")))
 	}
-	return fmt.Sprintf("%s of large calls compared in part, and all of each by random projections",
-		Count(s.sampled, "value"))
+	if s.partial > 0 {
+		parts = append(parts, fmt.Sprintf("%s of large calls compared in part alone", Count(s.partial, "value")))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // notWritten says of how many calls torch saved nothing into a file, and of which
