@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -172,5 +173,54 @@ func TestSignOfChosenZero(t *testing.T) {
 		if o := replay.Of(capture.Made(made), options(t)).Compare(); o.Verdict() != tc.want {
 			t.Errorf("%s, %s: got %s, want %s: %+v", tc.op, tc.name, o.Verdict(), tc.want, o.Results)
 		}
+	}
+}
+
+// TestNormWeightGradient: what a gradient of a weight may be off by grows with the rows that it is the
+// sum of, not with all elements.
+func TestNormWeightGradient(t *testing.T) {
+	const f32, rows, width, eps = tensor.Float32, 256, 64, 1e-5
+	r := rand.New(rand.NewPCG(3, 9))
+	x, up, y := make([]float64, rows*width), make([]float64, rows*width), make([]float64, rows*width)
+	weight, bias := make([]float64, width), make([]float64, width)
+	for row := 0; row < len(x); row += width {
+		mean, squares := 0.0, 0.0
+		for i := row; i < row+width; i++ {
+			x[i], up[i] = f32.Round(r.NormFloat64()), f32.Round(r.NormFloat64())
+			mean += x[i] / width
+			squares += x[i] * x[i] / width
+		}
+		for i := row; i < row+width; i++ {
+			y[i] = (x[i] - mean) / math.Sqrt(squares-mean*mean+eps)
+			weight[i-row] += up[i] * y[i]
+			bias[i-row] += up[i]
+		}
+	}
+	ones := make([]float64, width)
+	for i := range ones {
+		ones[i] = 1
+	}
+	shape := []int{rows, width}
+	w, b := needsGrad(stored(f32, []int{width}, ones...)), needsGrad(stored(f32, []int{width}, make([]float64, width)...))
+	for _, tc := range []struct {
+		name  string
+		round func(float64) float64
+		want  verdict.Verdict
+	}{
+		{"exact", f32.Round, verdict.Pass},
+		{"11 bits", tensor.Float16.Round, verdict.Fail},
+		{"8 bits", tensor.BFloat16.Round, verdict.Fail},
+	} {
+		gradient := func(g []float64) value.Value {
+			rounded := make([]float64, len(g))
+			for i, v := range g {
+				rounded[i] = tc.round(v)
+			}
+			return stored(f32, []int{width}, rounded...)
+		}
+		(&judged{tc.name, "torch.nn.functional.layer_norm", []value.Value{stored(f32, shape, x...),
+			value.NewList(int64(width)), w, b, eps}, stored(f32, shape, y...), []value.Value{nil, gradient(weight),
+			gradient(bias)}, stored(f32, shape, up...), tc.want}).run(t,
+			func(r replay.Result) bool { return r.Phase == replay.Backward })
 	}
 }

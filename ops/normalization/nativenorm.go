@@ -144,7 +144,7 @@ func nativeNorm[A any](o opdef.Planned[A, *nativeNormalisation]) *opdef.Entry {
 	o.Exempt = map[string]string{"gradients": "the statistics take no gradient"}
 	o.Trivial = true // a mean may be zero, statistics empty
 	o.Terms = func(n norm) int { return elements.NumelOver(n.x.Shape, n.dims) }
-	o.GradTerms = func(n norm) int { return n.x.Numel() }
+	o.GradTerms = o.Terms
 	o.Kernel = func(n norm) ([]*tensor.Tensor, error) {
 		stat := func(f func(*reduction.Moments) float64) *tensor.Tensor {
 			return n.statistic(n.x.DType, n.shapeOf, f)

@@ -170,7 +170,7 @@ func instanceNorm(schema, names string) *opdef.Entry {
 func normEntry[A any](o opdef.Planned[A, *normalisation]) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
 	o.Terms = func(n *normalisation) int { return elements.NumelOver(n.x.Shape, n.dims) }
-	o.GradTerms = func(n *normalisation) int { return n.x.Numel() }
+	o.GradTerms = o.Terms // of the input; sums over rows have as many as are spread
 	o.Kernel = func(n *normalisation) ([]*tensor.Tensor, error) {
 		return elements.Single(n.forward().Reshape(n.shape...)), nil
 	}
