@@ -128,6 +128,9 @@ func (rec *Recording) line(n int, line []byte, open *openSeries) (kind string, e
 	if n == 1 && kind != "run" {
 		return "", fmt.Errorf("want the line of kind \"run\" that --json FILE begins with, found kind %q", kind)
 	}
+	if n > 1 && kind == "run" {
+		return "", errors.New("another run begins, and its end would be taken for that of both: want one run a file")
+	}
 	if kind == "run" && schema != 1 {
 		return "", fmt.Errorf("schema: want 1, found %d", schema)
 	}

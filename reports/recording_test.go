@@ -118,6 +118,7 @@ func TestRecordingErrors(t *testing.T) {
 		{"{\"kind\":\"run\",\"schema\":1}\n{\"kind\":\"result\",\"verdict\":\"good\"}\n",
 			`line 2: verdict: unknown "good"`},
 		{"{\"kind\":\"run\",\"schema\":1}\n{\n{}\n", "line 2: no JSON object"},
+		{recorded(t) + recorded(t), "another run begins"}, // of which the last would give the exit code
 		{"{\"kind\":\"run\",\"schema\":1}\n{\"kind\":\"result\",\"verdict\":\"pass\",\"atol\":\"many\"}\n",
 			"line 2: want a number"},
 		{"{\"kind\":\"run\",\"schema\":1}\n{\"kind\":\"result\",\n{}\n", "line 2: no JSON object"},
