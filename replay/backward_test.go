@@ -201,7 +201,8 @@ func TestNormWeightGradient(t *testing.T) {
 		ones[i] = 1
 	}
 	shape := []int{rows, width}
-	w, b := needsGrad(stored(f32, []int{width}, ones...)), needsGrad(stored(f32, []int{width}, make([]float64, width)...))
+	w := needsGrad(stored(f32, []int{width}, ones...))
+	b := needsGrad(stored(f32, []int{width}, make([]float64, width)...))
 	for _, tc := range []struct {
 		name  string
 		round func(float64) float64

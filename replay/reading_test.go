@@ -1,6 +1,8 @@
 package replay_test
 
 import (
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -215,6 +217,38 @@ func TestMisnested(t *testing.T) {
 		if o.Verdict() != tc.want {
 			t.Errorf("%s: recorded %s: got %s %+v, want %s", tc.op, value.Repr(tc.result), o.Verdict(), o.Results,
 				tc.want)
+		}
+	}
+}
+
+// TestRMSNormEps: without eps torch takes the machine epsilon of float32 for 16 bits, and took
+// that of 16 bits before 2.7. Both are right, and nothing else is.
+func TestRMSNormEps(t *testing.T) {
+	const rows, width = 16, 24
+	for _, dt := range []tensor.DType{tensor.BFloat16, tensor.Float16} {
+		r := rand.New(rand.NewPCG(1, 7))
+		x := make([]float64, rows*width)
+		for i := range x {
+			x[i] = dt.Round(0.05 * r.NormFloat64())
+		}
+		for eps, right := range map[float64]bool{tensor.Float32.Eps(): true, dt.Eps(): true, 1e-4: false} {
+			y := make([]float64, len(x))
+			for row := 0; row < len(x); row += width {
+				squares := 0.0
+				for _, v := range x[row : row+width] {
+					squares += v * v
+				}
+				for i := row; i < row+width; i++ {
+					y[i] = x[i] / math.Sqrt(squares/width+eps)
+				}
+			}
+			shape := []int{rows, width}
+			dir := record(t, "torch.nn.functional.rms_norm",
+				[]value.Value{stored(dt, shape, x...), value.NewList(int64(width))}, stored(dt, shape, y...))
+			o := replay.Run(entries(t, dir)[0], options(t))
+			if (o.Verdict() == verdict.Pass) != right {
+				t.Errorf("%v, eps %g: %s: %s", dt, eps, o.Verdict(), o.Results[0].Reason)
+			}
 		}
 	}
 }

@@ -47,7 +47,8 @@ var normOps = []*opdef.Entry{
 		Autocast:  opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Scaling by the root mean square over the last dimensions",
 			Formula: "input / sqrt(mean(input^2) + eps) * weight",
-			Notes:   "eps is the dtype's machine epsilon by default.", Source: "torch.nn.functional.rms_norm"},
+			Notes: "eps is by default the machine epsilon of the dtype, of float32 for 16 bits; torch before 2.7 takes " +
+				"that of 16 bits, which is as right.", Source: "torch.nn.functional.rms_norm"},
 		Cases: func(r *rand.Rand) []*rmsNormArgs {
 			g := opdef.Gen{R: r}
 			f64 := tensor.Float64
@@ -182,9 +183,28 @@ func normEntry[A any](o opdef.Planned[A, *normalisation]) *opdef.Entry {
 		return n.grads(g, true), nil
 	}
 	o.GradChain = func(n *normalisation, g *opdef.Grad) (opdef.Grads, error) { return n.partialSums(g), nil }
+	o.Else = func(n *normalisation, _ []*tensor.Tensor) [][]*tensor.Tensor {
+		if n.older == 0 {
+			return [][]*tensor.Tensor{nil}
+		}
+		return [][]*tensor.Tensor{{n.withOlder().forward().Reshape(n.shape...)}}
+	}
+	o.GradElse = func(n *normalisation, g *opdef.Grad) ([]opdef.Grads, error) {
+		if n.older == 0 {
+			return nil, nil
+		}
+		return []opdef.Grads{n.withOlder().grads(g, false)}, nil
+	}
 	o.AfterScale = (*normalisation).runningScale
 	o.Mistakes = (*normalisation).mistakes
 	return o.Entry()
+}
+
+// withOlder is n with the eps of other versions of torch.
+func (n *normalisation) withOlder() *normalisation {
+	m := *n
+	m.eps = n.older
+	return &m
 }
 
 // mistakes are what kernels of normalisations get wrong about the statistics that they
@@ -358,12 +378,16 @@ func (a *layerNormArgs) norm() (*normalisation, error) {
 
 func (a *rmsNormArgs) norm() (*normalisation, error) {
 	dims, err := lastDims(a.Input, a.NormalizedShape, map[string]*tensor.Tensor{"weight": a.Weight})
-	eps := a.Input.DType.Eps()
-	if a.Eps != nil {
-		eps = *a.Eps
+	n := &normalisation{x: a.Input, shape: a.Input.Shape, dims: dims, affine: dims, rms: true, weight: a.Weight}
+	switch dt := a.Input.DType; {
+	case a.Eps != nil:
+		n.eps = *a.Eps
+	case dt.Size() < tensor.Float32.Size(): // computed in float32, whose epsilon torch takes since 2.7
+		n.eps, n.older = tensor.Float32.Eps(), dt.Eps()
+	default:
+		n.eps = dt.Eps()
 	}
-	return &normalisation{x: a.Input, shape: a.Input.Shape, dims: dims, affine: dims, eps: eps, rms: true,
-		weight: a.Weight}, err
+	return n, err
 }
 
 // channels checks what is given per channel, dimension 1 of x.

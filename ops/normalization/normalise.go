@@ -18,6 +18,7 @@ type normalisation struct {
 	shape        []int // of the input, which x may divide further
 	dims         []int
 	eps          float64
+	older        float64        // eps of other versions of torch, 0 if it is the same
 	rms          bool           // no mean is subtracted
 	mean, vari   *tensor.Tensor // given statistics, of x's shape; else nil
 	weight, bias *tensor.Tensor // nil if absent
