@@ -334,7 +334,8 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	}
 	if cl < failed && unsound == "" && c.distributed(p) {
 		r.Distribution = c.distribution()
-		if v, what := r.Distribution.systematic(c.model.Shared || c.model.Coarse, c.common(cl)); v != verdict.Pass {
+		v, what := r.Distribution.systematic(c.model.Shared || c.model.Coarse, c.distinct, c.common(cl))
+		if v != verdict.Pass {
 			r.Verdict, r.Pattern = verdict.Worse(r.Verdict, v), what
 			r.Reason = fmt.Sprintf("each of %d elements is within its bound, but all together they are not: %s",
 				c.n, what)

@@ -172,21 +172,56 @@ const most = 1 << 17
 func (c *checker) distribution() *Distribution {
 	d := &Distribution{Eps: c.grid.Eps()}
 	sample(c, func(lo, n int, s *scratch) (part Distribution) {
-		x, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
-		others := c.othersOf(lo, n, s)
+		x, r := c.nearest(lo, n, s)
 		for i := range x {
-			want := r[i]
-			for _, other := range others { // that are as right: the nearest counts
-				if math.Abs(x[i]-other[i]) < math.Abs(x[i]-want) {
-					want = other[i]
-				}
-			}
-			part.add(&c.bound, x[i], want)
+			part.add(&c.bound, x[i], r[i])
 		}
 		return part
 	}, func(part Distribution) { d.Add(&part) })
 	d.normalise()
 	return d
+}
+
+// distinct is distribution with each exact value once: elements that have the same are rounded
+// alike, so that many of them say no more than one.
+func (c *checker) distinct() *Distribution {
+	type element struct{ x, r float64 }
+	d, seen := &Distribution{Eps: c.grid.Eps()}, map[float64]bool{}
+	sample(c, func(lo, n int, s *scratch) []element {
+		x, r := c.nearest(lo, n, s)
+		part := make([]element, n)
+		for i := range part {
+			part[i] = element{x[i], r[i]}
+		}
+		return part
+	}, func(part []element) {
+		for _, e := range part {
+			if !seen[e.r] {
+				seen[e.r] = true
+				d.add(&c.bound, e.x, e.r)
+			}
+		}
+	})
+	d.normalise()
+	return d
+}
+
+// nearest are the elements of a block, and of the results that are right the nearest to each.
+func (c *checker) nearest(lo, n int, s *scratch) (x, r []float64) {
+	x, r = s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
+	others := c.othersOf(lo, n, s)
+	if len(others) == 0 {
+		return x, r
+	}
+	r = append([]float64(nil), r...)
+	for i := range x {
+		for _, other := range others {
+			if math.Abs(x[i]-other[i]) < math.Abs(x[i]-r[i]) {
+				r[i] = other[i]
+			}
+		}
+	}
+	return x, r
 }
 
 // systematic reports whether the errors lie to one side, beyond what
@@ -195,10 +230,11 @@ func (c *checker) distribution() *Distribution {
 // multiply many elements by one number that was rounded to the dtype, and those of a
 // row in float32 share a factor; only elements that are all off by less than an ULP
 // to one side were then rounded wrong.
-// explained, asked where a factor or an offset is beyond that, is how large both may be
-// by what the terms of the elements have in common.
-func (s *Distribution) systematic(shared bool, explained func() (factor, offset float64)) (v verdict.Verdict,
-	what string) {
+// distinct and explained are asked where a factor or an offset is beyond that: whether it is in 16
+// bits where each exact value counts once, and how large both may be by what the terms of
+// the elements have in common.
+func (s *Distribution) systematic(shared bool, distinct func() *Distribution,
+	explained func() (factor, offset float64)) (v verdict.Verdict, what string) {
 	f, sf := s.Factor()
 	b, sb := s.Offset()
 	away, up, st := s.Rounding()
@@ -219,8 +255,12 @@ func (s *Distribution) systematic(shared bool, explained func() (factor, offset 
 		return verdict.Warn, fmt.Sprintf("%s: inexact elements are %.2f ulp from the nearest value on average, %d of %d "+
 			"lie toward zero", direction(away, up), side, s.Toward, s.Inexact)
 	}
-	scaled := math.Abs(f) > allowed && math.Abs(f) > systematicSigma*sf
-	shifted := math.Abs(b) > allowed && math.Abs(b) > systematicSigma*sb
+	beyond := func(x, sigma float64) bool { return math.Abs(x) > allowed && math.Abs(x) > systematicSigma*sigma }
+	scaled, shifted := beyond(f, sf), beyond(b, sb)
+	if (scaled || shifted) && s.Eps > tensor.Float32.Eps() {
+		once := distinct()
+		scaled, shifted = scaled && beyond(once.Factor()), shifted && beyond(once.Offset())
+	}
 	if scaled || shifted {
 		factor, offset := explained()
 		scaled, shifted = scaled && math.Abs(f) > factor, shifted && math.Abs(b) > offset

@@ -60,6 +60,33 @@ func TestSystematic(t *testing.T) {
 	}
 }
 
+// TestFewValues: elements of the same value are rounded alike, which is no factor in 16 bits: one
+// rounding on the way is as large.
+func TestFewValues(t *testing.T) {
+	const dt, n = tensor.BFloat16, 960
+	for _, tc := range []struct {
+		values int
+		want   verdict.Verdict
+	}{{1, verdict.Pass}, {5, verdict.Pass}, {n, verdict.Fail}} {
+		r := rand.New(rand.NewPCG(1, 2))
+		values := make([]float64, tc.values)
+		for i := range values {
+			values[i] = 1 + r.Float64()
+		}
+		got, ref := make([]float64, n), make([]float64, n)
+		for i := range ref {
+			ref[i] = values[i%tc.values]
+			got[i] = dt.Round(ref[i] * (1 - 1.0/128))
+		}
+		ones := tensor.Full(tensor.Float64, []int{n}, 10.0)
+		m := Model{ULPs: 4, Terms: 4096, Scale: func() *tensor.Tensor { return ones }}
+		c := Check(tensor.New(dt, []int{n}, got).Rounded(), tensor.New(dt, []int{n}, ref), m, DefaultTolerance(dt), nil)
+		if c.Verdict != tc.want {
+			t.Errorf("%d values: got %s %q, want %s", tc.values, c.Verdict, c.Reason, tc.want)
+		}
+	}
+}
+
 // TestSoundIsNotSystematic: roundings of sound kernels, also with a factor that rows
 // share and errors of several ULP, are never found.
 func TestSoundIsNotSystematic(t *testing.T) {
