@@ -31,6 +31,9 @@ type Called struct {
 	Unwell int `json:"unwell,omitempty"` // of which did not end well
 }
 
+// And counts the calls of both.
+func (c Called) And(d Called) Called { return Called{c.Calls + d.Calls, c.Unwell + d.Unwell} }
+
 // A FilePos is how much of another file belongs to what stands in a journal so far.
 type FilePos struct {
 	Name  string `json:"name,omitempty"`

@@ -156,8 +156,7 @@ func (c *functionCounts) add(called map[string]reports.Called) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for f, n := range called {
-		was := c.called[f]
-		c.called[f] = reports.Called{Calls: was.Calls + n.Calls, Unwell: was.Unwell + n.Unwell}
+		c.called[f] = c.called[f].And(n)
 	}
 }
 

@@ -91,8 +91,7 @@ func (run *testRun) recall(c *reports.JournalCall) error {
 	told(run.report.Settings, c.Hidden, c.Changed)
 	run.count(records, len(c.Hidden) > 0, len(c.Changed) > 0)
 	for f, n := range c.Called {
-		was := run.before[f]
-		run.before[f] = reports.Called{Calls: was.Calls + n.Calls, Unwell: was.Unwell + n.Unwell}
+		run.before[f] = run.before[f].And(n)
 	}
 	return nil
 }
