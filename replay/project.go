@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/internal/num/roundoff"
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -252,18 +253,14 @@ func blockSums(t *tensor.Tensor, dim int, signs []float64) (sum, root *tensor.Te
 			if inner == 1 {
 				row := buf[:hi-lo]
 				tensor.Load(t, o*n+lo, row)
-				for i, x := range row {
-					s[0] += signs[lo+i] * x
-					q[0] += x * x
-				}
+				s[0], q[0] = vmath.Dot(signs[lo:hi], row), vmath.Dot(row, row)
 			} else {
 				row := buf[:inner]
 				for i := lo; i < hi; i++ {
 					tensor.Load(t, (o*n+i)*inner, row)
-					for j, x := range row {
-						s[j] += signs[i] * x
-						q[j] += x * x
-					}
+					vmath.Axpy(s, signs[i], row)
+					vmath.Mul(row, row, row)
+					vmath.Add(q, q, row)
 				}
 			}
 			for j, x := range q {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
@@ -28,6 +29,8 @@ type limits struct {
 	sem     *semaphore.Weighted // of bytes; nil: no limit known
 	total   int64
 	over    <-chan struct{} // closed when all calls are to end, unless it is nil
+
+	headroom []byte // never touched, and so never resident: see headroomPerProcessor
 
 	mu       sync.Mutex
 	resumed  sync.Cond
@@ -50,10 +53,17 @@ func newLimits(memory int64, timeout time.Duration) *limits {
 	quota.SetMemory(l.total)
 	if l.total > 0 {
 		l.sem = semaphore.NewWeighted(l.total)
-		debug.SetMemoryLimit(l.total)
+		l.headroom = make([]byte, min(int64(runtime.GOMAXPROCS(0))*headroomPerProcessor, l.total/16))
+		debug.SetMemoryLimit(l.total + int64(len(l.headroom)))
 	}
 	return l
 }
+
+// headroomPerProcessor is by how many bytes later the collector starts for each processor. By
+// itself it starts when the heap has doubled. Calls keep little and make much that is used
+// once, so a small heap is collected, given back to the system and faulted in anew all the
+// time. As much resident memory is the price (docs/performance.md has the figures).
+const headroomPerProcessor = 32 << 20
 
 // A timeoutError says that a call was not done in time.
 type timeoutError struct{ after time.Duration }
@@ -139,7 +149,7 @@ func once[T any](ctx context.Context, l *limits, need int64, f func() (T, error)
 		case <-deadline:
 			over = &timeoutError{l.timeout}
 		case <-watch.C:
-			if live := liveMemory(); l.total > 0 && live > l.total {
+			if live := l.liveMemory(); l.total > 0 && live > l.total {
 				over = &quota.MemoryError{Need: live, Limit: l.total}
 			}
 		case <-l.over:
@@ -206,10 +216,10 @@ func (l *limits) shared(b beginning) bool {
 }
 
 // liveMemory is how many bytes were in use after the last garbage collection.
-func liveMemory() int64 {
+func (l *limits) liveMemory() int64 {
 	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)
-	return int64(s[0].Value.Uint64())
+	return int64(s[0].Value.Uint64()) - int64(len(l.headroom))
 }
 
 // availableMemory is how many bytes the process can use without being killed:
