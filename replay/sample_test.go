@@ -170,6 +170,44 @@ func TestSampledSound(t *testing.T) {
 	}
 }
 
+// TestSampledGroups: of a convolution with groups some images are checked, and all of it is projected;
+// one wrong element is found wherever it is.
+func TestSampledGroups(t *testing.T) {
+	for _, x := range []struct {
+		op     string
+		groups int64
+		shapes [][]int
+	}{
+		{"torch.conv2d", 4, [][]int{{300, 8, 12, 12}, {16, 2, 3, 3}, {16}}},
+		{"torch.conv2d", 16, [][]int{{300, 16, 12, 12}, {16, 1, 3, 3}}},
+		{"torch.conv_transpose2d", 2, [][]int{{300, 8, 12, 12}, {8, 6, 3, 3}, {12}}},
+	} {
+		kwargs := &value.Dict{Items: []value.Item{{Key: "groups", Value: x.groups}}}
+		l := newLargeWith(t, x.op, tensor.Float32, rand.New(rand.NewPCG(1, 2)), kwargs, x.shapes...)
+		o := l.replay(t, sampling, nil)
+		if !o.Sampled() {
+			t.Errorf("%s of %d groups: checked whole", x.op, x.groups)
+		}
+		for _, r := range o.Results {
+			if r.Verdict != verdict.Pass {
+				t.Errorf("%s of %d groups, %s %s: %s: %s", x.op, x.groups, r.Phase, r.Target, r.Verdict, r.Reason)
+			}
+		}
+		for _, at := range []int{0, len(l.output) / 3, len(l.output) - 1} {
+			o := l.replay(t, sampling, func(output []float64, grads [][]float64) {
+				output[at] += 0.01
+				grads[0][at%len(grads[0])] += 0.01
+				grads[1][at%len(grads[1])] += 100
+			})
+			for i, r := range o.Results {
+				if i < 3 && r.Verdict != verdict.Fail {
+					t.Errorf("%s of %d groups, %s %s, element %d: %s", x.op, x.groups, r.Phase, r.Target, at, r.Verdict)
+				}
+			}
+		}
+	}
+}
+
 // TestSampledAttention: of an attention some batches and heads are checked, and some queries where
 // their position does not matter; what is wrong throughout is found in each value.
 func TestSampledAttention(t *testing.T) {

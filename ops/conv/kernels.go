@@ -60,15 +60,16 @@ func (cc *convCall) grads(g *opdef.Grad) (opdef.Grads, error) {
 	return gr, nil
 }
 
-// axes are those of the batch and of the channels, unless these come in groups.
+// axes are those of the batch and, unless they come in groups, of the channels.
 func (cc *convCall) axes() *opdef.Axes {
+	const batch = 1
+	in, out, linear := 2, 3, []int{batch, 2, 3}
 	if cc.c.Groups != 1 {
-		return nil
+		in, out, linear = opdef.Uncut, opdef.Uncut, []int{batch}
 	}
-	const batch, in, out = 1, 2, 3
 	labels := func(l ...int) []int { return append(l, slices.Repeat([]int{opdef.Uncut}, cc.nd)...) }
 	a := &opdef.Axes{Args: map[string][][]int{"input": {labels(in)}, "weight": {labels(out, in)}}, Out: labels(out),
-		Linear: []int{batch, in, out}}
+		Linear: linear}
 	if cc.batched {
 		a.Args["input"], a.Out = [][]int{labels(batch, in)}, labels(batch, out)
 	}
