@@ -88,6 +88,36 @@ func commandsOf(source, text string) []documented {
 	return out
 }
 
+// TestTranslation: the Chinese README names the same flags, pages and verdicts as the
+// English one, and has the same command lines in the same order.
+func TestTranslation(t *testing.T) {
+	names := regexp.MustCompile("--[a-z][a-z_-]*[a-z]|\\]\\([^)]*\\)|`[a-z]+`")
+	read := func(name string) (lines, named []string) {
+		text, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range commandsOf(name, string(text)) {
+			if !strings.HasPrefix(d.line, "go ") { // the Chinese one has a note on module proxies
+				lines = append(lines, d.line)
+			}
+		}
+		named = names.FindAllString(fenced.ReplaceAllString(string(text), ""), -1)
+		slices.Sort(named)
+		return lines, slices.Compact(named)
+	}
+	lines, named := read("README.md")
+	translated, translatedNames := read("README_zh.md")
+	if !slices.Equal(lines, translated) {
+		t.Errorf("README_zh.md has the commands %q, README.md %q", translated, lines)
+	}
+	for _, n := range named {
+		if n != "](README_zh.md)" && !slices.Contains(translatedNames, n) {
+			t.Errorf("README_zh.md does not name %q", n)
+		}
+	}
+}
+
 // documentedCommands are those of all pages and of each command's --help.
 func documentedCommands(t *testing.T) []documented {
 	pages, err := filepath.Glob("../../*.md")
