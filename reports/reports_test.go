@@ -310,3 +310,17 @@ func TestSummaryWitness(t *testing.T) {
 		t.Errorf("%s, %v", b.String(), err)
 	}
 }
+
+// TestMixedOp: an operator of which some calls pass and others prove nothing is no plain pass.
+func TestMixedOp(t *testing.T) {
+	s := NewSummary()
+	for i, v := range []verdict.Verdict{verdict.Pass, verdict.Mistrusted, verdict.Pass} {
+		s.Add(&Result{Op: []string{"mul", "mul", "add"}[i], Capture: fmt.Sprint(i), Verdict: v})
+	}
+	text := render(t, func(b *strings.Builder) error { return s.Write(b, Style{Width: 80}) })
+	for _, want := range []string{"mul     1           1", "1 capture of 1 other op passed"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}

@@ -279,7 +279,7 @@ func (s *Summary) writeOps(w io.Writer, st Style) error {
 	}
 	shown, passed, captures := 0, 0, 0
 	for _, o := range ops {
-		if o.Worst.Verdict == verdict.Pass && !st.Tables {
+		if len(o.Counts) == 1 && o.Counts[verdict.Pass] > 0 && !st.Tables {
 			passed++
 			captures += o.Counts[verdict.Pass]
 			continue
