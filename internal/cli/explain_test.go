@@ -89,6 +89,7 @@ func TestOldHabits(t *testing.T) {
 		{"help replay", cli.ExitOK, "Run each recorded call"},
 		{"help", cli.ExitOK, "Available Commands"},
 		{"replay --acc_chek x", cli.ExitUsage, `unknown flag: --acc_chek; did you mean "--acc_check"?`},
+		{"replay --mode gen_data x", cli.ExitUsage, "unknown flag: --mode, which is one of conformance\n"},
 		{"replay --zzzzzzzzzzzzzzz x", cli.ExitUsage, "unknown flag: --zzzzzzzzzzzzzzz\n"},
 		{"replay --sync_time_measure x", cli.ExitUsage, "optool time --sync_time_measure does"},
 		{"conformance --pytest_args=-k", cli.ExitUsage, "there is no pytest"},

@@ -51,8 +51,8 @@ func (a *app) warnUnheard() {
 	}
 }
 
-// flagError is the error of a flag that a command does not have: where it went, or which
-// is spelt nearly so.
+// flagError is the error of a flag that a command does not have: where it went, which commands
+// have it, or which is spelt nearly so.
 func flagError(cmd *cobra.Command, err error) error {
 	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !ok {
@@ -63,7 +63,15 @@ func flagError(cmd *cobra.Command, err error) error {
 			return usageError("--%s: %s", name, where)
 		}
 	}
-	var names []string
+	var have, names []string
+	for _, c := range cmd.Root().Commands() {
+		if c.IsAvailableCommand() && flagOf(c, name) != nil {
+			have = append(have, c.Name())
+		}
+	}
+	if len(have) > 0 {
+		return usageError("unknown flag: --%s, which is one of %s", name, strings.Join(have, ", "))
+	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 	if near := conformance.Nearest("--"+name, names); near != "" {
 		return usageError("unknown flag: --%s%s", name, near)
