@@ -15,6 +15,6 @@ func Table() []*opdef.Entry {
 		rowLossOps,
 		ctcOps,
 		numberedLossOps,
-		[]*opdef.Entry{linearCrossEntropy},
+		[]*opdef.Entry{linearCrossEntropy, rnntLoss},
 	)
 }

@@ -1,0 +1,302 @@
+package loss
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+)
+
+// rnntLoss is the loss of a transducer.
+var rnntLoss = opdef.Planned[rnntArgs, *lattice]{
+	Schema: "rnnt_loss(Tensor logits, Tensor targets, Tensor logit_lengths, Tensor target_lengths, int blank=-1, " +
+		"float clamp=-1, str reduction='mean', bool fused_log_softmax=True) -> Tensor",
+	Names: "torchaudio.functional.rnnt_loss torchaudio.functional.functional.rnnt_loss",
+	Doc: opdef.Doc{
+		Summary: "Negative logarithm of the probability of a label sequence under any path of a transducer",
+		Notes: "logits is (B, T, U + 1, C) with targets (B, U): from (t, u) a path goes on to t + 1 by the blank, or to " +
+			"u + 1 by the label. fused_log_softmax=False takes logarithms of probabilities. " +
+			"Gradients are clamped to [-clamp, clamp] if clamp is above 0.",
+		Source: "torchaudio.functional.rnnt_loss; Graves, Sequence transduction with recurrent neural networks, 2012",
+	},
+	Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
+	Terms:     func(l *lattice) int { return l.steps() },
+	GradTerms: func(l *lattice) int { return l.steps() },
+	Plan:      (*rnntArgs).lattice,
+	Kernel: func(l *lattice) ([]*tensor.Tensor, error) {
+		return elements.Single(l.forward(func(k int) float64 { return -l.tables().ahead(l, k).total })), nil
+	},
+	// Each step of a path is known to the size of its logarithm.
+	Scale: func(l *lattice, _ []*tensor.Tensor) []*tensor.Tensor {
+		return elements.Single(l.forward(func(k int) float64 {
+			return 2*math.Abs(l.tables().ahead(l, k).total) + float64(l.times[k]+l.labels[k])
+		}).WithDType(tensor.Float64))
+	},
+	Grad: func(l *lattice, g *opdef.Grad) (opdef.Grads, error) {
+		return elements.GradOf("logits", l.grad(g.Out[0])), nil
+	},
+	// With T + U logarithms added up, probabilities are known to T + U times theirs.
+	GradScale: func(l *lattice, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+		t := gr["logits"][0]
+		grown := 1 + float64(l.steps())*math.Log(float64(max(2, l.c)))
+		return elements.GradOf("logits", tensor.Full(tensor.Float64, t.Shape, opdef.MaxAbs(t)*grown)), nil
+	},
+	Node: func(l *lattice, g *opdef.Grad) (opdef.Node, error) {
+		if l.how == reduceNone {
+			return opdef.Node{}, nil
+		}
+		spread := opdef.Unreduce(g.Out[0], []int{l.n}, []int{0})
+		return opdef.Node{Grads: elements.Single(elements.Scaled(spread, l.share())), Weak: elements.SpreadOnly}, nil
+	},
+	Cases: func(r *rand.Rand) []*rnntArgs {
+		g := opdef.Gen{R: r}
+		i32 := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int32, []int{len(v)}, v).Rounded() }
+		logits := func(dt tensor.DType, shape ...int) *tensor.Tensor {
+			t := g.Normal(dt, shape...)
+			t.RequiresGrad = true
+			return t
+		}
+		return []*rnntArgs{
+			{Logits: logits(tensor.Float64, 2, 4, 3, 5), Targets: g.Int(tensor.Int32, 0, 3, 2, 2),
+				LogitLengths: i32(4, 3), TargetLengths: i32(2, 1), Blank: -1, Clamp: -1, Reduction: "mean",
+				FusedLogSoftmax: true},
+			{Logits: logits(tensor.Float64, 2, 3, 4, 3), Targets: g.Int(tensor.Int32, 1, 2, 2, 3),
+				LogitLengths: i32(3, 1), TargetLengths: i32(3, 0), Clamp: -1, Reduction: "none"},
+			{Logits: logits(tensor.Float32, 1, 3, 2, 4), Targets: g.Int(tensor.Int32, 1, 3, 1, 1),
+				LogitLengths: i32(3), TargetLengths: i32(1), Clamp: -1, Reduction: "sum", FusedLogSoftmax: true},
+		}
+	},
+}.Entry()
+
+type rnntArgs struct {
+	Logits, Targets, LogitLengths, TargetLengths *tensor.Tensor
+	Blank                                        int
+	Clamp                                        float64
+	Reduction                                    string
+	FusedLogSoftmax                              bool
+}
+
+// A lattice is a call after its arguments were checked: points (t, u), of which rows of
+// logits say how a path goes on.
+type lattice struct {
+	args       *rnntArgs
+	how        reductionMode
+	n, t, u, c int // batch, times, labels + 1, classes
+	blank      int
+	times      []int // lengths, of each sample
+	labels     []int
+	targets    []int64
+
+	tables func() *rnntTables // what the points have, made once
+}
+
+func (a *rnntArgs) lattice() (*lattice, error) {
+	if err := elements.WantFloat("logits", a.Logits); err != nil {
+		return nil, err
+	}
+	if d := a.Logits.Dim(); d != 4 {
+		return nil, opdef.Refuse("logits", "want 4 dimensions, got %d", d)
+	}
+	how, err := reductionOf(a.Reduction, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	s := a.Logits.Shape
+	l := &lattice{args: a, how: how, n: s[0], t: s[1], u: s[2], c: s[3], blank: a.Blank}
+	if l.blank < 0 {
+		l.blank += l.c
+	}
+	if l.blank < 0 || l.blank >= l.c {
+		return nil, opdef.Refuse("blank", "class %d is out of range [-%d, %d)", a.Blank, l.c, l.c)
+	}
+	if t := a.Targets; t.DType.Kind() != tensor.KindInt || t.Dim() != 2 || t.Shape[0] != l.n || t.Shape[1] != l.u-1 {
+		return nil, opdef.Refuse("targets", "want integers of shape [%d, %d], got %s of %v", l.n, l.u-1, t.DType,
+			t.Shape)
+	}
+	if l.times, err = lengthsOf("logit_lengths", a.LogitLengths, l.n, l.t); err != nil {
+		return nil, err
+	}
+	if l.labels, err = lengthsOf("target_lengths", a.TargetLengths, l.n, l.u-1); err != nil {
+		return nil, err
+	}
+	l.targets = tensor.Data[int64](a.Targets)
+	for k := range l.n {
+		if l.times[k] == 0 {
+			return nil, opdef.Refuse("logit_lengths", "sample %d has no time", k)
+		}
+		for u := range l.labels[k] {
+			if y := l.label(k, u); y < 0 || y >= l.c {
+				return nil, opdef.Refuse("targets", "class %d is out of range [0, %d)", y, l.c)
+			}
+		}
+	}
+	l.tables = sync.OnceValue(l.makeTables)
+	return l, nil
+}
+
+// steps is how many factors a path has at most.
+func (l *lattice) steps() int { return max(1, l.t+l.u-1) }
+
+// label is the class that leads from u to u + 1 in sample k.
+func (l *lattice) label(k, u int) int { return int(l.targets[k*(l.u-1)+u]) }
+
+// share is the factor of each loss in the reduced loss.
+func (l *lattice) share() float64 {
+	if l.how == reduceMean {
+		return 1 / float64(l.n)
+	}
+	return 1
+}
+
+// An rnntTables has, of each point of each sample, the logarithms of the probabilities of the
+// blank and of the label (-Inf where a sample does not go on so), and what the row's
+// logarithms are less: 0 unless log_softmax is fused.
+type rnntTables struct{ blank, label, less []float64 }
+
+func (l *lattice) makeTables() *rnntTables {
+	points := l.n * l.t * l.u
+	p := &rnntTables{tensor.Make[float64](points), tensor.Make[float64](points), tensor.Make[float64](points)}
+	l.eachPoint(func(k, t, u, at int, row []float64) {
+		if l.args.FusedLogSoftmax {
+			m, lse := elements.LogSumExpRow(row)
+			p.less[at] = m + lse
+		}
+		p.blank[at], p.label[at] = row[l.blank]-p.less[at], math.Inf(-1)
+		if u < l.labels[k] {
+			p.label[at] = row[l.label(k, u)] - p.less[at]
+		}
+	})
+	return p
+}
+
+// eachPoint calls f with each point that a path can reach, its number and its row of logits.
+func (l *lattice) eachPoint(f func(k, t, u, at int, row []float64)) {
+	tensor.Parallel(l.n*l.t, 1, func(lo, hi int) {
+		row := tensor.Make[float64](l.c)
+		for i := lo; i < hi; i++ {
+			k, t := i/l.t, i%l.t
+			if t >= l.times[k] {
+				continue
+			}
+			for u := range l.labels[k] + 1 {
+				at := i*l.u + u
+				tensor.Load(l.args.Logits, at*l.c, row)
+				f(k, t, u, at, row)
+			}
+		}
+	})
+}
+
+// A passage has the logarithms of the probabilities of all paths from the beginning to a point,
+// or from there to the end, of one sample; total is that of all paths.
+type passage struct {
+	log   []float64 // [t*lattice.u + u]
+	total float64
+}
+
+// ahead follows the paths of sample k from their beginning.
+func (p *rnntTables) ahead(l *lattice, k int) passage {
+	first, end := k*l.t*l.u, l.labels[k]
+	log := tensor.Make[float64](l.times[k] * l.u)
+	for t := range l.times[k] {
+		for u := range end + 1 {
+			at, x := t*l.u+u, 0.0
+			switch {
+			case t == 0 && u == 0:
+			case t == 0:
+				x = log[at-1] + p.label[first+at-1]
+			case u == 0:
+				x = log[at-l.u] + p.blank[first+at-l.u]
+			default:
+				x = logAdd(log[at-l.u]+p.blank[first+at-l.u], log[at-1]+p.label[first+at-1])
+			}
+			log[at] = x
+		}
+	}
+	last := (l.times[k]-1)*l.u + end
+	return passage{log, log[last] + p.blank[first+last]}
+}
+
+// back follows the paths of sample k from their end.
+func (p *rnntTables) back(l *lattice, k int) passage {
+	first, end := k*l.t*l.u, l.labels[k]
+	log := tensor.Make[float64](l.times[k] * l.u)
+	for t := l.times[k] - 1; t >= 0; t-- {
+		for u := end; u >= 0; u-- {
+			at := t*l.u + u
+			byBlank, byLabel := math.Inf(-1), math.Inf(-1)
+			switch {
+			case t+1 < l.times[k]:
+				byBlank = log[at+l.u] + p.blank[first+at]
+			case u == end:
+				byBlank = p.blank[first+at]
+			}
+			if u < end {
+				byLabel = log[at+1] + p.label[first+at]
+			}
+			log[at] = logAdd(byBlank, byLabel)
+		}
+	}
+	return passage{log, log[0]}
+}
+
+func (l *lattice) forward(f func(k int) float64) *tensor.Tensor {
+	out := tensor.Make[float64](l.n)
+	tensor.Parallel(l.n, 1, func(lo, hi int) {
+		for k := lo; k < hi; k++ {
+			out[k] = l.share() * f(k)
+		}
+	})
+	dt := l.args.Logits.DType
+	if l.how != reduceNone {
+		return tensor.Scalar(dt, opdef.PairwiseSum(out))
+	}
+	return tensor.New(dt, []int{l.n}, out)
+}
+
+// grad is, of each point, the probability of the paths through it times that of each class,
+// less the probability of the paths that leave it by that class; 0 past the lengths.
+func (l *lattice) grad(up *tensor.Tensor) *tensor.Tensor {
+	p := l.tables()
+	ahead, back := make([]passage, l.n), make([]passage, l.n)
+	for k := range l.n {
+		ahead[k], back[k] = p.ahead(l, k), p.back(l, k)
+	}
+	g := tensor.Make[float64](l.args.Logits.Numel())
+	l.eachPoint(func(k, t, u, at int, row []float64) {
+		here := at - k*l.t*l.u
+		reached := ahead[k].log[here] - ahead[k].total
+		dst := g[at*l.c : (at+1)*l.c]
+		if l.args.FusedLogSoftmax {
+			through := math.Exp(reached + back[k].log[here])
+			for c, x := range row {
+				dst[c] = through * math.Exp(x-p.less[at])
+			}
+		}
+		switch {
+		case t+1 < l.times[k]:
+			dst[l.blank] -= math.Exp(reached + p.blank[at] + back[k].log[here+l.u])
+		case u == l.labels[k]:
+			dst[l.blank] -= math.Exp(reached + p.blank[at])
+		}
+		if u < l.labels[k] {
+			dst[l.label(k, u)] -= math.Exp(reached + p.label[at] + back[k].log[here+1])
+		}
+		f := l.share()
+		if up.Numel() == 1 && l.how != reduceNone {
+			f *= up.Item()
+		} else {
+			f *= tensor.At[float64](up, k)
+		}
+		for c, x := range dst {
+			if m := l.args.Clamp; m > 0 {
+				x = min(max(x, -m), m)
+			}
+			dst[c] = f * x
+		}
+	})
+	return tensor.New(l.args.Logits.DType, l.args.Logits.Shape, g)
+}
