@@ -27,12 +27,12 @@ var rnntLoss = opdef.Planned[rnntArgs, *lattice]{
 	GradTerms: func(l *lattice) int { return l.steps() },
 	Plan:      (*rnntArgs).lattice,
 	Kernel: func(l *lattice) ([]*tensor.Tensor, error) {
-		return elements.Single(l.forward(func(k int) float64 { return -l.tables().ahead(l, k).total })), nil
+		return elements.Single(l.forward(func(k int) float64 { return -l.tables().total[k] })), nil
 	},
 	// Each step of a path is known to the size of its logarithm.
 	Scale: func(l *lattice, _ []*tensor.Tensor) []*tensor.Tensor {
 		return elements.Single(l.forward(func(k int) float64 {
-			return 2*math.Abs(l.tables().ahead(l, k).total) + float64(l.times[k]+l.labels[k])
+			return 2*math.Abs(l.tables().total[k]) + float64(l.times[k]+l.labels[k])
 		}).WithDType(tensor.Float64))
 	},
 	Grad: func(l *lattice, g *opdef.Grad) (opdef.Grads, error) {
@@ -152,13 +152,14 @@ func (l *lattice) share() float64 {
 }
 
 // An rnntTables has, of each point of each sample, the logarithms of the probabilities of the
-// blank and of the label (-Inf where a sample does not go on so), and what the row's
-// logarithms are less: 0 unless log_softmax is fused.
-type rnntTables struct{ blank, label, less []float64 }
+// blank and of the label (-Inf where a sample does not go on so), what the row's
+// logarithms are less (0 unless log_softmax is fused), and the logarithm of the probability of
+// all paths from the beginning; total is that of all paths of each sample.
+type rnntTables struct{ blank, label, less, ahead, total []float64 }
 
 func (l *lattice) makeTables() *rnntTables {
-	points := l.n * l.t * l.u
-	p := &rnntTables{tensor.Make[float64](points), tensor.Make[float64](points), tensor.Make[float64](points)}
+	points := func() []float64 { return tensor.Make[float64](l.n * l.t * l.u) }
+	p := &rnntTables{points(), points(), points(), points(), tensor.Make[float64](l.n)}
 	l.eachPoint(func(k, t, u, at int, row []float64) {
 		if l.args.FusedLogSoftmax {
 			m, lse := elements.LogSumExpRow(row)
@@ -169,6 +170,7 @@ func (l *lattice) makeTables() *rnntTables {
 			p.label[at] = row[l.label(k, u)] - p.less[at]
 		}
 	})
+	l.eachSample(func(k int) { p.goAhead(l, k) })
 	return p
 }
 
@@ -190,66 +192,64 @@ func (l *lattice) eachPoint(f func(k, t, u, at int, row []float64)) {
 	})
 }
 
-// A passage has the logarithms of the probabilities of all paths from the beginning to a point,
-// or from there to the end, of one sample; total is that of all paths.
-type passage struct {
-	log   []float64 // [t*lattice.u + u]
-	total float64
+// eachSample calls f with the number of each.
+func (l *lattice) eachSample(f func(k int)) {
+	tensor.Parallel(l.n, 1, func(lo, hi int) {
+		for k := lo; k < hi; k++ {
+			f(k)
+		}
+	})
 }
 
-// ahead follows the paths of sample k from their beginning.
-func (p *rnntTables) ahead(l *lattice, k int) passage {
+// goAhead follows the paths of sample k from their beginning.
+func (p *rnntTables) goAhead(l *lattice, k int) {
 	first, end := k*l.t*l.u, l.labels[k]
-	log := tensor.Make[float64](l.times[k] * l.u)
 	for t := range l.times[k] {
 		for u := range end + 1 {
-			at, x := t*l.u+u, 0.0
+			at, x := first+t*l.u+u, 0.0
 			switch {
 			case t == 0 && u == 0:
 			case t == 0:
-				x = log[at-1] + p.label[first+at-1]
+				x = p.ahead[at-1] + p.label[at-1]
 			case u == 0:
-				x = log[at-l.u] + p.blank[first+at-l.u]
+				x = p.ahead[at-l.u] + p.blank[at-l.u]
 			default:
-				x = logAdd(log[at-l.u]+p.blank[first+at-l.u], log[at-1]+p.label[first+at-1])
+				x = logAdd(p.ahead[at-l.u]+p.blank[at-l.u], p.ahead[at-1]+p.label[at-1])
 			}
-			log[at] = x
+			p.ahead[at] = x
 		}
 	}
-	last := (l.times[k]-1)*l.u + end
-	return passage{log, log[last] + p.blank[first+last]}
+	last := first + (l.times[k]-1)*l.u + end
+	p.total[k] = p.ahead[last] + p.blank[last]
 }
 
-// back follows the paths of sample k from their end.
-func (p *rnntTables) back(l *lattice, k int) passage {
+// goBack follows the paths of sample k from their end: back gets, of each point, the logarithm of the
+// probability of all paths from there.
+func (p *rnntTables) goBack(l *lattice, k int, back []float64) {
 	first, end := k*l.t*l.u, l.labels[k]
-	log := tensor.Make[float64](l.times[k] * l.u)
 	for t := l.times[k] - 1; t >= 0; t-- {
 		for u := end; u >= 0; u-- {
-			at := t*l.u + u
+			at := first + t*l.u + u
 			byBlank, byLabel := math.Inf(-1), math.Inf(-1)
 			switch {
 			case t+1 < l.times[k]:
-				byBlank = log[at+l.u] + p.blank[first+at]
+				byBlank = back[at+l.u] + p.blank[at]
 			case u == end:
-				byBlank = p.blank[first+at]
+				byBlank = p.blank[at]
 			}
 			if u < end {
-				byLabel = log[at+1] + p.label[first+at]
+				byLabel = back[at+1] + p.label[at]
 			}
-			log[at] = logAdd(byBlank, byLabel)
+			back[at] = logAdd(byBlank, byLabel)
 		}
 	}
-	return passage{log, log[0]}
 }
 
 func (l *lattice) forward(f func(k int) float64) *tensor.Tensor {
 	out := tensor.Make[float64](l.n)
-	tensor.Parallel(l.n, 1, func(lo, hi int) {
-		for k := lo; k < hi; k++ {
-			out[k] = l.share() * f(k)
-		}
-	})
+	for k := range out {
+		out[k] = l.share() * f(k)
+	}
 	dt := l.args.Logits.DType
 	if l.how != reduceNone {
 		return tensor.Scalar(dt, opdef.PairwiseSum(out))
@@ -261,29 +261,26 @@ func (l *lattice) forward(f func(k int) float64) *tensor.Tensor {
 // less the probability of the paths that leave it by that class; 0 past the lengths.
 func (l *lattice) grad(up *tensor.Tensor) *tensor.Tensor {
 	p := l.tables()
-	ahead, back := make([]passage, l.n), make([]passage, l.n)
-	for k := range l.n {
-		ahead[k], back[k] = p.ahead(l, k), p.back(l, k)
-	}
+	back := tensor.Make[float64](len(p.ahead))
+	l.eachSample(func(k int) { p.goBack(l, k, back) })
 	g := tensor.Make[float64](l.args.Logits.Numel())
 	l.eachPoint(func(k, t, u, at int, row []float64) {
-		here := at - k*l.t*l.u
-		reached := ahead[k].log[here] - ahead[k].total
+		reached := p.ahead[at] - p.total[k]
 		dst := g[at*l.c : (at+1)*l.c]
 		if l.args.FusedLogSoftmax {
-			through := math.Exp(reached + back[k].log[here])
+			through := math.Exp(reached + back[at])
 			for c, x := range row {
 				dst[c] = through * math.Exp(x-p.less[at])
 			}
 		}
 		switch {
 		case t+1 < l.times[k]:
-			dst[l.blank] -= math.Exp(reached + p.blank[at] + back[k].log[here+l.u])
+			dst[l.blank] -= math.Exp(reached + p.blank[at] + back[at+l.u])
 		case u == l.labels[k]:
 			dst[l.blank] -= math.Exp(reached + p.blank[at])
 		}
 		if u < l.labels[k] {
-			dst[l.label(k, u)] -= math.Exp(reached + p.label[at] + back[k].log[here+1])
+			dst[l.label(k, u)] -= math.Exp(reached + p.label[at] + back[at+1])
 		}
 		f := l.share()
 		if up.Numel() == 1 && l.how != reduceNone {
