@@ -1,0 +1,384 @@
+#include "textflag.h"
+
+// Tiles of 4 rows and three vectors, in AVX2 (Y, 4 numbers) and AVX-512 (Z, 8 numbers): sums in
+// registers 0 to 11, row by row, a row of the panel of b in 12 to 14, an element of a in 15. AX is
+// what is left of k, SI and DI walk the panels, DX and R8 are c and the bytes between its rows.
+// Narrow tiles use the first one or two vectors of the same panels.
+
+#define ARGUMENTS \
+	MOVQ k+0(FP), AX \
+	MOVQ a+8(FP), SI \
+	MOVQ b+16(FP), DI \
+	MOVQ c+24(FP), DX \
+	MOVQ ldc+32(FP), R8 \
+	SHLQ $3, R8
+
+#define CLEARY \
+	VXORPD Y0, Y0, Y0 \
+	VXORPD Y1, Y1, Y1 \
+	VXORPD Y2, Y2, Y2 \
+	VXORPD Y3, Y3, Y3 \
+	VXORPD Y4, Y4, Y4 \
+	VXORPD Y5, Y5, Y5 \
+	VXORPD Y6, Y6, Y6 \
+	VXORPD Y7, Y7, Y7 \
+	VXORPD Y8, Y8, Y8 \
+	VXORPD Y9, Y9, Y9 \
+	VXORPD Y10, Y10, Y10 \
+	VXORPD Y11, Y11, Y11
+
+#define ROWY3(at, s0, s1, s2) \
+	VBROADCASTSD at(SI), Y15 \
+	VFMADD231PD Y12, Y15, s0 \
+	VFMADD231PD Y13, Y15, s1 \
+	VFMADD231PD Y14, Y15, s2
+
+#define STEPY3(a, b) \
+	VMOVUPD b(DI), Y12 \
+	VMOVUPD (b+32)(DI), Y13 \
+	VMOVUPD (b+64)(DI), Y14 \
+	ROWY3(a, Y0, Y1, Y2) \
+	ROWY3(a+8, Y3, Y4, Y5) \
+	ROWY3(a+16, Y6, Y7, Y8) \
+	ROWY3(a+24, Y9, Y10, Y11)
+
+#define PUTY3(s0, s1, s2) \
+	VMOVUPD s0, (DX) \
+	VMOVUPD s1, 32(DX) \
+	VMOVUPD s2, 64(DX) \
+	ADDQ R8, DX
+
+#define ADDY3(s0, s1, s2) \
+	VADDPD (DX), s0, s0 \
+	VADDPD 32(DX), s1, s1 \
+	VADDPD 64(DX), s2, s2 \
+	PUTY3(s0, s1, s2)
+
+#define ROWY2(at, s0, s1) \
+	VBROADCASTSD at(SI), Y15 \
+	VFMADD231PD Y12, Y15, s0 \
+	VFMADD231PD Y13, Y15, s1
+
+#define STEPY2(a, b) \
+	VMOVUPD b(DI), Y12 \
+	VMOVUPD (b+32)(DI), Y13 \
+	ROWY2(a, Y0, Y1) \
+	ROWY2(a+8, Y3, Y4) \
+	ROWY2(a+16, Y6, Y7) \
+	ROWY2(a+24, Y9, Y10)
+
+#define PUTY2(s0, s1) \
+	VMOVUPD s0, (DX) \
+	VMOVUPD s1, 32(DX) \
+	ADDQ R8, DX
+
+#define ADDY2(s0, s1) \
+	VADDPD (DX), s0, s0 \
+	VADDPD 32(DX), s1, s1 \
+	PUTY2(s0, s1)
+
+#define ROWY1(at, s0) \
+	VBROADCASTSD at(SI), Y15 \
+	VFMADD231PD Y12, Y15, s0
+
+#define STEPY1(a, b) \
+	VMOVUPD b(DI), Y12 \
+	ROWY1(a, Y0) \
+	ROWY1(a+8, Y3) \
+	ROWY1(a+16, Y6) \
+	ROWY1(a+24, Y9)
+
+#define PUTY1(s0) \
+	VMOVUPD s0, (DX) \
+	ADDQ R8, DX
+
+#define ADDY1(s0) \
+	VADDPD (DX), s0, s0 \
+	PUTY1(s0)
+
+// func tile3(k int, a, b, c *float64, ldc int, add bool)
+TEXT ·tile3(SB), NOSPLIT, $0-41
+	ARGUMENTS
+	CLEARY
+	SUBQ $4, AX
+	JLT  rest
+
+four:
+	STEPY3(0, 0)
+	STEPY3(32, 96)
+	STEPY3(64, 192)
+	STEPY3(96, 288)
+	ADDQ $128, SI
+	ADDQ $384, DI
+	SUBQ $4, AX
+	JGE  four
+
+rest:
+	ADDQ $4, AX
+	JZ   done
+
+one:
+	STEPY3(0, 0)
+	ADDQ $32, SI
+	ADDQ $96, DI
+	DECQ AX
+	JNZ  one
+
+done:
+	CMPB add+40(FP), $0
+	JNE  add
+	PUTY3(Y0, Y1, Y2)
+	PUTY3(Y3, Y4, Y5)
+	PUTY3(Y6, Y7, Y8)
+	PUTY3(Y9, Y10, Y11)
+	VZEROUPPER
+	RET
+
+add:
+	ADDY3(Y0, Y1, Y2)
+	ADDY3(Y3, Y4, Y5)
+	ADDY3(Y6, Y7, Y8)
+	ADDY3(Y9, Y10, Y11)
+	VZEROUPPER
+	RET
+
+// func tile2(k int, a, b, c *float64, ldc int, add bool)
+TEXT ·tile2(SB), NOSPLIT, $0-41
+	ARGUMENTS
+	CLEARY
+
+one:
+	STEPY2(0, 0)
+	ADDQ $32, SI
+	ADDQ $96, DI
+	DECQ AX
+	JNZ  one
+	CMPB add+40(FP), $0
+	JNE  add
+	PUTY2(Y0, Y1)
+	PUTY2(Y3, Y4)
+	PUTY2(Y6, Y7)
+	PUTY2(Y9, Y10)
+	VZEROUPPER
+	RET
+
+add:
+	ADDY2(Y0, Y1)
+	ADDY2(Y3, Y4)
+	ADDY2(Y6, Y7)
+	ADDY2(Y9, Y10)
+	VZEROUPPER
+	RET
+
+// func tile1(k int, a, b, c *float64, ldc int, add bool)
+TEXT ·tile1(SB), NOSPLIT, $0-41
+	ARGUMENTS
+	CLEARY
+
+one:
+	STEPY1(0, 0)
+	ADDQ $32, SI
+	ADDQ $96, DI
+	DECQ AX
+	JNZ  one
+	CMPB add+40(FP), $0
+	JNE  add
+	PUTY1(Y0)
+	PUTY1(Y3)
+	PUTY1(Y6)
+	PUTY1(Y9)
+	VZEROUPPER
+	RET
+
+add:
+	ADDY1(Y0)
+	ADDY1(Y3)
+	ADDY1(Y6)
+	ADDY1(Y9)
+	VZEROUPPER
+	RET
+
+#define CLEARZ \
+	VPXORQ Z0, Z0, Z0 \
+	VPXORQ Z1, Z1, Z1 \
+	VPXORQ Z2, Z2, Z2 \
+	VPXORQ Z3, Z3, Z3 \
+	VPXORQ Z4, Z4, Z4 \
+	VPXORQ Z5, Z5, Z5 \
+	VPXORQ Z6, Z6, Z6 \
+	VPXORQ Z7, Z7, Z7 \
+	VPXORQ Z8, Z8, Z8 \
+	VPXORQ Z9, Z9, Z9 \
+	VPXORQ Z10, Z10, Z10 \
+	VPXORQ Z11, Z11, Z11
+
+#define ROWZ3(at, s0, s1, s2) \
+	VBROADCASTSD at(SI), Z15 \
+	VFMADD231PD Z12, Z15, s0 \
+	VFMADD231PD Z13, Z15, s1 \
+	VFMADD231PD Z14, Z15, s2
+
+#define STEPZ3(a, b) \
+	VMOVUPD b(DI), Z12 \
+	VMOVUPD (b+64)(DI), Z13 \
+	VMOVUPD (b+128)(DI), Z14 \
+	ROWZ3(a, Z0, Z1, Z2) \
+	ROWZ3(a+8, Z3, Z4, Z5) \
+	ROWZ3(a+16, Z6, Z7, Z8) \
+	ROWZ3(a+24, Z9, Z10, Z11)
+
+#define PUTZ3(s0, s1, s2) \
+	VMOVUPD s0, (DX) \
+	VMOVUPD s1, 64(DX) \
+	VMOVUPD s2, 128(DX) \
+	ADDQ R8, DX
+
+#define ADDZ3(s0, s1, s2) \
+	VADDPD (DX), s0, s0 \
+	VADDPD 64(DX), s1, s1 \
+	VADDPD 128(DX), s2, s2 \
+	PUTZ3(s0, s1, s2)
+
+#define ROWZ2(at, s0, s1) \
+	VBROADCASTSD at(SI), Z15 \
+	VFMADD231PD Z12, Z15, s0 \
+	VFMADD231PD Z13, Z15, s1
+
+#define STEPZ2(a, b) \
+	VMOVUPD b(DI), Z12 \
+	VMOVUPD (b+64)(DI), Z13 \
+	ROWZ2(a, Z0, Z1) \
+	ROWZ2(a+8, Z3, Z4) \
+	ROWZ2(a+16, Z6, Z7) \
+	ROWZ2(a+24, Z9, Z10)
+
+#define PUTZ2(s0, s1) \
+	VMOVUPD s0, (DX) \
+	VMOVUPD s1, 64(DX) \
+	ADDQ R8, DX
+
+#define ADDZ2(s0, s1) \
+	VADDPD (DX), s0, s0 \
+	VADDPD 64(DX), s1, s1 \
+	PUTZ2(s0, s1)
+
+#define ROWZ1(at, s0) \
+	VBROADCASTSD at(SI), Z15 \
+	VFMADD231PD Z12, Z15, s0
+
+#define STEPZ1(a, b) \
+	VMOVUPD b(DI), Z12 \
+	ROWZ1(a, Z0) \
+	ROWZ1(a+8, Z3) \
+	ROWZ1(a+16, Z6) \
+	ROWZ1(a+24, Z9)
+
+#define PUTZ1(s0) \
+	VMOVUPD s0, (DX) \
+	ADDQ R8, DX
+
+#define ADDZ1(s0) \
+	VADDPD (DX), s0, s0 \
+	PUTZ1(s0)
+
+// func tileWide3(k int, a, b, c *float64, ldc int, add bool)
+TEXT ·tileWide3(SB), NOSPLIT, $0-41
+	ARGUMENTS
+	CLEARZ
+	SUBQ $4, AX
+	JLT  rest
+
+four:
+	STEPZ3(0, 0)
+	STEPZ3(32, 192)
+	STEPZ3(64, 384)
+	STEPZ3(96, 576)
+	ADDQ $128, SI
+	ADDQ $768, DI
+	SUBQ $4, AX
+	JGE  four
+
+rest:
+	ADDQ $4, AX
+	JZ   done
+
+one:
+	STEPZ3(0, 0)
+	ADDQ $32, SI
+	ADDQ $192, DI
+	DECQ AX
+	JNZ  one
+
+done:
+	CMPB add+40(FP), $0
+	JNE  add
+	PUTZ3(Z0, Z1, Z2)
+	PUTZ3(Z3, Z4, Z5)
+	PUTZ3(Z6, Z7, Z8)
+	PUTZ3(Z9, Z10, Z11)
+	VZEROUPPER
+	RET
+
+add:
+	ADDZ3(Z0, Z1, Z2)
+	ADDZ3(Z3, Z4, Z5)
+	ADDZ3(Z6, Z7, Z8)
+	ADDZ3(Z9, Z10, Z11)
+	VZEROUPPER
+	RET
+
+// func tileWide2(k int, a, b, c *float64, ldc int, add bool)
+TEXT ·tileWide2(SB), NOSPLIT, $0-41
+	ARGUMENTS
+	CLEARZ
+
+one:
+	STEPZ2(0, 0)
+	ADDQ $32, SI
+	ADDQ $192, DI
+	DECQ AX
+	JNZ  one
+	CMPB add+40(FP), $0
+	JNE  add
+	PUTZ2(Z0, Z1)
+	PUTZ2(Z3, Z4)
+	PUTZ2(Z6, Z7)
+	PUTZ2(Z9, Z10)
+	VZEROUPPER
+	RET
+
+add:
+	ADDZ2(Z0, Z1)
+	ADDZ2(Z3, Z4)
+	ADDZ2(Z6, Z7)
+	ADDZ2(Z9, Z10)
+	VZEROUPPER
+	RET
+
+// func tileWide1(k int, a, b, c *float64, ldc int, add bool)
+TEXT ·tileWide1(SB), NOSPLIT, $0-41
+	ARGUMENTS
+	CLEARZ
+
+one:
+	STEPZ1(0, 0)
+	ADDQ $32, SI
+	ADDQ $192, DI
+	DECQ AX
+	JNZ  one
+	CMPB add+40(FP), $0
+	JNE  add
+	PUTZ1(Z0)
+	PUTZ1(Z3)
+	PUTZ1(Z6)
+	PUTZ1(Z9)
+	VZEROUPPER
+	RET
+
+add:
+	ADDZ1(Z0)
+	ADDZ1(Z3)
+	ADDZ1(Z6)
+	ADDZ1(Z9)
+	VZEROUPPER
+	RET
