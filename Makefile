@@ -105,6 +105,10 @@ clean:
 	$(MAKE) -C devicebridge/native --no-print-directory clean
 
 # optool against torch and op_tools' formulas, in one run; needs python3 with torch.
-.PHONY: bench-peers
+.PHONY: bench-peers bench-limits
 bench-peers:
 	$(PYTHON) bench/peers.py
+
+# What this machine could do at best: copies of memory, multiplications in vector registers.
+bench-limits:
+	$(GO) test -run '^$$' -bench Limits ./bench
