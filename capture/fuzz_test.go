@@ -2,6 +2,7 @@ package capture
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,6 +77,21 @@ func written(n Name) string {
 		parts = []string{n.Op, number(n.PID)}
 	}
 	return "/" + path.Join(parts...)
+}
+
+// TestLayoutsWritten demands that a capture of each layout of op_tools, written as that writes it, is
+// read as one of that layout.
+func TestLayoutsWritten(t *testing.T) {
+	for l := Current; l < MSProbe; l++ {
+		held := map[Layout]sides{AutocompareV1: folders, AutocompareV0: flat}[l]
+		times := []string{"2026-11-20-21-06-10", "2024-08-06--11-41"} // to the second, to the minute
+		if !slices.ContainsFunc(times, func(time string) bool {
+			dir := written(Name{Layout: l, Op: "torch.add", ID: 3, PID: 12, Rank: -1, Time: time})
+			return parseName(dir, held).Layout == l
+		}) {
+			t.Errorf("layout %s: no form of written gives a path that parseName reads so", l)
+		}
+	}
 }
 
 // FuzzCompareNames: the order of names is one.

@@ -251,3 +251,14 @@ func TestPatterns(t *testing.T) {
 		t.Error("ParsePatterns accepted an open parenthesis")
 	}
 }
+
+// TestGradientsInATuple: layouts whose identifiers name no time stored all gradients in one.
+func TestGradientsInATuple(t *testing.T) {
+	for identifier, want := range map[string]int{"8/grad_inputs": 2, "8/2024-09-20-10-00-00/grad_inputs": 1} {
+		r := &Record{Name: "torch.add", Identifier: identifier, Kwargs: &value.Dict{},
+			Args: []value.Value{value.NewTuple(1.0, 2.0)}}
+		if r.flatten(GradInputs, V2); len(r.Args) != want {
+			t.Errorf("%s: %d gradients, want %d", identifier, len(r.Args), want)
+		}
+	}
+}

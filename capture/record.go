@@ -69,14 +69,17 @@ func ParseRecord(root value.Value) (*Record, error) {
 // per tensor of args, then kwargs.
 func (r *Record) ByOpTools() bool { return !strings.HasPrefix(r.Identifier, r.Name) }
 
+// untimed reports whether the identifier names no time, as those of old layouts.
+func (r *Record) untimed() bool { return strings.Count(r.Identifier, "/") <= 1 }
+
 // nested reports whether args is the pair (args, kwargs) of old layouts (see
 // Layout.nests). Their identifiers, "8/input" and "device_input", name no
-// time, and later layouts never nest.
+// time; later layouts never nest.
 func (r *Record) nested(l Layout) bool {
 	if !l.nests() {
 		return false
 	}
-	if len(r.Args) != 2 || len(r.Kwargs.Items) != 0 || strings.Count(r.Identifier, "/") > 1 || !r.ByOpTools() {
+	if len(r.Args) != 2 || len(r.Kwargs.Items) != 0 || !r.untimed() || !r.ByOpTools() {
 		return false
 	}
 	args, isSeq := r.Args[0].(*value.Sequence)
@@ -91,7 +94,7 @@ func (r *Record) flatten(k Kind, l Layout) {
 		r.Kwargs = r.Args[1].(*value.Dict)
 		r.Args = r.Args[0].(*value.Sequence).Items
 	}
-	if (k == GradInputs || k == GradOutputs) && len(r.Args) == 1 {
+	if (k == GradInputs || k == GradOutputs) && len(r.Args) == 1 && r.untimed() {
 		if s, ok := r.Args[0].(*value.Sequence); ok && s.Kind == value.Tuple {
 			r.Args = s.Items
 		}

@@ -272,6 +272,13 @@ class Recording(unittest.TestCase):
         self.assertEqual(len(self.named("torch.ops.aten.relu")), 1)
         self.assertEqual(self.named("textwrap.dedent")[0]["result"], "a")
 
+    def test_patterns_hold_for_functions_that_no_mode_sees(self):
+        x = torch.ones(3, requires_grad=True)
+        with optool_capture.record(self.path, wrap=["textwrap.dedent"], ops=["torch.Tensor.sum"]):
+            Doubled.apply(x).sum()
+            textwrap.dedent("  a")
+        self.assertEqual([e["name"] for e in self.events() if "name" in e], ["torch.Tensor.sum"])
+
     def test_checkpointing(self):
         from torch.utils.checkpoint import checkpoint
 
