@@ -19,7 +19,7 @@ func newVersionCmd(a *app) *cobra.Command {
 		Example: "  optool version",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprint(a.Out, versionLine(), revisionLine(buildInfo()), featuresLine())
+			_, err := fmt.Fprint(a.Out, versionLine(), revisionLine(buildInfo(), version()), featuresLine())
 			return failed(err)
 		},
 	}
@@ -45,8 +45,11 @@ func featuresLine() string {
 		has("cgo", cgo), has("devices", devicebridge.Built()))
 }
 
+// release is the version that make release was given, "" in other builds.
+var release string
+
 // version is what runs and reports are stamped with.
-func version() string { return versionOf(buildInfo()) }
+func version() string { return cmp.Or(release, versionOf(buildInfo())) }
 
 func buildInfo() *debug.BuildInfo {
 	info, ok := debug.ReadBuildInfo()
@@ -78,10 +81,10 @@ func versionOf(info *debug.BuildInfo) string {
 
 // revisionLine is the commit in full; a release that was installed as a module
 // has none, and needs none.
-func revisionLine(info *debug.BuildInfo) string {
+func revisionLine(info *debug.BuildInfo, version string) string {
 	revision, time, modified := stamp(info)
 	switch {
-	case revision == "" && versionOf(info) == unversioned:
+	case revision == "" && version == unversioned:
 		return "built without a record of the revision; go build -buildvcs=true makes one\n"
 	case revision == "":
 		return ""

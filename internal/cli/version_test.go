@@ -33,7 +33,7 @@ func TestVersion(t *testing.T) {
 		if got := versionOf(info); got != tc.version {
 			t.Errorf("%s: version %q, want %q", tc.name, got, tc.version)
 		}
-		if got := revisionLine(info); got != tc.about {
+		if got := revisionLine(info, versionOf(info)); got != tc.about {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.about)
 		}
 	}

@@ -52,6 +52,7 @@ func main() {
 }
 
 func release(version, out, only string) error {
+	given := version
 	if version == "" {
 		b, err := exec.Command("git", "describe", "--tags", "--always").Output()
 		if err != nil {
@@ -73,7 +74,7 @@ func release(version, out, only string) error {
 	defer os.RemoveAll(work)
 	here := platform{runtime.GOOS, runtime.GOARCH}
 	host := filepath.Join(work, here.os+"-"+here.arch)
-	if err := build(host, here, work); err != nil {
+	if err := build(host, here, given, work); err != nil {
 		return err
 	}
 	shared, err := documents(host)
@@ -87,7 +88,7 @@ func release(version, out, only string) error {
 		}
 		binary := filepath.Join(work, p.os+"-"+p.arch)
 		if p != here {
-			if err := build(binary, p, work); err != nil {
+			if err := build(binary, p, given, work); err != nil {
 				return err
 			}
 		}
@@ -140,13 +141,15 @@ func commitTime() (time.Time, error) {
 }
 
 // build makes a static binary. What make built for devices is of this machine's platform:
-// for another it is left out, and optool device --build-worker makes it there.
-func build(path string, p platform, work string) error {
+// for another it is left out, and optool device --build-worker makes it there. Without a version
+// that of the commit is what the binary says.
+func build(path string, p platform, version, work string) error {
 	overlay := filepath.Join(work, "overlay.json")
 	if err := os.WriteFile(overlay, leftOut(p), 0o666); err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w -buildid=", "-overlay", overlay,
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=true",
+		"-ldflags=-s -w -buildid= -X github.com/optool/optool/internal/cli.release="+version, "-overlay", overlay,
 		"-o", path, "./cmd/optool")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+p.os, "GOARCH="+p.arch)
 	if p.arch != "amd64" {

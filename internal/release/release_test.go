@@ -68,6 +68,10 @@ func TestRelease(t *testing.T) {
 	if !found {
 		t.Errorf("cobra is not among %d components", len(bill.Components))
 	}
+	said, err := exec.Command(filepath.Join(dir, "optool"), "version").Output()
+	if err != nil || !bytes.HasPrefix(said, []byte("optool v0.0.0-test ")) {
+		t.Errorf("optool version: %v, %q", err, said)
+	}
 	cmd := exec.Command(filepath.Join(dir, "optool"), "replay", "--acc_check", "--out", t.TempDir(), "demo")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
