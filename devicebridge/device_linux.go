@@ -219,7 +219,7 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request, o Options, fi
 			put(s.arena.bytes(b.offset, b.nbytes), b, fill)
 		}
 	}
-	w.stderr.reset()
+	w.stderr.Reset()
 	stop := context.AfterFunc(ctx, w.kill)
 	c := &collector{r: r, arena: s.arena, res: newResult(r), timeout: d.config.Timeout}
 	w.request++

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/tensor"
 )
 
@@ -24,7 +25,7 @@ func put(memory []byte, b *block, fill byte) {
 		memory[i] = fill
 	}
 	size := v.DType.Size()
-	dense := v.AppendBytes(make([]byte, 0, v.Numel()*size))
+	dense := v.AppendBytes(quota.Make[byte](v.Numel() * size)[:0])
 	each(b.t.Shape, b.stride, func(offset, index int) {
 		copy(memory[offset*size:(offset+1)*size], dense[index*size:])
 	})

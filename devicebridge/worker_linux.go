@@ -3,7 +3,6 @@
 package devicebridge
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -11,16 +10,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/optool/optool/internal/tail"
 )
 
 const (
-	stderrTail   = 4096
 	arenaLeast   = 64 << 20        // bytes of addresses without which there is no device
 	arenaKept    = 64 << 20        // bytes of shared memory that are kept for the next plan
 	highFD       = 64              // above what a child's own descriptors are given
@@ -179,7 +177,7 @@ func (a *arena) close() {
 type worker struct {
 	cmd     *exec.Cmd
 	conn    *os.File
-	stderr  *tail
+	stderr  *tail.Tail
 	ended   chan struct{} // closed when the process has been waited for
 	hello   Info
 	problem string // why the library cannot be used
@@ -187,45 +185,6 @@ type worker struct {
 	// addresses are the bytes of shared memory that the worker has addresses for.
 	addresses int64
 	fitness   fitness // after its last plan
-}
-
-// tail keeps the end of what a process writes.
-type tail struct {
-	mu   sync.Mutex
-	b    []byte
-	done chan struct{}
-	r    *os.File
-}
-
-func newTail(r *os.File) *tail {
-	t := &tail{done: make(chan struct{}), r: r}
-	go func() {
-		defer close(t.done)
-		buf := make([]byte, stderrTail)
-		for {
-			n, err := r.Read(buf)
-			t.mu.Lock()
-			t.b = append(t.b, buf[:n]...)
-			t.b = t.b[max(0, len(t.b)-stderrTail):]
-			t.mu.Unlock()
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return t
-}
-
-func (t *tail) reset() {
-	t.mu.Lock()
-	t.b = t.b[:0]
-	t.mu.Unlock()
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(string(bytes.ToValidUTF8(t.b, []byte("\uFFFD"))))
 }
 
 // A launcher starts workers.
@@ -278,7 +237,7 @@ func (l *launcher) start(ctx context.Context, a *arena) (*worker, error) {
 		stderr.Close()
 		return nil, fmt.Errorf("the worker does not start: %w", err)
 	}
-	w := &worker{cmd: cmd, conn: conn, stderr: newTail(stderr), ended: make(chan struct{})}
+	w := &worker{cmd: cmd, conn: conn, stderr: tail.New(stderr), ended: make(chan struct{})}
 	go func() {
 		cmd.Wait()
 		// What the library started goes too, and does not keep us waiting.
@@ -402,7 +361,7 @@ func (w *worker) fate(err error) *Fate {
 		}
 	}
 	select {
-	case <-w.stderr.done:
+	case <-w.stderr.Done():
 	case <-time.After(graceToDrain): // a process it started holds the pipe
 	}
 	f.Stderr = w.stderr.String()
@@ -432,5 +391,5 @@ func (w *worker) close() {
 		}
 	}
 	w.conn.Close()
-	w.stderr.r.Close()
+	w.stderr.Close()
 }

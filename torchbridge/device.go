@@ -206,7 +206,7 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request) (*answer, Pas
 	}
 	r.Limit = d.config.limit() - r.Top
 	p := s.process
-	p.stderr.reset()
+	p.stderr.Reset()
 	stop := context.AfterFunc(ctx, p.kill)
 	err := p.send(r)
 	var a *answer
@@ -222,7 +222,7 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request) (*answer, Pas
 		s.end()
 		return nil, pass, nil
 	}
-	if n := p.stderr.size(); n >= printsTooMuch {
+	if n := p.stderr.Size(); n >= printsTooMuch {
 		a.Faults = append(a.Faults, fmt.Sprintf("it printed %d MiB", n>>20))
 	}
 	if a.Fatal || a.Worn { // what it left in the memory stays

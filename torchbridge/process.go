@@ -4,7 +4,6 @@ package torchbridge
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -13,19 +12,18 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/optool/optool/internal/tail"
 )
 
 //go:embed worker.py
 var program string
 
 const (
-	stderrTail    = 4096
 	printsTooMuch = 1 << 20 // in a call: what prints so much fills a disk in a step
 	maxAnswer     = 64 << 20
 	graceToEnd    = 2 * time.Second
@@ -39,7 +37,7 @@ type process struct {
 	requests *os.File
 	answers  *os.File
 	lines    *bufio.Reader
-	stderr   *tail
+	stderr   *tail.Tail
 	ended    chan struct{} // closed when the process has been waited for
 	info     Info
 	number   int
@@ -83,7 +81,7 @@ func (c *Config) start(ctx context.Context, memory *os.File) (*process, error) {
 		stderr.Close()
 		return nil, fmt.Errorf("%s does not start: %w", c.Python, err)
 	}
-	p.lines, p.stderr = bufio.NewReader(p.answers), newTail(stderr)
+	p.lines, p.stderr = bufio.NewReader(p.answers), tail.New(stderr)
 	go func() {
 		p.cmd.Wait()
 		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // what operators started goes too
@@ -185,7 +183,7 @@ func (p *process) fate(err error) Pass {
 		<-p.ended
 	}
 	select {
-	case <-p.stderr.done:
+	case <-p.stderr.Done():
 	case <-time.After(graceToDrain):
 	}
 	status, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
@@ -197,7 +195,7 @@ func (p *process) fate(err error) Pass {
 	default:
 		pass.Reason = fmt.Sprintf("it ended the worker with exit code %d", status.ExitStatus())
 	}
-	if text := p.stderr.last(); text != "" {
+	if text := p.stderr.LastLine(); text != "" {
 		pass.Reason += ": " + text
 	}
 	return pass
@@ -232,57 +230,7 @@ func (p *process) close() {
 		<-p.ended
 	}
 	p.answers.Close()
-	p.stderr.r.Close()
-}
-
-// tail keeps the end of what a process writes, and counts it.
-type tail struct {
-	mu   sync.Mutex
-	b    []byte
-	n    int64 // bytes since reset
-	done chan struct{}
-	r    *os.File
-}
-
-func newTail(r *os.File) *tail {
-	t := &tail{done: make(chan struct{}), r: r}
-	go func() {
-		defer close(t.done)
-		buf := make([]byte, stderrTail)
-		for {
-			n, err := r.Read(buf)
-			t.mu.Lock()
-			t.b = append(t.b, buf[:n]...)
-			t.b = t.b[max(0, len(t.b)-stderrTail):]
-			t.n += int64(n)
-			t.mu.Unlock()
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return t
-}
-
-func (t *tail) reset() {
-	t.mu.Lock()
-	t.b, t.n = t.b[:0], 0
-	t.mu.Unlock()
-}
-
-// size is how many bytes were written since reset, of which the last may not have come yet.
-func (t *tail) size() int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.n
-}
-
-// last is the last line, for a sentence.
-func (t *tail) last() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text := strings.TrimSpace(string(bytes.ToValidUTF8(t.b, []byte("\uFFFD"))))
-	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
+	p.stderr.Close()
 }
 
 // shared is the memory of one worker and its successors.
