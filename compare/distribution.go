@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/tensor"
@@ -68,40 +69,41 @@ func (s *Distribution) Add(t *Distribution) {
 	s.Eps = max(s.Eps, t.Eps)
 }
 
-// add takes one element, x recorded and r exact; the sums are in units of 1.
-func (s *Distribution) add(b *bound, x, r float64) {
-	near := b.dt.Round(r)
-	q, d := r, x-near
-	a := math.Abs(r)
-	if !(math.Abs(d) <= math.MaxFloat64) || a < 2*b.dt.SmallestNormal() { // below, intermediate results lose bits
-		return
-	}
-	s.N++
-	s.R2 += q * q
-	s.R4 += q * q * q * q
-	s.RD += q * d
-	s.R3D += q * q * q * d
-	s.R2D2 += q * q * d * d
-	s.R += q
-	s.D += d
-	s.D2 += d * d
-	if a >= b.dt.Max() || near == r {
-		return
-	}
-	ulp := b.ulp(r)
-	t := (x - r) / ulp
-	s.Inexact++
-	s.Up += d / ulp
-	s.Away += math.Copysign(d, d*r) / ulp
-	s.ULP2 += t * t
-	if t < 0 {
-		s.Below++
-	}
-	if (t < 0) == (r > 0) {
-		s.Toward++
-	}
-	if math.Abs(t) >= 1 {
-		s.Beyond++
+// add takes elements, x recorded, r exact and near r rounded; the sums are in units of 1. Signs are
+// counted by their bits: they are as good as random, so that branches would take longer than the sums.
+func (s *Distribution) add(b *bound, x, r, near []float64) {
+	const sign = 1 << 63
+	least, top := 2*b.dt.SmallestNormal(), b.dt.Max()
+	for i, q := range r {
+		d, a := x[i]-near[i], math.Abs(q)
+		if !(math.Abs(d) <= math.MaxFloat64) || a < least { // below, intermediate results lose bits
+			continue
+		}
+		s.N++
+		q2, qd := q*q, q*d
+		s.R2 += q2
+		s.R4 += q2 * q2
+		s.RD += qd
+		s.R3D += q2 * qd
+		s.R2D2 += qd * qd
+		s.R += q
+		s.D += d
+		s.D2 += d * d
+		if a >= top || near[i] == q {
+			continue
+		}
+		perULP := 1 / b.ulp(q) // exact, of a power of 2
+		t := (x[i] - q) * perULP
+		negative, side := math.Float64bits(q)&sign, math.Float64bits(t)
+		s.Inexact++
+		s.Up += d * perULP
+		s.Away += math.Float64frombits(math.Float64bits(d)^negative) * perULP
+		s.ULP2 += t * t
+		s.Below += int(side >> 63)
+		s.Toward += int((side ^ negative) >> 63)
+		if math.Abs(t) >= 1 {
+			s.Beyond++
+		}
 	}
 }
 
@@ -173,9 +175,7 @@ func (c *checker) distribution() *Distribution {
 	d := &Distribution{Eps: c.grid.Eps()}
 	sample(c, func(lo, n int, s *scratch) (part Distribution) {
 		x, r := c.nearest(lo, n, s)
-		for i := range x {
-			part.add(&c.bound, x[i], r[i])
-		}
+		part.add(&c.bound, x, r, c.rounded(r, &s.exact))
 		return part
 	}, func(part Distribution) { d.Add(&part) })
 	d.normalise()
@@ -185,25 +185,31 @@ func (c *checker) distribution() *Distribution {
 // distinct is distribution with each exact value once: elements that have the same are rounded
 // alike, so that many of them say no more than one.
 func (c *checker) distinct() *Distribution {
-	type element struct{ x, r float64 }
-	d, seen := &Distribution{Eps: c.grid.Eps()}, map[float64]bool{}
-	sample(c, func(lo, n int, s *scratch) []element {
+	var x, r []float64
+	seen := map[float64]bool{}
+	sample(c, func(lo, n int, s *scratch) [2][]float64 {
 		x, r := c.nearest(lo, n, s)
-		part := make([]element, n)
-		for i := range part {
-			part[i] = element{x[i], r[i]}
-		}
-		return part
-	}, func(part []element) {
-		for _, e := range part {
-			if !seen[e.r] {
-				seen[e.r] = true
-				d.add(&c.bound, e.x, e.r)
+		return [2][]float64{slices.Clone(x), slices.Clone(r)}
+	}, func(part [2][]float64) {
+		for i, exact := range part[1] {
+			if !seen[exact] {
+				seen[exact] = true
+				x, r = append(x, part[0][i]), append(r, exact)
 			}
 		}
 	})
+	d := &Distribution{Eps: c.grid.Eps()}
+	d.add(&c.bound, x, r, c.rounded(r, new([]float64)))
 	d.normalise()
 	return d
+}
+
+// rounded are the values of the bound's dtype that are nearest to r, in buf.
+func (c *checker) rounded(r []float64, buf *[]float64) []float64 {
+	near := resize(buf, len(r))
+	copy(near, r)
+	tensor.RoundBlock(c.bound.dt, near)
+	return near
 }
 
 // nearest are the elements of a block, and of the results that are right the nearest to each.
@@ -286,7 +292,7 @@ func (c *checker) common(worst class) func() (factor, offset float64) {
 		}
 		u, partials := commonShare*b.sum/roundoff.Growth(c.model.Terms), c.partials()
 		off := func(i int, r, scale float64) float64 { return u*scale + b.flush }
-		if worst == warned {
+		if worst == warned || c.model.Factors && b.low > 0 {
 			off = func(i int, r, scale float64) float64 {
 				if partials != nil {
 					return b.loosely(r, scale, partials[i])

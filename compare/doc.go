@@ -68,7 +68,10 @@
 //
 // is a warning. Sums of random signs are off by 0.5 u'*S (root mean square) for
 // every n, and by 3.5 u'*S at most in 40,000 sums; the tail is exponential,
-// which 6 leaves room for. For large n this bound alone would hide real errors,
+// which 6 leaves room for. A product of n factors that is rounded after each is off by the
+// sum of n roundings of its own size, 2 sqrt(n) u' at most in 200 products of up to 1,000
+// factors (Model.Factors): 3 sqrt(n) u' then stands for 6 u' if it is larger. For large n
+// this bound alone would hide real errors,
 // S being far larger than the results. So a warning must also look like
 // rounding: it becomes a failure
 //

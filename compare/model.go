@@ -44,6 +44,9 @@ type Model struct {
 	// Sum: an element is the sum of Terms terms, which S adds the magnitudes of.
 	Sum bool
 
+	// Factors: the terms are multiplied, not added.
+	Factors bool
+
 	// Single: each element is a function of one element of each argument. No terms are
 	// accumulated; what a warning says is that intermediate results were rounded.
 	Single bool
@@ -156,6 +159,9 @@ func newBound(m Model, dt tensor.DType) bound {
 		case low != tensor.Invalid:
 			b.chain, b.lowest = low.Eps()/2, low.String()
 			b.low, b.lowFlush = warnGrowth*b.chain, warnGrowth/2*math.Sqrt(n)*low.ULP(0)
+			if m.Factors {
+				b.low *= math.Max(1, math.Sqrt(n)/2)
+			}
 		case m.Sum && n/2 > c:
 			b.drift, b.lowest = n/2*u, acc.String()
 		}

@@ -171,7 +171,8 @@ func (p *Profile) Percentile(share float64) float64 {
 }
 
 // Concentrated says which dimensions hold the errors in few of their indices, as kernels
-// that miss a tail, a lane or a head leave them: at most a quarter of the indices.
+// that miss a tail, a lane or a head leave them: at most a quarter of the indices, or all
+// at the end, at most three quarters.
 func (p *Profile) Concentrated() []string {
 	var out []string
 	for d, counts := range p.Dims {
@@ -181,7 +182,8 @@ func (p *Profile) Concentrated() []string {
 				hit = append(hit, i)
 			}
 		}
-		if len(hit) == 0 || 4*len(hit) > len(counts) {
+		end := len(hit) > 0 && hit[0] == len(counts)-len(hit)
+		if len(hit) == 0 || 4*len(hit) > len(counts) && !(end && 4*len(hit) <= 3*len(counts)) {
 			continue
 		}
 		out = append(out, fmt.Sprintf("dimension %d: only %s of %d", d, indices(hit, len(counts)), len(counts)))

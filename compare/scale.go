@@ -22,7 +22,7 @@ type magnitudes struct {
 }
 
 const (
-	leastPiece = 8        // elements of a piece, at least
+	leastPiece = 8        // elements of a piece, at least, where one costs hardly less
 	sampled    = 4 * span // elements after which it is known how many pieces are wanted
 )
 
@@ -35,8 +35,10 @@ func (c *checker) scale() *tensor.Tensor {
 			return
 		}
 		if t := c.model.Scale(); t != nil && t.Numel() == c.n {
-			m.s = t
-			m.piece = min(c.block, (leastPiece+t.Grain()-1)/t.Grain()*t.Grain())
+			m.s, m.piece = t, 1
+			if !t.Costly() {
+				m.piece = min(c.block, (leastPiece+t.Grain()-1)/t.Grain()*t.Grain())
+			}
 		}
 	})
 	return m.s

@@ -3,7 +3,6 @@ package opcheck_test
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opcheck"
 	"github.com/optool/optool/opdef"
@@ -119,8 +118,7 @@ func squaredDistanceTerms(a *squaredDistanceArgs) int {
 	return 1
 }
 
-func squaredDistanceCases(r *rand.Rand) []*squaredDistanceArgs {
-	g := opdef.Gen{R: r}
+func squaredDistanceCases(g opdef.Gen) []*squaredDistanceArgs {
 	f32, f64 := tensor.Float32, tensor.Float64
 	one := opdef.Int(1)
 	return []*squaredDistanceArgs{

@@ -14,6 +14,9 @@ func checkCase(x *subject) {
 	}
 	if f, err := x.forward(x.call); err == nil && x.entry.Schema.Single() && len(f.Outs) != 1 {
 		x.report("%d results, declared is one Tensor", len(f.Outs))
+	} else if shape, known := x.call.Shape(); err == nil && known && !slices.Equal(f.Outs[0].Shape, shape) {
+		x.report("result of shape %s, declared is that of %s, %s", tensor.ShapeString(f.Outs[0].Shape), x.entry.Like,
+			tensor.ShapeString(shape))
 	}
 }
 

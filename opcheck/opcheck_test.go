@@ -2,7 +2,6 @@ package opcheck
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -42,8 +41,7 @@ func multiplyAdd() opdef.Op[args] {
 			gr.Set("other", opdef.Zip(a.Self.DType, g.Out[0], a.Self, func(g, x float64) float64 { return g * x }))
 			return gr, nil
 		},
-		Cases: func(r *rand.Rand) []*args {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*args {
 			two := func(dt tensor.DType, shape ...int) *args {
 				return &args{g.Normal(dt, shape...), g.Normal(dt, shape...), opdef.Float(0.5)}
 			}
@@ -249,7 +247,7 @@ func TestMutations(t *testing.T) {
 				x := tensor.Data[float64](a.Self)
 				return []*tensor.Tensor{tensor.Full(a.Self.DType, a.Self.Shape, x[0])}
 			})
-			o.Cases = func(r *rand.Rand) []*args { return sound.Cases(r)[:1] }
+			o.Cases = func(g opdef.Gen) []*args { return sound.Cases(g)[:1] }
 		}},
 		{"panic at another shape", "refusals", "panic at", func(o *opdef.Op[args]) {
 			o.Kernel = func(a *args) ([]*tensor.Tensor, error) {
@@ -276,13 +274,12 @@ func TestMutations(t *testing.T) {
 			}
 		}},
 		{"case that is refused", "cases", "want the shape", func(o *opdef.Op[args]) {
-			o.Cases = func(r *rand.Rand) []*args {
-				g := opdef.Gen{R: r}
+			o.Cases = func(g opdef.Gen) []*args {
 				return []*args{{g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64, 2), opdef.Int(1)}}
 			}
 		}},
 		{"cases without gradients", "cases", "no case asks for a gradient", func(o *opdef.Op[args]) {
-			o.Cases = func(r *rand.Rand) []*args {
+			o.Cases = func(g opdef.Gen) []*args {
 				x := tensor.Scalar(tensor.Float64, 1.0)
 				return []*args{{x, x, opdef.Int(1)}}
 			}

@@ -2,7 +2,9 @@ package opdef
 
 import (
 	"reflect"
+	"strings"
 
+	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
 
@@ -53,6 +55,45 @@ func (c *Call) argument(i int) Argument {
 	p, set := c.Entry.Schema.Params[i], c.Entry.setters[i]
 	v := reflect.ValueOf(c.args).Elem().FieldByIndex(set.field)
 	return Argument{Name: p.Name, Required: p.Required, Value: v.Interface(), Default: set.def.Interface(), field: v}
+}
+
+// Sequence reports whether a call with one result returns it in a sequence of one, and
+// whether that is known: not of calls that were not made by Bind, where it is said by how an
+// argument was given.
+func (c *Call) Sequence() (yes, known bool) {
+	s := c.Entry.Schema
+	name := s.decisive()
+	switch {
+	case s.Several():
+		return true, true
+	case name == "":
+		return false, s.Single() || strings.HasPrefix(s.Returns, "Tensor|")
+	case c.bound == nil:
+		return false, false
+	}
+	var v value.Value
+	if c.bound.kwargs != nil {
+		v, _ = c.bound.kwargs.Get(name)
+	}
+	for i, p := range s.Params {
+		if p.Name == name && !p.Keyword && i < len(c.bound.args) {
+			if len(c.bound.args) > i+1 {
+				return true, true
+			}
+			v = c.bound.args[i]
+		}
+	}
+	_, list := v.(*value.Sequence)
+	return list || v == true, true
+}
+
+// Shape is the shape of the results, where it is known before anything is computed.
+func (c *Call) Shape() (shape []int, known bool) {
+	a, ok := c.Argument(c.Entry.Like)
+	if t, is := a.Value.(*tensor.Tensor); ok && is && t != nil && c.out == nil {
+		return t.Shape, true
+	}
+	return nil, false
 }
 
 // HasArgument reports whether the schema has an argument of that name that kernels

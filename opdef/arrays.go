@@ -22,12 +22,12 @@ func Map[S, T tensor.Elem](dt tensor.DType, t *tensor.Tensor, f func(S) T) *tens
 // MapBlock is Map for functions of whole blocks; dst and src have the same
 // length and do not overlap.
 func MapBlock[S, T tensor.Elem](dt tensor.DType, t *tensor.Tensor, f func(dst []T, src []S)) *tensor.Tensor {
-	return tensor.Lazy(dt, t.Shape, t.Grain(), func(lo int, dst []T) {
+	return tensor.LazyOf(dt, t.Shape, func(lo int, dst []T) {
 		src := Scratch[S](len(dst))
 		tensor.Load(t, lo, *src)
 		f(dst, *src)
 		Release(src)
-	})
+	}, t)
 }
 
 // Zip returns the lazy tensor f(x, y) over the elements of a and b, which must
@@ -59,11 +59,7 @@ func ZipN[S, T tensor.Elem](
 func ZipAt[S, T tensor.Elem](
 	dt tensor.DType, shape []int, f func(lo int, dst []T, src [][]S), ts ...*tensor.Tensor,
 ) *tensor.Tensor {
-	grain := 1
-	for _, t := range ts {
-		grain = max(grain, t.Grain())
-	}
-	return tensor.Lazy(dt, shape, grain, func(lo int, dst []T) {
+	return tensor.LazyOf(dt, shape, func(lo int, dst []T) {
 		src := make([][]S, len(ts))
 		held := make([]*[]S, len(ts))
 		for k, t := range ts {
@@ -75,7 +71,7 @@ func ZipAt[S, T tensor.Elem](
 		for _, h := range held {
 			Release(h)
 		}
-	})
+	}, ts...)
 }
 
 // BroadcastAll expands ts to their common shape.
@@ -131,7 +127,7 @@ func load[T tensor.Elem](t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
 	if t.Dim() == 0 { // keeps what a wrapped or single number is readable at no cost
 		return tensor.Scalar(dt, tensor.At[T](t, 0))
 	}
-	return tensor.Lazy(dt, t.Shape, t.Grain(), func(lo int, dst []T) { tensor.Load(t, lo, dst) })
+	return tensor.LazyOf(dt, t.Shape, func(lo int, dst []T) { tensor.Load(t, lo, dst) }, t)
 }
 
 // Abs returns the magnitudes of t: of its own dtype, or the dtype of its parts

@@ -45,6 +45,20 @@ func (e *Entry) AsMoving() *Entry {
 	return e
 }
 
+// AsMovingOnCPU says that torch's CPU kernel keeps the sign of zero, and others may not:
+// CUDA's maximum of -0 and 0 is 0.
+func (e *Entry) AsMovingOnCPU() *Entry {
+	e.MovesOnCPU = true
+	return e
+}
+
+// ShapedAs says that the results have the shape of an argument, a tensor, so that it is known before
+// anything is computed. Only operators need say so that compute all elements as they are called.
+func (e *Entry) ShapedAs(arg string) *Entry {
+	e.Like = arg
+	return e
+}
+
 // Moving is AsMoving for each of es.
 func Moving(es ...*Entry) []*Entry {
 	for _, e := range es {

@@ -3,7 +3,6 @@ package opdef
 import (
 	"errors"
 	"math/big"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +51,7 @@ func echo[A any](schema, names string, first func(*A) *tensor.Tensor) Op[A] {
 		Doc:    Doc{Summary: "Itself", Source: "none"},
 		NoGrad: "a test",
 		Kernel: func(a *A) ([]*tensor.Tensor, error) { return []*tensor.Tensor{first(a)}, nil },
-		Cases:  func(*rand.Rand) []*A { return nil },
+		Cases:  func(Gen) []*A { return nil },
 	}
 }
 

@@ -271,6 +271,15 @@ type Forward struct {
 	Written bool
 }
 
+// Sources are the tensors whose gradients a backward pass starts from: the results, or
+// what became of self where there are none.
+func (f *Forward) Sources() []*tensor.Tensor {
+	if f.Outs == nil {
+		return f.After["self"]
+	}
+	return f.Outs
+}
+
 // Forward runs the kernel. A refusal is a *RefusedError. Panics of kernels and
 // of storage reads (*tensor.ReadError) are the caller's to recover.
 func (c *Call) Forward() (*Forward, error) {
@@ -513,6 +522,7 @@ type Bound struct {
 	// factor in common; Covers: S is at least the magnitude of the result. See Error.
 	Coarse, Shared, Covers bool
 	Operand                tensor.DType // see Error
+	Factors                bool         // see Error
 	// Scale computes S, of the result's shape; nil where the class needs none.
 	Scale func() *tensor.Tensor
 	// Else computes other results that are as right, and Chain the sums of the
@@ -564,7 +574,12 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 		b.Scale = func() *tensor.Tensor { return largest(f.Outs[i]) }
 	}
 	if others := c.plan.others(); others != nil {
-		b.Else = func() []*tensor.Tensor { return others(f.Outs)[i] }
+		b.Else = func() []*tensor.Tensor {
+			if all := others(f.Outs); i < len(all) { // nil: this call has no others
+				return all[i]
+			}
+			return nil
+		}
 	}
 	return b
 }

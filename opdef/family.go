@@ -3,7 +3,6 @@ package opdef
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 
 	"github.com/optool/optool/tensor"
 )
@@ -86,8 +85,7 @@ func (u Unary) scale() func(a *UnaryArgs) func(x, y float64) float64 {
 	}
 }
 
-func (u Unary) cases(r *rand.Rand) []*UnaryArgs {
-	g := Gen{r}
+func (u Unary) cases(g Gen) []*UnaryArgs {
 	make := func(dt tensor.DType, shape ...int) *tensor.Tensor {
 		switch {
 		case u.Lo != 0 || u.Hi != 0:
@@ -147,6 +145,9 @@ type Binary struct {
 	DC     func(x, y, z complex128) (dx, dy complex128)
 	NoGrad string
 
+	// DFElse are partial derivatives that are as right as DF: those of another version of torch.
+	DFElse func(x, y, z float64) (dx, dy float64)
+
 	// S and SC as in Unary; DS are the magnitudes behind DF.
 	S  func(x, y, z float64) float64
 	SC func(x, y, z complex128) float64
@@ -174,6 +175,14 @@ func (b Binary) Entry() *Entry {
 		if op.Error.Class != Exact && op.Error.Grad == nil {
 			op.Error.Grad = &Error{Class: Elementwise, ULPs: 4}
 			op.GradScale = func(a *BinaryArgs, g *Grad, _ Grads) (Grads, error) { return b.gradients(a, g, true) }
+		}
+	}
+	if b.DFElse != nil {
+		other := b
+		other.DF = b.DFElse
+		op.GradElse = func(a *BinaryArgs, g *Grad) ([]Grads, error) {
+			gr, err := other.grad(a, g)
+			return []Grads{gr}, err
 		}
 	}
 	if b.S != nil || b.C != nil && op.Error.Class != Exact {
@@ -375,8 +384,7 @@ func (b Binary) gradients(a *BinaryArgs, g *Grad, magnitudes bool) (Grads, error
 	return gr, part(ny, y, 1)
 }
 
-func (b Binary) cases(r *rand.Rand) []*BinaryArgs {
-	g := Gen{r}
+func (b Binary) cases(g Gen) []*BinaryArgs {
 	make := func(dt tensor.DType, shape ...int) *tensor.Tensor {
 		if b.Lo != 0 || b.Hi != 0 {
 			return g.Uniform(dt, b.Lo, b.Hi, shape...)

@@ -134,12 +134,12 @@ func NonContiguous(t *tensor.Tensor) *tensor.Tensor {
 	return u
 }
 
-// PerDType are cases of one make for every floating dtype operators are checked
-// with.
-func PerDType[A any](r *rand.Rand, one func(g Gen, dt tensor.DType) *A) []*A {
-	var out []*A
-	for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16, tensor.Float16} {
-		out = append(out, one(Gen{R: r}, dt))
+// PerDType makes cases of one for every floating dtype operators are checked with.
+func PerDType[A any](one func(g Gen, dt tensor.DType) *A) func(g Gen) []*A {
+	return func(g Gen) (out []*A) {
+		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16, tensor.Float16} {
+			out = append(out, one(g, dt))
+		}
+		return out
 	}
-	return out
 }

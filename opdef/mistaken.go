@@ -20,7 +20,7 @@ var oftenWords = [][]string{
 
 // Mistaken lists the values that a kernel may have computed with instead: the default, a
 // flag turned, what numbers and words of this kind often are, None for a tensor that may
-// be absent. Tensors and lists have no others.
+// be absent, other integers in a list. Tensors have no others.
 func (a Argument) Mistaken() []value.Value {
 	was := a.Python()
 	var vs []value.Value
@@ -37,7 +37,9 @@ func (a Argument) Mistaken() []value.Value {
 		}
 		return vs
 	case *value.Sequence:
-		return nil
+		for _, items := range mistakenList(x.Items) {
+			add(&value.Sequence{Kind: x.Kind, Items: items})
+		}
 	case bool:
 		add(!x)
 	case int64:
@@ -70,4 +72,26 @@ func (a Argument) Mistaken() []value.Value {
 		}
 	}
 	return vs
+}
+
+// mistakenList are lists of integers that stand for another: backwards, each a unit less or more,
+// ones and zeros.
+func mistakenList(items []value.Value) (lists [][]value.Value) {
+	if len(items) == 0 || slices.ContainsFunc(items, func(v value.Value) bool { _, is := v.(int64); return !is }) {
+		return nil
+	}
+	backwards := slices.Clone(items)
+	slices.Reverse(backwards)
+	lists = append(lists, backwards)
+	for _, f := range []func(x int64) int64{
+		func(int64) int64 { return 1 }, func(int64) int64 { return 0 }, func(x int64) int64 { return x - 1 },
+		func(x int64) int64 { return x + 1 }, func(x int64) int64 { return -x },
+	} {
+		list := make([]value.Value, len(items))
+		for i, v := range items {
+			list[i] = f(v.(int64))
+		}
+		lists = append(lists, list)
+	}
+	return lists
 }

@@ -2,7 +2,6 @@ package opdef
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -114,8 +113,8 @@ type Planned[A, P any] struct {
 
 	// Else gives for each result others that are as right, of its shape: where the
 	// function jumps within rounding of its arguments, the values on both sides; where an
-	// accumulator overflows, infinity. GradElse does the same for gradients; one that it
-	// leaves out has none.
+	// accumulator overflows, infinity; nil where there are none. GradElse does the same for
+	// gradients; one that it leaves out has none.
 	Else     func(p P, outs []*tensor.Tensor) [][]*tensor.Tensor
 	GradElse func(p P, g *Grad) ([]Grads, error)
 
@@ -185,8 +184,8 @@ type Planned[A, P any] struct {
 	Mistakes func(p P) []Mistake[P]
 
 	// Cases generates arguments for the checks of package opcheck, small and of
-	// every kind of call the op has; deterministic for a given r.
-	Cases func(r *rand.Rand) []*A
+	// every kind of call the op has; the same ones for the same state of g.
+	Cases func(g Gen) []*A
 
 	// Exempt names checks of package opcheck that do not hold for the op, with
 	// the reason: {"strides": "addresses memory by its strides"}.
@@ -330,6 +329,9 @@ type Error struct {
 	// Operand, if set, is a dtype of 16 bits that intermediate results of wider results may
 	// have been rounded to: what that explains is a warning.
 	Operand tensor.DType
+	// Factors: the terms are multiplied, not added, so that each rounding of a partial product
+	// is one of the result.
+	Factors bool
 	// Grad is the class of the gradients; nil: Exact, Accumulated and Composed stay
 	// as they are, all others are Normwise with 4 ulp.
 	Grad *Error
@@ -361,7 +363,7 @@ func (e Error) covers() bool { return e.Covers || e.Class == Accumulated }
 // bound is the error model of a result of one term, without its S.
 func (e Error) bound() Bound {
 	return Bound{Class: e.Class, ULPs: e.ulps(), Terms: 1, Coarse: e.Coarse, Shared: e.Shared, Covers: e.covers(),
-		Operand: e.Operand}
+		Operand: e.Operand, Factors: e.Factors}
 }
 
 func (e Error) grad() Error {
@@ -392,6 +394,8 @@ type Facts struct {
 	Composite, Inner bool
 	Copied           string // see Planned.Copied
 	Moves            bool   // see AsMoving
+	MovesOnCPU       bool   // see AsMovingOnCPU
+	Like             string // see ShapedAs
 	Exempt           map[string]string
 	View             bool     // the result is an argument seen otherwise
 	Lookup           string   // see Planned.Lookup

@@ -1,7 +1,6 @@
 package opdef
 
 import (
-	"math/rand/v2"
 	"reflect"
 
 	"github.com/optool/optool/tensor"
@@ -15,7 +14,7 @@ type operator interface {
 	// problem says what contradicts itself in the declaration, "" if nothing.
 	problem() string
 	// cases generates argument structs (pointers), nil for ops without.
-	cases(r *rand.Rand) []any
+	cases(g Gen) []any
 	// plan checks an argument struct (a pointer).
 	plan(args any) (planned, error)
 }
@@ -158,12 +157,12 @@ func (o *Planned[A, P]) problem() string {
 	return ""
 }
 
-func (o *Planned[A, P]) cases(r *rand.Rand) []any {
+func (o *Planned[A, P]) cases(g Gen) []any {
 	if o.Cases == nil {
 		return nil
 	}
 	var out []any
-	for _, c := range o.Cases(r) {
+	for _, c := range o.Cases(g) {
 		out = append(out, c)
 	}
 	return out

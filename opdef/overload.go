@@ -1,7 +1,6 @@
 package opdef
 
 import (
-	"math/rand/v2"
 	"reflect"
 )
 
@@ -36,9 +35,9 @@ type overload[A, B any] struct {
 
 func (o overload[A, B]) argsType() reflect.Type { return reflect.TypeFor[B]() }
 
-func (o overload[A, B]) cases(r *rand.Rand) []any {
+func (o overload[A, B]) cases(g Gen) []any {
 	var out []any
-	for _, c := range o.operator.cases(r) {
+	for _, c := range o.operator.cases(g) {
 		if b := o.From(c.(*A)); b != nil {
 			out = append(out, b)
 		}

@@ -3,8 +3,8 @@ package opdef
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/tensor"
 )
 
@@ -34,8 +34,10 @@ type Pointwise[A any] struct {
 	NoBool bool // bool is refused although I is set
 
 	// DF is the derivative at x, where y = F(x); DC likewise (of a holomorphic
-	// function). Both nil: NoGrad says why.
+	// function). Both nil: NoGrad says why. DBlock, if set, takes the place of DF: it stores the
+	// derivatives at a block in dst, which overlaps neither x nor y.
 	DF     func(a *A) func(x, y float64) float64
+	DBlock func(a *A) func(dst, x, y []float64)
 	DC     func(a *A) func(x, y complex128) complex128
 	NoGrad string
 	// Saved: the derivative is computed from the result as autograd keeps it,
@@ -52,8 +54,10 @@ type Pointwise[A any] struct {
 	// results in dst and may overwrite them.
 	S      func(a *A) func(x, y float64) float64
 	SBlock func(a *A) func(dst, x, y []float64)
-	// DS is S of the derivative (1 for the 1 - y*y of tanh).
-	DS func(a *A) func(x, y float64) float64
+	// DS is S of the derivative (1 for the 1 - y*y of tanh). DSBlock, if set, takes its place, as
+	// DBlock does that of DF.
+	DS      func(a *A) func(x, y float64) float64
+	DSBlock func(a *A) func(dst, x, y []float64)
 	// SC is S for complex numbers; nil: the magnitude of y.
 	SC func(a *A) func(x, y complex128) float64
 
@@ -63,7 +67,7 @@ type Pointwise[A any] struct {
 
 	Node   func(a *A, g *Grad) (Node, error)
 	Exempt map[string]string // as in Op
-	Cases  func(r *rand.Rand) []*A
+	Cases  func(g Gen) []*A
 }
 
 // Entry declares the op.
@@ -80,15 +84,15 @@ func (p Pointwise[A]) Entry() *Entry {
 	if p.Jumps {
 		op.Else = p.others
 	}
-	if p.DF != nil || p.DC != nil {
+	if p.smooth() || p.DC != nil {
 		op.Grad = p.grad
 		if op.Error.Class != Exact && op.Error.Grad == nil {
 			op.Error.Grad = &Error{Class: Elementwise, ULPs: 4}
 		}
-		if p.DS != nil || p.DC != nil {
+		if p.DS != nil || p.DSBlock != nil || p.DC != nil {
 			op.GradScale = p.gradScale
 		}
-		if p.DF != nil {
+		if p.smooth() {
 			op.GradElse = p.gradElse
 		}
 	}
@@ -125,7 +129,7 @@ func (p Pointwise[A]) grad(a *A, g *Grad) (Grads, error) {
 	x, y := p.Self(a), g.Outs[0]
 	gr := Grads{}
 	switch {
-	case x.DType.IsComplex() && p.DC == nil, x.DType.IsFloat() && p.DF == nil:
+	case x.DType.IsComplex() && p.DC == nil, x.DType.IsFloat() && !p.smooth():
 		return nil, Refuse("self", "no gradient for dtype %s", x.DType)
 	case x.DType.IsComplex():
 		d := p.DC(a)
@@ -135,22 +139,39 @@ func (p Pointwise[A]) grad(a *A, g *Grad) (Grads, error) {
 			}
 		}, g.Out[0], x, y))
 	case x.DType.IsFloat():
-		d := p.DF(a)
-		gr.Set("self", p.zip(x.DType, g, x, func(gi, xi, yi float64) float64 { return gi * d(xi, yi) }))
+		d := p.derivative(a)
+		gr.Set("self", p.zip(x.DType, g, x, func(dst, gs, xs, ys []float64) {
+			d(dst, xs, ys)
+			vmath.Mul(dst, dst, gs)
+		}))
 	}
 	return gr, nil
 }
 
-// zip maps the incoming gradient, the argument and the result as saved.
-func (p Pointwise[A]) zip(dt tensor.DType, g *Grad, x *tensor.Tensor, f func(g, x, y float64) float64) *tensor.Tensor {
+// smooth reports whether floats have a derivative.
+func (p Pointwise[A]) smooth() bool { return p.DF != nil || p.DBlock != nil }
+
+// derivative is that of blocks of elements x with results y.
+func (p Pointwise[A]) derivative(a *A) func(dst, x, y []float64) {
+	if p.DBlock != nil {
+		return p.DBlock(a)
+	}
+	d := p.DF(a)
+	return func(dst, x, y []float64) {
+		for i, xi := range x {
+			dst[i] = d(xi, y[i])
+		}
+	}
+}
+
+// zip maps blocks of the incoming gradient, the argument and the result as saved.
+func (p Pointwise[A]) zip(dt tensor.DType, g *Grad, x *tensor.Tensor, f func(dst, g, x, y []float64)) *tensor.Tensor {
 	y := g.Outs[0]
 	return ZipN(dt, x.Shape, func(dst []float64, s [][]float64) {
 		if p.Saved {
 			tensor.RoundBlock(y.DType, s[2])
 		}
-		for i, gi := range s[0] {
-			dst[i] = f(gi, s[1][i], s[2][i])
-		}
+		f(dst, s[0], s[1], s[2])
 	}, g.Out[0], x, y)
 }
 
@@ -203,12 +224,12 @@ func (p Pointwise[A]) block(a *A) func(dst, src []float64) {
 
 // slope is the derivative of blocks of arguments.
 func (p Pointwise[A]) slope(a *A) func(dst, src []float64) {
-	f, d := p.block(a), p.DF(a)
+	f, d := p.block(a), p.derivative(a)
 	return func(dst, src []float64) {
-		f(dst, src)
-		for i, x := range src {
-			dst[i] = d(x, dst[i])
-		}
+		y := Scratch[float64](len(src))
+		f(*y, src)
+		d(dst, src, *y)
+		Release(y)
 	}
 }
 
@@ -244,12 +265,21 @@ func (p Pointwise[A]) gradScale(a *A, g *Grad, grads Grads) (Grads, error) {
 				}
 			}
 		}, Abs(g.Out[0]), Abs(grads["self"][0]), Abs(x), Abs(g.Outs[0]))}}, nil
+	case p.DSBlock != nil:
+		of := p.DSBlock(a)
+		return Grads{"self": {p.zip(tensor.Float64, g, x, func(dst, gs, xs, ys []float64) {
+			of(dst, xs, ys)
+			vmath.Mul(dst, dst, gs)
+			vmath.Abs(dst, dst)
+		})}}, nil
 	case p.DS == nil:
 		return Grads{"self": {tensor.Full(tensor.Float64, x.Shape, 0.0)}}, nil
 	}
 	s := p.DS(a)
-	return Grads{"self": {p.zip(tensor.Float64, g, x, func(gi, xi, yi float64) float64 {
-		return math.Abs(gi * s(xi, yi))
+	return Grads{"self": {p.zip(tensor.Float64, g, x, func(dst, gs, xs, ys []float64) {
+		for i, gi := range gs {
+			dst[i] = math.Abs(gi * s(xs[i], ys[i]))
+		}
 	})}}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/tensor"
 )
 
@@ -15,6 +16,9 @@ type Fold[S tensor.Elem, A any] struct {
 	Add func(acc *A, at int, v [][]S)
 	// Join adds to acc what was accumulated in next, from later elements.
 	Join func(acc *A, next A)
+	// Across, if set, is Add for neighbouring results at once: v[k] holds element at of each of
+	// them, then element at+1 of each, and so on. It gives the same bits as Add.
+	Across func(accs []A, at int, v [][]S)
 }
 
 // Folded holds the accumulators of a reduction, one per result.
@@ -185,6 +189,14 @@ func (g *folder[S, A]) part(lo int, dst []A, c0, c1 int) {
 		h := min(g.tile[0], len(dst)-r)
 		for c := c0; c < c1; c += g.tile[1] {
 			w := min(g.tile[1], c1-c)
+			if g.across && g.Across != nil {
+				for k, src := range g.srcs {
+					runs[k] = (*bufs[k])[:h*w]
+					g.lines(src, lo+r, h, c, w, runs[k])
+				}
+				g.Across(dst[r:r+h], c, runs)
+				continue
+			}
 			for k, src := range g.srcs {
 				g.load(src, lo+r, h, c, w, (*bufs[k])[:h*w])
 			}
@@ -208,13 +220,7 @@ func (g *folder[S, A]) load(src *tensor.Tensor, r, h, c, w int, dst []S) {
 		for j := 0; j < w; j += few {
 			k := min(few, w-j)
 			cols := (*tmp)[:k*h]
-			if h == g.rows {
-				tensor.Load(src, (c+j)*h, cols)
-			} else {
-				for i := range k {
-					tensor.Load(src, (c+j+i)*g.rows+r, cols[i*h:(i+1)*h])
-				}
-			}
+			g.lines(src, r, h, c+j, k, cols)
 			interleave(dst[j:], w, cols, h)
 		}
 		Release(tmp)
@@ -224,6 +230,17 @@ func (g *folder[S, A]) load(src *tensor.Tensor, r, h, c, w int, dst []S) {
 		for i := range h {
 			tensor.Load(src, (r+i)*g.n+c, dst[i*w:(i+1)*w])
 		}
+	}
+}
+
+// lines stores w columns of h rows of src, which is across, column by column in dst.
+func (g *folder[S, A]) lines(src *tensor.Tensor, r, h, c, w int, dst []S) {
+	if h == g.rows {
+		tensor.Load(src, c*h, dst)
+		return
+	}
+	for i := range w {
+		tensor.Load(src, (c+i)*g.rows+r, dst[i*h:(i+1)*h])
 	}
 }
 
@@ -282,10 +299,14 @@ func Collect[T tensor.Elem, A any](f *Folded[A], dt tensor.DType, get func(acc *
 // Summing is the fold that adds the elements of one tensor: pairwise within a
 // run (PairwiseSum), runs one after the other.
 func Summing[T tensor.Elem]() Fold[T, T] {
-	return Fold[T, T]{
+	f := Fold[T, T]{
 		Add:  func(acc *T, _ int, v [][]T) { *acc += PairwiseSum(v[0]) },
 		Join: func(acc *T, next T) { *acc += next },
 	}
+	if g, ok := any(&f).(*Fold[float64, float64]); ok {
+		g.Across = func(accs []float64, _ int, v [][]float64) { vmath.SumColumns(accs, v[0]) }
+	}
+	return f
 }
 
 func sumDims[T tensor.Elem](dt tensor.DType, t *tensor.Tensor, dims []int, keepdim bool) *tensor.Tensor {

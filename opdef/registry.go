@@ -102,7 +102,28 @@ func TrustedRegistry(tables ...[]*Entry) *Registry {
 func (r *Registry) Entries() []*Entry { return sound(r.entries) }
 
 // Lookup returns the overloads that answer to a public name.
-func (r *Registry) Lookup(name string) []*Entry { return sound(r.byName[name]) }
+func (r *Registry) Lookup(name string) []*Entry { return sound(r.byName[r.spelled(name)]) }
+
+// spelled is name, or, of an unknown name of ATen's, torch.ops.aten.linalg_inv.default, the one
+// that Python's API has for the same function with the same arguments in the same order. Those
+// of torch.nn.functional are not among them: most are written in Python, with others.
+func (r *Registry) spelled(name string) string {
+	aten, ok := strings.CutPrefix(name, "torch.ops.aten.")
+	if !ok || len(r.byName[name]) > 0 {
+		return name
+	}
+	aten, _, _ = strings.Cut(aten, ".")
+	spellings := []string{"torch." + aten, "torch.Tensor." + aten, "torch._C._nn." + aten}
+	if family, rest, ok := strings.Cut(aten, "_"); ok && slices.Contains([]string{"linalg", "fft", "special"}, family) {
+		spellings = append(spellings, "torch."+family+"."+rest)
+	}
+	for _, s := range spellings {
+		if len(r.byName[s]) > 0 {
+			return s
+		}
+	}
+	return name
+}
 
 func sound(es []*Entry) []*Entry {
 	return slices.DeleteFunc(slices.Clone(es), func(e *Entry) bool { return e.Ready() != nil })
@@ -115,13 +136,14 @@ var ErrUnknownOp = errors.New("unknown op")
 // ErrUnknownOp, or the *RefusedError of the first overload, which is the one that
 // is used most.
 func (r *Registry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call, error) {
-	overloads := r.byName[name]
+	known := r.spelled(name)
+	overloads := r.byName[known]
 	if len(overloads) == 0 {
 		return nil, fmt.Errorf("%w %s", ErrUnknownOp, name)
 	}
 	var first error
 	for _, e := range overloads {
-		c, err := e.Bind(name, args, kwargs)
+		c, err := e.Bind(known, args, kwargs)
 		if err == nil {
 			return c, nil
 		}
@@ -134,8 +156,8 @@ func (r *Registry) Bind(name string, args []value.Value, kwargs *value.Dict) (*C
 
 // Knows reports whether an op answers to a name, or to one whose last part it is.
 func (r *Registry) Knows(name string) bool {
-	if len(r.byName[name]) > 0 || strings.Contains(name, ".") {
-		return len(r.byName[name]) > 0
+	if known := r.byName[r.spelled(name)]; len(known) > 0 || strings.Contains(name, ".") {
+		return len(known) > 0
 	}
 	return len(r.Similar(name)) > 0
 }

@@ -133,6 +133,15 @@ func TestLookup(t *testing.T) {
 		!strings.Contains(err.Error(), `argument "self"`) {
 		t.Errorf("no overload: %v", err)
 	}
+	for name, want := range map[string]int{"torch.ops.aten.f": 2, "torch.ops.aten.f.default": 2,
+		"torch.ops.aten.special_f": 1, "torch.ops.aten.linalg_f": 0, "torch.ops.aten.g": 0, "torch.ops.mylib.f": 0} {
+		if got := len(reg.Lookup(name)); got != want || reg.Knows(name) != (want > 0) {
+			t.Errorf("%d overloads of %s, want %d", got, name, want)
+		}
+	}
+	if c, err := reg.Bind("torch.ops.aten.f.default", []value.Value{x}, nil); err != nil || c.Entry.Schema.Name != "f" {
+		t.Errorf("ATen's f(x) binds to %v, error %v", c, err)
+	}
 	if got, want := reg.Similar("torch.linalg.f"), []string{"torch.Tensor.f", "torch.f",
 		"torch.special.f"}; !slices.Equal(got, want) {
 		t.Errorf("similar names %q, want %q", got, want)

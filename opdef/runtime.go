@@ -2,7 +2,6 @@ package opdef
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 
 	"github.com/optool/optool/value"
@@ -36,9 +35,9 @@ type runtimeOperator struct {
 
 func (o runtimeOperator) argsType() reflect.Type { return o.fields }
 
-func (o runtimeOperator) cases(r *rand.Rand) []any {
+func (o runtimeOperator) cases(g Gen) []any {
 	var out []any
-	for _, c := range o.operator.cases(r) {
+	for _, c := range o.operator.cases(g) {
 		out = append(out, c.(*Arguments).fields.Addr().Interface())
 	}
 	return out

@@ -15,8 +15,9 @@ import (
 //	view(Tensor self, int[]... size) -> Tensor
 //
 // Returns is Tensor for one tensor, (Tensor, Tensor) or Tensor[] for a sequence, also of
-// one, and Tensor|Tensor[] where an argument says which. Results int at the end are
-// numbers that nothing says anything of.
+// one, and Tensor|Tensor[] where an argument says how many: one by itself, or
+// Tensor|Tensor[as_tuple], a sequence also of one where as_tuple is true or a list. Results
+// int at the end are numbers that nothing says anything of.
 // A result Tensor? at the end is None in calls whose kernel gives fewer results.
 // Tensor|Scalar accepts a Python number, which becomes a wrapped 0-d tensor.
 // A list type followed by ... also accepts its items as separate positional
@@ -122,6 +123,15 @@ func ParseSchema(text string) (*Schema, error) {
 func (s *Schema) Single() bool { return s.Returns == "Tensor" }
 func (s *Schema) Several() bool {
 	return s.Returns == "Tensor[]" || strings.HasPrefix(s.Returns, "(Tensor")
+}
+
+// decisive is the argument that says whether one result is in a sequence, "" if none does.
+func (s *Schema) decisive() string {
+	name, ok := strings.CutPrefix(s.Returns, "Tensor|Tensor[")
+	if !ok {
+		return ""
+	}
+	return strings.TrimSuffix(name, "]")
 }
 
 // absent is the number of results that are None in a call that gives n: those

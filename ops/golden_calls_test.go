@@ -3,6 +3,7 @@ package ops_test
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"hash/fnv"
@@ -28,16 +29,7 @@ const (
 
 // TestGoldenCalls writes, with -calls, the calls that record.py makes with torch.
 func TestGoldenCalls(t *testing.T) {
-	if *goldenCalls == "" {
-		t.Skip("no -calls FILE")
-	}
-	f, err := os.Create(*goldenCalls)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	w := bufio.NewWriter(f)
-	defer w.Flush()
+	w := callsFile(t)
 	for _, e := range ops.Default().Entries() {
 		calls := chooseCalls(e)
 		for _, c := range calls {
@@ -47,6 +39,24 @@ func TestGoldenCalls(t *testing.T) {
 			fmt.Fprintln(w, "{"+operatorJSON(e)+"}")
 		}
 	}
+}
+
+// callsFile is the file of -calls, written when t ends; without it t is skipped.
+func callsFile(t *testing.T) *bufio.Writer {
+	if *goldenCalls == "" {
+		t.Skip("no -calls FILE")
+	}
+	f, err := os.Create(*goldenCalls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := bufio.NewWriter(f)
+	t.Cleanup(func() {
+		if err := errors.Join(w.Flush(), f.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
 }
 
 // chooseCalls picks small cases of e that differ in dtypes and arguments; where those have no

@@ -37,7 +37,7 @@ func TestMistakes(t *testing.T) {
 					if x := f.Outs[k]; x.Meta() != y.Meta() {
 						t.Errorf("%s, case %d: %s: %s, want %s", e.Op(), i, m.Text, y.Meta(), x.Meta())
 					} else {
-						differs[e.Op()] = differs[e.Op()] || !same(x, y)
+						differs[e.Op()] = differs[e.Op()] || !same(x, y) || otherGradients(c, wrong, f)
 					}
 				}
 			}
@@ -51,6 +51,28 @@ func TestMistakes(t *testing.T) {
 	if tried == 0 {
 		t.Error("no operator declares a mistake")
 	}
+}
+
+// otherGradients reports whether a mistake changes gradients.
+func otherGradients(c, wrong *opdef.Call, f *opdef.Forward) bool {
+	if !c.Entry.HasGrad || !f.Outs[0].DType.IsFloat() {
+		return false
+	}
+	up := make([]*tensor.Tensor, len(f.Outs))
+	up[0] = opdef.Map(f.Outs[0].DType, f.Outs[0], func(x float64) float64 { return 1 + x/4 })
+	x, err := c.Backward(f, up, nil)
+	y, wrongErr := wrong.Backward(f, up, nil)
+	if err != nil || wrongErr != nil {
+		return false
+	}
+	for name, ts := range x {
+		for i, t := range ts {
+			if t != nil && t.DType.IsFloat() && !same(t, y[name][i]) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func same(x, y *tensor.Tensor) bool {

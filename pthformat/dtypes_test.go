@@ -24,7 +24,7 @@ func TestDTypesRead(t *testing.T) {
 			switch lacks := slices.Contains(known.lacks, dt); {
 			case !dt.Computable():
 			case slices.Contains(read, dt) == lacks:
-				t.Errorf("%s and %s: read %t, the format lacks it %t", format, dt, !lacks, lacks)
+				t.Errorf("%s and %s: read %t, lacked by the format %t", format, dt, lacks, lacks)
 			}
 		}
 	}

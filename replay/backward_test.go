@@ -114,6 +114,55 @@ func TestUnrecordedGradients(t *testing.T) {
 	}
 }
 
+// TestSetItemGradients: gradients of what __setitem__ wrote to, which it does not return, and of what it wrote.
+func TestSetItemGradients(t *testing.T) {
+	const f32, setItem = tensor.Float32, "torch.Tensor.__setitem__"
+	x, row := needsGrad(stored(f32, []int{3, 2}, 1, 2, 3, 4, 5, 6)), needsGrad(stored(f32, []int{1, 2}, 8, 9))
+	up := stored(f32, []int{3, 2}, 10, 20, 30, 40, 50, 60)
+	mask := tensor.New(tensor.Bool, []int{3}, []int64{1, 0, 1}).Rounded()
+	picked := stored(tensor.Int64, []int{2}, 0, 1)
+	two := needsGrad(stored(f32, []int{2, 2}, 7, 7, 8, 8))
+	for _, tc := range []struct {
+		name  string
+		index value.Value
+		value value.Value
+		grads []value.Value
+		want  verdict.Verdict
+	}{
+		{"slice", value.Slice{Start: int64(1)}, row, []value.Value{stored(f32, []int{3, 2}, 10, 20, 0, 0, 0, 0),
+			stored(f32, []int{1, 2}, 80, 100)}, verdict.Pass},
+		{"row", int64(1), row, []value.Value{stored(f32, []int{3, 2}, 10, 20, 0, 0, 50, 60),
+			stored(f32, []int{1, 2}, 30, 40)}, verdict.Pass},
+		{"mask", mask, 0.5, []value.Value{stored(f32, []int{3, 2}, 0, 0, 30, 40, 0, 0), nil}, verdict.Pass},
+		{"indices", picked, two, []value.Value{stored(f32, []int{3, 2}, 0, 0, 0, 0, 50, 60), nil,
+			stored(f32, []int{2, 2}, 10, 20, 30, 40)}, verdict.Pass},
+		{"all flows to self", int64(1), row, []value.Value{up, stored(f32, []int{1, 2}, 30, 40)}, verdict.Fail},
+		{"not added up", value.Slice{Start: int64(1)}, row, []value.Value{stored(f32, []int{3, 2}, 10, 20, 0, 0, 0, 0),
+			stored(f32, []int{1, 2}, 30, 40)}, verdict.Fail},
+		{"another shape", int64(1), row, []value.Value{stored(f32, []int{3, 2}, 10, 20, 0, 0, 50, 60),
+			stored(f32, []int{2}, 30, 40)}, verdict.Fail},
+	} {
+		made := map[capture.Kind]*capture.Record{
+			capture.Input:       {Args: []value.Value{x, tc.index, tc.value}},
+			capture.Output:      {Args: []value.Value{nil}},
+			capture.GradOutputs: {Args: []value.Value{up}}, capture.GradInputs: {Args: tc.grads},
+		}
+		for k, r := range made {
+			r.Name, r.Identifier, r.Kwargs = setItem, setItem+"/"+k.String(), &value.Dict{}
+		}
+		worst := verdict.Skipped
+		o := replay.Of(capture.Made(made), options(t)).Compare()
+		for _, r := range o.Results {
+			if r.Phase == replay.Backward {
+				worst = verdict.Worse(worst, r.Verdict)
+			}
+		}
+		if worst != tc.want {
+			t.Errorf("%s: got %s, want %s: %+v", tc.name, worst, tc.want, o.Results)
+		}
+	}
+}
+
 // TestBroadcastSubnormals: torch rounds each product to float16 before it adds the
 // gradients of a broadcast factor, to multiples of 2^-24 where they are below 2^-14.
 func TestBroadcastSubnormals(t *testing.T) {
@@ -151,6 +200,7 @@ func TestSignOfChosenZero(t *testing.T) {
 	minus := math.Copysign(0, -1)
 	mask := tensor.New(tensor.Bool, []int{3}, []int64{1, 0, 1}).Rounded()
 	x, y := stored(f32, []int{3}, minus, 0, 1), stored(f32, []int{3}, 5, minus, 5)
+	elsewhere := func(t *tensor.Tensor) *tensor.Tensor { t.Device = "cuda:0"; return t }
 	for _, tc := range []struct {
 		name string
 		op   string
@@ -164,6 +214,11 @@ func TestSignOfChosenZero(t *testing.T) {
 		{"turned", "torch.masked_fill", []value.Value{x, mask, 7.}, stored(f32, []int{3}, 7, minus, 7), verdict.Fail},
 		{"dropped", "torch.abs", []value.Value{x}, stored(f32, []int{3}, 0, 0, 1), verdict.Pass},
 		{"left", "torch.abs", []value.Value{x}, stored(f32, []int{3}, minus, 0, 1), verdict.Fail},
+		{"kept", "torch.relu", []value.Value{x}, stored(f32, []int{3}, minus, 0, 1), verdict.Pass},
+		{"lost", "torch.relu", []value.Value{x}, stored(f32, []int{3}, 0, 0, 1), verdict.Fail},
+		{"lost elsewhere", "torch.relu", []value.Value{x}, elsewhere(stored(f32, []int{3}, 0, 0, 1)), verdict.Pass},
+		{"of -1", "torch.nn.functional.relu6", []value.Value{stored(f32, []int{2}, -1, 7)},
+			stored(f32, []int{2}, minus, 6), verdict.Fail},
 	} {
 		made := map[capture.Kind]*capture.Record{capture.Input: {Args: tc.args},
 			capture.Output: {Args: []value.Value{tc.out}}}

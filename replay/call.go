@@ -150,7 +150,7 @@ func (c *Call) backwardPass() (gradOutputs []*tensor.Tensor, need map[string]boo
 // none flowed, or why there is none to start from.
 func (c *Call) recordedGradOutputs() (gradOutputs []*tensor.Tensor, why string) {
 	saved := flatten(c.Record.GradOutputs)
-	outs := c.fwd.Outs
+	outs := c.fwd.Sources()
 	for len(saved) > len(outs) && saved[len(saved)-1] == nil { // the node has results that the op does not return
 		saved = saved[:len(saved)-1]
 	}

@@ -23,6 +23,9 @@ type Cause struct {
 	// Share is the part of the elements that is explained: below 1 where values are
 	// rounded on the way, and some lie near the middle between two.
 	Share float64
+	// Pattern says that nothing was found that reproduces the value: Text is what its errors
+	// depend on, "it is wrong only where self is below 0.5".
+	Pattern bool
 }
 
 // Causes looks for what went wrong in a call that failed with this outcome: the
@@ -31,7 +34,8 @@ type Cause struct {
 // bounds under it, and nearer than before by a factor of eight at least; of values that
 // are rounded on the way nineteen of twenty elements that were wrong. Those that explain
 // results come first, of these those that explain most. What a mistake explains, those after it
-// need not, nor gradients where one explains results, from which they follow.
+// need not, nor gradients where one explains results, from which they follow. Where there is
+// none, what the errors depend on is said.
 func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 	var fails []Result
 	for _, r := range o.Results {
@@ -47,13 +51,27 @@ func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 			return r.Phase != Forward || c.values.Output == nil
 		})}, until)
 	}
+	causes := c.likeliest(fails, until)
+	if causes == nil {
+		return c.dependence(fails)
+	}
+	return causes
+}
+
+// likeliest are the causes of values that fail, the likeliest first.
+func (c *Call) likeliest(fails []Result, until time.Time) []Cause {
 	var causes []Cause
 	for _, f := range fails {
 		if f.Mistake != "" && !slices.ContainsFunc(causes, func(k Cause) bool { return k.Text == f.Mistake }) {
 			causes = append(causes, Cause{Text: f.Mistake, Targets: []string{f.Target}, Share: 1})
 		}
 	}
-	for _, source := range c.mistakes(fails) {
+	ofResult := func(k Cause) bool { return strings.HasPrefix(k.Targets[0], "output") }
+	sources, fitted := c.mistakes(fails)
+	for i, source := range slices.Concat(sources, fitted) {
+		if i >= len(sources) && slices.ContainsFunc(causes, ofResult) {
+			break // a number that is fitted explains much that has another cause
+		}
 		before, like := causes, ""
 		for m := range source {
 			if time.Now().After(until) {
@@ -71,11 +89,10 @@ func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 			break
 		}
 	}
-	result := func(k Cause) bool { return strings.HasPrefix(k.Targets[0], "output") }
 	slices.SortStableFunc(causes, func(a, b Cause) int {
 		switch {
-		case result(a) != result(b):
-			if result(a) {
+		case ofResult(a) != ofResult(b):
+			if ofResult(a) {
 				return -1
 			}
 			return 1
@@ -91,7 +108,7 @@ func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 	})
 	var first []Cause
 	for _, k := range causes {
-		if !slices.ContainsFunc(first, func(b Cause) bool { return b.covers(k) || result(b) && !result(k) }) {
+		if !slices.ContainsFunc(first, func(b Cause) bool { return b.covers(k) || ofResult(b) && !ofResult(k) }) {
 			first = append(first, k)
 		}
 	}

@@ -184,6 +184,34 @@ func write(t *testing.T, path, op string, args []value.Value) {
 	}
 }
 
+// TestCausesOfGradients: a wrong gradient beside a right result, and results in each other's place.
+func TestCausesOfGradients(t *testing.T) {
+	const f32 = tensor.Float32
+	x := needsGrad(stored(f32, []int{2, 4}, 1, -2, 3, 4, -5, 6, -7, 8))
+	up := stored(f32, []int{2, 4}, 1, 2, 3, 4, 5, 6, 7, 9)
+	half := func(v ...float64) *tensor.Tensor { return stored(f32, []int{2, 2}, v...) }
+	left, right := half(1, -2, -5, 6), half(3, 4, -7, 8)
+	for _, tc := range []struct {
+		want   string
+		op     string
+		args   []value.Value
+		result value.Value
+		grads  []value.Value
+	}{
+		{"the incoming gradient is passed on as it is", "torch.nn.functional.relu", []value.Value{x},
+			stored(f32, []int{2, 4}, 1, 0, 3, 4, 0, 6, 0, 8),
+			[]value.Value{value.NewTuple(up), value.NewTuple(up)}},
+		{"results 0 and 1 are exchanged", "torch.chunk", []value.Value{x, int64(2), int64(1)},
+			value.NewTuple(right, left), nil},
+	} {
+		causes := replay.Explain(entries(t, record(t, tc.op, tc.args, tc.result, tc.grads...))[0], options(t),
+			time.Now().Add(time.Minute))
+		if len(causes) == 0 || causes[0].Text != tc.want {
+			t.Errorf("%s: causes %+v, want first %q", tc.op, causes, tc.want)
+		}
+	}
+}
+
 // TestNoCauses: damage that no mistake makes has no cause, nor has a call that passes.
 func TestNoCauses(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
@@ -411,6 +439,28 @@ func TestCausesOfResults(t *testing.T) {
 	}
 	ninths := edited(random(4, 1, 3, 3), func(i int, _ []float64) float64 { return float64(min(8-i%9, 1)) / 9 })
 	above := func(i, _ int) bool { return i == 0 }
+	// scan are sums of rows of x, in tiles, of the elements before each, with itself if own.
+	scan := func(tile int, own bool) *tensor.Tensor {
+		return edited(x, func(i int, v []float64) float64 {
+			sum := 0.0
+			for j := i/20*20 + i%20/tile*tile; j < i; j++ {
+				sum += v[j]
+			}
+			if own {
+				sum += v[i]
+			}
+			return sum
+		})
+	}
+	mask := func(other bool) *tensor.Tensor {
+		v := make([]int64, 120)
+		for i := range v {
+			if (i%3 == 0) != other {
+				v[i] = 1
+			}
+		}
+		return tensor.New(tensor.Bool, []int{6, 20}, v).Rounded()
+	}
 	for _, tc := range []struct {
 		op   string
 		args []value.Value
@@ -431,7 +481,7 @@ func TestCausesOfResults(t *testing.T) {
 			return v[i]
 		}), "the last 3 of dimension 1 are not written"},
 		{attention, []value.Value{q, k, v}, swapped(run(attention, q, k, v)),
-			"the result's dimension 1 is in the order 1 0 3 2"},
+			"its dimension 1 is in the order 1 0 3 2"},
 		{attention, []value.Value{q, k, v}, run(attention, q, swapped(k), swapped(v)),
 			"key and value are read with neighbours exchanged along dimension 1"},
 		{attention, []value.Value{q, k, v}, run(attention, q, k, v, nil, 0.0, false, math.Sqrt(1.0/32)),
@@ -464,10 +514,10 @@ func TestCausesOfResults(t *testing.T) {
 				i -= 4 * 19
 			}
 			return v[i]
-		}), "the result's dimension 0 holds at 8 to 11 what is due at 4 to 7"},
+		}), "its dimension 0 holds at 8 to 11 what is due at 4 to 7"},
 		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
 			return v[i%17*19+i/17]
-		}), "the result is written in the order of dimensions 1 0"},
+		}), "it is written in the order of dimensions 1 0"},
 		{"torch.matmul", []value.Value{batches, factors}, run("torch.matmul", batches, factors.Slice(0, 0, 1, 1)),
 			"other is read at the first index alone along dimension 0"},
 		{"torch.matmul", []value.Value{batches, factors}, run("torch.matmul",
@@ -476,7 +526,7 @@ func TestCausesOfResults(t *testing.T) {
 		{"torch.nn.functional.conv2d", []value.Value{images, kernels, nil, int64(1), int64(1)}, edited(
 			run("torch.nn.functional.conv2d", images, kernels, nil, int64(1), int64(1)),
 			func(i int, v []float64) float64 { return v[i/36*36+i%6*6+i/6%6] }),
-			"dimensions 2 and 3 of the result are exchanged"},
+			"its dimensions 2 and 3 are exchanged"},
 		{"torch.nn.functional.embedding", []value.Value{rows, table}, run("torch.nn.functional.embedding", rows,
 			edited(table, func(i int, v []float64) float64 {
 				if i < 20 {
@@ -515,6 +565,18 @@ func TestCausesOfResults(t *testing.T) {
 			}
 		}), "the scores are rounded to bfloat16"},
 		{"torch.softmax", []value.Value{x, int64(1)}, exponentials(1, 20, 20), "1 is added to the sum of the exponentials"},
+		{"torch.cumsum", []value.Value{x, int64(1)}, scan(8, true),
+			"it begins anew after every 8 elements"},
+		{"torch.cumsum", []value.Value{x, int64(1)}, scan(20, false),
+			"each element lacks itself"},
+		{"torch.index_add", []value.Value{table, int64(0), rows, x}, edited(table, func(i int, v []float64) float64 {
+			if last, ok := map[int]int{3: 0, 0: 3, 8: 2, 2: 4, 7: 5}[i/20]; ok {
+				return v[i] + load(x)[last*20+i%20]
+			}
+			return v[i]
+		}), "of several additions to one place the last alone counts"},
+		{group, []value.Value{images, int64(2)}, normalised(func(i, j int) bool { return i/36 == j/36 }),
+			"each channel is a group"},
 		{"torch.softmax", []value.Value{x, int64(1)}, exponentials(0, 16, 20), "the sum lacks the last 4 of 20 elements"},
 		{"torch.softmax", []value.Value{x, int64(1)}, exponentials(0, 16, 16),
 			"the last 4 of 20 elements are left out"},
@@ -581,6 +643,33 @@ func TestCausesOfResults(t *testing.T) {
 			divided([][2]int{{0, 8}, {6, 14}, {12, 20}}), "all windows have one size and one step"},
 		{entropy, []value.Value{table, classes}, edited(run(entropy, table, classes),
 			func(i int, v []float64) float64 { return v[i] * 9 / 8 }), "the sum is divided by 8, not by 9"},
+		{"torch.masked_fill", []value.Value{x, mask(false), -1.0}, run("torch.masked_fill", x, mask(true), -1.0),
+			"mask is taken the other way round"},
+		{"torch.index_select", []value.Value{table, int64(0), rows.Slice(0, 3, 3, 1)},
+			run("torch.index_select", table, int64(0), tensor.New(tensor.Int64, []int{3}, []int64{1, 3, 8})),
+			"index is one too high"},
+		{"torch.clamp", []value.Value{x, nil, 0.5}, run("torch.clamp", x, 0.5), "max is taken for min"},
+		{conv, []value.Value{images, kernels, nil, int64(1), int64(2), int64(2)},
+			run(conv, images, kernels, nil, int64(1), int64(2)).Slice(2, 0, 6, 1).Slice(3, 0, 6, 1),
+			"dilation is [1, 1], not [2, 2]"},
+		{"torch.exp", []value.Value{x}, edited(x, func(i int, v []float64) float64 {
+			return math.Exp(math.Max(v[i], -0.5))
+		}), "self is limited to -0.5 from below"},
+		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
+			return v[(i+14*19)%len(v)]
+		}), "its dimension 0 is rolled by 3"},
+		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
+			return v[len(v)-1-i]
+		}), "it is written backwards from dimension 0 on"},
+		{"torch.nn.functional.softplus", []value.Value{x}, edited(x, func(i int, v []float64) float64 {
+			if v[i] > 0.1 {
+				return v[i]
+			}
+			return math.Log1p(math.Exp(v[i]))
+		}), "wrong only where self is above 0.1"},
+		{"torch.tanh", []value.Value{x}, edited(x, func(i int, v []float64) float64 {
+			return v[i] * (27 + v[i]*v[i]) / (27 + 9*v[i]*v[i])
+		}), "another function of self, wrong by up to 2.6 % where it is -1.476: an approximation that is too coarse?"},
 	} {
 		t.Run(tc.op+"/"+tc.want, func(t *testing.T) {
 			dir := t.TempDir()

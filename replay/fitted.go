@@ -72,6 +72,49 @@ func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
 	}
 }
 
+// limited limits an operand, element for element with the result, from below or above, where that
+// may explain what is wrong: elements beyond some number alone.
+func (c *Call) limited(fails []Result) iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		got, want := c.wrongResult(fails)
+		if got == nil {
+			return
+		}
+		for _, a := range c.operands() {
+			r := regionOf(a.Tensor, got, want)
+			if r == nil {
+				continue
+			}
+			for _, limit := range r.limits() {
+				side, f := "below", math.Max
+				if !r.below {
+					side, f = "above", math.Min
+				}
+				if !yield(mistake{text: fmt.Sprintf("%s is limited to %.7g from %s", argName(a), limit, side),
+					like: argName(a), make: c.one(a, func() *tensor.Tensor {
+						return opdef.Map(a.Tensor.DType, a.Tensor, func(x float64) float64 { return f(x, limit) })
+					})}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// wrongResult is the first result that is wrong, and what is due, of one shape; nil if there is none.
+func (c *Call) wrongResult(fails []Result) (got, want *tensor.Tensor) {
+	for i := range fails {
+		if fails[i].Phase == Forward {
+			g, w, ok := c.Pair(&fails[i])
+			if ok && g.DType.IsFloat() && g.Numel() <= largestOperand && slices.Equal(g.Shape, w.Shape) {
+				return g, w
+			}
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
+
 const (
 	fitSteps  = 12      // of Gauss and Newton
 	fitSample = 1 << 14 // elements of the result that are looked at
@@ -122,7 +165,7 @@ func shortened(x, but float64) []float64 {
 	var found []float64
 	for digits := 1; digits <= 6; digits++ {
 		if short, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64); err == nil &&
-			math.Abs(short-x) <= 1e-3*math.Abs(x) && short != but && !slices.Contains(found, short) {
+			math.Abs(short-x) <= 2e-3*math.Abs(x) && short != but && !slices.Contains(found, short) {
 			found = append(found, short)
 		}
 	}

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -54,10 +55,68 @@ func (c *Call) misplacedResults(fails []Result) iter.Seq[mistake] {
 					return
 				}
 			}
+			if d := m.backwards(); d >= 0 {
+				inner := tensor.Numel(got.Shape[d:])
+				if !is(fmt.Sprintf("it is written backwards from dimension %d on", d), true, func(j int) int {
+					return j/inner*inner + inner - 1 - j%inner
+				}) {
+					return
+				}
+			}
 			if dims := m.dimensions(); dims != nil && !is(dimensionsText(m.shape, dims), true, laidOut(m.shape, dims)) {
 				return
 			}
 		}
+	}
+}
+
+// exchangedResults are those of a call of several, two of them in each other's place.
+func (c *Call) exchangedResults() iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		if c.fwd == nil || len(c.fwd.Outs) > mostResults {
+			return
+		}
+		outs := c.fwd.Outs
+		for i := range outs {
+			for j := i + 1; j < len(outs); j++ {
+				if !slices.Equal(outs[i].Shape, outs[j].Shape) || outs[i].DType != outs[j].DType {
+					continue
+				}
+				other := map[string]*tensor.Tensor{fmt.Sprintf("output[%d]", i): outs[j],
+					fmt.Sprintf("output[%d]", j): outs[i]}
+				if !yield(mistake{text: fmt.Sprintf("results %d and %d are exchanged", i, j),
+					make: func() (reading, error) {
+						return reading{call: c.bound, original: c.original,
+							alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
+								return cmp.Or(other[target], t)
+							}}, nil
+					}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// mostResults is the number of results up to which all pairs are tried.
+const mostResults = 8
+
+// passedGradients are those that a kernel passes on as they come.
+func (c *Call) passedGradients() iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		yield(mistake{text: "the incoming gradient is passed on as it is", make: func() (reading, error) {
+			var up *tensor.Tensor // which comes before the gradients that are made of it
+			return reading{call: c.bound, original: c.original,
+				alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
+					switch {
+					case target == incoming:
+						up = t
+					case up != nil && strings.HasPrefix(target, "grad[") && slices.Equal(up.Shape, t.Shape):
+						return up
+					}
+					return t
+				}}, nil
+		}})
 	}
 }
 
@@ -160,6 +219,19 @@ func (m *misplaced) order(d int) []int {
 	if n > mostPermuted || len(m.got)/n < least {
 		return nil
 	}
+	for by := 1; by < n; by++ { // all turned, which parts of zeros do not hide
+		turned := true
+		for i := 0; i < n && turned; i++ {
+			turned = m.same(d, i, (i+by)%n)
+		}
+		if turned && slices.ContainsFunc(upTo(0, n), func(i int) bool { return !m.same(d, i, i) }) {
+			order := upTo(by, n+by)
+			for i := range order {
+				order[i] %= n
+			}
+			return order
+		}
+	}
 	order, used, moved := make([]int, n), make([]bool, n), false
 	for i := range n {
 		order[i] = -1
@@ -181,10 +253,34 @@ func (m *misplaced) order(d int) []int {
 	return order
 }
 
-// same reports whether the recorded part i along a dimension is the part j that is due.
+// backwards is the dimension from which on all elements stand in the opposite order, -1 if there
+// is none: more than one dimension, since another order of one is found anyhow.
+func (m *misplaced) backwards() int {
+	size := 0.0
+	for _, y := range m.want {
+		size = math.Max(size, math.Abs(y))
+	}
+	for d := len(m.shape) - 2; d >= 0 && size > 0; d-- {
+		inner, opposite, moved := tensor.Numel(m.shape[d:]), true, 0
+		for i := 0; i < len(m.got) && opposite; i++ {
+			y := m.want[i/inner*inner+inner-1-i%inner]
+			opposite = math.Abs(m.got[i]-y) <= m.near*size
+			if math.Abs(m.want[i]-y) > 2*m.near*size {
+				moved++
+			}
+		}
+		if opposite && moved >= leastInPart {
+			return d
+		}
+	}
+	return -1
+}
+
+// same reports whether the recorded part i along a dimension is the part j that is due, or both
+// are zeros.
 func (m *misplaced) same(d, i, j int) bool {
 	n, inner := m.length(d), m.inner(d)
-	size := 0.0
+	size := 0.0 // of the part; 0 if all of it are zeros
 	for base := 0; base < len(m.want); base += n * inner {
 		for _, y := range m.want[base+j*inner : base+(j+1)*inner] {
 			size = math.Max(size, math.Abs(y))
@@ -197,7 +293,7 @@ func (m *misplaced) same(d, i, j int) bool {
 			}
 		}
 	}
-	return size > 0
+	return true
 }
 
 // orderText says of a result whose parts are those due at other indices which they are.
@@ -210,16 +306,35 @@ func orderText(d int, order []int) string {
 	for to < len(order) && order[to] == order[to-1]+1 && order[to] != to {
 		to++
 	}
+	n, back := len(order), true
+	for i, at := range order {
+		back = back && at == n-1-i
+	}
+	turn := n - order[0] // of an index, forwards
+	for i, at := range order {
+		if at != (order[0]+i)%n {
+			turn = 0
+		}
+	}
+	if back {
+		return fmt.Sprintf("its dimension %d is backwards", d)
+	}
+	if turn > 0 {
+		if turn > n/2 {
+			turn -= n
+		}
+		return fmt.Sprintf("its dimension %d is rolled by %d", d, turn)
+	}
 	rest := slices.ContainsFunc(upTo(to, len(order)), func(i int) bool { return order[i] != i })
 	switch permuted := len(slices.Compact(slices.Sorted(slices.Values(order)))) == len(order); {
 	case permuted:
-		return fmt.Sprintf("the result's dimension %d is in the order %s", d, beginning(order))
+		return fmt.Sprintf("its dimension %d is in the order %s", d, beginning(order))
 	case rest:
-		return fmt.Sprintf("the result's dimension %d holds what is due at %s", d, beginning(order))
+		return fmt.Sprintf("its dimension %d holds what is due at %s", d, beginning(order))
 	case to == from+1:
-		return fmt.Sprintf("the result's dimension %d holds at %d what is due at %d", d, from, order[from])
+		return fmt.Sprintf("its dimension %d holds at %d what is due at %d", d, from, order[from])
 	}
-	return fmt.Sprintf("the result's dimension %d holds at %d to %d what is due at %d to %d", d, from, to-1,
+	return fmt.Sprintf("its dimension %d holds at %d to %d what is due at %d to %d", d, from, to-1,
 		order[from], order[to-1])
 }
 
@@ -300,9 +415,9 @@ func dimensionsText(shape, dims []int) string {
 		}
 	}
 	if len(moved) == 2 && shape[moved[0]] == shape[moved[1]] {
-		return fmt.Sprintf("dimensions %d and %d of the result are exchanged", moved[0], moved[1])
+		return fmt.Sprintf("its dimensions %d and %d are exchanged", moved[0], moved[1])
 	}
-	return "the result is written in the order of dimensions " + beginning(dims)
+	return "it is written in the order of dimensions " + beginning(dims)
 }
 
 // A permutation is an order in which kernels read parts by mistake.
@@ -322,6 +437,8 @@ var permutations = []permutation{
 	{"read at odd indices alone", func(i, n int) int { return min(i|1, n-1) }},
 	{"read in the first half, each index twice", func(i, n int) int { return i / 2 }},
 	{"read in the first half, which is repeated", func(i, n int) int { return i % ((n + 1) / 2) }},
+	{"read in the first quarter, each index four times", func(i, n int) int { return i / 4 }},
+	{"read in the first quarter, which is repeated", func(i, n int) int { return i % ((n + 3) / 4) }},
 }
 
 // permutedOperands reads an operand, or two that follow each other and have one shape (keys and

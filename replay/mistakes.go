@@ -20,13 +20,16 @@ type mistake struct {
 	like   string // what it is one value of: once one explains, others are not tried
 }
 
-// mistakes are the kinds of what kernels get wrong, the likeliest first: results as such,
-// arguments, what the operator declares, precision, how operands lie in memory, parts of
+// mistakes are the kinds of what kernels get wrong, the likeliest first: arguments, results as
+// such, what the operator declares, precision, how operands lie in memory, parts of
 // them left out.
-func (c *Call) mistakes(fails []Result) []iter.Seq[mistake] {
-	return []iter.Seq[mistake]{c.misplacedResults(fails), c.wrongArguments(), c.declared(), c.otherOperators(),
-		c.rounded(), c.misreadOperands(), c.permutedOperands(), c.swappedOperands(), c.missingParts(),
-		c.missingRows(), c.fittedNumbers(fails), c.operandsInMemory()}
+// Those with a number that is fitted to what was recorded come apart.
+func (c *Call) mistakes(fails []Result) (all, fitted []iter.Seq[mistake]) {
+	all = []iter.Seq[mistake]{c.wrongArguments(), c.exchangedArguments(), c.misplacedResults(fails),
+		c.exchangedResults(), c.declared(), c.passedGradients(), c.otherOperators(), c.rounded(), c.misreadIndices(),
+		c.misreadOperands(), c.permutedOperands(), c.swappedOperands(), c.missingParts(), c.missingRows(),
+		c.wrongSizes(), c.operandsInMemory()}
+	return all, []iter.Seq[mistake]{c.fittedNumbers(fails), c.limited(fails)}
 }
 
 // declared are the mistakes that the operator declares.
@@ -74,10 +77,18 @@ func (c *Call) otherOperators() iter.Seq[mistake] {
 
 // wrongArguments gives each argument other values: the default, what else such an
 // argument often is, none.
-func (c *Call) wrongArguments() iter.Seq[mistake] {
+func (c *Call) wrongArguments() iter.Seq[mistake] { return c.mistakenArguments(false) }
+
+// wrongSizes are arguments of the same kind that make more than is due, which is not written.
+func (c *Call) wrongSizes() iter.Seq[mistake] { return c.mistakenArguments(true) }
+
+func (c *Call) mistakenArguments(cropped bool) iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
 		for _, a := range c.bound.Arguments() {
 			for _, v := range a.Mistaken() {
+				if _, is := v.(float64); cropped && (is || !isNumbers(v)) {
+					continue
+				}
 				was := a.Python()
 				text := fmt.Sprintf("%s is %s, not %s", a.Name, shown(v), shown(was))
 				if _, isTensor := was.(*tensor.Tensor); isTensor && v == nil {
@@ -94,6 +105,9 @@ func (c *Call) wrongArguments() iter.Seq[mistake] {
 						}
 						way, err = c.withArguments(other)
 					}
+					if cropped {
+						way.alter = c.cropped
+					}
 					return way, err
 				}}) {
 					return
@@ -101,6 +115,28 @@ func (c *Call) wrongArguments() iter.Seq[mistake] {
 			}
 		}
 	}
+}
+
+// cropped is the beginning of a result that is larger than the one that is due: a kernel
+// writes no more than that.
+func (c *Call) cropped(target string, t *tensor.Tensor) *tensor.Tensor {
+	i := 0
+	if _, err := fmt.Sscanf(target, "output[%d]", &i); err != nil || c.fwd == nil || i >= len(c.fwd.Outs) {
+		return t
+	}
+	due := c.fwd.Outs[i].Shape
+	if slices.Equal(due, t.Shape) || len(due) != t.Dim() {
+		return t
+	}
+	for d, n := range due {
+		if n > t.Shape[d] {
+			return t
+		}
+	}
+	for d, n := range due {
+		t = t.Slice(d, 0, n, 1)
+	}
+	return t
 }
 
 func shown(v value.Value) string {
@@ -134,13 +170,13 @@ func (c *Call) withArguments(other map[string]value.Value) (reading, error) {
 	return reading{call: call}, err
 }
 
-// replaced is the call with other tensors in place of the floating ones among its
-// arguments; f returns nil for one that stays. There is no reading if all stay.
+// replaced is the call with other tensors in place of those among its arguments; f returns
+// nil for one that stays. There is no reading if all stay.
 func (c *Call) replaced(f func(opdef.Arg) *tensor.Tensor) (reading, error) {
 	way := reading{original: map[*tensor.Tensor]*tensor.Tensor{}}
 	call := c.bound.Map(func(a opdef.Arg) *tensor.Tensor {
 		t := a.Tensor
-		if t.Wrapped || !t.DType.IsFloat() || t.Numel() == 0 || t.Numel() > largestOperand {
+		if t.Wrapped || t.Numel() == 0 || t.Numel() > largestOperand {
 			return t
 		}
 		n := f(a)
@@ -190,7 +226,12 @@ func (c *Call) rounded() iter.Seq[mistake] {
 				return g.OnGrid(t)
 			}
 			operands := func() (reading, error) {
-				return c.replaced(func(a opdef.Arg) *tensor.Tensor { return g.OnGrid(a.Tensor).Rounded() })
+				return c.replaced(func(a opdef.Arg) *tensor.Tensor {
+					if !a.Tensor.DType.IsFloat() {
+						return nil
+					}
+					return g.OnGrid(a.Tensor).Rounded()
+				})
 			}
 			for _, m := range []mistake{
 				{"results are rounded to " + g.Name, func() (reading, error) {
@@ -423,41 +464,64 @@ func (c *Call) operandsInMemory() iter.Seq[mistake] {
 	}
 }
 
-// missingRows leaves out the last rows of the gradient that a backward pass starts from, as
-// where the sum for a weight's gradient ends early, after a tile, or counts one of a batch.
+// missingRows leaves out the end of the gradient that a backward pass starts from, as where the
+// sum for a weight's gradient ends early, after a tile, or counts one of a batch: the last rows
+// of all, or the end of one dimension.
 func (c *Call) missingRows() iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
 		if c.fwd == nil || len(c.fwd.Outs) != 1 || c.fwd.Outs[0].Dim() < 2 || c.fwd.Outs[0].Numel() > largestOperand {
 			return
 		}
 		shape := c.fwd.Outs[0].Shape
-		width, rows := shape[len(shape)-1], tensor.Numel(shape[:len(shape)-1])
-		var tried []int
+		last := len(shape) - 1
+		rows := tensor.Numel(shape[:last])
 		each := rows / max(shape[0], 1) // of a batch
-		tails := []int{each, rows - each}
-		for _, tile := range []int{1, 4, 8, 16, 32, 64, 128} {
-			tails = append(tails, cmp.Or(rows%tile, tile))
-		}
-		for _, tail := range tails {
-			if tail <= 0 || tail >= rows || slices.Contains(tried, tail) {
-				continue
-			}
-			tried = append(tried, tail)
-			cut := func(target string, t *tensor.Tensor) *tensor.Tensor {
-				if target != incoming || t.Numel() != rows*width {
-					return t
-				}
-				v := elements(t)
-				clear(v[(rows-tail)*width:])
-				return tensor.New(t.DType, t.Shape, v)
-			}
-			if !yield(mistake{
-				text: fmt.Sprintf("the last %d of %d rows of the incoming gradient are left out", tail, rows),
+		without := func(what string, n, inner, tail int) bool {
+			return yield(mistake{
+				text: fmt.Sprintf("the last %d of %d %s of the incoming gradient are left out", tail, n, what),
 				make: func() (reading, error) {
-					return reading{call: c.bound, original: c.original, alter: cut}, nil
-				}}) {
+					return reading{call: c.bound, original: c.original,
+						alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
+							if target != incoming || t.Numel() != tensor.Numel(shape) {
+								return t
+							}
+							v := elements(t)
+							for i := range v {
+								if i/inner%n >= n-tail {
+									v[i] = 0
+								}
+							}
+							return tensor.New(t.DType, t.Shape, v)
+						}}, nil
+				}})
+		}
+		for _, tail := range tails(rows, each, rows-each) {
+			if !without("rows", rows, shape[last], tail) {
 				return
 			}
 		}
+		for d := last - 1; d > 0; d-- { // of the first, all rows say it
+			for _, tail := range tails(shape[d]) {
+				if !without(fmt.Sprintf("indices of dimension %d", d), shape[d], tensor.Numel(shape[d+1:]), tail) {
+					return
+				}
+			}
+		}
 	}
+}
+
+// tails are how many of n kernels leave out at the end: some, an incomplete tile or the last
+// one, all but the first tile.
+func tails(n int, some ...int) []int {
+	all := some
+	for _, tile := range []int{1, 4, 8, 16, 32, 64, 128} {
+		all = append(all, cmp.Or(n%tile, tile), n-tile)
+	}
+	var out []int
+	for _, tail := range all {
+		if tail > 0 && tail < n && !slices.Contains(out, tail) {
+			out = append(out, tail)
+		}
+	}
+	return out
 }

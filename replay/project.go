@@ -54,129 +54,157 @@ func (s *sampler) along(v *sampledValue, got *tensor.Tensor) int {
 	return along
 }
 
+// A projector projects one value: along the label p, in chunks of rows along another, if there is one.
+type projector struct {
+	*sampler
+	got       *tensor.Tensor
+	v         *sampledValue
+	precision tensor.DType
+
+	own        []int // labels of the value
+	p, row     int   // row is Uncut where the value has no other
+	rows, step int
+	signs      []float64
+	kept       map[*tensor.Tensor]blockSum // of what has no rows
+
+	largest float64
+	worst   []cell
+}
+
+// A blockSum is a tensor of which blocks of columns were added up with signs, and the roots of the
+// sums of their squares.
+type blockSum struct{ sum, root *tensor.Tensor }
+
 // project projects a value along a label.
 func (s *sampler) project(got *tensor.Tensor, v *sampledValue, precision tensor.DType) *projection {
-	own := s.axes.Own(v.labels, got.Shape, s.sizes)
-	p := s.along(v, got)
-	signs := randomSigns(s.sizes[p], s.random(v))
-	dim := slices.Index(v.labels, p)
-
+	x := &projector{sampler: s, got: got, v: v, precision: precision, own: s.axes.Own(v.labels, got.Shape, s.sizes),
+		p: s.along(v, got), row: opdef.Uncut, rows: 1, kept: map[*tensor.Tensor]blockSum{}}
+	x.signs = randomSigns(s.sizes[x.p], s.random(v))
 	// Rows are taken some at a time, along the largest of the other labels.
-	row, rows := opdef.Uncut, 1
-	for _, l := range own {
-		if n := s.sizes[l]; l != p && n > rows {
-			row, rows = l, n
+	for _, l := range x.own {
+		if n := s.sizes[l]; l != x.p && n > x.rows {
+			x.row, x.rows = l, n
 		}
 	}
 	most := got.Numel()
 	for _, a := range s.bound.Tensors() {
 		most = max(most, a.Tensor.Numel())
 	}
-	step := max(1, min(rows, projectedChunk/max(1, most/rows)))
+	x.step = max(1, min(x.rows, projectedChunk/max(1, most/x.rows)))
+	for lo := 0; lo < x.rows; lo += x.step {
+		x.chunk(lo)
+	}
+	return &projection{x.largest, x.cells()}
+}
 
-	type pair struct{ sum, root *tensor.Tensor }
-	kept := map[*tensor.Tensor]pair{} // of what has no rows
-	sums := func(t *tensor.Tensor, labels []int, at cuts) pair {
-		d := slices.Index(labels, p)
-		if d < 0 || t.Shape[d] != s.sizes[p] {
-			part := s.take(t, labels, at)
-			return pair{part, part}
-		}
-		hasRows := slices.Contains(labels, row)
-		if k, ok := kept[t]; ok && !hasRows {
-			return k
-		}
-		var k pair
-		k.sum, k.root = blockSums(s.take(t, labels, at), d, signs)
-		if !hasRows {
-			kept[t] = k
-		}
+// sums are those of a tensor of these labels, in the rows that at has.
+func (x *projector) sums(t *tensor.Tensor, labels []int, at cuts) blockSum {
+	d := slices.Index(labels, x.p)
+	if d < 0 || t.Shape[d] != x.sizes[x.p] {
+		part := x.take(t, labels, at)
+		return blockSum{part, part}
+	}
+	hasRows := slices.Contains(labels, x.row)
+	if k, ok := x.kept[t]; ok && !hasRows {
 		return k
 	}
-	out := &projection{}
-	var worst []cell
-	for lo := 0; lo < rows; lo += step {
-		at := cuts{}
-		if row != opdef.Uncut {
-			at[row] = upTo(lo, min(lo+step, rows))
-		}
-		of := map[string][]pair{}
-		args := func(root bool) *opdef.Call {
-			seen := map[string]int{}
-			return s.bound.Map(func(a opdef.Arg) *tensor.Tensor {
-				labels := s.axes.Of(a)
-				if labels == nil {
-					return a.Tensor
-				}
-				k := seen[a.Name]
-				seen[a.Name]++
-				if k == len(of[a.Name]) {
-					of[a.Name] = append(of[a.Name], sums(a.Tensor, labels, at))
-				}
-				if x := of[a.Name][k]; root {
-					return x.root
-				} else {
-					return x.sum
-				}
-			})
-		}
-		var sumOut, rootOut []*tensor.Tensor
-		for _, t := range v.out {
-			k := sums(t, s.axes.Out, at)
-			sumOut, rootOut = append(sumOut, k.sum), append(rootOut, k.root)
-		}
-		want, bound := v.make(args(false), sumOut)
-		_, rootBound := v.make(args(true), rootOut)
-		g := sums(got, v.labels, at)
-		w, x, root := tensor.Data[float64](want), tensor.Data[float64](g.sum), tensor.Data[float64](g.root)
-		var scale []float64
-		if rootBound.Scale != nil {
-			scale = tensor.Data[float64](rootBound.Scale())
-		}
-		allowed := newAllowance(bound, got.DType, precision, len(w)*((rows+step-1)/step))
-		for i := range w {
-			big := 0.0
-			if scale != nil {
-				big = scale[i]
+	var k blockSum
+	k.sum, k.root = blockSums(x.take(t, labels, at), d, x.signs)
+	if !hasRows {
+		x.kept[t] = k
+	}
+	return k
+}
+
+// chunk compares the sums of rows from lo on.
+func (x *projector) chunk(lo int) {
+	at := cuts{}
+	if x.row != opdef.Uncut {
+		at[x.row] = upTo(lo, min(lo+x.step, x.rows))
+	}
+	of := map[string][]blockSum{}
+	args := func(root bool) *opdef.Call {
+		seen := map[string]int{}
+		return x.bound.Map(func(a opdef.Arg) *tensor.Tensor {
+			labels := x.axes.Of(a)
+			if labels == nil {
+				return a.Tensor
 			}
-			ratio := math.Abs(x[i]-w[i]) / allowed.of(root[i], big)
-			switch wild := !finite(x[i]); {
-			case wild && !finite(w[i]):
-				ratio = 1 // it says nothing, but is worth a look
-			case math.IsNaN(ratio):
-				ratio = math.Inf(1)
+			k := seen[a.Name]
+			seen[a.Name]++
+			if k == len(of[a.Name]) {
+				of[a.Name] = append(of[a.Name], x.sums(a.Tensor, labels, at))
 			}
-			if ratio > out.largest {
-				out.largest = ratio
+			if s := of[a.Name][k]; root {
+				return s.root
+			} else {
+				return s.sum
 			}
-			if len(worst) < projectedCells || ratio > worst[len(worst)-1].ratio {
-				index := tensor.Unravel(i, want.Shape)
-				if d := slices.Index(v.labels, row); d >= 0 && row != opdef.Uncut {
-					index[d] += lo
-				}
-				for d, l := range v.labels { // the block is looked at along all of these
-					if !slices.Contains(own, l) {
-						index[d] = 0
-					}
-				}
-				worst = offered(worst, cell{index, ratio})
-			}
+		})
+	}
+	var sumOut, rootOut []*tensor.Tensor
+	for _, t := range x.v.out {
+		k := x.sums(t, x.axes.Out, at)
+		sumOut, rootOut = append(sumOut, k.sum), append(rootOut, k.root)
+	}
+	want, bound := x.v.make(args(false), sumOut)
+	_, rootBound := x.v.make(args(true), rootOut)
+	g := x.sums(x.got, x.v.labels, at)
+	w, sum, root := tensor.Data[float64](want), tensor.Data[float64](g.sum), tensor.Data[float64](g.root)
+	var scale []float64
+	if rootBound.Scale != nil {
+		scale = tensor.Data[float64](rootBound.Scale())
+	}
+	allowed := newAllowance(bound, x.got.DType, x.precision, len(w)*((x.rows+x.step-1)/x.step))
+	for i := range w {
+		big := 0.0
+		if scale != nil {
+			big = scale[i]
+		}
+		ratio := math.Abs(sum[i]-w[i]) / allowed.of(root[i], big)
+		switch wild := !finite(sum[i]); {
+		case wild && !finite(w[i]):
+			ratio = 1 // it says nothing, but is worth a look
+		case math.IsNaN(ratio):
+			ratio = math.Inf(1)
+		}
+		x.largest = max(x.largest, ratio)
+		if len(x.worst) < projectedCells || ratio > x.worst[len(x.worst)-1].ratio {
+			x.worst = offered(x.worst, cell{x.place(tensor.Unravel(i, want.Shape), lo), ratio})
 		}
 	}
-	elements := 0
-	for _, c := range worst {
+}
+
+// place is where the block is that an index of the sums of rows from lo on names: it is looked at along
+// all labels that the value does not own.
+func (x *projector) place(index []int, lo int) []int {
+	if d := slices.Index(x.v.labels, x.row); d >= 0 && x.row != opdef.Uncut {
+		index[d] += lo
+	}
+	for d, l := range x.v.labels {
+		if !slices.Contains(x.own, l) {
+			index[d] = 0
+		}
+	}
+	return index
+}
+
+// cells are the blocks to look at, those that are off most, as many as may be looked at.
+func (x *projector) cells() (out []cuts) {
+	dim, elements := slices.Index(x.v.labels, x.p), 0
+	for _, c := range x.worst {
 		at := cuts{}
-		for _, l := range own {
-			i := c.index[slices.Index(v.labels, l)]
+		for _, l := range x.own {
+			i := c.index[slices.Index(x.v.labels, l)]
 			at[l] = []int{i}
-			if l == p {
-				at[l] = upTo(i*projectedWidth, min((i+1)*projectedWidth, got.Shape[dim]))
+			if l == x.p {
+				at[l] = upTo(i*projectedWidth, min((i+1)*projectedWidth, x.got.Shape[dim]))
 			}
 		}
-		if elements += numelOf(got.Shape, v.labels, at); len(out.cells) > 0 && elements > s.elements() {
+		if elements += numelOf(x.got.Shape, x.v.labels, at); len(out) > 0 && elements > x.elements() {
 			break
 		}
-		out.cells = append(out.cells, at)
+		out = append(out, at)
 	}
 	return out
 }

@@ -54,6 +54,10 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 		if dt != tensor.Float32 {
 			return nil
 		}
+	case opdef.AutocastWidest:
+		if !slices.ContainsFunc(r.bound.Tensors(), func(a opdef.Arg) bool { return a.Tensor.DType == dt }) {
+			return nil
+		}
 	}
 	cast := false
 	original := map[*tensor.Tensor]*tensor.Tensor{}

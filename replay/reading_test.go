@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/optool/optool/capture"
@@ -197,26 +198,46 @@ func TestUnknownOps(t *testing.T) {
 // TestMisnested: one tensor is not a sequence of one, either way round.
 func TestMisnested(t *testing.T) {
 	x := stored(tensor.Float32, []int{1}, 2)
-	one, zero := value.NewTuple(x), stored(tensor.Int64, []int{1}, 0)
+	one, zero, rows := value.NewTuple(x), stored(tensor.Int64, []int{1}, 0), stored(tensor.Int64, []int{1, 1}, 0)
+	asTuple := &value.Dict{Items: []value.Item{{Key: "as_tuple", Value: true}}}
 	for _, tc := range []struct {
 		op     string
 		args   []value.Value
+		kwargs *value.Dict
 		result value.Value
 		want   verdict.Verdict
 	}{
-		{"torch.abs", nil, x, verdict.Pass},
-		{"torch.abs", nil, one, verdict.Fail},
-		{"torch.abs", nil, value.NewList(x), verdict.Fail},
-		{"torch.split", []value.Value{int64(1)}, one, verdict.Pass},
-		{"torch.split", []value.Value{int64(1)}, x, verdict.Fail},
-		{"torch.unbind", nil, value.NewTuple(stored(tensor.Float32, []int{}, 2)), verdict.Pass},
-		{"torch.nonzero", nil, stored(tensor.Int64, []int{1, 1}, 0), verdict.Pass},
-		{"torch.where", nil, value.NewTuple(zero), verdict.Pass},
+		{"torch.abs", []value.Value{x}, nil, x, verdict.Pass},
+		{"torch.abs", []value.Value{x}, nil, one, verdict.Fail},
+		{"torch.abs", []value.Value{x}, nil, value.NewList(x), verdict.Fail},
+		{"torch.abs", []value.Value{x}, nil, value.NewTuple(one), verdict.Fail},
+		{"torch.split", []value.Value{x, int64(1)}, nil, one, verdict.Pass},
+		{"torch.split", []value.Value{x, int64(1)}, nil, x, verdict.Fail},
+		{"torch.split", []value.Value{x, int64(1)}, nil, value.NewTuple(one), verdict.Fail},
+		{"torch.unbind", []value.Value{x}, nil, value.NewTuple(stored(tensor.Float32, []int{}, 2)), verdict.Pass},
+		{"torch.nonzero", []value.Value{x}, nil, rows, verdict.Pass},
+		{"torch.nonzero", []value.Value{x}, nil, value.NewTuple(rows), verdict.Fail},
+		{"torch.nonzero", []value.Value{x}, asTuple, value.NewTuple(zero), verdict.Pass},
+		{"torch.nonzero", []value.Value{x}, asTuple, zero, verdict.Fail},
+		{"torch.where", []value.Value{x}, nil, value.NewTuple(zero), verdict.Pass},
+		{"torch.unique", []value.Value{x}, nil, x, verdict.Pass},
+		{"torch.unique", []value.Value{x}, nil, one, verdict.Fail},
+		{"torch.atleast_1d", []value.Value{x}, nil, x, verdict.Pass},
+		{"torch.atleast_1d", []value.Value{x}, nil, one, verdict.Fail},
+		{"torch.atleast_1d", []value.Value{one}, nil, one, verdict.Pass},
+		{"torch.atleast_1d", []value.Value{one}, nil, x, verdict.Fail},
 	} {
-		o := replay.Run(entries(t, record(t, tc.op, append([]value.Value{x}, tc.args...), tc.result))[0], options(t))
-		if o.Verdict() != tc.want {
-			t.Errorf("%s: recorded %s: got %s %+v, want %s", tc.op, value.Repr(tc.result), o.Verdict(), o.Results,
-				tc.want)
+		call := map[capture.Kind]*capture.Record{capture.Input: {Args: tc.args, Kwargs: tc.kwargs},
+			capture.Output: {Args: []value.Value{tc.result}}}
+		for k, r := range call {
+			r.Name, r.Identifier = tc.op, tc.op+"/"+k.String()
+			if r.Kwargs == nil {
+				r.Kwargs = &value.Dict{}
+			}
+		}
+		if o := replay.Of(capture.Made(call), options(t)).Compare(); o.Verdict() != tc.want {
+			t.Errorf("%s of %s: recorded %s: got %s %+v, want %s", tc.op, value.Repr(value.NewTuple(tc.args...)),
+				value.Repr(tc.result), o.Verdict(), o.Results, tc.want)
 		}
 	}
 }
@@ -249,6 +270,169 @@ func TestRMSNormEps(t *testing.T) {
 			if (o.Verdict() == verdict.Pass) != right {
 				t.Errorf("%v, eps %g: %s: %s", dt, eps, o.Verdict(), o.Results[0].Reason)
 			}
+		}
+	}
+}
+
+// TestNoneBesideTensor: attention without its weights returns a tensor and None, which is no
+// tensor by itself; a tensor by itself is another nesting.
+func TestNoneBesideTensor(t *testing.T) {
+	of := func(shape ...int) *tensor.Tensor {
+		v := make([]float64, tensor.Numel(shape))
+		for i := range v {
+			v[i] = math.Sin(float64(3*i + len(v)))
+		}
+		return stored(tensor.Float32, shape, v...)
+	}
+	x := of(3, 2, 4)
+	args := []value.Value{x, x, x, int64(4), int64(2), of(12, 4), of(12), nil, nil, false, 0.0, of(4, 4), of(4),
+		true, nil, false}
+	const op = "torch.nn.functional.multi_head_attention_forward"
+	call, err := options(t).Registry.Bind(op, args, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := call.Forward()
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := f.Outs[0].Rounded()
+	for _, tc := range []struct {
+		name   string
+		result value.Value
+		want   verdict.Verdict
+	}{{"a tensor and None", value.NewTuple(y, nil), verdict.Pass}, {"a tensor", y, verdict.Fail}} {
+		o := replay.Run(entries(t, record(t, op, args, tc.result))[0], options(t))
+		if o.Verdict() != tc.want {
+			t.Errorf("%s: got %s, want %s: %+v", tc.name, o.Verdict(), tc.want, o.Results)
+		}
+	}
+}
+
+// TestClampBeyondRange: -3 is 253 among uint8 in torch 1 and 0 in torch 2.
+func TestClampBeyondRange(t *testing.T) {
+	x := stored(tensor.Uint8, []int{3}, 1, 200, 255)
+	for _, tc := range []struct {
+		out  []float64
+		want verdict.Verdict
+	}{{[]float64{253, 253, 255}, verdict.Pass}, {[]float64{1, 200, 255}, verdict.Pass},
+		{[]float64{3, 200, 255}, verdict.Fail}} {
+		plain := record(t, "torch.clamp", []value.Value{x, int64(3)}, stored(tensor.Uint8, []int{3}, tc.out...))
+		want := verdict.Fail
+		if tc.out[0] == 3 {
+			want = verdict.Pass
+		}
+		if o := replay.Run(entries(t, plain)[0], options(t)); o.Verdict() != want {
+			t.Errorf("within range, %v: got %s, want %s: %+v", tc.out, o.Verdict(), want, o.Results)
+		}
+		dir := record(t, "torch.clamp", []value.Value{x, int64(-3)}, stored(tensor.Uint8, []int{3}, tc.out...))
+		if o := replay.Run(entries(t, dir)[0], options(t)); o.Verdict() != tc.want {
+			t.Errorf("%v: got %s, want %s: %+v", tc.out, o.Verdict(), tc.want, o.Results)
+		}
+	}
+}
+
+// TestRoundedProducts: a product that is rounded to bfloat16 after each factor is off by many roundings.
+func TestRoundedProducts(t *testing.T) {
+	const n, bf16 = 320, tensor.BFloat16
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		x, exact, rounded := make([]float64, n), 1., 1.
+		for i := range x {
+			x[i] = bf16.Round(1 + 0.1*r.NormFloat64())
+			exact *= x[i]
+			rounded = bf16.Round(rounded * x[i])
+		}
+		for _, tc := range []struct {
+			y    float64
+			want []verdict.Verdict
+		}{{exact, []verdict.Verdict{verdict.Pass}}, {rounded, []verdict.Verdict{verdict.Pass, verdict.Warn}},
+			{2 * exact, []verdict.Verdict{verdict.Fail}}} {
+			y := stored(bf16, nil, bf16.Round(tc.y))
+			dir := record(t, "torch.prod", []value.Value{stored(bf16, []int{n}, x...)}, y)
+			if o := replay.Run(entries(t, dir)[0], options(t)); !slices.Contains(tc.want, o.Verdict()) {
+				t.Errorf("seed %d: got %s for %g, exact %g: %+v", seed, o.Verdict(), tc.y, exact, o.Results)
+			}
+		}
+	}
+}
+
+// TestRoundedPositions: torch's CPU kernel rounds positions of grid_sample to the dtype at every step, some up and
+// some down.
+func TestRoundedPositions(t *testing.T) {
+	const w, bf16 = 9, tensor.BFloat16
+	round := bf16.Round
+	const into = 4 // the pixel that positions cross into from both sides
+	var up, down float64
+	for i := range 4000 {
+		x := round(-0.9 + 0.00045*float64(i))
+		exact := math.RoundToEven(((x+1)*w - 1) / 2)
+		steps := math.RoundToEven(round(round(round(round(x+1)*w)-1) / 2))
+		switch {
+		case steps == into && exact < into:
+			up = x
+		case steps == into && exact > into:
+			down = x
+		}
+	}
+	if up == 0 || down == 0 {
+		t.Fatal("no positions are rounded to the pixel from both sides")
+	}
+	gradient := make([]float64, w)
+	gradient[into] = 1 + 2
+	image := needsGrad(stored(bf16, []int{1, 1, 1, w}, 1, 2, 3, 4, 5, 6, 7, 8, 9))
+	grid := stored(bf16, []int{1, 1, 2, 2}, up, 0, down, 0)
+	y := stored(bf16, []int{1, 1, 1, 2}, into+1, into+1)
+	for _, tc := range []struct {
+		name string
+		g    []float64
+		want verdict.Verdict
+	}{{"as torch", gradient, verdict.Pass},
+		{"one pixel on", append(gradient[w-1:w:w], gradient[:w-1]...), verdict.Fail}} {
+		(&judged{tc.name, "torch.nn.functional.grid_sample", []value.Value{image, grid, "nearest", "zeros", false}, y,
+			[]value.Value{stored(bf16, []int{1, 1, 1, w}, tc.g...), nil}, stored(bf16, []int{1, 1, 1, 2}, 1, 2),
+			tc.want}).run(t, func(r replay.Result) bool { return r.Phase == replay.Backward })
+	}
+}
+
+// TestWidestOfArguments: autocast casts to the widest dtype among the arguments, not to another that was recorded.
+func TestWidestOfArguments(t *testing.T) {
+	image := stored(tensor.Float32, []int{1, 1, 1, 2}, 1, 3)
+	grid := stored(tensor.Float32, []int{1, 1, 1, 2}, 0, 0)
+	for dt, want := range map[tensor.DType]verdict.Verdict{tensor.Float32: verdict.Pass, tensor.Float64: verdict.Fail} {
+		dir := record(t, "torch.nn.functional.grid_sample", []value.Value{image, grid, "bilinear", "zeros", false},
+			stored(dt, []int{1, 1, 1, 1}, 2))
+		if o := replay.Run(entries(t, dir)[0], options(t)); o.Verdict() != want {
+			t.Errorf("%s: got %s, want %s: %+v", dt, o.Verdict(), want, o.Results)
+		}
+	}
+}
+
+// TestShapesOfGiants: a result of another shape than is known beforehand is told from 2^34 elements without
+// computing one of them.
+func TestShapesOfGiants(t *testing.T) {
+	const n = 1 << 34
+	wide := func(x *tensor.Tensor) *tensor.Tensor {
+		g, err := x.Expand(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	x, at := wide(stored(tensor.Float32, []int{1}, 2)), wide(stored(tensor.Int64, []int{1}, 0))
+	small := stored(tensor.Float32, []int{3}, 1, 2, 3)
+	for op, args := range map[string][]value.Value{
+		"torch.sort": {x}, "torch.argsort": {x}, "torch.gather": {small, int64(0), at}, "torch.take": {small, at},
+		"torch.scatter_add": {small, int64(0), at, x},
+	} {
+		made := map[capture.Kind]*capture.Record{capture.Input: {Args: args},
+			capture.Output: {Args: []value.Value{stored(tensor.Float32, []int{2}, 1, 2)}}}
+		for k, r := range made {
+			r.Name, r.Identifier, r.Kwargs = op, op+"/"+k.String(), &value.Dict{}
+		}
+		o := replay.Of(capture.Made(made), options(t)).Compare()
+		if o.Verdict() != verdict.Fail || !strings.Contains(o.Results[0].Reason, "shape is [2]") {
+			t.Errorf("%s: %+v", op, o.Results)
 		}
 	}
 }

@@ -326,8 +326,12 @@ func (d *Digest) WriteAnnotations(w io.Writer) error {
 			at = fmt.Sprintf("file=%s,line=%s,", property.Replace(OneLine(file)), property.Replace(OneLine(line)))
 		}
 		r := k.first.bad()
+		text := message.Replace(OneLine(r.target() + " " + string(r.Verdict) + ": " + r.Reason))
+		for _, c := range k.first.Causes[:min(len(k.first.Causes), shownCauses)] {
+			text += "%0A" + message.Replace(c.Label()+": "+OneLine(c.String())) // on a line of its own
+		}
 		if _, err := fmt.Fprintf(w, "::error %stitle=%s::%s\n", at, property.Replace(OneLine(first.Title())),
-			message.Replace(OneLine(r.target()+" "+string(r.Verdict)+": "+r.Reason))); err != nil {
+			text); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,9 +35,22 @@ type Cause struct {
 	Exact     bool     `json:"exact"`   // to the last bit, not only to rounding
 	// Share is the part of the elements that is reproduced; nil for all.
 	Share *Number `json:"share,omitempty"`
+	// Pattern says that nothing reproduces the value: Text is what its errors depend on.
+	Pattern bool `json:"pattern,omitempty"`
+}
+
+// Label is what stands before a cause: whether it is one.
+func (c *Cause) Label() string {
+	if c.Pattern {
+		return "pattern"
+	}
+	return "cause"
 }
 
 func (c *Cause) String() string {
+	if c.Pattern {
+		return strings.Join(c.Targets, ", ") + " is " + c.Text
+	}
 	how := "to rounding"
 	switch {
 	case c.Share != nil:
@@ -77,6 +91,12 @@ func (f *Finding) Bad() bool {
 	return false
 }
 
+// Compared reports whether any result is more than an error: a call that ran out of time or
+// memory would do so again.
+func (f *Finding) Compared() bool {
+	return slices.ContainsFunc(f.Results, func(r *Result) bool { return r.Verdict != verdict.Error })
+}
+
 // Write prints which call it is, what is wrong with it, how to run it again and,
 // where the style wants tables, op_tools' table.
 func (f *Finding) Write(w io.Writer, st Style) error { return f.write(w, st, "", false) }
@@ -90,7 +110,16 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	head := strings.ToUpper(string(worst)) + "  "
 	fmt.Fprintf(&b, "%s%s\n", st.Paint(worst, head), st.Bold(st.Wrap(OneLine(first.Title()), len(head))))
 	for i := range f.Causes[:min(len(f.Causes), shownCauses)] {
-		fmt.Fprintf(&b, "  cause    %s\n", st.Bold(st.Wrap(OneLine(f.Causes[i].String()), findingIndent)))
+		text := st.Wrap(OneLine(f.Causes[i].String()), findingIndent)
+		fmt.Fprintf(&b, "  %-8s %s\n", f.Causes[i].Label(), st.Bold(text))
+	}
+	if len(f.Causes) == 0 {
+		for _, p := range f.Profiles {
+			if len(p.Where) > 0 {
+				text := OneLine(p.Target + ", " + strings.Join(p.Where, "; "))
+				fmt.Fprintf(&b, "  where    %s\n", st.Wrap(text, findingIndent))
+			}
+		}
 	}
 	if !brief || first.Repro == nil {
 		fmt.Fprintf(&b, "  capture  %s\n", OneLine(first.Capture))

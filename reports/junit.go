@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -162,8 +163,18 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 			return nil, err
 		}
 	}
+	causes := map[string][]*Cause{}
+	for _, c := range rec.Causes {
+		causes[c.Capture] = append(causes[c.Capture], c)
+	}
 	for r := range rec.Results.All() {
-		if err := add(junitResult(r)); err != nil {
+		c := junitResult(r)
+		for _, k := range causes[r.Capture] {
+			if c.Failure != nil && slices.Contains(k.Targets, r.Target) {
+				c.Failure.Text = k.Label() + ": " + k.String() + "\n" + c.Failure.Text
+			}
+		}
+		if err := add(c); err != nil {
 			return nil, err
 		}
 	}

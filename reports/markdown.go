@@ -66,23 +66,30 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	if len(rows) > 0 {
 		markdownTable(b, append(append([]string{"op"}, columnsOf(used)...), "worst"), rows)
 	}
-	shown, left := 0, 0
+	digest := NewDigest()
 	for f := range rec.Findings() {
-		if !f.Bad() {
-			continue
-		}
+		digest.Add(f)
+	}
+	shown, left := 0, digest.rest
+	for f, like := range digest.Kinds() {
 		if shown == markdownFindings {
 			left++
 			continue
 		}
 		shown++
-		fmt.Fprintf(b, "\n**%s** %s, capture %s\n", f.Worst(), escapeMarkdown(f.Results[0].Op),
+		fmt.Fprintf(b, "\n**%s** %s, capture %s\n", f.Worst(), escapeMarkdown(f.Results[0].Title()),
 			escapeMarkdown(f.Results[0].Capture))
+		for _, c := range f.Causes[:min(len(f.Causes), shownCauses)] {
+			fmt.Fprintf(b, "- %s: **%s**\n", c.Label(), escapeMarkdown(c.String()))
+		}
 		for _, r := range f.Results {
 			if !r.Finding() {
 				continue
 			}
 			fmt.Fprintf(b, "- %s\n", escapeMarkdown(strings.TrimSpace(r.Target+" "+string(r.Verdict)+": "+r.Reason)))
+		}
+		if like != "" {
+			fmt.Fprintf(b, "- like it: %s\n", escapeMarkdown(like))
 		}
 		if repro := f.Results[0].Repro; repro != nil {
 			text := OneLine(*repro)
@@ -94,7 +101,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 		}
 	}
 	if left > 0 {
-		fmt.Fprintf(b, "\n%s more not shown.\n", Count(left, "finding"))
+		fmt.Fprintf(b, "\n%s more not shown.\n", Count(left, "kind"))
 	}
 }
 

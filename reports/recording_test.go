@@ -271,3 +271,45 @@ func TestWritersReportErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestCausesInReports: what a reader of a pipeline sees of a finding has its cause, or what its
+// errors depend on.
+func TestCausesInReports(t *testing.T) {
+	rec := readRecorded(t, `{"kind":"run","schema":1,"command":["optool","replay"]}
+{"kind":"result","capture":"c/1","op":"torch.exp","forward_id":3,"phase":"forward","target":"output[0]","verdict":"fail","reason":"off","order":1}
+{"kind":"result","capture":"c/2","op":"torch.sin","forward_id":4,"phase":"forward","target":"output[0]","verdict":"fail","reason":"off too","order":2}
+{"kind":"cause","capture":"c/1","op":"torch.exp","forward_id":3,"targets":["output[0]"],"text":"self is limited","exact":true}
+{"kind":"cause","capture":"c/2","op":"torch.sin","forward_id":4,"targets":["output[0]"],"text":"wrong only where self is above 3","exact":false,"pattern":true}
+`)
+	digest := NewDigest()
+	for f := range rec.Findings() {
+		digest.Add(f)
+	}
+	for _, tc := range []struct {
+		name  string
+		write func(io.Writer) error
+		want  []string
+	}{
+		{"markdown", func(w io.Writer) error { return WriteMarkdown(w, rec) }, []string{
+			"- cause: **output&#91;0&#93; reproduced exactly if self is limited**\n",
+			"- pattern: **output&#91;0&#93; is wrong only where self is above 3**\n"}},
+		{"junit", func(w io.Writer) error { return WriteJUnit(w, rec) }, []string{
+			"cause: output[0] reproduced exactly if self is limited", "pattern: output[0] is wrong only where self is above 3"}},
+		{"annotations", digest.WriteAnnotations, []string{
+			"::output[0] fail: off%0Acause: output[0] reproduced exactly if self is limited\n",
+			"::output[0] fail: off too%0Apattern: output[0] is wrong only where self is above 3\n"}},
+		{"text", func(w io.Writer) error { return digest.Write(w, Style{}) }, []string{
+			"\n  cause    output[0] reproduced exactly if self is limited\n",
+			"\n  pattern  output[0] is wrong only where self is above 3\n"}},
+	} {
+		var b strings.Builder
+		if err := tc.write(&b); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%s lacks %q:\n%s", tc.name, want, b.String())
+			}
+		}
+	}
+}

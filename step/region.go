@@ -224,7 +224,7 @@ func (r *Region) entry(ctx context.Context, opt Options) *opdef.Entry {
 		Scale: func(_ *regionArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			return opdef.Must(r.scale(ctx, opt, outs))
 		},
-		Cases:  func(*rand.Rand) []*regionArgs { return nil },
+		Cases:  func(opdef.Gen) []*regionArgs { return nil },
 		NoGrad: "gradients of calls that are fused belong to another kernel",
 	}.Entry()
 }

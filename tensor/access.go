@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/internal/quota"
@@ -23,6 +24,9 @@ type lazy struct {
 
 	once sync.Once
 	full backing
+
+	all    func() backing // all elements, if they are cheaper together (Deferred)
+	costly bool           // see Costly
 }
 
 // Lazy returns a contiguous tensor of shape whose elements fill computes on
@@ -44,7 +48,74 @@ func Lazy[T Elem](dt DType, shape []int, grain int, fill func(lo int, dst []T)) 
 	return &Tensor{DType: dt, Shape: slices.Clone(shape), Stride: Contiguous(shape), back: backing{lazy: l}}
 }
 
+// LazyOf is Lazy for elements that are computed from those of operands of the same shape at the
+// same place: what is cheapest read together of them is cheapest computed together.
+func LazyOf[T Elem](dt DType, shape []int, fill func(lo int, dst []T), operands ...*Tensor) *Tensor {
+	grain, costly := 1, false
+	for _, t := range operands {
+		grain, costly = max(grain, t.Grain()), costly || t.Costly()
+	}
+	t := Lazy(dt, shape, grain, fill)
+	t.back.lazy.costly = costly
+	return t
+}
+
+// The fewest elements of a Deferred tensor that are asked for at once for all to be computed, the
+// share that is computed one by one before, and the size from which any are.
+const (
+	manyDeferred  = 16
+	shareDeferred = 1. / 8
+	leastDeferred = 1 << 14
+)
+
+// Deferred returns a contiguous tensor of shape whose elements cost far less together than one by
+// one, as those of a product of matrices do. all computes them in row-major order, at most once; one
+// computes that at an index, and what it gives may differ from it in the last bits: who wants
+// the same bits each time asks for all. Both may be called from any goroutine.
+func Deferred[T Elem](dt DType, shape []int, all func() []T, one func(at int) T) *Tensor {
+	var singly atomic.Pointer[func(int) T] // nil once all are known: what it needs is let go
+	if Numel(shape) >= leastDeferred {
+		singly.Store(&one)
+	}
+	known := sync.OnceValue(func() []T {
+		x := all()
+		singly.Store(nil)
+		return x
+	})
+	left := new(atomic.Int64)
+	left.Store(int64(shareDeferred * float64(Numel(shape))))
+	t := Lazy(dt, shape, 1, func(lo int, dst []T) {
+		if one := singly.Load(); one != nil && len(dst) < manyDeferred && left.Add(-int64(len(dst))) >= 0 {
+			for i := range dst {
+				dst[i] = (*one)(lo + i)
+			}
+			return
+		}
+		copy(dst, known()[lo:])
+	})
+	t.back.lazy.costly = true
+	t.back.lazy.all = func() (b backing) {
+		switch x := any(known()).(type) {
+		case []float64:
+			b.f = x
+		case []int64:
+			b.i = x
+		case []complex128:
+			b.c = x
+		}
+		return b
+	}
+	return t
+}
+
+// Costly reports whether elements are cheapest asked for one by one if few are wanted, and all
+// together if many are: those of a Deferred tensor and of what is computed from one.
+func (t *Tensor) Costly() bool { return t.back.lazy != nil && t.back.lazy.costly }
+
 func (l *lazy) materialize() backing {
+	if l.all != nil {
+		return l.all()
+	}
 	l.once.Do(func() {
 		switch {
 		case l.f != nil:
@@ -144,8 +215,8 @@ func Load[T Elem](t *Tensor, lo int, dst []T) {
 	if len(dst) == 0 {
 		return
 	}
+	quota.Check()
 	if l := t.back.lazy; l != nil {
-		quota.Check()
 		l.load(lo, dst)
 		return
 	}

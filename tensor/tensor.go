@@ -180,6 +180,9 @@ func Wrap(v any) *Tensor {
 	return t
 }
 
+// OnCPU reports whether t lay on the CPU.
+func (t *Tensor) OnCPU() bool { return t.Device == "" || t.Device == "cpu" }
+
 // Numel is the product of the dimensions. It panics with a *SizeError when that
 // overflows int; shapes of tensors never do.
 func Numel(shape []int) int {

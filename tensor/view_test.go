@@ -400,3 +400,50 @@ func TestLazyOnce(t *testing.T) {
 		t.Error("reshaping a lazy tensor")
 	}
 }
+
+// TestDeferred: a few elements are computed by themselves, many with all others, once.
+func TestDeferred(t *testing.T) {
+	const n = leastDeferred
+	var all, singly int
+	make := func(n int) *Tensor {
+		all, singly = 0, 0
+		return Deferred(Float32, []int{n}, func() []float64 {
+			all++
+			x := make([]float64, n)
+			for i := range x {
+				x[i] = float64(i)
+			}
+			return x
+		}, func(at int) float64 {
+			singly++
+			return float64(at)
+		})
+	}
+	for _, c := range []struct {
+		name        string
+		numel       int
+		ask         []int // how many elements each time
+		all, singly int
+	}{
+		{"few", n, []int{1, 3}, 0, 4},
+		{"many", n, []int{1, 100, 1}, 1, 1},
+		{"few of a small tensor", n - 1, []int{1, 1}, 1, 0},
+		{"few, very often", n, slices.Repeat([]int{1}, n/4), 1, n / 8},
+	} {
+		x := make(c.numel)
+		y := LazyOf(Float32, x.Shape, func(lo int, dst []float64) { Load(x, lo, dst) }, x)
+		if !x.Costly() || !y.Costly() {
+			t.Errorf("%s: Costly is %t, and %t of what is made of it; want true", c.name, x.Costly(), y.Costly())
+		}
+		for _, k := range c.ask {
+			got := [100]float64{}
+			if Load(y, 5, got[:k]); got[0] != 5 || got[k-1] != float64(4+k) {
+				t.Errorf("%s: %d elements from 5 on are %v", c.name, k, got[:k])
+			}
+		}
+		if all != c.all || singly != c.singly {
+			t.Errorf("%s: all were computed %d times and %d singly, want %d and %d", c.name, all, singly, c.all,
+				c.singly)
+		}
+	}
+}

@@ -341,7 +341,7 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 	}
 	r.steps = r.steps || x.of.entry != nil && !x.of.entry.IsPair()
 	if x.of.finished {
-		if f := r.explain[x.of.entry.Rel]; f != nil && (r.none() || r.sound(f)) {
+		if f := r.explain[x.of.entry.Rel]; f != nil && r.explainable(f) {
 			f.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {
 				return r.explained(ctx, r.limits, x.of.entry, r.opt, until)
 			}
@@ -440,12 +440,18 @@ func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, 
 		r.found = results.OfReplay(e, replay.NotDone(e.Op, err), o.repro(f.entry), "")
 	}
 	r.bytes = bytes
-	if r.found != nil && r.found.Bad() && !r.sampled && (o.none() || o.sound(r.found)) {
+	if r.found != nil && r.found.Bad() && !r.sampled && o.explainable(r.found) {
 		r.found.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {
 			return o.explained(ctx, lim, f.entry, opt, until)
 		}
 	}
 	return r
+}
+
+// explainable reports whether the cause of a finding can be looked for: not of a call that a
+// device did not live through, nor of one that ran out of time or memory.
+func (o *replayOptions) explainable(f *reports.Finding) bool {
+	return o.none() && f.Compared() || o.sound(f)
 }
 
 // sound reports whether the device came back from a call and will again.

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,6 +37,7 @@ type app struct {
 	registry  *opdef.Registry // with them, nil if there are none: see known
 	// config is the file of flags that were taken besides, and these; "" for none.
 	config string
+	cutOff *atomic.Int32 // the exit code of a command that an interruption cuts off
 }
 
 // Main runs a command line (without the program's name) and returns the exit
@@ -49,8 +51,10 @@ func Main(args []string, s Streams) (code int) {
 	}()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	defer interruptible(cancel)()
-	root := newRootCmd(&app{Streams: s, args: args})
+	a := &app{Streams: s, args: args, cutOff: new(atomic.Int32)}
+	a.cutOff.Store(ExitInterrupted)
+	defer interruptible(cancel, a.cutOff)()
+	root := newRootCmd(a)
 	root.SetArgs(repeatListFlags(args))
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && err.Error() != "" && exitCode(err) != ExitInterrupted {
@@ -66,9 +70,9 @@ func Main(args []string, s Streams) (code int) {
 const exitGrace = 900 * time.Millisecond
 
 // interruptible has a signal stop all computing and cancel what runs; what is not done
-// soon afterwards is cut off, and a second signal ends the program at once. It returns
-// what ends that.
-func interruptible(cancel context.CancelFunc) (end func()) {
+// soon afterwards is cut off with the given exit code, and a second signal ends the program
+// at once. It returns what ends that.
+func interruptible(cancel context.CancelFunc, code *atomic.Int32) (end func()) {
 	signals, ended := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
@@ -82,7 +86,7 @@ func interruptible(cancel context.CancelFunc) (end func()) {
 		}
 		select {
 		case <-time.After(exitGrace):
-			os.Exit(ExitInterrupted)
+			os.Exit(int(code.Load()))
 		case <-ended:
 		}
 	}()
@@ -129,7 +133,7 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	cmd.SetVersionTemplate(versionLine() + revisionLine(buildInfo()) + featuresLine())
+	cmd.SetVersionTemplate(versionLine() + revisionLine(buildInfo(), version()) + featuresLine())
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(newHelpCmd())
 	cmd.SetOut(a.Out)

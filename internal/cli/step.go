@@ -131,45 +131,18 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		return failed(err)
 	}
 	if o.against != "" {
-		alone := opt
-		alone.Rerun = nil
-		other, more, err := a.readStep(cmd, o.against, lim, alone, &o.starting)
+		more, err := o.diverge(cmd, a, t, lim, opt)
 		if err != nil {
 			return err
 		}
 		refused += more
-		if err := t.Against(cmd.Context(), other, opt); err != nil {
-			return failed(err)
-		}
 	}
-	for _, c := range t.Damaged() {
-		refused++
-		a.warn("%s", c.Damaged)
-	}
-	for _, c := range t.Calls() {
-		for name, excused := range c.Changed {
-			settings.Change(name, excused)
-		}
-		if c.Rerun != nil {
-			hidden, changed := o.effects(c.Rerun)
-			told(settings, hidden, changed)
-		}
-	}
+	refused += a.sayDamaged(t)
+	o.tellEffects(t, settings)
 	if err := writeStep(j, t, settings); err != nil {
 		return failed(err)
 	}
-	extra := view.Extra{Style: a.style(), Without: math.NaN(), Next: o.next(t, path), Device: o.device}
-	if f := t.First(); f != nil && f.Rule != verdict.Diverged {
-		extra.Without = f.Without(cmd.Context(), opt)
-	}
-	for _, w := range imagined {
-		lines, err := w.lines(cmd, t, opt)
-		if err != nil {
-			return failed(err)
-		}
-		extra.Imagine = append(extra.Imagine, lines...)
-	}
-	if err := view.Screen(j.text(), t, extra); err != nil {
+	if err := o.show(cmd, a, j.text(), t, opt, imagined, path); err != nil {
 		return failed(err)
 	}
 	if len(settings) > 0 {
@@ -191,6 +164,57 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		return failed(err)
 	}
 	return exitWith(*rec.Exit)
+}
+
+// diverge compares the step with the other one; refused are captures of that.
+func (o *stepOptions) diverge(cmd *cobra.Command, a *app, t *step.Trace, lim *limits, opt step.Options) (refused int,
+	err error) {
+	alone := opt
+	alone.Rerun = nil
+	other, refused, err := a.readStep(cmd, o.against, lim, alone, &o.starting)
+	if err != nil {
+		return refused, err
+	}
+	return refused, failed(t.Against(cmd.Context(), other, opt))
+}
+
+// sayDamaged names the captures that could not be read in whole, and counts them.
+func (a *app) sayDamaged(t *step.Trace) (n int) {
+	for _, c := range t.Damaged() {
+		n++
+		a.warn("%s", c.Damaged)
+	}
+	return n
+}
+
+// tellEffects says in the settings what calls were run with.
+func (o *stepOptions) tellEffects(t *step.Trace, settings reports.Settings) {
+	for _, c := range t.Calls() {
+		for name, excused := range c.Changed {
+			settings.Change(name, excused)
+		}
+		if c.Rerun != nil {
+			hidden, changed := o.effects(c.Rerun)
+			told(settings, hidden, changed)
+		}
+	}
+}
+
+// show writes the screen of a step.
+func (o *stepOptions) show(cmd *cobra.Command, a *app, w io.Writer, t *step.Trace, opt step.Options,
+	imagined []imaginedRun, path string) error {
+	extra := view.Extra{Style: a.style(), Without: math.NaN(), Next: o.next(t, path), Device: o.device}
+	if f := t.First(); f != nil && f.Rule != verdict.Diverged {
+		extra.Without = f.Without(cmd.Context(), opt)
+	}
+	for _, i := range imagined {
+		lines, err := i.lines(cmd, t, opt)
+		if err != nil {
+			return err
+		}
+		extra.Imagine = append(extra.Imagine, lines...)
+	}
+	return view.Screen(w, t, extra)
 }
 
 // stepExit is the exit code of a step of which so many captures could not be read.

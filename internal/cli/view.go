@@ -105,6 +105,9 @@ func runView(cmd *cobra.Command, a *app, o *viewOptions, args []string) error {
 	if !a.quiet {
 		fmt.Fprintln(a.Err, "open the address in a browser on this machine; Ctrl-C ends it")
 	}
+	if a.cutOff != nil {
+		a.cutOff.Store(ExitOK) // Ctrl-C is its end, however long that takes
+	}
 	return failed(serve(cmd.Context(), listener, server))
 }
 

@@ -3,7 +3,6 @@ package activation
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/internal/num/vmath"
@@ -36,6 +35,7 @@ type activation struct {
 	i                                    func(x int64) int64
 	promote                              bool // integers become float32 instead of being refused
 	df                                   func(x, y float64) float64
+	dblock                               func(dst, x, y []float64) // in place of df
 	dc                                   func(x, y complex128) complex128
 	s, ds                                func(x, y float64) float64
 	sc                                   func(x, y complex128) float64
@@ -66,8 +66,13 @@ func (v activation) entry() *opdef.Entry {
 			}
 			return out
 		},
-		DF:    func(*inplaceArgs) func(x, y float64) float64 { return v.df },
-		Cases: func(r *rand.Rand) []*inplaceArgs { return activationCases(r, v.kinks, v.c != nil) },
+		Cases: func(g opdef.Gen) []*inplaceArgs { return activationCases(g, v.kinks, v.c != nil) },
+	}
+	switch {
+	case v.dblock != nil:
+		p.DBlock = func(*inplaceArgs) func(dst, x, y []float64) { return v.dblock }
+	default:
+		p.DF = func(*inplaceArgs) func(x, y float64) float64 { return v.df }
 	}
 	if v.block != nil {
 		p.F, p.Block = nil, func(*inplaceArgs) func(dst, src []float64) { return v.block }
@@ -91,8 +96,7 @@ func (v activation) entry() *opdef.Entry {
 	return p.Entry()
 }
 
-func activationCases(r *rand.Rand, kinks []float64, complexToo bool) []*inplaceArgs {
-	g := opdef.Gen{R: r}
+func activationCases(g opdef.Gen, kinks []float64, complexToo bool) []*inplaceArgs {
 	cs := []*inplaceArgs{
 		{g.Apart(tensor.Float64, kinks, 3, 4), false, nil}, {g.Apart(tensor.Float32, kinks, 5), false, nil},
 		{g.Apart(tensor.BFloat16, kinks, 2, 3), false, nil},
@@ -111,35 +115,45 @@ func activationCases(r *rand.Rand, kinks []float64, complexToo bool) []*inplaceA
 var activationOps = []*opdef.Entry{
 	activation{
 		name: "relu", names: "relu Tensor.relu F.relu", summary: "Rectifier", formula: "max(self, 0)",
-		notes: "The subgradient at 0 is 0.",
+		notes: "The subgradient at 0 is 0. Of -0 it is -0, on a device other than the CPU perhaps 0.",
 		error: elements.ExactError, kinks: []float64{0},
 		f: func(x float64) float64 {
-			if x <= 0 {
-				return 0
+			if x == 0 {
+				return x
 			}
-			return x
+			return max(x, 0)
 		},
 		i:  func(x int64) int64 { return max(x, 0) },
-		df: func(x, _ float64) float64 { return elements.IfElse(x <= 0, 0, 1) },
-	}.entry(),
+		df: func(x, _ float64) float64 { return elements.OneIf(!(x <= 0)) },
+	}.entry().AsMovingOnCPU(),
 	activation{
 		name: "relu6", names: "F.relu6", summary: "Rectifier capped at 6", formula: "min(max(self, 0), 6)",
-		notes: "The subgradient at 0 and 6 is 0.",
+		notes: "The subgradient at 0 and 6 is 0. Of -0 it is -0, on a device other than the CPU perhaps 0.",
 		error: elements.ExactError, kinks: []float64{0, 6},
-		f:  func(x float64) float64 { return min(max(x, 0), 6) },
+		f: func(x float64) float64 {
+			if x == 0 {
+				return x
+			}
+			return min(max(x, 0), 6)
+		},
 		i:  func(x int64) int64 { return min(max(x, 0), 6) },
-		df: func(x, _ float64) float64 { return elements.IfElse(x <= 0 || x >= 6, 0, 1) },
-	}.entry().WithTakenFor("torch.relu"),
+		df: func(x, _ float64) float64 { return elements.OneIf(!(x <= 0)) * elements.OneIf(!(x >= 6)) },
+	}.entry().AsMovingOnCPU().WithTakenFor("torch.relu"),
 	activation{
 		name: "silu", names: "F.silu _C._nn.silu torch_npu.npu_silu torch.ops.npu.npu_silu", summary: "Sigmoid " +
 			"linear unit", formula: "self * sigmoid(self)",
 		error: elements.ElementwiseError,
 		block: vmath.SiLU,
 		c:     func(x complex128) complex128 { return x / (1 + cmplx.Exp(-x)) },
-		df:    func(x, _ float64) float64 { s := kernel.Sigmoid(x); return s * (1 + x*(1-s)) },
-		dc:    func(x, _ complex128) complex128 { s := 1 / (1 + cmplx.Exp(-x)); return s * (1 + x*(1-s)) },
-		ds:    func(x, _ float64) float64 { s := kernel.Sigmoid(x); return s * (1 + math.Abs(x)) },
-	}.entry().WithTakenFor("torch.nn.functional.hardswish", "torch.nn.functional.gelu"),
+		dblock: func(dst, x, _ []float64) {
+			vmath.Sigmoid(dst, x)
+			for i, s := range dst {
+				dst[i] = s * (1 + x[i]*(1-s))
+			}
+		},
+		dc: func(x, _ complex128) complex128 { s := 1 / (1 + cmplx.Exp(-x)); return s * (1 + x*(1-s)) },
+		ds: func(x, _ float64) float64 { s := kernel.Sigmoid(x); return s * (1 + math.Abs(x)) },
+	}.entry().WithTakenFor("torch.nn.functional.hardswish", "torch.nn.functional.gelu", "torch.nn.functional.relu"),
 	activation{
 		name: "mish", names: "F.mish _C._nn.mish torch_npu.npu_mish torch.ops.npu.npu_mish", summary: "Self " +
 			"regularised non-monotonic activation",
@@ -226,9 +240,9 @@ var activationOps = []*opdef.Entry{
 		GradScale: func(a *softsignArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return opdef.Grads{"self": {opdef.Abs(g.Out[0])}}, nil
 		},
-		Cases: func(r *rand.Rand) []*softsignArgs {
+		Cases: func(g opdef.Gen) []*softsignArgs {
 			var cs []*softsignArgs
-			for _, c := range elements.CasesAwayFromZero(r) {
+			for _, c := range elements.CasesAwayFromZero(g) {
 				cs = append(cs, &softsignArgs{c.Self})
 			}
 			return cs
@@ -261,41 +275,30 @@ var activationOps = []*opdef.Entry{
 			}
 			return vmath.GELU
 		},
-		DF: func(a *geluArgs) func(x, y float64) float64 {
+		DBlock: func(a *geluArgs) func(dst, x, y []float64) {
 			if a.Approximate == "tanh" {
-				return func(x, _ float64) float64 {
-					s := kernel.Sigmoid(2 * geluInner(x))
-					return s + 2*x*geluInnerSlope(x)*(s*(1-s))
-				}
+				return geluTanhSlope
 			}
-			return func(x, _ float64) float64 {
-				return 0.5*math.Erfc(-x/math.Sqrt2) + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
-			}
+			return geluSlope
 		},
 		SBlock: func(*geluArgs) func(dst, x, y []float64) { return geluScale },
-		DS: func(a *geluArgs) func(x, y float64) float64 {
+		DSBlock: func(a *geluArgs) func(dst, x, y []float64) {
 			if a.Approximate == "tanh" {
-				return func(x, _ float64) float64 { // 1 - tanh^2 is rounded near 1
-					t := math.Tanh(geluInner(x))
-					return 0.5*(1+math.Abs(t)) + elements.IfElse(t*t < 1, 0.5*math.Abs(x)*geluInnerSlope(x)*(1+t*t), 0)
-				}
+				return geluTanhSlopeScale
 			}
-			return func(x, _ float64) float64 {
-				return 0.5*(1+math.Abs(math.Erf(x/math.Sqrt2))) +
-					math.Abs(x)*(1+x*x)*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
-			}
+			return geluSlopeScale
 		},
-		Cases: func(r *rand.Rand) []*geluArgs {
+		Cases: func(g opdef.Gen) []*geluArgs {
 			var cs []*geluArgs
 			for _, approx := range []string{"none", "tanh"} {
-				for _, c := range activationCases(r, nil, false) {
+				for _, c := range activationCases(g, nil, false) {
 					cs = append(cs, &geluArgs{Self: c.Self, Approximate: approx})
 				}
 			}
 			return cs
 		},
 	}.Entry().WithTakenFor("megatron.core.fusions.fused_bias_geglu.quick_gelu",
-		"torch.nn.functional.silu"),
+		"torch.nn.functional.silu", "torch.nn.functional.relu"),
 	opdef.Pointwise[leakyReLUArgs]{
 		Schema: "leaky_relu(Tensor self, Scalar negative_slope=0.01, bool inplace=False) -> Tensor",
 		Names:  "F.leaky_relu _C._nn.leaky_relu", InPlace: true, NoInts: true,
@@ -311,9 +314,9 @@ var activationOps = []*opdef.Entry{
 			k := elements.ArithmeticValue(a.NegativeSlope, a.Self.DType)
 			return func(x, _ float64) float64 { return elements.IfElse(x > 0, 1, k) }
 		},
-		Cases: func(r *rand.Rand) []*leakyReLUArgs {
+		Cases: func(g opdef.Gen) []*leakyReLUArgs {
 			var cs []*leakyReLUArgs
-			for i, c := range activationCases(r, []float64{0}, false) {
+			for i, c := range activationCases(g, []float64{0}, false) {
 				cs = append(cs,
 					&leakyReLUArgs{Self: c.Self, NegativeSlope: opdef.Float([]float64{0.01, 0.2, -0.5}[i%3])})
 			}
@@ -384,9 +387,9 @@ var activationOps = []*opdef.Entry{
 			lo, hi := a.MinVal.Float64(), a.MaxVal.Float64()
 			return func(x, _ float64) float64 { return elements.IfElse(x <= lo || x >= hi, 0, 1) }
 		},
-		Cases: func(r *rand.Rand) []*hardtanhArgs {
+		Cases: func(g opdef.Gen) []*hardtanhArgs {
 			var cs []*hardtanhArgs
-			for i, c := range activationCases(r, []float64{-1, -0.5, 0.75, 1}, false) {
+			for i, c := range activationCases(g, []float64{-1, -0.5, 0.75, 1}, false) {
 				lo := []float64{-1, -0.5}[i%2]
 				cs = append(cs, &hardtanhArgs{Self: c.Self, MinVal: opdef.Float(lo),
 					MaxVal: opdef.Float([]float64{1, 0.75}[i%2])})
@@ -477,9 +480,9 @@ var activationOps = []*opdef.Entry{
 			b := a.Beta.Float64()
 			return func(x, _ float64) float64 { return kernel.Sigmoid(x*b) * (1 + min(math.Abs(x*b), 1000)) }
 		},
-		Cases: func(r *rand.Rand) []*softplusArgs {
+		Cases: func(g opdef.Gen) []*softplusArgs {
 			var cs []*softplusArgs
-			for i, c := range activationCases(r, nil, false) {
+			for i, c := range activationCases(g, nil, false) {
 				cs = append(cs, &softplusArgs{c.Self, opdef.Float([]float64{1, 2, 0.5}[i%3]), opdef.Int(20)})
 			}
 			return cs
@@ -510,9 +513,9 @@ var activationOps = []*opdef.Entry{
 			return func(x, _ float64) float64 { return elements.IfElse(x <= t, 0, 1) }
 		},
 		Jumps: true,
-		Cases: func(r *rand.Rand) []*thresholdArgs {
+		Cases: func(g opdef.Gen) []*thresholdArgs {
 			var cs []*thresholdArgs
-			for _, c := range activationCases(r, []float64{0.5}, false) {
+			for _, c := range activationCases(g, []float64{0.5}, false) {
 				cs = append(cs, &thresholdArgs{Self: c.Self, Threshold: opdef.Float(0.5), Value: opdef.Float(-2)})
 			}
 			return cs

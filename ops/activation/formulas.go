@@ -3,7 +3,6 @@ package activation
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
@@ -21,6 +20,57 @@ func geluScale(dst, x, y []float64) {
 	vmath.Abs(x, x)
 	vmath.Add(dst, dst, x)
 	vmath.Affine(dst, dst, 0, 0.5)
+}
+
+// geluSlope is Phi(x) + x phi(x).
+func geluSlope(dst, x, _ []float64) {
+	density := opdef.Scratch[float64](len(x))
+	for i, v := range x {
+		dst[i], (*density)[i] = -v/math.Sqrt2, -v*v/2
+	}
+	vmath.Erfc(dst, dst)
+	vmath.Exp(*density, *density)
+	for i, p := range *density {
+		dst[i] = 0.5*dst[i] + x[i]*p/math.Sqrt(2*math.Pi)
+	}
+	opdef.Release(density)
+}
+
+// geluSlopeScale is (1 + |erf(x/sqrt(2))|)/2 + |x| (1+x*x) phi(x).
+func geluSlopeScale(dst, x, _ []float64) {
+	density := opdef.Scratch[float64](len(x))
+	for i, v := range x {
+		dst[i], (*density)[i] = v/math.Sqrt2, -v*v/2
+	}
+	vmath.Erf(dst, dst)
+	vmath.Exp(*density, *density)
+	for i, p := range *density {
+		dst[i] = 0.5*(1+math.Abs(dst[i])) + math.Abs(x[i])*(1+x[i]*x[i])*p/math.Sqrt(2*math.Pi)
+	}
+	opdef.Release(density)
+}
+
+// geluTanhSlopeScale is (1 + |t|)/2 + |x u'(x)| (1 + t*t)/2 with t the tanh of the inner function u;
+// 1 - t*t is rounded near 1.
+func geluTanhSlopeScale(dst, x, _ []float64) {
+	for i, v := range x {
+		dst[i] = geluInner(v)
+	}
+	vmath.Tanh(dst, dst)
+	for i, t := range dst {
+		dst[i] = 0.5*(1+math.Abs(t)) + elements.IfElse(t*t < 1, 0.5*math.Abs(x[i])*geluInnerSlope(x[i])*(1+t*t), 0)
+	}
+}
+
+// geluTanhSlope is s + 2 x u'(x) s (1-s) with s the sigmoid of twice the inner function u.
+func geluTanhSlope(dst, x, _ []float64) {
+	for i, v := range x {
+		dst[i] = 2 * geluInner(v)
+	}
+	vmath.Sigmoid(dst, dst)
+	for i, s := range dst {
+		dst[i] = s + 2*x[i]*geluInnerSlope(x[i])*(s*(1-s))
+	}
 }
 
 func geluInner(x float64) float64 { return math.Sqrt2 / math.SqrtPi * (x + 0.044715*x*x*x) }
@@ -48,9 +98,9 @@ func eluScale(alpha float64) func(x, y float64) float64 {
 	return func(x, _ float64) float64 { return elements.IfElse(x <= 0, alpha, 0) }
 }
 
-func eluCases(r *rand.Rand) []*eluArgs {
+func eluCases(g opdef.Gen) []*eluArgs {
 	var cs []*eluArgs
-	for i, c := range activationCases(r, []float64{0}, false) {
+	for i, c := range activationCases(g, []float64{0}, false) {
 		cs = append(cs, &eluArgs{Self: c.Self, Alpha: opdef.Float([]float64{1, 0.5, 2}[i%3])})
 	}
 	return cs
@@ -61,9 +111,9 @@ func shrinkSlope(a *shrinkArgs) func(x, y float64) float64 {
 	return func(x, _ float64) float64 { return elements.IfElse(x >= -k && x <= k, 0, 1) }
 }
 
-func shrinkCases(r *rand.Rand) []*shrinkArgs {
+func shrinkCases(g opdef.Gen) []*shrinkArgs {
 	var cs []*shrinkArgs
-	for _, c := range activationCases(r, []float64{-0.5, 0.5}, false) {
+	for _, c := range activationCases(g, []float64{-0.5, 0.5}, false) {
 		cs = append(cs, &shrinkArgs{c.Self, opdef.Float(0.5)})
 	}
 	return cs

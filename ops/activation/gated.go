@@ -2,7 +2,6 @@ package activation
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -21,8 +20,7 @@ var gatedOps = []*opdef.Entry{
 			Notes: "weight has one element or one for each channel, dimension 1 of self (N, C, ...). The gradient " +
 				"at 0 is weight.", Source: "torch.nn.functional.prelu"},
 		Autocast: opdef.AutocastLower,
-		Cases: func(r *rand.Rand) []*preluArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*preluArgs {
 			zero := []float64{0}
 			return []*preluArgs{
 				{g.Apart(tensor.Float64, zero, 2, 3, 4), g.Normal(tensor.Float64, 3)},
@@ -39,8 +37,7 @@ var gatedOps = []*opdef.Entry{
 		Schema: "glu(Tensor self, int dim=-1) -> Tensor", Names: "F.glu _C._nn.glu",
 		Doc: opdef.Doc{Summary: "Gated linear unit", Formula: "a * sigmoid(b), a and b the halves of self along dim",
 			Source: "torch.nn.functional.glu"},
-		Cases: func(r *rand.Rand) []*gluArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*gluArgs {
 			return []*gluArgs{
 				{g.Normal(tensor.Float64, 3, 4), -1}, {g.Normal(tensor.Float64, 2, 4, 3), 1},
 				{g.Normal(tensor.Float32, 6), 0}, {g.Normal(tensor.BFloat16, 2, 4), -1},
@@ -158,9 +155,9 @@ func rrelu(name, names, params string) *opdef.Entry {
 		Drawn: func(a *rreluArgs, got []*tensor.Tensor) opdef.Drawn {
 			return slopes(a.Self, a.Lower, a.Upper, got)
 		},
-		Cases: func(r *rand.Rand) []*rreluArgs {
+		Cases: func(g opdef.Gen) []*rreluArgs {
 			var cs []*rreluArgs
-			for _, c := range activationCases(r, []float64{0}, false) {
+			for _, c := range activationCases(g, []float64{0}, false) {
 				cs = append(cs, &rreluArgs{Self: c.Self, Lower: 0.125, Upper: 1.0 / 3})
 			}
 			return append(cs, &rreluArgs{Self: cs[0].Self, Lower: 0.1, Upper: 0.3, Training: true})
@@ -184,9 +181,9 @@ func rreluNative(name, names string) *opdef.Entry {
 		Drawn: func(a *rreluNativeArgs, got []*tensor.Tensor) opdef.Drawn {
 			return slopes(a.Self, a.Lower.Float64(), a.Upper.Float64(), got)
 		},
-		Cases: func(r *rand.Rand) []*rreluNativeArgs {
+		Cases: func(g opdef.Gen) []*rreluNativeArgs {
 			var cs []*rreluNativeArgs
-			for _, c := range activationCases(r, []float64{0}, false) {
+			for _, c := range activationCases(g, []float64{0}, false) {
 				cs = append(cs, &rreluNativeArgs{Self: c.Self, Lower: opdef.Float(0.125), Upper: opdef.Float(0.25)})
 			}
 			return cs

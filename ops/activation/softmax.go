@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/internal/num/vmath"
@@ -89,10 +88,11 @@ type softmaxCall struct {
 	dim   int
 
 	// What kernels get wrong: 1 is added to the sum; the last elements are left out of the sum,
-	// or altogether.
+	// or altogether; what flows through the sum is left out of the gradient.
 	one     bool
 	short   int
 	dropped bool
+	noSum   bool
 }
 
 func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
@@ -133,8 +133,7 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
 		GradScale: func(c call, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return elements.GradOf(arg, c.gradScale(g)), nil
 		},
-		Cases: func(r *rand.Rand) []*A {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*A {
 			f32, f64 := tensor.Float32, tensor.Float64
 			return []*A{
 				args(g.Normal(f64, 3, 4), 1, nil), args(g.Normal(f64, 2, 3, 4), -2, nil),
@@ -173,6 +172,7 @@ func (c *softmaxCall) mistakes() []opdef.Mistake[*softmaxCall] {
 				return &m, nil
 			}})
 	}
+	add(func(m *softmaxCall) { m.noSum = true }, "the gradient lacks the sum over a row")
 	add(func(m *softmaxCall) { m.one = true }, "1 is added to the sum of the exponentials")
 	size := elements.LengthOf(c.x.Shape, c.dim)
 	var tried []int
@@ -227,13 +227,19 @@ func (c *softmaxCall) grad(g *opdef.Grad) *tensor.Tensor {
 	y := g.Outs[0]
 	return opdef.AlongDimN(y.DType, c.dim, func(s [][]float64, dst []float64) {
 		g, y := s[0], s[1][:len(s[0])]
-		if c.log {
+		if c.log && !c.noSum {
 			logSoftmaxBackward(g, y, dst)
+			return
+		}
+		if c.log {
+			copy(dst, g)
 			return
 		}
 		dot := 0.0
 		for i, gi := range g {
-			dot += gi * y[i]
+			if !c.noSum {
+				dot += gi * y[i]
+			}
 		}
 		for i, gi := range g {
 			dst[i] = c.sign * y[i] * (gi - dot)

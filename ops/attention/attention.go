@@ -2,7 +2,6 @@ package attention
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
@@ -38,8 +37,7 @@ var attentionOps = []*opdef.Entry{
 		Mistakes: func(c *compose.Call) []opdef.Mistake[*compose.Call] {
 			return attentionMistakes(c.Args().(*attentionArgs))
 		},
-		Cases: func(r *rand.Rand) []*attentionArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*attentionArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			n := func(shape ...int) *tensor.Tensor { return g.Normal(f64, shape...) }
 			mask := g.Normal(f64, 4, 3)

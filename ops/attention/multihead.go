@@ -2,7 +2,6 @@ package attention
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -291,8 +290,7 @@ func (m *multihead) output(x *compose.Value) *compose.Value {
 	return y
 }
 
-func multiheadCases(r *rand.Rand) []*multiheadArgs {
-	g := opdef.Gen{R: r}
+func multiheadCases(g opdef.Gen) []*multiheadArgs {
 	call := func(dt tensor.DType, l, s, n int) *multiheadArgs {
 		draw := func(shape ...int) *tensor.Tensor { return g.Uniform(dt, -0.7, 0.7, shape...) }
 		return &multiheadArgs{

@@ -1,8 +1,6 @@
 package calculus
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/shape"
@@ -173,8 +171,7 @@ var diffOp = opdef.Planned[diffArgs, *diffPlan]{
 		return p.split(elements.Scaled(p.Transposed().Magnitudes().Along(tensor.Float64, opdef.Abs(g.Out[0]), p.dim),
 			p.coarseness())), nil
 	},
-	Cases: func(r *rand.Rand) []*diffArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*diffArgs {
 		f64 := tensor.Float64
 		return []*diffArgs{
 			{g.Normal(f64, 3, 5), 1, -1, nil, nil}, {g.Normal(f64, 4, 3), 2, 0, g.Normal(f64, 1, 3),
@@ -327,8 +324,7 @@ var gradientOp = opdef.Planned[gradientArgs, *finiteDifferences]{
 	GradScale: func(p *finiteDifferences, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return p.grads(g, true)
 	},
-	Cases: func(r *rand.Rand) []*gradientArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*gradientArgs {
 		f64 := tensor.Float64
 		at := tensor.New(f64, []int{4}, []float64{0, 0.5, 2, 3})
 		return []*gradientArgs{

@@ -1,7 +1,6 @@
 package calculus
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -109,8 +108,7 @@ func trapezoidX(name, names string, cumulative bool) *opdef.Entry {
 	return compose.Declare(compose.Op[trapezoidArgs]{
 		Schema: name + ".x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Names: names,
 		Doc: trapezoidDoc(name, cumulative, "(x[i+1] - x[i])"),
-		Cases: func(r *rand.Rand) []*trapezoidArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*trapezoidArgs {
 			f64 := tensor.Float64
 			return []*trapezoidArgs{
 				{g.Normal(f64, 3, 4), g.Normal(f64, 4), -1}, {g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 0},
@@ -127,8 +125,7 @@ func trapezoidDx(name, names string, cumulative bool) *opdef.Entry {
 	return compose.Declare(compose.Op[trapezoidDxArgs]{
 		Schema: name + ".dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Names: names,
 		Doc: trapezoidDoc(name, cumulative, "dx"),
-		Cases: func(r *rand.Rand) []*trapezoidDxArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*trapezoidDxArgs {
 			return []*trapezoidDxArgs{
 				{g.Normal(tensor.Float64, 3, 4), opdef.Int(1), -1}, {g.Normal(tensor.Float64, 3, 4),
 					opdef.Float(0.5), 0},

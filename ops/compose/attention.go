@@ -170,7 +170,11 @@ func matrixRows(t *tensor.Tensor, i, rows, r, n, cols int) kernel.Matrix[float64
 
 // load reads a block of what q, k, v and g hold: values or bounds.
 func (at *attention) load(i, r int, q, k, v, g *tensor.Tensor) queries {
-	n := min(queryBlock, at.l-r)
+	return at.loadRows(i, r, min(queryBlock, at.l-r), q, k, v, g)
+}
+
+// loadRows is load of n queries.
+func (at *attention) loadRows(i, r, n int, q, k, v, g *tensor.Tensor) queries {
 	return queries{i, r, n, matrixRows(q, i, at.l, r, n, at.e), matrixRows(k, i, at.s, 0, at.s, at.e),
 		matrixRows(v, i, at.s, 0, at.s, at.f), matrixRows(g, i, at.l, r, n, at.f)}
 }
@@ -368,15 +372,44 @@ func (at *attention) out(data []float64, b queries, cols int) kernel.Matrix[floa
 	return kernel.Dense(b.n, cols, data[(b.i*at.l+b.r)*cols:][:b.n*cols])
 }
 
+// largestHeld is the number of elements of the largest result that is kept once it is computed. Of a
+// larger one blocks of queries are computed whenever they are asked for.
+var largestHeld = 1 << 24
+
+// byQueries is what f computes for n queries from r of batch item i, into a matrix of zeros;
+// nothing is computed before an element is asked for.
+func (at *attention) byQueries(dt tensor.DType, f func(i, r, n int, out kernel.Matrix[float64])) *tensor.Tensor {
+	rows := queryBlock
+	if at.l < queryBlock {
+		rows = queryBlock / max(at.l, 1) * at.l
+	}
+	t := tensor.Lazy(dt, append(slices.Clone(at.batch), at.l, at.f), rows*at.f, func(lo int, dst []float64) {
+		for len(dst) > 0 {
+			i, r, from := lo/at.f/at.l, lo/at.f%at.l, lo%at.f
+			n := min(queryBlock, at.l-r, (from+len(dst)+at.f-1)/at.f)
+			part := dst[:min(len(dst), n*at.f-from)]
+			out := part
+			if clear(part); len(part) < n*at.f {
+				out = tensor.Make[float64](n * at.f)
+			}
+			f(i, r, n, kernel.Dense(n, at.f, out))
+			copy(part, out[from:])
+			lo, dst = lo+len(part), dst[len(part):]
+		}
+	})
+	if t.Numel() <= largestHeld {
+		return tensor.Whole(t, nil)
+	}
+	return t
+}
+
 func (at *attention) forward() *tensor.Tensor {
-	data := tensor.Make[float64](tensor.Numel(at.batch) * at.l * at.f)
-	at.blocks(func(i, r int) {
-		b := at.load(i, r, at.q.T, at.k.T, at.v.T, nil)
+	return at.byQueries(at.dt, func(i, r, n int, out kernel.Matrix[float64]) {
+		b := at.loadRows(i, r, n, at.q.T, at.k.T, at.v.T, nil)
 		w, _ := at.scores(b)
 		at.weights(w)
-		kernel.Gemm(at.thinned(b, w), b.v, 0, at.out(data, b, at.f))
+		kernel.Gemm(at.thinned(b, w), b.v, 0, out)
 	})
-	return at.tensor(at.dt, data, at.l, at.f)
 }
 
 // magnitudes is m as it enters bounds.
@@ -460,17 +493,14 @@ func (at *attention) weightBounds(b, e queries) (w, d kernel.Matrix[float64], sl
 
 // bound is that of the result t.
 func (at *attention) bound(t *tensor.Tensor) *tensor.Tensor {
-	data := tensor.Make[float64](t.Numel())
 	eq, ek, ev := errorsOf(at.q), errorsOf(at.k), errorsOf(at.v)
-	at.blocks(func(i, r int) {
-		b, e := at.load(i, r, at.q.T, at.k.T, at.v.T, nil), at.load(i, r, eq, ek, ev, nil)
+	return at.rounded(at.byQueries(tensor.Float64, func(i, r, n int, out kernel.Matrix[float64]) {
+		b, e := at.loadRows(i, r, n, at.q.T, at.k.T, at.v.T, nil), at.loadRows(i, r, n, eq, ek, ev, nil)
 		w, d, _ := at.weightBounds(b, e)
 		w, d = at.thinned(b, w), at.thinnedBound(b, d)
-		out := at.out(data, b, at.f)
 		kernel.Gemm(d, at.magnitudes(b.v), 0, out)
 		at.product(out, w, kernel.Matrix[float64]{}, b.v, e.v)
-	})
-	return at.rounded(at.tensor(tensor.Float64, data, at.l, at.f), t)
+	}), t)
 }
 
 // rounded is the bound e of t with the rounding of t itself.

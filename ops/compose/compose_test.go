@@ -95,16 +95,14 @@ func composed() map[string]*opdef.Entry {
 	return map[string]*opdef.Entry{
 		"swiglu": Declare(Op[swigluArgs]{
 			Schema: "swiglu(Tensor self, int dim=-1) -> Tensor", Doc: doc,
-			Cases: func(r *rand.Rand) (cs []*swigluArgs) {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) (cs []*swigluArgs) {
 				each(func(dt tensor.DType) { cs = append(cs, &swigluArgs{g.Normal(dt, 3, 8), -1}) })
 				return append(cs, &swigluArgs{opdef.NonContiguous(g.Normal(tensor.Float64, 4, 3)), 0})
 			},
 		}, Fused, swiglu),
 		"attention": Declare(Op[attentionArgs]{
 			Schema: "attention(Tensor q, Tensor k, Tensor v) -> (Tensor, Tensor)", Doc: doc,
-			Cases: func(r *rand.Rand) (cs []*attentionArgs) {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) (cs []*attentionArgs) {
 				each(func(dt tensor.DType) {
 					cs = append(cs, &attentionArgs{g.Normal(dt, 2, 3, 4), g.Normal(dt, 2, 5, 4), g.Normal(dt, 2, 5, 3)})
 				})
@@ -113,8 +111,7 @@ func composed() map[string]*opdef.Entry {
 		}, Unfused, plainAttention),
 		"fused": Declare(Op[maskedArgs]{
 			Schema: "fused(Tensor q, Tensor k, Tensor v, Tensor mask) -> Tensor", Doc: doc,
-			Cases: func(r *rand.Rand) (cs []*maskedArgs) {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) (cs []*maskedArgs) {
 				each(func(dt tensor.DType) {
 					cs = append(cs, &maskedArgs{g.Normal(dt, 3, 2, 4, 5), g.Normal(dt, 2, 5, 5), g.Normal(dt, 2, 5, 3),
 						g.Normal(dt, 4, 5)})
@@ -124,16 +121,14 @@ func composed() map[string]*opdef.Entry {
 		}, Fused, fusedAttention),
 		"norm": Declare(Op[normArgs]{
 			Schema: "norm(Tensor input, Tensor weight, float eps=1e-6) -> Tensor", Doc: doc,
-			Cases: func(r *rand.Rand) (cs []*normArgs) {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) (cs []*normArgs) {
 				each(func(dt tensor.DType) { cs = append(cs, &normArgs{g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-6}) })
 				return cs
 			},
 		}, Unfused, rmsNorm),
 		"norms": Declare(Op[pairArgs]{
 			Schema: "norms(Tensor self, Tensor other) -> (Tensor, Tensor, Tensor, Tensor, Tensor)", Doc: doc,
-			Cases: func(r *rand.Rand) (cs []*pairArgs) {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) (cs []*pairArgs) {
 				each(func(dt tensor.DType) {
 					cs = append(cs, &pairArgs{g.Apart(dt, []float64{0}, 3, 4), g.Distinct(dt, 3, 4)})
 				})
@@ -142,8 +137,7 @@ func composed() map[string]*opdef.Entry {
 		}, Fused, norms),
 		"various": Declare(Op[pairArgs]{
 			Schema: "various(Tensor self, Tensor other) -> (Tensor, Tensor, Tensor)", Doc: doc,
-			Cases: func(r *rand.Rand) (cs []*pairArgs) {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) (cs []*pairArgs) {
 				each(func(dt tensor.DType) {
 					cs = append(cs, &pairArgs{g.Distinct(dt, 3, 4), g.Apart(dt, []float64{0}, 3, 4)})
 				})

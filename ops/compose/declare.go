@@ -77,7 +77,7 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 	}
 	op.Accept = func(c *Call, got, want []*tensor.Tensor) []opdef.Acceptance {
 		if c.graph.accept == nil {
-			return nil
+			return c.acceptPlaces(got, want)
 		}
 		return c.graph.accept(got, want)
 	}

@@ -325,7 +325,7 @@ func (g *Graph) Where(cond *tensor.Tensor, x, y *Value) *Value {
 
 // choose is x where the bool tensor cond holds, y elsewhere; all have one shape.
 func choose[T tensor.Elem](dt tensor.DType, cond, x, y *tensor.Tensor) *tensor.Tensor {
-	return tensor.Lazy(dt, x.Shape, max(cond.Grain(), x.Grain(), y.Grain()), func(lo int, dst []T) {
+	return tensor.LazyOf(dt, x.Shape, func(lo int, dst []T) {
 		mask, other := opdef.Scratch[int64](len(dst)), opdef.Scratch[T](len(dst))
 		tensor.Load(cond, lo, *mask)
 		tensor.Load(x, lo, dst)
@@ -337,7 +337,7 @@ func choose[T tensor.Elem](dt tensor.DType, cond, x, y *tensor.Tensor) *tensor.T
 		}
 		opdef.Release(mask)
 		opdef.Release(other)
-	})
+	}, cond, x, y)
 }
 
 // MaskedFill is x with the number fill where the bool tensor mask holds.

@@ -33,3 +33,11 @@ func Evaluate(run func(g *Graph) *Value, up *tensor.Tensor, device bool) (values
 	}
 	return values, scales
 }
+
+// HoldingNothing runs f while no result of attention is held: its blocks are computed anew
+// whenever they are asked for.
+func HoldingNothing(f func()) {
+	defer func(n int) { largestHeld = n }(largestHeld)
+	largestHeld = 0
+	f()
+}

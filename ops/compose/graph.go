@@ -42,6 +42,8 @@ type Value struct {
 	position int                     // among the nodes of the graph
 	needs    bool                    // a gradient, some argument behind it asking for one
 
+	among *Value // of whose rows these are places: see Places
+
 	// What is cut into parts gets its gradient, given those by position, all at
 	// once, and the parts give none.
 	joined func(grads map[int]*Value) *Value

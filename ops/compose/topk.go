@@ -31,6 +31,28 @@ func (g *Graph) TopK(x *Value, k int) (values *Value, places *tensor.Tensor) {
 	return g.Gather(x, -1, places), places
 }
 
+// Places are places of elements of rows of x, as TopK gives them, in any dtype of integers. As
+// results they may be those of other elements that equal the ones wanted within rounding.
+func (g *Graph) Places(x *Value, at *tensor.Tensor) *Value {
+	v := g.Const(at)
+	v.among = x
+	return v
+}
+
+// acceptPlaces decides on results that are places; nil if none is.
+func (c *Call) acceptPlaces(got, want []*tensor.Tensor) (out []opdef.Acceptance) {
+	for i, v := range c.outs {
+		if v.among == nil {
+			continue
+		}
+		if out == nil {
+			out = make([]opdef.Acceptance, len(c.outs))
+		}
+		out[i] = c.graph.acceptPlaces(v.among, want[i], got[i])
+	}
+	return out
+}
+
 func sortKey(x float64) float64 {
 	if x != x {
 		return math.Inf(1)
@@ -52,10 +74,10 @@ func (g *Graph) rows(x *Value, k int) (rows, n int, shape []int) {
 	return tensor.Numel(shape[:len(shape)-1]), n, shape
 }
 
-// AcceptPlaces decides on recorded places of the k largest elements of rows of x, where
+// acceptPlaces decides on recorded places of the k largest elements of rows of x, where
 // the reference has others: each must differ from the others of its row, and point to an
 // element that equals the one wanted within the errors of both.
-func (g *Graph) AcceptPlaces(x *Value, want, got *tensor.Tensor) opdef.Acceptance {
+func (g *Graph) acceptPlaces(x *Value, want, got *tensor.Tensor) opdef.Acceptance {
 	n, k := x.Shape()[x.Dim()-1], want.Shape[want.Dim()-1]
 	all, es := tensor.Data[float64](x.T), tensor.Data[float64](x.bound())
 	ws, gs := tensor.Data[int64](want), tensor.Data[int64](got)

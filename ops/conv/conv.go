@@ -1,7 +1,6 @@
 package conv
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -34,8 +33,7 @@ var convOps = []*opdef.Entry{
 			Formula: "as conv1d, conv2d, conv3d, conv_transpose1d, ...",
 			Source:  "aten/src/ATen/native/Convolution.cpp"},
 		Plan: (*convolutionArgs).plan,
-		Cases: func(r *rand.Rand) []*convolutionArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*convolutionArgs {
 			f64 := tensor.Float64
 			one, zero := []int{1, 1}, []int{0, 0}
 			return []*convolutionArgs{
@@ -56,8 +54,7 @@ var convOps = []*opdef.Entry{
 		Kernel: (*convolutionBackward).kernel,
 		NoGrad: "a gradient itself",
 		Terms:  func(c *convolutionBackward) int { return c.gradTerms() },
-		Cases: func(r *rand.Rand) []*convolutionBackwardArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*convolutionBackwardArgs {
 			f64 := tensor.Float64
 			one, zero := []int{1, 1}, []int{0, 0}
 			return []*convolutionBackwardArgs{
@@ -129,7 +126,7 @@ func convOp(nd int, schema string) *opdef.Entry {
 		Plan:     func(a *convArgs) (*convCall, error) { return convPlan(nd, a) },
 		Node:     (*convCall).node,
 		Mistakes: (*convCall).mistakes,
-		Cases:    func(r *rand.Rand) []*convArgs { return convCases(nd, r) },
+		Cases:    func(g opdef.Gen) []*convArgs { return convCases(nd, g) },
 	})
 }
 
@@ -147,7 +144,7 @@ func convTransposeOp(nd int, schema string) *opdef.Entry {
 		Plan:     func(a *convTransposeArgs) (*convCall, error) { return a.plan(nd) },
 		Mistakes: (*convCall).mistakes,
 		Node:     (*convCall).node,
-		Cases:    func(r *rand.Rand) []*convTransposeArgs { return convTransposeCases(nd, r) },
+		Cases:    func(g opdef.Gen) []*convTransposeArgs { return convTransposeCases(nd, g) },
 	})
 }
 
@@ -325,8 +322,7 @@ func (a *convolutionBackwardArgs) forward() *convolutionArgs {
 		a.OutputPadding, a.Groups}
 }
 
-func convCases(nd int, r *rand.Rand) []*convArgs {
-	g := opdef.Gen{R: r}
+func convCases(nd int, g opdef.Gen) []*convArgs {
 	f32, f64 := tensor.Float32, tensor.Float64
 	size := func(lead []int, n int) []int { return append(lead, slices.Repeat([]int{n}, nd)...) }
 	call := func(dt tensor.DType, x, w []int, bias bool, stride int, pad value.Value, dil, groups int) *convArgs {
@@ -360,8 +356,7 @@ func convCases(nd int, r *rand.Rand) []*convArgs {
 	return append(cs, nc)
 }
 
-func convTransposeCases(nd int, r *rand.Rand) []*convTransposeArgs {
-	g := opdef.Gen{R: r}
+func convTransposeCases(nd int, g opdef.Gen) []*convTransposeArgs {
 	f32, f64 := tensor.Float32, tensor.Float64
 	size := func(lead []int, n int) []int { return append(lead, slices.Repeat([]int{n}, nd)...) }
 	call := func(dt tensor.DType, x, w []int, bias bool, stride, pad, more, groups, dil int) *convTransposeArgs {

@@ -2,7 +2,6 @@ package creation
 
 import (
 	"math"
-	"math/rand/v2"
 	"strings"
 
 	"github.com/optool/optool/opdef"
@@ -26,9 +25,9 @@ var convertOps = []*opdef.Entry{
 		},
 		Grad: func(a *toDTypeArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
 		Node: func(a *toDTypeArgs, _ *opdef.Grad) (opdef.Node, error) { return unchanged(a.Self, a.Dtype, a.Copy) },
-		Cases: func(r *rand.Rand) []*toDTypeArgs {
+		Cases: func(g opdef.Gen) []*toDTypeArgs {
 			var cs []*toDTypeArgs
-			for _, x := range conversionCases(r) {
+			for _, x := range conversionCases(g) {
 				for _, dt := range []tensor.DType{tensor.Float64, tensor.Float16, tensor.BFloat16} {
 					cs = append(cs, &toDTypeArgs{Self: x, Dtype: dt})
 				}
@@ -54,9 +53,9 @@ var convertOps = []*opdef.Entry{
 		Node: func(a *toOtherArgs, _ *opdef.Grad) (opdef.Node, error) {
 			return unchanged(a.Self, a.Other.DType, a.Copy)
 		},
-		Cases: func(r *rand.Rand) []*toOtherArgs {
+		Cases: func(g opdef.Gen) []*toOtherArgs {
 			var cs []*toOtherArgs
-			for _, x := range conversionCases(r) {
+			for _, x := range conversionCases(g) {
 				cs = append(cs, &toOtherArgs{Self: x, Other: tensor.Scalar(tensor.Float64, 0.0)})
 			}
 			return cs
@@ -79,9 +78,9 @@ var convertOps = []*opdef.Entry{
 		Node: func(a *toDeviceArgs, _ *opdef.Grad) (opdef.Node, error) {
 			return unchanged(a.Self, elements.OrElse(a.Dtype, a.Self.DType), a.Copy)
 		},
-		Cases: func(r *rand.Rand) []*toDeviceArgs {
+		Cases: func(g opdef.Gen) []*toDeviceArgs {
 			var cs []*toDeviceArgs
-			for _, x := range conversionCases(r) {
+			for _, x := range conversionCases(g) {
 				cs = append(cs, &toDeviceArgs{Self: x, Device: value.Device{Type: "npu", Index: 0}})
 			}
 			return cs
@@ -110,9 +109,9 @@ var convertOps = []*opdef.Entry{
 		Node: func(a *toOtherOnlyArgs, _ *opdef.Grad) (opdef.Node, error) {
 			return unchanged(a.Self, a.Other.DType, false)
 		},
-		Cases: func(r *rand.Rand) []*toOtherOnlyArgs {
+		Cases: func(g opdef.Gen) []*toOtherOnlyArgs {
 			var cs []*toOtherOnlyArgs
-			for _, x := range conversionCases(r) {
+			for _, x := range conversionCases(g) {
 				cs = append(cs, &toOtherOnlyArgs{Self: x, Other: tensor.Scalar(tensor.Float64, 0.0)})
 			}
 			return cs
@@ -138,8 +137,7 @@ var convertOps = []*opdef.Entry{
 			}
 			return unchanged(a.Self, dt, false)
 		},
-		Cases: func(r *rand.Rand) []*typeArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*typeArgs {
 			return []*typeArgs{{Self: g.Normal(tensor.Float64, 3), Dtype: "torch.DoubleTensor"},
 				{Self: g.Normal(tensor.Float32, 2, 2), Dtype: tensor.Float64}}
 		},
@@ -186,8 +184,7 @@ var convertOps = []*opdef.Entry{
 		Grad: func(a *CopyArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"self": {elements.ZeroGrad(a.Self)}, "src": {opdef.SumTo(g.Out[0], a.Src.Shape)}}, nil
 		},
-		Cases: func(r *rand.Rand) []*CopyArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*CopyArgs {
 			return []*CopyArgs{
 				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4), false},
 				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4), true},
@@ -272,8 +269,7 @@ func unchanged(x *tensor.Tensor, dt tensor.DType, copied bool) (opdef.Node, erro
 	return opdef.Node{}, nil
 }
 
-func conversionCases(r *rand.Rand) []*tensor.Tensor {
-	g := opdef.Gen{R: r}
+func conversionCases(g opdef.Gen) []*tensor.Tensor {
 	return []*tensor.Tensor{
 		g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float32, 5), g.Normal(tensor.BFloat16, 2, 3),
 		g.Normal(tensor.Float32), g.Normal(tensor.Float32, 0, 3),
@@ -281,9 +277,9 @@ func conversionCases(r *rand.Rand) []*tensor.Tensor {
 	}
 }
 
-func sameCases(r *rand.Rand) []*opdef.UnaryArgs {
+func sameCases(g opdef.Gen) []*opdef.UnaryArgs {
 	var cs []*opdef.UnaryArgs
-	for _, x := range append(conversionCases(r), opdef.Gen{R: r}.Normal(tensor.Complex64, 3)) {
+	for _, x := range append(conversionCases(g), g.Normal(tensor.Complex64, 3)) {
 		cs = append(cs, &opdef.UnaryArgs{Self: x})
 	}
 	return cs
@@ -316,9 +312,9 @@ func onto(name, names, params string) *opdef.Entry {
 		Node: func(a *deviceArgs, _ *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: elements.GradOfOtherOp}, nil
 		},
-		Cases: func(r *rand.Rand) []*deviceArgs {
+		Cases: func(g opdef.Gen) []*deviceArgs {
 			var cs []*deviceArgs
-			for _, x := range conversionCases(r) {
+			for _, x := range conversionCases(g) {
 				cs = append(cs, &deviceArgs{Self: x})
 			}
 			return cs

@@ -2,7 +2,6 @@ package creation
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -31,7 +30,7 @@ var createOps = []*opdef.Entry{
 		Kernel: func(a *fullArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Size, a.FillValue, elements.OrElse(a.Dtype, dtypeOfNumber(a.FillValue)))
 		},
-		Cases: func(*rand.Rand) []*fullArgs {
+		Cases: func(opdef.Gen) []*fullArgs {
 			bf := tensor.BFloat16
 			return []*fullArgs{{[]int{2, 3}, opdef.Float(1.5), nil}, {[]int{}, opdef.Int(7), nil},
 				{[]int{0, 2}, opdef.Bool(true), nil}, {[]int{3}, opdef.Float(0.1), &bf},
@@ -46,9 +45,9 @@ var createOps = []*opdef.Entry{
 		Kernel: func(a *fullLikeArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Self.Shape, a.FillValue, elements.OrElse(a.Dtype, a.Self.DType))
 		},
-		Cases: func(r *rand.Rand) []*fullLikeArgs {
+		Cases: func(g opdef.Gen) []*fullLikeArgs {
 			var cs []*fullLikeArgs
-			for _, x := range conversionCases(r) {
+			for _, x := range conversionCases(g) {
 				cs = append(cs, &fullLikeArgs{Self: x, FillValue: opdef.Int(1)})
 			}
 			return cs
@@ -63,9 +62,9 @@ var createOps = []*opdef.Entry{
 		Kernel: func(a *newFullArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Size, a.FillValue, elements.OrElse(a.Dtype, a.Self.DType))
 		},
-		Cases: func(r *rand.Rand) []*newFullArgs {
+		Cases: func(g opdef.Gen) []*newFullArgs {
 			var cs []*newFullArgs
-			for _, x := range conversionCases(r) {
+			for _, x := range conversionCases(g) {
 				cs = append(cs, &newFullArgs{Self: x, Size: []int{2, 3}, FillValue: opdef.Int(1)})
 			}
 			return cs
@@ -102,7 +101,7 @@ var createOps = []*opdef.Entry{
 			Formula: "start + i*step, i = 0 .. ceil((end - start)/step) - 1",
 			Notes:   "Without dtype: int64 if all numbers are integers, else float32.", Source: "torch.arange"},
 		Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument, Kernel: arange, Scale: arangeScale,
-		Cases: func(*rand.Rand) []*arangeArgs {
+		Cases: func(opdef.Gen) []*arangeArgs {
 			f64 := tensor.Float64
 			return []*arangeArgs{
 				{opdef.Int(1), opdef.Int(7), opdef.Int(2), nil}, {opdef.Float(0), opdef.Float(1),
@@ -119,7 +118,7 @@ var createOps = []*opdef.Entry{
 		Kernel: func(a *arangeEndArgs) ([]*tensor.Tensor, error) {
 			return arange(&arangeArgs{opdef.Int(0), a.End, opdef.Int(1), arangeDType(a.Dtype, a.End)})
 		},
-		Cases: func(*rand.Rand) []*arangeEndArgs {
+		Cases: func(opdef.Gen) []*arangeEndArgs {
 			h := tensor.Float16
 			return []*arangeEndArgs{{opdef.Int(5), nil}, {opdef.Float(3.5), nil}, {opdef.Int(0), nil},
 				{opdef.Int(4), &h}}
@@ -135,7 +134,7 @@ var createOps = []*opdef.Entry{
 			s := math.Max(magnitudeOfNumber(a.Start), magnitudeOfNumber(a.End))
 			return []*tensor.Tensor{tensor.Full(tensor.Float64, outs[0].Shape, s)}
 		},
-		Cases: func(*rand.Rand) []*linspaceArgs {
+		Cases: func(opdef.Gen) []*linspaceArgs {
 			i64, c := tensor.Int64, tensor.Complex64
 			return []*linspaceArgs{
 				{opdef.Int(0), opdef.Int(1), 5, nil}, {opdef.Float(-2.5), opdef.Float(3), 4, nil},
@@ -159,7 +158,7 @@ var createOps = []*opdef.Entry{
 			return []*tensor.Tensor{opdef.Map(tensor.Float64, opdef.Abs(outs[0]),
 				func(y float64) float64 { return y * (1 + k) })}
 		},
-		Cases: func(*rand.Rand) []*logspaceArgs {
+		Cases: func(opdef.Gen) []*logspaceArgs {
 			i64 := tensor.Int64
 			return []*logspaceArgs{{opdef.Int(0), opdef.Int(2), 5, 10, nil}, {opdef.Float(-2.5), opdef.Float(3), 4, 2,
 				nil}, {opdef.Int(0), opdef.Int(3), 4, 2, &i64}}
@@ -181,7 +180,7 @@ var createOps = []*opdef.Entry{
 			return elements.Result(opdef.Cast(tensor.New(tensor.Int64, []int{n, m}, v),
 				elements.OrElse(a.Dtype, tensor.DefaultDType)))
 		},
-		Cases: func(*rand.Rand) []*eyeArgs {
+		Cases: func(opdef.Gen) []*eyeArgs {
 			m, c := 4, tensor.Complex64
 			return []*eyeArgs{{3, nil, nil}, {2, &m, nil}, {0, nil, nil}, {2, nil, &c}}
 		},
@@ -216,10 +215,10 @@ var createOps = []*opdef.Entry{
 			dt := elements.OrElse(a.Dtype, a.Self.DType)
 			return fromData(a.Data, &dt)
 		},
-		Cases: func(r *rand.Rand) []*newTensorArgs {
+		Cases: func(g opdef.Gen) []*newTensorArgs {
 			var cs []*newTensorArgs
-			for _, c := range dataCases(r) {
-				cs = append(cs, &newTensorArgs{opdef.Gen{R: r}.Normal(tensor.Float32, 2), c.Data, nil})
+			for _, c := range dataCases(g) {
+				cs = append(cs, &newTensorArgs{g.Normal(tensor.Float32, 2), c.Data, nil})
 			}
 			return cs
 		},
@@ -231,7 +230,7 @@ var createOps = []*opdef.Entry{
 		Kernel: func(a *scalarTensorArgs) ([]*tensor.Tensor, error) {
 			return Constant(nil, a.S, elements.OrElse(a.Dtype, tensor.DefaultDType))
 		},
-		Cases: func(*rand.Rand) []*scalarTensorArgs {
+		Cases: func(opdef.Gen) []*scalarTensorArgs {
 			return []*scalarTensorArgs{{opdef.Float(2.5), nil}, {opdef.Int(3), nil}}
 		},
 	}.Entry(),
@@ -244,8 +243,8 @@ var createOps = []*opdef.Entry{
 		Kernel: func(a *onesInitArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Tensor.Shape, opdef.Int(1), a.Tensor.DType)
 		},
-		Cases: func(r *rand.Rand) []*onesInitArgs {
-			return []*onesInitArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3)}}
+		Cases: func(g opdef.Gen) []*onesInitArgs {
+			return []*onesInitArgs{{g.Normal(tensor.Float32, 2, 3)}}
 		},
 	}.Entry(),
 }
@@ -394,7 +393,7 @@ func filled(name, summary string, v int64) *opdef.Entry {
 }
 
 // SizeCases are cases of operators that make a tensor of a size.
-func SizeCases(*rand.Rand) []*NewSizeArgs {
+func SizeCases(opdef.Gen) []*NewSizeArgs {
 	i32, c := tensor.Int32, tensor.Complex64
 	return []*NewSizeArgs{{[]int{2, 3}, nil}, {[]int{}, nil}, {[]int{0, 2}, nil}, {[]int{4}, &i32}, {[]int{2}, &c}}
 }
@@ -412,10 +411,10 @@ func filledLike(name, summary string, v int64) *opdef.Entry {
 }
 
 // LikeCases are cases of operators that make a tensor of another's size.
-func LikeCases(r *rand.Rand) []*NewLikeArgs {
+func LikeCases(g opdef.Gen) []*NewLikeArgs {
 	i32 := tensor.Int32
 	var cs []*NewLikeArgs
-	for _, x := range conversionCases(r) {
+	for _, x := range conversionCases(g) {
 		cs = append(cs, &NewLikeArgs{Self: x})
 	}
 	return append(cs, &NewLikeArgs{cs[0].Self, &i32})
@@ -434,9 +433,9 @@ func filledNew(name, summary string, v int64) *opdef.Entry {
 }
 
 // NewCases are cases of methods that make a tensor of a size.
-func NewCases(r *rand.Rand) []*NewArgs {
+func NewCases(g opdef.Gen) []*NewArgs {
 	var cs []*NewArgs
-	for i, x := range conversionCases(r) {
+	for i, x := range conversionCases(g) {
 		cs = append(cs, &NewArgs{Self: x, Size: [][]int{{2, 3}, {}, {0, 2}}[i%3]})
 	}
 	return cs
@@ -453,12 +452,12 @@ func fillGrad(a *fillArgs, g *opdef.Grad) (opdef.Grads, error) {
 	return opdef.Grads{"self": {elements.ZeroGrad(a.Self)}, "value": {elements.SumGradTo(g.Out[0], a.Value)}}, nil
 }
 
-func fillCases(r *rand.Rand) []*fillArgs {
+func fillCases(g opdef.Gen) []*fillArgs {
 	var cs []*fillArgs
-	for _, x := range conversionCases(r) {
+	for _, x := range conversionCases(g) {
 		cs = append(cs, &fillArgs{x, tensor.Wrap(int64(1))})
 	}
-	return append(cs, &fillArgs{cs[0].Self, opdef.Gen{R: r}.Normal(tensor.Float64)})
+	return append(cs, &fillArgs{cs[0].Self, g.Normal(tensor.Float64)})
 }
 
 // diagonal is the column of a diagonal in row r, at most one beyond cols columns on
@@ -504,7 +503,7 @@ func triangle(name, summary string, span func(r, cols, offset int) (lo, hi int))
 			}
 			return elements.Result(tensor.New(a.Dtype, []int{2, n}, v))
 		},
-		Cases: func(*rand.Rand) []*triangleArgs {
+		Cases: func(opdef.Gen) []*triangleArgs {
 			return []*triangleArgs{{3, 3, 0, tensor.Int64}, {3, 4, 1, tensor.Int64}, {4, 2, -1, tensor.Int32},
 				{0, 3, 0, tensor.Int64}}
 		},
@@ -519,8 +518,8 @@ func constantInit(name, params string, v func(*constantArgs) opdef.Scalar) *opde
 		Kernel: func(a *constantArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Tensor.Shape, v(a), a.Tensor.DType)
 		},
-		Cases: func(r *rand.Rand) []*constantArgs {
-			return []*constantArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), opdef.Float(0.5)}}
+		Cases: func(g opdef.Gen) []*constantArgs {
+			return []*constantArgs{{g.Normal(tensor.Float32, 2, 3), opdef.Float(0.5)}}
 		},
 	}.Entry()
 }

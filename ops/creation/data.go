@@ -1,7 +1,6 @@
 package creation
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -85,7 +84,7 @@ func nestedNumbers(v value.Value, flat *[]opdef.Scalar, depth int) ([]int, error
 	return append([]int{len(seq.Items)}, inner...), nil
 }
 
-func dataCases(*rand.Rand) []*dataArgs {
+func dataCases(opdef.Gen) []*dataArgs {
 	bf := tensor.BFloat16
 	return []*dataArgs{
 		{value.NewList(int64(1), int64(2), int64(3)), nil},

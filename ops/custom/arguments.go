@@ -289,15 +289,15 @@ func made(v starlark.Value, g opdef.Gen, dt tensor.DType) (value.Value, error) {
 
 // arguments are the cases of an operator, those of the file or, where there are none,
 // matrices and stacks of them for all tensors.
-func (o *operator) arguments(entry func() *opdef.Entry) func(r *rand.Rand) []*opdef.Arguments {
-	return func(r *rand.Rand) []*opdef.Arguments {
+func (o *operator) arguments(entry func() *opdef.Entry) func(g opdef.Gen) []*opdef.Arguments {
+	return func(g opdef.Gen) []*opdef.Arguments {
 		e, examples := entry(), o.cases
 		if len(examples) == 0 {
 			examples = []example{usual(e.Schema, 4, 6), usual(e.Schema, 2, 4, 6)}
 		}
 		var out []*opdef.Arguments
 		for _, ex := range examples {
-			out = append(out, opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *opdef.Arguments {
+			out = append(out, opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *opdef.Arguments {
 				kwargs := ex(g, dt)
 				for _, name := range o.constant {
 					v, _ := kwargs.Get(name)
@@ -310,7 +310,7 @@ func (o *operator) arguments(entry func() *opdef.Entry) func(r *rand.Rand) []*op
 					panic(err)
 				}
 				return a
-			})...)
+			})(g)...)
 		}
 		return out
 	}

@@ -94,6 +94,7 @@ func TestValues(t *testing.T) {
 		`op("f(Tensor x) -> Tensor", lambda x: embedding(arange(2), x))`:                                    "1 2 3 4 5 6",
 		`op("f(Tensor x) -> Tensor", lambda x: x.var(1))`:                                                   "1 1",
 		`op("f(Tensor x) -> Tensor", lambda x: cat([-x, math.floor(2.5) + x], 0).select(0, -1))`:            "6 7 8",
+		`op("f(Tensor x) -> (Tensor, Tensor)", lambda x: topk(x, 2))`:                                       "3 2 6 5 2 1 2 1",
 		`op("f(Tensor x) -> (Tensor, Tensor)", lambda x: (x[0], x[1]))`:                                     "1 2 3 4 5 6",
 	} {
 		outs, err := run(t, parse(t, src), x)

@@ -2,7 +2,6 @@ package deeplink
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
@@ -51,16 +50,16 @@ var extAdamW = compose.DeclareInPlace(compose.Op[extAdamArgs]{
 	Names: ext("adamw"),
 	Doc: opdef.Doc{Summary: "A step of AdamW, in place", Formula: adamFormula, Notes: adamNotes,
 		Source: "diopiAdamW"},
-	Cases: func(r *rand.Rand) []*extAdamArgs {
+	Cases: func(g opdef.Gen) []*extAdamArgs {
 		i := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *extAdamArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *extAdamArgs {
 			a := &extAdamArgs{g.Normal(dt, 3, 4), g.Normal(dt, 3, 4), g.Uniform(dt, 0.1, 1, 3, 4), nil,
 				g.Normal(dt, 3, 4), 0.01, 0.9, 0.99, 1e-3, 0.1, 2, false}
 			if i++; i == 2 {
 				a.Amsgrad, a.MaxExpAvgSq = true, g.Uniform(dt, 0.1, 1, 3, 4)
 			}
 			return a
-		})
+		})(g)
 	},
 }, []string{"param", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"}, func(g *compose.Graph,
 	a *extAdamArgs) compose.Values {
@@ -147,12 +146,12 @@ var fusedAdamW = compose.DeclareInPlace(compose.Op[fusedAdamArgs]{
 	Names: names("interntrain_ops._adamw_dipu.fused_adamw"),
 	Doc: opdef.Doc{Summary: "A step of AdamW on lists of tensors, in place", Formula: adamFormula,
 		Notes: adamNotes + " maximize is refused.", Source: "deeplink_ext.interntrain_ops.adamw"},
-	Cases: func(r *rand.Rand) []*fusedAdamArgs {
+	Cases: func(g opdef.Gen) []*fusedAdamArgs {
 		i := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *fusedAdamArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *fusedAdamArgs {
 			i++
 			return &fusedAdamArgs{someLists(g, dt, i == 2), 3, someOptions(i == 2), false}
-		})
+		})(g)
 	},
 }, nil, func(g *compose.Graph, a *fusedAdamArgs) compose.Values {
 	refuseMaximize(g, a.Maximize)
@@ -185,16 +184,16 @@ var adamw = compose.Declare(compose.Op[adamArgs]{
 			"parameters, m and v, one after the other. maximize is refused.",
 		Source: "deeplink_ext.ascend_speed.adamw"},
 	NoGrad: "it is a step of an optimizer",
-	Cases: func(r *rand.Rand) []*adamArgs {
+	Cases: func(g opdef.Gen) []*adamArgs {
 		i, half := 0, 0.5
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *adamArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *adamArgs {
 			i++
 			a := &adamArgs{someLists(g, dt, i == 2), []int{3, 1}, someOptions(i == 2), false, nil}
 			if i == 1 {
 				a.NormCoeffScale = &half
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *adamArgs) compose.Values {
 	refuseMaximize(g, a.Maximize)

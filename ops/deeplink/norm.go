@@ -1,7 +1,6 @@
 package deeplink
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -22,11 +21,9 @@ var rmsNorm = compose.Declare(compose.Op[normArgs]{
 		"ascend_speed.RMSNorm.apply", "ascend_speed.rms_norm.RMSNorm.apply"),
 	Doc: opdef.Doc{Summary: "Scaling by the root mean square over the dimensions of the weight",
 		Formula: "x / sqrt(mean(x^2) + epsilon) * weight", Source: "deeplink_ext.easyllm_ops.rms_norm"},
-	Cases: func(r *rand.Rand) []*normArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *normArgs {
-			return &normArgs{g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *normArgs {
+		return &normArgs{g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *normArgs) compose.Values {
 	x, weight := g.Arg("x", a.X), g.Arg("weight", a.Weight)
 	return compose.Values{g.To(g.Mul(normed(g, x, weight, a.Epsilon), weight), x.DType())}
@@ -71,8 +68,7 @@ var mixedRMSNorm = compose.Declare(compose.Op[mixedArgs]{
 		Formula: "hidden_states / sqrt(mean(hidden_states^2) + eps) * weight", Notes: mixedNotes,
 		Source: "deeplink_ext.interntrain_ops.rms_norm"},
 	Exempt: weightsDType,
-	Cases: func(r *rand.Rand) (cs []*mixedArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*mixedArgs) {
 		for _, dt := range mixedDTypes {
 			cs = append(cs, &mixedArgs{g.Normal(dt[0], 3, 8), g.Normal(dt[1], 8), 1e-3, []int{8}})
 		}
@@ -103,8 +99,7 @@ var manualRMSNorm = compose.Declare(compose.Op[manualArgs]{
 		Notes: mixedNotes + " What a weight of 16 bits multiplies is rounded to its dtype first. An offset of 1 is " +
 			"refused.", Source: "deeplink_ext.interntrain_ops.rms_norm_fallback"},
 	Exempt: weightsDType,
-	Cases: func(r *rand.Rand) (cs []*manualArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*manualArgs) {
 		for _, dt := range mixedDTypes {
 			cs = append(cs, &manualArgs{g.Normal(dt[0], 3, 8), []int{8}, g.Normal(dt[1], 8), 1e-3, false})
 		}
@@ -134,16 +129,16 @@ var extRMSNorm = compose.DeclareInPlace(compose.Op[extNormArgs]{
 	Doc: opdef.Doc{Summary: "Scaling by the root mean square, into output and inv_rms",
 		Formula: "inv_rms = 1/sqrt(mean(input^2) + eps), output = input * inv_rms * weight + bias",
 		Notes:   "normalized_shape is that of the weight.", Source: "diopiRMSNorm"},
-	Cases: func(r *rand.Rand) []*extNormArgs {
+	Cases: func(g opdef.Gen) []*extNormArgs {
 		i := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *extNormArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *extNormArgs {
 			a := &extNormArgs{g.Normal(dt, 3, 8), g.Normal(sums(dt), 3), g.Normal(dt, 3, 8), []int{8},
 				g.Normal(dt, 8), nil, 1e-3}
 			if i++; i == 2 {
 				a.Bias = g.Normal(dt, 8)
 			}
 			return a
-		})
+		})(g)
 	},
 }, []string{"output", "inv_rms"}, func(g *compose.Graph, a *extNormArgs) compose.Values {
 	x, weight := g.Arg("input", a.Input), g.Arg("weight", a.Weight)
@@ -180,9 +175,9 @@ var extRMSNormBackward = compose.DeclareInPlace(compose.Op[extNormBackArgs]{
 		Formula: "grad_input = inv_rms*(h - n*mean(h*n)), grad_weight = sum(grad_output*n), n = input*inv_rms, h = " +
 			"grad_output*weight",
 		Notes: "eps is part of inv_rms.", Source: "diopiRMSNormBackward"},
-	Cases: func(r *rand.Rand) []*extNormBackArgs {
+	Cases: func(g opdef.Gen) []*extNormBackArgs {
 		i := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *extNormBackArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *extNormBackArgs {
 			a := &extNormBackArgs{GradInput: g.Normal(dt, 3, 8), GradWeight: g.Normal(dt, 8),
 				GradOutput: g.Normal(dt, 3, 8), Input: g.Normal(dt, 3, 8), Weight: g.Normal(dt, 8),
 				InvRms: g.Uniform(sums(dt), 0.5, 1.5, 3), NormalizedShape: []int{8}, Eps: 1e-3}
@@ -190,7 +185,7 @@ var extRMSNormBackward = compose.DeclareInPlace(compose.Op[extNormBackArgs]{
 				a.Bias, a.GradBias = g.Normal(dt, 8), g.Normal(dt, 8)
 			}
 			return a
-		})
+		})(g)
 	},
 }, []string{"grad_input", "grad_weight", "grad_bias"}, func(g *compose.Graph, a *extNormBackArgs) compose.Values {
 	wide := func(name string, t *tensor.Tensor) *compose.Value { return g.AtLeast(g.Arg(name, t), tensor.Float32) }

@@ -1,8 +1,6 @@
 package deeplink
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/fused"
@@ -42,10 +40,10 @@ func picked(g *compose.Graph, name string, x *compose.Value, indices *tensor.Ten
 	return g.IndexSelect(x, 0, rowsAt(g, indices, x.Shape()[0]))
 }
 
-func indexCases(r *rand.Rand) []*indexArgs {
-	return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *indexArgs {
+func indexCases(g opdef.Gen) []*indexArgs {
+	return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *indexArgs {
 		return &indexArgs{g.Normal(dt, 5, 2, 3), someIndices()}
-	})
+	})(g)
 }
 
 var indexFirst = compose.Declare(compose.Op[indexArgs]{
@@ -108,11 +106,9 @@ var indexPut = compose.Declare(compose.Op[putArgs]{
 		" flash_attn.bert_padding.index_put_first_axis flash_attn.bert_padding.IndexPutFirstAxis.apply",
 	Doc: opdef.Doc{Summary: "Rows at indices among zeros", Formula: "out[indices] = values, the rest of " +
 		"first_axis_dim rows 0", Notes: "Indices that occur twice are refused.", Source: paddingSource},
-	Cases: func(r *rand.Rand) []*putArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *putArgs {
-			return &putArgs{g.Normal(dt, 3, 2, 3), someIndices(), 6}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *putArgs {
+		return &putArgs{g.Normal(dt, 3, 2, 3), someIndices(), 6}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *putArgs) compose.Values {
 	return compose.Values{spread(g, "values", g.Arg("values", a.Values), a.Indices, a.FirstAxisDim)}
 })
@@ -128,11 +124,9 @@ var padInput = compose.Declare(compose.Op[padArgs]{
 	Doc: opdef.Doc{Summary: "Sequences padded with zeros to one length",
 		Formula: "out[i/seqlen, i%seqlen] = hidden_states[j], i = indices[j], the rest of (batch, seqlen, ...) 0",
 		Notes:   "Indices that occur twice are refused.", Source: paddingSource},
-	Cases: func(r *rand.Rand) []*padArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *padArgs {
-			return &padArgs{g.Normal(dt, 3, 2, 3), someIndices(), 2, 3}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *padArgs {
+		return &padArgs{g.Normal(dt, 3, 2, 3), someIndices(), 2, 3}
+	}),
 }, compose.Unfused, func(g *compose.Graph, a *padArgs) compose.Values {
 	x := g.Arg("hidden_states", a.HiddenStates)
 	if err := tensor.CheckSize([]int{a.Batch, a.Seqlen}); err != nil || x.Dim() < 2 {
@@ -204,11 +198,9 @@ var unpadInput = compose.Declare(compose.Op[unpadArgs]{
 	Doc: opdef.Doc{Summary: "The rows of sequences that a mask keeps, one after the other",
 		Formula: "rows of hidden_states where attention_mask is not 0",
 		Notes:   "hidden_states is (batch, length, ...). " + unpadNotes, Source: paddingSource},
-	Cases: func(r *rand.Rand) []*unpadArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *unpadArgs {
-			return &unpadArgs{g.Normal(dt, 2, 3, 4), somePadding()}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *unpadArgs {
+		return &unpadArgs{g.Normal(dt, 2, 3, 4), somePadding()}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *unpadArgs) compose.Values {
 	x := g.Arg("hidden_states", a.HiddenStates)
 	rows, lengths := kept(masks(g, "attention_mask", x, a.AttentionMask))
@@ -224,12 +216,10 @@ var unpadConcatenated = compose.Declare(compose.Op[concatArgs]{
 		Formula: "the first sum(attention_mask_in_length[i]) rows of each sequence i",
 		Notes: "hidden_states is (batch, length, ...); attention_mask_in_length has the lengths of the samples of " +
 			"sequence i in row i, 0 elsewhere. " + unpadNotes, Source: paddingSource},
-	Cases: func(r *rand.Rand) []*concatArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *concatArgs {
-			return &concatArgs{g.Normal(dt, 2, 4, 3),
-				tensor.New(tensor.Int64, []int{2, 4}, []int64{2, 1, 0, 0, 3, 0, 0, 0}).Rounded()}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *concatArgs {
+		return &concatArgs{g.Normal(dt, 2, 4, 3),
+			tensor.New(tensor.Int64, []int{2, 4}, []int64{2, 1, 0, 0, 3, 0, 0, 0}).Rounded()}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *concatArgs) compose.Values {
 	x := g.Arg("hidden_states", a.HiddenStates)
 	var rows []int

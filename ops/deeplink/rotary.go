@@ -1,8 +1,6 @@
 package deeplink
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/fused"
@@ -47,14 +45,14 @@ var rotary = compose.Declare(compose.Op[rotaryArgs]{
 		Formula: "(a*cos - b*sin, b*cos + a*sin) for pairs (a, b) of each head",
 		Notes:   "x is (..., positions, heads, size), cos and sin are (positions, pairs). " + rotaryNotes,
 		Source:  "deeplink_ext.internevo_ops.rotary_embedding"},
-	Cases: func(r *rand.Rand) (cs []*rotaryArgs) {
+	Cases: func(g opdef.Gen) (cs []*rotaryArgs) {
 		i := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *rotaryArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotaryArgs {
 			cos, sin := g.Uniform(dt, -1, 1, 4, 2), g.Uniform(dt, -1, 1, 4, 2)
 			cos.RequiresGrad, sin.RequiresGrad = false, false
 			i++
 			return &rotaryArgs{g.Normal(dt, 2, 3, 2, 4+i%2), cos, sin, i > 2, false}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *rotaryArgs) compose.Values {
 	y := turned(g, "x", g.Arg("x", a.X), g.Detach(g.Arg("cos", a.Cos)), g.Detach(g.Arg("sin", a.Sin)), a.Interleaved)
@@ -81,9 +79,9 @@ var rotaryQKV = compose.Declare(compose.Op[qkvArgs]{
 			"(positions, " +
 			"pairs); keys have angles of their own with cos_k and sin_k. " + rotaryNotes,
 		Source: "deeplink_ext.interntrain_ops.rotary_embedding"},
-	Cases: func(r *rand.Rand) (cs []*qkvArgs) {
+	Cases: func(g opdef.Gen) (cs []*qkvArgs) {
 		i := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *qkvArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *qkvArgs {
 			angles := func() *tensor.Tensor {
 				t := g.Uniform(dt, -1, 1, 3, 2)
 				t.RequiresGrad = false
@@ -94,7 +92,7 @@ var rotaryQKV = compose.Declare(compose.Op[qkvArgs]{
 				a.Qkv, a.CosK, a.SinK = g.Normal(dt, 3, 3, 2, 5), angles(), angles()
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *qkvArgs) compose.Values {
 	qkv := g.Arg("qkv", a.Qkv)
@@ -131,19 +129,17 @@ func rotateRows(schema string, names string, wide bool, notes string) *opdef.Ent
 			Notes:   "cos and sin are broadcast; both halves of their rows are equal. " + notes,
 			Source:  "deeplink_ext.ascend_speed.rotary_embedding"},
 		Exempt: map[string]string{"dtypes": "a result may be float32 whatever the dtype"},
-		Cases: func(r *rand.Rand) (cs []*rowsArgs) {
-			return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *rowsArgs {
-				twice := func() *tensor.Tensor {
-					half := tensor.Data[float64](g.Uniform(dt, -1, 1, 3, 1, 1, 2))
-					var v []float64
-					for i := 0; i < len(half); i += 2 {
-						v = append(v, half[i], half[i+1], half[i], half[i+1])
-					}
-					return tensor.New(dt, []int{3, 1, 1, 4}, v).Rounded()
+		Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rowsArgs {
+			twice := func() *tensor.Tensor {
+				half := tensor.Data[float64](g.Uniform(dt, -1, 1, 3, 1, 1, 2))
+				var v []float64
+				for i := 0; i < len(half); i += 2 {
+					v = append(v, half[i], half[i+1], half[i], half[i+1])
 				}
-				return &rowsArgs{g.Normal(dt, 3, 2, 2, 4), twice(), twice()}
-			})
-		},
+				return tensor.New(dt, []int{3, 1, 1, 4}, v).Rounded()
+			}
+			return &rowsArgs{g.Normal(dt, 3, 2, 2, 4), twice(), twice()}
+		}),
 	}, compose.Fused, func(g *compose.Graph, a *rowsArgs) compose.Values {
 		x := g.Arg("x", a.X)
 		angles := func(name string, t *tensor.Tensor) *compose.Value {
@@ -178,13 +174,13 @@ var extRotary = compose.DeclareInPlace(compose.Op[extRotaryArgs]{
 		Formula: "output = (a*cos - b*sin, b*cos + a*sin) for pairs (a, b) of the last dimension of input",
 		Notes: "cos and sin are broadcast to the pairs, of one place in both halves, or neighbours if interleaved; " +
 			"conj turns back.", Source: "diopiRotaryEmbedding"},
-	Cases: func(r *rand.Rand) []*extRotaryArgs {
+	Cases: func(g opdef.Gen) []*extRotaryArgs {
 		i := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *extRotaryArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *extRotaryArgs {
 			i++
 			return &extRotaryArgs{g.Normal(dt, 2, 3, 2, 4), g.Normal(dt, 2, 3, 2, 4), g.Uniform(dt, -1, 1, 3, 1, 2),
 				g.Uniform(dt, -1, 1, 3, 1, 2), i%2 == 0, i > 2}
-		})
+		})(g)
 	},
 }, []string{"output"}, func(g *compose.Graph, a *extRotaryArgs) compose.Values {
 	y := fused.RotatedBy(g, "input", g.Arg("input", a.Input), g.Arg("cos", a.Cos), g.Arg("sin", a.Sin), a.Conj,

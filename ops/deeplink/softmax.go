@@ -1,8 +1,6 @@
 package deeplink
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/fused"
@@ -30,12 +28,12 @@ var maskedSoftmax = compose.Declare(compose.Op[softmaxArgs]{
 	Doc: opdef.Doc{Summary: "Softmax of scaled scores, some of which are hidden",
 		Formula: "softmax(where(mask, -10000, scale*input), -1)", Notes: triangleNotes,
 		Source: "deeplink_ext.ascend_speed.scaled_masked_softmax"},
-	Cases: func(r *rand.Rand) []*softmaxArgs {
+	Cases: func(g opdef.Gen) []*softmaxArgs {
 		i := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *softmaxArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *softmaxArgs {
 			i++
 			return &softmaxArgs{g.Normal(dt, 2, 2, 3, 4), someMask(), 0.5, i%2 == 0}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *softmaxArgs) compose.Values {
 	x := g.Arg("input", a.Input)
@@ -56,11 +54,9 @@ var extMaskedSoftmax = compose.DeclareInPlace(compose.Op[extSoftmaxArgs]{
 	Doc: opdef.Doc{Summary: "Softmax of scaled scores, some of which are hidden, into out",
 		Formula: "out = softmax(where(mask, -10000, scale*input), -1)", Notes: triangleNotes,
 		Source: "diopiScaledMaskedSoftmax"},
-	Cases: func(r *rand.Rand) []*extSoftmaxArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *extSoftmaxArgs {
-			return &extSoftmaxArgs{g.Normal(dt, 2, 2, 3, 4), g.Normal(dt, 2, 2, 3, 4), someMask(), 0.5, false}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *extSoftmaxArgs {
+		return &extSoftmaxArgs{g.Normal(dt, 2, 2, 3, 4), g.Normal(dt, 2, 2, 3, 4), someMask(), 0.5, false}
+	}),
 }, []string{"out"}, func(g *compose.Graph, a *extSoftmaxArgs) compose.Values {
 	x := g.AtLeast(g.Arg("input", a.Input), tensor.Float32)
 	return compose.Values{fused.Into(g, "out", a.Out, fused.MaskedSoftmax(g, x, a.Mask, a.Scale, a.FixedTriuMask))}
@@ -80,13 +76,13 @@ var extMaskedSoftmaxBackward = compose.DeclareInPlace(compose.Op[extSoftmaxBackA
 		Formula: "grad_input = where(mask, 0, scale*out*(grad_output - sum(grad_output*out, -1)))",
 		Notes:   triangleNotes,
 		Source:  "diopiScaledMaskedSoftmaxBackward"},
-	Cases: func(r *rand.Rand) []*extSoftmaxBackArgs {
+	Cases: func(g opdef.Gen) []*extSoftmaxBackArgs {
 		i := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *extSoftmaxBackArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *extSoftmaxBackArgs {
 			i++
 			return &extSoftmaxBackArgs{g.Normal(dt, 2, 2, 3, 4), g.Normal(dt, 2, 2, 3, 4),
 				g.Uniform(dt, 0, 0.5, 2, 2, 3, 4), someMask(), 0.5, i%2 == 0}
-		})
+		})(g)
 	},
 }, []string{"grad_input"}, func(g *compose.Graph, a *extSoftmaxBackArgs) compose.Values {
 	up, y := g.AtLeast(g.Arg("grad_output", a.GradOutput), tensor.Float32), g.AtLeast(g.Arg("out", a.Out),

@@ -2,7 +2,6 @@ package detection
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -172,9 +171,9 @@ func aspect(g *compose.Graph, a, b []*compose.Value, iou *compose.Value, eps flo
 }
 
 // apartBoxes are two sets of boxes, none of whose corners coincide.
-func apartBoxes(r *rand.Rand, dt tensor.DType) (x, y *tensor.Tensor) {
-	x, _ = someBoxes(r, dt, 4)
-	y, _ = someBoxes(r, dt, 3)
+func apartBoxes(g opdef.Gen, dt tensor.DType) (x, y *tensor.Tensor) {
+	x, _ = someBoxes(g, dt, 4)
+	y, _ = someBoxes(g, dt, 3)
 	x.RequiresGrad, y.RequiresGrad = true, true
 	return x, y
 }
@@ -205,14 +204,14 @@ func boxes() []*opdef.Entry {
 			Schema: "box_area(Tensor boxes, str fmt='xyxy') -> Tensor", Names: boxNames("box_area"),
 			Doc: boxDoc("box_area", "Areas of boxes", "(x2 - x1) * (y2 - y1), w * h in formats xywh and cxcywh",
 				"Areas of 16-bit boxes are float32, those of small integers int32."), Exempt: boxDTypes,
-			Cases: func(r *rand.Rand) []*boxesArgs {
+			Cases: func(g opdef.Gen) []*boxesArgs {
 				i := -1
-				cs := opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *boxesArgs {
+				cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *boxesArgs {
 					i++
-					x, _ := apartBoxes(r, dt)
+					x, _ := apartBoxes(g, dt)
 					return &boxesArgs{x, boxFormats[i%3]}
-				})
-				return append(cs, &boxesArgs{opdef.Gen{R: r}.Int(tensor.Int16, 1, 9, 2, 4), "xywh"})
+				})(g)
+				return append(cs, &boxesArgs{g.Int(tensor.Int16, 1, 9, 2, 4), "xywh"})
 			},
 		}, compose.Unfused, func(g *compose.Graph, a *boxesArgs) compose.Values {
 			return compose.Values{area(g, "boxes", g.Arg("boxes", a.Boxes), a.Fmt)}
@@ -223,8 +222,7 @@ func boxes() []*opdef.Entry {
 				"Formats are xyxy, xywh, cxcywh, and of turned boxes "+rotatedFormats+", r in degrees "+
 					"counter-clockwise. "+
 					"Integers are refused for turned boxes."),
-			Cases: func(r *rand.Rand) (cs []*convertArgs) {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) (cs []*convertArgs) {
 				for _, f := range someConversions {
 					n := map[string]int{"xywhr": 5, "cxcywhr": 5, "xyxyxyxy": 8}[f[0]]
 					if n == 0 {
@@ -243,11 +241,11 @@ func boxes() []*opdef.Entry {
 			Schema: "clip_boxes_to_image(Tensor boxes, int[2] size) -> Tensor", Names: boxNames("clip_boxes_to_image"),
 			Doc: boxDoc("clip_boxes_to_image", "Boxes cut off at the borders of an image",
 				"x limited to [0, width], y to [0, height], size = (height, width)", "Boxes are (x1, y1, x2, y2)."),
-			Cases: func(r *rand.Rand) []*clipArgs {
-				cs := opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *clipArgs {
+			Cases: func(g opdef.Gen) []*clipArgs {
+				cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *clipArgs {
 					return &clipArgs{g.Apart(dt, []float64{0, 1, 2}, 3, 4), []int{1, 2}}
-				})
-				return append(cs, &clipArgs{opdef.Gen{R: r}.Int(tensor.Int64, -4, 9, 2, 4), []int{5, 6}})
+				})(g)
+				return append(cs, &clipArgs{g.Int(tensor.Int64, -4, 9, 2, 4), []int{5, 6}})
 			},
 		}, compose.Unfused, func(g *compose.Graph, a *clipArgs) compose.Values {
 			x := g.Arg("boxes", a.Boxes)
@@ -288,9 +286,9 @@ func boxes() []*opdef.Entry {
 				}
 				return []*tensor.Tensor{tensor.New(tensor.Int64, []int{len(kept)}, kept)}, nil
 			},
-			Cases: func(r *rand.Rand) (cs []*smallArgs) {
+			Cases: func(g opdef.Gen) (cs []*smallArgs) {
 				for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float16} {
-					x, _ := someBoxes(r, dt, 8)
+					x, _ := someBoxes(g, dt, 8)
 					cs = append(cs, &smallArgs{x, 3})
 				}
 				return cs
@@ -300,13 +298,13 @@ func boxes() []*opdef.Entry {
 			Schema: "box_iou(Tensor boxes1, Tensor boxes2, str fmt='xyxy') -> Tensor", Names: boxNames("box_iou"),
 			Doc: boxDoc("box_iou", "Intersections of boxes over their unions", "intersection / union",
 				pairNotes+" or in format fmt. Turned boxes are refused."), Exempt: boxDTypes,
-			Cases: func(r *rand.Rand) (cs []*formPairArg) {
+			Cases: func(g opdef.Gen) (cs []*formPairArg) {
 				i := -1
-				return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *formPairArg {
+				return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *formPairArg {
 					i++
-					x, y := apartBoxes(r, dt)
+					x, y := apartBoxes(g, dt)
 					return &formPairArg{x, y, boxFormats[i%3]}
-				})
+				})(g)
 			},
 		}, compose.Unfused, func(g *compose.Graph, a *formPairArg) compose.Values {
 			return compose.Values{newPair(g, g.Arg("boxes1", a.Boxes1), g.Arg("boxes2", a.Boxes2), a.Fmt).iou(g)}
@@ -316,12 +314,10 @@ func boxes() []*opdef.Entry {
 			Names:  boxNames("generalized_box_iou"),
 			Doc: boxDoc("generalized_box_iou", "Generalized intersections of boxes over their unions",
 				"iou - (a - union)/a, a the area of the smallest box around both", pairNotes+"."), Exempt: boxDTypes,
-			Cases: func(r *rand.Rand) []*pairArgs {
-				return opdef.PerDType(r, func(_ opdef.Gen, dt tensor.DType) *pairArgs {
-					x, y := apartBoxes(r, dt)
-					return &pairArgs{x, y}
-				})
-			},
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *pairArgs {
+				x, y := apartBoxes(g, dt)
+				return &pairArgs{x, y}
+			}),
 		}, compose.Unfused, func(g *compose.Graph, a *pairArgs) compose.Values {
 			p := newPair(g, g.Arg("boxes1", a.Boxes1), g.Arg("boxes2", a.Boxes2), "xyxy")
 			around := g.Mul(p.span(g, 0, g.Minimum, g.Maximum), p.span(g, 1, g.Minimum, g.Maximum))
@@ -358,8 +354,7 @@ func boxes() []*opdef.Entry {
 				"that are not all 0", "masks is (n, h, w). Boxes are float32; those of masks of zeros are 0."),
 			NoGrad: "places have no gradient", Exempt: map[string]string{"dtypes": "boxes are float32"},
 			Kernel: maskBoxes,
-			Cases: func(r *rand.Rand) (cs []*masksArgs) {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) (cs []*masksArgs) {
 				return []*masksArgs{{g.Int(tensor.Bool, 0, 1, 3, 4, 5)}, {tensor.Full(tensor.Bool, []int{2, 3, 3},
 					int64(0))},
 					{g.Int(tensor.Uint8, 0, 1, 2, 3, 2)}, {tensor.Full(tensor.Float32, []int{0, 3, 3}, 0.0)}}
@@ -373,11 +368,11 @@ func widePair(g *compose.Graph, a *epsPairArgs) *pair {
 	return newPair(g, upcast(g, g.Arg("boxes1", a.Boxes1)), upcast(g, g.Arg("boxes2", a.Boxes2)), "xyxy")
 }
 
-func epsPairCases(r *rand.Rand) []*epsPairArgs {
-	return opdef.PerDType(r, func(_ opdef.Gen, dt tensor.DType) *epsPairArgs {
-		x, y := apartBoxes(r, dt)
+func epsPairCases(g opdef.Gen) []*epsPairArgs {
+	return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *epsPairArgs {
+		x, y := apartBoxes(g, dt)
 		return &epsPairArgs{x, y, 1e-3}
-	})
+	})(g)
 }
 
 // someConversions are formats to convert from and to.

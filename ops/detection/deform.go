@@ -2,7 +2,6 @@ package detection
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
@@ -36,8 +35,7 @@ var deformConv = compose.Declare(compose.Op[deformArgs]{
 	Schema: "deform_conv2d(Tensor input, Tensor offset, Tensor weight, Tensor? bias=None, int[2] stride=[1, 1], " +
 		"int[2] padding=[0, 0], int[2] dilation=[1, 1], Tensor? mask=None) -> Tensor",
 	Names: "torchvision.ops.deform_conv2d torchvision.ops.deform_conv.deform_conv2d", Doc: deformDoc,
-	Cases: func(r *rand.Rand) (cs []*deformArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*deformArgs) {
 		one := []int{1, 1}
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
 			cs = append(cs, &deformArgs{Input: g.Normal(dt, 2, 4, 5, 6), Offset: offsets(g, dt, 2, 8, 4, 5),
@@ -71,8 +69,7 @@ var deformConvNative = compose.Declare(compose.Op[deformNativeArgs]{
 		"int stride_w, int pad_h, int pad_w, int dilation_h, int dilation_w, int groups, int offset_groups, " +
 		"bool use_mask) -> Tensor",
 	Names: "torch.ops.torchvision.deform_conv2d", Doc: deformDoc,
-	Cases: func(r *rand.Rand) (cs []*deformNativeArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*deformNativeArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
 			cs = append(cs, &deformNativeArgs{g.Normal(dt, 2, 4, 5, 6), g.Normal(dt, 4, 2, 2, 2),
 				offsets(g, dt, 2, 8, 4, 5), g.Uniform(dt, 0, 1, 2, 4, 4, 5), g.Normal(dt, 4), 1, 1, 0, 0, 1, 1, 2,

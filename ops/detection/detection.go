@@ -5,7 +5,6 @@ package detection
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -19,7 +18,8 @@ func Table() []*opdef.Entry {
 		deformConv, deformConvNative}, poolings("roi_pool", roiPoolDoc, nil, 2, poolRegions),
 		poolings("ps_roi_pool", psPoolDoc, map[string]string{"gradients": "the gradient reaches pixels that the " +
 			"result leaves " +
-			"out"}, 8, meanRegions), psAligns(), boxes(), boxLosses())
+			"out"}, 8, meanRegions), psAligns(), boxes(), boxLosses(), npuBoxes(),
+		[]*opdef.Entry{rotatedIoU, rotatedShared, nmsRotated, nmsV4})
 }
 
 type focalArgs struct {
@@ -37,8 +37,7 @@ var sigmoidFocalLoss = compose.Declare(compose.Op[focalArgs]{
 			"sigmoid(inputs)",
 		Notes:  "alpha_t is alpha*targets + (1-alpha)*(1-targets), or 1 if alpha is negative.",
 		Source: "torchvision.ops.sigmoid_focal_loss"},
-	Cases: func(r *rand.Rand) (cs []*focalArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*focalArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16} {
 			for _, reduction := range []string{"none", "mean", "sum"} {
 				y := opdef.Cast(g.Int(tensor.Int64, 0, 1, 3, 4), dt).Rounded()
@@ -85,57 +84,70 @@ type batchedNMSArgs struct {
 	IouThreshold        float64
 }
 
-// A suppression is a call of nms: boxes (x1, y1, x2, y2), their scores, and their
-// classes (nil: one).
+// A suppression is a call of nms: scores of boxes and how much two of them overlap.
 type suppression struct {
-	boxes, scores []float64
-	classes       []int64
-	limit         float64
-	eps           float64 // of the boxes' dtype
+	scores         []float64
+	limit          float64                // of overlaps
+	overlap, doubt func(i, j int) float64 // the intersection of two boxes over their union, and what it is known to
+	least          float64                // scores are larger
+	most           int                    // boxes are kept, negative: all
 }
 
+// newSuppression is that of boxes (x1, y1, x2, y2) and their classes (nil: one).
 func newSuppression(boxes, scores, classes *tensor.Tensor, limit float64) (*suppression, error) {
-	if boxes.Dim() != 2 || boxes.Shape[1] != 4 || !boxes.DType.IsFloat() {
-		return nil, opdef.Refuse("boxes", "want floating boxes of 4 numbers, got %s", boxes.Meta())
+	s, err := newScored(boxes, scores, 4, limit)
+	if err != nil {
+		return nil, err
 	}
-	if scores.Dim() != 1 || scores.Shape[0] != boxes.Shape[0] || scores.DType != boxes.DType {
-		return nil, opdef.Refuse("scores", "want one %s for each of %d boxes, got %s", boxes.DType, boxes.Shape[0],
-			scores.Meta())
-	}
-	s := &suppression{boxes: tensor.Data[float64](boxes), scores: tensor.Data[float64](scores), limit: limit,
-		eps: boxes.DType.Eps()}
+	v, eps := tensor.Data[float64](boxes), boxes.DType.Eps()
+	s.overlap = func(i, j int) float64 { return overlapOf(v[4*i:][:4], v[4*j:][:4]) }
+	s.doubt = func(i, j int) float64 { return doubtOf(v[4*i:][:4], v[4*j:][:4], eps) }
 	if classes != nil {
 		if !slices.Equal(classes.Shape, scores.Shape) || classes.DType.Kind() != tensor.KindInt {
 			return nil, opdef.Refuse("idxs", "want one integer for each of %d boxes, got %s", boxes.Shape[0],
 				classes.Meta())
 		}
-		s.classes = tensor.Data[int64](classes)
+		of := tensor.Data[int64](classes)
+		s.overlap = func(i, j int) float64 {
+			if of[i] != of[j] {
+				return 0
+			}
+			return overlapOf(v[4*i:][:4], v[4*j:][:4])
+		}
 	}
 	return s, nil
 }
 
-// overlap is the intersection of two boxes over their union, 0 between classes.
-func (s *suppression) overlap(i, j int) float64 {
-	if s.classes != nil && s.classes[i] != s.classes[j] {
-		return 0
+// newScored is a suppression of boxes of n numbers that knows nothing of overlaps yet.
+func newScored(boxes, scores *tensor.Tensor, n int, limit float64) (*suppression, error) {
+	if boxes.Dim() != 2 || boxes.Shape[1] != n || !boxes.DType.IsFloat() {
+		return nil, opdef.Refuse("boxes", "want floating boxes of %d numbers, got %s", n, boxes.Meta())
 	}
-	a, b := s.boxes[4*i:][:4], s.boxes[4*j:][:4]
+	if scores.Dim() != 1 || scores.Shape[0] != boxes.Shape[0] || scores.DType != boxes.DType {
+		return nil, opdef.Refuse("scores", "want one %s for each of %d boxes, got %s", boxes.DType, boxes.Shape[0],
+			scores.Meta())
+	}
+	return &suppression{scores: tensor.Data[float64](scores), limit: limit, least: math.Inf(-1), most: -1}, nil
+}
+
+// overlapOf is the intersection of two boxes over their union.
+func overlapOf(a, b []float64) float64 {
 	w, h := max(0, min(a[2], b[2])-max(a[0], b[0])), max(0, min(a[3], b[3])-max(a[1], b[1]))
 	area := func(v []float64) float64 { return (v[2] - v[0]) * (v[3] - v[1]) }
 	return w * h / (area(a) + area(b) - w*h)
 }
 
-// doubt is what an overlap is known to. It is a quotient of areas, products of
-// differences of coordinates.
-func (s *suppression) doubt(i, j int) float64 {
+// doubtOf is what an overlap is known to. It is a quotient of areas, products of
+// differences of coordinates, in a dtype of that eps.
+func doubtOf(a, b []float64, eps float64) float64 {
 	spread := 1.0
-	for _, v := range [2][]float64{s.boxes[4*i:][:4], s.boxes[4*j:][:4]} {
+	for _, v := range [2][]float64{a, b} {
 		for d := range 2 {
 			side := math.Abs(v[d+2] - v[d])
 			spread = max(spread, max(math.Abs(v[d]), math.Abs(v[d+2]))/max(side, math.SmallestNonzeroFloat64))
 		}
 	}
-	return 16 * s.eps * spread
+	return 16 * eps * spread
 }
 
 // kept are the boxes that remain, in order of falling scores, ties in order.
@@ -155,6 +167,9 @@ func (s *suppression) kept() []int64 {
 	})
 	kept := []int64{}
 	for _, i := range order {
+		if len(kept) == s.most || !(s.scores[i] > s.least) {
+			break
+		}
 		if !slices.ContainsFunc(kept, func(k int64) bool { return s.overlap(int(k), i) > s.limit }) {
 			kept = append(kept, int64(i))
 		}
@@ -170,6 +185,8 @@ func (s *suppression) sound(got []int64) string {
 		switch {
 		case k < 0 || int(k) >= len(s.scores):
 			return "an index is out of range"
+		case !(s.scores[k] > s.least):
+			return "a box is kept whose score is too low"
 		case in[k]:
 			return "a box is kept twice"
 		case n > 0 && s.scores[k] > s.scores[got[n-1]]:
@@ -182,8 +199,17 @@ func (s *suppression) sound(got []int64) string {
 			}
 		}
 	}
+	if s.most >= 0 && len(got) > s.most {
+		return "too many boxes are kept"
+	}
+	last := s.least // score of the last box that is kept
+	if len(got) == s.most && s.most > 0 {
+		last = s.scores[got[len(got)-1]]
+	} else if s.most == 0 {
+		last = math.Inf(1)
+	}
 	for i := range s.scores {
-		if !in[int64(i)] && !slices.ContainsFunc(got, func(k int64) bool {
+		if !in[int64(i)] && s.scores[i] > last && !slices.ContainsFunc(got, func(k int64) bool {
 			return s.scores[k] >= s.scores[i] && s.overlap(int(k), i) >= s.limit-s.doubt(int(k), i)
 		}) {
 			return "a box is missing that overlaps none of those kept"
@@ -197,8 +223,12 @@ func (s *suppression) accept(got, _ []*tensor.Tensor) []opdef.Acceptance {
 	if got[0].DType != tensor.Int64 || got[0].Dim() != 1 {
 		return []opdef.Acceptance{{}}
 	}
-	problem := s.sound(tensor.Data[int64](got[0]))
-	return []opdef.Acceptance{{OK: problem == "", Rule: "overlap", Reason: problem}}
+	return []opdef.Acceptance{s.judged(tensor.Data[int64](got[0]))}
+}
+
+func (s *suppression) judged(got []int64) opdef.Acceptance {
+	problem := s.sound(got)
+	return opdef.Acceptance{OK: problem == "", Rule: "overlap", Reason: problem}
 }
 
 func (s *suppression) result() ([]*tensor.Tensor, error) {
@@ -222,10 +252,10 @@ var nms = opdef.Planned[nmsArgs, *suppression]{
 	},
 	Kernel: (*suppression).result,
 	Accept: (*suppression).accept,
-	Cases: func(r *rand.Rand) (cs []*nmsArgs) {
+	Cases: func(g opdef.Gen) (cs []*nmsArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float16} {
 			for _, n := range []int{0, 1, 12} {
-				boxes, scores := someBoxes(r, dt, n)
+				boxes, scores := someBoxes(g, dt, n)
 				cs = append(cs, &nmsArgs{boxes, scores, 0.3})
 			}
 		}
@@ -244,10 +274,9 @@ var batchedNMS = opdef.Planned[batchedNMSArgs, *suppression]{
 	},
 	Kernel: (*suppression).result,
 	Accept: (*suppression).accept,
-	Cases: func(r *rand.Rand) (cs []*batchedNMSArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*batchedNMSArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
-			boxes, scores := someBoxes(r, dt, 12)
+			boxes, scores := someBoxes(g, dt, 12)
 			cs = append(cs, &batchedNMSArgs{boxes, scores, g.Int(tensor.Int64, 0, 2, 12), 0.3})
 		}
 		return cs
@@ -255,12 +284,12 @@ var batchedNMS = opdef.Planned[batchedNMSArgs, *suppression]{
 }.Entry()
 
 // someBoxes are n boxes of two corners each, which take no gradient, and scores.
-func someBoxes(r *rand.Rand, dt tensor.DType, n int) (boxes, scores *tensor.Tensor) {
+func someBoxes(g opdef.Gen, dt tensor.DType, n int) (boxes, scores *tensor.Tensor) {
 	v, s := tensor.Make[float64](4*n), tensor.Make[float64](n)
 	for i := range n {
-		x, y := 6*r.Float64(), 6*r.Float64()
-		copy(v[4*i:], []float64{x, y, x + 1 + 4*r.Float64(), y + 1 + 4*r.Float64()})
-		s[i] = r.Float64()
+		x, y := 6*g.R.Float64(), 6*g.R.Float64()
+		copy(v[4*i:], []float64{x, y, x + 1 + 4*g.R.Float64(), y + 1 + 4*g.R.Float64()})
+		s[i] = g.R.Float64()
 	}
 	return tensor.New(dt, []int{n, 4}, v).Rounded(), tensor.New(dt, []int{n}, s).Rounded()
 }

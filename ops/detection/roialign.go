@@ -2,7 +2,6 @@ package detection
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
@@ -45,8 +44,7 @@ var roiAlign = compose.Declare(compose.Op[roiAlignArgs]{
 	Schema: "roi_align(Tensor input, Tensor boxes, int[2] output_size, float spatial_scale=1.0, " +
 		"int sampling_ratio=-1, bool aligned=False) -> Tensor",
 	Names: "torchvision.roi_align torchvision.ops.roi_align torchvision.ops.roi_align.roi_align", Doc: roiAlignDoc,
-	Cases: func(r *rand.Rand) (cs []*roiAlignArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*roiAlignArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
 			boxes := tensor.New(dt, []int{3, 5}, []float64{0, 1, 1, 6, 5, 1, -0.75, 0, 8.25, 7, 0, 3.5, 2, 3.75,
 				9}).Rounded()
@@ -65,11 +63,10 @@ var roiAlignList = compose.Declare(compose.Op[roiAlignListArgs]{
 	Schema: "roi_align.list(Tensor input, Tensor[] boxes, int[2] output_size, float spatial_scale=1.0, " +
 		"int sampling_ratio=-1, bool aligned=False) -> Tensor",
 	Names: "torchvision.roi_align torchvision.ops.roi_align torchvision.ops.roi_align.roi_align", Doc: roiAlignDoc,
-	Cases: func(r *rand.Rand) (cs []*roiAlignListArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*roiAlignListArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
-			one, _ := someBoxes(r, dt, 2)
-			other, _ := someBoxes(r, dt, 1)
+			one, _ := someBoxes(g, dt, 2)
+			other, _ := someBoxes(g, dt, 1)
 			cs = append(cs, &roiAlignListArgs{g.Normal(dt, 2, 2, 7, 6), []*tensor.Tensor{one, other}, []int{2, 2}, 0.75,
 				2, true})
 		}
@@ -85,8 +82,7 @@ var roiAlignNative = compose.Declare(compose.Op[roiAlignNativeArgs]{
 	Schema: "roi_align.native(Tensor input, Tensor rois, float spatial_scale, int pooled_height, int pooled_width, " +
 		"int sampling_ratio, bool aligned) -> Tensor",
 	Names: "torch.ops.torchvision.roi_align", Doc: roiAlignDoc,
-	Cases: func(r *rand.Rand) (cs []*roiAlignNativeArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*roiAlignNativeArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
 			rois := tensor.New(dt, []int{2, 5}, []float64{1, 0.5, 1, 4, 5, 0, 2, 0.25, 5, 3}).Rounded()
 			cs = append(cs, &roiAlignNativeArgs{g.Normal(dt, 2, 2, 6, 6), rois, 0.75, 2, 3, 2, false})

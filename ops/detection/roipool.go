@@ -2,7 +2,6 @@ package detection
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
@@ -245,9 +244,9 @@ func poolings(name string, doc opdef.Doc, exempt map[string]string, channels int
 	return []*opdef.Entry{
 		compose.Declare(compose.Op[roiPoolArgs]{
 			Schema: name + "(Tensor input, Tensor boxes, " + tail, Names: poolNames(name), Doc: doc, Exempt: exempt,
-			Cases: func(r *rand.Rand) (cs []*roiPoolArgs) {
+			Cases: func(g opdef.Gen) (cs []*roiPoolArgs) {
 				for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
-					cs = append(cs, &roiPoolArgs{input(opdef.Gen{R: r}, dt), someRegions(dt), []int{2, 2}, 0.75})
+					cs = append(cs, &roiPoolArgs{input(g, dt), someRegions(dt), []int{2, 2}, 0.75})
 				}
 				return cs
 			},
@@ -258,11 +257,11 @@ func poolings(name string, doc opdef.Doc, exempt map[string]string, channels int
 		compose.Declare(compose.Op[roiPoolListArgs]{
 			Schema: name + ".list(Tensor input, Tensor[] boxes, " + tail, Names: poolNames(name), Doc: doc,
 			Exempt: exempt,
-			Cases: func(r *rand.Rand) (cs []*roiPoolListArgs) {
+			Cases: func(g opdef.Gen) (cs []*roiPoolListArgs) {
 				for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
-					one, _ := someBoxes(r, dt, 2)
-					other, _ := someBoxes(r, dt, 1)
-					cs = append(cs, &roiPoolListArgs{input(opdef.Gen{R: r}, dt), []*tensor.Tensor{one, other},
+					one, _ := someBoxes(g, dt, 2)
+					other, _ := someBoxes(g, dt, 1)
+					cs = append(cs, &roiPoolListArgs{input(g, dt), []*tensor.Tensor{one, other},
 						[]int{2, 2}, 1})
 				}
 				return cs
@@ -275,9 +274,9 @@ func poolings(name string, doc opdef.Doc, exempt map[string]string, channels int
 			Schema: name + ".native(Tensor input, Tensor rois, float spatial_scale, int pooled_height, int " +
 				"pooled_width) " +
 				"-> (Tensor, Tensor)", Names: "torch.ops.torchvision." + name, Doc: doc, Exempt: exempt,
-			Cases: func(r *rand.Rand) (cs []*roiPoolNativeArgs) {
+			Cases: func(g opdef.Gen) (cs []*roiPoolNativeArgs) {
 				for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
-					cs = append(cs, &roiPoolNativeArgs{input(opdef.Gen{R: r}, dt), someRegions(dt), 0.75, 2, 2})
+					cs = append(cs, &roiPoolNativeArgs{input(g, dt), someRegions(dt), 0.75, 2, 2})
 				}
 				return cs
 			},
@@ -295,8 +294,7 @@ func psAligns() []*opdef.Entry {
 		compose.Declare(compose.Op[psAlignArgs]{
 			Schema: "ps_roi_align(Tensor input, Tensor boxes, " + tail, Names: poolNames("ps_roi_align"),
 			Doc: psAlignDoc,
-			Cases: func(r *rand.Rand) (cs []*psAlignArgs) {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) (cs []*psAlignArgs) {
 				for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
 					cs = append(cs, &psAlignArgs{g.Normal(dt, 2, 12, 6, 8), someRegions(dt), []int{2, 3}, 0.75, 2},
 						&psAlignArgs{g.Normal(dt, 2, 8, 6, 8), someRegions(dt), []int{2, 2}, 0.5, -1})
@@ -310,11 +308,10 @@ func psAligns() []*opdef.Entry {
 		compose.Declare(compose.Op[psAlignListArgs]{
 			Schema: "ps_roi_align.list(Tensor input, Tensor[] boxes, " + tail, Names: poolNames("ps_roi_align"),
 			Doc: psAlignDoc,
-			Cases: func(r *rand.Rand) (cs []*psAlignListArgs) {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) (cs []*psAlignListArgs) {
 				for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
-					one, _ := someBoxes(r, dt, 2)
-					other, _ := someBoxes(r, dt, 1)
+					one, _ := someBoxes(g, dt, 2)
+					other, _ := someBoxes(g, dt, 1)
 					cs = append(cs, &psAlignListArgs{g.Normal(dt, 2, 8, 7, 6), []*tensor.Tensor{one, other},
 						[]int{2, 2},
 						0.75, 2})
@@ -329,8 +326,7 @@ func psAligns() []*opdef.Entry {
 			Schema: "ps_roi_align.native(Tensor input, Tensor rois, float spatial_scale, int pooled_height, " +
 				"int pooled_width, int sampling_ratio) -> (Tensor, Tensor)",
 			Names: "torch.ops.torchvision.ps_roi_align", Doc: psAlignDoc,
-			Cases: func(r *rand.Rand) (cs []*psAlignNativeArgs) {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) (cs []*psAlignNativeArgs) {
 				for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
 					cs = append(cs, &psAlignNativeArgs{g.Normal(dt, 2, 12, 6, 8), someRegions(dt), 0.75, 2, 3, 2})
 				}

@@ -2,7 +2,6 @@ package distance
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/internal/num/roundoff"
@@ -26,8 +25,7 @@ type pdistArgs struct {
 // pairs is the cdist call of the rows with themselves.
 func (a *pdistArgs) pairs() *cdistArgs { return &cdistArgs{X1: a.Input, X2: a.Input, P: a.P} }
 
-// distances are those of all rows from all.
-func (a *pdistArgs) distances() (*tensor.Tensor, error) {
+func (a *pdistArgs) plan() (*distances, error) {
 	x := a.Input
 	if x.Dim() != 2 || x.DType != tensor.Float32 && x.DType != tensor.Float64 {
 		return nil, opdef.Refuse("input", "want a matrix of float32 or float64, got %s", x.Meta())
@@ -35,12 +33,21 @@ func (a *pdistArgs) distances() (*tensor.Tensor, error) {
 	if !(a.P >= 0) {
 		return nil, opdef.Refuse("p", "want no negative number, got %v", a.P)
 	}
-	return a.pairs().distances()
+	return a.pairs().plan()
 }
 
-// plan checks the call and gives the batch shape.
-func (a *cdistArgs) plan() (batch []int, err error) {
-	for arg, t := range map[string]*tensor.Tensor{"x1": a.X1, "x2": a.X2} {
+// distances are those of all rows of one matrix from all of another: both matrices with the common
+// batch dimensions, and the shape and dtype of the result.
+type distances struct {
+	*cdistArgs
+	x1, x2 *tensor.Tensor
+	shape  []int
+	dt     tensor.DType
+}
+
+func (a *cdistArgs) plan() (*distances, error) {
+	for i, t := range []*tensor.Tensor{a.X1, a.X2} {
+		arg := []string{"x1", "x2"}[i]
 		if t.Dim() < 2 {
 			return nil, opdef.Refuse(arg, "want at least 2 dimensions, got shape %s", tensor.ShapeString(t.Shape))
 		}
@@ -58,27 +65,19 @@ func (a *cdistArgs) plan() (batch []int, err error) {
 		"use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"}, *a.ComputeMode):
 		return nil, opdef.Refuse("compute_mode", "%q is not known", *a.ComputeMode)
 	}
-	if batch, err = tensor.Broadcast(a.X1.Shape[:m-2], a.X2.Shape[:n-2]); err != nil {
+	batch, err := tensor.Broadcast(a.X1.Shape[:m-2], a.X2.Shape[:n-2])
+	if err != nil {
 		return nil, opdef.Refuse("x2", "batch dimensions: %v", err)
 	}
-	return batch, nil
-}
-
-// expand gives both matrices with the common batch dimensions.
-func (a *cdistArgs) expand() (x1, x2 *tensor.Tensor, shape []int, err error) {
-	batch, err := a.plan()
-	if err != nil {
-		return nil, nil, nil, err
+	d := &distances{cdistArgs: a, shape: append(slices.Clone(batch), a.X1.Shape[m-2], a.X2.Shape[n-2])}
+	if d.x1, err = a.X1.Expand(append(slices.Clone(batch), a.X1.Shape[m-2:]...)...); err != nil {
+		return nil, opdef.Refuse("x1", "%v", err)
 	}
-	full := func(t *tensor.Tensor) *tensor.Tensor {
-		u, e := t.Expand(append(slices.Clone(batch), t.Shape[t.Dim()-2:]...)...)
-		if e != nil {
-			err = opdef.Refuse("x2", "%v", e)
-		}
-		return u
+	if d.x2, err = a.X2.Expand(append(slices.Clone(batch), a.X2.Shape[n-2:]...)...); err != nil {
+		return nil, opdef.Refuse("x2", "%v", err)
 	}
-	x1, x2 = full(a.X1), full(a.X2)
-	return x1, x2, append(slices.Clone(batch), a.X1.Shape[a.X1.Dim()-2], a.X2.Shape[a.X2.Dim()-2]), err
+	d.dt, _, err = opdef.Common(a.X1, a.X2)
+	return d, err
 }
 
 // pairRows computes f for every pair of rows; the result has rows of x1's rows.
@@ -97,17 +96,8 @@ func pairRows(dt tensor.DType, x1, x2 *tensor.Tensor, shape []int, f func(u, v [
 	})
 }
 
-func (a *cdistArgs) distances() (*tensor.Tensor, error) {
-	x1, x2, shape, err := a.expand()
-	if err != nil {
-		return nil, err
-	}
-	dt, _, err := opdef.Common(a.X1, a.X2)
-	if err != nil {
-		return nil, err
-	}
-	return pairRows(dt, x1, x2, shape, a.distance), nil
-}
+// all are the distances.
+func (d *distances) all() *tensor.Tensor { return pairRows(d.dt, d.x1, d.x2, d.shape, d.distance) }
 
 // distance is that of two rows.
 func (a *cdistArgs) distance(u, v []float64) float64 {
@@ -143,10 +133,8 @@ func (a *cdistArgs) distance(u, v []float64) float64 {
 
 // cdistScale: torch computes Euclidean distances of many rows from a matrix
 // product, |u|^2 + |v|^2 - 2uv, whose error is relative to the norms.
-func cdistScale(a *cdistArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-	x1, x2, shape, err := a.expand()
-	opdef.Must(shape, err)
-	mode := ""
+func cdistScale(a *distances, outs []*tensor.Tensor) []*tensor.Tensor {
+	shape, mode := a.shape, ""
 	if a.ComputeMode != nil {
 		mode = *a.ComputeMode
 	}
@@ -158,7 +146,7 @@ func cdistScale(a *cdistArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 	if outs[0].DType == tensor.Float64 {
 		u = roundoff.U64
 	}
-	norms := pairRows(tensor.Float64, x1, x2, shape, func(p, q []float64) float64 {
+	norms := pairRows(tensor.Float64, a.x1, a.x2, shape, func(p, q []float64) float64 {
 		s := 0.0
 		for i, x := range p {
 			s += x*x + q[i]*q[i]
@@ -170,11 +158,7 @@ func cdistScale(a *cdistArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 	})}
 }
 
-func cdistGrad(a *cdistArgs, g *opdef.Grad) (opdef.Grads, error) {
-	x1, x2, shape, err := a.expand()
-	if err != nil {
-		return nil, err
-	}
+func cdistGrad(a *distances, g *opdef.Grad) (opdef.Grads, error) {
 	// slope is the derivative of the distance r by a difference d; for p = 2 it is d/r.
 	slope := func(d, r float64) float64 {
 		abs := math.Abs(d)
@@ -217,16 +201,16 @@ func cdistGrad(a *cdistArgs, g *opdef.Grad) (opdef.Grads, error) {
 			opdef.Release(d)
 		})
 	}
-	k := len(shape)
+	k := len(a.shape)
 	t, d := g.Out[0], g.Outs[0]
 	return opdef.Grads{
-		"x1": {opdef.SumTo(side(x1, x2, t, d), a.X1.Shape)},
-		"x2": {opdef.SumTo(side(x2, x1, t.Transpose(k-2, k-1), d.Transpose(k-2, k-1)), a.X2.Shape)},
+		"x1": {opdef.SumTo(side(a.x1, a.x2, t, d), a.X1.Shape)},
+		"x2": {opdef.SumTo(side(a.x2, a.x1, t.Transpose(k-2, k-1), d.Transpose(k-2, k-1)), a.X2.Shape)},
 	}, nil
 }
 
 var distanceOps = []*opdef.Entry{
-	opdef.Op[cdistArgs]{
+	opdef.Planned[cdistArgs, *distances]{
 		Schema: "cdist(Tensor x1, Tensor x2, float p=2.0, str? compute_mode=None) -> Tensor",
 		Names:  "cdist functional.cdist",
 		Doc: opdef.Doc{Summary: "Distances between all pairs of rows of two batches of matrices",
@@ -234,15 +218,15 @@ var distanceOps = []*opdef.Entry{
 			Source: "torch.cdist"},
 		Error:    opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
 		Autocast: opdef.AutocastFloat32,
-		Kernel:   func(a *cdistArgs) ([]*tensor.Tensor, error) { return elements.ResultOrError(a.distances()) },
+		Plan:     (*cdistArgs).plan,
+		Kernel:   func(d *distances) ([]*tensor.Tensor, error) { return elements.Single(d.all()), nil },
 		Grad:     cdistGrad,
 		Scale:    cdistScale,
-		Terms:    func(a *cdistArgs) int { return max(1, a.X1.Shape[max(a.X1.Dim()-1, 0)]) },
-		GradTerms: func(a *cdistArgs) int {
-			return max(1, a.X1.Numel(), a.X2.Numel())
+		Terms:    func(d *distances) int { return max(1, elements.LastDim(d.X1.Shape)) },
+		GradTerms: func(d *distances) int {
+			return max(1, d.X1.Numel(), d.X2.Numel())
 		},
-		Cases: func(r *rand.Rand) []*cdistArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*cdistArgs {
 			f32, f64 := tensor.Float32, tensor.Float64
 			exact := "donot_use_mm_for_euclid_dist"
 			var cs []*cdistArgs
@@ -254,7 +238,7 @@ var distanceOps = []*opdef.Entry{
 				&cdistArgs{opdef.NonContiguous(g.Normal(f64, 3, 2)), opdef.NonContiguous(g.Normal(f64, 2, 2)), 2, nil})
 		},
 	}.Entry(),
-	opdef.Op[pdistArgs]{
+	opdef.Planned[pdistArgs, *distances]{
 		Schema: "pdist(Tensor input, float p=2.0) -> Tensor",
 		Names:  "pdist F.pdist",
 		Doc: opdef.Doc{Summary: "Distances between all pairs of rows of a matrix",
@@ -262,44 +246,34 @@ var distanceOps = []*opdef.Entry{
 			Source: "torch.nn.functional.pdist"},
 		Error:     opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
 		Autocast:  opdef.AutocastFloat32,
-		Terms:     func(a *pdistArgs) int { return max(1, elements.LastDim(a.Input.Shape)) },
-		GradTerms: func(a *pdistArgs) int { return max(1, a.Input.Numel()) },
-		Kernel: func(a *pdistArgs) ([]*tensor.Tensor, error) {
-			all, err := a.distances()
-			if err != nil {
-				return nil, err
-			}
-			n := a.Input.Shape[0]
-			d, out := tensor.Data[float64](all), tensor.Make[float64](n * max(n-1, 0) / 2)[:0]
+		Terms:     func(d *distances) int { return max(1, elements.LastDim(d.X1.Shape)) },
+		GradTerms: func(d *distances) int { return max(1, d.X1.Numel()) },
+		Plan:      (*pdistArgs).plan,
+		Kernel: func(p *distances) ([]*tensor.Tensor, error) {
+			n := p.X1.Shape[0]
+			d, out := tensor.Data[float64](p.all()), tensor.Make[float64](n * max(n-1, 0) / 2)[:0]
 			for i := range n {
 				out = append(out, d[i*n+i+1:(i+1)*n]...)
 			}
-			return elements.Single(tensor.New(a.Input.DType, []int{len(out)}, out)), nil
+			return elements.Single(tensor.New(p.dt, []int{len(out)}, out)), nil
 		},
-		Grad: func(a *pdistArgs, g *opdef.Grad) (opdef.Grads, error) {
-			all, err := a.distances()
-			if err != nil {
-				return nil, err
-			}
-			n, up := a.Input.Shape[0], tensor.Data[float64](g.Out[0])
+		Grad: func(p *distances, g *opdef.Grad) (opdef.Grads, error) {
+			n, up := p.X1.Shape[0], tensor.Data[float64](g.Out[0])
 			square := tensor.Make[float64](n * n)
 			for i := range n {
 				k := n - i - 1
 				copy(square[i*n+i+1:(i+1)*n], up[:k])
 				up = up[k:]
 			}
-			both,
-				err := cdistGrad(a.pairs(),
-				opdef.NewGrad(elements.Single(all), elements.Single(tensor.New(tensor.Float64, []int{n, n}, square)),
-					nil))
+			both, err := cdistGrad(p, opdef.NewGrad(elements.Single(p.all()),
+				elements.Single(tensor.New(tensor.Float64, []int{n, n}, square)), nil))
 			if err != nil {
 				return nil, err
 			}
-			return elements.GradOf("input", opdef.Zip(a.Input.DType, both["x1"][0], both["x2"][0],
+			return elements.GradOf("input", opdef.Zip(p.dt, both["x1"][0], both["x2"][0],
 				func(x, y float64) float64 { return x + y })), nil
 		},
-		Cases: func(r *rand.Rand) []*pdistArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*pdistArgs {
 			f64 := tensor.Float64
 			return []*pdistArgs{
 				{g.Normal(f64, 4, 3), 2}, {g.Normal(f64, 3, 2), 1}, {g.Normal(f64, 3, 2), 3},

@@ -2,7 +2,6 @@ package distance
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -21,8 +20,7 @@ var scaledOps = []*opdef.Entry{
 			Formula: "sum(x1*x2) / (max(|x1|, eps) * max(|x2|, eps))", Notes: "The limit eps passes the gradient on.",
 			Source: "torch.nn.functional.cosine_similarity"},
 		Autocast: opdef.AutocastFloat32,
-		Cases: func(r *rand.Rand) []*cosineArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*cosineArgs {
 			f64 := tensor.Float64
 			return []*cosineArgs{
 				{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 1, 1e-8}, {g.Normal(f64, 3, 4), g.Normal(f64, 4), -1, 1e-8},
@@ -38,8 +36,7 @@ var scaledOps = []*opdef.Entry{
 		Names:  "F.pairwise_distance pairwise_distance",
 		Doc: opdef.Doc{Summary: "Norm of the difference of vectors",
 			Formula: "norm(x1 - x2 + eps, p) over the last dimension", Source: "torch.nn.functional.pairwise_distance"},
-		Cases: func(r *rand.Rand) []*pairwiseArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*pairwiseArgs {
 			f64 := tensor.Float64
 			return []*pairwiseArgs{
 				{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 2, 1e-6, false},
@@ -68,8 +65,7 @@ var scaledOps = []*opdef.Entry{
 			}
 			return opdef.Node{}, nil
 		},
-		Cases: func(r *rand.Rand) []*distArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*distArgs {
 			f64 := tensor.Float64
 			return []*distArgs{
 				{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), opdef.Int(2)},

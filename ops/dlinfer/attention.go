@@ -1,7 +1,6 @@
 package dlinfer
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -136,9 +135,9 @@ var prefill = compose.Declare(compose.Op[prefillArgs]{
 			"causal if q_start_loc also has the end of the last sequence. The caches are not read.",
 		Source: source("prefill_attention")},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*prefillArgs {
+	Cases: func(g opdef.Gen) []*prefillArgs {
 		i := -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *prefillArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *prefillArgs {
 			i++
 			a := &prefillArgs{Query: g.Normal(dt, 5, 4, 4), Key: g.Normal(dt, 5, 2, 4), Value: g.Normal(dt, 5, 2, 4),
 				QStartLoc: fused.Integers(0, 2), QSeqLen: fused.Integers(2, 3), KvSeqLen: fused.Integers(2, 3),
@@ -152,7 +151,7 @@ var prefill = compose.Declare(compose.Op[prefillArgs]{
 				a.AlibiSlopes = []float64{1, 0.5, 0.25, 0.125}
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *prefillArgs) compose.Values {
 	q, k, v := heads(g, "query", a.Query, a.NumQHeads), heads(g, "key", a.Key, a.NumKvHeads),
@@ -198,14 +197,14 @@ var fusedAttention = compose.Declare(compose.Op[fusedArgs]{
 			"as queries, and as that of prefill_attention; queries of other lengths see all keys.",
 		Source: source("fused_attention")},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*fusedArgs {
+	Cases: func(g opdef.Gen) []*fusedArgs {
 		n := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *fusedArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *fusedArgs {
 			n++
 			return &fusedArgs{g.Normal(dt, 1, []int{3, 1}[n%2], 4, 4), g.Normal(dt, 1, 3, 2, 4), g.Normal(dt, 1, 3,
 				2, 4),
 				[]*tensor.Tensor{triangle(5)}}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *fusedArgs) compose.Values {
 	open := func(name string, t *tensor.Tensor) *compose.Value {
@@ -241,9 +240,9 @@ var incre = compose.Declare(compose.Op[increArgs]{
 		Notes: "input_layout is BSH, BSND or BNSD: B sequences, S positions, N heads, D sizes, H heads times sizes. " +
 			"The scale is 1/sqrt(size) unless softmax_scale is given.", Source: source("incre_flash_attention")},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*increArgs {
+	Cases: func(g opdef.Gen) []*increArgs {
 		half, i := 0.5, -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *increArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *increArgs {
 			i++
 			a := &increArgs{g.Normal(dt, 2, 1, 8), g.Normal(dt, 2, 3, 8), g.Normal(dt, 2, 3, 8), 2, "BSH", nil}
 			switch i {
@@ -255,7 +254,7 @@ var incre = compose.Declare(compose.Op[increArgs]{
 					"BSND", &half}
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *increArgs) compose.Values {
 	layout := fused.LayoutOf(g, "input_layout", a.InputLayout)
@@ -365,10 +364,10 @@ var decode = compose.Declare(compose.Op[decodeArgs]{
 		Formula: "softmax(scale*q k^T) v of each head and sequence", Notes: pagedNotes,
 		Source: source("paged_decode_attention")},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*decodeArgs {
+	Cases: func(g opdef.Gen) []*decodeArgs {
 		table := tensor.New(tensor.Int32, []int{2, 2}, []int64{2, 0, 1, 0}).Rounded()
 		i, bits := 0, 8
-		cs := opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *decodeArgs {
+		cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *decodeArgs {
 			cache, v := []int{3, 3, 2, 4}, 4
 			if i++; i == 2 {
 				cache = []int{3, 2, 3, 4}
@@ -381,8 +380,8 @@ var decode = compose.Declare(compose.Op[decodeArgs]{
 				a.AttnOutput = g.Normal(dt, 2, 4, 4)
 			}
 			return a
-		})
-		g, dt := opdef.Gen{R: r}, tensor.Float32
+		})(g)
+		dt := tensor.Float32
 		mla := *cs[1]
 		mla.KeyCache, mla.ValueCache, mla.NumKvHeads = g.Normal(dt, 3, 3, 1, 4), g.Normal(dt, 3, 3, 1, 3), 1
 		quantized := *cs[1]
@@ -418,9 +417,9 @@ var pagedPrefill = compose.Declare(compose.Op[pagedPrefillArgs]{
 		Notes: pagedNotes + " key and value, which the caches hold already, and attn_mask, which says the same of " +
 			"places, are not read.", Source: source("paged_prefill_attention")},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*pagedPrefillArgs {
+	Cases: func(g opdef.Gen) []*pagedPrefillArgs {
 		table := tensor.New(tensor.Int32, []int{2, 2}, []int64{2, 0, 1, 0}).Rounded()
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *pagedPrefillArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *pagedPrefillArgs {
 			return &pagedPrefillArgs{Query: g.Normal(dt, 5, 4, 4), Key: g.Normal(dt, 5, 2, 4), Value: g.Normal(dt,
 				5, 2, 4),
 				KeyCache: g.Normal(dt, 3, 3, 2, 4), ValueCache: g.Normal(dt, 3, 3, 2, 4), BlockTable: table,
@@ -428,7 +427,7 @@ var pagedPrefill = compose.Declare(compose.Op[pagedPrefillArgs]{
 				QStartLoc: fused.Integers(0, 3), QSeqLen: fused.Integers(3, 2), KvSeqLen: fused.Integers(5, 2),
 				CuSeqLensKv: fused.Integers(0, 5, 7), MaxQSeqLen: 3, MaxKvSeqLen: 5, NumQHeads: 4, NumKvHeads: 2,
 				AttnMask: []*tensor.Tensor{triangle(5)}}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *pagedPrefillArgs) compose.Values {
 	return a.paged(g, a.Query, a.KeyCache, a.ValueCache, a.BlockTable, a.BlockSize, a.QSeqLen, a.KvSeqLen, a.NumQHeads,

@@ -1,7 +1,6 @@
 package dlinfer
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -28,13 +27,13 @@ var fillKVCache = compose.Declare(compose.Op[fillArgs]{
 			"the index -1 leaves a row out. Values of another size than keys are part of these and not stored.",
 		Source: source("fill_kv_cache")},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*fillArgs {
+	Cases: func(g opdef.Gen) []*fillArgs {
 		slots := fused.Integers(5, 0, -1)
-		cs := opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *fillArgs {
+		cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *fillArgs {
 			return &fillArgs{Key: g.Normal(dt, 3, 2, 4), Value: g.Normal(dt, 3, 2, 4),
 				KeyCache: g.Normal(dt, 2, 3, 2, 4), ValueCache: g.Normal(dt, 2, 3, 2, 4), KvIndices: slots}
-		})
-		g, dt := opdef.Gen{R: r}, tensor.Float32
+		})(g)
+		dt := tensor.Float32
 		scales := []*tensor.Tensor{tensor.New(dt, []int{1}, []float64{0.03}), tensor.New(dt, []int{1}, []float64{2})}
 		return append(cs, &fillArgs{Key: g.Normal(dt, 3, 2, 4), Value: g.Normal(dt, 3, 2, 4),
 			KeyCache: g.Int(tensor.Int8, -9, 9, 2, 3, 2, 4), ValueCache: g.Int(tensor.Int8, -9, 9, 2, 3, 2, 4),
@@ -75,12 +74,10 @@ var fillContiguous = compose.Declare(compose.Op[contiguousArgs]{
 	Doc: opdef.Doc{Summary: "Appends keys and values to those of earlier positions",
 		Formula: "cat(key_cache, key_state, 1) and cat(value_cache, value_state, 1)",
 		Source:  source("fill_contiguous_kvcache")},
-	Cases: func(r *rand.Rand) []*contiguousArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *contiguousArgs {
-			return &contiguousArgs{g.Normal(dt, 1, 3, 2, 4), g.Normal(dt, 1, 3, 2, 4), g.Normal(dt, 1, 1, 2, 4),
-				g.Normal(dt, 1, 1, 2, 4)}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *contiguousArgs {
+		return &contiguousArgs{g.Normal(dt, 1, 3, 2, 4), g.Normal(dt, 1, 3, 2, 4), g.Normal(dt, 1, 1, 2, 4),
+			g.Normal(dt, 1, 1, 2, 4)}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *contiguousArgs) compose.Values {
 	return compose.Values{g.Cat(1, g.Arg("key_cache", a.KeyCache), g.Arg("key_state", a.KeyState)),
 		g.Cat(1, g.Arg("value_cache", a.ValueCache), g.Arg("value_state", a.ValueState))}
@@ -117,8 +114,7 @@ var transdata = compose.Declare(compose.Op[transArgs]{
 			"16, columns to one of n. transdata_type is 2; a matrix is a batch of one.",
 		Source: source("transdata")},
 	Exempt: map[string]string{"dtypes": "the width of blocks follows from the dtype"},
-	Cases: func(r *rand.Rand) []*transArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*transArgs {
 		return []*transArgs{{g.Normal(tensor.Float16, 3, 20), 2}, {g.Int(tensor.Int8, -9, 9, 2, 17, 33), 2}}
 	},
 }, compose.Fused, func(g *compose.Graph, a *transArgs) compose.Values {

@@ -4,8 +4,6 @@
 package dlinfer
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/fused"
@@ -36,11 +34,9 @@ var rmsNorm = compose.Declare(compose.Op[normArgs]{
 	Schema: "dlinfer_rms_norm(Tensor hidden_states, Tensor weight, float epsilon) -> Tensor", Names: names("rms_norm"),
 	Doc: opdef.Doc{Summary: "Scaling of rows by their root mean square",
 		Formula: "hidden_states / sqrt(mean(hidden_states^2) + epsilon) * weight", Source: source("rms_norm")},
-	Cases: func(r *rand.Rand) []*normArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *normArgs {
-			return &normArgs{g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *normArgs {
+		return &normArgs{g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *normArgs) compose.Values {
 	x, weight := g.Arg("hidden_states", a.HiddenStates), g.Arg("weight", a.Weight)
 	fused.CheckRows(g, x, weight)
@@ -59,11 +55,9 @@ var addRMSNorm = compose.Declare(compose.Op[addNormArgs]{
 	Doc: opdef.Doc{Summary: "Rows added to a residual, and scaled by their root mean square",
 		Formula: "sum / sqrt(mean(sum^2) + epsilon) * weight and sum = hidden_states + residual",
 		Source:  source("add_rms_norm")},
-	Cases: func(r *rand.Rand) []*addNormArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *addNormArgs {
-			return &addNormArgs{g.Normal(dt, 3, 8), g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *addNormArgs {
+		return &addNormArgs{g.Normal(dt, 3, 8), g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *addNormArgs) compose.Values {
 	y, sum := addedNorm(g, a)
 	return compose.Values{y, sum}
@@ -88,12 +82,11 @@ var rotary = compose.Declare(compose.Op[rotaryArgs]{
 		Notes: "query and key are (..., heads, size) of the same rows; cos and sin hold a number for each row and " +
 			"element to rotate, in any shape. Elements of a head behind these stay.",
 		Source: source("apply_rotary_pos_emb")},
-	Cases: func(r *rand.Rand) []*rotaryArgs {
-		cs := opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *rotaryArgs {
+	Cases: func(g opdef.Gen) []*rotaryArgs {
+		cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotaryArgs {
 			return &rotaryArgs{g.Normal(dt, 3, 2, 4), g.Normal(dt, 3, 1, 4), g.Uniform(dt, -1, 1, 3, 4),
 				g.Uniform(dt, -1, 1, 3, 4)}
-		})
-		g := opdef.Gen{R: r}
+		})(g)
 		dt := tensor.Float32
 		return append(cs, &rotaryArgs{g.Normal(dt, 1, 3, 2, 6), g.Normal(dt, 1, 3, 2, 6),
 			g.Uniform(dt, -1, 1, 1, 3, 1, 4), g.Uniform(dt, -1, 1, 1, 3, 1, 4)})
@@ -128,11 +121,9 @@ var siluAndMul = compose.Declare(compose.Op[gateArgs]{
 	Schema: "dlinfer_silu_and_mul(Tensor input_tensor, int dim=-1) -> Tensor", Names: names("silu_and_mul"),
 	Doc: opdef.Doc{Summary: "Gated SiLU", Formula: "silu(a) * b, a and b the halves of input_tensor along dim",
 		Source: source("silu_and_mul")},
-	Cases: func(r *rand.Rand) []*gateArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *gateArgs {
-			return &gateArgs{g.Normal(dt, 3, 8), -1}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *gateArgs {
+		return &gateArgs{g.Normal(dt, 3, 8), -1}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *gateArgs) compose.Values {
 	x := g.Chunk(g.Arg("input_tensor", a.InputTensor), 2, a.Dim)
 	return compose.Values{g.Mul(g.SiLU(x[0]), x[1])}

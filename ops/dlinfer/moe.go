@@ -1,7 +1,6 @@
 package dlinfer
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -26,11 +25,9 @@ var gating = compose.Declare(compose.Op[gatingArgs]{
 		Formula: "the topk largest of softmax(router_logits, -1), and their places",
 		Notes:   "Places are int32, the first of equal ones first." + metadataNotes,
 		Source:  source("moe_gating_topk_softmax")},
-	Cases: func(r *rand.Rand) []*gatingArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *gatingArgs {
-			return &gatingArgs{g.Distinct(dt, 3, 6), 2, nil}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *gatingArgs {
+		return &gatingArgs{g.Distinct(dt, 3, 6), 2, nil}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *gatingArgs) compose.Values {
 	weights, ids := fused.Gating(g, g.Arg("router_logits", a.RouterLogits), a.Topk, 1)
 	return compose.Values{weights, ids}
@@ -54,15 +51,15 @@ var fusedMoe = compose.Declare(compose.Op[moeArgs]{
 		Notes: "gate_up_weights is (experts, 2*m, d), down_weights (experts, d, m). With renormalize the weights of " +
 			"a " +
 			"row are divided by their sum. A chunked layout is refused." + metadataNotes, Source: source("fused_moe")},
-	Cases: func(r *rand.Rand) []*moeArgs {
+	Cases: func(g opdef.Gen) []*moeArgs {
 		ids := tensor.New(tensor.Int32, []int{3, 2}, []int64{0, 3, 2, 0, 3, 2}).Rounded()
 		n := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *moeArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *moeArgs {
 			n++
 			return &moeArgs{HiddenStates: g.Normal(dt, 3, 4), GateUpWeights: g.Normal(dt, 4, 6, 4),
 				DownWeights: g.Normal(dt, 4, 4, 3), TopkWeights: g.Uniform(dt, 0.1, 1, 3, 2), TopkIds: ids, Topk: 2,
 				Renormalize: n%2 == 0}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *moeArgs) compose.Values {
 	if a.ChunkedMoeLayout != nil {
@@ -96,15 +93,15 @@ var linear = compose.Declare(compose.Op[linearArgs]{
 	Doc: opdef.Doc{Summary: "Linear map", Formula: "x weight^T + bias",
 		Notes: "A weight in format NZ, (1, columns/n, rows, n), is a matrix again first. all_reduce, a sum over " +
 			"processes, is refused.", Source: source("linear")},
-	Cases: func(r *rand.Rand) []*linearArgs {
+	Cases: func(g opdef.Gen) []*linearArgs {
 		n := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *linearArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *linearArgs {
 			a := &linearArgs{X: g.Normal(dt, 2, 3, 8), Weight: g.Normal(dt, 5, 8), Bias: g.Normal(dt, 5)}
 			if n++; n == 2 {
 				a.Weight, a.Bias = g.Normal(dt, 1, 2, 5, 4), nil
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *linearArgs) compose.Values {
 	if a.AllReduce != nil && *a.AllReduce {

@@ -1,8 +1,6 @@
 package dlinfer
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/fused"
@@ -30,11 +28,11 @@ var dynamicQuant = compose.Declare(compose.Op[dynamicArgs]{
 		Formula: "round(x / scale) as quant_dtype and scale", Notes: quantNotes + " quant_granularity is PER_TOKEN.",
 		Source: source("dynamic_quant")},
 	NoGrad: fused.ByInference, Exempt: ofScale,
-	Cases: func(r *rand.Rand) []*dynamicArgs {
+	Cases: func(g opdef.Gen) []*dynamicArgs {
 		token := "PER_TOKEN"
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *dynamicArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *dynamicArgs {
 			return &dynamicArgs{g.Normal(dt, 2, 3, 8), tensor.Int8, &token}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *dynamicArgs) compose.Values {
 	if a.QuantGranularity != nil && *a.QuantGranularity != "PER_TOKEN" {
@@ -57,11 +55,9 @@ var rmsNormQuant = compose.Declare(compose.Op[normQuantArgs]{
 		Formula: "dynamic_quant(rms_norm(hidden_states, weight, epsilon))", Notes: quantNotes,
 		Source: source("rms_norm_w8a8")},
 	NoGrad: fused.ByInference, Exempt: ofScale,
-	Cases: func(r *rand.Rand) []*normQuantArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *normQuantArgs {
-			return &normQuantArgs{g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3, tensor.Int8}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *normQuantArgs {
+		return &normQuantArgs{g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3, tensor.Int8}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *normQuantArgs) compose.Values {
 	x, weight := g.Arg("hidden_states", a.HiddenStates), g.Arg("weight", a.Weight)
 	fused.CheckRows(g, x, weight)
@@ -83,11 +79,9 @@ var addRMSNormQuant = compose.Declare(compose.Op[addNormQuantArgs]{
 		Formula: "dynamic_quant(y) and sum, with y, sum = add_rms_norm(hidden_states, residual, weight, epsilon)",
 		Notes:   quantNotes, Source: source("add_rms_norm_w8a8")},
 	NoGrad: fused.ByInference, Exempt: ofScale,
-	Cases: func(r *rand.Rand) []*addNormQuantArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *addNormQuantArgs {
-			return &addNormQuantArgs{g.Normal(dt, 3, 8), g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3, tensor.Int8}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *addNormQuantArgs {
+		return &addNormQuantArgs{g.Normal(dt, 3, 8), g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3, tensor.Int8}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *addNormQuantArgs) compose.Values {
 	y, sum := addedNorm(g, &addNormArgs{a.HiddenStates, a.Residual, a.Weight, a.Epsilon})
 	q, scale := fused.DynamicQuant(g, "hidden_states", y, a.QuantDtype)
@@ -108,8 +102,7 @@ var linearQuant = compose.Declare(compose.Op[linearQuantArgs]{
 		Notes: "rms_scale has a number for each row of a, linear_scale one for each of b, in any shape. A bias of " +
 			"integers is added before the scales. Sums of int8 are exact.", Source: source("linear_w8a8")},
 	NoGrad: fused.ByInference, Exempt: ofScale,
-	Cases: func(r *rand.Rand) []*linearQuantArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*linearQuantArgs {
 		a, b := g.Int(tensor.Int8, -128, 127, 1, 3, 8), g.Int(tensor.Int8, -128, 127, 4, 8)
 		rows, columns := g.Uniform(tensor.Float32, 0.01, 0.02, 1, 3), g.Uniform(tensor.Float32, 0.01, 0.02, 4, 1)
 		return []*linearQuantArgs{{a, b, rows, columns, tensor.Float16, tensor.Int8, nil},
@@ -139,16 +132,16 @@ var weightQuantMatmul = compose.Declare(compose.Op[weightQuantArgs]{
 		Notes:  fused.WeightNotes + " all_reduce, a sum over processes, is refused.",
 		Source: source("weight_quant_matmul")},
 	NoGrad: fused.ByInference, Exempt: map[string]string{"dtypes": "the weight holds integers"},
-	Cases: func(r *rand.Rand) []*weightQuantArgs {
+	Cases: func(g opdef.Gen) []*weightQuantArgs {
 		n := 4
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *weightQuantArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *weightQuantArgs {
 			a := &weightQuantArgs{X1: g.Normal(dt, 3, 8), X2: g.Int(tensor.Int8, -9, 9, 8, 5), Scale: g.Normal(dt, 5),
 				Offset: g.Normal(dt, 5), Bias: g.Normal(dt, 5)}
 			if dt == tensor.Float16 {
 				a.Scale, a.Offset, a.GroupSize = g.Normal(dt, 2, 5), g.Normal(dt, 2, 5), &n
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *weightQuantArgs) compose.Values {
 	if reduce, _ := a.AllReduce.(bool); reduce {

@@ -1,8 +1,6 @@
 package foreach
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -107,17 +105,16 @@ func foreachTensors(g opdef.Gen) [][]*tensor.Tensor {
 	}
 }
 
-func foreachCases(r *rand.Rand) []*foreachArgs {
+func foreachCases(g opdef.Gen) []*foreachArgs {
 	var cs []*foreachArgs
-	for _, l := range foreachTensors(opdef.Gen{R: r}) {
+	for _, l := range foreachTensors(g) {
 		cs = append(cs, &foreachArgs{l})
 	}
 	return cs
 }
 
 // foreachPairs are two lists of tensors of equal shapes per case.
-func foreachPairs(r *rand.Rand) (self, other [][]*tensor.Tensor) {
-	g := opdef.Gen{R: r}
+func foreachPairs(g opdef.Gen) (self, other [][]*tensor.Tensor) {
 	return foreachTensors(g), foreachTensors(g)
 }
 
@@ -129,23 +126,23 @@ func foreachNumbers(n int) []opdef.Scalar {
 	return s
 }
 
-func foreachPairCases(r *rand.Rand) (cs []*foreachPairArgs) {
-	self, other := foreachPairs(r)
+func foreachPairCases(g opdef.Gen) (cs []*foreachPairArgs) {
+	self, other := foreachPairs(g)
 	for i := range self {
 		cs = append(cs, &foreachPairArgs{self[i], other[i]})
 	}
 	return cs
 }
 
-func foreachScalarCases(r *rand.Rand) (cs []*foreachScalarArgs) {
-	for i, c := range foreachCases(r) {
+func foreachScalarCases(g opdef.Gen) (cs []*foreachScalarArgs) {
+	for i, c := range foreachCases(g) {
 		cs = append(cs, &foreachScalarArgs{c.Self, opdef.Float(0.25 + float64(i))})
 	}
 	return cs
 }
 
-func foreachScalarsCases(r *rand.Rand) (cs []*foreachScalarsArgs) {
-	for _, c := range foreachCases(r) {
+func foreachScalarsCases(g opdef.Gen) (cs []*foreachScalarsArgs) {
+	for _, c := range foreachCases(g) {
 		cs = append(cs, &foreachScalarsArgs{c.Self, foreachNumbers(len(c.Self))})
 	}
 	return cs

@@ -1,7 +1,6 @@
 package foreach
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -42,9 +41,9 @@ func foreachOps() []*opdef.Entry {
 			call: func(a *foreachNormArgs, i int) any {
 				return &linalg.VectorNormArgs{X: a.Self[i], Ord: a.Ord, Dtype: a.Dtype}
 			},
-			cases: func(r *rand.Rand) []*foreachNormArgs {
+			cases: func(g opdef.Gen) []*foreachNormArgs {
 				var cs []*foreachNormArgs
-				for i, c := range foreachCases(r) {
+				for i, c := range foreachCases(g) {
 					cs = append(cs, &foreachNormArgs{Self: c.Self, Ord: opdef.Int(int64(i%2 + 1))})
 				}
 				return cs
@@ -62,9 +61,9 @@ type foreach[A any] struct {
 	params   string            // of the schema
 	args     map[string]string // arguments called otherwise than in the op, by the op's name
 
-	sizes func(a *A) []int        // of the lists: all equal
-	call  func(a *A, i int) any   // arguments of the op for item i
-	cases func(r *rand.Rand) []*A // of the functional form
+	sizes func(a *A) []int       // of the lists: all equal
+	call  func(a *A, i int) any  // arguments of the op for item i
+	cases func(g opdef.Gen) []*A // of the functional form
 	// functional and inPlace leave out the other form.
 	functional, inPlace bool
 }
@@ -287,8 +286,8 @@ func foreachScaledSums(name string, withTensor bool) []*opdef.Entry {
 			call: func(a *foreachSumArgs, i int) any {
 				return &pointwise.AddArgs{Self: a.Self[i], Other: a.Other[i], Alpha: a.Alpha}
 			},
-			cases: func(r *rand.Rand) (cs []*foreachSumArgs) {
-				for i, c := range foreachPairCases(r) {
+			cases: func(g opdef.Gen) (cs []*foreachSumArgs) {
+				for i, c := range foreachPairCases(g) {
 					cs = append(cs, &foreachSumArgs{c.Self, c.Other, opdef.Int(int64(i + 1))})
 				}
 				return cs
@@ -307,9 +306,8 @@ func foreachScaledSums(name string, withTensor bool) []*opdef.Entry {
 		call: func(a *foreachTensorSumArgs, i int) any {
 			return &pointwise.AddArgs{Self: a.Self[i], Other: a.Other, Alpha: a.Alpha}
 		},
-		cases: func(r *rand.Rand) (cs []*foreachTensorSumArgs) {
-			g := opdef.Gen{R: r}
-			for _, c := range foreachCases(r) {
+		cases: func(g opdef.Gen) (cs []*foreachTensorSumArgs) {
+			for _, c := range foreachCases(g) {
 				cs = append(cs, &foreachTensorSumArgs{c.Self, g.Uniform(c.Self[0].DType, 0.5, 2), opdef.Int(2)})
 			}
 			return cs
@@ -355,9 +353,8 @@ func foreachProducts(name, base string) []*opdef.Entry {
 			name: name, base: base, overload: ".Tensor", params: "Tensor[] self, Tensor other",
 			sizes: func(a *foreachTensorArgs) []int { return []int{len(a.Self)} },
 			call:  func(a *foreachTensorArgs, i int) any { return &opdef.BinaryArgs{Self: a.Self[i], Other: a.Other} },
-			cases: func(r *rand.Rand) (cs []*foreachTensorArgs) {
-				g := opdef.Gen{R: r}
-				for _, c := range foreachCases(r) {
+			cases: func(g opdef.Gen) (cs []*foreachTensorArgs) {
+				for _, c := range foreachCases(g) {
 					cs = append(cs, &foreachTensorArgs{c.Self, g.Uniform(c.Self[0].DType, 0.5, 2)})
 				}
 				return cs
@@ -375,8 +372,8 @@ func foreachPowers() []*opdef.Entry {
 			call: func(a *foreachExponentsArgs, i int) any {
 				return &pointwise.PowArgs{Self: a.Self[i], Exponent: a.Exponent[i]}
 			},
-			cases: func(r *rand.Rand) (cs []*foreachExponentsArgs) {
-				for _, c := range foreachPairCases(r) {
+			cases: func(g opdef.Gen) (cs []*foreachExponentsArgs) {
+				for _, c := range foreachPairCases(g) {
 					cs = append(cs, &foreachExponentsArgs{c.Self, c.Other})
 				}
 				return cs
@@ -388,8 +385,8 @@ func foreachPowers() []*opdef.Entry {
 			call: func(a *foreachExponentArgs, i int) any {
 				return &pointwise.PowArgs{Self: a.Self[i], Exponent: a.Exponent.Tensor()}
 			},
-			cases: func(r *rand.Rand) (cs []*foreachExponentArgs) {
-				for _, c := range foreachScalarCases(r) {
+			cases: func(g opdef.Gen) (cs []*foreachExponentArgs) {
+				for _, c := range foreachScalarCases(g) {
 					cs = append(cs, &foreachExponentArgs{c.Self, c.Scalar})
 				}
 				return cs
@@ -401,8 +398,8 @@ func foreachPowers() []*opdef.Entry {
 			call: func(a *foreachNumbersArgs, i int) any {
 				return &pointwise.PowArgs{Self: a.Self[i], Exponent: a.Exponent[i].Tensor()}
 			},
-			cases: func(r *rand.Rand) (cs []*foreachNumbersArgs) {
-				for _, c := range foreachScalarsCases(r) {
+			cases: func(g opdef.Gen) (cs []*foreachNumbersArgs) {
+				for _, c := range foreachScalarsCases(g) {
 					cs = append(cs, &foreachNumbersArgs{c.Self, c.Scalars})
 				}
 				return cs
@@ -414,8 +411,8 @@ func foreachPowers() []*opdef.Entry {
 			call: func(a *foreachBaseArgs, i int) any {
 				return &pointwise.PowArgs{Self: a.Self.Tensor(), Exponent: a.Exponent[i]}
 			},
-			cases: func(r *rand.Rand) (cs []*foreachBaseArgs) {
-				for _, c := range foreachScalarCases(r) {
+			cases: func(g opdef.Gen) (cs []*foreachBaseArgs) {
+				for _, c := range foreachScalarCases(g) {
 					cs = append(cs, &foreachBaseArgs{c.Scalar, c.Self})
 				}
 				return cs
@@ -427,8 +424,7 @@ func foreachPowers() []*opdef.Entry {
 // foreachAddc declares the forms of addcmul and addcdiv.
 func foreachAddc(name string) []*opdef.Entry {
 	const lists = "Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, "
-	cases := func(r *rand.Rand) (cs []*foreachAddcArgs) {
-		g := opdef.Gen{R: r}
+	cases := func(g opdef.Gen) (cs []*foreachAddcArgs) {
 		x, y, z := foreachTensors(g), foreachTensors(g), foreachTensors(g)
 		for i := range x {
 			cs = append(cs, &foreachAddcArgs{x[i], y[i], z[i], opdef.Float(-0.5 + float64(i))})
@@ -454,8 +450,8 @@ func foreachAddc(name string) []*opdef.Entry {
 				return &pointwise.AddcArgs{Self: a.Self[i], Tensor1: a.Tensor1[i], Tensor2: a.Tensor2[i],
 					Value: a.Scalars[i]}
 			},
-			cases: func(r *rand.Rand) (cs []*foreachAddcScalarsArgs) {
-				for _, c := range cases(r) {
+			cases: func(g opdef.Gen) (cs []*foreachAddcScalarsArgs) {
+				for _, c := range cases(g) {
 					cs = append(cs, &foreachAddcScalarsArgs{c.Self, c.Tensor1, c.Tensor2, foreachNumbers(len(c.Self))})
 				}
 				return cs
@@ -470,8 +466,8 @@ func foreachAddc(name string) []*opdef.Entry {
 				return &pointwise.AddcArgs{Self: a.Self[i], Tensor1: a.Tensor1[i], Tensor2: a.Tensor2[i],
 					Value: opdef.ScalarAt(a.Scalars, i)}
 			},
-			cases: func(r *rand.Rand) (cs []*foreachAddcTensorArgs) {
-				for _, c := range cases(r) {
+			cases: func(g opdef.Gen) (cs []*foreachAddcTensorArgs) {
+				for _, c := range cases(g) {
 					v := make([]float64, len(c.Self))
 					for i := range v {
 						v[i] = 0.5 + float64(i)
@@ -486,8 +482,7 @@ func foreachAddc(name string) []*opdef.Entry {
 }
 
 func foreachLerps() []*opdef.Entry {
-	cases := func(r *rand.Rand) (cs []*foreachLerpListArgs) {
-		g := opdef.Gen{R: r}
+	cases := func(g opdef.Gen) (cs []*foreachLerpListArgs) {
 		x, y, z := foreachTensors(g), foreachTensors(g), foreachTensors(g)
 		for i := range x {
 			cs = append(cs, &foreachLerpListArgs{x[i], y[i], z[i]})
@@ -510,8 +505,8 @@ func foreachLerps() []*opdef.Entry {
 			call: func(a *foreachLerpArgs, i int) any {
 				return &pointwise.LerpArgs{Self: a.Self[i], End: a.Tensors1[i], Weight: a.Weight.Tensor()}
 			},
-			cases: func(r *rand.Rand) (cs []*foreachLerpArgs) {
-				for _, c := range cases(r) {
+			cases: func(g opdef.Gen) (cs []*foreachLerpArgs) {
+				for _, c := range cases(g) {
 					cs = append(cs, &foreachLerpArgs{c.Self, c.Tensors1, opdef.Float(0.25)})
 				}
 				return cs
@@ -524,8 +519,8 @@ func foreachLerps() []*opdef.Entry {
 			call: func(a *foreachLerpScalarsArgs, i int) any {
 				return &pointwise.LerpArgs{Self: a.Self[i], End: a.Tensors1[i], Weight: a.Scalars[i].Tensor()}
 			},
-			cases: func(r *rand.Rand) (cs []*foreachLerpScalarsArgs) {
-				for _, c := range cases(r) {
+			cases: func(g opdef.Gen) (cs []*foreachLerpScalarsArgs) {
+				for _, c := range cases(g) {
 					cs = append(cs, &foreachLerpScalarsArgs{c.Self, c.Tensors1, foreachNumbers(len(c.Self))})
 				}
 				return cs
@@ -541,8 +536,8 @@ func foreachMoves() []*opdef.Entry {
 			name: "copy", base: "copy_", params: "Tensor[] self, Tensor[] src, bool non_blocking=False",
 			sizes: func(a *foreachCopyArgs) []int { return []int{len(a.Self), len(a.Src)} },
 			call:  func(a *foreachCopyArgs, i int) any { return &creation.CopyArgs{Self: a.Self[i], Src: a.Src[i]} },
-			cases: func(r *rand.Rand) (cs []*foreachCopyArgs) {
-				for _, c := range foreachPairCases(r) {
+			cases: func(g opdef.Gen) (cs []*foreachCopyArgs) {
+				for _, c := range foreachPairCases(g) {
 					cs = append(cs, &foreachCopyArgs{Self: c.Self, Src: c.Other})
 				}
 				return cs

@@ -3,7 +3,6 @@
 package grouped
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -62,8 +61,8 @@ var groupedFunction = compose.Declare(compose.Op[groupedFunctionArgs]{
 		Formula: "result of group g = mat_a of group g @ mat_b of group g",
 		Notes:   "As torch._grouped_mm, whose self and mat2 are mat_a and mat_b.",
 		Source:  "torch.nn.functional.grouped_mm"},
-	Cases: func(r *rand.Rand) (cs []*groupedFunctionArgs) {
-		for _, c := range groupedCases(r) {
+	Cases: func(g opdef.Gen) (cs []*groupedFunctionArgs) {
+		for _, c := range groupedCases(g) {
 			cs = append(cs, &groupedFunctionArgs{c.Self, c.Mat2, c.Offs, c.Bias, c.OutDtype})
 		}
 		return cs
@@ -150,8 +149,7 @@ func multiply(g *compose.Graph, x, y *compose.Value, offs *tensor.Tensor) *compo
 	return g.Cat(0, parts...)
 }
 
-func groupedCases(r *rand.Rand) (cs []*groupedArgs) {
-	g := opdef.Gen{R: r}
+func groupedCases(g opdef.Gen) (cs []*groupedArgs) {
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float64} {
 		k := max(16/dt.Size(), 4) // torch wants rows of a multiple of 16 bytes
 		cs = append(cs,
@@ -177,8 +175,7 @@ var scaledMM = compose.Declare(compose.Op[scaledArgs]{
 	Doc: opdef.Doc{Summary: "Product of two matrices of float8 with scales",
 		Formula: "(self*scale_a) @ (mat2*scale_b) + bias", Notes: scaleForms, Source: "aten::_scaled_mm"},
 	NoGrad: "torch has no gradient of it",
-	Cases: func(r *rand.Rand) (cs []*scaledArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*scaledArgs) {
 		f8 := func(shape ...int) *tensor.Tensor {
 			return elements.Detached(opdef.Cast(g.Normal(tensor.Float32, shape...), tensor.Float8E4M3FN).Rounded())
 		}
@@ -222,8 +219,7 @@ var scaledGroupedMM = compose.Declare(compose.Op[scaledGroupedArgs]{
 			"K is in groups, one for each of each group.",
 		Source: "aten::_scaled_grouped_mm"},
 	NoGrad: "torch has no gradient of it",
-	Cases: func(r *rand.Rand) (cs []*scaledGroupedArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*scaledGroupedArgs) {
 		f8 := func(shape ...int) *tensor.Tensor {
 			return elements.Detached(opdef.Cast(g.Normal(tensor.Float32, shape...), tensor.Float8E4M3FN).Rounded())
 		}

@@ -2,7 +2,6 @@ package indexing
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -13,7 +12,7 @@ import (
 
 // embeddingOps look rows of a table up.
 var embeddingOps = []*opdef.Entry{
-	opdef.Op[embeddingArgs]{
+	opdef.Planned[embeddingArgs, *embedding]{
 		Schema: "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float " +
 			"norm_type=2.0, bool scale_grad_by_freq=False, ignored sparse=False) -> Tensor",
 		Names:  "F.embedding",
@@ -22,52 +21,37 @@ var embeddingOps = []*opdef.Entry{
 			Notes: "Rows whose norm exceeds max_norm are first scaled down, in weight itself. The row padding_idx " +
 				"gets no gradient.", Source: "torch.nn.functional.embedding"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: embeddingGradError},
-		ErrorOf: func(a *embeddingArgs) opdef.Error {
+		ErrorOf: func(a *embedding) opdef.Error {
 			if a.MaxNorm != nil {
 				return opdef.Error{Class: opdef.Elementwise, Grad: embeddingGradError}
 			}
 			return opdef.Error{Class: opdef.Exact, Grad: embeddingGradError}
 		},
-		Kernel: func(a *embeddingArgs) ([]*tensor.Tensor, error) {
-			l, err := a.lookup()
-			if err != nil {
-				return nil, err
-			}
-			weight, err := l.renormed(a.MaxNorm, a.NormType)
-			if err != nil {
-				return nil, err
-			}
-			return []*tensor.Tensor{runs.Pick(weight, append(slices.Clone(l.index.Shape), weight.Shape[1]), l.rows())},
-				nil
+		Plan: (*embeddingArgs).plan,
+		Kernel: func(a *embedding) ([]*tensor.Tensor, error) {
+			return elements.Single(a.of(a.table)), nil
 		},
-		After: func(a *embeddingArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+		After: func(a *embedding, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 			if a.MaxNorm == nil {
 				return nil, nil
 			}
-			l, err := a.lookup()
-			if err != nil {
-				return nil, err
-			}
-			w, err := l.renormed(a.MaxNorm, a.NormType)
-			return map[string][]*tensor.Tensor{"weight": {w}}, err
+			return map[string][]*tensor.Tensor{"weight": {a.table}}, nil
 		},
-		Grad: func(a *embeddingArgs, g *opdef.Grad) (opdef.Grads, error) {
-			l, err := a.lookup()
-			if err != nil {
-				return nil, err
-			}
-			return opdef.Grads{"weight": {l.grad(g.Out[0])}}, nil
+		Grad: func(a *embedding, g *opdef.Grad) (opdef.Grads, error) {
+			return opdef.Grads{"weight": {a.grad(g.Out[0])}}, nil
 		},
-		GradScale: func(a *embeddingArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			l, err := a.lookup()
-			if err != nil {
-				return nil, err
-			}
-			return opdef.Grads{"weight": {l.grad(opdef.Abs(g.Out[0]))}}, nil
+		GradScale: func(a *embedding, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return opdef.Grads{"weight": {a.grad(opdef.Abs(g.Out[0]))}}, nil
 		},
-		GradTerms: func(a *embeddingArgs) int { return max(1, a.Input.Numel()) },
-		Cases: func(r *rand.Rand) []*embeddingArgs {
-			g := opdef.Gen{R: r}
+		GradTerms: func(a *embedding) int { return max(1, a.Input.Numel()) },
+		Mistakes: func(a *embedding) []opdef.Mistake[*embedding] {
+			return []opdef.Mistake[*embedding]{{Text: lostGradients, Plan: func() (*embedding, error) {
+				m, l := *a, *a.lookup
+				l.lost, m.lookup = true, &l
+				return &m, nil
+			}}}
+		},
+		Cases: func(g opdef.Gen) []*embeddingArgs {
 			pad, last := 1, -1
 			return []*embeddingArgs{
 				{Input: g.Int(tensor.Int64, 0, 4, 2, 3), Weight: g.Normal(tensor.Float32, 5, 3), NormType: 2},
@@ -82,45 +66,39 @@ var embeddingOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
-	opdef.Op[embeddingRowsArgs]{
+	opdef.Planned[embeddingRowsArgs, *lookup]{
 		Schema: "embedding.rows(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, " +
 			"ignored sparse=False) -> Tensor",
 		Names: "embedding",
 		Doc: opdef.Doc{Summary: "Rows of a table by index", Formula: "out[i] = weight[indices[i]]",
 			Notes: "A padding_idx of 0 or more names a row that gets no gradient.", Source: "torch.embedding"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: embeddingGradError},
-		Kernel: func(a *embeddingRowsArgs) ([]*tensor.Tensor, error) {
-			l, err := a.lookup()
-			if err != nil {
-				return nil, err
-			}
-			return []*tensor.Tensor{runs.Pick(a.Weight, append(slices.Clone(l.index.Shape), a.Weight.Shape[1:]...),
-				l.rows())}, nil
+		Plan:  (*embeddingRowsArgs).lookup,
+		Kernel: func(l *lookup) ([]*tensor.Tensor, error) {
+			return elements.Single(l.of(l.weight)), nil
 		},
-		Grad: func(a *embeddingRowsArgs, g *opdef.Grad) (opdef.Grads, error) {
-			l, err := a.lookup()
-			if err != nil {
-				return nil, err
-			}
+		Grad: func(l *lookup, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"weight": {l.grad(g.Out[0])}}, nil
 		},
-		GradScale: func(a *embeddingRowsArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			l, err := a.lookup()
-			if err != nil {
-				return nil, err
-			}
+		GradScale: func(l *lookup, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return opdef.Grads{"weight": {l.grad(opdef.Abs(g.Out[0]))}}, nil
 		},
-		GradTerms: func(a *embeddingRowsArgs) int { return max(1, a.Indices.Numel()) },
-		Cases: func(r *rand.Rand) []*embeddingRowsArgs {
-			g := opdef.Gen{R: r}
+		GradTerms: func(l *lookup) int { return max(1, len(l.idx)) },
+		Mistakes: func(l *lookup) []opdef.Mistake[*lookup] {
+			return []opdef.Mistake[*lookup]{{Text: lostGradients, Plan: func() (*lookup, error) {
+				m := *l
+				m.lost = true
+				return &m, nil
+			}}}
+		},
+		Cases: func(g opdef.Gen) []*embeddingRowsArgs {
 			return []*embeddingRowsArgs{{g.Normal(tensor.Float32, 5, 3), g.Int(tensor.Int64, 0, 4, 2, 3), -1, false},
 				{elements.Detached(g.Normal(tensor.Float64, 5, 3)), g.Int(tensor.Int64, 0, 4, 6), 2, true}}
 		},
 	}.Entry(),
 	opdef.Op[oneHotArgs]{
 		Schema: "one_hot(Tensor tensor, int num_classes=-1) -> Tensor",
-		Names:  "F.one_hot",
+		Names:  "F.one_hot _C._nn.one_hot",
 		Doc: opdef.Doc{Summary: "1 at the index in a new last dimension, 0 elsewhere",
 			Notes: "A num_classes of -1 is one more than the largest index.", Source: "torch.nn.functional.one_hot"},
 		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "integers have no gradient",
@@ -148,8 +126,7 @@ var embeddingOps = []*opdef.Entry{
 					dst[tensor.At[int64](index, row)] = 1
 				})}, nil
 		},
-		Cases: func(r *rand.Rand) []*oneHotArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*oneHotArgs {
 			return []*oneHotArgs{{g.Int(tensor.Int64, 0, 3, 5), 4}, {g.Int(tensor.Int64, 0, 3, 2, 3), -1},
 				{g.Int(tensor.Int64, 0, 3), 6}, {g.Int(tensor.Int64, 0, 3, 0), 2}}
 		},
@@ -184,7 +161,10 @@ type lookup struct {
 	idx           []int64
 	padding       int // -1: none
 	byFreq        bool
+	lost          bool // a mistake: of several gradients of one row the last alone counts
 }
+
+const lostGradients = "of several gradients of one row the last alone counts"
 
 func newLookup(weight, index *tensor.Tensor, padding int, byFreq bool) (*lookup, error) {
 	if weight.Dim() < 1 {
@@ -193,10 +173,17 @@ func newLookup(weight, index *tensor.Tensor, padding int, byFreq bool) (*lookup,
 	if err := checkIndex("input", index, 0, weight.Shape[0]); err != nil {
 		return nil, err
 	}
-	return &lookup{weight, index, tensor.Data[int64](index), padding, byFreq}, nil
+	return &lookup{weight: weight, index: index, idx: tensor.Data[int64](index), padding: padding, byFreq: byFreq}, nil
 }
 
-func (a *embeddingArgs) lookup() (*lookup, error) {
+// An embedding is a lookup in a table whose rows may have been scaled down.
+type embedding struct {
+	*embeddingArgs
+	*lookup
+	table *tensor.Tensor
+}
+
+func (a *embeddingArgs) plan() (*embedding, error) {
 	if a.Weight.Dim() != 2 {
 		return nil, opdef.Refuse("weight", "want a matrix, got %s", a.Weight.Meta())
 	}
@@ -204,7 +191,12 @@ func (a *embeddingArgs) lookup() (*lookup, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newLookup(a.Weight, a.Input, pad, a.ScaleGradByFreq)
+	l, err := newLookup(a.Weight, a.Input, pad, a.ScaleGradByFreq)
+	if err != nil {
+		return nil, err
+	}
+	table, err := l.renormed(a.MaxNorm, a.NormType)
+	return &embedding{a, l, table}, err
 }
 
 // paddingRow resolves padding_idx; -1 means none.
@@ -222,6 +214,11 @@ func paddingRow(idx *int, n int) (int, error) {
 
 func (a *embeddingRowsArgs) lookup() (*lookup, error) {
 	return newLookup(a.Weight, a.Indices, a.PaddingIdx, a.ScaleGradByFreq)
+}
+
+// of are the rows of a table of the weight's shape.
+func (l *lookup) of(table *tensor.Tensor) *tensor.Tensor {
+	return runs.Pick(table, append(slices.Clone(l.index.Shape), table.Shape[1:]...), l.rows())
 }
 
 func (l *lookup) rows() runs.Runs { return SlicesOf(l.weight.Shape, 0, l.idx) }
@@ -252,7 +249,11 @@ func (l *lookup) grad(g *tensor.Tensor) *tensor.Tensor {
 		freq, _ := tensor.New(tensor.Float64, []int{len(kept), 1}, n).Expand(len(kept), inner)
 		g = opdef.Zip(g.DType, g, freq, func(x, n float64) float64 { return x / n })
 	}
-	return runs.ScatterAdd(l.weight.Shape, g, SlicesOf(l.weight.Shape, 0, kept))
+	at := SlicesOf(l.weight.Shape, 0, kept)
+	if l.lost {
+		return runs.Put(elements.Zeros(g.DType, l.weight.Shape), g, at, runs.Assign, true)
+	}
+	return runs.ScatterAdd(l.weight.Shape, g, at)
 }
 
 // renormed is the table with the rows that are read scaled down to max norm.

@@ -2,7 +2,6 @@ package indexing
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -73,8 +72,7 @@ var embeddingBagOp = opdef.Planned[embeddingBagArgs, *bagged]{
 		}
 		return n, nil
 	},
-	Cases: func(r *rand.Rand) []*embeddingBagArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*embeddingBagArgs {
 		offsets := tensor.New(tensor.Int64, []int{3}, []int64{0, 2, 2})
 		pad := 1
 		return []*embeddingBagArgs{

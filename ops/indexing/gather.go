@@ -1,7 +1,6 @@
 package indexing
 
 import (
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 
@@ -27,8 +26,7 @@ var gatherOps = []*opdef.Entry{
 			return a.grad(opdef.Abs(g.Out[0]))
 		},
 		GradTerms: func(a *gatherArgs) int { return max(1, a.Index.Numel()) },
-		Cases: func(r *rand.Rand) []*gatherArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*gatherArgs {
 			return []*gatherArgs{
 				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3)}, {g.Normal(tensor.Float64, 2, 5),
 					-1, g.Int(tensor.Int64, 0, 4, 2, 7)},
@@ -39,7 +37,7 @@ var gatherOps = []*opdef.Entry{
 				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6)},
 			}
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("index"),
 	takeAlongDimOp,
 	opdef.Op[indexSelectArgs]{
 		Schema:   "index_select(Tensor self, int dim, Tensor index) -> Tensor",
@@ -60,8 +58,7 @@ var gatherOps = []*opdef.Entry{
 			return a.grad(opdef.Abs(g.Out[0]))
 		},
 		GradTerms: func(a *indexSelectArgs) int { return max(1, a.Index.Numel()) },
-		Cases: func(r *rand.Rand) []*indexSelectArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*indexSelectArgs {
 			return []*indexSelectArgs{
 				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 5)}, {g.Normal(tensor.Float64, 2, 3, 2),
 					-2, g.Int(tensor.Int32, 0, 2, 2)}, {g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1)},
@@ -90,8 +87,7 @@ var gatherOps = []*opdef.Entry{
 			return a.grad(opdef.Abs(g.Out[0]))
 		},
 		GradTerms: func(a *takeArgs) int { return max(1, a.Index.Numel()) },
-		Cases: func(r *rand.Rand) []*takeArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*takeArgs {
 			return []*takeArgs{
 				{g.Normal(tensor.Float32, 4, 3), g.Int(tensor.Int64, -12, 11, 5)}, {g.Normal(tensor.Float64, 2, 3),
 					g.Int(tensor.Int64, 0, 5, 2, 2)}, {g.Normal(tensor.Float32), g.Int(tensor.Int64, 0, 0)},
@@ -100,7 +96,7 @@ var gatherOps = []*opdef.Entry{
 				{g.Int(tensor.Int64, 0, 9, 4), g.Int(tensor.Int64, 0, 3, 6)},
 			}
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("index"),
 	opdef.Op[maskedArgs]{
 		Schema: "masked_select(Tensor self, Tensor mask) -> Tensor",
 		Names:  "masked_select Tensor.masked_select",
@@ -119,8 +115,7 @@ var gatherOps = []*opdef.Entry{
 			return a.grad(opdef.Abs(g.Out[0]))
 		},
 		GradTerms: func(a *maskedArgs) int { return max(1, a.Mask.Numel()) },
-		Cases: func(r *rand.Rand) []*maskedArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*maskedArgs {
 			return []*maskedArgs{
 				{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Bool, 0, 1, 3, 4)}, {g.Normal(tensor.Float64, 3, 1),
 					g.Int(tensor.Bool, 0, 1, 4)}, {g.Normal(tensor.Float32), g.Int(tensor.Bool, 1, 1)},
@@ -131,7 +126,7 @@ var gatherOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[nonzeroArgs]{
-		Schema: "nonzero(Tensor self, *, bool as_tuple=False) -> Tensor|Tensor[]",
+		Schema: "nonzero(Tensor self, *, bool as_tuple=False) -> Tensor|Tensor[as_tuple]",
 		Names:  "nonzero Tensor.nonzero",
 		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one a row",
 			Notes: "With as_tuple one tensor for each dimension.", Source: "torch.nonzero"},
@@ -143,8 +138,7 @@ var gatherOps = []*opdef.Entry{
 			}
 			return nonzeroRows(a.Self), nil
 		},
-		Cases: func(r *rand.Rand) []*nonzeroArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*nonzeroArgs {
 			return []*nonzeroArgs{
 				{g.Int(tensor.Bool, 0, 1, 3, 4), false}, {g.Int(tensor.Int64, -1, 1, 5), true},
 				{g.Normal(tensor.Float32), true}, {g.Normal(tensor.Float64), false},
@@ -162,7 +156,7 @@ var gatherOps = []*opdef.Entry{
 		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
 		Trivial: true,
 		Kernel:  func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return nonzeroRows(a.Self), nil },
-		Cases:   func(r *rand.Rand) []*opdef.UnaryArgs { return elements.SelfCases(opdef.Gen{R: r}) },
+		Cases:   func(g opdef.Gen) []*opdef.UnaryArgs { return elements.SelfCases(g) },
 	}.Entry(),
 	opdef.Op[conditionArgs]{
 		Schema: "where.condition(Tensor condition) -> Tensor[]",
@@ -174,8 +168,7 @@ var gatherOps = []*opdef.Entry{
 		Kernel: func(a *conditionArgs) ([]*tensor.Tensor, error) {
 			return nonzeroColumns(elements.AtLeastDims(a.Condition, 1)), nil
 		},
-		Cases: func(r *rand.Rand) []*conditionArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*conditionArgs {
 			return []*conditionArgs{{g.Int(tensor.Bool, 0, 1, 3, 4)}, {g.Normal(tensor.Float32)},
 				{g.Int(tensor.Int64, 0, 1, 0, 2)}}
 		},
@@ -523,8 +516,7 @@ var takeAlongDimOp = opdef.Planned[takeAlongDimArgs, *takeAlongDim]{
 		wide, _, err := t.grads(g.Out[0])
 		return opdef.Node{Grads: []*tensor.Tensor{wide}}, err
 	},
-	Cases: func(r *rand.Rand) []*takeAlongDimArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*takeAlongDimArgs {
 		one, last := 1, -1
 		return []*takeAlongDimArgs{
 			{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Int64, 0, 3, 3, 2), &one}, {g.Normal(tensor.Float64, 3, 1, 4),

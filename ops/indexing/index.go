@@ -1,7 +1,6 @@
 package indexing
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -219,30 +218,33 @@ type getItemArgs struct {
 	Index value.Value
 }
 
-func (a *getItemArgs) parse() (*indexing, *selection, error) {
-	x, err := parseIndex(a.Self.Shape, a.Index)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := x.selection()
-	return x, s, err
+// An item is what an index shows of self, in it what index tensors select; nil without any.
+type item struct {
+	self *tensor.Tensor
+	*indexing
+	selected *selection
 }
 
-func (a *getItemArgs) grad(g *tensor.Tensor) (opdef.Grads, error) {
-	x, s, err := a.parse()
+func (a *getItemArgs) item() (*item, error) {
+	x, err := parseIndex(a.Self.Shape, a.Index)
 	if err != nil {
 		return nil, err
 	}
-	if s != nil {
-		g = s.grad(g)
+	s, err := x.selection()
+	return &item{a.Self, x, s}, err
+}
+
+func (x *item) grad(g *tensor.Tensor) (opdef.Grads, error) {
+	if x.selected != nil {
+		g = x.selected.grad(g)
 	}
 	if len(x.views) > 0 {
-		g = runs.ScatterAdd(a.Self.Shape, g, runs.OfView(x.probe))
+		g = runs.ScatterAdd(x.self.Shape, g, runs.OfView(x.probe))
 	}
 	return opdef.Grads{"self": {g}}, nil
 }
 
-var getItemOp = opdef.Op[getItemArgs]{
+var getItemOp = opdef.Planned[getItemArgs, *item]{
 	Schema: "__getitem__(Tensor self, any index) -> Tensor",
 	Names:  "Tensor.__getitem__",
 	Lookup: "self",
@@ -250,39 +252,29 @@ var getItemOp = opdef.Op[getItemArgs]{
 		Formula: "self[index]",
 		Notes:   "A slice step must be positive.", Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
 	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
-	Kernel: func(a *getItemArgs) ([]*tensor.Tensor, error) {
-		x, s, err := a.parse()
-		if err != nil {
-			return nil, err
-		}
-		t := x.viewed(a.Self)
-		if s != nil {
-			t = s.of(t)
+	Plan:  (*getItemArgs).item,
+	Kernel: func(x *item) ([]*tensor.Tensor, error) {
+		t := x.viewed(x.self)
+		if x.selected != nil {
+			t = x.selected.of(t)
 		}
 		return []*tensor.Tensor{t}, nil
 	},
-	Grad: func(a *getItemArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-	GradScale: func(a *getItemArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		return a.grad(opdef.Abs(g.Out[0]))
-	},
-	GradTerms: func(a *getItemArgs) int {
-		_, s, err := a.parse()
-		if opdef.Must(s, err) == nil {
+	Grad:      func(x *item, g *opdef.Grad) (opdef.Grads, error) { return x.grad(g.Out[0]) },
+	GradScale: func(x *item, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return x.grad(opdef.Abs(g.Out[0])) },
+	GradTerms: func(x *item) int {
+		if x.selected == nil {
 			return 1
 		}
-		return max(1, s.runs.Count)
+		return max(1, x.selected.runs.Count)
 	},
 	// The node of the last of several steps saw what the others show.
-	Node: func(a *getItemArgs, g *opdef.Grad) (opdef.Node, error) {
-		x, s, err := a.parse()
-		if err != nil {
-			return opdef.Node{}, err
-		}
+	Node: func(x *item, g *opdef.Grad) (opdef.Node, error) {
 		last := len(x.views) - 1
 		switch {
-		case s != nil && last >= 0:
-			return opdef.Node{Grads: []*tensor.Tensor{s.grad(g.Out[0])}}, nil
-		case s != nil || last < 1:
+		case x.selected != nil && last >= 0:
+			return opdef.Node{Grads: []*tensor.Tensor{x.selected.grad(g.Out[0])}}, nil
+		case x.selected != nil || last < 1:
 			return opdef.Node{}, nil
 		}
 		inner := &indexing{views: x.views[:last]}
@@ -300,8 +292,7 @@ var getItemOp = opdef.Op[getItemArgs]{
 		}
 		return n, err
 	},
-	Cases: func(r *rand.Rand) []*getItemArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*getItemArgs {
 		idx := tensor.New(tensor.Int64, []int{2, 1}, []int64{-1, 0})
 		all := value.Slice{}
 		return []*getItemArgs{
@@ -361,30 +352,54 @@ type setItemArgs struct {
 	Value *tensor.Tensor
 }
 
-var setItemOp = opdef.Op[setItemArgs]{
+// An assignment is what an index shows of self, and self with the value written there.
+type assignment struct {
+	*item
+	value, after *tensor.Tensor
+}
+
+func (a *setItemArgs) assignment() (*assignment, error) {
+	x, err := (&getItemArgs{a.Self, a.Index}).item()
+	if err != nil {
+		return nil, err
+	}
+	after, err := x.written(a.Self, a.Value, false)
+	return &assignment{x, a.Value, after}, err
+}
+
+// grad gives the value what g has at the index, added up where it was broadcast, and self
+// the rest.
+func (a *assignment) grad(g *tensor.Tensor) (opdef.Grads, error) {
+	part := a.viewed(g)
+	if a.selected != nil {
+		part = a.selected.of(part)
+	}
+	shape := a.value.Shape
+	for len(shape) > part.Dim() {
+		shape = shape[1:]
+	}
+	rest, err := a.written(g, tensor.Wrap(int64(0)), false)
+	return opdef.Grads{"self": {rest}, "value": {opdef.SumTo(part, shape).Reshape(a.value.Shape...)}}, err
+}
+
+// setItemOp has the gradient of what self became.
+var setItemOp = opdef.Planned[setItemArgs, *assignment]{
 	Schema: "__setitem__(Tensor self, any index, Tensor|Scalar value) -> None",
 	Names:  "Tensor.__setitem__",
 	Doc: opdef.Doc{Summary: "Writes elements by index", Formula: "self[index] = value",
 		Notes:  "Returns None; where an index occurs twice the last value stays.",
 		Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
-	Error: opdef.Error{Class: opdef.Exact},
-	Value: func(a *setItemArgs) (value.Value, error) {
-		_, err := a.result()
-		return nil, err
+	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Plan:  (*setItemArgs).assignment,
+	Value: func(*assignment) (value.Value, error) { return nil, nil },
+	After: func(a *assignment, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+		return map[string][]*tensor.Tensor{"self": {a.after}}, nil
 	},
-	After: func(a *setItemArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-		t, err := a.result()
-		return map[string][]*tensor.Tensor{"self": {t}}, err
+	Grad: func(a *assignment, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
+	GradScale: func(a *assignment, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		return a.grad(opdef.Abs(g.Out[0]))
 	},
 }.Entry()
-
-func (a *setItemArgs) result() (*tensor.Tensor, error) {
-	x, err := parseIndex(a.Self.Shape, a.Index)
-	if err != nil {
-		return nil, err
-	}
-	return x.written(a.Self, a.Value, false)
-}
 
 type indexPutArgs struct {
 	Self       *tensor.Tensor
@@ -393,31 +408,40 @@ type indexPutArgs struct {
 	Accumulate bool
 }
 
-func (a *indexPutArgs) selection() (*selection, error) {
+// An indexPut is a call with the elements that its indices select.
+type indexPut struct {
+	*indexPutArgs
+	*selection
+}
+
+func (a *indexPutArgs) plan() (*indexPut, error) {
 	if len(a.Indices) > a.Self.Dim() {
 		return nil, opdef.Refuse("indices", "%d indices for a tensor of %d dimensions", len(a.Indices), a.Self.Dim())
 	}
-	return selectAt("indices", a.Self.Shape, a.Indices)
-}
-
-// put writes values, which may be of another dtype than self's for bounds.
-func (a *indexPutArgs) put(self, values *tensor.Tensor) (*tensor.Tensor, error) {
-	s, err := a.selection()
+	if a.Values.DType != a.Self.DType {
+		return nil, opdef.Refuse("values", "want dtype %s, got %s", a.Self.DType, a.Values.DType)
+	}
+	s, err := selectAt("indices", a.Self.Shape, a.Indices)
 	if err != nil {
 		return nil, err
 	}
-	v, err := values.Expand(s.shape...)
-	if err != nil {
+	if _, err := a.Values.Expand(s.shape...); err != nil {
 		return nil, opdef.Refuse("values", "%v", err)
 	}
+	return &indexPut{a, s}, nil
+}
+
+// put writes values to self, or the magnitudes of both.
+func (a *indexPut) put(self, values *tensor.Tensor) *tensor.Tensor {
 	how := runs.Assign
 	if a.Accumulate {
 		how = runs.Add
 	}
-	return s.unpermuted(runs.Put(s.permuted(self), v, s.runs, how, true)), nil
+	v := opdef.Must(values.Expand(a.shape...))
+	return a.unpermuted(runs.Put(a.permuted(self), v, a.runs, how, true))
 }
 
-var indexPutOp = opdef.Op[indexPutArgs]{
+var indexPutOp = opdef.Planned[indexPutArgs, *indexPut]{
 	Schema:  "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
 	Names:   "index_put Tensor.index_put",
 	InPlace: true,
@@ -427,28 +451,24 @@ var indexPutOp = opdef.Op[indexPutArgs]{
 		Source:  "torch.Tensor.index_put_"},
 	Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 	Autocast: opdef.AutocastWidest,
-	Kernel: func(a *indexPutArgs) ([]*tensor.Tensor, error) {
-		if a.Values.DType != a.Self.DType {
-			return nil, opdef.Refuse("values", "want dtype %s, got %s", a.Self.DType, a.Values.DType)
-		}
-		t, err := a.put(a.Self, a.Values)
-		return []*tensor.Tensor{t}, err
+	Plan:     (*indexPutArgs).plan,
+	Kernel: func(a *indexPut) ([]*tensor.Tensor, error) {
+		return []*tensor.Tensor{a.put(a.Self, a.Values)}, nil
 	},
-	Scale: func(a *indexPutArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-		return []*tensor.Tensor{opdef.Must(a.put(opdef.Abs(a.Self), opdef.Abs(a.Values)))}
+	Scale: func(a *indexPut, _ []*tensor.Tensor) []*tensor.Tensor {
+		return []*tensor.Tensor{a.put(opdef.Abs(a.Self), opdef.Abs(a.Values))}
 	},
-	Terms: func(a *indexPutArgs) int {
+	Terms: func(a *indexPut) int {
 		if !a.Accumulate {
 			return 1
 		}
-		return opdef.Must(a.selection()).runs.Count
+		return a.runs.Count
 	},
-	Grad: func(a *indexPutArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-	GradScale: func(a *indexPutArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		return a.grad(opdef.Abs(g.Out[0]))
+	Grad: func(a *indexPut, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]), nil },
+	GradScale: func(a *indexPut, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		return a.grad(opdef.Abs(g.Out[0])), nil
 	},
-	Cases: func(r *rand.Rand) []*indexPutArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*indexPutArgs {
 		idx := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int64, []int{len(v)}, v) }
 		return []*indexPutArgs{
 			{g.Normal(tensor.Float32, 4, 3), []*tensor.Tensor{idx(2, 0)}, g.Normal(tensor.Float32, 2, 3), false},
@@ -465,15 +485,11 @@ var indexPutOp = opdef.Op[indexPutArgs]{
 	},
 }.Entry()
 
-func (a *indexPutArgs) grad(g *tensor.Tensor) (opdef.Grads, error) {
-	s, err := a.selection()
-	if err != nil {
-		return nil, err
-	}
-	gr := opdef.Grads{"self": {g}, "values": {opdef.SumTo(s.of(g), a.Values.Shape)}}
+func (a *indexPut) grad(g *tensor.Tensor) opdef.Grads {
+	gr := opdef.Grads{"self": {g}, "values": {opdef.SumTo(a.of(g), a.Values.Shape)}}
 	if !a.Accumulate {
-		zero := elements.Zeros(g.DType, s.shape)
-		gr.Set("self", s.unpermuted(runs.Put(s.permuted(g), zero, s.runs, runs.Assign, true)))
+		zero := elements.Zeros(g.DType, a.shape)
+		gr.Set("self", a.unpermuted(runs.Put(a.permuted(g), zero, a.runs, runs.Assign, true)))
 	}
-	return gr, nil
+	return gr
 }

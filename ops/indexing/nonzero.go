@@ -1,8 +1,6 @@
 package indexing
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/runs"
@@ -24,8 +22,7 @@ var nonzeroStaticOp = opdef.Op[nonzeroStaticArgs]{
 		fill := elements.Filled(tensor.Int64, []int{a.Size - n, a.Self.Dim()}, opdef.Int(int64(a.FillValue)))
 		return elements.Single(runs.Concat(tensor.Int64, 0, found.Slice(0, 0, n, 1), fill)), nil
 	},
-	Cases: func(r *rand.Rand) []*nonzeroStaticArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*nonzeroStaticArgs {
 		return []*nonzeroStaticArgs{{g.Int(tensor.Bool, 0, 1, 3, 4), 5, -1}, {g.Int(tensor.Int64, 1, 2, 5), 2, 0},
 			{g.Normal(tensor.Float32, 2, 2), 6, 9}, {g.Normal(tensor.Float32, 0, 2), 1, -1}}
 	},

@@ -2,7 +2,6 @@ package indexing
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -135,7 +134,7 @@ func repeatEntry[A any](schema string, plan func(*A) (*repetition, error), cases
 		Node: func(r *repetition, g *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Grads: []*tensor.Tensor{r.grad(g.Out[0])}}, nil
 		},
-		Cases: func(r *rand.Rand) []*A { return cases(opdef.Gen{R: r}) },
+		Cases: func(g opdef.Gen) []*A { return cases(g) },
 	}.Entry()
 }
 
@@ -182,7 +181,7 @@ var repeatCountsOp = opdef.Op[repeatCountsArgs]{
 		idx := repeated(len(counts), func(i int) int { return int(counts[i]) })
 		return []*tensor.Tensor{tensor.New(a.Repeats.DType, []int{len(idx)}, idx)}, nil
 	},
-	Cases: func(r *rand.Rand) []*repeatCountsArgs {
-		return []*repeatCountsArgs{{opdef.Gen{R: r}.Int(tensor.Int64, 0, 3, 4), nil}}
+	Cases: func(g opdef.Gen) []*repeatCountsArgs {
+		return []*repeatCountsArgs{{g.Int(tensor.Int64, 0, 3, 4), nil}}
 	},
 }.Entry()

@@ -40,7 +40,7 @@ var scatterOps = []*opdef.Entry{
 				{g.Int(tensor.Int64, 0, 9, 4, 3), 0, rowsApart(2, 3), g.Int(tensor.Int64, 0, 9, 2, 3), nil},
 			}
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("self"),
 	writingOp[scatterValueArgs]{
 		Schema: "scatter.value(Tensor self, int dim, Tensor index, Scalar value, *, str? reduce=None) -> Tensor",
 		Names:  "scatter Tensor.scatter",
@@ -62,7 +62,7 @@ var scatterOps = []*opdef.Entry{
 				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 2), opdef.Int(7), nil},
 			}
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("self"),
 	writingOp[scatterAddArgs]{
 		Schema: "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
 		Names:  "scatter_add Tensor.scatter_add", Src: "src", Autocast: opdef.AutocastWidest,
@@ -83,7 +83,7 @@ var scatterOps = []*opdef.Entry{
 				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6), g.Int(tensor.Int64, 0, 9, 6)},
 			}
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("self"),
 	writingOp[scatterReduceArgs]{
 		Schema: "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool " +
 			"include_self=True) -> Tensor",
@@ -114,7 +114,7 @@ var scatterOps = []*opdef.Entry{
 			}
 			return cs
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("self"),
 	writingOp[indexAddArgs]{
 		Schema: "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
 		Names:  "index_add Tensor.index_add", Src: "source",
@@ -145,7 +145,7 @@ var scatterOps = []*opdef.Entry{
 					opdef.Int(-2)},
 			}
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("self"),
 	writingOp[indexCopyArgs]{
 		Schema: "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
 		Names:  "index_copy Tensor.index_copy", Src: "source",
@@ -162,7 +162,7 @@ var scatterOps = []*opdef.Entry{
 				{g.Int(tensor.Int64, 0, 9, 4), 0, rowsApart(2), g.Int(tensor.Int64, 0, 9, 2)},
 			}
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("self"),
 	writingOp[indexFillArgs]{
 		Schema: "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
 		Names:  "index_fill Tensor.index_fill", Src: "value",
@@ -196,7 +196,7 @@ var scatterOps = []*opdef.Entry{
 				{g.Int(tensor.Int64, 0, 9, 4), 0, rowsApart(2), tensor.Wrap(int64(7))},
 			}
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("self"),
 	writingOp[indexReduceArgs]{
 		Schema: "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool " +
 			"include_self=True) -> Tensor",
@@ -225,7 +225,7 @@ var scatterOps = []*opdef.Entry{
 			}
 			return cs
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("self"),
 	writingOp[putArgs]{
 		Schema: "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
 		Names:  "put Tensor.put", Src: "source",
@@ -255,7 +255,7 @@ var scatterOps = []*opdef.Entry{
 					g.Int(tensor.Int64, 0, 9, 1), false},
 			}
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("self"),
 	writingOp[maskedScatterArgs]{
 		Schema: "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
 		Names:  "masked_scatter Tensor.masked_scatter", Src: "source",

@@ -1,8 +1,6 @@
 package indexing
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
@@ -39,8 +37,7 @@ var unravelIndex = opdef.Op[unravelArgs]{
 		}
 		return outs, nil
 	},
-	Cases: func(r *rand.Rand) []*unravelArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*unravelArgs {
 		return []*unravelArgs{{g.Int(tensor.Int64, 0, 23, 5), []int{2, 3, 4}}, {g.Int(tensor.Uint8, 0, 11, 2, 3),
 			[]int{3, 4}}, {g.Int(tensor.Int32, 0, 5), []int{6}}}
 	},

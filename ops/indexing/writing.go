@@ -1,7 +1,6 @@
 package indexing
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -40,6 +39,7 @@ type writing struct {
 	given     *tensor.Tensor // the argument src is part of, nil if a number
 	flat      bool           // src are the first elements of given
 	narrow    *tensor.Tensor // the argument that self is the broadcast of, nil if self itself
+	lost      bool           // a mistake: of several additions to one place the last alone counts
 }
 
 // multipleOf is k*t.
@@ -56,6 +56,26 @@ func multipleOf(t *tensor.Tensor, k opdef.Scalar) *tensor.Tensor {
 	}
 	i := k.Int64()
 	return opdef.Map(t.DType, t, func(x int64) int64 { return i * x })
+}
+
+// mistakes are what kernels that add get wrong where values go to one place.
+func (w *writing) mistakes() []opdef.Mistake[*writing] {
+	if w.how != runs.Add || !w.keep || !w.self.DType.IsFloat() || w.runs.Count == 0 {
+		return nil
+	}
+	add := func(text string, with func(m *writing)) opdef.Mistake[*writing] {
+		return opdef.Mistake[*writing]{Text: text, Plan: func() (*writing, error) {
+			m := *w
+			with(&m)
+			return &m, nil
+		}}
+	}
+	return []opdef.Mistake[*writing]{
+		add("of several additions to one place the last alone counts", func(m *writing) { m.lost = true }),
+		add("values are written, not added", func(m *writing) {
+			m.src, m.how = multipleOf(w.src, w.alpha), runs.Assign
+		}),
+	}
 }
 
 func (w *writing) result(self, src *tensor.Tensor) *tensor.Tensor {
@@ -182,11 +202,17 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 			}
 			return opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
 		},
-		Plan: o.Plan,
+		Plan:     o.Plan,
+		Mistakes: (*writing).mistakes,
 		Kernel: func(w *writing) ([]*tensor.Tensor, error) {
 			src := w.src
 			if w.how == runs.Add {
 				src = multipleOf(src, w.alpha)
+			}
+			if w.lost {
+				sum := opdef.Zip(w.self.DType, runs.Pick(w.self, w.shape, w.runs), src,
+					func(x, y float64) float64 { return x + y })
+				return []*tensor.Tensor{runs.Put(w.self, sum, w.runs, runs.Assign, true)}, nil
 			}
 			return []*tensor.Tensor{w.result(w.self, src)}, nil
 		},
@@ -204,7 +230,7 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 			}
 			return s, err
 		},
-		Cases: func(r *rand.Rand) []*A { return o.Cases(opdef.Gen{R: r}) },
+		Cases: func(g opdef.Gen) []*A { return o.Cases(g) },
 	}.Entry()
 }
 

@@ -1,7 +1,6 @@
 package linalg
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -32,8 +31,7 @@ func crossOp(name, param, names string, which func(a *crossArgs) (int, error)) *
 		Doc: opdef.Doc{Summary: "Cross product of vectors of three elements",
 			Formula: "out[i] = self[i+1]*other[i+2] - self[i+2]*other[i+1], indices modulo 3",
 			Source:  "torch.linalg.cross"},
-		Cases: func(r *rand.Rand) []*crossArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*crossArgs {
 			f64 := tensor.Float64
 			return []*crossArgs{
 				{g.Normal(f64, 4, 3), g.Normal(f64, 4, 3), new(-1)}, {g.Normal(f64, 1, 3), g.Normal(f64, 5, 3), new(1)},

@@ -2,7 +2,6 @@ package linalg
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -21,8 +20,8 @@ var eigenOps = []*opdef.Entry{
 		Accept: func(m *matrixOpCall[eighArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
 			return acceptEigh(m.ins[0], m.given.UPLO == "U" || m.given.UPLO == "u", got)
 		},
-		Cases: func(r *rand.Rand) (cs []*eighArgs) {
-			for _, a := range positiveCases(r) {
+		Cases: func(g opdef.Gen) (cs []*eighArgs) {
+			for _, a := range positiveCases(g) {
 				cs = append(cs, &eighArgs{a.A, "L"})
 			}
 			return cs
@@ -41,8 +40,8 @@ var eigenOps = []*opdef.Entry{
 			}
 			return acceptEigh(m.ins[0], m.given.Upper, got)
 		},
-		Cases: func(r *rand.Rand) (cs []*symeigArgs) {
-			for i, a := range positiveCases(r) {
+		Cases: func(g opdef.Gen) (cs []*symeigArgs) {
+			for i, a := range positiveCases(g) {
 				cs = append(cs, &symeigArgs{a.A, i > 0, i%2 == 0})
 			}
 			return cs
@@ -55,8 +54,8 @@ var eigenOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Eigenvalues of Hermitian matrices, ascending", Formula: "A = V @ diag(w) @ V^H",
 			Source: "torch.linalg.eigvalsh"},
 		Exempt: hermitianGradient,
-		Cases: func(r *rand.Rand) (cs []*eighArgs) {
-			for _, a := range positiveCases(r) {
+		Cases: func(g opdef.Gen) (cs []*eighArgs) {
+			for _, a := range positiveCases(g) {
 				cs = append(cs, &eighArgs{a.A, "L"})
 			}
 			return cs
@@ -69,8 +68,7 @@ var eigenOps = []*opdef.Entry{
 		Accept: func(m *matrixOpCall[svdArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
 			return acceptSVD(m.ins[0], got, false)
 		},
-		Cases: func(r *rand.Rand) []*svdArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*svdArgs {
 			return []*svdArgs{{g.Normal(tensor.Float64, 4, 3), false, nil},
 				{elements.Detached(g.Normal(tensor.Float64, 2, 3, 4)), true, nil},
 				{g.Normal(tensor.Float64, 2, 3, 4), false,
@@ -88,8 +86,7 @@ var eigenOps = []*opdef.Entry{
 			}
 			return acceptSVD(m.ins[0], got, true)
 		},
-		Cases: func(r *rand.Rand) []*svdSomeArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*svdSomeArgs {
 			return []*svdSomeArgs{{g.Normal(tensor.Float64, 4, 3), true, true},
 				{elements.Detached(g.Normal(tensor.Float32, 3, 4)), false, true}}
 		},
@@ -105,8 +102,7 @@ var eigenOps = []*opdef.Entry{
 		Names:  "linalg.svdvals",
 		Doc: opdef.Doc{Summary: "Singular values, descending", Formula: "A = U @ diag(S) @ V^H",
 			Source: "torch.linalg.svdvals"},
-		Cases: func(r *rand.Rand) []*svdvalsArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*svdvalsArgs {
 			return []*svdvalsArgs{{g.Normal(tensor.Float64, 4, 3), nil}, {g.Normal(tensor.Complex128, 2, 3, 4), nil},
 				{g.Normal(tensor.Float32, 3, 2), nil}}
 		},

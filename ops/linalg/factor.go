@@ -2,7 +2,6 @@ package linalg
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
@@ -43,8 +42,8 @@ var factorOps = []*opdef.Entry{
 		Names:  "linalg.cholesky_ex",
 		Doc:    choleskyDoc,
 		Exempt: map[string]string{"gradients": "the gradient is that of a Hermitian perturbation"},
-		Cases: func(r *rand.Rand) (cs []*choleskyExArgs) {
-			for _, a := range upperCases(r) {
+		Cases: func(g opdef.Gen) (cs []*choleskyExArgs) {
+			for _, a := range upperCases(g) {
 				cs = append(cs, &choleskyExArgs{a.A, a.Upper, false})
 			}
 			return cs
@@ -55,8 +54,8 @@ var factorOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Inverse of a matrix given by its Cholesky factor",
 			Formula: "(L @ L^H)^-1, or (U^H @ U)^-1", Source: "torch.cholesky_inverse"},
 		Exempt: map[string]string{"gradients": "torch does not cut the gradient to the triangle that is read"},
-		Cases: func(r *rand.Rand) (cs []*factorArgs) {
-			for _, a := range upperCases(r) {
+		Cases: func(g opdef.Gen) (cs []*factorArgs) {
+			for _, a := range upperCases(g) {
 				cs = append(cs, &factorArgs{a.A, a.Upper})
 			}
 			return cs
@@ -75,9 +74,8 @@ var factorOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Solution of a system given by its Cholesky factor", Formula: "(L @ L^H)^-1 @ self",
 			Source: "torch.cholesky_solve"},
 		Exempt: map[string]string{"gradients": "torch does not cut the gradient to the triangle that is read"},
-		Cases: func(r *rand.Rand) (cs []*choleskySolveArgs) {
-			g := opdef.Gen{R: r}
-			for _, a := range upperCases(r) {
+		Cases: func(g opdef.Gen) (cs []*choleskySolveArgs) {
+			for _, a := range upperCases(g) {
 				n, _ := lastTwo(a.A)
 				cs = append(cs, &choleskySolveArgs{g.Normal(a.A.DType, n, 2), a.A, a.Upper})
 			}
@@ -95,8 +93,7 @@ var factorOps = []*opdef.Entry{
 			return acceptFactors(m.ins[0], got, 0,
 				func(f []kernel.Mat[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
 		},
-		Cases: func(r *rand.Rand) (cs []*qrArgs) {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) (cs []*qrArgs) {
 			f64, c128 := tensor.Float64, tensor.Complex128
 			return []*qrArgs{{g.Normal(f64, 4, 3), "reduced"}, {g.Normal(f64, 2, 3, 3), "complete"},
 				{g.Normal(c128, 4, 3), "reduced"}, {g.Normal(f64, 2, 4), "reduced"}, {g.Normal(tensor.Float32, 3, 2),
@@ -110,8 +107,7 @@ var factorOps = []*opdef.Entry{
 			return acceptFactors(m.ins[0], got, 0,
 				func(f []kernel.Mat[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
 		},
-		Cases: func(r *rand.Rand) []*someArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*someArgs {
 			return []*someArgs{{g.Normal(tensor.Float64, 4, 3), true}, {g.Normal(tensor.Float64, 3, 3), false},
 				{g.Normal(tensor.Float32, 2, 4), true}}
 		},
@@ -133,8 +129,7 @@ var factorOps = []*opdef.Entry{
 		Names:     "linalg.lu",
 		Doc: opdef.Doc{Summary: "LU factorisation with partial pivoting", Formula: "A = P @ L @ U",
 			Source: "torch.linalg.lu"},
-		Cases: func(r *rand.Rand) []*luArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*luArgs {
 			return []*luArgs{{g.Normal(tensor.Float64, 3, 3), true}, {g.Normal(tensor.Float64, 4, 2), true},
 				{g.Normal(tensor.Float64, 2, 4), true}, {wellConditioned(g, tensor.Complex128, false, 2, 3, 3), true},
 				{g.Normal(tensor.Float32, 3, 3), true}}
@@ -144,8 +139,7 @@ var factorOps = []*opdef.Entry{
 		Schema: "lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
 		Names:  "linalg.lu_factor",
 		Doc:    luFactorDoc,
-		Cases: func(r *rand.Rand) []*luArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*luArgs {
 			return []*luArgs{{g.Normal(tensor.Float64, 3, 3), true}, {g.Normal(tensor.Float64, 4, 2), true},
 				{g.Normal(tensor.Float64, 2, 4), true}, {wellConditioned(g, tensor.Complex128, false, 2, 3, 3), true},
 				{g.Normal(tensor.Float32, 3, 3), true}}
@@ -155,8 +149,7 @@ var factorOps = []*opdef.Entry{
 		Schema: "lu(Tensor A, bool pivot=True, bool get_infos=False) -> Tensor[]",
 		Names:  "functional.lu Tensor.lu",
 		Doc:    luFactorDoc,
-		Cases: func(r *rand.Rand) []*luInfoArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*luInfoArgs {
 			return []*luInfoArgs{{g.Normal(tensor.Float64, 3, 3), true, false}, {g.Normal(tensor.Float32, 2, 3, 3),
 				true, true}}
 		},
@@ -166,8 +159,7 @@ var factorOps = []*opdef.Entry{
 			"Tensor info)",
 		Names: "linalg.lu_factor_ex",
 		Doc:   luFactorDoc,
-		Cases: func(r *rand.Rand) []*luExArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*luExArgs {
 			return []*luExArgs{{g.Normal(tensor.Float64, 3, 3), true, false}, {g.Normal(tensor.Float32, 2, 3, 3),
 				true, false}}
 		},
@@ -178,8 +170,7 @@ var factorOps = []*opdef.Entry{
 			Formula: "A = H_1 @ H_2 @ ... @ R, H_i = I - tau_i*v_i@v_i^H",
 			Notes:   "R on and above the diagonal, v_i below it without its leading 1.", Source: "torch.geqrf"},
 		NoGrad: "torch has none",
-		Cases: func(r *rand.Rand) []*matrixArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*matrixArgs {
 			return []*matrixArgs{{g.Normal(tensor.Float64, 4, 3)}, {g.Normal(tensor.Complex128, 2, 3, 4)},
 				{g.Normal(tensor.Float32, 3, 3)}}
 		},
@@ -241,8 +232,8 @@ var (
 		Source: "torch.linalg.lu_factor"}
 )
 
-func upperCases(r *rand.Rand) (cs []*upperArgs) {
-	for i, a := range positiveCases(r) {
+func upperCases(g opdef.Gen) (cs []*upperArgs) {
+	for i, a := range positiveCases(g) {
 		cs = append(cs, &upperArgs{a.A, i%2 == 1})
 	}
 	return cs

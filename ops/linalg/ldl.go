@@ -1,8 +1,6 @@
 package linalg
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
@@ -13,8 +11,7 @@ var ldlDoc = opdef.Doc{Summary: "LDL factorisation of symmetric or Hermitian mat
 	Notes:   "Reads the lower triangle; blocks and pivots as LAPACK's sytf2 and hetf2 choose them.",
 	Source:  "torch.linalg.ldl_factor"}
 
-func ldlCases(r *rand.Rand) (cs []*ldlExArgs) {
-	g := opdef.Gen{R: r}
+func ldlCases(g opdef.Gen) (cs []*ldlExArgs) {
 	for i, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Complex128, tensor.Float32} {
 		cs = append(cs, &ldlExArgs{g.Normal(dt, 2, 4, 4), i%2 == 1, false})
 	}

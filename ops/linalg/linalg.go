@@ -2,7 +2,6 @@ package linalg
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -36,8 +35,8 @@ var linalgOps = []*opdef.Entry{
 		Schema: "solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor, Tensor)",
 		Names:  "linalg.solve_ex",
 		Doc:    solveDoc,
-		Cases: func(r *rand.Rand) (cs []*solveExArgs) {
-			for _, a := range solveCases(r) {
+		Cases: func(g opdef.Gen) (cs []*solveExArgs) {
+			for _, a := range solveCases(g) {
 				cs = append(cs, &solveExArgs{a.A, a.B, a.Left, false})
 			}
 			return cs
@@ -49,8 +48,7 @@ var linalgOps = []*opdef.Entry{
 		Names: "linalg.solve_triangular",
 		Doc: opdef.Doc{Summary: "Solution of triangular systems", Formula: "X with A @ X = B, or X @ A = B",
 			Source: "torch.linalg.solve_triangular"},
-		Cases: func(r *rand.Rand) (cs []*solveTriangularArgs) {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) (cs []*solveTriangularArgs) {
 			for i, dt := range []tensor.DType{tensor.Float64, tensor.Float64, tensor.Complex128, tensor.Float32} {
 				cs = append(cs, &solveTriangularArgs{wellConditioned(g, dt, false, 2, 3, 3), g.Normal(dt, 2, 3, 3),
 					i%2 == 0, i < 2, i == 1})
@@ -63,8 +61,7 @@ var linalgOps = []*opdef.Entry{
 			"unitriangular=False) -> (Tensor, Tensor)",
 		Doc: opdef.Doc{Summary: "Solution of triangular systems, with the coefficients",
 			Formula: "X with A @ X = self, or A^T @ X = self", Source: "torch.triangular_solve"},
-		Cases: func(r *rand.Rand) (cs []*triangularSolveArgs) {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) (cs []*triangularSolveArgs) {
 			for i, dt := range []tensor.DType{tensor.Float64, tensor.Float64, tensor.Complex128, tensor.Float32} {
 				cs = append(cs, &triangularSolveArgs{g.Normal(dt, 3, 2), wellConditioned(g, dt, false, 3, 3), i%2 == 0,
 					i == 1, i == 3})
@@ -108,7 +105,7 @@ var linalgOps = []*opdef.Entry{
 		Names:  "logdet Tensor.logdet", Composite: true,
 		Doc: opdef.Doc{Summary: "Logarithm of the determinant", Formula: "log(det(A))",
 			Notes: "NaN where a real determinant is negative.", Source: "torch.logdet"},
-		Cases: func(r *rand.Rand) []*matrixArgs { return positiveCases(r) },
+		Cases: func(g opdef.Gen) []*matrixArgs { return positiveCases(g) },
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, true); err != nil {
 			return nil, err
@@ -139,8 +136,7 @@ var linalgOps = []*opdef.Entry{
 		Names:  "linalg.matrix_power matrix_power Tensor.matrix_power", Composite: true,
 		Doc: opdef.Doc{Summary: "Integer power of square matrices",
 			Formula: "A @ A @ ... (n times); of the inverse for negative n", Source: "torch.linalg.matrix_power"},
-		Cases: func(r *rand.Rand) (cs []*powerArgs) {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) (cs []*powerArgs) {
 			for i, n := range []int{0, 1, 2, 5, -1, -3} {
 				dt := []tensor.DType{tensor.Float64, tensor.Complex128}[i%2]
 				cs = append(cs, &powerArgs{wellConditioned(g, dt, false, 2, 3, 3), n})
@@ -162,8 +158,7 @@ var linalgOps = []*opdef.Entry{
 		Names:  "linalg.tensorsolve", Composite: true,
 		Doc: opdef.Doc{Summary: "Solution of tensordot(A, X, X.ndim) = B", Formula: "X",
 			Notes: "dims of A are moved to its end first.", Source: "torch.linalg.tensorsolve"},
-		Cases: func(r *rand.Rand) []*tensorsolveArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*tensorsolveArgs {
 			return []*tensorsolveArgs{
 				{wellConditioned(g, tensor.Float64, false, 6, 6).Reshape(2, 3, 6), g.Normal(tensor.Float64, 2, 3), nil},
 				{wellConditioned(g, tensor.Float64, false, 6, 6).Reshape(6, 2, 3), g.Normal(tensor.Float64, 6), nil},
@@ -498,8 +493,7 @@ func powerGrad[T kernel.Field](n int) func(in []kernel.Mat[T]) []kernel.Mat[T] {
 	}
 }
 
-func squareCases(r *rand.Rand) (cs []*matrixArgs) {
-	g := opdef.Gen{R: r}
+func squareCases(g opdef.Gen) (cs []*matrixArgs) {
 	for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Complex128, tensor.Complex64} {
 		cs = append(cs, &matrixArgs{wellConditioned(g, dt, false, 3, 3)},
 			&matrixArgs{wellConditioned(g, dt, false, 2, 4, 4)})
@@ -508,8 +502,7 @@ func squareCases(r *rand.Rand) (cs []*matrixArgs) {
 		&matrixArgs{g.Normal(tensor.Float32, 0, 3, 3)})
 }
 
-func positiveCases(r *rand.Rand) (cs []*matrixArgs) {
-	g := opdef.Gen{R: r}
+func positiveCases(g opdef.Gen) (cs []*matrixArgs) {
 	for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Complex128} {
 		cs = append(cs, &matrixArgs{wellConditioned(g, dt, true, 3, 3)},
 			&matrixArgs{wellConditioned(g, dt, true, 2, 4, 4)})
@@ -517,9 +510,8 @@ func positiveCases(r *rand.Rand) (cs []*matrixArgs) {
 	return cs
 }
 
-func checkedCases(symmetric bool) func(r *rand.Rand) []*checkedArgs {
-	return func(r *rand.Rand) (cs []*checkedArgs) {
-		g := opdef.Gen{R: r}
+func checkedCases(symmetric bool) func(g opdef.Gen) []*checkedArgs {
+	return func(g opdef.Gen) (cs []*checkedArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Complex128} {
 			cs = append(cs, &checkedArgs{wellConditioned(g, dt, symmetric, 2, 3, 3), false})
 		}
@@ -527,8 +519,7 @@ func checkedCases(symmetric bool) func(r *rand.Rand) []*checkedArgs {
 	}
 }
 
-func solveCases(r *rand.Rand) []*solveArgs {
-	g := opdef.Gen{R: r}
+func solveCases(g opdef.Gen) []*solveArgs {
 	f32, f64, c128 := tensor.Float32, tensor.Float64, tensor.Complex128
 	return []*solveArgs{
 		{wellConditioned(g, f64, false, 3, 3), g.Normal(f64, 3), true},

@@ -1,7 +1,6 @@
 package linalg
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -25,8 +24,8 @@ var lowRankOps = []*opdef.Entry{
 			}
 			return lowRank(a.A, elements.OrElse(a.Q, 6))
 		},
-		Cases: func(r *rand.Rand) []*svdLowRankArgs {
-			g, q := opdef.Gen{R: r}, 2
+		Cases: func(g opdef.Gen) []*svdLowRankArgs {
+			q := 2
 			return []*svdLowRankArgs{{g.Normal(tensor.Float64, 4, 3), &q, 2, nil}, {g.Normal(tensor.Float32, 2, 7, 8),
 				nil, 1, nil}}
 		},
@@ -45,8 +44,8 @@ var lowRankOps = []*opdef.Entry{
 			}
 			return lowRank(a.A, elements.OrElse(a.Q, q))
 		},
-		Cases: func(r *rand.Rand) []*pcaLowRankArgs {
-			g, q := opdef.Gen{R: r}, 2
+		Cases: func(g opdef.Gen) []*pcaLowRankArgs {
+			q := 2
 			return []*pcaLowRankArgs{{g.Normal(tensor.Float64, 4, 3), &q, true, 2}, {g.Normal(tensor.Float32, 2, 3, 8),
 				nil, false, 2}}
 		},

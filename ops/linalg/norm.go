@@ -2,7 +2,6 @@ package linalg
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/internal/num/roundoff"
@@ -105,8 +104,7 @@ var vectorNormOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Vector norm over dimensions, or Frobenius norm", Formula: "sum(|self|^p)^(1/p)",
 			Notes:  "self is converted to dtype first. p may be inf, -inf and 0 (the number of non-zero elements).",
 			Source: "torch.norm"},
-		Cases: func(r *rand.Rand) []*normArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*normArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			return []*normArgs{
 				{Self: g.Normal(f64, 3, 4), P: "fro"}, {Self: g.Normal(f64, 3, 4), P: int64(2), Dim: []int{1}},
@@ -136,8 +134,7 @@ var vectorNormOps = []*opdef.Entry{
 			Notes: "Of matrices: fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 " +
 				"(largest and smallest column sum of magnitudes), inf and -inf (row sums).",
 			Source: "torch.linalg.norm"},
-		Cases: func(r *rand.Rand) []*linalgNormArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*linalgNormArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			apart := g.Apart(f64, []float64{0}, 3, 4)
 			return []*linalgNormArgs{
@@ -155,8 +152,7 @@ var vectorNormOps = []*opdef.Entry{
 		Names: "linalg.vector_norm",
 		Doc: opdef.Doc{Summary: "Vector norm over dimensions", Formula: "sum(|x|^ord)^(1/ord)",
 			Notes: "ord may be inf, -inf and 0 (the number of non-zero elements).", Source: "torch.linalg.vector_norm"},
-		Cases: func(r *rand.Rand) []*VectorNormArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*VectorNormArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			apart := g.Apart(f64, []float64{0}, 3, 4)
 			return []*VectorNormArgs{
@@ -177,8 +173,7 @@ var vectorNormOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Matrix norm over two dimensions",
 			Notes: "fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 (largest and " +
 				"smallest column sum of magnitudes), inf and -inf (row sums).", Source: "torch.linalg.matrix_norm"},
-		Cases: func(r *rand.Rand) []*linalgMatrixNormArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*linalgMatrixNormArgs {
 			apart := g.Apart(tensor.Float64, []float64{0}, 3, 4)
 			return []*linalgMatrixNormArgs{
 				{A: g.Normal(tensor.Float64, 2, 3, 4), Ord: "fro", Dim: []int{-2, -1}},

@@ -2,7 +2,6 @@ package linalg
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -32,8 +31,7 @@ var pseudoinverseOps = []*opdef.Entry{
 			s := math.Min(1+x*p, 1e6) * p * p * norm(g.Out[0])
 			return opdef.Grads{"A": {tensor.Full(tensor.Float64, m.ins[0].Shape, s)}}, nil
 		},
-		Cases: func(r *rand.Rand) []*pinvArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*pinvArgs {
 			return []*pinvArgs{
 				{A: g.Normal(tensor.Float64, 4, 3)}, {A: g.Normal(tensor.Float64, 2, 2, 3)},
 				{A: g.Normal(tensor.Complex128, 4, 2)}, {A: g.Normal(tensor.Float32, 3, 2)},
@@ -64,8 +62,7 @@ var pseudoinverseOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Number of singular values above a tolerance",
 			Formula: "count(S > max(atol, rtol*S[0]))", Notes: toleranceNote, Source: "torch.linalg.matrix_rank"},
 		NoGrad: "a count",
-		Cases: func(r *rand.Rand) []*rankArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*rankArgs {
 			return []*rankArgs{
 				{A: g.Normal(tensor.Float64, 2, 4, 3)}, {A: g.Normal(tensor.Complex64, 3, 3)},
 				{A: g.Normal(tensor.Float64, 2, 4, 3), Atol: g.Uniform(tensor.Float64, 0.1, 1, 2)},

@@ -2,7 +2,6 @@ package linalg
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -21,8 +20,7 @@ var spectralOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Condition of matrices with respect to a norm", Formula: "norm(A, p) * norm(A^-1, p)",
 			Notes: "The ratio of the largest to the smallest singular value without p and for 2, its inverse for " +
 				"-2; else p is fro, nuc, 1, -1, inf or -inf and A square.", Source: "torch.linalg.cond"},
-		Cases: func(r *rand.Rand) []*condArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*condArgs {
 			f64, c128 := tensor.Float64, tensor.Complex128
 			return []*condArgs{
 				{g.Normal(f64, 4, 3), nil}, {g.Normal(c128, 2, 3, 3), int64(2)}, {g.Normal(f64, 3, 3), int64(-2)},

@@ -2,7 +2,6 @@ package linalg
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -24,8 +23,7 @@ var systemOps = []*opdef.Entry{
 				"gelss, singular values with gelsd and gelss; the others are empty. Singular values below " +
 				"rcond*S[0] count as zero, max(m, n)*eps by default; gels takes A to be of full rank.",
 			Source: "torch.linalg.lstsq"},
-		Cases: func(r *rand.Rand) []*lstsqArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*lstsqArgs {
 			f64, c128 := tensor.Float64, tensor.Complex128
 			gels, gelsd := "gels", "gelsd"
 			cs := []*lstsqArgs{
@@ -47,8 +45,7 @@ var systemOps = []*opdef.Entry{
 		Names: "lu_unpack",
 		Doc: opdef.Doc{Summary: "Factors P, L and U of a packed LU factorisation", Formula: "A = P @ L @ U",
 			Notes: "Results that are not asked for are empty.", Source: "torch.lu_unpack"},
-		Cases: func(r *rand.Rand) (cs []*luUnpackArgs) {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) (cs []*luUnpackArgs) {
 			for i, shape := range [][]int{{3, 3}, {2, 4, 3}, {3, 5}, {3, 3}} {
 				dt := []tensor.DType{tensor.Float64, tensor.Float64, tensor.Complex128, tensor.Float32}[i]
 				f, p := packedLU(g.Normal(dt, shape...))
@@ -63,8 +60,7 @@ var systemOps = []*opdef.Entry{
 		Names:  "linalg.lu_solve",
 		Doc: opdef.Doc{Summary: "Solution of a system given by its packed LU factorisation",
 			Formula: "X with A @ X = B, or X @ A = B, A^H for A if adjoint", Source: "torch.linalg.lu_solve"},
-		Cases: func(r *rand.Rand) (cs []*linalgLUSolveArgs) {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) (cs []*linalgLUSolveArgs) {
 			for i, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Complex128, tensor.Float64,
 				tensor.Float32} {
 				f, p := packedLU(wellConditioned(g, dt, false, 2, 3, 3))
@@ -79,8 +75,7 @@ var systemOps = []*opdef.Entry{
 		Schema: "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", Composite: true,
 		Doc: opdef.Doc{Summary: "Solution of a system given by its packed LU factorisation",
 			Formula: "X with A @ X = self", Source: "torch.lu_solve"},
-		Cases: func(r *rand.Rand) (cs []*luSolveArgs) {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) (cs []*luSolveArgs) {
 			for _, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Float32} {
 				f, p := packedLU(wellConditioned(g, dt, false, 2, 3, 3))
 				cs = append(cs, &luSolveArgs{g.Normal(dt, 2, 3, 2), f, p})
@@ -97,8 +92,7 @@ var systemOps = []*opdef.Entry{
 			Formula: "H_1 @ H_2 @ ... @ H_k, H_i = I - tau_i*v_i@v_i^H",
 			Notes:   "v_i is column i of input below the diagonal, with a leading 1.",
 			Source:  "torch.linalg.householder_product"},
-		Cases: func(r *rand.Rand) []*householderArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*householderArgs {
 			f64, c128 := tensor.Float64, tensor.Complex128
 			return []*householderArgs{
 				{g.Normal(f64, 4, 3), g.Normal(f64, 3)}, {g.Normal(f64, 2, 3, 3), g.Normal(f64, 2, 2)},
@@ -113,8 +107,7 @@ var systemOps = []*opdef.Entry{
 			Formula: "Q @ input3, or input3 @ Q, Q^H for Q if transpose",
 			Notes:   "self and input2 are reflectors and their factors as geqrf returns them.", Source: "torch.ormqr"},
 		NoGrad: "torch has none",
-		Cases: func(r *rand.Rand) (cs []*ormqrArgs) {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) (cs []*ormqrArgs) {
 			for i, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Float64, tensor.Float32} {
 				left := i%2 == 0
 				shape := []int{2, 3, 4}
@@ -132,8 +125,8 @@ var systemOps = []*opdef.Entry{
 		Names:  "linalg.ldl_factor",
 		Doc:    ldlDoc,
 		NoGrad: "torch has none",
-		Cases: func(r *rand.Rand) (cs []*ldlArgs) {
-			for _, a := range ldlCases(r) {
+		Cases: func(g opdef.Gen) (cs []*ldlArgs) {
+			for _, a := range ldlCases(g) {
 				cs = append(cs, &ldlArgs{a.A, a.Hermitian})
 			}
 			return cs
@@ -153,9 +146,8 @@ var systemOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Solution of a system given by its LDL factorisation", Formula: "X with A @ X = B",
 			Source: "torch.linalg.ldl_solve"},
 		NoGrad: "torch has none",
-		Cases: func(r *rand.Rand) (cs []*ldlSolveArgs) {
-			g := opdef.Gen{R: r}
-			for _, a := range ldlCases(r) {
+		Cases: func(g opdef.Gen) (cs []*ldlSolveArgs) {
+			for _, a := range ldlCases(g) {
 				f := opdef.Must(opdef.Must(ldlPlan(a.A, a.Hermitian, false)).forward())
 				cs = append(cs, &ldlSolveArgs{f[0].Rounded(), f[1], g.Normal(a.A.DType, 4, 2), a.Hermitian})
 			}
@@ -167,8 +159,7 @@ var systemOps = []*opdef.Entry{
 		Names:  "linalg.tensorinv", Composite: true,
 		Doc: opdef.Doc{Summary: "Inverse of tensordot(A, X, ind) = I",
 			Formula: "inverse of A with its first ind dimensions as rows", Source: "torch.linalg.tensorinv"},
-		Cases: func(r *rand.Rand) []*tensorinvArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*tensorinvArgs {
 			cs := []*tensorinvArgs{
 				{wellConditioned(g, tensor.Float64, false, 6, 6).Reshape(2, 3, 6), 2},
 				{wellConditioned(g, tensor.Complex128, false, 4, 4).Reshape(4, 2, 2), 1},

@@ -2,7 +2,6 @@ package linalg
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -15,8 +14,13 @@ type vandermondeArgs struct {
 	N *int
 }
 
-// powers is the shape of the result.
-func (a *vandermondeArgs) powers() ([]int, error) {
+// powers are those of the elements of x, in the columns of a matrix.
+type powers struct {
+	x     *tensor.Tensor
+	shape []int
+}
+
+func (a *vandermondeArgs) powers() (*powers, error) {
 	shape := slices.Clone(a.X.Shape)
 	if len(shape) == 0 {
 		shape = []int{1}
@@ -27,7 +31,7 @@ func (a *vandermondeArgs) powers() ([]int, error) {
 			return nil, opdef.Refuse("N", "want more than 1 column, got %d", n)
 		}
 	}
-	return append(shape, n), nil
+	return &powers{a.X, append(shape, n)}, nil
 }
 
 // powersOf is f of each element of x and of the number k of the column.
@@ -49,42 +53,33 @@ func wholePower[T tensor.Elem](x T, k int) T {
 	return p
 }
 
-var vandermonde = opdef.Op[vandermondeArgs]{
+var vandermonde = opdef.Planned[vandermondeArgs, *powers]{
 	Schema: "linalg_vander(Tensor x, *, int? N=None) -> Tensor", Names: "linalg.vander", Composite: true,
 	Doc: opdef.Doc{Summary: "Powers of elements along a new last dimension", Formula: "x^k, k from 0 to N-1",
 		Notes: "N is the size of the last dimension by default. Of integers and bool the result is int64. A 0-d " +
 			"tensor counts as one element.", Source: "torch.linalg.vander"},
 	Error: opdef.Error{Class: opdef.Elementwise, ULPs: 16, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 16}},
-	Kernel: func(a *vandermondeArgs) ([]*tensor.Tensor, error) {
-		shape, err := a.powers()
-		if err != nil {
-			return nil, err
-		}
-		switch dt := a.X.DType; dt.Kind() {
+	Plan:  (*vandermondeArgs).powers,
+	Kernel: func(p *powers) ([]*tensor.Tensor, error) {
+		switch dt := p.x.DType; dt.Kind() {
 		case tensor.KindFloat:
-			return elements.Result(powersOf(dt, shape, a.X, wholePower[float64]))
+			return elements.Result(powersOf(dt, p.shape, p.x, wholePower[float64]))
 		case tensor.KindComplex:
-			return elements.Result(powersOf(dt, shape, a.X, wholePower[complex128]))
+			return elements.Result(powersOf(dt, p.shape, p.x, wholePower[complex128]))
 		}
-		return elements.Result(powersOf(tensor.Int64, shape, opdef.Cast(a.X, tensor.Int64), wholePower[int64]))
+		return elements.Result(powersOf(tensor.Int64, p.shape, opdef.Cast(p.x, tensor.Int64), wholePower[int64]))
 	},
-	Scale: func(_ *vandermondeArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+	Scale: func(_ *powers, outs []*tensor.Tensor) []*tensor.Tensor {
 		return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
 	},
-	Grad: func(a *vandermondeArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(a.X, g.Out[0]) },
-	GradScale: func(a *vandermondeArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		gr, err := a.grad(opdef.Abs(a.X), opdef.Abs(g.Out[0]))
-		if err != nil {
-			return nil, err
-		}
-		return opdef.Grads{"x": {gr["x"][0].WithDType(tensor.Float64)}}, nil
+	Grad: func(p *powers, g *opdef.Grad) (opdef.Grads, error) {
+		return elements.GradOf("x", p.grad(p.x, g.Out[0])), nil
 	},
-	GradTerms: func(a *vandermondeArgs) int {
-		shape := opdef.Must(a.powers())
-		return shape[len(shape)-1]
+	GradScale: func(p *powers, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+		return elements.GradOf("x", p.grad(opdef.Abs(p.x), opdef.Abs(g.Out[0])).WithDType(tensor.Float64)), nil
 	},
-	Cases: func(r *rand.Rand) []*vandermondeArgs {
-		g := opdef.Gen{R: r}
+	GradTerms: func(p *powers) int { return p.shape[len(p.shape)-1] },
+	Cases: func(g opdef.Gen) []*vandermondeArgs {
 		k := 4
 		return []*vandermondeArgs{
 			{g.Normal(tensor.Float64, 3), nil}, {g.Normal(tensor.Float64, 2, 3), &k}, {g.Normal(tensor.Complex128, 3),
@@ -96,22 +91,18 @@ var vandermonde = opdef.Op[vandermondeArgs]{
 }.Entry()
 
 // grad is the sum of k*x^(k-1)*up over the columns.
-func (a *vandermondeArgs) grad(x, up *tensor.Tensor) (opdef.Grads, error) {
-	shape, err := a.powers()
-	if err != nil {
-		return nil, err
-	}
-	last := []int{len(shape) - 1}
+func (p *powers) grad(x, up *tensor.Tensor) *tensor.Tensor {
+	last := []int{len(p.shape) - 1}
 	if x.DType.IsComplex() {
-		slopes := powersOf(x.DType, shape, x, func(x complex128, k int) complex128 {
+		slopes := powersOf(x.DType, p.shape, x, func(x complex128, k int) complex128 {
 			return complex(float64(k), 0) * wholePower(x, max(k-1, 0))
 		})
 		t := opdef.Zip(x.DType, up, slopes, func(g, s complex128) complex128 { return g * complex(real(s), -imag(s)) })
-		return opdef.Grads{"x": {opdef.Sum(x.DType, t, last, false).Reshape(a.X.Shape...)}}, nil
+		return opdef.Sum(x.DType, t, last, false).Reshape(p.x.Shape...)
 	}
-	slopes := powersOf(x.DType, shape, x, func(x float64, k int) float64 {
+	slopes := powersOf(x.DType, p.shape, x, func(x float64, k int) float64 {
 		return float64(k) * math.Pow(x, float64(max(k-1, 0)))
 	})
 	t := opdef.Zip(x.DType, up, slopes, func(g, s float64) float64 { return g * s })
-	return opdef.Grads{"x": {opdef.Sum(x.DType, t, last, false).Reshape(a.X.Shape...)}}, nil
+	return opdef.Sum(x.DType, t, last, false).Reshape(p.x.Shape...)
 }

@@ -10,7 +10,6 @@
 package llm
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -149,8 +148,7 @@ func (o *flashOptions) results(g *compose.Graph, out *compose.Value, sums func()
 
 // flashCases are options with heads to attend to: queries and keys, of which there
 // may be more, and their heads.
-func flashCases(r *rand.Rand, f func(dt tensor.DType, l, s, heads, few int, o flashOptions)) {
-	g := opdef.Gen{R: r}
+func flashCases(g opdef.Gen, f func(dt tensor.DType, l, s, heads, few int, o flashOptions)) {
 	all := []int{-1, -1}
 	half, slopes := 0.5, g.Uniform(tensor.Float32, 0.1, 1, 4)
 	slopes.RequiresGrad = false
@@ -172,9 +170,8 @@ func flashFunc(l *flashLib) *opdef.Entry {
 			"q is (batch, length, heads, size), k and v likewise."),
 		Exempt:   sumsAreFloat32,
 		RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashArgs).DropoutP }),
-		Cases: func(r *rand.Rand) (cs []*flashArgs) {
-			g := opdef.Gen{R: r}
-			flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
+		Cases: func(g opdef.Gen) (cs []*flashArgs) {
+			flashCases(g, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
 				cs = append(cs, &flashArgs{g.Normal(dt, 2, l, heads, 4), g.Normal(dt, 2, s, few, 4),
 					g.Normal(dt, 2, s, few, 4), o})
 			})
@@ -205,9 +202,8 @@ func flashKVPacked(l *flashLib) *opdef.Entry {
 			"q is (batch, length, heads, size), kv (batch, length, 2, heads, size)."),
 		Exempt:   sumsAreFloat32,
 		RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashKVArgs).DropoutP }),
-		Cases: func(r *rand.Rand) (cs []*flashKVArgs) {
-			g := opdef.Gen{R: r}
-			flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
+		Cases: func(g opdef.Gen) (cs []*flashKVArgs) {
+			flashCases(g, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
 				cs = append(cs, &flashKVArgs{g.Normal(dt, 2, l, heads, 4), g.Normal(dt, 2, s, 2, few, 4), o})
 			})
 			return cs
@@ -226,9 +222,8 @@ func flashQKVPacked(l *flashLib) *opdef.Entry {
 			"qkv is (batch, length, 3, heads, size)."),
 		Exempt:   sumsAreFloat32,
 		RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashQKVArgs).DropoutP }),
-		Cases: func(r *rand.Rand) (cs []*flashQKVArgs) {
-			g := opdef.Gen{R: r}
-			flashCases(r, func(dt tensor.DType, l, _, heads, _ int, o flashOptions) {
+		Cases: func(g opdef.Gen) (cs []*flashQKVArgs) {
+			flashCases(g, func(dt tensor.DType, l, _, heads, _ int, o flashOptions) {
 				cs = append(cs, &flashQKVArgs{g.Normal(dt, 2, l, 3, heads, 4), o})
 			})
 			return cs
@@ -259,8 +254,7 @@ var customizedAttention = compose.Declare(compose.Op[customizedArgs]{
 		Notes: "input_layout is SBH, BSH, BSND or BNSD: S positions, B batches, N heads, D sizes, H heads times " +
 			"sizes.", Source: "diopiCustomizedFlashAttention"},
 	RandomIf: fused.RandomIf(func(a any) float64 { return a.(*customizedArgs).PDropout }),
-	Cases: func(r *rand.Rand) (cs []*customizedArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*customizedArgs) {
 		half := 0.5
 		for _, c := range []struct {
 			layout string
@@ -296,8 +290,7 @@ var scaledMaskedSoftmax = compose.Declare(compose.Op[maskedSoftmaxArgs]{
 		Formula: "softmax(where(mask, -10000, scale*input), -1)",
 		Notes:   "With fixed_triu_mask the scores behind the diagonal are hidden, whatever mask holds.",
 		Source:  "diopiScaledMaskedSoftmax"},
-	Cases: func(r *rand.Rand) (cs []*maskedSoftmaxArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*maskedSoftmaxArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float16} {
 			mask := tensor.New(tensor.Bool, []int{1, 1, 3, 4}, []int64{0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0}).Rounded()
 			cs = append(cs, &maskedSoftmaxArgs{g.Normal(dt, 2, 2, 3, 4), mask, 0.5, false},

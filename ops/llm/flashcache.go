@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -41,10 +40,9 @@ var flashWithKVCache = compose.Declare(compose.Op[flashCacheArgs]{
 			"adds the logarithms of sums, as return_attn_probs of flash_attn_func. Rotation with cache_leftpad is "+
 			"refused."),
 	NoGrad: fused.ByInference, Exempt: sumsAreFloat32,
-	Cases: func(r *rand.Rand) (cs []*flashCacheArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*flashCacheArgs) {
 		i := 0
-		flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
+		flashCases(g, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
 			a := &flashCacheArgs{Q: g.Normal(dt, 2, l, heads, 4), KCache: g.Normal(dt, 3, s+3, few, 4),
 				VCache: g.Normal(dt, 3, s+3, few, 4), CacheSeqlens: fused.Integers(int64(s), 2),
 				SoftmaxScale: o.SoftmaxScale, Causal: o.Causal, WindowSize: o.WindowSize, Softcap: o.Softcap,

@@ -2,7 +2,6 @@ package llm
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -28,11 +27,9 @@ func infNorm(name string, more float64, doc opdef.Doc) *opdef.Entry {
 			"bool? enable_pdl=None) -> Tensor",
 		Names: "flashinfer." + name + " flashinfer.norm." + name,
 		Doc:   doc,
-		Cases: func(r *rand.Rand) []*infNormArgs {
-			return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *infNormArgs {
-				return &infNormArgs{Input: g.Normal(dt, 3, 8), Weight: g.Normal(dt, 8), Eps: 1e-3}
-			})
-		},
+		Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *infNormArgs {
+			return &infNormArgs{Input: g.Normal(dt, 3, 8), Weight: g.Normal(dt, 8), Eps: 1e-3}
+		}),
 	}, compose.Fused, func(g *compose.Graph, a *infNormArgs) compose.Values {
 		x, weight := g.Arg("input", a.Input), g.Arg("weight", a.Weight)
 		fused.CheckRows(g, x, weight)
@@ -54,12 +51,10 @@ func infAddNorm(name string, more float64, doc opdef.Doc) *opdef.Entry {
 			"bool? enable_pdl=None) -> ()",
 		Names: "flashinfer." + name + " flashinfer.norm." + name,
 		Doc:   doc,
-		Cases: func(r *rand.Rand) []*infAddNormArgs {
-			return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *infAddNormArgs {
-				return &infAddNormArgs{Input: g.Normal(dt, 3, 8), Residual: g.Normal(dt, 3, 8), Weight: g.Normal(dt, 8),
-					Eps: 1e-3}
-			})
-		},
+		Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *infAddNormArgs {
+			return &infAddNormArgs{Input: g.Normal(dt, 3, 8), Residual: g.Normal(dt, 3, 8), Weight: g.Normal(dt, 8),
+				Eps: 1e-3}
+		}),
 	}, []string{"input", "residual"}, func(g *compose.Graph, a *infAddNormArgs) compose.Values {
 		x, residual, weight := g.Arg("input", a.Input), g.Arg("residual", a.Residual), g.Arg("weight", a.Weight)
 		fused.CheckRows(g, x, weight)
@@ -97,11 +92,9 @@ func infGate(name, formula string, act func(g *compose.Graph, x *compose.Value) 
 		Doc: opdef.Doc{Summary: "The first half of rows through a gate, times the second",
 			Formula: formula + "(a) * b, a and b the halves of the last dimension of input",
 			Source:  "flashinfer." + name},
-		Cases: func(r *rand.Rand) []*infGateArgs {
-			return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *infGateArgs {
-				return &infGateArgs{Input: g.Normal(dt, 3, 8)}
-			})
-		},
+		Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *infGateArgs {
+			return &infGateArgs{Input: g.Normal(dt, 3, 8)}
+		}),
 	}, compose.Fused, func(g *compose.Graph, a *infGateArgs) compose.Values {
 		x := g.Arg("input", a.Input)
 		if n := x.Dim() - 1; n < 0 || x.Shape()[n]%2 != 0 || !x.DType().IsFloat() {
@@ -133,11 +126,11 @@ var infSoftmax = compose.Declare(compose.Op[infSoftmaxArgs]{
 		Notes:  "temperature is one number, or one for each row. The result is float32.",
 		Source: "flashinfer.sampling.softmax"},
 	Exempt: map[string]string{"dtypes": "the result is float32 whatever the dtype"},
-	Cases: func(r *rand.Rand) []*infSoftmaxArgs {
-		g := opdef.Gen{R: r}
-		return append(opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *infSoftmaxArgs {
+	Cases: func(g opdef.Gen) []*infSoftmaxArgs {
+		return append(opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *infSoftmaxArgs {
 			return &infSoftmaxArgs{Logits: g.Normal(dt, 3, 5)}
-		}), &infSoftmaxArgs{Logits: g.Normal(tensor.Float32, 2, 4), Temperature: g.Uniform(tensor.Float32, 0.5, 2, 2)})
+		})(g), &infSoftmaxArgs{Logits: g.Normal(tensor.Float32, 2, 4),
+			Temperature: g.Uniform(tensor.Float32, 0.5, 2, 2)})
 	},
 }, compose.Fused, func(g *compose.Graph, a *infSoftmaxArgs) compose.Values {
 	x := g.Arg("logits", a.Logits)
@@ -187,12 +180,10 @@ var infMergeState = compose.Declare(compose.Op[mergeArgs]{
 		Formula: "(2^s_a v_a + 2^s_b v_b) / (2^s_a + 2^s_b), log2(2^s_a + 2^s_b)",
 		Notes:   "v is (rows, heads, size), s (rows, heads). " + mergedNotes, Source: "flashinfer.merge_state"},
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
-	Cases: func(r *rand.Rand) []*mergeArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *mergeArgs {
-			return &mergeArgs{g.Normal(dt, 3, 2, 4), g.Normal(tensor.Float32, 3, 2), g.Normal(dt, 3, 2, 4),
-				g.Normal(tensor.Float32, 3, 2)}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *mergeArgs {
+		return &mergeArgs{g.Normal(dt, 3, 2, 4), g.Normal(tensor.Float32, 3, 2), g.Normal(dt, 3, 2, 4),
+			g.Normal(tensor.Float32, 3, 2)}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *mergeArgs) compose.Values {
 	va, sa, vb, sb := g.Arg("v_a", a.VA), g.Arg("s_a", a.SA), g.Arg("v_b", a.VB), g.Arg("s_b", a.SB)
 	fused.CheckRank(g, "v_a", va, 3)
@@ -212,11 +203,9 @@ var infMergeStates = compose.Declare(compose.Op[mergesArgs]{
 		Notes:   "v is (rows, sets, heads, size), s (rows, sets, heads). " + mergedNotes,
 		Source:  "flashinfer.merge_states"},
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
-	Cases: func(r *rand.Rand) []*mergesArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *mergesArgs {
-			return &mergesArgs{g.Normal(dt, 3, 4, 2, 4), g.Normal(tensor.Float32, 3, 4, 2)}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *mergesArgs {
+		return &mergesArgs{g.Normal(dt, 3, 4, 2, 4), g.Normal(tensor.Float32, 3, 4, 2)}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *mergesArgs) compose.Values {
 	return merged(g, g.Arg("v", a.V), g.Arg("s", a.S))
 })

@@ -2,7 +2,6 @@ package llm
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -88,7 +87,7 @@ const (
 )
 
 // infRope declares a rotary embedding and its form that writes to q and k.
-func infRope[A any](name, schema string, cases func(r *rand.Rand) []*A,
+func infRope[A any](name, schema string, cases func(g opdef.Gen) []*A,
 	of func(g *compose.Graph, a *A) ropeCall) []*opdef.Entry {
 	doc := opdef.Doc{Summary: "Rotation of queries and keys by the angles of their positions",
 		Formula: "pairs of elements turned by position / (rope_scale * rope_theta^(2i/rotary_dim))",
@@ -155,11 +154,11 @@ type (
 )
 
 // ropeCases are tensors with options.
-func ropeCases[A any](f func(q, k *tensor.Tensor, o ropeOptions) *A) func(r *rand.Rand) []*A {
-	return func(r *rand.Rand) (cs []*A) {
+func ropeCases[A any](f func(q, k *tensor.Tensor, o ropeOptions) *A) func(g opdef.Gen) []*A {
+	return func(g opdef.Gen) (cs []*A) {
 		four := 4
 		for i, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16, tensor.Float32} {
-			g, o := opdef.Gen{R: r}, ropeOptions{Interleave: i%2 == 1, RopeScale: 2, RopeTheta: 100}
+			o := ropeOptions{Interleave: i%2 == 1, RopeScale: 2, RopeTheta: 100}
 			if i == 3 {
 				o.RotaryDim = &four
 			}
@@ -360,8 +359,7 @@ var infPrefill = compose.Declare(compose.Op[prefillArgs]{
 			"(scale_q, scale_k, scale_v, kv_cache_sf) and packed masks are refused.",
 		Source: "flashinfer.single_prefill_with_kv_cache"},
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
-	Cases: func(r *rand.Rand) (cs []*prefillArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*prefillArgs) {
 		half, cap := 0.5, 2.0
 		for i, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
 			cs = append(cs, &prefillArgs{Q: g.Normal(dt, 3, 4, 8), K: g.Normal(dt, 5, 2, 8), V: g.Normal(dt, 5, 2, 8),
@@ -412,8 +410,7 @@ var infDecode = compose.Declare(compose.Op[decodeArgs]{
 		Formula: "as single_prefill_with_kv_cache of one query, without its dimension",
 		Notes:   infNotes, Source: "flashinfer.single_decode_with_kv_cache"},
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
-	Cases: func(r *rand.Rand) (cs []*decodeArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*decodeArgs) {
 		half, cap := 0.5, 2.0
 		for i, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
 			cs = append(cs, &decodeArgs{Q: g.Normal(dt, 4, 8), K: g.Normal(dt, 5, 2, 8), V: g.Normal(dt, 5, 2, 8),

@@ -1,8 +1,6 @@
 package llm
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/fused"
@@ -62,9 +60,8 @@ func flashVarlen(l *flashLib) []*opdef.Entry {
 				"q is (rows, heads, size), kv (rows, 2, heads, size); "+varlenNotes),
 			Exempt:   sumsAreFloat32,
 			RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashVarlenKVArgs).DropoutP }),
-			Cases: func(r *rand.Rand) (cs []*flashVarlenKVArgs) {
-				g := opdef.Gen{R: r}
-				flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
+			Cases: func(g opdef.Gen) (cs []*flashVarlenKVArgs) {
+				flashCases(g, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
 					cs = append(cs, &flashVarlenKVArgs{g.Normal(dt, l+3, heads, 4), g.Normal(dt, s+2, 2, few, 4),
 						varlenEnds(l), varlenEnds(s), l, s, o})
 				})
@@ -80,9 +77,8 @@ func flashVarlen(l *flashLib) []*opdef.Entry {
 				"qkv is (rows, 3, heads, size); "+varlenNotes),
 			Exempt:   sumsAreFloat32,
 			RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashVarlenQKVArgs).DropoutP }),
-			Cases: func(r *rand.Rand) (cs []*flashVarlenQKVArgs) {
-				g := opdef.Gen{R: r}
-				flashCases(r, func(dt tensor.DType, l, _, heads, _ int, o flashOptions) {
+			Cases: func(g opdef.Gen) (cs []*flashVarlenQKVArgs) {
+				flashCases(g, func(dt tensor.DType, l, _, heads, _ int, o flashOptions) {
 					cs = append(cs, &flashVarlenQKVArgs{g.Normal(dt, l+3, 3, heads, 4), varlenEnds(l), l, o})
 				})
 				return cs
@@ -97,9 +93,8 @@ func flashVarlen(l *flashLib) []*opdef.Entry {
 // varlenEnds are those of sequences of n, 0 and 2 rows.
 func varlenEnds(n int) *tensor.Tensor { return fused.Integers(0, int64(n), int64(n), int64(n+2)) }
 
-func varlenCases(r *rand.Rand) (cs []*flashVarlenArgs) {
-	g := opdef.Gen{R: r}
-	flashCases(r, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
+func varlenCases(g opdef.Gen) (cs []*flashVarlenArgs) {
+	flashCases(g, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
 		cs = append(cs, &flashVarlenArgs{g.Normal(dt, l+3, heads, 4), g.Normal(dt, s+2, few, 4),
 			g.Normal(dt, s+2, few, 4), varlenEnds(l), varlenEnds(s), l, s, o, nil})
 	})

@@ -1,8 +1,6 @@
 package llm
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/fused"
@@ -22,8 +20,7 @@ var rotaryEmb = compose.Declare(compose.Op[rotaryArgs]{
 		Notes: "cos and sin are broadcast to the halves; conj rotates back. The pairs are neighbours if interleaved. " +
 			"Computed in at least float32.",
 		Source: "diopiRotaryEmbedding"},
-	Cases: func(r *rand.Rand) (cs []*rotaryArgs) {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) (cs []*rotaryArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16} {
 			for _, conj := range []bool{false, true} {
 				cs = append(cs, &rotaryArgs{g.Normal(dt, 2, 3, 2, 6), g.Uniform(dt, -1, 1, 3, 1, 3),
@@ -48,12 +45,10 @@ var rotaryEmbV2 = compose.Declare(compose.Op[rotaryV2Args]{
 	Doc: opdef.Doc{Summary: "Rotation of queries and keys by the angles of their positions",
 		Formula: "x*cos + (-x2, x1)*sin for each head x = (x1, x2) of dim elements",
 		Notes:   "Rows hold one head after the other.", Source: "diopiRotaryEmbeddingV2"},
-	Cases: func(r *rand.Rand) []*rotaryV2Args {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *rotaryV2Args {
-			return &rotaryV2Args{g.Normal(dt, 3, 8), g.Normal(dt, 3, 4), g.Uniform(dt, -1, 1, 3, 1, 4),
-				g.Uniform(dt, -1, 1, 3, 1, 4), 4}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotaryV2Args {
+		return &rotaryV2Args{g.Normal(dt, 3, 8), g.Normal(dt, 3, 4), g.Uniform(dt, -1, 1, 3, 1, 4),
+			g.Uniform(dt, -1, 1, 3, 1, 4), 4}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *rotaryV2Args) compose.Values {
 	cos, sin := g.Arg("cos", a.Cos), g.Arg("sin", a.Sin)
 	rotate := func(name string, t *tensor.Tensor) *compose.Value {

@@ -2,7 +2,6 @@ package llm
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -26,12 +25,12 @@ var promptAttention = compose.Declare(compose.Op[promptArgs]{
 		Notes:   "Rows hold one head after the other; each sequence has maxInputLen rows.",
 		Source:  "diopiPromptFlashAttention"},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*promptArgs {
+	Cases: func(g opdef.Gen) []*promptArgs {
 		causal := tensor.New(tensor.Bool, []int{3, 3}, []int64{0, 1, 1, 0, 0, 1, 0, 0, 0})
-		cs := opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *promptArgs {
+		cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *promptArgs {
 			return &promptArgs{g.Normal(dt, 6, 16), g.Normal(dt, 6, 8), g.Normal(dt, 6, 8), causal, []int{3, 3}, 3, 4,
 				2, 4}
-		})
+		})(g)
 		cs[0].AttenMask = nil
 		return cs
 	},
@@ -62,13 +61,11 @@ var pagedAttention = compose.Declare(compose.Op[pagedArgs]{
 			"actualSeqLengths[i] rows count.",
 		Source: "diopiPagedAttention"},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*pagedArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *pagedArgs {
-			table := tensor.New(tensor.Int32, []int{2, 2}, []int64{2, 0, 1, 0}).Rounded()
-			return &pagedArgs{g.Normal(dt, 2, 16), g.Normal(dt, 12, 8), g.Normal(dt, 12, 8), nil, table,
-				[]int{6, 3}, 4, 2, 4, 4}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *pagedArgs {
+		table := tensor.New(tensor.Int32, []int{2, 2}, []int64{2, 0, 1, 0}).Rounded()
+		return &pagedArgs{g.Normal(dt, 2, 16), g.Normal(dt, 12, 8), g.Normal(dt, 12, 8), nil, table,
+			[]int{6, 3}, 4, 2, 4, 4}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *pagedArgs) compose.Values {
 	batch := len(a.ActualSeqLengths)
 	q := fused.OpenHeads(g, "query", g.Arg("query", a.Query), batch, 1, a.NumHeads, a.Dim)
@@ -119,12 +116,10 @@ var contextAttention = compose.DeclareInPlace(compose.Op[contextArgs]{
 		Formula: "as flash_attn_func with causal for each sequence",
 		Notes: "q, k, v and out are (rows, heads, size); sequence i has b_seq_len[i] rows from b_start_loc[i]. Rows " +
 			"of out of no sequence stay.", Source: "diopiContextAttentionInference"},
-	Cases: func(r *rand.Rand) []*contextArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *contextArgs {
-			return &contextArgs{g.Normal(dt, 8, 4, 4), g.Normal(dt, 8, 2, 4), g.Normal(dt, 8, 2, 4),
-				g.Normal(dt, 8, 4, 4), fused.Integers(0, 3), fused.Integers(3, 4), 4}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *contextArgs {
+		return &contextArgs{g.Normal(dt, 8, 4, 4), g.Normal(dt, 8, 2, 4), g.Normal(dt, 8, 2, 4),
+			g.Normal(dt, 8, 4, 4), fused.Integers(0, 3), fused.Integers(3, 4), 4}
+	}),
 }, []string{"out"}, func(g *compose.Graph, a *contextArgs) compose.Values {
 	q, k, v, out := g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V), g.Arg("out", a.Out)
 	fused.CheckHeads(g, 3, q, k, v)
@@ -214,13 +209,11 @@ var tokenAttention = compose.DeclareInPlace(compose.Op[tokenArgs]{
 	Doc: opdef.Doc{Summary: "Scores of one query per sequence over a store of keys, stored in out",
 		Formula: "out[h, start + j] = q[i, h] . k[row(i, j), h] / sqrt(size)", Notes: cacheNotes,
 		Source: "diopiTokenAttentionInference"},
-	Cases: func(r *rand.Rand) []*tokenArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *tokenArgs {
-			return &tokenArgs{g.Normal(dt, 2, 3, 4), g.Normal(dt, 9, 3, 4), g.Normal(dt, 3, 6),
-				tensor.New(tensor.Int32, []int{2, 4}, []int64{8, 1, 2, 3, 0, 5, 7, 4}).Rounded(), fused.Integers(0, 2),
-				fused.Integers(2, 4), 4}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *tokenArgs {
+		return &tokenArgs{g.Normal(dt, 2, 3, 4), g.Normal(dt, 9, 3, 4), g.Normal(dt, 3, 6),
+			tensor.New(tensor.Int32, []int{2, 4}, []int64{8, 1, 2, 3, 0, 5, 7, 4}).Rounded(), fused.Integers(0, 2),
+			fused.Integers(2, 4), 4}
+	}),
 }, []string{"out"}, func(g *compose.Graph, a *tokenArgs) compose.Values {
 	q, k, out := g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("out", a.Out)
 	fused.CheckRank(g, "q", q, 3)
@@ -253,13 +246,11 @@ var tokenSoftmaxReduceV = compose.DeclareInPlace(compose.Op[reduceVArgs]{
 	Doc: opdef.Doc{Summary: "Means of a store of values by the softmax of scores, stored in out",
 		Formula: "out[i, h] = sum_j softmax(logics[h, start .. start+n])_j v[row(i, j), h]", Notes: cacheNotes,
 		Source: "diopiTokenSoftmaxReduceVInference"},
-	Cases: func(r *rand.Rand) []*reduceVArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *reduceVArgs {
-			return &reduceVArgs{g.Normal(dt, 3, 6), g.Normal(dt, 9, 3, 4), g.Normal(dt, 2, 3, 4),
-				tensor.New(tensor.Int32, []int{2, 4}, []int64{8, 1, 2, 3, 0, 5, 7, 4}).Rounded(), fused.Integers(0, 2),
-				fused.Integers(2, 4), 4, 0}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *reduceVArgs {
+		return &reduceVArgs{g.Normal(dt, 3, 6), g.Normal(dt, 9, 3, 4), g.Normal(dt, 2, 3, 4),
+			tensor.New(tensor.Int32, []int{2, 4}, []int64{8, 1, 2, 3, 0, 5, 7, 4}).Rounded(), fused.Integers(0, 2),
+			fused.Integers(2, 4), 4, 0}
+	}),
 }, []string{"out"}, func(g *compose.Graph, a *reduceVArgs) compose.Values {
 	scores, v, out := g.Arg("logics", a.Logics), g.Arg("v", a.V), g.Arg("out", a.Out)
 	fused.CheckRank(g, "logics", scores, 2)
@@ -286,11 +277,9 @@ var copyKV = compose.DeclareInPlace(compose.Op[copyArgs]{
 		"deeplink_ext.cpp_extensions.dest_index_copy_kv diopi.destindex_copy_kv",
 	Doc: opdef.Doc{Summary: "Copies keys or values to rows of a store", Formula: "out[dest_loc[i]] = k[i]",
 		Source: "diopiDestIndexCopyKV"},
-	Cases: func(r *rand.Rand) []*copyArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *copyArgs {
-			return &copyArgs{g.Normal(dt, 2, 2, 3), fused.Integers(3, 0), g.Normal(dt, 5, 2, 3)}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *copyArgs {
+		return &copyArgs{g.Normal(dt, 2, 2, 3), fused.Integers(3, 0), g.Normal(dt, 5, 2, 3)}
+	}),
 }, []string{"out"}, func(g *compose.Graph, a *copyArgs) compose.Values {
 	k, out, dest := g.Arg("k", a.K), g.Arg("out", a.Out), fused.Ints(g, "dest_loc", a.DestLoc)
 	if k.Dim() == 0 || out.Dim() != k.Dim() || !slices.Equal(k.Shape()[1:], out.Shape()[1:]) ||
@@ -329,12 +318,10 @@ var applyPenalty = compose.DeclareInPlace(compose.Op[penaltyArgs]{
 		Formula: "logits[i, id] -= count(id)*frequency_penalty[i] + presence_penalty[i]",
 		Notes:   "Sequence i has the ids from p_cumsum_seq_len[i] to p_cumsum_seq_len[i+1].",
 		Source:  "diopiApplyPenalty"},
-	Cases: func(r *rand.Rand) []*penaltyArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *penaltyArgs {
-			return &penaltyArgs{g.Normal(dt, 2, 5), g.Uniform(dt, 0, 1, 2), g.Uniform(dt, 0, 1, 2),
-				fused.Integers(0, 4, 2), fused.Integers(1, 2, 3), fused.Integers(0, 2, 3), 2}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *penaltyArgs {
+		return &penaltyArgs{g.Normal(dt, 2, 5), g.Uniform(dt, 0, 1, 2), g.Uniform(dt, 0, 1, 2),
+			fused.Integers(0, 4, 2), fused.Integers(1, 2, 3), fused.Integers(0, 2, 3), 2}
+	}),
 }, []string{"logits"}, func(g *compose.Graph, a *penaltyArgs) compose.Values {
 	logits, presence, frequency := g.Arg("logits", a.Logits), g.Arg("presence_penalty", a.PresencePenalty),
 		g.Arg("frequency_penalty", a.FrequencyPenalty)
@@ -375,13 +362,11 @@ var applyPenaltyV2 = compose.DeclareInPlace(compose.Op[penaltyV2Args]{
 			"presence",
 		Notes:  "Ids are places among all logits, with a penalty of each kind.",
 		Source: "diopiApplyPenaltyV2"},
-	Cases: func(r *rand.Rand) []*penaltyV2Args {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *penaltyV2Args {
-			return &penaltyV2Args{g.Apart(dt, []float64{0}, 2, 5), g.Uniform(dt, 0, 1, 3),
-				g.Uniform(dt, 0, 1, 3),
-				g.Uniform(dt, 1, 2, 3), fused.Integers(0, 4, 7), fused.Integers(1, 2, 3)}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *penaltyV2Args {
+		return &penaltyV2Args{g.Apart(dt, []float64{0}, 2, 5), g.Uniform(dt, 0, 1, 3),
+			g.Uniform(dt, 0, 1, 3),
+			g.Uniform(dt, 1, 2, 3), fused.Integers(0, 4, 7), fused.Integers(1, 2, 3)}
+	}),
 }, []string{"logits"}, func(g *compose.Graph, a *penaltyV2Args) compose.Values {
 	logits := g.Arg("logits", a.Logits)
 	if !logits.DType().IsFloat() {

@@ -3,7 +3,6 @@ package loss
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/internal/num/vmath"
@@ -63,9 +62,9 @@ var crossEntropyOps = []*opdef.Entry{
 			}
 			return l.node(g.Out[0]), nil
 		},
-		Cases: func(r *rand.Rand) []*nllArgs {
+		Cases: func(g opdef.Gen) []*nllArgs {
 			var cs []*nllArgs
-			for _, c := range crossEntropyCases(r) {
+			for _, c := range crossEntropyCases(g) {
 				if c.Target.DType.IsIntegral() {
 					cs = append(cs, &nllArgs{c.Input, c.Target, c.Weight, c.SizeAverage, c.IgnoreIndex, c.Reduce,
 						c.Reduction})
@@ -516,8 +515,7 @@ func (l *classLoss) node(up *tensor.Tensor) opdef.Node {
 	return opdef.Node{Grads: elements.Single(l.picked(up).Reshape(flat...))}
 }
 
-func crossEntropyCases(r *rand.Rand) []*crossEntropyArgs {
-	g := opdef.Gen{R: r}
+func crossEntropyCases(g opdef.Gen) []*crossEntropyArgs {
 	f64, f32, i64 := tensor.Float64, tensor.Float32, tensor.Int64
 	w := g.Uniform(f64, 0.5, 2, 4)
 	w.RequiresGrad = false

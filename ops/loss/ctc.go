@@ -2,7 +2,7 @@ package loss
 
 import (
 	"math"
-	"math/rand/v2"
+	"sync"
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
@@ -30,7 +30,7 @@ var ctcOps = []*opdef.Entry{
 		GradTerms: func(c *alignment) int { return max(1, c.args.LogProbs.Numel()) },
 		Plan:      (*ctcArgs).alignment,
 		Kernel: func(c *alignment) ([]*tensor.Tensor, error) {
-			return elements.Single(c.forward(func(k int) float64 { return c.loss(k) })), nil
+			return elements.Single(c.forward(c.loss)), nil
 		},
 		// Each of the T factors of a path is known to the size of its logarithm.
 		Scale: func(c *alignment, outs []*tensor.Tensor) []*tensor.Tensor {
@@ -55,8 +55,7 @@ var ctcOps = []*opdef.Entry{
 				1/c.divisor())),
 				Weak: elements.SpreadOnly}, nil
 		},
-		Cases: func(r *rand.Rand) []*ctcArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*ctcArgs {
 			f64, i64 := tensor.Float64, tensor.Int64
 			ints := func(v ...int64) value.Value { return tensor.New(i64, []int{len(v)}, v).Rounded() }
 			logs := func(dt tensor.DType, shape ...int) *tensor.Tensor {
@@ -94,6 +93,8 @@ type alignment struct {
 	labels  [][]int64 // per sample
 	inputs  []int     // lengths
 	targets []int
+
+	paths func() []samplePaths // of each sample, followed once
 }
 
 // lengthsOf reads a tensor or sequence of n lengths from 0 to limit.
@@ -184,6 +185,7 @@ func (a *ctcArgs) alignment() (*alignment, error) {
 		at += n
 	}
 	al.logs = tensor.Data[float64](a.LogProbs)
+	al.paths = sync.OnceValue(al.follow)
 	return al, nil
 }
 
@@ -210,10 +212,35 @@ func logAdd(x ...float64) float64 {
 	return m + math.Log(s)
 }
 
-// paths are the logarithms of the probabilities of all paths to state s until
-// time t, at [t*states+s], and of those from there to the end if back is set.
-// Both include the class of the state itself.
-func (al *alignment) paths(k int, back bool) []float64 {
+// samplePaths are the logarithms of the probabilities of all paths of a sample to each state until
+// each time, at [t*states+s], and less that of all paths to the end: +Inf if no path fits.
+type samplePaths struct {
+	ahead  []float64
+	negLog float64
+}
+
+// follow goes along the paths of all samples.
+func (al *alignment) follow() []samplePaths {
+	out := make([]samplePaths, al.n)
+	al.eachSample(func(k int) {
+		p := samplePaths{al.walk(k, false), math.Inf(1)}
+		states, steps := 2*len(al.labels[k])+1, al.inputs[k]
+		switch {
+		case steps == 0 && states == 1:
+			p.negLog = 0
+		case steps > 0 && states == 1:
+			p.negLog = -p.ahead[steps-1]
+		case steps > 0:
+			p.negLog = -logAdd(p.ahead[steps*states-1], p.ahead[steps*states-2])
+		}
+		out[k] = p
+	})
+	return out
+}
+
+// walk goes along the paths of sample k from their beginning or, if back is set, from their end: of each
+// state and time the logarithm of the probability of all paths from there, with the class of the state itself.
+func (al *alignment) walk(k int, back bool) []float64 {
 	states, steps := 2*len(al.labels[k])+1, al.inputs[k]
 	out := tensor.Make[float64](steps * states)
 	// at maps a state and time counted from where the paths begin.
@@ -254,30 +281,26 @@ func (al *alignment) paths(k int, back bool) []float64 {
 	return out
 }
 
-// loss is that of sample k.
-func (al *alignment) loss(k int) float64 {
-	l := al.negLog(k)
-	if al.args.ZeroInfinity && math.IsInf(l, 1) {
-		return 0
-	}
-	return l
+// eachSample calls f with the number of each.
+func (al *alignment) eachSample(f func(k int)) {
+	tensor.Parallel(al.n, 1, func(lo, hi int) {
+		for k := lo; k < hi; k++ {
+			f(k)
+		}
+	})
 }
 
-// negLog is the loss of sample k, +Inf if no path fits.
-func (al *alignment) negLog(k int) float64 {
-	states, steps := 2*len(al.labels[k])+1, al.inputs[k]
-	l := math.Inf(1)
-	switch {
-	case steps == 0 && states == 1:
-		l = 0
-	case steps > 0:
-		last := al.paths(k, false)[(steps-1)*states:]
-		l = -last[states-1]
-		if states > 1 {
-			l = -logAdd(last[states-1], last[states-2])
-		}
+// without reports that sample k has no path and counts for nothing.
+func (al *alignment) without(k int) bool {
+	return al.args.ZeroInfinity && math.IsInf(al.paths()[k].negLog, 1)
+}
+
+// loss is that of sample k.
+func (al *alignment) loss(k int) float64 {
+	if al.without(k) {
+		return 0
 	}
-	return l
+	return al.paths()[k].negLog
 }
 
 // share is the factor of the loss of sample k in the reduced loss.
@@ -297,14 +320,11 @@ func (al *alignment) divisor() float64 {
 
 func (al *alignment) forward(f func(k int) float64) *tensor.Tensor {
 	out := tensor.Make[float64](al.n)
-	tensor.Parallel(al.n, 1, func(lo, hi int) {
-		for k := lo; k < hi; k++ {
-			out[k] = al.share(k) * f(k)
-		}
-	})
+	for k := range out {
+		out[k] = al.share(k) * f(k)
+	}
 	dt := al.args.LogProbs.DType
-	switch {
-	case al.how != reduceNone || al.single:
+	if al.how != reduceNone || al.single {
 		return tensor.Scalar(dt, opdef.PairwiseSum(out))
 	}
 	return tensor.New(dt, []int{al.n}, out)
@@ -314,34 +334,30 @@ func (al *alignment) forward(f func(k int) float64) *tensor.Tensor {
 // the paths of the target, 0 past the input's length.
 func (al *alignment) grad(up *tensor.Tensor) *tensor.Tensor {
 	g := make([]float64, len(al.logs))
-	tensor.Parallel(al.n, 1, func(lo, hi int) {
-		for k := lo; k < hi; k++ {
-			nll := al.negLog(k)
-			if al.args.ZeroInfinity && math.IsInf(nll, 1) {
-				continue
+	al.eachSample(func(k int) {
+		if al.without(k) {
+			return
+		}
+		u := al.share(k)
+		if up.Numel() == 1 {
+			u *= up.Item()
+		} else {
+			u *= tensor.At[float64](up, k)
+		}
+		states, p, back := 2*len(al.labels[k])+1, al.paths()[k], al.walk(k, true)
+		joint := tensor.Make[float64](al.c)
+		for t := range al.inputs[k] {
+			for c := range joint {
+				joint[c] = math.Inf(-1)
 			}
-			u := al.share(k)
-			if up.Numel() == 1 {
-				u *= up.Item()
-			} else {
-				u *= tensor.At[float64](up, k)
+			for s := range states {
+				c := al.state(k, s)
+				joint[c] = logAdd(joint[c], p.ahead[t*states+s]+back[t*states+s])
 			}
-			states := 2*len(al.labels[k]) + 1
-			ahead, back := al.paths(k, false), al.paths(k, true)
-			joint := tensor.Make[float64](al.c)
-			for t := range al.inputs[k] {
-				for c := range joint {
-					joint[c] = math.Inf(-1)
-				}
-				for s := range states {
-					c := al.state(k, s)
-					joint[c] = logAdd(joint[c], ahead[t*states+s]+back[t*states+s])
-				}
-				row := g[(t*al.n+k)*al.c : (t*al.n+k+1)*al.c]
-				for c := range row {
-					lp := al.log(k, t, c)
-					row[c] = u * (math.Exp(lp) - math.Exp(joint[c]+nll-lp))
-				}
+			row := g[(t*al.n+k)*al.c : (t*al.n+k+1)*al.c]
+			for c := range row {
+				lp := al.log(k, t, c)
+				row[c] = u * (math.Exp(lp) - math.Exp(joint[c]+p.negLog-lp))
 			}
 		}
 	})

@@ -3,7 +3,6 @@ package loss
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -330,9 +329,8 @@ var lossReductions = []string{"mean", "sum", "none"}
 
 // lossPairs are inputs and targets for the cases of a loss: in and out make
 // them; each reduction and layout occurs.
-func lossPairs(r *rand.Rand, broadcast bool, input, target func(g opdef.Gen, dt tensor.DType,
+func lossPairs(g opdef.Gen, broadcast bool, input, target func(g opdef.Gen, dt tensor.DType,
 	shape ...int) *tensor.Tensor, add func(x, t *tensor.Tensor, how string)) {
-	g := opdef.Gen{R: r}
 	shapes := [][]int{{3, 4}, {5}, {}, {2, 0}, {2, 3, 2}}
 	for i, s := range shapes {
 		dt := []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float64, tensor.Float32, tensor.Float64}[i]

@@ -1,7 +1,6 @@
 package loss
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -29,11 +28,11 @@ var linearCrossEntropy = compose.Declare(compose.Op[linearEntropyArgs]{
 			"chunks, do " +
 			"not change the result. Targets that are probabilities and losses of more dimensions are refused.",
 		Source: "torch.nn.functional.linear_cross_entropy"},
-	Cases: func(r *rand.Rand) []*linearEntropyArgs {
+	Cases: func(g opdef.Gen) []*linearEntropyArgs {
 		i := -1
 		target := tensor.New(tensor.Int64, []int{4}, []int64{2, 0, 4, 1}).Rounded()
 		ignored := 4
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *linearEntropyArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *linearEntropyArgs {
 			i++
 			a := &linearEntropyArgs{Input: g.Normal(dt, 4, 3), LinearWeight: g.Normal(dt, 5, 3), Target: target,
 				Reduction: []string{"mean", "sum", "none"}[i%3]}
@@ -43,7 +42,7 @@ var linearCrossEntropy = compose.Declare(compose.Op[linearEntropyArgs]{
 				a.Weight.RequiresGrad = false
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *linearEntropyArgs) compose.Values {
 	x, weight := g.Arg("input", a.Input), g.Arg("linear_weight", a.LinearWeight)

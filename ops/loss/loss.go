@@ -2,7 +2,6 @@ package loss
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -38,10 +37,9 @@ var lossOps = []*opdef.Entry{
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Absolute error", Formula: "|input - target|, averaged, added or left alone",
 			Notes: "The gradient of no error is 0.", Source: "torch.nn.functional.l1_loss"},
-		Cases: func(r *rand.Rand) []*plainLossArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*plainLossArgs {
 			c := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Complex128, shape...) }
-			return append(plainLossCases(elements.DistinctOperand)(r), &plainLossArgs{Input: c(2, 3), Target: c(2, 3),
+			return append(plainLossCases(elements.DistinctOperand)(g), &plainLossArgs{Input: c(2, 3), Target: c(2, 3),
 				Reduction: "mean"}, &plainLossArgs{Input: c(2, 3), Target: c(3), Reduction: "none"})
 		},
 		Plan: func(a *plainLossArgs) (*elementLoss, error) {
@@ -66,9 +64,9 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Absolute error, squared where it is small",
 			Formula: "d^2/(2*beta) if d < beta, else d - beta/2, with d = |input - target|",
 			Source:  "torch.nn.functional.smooth_l1_loss"},
-		Cases: func(r *rand.Rand) []*smoothL1Args {
+		Cases: func(g opdef.Gen) []*smoothL1Args {
 			var cs []*smoothL1Args
-			lossPairs(r, true, normalOperand, normalOperand, func(x, t *tensor.Tensor, how string) {
+			lossPairs(g, true, normalOperand, normalOperand, func(x, t *tensor.Tensor, how string) {
 				cs = append(cs, &smoothL1Args{Input: x, Target: t, Reduction: how, Beta: 0.5 + 0.25*float64(len(cs))})
 			})
 			return cs
@@ -95,9 +93,9 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Squared error, absolute where it is large",
 			Formula: "d^2/2 if d <= delta, else delta*(d - delta/2), with d = |input - target|",
 			Source:  "torch.nn.functional.huber_loss"},
-		Cases: func(r *rand.Rand) []*huberArgs {
+		Cases: func(g opdef.Gen) []*huberArgs {
 			var cs []*huberArgs
-			lossPairs(r, true, normalOperand, normalOperand, func(x, t *tensor.Tensor, how string) {
+			lossPairs(g, true, normalOperand, normalOperand, func(x, t *tensor.Tensor, how string) {
 				cs = append(cs, &huberArgs{Input: x, Target: t, Reduction: how, Delta: 0.5 + 0.25*float64(len(cs))})
 			})
 			return cs
@@ -120,10 +118,9 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Cross entropy of probabilities",
 			Formula: "-weight*(target*log(input) + (1-target)*log(1-input))", Notes: "Logarithms are at least -100.",
 			Source: "torch.nn.functional.binary_cross_entropy"},
-		Cases: func(r *rand.Rand) []*bceArgs {
+		Cases: func(g opdef.Gen) []*bceArgs {
 			var cs []*bceArgs
-			g := opdef.Gen{R: r}
-			lossPairs(r, false, probabilityOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
+			lossPairs(g, false, probabilityOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
 				cs = append(cs, &bceArgs{Input: x, Target: t, Reduction: how})
 			})
 			w := g.Uniform(tensor.Float64, 0.5, 2, 4)
@@ -150,12 +147,12 @@ var lossOps = []*opdef.Entry{
 				},
 				df: func(v, d []float64) {
 					d[0] = (v[0] - v[1]) / max(v[0]*(1-v[0]), 1e-12)
-					d[1] = clampedLog(1-v[0]) - clampedLog(v[0])
+					d[1] = math.Log1p(-v[0]) - math.Log(v[0]) // not clamped, by torch neither
 				},
 				ds: func(v, d []float64) {
 					x, t := v[0], math.Abs(v[1])
 					d[0] = (x + t) / max(x*(1-x), 1e-12)
-					d[1] = math.Abs(clampedLog(1-x)) + math.Abs(clampedLog(x)) + 1/max(1-x, 1e-12)
+					d[1] = math.Abs(math.Log1p(-x)) + math.Abs(math.Log(x)) + 1/max(1-x, 1e-12)
 				},
 			}, nil
 		},
@@ -168,10 +165,9 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits",
 			Formula: "weight*((1-target)*input + (1+(pos_weight-1)*target)*log(1+exp(-input)))",
 			Source:  "torch.nn.functional.binary_cross_entropy_with_logits"},
-		Cases: func(r *rand.Rand) []*bceLogitsArgs {
+		Cases: func(g opdef.Gen) []*bceLogitsArgs {
 			var cs []*bceLogitsArgs
-			g := opdef.Gen{R: r}
-			lossPairs(r, false, normalOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
+			lossPairs(g, false, normalOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
 				cs = append(cs, &bceLogitsArgs{Input: x, Target: t, Reduction: how})
 			})
 			w, p := g.Uniform(tensor.Float64, 0.5, 2, 4), g.Uniform(tensor.Float64, 0.5, 2, 4)
@@ -216,12 +212,14 @@ var lossOps = []*opdef.Entry{
 					x, t, p := v[0], v[1], v[2]
 					s := sigmoidOf(x)
 					d[0] = (1-t)*s - p*t*sigmoidOf(-x)
-					d[1] = (p-1)*kernel.Softplus(-x) - x
+					if d[1] = -x; p != 1 {
+						d[1] += (p - 1) * kernel.Softplus(-x)
+					}
 					d[2] = t * kernel.Softplus(-x)
 				},
 				ds: func(v, d []float64) {
 					x, t, p := math.Abs(v[0]), math.Abs(v[1]), math.Abs(v[2])
-					d[0] = ((1+t)*sigmoidOf(v[0]) + p*t) * (1 + x)
+					d[0] = (1+t+p*t)*sigmoidOf(v[0])*(1+x*sigmoidOf(-v[0])) + p*t
 					d[1] = (p+1)*(kernel.Softplus(-v[0])+x) + x
 					d[2] = t * kernel.Softplus(-v[0])
 				},
@@ -236,12 +234,11 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Divergence of a distribution from another, given by logarithms",
 			Formula: "target*(log(target) - input), of a target in logarithms exp(target)*(target - input)",
 			Notes:   "batchmean divides the sum by the first dimension.", Source: "torch.nn.functional.kl_div"},
-		Cases: func(r *rand.Rand) []*klDivArgs {
+		Cases: func(g opdef.Gen) []*klDivArgs {
 			var cs []*klDivArgs
-			lossPairs(r, true, normalOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
+			lossPairs(g, true, normalOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
 				cs = append(cs, &klDivArgs{Input: x, Target: t, Reduction: how, LogTarget: len(cs)%2 == 1})
 			})
-			g := opdef.Gen{R: r}
 			return append(cs, &klDivArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g,
 				tensor.Float64, 3, 4), Reduction: "batchmean"})
 		},
@@ -256,9 +253,8 @@ var lossOps = []*opdef.Entry{
 			Formula: "exp(input) - target*input, or input - target*log(input + eps)",
 			Notes:   "full adds Stirling's approximation of log(target!) where target > 1.",
 			Source:  "torch.nn.functional.poisson_nll_loss"},
-		Cases: func(r *rand.Rand) []*poissonArgs {
+		Cases: func(g opdef.Gen) []*poissonArgs {
 			var cs []*poissonArgs
-			g := opdef.Gen{R: r}
 			for i, how := range []string{"mean", "sum", "none", "mean", "none"} {
 				x, t := g.Uniform(tensor.Float64, 0.2, 2, 3, 4), g.Uniform(tensor.Float64, 1.5, 4, 3, 4)
 				t.RequiresGrad = false
@@ -277,8 +273,7 @@ var lossOps = []*opdef.Entry{
 			Formula: "(log(v) + (input - target)^2/v) / 2, with v = max(var, eps)",
 			Notes:   "full adds log(2 pi)/2. The limit eps passes the gradient on.",
 			Source:  "torch.nn.functional.gaussian_nll_loss"},
-		Cases: func(r *rand.Rand) []*gaussianArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*gaussianArgs {
 			n := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Float64, shape...) }
 			v := func(shape ...int) *tensor.Tensor { return g.Uniform(tensor.Float64, 0.5, 2, shape...) }
 			return []*gaussianArgs{
@@ -297,12 +292,12 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Distance of similar pairs, shortfall from the margin of others",
 			Formula: "input if target is 1, max(0, margin - input) if -1",
 			Source:  "torch.nn.functional.hinge_embedding_loss"},
-		Cases: func(r *rand.Rand) []*hingeArgs {
+		Cases: func(g opdef.Gen) []*hingeArgs {
 			var cs []*hingeArgs
 			near := func(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor {
 				return g.Apart(dt, []float64{0.5}, shape...)
 			}
-			lossPairs(r, false, near, labelOperand, func(x, t *tensor.Tensor, how string) {
+			lossPairs(g, false, near, labelOperand, func(x, t *tensor.Tensor, how string) {
 				cs = append(cs, &hingeArgs{Input: x, Target: t, Margin: 0.5, Reduction: how})
 			})
 			return cs
@@ -315,9 +310,9 @@ var lossOps = []*opdef.Entry{
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Logistic loss of labels 1 and -1", Formula: "log(1 + exp(-target*input))",
 			Source: "torch.nn.functional.soft_margin_loss"},
-		Cases: func(r *rand.Rand) []*softMarginArgs {
+		Cases: func(g opdef.Gen) []*softMarginArgs {
 			var cs []*softMarginArgs
-			lossPairs(r, false, normalOperand, signOperand, func(x, t *tensor.Tensor, how string) {
+			lossPairs(g, false, normalOperand, signOperand, func(x, t *tensor.Tensor, how string) {
 				cs = append(cs, &softMarginArgs{Input: x, Target: t, Reduction: how})
 			})
 			return cs
@@ -344,10 +339,9 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Shortfall of the wanted order of two scores",
 			Formula: "max(0, -target*(input1 - input2) + margin)", Notes: "At the limit the gradient is passed on.",
 			Source: "torch.nn.functional.margin_ranking_loss"},
-		Cases: func(r *rand.Rand) []*rankingArgs {
+		Cases: func(g opdef.Gen) []*rankingArgs {
 			var cs []*rankingArgs
-			g := opdef.Gen{R: r}
-			lossPairs(r, false, elements.DistinctOperand, signOperand, func(x, t *tensor.Tensor, how string) {
+			lossPairs(g, false, elements.DistinctOperand, signOperand, func(x, t *tensor.Tensor, how string) {
 				cs = append(cs, &rankingArgs{Input1: x, Input2: elements.DistinctOperand(g, x.DType, x.Shape...),
 					Target: t,
 					Margin: 0.1, Reduction: how})
@@ -488,13 +482,12 @@ func (l *elementLoss) pair(up *tensor.Tensor, p, q int) ([]*tensor.Tensor, error
 }
 
 func plainLossCases(operand func(g opdef.Gen, dt tensor.DType,
-	shape ...int) *tensor.Tensor) func(*rand.Rand) []*plainLossArgs {
-	return func(r *rand.Rand) []*plainLossArgs {
+	shape ...int) *tensor.Tensor) func(opdef.Gen) []*plainLossArgs {
+	return func(g opdef.Gen) []*plainLossArgs {
 		var cs []*plainLossArgs
-		lossPairs(r, true, operand, operand, func(x, t *tensor.Tensor, how string) {
+		lossPairs(g, true, operand, operand, func(x, t *tensor.Tensor, how string) {
 			cs = append(cs, &plainLossArgs{Input: x, Target: t, Reduction: how})
 		})
-		g := opdef.Gen{R: r}
 		w := g.Uniform(tensor.Float64, 0.5, 2, 3, 4)
 		w.RequiresGrad = false
 		cs = append(cs, &plainLossArgs{Input: operand(g, tensor.Float64, 3, 4), Target: operand(g, tensor.Float64, 3,

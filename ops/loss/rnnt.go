@@ -2,7 +2,6 @@ package loss
 
 import (
 	"math"
-	"math/rand/v2"
 	"sync"
 
 	"github.com/optool/optool/opdef"
@@ -51,8 +50,7 @@ var rnntLoss = opdef.Planned[rnntArgs, *lattice]{
 		spread := opdef.Unreduce(g.Out[0], []int{l.n}, []int{0})
 		return opdef.Node{Grads: elements.Single(elements.Scaled(spread, l.share())), Weak: elements.SpreadOnly}, nil
 	},
-	Cases: func(r *rand.Rand) []*rnntArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*rnntArgs {
 		i32 := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int32, []int{len(v)}, v).Rounded() }
 		logits := func(dt tensor.DType, shape ...int) *tensor.Tensor {
 			t := g.Normal(dt, shape...)

@@ -1,8 +1,6 @@
 package loss
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
@@ -21,8 +19,7 @@ var rowLossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Shortfall of the score of a class from all others",
 			Formula: "sum over j != target of weight[target]*max(0, margin - input[target] + input[j])^p / C",
 			Source:  "torch.nn.functional.multi_margin_loss"},
-		Cases: func(r *rand.Rand) []*multiMarginArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*multiMarginArgs {
 			f64 := tensor.Float64
 			w := g.Uniform(f64, 0.5, 2, 4)
 			w.RequiresGrad = false
@@ -45,8 +42,7 @@ var rowLossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Shortfall of the scores of several classes from all others",
 			Formula: "sum over targets t and other classes j of max(0, 1 - input[t] + input[j]) / C",
 			Notes:   "The targets of a row end at the first -1.", Source: "torch.nn.functional.multilabel_margin_loss"},
-		Cases: func(r *rand.Rand) []*multilabelMarginArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*multilabelMarginArgs {
 			target := tensor.New(tensor.Int64, []int{2, 4}, []int64{3, 0, -1, 1, 2, -1, -1, 0}).Rounded()
 			return []*multilabelMarginArgs{
 				{Input: g.Normal(tensor.Float64, 2, 4), Target: target, Reduction: "mean"},
@@ -63,8 +59,7 @@ var rowLossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits, averaged over classes",
 			Formula: "-mean(weight*(target*log(sigmoid(input)) + (1-target)*log(sigmoid(-input))))",
 			Source:  "torch.nn.functional.multilabel_soft_margin_loss"},
-		Cases: func(r *rand.Rand) []*multilabelSoftArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*multilabelSoftArgs {
 			f64 := tensor.Float64
 			w := g.Uniform(f64, 0.5, 2, 4)
 			w.RequiresGrad = false
@@ -87,8 +82,7 @@ var rowLossOps = []*opdef.Entry{
 			Formula: "max(0, d(anchor, positive) - d(anchor, negative) + margin), with d(x, y) = norm(x - y + eps, p)",
 			Notes: "swap takes the smaller of d(anchor, negative) and d(positive, negative). At the limit the " +
 				"gradient is passed on.", Source: "torch.nn.functional.triplet_margin_loss"},
-		Cases: func(r *rand.Rand) []*tripletArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*tripletArgs {
 			f64 := tensor.Float64
 			n := func(shape ...int) *tensor.Tensor { return g.Normal(f64, shape...) }
 			c := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Complex128, shape...) }
@@ -111,8 +105,7 @@ var rowLossOps = []*opdef.Entry{
 			Formula: "max(0, d(anchor, positive) - d(anchor, negative) + margin), with d the pairwise_distance",
 			Notes:   "Distance functions given as arguments are not known.",
 			Source:  "torch.nn.functional.triplet_margin_with_distance_loss"},
-		Cases: func(r *rand.Rand) []*tripletDistanceArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*tripletDistanceArgs {
 			n := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Float64, shape...) }
 			return []*tripletDistanceArgs{{Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5,
 				Reduction: "mean"}, {Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5, Swap: true,
@@ -134,8 +127,7 @@ var rowLossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Distance of the cosine of similar vectors from 1, excess of others over a margin",
 			Formula: "1 - cos(input1, input2) if target is 1, max(0, cos(input1, input2) - margin) if -1",
 			Source:  "torch.nn.functional.cosine_embedding_loss"},
-		Cases: func(r *rand.Rand) []*cosineEmbeddingArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*cosineEmbeddingArgs {
 			f64 := tensor.Float64
 			return []*cosineEmbeddingArgs{
 				{Input1: g.Normal(f64, 3, 4), Input2: g.Normal(f64, 3, 4), Target: labelOperand(g, f64, 3),

@@ -1,7 +1,6 @@
 package masked
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -141,7 +140,7 @@ func (a *maskedDimArgs) dtype() *tensor.DType {
 }
 
 func maskedReduction(name, summary, notes, neutral string, call func(*maskedReduceArgs) (*maskedCall, error),
-	cases func(*rand.Rand) []*maskedReduceArgs) *opdef.Entry {
+	cases func(opdef.Gen) []*maskedReduceArgs) *opdef.Entry {
 	class := opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}}
 	if name == "amax" || name == "amin" {
 		class = opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}}
@@ -237,8 +236,7 @@ func maskedIndex(name, summary string, with neutral) *opdef.Entry {
 			as, _ := c.Accept(got, want)
 			return as
 		},
-		Cases: func(r *rand.Rand) []*maskedIndexArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*maskedIndexArgs {
 			return []*maskedIndexArgs{
 				{Input: g.Distinct(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)},
 				{Input: g.Distinct(tensor.Float32, 3, 4), Dim: new(-1), Keepdim: true, Mask: someOf(g, 4)},
@@ -254,8 +252,7 @@ var maskedMedian = maskedEntry(opdef.Planned[maskedMedianArgs, *maskedCall]{
 		"-> Tensor",
 	Names: maskedNames("median"), Doc: maskedDoc("median", "Median of the elements a mask keeps",
 		"nan elements are left out too.", "nan"),
-	Cases: func(r *rand.Rand) []*maskedMedianArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*maskedMedianArgs {
 		return []*maskedMedianArgs{
 			{Input: g.Distinct(tensor.Float64, 3, 5), Dim: -1, Mask: someOf(g, 3, 5)},
 			{Input: g.Distinct(tensor.Float32, 4, 3), Dim: 0, Keepdim: true, Mask: someOf(g, 3)},
@@ -296,8 +293,7 @@ func maskedAlong(name, summary string, base *opdef.Entry, arg, neutral string, w
 		Names:  maskedNames(name), Doc: maskedDoc(name, summary,
 			"Masked elements have results too, which mean nothing.", neutral), Error: class,
 		Autocast: base.Autocast,
-		Cases: func(r *rand.Rand) []*maskedDimArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*maskedDimArgs {
 			return []*maskedDimArgs{
 				{Input: g.Normal(tensor.Float64, 3, 4), Dim: 1, Mask: maskOfRows(3, 4)},
 				{Input: g.Normal(tensor.Float32, 3, 4), Dim: 0, Mask: maskOfRows(3, 4)},
@@ -326,8 +322,7 @@ var maskedLogAddExp = maskedEntry(opdef.Planned[maskedLogAddExpArgs, *maskedCall
 	Names: maskedNames("logaddexp"),
 	Doc:   maskedDoc("logaddexp", "Logarithm of the sum of exponentials of the elements two masks keep", "", "-inf"),
 	Error: opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
-	Cases: func(r *rand.Rand) []*maskedLogAddExpArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*maskedLogAddExpArgs {
 		return []*maskedLogAddExpArgs{
 			{Input: g.Normal(tensor.Float64, 3, 4), Other: g.Normal(tensor.Float64, 3, 4), InputMask: someOf(g, 4),
 				OtherMask: tensor.Full(tensor.Bool, []int{3, 4}, int64(1))},
@@ -373,15 +368,13 @@ func maskOfRows(shape ...int) *tensor.Tensor {
 	return tensor.New(tensor.Bool, shape, v)
 }
 
-func numberCases(r *rand.Rand) []*maskedReduceArgs {
-	g := opdef.Gen{R: r}
-	return append(floatMaskedCases(r), &maskedReduceArgs{Input: g.Int(tensor.Int64, -3, 3, 2, 3), Dim: []int{1},
+func numberCases(g opdef.Gen) []*maskedReduceArgs {
+	return append(floatMaskedCases(g), &maskedReduceArgs{Input: g.Int(tensor.Int64, -3, 3, 2, 3), Dim: []int{1},
 		Mask: maskOfRows(3)},
 		&maskedReduceArgs{Input: g.Normal(tensor.Complex128, 3, 2), Dim: []int{0}, Mask: maskOfRows(3, 2)})
 }
 
-func floatMaskedCases(r *rand.Rand) []*maskedReduceArgs {
-	g := opdef.Gen{R: r}
+func floatMaskedCases(g opdef.Gen) []*maskedReduceArgs {
 	return []*maskedReduceArgs{
 		{Input: g.Normal(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)}, {Input: g.Normal(tensor.Float64, 2, 3, 4),
 			Dim: []int{0, -1}, Mask: maskOfRows(3, 4)},
@@ -391,8 +384,7 @@ func floatMaskedCases(r *rand.Rand) []*maskedReduceArgs {
 	}
 }
 
-func distinctCases(r *rand.Rand) []*maskedReduceArgs {
-	g := opdef.Gen{R: r}
+func distinctCases(g opdef.Gen) []*maskedReduceArgs {
 	return []*maskedReduceArgs{
 		{Input: g.Distinct(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)}, {Input: g.Distinct(tensor.Float64, 2, 3, 4),
 			Dim: []int{0, -1}, Mask: maskOfRows(3, 4)},

@@ -3,7 +3,6 @@ package masked
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -19,8 +18,7 @@ var maskedNorm = maskedEntry(opdef.Planned[maskedNormArgs, *maskedCall]{
 		"0, or inf for ord=-inf"),
 	Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
 	Autocast: opdef.AutocastFloat32,
-	Cases: func(r *rand.Rand) []*maskedNormArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*maskedNormArgs {
 		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)
 		return []*maskedNormArgs{
 			{Input: x, Ord: opdef.Int(2), Mask: someOf(g, 3, 4)}, {Input: x, Ord: opdef.Int(1), Dim: []int{1},
@@ -148,8 +146,7 @@ var maskedNormalize = opdef.Op[maskedNormalizeArgs]{
 	GradScale: func(a *maskedNormalizeArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return a.grad(g.Out[0], true)
 	},
-	Cases: func(r *rand.Rand) []*maskedNormalizeArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*maskedNormalizeArgs {
 		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)
 		return []*maskedNormalizeArgs{
 			{Input: x, Ord: 2, Dim: 1, Eps: 1e-12, Mask: maskOfRows(3, 4)}, {Input: x, Ord: 1, Dim: 0, Eps: 1e-12,

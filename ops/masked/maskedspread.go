@@ -2,7 +2,6 @@ package masked
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -190,8 +189,7 @@ func maskedSpread(name, summary string, root bool) *opdef.Entry {
 		GradScale: func(m *maskedMoments, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return elements.GradOf("input", m.grad(g.Out[0], root, true)), nil
 		},
-		Cases: func(r *rand.Rand) []*A {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*A {
 			return []*A{
 				{Input: g.Normal(tensor.Float64, 3, 5), Dim: []int{1}, Mask: maskOfRows(3, 5)},
 				{Input: g.Normal(tensor.Float64, 4, 3), Unbiased: true, Mask: maskOfRows(4, 3)},

@@ -3,6 +3,7 @@ package matmul
 import (
 	"math/cmplx"
 	"slices"
+	"sync"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -58,10 +59,23 @@ func contractAs[T kernel.Number](dt tensor.DType, ops []Operand, out []int, size
 		}
 		acc = acc.sumExcept(dt, func(l int) bool { return wanted(l) || slices.Contains(o.Axes, l) })
 		o = o.sumExcept(dt, func(l int) bool { return wanted(l) || slices.Contains(acc.Axes, l) })
+		if i == len(plain)-2 && o.leads(acc, out) {
+			acc, o = o, acc // the result is in the order of out, and need not be permuted
+		}
 		acc = pairProduct[T](dt, acc, o, wanted)
 	}
 	acc = acc.sumExcept(dt, func(l int) bool { return slices.Contains(out, l) })
 	return acc.arrange(dt, out, size)
+}
+
+// leads reports whether the first label of out that only one of o and other has is o's.
+func (o Operand) leads(other Operand, out []int) bool {
+	for _, l := range out {
+		if mine := slices.Contains(o.Axes, l); mine != slices.Contains(other.Axes, l) {
+			return mine
+		}
+	}
+	return false
 }
 
 // simplify takes the diagonal of repeated labels and drops dimensions of size
@@ -163,27 +177,38 @@ func pairProduct[T kernel.Number](dt tensor.DType, a, b Operand, wanted func(int
 		shape = append(shape, b.size(l))
 		n *= b.size(l)
 	}
-	c := tensor.Make[T](nb * m * n)
-	if len(c) > 0 {
-		am, bm := matrices[T](a, batch, left, inner, m, k), matrices[T](b, batch, inner, right, k, n)
-		one := func(i int) {
-			kernel.Gemm(am(i), bm(i), 0, kernel.Dense(m, n, c[i*m*n:(i+1)*m*n]))
+	am, bm := factorOf[T](a, batch, left, inner, m, k), factorOf[T](b, batch, inner, right, k, n)
+	return Operand{tensor.Deferred(dt, shape, func() []T {
+		c := tensor.Make[T](nb * m * n)
+		if len(c) == 0 {
+			return c
 		}
 		tensor.Parallel(nb, max(1, 1<<14/(m*n*k+1)), func(lo, hi int) {
 			for i := lo; i < hi; i++ {
-				one(i)
+				kernel.Gemm(am.matrix(i), bm.matrix(i), 0, kernel.Dense(m, n, c[i*m*n:(i+1)*m*n]))
 			}
 		})
-	}
-	return Operand{tensor.New(dt, shape, c), axes}
+		return c
+	}, func(at int) T {
+		line, j := at/n, at%n
+		return kernel.Dot(am.lines()[line*k:][:k], bm.columns()[(line/m*n+j)*k:][:k])
+	}), axes}
 }
 
 func (o Operand) size(label int) int { return o.T.Shape[slices.Index(o.Axes, label)] }
 
-// matrices returns the i-th matrix of a batch: o with its labels grouped as
-// batch, rows, cols. It reads o in the order it is stored in where that is rows
-// by columns or columns by rows.
-func matrices[T kernel.Number](o Operand, batch, rows, cols []int, m, n int) func(i int) kernel.Matrix[T] {
+// A factor is a batch of matrices, rows by cols, whose elements follow each other row by row, or
+// column by column if trans is set.
+type factor[T kernel.Number] struct {
+	rows, cols int
+	data       []T
+	trans      bool
+	other      func() []T // the elements in the other order
+}
+
+// factorOf is o with its labels grouped as batch, rows, cols, m by n. It reads o in the order
+// it is stored in where that is rows by columns or columns by rows.
+func factorOf[T kernel.Number](o Operand, batch, rows, cols []int, m, n int) *factor[T] {
 	view := func(groups ...[]int) *tensor.Tensor {
 		var order []int
 		for _, l := range slices.Concat(groups...) {
@@ -194,21 +219,38 @@ func matrices[T kernel.Number](o Operand, batch, rows, cols []int, m, n int) fun
 		}
 		return o.T.Permute(order...)
 	}
-	t := view(batch, rows, cols)
-	trans := n == 1
-	if !t.IsContiguous() {
-		if u := view(batch, cols, rows); u.IsContiguous() {
-			t, trans = u, true
-		}
+	t, u := view(batch, rows, cols), view(batch, cols, rows)
+	f := &factor[T]{rows: m, cols: n}
+	if n == 1 || !t.IsContiguous() && u.IsContiguous() {
+		t, u, f.trans = u, t, true
 	}
-	data := tensor.Data[T](t)
-	return func(i int) kernel.Matrix[T] {
-		part := data[i*m*n : (i+1)*m*n]
-		if trans {
-			return kernel.Dense(n, m, part).T()
-		}
-		return kernel.Dense(m, n, part)
+	f.data, f.other = tensor.Data[T](t), sync.OnceValue(func() []T { return tensor.Data[T](u) })
+	return f
+}
+
+// matrix is the i-th matrix of the batch.
+func (f *factor[T]) matrix(i int) kernel.Matrix[T] {
+	part := f.data[i*f.rows*f.cols : (i+1)*f.rows*f.cols]
+	if f.trans {
+		return kernel.Dense(f.cols, f.rows, part).T()
 	}
+	return kernel.Dense(f.rows, f.cols, part)
+}
+
+// lines are the rows of all matrices, one after the other.
+func (f *factor[T]) lines() []T {
+	if f.trans {
+		return f.other()
+	}
+	return f.data
+}
+
+// columns are the columns of all matrices, one after the other.
+func (f *factor[T]) columns() []T {
+	if f.trans {
+		return f.data
+	}
+	return f.other()
 }
 
 // contractGrad is the gradient of operand i of a contraction with result labels

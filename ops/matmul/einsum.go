@@ -1,7 +1,6 @@
 package matmul
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -27,8 +26,7 @@ var einsumOps = []*opdef.Entry{
 		Names:    "einsum functional.einsum",
 		Autocast: opdef.AutocastLower,
 		Doc:      einsumDoc,
-		Cases: func(r *rand.Rand) []*sublistArgs1 {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*sublistArgs1 {
 			return []*sublistArgs1{{g.Normal(tensor.Float64, 3, 3), ints(0, 0), nil}, {g.Normal(tensor.Float32, 3, 2),
 				ints(0, 1), ints(1, 0)}}
 		},
@@ -40,8 +38,7 @@ var einsumOps = []*opdef.Entry{
 		Names:    "einsum functional.einsum",
 		Autocast: opdef.AutocastLower,
 		Doc:      einsumDoc,
-		Cases: func(r *rand.Rand) []*sublistArgs2 {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*sublistArgs2 {
 			f64 := tensor.Float64
 			return []*sublistArgs2{
 				{g.Normal(f64, 3, 2), ints(0, 1), g.Normal(f64, 2, 4), ints(1, 2), ints(0, 2)},
@@ -57,8 +54,7 @@ var einsumOps = []*opdef.Entry{
 		Names:    "einsum functional.einsum",
 		Autocast: opdef.AutocastLower,
 		Doc:      einsumDoc,
-		Cases: func(r *rand.Rand) []*sublistArgs3 {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*sublistArgs3 {
 			f64 := tensor.Float64
 			return []*sublistArgs3{{g.Normal(f64, 3, 2), ints(0, 1), g.Normal(f64, 2, 4), ints(1, 2), g.Normal(f64, 4),
 				ints(2), ints(0)}}
@@ -318,8 +314,7 @@ func einsumNode(p *Product, g *opdef.Grad) (opdef.Node, error) {
 	return node, nil
 }
 
-func einsumCases(r *rand.Rand) []*einsumArgs {
-	g := opdef.Gen{R: r}
+func einsumCases(g opdef.Gen) []*einsumArgs {
 	f32, f64 := tensor.Float32, tensor.Float64
 	call := func(eq string, ts ...*tensor.Tensor) *einsumArgs { return &einsumArgs{eq, ts} }
 	n := g.Normal
@@ -448,8 +443,7 @@ func tensordotPlan(a *tensordotArgs) (*Product, error) {
 	return p, nil
 }
 
-func tensordotCases(r *rand.Rand) []*tensordotArgs {
-	g := opdef.Gen{R: r}
+func tensordotCases(g opdef.Gen) []*tensordotArgs {
 	f32, f64 := tensor.Float32, tensor.Float64
 	return []*tensordotArgs{
 		{g.Normal(f64, 2, 3, 4), g.Normal(f64, 3, 4, 2), int64(2)},

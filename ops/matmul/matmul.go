@@ -1,7 +1,6 @@
 package matmul
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -33,8 +32,8 @@ var matmulOps = []*opdef.Entry{
 		Node: func(c *Call[matmulArgs], g *opdef.Grad) (opdef.Node, error) {
 			return matmulNode(c.Args.Other, c.Args.Self, g)
 		},
-		Cases: func(r *rand.Rand) []*matmulArgs {
-			cs := matmulCases(r)
+		Cases: func(g opdef.Gen) []*matmulArgs {
+			cs := matmulCases(g)
 			for _, c := range cs {
 				c.Self, c.Other = c.Other, c.Self
 			}
@@ -47,8 +46,7 @@ var matmulOps = []*opdef.Entry{
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Product of two matrices", Formula: "self @ mat2",
 			Notes: "(M, K) with (K, N), no broadcasting.", Source: "torch.mm"},
-		Cases: func(r *rand.Rand) []*mmArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*mmArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *mmArgs { return &mmArgs{x, y} },
 				[][2][]int{{{3, 4}, {4, 2}}, {{1, 5}, {5, 1}}, {{0, 2}, {2, 3}}, {{3, 0}, {0, 2}}})
 		},
@@ -58,8 +56,7 @@ var matmulOps = []*opdef.Entry{
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Products of two batches of matrices", Formula: "self[b] @ mat2[b]",
 			Notes: "(B, M, K) with (B, K, N), no broadcasting.", Source: "torch.bmm"},
-		Cases: func(r *rand.Rand) []*mmArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*mmArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *mmArgs { return &mmArgs{x, y} },
 				[][2][]int{{{2, 3, 4}, {2, 4, 2}}, {{1, 1, 5}, {1, 5, 1}}, {{0, 2, 3}, {0, 3, 2}},
 					{{2, 3, 0}, {2, 0, 2}}})
@@ -69,8 +66,7 @@ var matmulOps = []*opdef.Entry{
 		Schema:   "mv(Tensor self, Tensor vec) -> Tensor",
 		Autocast: opdef.AutocastLower,
 		Doc:      opdef.Doc{Summary: "Product of a matrix and a vector", Formula: "self @ vec", Source: "torch.mv"},
-		Cases: func(r *rand.Rand) []*mvArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*mvArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *mvArgs { return &mvArgs{x, y} },
 				[][2][]int{{{3, 4}, {4}}, {{1, 5}, {5}}, {{0, 2}, {2}}, {{3, 0}, {0}}})
 		},
@@ -80,8 +76,7 @@ var matmulOps = []*opdef.Entry{
 		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Inner product of two vectors, without conjugation", Formula: "sum(self * tensor)",
 			Source: "torch.dot"},
-		Cases: func(r *rand.Rand) []*dotArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*dotArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *dotArgs { return &dotArgs{x, y} },
 				[][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
 		},
@@ -91,8 +86,7 @@ var matmulOps = []*opdef.Entry{
 		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Inner product of two vectors, the first conjugated",
 			Formula: "sum(conj(self) * other)", Source: "torch.vdot"},
-		Cases: func(r *rand.Rand) []*vdotArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*vdotArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *vdotArgs { return &vdotArgs{x, y} },
 				[][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
 		},
@@ -108,8 +102,7 @@ var matmulOps = []*opdef.Entry{
 		Names:  "linalg.vecdot",
 		Doc: opdef.Doc{Summary: "Inner products along a dimension, the first operand conjugated",
 			Formula: "sum(conj(x) * y, dim)", Source: "torch.linalg.vecdot"},
-		Cases: func(r *rand.Rand) []*vecdotArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*vecdotArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *vecdotArgs { return &vecdotArgs{x, y, -1} },
 				[][2][]int{{{4}, {4}}, {{2, 3}, {2, 3}}, {{2, 1, 3}, {2, 3}}, {{0, 2}, {2}}})
 		},
@@ -127,8 +120,7 @@ var matmulOps = []*opdef.Entry{
 			k := max(a.Self.Shape[m-1], 1)
 			return elements.ReshapedNode(g, a.Self.Numel()/k, a.Other.Numel()/k), nil
 		},
-		Cases: func(r *rand.Rand) []*innerArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*innerArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *innerArgs { return &innerArgs{x, y} },
 				[][2][]int{{{4}, {4}}, {{2, 3}, {3}}, {{2, 3}, {4, 3}}, {{2, 2, 3}, {4, 3}}, {{}, {3}}, {{2, 0}, {0}}})
 		},
@@ -146,8 +138,7 @@ var matmulOps = []*opdef.Entry{
 			column := gr["self"][0].Reshape(c.Args.Self.Numel(), 1)
 			return opdef.Node{Grads: []*tensor.Tensor{column, gr["vec2"][0]}}, nil
 		},
-		Cases: func(r *rand.Rand) []*outerArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*outerArgs {
 			return append(pairs(g, func(x, y *tensor.Tensor) *outerArgs { return &outerArgs{x, y} },
 				[][2][]int{{{4}, {3}}, {{1}, {1}}, {{0}, {2}}}),
 				&outerArgs{g.Normal(tensor.Float32, 3), g.Int(tensor.Int32, -3, 3, 2)})
@@ -159,8 +150,8 @@ var matmulOps = []*opdef.Entry{
 		InPlace:  true,
 		Doc: opdef.Doc{Summary: "Matrix product added to a broadcast tensor",
 			Formula: "beta*self + alpha*(mat1 @ mat2)", Notes: "With beta 0, self is not read.", Source: "torch.addmm"},
-		Cases: func(r *rand.Rand) []*addmmArgs {
-			return added(r, []int{3, 2}, []int{3, 4}, []int{4, 2}, func(s, x, y *tensor.Tensor, b,
+		Cases: func(g opdef.Gen) []*addmmArgs {
+			return added(g, []int{3, 2}, []int{3, 4}, []int{4, 2}, func(s, x, y *tensor.Tensor, b,
 				k opdef.Scalar) *addmmArgs {
 				return &addmmArgs{s, x, y, b, k}
 			})
@@ -176,8 +167,8 @@ var matmulOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Sum of a batch of matrix products added to a broadcast tensor",
 			Formula: "beta*self + alpha*sum_b(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.",
 			Source: "torch.addbmm"},
-		Cases: func(r *rand.Rand) []*addbmmArgs {
-			return added(r, []int{3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b,
+		Cases: func(g opdef.Gen) []*addbmmArgs {
+			return added(g, []int{3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b,
 				k opdef.Scalar) *addbmmArgs {
 				return &addbmmArgs{s, x, y, b, k}
 			})
@@ -193,8 +184,8 @@ var matmulOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Batch of matrix products added to a broadcast tensor",
 			Formula: "beta*self + alpha*(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.",
 			Source: "torch.baddbmm"},
-		Cases: func(r *rand.Rand) []*addbmmArgs {
-			return added(r, []int{2, 3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b,
+		Cases: func(g opdef.Gen) []*addbmmArgs {
+			return added(g, []int{2, 3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b,
 				k opdef.Scalar) *addbmmArgs {
 				return &addbmmArgs{s, x, y, b, k}
 			})
@@ -209,8 +200,8 @@ var matmulOps = []*opdef.Entry{
 		InPlace:  true,
 		Doc: opdef.Doc{Summary: "Product of a matrix and a vector added to a broadcast tensor",
 			Formula: "beta*self + alpha*(mat @ vec)", Notes: "With beta 0, self is not read.", Source: "torch.addmv"},
-		Cases: func(r *rand.Rand) []*addmvArgs {
-			return added(r, []int{3}, []int{3, 4}, []int{4}, func(s, x, y *tensor.Tensor, b,
+		Cases: func(g opdef.Gen) []*addmvArgs {
+			return added(g, []int{3}, []int{3, 4}, []int{4}, func(s, x, y *tensor.Tensor, b,
 				k opdef.Scalar) *addmvArgs {
 				return &addmvArgs{s, x, y, b, k}
 			})
@@ -226,8 +217,8 @@ var matmulOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Outer product added to a broadcast matrix",
 			Formula: "beta*self + alpha*vec1[i]*vec2[j]", Notes: "With beta 0, self is not read.",
 			Source: "torch.addr"},
-		Cases: func(r *rand.Rand) []*addrArgs {
-			return added(r, []int{3, 2}, []int{3}, []int{2}, func(s, x, y *tensor.Tensor, b, k opdef.Scalar) *addrArgs {
+		Cases: func(g opdef.Gen) []*addrArgs {
+			return added(g, []int{3, 2}, []int{3}, []int{2}, func(s, x, y *tensor.Tensor, b, k opdef.Scalar) *addrArgs {
 				return &addrArgs{s, x, y, b, k}
 			})
 		},
@@ -247,8 +238,7 @@ var matmulOps = []*opdef.Entry{
 			Notes:  "input (..., in), weight (out, in) or (in), bias (out) or ().",
 			Source: "torch.nn.functional.linear"},
 		Node: linearNode,
-		Cases: func(r *rand.Rand) []*linearArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*linearArgs {
 			f32, f64 := tensor.Float32, tensor.Float64
 			return []*linearArgs{
 				{g.Normal(f64, 3, 4), g.Normal(f64, 2, 4), g.Normal(f64, 2)},
@@ -282,8 +272,7 @@ var matmulOps = []*opdef.Entry{
 			n := a.Weight.Shape[0]
 			return elements.ReshapedNode(g, g.Out[0].Numel()/max(n, 1), n), nil
 		},
-		Cases: func(r *rand.Rand) []*bilinearArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*bilinearArgs {
 			f32, f64 := tensor.Float32, tensor.Float64
 			return []*bilinearArgs{
 				{g.Normal(f64, 3, 2), g.Normal(f64, 3, 4), g.Normal(f64, 5, 2, 4), g.Normal(f64, 5)},
@@ -327,8 +316,7 @@ var matmulOps = []*opdef.Entry{
 		Node: func(*Call[multiDotArgs], *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
-		Cases: func(r *rand.Rand) []*multiDotArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*multiDotArgs {
 			f32, f64 := tensor.Float32, tensor.Float64
 			return []*multiDotArgs{
 				{[]*tensor.Tensor{g.Normal(f64, 2, 3), g.Normal(f64, 3, 4)}},
@@ -347,8 +335,7 @@ var matmulOps = []*opdef.Entry{
 		Node: func(*Call[chainArgs], *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
-		Cases: func(r *rand.Rand) []*chainArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*chainArgs {
 			f32, f64 := tensor.Float32, tensor.Float64
 			return []*chainArgs{
 				{[]*tensor.Tensor{g.Normal(f64, 2, 3), g.Normal(f64, 3, 4)}},
@@ -362,8 +349,7 @@ var matmulOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Kronecker product",
 			Formula: "result[i*n + j] = self[i] * other[j] in every dimension of size n", Source: "torch.kron"},
 		Node: kronNode,
-		Cases: func(r *rand.Rand) []*kronArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*kronArgs {
 			return append(pairs(g, func(x, y *tensor.Tensor) *kronArgs { return &kronArgs{x, y} },
 				[][2][]int{{{2, 3}, {3, 2}}, {{4}, {2, 2}}, {{}, {3}}, {{0, 2}, {2, 2}}}),
 				&kronArgs{g.Normal(tensor.Float32, 2, 2), g.Normal(tensor.Float64, 2, 1)})
@@ -525,8 +511,7 @@ func folds(t *tensor.Tensor, n int) bool {
 	return t.Dim() != 3 || n != 2 || t.Stride[2] == 1 || t.Stride[0] != t.Shape[1]*t.Shape[2]
 }
 
-func matmulCases(r *rand.Rand) []*matmulArgs {
-	g := opdef.Gen{R: r}
+func matmulCases(g opdef.Gen) []*matmulArgs {
 	f32, f64 := tensor.Float32, tensor.Float64
 	cs := pairs(g, func(x, y *tensor.Tensor) *matmulArgs { return &matmulArgs{x, y} }, [][2][]int{
 		{{3, 4}, {4, 2}}, {{4}, {4}}, {{4}, {4, 2}}, {{3, 4}, {4}}, {{2, 3, 4}, {4, 2}}, {{2, 3, 4}, {4}},
@@ -558,8 +543,7 @@ func pairs[A any](g opdef.Gen, call func(x, y *tensor.Tensor) *A, shapes [][2][]
 }
 
 // added makes calls of the family beta*self + alpha*(x @ y).
-func added[A any](r *rand.Rand, self, x, y []int, call func(s, x, y *tensor.Tensor, beta, alpha opdef.Scalar) *A) []*A {
-	g := opdef.Gen{R: r}
+func added[A any](g opdef.Gen, self, x, y []int, call func(s, x, y *tensor.Tensor, beta, alpha opdef.Scalar) *A) []*A {
 	one := opdef.Int(1)
 	f32, f64, c128 := tensor.Float32, tensor.Float64, tensor.Complex128
 	n := func(dt tensor.DType, shape []int) *tensor.Tensor { return g.Normal(dt, shape...) }

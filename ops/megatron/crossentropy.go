@@ -1,7 +1,6 @@
 package megatron
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -96,12 +95,12 @@ var parallelCrossEntropy = compose.Declare(compose.Op[parallelArgs]{
 		Notes:  parallelNotes + "The loss is in at least float32.",
 		Source: "megatron.core.tensor_parallel.cross_entropy"},
 	Exempt: lossIsFloat32,
-	Cases: func(r *rand.Rand) []*parallelArgs {
+	Cases: func(g opdef.Gen) []*parallelArgs {
 		i := -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *parallelArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *parallelArgs {
 			i++
 			return &parallelArgs{g.Normal(dt, 2, 3, 5), someTargets(), []float64{0, 0.1}[i%2], nil}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *parallelArgs) compose.Values {
 	x := g.Arg("vocab_parallel_logits", a.VocabParallelLogits)
@@ -125,11 +124,9 @@ var fusedCrossEntropy = compose.Declare(compose.Op[fusedArgs]{
 		Notes:  parallelNotes + "The loss is in at least float32; the gradient is rounded to bfloat16.",
 		Source: "megatron.core.fusions.fused_cross_entropy"},
 	Exempt: lossIsFloat32,
-	Cases: func(r *rand.Rand) []*fusedArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *fusedArgs {
-			return &fusedArgs{g.Normal(dt, 2, 3, 5), someTargets(), nil}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *fusedArgs {
+		return &fusedArgs{g.Normal(dt, 2, 3, 5), someTargets(), nil}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *fusedArgs) compose.Values {
 	loss, _, _ := entropies(g, "target", g.Arg("vocab_parallel_logits", a.VocabParallelLogits), a.Target, never)
 	return compose.Values{loss}
@@ -156,13 +153,13 @@ var tokenCrossEntropy = compose.Declare(compose.Op[tokenArgs]{
 			"is " +
 			"refused. The loss is in at least float32.", Source: "transformer_engine.pytorch.cross_entropy"},
 	Exempt: lossIsFloat32,
-	Cases: func(r *rand.Rand) []*tokenArgs {
+	Cases: func(g opdef.Gen) []*tokenArgs {
 		i := -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *tokenArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *tokenArgs {
 			i++
 			return &tokenArgs{Inp: g.Normal(dt, 2, 3, 5), Target: someTargets(),
 				LabelSmoothing: []float64{0, 0.1}[i%2], ReduceLoss: i > 1, IgnoreIdx: 2}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *tokenArgs) compose.Values {
 	if a.DistProcessGroup != nil {
@@ -224,12 +221,12 @@ var apexCrossEntropy = compose.Declare(compose.Op[apexArgs]{
 	Doc: opdef.Doc{Summary: "Cross entropy of rows", Formula: apexFormula,
 		Notes: "The loss of rows whose label is padding_idx is 0. It has the dtype of logits, or float32 with " +
 			"half_to_float.", Source: "apex.contrib.xentropy"},
-	Cases: func(r *rand.Rand) []*apexArgs {
+	Cases: func(g opdef.Gen) []*apexArgs {
 		i := -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *apexArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *apexArgs {
 			i++
 			return &apexArgs{g.Normal(dt, 6, 5), someLabels(), []float64{0, 0.1}[i%2], i, false}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *apexArgs) compose.Values {
 	padding := func(id int64) bool { return id == int64(a.PaddingIdx) }
@@ -246,11 +243,9 @@ var rawCrossEntropy = compose.Declare(compose.Op[rawArgs]{
 		Notes:   "The loss has the dtype of logits, or float32 with half_to_float, the logarithm at least float32.",
 		Source:  "apex, contrib/csrc/xentropy"},
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
-	Cases: func(r *rand.Rand) []*rawArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *rawArgs {
-			return &rawArgs{g.Normal(dt, 6, 5), someLabels(), 0.1, false}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rawArgs {
+		return &rawArgs{g.Normal(dt, 6, 5), someLabels(), 0.1, false}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *rawArgs) compose.Values {
 	loss, lse := apexLoss(g, a.Logits, a.Labels, a.Smoothing, a.HalfToFloat, never)
 	return compose.Values{loss, lse}

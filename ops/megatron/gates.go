@@ -1,8 +1,9 @@
 package megatron
 
 import (
+	"slices"
+
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
@@ -145,15 +146,19 @@ func declareGate[A any](name, schema, names, formula string, one func(g opdef.Ge
 		Doc: opdef.Doc{Summary: "Activation with a bias or a gate", Formula: formula,
 			Notes:  "a and b are the halves of rows. Steps are rounded, as the forms in torch do.",
 			Source: "megatron.core.fusions"},
-		Cases: func(r *rand.Rand) []*A { return opdef.PerDType(r, one) },
+		Cases: func(g opdef.Gen) []*A { return opdef.PerDType(one)(g) },
 	}, compose.Fused, func(g *compose.Graph, a *A) compose.Values { return compose.Values{of(g, a)} })
 }
 
-func gates() []*opdef.Entry {
-	limit := 1.5
-	const gelu, swiglu = "x/2*(1 + tanh(0.79788456*x*(1 + 0.044715*x^2)))", "silu(a) * b of "
-	const limited = ", after a is limited to clamp_value and |b| too"
-	out := []*opdef.Entry{
+// gates are those of Megatron-LM and of Transformer Engine.
+func gates() []*opdef.Entry { return slices.Concat(geluGates(), siluGates(), engineGates()) }
+
+const limited = ", after a is limited to clamp_value and |b| too"
+
+// geluGates are made of the tanh form of gelu and of what is quicker.
+func geluGates() []*opdef.Entry {
+	const gelu = "x/2*(1 + tanh(0.79788456*x*(1 + 0.044715*x^2)))"
+	return []*opdef.Entry{
 		declareGate("bias_gelu", "Tensor bias, Tensor y", geluModule+"bias_gelu", gelu+", x = y + bias",
 			func(g opdef.Gen, dt tensor.DType) *biasArgs {
 				return &biasArgs{Bias: g.Normal(dt, 4), Y: g.Normal(dt, 3, 4)}
@@ -167,6 +172,67 @@ func gates() []*opdef.Entry {
 			func(g *compose.Graph, a *inputArgs) *compose.Value {
 				return geluTanh(g, biased(g, g.Arg("input", a.Input), g.Arg("bias", a.Bias)))
 			}),
+		declareGate("geglu", "Tensor y", gegluModule+"geglu "+gegluModule+"GeGLUFunction.apply", "gelu_tanh(a) * b "+
+			"of y",
+			func(g opdef.Gen, dt tensor.DType) *rowsArgs { return &rowsArgs{g.Normal(dt, 3, 8)} },
+			func(g *compose.Graph, a *rowsArgs) *compose.Value { return gated(g, g.Arg("y", a.Y), geluTanh, nil, 0) }),
+		declareGate("bias_geglu", "Tensor bias, Tensor y", gegluModule+"bias_geglu", "gelu_tanh(a) * b of y + bias",
+			func(g opdef.Gen, dt tensor.DType) *biasArgs {
+				return &biasArgs{Bias: g.Normal(dt, 8), Y: g.Normal(dt, 3, 8)}
+			},
+			func(g *compose.Graph, a *biasArgs) *compose.Value {
+				return gated(g, biased(g, g.Arg("y", a.Y), g.Arg("bias", a.Bias)), geluTanh, nil, 0)
+			}),
+		declareGate("bias_geglu_impl", "Tensor input, Tensor? bias", gegluModule+"bias_geglu_impl "+gegluModule+
+			"BiasGeGLUFunction.apply", "gelu_tanh(a) * b of input + bias",
+			func(g opdef.Gen, dt tensor.DType) *inputArgs {
+				return &inputArgs{g.Normal(dt, 2, 3, 8), g.Normal(dt, 8)}
+			},
+			func(g *compose.Graph, a *inputArgs) *compose.Value {
+				return gated(g, biased(g, g.Arg("input", a.Input), g.Arg("bias", a.Bias)), geluTanh, nil, 0)
+			}),
+		declareGate("quick_gelu", "Tensor y", gegluModule+"quick_gelu", "y*sigmoid(1.702*y)",
+			func(g opdef.Gen, dt tensor.DType) *rowsArgs { return &rowsArgs{g.Normal(dt, 3, 4)} },
+			func(g *compose.Graph, a *rowsArgs) *compose.Value { return quickGELU(g, g.Arg("y", a.Y)) }),
+		declareGate("quick_geglu", "Tensor y, float linear_offset=0.0", gegluModule+"quick_geglu",
+			"a*sigmoid(1.702*a) * (b + linear_offset) of y",
+			func(g opdef.Gen, dt tensor.DType) *offsetArgs { return &offsetArgs{g.Normal(dt, 3, 8), 1} },
+			func(g *compose.Graph, a *offsetArgs) *compose.Value {
+				return gated(g, g.Arg("y", a.Y), quickGELU, nil, a.LinearOffset)
+			}),
+		declareGate("weighted_bias_quick_geglu_impl", "Tensor input, Tensor? bias, Tensor weights, "+
+			"bool fp8_input_store=False, float linear_offset=0.0, float? clamp_value=None",
+			gegluModule+"weighted_bias_quick_geglu_impl",
+			"a*sigmoid(1.702*a) * (b + linear_offset) of input + bias, times weights"+limited,
+			func(g opdef.Gen, dt tensor.DType) *quickImplArgs {
+				return &quickImplArgs{Input: g.Normal(dt, 3, 8), Bias: g.Normal(dt, 8), Weights: g.Normal(dt, 3, 1),
+					LinearOffset: 1}
+			},
+			func(g *compose.Graph, a *quickImplArgs) *compose.Value {
+				refuseFloat8(g, a.Fp8InputStore)
+				x, bias := g.Arg("input", a.Input), g.Arg("bias", a.Bias)
+				if a.ClampValue != nil && bias != nil {
+					g.Refuse("clamp_value", "it is limited before the bias is added, which is not known here")
+				}
+				y := gated(g, biased(g, x, bias), quickGELU, a.ClampValue, a.LinearOffset)
+				return weighted(g, y, g.Arg("weights", a.Weights))
+			}),
+		declareGate("weighted_squared_relu", "Tensor input, Tensor weights", reluModule+"weighted_squared_relu_impl "+
+			reluModule+"weighted_squared_relu", "relu(input)^2 * weights",
+			func(g opdef.Gen, dt tensor.DType) *reluArgs {
+				return &reluArgs{g.Apart(dt, []float64{0}, 3, 4), g.Normal(dt, 3, 1)}
+			},
+			func(g *compose.Graph, a *reluArgs) *compose.Value {
+				return weighted(g, g.Square(g.ReLU(g.Arg("input", a.Input))), g.Arg("weights", a.Weights))
+			}),
+	}
+}
+
+// siluGates are made of silu.
+func siluGates() []*opdef.Entry {
+	limit := 1.5
+	const swiglu = "silu(a) * b of "
+	return []*opdef.Entry{
 		declareGate("swiglu", "Tensor y", swigluModule+"swiglu", swiglu+"y",
 			func(g opdef.Gen, dt tensor.DType) *rowsArgs { return &rowsArgs{g.Normal(dt, 3, 8)} },
 			func(g *compose.Graph, a *rowsArgs) *compose.Value { return gated(g, g.Arg("y", a.Y), silu, nil, 0) }),
@@ -249,60 +315,12 @@ func gates() []*opdef.Entry {
 				return weighted(g, gated(g, g.Arg("input", a.Input), silu, a.ClampValue, 0), g.Arg("weights",
 					a.Weights))
 			}),
-		declareGate("geglu", "Tensor y", gegluModule+"geglu "+gegluModule+"GeGLUFunction.apply", "gelu_tanh(a) * b "+
-			"of y",
-			func(g opdef.Gen, dt tensor.DType) *rowsArgs { return &rowsArgs{g.Normal(dt, 3, 8)} },
-			func(g *compose.Graph, a *rowsArgs) *compose.Value { return gated(g, g.Arg("y", a.Y), geluTanh, nil, 0) }),
-		declareGate("bias_geglu", "Tensor bias, Tensor y", gegluModule+"bias_geglu", "gelu_tanh(a) * b of y + bias",
-			func(g opdef.Gen, dt tensor.DType) *biasArgs {
-				return &biasArgs{Bias: g.Normal(dt, 8), Y: g.Normal(dt, 3, 8)}
-			},
-			func(g *compose.Graph, a *biasArgs) *compose.Value {
-				return gated(g, biased(g, g.Arg("y", a.Y), g.Arg("bias", a.Bias)), geluTanh, nil, 0)
-			}),
-		declareGate("bias_geglu_impl", "Tensor input, Tensor? bias", gegluModule+"bias_geglu_impl "+gegluModule+
-			"BiasGeGLUFunction.apply", "gelu_tanh(a) * b of input + bias",
-			func(g opdef.Gen, dt tensor.DType) *inputArgs {
-				return &inputArgs{g.Normal(dt, 2, 3, 8), g.Normal(dt, 8)}
-			},
-			func(g *compose.Graph, a *inputArgs) *compose.Value {
-				return gated(g, biased(g, g.Arg("input", a.Input), g.Arg("bias", a.Bias)), geluTanh, nil, 0)
-			}),
-		declareGate("quick_gelu", "Tensor y", gegluModule+"quick_gelu", "y*sigmoid(1.702*y)",
-			func(g opdef.Gen, dt tensor.DType) *rowsArgs { return &rowsArgs{g.Normal(dt, 3, 4)} },
-			func(g *compose.Graph, a *rowsArgs) *compose.Value { return quickGELU(g, g.Arg("y", a.Y)) }),
-		declareGate("quick_geglu", "Tensor y, float linear_offset=0.0", gegluModule+"quick_geglu",
-			"a*sigmoid(1.702*a) * (b + linear_offset) of y",
-			func(g opdef.Gen, dt tensor.DType) *offsetArgs { return &offsetArgs{g.Normal(dt, 3, 8), 1} },
-			func(g *compose.Graph, a *offsetArgs) *compose.Value {
-				return gated(g, g.Arg("y", a.Y), quickGELU, nil, a.LinearOffset)
-			}),
-		declareGate("weighted_bias_quick_geglu_impl", "Tensor input, Tensor? bias, Tensor weights, "+
-			"bool fp8_input_store=False, float linear_offset=0.0, float? clamp_value=None",
-			gegluModule+"weighted_bias_quick_geglu_impl",
-			"a*sigmoid(1.702*a) * (b + linear_offset) of input + bias, times weights"+limited,
-			func(g opdef.Gen, dt tensor.DType) *quickImplArgs {
-				return &quickImplArgs{Input: g.Normal(dt, 3, 8), Bias: g.Normal(dt, 8), Weights: g.Normal(dt, 3, 1),
-					LinearOffset: 1}
-			},
-			func(g *compose.Graph, a *quickImplArgs) *compose.Value {
-				refuseFloat8(g, a.Fp8InputStore)
-				x, bias := g.Arg("input", a.Input), g.Arg("bias", a.Bias)
-				if a.ClampValue != nil && bias != nil {
-					g.Refuse("clamp_value", "it is limited before the bias is added, which is not known here")
-				}
-				y := gated(g, biased(g, x, bias), quickGELU, a.ClampValue, a.LinearOffset)
-				return weighted(g, y, g.Arg("weights", a.Weights))
-			}),
-		declareGate("weighted_squared_relu", "Tensor input, Tensor weights", reluModule+"weighted_squared_relu_impl "+
-			reluModule+"weighted_squared_relu", "relu(input)^2 * weights",
-			func(g opdef.Gen, dt tensor.DType) *reluArgs {
-				return &reluArgs{g.Apart(dt, []float64{0}, 3, 4), g.Normal(dt, 3, 1)}
-			},
-			func(g *compose.Graph, a *reluArgs) *compose.Value {
-				return weighted(g, g.Square(g.ReLU(g.Arg("input", a.Input))), g.Arg("weights", a.Weights))
-			}),
 	}
+}
+
+// engineGates are those of Transformer Engine.
+func engineGates() (out []*opdef.Entry) {
+
 	for _, k := range []struct {
 		name, formula string
 		of            gate
@@ -323,11 +341,9 @@ func gates() []*opdef.Entry {
 			Names:  "transformer_engine_torch." + k.name,
 			Doc: opdef.Doc{Summary: "Activation of elements or of the halves (a, b) of rows",
 				Formula: k.formula, Notes: "A quantizer is refused.", Source: "transformer_engine, pybind.cpp"},
-			Cases: func(r *rand.Rand) []*engineArgs {
-				return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *engineArgs {
-					return &engineArgs{g.Apart(dt, []float64{0}, 3, 8), nil}
-				})
-			},
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *engineArgs {
+				return &engineArgs{g.Apart(dt, []float64{0}, 3, 8), nil}
+			}),
 		}, compose.Fused, func(g *compose.Graph, a *engineArgs) compose.Values {
 			if a.Quantizer != nil {
 				g.Refuse("quantizer", "quantized results are not defined")

@@ -1,7 +1,6 @@
 package megatron
 
 import (
-	"math/rand/v2"
 	"strings"
 
 	"github.com/optool/optool/opdef"
@@ -137,8 +136,7 @@ func (k normKind) names() (function, kernel, op string) {
 }
 
 // cases are arguments of the kind.
-func (k normKind) cases(r *rand.Rand) (out []*normArgs) {
-	g := opdef.Gen{R: r}
+func (k normKind) cases(g opdef.Gen) (out []*normArgs) {
 	for _, dt := range [][2]tensor.DType{{tensor.Float64, tensor.Float64}, {tensor.Float32, tensor.Float32},
 		{tensor.BFloat16, tensor.BFloat16}, {tensor.Float16, tensor.Float32}} {
 		if !k.mixed {
@@ -195,8 +193,8 @@ func declareNorm[A any, P interface {
 	} else if k.mixed {
 		o.Exempt = map[string]string{"dtypes": "the result has the dtype of the weight"}
 	}
-	o.Cases = func(r *rand.Rand) (cs []*A) {
-		for _, a := range k.cases(r) {
+	o.Cases = func(g opdef.Gen) (cs []*A) {
+		for _, a := range k.cases(g) {
 			cs = append(cs, of(a))
 		}
 		return cs

@@ -1,7 +1,6 @@
 package megatron
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -153,26 +152,26 @@ func angles(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor {
 // sequences end at 3 and 5.
 func sequences() *tensor.Tensor { return fused.Integers(0, 3, 5) }
 
-func ropes() []*opdef.Entry {
-	whole := turn{scale: 1}
-	f32 := tensor.Float32
-	doc := func(summary, notes, source string) opdef.Doc {
-		return opdef.Doc{Summary: summary, Formula: ropeFormula, Notes: notes, Source: source}
-	}
+// ropes are those of apex, of Megatron-LM and of Transformer Engine.
+func ropes() []*opdef.Entry { return slices.Concat(apexRopes(), megatronRopes(), engineRopes()) }
+
+func ropeDoc(summary, notes, source string) opdef.Doc {
+	return opdef.Doc{Summary: summary, Formula: ropeFormula, Notes: notes, Source: source}
+}
+
+func apexRopes() []*opdef.Entry {
+	whole, f32 := turn{scale: 1}, tensor.Float32
 	const apexSource = "apex.transformer.functional.fused_rope"
 	return []*opdef.Entry{
 		compose.Declare(compose.Op[ropeArgs]{
 			Schema: "apex_fused_apply_rotary_pos_emb(Tensor t, Tensor freqs, bool transpose_output_memory=False) -> " +
 				"Tensor",
 			Names: apexNames("fused_apply_rotary_pos_emb", "FusedRoPEFunc", "forward"),
-			Doc: doc("Rotary position embedding", "t is (positions, batch, heads, size), freqs (positions, 1, 1, "+
-				"angles)."+
-				halfNotes, apexSource),
-			Cases: func(r *rand.Rand) []*ropeArgs {
-				return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *ropeArgs {
-					return &ropeArgs{g.Normal(dt, 3, 2, 2, 6), angles(g, f32, 3, 1, 1, 4), false}
-				})
-			},
+			Doc: ropeDoc("Rotary position embedding", "t is (positions, batch, heads, size), freqs (positions, 1, 1, "+
+				"angles)."+halfNotes, apexSource),
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *ropeArgs {
+				return &ropeArgs{g.Normal(dt, 3, 2, 2, 6), angles(g, f32, 3, 1, 1, 4), false}
+			}),
 		}, compose.Fused, func(g *compose.Graph, a *ropeArgs) compose.Values {
 			return compose.Values{whole.byAngles(g, "t", g.Arg("t", a.T), g.Arg("freqs", a.Freqs))}
 		}),
@@ -184,12 +183,10 @@ func ropes() []*opdef.Entry {
 				Formula: "t*cos + turned(t)*sin of the first elements of heads, as many as cos has",
 				Notes:   "t is (positions, batch, heads, size), cos and sin are (positions, 1, 1, angles)." + halfNotes,
 				Source:  apexSource},
-			Cases: func(r *rand.Rand) []*cachedArgs {
-				return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *cachedArgs {
-					return &cachedArgs{g.Normal(dt, 3, 2, 2, 6), angles(g, dt, 3, 1, 1, 4), angles(g, dt, 3, 1, 1,
-						4), false}
-				})
-			},
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *cachedArgs {
+				return &cachedArgs{g.Normal(dt, 3, 2, 2, 6), angles(g, dt, 3, 1, 1, 4), angles(g, dt, 3, 1, 1,
+					4), false}
+			}),
 		}, compose.Fused, func(g *compose.Graph, a *cachedArgs) compose.Values {
 			return compose.Values{whole.by(g, "t", g.Arg("t", a.T), g.Detach(g.Arg("cos", a.Cos)),
 				g.Detach(g.Arg("sin", a.Sin)))}
@@ -197,14 +194,11 @@ func ropes() []*opdef.Entry {
 		compose.Declare(compose.Op[packedArgs]{
 			Schema: "apex_fused_apply_rotary_pos_emb_thd(Tensor t, Tensor cu_seqlens, Tensor freqs) -> Tensor",
 			Names:  apexNames("fused_apply_rotary_pos_emb_thd", "FusedRoPETHDFunc", "forward_thd"),
-			Doc: doc("Rotary position embedding of packed sequences", "t is (rows, heads, size), freqs (positions, "+
-				"1, 1, "+
-				"angles); sequence i has the rows from cu_seqlens[i] to cu_seqlens[i+1]."+halfNotes, apexSource),
-			Cases: func(r *rand.Rand) []*packedArgs {
-				return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *packedArgs {
-					return &packedArgs{g.Normal(dt, 5, 2, 6), sequences(), angles(g, f32, 4, 1, 1, 4)}
-				})
-			},
+			Doc: ropeDoc("Rotary position embedding of packed sequences", "t is (rows, heads, size), freqs (positions, "+
+				"1, 1, angles); sequence i has the rows from cu_seqlens[i] to cu_seqlens[i+1]."+halfNotes, apexSource),
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *packedArgs {
+				return &packedArgs{g.Normal(dt, 5, 2, 6), sequences(), angles(g, f32, 4, 1, 1, 4)}
+			}),
 		}, compose.Fused, func(g *compose.Graph, a *packedArgs) compose.Values {
 			return compose.Values{whole.packed(g, a.T, a.Freqs, a.CuSeqlens, fromZero)}
 		}),
@@ -217,73 +211,86 @@ func ropes() []*opdef.Entry {
 					"column",
 				Notes: "t is (batch, img_h*img_w, heads, size), cos_h is (1, rows, 1, size/2), cos_w (1, columns, 1, " +
 					"size/2)." + halfNotes, Source: apexSource},
-			Cases: func(r *rand.Rand) []*planeArgs {
-				return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *planeArgs {
-					h, w := func() *tensor.Tensor { return angles(g, dt, 1, 3, 1, 4) },
-						func() *tensor.Tensor { return angles(g, dt, 1, 4, 1, 4) }
-					return &planeArgs{g.Normal(dt, 2, 6, 2, 8), 2, 3, h(), h(), w(), w()}
-				})
-			},
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *planeArgs {
+				h, w := func() *tensor.Tensor { return angles(g, dt, 1, 3, 1, 4) },
+					func() *tensor.Tensor { return angles(g, dt, 1, 4, 1, 4) }
+				return &planeArgs{g.Normal(dt, 2, 6, 2, 8), 2, 3, h(), h(), w(), w()}
+			}),
 		}, compose.Fused, func(g *compose.Graph, a *planeArgs) compose.Values {
 			return compose.Values{plane(g, a)}
 		}),
+	}
+}
+
+func megatronRopes() []*opdef.Entry {
+	return []*opdef.Entry{
 		compose.Declare(compose.Op[stepsArgs]{
 			Schema: "megatron_apply_rotary_pos_emb_bshd(Tensor t, Tensor freqs, bool rotary_interleaved=False, " +
 				"bool mla_rotary_interleaved=False, float mscale=1.0, bool inverse=False, " +
 				"bool mla_output_remove_interleaving=False, bool? multi_latent_attention=None) -> Tensor",
 			Names: "megatron.core.models.common.embeddings.rope_utils._apply_rotary_pos_emb_bshd",
-			Doc: doc("Rotary position embedding", "t is (positions, ..., size), freqs is broadcast. cos and sin are "+
-				"multiplied by mscale; inverse turns back. Neighbours are turned if rotary_interleaved. With "+
+			Doc: ropeDoc("Rotary position embedding", "t is (positions, ..., size), freqs is broadcast. cos and sin "+
+				"are multiplied by mscale; inverse turns back. Neighbours are turned if rotary_interleaved. With "+
 				"mla_rotary_interleaved (or multi_latent_attention) elements are first sorted, the even ones before "+
-				"the "+
-				"odd, and with mla_output_remove_interleaving sorted back. Steps are rounded.",
+				"the odd, and with mla_output_remove_interleaving sorted back. Steps are rounded.",
 				"megatron.core.models.common.embeddings.rope_utils"),
-			Cases: func(r *rand.Rand) []*stepsArgs {
+			Cases: func(g opdef.Gen) []*stepsArgs {
 				i := -1
-				return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *stepsArgs {
+				return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *stepsArgs {
 					i++
-					return &stepsArgs{g.Normal(dt, 3, 2, 2, 6), angles(g, f32, 3, 1, 1, 4), i%2 == 1, i > 1, 0.5,
-						i == 3, i == 3, nil}
-				})
+					return &stepsArgs{g.Normal(dt, 3, 2, 2, 6), angles(g, tensor.Float32, 3, 1, 1, 4), i%2 == 1, i > 1,
+						0.5, i == 3, i == 3, nil}
+				})(g)
 			},
 		}, compose.Unfused, func(g *compose.Graph, a *stepsArgs) compose.Values {
-			t := turn{a.RotaryInterleaved, true, a.Mscale}
-			x, freqs := g.Arg("t", a.T), g.Arg("freqs", a.Freqs)
-			mla := a.MlaRotaryInterleaved
-			if a.MultiLatentAttention != nil {
-				mla = *a.MultiLatentAttention
-			}
-			last := x.Dim() - 1
-			if last < 0 || freqs.Dim() == 0 || freqs.Shape()[freqs.Dim()-1] > x.Shape()[last] ||
-				freqs.Shape()[freqs.Dim()-1]%2 != 0 {
-				g.Refuse("freqs", "%s does not fit heads of %s", a.Freqs.Meta(), a.T.Meta())
-			}
-			n, size := freqs.Shape()[freqs.Dim()-1], x.Shape()[last]
-			y, rest := g.Narrow(x, -1, 0, n), g.Narrow(x, -1, n, size-n)
-			order, back := pairOrder(n)
-			if mla {
-				y = g.IndexSelect(y, -1, order)
-			}
-			if a.Inverse {
-				freqs = g.Neg(freqs)
-			}
-			y = t.byAngles(g, "t", y, freqs)
-			if mla && a.MlaOutputRemoveInterleaving {
-				y = g.IndexSelect(y, -1, back)
-			}
-			return compose.Values{g.Cat(-1, y, rest)}
+			return compose.Values{steps(g, a)}
 		}),
+	}
+}
+
+// steps is a turn in torch's own steps, of elements that may be sorted before and after.
+func steps(g *compose.Graph, a *stepsArgs) *compose.Value {
+	t := turn{a.RotaryInterleaved, true, a.Mscale}
+	x, freqs := g.Arg("t", a.T), g.Arg("freqs", a.Freqs)
+	mla := a.MlaRotaryInterleaved
+	if a.MultiLatentAttention != nil {
+		mla = *a.MultiLatentAttention
+	}
+	last := x.Dim() - 1
+	if last < 0 || freqs.Dim() == 0 || freqs.Shape()[freqs.Dim()-1] > x.Shape()[last] ||
+		freqs.Shape()[freqs.Dim()-1]%2 != 0 {
+		g.Refuse("freqs", "%s does not fit heads of %s", a.Freqs.Meta(), a.T.Meta())
+	}
+	n, size := freqs.Shape()[freqs.Dim()-1], x.Shape()[last]
+	y, rest := g.Narrow(x, -1, 0, n), g.Narrow(x, -1, n, size-n)
+	order, back := pairOrder(n)
+	if mla {
+		y = g.IndexSelect(y, -1, order)
+	}
+	if a.Inverse {
+		freqs = g.Neg(freqs)
+	}
+	y = t.byAngles(g, "t", y, freqs)
+	if mla && a.MlaOutputRemoveInterleaving {
+		y = g.IndexSelect(y, -1, back)
+	}
+	return g.Cat(-1, y, rest)
+}
+
+func engineRopes() []*opdef.Entry {
+	f32 := tensor.Float32
+	return []*opdef.Entry{
 		compose.Declare(compose.Op[engineRopeArgs]{
 			Schema: "transformer_engine_apply_rotary_pos_emb(Tensor t, Tensor freqs, str tensor_format='sbhd', " +
 				"Tensor? start_positions=None, bool interleaved=False, bool fused=False, Tensor? cu_seqlens=None, " +
 				"int cp_size=1, int cp_rank=0) -> Tensor",
 			Names: "transformer_engine.pytorch.attention.apply_rotary_pos_emb " +
 				"transformer_engine.pytorch.attention.rope.apply_rotary_pos_emb",
-			Doc: doc("Rotary position embedding", engineNotes+" Without fused steps are rounded.",
+			Doc: ropeDoc("Rotary position embedding", engineNotes+" Without fused steps are rounded.",
 				"transformer_engine.pytorch.attention.rope"),
-			Cases: func(r *rand.Rand) []*engineRopeArgs {
+			Cases: func(g opdef.Gen) []*engineRopeArgs {
 				i := -1
-				return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *engineRopeArgs {
+				return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *engineRopeArgs {
 					i++
 					a := &engineRopeArgs{T: g.Normal(dt, 3, 2, 2, 6), Freqs: angles(g, f32, 5, 1, 1, 4),
 						TensorFormat: "sbhd",
@@ -295,7 +302,7 @@ func ropes() []*opdef.Entry {
 						a.T, a.TensorFormat, a.CuSeqlens = g.Normal(dt, 5, 2, 6), "thd", sequences()
 					}
 					return a
-				})
+				})(g)
 			},
 		}, compose.Fused, func(g *compose.Graph, a *engineRopeArgs) compose.Values {
 			return compose.Values{engineRope(g, a)}
@@ -305,13 +312,11 @@ func ropes() []*opdef.Entry {
 				"str tensor_format='sbhd', bool interleaved=False, Tensor? cu_seqlens=None, int cp_size=1, " +
 				"int cp_rank=0) -> Tensor",
 			Names: "transformer_engine.pytorch.attention.rope.FusedRoPEFunc.apply",
-			Doc:   doc("Rotary position embedding", engineNotes, "transformer_engine.pytorch.attention.rope"),
-			Cases: func(r *rand.Rand) []*engineFuncArgs {
-				return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *engineFuncArgs {
-					return &engineFuncArgs{T: g.Normal(dt, 3, 2, 2, 6), Freqs: angles(g, f32, 5, 1, 1, 4),
-						StartPositions: fused.Integers(2, 0), TensorFormat: "sbhd", CpSize: 1}
-				})
-			},
+			Doc:   ropeDoc("Rotary position embedding", engineNotes, "transformer_engine.pytorch.attention.rope"),
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *engineFuncArgs {
+				return &engineFuncArgs{T: g.Normal(dt, 3, 2, 2, 6), Freqs: angles(g, f32, 5, 1, 1, 4),
+					StartPositions: fused.Integers(2, 0), TensorFormat: "sbhd", CpSize: 1}
+			}),
 		}, compose.Fused, func(g *compose.Graph, a *engineFuncArgs) compose.Values {
 			return compose.Values{engineRope(g, &engineRopeArgs{a.T, a.Freqs, a.TensorFormat, a.StartPositions,
 				a.Interleaved, true, a.CuSeqlens, a.CpSize, a.CpRank})}

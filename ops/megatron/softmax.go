@@ -2,7 +2,6 @@ package megatron
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
@@ -94,24 +93,18 @@ func hiddenBy(g *compose.Graph, inputs, mask *tensor.Tensor, scale float64) comp
 // someHidden hides scores, all of those of one row.
 func someHidden() *tensor.Tensor {
 	return tensor.New(tensor.Bool, []int{2, 1, 3, 4}, []int64{0, 1, 0, 0, 1, 1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1,
-		1, 1,
-		0, 0, 1, 1}).Rounded()
+		1, 1, 0, 0, 1, 1}).Rounded()
 }
 
 func softmaxes() []*opdef.Entry {
-	scores := func(r *rand.Rand, rank int) []*scaledArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *scaledArgs {
+	cases := func(rank int) func(g opdef.Gen) []*scaledArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *scaledArgs {
 			return &scaledArgs{g.Normal(dt, []int{2, 2, 3, 4}[4-rank:]...), 0.5}
 		})
 	}
-	cases := func(rank int) func(r *rand.Rand) []*scaledArgs {
-		return func(r *rand.Rand) []*scaledArgs { return scores(r, rank) }
-	}
-	masked := func(r *rand.Rand) []*maskedArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *maskedArgs {
-			return &maskedArgs{g.Normal(dt, 2, 2, 3, 4), someHidden(), 0.5}
-		})
-	}
+	masked := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *maskedArgs {
+		return &maskedArgs{g.Normal(dt, 2, 2, 3, 4), someHidden(), 0.5}
+	})
 	doc := func(summary, formula, notes string) opdef.Doc {
 		return opdef.Doc{Summary: summary, Formula: formula, Notes: notes, Source: "apex, csrc/megatron"}
 	}
@@ -153,12 +146,9 @@ func softmaxes() []*opdef.Entry {
 			Names:  apexSoftmax + "scaled_upper_triang_masked_softmax",
 			Doc: doc("Causal softmax of scaled scores", "softmax(scale*inputs, -1) of the keys seen",
 				upper+" mask is not read."),
-			Cases: func(r *rand.Rand) (cs []*maskedArgs) {
-				for _, c := range scores(r, 3) {
-					cs = append(cs, &maskedArgs{c.Inputs, nil, c.Scale})
-				}
-				return cs
-			},
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *maskedArgs {
+				return &maskedArgs{g.Normal(dt, 2, 3, 4), nil, 0.5}
+			}),
 		}, compose.Fused, func(g *compose.Graph, a *maskedArgs) compose.Values {
 			return triangular(g, a.Inputs, a.Scale, false)
 		}),
@@ -177,11 +167,9 @@ func softmaxes() []*opdef.Entry {
 			Doc: doc("Gradient of the scaled softmaxes",
 				"scale * softmax_results * (output_grads - sum(output_grads*softmax_results, -1))", ""),
 			NoGrad: "it is a gradient",
-			Cases: func(r *rand.Rand) []*backArgs {
-				return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *backArgs {
-					return &backArgs{g.Normal(dt, 2, 3, 4), g.Uniform(dt, 0, 0.5, 2, 3, 4), 0.5}
-				})
-			},
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *backArgs {
+				return &backArgs{g.Normal(dt, 2, 3, 4), g.Uniform(dt, 0, 0.5, 2, 3, 4), 0.5}
+			}),
 		}, compose.Fused, func(g *compose.Graph, a *backArgs) compose.Values {
 			up, y := g.Arg("output_grads", a.OutputGrads), g.Arg("softmax_results", a.SoftmaxResults)
 			fused.CheckSame(g, "softmax_results", up, y)

@@ -2,7 +2,6 @@ package normalization
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -22,8 +21,7 @@ var nativeNormOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions, with mean and 1/sqrt(var + eps)",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 			Notes:   "The statistics take no gradient.", Source: "ATen/native/layer_norm.cpp"},
-		Cases: func(r *rand.Rand) []*nativeLayerNormArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*nativeLayerNormArgs {
 			f64 := tensor.Float64
 			return []*nativeLayerNormArgs{
 				{g.Normal(f64, 3, 4), []int{4}, g.Normal(f64, 4), g.Normal(f64, 4), 1e-5},
@@ -48,8 +46,7 @@ var nativeNormOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Normalisation over groups of channels, with mean and 1/sqrt(var + eps)",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 			Notes:   "The statistics take no gradient.", Source: "ATen/native/group_norm.cpp"},
-		Cases: func(r *rand.Rand) []*nativeGroupNormArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*nativeGroupNormArgs {
 			f64 := tensor.Float64
 			return []*nativeGroupNormArgs{{g.Normal(f64, 2, 4, 3), g.Normal(f64, 4), g.Normal(f64, 4), 2, 4, 3, 2,
 				1e-5}, {g.Normal(tensor.Float32, 1, 4, 2, 2), nil, nil, 1, 4, 4, 1, 1e-5}}
@@ -108,8 +105,7 @@ var nativeBatchNorm = nativeNorm(opdef.Planned[nativeBatchNormArgs, *nativeNorma
 	After: func(n *nativeNormalisation, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 		return n.running(outs)
 	},
-	Cases: func(r *rand.Rand) []*nativeBatchNormArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*nativeBatchNormArgs {
 		f64 := tensor.Float64
 		m, v := g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3)
 		m.RequiresGrad, v.RequiresGrad = false, false

@@ -2,7 +2,6 @@ package normalization
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -23,8 +22,7 @@ var normOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected.",
 			Source: "torch.nn.functional.layer_norm"},
-		Cases: func(r *rand.Rand) []*layerNormArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*layerNormArgs {
 			f64, f32, bf := tensor.Float64, tensor.Float32, tensor.BFloat16
 			return []*layerNormArgs{
 				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Weight: g.Normal(f64, 4),
@@ -49,8 +47,7 @@ var normOps = []*opdef.Entry{
 			Formula: "input / sqrt(mean(input^2) + eps) * weight",
 			Notes: "eps is by default the machine epsilon of the dtype, of float32 for 16 bits; torch before 2.7 takes " +
 				"that of 16 bits, which is as right.", Source: "torch.nn.functional.rms_norm"},
-		Cases: func(r *rand.Rand) []*rmsNormArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*rmsNormArgs {
 			f64 := tensor.Float64
 			return []*rmsNormArgs{
 				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Weight: g.Normal(f64, 4), Eps: new(1e-6)},
@@ -70,8 +67,7 @@ var normOps = []*opdef.Entry{
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 			Notes: "input is (N, C, *); mean and var are taken over each sample's C/num_groups channels and all " +
 				"positions.", Source: "torch.nn.functional.group_norm"},
-		Cases: func(r *rand.Rand) []*groupNormArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*groupNormArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			return []*groupNormArgs{
 				{Input: g.Normal(f64, 2, 4, 3), NumGroups: 2, Weight: g.Normal(f64, 4), Bias: g.Normal(f64, 4),
@@ -107,8 +103,7 @@ func batchNorm(schema, names string) *opdef.Entry {
 				"statistics move towards them by momentum (var corrected); otherwise they are the running statistics.",
 			Source: "torch.nn.functional.batch_norm"},
 		After: (*normalisation).running,
-		Cases: func(r *rand.Rand) []*batchNormArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*batchNormArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			stats := func(dt tensor.DType, c int) (*tensor.Tensor, *tensor.Tensor) {
 				m, v := g.Normal(dt, c), g.Uniform(dt, 0.5, 2, c)
@@ -148,8 +143,7 @@ func instanceNorm(schema, names string) *opdef.Entry {
 			return opdef.Node{Grads: elements.Single(g.Out[0].Reshape(slices.Concat([]int{1, s[0] * s[1]}, s[2:])...)),
 				Weak: elements.ReshapedOnly}, nil
 		},
-		Cases: func(r *rand.Rand) []*instanceNormArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*instanceNormArgs {
 			f64 := tensor.Float64
 			m, v := g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3)
 			m.RequiresGrad, v.RequiresGrad = false, false
@@ -239,6 +233,12 @@ func (n *normalisation) mistakes() []opdef.Mistake[*normalisation] {
 		if groups, each := n.x.Shape[1], n.x.Shape[2]; groups > 1 && each > 1 {
 			add(fmt.Sprintf("channel c belongs to group c mod %d, not c / %d", groups, each), func(m *normalisation) {
 				m.x, m.dims, m.stats = n.x.Reshape(n.x.Shape[0], each, groups, n.x.Shape[3]), []int{1, 3}, nil
+			})
+			add("all channels are one group", func(m *normalisation) {
+				m.x, m.stats = n.x.Reshape(n.x.Shape[0], 1, groups*each, n.x.Shape[3]), nil
+			})
+			add("each channel is a group", func(m *normalisation) {
+				m.x, m.stats = n.x.Reshape(n.x.Shape[0], groups*each, 1, n.x.Shape[3]), nil
 			})
 		}
 	}

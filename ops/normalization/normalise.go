@@ -116,6 +116,9 @@ func (n *normalisation) statistics(dims int) (mean, rstd, rms *tensor.Tensor) {
 		v := a.M2 / (a.N - n.correction)
 		if n.rms || n.square {
 			v += a.Mean * a.Mean
+			if math.IsInf(a.Mean, 0) { // infinite squares, whose distances from the mean are NaN
+				v = math.Inf(1)
+			}
 		}
 		if n.outside {
 			return 1 / (math.Sqrt(v) + n.eps)
@@ -248,13 +251,16 @@ func (n *normalisation) grads(g *opdef.Grad, magnitudes bool) opdef.Grads {
 	}
 	if n.weight != nil {
 		t := opdef.ZipN(tensor.Float64, shape, func(dst []float64, v [][]float64) {
-			for i := range dst {
-				_, xhat, e, _ := parts(v, i)
-				dst[i] = v[0][i] * (xhat + e + xhat*v[5][i]*v[4][i])
-				if !magnitudes {
-					dst[i] = v[0][i] * xhat
+			up, x, mean, rstd, rms := v[0], v[2], v[3], v[4], v[5]
+			vmath.Sub(dst, x, mean)
+			vmath.Mul(dst, dst, rstd)
+			if magnitudes {
+				for i, xhat := range dst {
+					xhat, r := math.Abs(xhat), rms[i]
+					dst[i] = xhat + (math.Abs(x[i])+r)*rstd[i] + xhat*r*rstd[i]
 				}
 			}
+			vmath.Mul(dst, dst, up)
 		}, operands...)
 		gr.Set("weight", opdef.Sum(tensor.Float64, t, n.others(), false).Reshape(n.weight.Shape...))
 		if n.unplaced {
@@ -314,11 +320,21 @@ func (n *normalisation) inputGrad(operands []*tensor.Tensor, parts func(v [][]fl
 	sums := opdef.FoldDims(opdef.Fold[float64, projection]{
 		Add: func(acc *projection, _ int, v [][]float64) {
 			var p projection
-			for i := range v[0] {
-				h, xhat, e, _ := parts(v, i)
-				p.h += h
-				p.hx += h * xhat
-				p.he += h * e
+			if !magnitudes {
+				up := v[0]
+				w, x, mean, rstd := v[1][:len(up)], v[2][:len(up)], v[3][:len(up)], v[4][:len(up)]
+				for i, g := range up {
+					h := g * w[i]
+					p.h += h
+					p.hx += h * ((x[i] - mean[i]) * rstd[i])
+				}
+			} else {
+				for i := range v[0] {
+					h, xhat, e, _ := parts(v, i)
+					p.h += h
+					p.hx += h * xhat
+					p.he += h * e
+				}
 			}
 			acc.h, acc.hx, acc.he = acc.h+p.h, acc.hx+p.hx, acc.he+p.he
 		},
@@ -343,14 +359,18 @@ func (n *normalisation) inputGrad(operands []*tensor.Tensor, parts func(v [][]fl
 	}),
 		mean(func(p *projection) float64 { return p.he })
 	return opdef.ZipN(n.x.DType, shape, func(dst []float64, v [][]float64) {
-		mh, mhx, mhe := v[6], v[7], v[8]
+		mh, mhx, mhe := v[6][:len(dst)], v[7][:len(dst)], v[8]
+		if !magnitudes {
+			up, w, x := v[0][:len(dst)], v[1][:len(dst)], v[2][:len(dst)]
+			mean, rstd := v[3][:len(dst)], v[4][:len(dst)]
+			for i := range dst {
+				dst[i] = rstd[i] * (up[i]*w[i] - mh[i] - (x[i]-mean[i])*rstd[i]*mhx[i])
+			}
+			return
+		}
 		for i := range dst {
 			h, xhat, e, rstd := parts(v, i)
-			if magnitudes {
-				dst[i] = rstd * (h + mh[i] + xhat*(mhx[i]+mhe[i]) + e*mhx[i])
-			} else {
-				dst[i] = rstd * (h - mh[i] - xhat*mhx[i])
-			}
+			dst[i] = rstd * (h + mh[i] + xhat*(mhx[i]+mhe[i]) + e*mhx[i])
 		}
 	}, append(slices.Clip(operands), meanH, meanHX, meanHE)...)
 }

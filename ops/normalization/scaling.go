@@ -2,7 +2,6 @@ package normalization
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -20,8 +19,7 @@ var scalingOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Vectors scaled to norm 1", Formula: "input / max(norm(input, p, dim), eps)",
 			Source: "torch.nn.functional.normalize"},
 		Autocast: opdef.AutocastFloat32,
-		Cases: func(r *rand.Rand) []*normalizeArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*normalizeArgs {
 			f64 := tensor.Float64
 			return []*normalizeArgs{
 				{g.Normal(f64, 3, 4), 2, []int{1}, 1e-12}, {g.Apart(f64, []float64{0}, 2, 3, 4), 3, []int{0}, 1e-12},
@@ -43,8 +41,7 @@ var scalingOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Slices scaled down to a largest norm",
 			Formula: "slice * maxnorm/(norm + 1e-7) where the norm of order p exceeds maxnorm", Source: "torch.renorm"},
 		Autocast: opdef.AutocastFloat32,
-		Cases: func(r *rand.Rand) []*renormArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*renormArgs {
 			f64 := tensor.Float64
 			return []*renormArgs{
 				{g.Normal(f64, 3, 4), opdef.Int(2), 0, opdef.Float(0.5)}, {g.Apart(f64, []float64{0}, 2, 3, 4),
@@ -61,8 +58,7 @@ var scalingOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Elements divided by a power of the mean square of neighbouring channels",
 			Formula: "input / (k + alpha*mean(input^2))^beta, the mean over size channels from size/2 before, with " +
 				"zeros outside", Source: "torch.nn.functional.local_response_norm"},
-		Cases: func(r *rand.Rand) []*lrnArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*lrnArgs {
 			return []*lrnArgs{
 				{g.Normal(tensor.Float64, 2, 5, 3), 3, 0.5, 0.75, 1}, {g.Normal(tensor.Float64, 1, 4, 2, 2), 2, 1, 0.5,
 					2}, {g.Normal(tensor.Float32, 2, 6, 3), 5, 1e-4, 0.75, 1},

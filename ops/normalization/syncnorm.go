@@ -1,7 +1,6 @@
 package normalization
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -24,8 +23,7 @@ var syncNormOps = []*opdef.Entry{
 			Notes:  "var is not corrected. Of 16-bit input both are float32.",
 			Source: "ATen/native/cuda/Normalization.cu"},
 		NoGrad: bySyncBatchNorm, Trivial: true, Exempt: wideStatistics,
-		Cases: func(r *rand.Rand) []*statsArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*statsArgs {
 			return []*statsArgs{{g.Normal(tensor.Float64, 4, 3), 1e-5}, {g.Normal(tensor.Float32, 2, 3, 4), 1e-3},
 				{g.Normal(tensor.BFloat16, 3, 2, 2, 2), 1e-5}}
 		},
@@ -39,8 +37,7 @@ var syncNormOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Mean and variance of each channel",
 			Notes: "The variance is not corrected. The running statistics move towards both by momentum, var corrected.", Source: "ATen/native/Normalization.cpp"},
 		NoGrad: bySyncBatchNorm, Trivial: true,
-		Cases: func(r *rand.Rand) []*updateStatsArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*updateStatsArgs {
 			m, v := g.Normal(tensor.Float64, 3), g.Uniform(tensor.Float64, 0.5, 2, 3)
 			m.RequiresGrad, v.RequiresGrad = false, false
 			return []*updateStatsArgs{{g.Normal(tensor.Float64, 4, 3), m, v, 0.1}, {g.Normal(tensor.Float32, 2, 3, 4),
@@ -60,8 +57,7 @@ var syncNormOps = []*opdef.Entry{
 			Formula: "(input - mean) * invstd * weight + bias", Notes: "eps is part of invstd.",
 			Source: "ATen/native/cuda/Normalization.cu"},
 		NoGrad: bySyncBatchNorm, Exempt: wideStatistics,
-		Cases: func(r *rand.Rand) []*elemtArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*elemtArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			return []*elemtArgs{
 				{g.Normal(f64, 4, 3), g.Normal(f64, 3), g.Normal(f64, 3), g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3),
@@ -106,8 +102,7 @@ var syncNormOps = []*opdef.Entry{
 			Formula: "sum(grad_out), sum(grad_out*(input - mean)), the gradients of weight and bias",
 			Notes:   "A call without one of the gradients is refused.", Source: "ATen/native/cuda/Normalization.cu"},
 		NoGrad: bySyncBatchNorm, Exempt: wideStatistics,
-		Cases: func(r *rand.Rand) []*backwardReduceArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*backwardReduceArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			return []*backwardReduceArgs{
 				{g.Normal(f64, 4, 3), g.Normal(f64, 4, 3), g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3),
@@ -137,8 +132,7 @@ var syncNormOps = []*opdef.Entry{
 			Formula: "(grad_out - sum_dy/n - (input - mean)*invstd^2*sum_dy_xmu/n) * invstd*weight, n = sum(count)",
 			Source:  "ATen/native/cuda/Normalization.cu"},
 		NoGrad: bySyncBatchNorm, Exempt: wideStatistics,
-		Cases: func(r *rand.Rand) []*backwardElemtArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*backwardElemtArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			return []*backwardElemtArgs{
 				{g.Normal(f64, 4, 3), g.Normal(f64, 4, 3), g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3),
@@ -208,8 +202,7 @@ var gatherStats = compose.Declare(compose.Op[gatherStatsArgs]{
 		Notes:   "The running statistics move towards both by momentum, var corrected.",
 		Source:  "ATen/native/cuda/Normalization.cu"},
 	NoGrad: bySyncBatchNorm,
-	Cases: func(r *rand.Rand) []*gatherStatsArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*gatherStatsArgs {
 		f64, f32 := tensor.Float64, tensor.Float32
 		m, v := g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3)
 		m.RequiresGrad, v.RequiresGrad = false, false

@@ -1,7 +1,6 @@
 package normalization
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -48,11 +47,10 @@ func (a *weightNormArgs) weighted(gr *compose.Graph) (w, norms *compose.Value) {
 
 const weightNormFormula = "v * g / |v|, the norms along all dimensions but dim"
 
-func weightNormCases(r *rand.Rand, whole bool) (cs []*weightNormArgs) {
-	cs = opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *weightNormArgs {
+func weightNormCases(g opdef.Gen, whole bool) (cs []*weightNormArgs) {
+	cs = opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *weightNormArgs {
 		return &weightNormArgs{g.Normal(dt, 3, 2, 2), g.Normal(dt, 3, 1, 1), 0}
-	})
-	g := opdef.Gen{R: r}
+	})(g)
 	cs = append(cs, &weightNormArgs{g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 1, 3), 1})
 	if whole {
 		cs = append(cs, &weightNormArgs{g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 1, 1), -1})
@@ -65,7 +63,7 @@ var weightNorm = compose.Declare(compose.Op[weightNormArgs]{
 	Doc: opdef.Doc{Summary: "A weight from its directions and lengths", Formula: weightNormFormula,
 		Notes:  "With dim -1 there is one norm. 16-bit weights are computed in float32.",
 		Source: "torch.nn.utils.weight_norm"},
-	Cases: func(r *rand.Rand) []*weightNormArgs { return weightNormCases(r, true) },
+	Cases: func(g opdef.Gen) []*weightNormArgs { return weightNormCases(g, true) },
 }, compose.Fused, func(g *compose.Graph, a *weightNormArgs) compose.Values {
 	w, _ := a.weighted(g)
 	return compose.Values{w}
@@ -80,7 +78,7 @@ var weightNormInterface = compose.Declare(compose.Op[weightNormArgs]{
 		Source:  "ATen/native/WeightNorm.cpp"},
 	Exempt: map[string]string{"dtypes": "the norms are float32 whatever the dtype",
 		"gradients": "the norms pass no gradient"},
-	Cases: func(r *rand.Rand) []*weightNormArgs { return weightNormCases(r, false) },
+	Cases: func(g opdef.Gen) []*weightNormArgs { return weightNormCases(g, false) },
 }, compose.Fused, func(g *compose.Graph, a *weightNormArgs) compose.Values {
 	if n := a.V.Dim(); a.Dim != 0 && a.Dim != n-1 {
 		g.Refuse("dim", "want the first or the last of %d dimensions, got %d", n, a.Dim)

@@ -1,7 +1,6 @@
 package npu
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -223,7 +222,7 @@ var fusionAttention = compose.Declare(compose.Op[fusionArgs]{
 	RandomIf: fused.RandomIf(func(a any) float64 { return 1 - a.(*fusionArgs).KeepProb }),
 	Exempt: map[string]string{"dtypes": "the second and third result are float32 whatever the dtype",
 		"gradients": "torch_npu passes none through the second and third result"},
-	Cases: func(r *rand.Rand) (cs []*fusionArgs) {
+	Cases: func(g opdef.Gen) (cs []*fusionArgs) {
 		i := -1
 		base := func(g opdef.Gen, dt tensor.DType) *fusionArgs {
 			return &fusionArgs{Query: g.Normal(dt, 2, 3, 8), Key: g.Normal(dt, 2, 4, 4), Value: g.Normal(dt, 2, 4, 4),
@@ -231,7 +230,7 @@ var fusionAttention = compose.Declare(compose.Op[fusionArgs]{
 				NextTockens:     everyToken,
 				GenMaskParallel: true}
 		}
-		cs = opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *fusionArgs {
+		cs = opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *fusionArgs {
 			a := base(g, dt)
 			switch i++; i {
 			case 1:
@@ -243,8 +242,8 @@ var fusionAttention = compose.Declare(compose.Op[fusionArgs]{
 				a.Value, a.Pse = g.Normal(dt, 2, 1, 4, 4), g.Normal(dt, 1, 2, 3, 4)
 			}
 			return a
-		})
-		g, dt := opdef.Gen{R: r}, tensor.Float32
+		})(g)
+		dt := tensor.Float32
 		masked, banded, packed, sunk := base(g, dt), base(g, dt), base(g, dt), base(g, dt)
 		masked.AttenMask = tensor.New(tensor.Bool, []int{3, 4}, []int64{0, 1, 1, 0, 1, 0, 0, 1, 0, 0, 0, 1}).Rounded()
 		banded.AttenMask, banded.SparseMode, banded.PreTockens, banded.NextTockens = masked.AttenMask, 4, 1, 1

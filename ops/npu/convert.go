@@ -1,7 +1,6 @@
 package npu
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -23,12 +22,12 @@ var confusionTranspose = compose.Declare(compose.Op[confusionArgs]{
 	Doc: opdef.Doc{Summary: "Another shape and order of dimensions",
 		Formula: "self.permute(perm).reshape(shape) if transpose_first, else self.reshape(shape).permute(perm)",
 		Source:  "torch_npu.npu_confusion_transpose"},
-	Cases: func(r *rand.Rand) []*confusionArgs {
+	Cases: func(g opdef.Gen) []*confusionArgs {
 		i := -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *confusionArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *confusionArgs {
 			i++
 			return &confusionArgs{g.Normal(dt, 2, 3, 4), []int{0, 2, 1}, []int{4, 3, 2}, i%2 == 0}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *confusionArgs) compose.Values {
 	x := g.Arg("self", a.Self)
@@ -61,8 +60,7 @@ var dtypeCast = compose.Declare(compose.Op[castArgs]{
 	Doc: opdef.Doc{Summary: "Conversion of the dtype", Formula: "self as dtype",
 		Source: "torch_npu.npu_dtype_cast"},
 	Exempt: map[string]string{"dtypes": "the dtype of the result is given"},
-	Cases: func(r *rand.Rand) []*castArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*castArgs {
 		return []*castArgs{{g.Normal(tensor.Float32, 3, 4), tensor.Float16, nil},
 			{g.Normal(tensor.BFloat16, 3, 4), tensor.Float32, nil}, {g.Int(tensor.Int32, -9, 9, 3), tensor.Float32,
 				nil}}
@@ -82,11 +80,9 @@ var formatCast = compose.Declare(compose.Op[formatArgs]{
 	Names:  names("npu_format_cast"), InPlace: true,
 	Doc: opdef.Doc{Summary: "Conversion of the format in memory, which changes no value", Formula: "self",
 		Source: "torch_npu.npu_format_cast"},
-	Cases: func(r *rand.Rand) []*formatArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *formatArgs {
-			return &formatArgs{Self: g.Normal(dt, 3, 4), AclFormat: int64(29)}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *formatArgs {
+		return &formatArgs{Self: g.Normal(dt, 3, 4), AclFormat: int64(29)}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *formatArgs) compose.Values {
 	return compose.Values{g.Alias(g.Arg("self", a.Self))}
 })
@@ -101,11 +97,11 @@ var scatterNd = compose.Declare(compose.Op[scatterArgs]{
 		Notes:  "Of equal indices the last counts; devices may take any of them.",
 		Source: "torch_npu.npu_scatter_nd_update"},
 	NoGrad: "torch_npu has none",
-	Cases: func(r *rand.Rand) []*scatterArgs {
+	Cases: func(g opdef.Gen) []*scatterArgs {
 		at := tensor.New(tensor.Int64, []int{3, 2}, []int64{1, 0, 0, 2, 1, 2}).Rounded()
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *scatterArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *scatterArgs {
 			return &scatterArgs{g.Normal(dt, 2, 3, 4), at, g.Normal(dt, 3, 4)}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *scatterArgs) compose.Values {
 	x, updates := g.Arg("self", a.Self), g.Arg("updates", a.Updates)
@@ -148,12 +144,12 @@ var geglu = compose.Declare(compose.Op[gegluArgs]{
 			"gelu(a)",
 		Notes:  "GELU is approximated with tanh if approximate is 1, with erf if it is 0.",
 		Source: "torch_npu.npu_geglu"},
-	Cases: func(r *rand.Rand) []*gegluArgs {
+	Cases: func(g opdef.Gen) []*gegluArgs {
 		i := -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *gegluArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *gegluArgs {
 			i++
 			return &gegluArgs{g.Normal(dt, 3, 8), -1, i % 2, i > 1}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *gegluArgs) compose.Values {
 	if a.Approximate != 0 && a.Approximate != 1 {
@@ -180,13 +176,13 @@ var scaledMaskedSoftmax = compose.Declare(compose.Op[maskedSoftmaxArgs]{
 		Formula: "softmax(where(mask, -10000, scale*x), -1)",
 		Notes:   "With fixed_triu_mask the scores behind the diagonal are hidden, whatever mask holds.",
 		Source:  "torch_npu.npu_scaled_masked_softmax"},
-	Cases: func(r *rand.Rand) []*maskedSoftmaxArgs {
+	Cases: func(g opdef.Gen) []*maskedSoftmaxArgs {
 		i := -1
 		mask := tensor.New(tensor.Bool, []int{1, 1, 3, 4}, []int64{0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0}).Rounded()
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *maskedSoftmaxArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *maskedSoftmaxArgs {
 			i++
 			return &maskedSoftmaxArgs{g.Normal(dt, 2, 2, 3, 4), mask, opdef.Float(0.5), i == 1}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *maskedSoftmaxArgs) compose.Values {
 	return compose.Values{fused.MaskedSoftmax(g, g.Arg("x", a.X), a.Mask, a.Scale.Float64(), a.FixedTriuMask)}
@@ -206,14 +202,14 @@ var layerNormEval = compose.Declare(compose.Op[layerNormArgs]{
 		Formula: "(input - mean) / sqrt(var + eps) * weight + bias over the dimensions of normalized_shape",
 		Source:  "torch_npu.npu_layer_norm_eval"},
 	NoGrad: "torch_npu has none",
-	Cases: func(r *rand.Rand) []*layerNormArgs {
+	Cases: func(g opdef.Gen) []*layerNormArgs {
 		i := -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *layerNormArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *layerNormArgs {
 			if i++; i == 1 {
 				return &layerNormArgs{g.Normal(dt, 2, 3, 4), []int{3, 4}, nil, nil, 1e-5}
 			}
 			return &layerNormArgs{g.Normal(dt, 3, 8), []int{8}, g.Normal(dt, 8), g.Normal(dt, 8), 1e-5}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *layerNormArgs) compose.Values {
 	x := g.Arg("input", a.Input)
@@ -241,9 +237,9 @@ var applyAdamW = compose.Declare(compose.Op[adamArgs]{
 			"under the " +
 			"root; maximize turns grad round.", Source: "torch_npu.npu_apply_adam_w"},
 	NoGrad: "it is a step of an optimizer",
-	Cases: func(r *rand.Rand) []*adamArgs {
+	Cases: func(g opdef.Gen) []*adamArgs {
 		i, yes := -1, true
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *adamArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *adamArgs {
 			f := opdef.Float
 			a := &adamArgs{f(0.81), f(0.98), f(0.01), f(0.1), f(0.9), f(0.99), f(1e-3), g.Normal(dt, 3, 4), nil,
 				nil, nil,
@@ -252,7 +248,7 @@ var applyAdamW = compose.Declare(compose.Op[adamArgs]{
 				a.Amsgrad, a.Maximize, a.MaxGradNorm = &yes, &yes, g.Uniform(dt, 0.1, 1, 3, 4)
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *adamArgs) compose.Values {
 	out := g.Args("out", a.Out)

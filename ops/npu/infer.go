@@ -2,7 +2,6 @@ package npu
 
 import (
 	"maps"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -324,9 +323,9 @@ var promptAttention = compose.Declare(compose.Op[promptArgs]{
 		Notes:  inferNotes + "Queries, keys and values of int8 (deq_scale1, quant_scale1, deq_scale2) are refused.",
 		Source: "torch_npu.npu_prompt_flash_attention"},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*promptArgs {
+	Cases: func(g opdef.Gen) []*promptArgs {
 		i := -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *promptArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *promptArgs {
 			a := &promptArgs{Query: g.Normal(dt, 2, 3, 8), Key: g.Normal(dt, 2, 3, 4), Value: g.Normal(dt, 2, 3, 4),
 				NumHeads: 2, ScaleValue: 0.5, PreTokens: everyToken, InputLayout: "BSH", NumKeyValueHeads: 1}
 			switch i++; i {
@@ -339,7 +338,7 @@ var promptAttention = compose.Declare(compose.Op[promptArgs]{
 				a.Value, a.PseShift = g.Normal(dt, 2, 1, 3, 4), g.Normal(dt, 1, 2, 3, 3)
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *promptArgs) compose.Values {
 	none(g, map[string]*tensor.Tensor{"padding_mask": a.PaddingMask, "deq_scale1": a.DeqScale1,
@@ -377,9 +376,9 @@ var increAttention = compose.Declare(compose.Op[increArgs]{
 		Notes:   inferNotes + "actual_seq_lengths are those of keys. kv_padding_size and int8 queries are refused.",
 		Source:  "torch_npu.npu_incre_flash_attention"},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*increArgs {
+	Cases: func(g opdef.Gen) []*increArgs {
 		i := -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *increArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *increArgs {
 			a := &increArgs{Query: g.Normal(dt, 2, 1, 8), Key: g.Normal(dt, 2, 3, 4), Value: g.Normal(dt, 2, 3, 4),
 				NumHeads: 2, ScaleValue: 0.5, InputLayout: "BSH", NumKeyValueHeads: 1, InnerPrecise: 1}
 			switch i++; i {
@@ -393,7 +392,7 @@ var increAttention = compose.Declare(compose.Op[increArgs]{
 				a.ActualSeqLengths = []int{3, 2}
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *increArgs) compose.Values {
 	none(g, map[string]*tensor.Tensor{"padding_mask": a.PaddingMask, "dequant_scale1": a.DequantScale1,
@@ -453,10 +452,10 @@ var inferAttention = compose.Declare(compose.Op[inferArgs]{
 		Source: "torch_npu.npu_fused_infer_attention_score"},
 	NoGrad: fused.ByInference,
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
-	Cases: func(r *rand.Rand) []*inferArgs {
+	Cases: func(g opdef.Gen) []*inferArgs {
 		i := -1
 		table := tensor.New(tensor.Int32, []int{2, 2}, []int64{2, 0, 1, 0}).Rounded()
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *inferArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *inferArgs {
 			a := &inferArgs{Query: g.Normal(dt, 2, 3, 8), Key: g.Normal(dt, 2, 3, 4), Value: g.Normal(dt, 2, 3, 4),
 				NumHeads: 2, Scale: 0.5, PreTokens: everyToken, NextTokens: everyToken, InputLayout: "BSH",
 				NumKeyValueHeads: 1, SoftmaxLseFlag: true}
@@ -477,7 +476,7 @@ var inferAttention = compose.Declare(compose.Op[inferArgs]{
 				a.ValueAntiquantScale = g.Uniform(dt, 0.1, 0.2, 1, 4)
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *inferArgs) compose.Values {
 	none(g, map[string]*tensor.Tensor{"dequant_scale1": a.DequantScale1, "quant_scale1": a.QuantScale1,

@@ -1,7 +1,6 @@
 package npu
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -19,11 +18,9 @@ type linearArgs struct{ Input, Weight, Bias *tensor.Tensor }
 var linear = compose.Declare(compose.Op[linearArgs]{
 	Schema: "npu_linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Names: names("npu_linear"),
 	Doc: opdef.Doc{Summary: "Linear map", Formula: "input weight^T + bias", Source: "torch_npu.npu_linear"},
-	Cases: func(r *rand.Rand) []*linearArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *linearArgs {
-			return &linearArgs{g.Normal(dt, 3, 4), g.Normal(dt, 2, 4), g.Normal(dt, 2)}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *linearArgs {
+		return &linearArgs{g.Normal(dt, 3, 4), g.Normal(dt, 2, 4), g.Normal(dt, 2)}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *linearArgs) compose.Values {
 	return compose.Values{g.Linear(g.Arg("input", a.Input), g.Arg("weight", a.Weight), g.Arg("bias", a.Bias))}
 })
@@ -58,8 +55,7 @@ var quantMatmul = compose.Declare(compose.Op[quantMatmulArgs]{
 			"pertoken_scale one for each row. The result is int8 by default, ties rounded to even. Sums of int8 are " +
 			"exact. Scales packed in int64 and group_sizes are refused.", Source: "torch_npu.npu_quant_matmul"},
 	NoGrad: fused.ByInference, Exempt: quantised,
-	Cases: func(r *rand.Rand) []*quantMatmulArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*quantMatmulArgs {
 		a, b := g.Int(tensor.Int8, -128, 127, 3, 8), g.Int(tensor.Int8, -128, 127, 8, 4)
 		half, brain := tensor.Float16, tensor.BFloat16
 		scale, rows := g.Uniform(tensor.Float32, 0.001, 0.002, 4), g.Uniform(tensor.Float32, 0.5, 1, 3)
@@ -93,9 +89,9 @@ var weightQuantMatmul = compose.Declare(compose.Op[weightQuantArgs]{
 			"quant_offset) as int8",
 		Notes: fused.WeightNotes, Source: "torch_npu.npu_weight_quant_batchmatmul"},
 	NoGrad: fused.ByInference, Exempt: quantised,
-	Cases: func(r *rand.Rand) []*weightQuantArgs {
+	Cases: func(g opdef.Gen) []*weightQuantArgs {
 		i := -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *weightQuantArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *weightQuantArgs {
 			a := &weightQuantArgs{X: g.Normal(dt, 3, 8), Weight: g.Int(tensor.Int8, -9, 9, 8, 8),
 				AntiquantScale: g.Normal(dt, 8), AntiquantOffset: g.Normal(dt, 8), Bias: g.Normal(dt, 8)}
 			switch i++; i {
@@ -107,7 +103,7 @@ var weightQuantMatmul = compose.Declare(compose.Op[weightQuantArgs]{
 				a.QuantScale, a.QuantOffset = g.Uniform(tensor.Float32, 0.5, 1, 8), g.Normal(tensor.Float32, 8)
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *weightQuantArgs) compose.Values {
 	y := fused.WeightQuantMatmul(g, g.Arg("x", a.X), g.Arg("weight", a.Weight), g.Arg("antiquant_scale",
@@ -149,10 +145,9 @@ var groupedMatmul = compose.Declare(compose.Op[groupedArgs]{
 			"integers is added before the scales. offset, activations and act_type are refused.",
 		Source: "torch_npu.npu_grouped_matmul"},
 	Exempt: map[string]string{"dtypes": "integers are quantized numbers"},
-	Cases: func(r *rand.Rand) (cs []*groupedArgs) {
+	Cases: func(g opdef.Gen) (cs []*groupedArgs) {
 		two, one := 2, 1
 		for i, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
-			g := opdef.Gen{R: r}
 			a := &groupedArgs{X: []*tensor.Tensor{g.Normal(dt, 5, 4)}, Weight: []*tensor.Tensor{g.Normal(dt, 2, 4, 3)},
 				GroupList: fused.Integers(2, 5), SplitItem: &two}
 			switch i {
@@ -166,7 +161,7 @@ var groupedMatmul = compose.Declare(compose.Op[groupedArgs]{
 			}
 			cs = append(cs, a)
 		}
-		g, half := opdef.Gen{R: r}, tensor.Float16
+		half := tensor.Float16
 		return append(cs, &groupedArgs{X: []*tensor.Tensor{g.Int(tensor.Int8, -99, 99, 5, 4)},
 			Weight:        []*tensor.Tensor{g.Int(tensor.Int8, -99, 99, 2, 4, 3)},
 			Scale:         []*tensor.Tensor{g.Uniform(tensor.Float32, 0.001, 0.002, 2, 3)},
@@ -295,9 +290,9 @@ var dynamicQuant = compose.Declare(compose.Op[dynamicQuantArgs]{
 			"even. " +
 			"Other modes than pertoken and quint4x2 are refused.", Source: "torch_npu.npu_dynamic_quant"},
 	NoGrad: fused.ByInference, Exempt: quantised,
-	Cases: func(r *rand.Rand) []*dynamicQuantArgs {
+	Cases: func(g opdef.Gen) []*dynamicQuantArgs {
 		i := -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *dynamicQuantArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *dynamicQuantArgs {
 			a := &dynamicQuantArgs{Input: g.Normal(dt, 4, 8), QuantMode: "pertoken"}
 			switch i++; i {
 			case 1:
@@ -306,7 +301,7 @@ var dynamicQuant = compose.Declare(compose.Op[dynamicQuantArgs]{
 				a.SmoothScales, a.GroupIndex = g.Normal(dt, 2, 8), fused.Integers(1, 4)
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *dynamicQuantArgs) compose.Values {
 	if a.QuantMode != "pertoken" || a.DstTypeMax != 0 {

@@ -1,7 +1,6 @@
 package npu
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -23,11 +22,9 @@ var gatingTopK = compose.Declare(compose.Op[gatingArgs]{
 		Notes:   "Places are int32, the first of equal ones first. finished is refused.",
 		Source:  "torch_npu.npu_moe_gating_top_k_softmax"},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*gatingArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *gatingArgs {
-			return &gatingArgs{X: g.Distinct(dt, 3, 6), K: 2}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *gatingArgs {
+		return &gatingArgs{X: g.Distinct(dt, 3, 6), K: 2}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *gatingArgs) compose.Values {
 	none(g, map[string]*tensor.Tensor{"finished": a.Finished})
 	weights, ids := fused.Gating(g, g.Arg("x", a.X), a.K, 1)
@@ -62,12 +59,12 @@ var initRouting = compose.Declare(compose.Op[routingArgs]{
 		Notes: "The first result has min(active_num, rows)*k rows; the others are int32. Equal experts keep their " +
 			"order.", Source: "torch_npu.npu_moe_init_routing"},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*routingArgs {
+	Cases: func(g opdef.Gen) []*routingArgs {
 		experts := tensor.New(tensor.Int32, []int{3, 2}, []int64{1, 0, 0, 3, 2, 1}).Rounded()
 		rows := tensor.New(tensor.Int32, []int{3, 2}, []int64{0, 3, 1, 4, 2, 5}).Rounded()
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *routingArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *routingArgs {
 			return &routingArgs{g.Normal(dt, 3, 4), rows, experts, 2}
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *routingArgs) compose.Values {
 	x := g.Arg("x", a.X)
@@ -106,11 +103,11 @@ var finalizeRouting = compose.Declare(compose.Op[finalizeArgs]{
 			"1, " +
 			"and k says how many rows are added.", Source: "torch_npu.npu_moe_finalize_routing"},
 	NoGrad: fused.ByInference,
-	Cases: func(r *rand.Rand) []*finalizeArgs {
+	Cases: func(g opdef.Gen) []*finalizeArgs {
 		i, two := -1, 2
 		places := fused.Integers(3, 0, 5, 1, -1, 2)
 		experts := tensor.New(tensor.Int32, []int{3, 2}, []int64{1, 0, 0, 3, 2, 1}).Rounded()
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *finalizeArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *finalizeArgs {
 			a := &finalizeArgs{ExpandedPermutedRows: g.Normal(dt, 6, 4), Skip1: g.Normal(dt, 3, 4),
 				Bias: g.Normal(dt, 4, 4), Scales: g.Normal(dt, 3, 2), ExpandedSrcToDstRow: places,
 				ExportForSourceRow: experts}
@@ -118,7 +115,7 @@ var finalizeRouting = compose.Declare(compose.Op[finalizeArgs]{
 				a.Skip2, a.DropPadMode = g.Normal(dt, 3, 4), &two
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *finalizeArgs) compose.Values {
 	rows, scales, bias := g.Arg("expanded_permuted_rows", a.ExpandedPermutedRows), g.Arg("scales", a.Scales),
@@ -196,16 +193,16 @@ var tokenPermute = compose.Declare(compose.Op[permuteArgs]{
 		Notes: "indices are (rows, k) or (rows). As many rows as num_out_tokens are given, all without it or with 0, " +
 			"less " +
 			"that many if it is below 0; the places are int32.", Source: "torch_npu.npu_moe_token_permute"},
-	Cases: func(r *rand.Rand) []*permuteArgs {
+	Cases: func(g opdef.Gen) []*permuteArgs {
 		experts := tensor.New(tensor.Int64, []int{3, 2}, []int64{1, 0, 0, 3, 2, 1}).Rounded()
 		i, four := -1, 4
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *permuteArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *permuteArgs {
 			a := &permuteArgs{g.Normal(dt, 3, 4), experts, nil, false}
 			if i++; i == 1 {
 				a.NumOutTokens = &four
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *permuteArgs) compose.Values {
 	x := g.Arg("tokens", a.Tokens)
@@ -244,16 +241,16 @@ var tokenUnpermute = compose.Declare(compose.Op[unpermuteArgs]{
 		Formula: "sum_j probs[i, j] * permuted_tokens[sorted_indices[i*k + j]]",
 		Notes:   "Without probs k is 1. Places behind the last row stand for rows of zeros.",
 		Source:  "torch_npu.npu_moe_token_unpermute"},
-	Cases: func(r *rand.Rand) []*unpermuteArgs {
+	Cases: func(g opdef.Gen) []*unpermuteArgs {
 		i := -1
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *unpermuteArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *unpermuteArgs {
 			a := &unpermuteArgs{PermutedTokens: g.Normal(dt, 6, 4), SortedIndices: fused.Integers(3, 0, 5, 1, 4, 2),
 				Probs: g.Normal(dt, 3, 2)}
 			if i++; i == 1 {
 				a.Probs = nil
 			}
 			return a
-		})
+		})(g)
 	},
 }, compose.Fused, func(g *compose.Graph, a *unpermuteArgs) compose.Values {
 	x, probs := g.Arg("permuted_tokens", a.PermutedTokens), g.Arg("probs", a.Probs)

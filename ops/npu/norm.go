@@ -1,8 +1,6 @@
 package npu
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/fused"
@@ -27,10 +25,10 @@ var rmsNorm = compose.Declare(compose.Op[rmsNormArgs]{
 		Formula: "self * rstd * gamma and rstd = 1/sqrt(mean(self^2) + epsilon)",
 		Notes:   rstdNotes, Source: "torch_npu.npu_rms_norm"},
 	Exempt: wideSecond,
-	Cases: func(r *rand.Rand) []*rmsNormArgs {
-		return append(opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *rmsNormArgs {
+	Cases: func(g opdef.Gen) []*rmsNormArgs {
+		return append(opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rmsNormArgs {
 			return &rmsNormArgs{g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-6}
-		}), &rmsNormArgs{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3, 4), opdef.Gen{R: r}.Normal(tensor.Float32, 3, 4),
+		})(g), &rmsNormArgs{g.Normal(tensor.Float32, 2, 3, 4), g.Normal(tensor.Float32, 3, 4),
 			1e-3})
 	},
 }, compose.Fused, func(g *compose.Graph, a *rmsNormArgs) compose.Values {
@@ -51,11 +49,11 @@ var addRMSNorm = compose.Declare(compose.Op[addNormArgs]{
 		Formula: "x * rstd * gamma, rstd = 1/sqrt(mean(x^2) + epsilon) and x = x1 + x2",
 		Notes:   rstdNotes + " Kernels may round the sum before they scale it.", Source: "torch_npu.npu_add_rms_norm"},
 	Exempt: wideSecond,
-	Cases: func(r *rand.Rand) []*addNormArgs {
-		g, dt := opdef.Gen{R: r}, tensor.Float32
-		return append(opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *addNormArgs {
+	Cases: func(g opdef.Gen) []*addNormArgs {
+		dt := tensor.Float32
+		return append(opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *addNormArgs {
 			return &addNormArgs{g.Normal(dt, 3, 8), g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-6}
-		}), &addNormArgs{g.Normal(dt, 2, 3, 4), g.Normal(dt, 2, 3, 4), g.Normal(dt, 3, 4), 1e-3})
+		})(g), &addNormArgs{g.Normal(dt, 2, 3, 4), g.Normal(dt, 2, 3, 4), g.Normal(dt, 3, 4), 1e-3})
 	},
 }, compose.Fused, func(g *compose.Graph, a *addNormArgs) compose.Values {
 	x := g.Arg("x1", a.X1)

@@ -2,7 +2,6 @@
 package npu
 
 import (
-	"math/rand/v2"
 	"strings"
 
 	"github.com/optool/optool/opdef"
@@ -33,11 +32,9 @@ var swiglu = compose.Declare(compose.Op[opdef.DimArgs]{
 	Schema: "npu_swiglu(Tensor self, int dim=-1) -> Tensor", Names: names("npu_swiglu"),
 	Doc: opdef.Doc{Summary: "Gated SiLU", Formula: "silu(a) * b, a and b the halves of self along dim",
 		Source: "torch_npu.npu_swiglu"},
-	Cases: func(r *rand.Rand) []*opdef.DimArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *opdef.DimArgs {
-			return &opdef.DimArgs{Self: g.Normal(dt, 3, 8), Dim: -1}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *opdef.DimArgs {
+		return &opdef.DimArgs{Self: g.Normal(dt, 3, 8), Dim: -1}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *opdef.DimArgs) compose.Values {
 	x := g.Chunk(g.Arg("self", a.Self), 2, a.Dim)
 	return compose.Values{g.Mul(g.SiLU(x[0]), x[1])}
@@ -47,11 +44,9 @@ var fastGELU = compose.Declare(compose.Op[opdef.UnaryArgs]{
 	Schema: "fast_gelu(Tensor self) -> Tensor", Names: names("fast_gelu", "npu_fast_gelu"),
 	Doc: opdef.Doc{Summary: "Gaussian error linear unit, approximated", Formula: "self * sigmoid(1.702*self)",
 		Source: "torch_npu.fast_gelu"},
-	Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *opdef.UnaryArgs {
-			return &opdef.UnaryArgs{Self: g.Normal(dt, 3, 4)}
-		})
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *opdef.UnaryArgs {
+		return &opdef.UnaryArgs{Self: g.Normal(dt, 3, 4)}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *opdef.UnaryArgs) compose.Values {
 	x := g.Arg("self", a.Self)
 	return compose.Values{g.Mul(x, g.Sigmoid(g.Scale(x, 1.702)))}

@@ -2,7 +2,6 @@ package optim
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -73,7 +72,7 @@ var optimizerOps = []*opdef.Entry{
 			_, n, err := a.update()
 			return map[string][]*tensor.Tensor{"growth_tracker": {n}}, err
 		},
-		Cases: func(*rand.Rand) (cs []*updateScaleArgs) {
+		Cases: func(opdef.Gen) (cs []*updateScaleArgs) {
 			for _, found := range []float64{0, 1} {
 				for _, n := range []int64{0, 4} {
 					cs = append(cs, &updateScaleArgs{tensor.Scalar(tensor.Float32, 1024.0),

@@ -3,7 +3,6 @@ package pointwise
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/internal/num/vmath"
@@ -18,11 +17,11 @@ var arithmeticOps = []*opdef.Entry{
 	addOp("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 		"add Tensor.add Tensor.__add__ Tensor.__radd__", addCases),
 	addOp("add.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor", "add Tensor.add",
-		func(r *rand.Rand) []*AddArgs { return addCases(r)[:2] }),
+		func(g opdef.Gen) []*AddArgs { return addCases(g)[:2] }),
 	subOp("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 		"sub subtract Tensor.sub Tensor.subtract Tensor.__sub__", subCases),
 	subOp("sub.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor", "sub Tensor.sub",
-		func(r *rand.Rand) []*AddArgs { return subCases(r)[:2] }),
+		func(g opdef.Gen) []*AddArgs { return subCases(g)[:2] }),
 	opdef.Op[AddArgs]{
 		Schema: "rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 		Names:  "rsub Tensor.rsub Tensor.__rsub__",
@@ -40,8 +39,8 @@ var arithmeticOps = []*opdef.Entry{
 		Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
 			return sumOfMagnitudes(a.Other, a.Self, a.Alpha)
 		},
-		Cases: func(r *rand.Rand) []*AddArgs {
-			return slices.DeleteFunc(subCases(r), func(a *AddArgs) bool { return a.Self.Wrapped })
+		Cases: func(g opdef.Gen) []*AddArgs {
+			return slices.DeleteFunc(subCases(g), func(a *AddArgs) bool { return a.Self.Wrapped })
 		},
 	}.Entry(),
 	opdef.Binary{
@@ -96,9 +95,9 @@ var arithmeticOps = []*opdef.Entry{
 		GradScale: func(_ *opdef.BinaryArgs, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
 			return opdef.Grads{"self": {opdef.Abs(gr["self"][0])}, "other": {nil}}, nil
 		},
-		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
+		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
 			var cs []*opdef.BinaryArgs
-			for _, c := range elements.CasesAwayFromZero(r) {
+			for _, c := range elements.CasesAwayFromZero(g) {
 				cs = append(cs, &opdef.BinaryArgs{Self: c.Self, Other: tensor.Wrap(2.5)})
 			}
 			return cs
@@ -153,10 +152,10 @@ var arithmeticOps = []*opdef.Entry{
 		func(x, y int64) int64 { return x % y }, func(x, y float64) float64 { return -math.Trunc(x / y) }),
 	modulus("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "remainder Tensor.remainder Tensor.__mod__",
 		true, false, "Remainder with the sign of the divisor", "self - other*floor(self/other)", pyMod,
-		kernel.FloorMod, func(x, y float64) float64 { return -math.Floor(x / y) }),
+		kernel.FloorMod, func(x, y float64) float64 { return -floorDiv(x, y) }),
 	modulus("__rmod__(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "Tensor.__rmod__", false, true,
 		"Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
-		kernel.FloorMod, func(x, y float64) float64 { return -math.Floor(x / y) }).AsComposite(),
+		kernel.FloorMod, func(x, y float64) float64 { return -floorDiv(x, y) }).AsComposite(),
 	opdef.Op[LerpArgs]{
 		Schema:  "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
 		InPlace: true,
@@ -215,9 +214,9 @@ var arithmeticOps = []*opdef.Entry{
 		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return reversePowGrad(a, g, true)
 		},
-		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
+		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
 			var cs []*opdef.BinaryArgs
-			for _, c := range elements.CasesAwayFromZero(r)[:8] {
+			for _, c := range elements.CasesAwayFromZero(g)[:8] {
 				cs = append(cs, &opdef.BinaryArgs{Self: c.Self, Other: tensor.Wrap(2.5)})
 			}
 			return cs
@@ -316,8 +315,7 @@ func addScaledGrad(self, other *tensor.Tensor, alpha opdef.Scalar, sign float64,
 	return gr, nil
 }
 
-func addCases(r *rand.Rand) []*AddArgs {
-	g := opdef.Gen{R: r}
+func addCases(g opdef.Gen) []*AddArgs {
 	f32, f64 := tensor.Float32, tensor.Float64
 	one := opdef.Int(1)
 	return []*AddArgs{

@@ -3,7 +3,6 @@ package pointwise
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -144,8 +143,7 @@ var binaryOps = []*opdef.Entry{
 			return ldexpGrad(a, g, true)
 		},
 		Exempt: map[string]string{"dtypes": "the power of an integer exponent is float32"},
-		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
 			return []*opdef.BinaryArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4), Other: g.Normal(tensor.Float64, 4)},
 				{Self: g.Normal(tensor.Float32, 5), Other: g.Int(tensor.Int32, -3, 3, 5)},
@@ -175,8 +173,7 @@ var binaryOps = []*opdef.Entry{
 			}
 			return elements.Result(step[int64](x.DType, shape, ts))
 		},
-		Cases: func(r *rand.Rand) []*heavisideArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*heavisideArgs {
 			return []*heavisideArgs{
 				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4)},
 				{tensor.Full(tensor.Float32, []int{3}, 0.0), g.Normal(tensor.Float32, 3)},
@@ -204,8 +201,7 @@ var binaryOps = []*opdef.Entry{
 				func(x, y float64) float64 { return nextAfter(dt, x, y) }))
 		},
 		Exempt: map[string]string{"dtypes": "the result is the neighbour in the dtype"},
-		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
 			odd := tensor.New(tensor.Float32, []int{6}, []float64{0, 1, -1, math.Inf(1), math.NaN(), math.MaxFloat32})
 			to := tensor.New(tensor.Float32, []int{6}, []float64{1, 0, 0, 0, 0, math.Inf(1)})
 			return []*opdef.BinaryArgs{
@@ -247,8 +243,7 @@ var binaryOps = []*opdef.Entry{
 				return math.Ldexp(gi, -e)
 			})}}, nil
 		},
-		Cases: func(r *rand.Rand) []*frexpArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*frexpArgs {
 			kinks := []float64{-1, -0.5, 0, 0.5, 1}
 			return []*frexpArgs{{g.Apart(tensor.Float64, kinks, 3, 4)}, {g.Apart(tensor.Float32, kinks, 5)},
 				{g.Apart(tensor.BFloat16, kinks, 5)}, {g.Normal(tensor.Float32, 0)}}

@@ -1,7 +1,6 @@
 package pointwise
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -55,8 +54,7 @@ var bitwiseOps = []*opdef.Entry{
 			}
 			return nil, opdef.Refuse("self", "want integers or bool, got %s", x.DType)
 		},
-		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			return []*opdef.UnaryArgs{{Self: g.Int(tensor.Int32, -9, 9, 3, 4)}, {Self: g.Int(tensor.Uint8, 0, 255, 5)},
 				{Self: g.Int(tensor.Bool, 0, 1, 5)}, {Self: opdef.NonContiguous(g.Int(tensor.Int64, -9, 9, 3, 4))},
 				{Self: g.Int(tensor.Int16, 0, 1, 0, 2)}}
@@ -102,8 +100,7 @@ func (v integerOp) entry() *opdef.Entry {
 			bits := dt.Bits()
 			return elements.Result(opdef.Zip(dt, xy[0], xy[1], func(x, y int64) int64 { return v.f(bits, x, y) }))
 		},
-		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
 			cs := []*opdef.BinaryArgs{
 				{Self: g.Int(tensor.Int32, 0, 9, 3, 4), Other: g.Int(tensor.Int32, 0, 9, 4)},
 				{Self: g.Int(tensor.Int64, -9, 9, 6), Other: tensor.Wrap(int64(3))},

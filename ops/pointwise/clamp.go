@@ -2,7 +2,6 @@ package pointwise
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -47,6 +46,31 @@ func clamp(a *clampArgs) ([]*tensor.Tensor, error) {
 	return elements.Result(clampIn[int64](dt, shape, a, ts))
 }
 
+// clampElse is the result where numbers beyond the range of an integer dtype are its limits,
+// as torch 2 has it, where torch 1 wraps them.
+func clampElse(a *clampArgs) [][]*tensor.Tensor {
+	dt, beyond := tensor.ResultType(a.terms()...), false
+	if dt.Kind() != tensor.KindInt {
+		return [][]*tensor.Tensor{nil}
+	}
+	limited := func(t *tensor.Tensor) *tensor.Tensor {
+		if t == nil || !t.Wrapped {
+			return t
+		}
+		x := tensor.At[int64](t, 0)
+		if lo, hi := dt.IntRange(); x < lo || x > hi {
+			beyond = true
+			return tensor.Wrap(min(max(x, lo), hi))
+		}
+		return t
+	}
+	b := &clampArgs{a.Self, limited(a.Min), limited(a.Max)}
+	if !beyond {
+		return [][]*tensor.Tensor{nil}
+	}
+	return [][]*tensor.Tensor{opdef.Must(clamp(b))}
+}
+
 // magnitudeOf is g with the magnitude of the incoming gradient.
 func magnitudeOf(g *opdef.Grad) *opdef.Grad {
 	return opdef.NewGrad(g.Outs, []*tensor.Tensor{opdef.Abs(g.Out[0])}, nil)
@@ -70,7 +94,24 @@ func clampIn[T float64 | int64](dt tensor.DType, shape []int, a *clampArgs, ts [
 	}, ts...)
 }
 
-func clampGrad(a *clampArgs, g *opdef.Grad) (opdef.Grads, error) {
+// clampGrad gives self all of the gradient where it is equal to a bound, as torch does before 2.15.
+func clampGrad(a *clampArgs, g *opdef.Grad) (opdef.Grads, error) { return clampGradTied(a, g, 1) }
+
+// clampGradElse is what torch gives from 2.15 on where self is equal to a bound: nothing beside a
+// number, half to each of two tensors.
+func clampGradElse(a *clampArgs, g *opdef.Grad) ([]opdef.Grads, error) {
+	tied := 0.0
+	for _, bound := range []*tensor.Tensor{a.Min, a.Max} {
+		if bound != nil && !bound.Wrapped {
+			tied = 0.5
+		}
+	}
+	gr, err := clampGradTied(a, g, tied)
+	return []opdef.Grads{gr}, err
+}
+
+// clampGradTied are the gradients if self has a part of that of an element equal to a bound.
+func clampGradTied(a *clampArgs, g *opdef.Grad, tied float64) (opdef.Grads, error) {
 	inf := math.Inf(1)
 	lo, hi := tensor.Scalar(tensor.Float64, -inf), tensor.Scalar(tensor.Float64, inf)
 	dt := g.Out[0].DType
@@ -80,13 +121,13 @@ func clampGrad(a *clampArgs, g *opdef.Grad) (opdef.Grads, error) {
 	if a.Max != nil {
 		hi = convertTo(a.Max, dt)
 	}
-	part := func(arg *tensor.Tensor, goes func(x, lo, hi float64) bool) ([]*tensor.Tensor, error) {
+	part := func(arg *tensor.Tensor, share func(x, lo, hi float64) float64) ([]*tensor.Tensor, error) {
 		if arg == nil || arg.Wrapped {
 			return []*tensor.Tensor{nil}, nil
 		}
 		t, err := elements.MapN(dt, nil, func(v []float64) float64 {
-			if goes(v[1], v[2], v[3]) {
-				return v[0]
+			if s := share(v[1], v[2], v[3]); s != 0 { // 0 of an infinite gradient is 0
+				return s * v[0]
 			}
 			return 0
 		}, g.Out[0], a.Self, lo, hi)
@@ -95,20 +136,45 @@ func clampGrad(a *clampArgs, g *opdef.Grad) (opdef.Grads, error) {
 		}
 		return []*tensor.Tensor{opdef.SumTo(t, arg.Shape)}, nil
 	}
-	self, err := part(a.Self, func(x, lo, hi float64) bool { return x >= lo && x <= hi })
+	self, err := part(a.Self, func(x, lo, hi float64) float64 {
+		switch {
+		case x > lo && x < hi:
+			return 1
+		case x >= lo && x <= hi:
+			return tied
+		}
+		return 0
+	})
 	if err != nil {
 		return nil, err
 	}
-	low, err := part(a.Min, func(x, lo, hi float64) bool { return x < lo && (a.Max == nil || lo < hi) })
+	low, err := part(a.Min, func(x, lo, hi float64) float64 {
+		switch {
+		case a.Max != nil && lo >= hi:
+			return 0
+		case x < lo:
+			return 1
+		case x == lo:
+			return 1 - tied
+		}
+		return 0
+	})
 	if err != nil {
 		return nil, err
 	}
-	high, err := part(a.Max, func(x, lo, hi float64) bool { return x > hi || a.Min != nil && hi < lo })
+	high, err := part(a.Max, func(x, lo, hi float64) float64 {
+		switch {
+		case x > hi || a.Min != nil && hi < lo:
+			return 1
+		case x == hi:
+			return 1 - tied
+		}
+		return 0
+	})
 	return opdef.Grads{"self": self, "min": low, "max": high}, err
 }
 
-func clampCases(r *rand.Rand) []*clampArgs {
-	g := opdef.Gen{R: r}
+func clampCases(g opdef.Gen) []*clampArgs {
 	ends := []float64{-0.5, 0.5, 0.75}
 	return []*clampArgs{
 		{g.Apart(tensor.Float64, ends, 3, 4), tensor.Wrap(-0.5), tensor.Wrap(0.75)},

@@ -3,7 +3,6 @@ package pointwise
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -60,8 +59,7 @@ var compareOps = []*opdef.Entry{
 			t, err := isClose(a)
 			return []*tensor.Tensor{t}, err
 		},
-		Cases: func(r *rand.Rand) []*closeArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*closeArgs {
 			x := g.Normal(tensor.Float32, 3, 4)
 			return []*closeArgs{{x, x, 1e-5, 1e-8, false}, {x, g.Normal(tensor.Float32, 3, 4), 0.5, 0.1, false},
 				{g.Int(tensor.Int32, 0, 3, 4), g.Int(tensor.Int32, 0, 3, 4), 0, 1, false}}
@@ -111,7 +109,7 @@ var compareOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other",
 			Source: "torch.Tensor.where"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: where, Grad: whereGrad, Cases: func(r *rand.Rand) []*whereArgs { return whereCases(r)[:3] },
+		Kernel: where, Grad: whereGrad, Cases: func(g opdef.Gen) []*whereArgs { return whereCases(g)[:3] },
 	}.Entry().AsMoving(),
 	opdef.Op[maskedFillArgs]{
 		Schema: "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor", InPlace: true,
@@ -124,10 +122,13 @@ var compareOps = []*opdef.Entry{
 		Schema: "clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
 		Names:  "clamp clip Tensor.clamp Tensor.clip", InPlace: true,
 		Doc: opdef.Doc{Summary: "Cut at a lower and an upper bound", Formula: "min(max(self, min), max)",
-			Notes:  "Where min > max the result is max. NaN stays NaN. The gradient at a bound goes to self.",
+			Notes: "Where min > max the result is max. NaN stays NaN. The gradient at a bound goes to self, or, " +
+				"as from torch 2.15 on, nowhere if the bound is a number, half to each of two tensors. Numbers " +
+				"beyond the range of an integer dtype wrap, or are its limits, as versions of torch have it.",
 			Source: "torch.clamp"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: clamp, Grad: clampGrad, Cases: clampCases,
+		Kernel: clamp, Grad: clampGrad, GradElse: clampGradElse, Cases: clampCases,
+		Else: func(a *clampArgs, _ []*tensor.Tensor) [][]*tensor.Tensor { return clampElse(a) },
 		GradScale: func(a *clampArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return clampGrad(a, magnitudeOf(g))
 		},
@@ -137,17 +138,23 @@ var compareOps = []*opdef.Entry{
 		Doc:    opdef.Doc{Summary: "Cut at a lower bound", Formula: "max(self, min)", Source: "torch.clamp_min"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: func(a *clampMinArgs) ([]*tensor.Tensor, error) { return clamp(&clampArgs{Self: a.Self, Min: a.Min}) },
+		Else: func(a *clampMinArgs, _ []*tensor.Tensor) [][]*tensor.Tensor {
+			return clampElse(&clampArgs{Self: a.Self, Min: a.Min})
+		},
 		Grad: func(a *clampMinArgs, g *opdef.Grad) (opdef.Grads, error) {
 			gr, err := clampGrad(&clampArgs{Self: a.Self, Min: a.Min}, g)
 			delete(gr, "max")
 			return gr, err
 		},
+		GradElse: func(a *clampMinArgs, g *opdef.Grad) ([]opdef.Grads, error) {
+			return clampGradElse(&clampArgs{Self: a.Self, Min: a.Min}, g)
+		},
 		GradScale: func(a *clampMinArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return clampGrad(&clampArgs{Self: a.Self, Min: a.Min}, magnitudeOf(g))
 		},
-		Cases: func(r *rand.Rand) []*clampMinArgs {
+		Cases: func(g opdef.Gen) []*clampMinArgs {
 			var cs []*clampMinArgs
-			for _, c := range clampCases(r) {
+			for _, c := range clampCases(g) {
 				if c.Min != nil {
 					cs = append(cs, &clampMinArgs{c.Self, c.Min})
 				}
@@ -160,17 +167,23 @@ var compareOps = []*opdef.Entry{
 		Doc:    opdef.Doc{Summary: "Cut at an upper bound", Formula: "min(self, max)", Source: "torch.clamp_max"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: func(a *clampMaxArgs) ([]*tensor.Tensor, error) { return clamp(&clampArgs{Self: a.Self, Max: a.Max}) },
+		Else: func(a *clampMaxArgs, _ []*tensor.Tensor) [][]*tensor.Tensor {
+			return clampElse(&clampArgs{Self: a.Self, Max: a.Max})
+		},
 		Grad: func(a *clampMaxArgs, g *opdef.Grad) (opdef.Grads, error) {
 			gr, err := clampGrad(&clampArgs{Self: a.Self, Max: a.Max}, g)
 			delete(gr, "min")
 			return gr, err
 		},
+		GradElse: func(a *clampMaxArgs, g *opdef.Grad) ([]opdef.Grads, error) {
+			return clampGradElse(&clampArgs{Self: a.Self, Max: a.Max}, g)
+		},
 		GradScale: func(a *clampMaxArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return clampGrad(&clampArgs{Self: a.Self, Max: a.Max}, magnitudeOf(g))
 		},
-		Cases: func(r *rand.Rand) []*clampMaxArgs {
+		Cases: func(g opdef.Gen) []*clampMaxArgs {
 			var cs []*clampMaxArgs
-			for _, c := range clampCases(r) {
+			for _, c := range clampCases(g) {
 				if c.Max != nil {
 					cs = append(cs, &clampMaxArgs{c.Self, c.Max})
 				}
@@ -247,8 +260,7 @@ func boolean2[S any](f func(x, y S) bool) func(x, y S) int64 {
 	return func(x, y S) int64 { return elements.Indicator(f(x, y)) }
 }
 
-func comparisonCases(r *rand.Rand) []*opdef.BinaryArgs {
-	g := opdef.Gen{R: r}
+func comparisonCases(g opdef.Gen) []*opdef.BinaryArgs {
 	nan := tensor.New(tensor.Float32, []int{4}, []float64{math.NaN(), math.Inf(1), -1, 0})
 	return []*opdef.BinaryArgs{
 		{Self: g.Int(tensor.Int32, -2, 2, 3, 4), Other: g.Int(tensor.Int32, -2, 2, 4)},
@@ -276,8 +288,7 @@ func connective(name, summary, formula string, f func(x, y bool) bool) *opdef.En
 			return elements.Result(opdef.Zip(tensor.Bool, xy[0], xy[1],
 				func(x, y int64) int64 { return elements.Indicator(f(x != 0, y != 0)) }))
 		},
-		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
 			return []*opdef.BinaryArgs{
 				{Self: g.Int(tensor.Bool, 0, 1, 3, 4), Other: g.Int(tensor.Bool, 0, 1, 4)},
 				{Self: g.Int(tensor.Int32, 0, 1, 6), Other: g.Int(tensor.Float32, 0, 1, 6)},
@@ -316,8 +327,7 @@ func (v test) entry() *opdef.Entry {
 				return elements.Result(opdef.Map(tensor.Bool, x, boolean(v.i)))
 			}
 		},
-		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			cs := []*opdef.UnaryArgs{
 				{Self: g.Normal(tensor.Float32, 3, 4)},
 				{Self: tensor.New(tensor.Float32, []int{6}, []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0,

@@ -3,7 +3,6 @@ package pointwise
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -30,8 +29,7 @@ var complexOps = []*opdef.Entry{
 			return opdef.Grads{"real": {opdef.SumTo(opdef.Abs(elements.Real(g.Out[0])), a.Real.Shape)},
 				"imag": {opdef.SumTo(opdef.Abs(elements.Imag(g.Out[0])), a.Imag.Shape)}}, nil
 		},
-		Cases: func(r *rand.Rand) []*complexArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*complexArgs {
 			return []*complexArgs{{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4)},
 				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5)}, {g.Normal(tensor.Float32, 0),
 					g.Normal(tensor.Float32, 0)}}
@@ -63,8 +61,7 @@ var complexOps = []*opdef.Entry{
 				"angle": {opdef.SumTo(grown, a.Angle.Shape)}}, nil
 		},
 		GradTerms: func(a *polarArgs) int { return 2 * elements.BroadcastTerms(a.Abs, a.Angle) },
-		Cases: func(r *rand.Rand) []*polarArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*polarArgs {
 			return []*polarArgs{{g.Uniform(tensor.Float64, 0.5, 2, 3, 4), g.Normal(tensor.Float64, 4)},
 				{g.Uniform(tensor.Float32, 0.5, 2, 5), g.Normal(tensor.Float32, 5)}, {g.Normal(tensor.Float32, 0),
 					g.Normal(tensor.Float32, 0)}}
@@ -101,8 +98,7 @@ var complexOps = []*opdef.Entry{
 				return complex(0, x)
 			})}}, nil
 		},
-		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Complex128, 3, 2)}, {Self: g.Normal(tensor.Complex64, 4)},
 				{Self: g.Normal(tensor.Complex64, 0)}}
 		},

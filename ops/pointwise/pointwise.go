@@ -3,7 +3,6 @@ package pointwise
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
@@ -154,8 +153,7 @@ var pointwiseOps = []*opdef.Entry{
 		},
 		I:  func(*RoundArgs) func(int64) int64 { return func(x int64) int64 { return x } },
 		DF: func(*RoundArgs) func(x, y float64) float64 { return zeroSlope },
-		Cases: func(r *rand.Rand) []*RoundArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*RoundArgs {
 			halves := append([]float64{-2.5, -1.5, -0.5, 0.5, 1.5, 2.5}, integers...)
 			return []*RoundArgs{
 				{g.Apart(tensor.Float64, halves, 3, 4), 0}, {g.Apart(tensor.Float32, halves, 5), 0},
@@ -337,8 +335,7 @@ var pointwiseOps = []*opdef.Entry{
 			}
 		},
 		Exempt: map[string]string{"dtypes": "infinities become the largest value of the dtype"},
-		Cases: func(r *rand.Rand) []*nanToNumArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*nanToNumArgs {
 			odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 1.5}
 			k := 7.5
 			return []*nanToNumArgs{

@@ -3,7 +3,6 @@ package pointwise
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -40,9 +39,9 @@ func sumOfMagnitudes(x, y *tensor.Tensor, alpha opdef.Scalar) []*tensor.Tensor {
 	return []*tensor.Tensor{elements.MapMagnitudes(func(v []float64) float64 { return v[0] + k*v[1] }, x, y)}
 }
 
-func subCases(r *rand.Rand) []*AddArgs {
+func subCases(g opdef.Gen) []*AddArgs {
 	var cs []*AddArgs
-	for _, c := range addCases(r) {
+	for _, c := range addCases(g) {
 		if c.Self.DType != tensor.Bool && c.Other.DType != tensor.Bool {
 			cs = append(cs, c)
 		}
@@ -51,7 +50,7 @@ func subCases(r *rand.Rand) []*AddArgs {
 }
 
 // addOp and subOp declare a signature each.
-func addOp(schema, names string, cases func(r *rand.Rand) []*AddArgs) *opdef.Entry {
+func addOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Entry {
 	return opdef.Op[AddArgs]{
 		Schema: schema, Names: names, InPlace: true,
 		Doc: opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other",
@@ -65,7 +64,7 @@ func addOp(schema, names string, cases func(r *rand.Rand) []*AddArgs) *opdef.Ent
 	}.Entry()
 }
 
-func subOp(schema, names string, cases func(r *rand.Rand) []*AddArgs) *opdef.Entry {
+func subOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Entry {
 	return opdef.Op[AddArgs]{
 		Schema: schema, Names: names, InPlace: true,
 		Doc: opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other",
@@ -187,14 +186,12 @@ func addcdivGrad(a *AddcArgs, g *opdef.Grad) (opdef.Grads, error) {
 	}, nil
 }
 
-func addcCases(r *rand.Rand) []*AddcArgs {
-	g := opdef.Gen{R: r}
-	return append(addcdivCases(r), &AddcArgs{g.Int(tensor.Int32, -4, 4, 3), g.Int(tensor.Int32, -4, 4, 3),
+func addcCases(g opdef.Gen) []*AddcArgs {
+	return append(addcdivCases(g), &AddcArgs{g.Int(tensor.Int32, -4, 4, 3), g.Int(tensor.Int32, -4, 4, 3),
 		g.Int(tensor.Int32, -4, 4, 3), opdef.Int(2)})
 }
 
-func addcdivCases(r *rand.Rand) []*AddcArgs {
-	g := opdef.Gen{R: r}
+func addcdivCases(g opdef.Gen) []*AddcArgs {
 	zero := []float64{0}
 	return []*AddcArgs{
 		{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4), g.Apart(tensor.Float64, zero, 3, 4),
@@ -227,8 +224,18 @@ func lerp(a *LerpArgs) ([]*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := elements.MapN(a.Self.DType, func(v []complex128) complex128 { return v[0] + v[2]*(v[1]-v[0]) },
-		func(v []float64) float64 { return v[0] + v[2]*(v[1]-v[0]) }, ts...)
+	// From the nearer end, as torch: with an infinite one it makes a difference.
+	t, err := elements.MapN(a.Self.DType, func(v []complex128) complex128 {
+		if cmplx.Abs(v[2]) < 0.5 {
+			return v[0] + v[2]*(v[1]-v[0])
+		}
+		return v[1] - (v[1]-v[0])*(1-v[2])
+	}, func(v []float64) float64 {
+		if math.Abs(v[2]) < 0.5 {
+			return v[0] + v[2]*(v[1]-v[0])
+		}
+		return v[1] - (v[1]-v[0])*(1-v[2])
+	}, ts...)
 	return []*tensor.Tensor{t}, err
 }
 
@@ -253,8 +260,7 @@ func lerpGrad(a *LerpArgs, g *opdef.Grad) (opdef.Grads, error) {
 		"weight": {elements.SumGradTo(gw, a.Weight)}}, nil
 }
 
-func lerpCases(r *rand.Rand) []*LerpArgs {
-	g := opdef.Gen{R: r}
+func lerpCases(g opdef.Gen) []*LerpArgs {
 	return []*LerpArgs{
 		{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4), g.Uniform(tensor.Float64, 0, 1, 3, 4)},
 		{g.Normal(tensor.Float64, 3, 1), g.Normal(tensor.Float64, 4), tensor.Wrap(0.25)},
@@ -432,8 +438,7 @@ func floatPower(a *PowArgs) ([]*tensor.Tensor, error) {
 	return []*tensor.Tensor{t}, err
 }
 
-func powCases(r *rand.Rand) []*PowArgs {
-	g := opdef.Gen{R: r}
+func powCases(g opdef.Gen) []*PowArgs {
 	pos := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, 0.3, 3, shape...) }
 	return []*PowArgs{
 		{pos(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4)},

@@ -2,7 +2,6 @@ package pointwise
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -31,8 +30,7 @@ var quantizeOps = []*opdef.Entry{
 		Names: "fake_quantize_per_tensor_affine",
 		Doc: opdef.Doc{Summary: "Rounds to the steps of a quantized tensor", Formula: fakeQuantizeFormula,
 			Notes: fakeQuantizeNotes, Source: "torch.fake_quantize_per_tensor_affine"},
-		Cases: func(r *rand.Rand) []*fakeQuantizeArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*fakeQuantizeArgs {
 			scale := elements.Detached(g.Uniform(tensor.Float32, 0.1, 0.2, 1))
 			return []*fakeQuantizeArgs{
 				{g.Normal(tensor.Float32, 3, 4), tensor.Wrap(0.1), tensor.Wrap(int64(3)), -8, 7},
@@ -54,8 +52,7 @@ var quantizeOps = []*opdef.Entry{
 		Names: "fake_quantize_per_channel_affine",
 		Doc: opdef.Doc{Summary: "Rounds to the steps of a tensor quantized by channels", Formula: fakeQuantizeFormula,
 			Notes: fakeQuantizeNotes, Source: "torch.fake_quantize_per_channel_affine"},
-		Cases: func(r *rand.Rand) []*fakeQuantizeChannelArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*fakeQuantizeChannelArgs {
 			return []*fakeQuantizeChannelArgs{
 				{g.Normal(tensor.Float32, 3, 4), elements.Detached(g.Uniform(tensor.Float32, 0.1, 0.2, 3)),
 					g.Int(tensor.Int32, 0, 3, 3), 0, -8, 7},

@@ -3,7 +3,6 @@ package pointwise
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -112,8 +111,7 @@ func divMode(a *divModeArgs) ([]*tensor.Tensor, error) {
 	return nil, opdef.Refuse("rounding_mode", "want None, trunc or floor, got %q", *a.RoundingMode)
 }
 
-func integralCases(r *rand.Rand) []*opdef.BinaryArgs {
-	g := opdef.Gen{R: r}
+func integralCases(g opdef.Gen) []*opdef.BinaryArgs {
 	zero := []float64{0}
 	return []*opdef.BinaryArgs{
 		{Self: g.Uniform(tensor.Float64, 3.1, 3.9, 3, 4), Other: g.Uniform(tensor.Float64, 1.1, 1.4, 4)},
@@ -125,20 +123,20 @@ func integralCases(r *rand.Rand) []*opdef.BinaryArgs {
 	}
 }
 
-func reverseIntegralCases(r *rand.Rand) []*opdef.BinaryArgs {
+func reverseIntegralCases(g opdef.Gen) []*opdef.BinaryArgs {
 	var cs []*opdef.BinaryArgs
-	for _, c := range integralCases(r) {
+	for _, c := range integralCases(g) {
 		if !c.Other.Wrapped {
 			cs = append(cs, &opdef.BinaryArgs{Self: c.Other, Other: c.Self})
 		}
 	}
-	return append(cs, &opdef.BinaryArgs{Self: opdef.Gen{R: r}.Int(tensor.Int64, 1, 9, 4),
+	return append(cs, &opdef.BinaryArgs{Self: g.Int(tensor.Int64, 1, 9, 4),
 		Other: tensor.Wrap(int64(-7))})
 }
 
-func divModeCases(r *rand.Rand) []*divModeArgs {
+func divModeCases(g opdef.Gen) []*divModeArgs {
 	var cs []*divModeArgs
-	for i, c := range integralCases(r) {
+	for i, c := range integralCases(g) {
 		mode := []string{"floor", "trunc"}[i%2]
 		cs = append(cs, &divModeArgs{c.Self, c.Other, &mode}, &divModeArgs{c.Self, c.Other, nil})
 	}

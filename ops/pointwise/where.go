@@ -2,7 +2,6 @@ package pointwise
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -46,8 +45,7 @@ func whereGrad(a *whereArgs, g *opdef.Grad) (opdef.Grads, error) {
 		"other": {elements.SumGradTo(y, a.Other)}}, nil
 }
 
-func whereCases(r *rand.Rand) []*whereArgs {
-	g := opdef.Gen{R: r}
+func whereCases(g opdef.Gen) []*whereArgs {
 	cond := func(shape ...int) *tensor.Tensor { return g.Int(tensor.Bool, 0, 1, shape...) }
 	return []*whereArgs{
 		{cond(3, 4), g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4)},
@@ -92,8 +90,7 @@ func maskedFillGrad(a *maskedFillArgs, g *opdef.Grad) (opdef.Grads, error) {
 		"value": {elements.SumGradTo(v, a.Value)}}, nil
 }
 
-func maskedFillCases(r *rand.Rand) []*maskedFillArgs {
-	g := opdef.Gen{R: r}
+func maskedFillCases(g opdef.Gen) []*maskedFillArgs {
 	m := func(shape ...int) *tensor.Tensor { return g.Int(tensor.Bool, 0, 1, shape...) }
 	return []*maskedFillArgs{
 		{g.Normal(tensor.Float64, 3, 4), m(3, 4), tensor.Wrap(-2.5)}, {g.Normal(tensor.Float64, 3, 4), m(4),

@@ -2,7 +2,6 @@ package pooling
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -171,8 +170,7 @@ func fractionalPoolOps(nd int) []*opdef.Entry {
 				}
 				return ""
 			},
-			Cases: func(r *rand.Rand) []*fractionalArgs {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) []*fractionalArgs {
 				in := append([]int{2, 2}, slices.Repeat([]int{6}, nd)...)
 				s := func(dt tensor.DType) *tensor.Tensor {
 					t := g.Uniform(dt, 0, 1, 2, 2, nd)

@@ -2,7 +2,6 @@ package pooling
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -29,8 +28,7 @@ func lpPoolOps(nd int) []*opdef.Entry {
 			Formula: "(sum over the window of input^p)^(1/p)",
 			Notes:   "A window cut off by ceil_mode counts as if it were whole.", Source: "torch.nn.functional." + name,
 		},
-		Cases: func(r *rand.Rand) []*lpPoolArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*lpPoolArgs {
 			list := func(n int) []int { return slices.Repeat([]int{n}, nd) }
 			in := append([]int{2, 2}, list(5)...)
 			return []*lpPoolArgs{

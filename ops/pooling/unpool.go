@@ -2,7 +2,6 @@ package pooling
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -16,23 +15,28 @@ type unpoolArgs struct {
 	OutputSize                  []int
 }
 
-// unpool checks the call and gives the planes of the input, the shape of the
+// An unpooling is a call after its arguments were checked: the planes of the input, the shape of the
 // result and the indices.
-func (a *unpoolArgs) plan(nd int) (elements.Planes, []int, []int64, error) {
-	fail := func(err error) (elements.Planes, []int, []int64, error) { return elements.Planes{}, nil, nil, err }
+type unpooling struct {
+	in    elements.Planes
+	shape []int
+	at    []int64
+}
+
+func (a *unpoolArgs) plan(nd int) (*unpooling, error) {
 	p, err := elements.PlanesOf("input", a.Input, nd)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if err := elements.WantReal("input", a.Input); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if a.Indices.DType != tensor.Int64 {
-		return fail(opdef.Refuse("indices", "want dtype int64, got %s", a.Indices.DType))
+		return nil, opdef.Refuse("indices", "want dtype int64, got %s", a.Indices.DType)
 	}
 	if !slices.Equal(a.Indices.Shape, a.Input.Shape) {
-		return fail(opdef.Refuse("indices", "want shape %s as of input, got %s", tensor.ShapeString(a.Input.Shape),
-			tensor.ShapeString(a.Indices.Shape)))
+		return nil, opdef.Refuse("indices", "want shape %s as of input, got %s", tensor.ShapeString(a.Input.Shape),
+			tensor.ShapeString(a.Indices.Shape))
 	}
 	stride := a.Stride
 	if len(stride) == 0 {
@@ -40,15 +44,15 @@ func (a *unpoolArgs) plan(nd int) (elements.Planes, []int, []int64, error) {
 	}
 	k, err := elements.SpatialSizes("kernel_size", a.KernelSize, nd, 1, 1)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	s, err := elements.SpatialSizes("stride", stride, nd, 1, 1)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	pad, err := elements.SpatialSizes("padding", a.Padding, nd, 0, 0)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	var size [3]int
 	for d := range size {
@@ -60,12 +64,12 @@ func (a *unpoolArgs) plan(nd int) (elements.Planes, []int, []int64, error) {
 			given = given[2:]
 		}
 		if len(given) != nd {
-			return fail(opdef.Refuse("output_size", "want %d numbers, got %d", nd, len(a.OutputSize)))
+			return nil, opdef.Refuse("output_size", "want %d numbers, got %d", nd, len(a.OutputSize))
 		}
 		for d, n := range given {
 			def := size[3-nd+d]
 			if n <= def-s[3-nd+d] || n >= def+s[3-nd+d] {
-				return fail(opdef.Refuse("output_size", "%d is not within a stride of %d", n, def))
+				return nil, opdef.Refuse("output_size", "%d is not within a stride of %d", n, def)
 			}
 			size[3-nd+d] = n
 		}
@@ -74,15 +78,15 @@ func (a *unpoolArgs) plan(nd int) (elements.Planes, []int, []int64, error) {
 	at := tensor.Data[int64](a.Indices)
 	for _, i := range at {
 		if i < 0 || i >= volume {
-			return fail(opdef.Refuse("indices", "%d is out of range for planes of %d elements", i, volume))
+			return nil, opdef.Refuse("indices", "%d is out of range for planes of %d elements", i, volume)
 		}
 	}
-	return p, shape, at, nil
+	return &unpooling{p, shape, at}, nil
 }
 
 func unpoolOps(nd int) []*opdef.Entry {
 	name := fmt.Sprintf("max_unpool%dd", nd)
-	return []*opdef.Entry{opdef.Op[unpoolArgs]{
+	return []*opdef.Entry{opdef.Planned[unpoolArgs, *unpooling]{
 		Schema: fmt.Sprintf("%s(Tensor input, Tensor indices, int[%d] kernel_size, int[%d]? stride=None, int[%d] "+
 			"padding=0, int[]? output_size=None) -> Tensor", name, nd, nd, nd),
 		Names: "F." + name, Composite: nd == 1, // it runs in two dimensions
@@ -93,29 +97,21 @@ func unpoolOps(nd int) []*opdef.Entry {
 			Notes:   "Of elements with equal indices the last counts.", Source: "torch.nn.functional." + name,
 		},
 		Error: opdef.Error{Class: opdef.Exact},
-		Kernel: func(a *unpoolArgs) ([]*tensor.Tensor, error) {
-			p, shape, at, err := a.plan(nd)
-			if err != nil {
-				return nil, err
+		Plan:  func(a *unpoolArgs) (*unpooling, error) { return a.plan(nd) },
+		Kernel: func(u *unpooling) ([]*tensor.Tensor, error) {
+			if u.in.Tensor.DType.IsFloat() {
+				return elements.Single(placePlanes[float64](u)), nil
 			}
-			if a.Input.DType.IsFloat() {
-				return []*tensor.Tensor{placePlanes[float64](p, shape, at)}, nil
-			}
-			return []*tensor.Tensor{placePlanes[int64](p, shape, at)}, nil
+			return elements.Single(placePlanes[int64](u)), nil
 		},
-		Grad: func(a *unpoolArgs, g *opdef.Grad) (opdef.Grads, error) {
-			_, _, at, err := a.plan(nd)
-			if err != nil {
-				return nil, err
-			}
+		Grad: func(u *unpooling, g *opdef.Grad) (opdef.Grads, error) {
 			out, err := elements.PlanesOf("input", g.Out[0], nd)
 			if err != nil {
 				return nil, err
 			}
-			return opdef.Grads{"input": {elements.GatherPlanes(out, a.Input.Shape, at)}}, nil
+			return opdef.Grads{"input": {elements.GatherPlanes(out, u.in.Tensor.Shape, u.at)}}, nil
 		},
-		Cases: func(r *rand.Rand) (cs []*unpoolArgs) {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) (cs []*unpoolArgs) {
 			for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16} {
 				x := g.Distinct(dt, append([]int{2, 1}, slices.Repeat([]int{4}, nd)...)...)
 				two := slices.Repeat([]int{2}, nd)
@@ -130,13 +126,13 @@ func unpoolOps(nd int) []*opdef.Entry {
 	}.Entry()}
 }
 
-func placePlanes[T float64 | int64](p elements.Planes, shape []int, at []int64) *tensor.Tensor {
-	m, n := p.Volume(), tensor.Numel(shape)/max(p.Rows, 1)
-	return opdef.Rows(p.Tensor.DType, shape, n, func(row int, dst []T) {
+func placePlanes[T float64 | int64](u *unpooling) *tensor.Tensor {
+	m, n := u.in.Volume(), tensor.Numel(u.shape)/max(u.in.Rows, 1)
+	return opdef.Rows(u.in.Tensor.DType, u.shape, n, func(row int, dst []T) {
 		clear(dst)
 		s := opdef.Scratch[T](m)
-		tensor.Load(p.Tensor, row*m, *s)
-		for i, k := range at[row*m : (row+1)*m] {
+		tensor.Load(u.in.Tensor, row*m, *s)
+		for i, k := range u.at[row*m : (row+1)*m] {
 			dst[k] = (*s)[i]
 		}
 		opdef.Release(s)

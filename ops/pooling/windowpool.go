@@ -3,7 +3,6 @@ package pooling
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 
@@ -198,8 +197,7 @@ func maxPoolOps(nd int) []*opdef.Entry {
 		Notes: "Of equal elements the first counts, of NaNs the last; return_indices adds the index in the input " +
 			"plane.", Source: "torch.nn.functional." + name,
 	}
-	cases := func(r *rand.Rand) []*maxPoolArgs {
-		g := opdef.Gen{R: r}
+	cases := func(g opdef.Gen) []*maxPoolArgs {
 		list := func(n int) []int { return slices.Repeat([]int{n}, nd) }
 		in := func(lead []int, n int) []int { return append(lead, list(n)...) }
 		f32, f64 := tensor.Float32, tensor.Float64
@@ -291,8 +289,7 @@ func avgPoolOps(nd int) []*opdef.Entry {
 			"divisor_override replaces it.", Source: "torch.nn.functional." + name,
 	}
 	list := func(n int) []int { return slices.Repeat([]int{n}, nd) }
-	cases := func(r *rand.Rand) []*avgPoolArgs {
-		g := opdef.Gen{R: r}
+	cases := func(g opdef.Gen) []*avgPoolArgs {
 		in := func(lead []int, n int) []int { return append(lead, list(n)...) }
 		f32, f64 := tensor.Float32, tensor.Float64
 		three := 3
@@ -310,8 +307,8 @@ func avgPoolOps(nd int) []*opdef.Entry {
 		return []*opdef.Entry{meanPoolOf(opdef.Planned[avgPool1dArgs, *pooling]{
 
 			Schema: name + "(" + args + ") -> Tensor", Names: name + " F." + name, Doc: doc,
-			Cases: func(r *rand.Rand) (cs []*avgPool1dArgs) {
-				for _, a := range cases(r) {
+			Cases: func(g opdef.Gen) (cs []*avgPool1dArgs) {
+				for _, a := range cases(g) {
 					cs = append(cs, &avgPool1dArgs{a.Input, a.KernelSize, a.Stride, a.Padding, a.CeilMode,
 						a.CountIncludePad})
 				}
@@ -362,8 +359,7 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 		none[0] = nil
 		return []value.Value{int64(1), int64(3), value.NewTuple(three...), value.NewList(none...)}
 	}
-	maxCases := func(r *rand.Rand) (cs []*adaptiveMaxArgs) {
-		g := opdef.Gen{R: r}
+	maxCases := func(g opdef.Gen) (cs []*adaptiveMaxArgs) {
 		for i, s := range sizes() {
 			cs = append(cs,
 				&adaptiveMaxArgs{g.Distinct(tensor.Float64, append([]int{2, 2}, slices.Repeat([]int{5}, nd)...)...),
@@ -396,8 +392,7 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 			Doc: opdef.Doc{Summary: fmt.Sprintf("Average of windows that divide %d dimensions", nd),
 				Formula: "mean of input[floor(o*in/out) : ceil((o+1)*in/out)]", Notes: notes,
 				Source: "torch.nn.functional." + avg},
-			Cases: func(r *rand.Rand) (cs []*adaptiveAvgArgs) {
-				g := opdef.Gen{R: r}
+			Cases: func(g opdef.Gen) (cs []*adaptiveAvgArgs) {
 				for _, s := range sizes() {
 					cs = append(cs,
 						&adaptiveAvgArgs{g.Normal(tensor.Float64,

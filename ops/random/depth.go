@@ -1,8 +1,6 @@
 package random
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/draws"
 	"github.com/optool/optool/ops/internal/elements"
@@ -69,8 +67,7 @@ var stochasticDepth = opdef.Op[depthArgs]{
 		return opdef.Node{}, nil
 	},
 	Drawn: func(a *depthArgs, got []*tensor.Tensor) opdef.Drawn { return judgeMask(a.mask(), a.Input, got) },
-	Cases: func(r *rand.Rand) []*depthArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*depthArgs {
 		x := func() *tensor.Tensor { return g.Normal(tensor.Float64, 2, 3, 4) }
 		return []*depthArgs{{x(), 0.5, "row", false}, {x(), 0, "batch", true}, {x(), 1, "row", true},
 			{x(), 0.5, "row", true}, {x(), 0.5, "batch", true}, {g.Normal(tensor.BFloat16, 3, 2), 0.5, "row", false}}

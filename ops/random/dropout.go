@@ -2,7 +2,6 @@ package random
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -44,8 +43,7 @@ func dropout(name, names, params string) *opdef.Entry {
 		Drawn: func(a *dropoutArgs, got []*tensor.Tensor) opdef.Drawn {
 			return judgeMask(masked(name, a.Self, a.P), a.Self, got)
 		},
-		Cases: func(r *rand.Rand) []*dropoutArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*dropoutArgs {
 			x := func() *tensor.Tensor { return g.Normal(tensor.Float64, 2, 3, 4) }
 			return []*dropoutArgs{{x(), 0.5, false, false}, {x(), 0, true, false}, {x(), 1, true, false},
 				{x(), 0.5, true, false}, {g.Normal(tensor.BFloat16, 0, 3), 0.5, false, false}}
@@ -72,8 +70,7 @@ func nativeDropout(name, names string) *opdef.Entry {
 		Drawn: func(a *nativeDropoutArgs, got []*tensor.Tensor) opdef.Drawn {
 			return judgeMask(masked(name, a.Self, a.P), a.Self, got)
 		},
-		Cases: func(r *rand.Rand) []*nativeDropoutArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*nativeDropoutArgs {
 			return []*nativeDropoutArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, false}, {g.Normal(tensor.Float64, 3, 4),
 				0, true}, {g.Normal(tensor.Float32, 3), 0.5, true}}
 		},
@@ -127,8 +124,7 @@ var dropoutWithMask = opdef.Op[dropoutMaskArgs]{
 		d.Checked += "; the mask"
 		return d
 	},
-	Cases: func(r *rand.Rand) []*dropoutMaskArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*dropoutMaskArgs {
 		yes, no := true, false
 		return []*dropoutMaskArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, &no}, {g.Normal(tensor.Float64, 3, 4), 0, &yes},
 			{g.Normal(tensor.Float32, 3), 0.5, nil}, {g.Normal(tensor.Float64, 3), 1, &yes}}

@@ -3,7 +3,6 @@ package random
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -25,14 +24,14 @@ var randomOps = []*opdef.Entry{
 		creation.NewCases, ofNew),
 	unknown("empty_strided", "empty_strided", "(int[] size, int[] stride, *, dtype? dtype=None"+creation.OptionParams,
 		opdef.Uninitialised,
-		func(*rand.Rand) []*stridedArgs {
+		func(opdef.Gen) []*stridedArgs {
 			return []*stridedArgs{{[]int{2, 3}, []int{1, 2}, nil}, {[]int{}, []int{}, nil}}
 		}, func(a *stridedArgs) ([]*tensor.Tensor, error) {
 			return ofStrided(a.Size, a.Stride, elements.OrElse(a.Dtype, tensor.DefaultDType))
 		}),
 	unknown("empty_permuted", "empty_permuted", "(int[] size, int[] physical_layout, *, dtype? dtype=None"+
 		creation.OptionParams,
-		opdef.Uninitialised, func(*rand.Rand) []*permutedArgs {
+		opdef.Uninitialised, func(opdef.Gen) []*permutedArgs {
 			return []*permutedArgs{{[]int{2, 3}, []int{1, 0}, nil}, {[]int{}, []int{}, nil}}
 		}, func(a *permutedArgs) ([]*tensor.Tensor, error) {
 			if _, err := opdef.Dims("physical_layout", a.PhysicalLayout, len(a.Size)); err != nil ||
@@ -44,8 +43,8 @@ var randomOps = []*opdef.Entry{
 		}),
 	unknown("new_empty_strided", "Tensor.new_empty_strided",
 		"(Tensor self, int[] size, int[] stride, *, dtype? dtype=None"+creation.OptionParams, opdef.Uninitialised,
-		func(r *rand.Rand) []*newStridedArgs {
-			return []*newStridedArgs{{opdef.Gen{R: r}.Normal(tensor.Float64, 2), []int{2, 3}, []int{1, 2}, nil}}
+		func(g opdef.Gen) []*newStridedArgs {
+			return []*newStridedArgs{{g.Normal(tensor.Float64, 2), []int{2, 3}, []int{1, 2}, nil}}
 		}, func(a *newStridedArgs) ([]*tensor.Tensor, error) {
 			return ofStrided(a.Size, a.Stride, elements.OrElse(a.Dtype, a.Self.DType))
 		}),
@@ -63,13 +62,13 @@ var randomOps = []*opdef.Entry{
 		ofFloatLike, from(standardNormal[creation.NewLikeArgs])),
 	unknown("randint.low", "randint", "(int low, int high, int[] size, *, Generator? generator=None, dtype? dtype=None"+
 		creation.OptionParams, elements.DrawsRandomNumbers,
-		func(*rand.Rand) []*randintArgs {
+		func(opdef.Gen) []*randintArgs {
 			return []*randintArgs{{-3, 5, []int{2, 3}, nil}, {0, 2, []int{}, nil}}
 		}, randint, integers(func(a *randintArgs) (int, int) { return a.Low, a.High })),
 	unknown("randint", "randint", "(int high, int[] size, *, Generator? generator=None, dtype? dtype=None"+
 		creation.OptionParams,
 		elements.DrawsRandomNumbers,
-		func(*rand.Rand) []*randintHighArgs {
+		func(opdef.Gen) []*randintHighArgs {
 			return []*randintHighArgs{{5, []int{2, 3}, nil}, {2, []int{0}, nil}}
 		},
 		func(a *randintHighArgs) ([]*tensor.Tensor, error) {
@@ -78,27 +77,27 @@ var randomOps = []*opdef.Entry{
 	unknown("randint_like.low", "randint_like", "(Tensor self, int low, int high, *, dtype? dtype=None"+
 		creation.OptionParams,
 		elements.DrawsRandomNumbers,
-		func(r *rand.Rand) []*randintLikeArgs {
-			return []*randintLikeArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), -3, 5, nil}}
+		func(g opdef.Gen) []*randintLikeArgs {
+			return []*randintLikeArgs{{g.Normal(tensor.Float32, 2, 3), -3, 5, nil}}
 		}, randintLike, integers(func(a *randintLikeArgs) (int, int) { return a.Low, a.High })),
 	unknown("randint_like", "randint_like", "(Tensor self, int high, *, dtype? dtype=None"+creation.OptionParams,
 		elements.DrawsRandomNumbers,
-		func(r *rand.Rand) []*randintLikeHighArgs {
-			return []*randintLikeHighArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), 5, nil}}
+		func(g opdef.Gen) []*randintLikeHighArgs {
+			return []*randintLikeHighArgs{{g.Normal(tensor.Float32, 2, 3), 5, nil}}
 		},
 		func(a *randintLikeHighArgs) ([]*tensor.Tensor, error) {
 			return randintLike(&randintLikeArgs{a.Self, 0, a.High, a.Dtype})
 		}, integers(func(a *randintLikeHighArgs) (int, int) { return 0, a.High })),
 	unknown("randperm", "randperm", "(int n, *, Generator? generator=None, dtype dtype=int64"+creation.OptionParams,
 		elements.DrawsRandomNumbers,
-		func(*rand.Rand) []*randpermArgs { return []*randpermArgs{{5, tensor.Int64}, {0, tensor.Int64}} },
+		func(opdef.Gen) []*randpermArgs { return []*randpermArgs{{5, tensor.Int64}, {0, tensor.Int64}} },
 		func(a *randpermArgs) ([]*tensor.Tensor, error) {
 			return creation.Constant([]int{a.N}, opdef.Int(0), a.Dtype)
 		}, func(_ *randpermArgs, got *tensor.Tensor) opdef.Drawn { return draws.Permutation(got) }),
 	unknown("normal.size", "normal",
 		"(Scalar mean, Scalar std, int[] size, *, Generator? generator=None, dtype? dtype=None"+creation.OptionParams,
 		elements.DrawsRandomNumbers,
-		func(*rand.Rand) []*normalSizeArgs {
+		func(opdef.Gen) []*normalSizeArgs {
 			return []*normalSizeArgs{{opdef.Int(0), opdef.Int(1), []int{2, 3}, nil}}
 		},
 		func(a *normalSizeArgs) ([]*tensor.Tensor, error) {
@@ -108,8 +107,7 @@ var randomOps = []*opdef.Entry{
 		})),
 	unknown("normal", "normal", "(Tensor|Scalar mean, Tensor|Scalar std=1.0, *, Generator? generator=None) -> Tensor",
 		elements.DrawsRandomNumbers,
-		func(r *rand.Rand) []*normalArgs {
-			g := opdef.Gen{R: r}
+		func(g opdef.Gen) []*normalArgs {
 			return []*normalArgs{{g.Normal(tensor.Float32, 3), tensor.Wrap(1.0)},
 				{tensor.Wrap(0.0), g.Uniform(tensor.Float64, 1, 2, 3)}, {g.Normal(tensor.Float32, 2, 3),
 					g.Uniform(tensor.Float32, 1, 2, 3)}}
@@ -135,8 +133,8 @@ var randomOps = []*opdef.Entry{
 		}),
 	unknown("bernoulli.p", "bernoulli Tensor.bernoulli",
 		"(Tensor self, float p, *, Generator? generator=None) -> Tensor", elements.DrawsRandomNumbers,
-		func(r *rand.Rand) []*bernoulliArgs {
-			return []*bernoulliArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), 0.5}}
+		func(g opdef.Gen) []*bernoulliArgs {
+			return []*bernoulliArgs{{g.Normal(tensor.Float32, 2, 3), 0.5}}
 		},
 		func(a *bernoulliArgs) ([]*tensor.Tensor, error) {
 			if !(a.P >= 0 && a.P <= 1) {
@@ -156,8 +154,7 @@ var randomOps = []*opdef.Entry{
 		}),
 	unknown("binomial", "binomial", "(Tensor count, Tensor prob, *, Generator? generator=None) -> Tensor",
 		elements.DrawsRandomNumbers,
-		func(r *rand.Rand) []*binomialArgs {
-			g := opdef.Gen{R: r}
+		func(g opdef.Gen) []*binomialArgs {
 			return []*binomialArgs{{g.Uniform(tensor.Float32, 1, 9, 3), g.Uniform(tensor.Float32, 0, 1, 3)}}
 		}, func(a *binomialArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Count, a.Prob) },
 		func(a *binomialArgs, got *tensor.Tensor) opdef.Drawn {
@@ -167,8 +164,7 @@ var randomOps = []*opdef.Entry{
 	unknown("multinomial", "multinomial Tensor.multinomial",
 		"(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
 		elements.DrawsRandomNumbers,
-		func(r *rand.Rand) []*multinomialArgs {
-			g := opdef.Gen{R: r}
+		func(g opdef.Gen) []*multinomialArgs {
 			return []*multinomialArgs{{g.Uniform(tensor.Float32, 0.1, 1, 5), 3, false},
 				{g.Uniform(tensor.Float64, 0.1, 1, 2, 4), 7, true}}
 		}, multinomial, chosen),
@@ -373,13 +369,9 @@ func largestWhole(dt tensor.DType) float64 {
 	return dt.Max()
 }
 
-// elementsOf are the elements of t, expanded to the shape of got.
+// elementsOf are the elements of t, expanded to the shape of got as the kernel has done.
 func elementsOf(t, got *tensor.Tensor) func(i int) float64 {
-	wide, err := t.Expand(got.Shape...)
-	if err != nil { // the kernel has broadcast it before
-		wide = tensor.Full(tensor.Float64, got.Shape, math.NaN())
-	}
-	v := tensor.Data[float64](wide)
+	v := tensor.Data[float64](opdef.Must(t.Expand(got.Shape...)))
 	return func(i int) float64 { return v[i] }
 }
 
@@ -422,8 +414,8 @@ var gumbelSoftmax = opdef.Op[gumbelArgs]{
 		}
 		return chooses(a.Logits.Transpose(dim, a.Logits.Dim()-1), got[0].Transpose(dim, got[0].Dim()-1), a.Hard)
 	},
-	Cases: func(r *rand.Rand) []*gumbelArgs {
-		return []*gumbelArgs{{opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3), 1, false, 1e-10, -1}}
+	Cases: func(g opdef.Gen) []*gumbelArgs {
+		return []*gumbelArgs{{g.Normal(tensor.Float32, 2, 3), 1, false, 1e-10, -1}}
 	},
 }.Entry()
 
@@ -465,7 +457,7 @@ func chooses(logits, got *tensor.Tensor, hard bool) opdef.Drawn {
 
 // unknown declares an op whose values are not determined; kernel gives a tensor
 // of the right shape and dtype, judge looks at what was drawn.
-func unknown[A any](name, names, params, why string, cases func(*rand.Rand) []*A, kernel func(*A) ([]*tensor.Tensor,
+func unknown[A any](name, names, params, why string, cases func(opdef.Gen) []*A, kernel func(*A) ([]*tensor.Tensor,
 	error), judge ...func(a *A, got *tensor.Tensor) opdef.Drawn) *opdef.Entry {
 	summary := "Random numbers"
 	if why == opdef.Uninitialised {
@@ -563,21 +555,19 @@ func floats(t *tensor.Tensor) error {
 	return nil
 }
 
-func floatSizeCases(*rand.Rand) []*creation.NewSizeArgs {
+func floatSizeCases(opdef.Gen) []*creation.NewSizeArgs {
 	bf := tensor.BFloat16
 	return []*creation.NewSizeArgs{{Size: []int{2, 3}, Dtype: nil}, {Size: []int{}, Dtype: nil},
 		{Size: []int{0, 2}, Dtype: nil}, {Size: []int{4}, Dtype: &bf}}
 }
 
-func floatLikeCases(r *rand.Rand) []*creation.NewLikeArgs {
-	g := opdef.Gen{R: r}
+func floatLikeCases(g opdef.Gen) []*creation.NewLikeArgs {
 	return []*creation.NewLikeArgs{{Self: g.Normal(tensor.Float32, 2, 3), Dtype: nil}, {Self: g.Normal(tensor.BFloat16),
 		Dtype: nil},
 		{Self: g.Normal(tensor.Float64, 0, 2), Dtype: nil}}
 }
 
-func probabilityCases(r *rand.Rand) []*opdef.UnaryArgs {
-	g := opdef.Gen{R: r}
+func probabilityCases(g opdef.Gen) []*opdef.UnaryArgs {
 	return []*opdef.UnaryArgs{{Self: g.Uniform(tensor.Float32, 0, 1, 2, 3)}, {Self: g.Uniform(tensor.Float64, 0, 1)},
 		{Self: g.Uniform(tensor.Float32, 0, 1, 0)}}
 }
@@ -685,9 +675,9 @@ func filler[A any](
 			return creation.Constant(t.Shape, opdef.Int(0), t.DType)
 		},
 		Drawn: first(judge),
-		Cases: func(r *rand.Rand) []*A {
+		Cases: func(g opdef.Gen) []*A {
 			var cs []*A
-			for _, c := range floatLikeCases(r) {
+			for _, c := range floatLikeCases(g) {
 				cs = append(cs, of(c.Self))
 			}
 			return cs
@@ -840,6 +830,6 @@ func initialiser[A initialised](name, params string, of func(t *tensor.Tensor) *
 			return creation.Constant(t.Shape, opdef.Int(0), t.DType)
 		},
 		Drawn: first(judge),
-		Cases: func(r *rand.Rand) []*A { return []*A{of(opdef.Gen{R: r}.Normal(tensor.Float32, 2, 3))} },
+		Cases: func(g opdef.Gen) []*A { return []*A{of(g.Normal(tensor.Float32, 2, 3))} },
 	}.Entry()
 }

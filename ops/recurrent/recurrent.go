@@ -1,7 +1,6 @@
 package recurrent
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -89,8 +88,8 @@ const (
 var lstmOp = recurrentOp(opdef.Planned[lstmArgs, *network]{
 	Schema: "lstm(Tensor input, Tensor[] hx, " + networkParams + ", bool batch_first) -> (Tensor, Tensor, Tensor)",
 	Names:  "lstm", Doc: lstmDoc,
-	Cases: func(r *rand.Rand) (cs []*lstmArgs) {
-		networkCases(r, kernel.LSTMCell, func(c networkCase) {
+	Cases: func(g opdef.Gen) (cs []*lstmArgs) {
+		networkCases(g, kernel.LSTMCell, func(c networkCase) {
 			cs = append(cs, &lstmArgs{c.input, c.hx, c.params, c.biases, c.layers, 0, true, c.bidirectional,
 				c.batchFirst})
 		})
@@ -107,8 +106,8 @@ var lstmOp = recurrentOp(opdef.Planned[lstmArgs, *network]{
 var lstmPackedOp = recurrentOp(opdef.Planned[lstmPackedArgs, *network]{
 	Schema: "lstm.packed(Tensor data, Tensor batch_sizes, Tensor[] hx, " + networkParams +
 		") -> (Tensor, Tensor, Tensor)", Names: "lstm", Doc: lstmDoc,
-	Cases: func(r *rand.Rand) (cs []*lstmPackedArgs) {
-		packedCases(r, kernel.LSTMCell, func(c networkCase, sizes *tensor.Tensor) {
+	Cases: func(g opdef.Gen) (cs []*lstmPackedArgs) {
+		packedCases(g, kernel.LSTMCell, func(c networkCase, sizes *tensor.Tensor) {
 			cs = append(cs, &lstmPackedArgs{c.input, sizes, c.hx, c.params, c.biases, c.layers, 0, false,
 				c.bidirectional})
 		})
@@ -124,8 +123,8 @@ var lstmPackedOp = recurrentOp(opdef.Planned[lstmPackedArgs, *network]{
 var lstmCellOp = recurrentOp(opdef.Planned[lstmCellArgs, *network]{
 	Schema: "lstm_cell(Tensor input, Tensor[] hx, " + cellParams + ") -> (Tensor, Tensor)", Names: "lstm_cell",
 	Doc: lstmDoc,
-	Cases: func(r *rand.Rand) (cs []*lstmCellArgs) {
-		cellCases(r, kernel.LSTMCell, func(x *tensor.Tensor, hx []*tensor.Tensor, w [4]*tensor.Tensor) {
+	Cases: func(g opdef.Gen) (cs []*lstmCellArgs) {
+		cellCases(g, kernel.LSTMCell, func(x *tensor.Tensor, hx []*tensor.Tensor, w [4]*tensor.Tensor) {
 			cs = append(cs, &lstmCellArgs{x, hx, w[0], w[1], w[2], w[3]})
 		})
 		return cs
@@ -142,8 +141,8 @@ func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 		recurrentOp(opdef.Planned[recurrentArgs, *network]{
 			Schema: name + "(Tensor input, Tensor hx, " + networkParams + ", bool batch_first) -> (Tensor, Tensor)",
 			Names:  name, Doc: doc,
-			Cases: func(r *rand.Rand) (cs []*recurrentArgs) {
-				networkCases(r, cell, func(c networkCase) {
+			Cases: func(g opdef.Gen) (cs []*recurrentArgs) {
+				networkCases(g, cell, func(c networkCase) {
 					cs = append(cs, &recurrentArgs{c.input, c.hx[0], c.params, c.biases, c.layers, 0, true,
 						c.bidirectional, c.batchFirst})
 				})
@@ -159,8 +158,8 @@ func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 		recurrentOp(opdef.Planned[recurrentPackedArgs, *network]{
 			Schema: name + ".packed(Tensor data, Tensor batch_sizes, Tensor hx, " + networkParams +
 				") -> (Tensor, Tensor)", Names: name, Doc: doc,
-			Cases: func(r *rand.Rand) (cs []*recurrentPackedArgs) {
-				packedCases(r, cell, func(c networkCase, sizes *tensor.Tensor) {
+			Cases: func(g opdef.Gen) (cs []*recurrentPackedArgs) {
+				packedCases(g, cell, func(c networkCase, sizes *tensor.Tensor) {
 					cs = append(cs, &recurrentPackedArgs{c.input, sizes, c.hx[0], c.params, c.biases, c.layers, 0,
 						false, c.bidirectional})
 				})
@@ -176,8 +175,8 @@ func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 		recurrentOp(opdef.Planned[recurrentCellArgs, *network]{
 			Schema: name + "_cell(Tensor input, Tensor hx, " + cellParams + ") -> Tensor", Names: name + "_cell",
 			Doc: doc,
-			Cases: func(r *rand.Rand) (cs []*recurrentCellArgs) {
-				cellCases(r, cell, func(x *tensor.Tensor, hx []*tensor.Tensor, w [4]*tensor.Tensor) {
+			Cases: func(g opdef.Gen) (cs []*recurrentCellArgs) {
+				cellCases(g, cell, func(x *tensor.Tensor, hx []*tensor.Tensor, w [4]*tensor.Tensor) {
 					cs = append(cs, &recurrentCellArgs{x, hx[0], w[0], w[1], w[2], w[3]})
 				})
 				return cs
@@ -264,8 +263,7 @@ func newNetwork(g opdef.Gen, dt tensor.DType, cell kernel.Cell, n, in, hidden, o
 	return c
 }
 
-func networkCases(r *rand.Rand, cell kernel.Cell, add func(networkCase)) {
-	g := opdef.Gen{R: r}
+func networkCases(g opdef.Gen, cell kernel.Cell, add func(networkCase)) {
 	for i, dt := range []tensor.DType{tensor.Float64, tensor.Float64, tensor.Float32, tensor.BFloat16} {
 		c := newNetwork(g, dt, cell, 2, 3, 4, 4, 1+i%2, 1+i%2, i != 2)
 		if c.batchFirst = i == 1; c.batchFirst {
@@ -282,8 +280,7 @@ func networkCases(r *rand.Rand, cell kernel.Cell, add func(networkCase)) {
 	}
 }
 
-func packedCases(r *rand.Rand, cell kernel.Cell, add func(c networkCase, sizes *tensor.Tensor)) {
-	g := opdef.Gen{R: r}
+func packedCases(g opdef.Gen, cell kernel.Cell, add func(c networkCase, sizes *tensor.Tensor)) {
 	for i, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
 		c := newNetwork(g, dt, cell, 3, 3, 2, 2, 1+i, 2-i, true)
 		c.input = g.Normal(dt, 6, 3)
@@ -291,8 +288,7 @@ func packedCases(r *rand.Rand, cell kernel.Cell, add func(c networkCase, sizes *
 	}
 }
 
-func cellCases(r *rand.Rand, cell kernel.Cell, add func(x *tensor.Tensor, hx []*tensor.Tensor, w [4]*tensor.Tensor)) {
-	g := opdef.Gen{R: r}
+func cellCases(g opdef.Gen, cell kernel.Cell, add func(x *tensor.Tensor, hx []*tensor.Tensor, w [4]*tensor.Tensor)) {
 	for i, dt := range []tensor.DType{tensor.Float64, tensor.Float64, tensor.Float32, tensor.BFloat16} {
 		c := newNetwork(g, dt, cell, 2, 3, 4, 4, 1, 1, i != 1)
 		for k := range c.hx {

@@ -1,9 +1,10 @@
 package reduction
 
 import (
+	"fmt"
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
+	"slices"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -34,13 +35,17 @@ var cumulativeOps = []*opdef.Entry{
 			}
 			return elements.GradOf("self", opdef.AlongDim(g.Outs[0].DType, g.Out[0], dim, SuffixSum[float64])), nil
 		},
+		Mistakes: func(a *CumulativeArgs) []opdef.Mistake[*CumulativeArgs] {
+			return a.mistakes(RunningSum[float64], 0)
+		},
 		Cases: cumulativeCases,
 	}.Entry(),
 	opdef.Op[CumulativeArgs]{
 		Schema: "cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", InPlace: true,
 		Doc: opdef.Doc{Summary: "Running product along a dimension", Notes: "Integers and bool give int64.",
 			Source: "torch.cumprod"},
-		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3}},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Factors: true,
+			Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3, Factors: true}},
 		Autocast: opdef.AutocastFloat32,
 		Terms:    (*CumulativeArgs).terms,
 		Kernel: func(a *CumulativeArgs) ([]*tensor.Tensor, error) {
@@ -63,10 +68,13 @@ var cumulativeOps = []*opdef.Entry{
 				runningProductGrad(s[0], s[1], dst)
 			}, a.Self, g.Out[0])), nil
 		},
-		Cases: func(r *rand.Rand) []*CumulativeArgs {
+		Mistakes: func(a *CumulativeArgs) []opdef.Mistake[*CumulativeArgs] {
+			return a.mistakes(runningProduct[float64], 1)
+		},
+		Cases: func(g opdef.Gen) []*CumulativeArgs {
 			zero := tensor.New(tensor.Float64, []int{2, 4}, []float64{1, 0, 2, 3, 4, -1, 0, 6}).Rounded()
 			zero.RequiresGrad = true
-			return append(cumulativeCases(r), &CumulativeArgs{Self: zero, Dim: 1})
+			return append(cumulativeCases(g), &CumulativeArgs{Self: zero, Dim: 1})
 		},
 	}.Entry(),
 	runningExtremum("cummax", "Running maximum along a dimension and its indices", false),
@@ -109,8 +117,7 @@ var cumulativeOps = []*opdef.Entry{
 			t, err := logSumGrad(a, g, true)
 			return elements.GradOf("self", t), err
 		},
-		Cases: func(r *rand.Rand) []*opdef.DimArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.DimArgs {
 			return []*opdef.DimArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4), Dim: 1}, {Self: g.Normal(tensor.Float64, 3, 4), Dim: 0},
 				{Self: g.Normal(tensor.Float32, 6), Dim: -1}, {Self: g.Normal(tensor.BFloat16, 2, 3), Dim: 1},
@@ -127,6 +134,8 @@ type CumulativeArgs struct {
 	Self  *tensor.Tensor
 	Dim   int
 	Dtype *tensor.DType
+
+	wrong func(src, dst []float64) // a mistake
 }
 
 func (a *CumulativeArgs) terms() int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) }
@@ -144,9 +153,49 @@ func (a *CumulativeArgs) running(f func(src, dst []float64), i func(src, dst []i
 	case tensor.KindComplex:
 		return elements.Single(opdef.AlongDim(dt, x, dim, c)), nil
 	case tensor.KindFloat:
+		if a.wrong != nil {
+			f = a.wrong
+		}
 		return elements.Single(opdef.AlongDim(dt, x, dim, f)), nil
 	}
 	return elements.Single(opdef.AlongDim(dt, x, dim, i)), nil
+}
+
+// mistakes are what kernels of scans get wrong: where they begin, and what passes from one tile to
+// the next. f is the right one, unit what it gives of no elements.
+func (a *CumulativeArgs) mistakes(f func(src, dst []float64), unit float64) []opdef.Mistake[*CumulativeArgs] {
+	if !inSumDType(a.Self, a.Dtype).DType.IsFloat() {
+		return nil
+	}
+	var out []opdef.Mistake[*CumulativeArgs]
+	add := func(text string, wrong func(src, dst []float64)) {
+		out = append(out, opdef.Mistake[*CumulativeArgs]{Text: text, Plan: func() (*CumulativeArgs, error) {
+			m := *a
+			m.wrong = wrong
+			return &m, nil
+		}})
+	}
+	add("each element lacks itself", func(src, dst []float64) {
+		f(src, dst)
+		if n := len(dst); n > 0 {
+			copy(dst[1:], dst[:n-1])
+			dst[0] = unit
+		}
+	})
+	add("it runs from the last element to the first", func(src, dst []float64) {
+		slices.Reverse(src)
+		f(src, dst)
+		slices.Reverse(dst)
+	})
+	for tile := 2; tile < a.terms() && tile <= 1024; tile *= 2 {
+		add(fmt.Sprintf("it begins anew after every %d elements", tile), func(src, dst []float64) {
+			for lo := 0; lo < len(src); lo += tile {
+				hi := min(lo+tile, len(src))
+				f(src[lo:hi], dst[lo:hi])
+			}
+		})
+	}
+	return out
 }
 
 // RunningSum stores the sums of the elements of src up to each in dst.
@@ -300,8 +349,7 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 			}
 			return []opdef.Acceptance{{}, acceptRunning(a, got[1], want[1])}
 		},
-		Cases: func(r *rand.Rand) []*opdef.DimArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.DimArgs {
 			return []*opdef.DimArgs{
 				{Self: g.Distinct(tensor.Float64, 3, 4), Dim: 1}, {Self: g.Distinct(tensor.Float64, 3, 4), Dim: 0},
 				{Self: g.Distinct(tensor.Float32, 6), Dim: -1}, {Self: g.Int(tensor.Int32, -3, 3, 2, 5), Dim: 1},
@@ -356,8 +404,7 @@ func acceptRunning(a *opdef.DimArgs, got, want *tensor.Tensor) opdef.Acceptance 
 	return opdef.Acceptance{OK: true, Rule: "ties"}
 }
 
-func cumulativeCases(r *rand.Rand) []*CumulativeArgs {
-	g := opdef.Gen{R: r}
+func cumulativeCases(g opdef.Gen) []*CumulativeArgs {
 	f64, f32 := tensor.Float64, tensor.Float32
 	return []*CumulativeArgs{
 		{Self: g.Normal(f64, 3, 4), Dim: 1}, {Self: g.Normal(f64, 2, 3, 2), Dim: -2}, {Self: g.Normal(f32, 5), Dim: 0},

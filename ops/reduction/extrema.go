@@ -2,7 +2,6 @@ package reduction
 
 import (
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -40,8 +39,7 @@ var extremaOps = []*opdef.Entry{
 			}
 			return elements.GradOf("self", sum), nil
 		},
-		Cases: func(r *rand.Rand) []*AminmaxArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*AminmaxArgs {
 			return []*AminmaxArgs{
 				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float32, 3, 4), Dim: new(-1),
 					Keepdim: true}, {Self: g.Distinct(tensor.Float64, 2, 5), Dim: new(0)},
@@ -81,7 +79,8 @@ var extremaOps = []*opdef.Entry{
 	opdef.Binary{
 		Name: "fmax",
 		Doc: opdef.Doc{Summary: "Larger of two elements, a number before nan",
-			Notes: "The gradient of equal elements goes to self.", Source: "torch.fmax"},
+			Notes:  "The gradient of equal elements goes to self, or, as from torch 2.15 on, half to each.",
+			Source: "torch.fmax"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
 		F: func(x, y float64) float64 {
 			if x >= y || y != y {
@@ -91,12 +90,14 @@ var extremaOps = []*opdef.Entry{
 		},
 		I:         func(x, y int64) int64 { return max(x, y) },
 		DF:        func(x, y, _ float64) (float64, float64) { return oneSided(x >= y || y != y) },
+		DFElse:    func(x, y, _ float64) (float64, float64) { return shared(x, y, x >= y || y != y) },
 		NoNumbers: true,
 	}.Entry(),
 	opdef.Binary{
 		Name: "fmin",
 		Doc: opdef.Doc{Summary: "Smaller of two elements, a number before nan",
-			Notes: "The gradient of equal elements goes to self.", Source: "torch.fmin"},
+			Notes:  "The gradient of equal elements goes to self, or, as from torch 2.15 on, half to each.",
+			Source: "torch.fmin"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
 		F: func(x, y float64) float64 {
 			if x <= y || y != y {
@@ -106,6 +107,7 @@ var extremaOps = []*opdef.Entry{
 		},
 		I:         func(x, y int64) int64 { return min(x, y) },
 		DF:        func(x, y, _ float64) (float64, float64) { return oneSided(x <= y || y != y) },
+		DFElse:    func(x, y, _ float64) (float64, float64) { return shared(x, y, x <= y || y != y) },
 		NoNumbers: true,
 	}.Entry(),
 }
@@ -147,6 +149,14 @@ func oneSided(first bool) (dx, dy float64) {
 		return 1, 0
 	}
 	return 0, 1
+}
+
+// shared gives equal elements half of the gradient each.
+func shared(x, y float64, first bool) (dx, dy float64) {
+	if x == y {
+		return 0.5, 0.5
+	}
+	return oneSided(first)
 }
 
 // An extreme element so far, with its index within what is reduced.
@@ -297,8 +307,7 @@ func extremum(name, summary string, least bool) *opdef.Entry {
 		Grad: func(a *ExtremumArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("self", SplitAmongTies(a.Self, g.Outs[0], g.Out[0], a.Dim)), nil
 		},
-		Cases: func(r *rand.Rand) []*ExtremumArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*ExtremumArgs {
 			return []*ExtremumArgs{
 				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float64, 2, 3, 4),
 					Dim: []int{0, -1}}, {Self: g.Distinct(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true},
@@ -325,8 +334,7 @@ func wholeExtremum(name, summary string, least bool) *opdef.Entry {
 		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("self", SplitAmongTies(a.Self, g.Outs[0], g.Out[0], nil)), nil
 		},
-		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			return []*opdef.UnaryArgs{
 				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float32)},
 				{Self: g.Int(tensor.Int64, -9, 9, 2, 3)},
@@ -364,8 +372,7 @@ func dimExtremum(name, summary string, least bool) *opdef.Entry {
 			}
 			return []opdef.Acceptance{{}, acceptIndices(a.Self, dims, got[1], want[1])}
 		},
-		Cases: func(r *rand.Rand) []*dimExtremumArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*dimExtremumArgs {
 			return []*dimExtremumArgs{
 				{Self: g.Distinct(tensor.Float64, 3, 4), Dim: 1}, {Self: g.Distinct(tensor.Float64, 2, 3, 4), Dim: -2,
 					Keepdim: true}, {Self: g.Distinct(tensor.Float32, 5), Dim: 0},
@@ -423,8 +430,7 @@ func argExtremum(name, summary string, least bool) *opdef.Entry {
 			return []opdef.Acceptance{acceptIndices(a.Self, dims, got[0], want[0])}
 		},
 		Trivial: true, // the index of a single element is 0
-		Cases: func(r *rand.Rand) []*AminmaxArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*AminmaxArgs {
 			return []*AminmaxArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.Float32, 3, 4), Dim: new(-1),
 					Keepdim: true}, {Self: g.Normal(tensor.Float64, 2, 5), Dim: new(0)},

@@ -2,7 +2,6 @@ package reduction
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -64,8 +63,7 @@ var hashTensor = opdef.Op[hashArgs]{
 		}
 		return []*tensor.Tensor{tensor.New(tensor.Uint64, shape, out)}, nil
 	},
-	Cases: func(r *rand.Rand) []*hashArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*hashArgs {
 		return []*hashArgs{{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.BFloat16, 2, 3),
 			Dim: []int{1}},
 			{Self: g.Int(tensor.Int32, -9, 9, 2, 3), Dim: []int{0}, Keepdim: true}, {Self: g.Int(tensor.Bool, 0, 1, 3)},

@@ -2,7 +2,6 @@ package reduction
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
@@ -110,7 +109,7 @@ func moment[A any](name, overload string, call func(*A) spreadCall, cases func(o
 		Grad:      func(a *A, g *opdef.Grad) (opdef.Grads, error) { return call(a).grad(g, root, false) },
 		Scale:     func(a *A, outs []*tensor.Tensor) []*tensor.Tensor { return call(a).scale(root, mean) },
 		GradScale: func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return call(a).grad(g, root, true) },
-		Cases:     func(r *rand.Rand) []*A { return cases(opdef.Gen{R: r}) },
+		Cases:     func(g opdef.Gen) []*A { return cases(g) },
 	}.Entry()
 }
 

@@ -3,7 +3,6 @@ package reduction
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -77,9 +76,9 @@ var reduceOps = []*opdef.Entry{
 		Grad: func(a *ReduceArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("self", maskNaN(opdef.Unreduce(g.Out[0], a.Self.Shape, a.dims()), a.Self)), nil
 		},
-		Cases: func(r *rand.Rand) []*ReduceArgs {
+		Cases: func(g opdef.Gen) []*ReduceArgs {
 			nan := tensor.New(tensor.Float32, []int{2, 3}, []float64{1, math.NaN(), 2, math.NaN(), math.NaN(), -4})
-			return append(realCases(reduceCases(true)(r)), &ReduceArgs{Self: nan, Dim: []int{0}})
+			return append(realCases(reduceCases(true)(g)), &ReduceArgs{Self: nan, Dim: []int{0}})
 		},
 	}.Entry(),
 	opdef.Op[ReduceArgs]{
@@ -107,9 +106,9 @@ var reduceOps = []*opdef.Entry{
 				func(g, n float64) float64 { return g / n })
 			return elements.GradOf("self", maskNaN(opdef.Unreduce(share, a.Self.Shape, dims), a.Self)), nil
 		},
-		Cases: func(r *rand.Rand) []*ReduceArgs {
+		Cases: func(g opdef.Gen) []*ReduceArgs {
 			nan := tensor.New(tensor.Float32, []int{2, 3}, []float64{1, math.NaN(), 2, math.NaN(), math.NaN(), -4})
-			return append(floatCases(reduceCases(false)(r)), &ReduceArgs{Self: nan, Dim: []int{0}})
+			return append(floatCases(reduceCases(false)(g)), &ReduceArgs{Self: nan, Dim: []int{0}})
 		},
 	}.Entry(),
 	opdef.Op[OneDimArgs]{
@@ -117,13 +116,13 @@ var reduceOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Product over all dimensions or one", Formula: "product of self over dim",
 			Notes:  "Integers and bool give int64. The gradient of an element is the product of the others.",
 			Source: "torch.prod"},
-		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3}},
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Factors: true,
+			Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3, Factors: true}},
 		Autocast: opdef.AutocastFloat32,
 		Terms:    (*OneDimArgs).terms,
 		Kernel:   prod,
 		Grad:     prodGrad,
-		Cases: func(r *rand.Rand) []*OneDimArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*OneDimArgs {
 			f64 := tensor.Float64
 			zero := tensor.New(f64, []int{2, 4}, []float64{1, 0, 2, 3, 0, 0, 5, 6})
 			zero.RequiresGrad = true
@@ -152,8 +151,7 @@ var reduceOps = []*opdef.Entry{
 			}
 			return elements.Single(opdef.Sum(tensor.Int64, opdef.Cast(a.Self, tensor.Bool), dims, false)), nil
 		},
-		Cases: func(r *rand.Rand) []*plainReduceArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*plainReduceArgs {
 			return []*plainReduceArgs{
 				{Self: g.Int(tensor.Int32, 0, 2, 3, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 3, 4), Dim: []int{-1}},
 				{Self: g.Normal(tensor.Float32, 2, 3), Dim: []int{0, 1}},
@@ -222,8 +220,7 @@ var reduceOps = []*opdef.Entry{
 				}
 			}, a.Self, lse, gr["self"][0])), nil
 		},
-		Cases: func(r *rand.Rand) []*LogSumExpArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*LogSumExpArgs {
 			return []*LogSumExpArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Float64, 2, 3, 2),
 					Dim: []int{0, -1}, Keepdim: true},
@@ -263,8 +260,7 @@ var reduceOps = []*opdef.Entry{
 			}
 			return elements.GradOf("self", diagonalMatrix(a.Self.DType, a.Self.Shape, cols, g.Out[0].Item())), nil
 		},
-		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			return []*opdef.UnaryArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.Float32, 4, 2)},
 				{Self: g.Int(tensor.Int32, -3, 3, 3, 3)},
@@ -294,8 +290,7 @@ var reduceOps = []*opdef.Entry{
 			t, err := g.Out[0].Expand(a.Self.Shape...)
 			return elements.GradOf("self", t), err
 		},
-		Cases: func(r *rand.Rand) []*sumToSizeArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*sumToSizeArgs {
 			return []*sumToSizeArgs{
 				{g.Normal(tensor.Float64, 3, 4), []int{3, 1}}, {g.Normal(tensor.Float64, 2, 3, 4), []int{4}},
 				{g.Normal(tensor.Float32, 2, 3), []int{}},
@@ -449,8 +444,7 @@ func boolReduction(name, summary string, rest int64) *opdef.Entry {
 					return rest
 				})), nil
 		},
-		Cases: func(r *rand.Rand) []*boolArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*boolArgs {
 			return []*boolArgs{
 				{Self: g.Int(tensor.Bool, 0, 1, 3, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 3, 4), Dim: []int{1}},
 				{Self: g.Int(tensor.Uint8, 0, 2, 3, 4), Dim: []int{-2}, Keepdim: true},
@@ -482,9 +476,8 @@ func diagonalMatrix[T tensor.Elem](dt tensor.DType, shape []int, cols int, v T) 
 }
 
 // reduceCases are calls of a reduction over several dimensions with dtype=.
-func reduceCases(integers bool) func(*rand.Rand) []*ReduceArgs {
-	return func(r *rand.Rand) []*ReduceArgs {
-		g := opdef.Gen{R: r}
+func reduceCases(integers bool) func(opdef.Gen) []*ReduceArgs {
+	return func(g opdef.Gen) []*ReduceArgs {
 		f64, f32 := tensor.Float64, tensor.Float32
 		cs := []*ReduceArgs{
 			{Self: g.Normal(f64, 3, 4)}, {Self: g.Normal(f64, 3, 4), Dim: []int{-1}}, {Self: g.Normal(f64, 2, 3, 4),

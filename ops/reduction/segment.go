@@ -2,7 +2,6 @@ package reduction
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -28,6 +27,7 @@ type segmentReduceArgs struct {
 // Segments are runs along a dimension: of every outer row, count runs that
 // start and end at bounds.
 type segments struct {
+	*segmentReduceArgs
 	outer, n, inner, count int
 	bounds                 [][2]int // of row and segment
 	shape                  []int
@@ -49,7 +49,7 @@ func (a *segmentReduceArgs) plan() (*segments, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &segments{}
+	s := &segments{segmentReduceArgs: a}
 	switch a.Reduce {
 	case "sum", "mean":
 	case "prod":
@@ -117,14 +117,14 @@ func (s *segments) each(f func(out, first, n int)) {
 	}
 }
 
-// reduced are the results over the elements of data, starting from initial.
-func (s *segments) reduced(reduce string, data []float64, initial float64, bare bool) []float64 {
-	out := tensor.Make[float64](tensor.Numel(s.shape))
+// reduced are the results over the elements of x, data or its magnitudes, starting from initial.
+func (s *segments) reduced(x *tensor.Tensor, initial float64) []float64 {
+	data, out := tensor.Data[float64](x), tensor.Make[float64](tensor.Numel(s.shape))
 	s.each(func(at, first, n int) {
 		acc := initial
 		for j := range n {
 			x := data[first+j*s.inner]
-			switch reduce {
+			switch s.Reduce {
 			case "sum", "mean":
 				acc += x
 			case "prod":
@@ -135,7 +135,7 @@ func (s *segments) reduced(reduce string, data []float64, initial float64, bare 
 				acc = math.Min(acc, x)
 			}
 		}
-		if reduce == "mean" && (n > 0 || bare) {
+		if s.Reduce == "mean" && (n > 0 || s.Initial == nil) {
 			acc /= float64(n)
 		}
 		out[at] = acc
@@ -144,7 +144,8 @@ func (s *segments) reduced(reduce string, data []float64, initial float64, bare 
 }
 
 // grad is the gradient of data: of extremes shared by those equal to the result.
-func (s *segments) grad(reduce string, data, y, up []float64) []float64 {
+func (s *segments) grad(g *opdef.Grad) []float64 {
+	data, y, up := tensor.Data[float64](s.Data), tensor.Data[float64](g.Outs[0]), tensor.Data[float64](g.Out[0])
 	out := make([]float64, len(data))
 	s.each(func(at, first, n int) {
 		ties := 0.0
@@ -156,7 +157,7 @@ func (s *segments) grad(reduce string, data, y, up []float64) []float64 {
 		for j := range n {
 			k := first + j*s.inner
 			x := data[k]
-			switch reduce {
+			switch s.Reduce {
 			case "sum":
 				out[k] = up[at]
 			case "mean":
@@ -179,7 +180,7 @@ func (s *segments) grad(reduce string, data, y, up []float64) []float64 {
 	return out
 }
 
-var segmentReduceOp = opdef.Op[segmentReduceArgs]{
+var segmentReduceOp = opdef.Planned[segmentReduceArgs, *segments]{
 	Schema: "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? " +
 		"offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
 	Names: "segment_reduce",
@@ -189,44 +190,27 @@ var segmentReduceOp = opdef.Op[segmentReduceArgs]{
 		Source: "torch.segment_reduce"},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true, Grad: &opdef.Error{Class: opdef.Accumulated,
 		ULPs: 3, Coarse: true}},
-	Terms: func(a *segmentReduceArgs) int {
-		return elements.LengthOf(a.Data.Shape, opdef.Must(opdef.Dim("axis", a.Axis, a.Data.Dim())))
+	Plan:  (*segmentReduceArgs).plan,
+	Terms: func(s *segments) int { return max(1, s.n) },
+	Kernel: func(s *segments) ([]*tensor.Tensor, error) {
+		return elements.Single(tensor.New(s.Data.DType, s.shape, s.reduced(s.Data, s.initial))), nil
 	},
-	Kernel: func(a *segmentReduceArgs) ([]*tensor.Tensor, error) {
-		s, err := a.plan()
-		if err != nil {
-			return nil, err
-		}
-		return elements.Single(tensor.New(a.Data.DType, s.shape, s.reduced(a.Reduce, tensor.Data[float64](a.Data),
-			s.initial,
-			a.Initial == nil))), nil
-	},
-	Grad: func(a *segmentReduceArgs, g *opdef.Grad) (opdef.Grads, error) {
-		s, err := a.plan()
-		if err != nil {
-			return nil, err
-		}
-		y := tensor.Data[float64](g.Outs[0])
-		return elements.GradOf("data", tensor.New(a.Data.DType, a.Data.Shape,
-			s.grad(a.Reduce, tensor.Data[float64](a.Data), y,
-				tensor.Data[float64](g.Out[0])))), nil
+	Grad: func(s *segments, g *opdef.Grad) (opdef.Grads, error) {
+		return elements.GradOf("data", tensor.New(s.Data.DType, s.Data.Shape, s.grad(g))), nil
 	},
 	// torch adds in the dtype of data.
-	Scale: func(a *segmentReduceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-		if a.Reduce == "max" || a.Reduce == "min" {
+	Scale: func(s *segments, outs []*tensor.Tensor) []*tensor.Tensor {
+		if s.Reduce == "max" || s.Reduce == "min" {
 			return elements.Single(opdef.Abs(outs[0]))
 		}
-		s := opdef.Must(a.plan())
-		sums := s.reduced(a.Reduce, tensor.Data[float64](opdef.Abs(a.Data)), math.Abs(s.initial), a.Initial == nil)
-		return elements.Single(elements.Scaled(tensor.New(tensor.Float64, s.shape, sums),
-			elements.EpsOverFloat32(a.Data.DType)))
+		sums := tensor.New(tensor.Float64, s.shape, s.reduced(opdef.Abs(s.Data), math.Abs(s.initial)))
+		return elements.Single(elements.Scaled(sums, elements.EpsOverFloat32(s.Data.DType)))
 	},
-	GradScale: func(a *segmentReduceArgs, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+	GradScale: func(s *segments, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
 		return elements.GradOf("data", elements.Scaled(opdef.Abs(gr["data"][0]),
-			elements.EpsOverFloat32(a.Data.DType))), nil
+			elements.EpsOverFloat32(s.Data.DType))), nil
 	},
-	Cases: func(r *rand.Rand) []*segmentReduceArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*segmentReduceArgs {
 		f64 := tensor.Float64
 		lengths := tensor.New(tensor.Int64, []int{3}, []int64{1, 0, 3})
 		offsets := tensor.New(tensor.Int64, []int{2, 3}, []int64{0, 1, 4, 0, 2, 4})

@@ -5,6 +5,7 @@ import (
 	"math/cmplx"
 	"slices"
 
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/tensor"
@@ -36,30 +37,37 @@ func VectorNorm(x *tensor.Tensor, p float64, dims []int, keepdim bool) *tensor.T
 		return opdef.Must(Extreme(opdef.Abs(x), dims, keepdim, p < 0)) // CheckNorm refused no elements
 	}
 	f := opdef.Fold[float64, float64]{Join: func(acc *float64, next float64) { *acc += next }}
-	power := func(each func(x float64) float64) {
-		f.Add = func(acc *float64, _ int, v [][]float64) {
-			for i, x := range v[0] {
-				v[0][i] = each(x)
-			}
-			*acc += opdef.PairwiseSum(v[0])
-		}
+	// adding sets what is added up of a run, which of may overwrite.
+	adding := func(of func(run []float64) float64) {
+		f.Add = func(acc *float64, _ int, v [][]float64) { *acc += of(v[0]) }
 	}
 	root := func(s float64) float64 { return s }
 	switch p {
 	case 0:
-		power(func(x float64) float64 {
-			if x != 0 {
-				return 1
+		adding(func(run []float64) float64 {
+			n := 0
+			for _, x := range run {
+				if x != 0 {
+					n++
+				}
 			}
-			return 0
+			return float64(n)
 		})
 	case 1:
-		power(math.Abs)
+		adding(func(run []float64) float64 {
+			vmath.Abs(run, run)
+			return vmath.Sum(run)
+		})
 	case 2:
-		power(func(x float64) float64 { return x * x })
+		adding(func(run []float64) float64 { return vmath.Dot(run, run) })
 		root = math.Sqrt
 	default:
-		power(func(x float64) float64 { return math.Pow(math.Abs(x), p) })
+		adding(func(run []float64) float64 {
+			for i, x := range run {
+				run[i] = math.Pow(math.Abs(x), p)
+			}
+			return vmath.Sum(run)
+		})
 		root = func(s float64) float64 { return math.Pow(s, 1/p) }
 	}
 	return opdef.Collect(opdef.FoldDims(f, dims, keepdim, x), x.DType, func(s *float64) float64 { return root(*s) })

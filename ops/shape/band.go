@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -27,8 +26,7 @@ var bandOps = []*opdef.Entry{
 			t, err := Diagonal(g.Out[0], a.Offset, a.Dim1, a.Dim2)
 			return opdef.Grads{"self": {t}}, err
 		},
-		Cases: func(r *rand.Rand) []*diagEmbedArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*diagEmbedArgs {
 			return []*diagEmbedArgs{{g.Normal(tensor.Float32, 3), 0, -2, -1}, {g.Normal(tensor.Float64, 2, 3), 1, 0, 2},
 				{g.Normal(tensor.Float32, 2, 2), -1, 2, 0}, {g.Int(tensor.Int64, 0, 9, 3), 0, 0, 1}}
 		},
@@ -50,8 +48,7 @@ var bandOps = []*opdef.Entry{
 			})
 			return opdef.Grads{"self": {t}}, err
 		},
-		Cases: func(r *rand.Rand) []*diagArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*diagArgs {
 			return []*diagArgs{{g.Normal(tensor.Float32, 3), 1}, {g.Normal(tensor.Float64, 3, 4), -1},
 				{g.Normal(tensor.Float32, 0), 0}, {g.Normal(tensor.Float32, 2, 3), 3},
 				{g.Int(tensor.Int64, 0, 9, 3), 0}}
@@ -76,8 +73,7 @@ var bandOps = []*opdef.Entry{
 			t, err := Diagonal(g.Out[0], a.Offset, 0, 1)
 			return opdef.Node{Grads: []*tensor.Tensor{t}}, err
 		},
-		Cases: func(r *rand.Rand) []*diagflatArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*diagflatArgs {
 			return []*diagflatArgs{{g.Normal(tensor.Float32, 3), 1}, {g.Normal(tensor.Float64, 2, 2), -1},
 				{g.Normal(tensor.Float32), 0}, {g.Int(tensor.Int64, 0, 9, 2, 2), 0}}
 		},
@@ -130,8 +126,7 @@ func trianglePart(name, summary string, upper bool) *opdef.Entry {
 		Grad: func(a *trianglePartArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"self": {keep(g.Out[0], a.Diagonal)}}, nil
 		},
-		Cases: func(r *rand.Rand) []*trianglePartArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*trianglePartArgs {
 			return []*trianglePartArgs{
 				{g.Normal(tensor.Float32, 3, 4), 0}, {g.Normal(tensor.Float64, 2, 4, 3), 1},
 				{g.Normal(tensor.BFloat16, 3, 3), -2}, {g.Normal(tensor.Float32, 0, 3), 0},
@@ -145,7 +140,7 @@ func trianglePart(name, summary string, upper bool) *opdef.Entry {
 
 func triangleOf[T tensor.Elem](t *tensor.Tensor, diagonal int, upper bool) *tensor.Tensor {
 	rows, cols := t.Shape[t.Dim()-2], t.Shape[t.Dim()-1]
-	return tensor.Lazy(t.DType, t.Shape, t.Grain(), func(lo int, dst []T) {
+	return tensor.LazyOf(t.DType, t.Shape, func(lo int, dst []T) {
 		tensor.Load(t, lo, dst)
 		for at := 0; at < len(dst); {
 			row, col := (lo+at)/cols%rows, (lo+at)%cols
@@ -160,7 +155,7 @@ func triangleOf[T tensor.Elem](t *tensor.Tensor, diagonal int, upper bool) *tens
 			}
 			at += n
 		}
-	})
+	}, t)
 }
 
 type diagArgs struct {

@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -25,8 +24,7 @@ var adjointOp = opdef.Op[opdef.UnaryArgs]{
 	Grad: func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 		return elements.GradOf("self", adjoint(g.Out[0])), nil
 	},
-	Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 		return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float32, 2, 3)}, {Self: g.Normal(tensor.Complex128, 2, 3, 1)},
 			{Self: g.Normal(tensor.BFloat16, 0, 3)}, {Self: opdef.NonContiguous(g.Normal(tensor.Complex64, 2, 3))},
 			{Self: g.Int(tensor.Int64, 0, 9, 2, 2)}}
@@ -52,8 +50,7 @@ var fillDiagonalOp = opdef.Op[fillDiagonalArgs]{
 		ts, err := a.filled(g.Out[0], opdef.Int(0))
 		return opdef.Grads{"self": ts}, err
 	},
-	Cases: func(r *rand.Rand) []*fillDiagonalArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*fillDiagonalArgs {
 		return []*fillDiagonalArgs{
 			{g.Normal(tensor.Float64, 3, 4), opdef.Float(1.5), false}, {g.Normal(tensor.Float32, 7, 3), opdef.Int(2),
 				true}, {g.Normal(tensor.Float32, 7, 3), opdef.Int(2), false},

@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -72,8 +71,7 @@ var joinOps = []*opdef.Entry{
 			}
 			return opdef.Grads{"tensors": gr}, nil
 		},
-		Cases: func(r *rand.Rand) []*CatArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*CatArgs {
 			return []*CatArgs{
 				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 2, 3)}, 0},
 				{[]*tensor.Tensor{g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 3),
@@ -151,8 +149,7 @@ func join(dim int, ts, parts []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	return []*tensor.Tensor{runs.Concat(dt, dim, parts...)}, nil
 }
 
-func catCases(r *rand.Rand) []*CatArgs {
-	g := opdef.Gen{R: r}
+func catCases(g opdef.Gen) []*CatArgs {
 	return []*CatArgs{
 		{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 1, 3)}, 0},
 		{[]*tensor.Tensor{g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 1),
@@ -229,8 +226,7 @@ func stackLike(name, names, how string, n int, along func(*tensor.Tensor) int) *
 			gr, err := parts(a, g)
 			return opdef.Node{Grads: gr}, err
 		},
-		Cases: func(r *rand.Rand) []*tensorsArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*tensorsArgs {
 			return []*tensorsArgs{
 				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 2, 3)}},
 				{[]*tensor.Tensor{g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64, 3)}},
@@ -267,8 +263,7 @@ var broadcastTensorsOp = opdef.Op[tensorsArgs]{
 		}
 		return n
 	},
-	Cases: func(r *rand.Rand) []*tensorsArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*tensorsArgs {
 		return []*tensorsArgs{
 			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 1), g.Normal(tensor.Float32, 1, 3)}},
 			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2, 3)}},
@@ -320,8 +315,7 @@ var blockDiagOp = opdef.Op[tensorsArgs]{
 		}
 		return opdef.Grads{"tensors": gr}, nil
 	},
-	Cases: func(r *rand.Rand) []*tensorsArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*tensorsArgs {
 		return []*tensorsArgs{
 			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 1, 2)}},
 			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64)}},

@@ -3,7 +3,6 @@ package shape
 import (
 	"math"
 	"math/bits"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -103,8 +102,7 @@ var meshgridOp = opdef.Op[meshgridArgs]{
 		}
 		return opdef.Node{}, err
 	},
-	Cases: func(r *rand.Rand) []*meshgridArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*meshgridArgs {
 		xy := "xy"
 		return []*meshgridArgs{
 			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 3)}, nil},
@@ -138,7 +136,17 @@ type combinationsArgs struct {
 	WithReplacement bool
 }
 
-// indices lists the combinations in lexicographic order, one after the other.
+// combinations are of r elements each: their indices in lexicographic order, one after the other.
+type combinations struct {
+	*combinationsArgs
+	indices []int64
+}
+
+func (a *combinationsArgs) plan() (*combinations, error) {
+	indices, err := a.indices()
+	return &combinations{a, indices}, err
+}
+
 func (a *combinationsArgs) indices() ([]int64, error) {
 	if a.Self.Dim() != 1 {
 		return nil, opdef.Refuse("self", "want a vector, got %s", a.Self.Meta())
@@ -194,40 +202,32 @@ func binomial(n, k int) int {
 	return int(c)
 }
 
-var combinationsOp = opdef.Op[combinationsArgs]{
+var combinationsOp = opdef.Planned[combinationsArgs, *combinations]{
 	Schema: "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
 	Names:  "combinations",
 	Doc: opdef.Doc{Summary: "Combinations of the elements of a vector",
 		Notes: "In lexicographic order of positions, one a row.", Source: "torch.combinations"},
 	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
-	Kernel: func(a *combinationsArgs) ([]*tensor.Tensor, error) {
-		idx, err := a.indices()
-		if err != nil {
-			return nil, err
-		}
+	Plan:  (*combinationsArgs).plan,
+	Kernel: func(a *combinations) ([]*tensor.Tensor, error) {
 		if a.R == 0 {
 			return []*tensor.Tensor{elements.Zeros(a.Self.DType, []int{0})}, nil
 		}
-		return []*tensor.Tensor{runs.Pick(a.Self, []int{len(idx) / a.R, a.R}, runs.AtStarts(1, idx))}, nil
+		return []*tensor.Tensor{runs.Pick(a.Self, []int{len(a.indices) / a.R, a.R}, runs.AtStarts(1, a.indices))}, nil
 	},
-	Grad: func(a *combinationsArgs, g *opdef.Grad) (opdef.Grads, error) {
-		idx, err := a.indices()
-		if err != nil {
-			return nil, err
-		}
-		return opdef.Grads{"self": {runs.ScatterAdd(a.Self.Shape, g.Out[0], runs.AtStarts(1, idx))}}, nil
+	Grad: func(a *combinations, g *opdef.Grad) (opdef.Grads, error) {
+		return opdef.Grads{"self": {runs.ScatterAdd(a.Self.Shape, g.Out[0], runs.AtStarts(1, a.indices))}}, nil
 	},
-	GradTerms: func(a *combinationsArgs) int { return max(1, a.R*a.Self.Numel()) },
+	GradTerms: func(a *combinations) int { return max(1, a.R*a.Self.Numel()) },
 	// The node is that of stack: it saw one column of the result each.
-	Node: func(a *combinationsArgs, g *opdef.Grad) (opdef.Node, error) {
+	Node: func(a *combinations, g *opdef.Grad) (opdef.Node, error) {
 		n := opdef.Node{Weak: "the incoming gradient in columns"}
 		for i := range a.R {
 			n.Grads = append(n.Grads, g.Out[0].Select(1, i))
 		}
 		return n, nil
 	},
-	Cases: func(r *rand.Rand) []*combinationsArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*combinationsArgs {
 		return []*combinationsArgs{
 			{g.Normal(tensor.Float32, 4), 2, false}, {g.Normal(tensor.Float64, 3), 3, true},
 			{g.Normal(tensor.Float32, 0), 2, false}, {g.Int(tensor.Int64, 0, 9, 4), 1, false},
@@ -305,8 +305,7 @@ var cartesianProdOp = opdef.Op[tensorsArgs]{
 		}
 		return n, nil
 	},
-	Cases: func(r *rand.Rand) []*tensorsArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*tensorsArgs {
 		return []*tensorsArgs{
 			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 3)}},
 			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64, 1), g.Normal(tensor.Float64, 3)}},

@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -12,7 +11,7 @@ import (
 
 // padOps extend, cut, unfold and rearrange planes.
 var padOps = []*opdef.Entry{
-	opdef.Op[padArgs]{
+	opdef.Planned[padArgs, *Padding]{
 		Schema: "pad(Tensor input, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
 		Names:  "F.pad _C._nn.pad", Autocast: opdef.AutocastFloat32, // modes reflect and replicate, on the processor
 		Doc: opdef.Doc{
@@ -21,18 +20,20 @@ var padOps = []*opdef.Entry{
 			Notes:   "Modes constant, reflect (the border not repeated), replicate and circular.",
 			Source:  "torch.nn.functional.pad",
 		},
-		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel:    func(a *padArgs) ([]*tensor.Tensor, error) { return PadKernel(a.plan()) },
-		Grad:      func(a *padArgs, g *opdef.Grad) (opdef.Grads, error) { return padGrad("input", g)(a.plan()) },
-		GradTerms: func(a *padArgs) int { return 1 << min(len(a.Pad), 6) },
-		Node: func(a *padArgs, _ *opdef.Grad) (opdef.Node, error) {
-			if a.Mode == "circular" {
+		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
+		Plan:   (*padArgs).plan,
+		Kernel: func(p *Padding) ([]*tensor.Tensor, error) { return elements.Single(p.Padded()), nil },
+		Grad: func(p *Padding, g *opdef.Grad) (opdef.Grads, error) {
+			return elements.GradOf("input", p.grad(g)), nil
+		},
+		GradTerms: func(p *Padding) int { return 1 << min(p.sides, 6) },
+		Node: func(p *Padding, _ *opdef.Grad) (opdef.Node, error) {
+			if p.mode == "circular" {
 				return opdef.Node{Skip: "gradients belong to another op"}, nil
 			}
 			return opdef.Node{}, nil
 		},
-		Cases: func(r *rand.Rand) []*padArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*padArgs {
 			f32, f64 := tensor.Float32, tensor.Float64
 			v := opdef.Float(1.5)
 			return []*padArgs{
@@ -50,26 +51,24 @@ var padOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
-	opdef.Op[constantPadArgs]{
+	opdef.Planned[constantPadArgs, *Padding]{
 		Schema: "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
 		Names:  "constant_pad_nd",
 		Doc: opdef.Doc{Summary: "Extend dimensions at both ends with a constant",
 			Formula: "pad = (left, right, top, bottom, ...), the last dimension first",
 			Source:  "aten/src/ATen/native/PadNd.cpp"},
 		Error:  opdef.Error{Class: opdef.Exact},
-		Kernel: func(a *constantPadArgs) ([]*tensor.Tensor, error) { return PadKernel(a.call().plan()) },
-		Grad: func(a *constantPadArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return padGrad("self", g)(a.call().plan())
-		},
-		Cases: func(r *rand.Rand) []*constantPadArgs {
-			g := opdef.Gen{R: r}
+		Plan:   func(a *constantPadArgs) (*Padding, error) { return a.call().plan() },
+		Kernel: func(p *Padding) ([]*tensor.Tensor, error) { return elements.Single(p.Padded()), nil },
+		Grad:   func(p *Padding, g *opdef.Grad) (opdef.Grads, error) { return elements.GradOf("self", p.grad(g)), nil },
+		Cases: func(g opdef.Gen) []*constantPadArgs {
 			return []*constantPadArgs{
 				{g.Normal(tensor.Float64, 2, 3), []int{1, 2, -1, 0}, opdef.Float(0.5)}, {g.Normal(tensor.Float32, 2, 3),
 					[]int{1, 2}, opdef.Int(0)},
 			}
 		},
 	}.Entry(),
-	opdef.Op[unfoldArgs]{
+	opdef.Planned[unfoldArgs, *columns]{
 		Schema: "im2col(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) " +
 			"-> Tensor",
 		Names: "F.unfold _C._nn.im2col",
@@ -77,17 +76,13 @@ var padOps = []*opdef.Entry{
 			Formula: "out[n, c*K + k, p] = input[n, c, p*stride - padding + k*dilation]",
 			Notes:   "(N, C, H, W) to (N, C*K, L).", Source: "torch.nn.functional.unfold"},
 		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel:    func(a *unfoldArgs) ([]*tensor.Tensor, error) { return unfoldKernel(a.plan()) },
-		GradTerms: func(a *unfoldArgs) int { return windowTerms(a.KernelSize) },
-		Grad: func(a *unfoldArgs, g *opdef.Grad) (opdef.Grads, error) {
-			c, _, _, err := a.plan()
-			if err != nil {
-				return nil, err
-			}
-			return opdef.Grads{"input": {foldBatch(g.Out[0].DType, c, a.Input.Shape, g.Out[0])}}, nil
+		Plan:      (*unfoldArgs).plan,
+		Kernel:    func(c *columns) ([]*tensor.Tensor, error) { return elements.Single(c.unfold(c.in, c.shape)), nil },
+		GradTerms: (*columns).terms,
+		Grad: func(c *columns, g *opdef.Grad) (opdef.Grads, error) {
+			return elements.GradOf("input", c.fold(g.Out[0], c.in.Shape)), nil
 		},
-		Cases: func(r *rand.Rand) []*unfoldArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*unfoldArgs {
 			f64 := tensor.Float64
 			one, zero := []int{1, 1}, []int{0, 0}
 			return []*unfoldArgs{
@@ -98,7 +93,7 @@ var padOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
-	opdef.Op[foldArgs]{
+	opdef.Planned[foldArgs, *columns]{
 		Schema: "col2im(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, " +
 			"int[2] stride=1) -> Tensor",
 		Names: "F.fold _C._nn.col2im",
@@ -106,24 +101,15 @@ var padOps = []*opdef.Entry{
 			Formula: "out[n, c, i] = sum of input[n, c*K + k, p] with p*stride - padding + k*dilation = i",
 			Notes:   "(N, C*K, L) to (N, C, H, W).", Source: "torch.nn.functional.fold"},
 		Error: opdef.Error{Class: opdef.Accumulated},
-		Kernel: func(a *foldArgs) ([]*tensor.Tensor, error) {
-			c, shape, err := a.plan()
-			if err != nil {
-				return nil, err
-			}
-			return []*tensor.Tensor{foldBatch(a.Input.DType, c, shape, a.Input)}, nil
+		Plan:  (*foldArgs).plan,
+		Kernel: func(c *columns) ([]*tensor.Tensor, error) {
+			return elements.Single(c.fold(c.in, c.shape)), nil
 		},
-		Grad: func(a *foldArgs, g *opdef.Grad) (opdef.Grads, error) {
-			c, _, err := a.plan()
-			if err != nil {
-				return nil, err
-			}
-			outs, err := unfoldKernel(c, g.Out[0], a.Input.Shape, nil)
-			return opdef.Grads{"input": outs}, err
+		Grad: func(c *columns, g *opdef.Grad) (opdef.Grads, error) {
+			return elements.GradOf("input", c.unfold(g.Out[0], c.in.Shape)), nil
 		},
-		Terms: func(a *foldArgs) int { return windowTerms(a.KernelSize) },
-		Cases: func(r *rand.Rand) []*foldArgs {
-			g := opdef.Gen{R: r}
+		Terms: (*columns).terms,
+		Cases: func(g opdef.Gen) []*foldArgs {
 			f64 := tensor.Float64
 			one, zero := []int{1, 1}, []int{0, 0}
 			return []*foldArgs{
@@ -147,8 +133,7 @@ var padOps = []*opdef.Entry{
 			t, err := pixelUnshuffle(g.Out[0], a.UpscaleFactor)
 			return opdef.Grads{"input": {t}}, err
 		},
-		Cases: func(r *rand.Rand) []*pixelShuffleArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*pixelShuffleArgs {
 			return []*pixelShuffleArgs{{g.Normal(tensor.Float64, 2, 8, 2, 3), 2}, {g.Normal(tensor.Float32, 9, 2, 1),
 				3}, {g.Int(tensor.Int64, 0, 9, 1, 4, 2, 2), 2}}
 		},
@@ -167,8 +152,7 @@ var padOps = []*opdef.Entry{
 			t, err := pixelShuffle(g.Out[0], a.DownscaleFactor)
 			return opdef.Grads{"input": {t}}, err
 		},
-		Cases: func(r *rand.Rand) []*pixelUnshuffleArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*pixelUnshuffleArgs {
 			return []*pixelUnshuffleArgs{{g.Normal(tensor.Float64, 2, 2, 4, 6), 2},
 				{g.Normal(tensor.Float32, 1, 6, 3), 3}}
 		},
@@ -186,8 +170,7 @@ var padOps = []*opdef.Entry{
 			t, err := channelShuffle(g.Out[0], a.Groups, true)
 			return opdef.Grads{"input": {t}}, err
 		},
-		Cases: func(r *rand.Rand) []*channelShuffleArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*channelShuffleArgs {
 			return []*channelShuffleArgs{{g.Normal(tensor.Float64, 2, 6, 2, 3), 2},
 				{g.Normal(tensor.Float32, 1, 6, 2), 3}}
 		},
@@ -216,6 +199,8 @@ type Padding struct {
 	Shape []int
 	From  [][]int
 	fill  opdef.Scalar
+	mode  string
+	sides int // that are extended or cut
 }
 
 func (a *padArgs) plan() (*Padding, error) {
@@ -227,7 +212,7 @@ func (a *padArgs) plan() (*Padding, error) {
 	if k > n {
 		return nil, opdef.Refuse("pad", "%d values are too many for %d dimensions", len(a.Pad), n)
 	}
-	p := &Padding{T: t, Shape: slices.Clone(t.Shape), From: tensor.Make[[]int](n)}
+	p := &Padding{T: t, Shape: slices.Clone(t.Shape), From: tensor.Make[[]int](n), mode: a.Mode, sides: len(a.Pad)}
 	if a.Value != nil {
 		p.fill = *a.Value
 	}
@@ -293,25 +278,22 @@ func (a *padArgs) plan() (*Padding, error) {
 	return p, nil
 }
 
-// PadKernel pads as p says, if there is no error.
-func PadKernel(p *Padding, err error) ([]*tensor.Tensor, error) {
-	if err != nil {
-		return nil, err
-	}
+// Padded is the result.
+func (p *Padding) Padded() *tensor.Tensor {
 	if p.T.Dim() == 0 {
-		return []*tensor.Tensor{p.T}, nil
+		return p.T
 	}
 	switch p.T.DType.Kind() {
 	case tensor.KindComplex:
-		return []*tensor.Tensor{padAs(p, p.fill.Complex128())}, nil
+		return padAs(p, p.fill.Complex128())
 	case tensor.KindFloat:
-		return []*tensor.Tensor{padAs(p, p.fill.Float64())}, nil
+		return padAs(p, p.fill.Float64())
 	}
 	fill := p.fill.Int64()
 	if p.T.DType == tensor.Bool && p.fill.Complex128() != 0 {
 		fill = 1 // also for 0.3
 	}
-	return []*tensor.Tensor{padAs(p, fill)}, nil
+	return padAs(p, fill)
 }
 
 func padAs[T kernel.Number](p *Padding, fill T) *tensor.Tensor {
@@ -344,18 +326,14 @@ func padAs[T kernel.Number](p *Padding, fill T) *tensor.Tensor {
 }
 
 // padGrad adds the gradient of every position to the element it took.
-func padGrad(arg string, g *opdef.Grad) func(p *Padding, err error) (opdef.Grads, error) {
-	return func(p *Padding, err error) (opdef.Grads, error) {
-		switch {
-		case err != nil:
-			return nil, err
-		case p.T.Dim() == 0:
-			return opdef.Grads{arg: {g.Out[0]}}, nil
-		case p.T.DType.IsComplex():
-			return opdef.Grads{arg: {padGradAs[complex128](p, g.Out[0])}}, nil
-		}
-		return opdef.Grads{arg: {padGradAs[float64](p, g.Out[0])}}, nil
+func (p *Padding) grad(g *opdef.Grad) *tensor.Tensor {
+	switch {
+	case p.T.Dim() == 0:
+		return g.Out[0]
+	case p.T.DType.IsComplex():
+		return padGradAs[complex128](p, g.Out[0])
 	}
+	return padGradAs[float64](p, g.Out[0])
 }
 
 func padGradAs[T kernel.Number](p *Padding, g *tensor.Tensor) *tensor.Tensor {

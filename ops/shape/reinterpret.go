@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -52,8 +51,7 @@ var viewDTypeOp = opdef.Op[viewDTypeArgs]{
 		}
 		return []*tensor.Tensor{v}, nil
 	},
-	Cases: func(r *rand.Rand) []*viewDTypeArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*viewDTypeArgs {
 		return []*viewDTypeArgs{
 			{g.Normal(tensor.Float32, 2, 3), tensor.Int32}, {g.Normal(tensor.Float64, 2, 3), tensor.Float32},
 			{g.Int(tensor.Int16, -9, 9, 2, 4), tensor.Int64},

@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -388,7 +387,7 @@ func reshapeCases(g opdef.Gen, copies bool) []*sizeArgs {
 func atLeast(n int) *opdef.Entry {
 	name := [...]string{1: "atleast_1d", 2: "atleast_2d", 3: "atleast_3d"}[n]
 	return opdef.Op[tensorsArgs]{
-		Schema: name + "(Tensor[]... tensors) -> Tensor|Tensor[]",
+		Schema: name + "(Tensor[]... tensors) -> Tensor|Tensor[tensors]",
 		Names:  name + " functional." + name,
 		Doc: opdef.Doc{Summary: "Tensors with dimensions of size 1 added up to a number of dimensions",
 			Source: "torch." + name},
@@ -419,8 +418,7 @@ func atLeast(n int) *opdef.Entry {
 			}
 			return opdef.Node{}, nil
 		},
-		Cases: func(r *rand.Rand) []*tensorsArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*tensorsArgs {
 			return []*tensorsArgs{
 				{[]*tensor.Tensor{g.Normal(tensor.Float32)}}, {[]*tensor.Tensor{g.Normal(tensor.Float64, 3)}},
 				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32)}},
@@ -470,8 +468,7 @@ func storageResize[A any](schema, summary string, get func(*A) (*tensor.Tensor, 
 			}
 			return []*tensor.Tensor{t}, nil
 		},
-		Cases: func(r *rand.Rand) []*A {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*A {
 			return []*A{make(g.Int(tensor.Int64, 0, 9, 2, 3), []int{3, 2}), make(g.Int(tensor.Int32, 0, 9, 6),
 				[]int{2, 2}), make(elements.Detached(g.Normal(tensor.Float32, 2, 3)), []int{2, 3}),
 				make(elements.Detached(g.Normal(tensor.Float32)), []int{1, 1})}

@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -410,7 +409,7 @@ func spansOp[A any](schema, name, how string, minDims int, self func(*A) *tensor
 			}
 			return spansGrad(self(a), cut, a, abs)
 		},
-		Cases: func(r *rand.Rand) []*A { return cases(opdef.Gen{R: r}) },
+		Cases: func(g opdef.Gen) []*A { return cases(g) },
 	}.Entry()
 }
 

@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -92,8 +91,7 @@ var asStridedOp = opdef.Op[asStridedArgs]{
 		return opdef.Grads{"self": {t}}, err
 	},
 	GradTerms: func(a *asStridedArgs) int { return max(1, tensor.Numel(a.Size)) },
-	Cases: func(r *rand.Rand) []*asStridedArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*asStridedArgs {
 		one := 1
 		return []*asStridedArgs{
 			{g.Normal(tensor.Float32, 10), []int{3, 3}, []int{2, 1}, &one}, {g.Normal(tensor.Float64, 4, 4), []int{4},

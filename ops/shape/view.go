@@ -2,7 +2,6 @@ package shape
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -49,7 +48,7 @@ func (v viewOp[A]) Entry() *opdef.Entry {
 			return []*tensor.Tensor{t}, nil
 		},
 		Grad:  func(a *A, g *opdef.Grad) (opdef.Grads, error) { return v.grad(a, g.Out[0]) },
-		Cases: func(r *rand.Rand) []*A { return v.Cases(opdef.Gen{R: r}) },
+		Cases: func(g opdef.Gen) []*A { return v.Cases(g) },
 	}
 	if v.Repeats {
 		op.Error.Grad = &opdef.Error{Class: opdef.Accumulated, ULPs: 1}
@@ -114,7 +113,7 @@ func (p partsOp[A]) Entry() *opdef.Entry {
 		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: p.kernel,
 		Grad:   p.grad,
-		Cases:  func(r *rand.Rand) []*A { return p.Cases(opdef.Gen{R: r}) },
+		Cases:  func(g opdef.Gen) []*A { return p.Cases(g) },
 	}.Entry()
 	e.View = true
 	return e

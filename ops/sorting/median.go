@@ -2,7 +2,6 @@ package sorting
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -97,8 +96,7 @@ func medianAllOp(name string, ignoreNaN bool) *opdef.Entry {
 			return []*tensor.Tensor{res[0].Reshape()}, nil
 		},
 		Grad: grad,
-		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			return []*opdef.UnaryArgs{{Self: g.Distinct(tensor.Float32, 3, 5)}, {Self: g.Distinct(tensor.Float64, 4)},
 				{Self: g.Distinct(tensor.Float32)}, {Self: g.Int(tensor.Int64, -3, 3, 8)},
 				{Self: opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3))}}

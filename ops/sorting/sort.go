@@ -3,7 +3,6 @@ package sorting
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -35,7 +34,7 @@ var sortOps = []*opdef.Entry{
 					0, true, nil}, {g.Int(tensor.Bool, 0, 1, 6), 0, false, nil},
 			}
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("self"),
 	rankOp[argsortArgs]{
 		Schema: "argsort(Tensor self, int dim=-1, bool descending=False, bool stable=False) -> Tensor",
 		Names:  "argsort Tensor.argsort", Only: indicesOnly,
@@ -49,7 +48,7 @@ var sortOps = []*opdef.Entry{
 			return []*argsortArgs{{g.Distinct(tensor.Float32, 3, 5), -1, false, false},
 				{g.Distinct(tensor.Float64, 3, 4), 0, true, true}, {g.Int(tensor.Int64, -3, 3, 8), 0, false, false}}
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("self"),
 	rankOp[opdef.UnaryArgs]{
 		Schema: "msort(Tensor self) -> Tensor",
 		Names:  "msort Tensor.msort", Only: valuesOnly,
@@ -61,7 +60,7 @@ var sortOps = []*opdef.Entry{
 			return []*opdef.UnaryArgs{{Self: g.Distinct(tensor.Float32, 3, 5)}, {Self: g.Distinct(tensor.Float64, 4)},
 				{Self: g.Int(tensor.Int64, -3, 3, 8)}}
 		},
-	}.Entry(),
+	}.Entry().ShapedAs("self"),
 	rankOp[topkArgs]{
 		Schema: "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, " +
 			"Tensor indices)",
@@ -425,7 +424,7 @@ func (o rankOp[A]) Entry() *opdef.Entry {
 			as[last] = acceptRows(r.self, r.dim, values, r.widened(want[last]), r.widened(got[last]), r.distinct)
 			return as
 		},
-		Cases: func(r *rand.Rand) []*A { return o.Cases(opdef.Gen{R: r}) },
+		Cases: func(g opdef.Gen) []*A { return o.Cases(g) },
 	}
 	if o.Only == indicesOnly {
 		op.NoGrad = "indices have no gradient"

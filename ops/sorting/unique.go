@@ -1,7 +1,6 @@
 package sorting
 
 import (
-	"math/rand/v2"
 	"slices"
 	"sort"
 
@@ -41,8 +40,7 @@ var uniqueOps = []*opdef.Entry{
 			}
 			return as
 		},
-		Cases: func(r *rand.Rand) []*uniqueArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*uniqueArgs {
 			zero, one := 0, 1
 			return []*uniqueArgs{
 				{g.Int(tensor.Int64, 0, 3, 8), true, true, true, nil}, {g.Normal(tensor.Float32, 2, 3), true, false,
@@ -71,8 +69,7 @@ var uniqueOps = []*opdef.Entry{
 			}
 			return s.groups(order, a.ReturnInverse, a.ReturnCounts), nil
 		},
-		Cases: func(r *rand.Rand) []*uniqueConsecutiveArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*uniqueConsecutiveArgs {
 			zero := 0
 			return []*uniqueConsecutiveArgs{
 				{g.Int(tensor.Int64, 0, 1, 8), true, true, nil}, {g.Normal(tensor.Float32, 2, 3), false, false, nil},
@@ -88,8 +85,7 @@ var uniqueOps = []*opdef.Entry{
 			Notes: "Before equal elements, or after them if right.", Source: "torch.searchsorted"},
 		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient", Trivial: true,
 		Kernel: searchsorted,
-		Cases: func(r *rand.Rand) []*searchsortedArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*searchsortedArgs {
 			rows := tensor.New(tensor.Float32, []int{2, 3}, []float64{1, 2, 2, 0, 3, 5})
 			side := "right"
 			return []*searchsortedArgs{
@@ -113,8 +109,7 @@ var uniqueOps = []*opdef.Entry{
 			return searchsorted(&searchsortedArgs{SortedSequence: a.Boundaries, Self: a.Self, OutInt32: a.OutInt32,
 				Right: a.Right})
 		},
-		Cases: func(r *rand.Rand) []*bucketizeArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*bucketizeArgs {
 			b := tensor.New(tensor.Float32, []int{3}, []float64{-1, 0, 1})
 			return []*bucketizeArgs{{g.Normal(tensor.Float32, 2, 3), b, false, false},
 				{tensor.Wrap(0.0), b, true, true}, {g.Int(tensor.Int64, -2, 2, 5), b, false, true}}
@@ -368,8 +363,7 @@ var isinOp = opdef.Op[isinArgs]{
 			}
 		})}, nil
 	},
-	Cases: func(r *rand.Rand) []*isinArgs {
-		g := opdef.Gen{R: r}
+	Cases: func(g opdef.Gen) []*isinArgs {
 		return []*isinArgs{{g.Int(tensor.Int64, 0, 5, 2, 3), g.Int(tensor.Int64, 0, 5, 3), false, false},
 			{g.Int(tensor.Int64, 0, 2, 4), tensor.Wrap(int64(1)), false, true}, {g.Normal(tensor.Float32, 3),
 				g.Normal(tensor.Float64, 2), true, false}}

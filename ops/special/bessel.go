@@ -2,7 +2,6 @@ package special
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -129,8 +128,7 @@ func besselWave(name, summary, formula string, f func(float64) float64, scale fu
 			return func(x, y float64) float64 { return k * kernel.FiniteAbs(scale(x, y)) }
 		},
 		NoGrad: "torch defines none for special." + name,
-		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			return []*opdef.UnaryArgs{
 				{Self: g.Uniform(tensor.Float64, 0.1, 20, 3, 4)}, {Self: g.Uniform(tensor.Float32, 0.1, 20, 5)},
 				{Self: g.Normal(tensor.Float32)},

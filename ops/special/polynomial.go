@@ -2,7 +2,6 @@ package special
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -142,8 +141,7 @@ func polynomialOp(name, summary, formula string, p interface {
 				return kernel.FiniteAbs((1 + n) * s)
 			})
 		},
-		Cases: func(r *rand.Rand) []*polynomialArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*polynomialArgs {
 			f32, f64 := tensor.Float32, tensor.Float64
 			degrees := func(shape ...int) *tensor.Tensor { return g.Int(tensor.Int64, -1, 9, shape...) }
 			return []*polynomialArgs{

@@ -3,7 +3,6 @@ package special
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
@@ -141,8 +140,8 @@ var specialOps = []*opdef.Entry{
 			large := pairScale(opdef.Abs(gr["self"][0]), abs, func(y, x float64) float64 { return (1 + math.Pi*x) * y })
 			return opdef.Grads{"self": pairScale(small[0], large[0], func(x, y float64) float64 { return x + y })}, nil
 		},
-		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
-			return append(elements.CasesAwayFromZero(r), &opdef.UnaryArgs{Self: tensor.New(tensor.Float64, []int{3},
+		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
+			return append(elements.CasesAwayFromZero(g), &opdef.UnaryArgs{Self: tensor.New(tensor.Float64, []int{3},
 				[]float64{0, 1, -0.5})})
 		},
 	}.Entry(),
@@ -181,8 +180,7 @@ var specialOps = []*opdef.Entry{
 				return 1 / (x * (1 - x))
 			}
 		},
-		Cases: func(r *rand.Rand) []*logitArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*logitArgs {
 			eps := 0.125
 			u := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, 0.15, 0.85, shape...) }
 			return []*logitArgs{
@@ -238,8 +236,7 @@ var specialOps = []*opdef.Entry{
 				math.Log(math.Pi)))
 		},
 		DS: func(a *mvlgammaArgs) func(x, y float64) float64 { return ignoreResult(a.sum(digammaScale, 0)) },
-		Cases: func(r *rand.Rand) []*mvlgammaArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*mvlgammaArgs {
 			return []*mvlgammaArgs{
 				{g.Uniform(tensor.Float64, 1.2, 5, 3, 4), 3}, {g.Uniform(tensor.Float32, 0.3, 5, 5), 1},
 				{g.Uniform(tensor.Float32, 2.5, 5), 5},
@@ -271,9 +268,8 @@ var specialOps = []*opdef.Entry{
 		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return otherGrad(a, g, func(gi, s, q float64) float64 { return math.Abs(gi * s * zetaScale(s+1, q)) })
 		},
-		Cases: func(r *rand.Rand) []*opdef.BinaryArgs {
-			cs := shapeAndQuantile(r, 1.5, 4, 0.5, 4)
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
+			cs := shapeAndQuantile(g, 1.5, 4, 0.5, 4)
 			return append(cs, &opdef.BinaryArgs{Self: tensor.Wrap(2.5), Other: g.Uniform(tensor.Float32, 0.5, 4, 3)},
 				&opdef.BinaryArgs{Self: g.Int(tensor.Int64, 2, 4, 3), Other: tensor.Wrap(int64(2))})
 		},
@@ -420,8 +416,7 @@ func polygammaOp(schema, names string, inPlace bool) *opdef.Entry {
 		DS: func(a *polygammaArgs) func(x, y float64) float64 {
 			return func(x, _ float64) float64 { return polygammaScale(a.N+1, x) }
 		},
-		Cases: func(r *rand.Rand) []*polygammaArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*polygammaArgs {
 			return []*polygammaArgs{
 				{g.Uniform(tensor.Float64, 0.3, 5, 3, 4), 0}, {g.Uniform(tensor.Float64, 0.3, 5, 3, 4), 1},
 				{g.Uniform(tensor.Float32, 0.3, 5, 5), 2},
@@ -507,7 +502,7 @@ func gammaRatio(name, special, which, formula string, f func(a, x float64) float
 					kernel.FiniteAbs(logGamma(a))))
 			})
 		},
-		Cases: func(r *rand.Rand) []*opdef.BinaryArgs { return shapeAndQuantile(r, 0.5, 4, 0.5, 4) },
+		Cases: func(g opdef.Gen) []*opdef.BinaryArgs { return shapeAndQuantile(g, 0.5, 4, 0.5, 4) },
 	}.Entry()
 }
 
@@ -530,8 +525,7 @@ func gammaRatioScale(a, x, y float64, double bool) float64 {
 }
 
 // shapeAndQuantile generates pairs of which the second alone has a gradient.
-func shapeAndQuantile(r *rand.Rand, lo, hi, lo2, hi2 float64) []*opdef.BinaryArgs {
-	g := opdef.Gen{R: r}
+func shapeAndQuantile(g opdef.Gen, lo, hi, lo2, hi2 float64) []*opdef.BinaryArgs {
 	x := func(dt tensor.DType, shape ...int) *tensor.Tensor {
 		t := g.Uniform(dt, lo, hi, shape...)
 		t.RequiresGrad = false

@@ -2,7 +2,6 @@ package spectral
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -349,9 +348,9 @@ func fftInputs(g opdef.Gen, kind spectrum, shape ...int) []*tensor.Tensor {
 func fft1(name string, kind spectrum, inverse bool) *opdef.Entry {
 	return fftOp(opdef.Planned[fft1Args, *fftCall]{
 		Schema: name + "(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
-		Cases: func(r *rand.Rand) (cs []*fft1Args) {
+		Cases: func(g opdef.Gen) (cs []*fft1Args) {
 			ortho, forward, n := "ortho", "forward", 3
-			for _, t := range fftInputs(opdef.Gen{R: r}, kind, 2, 5) {
+			for _, t := range fftInputs(g, kind, 2, 5) {
 				cs = append(cs, &fft1Args{t, nil, -1, nil}, &fft1Args{t, &n, 0, &ortho}, &fft1Args{t, nil, 1, &forward})
 			}
 			return cs
@@ -372,9 +371,9 @@ func fft1(name string, kind spectrum, inverse bool) *opdef.Entry {
 func fft2(name string, kind spectrum, inverse bool) *opdef.Entry {
 	return fftOp(opdef.Planned[fftNArgs, *fftCall]{
 		Schema: name + "(Tensor self, int[]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-		Cases: func(r *rand.Rand) (cs []*fftNArgs) {
+		Cases: func(g opdef.Gen) (cs []*fftNArgs) {
 			ortho := "ortho"
-			for _, t := range fftInputs(opdef.Gen{R: r}, kind, 2, 3, 4) {
+			for _, t := range fftInputs(g, kind, 2, 3, 4) {
 				cs = append(cs, &fftNArgs{t, nil, []int{-2, -1}, nil}, &fftNArgs{t, []int{4, 5}, []int{0, 1}, &ortho})
 			}
 			return cs
@@ -388,9 +387,9 @@ func fft2(name string, kind spectrum, inverse bool) *opdef.Entry {
 func fftn(name string, kind spectrum, inverse bool) *opdef.Entry {
 	return fftOp(opdef.Planned[fftNArgs, *fftCall]{
 		Schema: name + "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-		Cases: func(r *rand.Rand) (cs []*fftNArgs) {
+		Cases: func(g opdef.Gen) (cs []*fftNArgs) {
 			forward := "forward"
-			for _, t := range fftInputs(opdef.Gen{R: r}, kind, 2, 3, 4) {
+			for _, t := range fftInputs(g, kind, 2, 3, 4) {
 				cs = append(cs, &fftNArgs{t, nil, nil, nil}, &fftNArgs{t, []int{3}, nil, nil},
 					&fftNArgs{t, []int{-1, 2}, []int{2, 0}, &forward})
 			}
@@ -429,11 +428,7 @@ func fftShift(name string, more int) *opdef.Entry {
 				p.From[d][o] = (o - by + n) % n
 			}
 		}
-		ts, err := shape.PadKernel(p, nil)
-		if err != nil {
-			return nil, err
-		}
-		return ts[0], nil
+		return p.Padded(), nil
 	}
 	return opdef.Op[shiftArgs]{
 		Schema: name + "(Tensor self, int[1]? dim=None) -> Tensor",
@@ -448,8 +443,7 @@ func fftShift(name string, more int) *opdef.Entry {
 			t, err := rotate(g.Out[0], a.Dim, 1-more)
 			return opdef.Grads{"self": {t}}, err
 		},
-		Cases: func(r *rand.Rand) []*shiftArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*shiftArgs {
 			return []*shiftArgs{{g.Normal(tensor.Float64, 3, 4), nil}, {g.Normal(tensor.Float32, 5), []int{0}},
 				{g.Normal(tensor.Complex128, 2, 3), []int{-1}}, {g.Int(tensor.Int64, 0, 9, 3), nil}}
 		},

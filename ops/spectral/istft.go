@@ -3,7 +3,6 @@ package spectral
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -228,8 +227,7 @@ func (o *overlapAdd) magnitudes([]*tensor.Tensor) []*tensor.Tensor {
 	return []*tensor.Tensor{tensor.New(tensor.Float64, o.shape, out)}
 }
 
-func istftCases(r *rand.Rand) []*istftArgs {
-	g := opdef.Gen{R: r}
+func istftCases(g opdef.Gen) []*istftArgs {
 	f32, f64, c128 := tensor.Float32, tensor.Float64, tensor.Complex128
 	no, two, five, eleven := false, 2, 5, 11
 	return []*istftArgs{

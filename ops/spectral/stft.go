@@ -3,7 +3,6 @@ package spectral
 import (
 	"math"
 	"math/cmplx"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -354,8 +353,7 @@ func (s *spectrogram) magnitudes(outs []*tensor.Tensor) []*tensor.Tensor {
 	return []*tensor.Tensor{opdef.Must(t.Expand(outs[0].Shape...))}
 }
 
-func stftCases(r *rand.Rand) []*stftArgs {
-	g := opdef.Gen{R: r}
+func stftCases(g opdef.Gen) []*stftArgs {
 	f32, f64, c128 := tensor.Float32, tensor.Float64, tensor.Complex128
 	yes, no, two, five := true, false, 2, 5
 	return []*stftArgs{

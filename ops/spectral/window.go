@@ -2,7 +2,6 @@ package spectral
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/creation"
@@ -139,7 +138,7 @@ func windowOp[A any, P interface {
 		Scale: func(a *A, _ []*tensor.Tensor) []*tensor.Tensor {
 			return []*tensor.Tensor{opdef.Must(P(a).window().sample(f(a).scale)).WithDType(tensor.Float64)}
 		},
-		Cases: func(*rand.Rand) (cs []*A) {
+		Cases: func(opdef.Gen) (cs []*A) {
 			f64, bf16 := tensor.Float64, tensor.BFloat16
 			for _, w := range []windowArgs{{8, true, nil}, {8, false, nil}, {7, true, &f64}, {5, false, &bf16},
 				{1, true, nil}, {0, true, nil}, {2, false, &f64}} {
@@ -179,7 +178,7 @@ func frequencies(name, summary, formula string, half bool) *opdef.Entry {
 			}
 			return elements.Result(tensor.New(dt, []int{n}, v))
 		},
-		Cases: func(*rand.Rand) []*frequencyArgs {
+		Cases: func(opdef.Gen) []*frequencyArgs {
 			f64 := tensor.Float64
 			return []*frequencyArgs{{5, 1, nil}, {6, 0.5, &f64}, {2, 1, nil}, {8, 2, nil}}
 		},

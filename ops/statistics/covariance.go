@@ -1,8 +1,6 @@
 package statistics
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/tensor"
@@ -17,8 +15,7 @@ var covarianceOps = []*opdef.Entry{
 			Notes: "n is the sum of the weights less correction, for aweights less " +
 				"correction*sum(w*aweights)/sum(w). Of complex variables the second is conjugated.",
 			Source: "torch.cov"},
-		Cases: func(r *rand.Rand) []*covArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*covArgs {
 			w := g.Uniform(tensor.Float64, 0.5, 2, 5)
 			return []*covArgs{
 				{Self: g.Normal(tensor.Float64, 3, 5), Correction: 1},
@@ -42,8 +39,7 @@ var covarianceOps = []*opdef.Entry{
 			Formula: "cov(self) divided by the standard deviations of both variables",
 			Notes:   "Real and imaginary parts are limited to [-1, 1]; beyond them no gradient passes.",
 			Source:  "torch.corrcoef"},
-		Cases: func(r *rand.Rand) []*opdef.UnaryArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float64, 3, 6)}, {Self: g.Normal(tensor.Float32, 2, 5)},
 				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 5))}, {Self: g.Normal(tensor.Complex128, 3, 5)}}
 		},

@@ -13,7 +13,6 @@ func Table() []*opdef.Entry {
 		statisticsOps,
 		covarianceOps,
 		histogramOps,
-		histogramBinOps,
-		histogramddOps,
+		binOps,
 	)
 }

@@ -2,7 +2,6 @@ package statistics
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -239,8 +238,7 @@ func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
 		Node: func(*quantile, *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
-		Cases: func(r *rand.Rand) []*quantileArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*quantileArgs {
 			f64 := tensor.Float64
 			qs := tensor.New(f64, []int{3}, []float64{0.1, 0.5, 0.95}).Rounded()
 			return []*quantileArgs{

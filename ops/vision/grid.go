@@ -2,7 +2,6 @@ package vision
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -13,7 +12,7 @@ import (
 
 // gridOps sample images at computed positions, and measure distances.
 var gridOps = []*opdef.Entry{
-	opdef.Op[gridSampleArgs]{
+	opdef.Planned[gridSampleArgs, *sampler]{
 		Schema: "grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', bool? " +
 			"align_corners=None) -> Tensor",
 		Names: "F.grid_sample",
@@ -27,55 +26,45 @@ var gridOps = []*opdef.Entry{
 		},
 		Error:    opdef.Error{Class: opdef.Accumulated},
 		Autocast: opdef.AutocastWidest,
-		Kernel: func(a *gridSampleArgs) ([]*tensor.Tensor, error) {
-			return elements.ResultOrError(a.sample(a.Input, false))
+		Plan:     (*gridSampleArgs).plan,
+		Kernel: func(s *sampler) ([]*tensor.Tensor, error) {
+			return elements.Single(s.sample(s.Input)), nil
 		},
-		Grad: func(a *gridSampleArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grads(g.Out[0], false) },
-		Scale: func(a *gridSampleArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			t, err := a.sample(opdef.Abs(a.Input), true)
-			if err != nil {
-				t = opdef.Abs(outs[0])
-			}
-			return []*tensor.Tensor{t}
+		Grad: func(s *sampler, g *opdef.Grad) (opdef.Grads, error) { return s.grads(s.Input, g.Out[0]), nil },
+		Scale: func(s *sampler, _ []*tensor.Tensor) []*tensor.Tensor {
+			return elements.Single(s.widened().sample(opdef.Abs(s.Input)))
 		},
-		GradScale: func(a *gridSampleArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			b := *a
-			b.Input = opdef.Abs(a.Input)
-			return b.grads(opdef.Abs(g.Out[0]), true)
+		GradScale: func(s *sampler, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return s.widened().grads(opdef.Abs(s.Input), opdef.Abs(g.Out[0])), nil
 		},
 		// Positions are rounded, and where one crosses a grid line the gradient of the grid
 		// jumps; where nearest changes its pixel, the result does.
-		Else: func(a *gridSampleArgs, _ []*tensor.Tensor) [][]*tensor.Tensor {
-			if a.Mode != "nearest" {
+		Else: func(s *sampler, _ []*tensor.Tensor) [][]*tensor.Tensor {
+			if s.Mode != "nearest" {
 				return [][]*tensor.Tensor{nil}
 			}
 			var other []*tensor.Tensor
-			for _, b := range a.shifted() {
-				other = append(other, opdef.Must(b.sample(b.Input, false)))
+			for _, m := range s.shifted() {
+				other = append(other, m.sample(s.Input))
 			}
 			return [][]*tensor.Tensor{other}
 		},
-		GradElse: func(a *gridSampleArgs, g *opdef.Grad) (other []opdef.Grads, err error) {
-			for _, b := range a.shifted() {
-				gr, err := b.grads(g.Out[0], false)
-				if err != nil {
-					return nil, err
-				}
-				other = append(other, gr)
+		GradElse: func(s *sampler, g *opdef.Grad) (other []opdef.Grads, err error) {
+			for _, m := range s.shifted() {
+				other = append(other, m.grads(s.Input, g.Out[0]))
 			}
 			return other, nil
 		},
-		Terms:     func(a *gridSampleArgs) int { return 16 },
-		GradTerms: func(a *gridSampleArgs) int { return 16 * max(a.Input.Shape[1], 1) },
-		Cases: func(r *rand.Rand) []*gridSampleArgs {
-			g := opdef.Gen{R: r}
+		Terms:     func(*sampler) int { return 16 },
+		GradTerms: func(s *sampler) int { return 16 * max(s.Input.Shape[1], 1) },
+		Cases: func(g opdef.Gen) []*gridSampleArgs {
 			f32, f64 := tensor.Float32, tensor.Float64
 			yes, no := true, false
 			// Positions away from the pixels' edges, where gradients jump.
 			at := func(dt tensor.DType, shape ...int) *tensor.Tensor {
 				v := tensor.Make[float64](tensor.Numel(shape))
 				for i := range v {
-					v[i] = (float64(r.IntN(11)-5) + 0.3 + 0.4*r.Float64()) / 4.4
+					v[i] = (float64(g.R.IntN(11)-5) + 0.3 + 0.4*g.R.Float64()) / 4.4
 				}
 				t := tensor.New(dt, shape, v).Rounded()
 				t.RequiresGrad = true
@@ -118,8 +107,7 @@ var gridOps = []*opdef.Entry{
 		GradScale: func(c *matmul.Call[affineGridArgs], g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return magnitudesOf(c.Product).Grads(opdef.NewGrad(g.Outs, []*tensor.Tensor{opdef.Abs(g.Out[0])}, nil))
 		},
-		Cases: func(r *rand.Rand) []*affineGridArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*affineGridArgs {
 			yes, no := true, false
 			return []*affineGridArgs{
 				{g.Normal(tensor.Float64, 2, 2, 3), []int{2, 1, 3, 4}, &no}, {g.Normal(tensor.Float64, 1, 3, 4),
@@ -133,36 +121,46 @@ type gridSampleArgs struct {
 	Input, Grid       *tensor.Tensor
 	Mode, PaddingMode string
 	AlignCorners      *bool
-
-	shift [3]float64 // of positions in each dimension, in what rounding may move them
-}
-
-// shifted are the calls with all positions moved by what their rounding may be, up and
-// down in each dimension.
-func (a *gridSampleArgs) shifted() []*gridSampleArgs {
-	nd := a.Input.Dim() - 2
-	calls := make([]*gridSampleArgs, 1<<nd)
-	for i := range calls {
-		b := *a
-		for d := range nd {
-			b.shift[2-d] = float64(2*(i>>d&1) - 1)
-		}
-		calls[i] = &b
-	}
-	return calls
 }
 
 // A sampler turns positions of one image into weights of its pixels.
 type sampler struct {
+	*gridSampleArgs
 	nd      int
 	size    [3]int // (1,) D, H, W
-	mode    string
-	padding string
 	corners bool
-	single  bool // nearest positions are computed in float32
-	shift   [3]float64
-	eps     float64 // of the dtype positions are computed in
-	wide    bool    // taps are all those that rounding may move a position to, with what weights it may give them
+	single  bool                  // nearest positions are computed in float32
+	shift   [3]float64            // of positions in each dimension, in what rounding may move them
+	round   func(float64) float64 // of each step of a position; nil: none is rounded
+	eps     float64               // of the dtype positions are computed in
+	// wide is for magnitudes: taps are all those that rounding may move a position to, with
+	// what weights it may give them.
+	wide bool
+}
+
+// shifted have all positions moved by what their rounding may be, up and down in each dimension, and,
+// in 16 bits, as torch's CPU kernel rounds them.
+func (s *sampler) shifted() []*sampler {
+	moved := make([]*sampler, 1<<s.nd)
+	for i := range moved {
+		m := *s
+		for d := range s.nd {
+			m.shift[2-d] = float64(2*(i>>d&1) - 1)
+		}
+		moved[i] = &m
+	}
+	if s.Input.DType.Size() == 2 {
+		m := *s
+		m.round = s.Input.DType.Round
+		moved = append(moved, &m)
+	}
+	return moved
+}
+
+func (s *sampler) widened() *sampler {
+	m := *s
+	m.wide = true
+	return &m
 }
 
 // roundings is how many units of roundoff of the size of the image a position may be off.
@@ -188,8 +186,8 @@ func (a *gridSampleArgs) plan() (*sampler, error) {
 	case !slices.Contains([]string{"zeros", "border", "reflection"}, a.PaddingMode):
 		return nil, opdef.Refuse("padding_mode", "want zeros, border or reflection, got %q", a.PaddingMode)
 	}
-	s := &sampler{nd: nd, size: [3]int{1, 1, 1}, mode: a.Mode, padding: a.PaddingMode, corners: a.AlignCorners != nil &&
-		*a.AlignCorners, single: x.DType != tensor.Float64, shift: a.shift, eps: x.DType.Eps()}
+	s := &sampler{gridSampleArgs: a, nd: nd, size: [3]int{1, 1, 1}, corners: a.AlignCorners != nil && *a.AlignCorners,
+		single: x.DType != tensor.Float64, eps: x.DType.Eps()}
 	for d, n := range x.Shape[2:] {
 		if n == 0 {
 			return nil, opdef.Refuse("input", "want no empty spatial dimension, got shape %s",
@@ -217,7 +215,12 @@ func (s *sampler) taps(d int, x float64, out []tap) []tap {
 	if s.corners {
 		pos, slope = (x+1)/2*float64(n-1), float64(n-1)/2
 	}
-	if s.mode == "nearest" && s.single {
+	switch r := s.round; {
+	case r != nil && s.corners:
+		pos = r(r(r(x+1)/2) * float64(n-1))
+	case r != nil:
+		pos = r(r(r(r(x+1)*float64(n))-1) / 2)
+	case s.Mode == "nearest" && s.single:
 		f := float32(x)
 		if s.corners {
 			pos = float64((f + 1) / 2 * float32(n-1))
@@ -231,7 +234,7 @@ func (s *sampler) taps(d int, x float64, out []tap) []tap {
 	}
 	pos += s.shift[d] * off
 	add := func(i int, w, dw float64) {
-		if s.mode == "bicubic" {
+		if s.Mode == "bicubic" {
 			j, _ := s.fold(d, float64(i))
 			i = int(j)
 		}
@@ -240,7 +243,7 @@ func (s *sampler) taps(d int, x float64, out []tap) []tap {
 		}
 		out = append(out, tap{i, w, dw, 1})
 	}
-	if s.mode == "bicubic" {
+	if s.Mode == "bicubic" {
 		f := math.Floor(pos)
 		if !(math.Abs(f) < 1<<50) {
 			f = -100
@@ -256,7 +259,7 @@ func (s *sampler) taps(d int, x float64, out []tap) []tap {
 	if !(math.Abs(pos) < 1<<50) { // NaN and infinite positions lie outside
 		pos = -100
 	}
-	if s.mode == "nearest" {
+	if s.Mode == "nearest" {
 		add(int(math.RoundToEven(pos)), 1, 0)
 		return out
 	}
@@ -275,12 +278,12 @@ func (s *sampler) taps(d int, x float64, out []tap) []tap {
 // fold moves a position into the image as the padding mode says, with the
 // factor by which that changes derivatives.
 func (s *sampler) fold(d int, x float64) (float64, float64) {
-	if s.padding == "zeros" {
+	if s.PaddingMode == "zeros" {
 		return x, 1
 	}
 	k := 1.0
 	n := float64(s.size[d])
-	if s.padding == "reflection" {
+	if s.PaddingMode == "reflection" {
 		lo, span := -0.5, n
 		if s.corners {
 			lo, span = 0, n-1
@@ -337,39 +340,39 @@ func (s *sampler) points(grid *tensor.Tensor, n int, f func(p int, taps [3][]tap
 
 // sample interpolates x; for magnitudes, with the magnitudes of the weights
 // times the size of the image, which is how wrong positions can be.
-func (a *gridSampleArgs) sample(x *tensor.Tensor, magnitudes bool) (*tensor.Tensor, error) {
-	s, err := a.plan()
-	if err != nil {
-		return nil, err
-	}
+func (s *sampler) sample(x *tensor.Tensor) *tensor.Tensor {
 	channels, volume := x.Shape[1], s.size[0]*s.size[1]*s.size[2]
-	shape := append([]int{x.Shape[0], channels}, a.Grid.Shape[1:s.nd+1]...)
+	shape := append([]int{x.Shape[0], channels}, s.Grid.Shape[1:s.nd+1]...)
 	count := tensor.Numel(shape[2:])
-	s.wide = magnitudes
 	return opdef.Rows(x.DType, shape, channels*count, func(n int, dst []float64) {
 		img := opdef.Scratch[float64](channels * volume)
 		tensor.Load(x, n*channels*volume, *img)
 		clear(dst)
-		s.points(a.Grid, n, func(p int, taps [3][]tap) {
+		s.points(s.Grid, n, func(p int, taps [3][]tap) {
 			s.corner(taps, func(at int, w [3]tap) {
-				v := w[0].w * w[1].w * w[2].w
-				if magnitudes {
-					v = s.uncertainty(w)
-				}
+				v := s.weight(w)
 				for c := range channels {
 					dst[c*count+p] += v * (*img)[c*volume+at]
 				}
 			})
 		})
 		opdef.Release(img)
-	}), nil
+	})
+}
+
+// weight is that of a combination of taps.
+func (s *sampler) weight(w [3]tap) float64 {
+	if s.wide {
+		return s.uncertainty(w)
+	}
+	return w[0].w * w[1].w * w[2].w
 }
 
 // uncertainty is the magnitude of a product of weights with what errors of positions,
 // which are relative to the size of the image, make of it.
 func (s *sampler) uncertainty(w [3]tap) float64 {
 	v := math.Abs(w[0].w * w[1].w * w[2].w)
-	if s.mode == "nearest" {
+	if s.Mode == "nearest" {
 		return v
 	}
 	for d := 3 - s.nd; d < 3; d++ {
@@ -397,29 +400,21 @@ func (s *sampler) corner(taps [3][]tap, f func(at int, w [3]tap)) {
 	}
 }
 
-func (a *gridSampleArgs) grads(g *tensor.Tensor, magnitudes bool) (opdef.Grads, error) {
-	s, err := a.plan()
-	if err != nil {
-		return nil, err
-	}
-	x := a.Input
+func (s *sampler) grads(x, g *tensor.Tensor) opdef.Grads {
 	channels, volume := x.Shape[1], s.size[0]*s.size[1]*s.size[2]
-	count := tensor.Numel(a.Grid.Shape[1 : s.nd+1])
+	count := tensor.Numel(s.Grid.Shape[1 : s.nd+1])
 	k := 1.0
 	abs := func(v float64) float64 { return v }
-	if s.wide = magnitudes; magnitudes {
+	if s.wide {
 		k, abs = float64(1+max(s.size[0], s.size[1], s.size[2])), math.Abs
 	}
 	dx := opdef.Rows(x.DType, x.Shape, channels*volume, func(n int, dst []float64) {
 		gy := opdef.Scratch[float64](channels * count)
 		tensor.Load(g, n*channels*count, *gy)
 		clear(dst)
-		s.points(a.Grid, n, func(p int, taps [3][]tap) {
+		s.points(s.Grid, n, func(p int, taps [3][]tap) {
 			s.corner(taps, func(at int, w [3]tap) {
-				v := w[0].w * w[1].w * w[2].w
-				if magnitudes {
-					v = s.uncertainty(w)
-				}
+				v := s.weight(w)
 				for c := range channels {
 					dst[c*volume+at] += v * (*gy)[c*count+p]
 				}
@@ -427,12 +422,12 @@ func (a *gridSampleArgs) grads(g *tensor.Tensor, magnitudes bool) (opdef.Grads, 
 		})
 		opdef.Release(gy)
 	})
-	dg := opdef.Rows(x.DType, a.Grid.Shape, count*s.nd, func(n int, dst []float64) {
+	dg := opdef.Rows(x.DType, s.Grid.Shape, count*s.nd, func(n int, dst []float64) {
 		gy, img := opdef.Scratch[float64](channels*count), opdef.Scratch[float64](channels*volume)
 		tensor.Load(g, n*channels*count, *gy)
 		tensor.Load(x, n*channels*volume, *img)
 		clear(dst)
-		s.points(a.Grid, n, func(p int, taps [3][]tap) {
+		s.points(s.Grid, n, func(p int, taps [3][]tap) {
 			s.corner(taps, func(at int, w [3]tap) {
 				sum := 0.0
 				for c := range channels {
@@ -443,7 +438,7 @@ func (a *gridSampleArgs) grads(g *tensor.Tensor, magnitudes bool) (opdef.Grads, 
 					for d := range w {
 						if d == 2-j {
 							v *= abs(w[d].dw)
-						} else if !magnitudes {
+						} else if !s.wide {
 							v *= w[d].w
 						}
 					}
@@ -454,7 +449,7 @@ func (a *gridSampleArgs) grads(g *tensor.Tensor, magnitudes bool) (opdef.Grads, 
 		opdef.Release(gy)
 		opdef.Release(img)
 	})
-	return opdef.Grads{"input": {dx}, "grid": {dg}}, nil
+	return opdef.Grads{"input": {dx}, "grid": {dg}}
 }
 
 type affineGridArgs struct {

@@ -2,7 +2,6 @@ package vision
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -36,8 +35,7 @@ var visionOps = []*opdef.Entry{
 			"align_corners=None) -> Tensor",
 		Names: "F.upsample",
 		Doc:   interpolateDoc,
-		Cases: func(r *rand.Rand) []*upsampleArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*upsampleArgs {
 			return []*upsampleArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, 2.0, "bilinear", nil},
 				{g.Normal(tensor.Float32, 1, 2, 4), int64(6), nil, "nearest", nil}}
 		},
@@ -48,8 +46,7 @@ var visionOps = []*opdef.Entry{
 		Schema: "upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
 		Names:  "F.upsample_nearest",
 		Doc:    interpolateDoc,
-		Cases: func(r *rand.Rand) []*upsampleSizeArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*upsampleSizeArgs {
 			return []*upsampleSizeArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, int64(2)},
 				{g.Normal(tensor.Float32, 1, 2, 4), int64(6), nil}}
 		},
@@ -60,8 +57,7 @@ var visionOps = []*opdef.Entry{
 		Schema: "upsample_bilinear(Tensor input, any size=None, any scale_factor=None) -> Tensor",
 		Names:  "F.upsample_bilinear",
 		Doc:    interpolateDoc,
-		Cases: func(r *rand.Rand) []*upsampleSizeArgs {
-			g := opdef.Gen{R: r}
+		Cases: func(g opdef.Gen) []*upsampleSizeArgs {
 			return []*upsampleSizeArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, int64(2)},
 				{g.Normal(tensor.Float32, 1, 2, 4, 4), value.NewTuple(int64(6), int64(3)), nil}}
 		},
@@ -529,8 +525,7 @@ func (r resizer) antialiased(m *kernel.Axis, cubic bool) {
 	}
 }
 
-func interpolateCases(r *rand.Rand) []*interpolateArgs {
-	g := opdef.Gen{R: r}
+func interpolateCases(g opdef.Gen) []*interpolateArgs {
 	f32, f64 := tensor.Float32, tensor.Float64
 	yes, no := true, false
 	pair := func(a, b value.Value) value.Value { return value.NewTuple(a, b) }

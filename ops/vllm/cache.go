@@ -1,7 +1,6 @@
 package vllm
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -30,13 +29,11 @@ func checkAuto(g *compose.Graph, dtype string) {
 }
 
 // cacheCases are rows to store in pages of two rows of two heads of 8.
-func cacheCases(k, v []int) func(r *rand.Rand) []*cacheArgs {
-	return func(r *rand.Rand) []*cacheArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *cacheArgs {
-			return &cacheArgs{g.Normal(dt, 3, 2, 8), g.Normal(dt, 3, 2, 8), g.Normal(dt, k...), g.Normal(dt, v...),
-				fused.Integers(5, -1, 2), "auto", one(), one()}
-		})
-	}
+func cacheCases(k, v []int) func(g opdef.Gen) []*cacheArgs {
+	return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *cacheArgs {
+		return &cacheArgs{g.Normal(dt, 3, 2, 8), g.Normal(dt, 3, 2, 8), g.Normal(dt, k...), g.Normal(dt, v...),
+			fused.Integers(5, -1, 2), "auto", one(), one()}
+	})
 }
 
 func one() *tensor.Tensor { return tensor.New(tensor.Float32, []int{1}, []float64{1}) }
@@ -135,10 +132,10 @@ var pagedDoc = opdef.Doc{Summary: "Attention of the next position of sequences o
 	Notes: "query is (sequences, heads, size). " + splitNotes + "Row i of block_tables has the pages of sequence i, " +
 		"of which seq_lens[i] rows count. Sparse blocks are refused; " + autoNotes}
 
-func pagedCases[A any](of func(g opdef.Gen, dt tensor.DType, o pagedOptions) *A) func(r *rand.Rand) []*A {
-	return func(r *rand.Rand) []*A {
+func pagedCases[A any](of func(g opdef.Gen, dt tensor.DType, o pagedOptions) *A) func(g opdef.Gen) []*A {
+	return func(g opdef.Gen) []*A {
 		i := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *A {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *A {
 			o := pagedOptions{Query: g.Normal(dt, 2, 4, 8), KeyCache: g.Normal(dt, 3, 2, 2, 2, 4),
 				ValueCache: g.Normal(dt, 3, 2, 8, 2), NumKvHeads: 2, Scale: 0.4,
 				BlockTables: tensor.New(tensor.Int32, []int{2, 2}, []int64{2, 0, 1, 0}).Rounded(),
@@ -148,7 +145,7 @@ func pagedCases[A any](of func(g opdef.Gen, dt tensor.DType, o pagedOptions) *A)
 				o.AlibiSlopes = g.Uniform(tensor.Float32, 0.1, 1, 4)
 			}
 			return of(g, dt, o)
-		})
+		})(g)
 	}
 }
 

@@ -1,8 +1,6 @@
 package vllm
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/fused"
@@ -21,13 +19,13 @@ var topkSoftmax = kernel("_moe_C", "topk_softmax",
 		Formula: "topk_weights, topk_indices = the k largest of softmax(gating_output, -1) and their places, " +
 			"token_expert_indices[i, j] = j*rows + i",
 		Notes: "With renormalize the weights of a row are divided by their sum."},
-	func(r *rand.Rand) []*topkArgs {
+	func(g opdef.Gen) []*topkArgs {
 		i := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *topkArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *topkArgs {
 			i++
 			ints := func() *tensor.Tensor { return g.Int(tensor.Int32, 0, 5, 3, 2) }
 			return &topkArgs{g.Normal(tensor.Float32, 3, 2), ints(), ints(), g.Distinct(dt, 3, 6), i%2 == 0}
-		})
+		})(g)
 	},
 	func(g *compose.Graph, a *topkArgs) compose.Values {
 		x := g.Arg("gating_output", a.GatingOutput)
@@ -65,8 +63,7 @@ var alignBlocks = kernel("_moe_C", "moe_align_block_size",
 		Notes: "What is filled up and what is left is the number of places; experts_ids has the expert of each block " +
 			"and 0 behind the last, num_tokens_post_pad how many places the blocks have. Places of one expert rise.",
 	},
-	func(r *rand.Rand) []*alignArgs {
-		g := opdef.Gen{R: r}
+	func(g opdef.Gen) []*alignArgs {
 		return []*alignArgs{{g.Int(tensor.Int32, 0, 3, 4, 2), 4, 2, g.Int(tensor.Int32, 0, 9, 14),
 			g.Int(tensor.Int32, 0, 9, 7), g.Int(tensor.Int32, 0, 9, 1)}}
 	},

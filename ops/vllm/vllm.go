@@ -6,8 +6,6 @@
 package vllm
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/fused"
@@ -22,7 +20,7 @@ func Table() []*opdef.Entry {
 
 // kernel declares a kernel of a module that writes its results to the arguments outs; what
 // of returns is of their shapes, in any floating dtype.
-func kernel[A any](module, name, schema string, outs []string, doc opdef.Doc, cases func(r *rand.Rand) []*A,
+func kernel[A any](module, name, schema string, outs []string, doc opdef.Doc, cases func(g opdef.Gen) []*A,
 	of func(g *compose.Graph, a *A) compose.Values) *opdef.Entry {
 	doc.Source = "torch.ops." + module + "." + name
 	return compose.DeclareInPlace(compose.Op[A]{Schema: "vllm_" + name + "(" + schema + ") -> ()",
@@ -37,11 +35,9 @@ type normArgs struct {
 var rmsNorm = kernel("_C", "rms_norm", "Tensor result, Tensor input, Tensor weight, float epsilon",
 	[]string{"result"}, opdef.Doc{Summary: "Scaling of rows by their root mean square, into result",
 		Formula: "result = input / sqrt(mean(input^2) + epsilon) * weight"},
-	func(r *rand.Rand) []*normArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *normArgs {
-			return &normArgs{g.Normal(dt, 3, 8), g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3}
-		})
-	},
+	opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *normArgs {
+		return &normArgs{g.Normal(dt, 3, 8), g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3}
+	}),
 	func(g *compose.Graph, a *normArgs) compose.Values {
 		x, weight := g.Arg("input", a.Input), g.Arg("weight", a.Weight)
 		fused.CheckRows(g, x, weight)
@@ -60,11 +56,9 @@ var fusedAddRMSNorm = kernel("_C", "fused_add_rms_norm",
 	"Tensor input, Tensor residual, Tensor weight, float epsilon", []string{"input", "residual"},
 	opdef.Doc{Summary: "Adds input to residual, and scales the rows of the sum into input",
 		Formula: "residual += input, input = residual / sqrt(mean(residual^2) + epsilon) * weight"},
-	func(r *rand.Rand) []*addNormArgs {
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *addNormArgs {
-			return &addNormArgs{g.Normal(dt, 3, 8), g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3}
-		})
-	},
+	opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *addNormArgs {
+		return &addNormArgs{g.Normal(dt, 3, 8), g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3}
+	}),
 	func(g *compose.Graph, a *addNormArgs) compose.Values {
 		x, weight := g.Arg("input", a.Input), g.Arg("weight", a.Weight)
 		fused.CheckRows(g, x, weight)
@@ -99,11 +93,9 @@ func gates() (out []*opdef.Entry) {
 		out = append(out, kernel("_C", k.name, "Tensor result, Tensor input", []string{"result"},
 			opdef.Doc{Summary: "The product of the halves of rows, one through a gate, into result",
 				Formula: "result = " + k.formula + ", a and b the halves of the last dimension of input"},
-			func(r *rand.Rand) []*gateArgs {
-				return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *gateArgs {
-					return &gateArgs{g.Normal(dt, 3, 4), g.Normal(dt, 3, 8)}
-				})
-			},
+			opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *gateArgs {
+				return &gateArgs{g.Normal(dt, 3, 4), g.Normal(dt, 3, 8)}
+			}),
 			func(g *compose.Graph, a *gateArgs) compose.Values {
 				x := g.Arg("input", a.Input)
 				if n := x.Dim() - 1; n < 0 || x.Shape()[n]%2 != 0 || !x.DType().IsFloat() {
@@ -130,9 +122,9 @@ var rotary = kernel("_C", "rotary_embedding", "Tensor positions, Tensor query, T
 		Notes: "query and key hold rows of heads of head_size, in any shape with the rows of positions first; " +
 			"cos_sin_cache is (positions, 2*pairs), the cosines of a position and then its sines. Pairs are of one " +
 			"place in both halves of as many elements with is_neox, else neighbours."},
-	func(r *rand.Rand) []*rotaryArgs {
+	func(g opdef.Gen) []*rotaryArgs {
 		i := 0
-		return opdef.PerDType(r, func(g opdef.Gen, dt tensor.DType) *rotaryArgs {
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotaryArgs {
 			i++
 			a := &rotaryArgs{fused.Integers(3, 0, 1), g.Normal(dt, 3, 12), g.Normal(dt, 3, 6), 6,
 				g.Uniform(dt, -1, 1, 5, 4), i%2 == 0}
@@ -140,7 +132,7 @@ var rotary = kernel("_C", "rotary_embedding", "Tensor positions, Tensor query, T
 				a.Query, a.Key, a.CosSinCache = g.Normal(dt, 3, 2, 6), nil, g.Uniform(dt, -1, 1, 5, 6)
 			}
 			return a
-		})
+		})(g)
 	},
 	func(g *compose.Graph, a *rotaryArgs) compose.Values {
 		positions := fused.Ints(g, "positions", a.Positions.Reshape(a.Positions.Numel()))

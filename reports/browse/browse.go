@@ -65,6 +65,7 @@ type run struct {
 	listed            map[string]bool // columns of the list that have a value
 	Verdicts, Ops     []string
 	Changes           []string
+	causes            []*reports.Cause
 }
 
 // table is the name of the table of run i, texts that of what is searched in it: with
@@ -97,7 +98,7 @@ func New(dir string, runs []Run, open Opener) (*Server, error) {
 		sheet := sheetOf(r.Recording, other, i == 1)
 		sheet.Name = table(i)
 		sheets = append(sheets, sheet, textSheet(texts(i), r.Recording))
-		x := &run{Name: r.Name, Line: r.Recording.Line(), columns: sheet.Columns}
+		x := &run{Name: r.Name, Line: r.Recording.Line(), columns: sheet.Columns, causes: r.Recording.Causes}
 		timeline, margins := charts.NewTimeline(r.Recording.LastOrder), charts.NewMargins()
 		for res := range r.Recording.Results.All() {
 			timeline.Add(res)

@@ -76,8 +76,8 @@ func TestList(t *testing.T) {
 		first, last string
 		count       string
 	}{
-		{"", 100, "cap-000", "cap-099", "1 to 100 of 252"},
-		{"?page=3", 52, "cap-200", "cap-nan", "201 to 252 of 252"},
+		{"", 100, "cap-bad", "cap-097", "1 to 100 of 252"},
+		{"?page=3", 52, "cap-198", "cap-249", "201 to 252 of 252"},
 		{"?verdict=fail", 2, "cap-bad", "cap-nan", "1 to 2 of 2"},
 		{"?sort=max_ulp&dir=desc", 100, "cap-bad", "cap-200", "1 to 100 of 252"},
 		{"?sort=max_ulp&page=3", 52, "cap-145", "cap-nan", "201 to 252 of 252"},

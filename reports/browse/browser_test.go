@@ -17,6 +17,8 @@ func TestInBrowser(t *testing.T) {
 		b.WriteString(line(fmt.Sprintf("cap-%03d", i), "torch.add", "pass", float64(i)))
 	}
 	b.WriteString(line("cap-bad", "torch.mul", "fail", 12345))
+	b.WriteString(`{"kind":"cause","capture":"cap-bad","op":"torch.mul","targets":["output[0]"],` +
+		`"text":"other is 2, not 3","exact":true}` + "\n")
 	s := serve(t, func(string, string, string) (*Value, error) {
 		return &Value{tensor.New(tensor.Float32, []int{2, 2}, []float64{1, 2, 3, 5}),
 			tensor.New(tensor.Float64, []int{2, 2}, []float64{1, 2, 3, 4}), func() {}}, nil
@@ -31,6 +33,7 @@ func TestInBrowser(t *testing.T) {
 		}
 	}
 	want("#count", "1 to 100 of 301")
+	want("tbody tr", "12345") // what is wrong comes first
 	p.Follow(`a[rel=next]`)
 	want("#count", "101 to 200 of 301")
 	p.Follow(`th a[href*="sort=max_ulp"]`)
@@ -39,6 +42,7 @@ func TestInBrowser(t *testing.T) {
 	want("#count", "1 to 1 of 1")
 	p.Follow("tbody tr a")
 	want("h1", "torch.mul forward output[0]")
+	want(".cause", "reproduced exactly if other is 2, not 3")
 	want(".pictures", "[1, 1]")
 	p.Enter("[name=slice]", "0, :")
 	want("body", "slice [0, :]: 0 of 2 elements")

@@ -75,17 +75,17 @@ func (s *Server) list(r *http.Request) (any, error) {
 		}
 		return "?" + v.Encode()
 	}
+	if p.Sort == "" { // what is wrong comes first
+		p.Sort, p.Dir = "verdict", "desc"
+	}
 	columns := p.columns(s, query)
-	var order string
-	if p.Sort != "" {
-		i := slices.IndexFunc(listed, func(c struct{ name, by string }) bool { return c.name == p.Sort })
-		if i < 0 {
-			return nil, bad("sort: no column %.40q", p.Sort)
-		}
-		order = " ORDER BY " + listed[i].by + " ASC NULLS LAST, rowid"
-		if p.Dir == "desc" {
-			order = " ORDER BY " + listed[i].by + " DESC, rowid"
-		}
+	i := slices.IndexFunc(listed, func(c struct{ name, by string }) bool { return c.name == p.Sort })
+	if i < 0 {
+		return nil, bad("sort: no column %.40q", p.Sort)
+	}
+	order := " ORDER BY " + listed[i].by + " ASC NULLS LAST, rowid"
+	if p.Dir == "desc" {
+		order = " ORDER BY " + listed[i].by + " DESC, rowid"
 	}
 	p.From = (at-1)*pageRows + 1
 	// Which rows the page has is found first, by an index alone if there is one: the rows

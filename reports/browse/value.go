@@ -25,7 +25,8 @@ type field struct {
 type resultPage struct {
 	Number, ID int
 	Title      string
-	Names      []string // of the runs
+	Names      []string    // of the runs
+	Causes     [][2]string // of a finding: what they are called, and say
 	Fields     []field
 	Slice      string // as asked for
 	Value      *slice // nil if it cannot be opened
@@ -51,6 +52,11 @@ func (s *Server) result(r *http.Request) (any, error) {
 		return nil, bad("run %d has no result %d", n, id)
 	}
 	p.Title = strings.TrimSpace(text(row["op"]) + " " + text(row["phase"]) + " " + text(row["target"]))
+	for _, c := range s.runs[n-1].causes {
+		if c.Capture == text(row["capture"]) && slices.Contains(c.Targets, text(row["target"])) {
+			p.Causes = append(p.Causes, [2]string{c.Label(), c.String()})
+		}
+	}
 	both, names := []map[string]any{row}, []string{s.runs[n-1].Name}
 	if other, ok := row[columnOther].(int64); ok {
 		peer, err := s.row(r, 2-n, int(other))

@@ -58,13 +58,17 @@ func (p *picture) svg(class, name string) template.HTML {
 		html.EscapeString(name), p.b.String()))
 }
 
-// tail is the end of a text that is longer than n characters.
+// tail is the end of a text that is longer than n characters, from a dot on if it can be.
 func tail(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {
 		return s
 	}
-	return "…" + string(r[len(r)-n+1:])
+	end := string(r[len(r)-n+1:])
+	if _, after, found := strings.Cut(end, "."); found {
+		end = after
+	}
+	return "…" + end
 }
 
 const (

@@ -44,7 +44,8 @@ func (e *Explanation) Write(w io.Writer, st reports.Style) error {
 		}
 	}
 	for i := range e.Causes {
-		fmt.Fprintf(&b, "%s %s\n", st.Bold("cause:"), st.Hang("cause: ", reports.OneLine(e.Causes[i].String()), 2))
+		label := e.Causes[i].Label() + ":"
+		fmt.Fprintf(&b, "%s %s\n", st.Bold(label), st.Hang(label+" ", reports.OneLine(e.Causes[i].String()), 2))
 	}
 	if e.Profile != nil && e.Profile.Numel > 0 {
 		b.WriteString("\n")

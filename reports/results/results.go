@@ -41,7 +41,7 @@ func OfReplay(e *capture.Entry, o *replay.Outcome, repro, saved string) *reports
 // OfCause is a record of a mistake that reproduces what a capture recorded.
 func OfCause(e *capture.Entry, c replay.Cause) reports.Cause {
 	out := reports.Cause{Capture: e.Rel, Op: e.Op, ForwardID: Known(e.ID), Targets: c.Targets, Text: c.Text,
-		Exact: c.Exact}
+		Exact: c.Exact, Pattern: c.Pattern}
 	if c.Share < 1 {
 		out.Share = reports.Num(c.Share)
 	}

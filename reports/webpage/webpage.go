@@ -43,7 +43,7 @@ type table struct {
 type finding struct {
 	ID, Verdict, Title, Capture, Like, Repro string
 	Values                                   []foundValue
-	Causes                                   []string
+	Causes                                   [][2]string // what they are called, and say
 	Pictures                                 []picture
 }
 
@@ -198,7 +198,7 @@ func newFinding(f *reports.Finding, id, like string) finding {
 		out.Values = append(out.Values, v)
 	}
 	for i := range f.Causes {
-		out.Causes = append(out.Causes, f.Causes[i].String())
+		out.Causes = append(out.Causes, [2]string{f.Causes[i].Label(), f.Causes[i].String()})
 	}
 	for _, p := range f.Profiles {
 		out.Pictures = append(out.Pictures, picture{Target: p.Phase + " " + p.Target, Numel: p.Numel, Where: p.Where,

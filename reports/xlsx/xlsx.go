@@ -103,6 +103,7 @@ func (f *fitToPage) Write(b []byte) (int, error) {
 type book struct {
 	f       *excelize.File
 	header  int
+	wrapped int               // style of texts on the summary
 	formats map[string]int    // styles of cells, by number format
 	colours map[string]int    // conditional styles, by colour
 	written map[string]extent // sheets that are written, by name
@@ -162,9 +163,14 @@ func formatOf(title string) string {
 func newBook(f *excelize.File) (*book, error) {
 	b := &book{f: f, formats: map[string]int{}, colours: map[string]int{}, written: map[string]extent{}}
 	var err error
-	b.header, err = f.NewStyle(&excelize.Style{Font: &excelize.Font{Bold: true},
+	b.header, err = f.NewStyle(&excelize.Style{Font: &excelize.Font{Bold: true, Family: "Calibri", Size: 11},
 		Fill:   excelize.Fill{Type: "pattern", Pattern: 1, Color: []string{"F0F1F3"}},
 		Border: []excelize.Border{{Type: "bottom", Color: "B8BEC6", Style: 1}}})
+	if err != nil {
+		return nil, err
+	}
+	b.wrapped, err = f.NewStyle(&excelize.Style{Alignment: &excelize.Alignment{WrapText: true, Vertical: "top",
+		Horizontal: "left"}})
 	if err != nil {
 		return nil, err
 	}
@@ -241,6 +247,11 @@ func (b *book) part(s reports.Sheet) error {
 			cells = append(cells, cell(v, styles[i]))
 		}
 		if s.Name == summary {
+			for i, v := range cells {
+				if text, ok := v.(string); ok {
+					cells[i] = excelize.Cell{StyleID: b.wrapped, Value: text}
+				}
+			}
 			name := fmt.Sprint(row[0])
 			x.at[name], x.order = x.rows, append(x.order, name)
 		}
@@ -394,6 +405,7 @@ func (b *book) charts(x extent) error {
 func (b *book) chart(at string, height uint, title string, c *excelize.Chart) error {
 	c.Title = []excelize.RichTextRun{{Text: title}}
 	c.Dimension = excelize.ChartDimension{Width: 720, Height: height}
+	c.Format.Positioning = "oneCell" // rows of texts that are wrapped are higher than others
 	return b.f.AddChart(summary, at, c)
 }
 
@@ -433,9 +445,9 @@ func cell(v any, style int) any {
 // width of a column in characters, by its title.
 func width(title string) float64 {
 	switch {
-	case strings.HasSuffix(title, "reason"), strings.HasSuffix(title, "repro"):
+	case strings.HasSuffix(title, "reason"), strings.HasSuffix(title, "repro"), title == "value":
 		return 60
-	case strings.HasSuffix(title, "capture"), title == "op", title == "name", title == "value":
+	case strings.HasSuffix(title, "capture"), title == "op", title == "name":
 		return 36
 	}
 	return math.Max(10, float64(len(title)+4))

@@ -254,6 +254,45 @@ func Sum(x []float64) float64 {
 	return total(&acc)
 }
 
+// SumColumns adds to each element of dst the Sum of a column of x, whose rows have as many
+// elements as dst and follow each other.
+func SumColumns(dst, x []float64) {
+	sums := make([]float64, len(dst))
+	sumColumns(sums, x)
+	Add(dst, dst, sums)
+}
+
+// sumColumns stores the sums of the columns of x in dst.
+func sumColumns(dst, x []float64) {
+	width := len(dst)
+	if width == 0 {
+		return
+	}
+	n := len(x) / width
+	if n > sumRun {
+		h := (n/2 + sumRun - 1) / sumRun * sumRun
+		rest := make([]float64, width)
+		sumColumns(dst, x[:h*width])
+		sumColumns(rest, x[h*width:])
+		Add(dst, dst, rest)
+		return
+	}
+	const strip = 64 // columns whose accumulators stay in the level 1 cache
+	var acc [lanes * strip]float64
+	for from := 0; from < width; from += strip {
+		w := min(strip, width-from)
+		clear(acc[:])
+		for i := range n {
+			a := acc[i%lanes*strip:][:w]
+			Add(a, a, x[i*width+from:][:w])
+		}
+		for half := lanes / 2; half > 0; half /= 2 { // total of each column
+			Add(acc[:half*strip], acc[:half*strip], acc[half*strip:][:half*strip])
+		}
+		copy(dst[from:from+w], acc[:w])
+	}
+}
+
 // Dot adds the products of x and y in Sum's order; products are not rounded
 // before they are added.
 func Dot(x, y []float64) float64 {

@@ -215,6 +215,30 @@ func normalized(x, w, b float64) float64 {
 	return s + b
 }
 
+// TestSumColumns: the bits are those of Sum.
+func TestSumColumns(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, size := range [][2]int{{0, 3}, {1, 1}, {5, 70}, {16, 64}, {17, 65}, {129, 130}, {1000, 3}, {4099, 7}} {
+		n, width := size[0], size[1]
+		x, dst, column := make([]float64, n*width), make([]float64, width), make([]float64, n)
+		for i := range x {
+			x[i] = math.Ldexp(r.NormFloat64(), r.IntN(20))
+		}
+		for j := range dst {
+			dst[j] = float64(j)
+		}
+		SumColumns(dst, x)
+		for j, got := range dst {
+			for i := range column {
+				column[i] = x[i*width+j]
+			}
+			if want := float64(j) + Sum(column); got != want {
+				t.Fatalf("SumColumns of %d rows of %d: column %d is %v, want %v", n, width, j, got, want)
+			}
+		}
+	}
+}
+
 func TestSums(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{0, 1, 3, 15, 16, 17, 100, 128, 129, 1000, 4099} {

@@ -1,8 +1,6 @@
 package elements
 
 import (
-	"math/rand/v2"
-
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -17,8 +15,7 @@ func DistinctOperand(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor 
 }
 
 // CasesAwayFromZero are cases of a function that has a kink at zero.
-func CasesAwayFromZero(r *rand.Rand) []*opdef.UnaryArgs {
-	g := opdef.Gen{R: r}
+func CasesAwayFromZero(g opdef.Gen) []*opdef.UnaryArgs {
 	zero := []float64{0}
 	return []*opdef.UnaryArgs{
 		{Self: g.Apart(tensor.Float64, zero, 3, 4)}, {Self: g.Apart(tensor.Float32, zero, 5)},

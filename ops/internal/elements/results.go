@@ -10,6 +10,16 @@ func IfElse(cond bool, yes, no float64) float64 {
 	return no
 }
 
+// OneIf is 1 where cond holds, else 0, without a branch: of conditions that are as good as random
+// one would take longer than what depends on it.
+func OneIf(cond bool) float64 {
+	i := 0
+	if cond {
+		i = 1
+	}
+	return float64(i)
+}
+
 // ResultOrError is the list of the one result of a kernel, or its error.
 func ResultOrError(t *tensor.Tensor, err error) ([]*tensor.Tensor, error) {
 	return []*tensor.Tensor{t}, err

@@ -68,13 +68,8 @@ func Gating(g *compose.Graph, x *compose.Value, k int, factor float64) (weights,
 	}
 	p := g.Softmax(g.AtLeast(x, tensor.Float32), -1)
 	top, at := g.TopK(p, k)
-	g.Accept(func(got, want []*tensor.Tensor) []opdef.Acceptance {
-		as := make([]opdef.Acceptance, len(got))
-		as[1] = g.AcceptPlaces(p, want[1], got[1])
-		return as
-	})
 	if factor != 1 {
 		top = g.Scale(top, factor)
 	}
-	return g.To(top, x.DType()), g.Const(opdef.Cast(at, tensor.Int32))
+	return g.To(top, x.DType()), g.Places(p, opdef.Cast(at, tensor.Int32))
 }

@@ -51,16 +51,6 @@ func notZero(t *tensor.Tensor) *tensor.Tensor {
 	})
 }
 
-// Dequantized is x as float32, less offset, times scale; both are broadcast, offset may
-// be nil.
-func Dequantized(g *compose.Graph, x, scale, offset *compose.Value) *compose.Value {
-	x = g.To(x, tensor.Float32)
-	if offset != nil {
-		x = g.Sub(x, g.To(offset, tensor.Float32))
-	}
-	return g.Mul(x, g.To(scale, tensor.Float32))
-}
-
 // QuantizedMatmul is the product of int8 or float8 x [..., k] and weight [k, n], sums of
 // integers being exact, times scale of its columns and, if given, of its rows, plus bias, in float32:
 // a bias of integers is added to the sums.

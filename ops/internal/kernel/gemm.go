@@ -6,6 +6,7 @@ import (
 	"gonum.org/v1/gonum/blas/cblas128"
 
 	ourblas "github.com/optool/optool/internal/num/blas"
+	"github.com/optool/optool/internal/num/vmath"
 )
 
 // floats computes the products of floats, also those within gonum's LAPACK.
@@ -79,6 +80,18 @@ func Gemm[T Number](a, b Matrix[T], beta T, c Matrix[T]) {
 	default:
 		gemmRows(a, b, beta, c)
 	}
+}
+
+// Dot is the sum of the products of the elements of x and y, which are of one length.
+func Dot[T Number](x, y []T) (sum T) {
+	if xs, ok := any(x).([]float64); ok {
+		*any(&sum).(*float64) = vmath.Dot(xs, any(y).([]float64))
+		return sum
+	}
+	for i, v := range x {
+		sum += v * y[i]
+	}
+	return sum
 }
 
 // smallProduct is the number of multiplications up to which a plain loop beats

@@ -11,8 +11,11 @@ const (
 // Pow is x**y to about a unit in the last place. math.Pow multiplies powers of
 // x, each product rounded, and loses some bits for exponents beyond a few.
 func Pow(x, y float64) float64 {
-	whole := y == math.Trunc(y)
 	a := math.Abs(x)
+	if y == 3 && a > 0x1p-300 && a < 0x1p300 {
+		return x * x * x
+	}
+	whole := y == math.Trunc(y)
 	if y == 1 || y == 2 || y == -1 || !(a >= 0x1p-1022 && a <= math.MaxFloat64) || x < 0 && !whole ||
 		!(math.Abs(y) <= 1e18) {
 		return math.Pow(x, y)

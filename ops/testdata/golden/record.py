@@ -12,6 +12,11 @@ below, makes every call with torch under every name of its operator and writes, 
                    the arguments ("grads", by number) for the results "from"
   missing.tsv      names and operators without a value, and why
 
+  go test ./ops -run TestEdgeCalls -calls /tmp/edges.jsonl
+  python3 ops/testdata/golden/record.py --edges /tmp/edges.jsonl
+
+writes the same for calls with NaN, infinity and negative zero, into edges/.
+
 Arguments are numbered as tensors, in order, keywords after the rest. The incoming gradient of result k is
 ((5*i + 3*k) % 8 - 3.5) / 4 at element i, of complex results with the same, negated, as imaginary part. Numbers are the
 shortest that give the value back in its dtype. Of random operators ("random") only dtypes and shapes are kept.
@@ -280,7 +285,7 @@ def write(family, calls):
             print(json.dumps(line, separators=(",", ":")), file=f)
 
 
-def main(path):
+def main(path, edges=False):
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -291,7 +296,7 @@ def main(path):
         call["names"] = [n for n in call["names"] if n.startswith("torch.") and (n.startswith("torch.ops.aten.") or not n.startswith("torch.ops."))]
     calls = [call for call in calls if call["names"]]
     names = {call["op"]: call["names"] for call in calls}
-    for op, by_hand in calls_by_hand().items():
+    for op, by_hand in [] if edges else calls_by_hand().items():
         for args in by_hand:
             args, kwargs = args if len(args) == 2 and isinstance(args[1], dict) and "lr" in args[1] else (args, {})
             random = {"random": "draws random numbers"} if op == "init_sparse_" else {}
@@ -304,22 +309,25 @@ def main(path):
     for call in calls:
         if call["op"] not in done:
             missing["op " + call["op"]] = next((missing[n] for n in call["names"] if n in missing), "no call")
-    for name in os.listdir(HERE):
+    here = os.path.join(HERE, "edges") if edges else HERE
+    os.makedirs(here, exist_ok=True)
+    for name in os.listdir(here):
         if name.endswith(".jsonl"):
-            with open(os.path.join(HERE, name)) as f:
+            with open(os.path.join(here, name)) as f:
                 ours = json.loads(f.readline())["command"] == "record.py"
             if ours:
-                os.remove(os.path.join(HERE, name))
+                os.remove(os.path.join(here, name))
     for name, lines in families.items():
-        with open(os.path.join(HERE, name.strip("_") + ".jsonl"), "w") as f:
+        with open(os.path.join(here, name.strip("_") + ".jsonl"), "w") as f:
             for line in [{"torch": torch.__version__, "seed": SEED, "command": "record.py"}] + lines:
                 f.write(json.dumps(line, separators=(",", ":")) + "\n")
-    with open(os.path.join(HERE, "missing.tsv"), "w") as f:
-        for name, why in sorted(missing.items()):
-            if name not in done:
-                f.write(f"{name}\t{why}\n")
+    if not edges:
+        with open(os.path.join(HERE, "missing.tsv"), "w") as f:
+            for name, why in sorted(missing.items()):
+                if name not in done:
+                    f.write(f"{name}\t{why}\n")
     print(f"torch {torch.__version__}: {sum(map(len, families.values()))} records of {len(calls)} calls")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[-1], edges="--edges" in sys.argv)

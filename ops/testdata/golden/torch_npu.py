@@ -6,6 +6,8 @@
 writes torch_npu.jsonl beside this file, in the form of record.py. Needs torch alone: torch_npu's own kernels need a
 device. Sums and products are computed in float32 and rounded once, as its kernels do.
 """
+import cmath, math
+
 import torch
 
 import record
@@ -398,6 +400,140 @@ def apply_adam_w(beta1_power, beta2_power, lr, weight_decay, beta1, beta2, epsil
     return tuple(t.clone() for t in out)
 
 
+def half_sides(b):
+    return b[..., 2] - b[..., 0] + torch.tensor(0.01, dtype=F16), b[..., 3] - b[..., 1] + torch.tensor(0.01, dtype=F16)
+
+
+def iou(bboxes, gtboxes, mode=0):
+    a, b = bboxes.to(F16)[None], gtboxes.to(F16)[:, None]
+    near, far = torch.maximum(a[..., :2], b[..., :2]), torch.minimum(a[..., 2:], b[..., 2:])
+    inter = (far - near).clamp(0).prod(-1)
+    (wa, ha), (wb, hb) = half_sides(a), half_sides(b)
+    return (inter / (wb * hb if mode else wa * ha + wb * hb - inter)).to(bboxes.dtype)
+
+
+def overlap_parts(x, y, trans, is_cross):
+    def corners(b, dim):
+        b = b.to(F32)
+        lo, hi = (b[:2] - b[2:] / 2, b[:2] + b[2:] / 2) if trans else (b[:2], b[2:])
+        return lo.unsqueeze(dim), hi.unsqueeze(dim)
+    (lo1, hi1), (lo2, hi2) = corners(x, 1), corners(y, 2 if is_cross else 1)
+    inter = (torch.minimum(hi1, hi2) - torch.maximum(lo1, lo2)).clamp(0).prod(0)
+    around = torch.maximum(hi1, hi2) - torch.minimum(lo1, lo2)
+    union = (hi1 - lo1).prod(0) + (hi2 - lo2).prod(0) - inter
+    apart = ((lo2 + hi2 - lo1 - hi1) ** 2).sum(0) / 4 / ((around ** 2).sum(0) + 1e-9)
+    angle = lambda lo, hi: torch.atan((hi - lo)[0] / (hi - lo)[1])
+    v = 4 / torch.pi ** 2 * (angle(lo2, hi2) - angle(lo1, hi1)) ** 2
+    return inter / union, union, around.prod(0), apart, v
+
+
+def giou(x, y, trans=False, is_cross=False, mode=0):
+    iou, union, around, _, _ = overlap_parts(x, y, trans, is_cross)
+    return (iou - (around - union) / around).to(x.dtype).t()
+
+
+def diou(x, y, trans=False, is_cross=False, mode=0):
+    iou, _, _, apart, _ = overlap_parts(x, y, trans, is_cross)
+    return (iou - apart).to(x.dtype)
+
+
+def ciou(x, y, trans=False, is_cross=True, mode=0, atan_sub_flag=False):
+    iou, _, _, apart, v = overlap_parts(x, y, trans, is_cross)
+    with torch.no_grad():
+        alpha = v / (1 + 1e-9 - iou + v)
+    return (iou - apart - alpha * v).to(x.dtype)
+
+
+def centred(b):
+    return (b[:, :2] + b[:, 2:]) / 2, b[:, 2:] - b[:, :2] + 1
+
+
+def bounding_box_encode(anchor, truth, *numbers):
+    means, stds = torch.tensor(numbers[:4], dtype=F16), torch.tensor(numbers[4:], dtype=F16)
+    (c1, s1), (c2, s2) = centred(anchor.to(F16)), centred(truth.to(F16))
+    return ((torch.cat([(c2 - c1) / s1, torch.log(s2 / s1)], 1) - means) / stds).to(anchor.dtype)
+
+
+def bounding_box_decode(rois, deltas, *numbers):
+    means, stds, (max_shape, clip) = torch.tensor(numbers[:4]), torch.tensor(numbers[4:8]), numbers[8:]
+    (c, s), d = centred(rois.to(F32)), deltas.to(F32) * stds + means
+    most = abs(math.log(clip))
+    c, s = c + s * d[:, :2], s * torch.exp(d[:, 2:].clamp(-most, most)) / 2 - 0.5
+    limit = torch.tensor([max_shape[1], max_shape[0]], dtype=F32) - 1
+    return torch.cat([torch.minimum((c - s).clamp(0), limit), torch.minimum((c + s).clamp(0), limit)], 1).to(rois.dtype)
+
+
+def turned_corners(b, trans):
+    x, y, w, h, t = b.double().tolist()
+    if trans:
+        x, y, w, h = (x + w) / 2, (y + h) / 2, w - x, h - y
+    turn = cmath.rect(1, math.radians(t))
+    return [complex(x, y) + z * turn for z in (complex(-w, -h) / 2, complex(w, -h) / 2, complex(w, h) / 2, complex(-w, h) / 2)], w * h
+
+
+def shared_area(p, q):
+    """Of two convex polygons of complex numbers: by the corners inside of the other and the crossings of sides."""
+    cross = lambda a, b: (a.conjugate() * b).imag
+    sides = lambda p: list(zip(p, p[1:] + p[:1]))
+    points = [a for p, q in ((p, q), (q, p)) for a in p if all(cross(v - u, a - u) >= 0 for u, v in sides(q))]
+    for a, b in sides(p):
+        for c, d in sides(q):
+            det = cross(b - a, d - c)
+            if det:
+                s, t = cross(c - a, d - c) / det, cross(c - a, b - a) / det
+                if 0 <= s <= 1 and 0 <= t <= 1:
+                    points.append(a + s * (b - a))
+    if len(points) < 3:
+        return 0.0
+    middle = sum(points) / len(points)
+    points.sort(key=lambda z: cmath.phase(z - middle))
+    return abs(sum(cross(a, b) for a, b in sides([z - middle for z in points]))) / 2
+
+
+def rotated(boxes, queries, trans, f):
+    return torch.tensor([[[f(turned_corners(a, trans), turned_corners(b, trans)) for b in q] for a in p] for p, q in zip(boxes, queries)]).to(boxes.dtype)
+
+
+def rotated_overlaps(boxes, queries, trans=False):
+    return rotated(boxes, queries, trans, lambda a, b: shared_area(a[0], b[0]))
+
+
+def turned_iou(a, b):
+    both = shared_area(a[0], b[0])
+    return both / (a[1] + b[1] - both) if both else 0.0
+
+
+def rotated_iou(boxes, queries, trans=False, mode=0, is_cross=True, v_threshold=0.0, e_threshold=0.0):
+    return rotated(boxes, queries, trans, turned_iou)
+
+
+def kept(scores, limit, least, most, overlap):
+    keep = []
+    for i in torch.argsort(scores, descending=True).tolist():
+        if scores[i] > least and len(keep) != most and all(overlap(i, k) <= limit for k in keep):
+            keep.append(i)
+    return keep
+
+
+def nms_rotated(dets, scores, iou_threshold, scores_threshold=0.0, max_output_size=-1, mode=0):
+    if mode == 1:
+        dets = dets * torch.tensor([1, 1, 1, 1, -1], dtype=dets.dtype)
+    boxes = [turned_corners(b, mode == 1) for b in dets]
+    keep = kept(scores, iou_threshold, scores_threshold, max_output_size, lambda i, j: turned_iou(boxes[i], boxes[j]))
+    return torch.tensor(keep, dtype=torch.int32), torch.tensor([len(keep)], dtype=torch.int32)
+
+
+def nms_v4(boxes, scores, max_output_size, iou_threshold, scores_threshold, pad_to_max_output_size=False):
+    lo, hi = torch.minimum(boxes[:, :2], boxes[:, 2:]), torch.maximum(boxes[:, :2], boxes[:, 2:])
+    def overlap(i, j):
+        both = (torch.minimum(hi[i], hi[j]) - torch.maximum(lo[i], lo[j])).clamp(0).prod()
+        return both / ((hi[i] - lo[i]).prod() + (hi[j] - lo[j]).prod() - both)
+    keep = kept(scores, iou_threshold, scores_threshold, max_output_size, overlap)
+    out = torch.zeros(max_output_size, dtype=torch.int32)
+    out[:len(keep)] = torch.tensor(keep, dtype=torch.int32)
+    return out, torch.tensor(len(keep), dtype=torch.int32)
+
+
 class Draw:
     """Tensors of one random stream."""
 
@@ -523,6 +659,29 @@ def calls():
                                                       ams, ams), {"out": out})
     yield "npu_rms_norm", rms_norm, (t(BF16, 2, 2, 4), t(F32, 2, 4), 1e-2), {}
     yield "npu_rotary_mul", rotary_mul, (t(F32, 2, 2, 4), t(F32, 1, 2, 4), t(F32, 1, 2, 4)), {"rotate": t(F32, 4, 4)}
+
+    for dt in (F32, F16, BF16):
+        boxes = lambda *shape: torch.rand(*shape, generator=d.g)
+        def corners(n):
+            lo = 6 * boxes(n, 2)
+            return torch.cat([lo, lo + 1 + 4 * boxes(n, 2)], 1).to(dt)
+        for mode in (0, 1):
+            for name in ("npu_iou", "npu_ptiou"):
+                yield name, iou, (corners(4), corners(3), mode), {}
+        for name, f in (("npu_giou", giou), ("npu_diou", diou), ("npu_ciou", ciou)):
+            for trans, cross in ((True, False), (False, False), (True, True)):
+                x, y = (corners(n).t().contiguous().requires_grad_() for n in (3, 2 if cross else 3))
+                yield name, f, (x, y, trans, cross), {}
+        yield "npu_bounding_box_encode", bounding_box_encode, (corners(4), corners(4), 0.0, 0.1, 0.0, -0.1, 0.1, 0.1, 0.2, 0.2), {}
+        yield ("npu_bounding_box_decode", bounding_box_decode,
+               (corners(4), (boxes(4, 4) - 0.5).to(dt), 0.0, 0.1, 0.0, -0.1, 1.0, 1.0, 0.5, 2.0, [9, 11], 0.25), {})
+        turns = lambda *shape: (boxes(*shape, 5) * torch.tensor([4.0, 4, 4, 4, 360]) + torch.tensor([0, 0, 2.0, 2, 0])).to(dt)
+        yield "npu_rotated_iou", rotated_iou, (turns(2, 3), turns(2, 4)), {}
+        yield "npu_rotated_overlaps", rotated_overlaps, (turns(2, 3), turns(2, 4)), {}
+        ranks = (torch.randperm(12, generator=d.g) / 16 + 0.1).to(dt)
+        for more in ((0.3,), (0.2, 0.25, 4)):
+            yield "npu_nms_rotated", nms_rotated, (turns(12), ranks, *more), {}
+        yield "npu_nms_v4", nms_v4, (corners(12), ranks, 8, torch.tensor(0.3), torch.tensor(0.2)), {}
 
 
 if __name__ == "__main__":

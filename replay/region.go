@@ -1,0 +1,164 @@
+package replay
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/optool/optool/tensor"
+)
+
+// A region is the elements of an operand on one side of some number between right and wrong, where
+// the results of all of them are wrong, those of the others right.
+type region struct {
+	below        bool
+	wrong, right float64 // the operand's elements nearest to that number
+}
+
+// fewestInRegion is how many elements of each kind show a region.
+const fewestInRegion = 8
+
+// regionOf is the region of an operand in which the result is wrong, nil if there is none, or if
+// operand and result are not element for element.
+func regionOf(x, got, want *tensor.Tensor) *region {
+	if !slices.Equal(x.Shape, got.Shape) {
+		return nil
+	}
+	v, g, w := elements(x), elements(got), elements(want)
+	below := region{below: true, wrong: math.Inf(-1), right: math.Inf(1)}
+	above := region{wrong: math.Inf(1), right: math.Inf(-1)}
+	wrong, right := 0, 0
+	for i, at := range v {
+		due := got.DType.Round(w[i])
+		switch {
+		case math.IsNaN(at):
+			return nil
+		case math.Abs(g[i]-due) > 4*got.DType.ULP(due) || math.IsNaN(g[i]) != math.IsNaN(due):
+			wrong++
+			below.wrong, above.wrong = math.Max(below.wrong, at), math.Min(above.wrong, at)
+		default:
+			right++
+			below.right, above.right = math.Min(below.right, at), math.Max(above.right, at)
+		}
+	}
+	switch {
+	case wrong < fewestInRegion || right < fewestInRegion:
+	case below.wrong < below.right:
+		return &below
+	case above.wrong > above.right:
+		return &above
+	}
+	return nil
+}
+
+// limits are numbers between the elements that are right and those that are wrong, the one with
+// the fewest digits, and what is nearest to the wrong ones.
+func (r *region) limits() []float64 { return []float64{r.between(), r.wrong} }
+
+// between is the number with the fewest digits between the elements that are right and wrong.
+func (r *region) between() float64 {
+	lo, hi := min(r.wrong, r.right), max(r.wrong, r.right)
+	if lo <= 0 && hi >= 0 {
+		return 0
+	}
+	for digits := 1; digits <= 9; digits++ {
+		for _, x := range []float64{lo, hi, (lo + hi) / 2} {
+			short, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64)
+			if err == nil && short >= lo && short <= hi {
+				return short
+			}
+		}
+	}
+	return r.wrong
+}
+
+// dependence says of a result that is a function of one operand, element for element, where it
+// is wrong, or that it is another function.
+func (c *Call) dependence(fails []Result) []Cause {
+	got, want := c.wrongResult(fails)
+	if got == nil {
+		return nil
+	}
+	var found []Cause
+	_ = Guard(func() error {
+		for _, a := range c.operands() {
+			if r := regionOf(a.Tensor, got, want); r != nil {
+				side := "above"
+				if r.below {
+					side = "below"
+				}
+				found = append(found, Cause{Text: fmt.Sprintf("wrong only where %s is %s %.4g", argName(a), side,
+					r.between())})
+			} else if f := courseOf(a.Tensor, got, want); f != nil {
+				found = append(found, Cause{Text: fmt.Sprintf("another function of %s, wrong by up to %.2g %% where it "+
+					"is %.4g: an approximation that is too coarse?", argName(a), 100*f.error, f.at)})
+			}
+		}
+		return nil
+	})
+	for i := range found {
+		found[i].Targets, found[i].Share, found[i].Pattern = []string{"output[0]"}, 1, true
+	}
+	return found
+}
+
+// A course is how the errors of a function of one operand follow from its elements.
+type course struct {
+	at    float64 // the element whose error is the largest, relative to the result there
+	error float64 // that
+}
+
+// courseOf is the course of a result that is a function of an operand's element, but another one
+// than is due: elements near each other have errors near each other. nil if it is none, or if
+// operand and result are not element for element.
+func courseOf(x, got, want *tensor.Tensor) *course {
+	if !slices.Equal(x.Shape, got.Shape) || got.Numel() < fewestInCourse {
+		return nil
+	}
+	v, g, w := elements(x), elements(got), elements(want)
+	order := make([]int, len(v))
+	for i := range v {
+		if e := g[i] - w[i]; math.IsNaN(e) || math.IsInf(e, 0) || math.IsNaN(v[i]) {
+			return nil
+		}
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(v[i], v[j]) })
+	errors := func(i int) float64 { return g[i] - w[i] }
+	if !(smoothness(order, errors) < smooth) || !(smoothness(order, func(i int) float64 { return w[i] }) < smooth/10) {
+		return nil
+	}
+	c := &course{}
+	for i := range v {
+		if e := math.Abs(errors(i) / w[i]); e > c.error && !math.IsInf(e, 0) {
+			c.at, c.error = v[i], e
+		}
+	}
+	return c
+}
+
+// smoothness is von Neumann's ratio of numbers in some order, by what it is of numbers in none: 1
+// where neighbours have nothing in common, near 0 of a function that changes slowly.
+func smoothness(order []int, f func(i int) float64) float64 {
+	var steps, all, mean float64
+	for _, i := range order {
+		mean += f(i) / float64(len(order))
+	}
+	for k, i := range order {
+		all += (f(i) - mean) * (f(i) - mean)
+		if k > 0 {
+			step := f(i) - f(order[k-1])
+			steps += step * step
+		}
+	}
+	return steps / (2 * all)
+}
+
+// The ratio of so many numbers without order has a standard deviation of 0.14: the limit is six
+// of those below 1.
+const (
+	fewestInCourse = 48
+	smooth         = 0.1
+)
