@@ -21,9 +21,17 @@ func pool[T tensor.Elem]() *sync.Pool {
 	return &pools.c
 }
 
+// pooled is the size from which buffers are kept: of smaller ones, as for elements that are asked for one
+// by one, a new one costs as little.
+const pooled = 64
+
 // Scratch returns a buffer of n elements with arbitrary contents, to be given
 // back with Release.
 func Scratch[T tensor.Elem](n int) *[]T {
+	if n < pooled {
+		b := make([]T, n)
+		return &b
+	}
 	b, _ := pool[T]().Get().(*[]T)
 	if b == nil {
 		b = new([]T)
@@ -36,4 +44,8 @@ func Scratch[T tensor.Elem](n int) *[]T {
 }
 
 // Release gives a buffer of Scratch back.
-func Release[T tensor.Elem](b *[]T) { pool[T]().Put(b) }
+func Release[T tensor.Elem](b *[]T) {
+	if cap(*b) >= pooled {
+		pool[T]().Put(b)
+	}
+}
