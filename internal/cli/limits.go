@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
 	"strings"
@@ -18,6 +16,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/optool/optool/internal/collector"
 	"github.com/optool/optool/internal/quota"
 )
 
@@ -29,8 +28,6 @@ type limits struct {
 	sem     *semaphore.Weighted // of bytes; nil: no limit known
 	total   int64
 	over    <-chan struct{} // closed when all calls are to end, unless it is nil
-
-	headroom []byte // never touched, and so never resident: see headroomPerProcessor
 
 	mu       sync.Mutex
 	resumed  sync.Cond
@@ -53,17 +50,10 @@ func newLimits(memory int64, timeout time.Duration) *limits {
 	quota.SetMemory(l.total)
 	if l.total > 0 {
 		l.sem = semaphore.NewWeighted(l.total)
-		l.headroom = make([]byte, min(int64(runtime.GOMAXPROCS(0))*headroomPerProcessor, l.total/16))
-		debug.SetMemoryLimit(l.total + int64(len(l.headroom)))
+		collector.Limit(l.total)
 	}
 	return l
 }
-
-// headroomPerProcessor is by how many bytes later the collector starts for each processor. By
-// itself it starts when the heap has doubled. Calls keep little and make much that is used
-// once, so a small heap is collected, given back to the system and faulted in anew all the
-// time. As much resident memory is the price (docs/performance.md has the figures).
-const headroomPerProcessor = 32 << 20
 
 // A timeoutError says that a call was not done in time.
 type timeoutError struct{ after time.Duration }
@@ -219,7 +209,7 @@ func (l *limits) shared(b beginning) bool {
 func (l *limits) liveMemory() int64 {
 	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)
-	return int64(s[0].Value.Uint64()) - int64(len(l.headroom))
+	return int64(s[0].Value.Uint64()) - collector.Untouched()
 }
 
 // availableMemory is how many bytes the process can use without being killed:
