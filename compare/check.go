@@ -143,6 +143,8 @@ type checker struct {
 	partials   func() []float64        // Model.Chain
 	others     func() []*tensor.Tensor // Model.Else, of which a block is cheaply read
 	otherInts  func() [][]int64        // likewise, of integers
+
+	met []Distribution // of blocks of the sample that differ, as they were judged; nil: not judged together
 }
 
 // class is how one element came off.
@@ -202,6 +204,10 @@ func (c *checker) run(r *Result, tol Tolerance) {
 		c.bound.rule = "exact"
 	}
 	c.signs = c.model.Moved && c.model.Exact && c.dt.IsFloat() && c.override == nil
+	if c.judgedTogether() {
+		samples, _ := c.sampling()
+		c.met = make([]Distribution, samples)
+	}
 	parts := make([]part, c.spans())
 	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
 		p := &parts[k]
@@ -229,6 +235,7 @@ func (c *checker) run(r *Result, tol Tolerance) {
 			case float:
 				c.floatBlock(p, lo, n, s)
 				c.countScale(lo, n, s)
+				c.meet(lo, n, s)
 			default:
 				c.intBlock(p, lo, n, s)
 			}
@@ -332,7 +339,7 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 		r.Reason = fmt.Sprintf("%s; worst at %s: got %s want %s", what, tensor.ShapeString(r.WorstIndex),
 			c.show(r.Actual), c.show(r.Expected))
 	}
-	if cl < failed && unsound == "" && c.distributed(p) {
+	if cl < failed && unsound == "" && c.judgedTogether() && p.above+p.below > 0 { // some are not the nearest value
 		r.Distribution = c.distribution()
 		v, what := r.Distribution.systematic(c.model.Shared || c.model.Coarse, c.distinct, c.common(cl))
 		if v != verdict.Pass {
@@ -365,12 +372,10 @@ func (c *checker) leastRatio(at int) float64 {
 	return math.Abs(x-exact) / c.bound.least(math.Abs(exact), c.bound.ulps*c.bound.ulp(exact))
 }
 
-// distributed reports whether the errors of elements that are each within their
-// bound say something together: they come from a reference that is exact, and
-// some are not the nearest value.
-func (c *checker) distributed(p *part) bool {
-	return c.override == nil && !c.model.Cast && !c.model.Exact && c.dt.IsFloat() && c.dt != tensor.Float64 &&
-		p.above+p.below > 0
+// judgedTogether reports whether the errors of elements that are each within their bound
+// say something together: they come from a reference that is exact.
+func (c *checker) judgedTogether() bool {
+	return c.override == nil && !c.model.Cast && !c.model.Exact && c.dt.IsFloat() && c.dt != tensor.Float64
 }
 
 // reason is the sentence of a failure.

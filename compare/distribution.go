@@ -173,13 +173,36 @@ const most = 1 << 17
 // distribution sums up the errors of c's elements.
 func (c *checker) distribution() *Distribution {
 	d := &Distribution{Eps: c.grid.Eps()}
-	sample(c, func(lo, n int, s *scratch) (part Distribution) {
-		x, r := c.nearest(lo, n, s)
-		part.add(&c.bound, x, r, c.rounded(r, &s.exact))
-		return part
+	sample(c, func(lo, n int, s *scratch) Distribution {
+		if part := &c.met[c.sampleOf(lo)]; part.N > 0 {
+			return *part
+		}
+		return c.distributionOf(lo, n, s, nil)
 	}, func(part Distribution) { d.Add(&part) })
 	d.normalise()
 	return d
+}
+
+// distributionOf sums up the errors of a block, of which others are right too.
+func (c *checker) distributionOf(lo, n int, s *scratch, others [][]float64) (part Distribution) {
+	x, r := c.nearest(lo, n, s, others)
+	part.add(&c.bound, x, r, c.rounded(r, &s.exact))
+	return part
+}
+
+// meet sums up the errors of a block that was judged, and differs, if it is one of the sample. Other
+// results that are right count where an element needed them.
+func (c *checker) meet(lo, n int, s *scratch) {
+	if c.met == nil {
+		return
+	}
+	if k := c.sampleOf(lo); k >= 0 {
+		var others [][]float64
+		if s.othersAt == lo {
+			others = s.others
+		}
+		c.met[k] = c.distributionOf(lo, n, s, others)
+	}
 }
 
 // distinct is distribution with each exact value once: elements that have the same are rounded
@@ -188,7 +211,7 @@ func (c *checker) distinct() *Distribution {
 	var x, r []float64
 	seen := map[float64]bool{}
 	sample(c, func(lo, n int, s *scratch) [2][]float64 {
-		x, r := c.nearest(lo, n, s)
+		x, r := c.nearest(lo, n, s, c.othersOf(lo, n, s))
 		return [2][]float64{slices.Clone(x), slices.Clone(r)}
 	}, func(part [2][]float64) {
 		for i, exact := range part[1] {
@@ -212,10 +235,9 @@ func (c *checker) rounded(r []float64, buf *[]float64) []float64 {
 	return near
 }
 
-// nearest are the elements of a block, and of the results that are right the nearest to each.
-func (c *checker) nearest(lo, n int, s *scratch) (x, r []float64) {
+// nearest are the elements of a block, and of the reference and others the nearest to each.
+func (c *checker) nearest(lo, n int, s *scratch, others [][]float64) (x, r []float64) {
 	x, r = s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
-	others := c.othersOf(lo, n, s)
 	if len(others) == 0 {
 		return x, r
 	}
@@ -325,12 +347,27 @@ func (c *checker) common(worst class) func() (factor, offset float64) {
 	}
 }
 
+// sampling is how many blocks are in the sample that a distribution is judged by, and of how
+// many one is.
+func (c *checker) sampling() (samples, step int) {
+	blocks := (c.n + c.block - 1) / c.block
+	step = max(1, blocks*c.block/most)
+	return (blocks + step - 1) / step, step
+}
+
+// sampleOf is the place in the sample of the block from lo on, below 0 if it has none.
+func (c *checker) sampleOf(lo int) int {
+	if _, step := c.sampling(); lo/c.block%step == 0 {
+		return lo / c.block / step
+	}
+	return -1
+}
+
 // sample calls of, in parallel, for blocks that are spread evenly, enough of them to
 // judge a distribution by, and add for what it gives, in order.
 func sample[T any](c *checker, of func(lo, n int, s *scratch) T, add func(T)) {
-	blocks := (c.n + c.block - 1) / c.block
-	step := max(1, blocks*c.block/most)
-	parts := make([]T, (blocks+step-1)/step)
+	samples, step := c.sampling()
+	parts := make([]T, samples)
 	tensor.Parallel(len(parts), 1, func(a, b int) {
 		s := scratches.Get().(*scratch)
 		defer scratches.Put(s)
