@@ -25,7 +25,8 @@ func Table() []*opdef.Entry {
 		customizedAttention, scaledMaskedSoftmax, rotaryEmb, rotaryEmbV2, promptAttention, pagedAttention,
 		contextAttention, tokenAttention, tokenSoftmaxReduceV, copyKV, applyPenalty, applyPenaltyV2, infRMSNorm,
 		infGemmaRMSNorm, infFusedAddRMSNorm, infGemmaFusedAddRMSNorm, infSiluAndMul, infGeluAndMul,
-		infGeluTanhAndMul, infSoftmax, infMergeState, infMergeStates, infPrefill, infDecode}, infRopes)
+		infGeluTanhAndMul, infSoftmax, infMergeState, infMergeStateInPlace, infMergeStates, infPrefill,
+		infDecode}, infRopes, infCachedRopes)
 }
 
 // flashOptions are what the functions of flash-attn have in common.

@@ -149,8 +149,9 @@ var infSoftmax = compose.Declare(compose.Op[infSoftmaxArgs]{
 })
 
 type (
-	mergeArgs  struct{ VA, SA, VB, SB *tensor.Tensor }
-	mergesArgs struct{ V, S *tensor.Tensor }
+	mergeArgs   struct{ VA, SA, VB, SB *tensor.Tensor }
+	mergeInArgs struct{ V, S, VOther, SOther, Mask *tensor.Tensor }
+	mergesArgs  struct{ V, S *tensor.Tensor }
 )
 
 // merged are the attention over all keys, and log2 of the sum of all exponentials, from
@@ -185,14 +186,52 @@ var infMergeState = compose.Declare(compose.Op[mergeArgs]{
 			g.Normal(tensor.Float32, 3, 2)}
 	}),
 }, compose.Fused, func(g *compose.Graph, a *mergeArgs) compose.Values {
-	va, sa, vb, sb := g.Arg("v_a", a.VA), g.Arg("s_a", a.SA), g.Arg("v_b", a.VB), g.Arg("s_b", a.SB)
-	fused.CheckRank(g, "v_a", va, 3)
-	fused.CheckRank(g, "s_a", sa, 2)
+	return mergedTwo(g, g.Arg("v_a", a.VA), g.Arg("s_a", a.SA), g.Arg("v_b", a.VB), g.Arg("s_b", a.SB))
+})
+
+// mergedTwo is merged of two parts, v [rows, heads, size] and s [rows, heads].
+func mergedTwo(g *compose.Graph, va, sa, vb, sb *compose.Value) compose.Values {
+	fused.CheckRank(g, "v", va, 3)
+	fused.CheckRank(g, "s", sa, 2)
 	if !slices.Equal(va.Shape(), vb.Shape()) || !slices.Equal(sa.Shape(), sb.Shape()) || va.DType() != vb.DType() {
-		g.Refuse("v_b", "want the shapes and the dtype of %s and %s, got %s and %s", a.VA.Meta(), a.SA.Meta(),
-			a.VB.Meta(), a.SB.Meta())
+		g.Refuse("v", "want two of the same shapes and dtype, got %s and %s, %s and %s", va.T.Meta(), sa.T.Meta(),
+			vb.T.Meta(), sb.T.Meta())
 	}
 	return merged(g, g.Stack(1, va, vb), g.Stack(1, sa, sb))
+}
+
+var infMergeStateInPlace = compose.DeclareInPlace(compose.Op[mergeInArgs]{
+	Schema: "flashinfer_merge_state_in_place(Tensor v, Tensor s, Tensor v_other, Tensor s_other, " +
+		"Tensor? mask=None) -> ()",
+	Names: "flashinfer.merge_state_in_place flashinfer.cascade.merge_state_in_place",
+	Doc: opdef.Doc{Summary: "Attention over two sets of keys from that over each, into the first",
+		Formula: "v = (2^s v + 2^s_other v_other) / (2^s + 2^s_other), s = log2(2^s + 2^s_other)",
+		Notes: "v is (rows, heads, size), s (rows, heads), mask (rows): where it is false a row stays as it is. " +
+			mergedNotes, Source: "flashinfer.merge_state_in_place"},
+	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
+	Cases: func(g opdef.Gen) []*mergeInArgs {
+		masked := false
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *mergeInArgs {
+			a := &mergeInArgs{g.Normal(dt, 3, 2, 4), g.Normal(tensor.Float32, 3, 2), g.Normal(dt, 3, 2, 4),
+				g.Normal(tensor.Float32, 3, 2), nil}
+			if masked = !masked; masked {
+				a.Mask = tensor.New(tensor.Bool, []int{3}, []int64{1, 0, 1})
+			}
+			return a
+		})(g)
+	},
+}, []string{"v", "s"}, func(g *compose.Graph, a *mergeInArgs) compose.Values {
+	v, s := g.Arg("v", a.V), g.Arg("s", a.S)
+	out := mergedTwo(g, v, s, g.Arg("v_other", a.VOther), g.Arg("s_other", a.SOther))
+	if m := a.Mask; m != nil {
+		if rows := v.Shape()[0]; m.Dim() != 1 || m.Shape[0] != rows {
+			g.Refuse("mask", "want %d elements, got %s", rows, m.Meta())
+		}
+		column := m.Reshape(m.Shape[0], 1)
+		out[0] = g.Where(column.Reshape(m.Shape[0], 1, 1), out[0], v)
+		out[1] = g.Where(column, out[1], s)
+	}
+	return out
 })
 
 var infMergeStates = compose.Declare(compose.Op[mergesArgs]{

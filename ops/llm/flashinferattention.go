@@ -153,6 +153,49 @@ type (
 	}
 )
 
+// ropeCacheArgs are those of rotary embeddings with tables of cosines and sines.
+type ropeCacheArgs struct {
+	Positions, Query, Key *tensor.Tensor
+	HeadSize              int
+	CosSinCache           *tensor.Tensor
+	IsNeox                bool
+}
+
+var infCachedRopes = func() []*opdef.Entry {
+	const name = "apply_rope_with_cos_sin_cache"
+	const schema = "Tensor positions, Tensor query, Tensor key, int head_size, Tensor cos_sin_cache, bool is_neox=True"
+	doc := opdef.Doc{Summary: "Rotation of queries and keys by angles from a table",
+		Formula: "(a*cos - b*sin, b*cos + a*sin) for pairs (a, b) of each head",
+		Notes: "query and key are (rows, heads*head_size); cos_sin_cache is (positions, 2*pairs), the cosines of a " +
+			"position and then its sines. Pairs are of one place in both halves of as many elements with is_neox, " +
+			"else neighbours.",
+		Source: "flashinfer." + name}
+	inPlace := doc
+	inPlace.Summary += ", in place"
+	inPlace.Source += "_inplace"
+	cases := func(g opdef.Gen) []*ropeCacheArgs {
+		neox := false
+		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *ropeCacheArgs {
+			neox = !neox
+			return &ropeCacheArgs{fused.Integers(3, 0, 1), g.Normal(dt, 3, 12), g.Normal(dt, 3, 6), 6,
+				g.Uniform(tensor.Float32, -1, 1, 5, 4), neox}
+		})(g)
+	}
+	both := func(g *compose.Graph, a *ropeCacheArgs) compose.Values {
+		positions, cache := fused.Ints(g, "positions", a.Positions), g.Arg("cos_sin_cache", a.CosSinCache)
+		return compose.Values{
+			fused.RotatedHeads(g, "query", a.Query, a.HeadSize, cache, positions, !a.IsNeox),
+			fused.RotatedHeads(g, "key", a.Key, a.HeadSize, cache, positions, !a.IsNeox)}
+	}
+	return []*opdef.Entry{
+		compose.Declare(compose.Op[ropeCacheArgs]{Schema: "flashinfer_" + name + "(" + schema + ") -> (Tensor, Tensor)",
+			Names: "flashinfer." + name + " flashinfer.rope." + name, Doc: doc, Cases: cases}, compose.Fused, both),
+		compose.DeclareInPlace(compose.Op[ropeCacheArgs]{Schema: "flashinfer_" + name + "_inplace(" + schema + ") -> ()",
+			Names: "flashinfer." + name + "_inplace flashinfer.rope." + name + "_inplace", Doc: inPlace, Cases: cases},
+			[]string{"query", "key"}, both),
+	}
+}()
+
 // ropeCases are tensors with options.
 func ropeCases[A any](f func(q, k *tensor.Tensor, o ropeOptions) *A) func(g opdef.Gen) []*A {
 	return func(g opdef.Gen) (cs []*A) {

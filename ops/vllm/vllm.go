@@ -136,20 +136,9 @@ var rotary = kernel("_C", "rotary_embedding", "Tensor positions, Tensor query, T
 	},
 	func(g *compose.Graph, a *rotaryArgs) compose.Values {
 		positions := fused.Ints(g, "positions", a.Positions.Reshape(a.Positions.Numel()))
-		cache := g.Arg("cos_sin_cache", a.CosSinCache)
-		fused.CheckRank(g, "cos_sin_cache", cache, 2)
-		if cache.Shape()[1]%2 != 0 {
-			g.Refuse("cos_sin_cache", "want rows of an even length, got %s", a.CosSinCache.Meta())
-		}
-		parts := g.Chunk(cache, 2, -1)
 		turn := func(name string, t *tensor.Tensor) *compose.Value {
-			x, rows := g.Arg(name, t), len(positions)
-			if a.HeadSize < 1 || rows == 0 || t.Numel()%(rows*a.HeadSize) != 0 {
-				g.Refuse(name, "want heads of %d at %d positions, got %s", a.HeadSize, rows, t.Meta())
-			}
-			heads := g.Reshape(x, rows, t.Numel()/(rows*a.HeadSize), a.HeadSize)
-			y := fused.RotateAt(g, name, heads, parts[0], parts[1], positions, !a.IsNeox)
-			return g.Reshape(y, t.Shape...)
+			cache := g.Arg("cos_sin_cache", a.CosSinCache)
+			return fused.RotatedHeads(g, name, t, a.HeadSize, cache, positions, !a.IsNeox)
 		}
 		out := compose.Values{turn("query", a.Query)}
 		if a.Key != nil {

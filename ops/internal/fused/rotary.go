@@ -123,3 +123,20 @@ func RotateAt(g *compose.Graph, name string, x, cos, sin *compose.Value, positio
 	}
 	return g.To(y, x.DType())
 }
+
+// RotatedHeads is t with its heads of size elements rotated by RotateAt: t has the rows of positions first, in any
+// shape; the cosines of a position are the first half of its row of cache, the sines the other.
+func RotatedHeads(g *compose.Graph, name string, t *tensor.Tensor, size int, cache *compose.Value, positions []int,
+	interleaved bool) *compose.Value {
+	CheckRank(g, "cos_sin_cache", cache, 2)
+	if cache.Shape()[1]%2 != 0 {
+		g.Refuse("cos_sin_cache", "want rows of an even length, got %s", cache.T.Meta())
+	}
+	rows := len(positions)
+	if size < 1 || rows == 0 || t.Numel()%(rows*size) != 0 {
+		g.Refuse(name, "want heads of %d at %d positions, got %s", size, rows, t.Meta())
+	}
+	parts := g.Chunk(cache, 2, -1)
+	heads := g.Reshape(g.Arg(name, t), rows, t.Numel()/(rows*size), size)
+	return g.Reshape(RotateAt(g, name, heads, parts[0], parts[1], positions, interleaved), t.Shape...)
+}

@@ -57,6 +57,35 @@ def merge_state(v_a, s_a, v_b, s_b):
     return merge_states(torch.stack([v_a, v_b], 1), torch.stack([s_a, s_b], 1))
 
 
+def merge_in_place(v, s, v_other, s_other, mask=None):
+    new_v, new_s = merge_state(v, s, v_other, s_other)
+    if mask is not None:
+        new_v, new_s = torch.where(mask[:, None, None], new_v, v), torch.where(mask[:, None], new_s, s)
+    v.copy_(new_v)
+    s.copy_(new_s)
+
+
+def cached_rope(in_place):
+    def f(positions, query, key, head_size, cos_sin_cache, is_neox=True):
+        cos, sin = cos_sin_cache[positions.long()].to(F32).unsqueeze(1).chunk(2, -1)
+        n = 2 * cos.shape[-1]
+
+        def turn(x):
+            y = x.to(F32).view(len(positions), -1, head_size)
+            part, rest = y[..., :n], y[..., n:]
+            a, b = part.chunk(2, -1) if is_neox else (part[..., ::2], part[..., 1::2])
+            c, d = a * cos - b * sin, b * cos + a * sin
+            out = torch.cat([c, d], -1) if is_neox else torch.stack([c, d], -1).flatten(-2)
+            return torch.cat([out, rest], -1).reshape(x.shape).to(x.dtype)
+        if not in_place:
+            return turn(query), turn(key)
+        with torch.no_grad():
+            new = turn(query), turn(key)
+            query.copy_(new[0])
+            key.copy_(new[1])
+    return f
+
+
 def turned(x, positions, rotary_dim=None, interleave=False, scale=1.0, theta=1e4, llama=None):
     n = rotary_dim or x.shape[-1]
     freq = 1.0 / theta ** (torch.arange(0, n, 2, dtype=F32) / n)
@@ -182,6 +211,14 @@ def calls():
     yield "softmax", softmax, (t(F32, 2, 5),), {}
     yield "softmax", softmax, (t(torch.bfloat16, 2, 5),), {"temperature": 0.5}
     yield "softmax", softmax, (t(F32, 2, 5), torch.tensor([0.5, 2.0])), {}
+    for dt in (torch.float32, torch.float16, torch.bfloat16):
+        kept = lambda *shape: t(dt, *shape, grad=False)
+        yield ("merge_state_in_place", merge_in_place, (kept(3, 2, 4), t(F32, 3, 2, grad=False), kept(3, 2, 4), t(F32, 3, 2, grad=False)),
+               {} if dt == F32 else {"mask": torch.tensor([True, False, True])})
+        table = torch.randn(6, 4, generator=g)
+        yield "apply_rope_with_cos_sin_cache", cached_rope(False), (ints(3, 0, 5), t(dt, 3, 12), t(dt, 3, 6), 6, table), {}
+        yield ("apply_rope_with_cos_sin_cache_inplace", cached_rope(True), (ints(3, 0, 5), kept(3, 12), kept(3, 6), 6, table),
+               {"is_neox": False})
 
 
 if __name__ == "__main__":
