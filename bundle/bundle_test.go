@@ -103,7 +103,7 @@ func TestWrite(t *testing.T) {
 		if !ok {
 			t.Fatal("softmax has no result")
 		}
-		p, err := compare.NewProfile(got, want)
+		p, err := compare.NewProfile(got, want, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ type Profile struct {
 	// come before all.
 	Worst []Deviation
 	// Dims say, for each dimension, how many elements of each index are off by more than
-	// a few units; nil for dimensions longer than longestDim.
+	// a few units, and more than they may be; nil for dimensions longer than longestDim.
 	Dims [][]int
 	// Map is the largest distance, in the same units, of the elements that each cell of a
 	// picture of the tensor as a matrix stands for: rows are the last dimension but one,
@@ -47,10 +47,11 @@ const (
 )
 
 // NewProfile walks a tensor of floating numbers and its reference, which is not rounded,
-// once. Both have one shape.
+// once. Both have one shape. limit is Result.Limit, nil where it is not known: what is within
+// it is not counted in Dims, as sums that cancel may be off by many units.
 //
 // It panics with a *tensor.ReadError if a storage cannot be read.
-func NewProfile(got, ref *tensor.Tensor) (*Profile, error) {
+func NewProfile(got, ref *tensor.Tensor, limit func(index []int) Limit) (*Profile, error) {
 	switch {
 	case !slices.Equal(got.Shape, ref.Shape):
 		return nil, fmt.Errorf("shape is %s, want %s", tensor.ShapeString(got.Shape), tensor.ShapeString(ref.Shape))
@@ -58,7 +59,6 @@ func NewProfile(got, ref *tensor.Tensor) (*Profile, error) {
 		return nil, fmt.Errorf("dtype is %s: only errors of floating numbers are profiled", got.DType)
 	}
 	p := &Profile{Numel: got.Numel(), Dims: make([][]int, len(got.Shape))}
-	inner := tensor.Contiguous(got.Shape)
 	for d, n := range got.Shape {
 		if n <= longestDim {
 			p.Dims[d] = make([]int, n)
@@ -76,7 +76,7 @@ func NewProfile(got, ref *tensor.Tensor) (*Profile, error) {
 		tensor.Load(got, lo, x[:k])
 		tensor.Load(ref, lo, r[:k])
 		for i := range k {
-			p.add(got, lo+i, x[i], r[i], inner, rows, cols)
+			p.add(got, lo+i, x[i], r[i], rows, cols, limit)
 		}
 	}
 	return p, nil
@@ -94,7 +94,8 @@ func matrix(shape []int) (rows, cols int) {
 	return rows, cols
 }
 
-func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, inner []int, rows, cols int) {
+func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, rows, cols int,
+	limit func(index []int) Limit) {
 	want, ulps := Distance(got.DType, x, exact)
 	switch {
 	case ulps == 0:
@@ -114,10 +115,14 @@ func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, inner []int,
 		p.MaxAbs = max(p.MaxAbs, math.Abs(x-want))
 		p.MaxRel = max(p.MaxRel, math.Abs(x-want)/math.Abs(want))
 	}
+	var index []int
 	if ulps > fewULPs {
-		for d, count := range p.Dims {
-			if count != nil {
-				count[at/inner[d]%got.Shape[d]]++
+		index = tensor.Unravel(at, got.Shape)
+		if limit == nil || !(math.Abs(x-exact) <= limit(index).Allowed) {
+			for d, count := range p.Dims {
+				if count != nil {
+					count[index[d]]++
+				}
 			}
 		}
 	}
@@ -126,9 +131,8 @@ func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, inner []int,
 	if len(p.Worst) == worstKept && ulps <= p.Worst[worstKept-1].ULPs {
 		return
 	}
-	index := make([]int, len(inner))
-	for d := range inner {
-		index[d] = at / inner[d] % got.Shape[d]
+	if index == nil {
+		index = tensor.Unravel(at, got.Shape)
 	}
 	i, _ := slices.BinarySearchFunc(p.Worst, ulps, func(d Deviation, u float64) int {
 		if d.ULPs >= u {

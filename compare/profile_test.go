@@ -26,7 +26,7 @@ func TestProfile(t *testing.T) {
 	got[0] += eps
 	got[5] = math.NaN()
 	p, err := compare.NewProfile(tensor.New(tensor.Float32, []int{rows, cols}, got),
-		tensor.New(tensor.Float32, []int{rows, cols}, ref))
+		tensor.New(tensor.Float32, []int{rows, cols}, ref), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,11 +49,20 @@ func TestProfile(t *testing.T) {
 		t.Errorf("tolerances %g and %g, want %g and a little less", p.MaxAbs, p.MaxRel, 32*eps)
 	}
 	got[5] = ref[5]
-	p, err = compare.NewProfile(tensor.New(tensor.Float32, []int{rows, cols}, got),
-		tensor.New(tensor.Float32, []int{rows, cols}, ref))
-	where := []string{"dimension 1: only the last 3 indices of 40"}
-	if err != nil || !slices.Equal(p.Concentrated(), where) {
-		t.Errorf("%v, %v, want %v", p.Concentrated(), err, where)
+	for _, tc := range []struct {
+		limit func(index []int) compare.Limit
+		where []string
+	}{
+		{nil, []string{"dimension 1: only the last 3 indices of 40"}},
+		// Of these 8 units are no error.
+		{func([]int) compare.Limit { return compare.Limit{Allowed: 10 * eps} },
+			[]string{"dimension 1: only the last 2 indices of 40"}},
+	} {
+		p, err = compare.NewProfile(tensor.New(tensor.Float32, []int{rows, cols}, got),
+			tensor.New(tensor.Float32, []int{rows, cols}, ref), tc.limit)
+		if err != nil || !slices.Equal(p.Concentrated(), tc.where) {
+			t.Errorf("%v, %v, want %v", p.Concentrated(), err, tc.where)
+		}
 	}
 	if len(p.Map) != rows || len(p.Map[0]) != cols || p.Map[2][39] != 32 || p.Map[2][0] != 0 {
 		t.Errorf("map %v", p.Map)
@@ -66,12 +75,12 @@ func TestProfileRefusals(t *testing.T) {
 	floats := tensor.New(tensor.Float32, []int{2}, []float64{1, 2})
 	one := tensor.New(tensor.Float32, []int{1}, []float64{1})
 	for _, pair := range [][2]*tensor.Tensor{{ints, ints}, {floats, one}} {
-		if p, err := compare.NewProfile(pair[0], pair[1]); err == nil {
+		if p, err := compare.NewProfile(pair[0], pair[1], nil); err == nil {
 			t.Errorf("profile %+v, want an error", p)
 		}
 	}
 	none := tensor.New(tensor.Float32, []int{0, 3}, []float64{})
-	if p, err := compare.NewProfile(none, none); err != nil || p.Numel != 0 || p.Percentile(1) != 0 {
+	if p, err := compare.NewProfile(none, none, nil); err != nil || p.Numel != 0 || p.Percentile(1) != 0 {
 		t.Errorf("empty: %+v, %v", p, err)
 	}
 }
@@ -80,7 +89,7 @@ func TestProfileRefusals(t *testing.T) {
 // in units of the smallest number.
 func TestProfileOverflow(t *testing.T) {
 	p, err := compare.NewProfile(tensor.New(tensor.Float64, []int{1}, []float64{1e300}),
-		tensor.New(tensor.Float64, []int{1}, []float64{0}))
+		tensor.New(tensor.Float64, []int{1}, []float64{0}), nil)
 	if err != nil || p.Infinite != 0 || p.Worst[0].ULPs != math.MaxFloat64 || p.Octaves[1024] != 1 {
 		t.Errorf("%+v, %v", p.Worst, err)
 	}

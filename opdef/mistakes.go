@@ -41,26 +41,54 @@ func (e *Entry) WithTakenFor(names ...string) *Entry {
 	return e
 }
 
-// A Grid is a coarser set of numbers than a dtype's, to which kernels round.
+// A Grid is a coarser set of numbers than a dtype's, to which kernels round, or by whose bits they
+// cut numbers off.
 type Grid struct {
 	Name  string
 	eps   float64
 	Round func(float64) float64
+	cut   bool
+}
+
+// Rounded says what is done to numbers: they are "rounded to bfloat16".
+func (g Grid) Rounded() string {
+	if g.cut {
+		return "cut off after the bits of " + g.Name
+	}
+	return "rounded to " + g.Name
 }
 
 // CoarserGrids are the grids that have fewer bits than dt, from fine to coarse.
 func CoarserGrids(dt tensor.DType) []Grid {
 	var out []Grid
 	for _, g := range []Grid{
-		{"TF32", 0x1p-10, roundTF32},
-		{tensor.Float16.String(), tensor.Float16.Eps(), tensor.Float16.Round},
-		{tensor.BFloat16.String(), tensor.BFloat16.Eps(), tensor.BFloat16.Round},
+		{"TF32", 0x1p-10, roundTF32, false},
+		{tensor.Float16.String(), tensor.Float16.Eps(), tensor.Float16.Round, false},
+		{tensor.BFloat16.String(), tensor.BFloat16.Eps(), tensor.BFloat16.Round, false},
 	} {
 		if dt.IsFloat() && dt.Eps() < g.eps {
 			out = append(out, g)
 		}
 	}
 	return out
+}
+
+// FactorGrids are the grids to which kernels bring the factors of products in float32: CoarserGrids, and those
+// by whose bits they are cut off, as units for TF32 do that are given float32, and copies of the upper halves.
+func FactorGrids(dt tensor.DType) []Grid {
+	out := CoarserGrids(dt)
+	if dt == tensor.Float32 {
+		out = append(out, Grid{"TF32", 0x1p-10, cutOff(13), true},
+			Grid{tensor.BFloat16.String(), tensor.BFloat16.Eps(), cutOff(16), true})
+	}
+	return out
+}
+
+// cutOff clears the last bits of float32 numbers.
+func cutOff(bits int) func(float64) float64 {
+	return func(x float64) float64 {
+		return float64(math.Float32frombits(math.Float32bits(float32(x)) >> bits << bits))
+	}
 }
 
 // OnGrid is t with every element rounded to the grid.

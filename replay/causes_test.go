@@ -461,6 +461,12 @@ func TestCausesOfResults(t *testing.T) {
 		}
 		return tensor.New(tensor.Bool, []int{6, 20}, v).Rounded()
 	}
+	long, tiles := random(4, 300), random(4, 64)
+	cut := func(t *tensor.Tensor, bits int) *tensor.Tensor {
+		return edited(t, func(i int, v []float64) float64 {
+			return float64(math.Float32frombits(math.Float32bits(float32(v[i])) >> bits << bits))
+		})
+	}
 	for _, tc := range []struct {
 		op   string
 		args []value.Value
@@ -515,6 +521,29 @@ func TestCausesOfResults(t *testing.T) {
 			}
 			return v[i]
 		}), "its dimension 0 holds at 8 to 11 what is due at 4 to 7"},
+		{"torch.exp", []value.Value{tiles}, run("torch.exp", edited(tiles, func(i int, v []float64) float64 {
+			if i%64 >= 48 {
+				return 0
+			}
+			return v[i]
+		})), "the last 16 of dimension 1 of self are left out"},
+		{"torch.matmul", []value.Value{a, b}, run("torch.matmul", cut(a, 13), cut(b, 13)),
+			"the factors are cut off after the bits of TF32 first"},
+		{"torch.nn.functional.conv2d", []value.Value{images, kernels},
+			run("torch.nn.functional.conv2d", cut(images, 16), cut(kernels, 16)),
+			"the factors are cut off after the bits of bfloat16 first"},
+		{"torch.exp", []value.Value{long}, edited(run("torch.exp", long), func(i int, v []float64) float64 {
+			if i%300 == 7 {
+				return v[i-1]
+			}
+			return v[i]
+		}), "its dimension 1 holds at 7 what is due at 6"},
+		{"torch.exp", []value.Value{long}, edited(run("torch.exp", long), func(i int, v []float64) float64 {
+			if i%300 == 7 || i%300 == 290 {
+				return v[i-6]
+			}
+			return v[i]
+		}), "its dimension 1 holds at 7 290 what is due at 1 284"},
 		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
 			return v[i%17*19+i/17]
 		}), "it is written in the order of dimensions 1 0"},

@@ -205,6 +205,7 @@ func unwrittenText(d, n int, parts []int) string {
 
 const (
 	mostPermuted  = 256 // length up to which a dimension is looked at for another order
+	mostMoved     = 8   // parts of a longer one that may stand elsewhere
 	leastInPart   = 4   // elements of a part that show which it is
 	leastInNarrow = 16  // the same of 16-bit values
 )
@@ -216,8 +217,11 @@ func (m *misplaced) order(d int) []int {
 	if m.near > 1e-3 {
 		least = leastInNarrow
 	}
-	if n > mostPermuted || len(m.got)/n < least {
+	switch {
+	case len(m.got)/max(n, 1) < least:
 		return nil
+	case n > mostPermuted:
+		return m.fewMoved(d)
 	}
 	for by := 1; by < n; by++ { // all turned, which parts of zeros do not hide
 		turned := true
@@ -248,6 +252,37 @@ func (m *misplaced) order(d int) []int {
 		moved = moved || order[i] != i
 	}
 	if !moved {
+		return nil
+	}
+	return order
+}
+
+// fewMoved is order of a long dimension of which few parts are not those that are due: each is
+// the nearest that it can be.
+func (m *misplaced) fewMoved(d int) []int {
+	n := m.length(d)
+	order, moved := upTo(0, n), []int(nil)
+	for i := range n {
+		if !m.same(d, i, i) {
+			if moved = append(moved, i); len(moved) > mostMoved {
+				return nil
+			}
+		}
+	}
+	for _, i := range moved {
+		for away := 1; away < n && order[i] == i; away++ {
+			for _, j := range []int{i - away, i + away} {
+				if j >= 0 && j < n && m.same(d, i, j) {
+					order[i] = j
+					break
+				}
+			}
+		}
+		if order[i] == i {
+			return nil
+		}
+	}
+	if len(moved) == 0 {
 		return nil
 	}
 	return order
@@ -326,9 +361,17 @@ func orderText(d int, order []int) string {
 		return fmt.Sprintf("its dimension %d is rolled by %d", d, turn)
 	}
 	rest := slices.ContainsFunc(upTo(to, len(order)), func(i int) bool { return order[i] != i })
+	var moved, due []int
+	for i, at := range order {
+		if at != i {
+			moved, due = append(moved, i), append(due, at)
+		}
+	}
 	switch permuted := len(slices.Compact(slices.Sorted(slices.Values(order)))) == len(order); {
 	case permuted:
 		return fmt.Sprintf("its dimension %d is in the order %s", d, beginning(order))
+	case rest && len(moved) <= mostMoved && 2*len(moved) < n:
+		return fmt.Sprintf("its dimension %d holds at %s what is due at %s", d, beginning(moved), beginning(due))
 	case rest:
 		return fmt.Sprintf("its dimension %d holds what is due at %s", d, beginning(order))
 	case to == from+1:

@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 
+	"github.com/optool/optool/compare"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -29,4 +30,24 @@ func (c *Call) Pair(r *Result) (got, want *tensor.Tensor, ok bool) {
 		}
 	}
 	return nil, nil, false
+}
+
+// Profile is how the errors of the value that a result is about are spread, after Compare; nil where
+// they have no size, or cannot be read or held.
+func (c *Call) Profile(r *Result) (p *compare.Profile) {
+	got, want, ok := c.Pair(r)
+	if !ok || !got.DType.IsFloat() {
+		return nil
+	}
+	var limit func(index []int) compare.Limit
+	if r.Compared != nil {
+		limit = r.Compared.Limit
+	}
+	if Guard(func() (err error) {
+		p, err = compare.NewProfile(got, want, limit)
+		return err
+	}) != nil {
+		return nil
+	}
+	return p
 }

@@ -114,7 +114,7 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 // inFull is all that is known of a result of a call, of which rec is the record.
 func inFull(e *capture.Entry, call *replay.Call, r *replay.Result, rec *reports.Result,
 	causes []replay.Cause) *explanation.Explanation {
-	x := &explanation.Explanation{Result: rec, Profile: profile(call, r)}
+	x := &explanation.Explanation{Result: rec, Profile: call.Profile(r)}
 	if rec.Rule != nil {
 		x.Rule = *rec.Rule
 	}

@@ -477,7 +477,7 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 			if r.Verdict != verdict.Fail || r.Device != "" || len(profiles) == maxProfiles {
 				continue
 			}
-			if p := profile(call, r); p != nil {
+			if p := call.Profile(r); p != nil {
 				profiles = append(profiles, results.OfProfile(e, r, p))
 			}
 		}
@@ -501,22 +501,6 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 
 // maxProfiles is how many values of a finding are profiled.
 const maxProfiles = 4
-
-// profile is how the errors of a value are spread; nil where errors have no size.
-func profile(call *replay.Call, r *replay.Result) (p *compare.Profile) {
-	got, want, ok := call.Pair(r)
-	if !ok || !got.DType.IsFloat() {
-		return nil
-	}
-	err := replay.Guard(func() (err error) {
-		p, err = compare.NewProfile(got, want)
-		return err
-	})
-	if err != nil {
-		return nil
-	}
-	return p
-}
 
 // replay runs one capture. The error says that the memory did not suffice, or that
 // computing was stopped.

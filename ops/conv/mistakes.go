@@ -92,8 +92,8 @@ func (cc *convCall) mistakes() []opdef.Mistake[*convCall] {
 			add(x.name+" that of the last two dimensions exchanged", func(w *convCall) error { *w = m; return nil })
 		}
 	}
-	for _, g := range opdef.CoarserGrids(cc.input.DType) {
-		add("the factors are rounded to "+g.Name+" first", func(m *convCall) error {
+	for _, g := range opdef.FactorGrids(cc.input.DType) {
+		add("the factors are "+g.Rounded()+" first", func(m *convCall) error {
 			m.input, m.weight = g.OnGrid(cc.input), g.OnGrid(cc.weight)
 			return nil
 		})

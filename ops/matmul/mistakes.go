@@ -49,13 +49,13 @@ func (p *Product) mistakes() []opdef.Mistake[*Product] {
 		}
 		add(false, func(q *Product) { q.Ops = zeroTail(p.Ops, label, tail) }, "%s", text)
 	}
-	for _, g := range opdef.CoarserGrids(dt) {
+	for _, g := range opdef.FactorGrids(dt) {
 		add(true, func(q *Product) {
 			q.Ops = slices.Clone(p.Ops)
 			for i := range q.Ops {
 				q.Ops[i].T = g.OnGrid(q.Ops[i].T)
 			}
-		}, "the factors are rounded to %s first", g.Name)
+		}, "the factors are %s first", g.Rounded())
 	}
 	elements := 1
 	for _, l := range p.Out {

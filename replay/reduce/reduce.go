@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
@@ -506,12 +505,11 @@ func (r *reducer) explain() error {
 
 // where says which elements of what was recorded are wrong.
 func (r *reducer) where() error {
-	got, want, ok := r.full.Pair(&replay.Result{Phase: r.phase, Target: r.target})
-	if !ok || !got.DType.IsFloat() {
-		return nil
-	}
-	p, err := compare.NewProfile(got, want)
-	if err != nil {
+	at := slices.IndexFunc(r.before.Results, func(res replay.Result) bool {
+		return res.Phase == r.phase && res.Target == r.target
+	})
+	p := r.full.Profile(&r.before.Results[at])
+	if p == nil {
 		return nil
 	}
 	for _, s := range p.Concentrated() {
