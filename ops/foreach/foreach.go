@@ -3,6 +3,7 @@ package foreach
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/activation"
@@ -92,38 +93,40 @@ func (f foreach[A]) entries() []*opdef.Entry {
 	doc.Summary += ", of every tensor of a list"
 	doc.Source = "torch._foreach_" + f.name
 	var out []*opdef.Entry
+	plan := func(a *A) (*items, error) { return f.plan(base, a) }
 	if !f.inPlace {
-		op := opdef.Op[A]{
+		op := opdef.Planned[A, *items]{
 			Schema: "_foreach_" + f.name + f.overload + "(" + f.params + ") -> Tensor[]", Names: "_foreach_" + f.name,
-			Doc: doc, Error: base.Error, Trivial: base.Trivial,
-			Kernel: func(a *A) ([]*tensor.Tensor, error) {
-				_, outs, err := f.run(base, a)
-				return outs, err
+			Doc: doc, Error: base.Error, Trivial: base.Trivial, Plan: plan,
+			Kernel: func(l *items) ([]*tensor.Tensor, error) {
+				outs, err := l.outs()
+				return slices.Clone(outs), err // the caller may put others in their place
 			},
 			NoGrad: base.NoGrad, Exempt: base.Exempt, Cases: f.cases,
-			Scale: func(a *A, _ []*tensor.Tensor) []*tensor.Tensor { return f.scale(base, a) },
-			Else:  func(a *A, _ []*tensor.Tensor) [][]*tensor.Tensor { return f.others(base, a) },
-			Terms: func(a *A) int { return f.terms(base, a) },
+			Scale: func(l *items, _ []*tensor.Tensor) []*tensor.Tensor { return l.scales() },
+			Else:  func(l *items, _ []*tensor.Tensor) [][]*tensor.Tensor { return l.others() },
+			Terms: (*items).terms,
 		}
 		if base.HasGrad {
-			op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) { return f.backward(base, a, g, false) }
-			op.GradScale = func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-				return f.backward(base, a, g, true)
+			op.Grad = func(l *items, g *opdef.Grad) (opdef.Grads, error) { return f.backward(l, g, false) }
+			op.GradScale = func(l *items, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return f.backward(l, g, true)
 			}
 		}
 		out = append(out, op.Entry())
 	}
 	if !f.functional {
-		out = append(out, opdef.Op[A]{
+		out = append(out, opdef.Planned[A, *items]{
 			Schema: "_foreach_" + f.name + "_" + f.overload + "(" + f.params + ") -> ()", Names: "_foreach_" + f.name +
-				"_", Doc: doc, Error: base.Error, Trivial: base.Trivial,
-			Value: func(a *A) (value.Value, error) { return nil, nil },
-			After: func(a *A, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-				calls, outs, err := f.run(base, a)
+				"_", Doc: doc, Error: base.Error, Trivial: base.Trivial, Plan: plan,
+			Value: func(*items) (value.Value, error) { return nil, nil },
+			After: func(l *items, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+				outs, err := l.outs()
 				if err != nil {
 					return nil, err
 				}
-				for i, c := range calls {
+				written := make([]*tensor.Tensor, len(outs))
+				for i, c := range l.calls {
 					self := c.Tensors()[0].Tensor
 					if !slices.Equal(self.Shape, outs[i].Shape) {
 						return nil, opdef.Refuse("self", "shape %s does not hold the result's shape %s",
@@ -133,48 +136,97 @@ func (f foreach[A]) entries() []*opdef.Entry {
 					if err != nil {
 						return nil, err
 					}
-					outs[i] = fwd.Outs[0]
+					written[i] = fwd.Outs[0]
 				}
-				return map[string][]*tensor.Tensor{"self": outs}, nil
+				return map[string][]*tensor.Tensor{"self": written}, nil
 			},
-			AfterScale: func(a *A) map[string][]*tensor.Tensor {
-				return map[string][]*tensor.Tensor{"self": f.scale(base, a)}
+			AfterScale: func(l *items) map[string][]*tensor.Tensor {
+				return map[string][]*tensor.Tensor{"self": l.scales()}
 			},
-			Terms:  func(a *A) int { return f.terms(base, a) },
+			Terms:  (*items).terms,
 			NoGrad: "the in-place form returns nothing",
 		}.Entry())
 	}
 	return out
 }
 
-// run calls the op on every item.
-func (f foreach[A]) run(base *opdef.Entry, a *A) ([]foreachCall, []*tensor.Tensor, error) {
+// items are the calls that are made of the items of a list. What they give is computed once,
+// when it is first asked for: results, bounds and gradients ask for it item by item.
+type items struct {
+	calls  []*opdef.Call
+	run    func() ([]*opdef.Forward, error)
+	scales func() []*tensor.Tensor   // see opdef.Planned.Scale
+	others func() [][]*tensor.Tensor // see opdef.Planned.Else
+}
+
+func (f foreach[A]) plan(base *opdef.Entry, a *A) (*items, error) {
 	sizes := f.sizes(a)
 	if sizes[0] == 0 {
-		return nil, nil, opdef.Refuse("self", "want at least one tensor")
+		return nil, opdef.Refuse("self", "want at least one tensor")
 	}
 	for _, n := range sizes {
 		if n != sizes[0] {
-			return nil, nil, opdef.Refuse("", "want lists of equal length, got %d and %d items", sizes[0], n)
+			return nil, opdef.Refuse("", "want lists of equal length, got %d and %d items", sizes[0], n)
 		}
 	}
-	var calls []foreachCall
-	var outs []*tensor.Tensor
+	l := &items{}
 	for i := range sizes[0] {
-		c := base.NewCall(f.call(a, i))
-		fwd, err := c.Forward()
-		if err != nil {
-			return nil, nil, err
-		}
-		calls = append(calls, foreachCall{c, fwd})
-		outs = append(outs, fwd.Outs[0])
+		l.calls = append(l.calls, base.NewCall(f.call(a, i)))
 	}
-	return calls, outs, nil
+	l.run = sync.OnceValues(func() (all []*opdef.Forward, err error) {
+		for _, c := range l.calls {
+			fwd, err := c.Forward()
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, fwd)
+		}
+		return all, nil
+	})
+	l.scales = sync.OnceValue(func() (scales []*tensor.Tensor) {
+		for b, fwd := range l.bounds {
+			scales = append(scales, scaleOr0(b, fwd.Outs[0]))
+		}
+		return scales
+	})
+	l.others = sync.OnceValue(func() (others [][]*tensor.Tensor) {
+		for b := range l.bounds {
+			var of []*tensor.Tensor
+			if b.Else != nil {
+				of = b.Else()
+			}
+			others = append(others, of)
+		}
+		return others
+	})
+	return l, nil
 }
 
-type foreachCall struct {
-	*opdef.Call
-	fwd *opdef.Forward
+// outs are the results.
+func (l *items) outs() (outs []*tensor.Tensor, err error) {
+	all, err := l.run()
+	for _, fwd := range all {
+		outs = append(outs, fwd.Outs[0])
+	}
+	return outs, err
+}
+
+// bounds yields the error models of the results, of arguments that the kernel has taken.
+func (l *items) bounds(yield func(opdef.Bound, *opdef.Forward) bool) {
+	for i, fwd := range opdef.Must(l.run()) {
+		if !yield(l.calls[i].OutBound(fwd, 0), fwd) {
+			return
+		}
+	}
+}
+
+// terms is the largest number of terms of an item.
+func (l *items) terms() int {
+	n := 1
+	for b := range l.bounds {
+		n = max(n, b.Terms)
+	}
+	return n
 }
 
 // scaleOr0 is the scale of a bound, of t's shape: 0 where it needs none.
@@ -185,52 +237,15 @@ func scaleOr0(b opdef.Bound, t *tensor.Tensor) *tensor.Tensor {
 	return b.Scale()
 }
 
-// ran is run for arguments that the kernel has taken.
-func (f foreach[A]) ran(base *opdef.Entry, a *A) (calls []foreachCall, outs []*tensor.Tensor) {
-	calls, outs, err := f.run(base, a)
-	return opdef.Must(calls, err), outs
-}
-
-func (f foreach[A]) scale(base *opdef.Entry, a *A) []*tensor.Tensor {
-	calls, outs := f.ran(base, a)
-	scales := make([]*tensor.Tensor, len(outs))
-	for i, c := range calls {
-		scales[i] = scaleOr0(c.OutBound(c.fwd, 0), outs[i])
-	}
-	return scales
-}
-
-// others are other right results of each item.
-func (f foreach[A]) others(base *opdef.Entry, a *A) [][]*tensor.Tensor {
-	calls, _ := f.ran(base, a)
-	others := make([][]*tensor.Tensor, len(calls))
-	for i, c := range calls {
-		if b := c.OutBound(c.fwd, 0); b.Else != nil {
-			others[i] = b.Else()
-		}
-	}
-	return others
-}
-
-// terms is the largest number of terms of an item.
-func (f foreach[A]) terms(base *opdef.Entry, a *A) int {
-	calls, _ := f.ran(base, a)
-	n := 1
-	for _, c := range calls {
-		n = max(n, c.OutBound(c.fwd, 0).Terms)
-	}
-	return n
-}
-
 // backward collects the gradients of the items, or their scales. A tensor that
 // takes part in every item gets the sum.
-func (f foreach[A]) backward(base *opdef.Entry, a *A, g *opdef.Grad, scales bool) (opdef.Grads, error) {
-	calls, _, err := f.run(base, a)
+func (f foreach[A]) backward(l *items, g *opdef.Grad, scales bool) (opdef.Grads, error) {
+	forwards, err := l.run()
 	if err != nil {
 		return nil, err
 	}
 	gr := opdef.Grads{}
-	for i, c := range calls {
+	for i, c := range l.calls {
 		for _, t := range c.Tensors() {
 			name := t.Name
 			if n, ok := f.args[name]; ok {
@@ -242,13 +257,13 @@ func (f foreach[A]) backward(base *opdef.Entry, a *A, g *opdef.Grad, scales bool
 			var d *tensor.Tensor
 			if g.Out[i] != nil {
 				out := []*tensor.Tensor{g.Out[i]}
-				grads, err := c.Backward(c.fwd, out, nil)
+				grads, err := c.Backward(forwards[i], out, nil)
 				if err != nil {
 					return nil, err
 				}
 				if ds := grads[t.Name]; len(ds) > 0 && ds[0] != nil {
 					if d = ds[0]; scales {
-						d = scaleOr0(c.GradBound(c.fwd, out, grads, t.Name, 0), d)
+						d = scaleOr0(c.GradBound(forwards[i], out, grads, t.Name, 0), d)
 					}
 				}
 			}
