@@ -591,18 +591,18 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 	b := class.bound()
 	t := grads[arg][i]
 	b.Terms = max(c.plan.gradTerms(), spread(t, out))
-	scale := c.plan.gradScale()
+	scale, alone := c.plan.gradScale(), map[string]bool{arg: true}
 	switch {
 	case scale != nil:
 		b.Scale = func() *tensor.Tensor {
-			if s := Must(scale(NewGrad(c.outs(f), out, nil), grads)); len(s[arg]) > i && s[arg][i] != nil {
+			if s := Must(scale(NewGrad(c.outs(f), out, alone), grads)); len(s[arg]) > i && s[arg][i] != nil {
 				return s[arg][i]
 			}
 			return largest(t)
 		}
 	case b.Class == Accumulated:
 		b.Scale = func() *tensor.Tensor {
-			s := Must(c.magnitudes().backward(NewGrad(absAll(c.outs(f)), absAll(out), nil)))
+			s := Must(c.magnitudes().backward(NewGrad(absAll(c.outs(f)), absAll(out), alone)))
 			return Abs(s[arg][i])
 		}
 	case b.Class == Normwise:
@@ -610,7 +610,7 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 	}
 	if others := c.plan.gradOthers(); others != nil {
 		b.Else = func() (ts []*tensor.Tensor) {
-			for _, gr := range Must(others(NewGrad(c.outs(f), out, nil))) {
+			for _, gr := range Must(others(NewGrad(c.outs(f), out, alone))) {
 				if len(gr[arg]) > i && gr[arg][i] != nil {
 					ts = append(ts, gr[arg][i])
 				}
