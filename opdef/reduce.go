@@ -11,6 +11,9 @@ import (
 // A Fold accumulates elements of one or several tensors of equal shape, in
 // order. The zero value of A is the accumulator of no elements.
 type Fold[S tensor.Elem, A any] struct {
+	// Begin, if set, prepares each accumulator of a result, which row-major order numbers, before
+	// anything is added to it. A result may have several that are joined.
+	Begin func(acc *A, result int)
 	// Add accumulates a run: v[k] holds elements at, at+1, ... (counted within
 	// what is folded into one result) of tensor k.
 	Add func(acc *A, at int, v [][]S)
@@ -175,10 +178,15 @@ func (g *folder[S, A]) fold(lo int, dst []A) {
 	}
 }
 
-// part accumulates columns [c0, c1) of rows lo .. lo+len(dst).
+// part accumulates columns [c0, c1) of rows lo .. lo+len(dst) in dst, which is cleared.
 func (g *folder[S, A]) part(lo int, dst []A, c0, c1 int) {
 	if g.n == 0 {
 		return
+	}
+	if g.Begin != nil {
+		for i := range dst {
+			g.Begin(&dst[i], lo+i)
+		}
 	}
 	bufs, runs := make([]*[]S, len(g.srcs)), make([][]S, len(g.srcs))
 	for k := range bufs {

@@ -194,11 +194,18 @@ func normEntry[A any](o opdef.Planned[A, *normalisation]) *opdef.Entry {
 	return o.Entry()
 }
 
+// copied is n to be changed.
+func (n *normalisation) copied() *normalisation {
+	m := *n
+	m.summed = [2]runSums{}
+	return &m
+}
+
 // withOlder is n with the eps of other versions of torch.
 func (n *normalisation) withOlder() *normalisation {
-	m := *n
+	m := n.copied()
 	m.eps = n.older
-	return &m
+	return m
 }
 
 // mistakes are what kernels of normalisations get wrong about the statistics that they
@@ -210,9 +217,9 @@ func (n *normalisation) mistakes() []opdef.Mistake[*normalisation] {
 	var out []opdef.Mistake[*normalisation]
 	add := func(text string, with func(m *normalisation)) {
 		out = append(out, opdef.Mistake[*normalisation]{Text: text, Plan: func() (*normalisation, error) {
-			m := *n
-			with(&m)
-			return &m, nil
+			m := n.copied()
+			with(m)
+			return m, nil
 		}})
 	}
 	if n.rms {

@@ -39,3 +39,8 @@ func narrowBF16SIMD(dst []byte, src []float64)                             {}
 func narrowF16SIMD(dst []byte, src []float64)                              {}
 func round32SIMD(v []float64)                                              {}
 func roundSIMD(v []float64, f Format, g func(x float64) float64)           {}
+func combineSIMD(dst, x, a, y, m, b, c []float64, n int)                   {}
+func magnitudesSIMD(dst, x, a, y, m, b, c []float64, n int)                {}
+func projectionsSIMD(acc, dots *[lanes]float64, x, y []float64, m float64) {}
+
+func projectionMagnitudesSIMD(acc, aparts, wholes *[lanes]float64, x, y []float64, mean float64) {}
