@@ -52,11 +52,8 @@ type movement struct {
 
 // expandAffine is a weight or bias (v if nil) as a tensor of x's shape.
 func (n *normalisation) expandAffine(t *tensor.Tensor, v float64) *tensor.Tensor {
-	switch {
-	case t == nil:
+	if t == nil {
 		return tensor.Full(tensor.Float64, n.x.Shape, v)
-	case t.DType != tensor.Float64 && t.Numel() <= n.x.Numel()/leastRun: // read for each row, widened once
-		t = tensor.New(tensor.Float64, t.Shape, tensor.Data[float64](t))
 	}
 	return opdef.Unreduce(t, n.x.Shape, n.others())
 }
@@ -78,7 +75,8 @@ const leastRun = 16
 
 // run is the number of dimensions of x before the last ones, over which all
 // statistics are constant, and the number of elements of those. Either all of
-// these, if shared, have the same weight and bias, or each has its own.
+// these, if shared, have the same weight and bias, or they have all weights and
+// biases that there are.
 func (n *normalisation) run() (dims, length int, shared bool) {
 	dims, length, shared = n.x.Dim(), 1, true
 	for ; dims > 0 && slices.Contains(n.dims, dims-1); dims-- {
@@ -92,7 +90,7 @@ func (n *normalisation) run() (dims, length int, shared bool) {
 		}
 		length, shared = length*size, same
 	}
-	if length < leastRun {
+	if length < leastRun || !shared && length != elements.NumelOver(n.x.Shape, n.affine) {
 		return n.x.Dim(), 1, true
 	}
 	return dims, length, shared
@@ -177,31 +175,27 @@ func (n *normalisation) rounded(s statistic, v float64) float64 {
 }
 
 // A run of elements of x, and of the gradients of their results if these were asked for. What
-// goes with them has a number for each or one for all: the weights and biases (of gradients no
-// biases), and what else was asked for. All may be overwritten.
+// goes with them has a number for each or one for all: the weights and biases, and what else was
+// asked for. All but weights and biases may be overwritten.
 type run struct {
 	x, up, w, b []float64
 	of          [][]float64
 }
 
-// byRuns is a tensor of x's shape computed run by run from x, from up if it is not nil, and
-// from tensors of x's dimensions before those of a run.
-func (n *normalisation) byRuns(dt tensor.DType, up *tensor.Tensor, of []*tensor.Tensor,
+// byRuns is a tensor of x's shape computed run by run: from x, from up if it is not nil, from
+// weight and bias, 1 and 0 if they are nil, and from tensors of x's dimensions before those of a run.
+func (n *normalisation) byRuns(dt tensor.DType, up, weight, bias *tensor.Tensor, of []*tensor.Tensor,
 	f func(dst []float64, r run)) *tensor.Tensor {
 	dims, length, shared := n.run()
-	affine, each := []*tensor.Tensor{n.expandAffine(n.weight, 1)}, []*tensor.Tensor{n.x}
+	numbers, each := slices.Clone(of), []*tensor.Tensor{n.x}
 	if up != nil {
 		each = append(each, up)
-	} else {
-		affine = append(affine, n.expandAffine(n.bias, 0))
 	}
-	numbers := slices.Clone(of)
-	for _, t := range affine {
-		if shared {
-			numbers = append(numbers, selected(t, dims))
-		} else {
-			each = append(each, t)
-		}
+	var weights, biases []float64
+	if shared {
+		numbers = append(numbers, selected(n.expandAffine(weight, 1), dims), selected(n.expandAffine(bias, 0), dims))
+	} else {
+		weights, biases = affineData(weight, length, 1), affineData(bias, length, 0)
 	}
 	return opdef.ZipAt(dt, n.x.Shape, func(lo int, dst []float64, src [][]float64) {
 		if len(dst) == 0 {
@@ -211,30 +205,26 @@ func (n *normalisation) byRuns(dt tensor.DType, up *tensor.Tensor, of []*tensor.
 		runs := last - first + 1
 		held := opdef.Scratch[float64](len(numbers) * runs)
 		defer opdef.Release(held)
-		numbersOf := make([][]float64, len(numbers))
+		all := make([][]float64, len(numbers))
 		for k, t := range numbers {
-			numbersOf[k] = (*held)[k*runs : (k+1)*runs]
-			tensor.Load(t, first, numbersOf[k])
+			all[k] = (*held)[k*runs : (k+1)*runs]
+			tensor.Load(t, first, all[k])
 		}
+		some := make([][]float64, len(numbers))
 		// part is elements i to j of the block, of which the numbers of runs k to l are.
-		parts := make([][]float64, len(src)+len(numbers))
 		part := func(i, j, k, l int) {
-			for m, v := range src {
-				parts[m] = v[i:j]
+			for m, v := range all {
+				some[m] = v[k:l]
 			}
-			for m, v := range numbersOf {
-				parts[len(src)+m] = v[k:l]
-			}
-			r, rest := run{x: parts[0], of: parts[len(src):][:len(of)]}, parts[1:len(src)]
+			r := run{x: src[0][i:j], of: some[:len(of)]}
 			if up != nil {
-				r.up, rest = rest[0], rest[1:]
+				r.up = src[1][i:j]
 			}
 			if shared {
-				rest = parts[len(src)+len(of):]
-			}
-			r.w = rest[0]
-			if up == nil {
-				r.b = rest[1]
+				r.w, r.b = some[len(of)], some[len(of)+1]
+			} else {
+				at := (lo + i) % length
+				r.w, r.b = weights[at:at+j-i], biases[at:at+j-i]
 			}
 			f(dst[i:j], r)
 		}
@@ -246,6 +236,14 @@ func (n *normalisation) byRuns(dt tensor.DType, up *tensor.Tensor, of []*tensor.
 			part(max((first+k)*length-lo, 0), min((first+k+1)*length-lo, len(dst)), k, k+1)
 		}
 	}, each...)
+}
+
+// affineData are the elements of a weight or bias, n times v if it is nil.
+func affineData(t *tensor.Tensor, n int, v float64) []float64 {
+	if t == nil {
+		t = tensor.Full(tensor.Float64, []int{n}, v)
+	}
+	return tensor.Data[float64](t)
 }
 
 // plus and times store sums and products of x and k, which has an element for each or one for all.
@@ -278,7 +276,8 @@ func centred(dst, x, mean, rstd []float64) {
 func (n *normalisation) forward() *tensor.Tensor {
 	dims, _, _ := n.run()
 	mean, rstd, _ := n.statistics(dims)
-	return n.byRuns(n.x.DType, nil, []*tensor.Tensor{mean, rstd}, func(dst []float64, r run) {
+	of := []*tensor.Tensor{mean, rstd}
+	return n.byRuns(n.x.DType, nil, n.weight, n.bias, of, func(dst []float64, r run) {
 		if mean, rstd := r.of[0], r.of[1]; len(mean) == 1 {
 			vmath.Normalize(dst, r.x, -mean[0], rstd[0], r.w, r.b)
 			return
@@ -297,280 +296,26 @@ var one = []float64{1}
 func (n *normalisation) scale() *tensor.Tensor {
 	dims, _, _ := n.run()
 	mean, rstd, rms := n.statistics(dims)
-	return n.byRuns(tensor.Float64, nil, []*tensor.Tensor{mean, rstd, rms}, func(dst []float64, r run) {
+	of := []*tensor.Tensor{mean, rstd, rms}
+	return n.byRuns(tensor.Float64, nil, absolute(n.weight), absolute(n.bias), of, func(dst []float64, r run) {
 		mean, rstd, rms := r.of[0], r.of[1], r.of[2]
 		grown := opdef.Scratch[float64](len(rstd))
 		vmath.Mul(*grown, rms, rstd)
 		plus(*grown, *grown, one)
 		vmath.Magnitudes(dst, r.x, one, r.x, mean, *grown, rms)
 		opdef.Release(grown)
-		vmath.Abs(r.w, r.w)
-		vmath.Abs(r.b, r.b)
 		times(dst, dst, rstd)
 		times(dst, dst, r.w)
 		plus(dst, dst, r.b)
 	})
 }
 
-// runSums are sums over the elements of each run: of h, of h*(x - mean), of magnitudes also of
-// h*x. h is the gradient of a result, times its weight where those of a run are not the same.
-type runSums struct {
-	of                 *tensor.Tensor // the gradient that they are of
-	sum, apart, whole  *tensor.Tensor // of x's dimensions before those of a run
-	mean, rstd, weight *tensor.Tensor // of the same; weight is nil if h has it
-	rms                *tensor.Tensor
-}
-
-// A projection adds up runSums.
-type projection struct{ mean, sum, apart, whole float64 }
-
-// sums are the runSums of the gradients of the results, or of all magnitudes.
-func (n *normalisation) sums(g *opdef.Grad, magnitudes bool) *runSums {
-	s := &n.summed[elements.BoolInt(magnitudes)]
-	if s.of == g.Out[0] {
-		return s
+// absolute are the magnitudes of a weight or bias, nil if it is.
+func absolute(t *tensor.Tensor) *tensor.Tensor {
+	if t == nil {
+		return nil
 	}
-	dims, length, shared := n.run()
-	up := n.up(g)
-	*s = runSums{of: g.Out[0]}
-	s.mean, s.rstd, s.rms = n.statistics(dims)
-	if shared {
-		s.weight = selected(n.expandAffine(n.weight, 1), dims)
-	}
-	if length == 1 {
-		if !magnitudes {
-			s.sum, s.apart = up, opdef.ZipN(tensor.Float64, up.Shape, func(dst []float64, v [][]float64) {
-				vmath.Sub(dst, v[1], v[2])
-				vmath.Mul(dst, dst, v[0])
-			}, up, n.x, s.mean)
-			return s
-		}
-		s.sum, s.apart = opdef.Abs(up), opdef.ZipN(tensor.Float64, up.Shape, func(dst []float64, v [][]float64) {
-			vmath.Sub(dst, v[1], v[2])
-			vmath.Mul(dst, dst, v[0])
-			vmath.Abs(dst, dst)
-		}, up, n.x, s.mean)
-		s.whole = opdef.ZipBlock(tensor.Float64, up, n.x, func(dst, up, x []float64) {
-			vmath.Mul(dst, up, x)
-			vmath.Abs(dst, dst)
-		})
-		return s
-	}
-	means := tensor.Data[float64](s.mean)
-	operands := []*tensor.Tensor{up, n.x}
-	if !shared && n.weight != nil {
-		operands = append(operands, n.expandAffine(n.weight, 1))
-	}
-	folded := opdef.FoldDims(opdef.Fold[float64, projection]{
-		Begin: func(acc *projection, result int) { acc.mean = means[result] },
-		Add: func(acc *projection, _ int, v [][]float64) {
-			if len(v) > 2 {
-				vmath.Mul(v[0], v[0], v[2])
-			}
-			var sum, apart, whole float64
-			if magnitudes {
-				sum, apart, whole = vmath.ProjectionMagnitudes(v[0], v[1], acc.mean)
-			} else {
-				sum, apart = vmath.Projections(v[0], v[1], acc.mean)
-			}
-			acc.sum, acc.apart, acc.whole = acc.sum+sum, acc.apart+apart, acc.whole+whole
-		},
-		Join: func(acc *projection, next projection) {
-			acc.sum, acc.apart, acc.whole = acc.sum+next.sum, acc.apart+next.apart, acc.whole+next.whole
-		},
-	}, elements.AllDims(n.x.Dim())[dims:], false, operands...)
-	get := func(of func(*projection) float64) *tensor.Tensor { return opdef.Collect(folded, tensor.Float64, of) }
-	s.sum = get(func(p *projection) float64 { return p.sum })
-	s.apart = get(func(p *projection) float64 { return p.apart })
-	s.whole = get(func(p *projection) float64 { return p.whole })
-	return s
-}
-
-// up is the gradient of the result, of x's shape.
-func (n *normalisation) up(g *opdef.Grad) *tensor.Tensor { return g.Out[0].Reshape(n.x.Shape...) }
-
-// grads are the gradients of input, weight and bias, with xhat the normalised
-// elements: rstd*(h - mean(h) - xhat*mean(h*xhat)) with h = g*weight,
-// sum(g*xhat) and sum(g). With magnitudes they are the sums of the magnitudes
-// of their terms, xhat being known to e = rstd*(|x| + rms) and all to the
-// error of rstd.
-func (n *normalisation) grads(g *opdef.Grad, magnitudes bool) opdef.Grads {
-	gr := opdef.Grads{}
-	if g.Need("input") {
-		gr.Set("input", n.inputGrad(g, magnitudes).Reshape(n.shape...))
-	}
-	if n.weight != nil && g.Need("weight") {
-		t := tensor.Full(tensor.Float64, n.weight.Shape, math.NaN())
-		if !n.unplaced {
-			t = n.weightGrad(g, magnitudes).Reshape(n.weight.Shape...)
-		}
-		gr.Set("weight", t)
-	}
-	if n.bias != nil && g.Need("bias") {
-		gr.Set("bias", n.biasGrad(g, magnitudes).Reshape(n.bias.Shape...))
-	}
-	return gr
-}
-
-// weightGrad is the gradient of the weight, of its elements or magnitudes.
-func (n *normalisation) weightGrad(g *opdef.Grad, magnitudes bool) *tensor.Tensor {
-	dims, _, shared := n.run()
-	if shared {
-		s := n.sums(g, magnitudes)
-		t := opdef.ZipBlock(tensor.Float64, s.apart, s.rstd, vmath.Mul)
-		if magnitudes {
-			t = opdef.ZipN(tensor.Float64, s.sum.Shape, func(dst []float64, v [][]float64) {
-				for i, sum := range v[0] {
-					rstd, rms := v[3][i], v[4][i]
-					dst[i] = rstd * (v[1][i]*(1+rms*rstd) + v[2][i] + rms*sum)
-				}
-			}, s.sum, s.apart, s.whole, s.rstd, s.rms)
-		}
-		return opdef.Sum(tensor.Float64, t, before(dims, n.others()), false)
-	}
-	mean, rstd, rms := n.statistics(dims)
-	t := n.byRuns(tensor.Float64, n.up(g), []*tensor.Tensor{mean, rstd, rms}, func(dst []float64, r run) {
-		mean, rstd, rms := r.of[0], r.of[1], r.of[2]
-		if !magnitudes {
-			centred(dst, r.x, mean, rstd)
-		} else {
-			grown := [1]float64{rstd[0] * (1 + rms[0]*rstd[0])}
-			rms[0] *= rstd[0]
-			vmath.Magnitudes(dst, r.x, rstd, r.x, mean, grown[:], rms)
-			vmath.Abs(r.up, r.up)
-		}
-		vmath.Mul(dst, dst, r.up)
-	})
-	return opdef.Sum(tensor.Float64, t, n.others(), false)
-}
-
-// biasGrad is the gradient of the bias.
-func (n *normalisation) biasGrad(g *opdef.Grad, magnitudes bool) *tensor.Tensor {
-	if dims, _, shared := n.run(); shared {
-		return opdef.Sum(tensor.Float64, n.sums(g, magnitudes).sum, before(dims, n.others()), false)
-	}
-	up := n.up(g)
-	if magnitudes {
-		up = opdef.Abs(up)
-	}
-	return opdef.Sum(tensor.Float64, up, n.others(), false)
-}
-
-// inputGrad is the gradient of the input.
-func (n *normalisation) inputGrad(g *opdef.Grad, magnitudes bool) *tensor.Tensor {
-	dims, _, _ := n.run()
-	if n.vari != nil {
-		_, rstd, rms := n.statistics(dims)
-		return n.byRuns(n.x.DType, n.up(g), []*tensor.Tensor{rstd, rms}, func(dst []float64, r run) {
-			times(dst, r.up, r.w)
-			if !magnitudes {
-				times(dst, dst, r.of[0])
-				return
-			}
-			for i, rstd := range r.of[0] {
-				r.of[0][i] = rstd * (1 + r.of[1][i]*rstd)
-			}
-			times(dst, dst, r.of[0])
-			vmath.Abs(dst, dst)
-		})
-	}
-	s := n.sums(g, magnitudes)
-	k := 1 / float64(elements.NumelOver(n.x.Shape, n.dims))
-	// The means over what has one mean and variance, with weights.
-	total := func(t *tensor.Tensor) *tensor.Tensor {
-		if t == nil {
-			return nil
-		}
-		if s.weight != nil && n.weight != nil {
-			t = opdef.ZipN(tensor.Float64, t.Shape, func(dst []float64, v [][]float64) {
-				vmath.Mul(dst, v[0], v[1])
-				if magnitudes {
-					vmath.Abs(dst, dst)
-				}
-			}, t, s.weight)
-		}
-		return elements.Scaled(opdef.Sum(tensor.Float64, t, before(dims, n.dims), false), k)
-	}
-	sum, apart, whole := total(s.sum), total(s.apart), total(s.whole)
-	mean, rstd, rms := n.computed()
-	// The factors of h, of x - mean, of |x| (magnitudes only), and what is added.
-	factor := func(of func(sum, apart, whole, rstd, rms float64) float64) *tensor.Tensor {
-		operands := []*tensor.Tensor{sum, apart, rstd, rms}
-		if magnitudes {
-			operands = append(operands, whole)
-		}
-		t := opdef.ZipN(tensor.Float64, rstd.Shape, func(dst []float64, v [][]float64) {
-			for i := range dst {
-				sum, apart, rstd, rms, whole := v[0][i], v[1][i], v[2][i], v[3][i], 0.0
-				if magnitudes {
-					whole = v[4][i]
-				}
-				if n.rms || n.noMean {
-					sum = 0
-				}
-				if n.noVariance {
-					apart = 0
-				}
-				dst[i] = of(sum, apart*rstd, (whole+rms*v[0][i])*rstd, rstd, rms)
-			}
-		}, operands...)
-		return n.perRun(tensor.New(tensor.Float64, t.Shape, tensor.Data[float64](t)), dims)
-	}
-	if !magnitudes {
-		return n.byRuns(n.x.DType, n.up(g), []*tensor.Tensor{n.perRun(mean, dims), n.perRun(rstd, dims),
-			factor(func(_, hx, _, rstd, _ float64) float64 { return -rstd * (rstd * hx) }),
-			factor(func(h, _, _, rstd, _ float64) float64 { return -rstd * h }),
-		}, func(dst []float64, r run) {
-			times(r.up, r.up, r.w)
-			vmath.Combine(dst, r.up, r.of[1], r.x, r.of[0], r.of[2], r.of[3])
-		})
-	}
-	grown := func(rstd, rms float64) float64 { return rstd * (1 + rms*rstd) }
-	return n.byRuns(tensor.Float64, n.up(g), []*tensor.Tensor{n.perRun(mean, dims),
-		factor(func(_, _, _, rstd, rms float64) float64 { return grown(rstd, rms) }),
-		factor(func(_, hx, he, rstd, rms float64) float64 { return grown(rstd, rms) * rstd * (hx + he) }),
-		factor(func(_, hx, _, rstd, rms float64) float64 { return grown(rstd, rms) * rstd * hx }),
-		factor(func(h, hx, _, rstd, rms float64) float64 { return grown(rstd, rms) * (h + rstd*rms*hx) }),
-	}, func(dst []float64, r run) {
-		times(r.up, r.up, r.w)
-		times(r.up, r.up, r.of[1])
-		vmath.Abs(r.up, r.up)
-		vmath.Magnitudes(dst, r.x, r.of[3], r.x, r.of[0], r.of[2], r.of[4])
-		vmath.Add(dst, dst, r.up)
-	})
-}
-
-// partialSums are, for the gradients of weight and bias, the sums of the magnitudes of
-// the partial sums as torch's CPU kernels form them in the gradient's dtype, row after
-// row, and of the terms, which are rounded too.
-func (n *normalisation) partialSums(g *opdef.Grad) opdef.Grads {
-	up := n.up(g)
-	mean, rstd, _ := n.statistics(n.x.Dim())
-	gr := opdef.Grads{}
-	of := func(name string, param, terms *tensor.Tensor) {
-		if param == nil || !g.Need(name) {
-			return
-		}
-		t := terms.Permute(append(slices.Clone(n.affine), n.others()...)...)
-		each := param.Numel()
-		v, sums := tensor.Data[float64](t), tensor.Make[float64](each)
-		rows := len(v) / max(each, 1)
-		for c := range sums {
-			sum := 0.0
-			for _, x := range v[c*rows : (c+1)*rows] {
-				sum += x
-				sums[c] += math.Abs(sum) + math.Abs(x)
-			}
-		}
-		gr.Set(name, tensor.New(tensor.Float64, param.Shape, sums))
-	}
-	of("weight", n.weight, opdef.ZipN(tensor.Float64, n.x.Shape, func(dst []float64, v [][]float64) {
-		for i := range dst {
-			dst[i] = v[0][i] * (v[1][i] - v[2][i]) * v[3][i]
-		}
-	}, up, n.x, mean, rstd))
-	of("bias", n.bias, up)
-	return gr
+	return opdef.Abs(t)
 }
 
 // running is the change of the running statistics, whose channels are
