@@ -40,6 +40,9 @@ type Pointwise[A any] struct {
 	DBlock func(a *A) func(dst, x, y []float64)
 	DC     func(a *A) func(x, y complex128) complex128
 	NoGrad string
+	// OfX: the derivative and its S are functions of x alone; y is not computed for them and
+	// arbitrary.
+	OfX bool
 	// Saved: the derivative is computed from the result as autograd keeps it,
 	// rounded to its dtype (derivatives.yaml: tanh_backward(grad, result)).
 	Saved bool
@@ -166,6 +169,9 @@ func (p Pointwise[A]) derivative(a *A) func(dst, x, y []float64) {
 
 // zip maps blocks of the incoming gradient, the argument and the result as saved.
 func (p Pointwise[A]) zip(dt tensor.DType, g *Grad, x *tensor.Tensor, f func(dst, g, x, y []float64)) *tensor.Tensor {
+	if p.OfX {
+		return ZipN(dt, x.Shape, func(dst []float64, s [][]float64) { f(dst, s[0], s[1], s[1]) }, g.Out[0], x)
+	}
 	y := g.Outs[0]
 	return ZipN(dt, x.Shape, func(dst []float64, s [][]float64) {
 		if p.Saved {
@@ -225,6 +231,9 @@ func (p Pointwise[A]) block(a *A) func(dst, src []float64) {
 // slope is the derivative of blocks of arguments.
 func (p Pointwise[A]) slope(a *A) func(dst, src []float64) {
 	f, d := p.block(a), p.derivative(a)
+	if p.OfX {
+		return func(dst, src []float64) { d(dst, src, src) }
+	}
 	return func(dst, src []float64) {
 		y := Scratch[float64](len(src))
 		f(*y, src)

@@ -38,6 +38,9 @@ type activation struct {
 	dblock                               func(dst, x, y []float64) // in place of df
 	dc                                   func(x, y complex128) complex128
 	s, ds                                func(x, y float64) float64
+	dsblock                              func(dst, x, y []float64) // in place of ds, of real numbers
+	ofX                                  bool                      // see opdef.Pointwise
+	covers                               bool                      // ds is nowhere less than the magnitude of df
 	sc                                   func(x, y complex128) float64
 	kinks                                []float64
 	noInPlace                            bool
@@ -89,6 +92,12 @@ func (v activation) entry() *opdef.Entry {
 	}
 	if v.sc != nil {
 		p.SC = func(*inplaceArgs) func(x, y complex128) float64 { return v.sc }
+	}
+	if p.OfX = v.ofX; v.covers {
+		p.Error.Grad = &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}
+	}
+	if v.dsblock != nil {
+		p.DSBlock = func(*inplaceArgs) func(dst, x, y []float64) { return v.dsblock }
 	}
 	if v.ds != nil {
 		p.DS = func(*inplaceArgs) func(x, y float64) float64 { return v.ds }
@@ -151,6 +160,13 @@ var activationOps = []*opdef.Entry{
 				dst[i] = s * (1 + x[i]*(1-s))
 			}
 		},
+		dsblock: func(dst, x, _ []float64) {
+			vmath.Sigmoid(dst, x)
+			for i, s := range dst {
+				dst[i] = s * (1 + math.Abs(x[i]))
+			}
+		},
+		ofX: true, covers: true,
 		dc: func(x, _ complex128) complex128 { s := 1 / (1 + cmplx.Exp(-x)); return s * (1 + x*(1-s)) },
 		ds: func(x, _ float64) float64 { s := kernel.Sigmoid(x); return s * (1 + math.Abs(x)) },
 	}.entry().WithTakenFor("torch.nn.functional.hardswish", "torch.nn.functional.gelu", "torch.nn.functional.relu"),
@@ -167,6 +183,7 @@ var activationOps = []*opdef.Entry{
 			t := math.Tanh(kernel.Softplus(x))
 			return t + math.Abs(x)*kernel.Sigmoid(x)*(1+t*t)
 		},
+		ofX: true, covers: true,
 	}.entry().WithTakenFor("torch.nn.functional.silu"),
 	activation{
 		name: "hardswish", names: "F.hardswish _C._nn.hardswish", summary: "Piecewise approximation of silu",
@@ -187,7 +204,8 @@ var activationOps = []*opdef.Entry{
 			}
 			return 1
 		},
-		ds: func(x, _ float64) float64 { return min(math.Abs(x)/3, 1) + 0.5 },
+		ds:  func(x, _ float64) float64 { return min(math.Abs(x)/3, 1) + 0.5 },
+		ofX: true, covers: true,
 	}.entry().WithTakenFor("torch.nn.functional.silu"),
 	activation{
 		name: "hardsigmoid", names: "F.hardsigmoid _C._nn.hardsigmoid", summary: "Piecewise approximation of sigmoid",
@@ -254,8 +272,9 @@ var activationOps = []*opdef.Entry{
 			Formula: "self * Phi(self), or with approximate=\"tanh\" self/2 * (1 + tanh(sqrt(2/pi) * (self + " +
 				"0.044715*self**3)))",
 			Source: "torch.nn.functional.gelu"},
-		Error: opdef.Error{Class: opdef.Elementwise, Covers: true},
-		Self:  func(a *geluArgs) *tensor.Tensor { return a.Self }, Mistakes: (*geluArgs).mistakes,
+		Error: opdef.Error{Class: opdef.Elementwise, Covers: true,
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
+		Self: func(a *geluArgs) *tensor.Tensor { return a.Self }, Mistakes: (*geluArgs).mistakes, OfX: true,
 		Check: func(a *geluArgs) error {
 			if a.Approximate != "none" && a.Approximate != "tanh" {
 				return opdef.Refuse("approximate", "want none or tanh, got %q", a.Approximate)
@@ -279,14 +298,14 @@ var activationOps = []*opdef.Entry{
 			if a.Approximate == "tanh" {
 				return geluTanhSlope
 			}
-			return geluSlope
+			return ofArgument(vmath.GELUSlope)
 		},
 		SBlock: func(*geluArgs) func(dst, x, y []float64) { return geluScale },
 		DSBlock: func(a *geluArgs) func(dst, x, y []float64) {
 			if a.Approximate == "tanh" {
 				return geluTanhSlopeScale
 			}
-			return geluSlopeScale
+			return ofArgument(vmath.GELUSlopeSize)
 		},
 		Cases: func(g opdef.Gen) []*geluArgs {
 			var cs []*geluArgs

@@ -22,32 +22,9 @@ func geluScale(dst, x, y []float64) {
 	vmath.Affine(dst, dst, 0, 0.5)
 }
 
-// geluSlope is Phi(x) + x phi(x).
-func geluSlope(dst, x, _ []float64) {
-	density := opdef.Scratch[float64](len(x))
-	for i, v := range x {
-		dst[i], (*density)[i] = -v/math.Sqrt2, -v*v/2
-	}
-	vmath.Erfc(dst, dst)
-	vmath.Exp(*density, *density)
-	for i, p := range *density {
-		dst[i] = 0.5*dst[i] + x[i]*p/math.Sqrt(2*math.Pi)
-	}
-	opdef.Release(density)
-}
-
-// geluSlopeScale is (1 + |erf(x/sqrt(2))|)/2 + |x| (1+x*x) phi(x).
-func geluSlopeScale(dst, x, _ []float64) {
-	density := opdef.Scratch[float64](len(x))
-	for i, v := range x {
-		dst[i], (*density)[i] = v/math.Sqrt2, -v*v/2
-	}
-	vmath.Erf(dst, dst)
-	vmath.Exp(*density, *density)
-	for i, p := range *density {
-		dst[i] = 0.5*(1+math.Abs(dst[i])) + math.Abs(x[i])*(1+x[i]*x[i])*p/math.Sqrt(2*math.Pi)
-	}
-	opdef.Release(density)
+// ofArgument is a derivative, or its S, that does not look at the result.
+func ofArgument(f func(dst, x []float64)) func(dst, x, y []float64) {
+	return func(dst, x, _ []float64) { f(dst, x) }
 }
 
 // geluTanhSlopeScale is (1 + |t|)/2 + |x u'(x)| (1 + t*t)/2 with t the tanh of the inner function u;

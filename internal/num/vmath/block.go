@@ -102,6 +102,25 @@ func GELUTanh(dst, src []float64) {
 	each(dst, src, geluTanh)
 }
 
+// GELUSlope stores the derivative of GELU, Phi(x) + x phi(x).
+func GELUSlope(dst, src []float64) {
+	if useSIMD {
+		geluSlopeSIMD(dst, src)
+		return
+	}
+	each(dst, src, geluSlope)
+}
+
+// GELUSlopeSize stores the sum of the magnitudes that GELUSlope is made of where its exponential
+// has an error of its argument's size: Phi(|x|) + |x| (1 + x^2) phi(x).
+func GELUSlopeSize(dst, src []float64) {
+	if useSIMD {
+		geluSlopeSizeSIMD(dst, src)
+		return
+	}
+	each(dst, src, geluSlopeSize)
+}
+
 func each(dst, src []float64, f func(float64) float64) {
 	dst = dst[:len(src)]
 	for i, x := range src {

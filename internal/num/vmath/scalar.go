@@ -24,8 +24,10 @@ const (
 	erfcMax  = 26.5 // beyond, erfc leaves the normal range
 	geluMax  = 37   // beyond, so does the normal distribution function
 
-	rsqrt2   = 1 / math.Sqrt2
-	sqrtHalf = 0x3fe6a09e667f3bcd // bits of sqrt(1/2)
+	rsqrt2 = 1 / math.Sqrt2
+	// rsqrtTwoPi is 1/sqrt(2 pi).
+	rsqrtTwoPi = 0.398942280401432677939946059934381868
+	sqrtHalf   = 0x3fe6a09e667f3bcd // bits of sqrt(1/2)
 )
 
 // expPoly is (e^r - 1 - r)/r^2 on |r| <= ln(2)/2: interpolation in the zeros of
@@ -261,4 +263,51 @@ const (
 func geluExponent(x float64) float64 {
 	p := math.FMA(x*x, gelu3, gelu1)
 	return x * p
+}
+
+// geluSlope is the derivative of gelu, Phi(x) + x phi(x).
+func geluSlope(x float64) float64 {
+	if !(math.Abs(x) <= geluMax) {
+		return farSlope(x)
+	}
+	tail, density := geluTail(x)
+	p := 1 - tail
+	if x < 0 {
+		p = tail
+	}
+	return math.FMA(x, density, p)
+}
+
+// geluSlopeSize is Phi(|x|) + |x| (1 + x^2) phi(x).
+func geluSlopeSize(x float64) float64 {
+	if !(math.Abs(x) <= geluMax) {
+		return farSlopeSize(x)
+	}
+	tail, density := geluTail(x)
+	p := math.FMA(x, x, 1)
+	p *= math.Abs(x)
+	return math.FMA(p, density, 1-tail)
+}
+
+// geluTail is Phi(-|x|), for |x| up to geluMax, and the density phi(x).
+func geluTail(x float64) (tail, density float64) {
+	half := 0.5 * x
+	h := half * x
+	low := math.FMA(half, x, -h)
+	e := exp(-h)
+	tail = e * erfcx(math.Abs(x)*rsqrt2)
+	tail = math.FMA(-low, tail, tail)
+	density = math.FMA(-low, e, e)
+	return 0.5 * tail, density * rsqrtTwoPi
+}
+
+func farSlope(x float64) float64 {
+	p := x * (math.Exp(-x*x/2) * rsqrtTwoPi)
+	return 0.5*math.Erfc(-x*rsqrt2) + p
+}
+
+func farSlopeSize(x float64) float64 {
+	p := math.Abs(x) * (1 + x*x)
+	p *= math.Exp(-x*x/2) * rsqrtTwoPi
+	return 1 - 0.5*math.Erfc(math.Abs(x)*rsqrt2) + p
 }

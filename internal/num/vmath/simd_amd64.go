@@ -46,7 +46,7 @@ var (
 	vErfSmall, vErfMax, vErfcMax   = splat(erfSmall), splat(erfMax), splat(erfcMax)
 	vGELUMax, vGELUTanhMax         = splat(geluMax), splat(geluTanhMax)
 	vGELU1, vGELU3                 = splat(gelu1), splat(gelu3)
-	vRsqrt2                        = splat(rsqrt2)
+	vRsqrt2, vRsqrtTwoPi           = splat(rsqrt2), splat(rsqrtTwoPi)
 	vExponentOne                   = splatBits(1023 << 52)
 	vSqrtHalf, vExponentMask       = splatBits(sqrtHalf), splatBits(0xfff << 52)
 	vTwo52, vTwo52Bias             = splat(0x1p52), splat(0x1p52 + 1023)
@@ -256,23 +256,37 @@ func siluChunk(dst, src []float64) {
 	archsimd.ClearAVXUpperBits()
 }
 
-// erfcxBlock stores erfcx.
+// erfcxBlock stores erfcx, of four vectors at once: their sums of 23 terms do not wait for each
+// other, and a coefficient is loaded once for all.
 func erfcxBlock(dst, src []float64) {
-	for i := 0; i < len(src); i += 4 {
-		x := load(src, i)
-		t := x.Sub(cst(&vThree)).Div(x.Add(cst(&vThree)))
-		p := cst(&vErfcx[22]).MulAdd(t, cst(&vErfcx[21])).MulAdd(t, cst(&vErfcx[20])).MulAdd(t, cst(&vErfcx[19])).
-			MulAdd(t, cst(&vErfcx[18])).MulAdd(t, cst(&vErfcx[17])).MulAdd(t, cst(&vErfcx[16])).MulAdd(t,
-			cst(&vErfcx[15])).
-			MulAdd(t, cst(&vErfcx[14])).MulAdd(t, cst(&vErfcx[13])).MulAdd(t, cst(&vErfcx[12])).MulAdd(t,
-			cst(&vErfcx[11])).
-			MulAdd(t, cst(&vErfcx[10])).MulAdd(t, cst(&vErfcx[9])).MulAdd(t, cst(&vErfcx[8])).MulAdd(t,
-			cst(&vErfcx[7])).
-			MulAdd(t, cst(&vErfcx[6])).MulAdd(t, cst(&vErfcx[5])).MulAdd(t, cst(&vErfcx[4])).MulAdd(t, cst(&vErfcx[3])).
-			MulAdd(t, cst(&vErfcx[2])).MulAdd(t, cst(&vErfcx[1])).MulAdd(t, cst(&vErfcx[0]))
-		p.Div(x.MulAdd(cst(&vTwo), cst(&vOne))).Store(at(dst, i))
+	n := len(src) &^ 15
+	for i := 0; i < n; i += 16 {
+		s, t, u, v := erfcxPlace(src, i), erfcxPlace(src, i+4), erfcxPlace(src, i+8), erfcxPlace(src, i+12)
+		p := cst(&vErfcx[len(vErfcx)-1])
+		q, r, w := p, p, p
+		for k := len(vErfcx) - 2; k >= 0; k-- {
+			c := cst(&vErfcx[k])
+			p, q, r, w = p.MulAdd(s, c), q.MulAdd(t, c), r.MulAdd(u, c), w.MulAdd(v, c)
+		}
+		p.Div(load(src, i).MulAdd(cst(&vTwo), cst(&vOne))).Store(at(dst, i))
+		q.Div(load(src, i+4).MulAdd(cst(&vTwo), cst(&vOne))).Store(at(dst, i+4))
+		r.Div(load(src, i+8).MulAdd(cst(&vTwo), cst(&vOne))).Store(at(dst, i+8))
+		w.Div(load(src, i+12).MulAdd(cst(&vTwo), cst(&vOne))).Store(at(dst, i+12))
+	}
+	for i := n; i < len(src); i += 4 {
+		t, p := erfcxPlace(src, i), cst(&vErfcx[len(vErfcx)-1])
+		for k := len(vErfcx) - 2; k >= 0; k-- {
+			p = p.MulAdd(t, cst(&vErfcx[k]))
+		}
+		p.Div(load(src, i).MulAdd(cst(&vTwo), cst(&vOne))).Store(at(dst, i))
 	}
 	archsimd.ClearAVXUpperBits()
+}
+
+// erfcxPlace is the argument of erfcx's polynomial for four elements.
+func erfcxPlace(src []float64, i int) archsimd.Float64x4 {
+	x := load(src, i)
+	return x.Sub(cst(&vThree)).Div(x.Add(cst(&vThree)))
 }
 
 // erfcTailBlock stores erfcTail of |x|, at most limit.
@@ -360,6 +374,56 @@ func geluChunk(dst, src []float64) {
 		y = neg(low).MulAdd(y, y)
 		r := half.Mul(y).Merge(neg(half).MulAdd(y, x), x.Less(cst(&vZero)))
 		store(at(dst, i), signed(r, x), x, abs(x).LessEqual(cst(&vGELUMax)), gelu)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func geluSlopeSIMD(dst, src []float64) { inChunks(dst, src, geluSlopeChunk) }
+
+func geluSlopeChunk(dst, src []float64) {
+	var tail, density [chunk]float64
+	n := len(src)
+	geluTailBlock(tail[:n], density[:n], src)
+	for i := 0; i < n; i += 4 {
+		x, t := load(src, i), load(tail[:], i)
+		p := t.Merge(cst(&vOne).Sub(t), x.Less(cst(&vZero)))
+		store(at(dst, i), x.MulAdd(load(density[:], i), p), x, abs(x).LessEqual(cst(&vGELUMax)), geluSlope)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func geluSlopeSizeSIMD(dst, src []float64) { inChunks(dst, src, geluSlopeSizeChunk) }
+
+func geluSlopeSizeChunk(dst, src []float64) {
+	var tail, density [chunk]float64
+	n := len(src)
+	geluTailBlock(tail[:n], density[:n], src)
+	for i := 0; i < n; i += 4 {
+		x := load(src, i)
+		p := x.MulAdd(x, cst(&vOne)).Mul(abs(x))
+		y := p.MulAdd(load(density[:], i), cst(&vOne).Sub(load(tail[:], i)))
+		store(at(dst, i), y, x, abs(x).LessEqual(cst(&vGELUMax)), geluSlopeSize)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// geluTailBlock stores both results of geluTail.
+func geluTailBlock(tail, density, src []float64) {
+	for i := 0; i < len(src); i += 4 {
+		x := load(src, i)
+		abs(x).Mul(cst(&vRsqrt2)).Store(at(tail, i))
+		neg(x.Mul(cst(&vHalf)).Mul(x)).Store(at(density, i))
+	}
+	expSIMD(density, density)
+	erfcxBlock(tail, tail)
+	for i := 0; i < len(src); i += 4 {
+		x := load(src, i)
+		half := x.Mul(cst(&vHalf))
+		low := neg(half.MulAdd(x, neg(half.Mul(x))))
+		e := load(density, i)
+		t := e.Mul(load(tail, i))
+		low.MulAdd(t, t).Mul(cst(&vHalf)).Store(at(tail, i))
+		low.MulAdd(e, e).Mul(cst(&vRsqrtTwoPi)).Store(at(density, i))
 	}
 	archsimd.ClearAVXUpperBits()
 }

@@ -21,7 +21,8 @@ var functions = []struct {
 	{"Exp", Exp, exp, 1}, {"Expm1", Expm1, expm1, 2}, {"Log", Log, log, 1}, {"Log1p", Log1p, log1p, 2},
 	{"Tanh", Tanh, tanh, 3},
 	{"Sigmoid", Sigmoid, sigmoid, 2}, {"SiLU", SiLU, silu, 3}, {"Erf", Erf, erf, 2}, {"Erfc", Erfc, erfc, 4},
-	{"GELU", GELU, gelu, 4}, {"GELUTanh", GELUTanh, geluTanh, 3}, {"Sqrt", Sqrt, math.Sqrt, 0.5},
+	{"GELU", GELU, gelu, 4}, {"GELUTanh", GELUTanh, geluTanh, 3},
+	{"GELUSlope", GELUSlope, geluSlope, 4}, {"GELUSlopeSize", GELUSlopeSize, geluSlopeSize, 4}, {"Sqrt", Sqrt, math.Sqrt, 0.5},
 	{"Abs", Abs, math.Abs, 0},
 }
 
@@ -47,8 +48,15 @@ func TestGolden(t *testing.T) {
 			fn.block(got, got)
 			seen[name]++
 			e := ulps(t, got[0], want)
-			if name == "GELUTanh" {
+			switch name {
+			case "GELUTanh":
 				e -= 2 * math.Abs(geluExponent(x))
+			case "GELUSlope": // in units of the terms, which cancel
+				tail, density := geluTail(x)
+				if x > 0 {
+					tail = 1 - tail
+				}
+				e *= math.Abs(got[0]) / (tail + math.Abs(x)*density)
 			}
 			if e > worst[name] {
 				worst[name], at[name] = e, x

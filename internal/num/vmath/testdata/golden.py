@@ -17,6 +17,9 @@ F={
 'Erfc':(erfc,[lambda:rnd(-1,1),lambda:rnd(-6,27),lambda:rnd(.6,.9),lambda:rnd(-3,3)]),
 'GELU':(lambda x:x*erfc(-x/sqrt(mpf(2)))/2,[lambda:rnd(-1,1),lambda:rnd(-38,38),lambda:rnd(-6,6),lambda:2.0**rnd(-1060,3)*random.choice([-1,1])]),
 'GELUTanh':(lambda x:x/(1+exp(-2*sqrt(2/pi)*(x+mpf(0.044715)*x**3))),[lambda:rnd(-1,1),lambda:rnd(-21,21),lambda:rnd(-4,4)]),
+# Behind the others, whose numbers stay what they are.
+'GELUSlope':(lambda x:erfc(-x/sqrt(mpf(2)))/2+x*exp(-x*x/2)/sqrt(2*pi),[lambda:rnd(-1,1),lambda:rnd(-37,37),lambda:rnd(-6,6),lambda:2.0**rnd(-1060,3)*random.choice([-1,1])]),
+'GELUSlopeSize':(lambda x:1-erfc(abs(x)/sqrt(mpf(2)))/2+abs(x)*(1+x*x)*exp(-x*x/2)/sqrt(2*pi),[lambda:rnd(-1,1),lambda:rnd(-37,37),lambda:rnd(-6,6),lambda:2.0**rnd(-1060,3)*random.choice([-1,1])]),
 }
 N=int(sys.argv[1])
 for name,(f,gens) in F.items():
