@@ -24,6 +24,10 @@ type magnitudes struct {
 const (
 	leastPiece = 8        // elements of a piece, at least, where one costs hardly less
 	sampled    = 4 * span // elements after which it is known how many pieces are wanted
+	// The shares of elements in wanted pieces from which whole blocks are computed: a piece costs
+	// as much as some hundred elements of a function of one element.
+	share       = 1. / 4
+	shareSingle = 1. / 32
 )
 
 // scale is S, nil if there is none.
@@ -94,7 +98,12 @@ func (c *checker) countScale(lo, n int, s *scratch) {
 	if s.scale.at == lo {
 		loaded = min(n, s.scale.loaded*m.piece)
 	}
-	if seen, k := m.seen.Add(int64(n)), m.loaded.Add(int64(loaded)); seen >= sampled && 4*k > seen {
+	least := share
+	if c.model.Single {
+		least = shareSingle
+	}
+	seen, k := m.seen.Add(int64(n)), m.loaded.Add(int64(loaded))
+	if seen >= sampled && float64(k) > least*float64(seen) {
 		m.wanted.Store(true)
 	}
 }
