@@ -236,23 +236,19 @@ func (c *softmaxCall) grad(g *opdef.Grad) *tensor.Tensor {
 			return
 		}
 		dot := 0.0
-		for i, gi := range g {
-			if !c.noSum {
-				dot += gi * y[i]
-			}
+		if !c.noSum {
+			dot = vmath.Dot(g, y)
 		}
-		for i, gi := range g {
-			dst[i] = c.sign * y[i] * (gi - dot)
-		}
+		vmath.Affine(dst, g, -dot, c.sign)
+		vmath.Mul(dst, dst, y)
 	}, g.Out[0], y)
 }
 
 func logSoftmaxBackward(g, y, dst []float64) {
 	sum := vmath.Sum(g)
 	vmath.Exp(dst, y)
-	for i, gi := range g {
-		dst[i] = gi - dst[i]*sum
-	}
+	vmath.Affine(dst, dst, 0, -sum)
+	vmath.Add(dst, dst, g)
 }
 
 // scale is, for softmax, y*(1 + |x-max|): the exponent is a rounded difference;
@@ -266,14 +262,14 @@ func (c *softmaxCall) scale(y *tensor.Tensor) *tensor.Tensor {
 		m, y := vmath.Max(x), s[1][:len(x)]
 		if c.log {
 			l := -vmath.Max(y)
-			for i, v := range x {
-				dst[i] = 1 + (m - v) + l
-			}
+			vmath.Affine(dst, x, -(1 + m + l), -1)
 		} else {
 			l := -math.Log(vmath.Max(y))
-			for i, v := range x {
-				dst[i] = y[i] * (2 + (m - v) + l)
-			}
+			vmath.Affine(dst, x, -(2 + m + l), -1)
+			vmath.Mul(dst, dst, y)
+		}
+		if vmath.Max(dst) <= math.MaxFloat64 {
+			return
 		}
 		for i, v := range x { // of -Inf nothing is computed
 			if v < -math.MaxFloat64 {
@@ -289,20 +285,17 @@ func (c *softmaxCall) gradScale(g *opdef.Grad) *tensor.Tensor {
 	y := g.Outs[0]
 	return opdef.AlongDimN(tensor.Float64, c.dim, func(s [][]float64, dst []float64) {
 		g, y, sy := s[0], s[1], s[2]
-		sum := 0.0
-		for i, gi := range g {
-			if c.log {
-				sum += math.Abs(gi)
-			} else {
-				sum += math.Abs(gi) * sy[i]
-			}
+		vmath.Abs(g, g)
+		if c.log {
+			vmath.Affine(sy, sy, 1, vmath.Sum(g))
+			vmath.Exp(y, y)
+			vmath.Mul(sy, sy, y)
+			vmath.Add(dst, g, sy)
+			return
 		}
-		for i, gi := range g {
-			if c.log {
-				dst[i] = math.Abs(gi) + math.Exp(y[i])*(1+sy[i])*sum
-			} else {
-				dst[i] = sy[i]*math.Abs(gi) + (sy[i]+y[i])*sum
-			}
-		}
+		sum := vmath.Dot(g, sy)
+		vmath.Affine(dst, g, sum, 1)
+		vmath.Mul(dst, dst, sy)
+		vmath.Axpy(dst, sum, y)
 	}, g.Out[0], y, c.scale(y))
 }

@@ -25,7 +25,7 @@ var crossEntropyOps = []*opdef.Entry{
 				"that are not ignored; of probabilities by the number of positions.",
 			Source: "torch.nn.functional.cross_entropy"},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4,
-			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}},
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
 		Autocast:  opdef.AutocastFloat32,
 		Terms:     func(l *classLoss) int { return l.x.Numel() },
 		GradTerms: func(l *classLoss) int { return l.x.Numel() },
@@ -461,6 +461,13 @@ func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
 		}
 		kernel.Softmax(dst, x)
 		switch {
+		case magnitudes && l.probs == nil && l.smoothing == 0:
+			k := math.Abs(g[p] * total)
+			most := math.Abs(vmath.Max(x))
+			vmath.Abs(x, x)
+			vmath.Affine(x, x, 1+most+2*logs, k)
+			vmath.Mul(dst, dst, x)
+			dst[t] += k
 		case magnitudes:
 			most := math.Abs(vmath.Max(x))
 			for c, e := range dst {
