@@ -336,6 +336,10 @@ func Unreduce(t *tensor.Tensor, shape, dims []int) *tensor.Tensor {
 	return u
 }
 
+// alongBlock is the number of elements, at least, of rows that AlongDim computes together: that of
+// a block that Tensor.Block asks for.
+const alongBlock = 8192
+
 // AlongDim computes a tensor of t's shape whose runs along dimension dim are
 // functions of those of t: fill(src, dst) gets one run of t and stores one of
 // the result. A result along any but the last dimension is computed whole when
@@ -366,16 +370,37 @@ func AlongDimN[S, T tensor.Elem](
 	if t.Numel() == 0 {
 		return tensor.New(dt, t.Shape, []T{})
 	}
-	u := Rows(dt, shape, n, func(row int, dst []T) {
+	rows := func(lo int, dst []T) {
+		from, to := lo/n*n, (lo+len(dst)+n-1)/n*n
 		bufs, src := make([]*[]S, len(views)), make([][]S, len(views))
 		for k, v := range views {
-			bufs[k] = Scratch[S](n)
-			src[k] = *bufs[k]
-			tensor.Load(v, row*n, src[k])
+			bufs[k] = Scratch[S](to - from)
+			tensor.Load(v, from, *bufs[k])
 		}
-		fill(src, dst)
+		for at := from; at < to; at += n {
+			for k := range src {
+				src[k] = (*bufs[k])[at-from : at-from+n]
+			}
+			if at >= lo && at+n <= lo+len(dst) {
+				fill(src, dst[at-lo:at-lo+n])
+				continue
+			}
+			whole := Scratch[T](n)
+			fill(src, *whole)
+			first := max(lo, at)
+			copy(dst[first-lo:], (*whole)[first-at:])
+			Release(whole)
+		}
 		for _, b := range bufs {
 			Release(b)
+		}
+	}
+	block := (alongBlock + n - 1) / n * n
+	u := tensor.Lazy(dt, shape, n, func(lo int, dst []T) {
+		for len(dst) > 0 { // operands are read in the blocks that others ask for and may have kept
+			k := min(len(dst), block-lo%block)
+			rows(lo, dst[:k])
+			lo, dst = lo+k, dst[k:]
 		}
 	})
 	if dim != last {

@@ -254,29 +254,32 @@ func logSoftmaxBackward(g, y, dst []float64) {
 // scale is, for softmax, y*(1 + |x-max|): the exponent is a rounded difference;
 // for its logarithm the largest of the three numbers added.
 func (c *softmaxCall) scale(y *tensor.Tensor) *tensor.Tensor {
-	return opdef.AlongDimN(tensor.Float64, c.dim, func(s [][]float64, dst []float64) {
-		x := s[0]
-		if c.sign < 0 {
-			negate(x)
+	return opdef.AlongDimN(tensor.Float64, c.dim, func(s [][]float64, dst []float64) { c.scaleRow(dst, s[0], s[1]) },
+		c.x, y)
+}
+
+// scaleRow stores scale of a row x with result y; x is overwritten.
+func (c *softmaxCall) scaleRow(dst, x, y []float64) {
+	if c.sign < 0 {
+		negate(x)
+	}
+	m := vmath.Max(x)
+	if c.log {
+		l := -vmath.Max(y)
+		vmath.Affine(dst, x, -(1 + m + l), -1)
+	} else {
+		l := -math.Log(vmath.Max(y))
+		vmath.Affine(dst, x, -(2 + m + l), -1)
+		vmath.Mul(dst, dst, y)
+	}
+	if vmath.Max(dst) <= math.MaxFloat64 {
+		return
+	}
+	for i, v := range x { // of -Inf nothing is computed
+		if v < -math.MaxFloat64 {
+			dst[i] = 0
 		}
-		m, y := vmath.Max(x), s[1][:len(x)]
-		if c.log {
-			l := -vmath.Max(y)
-			vmath.Affine(dst, x, -(1 + m + l), -1)
-		} else {
-			l := -math.Log(vmath.Max(y))
-			vmath.Affine(dst, x, -(2 + m + l), -1)
-			vmath.Mul(dst, dst, y)
-		}
-		if vmath.Max(dst) <= math.MaxFloat64 {
-			return
-		}
-		for i, v := range x { // of -Inf nothing is computed
-			if v < -math.MaxFloat64 {
-				dst[i] = 0
-			}
-		}
-	}, c.x, y)
+	}
 }
 
 // gradScale is the sum of the magnitudes of the terms of the gradient, with the
@@ -284,18 +287,25 @@ func (c *softmaxCall) scale(y *tensor.Tensor) *tensor.Tensor {
 func (c *softmaxCall) gradScale(g *opdef.Grad) *tensor.Tensor {
 	y := g.Outs[0]
 	return opdef.AlongDimN(tensor.Float64, c.dim, func(s [][]float64, dst []float64) {
-		g, y, sy := s[0], s[1], s[2]
-		vmath.Abs(g, g)
-		if c.log {
-			vmath.Affine(sy, sy, 1, vmath.Sum(g))
-			vmath.Exp(y, y)
-			vmath.Mul(sy, sy, y)
-			vmath.Add(dst, g, sy)
-			return
-		}
-		sum := vmath.Dot(g, sy)
-		vmath.Affine(dst, g, sum, 1)
-		vmath.Mul(dst, dst, sy)
-		vmath.Axpy(dst, sum, y)
-	}, g.Out[0], y, c.scale(y))
+		g, y, sy := s[0], s[1], opdef.Scratch[float64](len(s[0]))
+		defer opdef.Release(sy)
+		c.gradScaleRow(dst, g, y, *sy, s[2])
+	}, g.Out[0], y, c.x)
+}
+
+// gradScaleRow stores gradScale of a row x, in sy what scale is; all are overwritten.
+func (c *softmaxCall) gradScaleRow(dst, g, y, sy, x []float64) {
+	c.scaleRow(sy, x, y)
+	vmath.Abs(g, g)
+	if c.log {
+		vmath.Affine(sy, sy, 1, vmath.Sum(g))
+		vmath.Exp(y, y)
+		vmath.Mul(sy, sy, y)
+		vmath.Add(dst, g, sy)
+		return
+	}
+	sum := vmath.Dot(g, sy)
+	vmath.Affine(dst, g, sum, 1)
+	vmath.Mul(dst, dst, sy)
+	vmath.Axpy(dst, sum, y)
 }

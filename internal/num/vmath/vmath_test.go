@@ -22,7 +22,8 @@ var functions = []struct {
 	{"Tanh", Tanh, tanh, 3},
 	{"Sigmoid", Sigmoid, sigmoid, 2}, {"SiLU", SiLU, silu, 3}, {"Erf", Erf, erf, 2}, {"Erfc", Erfc, erfc, 4},
 	{"GELU", GELU, gelu, 4}, {"GELUTanh", GELUTanh, geluTanh, 3},
-	{"GELUSlope", GELUSlope, geluSlope, 4}, {"GELUSlopeSize", GELUSlopeSize, geluSlopeSize, 4}, {"Sqrt", Sqrt, math.Sqrt, 0.5},
+	{"GELUSlope", GELUSlope, geluSlope, 4}, {"GELUSlopeSize", GELUSlopeSize, geluSlopeSize, 4},
+	{"Sqrt", Sqrt, math.Sqrt, 0.5},
 	{"Abs", Abs, math.Abs, 0},
 }
 
