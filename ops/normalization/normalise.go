@@ -257,7 +257,7 @@ func plus(dst, x, k []float64) {
 
 func times(dst, x, k []float64) {
 	if len(k) == 1 {
-		vmath.Affine(dst, x, math.Copysign(0, -1), k[0])
+		vmath.Scale(dst, x, k[0])
 		return
 	}
 	vmath.Mul(dst, x, k)

@@ -298,7 +298,10 @@ func addScaled(self, other *tensor.Tensor, alpha opdef.Scalar, sign float64) ([]
 		case -1:
 			return []*tensor.Tensor{opdef.ZipBlock(dt, xy[0], xy[1], vmath.Sub)}, nil
 		}
-		return []*tensor.Tensor{opdef.Zip(dt, xy[0], xy[1], func(x, y float64) float64 { return x + k*y })}, nil
+		return []*tensor.Tensor{opdef.ZipBlock(dt, xy[0], xy[1], func(dst, x, y []float64) {
+			copy(dst, x)
+			vmath.Axpy(dst, k, y)
+		})}, nil
 	}
 	k := int64(sign) * alpha.Int64()
 	return []*tensor.Tensor{opdef.Zip(dt, xy[0], xy[1], func(x, y int64) int64 { return x + k*y })}, nil

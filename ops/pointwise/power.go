@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/cmplx"
 
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
@@ -118,7 +119,7 @@ func addcmul(a *AddcArgs) ([]*tensor.Tensor, error) {
 		}, ts))
 	case tensor.KindFloat:
 		k := elements.ArithmeticValue(a.Value, dt)
-		return elements.Result(elements.ZipEach(dt, shape, func(v []float64) float64 { return v[0] + k*v[1]*v[2] }, ts))
+		return elements.Result(scaledSum(dt, shape, k, vmath.Mul, ts))
 	case tensor.KindBool:
 		return nil, opdef.Refuse("self", "not defined for dtype bool")
 	}
@@ -141,7 +142,17 @@ func addcdiv(a *AddcArgs) ([]*tensor.Tensor, error) {
 		}, ts))
 	}
 	k := elements.ArithmeticValue(a.Value, dt)
-	return elements.Result(elements.ZipEach(dt, shape, func(v []float64) float64 { return v[0] + k*v[1]/v[2] }, ts))
+	return elements.Result(scaledSum(dt, shape, k, vmath.Div, ts))
+}
+
+// scaledSum is the first of three tensors plus f of k times the second and the third.
+func scaledSum(dt tensor.DType, shape []int, k float64, f func(dst, x, y []float64),
+	ts []*tensor.Tensor) *tensor.Tensor {
+	return opdef.ZipN(dt, shape, func(dst []float64, v [][]float64) {
+		vmath.Scale(dst, v[1], k)
+		f(dst, dst, v[2])
+		vmath.Add(dst, dst, v[0])
+	}, ts...)
 }
 
 func addcTerms(a *AddcArgs) int { return 2 + elements.BroadcastTerms(a.Self, a.Tensor1, a.Tensor2) }
@@ -225,6 +236,22 @@ func lerp(a *LerpArgs) ([]*tensor.Tensor, error) {
 		return nil, err
 	}
 	// From the nearer end, as torch: with an infinite one it makes a difference.
+	if a.Weight.Numel() == 1 && a.Self.DType.IsFloat() {
+		ends, shape, err := opdef.BroadcastAll(ts...)
+		if err != nil {
+			return nil, err
+		}
+		w := tensor.At[float64](ts[2], 0)
+		from, factor := 0, w
+		if !(math.Abs(w) < 0.5) {
+			from, factor = 1, -(1 - w)
+		}
+		return elements.Result(opdef.ZipN(a.Self.DType, shape, func(dst []float64, v [][]float64) {
+			vmath.Sub(dst, v[1], v[0])
+			vmath.Scale(dst, dst, factor)
+			vmath.Add(dst, dst, v[from])
+		}, ends[:2]...))
+	}
 	t, err := elements.MapN(a.Self.DType, func(v []complex128) complex128 {
 		if cmplx.Abs(v[2]) < 0.5 {
 			return v[0] + v[2]*(v[1]-v[0])

@@ -207,6 +207,9 @@ func Affine(dst, x []float64, shift, scale float64) {
 	}
 }
 
+// Scale stores x * k.
+func Scale(dst, x []float64, k float64) { Affine(dst, x, math.Copysign(0, -1), k) }
+
 // Normalize stores (x + shift) * scale * w + b, each step rounded; w and b have
 // an element for each of x, or one for all.
 func Normalize(dst, x []float64, shift, scale float64, w, b []float64) {

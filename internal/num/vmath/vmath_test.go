@@ -203,6 +203,7 @@ func TestArithmetic(t *testing.T) {
 			func(x, y float64) float64 { p := 0.7 * x; return y + p }},
 		{"Affine", func(dst, x, _ []float64) { Affine(dst, x, -3, 0.7) },
 			func(x, _ float64) float64 { s := x + -3; return s * 0.7 }},
+		{"Scale", func(dst, x, _ []float64) { Scale(dst, x, 0.7) }, func(x, _ float64) float64 { return x * 0.7 }},
 		{"Normalize", func(dst, x, y []float64) { Normalize(dst, x, -3, 0.7, y, x) },
 			func(x, y float64) float64 { return normalized(x, y, x) }},
 		{"Normalize of one", func(dst, x, _ []float64) { Normalize(dst, x, -3, 0.7, []float64{1.1}, []float64{0.3}) },

@@ -3,6 +3,7 @@ package elements
 import (
 	"math/cmplx"
 
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -17,7 +18,7 @@ func ScaledByConj(t *tensor.Tensor, sign float64, k opdef.Scalar) *tensor.Tensor
 	if f == 1 {
 		return t
 	}
-	return opdef.Map(t.DType, t, func(x float64) float64 { return f * x })
+	return opdef.MapBlock(t.DType, t, func(dst, x []float64) { vmath.Scale(dst, x, f) })
 }
 
 // Indicator is 1 if b holds, else 0, as an element.
@@ -82,7 +83,7 @@ func Add(dt tensor.DType, a, b *tensor.Tensor) *tensor.Tensor {
 	case tensor.KindComplex:
 		return opdef.Zip(dt, a, b, func(x, y complex128) complex128 { return x + y })
 	case tensor.KindFloat:
-		return opdef.Zip(dt, a, b, func(x, y float64) float64 { return x + y })
+		return opdef.ZipBlock(dt, a, b, vmath.Add)
 	}
 	return opdef.Zip(dt, a, b, func(x, y int64) int64 { return x + y })
 }
@@ -193,5 +194,5 @@ func Scaled(t *tensor.Tensor, k float64) *tensor.Tensor {
 	if t.DType.IsComplex() {
 		return opdef.Map(t.DType, t, func(x complex128) complex128 { return complex(k*real(x), k*imag(x)) })
 	}
-	return opdef.Map(t.DType, t, func(x float64) float64 { return k * x })
+	return opdef.MapBlock(t.DType, t, func(dst, x []float64) { vmath.Scale(dst, x, k) })
 }
