@@ -151,15 +151,10 @@ var activationOps = []*opdef.Entry{
 	activation{
 		name: "silu", names: "F.silu _C._nn.silu torch_npu.npu_silu torch.ops.npu.npu_silu", summary: "Sigmoid " +
 			"linear unit", formula: "self * sigmoid(self)",
-		error: elements.ElementwiseError,
-		block: vmath.SiLU,
-		c:     func(x complex128) complex128 { return x / (1 + cmplx.Exp(-x)) },
-		dblock: func(dst, x, _ []float64) {
-			vmath.Sigmoid(dst, x)
-			for i, s := range dst {
-				dst[i] = s * (1 + x[i]*(1-s))
-			}
-		},
+		error:  elements.ElementwiseError,
+		block:  vmath.SiLU,
+		c:      func(x complex128) complex128 { return x / (1 + cmplx.Exp(-x)) },
+		dblock: ofArgument(vmath.SiLUSlope),
 		dsblock: func(dst, x, _ []float64) {
 			vmath.Sigmoid(dst, x)
 			for i, s := range dst {

@@ -65,6 +65,15 @@ func SiLU(dst, src []float64) {
 	each(dst, src, silu)
 }
 
+// SiLUSlope stores the derivative of SiLU, s (1 + x (1-s)) with s the sigmoid of x.
+func SiLUSlope(dst, src []float64) {
+	if useSIMD {
+		siluSlopeSIMD(dst, src)
+		return
+	}
+	each(dst, src, siluSlope)
+}
+
 // Erf stores the error function.
 func Erf(dst, src []float64) {
 	if useSIMD {

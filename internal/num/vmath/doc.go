@@ -12,7 +12,7 @@
 //
 //	Exp 1, Expm1 2, Log 1, Log1p 2, Tanh 3, Sigmoid 2, SiLU 3, Erf 2, Erfc 4, GELU 4, GELUSlopeSize 4
 //
-// GELUSlope has 4 of the sum of its terms' magnitudes, which cancel near -0.75.
+// GELUSlope has 4 and SiLUSlope 3 of the sum of its terms' magnitudes, which cancel near -0.75 and -1.28.
 // GELUTanh has 3 + 4|u|, where u is the argument of the hyperbolic tangent. SiLU
 // and GELU have these errors relative to the result also where it is tiny.
 // Subnormal results are off by at most one more of their units.

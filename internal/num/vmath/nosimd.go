@@ -17,6 +17,7 @@ func erfSIMD(dst, src []float64)                                           {}
 func erfcSIMD(dst, src []float64)                                          {}
 func geluSIMD(dst, src []float64)                                          {}
 func geluTanhSIMD(dst, src []float64)                                      {}
+func siluSlopeSIMD(dst, src []float64)                                     {}
 func geluSlopeSIMD(dst, src []float64)                                     {}
 func geluSlopeSizeSIMD(dst, src []float64)                                 {}
 func sqrtSIMD(dst, src []float64)                                          {}

@@ -174,6 +174,17 @@ func silu(x float64) float64 {
 	return x / (1 + exp(-x))
 }
 
+// siluSlope is the derivative of silu, s (1 + x (1-s)) with s the sigmoid of x.
+func siluSlope(x float64) float64 {
+	if !(math.Abs(x) <= expMax) {
+		s := sigmoid(x)
+		return s * math.FMA(x, 1-s, 1)
+	}
+	e := exp(-x)
+	s := 1 / (1 + e)
+	return s * math.FMA(x, e*s, 1) // e*s is 1-s
+}
+
 // erfcx is e^(x^2) erfc(x) for x from 0 to 28.
 func erfcx(x float64) float64 {
 	return horner((x-3)/(x+3), erfcxPoly[:]) / math.FMA(2, x, 1)

@@ -256,6 +256,24 @@ func siluChunk(dst, src []float64) {
 	archsimd.ClearAVXUpperBits()
 }
 
+func siluSlopeSIMD(dst, src []float64) { inChunks(dst, src, siluSlopeChunk) }
+
+func siluSlopeChunk(dst, src []float64) {
+	var buf [chunk]float64
+	for i := 0; i < len(src); i += 4 {
+		neg(load(src, i)).Store(at(buf[:], i))
+	}
+	expSIMD(buf[:len(src)], buf[:len(src)])
+	for i := 0; i < len(src); i += 4 {
+		x := load(src, i)
+		e := load(buf[:], i)
+		s := cst(&vOne).Div(e.Add(cst(&vOne)))
+		y := s.Mul(x.MulAdd(e.Mul(s), cst(&vOne)))
+		store(at(dst, i), y, x, abs(x).LessEqual(cst(&vExpMax)), siluSlope)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 // erfcxBlock stores erfcx, of four vectors at once: their sums of 23 terms do not wait for each
 // other, and a coefficient is loaded once for all.
 func erfcxBlock(dst, src []float64) {

@@ -23,7 +23,7 @@ var functions = []struct {
 	{"Sigmoid", Sigmoid, sigmoid, 2}, {"SiLU", SiLU, silu, 3}, {"Erf", Erf, erf, 2}, {"Erfc", Erfc, erfc, 4},
 	{"GELU", GELU, gelu, 4}, {"GELUTanh", GELUTanh, geluTanh, 3},
 	{"GELUSlope", GELUSlope, geluSlope, 4}, {"GELUSlopeSize", GELUSlopeSize, geluSlopeSize, 4},
-	{"Sqrt", Sqrt, math.Sqrt, 0.5},
+	{"SiLUSlope", SiLUSlope, siluSlope, 3}, {"Sqrt", Sqrt, math.Sqrt, 0.5},
 	{"Abs", Abs, math.Abs, 0},
 }
 
@@ -58,6 +58,9 @@ func TestGolden(t *testing.T) {
 					tail = 1 - tail
 				}
 				e *= math.Abs(got[0]) / (tail + math.Abs(x)*density)
+			case "SiLUSlope": // likewise
+				s := sigmoid(x)
+				e *= math.Abs(got[0]) / (s * (1 + math.Abs(x)*(1-s)))
 			}
 			if e > worst[name] {
 				worst[name], at[name] = e, x

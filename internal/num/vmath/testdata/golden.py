@@ -20,6 +20,7 @@ F={
 # Behind the others, whose numbers stay what they are.
 'GELUSlope':(lambda x:erfc(-x/sqrt(mpf(2)))/2+x*exp(-x*x/2)/sqrt(2*pi),[lambda:rnd(-1,1),lambda:rnd(-37,37),lambda:rnd(-6,6),lambda:2.0**rnd(-1060,3)*random.choice([-1,1])]),
 'GELUSlopeSize':(lambda x:1-erfc(abs(x)/sqrt(mpf(2)))/2+abs(x)*(1+x*x)*exp(-x*x/2)/sqrt(2*pi),[lambda:rnd(-1,1),lambda:rnd(-37,37),lambda:rnd(-6,6),lambda:2.0**rnd(-1060,3)*random.choice([-1,1])]),
+'SiLUSlope':(lambda x:(1+x*(1-1/(1+exp(-x))))/(1+exp(-x)),[lambda:rnd(-1,1),lambda:rnd(-700,50),lambda:rnd(-10,10),lambda:2.0**rnd(-1060,3)*random.choice([-1,1])]),
 }
 N=int(sys.argv[1])
 for name,(f,gens) in F.items():
