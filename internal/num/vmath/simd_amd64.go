@@ -111,23 +111,47 @@ func repair(dst *vector, x archsimd.Float64x4, f func(float64) float64) {
 	}
 }
 
+// expSIMD goes by four vectors, as erfcxBlock does.
 func expSIMD(dst, src []float64) {
 	n := len(src) &^ 3
-	for i := 0; i < n; i += 4 {
-		x := load(src, i)
-		m := x.MulAdd(cst(&vLog2e), cst(&vMagic))
-		k := m.Sub(cst(&vMagic))
-		r := k.MulAdd(cst(&vMinusLn2Lo), k.MulAdd(cst(&vMinusLn2Hi), x))
-		p := cst(&vExp[10]).MulAdd(r, cst(&vExp[9])).MulAdd(r, cst(&vExp[8])).MulAdd(r, cst(&vExp[7])).MulAdd(r,
-			cst(&vExp[6])).
-			MulAdd(r, cst(&vExp[5])).MulAdd(r, cst(&vExp[4])).MulAdd(r, cst(&vExp[3])).MulAdd(r, cst(&vExp[2])).
-			MulAdd(r, cst(&vExp[1])).MulAdd(r, cst(&vExp[0]))
-		q := r.Mul(r).MulAdd(p, r)
-		y := q.Add(cst(&vOne)).AsInt64x4().Add(m.AsInt64x4().ShiftAllLeft(52)).AsFloat64x4()
-		store(at(dst, i), y, x, abs(x).LessEqual(cst(&vExpMax)), exp)
+	i := 0
+	for ; i+16 <= n; i += 16 {
+		r, s, t, u := expPlace(src, i), expPlace(src, i+4), expPlace(src, i+8), expPlace(src, i+12)
+		p := cst(&vExp[len(vExp)-1])
+		q, v, w := p, p, p
+		for k := len(vExp) - 2; k >= 0; k-- {
+			c := cst(&vExp[k])
+			p, q, v, w = p.MulAdd(r, c), q.MulAdd(s, c), v.MulAdd(t, c), w.MulAdd(u, c)
+		}
+		expStore(dst, src, i, r.Mul(r).MulAdd(p, r))
+		expStore(dst, src, i+4, s.Mul(s).MulAdd(q, s))
+		expStore(dst, src, i+8, t.Mul(t).MulAdd(v, t))
+		expStore(dst, src, i+12, u.Mul(u).MulAdd(w, u))
+	}
+	for ; i < n; i += 4 {
+		r, p := expPlace(src, i), cst(&vExp[len(vExp)-1])
+		for k := len(vExp) - 2; k >= 0; k-- {
+			p = p.MulAdd(r, cst(&vExp[k]))
+		}
+		expStore(dst, src, i, r.Mul(r).MulAdd(p, r))
 	}
 	archsimd.ClearAVXUpperBits()
 	tail(dst[n:], src[n:], expSIMD)
+}
+
+// expPlace is r of reduce for four elements.
+func expPlace(src []float64, i int) archsimd.Float64x4 {
+	x := load(src, i)
+	k := x.MulAdd(cst(&vLog2e), cst(&vMagic)).Sub(cst(&vMagic))
+	return k.MulAdd(cst(&vMinusLn2Lo), k.MulAdd(cst(&vMinusLn2Hi), x))
+}
+
+// expStore stores exp of four elements, of which q of reduce is known.
+func expStore(dst, src []float64, i int, q archsimd.Float64x4) {
+	x := load(src, i)
+	m := x.MulAdd(cst(&vLog2e), cst(&vMagic))
+	y := q.Add(cst(&vOne)).AsInt64x4().Add(m.AsInt64x4().ShiftAllLeft(52)).AsFloat64x4()
+	store(at(dst, i), y, x, abs(x).LessEqual(cst(&vExpMax)), exp)
 }
 
 func expm1SIMD(dst, src []float64) {
