@@ -55,6 +55,23 @@ var fusedOps = []fused{
 	}, []string{"input", "weight", "bias"}, func(g *compose.Graph, x []*compose.Value) *compose.Value {
 		return g.Add(g.Mul(normalised(g, x[0], 0, 2), g.Unsqueeze(x[1], 1)), g.Unsqueeze(x[2], 1))
 	}},
+	{"torch.nn.functional.group_norm", func(g opdef.Gen, dt tensor.DType) []value.Value {
+		return []value.Value{g.Uniform(dt, 4, 6, 2, 6, 20), int64(3), g.Normal(dt, 6), g.Normal(dt, 6)}
+	}, []string{"input", "weight", "bias"}, func(g *compose.Graph, x []*compose.Value) *compose.Value {
+		y := g.Reshape(normalised(g, g.Reshape(x[0], 2, 3, 40), -1), 2, 6, 20)
+		return g.Add(g.Mul(y, g.Unsqueeze(x[1], 1)), g.Unsqueeze(x[2], 1))
+	}},
+	{"torch.nn.functional.group_norm", func(g opdef.Gen, dt tensor.DType) []value.Value {
+		return []value.Value{g.Uniform(dt, 4, 6, 3, 36), int64(2), g.Normal(dt, 36), g.Normal(dt, 36)}
+	}, []string{"input", "weight", "bias"}, func(g *compose.Graph, x []*compose.Value) *compose.Value {
+		y := g.Reshape(normalised(g, g.Reshape(x[0], 3, 2, 18), -1), 3, 36)
+		return g.Add(g.Mul(y, x[1]), x[2])
+	}},
+	{"torch.nn.functional.batch_norm", func(g opdef.Gen, dt tensor.DType) []value.Value {
+		return []value.Value{g.Uniform(dt, 4, 6, 4, 3, 20), nil, nil, g.Normal(dt, 3), g.Normal(dt, 3), true}
+	}, []string{"input", "weight", "bias"}, func(g *compose.Graph, x []*compose.Value) *compose.Value {
+		return g.Add(g.Mul(normalised(g, x[0], 0, 2), g.Unsqueeze(x[1], 1)), g.Unsqueeze(x[2], 1))
+	}},
 	{"torch.nn.functional.rms_norm", func(g opdef.Gen, dt tensor.DType) []value.Value {
 		return []value.Value{g.Normal(dt, 6, 32), value.NewList(int64(32)), g.Normal(dt, 32), 1e-5}
 	}, []string{"input", "weight"}, func(g *compose.Graph, x []*compose.Value) *compose.Value {
