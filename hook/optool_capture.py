@@ -1769,7 +1769,11 @@ def _main(argv):
         _Writer(argv[2], int(argv[3]), int(argv[4])).run()
         return 0
     if len(argv) == 4 and argv[1] == "export":
-        print("%d calls" % export(argv[2], argv[3]))
+        processes = [where for where, _, files in os.walk(argv[2]) if "calls.jsonl" in files]
+        if not processes:
+            print("%s: nothing that was recorded" % argv[2], file=sys.stderr)
+            return 1
+        print("%d calls" % sum(export(where, argv[3]) for where in sorted(processes)))
         return 0
     print(__doc__)
     return 2

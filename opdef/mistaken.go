@@ -15,6 +15,7 @@ var oftenNumbers = []float64{0, 1, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e
 var oftenWords = [][]string{
 	{"none", "tanh"}, {"none", "mean", "sum", "batchmean"}, {"floor", "trunc"},
 	{"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"},
+	{"linear", "lower", "higher", "midpoint", "nearest"},
 	{"zeros", "border", "reflection"}, {"constant", "reflect", "replicate", "circular"},
 }
 

@@ -672,6 +672,10 @@ func TestCausesOfResults(t *testing.T) {
 			divided([][2]int{{0, 8}, {6, 14}, {12, 20}}), "all windows have one size and one step"},
 		{entropy, []value.Value{table, classes}, edited(run(entropy, table, classes),
 			func(i int, v []float64) float64 { return v[i] * 9 / 8 }), "the sum is divided by 8, not by 9"},
+		{entropy, []value.Value{table, classes, nil, nil, int64(4)},
+			edited(run(entropy, table, classes, nil, nil, int64(4)),
+				func(i int, v []float64) float64 { return v[i] * 7 / 9 }),
+			"ignored positions count: the sum is divided by 9, not by 7"},
 		{"torch.masked_fill", []value.Value{x, mask(false), -1.0}, run("torch.masked_fill", x, mask(true), -1.0),
 			"mask is taken the other way round"},
 		{"torch.index_select", []value.Value{table, int64(0), rows.Slice(0, 3, 3, 1)},
@@ -699,6 +703,19 @@ func TestCausesOfResults(t *testing.T) {
 		{"torch.tanh", []value.Value{x}, edited(x, func(i int, v []float64) float64 {
 			return v[i] * (27 + v[i]*v[i]) / (27 + 9*v[i]*v[i])
 		}), "another function of self, wrong by up to 2.6 % where it is -1.476: an approximation that is too coarse?"},
+		{"torch.quantile", []value.Value{x, 0.3, int64(1)},
+			run("torch.kthvalue", x, int64(6), int64(1)),
+			"interpolation is 'lower', not 'linear'"},
+		{"torch.cdist", []value.Value{a, a}, edited(run("torch.cdist", a, a), func(i int, v []float64) float64 {
+			return v[i] * v[i]
+		}), "results are squared"},
+		{"torch.std", []value.Value{a, int64(1)}, edited(run("torch.std", a, int64(1)), func(i int,
+			v []float64) float64 {
+			return v[i] * v[i]
+		}), "results are squared"},
+		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
+			return math.Max(v[i], 0)
+		}), "negative results are set to 0"},
 	} {
 		t.Run(tc.op+"/"+tc.want, func(t *testing.T) {
 			dir := t.TempDir()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -26,7 +27,8 @@ type mistake struct {
 // Those with a number that is fitted to what was recorded come apart.
 func (c *Call) mistakes(fails []Result) (all, fitted []iter.Seq[mistake]) {
 	all = []iter.Seq[mistake]{c.wrongArguments(), c.exchangedArguments(), c.misplacedResults(fails),
-		c.exchangedResults(), c.declared(), c.passedGradients(), c.otherOperators(), c.rounded(), c.misreadIndices(),
+		c.exchangedResults(), c.declared(), c.passedGradients(), c.otherOperators(),
+		c.endedOtherwise(fails), c.rounded(), c.misreadIndices(),
 		c.misreadOperands(), c.permutedOperands(), c.swappedOperands(), c.missingParts(), c.missingRows(),
 		c.wrongSizes(), c.operandsInMemory()}
 	return all, []iter.Seq[mistake]{c.fittedNumbers(fails), c.limited(fails)}
@@ -204,6 +206,37 @@ func elements(t *tensor.Tensor) []float64 {
 	v := make([]float64, t.Numel())
 	tensor.Load(t, 0, v)
 	return v
+}
+
+// endedOtherwise are results whose last step is missing, or of which one too many is taken: a root that is
+// left out or taken, an activation that was fused with a neighbour.
+func (c *Call) endedOtherwise(fails []Result) iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		got, _ := c.wrongResult(fails)
+		if got == nil || got.Numel() < fewestScaled {
+			return
+		}
+		for _, end := range []struct {
+			text string
+			f    func(x float64) float64
+		}{
+			{"results are squared", func(x float64) float64 { return x * x }},
+			{"the square root of results is taken", math.Sqrt},
+			{"negative results are set to 0", func(x float64) float64 { return math.Max(x, 0) }},
+		} {
+			if !yield(mistake{text: end.text, rounds: true, make: func() (reading, error) {
+				return reading{call: c.bound, original: c.original,
+					alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
+						if !t.DType.IsFloat() || target != "output[0]" {
+							return t
+						}
+						return opdef.Map(t.DType, t, end.f)
+					}}, nil
+			}}) {
+				return
+			}
+		}
+	}
 }
 
 // rounded rounds results, operands or both to coarser numbers.

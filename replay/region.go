@@ -92,8 +92,12 @@ func (c *Call) dependence(fails []Result) []Cause {
 				found = append(found, Cause{Text: fmt.Sprintf("wrong only where %s is %s %.4g", argName(a), side,
 					r.between())})
 			} else if f := courseOf(a.Tensor, got, want); f != nil {
-				found = append(found, Cause{Text: fmt.Sprintf("another function of %s, wrong by up to %.2g %% where it "+
-					"is %.4g: an approximation that is too coarse?", argName(a), 100*f.error, f.at)})
+				text := fmt.Sprintf("another function of %s, wrong by up to %.2g %% where it is %.4g", argName(a),
+					100*f.error, f.at)
+				if f.error <= coarse {
+					text += ": an approximation that is too coarse?"
+				}
+				found = append(found, Cause{Text: text})
 			}
 		}
 		return nil
@@ -103,6 +107,9 @@ func (c *Call) dependence(fails []Result) []Cause {
 	}
 	return found
 }
+
+// coarse is the relative error up to which a function may be meant for another.
+const coarse = 0.1
 
 // A course is how the errors of a function of one operand follow from its elements.
 type course struct {
