@@ -236,7 +236,7 @@ func (d *Digest) sorted() []*kind {
 // leads reports whether the first wrong call is printed first.
 func (d *Digest) leads() bool { return d.Order != OrderWorst && d.Order != OrderOp }
 
-// explained is how long causes are looked for: of all findings, and of one.
+// explained is how long causes are looked for: of all findings, and of one where there are others.
 const (
 	explained    = 5 * time.Second
 	explainedOne = 2 * time.Second
@@ -247,12 +247,14 @@ const (
 func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error) error {
 	end := time.Now().Add(cmp.Or(d.ExplainIn, explained))
 	kinds := d.sorted()
-	for _, k := range kinds[:min(len(kinds), shownKinds)] {
+	kinds = kinds[:min(len(kinds), shownKinds)]
+	for i, k := range kinds {
 		f := k.first
 		if f.Explain == nil {
 			continue
 		}
-		until := time.Now().Add(explainedOne)
+		each := max(explainedOne, time.Until(end)/time.Duration(len(kinds)-i))
+		until := time.Now().Add(each)
 		if until.After(end) {
 			until = end
 		}

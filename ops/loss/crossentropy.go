@@ -27,7 +27,7 @@ var crossEntropyOps = []*opdef.Entry{
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4,
 			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
 		Autocast:  opdef.AutocastFloat32,
-		Terms:     func(l *classLoss) int { return l.x.Numel() },
+		Terms:     (*classLoss).terms,
 		GradTerms: func(l *classLoss) int { return l.x.Numel() },
 		Plan:      (*crossEntropyArgs).loss,
 		Kernel:    func(l *classLoss) ([]*tensor.Tensor, error) { return elements.Single(l.forward(false)), nil },
@@ -110,17 +110,41 @@ type classLoss struct {
 	fewer float64 // a mistake: what the mean's divisor is short of
 }
 
+// terms are how many one result depends on through one chain of additions: the scores of a position,
+// then the positions; weighted by probabilities, all are added at once.
+func (l *classLoss) terms() int {
+	switch {
+	case l.how == reduceNone:
+		return l.classes
+	case l.probs != nil:
+		return l.x.Numel()
+	}
+	return l.classes + tensor.Numel(l.positions)
+}
+
 // mistakes are what kernels get wrong about the mean.
-func (l *classLoss) mistakes() []opdef.Mistake[*classLoss] {
-	if n := l.divisor(); l.how == reduceMean && n > 1 {
-		return []opdef.Mistake[*classLoss]{{Text: fmt.Sprintf("the sum is divided by %g, not by %g", n-1, n),
+func (l *classLoss) mistakes() (out []opdef.Mistake[*classLoss]) {
+	n, all := l.divisor(), float64(tensor.Numel(l.positions))
+	if l.how != reduceMean || n <= 1 {
+		return nil
+	}
+	add := func(divisor float64, text string) {
+		out = append(out, opdef.Mistake[*classLoss]{
+			Text: fmt.Sprintf(text+"the sum is divided by %g, not by %g", divisor, n),
 			Plan: func() (*classLoss, error) {
 				m := *l
-				m.fewer = 1
+				m.fewer = n - divisor
 				return &m, nil
-			}}}
+			}})
 	}
-	return nil
+	add(n-1, "")
+	switch {
+	case l.weight != nil:
+		add(all, "weights do not count: ")
+	case n != all:
+		add(all, "ignored positions count: ")
+	}
+	return out
 }
 
 func newClassLoss(x, weight *tensor.Tensor, how reductionMode) (*classLoss, error) {
