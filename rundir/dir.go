@@ -201,6 +201,9 @@ func shards(root string) ([]Part, error) {
 func (d *Dir) begun() (bool, error) { return journalBegun(d.File(journalFile)) }
 
 func journalBegun(path string) (bool, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe would be waited for
+		return false, fmt.Errorf("%s: a journal is a regular file, this is none", path)
+	}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
