@@ -292,6 +292,8 @@ def processes(dir, optool):
 def benchmarks(dir, which):
     """optool's side: seconds that passed, processor seconds and bytes by benchmark."""
     env = dict(os.environ, OPTOOL_BENCH_DIR=dir)
+    if subprocess.run(["go", "version"], env=dict(env, GOEXPERIMENT="simd"), capture_output=True).returncode == 0:
+        env.setdefault("GOEXPERIMENT", "simd")  # as the Makefile has it
     go = subprocess.run(["go", "test", "-run", "^$", "-bench", which, "-benchtime", "3x", "-count", "2", "./bench"], cwd=ROOT, env=env,
                         capture_output=True, text=True)
     out = {}
