@@ -12,11 +12,10 @@ import (
 // Table lists the operators of the package.
 func Table() []*opdef.Entry {
 	return []*opdef.Entry{swiglu, fastGELU, rmsNorm, addRMSNorm, rotaryMul, applyRotary, fusionAttention,
-		promptAttention,
-		increAttention, inferAttention, gatingTopK, initRouting, finalizeRouting, tokenPermute, tokenUnpermute, linear,
-		quantMatmul, weightQuantMatmul, groupedMatmul, dynamicQuant, confusionTranspose, dtypeCast, formatCast,
-		scatterNd, geglu, scaledMaskedSoftmax,
-		layerNormEval, applyAdamW}
+		promptAttention, increAttention, inferAttention, gatingTopK, initRouting, finalizeRouting, tokenPermute,
+		tokenUnpermute, linear, quantMatmul, weightQuantMatmul, groupedMatmul, dynamicQuant, confusionTranspose,
+		dtypeCast, formatCast, scatterNd, geglu, scaledMaskedSoftmax, layerNormEval, applyAdamW, gelu,
+		softmaxCrossEntropy, groupNormSiLU, transpose, slice}
 }
 
 // names are those under which captures show functions of torch_npu's.

@@ -60,6 +60,21 @@ def swiglu(x, dim=-1):
     return (torch.nn.functional.silu(a) * b).to(x.dtype)
 
 
+def group_norm_silu(x, weight, bias, group, eps=1e-5):
+    wide = x.to(F32).reshape(x.shape[0], group, -1)
+    mean = wide.mean(-1, keepdim=True)
+    rstd = torch.rsqrt(((wide - mean) ** 2).mean(-1, keepdim=True) + eps)
+    y = ((wide - mean) * rstd).reshape(x.shape)
+    each = (1, x.shape[1]) + (1,) * (x.dim() - 2)
+    y = y if weight is None else y * weight.to(F32).reshape(each)
+    y = y if bias is None else y + bias.to(F32).reshape(each)
+    return torch.nn.functional.silu(y).to(x.dtype), mean.squeeze(-1).to(x.dtype), rstd.squeeze(-1).to(x.dtype)
+
+
+def softmax_cross_entropy(features, labels):
+    return -(labels.to(F32) * torch.log_softmax(features.to(F32), -1)).sum(-1).to(features.dtype)
+
+
 def fast_gelu(x):
     wide = x.to(F32)
     return (wide * torch.sigmoid(1.702 * wide)).to(x.dtype)
@@ -682,6 +697,16 @@ def calls():
         for more in ((0.3,), (0.2, 0.25, 4)):
             yield "npu_nms_rotated", nms_rotated, (turns(12), ranks, *more), {}
         yield "npu_nms_v4", nms_v4, (corners(12), ranks, 8, torch.tensor(0.3), torch.tensor(0.2)), {}
+    for dt in (F32, F16, BF16):
+        for way in ("none", "tanh"):
+            yield ("npu_gelu", lambda self, approximate="none": torch.nn.functional.gelu(self.to(F32), approximate=approximate).to(self.dtype),
+                   (t(dt, 3, 4),), {"approximate": way})
+        labels = torch.softmax(t(F32, 3, 5).detach(), -1).to(dt).requires_grad_()
+        yield "npu_softmax_cross_entropy_with_logits", softmax_cross_entropy, (t(dt, 3, 5), labels), {}
+        yield "npu_group_norm_silu", group_norm_silu, (t(dt, 2, 6, 4, 3), t(dt, 6), t(dt, 6), 3), {}
+        yield "npu_group_norm_silu", group_norm_silu, (t(dt, 2, 4, 5), None, None, 2, 1e-2), {}
+        yield "npu_transpose", lambda self, perm, require_contiguous=True: self.permute(perm).contiguous(), (t(dt, 2, 3, 4), [1, 2, 0]), {}
+        yield "npu_slice", lambda self, offsets, size: self[1:3, 2:3], (t(dt, 4, 5), [1, 2], [2, 1]), {}
 
 
 if __name__ == "__main__":
