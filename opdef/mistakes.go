@@ -1,7 +1,9 @@
 package opdef
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/optool/optool/tensor"
 )
@@ -39,6 +41,20 @@ func (c *Call) Mistakes() []Mistake[*Call] {
 func (e *Entry) WithTakenFor(names ...string) *Entry {
 	e.TakenFor = names
 	return e
+}
+
+// Tiles are how many elements of a sum or a dimension kernels take at a time.
+var Tiles = []int{1, 4, 8, 16, 32, 64, 128}
+
+// Tails are how many of n elements lie in an incomplete tile, or in the last one of all.
+func Tails(n int) []int {
+	var out []int
+	for _, tile := range Tiles {
+		if tail := cmp.Or(n%tile, tile); tail < n && !slices.Contains(out, tail) {
+			out = append(out, tail)
+		}
+	}
+	return out
 }
 
 // A Grid is a coarser set of numbers than a dtype's, to which kernels round, or by whose bits they

@@ -360,13 +360,13 @@ func orderText(d int, order []int) string {
 		}
 		return fmt.Sprintf("its dimension %d is rolled by %d", d, turn)
 	}
-	rest := slices.ContainsFunc(upTo(to, len(order)), func(i int) bool { return order[i] != i })
 	var moved, due []int
 	for i, at := range order {
 		if at != i {
 			moved, due = append(moved, i), append(due, at)
 		}
 	}
+	rest := len(moved) > to-from
 	switch permuted := len(slices.Compact(slices.Sorted(slices.Values(order)))) == len(order); {
 	case permuted:
 		return fmt.Sprintf("its dimension %d is in the order %s", d, beginning(order))

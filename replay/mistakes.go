@@ -413,7 +413,7 @@ func (c *Call) missingParts() iter.Seq[mistake] {
 			t, name := a.Tensor, argName(a)
 			for d := t.Dim() - 1; d >= 0; d-- {
 				n := t.Shape[d]
-				for _, tail := range lastOf(n) {
+				for _, tail := range opdef.Tails(n) {
 					text := fmt.Sprintf("the last %d of dimension %d of %s are left out", tail, d, name)
 					if tail == 1 {
 						text = fmt.Sprintf("the last of dimension %d of %s is left out", d, name)
@@ -533,26 +533,13 @@ func (c *Call) missingRows() iter.Seq[mistake] {
 	}
 }
 
-// lastOf are how many of n kernels leave out at the end: an incomplete tile or the last one.
-func lastOf(n int) []int {
-	var all []int
-	for _, tile := range []int{1, 4, 8, 16, 32, 64, 128} {
-		all = append(all, cmp.Or(n%tile, tile))
-	}
-	return proper(n, all)
-}
-
-// tails are some, lastOf and all but the first tile.
+// tails are how many of n kernels leave out at the end: some, an incomplete tile or the last
+// one, all but the first tile.
 func tails(n int, some ...int) []int {
 	all := some
-	for _, tile := range []int{1, 4, 8, 16, 32, 64, 128} {
+	for _, tile := range opdef.Tiles {
 		all = append(all, cmp.Or(n%tile, tile), n-tile)
 	}
-	return proper(n, all)
-}
-
-// proper are the numbers between 0 and n, each once.
-func proper(n int, all []int) []int {
 	var out []int
 	for _, tail := range all {
 		if tail > 0 && tail < n && !slices.Contains(out, tail) {

@@ -95,13 +95,19 @@ func infRope[A any](name, schema string, cases func(g opdef.Gen) []*A,
 			"else those of one place in both halves. The position of a row is pos_ids, or offsets of its segment and " +
 			"its place in it, of which indptr has the ends. Llama 3.1's form divides by rope_scale what turns less " +
 			"than " +
-			"low_freq_factor times in old_context_len rows, and nothing that turns more than high_freq_factor times.",
-		Source: "flashinfer." + name}
+			"low_freq_factor times in old_context_len rows, and nothing that turns more than high_freq_factor times."}
 	both := func(g *compose.Graph, a *A) compose.Values {
 		c := of(g, a)
 		return compose.Values{c.rotated(g, "q", g.Arg("q", c.q), c.positions, c.llama),
 			c.rotated(g, "k", g.Arg("k", c.k), c.positions, c.llama)}
 	}
+	return infBoth(name, schema, doc, cases, []string{"q", "k"}, both)
+}
+
+// infBoth declares a rotary embedding of two tensors of these names, and its form that writes to them.
+func infBoth[A any](name, schema string, doc opdef.Doc, cases func(g opdef.Gen) []*A, written []string,
+	both func(g *compose.Graph, a *A) compose.Values) []*opdef.Entry {
+	doc.Source = "flashinfer." + name
 	inPlace := doc
 	inPlace.Summary += ", in place"
 	inPlace.Source += "_inplace"
@@ -110,7 +116,7 @@ func infRope[A any](name, schema string, cases func(g opdef.Gen) []*A,
 			Names: "flashinfer." + name + " flashinfer.rope." + name, Doc: doc, Cases: cases}, compose.Fused, both),
 		compose.DeclareInPlace(compose.Op[A]{Schema: "flashinfer_" + name + "_inplace(" + schema + ") -> ()",
 			Names: "flashinfer." + name + "_inplace flashinfer.rope." + name + "_inplace", Doc: inPlace, Cases: cases},
-			[]string{"q", "k"}, both),
+			written, both),
 	}
 }
 
@@ -168,11 +174,7 @@ var infCachedRopes = func() []*opdef.Entry {
 		Formula: "(a*cos - b*sin, b*cos + a*sin) for pairs (a, b) of each head",
 		Notes: "query and key are (rows, heads*head_size); cos_sin_cache is (positions, 2*pairs), the cosines of a " +
 			"position and then its sines. Pairs are of one place in both halves of as many elements with is_neox, " +
-			"else neighbours.",
-		Source: "flashinfer." + name}
-	inPlace := doc
-	inPlace.Summary += ", in place"
-	inPlace.Source += "_inplace"
+			"else neighbours."}
 	cases := func(g opdef.Gen) []*ropeCacheArgs {
 		neox := false
 		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *ropeCacheArgs {
@@ -187,13 +189,7 @@ var infCachedRopes = func() []*opdef.Entry {
 			fused.RotatedHeads(g, "query", a.Query, a.HeadSize, cache, positions, !a.IsNeox),
 			fused.RotatedHeads(g, "key", a.Key, a.HeadSize, cache, positions, !a.IsNeox)}
 	}
-	return []*opdef.Entry{
-		compose.Declare(compose.Op[ropeCacheArgs]{Schema: "flashinfer_" + name + "(" + schema + ") -> (Tensor, Tensor)",
-			Names: "flashinfer." + name + " flashinfer.rope." + name, Doc: doc, Cases: cases}, compose.Fused, both),
-		compose.DeclareInPlace(compose.Op[ropeCacheArgs]{Schema: "flashinfer_" + name + "_inplace(" + schema + ") -> ()",
-			Names: "flashinfer." + name + "_inplace flashinfer.rope." + name + "_inplace", Doc: inPlace, Cases: cases},
-			[]string{"query", "key"}, both),
-	}
+	return infBoth(name, schema, doc, cases, []string{"query", "key"}, both)
 }()
 
 // ropeCases are tensors with options.

@@ -17,9 +17,6 @@ type partialSums struct {
 	terms        bool // what is added is rounded first too
 }
 
-// tiles are how many terms kernels add at a time.
-var tiles = []int{1, 4, 8, 16, 32, 64, 128}
-
 // mostSteps is how many elements of partial sums are computed at most for a mistake.
 const mostSteps = 1 << 27
 
@@ -42,7 +39,7 @@ func (p *Product) mistakes() []opdef.Mistake[*Product] {
 				return &q, nil
 			}})
 	}
-	for _, tail := range tails(n) {
+	for _, tail := range opdef.Tails(n) {
 		text := fmt.Sprintf("the last %d of the %d terms of each sum are left out", tail, n)
 		if tail == 1 {
 			text = fmt.Sprintf("the last of the %d terms of each sum is left out", n)
@@ -62,7 +59,7 @@ func (p *Product) mistakes() []opdef.Mistake[*Product] {
 		elements *= size[l]
 	}
 	for _, g := range opdef.CoarserGrids(dt) {
-		for _, every := range tiles {
+		for _, every := range opdef.Tiles {
 			if every < n && n/every*elements <= mostSteps && g.Name != "TF32" {
 				text := fmt.Sprintf("sums are kept in %s, rounded after every %d of %d terms", g.Name, every, n)
 				if every == 1 {
@@ -101,21 +98,6 @@ func (o Operand) length(label int) int {
 		return o.T.Shape[d]
 	}
 	return 0
-}
-
-// tails are how many of n terms lie in an incomplete tile, or in the last one of all.
-func tails(n int) []int {
-	var out []int
-	for _, tile := range tiles {
-		tail := n % tile
-		if tail == 0 {
-			tail = tile
-		}
-		if tail < n && !slices.Contains(out, tail) {
-			out = append(out, tail)
-		}
-	}
-	return out
 }
 
 // zeroTail are operands whose last elements along a label are 0.
