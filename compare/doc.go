@@ -80,7 +80,8 @@
 //   - if the tensor ends in zeros where the reference does not;
 //   - if one |x-r|/S exceeds the root mean square of the others that are not
 //     exact by more than 10 + ln(number of elements), which an exponential tail
-//     does not (from 8 elements on).
+//     does not (from 8 elements on). Errors within what roundings of subnormal numbers
+//     add count on neither side.
 //
 // Values computed with equal error everywhere and no pattern remain a warning:
 // from one tensor alone they cannot be told from accumulation in bfloat16. Of

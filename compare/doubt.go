@@ -103,13 +103,15 @@ func (c *checker) relativeErrors() (worst, rest float64) {
 				if partials != nil {
 					partial = partials[lo+i]
 				}
-				allowed := c.bound.loosely(modulus(r[i]), scale[i], partial)
-				if t := modulus(x-r[i]) / allowed; t > 0 && t <= math.MaxFloat64 { // neither NaN nor an overflow
+				d := modulus(x - r[i])
+				if d <= c.bound.lowFlush { // what subnormal numbers lose is no evidence
+					continue
+				}
+				t := d / c.bound.loosely(modulus(r[i]), scale[i], partial)
+				if t <= math.MaxFloat64 { // neither NaN nor an overflow
 					p.inexact++
 					p.square += t * t
-					if modulus(x-r[i]) > c.bound.lowFlush { // what subnormal numbers lose is no evidence
-						p.worst = math.Max(p.worst, t)
-					}
+					p.worst = math.Max(p.worst, t)
 				}
 			}
 		})

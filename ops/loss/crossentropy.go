@@ -3,6 +3,7 @@ package loss
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/optool/optool/internal/num/vmath"
@@ -28,7 +29,7 @@ var crossEntropyOps = []*opdef.Entry{
 			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
 		Autocast:  opdef.AutocastFloat32,
 		Terms:     (*classLoss).terms,
-		GradTerms: func(l *classLoss) int { return l.x.Numel() },
+		GradTerms: func(l *classLoss) int { return l.classes + l.divided() },
 		Plan:      (*crossEntropyArgs).loss,
 		Kernel:    func(l *classLoss) ([]*tensor.Tensor, error) { return elements.Single(l.forward(false)), nil },
 		Scale:     func(l *classLoss, _ []*tensor.Tensor) []*tensor.Tensor { return elements.Single(l.forward(true)) },
@@ -36,8 +37,9 @@ var crossEntropyOps = []*opdef.Entry{
 		GradScale: func(l *classLoss, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return l.grads(g, true), nil
 		},
-		Node:  func(l *classLoss, g *opdef.Grad) (opdef.Node, error) { return l.node(g.Out[0]), nil },
-		Cases: crossEntropyCases, Mistakes: (*classLoss).mistakes,
+		GradElse: (*classLoss).otherDivisor,
+		Node:     func(l *classLoss, g *opdef.Grad) (opdef.Node, error) { return l.node(g.Out[0]), nil },
+		Cases:    crossEntropyCases, Mistakes: (*classLoss).mistakes,
 	}.Entry(),
 	opdef.Planned[nllArgs, *classLoss]{
 		Schema: "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int " +
@@ -56,6 +58,12 @@ var crossEntropyOps = []*opdef.Entry{
 		Grad: func(l *classLoss, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("input", l.picked(g.Out[0])), nil
 		},
+		// An element is one product; what the mean divides by was added up.
+		GradTerms: (*classLoss).divided,
+		GradScale: func(_ *classLoss, _ *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
+			return elements.GradOf("input", opdef.Abs(grads["input"][0])), nil
+		},
+		GradElse: (*classLoss).otherDivisor,
 		Node: func(l *classLoss, g *opdef.Grad) (opdef.Node, error) {
 			if l.flat() == nil {
 				return opdef.Node{}, nil
@@ -120,6 +128,14 @@ func (l *classLoss) terms() int {
 		return l.x.Numel()
 	}
 	return l.classes + tensor.Numel(l.positions)
+}
+
+// divided is how many weights were added to what gradients are divided by.
+func (l *classLoss) divided() int {
+	if l.weight == nil || l.how != reduceMean {
+		return 0
+	}
+	return tensor.Numel(l.positions)
 }
 
 // mistakes are what kernels get wrong about the mean.
@@ -487,16 +503,13 @@ func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
 		switch {
 		case magnitudes && l.probs == nil && l.smoothing == 0:
 			k := math.Abs(g[p] * total)
-			most := math.Abs(vmath.Max(x))
-			vmath.Abs(x, x)
-			vmath.Affine(x, x, 1+most+2*logs, k)
-			vmath.Mul(dst, dst, x)
+			vmath.Mul(dst, dst, l.exponents(x, dst))
+			vmath.Affine(dst, dst, 0, k)
 			dst[t] += k
 		case magnitudes:
-			most := math.Abs(vmath.Max(x))
+			vmath.Mul(dst, dst, l.exponents(x, dst))
 			for c, e := range dst {
-				dst[c] = math.Abs(g[p]) * (math.Abs(total)*e*(1+math.Abs(x[c])+most+2*logs) +
-					math.Abs(picked(c, t, probs)))
+				dst[c] = math.Abs(g[p]) * (math.Abs(total)*e + math.Abs(picked(c, t, probs)))
 			}
 		case l.probs == nil && l.smoothing == 0:
 			k := g[p] * total
@@ -523,6 +536,20 @@ func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
 	return grads
 }
 
+// exponents stores in x, the scores of a position with the probabilities p, by what the exponents are
+// known: of 16 bits the logarithms of p are rounded to the dtype, wider ones may be differences
+// of scores and the logarithm of their sum.
+func (l *classLoss) exponents(x, p []float64) []float64 {
+	logs, most := math.Log(float64(l.classes)), vmath.Max(x)
+	if l.x.DType.Size() == 2 {
+		vmath.Affine(x, x, -(1 + most - math.Log(vmath.Max(p)) + 2*logs), -1)
+		return x
+	}
+	vmath.Abs(x, x)
+	vmath.Affine(x, x, 1+math.Abs(most)+2*logs, 1)
+	return x
+}
+
 // node is what the last autograd node received: the gradient of logarithms of
 // probabilities; with label smoothing, or of probabilities, of numbers that
 // follow them.
@@ -536,14 +563,53 @@ func (l *classLoss) node(up *tensor.Tensor) opdef.Node {
 		return opdef.Node{Grads: []*tensor.Tensor{up, up}, Weak: "the incoming gradient"}
 	}
 	flat := l.flat()
-	if flat == nil {
-		return opdef.Node{Grads: elements.Single(l.picked(up))}
-	}
-	if l.how == reduceNone {
+	if flat != nil && l.how == reduceNone {
 		return opdef.Node{Grads: elements.Single(up.Reshape(flat[0], 1, flat[3])),
 			Weak: "the incoming gradient reshaped"}
 	}
-	return opdef.Node{Grads: elements.Single(l.picked(up).Reshape(flat...))}
+	picked := l.picked(up)
+	if flat != nil {
+		picked = picked.Reshape(flat...)
+	}
+	return opdef.Node{Grads: elements.Single(picked),
+		Scale: func() []*tensor.Tensor { return elements.Single(opdef.Abs(picked)) }}
+}
+
+// otherDivisor are the gradients where the mean divides by weights that were added in 16 bits.
+func (l *classLoss) otherDivisor(gr *opdef.Grad) ([]opdef.Grads, error) {
+	if l.x.DType.Size() != 2 || l.how != reduceMean || l.weight == nil || l.probs != nil {
+		return nil, nil
+	}
+	m := *l
+	m.fewer = l.divisor() - l.addedWeights()
+	if !l.scores {
+		return []opdef.Grads{elements.GradOf("input", m.picked(gr.Out[0]))}, nil
+	}
+	return []opdef.Grads{m.grads(gr, false)}, nil
+}
+
+// addedWeights is the sum of the weights of the targets that count as torch's CPU kernels add them, in
+// the dtype of the scores: sums of 16 terms, of which sums of 16 are formed, and so on.
+func (l *classLoss) addedWeights() float64 {
+	const levels = 8
+	power := max(4, (bits.Len(uint(len(l.target)-1))+levels-1)/levels)
+	var sums [levels]float64
+	round := l.x.DType.Round
+	for i, t := range l.target {
+		if t < 0 {
+			continue
+		}
+		sums[0] = round(sums[0] + l.weightOf(t))
+		for k := 0; k+1 < levels && i>>(k*power)&(1<<power-1) == 0; k++ {
+			sums[k+1] = round(sums[k+1] + sums[k])
+			sums[k] = 0
+		}
+	}
+	all := 0.0
+	for _, s := range sums {
+		all = round(all + s)
+	}
+	return all
 }
 
 func crossEntropyCases(g opdef.Gen) []*crossEntropyArgs {
