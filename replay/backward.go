@@ -140,7 +140,10 @@ func (r *comparison) judgeDrawn(saved []value.Value) bool {
 	first := -1
 	for i, a := range targets {
 		t, ok := saved[i].(*tensor.Tensor)
-		if !ok || a.Tensor == nil || !slices.Equal(t.Shape, a.Tensor.Shape) || t.DType != a.Tensor.DType {
+		// Under autocast the gradient of what was cast is that of the recorded argument.
+		fits := ok && a.Tensor != nil && slices.Equal(t.Shape, a.Tensor.Shape) &&
+			(t.DType == a.Tensor.DType || !r.Record.ByOpTools && t.DType == r.recorded(a.Tensor).DType)
+		if !fits {
 			if ok && a.Tensor != nil {
 				r.add(leaf(Backward, "grad", i, len(saved)), verdict.Fail, fmt.Sprintf("recorded %s, want the gradient "+
 					"of %q, %s", t.Meta(), a.Name, a.Tensor.Meta()), t)
@@ -151,7 +154,7 @@ func (r *comparison) judgeDrawn(saved []value.Value) bool {
 		for len(got[a.Name]) <= max(a.Index, 0) {
 			got[a.Name] = append(got[a.Name], nil)
 		}
-		got[a.Name][max(a.Index, 0)] = t
+		got[a.Name][max(a.Index, 0)] = opdef.Cast(t, a.Tensor.DType)
 		if first < 0 {
 			first = i
 		}

@@ -66,6 +66,7 @@ func (a *attended) run() {
 // the results show the mask, and with more than a value has elements.
 func TestAttentionDropout(t *testing.T) {
 	const sdpa, p = "torch.nn.functional.scaled_dot_product_attention", 0.2
+	const autocast = "query cast to bfloat16 by autocast"
 	times := func(x []float64, s float64) []float64 {
 		for i := range x {
 			x[i] *= s
@@ -100,14 +101,20 @@ func TestAttentionDropout(t *testing.T) {
 			{"gradient of value half", nil, func(a *attended) { times(a.gradV, 0.5) }, "grad"},
 			{"gradient of query without scale", nil, func(a *attended) { times(a.gradQ, 4) }, "grad"},
 			{"gradient of key negated", nil, func(a *attended) { times(a.gradK, -1) }, "grad"},
+			{autocast, nil, nil, ""},
+			{autocast + ", gradient of query without scale", nil, func(a *attended) { times(a.gradQ, 4) }, "grad"},
 		} {
 			r := rand.New(rand.NewPCG(7, uint64(keys)))
 			a := &attended{heads: 8, n: keys, size: 16}
 			shape := []int{1, a.heads, a.n, a.size}
+			dt, cast := tensor.Float32, strings.HasPrefix(tc.name, autocast)
+			if cast {
+				dt = tensor.BFloat16
+			}
 			normal := func() []float64 {
 				x := make([]float64, tensor.Numel(shape))
 				for i := range x {
-					x[i] = tensor.Float32.Round(r.NormFloat64())
+					x[i] = dt.Round(r.NormFloat64())
 				}
 				return x
 			}
@@ -120,13 +127,14 @@ func TestAttentionDropout(t *testing.T) {
 			if a.run(); tc.after != nil {
 				tc.after(a)
 			}
+			of := func(x []float64) value.Value { return needsGrad(stored(dt, shape, x...)) }
 			f32 := func(x []float64) value.Value { return needsGrad(stored(tensor.Float32, shape, x...)) }
 			made := map[capture.Kind]*capture.Record{
-				capture.Input: {Args: []value.Value{f32(a.q), f32(a.k), f32(a.v)}, Kwargs: &value.Dict{
+				capture.Input: {Args: []value.Value{f32(a.q), of(a.k), of(a.v)}, Kwargs: &value.Dict{
 					Items: []value.Item{{Key: "dropout_p", Value: p}}}},
-				capture.Output:      {Args: []value.Value{f32(a.out)}},
-				capture.GradOutputs: {Args: []value.Value{f32(a.up)}},
-				capture.GradInputs:  {Args: []value.Value{f32(a.gradQ), f32(a.gradK), f32(a.gradV)}},
+				capture.Output:      {Args: []value.Value{of(a.out)}},
+				capture.GradOutputs: {Args: []value.Value{of(a.up)}},
+				capture.GradInputs:  {Args: []value.Value{f32(a.gradQ), of(a.gradK), of(a.gradV)}},
 			}
 			for k, rec := range made {
 				if rec.Name, rec.Identifier = sdpa, sdpa+"/"+k.String(); rec.Kwargs == nil {
