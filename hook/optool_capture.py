@@ -1371,9 +1371,10 @@ class _Recorder:
     def _watch(self, call, t):
         """The gradient of an argument that the call changes: what reaches the node that made the argument. That is the
         sum over all of its uses, so it tells this gradient only where all calls are recorded and none read it before.
+        Where it is a view the call's gradient goes to the node that made its base.
         """
         owner = self.owner
-        if not t.requires_grad or t.is_leaf or owner.only or owner.never or owner.repeats or owner.cut:
+        if not t.requires_grad or t.is_leaf or t._is_view() or owner.only or owner.never or owner.repeats or owner.cut:
             return
         if self.read.pop(id(t), None) is None:
             number = t.output_nr
@@ -1409,8 +1410,10 @@ class _Recorder:
     def _watch_results(self, call, outputs, result, torch):
         """Records the gradients of the results. One result may be computed from another (lstm_cell's), whose gradient
         then holds what flows through the call itself: where they are of several nodes, the program gets views of them,
-        whose hooks see only what the program made of them."""
-        wanted = {id(t): i for i, t in enumerate(outputs) if t.requires_grad and not t.is_leaf}
+        whose hooks see only what the program made of them. A view that the call changed is made anew from its base, so
+        that its gradient lacks what other readers of the base and later changes of it give."""
+        wanted = {id(t): i for i, t in enumerate(outputs)
+                  if t.requires_grad and not t.is_leaf and not (t is call.changes and t._is_view())}
         several = len({id(t.grad_fn) for t in outputs if id(t) in wanted}) > 1
 
         def watched(t):
