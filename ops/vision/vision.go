@@ -158,15 +158,11 @@ func resizeOp[A any](op opdef.Planned[A, *interpolation], call func(a *A) *inter
 	// Weights may be negative (bicubic), and are as wrong as the position they
 	// are computed from is large.
 	op.Scale = func(p *interpolation, outs []*tensor.Tensor) []*tensor.Tensor {
-		return []*tensor.Tensor{resampleMagnitudes(p.Planes, outs[0].Shape, magnitudeAxes(p.maps, p.Size))}
+		return []*tensor.Tensor{resampleMagnitudes(p.Tensor, outs[0].Shape, weightMagnitudes(p.maps), p.moved())}
 	}
 	op.GradScale = func(p *interpolation, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		up := opdef.Abs(g.Out[0])
-		sum := tensor.Full(tensor.Float64, p.Tensor.Shape, 0.0)
-		for _, axes := range magnitudeAxes(p.maps, p.Size) {
-			sum = elements.Add(tensor.Float64, sum, elements.ResampleGrad(p.Planes, up, axes, nil))
-		}
-		return opdef.Grads{"input": {sum}}, nil
+		m := weightMagnitudes(p.maps.Transposed())
+		return opdef.Grads{"input": {resampleMagnitudes(g.Out[0], p.Tensor.Shape, m, p.moved())}}, nil
 	}
 	// terms is the mean number of indices of an axis for each of n elements, times
 	// those of the others.
@@ -186,40 +182,45 @@ func resizeOp[A any](op opdef.Planned[A, *interpolation], call func(a *A) *inter
 
 func outSizes(m *kernel.Axes) [3]int { return [3]int{m[0].Out, m[1].Out, m[2].Out} }
 
-// resampleMagnitudes is the sum of maps, all of the same indices, of the
-// magnitudes of every plane, computed for any few elements, since few are ever
-// wanted.
-func resampleMagnitudes(p elements.Planes, shape []int, maps []*kernel.Axes) *tensor.Tensor {
-	m := maps[0]
+// resampleMagnitudes is the sum of maps of the magnitudes of every plane of t: m, whose weights
+// are magnitudes, and for each dimension that moved names m with that number for all weights of the
+// dimension. Any few elements are computed alone, since few are ever wanted.
+func resampleMagnitudes(t *tensor.Tensor, shape []int, m *kernel.Axes, moved [3]float64) *tensor.Tensor {
 	part := func(row, col int, dst []float64) { // dst: from column col of a row on
 		ptr := m[2].Ptr[col : col+len(dst)+1]
-		index := m[2].Index[ptr[0]:ptr[len(dst)]]
-		first := slices.Min(index)
-		n := slices.Max(index) - first + 1
-		x, sums := opdef.Scratch[float64](n), opdef.Scratch[float64](len(maps)*n)
-		clear(*sums)
+		index, weight := m[2].Index[ptr[0]:ptr[len(dst)]], m[2].Weight[ptr[0]:ptr[len(dst)]]
+		first, last := m[2].In, 0
+		for _, i := range index {
+			first, last = min(first, i), max(last, i)
+		}
+		n := max(last-first+1, 0)
+		buf := opdef.Scratch[float64](3 * n)
+		defer opdef.Release(buf)
+		clear(*buf)
+		x, all, fixed := (*buf)[:n], (*buf)[n:2*n], (*buf)[2*n:] // fixed: of m alone
 		o1, rest := row%m[1].Out, row/m[1].Out
 		o0, plane := rest%m[0].Out, rest/m[0].Out
 		for j0 := m[0].Ptr[o0]; j0 < m[0].Ptr[o0+1]; j0++ {
 			for j1 := m[1].Ptr[o1]; j1 < m[1].Ptr[o1+1]; j1++ {
-				tensor.Load(p.Tensor, ((plane*m[0].In+m[0].Index[j0])*m[1].In+m[1].Index[j1])*m[2].In+first, *x)
-				vmath.Abs(*x, *x)
-				for k, axes := range maps {
-					vmath.Axpy((*sums)[k*n:(k+1)*n], axes[0].Weight[j0]*axes[1].Weight[j1], *x)
+				tensor.Load(t, ((plane*m[0].In+m[0].Index[j0])*m[1].In+m[1].Index[j1])*m[2].In+first, x)
+				w0, w1 := m[0].Weight[j0], m[1].Weight[j1]
+				own := w0 * w1
+				with := own + moved[0]*w1 + w0*moved[1]
+				for i, v := range x {
+					v = math.Abs(v)
+					all[i] += with * v
+					fixed[i] += own * v
 				}
 			}
 		}
-		clear(dst)
-		for k, axes := range maps {
-			sum, weight := (*sums)[k*n:(k+1)*n], axes[2].Weight
-			for o := range dst {
-				for j := ptr[o]; j < ptr[o+1]; j++ {
-					dst[o] += weight[j] * sum[index[j-ptr[0]]-first]
-				}
+		for o := range dst {
+			sum, near := 0.0, 0.0
+			for j := ptr[o] - ptr[0]; j < ptr[o+1]-ptr[0]; j++ {
+				sum += weight[j] * all[index[j]-first]
+				near += fixed[index[j]-first]
 			}
+			dst[o] = sum + moved[2]*near
 		}
-		opdef.Release(x)
-		opdef.Release(sums)
 	}
 	width := m[2].Out
 	return tensor.Lazy(tensor.Float64, shape, 1, func(lo int, dst []float64) {
@@ -231,28 +232,25 @@ func resampleMagnitudes(p elements.Planes, shape []int, maps []*kernel.Axes) *te
 	})
 }
 
-// magnitudeAxes are the maps whose results add up to the magnitude: m with the
-// magnitudes of its weights, and for every dimension that really interpolates
-// one with the size of the dimension as its weights, which are as wrong as the
-// position is large.
-func magnitudeAxes(m *kernel.Axes, size [3]int) []*kernel.Axes {
+// weightMagnitudes is m with the magnitudes of its weights.
+func weightMagnitudes(m *kernel.Axes) *kernel.Axes {
 	abs := *m
 	for d := range abs {
 		abs[d].Weight = make([]float64, len(m[d].Weight))
-		for i, w := range m[d].Weight {
-			abs[d].Weight[i] = math.Abs(w)
+		vmath.Abs(abs[d].Weight, m[d].Weight)
+	}
+	return &abs
+}
+
+// moved is the size of each dimension that really interpolates: its weights are as wrong as its
+// positions are large.
+func (p *interpolation) moved() (by [3]float64) {
+	for d, n := range p.Size {
+		if m := &p.maps[d]; len(m.Index) != m.Out {
+			by[d] = float64(n)
 		}
 	}
-	all := []*kernel.Axes{&abs}
-	for d := range m {
-		if len(m[d].Index) == m[d].Out {
-			continue
-		}
-		moved := abs
-		moved[d].Weight = slices.Repeat([]float64{float64(size[d])}, len(m[d].Weight))
-		all = append(all, &moved)
-	}
-	return all
+	return by
 }
 
 var interpolationRank = map[string]int{"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}

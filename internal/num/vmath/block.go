@@ -256,6 +256,19 @@ func Axpy(dst []float64, a float64, x []float64) {
 	}
 }
 
+// Blend stores a*x + b*y, each step rounded.
+func Blend(dst []float64, a float64, x []float64, b float64, y []float64) {
+	n := 0
+	if useSIMD {
+		n = len(x) &^ 3
+		blendSIMD(dst, a, x, b, y, n)
+	}
+	for i := n; i < len(x); i++ {
+		p, q := a*x[i], b*y[i]
+		dst[i] = p + q
+	}
+}
+
 // lanes is the number of accumulators of a run of sumRun elements in Sum and
 // Dot.
 const (

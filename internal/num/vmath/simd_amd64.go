@@ -585,6 +585,15 @@ func axpySIMD(dst []float64, a float64, x []float64) {
 	}
 }
 
+func blendSIMD(dst []float64, a float64, x []float64, b float64, y []float64, n int) {
+	f, g := splat(a), splat(b)
+	dst, x, y = dst[:n], x[:n], y[:n]
+	for i := 0; i < n; i += 4 {
+		load(x, i).Mul(cst(&f)).Add(load(y, i).Mul(cst(&g))).Store(at(dst, i))
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 func sumSIMD(acc *[lanes]float64, x []float64) {
 	var a, b, c, d archsimd.Float64x4
 	for i := 0; i < len(x); i += lanes {

@@ -204,6 +204,8 @@ func TestArithmetic(t *testing.T) {
 		{"Div", Div, func(x, y float64) float64 { return x / y }},
 		{"Axpy", func(dst, x, y []float64) { copy(dst, y); Axpy(dst, 0.7, x) },
 			func(x, y float64) float64 { p := 0.7 * x; return y + p }},
+		{"Blend", func(dst, x, y []float64) { Blend(dst, 0.7, x, -1.3, y) },
+			func(x, y float64) float64 { p, q := 0.7*x, -1.3*y; return p + q }},
 		{"Affine", func(dst, x, _ []float64) { Affine(dst, x, -3, 0.7) },
 			func(x, _ float64) float64 { s := x + -3; return s * 0.7 }},
 		{"Scale", func(dst, x, _ []float64) { Scale(dst, x, 0.7) }, func(x, _ float64) float64 { return x * 0.7 }},

@@ -103,32 +103,29 @@ func ScatterPlanes(p Planes, g *tensor.Tensor, at []int64) *tensor.Tensor {
 
 // Resample applies a separable map to every plane, then finish to the result.
 func Resample(dt tensor.DType, p Planes, shape []int, m *kernel.Axes, finish func(dst []float64)) *tensor.Tensor {
-	n := p.Volume()
-	return opdef.Rows(dt, shape, m[0].Out*m[1].Out*m[2].Out, func(row int, dst []float64) {
-		x, a, b := opdef.Scratch[float64](n), opdef.Scratch[float64](m.Scratch()), opdef.Scratch[float64](m.Scratch())
-		tensor.Load(p.Tensor, row*n, *x)
-		m.Apply(*x, dst, [2][]float64{*a, *b})
-		if finish != nil {
-			finish(dst)
-		}
-		opdef.Release(x)
-		opdef.Release(a)
-		opdef.Release(b)
-	})
+	return resample(dt, p.Tensor, shape, m, nil, finish)
 }
 
 // ResampleGrad applies the transpose of a separable map to every plane of g,
 // after start.
 func ResampleGrad(p Planes, g *tensor.Tensor, m *kernel.Axes, start func(src []float64)) *tensor.Tensor {
-	n := m[0].Out * m[1].Out * m[2].Out
-	return opdef.Rows(g.DType, p.Tensor.Shape, p.Volume(), func(row int, dst []float64) {
-		y, a, b := opdef.Scratch[float64](n), opdef.Scratch[float64](m.Scratch()), opdef.Scratch[float64](m.Scratch())
-		tensor.Load(g, row*n, *y)
+	return resample(g.DType, g, p.Tensor.Shape, m.Transposed(), start, nil)
+}
+
+func resample(dt tensor.DType, t *tensor.Tensor, shape []int, m *kernel.Axes,
+	start, finish func(v []float64)) *tensor.Tensor {
+	n := m[0].In * m[1].In * m[2].In
+	return opdef.Rows(dt, shape, m[0].Out*m[1].Out*m[2].Out, func(row int, dst []float64) {
+		x, a, b := opdef.Scratch[float64](n), opdef.Scratch[float64](m.Scratch()), opdef.Scratch[float64](m.Scratch())
+		tensor.Load(t, row*n, *x)
 		if start != nil {
-			start(*y)
+			start(*x)
 		}
-		m.Adjoint(*y, dst, [2][]float64{*a, *b})
-		opdef.Release(y)
+		m.Apply(*x, dst, [2][]float64{*a, *b})
+		if finish != nil {
+			finish(dst)
+		}
+		opdef.Release(x)
 		opdef.Release(a)
 		opdef.Release(b)
 	})

@@ -1,6 +1,11 @@
 package kernel
 
-import "github.com/optool/optool/internal/num/vmath"
+import (
+	"slices"
+
+	"github.com/optool/optool/internal/num/vmath"
+	"github.com/optool/optool/internal/quota"
+)
 
 // An Axis is a linear map along one dimension: output o is the sum of
 // Weight[j] * input[Index[j]] for j in [Ptr[o], Ptr[o+1]).
@@ -47,26 +52,41 @@ func (a *Axis) pairs() bool {
 	return true
 }
 
+// transposed is the map with inputs and outputs exchanged.
+func (a *Axis) transposed() Axis {
+	t := Axis{In: a.Out, Out: a.In, Ptr: quota.Make[int](a.In + 1), Index: quota.Make[int](len(a.Index)),
+		Weight: quota.Make[float64](len(a.Index))}
+	for _, i := range a.Index {
+		t.Ptr[i+1]++
+	}
+	for i := range a.In {
+		t.Ptr[i+1] += t.Ptr[i]
+	}
+	next := slices.Clone(t.Ptr)
+	for o := range a.Out {
+		for j := a.Ptr[o]; j < a.Ptr[o+1]; j++ {
+			k := next[a.Index[j]]
+			next[a.Index[j]]++
+			t.Index[k], t.Weight[k] = o, a.Weight[j]
+		}
+	}
+	return t
+}
+
 // apply maps x, of shape (outer, In, inner), to y, of shape (outer, Out, inner).
 func (a *Axis) apply(outer, inner int, x, y []float64) {
-	if a.identity() {
-		copy(y, x)
-		return
-	}
-	pairs := inner == 1 && a.pairs()
-	if inner > 1 {
-		clear(y)
-	}
+	pairs := a.pairs()
 	for n := range outer {
 		src, dst := x[n*a.In*inner:(n+1)*a.In*inner], y[n*a.Out*inner:(n+1)*a.Out*inner]
-		if pairs {
+		switch {
+		case inner > 1:
+			a.rows(inner, src, dst)
+		case pairs:
 			for o := range dst {
 				i, w := a.Index[2*o:2*o+2], a.Weight[2*o:2*o+2]
 				dst[o] = w[0]*src[i[0]] + w[1]*src[i[1]]
 			}
-			continue
-		}
-		if inner == 1 {
+		default:
 			for o := range dst {
 				s, from, to := 0.0, a.Ptr[o], a.Ptr[o+1]
 				weights := a.Weight[from:to]
@@ -75,30 +95,24 @@ func (a *Axis) apply(outer, inner int, x, y []float64) {
 				}
 				dst[o] = s
 			}
-			continue
-		}
-		for o := range a.Out {
-			row := dst[o*inner : (o+1)*inner]
-			for j := a.Ptr[o]; j < a.Ptr[o+1]; j++ {
-				vmath.Axpy(row, a.Weight[j], src[a.Index[j]*inner:(a.Index[j]+1)*inner])
-			}
 		}
 	}
 }
 
-// adjoint is the transpose of apply: y, of shape (outer, Out, inner), to x.
-func (a *Axis) adjoint(outer, inner int, y, x []float64) {
-	if a.identity() {
-		copy(x, y)
-		return
-	}
-	clear(x)
-	for n := range outer {
-		dst, src := x[n*a.In*inner:(n+1)*a.In*inner], y[n*a.Out*inner:(n+1)*a.Out*inner]
-		for o := range a.Out {
-			row := src[o*inner : (o+1)*inner]
-			for j := a.Ptr[o]; j < a.Ptr[o+1]; j++ {
-				vmath.Axpy(dst[a.Index[j]*inner:(a.Index[j]+1)*inner], a.Weight[j], row)
+// rows is apply of one row of each input, of inner elements, to those of the outputs.
+func (a *Axis) rows(inner int, src, dst []float64) {
+	in := func(j int) []float64 { return src[a.Index[j]*inner:][:inner] }
+	for o := range a.Out {
+		row, from, to := dst[o*inner:(o+1)*inner], a.Ptr[o], a.Ptr[o+1]
+		switch to - from {
+		case 0:
+			clear(row)
+		case 1:
+			vmath.Scale(row, in(from), a.Weight[from])
+		default:
+			vmath.Blend(row, a.Weight[from], in(from), a.Weight[from+1], in(from+1))
+			for j := from + 2; j < to; j++ {
+				vmath.Axpy(row, a.Weight[j], in(j))
 			}
 		}
 	}
@@ -108,30 +122,42 @@ func (a *Axis) adjoint(outer, inner int, y, x []float64) {
 // ones map 1 to 1).
 type Axes [3]Axis
 
-// Scratch is the number of elements of each of the two buffers Apply and
-// Adjoint need.
+// Transposed is the map from the outputs to the inputs, as gradients have it.
+func (m *Axes) Transposed() *Axes {
+	return &Axes{m[0].transposed(), m[1].transposed(), m[2].transposed()}
+}
+
+// Scratch is the number of elements of each of the two buffers Apply needs.
 func (m *Axes) Scratch() int {
 	return max(m[0].In, m[0].Out) * max(m[1].In, m[1].Out) * max(m[2].In, m[2].Out)
 }
 
 // Apply maps plane x to y. buf holds two buffers of Scratch elements.
 func (m *Axes) Apply(x, y []float64, buf [2][]float64) {
-	n := m[0].In * m[1].In * m[2].Out
-	m[2].apply(m[0].In*m[1].In, 1, x, buf[0][:n])
-	if m[0].identity() {
-		m[1].apply(m[0].In, m[2].Out, buf[0][:n], y)
-		return
+	dims := []int{0, 1, 2}
+	if m[2].Out > m[2].In { // the innermost goes element by element, so it goes where these are fewest
+		slices.Reverse(dims)
 	}
-	k := m[0].In * m[1].Out * m[2].Out
-	m[1].apply(m[0].In, m[2].Out, buf[0][:n], buf[1][:k])
-	m[0].apply(1, m[1].Out*m[2].Out, buf[1][:k], y)
-}
-
-// Adjoint is the transpose of Apply.
-func (m *Axes) Adjoint(y, x []float64, buf [2][]float64) {
-	k := m[0].In * m[1].Out * m[2].Out
-	m[0].adjoint(1, m[1].Out*m[2].Out, y, buf[1][:k])
-	n := m[0].In * m[1].In * m[2].Out
-	m[1].adjoint(m[0].In, m[2].Out, buf[1][:k], buf[0][:n])
-	m[2].adjoint(m[0].In*m[1].In, 1, buf[0][:n], x)
+	dims = slices.DeleteFunc(dims, func(d int) bool { return m[d].identity() })
+	size := [3]int{m[0].In, m[1].In, m[2].In}
+	for k, d := range dims {
+		outer, inner := 1, 1
+		for e, n := range size {
+			if e < d {
+				outer *= n
+			} else if e > d {
+				inner *= n
+			}
+		}
+		size[d] = m[d].Out
+		to := buf[k%2][:outer*inner*size[d]]
+		if k == len(dims)-1 {
+			to = y
+		}
+		m[d].apply(outer, inner, x, to)
+		x = to
+	}
+	if len(dims) == 0 {
+		copy(y, x)
+	}
 }
