@@ -60,7 +60,7 @@ func TestAxes(t *testing.T) {
 					want += v * weight(at(k, out), at(j, in))
 				}
 				if math.Abs(got-want) > 1e-13 {
-					t.Fatalf("%v to %v, transposed %v: element %d is %v, want %v", c.in, c.out, transposed, k, got, want)
+					t.Fatalf("%v to %v, transposed %v: element %d is %v, not %v", c.in, c.out, transposed, k, got, want)
 				}
 			}
 		}
