@@ -12,7 +12,7 @@ import (
 func (e *Entry) DTypes() []string {
 	names := []string{}
 	var seen []tensor.DType
-	for _, c := range e.op.cases(Gen{rand.New(rand.NewPCG(1, 1))}) {
+	for _, c := range e.op.cases(Gen{R: rand.New(rand.NewPCG(1, 1))}) {
 		for _, a := range e.NewCall(c).Tensors() {
 			if !slices.Contains(seen, a.Tensor.DType) {
 				seen = append(seen, a.Tensor.DType)

@@ -10,7 +10,10 @@ import (
 
 // Gen makes tensors for cases: values that every dtype holds well, layouts as
 // captures have them. Floating tensors ask for a gradient.
-type Gen struct{ R *rand.Rand }
+type Gen struct {
+	R   *rand.Rand
+	Nth int // which case of PerDType is being made, from 0: for what the others do not have
+}
 
 // Uniform returns a floating or complex tensor with values in [lo, hi],
 // rounded to dt as a captured tensor would be.
@@ -137,7 +140,8 @@ func NonContiguous(t *tensor.Tensor) *tensor.Tensor {
 // PerDType makes cases of one for every floating dtype operators are checked with.
 func PerDType[A any](one func(g Gen, dt tensor.DType) *A) func(g Gen) []*A {
 	return func(g Gen) (out []*A) {
-		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16, tensor.Float16} {
+		for i, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16, tensor.Float16} {
+			g.Nth = i
 			out = append(out, one(g, dt))
 		}
 		return out

@@ -12,7 +12,7 @@ import (
 // Cases generates calls of the op from its declaration, the same ones for the
 // same state of r. Ops without cases give none.
 func (e *Entry) Cases(r *rand.Rand) []*Call {
-	args := e.op.cases(Gen{r})
+	args := e.op.cases(Gen{R: r})
 	calls := make([]*Call, len(args))
 	for i, a := range args {
 		calls[i] = e.NewCall(a)

@@ -50,17 +50,14 @@ var extAdamW = compose.DeclareInPlace(compose.Op[extAdamArgs]{
 	Names: ext("adamw"),
 	Doc: opdef.Doc{Summary: "A step of AdamW, in place", Formula: adamFormula, Notes: adamNotes,
 		Source: "diopiAdamW"},
-	Cases: func(g opdef.Gen) []*extAdamArgs {
-		i := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *extAdamArgs {
-			a := &extAdamArgs{g.Normal(dt, 3, 4), g.Normal(dt, 3, 4), g.Uniform(dt, 0.1, 1, 3, 4), nil,
-				g.Normal(dt, 3, 4), 0.01, 0.9, 0.99, 1e-3, 0.1, 2, false}
-			if i++; i == 2 {
-				a.Amsgrad, a.MaxExpAvgSq = true, g.Uniform(dt, 0.1, 1, 3, 4)
-			}
-			return a
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *extAdamArgs {
+		a := &extAdamArgs{g.Normal(dt, 3, 4), g.Normal(dt, 3, 4), g.Uniform(dt, 0.1, 1, 3, 4), nil,
+			g.Normal(dt, 3, 4), 0.01, 0.9, 0.99, 1e-3, 0.1, 2, false}
+		if g.Nth == 1 {
+			a.Amsgrad, a.MaxExpAvgSq = true, g.Uniform(dt, 0.1, 1, 3, 4)
+		}
+		return a
+	}),
 }, []string{"param", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"}, func(g *compose.Graph,
 	a *extAdamArgs) compose.Values {
 	o := adamOptions{a.Amsgrad, a.Beta1, a.Beta2, a.Lr, a.WeightDecay, a.Epsilon}
@@ -146,13 +143,9 @@ var fusedAdamW = compose.DeclareInPlace(compose.Op[fusedAdamArgs]{
 	Names: names("interntrain_ops._adamw_dipu.fused_adamw"),
 	Doc: opdef.Doc{Summary: "A step of AdamW on lists of tensors, in place", Formula: adamFormula,
 		Notes: adamNotes + " maximize is refused.", Source: "deeplink_ext.interntrain_ops.adamw"},
-	Cases: func(g opdef.Gen) []*fusedAdamArgs {
-		i := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *fusedAdamArgs {
-			i++
-			return &fusedAdamArgs{someLists(g, dt, i == 2), 3, someOptions(i == 2), false}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *fusedAdamArgs {
+		return &fusedAdamArgs{someLists(g, dt, g.Nth == 1), 3, someOptions(g.Nth == 1), false}
+	}),
 }, nil, func(g *compose.Graph, a *fusedAdamArgs) compose.Values {
 	refuseMaximize(g, a.Maximize)
 	a.update(g, &a.adamOptions, 1, func(int) float64 { return float64(a.Step) })
@@ -184,17 +177,14 @@ var adamw = compose.Declare(compose.Op[adamArgs]{
 			"parameters, m and v, one after the other. maximize is refused.",
 		Source: "deeplink_ext.ascend_speed.adamw"},
 	NoGrad: "it is a step of an optimizer",
-	Cases: func(g opdef.Gen) []*adamArgs {
-		i, half := 0, 0.5
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *adamArgs {
-			i++
-			a := &adamArgs{someLists(g, dt, i == 2), []int{3, 1}, someOptions(i == 2), false, nil}
-			if i == 1 {
-				a.NormCoeffScale = &half
-			}
-			return a
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *adamArgs {
+		half := 0.5
+		a := &adamArgs{someLists(g, dt, g.Nth == 1), []int{3, 1}, someOptions(g.Nth == 1), false, nil}
+		if g.Nth == 0 {
+			a.NormCoeffScale = &half
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *adamArgs) compose.Values {
 	refuseMaximize(g, a.Maximize)
 	if len(a.StateSteps) != len(a.Params) {

@@ -45,15 +45,11 @@ var rotary = compose.Declare(compose.Op[rotaryArgs]{
 		Formula: "(a*cos - b*sin, b*cos + a*sin) for pairs (a, b) of each head",
 		Notes:   "x is (..., positions, heads, size), cos and sin are (positions, pairs). " + rotaryNotes,
 		Source:  "deeplink_ext.internevo_ops.rotary_embedding"},
-	Cases: func(g opdef.Gen) (cs []*rotaryArgs) {
-		i := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotaryArgs {
-			cos, sin := g.Uniform(dt, -1, 1, 4, 2), g.Uniform(dt, -1, 1, 4, 2)
-			cos.RequiresGrad, sin.RequiresGrad = false, false
-			i++
-			return &rotaryArgs{g.Normal(dt, 2, 3, 2, 4+i%2), cos, sin, i > 2, false}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotaryArgs {
+		cos, sin := g.Uniform(dt, -1, 1, 4, 2), g.Uniform(dt, -1, 1, 4, 2)
+		cos.RequiresGrad, sin.RequiresGrad = false, false
+		return &rotaryArgs{g.Normal(dt, 2, 3, 2, 4+g.Nth%2), cos, sin, g.Nth > 1, false}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *rotaryArgs) compose.Values {
 	y := turned(g, "x", g.Arg("x", a.X), g.Detach(g.Arg("cos", a.Cos)), g.Detach(g.Arg("sin", a.Sin)), a.Interleaved)
 	if a.InPlace {
@@ -79,21 +75,18 @@ var rotaryQKV = compose.Declare(compose.Op[qkvArgs]{
 			"(positions, " +
 			"pairs); keys have angles of their own with cos_k and sin_k. " + rotaryNotes,
 		Source: "deeplink_ext.interntrain_ops.rotary_embedding"},
-	Cases: func(g opdef.Gen) (cs []*qkvArgs) {
-		i := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *qkvArgs {
-			angles := func() *tensor.Tensor {
-				t := g.Uniform(dt, -1, 1, 3, 2)
-				t.RequiresGrad = false
-				return t
-			}
-			a := &qkvArgs{Qkv: g.Normal(dt, 2, 3, 3, 2, 4), Cos: angles(), Sin: angles(), Interleaved: i%2 == 1}
-			if i++; i > 2 {
-				a.Qkv, a.CosK, a.SinK = g.Normal(dt, 3, 3, 2, 5), angles(), angles()
-			}
-			return a
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *qkvArgs {
+		angles := func() *tensor.Tensor {
+			t := g.Uniform(dt, -1, 1, 3, 2)
+			t.RequiresGrad = false
+			return t
+		}
+		a := &qkvArgs{Qkv: g.Normal(dt, 2, 3, 3, 2, 4), Cos: angles(), Sin: angles(), Interleaved: g.Nth%2 == 1}
+		if g.Nth > 1 {
+			a.Qkv, a.CosK, a.SinK = g.Normal(dt, 3, 3, 2, 5), angles(), angles()
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *qkvArgs) compose.Values {
 	qkv := g.Arg("qkv", a.Qkv)
 	dim := qkv.Dim() - 3
@@ -174,14 +167,10 @@ var extRotary = compose.DeclareInPlace(compose.Op[extRotaryArgs]{
 		Formula: "output = (a*cos - b*sin, b*cos + a*sin) for pairs (a, b) of the last dimension of input",
 		Notes: "cos and sin are broadcast to the pairs, of one place in both halves, or neighbours if interleaved; " +
 			"conj turns back.", Source: "diopiRotaryEmbedding"},
-	Cases: func(g opdef.Gen) []*extRotaryArgs {
-		i := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *extRotaryArgs {
-			i++
-			return &extRotaryArgs{g.Normal(dt, 2, 3, 2, 4), g.Normal(dt, 2, 3, 2, 4), g.Uniform(dt, -1, 1, 3, 1, 2),
-				g.Uniform(dt, -1, 1, 3, 1, 2), i%2 == 0, i > 2}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *extRotaryArgs {
+		return &extRotaryArgs{g.Normal(dt, 2, 3, 2, 4), g.Normal(dt, 2, 3, 2, 4), g.Uniform(dt, -1, 1, 3, 1, 2),
+			g.Uniform(dt, -1, 1, 3, 1, 2), g.Nth%2 == 1, g.Nth > 1}
+	}),
 }, []string{"output"}, func(g *compose.Graph, a *extRotaryArgs) compose.Values {
 	y := fused.RotatedBy(g, "input", g.Arg("input", a.Input), g.Arg("cos", a.Cos), g.Arg("sin", a.Sin), a.Conj,
 		a.Interleaved)

@@ -28,13 +28,9 @@ var maskedSoftmax = compose.Declare(compose.Op[softmaxArgs]{
 	Doc: opdef.Doc{Summary: "Softmax of scaled scores, some of which are hidden",
 		Formula: "softmax(where(mask, -10000, scale*input), -1)", Notes: triangleNotes,
 		Source: "deeplink_ext.ascend_speed.scaled_masked_softmax"},
-	Cases: func(g opdef.Gen) []*softmaxArgs {
-		i := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *softmaxArgs {
-			i++
-			return &softmaxArgs{g.Normal(dt, 2, 2, 3, 4), someMask(), 0.5, i%2 == 0}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *softmaxArgs {
+		return &softmaxArgs{g.Normal(dt, 2, 2, 3, 4), someMask(), 0.5, g.Nth%2 == 1}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *softmaxArgs) compose.Values {
 	x := g.Arg("input", a.Input)
 	y := fused.MaskedSoftmax(g, g.AtLeast(x, tensor.Float32), a.Mask, a.Scale, a.FixedTriuMask)
@@ -76,14 +72,10 @@ var extMaskedSoftmaxBackward = compose.DeclareInPlace(compose.Op[extSoftmaxBackA
 		Formula: "grad_input = where(mask, 0, scale*out*(grad_output - sum(grad_output*out, -1)))",
 		Notes:   triangleNotes,
 		Source:  "diopiScaledMaskedSoftmaxBackward"},
-	Cases: func(g opdef.Gen) []*extSoftmaxBackArgs {
-		i := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *extSoftmaxBackArgs {
-			i++
-			return &extSoftmaxBackArgs{g.Normal(dt, 2, 2, 3, 4), g.Normal(dt, 2, 2, 3, 4),
-				g.Uniform(dt, 0, 0.5, 2, 2, 3, 4), someMask(), 0.5, i%2 == 0}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *extSoftmaxBackArgs {
+		return &extSoftmaxBackArgs{g.Normal(dt, 2, 2, 3, 4), g.Normal(dt, 2, 2, 3, 4),
+			g.Uniform(dt, 0, 0.5, 2, 2, 3, 4), someMask(), 0.5, g.Nth%2 == 1}
+	}),
 }, []string{"grad_input"}, func(g *compose.Graph, a *extSoftmaxBackArgs) compose.Values {
 	up, y := g.AtLeast(g.Arg("grad_output", a.GradOutput), tensor.Float32), g.AtLeast(g.Arg("out", a.Out),
 		tensor.Float32)

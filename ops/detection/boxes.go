@@ -205,11 +205,9 @@ func boxes() []*opdef.Entry {
 			Doc: boxDoc("box_area", "Areas of boxes", "(x2 - x1) * (y2 - y1), w * h in formats xywh and cxcywh",
 				"Areas of 16-bit boxes are float32, those of small integers int32."), Exempt: boxDTypes,
 			Cases: func(g opdef.Gen) []*boxesArgs {
-				i := -1
 				cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *boxesArgs {
-					i++
 					x, _ := apartBoxes(g, dt)
-					return &boxesArgs{x, boxFormats[i%3]}
+					return &boxesArgs{x, boxFormats[g.Nth%3]}
 				})(g)
 				return append(cs, &boxesArgs{g.Int(tensor.Int16, 1, 9, 2, 4), "xywh"})
 			},
@@ -298,14 +296,10 @@ func boxes() []*opdef.Entry {
 			Schema: "box_iou(Tensor boxes1, Tensor boxes2, str fmt='xyxy') -> Tensor", Names: boxNames("box_iou"),
 			Doc: boxDoc("box_iou", "Intersections of boxes over their unions", "intersection / union",
 				pairNotes+" or in format fmt. Turned boxes are refused."), Exempt: boxDTypes,
-			Cases: func(g opdef.Gen) (cs []*formPairArg) {
-				i := -1
-				return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *formPairArg {
-					i++
-					x, y := apartBoxes(g, dt)
-					return &formPairArg{x, y, boxFormats[i%3]}
-				})(g)
-			},
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *formPairArg {
+				x, y := apartBoxes(g, dt)
+				return &formPairArg{x, y, boxFormats[g.Nth%3]}
+			}),
 		}, compose.Unfused, func(g *compose.Graph, a *formPairArg) compose.Values {
 			return compose.Values{newPair(g, g.Arg("boxes1", a.Boxes1), g.Arg("boxes2", a.Boxes2), a.Fmt).iou(g)}
 		}),

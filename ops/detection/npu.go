@@ -122,14 +122,10 @@ func npuBoxes() []*opdef.Entry {
 				"Boxes are (x1, y1, x2, y2). The result is (boxes of gtboxes, boxes of bboxes). This is what Ascend "+
 					"910 computes, in float16; Ascend 950 adds 0.01 to the sides of the intersection too."),
 			NoGrad: byForwardKernel, Exempt: halfSteps,
-			Cases: func(g opdef.Gen) []*npuIoUArgs {
-				i := 0
-				return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *npuIoUArgs {
-					i++
-					x, y := apartBoxes(g, dt)
-					return &npuIoUArgs{x, y, i % 2}
-				})(g)
-			},
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *npuIoUArgs {
+				x, y := apartBoxes(g, dt)
+				return &npuIoUArgs{x, y, g.Nth % 2}
+			}),
 		}, compose.Fused, func(g *compose.Graph, a *npuIoUArgs) compose.Values {
 			x, y := g.To(g.Arg("bboxes", a.Bboxes), tensor.Float16), g.To(g.Arg("gtboxes", a.Gtboxes), tensor.Float16)
 			if a.Mode != 0 && a.Mode != 1 {
@@ -205,13 +201,11 @@ func npuBoxes() []*opdef.Entry {
 				"((gx - ax)/aw, (gy - ay)/ah, log(gw/aw), log(gh/ah)), less means, over stds; x and y are centres, "+
 					"w = x2 - x1 + 1", "Boxes are (n, 4): x1, y1, x2, y2. Computed in float16."),
 			NoGrad: byForwardKernel, Exempt: halfSteps,
-			Cases: func(g opdef.Gen) []*npuEncodeArgs {
-				return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *npuEncodeArgs {
-					x, _ := someBoxes(g, dt, 3)
-					y, _ := someBoxes(g, dt, 3)
-					return &npuEncodeArgs{x, y, 0, 0.1, 0, -0.1, 0.1, 0.1, 0.2, 0.2}
-				})(g)
-			},
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *npuEncodeArgs {
+				x, _ := someBoxes(g, dt, 3)
+				y, _ := someBoxes(g, dt, 3)
+				return &npuEncodeArgs{x, y, 0, 0.1, 0, -0.1, 0.1, 0.1, 0.2, 0.2}
+			}),
 		}, compose.Fused, func(g *compose.Graph, a *npuEncodeArgs) compose.Values {
 			x, y := g.Arg("anchor_box", a.AnchorBox), g.Arg("ground_truth_box", a.GroundTruthBox)
 			sameBoxes(g, "ground_truth_box", x, y)
@@ -237,13 +231,11 @@ func npuBoxes() []*opdef.Entry {
 					"corners within max_shape",
 				"Boxes are (n, 4): x1, y1, x2, y2, w = x2 - x1 + 1, max_shape is (height, width)."),
 			NoGrad: byForwardKernel,
-			Cases: func(g opdef.Gen) []*npuDecodeArgs {
-				return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *npuDecodeArgs {
-					x, _ := someBoxes(g, dt, 3)
-					return &npuDecodeArgs{x, g.Uniform(dt, -1, 1, 3, 4), 0, 0.1, 0, -0.1, 1, 1, 0.5, 2,
-						[]int{9, 11}, 0.25}
-				})(g)
-			},
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *npuDecodeArgs {
+				x, _ := someBoxes(g, dt, 3)
+				return &npuDecodeArgs{x, g.Uniform(dt, -1, 1, 3, 4), 0, 0.1, 0, -0.1, 1, 1, 0.5, 2,
+					[]int{9, 11}, 0.25}
+			}),
 		}, compose.Fused, func(g *compose.Graph, a *npuDecodeArgs) compose.Values {
 			x, d := g.Arg("rois", a.Rois), g.Arg("deltas", a.Deltas)
 			sameBoxes(g, "deltas", x, d)

@@ -163,13 +163,9 @@ var rotatedIoU = opdef.Op[rotatedIoUArgs]{
 			func(a, b rectangle) float64 { return quotient(2*sharedError(a, b), unionOf(a, b, 0)) }))}
 	},
 	Terms: func(*rotatedIoUArgs) int { return rotatedTerms },
-	Cases: func(g opdef.Gen) []*rotatedIoUArgs {
-		i := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotatedIoUArgs {
-			i++
-			return &rotatedIoUArgs{rotatedBoxes(g, dt, 3), rotatedBoxes(g, dt, 2), i%2 == 0, 0, true, 0, 0}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotatedIoUArgs {
+		return &rotatedIoUArgs{rotatedBoxes(g, dt, 3), rotatedBoxes(g, dt, 2), g.Nth%2 == 1, 0, true, 0, 0}
+	}),
 }.Entry()
 
 // rotatedTerms are the corners that an area is the sum of, at most.
@@ -196,13 +192,9 @@ var rotatedShared = opdef.Op[rotatedOverlapsArgs]{
 		return []*tensor.Tensor{opdef.Must(rotatedOverlaps(a.Self, a.QueryBoxes, a.Trans, tensor.Float64, sharedError))}
 	},
 	Terms: func(*rotatedOverlapsArgs) int { return rotatedTerms },
-	Cases: func(g opdef.Gen) []*rotatedOverlapsArgs {
-		i := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotatedOverlapsArgs {
-			i++
-			return &rotatedOverlapsArgs{rotatedBoxes(g, dt, 3), rotatedBoxes(g, dt, 2), i%2 == 0}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotatedOverlapsArgs {
+		return &rotatedOverlapsArgs{rotatedBoxes(g, dt, 3), rotatedBoxes(g, dt, 2), g.Nth%2 == 1}
+	}),
 }.Entry()
 
 var nmsRotated = opdef.Planned[nmsRotatedArgs, *suppression]{

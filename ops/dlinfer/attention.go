@@ -135,24 +135,20 @@ var prefill = compose.Declare(compose.Op[prefillArgs]{
 			"causal if q_start_loc also has the end of the last sequence. The caches are not read.",
 		Source: source("prefill_attention")},
 	NoGrad: fused.ByInference,
-	Cases: func(g opdef.Gen) []*prefillArgs {
-		i := -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *prefillArgs {
-			i++
-			a := &prefillArgs{Query: g.Normal(dt, 5, 4, 4), Key: g.Normal(dt, 5, 2, 4), Value: g.Normal(dt, 5, 2, 4),
-				QStartLoc: fused.Integers(0, 2), QSeqLen: fused.Integers(2, 3), KvSeqLen: fused.Integers(2, 3),
-				MaxQSeqLen: 3, NumQHeads: 4, NumKvHeads: 2}
-			switch i {
-			case 1:
-				a.QStartLoc, a.AttnOutput = fused.Integers(0, 2, 5), g.Normal(dt, 5, 16)
-			case 2:
-				a.AttnMask = []*tensor.Tensor{triangle(4)}
-			case 3:
-				a.AlibiSlopes = []float64{1, 0.5, 0.25, 0.125}
-			}
-			return a
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *prefillArgs {
+		a := &prefillArgs{Query: g.Normal(dt, 5, 4, 4), Key: g.Normal(dt, 5, 2, 4), Value: g.Normal(dt, 5, 2, 4),
+			QStartLoc: fused.Integers(0, 2), QSeqLen: fused.Integers(2, 3), KvSeqLen: fused.Integers(2, 3),
+			MaxQSeqLen: 3, NumQHeads: 4, NumKvHeads: 2}
+		switch g.Nth {
+		case 1:
+			a.QStartLoc, a.AttnOutput = fused.Integers(0, 2, 5), g.Normal(dt, 5, 16)
+		case 2:
+			a.AttnMask = []*tensor.Tensor{triangle(4)}
+		case 3:
+			a.AlibiSlopes = []float64{1, 0.5, 0.25, 0.125}
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *prefillArgs) compose.Values {
 	q, k, v := heads(g, "query", a.Query, a.NumQHeads), heads(g, "key", a.Key, a.NumKvHeads),
 		heads(g, "value", a.Value, a.NumKvHeads)
@@ -197,15 +193,11 @@ var fusedAttention = compose.Declare(compose.Op[fusedArgs]{
 			"as queries, and as that of prefill_attention; queries of other lengths see all keys.",
 		Source: source("fused_attention")},
 	NoGrad: fused.ByInference,
-	Cases: func(g opdef.Gen) []*fusedArgs {
-		n := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *fusedArgs {
-			n++
-			return &fusedArgs{g.Normal(dt, 1, []int{3, 1}[n%2], 4, 4), g.Normal(dt, 1, 3, 2, 4), g.Normal(dt, 1, 3,
-				2, 4),
-				[]*tensor.Tensor{triangle(5)}}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *fusedArgs {
+		return &fusedArgs{g.Normal(dt, 1, []int{3, 1}[g.Nth%2], 4, 4), g.Normal(dt, 1, 3, 2, 4), g.Normal(dt, 1, 3,
+			2, 4),
+			[]*tensor.Tensor{triangle(5)}}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *fusedArgs) compose.Values {
 	open := func(name string, t *tensor.Tensor) *compose.Value {
 		if t.Dim() != 4 || t.Shape[0] != 1 {
@@ -240,22 +232,19 @@ var incre = compose.Declare(compose.Op[increArgs]{
 		Notes: "input_layout is BSH, BSND or BNSD: B sequences, S positions, N heads, D sizes, H heads times sizes. " +
 			"The scale is 1/sqrt(size) unless softmax_scale is given.", Source: source("incre_flash_attention")},
 	NoGrad: fused.ByInference,
-	Cases: func(g opdef.Gen) []*increArgs {
-		half, i := 0.5, -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *increArgs {
-			i++
-			a := &increArgs{g.Normal(dt, 2, 1, 8), g.Normal(dt, 2, 3, 8), g.Normal(dt, 2, 3, 8), 2, "BSH", nil}
-			switch i {
-			case 1:
-				a = &increArgs{g.Normal(dt, 2, 2, 1, 4), g.Normal(dt, 2, 2, 3, 4), g.Normal(dt, 2, 2, 3, 4), 2,
-					"BNSD", &half}
-			case 2:
-				a = &increArgs{g.Normal(dt, 2, 1, 2, 4), g.Normal(dt, 2, 3, 2, 4), g.Normal(dt, 2, 3, 2, 4), 2,
-					"BSND", &half}
-			}
-			return a
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *increArgs {
+		half := 0.5
+		a := &increArgs{g.Normal(dt, 2, 1, 8), g.Normal(dt, 2, 3, 8), g.Normal(dt, 2, 3, 8), 2, "BSH", nil}
+		switch g.Nth {
+		case 1:
+			a = &increArgs{g.Normal(dt, 2, 2, 1, 4), g.Normal(dt, 2, 2, 3, 4), g.Normal(dt, 2, 2, 3, 4), 2,
+				"BNSD", &half}
+		case 2:
+			a = &increArgs{g.Normal(dt, 2, 1, 2, 4), g.Normal(dt, 2, 3, 2, 4), g.Normal(dt, 2, 3, 2, 4), 2,
+				"BSND", &half}
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *increArgs) compose.Values {
 	layout := fused.LayoutOf(g, "input_layout", a.InputLayout)
 	q := layout.Open(g, "query", g.Arg("query", a.Query), a.NumHeads)
@@ -366,17 +355,17 @@ var decode = compose.Declare(compose.Op[decodeArgs]{
 	NoGrad: fused.ByInference,
 	Cases: func(g opdef.Gen) []*decodeArgs {
 		table := tensor.New(tensor.Int32, []int{2, 2}, []int64{2, 0, 1, 0}).Rounded()
-		i, bits := 0, 8
+		bits := 8
 		cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *decodeArgs {
 			cache, v := []int{3, 3, 2, 4}, 4
-			if i++; i == 2 {
+			if g.Nth == 1 {
 				cache = []int{3, 2, 3, 4}
 			}
 			a := &decodeArgs{Query: g.Normal(dt, 2, 4, 4), KeyCache: g.Normal(dt, cache...),
 				ValueCache: g.Normal(dt, append(cache[:3:3], v)...), BlockTable: table, BlockSize: 3,
 				QSeqLen: fused.Integers(1, 1), KvSeqLen: fused.Integers(5, 2), MaxKvSeqLen: 5, NumQHeads: 4,
 				NumKvHeads: 2}
-			if i == 3 {
+			if g.Nth == 2 {
 				a.AttnOutput = g.Normal(dt, 2, 4, 4)
 			}
 			return a
@@ -417,18 +406,16 @@ var pagedPrefill = compose.Declare(compose.Op[pagedPrefillArgs]{
 		Notes: pagedNotes + " key and value, which the caches hold already, and attn_mask, which says the same of " +
 			"places, are not read.", Source: source("paged_prefill_attention")},
 	NoGrad: fused.ByInference,
-	Cases: func(g opdef.Gen) []*pagedPrefillArgs {
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *pagedPrefillArgs {
 		table := tensor.New(tensor.Int32, []int{2, 2}, []int64{2, 0, 1, 0}).Rounded()
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *pagedPrefillArgs {
-			return &pagedPrefillArgs{Query: g.Normal(dt, 5, 4, 4), Key: g.Normal(dt, 5, 2, 4), Value: g.Normal(dt,
-				5, 2, 4),
-				KeyCache: g.Normal(dt, 3, 3, 2, 4), ValueCache: g.Normal(dt, 3, 3, 2, 4), BlockTable: table,
-				BlockSize: 3,
-				QStartLoc: fused.Integers(0, 3), QSeqLen: fused.Integers(3, 2), KvSeqLen: fused.Integers(5, 2),
-				CuSeqLensKv: fused.Integers(0, 5, 7), MaxQSeqLen: 3, MaxKvSeqLen: 5, NumQHeads: 4, NumKvHeads: 2,
-				AttnMask: []*tensor.Tensor{triangle(5)}}
-		})(g)
-	},
+		return &pagedPrefillArgs{Query: g.Normal(dt, 5, 4, 4), Key: g.Normal(dt, 5, 2, 4), Value: g.Normal(dt,
+			5, 2, 4),
+			KeyCache: g.Normal(dt, 3, 3, 2, 4), ValueCache: g.Normal(dt, 3, 3, 2, 4), BlockTable: table,
+			BlockSize: 3,
+			QStartLoc: fused.Integers(0, 3), QSeqLen: fused.Integers(3, 2), KvSeqLen: fused.Integers(5, 2),
+			CuSeqLensKv: fused.Integers(0, 5, 7), MaxQSeqLen: 3, MaxKvSeqLen: 5, NumQHeads: 4, NumKvHeads: 2,
+			AttnMask: []*tensor.Tensor{triangle(5)}}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *pagedPrefillArgs) compose.Values {
 	return a.paged(g, a.Query, a.KeyCache, a.ValueCache, a.BlockTable, a.BlockSize, a.QSeqLen, a.KvSeqLen, a.NumQHeads,
 		a.NumKvHeads)

@@ -51,16 +51,12 @@ var fusedMoe = compose.Declare(compose.Op[moeArgs]{
 		Notes: "gate_up_weights is (experts, 2*m, d), down_weights (experts, d, m). With renormalize the weights of " +
 			"a " +
 			"row are divided by their sum. A chunked layout is refused." + metadataNotes, Source: source("fused_moe")},
-	Cases: func(g opdef.Gen) []*moeArgs {
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *moeArgs {
 		ids := tensor.New(tensor.Int32, []int{3, 2}, []int64{0, 3, 2, 0, 3, 2}).Rounded()
-		n := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *moeArgs {
-			n++
-			return &moeArgs{HiddenStates: g.Normal(dt, 3, 4), GateUpWeights: g.Normal(dt, 4, 6, 4),
-				DownWeights: g.Normal(dt, 4, 4, 3), TopkWeights: g.Uniform(dt, 0.1, 1, 3, 2), TopkIds: ids, Topk: 2,
-				Renormalize: n%2 == 0}
-		})(g)
-	},
+		return &moeArgs{HiddenStates: g.Normal(dt, 3, 4), GateUpWeights: g.Normal(dt, 4, 6, 4),
+			DownWeights: g.Normal(dt, 4, 4, 3), TopkWeights: g.Uniform(dt, 0.1, 1, 3, 2), TopkIds: ids, Topk: 2,
+			Renormalize: g.Nth%2 == 1}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *moeArgs) compose.Values {
 	if a.ChunkedMoeLayout != nil {
 		g.Refuse("chunked_moe_layout", "weights in chunks are not supported")
@@ -93,16 +89,13 @@ var linear = compose.Declare(compose.Op[linearArgs]{
 	Doc: opdef.Doc{Summary: "Linear map", Formula: "x weight^T + bias",
 		Notes: "A weight in format NZ, (1, columns/n, rows, n), is a matrix again first. all_reduce, a sum over " +
 			"processes, is refused.", Source: source("linear")},
-	Cases: func(g opdef.Gen) []*linearArgs {
-		n := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *linearArgs {
-			a := &linearArgs{X: g.Normal(dt, 2, 3, 8), Weight: g.Normal(dt, 5, 8), Bias: g.Normal(dt, 5)}
-			if n++; n == 2 {
-				a.Weight, a.Bias = g.Normal(dt, 1, 2, 5, 4), nil
-			}
-			return a
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *linearArgs {
+		a := &linearArgs{X: g.Normal(dt, 2, 3, 8), Weight: g.Normal(dt, 5, 8), Bias: g.Normal(dt, 5)}
+		if g.Nth == 1 {
+			a.Weight, a.Bias = g.Normal(dt, 1, 2, 5, 4), nil
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *linearArgs) compose.Values {
 	if a.AllReduce != nil && *a.AllReduce {
 		g.Refuse("all_reduce", "a sum over processes is not known from one of them")

@@ -28,12 +28,10 @@ var dynamicQuant = compose.Declare(compose.Op[dynamicArgs]{
 		Formula: "round(x / scale) as quant_dtype and scale", Notes: quantNotes + " quant_granularity is PER_TOKEN.",
 		Source: source("dynamic_quant")},
 	NoGrad: fused.ByInference, Exempt: ofScale,
-	Cases: func(g opdef.Gen) []*dynamicArgs {
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *dynamicArgs {
 		token := "PER_TOKEN"
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *dynamicArgs {
-			return &dynamicArgs{g.Normal(dt, 2, 3, 8), tensor.Int8, &token}
-		})(g)
-	},
+		return &dynamicArgs{g.Normal(dt, 2, 3, 8), tensor.Int8, &token}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *dynamicArgs) compose.Values {
 	if a.QuantGranularity != nil && *a.QuantGranularity != "PER_TOKEN" {
 		g.Refuse("quant_granularity", "want PER_TOKEN, got %s", *a.QuantGranularity)
@@ -132,17 +130,15 @@ var weightQuantMatmul = compose.Declare(compose.Op[weightQuantArgs]{
 		Notes:  fused.WeightNotes + " all_reduce, a sum over processes, is refused.",
 		Source: source("weight_quant_matmul")},
 	NoGrad: fused.ByInference, Exempt: map[string]string{"dtypes": "the weight holds integers"},
-	Cases: func(g opdef.Gen) []*weightQuantArgs {
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *weightQuantArgs {
 		n := 4
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *weightQuantArgs {
-			a := &weightQuantArgs{X1: g.Normal(dt, 3, 8), X2: g.Int(tensor.Int8, -9, 9, 8, 5), Scale: g.Normal(dt, 5),
-				Offset: g.Normal(dt, 5), Bias: g.Normal(dt, 5)}
-			if dt == tensor.Float16 {
-				a.Scale, a.Offset, a.GroupSize = g.Normal(dt, 2, 5), g.Normal(dt, 2, 5), &n
-			}
-			return a
-		})(g)
-	},
+		a := &weightQuantArgs{X1: g.Normal(dt, 3, 8), X2: g.Int(tensor.Int8, -9, 9, 8, 5), Scale: g.Normal(dt, 5),
+			Offset: g.Normal(dt, 5), Bias: g.Normal(dt, 5)}
+		if dt == tensor.Float16 {
+			a.Scale, a.Offset, a.GroupSize = g.Normal(dt, 2, 5), g.Normal(dt, 2, 5), &n
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *weightQuantArgs) compose.Values {
 	if reduce, _ := a.AllReduce.(bool); reduce {
 		g.Refuse("all_reduce", "a sum over processes is not known from one of them")

@@ -28,22 +28,18 @@ var linearCrossEntropy = compose.Declare(compose.Op[linearEntropyArgs]{
 			"chunks, do " +
 			"not change the result. Targets that are probabilities and losses of more dimensions are refused.",
 		Source: "torch.nn.functional.linear_cross_entropy"},
-	Cases: func(g opdef.Gen) []*linearEntropyArgs {
-		i := -1
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *linearEntropyArgs {
 		target := tensor.New(tensor.Int64, []int{4}, []int64{2, 0, 4, 1}).Rounded()
 		ignored := 4
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *linearEntropyArgs {
-			i++
-			a := &linearEntropyArgs{Input: g.Normal(dt, 4, 3), LinearWeight: g.Normal(dt, 5, 3), Target: target,
-				Reduction: []string{"mean", "sum", "none"}[i%3]}
-			if i%2 == 0 {
-				a.LinearBias, a.LabelSmoothing, a.IgnoreIndex = g.Normal(dt, 5), 0.1, &ignored
-				a.Weight = g.Uniform(dt, 0.5, 2, 5)
-				a.Weight.RequiresGrad = false
-			}
-			return a
-		})(g)
-	},
+		a := &linearEntropyArgs{Input: g.Normal(dt, 4, 3), LinearWeight: g.Normal(dt, 5, 3), Target: target,
+			Reduction: []string{"mean", "sum", "none"}[g.Nth%3]}
+		if g.Nth%2 == 0 {
+			a.LinearBias, a.LabelSmoothing, a.IgnoreIndex = g.Normal(dt, 5), 0.1, &ignored
+			a.Weight = g.Uniform(dt, 0.5, 2, 5)
+			a.Weight.RequiresGrad = false
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *linearEntropyArgs) compose.Values {
 	x, weight := g.Arg("input", a.Input), g.Arg("linear_weight", a.LinearWeight)
 	if weight.Dim() != 2 || x.Dim() < 1 || x.Dim() > 2 || !x.DType().IsFloat() || weight.Shape()[0] == 0 {

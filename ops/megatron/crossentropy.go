@@ -95,13 +95,9 @@ var parallelCrossEntropy = compose.Declare(compose.Op[parallelArgs]{
 		Notes:  parallelNotes + "The loss is in at least float32.",
 		Source: "megatron.core.tensor_parallel.cross_entropy"},
 	Exempt: lossIsFloat32,
-	Cases: func(g opdef.Gen) []*parallelArgs {
-		i := -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *parallelArgs {
-			i++
-			return &parallelArgs{g.Normal(dt, 2, 3, 5), someTargets(), []float64{0, 0.1}[i%2], nil}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *parallelArgs {
+		return &parallelArgs{g.Normal(dt, 2, 3, 5), someTargets(), []float64{0, 0.1}[g.Nth%2], nil}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *parallelArgs) compose.Values {
 	x := g.Arg("vocab_parallel_logits", a.VocabParallelLogits)
 	loss, lse, mean := entropies(g, "target", x, a.Target, never)
@@ -153,14 +149,10 @@ var tokenCrossEntropy = compose.Declare(compose.Op[tokenArgs]{
 			"is " +
 			"refused. The loss is in at least float32.", Source: "transformer_engine.pytorch.cross_entropy"},
 	Exempt: lossIsFloat32,
-	Cases: func(g opdef.Gen) []*tokenArgs {
-		i := -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *tokenArgs {
-			i++
-			return &tokenArgs{Inp: g.Normal(dt, 2, 3, 5), Target: someTargets(),
-				LabelSmoothing: []float64{0, 0.1}[i%2], ReduceLoss: i > 1, IgnoreIdx: 2}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *tokenArgs {
+		return &tokenArgs{Inp: g.Normal(dt, 2, 3, 5), Target: someTargets(),
+			LabelSmoothing: []float64{0, 0.1}[g.Nth%2], ReduceLoss: g.Nth > 1, IgnoreIdx: 2}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *tokenArgs) compose.Values {
 	if a.DistProcessGroup != nil {
 		g.Refuse("dist_process_group", "the logits of other processes are not known")
@@ -221,13 +213,9 @@ var apexCrossEntropy = compose.Declare(compose.Op[apexArgs]{
 	Doc: opdef.Doc{Summary: "Cross entropy of rows", Formula: apexFormula,
 		Notes: "The loss of rows whose label is padding_idx is 0. It has the dtype of logits, or float32 with " +
 			"half_to_float.", Source: "apex.contrib.xentropy"},
-	Cases: func(g opdef.Gen) []*apexArgs {
-		i := -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *apexArgs {
-			i++
-			return &apexArgs{g.Normal(dt, 6, 5), someLabels(), []float64{0, 0.1}[i%2], i, false}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *apexArgs {
+		return &apexArgs{g.Normal(dt, 6, 5), someLabels(), []float64{0, 0.1}[g.Nth%2], g.Nth, false}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *apexArgs) compose.Values {
 	padding := func(id int64) bool { return id == int64(a.PaddingIdx) }
 	loss, _ := apexLoss(g, a.Logits, a.Labels, a.Smoothing, a.HalfToFloat, never)

@@ -234,14 +234,10 @@ func megatronRopes() []*opdef.Entry {
 				"mla_rotary_interleaved (or multi_latent_attention) elements are first sorted, the even ones before "+
 				"the odd, and with mla_output_remove_interleaving sorted back. Steps are rounded.",
 				"megatron.core.models.common.embeddings.rope_utils"),
-			Cases: func(g opdef.Gen) []*stepsArgs {
-				i := -1
-				return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *stepsArgs {
-					i++
-					return &stepsArgs{g.Normal(dt, 3, 2, 2, 6), angles(g, tensor.Float32, 3, 1, 1, 4), i%2 == 1, i > 1,
-						0.5, i == 3, i == 3, nil}
-				})(g)
-			},
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *stepsArgs {
+				return &stepsArgs{g.Normal(dt, 3, 2, 2, 6), angles(g, tensor.Float32, 3, 1, 1, 4), g.Nth%2 == 1,
+					g.Nth > 1, 0.5, g.Nth == 3, g.Nth == 3, nil}
+			}),
 		}, compose.Unfused, func(g *compose.Graph, a *stepsArgs) compose.Values {
 			return compose.Values{steps(g, a)}
 		}),
@@ -288,22 +284,18 @@ func engineRopes() []*opdef.Entry {
 				"transformer_engine.pytorch.attention.rope.apply_rotary_pos_emb",
 			Doc: ropeDoc("Rotary position embedding", engineNotes+" Without fused steps are rounded.",
 				"transformer_engine.pytorch.attention.rope"),
-			Cases: func(g opdef.Gen) []*engineRopeArgs {
-				i := -1
-				return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *engineRopeArgs {
-					i++
-					a := &engineRopeArgs{T: g.Normal(dt, 3, 2, 2, 6), Freqs: angles(g, f32, 5, 1, 1, 4),
-						TensorFormat: "sbhd",
-						Interleaved:  i%2 == 1, Fused: i > 1, CpSize: 1}
-					switch i {
-					case 1:
-						a.T, a.TensorFormat, a.StartPositions = g.Normal(dt, 2, 3, 2, 6), "bshd", fused.Integers(2, 0)
-					case 2:
-						a.T, a.TensorFormat, a.CuSeqlens = g.Normal(dt, 5, 2, 6), "thd", sequences()
-					}
-					return a
-				})(g)
-			},
+			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *engineRopeArgs {
+				a := &engineRopeArgs{T: g.Normal(dt, 3, 2, 2, 6), Freqs: angles(g, f32, 5, 1, 1, 4),
+					TensorFormat: "sbhd",
+					Interleaved:  g.Nth%2 == 1, Fused: g.Nth > 1, CpSize: 1}
+				switch g.Nth {
+				case 1:
+					a.T, a.TensorFormat, a.StartPositions = g.Normal(dt, 2, 3, 2, 6), "bshd", fused.Integers(2, 0)
+				case 2:
+					a.T, a.TensorFormat, a.CuSeqlens = g.Normal(dt, 5, 2, 6), "thd", sequences()
+				}
+				return a
+			}),
 		}, compose.Fused, func(g *compose.Graph, a *engineRopeArgs) compose.Values {
 			return compose.Values{engineRope(g, a)}
 		}),

@@ -223,7 +223,6 @@ var fusionAttention = compose.Declare(compose.Op[fusionArgs]{
 	Exempt: map[string]string{"dtypes": "the second and third result are float32 whatever the dtype",
 		"gradients": "torch_npu passes none through the second and third result"},
 	Cases: func(g opdef.Gen) (cs []*fusionArgs) {
-		i := -1
 		base := func(g opdef.Gen, dt tensor.DType) *fusionArgs {
 			return &fusionArgs{Query: g.Normal(dt, 2, 3, 8), Key: g.Normal(dt, 2, 4, 4), Value: g.Normal(dt, 2, 4, 4),
 				HeadNum: 2, InputLayout: "BSH", Scale: 0.5, KeepProb: 1, PreTockens: everyToken,
@@ -232,7 +231,7 @@ var fusionAttention = compose.Declare(compose.Op[fusionArgs]{
 		}
 		cs = opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *fusionArgs {
 			a := base(g, dt)
-			switch i++; i {
+			switch g.Nth {
 			case 1:
 				a.AttenMask, a.SparseMode = g.Int(tensor.Bool, 0, 0, 4, 4), 3
 			case 2:

@@ -22,13 +22,9 @@ var confusionTranspose = compose.Declare(compose.Op[confusionArgs]{
 	Doc: opdef.Doc{Summary: "Another shape and order of dimensions",
 		Formula: "self.permute(perm).reshape(shape) if transpose_first, else self.reshape(shape).permute(perm)",
 		Source:  "torch_npu.npu_confusion_transpose"},
-	Cases: func(g opdef.Gen) []*confusionArgs {
-		i := -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *confusionArgs {
-			i++
-			return &confusionArgs{g.Normal(dt, 2, 3, 4), []int{0, 2, 1}, []int{4, 3, 2}, i%2 == 0}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *confusionArgs {
+		return &confusionArgs{g.Normal(dt, 2, 3, 4), []int{0, 2, 1}, []int{4, 3, 2}, g.Nth%2 == 0}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *confusionArgs) compose.Values {
 	x := g.Arg("self", a.Self)
 	for _, n := range a.Shape {
@@ -97,12 +93,10 @@ var scatterNd = compose.Declare(compose.Op[scatterArgs]{
 		Notes:  "Of equal indices the last counts; devices may take any of them.",
 		Source: "torch_npu.npu_scatter_nd_update"},
 	NoGrad: "torch_npu has none",
-	Cases: func(g opdef.Gen) []*scatterArgs {
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *scatterArgs {
 		at := tensor.New(tensor.Int64, []int{3, 2}, []int64{1, 0, 0, 2, 1, 2}).Rounded()
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *scatterArgs {
-			return &scatterArgs{g.Normal(dt, 2, 3, 4), at, g.Normal(dt, 3, 4)}
-		})(g)
-	},
+		return &scatterArgs{g.Normal(dt, 2, 3, 4), at, g.Normal(dt, 3, 4)}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *scatterArgs) compose.Values {
 	x, updates := g.Arg("self", a.Self), g.Arg("updates", a.Updates)
 	last := a.Indices.Dim() - 1
@@ -144,13 +138,9 @@ var geglu = compose.Declare(compose.Op[gegluArgs]{
 			"gelu(a)",
 		Notes:  "GELU is approximated with tanh if approximate is 1, with erf if it is 0.",
 		Source: "torch_npu.npu_geglu"},
-	Cases: func(g opdef.Gen) []*gegluArgs {
-		i := -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *gegluArgs {
-			i++
-			return &gegluArgs{g.Normal(dt, 3, 8), -1, i % 2, i > 1}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *gegluArgs {
+		return &gegluArgs{g.Normal(dt, 3, 8), -1, g.Nth % 2, g.Nth > 1}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *gegluArgs) compose.Values {
 	if a.Approximate != 0 && a.Approximate != 1 {
 		g.Refuse("approximate", "want 0 or 1, got %d", a.Approximate)
@@ -176,14 +166,10 @@ var scaledMaskedSoftmax = compose.Declare(compose.Op[maskedSoftmaxArgs]{
 		Formula: "softmax(where(mask, -10000, scale*x), -1)",
 		Notes:   "With fixed_triu_mask the scores behind the diagonal are hidden, whatever mask holds.",
 		Source:  "torch_npu.npu_scaled_masked_softmax"},
-	Cases: func(g opdef.Gen) []*maskedSoftmaxArgs {
-		i := -1
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *maskedSoftmaxArgs {
 		mask := tensor.New(tensor.Bool, []int{1, 1, 3, 4}, []int64{0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0}).Rounded()
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *maskedSoftmaxArgs {
-			i++
-			return &maskedSoftmaxArgs{g.Normal(dt, 2, 2, 3, 4), mask, opdef.Float(0.5), i == 1}
-		})(g)
-	},
+		return &maskedSoftmaxArgs{g.Normal(dt, 2, 2, 3, 4), mask, opdef.Float(0.5), g.Nth == 1}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *maskedSoftmaxArgs) compose.Values {
 	return compose.Values{fused.MaskedSoftmax(g, g.Arg("x", a.X), a.Mask, a.Scale.Float64(), a.FixedTriuMask)}
 })
@@ -202,15 +188,12 @@ var layerNormEval = compose.Declare(compose.Op[layerNormArgs]{
 		Formula: "(input - mean) / sqrt(var + eps) * weight + bias over the dimensions of normalized_shape",
 		Source:  "torch_npu.npu_layer_norm_eval"},
 	NoGrad: "torch_npu has none",
-	Cases: func(g opdef.Gen) []*layerNormArgs {
-		i := -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *layerNormArgs {
-			if i++; i == 1 {
-				return &layerNormArgs{g.Normal(dt, 2, 3, 4), []int{3, 4}, nil, nil, 1e-5}
-			}
-			return &layerNormArgs{g.Normal(dt, 3, 8), []int{8}, g.Normal(dt, 8), g.Normal(dt, 8), 1e-5}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *layerNormArgs {
+		if g.Nth == 1 {
+			return &layerNormArgs{g.Normal(dt, 2, 3, 4), []int{3, 4}, nil, nil, 1e-5}
+		}
+		return &layerNormArgs{g.Normal(dt, 3, 8), []int{8}, g.Normal(dt, 8), g.Normal(dt, 8), 1e-5}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *layerNormArgs) compose.Values {
 	x := g.Arg("input", a.Input)
 	y, _, _ := fused.Centred(g, x, a.NormalizedShape, a.Eps)
@@ -237,19 +220,17 @@ var applyAdamW = compose.Declare(compose.Op[adamArgs]{
 			"under the " +
 			"root; maximize turns grad round.", Source: "torch_npu.npu_apply_adam_w"},
 	NoGrad: "it is a step of an optimizer",
-	Cases: func(g opdef.Gen) []*adamArgs {
-		i, yes := -1, true
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *adamArgs {
-			f := opdef.Float
-			a := &adamArgs{f(0.81), f(0.98), f(0.01), f(0.1), f(0.9), f(0.99), f(1e-3), g.Normal(dt, 3, 4), nil,
-				nil, nil,
-				[]*tensor.Tensor{g.Normal(dt, 3, 4), g.Normal(dt, 3, 4), g.Uniform(dt, 0.1, 1, 3, 4)}}
-			if i++; i == 1 {
-				a.Amsgrad, a.Maximize, a.MaxGradNorm = &yes, &yes, g.Uniform(dt, 0.1, 1, 3, 4)
-			}
-			return a
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *adamArgs {
+		yes := true
+		f := opdef.Float
+		a := &adamArgs{f(0.81), f(0.98), f(0.01), f(0.1), f(0.9), f(0.99), f(1e-3), g.Normal(dt, 3, 4), nil,
+			nil, nil,
+			[]*tensor.Tensor{g.Normal(dt, 3, 4), g.Normal(dt, 3, 4), g.Uniform(dt, 0.1, 1, 3, 4)}}
+		if g.Nth == 1 {
+			a.Amsgrad, a.Maximize, a.MaxGradNorm = &yes, &yes, g.Uniform(dt, 0.1, 1, 3, 4)
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *adamArgs) compose.Values {
 	out := g.Args("out", a.Out)
 	if len(out) != 3 {

@@ -323,23 +323,20 @@ var promptAttention = compose.Declare(compose.Op[promptArgs]{
 		Notes:  inferNotes + "Queries, keys and values of int8 (deq_scale1, quant_scale1, deq_scale2) are refused.",
 		Source: "torch_npu.npu_prompt_flash_attention"},
 	NoGrad: fused.ByInference,
-	Cases: func(g opdef.Gen) []*promptArgs {
-		i := -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *promptArgs {
-			a := &promptArgs{Query: g.Normal(dt, 2, 3, 8), Key: g.Normal(dt, 2, 3, 4), Value: g.Normal(dt, 2, 3, 4),
-				NumHeads: 2, ScaleValue: 0.5, PreTokens: everyToken, InputLayout: "BSH", NumKeyValueHeads: 1}
-			switch i++; i {
-			case 0:
-				a.AttenMask, a.SparseMode = g.Int(tensor.Bool, 0, 0, 4, 4), 2
-			case 1:
-				a.ActualSeqLengths, a.ActualSeqLengthsKv = []int{2, 3}, []int{3, 1}
-			case 2:
-				a.InputLayout, a.Query, a.Key = "BNSD_BSND", g.Normal(dt, 2, 2, 3, 4), g.Normal(dt, 2, 1, 3, 4)
-				a.Value, a.PseShift = g.Normal(dt, 2, 1, 3, 4), g.Normal(dt, 1, 2, 3, 3)
-			}
-			return a
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *promptArgs {
+		a := &promptArgs{Query: g.Normal(dt, 2, 3, 8), Key: g.Normal(dt, 2, 3, 4), Value: g.Normal(dt, 2, 3, 4),
+			NumHeads: 2, ScaleValue: 0.5, PreTokens: everyToken, InputLayout: "BSH", NumKeyValueHeads: 1}
+		switch g.Nth {
+		case 0:
+			a.AttenMask, a.SparseMode = g.Int(tensor.Bool, 0, 0, 4, 4), 2
+		case 1:
+			a.ActualSeqLengths, a.ActualSeqLengthsKv = []int{2, 3}, []int{3, 1}
+		case 2:
+			a.InputLayout, a.Query, a.Key = "BNSD_BSND", g.Normal(dt, 2, 2, 3, 4), g.Normal(dt, 2, 1, 3, 4)
+			a.Value, a.PseShift = g.Normal(dt, 2, 1, 3, 4), g.Normal(dt, 1, 2, 3, 3)
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *promptArgs) compose.Values {
 	none(g, map[string]*tensor.Tensor{"padding_mask": a.PaddingMask, "deq_scale1": a.DeqScale1,
 		"quant_scale1": a.QuantScale1, "deq_scale2": a.DeqScale2})
@@ -376,24 +373,21 @@ var increAttention = compose.Declare(compose.Op[increArgs]{
 		Notes:   inferNotes + "actual_seq_lengths are those of keys. kv_padding_size and int8 queries are refused.",
 		Source:  "torch_npu.npu_incre_flash_attention"},
 	NoGrad: fused.ByInference,
-	Cases: func(g opdef.Gen) []*increArgs {
-		i := -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *increArgs {
-			a := &increArgs{Query: g.Normal(dt, 2, 1, 8), Key: g.Normal(dt, 2, 3, 4), Value: g.Normal(dt, 2, 3, 4),
-				NumHeads: 2, ScaleValue: 0.5, InputLayout: "BSH", NumKeyValueHeads: 1, InnerPrecise: 1}
-			switch i++; i {
-			case 0:
-				a.AttenMask = tensor.New(tensor.Bool, []int{2, 1, 1, 3}, []int64{0, 0, 1, 0, 1, 0}).Rounded()
-			case 1:
-				a.ActualSeqLengths = []int{2, 3}
-			case 2:
-				a.Key, a.Value, a.BlockSize = g.Normal(dt, 3, 2, 4), g.Normal(dt, 3, 2, 4), 2
-				a.BlockTable = tensor.New(tensor.Int32, []int{2, 2}, []int64{2, 0, 1, 0}).Rounded()
-				a.ActualSeqLengths = []int{3, 2}
-			}
-			return a
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *increArgs {
+		a := &increArgs{Query: g.Normal(dt, 2, 1, 8), Key: g.Normal(dt, 2, 3, 4), Value: g.Normal(dt, 2, 3, 4),
+			NumHeads: 2, ScaleValue: 0.5, InputLayout: "BSH", NumKeyValueHeads: 1, InnerPrecise: 1}
+		switch g.Nth {
+		case 0:
+			a.AttenMask = tensor.New(tensor.Bool, []int{2, 1, 1, 3}, []int64{0, 0, 1, 0, 1, 0}).Rounded()
+		case 1:
+			a.ActualSeqLengths = []int{2, 3}
+		case 2:
+			a.Key, a.Value, a.BlockSize = g.Normal(dt, 3, 2, 4), g.Normal(dt, 3, 2, 4), 2
+			a.BlockTable = tensor.New(tensor.Int32, []int{2, 2}, []int64{2, 0, 1, 0}).Rounded()
+			a.ActualSeqLengths = []int{3, 2}
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *increArgs) compose.Values {
 	none(g, map[string]*tensor.Tensor{"padding_mask": a.PaddingMask, "dequant_scale1": a.DequantScale1,
 		"quant_scale1": a.QuantScale1, "dequant_scale2": a.DequantScale2, "kv_padding_size": a.KvPaddingSize})
@@ -452,32 +446,29 @@ var inferAttention = compose.Declare(compose.Op[inferArgs]{
 		Source: "torch_npu.npu_fused_infer_attention_score"},
 	NoGrad: fused.ByInference,
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
-	Cases: func(g opdef.Gen) []*inferArgs {
-		i := -1
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *inferArgs {
 		table := tensor.New(tensor.Int32, []int{2, 2}, []int64{2, 0, 1, 0}).Rounded()
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *inferArgs {
-			a := &inferArgs{Query: g.Normal(dt, 2, 3, 8), Key: g.Normal(dt, 2, 3, 4), Value: g.Normal(dt, 2, 3, 4),
-				NumHeads: 2, Scale: 0.5, PreTokens: everyToken, NextTokens: everyToken, InputLayout: "BSH",
-				NumKeyValueHeads: 1, SoftmaxLseFlag: true}
-			switch i++; i {
-			case 1:
-				a.InputLayout, a.Query, a.SparseMode = "TND", g.Normal(dt, 4, 2, 4), 3
-				a.Key, a.Value, a.BlockTable, a.BlockSize = g.Normal(dt, 3, 2, 4), g.Normal(dt, 3, 2, 4), table, 2
-				a.ActualSeqLengths = value.NewList(int64(1), int64(4))
-				a.ActualSeqLengthsKv, a.AttenMask = value.NewList(int64(2), int64(3)), g.Int(tensor.Bool, 0, 0, 4, 4)
-			case 2:
-				a.InputLayout, a.Query, a.SparseMode = "TND", g.Normal(dt, 4, 2, 4), 3
-				a.Key, a.Value = g.Normal(dt, 5, 1, 4), g.Normal(dt, 5, 1, 4)
-				a.ActualSeqLengths = value.NewList(int64(1), int64(4))
-				a.ActualSeqLengthsKv, a.AttenMask = value.NewList(int64(2), int64(5)), g.Int(tensor.Bool, 0, 0, 4, 4)
-			case 3:
-				a.InputLayout, a.Query, a.Key = "BNSD", g.Normal(dt, 2, 2, 1, 4), g.Int(tensor.Int8, -9, 9, 2, 1, 3, 4)
-				a.Value, a.KeyAntiquantScale = g.Int(tensor.Int8, -9, 9, 2, 1, 3, 4), g.Uniform(dt, 0.1, 0.2, 1, 4)
-				a.ValueAntiquantScale = g.Uniform(dt, 0.1, 0.2, 1, 4)
-			}
-			return a
-		})(g)
-	},
+		a := &inferArgs{Query: g.Normal(dt, 2, 3, 8), Key: g.Normal(dt, 2, 3, 4), Value: g.Normal(dt, 2, 3, 4),
+			NumHeads: 2, Scale: 0.5, PreTokens: everyToken, NextTokens: everyToken, InputLayout: "BSH",
+			NumKeyValueHeads: 1, SoftmaxLseFlag: true}
+		switch g.Nth {
+		case 1:
+			a.InputLayout, a.Query, a.SparseMode = "TND", g.Normal(dt, 4, 2, 4), 3
+			a.Key, a.Value, a.BlockTable, a.BlockSize = g.Normal(dt, 3, 2, 4), g.Normal(dt, 3, 2, 4), table, 2
+			a.ActualSeqLengths = value.NewList(int64(1), int64(4))
+			a.ActualSeqLengthsKv, a.AttenMask = value.NewList(int64(2), int64(3)), g.Int(tensor.Bool, 0, 0, 4, 4)
+		case 2:
+			a.InputLayout, a.Query, a.SparseMode = "TND", g.Normal(dt, 4, 2, 4), 3
+			a.Key, a.Value = g.Normal(dt, 5, 1, 4), g.Normal(dt, 5, 1, 4)
+			a.ActualSeqLengths = value.NewList(int64(1), int64(4))
+			a.ActualSeqLengthsKv, a.AttenMask = value.NewList(int64(2), int64(5)), g.Int(tensor.Bool, 0, 0, 4, 4)
+		case 3:
+			a.InputLayout, a.Query, a.Key = "BNSD", g.Normal(dt, 2, 2, 1, 4), g.Int(tensor.Int8, -9, 9, 2, 1, 3, 4)
+			a.Value, a.KeyAntiquantScale = g.Int(tensor.Int8, -9, 9, 2, 1, 3, 4), g.Uniform(dt, 0.1, 0.2, 1, 4)
+			a.ValueAntiquantScale = g.Uniform(dt, 0.1, 0.2, 1, 4)
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *inferArgs) compose.Values {
 	none(g, map[string]*tensor.Tensor{"dequant_scale1": a.DequantScale1, "quant_scale1": a.QuantScale1,
 		"dequant_scale2": a.DequantScale2, "query_padding_size": a.QueryPaddingSize, "kv_padding_size": a.KvPaddingSize,

@@ -89,22 +89,19 @@ var weightQuantMatmul = compose.Declare(compose.Op[weightQuantArgs]{
 			"quant_offset) as int8",
 		Notes: fused.WeightNotes, Source: "torch_npu.npu_weight_quant_batchmatmul"},
 	NoGrad: fused.ByInference, Exempt: quantised,
-	Cases: func(g opdef.Gen) []*weightQuantArgs {
-		i := -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *weightQuantArgs {
-			a := &weightQuantArgs{X: g.Normal(dt, 3, 8), Weight: g.Int(tensor.Int8, -9, 9, 8, 8),
-				AntiquantScale: g.Normal(dt, 8), AntiquantOffset: g.Normal(dt, 8), Bias: g.Normal(dt, 8)}
-			switch i++; i {
-			case 1:
-				a.AntiquantScale, a.AntiquantOffset, a.AntiquantGroupSize = g.Normal(dt, 2, 8), g.Normal(dt, 2, 8), 4
-			case 2:
-				a.Weight, a.AntiquantOffset = g.Int(tensor.Int32, -1<<31, 1<<31-1, 8, 1), nil
-			case 3:
-				a.QuantScale, a.QuantOffset = g.Uniform(tensor.Float32, 0.5, 1, 8), g.Normal(tensor.Float32, 8)
-			}
-			return a
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *weightQuantArgs {
+		a := &weightQuantArgs{X: g.Normal(dt, 3, 8), Weight: g.Int(tensor.Int8, -9, 9, 8, 8),
+			AntiquantScale: g.Normal(dt, 8), AntiquantOffset: g.Normal(dt, 8), Bias: g.Normal(dt, 8)}
+		switch g.Nth {
+		case 1:
+			a.AntiquantScale, a.AntiquantOffset, a.AntiquantGroupSize = g.Normal(dt, 2, 8), g.Normal(dt, 2, 8), 4
+		case 2:
+			a.Weight, a.AntiquantOffset = g.Int(tensor.Int32, -1<<31, 1<<31-1, 8, 1), nil
+		case 3:
+			a.QuantScale, a.QuantOffset = g.Uniform(tensor.Float32, 0.5, 1, 8), g.Normal(tensor.Float32, 8)
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *weightQuantArgs) compose.Values {
 	y := fused.WeightQuantMatmul(g, g.Arg("x", a.X), g.Arg("weight", a.Weight), g.Arg("antiquant_scale",
 		a.AntiquantScale), g.Arg("antiquant_offset", a.AntiquantOffset), g.Arg("bias", a.Bias), a.AntiquantGroupSize)
@@ -290,19 +287,16 @@ var dynamicQuant = compose.Declare(compose.Op[dynamicQuantArgs]{
 			"even. " +
 			"Other modes than pertoken and quint4x2 are refused.", Source: "torch_npu.npu_dynamic_quant"},
 	NoGrad: fused.ByInference, Exempt: quantised,
-	Cases: func(g opdef.Gen) []*dynamicQuantArgs {
-		i := -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *dynamicQuantArgs {
-			a := &dynamicQuantArgs{Input: g.Normal(dt, 4, 8), QuantMode: "pertoken"}
-			switch i++; i {
-			case 1:
-				a.SmoothScales = g.Normal(dt, 8)
-			case 2:
-				a.SmoothScales, a.GroupIndex = g.Normal(dt, 2, 8), fused.Integers(1, 4)
-			}
-			return a
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *dynamicQuantArgs {
+		a := &dynamicQuantArgs{Input: g.Normal(dt, 4, 8), QuantMode: "pertoken"}
+		switch g.Nth {
+		case 1:
+			a.SmoothScales = g.Normal(dt, 8)
+		case 2:
+			a.SmoothScales, a.GroupIndex = g.Normal(dt, 2, 8), fused.Integers(1, 4)
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *dynamicQuantArgs) compose.Values {
 	if a.QuantMode != "pertoken" || a.DstTypeMax != 0 {
 		g.Refuse("quant_mode", "want pertoken and the limits of the dtype, got %s", a.QuantMode)

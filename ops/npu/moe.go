@@ -59,13 +59,11 @@ var initRouting = compose.Declare(compose.Op[routingArgs]{
 		Notes: "The first result has min(active_num, rows)*k rows; the others are int32. Equal experts keep their " +
 			"order.", Source: "torch_npu.npu_moe_init_routing"},
 	NoGrad: fused.ByInference,
-	Cases: func(g opdef.Gen) []*routingArgs {
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *routingArgs {
 		experts := tensor.New(tensor.Int32, []int{3, 2}, []int64{1, 0, 0, 3, 2, 1}).Rounded()
 		rows := tensor.New(tensor.Int32, []int{3, 2}, []int64{0, 3, 1, 4, 2, 5}).Rounded()
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *routingArgs {
-			return &routingArgs{g.Normal(dt, 3, 4), rows, experts, 2}
-		})(g)
-	},
+		return &routingArgs{g.Normal(dt, 3, 4), rows, experts, 2}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *routingArgs) compose.Values {
 	x := g.Arg("x", a.X)
 	if a.ExpertIdx.Dim() != 2 || !slices.Equal(a.ExpertIdx.Shape, a.RowIdx.Shape) || x.Dim() != 2 ||
@@ -103,20 +101,18 @@ var finalizeRouting = compose.Declare(compose.Op[finalizeArgs]{
 			"1, " +
 			"and k says how many rows are added.", Source: "torch_npu.npu_moe_finalize_routing"},
 	NoGrad: fused.ByInference,
-	Cases: func(g opdef.Gen) []*finalizeArgs {
-		i, two := -1, 2
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *finalizeArgs {
+		two := 2
 		places := fused.Integers(3, 0, 5, 1, -1, 2)
 		experts := tensor.New(tensor.Int32, []int{3, 2}, []int64{1, 0, 0, 3, 2, 1}).Rounded()
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *finalizeArgs {
-			a := &finalizeArgs{ExpandedPermutedRows: g.Normal(dt, 6, 4), Skip1: g.Normal(dt, 3, 4),
-				Bias: g.Normal(dt, 4, 4), Scales: g.Normal(dt, 3, 2), ExpandedSrcToDstRow: places,
-				ExportForSourceRow: experts}
-			if i++; i == 1 {
-				a.Skip2, a.DropPadMode = g.Normal(dt, 3, 4), &two
-			}
-			return a
-		})(g)
-	},
+		a := &finalizeArgs{ExpandedPermutedRows: g.Normal(dt, 6, 4), Skip1: g.Normal(dt, 3, 4),
+			Bias: g.Normal(dt, 4, 4), Scales: g.Normal(dt, 3, 2), ExpandedSrcToDstRow: places,
+			ExportForSourceRow: experts}
+		if g.Nth == 1 {
+			a.Skip2, a.DropPadMode = g.Normal(dt, 3, 4), &two
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *finalizeArgs) compose.Values {
 	rows, scales, bias := g.Arg("expanded_permuted_rows", a.ExpandedPermutedRows), g.Arg("scales", a.Scales),
 		g.Arg("bias", a.Bias)
@@ -193,17 +189,15 @@ var tokenPermute = compose.Declare(compose.Op[permuteArgs]{
 		Notes: "indices are (rows, k) or (rows). As many rows as num_out_tokens are given, all without it or with 0, " +
 			"less " +
 			"that many if it is below 0; the places are int32.", Source: "torch_npu.npu_moe_token_permute"},
-	Cases: func(g opdef.Gen) []*permuteArgs {
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *permuteArgs {
 		experts := tensor.New(tensor.Int64, []int{3, 2}, []int64{1, 0, 0, 3, 2, 1}).Rounded()
-		i, four := -1, 4
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *permuteArgs {
-			a := &permuteArgs{g.Normal(dt, 3, 4), experts, nil, false}
-			if i++; i == 1 {
-				a.NumOutTokens = &four
-			}
-			return a
-		})(g)
-	},
+		four := 4
+		a := &permuteArgs{g.Normal(dt, 3, 4), experts, nil, false}
+		if g.Nth == 1 {
+			a.NumOutTokens = &four
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *permuteArgs) compose.Values {
 	x := g.Arg("tokens", a.Tokens)
 	if a.PaddedMode {
@@ -241,17 +235,14 @@ var tokenUnpermute = compose.Declare(compose.Op[unpermuteArgs]{
 		Formula: "sum_j probs[i, j] * permuted_tokens[sorted_indices[i*k + j]]",
 		Notes:   "Without probs k is 1. Places behind the last row stand for rows of zeros.",
 		Source:  "torch_npu.npu_moe_token_unpermute"},
-	Cases: func(g opdef.Gen) []*unpermuteArgs {
-		i := -1
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *unpermuteArgs {
-			a := &unpermuteArgs{PermutedTokens: g.Normal(dt, 6, 4), SortedIndices: fused.Integers(3, 0, 5, 1, 4, 2),
-				Probs: g.Normal(dt, 3, 2)}
-			if i++; i == 1 {
-				a.Probs = nil
-			}
-			return a
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *unpermuteArgs {
+		a := &unpermuteArgs{PermutedTokens: g.Normal(dt, 6, 4), SortedIndices: fused.Integers(3, 0, 5, 1, 4, 2),
+			Probs: g.Normal(dt, 3, 2)}
+		if g.Nth == 1 {
+			a.Probs = nil
+		}
+		return a
+	}),
 }, compose.Fused, func(g *compose.Graph, a *unpermuteArgs) compose.Values {
 	x, probs := g.Arg("permuted_tokens", a.PermutedTokens), g.Arg("probs", a.Probs)
 	places, k := fused.Ints(g, "sorted_indices", a.SortedIndices), 1

@@ -25,11 +25,9 @@ var rotaryMul = compose.Declare(compose.Op[rotaryMulArgs]{
 			"interleave, and the product with the matrix rotate if that is given. r1 and r2 are broadcast.",
 		Source: "torch_npu.npu_rotary_mul"},
 	Cases: func(g opdef.Gen) []*rotaryMulArgs {
-		i := 0
 		cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotaryMulArgs {
-			i++
 			return &rotaryMulArgs{g.Normal(dt, 2, 3, 1, 4), g.Normal(dt, 1, 3, 1, 4), g.Normal(dt, 1, 3, 1, 4),
-				rotaryModes[i%2], nil}
+				rotaryModes[g.Nth%2], nil}
 		})(g)
 		return append(cs, &rotaryMulArgs{g.Normal(tensor.Float32, 2, 3, 4), g.Normal(tensor.Float32, 1, 3, 4),
 			g.Normal(tensor.Float32, 1, 3, 4), "half", g.Normal(tensor.Float32, 4, 4)})
@@ -57,14 +55,10 @@ var applyRotary = compose.Declare(compose.Op[applyRotaryArgs]{
 			"turn into each other. cos and sin are broadcast, and rotate as many elements of each head as they have. " +
 			"layout does not change what is computed.", Source: "torch_npu.npu_apply_rotary_pos_emb"},
 	NoGrad: fused.ByInference,
-	Cases: func(g opdef.Gen) []*applyRotaryArgs {
-		i := 0
-		return opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *applyRotaryArgs {
-			i++
-			return &applyRotaryArgs{g.Normal(dt, 2, 3, 2, 6), g.Normal(dt, 2, 3, 1, 6), g.Normal(dt, 2, 3, 1, 4),
-				g.Normal(dt, 2, 3, 1, 4), "BSND", rotaryModes[i%3]}
-		})(g)
-	},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *applyRotaryArgs {
+		return &applyRotaryArgs{g.Normal(dt, 2, 3, 2, 6), g.Normal(dt, 2, 3, 1, 6), g.Normal(dt, 2, 3, 1, 4),
+			g.Normal(dt, 2, 3, 1, 4), "BSND", rotaryModes[g.Nth%3]}
+	}),
 }, compose.Fused, func(g *compose.Graph, a *applyRotaryArgs) compose.Values {
 	cos, sin := g.Arg("cos", a.Cos), g.Arg("sin", a.Sin)
 	var out compose.Values
