@@ -22,7 +22,7 @@ import (
 type bundleOptions struct {
 	selection
 	deviceFlags
-	tolerances string
+	tolerances toleranceFile
 	out        string
 }
 
@@ -50,22 +50,17 @@ The same call gives the same bytes. Exit codes are those of replay.`,
 	o.addReplay(cmd)
 	addTimeoutFlag(cmd, &o.timeout)
 	f := cmd.Flags()
-	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
+	o.tolerances.addFlag(cmd)
 	f.StringVarP(&o.out, "out", "o", "bug.zip", "write `FILE`")
 	return cmd
 }
 
 func runBundle(cmd *cobra.Command, a *app, o *bundleOptions, paths []string) error {
-	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
-		return err
-	}
-	reg := a.known()
-	tol, err := loadTolerances(o.tolerances, reg)
+	opt, err := o.judging(cmd, a, o.tolerances)
 	if err != nil {
 		return err
 	}
 	ctx, lim := cmd.Context(), o.limits()
-	opt := replay.Options{Registry: reg, Tolerances: tol, Read: o.read}
 	report := bundle.Report{Versions: []string{strings.TrimSpace(versionLine())},
 		Settings: variables(os.Environ(), "AUTOCOMPARE"),
 		Tolerance: func(dt tensor.DType) (atol, rtol float64) {
@@ -73,7 +68,7 @@ func runBundle(cmd *cobra.Command, a *app, o *bundleOptions, paths []string) err
 			return t.Atol, t.Rtol
 		}}
 	if o.tolerances != "" {
-		report.Settings = append(report.Settings, "--tolerances "+filepath.Base(o.tolerances))
+		report.Settings = append(report.Settings, "--tolerances "+filepath.Base(string(o.tolerances)))
 	}
 	if !o.none() {
 		if flags := o.deviceFlags.repro()[2:]; len(flags) > 0 { // but the device itself

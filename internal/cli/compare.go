@@ -18,7 +18,7 @@ type compareOptions struct {
 	records    outputs
 	failOn     verdicts
 	results    bool
-	tolerances string
+	tolerances toleranceFile
 	names      string   // --map
 	unshard    []string // rules
 	tables     bool
@@ -96,7 +96,7 @@ calls that the other did not, the sequence of calls decides instead.`,
 	f := cmd.Flags()
 	o.records.addFlags(cmd)
 	o.failOn.addFlag(cmd)
-	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
+	o.tolerances.addFlag(cmd)
 	f.StringVar(&o.names, "map", "", "names of values on the other side, from a `FILE` of lines such as a.*.w -> b.*.w")
 	f.StringArrayVar(&o.unshard, "unshard", nil,
 		"join what ranks hold of a value by a `RULE`: dim=N, column, row, auto, qkv=N, dims; PATTERN:RULE for some names")
@@ -124,11 +124,11 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
 		return err
 	}
-	tol, err := loadTolerances(o.tolerances, nil)
+	tol, err := o.tolerances.load(nil)
 	if err != nil {
 		return err
 	}
-	settings := append(o.settings(), toleranceSettings(tol, o.tolerances)...)
+	settings := append(o.settings(), o.tolerances.settings(tol)...)
 	ctx := cmd.Context()
 	if o.comparesValues(ctx, paths) {
 		start := time.Now()
@@ -234,10 +234,7 @@ func (o *compareOptions) compare(p pairs.Pair, c pairs.Comparer) compared {
 
 // repro is the command line that compares one pair.
 func (o *compareOptions) repro(p pairs.Pair) string {
-	args := o.command("compare", "--tables")
-	if o.tolerances != "" {
-		args = append(args, "--tolerances", quotePath(o.tolerances))
-	}
+	args := append(o.command("compare", "--tables"), o.tolerances.repro()...)
 	args = append(args, quotePath(pathOf(p.A)))
 	if p.B != nil && p.B != p.A {
 		args = append(args, quotePath(pathOf(p.B)))

@@ -217,10 +217,7 @@ func writeAlone(j *jsonOutput, alone []*reports.FindingRecord) error {
 
 // reproValues is the command line that compares the values again.
 func (o *compareOptions) reproValues(paths []string) string {
-	args := o.command("compare")
-	if o.tolerances != "" {
-		args = append(args, "--tolerances", quotePath(o.tolerances))
-	}
+	args := append(o.command("compare"), o.tolerances.repro()...)
 	if o.names != "" {
 		args = append(args, "--map", quotePath(o.names))
 	}

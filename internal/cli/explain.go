@@ -20,7 +20,7 @@ import (
 
 type explainOptions struct {
 	selection
-	tolerances string
+	tolerances toleranceFile
 	target     string
 	all        bool
 }
@@ -49,23 +49,18 @@ Exit codes are those of replay.`,
 	}
 	o.addFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
+	o.tolerances.addFlag(cmd)
 	f.StringVar(&o.target, "target", "", "the `VALUE` to explain, such as output[0] or grad[1], instead of the worst")
 	f.BoolVar(&o.all, "all", false, "explain every wrong call, not the first alone")
 	return cmd
 }
 
 func runExplain(cmd *cobra.Command, a *app, o *explainOptions, paths []string) error {
-	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
-		return err
-	}
-	reg := a.known()
-	tol, err := loadTolerances(o.tolerances, reg)
+	opt, err := o.judging(cmd, a, o.tolerances)
 	if err != nil {
 		return err
 	}
 	ctx, lim := cmd.Context(), newLimits(0, referenceTimeout)
-	opt := replay.Options{Registry: reg, Tolerances: tol, Read: o.read}
 	wrong, err := o.wrongCalls(ctx, a, "explain", lim, opt, paths)
 	if err != nil || len(wrong) == 0 {
 		return err
@@ -157,10 +152,7 @@ func (o *explainOptions) choose(rs []*reports.Result) (int, error) {
 
 // repro is the command line that explains a capture again.
 func (o *explainOptions) repro(e *capture.Entry) string {
-	args := o.command("explain")
-	if o.tolerances != "" {
-		args = append(args, "--tolerances", quotePath(o.tolerances))
-	}
+	args := append(o.command("explain"), o.tolerances.repro()...)
 	if o.target != "" {
 		args = append(args, "--target", quote(o.target))
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/reduce"
 	"github.com/optool/optool/reports"
 )
@@ -20,7 +19,7 @@ import (
 type reduceOptions struct {
 	selection
 	deviceFlags
-	tolerances string
+	tolerances toleranceFile
 	out        string
 	total      time.Duration
 }
@@ -57,7 +56,7 @@ Exit codes are those of replay: 1 if the call fails.`,
 	o.addReplay(cmd)
 	f := cmd.Flags()
 	f.Var((*timeLimit)(&o.total), "timeout", "most `TIME` to look for a smaller call")
-	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
+	o.tolerances.addFlag(cmd)
 	f.StringVarP(&o.out, "out", "o", "reduced", "write the call to `DIR`")
 	return cmd
 }
@@ -77,19 +76,14 @@ func runReduce(cmd *cobra.Command, a *app, o *reduceOptions, paths []string) err
 	if err := o.deviceFlags.check(); err != nil {
 		return err
 	}
-	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
+	opt, err := o.judging(cmd, a, o.tolerances)
+	if err != nil {
 		return err
 	}
 	if err := o.writable(); err != nil {
 		return err
 	}
-	reg := a.known()
-	tol, err := loadTolerances(o.tolerances, reg)
-	if err != nil {
-		return err
-	}
 	ctx, lim := cmd.Context(), newLimits(o.memory, referenceTimeout)
-	opt := replay.Options{Registry: reg, Tolerances: tol, Read: o.read}
 	if !o.none() {
 		o.deviceFlags.timeout = perCall(o.total)
 		dev, err := o.checked(cmd, a)
@@ -183,10 +177,7 @@ func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r
 
 // repro is the command line that replays the reduced call.
 func (o *reduceOptions) repro() string {
-	args := o.command("replay", "--acc_check", "--tables")
-	if o.tolerances != "" {
-		args = append(args, "--tolerances", quotePath(o.tolerances))
-	}
+	args := append(o.command("replay", "--acc_check", "--tables"), o.tolerances.repro()...)
 	args = append(args, o.deviceFlags.repro()...)
 	return strings.Join(append(args, quotePath(o.out)), " ")
 }

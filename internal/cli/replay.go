@@ -17,9 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/internal/quota"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
@@ -40,7 +38,7 @@ type replayOptions struct {
 	full        bool
 	failOn      verdicts
 	out         string
-	tolerances  string
+	tolerances  toleranceFile
 	tables      bool
 	sort        order
 	saveRef     string
@@ -88,7 +86,7 @@ or --out. PATH may be s3://BUCKET/PREFIX (docs/scale.md).`,
 	f.BoolVar(&o.full, "full", false, "with --budget: check large calls whole")
 	o.failOn.addFlag(cmd)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR` (default with --run: its directory)")
-	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
+	o.tolerances.addFlag(cmd)
 	f.BoolVar(&o.tables, "tables", false, "print every call, with op_tools' comparison table")
 	o.sort.addFlag(cmd)
 	f.Var(&o.fuse, "fuse", "compare the calls with these ids as one, `FROM..TO`, and only what leaves them; FROM..TO=OP: "+
@@ -132,11 +130,11 @@ type replayed struct {
 // settings are those in force.
 func (o *replayOptions) prepare(cmd *cobra.Command, a *app) (opt replay.Options, settings reports.Settings,
 	release func(), err error) {
-	tol, err := loadTolerances(o.tolerances, a.known())
+	tol, err := o.tolerances.load(a.known())
 	if err != nil {
 		return opt, nil, nil, err
 	}
-	settings = append(append(a.operatorSettings(), o.settings()...), toleranceSettings(tol, o.tolerances)...)
+	settings = append(append(a.operatorSettings(), o.settings()...), o.tolerances.settings(tol)...)
 	if o.forwardOnly {
 		settings = append(settings, forwardAlone())
 	}
@@ -553,10 +551,7 @@ func (o *replayOptions) repro(e *capture.Entry) string {
 	if o.forwardOnly {
 		args = append(args, "--only_run_forward")
 	}
-	if o.tolerances != "" {
-		args = append(args, "--tolerances", quotePath(o.tolerances))
-	}
-	args = append(args, o.deviceFlags.repro()...)
+	args = append(append(args, o.tolerances.repro()...), o.deviceFlags.repro()...)
 	if o.stress {
 		args = append(args, "--stress")
 	}
@@ -576,28 +571,6 @@ func pathOf(e *capture.Entry) string {
 		return e.Path(capture.Device, e.All()[0].Kind)
 	}
 	return e.Dir
-}
-
-// loadTolerances reads a tolerance file, if one is given, and op_tools' variables. With
-// a registry, the ops that the file names have to be known to it.
-func loadTolerances(path string, reg *opdef.Registry) (*compare.Tolerances, error) {
-	var file *compare.ToleranceFile
-	if path != "" {
-		var err error
-		if file, err = compare.LoadToleranceFile(path); err != nil {
-			return nil, usageError("--tolerances: %w", err)
-		}
-		if reg != nil {
-			if err := checkLayers(file, reg); err != nil {
-				return nil, err
-			}
-		}
-	}
-	t, err := compare.NewTolerances(os.Environ(), file)
-	if err != nil {
-		return nil, usageError("%w", err)
-	}
-	return t, nil
 }
 
 // lazyCSV creates op_tools' comparison file when the first row is known, or goes on with

@@ -27,7 +27,7 @@ type stepOptions struct {
 	selection
 	deviceFlags
 	records    outputs
-	tolerances string
+	tolerances toleranceFile
 	against    string
 	html       string
 	graph      string
@@ -57,12 +57,7 @@ which it does not, and what it gets wrong that was recorded right.`,
   optool step --device torch:cuda:0 op_tools_results
   optool step --exact torch.nn.functional.softmax op_tools_results
   optool step --in float32=torch.nn.functional.linear,torch.matmul op_tools_results`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError("step: want one PATH, got %d", len(args))
-			}
-			return nil
-		},
+		Args: onePath,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runStep(cmd, a, &o, paths[0]) },
 	}
 	f := cmd.Flags()
@@ -72,7 +67,7 @@ which it does not, and what it gets wrong that was recorded right.`,
 	o.deviceFlags.add(cmd, noDevice, "run each call again on a device beside: host, the built-in one; the path of a DIOPI "+
 		"`LIBRARY`; or torch:DEVICE, a device of PyTorch (torch:cuda:0)")
 	o.addReplay(cmd)
-	f.StringVar(&o.tolerances, "tolerances", "", "tolerances from a YAML `FILE`")
+	o.tolerances.addFlag(cmd)
 	f.StringVar(&o.against, "against", "", "compare with the run under `PATH2`: where the two diverge first")
 	f.StringVar(&o.graph, "graph", "", "also write the graph as JSON to `FILE`")
 	f.StringVar(&o.dot, "dot", "", "also write what is around the first finding, or before the loss, for Graphviz to `FILE`")
@@ -90,7 +85,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		return err
 	}
 	reg := a.known()
-	tol, err := loadTolerances(o.tolerances, reg)
+	tol, err := o.tolerances.load(reg)
 	if err != nil {
 		return err
 	}
@@ -108,7 +103,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 			_, err := within(cmd.Context(), lim, bytes, func() (struct{}, error) { return struct{}{}, f() })
 			return err
 		}}
-	settings := append(a.operatorSettings(), toleranceSettings(tol, o.tolerances)...)
+	settings := append(a.operatorSettings(), o.tolerances.settings(tol)...)
 	if !o.none() {
 		dev, err := o.checked(cmd, a)
 		if err != nil {
@@ -429,10 +424,7 @@ func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt step.Options) 
 // command is a command of this program, with what decides about verdicts.
 func (o *stepOptions) command(args ...string) string {
 	args = o.selection.command(args[0], args[1:]...)
-	if o.tolerances != "" {
-		args = slices.Insert(args, len(args)-1, "--tolerances", quotePath(o.tolerances))
-	}
-	return strings.Join(args, " ")
+	return strings.Join(slices.Insert(args, len(args)-1, o.tolerances.repro()...), " ")
 }
 
 // repro is the command that runs a call again.

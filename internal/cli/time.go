@@ -53,7 +53,7 @@ type timeOptions struct {
 	flops       float64
 	seed        uint64
 	accCheck    bool
-	tolerances  string
+	tolerances  toleranceFile
 }
 
 func newTimeCmd(a *app) *cobra.Command {
@@ -91,7 +91,7 @@ else one row per call with the medians.`,
 	f.IntVar(&o.runTimes, "run_times", 0, "measure exactly `N` runs of each; 0: until the numbers hold")
 	f.BoolVar(&o.accCheck, "acc_check", false,
 		"also compare the results of each measured call with the reference, as replay does")
-	f.StringVar(&o.tolerances, "tolerances", "", "with --acc_check, tolerances from a YAML `FILE`")
+	f.StringVar((*string)(&o.tolerances), "tolerances", "", "with --acc_check, tolerances from a YAML `FILE`")
 	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not measure the backward pass")
 	f.BoolVar(&o.sync, "sync_time_measure", false, "print op_tools' tables of times")
 	o.deviceFlags.add(cmd, "none",

@@ -105,7 +105,7 @@ type accuracy struct {
 }
 
 func (t *timer) newAccuracy(start time.Time) (*accuracy, error) {
-	tol, err := loadTolerances(t.o.tolerances, t.measuring.Replay.Registry)
+	tol, err := t.o.tolerances.load(t.measuring.Replay.Registry)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (t *timer) newAccuracy(start time.Time) (*accuracy, error) {
 		summary: reports.NewSummary(), verdicts: map[*timed.Task]verdict.Verdict{},
 	}
 	c.opt.Tolerances = tol
-	c.summary.Settings = toleranceSettings(tol, t.o.tolerances)
+	c.summary.Settings = t.o.tolerances.settings(tol)
 	if t.measuring.Device != nil {
 		c.opt.Device = t.measuring.Device
 	}
