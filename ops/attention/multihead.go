@@ -104,8 +104,8 @@ func multiheadDrawn(c *compose.Call, got []*tensor.Tensor) opdef.Drawn {
 	a := *c.Args().(*multiheadArgs)
 	weights := a.NeedWeights
 	a.NeedWeights = false
-	plain, err := compose.Plan(&a, multiHeadAttention)
-	if err != nil || len(got) == 0 || !slices.Equal(got[0].Shape, a.Query.Shape) {
+	plain := opdef.Must(compose.Plan(&a, multiHeadAttention))
+	if len(got) == 0 || !slices.Equal(got[0].Shape, a.Query.Shape) {
 		return opdef.Drawn{}
 	}
 	var mean *tensor.Tensor

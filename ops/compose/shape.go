@@ -196,10 +196,8 @@ func (g *Graph) Squeeze(x *Value, dim int) *Value {
 func (g *Graph) Expand(x *Value, shape ...int) *Value {
 	_, err := x.T.Expand(shape...)
 	g.Check(err)
-	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor {
-		t, _ = t.Expand(shape...)
-		return t
-	}, func(up *Value) *Value { return g.sumTo(up, x.Shape()) })
+	return g.view(x, func(t *tensor.Tensor) *tensor.Tensor { return opdef.Must(t.Expand(shape...)) },
+		func(up *Value) *Value { return g.sumTo(up, x.Shape()) })
 }
 
 // Narrow is the n elements from start along dim.

@@ -246,7 +246,7 @@ func (l *lookup) grad(g *tensor.Tensor) *tensor.Tensor {
 		for i, v := range kept {
 			n[i] = count[v]
 		}
-		freq, _ := tensor.New(tensor.Float64, []int{len(kept), 1}, n).Expand(len(kept), inner)
+		freq := opdef.Must(tensor.New(tensor.Float64, []int{len(kept), 1}, n).Expand(len(kept), inner))
 		g = opdef.Zip(g.DType, g, freq, func(x, n float64) float64 { return x / n })
 	}
 	at := SlicesOf(l.weight.Shape, 0, kept)

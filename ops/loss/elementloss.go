@@ -327,23 +327,38 @@ func shapesAgree(input, target *tensor.Tensor) error {
 // lossReductions are the three reductions, for cases.
 var lossReductions = []string{"mean", "sum", "none"}
 
-// lossPairs are inputs and targets for the cases of a loss: in and out make
-// them; each reduction and layout occurs.
-func lossPairs(g opdef.Gen, broadcast bool, input, target func(g opdef.Gen, dt tensor.DType,
-	shape ...int) *tensor.Tensor, add func(x, t *tensor.Tensor, how string)) {
-	shapes := [][]int{{3, 4}, {5}, {}, {2, 0}, {2, 3, 2}}
-	for i, s := range shapes {
-		dt := []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float64, tensor.Float32, tensor.Float64}[i]
-		x := input(g, dt, s...)
-		if i == 4 {
-			x = opdef.NonContiguous(x)
+// An operand makes one for cases.
+type operand func(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor
+
+// A lossPair is an input and a target, and how their loss is reduced.
+type lossPair struct {
+	x, t *tensor.Tensor
+	how  string
+}
+
+// lossPairs makes cases of one for inputs and targets, which g.Nth counts: each
+// reduction and layout occurs.
+func lossPairs[A any](broadcast bool, input, target operand, one func(opdef.Gen, lossPair) *A) func(opdef.Gen) []*A {
+	return func(g opdef.Gen) (out []*A) {
+		add := func(x, t *tensor.Tensor, how string) {
+			g.Nth = len(out)
+			out = append(out, one(g, lossPair{x, t, how}))
 		}
-		add(x, target(g, dt, s...), lossReductions[i%3])
-	}
-	add(input(g, tensor.BFloat16, 4), target(g, tensor.BFloat16, 4), "none")
-	if broadcast {
-		add(input(g, tensor.Float64, 3, 1), target(g, tensor.Float64, 4), "mean")
-		add(input(g, tensor.Float64, 2, 3), target(g, tensor.Float64, 3), "none")
+		shapes := [][]int{{3, 4}, {5}, {}, {2, 0}, {2, 3, 2}}
+		for i, s := range shapes {
+			dt := []tensor.DType{tensor.Float64, tensor.Float32}[i%2]
+			x := input(g, dt, s...)
+			if i == 4 {
+				x = opdef.NonContiguous(x)
+			}
+			add(x, target(g, dt, s...), lossReductions[i%3])
+		}
+		add(input(g, tensor.BFloat16, 4), target(g, tensor.BFloat16, 4), "none")
+		if broadcast {
+			add(input(g, tensor.Float64, 3, 1), target(g, tensor.Float64, 4), "mean")
+			add(input(g, tensor.Float64, 2, 3), target(g, tensor.Float64, 3), "none")
+		}
+		return out
 	}
 }
 

@@ -64,13 +64,9 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Absolute error, squared where it is small",
 			Formula: "d^2/(2*beta) if d < beta, else d - beta/2, with d = |input - target|",
 			Source:  "torch.nn.functional.smooth_l1_loss"},
-		Cases: func(g opdef.Gen) []*smoothL1Args {
-			var cs []*smoothL1Args
-			lossPairs(g, true, normalOperand, normalOperand, func(x, t *tensor.Tensor, how string) {
-				cs = append(cs, &smoothL1Args{Input: x, Target: t, Reduction: how, Beta: 0.5 + 0.25*float64(len(cs))})
-			})
-			return cs
-		},
+		Cases: lossPairs(true, normalOperand, normalOperand, func(g opdef.Gen, p lossPair) *smoothL1Args {
+			return &smoothL1Args{Input: p.x, Target: p.t, Reduction: p.how, Beta: 0.5 + 0.25*float64(g.Nth)}
+		}),
 		Plan: func(a *smoothL1Args) (*elementLoss, error) {
 			how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 			if a.Beta < 0 {
@@ -93,13 +89,9 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Squared error, absolute where it is large",
 			Formula: "d^2/2 if d <= delta, else delta*(d - delta/2), with d = |input - target|",
 			Source:  "torch.nn.functional.huber_loss"},
-		Cases: func(g opdef.Gen) []*huberArgs {
-			var cs []*huberArgs
-			lossPairs(g, true, normalOperand, normalOperand, func(x, t *tensor.Tensor, how string) {
-				cs = append(cs, &huberArgs{Input: x, Target: t, Reduction: how, Delta: 0.5 + 0.25*float64(len(cs))})
-			})
-			return cs
-		},
+		Cases: lossPairs(true, normalOperand, normalOperand, func(g opdef.Gen, p lossPair) *huberArgs {
+			return &huberArgs{Input: p.x, Target: p.t, Reduction: p.how, Delta: 0.5 + 0.25*float64(g.Nth)}
+		}),
 		Plan: func(a *huberArgs) (*elementLoss, error) {
 			how, err := reductionOf(a.Reduction, nil, nil)
 			if a.Delta <= 0 {
@@ -119,10 +111,9 @@ var lossOps = []*opdef.Entry{
 			Formula: "-weight*(target*log(input) + (1-target)*log(1-input))", Notes: "Logarithms are at least -100.",
 			Source: "torch.nn.functional.binary_cross_entropy"},
 		Cases: func(g opdef.Gen) []*bceArgs {
-			var cs []*bceArgs
-			lossPairs(g, false, probabilityOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
-				cs = append(cs, &bceArgs{Input: x, Target: t, Reduction: how})
-			})
+			cs := lossPairs(false, probabilityOperand, probabilityOperand, func(g opdef.Gen, p lossPair) *bceArgs {
+				return &bceArgs{Input: p.x, Target: p.t, Reduction: p.how}
+			})(g)
 			w := g.Uniform(tensor.Float64, 0.5, 2, 4)
 			w.RequiresGrad = false
 			return append(cs, &bceArgs{Input: probabilityOperand(g, tensor.Float64, 3, 4), Target: probabilityOperand(g,
@@ -166,10 +157,9 @@ var lossOps = []*opdef.Entry{
 			Formula: "weight*((1-target)*input + (1+(pos_weight-1)*target)*log(1+exp(-input)))",
 			Source:  "torch.nn.functional.binary_cross_entropy_with_logits"},
 		Cases: func(g opdef.Gen) []*bceLogitsArgs {
-			var cs []*bceLogitsArgs
-			lossPairs(g, false, normalOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
-				cs = append(cs, &bceLogitsArgs{Input: x, Target: t, Reduction: how})
-			})
+			cs := lossPairs(false, normalOperand, probabilityOperand, func(g opdef.Gen, p lossPair) *bceLogitsArgs {
+				return &bceLogitsArgs{Input: p.x, Target: p.t, Reduction: p.how}
+			})(g)
 			w, p := g.Uniform(tensor.Float64, 0.5, 2, 4), g.Uniform(tensor.Float64, 0.5, 2, 4)
 			w.RequiresGrad, p.RequiresGrad = false, false
 			return append(cs, &bceLogitsArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g,
@@ -235,10 +225,9 @@ var lossOps = []*opdef.Entry{
 			Formula: "target*(log(target) - input), of a target in logarithms exp(target)*(target - input)",
 			Notes:   "batchmean divides the sum by the first dimension.", Source: "torch.nn.functional.kl_div"},
 		Cases: func(g opdef.Gen) []*klDivArgs {
-			var cs []*klDivArgs
-			lossPairs(g, true, normalOperand, probabilityOperand, func(x, t *tensor.Tensor, how string) {
-				cs = append(cs, &klDivArgs{Input: x, Target: t, Reduction: how, LogTarget: len(cs)%2 == 1})
-			})
+			cs := lossPairs(true, normalOperand, probabilityOperand, func(g opdef.Gen, p lossPair) *klDivArgs {
+				return &klDivArgs{Input: p.x, Target: p.t, Reduction: p.how, LogTarget: g.Nth%2 == 1}
+			})(g)
 			return append(cs, &klDivArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g,
 				tensor.Float64, 3, 4), Reduction: "batchmean"})
 		},
@@ -293,14 +282,12 @@ var lossOps = []*opdef.Entry{
 			Formula: "input if target is 1, max(0, margin - input) if -1",
 			Source:  "torch.nn.functional.hinge_embedding_loss"},
 		Cases: func(g opdef.Gen) []*hingeArgs {
-			var cs []*hingeArgs
 			near := func(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor {
 				return g.Apart(dt, []float64{0.5}, shape...)
 			}
-			lossPairs(g, false, near, labelOperand, func(x, t *tensor.Tensor, how string) {
-				cs = append(cs, &hingeArgs{Input: x, Target: t, Margin: 0.5, Reduction: how})
-			})
-			return cs
+			return lossPairs(false, near, labelOperand, func(g opdef.Gen, p lossPair) *hingeArgs {
+				return &hingeArgs{Input: p.x, Target: p.t, Margin: 0.5, Reduction: p.how}
+			})(g)
 		},
 	}, compose.Unfused, hingeEmbedding),
 	elementLossOp(opdef.Planned[softMarginArgs, *elementLoss]{
@@ -310,13 +297,9 @@ var lossOps = []*opdef.Entry{
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Logistic loss of labels 1 and -1", Formula: "log(1 + exp(-target*input))",
 			Source: "torch.nn.functional.soft_margin_loss"},
-		Cases: func(g opdef.Gen) []*softMarginArgs {
-			var cs []*softMarginArgs
-			lossPairs(g, false, normalOperand, signOperand, func(x, t *tensor.Tensor, how string) {
-				cs = append(cs, &softMarginArgs{Input: x, Target: t, Reduction: how})
-			})
-			return cs
-		},
+		Cases: lossPairs(false, normalOperand, signOperand, func(g opdef.Gen, p lossPair) *softMarginArgs {
+			return &softMarginArgs{Input: p.x, Target: p.t, Reduction: p.how}
+		}),
 		Plan: func(a *softMarginArgs) (*elementLoss, error) {
 			how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 			return &elementLoss{
@@ -339,15 +322,10 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Shortfall of the wanted order of two scores",
 			Formula: "max(0, -target*(input1 - input2) + margin)", Notes: "At the limit the gradient is passed on.",
 			Source: "torch.nn.functional.margin_ranking_loss"},
-		Cases: func(g opdef.Gen) []*rankingArgs {
-			var cs []*rankingArgs
-			lossPairs(g, false, elements.DistinctOperand, signOperand, func(x, t *tensor.Tensor, how string) {
-				cs = append(cs, &rankingArgs{Input1: x, Input2: elements.DistinctOperand(g, x.DType, x.Shape...),
-					Target: t,
-					Margin: 0.1, Reduction: how})
-			})
-			return cs
-		},
+		Cases: lossPairs(false, elements.DistinctOperand, signOperand, func(g opdef.Gen, p lossPair) *rankingArgs {
+			return &rankingArgs{Input1: p.x, Input2: elements.DistinctOperand(g, p.x.DType, p.x.Shape...),
+				Target: p.t, Margin: 0.1, Reduction: p.how}
+		}),
 	}, compose.Unfused, marginRanking),
 }
 
@@ -481,18 +459,16 @@ func (l *elementLoss) pair(up *tensor.Tensor, p, q int) ([]*tensor.Tensor, error
 	return []*tensor.Tensor{first, second}, err
 }
 
-func plainLossCases(operand func(g opdef.Gen, dt tensor.DType,
-	shape ...int) *tensor.Tensor) func(opdef.Gen) []*plainLossArgs {
+func plainLossCases(of operand) func(opdef.Gen) []*plainLossArgs {
 	return func(g opdef.Gen) []*plainLossArgs {
-		var cs []*plainLossArgs
-		lossPairs(g, true, operand, operand, func(x, t *tensor.Tensor, how string) {
-			cs = append(cs, &plainLossArgs{Input: x, Target: t, Reduction: how})
-		})
+		cs := lossPairs(true, of, of, func(g opdef.Gen, p lossPair) *plainLossArgs {
+			return &plainLossArgs{Input: p.x, Target: p.t, Reduction: p.how}
+		})(g)
 		w := g.Uniform(tensor.Float64, 0.5, 2, 3, 4)
 		w.RequiresGrad = false
-		cs = append(cs, &plainLossArgs{Input: operand(g, tensor.Float64, 3, 4), Target: operand(g, tensor.Float64, 3,
-			4), Reduction: "mean", Weight: w})
-		return append(cs, &plainLossArgs{Input: operand(g, tensor.Float64, 3), Target: operand(g, tensor.Float64, 3),
-			SizeAverage: new(false), Reduction: "mean"})
+		f64 := tensor.Float64
+		return append(cs,
+			&plainLossArgs{Input: of(g, f64, 3, 4), Target: of(g, f64, 3, 4), Reduction: "mean", Weight: w},
+			&plainLossArgs{Input: of(g, f64, 3), Target: of(g, f64, 3), SizeAverage: new(false), Reduction: "mean"})
 	}
 }

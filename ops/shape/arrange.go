@@ -72,8 +72,7 @@ var arrangeOps = []*opdef.Entry{
 			return t.Permute(order...), nil
 		},
 		Back: func(a *permuteArgs, g *tensor.Tensor) *tensor.Tensor {
-			order, _ := a.order() // checked by the forward pass
-			return g.Permute(InversePermutation(order)...)
+			return g.Permute(InversePermutation(opdef.Must(a.order()))...)
 		},
 		Cases: func(g opdef.Gen) []*permuteArgs {
 			return []*permuteArgs{
@@ -94,8 +93,7 @@ var arrangeOps = []*opdef.Entry{
 			return transpose(t, "dim0", a.Dim0, "dim1", a.Dim1)
 		},
 		Back: func(a *transposeArgs, g *tensor.Tensor) *tensor.Tensor {
-			t, _ := transpose(g, "dim0", a.Dim0, "dim1", a.Dim1)
-			return t
+			return opdef.Must(transpose(g, "dim0", a.Dim0, "dim1", a.Dim1))
 		},
 		Cases: func(g opdef.Gen) []*transposeArgs {
 			return []*transposeArgs{
@@ -115,8 +113,7 @@ var arrangeOps = []*opdef.Entry{
 			return transpose(t, "axis0", a.Axis0, "axis1", a.Axis1)
 		},
 		Back: func(a *swapAxesArgs, g *tensor.Tensor) *tensor.Tensor {
-			t, _ := transpose(g, "axis0", a.Axis0, "axis1", a.Axis1)
-			return t
+			return opdef.Must(transpose(g, "axis0", a.Axis0, "axis1", a.Axis1))
 		},
 		Cases: func(g opdef.Gen) []*swapAxesArgs {
 			return []*swapAxesArgs{{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Int(tensor.Int64, 0, 9, 2, 3), -1, 0}}
@@ -143,8 +140,7 @@ var arrangeOps = []*opdef.Entry{
 			return t.Permute(order...), nil
 		},
 		Back: func(a *movedimArgs, g *tensor.Tensor) *tensor.Tensor {
-			order, _ := a.order()
-			return g.Permute(InversePermutation(order)...)
+			return g.Permute(InversePermutation(opdef.Must(a.order()))...)
 		},
 		Cases: func(g opdef.Gen) []*movedimArgs {
 			return []*movedimArgs{
@@ -289,10 +285,7 @@ var arrangeOps = []*opdef.Entry{
 		Doc:    opdef.Doc{Summary: "Reverses dimensions", Source: "torch.flip"},
 		Self:   func(a *flipArgs) *tensor.Tensor { return a.Self },
 		View:   func(a *flipArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return flip(t, a.Dims) },
-		Back: func(a *flipArgs, g *tensor.Tensor) *tensor.Tensor {
-			t, _ := flip(g, a.Dims)
-			return t
-		},
+		Back:   func(a *flipArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(flip(g, a.Dims)) },
 		Cases: func(g opdef.Gen) []*flipArgs {
 			return []*flipArgs{
 				{g.Normal(tensor.Float32, 2, 3), []int{0}}, {g.Normal(tensor.Float64, 2, 3), []int{-1, 0}},
@@ -550,10 +543,7 @@ func flipOf(name string, minDims, dim int) *opdef.Entry {
 			}
 			return flip(t, []int{dim})
 		},
-		Back: func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor {
-			t, _ := flip(g, []int{dim})
-			return t
-		},
+		Back: func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(flip(g, []int{dim})) },
 		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float32, 3, 2)}, {Self: g.Normal(tensor.Float64, 2, 3, 2)},
 				{Self: g.Normal(tensor.Float32, 0, 2)}, {Self: g.Int(tensor.Int64, 0, 9, 2, 3)}}

@@ -72,8 +72,8 @@ var complexAsRealOp = viewOp[opdef.UnaryArgs]{
 	Self:   func(a *opdef.UnaryArgs) *tensor.Tensor { return a.Self },
 	View:   func(_ *opdef.UnaryArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return asReal(t) },
 	Back: func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor {
-		t, _ := asComplex(g) // of a gradient with pairs in the last dimension
-		return t
+		// The gradient has pairs in the last dimension.
+		return opdef.Must(asComplex(g))
 	},
 	Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 		return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Complex64, 2, 3)}, {Self: g.Normal(tensor.Complex128)},
@@ -101,10 +101,7 @@ var realAsComplexOp = viewOp[opdef.UnaryArgs]{
 		}
 		return asComplex(t)
 	},
-	Back: func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor {
-		t, _ := asReal(g)
-		return t
-	},
+	Back: func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(asReal(g)) },
 	Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 		return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float32, 3, 2)}, {Self: g.Normal(tensor.Float64, 2)},
 			{Self: g.Normal(tensor.Float32, 0, 2)}}

@@ -50,10 +50,7 @@ var rollOp = viewOp[rollArgs]{
 		Notes: "Without dims the flattened tensor is shifted.", Source: "torch.roll"},
 	Self: func(a *rollArgs) *tensor.Tensor { return a.Self },
 	View: func(a *rollArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return a.rolled(t, false) },
-	Back: func(a *rollArgs, g *tensor.Tensor) *tensor.Tensor {
-		t, _ := a.rolled(g, true)
-		return t
-	},
+	Back: func(a *rollArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(a.rolled(g, true)) },
 	Cases: func(g opdef.Gen) []*rollArgs {
 		return []*rollArgs{
 			{g.Normal(tensor.Float32, 4, 3), []int{1}, []int{}}, {g.Normal(tensor.Float64, 4, 3), []int{-1, 2},
@@ -104,10 +101,7 @@ var rot90Op = viewOp[rot90Args]{
 	Doc:    opdef.Doc{Summary: "Rotates a plane of two dimensions by multiples of 90 degrees", Source: "torch.rot90"},
 	Self:   func(a *rot90Args) *tensor.Tensor { return a.Self },
 	View:   func(a *rot90Args, t *tensor.Tensor) (*tensor.Tensor, error) { return a.rotated(t, a.K) },
-	Back: func(a *rot90Args, g *tensor.Tensor) *tensor.Tensor {
-		t, _ := a.rotated(g, -a.K)
-		return t
-	},
+	Back:   func(a *rot90Args, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(a.rotated(g, -a.K)) },
 	Cases: func(g opdef.Gen) []*rot90Args {
 		return []*rot90Args{
 			{g.Normal(tensor.Float32, 2, 3), 1, []int{0, 1}}, {g.Normal(tensor.Float64, 2, 3, 2), -1, []int{1, 2}},
