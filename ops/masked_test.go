@@ -3,6 +3,7 @@ package ops_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/optool/optool/opdef"
@@ -55,6 +56,45 @@ func TestMasked(t *testing.T) {
 			if g := got[i]; math.Abs(g-w) > 1e-12 || (g != g) != (w != w) {
 				t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 				break
+			}
+		}
+	}
+}
+
+// TestMaskedNodes: what op_tools records of gradients is what the last step of torch's composition received.
+func TestMaskedNodes(t *testing.T) {
+	x := tensor.New(tensor.Float32, []int{3}, []float64{3, 2, 4}).Rounded()
+	x.RequiresGrad = true
+	mask := tensor.New(tensor.Bool, []int{3}, []int64{1, 0, 1})
+	for _, c := range []struct {
+		name string
+		args []value.Value
+		want [][]float64 // nil: none
+	}{
+		{"var", []value.Value{x, int64(0), true}, [][]float64{{1}, nil}},                  // of total / count
+		{"std", []value.Value{x, int64(0)}, [][]float64{{1}}},                             // 1 / (2*sqrt(0.25))
+		{"normalize", []value.Value{x, 2.0, int64(0)}, [][]float64{{.2, .2, .2}, {-.28}}}, // of input / norm
+	} {
+		call, err := ops.Default().Bind("torch.masked."+c.name, c.args, keywords("mask", mask))
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		f, err := call.Forward()
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		node, _, err := call.Node(f, []*tensor.Tensor{tensor.Full(tensor.Float32, f.Outs[0].Shape, 1.0)})
+		if err != nil || len(node.Grads) != len(c.want) {
+			t.Errorf("%s: got %d gradients, error %v, want %d", c.name, len(node.Grads), err, len(c.want))
+			continue
+		}
+		for k, w := range c.want {
+			var got []float64
+			if node.Grads[k] != nil {
+				got = tensor.Data[float64](node.Grads[k])
+			}
+			if !slices.EqualFunc(got, w, func(x, y float64) bool { return math.Abs(x-y) < 1e-6 }) {
+				t.Errorf("%s: gradient %d: got %v, want %v", c.name, k, got, w)
 			}
 		}
 	}

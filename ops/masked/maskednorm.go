@@ -2,12 +2,11 @@ package masked
 
 import (
 	"math"
-	"math/cmplx"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/linalg"
-	"github.com/optool/optool/ops/reduction"
 	"github.com/optool/optool/tensor"
 )
 
@@ -43,109 +42,14 @@ func normNeutral(p float64) neutral {
 	return zeroNeutral
 }
 
-// norms are the elements divided, those of which the norm is, the norm and the
-// divisor, the latter two of the input's shape.
-func (a *maskedNormalizeArgs) norms() (x, of, norm, divisor, mask *tensor.Tensor, dims []int, err error) {
-	fail := func(err error) (_, _, _, _, _ *tensor.Tensor, _ []int, _ error) {
-		return nil, nil, nil, nil, nil, nil, err
-	}
-	d, err := opdef.Dim("dim", a.Dim, a.Input.Dim())
-	if err != nil {
-		return fail(err)
-	}
-	if dims, err = opdef.Dims("dim", []int{d}, a.Input.Dim()); err != nil {
-		return fail(err)
-	}
-	in := a.Input
-	if in.DType.Kind() < tensor.KindFloat {
-		return fail(opdef.Refuse("input", "want a floating or complex dtype, got %s", in.DType))
-	}
-	if x, mask, err = masked("mask", in, a.Mask, zeroNeutral); err != nil {
-		return fail(err)
-	}
-	if of, _, err = masked("mask", in, a.Mask, normNeutral(a.Ord)); err != nil {
-		return fail(err)
-	}
-	if err = reduction.CheckNorm("input", in, a.Ord, dims); err != nil {
-		return fail(err)
-	}
-	norm = reduction.VectorNorm(opdef.Abs(of), a.Ord, dims, false)
-	divisor = opdef.Unreduce(opdef.Map(tensor.Float64, norm, func(n float64) float64 { return math.Max(n, a.Eps) }),
-		in.Shape, dims)
-	return x, of, norm, divisor, mask, dims, nil
-}
-
-// grad is up/d - norm'(x)*sum(up*x)/d^2 where elements are kept, with d the
-// divisor; with bounds the magnitudes of both.
-func (a *maskedNormalizeArgs) grad(up *tensor.Tensor, bounds bool) (opdef.Grads, error) {
-	x, of, norm, d, mask, dims, err := a.norms()
-	if err != nil {
-		return nil, err
-	}
-	term := -1.0
-	if bounds {
-		x, of, up, term = opdef.Abs(x), opdef.Abs(of), opdef.Abs(up), 3
-		if !math.IsInf(a.Ord, 0) {
-			term += 2 * math.Abs(a.Ord)
-		}
-	}
-	products, err := elements.MapN(x.DType,
-		func(v []complex128) complex128 { return complex(real(cmplx.Conj(v[0])*v[1]), 0) },
-		func(v []float64) float64 { return v[0] * v[1] }, up, x)
-	if err != nil {
-		return nil, err
-	}
-	dot := opdef.Sum(tensor.Float64, products, dims, false)
-	through := reduction.NormGrad(of, norm, opdef.Zip(tensor.Float64, dot, norm, func(s, n float64) float64 {
-		if n < a.Eps {
-			return 0
-		}
-		return s / (n * n)
-	}), a.Ord, dims)
-	t, err := elements.MapN(x.DType, func(v []complex128) complex128 {
-		if v[3] == 0 {
-			return 0
-		}
-		return v[0]/v[1] + complex(term, 0)*v[2]
-	}, func(v []float64) float64 {
-		if v[3] == 0 {
-			return 0
-		}
-		return v[0]/v[1] + term*v[2]
-	}, up, d, through, maskOnes(mask, x.Shape))
-	return elements.GradOf("input", t), err
-}
-
-var maskedNormalize = opdef.Op[maskedNormalizeArgs]{
+var maskedNormalize = compose.Declare(compose.Op[maskedNormalizeArgs]{
 	Schema: "masked_normalize(Tensor input, float ord, int dim, *, float eps=1e-12, dtype? dtype=None, Tensor? " +
 		"mask=None) -> Tensor",
 	Names: maskedNames("normalize"),
 	Doc: opdef.Doc{Summary: "Kept elements scaled to norm 1 along a dimension",
 		Formula: "where(mask, input, 0) / max(norm(kept, ord, dim), eps)",
 		Notes:   "Masked elements get no gradient.", Source: "torch.masked.normalize"},
-	Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 3, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
-	Autocast: opdef.AutocastFloat32,
-	Terms:    func(a *maskedNormalizeArgs) int { return elements.TermsOver(a.Input.Shape, []int{a.Dim}) },
-	Kernel: func(a *maskedNormalizeArgs) ([]*tensor.Tensor, error) {
-		x, _, _, d, _, _, err := a.norms()
-		if err != nil {
-			return nil, err
-		}
-		dt := x.DType
-		if a.Dtype != nil {
-			dt = tensor.Promote(dt, *a.Dtype)
-		}
-		y, err := elements.MapN(dt, func(v []complex128) complex128 { return v[0] / v[1] },
-			func(v []float64) float64 { return v[0] / v[1] }, x, d)
-		return elements.Single(y), err
-	},
-	Grad: func(a *maskedNormalizeArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0], false) },
-	Scale: func(_ *maskedNormalizeArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-		return elements.Single(elements.Scaled(opdef.Abs(outs[0]), 2))
-	},
-	GradScale: func(a *maskedNormalizeArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		return a.grad(g.Out[0], true)
-	},
+	Autocast: opdef.AutocastFloat32, Exempt: map[string]string{"dtypes": "eps is rounded, to 0 in float16"},
 	Cases: func(g opdef.Gen) []*maskedNormalizeArgs {
 		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)
 		return []*maskedNormalizeArgs{
@@ -157,4 +61,16 @@ var maskedNormalize = opdef.Op[maskedNormalizeArgs]{
 				Mask: maskOfRows(4)},
 		}
 	},
-}.Entry()
+}, compose.Unfused, func(g *compose.Graph, a *maskedNormalizeArgs) compose.Values {
+	x := g.Arg("input", a.Input)
+	if x.DType().Kind() < tensor.KindFloat {
+		g.Refuse("input", "want a floating or complex dtype, got %s", x.DType())
+	}
+	of, dim := kept(g, x, a.Mask, normNeutral(a.Ord)), g.Axis("dim", a.Dim, x)
+	if a.Dtype != nil {
+		of = g.To(of, *a.Dtype)
+	}
+	norm := g.Norm(of, a.Ord, true, dim)
+	eps := g.Full(norm.DType(), nil, norm.DType().Round(a.Eps)) // 0 in float16
+	return compose.Values{g.Div(kept(g, x, a.Mask, zeroNeutral), g.Maximum(norm, eps))}
+})
