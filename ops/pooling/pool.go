@@ -2,6 +2,7 @@ package pooling
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -34,14 +35,15 @@ func inFloat32(es []*opdef.Entry) []*opdef.Entry {
 type pooling struct {
 	elements.Planes
 	win     kernel.Windows
-	divide  [3][]int  // factors of the divisor per dimension
-	divisor int       // overrides them
-	divides bool      // the windows divide the input: adaptive pooling
-	beyond  [3][]bool // which windows end behind the input, unless they divide it
-	indices bool      // those of the largest elements are a result too
-	squeeze bool      // torch computes it in two dimensions and views the result
-	zeros   bool      // a mistake: what is beside the input counts as 0
-	corner  bool      // a mistake: the last element of windows is left out of sums
+	divide  [3][]int       // factors of the divisor per dimension
+	divisor int            // overrides them
+	divides bool           // the windows divide the input: adaptive pooling
+	beyond  [3][]bool      // which windows end behind the input, unless they divide it
+	indices bool           // those of the largest elements are a result too
+	squeeze bool           // torch computes it in two dimensions and views the result
+	largest func() []int64 // where the largest elements are: result, gradient and its bound ask
+	zeros   bool           // a mistake: what is beside the input counts as 0
+	corner  bool           // a mistake: the last element of windows is left out of sums
 }
 
 // poolingOf is a pooling of input without its windows; check refuses dtypes.
@@ -50,7 +52,9 @@ func poolingOf(input *tensor.Tensor, nd int, check func(arg string, t *tensor.Te
 	if err != nil {
 		return nil, err
 	}
-	return &pooling{Planes: in, squeeze: nd == 1}, check("input", input)
+	p := &pooling{Planes: in, squeeze: nd == 1}
+	p.largest = sync.OnceValue(p.argmaxes)
+	return p, check("input", input)
 }
 
 func (p *pooling) outShape() []int { return p.Shape(p.win.Out()) }
@@ -212,10 +216,9 @@ func (p *pooling) argmax(row int, at []int) {
 	kernel.Max(&p.win, *keys, true, at)
 }
 
-// max gives the largest elements and their indices in the plane.
-func (p *pooling) max() (values, indices *tensor.Tensor) {
-	shape := p.outShape()
-	m := tensor.Numel(shape) / max(p.Rows, 1)
+// argmaxes are the indices in their plane of the largest elements of all windows.
+func (p *pooling) argmaxes() []int64 {
+	m := tensor.Numel(p.outShape()) / max(p.Rows, 1)
 	at := tensor.Make[int64](p.Rows * m)
 	tensor.Parallel(p.Rows, 1, func(lo, hi int) {
 		buf := tensor.Make[int](m)
@@ -226,8 +229,13 @@ func (p *pooling) max() (values, indices *tensor.Tensor) {
 			}
 		}
 	})
-	indices = tensor.New(tensor.Int64, shape, at)
-	return elements.GatherPlanes(p.Planes, shape, at), indices
+	return at
+}
+
+// max gives the largest elements and their indices in the plane.
+func (p *pooling) max() (values, indices *tensor.Tensor) {
+	at, shape := p.largest(), p.outShape()
+	return elements.GatherPlanes(p.Planes, shape, at), tensor.New(tensor.Int64, shape, at)
 }
 
 // axes is the linear map that adds the windows.
