@@ -71,6 +71,11 @@ func TestMaskedNodes(t *testing.T) {
 		args []value.Value
 		want [][]float64 // nil: none
 	}{
+		{"sum", []value.Value{x, int64(0)}, [][]float64{{1, 1, 1}}}, // of the filled input: the mask is a step before
+		{"prod", []value.Value{x, int64(0)}, [][]float64{{4, 12, 3}}},
+		{"mean", []value.Value{x, int64(0)}, [][]float64{{.5}, nil}}, // of total / count
+		{"amax", []value.Value{x, int64(0)}, [][]float64{{0, 0, 1}}},
+		{"cumsum", []value.Value{x, int64(0)}, [][]float64{{3, 2, 1}}},
 		{"var", []value.Value{x, int64(0), true}, [][]float64{{1}, nil}},                  // of total / count
 		{"std", []value.Value{x, int64(0)}, [][]float64{{1}}},                             // 1 / (2*sqrt(0.25))
 		{"normalize", []value.Value{x, 2.0, int64(0)}, [][]float64{{.2, .2, .2}, {-.28}}}, // of input / norm

@@ -54,6 +54,7 @@ type maskedCall struct {
 	shape   []int                               // of the result; nil: the plain op's
 	back    func(*tensor.Tensor) *tensor.Tensor // the gradient in the input's layout; nil: as it is
 	terms   func() int                          // as in opdef.Op; nil: 1
+	steps   int                                 // how many times torch calls the plain op; 0: once
 }
 
 // newMasked is the call of base on x, masked elements replaced.
@@ -149,32 +150,70 @@ func (c *maskedCall) renamed(err error) error {
 	return &opdef.RefusedError{Arg: arg, Msg: r.Msg}
 }
 
-// grads are the gradients of the inputs or, if bounds is set, the sums of the
-// magnitudes behind them.
-func (c *maskedCall) grads(g *opdef.Grad, bounds bool) (opdef.Grads, error) {
-	f, _, err := c.run()
-	if err != nil {
-		return nil, err
+// plain is the call of the plain op, the gradients of its results and of its inputs.
+func (c *maskedCall) plain(g *opdef.Grad) (f *opdef.Forward, out []*tensor.Tensor, plain opdef.Grads, err error) {
+	if f, _, err = c.run(); err != nil {
+		return nil, nil, nil, err
 	}
 	up := g.Out[0]
 	if c.divisor != nil {
 		up = c.divided(up)
 	}
-	out := make([]*tensor.Tensor, len(f.Outs))
+	out = make([]*tensor.Tensor, len(f.Outs))
 	out[0] = opdef.Cast(up.Reshape(f.Outs[0].Shape...), f.Outs[0].DType)
-	plain, err := c.Backward(f, out, nil)
+	plain, err = c.Backward(f, out, nil)
+	return f, out, plain, err
+}
+
+// node is what the last step received: the division of a mean, else the plain op, whose
+// gradients know nothing of the mask.
+func (c *maskedCall) node(g *opdef.Grad) (opdef.Node, error) {
+	switch {
+	case c.divisor != nil:
+		return opdef.Node{Grads: []*tensor.Tensor{c.divided(g.Out[0]), nil}}, nil
+	case c.steps > 1:
+		return opdef.Node{Skip: "gradients belong to another op"}, nil
+	}
+	f, out, plain, err := c.plain(g)
+	if err != nil {
+		return opdef.Node{}, c.renamed(err)
+	}
+	if n, ok, err := c.Node(f, out); ok || err != nil {
+		return n, err
+	}
+	of := func(bounds bool) (all []*tensor.Tensor) {
+		for _, in := range c.inputs {
+			all = append(all, c.unmasked(f, out, plain, in, bounds))
+		}
+		return all
+	}
+	return opdef.Node{Grads: of(false), Scale: func() []*tensor.Tensor { return of(true) }}, nil
+}
+
+// unmasked is the gradient of an input of the plain op or, if bounds is set, the sum of
+// the magnitudes behind it.
+func (c *maskedCall) unmasked(f *opdef.Forward, out []*tensor.Tensor, plain opdef.Grads, in maskedInput,
+	bounds bool) *tensor.Tensor {
+	t := plain[in.base][0]
+	if bounds {
+		t = scaleOf(c.GradBound(f, out, plain, in.base, 0), t)
+	}
+	if c.back != nil {
+		t = c.back(t)
+	}
+	return t
+}
+
+// grads are the gradients of the inputs or, if bounds is set, the sums of the
+// magnitudes behind them.
+func (c *maskedCall) grads(g *opdef.Grad, bounds bool) (opdef.Grads, error) {
+	f, out, plain, err := c.plain(g)
 	if err != nil {
 		return nil, c.renamed(err)
 	}
 	gr := opdef.Grads{}
 	for _, in := range c.inputs {
-		t := plain[in.base][0]
-		if bounds {
-			t = scaleOf(c.GradBound(f, out, plain, in.base, 0), t)
-		}
-		if c.back != nil {
-			t = c.back(t)
-		}
+		t := c.unmasked(f, out, plain, in, bounds)
 		if in.mask != nil {
 			if t, err = elements.Where(t.DType, in.mask, t, tensor.Scalar(t.DType, 0.0)); err != nil {
 				return nil, err
@@ -216,6 +255,7 @@ func maskedEntry[A any](o opdef.Planned[A, *maskedCall], call func(a *A) (*maske
 	}
 	if o.NoGrad == "" {
 		o.Grad = func(c *maskedCall, g *opdef.Grad) (opdef.Grads, error) { return c.grads(g, false) }
+		o.Node = (*maskedCall).node
 	}
 	if o.Error.Class == opdef.Exact {
 		return o.Entry()

@@ -184,7 +184,7 @@ func maskedProd(a *maskedReduceArgs) (*maskedCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.shape = append([]int{}, shape...)
+	c.shape, c.steps = append([]int{}, shape...), len(dims) // torch takes one dimension after the other
 	c.back = func(t *tensor.Tensor) *tensor.Tensor { return t.Reshape(view.Shape...).Permute(inverse...) }
 	return c, nil
 }
