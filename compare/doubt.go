@@ -79,8 +79,8 @@ func (c *checker) chainFactor() float64 {
 // nothing to round in (of one term, or of none) are no evidence.
 func (c *checker) relativeErrors() (worst, rest float64) {
 	type sum struct {
-		square, worst float64
-		inexact       int
+		all, beyond squares // those beyond what roundings of subnormal numbers add
+		worst       float64
 	}
 	parts := make([]sum, c.spans())
 	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
@@ -104,25 +104,39 @@ func (c *checker) relativeErrors() (worst, rest float64) {
 					partial = partials[lo+i]
 				}
 				d := modulus(x - r[i])
-				if d <= c.bound.lowFlush { // what subnormal numbers lose is no evidence
+				t := d / c.bound.loosely(modulus(r[i]), scale[i], partial)
+				if !(t > 0 && t <= math.MaxFloat64) { // exact, NaN or an overflow
 					continue
 				}
-				t := d / c.bound.loosely(modulus(r[i]), scale[i], partial)
-				if t <= math.MaxFloat64 { // neither NaN nor an overflow
-					p.inexact++
-					p.square += t * t
+				p.all.add(squares{t * t, 1})
+				if d > c.bound.lowFlush { // what subnormal numbers lose is no evidence
+					p.beyond.add(squares{t * t, 1})
 					p.worst = math.Max(p.worst, t)
 				}
 			}
 		})
 	})
-	var all sum
+	var total sum
 	for _, p := range parts {
-		all.square += p.square
-		all.worst = math.Max(all.worst, p.worst)
-		all.inexact += p.inexact
+		total.all.add(p.all)
+		total.beyond.add(p.beyond)
+		total.worst = math.Max(total.worst, p.worst)
 	}
-	return all.worst, math.Sqrt(math.Max(all.square-all.worst*all.worst, 0) / float64(max(all.inexact-1, 1)))
+	// Many that are all but 0 in a dtype of few small numbers do not make the others alone.
+	return total.worst, math.Max(total.all.without(total.worst), total.beyond.without(total.worst))
+}
+
+// squares are the sum of the squares of so many.
+type squares struct {
+	square float64
+	n      int
+}
+
+func (s *squares) add(o squares) { s.square, s.n = s.square+o.square, s.n+o.n }
+
+// without is the root mean square of all but one of them.
+func (s squares) without(one float64) float64 {
+	return math.Sqrt(math.Max(s.square-one*one, 0) / float64(max(s.n-1, 1)))
 }
 
 // zeroTail is the number of elements at the end that are exactly zero although
