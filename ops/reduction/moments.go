@@ -3,6 +3,7 @@ package reduction
 import (
 	"math"
 
+	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
@@ -234,18 +235,27 @@ func (s spreadCall) value(n, m2 float64, root bool) float64 {
 // it.
 func RootMeanSquare(n, mean2, m2 float64) float64 { return math.Sqrt(mean2 + m2/math.Max(n, 1)) }
 
+// slack is how far, in units of the root mean square, a sound device's mean may be off.
+func (s spreadCall) slack() float64 {
+	u := roundoff.U32
+	if s.x.DType.Real() == tensor.Float64 {
+		u = roundoff.U64
+	}
+	return u * roundoff.Growth(elements.TermsOver(s.x.Shape, s.dim))
+}
+
 // scale is the sum of magnitudes behind each result: deviations are differences
-// of elements and a mean, so the variance is known to 2*std*rms, its root to the
-// root mean square, and the mean too.
+// of elements and a mean, so the variance is known to 2*std*rms, that of equal elements
+// to the square of the mean's error, its root to the root mean square, and the mean too.
 func (s spreadCall) scale(root, mean bool) []*tensor.Tensor {
 	dims := opdef.Must(opdef.Dims("dim", s.dim, s.x.Dim()))
-	m := measure(s.x, dims, s.keepdim)
+	m, slack := measure(s.x, dims, s.keepdim), s.slack()
 	out := elements.Single(m.of(tensor.Float64, func(n, mean2, m2 float64) float64 {
 		v := RootMeanSquare(n, mean2, m2) * math.Sqrt(n/math.Max(1, n-s.correction))
 		if root {
 			return v
 		}
-		return 2 * v * s.value(n, m2, true)
+		return v * (2*s.value(n, m2, true) + slack*v)
 	}))
 	if mean {
 		out = append(out, m.of(tensor.Float64, RootMeanSquare))
@@ -291,11 +301,19 @@ func (s spreadCall) grad(g *opdef.Grad, root, magnitudes bool) (opdef.Grads, err
 			}
 			return math.Sqrt(1 + mean2*n/m2)
 		}), x.Shape, dims)
+		// Deviations that may be rounding alone are divided by a root that is: at most as the root of n.
+		slack := s.slack()
+		alone := opdef.Unreduce(m.of(tensor.Float64, func(n, mean2, m2 float64) float64 {
+			if !root || s.value(n, m2, true) > slack*RootMeanSquare(n, mean2, m2) {
+				return 0
+			}
+			return unit / 2 * math.Sqrt(n) / slack
+		}), x.Shape, dims)
 		return elements.GradOf("self", opdef.ZipN(tensor.Float64, x.Shape, func(dst []float64, v [][]float64) {
 			for i := range dst {
-				dst[i] = v[2][i]*v[3][i]*(v[0][i]+v[1][i])*(1+v[5][i]) + v[4][i]/n
+				dst[i] = v[2][i]*(v[3][i]*(v[0][i]+v[1][i])*(1+v[5][i])+v[6][i]) + v[4][i]/n
 			}
-		}, opdef.Abs(x), rms, opdef.Abs(up[0]), slope, opdef.Abs(up[1]), worse)), nil
+		}, opdef.Abs(x), rms, opdef.Abs(up[0]), slope, opdef.Abs(up[1]), worse, alone)), nil
 	}
 	mean := opdef.Unreduce(m.mean(dt), x.Shape, dims)
 	if dt.IsComplex() {
