@@ -95,12 +95,12 @@ func (at *attention) each(f func(i int)) {
 // Drawn judges the recorded results of an attention with dropout, which drops weights
 // after the softmax. Where they show what was dropped it gives the call with that.
 func (c *Call) Drawn(got []*tensor.Tensor) opdef.Drawn {
-	at, ok := c.dropped()
-	if !ok || !slices.Equal(got[0].Shape, c.outs[0].Shape()) {
+	at, y, own := c.dropped()
+	if at == nil || !slices.Equal(got[0].Shape, c.outs[0].Shape()) {
 		return opdef.Drawn{}
 	}
-	t := c.outs[0].T
-	slack := at.slack(t, at.bound(t), got[0], 2)
+	t, out := y.T, own(got[0])
+	slack := at.slack(t, at.bound(t), out, 2)
 	items := tensor.Numel(at.batch)
 	var kept []float64
 	if items*at.l*at.s <= mostKept {
@@ -111,14 +111,14 @@ func (c *Call) Drawn(got []*tensor.Tensor) opdef.Drawn {
 		s := at.sums(t.Numel(), "query")
 		shown[i] = true
 		for r := 0; r < at.l; r += queryBlock {
-			b := at.load(i, r, at.q.T, at.k.T, at.v.T, got[0])
+			b := at.load(i, r, at.q.T, at.k.T, at.v.T, out)
 			w, _ := at.scores(b)
 			at.weights(w)
-			own := kernel.Matrix[float64]{}
+			mask := kernel.Matrix[float64]{}
 			if kept != nil {
-				own = kernel.Dense(b.n, at.s, kept[(i*at.l+r)*at.s:][:b.n*at.s])
+				mask = kernel.Dense(b.n, at.s, kept[(i*at.l+r)*at.s:][:b.n*at.s])
 			}
-			shown[i] = s.Add(r, b.g, w, b.v, matrixRows(slack, i, at.l, r, b.n, at.f), own) && shown[i]
+			shown[i] = s.Add(r, b.g, w, b.v, matrixRows(slack, i, at.l, r, b.n, at.f), mask) && shown[i]
 		}
 		judges[i] = s
 	})
@@ -137,13 +137,28 @@ const (
 	mostWeights = 1 << 23
 )
 
-// dropped is the attention that the first result is, if the call has no other that draws
-// random numbers.
-func (c *Call) dropped() (at *attention, ok bool) {
-	if len(c.graph.drawing) != 1 || len(c.outs) == 0 || c.graph.drawing[0].y != c.outs[0] {
-		return nil, false
+// dropped is the attention that the first result shows, if the call has no other that draws random
+// numbers, with its own result y, and a function that gives recorded elements y's order. at is nil if
+// there is none.
+func (c *Call) dropped() (at *attention, y *Value, own func(t *tensor.Tensor) *tensor.Tensor) {
+	if len(c.graph.drawing) != 1 || len(c.outs) == 0 {
+		return nil, nil, nil
 	}
-	return c.graph.drawing[0].at, true
+	at, y = c.graph.drawing[0].at, c.graph.drawing[0].y
+	if y == c.outs[0] {
+		return at, y, func(t *tensor.Tensor) *tensor.Tensor { return t }
+	}
+	places := c.outs[0].places(y)
+	if places == nil {
+		return nil, nil, nil
+	}
+	return at, y, func(t *tensor.Tensor) *tensor.Tensor {
+		to := tensor.Make[float64](len(places))
+		for i, x := range tensor.Data[float64](t) {
+			to[int(places[i])] = x
+		}
+		return tensor.New(t.DType, y.Shape(), to)
+	}
 }
 
 // DrawnGrads judges the recorded gradients of a call whose results do not show what was
@@ -155,26 +170,30 @@ func (c *Call) dropped() (at *attention, ok bool) {
 // are sums of terms that are dropped too. Whatever the mask is, sum(dv v) = sum(D) and
 // sum(dq q) = sum(dk k).
 func (c *Call) DrawnGrads(g *opdef.Grad, got opdef.Grads) opdef.Drawn {
-	at, ok := c.dropped()
-	if !ok || len(g.Out) == 0 || g.Out[0] == nil || at.l*at.s > mostWeights {
+	at, y, own := c.dropped()
+	if at == nil || len(g.Out) == 0 || g.Out[0] == nil || at.l*at.s > mostWeights {
 		return opdef.Drawn{}
 	}
-	if !finite(c.outs[0].T) || !finite(g.Outs[0]) || !finite(g.Out[0]) {
+	if !finite(y.T) || !finite(g.Outs[0]) || !finite(g.Out[0]) {
 		return opdef.Drawn{}
 	}
-	up, out := c.graph.Const(g.Out[0]), g.Outs[0]
+	up, out := c.graph.Const(own(g.Out[0])), own(g.Outs[0])
 	ts := at.grads(up.T)
 	bounds := at.gradBounds(up, ts)
 	var recorded, slack [3]*tensor.Tensor
 	for k, v := range []*Value{at.q, at.k, at.v} {
 		for _, a := range c.graph.args {
-			if r := got[a.name]; a.leaf == v && len(r) > a.index && r[a.index] != nil {
-				recorded[k] = r[a.index]
+			r := got[a.name]
+			if a.leaf == nil || len(r) <= a.index || r[a.index] == nil {
+				continue
+			}
+			if shown := v.shown(a.leaf, r[a.index]); shown != nil {
+				recorded[k] = shown
 				slack[k] = at.slack(ts[k], bounds[k], recorded[k], 3)
 			}
 		}
 	}
-	outSlack := at.slack(c.outs[0].T, at.bound(c.outs[0].T), out, 2)
+	outSlack := at.slack(y.T, at.bound(y.T), out, 2)
 	items := tensor.Numel(at.batch)
 	judges := make([][]*draws.Sums, items)
 	at.each(func(i int) { judges[i] = at.judgeGradients(i, up.T, out, outSlack, recorded, slack) })

@@ -14,8 +14,40 @@ import (
 func (g *Graph) view(x *Value, show func(t *tensor.Tensor) *tensor.Tensor, back func(up *Value) *Value) *Value {
 	v := g.value(show(x.T), func(t *tensor.Tensor) *tensor.Tensor { return show(x.bound()) },
 		func(up *Value) []*Value { return []*Value{back(up)} }, x)
-	v.weak = elements.ReshapedOnly
+	v.weak, v.show = elements.ReshapedOnly, show
 	return v
+}
+
+// shown is what v shows of t, a tensor in place of the value from; nil where v is more than views
+// of that, or repeats elements.
+func (v *Value) shown(from *Value, t *tensor.Tensor) *tensor.Tensor {
+	if v == from {
+		return t
+	}
+	if v.show == nil || v.T.Numel() > v.in[0].T.Numel() {
+		return nil
+	}
+	if t = v.in[0].shown(from, t); t == nil {
+		return nil
+	}
+	return v.show(t)
+}
+
+// places are the elements of the value from by those of v, which shows them all in another order; nil
+// where it does not.
+func (v *Value) places(from *Value) []float64 {
+	n := from.T.Numel()
+	if v == from || v.T.Numel() != n {
+		return nil
+	}
+	at := tensor.Make[float64](n)
+	for i := range at {
+		at[i] = float64(i)
+	}
+	if t := v.shown(from, tensor.New(tensor.Float64, from.Shape(), at)); t != nil {
+		return tensor.Data[float64](t)
+	}
+	return nil
 }
 
 // selection is a view that leaves elements out. show sees tensors of x's shape and
@@ -235,7 +267,8 @@ func (g *Graph) Chunk(x *Value, n, dim int) []*Value {
 // gradients are joined at once, so that many parts cost no more than few.
 func (g *Graph) Split(x *Value, sizes []int, dim int) []*Value {
 	dim = g.Axis("dim", dim, x)
-	whole := g.add(&Value{T: x.T, errors: x.errors, in: []*Value{x}})
+	whole := g.add(&Value{T: x.T, errors: x.errors, in: []*Value{x},
+		show: func(t *tensor.Tensor) *tensor.Tensor { return t }})
 	parts, at := make([]*Value, len(sizes)), 0
 	for i, n := range sizes {
 		parts[i] = g.Narrow(whole, dim, at, n)

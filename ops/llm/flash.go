@@ -124,7 +124,7 @@ func (o *flashOptions) scores(g *compose.Graph, size, queries, keys int) compose
 		g.Refuse("window_size", "want two sizes, got %v", o.WindowSize)
 	}
 	s := compose.Scores{Scale: fused.ScaleOf(o.SoftmaxScale, size), Softcap: o.Softcap, Offset: keys - queries,
-		Before: o.WindowSize[0], After: o.WindowSize[1], ZeroUnseeing: true}
+		Before: o.WindowSize[0], After: o.WindowSize[1], ZeroUnseeing: true, Dropout: o.DropoutP}
 	if o.Causal {
 		s.After = 0
 	}
@@ -169,8 +169,7 @@ func flashFunc(l *flashLib) *opdef.Entry {
 		Names:  l.names("flash_attn_func"),
 		Doc: l.doc("Attention in blocks",
 			"q is (batch, length, heads, size), k and v likewise."),
-		Exempt:   sumsAreFloat32,
-		RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashArgs).DropoutP }),
+		Exempt: sumsAreFloat32,
 		Cases: func(g opdef.Gen) (cs []*flashArgs) {
 			flashCases(g, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
 				cs = append(cs, &flashArgs{g.Normal(dt, 2, l, heads, 4), g.Normal(dt, 2, s, few, 4),
@@ -201,8 +200,7 @@ func flashKVPacked(l *flashLib) *opdef.Entry {
 		Names:  l.names("flash_attn_kvpacked_func"),
 		Doc: l.doc("Attention in blocks, keys and values in one tensor",
 			"q is (batch, length, heads, size), kv (batch, length, 2, heads, size)."),
-		Exempt:   sumsAreFloat32,
-		RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashKVArgs).DropoutP }),
+		Exempt: sumsAreFloat32,
 		Cases: func(g opdef.Gen) (cs []*flashKVArgs) {
 			flashCases(g, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
 				cs = append(cs, &flashKVArgs{g.Normal(dt, 2, l, heads, 4), g.Normal(dt, 2, s, 2, few, 4), o})
@@ -221,8 +219,7 @@ func flashQKVPacked(l *flashLib) *opdef.Entry {
 		Names:  l.names("flash_attn_qkvpacked_func"),
 		Doc: l.doc("Attention in blocks, queries, keys and values in one tensor",
 			"qkv is (batch, length, 3, heads, size)."),
-		Exempt:   sumsAreFloat32,
-		RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashQKVArgs).DropoutP }),
+		Exempt: sumsAreFloat32,
 		Cases: func(g opdef.Gen) (cs []*flashQKVArgs) {
 			flashCases(g, func(dt tensor.DType, l, _, heads, _ int, o flashOptions) {
 				cs = append(cs, &flashQKVArgs{g.Normal(dt, 2, l, 3, heads, 4), o})
@@ -254,7 +251,6 @@ var customizedAttention = compose.Declare(compose.Op[customizedArgs]{
 		Formula: "as flash_attn_func",
 		Notes: "input_layout is SBH, BSH, BSND or BNSD: S positions, B batches, N heads, D sizes, H heads times " +
 			"sizes.", Source: "diopiCustomizedFlashAttention"},
-	RandomIf: fused.RandomIf(func(a any) float64 { return a.(*customizedArgs).PDropout }),
 	Cases: func(g opdef.Gen) (cs []*customizedArgs) {
 		half := 0.5
 		for _, c := range []struct {
@@ -273,8 +269,8 @@ var customizedAttention = compose.Declare(compose.Op[customizedArgs]{
 	open := func(name string, t *tensor.Tensor) *compose.Value {
 		return layout.Open(g, name, g.Arg(name, t), a.HeadNum)
 	}
-	o := flashOptions{SoftmaxScale: a.SoftmaxScale, Causal: a.IsCausal, AlibiSlopes: a.AlibiSlopes,
-		WindowSize: []int{a.WindowSizeLeft, a.WindowSizeRight}}
+	o := flashOptions{DropoutP: a.PDropout, SoftmaxScale: a.SoftmaxScale, Causal: a.IsCausal,
+		AlibiSlopes: a.AlibiSlopes, WindowSize: []int{a.WindowSizeLeft, a.WindowSizeRight}}
 	return compose.Values{layout.Close(g, o.attend(g, open("q", a.Q), open("k", a.K), open("v", a.V))[0])}
 })
 

@@ -47,9 +47,8 @@ func flashVarlen(l *flashLib) []*opdef.Entry {
 			Doc: l.doc("Attention in blocks within sequences of any length",
 				"q is (rows, heads, size), k and v likewise; "+varlenNotes+" With block_table k and v are "+
 					"(pages, rows, heads, size), and its row i has the pages of sequence i."),
-			Exempt:   sumsAreFloat32,
-			RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashVarlenArgs).DropoutP }),
-			Cases:    varlenCases,
+			Exempt: sumsAreFloat32,
+			Cases:  varlenCases,
 		}, compose.Fused, func(g *compose.Graph, a *flashVarlenArgs) compose.Values {
 			q, k, v := g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V)
 			return a.varlen(g, q, k, v, a.CuSeqlensQ, a.CuSeqlensK, a.BlockTable)
@@ -58,8 +57,7 @@ func flashVarlen(l *flashLib) []*opdef.Entry {
 			Schema: l.schema(kvName, "Tensor q, Tensor kv, "+varlenPlaces), Names: l.names(kvName),
 			Doc: l.doc("Attention in blocks within sequences of any length, keys and values in one tensor",
 				"q is (rows, heads, size), kv (rows, 2, heads, size); "+varlenNotes),
-			Exempt:   sumsAreFloat32,
-			RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashVarlenKVArgs).DropoutP }),
+			Exempt: sumsAreFloat32,
 			Cases: func(g opdef.Gen) (cs []*flashVarlenKVArgs) {
 				flashCases(g, func(dt tensor.DType, l, s, heads, few int, o flashOptions) {
 					cs = append(cs, &flashVarlenKVArgs{g.Normal(dt, l+3, heads, 4), g.Normal(dt, s+2, 2, few, 4),
@@ -75,8 +73,7 @@ func flashVarlen(l *flashLib) []*opdef.Entry {
 			Schema: l.schema(qkvName, "Tensor qkv, Tensor cu_seqlens, int max_seqlen"), Names: l.names(qkvName),
 			Doc: l.doc("Attention in blocks within sequences of any length, queries, keys and values in one tensor",
 				"qkv is (rows, 3, heads, size); "+varlenNotes),
-			Exempt:   sumsAreFloat32,
-			RandomIf: fused.RandomIf(func(a any) float64 { return a.(*flashVarlenQKVArgs).DropoutP }),
+			Exempt: sumsAreFloat32,
 			Cases: func(g opdef.Gen) (cs []*flashVarlenQKVArgs) {
 				flashCases(g, func(dt tensor.DType, l, _, heads, _ int, o flashOptions) {
 					cs = append(cs, &flashVarlenQKVArgs{g.Normal(dt, l+3, 3, heads, 4), varlenEnds(l), l, o})

@@ -21,8 +21,8 @@ type network struct {
 	biases                    bool
 	layers                    int
 	bidirectional, batchFirst bool
-	drops                     bool
-	one                       bool // one step of a cell, which returns the states alone
+	dropout                   float64 // of what a layer gives to the next, 0 unless in training
+	one                       bool    // one step of a cell, which returns the states alone
 }
 
 // sequence takes the sequences of equal length of the argument input.
@@ -210,6 +210,9 @@ func (n *network) run() (passes []pass, y []float64, states [][]float64) {
 			passes = append(passes, p)
 		}
 		y, in = next, out*dirs
+		if n.dropout == 1 && l+1 < n.layers {
+			y = tensor.Make[float64](len(next))
+		}
 	}
 	return passes, y, states
 }
@@ -305,7 +308,9 @@ func (n *network) grads(g *opdef.Grad) opdef.Grads {
 				}
 			}
 		}
-		dy = dx
+		if dy = dx; n.dropout == 1 && l > 0 {
+			clear(dy)
+		}
 	}
 	gr := opdef.Grads{n.arg: {n.laid(dy, n.x.Shape[n.x.Dim()-1])}}
 	for i, s := range states {

@@ -98,7 +98,7 @@ var lstmOp = recurrentOp(opdef.Planned[lstmArgs, *network]{
 	Plan: func(a *lstmArgs) (*network, error) {
 		n := &network{cell: kernel.LSTMCell, arg: "input", hx: a.Hx, params: a.Params, biases: a.HasBiases,
 			layers: a.NumLayers, bidirectional: a.Bidirectional, batchFirst: a.BatchFirst,
-			drops: a.Train && a.Dropout > 0}
+			dropout: rate(a.Train, a.Dropout)}
 		return n, n.sequence(a.Input)
 	},
 })
@@ -115,7 +115,7 @@ var lstmPackedOp = recurrentOp(opdef.Planned[lstmPackedArgs, *network]{
 	},
 	Plan: func(a *lstmPackedArgs) (*network, error) {
 		n := &network{cell: kernel.LSTMCell, arg: "data", hx: a.Hx, params: a.Params, biases: a.HasBiases,
-			layers: a.NumLayers, bidirectional: a.Bidirectional, drops: a.Train && a.Dropout > 0}
+			layers: a.NumLayers, bidirectional: a.Bidirectional, dropout: rate(a.Train, a.Dropout)}
 		return n, n.packed(a.Data, a.BatchSizes)
 	},
 })
@@ -151,7 +151,7 @@ func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 			Plan: func(a *recurrentArgs) (*network, error) {
 				n := &network{cell: cell, arg: "input", hx: []*tensor.Tensor{a.Hx}, params: a.Params,
 					biases: a.HasBiases, layers: a.NumLayers, bidirectional: a.Bidirectional, batchFirst: a.BatchFirst,
-					drops: a.Train && a.Dropout > 0}
+					dropout: rate(a.Train, a.Dropout)}
 				return n, n.sequence(a.Input)
 			},
 		}),
@@ -168,7 +168,7 @@ func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 			Plan: func(a *recurrentPackedArgs) (*network, error) {
 				n := &network{cell: cell, arg: "data", hx: []*tensor.Tensor{a.Hx}, params: a.Params,
 					biases: a.HasBiases, layers: a.NumLayers, bidirectional: a.Bidirectional,
-					drops: a.Train && a.Dropout > 0}
+					dropout: rate(a.Train, a.Dropout)}
 				return n, n.packed(a.Data, a.BatchSizes)
 			},
 		}),
@@ -198,17 +198,14 @@ func recurrentOp[A any](o opdef.Planned[A, *network]) *opdef.Entry {
 		ULPs: 4, Coarse: true}}
 	o.Autocast, o.Composite = opdef.AutocastLower, true
 	o.RandomIf = func(n *network) string {
-		if n.drops && n.layers > 1 {
+		if n.dropout > 0 && n.dropout < 1 && n.layers > 1 {
 			return elements.DrawsRandomNumbers
 		}
 		return ""
 	}
-	// In 16 bits the rounding of states and gates at each step outweighs that of sums.
-	terms := func(n *network, sum int) int {
-		return len(n.batch)*n.layers + elements.ErrorTerms(n.x.DType, sum) - 1
-	}
-	o.Terms = func(n *network) int { return terms(n, n.x.Shape[n.x.Dim()-1]+n.out()) }
-	o.GradTerms = func(n *network) int { return terms(n, n.rows()+n.cell.Gates()*n.hidden()) }
+	o.Drawn = (*network).drawn
+	o.Terms = (*network).terms
+	o.GradTerms = func(n *network) int { return n.steps(n.rows() + n.cell.Gates()*n.hidden()) }
 	o.Kernel = func(n *network) ([]*tensor.Tensor, error) { return n.results(), nil }
 	o.Grad = func(n *network, g *opdef.Grad) (opdef.Grads, error) { return n.grads(g), nil }
 	scaled := func(ts []*tensor.Tensor, s float64) []*tensor.Tensor {
