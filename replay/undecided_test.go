@@ -37,7 +37,8 @@ func TestSpreadOfEqualElements(t *testing.T) {
 	} {
 		made := map[capture.Kind]*capture.Record{
 			capture.Input: {Args: []value.Value{x()}}, capture.Output: {Args: []value.Value{one(tc.out)}},
-			capture.GradOutputs: {Args: []value.Value{one(1)}}, capture.GradInputs: {Args: []value.Value{grads(tc.grad)}},
+			capture.GradOutputs: {Args: []value.Value{one(1)}},
+			capture.GradInputs:  {Args: []value.Value{grads(tc.grad)}},
 		}
 		for k, rec := range made {
 			rec.Name, rec.Identifier, rec.Kwargs = tc.name, tc.name+"/"+k.String(), &value.Dict{}

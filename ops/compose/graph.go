@@ -37,11 +37,12 @@ type Value struct {
 	errors func() *tensor.Tensor
 
 	in       []*Value
-	vjp      func(g *Value) []*Value               // gradients of in; nil where none is wanted or none flows
-	weak     string                                // why gradients that the last primitive received prove little; "" if they do
-	position int                                   // among the nodes of the graph
-	needs    bool                                  // a gradient, some argument behind it asking for one
-	show     func(t *tensor.Tensor) *tensor.Tensor // of a view: what it shows of in[0]
+	vjp      func(g *Value) []*Value // gradients of in; nil where none is wanted or none flows
+	weak     string                  // why gradients that the last primitive received prove little; "" if they do
+	position int                     // among the nodes of the graph
+	needs    bool                    // a gradient, some argument behind it asking for one
+
+	show func(t *tensor.Tensor) *tensor.Tensor // of a view: what it shows of in[0]
 
 	among *Value // of whose rows these are places: see Places
 
