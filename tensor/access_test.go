@@ -3,6 +3,7 @@ package tensor
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -116,5 +117,23 @@ func BenchmarkLoad(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestBoolBytes: each byte but 0 is true, in runs without gaps as in others.
+func TestBoolBytes(t *testing.T) {
+	storage := NewStorage([]byte{0, 1, 2, 255, 0, 128})
+	for _, c := range []struct {
+		stride int
+		want   []int64
+	}{{1, []int64{0, 1, 1}}, {2, []int64{0, 1, 0}}} {
+		x, err := NewView(storage, View{DType: Bool, Shape: []int{3}, Stride: []int{c.stride}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]int64, 3)
+		if Load(x, 0, got); !slices.Equal(got, c.want) {
+			t.Errorf("stride %d: got %v, want %v", c.stride, got, c.want)
+		}
 	}
 }

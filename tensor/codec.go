@@ -124,7 +124,7 @@ func intCodec(get func(src []byte, i int) int64, put func(dst []byte, i int, v i
 }
 
 // wideIntCodec is intCodec with a loop for runs without gaps of elements of the
-// given size: the dtypes that indices have.
+// given size: the dtypes that indices and masks have.
 func wideIntCodec(size int, get func(src []byte, i int) int64, put func(dst []byte, i int, v int64),
 	widen func(dst []int64, src []byte)) codec {
 	c := intCodec(get, put)
@@ -137,6 +137,16 @@ func wideIntCodec(size int, get func(src []byte, i int) int64, put func(dst []by
 		apart(dst, src, step)
 	}
 	return c
+}
+
+func widenBool(dst []int64, src []byte) {
+	for i, b := range src[:len(dst)] {
+		n := int64(0)
+		if b != 0 {
+			n = 1
+		}
+		dst[i] = n
+	}
 }
 
 func widenI64(dst []int64, src []byte) {

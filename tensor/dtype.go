@@ -82,8 +82,9 @@ type dtypeRow struct {
 }
 
 var dtypes = [numDTypes]dtypeRow{
-	Invalid:  {name: "invalid"},
-	Bool:     {name: "bool", size: 1, kind: KindBool, bits: 1, unsigned: true, codec: intCodec(getBool, putBool)},
+	Invalid: {name: "invalid"},
+	Bool: {name: "bool", size: 1, kind: KindBool, bits: 1, unsigned: true,
+		codec: wideIntCodec(1, getBool, putBool, widenBool)},
 	Uint8:    {name: "uint8", size: 1, kind: KindInt, bits: 8, unsigned: true, codec: intCodec(getU8, putU8)},
 	Int8:     {name: "int8", size: 1, kind: KindInt, bits: 8, codec: intCodec(getI8, putU8)},
 	Int16:    {name: "int16", size: 2, kind: KindInt, bits: 16, codec: intCodec(getI16, putU16)},
