@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -16,11 +17,10 @@ import (
 var optimizerOps = []*opdef.Entry{
 	fusedAdam("_fused_adam_", "Adam", false),
 	fusedAdam("_fused_adamw_", "AdamW", true),
-	fusedSGD("_fused_sgd_", "The values between them are not rounded.", func(a *sgdArgs) (*fusedStep, error) {
-		return a.step(func(_ tensor.DType, x float64) float64 { return x })
-	}),
+	fusedSGD("_fused_sgd_", "The values between them are not rounded.",
+		func(_ tensor.DType, x float64) float64 { return x }),
 	fusedSGD("diopi.sgd", "The values between them have the dtype of self, as in torch.optim without foreach.",
-		func(a *sgdArgs) (*fusedStep, error) { return a.step(tensor.DType.Round) }),
+		tensor.DType.Round),
 	fusedOp("_fused_adagrad_", "_fused_adagrad_(Tensor[] self, Tensor[] grads, Tensor[] state_sums, Tensor[] state_steps, "+
 		"*, Tensor|Scalar lr, float lr_decay, "+
 		"float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
@@ -149,6 +149,8 @@ type fusedStep struct {
 	rule func(i int) func(v, s []float64)
 	// more are changes of single tensors.
 	more map[string][]*tensor.Tensor
+	// mistakes are steps that kernels take instead.
+	mistakes []opdef.Mistake[*fusedStep]
 }
 
 // changes are the new values of all lists, or their scales.
@@ -230,6 +232,7 @@ func fusedOp[A any](names, schema string, doc opdef.Doc, step func(a *A) (*fused
 		AfterScale: func(f *fusedStep) map[string][]*tensor.Tensor {
 			return f.changes(true)
 		},
+		Mistakes: func(f *fusedStep) []opdef.Mistake[*fusedStep] { return f.mistakes },
 	}.Entry()
 }
 
@@ -267,10 +270,63 @@ func fusedAdam(name, title string, decoupled bool) *opdef.Entry {
 			Notes: "grad is divided by grad_scale, which is stored; " + decay +
 				". With amsgrad the largest v so far takes its place. Nothing changes if found_inf is 1.",
 			Source: "torch.optim." + title,
-		}, func(a *adamArgs) (*fusedStep, error) { return a.step(decoupled) })
+		}, func(a *adamArgs) (*fusedStep, error) {
+			right := adamRule{decoupled: decoupled}
+			f, err := a.step(right)
+			if err == nil {
+				f.mistakes = a.mistakes(right)
+			}
+			return f, err
+		})
 }
 
-func (a *adamArgs) step(decoupled bool) (*fusedStep, error) {
+// An adamRule is how a step of Adam is taken; without mistakes only decoupled may be set.
+type adamRule struct {
+	decoupled    bool    // weight decay is not added to the gradient
+	late         float64 // is added to the number of the step
+	plain        [2]bool // m and v are not corrected for having begun as 0
+	inside       bool    // eps is added under the root
+	uncorrected  bool    // eps is added to the root of v before its correction
+	whole        bool    // weight decay is not multiplied by lr
+	old          bool    // m is that before the step
+	after        bool    // the decay of AdamW is taken after the step, of the new parameter
+	first, limit bool    // v is made of the square of m; amsgrad's largest v is not looked at
+}
+
+// mistakes are what kernels of Adam get wrong.
+func (a *adamArgs) mistakes(right adamRule) (out []opdef.Mistake[*fusedStep]) {
+	add := func(text string, with func(r *adamRule)) {
+		rule := right
+		with(&rule)
+		out = append(out, opdef.Mistake[*fusedStep]{Text: text, Plan: func() (*fusedStep, error) {
+			return a.step(rule)
+		}})
+	}
+	add("exp_avg is not corrected for its beginning", func(r *adamRule) { r.plain[0] = true })
+	add("exp_avg_sq is not corrected for its beginning", func(r *adamRule) { r.plain[1] = true })
+	add("neither average is corrected for its beginning", func(r *adamRule) { r.plain = [2]bool{true, true} })
+	add("state_steps is one less", func(r *adamRule) { r.late = -1 })
+	add("state_steps is one more", func(r *adamRule) { r.late = 1 })
+	add("eps is added under the root", func(r *adamRule) { r.inside = true })
+	add("eps is added before the root is corrected", func(r *adamRule) { r.uncorrected = true })
+	if a.WeightDecay != 0 {
+		if right.decoupled {
+			add("weight_decay*self is added to the gradient, as in Adam", func(r *adamRule) { r.decoupled = false })
+			add("weight_decay is not multiplied by lr", func(r *adamRule) { r.whole = true })
+			add("self decays after the step, not before", func(r *adamRule) { r.after = true })
+		} else {
+			add("self is multiplied by 1 - lr*weight_decay, as in AdamW", func(r *adamRule) { r.decoupled = true })
+		}
+	}
+	add("exp_avg is taken from before the step", func(r *adamRule) { r.old = true })
+	add("exp_avg_sq is made of the square of exp_avg, not of the gradient's", func(r *adamRule) { r.first = true })
+	if a.Amsgrad {
+		add("max_exp_avg_sq is not looked at", func(r *adamRule) { r.limit = true })
+	}
+	return out
+}
+
+func (a *adamArgs) step(rule adamRule) (*fusedStep, error) {
 	names := []string{"self", "grads", "exp_avgs", "exp_avg_sqs"}
 	lists := [][]*tensor.Tensor{a.Self, a.Grads, a.ExpAvgs, a.ExpAvgSqs}
 	if a.Amsgrad {
@@ -288,37 +344,64 @@ func (a *adamArgs) step(decoupled bool) (*fusedStep, error) {
 	}
 	lr, scale := elementOr(a.Lr, 0), elementOr(a.GradScale, 1)
 	f.rule = func(i int) func(v, s []float64) {
-		steps := elementOr(a.StateSteps[i], 1)
-		size := lr / (1 - math.Pow(a.Beta1, steps))
-		root := math.Sqrt(1 - math.Pow(a.Beta2, steps))
+		steps := elementOr(a.StateSteps[i], 1) + rule.late
+		size, root := lr, 1.0
+		if !rule.plain[0] {
+			size /= 1 - math.Pow(a.Beta1, steps)
+		}
+		if !rule.plain[1] {
+			root = math.Sqrt(1 - math.Pow(a.Beta2, steps))
+		}
+		decay := lr * a.WeightDecay
+		if rule.whole {
+			decay = a.WeightDecay
+		}
 		return func(v, s []float64) {
 			p, g := v[0], incoming(&v[1], scale, a.Maximize)
 			s[0], s[1] = math.Abs(p), math.Abs(v[1])
 			gs := math.Abs(g)
-			if decoupled {
-				p -= lr * a.WeightDecay * p
-			} else {
+			switch {
+			case rule.after:
+			case rule.decoupled:
+				p -= decay * p
+			default:
 				g += a.WeightDecay * p
 				gs += a.WeightDecay * math.Abs(p)
 			}
+			old := v[2]
 			m := a.Beta1*v[2] + (1-a.Beta1)*g
 			sq := a.Beta2*v[3] + (1-a.Beta2)*g*g
+			if rule.first {
+				sq = a.Beta2*v[3] + (1-a.Beta2)*m*m
+			}
 			s[2] = a.Beta1*math.Abs(v[2]) + (1-a.Beta1)*gs
 			s[3] = a.Beta2*math.Abs(v[3]) + (1-a.Beta2)*gs*gs
 			v[2], v[3] = m, sq
 			if a.Amsgrad {
-				sq = max(v[4], sq)
-				v[4], s[4] = sq, s[3]
+				if v[4], s[4] = max(v[4], sq), s[3]; !rule.limit {
+					sq = v[4]
+				}
 			}
 			over := size / (math.Sqrt(sq)/root + a.Eps)
-			v[0] = p - over*m
+			switch {
+			case rule.inside:
+				over = size / math.Sqrt(sq/root/root+a.Eps)
+			case rule.uncorrected:
+				over = size / ((math.Sqrt(sq) + a.Eps) / root)
+			}
+			if rule.old {
+				m = old
+			}
+			if v[0] = p - over*m; rule.after {
+				v[0] -= decay * v[0]
+			}
 			s[0] += over * s[2]
 		}
 	}
 	return f, nil
 }
 
-func fusedSGD(names, rounding string, step func(a *sgdArgs) (*fusedStep, error)) *opdef.Entry {
+func fusedSGD(names, rounding string, round func(dt tensor.DType, x float64) float64) *opdef.Entry {
 	return fusedOp(names, names[strings.LastIndexByte(names, '.')+1:]+"(Tensor[] self, Tensor[] grads, Tensor[] "+
 		"momentum_buffer_list, *, float weight_decay, float momentum, Tensor|Scalar lr, float dampening, bool nesterov, "+
 		"bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
@@ -327,11 +410,45 @@ func fusedSGD(names, rounding string, step func(a *sgdArgs) (*fusedStep, error))
 			Formula: "buf = momentum*buf + (1-dampening)*grad; self -= lr*buf, or lr*(grad + momentum*buf) with " +
 				"nesterov",
 			Notes: fusedNote + " The buffers may be missing in the first step. " + rounding, Source: "torch.optim.SGD",
-		}, step)
+		}, func(a *sgdArgs) (*fusedStep, error) {
+			f, err := a.step(round, sgdRule{})
+			if err == nil {
+				f.mistakes = a.mistakes(round)
+			}
+			return f, err
+		})
 }
 
-// step is of sums and products that are each rounded to the dtype of the parameter.
-func (a *sgdArgs) step(round func(dt tensor.DType, x float64) float64) (*fusedStep, error) {
+// A sgdRule is what a step of stochastic gradient descent gets wrong.
+type sgdRule struct {
+	decay float64 // of self is taken away first
+	inner bool    // lr is multiplied into the buffer
+}
+
+// mistakes are what kernels of stochastic gradient descent get wrong.
+func (a *sgdArgs) mistakes(round func(dt tensor.DType, x float64) float64) (out []opdef.Mistake[*fusedStep]) {
+	add := func(text string, a sgdArgs, rule sgdRule) {
+		out = append(out, opdef.Mistake[*fusedStep]{Text: text, Plan: func() (*fusedStep, error) {
+			return a.step(round, rule)
+		}})
+	}
+	if lr, decay := elementOr(a.Lr, 0), a.WeightDecay; decay != 0 {
+		plain := *a
+		plain.WeightDecay = 0
+		const text = "self is multiplied by 1 - %s, nothing is added to the gradient"
+		add(fmt.Sprintf(text, "lr*weight_decay"), plain, sgdRule{decay: lr * decay})
+		add(fmt.Sprintf(text, "weight_decay"), plain, sgdRule{decay: decay})
+	}
+	if a.Momentum != 0 && !a.IsFirstStep {
+		damped := *a
+		damped.Dampening = a.Momentum
+		add("dampening is momentum", damped, sgdRule{})
+		add("lr is multiplied into the buffer", *a, sgdRule{inner: true})
+	}
+	return out
+}
+
+func (a *sgdArgs) step(round func(dt tensor.DType, x float64) float64, rule sgdRule) (*fusedStep, error) {
 	names, lists := []string{"self", "grads"}, [][]*tensor.Tensor{a.Self, a.Grads}
 	kept := a.Momentum != 0 && !(a.IsFirstStep && len(a.MomentumBufferList) == 0)
 	if kept {
@@ -349,6 +466,11 @@ func (a *sgdArgs) step(round func(dt tensor.DType, x float64) float64) (*fusedSt
 			s[1] = math.Abs(v[1])
 			gs := s[1] + a.WeightDecay*math.Abs(v[0])
 			g = pass(g + a.WeightDecay*v[0])
+			v[0] -= rule.decay * v[0]
+			step := lr
+			if rule.inner {
+				g, gs, step = lr*g, lr*gs, 1
+			}
 			if a.Momentum != 0 {
 				buf, bs := g, gs
 				if !a.IsFirstStep {
@@ -364,8 +486,8 @@ func (a *sgdArgs) step(round func(dt tensor.DType, x float64) float64) (*fusedSt
 					g, gs = buf, bs
 				}
 			}
-			s[0] = math.Abs(v[0]) + lr*gs
-			v[0] -= lr * g
+			s[0] = math.Abs(v[0]) + step*gs
+			v[0] -= step * g
 		}
 	}
 	return f, nil

@@ -263,3 +263,58 @@ func TestRoundedSGD(t *testing.T) {
 		}
 	}
 }
+
+// TestMistakes: the mistakes that are declared are what their texts say, of one element, by formulas of their own.
+func TestMistakes(t *testing.T) {
+	const p, g, m, v, step, lr, b1, b2, decay, eps = 0.7, -0.3, 0.2, 0.05, 3.0, 0.1, 0.8, 0.9, 0.1, 1e-3
+	one := func(x float64) []*tensor.Tensor {
+		return []*tensor.Tensor{tensor.New(tensor.Float64, []int{1}, []float64{x}).Rounded()}
+	}
+	adam := &adamArgs{Self: one(p), Grads: one(g), ExpAvgs: one(m), ExpAvgSqs: one(v), StateSteps: one(step),
+		Lr: tensor.Wrap(lr), Beta1: b1, Beta2: b2, WeightDecay: decay, Eps: eps}
+	sgd := &sgdArgs{Self: one(p), Grads: one(g), MomentumBufferList: one(m), Lr: tensor.Wrap(lr), Momentum: b1,
+		WeightDecay: decay}
+	first, second := b1*m+(1-b1)*g, b2*v+(1-b2)*g*g
+	c1, c2 := 1-math.Pow(b1, step), 1-math.Pow(b2, step)
+	left := p * (1 - lr*decay)
+	adamw := func(m, v, c1, c2 float64) float64 { return left - lr*m/c1/(math.Sqrt(v/c2)+eps) }
+	coupled := g + decay*p
+	want := map[string]float64{
+		"exp_avg is not corrected for its beginning":     adamw(first, second, 1, c2),
+		"exp_avg_sq is not corrected for its beginning":  adamw(first, second, c1, 1),
+		"neither average is corrected for its beginning": adamw(first, second, 1, 1),
+		"state_steps is one less":                        adamw(first, second, 1-b1*b1, 1-b2*b2),
+		"state_steps is one more":                        adamw(first, second, 1-math.Pow(b1, 4), 1-math.Pow(b2, 4)),
+		"eps is added under the root":                    left - lr*first/c1/math.Sqrt(second/c2+eps),
+		"eps is added before the root is corrected":      left - lr*first/c1/(math.Sqrt(second)+eps)*math.Sqrt(c2),
+		"weight_decay*self is added to the gradient, as in Adam": p - lr*(b1*m+(1-b1)*coupled)/c1/
+			(math.Sqrt((b2*v+(1-b2)*coupled*coupled)/c2)+eps),
+		"weight_decay is not multiplied by lr":   adamw(first, second, c1, c2) - left + p*(1-decay),
+		"self decays after the step, not before": (adamw(first, second, c1, c2) - left + p) * (1 - lr*decay),
+		"exp_avg is taken from before the step":  adamw(m, second, c1, c2),
+		"exp_avg_sq is made of the square of exp_avg, not of the gradient's": adamw(first,
+			b2*v+(1-b2)*first*first, c1, c2),
+		"self is multiplied by 1 - lr*weight_decay, nothing is added to the gradient": left - lr*(b1*m+g),
+		"self is multiplied by 1 - weight_decay, nothing is added to the gradient":    p*(1-decay) - lr*(b1*m+g),
+		"dampening is momentum":            p - lr*(b1*m+(1-b1)*coupled),
+		"lr is multiplied into the buffer": p - (b1*m + lr*coupled),
+	}
+	for _, mistakes := range [][]opdef.Mistake[*fusedStep]{
+		adam.mistakes(adamRule{decoupled: true}), sgd.mistakes(func(_ tensor.DType, x float64) float64 { return x }),
+	} {
+		for _, mistake := range mistakes {
+			f, err := mistake.Plan()
+			if err != nil {
+				t.Fatalf("%s: %v", mistake.Text, err)
+			}
+			got := tensor.At[float64](f.changes(false)["self"][0], 0)
+			if due, ok := want[mistake.Text]; !ok || math.Abs(got-due) > 1e-12 {
+				t.Errorf("%s: got %v, want %v", mistake.Text, got, due)
+			}
+			delete(want, mistake.Text)
+		}
+	}
+	for text := range want {
+		t.Errorf("no mistake %q", text)
+	}
+}
