@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
 )
 
 // attentionMistakes are what kernels of attention get wrong: the scale, where the causal
@@ -66,6 +68,38 @@ func attentionMistakes(a *attentionArgs) []opdef.Mistake[*compose.Call] {
 		rounded(func(x *attentionParts) { x.Wrong.Tile, x.Wrong.Sums = tile, true },
 			"what tiles of %d keys add and their sums are not rescaled where the largest score grows", tile)
 	}
+	for _, tile := range []int{8, 16, 32, 64, 128} {
+		for from := 0; from < keys && tile < keys && keys <= mostTiles*tile; from += tile {
+			to := min(from+tile, keys)
+			add(func(x *attentionParts) { x.Wrong.From, x.Wrong.To, x.Wrong.Times = from, to, 2 },
+				"keys %d to %d are counted twice", from, to-1)
+			if to < keys {
+				add(func(x *attentionParts) { x.Wrong.From, x.Wrong.To, x.Wrong.Times = from, to, 0 },
+					"keys %d to %d are left out", from, to-1)
+			}
+		}
+		if more := (tile - keys%tile) % tile; more > 0 {
+			add(func(x *attentionParts) { x.Wrong.Padded = more },
+				"%d keys that pad them to %d count with a score of 0", more, keys+more)
+		}
+		if a.IsCausal && tile < keys {
+			add(func(x *attentionParts) { x.Before = tile - 1 }, "each query sees the last %d keys alone", tile)
+		}
+	}
+	if a.IsCausal || a.AttnMask != nil {
+		add(func(x *attentionParts) { x.Wrong.Hidden = true },
+			"keys that a query does not see count in the sum of its weights")
+	}
+	add(func(x *attentionParts) { x.Wrong.NoMean = true }, "the gradient of the scores lacks its mean over the keys")
+	if queries == keys && keys <= 128 {
+		add(func(x *attentionParts) { x.Wrong.Transposed = true }, "value's gradient is made of the transposed weights")
+	}
+	for _, tile := range []int{8, 16, 32, 64, 128} {
+		if lost := cmp.Or(keys%tile, tile); lost < keys {
+			add(func(x *attentionParts) { x.Wrong.LostKeys = lost }, "query's gradient lacks the last %d of %d keys",
+				lost, keys)
+		}
+	}
 	for _, g := range opdef.CoarserGrids(a.Query.DType) {
 		rounded(func(x *attentionParts) { x.Wrong.Weights = g.Round }, "the weights are rounded to %s", g.Name)
 		rounded(func(x *attentionParts) { x.Wrong.Exponentials = g.Round },
@@ -81,10 +115,21 @@ func attentionMistakes(a *attentionArgs) []opdef.Mistake[*compose.Call] {
 			}
 			add(func(x *attentionParts) { x.k, x.v = reordered(x, x.k, order), reordered(x, x.v, order) },
 				"head h of the queries reads head h mod %d of the keys, not h / %d", own, heads/own)
+			first := make([]int64, heads) // of those of the queries that share a head
+			for h := 0; h < heads; h += heads / own {
+				first[h] = 1
+			}
+			alone := tensor.New(tensor.Bool, []int{heads, 1, 1}, first).Rounded()
+			add(func(x *attentionParts) {
+				x.k, x.v = x.g.Where(alone, x.k, x.g.Detach(x.k)), x.g.Where(alone, x.v, x.g.Detach(x.v))
+			}, "the gradients of key and value are those through the first of the %d heads that share them", heads/own)
 		}
 	}
 	return out
 }
+
+// mostTiles is in how many tiles keys are taken of which each may be lost.
+const mostTiles = 8
 
 // reordered is v with its heads in another order.
 func reordered(x *attentionParts, v *compose.Value, order []int) *compose.Value {

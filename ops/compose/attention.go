@@ -40,6 +40,16 @@ type WrongScores struct {
 	Sums bool
 	// Scores, the exponentials below the largest score or the weights are rounded; nil: not.
 	Scores, Exponentials, Weights func(float64) float64
+	// Keys From to below To count Times in sums: a tile that is lost or taken twice.
+	From, To int
+	Times    float64
+	Padded   int  // keys of score 0 count in the sum of the exponentials
+	Hidden   bool // keys that a query does not see count there too
+	// Of the gradients: that of scores lacks the mean over the keys; those of queries lack the last keys; those of
+	// values are made of the weights of the transposed matrix.
+	NoMean     bool
+	LostKeys   int
+	Transposed bool
 }
 
 // Everything are the plain scores scale*q*k of a query that sees all keys.
@@ -211,7 +221,16 @@ func (at *attention) scores(b queries) (w kernel.Matrix[float64], slope []float6
 	}
 	round(w.Data, at.Wrong.Scores)
 	for j := range b.n {
-		at.place(row(w, j), b.i, b.r+j)
+		r := row(w, j)
+		all := 0.0
+		if at.Wrong.Hidden {
+			all = logSumExp(r)
+		}
+		if at.place(r, b.i, b.r+j); at.Wrong.Hidden {
+			for c := range r {
+				r[c] -= all
+			}
+		}
 	}
 	return w, slope
 }
@@ -259,9 +278,36 @@ func (at *attention) weights(w kernel.Matrix[float64]) {
 			at.Wrong.softmax(r)
 			continue
 		}
+		if at.Wrong.Hidden {
+			for c, x := range r {
+				r[c] = math.Exp(x)
+			}
+			continue
+		}
+		for c := at.Wrong.From; c < at.Wrong.To; c++ {
+			r[c] += math.Log(at.Wrong.Times)
+		}
+		left := 1.0 // of the sum
+		if n := at.Wrong.Padded; n > 0 {
+			left = 1 / (1 + float64(n)*math.Exp(-logSumExp(r)))
+		}
 		kernel.Softmax(r, r)
+		if left < 1 {
+			for c := range r {
+				r[c] *= left
+			}
+		}
 		round(r, at.Wrong.Weights)
 	}
+}
+
+// logSumExp is the logarithm of the sum of the exponentials of scores.
+func logSumExp(r []float64) float64 {
+	top, sum := slices.Max(r), 0.0
+	for _, s := range r {
+		sum += math.Exp(s - top)
+	}
+	return top + math.Log(sum)
 }
 
 // softmax replaces scores by weights as a kernel computes them that keeps a largest score by tile.
@@ -522,6 +568,9 @@ func (at *attention) scoreGrads(b queries) (w, placed, h kernel.Matrix[float64])
 		for c, x := range ws {
 			dot += x * d[c]
 		}
+		if at.Wrong.NoMean {
+			dot = 0
+		}
 		for c, x := range ws {
 			d[c] = x * (d[c] - dot)
 		}
@@ -639,15 +688,24 @@ func (at *attention) grads(up *tensor.Tensor) []*tensor.Tensor {
 	at.items(func(i, r int) {
 		b := at.load(i, r, at.q.T, at.k.T, at.v.T, up)
 		w, placed, h := at.scoreGrads(b)
-		kernel.Gemm(at.thinned(b, w).T(), b.g, 1, at.values(d, i))
+		if weights := at.thinned(b, w); at.Wrong.Transposed {
+			kernel.Gemm(weights, b.g, 1, at.values(d, i))
+		} else {
+			kernel.Gemm(weights.T(), b.g, 1, at.values(d, i))
+		}
 		if d.mask != nil {
 			copy(at.out(d.mask, b, at.s).Data, placed.Data)
 		}
 		for c := range h.Data {
 			h.Data[c] *= at.Scale
 		}
-		kernel.Gemm(h, b.k, 0, at.out(d.q, b, at.e))
 		kernel.Gemm(h.T(), b.q, 1, at.keys(d, i))
+		if lost := at.Wrong.LostKeys; lost > 0 {
+			for j := range b.n {
+				clear(row(h, j)[at.s-lost:])
+			}
+		}
+		kernel.Gemm(h, b.k, 0, at.out(d.q, b, at.e))
 	})
 	return at.tensors(at.dt, d)
 }
