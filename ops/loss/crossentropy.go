@@ -115,7 +115,11 @@ type classLoss struct {
 	weight *tensor.Tensor // by class, or nil
 	w      []float64      // its elements
 
-	fewer float64 // a mistake: what the mean's divisor is short of
+	// What kernels get wrong: what the mean's divisor is short of, the last classes that the sums of exponentials
+	// lack, a gradient that lacks what is picked.
+	fewer    float64
+	lacks    int
+	unpicked bool
 }
 
 // terms are how many one result depends on through one chain of additions: the scores of a position,
@@ -138,11 +142,26 @@ func (l *classLoss) divided() int {
 	return tensor.Numel(l.positions)
 }
 
-// mistakes are what kernels get wrong about the mean.
+// mistakes are what kernels get wrong about the classes and the mean.
 func (l *classLoss) mistakes() (out []opdef.Mistake[*classLoss]) {
+	if l.scores {
+		with := func(text string, with func(m *classLoss)) {
+			out = append(out, opdef.Mistake[*classLoss]{Text: text, Plan: func() (*classLoss, error) {
+				m := *l
+				with(&m)
+				return &m, nil
+			}})
+		}
+		for _, tail := range opdef.Tails(l.classes) {
+			with(fmt.Sprintf("the sum of exponentials lacks the last %d of %d classes", tail, l.classes),
+				func(m *classLoss) { m.lacks = tail })
+		}
+		with("the gradient is the softmax alone: 1 is not subtracted at the target",
+			func(m *classLoss) { m.unpicked = true })
+	}
 	n, all := l.divisor(), float64(tensor.Numel(l.positions))
 	if l.how != reduceMean || n <= 1 {
-		return nil
+		return out
 	}
 	add := func(divisor float64, text string) {
 		out = append(out, opdef.Mistake[*classLoss]{
@@ -305,7 +324,18 @@ func (l *classLoss) scoreSums() []scoreSum {
 			acc.w, acc.wx, acc.wax = acc.w+b.w, acc.wx+b.wx, acc.wax+b.wax
 		},
 	}, []int{l.dim}, false, ts...)
-	return f.All()
+	sums := f.All()
+	for p := range sums {
+		if l.lacks > 0 {
+			row := make([]float64, l.classes-l.lacks)
+			for c := range row {
+				row[c] = l.at(p, int64(c))
+			}
+			sums[p].LogSum = reduction.LogSum{}
+			reduction.LogSumFold.Add(&sums[p].LogSum, 0, [][]float64{row})
+		}
+	}
+	return sums
 }
 
 // lse is the logarithm of the sum of the exponentials of the scores, nan where
@@ -500,6 +530,14 @@ func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
 			}
 		}
 		kernel.Softmax(dst, x)
+		if l.lacks > 0 {
+			kernel.Softmax(dst[:l.classes-l.lacks], x[:l.classes-l.lacks])
+			clear(dst[l.classes-l.lacks:])
+		}
+		if l.unpicked {
+			vmath.Affine(dst, dst, 0, g[p]*total)
+			return
+		}
 		switch {
 		case magnitudes && l.probs == nil && l.smoothing == 0:
 			k := math.Abs(g[p] * total)

@@ -319,9 +319,16 @@ func (n *normalisation) inputGrad(g *opdef.Grad, magnitudes bool) *tensor.Tensor
 		return n.perRun(tensor.New(tensor.Float64, t.Shape, tensor.Data[float64](t)), dims)
 	}
 	if !magnitudes {
-		of := []*tensor.Tensor{n.perRun(mean, dims), n.perRun(rstd, dims),
-			factor(func(_, hx, _, rstd, _ float64) float64 { return -rstd * (rstd * hx) }),
-			factor(func(h, _, _, rstd, _ float64) float64 { return -rstd * h }),
+		lead := func(rstd float64) float64 {
+			if n.undivided {
+				return 1
+			}
+			return rstd
+		}
+		of := []*tensor.Tensor{n.perRun(mean, dims),
+			factor(func(_, _, _, rstd, _ float64) float64 { return lead(rstd) }),
+			factor(func(_, hx, _, rstd, _ float64) float64 { return -lead(rstd) * (rstd * hx) }),
+			factor(func(h, _, _, rstd, _ float64) float64 { return -lead(rstd) * h }),
 		}
 		return n.byRuns(n.x.DType, up, n.weight, nil, of, func(dst []float64, r run) {
 			times(r.up, r.up, r.w)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/reduction"
@@ -227,10 +228,18 @@ func (n *normalisation) mistakes() []opdef.Mistake[*normalisation] {
 	} else {
 		add("the variance is divided by n - 1, not by n", func(m *normalisation) { m.correction = 1 })
 		add("the mean is not subtracted", func(m *normalisation) { m.rms = true })
+		add("the mean is not subtracted, the variance is about it", func(m *normalisation) { m.uncentred = true })
 		add("the mean of squares stands for the variance",
 			func(m *normalisation) { m.square = true })
 	}
 	n.partialMoments(add)
+	n.otherMoments(add)
+	n.wrongGradients(add)
+	if n.weight != nil && n.bias != nil && slices.Equal(n.weight.Shape, n.bias.Shape) {
+		add("bias is added before weight is multiplied", func(m *normalisation) {
+			m.bias = opdef.ZipBlock(n.bias.DType, n.weight, n.bias, vmath.Mul)
+		})
+	}
 	if n.rms && n.weight != nil {
 		add("weight is 1 + weight", func(m *normalisation) {
 			m.weight = opdef.Map(n.weight.DType, n.weight, func(w float64) float64 { return 1 + w })
@@ -258,6 +267,10 @@ func (n *normalisation) mistakes() []opdef.Mistake[*normalisation] {
 	}
 	if n.moves != nil {
 		add("the running variance is moved towards that of n, not of n - 1", func(m *normalisation) { m.biased = true })
+		add("the running variance is moved towards the deviation", func(m *normalisation) { m.rooted = true })
+		twice := *n.moves
+		twice.momentum = 1 - (1-twice.momentum)*(1-twice.momentum)
+		add("running statistics are moved twice", func(m *normalisation) { m.moves = &twice })
 		moves := *n.moves
 		moves.momentum = 1 - moves.momentum
 		add(fmt.Sprintf("momentum is %g, not %g", moves.momentum, n.moves.momentum),
@@ -313,6 +326,94 @@ func (n *normalisation) partialMoments(add func(text string, with func(m *normal
 				copy(dst, src)
 				clear(dst[size-tail:])
 			})))
+	}
+}
+
+// otherMoments adds statistics of each of a batch, of a half of it, of other rows, and variances that are those
+// within parts of a row.
+func (n *normalisation) otherMoments(add func(text string, with func(m *normalisation))) {
+	if n.x.Numel() == 0 {
+		return
+	}
+	of := func(x *tensor.Tensor) func(m *normalisation) {
+		return func(m *normalisation) { m.stats = opdef.FoldDims(reduction.MomentsFold, n.dims, false, x) }
+	}
+	if batch := n.x.Shape[0]; len(n.dims) > 1 && n.dims[0] == 0 && batch > 1 {
+		add("the statistics are those of each of the batch", func(m *normalisation) {
+			m.dims, m.stats = n.dims[1:], nil
+		})
+		if batch > 2 {
+			add("the statistics are those of the first half of the batch", of(n.x.Slice(0, 0, batch/2, 1)))
+		}
+	}
+	last := n.x.Dim() - 1
+	if last == 0 || !slices.Equal(n.dims, []int{last}) {
+		return
+	}
+	rows := tensor.Numel(n.x.Shape[:last])
+	from := func(row func(i int) int) func(m *normalisation) {
+		flat := n.x.Reshape(rows, n.x.Shape[last])
+		return of(opdef.Rows(n.x.DType, flat.Shape, n.x.Shape[last], func(i int, dst []float64) {
+			tensor.Load(flat, row(i)*len(dst), dst)
+		}).Reshape(n.x.Shape...))
+	}
+	if rows > 1 {
+		add("the statistics are those of the first row", from(func(int) int { return 0 }))
+		add("the statistics are those of the next row", from(func(i int) int { return min(i+1, rows-1) }))
+		add("the statistics are those of the row before", from(func(i int) int { return max(i-1, 0) }))
+	}
+	for _, each := range []int{2, 4, 8, 16, 32, 64} {
+		if each < rows {
+			add(fmt.Sprintf("the statistics are those of the first of %d rows", each),
+				from(func(i int) int { return i / each * each }))
+		}
+	}
+	for _, parts := range []int{2, 4, 8, 32} {
+		if size := n.x.Shape[last]; !n.rms && size%parts == 0 && size > parts {
+			add(fmt.Sprintf("the variance is the mean of those of %d parts of a row", parts),
+				of(opdef.AlongDim(n.x.DType, n.x, last, func(src, dst []float64) {
+					centreParts(dst, src, size/parts)
+				})))
+		}
+	}
+}
+
+// centreParts gives each part of a row the mean of all.
+func centreParts(dst, src []float64, length int) {
+	mean := func(v []float64) (m float64) {
+		for _, x := range v {
+			m += x / float64(len(v))
+		}
+		return m
+	}
+	all := mean(src)
+	for from := 0; from < len(src); from += length {
+		own := mean(src[from : from+length])
+		for i := from; i < from+length; i++ {
+			dst[i] = src[i] - own + all
+		}
+	}
+}
+
+// wrongGradients adds mistakes that gradients alone show.
+func (n *normalisation) wrongGradients(add func(text string, with func(m *normalisation))) {
+	add("input's gradient is not divided by the deviation", func(m *normalisation) { m.undivided = true })
+	if n.weight == nil {
+		return
+	}
+	add("input's gradient is multiplied by weight twice", func(m *normalisation) {
+		m.weight = opdef.Map(n.weight.DType, n.weight, func(w float64) float64 { return w * w })
+	})
+	given := func(mean *tensor.Tensor) func(m *normalisation) {
+		return func(m *normalisation) {
+			m.mean, m.vari = mean, tensor.Full(tensor.Float64, n.x.Shape, 1-n.eps)
+		}
+	}
+	add("weight's gradient is made of input, not of what it is normalised to",
+		given(tensor.Full(tensor.Float64, n.x.Shape, 0.0)))
+	if !n.rms {
+		mean, _, _ := n.computed()
+		add("weight's gradient is not divided by the deviation", given(n.perRun(mean, n.x.Dim())))
 	}
 }
 

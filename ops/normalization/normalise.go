@@ -42,6 +42,9 @@ type normalisation struct {
 	grid               opdef.Grid
 	biased             bool // the running variance is that of n
 	square             bool // the mean square stands for the variance
+	uncentred          bool // the mean is not subtracted
+	undivided          bool // the gradient of the input is not divided by the deviation
+	rooted             bool // the running variance is that of the deviation
 }
 
 // A movement of running statistics, nil if absent, towards new ones.
@@ -132,7 +135,7 @@ func (n *normalisation) perRun(t *tensor.Tensor, dims int) *tensor.Tensor {
 func (n *normalisation) computed() (mean, rstd, rms *tensor.Tensor) {
 	m := n.moments()
 	mean = opdef.Collect(m, tensor.Float64, func(a *reduction.Moments) float64 {
-		if n.rms {
+		if n.rms || n.uncentred {
 			return 0
 		}
 		return n.rounded(centre, reduction.MeanOf(a))
@@ -343,8 +346,11 @@ func (n *normalisation) running([]*tensor.Tensor) (map[string][]*tensor.Tensor, 
 	}
 	move("running_mean", n.moves.mean, reduction.MeanOf)
 	move("running_var", n.moves.vari, func(a *reduction.Moments) float64 {
-		if n.biased {
+		switch {
+		case n.biased:
 			return a.M2 / a.N
+		case n.rooted:
+			return math.Sqrt(a.M2 / (a.N - 1))
 		}
 		return a.M2 / (a.N - 1)
 	})

@@ -213,7 +213,8 @@ func maxPoolOps(nd int) []*opdef.Entry {
 	both := []*opdef.Entry{
 		maxPoolOf(opdef.Planned[maxPoolArgs, *pooling]{
 			Schema: name + "(" + args + ") -> Tensor|Tensor[]", Names: name + " F." + name, Doc: doc,
-			Cases: cases, Plan: func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd, a.ReturnIndices) }}),
+			Cases: cases, Plan: func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd, a.ReturnIndices) },
+		}).WithTakenFor(fmt.Sprintf("torch.nn.functional.avg_pool%dd", nd)),
 		maxPoolOf(opdef.Planned[maxPoolArgs, *pooling]{
 			Schema: name + "_with_indices(" + args + ") -> (Tensor, Tensor)",
 			Names: "F." + name + "_with_indices _C._nn." + name + "_with_indices" +
@@ -320,10 +321,11 @@ func avgPoolOps(nd int) []*opdef.Entry {
 			},
 		})}
 	}
+	taken := fmt.Sprintf("torch.nn.functional.max_pool%dd", nd)
 	return []*opdef.Entry{meanPoolOf(opdef.Planned[avgPoolArgs, *pooling]{
 		Schema: name + "(" + args + ", int? divisor_override=None) -> Tensor", Names: "F." + name + " _C._nn." + name,
 		Doc: doc, Cases: cases, Plan: func(a *avgPoolArgs) (*pooling, error) { return a.plan(nd) },
-	})}
+	}).WithTakenFor(taken)}
 }
 
 type adaptiveAvgArgs struct {
