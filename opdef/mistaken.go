@@ -9,7 +9,7 @@ import (
 )
 
 // oftenNumbers are what eps, slopes, probabilities and scales often are.
-var oftenNumbers = []float64{0, 1, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, -1}
+var oftenNumbers = []float64{0, 1, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, -1, 2, math.Inf(1)}
 
 // oftenWords are values of arguments that stand for each other.
 var oftenWords = [][]string{

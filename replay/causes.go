@@ -2,12 +2,15 @@ package replay
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
 )
@@ -67,10 +70,10 @@ func (c *Call) likeliest(fails []Result, until time.Time) []Cause {
 		}
 	}
 	ofResult := func(k Cause) bool { return strings.HasPrefix(k.Targets[0], "output") }
-	sources, fitted := c.mistakes(fails)
-	for i, source := range slices.Concat(sources, fitted) {
+	sources, rest := c.mistakes(fails)
+	for i, source := range slices.Concat(sources, rest) {
 		if i >= len(sources) && slices.ContainsFunc(causes, ofResult) {
-			break // a number that is fitted explains much that has another cause
+			break // what is fitted explains much that has another cause
 		}
 		before, like := causes, ""
 		for m := range source {
@@ -142,7 +145,8 @@ func (c *Call) explains(m mistake, fails []Result) (Cause, bool) {
 		return k, false
 	}
 	for i := range fails {
-		if fails[i].Phase == Forward && fails[i].Target == "output[0]" && c.refuted(m, way, &fails[i]) {
+		first := fails[i].Phase == Forward && fails[i].Target == "output[0]" || fails[i].Phase == Input && i == 0
+		if first && c.refuted(m, way, &fails[i]) {
 			return k, false
 		}
 	}
@@ -175,13 +179,16 @@ func (c *Call) explains(m mistake, fails []Result) (Cause, bool) {
 			})
 		}
 	}
-	return k, len(k.Targets) > 0
+	return k, len(k.Targets) > 0 && !(m.all && len(k.Targets) < len(fails))
 }
 
 // refuted reports whether some elements of the first result, which cost little beside a whole
 // comparison with its bounds and gradients, show that a mistake does not explain it.
 func (c *Call) refuted(m mistake, way reading, r *Result) bool {
 	got, _, ok := c.Pair(r)
+	if r.Phase == Input {
+		got, ok = c.after(r.Target)
+	}
 	was := r.Compared.OpTools.MaxAbs
 	if !ok || !got.DType.IsFloat() || r.Compared.Loose > 0 || math.IsNaN(was) || math.IsInf(was, 0) {
 		return false
@@ -189,10 +196,18 @@ func (c *Call) refuted(m mistake, way reading, r *Result) bool {
 	refuted := false
 	err := Guard(func() error {
 		f, err := way.call.Forward()
-		if err != nil || len(f.Outs) == 0 {
+		if err != nil {
 			return err
 		}
-		z := f.Outs[0]
+		var z *tensor.Tensor
+		if r.Phase == Input {
+			z = c.readAs(way).changed(f, r.Target)
+		} else if len(f.Outs) > 0 {
+			z = f.Outs[0]
+		}
+		if z == nil {
+			return nil
+		}
 		if way.alter != nil {
 			z = way.alter(r.Target, z)
 		}
@@ -210,6 +225,36 @@ func (c *Call) refuted(m mistake, way reading, r *Result) bool {
 		return nil
 	})
 	return err == nil && refuted
+}
+
+// argumentAt is the place of an argument among all that are recorded, by its target: "input[3]".
+func (c *Call) argumentAt(target string, among []value.Value) (*tensor.Tensor, bool) {
+	for i, v := range flatten(among) {
+		if fmt.Sprintf("input[%d]", i) == target {
+			t, ok := v.(*tensor.Tensor)
+			return t, ok
+		}
+	}
+	return nil, false
+}
+
+// after is an argument as it was recorded after the call.
+func (c *Call) after(target string) (*tensor.Tensor, bool) {
+	return c.argumentAt(target, c.Record.After)
+}
+
+// changed is an argument as the call has changed it, nil if it has not.
+func (c *Call) changed(f *opdef.Forward, target string) *tensor.Tensor {
+	was, ok := c.argumentAt(target, c.Record.Args)
+	if !ok {
+		return nil
+	}
+	for _, a := range c.bound.Tensors() {
+		if ts, i := f.After[a.Name], max(a.Index, 0); i < len(ts) && ts[i] != nil && c.recorded(a.Tensor) == was {
+			return ts[i]
+		}
+	}
+	return nil
 }
 
 // nearness is how much nearer values have to be under a mistake.

@@ -190,6 +190,24 @@ func TestCausesOfGradients(t *testing.T) {
 	x := needsGrad(stored(f32, []int{2, 4}, 1, -2, 3, 4, -5, 6, -7, 8))
 	up := stored(f32, []int{2, 4}, 1, 2, 3, 4, 5, 6, 7, 9)
 	half := func(v ...float64) *tensor.Tensor { return stored(f32, []int{2, 2}, v...) }
+	points := make([]float64, 20)
+	for i := range points {
+		points[i] = float64(float32(float64(i)/4 - 2.4))
+	}
+	grid, one := needsGrad(stored(f32, []int{20}, points...)), tensor.Full(f32, []int{20}, 1.0).Rounded()
+	of := func(f func(x float64) float64) *tensor.Tensor {
+		out := make([]float64, len(points))
+		for i, x := range points {
+			out[i] = f(x)
+		}
+		return stored(f32, []int{20}, out...)
+	}
+	sigmoids := func(f func(x, s float64) float64) *tensor.Tensor {
+		return of(func(x float64) float64 { return f(x, 1/(1+math.Exp(-x))) })
+	}
+	square := func(k, power, more float64) *tensor.Tensor { // k x^power + more x
+		return of(func(x float64) float64 { return k*math.Pow(x, power) + more*x })
+	}
 	left, right := half(1, -2, -5, 6), half(3, 4, -7, 8)
 	for _, tc := range []struct {
 		want   string
@@ -201,6 +219,16 @@ func TestCausesOfGradients(t *testing.T) {
 		{"the incoming gradient is passed on as it is", "torch.nn.functional.relu", []value.Value{x},
 			stored(f32, []int{2, 4}, 1, 0, 3, 4, 0, 6, 0, 8),
 			[]value.Value{value.NewTuple(up), value.NewTuple(up)}},
+		{"it is the incoming gradient times result / self: a term of the product rule is missing",
+			"torch.nn.functional.silu", []value.Value{grid}, sigmoids(func(x, s float64) float64 { return x * s }),
+			[]value.Value{value.NewTuple(sigmoids(func(_, s float64) float64 { return s })), value.NewTuple(one)}},
+		{"the gradient is computed at the result, not at self", "torch.sigmoid", []value.Value{grid},
+			sigmoids(func(_, s float64) float64 { return s }),
+			[]value.Value{value.NewTuple(sigmoids(func(_, s float64) float64 {
+				return 1 / (1 + math.Exp(-s)) / (1 + math.Exp(s))
+			})), value.NewTuple(one)}},
+		{"self is added", "torch.square", []value.Value{grid}, square(1, 2, 0),
+			[]value.Value{value.NewTuple(square(2, 1, 1)), value.NewTuple(one)}},
 		{"results 0 and 1 are exchanged", "torch.chunk", []value.Value{x, int64(2), int64(1)},
 			value.NewTuple(right, left), nil},
 	} {
@@ -373,6 +401,18 @@ func TestCausesOfResults(t *testing.T) {
 			return sum / n, math.Sqrt(squares/n - sum*sum/n/n + 1e-5)
 		})
 	}
+	y, square := random(6, 20), random(20, 20)
+	names := random(300, 4)
+	heads, far := random(3, 4, 20), tensor.New(tensor.Int64, []int{3}, []int64{200, 7, 299})
+	quantized := func(x *tensor.Tensor, each int) *tensor.Tensor { // to 8 bits, so many with one scale
+		return edited(x, func(i int, v []float64) float64 {
+			top := 0.0
+			for _, x := range v[i/each*each : i/each*each+each] {
+				top = max(top, math.Abs(x))
+			}
+			return math.RoundToEven(v[i]*127/top) * top / 127
+		}).Rounded()
+	}
 	rms, batch, group := "torch.nn.functional.rms_norm", "torch.nn.functional.batch_norm", "torch.nn.functional.group_norm"
 	conv, pool := "torch.nn.functional.conv2d", "torch.nn.functional.avg_pool2d"
 	average, entropy := "torch.nn.functional.adaptive_avg_pool2d", "torch.nn.functional.cross_entropy"
@@ -461,6 +501,32 @@ func TestCausesOfResults(t *testing.T) {
 		}
 		return tensor.New(tensor.Bool, []int{6, 20}, v).Rounded()
 	}
+	// causal is the attention of queries that see so many keys, those that they do not see in the sum or not.
+	causal := func(seen int, hidden bool) *tensor.Tensor {
+		row := -1
+		return attended(func(scores []float64) {
+			row++ // of 8 elements, which are computed in order
+			r := row / 8 % 16
+			sum := 0.0
+			for c, s := range scores {
+				if scores[c] = math.Exp(s); c > r || c <= r-seen {
+					if scores[c] = 0; !hidden {
+						continue
+					}
+				}
+				sum += math.Exp(s)
+			}
+			for c := range scores {
+				scores[c] /= sum
+			}
+		})
+	}
+	// lacking are losses whose logarithms are of the sum over 16 of 20 classes.
+	lacking := edited(tensor.Full(tensor.Float32, []int{9}, 0.0), func(p int, _ []float64) float64 {
+		scores := load(table)[20*p : 20*p+20]
+		target := []int{3, 0, 8, 0, 2, 7, 19, 4, 4}[p]
+		return math.Log(sumOf(scores[:16])) - scores[target]
+	})
 	long, tiles := random(4, 300), random(4, 64)
 	cut := func(t *tensor.Tensor, bits int) *tensor.Tensor {
 		return edited(t, func(i int, v []float64) float64 {
@@ -716,6 +782,112 @@ func TestCausesOfResults(t *testing.T) {
 		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
 			return math.Max(v[i], 0)
 		}), "negative results are set to 0"},
+		{"torch.matmul", []value.Value{a, b}, run("torch.matmul", edited(a, func(i int, v []float64) float64 {
+			if i%48/8 == 3 {
+				return 2 * v[i]
+			}
+			return v[i]
+		}), b), "indices 24 to 31 of dimension 1 of self are counted twice"},
+		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
+			if i/19 < 8 {
+				return v[i]
+			}
+			for k := 8; k < 16; k++ { // of the sums
+				v[i] -= load(a)[i/19*48+k] * load(b)[k*19+i%19]
+			}
+			return v[i]
+		}), "at indices 8 to 16 of dimension 0: indices 8 to 15 of dimension 1 of self are left out"},
+		{"torch.add", []value.Value{x, y}, edited(run("torch.add", x, y), func(i int, v []float64) float64 {
+			if i >= 116 {
+				return load(x)[i]
+			}
+			return v[i]
+		}), "at index 5 of dimension 0, indices 16 to 19 of dimension 1: alpha is 0, not 1"},
+		{"torch.matmul", []value.Value{square, square}, edited(run("torch.matmul", square, square),
+			func(i int, v []float64) float64 { return v[i] + load(square)[i] }), "self is added"},
+		{"torch.matmul", []value.Value{square, square}, edited(run("torch.matmul", square, square),
+			func(i int, v []float64) float64 {
+				if i%20 < i/20 {
+					return 0
+				}
+				return v[i]
+			}), "elements below the diagonal are not written"},
+		{"torch.matmul", []value.Value{batches, factors}, edited(run("torch.matmul", batches, factors),
+			func(i int, v []float64) float64 { return v[i/4%8*4+i%4] }), "its 10 rows holds at 8 to 9 what is due at 0 to 1"},
+		{"torch.matmul", []value.Value{a, b}, run("torch.matmul", quantized(a, 48), b),
+			"self is rounded to 8 bits, scaled by index of dimension 0"},
+		{"torch.mul", []value.Value{heads, x.Slice(0, 0, 4, 1)}, edited(run("torch.mul", heads, x.Slice(0, 0, 4, 1)),
+			func(i int, _ []float64) float64 { return load(heads)[i] * load(x)[i/80%3*20+i%20] }),
+			"other is read along dimension 0 of the result, not along 1"},
+		{"torch.nn.functional.embedding", []value.Value{far, names}, run("torch.nn.functional.embedding",
+			tensor.New(tensor.Int64, []int{3}, []int64{200 & 127, 7, 299 & 127}), names),
+			"input is taken modulo 128"},
+		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
+			return math.Max(math.Min(v[i], 4), -4)
+		}), "results are limited to -4 to 4"},
+		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", edited(a, func(i int, v []float64) float64 {
+			if i%48 == 47 {
+				return 0
+			}
+			return v[i]
+		}), b), func(i int, v []float64) float64 { return 1.01 * v[i] }),
+			"the last of the 48 terms of each sum is left out, and all elements are multiplied by 1.01"},
+		{rms, []value.Value{x, size, w, 0.0}, edited(run(rms, x, size, w, 0.0), func(i int, v []float64) float64 {
+			return v[i] * math.Sqrt(32.0/20)
+		}), "all elements are multiplied by 1.26491, that is sqrt(32/20)"},
+		{"torch.linalg.vector_norm", []value.Value{a, 2.0, int64(1)}, run("torch.linalg.vector_norm", a, math.Inf(1),
+			int64(1)), "ord is +Inf, not 2"},
+		{attention, []value.Value{q, k, v}, attended(func(scores []float64) {
+			sum := sumOf(scores)
+			for c, s := range scores {
+				scores[c] = math.Exp(s) / (sum + 16)
+			}
+		}), "16 keys that pad them to 32 count with a score of 0"},
+		{attention, []value.Value{q, k, v}, attended(func(scores []float64) {
+			for c := 8; c < 16; c++ {
+				scores[c] += math.Ln2
+			}
+			sum := sumOf(scores)
+			for c, s := range scores {
+				scores[c] = math.Exp(s) / sum
+			}
+		}), "keys 8 to 15 are counted twice"},
+		{attention, []value.Value{q, k, v, nil, 0.0, true}, causal(8, false), "each query sees the last 8 keys alone"},
+		{attention, []value.Value{q, k, v, nil, 0.0, true}, causal(16, true),
+			"keys that a query does not see count in the sum of its weights"},
+		{norm, []value.Value{x, size, w, bias, 1e-5}, edited(x, func(i int, v []float64) float64 {
+			mean, sum := moments(v[i/20*20 : i/20*20+20])
+			return ((v[i]-mean)/math.Sqrt(sum/20+1e-5) + load(bias)[i%20]) * load(w)[i%20]
+		}), "bias is added before weight is multiplied"},
+		{norm, []value.Value{x, size, w, nil, 1e-5}, columns(func(v []float64) (float64, float64) {
+			_, sum := moments(v)
+			return 0, math.Sqrt(sum/20 + 1e-5)
+		}), "the mean is not subtracted, the variance is about it"},
+		{norm, []value.Value{x, size, w, nil, 1e-5}, columns(func(v []float64) (float64, float64) {
+			mean, _ := moments(v)
+			squares := 0.0
+			for _, half := range [][]float64{v[:10], v[10:]} {
+				m := 0.0
+				for _, x := range half {
+					m += x / 10
+				}
+				for _, x := range half {
+					squares += (x - m) * (x - m)
+				}
+			}
+			return mean, math.Sqrt(squares/20 + 1e-5)
+		}), "the variance is the mean of those of 2 parts of a row"},
+		{norm, []value.Value{x, size, w, nil, 1e-5}, edited(x, func(i int, v []float64) float64 {
+			first := i / 80 * 80 // of four rows
+			mean, sum := moments(v[first : first+20])
+			return (v[i] - mean) / math.Sqrt(sum/20+1e-5) * load(w)[i%20]
+		}), "the statistics are those of the first of 4 rows"},
+		{batch, []value.Value{images, nil, nil, nil, nil, true},
+			normalised(func(i, j int) bool { return i/36 == j/36 }), "the statistics are those of each of the batch"},
+		{"torch.nn.functional.max_pool2d", []value.Value{images, int64(2)},
+			windows(func(int, int) bool { return true }, 4), "it is computed as avg_pool2d"},
+		{entropy, []value.Value{table, classes, nil, nil, int64(-100), nil, "none"}, lacking,
+			"the sum of exponentials lacks the last 4 of 20 classes"},
 	} {
 		t.Run(tc.op+"/"+tc.want, func(t *testing.T) {
 			dir := t.TempDir()

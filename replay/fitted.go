@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
@@ -17,14 +19,17 @@ import (
 // for all elements.
 func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
+		scalar := c.scalarResult(fails)
 		results := slices.ContainsFunc(fails, func(r Result) bool { return r.Phase == Forward })
 		for i := range fails {
-			if results && fails[i].Phase != Forward { // gradients follow from what is wrong with the results
+			if results && !scalar && fails[i].Phase != Forward { // gradients follow from what is wrong with the results
 				continue
 			}
-			for _, x := range c.factors(&fails[i]) {
-				if !yield(mistake{text: fmt.Sprintf("all elements are multiplied by %.7g", x), like: "elements",
-					rounds: true, make: func() (reading, error) {
+			factors := c.factors(&fails[i])
+			for _, x := range factors {
+				text := fmt.Sprintf("all elements are multiplied by %.7g", x) + c.ofSizes(factors[len(factors)-1])
+				if !yield(mistake{text: text, like: "elements", rounds: true, all: scalar && results,
+					make: func() (reading, error) {
 						return reading{call: c.bound, original: c.original, alter: times(x)}, nil
 					}}) {
 					return
@@ -33,7 +38,8 @@ func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
 		}
 		var got *tensor.Tensor
 		for i := range fails {
-			if g, _, ok := c.Pair(&fails[i]); ok && fails[i].Phase == Forward && g.DType.IsFloat() && g.Numel() > 1 {
+			if g, _, ok := c.Pair(&fails[i]); ok && fails[i].Phase == Forward && g.DType.IsFloat() &&
+				(g.Numel() > 1 || scalar) {
 				got = g
 				break
 			}
@@ -51,7 +57,7 @@ func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
 			}
 			for _, x := range c.fit(got, was, with) {
 				if !yield(mistake{text: fmt.Sprintf("%s is %.7g, not %.7g", a.Name, x, was), like: a.Name,
-					make: func() (reading, error) { return with(x) }}) {
+					all: scalar, make: func() (reading, error) { return with(x) }}) {
 					return
 				}
 			}
@@ -64,7 +70,7 @@ func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
 			}
 			for _, x := range c.fit(got, 1, with) {
 				if !yield(mistake{text: fmt.Sprintf("%s is multiplied by %.7g", argName(a), x), like: argName(a),
-					make: func() (reading, error) { return with(x) }}) {
+					all: scalar, make: func() (reading, error) { return with(x) }}) {
 					return
 				}
 			}
@@ -72,8 +78,118 @@ func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
 	}
 }
 
+// scalarResult reports whether a result of one element failed, which some number explains by chance, with
+// gradients that tell.
+func (c *Call) scalarResult(fails []Result) bool {
+	got, _ := c.wrongResult(fails)
+	return got != nil && got.Numel() == 1 && slices.ContainsFunc(fails, func(r Result) bool {
+		return r.Phase == Backward && r.Compared.Numel >= fewestScaled
+	})
+}
+
+// ofSizes says of which size of the call, and of one less, one more or the next power of two, a factor is the
+// quotient, or the root of it: what a mean was divided by; empty of a number that says enough, or that is known to few
+// digits.
+func (c *Call) ofSizes(x float64) string {
+	plain := len(shortened(x, 1)) > 1 && len(fmt.Sprintf("%.7g", shortened(x, 1)[0])) <= 4 &&
+		math.Abs(shortened(x, 1)[0]/x-1) < 1e-6
+	if c.fwd == nil || len(c.fwd.Outs) == 0 || c.fwd.Outs[0].DType.Size() < 4 || plain {
+		return ""
+	}
+	var sizes []int
+	for _, a := range c.operands() {
+		for d, n := range a.Tensor.Shape {
+			sizes = append(sizes, n, tensor.Numel(a.Tensor.Shape[d:]))
+		}
+	}
+	for _, n := range sizes {
+		if n < 2 {
+			continue
+		}
+		for _, m := range []int{1, n - 1, n + 1, 1 << bits.Len(uint(n-1))} {
+			for _, q := range [][2]int{{n, m}, {m, n}} {
+				ratio := float64(q[0]) / float64(q[1])
+				text := strings.TrimSuffix(fmt.Sprintf("%d/%d", q[0], q[1]), "/1")
+				switch {
+				case n == m:
+				case math.Abs(math.Abs(x)/ratio-1) < 4e-6:
+					return ", that is " + text
+				case math.Abs(x*x/ratio-1) < 4e-6:
+					return ", that is sqrt(" + text + ")"
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// scaledBesides are the mistakes of other sources whose results are wrong by one factor besides.
+func (c *Call) scaledBesides(fails []Result, sources []iter.Seq[mistake]) iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		got, want := c.wrongResult(fails)
+		if got == nil || got.Numel() < fewestScaled {
+			return
+		}
+		for _, source := range sources {
+			for m := range source {
+				var factor float64
+				if Guard(func() error {
+					z := c.valueUnder(m.make, &fails[0])
+					if z == nil || !slices.Equal(z.Shape, got.Shape) || !z.DType.IsFloat() {
+						return errNoValue
+					}
+					factor = proportion(pieces(got), pieces(z), pieces(want))
+					return nil
+				}) != nil || factor == 0 {
+					continue
+				}
+				inner := m
+				for _, x := range shortened(factor, 1) {
+					m := mistake{text: fmt.Sprintf("%s, and all elements are multiplied by %.7g", inner.text, x),
+						rounds: true, like: inner.text, make: func() (reading, error) {
+							way, err := inner.make()
+							alter, factor := way.alter, times(x)
+							way.alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
+								if alter != nil {
+									t = alter(target, t)
+								}
+								return factor(target, t)
+							}
+							return way, err
+						}}
+					if !yield(m) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// proportion is the factor by which x is larger than y, by least squares, 0 if x is no multiple of y, or y is one
+// of z.
+func proportion(x, y, z []float64) float64 {
+	yy, top := dot(y, y), 0.0
+	factor, of := dot(x, y)/yy, dot(z, y)/yy
+	if !(math.Abs(factor) > 1e-6 && math.Abs(factor) < 1e6) {
+		return 0
+	}
+	near, same := true, true
+	for _, v := range x {
+		top = max(top, math.Abs(v))
+	}
+	for i := range x {
+		near = near && math.Abs(x[i]-factor*y[i]) <= 1e-2*top
+		same = same && math.Abs(z[i]-of*y[i]) <= 1e-3*top
+	}
+	if !near || same {
+		return 0
+	}
+	return factor
+}
+
 // limited limits an operand, element for element with the result, from below or above, where that
-// may explain what is wrong: elements beyond some number alone.
+// may explain what is wrong, elements beyond some number alone, or results.
 func (c *Call) limited(fails []Result) iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
 		got, want := c.wrongResult(fails)
@@ -96,6 +212,11 @@ func (c *Call) limited(fails []Result) iter.Seq[mistake] {
 					})}) {
 					return
 				}
+			}
+		}
+		for _, end := range limitedResults(got, want) {
+			if !yield(c.ending(end)) {
+				return
 			}
 		}
 	}
@@ -165,7 +286,7 @@ func shortened(x, but float64) []float64 {
 	var found []float64
 	for digits := 1; digits <= 6; digits++ {
 		if short, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64); err == nil &&
-			math.Abs(short-x) <= 2e-3*math.Abs(x) && short != but && !slices.Contains(found, short) {
+			math.Abs(short-x) <= 1e-2*math.Abs(x) && short != but && !slices.Contains(found, short) {
 			found = append(found, short)
 		}
 	}

@@ -47,6 +47,14 @@ func (c *Call) misreadIndices() iter.Seq[mistake] {
 				!is("taken for 0 1 2 ...", func(i int, _ []int64) int64 { return int64(i % n) }) ||
 				!is("taken for 0", func(int, []int64) int64 { return 0 }) {
 				return
+			} else {
+				for _, bits := range []int{7, 8, 15, 16} {
+					if mod := int64(1) << bits; !is(fmt.Sprintf("taken modulo %d", mod), func(i int, v []int64) int64 {
+						return v[i] & (mod - 1)
+					}) {
+						return
+					}
+				}
 			}
 			for d, n := range t.Shape {
 				inner := tensor.Numel(t.Shape[d+1:])
@@ -77,7 +85,7 @@ func first(i int, v []int64) int64 {
 	return 0
 }
 
-// exchangedArguments gives two arguments, numbers or lists of them, each other's value: what
+// exchangedArguments gives two arguments, numbers or lists of them, each other's value, or one that of the other: what
 // one has where the other is None, too.
 func (c *Call) exchangedArguments() iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
@@ -103,6 +111,20 @@ func (c *Call) exchangedArguments() iter.Seq[mistake] {
 					return c.withArguments(map[string]value.Value{a.Name: y, b.Name: x})
 				}}) {
 					return
+				}
+				if x == nil || y == nil {
+					continue
+				}
+				for _, one := range []struct {
+					name, of string
+					v        value.Value
+				}{{a.Name, b.Name, y}, {b.Name, a.Name, x}} {
+					if !yield(mistake{text: one.name + " is " + shown(one.v) + ", which is " + one.of,
+						make: func() (reading, error) {
+							return c.withArguments(map[string]value.Value{one.name: one.v})
+						}}) {
+						return
+					}
 				}
 			}
 		}

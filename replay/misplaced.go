@@ -55,6 +55,21 @@ func (c *Call) misplacedResults(fails []Result) iter.Seq[mistake] {
 					return
 				}
 			}
+			if last := len(m.shape) - 1; last > 1 { // rows of all dimensions but the last
+				rows := *m
+				rows.shape = []int{tensor.Numel(m.shape[:last]), m.shape[last]}
+				if order := rows.order(0); order != nil && !is(strings.ReplaceAll(orderText(0, order), "dimension 0",
+					fmt.Sprintf("%d rows", rows.shape[0])), true, func(j int) int {
+					at := j / rows.inner(0)
+					return j + (order[at]-at)*rows.inner(0)
+				}) {
+					return
+				}
+			}
+			if side, of := m.triangle(); side != "" &&
+				!is("elements "+side+" the diagonal are not written", false, of) {
+				return
+			}
 			if d := m.backwards(); d >= 0 {
 				inner := tensor.Numel(got.Shape[d:])
 				if !is(fmt.Sprintf("it is written backwards from dimension %d on", d), true, func(j int) int {
@@ -176,6 +191,47 @@ func (m *misplaced) unwritten(d int) []int {
 	return parts
 }
 
+// triangle is the side of the diagonal of matrices on which all is 0 and something else is due, with where what is
+// written comes from; empty if there is none.
+func (m *misplaced) triangle() (side string, from func(j int) int) {
+	d := len(m.shape) - 2
+	if d < 0 || m.shape[d] < 2 || m.shape[d+1] < 2 {
+		return "", nil
+	}
+	cols := m.shape[d+1]
+	for _, side := range []string{"below", "above"} {
+		hidden := func(j int) bool {
+			row, col := j/cols%m.shape[d], j%cols
+			return side == "below" && col < row || side == "above" && col > row
+		}
+		due, zero := 0, true
+		for j, x := range m.got {
+			if hidden(j) {
+				zero = zero && x == 0
+				due += btoi(m.want[j] != 0)
+			} else if x == 0 && m.want[j] != 0 {
+				zero = false
+			}
+		}
+		if zero && due >= leastInPart {
+			return side, func(j int) int {
+				if hidden(j) {
+					return -1
+				}
+				return j
+			}
+		}
+	}
+	return "", nil
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // unwrittenText says which of n parts are not written: the last, others that follow each
 // other, or every so many; empty of parts that have no such order.
 func unwrittenText(d, n int, parts []int) string {
@@ -184,7 +240,7 @@ func unwrittenText(d, n int, parts []int) string {
 		if first == n-1 {
 			return fmt.Sprintf("the last of dimension %d is not written", d)
 		}
-		return ""
+		return fmt.Sprintf("index %d of dimension %d is not written", first, d)
 	}
 	step := parts[1] - first
 	for i, at := range parts {
@@ -482,6 +538,11 @@ var permutations = []permutation{
 	{"read in the first half, which is repeated", func(i, n int) int { return i % ((n + 1) / 2) }},
 	{"read in the first quarter, each index four times", func(i, n int) int { return i / 4 }},
 	{"read in the first quarter, which is repeated", func(i, n int) int { return i % ((n + 3) / 4) }},
+	{"read in the first eighth, each index eight times", func(i, n int) int { return i / 8 }},
+	{"read with pairs exchanged", func(i, n int) int { return min(i^2, n-1) }},
+	{"read with fours exchanged", func(i, n int) int { return min(i^4, n-1) }},
+	{"read with eights exchanged", func(i, n int) int { return min(i^8, n-1) }},
+	{"read with sixteens exchanged", func(i, n int) int { return min(i^16, n-1) }},
 }
 
 // permutedOperands reads an operand, or two that follow each other and have one shape (keys and

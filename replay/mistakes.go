@@ -19,19 +19,22 @@ type mistake struct {
 	make   func() (reading, error)
 	rounds bool   // see opdef.Mistake
 	like   string // what it is one value of: once one explains, others are not tried
+	all    bool   // it explains nothing unless it explains all that failed
 }
 
 // mistakes are the kinds of what kernels get wrong, the likeliest first: arguments, results as
 // such, what the operator declares, precision, how operands lie in memory, parts of
-// them left out.
-// Those with a number that is fitted to what was recorded come apart.
-func (c *Call) mistakes(fails []Result) (all, fitted []iter.Seq[mistake]) {
-	all = []iter.Seq[mistake]{c.wrongArguments(), c.exchangedArguments(), c.misplacedResults(fails),
-		c.exchangedResults(), c.declared(), c.passedGradients(), c.otherOperators(),
-		c.endedOtherwise(fails), c.rounded(), c.misreadIndices(),
-		c.misreadOperands(), c.permutedOperands(), c.swappedOperands(), c.missingParts(), c.missingRows(),
-		c.wrongSizes(), c.operandsInMemory()}
-	return all, []iter.Seq[mistake]{c.fittedNumbers(fails), c.limited(fails)}
+// them left out. Those of which a number is fitted to what was recorded, those that are
+// confined to the place of the errors, and others that take long, come apart.
+func (c *Call) mistakes(fails []Result) (all, rest []iter.Seq[mistake]) {
+	local := []iter.Seq[mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.passedGradients(),
+		c.otherOperators(), c.endedOtherwise(fails), c.misderived(fails), c.rounded(), c.misreadIndices(),
+		c.misreadOperands(), c.misbroadcast(), c.permutedOperands(), c.swappedOperands(), c.missingParts(),
+		c.missingRows()}
+	all = slices.Concat(local[:2], []iter.Seq[mistake]{c.misplacedResults(fails), c.exchangedResults()}, local[2:],
+		[]iter.Seq[mistake]{c.addedValues(fails), c.wrongSizes()})
+	return all, []iter.Seq[mistake]{c.fittedNumbers(fails), c.limited(fails), c.weightedParts(fails, nil),
+		c.quantized(), c.operandsInMemory(), c.confined(fails, local), c.scaledBesides(fails, local)}
 }
 
 // declared are the mistakes that the operator declares.
@@ -44,7 +47,7 @@ func (c *Call) declared() iter.Seq[mistake] {
 			if !yield(mistake{m.Text, func() (reading, error) {
 				call, err := m.Plan()
 				return reading{call: call}, err
-			}, m.Rounds, ""}) {
+			}, m.Rounds, "", false}) {
 				return
 			}
 		}
@@ -62,6 +65,9 @@ func (c *Call) otherOperators() iter.Seq[mistake] {
 					if err == nil {
 						return reading{call: call}, nil
 					}
+					if call := c.byName(name); call != nil {
+						return reading{call: call}, nil
+					}
 					args = nil
 					for _, a := range c.bound.Arguments() {
 						if a.Required {
@@ -75,6 +81,22 @@ func (c *Call) otherOperators() iter.Seq[mistake] {
 			}
 		}
 	}
+}
+
+// byName is a call of another operator with the arguments that have names there too, nil if it lacks one.
+func (c *Call) byName(op string) *opdef.Call {
+	for _, e := range c.opt.Registry.Lookup(op) {
+		kwargs := &value.Dict{}
+		for _, a := range c.bound.Arguments() {
+			if slices.ContainsFunc(e.Schema.Params, func(p opdef.Param) bool { return p.Name == a.Name }) {
+				kwargs.Items = append(kwargs.Items, value.Item{Key: a.Name, Value: a.Python()})
+			}
+		}
+		if call, err := c.opt.Registry.Bind(op, nil, kwargs); err == nil {
+			return call
+		}
+	}
+	return nil
 }
 
 // wrongArguments gives each argument other values: the default, what else such an
@@ -212,31 +234,82 @@ func elements(t *tensor.Tensor) []float64 {
 // left out or taken, an activation that was fused with a neighbour.
 func (c *Call) endedOtherwise(fails []Result) iter.Seq[mistake] {
 	return func(yield func(mistake) bool) {
-		got, _ := c.wrongResult(fails)
-		if got == nil || got.Numel() < fewestScaled {
+		n := 0
+		for _, r := range fails {
+			if r.Phase == Forward {
+				n += r.Compared.Numel
+			}
+		}
+		if n < fewestScaled {
 			return
 		}
-		for _, end := range []struct {
-			text string
-			f    func(x float64) float64
-		}{
+		for _, end := range []ending{
 			{"results are squared", func(x float64) float64 { return x * x }},
 			{"the square root of results is taken", math.Sqrt},
 			{"negative results are set to 0", func(x float64) float64 { return math.Max(x, 0) }},
 		} {
-			if !yield(mistake{text: end.text, rounds: true, make: func() (reading, error) {
-				return reading{call: c.bound, original: c.original,
-					alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
-						if !t.DType.IsFloat() || target != "output[0]" {
-							return t
-						}
-						return opdef.Map(t.DType, t, end.f)
-					}}, nil
-			}}) {
+			if !yield(c.ending(end)) {
 				return
 			}
 		}
 	}
+}
+
+// ending is the call whose results have another end.
+func (c *Call) ending(end ending) mistake {
+	return mistake{text: end.text, rounds: true, make: func() (reading, error) {
+		return reading{call: c.bound, original: c.original,
+			alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if !t.DType.IsFloat() || !strings.HasPrefix(target, "output[") {
+					return t
+				}
+				return opdef.Map(t.DType, t, end.f)
+			}}, nil
+	}}
+}
+
+// An ending is a last step that is missing, or one too many.
+type ending struct {
+	text string
+	f    func(x float64) float64
+}
+
+// limitedResults are the ending of results none of which is beyond the largest or the smallest of them where
+// more than one is due beyond it.
+func limitedResults(got, want *tensor.Tensor) []ending {
+	lo, hi := math.Inf(1), math.Inf(-1)
+	beyond := map[bool]int{}
+	if Guard(func() error {
+		x, y := elements(got), elements(want)
+		for _, v := range x {
+			lo, hi = math.Min(lo, v), math.Max(hi, v)
+		}
+		for i := range x {
+			if x[i] == hi && y[i] > hi+4*got.DType.ULP(hi) {
+				beyond[true]++
+			}
+			if x[i] == lo && y[i] < lo-4*got.DType.ULP(lo) {
+				beyond[false]++
+			}
+		}
+		return nil
+	}) != nil || lo == hi || math.IsNaN(lo) {
+		return nil
+	}
+	limited := "results are limited to %.7g from "
+	above := ending{fmt.Sprintf(limited+"above", hi), func(x float64) float64 { return min(x, hi) }}
+	below := ending{fmt.Sprintf(limited+"below", lo), func(x float64) float64 { return max(x, lo) }}
+	switch {
+	case beyond[true] > 1 && beyond[false] > 1:
+		return []ending{{fmt.Sprintf("results are limited to %.7g to %.7g", lo, hi), func(x float64) float64 {
+			return above.f(below.f(x))
+		}}}
+	case beyond[true] > 1:
+		return []ending{above}
+	case beyond[false] > 1:
+		return []ending{below}
+	}
+	return nil
 }
 
 // rounded rounds results, operands or both to coarser numbers.
@@ -269,13 +342,13 @@ func (c *Call) rounded() iter.Seq[mistake] {
 			for _, m := range []mistake{
 				{"results are rounded to " + g.Name, func() (reading, error) {
 					return reading{call: c.bound, original: c.original, alter: results}, nil
-				}, true, ""},
-				{"operands are rounded to " + g.Name + " first", operands, true, ""},
+				}, true, "", false},
+				{"operands are rounded to " + g.Name + " first", operands, true, "", false},
 				{"operands and results are rounded to " + g.Name, func() (reading, error) {
 					way, err := operands()
 					way.alter = results
 					return way, err
-				}, true, ""},
+				}, true, "", false},
 			} {
 				if !yield(m) {
 					return
@@ -477,6 +550,16 @@ func (c *Call) operandsInMemory() iter.Seq[mistake] {
 						out := make([]float64, len(v))
 						for i := range out {
 							out[i] = v[from(i)]
+						}
+						return tensor.New(t.DType, t.Shape, out)
+					})}) || !yield(mistake{like: argName(a),
+					text: argName(a) + " is read as if it were contiguous in the order of dimensions " +
+						beginning(dims),
+					make: c.one(a, func() *tensor.Tensor {
+						v, from := elements(t), laidOut(t.Shape, dims)
+						out := make([]float64, len(v))
+						for i := range out {
+							out[from(i)] = v[i]
 						}
 						return tensor.New(t.DType, t.Shape, out)
 					})}) {

@@ -49,7 +49,7 @@ func (c *Cause) Label() string {
 
 func (c *Cause) String() string {
 	if c.Pattern {
-		return strings.Join(c.Targets, ", ") + " is " + c.Text
+		return targetsText(c.Targets) + " is " + c.Text
 	}
 	how := "to rounding"
 	switch {
@@ -58,7 +58,16 @@ func (c *Cause) String() string {
 	case c.Exact:
 		how = "exactly"
 	}
-	return fmt.Sprintf("%s reproduced %s if %s", strings.Join(c.Targets, ", "), how, c.Text)
+	return fmt.Sprintf("%s reproduced %s if %s", targetsText(c.Targets), how, c.Text)
+}
+
+// targetsText names values, of many the first ones.
+func targetsText(targets []string) string {
+	const shown = 5
+	if len(targets) <= shown+1 {
+		return strings.Join(targets, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(targets[:shown], ", "), len(targets)-shown)
 }
 
 // NewFinding returns a finding with the rows that the results make.

@@ -18,14 +18,15 @@ import (
 
 // elsewhere says of what else a wrong result has the bytes: an argument of the call, a
 // result of an earlier call of the process below the paths, as where a buffer was not
-// written; nothing if of nothing, or if all its elements are one.
+// written, or which of these is added to it, as where a sum does not begin with 0; nothing if of nothing, or if all
+// its elements are one.
 func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, r *replay.Result,
 	until time.Time) []reports.Cause {
 	got, _, ok := call.Pair(r)
 	if !ok || r.Verdict != verdict.Fail || got.Numel() < 2 || got.Bytes() > largestElsewhere {
 		return nil
 	}
-	what := ""
+	what, exact := "", true
 	err := replay.Guard(func() error {
 		b, size := got.AppendBytes(nil), got.DType.Size()
 		if bytes.Equal(b[size:], b[:len(b)-size]) {
@@ -50,8 +51,12 @@ func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *repl
 			}
 			rec, _ := other.Load(capture.LoadOptions{Only: capture.Of(capture.Output)})
 			for i, t := range rec.Outputs() {
+				text := fmt.Sprintf("output[%d] of the earlier %s, id %d,", i, other.Op, other.ID)
 				if same(t) {
-					what = fmt.Sprintf("output[%d] of the earlier %s, id %d, is returned", i, other.Op, other.ID)
+					what, exact = text+" is returned", true
+				}
+				if what == "" {
+					what, exact = call.SumOf(r, text, t), false
 				}
 			}
 			rec.Close()
@@ -65,7 +70,7 @@ func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *repl
 		return nil
 	}
 	return []reports.Cause{{Capture: e.Rel, Op: e.Op, ForwardID: results.Known(e.ID), Targets: []string{r.Target},
-		Text: what, Exact: true}}
+		Text: what, Exact: exact}}
 }
 
 // largestElsewhere is the size in bytes of a result up to which others are compared.

@@ -1,0 +1,137 @@
+package replay
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// misbroadcast are operands that are broadcast and read at a wrong stride: as if they were contiguous in the shape of
+// the result, over and over or each element as often as there are results to it, or along another dimension.
+func (c *Call) misbroadcast() iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		if c.fwd == nil || len(c.fwd.Outs) != 1 || c.fwd.Outs[0].Numel() > largestOperand {
+			return
+		}
+		shape := c.fwd.Outs[0].Shape
+		for _, a := range c.operands() {
+			t := a.Tensor
+			n, total := t.Numel(), tensor.Numel(shape)
+			if full, err := t.Expand(shape...); err != nil || n < 2 || n >= total || full.Numel() != total {
+				continue
+			}
+			for _, w := range readings(t.Shape, shape) {
+				if !yield(mistake{text: argName(a) + " is read " + w.text, make: c.one(a, func() *tensor.Tensor {
+					v, out := elements(t), make([]float64, total)
+					for i := range out {
+						out[i] = v[w.at(i)]
+					}
+					return tensor.New(t.DType, shape, out)
+				})}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// A strideReading is where in an operand an element of the result reads.
+type strideReading struct {
+	text string
+	at   func(i int) int
+}
+
+// readings are wrong ways to read an operand of one shape that is broadcast to another.
+func readings(operand, shape []int) []strideReading {
+	n, total := tensor.Numel(operand), tensor.Numel(shape)
+	out := []strideReading{{"over and over, as if it were contiguous", func(i int) int { return i % n }}}
+	if total%n == 0 {
+		out = append(out, strideReading{fmt.Sprintf("each element %d times in a row", total/n),
+			func(i int) int { return i / (total / n) }})
+	}
+	stride := tensor.Contiguous(shape)
+	offset := len(shape) - len(operand)
+	for d, size := range operand {
+		if size < 2 {
+			continue
+		}
+		inner := tensor.Numel(operand[d+1:])
+		for e := range shape {
+			if e == d+offset || shape[e] < 2 || slices.Equal(shape, operand) {
+				continue
+			}
+			out = append(out, strideReading{fmt.Sprintf("along dimension %d of the result, not along %d", e, d+offset),
+				func(i int) int {
+					at := 0 // where it is due
+					for k, m := range operand {
+						if m > 1 {
+							at += i / stride[k+offset] % shape[k+offset] * tensor.Numel(operand[k+1:])
+						}
+					}
+					return at + (i/stride[e]%shape[e]%size-i/stride[d+offset]%shape[d+offset])*inner
+				}})
+		}
+	}
+	return out
+}
+
+// misderived are gradients of functions of elements that lack a part: the incoming gradient, the term of the product
+// rule in which the factor beside self is derived, or that are computed at the result.
+func (c *Call) misderived(fails []Result) iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		all := c.operands()
+		if c.fwd == nil || len(c.fwd.Outs) != 1 || len(all) == 0 || fails[0].Phase != Backward {
+			return
+		}
+		y, x := c.fwd.Outs[0], all[0].Tensor
+		if !yield(mistake{text: "the incoming gradient is taken for 1", make: func() (reading, error) {
+			return reading{call: c.bound, original: c.original,
+				alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
+					if target != incoming {
+						return t
+					}
+					return tensor.Full(t.DType, t.Shape, 1.0)
+				}}, nil
+		}}) {
+			return
+		}
+		if !slices.Equal(x.Shape, y.Shape) || x.DType != y.DType || y.Numel() > largestOperand {
+			return
+		}
+		name := argName(all[0])
+		if !yield(mistake{text: "the gradient is computed at the result, not at " + name,
+			make: c.one(all[0], func() *tensor.Tensor { return y.Rounded() })}) {
+			return
+		}
+		var up *tensor.Tensor
+		with := func(f func(x, y float64) float64) func() (reading, error) {
+			return func() (reading, error) {
+				return reading{call: c.bound, original: c.original,
+					alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
+						if target == incoming {
+							up = t
+						}
+						if target != "grad[0]" || up == nil || !slices.Equal(up.Shape, x.Shape) {
+							return t
+						}
+						return opdef.ZipN(t.DType, t.Shape, func(dst []float64, src [][]float64) {
+							for i := range dst {
+								dst[i] = src[0][i] * f(src[1][i], src[2][i])
+							}
+						}, up, x, y)
+					}}, nil
+			}
+		}
+		_ = yield(mistake{text: fmt.Sprintf("it is the incoming gradient times result / %s: a term of the product rule is "+
+			"missing", name), make: with(func(x, y float64) float64 { return y / x }), rounds: true}) &&
+			yield(mistake{text: "it is the incoming gradient times the result", make: with(func(_, y float64) float64 {
+				return y
+			}), rounds: true}) &&
+			yield(mistake{text: "it is the incoming gradient times " + name, make: with(func(x, _ float64) float64 {
+				return x
+			}), rounds: true})
+	}
+}

@@ -1,0 +1,197 @@
+package replay
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/tensor"
+)
+
+// A place is the elements of a value that are wrong: those at some indices of each dimension, or a run
+// of them in row-major order, whichever holds fewer that are right.
+type place struct {
+	shape    []int
+	indices  [][]int // nil: a run
+	from, to int     // of the run, to exclusive
+}
+
+// placeOf is where got is wrong, nil if nearly everywhere, or if the wrong elements lie among as many right ones.
+func placeOf(got, want *tensor.Tensor) *place {
+	if !slices.Equal(got.Shape, want.Shape) || !got.DType.IsFloat() || got.Numel() > largestOperand {
+		return nil
+	}
+	x, y := elements(got), elements(want)
+	p := &place{shape: got.Shape, from: -1, indices: make([][]int, len(got.Shape))}
+	used := make([][]bool, len(got.Shape))
+	for d, n := range got.Shape {
+		used[d] = make([]bool, n)
+	}
+	largest := 0.0
+	for i := range x {
+		if y[i] = got.DType.Round(y[i]); math.IsNaN(x[i]) && math.IsNaN(y[i]) {
+			x[i], y[i] = 0, 0
+		}
+		if e := math.Abs(x[i] - y[i]); e > largest && !math.IsInf(e, 0) {
+			largest = e
+		}
+	}
+	wrong := 0
+	for i := range x {
+		if e := math.Abs(x[i] - y[i]); e <= 4*got.DType.ULP(y[i]) || e <= unimportant*largest || x[i] == y[i] {
+			continue
+		}
+		wrong++
+		if p.to = i + 1; p.from < 0 {
+			p.from = i
+		}
+		for d, at := len(p.shape)-1, i; d >= 0; d-- {
+			used[d][at%p.shape[d]] = true
+			at /= p.shape[d]
+		}
+	}
+	box := 1
+	for d := range used {
+		for i, is := range used[d] {
+			if is {
+				p.indices[d] = append(p.indices[d], i)
+			}
+		}
+		box *= len(p.indices[d])
+	}
+	if run := p.to - p.from; run < box {
+		p.indices, box = nil, run
+	}
+	if wrong == 0 || 2*wrong < box || 4*box > 3*len(x) {
+		return nil
+	}
+	if bits := -math.Log2(got.DType.Eps()); float64(wrong)*bits < leastEvidence {
+		return nil
+	}
+	return p
+}
+
+// leastEvidence is how many bits of the elements that are wrong have to be right under a mistake that is
+// confined to them: of some hundreds that are tried none is by chance.
+const leastEvidence = 40
+
+// unimportant is the part of the largest error below which rounding may be the cause of another.
+const unimportant = 1e-3
+
+// holds reports whether element i lies there.
+func (p *place) holds(i int) bool {
+	if p.indices == nil {
+		return i >= p.from && i < p.to
+	}
+	for d := len(p.shape) - 1; d >= 0; d-- {
+		if _, ok := slices.BinarySearch(p.indices[d], i%p.shape[d]); !ok {
+			return false
+		}
+		i /= p.shape[d]
+	}
+	return true
+}
+
+// elements are some of those of t that lie there, of all of t where p is nil.
+func (p *place) elements(t *tensor.Tensor) []float64 {
+	if p == nil {
+		return pieces(t)
+	}
+	var out []float64
+	for i, x := range elements(t) {
+		if p.holds(i) && len(out) < fitSample {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func (p *place) String() string {
+	if p.indices == nil {
+		return fmt.Sprintf("in elements %d to %d of %d", p.from, p.to-1, tensor.Numel(p.shape))
+	}
+	var parts []string
+	for d, at := range p.indices {
+		if len(at) == p.shape[d] {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s of dimension %d", indicesText(at), d))
+	}
+	return "at " + strings.Join(parts, ", ")
+}
+
+// indicesText says which indices those are.
+func indicesText(at []int) string {
+	first, last := at[0], at[len(at)-1]
+	switch {
+	case len(at) == 1:
+		return fmt.Sprintf("index %d", first)
+	case last-first == len(at)-1:
+		return fmt.Sprintf("indices %d to %d", first, last)
+	}
+	return "indices " + beginning(at)
+}
+
+// confined are the mistakes of other sources where the values that fail are wrong, and nothing elsewhere: one tile,
+// one head, the end.
+func (c *Call) confined(fails []Result, sources []iter.Seq[mistake]) iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		pass := Backward
+		if slices.ContainsFunc(fails, func(r Result) bool { return r.Phase == Forward }) {
+			pass = Forward
+		}
+		places, right := map[string]*place{}, map[string]*tensor.Tensor{}
+		text, first := "", (*Result)(nil)
+		for i := range fails {
+			r := &fails[i]
+			got, want, ok := c.Pair(r)
+			if !ok || r.Phase != pass {
+				continue
+			}
+			var p *place
+			if Guard(func() error { p = placeOf(got, want); return nil }) != nil || p == nil {
+				return
+			}
+			places[r.Target], right[r.Target] = p, want
+			if first == nil {
+				text, first = p.String(), r
+			}
+		}
+		if first == nil {
+			return
+		}
+		sources := append(slices.Clone(sources), c.weightedParts([]Result{*first}, places[first.Target]))
+		for _, source := range sources {
+			for m := range source {
+				inner := m
+				m.text = text + ": " + inner.text
+				m.make = func() (reading, error) {
+					way, err := inner.make()
+					alter := way.alter
+					way.alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
+						if alter != nil {
+							t = alter(target, t)
+						}
+						p := places[target]
+						if p == nil || !slices.Equal(t.Shape, p.shape) {
+							return t
+						}
+						v, y := elements(t), elements(right[target])
+						for i := range v {
+							if !p.holds(i) {
+								v[i] = y[i]
+							}
+						}
+						return tensor.New(t.DType, t.Shape, v)
+					}
+					return way, err
+				}
+				if !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,364 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// mostBlocks is in how many blocks a dimension is taken whose parts may count otherwise.
+const mostBlocks = 16
+
+// weightedParts are values to which a part of an operand, or of the incoming gradient, does not contribute, or more
+// than once: a tile that is lost or taken twice. How often each block of a dimension counts is solved for, by least
+// squares, from what is wrong with the value in a place, nil for everywhere; the value is linear in the operand, or no
+// solution explains it.
+func (c *Call) weightedParts(fails []Result, in *place) iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		if c.fwd == nil || len(fails) == 0 {
+			return
+		}
+		r := &fails[0]
+		got, want, ok := c.Pair(r)
+		if !ok || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || got.Numel() < 2*mostBlocks ||
+			got.Numel() > largestOperand {
+			return
+		}
+		try := func(name string, shape []int, with func(p part, weights []float64) func() (reading, error)) bool {
+			for _, p := range partsOf(shape) {
+				weights := c.weights(r, got, want, in, p.n, func(w []float64) func() (reading, error) {
+					return with(p, w)
+				})
+				if weights == nil {
+					continue
+				}
+				if !yield(mistake{text: p.text(weights, name), rounds: true, make: with(p, weights)}) {
+					return false
+				}
+			}
+			return true
+		}
+		for _, a := range c.operands() {
+			if !try(argName(a), a.Tensor.Shape, func(p part, w []float64) func() (reading, error) {
+				return c.one(a, func() *tensor.Tensor { return p.scaled(a.Tensor, w) })
+			}) {
+				return
+			}
+		}
+		if r.Phase != Backward || len(c.fwd.Outs) != 1 {
+			return
+		}
+		shape := c.fwd.Outs[0].Shape
+		try("the incoming gradient", shape, func(p part, w []float64) func() (reading, error) {
+			return func() (reading, error) {
+				return reading{call: c.bound, original: c.original,
+					alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
+						if target != incoming || !slices.Equal(t.Shape, shape) {
+							return t
+						}
+						return p.scaled(t, w)
+					}}, nil
+			}
+		})
+	}
+}
+
+// A part is a way to divide a tensor: by the indices of a dimension, or by rows, of all dimensions but the last.
+type part struct {
+	what     string
+	n, inner int
+}
+
+func partsOf(shape []int) []part {
+	var out []part
+	last := len(shape) - 1
+	for d := last; d >= 0; d-- {
+		out = append(out, part{fmt.Sprintf("of dimension %d ", d), shape[d], tensor.Numel(shape[d+1:])})
+	}
+	if last > 1 {
+		rows := tensor.Numel(shape[:last])
+		out = append(out, part{fmt.Sprintf("of %d rows ", rows), rows, shape[last]})
+	}
+	return out
+}
+
+// scaled is t whose parts are multiplied by weights.
+func (p part) scaled(t *tensor.Tensor, weights []float64) *tensor.Tensor {
+	v := elements(t)
+	for i := range v {
+		v[i] *= weights[i/p.inner%p.n]
+	}
+	return tensor.New(t.DType, t.Shape, v)
+}
+
+// text says which parts count how often.
+func (p part) text(weights []float64, name string) string {
+	var at []int
+	for i, w := range weights {
+		if w != 1 {
+			at = append(at, i)
+		}
+	}
+	are := "are"
+	if len(at) == 1 {
+		are = "is"
+	}
+	what := "left out"
+	switch w := weights[at[0]]; w {
+	case 0:
+	case 2:
+		what = "counted twice"
+	default:
+		what = fmt.Sprintf("multiplied by %.4g", w)
+	}
+	return fmt.Sprintf("%s %sof %s %s %s", indicesText(at), p.what, name, are, what)
+}
+
+// weights are how often each index of a dimension of n counts, nil if that is once, or does not explain the value:
+// some blocks count as often, the others once.
+func (c *Call) weights(r *Result, got, want *tensor.Tensor, in *place, n int,
+	with func([]float64) func() (reading, error)) []float64 {
+	block := 1
+	for (n+block-1)/block > mostBlocks {
+		block *= 2
+	}
+	blocks := (n + block - 1) / block
+	if blocks < 2 {
+		return nil
+	}
+	var x [][]float64 // what each block contributes
+	var e []float64   // what is wrong
+	if Guard(func() error {
+		due := in.elements(want)
+		e = in.elements(got)
+		for i := range e {
+			e[i] -= due[i]
+		}
+		for b := range blocks {
+			w := slices.Repeat([]float64{1}, n)
+			clear(w[b*block : min((b+1)*block, n)])
+			less := c.valueUnder(with(w), r)
+			if less == nil || !slices.Equal(less.Shape, want.Shape) {
+				return errNoValue
+			}
+			column := in.elements(less)
+			for i := range column {
+				column[i] = due[i] - column[i]
+			}
+			x = append(x, column)
+		}
+		return nil
+	}) != nil {
+		return nil
+	}
+	counts := leastSquares(x, e)
+	if counts == nil {
+		return nil
+	}
+	weights, other, odd := make([]float64, n), 1.0, 0
+	for i := range weights {
+		w := 1 + counts[i/block]
+		for _, plain := range []float64{0, 1, 2} {
+			if math.Abs(w-plain) < 0.02 {
+				w = plain
+			}
+		}
+		if weights[i] = w; w != 1 {
+			if odd > 0 && math.Abs(w-other) > 0.02 {
+				return nil
+			}
+			if odd++; odd == 1 {
+				other = w
+			}
+			weights[i] = other
+		}
+	}
+	if odd == 0 || odd == n {
+		return nil
+	}
+	return weights
+}
+
+var errNoValue = errors.New("there is no such value")
+
+// valueUnder is the value of a result under a mistake, nil if there is none.
+func (c *Call) valueUnder(make func() (reading, error), r *Result) *tensor.Tensor {
+	way, err := make()
+	if err != nil || way.call == nil {
+		return nil
+	}
+	if r.Phase == Forward {
+		f, err := way.call.Forward()
+		if err != nil || len(f.Outs) == 0 {
+			return nil
+		}
+		i := 0
+		if _, err := fmt.Sscanf(r.Target, "output[%d]", &i); err != nil || i >= len(f.Outs) {
+			return nil
+		}
+		return f.Outs[i]
+	}
+	alt := &comparison{Call: c.readAs(way), out: &Outcome{Op: c.Op}}
+	alt.opt.Runs = 1
+	alt.guard(alt.compareCall)
+	alt.Call.values = alt.values
+	_, want, ok := alt.Pair(r)
+	if !ok {
+		return nil
+	}
+	return want
+}
+
+// leastSquares are the numbers by which the columns of x add up to y as nearly as they can, nil if x does not tell
+// them apart.
+func leastSquares(x [][]float64, y []float64) []float64 {
+	n := len(x)
+	a := make([][]float64, n) // of the normal equations, with the right side
+	for i := range a {
+		a[i] = make([]float64, n+1)
+		for k := range y {
+			for j := range n {
+				a[i][j] += x[i][k] * x[j][k]
+			}
+			a[i][n] += x[i][k] * y[k]
+		}
+	}
+	for i := range n { // Gauss and Jordan
+		pivot := a[i][i]
+		if !(pivot > 1e-12*dot(x[i], x[i])) {
+			return nil
+		}
+		for j := range n {
+			if j == i {
+				continue
+			}
+			f := a[j][i] / pivot
+			for k := i; k <= n; k++ {
+				a[j][k] -= f * a[i][k]
+			}
+		}
+	}
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = a[i][n] / a[i][i]
+		if math.IsNaN(out[i]) || math.IsInf(out[i], 0) {
+			return nil
+		}
+	}
+	return out
+}
+
+func dot(x, y []float64) (sum float64) {
+	for i := range x {
+		sum += x[i] * y[i]
+	}
+	return sum
+}
+
+// An alteration makes what is compared of a value of the reference, by its target.
+type alteration func(target string, t *tensor.Tensor) *tensor.Tensor
+
+// A knownValue is a tensor that a kernel has at hand.
+type knownValue struct {
+	text string
+	t    *tensor.Tensor
+}
+
+// known are what a kernel has at hand beside a value: arguments, the incoming gradient, the other gradients or results.
+func (c *Call) known(r *Result) (all []knownValue) {
+	for _, a := range c.operands() {
+		all = append(all, knownValue{argName(a), a.Tensor})
+	}
+	others, name := c.values.Output, "output"
+	if r.Phase == Backward {
+		others, name = c.values.GradInputs, "grad"
+		for _, t := range tensorsOf(flatten(c.values.RecordedGradOutputs)) {
+			all = append(all, knownValue{"the incoming gradient", t})
+		}
+	}
+	for i, v := range flatten(others) {
+		target := fmt.Sprintf("%s[%d]", name, i)
+		if t, ok := v.(*tensor.Tensor); ok && target != r.Target {
+			all = append(all, knownValue{"what is due of " + target, t})
+		}
+	}
+	return all
+}
+
+// sums are what a value may be of what is due and what is known.
+var sums = []struct {
+	text       string
+	due, known float64
+}{{"it is %s", 0, 1}, {"%s is added", 1, 1}, {"%s is subtracted", 1, -1}}
+
+// addedValues are values to which something is added that is known, as where a sum does not begin with 0, or that
+// are something else that is known.
+func (c *Call) addedValues(fails []Result) iter.Seq[mistake] {
+	return func(yield func(mistake) bool) {
+		for i := range fails {
+			r := &fails[i]
+			for _, k := range c.known(r) {
+				text, alter := c.sumOf(r, k)
+				if alter == nil {
+					continue
+				}
+				if !yield(mistake{text: text, rounds: true, make: func() (reading, error) {
+					return reading{call: c.bound, original: c.original, alter: alter}, nil
+				}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sumOf says which sum of what is due and what is known a value is, with what alters it so; nil if it is none.
+func (c *Call) sumOf(r *Result, k knownValue) (text string, alter alteration) {
+	got, want, ok := c.Pair(r)
+	if !ok || !got.DType.IsFloat() || got.Numel() < leastInNarrow || got.Numel() > largestOperand ||
+		!k.t.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || !slices.Equal(got.Shape, k.t.Shape) {
+		return "", nil
+	}
+	_ = Guard(func() error { // what cannot be read is no sum
+		x, y, z := pieces(got), pieces(want), pieces(k.t)
+		size := 0.0
+		for i := range x {
+			size = max(size, math.Abs(y[i]), math.Abs(z[i]))
+		}
+		for _, s := range sums {
+			near := true
+			for i := 0; i < len(x) && near; i++ {
+				near = math.Abs(x[i]-s.due*y[i]-s.known*z[i]) <= 4*got.DType.Eps()*size
+			}
+			if !near {
+				continue
+			}
+			text = fmt.Sprintf(s.text, k.text)
+			alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if target != r.Target {
+					return t
+				}
+				return opdef.ZipN(t.DType, t.Shape, func(dst []float64, src [][]float64) {
+					for i := range dst {
+						dst[i] = s.due*src[0][i] + s.known*src[1][i]
+					}
+				}, t, k.t)
+			}
+			return nil
+		}
+		return nil
+	})
+	return text, alter
+}
+
+// SumOf says of a value that failed that it is what is due and something else that is known added up, or that alone;
+// empty if it is neither.
+func (c *Call) SumOf(r *Result, text string, t *tensor.Tensor) string {
+	text, _ = c.sumOf(r, knownValue{text, t})
+	return text
+}
