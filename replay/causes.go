@@ -158,7 +158,7 @@ func (c *Call) explains(m mistake, fails []Result) (Cause, bool) {
 		i := slices.IndexFunc(alt.out.Results, func(r Result) bool {
 			return r.Phase == f.Phase && r.Target == f.Target
 		})
-		ok := i >= 0 && (nearer(alt.out.Results[i], f) || m.rounds && mostly(alt.out.Results[i], f))
+		ok := i >= 0 && (nearer(alt.out.Results[i], f) || m.rounds && mostly(alt.out.Results[i], f, m.few()))
 		if ok {
 			r := alt.out.Results[i].Compared
 			k.Targets = append(k.Targets, f.Target)
@@ -274,10 +274,19 @@ func nearer(r, f Result) bool {
 	return math.IsNaN(was) || math.IsInf(was, 0) || now <= was/nearness
 }
 
-// mostly reports whether all elements but one in twenty of those that were wrong in f are
+// mostly reports whether all elements but one in so many of those that were wrong in f are
 // explained by r. There are enough of both to tell.
-func mostly(r, f Result) bool {
-	return r.Compared != nil && f.Compared.Mismatched >= 40 && 20*r.Compared.Mismatched <= f.Compared.Mismatched
+func mostly(r, f Result, few int) bool {
+	return r.Compared != nil && f.Compared.Mismatched >= 2*few && few*r.Compared.Mismatched <= f.Compared.Mismatched
+}
+
+// few is of how many elements that were wrong one may still be under the mistake: of more
+// where a number was fitted to them, which comes near to much.
+func (m mistake) few() int {
+	if m.like != "" {
+		return 50
+	}
+	return 20
 }
 
 // Explain replays a capture and looks for the causes of what fails.

@@ -1,0 +1,21 @@
+package replay
+
+import (
+	"testing"
+
+	"github.com/optool/optool/compare"
+)
+
+// TestMostly: of 100 wrong elements some may still be wrong under a mistake, fewer where a number was fitted to them.
+func TestMostly(t *testing.T) {
+	with := func(n int) Result { return Result{Compared: &compare.Result{Mismatched: n}} }
+	for _, tc := range []struct {
+		like string
+		left int
+		want bool
+	}{{"", 5, true}, {"", 6, false}, {"elements", 2, true}, {"elements", 3, false}} {
+		if got := mostly(with(tc.left), with(100), mistake{like: tc.like}.few()); got != tc.want {
+			t.Errorf("like %q, %d left of 100: %v, want %v", tc.like, tc.left, got, tc.want)
+		}
+	}
+}
