@@ -127,6 +127,33 @@ func TestDigestMany(t *testing.T) {
 	}
 }
 
+// TestDigestValues: of a call with many wrong values the first are printed, and a cause names the first of those that
+// it explains; tables have all.
+func TestDigestValues(t *testing.T) {
+	f := wrong("torch._fused_adamw_", 1, 7, "input[0]", "off")
+	var targets []string
+	for i := range 20 {
+		r := *f.Results[0]
+		r.Target = fmt.Sprintf("input[%d]", i)
+		f.Results, targets = append(f.Results, &r), append(targets, r.Target)
+	}
+	f.Results = f.Results[1:]
+	f.Causes = []Cause{{Targets: targets, Text: "state_steps is one less"}}
+	got := digest(Style{}, OrderExecution, f)
+	if n := strings.Count(got, " fail: off"); n != shownValues ||
+		!strings.Contains(got, "  and      12 more values of this call\n") {
+		t.Errorf("%d values:\n%s", n, got)
+	}
+	want := "input[0], input[1], input[2], input[3], input[4] and 15 more reproduced to rounding if state_steps"
+	if !strings.Contains(got, want) {
+		t.Errorf("lacks %q:\n%s", want, got)
+	}
+	var all strings.Builder
+	if err := f.Write(&all, Style{Tables: true}); err != nil || strings.Count(all.String(), " fail: off") != 20 {
+		t.Errorf("%v, tables:\n%s", err, &all)
+	}
+}
+
 func TestShortenLeft(t *testing.T) {
 	for _, tc := range []struct {
 		s     string

@@ -133,14 +133,22 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	if !brief || first.Repro == nil {
 		fmt.Fprintf(&b, "  capture  %s\n", OneLine(first.Capture))
 	}
+	said, more := 0, 0
 	for _, r := range f.Results {
 		if r.Verdict == verdict.Pass && r.Reason == "" {
+			continue
+		}
+		if said++; said > shownValues && !st.Tables {
+			more++
 			continue
 		}
 		head := fmt.Sprintf("  %-8s ", OneLine(r.target()))
 		text := st.Hang(head, OneLine(string(r.Verdict)+": "+r.Reason), findingIndent)
 		fmt.Fprintf(&b, "%s%s%s\n", head, st.Paint(r.Verdict, string(r.Verdict)),
 			strings.TrimPrefix(text, string(r.Verdict)))
+	}
+	if more > 0 {
+		fmt.Fprintf(&b, "  and      %d more values of this call\n", more)
 	}
 	if f.Bad() {
 		if like != "" {
@@ -170,6 +178,9 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 
 // shownCauses is how many causes of a finding are printed.
 const shownCauses = 2
+
+// shownValues is how many values of a call are printed, without tables: a step of an optimizer has hundreds.
+const shownValues = 8
 
 // findingIndent is where the texts of a finding stand, in columns.
 const findingIndent = 11
