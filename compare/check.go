@@ -78,6 +78,7 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 		}
 		return all
 	})
+	c.begin()
 	c.run(&r, tol)
 	if override == nil && got.DType.IsFloat() && ref.DType.IsFloat() {
 		r.Limit = c.limit
@@ -97,7 +98,7 @@ func (c *checker) limit(index []int) Limit {
 	}
 	b := &c.bound
 	l := Limit{ULPs: b.ulps, Unit: b.ulp(tensor.At[float64](c.ref, at)), Factor: b.sum}
-	if s := c.scale(); s != nil {
+	if s := c.scale(whole); s != nil {
 		l.Scale = tensor.At[float64](s, at)
 	}
 	l.Allowed = l.ULPs*l.Unit + l.Factor*l.Scale + b.flush
@@ -106,8 +107,11 @@ func (c *checker) limit(index []int) Limit {
 
 // checkRepeated is Check of tensors of which each element stands for so many.
 func checkRepeated(got, ref *tensor.Tensor, times int, m Model, tol Tolerance, override *Tolerance) Result {
-	if scale := m.Scale; scale != nil {
-		m.Scale = func() *tensor.Tensor {
+	once := func(scale func() *tensor.Tensor) func() *tensor.Tensor {
+		if scale == nil {
+			return nil
+		}
+		return func() *tensor.Tensor {
 			s := scale()
 			for d, n := range got.Shape {
 				if s.Shape[d] != n {
@@ -117,6 +121,7 @@ func checkRepeated(got, ref *tensor.Tensor, times int, m Model, tol Tolerance, o
 			return s
 		}
 	}
+	m.Scale, m.Least = once(m.Scale), once(m.Least)
 	r := Check(got, ref, m, tol, override)
 	r.Limit = nil // its indices are others
 	for _, n := range []*int{&r.Numel, &r.Mismatched, &r.NaNActual, &r.NaNExpected, &r.InfActual, &r.InfExpected} {
@@ -139,7 +144,7 @@ type checker struct {
 	bound    bound
 	highest  [3]highest // by class
 
-	magnitudes magnitudes
+	magnitudes [whole + 1]magnitudes
 	partials   func() []float64        // Model.Chain
 	others     func() []*tensor.Tensor // Model.Else, of which a block is cheaply read
 	otherInts  func() [][]int64        // likewise, of integers
@@ -466,20 +471,22 @@ func (c *checker) floatBlock(p *part, lo, n int, s *scratch) {
 // exact reference, which takes no rounding to see. An element off by more than
 // half an ULP is not the nearest value.
 func (c *checker) nearBlock(p *part, lo, n int, s *scratch) {
-	reach, within, beyond := &c.bound.reach, &p.worst[passed].score, &p.worst[failed].score
-	scaled := c.magnitudes.wanted.Load()
+	reach, within, beyond := c.bound.reach, &p.worst[passed].score, &p.worst[failed].score
+	var scale []float64
+	switch {
+	case c.magnitudes[whole].wanted.Load():
+		scale = c.scaleOf(whole, lo, n, s)
+	case c.magnitudes[least].wanted.Load(): // of those beyond it more is to be known
+		scale, reach.Final = c.scaleOf(least, lo, n, s), false
+	}
 	var t vec.Tally
-	if x, y := c.float32s(lo, n, s); x != nil && !scaled {
+	if x, y := c.float32s(lo, n, s); x != nil && scale == nil {
 		t = reach.Near32(x, y, within, beyond, func(from, to int) {
 			for i := from; i < to; i++ {
 				c.closeOrJudged(p, lo, i, float64(x[i]), float64(y[i]), s)
 			}
 		})
 	} else {
-		var scale []float64
-		if scaled {
-			scale = c.scaleOf(lo, n, s)
-		}
 		g, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
 		t = reach.Near(g, r, scale, within, beyond, func(from, to int) {
 			for i := from; i < to; i++ {
@@ -547,19 +554,25 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 		cl, score = failed, math.Abs(x-rounded)
 	default:
 		d, cheap := math.Abs(x-exact), b.ulps*b.ulp(exact)
-		least := b.least(math.Abs(exact), cheap)
+		covered := b.least(math.Abs(exact), cheap)
 		switch {
 		case d <= cheap:
 			score = d / cheap
-		case d <= least:
-			score = d / least
+		case d <= covered:
+			score = d / covered
 		default:
-			scale := c.scaleAt(lo, i, s)
+			p.scaled = b.sum > 0
+			if c.model.Least != nil {
+				if full := cheap + b.sum*c.scaleAt(least, lo, i, s) + b.flush; d <= full {
+					score = d / full
+					break
+				}
+			}
+			scale := c.scaleAt(whole, lo, i, s)
 			cl, score = b.judge(x, rounded, exact, cheap, scale, 0)
 			if cl == failed && b.low > 0 && c.model.Chain != nil {
 				cl, score = b.judge(x, rounded, exact, cheap, scale, c.partials()[lo+i])
 			}
-			p.scaled = b.sum > 0
 		}
 	}
 	if cl != passed && c.otherwise(lo, i, x, s) {
@@ -584,7 +597,7 @@ func (c *checker) otherwise(lo, i int, x float64, s *scratch) bool {
 		if b.ulps == 0 && b.sum == 0 {
 			continue
 		}
-		if cl, _ := b.judge(x, w, r, b.ulps*b.ulp(r), c.scaleAt(lo, i, s), 0); cl == passed {
+		if cl, _ := b.judge(x, w, r, b.ulps*b.ulp(r), c.scaleAt(whole, lo, i, s), 0); cl == passed {
 			return true
 		}
 	}
@@ -703,13 +716,13 @@ func (c *checker) complexBlock(p *part, lo, n int, s *scratch) {
 		default:
 			cheap := b.ulps * b.ulp(modulus(r[i]))
 			size := modulus(r[i])
-			least, scale := b.least(size, cheap), 0.0
+			covered, scale := b.least(size, cheap), 0.0
 			switch d := math.Max(math.Abs(real(x)-real(r[i])), math.Abs(imag(x)-imag(r[i]))); {
 			case d <= cheap:
-			case d <= least:
+			case d <= covered:
 				scale = size
 			default:
-				scale, p.scaled = c.scaleAt(lo, i, s), b.sum > 0
+				scale, p.scaled = c.scaleAt(whole, lo, i, s), b.sum > 0
 			}
 			for _, v := range [2][3]float64{{real(x), real(w), real(r[i])}, {imag(x), imag(w), imag(r[i])}} {
 				if same(v[0], v[1]) {

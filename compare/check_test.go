@@ -302,3 +302,80 @@ func TestStoredReference(t *testing.T) {
 		}
 	}
 }
+
+// TestLeast: what is at most S decides as S does, which is computed only where that does not suffice.
+func TestLeast(t *testing.T) {
+	const n = 40_000
+	ref, got, s, some := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	r := rand.New(rand.NewPCG(5, 5))
+	for i := range ref {
+		ref[i] = float64(float32(r.NormFloat64()))
+		s[i], some[i] = 30, 3
+		got[i] = float64(float32(ref[i] + 4*0x1p-24*(2*r.Float64()-1)))
+	}
+	for _, tc := range []struct {
+		name  string
+		off   float64 // of element 123
+		want  verdict.Verdict
+		asked bool // for S
+	}{
+		{"near", 0, verdict.Pass, false},
+		{"beyond what is at most S", 400 * 0x1p-24, verdict.Pass, true},
+		{"beyond S", 4000 * 0x1p-24, verdict.Fail, true},
+		{"NaN", math.NaN(), verdict.Fail, true},
+	} {
+		x := slices.Clone(got)
+		x[123] += tc.off
+		asked := false
+		m := Model{ULPs: 1, Terms: 16, Scale: func() *tensor.Tensor {
+			asked = true
+			return floats(tensor.Float64, []int{n}, s...)
+		}}
+		g, w := floats(tensor.Float32, []int{n}, x...), floats(tensor.Float64, []int{n}, ref...)
+		w.DType = tensor.Float32
+		plain := check(g, w, m)
+		asked = false
+		m.Least = func() *tensor.Tensor { return floats(tensor.Float64, []int{n}, some...) }
+		with := check(g, w, m)
+		if with.Verdict != tc.want || plain.Verdict != tc.want || with.Reason != plain.Reason ||
+			with.Mismatched != plain.Mismatched {
+			t.Errorf("%s: %s (%s), without it %s (%s), want %s", tc.name, with.Verdict, with.Reason, plain.Verdict,
+				plain.Reason, tc.want)
+		}
+		if asked != tc.asked {
+			t.Errorf("%s: S was asked for: %t, want %t", tc.name, asked, tc.asked)
+		}
+	}
+}
+
+// TestResidue: what rounding leaves of terms that cancel is mistrusted, values that agree are not, though
+// their bounds reach zero.
+func TestResidue(t *testing.T) {
+	const n = 256
+	r := rand.New(rand.NewPCG(7, 7))
+	ref, noise := make([]float64, n), make([]float64, n)
+	for i := range ref {
+		ref[i], noise[i] = 1e-9*r.NormFloat64(), 1e-9*r.NormFloat64()
+	}
+	m := Model{ULPs: 2, Terms: 16, Scale: func() *tensor.Tensor { return tensor.Full(tensor.Float64, []int{n}, 1.0) }}
+	for _, tc := range []struct {
+		name   string
+		agrees int // elements that are the reference, rounded
+		want   verdict.Verdict
+	}{
+		{"noise", 0, verdict.Mistrusted},
+		{"a few agree", n / 8, verdict.Mistrusted},
+		{"half agree", n / 2, verdict.Pass},
+	} {
+		x := slices.Clone(noise)
+		copy(x, ref[:tc.agrees])
+		for i := range x {
+			x[i] = float64(float32(x[i]))
+		}
+		w := floats(tensor.Float64, []int{n}, ref...)
+		w.DType = tensor.Float32
+		if res := check(floats(tensor.Float32, []int{n}, x...), w, m); res.Verdict != tc.want {
+			t.Errorf("%s: %s (%s), want %s", tc.name, res.Verdict, res.Reason, tc.want)
+		}
+	}
+}

@@ -325,7 +325,7 @@ func (c *checker) common(worst class) func() (factor, offset float64) {
 		var products, squares, sum float64
 		n := 0
 		sample(c, func(lo, n int, s *scratch) (part [4]float64) {
-			r, scale := s.loadRef(c.pair, lo, n), c.scaleOf(lo, n, s)
+			r, scale := s.loadRef(c.pair, lo, n), c.scaleOf(whole, lo, n, s)
 			for i, x := range r {
 				if !(math.Abs(x) <= math.MaxFloat64) || math.Abs(x) < 2*b.dt.SmallestNormal() {
 					continue

@@ -86,7 +86,7 @@ func (c *checker) relativeErrors() (worst, rest float64) {
 	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
 		p := &parts[k]
 		blocks(func(lo, n int, s *scratch) {
-			scale := c.scaleOf(lo, n, s)
+			scale := c.scaleOf(whole, lo, n, s)
 			partials := c.partials()
 			g, r := resize(&s.gotC, n), resize(&s.refC, n)
 			tensor.Load(c.got, lo, g)
@@ -170,6 +170,10 @@ func (c *checker) residue() bool {
 			if significant.Load() {
 				return
 			}
+			if c.agrees(lo, n, s) {
+				significant.Store(true)
+				return
+			}
 			r := resize(&s.refC, n)
 			tensor.Load(c.ref, lo, r)
 			b, largest := &c.bound, 0
@@ -182,11 +186,11 @@ func (c *checker) residue() bool {
 					largest = i
 				}
 			}
-			if beyond(largest, c.scaleAt(lo, largest, s)) { // S of one element, where that is enough
+			if beyond(largest, c.scaleAt(whole, lo, largest, s)) { // S of one element, where that is enough
 				significant.Store(true)
 				return
 			}
-			for i, scale := range c.scaleOf(lo, n, s) {
+			for i, scale := range c.scaleOf(whole, lo, n, s) {
 				if beyond(i, scale) {
 					significant.Store(true)
 					return
@@ -196,6 +200,26 @@ func (c *checker) residue() bool {
 	})
 	return !significant.Load()
 }
+
+// agrees reports whether a quarter of the elements of a block that are not zero are within ULPs of the
+// reference. By chance what rounding leaves is there once in 2^20 times in float32, once in 30 in bfloat16.
+func (c *checker) agrees(lo, n int, s *scratch) bool {
+	if !c.dt.IsFloat() || c.grid.Size() < 2 {
+		return false
+	}
+	g, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
+	near, all := 0, 0
+	for i, y := range r {
+		if y != 0 {
+			all++
+			near += count(math.Abs(g[i]-y) <= c.bound.ulps*c.bound.ulp(y))
+		}
+	}
+	return all >= fewestAgree && 4*near > all
+}
+
+// fewestAgree is the number of elements from which on their agreement is no chance.
+const fewestAgree = 64
 
 // are says what holds for every element.
 func (c *checker) are(what string) string {

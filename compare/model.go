@@ -29,6 +29,10 @@ type Model struct {
 	// more than ULPs (and, see Covers, more than that and its own magnitude allow).
 	Scale func() *tensor.Tensor
 
+	// Least, if set, returns what is nowhere more than S, for a fraction of its work: S is then
+	// computed only if that does not suffice for some element. It is called at most once.
+	Least func() *tensor.Tensor
+
 	// Covers: no S is smaller than the magnitude of its element, as sums of
 	// magnitudes are not. That magnitude then stands in for S of the elements for
 	// which it suffices.

@@ -158,7 +158,7 @@ type scratch struct {
 	gotAt, refAt, roundAt int // start of the loaded range, -1 if none
 	gotI, refI            []int64
 	gotC, refC            []complex128
-	scale                 scaleBlock
+	scale                 [whole + 1]scaleBlock
 	exact                 []float64
 	others                [][]float64 // blocks of Model.Else
 	othersAt              int
@@ -168,7 +168,10 @@ type scratch struct {
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 func (s *scratch) next() {
-	s.gotAt, s.refAt, s.roundAt, s.scale.at, s.othersAt, s.identical = -1, -1, -1, -1, -1, false
+	s.gotAt, s.refAt, s.roundAt, s.othersAt, s.identical = -1, -1, -1, -1, false
+	for kind := range s.scale {
+		s.scale[kind].at = -1
+	}
 }
 
 func resize[T any](buf *[]T, n int) []T {

@@ -9,17 +9,24 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// magnitudes is S of a pair, which costs as much as the reference or more. It is
-// computed piece by piece, where an element is too far off to be judged without
+// magnitudes is S of a pair, or what is at most S, which may cost as much as the reference or more.
+// It is computed piece by piece, where an element is too far off to be judged without
 // it, or for whole blocks if the first spans show that most pieces are wanted.
 // What comes out does not depend on that.
 type magnitudes struct {
 	once         sync.Once
+	compute      func() *tensor.Tensor
 	s            *tensor.Tensor // nil if there is none
 	piece        int            // elements computed at a time
 	seen, loaded atomic.Int64   // elements judged, and those of the pieces computed for that
 	wanted       atomic.Bool    // whole blocks, before their elements are looked at
 }
+
+// The magnitudes of a pair: what is at most S (Model.Least) and S.
+const (
+	least = iota
+	whole
+)
 
 const (
 	leastPiece = 8        // elements of a piece, at least, where one costs hardly less
@@ -30,15 +37,22 @@ const (
 	shareSingle = 1. / 32
 )
 
-// scale is S, nil if there is none.
-func (c *checker) scale() *tensor.Tensor {
-	m := &c.magnitudes
+// begin says how the magnitudes of a pair are computed.
+func (c *checker) begin() {
+	if c.override == nil {
+		c.magnitudes[least].compute, c.magnitudes[whole].compute = c.model.Least, c.model.Scale
+	}
+}
+
+// scale are the magnitudes of a kind, nil if there are none.
+func (c *checker) scale(kind int) *tensor.Tensor {
+	m := &c.magnitudes[kind]
 	m.once.Do(func() {
 		m.piece = c.block
-		if c.model.Scale == nil || c.override != nil {
+		if m.compute == nil {
 			return
 		}
-		if t := c.model.Scale(); t != nil && t.Numel() == c.n {
+		if t := m.compute(); t != nil && t.Numel() == c.n {
 			m.s, m.piece = t, 1
 			if !t.Costly() {
 				m.piece = min(c.block, (leastPiece+t.Grain()-1)/t.Grain()*t.Grain())
@@ -48,7 +62,7 @@ func (c *checker) scale() *tensor.Tensor {
 	return m.s
 }
 
-// A scaleBlock holds S for the elements of a block.
+// A scaleBlock holds magnitudes for the elements of a block.
 type scaleBlock struct {
 	at     int // start of the block, -1 if none
 	v      []float64
@@ -65,10 +79,10 @@ func (b *scaleBlock) begin(at, n, piece int) {
 	clear(resize(&b.have, (n+piece-1)/piece))
 }
 
-// scaleOf is S for a block: zero where there is none or it is not finite.
-func (c *checker) scaleOf(lo, n int, s *scratch) []float64 {
-	t, b := c.scale(), &s.scale
-	b.begin(lo, n, c.magnitudes.piece)
+// scaleOf are magnitudes for a block: zero where there are none or they are not finite.
+func (c *checker) scaleOf(kind, lo, n int, s *scratch) []float64 {
+	t, b := c.scale(kind), &s.scale[kind]
+	b.begin(lo, n, c.magnitudes[kind].piece)
 	if b.loaded < len(b.have) {
 		loadMagnitudes(t, lo, b.v)
 		b.loaded = len(b.have)
@@ -76,9 +90,9 @@ func (c *checker) scaleOf(lo, n int, s *scratch) []float64 {
 	return b.v
 }
 
-// scaleAt is S of element i of the block at lo.
-func (c *checker) scaleAt(lo, i int, s *scratch) float64 {
-	t, b, piece := c.scale(), &s.scale, c.magnitudes.piece
+// scaleAt is the magnitude of element i of the block at lo.
+func (c *checker) scaleAt(kind, lo, i int, s *scratch) float64 {
+	t, b, piece := c.scale(kind), &s.scale[kind], c.magnitudes[kind].piece
 	b.begin(lo, min(c.block, c.n-lo), piece)
 	if k := i / piece; b.loaded < len(b.have) && !b.have[k] {
 		loadMagnitudes(t, lo+k*piece, b.v[k*piece:min((k+1)*piece, len(b.v))])
@@ -88,23 +102,28 @@ func (c *checker) scaleAt(lo, i int, s *scratch) float64 {
 	return b.v[i]
 }
 
-// countScale takes note of how much of the S of a block was wanted.
+// countScale takes note of how many of the magnitudes of a block were wanted.
 func (c *checker) countScale(lo, n int, s *scratch) {
-	m := &c.magnitudes
-	if c.bound.sum == 0 || m.wanted.Load() {
+	if c.bound.sum == 0 {
 		return
 	}
-	loaded := 0
-	if s.scale.at == lo {
-		loaded = min(n, s.scale.loaded*m.piece)
-	}
-	least := share
-	if c.model.Single {
-		least = shareSingle
-	}
-	seen, k := m.seen.Add(int64(n)), m.loaded.Add(int64(loaded))
-	if seen >= sampled && float64(k) > least*float64(seen) {
-		m.wanted.Store(true)
+	for kind := range c.magnitudes {
+		m, b := &c.magnitudes[kind], &s.scale[kind]
+		if m.compute == nil || m.wanted.Load() {
+			continue
+		}
+		loaded := 0
+		if b.at == lo {
+			loaded = min(n, b.loaded*m.piece)
+		}
+		enough := share
+		if c.model.Single {
+			enough = shareSingle
+		}
+		seen, k := m.seen.Add(int64(n)), m.loaded.Add(int64(loaded))
+		if seen >= sampled && float64(k) > enough*float64(seen) {
+			m.wanted.Store(true)
+		}
 	}
 }
 

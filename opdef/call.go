@@ -523,8 +523,9 @@ type Bound struct {
 	Coarse, Shared, Covers bool
 	Operand                tensor.DType // see Error
 	Factors                bool         // see Error
-	// Scale computes S, of the result's shape; nil where the class needs none.
-	Scale func() *tensor.Tensor
+	// Scale computes S, of the result's shape; nil where the class needs none. Least computes, for a
+	// fraction of the work, what is nowhere more than S; nil where there is nothing of the kind.
+	Scale, Least func() *tensor.Tensor
 	// Else computes other results that are as right, and Chain the sums of the
 	// magnitudes of partial sums, of the result's shape; nil where there are none. See
 	// Planned.Else and Planned.GradChain.
@@ -566,10 +567,15 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 		b = Bound{Class: Exact}
 	case scale != nil:
 		b.Scale = func() *tensor.Tensor { return scale(f.Outs)[i] }
+		if least := c.plan.least(); least != nil {
+			b.Least = func() *tensor.Tensor { return least(f.Outs)[i] }
+		}
 	case b.Class == Accumulated:
 		b.Scale = func() *tensor.Tensor {
 			return Abs(Must(c.magnitudes().sound().kernel())[i])
 		}
+		b.Least = c.someTerms(func(a *Axes) []int { return a.Out }, nil, nil,
+			func(m *Call, _, _ []*tensor.Tensor) *tensor.Tensor { return Abs(Must(m.sound().kernel())[i]) })
 	case b.Class == Normwise:
 		b.Scale = func() *tensor.Tensor { return largest(f.Outs[i]) }
 	}
@@ -600,11 +606,23 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 			}
 			return largest(t)
 		}
+		if least := c.plan.gradLeast(); least != nil {
+			b.Least = func() *tensor.Tensor {
+				if s := Must(least(NewGrad(c.outs(f), out, alone)))[arg]; len(s) > i {
+					return s[i]
+				}
+				return nil
+			}
+		}
 	case b.Class == Accumulated:
 		b.Scale = func() *tensor.Tensor {
 			s := Must(c.magnitudes().backward(NewGrad(absAll(c.outs(f)), absAll(out), alone)))
 			return Abs(s[arg][i])
 		}
+		b.Least = c.someTerms(func(a *Axes) []int { return a.Of(Arg{Name: arg, Index: i}) }, c.outs(f), out,
+			func(m *Call, outs, out []*tensor.Tensor) *tensor.Tensor {
+				return Abs(Must(m.backward(NewGrad(outs, out, alone)))[arg][i])
+			})
 	case b.Class == Normwise:
 		b.Scale = func() *tensor.Tensor { return largest(t) }
 	}
@@ -656,6 +674,13 @@ func (c *Call) NodeBound(f *Forward, out []*tensor.Tensor, node Node, i int) Bou
 		b.Scale = func() *tensor.Tensor {
 			n, _, err := c.magnitudes().node(NewGrad(absAll(c.outs(f)), absAll(out), nil))
 			return Abs(Must(n, err).Grads[i])
+		}
+		if i < len(node.Axes) {
+			b.Least = c.someTerms(func(*Axes) []int { return node.Axes[i] }, c.outs(f), out,
+				func(m *Call, outs, out []*tensor.Tensor) *tensor.Tensor {
+					n, _, err := m.node(NewGrad(outs, out, nil))
+					return Abs(Must(n, err).Grads[i])
+				})
 		}
 	default:
 		b.Scale = func() *tensor.Tensor { return largest(t) }

@@ -111,6 +111,11 @@ type Planned[A, P any] struct {
 	Scale     func(p P, outs []*tensor.Tensor) []*tensor.Tensor
 	GradScale func(p P, g *Grad, grads Grads) (Grads, error)
 
+	// Least and GradLeast give what is nowhere more than Scale and GradScale, for a fraction of their
+	// work; nil where there is nothing of the kind. Accumulated operators with Axes need none.
+	Least     func(p P, outs []*tensor.Tensor) []*tensor.Tensor
+	GradLeast func(p P, g *Grad) (Grads, error)
+
 	// Else gives for each result others that are as right, of its shape: where the
 	// function jumps within rounding of its arguments, the values on both sides; where an
 	// accumulator overflows, infinity; nil where there are none. GradElse does the same for

@@ -31,6 +31,8 @@ type functions struct {
 	node       func(p any, g *Grad) (Node, error)
 	scale      func(p any, outs []*tensor.Tensor) []*tensor.Tensor
 	gradScale  func(p any, g *Grad, grads Grads) (Grads, error)
+	least      func(p any, outs []*tensor.Tensor) []*tensor.Tensor
+	gradLeast  func(p any, g *Grad) (Grads, error)
 	others     func(p any, outs []*tensor.Tensor) [][]*tensor.Tensor
 	gradOthers func(p any, g *Grad) ([]Grads, error)
 	gradChain  func(p any, g *Grad) (Grads, error)
@@ -57,6 +59,7 @@ func (o *Planned[A, P]) functions() *functions {
 		kernel: erased2(o.Kernel), value: erased2(o.Value), after: erasedWith2(o.After),
 		afterScale: erased(o.AfterScale), afterElse: erased(o.AfterElse), grad: erasedWith2(o.Grad),
 		node: erasedWith2(o.Node), scale: erasedWith(o.Scale), gradScale: erasedGradScale(o.GradScale),
+		least: erasedWith(o.Least), gradLeast: erasedWith2(o.GradLeast),
 		others: erasedWith(o.Else), gradOthers: erasedWith2(o.GradElse), gradChain: erasedWith2(o.GradChain),
 		terms: erased(o.Terms), gradTerms: erased(o.GradTerms), products: erased(o.Products),
 		accept: erasedAccept(o.Accept), drawn: erasedWith(o.Drawn), drawnGrads: erasedDrawnGrads(o.DrawnGrads),
@@ -219,6 +222,14 @@ func (c planned) gradScale() func(g *Grad, grads Grads) (Grads, error) {
 		return nil
 	}
 	return func(g *Grad, grads Grads) (Grads, error) { return c.functions.gradScale(c.p, g, grads) }
+}
+
+func (c planned) least() func(outs []*tensor.Tensor) []*tensor.Tensor {
+	return bindWith(c.functions.least, c.p)
+}
+
+func (c planned) gradLeast() func(g *Grad) (Grads, error) {
+	return bindWith2(c.functions.gradLeast, c.p)
 }
 
 func (c planned) others() func(outs []*tensor.Tensor) [][]*tensor.Tensor {

@@ -714,7 +714,7 @@ func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compa
 	return compare.Model{
 		Operand: operand,
 		Exact:   b.Class == opdef.Exact,
-		ULPs:    b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms,
+		ULPs:    b.ULPs, Scale: b.Scale, Least: b.Least, Covers: b.Covers, Terms: b.Terms,
 		Coarse: b.Coarse, Shared: p != Forward || b.Shared, Sum: b.Class == opdef.Accumulated, Single: b.Single(),
 		Chain: b.Chain, Else: b.Else, Factors: b.Factors,
 		Trivial: r.bound.Entry.Trivial, Round: precision, Part: r.part,

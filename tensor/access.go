@@ -73,6 +73,11 @@ const (
 // computes that at an index, and what it gives may differ from it in the last bits: who wants
 // the same bits each time asks for all. Both may be called from any goroutine.
 func Deferred[T Elem](dt DType, shape []int, all func() []T, one func(at int) T) *Tensor {
+	return DeferredBut(int(shareDeferred*float64(Numel(shape))), dt, shape, all, one)
+}
+
+// DeferredBut is Deferred of a tensor of which few elements are computed one by one at most.
+func DeferredBut[T Elem](few int, dt DType, shape []int, all func() []T, one func(at int) T) *Tensor {
 	var singly atomic.Pointer[func(int) T] // nil once all are known: what it needs is let go
 	if Numel(shape) >= leastDeferred {
 		singly.Store(&one)
@@ -83,7 +88,7 @@ func Deferred[T Elem](dt DType, shape []int, all func() []T, one func(at int) T)
 		return x
 	})
 	left := new(atomic.Int64)
-	left.Store(int64(shareDeferred * float64(Numel(shape))))
+	left.Store(int64(few))
 	t := Lazy(dt, shape, 1, func(lo int, dst []T) {
 		if one := singly.Load(); one != nil && len(dst) < manyDeferred && left.Add(-int64(len(dst))) >= 0 {
 			for i := range dst {

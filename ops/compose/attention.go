@@ -2,9 +2,11 @@ package compose
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"sync"
 
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
@@ -52,6 +54,9 @@ type WrongScores struct {
 	Transposed bool
 }
 
+// sound reports whether the attention is computed without mistakes.
+func (at *attention) sound() bool { return reflect.ValueOf(at.Wrong).IsZero() }
+
 // Everything are the plain scores scale*q*k of a query that sees all keys.
 func Everything(scale float64) Scores { return Scores{Scale: scale, Before: -1, After: -1} }
 
@@ -61,8 +66,11 @@ func Everything(scale float64) Scores { return Scores{Scale: scale, Before: -1, 
 func (g *Graph) Attention(q, k, v *Value, s Scores) *Value {
 	at := g.attention(q, k, v, s)
 	at.draw()
-	t := at.forward()
+	t, least := at.forward()
 	y := g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return at.bound(t) }, at.gradients, at.operands()...)
+	if at.sound() {
+		y.least = least
+	}
 	if at.undrawn() {
 		g.drawing = append(g.drawing, drawing{at, y})
 	}
@@ -209,15 +217,13 @@ func (at *attention) scores(b queries) (w kernel.Matrix[float64], slope []float6
 	if at.Softcap != 0 {
 		slope = make([]float64, len(w.Data))
 	}
-	for c := range w.Data {
-		w.Data[c] *= at.Scale
-		if slope != nil {
-			t := math.Tanh(w.Data[c] / at.Softcap)
-			w.Data[c], slope[c] = at.Softcap*t, 1-t*t
-		}
-		if mask.Data != nil {
-			w.Data[c] += mask.Data[c]
-		}
+	vmath.Scale(w.Data, w.Data, at.Scale)
+	for c := range slope {
+		t := math.Tanh(w.Data[c] / at.Softcap)
+		w.Data[c], slope[c] = at.Softcap*t, 1-t*t
+	}
+	if mask.Data != nil {
+		vmath.Add(w.Data, w.Data, mask.Data)
 	}
 	round(w.Data, at.Wrong.Scores)
 	for j := range b.n {
@@ -449,20 +455,95 @@ func (at *attention) byQueries(dt tensor.DType, f func(i, r, n int, out kernel.M
 	return t
 }
 
-func (at *attention) forward() *tensor.Tensor {
-	return at.byQueries(at.dt, func(i, r, n int, out kernel.Matrix[float64]) {
-		b := at.loadRows(i, r, n, at.q.T, at.k.T, at.v.T, nil)
-		w, _ := at.scores(b)
-		at.weights(w)
-		kernel.Gemm(at.thinned(b, w), b.v, 0, out)
-	})
+// forward is the result, and what is nowhere more than its bound. If the result is held they are
+// computed together.
+func (at *attention) forward() (t, least *tensor.Tensor) {
+	shape := append(slices.Clone(at.batch), at.l, at.f)
+	if n := tensor.Numel(shape); n <= largestHeld {
+		both := sync.OnceValue(func() [2][]float64 {
+			v := [2][]float64{tensor.Make[float64](n), tensor.Make[float64](n)}
+			at.blocks(func(i, r int) {
+				b := at.load(i, r, at.q.T, at.k.T, at.v.T, nil)
+				out := at.out(v[0], b, at.f)
+				w := at.average(b, out)
+				at.leastBound(b, w, out, at.out(v[1], b, at.f))
+			})
+			return v
+		})
+		part := func(dt tensor.DType, k int) *tensor.Tensor {
+			return tensor.Lazy(dt, shape, 1, func(lo int, dst []float64) { copy(dst, both()[k][lo:]) })
+		}
+		return part(at.dt, 0), part(tensor.Float64, 1)
+	}
+	loaded := func(i, r, n int) queries { return at.loadRows(i, r, n, at.q.T, at.k.T, at.v.T, nil) }
+	return at.byQueries(at.dt, func(i, r, n int, out kernel.Matrix[float64]) { at.average(loaded(i, r, n), out) }),
+		at.byQueries(tensor.Float64, func(i, r, n int, out kernel.Matrix[float64]) {
+			b, t := loaded(i, r, n), kernel.Dense(n, at.f, tensor.Make[float64](n*at.f))
+			at.leastBound(b, at.average(b, t), t, out)
+		})
+}
+
+// average stores the results of a block in out and returns their weights.
+func (at *attention) average(b queries, out kernel.Matrix[float64]) kernel.Matrix[float64] {
+	w, _ := at.scores(b)
+	at.weights(w)
+	w = at.thinned(b, w)
+	kernel.Gemm(w, b.v, 0, out)
+	return w
+}
+
+// some is one in how many of n indices what is nowhere more than a bound is made of: errors in 16 bits
+// are nearer to their bounds.
+func (at *attention) some(n int) int {
+	if at.g.squared {
+		return max(1, min(3, n/16))
+	}
+	return max(1, min(8, n/16))
+}
+
+// leastBound stores in out what is nowhere more than the bound of the results t of a block with
+// weights w: what weightBounds gives weights of errors of their own, for some of the keys.
+func (at *attention) leastBound(b queries, w, t, out kernel.Matrix[float64]) {
+	step := at.some(at.s)
+	x, v := at.columns(w, step, 2*at.keySum+at.stored), at.rows(b.v, step, 1)
+	kernel.Gemm(x, v, 0, out)
+	for c, y := range t.Data {
+		out.Data[c] += at.stored * at.g.of(y)
+	}
+}
+
+// columns are the magnitudes of every step-th column of m, times k, rows those of every step-th row.
+func (at *attention) columns(m kernel.Matrix[float64], step int, k float64) kernel.Matrix[float64] {
+	n := (m.Cols + step - 1) / step
+	out := kernel.Dense(m.Rows, n, tensor.Make[float64](m.Rows*n))
+	for j := range m.Rows {
+		from, to := row(m, j), row(out, j)
+		for c := range to {
+			to[c] = k * at.g.of(from[c*step])
+		}
+	}
+	return out
+}
+
+func (at *attention) rows(m kernel.Matrix[float64], step int, k float64) kernel.Matrix[float64] {
+	n := (m.Rows + step - 1) / step
+	out := kernel.Dense(n, m.Cols, tensor.Make[float64](n*m.Cols))
+	for j := range n {
+		to := row(out, j)
+		for c, x := range row(m, j*step) {
+			to[c] = k * at.g.of(x)
+		}
+	}
+	return out
 }
 
 // magnitudes is m as it enters bounds.
 func (at *attention) magnitudes(m kernel.Matrix[float64]) kernel.Matrix[float64] {
 	data := make([]float64, len(m.Data))
-	for j, x := range m.Data {
-		data[j] = at.g.of(x)
+	if at.g.squared {
+		vmath.Mul(data, m.Data, m.Data)
+	} else {
+		vmath.Abs(data, m.Data)
 	}
 	m.Data = data
 	return m
@@ -540,13 +621,24 @@ func (at *attention) weightBounds(b, e queries) (w, d kernel.Matrix[float64], sl
 // bound is that of the result t.
 func (at *attention) bound(t *tensor.Tensor) *tensor.Tensor {
 	eq, ek, ev := errorsOf(at.q), errorsOf(at.k), errorsOf(at.v)
-	return at.rounded(at.byQueries(tensor.Float64, func(i, r, n int, out kernel.Matrix[float64]) {
+	some := func(i, r, n int, out kernel.Matrix[float64]) {
 		b, e := at.loadRows(i, r, n, at.q.T, at.k.T, at.v.T, nil), at.loadRows(i, r, n, eq, ek, ev, nil)
 		w, d, _ := at.weightBounds(b, e)
 		w, d = at.thinned(b, w), at.thinnedBound(b, d)
 		kernel.Gemm(d, at.magnitudes(b.v), 0, out)
 		at.product(out, w, kernel.Matrix[float64]{}, b.v, e.v)
-	}), t)
+	}
+	bounds := at.byQueries(tensor.Float64, some)
+	if n := t.Numel(); n <= largestHeld { // few are asked for, if any: a query costs a fraction of its block
+		whole := bounds
+		bounds = tensor.DeferredBut(n/(queryBlock*max(at.f, 1)), tensor.Float64, t.Shape,
+			func() []float64 { return tensor.Data[float64](whole) }, func(j int) float64 {
+				out := make([]float64, at.f)
+				some(j/at.f/at.l, j/at.f%at.l, 1, kernel.Dense(1, at.f, out))
+				return out[j%at.f]
+			})
+	}
+	return at.rounded(bounds, t)
 }
 
 // rounded is the bound e of t with the rounding of t itself.
@@ -564,16 +656,12 @@ func (at *attention) scoreGrads(b queries) (w, placed, h kernel.Matrix[float64])
 	h = at.thinned(b, h)
 	for j := range b.n {
 		ws, d := row(w, j), row(h, j)
-		dot := 0.0
-		for c, x := range ws {
-			dot += x * d[c]
-		}
+		dot := vmath.Dot(ws, d)
 		if at.Wrong.NoMean {
 			dot = 0
 		}
-		for c, x := range ws {
-			d[c] = x * (d[c] - dot)
-		}
+		vmath.Affine(d, d, -dot, 1)
+		vmath.Mul(d, ws, d)
 	}
 	return w, h, at.throughLimit(h, slope, func(s float64) float64 { return s })
 }
@@ -625,12 +713,15 @@ func (at *attention) scoreBounds(b, e queries) (d, placed, h kernel.Matrix[float
 
 // gradients are those of query, key, value and mask.
 func (at *attention) gradients(up *Value) []*Value {
-	ts := at.grads(up.T)
+	ts, least := at.grads(up.T)
 	bounds := sync.OnceValue(func() []*tensor.Tensor { return at.gradBounds(up, ts) })
 	out := make([]*Value, len(ts))
 	for k, t := range ts {
 		if t != nil {
 			out[k] = at.g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return bounds()[k] }, nil)
+			if at.sound() {
+				out[k].least = least[k]
+			}
 		}
 	}
 	return out
@@ -683,11 +774,15 @@ func (at *attention) items(f func(i, r int)) {
 	})
 }
 
-func (at *attention) grads(up *tensor.Tensor) []*tensor.Tensor {
+// grads are the gradients, and what is nowhere more than their bounds; nil for the mask.
+func (at *attention) grads(up *tensor.Tensor) (ts, least []*tensor.Tensor) {
 	d := at.newGradient()
+	low := &gradient{q: tensor.Make[float64](len(d.q)), k: tensor.Make[float64](len(d.k)),
+		v: tensor.Make[float64](len(d.v))}
 	at.items(func(i, r int) {
 		b := at.load(i, r, at.q.T, at.k.T, at.v.T, up)
 		w, placed, h := at.scoreGrads(b)
+		at.leastBounds(b, w, h, low)
 		if weights := at.thinned(b, w); at.Wrong.Transposed {
 			kernel.Gemm(weights, b.g, 1, at.values(d, i))
 		} else {
@@ -696,9 +791,7 @@ func (at *attention) grads(up *tensor.Tensor) []*tensor.Tensor {
 		if d.mask != nil {
 			copy(at.out(d.mask, b, at.s).Data, placed.Data)
 		}
-		for c := range h.Data {
-			h.Data[c] *= at.Scale
-		}
+		vmath.Scale(h.Data, h.Data, at.Scale)
 		kernel.Gemm(h.T(), b.q, 1, at.keys(d, i))
 		if lost := at.Wrong.LostKeys; lost > 0 {
 			for j := range b.n {
@@ -707,7 +800,34 @@ func (at *attention) grads(up *tensor.Tensor) []*tensor.Tensor {
 		}
 		kernel.Gemm(h, b.k, 0, at.out(d.q, b, at.e))
 	})
-	return at.tensors(at.dt, d)
+	ts, least = at.tensors(at.dt, d), at.tensors(tensor.Float64, low)
+	for k, t := range ts {
+		if least[k] != nil {
+			least[k] = at.rounded(least[k], t)
+		}
+	}
+	return ts, least
+}
+
+// leastBounds adds to low what is nowhere more than what a block adds to the bounds of gradients, given
+// its weights and the gradients of its products: what gradBounds adds for errors of their own, of some
+// queries for keys and values, of some keys for queries.
+func (at *attention) leastBounds(b queries, w, h kernel.Matrix[float64], low *gradient) {
+	scale, own := at.g.of(at.Scale), 2+at.stored
+	step := at.some(b.n)
+	kernel.Gemm(at.rows(at.thinned(b, w), step, 2*at.keySum+at.stored+at.querySum).T(), at.rows(b.g, step, 1), 1,
+		at.values(low, b.i))
+	kernel.Gemm(at.rows(h, step, scale*(own+at.querySum)).T(), at.rows(b.q, step, 1), 1, at.keys(low, b.i))
+	step = at.some(at.s)
+	x := at.columns(h, step, scale*own)
+	if at.kept == nil && at.Softcap == 0 { // and those of the products of gradients and values
+		ws, sums := at.columns(w, step, scale*at.keySum), kernel.Dense(x.Rows, x.Cols, make([]float64, len(x.Data)))
+		kernel.Gemm(at.magnitudes(b.g), at.rows(b.v, step, 1).T(), 0, sums)
+		for c, y := range sums.Data {
+			x.Data[c] += ws.Data[c] * y
+		}
+	}
+	kernel.Gemm(x, at.rows(b.k, step, 1), 0, at.out(low.q, b, at.e))
 }
 
 // gradBounds are the bounds of the gradients ts.

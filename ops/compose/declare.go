@@ -62,6 +62,13 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 		}
 		return out
 	}
+	op.Least = func(c *Call, _ []*tensor.Tensor) []*tensor.Tensor {
+		out := make([]*tensor.Tensor, len(c.outs))
+		for i, v := range c.outs {
+			out[i] = c.graph.least(v)
+		}
+		return out
+	}
 	if op.Error == (opdef.Error{}) {
 		op.Error = opdef.Error{Class: opdef.Composed, Coarse: true}
 	}
@@ -90,6 +97,9 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 	}
 	op.GradScale = func(c *Call, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return c.arguments(c.backward(g.Out), c.graph.scale), nil
+	}
+	op.GradLeast = func(c *Call, g *opdef.Grad) (opdef.Grads, error) {
+		return c.arguments(c.backward(g.Out), c.graph.least), nil
 	}
 	if torch == Unfused && op.Node == nil {
 		op.Node = func(c *Call, g *opdef.Grad) (opdef.Node, error) { return c.node(g.Out), nil }

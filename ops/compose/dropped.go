@@ -178,7 +178,7 @@ func (c *Call) DrawnGrads(g *opdef.Grad, got opdef.Grads) opdef.Drawn {
 		return opdef.Drawn{}
 	}
 	up, out := c.graph.Const(own(g.Out[0])), own(g.Outs[0])
-	ts := at.grads(up.T)
+	ts, _ := at.grads(up.T)
 	bounds := at.gradBounds(up, ts)
 	var recorded, slack [3]*tensor.Tensor
 	for k, v := range []*Value{at.q, at.k, at.v} {

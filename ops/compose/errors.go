@@ -96,7 +96,20 @@ func (g *Graph) scale(v *Value) *tensor.Tensor {
 	if v.errors == nil {
 		return tensor.Full(tensor.Float64, v.T.Shape, 0.0)
 	}
-	return opdef.Map(tensor.Float64, v.errors(), func(b float64) float64 {
+	return g.sizes(v.errors())
+}
+
+// least is what is nowhere more than S of a result, nil if nothing of the kind is known.
+func (g *Graph) least(v *Value) *tensor.Tensor {
+	if v.least == nil {
+		return nil
+	}
+	return g.sizes(v.least)
+}
+
+// sizes are bounds as magnitudes.
+func (g *Graph) sizes(bounds *tensor.Tensor) *tensor.Tensor {
+	return opdef.Map(tensor.Float64, bounds, func(b float64) float64 {
 		if s := g.plain(b); s == s {
 			return s
 		}

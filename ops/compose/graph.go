@@ -36,6 +36,9 @@ type Value struct {
 	// that of what was rounded to them: see Quantize.
 	errors func() *tensor.Tensor
 
+	// least is nowhere more than errors, for a fraction of the work; nil: nothing of the kind is known.
+	least *tensor.Tensor
+
 	in       []*Value
 	vjp      func(g *Value) []*Value // gradients of in; nil where none is wanted or none flows
 	weak     string                  // why gradients that the last primitive received prove little; "" if they do
