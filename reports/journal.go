@@ -94,6 +94,10 @@ func (c *JournalCall) Results() ([]*Result, error) {
 		if err != nil {
 			return nil, &lineError{c.first + i, err}
 		}
+		if r.Capture != c.Capture {
+			return nil, &lineError{c.first + i, fmt.Errorf("capture: %s, want %s, of which the line of kind \"done\" is",
+				r.Capture, c.Capture)}
+		}
 		results = append(results, r)
 	}
 	return results, nil
