@@ -59,6 +59,7 @@ var maskedNormalize = compose.Declare(compose.Op[maskedNormalizeArgs]{
 			{Input: g.Normal(tensor.Float32, 5), Ord: 2, Dim: 0, Eps: 1e-12}, {Input: g.Normal(tensor.BFloat16, 2, 3),
 				Ord: 2, Dim: 1, Eps: 1e-12}, {Input: g.Normal(tensor.Complex128, 4), Ord: 3, Dim: 0, Eps: 1e-12,
 				Mask: maskOfRows(4)},
+			{Input: g.Apart(tensor.Float64, []float64{0}), Ord: 2, Eps: 1e-12},
 		}
 	},
 }, compose.Unfused, func(g *compose.Graph, a *maskedNormalizeArgs) compose.Values {
@@ -66,11 +67,13 @@ var maskedNormalize = compose.Declare(compose.Op[maskedNormalizeArgs]{
 	if x.DType().Kind() < tensor.KindFloat {
 		g.Refuse("input", "want a floating or complex dtype, got %s", x.DType())
 	}
-	of, dim := kept(g, x, a.Mask, normNeutral(a.Ord)), g.Axis("dim", a.Dim, x)
+	of := kept(g, x, a.Mask, normNeutral(a.Ord))
+	dims, err := opdef.Dims("dim", []int{a.Dim}, x.Dim())
+	g.Check(err)
 	if a.Dtype != nil {
 		of = g.To(of, *a.Dtype)
 	}
-	norm := g.Norm(of, a.Ord, true, dim)
+	norm := g.Norm(of, a.Ord, true, dims...)
 	eps := g.Full(norm.DType(), nil, norm.DType().Round(a.Eps)) // 0 in float16
 	return compose.Values{g.Div(kept(g, x, a.Mask, zeroNeutral), g.Maximum(norm, eps))}
 })
