@@ -310,6 +310,9 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 			if cl == passed {
 				r.BoundRatio = min(w.score, c.leastRatio(w.at))
 			}
+			if cl == passed && c.model.Least != nil && r.BoundRatio > nearMiss { // S was not asked for
+				r.BoundRatio = c.likelyRatio(w.at)
+			}
 		}
 	}
 	unsound := ""
@@ -365,6 +368,24 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	case p.scaled && c.residue():
 		r.Verdict, r.Reason = verdict.Mistrusted, c.are("within rounding of zero: any such values would pass")
 	}
+}
+
+// nearMiss is the part of what is allowed from which on an error looks like a near miss.
+const nearMiss = 0.1
+
+// likelyRatio is the distance of a real element over what is likely allowed of it, S being as much more than
+// what is at most S as there are more terms; 0 if that is not known.
+func (c *checker) likelyRatio(at int) float64 {
+	if c.model.LeastShare == 0 || !c.dt.IsFloat() {
+		return 0
+	}
+	b, exact := &c.bound, tensor.At[float64](c.ref, at)
+	scale := math.Abs(tensor.At[float64](c.scale(least), at)) / c.model.LeastShare
+	ratio := math.Abs(tensor.At[float64](c.got, at)-exact) / (b.ulps*b.ulp(exact) + b.sum*scale + b.flush)
+	if ratio <= 1 {
+		return ratio
+	}
+	return 0
 }
 
 // leastRatio is the distance of a real element over what is known to be allowed of it

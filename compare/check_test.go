@@ -335,6 +335,7 @@ func TestLeast(t *testing.T) {
 		w.DType = tensor.Float32
 		plain := check(g, w, m)
 		asked = false
+		m.LeastShare = 0.1
 		m.Least = func() *tensor.Tensor { return floats(tensor.Float64, []int{n}, some...) }
 		with := check(g, w, m)
 		if with.Verdict != tc.want || plain.Verdict != tc.want || with.Reason != plain.Reason ||
@@ -344,6 +345,9 @@ func TestLeast(t *testing.T) {
 		}
 		if asked != tc.asked {
 			t.Errorf("%s: S was asked for: %t, want %t", tc.name, asked, tc.asked)
+		}
+		if with.Verdict == verdict.Pass && !(with.BoundRatio <= max(plain.BoundRatio, nearMiss)) {
+			t.Errorf("%s: an error is %g of its bound, without it %g", tc.name, with.BoundRatio, plain.BoundRatio)
 		}
 	}
 }

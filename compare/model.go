@@ -31,7 +31,9 @@ type Model struct {
 
 	// Least, if set, returns what is nowhere more than S, for a fraction of its work: S is then
 	// computed only if that does not suffice for some element. It is called at most once.
-	Least func() *tensor.Tensor
+	// LeastShare is about what share of S that is; 0: not known.
+	Least      func() *tensor.Tensor
+	LeastShare float64
 
 	// Covers: no S is smaller than the magnitude of its element, as sums of
 	// magnitudes are not. That magnitude then stands in for S of the elements for

@@ -21,8 +21,8 @@ type Result struct {
 	MaxULP float64
 
 	// BoundRatio is the distance of the worst element over what its rule allows it, or
-	// over a smaller distance that sufficed to pass it: at most 1 if it passed. 0 where
-	// elements are equal or have to be.
+	// over a smaller distance that sufficed to pass it: at most 1 if it passed. Where S was not
+	// needed it is estimated. 0 where elements are equal or have to be, and where it is not known.
 	BoundRatio float64
 
 	Mismatched int // elements outside the deciding rule (fail and warn)

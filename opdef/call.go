@@ -525,7 +525,9 @@ type Bound struct {
 	Factors                bool         // see Error
 	// Scale computes S, of the result's shape; nil where the class needs none. Least computes, for a
 	// fraction of the work, what is nowhere more than S; nil where there is nothing of the kind.
+	// LeastShare is about what share of S that is; 0: not known.
 	Scale, Least func() *tensor.Tensor
+	LeastShare   float64
 	// Else computes other results that are as right, and Chain the sums of the
 	// magnitudes of partial sums, of the result's shape; nil where there are none. See
 	// Planned.Else and Planned.GradChain.
@@ -574,7 +576,7 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 		b.Scale = func() *tensor.Tensor {
 			return Abs(Must(c.magnitudes().sound().kernel())[i])
 		}
-		b.Least = c.someTerms(func(a *Axes) []int { return a.Out }, nil, nil,
+		b.Least, b.LeastShare = c.someTerms(func(a *Axes) []int { return a.Out }, nil, nil,
 			func(m *Call, _, _ []*tensor.Tensor) *tensor.Tensor { return Abs(Must(m.sound().kernel())[i]) })
 	case b.Class == Normwise:
 		b.Scale = func() *tensor.Tensor { return largest(f.Outs[i]) }
@@ -619,7 +621,8 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 			s := Must(c.magnitudes().backward(NewGrad(absAll(c.outs(f)), absAll(out), alone)))
 			return Abs(s[arg][i])
 		}
-		b.Least = c.someTerms(func(a *Axes) []int { return a.Of(Arg{Name: arg, Index: i}) }, c.outs(f), out,
+		labels := func(a *Axes) []int { return a.Of(Arg{Name: arg, Index: i}) }
+		b.Least, b.LeastShare = c.someTerms(labels, c.outs(f), out,
 			func(m *Call, outs, out []*tensor.Tensor) *tensor.Tensor {
 				return Abs(Must(m.backward(NewGrad(outs, out, alone)))[arg][i])
 			})
@@ -676,7 +679,7 @@ func (c *Call) NodeBound(f *Forward, out []*tensor.Tensor, node Node, i int) Bou
 			return Abs(Must(n, err).Grads[i])
 		}
 		if i < len(node.Axes) {
-			b.Least = c.someTerms(func(*Axes) []int { return node.Axes[i] }, c.outs(f), out,
+			b.Least, b.LeastShare = c.someTerms(func(*Axes) []int { return node.Axes[i] }, c.outs(f), out,
 				func(m *Call, outs, out []*tensor.Tensor) *tensor.Tensor {
 					n, _, err := m.node(NewGrad(outs, out, nil))
 					return Abs(Must(n, err).Grads[i])

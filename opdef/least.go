@@ -16,18 +16,19 @@ const (
 )
 
 // someTerms computes a lower bound of S, the magnitudes of a value that adds terms: S of some of the terms,
-// spread evenly, for a fraction of the work. labels are those of the value's dimensions; of makes its magnitudes in
-// a call on those of its arguments, which is given some results and their gradients too. It is nil where the call
-// is linear along no label that the value lacks, or along short ones.
+// spread evenly, for a fraction of the work; share is how many of them. labels are those of the value's
+// dimensions; of makes its magnitudes in a call on those of its arguments, which is given some results and
+// their gradients too. least is nil where the call is linear along no label that the value lacks, or along
+// short ones.
 func (c *Call) someTerms(labels func(*Axes) []int, outs, out []*tensor.Tensor,
-	of func(m *Call, outs, out []*tensor.Tensor) *tensor.Tensor) func() *tensor.Tensor {
+	of func(m *Call, outs, out []*tensor.Tensor) *tensor.Tensor) (least func() *tensor.Tensor, share float64) {
 	a := c.Axes()
 	if a == nil {
-		return nil
+		return nil, 0
 	}
 	own := labels(a)
 	if own == nil {
-		return nil
+		return nil, 0
 	}
 	sizes, along, n := a.Sizes(c.Tensors()), Uncut, 0
 	for _, l := range a.Linear {
@@ -37,7 +38,7 @@ func (c *Call) someTerms(labels func(*Axes) []int, outs, out []*tensor.Tensor,
 	}
 	step := int(roundoff.Growth(n) / growthKept)
 	if step < 2 || n/step < fewestTerms {
-		return nil
+		return nil, 0
 	}
 	part := func(t *tensor.Tensor, labels []int) *tensor.Tensor {
 		for d, l := range labels {
@@ -59,5 +60,5 @@ func (c *Call) someTerms(labels func(*Axes) []int, outs, out []*tensor.Tensor,
 	return func() *tensor.Tensor {
 		some := c.Map(func(arg Arg) *tensor.Tensor { return part(arg.Tensor, a.Of(arg)) })
 		return of(some.magnitudes(), parts(outs), parts(out))
-	}
+	}, float64((n+step-1)/step) / float64(n)
 }
