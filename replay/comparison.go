@@ -248,6 +248,9 @@ func (r *comparison) repeatForward() error {
 	return nil
 }
 
+// mostSimilar is how many names like that of an unknown operator are said.
+const mostSimilar = 5
+
 // addRefusal adds the result of a call that the reference does not run.
 func (r *comparison) addRefusal(err error) {
 	var refused *opdef.RefusedError
@@ -257,7 +260,10 @@ func (r *comparison) addRefusal(err error) {
 	case errors.Is(err, opdef.ErrUnknownOp):
 		reason := "unknown op " + r.Op
 		if near := r.opt.Registry.Similar(r.Op); len(near) > 0 {
-			reason += "; known: " + strings.Join(near, ", ")
+			reason += "; known: " + strings.Join(near[:min(len(near), mostSimilar)], ", ")
+			if more := len(near) - mostSimilar; more > 0 {
+				reason += fmt.Sprintf(" and %d more", more)
+			}
 		}
 		r.addCall(verdict.Unsupported, reason)
 	case errors.As(err, &refused):
@@ -714,7 +720,8 @@ func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compa
 	return compare.Model{
 		Operand: operand,
 		Exact:   b.Class == opdef.Exact,
-		ULPs:    b.ULPs, Scale: b.Scale, Least: b.Least, Covers: b.Covers, Terms: b.Terms,
+		ULPs:    b.ULPs, Scale: b.Scale, Least: b.Least, LeastShare: b.LeastShare,
+		Covers: b.Covers, Terms: b.Terms,
 		Coarse: b.Coarse, Shared: p != Forward || b.Shared, Sum: b.Class == opdef.Accumulated, Single: b.Single(),
 		Chain: b.Chain, Else: b.Else, Factors: b.Factors,
 		Trivial: r.bound.Entry.Trivial, Round: precision, Part: r.part,

@@ -58,6 +58,11 @@ func TestForeignNames(t *testing.T) {
 	if o.Verdict() != verdict.Unsupported || o.Results[0].Reason != want {
 		t.Errorf("got %+v, want %q", o.Results, want)
 	}
+	o = replay.Run(entries(t, record(t, "mine.Function.apply", []value.Value{x}, y))[0], replay.Options{
+		Registry: ops.Default()})
+	if r := o.Results[0].Reason; strings.Count(r, ", ") != 4 || !strings.Contains(r, " more") {
+		t.Errorf("got %q, want five names and how many more there are", r)
+	}
 }
 
 // TestNoOperatorNames looks for names of operators in the source of this package
