@@ -246,16 +246,22 @@ func (b *book) part(s reports.Sheet) error {
 		for i, v := range row {
 			cells = append(cells, cell(v, styles[i]))
 		}
+		lines := 1
 		if s.Name == summary {
 			for i, v := range cells {
 				if text, ok := v.(string); ok {
 					cells[i] = excelize.Cell{StyleID: b.wrapped, Value: text}
+					lines = max(lines, int(math.Ceil(float64(len(text))/width(s.Columns[i]))))
 				}
 			}
 			name := fmt.Sprint(row[0])
 			x.at[name], x.order = x.rows, append(x.order, name)
 		}
-		if err := sw.SetRow("A"+strconv.Itoa(x.rows), cells); err != nil {
+		var opts []excelize.RowOpts
+		if lines > 1 { // not every program makes such a row higher by itself
+			opts = append(opts, excelize.RowOpts{Height: float64(lines) * lineHeight})
+		}
+		if err := sw.SetRow("A"+strconv.Itoa(x.rows), cells, opts...); err != nil {
 			return err
 		}
 	}
@@ -441,6 +447,9 @@ func cell(v any, style int) any {
 	}
 	return excelize.Cell{StyleID: style, Value: v}
 }
+
+// lineHeight is that of a line of text, in points.
+const lineHeight = 15
 
 // width of a column in characters, by its title.
 func width(title string) float64 {
