@@ -68,9 +68,7 @@ func (g *Graph) Attention(q, k, v *Value, s Scores) *Value {
 	at.draw()
 	t, least := at.forward()
 	y := g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return at.bound(t) }, at.gradients, at.operands()...)
-	if at.sound() {
-		y.least = least
-	}
+	y.least = least
 	if at.undrawn() {
 		g.drawing = append(g.drawing, drawing{at, y})
 	}
@@ -455,8 +453,8 @@ func (at *attention) byQueries(dt tensor.DType, f func(i, r, n int, out kernel.M
 	return t
 }
 
-// forward is the result, and what is nowhere more than its bound. If the result is held they are
-// computed together.
+// forward is the result, and what is nowhere more than its bound, nil with mistakes. If the result is held they
+// are computed together.
 func (at *attention) forward() (t, least *tensor.Tensor) {
 	shape := append(slices.Clone(at.batch), at.l, at.f)
 	if n := tensor.Numel(shape); n <= largestHeld {
@@ -466,21 +464,29 @@ func (at *attention) forward() (t, least *tensor.Tensor) {
 				b := at.load(i, r, at.q.T, at.k.T, at.v.T, nil)
 				out := at.out(v[0], b, at.f)
 				w := at.average(b, out)
-				at.leastBound(b, w, out, at.out(v[1], b, at.f))
+				if at.sound() {
+					at.leastBound(b, w, out, at.out(v[1], b, at.f))
+				}
 			})
 			return v
 		})
 		part := func(dt tensor.DType, k int) *tensor.Tensor {
 			return tensor.Lazy(dt, shape, 1, func(lo int, dst []float64) { copy(dst, both()[k][lo:]) })
 		}
+		if !at.sound() {
+			return part(at.dt, 0), nil
+		}
 		return part(at.dt, 0), part(tensor.Float64, 1)
 	}
 	loaded := func(i, r, n int) queries { return at.loadRows(i, r, n, at.q.T, at.k.T, at.v.T, nil) }
-	return at.byQueries(at.dt, func(i, r, n int, out kernel.Matrix[float64]) { at.average(loaded(i, r, n), out) }),
-		at.byQueries(tensor.Float64, func(i, r, n int, out kernel.Matrix[float64]) {
+	t = at.byQueries(at.dt, func(i, r, n int, out kernel.Matrix[float64]) { at.average(loaded(i, r, n), out) })
+	if at.sound() {
+		least = at.byQueries(tensor.Float64, func(i, r, n int, out kernel.Matrix[float64]) {
 			b, t := loaded(i, r, n), kernel.Dense(n, at.f, tensor.Make[float64](n*at.f))
 			at.leastBound(b, at.average(b, t), t, out)
 		})
+	}
+	return t, least
 }
 
 // average stores the results of a block in out and returns their weights.
@@ -621,20 +627,20 @@ func (at *attention) weightBounds(b, e queries) (w, d kernel.Matrix[float64], sl
 // bound is that of the result t.
 func (at *attention) bound(t *tensor.Tensor) *tensor.Tensor {
 	eq, ek, ev := errorsOf(at.q), errorsOf(at.k), errorsOf(at.v)
-	some := func(i, r, n int, out kernel.Matrix[float64]) {
+	part := func(i, r, n int, out kernel.Matrix[float64]) {
 		b, e := at.loadRows(i, r, n, at.q.T, at.k.T, at.v.T, nil), at.loadRows(i, r, n, eq, ek, ev, nil)
 		w, d, _ := at.weightBounds(b, e)
 		w, d = at.thinned(b, w), at.thinnedBound(b, d)
 		kernel.Gemm(d, at.magnitudes(b.v), 0, out)
 		at.product(out, w, kernel.Matrix[float64]{}, b.v, e.v)
 	}
-	bounds := at.byQueries(tensor.Float64, some)
+	bounds := at.byQueries(tensor.Float64, part)
 	if n := t.Numel(); n <= largestHeld { // few are asked for, if any: a query costs a fraction of its block
 		whole := bounds
 		bounds = tensor.DeferredBut(n/(queryBlock*max(at.f, 1)), tensor.Float64, t.Shape,
 			func() []float64 { return tensor.Data[float64](whole) }, func(j int) float64 {
 				out := make([]float64, at.f)
-				some(j/at.f/at.l, j/at.f%at.l, 1, kernel.Dense(1, at.f, out))
+				part(j/at.f/at.l, j/at.f%at.l, 1, kernel.Dense(1, at.f, out))
 				return out[j%at.f]
 			})
 	}
@@ -719,9 +725,7 @@ func (at *attention) gradients(up *Value) []*Value {
 	for k, t := range ts {
 		if t != nil {
 			out[k] = at.g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return bounds()[k] }, nil)
-			if at.sound() {
-				out[k].least = least[k]
-			}
+			out[k].least = least[k]
 		}
 	}
 	return out
@@ -774,7 +778,7 @@ func (at *attention) items(f func(i, r int)) {
 	})
 }
 
-// grads are the gradients, and what is nowhere more than their bounds; nil for the mask.
+// grads are the gradients, and what is nowhere more than their bounds; nil for the mask, and with mistakes.
 func (at *attention) grads(up *tensor.Tensor) (ts, least []*tensor.Tensor) {
 	d := at.newGradient()
 	low := &gradient{q: tensor.Make[float64](len(d.q)), k: tensor.Make[float64](len(d.k)),
@@ -782,7 +786,9 @@ func (at *attention) grads(up *tensor.Tensor) (ts, least []*tensor.Tensor) {
 	at.items(func(i, r int) {
 		b := at.load(i, r, at.q.T, at.k.T, at.v.T, up)
 		w, placed, h := at.scoreGrads(b)
-		at.leastBounds(b, w, h, low)
+		if at.sound() {
+			at.leastBounds(b, w, h, low)
+		}
 		if weights := at.thinned(b, w); at.Wrong.Transposed {
 			kernel.Gemm(weights, b.g, 1, at.values(d, i))
 		} else {
@@ -802,7 +808,10 @@ func (at *attention) grads(up *tensor.Tensor) (ts, least []*tensor.Tensor) {
 	})
 	ts, least = at.tensors(at.dt, d), at.tensors(tensor.Float64, low)
 	for k, t := range ts {
-		if least[k] != nil {
+		switch {
+		case !at.sound():
+			least[k] = nil
+		case least[k] != nil:
 			least[k] = at.rounded(least[k], t)
 		}
 	}
