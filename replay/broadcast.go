@@ -87,15 +87,13 @@ func (c *Call) misderived(fails []Result) iter.Seq[mistake] {
 			return
 		}
 		y, x := c.fwd.Outs[0], all[0].Tensor
-		if !yield(mistake{text: "the incoming gradient is taken for 1", make: func() (reading, error) {
-			return reading{call: c.bound, original: c.original,
-				alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
-					if target != incoming {
-						return t
-					}
-					return tensor.Full(t.DType, t.Shape, 1.0)
-				}}, nil
-		}}) {
+		if !yield(mistake{text: "the incoming gradient is taken for 1",
+			make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if target != incoming {
+					return t
+				}
+				return tensor.Full(t.DType, t.Shape, 1.0)
+			})}) {
 			return
 		}
 		if !slices.Equal(x.Shape, y.Shape) || x.DType != y.DType || y.Numel() > largestOperand {
@@ -108,22 +106,19 @@ func (c *Call) misderived(fails []Result) iter.Seq[mistake] {
 		}
 		var up *tensor.Tensor
 		with := func(f func(x, y float64) float64) func() (reading, error) {
-			return func() (reading, error) {
-				return reading{call: c.bound, original: c.original,
-					alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
-						if target == incoming {
-							up = t
-						}
-						if target != "grad[0]" || up == nil || !slices.Equal(up.Shape, x.Shape) {
-							return t
-						}
-						return opdef.ZipN(t.DType, t.Shape, func(dst []float64, src [][]float64) {
-							for i := range dst {
-								dst[i] = src[0][i] * f(src[1][i], src[2][i])
-							}
-						}, up, x, y)
-					}}, nil
-			}
+			return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if target == incoming {
+					up = t
+				}
+				if target != "grad[0]" || up == nil || !slices.Equal(up.Shape, x.Shape) {
+					return t
+				}
+				return opdef.ZipN(t.DType, t.Shape, func(dst []float64, src [][]float64) {
+					for i := range dst {
+						dst[i] = src[0][i] * f(src[1][i], src[2][i])
+					}
+				}, up, x, y)
+			})
 		}
 		_ = yield(mistake{text: fmt.Sprintf("it is the incoming gradient times result / %s: a term of the product rule is "+
 			"missing", name), make: with(func(x, y float64) float64 { return y / x }), rounds: true}) &&

@@ -35,7 +35,7 @@ type Call struct {
 	noBackward  string           // why there is no backward pass
 
 	// alter, if not nil, makes what is compared of a value of the reference, by its target.
-	alter func(target string, t *tensor.Tensor) *tensor.Tensor
+	alter alteration
 
 	values Values
 

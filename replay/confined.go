@@ -169,11 +169,7 @@ func (c *Call) confined(fails []Result, sources []iter.Seq[mistake]) iter.Seq[mi
 				m.text = text + ": " + inner.text
 				m.make = func() (reading, error) {
 					way, err := inner.make()
-					alter := way.alter
-					way.alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
-						if alter != nil {
-							t = alter(target, t)
-						}
+					return way.then(func(target string, t *tensor.Tensor) *tensor.Tensor {
 						p := places[target]
 						if p == nil || !slices.Equal(t.Shape, p.shape) {
 							return t
@@ -185,8 +181,7 @@ func (c *Call) confined(fails []Result, sources []iter.Seq[mistake]) iter.Seq[mi
 							}
 						}
 						return tensor.New(t.DType, t.Shape, v)
-					}
-					return way, err
+					}), err
 				}
 				if !yield(m) {
 					return

@@ -29,9 +29,7 @@ func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
 			for _, x := range factors {
 				text := fmt.Sprintf("all elements are multiplied by %.7g", x) + c.ofSizes(factors[len(factors)-1])
 				if !yield(mistake{text: text, like: "elements", rounds: true, all: scalar && results,
-					make: func() (reading, error) {
-						return reading{call: c.bound, original: c.original, alter: times(x)}, nil
-					}}) {
+					make: c.altering(times(x))}) {
 					return
 				}
 			}
@@ -148,14 +146,7 @@ func (c *Call) scaledBesides(fails []Result, sources []iter.Seq[mistake]) iter.S
 					m := mistake{text: fmt.Sprintf("%s, and all elements are multiplied by %.7g", inner.text, x),
 						rounds: true, like: inner.text, make: func() (reading, error) {
 							way, err := inner.make()
-							alter, factor := way.alter, times(x)
-							way.alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
-								if alter != nil {
-									t = alter(target, t)
-								}
-								return factor(target, t)
-							}
-							return way, err
+							return way.then(times(x)), err
 						}}
 					if !yield(m) {
 						return

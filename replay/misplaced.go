@@ -100,12 +100,9 @@ func (c *Call) exchangedResults() iter.Seq[mistake] {
 				other := map[string]*tensor.Tensor{fmt.Sprintf("output[%d]", i): outs[j],
 					fmt.Sprintf("output[%d]", j): outs[i]}
 				if !yield(mistake{text: fmt.Sprintf("results %d and %d are exchanged", i, j),
-					make: func() (reading, error) {
-						return reading{call: c.bound, original: c.original,
-							alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
-								return cmp.Or(other[target], t)
-							}}, nil
-					}}) {
+					make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+						return cmp.Or(other[target], t)
+					})}) {
 					return
 				}
 			}
@@ -138,21 +135,19 @@ func (c *Call) passedGradients() iter.Seq[mistake] {
 // resultIs is the call of which one value has at place i the element at place from(i), 0
 // where that is negative.
 func (c *Call) resultIs(target string, from func(i int) int) func() (reading, error) {
-	return func() (reading, error) {
-		return reading{call: c.bound, original: c.original, alter: func(of string, t *tensor.Tensor) *tensor.Tensor {
-			if of != target {
-				return t
+	return c.altering(func(of string, t *tensor.Tensor) *tensor.Tensor {
+		if of != target {
+			return t
+		}
+		v := elements(t)
+		out := make([]float64, len(v))
+		for i := range out {
+			if j := from(i); j >= 0 {
+				out[i] = v[j]
 			}
-			v := elements(t)
-			out := make([]float64, len(v))
-			for i := range out {
-				if j := from(i); j >= 0 {
-					out[i] = v[j]
-				}
-			}
-			return tensor.New(t.DType, t.Shape, out)
-		}}, nil
-	}
+		}
+		return tensor.New(t.DType, t.Shape, out)
+	})
 }
 
 // A misplaced is a recorded value and the one that is due, of one shape.

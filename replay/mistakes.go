@@ -141,14 +141,26 @@ func (c *Call) mistakenArguments(cropped bool) iter.Seq[mistake] {
 	}
 }
 
+// resultOf is the result of that target, nil if it is none: "output[1]".
+func resultOf(f *opdef.Forward, target string) *tensor.Tensor {
+	i := 0
+	if _, err := fmt.Sscanf(target, "output[%d]", &i); err != nil || i >= len(f.Outs) {
+		return nil
+	}
+	return f.Outs[i]
+}
+
 // cropped is the beginning of a result that is larger than the one that is due: a kernel
 // writes no more than that.
 func (c *Call) cropped(target string, t *tensor.Tensor) *tensor.Tensor {
-	i := 0
-	if _, err := fmt.Sscanf(target, "output[%d]", &i); err != nil || c.fwd == nil || i >= len(c.fwd.Outs) {
+	if c.fwd == nil {
 		return t
 	}
-	due := c.fwd.Outs[i].Shape
+	whole := resultOf(c.fwd, target)
+	if whole == nil {
+		return t
+	}
+	due := whole.Shape
 	if slices.Equal(due, t.Shape) || len(due) != t.Dim() {
 		return t
 	}
@@ -257,15 +269,12 @@ func (c *Call) endedOtherwise(fails []Result) iter.Seq[mistake] {
 
 // ending is the call whose results have another end.
 func (c *Call) ending(end ending) mistake {
-	return mistake{text: end.text, rounds: true, make: func() (reading, error) {
-		return reading{call: c.bound, original: c.original,
-			alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
-				if !t.DType.IsFloat() || !strings.HasPrefix(target, "output[") {
-					return t
-				}
-				return opdef.Map(t.DType, t, end.f)
-			}}, nil
-	}}
+	return mistake{text: end.text, rounds: true, make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+		if !t.DType.IsFloat() || !strings.HasPrefix(target, "output[") {
+			return t
+		}
+		return opdef.Map(t.DType, t, end.f)
+	})}
 }
 
 // An ending is a last step that is missing, or one too many.
@@ -340,9 +349,7 @@ func (c *Call) rounded() iter.Seq[mistake] {
 				})
 			}
 			for _, m := range []mistake{
-				{"results are rounded to " + g.Name, func() (reading, error) {
-					return reading{call: c.bound, original: c.original, alter: results}, nil
-				}, true, "", false},
+				{"results are rounded to " + g.Name, c.altering(results), true, "", false},
 				{"operands are rounded to " + g.Name + " first", operands, true, "", false},
 				{"operands and results are rounded to " + g.Name, func() (reading, error) {
 					way, err := operands()
@@ -585,21 +592,18 @@ func (c *Call) missingRows() iter.Seq[mistake] {
 		without := func(what string, n, inner, tail int) bool {
 			return yield(mistake{
 				text: fmt.Sprintf("the last %d of %d %s of the incoming gradient are left out", tail, n, what),
-				make: func() (reading, error) {
-					return reading{call: c.bound, original: c.original,
-						alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
-							if target != incoming || t.Numel() != tensor.Numel(shape) {
-								return t
-							}
-							v := elements(t)
-							for i := range v {
-								if i/inner%n >= n-tail {
-									v[i] = 0
-								}
-							}
-							return tensor.New(t.DType, t.Shape, v)
-						}}, nil
-				}})
+				make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+					if target != incoming || t.Numel() != tensor.Numel(shape) {
+						return t
+					}
+					v := elements(t)
+					for i := range v {
+						if i/inner%n >= n-tail {
+							v[i] = 0
+						}
+					}
+					return tensor.New(t.DType, t.Shape, v)
+				})})
 		}
 		for _, tail := range tails(rows, each, rows-each) {
 			if !without("rows", rows, shape[last], tail) {

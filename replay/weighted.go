@@ -55,15 +55,12 @@ func (c *Call) weightedParts(fails []Result, in *place) iter.Seq[mistake] {
 		}
 		shape := c.fwd.Outs[0].Shape
 		try("the incoming gradient", shape, func(p part, w []float64) func() (reading, error) {
-			return func() (reading, error) {
-				return reading{call: c.bound, original: c.original,
-					alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
-						if target != incoming || !slices.Equal(t.Shape, shape) {
-							return t
-						}
-						return p.scaled(t, w)
-					}}, nil
-			}
+			return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if target != incoming || !slices.Equal(t.Shape, shape) {
+					return t
+				}
+				return p.scaled(t, w)
+			})
 		})
 	}
 }
@@ -197,11 +194,7 @@ func (c *Call) valueUnder(make func() (reading, error), r *Result) *tensor.Tenso
 		if err != nil || len(f.Outs) == 0 {
 			return nil
 		}
-		i := 0
-		if _, err := fmt.Sscanf(r.Target, "output[%d]", &i); err != nil || i >= len(f.Outs) {
-			return nil
-		}
-		return f.Outs[i]
+		return resultOf(f, r.Target)
 	}
 	alt := &comparison{Call: c.readAs(way), out: &Outcome{Op: c.Op}}
 	alt.opt.Runs = 1
@@ -260,9 +253,6 @@ func dot(x, y []float64) (sum float64) {
 	return sum
 }
 
-// An alteration makes what is compared of a value of the reference, by its target.
-type alteration func(target string, t *tensor.Tensor) *tensor.Tensor
-
 // A knownValue is a tensor that a kernel has at hand.
 type knownValue struct {
 	text string
@@ -307,9 +297,7 @@ func (c *Call) addedValues(fails []Result) iter.Seq[mistake] {
 				if alter == nil {
 					continue
 				}
-				if !yield(mistake{text: text, rounds: true, make: func() (reading, error) {
-					return reading{call: c.bound, original: c.original, alter: alter}, nil
-				}}) {
+				if !yield(mistake{text: text, rounds: true, make: c.altering(alter)}) {
 					return
 				}
 			}
