@@ -174,7 +174,7 @@ func (c *Call) DrawnGrads(g *opdef.Grad, got opdef.Grads) opdef.Drawn {
 	if at == nil || len(g.Out) == 0 || g.Out[0] == nil || at.l*at.s > mostWeights {
 		return opdef.Drawn{}
 	}
-	if !finite(y.T) || !finite(g.Outs[0]) || !finite(g.Out[0]) {
+	if !elements.Finite(y.T) || !elements.Finite(g.Outs[0]) || !elements.Finite(g.Out[0]) {
 		return opdef.Drawn{}
 	}
 	up, out := c.graph.Const(own(g.Out[0])), own(g.Outs[0])
@@ -277,10 +277,6 @@ func (at *attention) judgeGradients(i int, up, out, outSlack *tensor.Tensor, got
 			"another mask than that of the result", products[2], sum)
 	}
 	return js
-}
-
-func finite(t *tensor.Tensor) bool {
-	return !slices.ContainsFunc(tensor.Data[float64](t), func(x float64) bool { return x-x != 0 })
 }
 
 // dense is m with its rows one after the other.

@@ -33,12 +33,12 @@ func (n *network) terms() int { return n.steps(n.x.Shape[n.x.Dim()-1] + n.out())
 // are among the results, and gates keep results within limits.
 func (n *network) drawn(got []*tensor.Tensor) opdef.Drawn {
 	for _, t := range append(append([]*tensor.Tensor{n.x}, n.hx...), n.params...) {
-		if !(opdef.MaxAbs(t) <= math.MaxFloat64) || !finite(t) {
+		if !elements.Finite(t) {
 			return opdef.Drawn{}
 		}
 	}
 	for i, t := range got {
-		if !finite(t) {
+		if !elements.Finite(t) {
 			return opdef.Drawn{Wrong: fmt.Sprintf("result %d is not finite, as arguments and gates are", i)}
 		}
 	}
@@ -49,15 +49,6 @@ func (n *network) drawn(got []*tensor.Tensor) opdef.Drawn {
 	}
 	return opdef.Drawn{Checked: fmt.Sprintf("the states of the first layer, the last of each sequence, the range of %d "+
 		"elements", got[0].Numel())}
-}
-
-func finite(t *tensor.Tensor) bool {
-	for _, x := range tensor.Data[float64](t) {
-		if x-x != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // firstLayer compares the states of the first layer, which no dropout reaches.

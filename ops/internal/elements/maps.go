@@ -2,6 +2,7 @@ package elements
 
 import (
 	"math/cmplx"
+	"slices"
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
@@ -195,4 +196,9 @@ func Scaled(t *tensor.Tensor, k float64) *tensor.Tensor {
 		return opdef.Map(t.DType, t, func(x complex128) complex128 { return complex(k*real(x), k*imag(x)) })
 	}
 	return opdef.MapBlock(t.DType, t, func(dst, x []float64) { vmath.Scale(dst, x, k) })
+}
+
+// Finite reports whether all elements of t are finite.
+func Finite(t *tensor.Tensor) bool {
+	return !slices.ContainsFunc(tensor.Data[float64](t), func(x float64) bool { return x-x != 0 })
 }
