@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/compare/internal/vec"
 	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
@@ -26,85 +27,24 @@ const (
 // within its bound: sums over finite elements, of the differences d of what was
 // recorded from the value of the dtype that is nearest to the exact reference r. From
 // r itself also the nearest values can all be off to one side: those of 0.999 x in
-// bfloat16 are x. The sums of several tensors can be added.
+// bfloat16 are x. Products of reference and differences are in units of the root mean
+// square of the reference, so that the sums of several tensors can be added.
 type Distribution struct {
-	N int // elements whose reference is a normal number of the dtype
-
-	// Sums of products of powers of the reference (R) and of the differences (D), in
-	// units of the root mean square of the reference, so that those of tensors can be
-	// added.
-	R2, R4, RD, R3D, R2D2 float64
-	R, D, D2              float64
-
-	// Of the Inexact elements, whose exact value the dtype does not have, the sums
-	// of the differences in ULP of the reference, positive where the magnitude is
-	// too large (Away) or the value (Up); and of the differences from the exact value
-	// the sum of squares, how many lie toward zero, how many are too small, and how many
-	// are off by 1 ULP or more.
-	Inexact               int
-	Away, Up, ULP2        float64
-	Toward, Below, Beyond int
-
+	vec.Errors
 	Eps float64 // of the dtype
 }
 
 // Add adds the sums of another tensor of the same dtype.
 func (s *Distribution) Add(t *Distribution) {
-	s.N += t.N
-	s.R2 += t.R2
-	s.R4 += t.R4
-	s.RD += t.RD
-	s.R3D += t.R3D
-	s.R2D2 += t.R2D2
-	s.R += t.R
-	s.D += t.D
-	s.D2 += t.D2
-	s.Inexact += t.Inexact
-	s.Away += t.Away
-	s.Up += t.Up
-	s.ULP2 += t.ULP2
-	s.Toward += t.Toward
-	s.Below += t.Below
-	s.Beyond += t.Beyond
+	s.Errors.Add(&t.Errors)
 	s.Eps = max(s.Eps, t.Eps)
 }
 
-// add takes elements, x recorded, r exact and near r rounded; the sums are in units of 1. Signs are
-// counted by their bits: they are as good as random, so that branches would take longer than the sums.
-func (s *Distribution) add(b *bound, x, r, near []float64) {
-	const sign = 1 << 63
-	least, top := 2*b.dt.SmallestNormal(), b.dt.Max()
-	for i, q := range r {
-		d, a := x[i]-near[i], math.Abs(q)
-		if !(math.Abs(d) <= math.MaxFloat64) || a < least { // below, intermediate results lose bits
-			continue
-		}
-		s.N++
-		q2, qd := q*q, q*d
-		s.R2 += q2
-		s.R4 += q2 * q2
-		s.RD += qd
-		s.R3D += q2 * qd
-		s.R2D2 += qd * qd
-		s.R += q
-		s.D += d
-		s.D2 += d * d
-		if a >= top || near[i] == q {
-			continue
-		}
-		perULP := 1 / b.ulp(q) // exact, of a power of 2
-		t := (x[i] - q) * perULP
-		negative, side := math.Float64bits(q)&sign, math.Float64bits(t)
-		s.Inexact++
-		s.Up += d * perULP
-		s.Away += math.Float64frombits(math.Float64bits(d)^negative) * perULP
-		s.ULP2 += t * t
-		s.Below += int(side >> 63)
-		s.Toward += int((side ^ negative) >> 63)
-		if math.Abs(t) >= 1 {
-			s.Beyond++
-		}
-	}
+// errors are those of elements, x recorded, r exact and near r rounded, in units of 1. Of numbers of the least
+// exponent intermediate results lose bits.
+func (b *bound) errors(x, r, near []float64) vec.Errors {
+	p := vec.Precision{Least: 2 * b.dt.SmallestNormal(), Top: b.dt.Max(), Mant: uint(b.mant)}
+	return p.Errors(x, r, near)
 }
 
 // normalise gives the sums the unit that they are declared in.
@@ -186,7 +126,7 @@ func (c *checker) distribution() *Distribution {
 // distributionOf sums up the errors of a block, of which others are right too.
 func (c *checker) distributionOf(lo, n int, s *scratch, others [][]float64) (part Distribution) {
 	x, r := c.nearest(lo, n, s, others)
-	part.add(&c.bound, x, r, c.rounded(r, &s.exact))
+	part.Errors = c.bound.errors(x, r, c.rounded(r, &s.exact))
 	return part
 }
 
@@ -221,8 +161,7 @@ func (c *checker) distinct() *Distribution {
 			}
 		}
 	})
-	d := &Distribution{Eps: c.grid.Eps()}
-	d.add(&c.bound, x, r, c.rounded(r, new([]float64)))
+	d := &Distribution{Eps: c.grid.Eps(), Errors: c.bound.errors(x, r, c.rounded(r, new([]float64)))}
 	d.normalise()
 	return d
 }

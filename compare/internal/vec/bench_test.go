@@ -34,3 +34,18 @@ func BenchmarkNear32(b *testing.B) {
 		reach.Near32(x, y, &within, &beyond, func(lo, hi int) {})
 	}
 }
+
+// BenchmarkErrors sums up the errors of a block that stays in the cache.
+func BenchmarkErrors(b *testing.B) {
+	r := rand.New(rand.NewPCG(7, 7))
+	x, y, z := make([]float64, 8192), make([]float64, 8192), make([]float64, 8192)
+	for i := range x {
+		y[i] = r.NormFloat64()
+		z[i] = float64(float32(y[i]))
+		x[i] = float64(float32(y[i] * (1 + 1e-7*r.NormFloat64())))
+	}
+	b.SetBytes(int64(8 * len(x)))
+	for b.Loop() {
+		(Precision{Least: 0x1p-125, Top: 0x1p127, Mant: 23}).Errors(x, y, z)
+	}
+}

@@ -10,6 +10,8 @@ func float32SIMD(a, b []float32, c *consts) Stats { return scalar32(a, b, c) }
 func halfSIMD(a, b []uint16, c *consts) Stats     { return scalar16(a, b, c) }
 func float64SIMD(a, b []float64, r Rule) Stats    { return scalar64(a, b, r) }
 
+func (p Precision) errorsSIMD(got, exact, near []float64, lanes *[errorLanes]Errors) {}
+
 func widenBF16SIMD(dst []float32, src []uint16) {}
 func widenF16SIMD(dst []float32, src []uint16)  {}
 
