@@ -32,9 +32,11 @@ const (
 	leastPiece = 8        // elements of a piece, at least, where one costs hardly less
 	sampled    = 4 * span // elements after which it is known how many pieces are wanted
 	// The shares of elements in wanted pieces from which whole blocks are computed: a piece costs
-	// as much as some hundred elements of a function of one element.
+	// as much as some hundred elements of a function of one element, an element of a product
+	// that is known as much as a hundred.
 	share       = 1. / 4
 	shareSingle = 1. / 32
+	shareKnown  = 1. / 64
 )
 
 // begin says how the magnitudes of a pair are computed.
@@ -112,13 +114,15 @@ func (c *checker) countScale(lo, n int, s *scratch) {
 		if m.compute == nil || m.wanted.Load() {
 			continue
 		}
-		loaded := 0
-		if b.at == lo {
-			loaded = min(n, b.loaded*m.piece)
-		}
-		enough := share
+		loaded, enough := 0, share
 		if c.model.Single {
 			enough = shareSingle
+		}
+		if b.at == lo {
+			loaded = min(n, b.loaded*m.piece)
+			if m.piece == 1 && !m.s.Costly() {
+				enough = shareKnown
+			}
 		}
 		seen, k := m.seen.Add(int64(n)), m.loaded.Add(int64(loaded))
 		if seen >= sampled && float64(k) > enough*float64(seen) {

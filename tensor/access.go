@@ -26,7 +26,7 @@ type lazy struct {
 	full backing
 
 	all    func() backing // all elements, if they are cheaper together (Deferred)
-	costly bool           // see Costly
+	costly func() bool    // see Costly; nil: never
 }
 
 // Lazy returns a contiguous tensor of shape whose elements fill computes on
@@ -51,12 +51,20 @@ func Lazy[T Elem](dt DType, shape []int, grain int, fill func(lo int, dst []T)) 
 // LazyOf is Lazy for elements that are computed from those of operands of the same shape at the
 // same place: what is cheapest read together of them is cheapest computed together.
 func LazyOf[T Elem](dt DType, shape []int, fill func(lo int, dst []T), operands ...*Tensor) *Tensor {
-	grain, costly := 1, false
+	grain := 1
+	var costly []func() bool
 	for _, t := range operands {
-		grain, costly = max(grain, t.Grain()), costly || t.Costly()
+		grain = max(grain, t.Grain())
+		if l := t.back.lazy; l != nil && l.costly != nil {
+			costly = append(costly, l.costly)
+		}
 	}
 	t := Lazy(dt, shape, grain, fill)
-	t.back.lazy.costly = costly
+	if costly != nil {
+		t.back.lazy.costly = func() bool {
+			return slices.ContainsFunc(costly, func(is func() bool) bool { return is() })
+		}
+	}
 	return t
 }
 
@@ -82,9 +90,11 @@ func DeferredBut[T Elem](few int, dt DType, shape []int, all func() []T, one fun
 	if Numel(shape) >= leastDeferred {
 		singly.Store(&one)
 	}
+	var computed atomic.Bool
 	known := sync.OnceValue(func() []T {
 		x := all()
 		singly.Store(nil)
+		computed.Store(true)
 		return x
 	})
 	left := new(atomic.Int64)
@@ -98,7 +108,7 @@ func DeferredBut[T Elem](few int, dt DType, shape []int, all func() []T, one fun
 		}
 		copy(dst, known()[lo:])
 	})
-	t.back.lazy.costly = true
+	t.back.lazy.costly = func() bool { return !computed.Load() }
 	t.back.lazy.all = func() (b backing) {
 		switch x := any(known()).(type) {
 		case []float64:
@@ -114,8 +124,10 @@ func DeferredBut[T Elem](few int, dt DType, shape []int, all func() []T, one fun
 }
 
 // Costly reports whether elements are cheapest asked for one by one if few are wanted, and all
-// together if many are: those of a Deferred tensor and of what is computed from one.
-func (t *Tensor) Costly() bool { return t.back.lazy != nil && t.back.lazy.costly }
+// together if many are: those of a Deferred tensor, until all are computed, and of what is made of one.
+func (t *Tensor) Costly() bool {
+	return t.back.lazy != nil && t.back.lazy.costly != nil && t.back.lazy.costly()
+}
 
 func (l *lazy) materialize() backing {
 	if l.all != nil {

@@ -445,5 +445,9 @@ func TestDeferred(t *testing.T) {
 			t.Errorf("%s: all were computed %d times and %d singly, want %d and %d", c.name, all, singly, c.all,
 				c.singly)
 		}
+		if known := c.all > 0; x.Costly() == known || y.Costly() == known {
+			t.Errorf("%s: Costly is %t, and %t of what is made of it, when all were computed %d times", c.name,
+				x.Costly(), y.Costly(), c.all)
+		}
 	}
 }
