@@ -373,14 +373,18 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 // nearMiss is the part of what is allowed from which on an error looks like a near miss.
 const nearMiss = 0.1
 
-// likelyRatio is the distance of a real element over what is likely allowed of it, S being as much more than
-// what is at most S as there are more terms; 0 if that is not known.
+// likelyRatio is the distance of a real element over what is likely allowed of it: by S where one element of it
+// costs little, else S being as much more than what is at most S as there are more terms; 0 if that is not known.
 func (c *checker) likelyRatio(at int) float64 {
-	if c.model.LeastShare == 0 || !c.dt.IsFloat() {
+	kind, share := least, c.model.LeastShare
+	if c.model.Single {
+		kind, share = whole, 1
+	}
+	if share == 0 || !c.dt.IsFloat() {
 		return 0
 	}
 	b, exact := &c.bound, tensor.At[float64](c.ref, at)
-	scale := math.Abs(tensor.At[float64](c.scale(least), at)) / c.model.LeastShare
+	scale := math.Abs(tensor.At[float64](c.scale(kind), at)) / share
 	ratio := math.Abs(tensor.At[float64](c.got, at)-exact) / (b.ulps*b.ulp(exact) + b.sum*scale + b.flush)
 	if ratio <= 1 {
 		return ratio

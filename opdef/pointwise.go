@@ -61,6 +61,9 @@ type Pointwise[A any] struct {
 	// DBlock does that of DF.
 	DS      func(a *A) func(x, y float64) float64
 	DSBlock func(a *A) func(dst, x, y []float64)
+	// S is nowhere less than SLeast times the magnitude of x, DS than DSLeast, which most elements are told
+	// by, without S; 0: it is not known.
+	SLeast, DSLeast float64
 	// SC is S for complex numbers; nil: the magnitude of y.
 	SC func(a *A) func(x, y complex128) float64
 
@@ -83,6 +86,16 @@ func (p Pointwise[A]) Entry() *Entry {
 	}
 	if op.Error.Class != Exact && (p.S != nil || p.SBlock != nil || p.C != nil) {
 		op.Scale = p.scale
+	}
+	if p.SLeast > 0 {
+		op.Least = func(a *A, _ []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{magnitudesTimes(p.SLeast, p.Self(a))}
+		}
+	}
+	if p.DSLeast > 0 {
+		op.GradLeast = func(_ *A, g *Grad) (Grads, error) {
+			return Grads{"self": {magnitudesTimes(p.DSLeast, g.Out[0])}}, nil
+		}
 	}
 	if p.Jumps {
 		op.Else = p.others
@@ -290,6 +303,14 @@ func (p Pointwise[A]) gradScale(a *A, g *Grad, grads Grads) (Grads, error) {
 			dst[i] = math.Abs(gi * s(xs[i], ys[i]))
 		}
 	})}}, nil
+}
+
+// magnitudesTimes are k times the magnitudes of the elements of t.
+func magnitudesTimes(k float64, t *tensor.Tensor) *tensor.Tensor {
+	return MapBlock(tensor.Float64, t, func(dst, src []float64) {
+		vmath.Abs(dst, src)
+		vmath.Scale(dst, dst, k)
+	})
 }
 
 // fixed makes a function of one element that needs no arguments out of f; nil

@@ -46,6 +46,9 @@ func TestLeast(t *testing.T) {
 		{"causal attention", attention, heads(f32), []value.Value{"is_causal", true}, 0.005},
 		{"attention, mask", attention, append(heads(f32), keep), []value.Value{"scale", 0.3}, 0.005},
 		{"attention in bfloat16", attention, heads(bf16), nil, 0.02},
+		{"gelu", "torch.nn.functional.gelu", []value.Value{normal(f32, 90, 90)}, nil, 0.4},
+		{"gelu by tanh", "torch.nn.functional.gelu", []value.Value{normal(f32, 90, 90)},
+			[]value.Value{"approximate", "tanh"}, 0.3},
 	} {
 		c, f, err := invoke(t, tc.op, tc.args, tc.kwargs...)
 		if err != nil {

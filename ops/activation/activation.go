@@ -302,6 +302,7 @@ var activationOps = []*opdef.Entry{
 			}
 			return ofArgument(vmath.GELUSlopeSize)
 		},
+		SLeast: 0.5, DSLeast: 0.5,
 		Cases: func(g opdef.Gen) []*geluArgs {
 			var cs []*geluArgs
 			for _, approx := range []string{"none", "tanh"} {
