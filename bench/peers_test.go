@@ -10,6 +10,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	_ "github.com/optool/optool/internal/collector" // as the command has it
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
