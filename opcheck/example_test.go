@@ -12,7 +12,7 @@ import (
 var softsign = opdef.Unary{
 	Name:  "softsign",
 	Names: "F.softsign",
-	Doc:   opdef.Doc{Summary: "Soft sign", Formula: "self / (1 + |self|)", Source: "torch.nn.functional.softsign"},
+	Doc:   opdef.Doc{Summary: "Soft sign", Formula: "self / (1 + |self|)"},
 	Error: opdef.Error{Class: opdef.Elementwise, ULPs: 2},
 	F:     func(x float64) float64 { return x / (1 + math.Abs(x)) },
 	DF:    func(x, _ float64) float64 { d := 1 + math.Abs(x); return 1 / (d * d) },

@@ -208,7 +208,9 @@ type Doc struct {
 	Summary string // one line, no full stop
 	Formula string // result in terms of the argument names
 	Notes   string // shapes, deviations from PyTorch (ties, subgradients)
-	Source  string // PyTorch documentation page or ATen file
+	// Source is where it is documented: a page of PyTorch's documentation, an ATen file. Empty: under
+	// the first of its names.
+	Source string
 }
 
 // Grad is what a backward pass starts from.
@@ -436,6 +438,9 @@ func (o Planned[A, P]) Entry() *Entry {
 		Uncast: o.Uncast,
 	}}
 	e.Names = expandNames(e.Op(), o.Names, o.InPlace)
+	if e.Doc.Source == "" && len(e.Names) > 0 {
+		e.Doc.Source = e.Names[0]
+	}
 	return e
 }
 
@@ -474,8 +479,8 @@ func (e *Entry) init() error {
 		return wrap("%s", problem)
 	}
 	switch {
-	case e.Doc.Summary == "" || e.Doc.Source == "":
-		return wrap("want a summary and a source")
+	case e.Doc.Summary == "":
+		return wrap("want a summary")
 	case e.Doc.Summary[len(e.Doc.Summary)-1] == '.':
 		return wrap("summary ends in a full stop")
 	case e.Lookup != "" && !slices.ContainsFunc(e.Schema.Params, func(p Param) bool {

@@ -63,8 +63,7 @@ func TestContradictions(t *testing.T) {
 		{"kernel and value", build(func(o *Op[selfArgs]) {
 			o.Value = func(*selfArgs) (value.Value, error) { return nil, nil }
 		}), "want one of Kernel and Value"},
-		{"summary", build(func(o *Op[selfArgs]) { o.Doc.Summary = "" }), "want a summary and a source"},
-		{"source", build(func(o *Op[selfArgs]) { o.Doc.Source = "" }), "want a summary and a source"},
+		{"summary", build(func(o *Op[selfArgs]) { o.Doc.Summary = "" }), "want a summary"},
 		{"full stop", build(func(o *Op[selfArgs]) { o.Doc.Summary = "Itself." }), "summary ends in a full stop"},
 		{"cases", build(func(o *Op[selfArgs]) { o.Cases = nil }), "no cases"},
 		{"gradient", build(func(o *Op[selfArgs]) { o.NoGrad = "" }), "want Grad, or NoGrad with the reason"},
@@ -76,6 +75,11 @@ func TestContradictions(t *testing.T) {
 	}
 	if _, err := NewRegistry([]*Entry{identity().Entry()}); err != nil {
 		t.Errorf("sound op: %v", err)
+	}
+	unsourced := identity()
+	unsourced.Doc.Source = ""
+	if e := unsourced.Entry(); e.Doc.Source != e.Names[0] {
+		t.Errorf("without a source: %q, want the first name, %q", e.Doc.Source, e.Names[0])
 	}
 	if _, err := NewRegistry([]*Entry{identity().Entry(), identity().Entry()}); err == nil ||
 		!strings.Contains(err.Error(), "declared twice") {

@@ -242,8 +242,7 @@ var activationOps = []*opdef.Entry{
 	}.entry(),
 	opdef.Op[softsignArgs]{
 		Schema: "softsign(Tensor self) -> Tensor", Names: "F.softsign",
-		Doc: opdef.Doc{Summary: "Softer bounded activation", Formula: "self / (1 + |self|)",
-			Source: "torch.nn.functional.softsign"},
+		Doc:    opdef.Doc{Summary: "Softer bounded activation", Formula: "self / (1 + |self|)"},
 		Error:  opdef.Error{Class: opdef.Elementwise},
 		Kernel: softsign,
 		Grad:   softsignGrad, Composite: true,
@@ -265,8 +264,7 @@ var activationOps = []*opdef.Entry{
 		Schema: `gelu(Tensor self, *, str approximate="none") -> Tensor`, Names: "F.gelu _C._nn.gelu", NoInts: true,
 		Doc: opdef.Doc{Summary: "Gaussian error linear unit",
 			Formula: "self * Phi(self), or with approximate=\"tanh\" self/2 * (1 + tanh(sqrt(2/pi) * (self + " +
-				"0.044715*self**3)))",
-			Source: "torch.nn.functional.gelu"},
+				"0.044715*self**3)))"},
 		Error: opdef.Error{Class: opdef.Elementwise, Covers: true,
 			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
 		Self: func(a *geluArgs) *tensor.Tensor { return a.Self }, Mistakes: (*geluArgs).mistakes, OfX: true,
@@ -318,7 +316,7 @@ var activationOps = []*opdef.Entry{
 		Schema: "leaky_relu(Tensor self, Scalar negative_slope=0.01, bool inplace=False) -> Tensor",
 		Names:  "F.leaky_relu _C._nn.leaky_relu", InPlace: true, NoInts: true,
 		Doc: opdef.Doc{Summary: "Leaky rectifier", Formula: "self if self > 0, else negative_slope*self",
-			Notes: "The gradient at 0 is negative_slope.", Source: "torch.nn.functional.leaky_relu"},
+			Notes: "The gradient at 0 is negative_slope."},
 		Error: elements.RoundedError,
 		Self:  func(a *leakyReLUArgs) *tensor.Tensor { return a.Self },
 		F: func(a *leakyReLUArgs) func(float64) float64 {
@@ -341,10 +339,9 @@ var activationOps = []*opdef.Entry{
 	opdef.Pointwise[eluArgs]{
 		Schema: "elu(Tensor self, Scalar alpha=1.0, bool inplace=False) -> Tensor", Names: "F.elu", InPlace: true,
 		NoInts: true,
-		Doc: opdef.Doc{Summary: "Exponential linear unit", Formula: "self if self > 0, else alpha*(exp(self) - 1)",
-			Source: "torch.nn.functional.elu"},
-		Error: elements.ElementwiseError,
-		Self:  func(a *eluArgs) *tensor.Tensor { return a.Self },
+		Doc:    opdef.Doc{Summary: "Exponential linear unit", Formula: "self if self > 0, else alpha*(exp(self) - 1)"},
+		Error:  elements.ElementwiseError,
+		Self:   func(a *eluArgs) *tensor.Tensor { return a.Self },
 		F: func(a *eluArgs) func(float64) float64 {
 			k := elements.ArithmeticValue(a.Alpha, a.Self.DType)
 			return func(x float64) float64 { return elu(x, k, 1, 1) }
@@ -387,7 +384,7 @@ var activationOps = []*opdef.Entry{
 		Schema: "hardtanh(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, bool inplace=False) -> Tensor",
 		Names:  "F.hardtanh _C._nn.hardtanh", InPlace: true, NoBool: true,
 		Doc: opdef.Doc{Summary: "Linear function cut at both ends", Formula: "min(max(self, min_val), max_val)",
-			Notes: "The subgradient at both ends is 0.", Source: "torch.nn.functional.hardtanh"},
+			Notes: "The subgradient at both ends is 0."},
 		Error: elements.ExactError,
 		Self:  func(a *hardtanhArgs) *tensor.Tensor { return a.Self },
 		F: func(a *hardtanhArgs) func(float64) float64 {
@@ -431,7 +428,7 @@ var activationOps = []*opdef.Entry{
 		NoInts: true,
 		Doc: opdef.Doc{Summary: "Shrinks by lambd towards zero",
 			Formula: "self - lambd if self > lambd, self + lambd if self < -lambd, else 0",
-			Notes:   "NaN gives 0, as in torch up to 2.5.", Source: "torch.nn.functional.softshrink"},
+			Notes:   "NaN gives 0, as in torch up to 2.5."},
 		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Exact}},
 		Self:  func(a *shrinkArgs) *tensor.Tensor { return a.Self },
 		Check: func(a *shrinkArgs) error {
@@ -463,8 +460,7 @@ var activationOps = []*opdef.Entry{
 		Schema: "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
 		Names:  "F.softplus _C._nn.softplus", NoInts: true,
 		Doc: opdef.Doc{Summary: "Smooth rectifier",
-			Formula: "ln(1 + exp(beta*self)) / beta; self where beta*self > threshold",
-			Source:  "torch.nn.functional.softplus"},
+			Formula: "ln(1 + exp(beta*self)) / beta; self where beta*self > threshold"},
 		Error:    elements.ElementwiseError,
 		Autocast: opdef.AutocastFloat32,
 		Self:     func(a *softplusArgs) *tensor.Tensor { return a.Self },

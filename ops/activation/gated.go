@@ -35,8 +35,7 @@ var gatedOps = []*opdef.Entry{
 	}, compose.Fused, prelu),
 	compose.Declare(compose.Op[gluArgs]{
 		Schema: "glu(Tensor self, int dim=-1) -> Tensor", Names: "F.glu _C._nn.glu",
-		Doc: opdef.Doc{Summary: "Gated linear unit", Formula: "a * sigmoid(b), a and b the halves of self along dim",
-			Source: "torch.nn.functional.glu"},
+		Doc: opdef.Doc{Summary: "Gated linear unit", Formula: "a * sigmoid(b), a and b the halves of self along dim"},
 		Cases: func(g opdef.Gen) []*gluArgs {
 			return []*gluArgs{
 				{g.Normal(tensor.Float64, 3, 4), -1}, {g.Normal(tensor.Float64, 2, 4, 3), 1},

@@ -141,7 +141,7 @@ var diffOp = opdef.Planned[diffArgs, *diffPlan]{
 	Schema:    "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
 	Doc: opdef.Doc{Summary: "Differences of adjacent elements along a dimension, n times",
 		Formula: "out[i] = x[i+1] - x[i], x = prepend, self, append joined",
-		Notes:   "Of bool the exclusive or. n=0 ignores prepend and append.", Source: "torch.diff"},
+		Notes:   "Of bool the exclusive or. n=0 ignores prepend and append."},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true},
 	Terms: func(p *diffPlan) int { return max(1, p.times) },
 	Plan:  (*diffArgs).plan,
@@ -299,8 +299,7 @@ var gradientOp = opdef.Planned[gradientArgs, *finiteDifferences]{
 	Names:  "gradient", Composite: true,
 	Doc: opdef.Doc{Summary: "First derivatives along dimensions by central differences",
 		Notes: "spacing is a distance, one per dimension, or coordinates. At the ends differences of order " +
-			"edge_order are taken. No gradient goes to spacing.",
-		Source: "torch.gradient"},
+			"edge_order are taken. No gradient goes to spacing."},
 	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 3, Coarse: true},
 	Exempt: map[string]string{"dtypes": "coordinates, which the check leaves as they are, take part in promotion"},
 	Plan:   (*gradientArgs).plan,

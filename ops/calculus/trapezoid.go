@@ -96,7 +96,7 @@ func trapezoidEqual(g *compose.Graph, a *trapezoidDxArgs, cumulative bool) compo
 
 func trapezoidDoc(name string, cumulative bool, widths string) opdef.Doc {
 	d := opdef.Doc{Summary: "Integral along a dimension by the trapezoidal rule",
-		Formula: "sum((y[i] + y[i+1]) / 2 * " + widths + ")", Source: "torch." + name}
+		Formula: "sum((y[i] + y[i+1]) / 2 * " + widths + ")"}
 	if cumulative {
 		d.Summary = "Running integral along a dimension by the trapezoidal rule"
 		d.Formula = "cumsum((y[i] + y[i+1]) / 2 * " + widths + ")"

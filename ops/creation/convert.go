@@ -17,7 +17,7 @@ var convertOps = []*opdef.Entry{
 			"memory_format=None) -> Tensor",
 		Names: "Tensor.to",
 		Doc: opdef.Doc{Summary: "The tensor in another dtype", Formula: "self",
-			Notes: "Floats to integers are truncated.", Source: "torch.Tensor.to"},
+			Notes: "Floats to integers are truncated."},
 		Error:  elements.ExactError,
 		Kernel: func(a *toDTypeArgs) ([]*tensor.Tensor, error) { return elements.Result(opdef.Cast(a.Self, a.Dtype)) },
 		Accept: func(a *toDTypeArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
@@ -40,8 +40,7 @@ var convertOps = []*opdef.Entry{
 		Schema: "to.other(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, MemoryFormat? " +
 			"memory_format=None) -> Tensor",
 		Names: "Tensor.to",
-		Doc: opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self",
-			Source: "torch.Tensor.to"},
+		Doc:   opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self"},
 		Error: elements.ExactError,
 		Kernel: func(a *toOtherArgs) ([]*tensor.Tensor, error) {
 			return elements.Result(opdef.Cast(a.Self, a.Other.DType))
@@ -65,7 +64,7 @@ var convertOps = []*opdef.Entry{
 		Schema: "to.device(Tensor self, any device=None, dtype? dtype=None, bool non_blocking=False, bool " +
 			"copy=False, *, MemoryFormat? memory_format=None) -> Tensor",
 		Names: "Tensor.to",
-		Doc:   opdef.Doc{Summary: "The tensor on another device", Formula: "self", Source: "torch.Tensor.to"},
+		Doc:   opdef.Doc{Summary: "The tensor on another device", Formula: "self"},
 		Error: elements.ExactError,
 		Kernel: func(a *toDeviceArgs) ([]*tensor.Tensor, error) {
 			switch a.Device.(type) {
@@ -96,8 +95,7 @@ var convertOps = []*opdef.Entry{
 	cast("chalf", tensor.Complex32),
 	opdef.Op[toOtherOnlyArgs]{
 		Schema: "type_as(Tensor self, Tensor other) -> Tensor", Names: "Tensor.type_as",
-		Doc: opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self",
-			Source: "torch.Tensor.type_as"},
+		Doc:   opdef.Doc{Summary: "The tensor in the dtype of another one", Formula: "self"},
 		Error: elements.ExactError,
 		Kernel: func(a *toOtherOnlyArgs) ([]*tensor.Tensor, error) {
 			return elements.Result(opdef.Cast(a.Self, a.Other.DType))
@@ -120,7 +118,7 @@ var convertOps = []*opdef.Entry{
 	opdef.Op[typeArgs]{
 		Schema: "type(Tensor self, any dtype, bool non_blocking=False) -> Tensor", Names: "Tensor.type",
 		Doc: opdef.Doc{Summary: "The tensor in another dtype, given as dtype or by the name of its tensor class",
-			Formula: "self", Source: "torch.Tensor.type"},
+			Formula: "self"},
 		Error: elements.ExactError,
 		Kernel: func(a *typeArgs) ([]*tensor.Tensor, error) {
 			dt, err := dtypeOf(a.Dtype)
@@ -148,8 +146,7 @@ var convertOps = []*opdef.Entry{
 		"(Tensor self, Device? device=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "contiguous(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", Names: "Tensor.contiguous",
-		Doc: opdef.Doc{Summary: "The tensor with its elements adjacent in memory", Formula: "self",
-			Source: "torch.Tensor.contiguous"},
+		Doc:    opdef.Doc{Summary: "The tensor with its elements adjacent in memory", Formula: "self"},
 		Error:  elements.ExactError,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(a.Self) },
 		Grad:   func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
@@ -172,7 +169,7 @@ var convertOps = []*opdef.Entry{
 		Schema: "copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", Names: "Tensor.copy_",
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Copies another tensor into the tensor",
-			Formula: "src, expanded to the shape of self and converted to its dtype", Source: "torch.Tensor.copy_"},
+			Formula: "src, expanded to the shape of self and converted to its dtype"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: func(a *CopyArgs) ([]*tensor.Tensor, error) {
 			t, err := a.Src.Expand(a.Self.Shape...)
@@ -289,7 +286,7 @@ func sameCases(g opdef.Gen) []*opdef.UnaryArgs {
 func cast(name string, dt tensor.DType) *opdef.Entry {
 	return opdef.Op[opdef.UnaryArgs]{
 		Schema: name + "(Tensor self, MemoryFormat? memory_format=None) -> Tensor", Names: "Tensor." + name,
-		Doc:    opdef.Doc{Summary: "The tensor as " + dt.String(), Formula: "self", Source: "torch.Tensor." + name},
+		Doc:    opdef.Doc{Summary: "The tensor as " + dt.String(), Formula: "self"},
 		Error:  elements.ExactError,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(opdef.Cast(a.Self, dt)) },
 		Accept: func(a *opdef.UnaryArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
@@ -305,7 +302,7 @@ func cast(name string, dt tensor.DType) *opdef.Entry {
 func onto(name, names, params string) *opdef.Entry {
 	op := opdef.Op[deviceArgs]{
 		Schema: name + params, Names: names,
-		Doc:    opdef.Doc{Summary: "The tensor on another device", Formula: "self", Source: "torch.Tensor." + name},
+		Doc:    opdef.Doc{Summary: "The tensor on another device", Formula: "self"},
 		Error:  elements.ExactError,
 		Kernel: func(a *deviceArgs) ([]*tensor.Tensor, error) { return elements.Result(a.Self) },
 		Grad:   func(a *deviceArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
@@ -330,7 +327,7 @@ func onto(name, names, params string) *opdef.Entry {
 func same(name, names, params, summary string, detached bool) *opdef.Entry {
 	op := opdef.Op[opdef.UnaryArgs]{
 		Schema: name + params, Names: names,
-		Doc:    opdef.Doc{Summary: summary, Formula: "self", Source: "torch." + name},
+		Doc:    opdef.Doc{Summary: summary, Formula: "self"},
 		Error:  elements.ExactError,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(a.Self) },
 		Cases:  sameCases,

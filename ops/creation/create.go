@@ -25,7 +25,7 @@ var createOps = []*opdef.Entry{
 	opdef.Op[fullArgs]{
 		Schema: "full(int[] size, Scalar fill_value, *, dtype? dtype=None" + OptionParams, Names: "full",
 		Doc: opdef.Doc{Summary: "A tensor of one value", Formula: "fill_value",
-			Notes: "Without dtype: bool, int64, float32 or complex64 by the kind of fill_value.", Source: "torch.full"},
+			Notes: "Without dtype: bool, int64, float32 or complex64 by the kind of fill_value."},
 		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
 		Kernel: func(a *fullArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Size, a.FillValue, elements.OrElse(a.Dtype, dtypeOfNumber(a.FillValue)))
@@ -39,8 +39,7 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[fullLikeArgs]{
 		Schema: "full_like(Tensor self, Scalar fill_value, *, dtype? dtype=None" + OptionParams, Names: "full_like",
-		Doc: opdef.Doc{Summary: "A tensor of one value, of the shape of another", Formula: "fill_value",
-			Source: "torch.full_like"},
+		Doc:   opdef.Doc{Summary: "A tensor of one value, of the shape of another", Formula: "fill_value"},
 		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
 		Kernel: func(a *fullLikeArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Self.Shape, a.FillValue, elements.OrElse(a.Dtype, a.Self.DType))
@@ -56,9 +55,8 @@ var createOps = []*opdef.Entry{
 	opdef.Op[newFullArgs]{
 		Schema: "new_full(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None" + OptionParams,
 		Names:  "Tensor.new_full",
-		Doc: opdef.Doc{Summary: "A tensor of one value, of the dtype of another", Formula: "fill_value",
-			Source: "torch.Tensor.new_full"},
-		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Doc:    opdef.Doc{Summary: "A tensor of one value, of the dtype of another", Formula: "fill_value"},
+		Error:  elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
 		Kernel: func(a *newFullArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Size, a.FillValue, elements.OrElse(a.Dtype, a.Self.DType))
 		},
@@ -78,13 +76,13 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[fillArgs]{
 		Schema: "fill_(Tensor self, Tensor|Scalar value) -> Tensor", Names: "Tensor.fill_", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Fills the tensor with one value", Formula: "value", Source: "torch.Tensor.fill_"},
+		Doc:   opdef.Doc{Summary: "Fills the tensor with one value", Formula: "value"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}}, Trivial: true,
 		Kernel: fill, Grad: fillGrad, GradTerms: func(a *fillArgs) int { return a.Self.Numel() }, Cases: fillCases,
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "zero_(Tensor self) -> Tensor", Names: "Tensor.zero_ zero_ nn.init.zeros_", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Fills the tensor with zeros", Formula: "0", Source: "torch.Tensor.zero_"},
+		Doc:   opdef.Doc{Summary: "Fills the tensor with zeros", Formula: "0"},
 		Error: elements.ExactError, Trivial: true,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Self.Shape, opdef.Int(0), a.Self.DType)
@@ -99,7 +97,7 @@ var createOps = []*opdef.Entry{
 		Names:  "arange",
 		Doc: opdef.Doc{Summary: "Evenly spaced numbers",
 			Formula: "start + i*step, i = 0 .. ceil((end - start)/step) - 1",
-			Notes:   "Without dtype: int64 if all numbers are integers, else float32.", Source: "torch.arange"},
+			Notes:   "Without dtype: int64 if all numbers are integers, else float32."},
 		Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument, Kernel: arange, Scale: arangeScale,
 		Cases: func(opdef.Gen) []*arangeArgs {
 			f64 := tensor.Float64
@@ -113,7 +111,7 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[arangeEndArgs]{
 		Schema: "arange(Scalar end, *, dtype? dtype=None" + OptionParams, Names: "arange",
-		Doc:   opdef.Doc{Summary: "Numbers from 0", Formula: "i, i = 0 .. ceil(end) - 1", Source: "torch.arange"},
+		Doc:   opdef.Doc{Summary: "Numbers from 0", Formula: "i, i = 0 .. ceil(end) - 1"},
 		Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument,
 		Kernel: func(a *arangeEndArgs) ([]*tensor.Tensor, error) {
 			return arange(&arangeArgs{opdef.Int(0), a.End, opdef.Int(1), arangeDType(a.Dtype, a.End)})
@@ -127,8 +125,7 @@ var createOps = []*opdef.Entry{
 	opdef.Op[linspaceArgs]{
 		Schema: "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None" + OptionParams, Names: "linspace",
 		Doc: opdef.Doc{Summary: "Evenly spaced numbers with both ends", Formula: "start + i*(end - start)/(steps - 1)",
-			Notes:  "The second half counts back from end. Integers are computed in float32 and truncated.",
-			Source: "torch.linspace"},
+			Notes: "The second half counts back from end. Integers are computed in float32 and truncated."},
 		Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument, Kernel: linspace,
 		Scale: func(a *linspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			s := math.Max(magnitudeOfNumber(a.Start), magnitudeOfNumber(a.End))
@@ -147,7 +144,7 @@ var createOps = []*opdef.Entry{
 		Schema: "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, dtype? dtype=None" + OptionParams,
 		Names:  "logspace",
 		Doc: opdef.Doc{Summary: "Powers of a base with evenly spaced exponents",
-			Formula: "base ** (start + i*(end - start)/(steps - 1))", Source: "torch.logspace"},
+			Formula: "base ** (start + i*(end - start)/(steps - 1))"},
 		Error: opdef.Error{Class: opdef.Elementwise}, NoGrad: elements.NoDifferentiableArgument, Kernel: logspace,
 		Scale: func(a *logspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			// The exponent is rounded before the power is taken.
@@ -166,7 +163,7 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[eyeArgs]{
 		Schema: "eye(int n, int? m=None, *, dtype? dtype=None" + OptionParams, Names: "eye",
-		Doc:   opdef.Doc{Summary: "Identity matrix", Formula: "1 where row = column, else 0", Source: "torch.eye"},
+		Doc:   opdef.Doc{Summary: "Identity matrix", Formula: "1 where row = column, else 0"},
 		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
 		Kernel: func(a *eyeArgs) ([]*tensor.Tensor, error) {
 			n, m := a.N, elements.OrElse(a.M, a.N)
@@ -191,8 +188,7 @@ var createOps = []*opdef.Entry{
 		func(r, cols, offset int) (lo, hi int) { return max(0, diagonal(r, offset, cols)), cols }),
 	opdef.Op[dataArgs]{
 		Schema: "tensor(any data, *, dtype? dtype=None" + OptionParams, Names: "tensor",
-		Doc: opdef.Doc{Summary: "A tensor of Python numbers in nested sequences", Formula: "data",
-			Source: "torch.tensor"},
+		Doc:   opdef.Doc{Summary: "A tensor of Python numbers in nested sequences", Formula: "data"},
 		Error: elements.ExactError, NoGrad: "the result is a leaf", Trivial: true,
 		Kernel: func(a *dataArgs) ([]*tensor.Tensor, error) { return fromData(a.Data, a.Dtype) },
 		Cases:  dataCases,
@@ -201,15 +197,14 @@ var createOps = []*opdef.Entry{
 		Schema: "as_tensor(any data, dtype? dtype=None, Device? device=None) -> Tensor",
 		Names:  "as_tensor asarray from_numpy",
 		Doc: opdef.Doc{Summary: "A tensor of Python numbers in nested sequences, or a tensor converted",
-			Formula: "data", Source: "torch.as_tensor"},
+			Formula: "data"},
 		Error: elements.ExactError, NoGrad: "gradients belong to the argument", Trivial: true,
 		Kernel: func(a *dataArgs) ([]*tensor.Tensor, error) { return fromData(a.Data, a.Dtype) },
 		Cases:  dataCases,
 	}.Entry(),
 	opdef.Op[newTensorArgs]{
 		Schema: "new_tensor(Tensor self, any data, *, dtype? dtype=None" + OptionParams, Names: "Tensor.new_tensor",
-		Doc: opdef.Doc{Summary: "A tensor of Python numbers, of the dtype of another tensor", Formula: "data",
-			Source: "torch.Tensor.new_tensor"},
+		Doc:   opdef.Doc{Summary: "A tensor of Python numbers, of the dtype of another tensor", Formula: "data"},
 		Error: elements.ExactError, NoGrad: "the result is a leaf", Trivial: true,
 		Kernel: func(a *newTensorArgs) ([]*tensor.Tensor, error) {
 			dt := elements.OrElse(a.Dtype, a.Self.DType)
@@ -225,7 +220,7 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[scalarTensorArgs]{
 		Schema: "scalar_tensor(Scalar s, *, dtype? dtype=None" + OptionParams, Names: "scalar_tensor",
-		Doc:   opdef.Doc{Summary: "A 0-d tensor", Formula: "s", Source: "torch.scalar_tensor"},
+		Doc:   opdef.Doc{Summary: "A 0-d tensor", Formula: "s"},
 		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
 		Kernel: func(a *scalarTensorArgs) ([]*tensor.Tensor, error) {
 			return Constant(nil, a.S, elements.OrElse(a.Dtype, tensor.DefaultDType))
@@ -238,7 +233,7 @@ var createOps = []*opdef.Entry{
 		func(a *constantArgs) opdef.Scalar { return a.Val }),
 	opdef.Op[onesInitArgs]{
 		Schema: "ones_(Tensor tensor) -> Tensor", Names: "nn.init.ones_", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Fills the tensor with ones", Formula: "1", Source: "torch.nn.init.ones_"},
+		Doc:   opdef.Doc{Summary: "Fills the tensor with ones", Formula: "1"},
 		Error: elements.ExactError, NoGrad: "run without gradients", Trivial: true,
 		Kernel: func(a *onesInitArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Tensor.Shape, opdef.Int(1), a.Tensor.DType)
@@ -383,7 +378,7 @@ func magnitudeOfNumber(s opdef.Scalar) float64 { return s.Abs().Float64() }
 func filled(name, summary string, v int64) *opdef.Entry {
 	return opdef.Op[NewSizeArgs]{
 		Schema: name + "(int[]... size, *, dtype? dtype=None" + OptionParams, Names: name,
-		Doc:   opdef.Doc{Summary: summary, Source: "torch." + name},
+		Doc:   opdef.Doc{Summary: summary},
 		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
 		Kernel: func(a *NewSizeArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Size, opdef.Int(v), elements.OrElse(a.Dtype, tensor.DefaultDType))
@@ -401,7 +396,7 @@ func SizeCases(opdef.Gen) []*NewSizeArgs {
 func filledLike(name, summary string, v int64) *opdef.Entry {
 	return opdef.Op[NewLikeArgs]{
 		Schema: name + "(Tensor self, *, dtype? dtype=None" + OptionParams, Names: name,
-		Doc:   opdef.Doc{Summary: summary, Source: "torch." + name},
+		Doc:   opdef.Doc{Summary: summary},
 		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
 		Kernel: func(a *NewLikeArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Self.Shape, opdef.Int(v), elements.OrElse(a.Dtype, a.Self.DType))
@@ -423,7 +418,7 @@ func LikeCases(g opdef.Gen) []*NewLikeArgs {
 func filledNew(name, summary string, v int64) *opdef.Entry {
 	return opdef.Op[NewArgs]{
 		Schema: name + "(Tensor self, int[]... size, *, dtype? dtype=None" + OptionParams, Names: "Tensor." + name,
-		Doc:   opdef.Doc{Summary: summary, Source: "torch.Tensor." + name},
+		Doc:   opdef.Doc{Summary: summary},
 		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
 		Kernel: func(a *NewArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Size, opdef.Int(v), elements.OrElse(a.Dtype, a.Self.DType))
@@ -476,8 +471,7 @@ func diagonal(r, offset, cols int) int {
 func triangle(name, summary string, span func(r, cols, offset int) (lo, hi int)) *opdef.Entry {
 	return opdef.Op[triangleArgs]{
 		Schema: name + "(int row, int col, int offset=0, *, dtype dtype=int64" + OptionParams, Names: name,
-		Doc: opdef.Doc{Summary: summary, Formula: "rows in the first row of the result, columns in the second",
-			Source: "torch." + name},
+		Doc:   opdef.Doc{Summary: summary, Formula: "rows in the first row of the result, columns in the second"},
 		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
 		Kernel: func(a *triangleArgs) ([]*tensor.Tensor, error) {
 			if a.Row < 0 || a.Col < 0 {
@@ -513,7 +507,7 @@ func triangle(name, summary string, span func(r, cols, offset int) (lo, hi int))
 func constantInit(name, params string, v func(*constantArgs) opdef.Scalar) *opdef.Entry {
 	return opdef.Op[constantArgs]{
 		Schema: name + params, Names: "nn.init." + name, InPlace: true,
-		Doc:   opdef.Doc{Summary: "Fills the tensor with one value", Formula: "val", Source: "torch.nn.init." + name},
+		Doc:   opdef.Doc{Summary: "Fills the tensor with one value", Formula: "val"},
 		Error: elements.ExactError, NoGrad: "run without gradients", Trivial: true,
 		Kernel: func(a *constantArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Tensor.Shape, v(a), a.Tensor.DType)

@@ -174,8 +174,7 @@ var adamw = compose.Declare(compose.Op[adamArgs]{
 	Doc: opdef.Doc{Summary: "A step of AdamW on lists of tensors, in place", Formula: adamFormula,
 		Notes: adamNotes + " Gradients are multiplied by norm_coeff_scale, if that is given. Results are the lists " +
 			"of " +
-			"parameters, m and v, one after the other. maximize is refused.",
-		Source: "deeplink_ext.ascend_speed.adamw"},
+			"parameters, m and v, one after the other. maximize is refused."},
 	NoGrad: "it is a step of an optimizer",
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *adamArgs {
 		half := 0.5

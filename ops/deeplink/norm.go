@@ -20,7 +20,7 @@ var rmsNorm = compose.Declare(compose.Op[normArgs]{
 		"easyllm_ops.rms_norm_fallback.rms_norm_torch",
 		"ascend_speed.RMSNorm.apply", "ascend_speed.rms_norm.RMSNorm.apply"),
 	Doc: opdef.Doc{Summary: "Scaling by the root mean square over the dimensions of the weight",
-		Formula: "x / sqrt(mean(x^2) + epsilon) * weight", Source: "deeplink_ext.easyllm_ops.rms_norm"},
+		Formula: "x / sqrt(mean(x^2) + epsilon) * weight"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *normArgs {
 		return &normArgs{g.Normal(dt, 3, 8), g.Normal(dt, 8), 1e-3}
 	}),

@@ -179,8 +179,8 @@ func apartBoxes(g opdef.Gen, dt tensor.DType) (x, y *tensor.Tensor) {
 }
 
 // boxDoc documents a function of boxes.
-func boxDoc(name, summary, formula, notes string) opdef.Doc {
-	return opdef.Doc{Summary: summary, Formula: formula, Notes: notes, Source: "torchvision.ops." + name}
+func boxDoc(summary, formula, notes string) opdef.Doc {
+	return opdef.Doc{Summary: summary, Formula: formula, Notes: notes}
 }
 
 // boxDTypes: coordinates of 16 bits are multiplied in float32, which the result has then.
@@ -202,7 +202,7 @@ func boxes() []*opdef.Entry {
 	return []*opdef.Entry{
 		compose.Declare(compose.Op[boxesArgs]{
 			Schema: "box_area(Tensor boxes, str fmt='xyxy') -> Tensor", Names: boxNames("box_area"),
-			Doc: boxDoc("box_area", "Areas of boxes", "(x2 - x1) * (y2 - y1), w * h in formats xywh and cxcywh",
+			Doc: boxDoc("Areas of boxes", "(x2 - x1) * (y2 - y1), w * h in formats xywh and cxcywh",
 				"Areas of 16-bit boxes are float32, those of small integers int32."), Exempt: boxDTypes,
 			Cases: func(g opdef.Gen) []*boxesArgs {
 				cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *boxesArgs {
@@ -216,7 +216,7 @@ func boxes() []*opdef.Entry {
 		}),
 		compose.Declare(compose.Op[convertArgs]{
 			Schema: "box_convert(Tensor boxes, str in_fmt, str out_fmt) -> Tensor", Names: boxNames("box_convert"),
-			Doc: boxDoc("box_convert", "Boxes in another format", "(x1, y1, x2, y2), (x1, y1, w, h), (cx, cy, w, h)",
+			Doc: boxDoc("Boxes in another format", "(x1, y1, x2, y2), (x1, y1, w, h), (cx, cy, w, h)",
 				"Formats are xyxy, xywh, cxcywh, and of turned boxes "+rotatedFormats+", r in degrees "+
 					"counter-clockwise. "+
 					"Integers are refused for turned boxes."),
@@ -237,7 +237,7 @@ func boxes() []*opdef.Entry {
 		}),
 		compose.Declare(compose.Op[clipArgs]{
 			Schema: "clip_boxes_to_image(Tensor boxes, int[2] size) -> Tensor", Names: boxNames("clip_boxes_to_image"),
-			Doc: boxDoc("clip_boxes_to_image", "Boxes cut off at the borders of an image",
+			Doc: boxDoc("Boxes cut off at the borders of an image",
 				"x limited to [0, width], y to [0, height], size = (height, width)", "Boxes are (x1, y1, x2, y2)."),
 			Cases: func(g opdef.Gen) []*clipArgs {
 				cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *clipArgs {
@@ -262,7 +262,7 @@ func boxes() []*opdef.Entry {
 		}),
 		opdef.Op[smallArgs]{
 			Schema: "remove_small_boxes(Tensor boxes, float min_size) -> Tensor", Names: boxNames("remove_small_boxes"),
-			Doc: boxDoc("remove_small_boxes", "Indices of the boxes that are large enough",
+			Doc: boxDoc("Indices of the boxes that are large enough",
 				"those with x2 - x1 >= min_size and y2 - y1 >= min_size", "Boxes are (x1, y1, x2, y2)."),
 			NoGrad: byIndices,
 			Kernel: func(a *smallArgs) ([]*tensor.Tensor, error) {
@@ -294,7 +294,7 @@ func boxes() []*opdef.Entry {
 		}.Entry(),
 		compose.Declare(compose.Op[formPairArg]{
 			Schema: "box_iou(Tensor boxes1, Tensor boxes2, str fmt='xyxy') -> Tensor", Names: boxNames("box_iou"),
-			Doc: boxDoc("box_iou", "Intersections of boxes over their unions", "intersection / union",
+			Doc: boxDoc("Intersections of boxes over their unions", "intersection / union",
 				pairNotes+" or in format fmt. Turned boxes are refused."), Exempt: boxDTypes,
 			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *formPairArg {
 				x, y := apartBoxes(g, dt)
@@ -306,7 +306,7 @@ func boxes() []*opdef.Entry {
 		compose.Declare(compose.Op[pairArgs]{
 			Schema: "generalized_box_iou(Tensor boxes1, Tensor boxes2) -> Tensor",
 			Names:  boxNames("generalized_box_iou"),
-			Doc: boxDoc("generalized_box_iou", "Generalized intersections of boxes over their unions",
+			Doc: boxDoc("Generalized intersections of boxes over their unions",
 				"iou - (a - union)/a, a the area of the smallest box around both", pairNotes+"."), Exempt: boxDTypes,
 			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *pairArgs {
 				x, y := apartBoxes(g, dt)
@@ -320,7 +320,7 @@ func boxes() []*opdef.Entry {
 		compose.Declare(compose.Op[epsPairArgs]{
 			Schema: "distance_box_iou(Tensor boxes1, Tensor boxes2, float eps=1e-07) -> Tensor",
 			Names:  boxNames("distance_box_iou"),
-			Doc: boxDoc("distance_box_iou", "Intersections of boxes over their unions, less their distance",
+			Doc: boxDoc("Intersections of boxes over their unions, less their distance",
 				"iou - d^2/(c^2 + eps), d between the centres, c the diagonal of the smallest box around both",
 				pairNotes+"."),
 			Exempt: boxDTypes, Cases: epsPairCases,
@@ -331,7 +331,7 @@ func boxes() []*opdef.Entry {
 		compose.Declare(compose.Op[epsPairArgs]{
 			Schema: "complete_box_iou(Tensor boxes1, Tensor boxes2, float eps=1e-07) -> Tensor",
 			Names:  boxNames("complete_box_iou"),
-			Doc: boxDoc("complete_box_iou", "Intersections of boxes over their unions, less distance and difference "+
+			Doc: boxDoc("Intersections of boxes over their unions, less distance and difference "+
 				"of shape",
 				"iou - d^2/(c^2 + eps) - v*v/(1 - iou + v + eps), v = 4/pi^2 * (atan(w1/h1) - atan(w2/h2))^2",
 				pairNotes+". The factor of the last v passes no gradient."),
@@ -343,7 +343,7 @@ func boxes() []*opdef.Entry {
 		}),
 		opdef.Op[masksArgs]{
 			Schema: "masks_to_boxes(Tensor masks) -> Tensor", Names: boxNames("masks_to_boxes"),
-			Doc: boxDoc("masks_to_boxes", "The boxes around masks", "(x1, y1, x2, y2), the first and last column and "+
+			Doc: boxDoc("The boxes around masks", "(x1, y1, x2, y2), the first and last column and "+
 				"row "+
 				"that are not all 0", "masks is (n, h, w). Boxes are float32; those of masks of zeros are 0."),
 			NoGrad: "places have no gradient", Exempt: map[string]string{"dtypes": "boxes are float32"},

@@ -85,7 +85,7 @@ func boxLoss(name, module, summary, formula string, exempt map[string]string, of
 	return compose.Declare(compose.Op[boxLossArgs]{
 		Schema: name + "(Tensor boxes1, Tensor boxes2, str reduction='none', float eps=1e-07) -> Tensor",
 		Names:  "torchvision.ops." + name + " torchvision.ops." + module + "." + name,
-		Doc: boxDoc(name, summary, formula, "Boxes are (..., x1, y1, x2, y2), compared in order. 16-bit boxes are "+
+		Doc: boxDoc(summary, formula, "Boxes are (..., x1, y1, x2, y2), compared in order. 16-bit boxes are "+
 			"computed in float32, which the loss has."),
 		Exempt: exempt,
 		Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *boxLossArgs {

@@ -35,8 +35,7 @@ var sigmoidFocalLoss = compose.Declare(compose.Op[focalArgs]{
 	Doc: opdef.Doc{Summary: "Cross entropy of logits that weights what is classified well down",
 		Formula: "alpha_t * (1 - p_t)^gamma * BCE(inputs, targets), p_t = p*targets + (1-p)*(1-targets), p = " +
 			"sigmoid(inputs)",
-		Notes:  "alpha_t is alpha*targets + (1-alpha)*(1-targets), or 1 if alpha is negative.",
-		Source: "torchvision.ops.sigmoid_focal_loss"},
+		Notes: "alpha_t is alpha*targets + (1-alpha)*(1-targets), or 1 if alpha is negative."},
 	Cases: func(g opdef.Gen) (cs []*focalArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16} {
 			for _, reduction := range []string{"none", "mean", "sum"} {
@@ -267,7 +266,7 @@ var batchedNMS = opdef.Planned[batchedNMSArgs, *suppression]{
 	Schema: "batched_nms(Tensor boxes, Tensor scores, Tensor idxs, float iou_threshold) -> Tensor",
 	Names:  "torchvision.ops.batched_nms torchvision.ops.boxes.batched_nms",
 	Doc: opdef.Doc{Summary: "nms of the boxes of each class",
-		Formula: "as nms, where boxes of different idxs do not overlap", Source: "torchvision.ops.batched_nms"},
+		Formula: "as nms, where boxes of different idxs do not overlap"},
 	NoGrad: byIndices,
 	Plan: func(a *batchedNMSArgs) (*suppression, error) {
 		return newSuppression(a.Boxes, a.Scores, a.Idxs, a.IouThreshold)

@@ -12,11 +12,6 @@ import (
 // npuNames are those of a function of torch_npu's.
 func npuNames(name string) string { return "torch_npu." + name + " torch.ops.npu." + name }
 
-// npuDoc documents a function of torch_npu's.
-func npuDoc(name, summary, formula, notes string) opdef.Doc {
-	return opdef.Doc{Summary: summary, Formula: formula, Notes: notes, Source: "torch_npu." + name}
-}
-
 type (
 	npuIoUArgs struct {
 		Bboxes, Gtboxes *tensor.Tensor
@@ -117,7 +112,7 @@ func npuBoxes() []*opdef.Entry {
 	iou := func(name string) *opdef.Entry {
 		return compose.Declare(compose.Op[npuIoUArgs]{
 			Schema: name + "(Tensor bboxes, Tensor gtboxes, int mode=0) -> Tensor", Names: npuNames(name),
-			Doc: npuDoc(name, "Intersections of boxes over their unions", "i/(a + b - i), with mode 1 i/b; i the "+
+			Doc: boxDoc("Intersections of boxes over their unions", "i/(a + b - i), with mode 1 i/b; i the "+
 				"area of the intersection, a and b those of boxes of bboxes and gtboxes, 0.01 added to both sides",
 				"Boxes are (x1, y1, x2, y2). The result is (boxes of gtboxes, boxes of bboxes). This is what Ascend "+
 					"910 computes, in float16; Ascend 950 adds 0.01 to the sides of the intersection too."),
@@ -152,7 +147,7 @@ func npuBoxes() []*opdef.Entry {
 		compose.Declare(compose.Op[npuOverlapArgs]{
 			Schema: "npu_giou(Tensor self, Tensor gtboxes, bool trans=False, bool is_cross=False, int mode=0) -> Tensor",
 			Names:  npuNames("npu_giou"),
-			Doc: npuDoc("npu_giou", "Intersections of boxes over their unions, less the share of what lies around both",
+			Doc: boxDoc("Intersections of boxes over their unions, less the share of what lies around both",
 				"iou - (c - union)/c, c the area of the smallest box around both",
 				npuPairNotes+"The result is (n, 1), with is_cross (boxes of self, boxes of gtboxes)."),
 			Cases: npuOverlapCases,
@@ -165,7 +160,7 @@ func npuBoxes() []*opdef.Entry {
 		compose.Declare(compose.Op[npuOverlapArgs]{
 			Schema: "npu_diou(Tensor self, Tensor gtboxes, bool trans=False, bool is_cross=False, int mode=0) -> Tensor",
 			Names:  npuNames("npu_diou"),
-			Doc: npuDoc("npu_diou", "Intersections of boxes over their unions, less their distance",
+			Doc: boxDoc("Intersections of boxes over their unions, less their distance",
 				"iou - d^2/(c^2 + 1e-9), d between the centres, c the diagonal of the smallest box around both",
 				npuPairNotes+npuPairShape),
 			Cases: npuOverlapCases,
@@ -177,7 +172,7 @@ func npuBoxes() []*opdef.Entry {
 			Schema: "npu_ciou(Tensor self, Tensor gtboxes, bool trans=False, bool is_cross=True, int mode=0, " +
 				"bool atan_sub_flag=False) -> Tensor",
 			Names: npuNames("npu_ciou"),
-			Doc: npuDoc("npu_ciou", "Intersections of boxes over their unions, less distance and difference of shape",
+			Doc: boxDoc("Intersections of boxes over their unions, less distance and difference of shape",
 				"iou - d^2/(c^2 + 1e-9) - v*v/(1 - iou + v + 1e-9), v = 4/pi^2 * (atan(w1/h1) - atan(w2/h2))^2",
 				npuPairNotes+npuPairShape+" The factor of the last v passes no gradient. atan_sub_flag changes no value."),
 			Exempt: map[string]string{"gradients": stoppedGradient["gradients"]},
@@ -197,7 +192,7 @@ func npuBoxes() []*opdef.Entry {
 			Schema: "npu_bounding_box_encode(Tensor anchor_box, Tensor ground_truth_box, float means0, float means1, " +
 				"float means2, float means3, float stds0, float stds1, float stds2, float stds3) -> Tensor",
 			Names: npuNames("npu_bounding_box_encode"),
-			Doc: npuDoc("npu_bounding_box_encode", "What moves anchors to boxes",
+			Doc: boxDoc("What moves anchors to boxes",
 				"((gx - ax)/aw, (gy - ay)/ah, log(gw/aw), log(gh/ah)), less means, over stds; x and y are centres, "+
 					"w = x2 - x1 + 1", "Boxes are (n, 4): x1, y1, x2, y2. Computed in float16."),
 			NoGrad: byForwardKernel, Exempt: halfSteps,
@@ -226,7 +221,7 @@ func npuBoxes() []*opdef.Entry {
 				"float means3, float stds0, float stds1, float stds2, float stds3, int[2] max_shape, " +
 				"float wh_ratio_clip) -> Tensor",
 			Names: npuNames("npu_bounding_box_decode"),
-			Doc: npuDoc("npu_bounding_box_decode", "Boxes that anchors are moved to",
+			Doc: boxDoc("Boxes that anchors are moved to",
 				"centres x + w*dx and sides w*exp(dw), of deltas*stds + means, dw within |log(wh_ratio_clip)|; "+
 					"corners within max_shape",
 				"Boxes are (n, 4): x1, y1, x2, y2, w = x2 - x1 + 1, max_shape is (height, width)."),

@@ -144,7 +144,7 @@ var rotatedIoU = opdef.Op[rotatedIoUArgs]{
 	Schema: "npu_rotated_iou(Tensor self, Tensor query_boxes, bool trans=False, int mode=0, bool is_cross=True, " +
 		"float v_threshold=0.0, float e_threshold=0.0) -> Tensor",
 	Names: npuNames("npu_rotated_iou"),
-	Doc: npuDoc("npu_rotated_iou", "Intersections of turned boxes over their unions", "i/(a + b - i), i the area "+
+	Doc: boxDoc("Intersections of turned boxes over their unions", "i/(a + b - i), i the area "+
 		"that both cover, a and b those of the boxes", rotatedNotes+" torch_npu documents neither the share of one "+
 		"box (mode 1), nor thresholds, nor what is_cross changes: they are refused where they do not have their default."),
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4}, NoGrad: byForwardKernel,
@@ -182,7 +182,7 @@ func quotient(x, y float64) float64 {
 var rotatedShared = opdef.Op[rotatedOverlapsArgs]{
 	Schema: "npu_rotated_overlaps(Tensor self, Tensor query_boxes, bool trans=False) -> Tensor",
 	Names:  npuNames("npu_rotated_overlaps"),
-	Doc:    npuDoc("npu_rotated_overlaps", "Areas that turned boxes share", "the area that both cover", rotatedNotes),
+	Doc:    boxDoc("Areas that turned boxes share", "the area that both cover", rotatedNotes),
 	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 4}, NoGrad: byForwardKernel,
 	Kernel: func(a *rotatedOverlapsArgs) ([]*tensor.Tensor, error) {
 		out, err := rotatedOverlaps(a.Self, a.QueryBoxes, a.Trans, a.Self.DType, meet)
@@ -201,7 +201,7 @@ var nmsRotated = opdef.Planned[nmsRotatedArgs, *suppression]{
 	Schema: "npu_nms_rotated(Tensor self, Tensor scores, float iou_threshold, float scores_threshold=0, " +
 		"int max_output_size=-1, int mode=0) -> (Tensor, Tensor)",
 	Names: npuNames("npu_nms_rotated"),
-	Doc: npuDoc("npu_nms_rotated", "Indices of the turned boxes that overlap none with a higher score, and how many",
+	Doc: boxDoc("Indices of the turned boxes that overlap none with a higher score, and how many",
 		"in order of falling scores above scores_threshold: kept unless intersection / union with one kept exceeds "+
 			"iou_threshold",
 		"Boxes are (n, 5): centre, sides and degrees, or, with mode 1, two corners before the turn and degrees the "+
@@ -264,7 +264,7 @@ var nmsV4 = opdef.Planned[nmsV4Args, *suppression]{
 	Schema: "npu_nms_v4(Tensor self, Tensor scores, Scalar max_output_size, Tensor iou_threshold, " +
 		"Tensor scores_threshold, bool pad_to_max_output_size=False) -> (Tensor, Tensor)",
 	Names: npuNames("npu_nms_v4"),
-	Doc: npuDoc("npu_nms_v4", "Indices of the boxes that overlap none with a higher score, max_output_size of them, "+
+	Doc: boxDoc("Indices of the boxes that overlap none with a higher score, max_output_size of them, "+
 		"and how many count", "as nms, of scores above scores_threshold",
 		"Boxes are two opposite corners. Indices behind those that count are 0; they are not compared."),
 	NoGrad: byIndices,

@@ -17,8 +17,7 @@ var scaledOps = []*opdef.Entry{
 		Schema: "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
 		Names:  "F.cosine_similarity cosine_similarity",
 		Doc: opdef.Doc{Summary: "Cosine of the angle between vectors",
-			Formula: "sum(x1*x2) / (max(|x1|, eps) * max(|x2|, eps))", Notes: "The limit eps passes the gradient on.",
-			Source: "torch.nn.functional.cosine_similarity"},
+			Formula: "sum(x1*x2) / (max(|x1|, eps) * max(|x2|, eps))", Notes: "The limit eps passes the gradient on."},
 		Autocast: opdef.AutocastFloat32,
 		Cases: func(g opdef.Gen) []*cosineArgs {
 			f64 := tensor.Float64
@@ -35,7 +34,7 @@ var scaledOps = []*opdef.Entry{
 		Schema: "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
 		Names:  "F.pairwise_distance pairwise_distance",
 		Doc: opdef.Doc{Summary: "Norm of the difference of vectors",
-			Formula: "norm(x1 - x2 + eps, p) over the last dimension", Source: "torch.nn.functional.pairwise_distance"},
+			Formula: "norm(x1 - x2 + eps, p) over the last dimension"},
 		Cases: func(g opdef.Gen) []*pairwiseArgs {
 			f64 := tensor.Float64
 			return []*pairwiseArgs{
@@ -58,7 +57,7 @@ var scaledOps = []*opdef.Entry{
 	compose.Declare(compose.Op[distArgs]{
 		Schema:   "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
 		Autocast: opdef.AutocastFloat32,
-		Doc:      opdef.Doc{Summary: "Norm of a difference", Formula: "norm(self - other, p)", Source: "torch.dist"},
+		Doc:      opdef.Doc{Summary: "Norm of a difference", Formula: "norm(self - other, p)"},
 		Node: func(c *compose.Call, _ *opdef.Grad) (opdef.Node, error) {
 			if a := c.Args().(*distArgs); !slices.Equal(a.Self.Shape, a.Other.Shape) {
 				return opdef.Node{Skip: elements.GradOfOtherOp}, nil

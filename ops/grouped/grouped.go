@@ -59,8 +59,7 @@ var groupedFunction = compose.Declare(compose.Op[groupedFunctionArgs]{
 	Names: "F.grouped_mm",
 	Doc: opdef.Doc{Summary: "Products of matrices, group by group",
 		Formula: "result of group g = mat_a of group g @ mat_b of group g",
-		Notes:   "As torch._grouped_mm, whose self and mat2 are mat_a and mat_b.",
-		Source:  "torch.nn.functional.grouped_mm"},
+		Notes:   "As torch._grouped_mm, whose self and mat2 are mat_a and mat_b."},
 	Cases: func(g opdef.Gen) (cs []*groupedFunctionArgs) {
 		for _, c := range groupedCases(g) {
 			cs = append(cs, &groupedFunctionArgs{c.Self, c.Mat2, c.Offs, c.Bias, c.OutDtype})

@@ -19,7 +19,7 @@ var embeddingOps = []*opdef.Entry{
 		Lookup: "weight",
 		Doc: opdef.Doc{Summary: "Rows of a table by index", Formula: "out[i] = weight[input[i]]",
 			Notes: "Rows whose norm exceeds max_norm are first scaled down, in weight itself. The row padding_idx " +
-				"gets no gradient.", Source: "torch.nn.functional.embedding"},
+				"gets no gradient."},
 		Error: opdef.Error{Class: opdef.Exact, Grad: embeddingGradError},
 		ErrorOf: func(a *embedding) opdef.Error {
 			if a.MaxNorm != nil {
@@ -71,7 +71,7 @@ var embeddingOps = []*opdef.Entry{
 			"ignored sparse=False) -> Tensor",
 		Names: "embedding",
 		Doc: opdef.Doc{Summary: "Rows of a table by index", Formula: "out[i] = weight[indices[i]]",
-			Notes: "A padding_idx of 0 or more names a row that gets no gradient.", Source: "torch.embedding"},
+			Notes: "A padding_idx of 0 or more names a row that gets no gradient."},
 		Error: opdef.Error{Class: opdef.Exact, Grad: embeddingGradError},
 		Plan:  (*embeddingRowsArgs).lookup,
 		Kernel: func(l *lookup) ([]*tensor.Tensor, error) {
@@ -100,7 +100,7 @@ var embeddingOps = []*opdef.Entry{
 		Schema: "one_hot(Tensor tensor, int num_classes=-1) -> Tensor",
 		Names:  "F.one_hot _C._nn.one_hot",
 		Doc: opdef.Doc{Summary: "1 at the index in a new last dimension, 0 elsewhere",
-			Notes: "A num_classes of -1 is one more than the largest index.", Source: "torch.nn.functional.one_hot"},
+			Notes: "A num_classes of -1 is one more than the largest index."},
 		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "integers have no gradient",
 		Kernel: func(a *oneHotArgs) ([]*tensor.Tensor, error) {
 			if a.Tensor.DType != tensor.Int64 {

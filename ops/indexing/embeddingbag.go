@@ -30,8 +30,7 @@ var embeddingBagOp = opdef.Planned[embeddingBagArgs, *bagged]{
 	Names: "F.embedding_bag",
 	Doc: opdef.Doc{Summary: "Sums, means or maxima of bags of rows of a table",
 		Formula: "out[b] = reduce(per_sample_weights[i]*weight[input[i]] for i in bag b)",
-		Notes:   "An empty bag gives 0; entries equal to padding_idx are left out.",
-		Source:  "torch.nn.functional.embedding_bag"},
+		Notes:   "An empty bag gives 0; entries equal to padding_idx are left out."},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2},
 	ErrorOf: func(b *bagged) opdef.Error {
 		if b.args.Mode == "max" && b.args.MaxNorm == nil {

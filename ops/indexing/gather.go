@@ -18,7 +18,7 @@ var gatherOps = []*opdef.Entry{
 		Names:    "gather Tensor.gather",
 		Lookup:   "self",
 		Doc: opdef.Doc{Summary: "Elements at indices along a dimension",
-			Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1", Source: "torch.gather"},
+			Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel: func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
 		Grad:   func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
@@ -44,7 +44,7 @@ var gatherOps = []*opdef.Entry{
 		ExactOut: func(*indexSelectArgs) bool { return true },
 		Names:    "index_select Tensor.index_select",
 		Lookup:   "self",
-		Doc:      opdef.Doc{Summary: "Slices of a dimension at the given indices", Source: "torch.index_select"},
+		Doc:      opdef.Doc{Summary: "Slices of a dimension at the given indices"},
 		Error:    opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel: func(a *indexSelectArgs) ([]*tensor.Tensor, error) {
 			shape, r, err := slicesAt(a.Self.Shape, a.Dim, a.Index)
@@ -73,7 +73,7 @@ var gatherOps = []*opdef.Entry{
 		Schema: "take(Tensor self, Tensor index) -> Tensor",
 		Names:  "take Tensor.take",
 		Lookup: "self",
-		Doc:    opdef.Doc{Summary: "Elements of the flattened tensor at the given indices", Source: "torch.take"},
+		Doc:    opdef.Doc{Summary: "Elements of the flattened tensor at the given indices"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel: func(a *takeArgs) ([]*tensor.Tensor, error) {
 			r, err := flatAt(a.Self, a.Index)
@@ -101,7 +101,7 @@ var gatherOps = []*opdef.Entry{
 		Schema: "masked_select(Tensor self, Tensor mask) -> Tensor",
 		Names:  "masked_select Tensor.masked_select",
 		Doc: opdef.Doc{Summary: "The elements where a mask is true, in one dimension",
-			Notes: "Tensor and mask are broadcast.", Source: "torch.masked_select"},
+			Notes: "Tensor and mask are broadcast."},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel: func(a *maskedArgs) ([]*tensor.Tensor, error) {
 			ts, at, err := a.ones()
@@ -129,7 +129,7 @@ var gatherOps = []*opdef.Entry{
 		Schema: "nonzero(Tensor self, *, bool as_tuple=False) -> Tensor|Tensor[as_tuple]",
 		Names:  "nonzero Tensor.nonzero",
 		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one a row",
-			Notes: "With as_tuple one tensor for each dimension.", Source: "torch.nonzero"},
+			Notes: "With as_tuple one tensor for each dimension."},
 		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
 		Trivial: true,
 		Kernel: func(a *nonzeroArgs) ([]*tensor.Tensor, error) {
@@ -151,9 +151,8 @@ var gatherOps = []*opdef.Entry{
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "argwhere(Tensor self) -> Tensor",
 		Names:  "argwhere Tensor.argwhere",
-		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one a row",
-			Source: "torch.argwhere"},
-		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
+		Doc:    opdef.Doc{Summary: "The indices of the elements that are not zero, one a row"},
+		Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
 		Trivial: true,
 		Kernel:  func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return nonzeroRows(a.Self), nil },
 		Cases:   func(g opdef.Gen) []*opdef.UnaryArgs { return elements.SelfCases(g) },
@@ -161,9 +160,8 @@ var gatherOps = []*opdef.Entry{
 	opdef.Op[conditionArgs]{
 		Schema: "where.condition(Tensor condition) -> Tensor[]",
 		Names:  "where",
-		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one tensor for each dimension",
-			Source: "torch.where"},
-		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
+		Doc:    opdef.Doc{Summary: "The indices of the elements that are not zero, one tensor for each dimension"},
+		Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
 		Trivial: true,
 		Kernel: func(a *conditionArgs) ([]*tensor.Tensor, error) {
 			return nonzeroColumns(elements.AtLeastDims(a.Condition, 1)), nil
@@ -498,8 +496,7 @@ var takeAlongDimOp = opdef.Planned[takeAlongDimArgs, *takeAlongDim]{
 	Names:  "take_along_dim Tensor.take_along_dim",
 	Lookup: "self",
 	Doc: opdef.Doc{Summary: "Elements at indices along a dimension, tensor and indices broadcast",
-		Notes:  "Without dim both are flattened. Along dim negative indices count from the end.",
-		Source: "torch.take_along_dim"},
+		Notes: "Without dim both are flattened. Along dim negative indices count from the end."},
 	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Plan:   (*takeAlongDimArgs).plan,
 	Kernel: func(t *takeAlongDim) ([]*tensor.Tensor, error) { return gathered(t.Self, t.Dim, t.Index) },

@@ -118,8 +118,7 @@ func repeatEntry[A any](schema string, plan func(*A) (*repetition, error), cases
 	}
 	return opdef.Planned[A, *repetition]{
 		Schema: schema, Names: "repeat_interleave Tensor.repeat_interleave",
-		Doc: opdef.Doc{Summary: "Each slice of a dimension repeated", Notes: "Without dim the tensor is flattened.",
-			Source: "torch.repeat_interleave"},
+		Doc:   opdef.Doc{Summary: "Each slice of a dimension repeated", Notes: "Without dim the tensor is flattened."},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Plan:  plan,
 		Kernel: func(r *repetition) ([]*tensor.Tensor, error) {
@@ -166,9 +165,8 @@ var repeatInterleaveCountsOp = repeatEntry("repeat_interleave.self_Tensor(Tensor
 var repeatCountsOp = opdef.Op[repeatCountsArgs]{
 	Schema: "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor",
 	Names:  "repeat_interleave",
-	Doc: opdef.Doc{Summary: "Each position repeated as often as its element says",
-		Source: "torch.repeat_interleave"},
-	Error: opdef.Error{Class: opdef.Exact}, NoGrad: "integers have no gradient",
+	Doc:    opdef.Doc{Summary: "Each position repeated as often as its element says"},
+	Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "integers have no gradient",
 	Trivial: true,
 	Kernel: func(a *repeatCountsArgs) ([]*tensor.Tensor, error) {
 		if a.Repeats.Dim() != 1 {

@@ -17,8 +17,7 @@ var scatterOps = []*opdef.Entry{
 		Names:  "scatter Tensor.scatter", Src: "src",
 		Doc: opdef.Doc{Summary: "Writes values at indices along a dimension",
 			Formula: "out[i, index[i, j, k], k] = src[i, j, k] for dim=1",
-			Notes:   "Where an index occurs twice the last value stays. reduce is add or multiply.",
-			Source:  "torch.scatter"},
+			Notes:   "Where an index occurs twice the last value stays. reduce is add or multiply."},
 		Plan: func(a *scatterArgs) (*writing, error) {
 			how, err := scatterHow(a.Reduce)
 			if err != nil {
@@ -44,8 +43,7 @@ var scatterOps = []*opdef.Entry{
 	writingOp[scatterValueArgs]{
 		Schema: "scatter.value(Tensor self, int dim, Tensor index, Scalar value, *, str? reduce=None) -> Tensor",
 		Names:  "scatter Tensor.scatter",
-		Doc: opdef.Doc{Summary: "Writes a number at indices along a dimension", Notes: "reduce is add or multiply.",
-			Source: "torch.scatter"},
+		Doc:    opdef.Doc{Summary: "Writes a number at indices along a dimension", Notes: "reduce is add or multiply."},
 		Plan: func(a *scatterValueArgs) (*writing, error) {
 			how, err := scatterHow(a.Reduce)
 			if err != nil {
@@ -67,7 +65,7 @@ var scatterOps = []*opdef.Entry{
 		Schema: "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
 		Names:  "scatter_add Tensor.scatter_add", Src: "src", Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Adds values at indices along a dimension",
-			Formula: "out[i, index[i, j, k], k] += src[i, j, k] for dim=1", Source: "torch.scatter_add"},
+			Formula: "out[i, index[i, j, k], k] += src[i, j, k] for dim=1"},
 		Plan: func(a *scatterAddArgs) (*writing, error) {
 			return scattering(a.Self, a.Dim, a.Index, a.Src, runs.Add, true)
 		},
@@ -90,8 +88,7 @@ var scatterOps = []*opdef.Entry{
 		Names: "scatter_reduce Tensor.scatter_reduce", Src: "src",
 		Doc: opdef.Doc{Summary: "Reduces values at indices along a dimension",
 			Notes: "reduce is sum, prod, mean, amax or amin; gradients of amax and amin are shared evenly among " +
-				"equal values.",
-			Source: "torch.scatter_reduce"},
+				"equal values."},
 		Plan: func(a *scatterReduceArgs) (*writing, error) {
 			how, err := reduceHow(a.Reduce, "sum", "prod", "mean", "amax", "amin")
 			if err != nil {

@@ -394,7 +394,7 @@ func viewScatter[A any](schema, summary string, args func(*A) (self, src *tensor
 	s, _ := opdef.ParseSchema(schema) // checked again by the registry
 	return writingOp[A]{
 		Schema: schema, Names: s.Name + " Tensor." + s.Name, Src: "src", Only: true,
-		Doc: opdef.Doc{Summary: summary, Source: "torch." + s.Name},
+		Doc: opdef.Doc{Summary: summary},
 		Plan: func(a *A) (*writing, error) {
 			self, src := args(a)
 			p, err := runs.Probe(self.Shape)

@@ -16,7 +16,7 @@ var eigenOps = []*opdef.Entry{
 		Schema: "eigh(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
 		Names:  "linalg.eigh",
 		Doc: opdef.Doc{Summary: "Eigenvalues, ascending, and eigenvectors of Hermitian matrices",
-			Formula: "A = V @ diag(w) @ V^H", Notes: phaseNote, Source: "torch.linalg.eigh"},
+			Formula: "A = V @ diag(w) @ V^H", Notes: phaseNote},
 		Accept: func(m *matrixOpCall[eighArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
 			return acceptEigh(m.ins[0], m.given.UPLO == "U" || m.given.UPLO == "u", got)
 		},
@@ -51,8 +51,7 @@ var eigenOps = []*opdef.Entry{
 	matrixOp(matrixDecl[eighArgs]{
 		Schema: "eigvalsh(Tensor A, str UPLO='L') -> Tensor",
 		Names:  "linalg.eigvalsh",
-		Doc: opdef.Doc{Summary: "Eigenvalues of Hermitian matrices, ascending", Formula: "A = V @ diag(w) @ V^H",
-			Source: "torch.linalg.eigvalsh"},
+		Doc:    opdef.Doc{Summary: "Eigenvalues of Hermitian matrices, ascending", Formula: "A = V @ diag(w) @ V^H"},
 		Exempt: hermitianGradient,
 		Cases: func(g opdef.Gen) (cs []*eighArgs) {
 			for _, a := range positiveCases(g) {
@@ -100,8 +99,7 @@ var eigenOps = []*opdef.Entry{
 	matrixOp(matrixDecl[svdvalsArgs]{
 		Schema: "svdvals(Tensor A, *, str? driver=None) -> Tensor",
 		Names:  "linalg.svdvals",
-		Doc: opdef.Doc{Summary: "Singular values, descending", Formula: "A = U @ diag(S) @ V^H",
-			Source: "torch.linalg.svdvals"},
+		Doc:    opdef.Doc{Summary: "Singular values, descending", Formula: "A = U @ diag(S) @ V^H"},
 		Cases: func(g opdef.Gen) []*svdvalsArgs {
 			return []*svdvalsArgs{{g.Normal(tensor.Float64, 4, 3), nil}, {g.Normal(tensor.Complex128, 2, 3, 4), nil},
 				{g.Normal(tensor.Float32, 3, 2), nil}}
@@ -120,7 +118,7 @@ var eigenOps = []*opdef.Entry{
 		Schema: "eig(Tensor A) -> (Tensor eigenvalues, Tensor eigenvectors)",
 		Names:  "linalg.eig",
 		Doc: opdef.Doc{Summary: "Eigenvalues and eigenvectors of square matrices", Formula: "A @ V = V @ diag(w)",
-			Notes: "In no particular order. " + phaseNote, Source: "torch.linalg.eig"},
+			Notes: "In no particular order. " + phaseNote},
 		Exempt: map[string]string{"gradients": "eigenvectors are defined up to a phase"},
 		Accept: func(m *matrixOpCall[matrixArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
 			return acceptFactors(m.ins[0], got, -1, func(f []kernel.Mat[complex128]) kernel.Mat[complex128] {
@@ -135,7 +133,7 @@ var eigenOps = []*opdef.Entry{
 		Schema: "eigvals(Tensor A) -> Tensor",
 		Names:  "linalg.eigvals",
 		Doc: opdef.Doc{Summary: "Eigenvalues of square matrices", Formula: "det(A - w*I) = 0",
-			Notes: "In no particular order.", Source: "torch.linalg.eigvals"},
+			Notes: "In no particular order."},
 		Exempt: map[string]string{"gradients": "in no particular order"},
 		Accept: acceptEigvals,
 		Cases:  squareCases,

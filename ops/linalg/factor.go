@@ -52,7 +52,7 @@ var factorOps = []*opdef.Entry{
 	matrixOp(matrixDecl[factorArgs]{
 		Schema: "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
 		Doc: opdef.Doc{Summary: "Inverse of a matrix given by its Cholesky factor",
-			Formula: "(L @ L^H)^-1, or (U^H @ U)^-1", Source: "torch.cholesky_inverse"},
+			Formula: "(L @ L^H)^-1, or (U^H @ U)^-1"},
 		Exempt: map[string]string{"gradients": "torch does not cut the gradient to the triangle that is read"},
 		Cases: func(g opdef.Gen) (cs []*factorArgs) {
 			for _, a := range upperCases(g) {
@@ -71,8 +71,7 @@ var factorOps = []*opdef.Entry{
 	}),
 	matrixOp(matrixDecl[choleskySolveArgs]{
 		Schema: "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
-		Doc: opdef.Doc{Summary: "Solution of a system given by its Cholesky factor", Formula: "(L @ L^H)^-1 @ self",
-			Source: "torch.cholesky_solve"},
+		Doc:    opdef.Doc{Summary: "Solution of a system given by its Cholesky factor", Formula: "(L @ L^H)^-1 @ self"},
 		Exempt: map[string]string{"gradients": "torch does not cut the gradient to the triangle that is read"},
 		Cases: func(g opdef.Gen) (cs []*choleskySolveArgs) {
 			for _, a := range upperCases(g) {
@@ -127,8 +126,7 @@ var factorOps = []*opdef.Entry{
 		// What was recorded as gradients of results leaves out that of P.
 		Composite: true,
 		Names:     "linalg.lu",
-		Doc: opdef.Doc{Summary: "LU factorisation with partial pivoting", Formula: "A = P @ L @ U",
-			Source: "torch.linalg.lu"},
+		Doc:       opdef.Doc{Summary: "LU factorisation with partial pivoting", Formula: "A = P @ L @ U"},
 		Cases: func(g opdef.Gen) []*luArgs {
 			return []*luArgs{{g.Normal(tensor.Float64, 3, 3), true}, {g.Normal(tensor.Float64, 4, 2), true},
 				{g.Normal(tensor.Float64, 2, 4), true}, {wellConditioned(g, tensor.Complex128, false, 2, 3, 3), true},
@@ -168,7 +166,7 @@ var factorOps = []*opdef.Entry{
 		Schema: "geqrf(Tensor A) -> (Tensor a, Tensor tau)",
 		Doc: opdef.Doc{Summary: "QR factorisation as reflectors",
 			Formula: "A = H_1 @ H_2 @ ... @ R, H_i = I - tau_i*v_i@v_i^H",
-			Notes:   "R on and above the diagonal, v_i below it without its leading 1.", Source: "torch.geqrf"},
+			Notes:   "R on and above the diagonal, v_i below it without its leading 1."},
 		NoGrad: "torch has none",
 		Cases: func(g opdef.Gen) []*matrixArgs {
 			return []*matrixArgs{{g.Normal(tensor.Float64, 4, 3)}, {g.Normal(tensor.Complex128, 2, 3, 4)},

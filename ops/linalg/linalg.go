@@ -15,15 +15,14 @@ var linalgOps = []*opdef.Entry{
 	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "inverse(Tensor A) -> Tensor",
 		Names:  "linalg.inv inverse Tensor.inverse",
-		Doc:    opdef.Doc{Summary: "Inverse of square matrices", Formula: "A^-1", Source: "torch.linalg.inv"},
+		Doc:    opdef.Doc{Summary: "Inverse of square matrices", Formula: "A^-1"},
 		Cases:  squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) { return inversePlan(a.A, false) }),
 	matrixOp(matrixDecl[checkedArgs]{
 		Schema: "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor, Tensor)",
 		Names:  "linalg.inv_ex",
-		Doc: opdef.Doc{Summary: "Inverse of square matrices, with LAPACK's info", Formula: "A^-1",
-			Source: "torch.linalg.inv_ex"},
-		Cases: checkedCases(false),
+		Doc:    opdef.Doc{Summary: "Inverse of square matrices, with LAPACK's info", Formula: "A^-1"},
+		Cases:  checkedCases(false),
 	}, func(a *checkedArgs) (*matrixCall, error) { return inversePlan(a.A, true) }),
 	matrixOp(matrixDecl[solveArgs]{
 		Schema: "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
@@ -46,8 +45,7 @@ var linalgOps = []*opdef.Entry{
 		Schema: "solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> " +
 			"Tensor",
 		Names: "linalg.solve_triangular",
-		Doc: opdef.Doc{Summary: "Solution of triangular systems", Formula: "X with A @ X = B, or X @ A = B",
-			Source: "torch.linalg.solve_triangular"},
+		Doc:   opdef.Doc{Summary: "Solution of triangular systems", Formula: "X with A @ X = B, or X @ A = B"},
 		Cases: func(g opdef.Gen) (cs []*solveTriangularArgs) {
 			for i, dt := range []tensor.DType{tensor.Float64, tensor.Float64, tensor.Complex128, tensor.Float32} {
 				cs = append(cs, &solveTriangularArgs{wellConditioned(g, dt, false, 2, 3, 3), g.Normal(dt, 2, 3, 3),
@@ -60,7 +58,7 @@ var linalgOps = []*opdef.Entry{
 		Schema: "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool " +
 			"unitriangular=False) -> (Tensor, Tensor)",
 		Doc: opdef.Doc{Summary: "Solution of triangular systems, with the coefficients",
-			Formula: "X with A @ X = self, or A^T @ X = self", Source: "torch.triangular_solve"},
+			Formula: "X with A @ X = self, or A^T @ X = self"},
 		Cases: func(g opdef.Gen) (cs []*triangularSolveArgs) {
 			for i, dt := range []tensor.DType{tensor.Float64, tensor.Float64, tensor.Complex128, tensor.Float32} {
 				cs = append(cs, &triangularSolveArgs{g.Normal(dt, 3, 2), wellConditioned(g, dt, false, 3, 3), i%2 == 0,
@@ -72,7 +70,7 @@ var linalgOps = []*opdef.Entry{
 	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "det(Tensor A) -> Tensor",
 		Names:  "linalg.det det Tensor.det",
-		Doc:    opdef.Doc{Summary: "Determinant of square matrices", Formula: "det(A)", Source: "torch.linalg.det"},
+		Doc:    opdef.Doc{Summary: "Determinant of square matrices", Formula: "det(A)"},
 		Scale: func(m *matrixOpCall[matrixArgs], outs []*tensor.Tensor) []*tensor.Tensor {
 			return []*tensor.Tensor{hadamard(m.ins[0])}
 		},
@@ -89,7 +87,7 @@ var linalgOps = []*opdef.Entry{
 		Schema: "slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
 		Names:  "linalg.slogdet slogdet Tensor.slogdet",
 		Doc: opdef.Doc{Summary: "Sign and logarithm of the magnitude of the determinant",
-			Formula: "det(A) / |det(A)|, log(|det(A)|)", Source: "torch.linalg.slogdet"},
+			Formula: "det(A) / |det(A)|, log(|det(A)|)"},
 		Cases: squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, true); err != nil {
@@ -104,7 +102,7 @@ var linalgOps = []*opdef.Entry{
 		Schema: "logdet(Tensor A) -> Tensor",
 		Names:  "logdet Tensor.logdet", Composite: true,
 		Doc: opdef.Doc{Summary: "Logarithm of the determinant", Formula: "log(det(A))",
-			Notes: "NaN where a real determinant is negative.", Source: "torch.logdet"},
+			Notes: "NaN where a real determinant is negative."},
 		Cases: func(g opdef.Gen) []*matrixArgs { return positiveCases(g) },
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, true); err != nil {
@@ -118,9 +116,8 @@ var linalgOps = []*opdef.Entry{
 	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "matrix_exp(Tensor A) -> Tensor",
 		Names:  "linalg.matrix_exp matrix_exp Tensor.matrix_exp",
-		Doc: opdef.Doc{Summary: "Exponential of square matrices", Formula: "sum_k A^k / k!",
-			Source: "torch.linalg.matrix_exp"},
-		Cases: squareCases,
+		Doc:    opdef.Doc{Summary: "Exponential of square matrices", Formula: "sum_k A^k / k!"},
+		Cases:  squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		n := a.A.Dim()
 		if n < 2 || a.A.Shape[n-1] != a.A.Shape[n-2] || a.A.DType.Kind() < tensor.KindFloat {
@@ -135,7 +132,7 @@ var linalgOps = []*opdef.Entry{
 		Schema: "matrix_power(Tensor A, int n) -> Tensor",
 		Names:  "linalg.matrix_power matrix_power Tensor.matrix_power", Composite: true,
 		Doc: opdef.Doc{Summary: "Integer power of square matrices",
-			Formula: "A @ A @ ... (n times); of the inverse for negative n", Source: "torch.linalg.matrix_power"},
+			Formula: "A @ A @ ... (n times); of the inverse for negative n"},
 		Cases: func(g opdef.Gen) (cs []*powerArgs) {
 			for i, n := range []int{0, 1, 2, 5, -1, -3} {
 				dt := []tensor.DType{tensor.Float64, tensor.Complex128}[i%2]
@@ -157,7 +154,7 @@ var linalgOps = []*opdef.Entry{
 		Schema: "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor",
 		Names:  "linalg.tensorsolve", Composite: true,
 		Doc: opdef.Doc{Summary: "Solution of tensordot(A, X, X.ndim) = B", Formula: "X",
-			Notes: "dims of A are moved to its end first.", Source: "torch.linalg.tensorsolve"},
+			Notes: "dims of A are moved to its end first."},
 		Cases: func(g opdef.Gen) []*tensorsolveArgs {
 			return []*tensorsolveArgs{
 				{wellConditioned(g, tensor.Float64, false, 6, 6).Reshape(2, 3, 6), g.Normal(tensor.Float64, 2, 3), nil},

@@ -102,8 +102,7 @@ var vectorNormOps = []*opdef.Entry{
 		Names:    "norm functional.norm Tensor.norm",
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Vector norm over dimensions, or Frobenius norm", Formula: "sum(|self|^p)^(1/p)",
-			Notes:  "self is converted to dtype first. p may be inf, -inf and 0 (the number of non-zero elements).",
-			Source: "torch.norm"},
+			Notes: "self is converted to dtype first. p may be inf, -inf and 0 (the number of non-zero elements)."},
 		Cases: func(g opdef.Gen) []*normArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			return []*normArgs{
@@ -132,8 +131,7 @@ var vectorNormOps = []*opdef.Entry{
 			Formula: "the 2-norm of all elements without ord, else a vector norm over one dimension or a matrix " +
 				"norm over two",
 			Notes: "Of matrices: fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 " +
-				"(largest and smallest column sum of magnitudes), inf and -inf (row sums).",
-			Source: "torch.linalg.norm"},
+				"(largest and smallest column sum of magnitudes), inf and -inf (row sums)."},
 		Cases: func(g opdef.Gen) []*linalgNormArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			apart := g.Apart(f64, []float64{0}, 3, 4)
@@ -151,7 +149,7 @@ var vectorNormOps = []*opdef.Entry{
 			"dtype=None) -> Tensor",
 		Names: "linalg.vector_norm",
 		Doc: opdef.Doc{Summary: "Vector norm over dimensions", Formula: "sum(|x|^ord)^(1/ord)",
-			Notes: "ord may be inf, -inf and 0 (the number of non-zero elements).", Source: "torch.linalg.vector_norm"},
+			Notes: "ord may be inf, -inf and 0 (the number of non-zero elements)."},
 		Cases: func(g opdef.Gen) []*VectorNormArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			apart := g.Apart(f64, []float64{0}, 3, 4)
@@ -172,7 +170,7 @@ var vectorNormOps = []*opdef.Entry{
 		Names: "linalg.matrix_norm",
 		Doc: opdef.Doc{Summary: "Matrix norm over two dimensions",
 			Notes: "fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 (largest and " +
-				"smallest column sum of magnitudes), inf and -inf (row sums).", Source: "torch.linalg.matrix_norm"},
+				"smallest column sum of magnitudes), inf and -inf (row sums)."},
 		Cases: func(g opdef.Gen) []*linalgMatrixNormArgs {
 			apart := g.Apart(tensor.Float64, []float64{0}, 3, 4)
 			return []*linalgMatrixNormArgs{

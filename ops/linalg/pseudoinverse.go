@@ -19,8 +19,7 @@ var pseudoinverseOps = []*opdef.Entry{
 			"Tensor|Scalar? rtol=None) -> Tensor",
 		Names: "linalg.pinv pinverse Tensor.pinverse",
 		Doc: opdef.Doc{Summary: "Pseudoinverse",
-			Formula: "V @ diag(1/S) @ U^H over the singular values above the tolerance", Notes: toleranceNote,
-			Source: "torch.linalg.pinv"},
+			Formula: "V @ diag(1/S) @ U^H over the singular values above the tolerance", Notes: toleranceNote},
 		GradScale: func(m *matrixOpCall[pinvArgs], g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			// The terms are products of two pseudoinverses and the gradient, one of
 			// them also with A.
@@ -60,7 +59,7 @@ var pseudoinverseOps = []*opdef.Entry{
 			"Tensor|Scalar? rtol=None) -> Tensor",
 		Names: "linalg.matrix_rank",
 		Doc: opdef.Doc{Summary: "Number of singular values above a tolerance",
-			Formula: "count(S > max(atol, rtol*S[0]))", Notes: toleranceNote, Source: "torch.linalg.matrix_rank"},
+			Formula: "count(S > max(atol, rtol*S[0]))", Notes: toleranceNote},
 		NoGrad: "a count",
 		Cases: func(g opdef.Gen) []*rankArgs {
 			return []*rankArgs{

@@ -19,7 +19,7 @@ var spectralOps = []*opdef.Entry{
 		Names:  "linalg.cond",
 		Doc: opdef.Doc{Summary: "Condition of matrices with respect to a norm", Formula: "norm(A, p) * norm(A^-1, p)",
 			Notes: "The ratio of the largest to the smallest singular value without p and for 2, its inverse for " +
-				"-2; else p is fro, nuc, 1, -1, inf or -inf and A square.", Source: "torch.linalg.cond"},
+				"-2; else p is fro, nuc, 1, -1, inf or -inf and A square."},
 		Cases: func(g opdef.Gen) []*condArgs {
 			f64, c128 := tensor.Float64, tensor.Complex128
 			return []*condArgs{

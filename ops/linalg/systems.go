@@ -21,8 +21,7 @@ var systemOps = []*opdef.Entry{
 			Formula: "X of least norm with the least |A @ X - B|",
 			Notes: "Residuals exist for tall A of full rank (not with gelsy), the rank with gelsy, gelsd and " +
 				"gelss, singular values with gelsd and gelss; the others are empty. Singular values below " +
-				"rcond*S[0] count as zero, max(m, n)*eps by default; gels takes A to be of full rank.",
-			Source: "torch.linalg.lstsq"},
+				"rcond*S[0] count as zero, max(m, n)*eps by default; gels takes A to be of full rank."},
 		Cases: func(g opdef.Gen) []*lstsqArgs {
 			f64, c128 := tensor.Float64, tensor.Complex128
 			gels, gelsd := "gels", "gelsd"
@@ -44,7 +43,7 @@ var systemOps = []*opdef.Entry{
 			"(Tensor P, Tensor L, Tensor U)",
 		Names: "lu_unpack",
 		Doc: opdef.Doc{Summary: "Factors P, L and U of a packed LU factorisation", Formula: "A = P @ L @ U",
-			Notes: "Results that are not asked for are empty.", Source: "torch.lu_unpack"},
+			Notes: "Results that are not asked for are empty."},
 		Cases: func(g opdef.Gen) (cs []*luUnpackArgs) {
 			for i, shape := range [][]int{{3, 3}, {2, 4, 3}, {3, 5}, {3, 3}} {
 				dt := []tensor.DType{tensor.Float64, tensor.Float64, tensor.Complex128, tensor.Float32}[i]
@@ -59,7 +58,7 @@ var systemOps = []*opdef.Entry{
 		Schema: "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
 		Names:  "linalg.lu_solve",
 		Doc: opdef.Doc{Summary: "Solution of a system given by its packed LU factorisation",
-			Formula: "X with A @ X = B, or X @ A = B, A^H for A if adjoint", Source: "torch.linalg.lu_solve"},
+			Formula: "X with A @ X = B, or X @ A = B, A^H for A if adjoint"},
 		Cases: func(g opdef.Gen) (cs []*linalgLUSolveArgs) {
 			for i, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Complex128, tensor.Float64,
 				tensor.Float32} {
@@ -74,7 +73,7 @@ var systemOps = []*opdef.Entry{
 	matrixOp(matrixDecl[luSolveArgs]{
 		Schema: "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", Composite: true,
 		Doc: opdef.Doc{Summary: "Solution of a system given by its packed LU factorisation",
-			Formula: "X with A @ X = self", Source: "torch.lu_solve"},
+			Formula: "X with A @ X = self"},
 		Cases: func(g opdef.Gen) (cs []*luSolveArgs) {
 			for _, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Float32} {
 				f, p := packedLU(wellConditioned(g, dt, false, 2, 3, 3))
@@ -90,8 +89,7 @@ var systemOps = []*opdef.Entry{
 		Names:  "linalg.householder_product orgqr Tensor.orgqr",
 		Doc: opdef.Doc{Summary: "First columns of a product of reflectors",
 			Formula: "H_1 @ H_2 @ ... @ H_k, H_i = I - tau_i*v_i@v_i^H",
-			Notes:   "v_i is column i of input below the diagonal, with a leading 1.",
-			Source:  "torch.linalg.householder_product"},
+			Notes:   "v_i is column i of input below the diagonal, with a leading 1."},
 		Cases: func(g opdef.Gen) []*householderArgs {
 			f64, c128 := tensor.Float64, tensor.Complex128
 			return []*householderArgs{
@@ -105,7 +103,7 @@ var systemOps = []*opdef.Entry{
 		Schema: "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
 		Doc: opdef.Doc{Summary: "Product of a matrix with the unitary factor that reflectors make",
 			Formula: "Q @ input3, or input3 @ Q, Q^H for Q if transpose",
-			Notes:   "self and input2 are reflectors and their factors as geqrf returns them.", Source: "torch.ormqr"},
+			Notes:   "self and input2 are reflectors and their factors as geqrf returns them."},
 		NoGrad: "torch has none",
 		Cases: func(g opdef.Gen) (cs []*ormqrArgs) {
 			for i, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Float64, tensor.Float32} {
@@ -143,8 +141,7 @@ var systemOps = []*opdef.Entry{
 	matrixOp(matrixDecl[ldlSolveArgs]{
 		Schema: "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
 		Names:  "linalg.ldl_solve",
-		Doc: opdef.Doc{Summary: "Solution of a system given by its LDL factorisation", Formula: "X with A @ X = B",
-			Source: "torch.linalg.ldl_solve"},
+		Doc:    opdef.Doc{Summary: "Solution of a system given by its LDL factorisation", Formula: "X with A @ X = B"},
 		NoGrad: "torch has none",
 		Cases: func(g opdef.Gen) (cs []*ldlSolveArgs) {
 			for _, a := range ldlCases(g) {
@@ -158,7 +155,7 @@ var systemOps = []*opdef.Entry{
 		Schema: "tensorinv(Tensor A, int ind=2) -> Tensor",
 		Names:  "linalg.tensorinv", Composite: true,
 		Doc: opdef.Doc{Summary: "Inverse of tensordot(A, X, ind) = I",
-			Formula: "inverse of A with its first ind dimensions as rows", Source: "torch.linalg.tensorinv"},
+			Formula: "inverse of A with its first ind dimensions as rows"},
 		Cases: func(g opdef.Gen) []*tensorinvArgs {
 			cs := []*tensorinvArgs{
 				{wellConditioned(g, tensor.Float64, false, 6, 6).Reshape(2, 3, 6), 2},

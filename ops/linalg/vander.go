@@ -57,7 +57,7 @@ var vandermonde = opdef.Planned[vandermondeArgs, *powers]{
 	Schema: "linalg_vander(Tensor x, *, int? N=None) -> Tensor", Names: "linalg.vander", Composite: true,
 	Doc: opdef.Doc{Summary: "Powers of elements along a new last dimension", Formula: "x^k, k from 0 to N-1",
 		Notes: "N is the size of the last dimension by default. Of integers and bool the result is int64. A 0-d " +
-			"tensor counts as one element.", Source: "torch.linalg.vander"},
+			"tensor counts as one element."},
 	Error: opdef.Error{Class: opdef.Elementwise, ULPs: 16, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 16}},
 	Plan:  (*vandermondeArgs).powers,
 	Kernel: func(p *powers) ([]*tensor.Tensor, error) {

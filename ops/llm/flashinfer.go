@@ -90,8 +90,7 @@ func infGate(name, formula string, act func(g *compose.Graph, x *compose.Value) 
 		Schema: "flashinfer_" + name + "(Tensor input, *, bool? enable_pdl=None) -> Tensor",
 		Names:  "flashinfer." + name + " flashinfer.activation." + name,
 		Doc: opdef.Doc{Summary: "The first half of rows through a gate, times the second",
-			Formula: formula + "(a) * b, a and b the halves of the last dimension of input",
-			Source:  "flashinfer." + name},
+			Formula: formula + "(a) * b, a and b the halves of the last dimension of input"},
 		Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *infGateArgs {
 			return &infGateArgs{Input: g.Normal(dt, 3, 8)}
 		}),
@@ -179,7 +178,7 @@ var infMergeState = compose.Declare(compose.Op[mergeArgs]{
 	Names:  "flashinfer.merge_state flashinfer.cascade.merge_state",
 	Doc: opdef.Doc{Summary: "Attention over two sets of keys from that over each",
 		Formula: "(2^s_a v_a + 2^s_b v_b) / (2^s_a + 2^s_b), log2(2^s_a + 2^s_b)",
-		Notes:   "v is (rows, heads, size), s (rows, heads). " + mergedNotes, Source: "flashinfer.merge_state"},
+		Notes:   "v is (rows, heads, size), s (rows, heads). " + mergedNotes},
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *mergeArgs {
 		return &mergeArgs{g.Normal(dt, 3, 2, 4), g.Normal(tensor.Float32, 3, 2), g.Normal(dt, 3, 2, 4),
@@ -207,7 +206,7 @@ var infMergeStateInPlace = compose.DeclareInPlace(compose.Op[mergeInArgs]{
 	Doc: opdef.Doc{Summary: "Attention over two sets of keys from that over each, into the first",
 		Formula: "v = (2^s v + 2^s_other v_other) / (2^s + 2^s_other), s = log2(2^s + 2^s_other)",
 		Notes: "v is (rows, heads, size), s (rows, heads), mask (rows): where it is false a row stays as it is. " +
-			mergedNotes, Source: "flashinfer.merge_state_in_place"},
+			mergedNotes},
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *mergeInArgs {
 		a := &mergeInArgs{g.Normal(dt, 3, 2, 4), g.Normal(tensor.Float32, 3, 2), g.Normal(dt, 3, 2, 4),
@@ -236,8 +235,7 @@ var infMergeStates = compose.Declare(compose.Op[mergesArgs]{
 	Names:  "flashinfer.merge_states flashinfer.cascade.merge_states",
 	Doc: opdef.Doc{Summary: "Attention over sets of keys from that over each",
 		Formula: "sum_i 2^s_i v_i / sum_i 2^s_i, log2(sum_i 2^s_i)",
-		Notes:   "v is (rows, sets, heads, size), s (rows, sets, heads). " + mergedNotes,
-		Source:  "flashinfer.merge_states"},
+		Notes:   "v is (rows, sets, heads, size), s (rows, sets, heads). " + mergedNotes},
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *mergesArgs {
 		return &mergesArgs{g.Normal(dt, 3, 4, 2, 4), g.Normal(tensor.Float32, 3, 4, 2)}

@@ -395,8 +395,7 @@ var infPrefill = compose.Declare(compose.Op[prefillArgs]{
 	Doc: opdef.Doc{Summary: "Attention of the queries of one sequence",
 		Formula: "softmax(logits_soft_cap*tanh(sm_scale * q k^T / logits_soft_cap)) v of each head",
 		Notes: infNotes + " custom_mask says which keys are seen, whatever causal is. Quantised keys and values " +
-			"(scale_q, scale_k, scale_v, kv_cache_sf) and packed masks are refused.",
-		Source: "flashinfer.single_prefill_with_kv_cache"},
+			"(scale_q, scale_k, scale_v, kv_cache_sf) and packed masks are refused."},
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
 	Cases: func(g opdef.Gen) (cs []*prefillArgs) {
 		half, cap := 0.5, 2.0
@@ -447,7 +446,7 @@ var infDecode = compose.Declare(compose.Op[decodeArgs]{
 	Names: "flashinfer.single_decode_with_kv_cache flashinfer.decode.single_decode_with_kv_cache",
 	Doc: opdef.Doc{Summary: "Attention of the last query of one sequence",
 		Formula: "as single_prefill_with_kv_cache of one query, without its dimension",
-		Notes:   infNotes, Source: "flashinfer.single_decode_with_kv_cache"},
+		Notes:   infNotes},
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
 	Cases: func(g opdef.Gen) (cs []*decodeArgs) {
 		half, cap := 0.5, 2.0

@@ -23,8 +23,7 @@ var crossEntropyOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Cross entropy of scores and classes or class probabilities",
 			Formula: "-weight[target]*log_softmax(input)[target], or -sum(weight*target*log_softmax(input))",
 			Notes: "input is (C), (N, C) or (N, C, *). The mean divides by the sum of the weights of the targets " +
-				"that are not ignored; of probabilities by the number of positions.",
-			Source: "torch.nn.functional.cross_entropy"},
+				"that are not ignored; of probabilities by the number of positions."},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4,
 			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
 		Autocast:  opdef.AutocastFloat32,
@@ -47,8 +46,7 @@ var crossEntropyOps = []*opdef.Entry{
 		Names: "F.nll_loss",
 		Doc: opdef.Doc{Summary: "Negated scores of classes", Formula: "-weight[target]*input[target]",
 			Notes: "input is (C), (N, C) or (N, C, *). The mean divides by the sum of the weights of the targets " +
-				"that are not ignored.",
-			Source: "torch.nn.functional.nll_loss"},
+				"that are not ignored."},
 		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 3}},
 		Autocast: opdef.AutocastFloat32,
 		Terms:    func(l *classLoss) int { return tensor.Numel(l.positions) },

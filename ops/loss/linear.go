@@ -26,8 +26,7 @@ var linearCrossEntropy = compose.Declare(compose.Op[linearEntropyArgs]{
 		Formula: "cross_entropy(linear(input, linear_weight, linear_bias), target)",
 		Notes: "input is (N, features) or (features), linear_weight (classes, features). options, the size of " +
 			"chunks, do " +
-			"not change the result. Targets that are probabilities and losses of more dimensions are refused.",
-		Source: "torch.nn.functional.linear_cross_entropy"},
+			"not change the result. Targets that are probabilities and losses of more dimensions are refused."},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *linearEntropyArgs {
 		target := tensor.New(tensor.Int64, []int{4}, []int64{2, 0, 4, 1}).Rounded()
 		ignored := 4

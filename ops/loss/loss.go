@@ -18,9 +18,8 @@ var lossOps = []*opdef.Entry{
 			"reduction='mean', Tensor? weight=None) -> Tensor",
 		Names:    "F.mse_loss",
 		Autocast: opdef.AutocastFloat32,
-		Doc: opdef.Doc{Summary: "Squared error", Formula: "(input - target)^2, averaged, added or left alone",
-			Source: "torch.nn.functional.mse_loss"},
-		Cases: plainLossCases(normalOperand),
+		Doc:      opdef.Doc{Summary: "Squared error", Formula: "(input - target)^2, averaged, added or left alone"},
+		Cases:    plainLossCases(normalOperand),
 		Plan: func(a *plainLossArgs) (*elementLoss, error) {
 			return a.loss(&elementLoss{
 				own: true,
@@ -36,7 +35,7 @@ var lossOps = []*opdef.Entry{
 		Names:    "F.l1_loss",
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Absolute error", Formula: "|input - target|, averaged, added or left alone",
-			Notes: "The gradient of no error is 0.", Source: "torch.nn.functional.l1_loss"},
+			Notes: "The gradient of no error is 0."},
 		Cases: func(g opdef.Gen) []*plainLossArgs {
 			c := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Complex128, shape...) }
 			return append(plainLossCases(elements.DistinctOperand)(g), &plainLossArgs{Input: c(2, 3), Target: c(2, 3),
@@ -62,8 +61,7 @@ var lossOps = []*opdef.Entry{
 		Autocast: opdef.AutocastFloat32,
 		Error:    opdef.Error{Shared: true},
 		Doc: opdef.Doc{Summary: "Absolute error, squared where it is small",
-			Formula: "d^2/(2*beta) if d < beta, else d - beta/2, with d = |input - target|",
-			Source:  "torch.nn.functional.smooth_l1_loss"},
+			Formula: "d^2/(2*beta) if d < beta, else d - beta/2, with d = |input - target|"},
 		Cases: lossPairs(true, normalOperand, normalOperand, func(g opdef.Gen, p lossPair) *smoothL1Args {
 			return &smoothL1Args{Input: p.x, Target: p.t, Reduction: p.how, Beta: 0.5 + 0.25*float64(g.Nth)}
 		}),
@@ -87,8 +85,7 @@ var lossOps = []*opdef.Entry{
 		Autocast: opdef.AutocastFloat32,
 		Error:    opdef.Error{Shared: true},
 		Doc: opdef.Doc{Summary: "Squared error, absolute where it is large",
-			Formula: "d^2/2 if d <= delta, else delta*(d - delta/2), with d = |input - target|",
-			Source:  "torch.nn.functional.huber_loss"},
+			Formula: "d^2/2 if d <= delta, else delta*(d - delta/2), with d = |input - target|"},
 		Cases: lossPairs(true, normalOperand, normalOperand, func(g opdef.Gen, p lossPair) *huberArgs {
 			return &huberArgs{Input: p.x, Target: p.t, Reduction: p.how, Delta: 0.5 + 0.25*float64(g.Nth)}
 		}),
@@ -108,8 +105,7 @@ var lossOps = []*opdef.Entry{
 			"bool? reduce=None, str reduction='mean') -> Tensor",
 		Names: "F.binary_cross_entropy",
 		Doc: opdef.Doc{Summary: "Cross entropy of probabilities",
-			Formula: "-weight*(target*log(input) + (1-target)*log(1-input))", Notes: "Logarithms are at least -100.",
-			Source: "torch.nn.functional.binary_cross_entropy"},
+			Formula: "-weight*(target*log(input) + (1-target)*log(1-input))", Notes: "Logarithms are at least -100."},
 		Cases: func(g opdef.Gen) []*bceArgs {
 			cs := lossPairs(false, probabilityOperand, probabilityOperand, func(g opdef.Gen, p lossPair) *bceArgs {
 				return &bceArgs{Input: p.x, Target: p.t, Reduction: p.how}
@@ -154,8 +150,7 @@ var lossOps = []*opdef.Entry{
 		Names:    "F.binary_cross_entropy_with_logits",
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits",
-			Formula: "weight*((1-target)*input + (1+(pos_weight-1)*target)*log(1+exp(-input)))",
-			Source:  "torch.nn.functional.binary_cross_entropy_with_logits"},
+			Formula: "weight*((1-target)*input + (1+(pos_weight-1)*target)*log(1+exp(-input)))"},
 		Cases: func(g opdef.Gen) []*bceLogitsArgs {
 			cs := lossPairs(false, normalOperand, probabilityOperand, func(g opdef.Gen, p lossPair) *bceLogitsArgs {
 				return &bceLogitsArgs{Input: p.x, Target: p.t, Reduction: p.how}
@@ -223,7 +218,7 @@ var lossOps = []*opdef.Entry{
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Divergence of a distribution from another, given by logarithms",
 			Formula: "target*(log(target) - input), of a target in logarithms exp(target)*(target - input)",
-			Notes:   "batchmean divides the sum by the first dimension.", Source: "torch.nn.functional.kl_div"},
+			Notes:   "batchmean divides the sum by the first dimension."},
 		Cases: func(g opdef.Gen) []*klDivArgs {
 			cs := lossPairs(true, normalOperand, probabilityOperand, func(g opdef.Gen, p lossPair) *klDivArgs {
 				return &klDivArgs{Input: p.x, Target: p.t, Reduction: p.how, LogTarget: g.Nth%2 == 1}
@@ -240,8 +235,7 @@ var lossOps = []*opdef.Entry{
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Negative logarithm of a Poisson likelihood",
 			Formula: "exp(input) - target*input, or input - target*log(input + eps)",
-			Notes:   "full adds Stirling's approximation of log(target!) where target > 1.",
-			Source:  "torch.nn.functional.poisson_nll_loss"},
+			Notes:   "full adds Stirling's approximation of log(target!) where target > 1."},
 		Cases: func(g opdef.Gen) []*poissonArgs {
 			var cs []*poissonArgs
 			for i, how := range []string{"mean", "sum", "none", "mean", "none"} {
@@ -260,8 +254,7 @@ var lossOps = []*opdef.Entry{
 		Names: "F.gaussian_nll_loss",
 		Doc: opdef.Doc{Summary: "Negative logarithm of a Gaussian likelihood",
 			Formula: "(log(v) + (input - target)^2/v) / 2, with v = max(var, eps)",
-			Notes:   "full adds log(2 pi)/2. The limit eps passes the gradient on.",
-			Source:  "torch.nn.functional.gaussian_nll_loss"},
+			Notes:   "full adds log(2 pi)/2. The limit eps passes the gradient on."},
 		Cases: func(g opdef.Gen) []*gaussianArgs {
 			n := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Float64, shape...) }
 			v := func(shape ...int) *tensor.Tensor { return g.Uniform(tensor.Float64, 0.5, 2, shape...) }
@@ -279,8 +272,7 @@ var lossOps = []*opdef.Entry{
 		Names:    "F.hinge_embedding_loss",
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Distance of similar pairs, shortfall from the margin of others",
-			Formula: "input if target is 1, max(0, margin - input) if -1",
-			Source:  "torch.nn.functional.hinge_embedding_loss"},
+			Formula: "input if target is 1, max(0, margin - input) if -1"},
 		Cases: func(g opdef.Gen) []*hingeArgs {
 			near := func(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor {
 				return g.Apart(dt, []float64{0.5}, shape...)
@@ -295,8 +287,7 @@ var lossOps = []*opdef.Entry{
 			"reduction='mean') -> Tensor",
 		Names:    "F.soft_margin_loss",
 		Autocast: opdef.AutocastFloat32,
-		Doc: opdef.Doc{Summary: "Logistic loss of labels 1 and -1", Formula: "log(1 + exp(-target*input))",
-			Source: "torch.nn.functional.soft_margin_loss"},
+		Doc:      opdef.Doc{Summary: "Logistic loss of labels 1 and -1", Formula: "log(1 + exp(-target*input))"},
 		Cases: lossPairs(false, normalOperand, signOperand, func(g opdef.Gen, p lossPair) *softMarginArgs {
 			return &softMarginArgs{Input: p.x, Target: p.t, Reduction: p.how}
 		}),
@@ -320,8 +311,7 @@ var lossOps = []*opdef.Entry{
 		Names:    "F.margin_ranking_loss",
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Shortfall of the wanted order of two scores",
-			Formula: "max(0, -target*(input1 - input2) + margin)", Notes: "At the limit the gradient is passed on.",
-			Source: "torch.nn.functional.margin_ranking_loss"},
+			Formula: "max(0, -target*(input1 - input2) + margin)", Notes: "At the limit the gradient is passed on."},
 		Cases: lossPairs(false, elements.DistinctOperand, signOperand, func(g opdef.Gen, p lossPair) *rankingArgs {
 			return &rankingArgs{Input1: p.x, Input2: elements.DistinctOperand(g, p.x.DType, p.x.Shape...),
 				Target: p.t, Margin: 0.1, Reduction: p.how}

@@ -17,8 +17,7 @@ var rowLossOps = []*opdef.Entry{
 		Names:    "F.multi_margin_loss",
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Shortfall of the score of a class from all others",
-			Formula: "sum over j != target of weight[target]*max(0, margin - input[target] + input[j])^p / C",
-			Source:  "torch.nn.functional.multi_margin_loss"},
+			Formula: "sum over j != target of weight[target]*max(0, margin - input[target] + input[j])^p / C"},
 		Cases: func(g opdef.Gen) []*multiMarginArgs {
 			f64 := tensor.Float64
 			w := g.Uniform(f64, 0.5, 2, 4)
@@ -41,7 +40,7 @@ var rowLossOps = []*opdef.Entry{
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Shortfall of the scores of several classes from all others",
 			Formula: "sum over targets t and other classes j of max(0, 1 - input[t] + input[j]) / C",
-			Notes:   "The targets of a row end at the first -1.", Source: "torch.nn.functional.multilabel_margin_loss"},
+			Notes:   "The targets of a row end at the first -1."},
 		Cases: func(g opdef.Gen) []*multilabelMarginArgs {
 			target := tensor.New(tensor.Int64, []int{2, 4}, []int64{3, 0, -1, 1, 2, -1, -1, 0}).Rounded()
 			return []*multilabelMarginArgs{
@@ -57,8 +56,7 @@ var rowLossOps = []*opdef.Entry{
 		Names:    "F.multilabel_soft_margin_loss",
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits, averaged over classes",
-			Formula: "-mean(weight*(target*log(sigmoid(input)) + (1-target)*log(sigmoid(-input))))",
-			Source:  "torch.nn.functional.multilabel_soft_margin_loss"},
+			Formula: "-mean(weight*(target*log(sigmoid(input)) + (1-target)*log(sigmoid(-input))))"},
 		Cases: func(g opdef.Gen) []*multilabelSoftArgs {
 			f64 := tensor.Float64
 			w := g.Uniform(f64, 0.5, 2, 4)
@@ -81,7 +79,7 @@ var rowLossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Shortfall of a distance from another",
 			Formula: "max(0, d(anchor, positive) - d(anchor, negative) + margin), with d(x, y) = norm(x - y + eps, p)",
 			Notes: "swap takes the smaller of d(anchor, negative) and d(positive, negative). At the limit the " +
-				"gradient is passed on.", Source: "torch.nn.functional.triplet_margin_loss"},
+				"gradient is passed on."},
 		Cases: func(g opdef.Gen) []*tripletArgs {
 			f64 := tensor.Float64
 			n := func(shape ...int) *tensor.Tensor { return g.Normal(f64, shape...) }
@@ -103,8 +101,7 @@ var rowLossOps = []*opdef.Entry{
 		Names: "F.triplet_margin_with_distance_loss",
 		Doc: opdef.Doc{Summary: "Shortfall of a distance from another",
 			Formula: "max(0, d(anchor, positive) - d(anchor, negative) + margin), with d the pairwise_distance",
-			Notes:   "Distance functions given as arguments are not known.",
-			Source:  "torch.nn.functional.triplet_margin_with_distance_loss"},
+			Notes:   "Distance functions given as arguments are not known."},
 		Cases: func(g opdef.Gen) []*tripletDistanceArgs {
 			n := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Float64, shape...) }
 			return []*tripletDistanceArgs{{Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5,
@@ -125,8 +122,7 @@ var rowLossOps = []*opdef.Entry{
 		Names:    "F.cosine_embedding_loss",
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Distance of the cosine of similar vectors from 1, excess of others over a margin",
-			Formula: "1 - cos(input1, input2) if target is 1, max(0, cos(input1, input2) - margin) if -1",
-			Source:  "torch.nn.functional.cosine_embedding_loss"},
+			Formula: "1 - cos(input1, input2) if target is 1, max(0, cos(input1, input2) - margin) if -1"},
 		Cases: func(g opdef.Gen) []*cosineEmbeddingArgs {
 			f64 := tensor.Float64
 			return []*cosineEmbeddingArgs{

@@ -279,7 +279,7 @@ func maskedDoc(name, summary, notes, neutral string) opdef.Doc {
 		notes += " "
 	}
 	return opdef.Doc{Summary: summary, Formula: name + "(where(mask, input, " + neutral + "))",
-		Notes: notes + "Masked elements get no gradient.", Source: "torch.masked." + name}
+		Notes: notes + "Masked elements get no gradient."}
 }
 
 func maskedNames(name string) string { return "masked." + name + " _masked." + name }

@@ -48,7 +48,7 @@ var maskedNormalize = compose.Declare(compose.Op[maskedNormalizeArgs]{
 	Names: maskedNames("normalize"),
 	Doc: opdef.Doc{Summary: "Kept elements scaled to norm 1 along a dimension",
 		Formula: "where(mask, input, 0) / max(norm(kept, ord, dim), eps)",
-		Notes:   "Masked elements get no gradient.", Source: "torch.masked.normalize"},
+		Notes:   "Masked elements get no gradient."},
 	Autocast: opdef.AutocastFloat32, Exempt: map[string]string{"dtypes": "eps is rounded, to 0 in float16"},
 	Cases: func(g opdef.Gen) []*maskedNormalizeArgs {
 		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)

@@ -32,7 +32,7 @@ func maskedSpread(name, summary string, root bool) *opdef.Entry {
 		Doc: opdef.Doc{Summary: summary,
 			Formula: "sum(|x - mean|^2) / (n - 1 if unbiased else n) over the kept elements",
 			Notes: "nan where the mask keeps none. The result of complex input is complex. Masked elements get no " +
-				"gradient.", Source: "torch.masked." + name},
+				"gradient."},
 		Cases: func(g opdef.Gen) []*A {
 			return []*A{
 				{Input: g.Normal(tensor.Float64, 3, 5), Dim: []int{1}, Mask: maskOfRows(3, 5)},

@@ -70,7 +70,6 @@ var einsumDoc = opdef.Doc{
 	Formula: "einsum(\"bij,bjk->bik\", x, y)",
 	Notes: "Letters in an order of their own, ... for broadcast dimensions, a repeated letter takes the diagonal; " +
 		"or lists of numbers in place of letters.",
-	Source: "torch.einsum",
 }
 
 type einsumArgs struct {

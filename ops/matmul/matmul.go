@@ -15,8 +15,7 @@ var matmulOps = []*opdef.Entry{
 		Names:    "matmul Tensor.matmul linalg.matmul Tensor.__matmul__",
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Matrix product with broadcast batch dimensions", Formula: "self @ other",
-			Notes:  "(..., M, K) with (..., K, N); a vector is a row on the left, a column on the right.",
-			Source: "torch.matmul"},
+			Notes: "(..., M, K) with (..., K, N); a vector is a row on the left, a column on the right."},
 		Node: func(c *Call[matmulArgs], g *opdef.Grad) (opdef.Node, error) {
 			return matmulNode(c.Args.Self, c.Args.Other, g)
 		},
@@ -45,7 +44,7 @@ var matmulOps = []*opdef.Entry{
 		Names:    "mm Tensor.mm spmm",
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Product of two matrices", Formula: "self @ mat2",
-			Notes: "(M, K) with (K, N), no broadcasting.", Source: "torch.mm"},
+			Notes: "(M, K) with (K, N), no broadcasting."},
 		Cases: func(g opdef.Gen) []*mmArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *mmArgs { return &mmArgs{x, y} },
 				[][2][]int{{{3, 4}, {4, 2}}, {{1, 5}, {5, 1}}, {{0, 2}, {2, 3}}, {{3, 0}, {0, 2}}})
@@ -55,7 +54,7 @@ var matmulOps = []*opdef.Entry{
 		Schema:   "bmm(Tensor self, Tensor mat2) -> Tensor",
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Products of two batches of matrices", Formula: "self[b] @ mat2[b]",
-			Notes: "(B, M, K) with (B, K, N), no broadcasting.", Source: "torch.bmm"},
+			Notes: "(B, M, K) with (B, K, N), no broadcasting."},
 		Cases: func(g opdef.Gen) []*mmArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *mmArgs { return &mmArgs{x, y} },
 				[][2][]int{{{2, 3, 4}, {2, 4, 2}}, {{1, 1, 5}, {1, 5, 1}}, {{0, 2, 3}, {0, 3, 2}},
@@ -65,7 +64,7 @@ var matmulOps = []*opdef.Entry{
 	Multilinear(Op[mvArgs]{
 		Schema:   "mv(Tensor self, Tensor vec) -> Tensor",
 		Autocast: opdef.AutocastLower,
-		Doc:      opdef.Doc{Summary: "Product of a matrix and a vector", Formula: "self @ vec", Source: "torch.mv"},
+		Doc:      opdef.Doc{Summary: "Product of a matrix and a vector", Formula: "self @ vec"},
 		Cases: func(g opdef.Gen) []*mvArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *mvArgs { return &mvArgs{x, y} },
 				[][2][]int{{{3, 4}, {4}}, {{1, 5}, {5}}, {{0, 2}, {2}}, {{3, 0}, {0}}})
@@ -74,8 +73,8 @@ var matmulOps = []*opdef.Entry{
 	Multilinear(Op[dotArgs]{
 		Schema:   "dot(Tensor self, Tensor tensor) -> Tensor",
 		Autocast: opdef.AutocastWidest,
-		Doc: opdef.Doc{Summary: "Inner product of two vectors, without conjugation", Formula: "sum(self * tensor)",
-			Source: "torch.dot"},
+		Doc: opdef.Doc{Summary: "Inner product of two vectors, without conjugation",
+			Formula: "sum(self * tensor)"},
 		Cases: func(g opdef.Gen) []*dotArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *dotArgs { return &dotArgs{x, y} },
 				[][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
@@ -85,7 +84,7 @@ var matmulOps = []*opdef.Entry{
 		Schema:   "vdot(Tensor self, Tensor other) -> Tensor",
 		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Inner product of two vectors, the first conjugated",
-			Formula: "sum(conj(self) * other)", Source: "torch.vdot"},
+			Formula: "sum(conj(self) * other)"},
 		Cases: func(g opdef.Gen) []*vdotArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *vdotArgs { return &vdotArgs{x, y} },
 				[][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
@@ -101,7 +100,7 @@ var matmulOps = []*opdef.Entry{
 		Schema: "vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
 		Names:  "linalg.vecdot",
 		Doc: opdef.Doc{Summary: "Inner products along a dimension, the first operand conjugated",
-			Formula: "sum(conj(x) * y, dim)", Source: "torch.linalg.vecdot"},
+			Formula: "sum(conj(x) * y, dim)"},
 		Cases: func(g opdef.Gen) []*vecdotArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *vecdotArgs { return &vecdotArgs{x, y, -1} },
 				[][2][]int{{{4}, {4}}, {{2, 3}, {2, 3}}, {{2, 1, 3}, {2, 3}}, {{0, 2}, {2}}})
@@ -110,7 +109,7 @@ var matmulOps = []*opdef.Entry{
 	Multilinear(Op[innerArgs]{
 		Schema: "inner(Tensor self, Tensor other) -> Tensor", Composite: true,
 		Doc: opdef.Doc{Summary: "Products summed over the last dimension of both operands",
-			Formula: "sum_k self[..., k] * other[..., k]", Source: "torch.inner"},
+			Formula: "sum_k self[..., k] * other[..., k]"},
 		Node: func(c *Call[innerArgs], g *opdef.Grad) (opdef.Node, error) {
 			a := c.Args
 			m, n := a.Self.Dim(), a.Other.Dim()
@@ -128,8 +127,7 @@ var matmulOps = []*opdef.Entry{
 	Multilinear(Op[outerArgs]{
 		Schema: "outer(Tensor self, Tensor vec2) -> Tensor",
 		Names:  "outer ger Tensor.outer Tensor.ger",
-		Doc: opdef.Doc{Summary: "All products of the elements of two vectors", Formula: "self[i] * vec2[j]",
-			Source: "torch.outer"},
+		Doc:    opdef.Doc{Summary: "All products of the elements of two vectors", Formula: "self[i] * vec2[j]"},
 		Node: func(c *Call[outerArgs], g *opdef.Grad) (opdef.Node, error) { // a product with self as a column
 			gr, err := c.Grads(g)
 			if err != nil {
@@ -149,7 +147,7 @@ var matmulOps = []*opdef.Entry{
 		Autocast: opdef.AutocastLower,
 		InPlace:  true,
 		Doc: opdef.Doc{Summary: "Matrix product added to a broadcast tensor",
-			Formula: "beta*self + alpha*(mat1 @ mat2)", Notes: "With beta 0, self is not read.", Source: "torch.addmm"},
+			Formula: "beta*self + alpha*(mat1 @ mat2)", Notes: "With beta 0, self is not read."},
 		Cases: func(g opdef.Gen) []*addmmArgs {
 			return added(g, []int{3, 2}, []int{3, 4}, []int{4, 2}, func(s, x, y *tensor.Tensor, b,
 				k opdef.Scalar) *addmmArgs {
@@ -165,8 +163,7 @@ var matmulOps = []*opdef.Entry{
 		Autocast: opdef.AutocastLower,
 		InPlace:  true, Resizes: true,
 		Doc: opdef.Doc{Summary: "Sum of a batch of matrix products added to a broadcast tensor",
-			Formula: "beta*self + alpha*sum_b(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.",
-			Source: "torch.addbmm"},
+			Formula: "beta*self + alpha*sum_b(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read."},
 		Cases: func(g opdef.Gen) []*addbmmArgs {
 			return added(g, []int{3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b,
 				k opdef.Scalar) *addbmmArgs {
@@ -182,8 +179,7 @@ var matmulOps = []*opdef.Entry{
 		Autocast: opdef.AutocastLower,
 		InPlace:  true,
 		Doc: opdef.Doc{Summary: "Batch of matrix products added to a broadcast tensor",
-			Formula: "beta*self + alpha*(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read.",
-			Source: "torch.baddbmm"},
+			Formula: "beta*self + alpha*(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read."},
 		Cases: func(g opdef.Gen) []*addbmmArgs {
 			return added(g, []int{2, 3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b,
 				k opdef.Scalar) *addbmmArgs {
@@ -199,7 +195,7 @@ var matmulOps = []*opdef.Entry{
 		Autocast: opdef.AutocastLower,
 		InPlace:  true,
 		Doc: opdef.Doc{Summary: "Product of a matrix and a vector added to a broadcast tensor",
-			Formula: "beta*self + alpha*(mat @ vec)", Notes: "With beta 0, self is not read.", Source: "torch.addmv"},
+			Formula: "beta*self + alpha*(mat @ vec)", Notes: "With beta 0, self is not read."},
 		Cases: func(g opdef.Gen) []*addmvArgs {
 			return added(g, []int{3}, []int{3, 4}, []int{4}, func(s, x, y *tensor.Tensor, b,
 				k opdef.Scalar) *addmvArgs {
@@ -215,8 +211,7 @@ var matmulOps = []*opdef.Entry{
 		Autocast: opdef.AutocastLower,
 		InPlace:  true,
 		Doc: opdef.Doc{Summary: "Outer product added to a broadcast matrix",
-			Formula: "beta*self + alpha*vec1[i]*vec2[j]", Notes: "With beta 0, self is not read.",
-			Source: "torch.addr"},
+			Formula: "beta*self + alpha*vec1[i]*vec2[j]", Notes: "With beta 0, self is not read."},
 		Cases: func(g opdef.Gen) []*addrArgs {
 			return added(g, []int{3, 2}, []int{3}, []int{2}, func(s, x, y *tensor.Tensor, b, k opdef.Scalar) *addrArgs {
 				return &addrArgs{s, x, y, b, k}
@@ -235,8 +230,7 @@ var matmulOps = []*opdef.Entry{
 		Names:    "F.linear _C._nn.linear",
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Affine map of the last dimension", Formula: "input @ weight.T + bias",
-			Notes:  "input (..., in), weight (out, in) or (in), bias (out) or ().",
-			Source: "torch.nn.functional.linear"},
+			Notes: "input (..., in), weight (out, in) or (in), bias (out) or ()."},
 		Node: linearNode,
 		Cases: func(g opdef.Gen) []*linearArgs {
 			f32, f64 := tensor.Float32, tensor.Float64
@@ -261,8 +255,7 @@ var matmulOps = []*opdef.Entry{
 		Names:    "F.bilinear bilinear",
 		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Bilinear map of the last dimensions of two tensors",
-			Formula: "sum_ij input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]",
-			Source:  "torch.nn.functional.bilinear"},
+			Formula: "sum_ij input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]"},
 		Node: func(c *Call[bilinearArgs], g *opdef.Grad) (opdef.Node, error) {
 			a := c.Args
 			if a.Bias != nil {
@@ -289,8 +282,7 @@ var matmulOps = []*opdef.Entry{
 		Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Products summed over chosen dimensions of both operands",
 			Formula: "einsum over the dimensions in dims",
-			Notes:   "dims is a number of dimensions (the last of a with the first of b) or two lists.",
-			Source:  "torch.tensordot"},
+			Notes:   "dims is a number of dimensions (the last of a with the first of b) or two lists."},
 		Node: func(c *Call[tensordotArgs], g *opdef.Grad) (opdef.Node, error) {
 			a := c.Args
 			da, _, err := tensordotDims(a)
@@ -312,7 +304,7 @@ var matmulOps = []*opdef.Entry{
 		Names:    "linalg.multi_dot",
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Product of a chain of matrices", Formula: "tensors[0] @ tensors[1] @ ...",
-			Notes: "The first and the last may be vectors.", Source: "torch.linalg.multi_dot"},
+			Notes: "The first and the last may be vectors."},
 		Node: func(*Call[multiDotArgs], *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
@@ -330,8 +322,7 @@ var matmulOps = []*opdef.Entry{
 		Schema:   "chain_matmul(Tensor[]... matrices) -> Tensor",
 		Names:    "chain_matmul functional.chain_matmul",
 		Autocast: opdef.AutocastLower,
-		Doc: opdef.Doc{Summary: "Product of a chain of matrices", Formula: "matrices[0] @ matrices[1] @ ...",
-			Source: "torch.chain_matmul"},
+		Doc:      opdef.Doc{Summary: "Product of a chain of matrices", Formula: "matrices[0] @ matrices[1] @ ..."},
 		Node: func(*Call[chainArgs], *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
@@ -347,7 +338,7 @@ var matmulOps = []*opdef.Entry{
 	Multilinear(Op[kronArgs]{
 		Schema: "kron(Tensor self, Tensor other) -> Tensor",
 		Doc: opdef.Doc{Summary: "Kronecker product",
-			Formula: "result[i*n + j] = self[i] * other[j] in every dimension of size n", Source: "torch.kron"},
+			Formula: "result[i*n + j] = self[i] * other[j] in every dimension of size n"},
 		Node: kronNode,
 		Cases: func(g opdef.Gen) []*kronArgs {
 			return append(pairs(g, func(x, y *tensor.Tensor) *kronArgs { return &kronArgs{x, y} },

@@ -21,8 +21,7 @@ var normOps = []*opdef.Entry{
 		Names:    "F.layer_norm layer_norm",
 		Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions",
-			Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected.",
-			Source: "torch.nn.functional.layer_norm"},
+			Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected."},
 		Cases: func(g opdef.Gen) []*layerNormArgs {
 			f64, f32, bf := tensor.Float64, tensor.Float32, tensor.BFloat16
 			return []*layerNormArgs{
@@ -47,7 +46,7 @@ var normOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Scaling by the root mean square over the last dimensions",
 			Formula: "input / sqrt(mean(input^2) + eps) * weight",
 			Notes: "eps is by default the machine epsilon of the dtype, of float32 for 16 bits; torch before 2.7 takes " +
-				"that of 16 bits, which is as right.", Source: "torch.nn.functional.rms_norm"},
+				"that of 16 bits, which is as right."},
 		Cases: func(g opdef.Gen) []*rmsNormArgs {
 			f64 := tensor.Float64
 			return []*rmsNormArgs{
@@ -67,7 +66,7 @@ var normOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Normalisation over groups of channels",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 			Notes: "input is (N, C, *); mean and var are taken over each sample's C/num_groups channels and all " +
-				"positions.", Source: "torch.nn.functional.group_norm"},
+				"positions."},
 		Cases: func(g opdef.Gen) []*groupNormArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			return []*groupNormArgs{

@@ -14,10 +14,9 @@ import (
 // own compositions (torch/nn/functional.py).
 var scalingOps = []*opdef.Entry{
 	compose.Declare(compose.Op[normalizeArgs]{
-		Schema: "normalize(Tensor input, float p=2.0, int[1] dim=1, float eps=1e-12) -> Tensor",
-		Names:  "F.normalize",
-		Doc: opdef.Doc{Summary: "Vectors scaled to norm 1", Formula: "input / max(norm(input, p, dim), eps)",
-			Source: "torch.nn.functional.normalize"},
+		Schema:   "normalize(Tensor input, float p=2.0, int[1] dim=1, float eps=1e-12) -> Tensor",
+		Names:    "F.normalize",
+		Doc:      opdef.Doc{Summary: "Vectors scaled to norm 1", Formula: "input / max(norm(input, p, dim), eps)"},
 		Autocast: opdef.AutocastFloat32,
 		Cases: func(g opdef.Gen) []*normalizeArgs {
 			f64 := tensor.Float64
@@ -39,7 +38,7 @@ var scalingOps = []*opdef.Entry{
 	compose.Declare(compose.Op[renormArgs]{
 		Schema: "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", InPlace: true,
 		Doc: opdef.Doc{Summary: "Slices scaled down to a largest norm",
-			Formula: "slice * maxnorm/(norm + 1e-7) where the norm of order p exceeds maxnorm", Source: "torch.renorm"},
+			Formula: "slice * maxnorm/(norm + 1e-7) where the norm of order p exceeds maxnorm"},
 		Autocast: opdef.AutocastFloat32,
 		Cases: func(g opdef.Gen) []*renormArgs {
 			f64 := tensor.Float64
@@ -57,7 +56,7 @@ var scalingOps = []*opdef.Entry{
 		Names: "F.local_response_norm",
 		Doc: opdef.Doc{Summary: "Elements divided by a power of the mean square of neighbouring channels",
 			Formula: "input / (k + alpha*mean(input^2))^beta, the mean over size channels from size/2 before, with " +
-				"zeros outside", Source: "torch.nn.functional.local_response_norm"},
+				"zeros outside"},
 		Cases: func(g opdef.Gen) []*lrnArgs {
 			return []*lrnArgs{
 				{g.Normal(tensor.Float64, 2, 5, 3), 3, 0.5, 0.75, 1}, {g.Normal(tensor.Float64, 1, 4, 2, 2), 2, 1, 0.5,

@@ -217,8 +217,7 @@ var fusionAttention = compose.Declare(compose.Op[fusionArgs]{
 			"score of a key of zeros of each head. A query that sees no key gives 0. The second and third result are " +
 			"float32 (B, N, S, 8), of equal numbers; (T, N, 8) in TND, where softmax_layout is not TND in the order " +
 			"of " +
-			"heads first. The numbers behind them are not compared.",
-		Source: "torch_npu.npu_fusion_attention"},
+			"heads first. The numbers behind them are not compared."},
 	RandomIf: fused.RandomIf(func(a any) float64 { return 1 - a.(*fusionArgs).KeepProb }),
 	Exempt: map[string]string{"dtypes": "the second and third result are float32 whatever the dtype",
 		"gradients": "torch_npu passes none through the second and third result"},

@@ -20,8 +20,7 @@ var confusionTranspose = compose.Declare(compose.Op[confusionArgs]{
 	Schema: "npu_confusion_transpose(Tensor self, int[] perm, int[] shape, bool transpose_first) -> Tensor",
 	Names:  names("npu_confusion_transpose"),
 	Doc: opdef.Doc{Summary: "Another shape and order of dimensions",
-		Formula: "self.permute(perm).reshape(shape) if transpose_first, else self.reshape(shape).permute(perm)",
-		Source:  "torch_npu.npu_confusion_transpose"},
+		Formula: "self.permute(perm).reshape(shape) if transpose_first, else self.reshape(shape).permute(perm)"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *confusionArgs {
 		return &confusionArgs{g.Normal(dt, 2, 3, 4), []int{0, 2, 1}, []int{4, 3, 2}, g.Nth%2 == 0}
 	}),
@@ -53,8 +52,7 @@ type castArgs struct {
 var dtypeCast = compose.Declare(compose.Op[castArgs]{
 	Schema: "npu_dtype_cast(Tensor self, dtype dtype, any input_dtype=None) -> Tensor",
 	Names:  names("npu_dtype_cast", "_npu_dtype_cast"),
-	Doc: opdef.Doc{Summary: "Conversion of the dtype", Formula: "self as dtype",
-		Source: "torch_npu.npu_dtype_cast"},
+	Doc:    opdef.Doc{Summary: "Conversion of the dtype", Formula: "self as dtype"},
 	Exempt: map[string]string{"dtypes": "the dtype of the result is given"},
 	Cases: func(g opdef.Gen) []*castArgs {
 		return []*castArgs{{g.Normal(tensor.Float32, 3, 4), tensor.Float16, nil},
@@ -74,8 +72,7 @@ type formatArgs struct {
 var formatCast = compose.Declare(compose.Op[formatArgs]{
 	Schema: "npu_format_cast(Tensor self, any acl_format, any customize_dtype=None, any input_dtype=None) -> Tensor",
 	Names:  names("npu_format_cast"), InPlace: true,
-	Doc: opdef.Doc{Summary: "Conversion of the format in memory, which changes no value", Formula: "self",
-		Source: "torch_npu.npu_format_cast"},
+	Doc: opdef.Doc{Summary: "Conversion of the format in memory, which changes no value", Formula: "self"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *formatArgs {
 		return &formatArgs{Self: g.Normal(dt, 3, 4), AclFormat: int64(29)}
 	}),
@@ -90,8 +87,7 @@ var scatterNd = compose.Declare(compose.Op[scatterArgs]{
 	Names:  names("npu_scatter_nd_update"), InPlace: true,
 	Doc: opdef.Doc{Summary: "Slices of self replaced", Formula: "self[indices[i, 0], ..., indices[i, n-1]] = " +
 		"updates[i]",
-		Notes:  "Of equal indices the last counts; devices may take any of them.",
-		Source: "torch_npu.npu_scatter_nd_update"},
+		Notes: "Of equal indices the last counts; devices may take any of them."},
 	NoGrad: "torch_npu has none",
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *scatterArgs {
 		at := tensor.New(tensor.Int64, []int{3, 2}, []int64{1, 0, 0, 2, 1, 2}).Rounded()
@@ -136,8 +132,7 @@ var geglu = compose.Declare(compose.Op[gegluArgs]{
 	Doc: opdef.Doc{Summary: "Gated GELU",
 		Formula: "a * gelu(b) and gelu(b), a and b the halves of self along dim; with activate_left gelu(a) * b and " +
 			"gelu(a)",
-		Notes:  "GELU is approximated with tanh if approximate is 1, with erf if it is 0.",
-		Source: "torch_npu.npu_geglu"},
+		Notes: "GELU is approximated with tanh if approximate is 1, with erf if it is 0."},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *gegluArgs {
 		return &gegluArgs{g.Normal(dt, 3, 8), -1, g.Nth % 2, g.Nth > 1}
 	}),
@@ -164,8 +159,7 @@ var scaledMaskedSoftmax = compose.Declare(compose.Op[maskedSoftmaxArgs]{
 	Names:  names("npu_scaled_masked_softmax"),
 	Doc: opdef.Doc{Summary: "Softmax of scaled scores, some of which are hidden",
 		Formula: "softmax(where(mask, -10000, scale*x), -1)",
-		Notes:   "With fixed_triu_mask the scores behind the diagonal are hidden, whatever mask holds.",
-		Source:  "torch_npu.npu_scaled_masked_softmax"},
+		Notes:   "With fixed_triu_mask the scores behind the diagonal are hidden, whatever mask holds."},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *maskedSoftmaxArgs {
 		mask := tensor.New(tensor.Bool, []int{1, 1, 3, 4}, []int64{0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0}).Rounded()
 		return &maskedSoftmaxArgs{g.Normal(dt, 2, 2, 3, 4), mask, opdef.Float(0.5), g.Nth == 1}
@@ -185,8 +179,7 @@ var layerNormEval = compose.Declare(compose.Op[layerNormArgs]{
 	Schema: "npu_layer_norm_eval(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, " +
 		"float eps=1e-05) -> Tensor", Names: names("npu_layer_norm_eval"),
 	Doc: opdef.Doc{Summary: "Normalisation over the last dimensions",
-		Formula: "(input - mean) / sqrt(var + eps) * weight + bias over the dimensions of normalized_shape",
-		Source:  "torch_npu.npu_layer_norm_eval"},
+		Formula: "(input - mean) / sqrt(var + eps) * weight + bias over the dimensions of normalized_shape"},
 	NoGrad: "torch_npu has none",
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *layerNormArgs {
 		if g.Nth == 1 {
@@ -218,7 +211,7 @@ var applyAdamW = compose.Declare(compose.Op[adamArgs]{
 			"lr*m/(1 - beta1_power*beta1) / (sqrt(v/(1 - beta2_power*beta2)) + epsilon)",
 		Notes: "out holds var, m and v before the step. With amsgrad the larger of v and max_grad_norm is taken " +
 			"under the " +
-			"root; maximize turns grad round.", Source: "torch_npu.npu_apply_adam_w"},
+			"root; maximize turns grad round."},
 	NoGrad: "it is a step of an optimizer",
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *adamArgs {
 		yes := true

@@ -320,8 +320,7 @@ var promptAttention = compose.Declare(compose.Op[promptArgs]{
 		"Tensor", Names: names("npu_prompt_flash_attention"),
 	Doc: opdef.Doc{Summary: "Attention of prompts", Formula: "softmax(mask(scale_value * query key^T)) value of each " +
 		"head",
-		Notes:  inferNotes + "Queries, keys and values of int8 (deq_scale1, quant_scale1, deq_scale2) are refused.",
-		Source: "torch_npu.npu_prompt_flash_attention"},
+		Notes: inferNotes + "Queries, keys and values of int8 (deq_scale1, quant_scale1, deq_scale2) are refused."},
 	NoGrad: fused.ByInference,
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *promptArgs {
 		a := &promptArgs{Query: g.Normal(dt, 2, 3, 8), Key: g.Normal(dt, 2, 3, 4), Value: g.Normal(dt, 2, 3, 4),
@@ -370,8 +369,7 @@ var increAttention = compose.Declare(compose.Op[increArgs]{
 		"int inner_precise=1) -> Tensor", Names: names("npu_incre_flash_attention"),
 	Doc: opdef.Doc{Summary: "Attention of the next position",
 		Formula: "softmax(mask(scale_value * query key^T)) value of each head",
-		Notes:   inferNotes + "actual_seq_lengths are those of keys. kv_padding_size and int8 queries are refused.",
-		Source:  "torch_npu.npu_incre_flash_attention"},
+		Notes:   inferNotes + "actual_seq_lengths are those of keys. kv_padding_size and int8 queries are refused."},
 	NoGrad: fused.ByInference,
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *increArgs {
 		a := &increArgs{Query: g.Normal(dt, 2, 1, 8), Key: g.Normal(dt, 2, 3, 4), Value: g.Normal(dt, 2, 3, 4),
@@ -442,8 +440,7 @@ var inferAttention = compose.Declare(compose.Op[inferArgs]{
 			"of scores",
 		Notes: inferNotes + "query_rope and key_rope are further elements of queries and keys. The second result is " +
 			"float32 (B, N, S, 1), (T, N, 1) in TND, and empty without softmax_lse_flag. Scales of each row, left " +
-			"padding, shared prefixes and int8 queries are refused.",
-		Source: "torch_npu.npu_fused_infer_attention_score"},
+			"padding, shared prefixes and int8 queries are refused."},
 	NoGrad: fused.ByInference,
 	Exempt: map[string]string{"dtypes": "the second result is float32 whatever the dtype"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *inferArgs {

@@ -17,7 +17,7 @@ type linearArgs struct{ Input, Weight, Bias *tensor.Tensor }
 
 var linear = compose.Declare(compose.Op[linearArgs]{
 	Schema: "npu_linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Names: names("npu_linear"),
-	Doc: opdef.Doc{Summary: "Linear map", Formula: "input weight^T + bias", Source: "torch_npu.npu_linear"},
+	Doc: opdef.Doc{Summary: "Linear map", Formula: "input weight^T + bias"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *linearArgs {
 		return &linearArgs{g.Normal(dt, 3, 4), g.Normal(dt, 2, 4), g.Normal(dt, 2)}
 	}),
@@ -53,7 +53,7 @@ var quantMatmul = compose.Declare(compose.Op[quantMatmulArgs]{
 		Formula: "(x1 x2)*scale*pertoken_scale + bias + offset, as output_dtype",
 		Notes: "A bias of integers is added before the scales. scale has one number or one for each column, " +
 			"pertoken_scale one for each row. The result is int8 by default, ties rounded to even. Sums of int8 are " +
-			"exact. Scales packed in int64 and group_sizes are refused.", Source: "torch_npu.npu_quant_matmul"},
+			"exact. Scales packed in int64 and group_sizes are refused."},
 	NoGrad: fused.ByInference, Exempt: quantised,
 	Cases: func(g opdef.Gen) []*quantMatmulArgs {
 		a, b := g.Int(tensor.Int8, -128, 127, 3, 8), g.Int(tensor.Int8, -128, 127, 8, 4)
@@ -87,7 +87,7 @@ var weightQuantMatmul = compose.Declare(compose.Op[weightQuantArgs]{
 	Doc: opdef.Doc{Summary: "Matrix product with a quantized weight",
 		Formula: "x ((weight + antiquant_offset)*antiquant_scale) + bias; with quant_scale round(that*quant_scale + " +
 			"quant_offset) as int8",
-		Notes: fused.WeightNotes, Source: "torch_npu.npu_weight_quant_batchmatmul"},
+		Notes: fused.WeightNotes},
 	NoGrad: fused.ByInference, Exempt: quantised,
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *weightQuantArgs {
 		a := &weightQuantArgs{X: g.Normal(dt, 3, 8), Weight: g.Int(tensor.Int8, -9, 9, 8, 8),
@@ -139,8 +139,7 @@ var groupedMatmul = compose.Declare(compose.Op[groupedArgs]{
 			"One " +
 			"weight holds those of all groups along its first dimension. split_item 2 and 3 give one tensor. A bias " +
 			"of " +
-			"integers is added before the scales. offset, activations and act_type are refused.",
-		Source: "torch_npu.npu_grouped_matmul"},
+			"integers is added before the scales. offset, activations and act_type are refused."},
 	Exempt: map[string]string{"dtypes": "integers are quantized numbers"},
 	Cases: func(g opdef.Gen) (cs []*groupedArgs) {
 		two, one := 2, 1
@@ -285,7 +284,7 @@ var dynamicQuant = compose.Declare(compose.Op[dynamicQuantArgs]{
 		Notes: "scale is float32; of float8_e4m3fn and float8_e5m2 the largest magnitudes are 448 and 57344. With a " +
 			"group_index, the ends of groups of rows, each group has its own smooth_scales. Ties are rounded to " +
 			"even. " +
-			"Other modes than pertoken and quint4x2 are refused.", Source: "torch_npu.npu_dynamic_quant"},
+			"Other modes than pertoken and quint4x2 are refused."},
 	NoGrad: fused.ByInference, Exempt: quantised,
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *dynamicQuantArgs {
 		a := &dynamicQuantArgs{Input: g.Normal(dt, 4, 8), QuantMode: "pertoken"}

@@ -19,8 +19,7 @@ var gatingTopK = compose.Declare(compose.Op[gatingArgs]{
 	Names:  names("npu_moe_gating_top_k_softmax"),
 	Doc: opdef.Doc{Summary: "The experts of rows and their weights",
 		Formula: "the k largest of softmax(x, -1), their places, and i + j*rows for place j of row i",
-		Notes:   "Places are int32, the first of equal ones first. finished is refused.",
-		Source:  "torch_npu.npu_moe_gating_top_k_softmax"},
+		Notes:   "Places are int32, the first of equal ones first. finished is refused."},
 	NoGrad: fused.ByInference,
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *gatingArgs {
 		return &gatingArgs{X: g.Distinct(dt, 3, 6), K: 2}
@@ -57,7 +56,7 @@ var initRouting = compose.Declare(compose.Op[routingArgs]{
 	Doc: opdef.Doc{Summary: "Rows copied in the order of their experts",
 		Formula: "x[s[i] % rows], the places of i in s, and expert_idx sorted, with s the row_idx in that order",
 		Notes: "The first result has min(active_num, rows)*k rows; the others are int32. Equal experts keep their " +
-			"order.", Source: "torch_npu.npu_moe_init_routing"},
+			"order."},
 	NoGrad: fused.ByInference,
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *routingArgs {
 		experts := tensor.New(tensor.Int32, []int{3, 2}, []int64{1, 0, 0, 3, 2, 1}).Rounded()
@@ -99,7 +98,7 @@ var finalizeRouting = compose.Declare(compose.Op[finalizeArgs]{
 			"expanded_src_to_dst_row[i + j*n]",
 		Notes: "p is that of i*k + j in drop_pad_mode 2 and 3; -1 stands for a row of zeros. Without scales they are " +
 			"1, " +
-			"and k says how many rows are added.", Source: "torch_npu.npu_moe_finalize_routing"},
+			"and k says how many rows are added."},
 	NoGrad: fused.ByInference,
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *finalizeArgs {
 		two := 2
@@ -188,7 +187,7 @@ var tokenPermute = compose.Declare(compose.Op[permuteArgs]{
 		Formula: "tokens[s[i] / k] and the places of i in s, the order that sorts indices",
 		Notes: "indices are (rows, k) or (rows). As many rows as num_out_tokens are given, all without it or with 0, " +
 			"less " +
-			"that many if it is below 0; the places are int32.", Source: "torch_npu.npu_moe_token_permute"},
+			"that many if it is below 0; the places are int32."},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *permuteArgs {
 		experts := tensor.New(tensor.Int64, []int{3, 2}, []int64{1, 0, 0, 3, 2, 1}).Rounded()
 		four := 4
@@ -233,8 +232,7 @@ var tokenUnpermute = compose.Declare(compose.Op[unpermuteArgs]{
 		"bool padded_mode=False, int[]? restore_shape=None) -> Tensor", Names: names("npu_moe_token_unpermute"),
 	Doc: opdef.Doc{Summary: "Rows of experts added in the order of tokens",
 		Formula: "sum_j probs[i, j] * permuted_tokens[sorted_indices[i*k + j]]",
-		Notes:   "Without probs k is 1. Places behind the last row stand for rows of zeros.",
-		Source:  "torch_npu.npu_moe_token_unpermute"},
+		Notes:   "Without probs k is 1. Places behind the last row stand for rows of zeros."},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *unpermuteArgs {
 		a := &unpermuteArgs{PermutedTokens: g.Normal(dt, 6, 4), SortedIndices: fused.Integers(3, 0, 5, 1, 4, 2),
 			Probs: g.Normal(dt, 3, 2)}

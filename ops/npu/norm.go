@@ -23,7 +23,7 @@ var rmsNorm = compose.Declare(compose.Op[rmsNormArgs]{
 	Names:  names("npu_rms_norm"),
 	Doc: opdef.Doc{Summary: "Scaling by the root mean square over the dimensions of gamma",
 		Formula: "self * rstd * gamma and rstd = 1/sqrt(mean(self^2) + epsilon)",
-		Notes:   rstdNotes, Source: "torch_npu.npu_rms_norm"},
+		Notes:   rstdNotes},
 	Exempt: wideSecond,
 	Cases: func(g opdef.Gen) []*rmsNormArgs {
 		return append(opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rmsNormArgs {
@@ -47,7 +47,7 @@ var addRMSNorm = compose.Declare(compose.Op[addNormArgs]{
 	Names:  names("npu_add_rms_norm"),
 	Doc: opdef.Doc{Summary: "A sum, scaled by its root mean square over the dimensions of gamma",
 		Formula: "x * rstd * gamma, rstd = 1/sqrt(mean(x^2) + epsilon) and x = x1 + x2",
-		Notes:   rstdNotes + " Kernels may round the sum before they scale it.", Source: "torch_npu.npu_add_rms_norm"},
+		Notes:   rstdNotes + " Kernels may round the sum before they scale it."},
 	Exempt: wideSecond,
 	Cases: func(g opdef.Gen) []*addNormArgs {
 		dt := tensor.Float32

@@ -29,8 +29,7 @@ func names(of ...string) string {
 
 var swiglu = compose.Declare(compose.Op[opdef.DimArgs]{
 	Schema: "npu_swiglu(Tensor self, int dim=-1) -> Tensor", Names: names("npu_swiglu"),
-	Doc: opdef.Doc{Summary: "Gated SiLU", Formula: "silu(a) * b, a and b the halves of self along dim",
-		Source: "torch_npu.npu_swiglu"},
+	Doc: opdef.Doc{Summary: "Gated SiLU", Formula: "silu(a) * b, a and b the halves of self along dim"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *opdef.DimArgs {
 		return &opdef.DimArgs{Self: g.Normal(dt, 3, 8), Dim: -1}
 	}),
@@ -41,8 +40,7 @@ var swiglu = compose.Declare(compose.Op[opdef.DimArgs]{
 
 var fastGELU = compose.Declare(compose.Op[opdef.UnaryArgs]{
 	Schema: "fast_gelu(Tensor self) -> Tensor", Names: names("fast_gelu", "npu_fast_gelu"),
-	Doc: opdef.Doc{Summary: "Gaussian error linear unit, approximated", Formula: "self * sigmoid(1.702*self)",
-		Source: "torch_npu.fast_gelu"},
+	Doc: opdef.Doc{Summary: "Gaussian error linear unit, approximated", Formula: "self * sigmoid(1.702*self)"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *opdef.UnaryArgs {
 		return &opdef.UnaryArgs{Self: g.Normal(dt, 3, 4)}
 	}),

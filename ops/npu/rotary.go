@@ -22,8 +22,7 @@ var rotaryMul = compose.Declare(compose.Op[rotaryMulArgs]{
 	Doc: opdef.Doc{Summary: "Rotary position embedding",
 		Formula: "self*r1 + rotated(self)*r2",
 		Notes: "rotated is (-b, a) of the halves (a, b) of the last dimension in mode half, of neighbours in mode " +
-			"interleave, and the product with the matrix rotate if that is given. r1 and r2 are broadcast.",
-		Source: "torch_npu.npu_rotary_mul"},
+			"interleave, and the product with the matrix rotate if that is given. r1 and r2 are broadcast."},
 	Cases: func(g opdef.Gen) []*rotaryMulArgs {
 		cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotaryMulArgs {
 			return &rotaryMulArgs{g.Normal(dt, 2, 3, 1, 4), g.Normal(dt, 1, 3, 1, 4), g.Normal(dt, 1, 3, 1, 4),
@@ -53,7 +52,7 @@ var applyRotary = compose.Declare(compose.Op[applyRotaryArgs]{
 		Formula: "x*cos + rotated(x)*sin of both",
 		Notes: "rotated is as in npu_rotary_mul; in mode quarter each half of the last dimension has two halves that " +
 			"turn into each other. cos and sin are broadcast, and rotate as many elements of each head as they have. " +
-			"layout does not change what is computed.", Source: "torch_npu.npu_apply_rotary_pos_emb"},
+			"layout does not change what is computed."},
 	NoGrad: fused.ByInference,
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *applyRotaryArgs {
 		return &applyRotaryArgs{g.Normal(dt, 2, 3, 2, 6), g.Normal(dt, 2, 3, 1, 6), g.Normal(dt, 2, 3, 1, 4),

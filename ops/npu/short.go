@@ -16,8 +16,7 @@ type geluArgs struct {
 
 var gelu = compose.Declare(compose.Op[geluArgs]{
 	Schema: "npu_gelu(Tensor self, str approximate='none') -> Tensor", Names: names("npu_gelu"),
-	Doc: opdef.Doc{Summary: "Gaussian error linear unit", Formula: "self * Phi(self), by erf or by tanh",
-		Source: "torch_npu.npu_gelu"},
+	Doc: opdef.Doc{Summary: "Gaussian error linear unit", Formula: "self * Phi(self), by erf or by tanh"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *geluArgs {
 		return &geluArgs{g.Normal(dt, 3, 4), []string{"tanh", "none"}[g.Nth%2]}
 	}),
@@ -35,7 +34,7 @@ var softmaxCrossEntropy = compose.Declare(compose.Op[labelsArgs]{
 	Names:  names("npu_softmax_cross_entropy_with_logits"),
 	Doc: opdef.Doc{Summary: "Cross entropy of the softmax of rows and labels",
 		Formula: "-sum(labels * log_softmax(features)) of each row",
-		Notes:   "Both are (rows, classes).", Source: "torch_npu.npu_softmax_cross_entropy_with_logits"},
+		Notes:   "Both are (rows, classes)."},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *labelsArgs {
 		return &labelsArgs{g.Normal(dt, 3, 5), g.Uniform(dt, 0, 1, 3, 5)}
 	}),
@@ -63,8 +62,7 @@ var groupNormSiLU = compose.Declare(compose.Op[groupNormArgs]{
 	Doc: opdef.Doc{Summary: "SiLU of what groups of channels are normalized to",
 		Formula: "silu((input - mean) * rstd * weight + bias), rstd = 1/sqrt(var + eps)",
 		Notes: "input is (N, C, *), weight and bias (C), mean and rstd (N, group) in the dtype of input; var is the " +
-			"mean square of the differences.",
-		Source: "torch_npu.npu_group_norm_silu"},
+			"mean square of the differences."},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *groupNormArgs {
 		return &groupNormArgs{g.Normal(dt, 2, 4, 3), g.Normal(dt, 4), g.Normal(dt, 4), 2, 1e-3}
 	}),
@@ -109,8 +107,7 @@ type permArgs struct {
 var transpose = compose.Declare(compose.Op[permArgs]{
 	Schema: "npu_transpose(Tensor self, int[] perm, bool require_contiguous=True) -> Tensor",
 	Names:  names("npu_transpose"),
-	Doc: opdef.Doc{Summary: "Dimensions in another order", Formula: "self.permute(perm)",
-		Source: "torch_npu.npu_transpose"},
+	Doc:    opdef.Doc{Summary: "Dimensions in another order", Formula: "self.permute(perm)"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *permArgs {
 		return &permArgs{g.Normal(dt, 2, 3, 4), []int{2, 0, 1}, true}
 	}),
@@ -132,7 +129,7 @@ type boxArgs struct {
 var slice = compose.Declare(compose.Op[boxArgs]{
 	Schema: "npu_slice(Tensor self, int[] offsets, int[] size) -> Tensor", Names: names("npu_slice"),
 	Doc: opdef.Doc{Summary: "A box of a tensor",
-		Formula: "self[offsets[0] : offsets[0]+size[0], ...]", Source: "torch_npu.npu_slice"},
+		Formula: "self[offsets[0] : offsets[0]+size[0], ...]"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *boxArgs {
 		return &boxArgs{g.Normal(dt, 3, 5), []int{1, 0}, []int{2, 3}}
 	}),

@@ -26,7 +26,7 @@ var arithmeticOps = []*opdef.Entry{
 		Schema: "rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 		Names:  "rsub Tensor.rsub Tensor.__rsub__",
 		Doc: opdef.Doc{Summary: "Difference of two tensors, the first scaled and subtracted",
-			Formula: "other - alpha*self", Source: "torch.rsub"},
+			Formula: "other - alpha*self"},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return subtract(a.Other, a.Self, a.Alpha) },
 		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -47,7 +47,7 @@ var arithmeticOps = []*opdef.Entry{
 		Name:       "mul",
 		Names:      "mul multiply Tensor.mul Tensor.multiply Tensor.__mul__ Tensor.__rmul__",
 		InPlace:    true,
-		Doc:        opdef.Doc{Summary: "Product of two tensors", Formula: "self * other", Source: "torch.mul"},
+		Doc:        opdef.Doc{Summary: "Product of two tensors", Formula: "self * other"},
 		Error:      opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 2}},
 		Block:      vmath.Mul,
 		C:          func(x, y complex128) complex128 { return x * y },
@@ -62,7 +62,7 @@ var arithmeticOps = []*opdef.Entry{
 			"Tensor.__div__",
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Quotient of two tensors", Formula: "self / other",
-			Notes: "Integers give float32.", Source: "torch.div"},
+			Notes: "Integers give float32."},
 		Error:      opdef.Error{Class: opdef.Rounded},
 		Block:      vmath.Div,
 		C:          kernel.Quo,
@@ -77,8 +77,7 @@ var arithmeticOps = []*opdef.Entry{
 		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",
 		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__", Composite: true,
 		Doc: opdef.Doc{Summary: "Quotient with the operands swapped", Formula: "(1 / self) * other",
-			Notes:  "Two roundings, since torch multiplies by the reciprocal; the last node is that product.",
-			Source: "torch.Tensor.__rtruediv__"},
+			Notes: "Two roundings, since torch multiplies by the reciprocal; the last node is that product."},
 		Error:    opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Autocast: opdef.AutocastFloat32,
 		Kernel:   func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return quotient(a.Other, a.Self) },
@@ -109,8 +108,7 @@ var arithmeticOps = []*opdef.Entry{
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Quotient of two tensors, rounded to an integer on request",
 			Formula: "self / other, then floor or trunc",
-			Notes:   "With trunc the quotient is rounded to the dtype before it is truncated, as torch does.",
-			Source:  "torch.div"},
+			Notes:   "With trunc the quotient is rounded to the dtype before it is truncated, as torch does."},
 		Error:  opdef.Error{Class: opdef.Rounded},
 		Kernel: divMode,
 		Grad: func(a *divModeArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -127,7 +125,7 @@ var arithmeticOps = []*opdef.Entry{
 		Names:   "floor_divide Tensor.floor_divide Tensor.__floordiv__",
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Quotient rounded down", Formula: "floor(self / other)",
-			Notes: "Rounds down as Python does; torch before 1.13 truncated.", Source: "torch.floor_divide"},
+			Notes: "Rounds down as Python does; torch before 1.13 truncated."},
 		Error: opdef.Error{Class: opdef.Rounded},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			return integral(a.Self, a.Other, floorDiv, kernel.FloorDiv)
@@ -138,9 +136,8 @@ var arithmeticOps = []*opdef.Entry{
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rfloordiv__(Tensor self, Tensor|Scalar other) -> Tensor",
 		Names:  "Tensor.__rfloordiv__",
-		Doc: opdef.Doc{Summary: "Quotient rounded down, operands swapped", Formula: "floor(other / self)",
-			Source: "torch.Tensor.__rfloordiv__"},
-		Error: opdef.Error{Class: opdef.Rounded},
+		Doc:    opdef.Doc{Summary: "Quotient rounded down, operands swapped", Formula: "floor(other / self)"},
+		Error:  opdef.Error{Class: opdef.Rounded},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			return integral(a.Other, a.Self, floorDiv, kernel.FloorDiv)
 		},
@@ -159,10 +156,9 @@ var arithmeticOps = []*opdef.Entry{
 	opdef.Op[LerpArgs]{
 		Schema:  "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
 		InPlace: true,
-		Doc: opdef.Doc{Summary: "Linear interpolation", Formula: "self + weight*(end - self)",
-			Source: "torch.lerp"},
-		Error:  opdef.Error{Class: opdef.Accumulated},
-		Kernel: lerp, Grad: lerpGrad,
+		Doc:     opdef.Doc{Summary: "Linear interpolation", Formula: "self + weight*(end - self)"},
+		Error:   opdef.Error{Class: opdef.Accumulated},
+		Kernel:  lerp, Grad: lerpGrad,
 		Scale: func(a *LerpArgs, _ []*tensor.Tensor) []*tensor.Tensor {
 			return []*tensor.Tensor{elements.MapMagnitudes(func(v []float64) float64 { return v[0] + v[2]*(v[0]+v[1]) },
 				a.Self,
@@ -190,7 +186,7 @@ var arithmeticOps = []*opdef.Entry{
 			Notes: "An integer base takes negative exponents only from a tensor; the result is then 0 unless the " +
 				"base is 1 or -1. " +
 				"The gradient is 0 for exponent 0; that of the exponent is 0 where the base is 0 and the exponent " +
-				"not negative.", Source: "torch.pow"},
+				"not negative."},
 		Autocast: opdef.AutocastFloat32,
 		Kernel:   func(a *PowArgs) ([]*tensor.Tensor, error) { return power(a.Self, a.Exponent) },
 	}),
@@ -198,8 +194,7 @@ var arithmeticOps = []*opdef.Entry{
 		Schema: "__rpow__(Tensor self, Tensor|Scalar other) -> Tensor",
 		Names:  "Tensor.__rpow__",
 		Doc: opdef.Doc{Summary: "Power with the operands swapped", Formula: "other ** self",
-			Notes:  "The base is first rounded to the result's dtype, since torch makes a tensor of it.",
-			Source: "torch.Tensor.__rpow__"},
+			Notes: "The base is first rounded to the result's dtype, since torch makes a tensor of it."},
 		Composite: true,    // of a power with the gradients in the other order
 		Copied:    "other", // by torch.tensor, up to torch 1.13
 		Error:     opdef.Error{Class: opdef.Elementwise},
@@ -227,7 +222,7 @@ var arithmeticOps = []*opdef.Entry{
 		Composite: true, // of a conversion to float64
 		InPlace:   true, ExactOut: func(*PowArgs) bool { return true },
 		Doc: opdef.Doc{Summary: "Power in double precision", Formula: "self ** exponent",
-			Notes: "The result is float64 or complex128.", Source: "torch.float_power"},
+			Notes: "The result is float64 or complex128."},
 		Kernel: floatPower,
 		Exempt: map[string]string{"dtypes": "the result is of double precision whatever the arguments"},
 	}),

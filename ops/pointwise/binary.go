@@ -14,10 +14,9 @@ import (
 var binaryOps = []*opdef.Entry{
 	opdef.Binary{
 		Name: "atan2", Names: "atan2 arctan2 Tensor.atan2 Tensor.arctan2", InPlace: true, ToFloat: true,
-		Error:    elements.ElementwiseError,
-		Autocast: opdef.AutocastWidest,
-		Doc: opdef.Doc{Summary: "Angle of the point (other, self)", Formula: "atan2(self, other)",
-			Source: "torch.atan2"},
+		Error:     elements.ElementwiseError,
+		Autocast:  opdef.AutocastWidest,
+		Doc:       opdef.Doc{Summary: "Angle of the point (other, self)", Formula: "atan2(self, other)"},
 		NoNumbers: true,
 		F:         math.Atan2,
 		DF: func(x, y, _ float64) (float64, float64) {
@@ -30,8 +29,7 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Binary{
 		Name: "hypot", InPlace: true, Error: elements.ElementwiseError,
-		Doc: opdef.Doc{Summary: "Length of the hypotenuse", Formula: "sqrt(self**2 + other**2)",
-			Source: "torch.hypot"},
+		Doc:       opdef.Doc{Summary: "Length of the hypotenuse", Formula: "sqrt(self**2 + other**2)"},
 		NoNumbers: true,
 		F:         math.Hypot,
 		DF:        func(x, y, z float64) (float64, float64) { return x / z, y / z },
@@ -39,9 +37,8 @@ var binaryOps = []*opdef.Entry{
 	opdef.Binary{
 		Name: "copysign", InPlace: true, ToFloat: true, TensorSelf: true,
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}}, // broadcast
-		Doc: opdef.Doc{Summary: "Magnitude of self with the sign of other", Formula: "|self| * sign(other)",
-			Source: "torch.copysign"},
-		F: math.Copysign,
+		Doc:   opdef.Doc{Summary: "Magnitude of self with the sign of other", Formula: "|self| * sign(other)"},
+		F:     math.Copysign,
 		DF: func(x, _, z float64) (float64, float64) {
 			if x == 0 {
 				return 0, 0
@@ -51,8 +48,7 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Binary{
 		Name: "logaddexp", Error: elements.ElementwiseError,
-		Doc: opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "ln(e**self + e**other)",
-			Source: "torch.logaddexp"},
+		Doc:       opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "ln(e**self + e**other)"},
 		NoNumbers: true,
 		F:         func(x, y float64) float64 { return logAddExp(x, y, 1) },
 		C:         kernel.LogAddExpC,
@@ -71,8 +67,7 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Binary{
 		Name: "logaddexp2", Error: elements.ElementwiseError,
-		Doc: opdef.Doc{Summary: "Logarithm of the sum of powers, to base 2", Formula: "log2(2**self + 2**other)",
-			Source: "torch.logaddexp2"},
+		Doc:       opdef.Doc{Summary: "Logarithm of the sum of powers, to base 2", Formula: "log2(2**self + 2**other)"},
 		NoNumbers: true,
 		F:         func(x, y float64) float64 { return logAddExp(x, y, math.Ln2) },
 		DF: func(x, y, _ float64) (float64, float64) {
@@ -88,8 +83,7 @@ var binaryOps = []*opdef.Entry{
 		Name: "xlogy", Names: "xlogy special.xlogy Tensor.xlogy", InPlace: true, ToFloat: true,
 		Error: opdef.Error{Class: opdef.Elementwise, Shared: true},
 		Lo:    0.3, Hi: 3,
-		Doc: opdef.Doc{Summary: "Product with a logarithm", Formula: "self * ln(other), 0 where self is 0",
-			Source: "torch.xlogy"},
+		Doc: opdef.Doc{Summary: "Product with a logarithm", Formula: "self * ln(other), 0 where self is 0"},
 		F: func(x, y float64) float64 {
 			if x == 0 && y == y {
 				return 0
@@ -108,7 +102,7 @@ var binaryOps = []*opdef.Entry{
 		Error: opdef.Error{Class: opdef.Elementwise, Shared: true},
 		Lo:    0.3, Hi: 3,
 		Doc: opdef.Doc{Summary: "Product with a logarithm of one plus a number",
-			Formula: "self * ln(1 + other), 0 where self is 0", Source: "torch.special.xlog1py"},
+			Formula: "self * ln(1 + other), 0 where self is 0"},
 		F: func(x, y float64) float64 {
 			if x == 0 && y == y {
 				return 0
@@ -124,7 +118,7 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "ldexp(Tensor self, Tensor other) -> Tensor", InPlace: true, Composite: true,
-		Doc:   opdef.Doc{Summary: "Product with a power of two", Formula: "self * 2**other", Source: "torch.ldexp"},
+		Doc:   opdef.Doc{Summary: "Product with a power of two", Formula: "self * 2**other"},
 		Error: elements.ElementwiseError,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			dt := powerOfTwoDType(a)
@@ -155,8 +149,8 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[heavisideArgs]{
 		Schema: "heaviside(Tensor self, Tensor values) -> Tensor", InPlace: true,
-		Doc: opdef.Doc{Summary: "Step function", Formula: "0 where self < 0, values where self = 0, 1 where self > 0",
-			Source: "torch.heaviside"},
+		Doc: opdef.Doc{Summary: "Step function",
+			Formula: "0 where self < 0, values where self = 0, 1 where self > 0"},
 		Error: elements.ExactError, NoGrad: "torch defines none", Trivial: true,
 		Kernel: func(a *heavisideArgs) ([]*tensor.Tensor, error) {
 			x, y := a.Self, a.Values
@@ -184,7 +178,7 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "nextafter(Tensor self, Tensor other) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Next value of the dtype in the direction of other", Source: "torch.nextafter"},
+		Doc:   opdef.Doc{Summary: "Next value of the dtype in the direction of other"},
 		Error: elements.ExactError, NoGrad: "not differentiable",
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			dt, xy, err := opdef.Common(a.Self, a.Other)
@@ -214,7 +208,7 @@ var binaryOps = []*opdef.Entry{
 	opdef.Op[frexpArgs]{
 		Schema: "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
 		Doc: opdef.Doc{Summary: "Mantissa and exponent",
-			Formula: "self = mantissa * 2**exponent, 0.5 <= |mantissa| < 1", Source: "torch.frexp"},
+			Formula: "self = mantissa * 2**exponent, 0.5 <= |mantissa| < 1"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *frexpArgs) ([]*tensor.Tensor, error) {
 			if !a.Self.DType.IsFloat() {

@@ -42,7 +42,7 @@ var bitwiseOps = []*opdef.Entry{
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "bitwise_not(Tensor self) -> Tensor", Names: "bitwise_not Tensor.bitwise_not Tensor.__invert__",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Every bit changed; not for bool", Formula: "~self", Source: "torch.bitwise_not"},
+		Doc:     opdef.Doc{Summary: "Every bit changed; not for bool", Formula: "~self"},
 		Error:   elements.ExactError, NoGrad: elements.PiecewiseConstant,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
@@ -83,7 +83,7 @@ const (
 func (v integerOp) entry() *opdef.Entry {
 	return opdef.Op[opdef.BinaryArgs]{
 		Schema: v.name + "(" + v.operands + ") -> Tensor", Names: v.names, InPlace: v.inPlace,
-		Doc:   opdef.Doc{Summary: v.summary, Formula: v.formula, Source: "torch." + v.name},
+		Doc:   opdef.Doc{Summary: v.summary, Formula: v.formula},
 		Error: elements.ExactError, NoGrad: elements.PiecewiseConstant, Trivial: true,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			if err := opdef.OneTensor(a.Self, a.Other); err != nil {

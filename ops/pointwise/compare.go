@@ -53,7 +53,7 @@ var compareOps = []*opdef.Entry{
 	opdef.Op[closeArgs]{
 		Schema: "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
 		Doc: opdef.Doc{Summary: "Whether elements are close", Formula: "|self - other| <= atol + rtol*|other|",
-			Notes: "Equal infinities are close.", Source: "torch.isclose"},
+			Notes: "Equal infinities are close."},
 		Error: elements.ExactError, NoGrad: elements.PiecewiseConstant, Trivial: true,
 		Kernel: func(a *closeArgs) ([]*tensor.Tensor, error) {
 			t, err := isClose(a)
@@ -68,7 +68,7 @@ var compareOps = []*opdef.Entry{
 	opdef.Op[closeArgs]{
 		Schema: "allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
 		Doc: opdef.Doc{Summary: "Whether all elements are close",
-			Formula: "all(|self - other| <= atol + rtol*|other|)", Source: "torch.allclose"},
+			Formula: "all(|self - other| <= atol + rtol*|other|)"},
 		Value: func(a *closeArgs) (value.Value, error) {
 			t, err := isClose(a)
 			if err != nil {
@@ -80,7 +80,7 @@ var compareOps = []*opdef.Entry{
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "equal(Tensor self, Tensor other) -> bool",
 		Doc: opdef.Doc{Summary: "Whether two tensors have the same shape and elements",
-			Formula: "all(self == other)", Source: "torch.equal"},
+			Formula: "all(self == other)"},
 		Value: func(a *opdef.BinaryArgs) (value.Value, error) {
 			if a.Self.DType != a.Other.DType {
 				return nil, opdef.Refuse("other", "want dtype %s, got %s", a.Self.DType, a.Other.DType)
@@ -99,22 +99,19 @@ var compareOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[whereArgs]{
 		Schema: "where(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor", Names: "where",
-		Doc: opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other",
-			Source: "torch.where"},
+		Doc:    opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: where, Grad: whereGrad, Cases: whereCases,
 	}.Entry().AsMoving(),
 	opdef.Op[whereArgs]{
 		Schema: "where.method(Tensor self, Tensor condition, Tensor|Scalar other) -> Tensor", Names: "Tensor.where",
-		Doc: opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other",
-			Source: "torch.Tensor.where"},
+		Doc:    opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: where, Grad: whereGrad, Cases: func(g opdef.Gen) []*whereArgs { return whereCases(g)[:3] },
 	}.Entry().AsMoving(),
 	opdef.Op[maskedFillArgs]{
 		Schema: "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor", InPlace: true,
-		Doc: opdef.Doc{Summary: "Fills elements under a mask with a value", Formula: "value where mask, else self",
-			Source: "torch.masked_fill"},
+		Doc:    opdef.Doc{Summary: "Fills elements under a mask with a value", Formula: "value where mask, else self"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: maskedFill, Grad: maskedFillGrad, Cases: maskedFillCases,
 	}.Entry().AsMoving(),
@@ -124,8 +121,7 @@ var compareOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Cut at a lower and an upper bound", Formula: "min(max(self, min), max)",
 			Notes: "Where min > max the result is max. NaN stays NaN. The gradient at a bound goes to self, or, " +
 				"as from torch 2.15 on, nowhere if the bound is a number, half to each of two tensors. Numbers " +
-				"beyond the range of an integer dtype wrap, or are its limits, as versions of torch have it.",
-			Source: "torch.clamp"},
+				"beyond the range of an integer dtype wrap, or are its limits, as versions of torch have it."},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: clamp, Grad: clampGrad, GradElse: clampGradElse, Cases: clampCases,
 		Else: func(a *clampArgs, _ []*tensor.Tensor) [][]*tensor.Tensor { return clampElse(a) },
@@ -135,7 +131,7 @@ var compareOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[clampMinArgs]{
 		Schema: "clamp_min(Tensor self, Tensor|Scalar min) -> Tensor", InPlace: true,
-		Doc:    opdef.Doc{Summary: "Cut at a lower bound", Formula: "max(self, min)", Source: "torch.clamp_min"},
+		Doc:    opdef.Doc{Summary: "Cut at a lower bound", Formula: "max(self, min)"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: func(a *clampMinArgs) ([]*tensor.Tensor, error) { return clamp(&clampArgs{Self: a.Self, Min: a.Min}) },
 		Else: func(a *clampMinArgs, _ []*tensor.Tensor) [][]*tensor.Tensor {
@@ -164,7 +160,7 @@ var compareOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[clampMaxArgs]{
 		Schema: "clamp_max(Tensor self, Tensor|Scalar max) -> Tensor", InPlace: true,
-		Doc:    opdef.Doc{Summary: "Cut at an upper bound", Formula: "min(self, max)", Source: "torch.clamp_max"},
+		Doc:    opdef.Doc{Summary: "Cut at an upper bound", Formula: "min(self, max)"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: func(a *clampMaxArgs) ([]*tensor.Tensor, error) { return clamp(&clampArgs{Self: a.Self, Max: a.Max}) },
 		Else: func(a *clampMaxArgs, _ []*tensor.Tensor) [][]*tensor.Tensor {
@@ -206,7 +202,7 @@ func (v comparison) entry() *opdef.Entry {
 		Schema: v.name + "(Tensor self, Tensor|Scalar other) -> Tensor", Names: v.names, InPlace: true,
 		Doc: opdef.Doc{Summary: "Whether self " + v.symbol + " other, element by element", Formula: "self " +
 			v.symbol + " other",
-			Notes: "Operands are first converted to their common dtype, numbers too.", Source: "torch." + v.name},
+			Notes: "Operands are first converted to their common dtype, numbers too."},
 		Error: elements.ExactError, NoGrad: elements.PiecewiseConstant, Trivial: true,
 		Kernel: v.kernel, Cases: comparisonCases,
 	}.Entry()
@@ -278,7 +274,7 @@ func comparisonCases(g opdef.Gen) []*opdef.BinaryArgs {
 func connective(name, summary, formula string, f func(x, y bool) bool) *opdef.Entry {
 	return opdef.Op[opdef.BinaryArgs]{
 		Schema: name + "(Tensor self, Tensor other) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: summary, Formula: formula, Source: "torch." + name},
+		Doc:   opdef.Doc{Summary: summary, Formula: formula},
 		Error: elements.ExactError, NoGrad: elements.PiecewiseConstant, Trivial: true,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			xy, _, err := opdef.BroadcastAll(opdef.Cast(a.Self, tensor.Bool), opdef.Cast(a.Other, tensor.Bool))
@@ -312,7 +308,7 @@ type test struct {
 func (v test) entry() *opdef.Entry {
 	return opdef.Op[opdef.UnaryArgs]{
 		Schema: v.name + "(Tensor self) -> Tensor", Names: v.names, InPlace: v.inPlace,
-		Doc:   opdef.Doc{Summary: v.summary, Source: "torch." + v.name},
+		Doc:   opdef.Doc{Summary: v.summary},
 		Error: elements.ExactError, NoGrad: elements.PiecewiseConstant, Trivial: true,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			switch x := a.Self; x.DType.Kind() {

@@ -15,8 +15,7 @@ import (
 var complexOps = []*opdef.Entry{
 	opdef.Op[complexArgs]{
 		Schema: "complex(Tensor real, Tensor imag) -> Tensor", Names: "complex",
-		Doc: opdef.Doc{Summary: "Complex numbers from their parts", Formula: "real + i*imag",
-			Source: "torch.complex"},
+		Doc:   opdef.Doc{Summary: "Complex numbers from their parts", Formula: "real + i*imag"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: func(a *complexArgs) ([]*tensor.Tensor, error) {
 			return fromParts(a.Real, a.Imag, "imag", func(x, y float64) complex128 { return complex(x, y) })
@@ -39,7 +38,7 @@ var complexOps = []*opdef.Entry{
 		Schema: "polar(Tensor abs, Tensor angle) -> Tensor", Names: "polar",
 		Doc: opdef.Doc{Summary: "Complex numbers from magnitude and angle", Formula: "abs * exp(i*angle)",
 			Notes: "The gradient of abs is that along the direction of the result, as torch has it: its sign is the " +
-				"other for negative abs, and it is 0 for abs 0.", Source: "torch.polar"},
+				"other for negative abs, and it is 0 for abs 0."},
 		Error: opdef.Error{Class: opdef.Elementwise},
 		Kernel: func(a *polarArgs) ([]*tensor.Tensor, error) {
 			return fromParts(a.Abs, a.Angle, "angle", func(r, phi float64) complex128 {
@@ -69,8 +68,7 @@ var complexOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "real(Tensor self) -> Tensor", Names: "real Tensor.real Tensor.real.__get__",
-		Doc: opdef.Doc{Summary: "Real part", Formula: "Re(self)", Notes: "A real tensor is returned as it is.",
-			Source: "torch.real"},
+		Doc:    opdef.Doc{Summary: "Real part", Formula: "Re(self)", Notes: "A real tensor is returned as it is."},
 		Error:  elements.ExactError,
 		Uncast: "real",
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
@@ -84,7 +82,7 @@ var complexOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "imag(Tensor self) -> Tensor", Names: "imag Tensor.imag Tensor.imag.__get__",
-		Doc:    opdef.Doc{Summary: "Imaginary part", Formula: "Im(self)", Source: "torch.imag"},
+		Doc:    opdef.Doc{Summary: "Imaginary part", Formula: "Im(self)"},
 		Error:  elements.ExactError,
 		Uncast: "imag",
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
@@ -106,7 +104,7 @@ var complexOps = []*opdef.Entry{
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "conj(Tensor self) -> Tensor", Names: "conj conj_physical Tensor.conj Tensor.conj_physical",
 		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Complex conjugate", Formula: "conj(self)", Source: "torch.conj"},
+		Doc:     opdef.Doc{Summary: "Complex conjugate", Formula: "conj(self)"},
 		Error:   elements.ExactError,
 		Kernel:  func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(elements.Conj(a.Self)) },
 		Grad: func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -123,8 +121,7 @@ var complexOps = []*opdef.Entry{
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "resolve_conj(Tensor self) -> Tensor", Names: "resolve_conj Tensor.resolve_conj",
 		Doc: opdef.Doc{Summary: "The same elements without the mark that they are conjugated", Formula: "self",
-			Notes:  "torch before 2.0 saves arguments without that mark; the conjugate is then right.",
-			Source: "torch.resolve_conj"},
+			Notes: "torch before 2.0 saves arguments without that mark; the conjugate is then right."},
 		Error:  elements.ExactError,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(a.Self) },
 		Grad: func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -142,7 +139,7 @@ var complexOps = []*opdef.Entry{
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "angle(Tensor self) -> Tensor",
 		Doc: opdef.Doc{Summary: "Angle", Formula: "atan2(Im(self), Re(self))",
-			Notes: "pi for negative real numbers; the gradient of real input is 0.", Source: "torch.angle"},
+			Notes: "pi for negative real numbers; the gradient of real input is 0."},
 		Error: opdef.Error{Class: opdef.Elementwise},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self

@@ -24,7 +24,7 @@ var pointwiseOps = []*opdef.Entry{
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Magnitude", Formula: "|self|",
 			Notes: "Complex input gives the real dtype; one infinite part makes it +Inf, where torch 1 has NaN if " +
-				"the other is NaN. The subgradient at 0 is 0.", Source: "torch.abs"},
+				"the other is NaN. The subgradient at 0 is 0."},
 		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		ErrorOf: func(a *opdef.UnaryArgs) opdef.Error {
 			if a.Self.DType.IsComplex() { // the root of a sum of squares
@@ -50,7 +50,7 @@ var pointwiseOps = []*opdef.Entry{
 		Name: "neg", Names: "neg negative Tensor.neg Tensor.negative Tensor.__neg__", InPlace: true,
 		Error:  elements.ExactError,
 		NoBool: true,
-		Doc:    opdef.Doc{Summary: "Negation", Formula: "-self", Source: "torch.neg"},
+		Doc:    opdef.Doc{Summary: "Negation", Formula: "-self"},
 		F:      func(x float64) float64 { return -x },
 		C:      func(x complex128) complex128 { return -x },
 		I:      func(x int64) int64 { return -x },
@@ -59,7 +59,7 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry().AsMoving(),
 	opdef.Unary{
 		Name: "positive", Names: "positive Tensor.positive Tensor.__pos__", Error: elements.ExactError, NoBool: true,
-		Doc: opdef.Doc{Summary: "The tensor itself", Formula: "self", Source: "torch.positive"},
+		Doc: opdef.Doc{Summary: "The tensor itself", Formula: "self"},
 		F:   func(x float64) float64 { return x },
 		C:   func(x complex128) complex128 { return x },
 		I:   func(x int64) int64 { return x },
@@ -68,7 +68,7 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "sign", InPlace: true, Error: elements.ExactError,
-		Doc:   opdef.Doc{Summary: "Sign", Formula: "-1, 0 or 1", Notes: "The sign of NaN is 0.", Source: "torch.sign"},
+		Doc:   opdef.Doc{Summary: "Sign", Formula: "-1, 0 or 1", Notes: "The sign of NaN is 0."},
 		F:     kernel.Sign,
 		I:     func(x int64) int64 { return int64(kernel.Sign(float64(x))) },
 		DF:    zeroSlope,
@@ -76,8 +76,7 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "sgn(Tensor self) -> Tensor", InPlace: true,
-		Doc: opdef.Doc{Summary: "Sign, for complex numbers the direction", Formula: "self / |self|, 0 at 0",
-			Source: "torch.sgn"},
+		Doc:   opdef.Doc{Summary: "Sign, for complex numbers the direction", Formula: "self / |self|, 0 at 0"},
 		Error: opdef.Error{Class: opdef.Rounded, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
@@ -103,26 +102,24 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "ceil", InPlace: true, Error: elements.ExactError, NoBool: true, Kinks: integers,
-		Doc: opdef.Doc{Summary: "Smallest integer not less than each element", Formula: "ceil(self)",
-			Source: "torch.ceil"},
-		F: math.Ceil, I: func(x int64) int64 { return x }, DF: zeroSlope,
+		Doc: opdef.Doc{Summary: "Smallest integer not less than each element", Formula: "ceil(self)"},
+		F:   math.Ceil, I: func(x int64) int64 { return x }, DF: zeroSlope,
 	}.Entry(),
 	opdef.Unary{
 		Name: "floor", InPlace: true, Error: elements.ExactError, NoBool: true, Kinks: integers,
-		Doc: opdef.Doc{Summary: "Largest integer not greater than each element", Formula: "floor(self)",
-			Source: "torch.floor"},
-		F: math.Floor, I: func(x int64) int64 { return x }, DF: zeroSlope,
+		Doc: opdef.Doc{Summary: "Largest integer not greater than each element", Formula: "floor(self)"},
+		F:   math.Floor, I: func(x int64) int64 { return x }, DF: zeroSlope,
 	}.Entry().WithTakenFor("torch.trunc"),
 	opdef.Unary{
 		Name: "trunc", Names: "trunc fix Tensor.trunc Tensor.fix", InPlace: true, Error: elements.ExactError,
 		NoBool: true,
 		Kinks:  integers,
-		Doc:    opdef.Doc{Summary: "Integer part", Formula: "trunc(self)", Source: "torch.trunc"},
+		Doc:    opdef.Doc{Summary: "Integer part", Formula: "trunc(self)"},
 		F:      math.Trunc, I: func(x int64) int64 { return x }, DF: zeroSlope,
 	}.Entry().WithTakenFor("torch.floor"),
 	opdef.Unary{
 		Name: "frac", InPlace: true, Error: elements.ExactError, NoInts: true, Kinks: integers,
-		Doc: opdef.Doc{Summary: "Fractional part", Formula: "self - trunc(self)", Source: "torch.frac"},
+		Doc: opdef.Doc{Summary: "Fractional part", Formula: "self - trunc(self)"},
 		F:   func(x float64) float64 { return x - math.Trunc(x) },
 		DF:  unitSlope,
 	}.Entry(),
@@ -132,7 +129,7 @@ var pointwiseOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Nearest number with so many decimals, ties to even",
 			Formula: "rint(self*10^decimals) / 10^decimals",
 			Notes: "The product and the quotient are rounded to the dtype (float32 at least), as torch does: " +
-				"decimals=2 of 2.675 is 2.68 in float32.", Source: "torch.round"},
+				"decimals=2 of 2.675 is 2.68 in float32."},
 		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Exact}},
 		Self:  func(a *RoundArgs) *tensor.Tensor { return a.Self },
 		Check: func(a *RoundArgs) error {
@@ -167,7 +164,7 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry().WithTakenFor("torch.trunc"),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "square(Tensor self) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Square", Formula: "self**2", Source: "torch.square"},
+		Doc:   opdef.Doc{Summary: "Square", Formula: "self**2"},
 		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
@@ -199,7 +196,7 @@ var pointwiseOps = []*opdef.Entry{
 		Name: "reciprocal", InPlace: true, Error: opdef.Error{Class: opdef.Rounded,
 			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}}, Autocast: opdef.AutocastFloat32, Saved: true,
 		Kinks: []float64{0},
-		Doc:   opdef.Doc{Summary: "Reciprocal", Formula: "1 / self", Source: "torch.reciprocal"},
+		Doc:   opdef.Doc{Summary: "Reciprocal", Formula: "1 / self"},
 		F:     func(x float64) float64 { return 1 / x },
 		C:     kernel.Reciprocal,
 		DF:    func(_, y float64) float64 { return -y * y },
@@ -207,7 +204,7 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "sqrt", InPlace: true, Error: elements.RoundedError, Saved: true, Lo: 0.2, Hi: 4,
-		Doc:   opdef.Doc{Summary: "Square root", Formula: "sqrt(self)", Source: "torch.sqrt"},
+		Doc:   opdef.Doc{Summary: "Square root", Formula: "sqrt(self)"},
 		Block: vmath.Sqrt, C: cmplx.Sqrt,
 		DF: func(_, y float64) float64 { return 1 / (2 * y) },
 		DC: func(_, y complex128) complex128 { return kernel.Reciprocal(2 * y) },
@@ -217,7 +214,7 @@ var pointwiseOps = []*opdef.Entry{
 		Name: "rsqrt", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, ULPs: 2,
 			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 10}}, Autocast: opdef.AutocastFloat32, Saved: true,
 		Lo: 0.2, Hi: 4,
-		Doc: opdef.Doc{Summary: "Reciprocal of the square root", Formula: "1 / sqrt(self)", Source: "torch.rsqrt"},
+		Doc: opdef.Doc{Summary: "Reciprocal of the square root", Formula: "1 / sqrt(self)"},
 		F:   func(x float64) float64 { return 1 / math.Sqrt(x) },
 		C:   func(x complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x)) },
 		DF:  func(_, y float64) float64 { return -0.5 * y * y * y },
@@ -225,7 +222,7 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry().WithTakenFor("torch.sqrt"),
 	opdef.Unary{
 		Name: "exp", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Saved: true,
-		Doc:   opdef.Doc{Summary: "Exponential", Formula: "e**self", Notes: annexG, Source: "torch.exp"},
+		Doc:   opdef.Doc{Summary: "Exponential", Formula: "e**self", Notes: annexG},
 		Block: vmath.Exp, C: cmplx.Exp,
 		DF: func(_, y float64) float64 { return y },
 		DC: func(_, y complex128) complex128 { return y },
@@ -233,7 +230,7 @@ var pointwiseOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "exp2", Names: "exp2 special.exp2 Tensor.exp2", InPlace: true, Error: elements.ElementwiseError,
 		Saved: true,
-		Doc:   opdef.Doc{Summary: "Power of two", Formula: "2**self", Source: "torch.exp2"},
+		Doc:   opdef.Doc{Summary: "Power of two", Formula: "2**self"},
 		F:     math.Exp2, C: func(x complex128) complex128 { return kernel.PowC(2, x) },
 		DF: func(_, y float64) float64 { return y * math.Ln2 },
 		DC: func(_, y complex128) complex128 { return y * math.Ln2 },
@@ -243,7 +240,7 @@ var pointwiseOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "expm1", Names: "expm1 special.expm1 Tensor.expm1", InPlace: true, Error: elements.ElementwiseError,
 		Autocast: opdef.AutocastFloat32, Saved: true,
-		Doc:   opdef.Doc{Summary: "Exponential minus one", Formula: "e**self - 1", Source: "torch.expm1"},
+		Doc:   opdef.Doc{Summary: "Exponential minus one", Formula: "e**self - 1"},
 		Block: vmath.Expm1, C: kernel.Expm1,
 		DF: func(_, y float64) float64 { return y + 1 },
 		DC: func(_, y complex128) complex128 { return y + 1 },
@@ -251,21 +248,21 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry().WithTakenFor("torch.exp"),
 	opdef.Unary{
 		Name: "log", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
-		Doc:   opdef.Doc{Summary: "Natural logarithm", Formula: "ln(self)", Source: "torch.log"},
+		Doc:   opdef.Doc{Summary: "Natural logarithm", Formula: "ln(self)"},
 		Block: vmath.Log, C: cmplx.Log,
 		DF: func(x, _ float64) float64 { return 1 / x },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x) },
 	}.Entry().WithTakenFor("torch.log2"),
 	opdef.Unary{
 		Name: "log2", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
-		Doc: opdef.Doc{Summary: "Logarithm to base 2", Formula: "log2(self)", Source: "torch.log2"},
+		Doc: opdef.Doc{Summary: "Logarithm to base 2", Formula: "log2(self)"},
 		F:   log2, C: func(x complex128) complex128 { return logC(x, math.Ln2) },
 		DF: func(x, _ float64) float64 { return 1 / (x * math.Ln2) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x * math.Ln2) },
 	}.Entry().WithTakenFor("torch.log"),
 	opdef.Unary{
 		Name: "log10", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
-		Doc: opdef.Doc{Summary: "Logarithm to base 10", Formula: "log10(self)", Source: "torch.log10"},
+		Doc: opdef.Doc{Summary: "Logarithm to base 10", Formula: "log10(self)"},
 		F:   func(x float64) float64 { return math.Log(x) / math.Ln10 },
 		C:   func(x complex128) complex128 { return logC(x, math.Ln10) },
 		DF:  func(x, _ float64) float64 { return 1 / (x * math.Ln10) },
@@ -274,8 +271,7 @@ var pointwiseOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "log1p", Names: "log1p special.log1p Tensor.log1p", InPlace: true, Error: elements.ElementwiseError,
 		Autocast: opdef.AutocastFloat32, Lo: -0.8, Hi: 4,
-		Doc: opdef.Doc{Summary: "Natural logarithm of one plus each element", Formula: "ln(1 + self)",
-			Source: "torch.log1p"},
+		Doc:   opdef.Doc{Summary: "Natural logarithm of one plus each element", Formula: "ln(1 + self)"},
 		Block: vmath.Log1p, C: kernel.Log1p,
 		DF: func(x, _ float64) float64 { return 1 / (x + 1) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x + 1) },
@@ -284,7 +280,7 @@ var pointwiseOps = []*opdef.Entry{
 		Name: "sigmoid", Names: "sigmoid special.expit Tensor.sigmoid F.sigmoid", InPlace: true,
 		Error: elements.ElementwiseError,
 		Saved: true,
-		Doc:   opdef.Doc{Summary: "Logistic function", Formula: "1 / (1 + exp(-self))", Source: "torch.sigmoid"},
+		Doc:   opdef.Doc{Summary: "Logistic function", Formula: "1 / (1 + exp(-self))"},
 		Block: vmath.Sigmoid,
 		C:     func(x complex128) complex128 { return kernel.Reciprocal(1 + cmplx.Exp(-x)) },
 		DF:    func(_, y float64) float64 { return y * (1 - y) },
@@ -293,13 +289,13 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry().WithTakenFor("torch.nn.functional.hardsigmoid"),
 	opdef.Unary{
 		Name: "deg2rad", InPlace: true, Error: elements.RoundedError,
-		Doc: opdef.Doc{Summary: "Degrees to radians", Formula: "self * pi/180", Source: "torch.deg2rad"},
+		Doc: opdef.Doc{Summary: "Degrees to radians", Formula: "self * pi/180"},
 		F:   func(x float64) float64 { return x * (math.Pi / 180) },
 		DF:  func(_, _ float64) float64 { return math.Pi / 180 },
 	}.Entry(),
 	opdef.Unary{
 		Name: "rad2deg", InPlace: true, Error: elements.RoundedError,
-		Doc: opdef.Doc{Summary: "Radians to degrees", Formula: "self * 180/pi", Source: "torch.rad2deg"},
+		Doc: opdef.Doc{Summary: "Radians to degrees", Formula: "self * 180/pi"},
 		F:   func(x float64) float64 { return x * (180 / math.Pi) },
 		DF:  func(_, _ float64) float64 { return 180 / math.Pi },
 	}.Entry(),
@@ -308,8 +304,7 @@ var pointwiseOps = []*opdef.Entry{
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Replaces NaN and infinities by numbers",
 			Formula: "nan, posinf, neginf where self is NaN, +Inf, -Inf; self elsewhere",
-			Notes:   "Defaults: 0, the largest and the smallest finite value of the dtype. Of complex numbers each part.",
-			Source:  "torch.nan_to_num"},
+			Notes:   "Defaults: 0, the largest and the smallest finite value of the dtype. Of complex numbers each part."},
 		Error: elements.ExactError,
 		Self:  func(a *nanToNumArgs) *tensor.Tensor { return a.Self },
 		F:     (*nanToNumArgs).number,

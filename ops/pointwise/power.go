@@ -54,8 +54,7 @@ func subCases(g opdef.Gen) []*AddArgs {
 func addOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Entry {
 	return opdef.Op[AddArgs]{
 		Schema: schema, Names: names, InPlace: true,
-		Doc: opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other",
-			Source: "torch.add"},
+		Doc:    opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other"},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
 		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -68,8 +67,7 @@ func addOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Entr
 func subOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Entry {
 	return opdef.Op[AddArgs]{
 		Schema: schema, Names: names, InPlace: true,
-		Doc: opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other",
-			Source: "torch.sub"},
+		Doc:    opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other"},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
 		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {

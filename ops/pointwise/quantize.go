@@ -29,7 +29,7 @@ var quantizeOps = []*opdef.Entry{
 			"quant_min, int quant_max) -> Tensor",
 		Names: "fake_quantize_per_tensor_affine",
 		Doc: opdef.Doc{Summary: "Rounds to the steps of a quantized tensor", Formula: fakeQuantizeFormula,
-			Notes: fakeQuantizeNotes, Source: "torch.fake_quantize_per_tensor_affine"},
+			Notes: fakeQuantizeNotes},
 		Cases: func(g opdef.Gen) []*fakeQuantizeArgs {
 			scale := elements.Detached(g.Uniform(tensor.Float32, 0.1, 0.2, 1))
 			return []*fakeQuantizeArgs{
@@ -51,7 +51,7 @@ var quantizeOps = []*opdef.Entry{
 			"quant_min, int quant_max) -> Tensor",
 		Names: "fake_quantize_per_channel_affine",
 		Doc: opdef.Doc{Summary: "Rounds to the steps of a tensor quantized by channels", Formula: fakeQuantizeFormula,
-			Notes: fakeQuantizeNotes, Source: "torch.fake_quantize_per_channel_affine"},
+			Notes: fakeQuantizeNotes},
 		Cases: func(g opdef.Gen) []*fakeQuantizeChannelArgs {
 			return []*fakeQuantizeChannelArgs{
 				{g.Normal(tensor.Float32, 3, 4), elements.Detached(g.Uniform(tensor.Float32, 0.1, 0.2, 3)),

@@ -19,14 +19,14 @@ const annexG = "Infinite and NaN complex arguments have the values of C99 Annex 
 var trigOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "sin", InPlace: true, Error: elements.ElementwiseError,
-		Doc: opdef.Doc{Summary: "Sine", Formula: "sin(self)", Source: "torch.sin"},
+		Doc: opdef.Doc{Summary: "Sine", Formula: "sin(self)"},
 		F:   kernel.Sin, C: cmplx.Sin,
 		DF: func(x, _ float64) float64 { return kernel.Cos(x) },
 		DC: func(x, _ complex128) complex128 { return cmplx.Cos(x) },
 	}.Entry().WithTakenFor("torch.cos"),
 	opdef.Unary{
 		Name: "cos", InPlace: true, Error: elements.ElementwiseError,
-		Doc: opdef.Doc{Summary: "Cosine", Formula: "cos(self)", Source: "torch.cos"},
+		Doc: opdef.Doc{Summary: "Cosine", Formula: "cos(self)"},
 		F:   kernel.Cos, C: cmplx.Cos,
 		DF: func(x, _ float64) float64 { return -kernel.Sin(x) },
 		DC: func(x, _ complex128) complex128 { return -cmplx.Sin(x) },
@@ -34,7 +34,7 @@ var trigOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "tan", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Saved: true,
 		Lo: -1.2, Hi: 1.2,
-		Doc: opdef.Doc{Summary: "Tangent", Formula: "tan(self)", Source: "torch.tan"},
+		Doc: opdef.Doc{Summary: "Tangent", Formula: "tan(self)"},
 		F:   kernel.Tan, C: kernel.CTan,
 		DF: func(_, y float64) float64 { return 1 + y*y },
 		DC: func(_, y complex128) complex128 { return 1 + y*y },
@@ -43,7 +43,7 @@ var trigOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "asin", Names: "asin arcsin Tensor.asin Tensor.arcsin", InPlace: true, Error: elements.ElementwiseError,
 		Autocast: opdef.AutocastFloat32, Lo: -0.9, Hi: 0.9,
-		Doc: opdef.Doc{Summary: "Inverse sine", Formula: "asin(self)", Notes: annexG, Source: "torch.asin"},
+		Doc: opdef.Doc{Summary: "Inverse sine", Formula: "asin(self)", Notes: annexG},
 		F:   math.Asin, C: kernel.Asin,
 		DF: func(x, _ float64) float64 { return 1 / math.Sqrt((1-x)*(1+x)) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(1 - x*x)) },
@@ -52,7 +52,7 @@ var trigOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "acos", Names: "acos arccos Tensor.acos Tensor.arccos", InPlace: true, Error: elements.ElementwiseError,
 		Autocast: opdef.AutocastFloat32, Lo: -0.9, Hi: 0.9,
-		Doc: opdef.Doc{Summary: "Inverse cosine", Formula: "acos(self)", Source: "torch.acos"},
+		Doc: opdef.Doc{Summary: "Inverse cosine", Formula: "acos(self)"},
 		F:   math.Acos, C: kernel.Acos,
 		DF: func(x, _ float64) float64 { return -1 / math.Sqrt((1-x)*(1+x)) },
 		DC: func(x, _ complex128) complex128 { return -kernel.Reciprocal(cmplx.Sqrt(1 - x*x)) },
@@ -60,7 +60,7 @@ var trigOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "atan", Names: "atan arctan Tensor.atan Tensor.arctan", InPlace: true, Error: elements.ElementwiseError,
-		Doc: opdef.Doc{Summary: "Inverse tangent", Formula: "atan(self)", Notes: annexG, Source: "torch.atan"},
+		Doc: opdef.Doc{Summary: "Inverse tangent", Formula: "atan(self)", Notes: annexG},
 		F:   math.Atan, C: kernel.Atan,
 		DF: func(x, _ float64) float64 { return 1 / (x*x + 1) },
 		// x*x overflows in float32, which makes the derivative 0
@@ -70,7 +70,7 @@ var trigOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "sinh", InPlace: true, Error: elements.ElementwiseError,
 		Autocast: opdef.AutocastFloat32,
-		Doc:      opdef.Doc{Summary: "Hyperbolic sine", Formula: "sinh(self)", Source: "torch.sinh"},
+		Doc:      opdef.Doc{Summary: "Hyperbolic sine", Formula: "sinh(self)"},
 		F:        math.Sinh, C: cmplx.Sinh,
 		DF: func(x, _ float64) float64 { return math.Cosh(x) },
 		DC: func(x, _ complex128) complex128 { return cmplx.Cosh(x) },
@@ -78,14 +78,14 @@ var trigOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "cosh", InPlace: true, Error: elements.ElementwiseError,
 		Autocast: opdef.AutocastFloat32,
-		Doc:      opdef.Doc{Summary: "Hyperbolic cosine", Formula: "cosh(self)", Source: "torch.cosh"},
+		Doc:      opdef.Doc{Summary: "Hyperbolic cosine", Formula: "cosh(self)"},
 		F:        math.Cosh, C: cmplx.Cosh,
 		DF: func(x, _ float64) float64 { return math.Sinh(x) },
 		DC: func(x, _ complex128) complex128 { return cmplx.Sinh(x) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "tanh", Names: "tanh Tensor.tanh F.tanh", InPlace: true, Error: elements.ElementwiseError, Saved: true,
-		Doc:   opdef.Doc{Summary: "Hyperbolic tangent", Formula: "tanh(self)", Source: "torch.tanh"},
+		Doc:   opdef.Doc{Summary: "Hyperbolic tangent", Formula: "tanh(self)"},
 		Block: vmath.Tanh, C: kernel.CTanh,
 		DF: func(_, y float64) float64 { return 1 - y*y },
 		DC: func(_, y complex128) complex128 { return 1 - y*y },
@@ -94,7 +94,7 @@ var trigOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "asinh", Names: "asinh arcsinh Tensor.asinh Tensor.arcsinh", InPlace: true,
 		Error: elements.ElementwiseError,
-		Doc:   opdef.Doc{Summary: "Inverse hyperbolic sine", Formula: "asinh(self)", Source: "torch.asinh"},
+		Doc:   opdef.Doc{Summary: "Inverse hyperbolic sine", Formula: "asinh(self)"},
 		F:     math.Asinh, C: kernel.Asinh,
 		DF: func(x, _ float64) float64 { return 1 / math.Sqrt(x*x+1) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x*x + 1)) },
@@ -104,7 +104,7 @@ var trigOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "acosh", Names: "acosh arccosh Tensor.acosh Tensor.arccosh", InPlace: true,
 		Error: elements.ElementwiseError, Lo: 1.3, Hi: 4,
-		Doc: opdef.Doc{Summary: "Inverse hyperbolic cosine", Formula: "acosh(self)", Source: "torch.acosh"},
+		Doc: opdef.Doc{Summary: "Inverse hyperbolic cosine", Formula: "acosh(self)"},
 		F:   math.Acosh, C: kernel.Acosh,
 		DF: func(x, _ float64) float64 { return 1 / math.Sqrt((x-1)*(x+1)) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x-1) * cmplx.Sqrt(x+1)) },
@@ -114,7 +114,7 @@ var trigOps = []*opdef.Entry{
 		Name: "atanh", Names: "atanh arctanh Tensor.atanh Tensor.arctanh", InPlace: true,
 		Error: elements.ElementwiseError,
 		Lo:    -0.9, Hi: 0.9,
-		Doc: opdef.Doc{Summary: "Inverse hyperbolic tangent", Formula: "atanh(self)", Source: "torch.atanh"},
+		Doc: opdef.Doc{Summary: "Inverse hyperbolic tangent", Formula: "atanh(self)"},
 		F:   math.Atanh, C: kernel.Atanh,
 		DF: func(x, _ float64) float64 { return 1 / ((1 - x) * (1 + x)) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(1 - x*x) },

@@ -26,7 +26,7 @@ func lpPoolOps(nd int) []*opdef.Entry {
 		Doc: opdef.Doc{
 			Summary: fmt.Sprintf("Power average of sliding windows of %d dimensions", nd),
 			Formula: "(sum over the window of input^p)^(1/p)",
-			Notes:   "A window cut off by ceil_mode counts as if it were whole.", Source: "torch.nn.functional." + name,
+			Notes:   "A window cut off by ceil_mode counts as if it were whole.",
 		},
 		Cases: func(g opdef.Gen) []*lpPoolArgs {
 			list := func(n int) []int { return slices.Repeat([]int{n}, nd) }

@@ -94,7 +94,7 @@ func unpoolOps(nd int) []*opdef.Entry {
 			Summary: fmt.Sprintf("Partial inverse of max_pool%dd: elements placed at the indices it returned, zeros "+
 				"elsewhere", nd),
 			Formula: "out[n, c, indices[n, c, i]] = input[n, c, i]",
-			Notes:   "Of elements with equal indices the last counts.", Source: "torch.nn.functional." + name,
+			Notes:   "Of elements with equal indices the last counts.",
 		},
 		Error: opdef.Error{Class: opdef.Exact},
 		Plan:  func(a *unpoolArgs) (*unpooling, error) { return a.plan(nd) },

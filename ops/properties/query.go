@@ -44,7 +44,7 @@ var queryOps = []*opdef.Entry{
 	opdef.Op[containsArgs]{
 		Schema: "__contains__(Tensor self, Tensor|Scalar element) -> any", Names: "Tensor.__contains__",
 		Doc: opdef.Doc{Summary: "Whether any element equals another", Formula: "any(self == element)",
-			Notes: "Both are broadcast.", Source: "torch.Tensor.__contains__"},
+			Notes: "Both are broadcast."},
 		Value: func(a *containsArgs) (value.Value, error) {
 			f, err := elements.MustFind(pointwise.Table(), "eq").NewCall(&opdef.BinaryArgs{Self: a.Self,
 				Other: a.Element}).Forward()
@@ -58,7 +58,7 @@ var queryOps = []*opdef.Entry{
 		Schema: "_has_compatible_shallow_copy_type(Tensor input, Tensor from) -> any",
 		Names:  "_has_compatible_shallow_copy_type",
 		Doc: opdef.Doc{Summary: "Whether a tensor can take over another's data, which modules ask when they are " +
-			"converted", Notes: "True for all dense tensors.", Source: "torch._has_compatible_shallow_copy_type"},
+			"converted", Notes: "True for all dense tensors."},
 		Value: func(*shallowCopyArgs) (value.Value, error) { return true, nil },
 	}.Entry(),
 	query("numel", "numel Tensor.numel Tensor.nelement", "Number of elements", func(t *tensor.Tensor) (value.Value,
@@ -105,7 +105,7 @@ var queryOps = []*opdef.Entry{
 		}),
 	opdef.Op[sizeOfArgs]{
 		Schema: "size(Tensor self, int? dim=None) -> any", Names: "Tensor.size",
-		Doc: opdef.Doc{Summary: "The shape, or the size of one dimension", Source: "torch.Tensor.size"},
+		Doc: opdef.Doc{Summary: "The shape, or the size of one dimension"},
 		Value: func(a *sizeOfArgs) (value.Value, error) {
 			v, err := sizes(a.Self.Shape, a.Dim)
 			if s, ok := v.(*value.Sequence); ok {
@@ -116,12 +116,12 @@ var queryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[sizeOfArgs]{
 		Schema: "stride(Tensor self, int? dim=None) -> any", Names: "Tensor.stride",
-		Doc:   opdef.Doc{Summary: "The strides in elements, or that of one dimension", Source: "torch.Tensor.stride"},
+		Doc:   opdef.Doc{Summary: "The strides in elements, or that of one dimension"},
 		Value: func(a *sizeOfArgs) (value.Value, error) { return sizes(a.Self.Stride, a.Dim) },
 	}.Entry(),
 	opdef.Op[resultTypeArgs]{
 		Schema: "result_type(Tensor|Scalar tensor1, Tensor|Scalar tensor2) -> any", Names: "result_type",
-		Doc: opdef.Doc{Summary: "The dtype of an arithmetic operation on both", Source: "torch.result_type"},
+		Doc: opdef.Doc{Summary: "The dtype of an arithmetic operation on both"},
 		Value: func(a *resultTypeArgs) (value.Value, error) {
 			dt := tensor.ResultType(a.Tensor1, a.Tensor2)
 			if dt == tensor.Invalid {
@@ -132,7 +132,7 @@ var queryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[promoteArgs]{
 		Schema: "promote_types(dtype type1, dtype type2) -> any", Names: "promote_types",
-		Doc: opdef.Doc{Summary: "The smallest dtype both convert to", Source: "torch.promote_types"},
+		Doc: opdef.Doc{Summary: "The smallest dtype both convert to"},
 		Value: func(a *promoteArgs) (value.Value, error) {
 			dt := tensor.Promote(a.Type1, a.Type2)
 			if dt == tensor.Invalid {
@@ -143,8 +143,7 @@ var queryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[canCastArgs]{
 		Schema: "can_cast(dtype from, dtype to) -> any", Names: "can_cast",
-		Doc: opdef.Doc{Summary: "Whether a result may be written to a tensor of another dtype",
-			Source: "torch.can_cast"},
+		Doc:   opdef.Doc{Summary: "Whether a result may be written to a tensor of another dtype"},
 		Value: func(a *canCastArgs) (value.Value, error) { return tensor.CanCast(a.From, a.To), nil },
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
@@ -154,7 +153,7 @@ var queryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[isTensorArgs]{
 		Schema: "is_tensor(any obj) -> any", Names: "is_tensor",
-		Doc: opdef.Doc{Summary: "Whether the object is a tensor", Source: "torch.is_tensor"},
+		Doc: opdef.Doc{Summary: "Whether the object is a tensor"},
 		Value: func(a *isTensorArgs) (value.Value, error) {
 			_, ok := a.Obj.(*tensor.Tensor)
 			return ok, nil
@@ -162,7 +161,7 @@ var queryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[typeNameArgs]{
 		Schema: "type.name(Tensor self) -> any", Names: "Tensor.type",
-		Doc: opdef.Doc{Summary: "Name of the tensor class", Source: "torch.Tensor.type"},
+		Doc: opdef.Doc{Summary: "Name of the tensor class"},
 		Value: func(a *typeNameArgs) (value.Value, error) {
 			device, _, _ := strings.Cut(a.Self.Device, ":")
 			if device == "" || device == "cpu" {
@@ -187,8 +186,7 @@ var queryOps = []*opdef.Entry{
 		Schema: "backward(Tensor self, ignored gradient=None, ignored retain_graph=None, ignored " +
 			"create_graph=False, ignored inputs=None) -> any", Names: "Tensor.backward",
 		Doc: opdef.Doc{Summary: "Runs the recorded graph backwards",
-			Notes:  "Returns None; the gradients are those of the graph's other calls.",
-			Source: "torch.Tensor.backward"},
+			Notes: "Returns None; the gradients are those of the graph's other calls."},
 		Value: func(*backwardArgs) (value.Value, error) { return nil, nil },
 	}.Entry(),
 }
@@ -227,7 +225,7 @@ func query(name, names, summary string, f func(*tensor.Tensor) (value.Value, err
 func silent(name, names, params, summary string) *opdef.Entry {
 	return opdef.Op[struct{}]{
 		Schema: name + params, Names: names,
-		Doc:   opdef.Doc{Summary: summary, Notes: "Returns None.", Source: "torch.cuda." + name},
+		Doc:   opdef.Doc{Summary: summary, Notes: "Returns None."},
 		Value: func(*struct{}) (value.Value, error) { return nil, nil },
 	}.Entry()
 }
@@ -285,8 +283,7 @@ func sizes(ns []int, dim *int) (value.Value, error) {
 var shapeQueryOps = []*opdef.Entry{
 	opdef.Op[shapesArgs]{
 		Schema: "broadcast_shapes(any[]... shapes) -> any", Names: "broadcast_shapes functional.broadcast_shapes",
-		Doc: opdef.Doc{Summary: "The shape that tensors of the given shapes are broadcast to",
-			Source: "torch.broadcast_shapes"},
+		Doc: opdef.Doc{Summary: "The shape that tensors of the given shapes are broadcast to"},
 		Value: func(a *shapesArgs) (value.Value, error) {
 			seq, _ := a.Shapes.(*value.Sequence)
 			var shapes [][]int

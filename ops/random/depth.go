@@ -29,8 +29,7 @@ var stochasticDepth = opdef.Op[depthArgs]{
 	Doc: opdef.Doc{Summary: "Random rows, or all of a batch, set to zero, the others scaled by 1/(1-p); the tensor " +
 		"itself outside training",
 		Formula: "input when training is off or p is 0", Notes: "mode is row or batch. Training with p = 1 gives " +
-			"zeros.",
-		Source: "torchvision.ops.stochastic_depth"},
+			"zeros."},
 	Error: dropoutError, RandomIf: func(a *depthArgs) string { return drops(a.P, a.Training) },
 	Kernel: func(a *depthArgs) ([]*tensor.Tensor, error) {
 		if a.Mode != "batch" && a.Mode != "row" {

@@ -30,7 +30,7 @@ func dropout(name, names, params string) *opdef.Entry {
 		Schema: name + "(Tensor self, " + params + ") -> Tensor", Names: names,
 		Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled; the tensor itself outside training",
 			Formula: "self when training is off or p is 0",
-			Notes:   "Training with p = 1 gives zeros.", Source: "torch.nn.functional." + name},
+			Notes:   "Training with p = 1 gives zeros."},
 		Error: dropoutError, RandomIf: func(a *dropoutArgs) string { return drops(a.P, a.Training) },
 		Kernel: func(a *dropoutArgs) ([]*tensor.Tensor, error) { return keep(a.Self, a.P, a.Training) },
 		Grad: func(a *dropoutArgs, g *opdef.Grad) (opdef.Grads, error) {

@@ -395,7 +395,7 @@ var gumbelSoftmax = opdef.Op[gumbelArgs]{
 	Schema: "gumbel_softmax(Tensor logits, float tau=1.0, bool hard=False, float eps=1e-10, int dim=-1) -> Tensor",
 	Names:  "F.gumbel_softmax",
 	Doc: opdef.Doc{Summary: "Softmax of logits with random noise; one of each row when hard",
-		Notes: "Only shape and dtype are determined.", Source: "torch.nn.functional.gumbel_softmax"},
+		Notes: "Only shape and dtype are determined."},
 	Random: elements.DrawsRandomNumbers, Trivial: true, Error: elements.ExactError,
 	NoGrad: "drawn with the result's noise",
 	Kernel: func(a *gumbelArgs) ([]*tensor.Tensor, error) {
@@ -466,7 +466,7 @@ func unknown[A any](name, names, params, why string, cases func(opdef.Gen) []*A,
 	return opdef.Op[A]{
 		Schema: name + params, Names: names, Random: why, Trivial: true, Error: elements.ExactError,
 		NoGrad: elements.NoDifferentiableArgument,
-		Doc:    opdef.Doc{Summary: summary, Notes: "Only shape and dtype are determined.", Source: "torch." + name},
+		Doc:    opdef.Doc{Summary: summary, Notes: "Only shape and dtype are determined."},
 		Kernel: kernel, Cases: cases, Exempt: creation.FixedDType, Drawn: first(judge),
 	}.Entry()
 }
@@ -666,7 +666,7 @@ func filler[A any](
 		Error:  elements.ExactError,
 		NoGrad: elements.NoDifferentiableArgument,
 		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers",
-			Notes: "Only shape and dtype are determined.", Source: "torch.Tensor." + name},
+			Notes: "Only shape and dtype are determined."},
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			t, err := self(a)
 			if err != nil {
@@ -823,8 +823,7 @@ func initialiser[A initialised](name, params string, of func(t *tensor.Tensor) *
 		Schema: "init_" + name + "(Tensor tensor, " + params + ", ignored generator=None) -> Tensor",
 		Names:  "nn.init." + name, InPlace: true,
 		Random: elements.DrawsRandomNumbers, Trivial: true, Error: elements.ExactError, NoGrad: "run without gradients",
-		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers", Notes: "Only shape and dtype are determined.",
-			Source: "torch.nn.init." + name},
+		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers", Notes: "Only shape and dtype are determined."},
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			t := (*a).filled()
 			return creation.Constant(t.Shape, opdef.Int(0), t.DType)

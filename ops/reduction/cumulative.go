@@ -16,8 +16,7 @@ import (
 var cumulativeOps = []*opdef.Entry{
 	opdef.Op[CumulativeArgs]{
 		Schema: "cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", InPlace: true,
-		Doc: opdef.Doc{Summary: "Running sum along a dimension", Notes: "Integers and bool give int64.",
-			Source: "torch.cumsum"},
+		Doc:      opdef.Doc{Summary: "Running sum along a dimension", Notes: "Integers and bool give int64."},
 		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 		Autocast: opdef.AutocastFloat32,
 		Terms:    (*CumulativeArgs).terms,
@@ -42,8 +41,7 @@ var cumulativeOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[CumulativeArgs]{
 		Schema: "cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", InPlace: true,
-		Doc: opdef.Doc{Summary: "Running product along a dimension", Notes: "Integers and bool give int64.",
-			Source: "torch.cumprod"},
+		Doc: opdef.Doc{Summary: "Running product along a dimension", Notes: "Integers and bool give int64."},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Factors: true,
 			Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3, Factors: true}},
 		Autocast: opdef.AutocastFloat32,
@@ -82,7 +80,7 @@ var cumulativeOps = []*opdef.Entry{
 	opdef.Op[opdef.DimArgs]{
 		Schema: "logcumsumexp(Tensor self, int dim) -> Tensor",
 		Doc: opdef.Doc{Summary: "Logarithm of the running sum of exponentials",
-			Notes: "torch takes complex numbers from 2.0 on.", Source: "torch.logcumsumexp"},
+			Notes: "torch takes complex numbers from 2.0 on."},
 		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
 		Terms: func(a *opdef.DimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
 		Kernel: func(a *opdef.DimArgs) ([]*tensor.Tensor, error) {
@@ -293,8 +291,7 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 	return opdef.Op[opdef.DimArgs]{
 		Schema: name + "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
 		Doc: opdef.Doc{Summary: summary,
-			Notes:  "The index of the last of equal elements; any of them is accepted. nan stays.",
-			Source: "torch." + name},
+			Notes: "The index of the last of equal elements; any of them is accepted. nan stays."},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel: func(a *opdef.DimArgs) ([]*tensor.Tensor, error) {
 			x := a.Self

@@ -15,7 +15,7 @@ var extremaOps = []*opdef.Entry{
 	opdef.Op[AminmaxArgs]{
 		Schema: "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
 		Doc: opdef.Doc{Summary: "Smallest and largest element over all dimensions or one",
-			Notes: "Ties share the gradient equally.", Source: "torch.aminmax"},
+			Notes: "Ties share the gradient equally."},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
 		Kernel: func(a *AminmaxArgs) ([]*tensor.Tensor, error) {
 			lo, err := Extreme(a.Self, elements.OptionalDim(a.Dim), a.Keepdim, true)
@@ -54,8 +54,7 @@ var extremaOps = []*opdef.Entry{
 	wholeExtremum("min", "Smallest element", true),
 	opdef.Binary{
 		Name: "maximum", Names: "maximum Tensor.maximum max Tensor.max",
-		Doc: opdef.Doc{Summary: "Larger of two elements", Notes: "nan wins. Equal elements share the gradient.",
-			Source: "torch.maximum"},
+		Doc:       opdef.Doc{Summary: "Larger of two elements", Notes: "nan wins. Equal elements share the gradient."},
 		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
 		F:         func(x, y float64) float64 { return max(x, y) },
 		I:         func(x, y int64) int64 { return max(x, y) },
@@ -64,8 +63,7 @@ var extremaOps = []*opdef.Entry{
 	}.Entry().WithTakenFor("torch.minimum"),
 	opdef.Binary{
 		Name: "minimum", Names: "minimum Tensor.minimum min Tensor.min",
-		Doc: opdef.Doc{Summary: "Smaller of two elements", Notes: "nan wins. Equal elements share the gradient.",
-			Source: "torch.minimum"},
+		Doc:       opdef.Doc{Summary: "Smaller of two elements", Notes: "nan wins. Equal elements share the gradient."},
 		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
 		F:         func(x, y float64) float64 { return min(x, y) },
 		I:         func(x, y int64) int64 { return min(x, y) },
@@ -79,8 +77,7 @@ var extremaOps = []*opdef.Entry{
 	opdef.Binary{
 		Name: "fmax",
 		Doc: opdef.Doc{Summary: "Larger of two elements, a number before nan",
-			Notes:  "The gradient of equal elements goes to self, or, as from torch 2.15 on, half to each.",
-			Source: "torch.fmax"},
+			Notes: "The gradient of equal elements goes to self, or, as from torch 2.15 on, half to each."},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
 		F: func(x, y float64) float64 {
 			if x >= y || y != y {
@@ -96,8 +93,7 @@ var extremaOps = []*opdef.Entry{
 	opdef.Binary{
 		Name: "fmin",
 		Doc: opdef.Doc{Summary: "Smaller of two elements, a number before nan",
-			Notes:  "The gradient of equal elements goes to self, or, as from torch 2.15 on, half to each.",
-			Source: "torch.fmin"},
+			Notes: "The gradient of equal elements goes to self, or, as from torch 2.15 on, half to each."},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
 		F: func(x, y float64) float64 {
 			if x <= y || y != y {
@@ -297,9 +293,8 @@ func SplitAmongTies(x, y, up *tensor.Tensor, dim []int) *tensor.Tensor {
 func extremum(name, summary string, least bool) *opdef.Entry {
 	return opdef.Op[ExtremumArgs]{
 		Schema: name + "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
-		Doc: opdef.Doc{Summary: summary, Notes: "nan wins. Ties share the gradient equally.",
-			Source: "torch." + name},
-		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
+		Doc:    opdef.Doc{Summary: summary, Notes: "nan wins. Ties share the gradient equally."},
+		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
 		Kernel: func(a *ExtremumArgs) ([]*tensor.Tensor, error) {
 			t, err := Extreme(a.Self, a.Dim, a.Keepdim, least)
 			return elements.Single(t), err
@@ -324,9 +319,8 @@ func extremum(name, summary string, least bool) *opdef.Entry {
 func wholeExtremum(name, summary string, least bool) *opdef.Entry {
 	return opdef.Op[opdef.UnaryArgs]{
 		Schema: name + "(Tensor self) -> Tensor",
-		Doc: opdef.Doc{Summary: summary, Notes: "nan wins. Ties share the gradient equally.",
-			Source: "torch." + name},
-		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
+		Doc:    opdef.Doc{Summary: summary, Notes: "nan wins. Ties share the gradient equally."},
+		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			t, err := Extreme(a.Self, nil, false, least)
 			return elements.Single(t), err
@@ -350,8 +344,7 @@ func dimExtremum(name, summary string, least bool) *opdef.Entry {
 	return opdef.Op[dimExtremumArgs]{
 		Schema: name + ".dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
 		Doc: opdef.Doc{Summary: summary,
-			Notes:  "nan wins. Any index of equal elements is accepted; the gradient goes to the one returned.",
-			Source: "torch." + name},
+			Notes: "nan wins. Any index of equal elements is accepted; the gradient goes to the one returned."},
 		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *dimExtremumArgs) ([]*tensor.Tensor, error) {
 			dims, err := extremeOver(a.Self, []int{a.Dim})
@@ -408,8 +401,8 @@ func argExtremum(name, summary string, least bool) *opdef.Entry {
 	return opdef.Op[AminmaxArgs]{
 		Schema: name + "(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
 		Doc: opdef.Doc{Summary: summary,
-			Notes:  "Of all elements in row-major order without dim. nan wins. Any index of equal elements is accepted.",
-			Source: "torch." + name},
+			Notes: "Of all elements in row-major order without dim. nan wins. Any index of equal elements is " +
+				"accepted."},
 		NoGrad: "the result is an index",
 		Kernel: func(a *AminmaxArgs) ([]*tensor.Tensor, error) {
 			dims, err := extremeOver(a.Self, elements.OptionalDim(a.Dim))

@@ -21,7 +21,7 @@ var hashTensor = opdef.Op[hashArgs]{
 	Doc: opdef.Doc{Summary: "Exclusive or of the bits of elements", Formula: "xor over dim of the bits of self",
 		Notes: "Floating elements are taken as float64, others as 64-bit integers; the result is uint64. mode 0 is " +
 			"the " +
-			"only one. A tensor without elements needs dim.", Source: "torch.hash_tensor"},
+			"only one. A tensor without elements needs dim."},
 	NoGrad: "bits have no gradient", Trivial: true,
 	Exempt: map[string]string{"dtypes": "the result is uint64 whatever the dtype"},
 	Kernel: func(a *hashArgs) ([]*tensor.Tensor, error) {

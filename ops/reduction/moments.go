@@ -100,8 +100,7 @@ func moment[A any](name, overload string, call func(*A) spreadCall, cases func(o
 		Names:  names,
 		Doc: opdef.Doc{
 			Summary: summary, Formula: "sum(|x - mean|^2) / (n - correction)",
-			Notes:  "correction is 1, or 0 if not unbiased. The result of complex input is real; the mean is complex.",
-			Source: "torch." + name,
+			Notes: "correction is 1, or 0 if not unbiased. The result of complex input is real; the mean is complex.",
 		},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2,
 			Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}},

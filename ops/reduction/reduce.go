@@ -16,7 +16,7 @@ var reduceOps = []*opdef.Entry{
 	opdef.Op[ReduceArgs]{
 		Schema: "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		Doc: opdef.Doc{Summary: "Sum over dimensions", Formula: "sum of self over dim",
-			Notes: "Integers and bool give int64.", Source: "torch.sum"},
+			Notes: "Integers and bool give int64."},
 		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
 		Autocast: opdef.AutocastFloat32,
 		Terms:    (*ReduceArgs).terms,
@@ -36,8 +36,7 @@ var reduceOps = []*opdef.Entry{
 		Schema:   "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		ExactOut: func(a *ReduceArgs) bool { return a.Dtype != nil },
 		Doc: opdef.Doc{Summary: "Mean over dimensions",
-			Formula: "sum of self over dim, divided by the number of terms", Notes: "Of no elements: nan.",
-			Source: "torch.mean"},
+			Formula: "sum of self over dim, divided by the number of terms", Notes: "Of no elements: nan."},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
 		Terms: (*ReduceArgs).terms,
 		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
@@ -57,7 +56,7 @@ var reduceOps = []*opdef.Entry{
 	}.Entry().WithTakenFor("torch.sum"),
 	opdef.Op[ReduceArgs]{
 		Schema: "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Sum over dimensions with nan counted as zero", Source: "torch.nansum"},
+		Doc:    opdef.Doc{Summary: "Sum over dimensions with nan counted as zero"},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
 		Terms:  (*ReduceArgs).terms,
 		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
@@ -83,7 +82,7 @@ var reduceOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[ReduceArgs]{
 		Schema:    "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-		Doc:       opdef.Doc{Summary: "Mean over dimensions of the elements that are not nan", Source: "torch.nanmean"},
+		Doc:       opdef.Doc{Summary: "Mean over dimensions of the elements that are not nan"},
 		Composite: true,
 		Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
 		Terms:     (*ReduceArgs).terms,
@@ -114,8 +113,7 @@ var reduceOps = []*opdef.Entry{
 	opdef.Op[OneDimArgs]{
 		Schema: "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		Doc: opdef.Doc{Summary: "Product over all dimensions or one", Formula: "product of self over dim",
-			Notes:  "Integers and bool give int64. The gradient of an element is the product of the others.",
-			Source: "torch.prod"},
+			Notes: "Integers and bool give int64. The gradient of an element is the product of the others."},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Factors: true,
 			Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3, Factors: true}},
 		Autocast: opdef.AutocastFloat32,
@@ -142,7 +140,7 @@ var reduceOps = []*opdef.Entry{
 	boolReduction("all", "Whether all elements are non-zero", 1),
 	opdef.Op[plainReduceArgs]{
 		Schema: "count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Number of elements that are not zero", Source: "torch.count_nonzero"},
+		Doc:    opdef.Doc{Summary: "Number of elements that are not zero"},
 		NoGrad: "counts",
 		Kernel: func(a *plainReduceArgs) ([]*tensor.Tensor, error) {
 			dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
@@ -164,7 +162,7 @@ var reduceOps = []*opdef.Entry{
 		Schema: "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
 		Names:  "logsumexp Tensor.logsumexp special.logsumexp",
 		Doc: opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "log(sum(exp(self)))",
-			Notes: "torch takes complex numbers from 2.0 on.", Source: "torch.logsumexp"},
+			Notes: "torch takes complex numbers from 2.0 on."},
 		Error:    opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}},
 		Autocast: opdef.AutocastFloat32,
 		Terms:    func(a *LogSumExpArgs) int { return elements.TermsOver(a.Self.Shape, a.Dim) },
@@ -237,7 +235,7 @@ var reduceOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "trace(Tensor self) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Sum of the diagonal of a matrix", Source: "torch.trace"},
+		Doc:    opdef.Doc{Summary: "Sum of the diagonal of a matrix"},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
 		Terms:  func(a *opdef.UnaryArgs) int { return slices.Max(append(a.Self.Shape, 1)) },
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
@@ -272,10 +270,9 @@ var reduceOps = []*opdef.Entry{
 	opdef.Op[sumToSizeArgs]{
 		Schema: "sum_to_size(Tensor self, int[]... size) -> Tensor",
 		Names:  "Tensor.sum_to_size",
-		Doc: opdef.Doc{Summary: "Sum over the dimensions a smaller shape broadcasts over",
-			Source: "torch.Tensor.sum_to_size"},
-		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
-		Terms: func(a *sumToSizeArgs) int { return max(1, a.Self.Numel()/max(1, numel(a.Size))) },
+		Doc:    opdef.Doc{Summary: "Sum over the dimensions a smaller shape broadcasts over"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
+		Terms:  func(a *sumToSizeArgs) int { return max(1, a.Self.Numel()/max(1, numel(a.Size))) },
 		Kernel: func(a *sumToSizeArgs) ([]*tensor.Tensor, error) {
 			if s, err := tensor.Broadcast(a.Self.Shape, a.Size); err != nil || !slices.Equal(s, a.Self.Shape) {
 				return nil, opdef.Refuse("size", "size %s does not expand to shape %s", tensor.ShapeString(a.Size),
@@ -415,9 +412,8 @@ func countNumbers(x *tensor.Tensor, dims []int, keepdim bool) *tensor.Tensor {
 // rest, the result of no elements.
 func boolReduction(name, summary string, rest int64) *opdef.Entry {
 	return opdef.Op[boolArgs]{
-		Schema: name + "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
-		Doc: opdef.Doc{Summary: summary, Notes: "The result is bool, of uint8 it is uint8. nan is not zero.",
-			Source: "torch." + name},
+		Schema:  name + "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
+		Doc:     opdef.Doc{Summary: summary, Notes: "The result is bool, of uint8 it is uint8. nan is not zero."},
 		NoGrad:  "the result is not differentiable",
 		Trivial: true,
 		Kernel: func(a *boolArgs) ([]*tensor.Tensor, error) {

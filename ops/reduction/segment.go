@@ -186,8 +186,7 @@ var segmentReduceOp = opdef.Planned[segmentReduceArgs, *segments]{
 	Names: "segment_reduce",
 	Doc: opdef.Doc{Summary: "Sums, means, products or extremes of segments along a dimension",
 		Notes: "Segments are given by lengths or by offsets, each row having its own. initial takes part in every " +
-			"segment; a mean divides it too.",
-		Source: "torch.segment_reduce"},
+			"segment; a mean divides it too."},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true, Grad: &opdef.Error{Class: opdef.Accumulated,
 		ULPs: 3, Coarse: true}},
 	Plan:  (*segmentReduceArgs).plan,

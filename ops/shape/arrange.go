@@ -11,11 +11,10 @@ import (
 // arrangeOps order dimensions, show parts of them or repeat them.
 var arrangeOps = []*opdef.Entry{
 	viewOp[expandArgs]{
-		Schema: "expand(Tensor self, int[]... size, *, bool implicit=False) -> Tensor",
-		Names:  "Tensor.expand expand_copy",
-		Uncast: "expand",
-		Doc: opdef.Doc{Summary: "Repeats dimensions of size 1", Notes: "A size of -1 keeps the dimension.",
-			Source: "torch.Tensor.expand"},
+		Schema:  "expand(Tensor self, int[]... size, *, bool implicit=False) -> Tensor",
+		Names:   "Tensor.expand expand_copy",
+		Uncast:  "expand",
+		Doc:     opdef.Doc{Summary: "Repeats dimensions of size 1", Notes: "A size of -1 keeps the dimension."},
 		Self:    func(a *expandArgs) *tensor.Tensor { return a.Self },
 		View:    func(a *expandArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return expand(t, a.Size) },
 		Back:    func(a *expandArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.SumTo(g, a.Self.Shape) },
@@ -33,7 +32,7 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[sizeArgs]{
 		Schema:  "broadcast_to(Tensor self, int[]... size) -> Tensor",
 		Names:   "broadcast_to Tensor.broadcast_to",
-		Doc:     opdef.Doc{Summary: "Repeats dimensions of size 1", Source: "torch.broadcast_to"},
+		Doc:     opdef.Doc{Summary: "Repeats dimensions of size 1"},
 		Self:    func(a *sizeArgs) *tensor.Tensor { return a.Self },
 		View:    func(a *sizeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return expand(t, a.Size) },
 		Back:    func(a *sizeArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.SumTo(g, a.Self.Shape) },
@@ -44,11 +43,10 @@ var arrangeOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	viewOp[likeArgs]{
-		Schema: "expand_as(Tensor self, Tensor other) -> Tensor",
-		Names:  "Tensor.expand_as",
-		Uncast: "expand_as",
-		Doc: opdef.Doc{Summary: "Repeats dimensions of size 1 up to the shape of another tensor",
-			Source: "torch.Tensor.expand_as"},
+		Schema:  "expand_as(Tensor self, Tensor other) -> Tensor",
+		Names:   "Tensor.expand_as",
+		Uncast:  "expand_as",
+		Doc:     opdef.Doc{Summary: "Repeats dimensions of size 1 up to the shape of another tensor"},
 		Self:    func(a *likeArgs) *tensor.Tensor { return a.Self },
 		View:    func(a *likeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return expand(t, a.Other.Shape) },
 		Back:    func(a *likeArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.SumTo(g, a.Self.Shape) },
@@ -62,7 +60,7 @@ var arrangeOps = []*opdef.Entry{
 		Schema: "permute(Tensor self, int[]... dims) -> Tensor",
 		Names:  "permute Tensor.permute permute_copy",
 		Uncast: "permute",
-		Doc:    opdef.Doc{Summary: "The dimensions in another order", Source: "torch.permute"},
+		Doc:    opdef.Doc{Summary: "The dimensions in another order"},
 		Self:   func(a *permuteArgs) *tensor.Tensor { return a.Self },
 		View: func(a *permuteArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			order, err := a.order()
@@ -87,7 +85,7 @@ var arrangeOps = []*opdef.Entry{
 		Schema: "transpose(Tensor self, int dim0, int dim1) -> Tensor",
 		Names:  "transpose Tensor.transpose Tensor.transpose_ transpose_copy swapdims Tensor.swapdims Tensor.swapdims_",
 		Uncast: "transpose swapdims",
-		Doc:    opdef.Doc{Summary: "Swaps two dimensions", Source: "torch.transpose"},
+		Doc:    opdef.Doc{Summary: "Swaps two dimensions"},
 		Self:   func(a *transposeArgs) *tensor.Tensor { return a.Self },
 		View: func(a *transposeArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return transpose(t, "dim0", a.Dim0, "dim1", a.Dim1)
@@ -107,7 +105,7 @@ var arrangeOps = []*opdef.Entry{
 		Schema: "swapaxes(Tensor self, int axis0, int axis1) -> Tensor",
 		Names:  "swapaxes Tensor.swapaxes Tensor.swapaxes_",
 		Uncast: "swapaxes",
-		Doc:    opdef.Doc{Summary: "Swaps two dimensions", Source: "torch.swapaxes"},
+		Doc:    opdef.Doc{Summary: "Swaps two dimensions"},
 		Self:   func(a *swapAxesArgs) *tensor.Tensor { return a.Self },
 		View: func(a *swapAxesArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return transpose(t, "axis0", a.Axis0, "axis1", a.Axis1)
@@ -129,9 +127,8 @@ var arrangeOps = []*opdef.Entry{
 		Schema: "movedim(Tensor self, int[1] source, int[1] destination) -> Tensor",
 		Names:  "movedim Tensor.movedim moveaxis Tensor.moveaxis",
 		Uncast: "movedim",
-		Doc: opdef.Doc{Summary: "Moves dimensions to other places, the rest staying in order",
-			Source: "torch.movedim"},
-		Self: func(a *movedimArgs) *tensor.Tensor { return a.Self },
+		Doc:    opdef.Doc{Summary: "Moves dimensions to other places, the rest staying in order"},
+		Self:   func(a *movedimArgs) *tensor.Tensor { return a.Self },
 		View: func(a *movedimArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			order, err := a.order()
 			if err != nil {
@@ -154,7 +151,7 @@ var arrangeOps = []*opdef.Entry{
 		Schema: "narrow(Tensor self, int dim, int start, int length) -> Tensor",
 		Names:  "narrow Tensor.narrow narrow_copy Tensor.narrow_copy",
 		Uncast: "narrow",
-		Doc:    opdef.Doc{Summary: "A range of one dimension", Source: "torch.narrow"},
+		Doc:    opdef.Doc{Summary: "A range of one dimension"},
 		Self:   func(a *narrowArgs) *tensor.Tensor { return a.Self },
 		View: func(a *narrowArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			dim, n, err := cutDim(t, a.Dim)
@@ -183,7 +180,7 @@ var arrangeOps = []*opdef.Entry{
 		Schema: "slice_copy(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
 		Names:  "slice_copy",
 		Doc: opdef.Doc{Summary: "Every step-th index of a range of one dimension",
-			Formula: "self[..., start:end:step]", Source: "torch.slice_copy"},
+			Formula: "self[..., start:end:step]"},
 		Self: func(a *sliceArgs) *tensor.Tensor { return a.Self },
 		View: func(a *sliceArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return SliceOf(t, a.Dim, a.Start, a.End, a.Step)
@@ -198,7 +195,7 @@ var arrangeOps = []*opdef.Entry{
 		Schema: "select(Tensor self, int dim, int index) -> Tensor",
 		Names:  "select Tensor.select select_copy",
 		Uncast: "select",
-		Doc:    opdef.Doc{Summary: "One index of a dimension, which is removed", Source: "torch.select"},
+		Doc:    opdef.Doc{Summary: "One index of a dimension, which is removed"},
 		Self:   func(a *selectArgs) *tensor.Tensor { return a.Self },
 		View:   func(a *selectArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return SelectIndex(t, a.Dim, a.Index) },
 		Cases: func(g opdef.Gen) []*selectArgs {
@@ -213,7 +210,7 @@ var arrangeOps = []*opdef.Entry{
 		Schema: "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
 		Names:  "diagonal Tensor.diagonal diagonal_copy",
 		Uncast: "diagonal",
-		Doc:    opdef.Doc{Summary: "A diagonal of two dimensions, as the last dimension", Source: "torch.diagonal"},
+		Doc:    opdef.Doc{Summary: "A diagonal of two dimensions, as the last dimension"},
 		Self:   func(a *diagonalArgs) *tensor.Tensor { return a.Self },
 		View: func(a *diagonalArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return Diagonal(t, a.Offset, a.Dim1, a.Dim2)
@@ -230,7 +227,7 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[linalgDiagonalArgs]{
 		Schema: "linalg_diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
 		Names:  "linalg.diagonal",
-		Doc:    opdef.Doc{Summary: "A diagonal of matrices, as the last dimension", Source: "torch.linalg.diagonal"},
+		Doc:    opdef.Doc{Summary: "A diagonal of matrices, as the last dimension"},
 		Self:   func(a *linalgDiagonalArgs) *tensor.Tensor { return a.A },
 		View: func(a *linalgDiagonalArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return Diagonal(t, a.Offset, a.Dim1, a.Dim2)
@@ -246,7 +243,7 @@ var arrangeOps = []*opdef.Entry{
 		Names:  "Tensor.unfold unfold_copy",
 		Uncast: "unfold",
 		Doc: opdef.Doc{Summary: "Windows of a dimension, as a new last dimension",
-			Formula: "out[.., i, .., k] = self[.., i*step + k, ..]", Source: "torch.Tensor.unfold"},
+			Formula: "out[.., i, .., k] = self[.., i*step + k, ..]"},
 		Self: func(a *windowsArgs) *tensor.Tensor { return a.Self },
 		View: func(a *windowsArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			dim, err := opdef.Dim("dimension", a.Dimension, t.Dim())
@@ -282,7 +279,7 @@ var arrangeOps = []*opdef.Entry{
 	viewOp[flipArgs]{
 		Schema: "flip(Tensor self, int[]... dims) -> Tensor",
 		Names:  "flip Tensor.flip",
-		Doc:    opdef.Doc{Summary: "Reverses dimensions", Source: "torch.flip"},
+		Doc:    opdef.Doc{Summary: "Reverses dimensions"},
 		Self:   func(a *flipArgs) *tensor.Tensor { return a.Self },
 		View:   func(a *flipArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return flip(t, a.Dims) },
 		Back:   func(a *flipArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(flip(g, a.Dims)) },
@@ -534,8 +531,7 @@ func flip(t *tensor.Tensor, dims []int) (*tensor.Tensor, error) {
 func flipOf(name string, minDims, dim int) *opdef.Entry {
 	return viewOp[opdef.UnaryArgs]{
 		Schema: name + "(Tensor self) -> Tensor", Names: name + " Tensor." + name,
-		Doc: opdef.Doc{Summary: "Reverses " + [...]string{"the first dimension", "the second dimension"}[dim],
-			Source: "torch." + name},
+		Doc:  opdef.Doc{Summary: "Reverses " + [...]string{"the first dimension", "the second dimension"}[dim]},
 		Self: func(a *opdef.UnaryArgs) *tensor.Tensor { return a.Self },
 		View: func(_ *opdef.UnaryArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			if t.Dim() < minDims {

@@ -16,7 +16,7 @@ var bandOps = []*opdef.Entry{
 	trianglePart("tril", "The part of matrices on and below a diagonal", false),
 	opdef.Op[diagEmbedArgs]{
 		Schema: "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Matrices whose diagonal is the last dimension", Source: "torch.diag_embed"},
+		Doc:    opdef.Doc{Summary: "Matrices whose diagonal is the last dimension"},
 		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *diagEmbedArgs) ([]*tensor.Tensor, error) {
 			t, err := embedDiagonal(a.Self, a.Offset, a.Dim1, a.Dim2)
@@ -33,8 +33,7 @@ var bandOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[diagArgs]{
 		Schema: "diag(Tensor self, int diagonal=0) -> Tensor",
-		Doc: opdef.Doc{Summary: "The diagonal of a matrix, or the matrix with a vector as diagonal",
-			Source: "torch.diag"},
+		Doc:    opdef.Doc{Summary: "The diagonal of a matrix, or the matrix with a vector as diagonal"},
 		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *diagArgs) ([]*tensor.Tensor, error) { return diag(a.Self, a.Diagonal) },
 		Grad: func(a *diagArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -56,7 +55,7 @@ var bandOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[diagflatArgs]{
 		Schema: "diagflat(Tensor self, int offset=0) -> Tensor",
-		Doc:    opdef.Doc{Summary: "The matrix with the elements as diagonal", Source: "torch.diagflat"},
+		Doc:    opdef.Doc{Summary: "The matrix with the elements as diagonal"},
 		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *diagflatArgs) ([]*tensor.Tensor, error) {
 			return diag(a.Self.Reshape(a.Self.Numel()), a.Offset)
@@ -115,7 +114,7 @@ func trianglePart(name, summary string, upper bool) *opdef.Entry {
 	}
 	return opdef.Op[trianglePartArgs]{
 		Schema: name + "(Tensor self, int diagonal=0) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: summary, Notes: "The rest is 0.", Source: "torch." + name},
+		Doc:   opdef.Doc{Summary: summary, Notes: "The rest is 0."},
 		Error: opdef.Error{Class: opdef.Exact}, Trivial: true,
 		Kernel: func(a *trianglePartArgs) ([]*tensor.Tensor, error) {
 			if a.Self.Dim() < 2 {

@@ -12,7 +12,7 @@ import (
 // adjointOp is the conjugate transpose.
 var adjointOp = opdef.Op[opdef.UnaryArgs]{
 	Schema: "adjoint(Tensor self) -> Tensor", Names: "adjoint Tensor.adjoint Tensor.mH Tensor.mH.__get__ Tensor.H Tensor.H.__get__",
-	Doc:    opdef.Doc{Summary: "Conjugate transpose of matrices", Source: "torch.adjoint"},
+	Doc:    opdef.Doc{Summary: "Conjugate transpose of matrices"},
 	Error:  opdef.Error{Class: opdef.Exact},
 	Uncast: "adjoint",
 	Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
@@ -41,7 +41,7 @@ var fillDiagonalOp = opdef.Op[fillDiagonalArgs]{
 	InPlace: true,
 	Doc: opdef.Doc{Summary: "Writes a number to the main diagonal",
 		Notes: "Tensors of more than 2 dimensions must be cubes. wrap goes on below a tall matrix's diagonal, a row " +
-			"apart.", Source: "torch.Tensor.fill_diagonal_"},
+			"apart."},
 	Error: opdef.Error{Class: opdef.Exact},
 	Kernel: func(a *fillDiagonalArgs) ([]*tensor.Tensor, error) {
 		return a.filled(a.Self, a.FillValue)

@@ -15,8 +15,7 @@ var joinOps = []*opdef.Entry{
 		Schema: "cat(Tensor[] tensors, int dim=0) -> Tensor",
 		Names:  "cat concat concatenate", Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Tensors joined along an existing dimension",
-			Notes:  "Tensors of shape [0] are left out, whatever the others' dimensions.",
-			Source: "torch.cat"},
+			Notes: "Tensors of shape [0] are left out, whatever the others' dimensions."},
 		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *CatArgs) ([]*tensor.Tensor, error) { return cat(a.Tensors, a.Dim) },
 		Grad: func(a *CatArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -40,7 +39,7 @@ var joinOps = []*opdef.Entry{
 	opdef.Op[CatArgs]{
 		Schema: "stack(Tensor[] tensors, int dim=0) -> Tensor",
 		Names:  "stack", Autocast: opdef.AutocastWidest,
-		Doc:   opdef.Doc{Summary: "Tensors of one shape joined along a new dimension", Source: "torch.stack"},
+		Doc:   opdef.Doc{Summary: "Tensors of one shape joined along a new dimension"},
 		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *CatArgs) ([]*tensor.Tensor, error) {
 			if len(a.Tensors) == 0 {
@@ -205,7 +204,7 @@ func stackLike(name, names, how string, n int, along func(*tensor.Tensor) int) *
 	}
 	return opdef.Op[tensorsArgs]{
 		Schema: name + "(Tensor[] tensors) -> Tensor", Names: names,
-		Doc:   opdef.Doc{Summary: "Tensors joined " + how, Source: "torch." + name},
+		Doc:   opdef.Doc{Summary: "Tensors joined " + how},
 		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 			c, err := prepare(a)
@@ -240,7 +239,7 @@ func stackLike(name, names, how string, n int, along func(*tensor.Tensor) int) *
 var broadcastTensorsOp = opdef.Op[tensorsArgs]{
 	Schema:    "broadcast_tensors(Tensor[]... tensors) -> Tensor[]",
 	Names:     "broadcast_tensors functional.broadcast_tensors",
-	Doc:       opdef.Doc{Summary: "Tensors expanded to their common shape", Source: "torch.broadcast_tensors"},
+	Doc:       opdef.Doc{Summary: "Tensors expanded to their common shape"},
 	Composite: true, // each result has a node of its own
 	Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
@@ -276,9 +275,8 @@ var broadcastTensorsOp = opdef.Op[tensorsArgs]{
 var blockDiagOp = opdef.Op[tensorsArgs]{
 	Schema: "block_diag(Tensor[]... tensors) -> Tensor",
 	Names:  "block_diag functional.block_diag",
-	Doc: opdef.Doc{Summary: "Matrices along the diagonal of a larger one", Notes: "Vectors are rows.",
-		Source: "torch.block_diag"},
-	Error: opdef.Error{Class: opdef.Exact},
+	Doc:    opdef.Doc{Summary: "Matrices along the diagonal of a larger one", Notes: "Vectors are rows."},
+	Error:  opdef.Error{Class: opdef.Exact},
 	Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 		dt := tensor.ResultType(a.Tensors...)
 		if dt == tensor.Invalid {

@@ -44,9 +44,8 @@ var meshgridOp = opdef.Op[meshgridArgs]{
 	Composite: true, // each result has a node of its own
 	Schema:    "meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]",
 	Names:     "meshgrid functional.meshgrid",
-	Doc: opdef.Doc{Summary: "Coordinate grids of vectors", Formula: "out[k][i, j, ...] = tensors[k][index k]",
-		Source: "torch.meshgrid"},
-	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Doc:       opdef.Doc{Summary: "Coordinate grids of vectors", Formula: "out[k][i, j, ...] = tensors[k][index k]"},
+	Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Kernel: func(a *meshgridArgs) ([]*tensor.Tensor, error) {
 		if len(a.Tensors) == 0 {
 			return nil, opdef.Refuse("tensors", "want at least one tensor")
@@ -206,7 +205,7 @@ var combinationsOp = opdef.Planned[combinationsArgs, *combinations]{
 	Schema: "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
 	Names:  "combinations",
 	Doc: opdef.Doc{Summary: "Combinations of the elements of a vector",
-		Notes: "In lexicographic order of positions, one a row.", Source: "torch.combinations"},
+		Notes: "In lexicographic order of positions, one a row."},
 	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Plan:  (*combinationsArgs).plan,
 	Kernel: func(a *combinations) ([]*tensor.Tensor, error) {
@@ -239,7 +238,7 @@ var cartesianProdOp = opdef.Op[tensorsArgs]{
 	Schema: "cartesian_prod(Tensor[]... tensors) -> Tensor",
 	Names:  "cartesian_prod functional.cartesian_prod",
 	Doc: opdef.Doc{Summary: "All tuples of one element of each vector",
-		Notes: "The last vector runs fastest; one vector is returned as it is.", Source: "torch.cartesian_prod"},
+		Notes: "The last vector runs fastest; one vector is returned as it is."},
 	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 		if len(a.Tensors) == 0 {

@@ -18,7 +18,6 @@ var padOps = []*opdef.Entry{
 			Summary: "Extend dimensions at both ends, or cut them where pad is negative",
 			Formula: "pad = (left, right, top, bottom, ...), the last dimension first",
 			Notes:   "Modes constant, reflect (the border not repeated), replicate and circular.",
-			Source:  "torch.nn.functional.pad",
 		},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Plan:   (*padArgs).plan,
@@ -74,7 +73,7 @@ var padOps = []*opdef.Entry{
 		Names: "F.unfold _C._nn.im2col",
 		Doc: opdef.Doc{Summary: "Sliding windows of images as columns",
 			Formula: "out[n, c*K + k, p] = input[n, c, p*stride - padding + k*dilation]",
-			Notes:   "(N, C, H, W) to (N, C*K, L).", Source: "torch.nn.functional.unfold"},
+			Notes:   "(N, C, H, W) to (N, C*K, L)."},
 		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Plan:      (*unfoldArgs).plan,
 		Kernel:    func(c *columns) ([]*tensor.Tensor, error) { return elements.Single(c.unfold(c.in, c.shape)), nil },
@@ -99,7 +98,7 @@ var padOps = []*opdef.Entry{
 		Names: "F.fold _C._nn.col2im",
 		Doc: opdef.Doc{Summary: "Sum of columns at the windows they belong to: the adjoint of unfold",
 			Formula: "out[n, c, i] = sum of input[n, c*K + k, p] with p*stride - padding + k*dilation = i",
-			Notes:   "(N, C*K, L) to (N, C, H, W).", Source: "torch.nn.functional.fold"},
+			Notes:   "(N, C*K, L) to (N, C, H, W)."},
 		Error: opdef.Error{Class: opdef.Accumulated},
 		Plan:  (*foldArgs).plan,
 		Kernel: func(c *columns) ([]*tensor.Tensor, error) {
@@ -123,8 +122,7 @@ var padOps = []*opdef.Entry{
 		Schema: "pixel_shuffle(Tensor input, int upscale_factor) -> Tensor",
 		Names:  "F.pixel_shuffle pixel_shuffle",
 		Doc: opdef.Doc{Summary: "Channels rearranged into blocks of pixels",
-			Formula: "out[..., c, h*r+i, w*r+j] = input[..., (c*r+i)*r+j, h, w]",
-			Source:  "torch.nn.functional.pixel_shuffle"},
+			Formula: "out[..., c, h*r+i, w*r+j] = input[..., (c*r+i)*r+j, h, w]"},
 		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *pixelShuffleArgs) ([]*tensor.Tensor, error) {
 			return elements.ResultOrError(pixelShuffle(a.Input, a.UpscaleFactor))
@@ -142,8 +140,7 @@ var padOps = []*opdef.Entry{
 		Schema: "pixel_unshuffle(Tensor input, int downscale_factor) -> Tensor",
 		Names:  "F.pixel_unshuffle pixel_unshuffle",
 		Doc: opdef.Doc{Summary: "Blocks of pixels rearranged into channels",
-			Formula: "out[..., (c*r+i)*r+j, h, w] = input[..., c, h*r+i, w*r+j]",
-			Source:  "torch.nn.functional.pixel_unshuffle"},
+			Formula: "out[..., (c*r+i)*r+j, h, w] = input[..., c, h*r+i, w*r+j]"},
 		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *pixelUnshuffleArgs) ([]*tensor.Tensor, error) {
 			return elements.ResultOrError(pixelUnshuffle(a.Input, a.DownscaleFactor))

@@ -12,7 +12,7 @@ var viewDTypeOp = opdef.Op[viewDTypeArgs]{
 	Schema: "view.dtype(Tensor self, dtype dtype) -> Tensor",
 	Names:  "Tensor.view view_copy",
 	Doc: opdef.Doc{Summary: "The bytes of the elements read as another dtype",
-		Notes: "The last dimension is scaled by the ratio of the sizes.", Source: "torch.Tensor.view"},
+		Notes: "The last dimension is scaled by the ratio of the sizes."},
 	Error:  opdef.Error{Class: opdef.Exact},
 	Uncast: "view",
 	NoGrad: "reinterprets bits",
@@ -68,7 +68,7 @@ type viewDTypeArgs struct {
 var complexAsRealOp = viewOp[opdef.UnaryArgs]{
 	Schema: "view_as_real(Tensor self) -> Tensor",
 	Names:  "view_as_real view_as_real_copy",
-	Doc:    opdef.Doc{Summary: "Complex numbers as pairs of real and imaginary part", Source: "torch.view_as_real"},
+	Doc:    opdef.Doc{Summary: "Complex numbers as pairs of real and imaginary part"},
 	Self:   func(a *opdef.UnaryArgs) *tensor.Tensor { return a.Self },
 	View:   func(_ *opdef.UnaryArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return asReal(t) },
 	Back: func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor {
@@ -84,7 +84,7 @@ var complexAsRealOp = viewOp[opdef.UnaryArgs]{
 var realAsComplexOp = viewOp[opdef.UnaryArgs]{
 	Schema: "view_as_complex(Tensor self) -> Tensor",
 	Names:  "view_as_complex view_as_complex_copy",
-	Doc:    opdef.Doc{Summary: "Pairs of real and imaginary part as complex numbers", Source: "torch.view_as_complex"},
+	Doc:    opdef.Doc{Summary: "Pairs of real and imaginary part as complex numbers"},
 	Self:   func(a *opdef.UnaryArgs) *tensor.Tensor { return a.Self },
 	View: func(_ *opdef.UnaryArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 		d := t.Dim() - 1

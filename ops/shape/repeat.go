@@ -14,7 +14,7 @@ var repeatOps = []*opdef.Entry{
 		Schema: "repeat(Tensor self, int[]... repeats) -> Tensor",
 		Names:  "Tensor.repeat",
 		Doc: opdef.Doc{Summary: "Copies of the tensor side by side along every dimension",
-			Notes: "More repeats than dimensions add leading ones.", Source: "torch.Tensor.repeat"},
+			Notes: "More repeats than dimensions add leading ones."},
 		Self: func(a *repeatArgs) *tensor.Tensor { return a.Self },
 		View: func(a *repeatArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return repeatTensor("repeats", t, a.Repeats)
@@ -34,7 +34,7 @@ var repeatOps = []*opdef.Entry{
 	viewOp[tileArgs]{
 		Schema: "tile(Tensor self, int[]... dims) -> Tensor",
 		Names:  "tile Tensor.tile",
-		Doc:    opdef.Doc{Summary: "Copies of the tensor side by side along the last dimensions", Source: "torch.tile"},
+		Doc:    opdef.Doc{Summary: "Copies of the tensor side by side along the last dimensions"},
 		Self:   func(a *tileArgs) *tensor.Tensor { return a.Self },
 		View: func(a *tileArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return repeatTensor("dims", t, a.repeats())

@@ -47,7 +47,7 @@ var rollOp = viewOp[rollArgs]{
 	Schema: "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor",
 	Names:  "roll Tensor.roll",
 	Doc: opdef.Doc{Summary: "Shifts dimensions, what leaves at the end entering at the start",
-		Notes: "Without dims the flattened tensor is shifted.", Source: "torch.roll"},
+		Notes: "Without dims the flattened tensor is shifted."},
 	Self: func(a *rollArgs) *tensor.Tensor { return a.Self },
 	View: func(a *rollArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return a.rolled(t, false) },
 	Back: func(a *rollArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(a.rolled(g, true)) },
@@ -98,7 +98,7 @@ func (a *rot90Args) rotated(t *tensor.Tensor, k int) (*tensor.Tensor, error) {
 var rot90Op = viewOp[rot90Args]{
 	Schema: "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor",
 	Names:  "rot90 Tensor.rot90",
-	Doc:    opdef.Doc{Summary: "Rotates a plane of two dimensions by multiples of 90 degrees", Source: "torch.rot90"},
+	Doc:    opdef.Doc{Summary: "Rotates a plane of two dimensions by multiples of 90 degrees"},
 	Self:   func(a *rot90Args) *tensor.Tensor { return a.Self },
 	View:   func(a *rot90Args, t *tensor.Tensor) (*tensor.Tensor, error) { return a.rotated(t, a.K) },
 	Back:   func(a *rot90Args, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(a.rotated(g, -a.K)) },

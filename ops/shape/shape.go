@@ -15,7 +15,7 @@ var shapeOps = []*opdef.Entry{
 		Names:  "Tensor.view Tensor._reshape_alias _unsafe_view view_copy",
 		Uncast: "view",
 		Doc: opdef.Doc{Summary: "The elements in another shape",
-			Notes: "One size may be -1. Refused where the strides do not allow a view.", Source: "torch.Tensor.view"},
+			Notes: "One size may be -1. Refused where the strides do not allow a view."},
 		Self: func(a *sizeArgs) *tensor.Tensor { return a.Self },
 		View: func(a *sizeArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			if !viewable(a.Self, a.Size) {
@@ -33,11 +33,10 @@ var shapeOps = []*opdef.Entry{
 		Schema: "reshape(Tensor self, int[]... shape) -> Tensor",
 		Names:  "reshape Tensor.reshape",
 		Uncast: "reshape",
-		Doc: opdef.Doc{Summary: "The elements in another shape", Notes: "One size may be -1.",
-			Source: "torch.reshape"},
-		Self: func(a *reshapeArgs) *tensor.Tensor { return a.Self },
-		View: func(a *reshapeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return reshape("shape", t, a.Shape) },
-		Back: func(a *reshapeArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
+		Doc:    opdef.Doc{Summary: "The elements in another shape", Notes: "One size may be -1."},
+		Self:   func(a *reshapeArgs) *tensor.Tensor { return a.Self },
+		View:   func(a *reshapeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return reshape("shape", t, a.Shape) },
+		Back:   func(a *reshapeArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
 		Cases: func(g opdef.Gen) []*reshapeArgs {
 			var cs []*reshapeArgs
 			for _, c := range reshapeCases(g, true) {
@@ -51,7 +50,7 @@ var shapeOps = []*opdef.Entry{
 	viewOp[flattenArgs]{
 		Schema: "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
 		Names:  "flatten Tensor.flatten",
-		Doc:    opdef.Doc{Summary: "Joins adjacent dimensions", Source: "torch.flatten"},
+		Doc:    opdef.Doc{Summary: "Joins adjacent dimensions"},
 		Self:   func(a *flattenArgs) *tensor.Tensor { return a.Self },
 		View: func(a *flattenArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			shape, err := a.shape()
@@ -81,7 +80,7 @@ var shapeOps = []*opdef.Entry{
 	viewOp[opdef.UnaryArgs]{
 		Schema: "ravel(Tensor self) -> Tensor",
 		Names:  "ravel Tensor.ravel",
-		Doc:    opdef.Doc{Summary: "The elements in one dimension", Source: "torch.ravel"},
+		Doc:    opdef.Doc{Summary: "The elements in one dimension"},
 		Self:   func(a *opdef.UnaryArgs) *tensor.Tensor { return a.Self },
 		View:   func(a *opdef.UnaryArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return t.Reshape(t.Numel()), nil },
 		Back:   func(a *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
@@ -91,9 +90,8 @@ var shapeOps = []*opdef.Entry{
 		Schema: "unflatten(Tensor self, int dim, int[]... sizes) -> Tensor",
 		Names:  "unflatten Tensor.unflatten",
 		Uncast: "unflatten",
-		Doc: opdef.Doc{Summary: "Splits one dimension into several", Notes: "One size may be -1.",
-			Source: "torch.unflatten"},
-		Self: func(a *unflattenArgs) *tensor.Tensor { return a.Self },
+		Doc:    opdef.Doc{Summary: "Splits one dimension into several", Notes: "One size may be -1."},
+		Self:   func(a *unflattenArgs) *tensor.Tensor { return a.Self },
 		View: func(a *unflattenArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			if t.Dim() == 0 {
 				return nil, opdef.Refuse("self", "want at least one dimension")
@@ -124,7 +122,7 @@ var shapeOps = []*opdef.Entry{
 		Schema: "squeeze(Tensor self) -> Tensor",
 		Names:  "squeeze Tensor.squeeze Tensor.squeeze_ squeeze_copy",
 		Uncast: "squeeze",
-		Doc:    opdef.Doc{Summary: "Removes dimensions of size 1", Source: "torch.squeeze"},
+		Doc:    opdef.Doc{Summary: "Removes dimensions of size 1"},
 		Self:   func(a *squeezeArgs) *tensor.Tensor { return a.Self },
 		View: func(a *squeezeArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return squeeze(t, func(int) bool { return true }), nil
@@ -143,7 +141,7 @@ var shapeOps = []*opdef.Entry{
 		Schema: "squeeze.dim(Tensor self, int dim) -> Tensor",
 		Names:  "squeeze Tensor.squeeze Tensor.squeeze_ squeeze_copy",
 		Uncast: "squeeze",
-		Doc:    opdef.Doc{Summary: "Removes a dimension if its size is 1", Source: "torch.squeeze"},
+		Doc:    opdef.Doc{Summary: "Removes a dimension if its size is 1"},
 		Self:   func(a *viewDimArgs) *tensor.Tensor { return a.Self },
 		View: func(a *viewDimArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			dim, err := opdef.Dim("dim", a.Dim, t.Dim())
@@ -162,7 +160,7 @@ var shapeOps = []*opdef.Entry{
 		Schema: "squeeze.dims(Tensor self, int[] dim) -> Tensor",
 		Names:  "squeeze Tensor.squeeze Tensor.squeeze_ squeeze_copy",
 		Uncast: "squeeze",
-		Doc:    opdef.Doc{Summary: "Removes those of the given dimensions whose size is 1", Source: "torch.squeeze"},
+		Doc:    opdef.Doc{Summary: "Removes those of the given dimensions whose size is 1"},
 		Self:   func(a *viewDimsArgs) *tensor.Tensor { return a.Self },
 		View: func(a *viewDimsArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			dims, err := elements.ResolveDims("dim", a.Dim, t.Dim())
@@ -181,7 +179,7 @@ var shapeOps = []*opdef.Entry{
 		Schema: "unsqueeze(Tensor self, int dim) -> Tensor",
 		Names:  "unsqueeze Tensor.unsqueeze Tensor.unsqueeze_ unsqueeze_copy",
 		Uncast: "unsqueeze",
-		Doc:    opdef.Doc{Summary: "Inserts a dimension of size 1", Source: "torch.unsqueeze"},
+		Doc:    opdef.Doc{Summary: "Inserts a dimension of size 1"},
 		Self:   func(a *viewDimArgs) *tensor.Tensor { return a.Self },
 		View: func(a *viewDimArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			dim, err := opdef.Dim("dim", a.Dim, t.Dim()+1)
@@ -389,9 +387,8 @@ func atLeast(n int) *opdef.Entry {
 	return opdef.Op[tensorsArgs]{
 		Schema: name + "(Tensor[]... tensors) -> Tensor|Tensor[tensors]",
 		Names:  name + " functional." + name,
-		Doc: opdef.Doc{Summary: "Tensors with dimensions of size 1 added up to a number of dimensions",
-			Source: "torch." + name},
-		Error: opdef.Error{Class: opdef.Exact},
+		Doc:    opdef.Doc{Summary: "Tensors with dimensions of size 1 added up to a number of dimensions"},
+		Error:  opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 			out := make([]*tensor.Tensor, len(a.Tensors))
 			for i, t := range a.Tensors {
@@ -444,8 +441,7 @@ func storageResize[A any](schema, summary string, get func(*A) (*tensor.Tensor, 
 	}
 	return opdef.Op[A]{
 		Schema: schema, Names: "Tensor." + s.Name,
-		Doc: opdef.Doc{Summary: summary, Notes: "Elements beyond the storage are uninitialised.",
-			Source: "torch.Tensor." + s.Name},
+		Doc:    opdef.Doc{Summary: summary, Notes: "Elements beyond the storage are uninitialised."},
 		Error:  opdef.Error{Class: opdef.Exact},
 		NoGrad: "PyTorch refuses tensors that require grad",
 		Exempt: map[string]string{"strides": "addresses memory by its strides"},

@@ -56,7 +56,7 @@ var splitOps = []*opdef.Entry{
 		Names:  "chunk Tensor.chunk unsafe_chunk Tensor.unsafe_chunk",
 		Uncast: "chunk",
 		Doc: opdef.Doc{Summary: "At most so many parts of equal size along a dimension",
-			Notes: "The last part may be smaller.", Source: "torch.chunk"},
+			Notes: "The last part may be smaller."},
 		Self: func(a *chunksArgs) *tensor.Tensor { return a.Self },
 		Cut: func(a *chunksArgs) (int, []int, error) {
 			dim, n, err := cutDim(a.Self, a.Dim)
@@ -82,7 +82,7 @@ var splitOps = []*opdef.Entry{
 		Schema: "unbind(Tensor self, int dim=0) -> Tensor[]",
 		Names:  "unbind Tensor.unbind unbind_copy",
 		Uncast: "unbind",
-		Doc:    opdef.Doc{Summary: "The slices along a dimension, without it", Source: "torch.unbind"},
+		Doc:    opdef.Doc{Summary: "The slices along a dimension, without it"},
 		Self:   func(a *viewDimArgs) *tensor.Tensor { return a.Self },
 		Cut: func(a *viewDimArgs) (int, []int, error) {
 			dim, n, err := cutDim(a.Self, a.Dim)
@@ -386,7 +386,7 @@ func spansOp[A any](schema, name, how string, minDims int, self func(*A) *tensor
 	cut func(*A) (int, []span, error), cases func(opdef.Gen) []*A) *opdef.Entry {
 	return opdef.Op[A]{
 		Schema: schema, Names: name + " Tensor." + name,
-		Doc:   opdef.Doc{Summary: "Parts " + how, Source: "torch." + name},
+		Doc:   opdef.Doc{Summary: "Parts " + how},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			if n := self(a).Dim(); n < minDims {

@@ -74,7 +74,7 @@ var asStridedOp = opdef.Op[asStridedArgs]{
 	Schema: "as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
 	Names:  "as_strided Tensor.as_strided Tensor.as_strided_ as_strided_copy",
 	Doc: opdef.Doc{Summary: "The storage seen with other sizes and strides",
-		Notes: "The gradient is that of a tensor with a storage of its own.", Source: "torch.as_strided"},
+		Notes: "The gradient is that of a tensor with a storage of its own."},
 	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
 	Uncast: "as_strided",
 	Exempt: map[string]string{"strides": "addresses memory by its strides"},

@@ -29,7 +29,7 @@ func medianOp(schema, summary, notes string, ignoreNaN bool) *opdef.Entry {
 	name, _, _ := strings.Cut(s.Name, ".")
 	return rankOp[MedianArgs]{
 		Schema: schema, Names: name + " Tensor." + name,
-		Doc: opdef.Doc{Summary: summary, Notes: notes, Source: "torch." + name},
+		Doc: opdef.Doc{Summary: summary, Notes: notes},
 		Plan: func(a *MedianArgs) (*ranking, error) {
 			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 			return &ranking{self: a.Self, dim: d, k: 1, keepdim: a.Keepdim,
@@ -78,7 +78,7 @@ func medianAllOp(name string, ignoreNaN bool) *opdef.Entry {
 		Schema: name + "(Tensor self) -> Tensor", Names: name + " Tensor." + name,
 		Doc: opdef.Doc{Summary: "The median of all elements",
 			Notes: "Of an even number of elements the lower one; NaN of none. The gradient is shared evenly by " +
-				"equal elements.", Source: "torch." + name},
+				"equal elements."},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			if a.Self.Numel() == 0 {
@@ -108,7 +108,7 @@ var modeOp = rankOp[MedianArgs]{
 	Schema: "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
 	Names:  "mode Tensor.mode",
 	Doc: opdef.Doc{Summary: "The most frequent element along a dimension, with an index of it",
-		Notes: "Of several the smallest; the index is the last, any other is accepted.", Source: "torch.mode"},
+		Notes: "Of several the smallest; the index is the last, any other is accepted."},
 	Plan: func(a *MedianArgs) (*ranking, error) {
 		d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 		return &ranking{self: a.Self, dim: d, k: 1, keepdim: a.Keepdim,

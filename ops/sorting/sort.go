@@ -19,7 +19,7 @@ var sortOps = []*opdef.Entry{
 		Names: "sort Tensor.sort",
 		Doc: opdef.Doc{Summary: "Elements in order along a dimension, with their indices",
 			Notes: "NaN is the largest. Equal elements keep their order; other orders of their indices are accepted " +
-				"unless stable.", Source: "torch.sort"},
+				"unless stable."},
 		Plan: func(a *sortArgs) (*ranking, error) {
 			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending,
@@ -38,7 +38,7 @@ var sortOps = []*opdef.Entry{
 	rankOp[argsortArgs]{
 		Schema: "argsort(Tensor self, int dim=-1, bool descending=False, bool stable=False) -> Tensor",
 		Names:  "argsort Tensor.argsort", Only: indicesOnly,
-		Doc: opdef.Doc{Summary: "The indices that put a dimension in order", Source: "torch.argsort"},
+		Doc: opdef.Doc{Summary: "The indices that put a dimension in order"},
 		Plan: func(a *argsortArgs) (*ranking, error) {
 			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending,
@@ -52,7 +52,7 @@ var sortOps = []*opdef.Entry{
 	rankOp[opdef.UnaryArgs]{
 		Schema: "msort(Tensor self) -> Tensor",
 		Names:  "msort Tensor.msort", Only: valuesOnly,
-		Doc: opdef.Doc{Summary: "Elements in order along the first dimension", Source: "torch.msort"},
+		Doc: opdef.Doc{Summary: "Elements in order along the first dimension"},
 		Plan: func(a *opdef.UnaryArgs) (*ranking, error) {
 			return &ranking{self: a.Self, k: rowLen(a.Self, 0), keepdim: true, distinct: true}, nil
 		},
@@ -66,7 +66,7 @@ var sortOps = []*opdef.Entry{
 			"Tensor indices)",
 		Names: "topk Tensor.topk",
 		Doc: opdef.Doc{Summary: "The largest or smallest elements along a dimension, in order, with their indices",
-			Notes: "NaN is the largest. With sorted=False any order is accepted.", Source: "torch.topk"},
+			Notes: "NaN is the largest. With sorted=False any order is accepted."},
 		Plan: func(a *topkArgs) (*ranking, error) {
 			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 			if err != nil {
@@ -96,7 +96,7 @@ var sortOps = []*opdef.Entry{
 		Schema: "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
 		Names:  "kthvalue Tensor.kthvalue",
 		Doc: opdef.Doc{Summary: "The k-th smallest element along a dimension, with its index",
-			Notes: "NaN is the largest.", Source: "torch.kthvalue"},
+			Notes: "NaN is the largest."},
 		Plan: func(a *kthvalueArgs) (*ranking, error) {
 			d, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 			if err != nil {

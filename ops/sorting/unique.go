@@ -18,8 +18,7 @@ var uniqueOps = []*opdef.Entry{
 			"dim=None) -> Tensor|Tensor[]",
 		Names: "unique functional.unique Tensor.unique",
 		Doc: opdef.Doc{Summary: "The different elements, or slices of a dimension, in order",
-			Notes:  "Every NaN is different. With sorted=False any order of elements is accepted.",
-			Source: "torch.unique"},
+			Notes: "Every NaN is different. With sorted=False any order of elements is accepted."},
 		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "PyTorch defines none",
 		Kernel: func(a *uniqueArgs) ([]*tensor.Tensor, error) {
 			s, err := newSlices(a.Self, a.Dim)
@@ -55,8 +54,7 @@ var uniqueOps = []*opdef.Entry{
 		Schema: "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? " +
 			"dim=None) -> Tensor|Tensor[]",
 		Names: "unique_consecutive functional.unique_consecutive Tensor.unique_consecutive",
-		Doc: opdef.Doc{Summary: "The elements, or slices of a dimension, that differ from the one before",
-			Source: "torch.unique_consecutive"},
+		Doc:   opdef.Doc{Summary: "The elements, or slices of a dimension, that differ from the one before"},
 		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "PyTorch defines none",
 		Kernel: func(a *uniqueConsecutiveArgs) ([]*tensor.Tensor, error) {
 			s, err := newSlices(a.Self, a.Dim)
@@ -82,7 +80,7 @@ var uniqueOps = []*opdef.Entry{
 			"right=False, str? side=None, Tensor? sorter=None) -> Tensor",
 		Names: "searchsorted",
 		Doc: opdef.Doc{Summary: "Where values would be inserted into sorted rows",
-			Notes: "Before equal elements, or after them if right.", Source: "torch.searchsorted"},
+			Notes: "Before equal elements, or after them if right."},
 		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient", Trivial: true,
 		Kernel: searchsorted,
 		Cases: func(g opdef.Gen) []*searchsortedArgs {
@@ -100,7 +98,7 @@ var uniqueOps = []*opdef.Entry{
 	opdef.Op[bucketizeArgs]{
 		Schema: "bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
 		Names:  "bucketize",
-		Doc:    opdef.Doc{Summary: "The interval between boundaries that each value is in", Source: "torch.bucketize"},
+		Doc:    opdef.Doc{Summary: "The interval between boundaries that each value is in"},
 		Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient", Trivial: true,
 		Kernel: func(a *bucketizeArgs) ([]*tensor.Tensor, error) {
 			if a.Boundaries.Dim() != 1 {
@@ -338,7 +336,7 @@ var isinOp = opdef.Op[isinArgs]{
 	Schema: "isin(Tensor|Scalar elements, Tensor|Scalar test_elements, *, bool assume_unique=False, bool " +
 		"invert=False) -> Tensor",
 	Names: "isin",
-	Doc:   opdef.Doc{Summary: "Whether each element is among others", Source: "torch.isin"},
+	Doc:   opdef.Doc{Summary: "Whether each element is among others"},
 	Error: opdef.Error{Class: opdef.Exact}, NoGrad: "bool has no gradient", Trivial: true,
 	Kernel: func(a *isinArgs) ([]*tensor.Tensor, error) {
 		if a.Elements.Wrapped && a.TestElements.Wrapped {

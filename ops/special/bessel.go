@@ -23,7 +23,7 @@ var besselOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "special_i0e", Names: "special.i0e", Error: elements.ElementwiseError, Saved: true,
 		Doc: opdef.Doc{Summary: "Scaled modified Bessel function of the first kind, order 0",
-			Formula: "exp(-|self|) * I0(self)", Source: "torch.special.i0e"},
+			Formula: "exp(-|self|) * I0(self)"},
 		F:  kernel.BesselI0e,
 		S:  besselScale,
 		DF: func(x, y float64) float64 { return kernel.BesselI1e(x) - kernel.Sign(x)*y },
@@ -32,7 +32,7 @@ var besselOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "special_i1", Names: "special.i1", Error: elements.ElementwiseError,
 		Doc: opdef.Doc{Summary: "Modified Bessel function of the first kind, order 1",
-			Formula: "I1(self), NaN at infinity", Source: "torch.special.i1"},
+			Formula: "I1(self), NaN at infinity"},
 		F: atFinite(kernel.BesselI1),
 		S: besselScale,
 		DF: func(x, _ float64) float64 {
@@ -46,7 +46,7 @@ var besselOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "special_i1e", Names: "special.i1e", Error: elements.ElementwiseError,
 		Doc: opdef.Doc{Summary: "Scaled modified Bessel function of the first kind, order 1",
-			Formula: "exp(-|self|) * I1(self)", Source: "torch.special.i1e"},
+			Formula: "exp(-|self|) * I1(self)"},
 		F: kernel.BesselI1e,
 		S: besselScale,
 		DF: func(x, y float64) float64 {
@@ -117,7 +117,7 @@ func besselWave(name, summary, formula string, f func(float64) float64, scale fu
 		Error: elements.ElementwiseError,
 		Doc: opdef.Doc{Summary: summary, Formula: formula,
 			Notes: "ATen's own kernel is exact to 2e-6 of the amplitude only, in float64 too; float64 results are " +
-				"held to that.", Source: "torch.special." + name},
+				"held to that."},
 		Self: func(a *opdef.UnaryArgs) *tensor.Tensor { return a.Self },
 		F:    func(*opdef.UnaryArgs) func(float64) float64 { return atFinite(f) },
 		S: func(a *opdef.UnaryArgs) func(x, y float64) float64 {
@@ -154,7 +154,7 @@ func atFinite(f func(float64) float64) func(float64) float64 {
 func noGradient(name, summary, formula string, f func(float64) float64, scale func(x, y float64) float64) *opdef.Entry {
 	return opdef.Unary{
 		Name: "special_" + name, Names: "special." + name, Error: elements.ElementwiseError,
-		Doc: opdef.Doc{Summary: summary, Formula: formula, Source: "torch.special." + name},
+		Doc: opdef.Doc{Summary: summary, Formula: formula},
 		F:   f, S: scale, NoGrad: "torch defines none for special." + name,
 	}.Entry()
 }

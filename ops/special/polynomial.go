@@ -124,7 +124,7 @@ func polynomialOp(name, summary, formula string, p interface {
 	return opdef.Op[polynomialArgs]{
 		Schema: "special_" + name + "(Tensor|Scalar x, Tensor|Scalar n) -> Tensor", Names: "special." + name,
 		Doc: opdef.Doc{Summary: summary, Formula: formula,
-			Notes: "n is truncated to an integer; below 0 the result is 0.", Source: "torch.special." + name},
+			Notes: "n is truncated to an integer; below 0 the result is 0."},
 		Error: elements.ElementwiseError,
 		Kernel: func(a *polynomialArgs) ([]*tensor.Tensor, error) {
 			return pairOfNumbers(a.X, a.N, true, func(x, n float64) float64 {

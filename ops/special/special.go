@@ -16,8 +16,7 @@ import (
 var specialOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "erf", Names: "erf special.erf Tensor.erf", InPlace: true, Error: elements.ElementwiseError,
-		Doc: opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self",
-			Source: "torch.erf"},
+		Doc:   opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self"},
 		Block: vmath.Erf,
 		S16:   1, // torch takes it of bfloat16 as 1 less a product, in float32
 		DF:    func(x, _ float64) float64 { return gauss(x) },
@@ -25,7 +24,7 @@ var specialOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "erfc", Names: "erfc special.erfc Tensor.erfc", InPlace: true, Error: elements.ElementwiseError,
-		Doc:   opdef.Doc{Summary: "Complementary error function", Formula: "1 - erf(self)", Source: "torch.erfc"},
+		Doc:   opdef.Doc{Summary: "Complementary error function", Formula: "1 - erf(self)"},
 		Block: vmath.Erfc,
 		S:     squareAmplified,
 		DF:    func(x, _ float64) float64 { return -gauss(x) },
@@ -36,7 +35,7 @@ var specialOps = []*opdef.Entry{
 		Autocast: opdef.AutocastFloat32, Lo: -0.9, Hi: 0.9,
 		Saved: true,
 		Doc: opdef.Doc{Summary: "Inverse of the error function", Formula: "x with erf(x) = self",
-			Notes: "Infinite at -1 and 1, NaN beyond.", Source: "torch.erfinv"},
+			Notes: "Infinite at -1 and 1, NaN beyond."},
 		F:  math.Erfinv,
 		S:  func(_, y float64) float64 { return kernel.FiniteAbs(1 / gauss(y)) }, // a Newton step with erf(y)
 		DF: func(_, y float64) float64 { return 1 / gauss(y) },
@@ -44,17 +43,16 @@ var specialOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_erfcx", Names: "special.erfcx", Error: elements.ElementwiseError, Saved: true,
-		Doc: opdef.Doc{Summary: "Scaled complementary error function", Formula: "exp(self**2) * erfc(self)",
-			Source: "torch.special.erfcx"},
-		F:  kernel.Erfcx,
-		S:  squareAmplifiedBelow0,
-		DF: func(x, y float64) float64 { return 2*x*y - 2/math.SqrtPi },
-		DS: func(x, y float64) float64 { return 2*math.Abs(x*y) + 2*squareAmplifiedBelow0(x, x*y) + 2/math.SqrtPi },
+		Doc: opdef.Doc{Summary: "Scaled complementary error function", Formula: "exp(self**2) * erfc(self)"},
+		F:   kernel.Erfcx,
+		S:   squareAmplifiedBelow0,
+		DF:  func(x, y float64) float64 { return 2*x*y - 2/math.SqrtPi },
+		DS:  func(x, y float64) float64 { return 2*math.Abs(x*y) + 2*squareAmplifiedBelow0(x, x*y) + 2/math.SqrtPi },
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_ndtr", Names: "special.ndtr", Error: elements.ElementwiseError,
 		Doc: opdef.Doc{Summary: "Distribution function of the standard normal distribution",
-			Formula: "(1 + erf(self/sqrt(2))) / 2", Source: "torch.special.ndtr"},
+			Formula: "(1 + erf(self/sqrt(2))) / 2"},
 		F:  kernel.NormalCDF,
 		S:  func(_, _ float64) float64 { return 1 }, // torch adds 1 to erf
 		DF: func(x, _ float64) float64 { return normalDensity(x) },
@@ -63,7 +61,7 @@ var specialOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "special_log_ndtr", Names: "special.log_ndtr", Error: elements.ElementwiseError,
 		Doc: opdef.Doc{Summary: "Logarithm of the distribution function of the standard normal distribution",
-			Formula: "ln(ndtr(self))", Source: "torch.special.log_ndtr"},
+			Formula: "ln(ndtr(self))"},
 		F: kernel.LogNormalCDF,
 		S: squareAmplified,
 		DF: func(x, _ float64) float64 {
@@ -78,7 +76,7 @@ var specialOps = []*opdef.Entry{
 		Name: "special_ndtri", Names: "special.ndtri", Error: elements.ElementwiseError, Lo: 0.05, Hi: 0.95,
 		Saved: true,
 		Doc: opdef.Doc{Summary: "Quantile function of the standard normal distribution",
-			Formula: "x with ndtr(x) = self", Notes: "Infinite at 0 and 1, NaN beyond.", Source: "torch.special.ndtri"},
+			Formula: "x with ndtr(x) = self", Notes: "Infinite at 0 and 1, NaN beyond."},
 		F:  kernel.NormalQuantile,
 		S:  func(_, y float64) float64 { return max(1, kernel.FiniteAbs(y)) }, // 1 - 2*self near 1/2
 		DF: func(_, y float64) float64 { return 1 / normalDensity(y) },
@@ -86,8 +84,7 @@ var specialOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_entr", Names: "special.entr", Error: elements.ElementwiseError, Lo: 0.1, Hi: 3,
-		Doc: opdef.Doc{Summary: "Entropy of a probability", Formula: "-self * ln(self), 0 at 0, -Inf below",
-			Source: "torch.special.entr"},
+		Doc: opdef.Doc{Summary: "Entropy of a probability", Formula: "-self * ln(self), 0 at 0, -Inf below"},
 		F: func(x float64) float64 {
 			switch {
 			case x < 0:
@@ -102,8 +99,7 @@ var specialOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "sinc(Tensor self) -> Tensor", Names: "sinc special.sinc Tensor.sinc", InPlace: true,
-		Doc: opdef.Doc{Summary: "Normalised sine cardinal", Formula: "sin(pi*self) / (pi*self), 1 at 0",
-			Source: "torch.sinc"},
+		Doc:   opdef.Doc{Summary: "Normalised sine cardinal", Formula: "sin(pi*self) / (pi*self), 1 at 0"},
 		Error: opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			dt := a.Self.DType
@@ -150,8 +146,7 @@ var specialOps = []*opdef.Entry{
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Logarithm of the odds",
 			Formula: "ln(self / (1 - self)), with self clamped to [eps, 1-eps] if eps is given",
-			Notes:   "The gradient is 0 where self was clamped, NaN outside [0, 1] without eps.",
-			Source:  "torch.logit"},
+			Notes:   "The gradient is 0 where self was clamped, NaN outside [0, 1] without eps."},
 		Error: elements.ElementwiseError,
 		Self:  func(a *logitArgs) *tensor.Tensor { return a.Self },
 		F: func(a *logitArgs) func(float64) float64 {
@@ -195,19 +190,18 @@ var specialOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "lgamma", Names: "lgamma special.gammaln Tensor.lgamma", InPlace: true, Error: elements.ElementwiseError,
 		Lo: 0.2, Hi: 6,
-		Doc: opdef.Doc{Summary: "Logarithm of the magnitude of the gamma function", Formula: "ln|Gamma(self)|",
-			Source: "torch.lgamma"},
-		F:  logGamma,
-		S:  func(x, y float64) float64 { return logGammaScale(x, y) },
-		DF: func(x, _ float64) float64 { return kernel.Digamma(x) },
-		DS: func(x, _ float64) float64 { return digammaScale(x) },
+		Doc: opdef.Doc{Summary: "Logarithm of the magnitude of the gamma function", Formula: "ln|Gamma(self)|"},
+		F:   logGamma,
+		S:   func(x, y float64) float64 { return logGammaScale(x, y) },
+		DF:  func(x, _ float64) float64 { return kernel.Digamma(x) },
+		DS:  func(x, _ float64) float64 { return digammaScale(x) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "digamma", Names: "digamma special.digamma special.psi Tensor.digamma", InPlace: true,
 		Error: elements.ElementwiseError,
 		Lo:    0.2, Hi: 6,
 		Doc: opdef.Doc{Summary: "Logarithmic derivative of the gamma function", Formula: "Gamma'(self) / Gamma(self)",
-			Notes: "-Inf at 0, +Inf at -0, NaN at negative integers.", Source: "torch.digamma"},
+			Notes: "-Inf at 0, +Inf at -0, NaN at negative integers."},
 		F:  kernel.Digamma,
 		S:  func(x, _ float64) float64 { return digammaScale(x) },
 		DF: func(x, _ float64) float64 { return kernel.Polygamma(1, x) },
@@ -220,7 +214,7 @@ var specialOps = []*opdef.Entry{
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Logarithm of the multivariate gamma function",
 			Formula: "p*(p-1)/4*ln(pi) + sum of lgamma(self - j/2) over j from 0 to p-1",
-			Notes:   "torch before 2.0 refuses elements that are not greater than (p-1)/2.", Source: "torch.mvlgamma"},
+			Notes:   "torch before 2.0 refuses elements that are not greater than (p-1)/2."},
 		Error: elements.ElementwiseError,
 		Self:  func(a *mvlgammaArgs) *tensor.Tensor { return a.Self },
 		Check: func(a *mvlgammaArgs) error {
@@ -254,7 +248,7 @@ var specialOps = []*opdef.Entry{
 		Schema: "special_zeta(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", Names: "special.zeta",
 		Doc: opdef.Doc{Summary: "Hurwitz zeta function", Formula: "sum of (k + other)**-self over k from 0",
 			Notes: "+Inf for self 1 and where other is 0 or a negative integer; NaN for self below 1 and where " +
-				"other is negative and self no integer. torch has no gradient for self.", Source: "torch.special.zeta"},
+				"other is negative and self no integer. torch has no gradient for self."},
 		Error: opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			return pairOfNumbers(a.Self, a.Other, true, kernel.Zeta)

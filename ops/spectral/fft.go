@@ -303,7 +303,7 @@ func fftOp[A any](
 	op.Names, op.Composite = "fft."+name, true
 	op.Doc = opdef.Doc{
 		Summary: "Discrete Fourier transform (" + name + ")", Formula: "scale * sum_j input[j] * exp(" + sign +
-			"2*pi*i*j*k/n)", Notes: spectrumNotes[kind], Source: "torch.fft." + name,
+			"2*pi*i*j*k/n)", Notes: spectrumNotes[kind],
 	}
 	op.Error = opdef.Error{Class: opdef.Normwise}
 	op.Kernel = func(c *fftCall) ([]*tensor.Tensor, error) { return []*tensor.Tensor{c.forward()}, nil }
@@ -434,7 +434,7 @@ func fftShift(name string, more int) *opdef.Entry {
 		Schema: name + "(Tensor self, int[1]? dim=None) -> Tensor",
 		Names:  "fft." + name,
 		Doc: opdef.Doc{Summary: "Rotation that moves frequency zero to the centre, or back (" + name + ")",
-			Formula: "roll by half the size", Source: "torch.fft." + name},
+			Formula: "roll by half the size"},
 		Error: opdef.Error{Class: opdef.Exact},
 		Kernel: func(a *shiftArgs) ([]*tensor.Tensor, error) {
 			return elements.ResultOrError(rotate(a.Self, a.Dim, more))

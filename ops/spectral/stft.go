@@ -27,7 +27,7 @@ var stftOps = []*opdef.Entry{
 				"is padded by n_fft/2 on both sides. " +
 				"A window shorter than n_fft is padded with zeros on both sides; with align_to_window so is the input, " +
 				"and the window given, not the padded one, begins at t*hop_length. Without return_complex the result " +
-				"has a last dimension of real and imaginary parts.", Source: "torch.stft"},
+				"has a last dimension of real and imaginary parts."},
 		Error:  opdef.Error{Class: opdef.Normwise},
 		Plan:   (*stftArgs).plan,
 		Kernel: (*spectrogram).forward, Grad: (*spectrogram).backward, Scale: (*spectrogram).magnitudes,
@@ -43,7 +43,7 @@ var stftOps = []*opdef.Entry{
 			Formula: "out[s] = sum_t window[k] * ifft(input[:, t])[k] / sum_t window[k]**2, k = s - t*hop_length",
 			Notes: "(B, n_fft/2+1, T) gives (B, L); the input may be complex or have a last dimension of real and " +
 				"imaginary parts. With center n_fft/2 elements at both ends are cut. " +
-				"The sum of squares must not vanish.", Source: "torch.istft"},
+				"The sum of squares must not vanish."},
 		Error:  opdef.Error{Class: opdef.Normwise},
 		Plan:   (*istftArgs).plan,
 		Kernel: (*overlapAdd).forward, Grad: (*overlapAdd).backward, Scale: (*overlapAdd).magnitudes,

@@ -128,8 +128,7 @@ func windowOp[A any, P interface {
 			creation.OptionParams,
 		Names: name,
 		Doc: opdef.Doc{Summary: summary, Formula: formula,
-			Notes:  "N is window_length, one less if not periodic. The only element of a window of length 1 is 1.",
-			Source: "torch." + name},
+			Notes: "N is window_length, one less if not periodic. The only element of a window of length 1 is 1."},
 		Error: elements.ElementwiseError, NoGrad: elements.NoDifferentiableArgument,
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			t, err := P(a).window().sample(f(a).at)
@@ -154,7 +153,7 @@ func frequencies(name, summary, formula string, half bool) *opdef.Entry {
 	return opdef.Op[frequencyArgs]{
 		Schema: "fft_" + name + "(int n, float d=1.0, *, dtype? dtype=None" + creation.OptionParams,
 		Names:  "fft." + name,
-		Doc:    opdef.Doc{Summary: summary, Formula: formula, Source: "torch.fft." + name},
+		Doc:    opdef.Doc{Summary: summary, Formula: formula},
 		Error:  opdef.Error{Class: opdef.Rounded, ULPs: 2}, NoGrad: elements.NoDifferentiableArgument,
 		Kernel: func(a *frequencyArgs) ([]*tensor.Tensor, error) {
 			dt, err := floatingDType(a.Dtype)

@@ -291,7 +291,7 @@ func histogram[A any](o opdef.Planned[A, *cells]) *opdef.Entry {
 	o.Names = "histogram Tensor.histogram"
 	o.Doc = opdef.Doc{Summary: "Number, or sum of weights, of the elements in each bin, with the edges of the bins",
 		Notes: "With density divided by the sum and the widths of the bins. Counts are accepted that the recorded " +
-			"edges give.", Source: "torch.histogram"}
+			"edges give."}
 	return cellCounts(o)
 }
 
@@ -301,7 +301,7 @@ func gridHistogram[A any](o opdef.Planned[A, *cells]) *opdef.Entry {
 	o.Doc = opdef.Doc{Summary: "Number, or sum of weights, of the points in each cell of a grid, with the edges of " +
 		"each dimension",
 		Notes: "With density divided by the sum and the volumes of the cells. Counts are accepted that the recorded " +
-			"edges give.", Source: "torch.histogramdd"}
+			"edges give."}
 	return cellCounts(o)
 }
 

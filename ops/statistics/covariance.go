@@ -13,8 +13,7 @@ var covarianceOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Covariance matrix of variables in rows",
 			Formula: "(self - mean) W (self - mean)^H / n, with W the product of the weights",
 			Notes: "n is the sum of the weights less correction, for aweights less " +
-				"correction*sum(w*aweights)/sum(w). Of complex variables the second is conjugated.",
-			Source: "torch.cov"},
+				"correction*sum(w*aweights)/sum(w). Of complex variables the second is conjugated."},
 		Cases: func(g opdef.Gen) []*covArgs {
 			w := g.Uniform(tensor.Float64, 0.5, 2, 5)
 			return []*covArgs{
@@ -37,8 +36,7 @@ var covarianceOps = []*opdef.Entry{
 		Schema: "corrcoef(Tensor self) -> Tensor",
 		Doc: opdef.Doc{Summary: "Correlation matrix of variables in rows",
 			Formula: "cov(self) divided by the standard deviations of both variables",
-			Notes:   "Real and imaginary parts are limited to [-1, 1]; beyond them no gradient passes.",
-			Source:  "torch.corrcoef"},
+			Notes:   "Real and imaginary parts are limited to [-1, 1]; beyond them no gradient passes."},
 		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float64, 3, 6)}, {Self: g.Normal(tensor.Float32, 2, 5)},
 				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 5))}, {Self: g.Normal(tensor.Complex128, 3, 5)}}

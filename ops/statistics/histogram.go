@@ -76,8 +76,7 @@ var histcOp = opdef.Planned[histcArgs, *tally]{
 	Schema: "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
 	Doc: opdef.Doc{Summary: "The number of elements in bins of equal width",
 		Notes: "With min equal to max the elements' own range. Elements within rounding of an edge are accepted on " +
-			"either side.",
-		Source: "torch.histc"},
+			"either side."},
 	Error: opdef.Error{Class: opdef.Exact}, NoGrad: "PyTorch defines none", Trivial: true,
 	Plan:   (*histcArgs).count,
 	Kernel: func(t *tally) ([]*tensor.Tensor, error) { return []*tensor.Tensor{t.sure}, nil },
@@ -110,9 +109,8 @@ type bincountArgs struct {
 
 var bincountOp = opdef.Op[bincountArgs]{
 	Schema: "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
-	Doc: opdef.Doc{Summary: "The number, or the sum of weights, of each non-negative integer",
-		Source: "torch.bincount"},
-	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1}, NoGrad: "PyTorch defines none", Trivial: true,
+	Doc:    opdef.Doc{Summary: "The number, or the sum of weights, of each non-negative integer"},
+	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1}, NoGrad: "PyTorch defines none", Trivial: true,
 	Exempt: map[string]string{"dtypes": "weights other than float32 are added in float64"},
 	Kernel: func(a *bincountArgs) ([]*tensor.Tensor, error) { return a.count(a.Weights) },
 	Scale: func(a *bincountArgs, outs []*tensor.Tensor) []*tensor.Tensor {

@@ -203,8 +203,7 @@ func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
 	return opdef.Planned[quantileArgs, *quantile]{
 		Schema: name +
 			"(Tensor self, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-		Doc: opdef.Doc{Summary: summary, Formula: "the element of rank q*(n-1), interpolated", Notes: notes,
-			Source: "torch." + name},
+		Doc:    opdef.Doc{Summary: summary, Formula: "the element of rank q*(n-1), interpolated", Notes: notes},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
 		Exempt: map[string]string{"dtypes": "ranks are computed in the dtype of the elements"},
 		Terms:  func(*quantile) int { return 2 },

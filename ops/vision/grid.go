@@ -22,7 +22,6 @@ var gridOps = []*opdef.Entry{
 			Notes: "Modes bilinear, nearest (ties to even) and bicubic (4-D); padding zeros, border, reflection. " +
 				"(N, C, H, W) with (N, h, w, 2) or (N, C, D, H, W) with (N, d, h, w, 3). The gradient of the grid " +
 				"is zero for nearest.",
-			Source: "torch.nn.functional.grid_sample",
 		},
 		Error:    opdef.Error{Class: opdef.Accumulated},
 		Autocast: opdef.AutocastWidest,
@@ -99,7 +98,6 @@ var gridOps = []*opdef.Entry{
 			Summary: "Sampling positions of affine maps",
 			Formula: "out[n, h, w] = theta[n] @ (x_w, y_h, 1)",
 			Notes:   "theta (N, 2, 3) with size (N, C, H, W), or (N, 3, 4) with (N, C, D, H, W).",
-			Source:  "torch.nn.functional.affine_grid",
 		},
 		Scale: func(c *matmul.Call[affineGridArgs], _ []*tensor.Tensor) []*tensor.Tensor {
 			return opdef.Must(magnitudesOf(c.Product).Kernel())
