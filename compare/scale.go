@@ -29,14 +29,16 @@ const (
 )
 
 const (
-	leastPiece = 8        // elements of a piece, at least, where one costs hardly less
-	sampled    = 4 * span // elements after which it is known how many pieces are wanted
-	// The shares of elements in wanted pieces from which whole blocks are computed: a piece costs
-	// as much as some hundred elements of a function of one element, an element of a product
-	// that is known as much as a hundred.
-	share       = 1. / 4
-	shareSingle = 1. / 32
-	shareKnown  = 1. / 64
+	leastPiece = 8 // elements of a piece, at least, where one costs hardly less
+	// The elements after which it is known how many pieces are wanted, where a wrong guess costs as much as
+	// the reference and where it costs little, and the shares of them in wanted pieces from which whole blocks
+	// are computed: a piece costs as much as some hundred elements of a function of one element, an element of
+	// a product that is known as much as a hundred.
+	sampled      = 4 * span
+	sampledCheap = span / 2
+	share        = 1. / 4
+	shareSingle  = 1. / 32
+	shareKnown   = 1. / 64
 )
 
 // begin says how the magnitudes of a pair are computed.
@@ -114,18 +116,18 @@ func (c *checker) countScale(lo, n int, s *scratch) {
 		if m.compute == nil || m.wanted.Load() {
 			continue
 		}
-		loaded, enough := 0, share
+		loaded, after, enough := 0, sampled, share
 		if c.model.Single {
-			enough = shareSingle
+			after, enough = sampledCheap, shareSingle
 		}
 		if b.at == lo {
 			loaded = min(n, b.loaded*m.piece)
 			if m.piece == 1 && !m.s.Costly() {
-				enough = shareKnown
+				after, enough = sampledCheap, shareKnown
 			}
 		}
-		seen, k := m.seen.Add(int64(n)), m.loaded.Add(int64(loaded))
-		if seen >= sampled && float64(k) > enough*float64(seen) {
+		seen, k := int(m.seen.Add(int64(n))), m.loaded.Add(int64(loaded))
+		if seen >= after && float64(k) > enough*float64(seen) {
 			m.wanted.Store(true)
 		}
 	}
