@@ -7,37 +7,42 @@ import (
 )
 
 // Scratch buffers are reused because the page faults of fresh ones cost more
-// than the arithmetic done in them.
-var pools struct{ f, i, c sync.Pool }
+// than the arithmetic done in them; those of a few elements, asked for one by
+// one, because the collector does.
+var pools [2]struct{ f, i, c sync.Pool }
 
-func pool[T tensor.Elem]() *sync.Pool {
+// few is the capacity of the small buffers, many that of the others at least.
+const (
+	few  = 64
+	many = 8192
+)
+
+// pool is that of buffers of n elements, and how many a new one has.
+func pool[T tensor.Elem](n int) (p *sync.Pool, size int) {
+	of, size := &pools[0], few
+	if n > few {
+		of, size = &pools[1], max(n, many)
+	}
 	var z T
 	switch any(z).(type) {
 	case float64:
-		return &pools.f
+		return &of.f, size
 	case int64:
-		return &pools.i
+		return &of.i, size
 	}
-	return &pools.c
+	return &of.c, size
 }
-
-// pooled is the size from which buffers are kept: of smaller ones, as for elements that are asked for one
-// by one, a new one costs as little.
-const pooled = 64
 
 // Scratch returns a buffer of n elements with arbitrary contents, to be given
 // back with Release.
 func Scratch[T tensor.Elem](n int) *[]T {
-	if n < pooled {
-		b := make([]T, n)
-		return &b
-	}
-	b, _ := pool[T]().Get().(*[]T)
+	p, size := pool[T](n)
+	b, _ := p.Get().(*[]T)
 	if b == nil {
 		b = new([]T)
 	}
 	if cap(*b) < n {
-		*b = tensor.Make[T](max(n, 8192))
+		*b = tensor.Make[T](size)
 	}
 	*b = (*b)[:n]
 	return b
@@ -45,7 +50,6 @@ func Scratch[T tensor.Elem](n int) *[]T {
 
 // Release gives a buffer of Scratch back.
 func Release[T tensor.Elem](b *[]T) {
-	if cap(*b) >= pooled {
-		pool[T]().Put(b)
-	}
+	p, _ := pool[T](cap(*b))
+	p.Put(b)
 }

@@ -68,24 +68,18 @@ func LazyOf[T Elem](dt DType, shape []int, fill func(lo int, dst []T), operands 
 	return t
 }
 
-// The fewest elements of a Deferred tensor that are asked for at once for all to be computed, the
-// share that is computed one by one before, and the size from which any are.
+// The fewest elements of a Deferred tensor that are asked for at once for all to be computed, and the
+// size from which any are computed one by one.
 const (
 	manyDeferred  = 16
-	shareDeferred = 1. / 8
 	leastDeferred = 1 << 14
 )
 
 // Deferred returns a contiguous tensor of shape whose elements cost far less together than one by
 // one, as those of a product of matrices do. all computes them in row-major order, at most once; one
-// computes that at an index, and what it gives may differ from it in the last bits: who wants
-// the same bits each time asks for all. Both may be called from any goroutine.
-func Deferred[T Elem](dt DType, shape []int, all func() []T, one func(at int) T) *Tensor {
-	return DeferredBut(int(shareDeferred*float64(Numel(shape))), dt, shape, all, one)
-}
-
-// DeferredBut is Deferred of a tensor of which few elements are computed one by one at most.
-func DeferredBut[T Elem](few int, dt DType, shape []int, all func() []T, one func(at int) T) *Tensor {
+// computes that at an index, of few elements at most, and what it gives may differ from it in the last
+// bits: who wants the same bits each time asks for all. Both may be called from any goroutine.
+func Deferred[T Elem](few int, dt DType, shape []int, all func() []T, one func(at int) T) *Tensor {
 	var singly atomic.Pointer[func(int) T] // nil once all are known: what it needs is let go
 	if Numel(shape) >= leastDeferred {
 		singly.Store(&one)

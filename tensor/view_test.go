@@ -407,7 +407,7 @@ func TestDeferred(t *testing.T) {
 	var all, singly int
 	make := func(n int) *Tensor {
 		all, singly = 0, 0
-		return Deferred(Float32, []int{n}, func() []float64 {
+		return Deferred(n/8, Float32, []int{n}, func() []float64 {
 			all++
 			x := make([]float64, n)
 			for i := range x {

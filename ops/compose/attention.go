@@ -637,7 +637,7 @@ func (at *attention) bound(t *tensor.Tensor) *tensor.Tensor {
 	bounds := at.byQueries(tensor.Float64, part)
 	if n := t.Numel(); n <= largestHeld { // few are asked for, if any: a query costs a fraction of its block
 		whole := bounds
-		bounds = tensor.DeferredBut(n/(queryBlock*max(at.f, 1)), tensor.Float64, t.Shape,
+		bounds = tensor.Deferred(n/(queryBlock*max(at.f, 1)), tensor.Float64, t.Shape,
 			func() []float64 { return tensor.Data[float64](whole) }, func(j int) float64 {
 				out := make([]float64, at.f)
 				part(j/at.f/at.l, j/at.f%at.l, 1, kernel.Dense(1, at.f, out))
