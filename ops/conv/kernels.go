@@ -156,20 +156,29 @@ func convForwardAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int
 		return opdef.Rows(dt, shape, each, func(u int, y []T) {
 			xs := opdef.Scratch[T](in)
 			tensor.Load(x, u*in, *xs)
-			kernel.ForwardChannels(c, u, *xs, wd, y)
+			kernel.ForwardChannels(c, alone[T], u, *xs, wd, y)
 			opdef.Release(xs)
 		})
 	}
 	y := tensor.Make[T](tensor.Numel(shape))
-	xd, wd := tensor.Data[T](x), tensor.Data[T](w)
-	tensor.Parallel(c.ForwardUnits(), 1, func(lo, hi int) {
-		s := opdef.Scratch[T](c.Scratch())
-		for u := lo; u < hi; u++ {
-			kernel.Forward(c, u, xd, wd, y, *s)
-		}
-		opdef.Release(s)
-	})
+	kernel.Forward(c, crew[T], tensor.Data[T](x), tensor.Data[T](w), y)
 	return tensor.New(dt, shape, y)
+}
+
+// alone runs pieces of work one after the other.
+func alone[T kernel.Number](pieces, scratch int, f func(u int, s []T)) {
+	s := opdef.Scratch[T](scratch)
+	for u := range pieces {
+		f(u, *s)
+	}
+	opdef.Release(s)
+}
+
+// crew runs pieces of work on all cores.
+func crew[T kernel.Number](pieces, scratch int, f func(u int, s []T)) {
+	tensor.Parallel(pieces, 1, func(lo, hi int) {
+		alone(hi-lo, scratch, func(u int, s []T) { f(lo+u, s) })
+	})
 }
 
 func convInputGrad(dt tensor.DType, c *kernel.Conv, shape []int, w, g *tensor.Tensor) *tensor.Tensor {
@@ -185,14 +194,7 @@ func convInputGrad(dt tensor.DType, c *kernel.Conv, shape []int, w, g *tensor.Te
 func convInputGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, w,
 	g *tensor.Tensor) *tensor.Tensor {
 	dx := tensor.Make[T](tensor.Numel(shape))
-	wd, gd := tensor.Data[T](w), tensor.Data[T](g)
-	tensor.Parallel(c.InputGradUnits(), 1, func(lo, hi int) {
-		s := opdef.Scratch[T](c.Scratch())
-		for u := lo; u < hi; u++ {
-			kernel.InputGrad(c, u, dx, wd, gd, *s)
-		}
-		opdef.Release(s)
-	})
+	kernel.InputGrad(c, crew[T], dx, tensor.Data[T](w), tensor.Data[T](g))
 	return tensor.New(dt, shape, dx)
 }
 
@@ -209,14 +211,7 @@ func convWeightGrad(dt tensor.DType, c *kernel.Conv, shape []int, x, g *tensor.T
 func convWeightGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, x,
 	g *tensor.Tensor) *tensor.Tensor {
 	dw := tensor.Make[T](tensor.Numel(shape))
-	xd, gd := tensor.Data[T](x), tensor.Data[T](g)
-	tensor.Parallel(c.Groups, 1, func(lo, hi int) {
-		s := opdef.Scratch[T](c.Scratch())
-		for u := lo; u < hi; u++ {
-			kernel.WeightGrad(c, u, xd, dw, gd, *s)
-		}
-		opdef.Release(s)
-	})
+	kernel.WeightGrad(c, crew[T], tensor.Data[T](x), dw, tensor.Data[T](g))
 	return tensor.New(dt, shape, dw)
 }
 

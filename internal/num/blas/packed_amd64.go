@@ -26,15 +26,19 @@ type tile func(k int, a, b, c *float64, ldc int, add bool)
 // A unit is a kind of vector instructions, of so many numbers. Its panels of b are three vectors
 // wide, and so is the last of its tiles; the others are one and two.
 type unit struct {
-	lanes int
-	tiles [3]tile
+	lanes   int
+	tiles   [3]tile
+	slides  [3]slide
+	gathers [3]gather
 }
 
 func (u *unit) width() int { return 3 * u.lanes }
 
 var (
-	avx2   = &unit{4, [3]tile{tile1, tile2, tile3}}
-	avx512 = &unit{8, [3]tile{tileWide1, tileWide2, tileWide3}}
+	avx2 = &unit{4, [3]tile{tile1, tile2, tile3}, [3]slide{slide1, slide2, slide3},
+		[3]gather{gather1, gather2, gather3}}
+	avx512 = &unit{8, [3]tile{tileWide1, tileWide2, tileWide3}, [3]slide{slideWide1, slideWide2, slideWide3},
+		[3]gather{gatherWide1, gatherWide2, gatherWide3}}
 )
 
 // vectors is what this processor has, nil where products are left to gonum.

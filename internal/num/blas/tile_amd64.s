@@ -3,7 +3,9 @@
 // Tiles of 4 rows and three vectors, in AVX2 (Y, 4 numbers) and AVX-512 (Z, 8 numbers): sums in
 // registers 0 to 11, row by row, a row of the panel of b in 12 to 14, an element of a in 15. AX is
 // what is left of k, SI and DI walk the panels, DX and R8 are c and the bytes between its rows.
-// Narrow tiles use the first one or two vectors of the same panels.
+// Narrow tiles use the first one or two vectors of the same panels. Where rows of b are windows of
+// other numbers, their offsets are at R9 and the numbers at BX; where those of a are, their first
+// elements are at R10 to R13 and the offsets of their columns at R9.
 
 #define ARGUMENTS \
 	MOVQ k+0(FP), AX \
@@ -11,6 +13,33 @@
 	MOVQ b+16(FP), DI \
 	MOVQ c+24(FP), DX \
 	MOVQ ldc+32(FP), R8 \
+	SHLQ $3, R8
+
+#define SLIDING \
+	MOVQ k+0(FP), AX \
+	MOVQ a+8(FP), SI \
+	MOVQ x+16(FP), BX \
+	MOVQ at+24(FP), R9 \
+	MOVQ c+32(FP), DX \
+	MOVQ ldc+40(FP), R8 \
+	SHLQ $3, R8
+
+#define GATHERING \
+	MOVQ k+0(FP), AX \
+	MOVQ x+8(FP), BX \
+	MOVQ rows+16(FP), SI \
+	MOVQ 0(SI), R10 \
+	MOVQ 8(SI), R11 \
+	MOVQ 16(SI), R12 \
+	MOVQ 24(SI), R13 \
+	LEAQ (BX)(R10*8), R10 \
+	LEAQ (BX)(R11*8), R11 \
+	LEAQ (BX)(R12*8), R12 \
+	LEAQ (BX)(R13*8), R13 \
+	MOVQ at+24(FP), R9 \
+	MOVQ b+32(FP), DI \
+	MOVQ c+40(FP), DX \
+	MOVQ ldc+48(FP), R8 \
 	SHLQ $3, R8
 
 #define CLEARY \
@@ -367,6 +396,524 @@ one:
 	DECQ AX
 	JNZ  one
 	CMPB add+40(FP), $0
+	JNE  add
+	PUTZ1(Z0)
+	PUTZ1(Z3)
+	PUTZ1(Z6)
+	PUTZ1(Z9)
+	VZEROUPPER
+	RET
+
+add:
+	ADDZ1(Z0)
+	ADDZ1(Z3)
+	ADDZ1(Z6)
+	ADDZ1(Z9)
+	VZEROUPPER
+	RET
+
+#define SLIDEY3(a, l) \
+	MOVQ l(R9), DI \
+	LEAQ (BX)(DI*8), DI \
+	VMOVUPD (DI), Y12 \
+	VMOVUPD 32(DI), Y13 \
+	VMOVUPD 64(DI), Y14 \
+	ROWY3(a, Y0, Y1, Y2) \
+	ROWY3(a+8, Y3, Y4, Y5) \
+	ROWY3(a+16, Y6, Y7, Y8) \
+	ROWY3(a+24, Y9, Y10, Y11)
+
+#define GATHERY3 \
+	MOVQ (R9), SI \
+	VMOVUPD (DI), Y12 \
+	VMOVUPD 32(DI), Y13 \
+	VMOVUPD 64(DI), Y14 \
+	VBROADCASTSD (R10)(SI*8), Y15 \
+	VFMADD231PD Y12, Y15, Y0 \
+	VFMADD231PD Y13, Y15, Y1 \
+	VFMADD231PD Y14, Y15, Y2 \
+	VBROADCASTSD (R11)(SI*8), Y15 \
+	VFMADD231PD Y12, Y15, Y3 \
+	VFMADD231PD Y13, Y15, Y4 \
+	VFMADD231PD Y14, Y15, Y5 \
+	VBROADCASTSD (R12)(SI*8), Y15 \
+	VFMADD231PD Y12, Y15, Y6 \
+	VFMADD231PD Y13, Y15, Y7 \
+	VFMADD231PD Y14, Y15, Y8 \
+	VBROADCASTSD (R13)(SI*8), Y15 \
+	VFMADD231PD Y12, Y15, Y9 \
+	VFMADD231PD Y13, Y15, Y10 \
+	VFMADD231PD Y14, Y15, Y11
+
+// func slide3(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+TEXT ·slide3(SB), NOSPLIT, $0-49
+	SLIDING
+	CLEARY
+	SUBQ $2, AX
+	JLT  rest
+
+two:
+	SLIDEY3(0, 0)
+	SLIDEY3(32, 8)
+	ADDQ $64, SI
+	ADDQ $16, R9
+	SUBQ $2, AX
+	JGE  two
+
+rest:
+	ADDQ $2, AX
+	JZ   done
+	SLIDEY3(0, 0)
+
+done:
+	CMPB add+48(FP), $0
+	JNE  add
+	PUTY3(Y0, Y1, Y2)
+	PUTY3(Y3, Y4, Y5)
+	PUTY3(Y6, Y7, Y8)
+	PUTY3(Y9, Y10, Y11)
+	VZEROUPPER
+	RET
+
+add:
+	ADDY3(Y0, Y1, Y2)
+	ADDY3(Y3, Y4, Y5)
+	ADDY3(Y6, Y7, Y8)
+	ADDY3(Y9, Y10, Y11)
+	VZEROUPPER
+	RET
+
+// func gather3(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+TEXT ·gather3(SB), NOSPLIT, $0-57
+	GATHERING
+	CLEARY
+
+one:
+	GATHERY3
+	ADDQ $96, DI
+	ADDQ $8, R9
+	DECQ AX
+	JNZ  one
+	CMPB add+56(FP), $0
+	JNE  add
+	PUTY3(Y0, Y1, Y2)
+	PUTY3(Y3, Y4, Y5)
+	PUTY3(Y6, Y7, Y8)
+	PUTY3(Y9, Y10, Y11)
+	VZEROUPPER
+	RET
+
+add:
+	ADDY3(Y0, Y1, Y2)
+	ADDY3(Y3, Y4, Y5)
+	ADDY3(Y6, Y7, Y8)
+	ADDY3(Y9, Y10, Y11)
+	VZEROUPPER
+	RET
+
+#define SLIDEY2(a, l) \
+	MOVQ l(R9), DI \
+	LEAQ (BX)(DI*8), DI \
+	VMOVUPD (DI), Y12 \
+	VMOVUPD 32(DI), Y13 \
+	ROWY2(a, Y0, Y1) \
+	ROWY2(a+8, Y3, Y4) \
+	ROWY2(a+16, Y6, Y7) \
+	ROWY2(a+24, Y9, Y10)
+
+#define GATHERY2 \
+	MOVQ (R9), SI \
+	VMOVUPD (DI), Y12 \
+	VMOVUPD 32(DI), Y13 \
+	VBROADCASTSD (R10)(SI*8), Y15 \
+	VFMADD231PD Y12, Y15, Y0 \
+	VFMADD231PD Y13, Y15, Y1 \
+	VBROADCASTSD (R11)(SI*8), Y15 \
+	VFMADD231PD Y12, Y15, Y3 \
+	VFMADD231PD Y13, Y15, Y4 \
+	VBROADCASTSD (R12)(SI*8), Y15 \
+	VFMADD231PD Y12, Y15, Y6 \
+	VFMADD231PD Y13, Y15, Y7 \
+	VBROADCASTSD (R13)(SI*8), Y15 \
+	VFMADD231PD Y12, Y15, Y9 \
+	VFMADD231PD Y13, Y15, Y10
+
+// func slide2(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+TEXT ·slide2(SB), NOSPLIT, $0-49
+	SLIDING
+	CLEARY
+
+one:
+	SLIDEY2(0, 0)
+	ADDQ $32, SI
+	ADDQ $8, R9
+	DECQ AX
+	JNZ  one
+	CMPB add+48(FP), $0
+	JNE  add
+	PUTY2(Y0, Y1)
+	PUTY2(Y3, Y4)
+	PUTY2(Y6, Y7)
+	PUTY2(Y9, Y10)
+	VZEROUPPER
+	RET
+
+add:
+	ADDY2(Y0, Y1)
+	ADDY2(Y3, Y4)
+	ADDY2(Y6, Y7)
+	ADDY2(Y9, Y10)
+	VZEROUPPER
+	RET
+
+// func gather2(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+TEXT ·gather2(SB), NOSPLIT, $0-57
+	GATHERING
+	CLEARY
+
+one:
+	GATHERY2
+	ADDQ $96, DI
+	ADDQ $8, R9
+	DECQ AX
+	JNZ  one
+	CMPB add+56(FP), $0
+	JNE  add
+	PUTY2(Y0, Y1)
+	PUTY2(Y3, Y4)
+	PUTY2(Y6, Y7)
+	PUTY2(Y9, Y10)
+	VZEROUPPER
+	RET
+
+add:
+	ADDY2(Y0, Y1)
+	ADDY2(Y3, Y4)
+	ADDY2(Y6, Y7)
+	ADDY2(Y9, Y10)
+	VZEROUPPER
+	RET
+
+#define SLIDEY1(a, l) \
+	MOVQ l(R9), DI \
+	LEAQ (BX)(DI*8), DI \
+	VMOVUPD (DI), Y12 \
+	ROWY1(a, Y0) \
+	ROWY1(a+8, Y3) \
+	ROWY1(a+16, Y6) \
+	ROWY1(a+24, Y9)
+
+#define GATHERY1 \
+	MOVQ (R9), SI \
+	VMOVUPD (DI), Y12 \
+	VBROADCASTSD (R10)(SI*8), Y15 \
+	VFMADD231PD Y12, Y15, Y0 \
+	VBROADCASTSD (R11)(SI*8), Y15 \
+	VFMADD231PD Y12, Y15, Y3 \
+	VBROADCASTSD (R12)(SI*8), Y15 \
+	VFMADD231PD Y12, Y15, Y6 \
+	VBROADCASTSD (R13)(SI*8), Y15 \
+	VFMADD231PD Y12, Y15, Y9
+
+// func slide1(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+TEXT ·slide1(SB), NOSPLIT, $0-49
+	SLIDING
+	CLEARY
+
+one:
+	SLIDEY1(0, 0)
+	ADDQ $32, SI
+	ADDQ $8, R9
+	DECQ AX
+	JNZ  one
+	CMPB add+48(FP), $0
+	JNE  add
+	PUTY1(Y0)
+	PUTY1(Y3)
+	PUTY1(Y6)
+	PUTY1(Y9)
+	VZEROUPPER
+	RET
+
+add:
+	ADDY1(Y0)
+	ADDY1(Y3)
+	ADDY1(Y6)
+	ADDY1(Y9)
+	VZEROUPPER
+	RET
+
+// func gather1(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+TEXT ·gather1(SB), NOSPLIT, $0-57
+	GATHERING
+	CLEARY
+
+one:
+	GATHERY1
+	ADDQ $96, DI
+	ADDQ $8, R9
+	DECQ AX
+	JNZ  one
+	CMPB add+56(FP), $0
+	JNE  add
+	PUTY1(Y0)
+	PUTY1(Y3)
+	PUTY1(Y6)
+	PUTY1(Y9)
+	VZEROUPPER
+	RET
+
+add:
+	ADDY1(Y0)
+	ADDY1(Y3)
+	ADDY1(Y6)
+	ADDY1(Y9)
+	VZEROUPPER
+	RET
+
+#define SLIDEZ3(a, l) \
+	MOVQ l(R9), DI \
+	LEAQ (BX)(DI*8), DI \
+	VMOVUPD (DI), Z12 \
+	VMOVUPD 64(DI), Z13 \
+	VMOVUPD 128(DI), Z14 \
+	ROWZ3(a, Z0, Z1, Z2) \
+	ROWZ3(a+8, Z3, Z4, Z5) \
+	ROWZ3(a+16, Z6, Z7, Z8) \
+	ROWZ3(a+24, Z9, Z10, Z11)
+
+#define GATHERZ3 \
+	MOVQ (R9), SI \
+	VMOVUPD (DI), Z12 \
+	VMOVUPD 64(DI), Z13 \
+	VMOVUPD 128(DI), Z14 \
+	VBROADCASTSD (R10)(SI*8), Z15 \
+	VFMADD231PD Z12, Z15, Z0 \
+	VFMADD231PD Z13, Z15, Z1 \
+	VFMADD231PD Z14, Z15, Z2 \
+	VBROADCASTSD (R11)(SI*8), Z15 \
+	VFMADD231PD Z12, Z15, Z3 \
+	VFMADD231PD Z13, Z15, Z4 \
+	VFMADD231PD Z14, Z15, Z5 \
+	VBROADCASTSD (R12)(SI*8), Z15 \
+	VFMADD231PD Z12, Z15, Z6 \
+	VFMADD231PD Z13, Z15, Z7 \
+	VFMADD231PD Z14, Z15, Z8 \
+	VBROADCASTSD (R13)(SI*8), Z15 \
+	VFMADD231PD Z12, Z15, Z9 \
+	VFMADD231PD Z13, Z15, Z10 \
+	VFMADD231PD Z14, Z15, Z11
+
+// func slideWide3(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+TEXT ·slideWide3(SB), NOSPLIT, $0-49
+	SLIDING
+	CLEARZ
+	SUBQ $2, AX
+	JLT  rest
+
+two:
+	SLIDEZ3(0, 0)
+	SLIDEZ3(32, 8)
+	ADDQ $64, SI
+	ADDQ $16, R9
+	SUBQ $2, AX
+	JGE  two
+
+rest:
+	ADDQ $2, AX
+	JZ   done
+	SLIDEZ3(0, 0)
+
+done:
+	CMPB add+48(FP), $0
+	JNE  add
+	PUTZ3(Z0, Z1, Z2)
+	PUTZ3(Z3, Z4, Z5)
+	PUTZ3(Z6, Z7, Z8)
+	PUTZ3(Z9, Z10, Z11)
+	VZEROUPPER
+	RET
+
+add:
+	ADDZ3(Z0, Z1, Z2)
+	ADDZ3(Z3, Z4, Z5)
+	ADDZ3(Z6, Z7, Z8)
+	ADDZ3(Z9, Z10, Z11)
+	VZEROUPPER
+	RET
+
+// func gatherWide3(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+TEXT ·gatherWide3(SB), NOSPLIT, $0-57
+	GATHERING
+	CLEARZ
+
+one:
+	GATHERZ3
+	ADDQ $192, DI
+	ADDQ $8, R9
+	DECQ AX
+	JNZ  one
+	CMPB add+56(FP), $0
+	JNE  add
+	PUTZ3(Z0, Z1, Z2)
+	PUTZ3(Z3, Z4, Z5)
+	PUTZ3(Z6, Z7, Z8)
+	PUTZ3(Z9, Z10, Z11)
+	VZEROUPPER
+	RET
+
+add:
+	ADDZ3(Z0, Z1, Z2)
+	ADDZ3(Z3, Z4, Z5)
+	ADDZ3(Z6, Z7, Z8)
+	ADDZ3(Z9, Z10, Z11)
+	VZEROUPPER
+	RET
+
+#define SLIDEZ2(a, l) \
+	MOVQ l(R9), DI \
+	LEAQ (BX)(DI*8), DI \
+	VMOVUPD (DI), Z12 \
+	VMOVUPD 64(DI), Z13 \
+	ROWZ2(a, Z0, Z1) \
+	ROWZ2(a+8, Z3, Z4) \
+	ROWZ2(a+16, Z6, Z7) \
+	ROWZ2(a+24, Z9, Z10)
+
+#define GATHERZ2 \
+	MOVQ (R9), SI \
+	VMOVUPD (DI), Z12 \
+	VMOVUPD 64(DI), Z13 \
+	VBROADCASTSD (R10)(SI*8), Z15 \
+	VFMADD231PD Z12, Z15, Z0 \
+	VFMADD231PD Z13, Z15, Z1 \
+	VBROADCASTSD (R11)(SI*8), Z15 \
+	VFMADD231PD Z12, Z15, Z3 \
+	VFMADD231PD Z13, Z15, Z4 \
+	VBROADCASTSD (R12)(SI*8), Z15 \
+	VFMADD231PD Z12, Z15, Z6 \
+	VFMADD231PD Z13, Z15, Z7 \
+	VBROADCASTSD (R13)(SI*8), Z15 \
+	VFMADD231PD Z12, Z15, Z9 \
+	VFMADD231PD Z13, Z15, Z10
+
+// func slideWide2(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+TEXT ·slideWide2(SB), NOSPLIT, $0-49
+	SLIDING
+	CLEARZ
+
+one:
+	SLIDEZ2(0, 0)
+	ADDQ $32, SI
+	ADDQ $8, R9
+	DECQ AX
+	JNZ  one
+	CMPB add+48(FP), $0
+	JNE  add
+	PUTZ2(Z0, Z1)
+	PUTZ2(Z3, Z4)
+	PUTZ2(Z6, Z7)
+	PUTZ2(Z9, Z10)
+	VZEROUPPER
+	RET
+
+add:
+	ADDZ2(Z0, Z1)
+	ADDZ2(Z3, Z4)
+	ADDZ2(Z6, Z7)
+	ADDZ2(Z9, Z10)
+	VZEROUPPER
+	RET
+
+// func gatherWide2(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+TEXT ·gatherWide2(SB), NOSPLIT, $0-57
+	GATHERING
+	CLEARZ
+
+one:
+	GATHERZ2
+	ADDQ $192, DI
+	ADDQ $8, R9
+	DECQ AX
+	JNZ  one
+	CMPB add+56(FP), $0
+	JNE  add
+	PUTZ2(Z0, Z1)
+	PUTZ2(Z3, Z4)
+	PUTZ2(Z6, Z7)
+	PUTZ2(Z9, Z10)
+	VZEROUPPER
+	RET
+
+add:
+	ADDZ2(Z0, Z1)
+	ADDZ2(Z3, Z4)
+	ADDZ2(Z6, Z7)
+	ADDZ2(Z9, Z10)
+	VZEROUPPER
+	RET
+
+#define SLIDEZ1(a, l) \
+	MOVQ l(R9), DI \
+	LEAQ (BX)(DI*8), DI \
+	VMOVUPD (DI), Z12 \
+	ROWZ1(a, Z0) \
+	ROWZ1(a+8, Z3) \
+	ROWZ1(a+16, Z6) \
+	ROWZ1(a+24, Z9)
+
+#define GATHERZ1 \
+	MOVQ (R9), SI \
+	VMOVUPD (DI), Z12 \
+	VBROADCASTSD (R10)(SI*8), Z15 \
+	VFMADD231PD Z12, Z15, Z0 \
+	VBROADCASTSD (R11)(SI*8), Z15 \
+	VFMADD231PD Z12, Z15, Z3 \
+	VBROADCASTSD (R12)(SI*8), Z15 \
+	VFMADD231PD Z12, Z15, Z6 \
+	VBROADCASTSD (R13)(SI*8), Z15 \
+	VFMADD231PD Z12, Z15, Z9
+
+// func slideWide1(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+TEXT ·slideWide1(SB), NOSPLIT, $0-49
+	SLIDING
+	CLEARZ
+
+one:
+	SLIDEZ1(0, 0)
+	ADDQ $32, SI
+	ADDQ $8, R9
+	DECQ AX
+	JNZ  one
+	CMPB add+48(FP), $0
+	JNE  add
+	PUTZ1(Z0)
+	PUTZ1(Z3)
+	PUTZ1(Z6)
+	PUTZ1(Z9)
+	VZEROUPPER
+	RET
+
+add:
+	ADDZ1(Z0)
+	ADDZ1(Z3)
+	ADDZ1(Z6)
+	ADDZ1(Z9)
+	VZEROUPPER
+	RET
+
+// func gatherWide1(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+TEXT ·gatherWide1(SB), NOSPLIT, $0-57
+	GATHERING
+	CLEARZ
+
+one:
+	GATHERZ1
+	ADDQ $192, DI
+	ADDQ $8, R9
+	DECQ AX
+	JNZ  one
+	CMPB add+56(FP), $0
 	JNE  add
 	PUTZ1(Z0)
 	PUTZ1(Z3)

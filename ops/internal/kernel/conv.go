@@ -27,82 +27,91 @@ func (c *Conv) block() int {
 	return max(1, min(volume(c.Out), max(256, 1<<18/max(c.Patch(), 1))))
 }
 
-// Scratch is the number of elements of scratch that the methods need.
-func (c *Conv) Scratch() int {
+// A Crew calls f for each of so many pieces of work, on all cores, with scratch of so many numbers. Which piece
+// is computed where makes no difference.
+type Crew[T Number] func(pieces, scratch int, f func(u int, s []T))
+
+func asFloats[T Number](x []T) []float64 { return any(x).([]float64) }
+
+// scratch is the number of elements of unfolded input that pieces of work need.
+func (c *Conv) scratch() int {
 	if c.Direct() {
 		return 0
 	}
 	return c.Patch() * c.block()
 }
 
-// ForwardUnits is the number of independent pieces of the forward pass.
-func (c *Conv) ForwardUnits() int {
-	if volume(c.Out) == 0 {
-		return 0
+// Forward computes the output y, without bias.
+func Forward[T Number](c *Conv, crew Crew[T], x, w, y []T) {
+	if f, ok := any(crew).(Crew[float64]); ok && c.forwardWindows(f, asFloats(x), asFloats(w), asFloats(y)) {
+		return
 	}
-	return c.Batch * c.Groups * ((volume(c.Out) + c.block() - 1) / c.block())
-}
-
-// Forward computes piece u of the output y, without bias.
-func Forward[T Number](c *Conv, u int, x, w, y, scratch []T) {
 	p, block := volume(c.Out), c.block()
+	if p == 0 {
+		return
+	}
 	blocks := (p + block - 1) / block
-	ng, lo := u/blocks, u%blocks*block
-	hi := min(lo+block, p)
-	n, g := ng/c.Groups, ng%c.Groups
-	x, w, y = cut(c, n, g, x, w, y)
-	if c.Direct() {
-		forwardDirect(c, lo, hi, x, w, y)
-		return
-	}
-	og, patch, cols := c.OutC/c.Groups, c.Patch(), hi-lo
-	col := scratch[:patch*cols]
-	unfold(c, lo, hi, x, col)
-	Gemm(Dense(og, patch, w), Dense(patch, cols, col), 0, Matrix[T]{Rows: og, Cols: cols, Data: y[lo:], Stride: p})
-}
-
-// InputGradUnits is the number of independent pieces of the gradient of the
-// input.
-func (c *Conv) InputGradUnits() int { return c.Batch * c.Groups }
-
-// InputGrad adds piece u of the gradient of the input to dx, from the gradient
-// dy of the output.
-func InputGrad[T Number](c *Conv, u int, dx, w, dy, scratch []T) {
-	p, block := volume(c.Out), c.block()
-	n, g := u/c.Groups, u%c.Groups
-	dx, w, dy = cut(c, n, g, dx, w, dy)
-	if c.Direct() {
-		inputGradDirect(c, dx, w, dy)
-		return
-	}
-	og, patch := c.OutC/c.Groups, c.Patch()
-	for lo := 0; lo < p; lo += block {
+	crew(c.Batch*c.Groups*blocks, c.scratch(), func(u int, s []T) {
+		lo := u % blocks * block
 		hi := min(lo+block, p)
-		col := scratch[:patch*(hi-lo)]
-		Gemm(Dense(og, patch, w).T(), Matrix[T]{Rows: og, Cols: hi - lo, Data: dy[lo:], Stride: p}, 0,
-			Dense(patch, hi-lo, col))
-		fold(c, lo, hi, dx, col)
-	}
+		x, w, y := cut(c, u/blocks/c.Groups, u/blocks%c.Groups, x, w, y)
+		if c.Direct() {
+			forwardDirect(c, lo, hi, x, w, y)
+			return
+		}
+		og, patch, cols := c.OutC/c.Groups, c.Patch(), hi-lo
+		col := s[:patch*cols]
+		unfold(c, lo, hi, x, col)
+		Gemm(Dense(og, patch, w), Dense(patch, cols, col), 0, Matrix[T]{Rows: og, Cols: cols, Data: y[lo:], Stride: p})
+	})
 }
 
-// WeightGrad adds the gradient of the weights of group g to dw.
-func WeightGrad[T Number](c *Conv, g int, x, dw, dy, scratch []T) {
+// InputGrad stores the gradient of the input in dx, which is zero before, from the gradient dy of the output.
+func InputGrad[T Number](c *Conv, crew Crew[T], dx, w, dy []T) {
+	if f, ok := any(crew).(Crew[float64]); ok && c.inputGradWindows(f, asFloats(dx), asFloats(w), asFloats(dy)) {
+		return
+	}
 	p, block := volume(c.Out), c.block()
-	og, patch := c.OutC/c.Groups, c.Patch()
-	for n := range c.Batch {
-		xs, ws, ys := cut(c, n, g, x, dw, dy)
+	crew(c.Batch*c.Groups, c.scratch(), func(u int, s []T) {
+		dx, w, dy := cut(c, u/c.Groups, u%c.Groups, dx, w, dy)
 		if c.Direct() {
-			weightGradDirect(c, xs, ws, ys)
-			continue
+			inputGradDirect(c, dx, w, dy)
+			return
 		}
+		og, patch := c.OutC/c.Groups, c.Patch()
 		for lo := 0; lo < p; lo += block {
 			hi := min(lo+block, p)
-			col := scratch[:patch*(hi-lo)]
-			unfold(c, lo, hi, xs, col)
-			Gemm(Matrix[T]{Rows: og, Cols: hi - lo, Data: ys[lo:], Stride: p}, Dense(patch, hi-lo, col).T(), 1,
-				Dense(og, patch, ws))
+			col := s[:patch*(hi-lo)]
+			Gemm(Dense(og, patch, w).T(), Matrix[T]{Rows: og, Cols: hi - lo, Data: dy[lo:], Stride: p}, 0,
+				Dense(patch, hi-lo, col))
+			fold(c, lo, hi, dx, col)
 		}
+	})
+}
+
+// WeightGrad stores the gradient of the weights in dw, which is zero before.
+func WeightGrad[T Number](c *Conv, crew Crew[T], x, dw, dy []T) {
+	if f, ok := any(crew).(Crew[float64]); ok && c.weightGradWindows(f, asFloats(x), asFloats(dw), asFloats(dy)) {
+		return
 	}
+	p, block := volume(c.Out), c.block()
+	og, patch := c.OutC/c.Groups, c.Patch()
+	crew(c.Groups, c.scratch(), func(g int, s []T) {
+		for n := range c.Batch {
+			xs, ws, ys := cut(c, n, g, x, dw, dy)
+			if c.Direct() {
+				weightGradDirect(c, xs, ws, ys)
+				continue
+			}
+			for lo := 0; lo < p; lo += block {
+				hi := min(lo+block, p)
+				col := s[:patch*(hi-lo)]
+				unfold(c, lo, hi, xs, col)
+				Gemm(Matrix[T]{Rows: og, Cols: hi - lo, Data: ys[lo:], Stride: p}, Dense(patch, hi-lo, col).T(), 1,
+					Dense(og, patch, ws))
+			}
+		}
+	})
 }
 
 // cut gives sample n, group g of input-, weight- and output-shaped data.
@@ -240,10 +249,13 @@ func (c *Conv) Channels() (each, pieces int) {
 
 // ForwardChannels computes all output elements y of sample and group u, without
 // bias, from their own input x; w holds all weights. It is for Direct ones.
-func ForwardChannels[T Number](c *Conv, u int, x, w, y []T) {
-	each := c.OutC / c.Groups * c.Patch()
+func ForwardChannels[T Number](c *Conv, crew Crew[T], u int, x, w, y []T) {
+	each, og := c.OutC/c.Groups*c.Patch(), c.OutC/c.Groups
 	g := u % c.Groups
-	forwardDirect(c, 0, volume(c.Out), x, w[g*each:(g+1)*each], y)
+	one := *c
+	one.Batch, one.Groups, one.InC, one.OutC = 1, 1, 1, og
+	w = w[g*each : (g+1)*each]
+	Forward(&one, crew, x, w, y)
 }
 
 func forwardDirect[T Number](c *Conv, lo, hi int, x, w, y []T) {

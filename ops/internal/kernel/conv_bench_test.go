@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// units runs n pieces on all cores.
-func units(n int, f func(u int, s []float64), scratch int) {
+// onAllCores is a Crew.
+func onAllCores(pieces, scratch int, f func(u int, s []float64)) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
+	for range min(pieces, runtime.GOMAXPROCS(0)) {
 		wg.Go(func() {
 			s := make([]float64, scratch)
-			for u := int(next.Add(1)) - 1; u < n; u = int(next.Add(1)) - 1 {
+			for u := int(next.Add(1)) - 1; u < pieces; u = int(next.Add(1)) - 1 {
 				f(u, s)
 			}
 		})
@@ -48,17 +48,16 @@ func BenchmarkConv(b *testing.B) {
 		x, w, y := fill(c.Batch*c.InC*volume(c.In)), fill(c.OutC*c.Patch()), fill(c.Batch*c.OutC*volume(c.Out))
 		for _, pass := range []struct {
 			name string
-			n    int
-			f    func(u int, s []float64)
+			f    func()
 		}{
-			{"forward", c.ForwardUnits(), func(u int, s []float64) { Forward(c, u, x, w, y, s) }},
-			{"input", c.InputGradUnits(), func(u int, s []float64) { InputGrad(c, u, x, w, y, s) }},
-			{"weight", c.Groups, func(u int, s []float64) { WeightGrad(c, u, x, w, y, s) }},
+			{"forward", func() { Forward(c, onAllCores, x, w, y) }},
+			{"input", func() { InputGrad(c, onAllCores, x, w, y) }},
+			{"weight", func() { WeightGrad(c, onAllCores, x, w, y) }},
 		} {
 			b.Run(e.name+"/"+pass.name, func(b *testing.B) {
 				b.SetBytes(int64(8 * (len(x) + len(w) + len(y))))
 				for b.Loop() {
-					units(pass.n, pass.f, c.Scratch())
+					pass.f()
 				}
 				b.ReportMetric(2*float64(c.Batch*c.OutC*volume(c.Out))*float64(c.Patch())*float64(
 					b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")

@@ -1,0 +1,150 @@
+package blas
+
+// slide multiplies k columns of a panel of tileM rows of a with k rows of numbers, of which row l starts
+// at x[at[l]], into elements of c, whose rows are ldc apart, or adds to them; k is at least 1.
+type slide func(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+
+// gather multiplies tileM rows of numbers, whose element (i, l) is x[rows[i]+at[l]], with k rows of a
+// panel of b in the same way.
+type gather func(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+
+//go:noescape
+func slide1(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+
+//go:noescape
+func slide2(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+
+//go:noescape
+func slide3(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+
+//go:noescape
+func slideWide1(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+
+//go:noescape
+func slideWide2(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+
+//go:noescape
+func slideWide3(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+
+//go:noescape
+func gather1(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+
+//go:noescape
+func gather2(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+
+//go:noescape
+func gather3(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+
+//go:noescape
+func gatherWide1(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+
+//go:noescape
+func gatherWide2(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+
+//go:noescape
+func gatherWide3(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
+
+// Windows reports whether this processor multiplies windows of numbers, as a convolution's are, where
+// they lie: Slide and Gather.
+func Windows() bool { return vectors != nil }
+
+// Beyond is how many numbers Slide may look at behind the windows, and how much longer it makes rows.
+const Beyond = 7
+
+// SlideStep are the rows of windows that one tile takes, but for the last.
+func slideStep(k int) int { return ceilDiv(k, ceilDiv(k, rowsK)) }
+
+// Left is the size of an m by k operand that is packed for Slide.
+func Left(m, k int) int { return ceilDiv(m, tileM) * tileM * k }
+
+// PackLeft packs a, which is m by k, row by row.
+func PackLeft(dst []float64, m, k int, a []float64) {
+	x, step := matrix{a, k, false}, slideStep(k)
+	for l := 0; l < k; l += step {
+		n := min(step, k-l)
+		x.pack(dst[Left(m, l):], tileM, 0, m, l, n, 1)
+	}
+}
+
+// Slide computes rows [i0, i1) of c, the product of a packed operand of m rows and the windows x[at[l]:][:n],
+// one for each of its columns; i0 is a multiple of 4. The row i0 of c is its first, rows are ldc apart. Up to
+// Beyond more elements of each row are computed, as of windows that go on.
+func Slide(a []float64, m, i0, i1, n int, x []float64, at []int, c []float64, ldc int) {
+	u, k := vectors, len(at)
+	var t [tileM * widest]float64
+	for l, step := 0, slideStep(k); l < k; l += step {
+		d := min(step, k-l)
+		for j := 0; j < n; j += u.width() {
+			v := min(len(u.tiles), ceilDiv(n-j, u.lanes))
+			compute, w := u.slides[v-1], v*u.lanes
+			for i := i0; i < i1; i += tileM {
+				p := &a[Left(m, l)+i*d]
+				if i+tileM <= i1 {
+					to := c[(i-i0)*ldc+j:][:(tileM-1)*ldc+w]
+					compute(d, p, &x[j], &at[l], &to[0], ldc, l > 0)
+					continue
+				}
+				compute(d, p, &x[j], &at[l], &t[0], widest, false)
+				for r := range i1 - i {
+					to := c[(i-i0+r)*ldc+j:][:w]
+					if l == 0 {
+						copy(to, t[r*widest:])
+						continue
+					}
+					for q := range to {
+						to[q] += t[r*widest+q]
+					}
+				}
+			}
+		}
+	}
+}
+
+// GatherStep is the most columns of windows that Gather takes.
+const GatherStep = rowsK
+
+// Right is the size of a k by n operand that is packed for Gather.
+func Right(k, n int) int { return ceilDiv(n, vectors.width()) * vectors.width() * k }
+
+// PackRight packs rows [l, l+k) of those of a k by n operand from b, where they are columns, stride apart.
+func PackRight(dst []float64, of, n, l, k int, b []float64, stride int) {
+	u := vectors
+	x := matrix{b, stride, false}
+	for j := 0; j < n; j += u.width() {
+		w := min(n-j, u.width())
+		d := dst[j*of+l*u.width():][:k*u.width()]
+		x.pack(d, u.width(), j, j+w, 0, k, 1)
+	}
+}
+
+// Gather adds to c the product of x[rows[i]+at[l]] and a packed operand of n columns, or stores it unless add is
+// set; rows of c are ldc apart.
+func Gather(x []float64, rows, at []int, b []float64, n int, c []float64, ldc int, add bool) {
+	u, k := vectors, len(at)
+	var t [tileM * widest]float64
+	for j := 0; j < n; j += u.width() {
+		w := min(n-j, u.width())
+		v := ceilDiv(w, u.lanes)
+		compute, p := u.gathers[v-1], &b[j*k]
+		for i := 0; i < len(rows); i += tileM {
+			if i+tileM <= len(rows) && w == v*u.lanes {
+				to := c[i*ldc+j:][:(tileM-1)*ldc+w]
+				compute(k, &x[0], &rows[i], &at[0], p, &to[0], ldc, add)
+				continue
+			}
+			some, m := [tileM]int{}, min(tileM, len(rows)-i)
+			copy(some[:], rows[i:])
+			compute(k, &x[0], &some[0], &at[0], p, &t[0], widest, false)
+			for r := range m {
+				to := c[(i+r)*ldc+j:][:w]
+				if !add {
+					copy(to, t[r*widest:])
+					continue
+				}
+				for q := range to {
+					to[q] += t[r*widest+q]
+				}
+			}
+		}
+	}
+}
