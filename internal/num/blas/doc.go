@@ -6,6 +6,9 @@
 // tiles and any number of cores. Assembly, since what the compiler makes of simd/archsimd moves the
 // sums from register to register: 29 instead of 45 GFLOP/s a core at 2048 (AVX2, below).
 //
+// Slide and Gather multiply windows of numbers where they lie, as those of a convolution's input, by tiles of
+// the same kind.
+//
 // Builds with the tag openblas can call an OpenBLAS found at run time for large
 // products (see Use). The tag is needed because the binary is then linked
 // dynamically: without it, it also runs on systems without a C library.

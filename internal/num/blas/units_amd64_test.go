@@ -71,7 +71,11 @@ func TestWindows(t *testing.T) {
 		for _, u := range units {
 			vectors = u
 			left := make([]float64, Left(m, k))
-			PackLeft(left, m, k, a)
+			columns := make([]int, k)
+			for l := range columns {
+				columns[l] = l
+			}
+			PackLeft(left, m, a, columns, k)
 			ld := n + Beyond
 			c := make([]float64, m*ld)
 			for i := 0; i < m; i += 8 {

@@ -57,12 +57,27 @@ func slideStep(k int) int { return ceilDiv(k, ceilDiv(k, rowsK)) }
 // Left is the size of an m by k operand that is packed for Slide.
 func Left(m, k int) int { return ceilDiv(m, tileM) * tileM * k }
 
-// PackLeft packs a, which is m by k, row by row.
-func PackLeft(dst []float64, m, k int, a []float64) {
-	x, step := matrix{a, k, false}, slideStep(k)
-	for l := 0; l < k; l += step {
-		n := min(step, k-l)
-		x.pack(dst[Left(m, l):], tileM, 0, m, l, n, 1)
+// PackLeft packs the m by k operand whose element (i, l) is a[at[l]+i*stride].
+func PackLeft(dst []float64, m int, a []float64, at []int, stride int) {
+	k := len(at)
+	for l, step := 0, slideStep(k); l < k; l += step {
+		cols := at[l:min(l+step, k)]
+		for i := 0; i < m; i += tileM {
+			d := dst[Left(m, l)+i*len(cols):][:tileM*len(cols)]
+			if i+tileM > m {
+				clear(d)
+				for q, from := range cols {
+					for r := range m - i {
+						d[q*tileM+r] = a[from+(i+r)*stride]
+					}
+				}
+				continue
+			}
+			r0, r1, r2, r3 := a[i*stride:], a[(i+1)*stride:], a[(i+2)*stride:], a[(i+3)*stride:]
+			for q, from := range cols {
+				*(*[tileM]float64)(d[q*tileM:]) = [tileM]float64{r0[from], r1[from], r2[from], r3[from]}
+			}
+		}
 	}
 }
 

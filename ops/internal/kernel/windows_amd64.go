@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/optool/optool/internal/num/blas"
-	"github.com/optool/optool/internal/quota"
 )
 
 // A convolution of floats is computed as products with windows: the input is copied once with its padding, strides apart
@@ -201,7 +200,7 @@ func (c *Conv) forwardWindows(crew Crew[float64], x, w, y []float64) bool {
 	if !c.windowed(fewPositions) || c.Direct() && !allFinite(w) {
 		return false
 	}
-	c.slide(crew, x, w, y, &lattice{c.Out, [3]int{}, [3]int{1, 1, 1}})
+	c.slide(crew, x, c.bank(w), y, &lattice{c.Out, [3]int{}, [3]int{1, 1, 1}})
 	return true
 }
 
@@ -224,12 +223,37 @@ func (c *Conv) weightGradWindows(crew Crew[float64], x, dw, dy []float64) bool {
 	return true
 }
 
+// A bank is where the weights of a convolution lie: element l of the patch of channel i of a group at
+// w[at[l]+i*stride], those of the next group so many elements on.
+type bank struct {
+	w             []float64
+	at            []int
+	stride, group int
+}
+
+func (c *Conv) bank(w []float64) *bank {
+	b := &bank{w, make([]int, c.Patch()), c.Patch(), c.OutC / c.Groups * c.Patch()}
+	for l := range b.at {
+		b.at[l] = l
+	}
+	return b
+}
+
 // slide computes y, of which to says where it lies.
-func (c *Conv) slide(crew Crew[float64], x, w, y []float64, to *lattice) {
-	og, patch := c.OutC/c.Groups, c.Patch()
-	size := blas.Left(og, patch)
-	packed := quota.Make[float64](c.Groups * size)
-	crew(c.Groups, 0, func(g int, _ []float64) { blas.PackLeft(packed[g*size:], og, patch, w[g*og*patch:][:og*patch]) })
+func (c *Conv) slide(crew Crew[float64], x []float64, w *bank, y []float64, to *lattice) {
+	og := c.OutC / c.Groups
+	size := blas.Left(og, c.Patch())
+	crew(1, c.Groups*size, func(_ int, packed []float64) {
+		crew(c.Groups, 0, func(g int, _ []float64) {
+			blas.PackLeft(packed[g*size:], og, w.w[g*w.group:], w.at, w.stride)
+		})
+		c.slidePacked(crew, x, packed, y, to)
+	})
+}
+
+func (c *Conv) slidePacked(crew Crew[float64], x, packed, y []float64, to *lattice) {
+	og := c.OutC / c.Groups
+	size := blas.Left(og, c.Patch())
 	boxes := c.boxes(fewPositions)
 	whole, some := c.layout(boxes.n), min(og, someChannels)
 	copies, ld := whole.length(c.InC/c.Groups), whole.span()+blas.Beyond
@@ -283,24 +307,21 @@ func (c *Conv) slideBack(crew Crew[float64], dx, w, dy []float64) {
 		if volume(a.Kernel) == 0 || volume(a.Out) == 0 {
 			continue
 		}
-		wa := make([]float64, 0, c.InC*a.Patch())
-		for ch := range c.InC {
-			for o := range og {
-				from := w[((ch/ig*og+o)*ig+ch%ig)*kv:][:kv]
-				for _, z := range taps[0] {
-					for _, y := range taps[1] {
-						for _, x := range taps[2] {
-							wa = append(wa, from[(z*c.Kernel[1]+y)*c.Kernel[2]+x])
-						}
+		b := &bank{w: w, stride: kv, group: og * ig * kv}
+		for o := range og {
+			for _, z := range taps[0] {
+				for _, y := range taps[1] {
+					for _, x := range taps[2] {
+						b.at = append(b.at, o*ig*kv+(z*c.Kernel[1]+y)*c.Kernel[2]+x)
 					}
 				}
 			}
 		}
-		a.slide(crew, dy, wa, dx, &lattice{c.In, residue, c.Stride})
+		a.slide(crew, dy, b, dx, &lattice{c.In, residue, c.Stride})
 	}
 }
 
-// gatherWeights adds to dw the gradient of the weights of group g.
+// gatherWeights stores in dw the gradient of the weights of group g.
 func (c *Conv) gatherWeights(crew Crew[float64], g int, x, dw, dy []float64) {
 	const rows = 32 // of a piece
 	ig, og, patch, out := c.InC/c.Groups, c.OutC/c.Groups, c.Patch(), volume(c.Out)
@@ -308,7 +329,8 @@ func (c *Conv) gatherWeights(crew Crew[float64], g int, x, dw, dy []float64) {
 	l := c.layout(boxes.n)
 	most := boxes.n[0] * boxes.n[1] * boxes.n[2] * boxes.n[3]
 	copies, right := l.length(ig), blas.Right(most, og)
-	crew(1, copies+right+patch*og, func(_ int, s []float64) {
+	ld := (ceilDiv(og, 8) | 1) * 8 // as layout's planes
+	crew(1, copies+right+patch*ld, func(_ int, s []float64) {
 		s, packed, sums := s[:copies], s[copies:copies+right], s[copies+right:]
 		for i := range boxes.pieces {
 			b := boxes.at(i)
@@ -333,18 +355,21 @@ func (c *Conv) gatherWeights(crew Crew[float64], g int, x, dw, dy []float64) {
 				}
 			})
 			crew(ceilDiv(patch, rows), 0, func(u int, _ []float64) {
-				windows := l.at[u*rows : min(patch, (u+1)*rows)]
+				windows, sums := l.at[u*rows:min(patch, (u+1)*rows)], sums[u*rows*ld:]
 				for lo := 0; lo < len(at); lo += step {
-					blas.Gather(s, windows, at[lo:min(lo+step, len(at))], packed[blas.Right(lo, og):], og,
-						sums[u*rows*og:], og, i+lo > 0)
+					blas.Gather(s, windows, at[lo:min(lo+step, len(at))], packed[blas.Right(lo, og):], og, sums, ld,
+						i+lo > 0)
+				}
+				if i < boxes.pieces-1 {
+					return
+				}
+				for o := range og {
+					to := dw[(g*og+o)*patch+u*rows:][:len(windows)]
+					for j := range to {
+						to[j] = sums[j*ld+o]
+					}
 				}
 			})
-		}
-		dw = dw[g*og*patch:]
-		for o := range og {
-			for j := range patch {
-				dw[o*patch+j] += sums[j*og+o]
-			}
 		}
 	})
 }
