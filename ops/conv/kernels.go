@@ -149,20 +149,26 @@ func convForward(dt tensor.DType, c *kernel.Conv, shape []int, x, w *tensor.Tens
 }
 
 func convForwardAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, x, w *tensor.Tensor) *tensor.Tensor {
-	if each, pieces := c.Channels(); c.Direct() && each > 0 && pieces > 0 {
+	if c.Direct() && tensor.Numel(shape) > 0 {
 		// Every piece needs a part of the input alone: nothing is kept.
-		in := x.Numel() / pieces
-		wd := tensor.Data[T](w)
-		return opdef.Rows(dt, shape, each, func(u int, y []T) {
-			xs := opdef.Scratch[T](in)
-			tensor.Load(x, u*in, *xs)
-			kernel.ForwardChannels(c, alone[T], u, *xs, wd, y)
-			opdef.Release(xs)
+		wd, n := tensor.Data[T](w), c.Batch*c.Groups
+		return opdef.Rows(dt, shape, tensor.Numel(shape)/n, func(u int, y []T) {
+			one, lo, hi := c.Piece(u)
+			withPart(x, u, n, func(x []T) { kernel.Forward(one, alone[T], x, wd[lo:hi], y) })
 		})
 	}
 	y := tensor.Make[T](tensor.Numel(shape))
 	kernel.Forward(c, crew[T], tensor.Data[T](x), tensor.Data[T](w), y)
 	return tensor.New(dt, shape, y)
+}
+
+// withPart calls f with part u of n of x, which is gone afterwards.
+func withPart[T kernel.Number](x *tensor.Tensor, u, n int, f func(x []T)) {
+	each := x.Numel() / n
+	part := opdef.Scratch[T](each)
+	tensor.Load(x, u*each, *part)
+	f(*part)
+	opdef.Release(part)
 }
 
 // alone runs pieces of work one after the other.
@@ -193,6 +199,14 @@ func convInputGrad(dt tensor.DType, c *kernel.Conv, shape []int, w, g *tensor.Te
 
 func convInputGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, w,
 	g *tensor.Tensor) *tensor.Tensor {
+	if c.Direct() && tensor.Numel(shape) > 0 { // as above
+		wd, n := tensor.Data[T](w), c.Batch*c.Groups
+		return opdef.Rows(dt, shape, tensor.Numel(shape)/n, func(u int, dx []T) {
+			clear(dx)
+			one, lo, hi := c.Piece(u)
+			withPart(g, u, n, func(g []T) { kernel.InputGrad(one, alone[T], dx, wd[lo:hi], g) })
+		})
+	}
 	dx := tensor.Make[T](tensor.Numel(shape))
 	kernel.InputGrad(c, crew[T], dx, tensor.Data[T](w), tensor.Data[T](g))
 	return tensor.New(dt, shape, dx)
@@ -211,6 +225,20 @@ func convWeightGrad(dt tensor.DType, c *kernel.Conv, shape []int, x, g *tensor.T
 func convWeightGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []int, x,
 	g *tensor.Tensor) *tensor.Tensor {
 	dw := tensor.Make[T](tensor.Numel(shape))
+	if c.Direct() && c.Batch > 0 {
+		n := c.Batch * c.Groups
+		tensor.Parallel(c.Groups, 1, func(from, to int) {
+			for group := from; group < to; group++ {
+				for u := group; u < n; u += c.Groups {
+					one, lo, hi := c.Piece(u)
+					withPart(x, u, n, func(x []T) {
+						withPart(g, u, n, func(g []T) { kernel.WeightGrad(one, alone[T], x, dw[lo:hi], g) })
+					})
+				}
+			}
+		})
+		return tensor.New(dt, shape, dw)
+	}
 	kernel.WeightGrad(c, crew[T], tensor.Data[T](x), dw, tensor.Data[T](g))
 	return tensor.New(dt, shape, dw)
 }

@@ -29,16 +29,17 @@ type unit struct {
 	lanes   int
 	tiles   [3]tile
 	slides  [3]slide
+	line    slide // of a single row and four vectors
 	gathers [3]gather
 }
 
 func (u *unit) width() int { return 3 * u.lanes }
 
 var (
-	avx2 = &unit{4, [3]tile{tile1, tile2, tile3}, [3]slide{slide1, slide2, slide3},
+	avx2 = &unit{4, [3]tile{tile1, tile2, tile3}, [3]slide{slide1, slide2, slide3}, line,
 		[3]gather{gather1, gather2, gather3}}
 	avx512 = &unit{8, [3]tile{tileWide1, tileWide2, tileWide3}, [3]slide{slideWide1, slideWide2, slideWide3},
-		[3]gather{gatherWide1, gatherWide2, gatherWide3}}
+		lineWide, [3]gather{gatherWide1, gatherWide2, gatherWide3}}
 )
 
 // vectors is what this processor has, nil where products are left to gonum.

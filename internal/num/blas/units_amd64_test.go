@@ -77,7 +77,7 @@ func TestWindows(t *testing.T) {
 			}
 			PackLeft(left, m, a, columns, k)
 			ld := n + Beyond
-			c := make([]float64, m*ld)
+			c := make([]float64, (m+3)*ld)
 			for i := 0; i < m; i += 8 {
 				Slide(left, m, i, min(m, i+8), n, x, cols, c[i*ld:], ld)
 			}

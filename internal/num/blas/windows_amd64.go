@@ -27,6 +27,12 @@ func slideWide2(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
 func slideWide3(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
 
 //go:noescape
+func line(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+
+//go:noescape
+func lineWide(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
+
+//go:noescape
 func gather1(k int, x *float64, rows, at *int, b, c *float64, ldc int, add bool)
 
 //go:noescape
@@ -49,7 +55,10 @@ func gatherWide3(k int, x *float64, rows, at *int, b, c *float64, ldc int, add b
 func Windows() bool { return vectors != nil }
 
 // Beyond is how many numbers Slide may look at behind the windows, and how much longer it makes rows.
-const Beyond = 7
+const Beyond = lineVectors*8 - 1
+
+// lineVectors is how many vectors of a row that is computed alone are at a time.
+const lineVectors = 4
 
 // SlideStep are the rows of windows that one tile takes, but for the last.
 func slideStep(k int) int { return ceilDiv(k, ceilDiv(k, rowsK)) }
@@ -82,34 +91,25 @@ func PackLeft(dst []float64, m int, a []float64, at []int, stride int) {
 }
 
 // Slide computes rows [i0, i1) of c, the product of a packed operand of m rows and the windows x[at[l]:][:n],
-// one for each of its columns; i0 is a multiple of 4. The row i0 of c is its first, rows are ldc apart. Up to
-// Beyond more elements of each row are computed, as of windows that go on.
+// one for each of its columns; i0 is a multiple of 4. The row i0 of c is its first, rows are ldc apart, and there is
+// room for rows up to a multiple of 4. Up to Beyond more elements of each row are computed, as of windows that go on.
 func Slide(a []float64, m, i0, i1, n int, x []float64, at []int, c []float64, ldc int) {
 	u, k := vectors, len(at)
-	var t [tileM * widest]float64
 	for l, step := 0, slideStep(k); l < k; l += step {
 		d := min(step, k-l)
-		for j := 0; j < n; j += u.width() {
+		tiles := i1
+		if (i1-i0)%tileM == 1 {
+			tiles--
+			p, c := &a[Left(m, l)+tiles*d], c[(tiles-i0)*ldc:]
+			for j, w := 0, lineVectors*u.lanes; j < n; j += w {
+				u.line(d, p, &x[j], &at[l], &c[j:][:w][0], ldc, l > 0)
+			}
+		}
+		for j := 0; j < n && tiles > i0; j += u.width() {
 			v := min(len(u.tiles), ceilDiv(n-j, u.lanes))
-			compute, w := u.slides[v-1], v*u.lanes
-			for i := i0; i < i1; i += tileM {
-				p := &a[Left(m, l)+i*d]
-				if i+tileM <= i1 {
-					to := c[(i-i0)*ldc+j:][:(tileM-1)*ldc+w]
-					compute(d, p, &x[j], &at[l], &to[0], ldc, l > 0)
-					continue
-				}
-				compute(d, p, &x[j], &at[l], &t[0], widest, false)
-				for r := range i1 - i {
-					to := c[(i-i0+r)*ldc+j:][:w]
-					if l == 0 {
-						copy(to, t[r*widest:])
-						continue
-					}
-					for q := range to {
-						to[q] += t[r*widest+q]
-					}
-				}
+			for i := i0; i < tiles; i += tileM {
+				to := c[(i-i0)*ldc+j:][:(tileM-1)*ldc+v*u.lanes]
+				u.slides[v-1](d, &a[Left(m, l)+i*d], &x[j], &at[l], &to[0], ldc, l > 0)
 			}
 		}
 	}

@@ -241,21 +241,14 @@ func fold[T Number](c *Conv, lo, hi int, x, col []T) {
 	})
 }
 
-// Channels is the number of elements of the output that one sample and group
-// make, and the number of such pieces.
-func (c *Conv) Channels() (each, pieces int) {
-	return c.OutC / c.Groups * volume(c.Out), c.Batch * c.Groups
-}
-
-// ForwardChannels computes all output elements y of sample and group u, without
-// bias, from their own input x; w holds all weights. It is for Direct ones.
-func ForwardChannels[T Number](c *Conv, crew Crew[T], u int, x, w, y []T) {
-	each, og := c.OutC/c.Groups*c.Patch(), c.OutC/c.Groups
-	g := u % c.Groups
-	one := *c
-	one.Batch, one.Groups, one.InC, one.OutC = 1, 1, 1, og
-	w = w[g*each : (g+1)*each]
-	Forward(&one, crew, x, w, y)
+// Piece is the convolution of sample and group u alone, u counting groups within samples, and where its weights
+// begin and end.
+func (c *Conv) Piece(u int) (one *Conv, lo, hi int) {
+	p := *c
+	p.Batch, p.Groups, p.InC, p.OutC = 1, 1, c.InC/c.Groups, c.OutC/c.Groups
+	n := p.OutC * p.Patch()
+	lo = u % c.Groups * n
+	return &p, lo, lo + n
 }
 
 func forwardDirect[T Number](c *Conv, lo, hi int, x, w, y []T) {

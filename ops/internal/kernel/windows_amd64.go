@@ -6,10 +6,10 @@ import (
 	"github.com/optool/optool/internal/num/blas"
 )
 
-// A convolution of floats is computed as products with windows: the input is copied once with its padding, strides apart
-// in planes of their own, so that the elements which meet one position of the kernel at successive output
-// positions follow each other. Between rows there are some that belong to no output position, whose sums are
-// thrown away.
+// A convolution of floats is computed as products with windows: the input is copied once with its padding,
+// strides apart in planes of their own, so that the elements which meet one position of the kernel at
+// successive output positions follow each other. Between rows there are some that belong to no output
+// position, whose sums are thrown away.
 
 // A box is some output positions: n of them from lo on, by sample and dimension.
 type box struct{ lo, n [4]int }
@@ -258,7 +258,7 @@ func (c *Conv) slidePacked(crew Crew[float64], x, packed, y []float64, to *latti
 	whole, some := c.layout(boxes.n), min(og, someChannels)
 	copies, ld := whole.length(c.InC/c.Groups), whole.span()+blas.Beyond
 	blocks := ceilDiv(og, some)
-	crew(c.Groups*blocks*boxes.pieces, copies+some*ld, func(u int, s []float64) {
+	crew(c.Groups*blocks*boxes.pieces, copies+(some+3)*ld, func(u int, s []float64) {
 		b, l := boxes.at(u/blocks/c.Groups), whole
 		if b.n != l.n {
 			l = c.layout(b.n)
