@@ -31,15 +31,17 @@ type unit struct {
 	slides  [3]slide
 	line    slide // of a single row and four vectors
 	gathers [3]gather
+	// spread copies panels times width numbers, step apart where they go; at least one panel.
+	spread func(panels int, from, to *float64, step int)
 }
 
 func (u *unit) width() int { return 3 * u.lanes }
 
 var (
 	avx2 = &unit{4, [3]tile{tile1, tile2, tile3}, [3]slide{slide1, slide2, slide3}, line,
-		[3]gather{gather1, gather2, gather3}}
+		[3]gather{gather1, gather2, gather3}, spread}
 	avx512 = &unit{8, [3]tile{tileWide1, tileWide2, tileWide3}, [3]slide{slideWide1, slideWide2, slideWide3},
-		lineWide, [3]gather{gatherWide1, gatherWide2, gatherWide3}}
+		lineWide, [3]gather{gatherWide1, gatherWide2, gatherWide3}, spreadWide}
 )
 
 // vectors is what this processor has, nil where products are left to gonum.
@@ -52,6 +54,12 @@ var vectors = func() *unit {
 	}
 	return nil
 }()
+
+//go:noescape
+func spread(panels int, from, to *float64, step int)
+
+//go:noescape
+func spreadWide(panels int, from, to *float64, step int)
 
 //go:noescape
 func tile1(k int, a, b, c *float64, ldc int, add bool)
@@ -200,18 +208,20 @@ func (x *matrix) pack(dst []float64, width, i0, i1, l, k int, alpha float64) {
 }
 
 // packLines is pack of columns whose elements follow each other in memory: each is read once from
-// end to end. Four numbers are copied without a call.
+// end to end.
 func (x *matrix) packLines(dst []float64, width, i0, i1, l, k int) {
 	for q := range k {
-		line := x.data[(l+q)*x.stride+i0:][:i1-i0]
-		for at := q * width; len(line) > 0; at += width * k {
-			d, from := dst[at:][:min(width, len(line))], line
-			for len(d) >= 4 && len(from) >= 4 {
-				*(*[4]float64)(d) = [4]float64(from)
-				d, from = d[4:], from[4:]
+		line, at := x.data[(l+q)*x.stride+i0:][:i1-i0], q*width
+		if panels := len(line) / width; panels > 0 && width == vectors.width() {
+			vectors.spread(panels, &line[0], &dst[at:][:(panels-1)*width*k+width][0], width*k)
+			line, at = line[panels*width:], at+panels*width*k
+		}
+		for ; len(line) > 0; at += width * k {
+			to := dst[at:][:min(width, len(line))]
+			for j, v := range line[:len(to)] {
+				to[j] = v
 			}
-			copy(d, from)
-			line = line[min(width, len(line)):]
+			line = line[len(to):]
 		}
 	}
 }

@@ -999,3 +999,47 @@ put:
 	VMOVUPD Z3, 192(DX)
 	VZEROUPPER
 	RET
+
+// func spread(panels int, from, to *float64, step int)
+TEXT ·spread(SB), NOSPLIT, $0-32
+	MOVQ panels+0(FP), AX
+	MOVQ from+8(FP), SI
+	MOVQ to+16(FP), DI
+	MOVQ step+24(FP), R8
+	SHLQ $3, R8
+
+next:
+	VMOVUPD (SI), Y0
+	VMOVUPD 32(SI), Y1
+	VMOVUPD 64(SI), Y2
+	VMOVUPD Y0, (DI)
+	VMOVUPD Y1, 32(DI)
+	VMOVUPD Y2, 64(DI)
+	ADDQ $96, SI
+	ADDQ R8, DI
+	DECQ AX
+	JNZ  next
+	VZEROUPPER
+	RET
+
+// func spreadWide(panels int, from, to *float64, step int)
+TEXT ·spreadWide(SB), NOSPLIT, $0-32
+	MOVQ panels+0(FP), AX
+	MOVQ from+8(FP), SI
+	MOVQ to+16(FP), DI
+	MOVQ step+24(FP), R8
+	SHLQ $3, R8
+
+next:
+	VMOVUPD (SI), Z0
+	VMOVUPD 64(SI), Z1
+	VMOVUPD 128(SI), Z2
+	VMOVUPD Z0, (DI)
+	VMOVUPD Z1, 64(DI)
+	VMOVUPD Z2, 128(DI)
+	ADDQ $192, SI
+	ADDQ R8, DI
+	DECQ AX
+	JNZ  next
+	VZEROUPPER
+	RET
