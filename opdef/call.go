@@ -618,8 +618,8 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 		}
 	case b.Class == Accumulated:
 		b.Scale = func() *tensor.Tensor {
-			s := Must(c.magnitudes().backward(NewGrad(absAll(c.outs(f)), absAll(out), alone)))
-			return Abs(s[arg][i])
+			m, outs := c.gradMagnitudes(f)
+			return Abs(Must(m.backward(NewGrad(outs, absAll(out), alone)))[arg][i])
 		}
 		labels := func(a *Axes) []int { return a.Of(Arg{Name: arg, Index: i}) }
 		b.Least, b.LeastShare = c.someTerms(labels, c.outs(f), out,
@@ -651,6 +651,15 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 	return b
 }
 
+// gradMagnitudes are the call and the results of it whose gradients, of the magnitudes of those of results, are S: on
+// magnitudes of all arguments, but of what is exact on the arguments themselves, which only say where elements go.
+func (c *Call) gradMagnitudes(f *Forward) (*Call, []*tensor.Tensor) {
+	if c.sound().errorClass().Class == Exact {
+		return c, c.outs(f)
+	}
+	return c.magnitudes(), absAll(c.outs(f))
+}
+
 // spread is the number of elements of a result, whose gradients are out, for each of
 // an argument with gradient t: the terms that broadcasting adds.
 func spread(t *tensor.Tensor, out []*tensor.Tensor) int {
@@ -675,7 +684,8 @@ func (c *Call) NodeBound(f *Forward, out []*tensor.Tensor, node Node, i int) Bou
 		b.Scale = func() *tensor.Tensor { return node.Scale()[i] }
 	case b.Class == Accumulated && c.plan.gradScale() == nil:
 		b.Scale = func() *tensor.Tensor {
-			n, _, err := c.magnitudes().node(NewGrad(absAll(c.outs(f)), absAll(out), nil))
+			m, outs := c.gradMagnitudes(f)
+			n, _, err := m.node(NewGrad(outs, absAll(out), nil))
 			return Abs(Must(n, err).Grads[i])
 		}
 		if i < len(node.Axes) {

@@ -172,8 +172,12 @@ func (b Binary) Entry() *Entry {
 	}
 	if b.DF != nil || b.DC != nil {
 		op.Grad = b.grad
+		ofTerms := op.Error.Class == Exact && op.Error.Grad != nil // of both signs: copysign
 		if op.Error.Class != Exact && op.Error.Grad == nil {
 			op.Error.Grad = &Error{Class: Elementwise, ULPs: 4}
+			ofTerms = true
+		}
+		if ofTerms {
 			op.GradScale = func(a *BinaryArgs, g *Grad, _ Grads) (Grads, error) { return b.gradients(a, g, true) }
 		}
 	}

@@ -40,9 +40,6 @@ var embeddingOps = []*opdef.Entry{
 		Grad: func(a *embedding, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"weight": {a.grad(g.Out[0])}}, nil
 		},
-		GradScale: func(a *embedding, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return opdef.Grads{"weight": {a.grad(opdef.Abs(g.Out[0]))}}, nil
-		},
 		GradTerms: func(a *embedding) int { return max(1, a.Input.Numel()) },
 		Mistakes: func(a *embedding) []opdef.Mistake[*embedding] {
 			return []opdef.Mistake[*embedding]{{Text: lostGradients, Plan: func() (*embedding, error) {
@@ -79,9 +76,6 @@ var embeddingOps = []*opdef.Entry{
 		},
 		Grad: func(l *lookup, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"weight": {l.grad(g.Out[0])}}, nil
-		},
-		GradScale: func(l *lookup, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return opdef.Grads{"weight": {l.grad(opdef.Abs(g.Out[0]))}}, nil
 		},
 		GradTerms: func(l *lookup) int { return max(1, len(l.idx)) },
 		Mistakes: func(l *lookup) []opdef.Mistake[*lookup] {

@@ -19,12 +19,9 @@ var gatherOps = []*opdef.Entry{
 		Lookup:   "self",
 		Doc: opdef.Doc{Summary: "Elements at indices along a dimension",
 			Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1"},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
-		Kernel: func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
-		Grad:   func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-		GradScale: func(a *gatherArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return a.grad(opdef.Abs(g.Out[0]))
-		},
+		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Kernel:    func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
+		Grad:      func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
 		GradTerms: func(a *gatherArgs) int { return max(1, a.Index.Numel()) },
 		Cases: func(g opdef.Gen) []*gatherArgs {
 			return []*gatherArgs{
@@ -53,10 +50,7 @@ var gatherOps = []*opdef.Entry{
 			}
 			return []*tensor.Tensor{runs.Pick(a.Self, shape, r)}, nil
 		},
-		Grad: func(a *indexSelectArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-		GradScale: func(a *indexSelectArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return a.grad(opdef.Abs(g.Out[0]))
-		},
+		Grad:      func(a *indexSelectArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
 		GradTerms: func(a *indexSelectArgs) int { return max(1, a.Index.Numel()) },
 		Cases: func(g opdef.Gen) []*indexSelectArgs {
 			return []*indexSelectArgs{
@@ -82,10 +76,7 @@ var gatherOps = []*opdef.Entry{
 			}
 			return []*tensor.Tensor{runs.Pick(a.Self, a.Index.Shape, r)}, nil
 		},
-		Grad: func(a *takeArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-		GradScale: func(a *takeArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return a.grad(opdef.Abs(g.Out[0]))
-		},
+		Grad:      func(a *takeArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
 		GradTerms: func(a *takeArgs) int { return max(1, a.Index.Numel()) },
 		Cases: func(g opdef.Gen) []*takeArgs {
 			return []*takeArgs{
@@ -110,10 +101,7 @@ var gatherOps = []*opdef.Entry{
 			}
 			return []*tensor.Tensor{runs.Pick(ts[0], []int{len(at)}, runs.AtStarts(1, at))}, nil
 		},
-		Grad: func(a *maskedArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-		GradScale: func(a *maskedArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return a.grad(opdef.Abs(g.Out[0]))
-		},
+		Grad:      func(a *maskedArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
 		GradTerms: func(a *maskedArgs) int { return max(1, a.Mask.Numel()) },
 		Cases: func(g opdef.Gen) []*maskedArgs {
 			return []*maskedArgs{
@@ -502,10 +490,6 @@ var takeAlongDimOp = opdef.Planned[takeAlongDimArgs, *takeAlongDim]{
 	Kernel: func(t *takeAlongDim) ([]*tensor.Tensor, error) { return gathered(t.Self, t.Dim, t.Index) },
 	Grad: func(t *takeAlongDim, g *opdef.Grad) (opdef.Grads, error) {
 		_, self, err := t.grads(g.Out[0])
-		return opdef.Grads{"self": {self}}, err
-	},
-	GradScale: func(t *takeAlongDim, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		_, self, err := t.grads(opdef.Abs(g.Out[0]))
 		return opdef.Grads{"self": {self}}, err
 	},
 	GradTerms: func(t *takeAlongDim) int { return max(1, t.Index.Numel()) },

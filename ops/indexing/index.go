@@ -260,8 +260,7 @@ var getItemOp = opdef.Planned[getItemArgs, *item]{
 		}
 		return []*tensor.Tensor{t}, nil
 	},
-	Grad:      func(x *item, g *opdef.Grad) (opdef.Grads, error) { return x.grad(g.Out[0]) },
-	GradScale: func(x *item, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return x.grad(opdef.Abs(g.Out[0])) },
+	Grad: func(x *item, g *opdef.Grad) (opdef.Grads, error) { return x.grad(g.Out[0]) },
 	GradTerms: func(x *item) int {
 		if x.selected == nil {
 			return 1
@@ -396,9 +395,6 @@ var setItemOp = opdef.Planned[setItemArgs, *assignment]{
 		return map[string][]*tensor.Tensor{"self": {a.after}}, nil
 	},
 	Grad: func(a *assignment, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-	GradScale: func(a *assignment, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		return a.grad(opdef.Abs(g.Out[0]))
-	},
 }.Entry()
 
 type indexPutArgs struct {

@@ -113,9 +113,6 @@ func (r *repetition) grad(g *tensor.Tensor) *tensor.Tensor {
 
 // repeatEntry declares repeat_interleave for one type of counts.
 func repeatEntry[A any](schema string, plan func(*A) (*repetition, error), cases func(opdef.Gen) []*A) *opdef.Entry {
-	gradOfSelf := func(r *repetition, g *tensor.Tensor) (opdef.Grads, error) {
-		return opdef.Grads{"self": {r.grad(g).Reshape(r.self.Shape...)}}, nil
-	}
 	return opdef.Planned[A, *repetition]{
 		Schema: schema, Names: "repeat_interleave Tensor.repeat_interleave",
 		Doc:   opdef.Doc{Summary: "Each slice of a dimension repeated", Notes: "Without dim the tensor is flattened."},
@@ -124,9 +121,8 @@ func repeatEntry[A any](schema string, plan func(*A) (*repetition, error), cases
 		Kernel: func(r *repetition) ([]*tensor.Tensor, error) {
 			return []*tensor.Tensor{runs.Pick(r.self.Reshape(r.shape...), r.out, r.runs)}, nil
 		},
-		Grad: func(r *repetition, g *opdef.Grad) (opdef.Grads, error) { return gradOfSelf(r, g.Out[0]) },
-		GradScale: func(r *repetition, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return gradOfSelf(r, opdef.Abs(g.Out[0]))
+		Grad: func(r *repetition, g *opdef.Grad) (opdef.Grads, error) {
+			return opdef.Grads{"self": {r.grad(g.Out[0]).Reshape(r.self.Shape...)}}, nil
 		},
 		GradTerms: func(r *repetition) int { return r.runs.Count },
 		// The node is that of index_select on the flattened tensor.

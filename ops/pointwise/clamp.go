@@ -48,7 +48,7 @@ func clamp(a *clampArgs) ([]*tensor.Tensor, error) {
 
 // clampElse is the result where numbers beyond the range of an integer dtype are its limits,
 // as torch 2 has it, where torch 1 wraps them.
-func clampElse(a *clampArgs) [][]*tensor.Tensor {
+func clampElse(a *clampArgs, _ []*tensor.Tensor) [][]*tensor.Tensor {
 	dt, beyond := tensor.ResultType(a.terms()...), false
 	if dt.Kind() != tensor.KindInt {
 		return [][]*tensor.Tensor{nil}
@@ -69,11 +69,6 @@ func clampElse(a *clampArgs) [][]*tensor.Tensor {
 		return [][]*tensor.Tensor{nil}
 	}
 	return [][]*tensor.Tensor{opdef.Must(clamp(b))}
-}
-
-// magnitudeOf is g with the magnitude of the incoming gradient.
-func magnitudeOf(g *opdef.Grad) *opdef.Grad {
-	return opdef.NewGrad(g.Outs, []*tensor.Tensor{opdef.Abs(g.Out[0])}, nil)
 }
 
 func clampIn[T float64 | int64](dt tensor.DType, shape []int, a *clampArgs, ts []*tensor.Tensor) *tensor.Tensor {
@@ -171,7 +166,33 @@ func clampGradTied(a *clampArgs, g *opdef.Grad, tied float64) (opdef.Grads, erro
 		}
 		return 0
 	})
-	return opdef.Grads{"self": self, "min": low, "max": high}, err
+	gr := opdef.Grads{"self": self}
+	if a.Min != nil {
+		gr["min"] = low
+	}
+	if a.Max != nil {
+		gr["max"] = high
+	}
+	return gr, err
+}
+
+// clampedAt declares the cut at one bound: the calls of clamp that give just that.
+func clampedAt[A any](schema, summary, formula string, plan func(a *A) (*clampArgs, error),
+	call func(c *clampArgs) (a *A, ok bool)) *opdef.Entry {
+	return opdef.Planned[A, *clampArgs]{
+		Schema: schema, InPlace: true,
+		Doc:   opdef.Doc{Summary: summary, Formula: formula},
+		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
+		Plan:  plan, Kernel: clamp, Else: clampElse, Grad: clampGrad, GradElse: clampGradElse,
+		Cases: func(g opdef.Gen) (cs []*A) {
+			for _, c := range clampCases(g) {
+				if a, ok := call(c); ok {
+					cs = append(cs, a)
+				}
+			}
+			return cs
+		},
+	}.Entry()
 }
 
 func clampCases(g opdef.Gen) []*clampArgs {

@@ -123,70 +123,14 @@ var compareOps = []*opdef.Entry{
 				"as from torch 2.15 on, nowhere if the bound is a number, half to each of two tensors. Numbers " +
 				"beyond the range of an integer dtype wrap, or are its limits, as versions of torch have it."},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: clamp, Grad: clampGrad, GradElse: clampGradElse, Cases: clampCases,
-		Else: func(a *clampArgs, _ []*tensor.Tensor) [][]*tensor.Tensor { return clampElse(a) },
-		GradScale: func(a *clampArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return clampGrad(a, magnitudeOf(g))
-		},
+		Kernel: clamp, Else: clampElse, Grad: clampGrad, GradElse: clampGradElse, Cases: clampCases,
 	}.Entry(),
-	opdef.Op[clampMinArgs]{
-		Schema: "clamp_min(Tensor self, Tensor|Scalar min) -> Tensor", InPlace: true,
-		Doc:    opdef.Doc{Summary: "Cut at a lower bound", Formula: "max(self, min)"},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: func(a *clampMinArgs) ([]*tensor.Tensor, error) { return clamp(&clampArgs{Self: a.Self, Min: a.Min}) },
-		Else: func(a *clampMinArgs, _ []*tensor.Tensor) [][]*tensor.Tensor {
-			return clampElse(&clampArgs{Self: a.Self, Min: a.Min})
-		},
-		Grad: func(a *clampMinArgs, g *opdef.Grad) (opdef.Grads, error) {
-			gr, err := clampGrad(&clampArgs{Self: a.Self, Min: a.Min}, g)
-			delete(gr, "max")
-			return gr, err
-		},
-		GradElse: func(a *clampMinArgs, g *opdef.Grad) ([]opdef.Grads, error) {
-			return clampGradElse(&clampArgs{Self: a.Self, Min: a.Min}, g)
-		},
-		GradScale: func(a *clampMinArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return clampGrad(&clampArgs{Self: a.Self, Min: a.Min}, magnitudeOf(g))
-		},
-		Cases: func(g opdef.Gen) []*clampMinArgs {
-			var cs []*clampMinArgs
-			for _, c := range clampCases(g) {
-				if c.Min != nil {
-					cs = append(cs, &clampMinArgs{c.Self, c.Min})
-				}
-			}
-			return cs
-		},
-	}.Entry(),
-	opdef.Op[clampMaxArgs]{
-		Schema: "clamp_max(Tensor self, Tensor|Scalar max) -> Tensor", InPlace: true,
-		Doc:    opdef.Doc{Summary: "Cut at an upper bound", Formula: "min(self, max)"},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: func(a *clampMaxArgs) ([]*tensor.Tensor, error) { return clamp(&clampArgs{Self: a.Self, Max: a.Max}) },
-		Else: func(a *clampMaxArgs, _ []*tensor.Tensor) [][]*tensor.Tensor {
-			return clampElse(&clampArgs{Self: a.Self, Max: a.Max})
-		},
-		Grad: func(a *clampMaxArgs, g *opdef.Grad) (opdef.Grads, error) {
-			gr, err := clampGrad(&clampArgs{Self: a.Self, Max: a.Max}, g)
-			delete(gr, "min")
-			return gr, err
-		},
-		GradElse: func(a *clampMaxArgs, g *opdef.Grad) ([]opdef.Grads, error) {
-			return clampGradElse(&clampArgs{Self: a.Self, Max: a.Max}, g)
-		},
-		GradScale: func(a *clampMaxArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return clampGrad(&clampArgs{Self: a.Self, Max: a.Max}, magnitudeOf(g))
-		},
-		Cases: func(g opdef.Gen) []*clampMaxArgs {
-			var cs []*clampMaxArgs
-			for _, c := range clampCases(g) {
-				if c.Max != nil {
-					cs = append(cs, &clampMaxArgs{c.Self, c.Max})
-				}
-			}
-			return cs
-		},
-	}.Entry(),
+	clampedAt("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor", "Cut at a lower bound", "max(self, min)",
+		func(a *clampMinArgs) (*clampArgs, error) { return &clampArgs{Self: a.Self, Min: a.Min}, nil },
+		func(c *clampArgs) (*clampMinArgs, bool) { return &clampMinArgs{c.Self, c.Min}, c.Min != nil }),
+	clampedAt("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor", "Cut at an upper bound", "min(self, max)",
+		func(a *clampMaxArgs) (*clampArgs, error) { return &clampArgs{Self: a.Self, Max: a.Max}, nil },
+		func(c *clampArgs) (*clampMaxArgs, bool) { return &clampMaxArgs{c.Self, c.Max}, c.Max != nil }),
 }
 
 // comparison declares a relation between the elements of two tensors.

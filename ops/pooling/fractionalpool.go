@@ -162,8 +162,7 @@ func fractionalPoolOps(nd int) []*opdef.Entry {
 				}
 				return []*tensor.Tensor{v, i}, nil
 			},
-			Grad:      grad,
-			GradScale: elements.GradOnMagnitudes(grad),
+			Grad: grad,
 			RandomIf: func(a *fractionalArgs) string {
 				if a.RandomSamples == nil {
 					return elements.DrawsRandomNumbers

@@ -49,7 +49,6 @@ func maxPoolOf[A any](op opdef.Planned[A, *pooling]) *opdef.Entry {
 		}
 		return opdef.Grads{"input": {elements.ScatterPlanes(p.Planes, g.Out[0], tensor.Data[int64](at))}}, nil
 	}
-	op.GradScale = elements.GradOnMagnitudes(op.Grad)
 	op.GradTerms, op.Node = (*pooling).overlap, (*pooling).node
 	op.Mistakes = (*pooling).maxMistakes
 	return op.Entry()

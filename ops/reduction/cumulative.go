@@ -303,17 +303,9 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 				return nil, opdef.Refuse("self", "not defined for complex numbers")
 			}
 			if x.DType.IsFloat() {
-				return []*tensor.Tensor{
-					opdef.AlongDim(x.DType, x, dim, func(src, dst []float64) { runningExtreme(src, dst, nil, least) }),
-					opdef.AlongDim(tensor.Int64, x, dim, func(src []float64, dst []int64) {
-						runningExtreme(src, nil, dst, least)
-					}),
-				}, nil
+				return runningExtremes[float64](x, dim, least), nil
 			}
-			return []*tensor.Tensor{
-				opdef.AlongDim(x.DType, x, dim, func(src, dst []int64) { runningExtreme(src, dst, nil, least) }),
-				opdef.AlongDim(tensor.Int64, x, dim, func(src, dst []int64) { runningExtreme(src, nil, dst, least) }),
-			}, nil
+			return runningExtremes[int64](x, dim, least), nil
 		},
 		Grad: func(a *opdef.DimArgs, g *opdef.Grad) (opdef.Grads, error) {
 			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
@@ -328,18 +320,6 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 			}, g.Outs[1], g.Out[0])), nil
 		},
 		GradTerms: func(a *opdef.DimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
-		GradScale: func(a *opdef.DimArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
-			if err != nil {
-				return nil, err
-			}
-			return elements.GradOf("self", opdef.AlongDimN(tensor.Float64, dim, func(s [][]float64, dst []float64) {
-				clear(dst)
-				for i, at := range s[0] {
-					dst[int(at)] += math.Abs(s[1][i])
-				}
-			}, g.Outs[1], g.Out[0])), nil
-		},
 		Accept: func(a *opdef.DimArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
 			if len(got) < 2 {
 				return make([]opdef.Acceptance, len(got))
@@ -356,6 +336,14 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 			}
 		},
 	}.Entry()
+}
+
+// runningExtremes are the running extremes of x along dim, and their indices.
+func runningExtremes[T int64 | float64](x *tensor.Tensor, dim int, least bool) []*tensor.Tensor {
+	return []*tensor.Tensor{
+		opdef.AlongDim(x.DType, x, dim, func(src, dst []T) { runningExtreme(src, dst, nil, least) }),
+		opdef.AlongDim(tensor.Int64, x, dim, func(src []T, dst []int64) { runningExtreme(src, nil, dst, least) }),
+	}
 }
 
 // runningExtreme stores the running extremes of src, or their indices: the

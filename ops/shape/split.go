@@ -399,16 +399,7 @@ func spansOp[A any](schema, name, how string, minDims int, self func(*A) *tensor
 			}
 			return out, err
 		},
-		Grad: func(a *A, g *opdef.Grad) (opdef.Grads, error) { return spansGrad(self(a), cut, a, g.Out) },
-		GradScale: func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			abs := make([]*tensor.Tensor, len(g.Out))
-			for i, t := range g.Out {
-				if t != nil {
-					abs[i] = opdef.Abs(t)
-				}
-			}
-			return spansGrad(self(a), cut, a, abs)
-		},
+		Grad:  func(a *A, g *opdef.Grad) (opdef.Grads, error) { return spansGrad(self(a), cut, a, g.Out) },
 		Cases: func(g opdef.Gen) []*A { return cases(g) },
 	}.Entry()
 }

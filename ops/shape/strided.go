@@ -86,10 +86,6 @@ var asStridedOp = opdef.Op[asStridedArgs]{
 		t, err := a.grad(g.Out[0])
 		return opdef.Grads{"self": {t}}, err
 	},
-	GradScale: func(a *asStridedArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		t, err := a.grad(opdef.Abs(g.Out[0]))
-		return opdef.Grads{"self": {t}}, err
-	},
 	GradTerms: func(a *asStridedArgs) int { return max(1, tensor.Numel(a.Size)) },
 	Cases: func(g opdef.Gen) []*asStridedArgs {
 		one := 1

@@ -73,18 +73,3 @@ func GradOf(arg string, t *tensor.Tensor) opdef.Grads {
 
 // ReturnedArgument is the node of a call that returned its argument itself.
 var ReturnedArgument = opdef.Node{Skip: GradOfOtherOp}
-
-// GradOnMagnitudes is the scale of a gradient that is linear in the gradient of
-// the result with non-negative coefficients: itself on magnitudes.
-func GradOnMagnitudes[P any](grad func(p P, g *opdef.Grad) (opdef.Grads, error)) func(p P, g *opdef.Grad,
-	grads opdef.Grads) (opdef.Grads, error) {
-	return func(p P, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		out := make([]*tensor.Tensor, len(g.Out))
-		for i, t := range g.Out {
-			if t != nil {
-				out[i] = opdef.Abs(t)
-			}
-		}
-		return grad(p, opdef.NewGrad(g.Outs, out, nil))
-	}
-}
