@@ -33,16 +33,16 @@ func signLog[T kernel.Field](m kernel.Mat[T]) (sign T, log float64) {
 // exceed, and what their errors are relative to.
 func hadamard(t *tensor.Tensor) *tensor.Tensor {
 	return opdef.Must(eachMatrix(t.Shape[:t.Dim()-2], []*tensor.Tensor{t}, []int{2}, []matrixOut{{tensor.Float64, nil}},
-		func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
+		func(in matrices[complex128]) matrices[complex128] {
 			p := 1.0
 			for i := range in[0].R {
 				p *= in[0].Rows(i, i+1).Frobenius()
 			}
-			return []kernel.Mat[complex128]{{R: 1, C: 1, D: []complex128{complex(p, 0)}}}
+			return matrices[complex128]{{R: 1, C: 1, D: []complex128{complex(p, 0)}}}
 		}))[0]
 }
 
-func det[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func det[T kernel.Field](in matrices[T]) matrices[T] {
 	lu, piv, _ := kernel.LU(in[0])
 	d := T(1)
 	for i, p := range piv {
@@ -53,13 +53,13 @@ func det[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
 	for _, x := range lu.Diagonal() {
 		d *= x
 	}
-	return []kernel.Mat[T]{{R: 1, C: 1, D: []T{d}}}
+	return matrices[T]{{R: 1, C: 1, D: []T{d}}}
 }
 
 // detGrad uses the adjugate, which exists for singular matrices too.
-func detGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func detGrad[T kernel.Field](in matrices[T]) matrices[T] {
 	u, s, vh := kernel.SVD(in[0])
-	du, dv := det([]kernel.Mat[T]{u})[0].D[0], det([]kernel.Mat[T]{vh})[0].D[0]
+	du, dv := det(matrices[T]{u})[0].D[0], det(matrices[T]{vh})[0].D[0]
 	d := make([]T, len(s))
 	for i := range d {
 		p := 1.0
@@ -71,12 +71,12 @@ func detGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
 		d[i] = kernel.From[T](p) * kernel.Conj(du*dv)
 	}
 	// The adjoint of the adjugate det(U V^H) V adj(S) U^H.
-	return []kernel.Mat[T]{u.Mul(kernel.Diag(d)).Mul(vh).Scale(in[2].D[0])}
+	return matrices[T]{u.Mul(kernel.Diag(d)).Mul(vh).Scale(in[2].D[0])}
 }
 
-func slogdet[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func slogdet[T kernel.Field](in matrices[T]) matrices[T] {
 	s, l := signLog(in[0])
-	return []kernel.Mat[T]{{R: 1, C: 1, D: []T{s}}, column[T]([]float64{l})}
+	return matrices[T]{{R: 1, C: 1, D: []T{s}}, column[T]([]float64{l})}
 }
 
 func inverseAdjoint[T kernel.Field](m kernel.Mat[T]) kernel.Mat[T] {
@@ -84,21 +84,21 @@ func inverseAdjoint[T kernel.Field](m kernel.Mat[T]) kernel.Mat[T] {
 	return x
 }
 
-func slogdetGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func slogdetGrad[T kernel.Field](in matrices[T]) matrices[T] {
 	sign, gs, gl := in[1].D[0], in[3].D[0], in[4].D[0]
 	k := kernel.FromParts[T](kernel.Re(gl), -kernel.Im(kernel.Conj(gs)*sign))
-	return []kernel.Mat[T]{inverseAdjoint(in[0]).Scale(k)}
+	return matrices[T]{inverseAdjoint(in[0]).Scale(k)}
 }
 
-func logdet[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func logdet[T kernel.Field](in matrices[T]) matrices[T] {
 	s, l := signLog(in[0])
 	v := kernel.FromParts[T](l, math.Atan2(kernel.Im(s), kernel.Re(s)))
 	if _, isReal := any(s).(float64); isReal && kernel.Re(s) < 0 {
 		v = kernel.From[T](math.NaN())
 	}
-	return []kernel.Mat[T]{{R: 1, C: 1, D: []T{v}}}
+	return matrices[T]{{R: 1, C: 1, D: []T{v}}}
 }
 
-func logdetGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
-	return []kernel.Mat[T]{inverseAdjoint(in[0]).Scale(in[2].D[0])}
+func logdetGrad[T kernel.Field](in matrices[T]) matrices[T] {
+	return matrices[T]{inverseAdjoint(in[0]).Scale(in[2].D[0])}
 }

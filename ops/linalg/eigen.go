@@ -121,7 +121,7 @@ var eigenOps = []*opdef.Entry{
 			Notes: "In no particular order. " + phaseNote},
 		Exempt: map[string]string{"gradients": "eigenvectors are defined up to a phase"},
 		Accept: func(m *matrixOpCall[matrixArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
-			return acceptFactors(m.ins[0], got, -1, func(f []kernel.Mat[complex128]) kernel.Mat[complex128] {
+			return acceptFactors(m.ins[0], got, -1, func(f matrices[complex128]) kernel.Mat[complex128] {
 				vt := f[1].H()
 				x, _ := kernel.Solve(vt, f[1].Mul(kernel.Diag(f[0].D)).H()) // A = V diag(w) V^-1
 				return x.H()
@@ -176,8 +176,8 @@ var svdDoc = opdef.Doc{Summary: "Singular value decomposition", Formula: "A = U 
 // hermitianOf completes a batch of matrices from one triangle.
 func hermitianOf(t *tensor.Tensor, upper bool) *tensor.Tensor {
 	r, c := lastTwo(t)
-	f := func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
-		return []kernel.Mat[complex128]{kernel.Symmetrize(in[0], upper)}
+	f := func(in matrices[complex128]) matrices[complex128] {
+		return matrices[complex128]{kernel.Symmetrize(in[0], upper)}
 	}
 	return opdef.Must(eachMatrix(t.Shape[:t.Dim()-2], []*tensor.Tensor{t}, []int{2},
 		[]matrixOut{{tensor.Complex128, []int{r, c}}}, f))[0]
@@ -224,22 +224,22 @@ func symeigPlan(a *symeigArgs) (*matrixCall, error) {
 	return m, nil
 }
 
-func eigvalshGrad[T kernel.Field](upper bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func eigvalshGrad[T kernel.Field](upper bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		_, v := kernel.Eigh(kernel.Symmetrize(in[0], upper))
-		return []kernel.Mat[T]{v.Mul(kernel.Diag(in[(len(in)+1)/2].D)).Mul(v.H())}
+		return matrices[T]{v.Mul(kernel.Diag(in[(len(in)+1)/2].D)).Mul(v.H())}
 	}
 }
 
-func eigh[T kernel.Field](upper bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func eigh[T kernel.Field](upper bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		w, v := kernel.Eigh(kernel.Symmetrize(in[0], upper))
-		return []kernel.Mat[T]{column[T](w), v}
+		return matrices[T]{column[T](w), v}
 	}
 }
 
-func eighGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
-	return []kernel.Mat[T]{hermitianGrad(in[1].D, in[2], in[3].D, in[4])}
+func eighGrad[T kernel.Field](in matrices[T]) matrices[T] {
+	return matrices[T]{hermitianGrad(in[1].D, in[2], in[3].D, in[4])}
 }
 
 // hermitianGrad is the gradient of a Hermitian matrix with eigenvalues w and
@@ -285,8 +285,8 @@ func svdPlan(t *tensor.Tensor, full, plainV bool) (*matrixCall, error) {
 		back: algorithm{svdGrad[float64](plainV), svdGrad[complex128](plainV)}, gap: singularGap}, nil
 }
 
-func svd[T kernel.Field](full, plainV bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func svd[T kernel.Field](full, plainV bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		u, s, vh := kernel.SVD(in[0])
 		if full {
 			u = kernel.Complete(u, u.R)
@@ -295,14 +295,14 @@ func svd[T kernel.Field](full, plainV bool) func(in []kernel.Mat[T]) []kernel.Ma
 		if plainV {
 			vh = vh.H()
 		}
-		return []kernel.Mat[T]{u, column[T](s), vh}
+		return matrices[T]{u, column[T](s), vh}
 	}
 }
 
 // svdGrad: of U and V the columns that belong to singular values take part.
 // Source: torch/csrc/autograd/FunctionsManual.cpp, svd_backward
-func svdGrad[T kernel.Field](plainV bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func svdGrad[T kernel.Field](plainV bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a, u, s, v, gu, gs, gv := in[0], in[1], in[2].D, in[3], in[4], in[5].D, in[6]
 		k := len(s)
 		if !plainV {
@@ -338,27 +338,27 @@ func svdGrad[T kernel.Field](plainV bool) func(in []kernel.Mat[T]) []kernel.Mat[
 			w := gv.Mul(over)
 			g = g.Add(1, u.Mul(w.Add(-1, v.Mul(v.H().Mul(w))).H()))
 		}
-		return []kernel.Mat[T]{g}
+		return matrices[T]{g}
 	}
 }
 
 // zeroVectors keeps the singular values alone.
-func zeroVectors[T kernel.Field](f func(in []kernel.Mat[T]) []kernel.Mat[T]) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func zeroVectors[T kernel.Field](f matrixFunc[T]) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		out := f(in)
 		out[0], out[2] = kernel.Zeros[T](out[0].R, out[0].C), kernel.Zeros[T](out[2].R, out[2].C)
 		return out
 	}
 }
 
-func svdvals[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func svdvals[T kernel.Field](in matrices[T]) matrices[T] {
 	_, s, _ := kernel.SVD(in[0])
-	return []kernel.Mat[T]{column[T](s)}
+	return matrices[T]{column[T](s)}
 }
 
-func svdvalsGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func svdvalsGrad[T kernel.Field](in matrices[T]) matrices[T] {
 	u, _, vh := kernel.SVD(in[0])
-	return []kernel.Mat[T]{u.Mul(kernel.Diag(in[2].D)).Mul(vh)}
+	return matrices[T]{u.Mul(kernel.Diag(in[2].D)).Mul(vh)}
 }
 
 func eigPlan(t *tensor.Tensor, vectors bool) (*matrixCall, error) {
@@ -371,14 +371,14 @@ func eigPlan(t *tensor.Tensor, vectors bool) (*matrixCall, error) {
 		back: algorithm{c: eigvalsGrad}}
 	if vectors {
 		m.outs = append(m.outs, matrixOut{dt, []int{n, n}})
-		m.back.c = func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
-			return []kernel.Mat[complex128]{generalGrad(in[1].D, in[2], in[3].D, in[4])}
+		m.back.c = func(in matrices[complex128]) matrices[complex128] {
+			return matrices[complex128]{generalGrad(in[1].D, in[2], in[3].D, in[4])}
 		}
 	}
 	m.gap = generalGap
-	m.run.c = func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
+	m.run.c = func(in matrices[complex128]) matrices[complex128] {
 		w, v := kernel.Eig(in[0])
-		return []kernel.Mat[complex128]{{R: n, C: 1, D: w}, v}
+		return matrices[complex128]{{R: n, C: 1, D: w}, v}
 	}
 	return m, nil
 }
@@ -408,7 +408,7 @@ func generalGrad(w []complex128, v kernel.Mat[complex128], gw []complex128,
 }
 
 // eigvalsGrad finds the eigenvectors of the eigenvalues in their order.
-func eigvalsGrad(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
+func eigvalsGrad(in matrices[complex128]) matrices[complex128] {
 	w, v := kernel.Eig(in[0])
 	n := len(w)
 	ordered := kernel.Zeros[complex128](n, n)
@@ -426,7 +426,7 @@ func eigvalsGrad(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
 			ordered.Row(i)[j] = row[j]
 		}
 	}
-	return []kernel.Mat[complex128]{generalGrad(w, ordered, in[2].D, kernel.Zeros[complex128](n, n))}
+	return matrices[complex128]{generalGrad(w, ordered, in[2].D, kernel.Zeros[complex128](n, n))}
 }
 
 // hermitianGap is the smallest distance of eigenvalues.
@@ -468,13 +468,13 @@ func leastGap(w []complex128) float64 {
 // acceptEigh decides on eigenvalues and eigenvectors of a Hermitian matrix.
 func acceptEigh(t *tensor.Tensor, upper bool, got []*tensor.Tensor) []opdef.Acceptance {
 	full := opdef.Cast(hermitianOf(t, upper), t.DType)
-	return acceptFactors(full, got, 1, func(f []kernel.Mat[complex128]) kernel.Mat[complex128] {
+	return acceptFactors(full, got, 1, func(f matrices[complex128]) kernel.Mat[complex128] {
 		return f[1].Mul(kernel.Diag(f[0].D)).Mul(f[1].H())
 	})
 }
 
 func acceptSVD(a *tensor.Tensor, got []*tensor.Tensor, plainV bool) []opdef.Acceptance {
-	return acceptFactors(a, got, 0, func(f []kernel.Mat[complex128]) kernel.Mat[complex128] {
+	return acceptFactors(a, got, 0, func(f matrices[complex128]) kernel.Mat[complex128] {
 		u, s, vh := f[0], f[1].D, f[2]
 		if plainV {
 			vh = vh.H()

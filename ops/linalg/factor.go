@@ -90,7 +90,7 @@ var factorOps = []*opdef.Entry{
 				return unaccepted(want)
 			}
 			return acceptFactors(m.ins[0], got, 0,
-				func(f []kernel.Mat[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
+				func(f matrices[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
 		},
 		Cases: func(g opdef.Gen) (cs []*qrArgs) {
 			f64, c128 := tensor.Float64, tensor.Complex128
@@ -104,7 +104,7 @@ var factorOps = []*opdef.Entry{
 		Doc:    qrDoc,
 		Accept: func(m *matrixOpCall[someArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
 			return acceptFactors(m.ins[0], got, 0,
-				func(f []kernel.Mat[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
+				func(f matrices[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
 		},
 		Cases: func(g opdef.Gen) []*someArgs {
 			return []*someArgs{{g.Normal(tensor.Float64, 4, 3), true}, {g.Normal(tensor.Float64, 3, 3), false},
@@ -250,8 +250,8 @@ func choleskyPlan(t *tensor.Tensor, upper, info bool) (*matrixCall, error) {
 	return m, nil
 }
 
-func cholesky[T kernel.Field](upper bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func cholesky[T kernel.Field](upper bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a := in[0]
 		if upper {
 			a = kernel.Symmetrize(a, true)
@@ -260,14 +260,14 @@ func cholesky[T kernel.Field](upper bool) func(in []kernel.Mat[T]) []kernel.Mat[
 		if upper {
 			l = l.H()
 		}
-		return []kernel.Mat[T]{l, column[T]([]float64{float64(fail)})}
+		return matrices[T]{l, column[T]([]float64{float64(fail)})}
 	}
 }
 
 // choleskyGrad follows Murray, "Differentiation of the Cholesky
 // decomposition", 2016: Hermitian, as torch returns it.
-func choleskyGrad[T kernel.Field](upper, info bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func choleskyGrad[T kernel.Field](upper, info bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		l, g := in[1], in[2]
 		if info {
 			g = in[3]
@@ -279,7 +279,7 @@ func choleskyGrad[T kernel.Field](upper, info bool) func(in []kernel.Mat[T]) []k
 		p = p.Add(1, p.Tril(-1).H()).Scale(0.5)                   // the diagonal keeps its imaginary part, as in torch
 		x := kernel.SolveTriangular(l.H(), p, true, false)        // L^-H P
 		x = kernel.SolveTriangular(l.H(), x.H(), true, false).H() // ... L^-1
-		return []kernel.Mat[T]{x}
+		return matrices[T]{x}
 	}
 }
 
@@ -295,21 +295,21 @@ func factorSolve[T kernel.Field](l, b kernel.Mat[T]) kernel.Mat[T] {
 	return kernel.SolveTriangular(l.H(), kernel.SolveTriangular(l, b, false, false), true, false)
 }
 
-func choleskyInverse[T kernel.Field](upper bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func choleskyInverse[T kernel.Field](upper bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		l := lower(in[0], upper)
-		return []kernel.Mat[T]{factorSolve(l, kernel.Eye[T](l.R, l.R))}
+		return matrices[T]{factorSolve(l, kernel.Eye[T](l.R, l.R))}
 	}
 }
 
-func choleskyInverseGrad[T kernel.Field](upper bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func choleskyInverseGrad[T kernel.Field](upper bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		l, x, g := lower(in[0], upper), in[1], in[2]
 		c := x.Mul(g.Add(1, g.H())).Mul(x).Mul(l).Scale(-1)
 		if upper {
 			c = c.H()
 		}
-		return []kernel.Mat[T]{c}
+		return matrices[T]{c}
 	}
 }
 
@@ -335,14 +335,14 @@ func choleskySolvePlan(a *choleskySolveArgs) (*matrixCall, error) {
 	}, nil
 }
 
-func choleskySolve[T kernel.Field](upper bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
-		return []kernel.Mat[T]{factorSolve(lower(in[0], upper), in[1])}
+func choleskySolve[T kernel.Field](upper bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
+		return matrices[T]{factorSolve(lower(in[0], upper), in[1])}
 	}
 }
 
-func choleskySolveGrad[T kernel.Field](upper bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func choleskySolveGrad[T kernel.Field](upper bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		l, x, g := lower(in[0], upper), in[2], in[3]
 		gb := factorSolve(l, g)
 		c := gb.Mul(x.H())
@@ -350,7 +350,7 @@ func choleskySolveGrad[T kernel.Field](upper bool) func(in []kernel.Mat[T]) []ke
 		if upper {
 			gl = gl.H()
 		}
-		return []kernel.Mat[T]{gl, gb}
+		return matrices[T]{gl, gb}
 	}
 }
 
@@ -378,28 +378,28 @@ func qrPlan(t *tensor.Tensor, mode string) (*matrixCall, error) {
 	return m, nil
 }
 
-func qr[T kernel.Field](cols int, onlyR bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func qr[T kernel.Field](cols int, onlyR bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		f, tau := kernel.Householder(in[0])
 		q := kernel.Mat[T]{}
 		if !onlyR {
 			q = kernel.ApplyQ(f, tau, kernel.Eye[T](f.R, cols), false)
 		}
-		return []kernel.Mat[T]{q, f.Triu(0).Rows(0, min(cols, f.R))}
+		return matrices[T]{q, f.Triu(0).Rows(0, min(cols, f.R))}
 	}
 }
 
 // qrGrad: for wide matrices the columns of R beyond the square part follow
 // from A and Q.
 // Source: torch/csrc/autograd/FunctionsManual.cpp, linalg_qr_backward
-func qrGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func qrGrad[T kernel.Field](in matrices[T]) matrices[T] {
 	a, q, r, gq, gr := in[0], in[1], in[2], in[3], in[4]
 	m, n := a.R, a.C
 	if q.R == 0 || q.C != min(m, n) { // torch refuses: the complement of the columns is arbitrary
-		return []kernel.Mat[T]{kernel.Zeros[T](m, n).Map(func(int, int, T) T { return kernel.From[T](math.NaN()) })}
+		return matrices[T]{kernel.Zeros[T](m, n).Map(func(int, int, T) T { return kernel.From[T](math.NaN()) })}
 	}
 	if m >= n {
-		return []kernel.Mat[T]{qrSquareGrad(q, r, gq, gr)}
+		return matrices[T]{qrSquareGrad(q, r, gq, gr)}
 	}
 	// A = [X Y], R = [U V], V = Q^H Y.
 	y, gv := a.Cols(m, n), gr.Cols(m, n)
@@ -410,7 +410,7 @@ func qrGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
 		copy(out.Row(i), gx.Row(i))
 		copy(out.Row(i)[m:], gy.Row(i))
 	}
-	return []kernel.Mat[T]{out}
+	return matrices[T]{out}
 }
 
 func qrSquareGrad[T kernel.Field](q, r, gq, gr kernel.Mat[T]) kernel.Mat[T] {
@@ -426,9 +426,9 @@ func qrSquareGrad[T kernel.Field](q, r, gq, gr kernel.Mat[T]) kernel.Mat[T] {
 	return kernel.SolveTriangular(r, b.H(), true, false).H()
 }
 
-func geqrf[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func geqrf[T kernel.Field](in matrices[T]) matrices[T] {
 	f, tau := kernel.Householder(in[0])
-	return []kernel.Mat[T]{f, {R: len(tau), C: 1, D: tau}}
+	return matrices[T]{f, {R: len(tau), C: 1, D: tau}}
 }
 
 // unaccepted leaves the plain comparison's verdicts.
@@ -437,7 +437,7 @@ func unaccepted(want []*tensor.Tensor) []opdef.Acceptance { return make([]opdef.
 // acceptFactors decides on factors of a by what they multiply to, and by the
 // orthonormality of the columns of factor unitary (-1: none).
 func acceptFactors(a *tensor.Tensor, got []*tensor.Tensor, unitary int,
-	build func(f []kernel.Mat[complex128]) kernel.Mat[complex128]) []opdef.Acceptance {
+	build func(f matrices[complex128]) kernel.Mat[complex128]) []opdef.Acceptance {
 	as := make([]opdef.Acceptance, len(got))
 	batch := a.Shape[:a.Dim()-2]
 	ins, ranks := []*tensor.Tensor{a}, []int{2}
@@ -448,7 +448,7 @@ func acceptFactors(a *tensor.Tensor, got []*tensor.Tensor, unitary int,
 	bound := 32 * float64(max(r, c, 4)) * a.DType.Real().Eps()
 	worst := tensor.Scalar(tensor.Float64, 0.0)
 	errs, err := eachMatrix(batch, ins, ranks, []matrixOut{{tensor.Complex128, nil}},
-		func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
+		func(in matrices[complex128]) matrices[complex128] {
 			e := build(in[1:]).Add(-1, in[0]).Frobenius() / math.Max(in[0].Frobenius(), math.SmallestNonzeroFloat64)
 			if unitary >= 0 {
 				u := in[1+unitary]
@@ -458,7 +458,7 @@ func acceptFactors(a *tensor.Tensor, got []*tensor.Tensor, unitary int,
 			if e != e {
 				e = math.Inf(1)
 			}
-			return []kernel.Mat[complex128]{{R: 1, C: 1, D: []complex128{complex(e, 0)}}}
+			return matrices[complex128]{{R: 1, C: 1, D: []complex128{complex(e, 0)}}}
 		})
 	if err == nil {
 		worst = errs[0]

@@ -32,14 +32,14 @@ func ldlPlan(t *tensor.Tensor, hermitian, info bool) (*matrixCall, error) {
 	return m, nil
 }
 
-func ldl[T kernel.Field](hermitian bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func ldl[T kernel.Field](hermitian bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		f, piv, zero := kernel.LDL(in[0], hermitian)
 		p := make([]float64, len(piv))
 		for i, x := range piv {
 			p[i] = float64(x)
 		}
-		return []kernel.Mat[T]{f, column[T](p), column[T]([]float64{float64(zero)})}
+		return matrices[T]{f, column[T](p), column[T]([]float64{float64(zero)})}
 	}
 }
 
@@ -66,12 +66,12 @@ func ldlSolvePlan(a *ldlSolveArgs) (*matrixCall, error) {
 		run: algorithm{ldlSolve[float64](a.Hermitian), ldlSolve[complex128](a.Hermitian)}}, nil
 }
 
-func ldlSolve[T kernel.Field](hermitian bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func ldlSolve[T kernel.Field](hermitian bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		piv := pivotsOf(in[2])
 		for i := range piv {
 			piv[i]++
 		}
-		return []kernel.Mat[T]{kernel.LDLSolve(in[0], piv, in[1], hermitian)}
+		return matrices[T]{kernel.LDLSolve(in[0], piv, in[1], hermitian)}
 	}
 }

@@ -233,18 +233,18 @@ func regular(arg string, t *tensor.Tensor) error {
 	return nil
 }
 
-func matInverse[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func matInverse[T kernel.Field](in matrices[T]) matrices[T] {
 	x, zero := kernel.Solve(in[0], kernel.Eye[T](in[0].R, in[0].R))
-	return []kernel.Mat[T]{x, column[T]([]float64{float64(zero)})}
+	return matrices[T]{x, column[T]([]float64{float64(zero)})}
 }
 
-func inverseGrad[T kernel.Field](info bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func inverseGrad[T kernel.Field](info bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		x, g := in[1].H(), in[2]
 		if info {
 			g = in[3]
 		}
-		return []kernel.Mat[T]{x.Mul(g).Mul(x).Scale(-1)}
+		return matrices[T]{x.Mul(g).Mul(x).Scale(-1)}
 	}
 }
 
@@ -287,8 +287,8 @@ func solvePlan(a *solveArgs, info bool) (*matrixCall, error) {
 	return m, nil
 }
 
-func solve[T kernel.Field](left bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func solve[T kernel.Field](left bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a, b := in[0], in[1]
 		if !left { // X*A = B is A^H*X^H = B^H
 			a, b = a.H(), b.H()
@@ -297,23 +297,23 @@ func solve[T kernel.Field](left bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
 		if !left {
 			x = x.H()
 		}
-		return []kernel.Mat[T]{x, column[T]([]float64{float64(zero)})}
+		return matrices[T]{x, column[T]([]float64{float64(zero)})}
 	}
 }
 
-func solveGrad[T kernel.Field](left, info bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func solveGrad[T kernel.Field](left, info bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a, x, g := in[0], in[2], in[3]
 		if info {
 			g = in[4]
 		}
 		if left {
 			gb, _ := kernel.Solve(a.H(), g)
-			return []kernel.Mat[T]{gb.Mul(x.H()).Scale(-1), gb}
+			return matrices[T]{gb.Mul(x.H()).Scale(-1), gb}
 		}
 		gbh, _ := kernel.Solve(a, g.H())
 		gb := gbh.H()
-		return []kernel.Mat[T]{x.H().Mul(gb).Scale(-1), gb}
+		return matrices[T]{x.H().Mul(gb).Scale(-1), gb}
 	}
 }
 
@@ -340,12 +340,12 @@ func triangularPlan(a *solveTriangularArgs) (*matrixCall, error) {
 	}, nil
 }
 
-func triangular[T kernel.Field](o *solveTriangularArgs) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func triangular[T kernel.Field](o *solveTriangularArgs) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		if o.Left {
-			return []kernel.Mat[T]{kernel.SolveTriangular(in[0], in[1], o.Upper, o.Unitriangular)}
+			return matrices[T]{kernel.SolveTriangular(in[0], in[1], o.Upper, o.Unitriangular)}
 		}
-		return []kernel.Mat[T]{kernel.SolveTriangular(in[0].H(), in[1].H(), !o.Upper, o.Unitriangular).H()}
+		return matrices[T]{kernel.SolveTriangular(in[0].H(), in[1].H(), !o.Upper, o.Unitriangular).H()}
 	}
 }
 
@@ -361,8 +361,8 @@ func half[T kernel.Field](m kernel.Mat[T], upper, unit bool) kernel.Mat[T] {
 	return m.Tril(-k)
 }
 
-func triangularGrad[T kernel.Field](o *solveTriangularArgs) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func triangularGrad[T kernel.Field](o *solveTriangularArgs) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a, x, g := in[0], in[2], in[3]
 		var ga, gb kernel.Mat[T]
 		if o.Left {
@@ -372,7 +372,7 @@ func triangularGrad[T kernel.Field](o *solveTriangularArgs) func(in []kernel.Mat
 			gb = kernel.SolveTriangular(a, g.H(), o.Upper, o.Unitriangular).H()
 			ga = x.H().Mul(gb).Scale(-1)
 		}
-		return []kernel.Mat[T]{half(ga, o.Upper, o.Unitriangular), gb}
+		return matrices[T]{half(ga, o.Upper, o.Unitriangular), gb}
 	}
 }
 
@@ -404,18 +404,18 @@ func transposed[T kernel.Field](m kernel.Mat[T]) kernel.Mat[T] {
 	return m.H().Map(func(_, _ int, x T) T { return kernel.Conj(x) })
 }
 
-func triangularSolve[T kernel.Field](o *triangularSolveArgs) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func triangularSolve[T kernel.Field](o *triangularSolveArgs) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a, upper := in[0], o.Upper
 		if o.Transpose {
 			a, upper = transposed(a), !upper
 		}
-		return []kernel.Mat[T]{kernel.SolveTriangular(a, in[1], upper, o.Unitriangular), in[0]}
+		return matrices[T]{kernel.SolveTriangular(a, in[1], upper, o.Unitriangular), in[0]}
 	}
 }
 
-func triangularSolveGrad[T kernel.Field](o *triangularSolveArgs) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func triangularSolveGrad[T kernel.Field](o *triangularSolveArgs) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a, upper, x, g := in[0], o.Upper, in[2], in[4]
 		if o.Transpose {
 			a, upper = transposed(a), !upper
@@ -425,19 +425,19 @@ func triangularSolveGrad[T kernel.Field](o *triangularSolveArgs) func(in []kerne
 		if o.Transpose {
 			ga = transposed(ga)
 		}
-		return []kernel.Mat[T]{half(ga, o.Upper, o.Unitriangular).Add(1, in[5]), gb}
+		return matrices[T]{half(ga, o.Upper, o.Unitriangular).Add(1, in[5]), gb}
 	}
 }
 
-func expm[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
-	return []kernel.Mat[T]{kernel.Expm(in[0])}
+func expm[T kernel.Field](in matrices[T]) matrices[T] {
+	return matrices[T]{kernel.Expm(in[0])}
 }
 
 // expmGrad reads the gradient off the exponential of a block matrix.
 // Source: Mathias, "A chain rule for matrix functions and applications", 1996
-func expmGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func expmGrad[T kernel.Field](in matrices[T]) matrices[T] {
 	n := in[0].R
-	return []kernel.Mat[T]{kernel.Expm(block(in[0].H(), in[2])).Rows(0, n).Cols(n, 2*n)}
+	return matrices[T]{kernel.Expm(block(in[0].H(), in[2])).Rows(0, n).Cols(n, 2*n)}
 }
 
 // block is the matrix [a, g; 0, a].
@@ -452,13 +452,13 @@ func block[T kernel.Field](a, g kernel.Mat[T]) kernel.Mat[T] {
 	return m
 }
 
-func matPower[T kernel.Field](n int) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func matPower[T kernel.Field](n int) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a, k := in[0], uint64(n)
 		if n < 0 {
 			a, k = matInverse(in)[0], -k
 		}
-		return []kernel.Mat[T]{raised(a, k)}
+		return matrices[T]{raised(a, k)}
 	}
 }
 
@@ -474,8 +474,8 @@ func raised[T kernel.Field](a kernel.Mat[T], k uint64) kernel.Mat[T] {
 	return x
 }
 
-func powerGrad[T kernel.Field](n int) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func powerGrad[T kernel.Field](n int) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a, g, k := in[0], in[2], uint64(n)
 		if n < 0 {
 			a, k = matInverse(in[:1])[0], -k
@@ -486,7 +486,7 @@ func powerGrad[T kernel.Field](n int) func(in []kernel.Mat[T]) []kernel.Mat[T] {
 		if n < 0 {
 			sum = ah.Mul(sum).Mul(ah).Scale(-1)
 		}
-		return []kernel.Mat[T]{sum}
+		return matrices[T]{sum}
 	}
 }
 

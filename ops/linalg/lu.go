@@ -21,19 +21,19 @@ func luPlan(a *luArgs) (*matrixCall, error) {
 		run: algorithm{lu[float64], lu[complex128]}, back: algorithm{luGrad[float64], luGrad[complex128]}}, nil
 }
 
-func lu[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func lu[T kernel.Field](in matrices[T]) matrices[T] {
 	f, piv, _ := kernel.LU(in[0])
 	k := min(f.R, f.C)
 	p := kernel.Eye[T](f.R, f.R)
 	kernel.Permute(p, piv, true)
-	return []kernel.Mat[T]{p, f.Cols(0, k).Tril(-1).Add(1, kernel.Eye[T](f.R, k)), f.Rows(0, k).Triu(0)}
+	return matrices[T]{p, f.Cols(0, k).Tril(-1).Add(1, kernel.Eye[T](f.R, k)), f.Rows(0, k).Triu(0)}
 }
 
 // luGrad for square, tall and wide matrices.
 // Source: torch/csrc/autograd/FunctionsManual.cpp, linalg_lu_backward
-func luGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func luGrad[T kernel.Field](in matrices[T]) matrices[T] {
 	p, l, u, gl, gu := in[1], in[2], in[3], in[5], in[6]
-	return []kernel.Mat[T]{p.Mul(luCoreGrad(l, u, gl, gu))}
+	return matrices[T]{p.Mul(luCoreGrad(l, u, gl, gu))}
 }
 
 // luCoreGrad is the gradient of P^T A. Rows of L below its square part, and
@@ -83,17 +83,17 @@ func luFactorPlan(t *tensor.Tensor, pivot, info bool) (*matrixCall, error) {
 	return m, nil
 }
 
-func luFactor[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func luFactor[T kernel.Field](in matrices[T]) matrices[T] {
 	f, piv, zero := kernel.LU(in[0])
 	p := make([]float64, len(piv))
 	for i, x := range piv {
 		p[i] = float64(x + 1)
 	}
-	return []kernel.Mat[T]{f, column[T](p), column[T]([]float64{float64(zero)})}
+	return matrices[T]{f, column[T](p), column[T]([]float64{float64(zero)})}
 }
 
-func luFactorGrad[T kernel.Field](info bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func luFactorGrad[T kernel.Field](info bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		f, g := in[1], in[3]
 		if info {
 			g = in[4]
@@ -106,6 +106,6 @@ func luFactorGrad[T kernel.Field](info bool) func(in []kernel.Mat[T]) []kernel.M
 		x := luCoreGrad(f.Cols(0, k).Tril(-1).Add(1, kernel.Eye[T](f.R, k)), f.Rows(0, k).Triu(0),
 			g.Cols(0, k).Tril(-1), g.Rows(0, k).Triu(0))
 		kernel.Permute(x, piv, true)
-		return []kernel.Mat[T]{x}
+		return matrices[T]{x}
 	}
 }

@@ -42,10 +42,16 @@ type matrixOut struct {
 // one dimension, which takes no part in gradients.
 func (m *matrixCall) absent(k int) bool { return slices.Contains(m.drop, k) }
 
+// matrices are those of one element of the batch.
+type matrices[T kernel.Field] = []kernel.Mat[T]
+
+// A matrixFunc makes matrices of others.
+type matrixFunc[T kernel.Field] = func(in matrices[T]) matrices[T]
+
 // An algorithm works on one element of the batch, in real or complex numbers.
 type algorithm struct {
-	f func(in []kernel.Mat[float64]) []kernel.Mat[float64]
-	c func(in []kernel.Mat[complex128]) []kernel.Mat[complex128]
+	f matrixFunc[float64]
+	c matrixFunc[complex128]
 }
 
 func (m *matrixCall) batch() ([]int, error) {
@@ -128,7 +134,7 @@ func (m *matrixCall) grads(g *opdef.Grad) (opdef.Grads, error) {
 // eachMatrix runs f on every element of the batch; f may give more results than
 // outs asks for. An iteration that does not converge is an error.
 func eachMatrix[T kernel.Field](batch []int, ins []*tensor.Tensor, ranks []int, outs []matrixOut,
-	f func(in []kernel.Mat[T]) []kernel.Mat[T]) (ts []*tensor.Tensor, err error) {
+	f matrixFunc[T]) (ts []*tensor.Tensor, err error) {
 	defer func() {
 		switch e := recover().(type) {
 		case nil:
@@ -161,7 +167,7 @@ func eachMatrix[T kernel.Field](batch []int, ins []*tensor.Tensor, ranks []int, 
 	}
 	tensor.Parallel(n, 1, func(lo, hi int) {
 		for b := lo; b < hi; b++ {
-			in := make([]kernel.Mat[T], len(ins))
+			in := make(matrices[T], len(ins))
 			for i, d := range dims {
 				size := d[0] * d[1]
 				in[i] = kernel.Mat[T]{R: d[0], C: d[1], D: data[i][b*size : (b+1)*size]}

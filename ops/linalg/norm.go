@@ -116,7 +116,7 @@ var vectorNormOps = []*opdef.Entry{
 					Dtype: &f32}, {Self: g.Normal(f32), P: int64(2)}, {Self: g.Normal(f32, 0, 3), P: int64(2),
 					Dim: []int{0}},
 				{Self: g.Normal(tensor.Complex128, 3, 2), P: int64(2), Dim: []int{0}},
-				{Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), P: 2.5, Dim: []int{0}},
+				{Self: g.Normal(f64, 3, 4), P: 2.5, Dim: []int{0}},
 				{Self: g.Normal(f64, 3, 4), P: "nuc"}, {Self: g.Normal(f64, 3, 2, 4), P: "nuc", Dim: []int{2, 0},
 					Keepdim: true},
 			}

@@ -154,7 +154,7 @@ func truncated[T kernel.Field](a kernel.Mat[T], tol func(largest float64) float6
 }
 
 // tolerated is truncated for the inputs of a tolerant call.
-func tolerated[T kernel.Field](in []kernel.Mat[T], hermitian bool) (p kernel.Mat[T], rank int) {
+func tolerated[T kernel.Field](in matrices[T], hermitian bool) (p kernel.Mat[T], rank int) {
 	a := in[0]
 	if hermitian { // the lower triangle alone is read
 		a = kernel.Symmetrize(a, false)
@@ -165,28 +165,28 @@ func tolerated[T kernel.Field](in []kernel.Mat[T], hermitian bool) (p kernel.Mat
 	return p, rank
 }
 
-func rankOf[T kernel.Field](hermitian bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func rankOf[T kernel.Field](hermitian bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		_, rank := tolerated(in, hermitian)
-		return []kernel.Mat[T]{column[T]([]float64{float64(rank)})}
+		return matrices[T]{column[T]([]float64{float64(rank)})}
 	}
 }
 
-func pinv[T kernel.Field](hermitian bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func pinv[T kernel.Field](hermitian bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		p, _ := tolerated(in, hermitian)
-		return []kernel.Mat[T]{p}
+		return matrices[T]{p}
 	}
 }
 
 // pinvGrad holds at constant rank. As in torch, a Hermitian matrix has the same
 // gradient, of all its elements.
 // Source: Golub and Pereyra, "The differentiation of pseudo-inverses", 1973
-func pinvGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func pinvGrad[T kernel.Field](in matrices[T]) matrices[T] {
 	a, p, g := in[0], in[len(in)-2], in[len(in)-1]
 	ph, gh := p.H(), g.H()
 	first := p.Mul(gh).Mul(p).H().Scale(-1)
 	k := gh.Mul(p).Mul(ph) // (I - A P) k and l (I - P A) have A's shape
 	l := ph.Mul(p).Mul(gh)
-	return []kernel.Mat[T]{first.Add(1, k).Add(-1, a.Mul(p).Mul(k)).Add(1, l).Add(-1, l.Mul(p).Mul(a))}
+	return matrices[T]{first.Add(1, k).Add(-1, a.Mul(p).Mul(k)).Add(1, l).Add(-1, l.Mul(p).Mul(a))}
 }

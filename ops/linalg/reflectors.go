@@ -64,14 +64,14 @@ func reflectorGrowth(t, tau *tensor.Tensor) float64 {
 	return worst
 }
 
-func householder[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func householder[T kernel.Field](in matrices[T]) matrices[T] {
 	f, tau := in[0], in[1].D
-	return []kernel.Mat[T]{kernel.ApplyQ(f, tau, kernel.Eye[T](f.R, f.C), false)}
+	return matrices[T]{kernel.ApplyQ(f, tau, kernel.Eye[T](f.R, f.C), false)}
 }
 
 // householderGrad goes through the reflectors from the first to the last: with
 // Y_j = H_j @ Y_(j+1), the gradients of tau_j and v_j follow from that of Y_j.
-func householderGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func householderGrad[T kernel.Field](in matrices[T]) matrices[T] {
 	f, tau, g := in[0], in[1].D, in[3]
 	k := len(tau)
 	gf, gt := kernel.Zeros[T](f.R, f.C), tensor.Make[T](k)
@@ -93,7 +93,7 @@ func householderGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
 			gf.D[i*f.C+j] = gv.D[i]
 		}
 	}
-	return []kernel.Mat[T]{gf, {R: k, C: 1, D: gt}}
+	return matrices[T]{gf, {R: k, C: 1, D: gt}}
 }
 
 func ormqrPlan(a *ormqrArgs) (*matrixCall, error) {
@@ -129,11 +129,11 @@ func ormqrPlan(a *ormqrArgs) (*matrixCall, error) {
 	}, nil
 }
 
-func ormqr[T kernel.Field](a *ormqrArgs) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func ormqr[T kernel.Field](a *ormqrArgs) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		if a.Left {
-			return []kernel.Mat[T]{kernel.ApplyQ(in[0], in[1].D, in[2], a.Transpose)}
+			return matrices[T]{kernel.ApplyQ(in[0], in[1].D, in[2], a.Transpose)}
 		}
-		return []kernel.Mat[T]{kernel.ApplyQ(in[0], in[1].D, in[2].H(), !a.Transpose).H()}
+		return matrices[T]{kernel.ApplyQ(in[0], in[1].D, in[2].H(), !a.Transpose).H()}
 	}
 }

@@ -80,25 +80,25 @@ func condPlan(a *condArgs) (*matrixCall, error) {
 		back: algorithm{condGrad[float64](word, order), condGrad[complex128](word, order)}}, nil
 }
 
-func cond[T kernel.Field](word string, order float64) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func cond[T kernel.Field](word string, order float64) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a := in[0]
 		if math.Abs(order) == 2 {
 			_, s, _ := kernel.SVD(a)
-			return []kernel.Mat[T]{column[T]([]float64{math.Pow(s[0]/s[len(s)-1], order/2)})}
+			return matrices[T]{column[T]([]float64{math.Pow(s[0]/s[len(s)-1], order/2)})}
 		}
 		x, zero := kernel.Solve(a, kernel.Eye[T](a.R, a.R))
 		if zero > 0 {
-			return []kernel.Mat[T]{column[T]([]float64{math.Inf(1)})}
+			return matrices[T]{column[T]([]float64{math.Inf(1)})}
 		}
 		n, _ := kernel.MatrixNorm(a, word, order)
 		k, _ := kernel.MatrixNorm(x, word, order)
-		return []kernel.Mat[T]{column[T]([]float64{n * k})}
+		return matrices[T]{column[T]([]float64{n * k})}
 	}
 }
 
-func condGrad[T kernel.Field](word string, order float64) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func condGrad[T kernel.Field](word string, order float64) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a, g := in[0], in[2].D[0]
 		if math.Abs(order) == 2 {
 			big, slope := kernel.MatrixNorm(a, "", 2)
@@ -106,14 +106,14 @@ func condGrad[T kernel.Field](word string, order float64) func(in []kernel.Mat[T
 			if order < 0 {
 				big, small, slope, slopeSmall = small, big, slopeSmall, slope
 			}
-			return []kernel.Mat[T]{slope.Scale(g/kernel.From[T](small)).Add(-g*kernel.From[T](big/small/small),
+			return matrices[T]{slope.Scale(g/kernel.From[T](small)).Add(-g*kernel.From[T](big/small/small),
 				slopeSmall)}
 		}
 		x, _ := kernel.Solve(a, kernel.Eye[T](a.R, a.R))
 		n, dn := kernel.MatrixNorm(a, word, order)
 		k, dk := kernel.MatrixNorm(x, word, order)
 		through := x.H().Mul(dk).Mul(x.H())
-		return []kernel.Mat[T]{dn.Scale(g*kernel.From[T](k)).Add(-g*kernel.From[T](n), through)}
+		return matrices[T]{dn.Scale(g*kernel.From[T](k)).Add(-g*kernel.From[T](n), through)}
 	}
 }
 
@@ -182,17 +182,17 @@ func (n *normOf) spectralCall() (*matrixCall, []int) {
 			spectralGrad[complex128](s)}}, undo
 }
 
-func spectral[T kernel.Field](s *spectralNorm) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func spectral[T kernel.Field](s *spectralNorm) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		v, _ := kernel.MatrixNorm(in[0], s.word, s.order)
-		return []kernel.Mat[T]{column[T]([]float64{v})}
+		return matrices[T]{column[T]([]float64{v})}
 	}
 }
 
-func spectralGrad[T kernel.Field](s *spectralNorm) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func spectralGrad[T kernel.Field](s *spectralNorm) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		_, slope := kernel.MatrixNorm(in[0], s.word, s.order)
-		return []kernel.Mat[T]{slope.Scale(in[2].D[0])}
+		return matrices[T]{slope.Scale(in[2].D[0])}
 	}
 }
 
@@ -241,7 +241,7 @@ func (n *normOf) spectralNode(g *opdef.Grad) opdef.Node {
 	k := min(r, c)
 	up := g.Out[0].Reshape(append(append([]int{}, batch...), 1)...)
 	s := n.spectral
-	f := func(in []kernel.Mat[complex128]) []kernel.Mat[complex128] {
+	f := func(in matrices[complex128]) matrices[complex128] {
 		_, sv, _ := kernel.SVD(in[0])
 		w := kernel.Zeros[complex128](k, 1)
 		for i, x := range sv {
@@ -249,7 +249,7 @@ func (n *normOf) spectralNode(g *opdef.Grad) opdef.Node {
 				w.D[i] = in[1].D[0]
 			}
 		}
-		return []kernel.Mat[complex128]{w}
+		return matrices[complex128]{w}
 	}
 	return opdef.Node{Grads: opdef.Must(eachMatrix(batch, []*tensor.Tensor{view, up}, []int{2, 1},
 		[]matrixOut{{up.DType, []int{k}}}, f))}

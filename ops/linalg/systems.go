@@ -285,8 +285,8 @@ func fullRank(t *tensor.Tensor, tol func(float64) float64) bool {
 	return true
 }
 
-func lstsq[T kernel.Field](tol func(float64) float64) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func lstsq[T kernel.Field](tol func(float64) float64) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a, b := in[0], in[1]
 		p, s, rank := truncated(a, tol)
 		x := p.Mul(b)
@@ -296,19 +296,19 @@ func lstsq[T kernel.Field](tol func(float64) float64) func(in []kernel.Mat[T]) [
 			f := rest.Cols(j, j+1).Frobenius()
 			res[j] = f * f
 		}
-		return []kernel.Mat[T]{x, column[T](res), column[T]([]float64{float64(rank)}), column[T](s)}
+		return matrices[T]{x, column[T](res), column[T]([]float64{float64(rank)}), column[T](s)}
 	}
 }
 
 // lstsqGrad is the gradient through X = pinv(A) @ B and the squared residuals
 // of a full rank; singular values have none.
-func lstsqGrad[T kernel.Field](tol func(float64) float64) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func lstsqGrad[T kernel.Field](tol func(float64) float64) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a, b, x, g, gres := in[0], in[1], in[2], in[6], in[7]
 		p, _, _ := truncated(a, tol)
-		ga := pinvGrad([]kernel.Mat[T]{a, p, g.Mul(b.H())})[0]
+		ga := pinvGrad(matrices[T]{a, p, g.Mul(b.H())})[0]
 		rest := a.Mul(x).Add(-1, b).Map(func(_, j int, v T) T { return 2 * gres.D[j] * v })
-		return []kernel.Mat[T]{ga.Add(1, rest.Mul(x.H())), p.H().Mul(g).Add(-1, rest)}
+		return matrices[T]{ga.Add(1, rest.Mul(x.H())), p.H().Mul(g).Add(-1, rest)}
 	}
 }
 
@@ -404,17 +404,17 @@ func luUnpackPlan(a *luUnpackArgs) (*matrixCall, error) {
 	return m, nil
 }
 
-func luUnpack[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func luUnpack[T kernel.Field](in matrices[T]) matrices[T] {
 	f := in[0]
 	k := min(f.R, f.C)
 	p := kernel.Eye[T](f.R, f.R)
 	if len(in) > 1 {
 		kernel.Permute(p, pivotsOf(in[1]), true)
 	}
-	return []kernel.Mat[T]{p, f.Cols(0, k).Tril(-1).Add(1, kernel.Eye[T](f.R, k)), f.Rows(0, k).Triu(0)}
+	return matrices[T]{p, f.Cols(0, k).Tril(-1).Add(1, kernel.Eye[T](f.R, k)), f.Rows(0, k).Triu(0)}
 }
 
-func luUnpackGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
+func luUnpackGrad[T kernel.Field](in matrices[T]) matrices[T] {
 	gl, gu := in[len(in)-2].Tril(-1), in[len(in)-1].Triu(0)
 	out := kernel.Zeros[T](in[0].R, in[0].C)
 	for i := range gl.R {
@@ -425,7 +425,7 @@ func luUnpackGrad[T kernel.Field](in []kernel.Mat[T]) []kernel.Mat[T] {
 			out.Row(i)[j] = gu.At(i, j)
 		}
 	}
-	return []kernel.Mat[T]{out}
+	return matrices[T]{out}
 }
 
 // A luSolver is a system of a packed factorisation, with the names of its
@@ -474,18 +474,18 @@ func solvePacked[T kernel.Field](lu kernel.Mat[T], piv []int, b kernel.Mat[T], a
 	return x
 }
 
-func packedSolve[T kernel.Field](left, adjoint bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func packedSolve[T kernel.Field](left, adjoint bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		lu, b, piv := in[0], in[1], pivotsOf(in[2])
 		if left {
-			return []kernel.Mat[T]{solvePacked(lu, piv, b, adjoint)}
+			return matrices[T]{solvePacked(lu, piv, b, adjoint)}
 		}
-		return []kernel.Mat[T]{solvePacked(lu, piv, b.H(), !adjoint).H()}
+		return matrices[T]{solvePacked(lu, piv, b.H(), !adjoint).H()}
 	}
 }
 
-func packedSolveGrad[T kernel.Field](left, adjoint bool) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func packedSolveGrad[T kernel.Field](left, adjoint bool) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		lu, piv, x, g := in[0], pivotsOf(in[2]), in[3], in[4]
 		if !left { // X*A = B is A^H*X^H = B^H
 			x, g = x.H(), g.H()
@@ -503,7 +503,7 @@ func packedSolveGrad[T kernel.Field](left, adjoint bool) func(in []kernel.Mat[T]
 		if !left {
 			gb = gb.H()
 		}
-		return []kernel.Mat[T]{glu, gb}
+		return matrices[T]{glu, gb}
 	}
 }
 
@@ -530,15 +530,15 @@ func tensorinvPlan(a *tensorinvArgs) (*matrixCall, error) {
 			tensorinvGrad[complex128](n)}}, nil
 }
 
-func tensorinv[T kernel.Field](n int) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
-		return matInverse([]kernel.Mat[T]{{R: n, C: n, D: in[0].D}})
+func tensorinv[T kernel.Field](n int) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
+		return matInverse(matrices[T]{{R: n, C: n, D: in[0].D}})
 	}
 }
 
-func tensorinvGrad[T kernel.Field](n int) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func tensorinvGrad[T kernel.Field](n int) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		x := kernel.Mat[T]{R: n, C: n, D: in[1].D}.H()
-		return []kernel.Mat[T]{x.Mul(kernel.Mat[T]{R: n, C: n, D: in[2].D}).Mul(x).Scale(-1)}
+		return matrices[T]{x.Mul(kernel.Mat[T]{R: n, C: n, D: in[2].D}).Mul(x).Scale(-1)}
 	}
 }

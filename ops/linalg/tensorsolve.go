@@ -85,25 +85,25 @@ func permuted[T kernel.Field](data []T, shape, order []int) []T {
 	return out
 }
 
-func tensorsolve[T kernel.Field](shape, order []int, n int) func(in []kernel.Mat[T]) []kernel.Mat[T] {
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func tensorsolve[T kernel.Field](shape, order []int, n int) matrixFunc[T] {
+	return func(in matrices[T]) matrices[T] {
 		a := kernel.Mat[T]{R: n, C: n, D: permuted(in[0].D, shape, order)}
 		x, _ := kernel.Solve(a, kernel.Mat[T]{R: n, C: 1, D: in[1].D})
-		return []kernel.Mat[T]{x}
+		return matrices[T]{x}
 	}
 }
 
-func tensorsolveGrad[T kernel.Field](shape, order []int, n int) func(in []kernel.Mat[T]) []kernel.Mat[T] {
+func tensorsolveGrad[T kernel.Field](shape, order []int, n int) matrixFunc[T] {
 	back := make([]int, len(order))
 	to := make([]int, len(order))
 	for i, d := range order {
 		back[d], to[i] = i, shape[d]
 	}
-	return func(in []kernel.Mat[T]) []kernel.Mat[T] {
+	return func(in matrices[T]) matrices[T] {
 		a := kernel.Mat[T]{R: n, C: n, D: permuted(in[0].D, shape, order)}
 		x, g := kernel.Mat[T]{R: n, C: 1, D: in[2].D}, kernel.Mat[T]{R: n, C: 1, D: in[3].D}
 		gb, _ := kernel.Solve(a.H(), g)
 		ga := gb.Mul(x.H()).Scale(-1)
-		return []kernel.Mat[T]{{R: n, C: n, D: permuted(ga.D, to, back)}, gb}
+		return matrices[T]{{R: n, C: n, D: permuted(ga.D, to, back)}, gb}
 	}
 }
