@@ -29,7 +29,6 @@ var gatedOps = []*opdef.Entry{
 				{g.Apart(tensor.Float32, zero, 2, 3), g.Normal(tensor.Float32, 3)},
 				{g.Apart(tensor.BFloat16, zero, 2, 3), g.Normal(tensor.BFloat16, 1)}, {g.Normal(tensor.Float32, 0, 3),
 					g.Normal(tensor.Float32, 3)},
-				{opdef.NonContiguous(g.Apart(tensor.Float64, zero, 2, 3)), g.Normal(tensor.Float64, 3)},
 			}
 		},
 	}, compose.Fused, prelu),
@@ -40,7 +39,7 @@ var gatedOps = []*opdef.Entry{
 			return []*gluArgs{
 				{g.Normal(tensor.Float64, 3, 4), -1}, {g.Normal(tensor.Float64, 2, 4, 3), 1},
 				{g.Normal(tensor.Float32, 6), 0}, {g.Normal(tensor.BFloat16, 2, 4), -1},
-				{g.Normal(tensor.Float32, 0, 4), -1}, {opdef.NonContiguous(g.Normal(tensor.Float64, 4, 3)), 0},
+				{g.Normal(tensor.Float32, 0, 4), -1},
 			}
 		},
 	}, compose.Fused, glu),

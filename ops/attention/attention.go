@@ -51,7 +51,6 @@ var attentionOps = []*opdef.Entry{
 					IsCausal: true},
 				{Query: g.Normal(tensor.BFloat16, 1, 2, 3, 4), Key: g.Normal(tensor.BFloat16, 1, 2, 3, 4),
 					Value: g.Normal(tensor.BFloat16, 1, 2, 3, 4)},
-				{Query: opdef.NonContiguous(n(2, 4, 5)), Key: n(1, 3, 5), Value: n(2, 3, 6)},
 			}
 		},
 	}, compose.Fused, scaledDotProductAttention),

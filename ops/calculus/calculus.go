@@ -179,7 +179,6 @@ var diffOp = opdef.Planned[diffArgs, *diffPlan]{
 				0, nil, nil},
 			{g.Normal(tensor.BFloat16, 3, 4), 1, 1, nil, nil}, {g.Int(tensor.Int64, -5, 5, 6), 2, 0, nil, nil},
 			{g.Int(tensor.Bool, 0, 1, 6), 2, 0, nil, nil}, {g.Normal(tensor.Complex128, 4), 1, 0, nil, nil},
-			{opdef.NonContiguous(g.Normal(f64, 3, 4)), 1, 0, nil, nil},
 		}
 	},
 }.Entry()

@@ -3,6 +3,7 @@ package deeplink
 import (
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/fused"
 	"github.com/optool/optool/tensor"
 )
@@ -46,8 +47,7 @@ var rotary = compose.Declare(compose.Op[rotaryArgs]{
 		Notes:   "x is (..., positions, heads, size), cos and sin are (positions, pairs). " + rotaryNotes,
 		Source:  "deeplink_ext.internevo_ops.rotary_embedding"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotaryArgs {
-		cos, sin := g.Uniform(dt, -1, 1, 4, 2), g.Uniform(dt, -1, 1, 4, 2)
-		cos.RequiresGrad, sin.RequiresGrad = false, false
+		cos, sin := elements.Detached(g.Uniform(dt, -1, 1, 4, 2)), elements.Detached(g.Uniform(dt, -1, 1, 4, 2))
 		return &rotaryArgs{g.Normal(dt, 2, 3, 2, 4+g.Nth%2), cos, sin, g.Nth > 1, false}
 	}),
 }, compose.Fused, func(g *compose.Graph, a *rotaryArgs) compose.Values {
@@ -76,11 +76,7 @@ var rotaryQKV = compose.Declare(compose.Op[qkvArgs]{
 			"pairs); keys have angles of their own with cos_k and sin_k. " + rotaryNotes,
 		Source: "deeplink_ext.interntrain_ops.rotary_embedding"},
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *qkvArgs {
-		angles := func() *tensor.Tensor {
-			t := g.Uniform(dt, -1, 1, 3, 2)
-			t.RequiresGrad = false
-			return t
-		}
+		angles := func() *tensor.Tensor { return elements.Detached(g.Uniform(dt, -1, 1, 3, 2)) }
 		a := &qkvArgs{Qkv: g.Normal(dt, 2, 3, 3, 2, 4), Cos: angles(), Sin: angles(), Interleaved: g.Nth%2 == 1}
 		if g.Nth > 1 {
 			a.Qkv, a.CosK, a.SinK = g.Normal(dt, 3, 3, 2, 5), angles(), angles()

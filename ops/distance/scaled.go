@@ -26,7 +26,6 @@ var scaledOps = []*opdef.Entry{
 				{g.Normal(f64, 2, 3, 4), g.Normal(f64, 2, 1, 4), 0, 1e-8},
 				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5), 0, 1e-8}, {g.Normal(tensor.BFloat16, 2, 3),
 					g.Normal(tensor.BFloat16, 2, 3), 1, 1e-8},
-				{opdef.NonContiguous(g.Normal(f64, 3, 4)), g.Normal(f64, 3, 4), 1, 1e-8},
 			}
 		},
 	}, compose.Unfused, cosineSimilarity),

@@ -58,8 +58,6 @@ var embeddingOps = []*opdef.Entry{
 					PaddingIdx: &last, NormType: 2, ScaleGradByFreq: true}, {Input: g.Int(tensor.Int64, 0, 4),
 					Weight: g.Normal(tensor.BFloat16, 5, 2), NormType: 2},
 				{Input: g.Int(tensor.Int64, 0, 4, 0), Weight: g.Normal(tensor.Float32, 5, 2), NormType: 2},
-				{Input: g.Int(tensor.Int64, 0, 4, 3), Weight: opdef.NonContiguous(g.Normal(tensor.Float32, 5, 2)),
-					NormType: 2},
 			}
 		},
 	}.Entry(),

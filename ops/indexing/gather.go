@@ -30,7 +30,6 @@ var gatherOps = []*opdef.Entry{
 				{g.Normal(tensor.Float64, 3, 2, 2), 1, g.Int(tensor.Int64, 0, 1, 2, 3, 1)},
 				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0)},
 				{g.Normal(tensor.BFloat16, 3, 0), 0, g.Int(tensor.Int64, 0, 0, 3, 0)},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, g.Int(tensor.Int64, 0, 2, 4, 2)},
 				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6)},
 			}
 		},
@@ -58,7 +57,6 @@ var gatherOps = []*opdef.Entry{
 					-2, g.Int(tensor.Int32, 0, 2, 2)}, {g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1)},
 				{g.Normal(tensor.Float32, 3, 2), 1, g.Int(tensor.Int64, 0, 0)}, {g.Normal(tensor.BFloat16, 3, 0), 0,
 					g.Int(tensor.Int64, 0, 2, 2)},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, g.Int(tensor.Int64, 0, 2, 2)},
 				{g.Int(tensor.Bool, 0, 1, 4), 0, g.Int(tensor.Int64, 0, 3, 6)},
 			}
 		},
@@ -83,7 +81,6 @@ var gatherOps = []*opdef.Entry{
 				{g.Normal(tensor.Float32, 4, 3), g.Int(tensor.Int64, -12, 11, 5)}, {g.Normal(tensor.Float64, 2, 3),
 					g.Int(tensor.Int64, 0, 5, 2, 2)}, {g.Normal(tensor.Float32), g.Int(tensor.Int64, 0, 0)},
 				{g.Normal(tensor.Float32, 3), g.Int(tensor.Int64, 0, 0, 0)},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), g.Int(tensor.Int64, 0, 11, 2)},
 				{g.Int(tensor.Int64, 0, 9, 4), g.Int(tensor.Int64, 0, 3, 6)},
 			}
 		},
@@ -108,7 +105,6 @@ var gatherOps = []*opdef.Entry{
 				{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Bool, 0, 1, 3, 4)}, {g.Normal(tensor.Float64, 3, 1),
 					g.Int(tensor.Bool, 0, 1, 4)}, {g.Normal(tensor.Float32), g.Int(tensor.Bool, 1, 1)},
 				{g.Normal(tensor.Float32, 0, 2), g.Int(tensor.Bool, 0, 1, 2)},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 3, 4)), g.Int(tensor.Bool, 0, 1, 3, 1)},
 				{g.Int(tensor.Int64, 0, 9, 5), g.Int(tensor.Bool, 0, 1, 5)},
 			}
 		},
@@ -131,7 +127,7 @@ var gatherOps = []*opdef.Entry{
 				{g.Int(tensor.Bool, 0, 1, 3, 4), false}, {g.Int(tensor.Int64, -1, 1, 5), true},
 				{g.Normal(tensor.Float32), true}, {g.Normal(tensor.Float64), false},
 				{g.Normal(tensor.Float32, 0, 2), false},
-				{opdef.NonContiguous(g.Int(tensor.Int32, 0, 1, 3, 2)), false}, {g.Normal(tensor.Complex64, 2, 1), true},
+				{g.Normal(tensor.Complex64, 2, 1), true},
 			}
 		},
 	}.Entry(),

@@ -305,7 +305,7 @@ var getItemOp = opdef.Planned[getItemArgs, *item]{
 				value.NewTuple(all, value.NewList(true, false, true))},
 			{g.Normal(tensor.Float32), value.NewTuple(value.Ellipsis{}, true)}, {g.Normal(tensor.Float32, 0, 3),
 				value.NewTuple(all, int64(0))},
-			{opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), value.NewTuple(value.Slice{Stop: int64(2)}, idx)},
+			{g.Normal(tensor.Float64, 3, 4), value.NewTuple(value.Slice{Stop: int64(2)}, idx)},
 			{g.Int(tensor.Int64, 0, 9, 4), value.NewList()},
 		}
 	},
@@ -473,7 +473,7 @@ var indexPutOp = opdef.Planned[indexPutArgs, *indexPut]{
 			{g.Normal(tensor.Float64, 4, 3), []*tensor.Tensor{nil, idx(1)}, g.Normal(tensor.Float64), true},
 			{g.Normal(tensor.Float32, 2, 3, 2), []*tensor.Tensor{idx(1), nil, idx(0)}, g.Normal(tensor.Float32, 1, 3),
 				false},
-			{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 2)),
+			{g.Normal(tensor.Float32, 2, 2),
 				[]*tensor.Tensor{tensor.New(tensor.Bool, []int{2, 2}, []int64{1, 0, 0, 1})},
 				g.Normal(tensor.Float32, 2), false},
 			{g.Int(tensor.Int64, 0, 9, 4), []*tensor.Tensor{idx()}, g.Int(tensor.Int64, 0, 9, 1), true},

@@ -110,8 +110,7 @@ var lossOps = []*opdef.Entry{
 			cs := lossPairs(false, probabilityOperand, probabilityOperand, func(g opdef.Gen, p lossPair) *bceArgs {
 				return &bceArgs{Input: p.x, Target: p.t, Reduction: p.how}
 			})(g)
-			w := g.Uniform(tensor.Float64, 0.5, 2, 4)
-			w.RequiresGrad = false
+			w := elements.Detached(g.Uniform(tensor.Float64, 0.5, 2, 4))
 			return append(cs, &bceArgs{Input: probabilityOperand(g, tensor.Float64, 3, 4), Target: probabilityOperand(g,
 				tensor.Float64, 3, 4), Weight: w, Reduction: "mean"})
 		},
@@ -155,8 +154,8 @@ var lossOps = []*opdef.Entry{
 			cs := lossPairs(false, normalOperand, probabilityOperand, func(g opdef.Gen, p lossPair) *bceLogitsArgs {
 				return &bceLogitsArgs{Input: p.x, Target: p.t, Reduction: p.how}
 			})(g)
-			w, p := g.Uniform(tensor.Float64, 0.5, 2, 4), g.Uniform(tensor.Float64, 0.5, 2, 4)
-			w.RequiresGrad, p.RequiresGrad = false, false
+			w := elements.Detached(g.Uniform(tensor.Float64, 0.5, 2, 4))
+			p := elements.Detached(g.Uniform(tensor.Float64, 0.5, 2, 4))
 			return append(cs, &bceLogitsArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g,
 				tensor.Float64, 3, 4), Weight: w, PosWeight: p, Reduction: "mean"})
 		},
@@ -454,8 +453,7 @@ func plainLossCases(of operand) func(opdef.Gen) []*plainLossArgs {
 		cs := lossPairs(true, of, of, func(g opdef.Gen, p lossPair) *plainLossArgs {
 			return &plainLossArgs{Input: p.x, Target: p.t, Reduction: p.how}
 		})(g)
-		w := g.Uniform(tensor.Float64, 0.5, 2, 3, 4)
-		w.RequiresGrad = false
+		w := elements.Detached(g.Uniform(tensor.Float64, 0.5, 2, 3, 4))
 		f64 := tensor.Float64
 		return append(cs,
 			&plainLossArgs{Input: of(g, f64, 3, 4), Target: of(g, f64, 3, 4), Reduction: "mean", Weight: w},

@@ -20,8 +20,7 @@ var rowLossOps = []*opdef.Entry{
 			Formula: "sum over j != target of weight[target]*max(0, margin - input[target] + input[j])^p / C"},
 		Cases: func(g opdef.Gen) []*multiMarginArgs {
 			f64 := tensor.Float64
-			w := g.Uniform(f64, 0.5, 2, 4)
-			w.RequiresGrad = false
+			w := elements.Detached(g.Uniform(f64, 0.5, 2, 4))
 			return []*multiMarginArgs{
 				{Input: elements.DistinctOperand(g, f64, 3, 4), Target: g.Int(tensor.Int64, 0, 3, 3), P: opdef.Int(1),
 					Margin: opdef.Float(1.1), Weight: w, Reduction: "mean"},
@@ -59,8 +58,7 @@ var rowLossOps = []*opdef.Entry{
 			Formula: "-mean(weight*(target*log(sigmoid(input)) + (1-target)*log(sigmoid(-input))))"},
 		Cases: func(g opdef.Gen) []*multilabelSoftArgs {
 			f64 := tensor.Float64
-			w := g.Uniform(f64, 0.5, 2, 4)
-			w.RequiresGrad = false
+			w := elements.Detached(g.Uniform(f64, 0.5, 2, 4))
 			return []*multilabelSoftArgs{
 				{Input: g.Normal(f64, 3, 4), Target: probabilityOperand(g, f64, 3, 4), Weight: w, Reduction: "mean"},
 				{Input: g.Normal(f64, 3, 4), Target: probabilityOperand(g, f64, 3, 4), Reduction: "none"},

@@ -298,7 +298,7 @@ func maskedAlong(name, summary string, base *opdef.Entry, arg, neutral string, w
 				{Input: g.Normal(tensor.Float64, 3, 4), Dim: 1, Mask: maskOfRows(3, 4)},
 				{Input: g.Normal(tensor.Float32, 3, 4), Dim: 0, Mask: maskOfRows(3, 4)},
 				{Input: g.Normal(tensor.BFloat16, 4), Dim: -1},
-				{Input: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Dim: 1, Mask: maskOfRows(4)},
+				{Input: g.Normal(tensor.Float64, 3, 4), Dim: 1, Mask: maskOfRows(4)},
 			}
 		},
 	}, func(a *maskedDimArgs) (*maskedCall, error) {
@@ -380,7 +380,7 @@ func floatMaskedCases(g opdef.Gen) []*maskedReduceArgs {
 			Dim: []int{0, -1}, Mask: maskOfRows(3, 4)},
 		{Input: g.Normal(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true, Mask: maskOfRows(3, 4)},
 		{Input: g.Normal(tensor.BFloat16, 4)},
-		{Input: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Dim: []int{0}, Mask: someOf(g, 1, 4)},
+		{Input: g.Normal(tensor.Float64, 3, 4), Dim: []int{0}, Mask: someOf(g, 1, 4)},
 	}
 }
 

@@ -242,8 +242,6 @@ var matmulOps = []*opdef.Entry{
 				{g.Normal(f64, 4), g.Normal(f64, 5, 4), g.Normal(f64, 5)},
 				{g.Normal(f64, 2, 4), g.Normal(f64, 4), nil},
 				{g.Normal(tensor.BFloat16, 2, 1, 3, 4), g.Normal(tensor.BFloat16, 5, 4), g.Normal(tensor.BFloat16, 5)},
-				{opdef.NonContiguous(g.Normal(f64, 2, 3, 4)), opdef.NonContiguous(g.Normal(f64, 5, 4)),
-					g.Normal(f64, 5)},
 				{g.Normal(tensor.Complex128, 2, 3), g.Normal(tensor.Complex128, 2, 3), g.Normal(tensor.Complex128, 2)},
 				{g.Normal(f32, 0, 4), g.Normal(f32, 5, 4), g.Normal(f32, 5)},
 				{g.Int(tensor.Int64, -3, 3, 2, 3), g.Int(tensor.Int64, -3, 3, 2, 3), nil},
@@ -549,7 +547,5 @@ func added[A any](g opdef.Gen, self, x, y []int, call func(s, x, y *tensor.Tenso
 		call(n(c128, self), n(c128, x), n(c128, y), opdef.Cplx(complex(0.5, 1)), opdef.Cplx(complex(0, -1))),
 		call(g.Int(tensor.Int64, -5, 5, self...), g.Int(tensor.Int64, -5, 5, x...), g.Int(tensor.Int64, -5, 5, y...),
 			opdef.Int(2), opdef.Int(-3)),
-		call(opdef.NonContiguous(n(f64, self)), opdef.NonContiguous(n(f64, x)), opdef.NonContiguous(n(f64, y)), one,
-			one),
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/fused"
 	"github.com/optool/optool/tensor"
 )
@@ -144,9 +145,7 @@ func apexNames(function, class, kernel string) string {
 
 // angles are those of cases, without gradient.
 func angles(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor {
-	t := g.Uniform(dt, -2, 2, shape...)
-	t.RequiresGrad = false
-	return t
+	return elements.Detached(g.Uniform(dt, -2, 2, shape...))
 }
 
 // sequences end at 3 and 5.

@@ -107,8 +107,7 @@ var nativeBatchNorm = nativeNorm(opdef.Planned[nativeBatchNormArgs, *nativeNorma
 	},
 	Cases: func(g opdef.Gen) []*nativeBatchNormArgs {
 		f64 := tensor.Float64
-		m, v := g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3)
-		m.RequiresGrad, v.RequiresGrad = false, false
+		m, v := elements.Detached(g.Normal(f64, 3)), elements.Detached(g.Uniform(f64, 0.5, 2, 3))
 		return []*nativeBatchNormArgs{
 			{g.Normal(f64, 4, 3), g.Normal(f64, 3), g.Normal(f64, 3), m, v, true, 0.1, 1e-5},
 			{g.Normal(f64, 2, 3, 4), g.Normal(f64, 3), nil, m, v, false, 0.1, 1e-3},

@@ -32,7 +32,7 @@ var normOps = []*opdef.Entry{
 				{Input: g.Normal(f32, 0, 5), NormalizedShape: []int{5}, Eps: 1e-5},
 				{Input: g.Normal(bf, 2, 4), NormalizedShape: []int{4}, Weight: g.Normal(bf, 4), Bias: g.Normal(bf, 4),
 					Eps: 1e-5},
-				{Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), NormalizedShape: []int{4}, Bias: g.Normal(f64, 4),
+				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Bias: g.Normal(f64, 4),
 					Eps: 0.1},
 			}
 		},
@@ -53,7 +53,7 @@ var normOps = []*opdef.Entry{
 				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Weight: g.Normal(f64, 4), Eps: new(1e-6)},
 				{Input: g.Normal(f64, 2, 3, 4), NormalizedShape: []int{3, 4}, Eps: new(1e-3)},
 				{Input: g.Normal(tensor.Float32, 2, 5), NormalizedShape: []int{5}, Eps: new(1e-5)},
-				{Input: opdef.NonContiguous(g.Normal(f64, 3, 4)), NormalizedShape: []int{4}, Eps: new(1e-5)},
+				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Eps: new(1e-5)},
 			}
 		},
 	}),
@@ -76,7 +76,7 @@ var normOps = []*opdef.Entry{
 				{Input: g.Normal(f32, 3, 6), NumGroups: 2, Eps: 1e-5},
 				{Input: g.Normal(tensor.BFloat16, 1, 4, 5), NumGroups: 1, Weight: g.Normal(tensor.BFloat16, 4),
 					Eps: 1e-5},
-				{Input: opdef.NonContiguous(g.Normal(f64, 2, 4, 3)), NumGroups: 2, Weight: g.Normal(f64, 4), Eps: 1e-5},
+				{Input: g.Normal(f64, 2, 4, 3), NumGroups: 2, Weight: g.Normal(f64, 4), Eps: 1e-5},
 			}
 		},
 	}),
@@ -106,9 +106,7 @@ func batchNorm(schema, names string) *opdef.Entry {
 		Cases: func(g opdef.Gen) []*batchNormArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			stats := func(dt tensor.DType, c int) (*tensor.Tensor, *tensor.Tensor) {
-				m, v := g.Normal(dt, c), g.Uniform(dt, 0.5, 2, c)
-				m.RequiresGrad, v.RequiresGrad = false, false
-				return m, v
+				return elements.Detached(g.Normal(dt, c)), elements.Detached(g.Uniform(dt, 0.5, 2, c))
 			}
 			m64, v64 := stats(f64, 3)
 			m32, v32 := stats(f32, 4)
@@ -120,7 +118,7 @@ func batchNorm(schema, names string) *opdef.Entry {
 				{Input: g.Normal(f64, 2, 3, 4), Bias: g.Normal(f64, 3), Training: true, Momentum: 0.1, Eps: 1e-5},
 				{Input: g.Normal(f32, 3, 4, 5), RunningMean: m32, RunningVar: v32, Training: true, Momentum: 0.5,
 					Eps: 1e-5},
-				{Input: opdef.NonContiguous(g.Normal(f64, 3, 3, 2)), RunningMean: m64, RunningVar: v64, Training: true,
+				{Input: g.Normal(f64, 3, 3, 2), RunningMean: m64, RunningVar: v64, Training: true,
 					Momentum: 0.1, Eps: 1e-5},
 			}
 		},
@@ -145,8 +143,7 @@ func instanceNorm(schema, names string) *opdef.Entry {
 		},
 		Cases: func(g opdef.Gen) []*instanceNormArgs {
 			f64 := tensor.Float64
-			m, v := g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3)
-			m.RequiresGrad, v.RequiresGrad = false, false
+			m, v := elements.Detached(g.Normal(f64, 3)), elements.Detached(g.Uniform(f64, 0.5, 2, 3))
 			return []*instanceNormArgs{
 				{Input: g.Normal(f64, 2, 3, 4), Weight: g.Normal(f64, 3), Bias: g.Normal(f64, 3), UseInputStats: true,
 					Momentum: 0.1, Eps: 1e-5},

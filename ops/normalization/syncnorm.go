@@ -38,8 +38,8 @@ var syncNormOps = []*opdef.Entry{
 			Notes: "The variance is not corrected. The running statistics move towards both by momentum, var corrected.", Source: "ATen/native/Normalization.cpp"},
 		NoGrad: bySyncBatchNorm, Trivial: true,
 		Cases: func(g opdef.Gen) []*updateStatsArgs {
-			m, v := g.Normal(tensor.Float64, 3), g.Uniform(tensor.Float64, 0.5, 2, 3)
-			m.RequiresGrad, v.RequiresGrad = false, false
+			m := elements.Detached(g.Normal(tensor.Float64, 3))
+			v := elements.Detached(g.Uniform(tensor.Float64, 0.5, 2, 3))
 			return []*updateStatsArgs{{g.Normal(tensor.Float64, 4, 3), m, v, 0.1}, {g.Normal(tensor.Float32, 2, 3, 4),
 				nil, nil, 0.1}}
 		},
@@ -204,8 +204,7 @@ var gatherStats = compose.Declare(compose.Op[gatherStatsArgs]{
 	NoGrad: bySyncBatchNorm,
 	Cases: func(g opdef.Gen) []*gatherStatsArgs {
 		f64, f32 := tensor.Float64, tensor.Float32
-		m, v := g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3)
-		m.RequiresGrad, v.RequiresGrad = false, false
+		m, v := elements.Detached(g.Normal(f64, 3)), elements.Detached(g.Uniform(f64, 0.5, 2, 3))
 		return []*gatherStatsArgs{
 			{g.Normal(f64, 4, 3), g.Normal(f64, 2, 3), g.Uniform(f64, 0.5, 2, 2, 3), m, v, 0.1, 1e-5,
 				tensor.New(f64, []int{2}, []float64{4, 6})},

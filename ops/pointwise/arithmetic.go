@@ -324,7 +324,6 @@ func addCases(g opdef.Gen) []*AddArgs {
 		{g.Normal(tensor.BFloat16, 4), g.Normal(tensor.BFloat16, 4), one},
 		{g.Normal(tensor.Float16, 4), g.Normal(f32), one},
 		{g.Normal(f32, 0, 3), g.Normal(f32, 3), one},
-		{opdef.NonContiguous(g.Normal(f64, 3, 4)), g.Normal(f64, 4), one},
 		{g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 2, 3), opdef.Cplx(complex(0.5, -1))},
 		{g.Normal(f64, 3), g.Normal(tensor.Complex64, 3), one},
 		{g.Int(tensor.Int8, -9, 9, 5), g.Int(tensor.Uint8, 0, 9, 5), opdef.Int(-1)},

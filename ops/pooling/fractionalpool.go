@@ -172,9 +172,7 @@ func fractionalPoolOps(nd int) []*opdef.Entry {
 			Cases: func(g opdef.Gen) []*fractionalArgs {
 				in := append([]int{2, 2}, slices.Repeat([]int{6}, nd)...)
 				s := func(dt tensor.DType) *tensor.Tensor {
-					t := g.Uniform(dt, 0, 1, 2, 2, nd)
-					t.RequiresGrad = false
-					return t
+					return elements.Detached(g.Uniform(dt, 0, 1, 2, 2, nd))
 				}
 				list := func(n int) []int { return slices.Repeat([]int{n}, nd) }
 				return []*fractionalArgs{

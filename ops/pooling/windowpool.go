@@ -206,7 +206,6 @@ func maxPoolOps(nd int) []*opdef.Entry {
 			{g.Distinct(f32, in([]int{2}, 5)...), list(2), list(1), list(1), list(2), false, false},
 			{g.Distinct(tensor.BFloat16, in([]int{1, 1}, 4)...), list(2), list(2), list(0), list(1), true, true},
 			{g.Distinct(f32, in([]int{0, 2}, 4)...), list(2), nil, list(0), list(1), false, false},
-			{opdef.NonContiguous(g.Distinct(f64, in([]int{2, 2}, 4)...)), list(2), nil, list(0), list(1), false, false},
 		}
 	}
 	both := []*opdef.Entry{
@@ -300,7 +299,6 @@ func avgPoolOps(nd int) []*opdef.Entry {
 			{g.Normal(f32, in([]int{2}, 5)...), list(2), list(1), list(1), false, false, &three},
 			{g.Normal(tensor.BFloat16, in([]int{1, 1}, 4)...), list(2), list(2), list(0), true, true, nil},
 			{g.Normal(f32, in([]int{0, 2}, 4)...), list(2), nil, list(0), false, true, nil},
-			{opdef.NonContiguous(g.Normal(f64, in([]int{2, 2}, 4)...)), list(2), nil, list(0), false, true, nil},
 		}
 	}
 	if nd == 1 {

@@ -45,8 +45,7 @@ var extremaOps = []*opdef.Entry{
 					Keepdim: true}, {Self: g.Distinct(tensor.Float64, 2, 5), Dim: new(0)},
 				{Self: g.Int(tensor.Int32, -9, 9, 5)}, {Self: g.Distinct(tensor.BFloat16)},
 				{Self: g.Distinct(tensor.Float32, 0, 3), Dim: new(1)},
-				{Self: g.Int(tensor.Bool, 0, 1, 4)}, {Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 2)),
-					Dim: new(0)},
+				{Self: g.Int(tensor.Bool, 0, 1, 4)},
 			}
 		},
 	}.Entry(),
@@ -309,7 +308,6 @@ func extremum(name, summary string, least bool) *opdef.Entry {
 				{Self: g.Int(tensor.Int64, -9, 9, 2, 3), Dim: []int{0}}, {Self: g.Distinct(tensor.BFloat16, 4)},
 				{Self: g.Distinct(tensor.Float32)},
 				{Self: g.Distinct(tensor.Float32, 0, 3), Dim: []int{1}}, {Self: g.Int(tensor.Bool, 0, 1, 4)},
-				{Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4)), Dim: []int{0}},
 			}
 		},
 	}.Entry()
@@ -333,7 +331,6 @@ func wholeExtremum(name, summary string, least bool) *opdef.Entry {
 				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float32)},
 				{Self: g.Int(tensor.Int64, -9, 9, 2, 3)},
 				{Self: g.Distinct(tensor.BFloat16, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 4)},
-				{Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4))},
 			}
 		},
 	}.Entry()
@@ -372,7 +369,6 @@ func dimExtremum(name, summary string, least bool) *opdef.Entry {
 				{Self: g.Int(tensor.Int32, -9, 9, 2, 3), Dim: 0}, {Self: g.Distinct(tensor.BFloat16, 4, 2), Dim: 0},
 				{Self: g.Distinct(tensor.Float32), Dim: -1},
 				{Self: g.Distinct(tensor.Float32, 0, 3), Dim: 1},
-				{Self: opdef.NonContiguous(g.Distinct(tensor.Float64, 3, 4)), Dim: 0},
 			}
 		},
 	}.Entry()
@@ -429,7 +425,6 @@ func argExtremum(name, summary string, least bool) *opdef.Entry {
 					Keepdim: true}, {Self: g.Normal(tensor.Float64, 2, 5), Dim: new(0)},
 				{Self: g.Int(tensor.Int32, -9, 9, 5)}, {Self: g.Normal(tensor.BFloat16)},
 				{Self: g.Normal(tensor.Float32, 0, 3), Dim: new(1)},
-				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 2)), Dim: new(0)},
 			}
 		},
 	}.Entry()

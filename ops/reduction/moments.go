@@ -333,7 +333,6 @@ func wholeMomentCases(g opdef.Gen) []*wholeMomentArgs {
 	return []*wholeMomentArgs{
 		{g.Normal(tensor.Float64, 3, 4), true}, {g.Normal(tensor.Float32, 5), false}, {g.Normal(tensor.BFloat16, 2, 3),
 			true}, {g.Normal(tensor.Complex128, 4), true},
-		{opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), true},
 	}
 }
 

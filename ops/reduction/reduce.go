@@ -129,7 +129,7 @@ var reduceOps = []*opdef.Entry{
 				{Self: g.Normal(tensor.Float32, 2, 5), Dim: new(-1), Keepdim: true},
 				{Self: zero, Dim: new(1)}, {Self: tensor.New(f64, []int{3}, []float64{2, 0, -3})},
 				{Self: g.Normal(f64)}, {Self: g.Normal(tensor.Float32, 0, 3), Dim: new(0)},
-				{Self: opdef.NonContiguous(g.Normal(f64, 2, 3)), Dim: new(0)}, {Self: g.Normal(tensor.BFloat16, 4)},
+				{Self: g.Normal(tensor.BFloat16, 4)},
 				{Self: g.Int(tensor.Int32, -3, 3, 5)}, {Self: g.Int(tensor.Bool, 0, 1, 2, 2), Dim: new(0)},
 				{Self: g.Int(tensor.Int64, 1, 3, 4), Dtype: new(tensor.Float32)},
 				{Self: g.Normal(tensor.Complex128, 3, 2), Dim: new(0)},
@@ -225,7 +225,6 @@ var reduceOps = []*opdef.Entry{
 				{Self: g.Normal(tensor.Float32, 5), Dim: []int{0}}, {Self: g.Normal(tensor.BFloat16, 2, 3),
 					Dim: []int{0}},
 				{Self: g.Normal(tensor.Float64), Dim: []int{0}}, {Self: g.Normal(tensor.Float32, 3, 0), Dim: []int{1}},
-				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 4)), Dim: []int{0}},
 				{Self: tensor.Full(tensor.Float32, []int{2, 2}, math.Inf(-1)), Dim: []int{0}},
 				{Self: g.Int(tensor.Int64, -3, 3, 4), Dim: []int{0}},
 				{Self: g.Normal(tensor.Complex128, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Complex64, 5),
@@ -262,7 +261,7 @@ var reduceOps = []*opdef.Entry{
 			return []*opdef.UnaryArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.Float32, 4, 2)},
 				{Self: g.Int(tensor.Int32, -3, 3, 3, 3)},
-				{Self: opdef.NonContiguous(g.Normal(tensor.Float64, 3, 3))}, {Self: g.Normal(tensor.Float32, 0, 3)},
+				{Self: g.Normal(tensor.Float32, 0, 3)},
 				{Self: g.Normal(tensor.Complex128, 2, 2)},
 			}
 		},
@@ -481,7 +480,7 @@ func reduceCases(integers bool) func(opdef.Gen) []*ReduceArgs {
 			{Self: g.Normal(f32, 2, 3), Dim: []int{0}}, {Self: g.Normal(f32), Dim: []int{-1}},
 			{Self: g.Normal(f32, 0, 3), Dim: []int{0}},
 			{Self: g.Normal(tensor.BFloat16, 4, 5), Dim: []int{1}}, {Self: g.Normal(tensor.Float16, 8), Dtype: &f32},
-			{Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), Dim: []int{0}}, {Self: g.Int(tensor.Int32, -4, 4, 5),
+			{Self: g.Int(tensor.Int32, -4, 4, 5),
 				Dtype: &f64},
 			{Self: g.Normal(tensor.Complex128, 2, 3), Dim: []int{1}},
 		}

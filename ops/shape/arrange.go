@@ -24,7 +24,7 @@ var arrangeOps = []*opdef.Entry{
 				{Self: g.Normal(tensor.Float32, 3, 1), Size: []int{2, 3, 4}}, {Self: g.Normal(tensor.Float64, 2, 1),
 					Size: []int{-1, 3}}, {Self: g.Normal(tensor.BFloat16), Size: []int{2}},
 				{Self: g.Normal(tensor.Float32, 1, 2), Size: []int{0, 2}},
-				{Self: opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), Size: []int{2, 2, 3}},
+				{Self: g.Normal(tensor.Float32, 2, 3), Size: []int{2, 2, 3}},
 				{Self: g.Int(tensor.Int64, 0, 9, 1), Size: []int{3}},
 			}
 		},
@@ -76,7 +76,7 @@ var arrangeOps = []*opdef.Entry{
 			return []*permuteArgs{
 				{g.Normal(tensor.Float32, 2, 3, 4), []int{2, 0, 1}}, {g.Normal(tensor.Float64, 2, 3), []int{-1, 0}},
 				{g.Normal(tensor.Float32), []int{}},
-				{g.Normal(tensor.BFloat16, 0, 3), []int{1, 0}}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3, 2)),
+				{g.Normal(tensor.BFloat16, 0, 3), []int{1, 0}}, {g.Normal(tensor.Float32, 2, 3, 2),
 					[]int{1, 0, 2}}, {g.Int(tensor.Int64, 0, 9, 2, 3), []int{1, 0}},
 			}
 		},
@@ -97,7 +97,7 @@ var arrangeOps = []*opdef.Entry{
 			return []*transposeArgs{
 				{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Normal(tensor.Float64, 2, 3), -1, -2},
 				{g.Normal(tensor.Float32), 0, -1}, {g.Normal(tensor.BFloat16, 0, 3), 0, 1},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), 1, 0}, {g.Int(tensor.Int64, 0, 9, 2, 3), 0, 0},
+				{g.Normal(tensor.Float32, 2, 3), 1, 0}, {g.Int(tensor.Int64, 0, 9, 2, 3), 0, 0},
 			}
 		},
 	}.Entry(),
@@ -172,7 +172,7 @@ var arrangeOps = []*opdef.Entry{
 			return []*narrowArgs{
 				{g.Normal(tensor.Float32, 5, 3), 0, 1, 3}, {g.Normal(tensor.Float64, 2, 5), -1, -2, 2},
 				{g.Normal(tensor.Float32, 2), 0, 2, 0}, {g.Normal(tensor.BFloat16, 0, 3), 1, 0, 2},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, 1, 2}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2, 3},
+				{g.Normal(tensor.Float32, 4, 3), 1, 1, 2}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2, 3},
 			}
 		},
 	}.Entry(),
@@ -202,7 +202,7 @@ var arrangeOps = []*opdef.Entry{
 			return []*selectArgs{
 				{g.Normal(tensor.Float32, 5, 3), 0, 1}, {g.Normal(tensor.Float64, 2, 5), -1, -2},
 				{g.Normal(tensor.BFloat16, 2), 0, 1}, {g.Normal(tensor.Float32, 0, 3), 1, 0},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 1, 1}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2},
+				{g.Normal(tensor.Float32, 4, 3), 1, 1}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2},
 			}
 		},
 	}.Entry(),
@@ -219,7 +219,7 @@ var arrangeOps = []*opdef.Entry{
 			return []*diagonalArgs{
 				{g.Normal(tensor.Float32, 3, 4), 0, 0, 1}, {g.Normal(tensor.Float64, 3, 4, 2), -1, 0, 2},
 				{g.Normal(tensor.Float32, 3, 4), 1, 1, 0}, {g.Normal(tensor.Float32, 3, 4), 9, 0, 1},
-				{g.Normal(tensor.BFloat16, 0, 4), 0, 0, 1}, {opdef.NonContiguous(g.Normal(tensor.Float32, 3, 3)), 0, -2,
+				{g.Normal(tensor.BFloat16, 0, 4), 0, 0, 1}, {g.Normal(tensor.Float32, 3, 3), 0, -2,
 					-1}, {g.Int(tensor.Int64, 0, 9, 3, 3), 2, 0, 1},
 			}
 		},
@@ -271,7 +271,7 @@ var arrangeOps = []*opdef.Entry{
 			return []*windowsArgs{
 				{g.Normal(tensor.Float32, 7), 0, 3, 2}, {g.Normal(tensor.Float64, 5, 2), 0, 2, 1},
 				{g.Normal(tensor.Float32, 2, 5), -1, 5, 1}, {g.Normal(tensor.Float32), 0, 1, 1},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 5, 3)), 0, 2, 2}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2, 3},
+				{g.Normal(tensor.Float32, 5, 3), 0, 2, 2}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2, 3},
 			}
 		},
 	}.Entry(),
@@ -287,7 +287,7 @@ var arrangeOps = []*opdef.Entry{
 			return []*flipArgs{
 				{g.Normal(tensor.Float32, 2, 3), []int{0}}, {g.Normal(tensor.Float64, 2, 3), []int{-1, 0}},
 				{g.Normal(tensor.Float16, 3), []int{0}}, {g.Normal(tensor.Float32, 0, 2), []int{0}},
-				{g.Normal(tensor.Float32, 3), []int{}}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), []int{1}},
+				{g.Normal(tensor.Float32, 3), []int{}}, {g.Normal(tensor.Float32, 2, 3), []int{1}},
 				{g.Int(tensor.Int64, 0, 9, 3), []int{0}},
 			}
 		},
@@ -433,7 +433,7 @@ func transposed(name, names, summary, source string, lo, hi int,
 			return []*opdef.UnaryArgs{
 				{Self: g.Normal(tensor.Float32, 2, 3)}, {Self: g.Normal(tensor.Float64, 3, 1)},
 				{Self: g.Normal(tensor.BFloat16, 0, 3)},
-				{Self: opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3))}, {Self: g.Int(tensor.Int64, 0, 9, 2, 2)},
+				{Self: g.Int(tensor.Int64, 0, 9, 2, 2)},
 			}
 		},
 	}.Entry()

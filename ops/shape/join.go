@@ -78,7 +78,7 @@ var joinOps = []*opdef.Entry{
 				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float64, 2, 3)}, 1},
 				{[]*tensor.Tensor{g.Normal(tensor.BFloat16), g.Normal(tensor.BFloat16)}, 0},
 				{[]*tensor.Tensor{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float32, 0, 2)}, 0},
-				{[]*tensor.Tensor{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), g.Normal(tensor.Float32, 2, 3)},
+				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 2, 3)},
 					2}, {[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3)}, 1},
 			}
 		},
@@ -157,7 +157,6 @@ func catCases(g opdef.Gen) []*CatArgs {
 		{[]*tensor.Tensor{g.Normal(tensor.BFloat16, 2, 3, 2), g.Normal(tensor.BFloat16, 2, 2, 2)}, 1},
 		{[]*tensor.Tensor{g.Normal(tensor.Float32, 0), g.Normal(tensor.Float32, 2, 3)}, 0},
 		{[]*tensor.Tensor{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float32, 3, 2)}, 0},
-		{[]*tensor.Tensor{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), g.Normal(tensor.Float32, 2, 3)}, 1},
 		{[]*tensor.Tensor{g.Normal(tensor.Complex64, 3), g.Normal(tensor.Complex64, 2)}, 0},
 		{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3), g.Int(tensor.Bool, 0, 1, 2)}, 0},
 	}

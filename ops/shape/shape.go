@@ -72,7 +72,6 @@ var shapeOps = []*opdef.Entry{
 				{g.Normal(tensor.Float32, 2, 3, 4), 0, -1}, {g.Normal(tensor.Float64, 2, 3, 4), 1, 2},
 				{g.Normal(tensor.Float32), 0, -1},
 				{g.Normal(tensor.BFloat16, 2, 0, 4), -2, -1}, {g.Normal(tensor.Complex64, 3), 0, 0},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3, 2)), 0, 1},
 				{g.Int(tensor.Int64, 0, 9, 2, 2), 0, 1},
 			}
 		},
@@ -133,7 +132,7 @@ var shapeOps = []*opdef.Entry{
 				{Self: g.Normal(tensor.Float32, 1, 3, 1)}, {Self: g.Normal(tensor.Float64, 2, 3)},
 				{Self: g.Normal(tensor.Float32)},
 				{Self: g.Normal(tensor.Float32, 1, 0, 1)},
-				{Self: opdef.NonContiguous(g.Normal(tensor.Float32, 2, 1, 3))}, {Self: g.Int(tensor.Int32, 0, 9, 1, 2)},
+				{Self: g.Int(tensor.Int32, 0, 9, 1, 2)},
 			}
 		},
 	}.Entry(),
@@ -193,7 +192,7 @@ var shapeOps = []*opdef.Entry{
 			return []*viewDimArgs{
 				{g.Normal(tensor.Float32, 2, 3), 0}, {g.Normal(tensor.Float64, 2, 3), -1},
 				{g.Normal(tensor.BFloat16, 2, 3), 1}, {g.Normal(tensor.Float32), 0},
-				{g.Normal(tensor.Float32, 0, 2), 2}, {opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), 1},
+				{g.Normal(tensor.Float32, 0, 2), 2},
 				{g.Int(tensor.Bool, 0, 1, 3), 1},
 			}
 		},

@@ -32,7 +32,7 @@ var splitOps = []*opdef.Entry{
 			return []*splitSizeArgs{
 				{g.Normal(tensor.Float32, 4, 6), 2, 0}, {g.Normal(tensor.Float64, 2, 7), 3, -1},
 				{g.Normal(tensor.BFloat16, 3), 5, 0}, {g.Normal(tensor.Float32, 0, 2), 0, 0},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 2, 1}, {g.Int(tensor.Int64, 0, 9, 4), 1, 0},
+				{g.Normal(tensor.Float32, 4, 3), 2, 1}, {g.Int(tensor.Int64, 0, 9, 4), 1, 0},
 			}
 		},
 	}.Entry(),
@@ -74,7 +74,7 @@ var splitOps = []*opdef.Entry{
 			return []*chunksArgs{
 				{g.Normal(tensor.Float32, 4, 6), 2, 1}, {g.Normal(tensor.Float64, 7), 3, 0},
 				{g.Normal(tensor.Float32, 2), 5, 0}, {g.Normal(tensor.Float32, 2, 0), 2, -1},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 4, 3)), 2, 0}, {g.Int(tensor.Int64, 0, 9, 4), 4, 0},
+				{g.Normal(tensor.Float32, 4, 3), 2, 0}, {g.Int(tensor.Int64, 0, 9, 4), 4, 0},
 			}
 		},
 	}.Entry(),
@@ -93,7 +93,7 @@ var splitOps = []*opdef.Entry{
 			return []*viewDimArgs{
 				{g.Normal(tensor.Float32, 2, 3), 0}, {g.Normal(tensor.Float64, 2, 3), -1}, {g.Normal(tensor.Float32, 3),
 					0}, {g.Normal(tensor.Float32, 0, 3), 0},
-				{opdef.NonContiguous(g.Normal(tensor.Float32, 2, 3)), 1}, {g.Int(tensor.Int64, 0, 9, 2), 0},
+				{g.Normal(tensor.Float32, 2, 3), 1}, {g.Int(tensor.Int64, 0, 9, 2), 0},
 			}
 		},
 	}.Entry(),
@@ -183,7 +183,7 @@ func splitSections[A any](schema, names, uncast string, get func(*A) (*tensor.Te
 			return []*A{
 				make(g.Normal(tensor.Float32, 4, 6), []int{1, 0, 3}, 0), make(g.Normal(tensor.Float64, 2, 5),
 					[]int{3, 2}, -1), make(g.Normal(tensor.Float32, 0, 2), []int{0, 0}, 0),
-				make(opdef.NonContiguous(g.Normal(tensor.Float32, 3, 2)), []int{1, 2}, 0),
+				make(g.Normal(tensor.Float32, 3, 2), []int{1, 2}, 0),
 				make(g.Int(tensor.Int64, 0, 9, 4), []int{4}, 0),
 			}
 		},

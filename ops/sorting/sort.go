@@ -30,7 +30,7 @@ var sortOps = []*opdef.Entry{
 			return []*sortArgs{
 				{g.Distinct(tensor.Float32, 3, 5), -1, false, nil}, {g.Distinct(tensor.Float64, 3, 4, 2), 1, true, nil},
 				{g.Distinct(tensor.Float32), 0, false, nil}, {g.Distinct(tensor.Float32, 0, 3), 0, false, nil},
-				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3)), 0, false, &yes}, {g.Int(tensor.Int64, -3, 3, 8),
+				{g.Distinct(tensor.Float32, 4, 3), 0, false, &yes}, {g.Int(tensor.Int64, -3, 3, 8),
 					0, true, nil}, {g.Int(tensor.Bool, 0, 1, 6), 0, false, nil},
 			}
 		},
@@ -87,7 +87,7 @@ var sortOps = []*opdef.Entry{
 				{g.Distinct(tensor.Float32, 3, 5), 2, -1, true, true}, {g.Distinct(tensor.Float64, 4, 3), 3, 0, false,
 					true}, {g.Distinct(tensor.Float32), 1, 0, true, true}, {g.Distinct(tensor.BFloat16, 20), 1, 0,
 					true, false},
-				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3)), 0, 1, true, true},
+				{g.Distinct(tensor.Float32, 4, 3), 0, 1, true, true},
 				{g.Int(tensor.Int64, -3, 3, 40), 3, 0, true, true},
 			}
 		},
@@ -112,7 +112,7 @@ var sortOps = []*opdef.Entry{
 			return []*kthvalueArgs{
 				{g.Distinct(tensor.Float32, 3, 5), 2, -1, false}, {g.Distinct(tensor.Float64, 4, 3), 4, 0, true},
 				{g.Distinct(tensor.Float32), 1, 0, false}, {g.Int(tensor.Int64, -3, 3, 8), 3, 0, false},
-				{opdef.NonContiguous(g.Distinct(tensor.Float32, 4, 3)), 1, 1, false},
+				{g.Distinct(tensor.Float32, 4, 3), 1, 1, false},
 			}
 		},
 	}.Entry(),

@@ -180,7 +180,6 @@ var specialOps = []*opdef.Entry{
 			u := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, 0.15, 0.85, shape...) }
 			return []*logitArgs{
 				{u(tensor.Float64, 3, 4), nil}, {u(tensor.Float32, 5), &eps}, {u(tensor.BFloat16, 4), nil},
-				{opdef.NonContiguous(u(tensor.Float64, 2, 3)), &eps},
 				{u(tensor.Float32), nil}, {u(tensor.Float32, 0, 2), nil}, {g.Int(tensor.Int64, 0, 1, 4), &eps},
 				{tensor.New(tensor.Float32, []int{4}, []float64{0, 1, -0.5, 2}), nil},
 				{tensor.New(tensor.Float64, []int{4}, []float64{0, 1, -0.5, 2}), &eps},
@@ -234,7 +233,7 @@ var specialOps = []*opdef.Entry{
 			return []*mvlgammaArgs{
 				{g.Uniform(tensor.Float64, 1.2, 5, 3, 4), 3}, {g.Uniform(tensor.Float32, 0.3, 5, 5), 1},
 				{g.Uniform(tensor.Float32, 2.5, 5), 5},
-				{opdef.NonContiguous(g.Uniform(tensor.Float64, 1.2, 5, 2, 3)), 2}, {g.Uniform(tensor.BFloat16, 3, 5, 4),
+				{g.Uniform(tensor.BFloat16, 3, 5, 4),
 					4}, {g.Int(tensor.Int64, 2, 6, 4), 3},
 				{g.Uniform(tensor.Float32, 1, 2, 0, 2), 2},
 			}
@@ -415,7 +414,7 @@ func polygammaOp(schema, names string, inPlace bool) *opdef.Entry {
 				{g.Uniform(tensor.Float64, 0.3, 5, 3, 4), 0}, {g.Uniform(tensor.Float64, 0.3, 5, 3, 4), 1},
 				{g.Uniform(tensor.Float32, 0.3, 5, 5), 2},
 				{g.Uniform(tensor.Float64, -2.8, -2.2, 4), 1}, {g.Uniform(tensor.Float64, -2.8, -2.2, 4), 3},
-				{opdef.NonContiguous(g.Uniform(tensor.Float64, 1, 5, 2, 3)), 4},
+				{g.Uniform(tensor.Float64, 1, 5, 2, 3), 4},
 				{g.Uniform(tensor.BFloat16, 1, 5, 4), 1}, {g.Uniform(tensor.Float32, 1, 5), 2},
 				{g.Uniform(tensor.Float32, 1, 5, 0, 2), 1}, {g.Int(tensor.Int64, 1, 6, 4), 1},
 			}
@@ -521,16 +520,14 @@ func gammaRatioScale(a, x, y float64, double bool) float64 {
 // shapeAndQuantile generates pairs of which the second alone has a gradient.
 func shapeAndQuantile(g opdef.Gen, lo, hi, lo2, hi2 float64) []*opdef.BinaryArgs {
 	x := func(dt tensor.DType, shape ...int) *tensor.Tensor {
-		t := g.Uniform(dt, lo, hi, shape...)
-		t.RequiresGrad = false
-		return t
+		return elements.Detached(g.Uniform(dt, lo, hi, shape...))
 	}
 	y := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, lo2, hi2, shape...) }
 	f32, f64 := tensor.Float32, tensor.Float64
 	return []*opdef.BinaryArgs{
 		{Self: x(f64, 3, 4), Other: y(f64, 3, 4)}, {Self: x(f64, 3, 1), Other: y(f64, 4)},
 		{Self: x(f32, 5), Other: y(f32)},
-		{Self: x(f64, 2, 3), Other: opdef.NonContiguous(y(f64, 2, 3))}, {Self: x(tensor.BFloat16, 4),
+		{Self: x(f64, 2, 3), Other: y(f64, 2, 3)}, {Self: x(tensor.BFloat16, 4),
 			Other: y(tensor.BFloat16, 4)},
 		{Self: x(f32, 0, 3), Other: y(f32, 3)}, {Self: x(f32), Other: y(f32)},
 	}

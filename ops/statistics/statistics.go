@@ -247,7 +247,7 @@ func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
 				{Self: g.Distinct(tensor.Float32, 7), Q: tensor.Wrap(0.4), Dim: new(0), Interpolation: "nearest"},
 				{Self: g.Distinct(f64, 5), Q: tensor.Wrap(0.3), Interpolation: "lower"},
 				{Self: g.Distinct(f64, 5), Q: tensor.Wrap(0.3), Interpolation: "higher"},
-				{Self: opdef.NonContiguous(g.Distinct(f64, 3, 4)), Q: tensor.Wrap(0.8), Dim: new(1),
+				{Self: g.Distinct(f64, 3, 4), Q: tensor.Wrap(0.8), Dim: new(1),
 					Interpolation: "linear"},
 				{Self: g.Distinct(f64, 3, 4), Q: g.Uniform(f64, 0.1, 0.3, 2), Dim: new(1), Interpolation: "linear"},
 			}

@@ -21,7 +21,6 @@ func CasesAwayFromZero(g opdef.Gen) []*opdef.UnaryArgs {
 		{Self: g.Apart(tensor.Float64, zero, 3, 4)}, {Self: g.Apart(tensor.Float32, zero, 5)},
 		{Self: g.Apart(tensor.BFloat16, zero, 2, 3)},
 		{Self: g.Apart(tensor.Float16, zero)}, {Self: g.Normal(tensor.Float32, 0, 3)},
-		{Self: opdef.NonContiguous(g.Apart(tensor.Float64, zero, 3, 4))},
 		{Self: g.Normal(tensor.Complex128, 3, 2)}, {Self: g.Normal(tensor.Complex64, 4)},
 		{Self: g.Int(tensor.Int32, -4, 4, 6)},
 	}
@@ -35,6 +34,5 @@ func SelfCases(g opdef.Gen) []*opdef.UnaryArgs {
 		{Self: g.Normal(tensor.Float32)},
 		{Self: g.Normal(tensor.Float32, 0, 3)}, {Self: g.Normal(tensor.Complex128, 2, 2)},
 		{Self: g.Int(tensor.Int32, -5, 5, 2, 3)},
-		{Self: opdef.NonContiguous(g.Normal(tensor.Float32, 3, 2))},
 	}
 }

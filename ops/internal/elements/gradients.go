@@ -22,8 +22,8 @@ const NoDifferentiableArgument = "no argument is differentiable"
 // sum.
 const SpreadOnly = "the incoming gradient spread over the elements"
 
-// Detached is t for calls whose gradient is, by definition, not the
-// derivative: rows left out, rows divided by their frequency.
+// Detached is t without a gradient, for cases: of arguments that have none, and of calls whose
+// gradient is, by definition, not the derivative: rows left out, rows divided by their frequency.
 func Detached(t *tensor.Tensor) *tensor.Tensor {
 	u := *t
 	u.RequiresGrad = false
