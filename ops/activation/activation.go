@@ -242,7 +242,7 @@ var activationOps = []*opdef.Entry{
 	opdef.Op[softsignArgs]{
 		Schema: "softsign(Tensor self) -> Tensor", Names: "F.softsign",
 		Doc:    opdef.Doc{Summary: "Softer bounded activation", Formula: "self / (1 + |self|)"},
-		Error:  opdef.Error{Class: opdef.Elementwise},
+		Error:  elements.ElementwiseError,
 		Kernel: softsign,
 		Grad:   softsignGrad, Composite: true,
 		Scale: func(_ *softsignArgs, outs []*tensor.Tensor) []*tensor.Tensor {

@@ -94,7 +94,7 @@ func prelu(g *compose.Graph, a *preluArgs) compose.Values {
 		shape[0] = n
 	}
 	return compose.Values{g.Binary(opdef.Binary{
-		Error: opdef.Error{Class: opdef.Rounded},
+		Error: elements.RoundedError,
 		F:     func(x, w float64) float64 { return x * elements.IfElse(x > 0, 1, w) },
 		DF: func(x, w, _ float64) (dx, dw float64) {
 			return elements.IfElse(x > 0, 1, w), elements.IfElse(x > 0, 0, x)

@@ -67,7 +67,7 @@ func (g *Graph) Attention(q, k, v *Value, s Scores) *Value {
 	at := g.attention(q, k, v, s)
 	at.draw()
 	t, least := at.forward()
-	y := g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return at.bound(t) }, at.gradients, at.operands()...)
+	y := g.value(t, at.bound, at.gradients, at.operands()...)
 	y.least = least
 	if at.undrawn() {
 		g.drawing = append(g.drawing, drawing{at, y})

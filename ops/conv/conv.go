@@ -53,7 +53,7 @@ var convOps = []*opdef.Entry{
 		Plan:   (*convolutionBackwardArgs).plan,
 		Kernel: (*convolutionBackward).kernel,
 		NoGrad: "a gradient itself",
-		Terms:  func(c *convolutionBackward) int { return c.gradTerms() },
+		Terms:  (*convolutionBackward).gradTerms,
 		Cases: func(g opdef.Gen) []*convolutionBackwardArgs {
 			f64 := tensor.Float64
 			one, zero := []int{1, 1}, []int{0, 0}

@@ -145,7 +145,7 @@ var createOps = []*opdef.Entry{
 		Names:  "logspace",
 		Doc: opdef.Doc{Summary: "Powers of a base with evenly spaced exponents",
 			Formula: "base ** (start + i*(end - start)/(steps - 1))"},
-		Error: opdef.Error{Class: opdef.Elementwise}, NoGrad: elements.NoDifferentiableArgument, Kernel: logspace,
+		Error: elements.ElementwiseError, NoGrad: elements.NoDifferentiableArgument, Kernel: logspace,
 		Scale: func(a *logspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			// The exponent is rounded before the power is taken.
 			k := math.Abs(math.Log(math.Abs(a.Base))) * math.Max(magnitudeOfNumber(a.Start), magnitudeOfNumber(a.End))

@@ -126,7 +126,7 @@ func element(doc string, u opdef.Unary) *function {
 
 // step is element of a function that is constant between its jumps.
 func step(doc string, f func(x float64) float64) *function {
-	return element(doc, opdef.Unary{Error: opdef.Error{Class: opdef.Exact}, F: f,
+	return element(doc, opdef.Unary{Error: elements.ExactError, F: f,
 		I: func(x int64) int64 { return int64(f(float64(x))) }, DF: func(_, _ float64) float64 { return 0 }})
 }
 

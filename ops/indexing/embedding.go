@@ -93,7 +93,7 @@ var embeddingOps = []*opdef.Entry{
 		Names:  "F.one_hot _C._nn.one_hot",
 		Doc: opdef.Doc{Summary: "1 at the index in a new last dimension, 0 elsewhere",
 			Notes: "A num_classes of -1 is one more than the largest index."},
-		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "integers have no gradient",
+		Error: elements.ExactError, NoGrad: "integers have no gradient",
 		Kernel: func(a *oneHotArgs) ([]*tensor.Tensor, error) {
 			if a.Tensor.DType != tensor.Int64 {
 				return nil, opdef.Refuse("tensor", "want int64, got %s", a.Tensor.DType)

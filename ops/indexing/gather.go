@@ -19,7 +19,7 @@ var gatherOps = []*opdef.Entry{
 		Lookup:   "self",
 		Doc: opdef.Doc{Summary: "Elements at indices along a dimension",
 			Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1"},
-		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Error:     elements.MovedError,
 		Kernel:    func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
 		Grad:      func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
 		GradTerms: func(a *gatherArgs) int { return max(1, a.Index.Numel()) },
@@ -41,7 +41,7 @@ var gatherOps = []*opdef.Entry{
 		Names:    "index_select Tensor.index_select",
 		Lookup:   "self",
 		Doc:      opdef.Doc{Summary: "Slices of a dimension at the given indices"},
-		Error:    opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Error:    elements.MovedError,
 		Kernel: func(a *indexSelectArgs) ([]*tensor.Tensor, error) {
 			shape, r, err := slicesAt(a.Self.Shape, a.Dim, a.Index)
 			if err != nil {
@@ -66,7 +66,7 @@ var gatherOps = []*opdef.Entry{
 		Names:  "take Tensor.take",
 		Lookup: "self",
 		Doc:    opdef.Doc{Summary: "Elements of the flattened tensor at the given indices"},
-		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Error:  elements.MovedError,
 		Kernel: func(a *takeArgs) ([]*tensor.Tensor, error) {
 			r, err := flatAt(a.Self, a.Index)
 			if err != nil {
@@ -90,7 +90,7 @@ var gatherOps = []*opdef.Entry{
 		Names:  "masked_select Tensor.masked_select",
 		Doc: opdef.Doc{Summary: "The elements where a mask is true, in one dimension",
 			Notes: "Tensor and mask are broadcast."},
-		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Error: elements.MovedError,
 		Kernel: func(a *maskedArgs) ([]*tensor.Tensor, error) {
 			ts, at, err := a.ones()
 			if err != nil {
@@ -114,7 +114,7 @@ var gatherOps = []*opdef.Entry{
 		Names:  "nonzero Tensor.nonzero",
 		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one a row",
 			Notes: "With as_tuple one tensor for each dimension."},
-		Error: opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
+		Error: elements.ExactError, NoGrad: "indices have no gradient",
 		Trivial: true,
 		Kernel: func(a *nonzeroArgs) ([]*tensor.Tensor, error) {
 			if a.AsTuple {
@@ -136,16 +136,16 @@ var gatherOps = []*opdef.Entry{
 		Schema: "argwhere(Tensor self) -> Tensor",
 		Names:  "argwhere Tensor.argwhere",
 		Doc:    opdef.Doc{Summary: "The indices of the elements that are not zero, one a row"},
-		Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
+		Error:  elements.ExactError, NoGrad: "indices have no gradient",
 		Trivial: true,
 		Kernel:  func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return nonzeroRows(a.Self), nil },
-		Cases:   func(g opdef.Gen) []*opdef.UnaryArgs { return elements.SelfCases(g) },
+		Cases:   elements.SelfCases,
 	}.Entry(),
 	opdef.Op[conditionArgs]{
 		Schema: "where.condition(Tensor condition) -> Tensor[]",
 		Names:  "where",
 		Doc:    opdef.Doc{Summary: "The indices of the elements that are not zero, one tensor for each dimension"},
-		Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "indices have no gradient",
+		Error:  elements.ExactError, NoGrad: "indices have no gradient",
 		Trivial: true,
 		Kernel: func(a *conditionArgs) ([]*tensor.Tensor, error) {
 			return nonzeroColumns(elements.AtLeastDims(a.Condition, 1)), nil
@@ -481,7 +481,7 @@ var takeAlongDimOp = opdef.Planned[takeAlongDimArgs, *takeAlongDim]{
 	Lookup: "self",
 	Doc: opdef.Doc{Summary: "Elements at indices along a dimension, tensor and indices broadcast",
 		Notes: "Without dim both are flattened. Along dim negative indices count from the end."},
-	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Error:  elements.MovedError,
 	Plan:   (*takeAlongDimArgs).plan,
 	Kernel: func(t *takeAlongDim) ([]*tensor.Tensor, error) { return gathered(t.Self, t.Dim, t.Index) },
 	Grad: func(t *takeAlongDim, g *opdef.Grad) (opdef.Grads, error) {

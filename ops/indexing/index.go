@@ -251,7 +251,7 @@ var getItemOp = opdef.Planned[getItemArgs, *item]{
 	Doc: opdef.Doc{Summary: "Elements by index: numbers, slices, None, ..., masks, index tensors and lists",
 		Formula: "self[index]",
 		Notes:   "A slice step must be positive.", Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
-	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Error: elements.MovedError,
 	Plan:  (*getItemArgs).item,
 	Kernel: func(x *item) ([]*tensor.Tensor, error) {
 		t := x.viewed(x.self)
@@ -388,7 +388,7 @@ var setItemOp = opdef.Planned[setItemArgs, *assignment]{
 	Doc: opdef.Doc{Summary: "Writes elements by index", Formula: "self[index] = value",
 		Notes:  "Returns None; where an index occurs twice the last value stays.",
 		Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
-	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Error: elements.MovedError,
 	Plan:  (*setItemArgs).assignment,
 	Value: func(*assignment) (value.Value, error) { return nil, nil },
 	After: func(a *assignment, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {

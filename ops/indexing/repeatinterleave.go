@@ -129,7 +129,7 @@ func repeatEntry[A any](schema string, plan func(*A) (*repetition, error), cases
 		Node: func(r *repetition, g *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Grads: []*tensor.Tensor{r.grad(g.Out[0])}}, nil
 		},
-		Cases: func(g opdef.Gen) []*A { return cases(g) },
+		Cases: cases,
 	}.Entry()
 }
 

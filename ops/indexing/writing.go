@@ -230,7 +230,7 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 			}
 			return s, err
 		},
-		Cases: func(g opdef.Gen) []*A { return o.Cases(g) },
+		Cases: o.Cases,
 	}.Entry()
 }
 

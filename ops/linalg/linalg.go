@@ -103,7 +103,7 @@ var linalgOps = []*opdef.Entry{
 		Names:  "logdet Tensor.logdet", Composite: true,
 		Doc: opdef.Doc{Summary: "Logarithm of the determinant", Formula: "log(det(A))",
 			Notes: "NaN where a real determinant is negative."},
-		Cases: func(g opdef.Gen) []*matrixArgs { return positiveCases(g) },
+		Cases: positiveCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, true); err != nil {
 			return nil, err

@@ -211,9 +211,9 @@ func matrixOp[A any](op matrixDecl[A], plan func(a *A) (*matrixCall, error)) *op
 		m, err := plan(a)
 		return &matrixOpCall[A]{m, a}, err
 	}
-	op.Kernel = func(m *matrixOpCall[A]) ([]*tensor.Tensor, error) { return m.forward() }
+	op.Kernel = (*matrixOpCall[A]).forward
 	if op.NoGrad == "" {
-		op.Grad = func(m *matrixOpCall[A], g *opdef.Grad) (opdef.Grads, error) { return m.grads(g) }
+		op.Grad = (*matrixOpCall[A]).grads
 	}
 	if op.NoGrad == "" && op.GradScale == nil {
 		op.GradScale = func(m *matrixOpCall[A], _ *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {

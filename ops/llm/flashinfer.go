@@ -106,7 +106,7 @@ func infGate(name, formula string, act func(g *compose.Graph, x *compose.Value) 
 
 var (
 	infSiluAndMul = infGate("silu_and_mul", "silu",
-		func(g *compose.Graph, x *compose.Value) *compose.Value { return g.SiLU(x) })
+		(*compose.Graph).SiLU)
 	infGeluAndMul = infGate("gelu_and_mul", "gelu",
 		func(g *compose.Graph, x *compose.Value) *compose.Value { return g.GELU(x, false) })
 	infGeluTanhAndMul = infGate("gelu_tanh_and_mul", "gelu_tanh",

@@ -22,8 +22,8 @@ var rnntLoss = opdef.Planned[rnntArgs, *lattice]{
 		Source: "torchaudio.functional.rnnt_loss; Graves, Sequence transduction with recurrent neural networks, 2012",
 	},
 	Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
-	Terms:     func(l *lattice) int { return l.steps() },
-	GradTerms: func(l *lattice) int { return l.steps() },
+	Terms:     (*lattice).steps,
+	GradTerms: (*lattice).steps,
 	Plan:      (*rnntArgs).lattice,
 	Kernel: func(l *lattice) ([]*tensor.Tensor, error) {
 		return elements.Single(l.forward(func(k int) float64 { return -l.tables().total[k] })), nil

@@ -548,11 +548,11 @@ func Multilinear[A any](op Op[A], plan func(a *A) (*Product, error)) *opdef.Entr
 		return &Call[A]{a, p}, err
 	}
 	op.Kernel = func(c *Call[A]) ([]*tensor.Tensor, error) { return c.Product.Kernel() }
-	op.Grad = func(c *Call[A], g *opdef.Grad) (opdef.Grads, error) { return c.Grads(g) }
-	op.Terms = func(c *Call[A]) int { return c.terms() }
-	op.GradTerms = func(c *Call[A]) int { return c.gradTerms() }
+	op.Grad = (*Call[A]).Grads
+	op.Terms = (*Call[A]).terms
+	op.GradTerms = (*Call[A]).gradTerms
 	op.Products = func(c *Call[A]) float64 { return float64(c.terms()) }
-	op.Axes = func(c *Call[A]) *opdef.Axes { return c.axes() }
+	op.Axes = (*Call[A]).axes
 	op.Mistakes = func(c *Call[A]) []opdef.Mistake[*Call[A]] {
 		var out []opdef.Mistake[*Call[A]]
 		for _, m := range c.mistakes() {

@@ -102,9 +102,7 @@ var nativeBatchNorm = nativeNorm(opdef.Planned[nativeBatchNormArgs, *nativeNorma
 		Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 		Notes:   "Outside training the statistics returned are empty. They take no gradient.",
 		Source:  "ATen/native/Normalization.cpp"},
-	After: func(n *nativeNormalisation, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-		return n.running(outs)
-	},
+	After: (*nativeNormalisation).running,
 	Cases: func(g opdef.Gen) []*nativeBatchNormArgs {
 		f64 := tensor.Float64
 		m, v := elements.Detached(g.Normal(f64, 3)), elements.Detached(g.Uniform(f64, 0.5, 2, 3))

@@ -63,7 +63,7 @@ var arithmeticOps = []*opdef.Entry{
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Quotient of two tensors", Formula: "self / other",
 			Notes: "Integers give float32."},
-		Error:      opdef.Error{Class: opdef.Rounded},
+		Error:      elements.RoundedError,
 		Block:      vmath.Div,
 		C:          kernel.Quo,
 		TwoNumbers: true,
@@ -109,7 +109,7 @@ var arithmeticOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Quotient of two tensors, rounded to an integer on request",
 			Formula: "self / other, then floor or trunc",
 			Notes:   "With trunc the quotient is rounded to the dtype before it is truncated, as torch does."},
-		Error:  opdef.Error{Class: opdef.Rounded},
+		Error:  elements.RoundedError,
 		Kernel: divMode,
 		Grad: func(a *divModeArgs, g *opdef.Grad) (opdef.Grads, error) {
 			if a.RoundingMode == nil {
@@ -126,7 +126,7 @@ var arithmeticOps = []*opdef.Entry{
 		InPlace: true,
 		Doc: opdef.Doc{Summary: "Quotient rounded down", Formula: "floor(self / other)",
 			Notes: "Rounds down as Python does; torch before 1.13 truncated."},
-		Error: opdef.Error{Class: opdef.Rounded},
+		Error: elements.RoundedError,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			return integral(a.Self, a.Other, floorDiv, kernel.FloorDiv)
 		},
@@ -137,7 +137,7 @@ var arithmeticOps = []*opdef.Entry{
 		Schema: "__rfloordiv__(Tensor self, Tensor|Scalar other) -> Tensor",
 		Names:  "Tensor.__rfloordiv__",
 		Doc:    opdef.Doc{Summary: "Quotient rounded down, operands swapped", Formula: "floor(other / self)"},
-		Error:  opdef.Error{Class: opdef.Rounded},
+		Error:  elements.RoundedError,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			return integral(a.Other, a.Self, floorDiv, kernel.FloorDiv)
 		},
@@ -197,7 +197,7 @@ var arithmeticOps = []*opdef.Entry{
 			Notes: "The base is first rounded to the result's dtype, since torch makes a tensor of it."},
 		Composite: true,    // of a power with the gradients in the other order
 		Copied:    "other", // by torch.tensor, up to torch 1.13
-		Error:     opdef.Error{Class: opdef.Elementwise},
+		Error:     elements.ElementwiseError,
 		Autocast:  opdef.AutocastFloat32,
 		Kernel:    func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return power(baseOf(a), a.Self) },
 		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
@@ -244,7 +244,7 @@ var (
 
 // powOp completes the declaration of a power.
 func powOp(op opdef.Op[PowArgs]) *opdef.Entry {
-	op.Error, op.Cases = opdef.Error{Class: opdef.Elementwise}, powCases
+	op.Error, op.Cases = elements.ElementwiseError, powCases
 	op.Grad = func(a *PowArgs, g *opdef.Grad) (opdef.Grads, error) {
 		return powGrad(a.Self, a.Exponent, "self", "exponent", g, false)
 	}

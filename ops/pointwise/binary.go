@@ -36,7 +36,7 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Binary{
 		Name: "copysign", InPlace: true, ToFloat: true, TensorSelf: true,
-		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}}, // broadcast
+		Error: elements.MovedError, // broadcast
 		Doc:   opdef.Doc{Summary: "Magnitude of self with the sign of other", Formula: "|self| * sign(other)"},
 		F:     math.Copysign,
 		DF: func(x, _, z float64) (float64, float64) {

@@ -39,7 +39,7 @@ var complexOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Complex numbers from magnitude and angle", Formula: "abs * exp(i*angle)",
 			Notes: "The gradient of abs is that along the direction of the result, as torch has it: its sign is the " +
 				"other for negative abs, and it is 0 for abs 0."},
-		Error: opdef.Error{Class: opdef.Elementwise},
+		Error: elements.ElementwiseError,
 		Kernel: func(a *polarArgs) ([]*tensor.Tensor, error) {
 			return fromParts(a.Abs, a.Angle, "angle", func(r, phi float64) complex128 {
 				s, c := math.Sincos(phi)
@@ -140,7 +140,7 @@ var complexOps = []*opdef.Entry{
 		Schema: "angle(Tensor self) -> Tensor",
 		Doc: opdef.Doc{Summary: "Angle", Formula: "atan2(Im(self), Re(self))",
 			Notes: "pi for negative real numbers; the gradient of real input is 0."},
-		Error: opdef.Error{Class: opdef.Elementwise},
+		Error: elements.ElementwiseError,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			if x.DType.IsComplex() {

@@ -30,7 +30,7 @@ var pointwiseOps = []*opdef.Entry{
 			if a.Self.DType.IsComplex() { // the root of a sum of squares
 				return opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}}
 			}
-			return opdef.Error{Class: opdef.Exact}
+			return elements.ExactError
 		},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return absolute(a.Self) },
 		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {

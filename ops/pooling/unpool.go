@@ -96,7 +96,7 @@ func unpoolOps(nd int) []*opdef.Entry {
 			Formula: "out[n, c, indices[n, c, i]] = input[n, c, i]",
 			Notes:   "Of elements with equal indices the last counts.",
 		},
-		Error: opdef.Error{Class: opdef.Exact},
+		Error: elements.ExactError,
 		Plan:  func(a *unpoolArgs) (*unpooling, error) { return a.plan(nd) },
 		Kernel: func(u *unpooling) ([]*tensor.Tensor, error) {
 			if u.in.Tensor.DType.IsFloat() {

@@ -15,14 +15,8 @@ import (
 
 // queryOps return something else than tensors.
 var queryOps = []*opdef.Entry{
-	query("item", "Tensor.item", "The single element as a Python number", func(t *tensor.Tensor) (value.Value,
-		error) {
-		return item(t)
-	}),
-	query("tolist", "Tensor.tolist", "The elements as nested lists", func(t *tensor.Tensor) (value.Value,
-		error) {
-		return toList(t)
-	}),
+	query("item", "Tensor.item", "The single element as a Python number", item),
+	query("tolist", "Tensor.tolist", "The elements as nested lists", toList),
 	query("is_complex", "is_complex Tensor.is_complex", "Whether the dtype is complex",
 		func(t *tensor.Tensor) (value.Value, error) { return t.DType.IsComplex(), nil }),
 	query("is_floating_point", "is_floating_point Tensor.is_floating_point", "Whether the dtype is floating",

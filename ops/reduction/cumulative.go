@@ -292,7 +292,7 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 		Schema: name + "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
 		Doc: opdef.Doc{Summary: summary,
 			Notes: "The index of the last of equal elements; any of them is accepted. nan stays."},
-		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Error: elements.MovedError,
 		Kernel: func(a *opdef.DimArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			dim, err := opdef.Dim("dim", a.Dim, x.Dim())

@@ -342,7 +342,7 @@ func dimExtremum(name, summary string, least bool) *opdef.Entry {
 		Schema: name + ".dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
 		Doc: opdef.Doc{Summary: summary,
 			Notes: "nan wins. Any index of equal elements is accepted; the gradient goes to the one returned."},
-		Error: opdef.Error{Class: opdef.Exact},
+		Error: elements.ExactError,
 		Kernel: func(a *dimExtremumArgs) ([]*tensor.Tensor, error) {
 			dims, err := extremeOver(a.Self, []int{a.Dim})
 			if err != nil {

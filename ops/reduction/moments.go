@@ -109,7 +109,7 @@ func moment[A any](name, overload string, call func(*A) spreadCall, cases func(o
 		Grad:      func(a *A, g *opdef.Grad) (opdef.Grads, error) { return call(a).grad(g, root, false) },
 		Scale:     func(a *A, outs []*tensor.Tensor) []*tensor.Tensor { return call(a).scale(root, mean) },
 		GradScale: func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return call(a).grad(g, root, true) },
-		Cases:     func(g opdef.Gen) []*A { return cases(g) },
+		Cases:     cases,
 	}.Entry()
 }
 

@@ -17,7 +17,7 @@ var bandOps = []*opdef.Entry{
 	opdef.Op[diagEmbedArgs]{
 		Schema: "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
 		Doc:    opdef.Doc{Summary: "Matrices whose diagonal is the last dimension"},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Error:  elements.ExactError,
 		Kernel: func(a *diagEmbedArgs) ([]*tensor.Tensor, error) {
 			t, err := embedDiagonal(a.Self, a.Offset, a.Dim1, a.Dim2)
 			return []*tensor.Tensor{t}, err
@@ -34,7 +34,7 @@ var bandOps = []*opdef.Entry{
 	opdef.Op[diagArgs]{
 		Schema: "diag(Tensor self, int diagonal=0) -> Tensor",
 		Doc:    opdef.Doc{Summary: "The diagonal of a matrix, or the matrix with a vector as diagonal"},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Error:  elements.ExactError,
 		Kernel: func(a *diagArgs) ([]*tensor.Tensor, error) { return diag(a.Self, a.Diagonal) },
 		Grad: func(a *diagArgs, g *opdef.Grad) (opdef.Grads, error) {
 			if a.Self.Dim() == 1 {
@@ -56,7 +56,7 @@ var bandOps = []*opdef.Entry{
 	opdef.Op[diagflatArgs]{
 		Schema: "diagflat(Tensor self, int offset=0) -> Tensor",
 		Doc:    opdef.Doc{Summary: "The matrix with the elements as diagonal"},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Error:  elements.ExactError,
 		Kernel: func(a *diagflatArgs) ([]*tensor.Tensor, error) {
 			return diag(a.Self.Reshape(a.Self.Numel()), a.Offset)
 		},
@@ -115,7 +115,7 @@ func trianglePart(name, summary string, upper bool) *opdef.Entry {
 	return opdef.Op[trianglePartArgs]{
 		Schema: name + "(Tensor self, int diagonal=0) -> Tensor", InPlace: true,
 		Doc:   opdef.Doc{Summary: summary, Notes: "The rest is 0."},
-		Error: opdef.Error{Class: opdef.Exact}, Trivial: true,
+		Error: elements.ExactError, Trivial: true,
 		Kernel: func(a *trianglePartArgs) ([]*tensor.Tensor, error) {
 			if a.Self.Dim() < 2 {
 				return nil, opdef.Refuse("self", "want a matrix, got %s", a.Self.Meta())

@@ -13,7 +13,7 @@ import (
 var adjointOp = opdef.Op[opdef.UnaryArgs]{
 	Schema: "adjoint(Tensor self) -> Tensor", Names: "adjoint Tensor.adjoint Tensor.mH Tensor.mH.__get__ Tensor.H Tensor.H.__get__",
 	Doc:    opdef.Doc{Summary: "Conjugate transpose of matrices"},
-	Error:  opdef.Error{Class: opdef.Exact},
+	Error:  elements.ExactError,
 	Uncast: "adjoint",
 	Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 		if a.Self.Dim() < 2 {
@@ -42,7 +42,7 @@ var fillDiagonalOp = opdef.Op[fillDiagonalArgs]{
 	Doc: opdef.Doc{Summary: "Writes a number to the main diagonal",
 		Notes: "Tensors of more than 2 dimensions must be cubes. wrap goes on below a tall matrix's diagonal, a row " +
 			"apart."},
-	Error: opdef.Error{Class: opdef.Exact},
+	Error: elements.ExactError,
 	Kernel: func(a *fillDiagonalArgs) ([]*tensor.Tensor, error) {
 		return a.filled(a.Self, a.FillValue)
 	},

@@ -16,7 +16,7 @@ var joinOps = []*opdef.Entry{
 		Names:  "cat concat concatenate", Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Tensors joined along an existing dimension",
 			Notes: "Tensors of shape [0] are left out, whatever the others' dimensions."},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Error:  elements.ExactError,
 		Kernel: func(a *CatArgs) ([]*tensor.Tensor, error) { return cat(a.Tensors, a.Dim) },
 		Grad: func(a *CatArgs, g *opdef.Grad) (opdef.Grads, error) {
 			gr, at := make([]*tensor.Tensor, len(a.Tensors)), 0
@@ -40,7 +40,7 @@ var joinOps = []*opdef.Entry{
 		Schema: "stack(Tensor[] tensors, int dim=0) -> Tensor",
 		Names:  "stack", Autocast: opdef.AutocastWidest,
 		Doc:   opdef.Doc{Summary: "Tensors of one shape joined along a new dimension"},
-		Error: opdef.Error{Class: opdef.Exact},
+		Error: elements.ExactError,
 		Kernel: func(a *CatArgs) ([]*tensor.Tensor, error) {
 			if len(a.Tensors) == 0 {
 				return nil, opdef.Refuse("tensors", "want at least one tensor")
@@ -204,7 +204,7 @@ func stackLike(name, names, how string, n int, along func(*tensor.Tensor) int) *
 	return opdef.Op[tensorsArgs]{
 		Schema: name + "(Tensor[] tensors) -> Tensor", Names: names,
 		Doc:   opdef.Doc{Summary: "Tensors joined " + how},
-		Error: opdef.Error{Class: opdef.Exact},
+		Error: elements.ExactError,
 		Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 			c, err := prepare(a)
 			if err != nil {
@@ -240,7 +240,7 @@ var broadcastTensorsOp = opdef.Op[tensorsArgs]{
 	Names:     "broadcast_tensors functional.broadcast_tensors",
 	Doc:       opdef.Doc{Summary: "Tensors expanded to their common shape"},
 	Composite: true, // each result has a node of its own
-	Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Error:     elements.MovedError,
 	Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 		ts, _, err := opdef.BroadcastAll(a.Tensors...)
 		return ts, err
@@ -275,7 +275,7 @@ var blockDiagOp = opdef.Op[tensorsArgs]{
 	Schema: "block_diag(Tensor[]... tensors) -> Tensor",
 	Names:  "block_diag functional.block_diag",
 	Doc:    opdef.Doc{Summary: "Matrices along the diagonal of a larger one", Notes: "Vectors are rows."},
-	Error:  opdef.Error{Class: opdef.Exact},
+	Error:  elements.ExactError,
 	Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 		dt := tensor.ResultType(a.Tensors...)
 		if dt == tensor.Invalid {

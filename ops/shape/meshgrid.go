@@ -45,7 +45,7 @@ var meshgridOp = opdef.Op[meshgridArgs]{
 	Schema:    "meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]",
 	Names:     "meshgrid functional.meshgrid",
 	Doc:       opdef.Doc{Summary: "Coordinate grids of vectors", Formula: "out[k][i, j, ...] = tensors[k][index k]"},
-	Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Error:     elements.MovedError,
 	Kernel: func(a *meshgridArgs) ([]*tensor.Tensor, error) {
 		if len(a.Tensors) == 0 {
 			return nil, opdef.Refuse("tensors", "want at least one tensor")
@@ -206,7 +206,7 @@ var combinationsOp = opdef.Planned[combinationsArgs, *combinations]{
 	Names:  "combinations",
 	Doc: opdef.Doc{Summary: "Combinations of the elements of a vector",
 		Notes: "In lexicographic order of positions, one a row."},
-	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Error: elements.MovedError,
 	Plan:  (*combinationsArgs).plan,
 	Kernel: func(a *combinations) ([]*tensor.Tensor, error) {
 		if a.R == 0 {
@@ -239,7 +239,7 @@ var cartesianProdOp = opdef.Op[tensorsArgs]{
 	Names:  "cartesian_prod functional.cartesian_prod",
 	Doc: opdef.Doc{Summary: "All tuples of one element of each vector",
 		Notes: "The last vector runs fastest; one vector is returned as it is."},
-	Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Error: elements.MovedError,
 	Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 		if len(a.Tensors) == 0 {
 			return nil, opdef.Refuse("tensors", "want at least one tensor")

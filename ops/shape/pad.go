@@ -56,7 +56,7 @@ var padOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Extend dimensions at both ends with a constant",
 			Formula: "pad = (left, right, top, bottom, ...), the last dimension first",
 			Source:  "aten/src/ATen/native/PadNd.cpp"},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Error:  elements.ExactError,
 		Plan:   func(a *constantPadArgs) (*Padding, error) { return a.call().plan() },
 		Kernel: func(p *Padding) ([]*tensor.Tensor, error) { return elements.Single(p.Padded()), nil },
 		Grad:   func(p *Padding, g *opdef.Grad) (opdef.Grads, error) { return elements.GradOf("self", p.grad(g)), nil },
@@ -123,7 +123,7 @@ var padOps = []*opdef.Entry{
 		Names:  "F.pixel_shuffle pixel_shuffle",
 		Doc: opdef.Doc{Summary: "Channels rearranged into blocks of pixels",
 			Formula: "out[..., c, h*r+i, w*r+j] = input[..., (c*r+i)*r+j, h, w]"},
-		Error: opdef.Error{Class: opdef.Exact},
+		Error: elements.ExactError,
 		Kernel: func(a *pixelShuffleArgs) ([]*tensor.Tensor, error) {
 			return elements.ResultOrError(pixelShuffle(a.Input, a.UpscaleFactor))
 		},
@@ -141,7 +141,7 @@ var padOps = []*opdef.Entry{
 		Names:  "F.pixel_unshuffle pixel_unshuffle",
 		Doc: opdef.Doc{Summary: "Blocks of pixels rearranged into channels",
 			Formula: "out[..., (c*r+i)*r+j, h, w] = input[..., c, h*r+i, w*r+j]"},
-		Error: opdef.Error{Class: opdef.Exact},
+		Error: elements.ExactError,
 		Kernel: func(a *pixelUnshuffleArgs) ([]*tensor.Tensor, error) {
 			return elements.ResultOrError(pixelUnshuffle(a.Input, a.DownscaleFactor))
 		},
@@ -159,7 +159,7 @@ var padOps = []*opdef.Entry{
 		Names:  "F.channel_shuffle channel_shuffle native_channel_shuffle F.native_channel_shuffle",
 		Doc: opdef.Doc{Summary: "Channels interleaved between groups",
 			Formula: "out[n, c*groups + g] = input[n, g*(C/groups) + c]", Source: "torch.nn.ChannelShuffle"},
-		Error: opdef.Error{Class: opdef.Exact},
+		Error: elements.ExactError,
 		Kernel: func(a *channelShuffleArgs) ([]*tensor.Tensor, error) {
 			return elements.ResultOrError(channelShuffle(a.Input, a.Groups, false))
 		},

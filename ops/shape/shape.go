@@ -387,7 +387,7 @@ func atLeast(n int) *opdef.Entry {
 		Schema: name + "(Tensor[]... tensors) -> Tensor|Tensor[tensors]",
 		Names:  name + " functional." + name,
 		Doc:    opdef.Doc{Summary: "Tensors with dimensions of size 1 added up to a number of dimensions"},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Error:  elements.ExactError,
 		Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 			out := make([]*tensor.Tensor, len(a.Tensors))
 			for i, t := range a.Tensors {
@@ -441,7 +441,7 @@ func storageResize[A any](schema, summary string, get func(*A) (*tensor.Tensor, 
 	return opdef.Op[A]{
 		Schema: schema, Names: "Tensor." + s.Name,
 		Doc:    opdef.Doc{Summary: summary, Notes: "Elements beyond the storage are uninitialised."},
-		Error:  opdef.Error{Class: opdef.Exact},
+		Error:  elements.ExactError,
 		NoGrad: "PyTorch refuses tensors that require grad",
 		Exempt: map[string]string{"strides": "addresses memory by its strides"},
 		RandomIf: func(a *A) string {

@@ -387,7 +387,7 @@ func spansOp[A any](schema, name, how string, minDims int, self func(*A) *tensor
 	return opdef.Op[A]{
 		Schema: schema, Names: name + " Tensor." + name,
 		Doc:   opdef.Doc{Summary: "Parts " + how},
-		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+		Error: elements.MovedError,
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			if n := self(a).Dim(); n < minDims {
 				return nil, opdef.Refuse("self", "want at least %d dimensions, got %d", minDims, n)
@@ -400,7 +400,7 @@ func spansOp[A any](schema, name, how string, minDims int, self func(*A) *tensor
 			return out, err
 		},
 		Grad:  func(a *A, g *opdef.Grad) (opdef.Grads, error) { return spansGrad(self(a), cut, a, g.Out) },
-		Cases: func(g opdef.Gen) []*A { return cases(g) },
+		Cases: cases,
 	}.Entry()
 }
 

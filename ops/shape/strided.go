@@ -75,7 +75,7 @@ var asStridedOp = opdef.Op[asStridedArgs]{
 	Names:  "as_strided Tensor.as_strided Tensor.as_strided_ as_strided_copy",
 	Doc: opdef.Doc{Summary: "The storage seen with other sizes and strides",
 		Notes: "The gradient is that of a tensor with a storage of its own."},
-	Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},
+	Error:  elements.MovedError,
 	Uncast: "as_strided",
 	Exempt: map[string]string{"strides": "addresses memory by its strides"},
 	Kernel: func(a *asStridedArgs) ([]*tensor.Tensor, error) {

@@ -39,7 +39,7 @@ type viewOp[A any] struct {
 func (v viewOp[A]) Entry() *opdef.Entry {
 	op := opdef.Op[A]{
 		Schema: v.Schema, Names: v.Names, Doc: v.Doc, Node: v.Node, Exempt: v.Exempt, Uncast: v.Uncast,
-		Error: opdef.Error{Class: opdef.Exact},
+		Error: elements.ExactError,
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			t, err := v.View(a, v.Self(a))
 			if err != nil {
@@ -48,7 +48,7 @@ func (v viewOp[A]) Entry() *opdef.Entry {
 			return []*tensor.Tensor{t}, nil
 		},
 		Grad:  func(a *A, g *opdef.Grad) (opdef.Grads, error) { return v.grad(a, g.Out[0]) },
-		Cases: func(g opdef.Gen) []*A { return v.Cases(g) },
+		Cases: v.Cases,
 	}
 	if v.Repeats {
 		op.Error.Grad = &opdef.Error{Class: opdef.Accumulated, ULPs: 1}
@@ -110,10 +110,10 @@ type partsOp[A any] struct {
 func (p partsOp[A]) Entry() *opdef.Entry {
 	e := opdef.Op[A]{
 		Schema: p.Schema, Names: p.Names, Doc: p.Doc, Uncast: p.Uncast,
-		Error:  opdef.Error{Class: opdef.Exact},
+		Error:  elements.ExactError,
 		Kernel: p.kernel,
 		Grad:   p.grad,
-		Cases:  func(g opdef.Gen) []*A { return p.Cases(g) },
+		Cases:  p.Cases,
 	}.Entry()
 	e.View = true
 	return e

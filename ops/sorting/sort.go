@@ -424,7 +424,7 @@ func (o rankOp[A]) Entry() *opdef.Entry {
 			as[last] = acceptRows(r.self, r.dim, values, r.widened(want[last]), r.widened(got[last]), r.distinct)
 			return as
 		},
-		Cases: func(g opdef.Gen) []*A { return o.Cases(g) },
+		Cases: o.Cases,
 	}
 	if o.Only == indicesOnly {
 		op.NoGrad = "indices have no gradient"

@@ -191,7 +191,7 @@ var specialOps = []*opdef.Entry{
 		Lo: 0.2, Hi: 6,
 		Doc: opdef.Doc{Summary: "Logarithm of the magnitude of the gamma function", Formula: "ln|Gamma(self)|"},
 		F:   logGamma,
-		S:   func(x, y float64) float64 { return logGammaScale(x, y) },
+		S:   logGammaScale,
 		DF:  func(x, _ float64) float64 { return kernel.Digamma(x) },
 		DS:  func(x, _ float64) float64 { return digammaScale(x) },
 	}.Entry(),

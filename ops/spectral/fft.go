@@ -317,7 +317,7 @@ func fftOp[A any](
 	op.GradScale = func(c *fftCall, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return opdef.Grads{"self": {c.magnitude(g.Out[0], c.self.Shape)}}, nil
 	}
-	op.Terms = func(c *fftCall) int { return c.terms() }
+	op.Terms = (*fftCall).terms
 	return op.Entry()
 }
 
@@ -435,7 +435,7 @@ func fftShift(name string, more int) *opdef.Entry {
 		Names:  "fft." + name,
 		Doc: opdef.Doc{Summary: "Rotation that moves frequency zero to the centre, or back (" + name + ")",
 			Formula: "roll by half the size"},
-		Error: opdef.Error{Class: opdef.Exact},
+		Error: elements.ExactError,
 		Kernel: func(a *shiftArgs) ([]*tensor.Tensor, error) {
 			return elements.ResultOrError(rotate(a.Self, a.Dim, more))
 		},

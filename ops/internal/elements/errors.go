@@ -46,3 +46,7 @@ var ExactError = opdef.Error{Class: opdef.Exact}
 
 // RoundedError is the error class of functions rounded once.
 var RoundedError = opdef.Error{Class: opdef.Rounded}
+
+// MovedError is the error class of functions that move elements, each perhaps to several places: their gradients add
+// up what came from there.
+var MovedError = opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}}
