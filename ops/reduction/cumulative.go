@@ -24,10 +24,7 @@ var cumulativeOps = []*opdef.Entry{
 			return a.running(RunningSum[float64], RunningSum[int64], RunningSum[complex128])
 		},
 		Grad: func(a *CumulativeArgs, g *opdef.Grad) (opdef.Grads, error) {
-			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
-			if err != nil {
-				return nil, err
-			}
+			dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim()))
 			if g.Outs[0].DType.IsComplex() {
 				return elements.GradOf("self", opdef.AlongDim(g.Outs[0].DType, g.Out[0], dim, SuffixSum[complex128])),
 					nil
@@ -50,10 +47,7 @@ var cumulativeOps = []*opdef.Entry{
 			return a.running(runningProduct[float64], runningProduct[int64], runningProduct[complex128])
 		},
 		Grad: func(a *CumulativeArgs, g *opdef.Grad) (opdef.Grads, error) {
-			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
-			if err != nil {
-				return nil, err
-			}
+			dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim()))
 			if dt := g.Outs[0].DType; dt.IsComplex() {
 				return elements.GradOf("self", opdef.AlongDimN(dt, dim, func(s [][]complex128, dst []complex128) {
 					for i, x := range s[0] {
@@ -108,12 +102,10 @@ var cumulativeOps = []*opdef.Entry{
 				func(y float64) float64 { return math.Abs(y) + l }))
 		},
 		Grad: func(a *opdef.DimArgs, g *opdef.Grad) (opdef.Grads, error) {
-			t, err := logSumGrad(a, g, false)
-			return elements.GradOf("self", t), err
+			return elements.GradOf("self", logSumGrad(a, g, false)), nil
 		},
 		GradScale: func(a *opdef.DimArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			t, err := logSumGrad(a, g, true)
-			return elements.GradOf("self", t), err
+			return elements.GradOf("self", logSumGrad(a, g, true)), nil
 		},
 		Cases: func(g opdef.Gen) []*opdef.DimArgs {
 			return []*opdef.DimArgs{
@@ -254,11 +246,8 @@ func runningLogSum(src, dst []float64) {
 // adding from the end relative to the latest y, which does not decrease. With
 // magnitudes it is the sum of the terms' magnitudes, each exponent being known
 // to its own size.
-func logSumGrad(a *opdef.DimArgs, g *opdef.Grad, magnitudes bool) (*tensor.Tensor, error) {
-	dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
-	if err != nil {
-		return nil, err
-	}
+func logSumGrad(a *opdef.DimArgs, g *opdef.Grad, magnitudes bool) *tensor.Tensor {
+	dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim()))
 	if a.Self.DType.IsComplex() {
 		t := opdef.AlongDimN(a.Self.DType, dim, func(s [][]complex128, dst []complex128) {
 			complexLogSumGrad(s[0], s[1], s[2], dst, magnitudes)
@@ -266,7 +255,7 @@ func logSumGrad(a *opdef.DimArgs, g *opdef.Grad, magnitudes bool) (*tensor.Tenso
 		if magnitudes {
 			t = opdef.Abs(t)
 		}
-		return t, nil
+		return t
 	}
 	return opdef.AlongDimN(a.Self.DType, dim, func(s [][]float64, dst []float64) {
 		x, y, up := s[0], s[1], s[2]
@@ -283,7 +272,7 @@ func logSumGrad(a *opdef.DimArgs, g *opdef.Grad, magnitudes bool) (*tensor.Tenso
 			sum += math.Abs(up[k]) * (2 + math.Abs(y[k]))
 			dst[k] = kernel.ExpDiff(x[k], y[k]) * sum * (1 + math.Abs(x[k]))
 		}
-	}, a.Self, g.Outs[0], g.Out[0]), nil
+	}, a.Self, g.Outs[0], g.Out[0])
 }
 
 // runningExtremum declares cummax and cummin.
@@ -308,10 +297,7 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 			return runningExtremes[int64](x, dim, least), nil
 		},
 		Grad: func(a *opdef.DimArgs, g *opdef.Grad) (opdef.Grads, error) {
-			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
-			if err != nil {
-				return nil, err
-			}
+			dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim()))
 			return elements.GradOf("self", opdef.AlongDimN(a.Self.DType, dim, func(s [][]float64, dst []float64) {
 				clear(dst)
 				for i, at := range s[0] {

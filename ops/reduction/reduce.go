@@ -168,10 +168,7 @@ var reduceOps = []*opdef.Entry{
 		Terms:    func(a *LogSumExpArgs) int { return elements.TermsOver(a.Self.Shape, a.Dim) },
 		Kernel:   logSumExp,
 		Grad: func(a *LogSumExpArgs, g *opdef.Grad) (opdef.Grads, error) {
-			dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
-			if err != nil {
-				return nil, err
-			}
+			dims := opdef.Must(opdef.Dims("dim", a.Dim, a.Self.Dim()))
 			lse, up := opdef.Unreduce(g.Outs[0], a.Self.Shape, dims), opdef.Unreduce(g.Out[0], a.Self.Shape, dims)
 			if a.Self.DType.IsComplex() {
 				return elements.GradOf("self", opdef.ZipN(a.Self.DType, a.Self.Shape,
@@ -201,10 +198,7 @@ var reduceOps = []*opdef.Entry{
 		},
 		// exp(x - lse): the difference is rounded before the exponential.
 		GradScale: func(a *LogSumExpArgs, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
-			dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
-			if err != nil {
-				return nil, err
-			}
+			dims := opdef.Must(opdef.Dims("dim", a.Dim, a.Self.Dim()))
 			lse := opdef.Unreduce(g.Outs[0], a.Self.Shape, dims)
 			if a.Self.DType.IsComplex() {
 				s := opdef.Unreduce(complexLogSumScale(a, g.Outs[0]), a.Self.Shape, dims)
