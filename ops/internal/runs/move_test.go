@@ -70,3 +70,29 @@ func TestPut(t *testing.T) {
 		}
 	}
 }
+
+// TestPutSpread adds single elements to more than the caches hold, in more than one round, and compares with a plain
+// loop to the last bit, which the order of the sums decides.
+func TestPutSpread(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 9))
+	const size, count = spread + section + 5, 2*round + 77
+	starts, base, src := make([]int64, count), make([]float64, size), make([]float64, count)
+	for i := range starts {
+		starts[i], src[i] = r.Int64N(size), r.NormFloat64()
+	}
+	starts[0], starts[count-1] = 0, size-1
+	for i := range base {
+		base[i] = r.NormFloat64()
+	}
+	want := slices.Clone(base)
+	for i, p := range starts {
+		want[p] += src[i]
+	}
+	got := tensor.Data[float64](Put(tensor.New(tensor.Float64, []int{size}, base),
+		tensor.New(tensor.Float64, []int{count}, src), AtStarts(1, starts), Add, true))
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("element %d is %v, want %v", i, got[i], want[i])
+		}
+	}
+}

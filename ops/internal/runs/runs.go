@@ -335,6 +335,9 @@ func (w *writer[T]) some(lo int, dst []T, list []write) {
 // all is the whole result, in one walk of the source. Each goroutine keeps to a
 // part of the result.
 func (w *writer[T]) all() []T {
+	if w.Len == 1 && w.how == Add && w.keep && w.base.Numel() > spread {
+		return w.sums()
+	}
 	out := tensor.Make[T](w.base.Numel())
 	times := w.counts(len(out))
 	step := max(1, (1<<13)/w.Len)
@@ -352,10 +355,6 @@ func (w *writer[T]) all() []T {
 			v := (*src)[:len(to)*w.Len]
 			w.Starts(run, to)
 			tensor.Load(w.src, run*w.Len, v)
-			if w.Len == 1 && w.how == Add && w.keep {
-				addWithin(out[lo:hi], lo, to, v)
-				continue
-			}
 			for i, p := range to {
 				if from, end := max(int(p), lo), min(int(p)+w.Len, hi); from < end {
 					w.write(out[from:end], v[i*w.Len+from-int(p):][:end-from], times, from)
@@ -367,22 +366,89 @@ func (w *writer[T]) all() []T {
 	return out
 }
 
-// addWithin adds v[i] to element to[i] of a tensor of which dst holds those from
-// lo on. The places of the others are sifted out without a branch, which could
-// not be predicted.
-func addWithin[T tensor.Elem](dst []T, lo int, to []int64, v []T) {
-	const batch = 512
-	var own [batch]int32
-	for len(to) > 0 {
-		m, k := min(batch, len(to)), 0
-		for i, p := range to[:m] {
-			own[k] = int32(i)
-			k += elements.BoolInt(uint64(p)-uint64(lo) < uint64(len(dst)))
+// Single elements are added to results of more than spread elements, which the caches do not hold, section
+// by section: the elements of a round are listed by the section they are added to first.
+const (
+	spread  = 1 << 17
+	section = 1 << 16
+	round   = 1 << 20 // elements that each goroutine lists at a time
+)
+
+// A batch is what one goroutine lists in a round: places within sections and what is added there, those of section k
+// from from[k] to from[k+1].
+type batch[T tensor.Elem] struct {
+	from []int
+	at   []uint16
+	v    []T
+}
+
+// sums is all for single elements that are added to what base holds. Each element's terms are added in the order
+// of the source.
+func (w *writer[T]) sums() []T {
+	out := tensor.Make[T](w.base.Numel())
+	sections := (len(out) + section - 1) / section
+	part := func(k int) (lo, hi int) { return k * section, min((k+1)*section, len(out)) }
+	tensor.Parallel(sections, 1, func(a, b int) {
+		for k := a; k < b; k++ {
+			lo, hi := part(k)
+			tensor.Load(w.base, lo, out[lo:hi])
 		}
-		for _, i := range own[:k] {
-			dst[int(to[i])-lo] += v[i]
+	})
+	batches := make([]batch[T], runtime.GOMAXPROCS(0))
+	for i := range batches {
+		n := min(round, w.Count)
+		batches[i] = batch[T]{tensor.Make[int](sections + 1), tensor.Make[uint16](n), tensor.Make[T](n)}
+	}
+	for first := 0; first < w.Count; first += round * len(batches) {
+		tensor.Parallel(len(batches), 1, func(a, b int) {
+			for i := a; i < b; i++ {
+				w.list(&batches[i], first+i*round)
+			}
+		})
+		tensor.Parallel(sections, 1, func(a, b int) {
+			for k := a; k < b; k++ {
+				lo, hi := part(k)
+				dst := out[lo:hi]
+				for _, l := range batches {
+					v := l.v[l.from[k]:l.from[k+1]]
+					for j, at := range l.at[l.from[k]:l.from[k+1]] {
+						dst[at] += v[j]
+					}
+				}
+			}
+		})
+	}
+	return out
+}
+
+// list lists the elements of a round from first on, which may be past the last.
+func (w *writer[T]) list(l *batch[T], first int) {
+	clear(l.from)
+	n := min(round, w.Count-first)
+	if n <= 0 {
+		return
+	}
+	to := opdef.Scratch[int64](n)
+	defer opdef.Release(to)
+	w.Starts(first, *to)
+	for _, p := range *to {
+		l.from[p/section+1]++
+	}
+	for k := range l.from[1:] {
+		l.from[k+1] += l.from[k]
+	}
+	next := slices.Clone(l.from)
+	const block = 1 << 13
+	src := opdef.Scratch[T](min(n, block))
+	defer opdef.Release(src)
+	for lo := 0; lo < n; lo += block {
+		v := (*src)[:min(block, n-lo)]
+		tensor.Load(w.src, first+lo, v)
+		for i, p := range (*to)[lo : lo+len(v)] {
+			k := p / section
+			l.at[next[k]], l.v[next[k]] = uint16(p%section), v[i]
+			next[k]++
 		}
-		to, v = to[m:], v[m:]
 	}
 }
 
