@@ -34,8 +34,9 @@
 // where the class's rule does not fit, S itself (Op.Scale): the sum of the
 // magnitudes of the terms that were added to make an element. For multilinear
 // ops (Accumulated) S is the op applied to the magnitudes of its arguments,
-// which needs no declaration. S is computed only when an element fails the
-// cheap test.
+// which needs no declaration; of the gradients of ops that only move elements
+// (Exact) it is those of the magnitudes of what came in. S is computed only when
+// an element fails the cheap test.
 //
 // # Non-goals
 //
