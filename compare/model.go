@@ -155,9 +155,9 @@ func newBound(m Model, dt tensor.DType) bound {
 		case m.Coarse:
 		case dt.Size() == 1:
 			low = tensor.Float16
-		case dt.Size() == 2:
+		case dt.IsHalf():
 			low = dt
-		case m.Operand.IsFloat() && m.Operand.Size() == 2:
+		case m.Operand.IsHalf():
 			low = m.Operand
 		}
 		n := float64(max(m.Terms, 1))

@@ -222,7 +222,7 @@ func (s *scratch) loadRounded(p *pair, lo, n int) []float64 {
 // throughFloat32 is the first step of torch's cast to a dtype narrower than
 // float32.
 func (s *scratch) throughFloat32(p *pair, v []float64) []float64 {
-	if p.dt.Size() >= 4 {
+	if !p.dt.IsReduced() {
 		return v
 	}
 	w := resize(&s.exact, len(v))

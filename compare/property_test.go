@@ -74,7 +74,7 @@ type products struct {
 func newProducts(r *rand.Rand, dt tensor.DType, k int, positive bool) *products {
 	p := &products{dt: dt, rows: 6, cols: 12, k: k}
 	in := dt
-	if dt.Size() == 1 {
+	if dt.IsFloat8() {
 		in = tensor.BFloat16
 	}
 	// The results stay in the dtype's range.
@@ -229,7 +229,7 @@ func TestPlantedErrorsFail(t *testing.T) {
 	for _, dt := range floatDTypes {
 		for _, k := range lengths {
 			accs := []tensor.DType{accumulator(dt)}
-			if dt.Size() == 2 && k <= 512 {
+			if dt.IsHalf() && k <= 512 {
 				// Over longer sums the noise of a 16-bit accumulator is as
 				// large as the planted errors.
 				accs = append(accs, dt)

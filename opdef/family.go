@@ -78,7 +78,7 @@ func (u Unary) scale() func(a *UnaryArgs) func(x, y float64) float64 {
 	}
 	return func(a *UnaryArgs) func(x, y float64) float64 {
 		s := 0.0
-		if a.Self.DType.Size() == 2 {
+		if a.Self.DType.IsHalf() {
 			s = u.S16
 		}
 		return func(_, _ float64) float64 { return s }
@@ -285,7 +285,7 @@ func metaList(ts []*tensor.Tensor) string {
 
 func roundNumber(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
 	prec := dt.Real()
-	if prec.IsFloat() && prec.Size() < 4 {
+	if prec.IsReduced() {
 		prec = tensor.Float32
 	}
 	switch {

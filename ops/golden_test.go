@@ -476,7 +476,7 @@ func (j *goldenJudge) check(what string, got, want *tensor.Tensor, b opdef.Bound
 	operand, round := tensor.Invalid, tensor.Invalid
 	for _, a := range j.call.Tensors() {
 		switch dt := a.Tensor.DType; {
-		case dt.IsFloat() && dt.Size() == 2:
+		case dt.IsHalf():
 			operand = dt
 		case dt == tensor.Float32 && gradient:
 			round = dt // torch computes gradients of operands of two precisions in the lower one

@@ -712,7 +712,7 @@ func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compa
 	operand := b.Operand
 	if p == Backward {
 		for _, a := range r.bound.Tensors() {
-			if a.Tensor.DType.IsFloat() && a.Tensor.DType.Size() == 2 {
+			if a.Tensor.DType.IsHalf() {
 				operand = a.Tensor.DType
 			}
 		}

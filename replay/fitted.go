@@ -91,7 +91,7 @@ func (c *Call) scalarResult(fails []Result) bool {
 func (c *Call) ofSizes(x float64) string {
 	plain := len(shortened(x, 1)) > 1 && len(fmt.Sprintf("%.7g", shortened(x, 1)[0])) <= 4 &&
 		math.Abs(shortened(x, 1)[0]/x-1) < 1e-6
-	if c.fwd == nil || len(c.fwd.Outs) == 0 || c.fwd.Outs[0].DType.Size() < 4 || plain {
+	if c.fwd == nil || len(c.fwd.Outs) == 0 || c.fwd.Outs[0].DType.IsReduced() || plain {
 		return ""
 	}
 	var sizes []int

@@ -27,7 +27,7 @@ func (c *Call) misplacedResults(fails []Result) iter.Seq[mistake] {
 				continue
 			}
 			m := &misplaced{shape: got.Shape, got: x, want: y, near: 16 * got.DType.Eps()}
-			if got.DType.Size() < 4 {
+			if got.DType.IsReduced() {
 				m.near = 4 * got.DType.Eps()
 			}
 			is := func(text string, rounds bool, from func(j int) int) bool {

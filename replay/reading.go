@@ -67,7 +67,7 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 	case opdef.AutocastNone:
 		return nil
 	case opdef.AutocastLower:
-		if dt.Size() != 2 {
+		if !dt.IsHalf() {
 			return nil
 		}
 	case opdef.AutocastFloat32:
@@ -83,7 +83,7 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 	original := map[*tensor.Tensor]*tensor.Tensor{}
 	call := r.bound.Map(func(a opdef.Arg) *tensor.Tensor {
 		t := a.Tensor
-		if t.Wrapped || t.DType == dt || t.DType != tensor.Float32 && t.DType.Size() != 2 || !t.DType.IsFloat() {
+		if t.Wrapped || t.DType == dt || t.DType != tensor.Float32 && !t.DType.IsHalf() {
 			return t
 		}
 		c := opdef.Cast(t, dt).Rounded()
@@ -101,7 +101,7 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 // the 16-bit dtype of the result before anything is computed, as torch did on
 // the CPU before 2.0 and kernels with operands of one dtype do.
 func (r *comparison) roundedNumbers(dt tensor.DType) []reading {
-	if dt.Size() != 2 {
+	if !dt.IsHalf() {
 		return nil
 	}
 	changed := false
@@ -113,7 +113,7 @@ func (r *comparison) roundedNumbers(dt tensor.DType) []reading {
 	original := map[*tensor.Tensor]*tensor.Tensor{}
 	call := r.bound.Map(func(a opdef.Arg) *tensor.Tensor {
 		t := a.Tensor
-		if t.Dim() != 0 || !t.DType.IsFloat() || t.DType.Size() == 2 {
+		if t.Dim() != 0 || !t.DType.IsFloat() || t.DType.IsHalf() {
 			return t
 		}
 		n := tensor.Scalar(t.DType, round(tensor.At[float64](t, 0)))

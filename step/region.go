@@ -234,7 +234,7 @@ func (r *Region) entry(ctx context.Context, opt Options) *opdef.Entry {
 func (r *Region) coarse() tensor.DType {
 	for _, c := range r.Calls {
 		for _, o := range c.Outputs {
-			if o.DType.IsFloat() && o.DType.Size() == 2 {
+			if o.DType.IsHalf() {
 				return o.DType
 			}
 		}

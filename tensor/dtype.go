@@ -151,6 +151,18 @@ func (d DType) Kind() Kind { return dtypes[d].kind }
 // IsFloat reports whether d is a real floating-point dtype.
 func (d DType) IsFloat() bool { return dtypes[d].kind == KindFloat }
 
+// IsReduced reports whether d is a real floating-point dtype of less precision than float32, in which
+// kernels compute on it before they round (ATen's isReducedFloatingType).
+func (d DType) IsReduced() bool { return d.IsFloat() && d.Eps() > Float32.Eps() }
+
+// IsHalf reports whether d is a real floating-point dtype of 16 bits, float16 or bfloat16: what autocast
+// casts to, and what kernels may accumulate in.
+func (d DType) IsHalf() bool { return d.IsFloat() && d.Size() == 2 }
+
+// IsFloat8 reports whether d is a real floating-point dtype of 8 bits, which is stored and converted, but
+// has no arithmetic (ATen's isFloat8Type).
+func (d DType) IsFloat8() bool { return d.IsFloat() && d.Size() == 1 }
+
 // IsComplex reports whether d is complex.
 func (d DType) IsComplex() bool { return dtypes[d].kind == KindComplex }
 

@@ -353,6 +353,22 @@ func TestULP(t *testing.T) {
 	}
 }
 
+// TestPrecisions says of each floating dtype what it is to kernels.
+func TestPrecisions(t *testing.T) {
+	for d := range DTypes() {
+		var want [3]bool // reduced, half, float8
+		switch d {
+		case Float16, BFloat16:
+			want = [3]bool{true, true, false}
+		case Float8E4M3FN, Float8E5M2, Float8E4M3FNUZ, Float8E5M2FNUZ, Float8E8M0FNU:
+			want = [3]bool{true, false, true}
+		}
+		if got := [3]bool{d.IsReduced(), d.IsHalf(), d.IsFloat8()}; got != want {
+			t.Errorf("%s: reduced, half, float8 are %v, want %v", d, got, want)
+		}
+	}
+}
+
 func TestDTypeTable(t *testing.T) {
 	for d := Invalid + 1; d < numDTypes; d++ {
 		for _, name := range []string{d.String(), "torch." + d.String()} {

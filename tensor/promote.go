@@ -14,8 +14,8 @@ func Promote(a, b DType) DType {
 	if a == Invalid {
 		return b
 	}
-	if !a.Computable() || !b.Computable() || isFloat8(a) && b.Kind() >= KindFloat || isFloat8(b) &&
-		a.Kind() >= KindFloat {
+	if !a.Computable() || !b.Computable() || a.IsFloat8() && b.Kind() >= KindFloat ||
+		b.IsFloat8() && a.Kind() >= KindFloat {
 		return Invalid
 	}
 	if a == Float8E8M0FNU || b == Float8E8M0FNU {
@@ -52,8 +52,6 @@ func Promote(a, b DType) DType {
 	}
 	return a
 }
-
-func isFloat8(d DType) bool { return d.IsFloat() && d.Size() == 1 }
 
 func promoteInt(a, b DType) DType {
 	if b == Bool {

@@ -140,7 +140,7 @@ func (g *Graph) attention(q, k, v *Value, s Scores) *attention {
 		}
 		at.slopes = tensor.Data[float64](t)
 	}
-	if at.stored = g.rounding(at.dt, 0.5); at.dt.Size() >= 4 {
+	if at.stored = g.rounding(at.dt, 0.5); !at.dt.IsReduced() {
 		at.keySum, at.querySum = g.of(growth(at.e+at.s)), g.of(growth(at.l))
 	}
 	return at

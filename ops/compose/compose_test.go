@@ -52,7 +52,7 @@ func fusedAttention(g *Graph, a *maskedArgs) Values {
 func rmsNorm(g *Graph, a *normArgs) Values {
 	x := g.Arg("input", a.Input)
 	wide := x
-	if x.DType().Size() < 4 {
+	if x.DType().IsReduced() {
 		wide = g.To(x, tensor.Float32)
 	}
 	scale := g.Rsqrt(g.Shift(g.Mean(g.Square(wide), true, -1), a.Eps))

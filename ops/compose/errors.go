@@ -47,7 +47,7 @@ func (g *Graph) rounding(dt tensor.DType, ulps float64) float64 {
 	if dt = dt.Real(); !dt.IsFloat() || ulps == 0 {
 		return 0
 	}
-	if dt.Size() <= 2 { // computed in float32, then rounded
+	if dt.IsReduced() { // computed in float32, then rounded
 		return g.of(max(2, ulps) * dt.Eps() / g.unit())
 	}
 	return g.of(ulps * dt.Eps() / g.unit())

@@ -156,7 +156,7 @@ func (g *Graph) add(v *Value) *Value {
 	for _, x := range v.in {
 		v.needs = v.needs || x != nil && x.needs
 	}
-	if dt := v.T.DType.Real(); dt.IsFloat() && dt.Size() <= 2 && !v.T.Wrapped {
+	if v.T.DType.Real().IsReduced() && !v.T.Wrapped {
 		g.squared = true
 	}
 	g.nodes = append(g.nodes, v)

@@ -19,7 +19,7 @@ func (g *Graph) summing(t, sizes *tensor.Tensor, n int) *tensor.Tensor {
 		return tensor.Full(tensor.Float64, t.Shape, 0.0)
 	}
 	k := growth(n)
-	if dt.Size() == 8 && !g.double {
+	if dt == tensor.Float64 && !g.double {
 		k *= roundoff.U64 / roundoff.U32
 	}
 	k, own := g.of(k), g.rounding(dt, 0.5)

@@ -206,7 +206,7 @@ var extRMSNormBackward = compose.DeclareInPlace(compose.Op[extNormBackArgs]{
 
 // sums is the dtype that norms of dt are computed in.
 func sums(dt tensor.DType) tensor.DType {
-	if dt.Size() < 4 {
+	if dt.IsReduced() {
 		return tensor.Float32
 	}
 	return dt

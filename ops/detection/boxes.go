@@ -48,7 +48,7 @@ func upcast(g *compose.Graph, x *compose.Value) *compose.Value {
 	if x.DType().IsFloat() {
 		return g.AtLeast(x, tensor.Float32)
 	}
-	if x.DType().Size() < 4 {
+	if x.DType().Bits() < 32 {
 		return g.To(x, tensor.Int32)
 	}
 	return x

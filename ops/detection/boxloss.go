@@ -26,7 +26,7 @@ func newOverlap(g *compose.Graph, x, y *compose.Value, eps float64) *overlap {
 		g.Refuse("boxes2", "want the shape of boxes1 %s, got %s", x.T.Meta(), y.T.Meta())
 	}
 	wide := func(x *compose.Value) *compose.Value {
-		if !x.DType().IsFloat() || x.DType().Size() < 4 {
+		if !x.DType().IsFloat() || x.DType().IsReduced() {
 			return g.To(x, tensor.Float32)
 		}
 		return x

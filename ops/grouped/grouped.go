@@ -324,7 +324,7 @@ func narrowed(g *compose.Graph, z *compose.Value, scale *tensor.Tensor, as *tens
 	if !dt.IsFloat() {
 		g.Refuse("out_dtype", "want a floating dtype, got %s", dt)
 	}
-	if scale != nil && dt.Size() == 1 {
+	if scale != nil && dt.IsFloat8() {
 		if scale.Numel() != 1 || !scale.DType.IsFloat() {
 			g.Refuse("scale_result", "want one floating number, got %s", scale.Meta())
 		}

@@ -298,7 +298,7 @@ func matrixArg(arg string, t *tensor.Tensor, square bool) error {
 	switch {
 	case n < 2:
 		return opdef.Refuse(arg, "want at least 2 dimensions, got shape %s", tensor.ShapeString(t.Shape))
-	case !(t.DType.IsFloat() && t.DType.Size() >= 4 || t.DType.IsComplex() && t.DType.Size() >= 8):
+	case t.DType.Kind() < tensor.KindFloat || t.DType.Real().IsReduced():
 		return opdef.Refuse(arg, "not defined for dtype %s", t.DType)
 	case square && t.Shape[n-1] != t.Shape[n-2]:
 		return opdef.Refuse(arg, "want square matrices, got shape %s", tensor.ShapeString(t.Shape))

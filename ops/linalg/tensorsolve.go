@@ -61,7 +61,7 @@ func tensorsolvePlan(a *tensorsolveArgs) (*matrixCall, error) {
 
 // matrixDType checks that LAPACK has t's dtype.
 func matrixDType(arg string, t *tensor.Tensor) error {
-	if !(t.DType.IsFloat() && t.DType.Size() >= 4 || t.DType.IsComplex() && t.DType.Size() >= 8) {
+	if t.DType.Kind() < tensor.KindFloat || t.DType.Real().IsReduced() {
 		return opdef.Refuse(arg, "not defined for dtype %s", t.DType)
 	}
 	return nil

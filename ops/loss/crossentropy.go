@@ -577,7 +577,7 @@ func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
 // of scores and the logarithm of their sum.
 func (l *classLoss) exponents(x, p []float64) []float64 {
 	logs, most := math.Log(float64(l.classes)), vmath.Max(x)
-	if l.x.DType.Size() == 2 {
+	if l.x.DType.IsHalf() {
 		vmath.Affine(x, x, -(1 + most - math.Log(vmath.Max(p)) + 2*logs), -1)
 		return x
 	}
@@ -613,7 +613,7 @@ func (l *classLoss) node(up *tensor.Tensor) opdef.Node {
 
 // otherDivisor are the gradients where the mean divides by weights that were added in 16 bits.
 func (l *classLoss) otherDivisor(gr *opdef.Grad) ([]opdef.Grads, error) {
-	if l.x.DType.Size() != 2 || l.how != reduceMean || l.weight == nil || l.probs != nil {
+	if !l.x.DType.IsHalf() || l.how != reduceMean || l.weight == nil || l.probs != nil {
 		return nil, nil
 	}
 	m := *l

@@ -101,7 +101,7 @@ func elementLossOp[A any](o opdef.Planned[A, *elementLoss]) *opdef.Entry {
 	}
 	o.Else = func(l *elementLoss, outs []*tensor.Tensor) [][]*tensor.Tensor {
 		dt := outs[0].DType
-		if l.steps == nil || dt.Size() != 2 {
+		if l.steps == nil || !dt.IsHalf() {
 			return make([][]*tensor.Tensor, 1)
 		}
 		stepped := opdef.Must(l.forward(func(v []float64) float64 { return l.steps(dt.Round, v) }))

@@ -486,7 +486,7 @@ func (a *rmsNormArgs) norm() (*normalisation, error) {
 	switch dt := a.Input.DType; {
 	case a.Eps != nil:
 		n.eps = *a.Eps
-	case dt.Size() < tensor.Float32.Size(): // computed in float32, whose epsilon torch takes since 2.7
+	case dt.IsReduced(): // computed in float32, whose epsilon torch takes since 2.7
 		n.eps, n.older = tensor.Float32.Eps(), dt.Eps()
 	default:
 		n.eps = dt.Eps()

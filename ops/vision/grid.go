@@ -147,7 +147,7 @@ func (s *sampler) shifted() []*sampler {
 		}
 		moved[i] = &m
 	}
-	if s.Input.DType.Size() == 2 {
+	if s.Input.DType.IsHalf() {
 		m := *s
 		m.round = s.Input.DType.Round
 		moved = append(moved, &m)

@@ -249,7 +249,7 @@ func Geometric(p float64) Distribution {
 // Of 16-bit numbers, whose rounding depends on them, and of others with a mean that is
 // much larger than the deviation nothing is said.
 func Normals(t *tensor.Tensor, mean, std func(i int) float64) opdef.Drawn {
-	if t.DType.Size() < 4 {
+	if t.DType.IsReduced() {
 		return opdef.Drawn{}
 	}
 	v := tensor.Make[float64](min(t.Numel(), largest))

@@ -14,7 +14,7 @@ import (
 // in: float32 for 16-bit types.
 func ArithmeticValue(s opdef.Scalar, dt tensor.DType) float64 {
 	prec := dt.Real()
-	if prec.IsFloat() && prec.Size() < 4 {
+	if prec.IsReduced() {
 		prec = tensor.Float32
 	}
 	if !prec.IsFloat() {

@@ -20,17 +20,17 @@ func EpsOverFloat32(dt tensor.DType) float64 {
 // roundings to a 16-bit dtype on the way, each of which is counted, outweigh
 // those of sums.
 func ErrorTerms(dt tensor.DType, n int) int {
-	if dt.Size() >= 4 {
-		return n
+	if dt.IsReduced() {
+		return 1
 	}
-	return 1
+	return n
 }
 
 // HalfPrecisionFactor is how much larger a bound on errors relative to the
 // largest element is where every step rounds to 16 bits: twice half a unit in
 // the last place.
 func HalfPrecisionFactor(dt tensor.DType) float64 {
-	if dt.Size() >= 4 {
+	if !dt.IsReduced() {
 		return 1
 	}
 	return 1 + dt.Eps()/(8*math.Ldexp(1, -24))

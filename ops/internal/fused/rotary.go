@@ -83,7 +83,7 @@ func RotatedBy(g *compose.Graph, name string, x, cos, sin *compose.Value, conj, 
 		g.Refuse(name, "want floating rows of an even length, got %s", x.T.Meta())
 	}
 	dt := x.DType()
-	if dt.Size() < 4 {
+	if dt.IsReduced() {
 		x, cos, sin = g.To(x, tensor.Float32), g.To(cos, tensor.Float32), g.To(sin, tensor.Float32)
 	}
 	if conj {
