@@ -247,14 +247,19 @@ class Recording(unittest.TestCase):
         self.assertEqual(self.named("torch.Tensor.__getitem__")[0]["args"][1], (Ellipsis, None, 0))
 
     def test_dtypes(self):
-        names = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
-                 "complex64", "complex128"]
-        names += [n for n in ("float8_e4m3fn", "float8_e5m2", "uint16") if hasattr(torch, n)]
-        saved = [torch.arange(6).to(getattr(torch, n)) for n in names]
+        names = [n for n in [*optool_capture.SAFETENSORS, "complex128"] if hasattr(torch, n)]
+        saved = [torch.arange(i, i + 6.0).to(getattr(torch, n)) for i, n in enumerate(names)]  # none the bytes of another
         with optool_capture.record(self.path):
             for x in saved:
                 x.clone()
-        for call, x in zip(self.named("torch.Tensor.clone"), saved):
+        calls = self.named("torch.Tensor.clone")
+        self.assertEqual(len(calls), len(saved))
+        (file,) = glob.glob(os.path.join(self.directories()[0], "*.safetensors"))
+        with open(file, "rb") as f:
+            (n,) = struct.unpack("<Q", f.read(8))
+            written = {e["dtype"] for e in json.loads(f.read(n)).values()}
+        self.assertLessEqual({optool_capture.SAFETENSORS.get(n, "U8") for n in names}, written)
+        for call, x in zip(calls, saved):
             self.assertEqual(call["result"].dtype, x.dtype)
             self.assertEqual(call["result"].numpy().tobytes() if x.dtype != torch.bfloat16 and "float8" not in str(x.dtype)
                              else call["result"].view(torch.uint8).numpy().tobytes(),

@@ -2,6 +2,8 @@ package pthformat
 
 import (
 	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -27,5 +29,29 @@ func TestDTypesRead(t *testing.T) {
 				t.Errorf("%s and %s: read %t, lacked by the format %t", format, dt, lacks, lacks)
 			}
 		}
+	}
+}
+
+// TestHookSafetensors: the hook writes each dtype of safetensors under the name by which it is read.
+func TestHookSafetensors(t *testing.T) {
+	source, err := os.ReadFile("../hook/optool_capture.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := regexp.MustCompile(`(?s)\nSAFETENSORS = \{(.*?)\n\}`).FindSubmatch(source)
+	if table == nil {
+		t.Fatal("optool_capture.py has no SAFETENSORS")
+	}
+	written := map[string]string{}
+	for _, m := range regexp.MustCompile(`"(\w+)": "(\w+)"`).FindAllSubmatch(table[1], -1) {
+		written[string(m[1])] = string(m[2])
+	}
+	for name, dt := range safetensorsTypes {
+		if written[dt.String()] != name {
+			t.Errorf("SAFETENSORS of hook/optool_capture.py has %q for %s, want %q", written[dt.String()], dt, name)
+		}
+	}
+	if len(written) != len(safetensorsTypes) {
+		t.Errorf("SAFETENSORS of hook/optool_capture.py has %d dtypes, want %d", len(written), len(safetensorsTypes))
 	}
 }
