@@ -80,8 +80,10 @@ func TestOpToolsGolden(t *testing.T) {
 // TestOpToolsBuffers: the same numbers from strided and computed tensors as
 // from stored contiguous ones.
 func TestOpToolsBuffers(t *testing.T) {
-	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16, tensor.Float64, tensor.Int16,
-		tensor.Complex64, tensor.Float8E5M2} {
+	for dt := range tensor.DTypes() {
+		if !dt.Computable() || dt == tensor.Bool || !(dt.Max() > 100) || dt.IsUnsigned() || dt.IsFloat() && dt.Min() >= 0 {
+			continue // which do not hold the numbers below
+		}
 		n := 1000
 		v, w := make([]float64, n), make([]float64, n)
 		for i := range v {

@@ -10,8 +10,28 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-var floatDTypes = []tensor.DType{tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64,
-	tensor.Float8E4M3FN, tensor.Float8E5M2, tensor.Float8E4M3FNUZ, tensor.Float8E5M2FNUZ}
+// floatDTypes are all real floating dtypes that hold numbers of both signs.
+var floatDTypes = func() (all []tensor.DType) {
+	for dt := range tensor.DTypes() {
+		if dt.IsFloat() && dt.Min() < 0 {
+			all = append(all, dt)
+		}
+	}
+	return all
+}()
+
+// TestFloatDTypesAreKnown: what a comparison knows of floating dtypes it knows of each.
+func TestFloatDTypesAreKnown(t *testing.T) {
+	sum := Model{ULPs: 1, Terms: 64, Scale: func() *tensor.Tensor { return nil }}
+	for _, dt := range floatDTypes {
+		if b := newBound(sum, dt); dt.IsReduced() && b.lowest == "" {
+			t.Errorf("newBound (model.go) knows no dtype that sums of %s may be accumulated in", dt)
+		}
+		if tol := DefaultTolerance(dt); tol.Rtol > dt.Eps() && tol.Rtol == DefaultTolerance(tensor.BFloat16).Rtol {
+			t.Errorf("DefaultTolerance (tolerance.go) has no case for %s: %s allows %g eps", dt, tol, tol.Rtol/dt.Eps())
+		}
+	}
+}
 
 func check(got, ref *tensor.Tensor, m Model) Result {
 	return Check(got, ref, m, DefaultTolerance(got.DType), nil)

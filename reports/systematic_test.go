@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
 )
 
@@ -78,5 +79,22 @@ func TestSystematic(t *testing.T) {
 				t.Errorf("differs %t, unwanted %t", s.Differs(), s.Unwanted())
 			}
 		})
+	}
+}
+
+// TestCommonLimitsOfDTypes: calls of an operator are taken together in each floating dtype but float8, whose
+// roundings hide what they have in common, and float64, in which the reference itself is computed.
+func TestCommonLimitsOfDTypes(t *testing.T) {
+	for dt := range tensor.DTypes() {
+		if !dt.IsFloat() || dt.IsFloat8() || dt == tensor.Float64 {
+			continue
+		}
+		want := dt.Eps()
+		if dt.IsHalf() {
+			want /= 4
+		}
+		if got := commonLimits[dt.String()]; got != want {
+			t.Errorf("commonLimits (systematic.go) has %g for %s, want %g", got, dt, want)
+		}
 	}
 }

@@ -71,7 +71,10 @@ func TestCodecRoundTrip(t *testing.T) {
 // every compute type that holds them.
 func TestCodecWide(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, dt := range []DType{Int32, Uint32, Int64, Uint64, Float32, Float64, Complex32, Complex64, Complex128} {
+	for dt := range DTypes() {
+		if !dt.Computable() || dt.Size() <= 2 {
+			continue
+		}
 		raw := make([]byte, 1024*dt.Size())
 		for i := range raw {
 			raw[i] = byte(r.Uint32())
@@ -171,15 +174,12 @@ func TestSpecials(t *testing.T) {
 			}
 		}
 	}
-	for _, dt := range []DType{Float16, BFloat16, Float32, Float64, Float8E4M3FN, Float8E5M2} {
-		if got := At[float64](Scalar(dt, math.Copysign(0, -1)).Rounded(), 0); got != 0 || !math.Signbit(got) {
-			t.Errorf("%s: -0 is stored as %v", dt, got)
-		}
-	}
-	for _, dt := range []DType{Float8E4M3FNUZ, Float8E5M2FNUZ} { // no negative zero
-		for _, x := range []float64{math.Copysign(0, -1), -1e-30} {
-			if got := At[float64](Scalar(dt, x).Rounded(), 0); got != 0 || math.Signbit(got) {
-				t.Errorf("%s: %v is stored as %v, want 0", dt, x, got)
+	for dt := range DTypes() {
+		if f := dtypes[dt].format; dt.IsFloat() && !f.scale {
+			for _, x := range []float64{math.Copysign(0, -1), -math.Ldexp(dt.ULP(0), -2)} {
+				if got := At[float64](Scalar(dt, x).Rounded(), 0); got != 0 || math.Signbit(got) != f.negZero {
+					t.Errorf("%s: %v is stored as %v, has a negative zero: %t", dt, x, got, f.negZero)
+				}
 			}
 		}
 	}
@@ -189,7 +189,10 @@ func TestSpecials(t *testing.T) {
 // format, around every midpoint.
 func TestRoundNearestEven(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for _, dt := range []DType{Float16, BFloat16, Float8E4M3FN, Float8E5M2, Float8E4M3FNUZ, Float8E5M2FNUZ} {
+	for dt := range DTypes() {
+		if !dt.IsFloat() || dt.Size() > 2 || dtypes[dt].format.scale {
+			continue
+		}
 		var grid []float64 // non-negative finite values; the index of a value is its code
 		for _, v := range Data[float64](view(t, dt, codes(dt)[:len(codes(dt))/2])) {
 			if !math.IsNaN(v) && !math.IsInf(v, 0) {
@@ -379,6 +382,17 @@ func TestDTypeTable(t *testing.T) {
 		if d.Size() == 0 {
 			t.Errorf("%s has no size", d)
 		}
+		if has := dtypes[d].codec.loadFloat != nil; has != d.Computable() {
+			t.Errorf("%s: it has a codec (codec.go): %t; it is computed with: %t", d, has, d.Computable())
+		}
+		if d.IsFloat() && !dtypes[d].format.scale {
+			if tiny := d.SmallestNormal(); d.Round(tiny) != tiny || d.ULP(tiny) != tiny*d.Eps() {
+				t.Errorf("%s.SmallestNormal() = %x", d, tiny)
+			}
+		}
+		if p := Promote(d, Bool); d.Computable() && d != Float8E8M0FNU && p != d {
+			t.Errorf("Promote(%s, bool) (promote.go) is %s", d, p)
+		}
 	}
 	if _, ok := ParseDType("float33"); ok {
 		t.Error("float33 is no dtype")
@@ -411,9 +425,6 @@ func TestDTypeTable(t *testing.T) {
 	for _, d := range []DType{Float16, BFloat16, Float32, Float64} {
 		if got := d.Complex().Real(); got != d && d != BFloat16 {
 			t.Errorf("%s.Complex().Real() = %s", d, got)
-		}
-		if tiny := d.SmallestNormal(); d.Round(tiny) != tiny || d.ULP(tiny) != tiny*d.Eps() {
-			t.Errorf("%s.SmallestNormal() = %x", d, tiny)
 		}
 	}
 }
