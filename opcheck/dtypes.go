@@ -26,7 +26,7 @@ func checkDTypes(x *subject) {
 		return
 	}
 	hasComplex := slices.ContainsFunc(c.Tensors(), func(a opdef.Arg) bool { return a.Tensor.DType.IsComplex() })
-	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16} {
+	for _, dt := range tensor.Floats()[1:] {
 		if hasComplex && dt != tensor.Float32 {
 			continue
 		}

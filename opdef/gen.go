@@ -140,7 +140,7 @@ func NonContiguous(t *tensor.Tensor) *tensor.Tensor {
 // PerDType makes cases of one for every floating dtype operators are checked with.
 func PerDType[A any](one func(g Gen, dt tensor.DType) *A) func(g Gen) []*A {
 	return func(g Gen) (out []*A) {
-		for i, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16, tensor.Float16} {
+		for i, dt := range tensor.Floats() {
 			g.Nth = i
 			out = append(out, one(g, dt))
 		}

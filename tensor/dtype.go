@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"slices"
 )
 
 // DType is the element type of a tensor as PyTorch names it. The zero value is
@@ -300,6 +301,17 @@ func DTypes() iter.Seq[DType] {
 		for d := Invalid + 1; d < numDTypes && yield(d); d++ {
 		}
 	}
+}
+
+// Floats are the floating dtypes that operators compute with, all but float8, widest first.
+func Floats() (all []DType) {
+	for d := numDTypes - 1; d > Invalid; d-- {
+		if d.IsFloat() && !d.IsFloat8() {
+			all = append(all, d)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b DType) int { return b.Size() - a.Size() })
+	return all
 }
 
 // ParseDType returns the dtype with the given PyTorch name, with or without

@@ -422,7 +422,10 @@ func TestDTypeTable(t *testing.T) {
 			t.Errorf("%s.IntRange() = %d, %d, want %d, %d", tc.d, lo, hi, tc.lo, tc.hi)
 		}
 	}
-	for _, d := range []DType{Float16, BFloat16, Float32, Float64} {
+	if got := Floats(); len(got) < 4 || got[0] != Float64 || got[1] != Float32 {
+		t.Errorf("Floats() = %v, want float64, float32 and the others", got)
+	}
+	for _, d := range Floats() {
 		if got := d.Complex().Real(); got != d && d != BFloat16 {
 			t.Errorf("%s.Complex().Real() = %s", d, got)
 		}

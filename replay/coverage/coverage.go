@@ -89,7 +89,7 @@ type sample struct {
 
 // families are the dtypes that a call is tried with in the place of the one it has.
 var families = [][]tensor.DType{
-	{tensor.Float64, tensor.Float32, tensor.BFloat16, tensor.Float16},
+	tensor.Floats(),
 	{tensor.Complex128, tensor.Complex64},
 	{tensor.Int64, tensor.Int32, tensor.Int16, tensor.Int8, tensor.Uint8},
 }
