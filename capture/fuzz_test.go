@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -79,6 +80,27 @@ func written(n Name) string {
 	return "/" + path.Join(parts...)
 }
 
+// TestLayoutNames: each layout has a name of its own, which FORMAT.md explains.
+func TestLayoutNames(t *testing.T) {
+	format, err := os.ReadFile("FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]Layout{}
+	for l := range numLayouts {
+		name := l.String()
+		switch other, taken := of[name]; {
+		case name == "":
+			t.Errorf("layout %d, after %s, has no name in layoutNames", l, l-1)
+		case taken:
+			t.Errorf("layouts %d and %d are both named %s", other, l, name)
+		case !strings.Contains(string(format), "\n| `"+name+"` |"):
+			t.Errorf("FORMAT.md has no row for layout %s", name)
+		}
+		of[name] = l
+	}
+}
+
 // TestLayoutsWritten demands that a capture of each layout of op_tools, written as that writes it, is
 // read as one of that layout.
 func TestLayoutsWritten(t *testing.T) {
@@ -89,7 +111,8 @@ func TestLayoutsWritten(t *testing.T) {
 			dir := written(Name{Layout: l, Op: "torch.add", ID: 3, PID: 12, Rank: -1, Time: time})
 			return parseName(dir, held).Layout == l
 		}) {
-			t.Errorf("layout %s: no form of written gives a path that parseName reads so", l)
+			t.Errorf("layout %s (%d): no form of written gives a path that parseName reads so; "+
+				"a layout of another recorder stands after msprobe", l, l)
 		}
 	}
 }

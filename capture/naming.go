@@ -9,18 +9,21 @@ import (
 // Layout is the convention that named a capture's directory; see FORMAT.md.
 type Layout uint8
 
-// The layouts, oldest last.
+// The layouts in three groups. A new one stands at the end of its group: by the groups tests ask for its
+// path or its recording.
 const (
-	Directory     Layout = iota // any directory that holds input.pth or output.pth
-	File                        // one .pth file
-	Current                     // <op>/<pid>/<id>/<time>
-	Autocompare                 // <op>/<pid>/autocompare/<id>/<time>/{device,cpu}
-	V2                          // <op>/<pid>/<id>
-	V1                          // <rank>/<minute>/<op>/<id> or <minute>/<pid>/<op>/<id>
-	AutocompareV1               // <op>/<pid>[/<id>]/{device,cpu}
-	AutocompareV0               // <minute>/<pid>/<op>/{device,cpu}_{input,output}.pth
+	Directory Layout = iota // any directory that holds input.pth or output.pth
+	File                    // one .pth file
 
-	// Those of other producers.
+	// Those of op_tools, which parseName tells by their paths.
+	Current       // <op>/<pid>/<id>/<time>
+	Autocompare   // <op>/<pid>/autocompare/<id>/<time>/{device,cpu}
+	V2            // <op>/<pid>/<id>
+	V1            // <rank>/<minute>/<op>/<id> or <minute>/<pid>/<op>/<id>
+	AutocompareV1 // <op>/<pid>[/<id>]/{device,cpu}
+	AutocompareV0 // <minute>/<pid>/<op>/{device,cpu}_{input,output}.pth
+
+	// Those of other recorders, each of a producer; MSProbe is the first.
 	MSProbe         // a call of an msprobe dump.json
 	FlashInfer      // the directory of a call that FlashInfer logged
 	FlashInferTrace // a workload of FlashInfer-Bench
@@ -30,8 +33,13 @@ const (
 	numLayouts
 )
 
-var layoutNames = [numLayouts]string{"directory", "file", "current", "autocompare", "v2", "v1", "autocompare-v1",
-	"autocompare-v0", "msprobe", "flashinfer", "flashinfer-trace", "sglang", "pass", "hook"}
+var layoutNames = [numLayouts]string{
+	Directory: "directory", File: "file",
+	Current: "current", Autocompare: "autocompare", V2: "v2", V1: "v1", AutocompareV1: "autocompare-v1",
+	AutocompareV0: "autocompare-v0",
+	MSProbe:       "msprobe", FlashInfer: "flashinfer", FlashInferTrace: "flashinfer-trace", SGLang: "sglang",
+	Pass: "pass", Hook: "hook",
+}
 
 func (l Layout) String() string { return layoutNames[l] }
 
