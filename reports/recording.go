@@ -19,6 +19,11 @@ import (
 
 // A Recording is what the JSON lines of a run say: those of a comparison, an
 // overflow check or a measurement, finished or not.
+//
+// A report of it shows Results or, of a measurement, Timings; with results also Causes, and what calls say
+// only together, which is in none of them: Summary.Systematic. Findings has results and causes by capture,
+// and ResultSheet rows of results or timings. Results are read while they are looked at: Results.Err says
+// afterwards whether all were.
 type Recording struct {
 	Run      Run
 	Results  *Results

@@ -249,29 +249,6 @@ func TestWriteMarkdown(t *testing.T) {
 	}
 }
 
-// failingWriter takes no more than n bytes.
-type failingWriter struct{ n int }
-
-func (w *failingWriter) Write(p []byte) (int, error) {
-	if w.n -= len(p); w.n < 0 {
-		return 0, io.ErrShortWrite
-	}
-	return len(p), nil
-}
-
-func TestWritersReportErrors(t *testing.T) {
-	rec := readRecorded(t, recorded(t))
-	for name, write := range map[string]func(io.Writer) error{
-		"csv":      func(w io.Writer) error { return WriteCSV(w, rec.ResultSheet()) },
-		"junit":    func(w io.Writer) error { return WriteJUnit(w, rec) },
-		"markdown": func(w io.Writer) error { return WriteMarkdown(w, rec) },
-	} {
-		if write(&failingWriter{100}) == nil {
-			t.Errorf("%s: no error from a full disk", name)
-		}
-	}
-}
-
 // TestCausesInReports: what a reader of a pipeline sees of a finding has its cause, or what its
 // errors depend on.
 func TestCausesInReports(t *testing.T) {

@@ -18,11 +18,13 @@ import (
 	"github.com/optool/optool/reports/xlsx"
 )
 
-// A reportFormat is a form of a run, whose own tables stand beside those of all runs.
+// A reportFormat is a form of a run. It is written by write or, if it is no stream (a database), by file:
+// one of them is nil. What a writer is given, and must not leave out, is said at reports.Recording; own are
+// tables that the command has beside those of all runs: cases, coverage.
 type reportFormat struct {
 	name, usage string
 	write       func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error
-	file        func(path string, rec *reports.Recording, own []reports.Sheet) error // of what is no stream; else nil
+	file        func(path string, rec *reports.Recording, own []reports.Sheet) error
 }
 
 // reportFormats are all of them.

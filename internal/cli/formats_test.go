@@ -1,10 +1,15 @@
 package cli
 
 import (
+	"archive/zip"
 	"bytes"
 	"errors"
+	"fmt"
+	"html"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,12 +17,17 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// A fullDisk takes nothing.
-type fullDisk struct{}
+// A fullDisk takes so many bytes and no more.
+type fullDisk int
 
 var errFull = errors.New("no space left on device")
 
-func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
+func (d *fullDisk) Write(b []byte) (int, error) {
+	if *d -= fullDisk(len(b)); *d < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
 
 // TestReportFormats: each format writes a run, says where it could not, and is in the
 // documents.
@@ -57,9 +67,92 @@ func TestReportFormats(t *testing.T) {
 			if b.Len() == 0 {
 				t.Error("nothing was written")
 			}
-			if err := f.write(fullDisk{}, rec, nil); !errors.Is(err, errFull) {
-				t.Errorf("a full disk: %v", err)
+			for _, room := range []fullDisk{0, 100} {
+				if err := f.write(&room, rec, nil); !errors.Is(err, errFull) {
+					t.Errorf("a full disk: %v", err)
+				}
 			}
 		})
+	}
+}
+
+// recordingOf is what optool report reads of these lines.
+func recordingOf(t *testing.T, lines ...string) *reports.Recording {
+	t.Helper()
+	rec, err := reports.ReadRecording(strings.NewReader(`{"kind":"run","schema":1,"command":["optool"]}` + "\n" +
+		strings.Join(lines, "\n") + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
+}
+
+// textOf is what a report holds, unpacked if it is an archive.
+func textOf(t *testing.T, f *reportFormat, rec *reports.Recording) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "report")
+	if err := writeReports(nil, rec, nil, reportFiles{{f, &path}}, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		return html.UnescapeString(string(b))
+	}
+	var text strings.Builder
+	for _, file := range archive.File {
+		r, err := file.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(&text, r); err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+	}
+	return html.UnescapeString(text.String())
+}
+
+// TestReportsAreWhole: a report has what a recording is made of: results, causes of findings, what the
+// calls of an operator say together, and series of measurements, but for what is named here.
+func TestReportsAreWhole(t *testing.T) {
+	const place = `"op":"torch.exp","forward_id":3,"phase":"forward"`
+	judged := []string{
+		`{"kind":"result","capture":"c/failed",` + place + `,"target":"output[0]","verdict":"fail","reason":"far off","order":1}`,
+		`{"kind":"cause","capture":"c/failed",` + place + `,"targets":["output[0]"],"text":"self is limited","exact":true}`,
+	}
+	for i := range 100 {
+		judged = append(judged, fmt.Sprintf(`{"kind":"result","capture":"c/%d","op":"torch.tanh","phase":"forward",`+
+			`"target":"output","dtype":"float32","verdict":"pass","order":%d,"errors":{"factor":%g,"factor_error":%g}}`, i, i+2,
+			0x1p-22, 0x1p-23))
+	}
+	const series = `"capture":"c/measured","op":"torch.sin","phase":"forward","cache":"hot","clock":"host"`
+	measured := []string{
+		`{"kind":"timing",` + series + `,"run":1,"elapsed_ns":10000,"round":0}`,
+		`{"kind":"timing_summary",` + series + `,"n":1,"calls":1,"stop_reason":"run_times"}`,
+	}
+	const cause, together = "a cause", "what calls say together"
+	lacks := map[string][]string{ // tables: of results alone, with a summary
+		"csv": {cause, together}, "csv-bom": {cause, together}, "xlsx": {cause}, "sqlite": {cause},
+	}
+	for i := range reportFormats {
+		f := &reportFormats[i]
+		judgement, times := textOf(t, f, recordingOf(t, judged...)), textOf(t, f, recordingOf(t, measured...))
+		for _, tc := range []struct{ what, text, want string }{
+			{"a result", judgement, "torch.exp"},
+			{"a reason", judgement, "far off"},
+			{cause, judgement, "self is limited"},
+			{together, judgement, "all together"},
+			{"a series", times, "torch.sin"},
+		} {
+			has, may := strings.Contains(tc.text, tc.want), slices.Contains(lacks[f.name], tc.what)
+			if has == may {
+				t.Errorf("--%s: it has %s (%q): %t; lacks of this test permits it to have none: %t", f.name, tc.what,
+					tc.want, has, may)
+			}
+		}
 	}
 }
