@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -121,65 +119,4 @@ func TestResultsOfAFileThatShrinks(t *testing.T) {
 	if err := rec.Results.Err(); err == nil || !strings.Contains(err.Error(), "shorter") {
 		t.Errorf("got error %v, want one that says that the file is shorter", err)
 	}
-}
-
-// A repeated is lines after the first, as often as times says. It notes how much is held while it is read.
-type repeated struct {
-	first, line string
-	times       int64
-	reads       int
-	most        uint64 // bytes
-}
-
-func (r *repeated) ReadAt(b []byte, at int64) (n int, err error) {
-	if r.reads++; r.reads%50 == 0 {
-		r.most = max(r.most, heapInUse())
-	}
-	for n < len(b) {
-		rest := r.first
-		if at >= int64(len(r.first)) {
-			if at-int64(len(r.first)) >= r.times*int64(len(r.line)) {
-				return n, io.EOF
-			}
-			rest = r.line[(at-int64(len(r.first)))%int64(len(r.line)):]
-		} else {
-			rest = rest[at:]
-		}
-		k := copy(b[n:], rest)
-		n, at = n+k, at+int64(k)
-	}
-	return n, nil
-}
-
-// TestMemoryOfReports: what is held while results are written does not grow with their number.
-func TestMemoryOfReports(t *testing.T) {
-	lines := strings.SplitAfter(numbered(t, 2, 0), "\n")
-	const n = 25000
-	file := &repeated{first: lines[0], line: lines[1] + lines[2], times: n}
-	rec, err := ReadRecording(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, write := range map[string]func(io.Writer) error{
-		"csv":      func(w io.Writer) error { return WriteCSV(w, rec.ResultSheet()) },
-		"junit":    func(w io.Writer) error { return WriteJUnit(w, rec) },
-		"markdown": func(w io.Writer) error { return WriteMarkdown(w, rec) },
-	} {
-		before := heapInUse()
-		file.reads, file.most = 0, 0
-		if err := write(io.Discard); err != nil {
-			t.Fatal(err)
-		}
-		if file.most == 0 || file.most > before+16<<20 {
-			t.Errorf("%s: %s are held before, %s while %s are read", name, Bytes(int64(before)),
-				Bytes(int64(file.most)), Bytes(n*int64(len(file.line))))
-		}
-	}
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -155,4 +156,70 @@ func TestReportsAreWhole(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A repeated is lines after the first, as often as times says. It notes how much is held while it is read.
+type repeated struct {
+	first, line string
+	times       int64
+	reads       int
+	most        uint64 // bytes
+}
+
+func (r *repeated) ReadAt(b []byte, at int64) (n int, err error) {
+	if r.reads++; r.reads%10 == 0 {
+		r.most = max(r.most, heapInUse())
+	}
+	for n < len(b) {
+		rest := r.first
+		if at >= int64(len(r.first)) {
+			if at-int64(len(r.first)) >= r.times*int64(len(r.line)) {
+				return n, io.EOF
+			}
+			rest = r.line[(at-int64(len(r.first)))%int64(len(r.line)):]
+		} else {
+			rest = rest[at:]
+		}
+		k := copy(b[n:], rest)
+		n, at = n+k, at+int64(k)
+	}
+	return n, nil
+}
+
+// TestMemoryOfReports: what is held while results are written does not grow with their number.
+func TestMemoryOfReports(t *testing.T) {
+	line := func(i int) string {
+		return fmt.Sprintf(`{"kind":"result","capture":"call%d","op":"torch.add","verdict":"pass","order":%d,`+
+			`"reason":"%s"}`+"\n", i, i, strings.Repeat("x", 200))
+	}
+	const n = 25000
+	file := &repeated{first: `{"kind":"run","schema":1}` + "\n", line: line(0) + line(1), times: n}
+	rec, err := reports.ReadRecording(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range reportFormats {
+		f := &reportFormats[i]
+		before := heapInUse()
+		file.reads, file.most = 0, 0
+		path := filepath.Join(t.TempDir(), "report")
+		if err := writeReports(nil, rec, nil, reportFiles{{f, &path}}, func(string) {}); err != nil {
+			t.Fatal(err)
+		}
+		room := uint64(16 << 20)
+		if f.name == "xlsx" {
+			room *= 3 // its library has each of two sheets in 16 MiB before it takes a file
+		}
+		if file.most == 0 || file.most > before+room {
+			t.Errorf("%s: %s are held before, %s while %s are read", f.name, reports.Bytes(int64(before)),
+				reports.Bytes(int64(file.most)), reports.Bytes(n*int64(len(file.line))))
+		}
+	}
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
