@@ -177,6 +177,8 @@ func (p *program) arg(prm *diopi.Param, a diopi.Arg) (string, error) {
 		return quoted(string(a)), nil
 	case *diopi.Out:
 		return p.out(prm, a)
+	case *diopi.Generator, diopi.Generators:
+		return "", fmt.Errorf("random numbers of a generator cannot be repeated in C")
 	}
 	return "", fmt.Errorf("an argument of type %T cannot be written in C", a)
 }

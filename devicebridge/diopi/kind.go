@@ -47,11 +47,18 @@ const (
 // argument is told to the worker: one for each Go type of arguments and each way C
 // takes it. forms.inc, written by go generate, is the same list in C++.
 //
-// A new form, beside its name here, is an encoder in devicebridge/request.go, a case in
-// native/worker/decode.cc, and in program.arg of package bundle, which writes the call as
-// C. A new type of arguments also joins the table at Arg in plan.go. One that C takes by
-// value in none of the ways of Slot (native/worker/functions.h) needs a member there and
-// a case of take in functions.cc. abigen writes the C type where the header declares it.
+// A new form, beside its name here, is
+//
+//   - a conversion of the kit's values in convert.go, which the kinds of the form name,
+//   - an encoder in ../request.go, and its case in ../native/worker/decode.cc; what C takes by
+//     address lies in a member of Plan (../native/worker/plan.h), as ints_ and doubles_ do,
+//   - a case of program.arg in /bundle/program.go, which writes the call as C,
+//   - a case of fits in recipe_test.go.
+//
+// A new type of arguments also joins the table at Arg in plan.go beside this file; a test of package
+// bundle names one that program.arg does not know. What C takes by value in none of the ways of Slot
+// (../native/worker/functions.h) needs a member there and a case of take in functions.cc. A C type that
+// DIOPI's header has, and types of ../internal/abigen have not, is declared there.
 type Form uint8
 
 // The forms, in the order of formNames.
