@@ -122,8 +122,10 @@ func textOf(t *testing.T, f *reportFormat, rec *reports.Recording) string {
 func TestReportsAreWhole(t *testing.T) {
 	const place = `"op":"torch.exp","forward_id":3,"phase":"forward"`
 	judged := []string{
-		`{"kind":"result","capture":"c/failed",` + place + `,"target":"output[0]","verdict":"fail","reason":"far off","order":1}`,
-		`{"kind":"cause","capture":"c/failed",` + place + `,"targets":["output[0]"],"text":"self is limited","exact":true}`,
+		`{"kind":"result","capture":"c/failed",` + place + `,"target":"output[0]","verdict":"fail",` +
+			`"reason":"far off","order":1}`,
+		`{"kind":"cause","capture":"c/failed",` + place + `,"targets":["output[0]"],` +
+			`"text":"self is limited","exact":true}`,
 	}
 	for i := range 100 {
 		judged = append(judged, fmt.Sprintf(`{"kind":"result","capture":"c/%d","op":"torch.tanh","phase":"forward",`+
