@@ -129,8 +129,8 @@ func TestReportsAreWhole(t *testing.T) {
 	}
 	for i := range 100 {
 		judged = append(judged, fmt.Sprintf(`{"kind":"result","capture":"c/%d","op":"torch.tanh","phase":"forward",`+
-			`"target":"output","dtype":"float32","verdict":"pass","order":%d,"errors":{"factor":%g,"factor_error":%g}}`, i, i+2,
-			0x1p-22, 0x1p-23))
+			`"target":"output","dtype":"float32","verdict":"pass","order":%d,`+
+			`"errors":{"factor":%g,"factor_error":%g}}`, i, i+2, 0x1p-22, 0x1p-23))
 	}
 	const series = `"capture":"c/measured","op":"torch.sin","phase":"forward","cache":"hot","clock":"host"`
 	measured := []string{
