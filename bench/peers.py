@@ -177,8 +177,9 @@ def calls():
 
 
 # Calls whose gradients are measured too.
-BACKWARD = ("linear-f32 linear-bf16 matmul-batched attention-f32 softmax layer_norm rms_norm-bf16 gelu silu-bf16 add-broadcast mean-dim0 "
-            "cross_entropy embedding conv2d-3x3 conv2d-7x7 conv2d-depthwise batch_norm max_pool2d interpolate gather").split()
+BACKWARD = ("linear-f32 linear-bf16 matmul-batched attention-f32 attention-bf16 softmax layer_norm rms_norm-bf16 gelu silu-bf16 exp "
+            "add-broadcast mul-bf16 sum mean-dim0 cross_entropy embedding transpose-copy cat sort topk cumsum conv2d-3x3 conv2d-7x7 "
+            "conv2d-depthwise batch_norm max_pool2d interpolate gather _foreach_norm").split()
 
 
 def make_ops(dir):

@@ -246,6 +246,7 @@ func (f foreach[A]) backward(l *items, g *opdef.Grad, scales bool) (opdef.Grads,
 	}
 	gr := opdef.Grads{}
 	for i, c := range l.calls {
+		c = c.From(g.Outs[i : i+1]) // what autograd kept, which may not be what forwards has
 		for _, t := range c.Tensors() {
 			name := t.Name
 			if n, ok := f.args[name]; ok {

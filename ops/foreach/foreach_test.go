@@ -2,6 +2,7 @@ package foreach
 
 import (
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/optool/optool/opdef"
@@ -98,6 +99,31 @@ func TestForeachZeroAndNorm(t *testing.T) {
 	}
 	if got := fwd.Outs[0]; got.Dim() != 0 || tensor.At[float64](got, 0) != 7 {
 		t.Errorf("1-norm of 3, -4: %v", got)
+	}
+}
+
+// TestForeachRecorded: gradients start from the results that autograd kept, as recorded ones are.
+func TestForeachRecorded(t *testing.T) {
+	x := tensor.New(tensor.Float32, []int{2}, []float64{3, -4})
+	x.RequiresGrad = true
+	call, err := foreachBind(t, "torch._foreach_norm", nil, value.NewList(x, x))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fwd, err := call.Forward()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := tensor.Full(tensor.Float32, nil, 1.0)
+	kept := call.From([]*tensor.Tensor{tensor.Full(tensor.Float32, nil, 4.0), nil}) // a norm that is off by a fifth
+	grads, err := kept.Backward(fwd, []*tensor.Tensor{one, one}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []float64{-1, -0.8} {
+		if got := tensor.At[float64](grads["self"][i], 1); math.Abs(got-want) > 1e-15 {
+			t.Errorf("gradient of item %d is %v, want %v", i, got, want)
+		}
 	}
 }
 
