@@ -369,10 +369,13 @@ func (b Binary) gradients(a *BinaryArgs, g *Grad, magnitudes bool) (Grads, error
 			}, g.Out[0], ts[0], ts[1], g.Outs[0])
 		} else {
 			t = ZipN(dt, shape, func(dst []float64, s [][]float64) {
-				for i, gi := range s[0] {
-					d := [2]float64{}
-					d[0], d[1] = df(s[1][i], s[2][i], s[3][i])
-					dst[i] = gi * d[pick]
+				up, x, y, z := s[0], s[1][:len(dst)], s[2][:len(dst)], s[3][:len(dst)]
+				for i := range dst {
+					d, dy := df(x[i], y[i], z[i])
+					if pick == 1 {
+						d = dy
+					}
+					dst[i] = up[i] * d
 				}
 			}, g.Out[0], ts[0], ts[1], g.Outs[0])
 		}
