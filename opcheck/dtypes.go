@@ -87,8 +87,8 @@ func checkDTypes(x *subject) {
 				rel = 8 * dt.Eps() * (1 + incoming/opdef.MaxAbs(w.t))
 			}
 			if d := tensorDifference(like(g.t, w.t.DType, g.t), w.t, rel); d != "" {
-				x.report("%s of %s arguments and of the same numbers in float64 differ before rounding: %s",
-					g.name, dt, d)
+				x.report("%s of %s arguments and of the same numbers in float64 differ before rounding: %s (is a "+
+					"number rounded on the way? compositions take g.Scale and g.Shift, not g.Number)", g.name, dt, d)
 			}
 		}
 	}
