@@ -70,7 +70,7 @@ struct Head {
         any = any || !hidden;
         row[j] = hidden ? never : row[j] * scale - slope * static_cast<C>(std::abs(i + keys - queries - j));
       }
-      if (lse) lse[i] = any ? logSumExp<C>(row, keys) : std::numeric_limits<C>::infinity();
+      if (lse) lse[i] = any ? logSumExp<C>(row, keys).whole() : std::numeric_limits<C>::infinity();
       if (any) softmaxRow<C>(row, row, keys);
       else std::fill_n(row, keys, C(0));
     }

@@ -174,8 +174,8 @@ void crossEntropy(const Tensor& out, const Tensor& input, const Tensor& target, 
         losses[i] = 0;
         if (!ce.coefficients(i, k)) continue;
         ce.logits(i, x);
-        const C all = logSumExp<C>(x, n);
-        losses[i] = sumOf<C>(n, [&](int64_t c) { return k[c] != 0 ? k[c] * (all - x[c]) : C(0); });
+        const LogSum<C> all = logSumExp<C>(x, n);
+        losses[i] = sumOf<C>(n, [&](int64_t c) { return k[c] != 0 ? -k[c] * all.logSoftmax(x[c]) : C(0); });
       }
     });
     reduce<C>(out, count, reduction, ce.total(), [&](int64_t i) { return losses[i]; });

@@ -12,15 +12,15 @@
 namespace host {
 
 template <class C>
-C logSumExp(const C* x, int64_t n) {
+LogSum<C> logSumExp(const C* x, int64_t n) {
   C top = -std::numeric_limits<C>::infinity();
   for (int64_t i = 0; i < n; i++) top = x[i] > top || x[i] != x[i] ? x[i] : top;
-  if (!std::isfinite(top)) return top;
-  return top + std::log(sumOf<C>(n, [&](int64_t i) { return std::exp(x[i] - top); }));
+  if (!std::isfinite(top)) return {top, 0};
+  return {top, std::log(sumOf<C>(n, [&](int64_t i) { return std::exp(x[i] - top); }))};
 }
 
-template float logSumExp(const float*, int64_t);
-template double logSumExp(const double*, int64_t);
+template LogSum<float> logSumExp(const float*, int64_t);
+template LogSum<double> logSumExp(const double*, int64_t);
 
 template <class C>
 void softmaxRow(const C* x, C* y, int64_t n) {
@@ -120,7 +120,7 @@ diopiError_t diopiLogSoftmax(diopiContextHandle_t, diopiTensorHandle_t out, diop
   return guard(__func__, [&] {
     forward(out, input, dim, [](const auto* x, auto* y, int64_t n) {
       const auto all = logSumExp(x, n);
-      for (int64_t i = 0; i < n; i++) y[i] = x[i] - all;
+      for (int64_t i = 0; i < n; i++) y[i] = all.logSoftmax(x[i]);
     });
   });
 }
