@@ -117,8 +117,19 @@ func WithSign(x, m *tensor.Tensor) *tensor.Tensor {
 
 // NormGrad is the gradient of x for the gradient up of its norm y of order p.
 func NormGrad(x, y, up *tensor.Tensor, p float64, dims []int) *tensor.Tensor {
-	yy, ax := opdef.Unreduce(y, x.Shape, dims), opdef.Abs(x)
-	ties := tensor.Full(tensor.Float64, x.Shape, 1.0)
+	yy, up := opdef.Unreduce(y, x.Shape, dims), opdef.Unreduce(up, x.Shape, dims)
+	if p == 2 && !x.DType.IsComplex() {
+		return opdef.ZipN(x.DType, x.Shape, func(dst []float64, s [][]float64) {
+			vmath.Div(dst, s[0], s[1])
+			for i, y := range s[1] {
+				if y == 0 {
+					dst[i] = 0
+				}
+			}
+			vmath.Mul(dst, dst, s[2])
+		}, x, yy, up)
+	}
+	ax, ties := opdef.Abs(x), tensor.Full(tensor.Float64, x.Shape, 1.0)
 	if math.IsInf(p, 0) {
 		same := opdef.Zip(tensor.Float64, ax, yy, func(a, y float64) float64 { return NormSlope(p, a, y, 1) })
 		ties = opdef.Unreduce(opdef.Sum(tensor.Float64, same, dims, false), x.Shape, dims)
@@ -127,6 +138,6 @@ func NormGrad(x, y, up *tensor.Tensor, p float64, dims []int) *tensor.Tensor {
 		for i, a := range s[0] {
 			dst[i] = s[3][i] * NormSlope(p, a, s[1][i], s[2][i])
 		}
-	}, ax, yy, ties, opdef.Unreduce(up, x.Shape, dims))
+	}, ax, yy, ties, up)
 	return WithSign(x, m)
 }
