@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// errorsSIMD adds the errors of a multiple of four elements to lanes, those of element i to that of i modulo 4.
+// errorsSIMD stores the errors of a multiple of four elements in lanes, those of element i in that of i modulo 4.
 func (p Precision) errorsSIMD(got, exact, near []float64, lanes *[errorLanes]Errors) {
 	sign, magnitude := archsimd.BroadcastInt64x4(math.MinInt64), archsimd.BroadcastInt64x4(math.MaxInt64)
 	most, one := archsimd.BroadcastFloat64x4(math.MaxFloat64), archsimd.BroadcastFloat64x4(1)
@@ -25,8 +25,8 @@ func (p Precision) errorsSIMD(got, exact, near []float64, lanes *[errorLanes]Err
 		z := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(q, 8*i)))
 		size, diff := y.AsInt64x4().And(magnitude).AsFloat64x4(), x.Sub(z)
 		counts := diff.AsInt64x4().And(magnitude).AsFloat64x4().LessEqual(most).And(size.GreaterEqual(least))
-		n = n.Sub(counts.ToInt64x4())
 		mask := counts.ToInt64x4()
+		n = n.Sub(mask)
 		v, w := y.AsInt64x4().And(mask).AsFloat64x4(), diff.AsInt64x4().And(mask).AsFloat64x4()
 		v2, vw := v.Mul(v), v.Mul(w)
 		r2, r4, rd = r2.Add(v2), r4.Add(v2.Mul(v2)), rd.Add(vw)

@@ -75,7 +75,7 @@ func TestPut(t *testing.T) {
 // loop to the last bit, which the order of the sums decides.
 func TestPutSpread(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 9))
-	const size, count = spread + section + 5, 2*round + 77
+	const size, count = 3*section + 5, 2*round + 77
 	starts, base, src := make([]int64, count), make([]float64, size), make([]float64, count)
 	for i := range starts {
 		starts[i], src[i] = r.Int64N(size), r.NormFloat64()

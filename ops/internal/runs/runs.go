@@ -335,7 +335,7 @@ func (w *writer[T]) some(lo int, dst []T, list []write) {
 // all is the whole result, in one walk of the source. Each goroutine keeps to a
 // part of the result.
 func (w *writer[T]) all() []T {
-	if w.Len == 1 && w.how == Add && w.keep && w.base.Numel() > spread {
+	if w.Len == 1 && w.how == Add && w.keep {
 		return w.sums()
 	}
 	out := tensor.Make[T](w.base.Numel())
@@ -366,10 +366,9 @@ func (w *writer[T]) all() []T {
 	return out
 }
 
-// Single elements are added to results of more than spread elements, which the caches do not hold, section
-// by section: the elements of a round are listed by the section they are added to first.
+// Single elements are added to results that the caches may not hold, section by section: the elements of a
+// round are listed by the section they are added to first.
 const (
-	spread  = 1 << 17
 	section = 1 << 16
 	round   = 1 << 20 // elements that each goroutine lists at a time
 )
