@@ -88,10 +88,13 @@ func (c *Conv) layout(n [4]int) *layout {
 	return l
 }
 
-// length is how many elements the copies have, for so many channels.
-func (l *layout) length(channels int) int {
-	return channels*len(l.residues[0])*len(l.residues[1])*len(l.residues[2])*l.plane + blas.Beyond
+// channel is how many elements the copies of a channel have.
+func (l *layout) channel() int {
+	return len(l.residues[0]) * len(l.residues[1]) * len(l.residues[2]) * l.plane
 }
+
+// length is how many elements the copies have, for so many channels.
+func (l *layout) length(channels int) int { return channels*l.channel() + blas.Beyond }
 
 // span is how many elements the windows have, from the first output position to the last.
 func (l *layout) span() int {
@@ -106,8 +109,7 @@ func (l *layout) span() int {
 func (l *layout) copyChannel(b *box, g, ch int, x, to []float64) {
 	c := l.c
 	in := volume(c.In)
-	planes := len(l.residues[0]) * len(l.residues[1]) * len(l.residues[2])
-	to = to[ch*planes*l.plane:]
+	to = to[ch*l.channel():]
 	first := func(d, r int) int { return b.lo[d+1]*c.Stride[d] - c.Pad[d] + r }
 	for _, rz := range l.residues[0] {
 		for _, ry := range l.residues[1] {
@@ -301,10 +303,14 @@ func (c *Conv) adjoint(residue [3]int) (a Conv, taps [3][]int) {
 // slideBack computes the gradient dx of the input, which is zero before.
 func (c *Conv) slideBack(crew Crew[float64], dx, w, dy []float64) {
 	ig, og, kv := c.InC/c.Groups, c.OutC/c.Groups, volume(c.Kernel)
-	for r := range volume(c.Stride) {
-		residue := [3]int{r / c.Stride[2] / c.Stride[1], r / c.Stride[2] % c.Stride[1], r % c.Stride[2]}
+	var residues [3]int // that elements of the input have
+	for d, s := range c.Stride {
+		residues[d] = min(s, c.In[d])
+	}
+	for r := range volume(residues) {
+		residue := [3]int{r / residues[2] / residues[1], r / residues[2] % residues[1], r % residues[2]}
 		a, taps := c.adjoint(residue)
-		if volume(a.Kernel) == 0 || volume(a.Out) == 0 {
+		if volume(a.Kernel) == 0 {
 			continue
 		}
 		b := &bank{w: w, stride: kv, group: og * ig * kv}
@@ -327,8 +333,8 @@ func (c *Conv) gatherWeights(crew Crew[float64], g int, x, dw, dy []float64) {
 	ig, og, patch, out := c.InC/c.Groups, c.OutC/c.Groups, c.Patch(), volume(c.Out)
 	boxes := c.boxes(fewPositions)
 	l := c.layout(boxes.n)
-	most := boxes.n[0] * boxes.n[1] * boxes.n[2] * boxes.n[3]
-	copies, right := l.length(ig), blas.Right(most, og)
+	whole := box{n: boxes.n}
+	copies, right := l.length(ig), blas.Right(whole.volume(), og)
 	ld := (ceilDiv(og, 8) | 1) * 8 // as layout's planes
 	crew(1, copies+right+patch*ld, func(_ int, s []float64) {
 		s, packed, sums := s[:copies], s[copies:copies+right], s[copies+right:]
