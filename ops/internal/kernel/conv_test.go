@@ -50,6 +50,7 @@ func TestConv(t *testing.T) {
 		{3, 1, 30, 8, [3]int{1, 16, 16}, [3]int{}, [3]int{1, 4, 4}, [3]int{1, 4, 4}, one, [3]int{}},
 		{2, 1, 8, 9, [3]int{1, 5, 5}, [3]int{}, [3]int{1, 5, 5}, one, one, [3]int{}},
 		{2, 1, 8, 9, [3]int{1, 4, 5}, [3]int{}, one, [3]int{1, 1 << 40, 1 << 50}, one, [3]int{}},
+		{2, 1, 8, 9, [3]int{1, 5, 4}, [3]int{}, [3]int{1, 2, 1}, one, [3]int{1, 1 << 62, 1}, [3]int{0, 1 << 61, 0}},
 	} {
 		for d := range 3 {
 			c.Out[d] = (c.In[d]+2*c.Pad[d]-c.Dilation[d]*(c.Kernel[d]-1)-1)/c.Stride[d] + 1

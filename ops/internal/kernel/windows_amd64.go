@@ -193,7 +193,13 @@ func (c *Conv) windowed(about int) bool {
 	}
 	boxes := c.boxes(about)
 	b := boxes.at(0)
-	return c.layout(b.n).span() <= wastedWindows*b.volume()
+	most := wastedWindows * b.volume()
+	for d := range 3 { // apart by more already along one dimension, sizes may overflow
+		if float64(c.Dilation[d])*float64(c.Kernel[d]-1)/float64(c.Stride[d]) > float64(most) {
+			return false
+		}
+	}
+	return c.layout(b.n).span() <= most
 }
 
 // forwardWindows computes Forward and reports true where that is worth while.
