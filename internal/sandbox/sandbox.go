@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"runtime/metrics"
 	"time"
 
 	"go.starlark.net/starlark"
@@ -70,15 +71,30 @@ func (l Limits) watched(
 			thread.Cancel("too long")
 			return nil, fmt.Errorf("evaluation takes more than %v", l.Time)
 		case <-tick.C:
-			if heap() > before+l.Heap {
-				thread.Cancel("too much memory")
-				return nil, fmt.Errorf("evaluation takes more than %d MiB of memory", l.Heap>>20)
+			if heap() <= before+l.Heap {
+				continue
 			}
+			if runtime.GC(); live() <= before+l.Heap { // the rest was garbage, perhaps of others
+				continue
+			}
+			thread.Cancel("too much memory")
+			select { // its last step still takes memory, which is not to be the next program's
+			case <-done:
+			case <-late:
+			}
+			return nil, fmt.Errorf("evaluation takes more than %d MiB of memory", l.Heap>>20)
 		}
 	}
 }
 
-// heap is the number of bytes in use.
+// live is the number of bytes that the last collection found in use.
+func live() uint64 {
+	m := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(m)
+	return m[0].Value.Uint64()
+}
+
+// heap is the number of bytes in use, with garbage that is not collected yet.
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
