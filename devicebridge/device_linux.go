@@ -56,7 +56,7 @@ func (d *Device) open(ctx context.Context) error {
 		return err
 	}
 	if d.config.Library == Host {
-		if l.library, err = newExecutable("libdiopi_host.so"); err != nil {
+		if l.library, err = newExecutable(hostLibrary); err != nil {
 			return err
 		}
 	} else if l.path, err = libraryPath(d.config.Library); err != nil {
@@ -91,8 +91,8 @@ func (d *Device) open(ctx context.Context) error {
 func (d *Device) Info() Info { return d.info }
 
 // Renew ends the workers once they run nothing; new ones start when they are
-// needed. Where code and data lie in memory differs from process to process, and
-// with it how fast they are.
+// needed, with a library that lies elsewhere in memory. Where code and data lie
+// differs from process to process, and with it how fast they are.
 func (d *Device) Renew() {
 	for range d.slots {
 		s := <-d.free
@@ -102,6 +102,7 @@ func (d *Device) Renew() {
 			s.worker = nil
 		}
 	}
+	d.launcher.move()
 }
 
 // Close ends the workers. Runs must have returned.

@@ -66,12 +66,15 @@ func sameSources() error {
 var ErrNoDevices = errors.New("this optool was built without devices: optool device --build-worker builds " +
 	"what they need, on Linux with g++")
 
+// hostLibrary is the file of the built-in device.
+const hostLibrary = "libdiopi_host.so"
+
 // Digest is the SHA-256, in hexadecimal, of a device library's file, or of the
 // built-in device for [Host].
 func Digest(library string) (string, error) {
 	h := sha256.New()
 	if library == Host {
-		b, err := built("libdiopi_host.so")
+		b, err := built(hostLibrary)
 		if err != nil {
 			return "", err
 		}

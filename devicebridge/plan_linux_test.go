@@ -446,7 +446,7 @@ func TestCancel(t *testing.T) {
 
 // The built-in device, where it was built.
 func TestHost(t *testing.T) {
-	if _, err := built("libdiopi_host.so"); err != nil {
+	if _, err := built(hostLibrary); err != nil {
 		t.Skip(err)
 	}
 	d, err := Open(t.Context(), Config{Library: Host})

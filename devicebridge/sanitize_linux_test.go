@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	if san := os.Getenv("OPTOOL_SAN"); san != "" {
 		build = "build-" + san
 		files := fstest.MapFS{}
-		for _, name := range []string{"worker", "libdiopi_host.so"} {
+		for _, name := range []string{"worker", hostLibrary} {
 			content, err := os.ReadFile(filepath.Join("native", build, "dist", name))
 			if err != nil {
 				panic(err)
