@@ -48,15 +48,27 @@ func accuracyChange(old, cur verdict.Verdict) string {
 	return string(old) + " -> " + string(cur)
 }
 
-// Cells are the cells of a table row: floors, change, what rounds agree within, verdict
-// and accuracy.
+// Cells are the cells of a table row: times, change, what rounds agree within or how far
+// the change is certain, verdict and accuracy.
 func (c *TimingChange) Cells() []string {
+	old, cur := c.times()
+	spread := max(c.OldFloor.Spread, c.NewFloor.Spread)
+	if c.Interval != nil {
+		spread = max(c.Interval.High-c.Ratio, c.Ratio-c.Interval.Low)
+	}
 	within := "-"
-	if spread := max(c.OldFloor.Spread, c.NewFloor.Spread); !math.IsInf(spread, 1) {
+	if !math.IsInf(spread, 1) {
 		within = fmt.Sprintf("%.1f %%", 100*spread)
 	}
-	return []string{timing.Format(c.OldFloor.Time), timing.Format(c.NewFloor.Time), percent(c.Ratio), within,
-		string(c.Verdict), c.Accuracy}
+	return []string{timing.Format(old), timing.Format(cur), percent(c.Ratio), within, string(c.Verdict), c.Accuracy}
+}
+
+// times are what stands for the series: floors, or medians if they were measured in turn.
+func (c *TimingChange) times() (old, cur time.Duration) {
+	if c.Interval != nil {
+		return c.Old.Median, c.New.Median
+	}
+	return c.OldFloor.Time, c.NewFloor.Time
 }
 
 func percent(ratio float64) string {
@@ -68,6 +80,10 @@ func percent(ratio float64) string {
 
 // MarshalJSON gives the JSON line.
 func (c *TimingChange) MarshalJSON() ([]byte, error) {
+	var interval []Number
+	if i := c.Interval; i != nil {
+		interval = []Number{Number(i.Low), Number(i.High)}
+	}
 	return json.Marshal(struct {
 		Kind    string         `json:"kind"`
 		Capture string         `json:"capture"`
@@ -82,15 +98,17 @@ func (c *TimingChange) MarshalJSON() ([]byte, error) {
 		NewFloor  time.Duration `json:"new_floor_ns"`
 		OldSpread Number        `json:"old_spread"`
 		NewSpread Number        `json:"new_spread"`
-		Ratio     Number        `json:"ratio"` // of the floors
-		P         Number        `json:"p"`     // that all rounds of the slower missed the floor of the faster by chance
-		Accuracy  string        `json:"accuracy"`
+		Ratio     Number        `json:"ratio"` // of the floors, or of rounds measured in turn
+		P         Number        `json:"p"`     // that chance made the slower slower
+		// What the ratio of rounds measured in turn is certain to be between; null without such.
+		Interval []Number `json:"interval"`
+		Accuracy string   `json:"accuracy"`
 	}{"timing_change", c.Capture, c.Op, c.Phase, c.Cache, c.Verdict, c.Old.Median, c.New.Median,
 		c.OldFloor.Time, c.NewFloor.Time, Number(c.OldFloor.Spread), Number(c.NewFloor.Spread), Number(c.Ratio),
-		Number(c.P), c.Accuracy})
+		Number(c.P), interval, c.Accuracy})
 }
 
-// An OpChange sums the floors of an op, one phase and state of the caches.
+// An OpChange sums the times of an op, one phase and state of the caches.
 type OpChange struct {
 	Name     string
 	Captures int
@@ -112,8 +130,8 @@ func ByOp(changes []TimingChange) (ops []*OpChange) {
 			all = append(all, o)
 		}
 		o.Captures++
-		o.Old += c.OldFloor.Time
-		o.New += c.NewFloor.Time
+		x, y := c.times()
+		o.Old, o.New = o.Old+x, o.New+y
 		o.Verdicts[c.Verdict]++
 	}
 	for _, o := range all {

@@ -88,6 +88,8 @@ type Change struct {
 	// P is the probability that all rounds of the slower missed the floor of the faster by
 	// chance; 1 if there are no rounds.
 	P float64
+	// Interval of the ratio; nil unless the series were measured in turn (ComparePair).
+	Interval *Interval
 }
 
 // Compare tells whether the thing measured as cur is slower or faster than old by more

@@ -14,6 +14,9 @@
 // another: their quickest rounds have to be apart, and agreed on by others of the same
 // series, so that what the machine did for a while is not taken for the difference.
 //
+// [MeasurePair] takes turns between two things, so that [ComparePair] can compare their rounds
+// one by one, which tells more.
+//
 // Times are time.Duration, of nanosecond resolution; [ClockOverhead] measures
 // what the host's clock adds and how finely it ticks.
 package timing
@@ -21,4 +24,4 @@ package timing
 // Method counts the changes of how runs are taken and what their time is, here
 // and in the process that runs a device: times of different methods are not of
 // the same thing. Files written before it was counted have 0.
-const Method = 2
+const Method = 3

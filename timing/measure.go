@@ -91,27 +91,33 @@ func Measure(ctx context.Context, r Runner, cache Cache, opt Options) (*Series, 
 		if len(s.Samples) > 0 {
 			each = spent / time.Duration(len(s.Samples))
 		}
-		n := batch(opt, s, each, opt.MaxTime-spent)
-		samples, err := r.Sample(ctx, cache, n)
-		for _, x := range samples {
-			x.Round = opt.Round
-			s.Samples = append(s.Samples, x)
-			s.total += x.Elapsed
-			rule.add(x.Elapsed)
-		}
+		err := s.take(ctx, r, batch(opt, s, each, opt.MaxTime-spent), opt, &rule)
 		switch {
 		case errors.Is(err, context.Canceled) && len(s.Samples) > 0:
 			s.Stop = StopCanceled
 			return s, err
 		case err != nil:
 			return nil, err
-		case len(samples) != n:
-			return nil, fmt.Errorf("timing: %d samples of %d", len(samples), n)
 		}
 		if s.Stop = rule.stop(opt, s, time.Since(began)); s.Stop != "" {
 			return s, nil
 		}
 	}
+}
+
+// take adds n samples of r, or as many as there are before an error.
+func (s *Series) take(ctx context.Context, r Runner, n int, opt Options, rule *stopRule) error {
+	samples, err := r.Sample(ctx, s.Cache, n)
+	for _, x := range samples {
+		x.Round = opt.Round
+		s.Samples = append(s.Samples, x)
+		s.total += x.Elapsed
+		rule.add(x.Elapsed)
+	}
+	if err == nil && len(samples) != n {
+		err = fmt.Errorf("timing: %d samples of %d", len(samples), n)
+	}
+	return err
 }
 
 // warmUp runs r for a while and returns about how long a run takes, with what is

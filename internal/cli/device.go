@@ -43,6 +43,7 @@ type deviceFlags struct {
 	torch    torchFlags
 	// against is a second device, "" for none; againstPython is its Python, "" for the same.
 	against, againstPython string
+	locked                 bool // this process holds the device already
 
 	fallbackSource string // the flag or variable that says what falls back
 	// Of what falls back; nil: nothing does.
@@ -145,19 +146,34 @@ func (d *deviceFlags) addReplay(cmd *cobra.Command) {
 	f.StringVar(&d.fallback, "fallback", "", "ops that run on the CPU instead of the device (OP_FALLBACK_LIST)")
 }
 
-// addAgainst adds the flags of a second device.
-func (d *deviceFlags) addAgainst(cmd *cobra.Command) {
+// addAgainst adds the flags of a second device; help says what for.
+func (d *deviceFlags) addAgainst(cmd *cobra.Command, help string) {
 	f := cmd.Flags()
-	f.StringVar(&d.against, "against-device", "",
-		"also run each call on a second `DEVICE`, and say which of the two is nearer to the reference")
+	f.StringVar(&d.against, "against-device", "", help)
 	f.StringVar(&d.againstPython, "against-python", "",
 		"`PROGRAM` that runs --against-device torch:DEVICE (default that of --python)")
+}
+
+// sameDevice reports whether two names are of one device.
+func sameDevice(a, b string) bool {
+	x, errX := filepath.Abs(a)
+	y, errY := filepath.Abs(b)
+	return a == b || errX == nil && errY == nil && x == y && !isTorch(a) && a != devicebridge.Host
+}
+
+// lock waits until this process may use the device, unless it holds it already.
+func (d *deviceFlags) lock(ctx context.Context, a *app, alone bool) (release func(), err error) {
+	if d.locked {
+		return func() {}, nil
+	}
+	return lockDevice(ctx, a, d.device, alone)
 }
 
 // second are the flags of --against-device.
 func (d *deviceFlags) second() *deviceFlags {
 	s := *d
 	s.device, s.against = d.against, d.device
+	s.locked = sameDevice(d.device, d.against)
 	s.torch.python = cmp.Or(d.againstPython, d.torch.python)
 	return &s
 }
@@ -504,7 +520,7 @@ func (d *deviceFlags) checked(cmd *cobra.Command, a *app) (*checkedDevice, error
 // and says what it is. release gives it back.
 func (d *deviceFlags) use(ctx context.Context, a *app, alone bool) (lib *devicebridge.Device, release func(),
 	err error) {
-	unlock, err := lockDevice(ctx, a, d.device, alone)
+	unlock, err := d.lock(ctx, a, alone)
 	if err != nil {
 		return nil, nil, failed(err)
 	}

@@ -77,7 +77,8 @@ or --out. PATH may be s3://BUCKET/PREFIX (docs/scale.md).`,
 		"what to check: none, the recorded results; host, the built-in device; the path of a DIOPI "+
 			"`LIBRARY`; or torch:DEVICE, a device of PyTorch (torch:cuda:0)")
 	o.addReplay(cmd)
-	o.addAgainst(cmd)
+	o.addAgainst(cmd,
+		"also run each call on a second `DEVICE`, and say which of the two is nearer to the reference")
 	f.BoolVar(&o.stress, "stress", false, "run each call on the device in other memory layouts too")
 	o.records.addFlags(cmd)
 	o.keep.addFlags(cmd)

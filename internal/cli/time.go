@@ -40,6 +40,7 @@ type timeOptions struct {
 	budget      time.Duration
 	interleave  bool
 	resolution  float64
+	threshold   float64
 	each        bool
 	byShape     bool
 	sortBy      string
@@ -73,6 +74,10 @@ the median with the quartiles. Runs are spread over 7 to 25 rounds, on a device 
 in a new process, so that compare --time can tell a difference from what the
 machine did for a while.
 
+With --against-device two devices are measured in turn, run by run, such as the library
+before a change and after it: what the machine does meanwhile meets both. The table says
+what is slower; exit code 1 if anything is, by more than --threshold percent.
+
 With --acc_check each call is compared with the reference before it is measured,
 as replay does: a failure is exit code 1, and compare --time shows what changed.
 
@@ -83,6 +88,7 @@ else one row per call with the medians.`,
   optool time --run_times 3 --sync_time_measure op_tools_results
   optool time --op torch.matmul --cache cold --histogram op_tools_results
   optool time --budget 10m --json new.jsonl op_tools_results && optool compare --time old.jsonl new.jsonl
+  optool time --device ./new/libdiopi_impl.so --against-device ./old/libdiopi_impl.so op_tools_results
   optool time --calibrate`,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runTime(cmd, a, &o, paths) },
 	}
@@ -97,6 +103,9 @@ else one row per call with the medians.`,
 	o.deviceFlags.add(cmd, "none",
 		"what to measure: none, the float64 reference on this machine; host, the built-in device; the path of a "+
 			"DIOPI `LIBRARY`; or torch:DEVICE, a device of PyTorch (torch:cuda:0)")
+	o.addAgainst(cmd, "measure in turn with a second `DEVICE`, such as the library before a change, and say what is slower")
+	f.Float64Var(&o.threshold, "threshold", 0,
+		"with --against-device, how many percent slower is no reason for exit code 1")
 	o.records.addFlags(cmd)
 	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")
 	f.StringVar(&o.cache, "cache", "both", "state of the caches: cold, hot or both")
@@ -143,6 +152,10 @@ func (o *timeOptions) check(paths []string) error {
 		return usageError("--peak-bandwidth, --peak-flops: want more than 0")
 	case o.plot != "" && !strings.HasSuffix(o.plot, ".svg"):
 		return usageError("--plot: want a name ending in .svg, got %q", o.plot)
+	case o.threshold < 0:
+		return usageError("--threshold: want at least 0, got %v", o.threshold)
+	case o.threshold > 0 && o.against == "":
+		return usageError("--threshold needs --against-device")
 	case o.tolerances != "" && !o.accCheck:
 		return usageError("--tolerances needs --acc_check")
 	case len(paths) == 0 && !o.calibrate:
@@ -182,7 +195,7 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 	}
 	defer j.close()
 	t := &timer{
-		app: a, o: o, json: j, settings: run.Settings,
+		app: a, o: o, json: j, settings: run.Settings, digest: run.LibrarySHA256,
 		csv: &timeCSV{dir: o.out, block: o.csvBlock, ids: map[string]int{}},
 		measuring: timed.Timer{
 			Replay: replay.Options{Registry: a.known(), ForwardOnly: o.forwardOnly, Read: o.read},
@@ -225,30 +238,56 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 	return t.run(cmd.Context(), paths, start)
 }
 
-// open opens the device that is measured.
+// open opens what is measured.
 func (t *timer) open(ctx context.Context) (release func(), err error) {
-	if name, ok := strings.CutPrefix(t.o.device, torchbridge.Prefix); ok {
+	m := &t.measuring
+	device, renew, release, err := t.openDevice(ctx, &t.o.deviceFlags)
+	m.Device, m.Renew = device, renew
+	if err != nil || t.o.against == "" {
+		return release, err
+	}
+	against, renewAgainst, releaseAgainst, err := t.openDevice(ctx, t.o.second())
+	if err != nil {
+		release()
+		return nil, err
+	}
+	m.Against, m.Renew = against, both(renew, renewAgainst)
+	return both(releaseAgainst, release), nil
+}
+
+// both are two functions, one after the other.
+func both(f, g func()) func() {
+	return func() {
+		f()
+		g()
+	}
+}
+
+// openDevice opens a device to measure it alone. Renew gives it a new process.
+func (t *timer) openDevice(ctx context.Context, d *deviceFlags) (dev timed.Device, renew, release func(), err error) {
+	if name, ok := strings.CutPrefix(d.device, torchbridge.Prefix); ok {
 		if t.o.calibrate {
-			return nil, usageError("--calibrate: it is for libraries, and --device is %s", t.o.device)
+			return nil, nil, nil, usageError("--calibrate: it is for libraries, and --device is %s", d.device)
 		}
-		dev, ready, release, err := t.o.useTorch(ctx, t.app, name, true, ontorch.Options{})
+		dev, ready, release, err := d.useTorch(ctx, t.app, name, true, ontorch.Options{})
 		if err != nil {
-			return nil, err
+			return nil, nil, nil, err
 		}
 		if _, err := ready(t.app.say); err != nil {
 			release()
-			return nil, err
+			return nil, nil, nil, err
 		}
-		t.measuring.Device = dev
-		return release, nil
+		return dev, func() {}, release, nil
 	}
-	lib, release, err := t.o.use(ctx, t.app, true)
+	lib, release, err := d.use(ctx, t.app, true)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	t.library = ondevice.New(ctx, lib, ondevice.Options{})
-	t.measuring.Device, t.measuring.Renew = t.library, lib.Renew
-	return release, nil
+	library := ondevice.New(ctx, lib, ondevice.Options{})
+	if t.library == nil {
+		t.library = library
+	}
+	return library, lib.Renew, release, nil
 }
 
 // run measures what is below paths.
@@ -302,14 +341,17 @@ func (t *timer) report(k *timed.Task) error {
 	if t.check != nil {
 		worst = t.check.verdicts[k]
 	}
-	for _, r := range k.Series {
+	for i, r := range k.Series {
 		t.done = append(t.done, r)
 		if t.json.lines != nil {
 			if err := t.json.lines.Timing(r); err != nil {
 				return err
 			}
 		}
-		if err := t.table.add(r, worst); err != nil {
+		if k.Against != nil {
+			t.changes = append(t.changes, reports.TimingChange{TimingKey: r.Key(), Accuracy: string(worst),
+				Change: timing.ComparePair(k.Against[i].Samples, r.Series.Samples, t.measuring.Resolution)})
+		} else if err := t.table.add(r, worst); err != nil {
 			return err
 		}
 		if t.o.histogram {
@@ -333,6 +375,9 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 			return failed(err)
 		}
 	}
+	if err := t.against(w); err != nil {
+		return failed(err)
+	}
 	if len(t.done) > 0 && !t.quiet {
 		cache := t.measuring.Caches[len(t.measuring.Caches)-1]
 		if err := t.printAverages(w, t.done, cache, t.o.byShape, t.o.sortBy, t.o.rowLimit); err != nil {
@@ -343,11 +388,12 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 		return failed(err)
 	}
 	s := timeSummary{Kind: "summary", Coverage: timed.Covered(tasks), Interrupted: interrupted, Settings: t.settings,
-		Elapsed: time.Since(start).Seconds(), PeakRSS: rss.Peak(), EvictedMiB: t.measuring.Evict.Size() >> 20}
+		Elapsed: time.Since(start).Seconds(), PeakRSS: rss.Peak(), EvictedMiB: t.measuring.Evict.Size() >> 20,
+		changeCounts: t.compared}
 	switch {
 	case interrupted:
 		s.Exit = ExitInterrupted
-	case t.left.failed || t.check != nil && t.check.summary.Differs():
+	case t.compared != nil && t.compared.Beyond > 0 || t.left.failed || t.check != nil && t.check.summary.Differs():
 		s.Exit = ExitDiffers
 	case len(t.done) == 0 || t.check != nil && t.check.summary.Refused():
 		s.Exit = ExitFailed
@@ -458,11 +504,12 @@ func (t *timer) closeExports() {
 type timeSummary struct {
 	Kind string `json:"kind"`
 	timed.Coverage
-	Interrupted bool    `json:"interrupted"`
-	Elapsed     float64 `json:"elapsed_s"`
-	PeakRSS     int64   `json:"peak_rss_bytes"`
-	EvictedMiB  int     `json:"evicted_mib"` // written before each cold run
-	Exit        int     `json:"exit_code"`
+	Interrupted   bool    `json:"interrupted"`
+	Elapsed       float64 `json:"elapsed_s"`
+	PeakRSS       int64   `json:"peak_rss_bytes"`
+	EvictedMiB    int     `json:"evicted_mib"` // written before each cold run
+	Exit          int     `json:"exit_code"`
+	*changeCounts         // with --against-device
 	// Settings are what the run was told about what to measure, and what to compare.
 	Settings reports.Settings `json:"settings,omitempty"`
 }

@@ -30,38 +30,70 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 	if err := a.printChanges(j, changes); err != nil {
 		return failed(err)
 	}
-	counts, slower := map[timing.Verdict]int{}, 0
-	for _, c := range changes {
-		counts[c.Verdict]++
-		if c.Verdict == timing.Slower && c.Ratio-1 > threshold {
-			slower++
-		}
-	}
-	fmt.Fprintf(j.text(), "%d compared: %d same, %d faster, %d slower, %d ambiguous; %d only in %s, %d only in %s\n",
-		len(changes), counts[timing.Same], counts[timing.Faster], counts[timing.Slower], counts[timing.Ambiguous],
-		len(x.Timings)-len(changes), old, len(y.Timings)-len(changes), cur)
+	counts := countChanges(changes, threshold)
+	fmt.Fprintf(j.text(), "%s; %d only in %s, %d only in %s\n", counts, len(x.Timings)-len(changes), old,
+		len(y.Timings)-len(changes), cur)
 	unlike := x.Run.Unlike(&y.Run)
 	for _, d := range unlike {
 		fmt.Fprintf(j.text(), "the runs differ in more than what was measured: %s\n", d)
 	}
-	same := x.Run.LibrarySHA256 != "" && x.Run.LibrarySHA256 == y.Run.LibrarySHA256
-	if same {
-		fmt.Fprintln(j.text(), "both measured the same device library")
+	counts.SameLibrary = x.Run.LibrarySHA256 != "" && x.Run.LibrarySHA256 == y.Run.LibrarySHA256
+	if counts.SameLibrary {
+		fmt.Fprintln(j.text(), sameLibrary)
 	}
-	if err := j.write(map[string]any{
-		"kind": "summary", "unlike": append([]string{}, unlike...), "same_library": same, "compared": len(changes),
-		"same": counts[timing.Same], "faster": counts[timing.Faster],
-		"slower": counts[timing.Slower], "ambiguous": counts[timing.Ambiguous], "beyond_threshold": slower,
-	}); err != nil {
+	if err := j.write(struct {
+		Kind string `json:"kind"`
+		changeCounts
+		Unlike []string `json:"unlike"`
+	}{"summary", counts, append([]string{}, unlike...)}); err != nil {
 		return failed(err)
 	}
 	switch {
 	case len(changes) == 0:
 		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no call was measured in both", old, cur)}
-	case slower > 0:
+	case counts.Beyond > 0:
 		return exitWith(ExitDiffers)
 	}
 	return nil
+}
+
+const sameLibrary = "both measured the same device library"
+
+// changeCounts are how many series changed how.
+type changeCounts struct {
+	Compared    int  `json:"compared"`
+	Same        int  `json:"same"`
+	Faster      int  `json:"faster"`
+	Slower      int  `json:"slower"`
+	Ambiguous   int  `json:"ambiguous"`
+	Beyond      int  `json:"beyond_threshold"` // slower by more than is no reason for exit code 1
+	SameLibrary bool `json:"same_library"`
+}
+
+// countChanges counts; threshold is the share of the time up to which a slower one is let pass.
+func countChanges(changes []reports.TimingChange, threshold float64) changeCounts {
+	n := changeCounts{Compared: len(changes)}
+	for _, c := range changes {
+		switch c.Verdict {
+		case timing.Same:
+			n.Same++
+		case timing.Faster:
+			n.Faster++
+		case timing.Slower:
+			n.Slower++
+			if c.Ratio-1 > threshold {
+				n.Beyond++
+			}
+		case timing.Ambiguous:
+			n.Ambiguous++
+		}
+	}
+	return n
+}
+
+func (n changeCounts) String() string {
+	return fmt.Sprintf("%d compared: %d same, %d faster, %d slower, %d ambiguous",
+		n.Compared, n.Same, n.Faster, n.Slower, n.Ambiguous)
 }
 
 // printChanges prints a table of all changes and one of the ops, and writes the JSON

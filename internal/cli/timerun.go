@@ -3,10 +3,15 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"math"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/timed"
@@ -29,8 +34,12 @@ type timer struct {
 	table     *timeTable
 	tally     tally
 	settings  reports.Settings
+	digest    string // of the library that is measured, if it is one
 	left      leftOut
 	done      []*reports.Timing
+	// Of --against-device: how what is done compares with it, and the counts of that.
+	changes  []reports.TimingChange
+	compared *changeCounts
 }
 
 // collect finds the calls to measure.
@@ -91,6 +100,28 @@ func (t *timer) measureAll(ctx context.Context, tasks []*timed.Task) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// against prints and writes how the device compares with the other, unless there is none.
+func (t *timer) against(w io.Writer) error {
+	if t.o.against == "" {
+		return nil
+	}
+	if err := t.printChanges(t.json, t.changes); err != nil {
+		return err
+	}
+	n := countChanges(t.changes, t.o.threshold/100)
+	t.compared = &n
+	fmt.Fprintf(w, "%s against %s: %s\n", t.o.device, t.o.against, n)
+	few := func(c reports.TimingChange) bool { return math.IsInf(c.Interval.High, 1) }
+	if slices.ContainsFunc(t.changes, few) {
+		fmt.Fprintf(w, "without %q: too few rounds to tell, of which --max-time allows more\n", "within")
+	}
+	other, _ := devicebridge.Digest(t.o.against)
+	if n.SameLibrary = other != "" && other == t.digest; n.SameLibrary {
+		fmt.Fprintln(w, sameLibrary)
+	}
+	return nil
 }
 
 // An accuracy compares the results of what is measured with the reference.

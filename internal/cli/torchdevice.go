@@ -58,7 +58,7 @@ func (d *deviceFlags) useTorch(ctx context.Context, a *app, name string, alone b
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	unlock, err := lockDevice(ctx, a, d.device, alone)
+	unlock, err := d.lock(ctx, a, alone)
 	if err != nil {
 		return nil, nil, nil, failed(err)
 	}

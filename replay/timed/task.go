@@ -9,6 +9,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/timing"
 )
 
 // A Task is a call to measure, and what was measured of it.
@@ -20,6 +21,9 @@ type Task struct {
 	Peak              reports.Peak
 
 	Series []*reports.Timing
+	// Against are the series of Timer.Against, each measured in turn with that of Series; none
+	// without one.
+	Against []*timing.Series
 	// Err is why the call could not be measured, or not to the end; NoBackward why the
 	// device has no backward pass for it.
 	Err, NoBackward error

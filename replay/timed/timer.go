@@ -25,8 +25,11 @@ type Device interface {
 type Timer struct {
 	Replay replay.Options
 	Device Device // nil: the reference
-	Renew  func() // called before each round of a task, unless nil
-	Evict  *timing.Evictor
+	// Against is measured in turn with Device, by timing.MeasurePair; nil: none is. What only
+	// one of them carries out is not measured.
+	Against Device
+	Renew   func() // called before each round of a task, unless nil
+	Evict   *timing.Evictor
 
 	Caches  []timing.Cache
 	Runs    int           // of each series; 0: until the numbers hold
@@ -34,7 +37,8 @@ type Timer struct {
 	Budget  *Budget       // nil: none
 	Order   *rand.Rand    // goes over all tasks in each round, in random order; nil: one task after the other
 	// Resolution, if Runs is 0, is the share of the time that timing.Compare shall tell: there are
-	// rounds until the quickest agree, at most timing.MaxRounds.
+	// rounds until the quickest agree, at most timing.MaxRounds; with Against until
+	// timing.ComparePair tells, at most the last of timing.PairRounds.
 	Resolution float64
 
 	// Before, unless nil, is called before a task is measured; an error ends everything.
@@ -45,12 +49,20 @@ type Timer struct {
 // what is done between runs: what is that slow gets fewer rounds.
 const longest = 2
 
-// warmup is how long a round's runs are tried before they count, at least once.
-const warmup = 4 * time.Millisecond
+// warmup and pairWarmup are how long a round's runs are tried before they count, at least
+// once. Of pairs there are more rounds, and both sides are equally warm.
+const (
+	warmup     = 4 * time.Millisecond
+	pairWarmup = time.Millisecond
+)
 
 // mostRuns are the most samples of a series, each of which is a line of a JSON file:
-// more of what takes microseconds would tell nothing new.
-const mostRuns = 2000
+// more of what takes microseconds would tell nothing new. Pairs have at most pairRuns in
+// a round, since rounds differ by more than runs.
+const (
+	mostRuns = 2000
+	pairRuns = 20
+)
 
 // Run measures tasks, nothing else meanwhile, and yields each that has all its rounds,
 // or as many as the budget allows. The error, which is the last, is that of Before or
@@ -105,10 +117,22 @@ func (t *Timer) interleave(ctx context.Context, tasks []*Task) error {
 
 // Rounds is how many rounds the runs are spread over at most.
 func (t *Timer) Rounds() int {
-	if t.Runs > 0 {
-		return min(t.Runs, timing.MinRounds)
+	least, most := timing.MinRounds, timing.MaxRounds
+	if t.Against != nil {
+		least, most = timing.PairRounds[0], timing.PairRounds[len(timing.PairRounds)-1]
 	}
-	return timing.MaxRounds
+	if t.Runs > 0 {
+		return min(t.Runs, least)
+	}
+	return most
+}
+
+// sides is how many devices are measured.
+func (t *Timer) sides() int {
+	if t.Against != nil {
+		return 2
+	}
+	return 1
 }
 
 // finished reports whether a task needs no more rounds, or has had its time.
@@ -116,14 +140,22 @@ func (t *Timer) finished(k *Task) bool {
 	if t.Runs > 0 || len(k.Series) == 0 {
 		return false
 	}
-	slow := k.spent > longest*t.MaxTime*time.Duration(len(k.Series))
+	slow := k.spent > longest*t.MaxTime*time.Duration(len(k.Series)*t.sides())
 	return slow || !slices.Contains(k.enough, false)
 }
 
-// enough reports whether a series needs no more rounds.
-func (t *Timer) enough(s *timing.Series) bool {
-	last := s.Samples[len(s.Samples)-1].Round
-	return t.Runs == 0 && last+1 >= timing.MinRounds && timing.FloorOf(s.Samples).Decisive(t.Resolution)
+// enough reports whether series i of a task needs no more rounds.
+func (t *Timer) enough(k *Task, i int) bool {
+	samples := k.Series[i].Series.Samples
+	rounds := samples[len(samples)-1].Round + 1
+	switch {
+	case t.Runs > 0:
+		return false
+	case t.Against != nil:
+		return slices.Contains(timing.PairRounds, rounds) &&
+			timing.ComparePair(k.Against[i].Samples, samples, t.Resolution).Verdict != timing.Ambiguous
+	}
+	return rounds >= timing.MinRounds && timing.FloorOf(samples).Decisive(t.Resolution)
 }
 
 // share is the part of n that falls to a round, so that the parts sum up to n.
@@ -176,8 +208,11 @@ func (t *Timer) round(ctx context.Context, k *Task, phases []phase, round int, a
 		Warmup:  warmup,
 		MaxRuns: mostRuns / rounds, Round: round,
 	}
+	if t.Against != nil {
+		opt.Warmup, opt.MaxRuns = pairWarmup, pairRuns
+	}
 	if allowed > 0 {
-		each := allowed / time.Duration(len(phases)*len(t.Caches))
+		each := allowed / time.Duration(len(phases)*len(t.Caches)*t.sides())
 		opt.Warmup = max(time.Microsecond, min(opt.Warmup, each/4))
 		opt.MaxTime = max(time.Microsecond, min(opt.MaxTime, each-opt.Warmup))
 	}
@@ -188,18 +223,10 @@ func (t *Timer) round(ctx context.Context, k *Task, phases []phase, round int, a
 				at++
 				continue
 			}
-			s, err := timing.Measure(ctx, ph.runner, c, opt)
-			switch {
-			case s == nil:
-			case at == len(k.Series):
-				k.Series, k.enough = append(k.Series, k.series(ph, s)), append(k.enough, false)
-			default:
-				k.Series[at].Series.Add(s)
-			}
-			if err != nil {
+			if err := k.sample(ctx, ph, c, opt, at); err != nil {
 				return fmt.Errorf("%s: %w", ph.name, err)
 			}
-			k.enough[at] = t.enough(k.Series[at].Series)
+			k.enough[at] = t.enough(k, at)
 			at++
 		}
 		if round > 0 {
@@ -210,6 +237,35 @@ func (t *Timer) round(ctx context.Context, k *Task, phases []phase, round int, a
 		}
 	}
 	return nil
+}
+
+// sample takes samples of a pass and adds them to series i.
+func (k *Task) sample(ctx context.Context, ph phase, c timing.Cache, opt timing.Options, i int) error {
+	var s, against *timing.Series
+	var err error
+	if ph.against == nil {
+		s, err = timing.Measure(ctx, ph.runner, c, opt)
+	} else {
+		var pair [2]*timing.Series
+		pair, err = timing.MeasurePair(ctx, [2]timing.Runner{ph.against, ph.runner}, c, opt)
+		against, s = pair[0], pair[1]
+	}
+	if s == nil {
+		return err
+	}
+	if i < len(k.Series) {
+		k.Series[i].Series.Add(s)
+	} else {
+		k.Series, k.enough = append(k.Series, k.series(ph, s)), append(k.enough, false)
+	}
+	switch {
+	case against == nil:
+	case i < len(k.Against):
+		k.Against[i].Add(against)
+	default:
+		k.Against = append(k.Against, against)
+	}
+	return err
 }
 
 // remember notes what memory a pass needs in its series, those from the given one on.
@@ -237,9 +293,9 @@ func (k *Task) series(ph phase, s *timing.Series) *reports.Timing {
 
 // A phase is a pass of a call to measure.
 type phase struct {
-	name   string
-	runner timing.Runner
-	work   replay.Work
+	name            string
+	runner, against timing.Runner // against is nil unless it is measured in turn
+	work            replay.Work
 }
 
 // phases are the passes of a started call. A backward pass that a device does
@@ -247,25 +303,35 @@ type phase struct {
 func (t *Timer) phases(k *Task, p *replay.Call) ([]phase, error) {
 	backward := p.NoBackward() == ""
 	if t.Device == nil {
-		ps := []phase{{"forward", &timing.HostFunc{Run: p.Forward, Caches: t.Evict}, p.ForwardWork()}}
+		onHost := func(name string, f func() error, w replay.Work) phase {
+			return phase{name: name, runner: &timing.HostFunc{Run: f, Caches: t.Evict}, work: w}
+		}
+		ps := []phase{onHost("forward", p.Forward, p.ForwardWork())}
 		if backward {
-			ps = append(ps, phase{"backward", &timing.HostFunc{Run: p.Backward, Caches: t.Evict}, p.BackwardWork()})
+			ps = append(ps, onHost("backward", p.Backward, p.BackwardWork()))
 		}
 		return ps, nil
 	}
-	flush := int64(t.Evict.Size())
-	f, err := t.Device.NewTimer(p.DeviceCall(false), flush)
-	if err != nil {
-		return nil, err
+	forward, err := t.phase("forward", p.DeviceCall(false), p.ForwardWork())
+	if err != nil || !backward {
+		return []phase{forward}, err
 	}
-	ps := []phase{{"forward", f, p.ForwardWork()}}
-	if !backward {
-		return ps, nil
-	}
-	b, err := t.Device.NewTimer(p.DeviceCall(true), flush)
+	back, err := t.phase("backward", p.DeviceCall(true), p.BackwardWork())
 	if err != nil {
 		k.NoBackward = err
-		return ps, nil
+		return []phase{forward}, nil
 	}
-	return append(ps, phase{"backward", b, p.BackwardWork()}), nil
+	return []phase{forward, back}, nil
+}
+
+// phase is a pass on the device, and on the other.
+func (t *Timer) phase(name string, c *replay.DeviceCall, w replay.Work) (ph phase, err error) {
+	flush := int64(t.Evict.Size())
+	ph = phase{name: name, work: w}
+	if ph.runner, err = t.Device.NewTimer(c, flush); err == nil && t.Against != nil {
+		if ph.against, err = t.Against.NewTimer(c, flush); err != nil {
+			err = fmt.Errorf("the device that it is measured against: %w", err)
+		}
+	}
+	return ph, err
 }

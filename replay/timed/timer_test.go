@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/timing"
+	"github.com/optool/optool/verdict"
 )
 
 // demo are the tasks of the demo's captures, and a timer of few runs.
@@ -67,6 +70,87 @@ func TestRun(t *testing.T) {
 		if c.Measured != 4 || c.MeasuredCalls < 4 || c.Distinct != len(tasks.List) || !(c.ShareOfCalls > 0) ||
 			!(c.ShareOfCalls < 1) {
 			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+// A fake device has passes that take a fixed time each.
+type fake struct {
+	replay.Device
+	forwardOnly bool
+	elapsed     time.Duration
+}
+
+func (d *fake) NewTimer(c *replay.DeviceCall, _ int64) (timing.Runner, error) {
+	if c.GradOutputs != nil && d.forwardOnly {
+		return nil, &replay.CallError{Verdict: verdict.Unsupported, Reason: "no such function"}
+	}
+	return d, nil
+}
+
+func (d *fake) Clock() timing.Clock { return timing.HostClock }
+
+func (d *fake) Sample(_ context.Context, _ timing.Cache, n int) ([]timing.Sample, error) {
+	out := make([]timing.Sample, n)
+	for i := range out {
+		out[i].Elapsed = d.elapsed
+	}
+	return out, nil
+}
+
+// TestAgainst measures two devices in turn, in as many rounds as it takes to tell.
+func TestAgainst(t *testing.T) {
+	for _, c := range []struct {
+		against time.Duration
+		runs    int
+		rounds  int
+		want    timing.Verdict
+	}{
+		{100 * time.Microsecond, 0, timing.PairRounds[0], timing.Same},
+		{90 * time.Microsecond, 0, timing.PairRounds[0], timing.Slower},
+		{90 * time.Microsecond, 5, 5, timing.Ambiguous},
+		{90 * time.Microsecond, 40, timing.PairRounds[0], timing.Slower},
+	} {
+		timer, tasks := demo(t, false)
+		renewed := 0
+		timer.Device = &fake{elapsed: 100 * time.Microsecond}
+		timer.Against = &fake{elapsed: c.against}
+		timer.Runs, timer.Resolution, timer.Order = c.runs, timing.Resolution, rand.New(rand.NewPCG(1, 2))
+		timer.Renew = func() { renewed++ }
+		some := tasks.List[:2]
+		for k, err := range timer.Run(t.Context(), some) {
+			if err != nil || k.Err != nil || len(k.Series) != len(k.Against) || len(k.Series) == 0 {
+				t.Fatalf("%s: %v, %v, %d series against %d", k.Op, err, k.Err, len(k.Series), len(k.Against))
+			}
+			for i, s := range k.Series {
+				samples := s.Series.Samples
+				got := timing.ComparePair(k.Against[i].Samples, samples, timer.Resolution).Verdict
+				if rounds := samples[len(samples)-1].Round + 1; rounds != c.rounds || got != c.want {
+					t.Errorf("%v, %d runs: %s after %d rounds, want %s after %d", c.against, c.runs, got, rounds,
+						c.want, c.rounds)
+				}
+				if c.runs > 0 && len(samples) != c.runs {
+					t.Errorf("%d runs, want %d", len(samples), c.runs)
+				}
+			}
+		}
+		if renewed != c.rounds*len(some) {
+			t.Errorf("%d new processes for %d rounds of %d tasks", renewed, c.rounds, len(some))
+		}
+	}
+}
+
+// TestAgainstLacks: what only one of two devices has is not measured.
+func TestAgainstLacks(t *testing.T) {
+	timer, tasks := demo(t, false)
+	timer.Device = &fake{elapsed: time.Microsecond}
+	i := slices.IndexFunc(tasks.List, func(k *Task) bool { return k.Op == "torch.nn.functional.softmax" })
+	timer.Against = &fake{elapsed: time.Microsecond, forwardOnly: true}
+	for k, err := range timer.Run(t.Context(), tasks.List[i:i+1]) {
+		var lacking *replay.CallError
+		if err != nil || len(k.Series) != 2 || len(k.Against) != 2 || !errors.As(k.NoBackward, &lacking) ||
+			!strings.HasPrefix(k.NoBackward.Error(), "the device that it is measured against: ") {
+			t.Errorf("%v, %d series against %d, no backward pass: %v", err, len(k.Series), len(k.Against), k.NoBackward)
 		}
 	}
 }
