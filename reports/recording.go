@@ -30,6 +30,7 @@ type Recording struct {
 	Causes   []*Cause // of findings
 	Profiles []*Profile
 	Timings  []*Timing
+	Changes  []TimingChange  // of Timings against another device
 	Last     json.RawMessage // the last line, kind "summary"; nil if the run did not end
 	Summary  *Summary        // of Results, with the times of Last
 	Exit     *int            // exit code of the run, nil if it did not end
@@ -182,6 +183,12 @@ func (rec *Recording) take(kind string, line []byte, open *openSeries) error {
 			return err
 		}
 		rec.add(open.summary(s))
+	case "timing_change":
+		var c TimingChange
+		if err := json.Unmarshal(line, &c); err != nil {
+			return err
+		}
+		rec.Changes = append(rec.Changes, c)
 	case "summary":
 		rec.Last = bytes.Clone(line)
 	}

@@ -78,34 +78,59 @@ func percent(ratio float64) string {
 	return fmt.Sprintf("%+.1f %%", 100*(ratio-1))
 }
 
+// A timingChangeLine is the JSON line of a TimingChange.
+type timingChangeLine struct {
+	Kind    string         `json:"kind"`
+	Capture string         `json:"capture"`
+	Op      string         `json:"op"`
+	Phase   string         `json:"phase"`
+	Cache   string         `json:"cache"`
+	Verdict timing.Verdict `json:"verdict"`
+	Old     time.Duration  `json:"old_median_ns"`
+	New     time.Duration  `json:"new_median_ns"`
+	// Of the quickest rounds, and by what share the fourth is slower.
+	OldFloor  time.Duration `json:"old_floor_ns"`
+	NewFloor  time.Duration `json:"new_floor_ns"`
+	OldSpread Number        `json:"old_spread"`
+	NewSpread Number        `json:"new_spread"`
+	Ratio     Number        `json:"ratio"` // of the floors, or of rounds measured in turn
+	P         Number        `json:"p"`     // that chance made the slower slower
+	// What the ratio of rounds measured in turn is certain to be between; null without such.
+	Interval []Number `json:"interval"`
+	Accuracy string   `json:"accuracy"`
+}
+
 // MarshalJSON gives the JSON line.
 func (c *TimingChange) MarshalJSON() ([]byte, error) {
-	var interval []Number
-	if i := c.Interval; i != nil {
-		interval = []Number{Number(i.Low), Number(i.High)}
-	}
-	return json.Marshal(struct {
-		Kind    string         `json:"kind"`
-		Capture string         `json:"capture"`
-		Op      string         `json:"op"`
-		Phase   string         `json:"phase"`
-		Cache   string         `json:"cache"`
-		Verdict timing.Verdict `json:"verdict"`
-		Old     time.Duration  `json:"old_median_ns"`
-		New     time.Duration  `json:"new_median_ns"`
-		// Of the quickest rounds, and by what share the fourth is slower.
-		OldFloor  time.Duration `json:"old_floor_ns"`
-		NewFloor  time.Duration `json:"new_floor_ns"`
-		OldSpread Number        `json:"old_spread"`
-		NewSpread Number        `json:"new_spread"`
-		Ratio     Number        `json:"ratio"` // of the floors, or of rounds measured in turn
-		P         Number        `json:"p"`     // that chance made the slower slower
-		// What the ratio of rounds measured in turn is certain to be between; null without such.
-		Interval []Number `json:"interval"`
-		Accuracy string   `json:"accuracy"`
-	}{"timing_change", c.Capture, c.Op, c.Phase, c.Cache, c.Verdict, c.Old.Median, c.New.Median,
+	l := timingChangeLine{"timing_change", c.Capture, c.Op, c.Phase, c.Cache, c.Verdict, c.Old.Median, c.New.Median,
 		c.OldFloor.Time, c.NewFloor.Time, Number(c.OldFloor.Spread), Number(c.NewFloor.Spread), Number(c.Ratio),
-		Number(c.P), interval, c.Accuracy})
+		Number(c.P), nil, c.Accuracy}
+	if i := c.Interval; i != nil {
+		l.Interval = []Number{Number(i.Low), Number(i.High)}
+	}
+	return json.Marshal(l)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes: of the series their medians and floors alone.
+func (c *TimingChange) UnmarshalJSON(line []byte) error {
+	var l timingChangeLine
+	if err := json.Unmarshal(line, &l); err != nil {
+		return err
+	}
+	*c = TimingChange{TimingKey{l.Capture, l.Op, l.Phase, l.Cache}, timing.Change{
+		Verdict: l.Verdict, Old: timing.Summary{Median: l.Old}, New: timing.Summary{Median: l.New},
+		OldFloor: timing.Floor{Time: l.OldFloor, Spread: float64(l.OldSpread)},
+		NewFloor: timing.Floor{Time: l.NewFloor, Spread: float64(l.NewSpread)},
+		Ratio:    float64(l.Ratio), P: float64(l.P),
+	}, l.Accuracy}
+	switch len(l.Interval) {
+	case 0:
+	case 2:
+		c.Interval = &timing.Interval{Low: float64(l.Interval[0]), High: float64(l.Interval[1])}
+	default:
+		return fmt.Errorf("interval: want two numbers, got %d", len(l.Interval))
+	}
+	return nil
 }
 
 // An OpChange sums the times of an op, one phase and state of the caches.

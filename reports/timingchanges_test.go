@@ -2,6 +2,8 @@ package reports
 
 import (
 	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,12 +44,46 @@ func TestTimingChanges(t *testing.T) {
 			t.Errorf("%s, %v: want %s", text, err, want)
 		}
 	}
+	var read TimingChange
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(read.Cells(), " "), strings.Join(changes[1].Cells(), " "); got != want {
+		t.Errorf("cells %q, want those of what was written, %q", got, want)
+	}
 	ops := ByOp(changes)
 	if len(ops) != 1 || ops[0].Captures != 2 || ops[0].Change() != "+33.3 %" || ops[0].Verdicts[timing.Slower] != 1 {
 		t.Errorf("%+v", ops[0])
 	}
 	if ops := ByOp(changes[:1]); len(ops) != 0 {
 		t.Errorf("an op of one capture is summed up: %+v", ops[0])
+	}
+}
+
+// TestPairedChange writes and reads what ComparePair tells.
+func TestPairedChange(t *testing.T) {
+	var old, cur []timing.Sample
+	for round := range 20 {
+		old = append(old, timing.Sample{Elapsed: time.Duration(1000 + round), Round: round})
+		cur = append(cur, timing.Sample{Elapsed: time.Duration(1100 + round), Round: round})
+	}
+	c := TimingChange{TimingKey: TimingKey{Op: "torch.add"}, Change: timing.ComparePair(old, cur, timing.Resolution)}
+	if got := strings.Join(c.Cells(), " "); got != "1.010 us 1.110 us +9.9 % 0.1 % SLOWER " {
+		t.Errorf("cells %q", got)
+	}
+	text, err := json.Marshal(&c)
+	var read TimingChange
+	if err = errors.Join(err, json.Unmarshal(text, &read)); err != nil || *read.Interval != *c.Interval ||
+		!slices.Equal(read.Cells(), c.Cells()) {
+		t.Errorf("%v: %+v of %s", err, read, text)
+	}
+	few := TimingChange{Change: timing.ComparePair(old[:3], cur[:3], timing.Resolution)}
+	text, err = json.Marshal(&few)
+	if err != nil || !strings.Contains(string(text), `"interval":[0,"inf"]`) || few.Cells()[3] != "-" {
+		t.Errorf("three rounds: %s, %v", text, err)
+	}
+	if err := json.Unmarshal([]byte(`{"interval":[1]}`), &read); err == nil {
+		t.Error("an interval of one number is read")
 	}
 }
 

@@ -222,6 +222,13 @@ func (a *app) printTimings(w io.Writer, rec *reports.Recording) (int, error) {
 	if err := errors.Join(table.list.Flush(), table.legend()); err != nil {
 		return 0, err
 	}
+	if s.ChangeCounts != nil {
+		fmt.Fprintln(w)
+		if err := a.printChanges(w, rec.Changes); err != nil {
+			return 0, err
+		}
+		fmt.Fprintf(w, "against the other device: %s\n", s.ChangeCounts)
+	}
 	if err := a.printAverages(w, rec.Timings, cache, false, "self", 0); err != nil {
 		return 0, err
 	}

@@ -389,7 +389,7 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 	}
 	s := timeSummary{Kind: "summary", Coverage: timed.Covered(tasks), Interrupted: interrupted, Settings: t.settings,
 		Elapsed: time.Since(start).Seconds(), PeakRSS: rss.Peak(), EvictedMiB: t.measuring.Evict.Size() >> 20,
-		changeCounts: t.compared}
+		ChangeCounts: t.compared}
 	switch {
 	case interrupted:
 		s.Exit = ExitInterrupted
@@ -509,7 +509,7 @@ type timeSummary struct {
 	PeakRSS       int64   `json:"peak_rss_bytes"`
 	EvictedMiB    int     `json:"evicted_mib"` // written before each cold run
 	Exit          int     `json:"exit_code"`
-	*changeCounts         // with --against-device
+	*ChangeCounts         // with --against-device
 	// Settings are what the run was told about what to measure, and what to compare.
 	Settings reports.Settings `json:"settings,omitempty"`
 }

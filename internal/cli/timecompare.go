@@ -1,8 +1,8 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
+	"io"
 	"strconv"
 
 	"github.com/optool/optool/reports"
@@ -27,7 +27,12 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 	}
 	defer j.close()
 	changes := reports.TimingChanges(x, y, resolution)
-	if err := a.printChanges(j, changes); err != nil {
+	for i := range changes {
+		if err := j.write(&changes[i]); err != nil {
+			return failed(err)
+		}
+	}
+	if err := a.printChanges(j.text(), changes); err != nil {
 		return failed(err)
 	}
 	counts := countChanges(changes, threshold)
@@ -43,7 +48,7 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 	}
 	if err := j.write(struct {
 		Kind string `json:"kind"`
-		changeCounts
+		ChangeCounts
 		Unlike []string `json:"unlike"`
 	}{"summary", counts, append([]string{}, unlike...)}); err != nil {
 		return failed(err)
@@ -59,8 +64,8 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 
 const sameLibrary = "both measured the same device library"
 
-// changeCounts are how many series changed how.
-type changeCounts struct {
+// ChangeCounts are how many series changed how.
+type ChangeCounts struct {
 	Compared    int  `json:"compared"`
 	Same        int  `json:"same"`
 	Faster      int  `json:"faster"`
@@ -71,8 +76,8 @@ type changeCounts struct {
 }
 
 // countChanges counts; threshold is the share of the time up to which a slower one is let pass.
-func countChanges(changes []reports.TimingChange, threshold float64) changeCounts {
-	n := changeCounts{Compared: len(changes)}
+func countChanges(changes []reports.TimingChange, threshold float64) ChangeCounts {
+	n := ChangeCounts{Compared: len(changes)}
 	for _, c := range changes {
 		switch c.Verdict {
 		case timing.Same:
@@ -91,21 +96,20 @@ func countChanges(changes []reports.TimingChange, threshold float64) changeCount
 	return n
 }
 
-func (n changeCounts) String() string {
+func (n ChangeCounts) String() string {
 	return fmt.Sprintf("%d compared: %d same, %d faster, %d slower, %d ambiguous",
 		n.Compared, n.Same, n.Faster, n.Slower, n.Ambiguous)
 }
 
-// printChanges prints a table of all changes and one of the ops, and writes the JSON
-// lines.
-func (a *app) printChanges(j *jsonOutput, changes []reports.TimingChange) error {
+// printChanges prints a table of all changes and one of the ops.
+func (a *app) printChanges(w io.Writer, changes []reports.TimingChange) error {
 	head := []string{"op", "capture", "phase", "cache", "old", "new", "change", "within", "verdict", "accuracy"}
 	named := true
 	width := a.outputWidth()
 	if width > 0 && width < timeWidth {
 		head, named = head[2:], false
 	}
-	l := reports.NewListing(j.text(), width, head...)
+	l := reports.NewListing(w, width, head...)
 	for i := range 4 {
 		l.Right(len(head) - 6 + i)
 	}
@@ -119,7 +123,7 @@ func (a *app) printChanges(j *jsonOutput, changes []reports.TimingChange) error 
 			last = line
 			l.Line(line)
 		}
-		if err := errors.Join(l.Add(cells...), j.write(c)); err != nil {
+		if err := l.Add(cells...); err != nil {
 			return err
 		}
 	}
@@ -128,9 +132,9 @@ func (a *app) printChanges(j *jsonOutput, changes []reports.TimingChange) error 
 	}
 	ops := reports.ByOp(changes)
 	if len(ops) > 0 {
-		fmt.Fprintln(j.text())
+		fmt.Fprintln(w)
 	}
-	l = reports.NewListing(j.text(), width, "op", "captures", "old", "new", "change", "same", "faster", "slower",
+	l = reports.NewListing(w, width, "op", "captures", "old", "new", "change", "same", "faster", "slower",
 		"ambiguous")
 	for i := 1; i < 9; i++ {
 		l.Right(i)

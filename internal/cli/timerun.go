@@ -39,7 +39,7 @@ type timer struct {
 	done      []*reports.Timing
 	// Of --against-device: how what is done compares with it, and the counts of that.
 	changes  []reports.TimingChange
-	compared *changeCounts
+	compared *ChangeCounts
 }
 
 // collect finds the calls to measure.
@@ -107,7 +107,12 @@ func (t *timer) against(w io.Writer) error {
 	if t.o.against == "" {
 		return nil
 	}
-	if err := t.printChanges(t.json, t.changes); err != nil {
+	for i := range t.changes {
+		if err := t.json.write(&t.changes[i]); err != nil {
+			return err
+		}
+	}
+	if err := t.printChanges(w, t.changes); err != nil {
 		return err
 	}
 	n := countChanges(t.changes, t.o.threshold/100)
